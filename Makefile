@@ -1,0 +1,111 @@
+# make                  builds build/<configuration>/cortado and links it as ./cortado
+# make demo             LeNet on made digits with 2 ranks, dense and compressed, and a table
+# make test             every check and test that runs in minutes      make test-long   the rest
+# make check            format, include directions, headers that stand alone, warnings as errors
+# make bench            benchmarks                make install PREFIX=/usr/local DESTDIR=
+# make SAN=address test also undefined, thread    make CUDA=1   needs nvcc      V=1 prints commands
+# Extra flags go in the environment (CFLAGS=... make), not after make: += would be lost.
+
+CUDA   ?= 0
+DEBUG  ?= 0
+SAN    ?=
+V      ?= 0
+PREFIX ?= /usr/local
+
+# ---- one build folder per configuration, so that switching never mixes objects
+MPICC ?= mpicc
+MPIRUN ?= mpirun
+B := build/$(notdir $(MPICC))$(if $(filter 1,$(CUDA)),-cuda)$(if $(filter 1,$(DEBUG)),-debug)$(SAN:%=-%)
+
+CC        := $(MPICC)
+NVCC      ?= nvcc
+CUDA_HOME ?= /usr/local/cuda
+CUDA_ARCH ?= 80 90
+
+# ---- what is optional: found by pkg-config, or switched off with HAVE_X=0
+have = $(shell pkg-config --exists $(1) 2>/dev/null && echo 1 || echo 0)
+HAVE_LMDB      ?= $(call have,lmdb)
+HAVE_TURBOJPEG ?= $(call have,libturbojpeg)
+HAVE_PNG       ?= $(call have,libpng)
+HAVE_HWLOC     ?= $(call have,hwloc)
+
+PKGS := hdf5 openblas libprotobuf-c $(if $(filter 1,$(HAVE_LMDB)),lmdb) \
+        $(if $(filter 1,$(HAVE_TURBOJPEG)),libturbojpeg) $(if $(filter 1,$(HAVE_PNG)),libpng) \
+        $(if $(filter 1,$(HAVE_HWLOC)),hwloc)
+
+CPPFLAGS += -I. -I$(B) -D_GNU_SOURCE -MMD -MP
+CPPFLAGS += $(if $(filter 1,$(HAVE_LMDB)),-DCT_HAVE_LMDB) $(if $(filter 1,$(HAVE_PNG)),-DCT_HAVE_PNG) \
+            $(if $(filter 1,$(HAVE_TURBOJPEG)),-DCT_HAVE_TURBOJPEG) $(if $(filter 1,$(HAVE_HWLOC)),-DCT_HAVE_HWLOC)
+CPPFLAGS += $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
+CFLAGS   ?= $(if $(filter 1,$(DEBUG)),-Og,-O3) -g
+CFLAGS   += -std=c11 -fopenmp -fno-common -fno-omit-frame-pointer -ffp-contract=off
+CFLAGS   += -Wall -Wextra -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes -Wwrite-strings
+CFLAGS   += $(if $(WERROR),-Werror) $(SAN:%=-fsanitize=% -fno-sanitize-recover=all)
+LDLIBS   += $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lz -lpthread -lm
+
+# ---- sources: every .c in the four folders, less what is switched off
+SRC := $(sort $(shell find framework layers comm topology -name '*.c'))
+CU  :=
+ifeq ($(CUDA),1)
+  CPPFLAGS += -DCT_HAVE_CUDA -I$(CUDA_HOME)/include
+  LDLIBS   += -L$(CUDA_HOME)/lib64 -lcublas -lcudart -lstdc++
+  CU       := $(sort $(shell find framework layers -name '*.cu'))
+else
+  SRC := $(filter-out %_cuda.c,$(SRC))
+endif
+ifeq ($(HAVE_LMDB),0)
+  SRC := $(filter-out %_lmdb.c,$(SRC))
+endif
+
+TOOLS := $(filter framework/tools/%,$(SRC))
+LIB   := $(filter-out $(TOOLS),$(SRC))
+PB    := $(B)/framework/proto/cortado.pb-c
+LIB_OBJ  := $(LIB:%.c=$(B)/%.o) $(CU:%.cu=$(B)/%.cu.o) $(PB).o
+TOOL_OBJ := $(TOOLS:%.c=$(B)/%.o)
+
+UNIT := $(sort $(wildcard tests/unit/test_*.c))
+MPI  := $(sort $(wildcard tests/mpi/test_*.c))
+UNIT_BIN := $(UNIT:%.c=$(B)/%)
+MPI_BIN  := $(MPI:%.c=$(B)/%)
+BENCH_BIN := $(patsubst %.c,$(B)/%,$(wildcard tests/bench/*.c))
+TEST_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/*.c))
+
+Q := $(if $(filter 1,$(V)),,@)
+.PHONY: all
+.SECONDARY:
+all: $(B)/cortado
+	$(Q)ln -sfn $(B)/cortado cortado
+
+# protobuf-c puts its own member `base` into every struct, so a field of that name gets an underscore
+$(PB).c $(PB).h &: framework/proto/cortado.proto
+	@mkdir -p $(B)
+	$(Q)protoc-c --c_out=$(B) $<
+	$(Q)sed -i 's/^  float base;/  float base_;/' $(PB).h
+	$(Q)sed -i 's/offsetof(Ct__\(Exp\|Log\)Parameter, base)/offsetof(Ct__\1Parameter, base_)/' $(PB).c
+$(PB).o: $(PB).c
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -w -c $< -o $@
+
+$(B)/%.o: %.c | $(PB).h
+	@mkdir -p $(@D)
+	$(if $(Q),@echo "CC   $<")
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(CFLAGS_$(notdir $*)) -c $< -o $@
+
+$(B)/%.cu.o: %.cu | $(PB).h
+	@mkdir -p $(@D)
+	$(if $(Q),@echo "NVCC $<")
+	$(Q)$(NVCC) -std=c++17 $(foreach a,$(CUDA_ARCH),-gencode arch=compute_$(a),code=sm_$(a)) -O3 -I. -I$(B) -MMD -MP -c $< -o $@
+
+$(B)/libcortado.a: $(LIB_OBJ)
+	$(if $(Q),@echo "AR   $@")
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
+
+$(B)/cortado: $(TOOL_OBJ) $(B)/libcortado.a
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) -o $@
+
+# tests see everything but main()
+TEST_LIB := $(filter-out $(B)/framework/tools/main.o,$(TOOL_OBJ)) $(B)/libcortado.a
+$(UNIT_BIN) $(MPI_BIN) $(BENCH_BIN): %: %.o $(TEST_OBJ) $(TEST_LIB)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ -lcmocka $(LDLIBS) -o $@
+
+-include scripts/targets.mk
+-include $(shell find $(B) -name '*.d' 2>/dev/null)

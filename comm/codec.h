@@ -1,0 +1,47 @@
+/** @file codec.h  Gradient compression: what travels instead of n floats.
+ *
+ * A codec says whether its payloads may be summed as they are (an allreduce moves them) or are
+ * gathered (then every rank decodes every rank's). With error feedback, what a rank did not send
+ * stays in `residual` and is added to the next gradient (Seide et al., Interspeech 2014). Codecs
+ * hold no state: it is keyed by parameter and owned by the pipe, so that snapshots can carry it.
+ */
+#ifndef CT_CODEC_H
+#define CT_CODEC_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "framework/base/status.h"
+#include "framework/tensor/tensor.h"
+
+typedef enum { CT_COMBINE_SUM, CT_COMBINE_GATHER } ct_combine;
+
+typedef struct ct_codec_config {
+    float density;             /* topk: share of the elements sent, 0 < density <= 1 */
+    int64_t min_bytes;         /* parameters smaller than this travel dense          */
+    int64_t warmup_iterations; /* dense until then                           */
+} ct_codec_config;
+
+typedef struct ct_codec_ops {
+    const char *name; /* `compression { type }`, lower case */
+    ct_combine combine;
+    ct_dtype dtype; /* SUM: of the payload's elements                            */
+    bool has_residual;
+    bool absorbs_momentum; /* the solver then only applies w -= lr * sum                */
+    /** Most bytes that the payload of n floats takes. */
+    size_t (*payload_bound)(const ct_codec_config *c, int64_t n);
+    /** Encodes grad[n] + residual[n] (NULL: none); leaves in residual what the payload misses. */
+    ct_status (*encode)(const ct_codec_config *c, const float *grad, float *residual, int64_t n,
+                        void *payload, size_t *bytes_p);
+    /** GATHER: sum[n] += the payload's content. SUM: sum[n] = content. CT_ERR_COMM where the
+     * payload is not one of n floats. */
+    ct_status (*decode)(const ct_codec_config *c, const void *payload, size_t bytes, float *sum,
+                        int64_t n);
+} ct_codec_ops;
+
+extern const ct_codec_ops *const ct_codec_table[]; /* NULL-terminated; "none" first */
+
+/** CT_ERR_CONFIG with the known names. */
+ct_status ct_codec_find(const char *name, const ct_codec_ops **ops_p);
+
+#endif

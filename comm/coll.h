@@ -1,0 +1,47 @@
+/** @file coll.h  Collectives: non-blocking, in place, any count, any number of ranks.
+ *
+ * One const ct_coll_ops per algorithm, one algorithm per file, listed in coll_table.c. A request is
+ * a state machine that start() begins and progress() moves as far as it goes without waiting.
+ * Several may be in flight; `tag` tells their messages apart and must be the same on all ranks.
+ * Ranks may progress requests in any order.
+ */
+#ifndef CT_COLL_H
+#define CT_COLL_H
+
+#include "comm/comm.h"
+#include "framework/tensor/tensor.h"
+
+#define CT_COLL_TAGS 64 /* tags tag .. tag + 63 belong to one request */
+
+typedef struct ct_coll_req {
+    ct_comm *comm;
+    void *buf;      /* summed in place; the caller leaves it alone until done          */
+    int64_t count;  /* elements                                                        */
+    ct_dtype dtype; /* CT_F32, or CT_BF16: travels as bf16, each addition is in f32    */
+    int tag;
+    int64_t bytes_sent; /* out: payload this rank sent                                */
+    void *state;        /* the algorithm's; acquired by prepare(), freed by release() */
+} ct_coll_req;
+
+typedef struct ct_coll_ops {
+    const char *name;
+    bool (*supports)(const ct_comm *c, int64_t count, ct_dtype dtype);
+    double (*cost_s)(const ct_comm *c, int64_t bytes); /* alpha-beta-gamma estimate */
+    /** Once per bucket, before the first start: buffers, windows. Collective, in the same order on
+     *  all ranks. */
+    ct_status (*prepare)(ct_coll_req *r);
+    ct_status (*start)(ct_coll_req *r);
+    ct_status (*progress)(ct_coll_req *r); /* CT_INPROGRESS until the sum is in buf */
+    void (*release)(ct_coll_req *r);       /* collective */
+} ct_coll_ops;
+
+extern const ct_coll_ops
+    *const ct_coll_table[]; /* NULL-terminated; impi last: supports everything */
+
+/** name: "auto" (least cost) or an algorithm's. CT_ERR_CONFIG with the known names. */
+ct_status ct_coll_choose(const ct_comm *c, int64_t count, ct_dtype dtype, const char *name,
+                         const ct_coll_ops **ops_p);
+/** prepare, start, progress until done, release: for tests and small uses. Collective. */
+ct_status ct_coll_run(const ct_coll_ops *ops, ct_comm *c, void *buf, int64_t count, ct_dtype dtype);
+
+#endif

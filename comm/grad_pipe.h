@@ -1,0 +1,55 @@
+/** @file grad_pipe.h  Gradient exchange: bucket -> [encode] -> collective -> [decode] -> landed.
+ *
+ * All gradients are views of one arena, in the order in which backward finishes them, so a bucket
+ * is a range and packing is free. A bucket leaves when its last gradient is ready, while backward
+ * works on earlier layers. Parameters of a codec's min_bytes and more are buckets of their own; the
+ * small ones between them travel dense.
+ */
+#ifndef CT_GRAD_PIPE_H
+#define CT_GRAD_PIPE_H
+
+#include "comm/codec.h"
+#include "comm/coll.h"
+
+typedef struct ct_grad_pipe ct_grad_pipe;
+
+typedef struct ct_grad_range {
+    const char *key;       /* of the parameter; borrowed */
+    int64_t offset, count; /* elements in the arena; ranges ascend, gaps are padding (zero) */
+} ct_grad_range;
+
+typedef struct ct_grad_pipe_config {
+    int64_t bucket_bytes;
+    const char *allreduce;     /* "auto" or a name of ct_coll_table                       */
+    bool overlap;              /* false: nothing leaves before finish                     */
+    const ct_codec_ops *codec; /* never NULL: "none" is one                               */
+    ct_codec_config codec_config;
+} ct_grad_pipe_config;
+
+typedef struct ct_grad_pipe_counters {
+    double exposed_s, encode_s;
+    int64_t bytes_sent;
+} ct_grad_pipe_counters;
+
+/** [first, first + n) of the ranges hold the sum over all ranks. */
+typedef ct_status (*ct_pipe_landed_fn)(void *ctx, int first, int n);
+
+/** Keeps arena and comm (borrowed), copies the rest. Logs the buckets and their algorithms once,
+ * and checks that all ranks made the same ones. Collective. */
+ct_status ct_grad_pipe_create(ct_comm *comm, const ct_grad_pipe_config *config, float *arena,
+                              const ct_grad_range *range, int n_range, ct_grad_pipe **gp_p);
+void ct_grad_pipe_destroy(ct_grad_pipe *gp); /* NULL allowed; collective */
+ct_status ct_grad_pipe_begin(ct_grad_pipe *gp, int64_t iteration);
+/** Gradient i is final; once per step each, in any order. Never blocks. */
+ct_status ct_grad_pipe_ready(ct_grad_pipe *gp, int i);
+ct_status ct_grad_pipe_poll(ct_grad_pipe *gp);
+/** Waits for all buckets; reports each as it lands. */
+ct_status ct_grad_pipe_finish(ct_grad_pipe *gp, ct_pipe_landed_fn landed, void *ctx);
+void ct_grad_pipe_get_counters(const ct_grad_pipe *gp, ct_grad_pipe_counters *out);
+/** Residual of range i, or NULL where it has none. */
+float *ct_grad_pipe_residual(ct_grad_pipe *gp, int i);
+/** What hangs, for the watchdog: "bucket 3 (fc6[0], ring, step 2 of 6) waits for rank 5". Callable
+ *  from another thread; may be stale, never unsafe. */
+void ct_grad_pipe_describe(const ct_grad_pipe *gp, char *text, size_t size);
+
+#endif

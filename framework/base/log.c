@@ -1,0 +1,85 @@
+#include "framework/base/log.h"
+
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static const char *const level_name[] = { "error", "warn", "info", "debug" };
+
+/* Written by ct_log_init() and ct_log_set_sink() before any thread starts. */
+static struct {
+    int rank, n_rank;
+    char host[64];
+    ct_log_level level;
+    void (*sink)(void *ctx, const char *text);
+    void *sink_ctx;
+    atomic_long n_error;
+} cfg = { .n_rank = 1, .level = CT_LOG_INFO };
+
+void ct_log_init(int rank, int n_rank, const char *host)
+{
+    const char *want = getenv("CORTADO_LOG");
+
+    cfg.rank = rank;
+    cfg.n_rank = n_rank;
+    snprintf(cfg.host, sizeof(cfg.host), "%s", (host != NULL) ? host : "");
+    for (int i = 0; (want != NULL) && (i <= CT_LOG_DEBUG); i++) {
+        if (strcmp(want, level_name[i]) == 0) cfg.level = (ct_log_level)i;
+    }
+}
+
+bool ct_log_on(ct_log_level level)
+{
+    if (level > cfg.level) return false;
+    return (level != CT_LOG_INFO) || (cfg.rank == 0);
+}
+
+void ct_log_set_sink(void (*sink)(void *ctx, const char *text), void *ctx)
+{
+    cfg.sink = sink;
+    cfg.sink_ctx = ctx;
+}
+
+long ct_log_n_error(void)
+{
+    return atomic_load(&cfg.n_error);
+}
+
+void ct_log_at(ct_log_level level, const char *file, int line, const char *fmt, ...)
+{
+    static const char letter[] = "EWID";
+    const char *base = strrchr(file, '/');
+    char text[4096];
+    struct timespec now;
+    struct tm tm;
+    size_t used;
+    va_list ap;
+
+    if (level == CT_LOG_ERROR) atomic_fetch_add(&cfg.n_error, 1);
+    if (!ct_log_on(level)) return;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    localtime_r(&now.tv_sec, &tm);
+    used =
+        (size_t)snprintf(text, sizeof(text), "%c%02d%02d %02d:%02d:%02d.%06ld %d %s:%d] ",
+                         letter[level], tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec,
+                         now.tv_nsec / 1000, (int)getpid(), (base != NULL) ? base + 1 : file, line);
+    if ((cfg.n_rank > 1) && (level != CT_LOG_INFO)) {
+        used += (size_t)snprintf(text + used, sizeof(text) - used, "rank %d on %s: ", cfg.rank,
+                                 cfg.host);
+    }
+    va_start(ap, fmt);
+    vsnprintf(text + used, sizeof(text) - used - 1, fmt, ap);
+    va_end(ap);
+    strcat(text, "\n");
+
+    if (cfg.sink != NULL) {
+        cfg.sink(cfg.sink_ctx, text);
+    } else {
+        fputs(text, stderr);
+    }
+}

@@ -1,0 +1,40 @@
+/** @file log.h  Levelled log on stderr, one line per message.
+ *
+ * A line looks like glog's, which Caffe users and their scripts know:
+ *     I1120 10:03:31.000123 4711 solver.c:88] Iteration 100 (…), loss = 0.21
+ * INFO comes from rank 0 only; WARN and ERROR from every rank, with "rank R on HOST: " in front
+ * in a job of more than one rank. Each line is one write, so the ranks' lines do not mix.
+ */
+#ifndef CT_LOG_H
+#define CT_LOG_H
+
+#include <stdbool.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum { CT_LOG_ERROR, CT_LOG_WARN, CT_LOG_INFO, CT_LOG_DEBUG } ct_log_level;
+
+/** Sets what stands in front of a line and reads CORTADO_LOG=error|warn|info|debug. Called
+ *  before any thread starts. rank, n_rank: of the job (0, 1 without one). */
+void ct_log_init(int rank, int n_rank, const char *host);
+/** True where a message of this level would be printed. */
+bool ct_log_on(ct_log_level level);
+void ct_log_at(ct_log_level level, const char *file, int line, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+/** The number of ERROR lines logged so far by this process (tests; the last word in main). */
+long ct_log_n_error(void);
+/** A hook called with each complete line instead of writing it to stderr; NULL: stderr again.
+ *  For tests and for the progress line. Called before any thread starts. */
+void ct_log_set_sink(void (*sink)(void *ctx, const char *text), void *ctx);
+
+#ifdef __cplusplus
+}
+#endif
+
+#define CT_WARN(...)  ct_log_at(CT_LOG_WARN, __FILE__, __LINE__, __VA_ARGS__)
+#define CT_INFO(...)  ct_log_at(CT_LOG_INFO, __FILE__, __LINE__, __VA_ARGS__)
+#define CT_DEBUG(...) ct_log_at(CT_LOG_DEBUG, __FILE__, __LINE__, __VA_ARGS__)
+
+#endif

@@ -1,0 +1,54 @@
+/** @file memory.h  Aligned blocks, and the arena allocator that a verb plugs in.
+ *
+ * Weights, gradients and optimiser state live in arenas: one block each. Where an arena lies is
+ * the verb's choice (plain memory, a window that the ranks of a node share, a device), so
+ * `framework` knows no MPI. Nothing on the path of a training step allocates.
+ */
+#ifndef CT_MEMORY_H
+#define CT_MEMORY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "framework/base/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define CT_ALIGN 64 /* bytes: a cache line, and the widest vector register */
+
+/** bytes rounded up to a multiple of CT_ALIGN. */
+static inline size_t ct_align_up(size_t bytes)
+{
+    return (bytes + CT_ALIGN - 1) & ~(size_t)(CT_ALIGN - 1);
+}
+
+/** A block aligned to CT_ALIGN and zeroed; NULL without memory. bytes may be 0. Large blocks ask
+ *  for huge pages. Freed with ct_mem_release(). */
+void *ct_mem_acquire(size_t bytes);
+void ct_mem_release(void *block); /* NULL allowed */
+
+typedef enum {
+    CT_ARENA_PLAIN,  /* private host memory                    */
+    CT_ARENA_SHARED, /* a window shared by the ranks of a node */
+    CT_ARENA_DEVICE  /* memory of an accelerator               */
+} ct_arena_kind;
+
+/** Where arenas come from. acquire may be collective over the ranks of a node. */
+typedef struct ct_arena_ops {
+    ct_arena_kind kind;
+    void *ctx;
+    /** A zeroed block of `bytes`; at least 4-byte aligned (a window's base need not be 64). */
+    ct_status (*acquire)(void *ctx, size_t bytes, const char *what, void **block_p);
+    void (*release)(void *ctx, void *block); /* NULL allowed */
+} ct_arena_ops;
+
+/** Plain memory; the default. Static. */
+const ct_arena_ops *ct_arena_plain(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

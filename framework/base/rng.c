@@ -1,0 +1,80 @@
+#include "framework/base/rng.h"
+
+#include <math.h>
+
+ct_rng_block ct_rng_philox(uint64_t key, uint64_t counter_hi, uint64_t counter)
+{
+    uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
+    uint32_t c0 = (uint32_t)counter, c1 = (uint32_t)(counter >> 32);
+    uint32_t c2 = (uint32_t)counter_hi, c3 = (uint32_t)(counter_hi >> 32);
+
+    for (int round = 0; round < 10; round++) {
+        uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
+
+        c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
+        c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
+        c1 = (uint32_t)p1;
+        c3 = (uint32_t)p0;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    return (ct_rng_block){ { c0, c1, c2, c3 } };
+}
+
+static uint64_t mix(uint64_t z)
+{
+    z += 0x9E3779B97F4A7C15u;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+}
+
+uint64_t ct_rng_key(uint64_t a, uint64_t b, uint64_t c)
+{
+    return mix(mix(mix(a) ^ b) ^ c);
+}
+
+uint64_t ct_rng_hash(const char *text)
+{
+    uint64_t h = 0xCBF29CE484222325u;
+
+    for (; *text != '\0'; text++) h = (h ^ (unsigned char)*text) * 0x100000001B3u;
+    return h;
+}
+
+float ct_rng_uniform_at(uint64_t key, uint64_t i)
+{
+    return ct_rng_uniform(ct_rng_philox(key, 0, i / 4).v[i % 4]);
+}
+
+float ct_rng_normal_at(uint64_t key, uint64_t i)
+{
+    ct_rng_block b = ct_rng_philox(key, 0, i / 4);
+    int pair = (int)(i % 4) / 2 * 2;
+    double u1 = ((double)b.v[pair] + 1.0) * 0x1p-32, u2 = (double)b.v[pair + 1] * 0x1p-32;
+    double radius = sqrt(-2.0 * log(u1)), angle = 6.283185307179586 * u2;
+
+    return (float)(radius * ((i % 2 == 0) ? cos(angle) : sin(angle)));
+}
+
+uint64_t ct_rng_permute(uint64_t key, uint64_t i, uint64_t n)
+{
+    int half = 1;
+    uint64_t mask;
+
+    while ((half < 32) && (((uint64_t)1 << (2 * half)) < n)) half++;
+    mask = ((uint64_t)1 << half) - 1;
+    do {
+        uint64_t left = i >> half, right = i & mask;
+
+        for (int round = 0; round < 6; round++) {
+            uint64_t f = mix(key ^ mix(right * 8 + (uint64_t)round)) & mask;
+            uint64_t old = right;
+
+            right = left ^ f;
+            left = old;
+        }
+        i = (left << half) | right;
+    } while (i >= n);
+    return i;
+}

@@ -1,0 +1,182 @@
+#include "framework/base/text.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static bool reserve(ct_text *t, size_t more)
+{
+    size_t want = t->length + more + 1, capacity = (t->capacity > 0) ? t->capacity : 64;
+    char *grown;
+
+    if (want <= t->capacity) return true;
+    while (capacity < want) capacity *= 2;
+    grown = realloc(t->text, capacity);
+    if (grown == NULL) {
+        t->failed = true;
+        return false;
+    }
+    t->text = grown;
+    t->capacity = capacity;
+    return true;
+}
+
+void ct_text_add_bytes(ct_text *t, const char *bytes, size_t n)
+{
+    if (!reserve(t, n)) return;
+    memcpy(t->text + t->length, bytes, n);
+    t->length += n;
+    t->text[t->length] = '\0';
+}
+
+void ct_text_add(ct_text *t, const char *fmt, ...)
+{
+    va_list ap;
+    int n;
+
+    va_start(ap, fmt);
+    n = vsnprintf(NULL, 0, fmt, ap);
+    va_end(ap);
+    if ((n < 0) || !reserve(t, (size_t)n)) {
+        t->failed = true;
+        return;
+    }
+    va_start(ap, fmt);
+    vsnprintf(t->text + t->length, (size_t)n + 1, fmt, ap);
+    va_end(ap);
+    t->length += (size_t)n;
+}
+
+void ct_text_add_json(ct_text *t, const char *s)
+{
+    ct_text_add_bytes(t, "\"", 1);
+    for (; *s != '\0'; s++) {
+        unsigned char c = (unsigned char)*s;
+
+        if ((c == '"') || (c == '\\')) {
+            ct_text_add(t, "\\%c", c);
+        } else if (c < 0x20) {
+            ct_text_add(t, "\\u%04x", c);
+        } else {
+            ct_text_add_bytes(t, s, 1);
+        }
+    }
+    ct_text_add_bytes(t, "\"", 1);
+}
+
+void ct_text_add_number(ct_text *t, double v)
+{
+    if (isfinite(v)) {
+        ct_text_add(t, "%.9g", v);
+    } else {
+        ct_text_add(t, "null");
+    }
+}
+
+void ct_text_destroy(ct_text *t)
+{
+    free(t->text);
+    memset(t, 0, sizeof(*t));
+}
+
+enum { MAX_WORD = 64 };
+
+static int edit_distance(const char *a, const char *b)
+{
+    int row[MAX_WORD + 1], la = (int)strlen(a), lb = (int)strlen(b);
+
+    if ((la > MAX_WORD) || (lb > MAX_WORD)) return MAX_WORD;
+    for (int j = 0; j <= lb; j++) row[j] = j;
+    for (int i = 1; i <= la; i++) {
+        int diagonal = row[0];
+
+        row[0] = i;
+        for (int j = 1; j <= lb; j++) {
+            int cost =
+                diagonal + (tolower((unsigned char)a[i - 1]) != tolower((unsigned char)b[j - 1]));
+            int best = (row[j] < row[j - 1]) ? row[j] + 1 : row[j - 1] + 1;
+
+            diagonal = row[j];
+            row[j] = (cost < best) ? cost : best;
+        }
+    }
+    return row[lb];
+}
+
+const char *ct_text_nearest(const char *word, const char *const *candidate, int n)
+{
+    int limit = (int)strlen(word) / 3, best = MAX_WORD;
+    const char *nearest = NULL;
+
+    if (limit < 1) limit = 1;
+    for (int i = 0; i < n; i++) {
+        int d = edit_distance(word, candidate[i]);
+
+        if (d < best) {
+            best = d;
+            nearest = candidate[i];
+        }
+    }
+    return (best <= limit) ? nearest : NULL;
+}
+
+ct_status ct_file_read(const char *path, char **data_p, size_t *size_p)
+{
+    FILE *f = fopen(path, "rb");
+    char *data = NULL;
+    struct stat st;
+    ct_status status = CT_OK;
+
+    if (f == NULL) return CT_FAIL(CT_ERR_IO, "%s: %s", path, strerror(errno));
+    if ((fstat(fileno(f), &st) != 0) || !S_ISREG(st.st_mode)) {
+        status = CT_FAIL(CT_ERR_IO, "%s: not a regular file", path);
+        goto out;
+    }
+    data = malloc((size_t)st.st_size + 1);
+    if (data == NULL) {
+        status = CT_FAIL(CT_ERR_NOMEM, "no memory to read %s", path);
+        goto out;
+    }
+    if (fread(data, 1, (size_t)st.st_size, f) != (size_t)st.st_size) {
+        free(data);
+        status = CT_FAIL(CT_ERR_IO, "%s: cannot read %lld bytes", path, (long long)st.st_size);
+        goto out;
+    }
+    data[st.st_size] = '\0';
+    *data_p = data;
+    *size_p = (size_t)st.st_size;
+out:
+    fclose(f);
+    return status;
+}
+
+ct_status ct_file_write(const char *path, const void *data, size_t size)
+{
+    ct_text temporary = { 0 };
+    bool good = false;
+    FILE *f;
+
+    ct_text_add(&temporary, "%s.tmp.%d", path, (int)getpid());
+    if (temporary.failed) return CT_FAIL(CT_ERR_NOMEM, "no memory to write %s", path);
+    f = fopen(temporary.text, "wb");
+    if (f != NULL) {
+        good = (fwrite(data, 1, size, f) == size) && (fflush(f) == 0) && (fsync(fileno(f)) == 0);
+        good = (fclose(f) == 0) && good;
+        good = good && (rename(temporary.text, path) == 0);
+    }
+    if (!good) {
+        int reason = errno;
+
+        if (f != NULL) unlink(temporary.text);
+        ct_text_destroy(&temporary);
+        return CT_FAIL(CT_ERR_IO, "cannot write %s: %s", path, strerror(reason));
+    }
+    ct_text_destroy(&temporary);
+    return CT_OK;
+}

@@ -1,0 +1,36 @@
+/** @file text.h  Small helpers for messages and file formats. */
+#ifndef CT_TEXT_H
+#define CT_TEXT_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "framework/base/status.h"
+
+/** A growing string; zero-initialise. text is NULL until something is added. */
+typedef struct ct_text {
+    char *text;
+    size_t length, capacity;
+    bool failed; /* an append ran out of memory; checked once at the end */
+} ct_text;
+
+void ct_text_add(ct_text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void ct_text_add_bytes(ct_text *t, const char *bytes, size_t n);
+/** Appends s as a JSON string with its quotes. */
+void ct_text_add_json(ct_text *t, const char *s);
+/** Appends a JSON number with 9 significant digits; null where v is not finite. */
+void ct_text_add_number(ct_text *t, double v);
+void ct_text_destroy(ct_text *t);
+
+/** The candidate nearest to `word` by edit distance, or NULL when none is near enough to be
+ *  meant (distance over a third of the word, at least 1). The result is one of the candidates. */
+const char *ct_text_nearest(const char *word, const char *const *candidate, int n);
+
+/** Reads a whole file; *data_p is NUL-terminated beyond *size_p and freed by the caller with
+ *  free(). Errors: CT_ERR_IO, logged with the reason. */
+ct_status ct_file_read(const char *path, char **data_p, size_t *size_p);
+/** Writes a file whole or not at all: a temporary name, flush, fsync, rename. CT_ERR_IO. */
+ct_status ct_file_write(const char *path, const void *data, size_t size);
+
+#endif

@@ -1,0 +1,55 @@
+/** @file math.h  Matrix and vector operations on a device's memory.
+ *
+ * Row major, 64-bit sizes, f32. Each device has one ct_math_ops (dev->math). On the CPU an
+ * operation called outside a parallel region uses the OpenMP team, inside one it runs on the
+ * calling thread: so a layer may split a batch over threads and call these per image. Results do
+ * not depend on the number of threads except in the reductions (dot, sum, sumsq), whose partial
+ * sums are per static block.
+ */
+#ifndef CT_MATH_H
+#define CT_MATH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "framework/tensor/device.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct ct_math_ops {
+    const char *name; /* "openblas", "ref", "cublas" */
+    /** C = alpha op(A) op(B) + beta C; op(A) m x k, op(B) k x n. lda: row stride of A as stored,
+     *  and so on. beta == 0 overwrites C even where it holds NaN. No overlap. */
+    ct_status (*gemm)(ct_stream st, bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k,
+                      float alpha, const float *a, int64_t lda, const float *b, int64_t ldb,
+                      float beta, float *c, int64_t ldc);
+    /** y = alpha op(A) x + beta y; A m x n as stored, row stride lda. */
+    ct_status (*gemv)(ct_stream st, bool trans_a, int64_t m, int64_t n, float alpha, const float *a,
+                      int64_t lda, const float *x, float beta, float *y);
+    ct_status (*set)(ct_stream st, int64_t n, float value, float *y);
+    ct_status (*scale)(ct_stream st, int64_t n, float a, float *y);                /* y *= a      */
+    ct_status (*axpy)(ct_stream st, int64_t n, float a, const float *x, float *y); /* y += a x    */
+    ct_status (*axpby)(ct_stream st, int64_t n, float a, const float *x, float b, float *y);
+    ct_status (*mul)(ct_stream st, int64_t n, const float *a, const float *b,
+                     float *y); /* y = a b */
+    ct_status (*dot)(ct_stream st, int64_t n, const float *a, const float *b, double *out);
+    ct_status (*sumsq)(ct_stream st, int64_t n, const float *x, double *out); /* sum of x^2  */
+    ct_status (*asum)(ct_stream st, int64_t n, const float *x, double *out);  /* sum of |x|  */
+    /** SGD with momentum, Caffe's order: g = scale grad + decay w (L2) or decay sign(w) (L1);
+     *  h = momentum h + rate g; w -= h. decay_l1 and decay_l2: at most one non-zero. */
+    ct_status (*sgd)(ct_stream st, int64_t n, float scale, float rate, float momentum,
+                     float decay_l2, float decay_l1, const float *grad, float *h, float *w);
+} ct_math_ops;
+
+/** Plain loops, written to be read: the oracle of the others. */
+extern const ct_math_ops ct_math_ref;
+/** OpenBLAS and OpenMP loops. */
+extern const ct_math_ops ct_math_cpu;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,19 @@
+#include "framework/net/exec.h"
+
+ct_status ct_exec_global_count(ct_exec *ex, double local, bool data_dependent, double *global_p)
+{
+    if (ex->sum_ranks == NULL) {
+        *global_p = local;
+        return CT_OK;
+    }
+    if (data_dependent) {
+        double sum = local;
+
+        CT_TRY(ex->sum_ranks(ex->hook_ctx, &sum, 1));
+        *global_p = sum;
+        return CT_OK;
+    }
+    *global_p =
+        (ex->batch_local > 0) ? local * (double)ex->batch_global / (double)ex->batch_local : 0.0;
+    return CT_OK;
+}

@@ -1,0 +1,51 @@
+/** @file exec.h  What a layer may use while it runs: the execution context of one step.
+ *
+ * One per concurrent pass. The net fills the batch fields; the solver or verb the rest.
+ */
+#ifndef CT_EXEC_H
+#define CT_EXEC_H
+
+#include "framework/tensor/device.h"
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum { CT_TRAIN, CT_TEST } ct_phase;
+
+typedef struct ct_exec {
+    const ct_device *dev;
+    ct_stream stream;
+    ct_phase phase;
+    bool deterministic;
+
+    uint64_t seed;      /* of the run, the same on all ranks                            */
+    int64_t micro_step; /* TRAIN: iteration * iter_size + micro-batch; TEST: batch 0, 1 … */
+    bool accumulate;    /* weight gradients: add to what is there, instead of overwriting */
+
+    int64_t batch_local;  /* samples of this rank in this step                           */
+    int64_t batch_global; /* samples of all ranks                                        */
+    int64_t batch_first;  /* place of this rank's first sample in the global batch       */
+
+    /** Sums v[0..n) over all ranks, blocking and collective; NULL: one rank. */
+    ct_status (*sum_ranks)(void *ctx, double *v, int n);
+    /** Lets communication move; cheap; called between layers and inside long ones. NULL: none. */
+    ct_status (*poll)(void *ctx);
+    void *hook_ctx;
+
+    double wait_data_s; /* data layers add the time they waited for their batch */
+} ct_exec;
+
+/** The divisor of a loss or accuracy over the *global* batch, from this rank's own count: scaled
+ *  by batch_global / batch_local where every sample counts the same (data_dependent false), summed
+ *  over the ranks where the count depends on the data (ignored labels). Collective in that case.
+ *  With it the sum of the ranks' gradients is the gradient of the global batch. */
+ct_status ct_exec_global_count(ct_exec *ex, double local, bool data_dependent, double *global_p);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,152 @@
+/** @file layer.h  What a layer is, and the table through which nets find one.
+ *
+ * A layer type is one const ct_layer_ops, defined at the end of layers/<type>_layer.c and listed
+ * in layers/layer_table.c. A *layer* is an immutable description (its prototxt, what setup made of
+ * it, its weights); an *instance* binds it to blobs, buffers and a kernel plan, so that two nets or
+ * two micro-batches can share one layer. Neither owns blobs or weights: the net does.
+ *
+ * Order of calls: setup once per layer; reshape once per instance and whenever a bottom shape
+ * changes; then forward and backward any number of times; release, destroy.
+ *
+ * The rules of backward: a bottom diff is overwritten; a weight diff is overwritten or added to
+ * (ct_weight_beta()); what is not wanted (diff.data == NULL) is not computed.
+ */
+#ifndef CT_LAYER_H
+#define CT_LAYER_H
+
+#include "framework/net/exec.h"
+#include "framework/proto/cortado.pb-c.h"
+#include "framework/tensor/tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define CT_MAX_WEIGHT 8
+#define CT_MAX_BUFFER 8
+
+typedef struct ct_layer ct_layer;
+typedef struct ct_instance ct_instance;
+
+/** What the job looks like, for layers that read or split data. The same on all ranks but rank. */
+typedef struct ct_net_env {
+    int rank, n_rank;
+    uint64_t seed;
+    int64_t global_batch_size; /* solver's global_batch_size; 0: batch_size x ranks           */
+    bool synthetic;            /* `time`: where a data source is absent, make up its data     */
+    int64_t synthetic_batch;   /* > 0 overrides batch_size of synthetic data                  */
+    bool deterministic;
+} ct_net_env;
+
+typedef enum {
+    CT_WEIGHT_LEARNED,  /* has a gradient, is updated                                     */
+    CT_WEIGHT_STATISTIC /* no gradient; the mean over ranks is taken before test/snapshot */
+} ct_weight_kind;
+
+/** A weight as setup declares it, in the order of Caffe's layer.blobs. */
+typedef struct ct_weight_spec {
+    ct_shape shape;
+    const Ct__FillerParameter *filler; /* NULL: zeros                                       */
+    ct_weight_kind kind;
+    float
+        default_lr_mult; /* where the prototxt has no param entry; set by ct_layer_add_weight: 1 */
+} ct_weight_spec;
+
+typedef enum {
+    CT_KEEP_CALL, /* scratch of one call: forward or backward each find garbage  */
+    CT_KEEP_PASS, /* written in forward, read in the backward of the same batch  */
+    CT_KEEP_ALWAYS
+} ct_keep;
+
+typedef struct ct_buffer {
+    size_t bytes;
+    ct_keep keep;
+    void *data; /* on the net's device, 64-byte aligned; placed by the memory plan */
+} ct_buffer;
+
+typedef struct ct_estimate {
+    double forward_flop, backward_flop; /* of this instance's batch; multiply-add: 2 */
+} ct_estimate;
+
+/** What backward reads besides top diffs: the memory plan keeps just that alive. */
+enum { CT_READS_BOTTOM = 1, CT_READS_TOP = 2 };
+
+typedef struct ct_layer_ops {
+    const char *type;                             /* prototxt `type:`                       */
+    int min_bottom, max_bottom, min_top, max_top; /* the net checks; max < 0: no limit      */
+    bool is_data;       /* a source of samples: no bottoms, sets the batch fields           */
+    bool is_loss;       /* the first top has loss weight 1 unless the prototxt says other   */
+    bool top_is_share;  /* tops are this rank's share of a global mean: ranks' values add up */
+    bool allow_inplace; /* top i may be bottom i                                            */
+    int no_diff_bottom; /* bit i: bottom i never gets a gradient (labels)                   */
+    int backward_reads; /* CT_READS_…; setup may narrow l->backward_reads                   */
+    size_t state_size;  /* zeroed l->state given before setup     */
+    size_t instance_state_size; /* zeroed in->state given before reshape  */
+
+    /** Reads l->param, checks it, declares weights with ct_layer_add_weight(). bottom[i]: shapes.
+     *  Errors are logged with CT_LAYER_FAIL. May be NULL. */
+    ct_status (*setup)(ct_layer *l, const ct_shape *bottom);
+    /** From the bottoms' shapes: sets the tops' shapes (ct_blob_set_shape), declares buffers
+     *  (ct_instance_buffer), chooses kernels. Checks what shapes must agree. */
+    ct_status (*reshape)(const ct_layer *l, ct_instance *in);
+    /** Bottom data to top data. No allocation, no printing. */
+    ct_status (*forward)(const ct_layer *l, ct_instance *in, ct_exec *ex);
+    /** Top diffs to bottom diffs and weight diffs. NULL: no gradient passes. */
+    ct_status (*backward)(const ct_layer *l, ct_instance *in, ct_exec *ex);
+    /** Operations of one forward and backward. NULL: none worth counting. */
+    void (*estimate)(const ct_layer *l, const ct_instance *in, ct_estimate *e);
+    void (*release)(const ct_layer *l, ct_instance *in); /* what in->state points to; may be NULL */
+    void (*destroy)(ct_layer *l);                        /* what l->state points to; may be NULL  */
+} ct_layer_ops;
+
+struct ct_layer {
+    const ct_layer_ops *ops;         /* static                                         */
+    const Ct__LayerParameter *param; /* borrowed from the net's parameter              */
+    const char *name;                /* borrowed                                       */
+    const char *where;               /* "lenet.prototxt:23", or "" ; for messages      */
+    const ct_net_env *env;           /* borrowed from the net                          */
+    const ct_device *dev;
+    ct_phase phase;
+    int n_bottom, n_top;
+    int backward_reads;
+    ct_weight_spec weight[CT_MAX_WEIGHT];
+    int n_weight;
+    void *state;
+};
+
+struct ct_instance {
+    const ct_layer *layer;
+    ct_blob **bottom, **top; /* borrowed from the net; n_bottom, n_top of the layer             */
+    ct_blob *weight;         /* n_weight views into the arenas; diff.data NULL: none wanted     */
+    bool add_weight_diff[CT_MAX_WEIGHT]; /* another layer of this backward wrote it before      */
+    int64_t weight_version; /* bumped by every update: caches of weights compare it            */
+    ct_buffer buffer[CT_MAX_BUFFER];
+    int64_t batch_local, batch_global, batch_first; /* set in reshape by data layers            */
+    int64_t n_sample;                               /* size of the data set; 0: unknown         */
+    void *state;
+};
+
+/** setup: declares the next weight; starts as kind LEARNED, lr_mult 1. NULL if there are too many.
+ */
+ct_weight_spec *ct_layer_add_weight(ct_layer *l, const ct_shape *shape,
+                                    const Ct__FillerParameter *filler);
+/** reshape: declares buffer `slot`; later calls replace earlier ones. */
+void ct_instance_buffer(ct_instance *in, int slot, ct_keep keep, size_t bytes);
+/** 0 where backward must overwrite the diff of weight i, 1 where it must add. */
+float ct_weight_beta(const ct_instance *in, const ct_exec *ex, int i);
+
+extern const ct_layer_ops *const ct_layer_table[]; /* NULL-terminated; defined in layers/ */
+
+/** The ops whose type is `type`, or NULL. */
+const ct_layer_ops *ct_layer_find(const char *type);
+
+#ifdef __cplusplus
+}
+#endif
+
+/** Logs `where: layer "name" (Type): …` and evaluates to _code. */
+#define CT_LAYER_FAIL(_l, _code, _fmt, ...)                                                        \
+    CT_FAIL(_code, "%s%slayer \"%s\" (%s): " _fmt, (_l)->where,                                    \
+            ((_l)->where[0] != '\0') ? ": " : "", (_l)->name, (_l)->ops->type, ##__VA_ARGS__)
+
+#endif

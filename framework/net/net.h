@@ -1,0 +1,137 @@
+/** @file net.h  A net: layers bound to blobs, arenas and a flat list of steps.
+ *
+ * ct_net_create() filters the layers by phase, level and stage, inserts Split layers where a blob
+ * has several readers, sets layers up, finds out which need gradients, lays weights and gradients
+ * out in arenas in the order in which backward finishes them, and compiles a list of steps that one
+ * interpreter runs. The memory plan lets activations, their gradients and layers' buffers share
+ * memory by lifetime.
+ *
+ * The struct is readable by everyone and written by framework/net alone.
+ */
+#ifndef CT_NET_H
+#define CT_NET_H
+
+#include "framework/base/memory.h"
+#include "framework/net/layer.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Where a message of the prototxt stands: framework/proto/prototxt.h makes one. May be NULL. */
+struct ct_source_map;
+
+typedef struct ct_net ct_net;
+
+typedef struct ct_net_options {
+    ct_phase phase;
+    int level;
+    const char *const *stage;
+    int n_stage;
+    ct_net_env env;
+    const ct_device *dev;            /* NULL: CPU                                             */
+    const ct_arena_ops *grad_arena;  /* NULL: plain memory of dev                             */
+    ct_net *share;                   /* take weights of the same names from this net; may be NULL */
+    const struct ct_source_map *map; /* for messages; may be NULL                             */
+    bool forward_only;               /* no gradients at all: `test`                           */
+    bool no_data;                    /* `check`: set up and plan, place no memory, open no data */
+} ct_net_options;
+
+/** A weight blob as the solver, the exchange and the snapshots see it. Arena canon: Caffe's element
+ *  order, f32, 64-byte aligned, padding zero. */
+typedef struct ct_param {
+    const char *key;       /* unique: ParamSpec name if shared, else "layer[index]"          */
+    const char *layer;     /* owner: the first layer that uses it                            */
+    int index;             /* in that layer's blobs                                          */
+    ct_blob blob;          /* views of the arenas                                            */
+    int64_t offset, count; /* elements, in both arenas                                       */
+    float lr_mult, decay_mult;
+    ct_weight_kind kind;
+    bool learns; /* has a gradient and lr_mult != 0 */
+} ct_param;
+
+typedef enum { CT_STEP_FORWARD, CT_STEP_BACKWARD, CT_STEP_READY, CT_STEP_ZERO_DIFF } ct_step_kind;
+
+typedef struct ct_step {
+    ct_step_kind kind;
+    int layer;      /* FORWARD, BACKWARD, ZERO_DIFF: index into layer[]        */
+    int param;      /* READY: this parameter's gradient is final in this pass  */
+    int blob;       /* ZERO_DIFF                                               */
+    double seconds; /* of the last run, where timing is on                */
+} ct_step;
+
+typedef struct ct_memory {
+    size_t planned;    /* bytes placed for activations, gradients and buffers            */
+    size_t peak_alive; /* the largest sum of bytes alive at once: no plan can be smaller */
+    size_t unshared;   /* what it would be without sharing                               */
+    size_t weights;    /* weight arena + gradient arena                                  */
+} ct_memory;
+
+/** An output: a top that no layer reads. */
+typedef struct ct_output {
+    int blob;
+    int layer;
+    float loss_weight;
+    bool is_share; /* ranks' values add up; otherwise their mean, weighted by samples */
+} ct_output;
+
+struct ct_net {
+    const char *name;
+    ct_net_options options;
+    int n_layer;
+    ct_layer **layer;
+    ct_instance **instance;
+    int n_blob;
+    ct_blob **blob;
+    int n_param; /* in arena order: learned ones first, in the order backward finishes them */
+    ct_param *param;
+    float *weight_arena, *grad_arena; /* grad_arena NULL: forward only */
+    int64_t weight_count;             /* elements of the weight arena, padding included          */
+    int64_t grad_count;               /* elements of the gradient arena: a prefix of the weights */
+    int64_t weight_version;
+    int n_forward, n_backward;
+    ct_step *forward, *backward;
+    int n_output;
+    ct_output *output;
+    int64_t batch_local, batch_global, batch_first; /* of the first data layer */
+    int64_t n_sample;                               /* of its data set; 0: unknown */
+    ct_memory memory;
+    bool timing; /* set by `time`: steps note their seconds */
+    void *impl;  /* private to framework/net */
+};
+
+/** Called when parameter `param` has its final gradient of this micro-step; never blocks. */
+typedef ct_status (*ct_ready_fn)(void *ctx, int param);
+
+/** param must outlive the net. Not collective unless a data layer or the arena is. */
+ct_status ct_net_create(const Ct__NetParameter *param, const ct_net_options *options,
+                        ct_net **net_p);
+void ct_net_destroy(ct_net *net); /* NULL allowed */
+
+/** Runs forward; *loss_p is this rank's share of the weighted loss. loss_p may be NULL. */
+ct_status ct_net_forward(ct_net *net, ct_exec *ex, double *loss_p);
+/** Runs backward after a forward of the same batch; ready may be NULL. */
+ct_status ct_net_backward(ct_net *net, ct_exec *ex, ct_ready_fn ready, void *ready_ctx);
+/** Weights changed: caches derived from them are stale. */
+void ct_net_weights_changed(ct_net *net);
+/** Index of the blob / layer / parameter of that name, or -1. */
+int ct_net_find_blob(const ct_net *net, const char *name);
+int ct_net_find_layer(const ct_net *net, const char *name);
+int ct_net_find_param(const ct_net *net, const char *key);
+/** Parameter index of weight i of layer l. */
+int ct_net_param_of(const ct_net *net, int layer, int i);
+/** FNV-1a over layer types, shapes and connections: equal nets have equal hashes. */
+uint64_t ct_net_hash(const ct_net *net);
+/** FNV-1a over the bytes of all weights, padding left out, statistics included on request. */
+uint64_t ct_net_checksum(const ct_net *net, bool statistics);
+
+/** Fills a weight blob by Caffe's filler rules: constant, uniform, gaussian (sparse), xavier, msra,
+ *  positive_unitball, bilinear. Reproducible: element i depends on (key, i) only. */
+ct_status ct_fill(const Ct__FillerParameter *filler, uint64_t key, const ct_shape *shape,
+                  float *data);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,53 @@
+/** @file prototxt.h  Protobuf text format, read and written through protobuf-c's descriptors.
+ *
+ * The whole text format as Caffe nets use it: comments, strings with escapes and concatenation,
+ * enums by name or number, [a, b] lists, {} and <>, optional ':' before a message, ',' and ';'
+ * between fields, CRLF, BOM, hex and octal integers, float forms (1e-3, .5, 1.f, inf, nan).
+ * Errors name file:line:col, the layer where there is one, the field, what was expected and the
+ * nearest known name:
+ *   net.prototxt:12:5: in layer "conv1" (Convolution): unknown field "kernal_size"; did you mean
+ *   "kernel_size"?
+ */
+#ifndef CT_PROTOTXT_H
+#define CT_PROTOTXT_H
+
+#include <protobuf-c/protobuf-c.h>
+
+#include "framework/base/text.h"
+
+/** Where each message of a parsed file stands. */
+typedef struct ct_source_map ct_source_map;
+
+typedef struct ct_place {
+    const char *file; /* "" : unknown */
+    int line, column;
+} ct_place;
+
+ct_status ct_source_map_create(ct_source_map **map_p);
+void ct_source_map_destroy(ct_source_map *map); /* NULL allowed */
+/** The place of a message object that a reader made; {"", 0, 0} where unknown or map is NULL. */
+ct_place ct_source_map_find(const ct_source_map *map, const void *message);
+/** Says that `message` (made by an upgrade, a copy) stands where `like` does. */
+ct_status ct_source_map_copy(ct_source_map *map, const void *message, const void *like);
+
+/** Parses text[0..size) of file `name` into a new message; *message_p is freed with
+ *  protobuf_c_message_free_unpacked(). map may be NULL. CT_ERR_CONFIG, logged. */
+ct_status ct_prototxt_parse(const ProtobufCMessageDescriptor *type, const char *name,
+                            const char *text, size_t size, ct_source_map *map,
+                            ProtobufCMessage **message_p);
+/** The same of a file. CT_ERR_CONFIG, CT_ERR_IO. */
+ct_status ct_prototxt_read(const ProtobufCMessageDescriptor *type, const char *path,
+                           ct_source_map *map, ProtobufCMessage **message_p);
+/** Writes message as text format that parses back to an equal message. */
+ct_status ct_prototxt_write(const ProtobufCMessage *message, ct_text *out);
+
+/** Sets a field by path: "base_lr", "comm.bucket_mb", "layer[conv1].convolution_param.num_output".
+ *  value is text-format. `origin` names the option in messages. A repeated field is replaced.
+ *  CT_ERR_CONFIG with the nearest name. */
+ct_status ct_prototxt_set(ProtobufCMessage *message, const char *path, const char *value,
+                          const char *origin);
+/** A scalar field's value as text, or false where it is unset and without default. */
+bool ct_prototxt_get(const ProtobufCMessage *message, const char *path, ct_text *out,
+                     bool *is_set_p);
+
+#endif

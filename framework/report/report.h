@@ -1,0 +1,54 @@
+/** @file report.h  What a run says: the log in Caffe's grammar, metrics as JSON lines, a progress
+ * line.
+ *
+ * Rank 0 reports; on the others every function returns at once. The metrics file is the interface
+ * for programs: one object a line, fields are only ever added.
+ */
+#ifndef CT_REPORT_H
+#define CT_REPORT_H
+
+#include <stdint.h>
+
+#include "framework/net/net.h"
+
+typedef struct ct_report ct_report;
+
+typedef struct ct_report_options {
+    int rank;
+    const char *metrics; /* file, NULL: none; appended to on resume                */
+    bool append;
+    bool progress; /* a progress line where stderr is a terminal             */
+} ct_report_options;
+
+ct_status ct_report_create(const ct_report_options *options, ct_report **report_p);
+void ct_report_destroy(ct_report *r); /* NULL allowed; ends the progress line */
+
+/** {"event":"run", …}: the fields are given as JSON text without braces. */
+ct_status ct_report_run(ct_report *r, const char *fields);
+
+typedef struct ct_report_train_event {
+    int64_t iteration, max_iteration;
+    double loss, rate;                /* loss: smoothed by average_loss         */
+    double iterations_per_s, seconds; /* since the last display                */
+    int64_t iterations;               /* how many that were                     */
+    double images_per_s;
+    double wait_data_ms, compute_ms, comm_exposed_ms; /* per step              */
+    int64_t bytes_sent;                               /* payload per rank and step              */
+    const ct_net *net;
+    const double *output; /* one mean per element of net's outputs  */
+} ct_report_train_event;
+
+/** `Iteration N (…), loss = L`, `    Train net output #0: …`, `Iteration N, lr = …` and the
+ *  train event. */
+ct_status ct_report_train(ct_report *r, const ct_report_train_event *e);
+/** `Iteration N, Testing net (#i)`, `    Test net output #0: …` and the test event. */
+ct_status ct_report_test_start(ct_report *r, int64_t iteration, int net_index);
+ct_status ct_report_test(ct_report *r, int64_t iteration, int net_index, const ct_net *net,
+                         const double *output);
+/** {"event":"done", …}: fields as in ct_report_run(). */
+ct_status ct_report_done(ct_report *r, const char *fields);
+/** Moves the progress line, at most ten times a second. */
+void ct_report_progress(ct_report *r, int64_t iteration, int64_t max_iteration, double loss,
+                        double images_per_s);
+
+#endif

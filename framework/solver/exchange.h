@@ -1,0 +1,62 @@
+/** @file exchange.h  How the solver talks to the other ranks, without knowing MPI.
+ *
+ * The verb plugs one in: framework/tools/exchange_mpi.c over comm/, or ct_exchange_single().
+ * Every call is collective, except ready, poll and counters, and made from the main thread.
+ */
+#ifndef CT_EXCHANGE_H
+#define CT_EXCHANGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "framework/base/status.h"
+
+/** Parameters [first, first + n), in arena order, hold the sum over ranks. */
+typedef ct_status (*ct_landed_fn)(void *ctx, int first, int n);
+
+typedef struct ct_exchange_counters {
+    double exposed_s;   /* the main thread waited for communication            */
+    int64_t bytes_sent; /* payload this rank sent                              */
+    double encode_s;    /* encode and decode                                   */
+} ct_exchange_counters;
+
+/** Per-rank state that must survive a restart (codec residuals), keyed by parameter. */
+typedef struct ct_exchange_state {
+    const char *name; /* "residual" … */
+    int param;
+    float *data;
+    int64_t count;
+} ct_exchange_state;
+
+typedef struct ct_exchange {
+    void *ctx;
+    int rank, n_rank;
+    /** A training step starts: nothing is in flight. */
+    ct_status (*begin)(void *ctx, int64_t iteration);
+    /** The gradient of parameter `param` is final: its bucket may leave. Never blocks. */
+    ct_status (*ready)(void *ctx, int param);
+    ct_status (*poll)(void *ctx);
+    /** Waits for the buckets, in order of their landing, and reports each as it lands. */
+    ct_status (*finish)(void *ctx, ct_landed_fn landed, void *landed_ctx);
+    /** v[i] = sum over ranks, in rank order: bitwise the same everywhere. Blocking. */
+    ct_status (*sum)(void *ctx, double *v, int n);
+    /** v[i] = max over ranks. Blocking. */
+    ct_status (*max)(void *ctx, int64_t *v, int n);
+    /** v = sum over ranks of share * v; the shares add up to 1. Blocking. */
+    ct_status (*average)(void *ctx, float *v, int64_t n, double share);
+    /** Rank 0's bytes to everyone. Blocking. */
+    ct_status (*broadcast)(void *ctx, void *data, size_t bytes);
+    /** Rank r's bytes: from[0..bytes) of rank `root` to everyone. Blocking. Residuals on restart.
+     */
+    ct_status (*barrier)(void *ctx);
+    void (*counters)(void *ctx, ct_exchange_counters *out); /* since creation */
+    int (*n_state)(void *ctx);
+    ct_status (*state)(void *ctx, int i, ct_exchange_state *out);
+} ct_exchange;
+
+/** One rank: every operation is the identity. The caller keeps *out. ready/finish still report
+ *  all of n_param parameters as landed. */
+void ct_exchange_single(int n_param, ct_exchange *out);
+
+#endif

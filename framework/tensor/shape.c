@@ -1,0 +1,34 @@
+#include "framework/tensor/shape.h"
+
+#include <stdio.h>
+
+ct_shape_text ct_shape_str(const ct_shape *s)
+{
+    ct_shape_text out = { "" };
+    size_t used = 0;
+
+    for (int i = 0; i < s->ndim; i++) {
+        used += (size_t)snprintf(out.text + used, sizeof(out.text) - used, "%lld ",
+                                 (long long)s->dim[i]);
+        if (used >= sizeof(out.text)) return out;
+    }
+    snprintf(out.text + used, sizeof(out.text) - used, "(%lld)",
+             (long long)ct_shape_count(s, 0, -1));
+    return out;
+}
+
+ct_status ct_shape_check(const ct_shape *s)
+{
+    int64_t n = 1;
+
+    if ((s->ndim < 0) || (s->ndim > CT_MAX_DIM))
+        return CT_FAIL(CT_ERR_SHAPE, "%d dimensions, at most %d are supported", s->ndim,
+                       CT_MAX_DIM);
+    for (int i = 0; i < s->ndim; i++) {
+        if (s->dim[i] < 0)
+            return CT_FAIL(CT_ERR_SHAPE, "dimension %d is %lld", i, (long long)s->dim[i]);
+        if (__builtin_mul_overflow(n, s->dim[i], &n) || (n > ((int64_t)1 << 62) / 8))
+            return CT_FAIL(CT_ERR_SHAPE, "the shape %s is too large", ct_shape_str(s).text);
+    }
+    return CT_OK;
+}

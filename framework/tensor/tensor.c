@@ -1,0 +1,52 @@
+#include "framework/tensor/tensor.h"
+
+#include <string.h>
+
+size_t ct_dtype_size(ct_dtype dtype)
+{
+    switch (dtype) {
+    case CT_F32:
+    case CT_I32:
+        return 4;
+    case CT_BF16:
+    case CT_F16:
+        return 2;
+    case CT_U8:
+        return 1;
+    }
+    return 0;
+}
+
+size_t ct_tensor_bytes(const ct_tensor *t)
+{
+    ct_shape padded = t->shape;
+    int64_t block = t->layout.block;
+
+    if ((block > 1) && (padded.ndim > 1))
+        padded.dim[1] = (padded.dim[1] + block - 1) / block * block;
+    return (size_t)ct_shape_count(&padded, 0, -1) * ct_dtype_size(t->dtype);
+}
+
+ct_status ct_tensor_create(const ct_device *dev, const ct_shape *shape, ct_tensor *t_p)
+{
+    ct_tensor t = { .dev = (dev != NULL) ? dev : ct_device_cpu(), .owns = true, .shape = *shape };
+
+    CT_TRY(ct_shape_check(shape));
+    CT_TRY(t.dev->mem_acquire(ct_tensor_bytes(&t), &t.data));
+    *t_p = t;
+    return CT_OK;
+}
+
+void ct_tensor_destroy(ct_tensor *t)
+{
+    if (t->owns) t->dev->mem_release(t->data);
+    memset(t, 0, sizeof(*t));
+}
+
+void ct_blob_set_shape(ct_blob *b, const ct_shape *shape)
+{
+    b->data.shape = *shape;
+    b->diff.shape = *shape;
+    b->data.dtype = b->diff.dtype = CT_F32;
+    b->data.layout = b->diff.layout = (ct_layout){ CT_ORDER_NCHW, 0 };
+}

@@ -1,0 +1,72 @@
+/** @file tensor.h  N-d array = device + dtype + logical shape + storage layout.
+ *
+ * shape.dim[] is always in logical order (N, C, H, W), whatever the layout: layers reason about
+ * shapes, only kernels and conversions look at the layout. A tensor is a view: whoever made the
+ * memory (an arena, the net's memory plan, a test) owns it. Only ct_tensor_create() owns.
+ */
+#ifndef CT_TENSOR_H
+#define CT_TENSOR_H
+
+#include "framework/tensor/device.h"
+#include "framework/tensor/shape.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum { CT_F32, CT_BF16, CT_F16, CT_I32, CT_U8 } ct_dtype;
+
+/** Order of the axes in memory, and how many channels stand together innermost. */
+typedef enum { CT_ORDER_NCHW, CT_ORDER_NHWC, CT_ORDER_HWCN } ct_order;
+typedef struct ct_layout {
+    ct_order order;
+    int block; /* 0: plain; 4, 8, 16 …: channels blocked, e.g. NCHW16c */
+} ct_layout;
+
+typedef struct ct_tensor {
+    const ct_device *dev; /* borrowed, static           */
+    void *data;           /* on dev; NULL: not placed   */
+    bool owns;            /* data is freed by destroy   */
+    ct_dtype dtype;
+    ct_layout layout;
+    ct_shape shape;
+} ct_tensor;
+
+/** What flows between layers: values and, where wanted, the gradient of the loss by them. */
+typedef struct ct_blob {
+    const char *name; /* borrowed; for messages                                        */
+    ct_tensor data;
+    ct_tensor diff;  /* same shape; diff.data == NULL at run time: no gradient wanted  */
+    bool wants_diff; /* known before memory is placed: shape functions ask this        */
+} ct_blob;
+
+size_t ct_dtype_size(ct_dtype dtype);
+/** Elements of t. */
+static inline int64_t ct_tensor_count(const ct_tensor *t)
+{
+    return ct_shape_count(&t->shape, 0, -1);
+}
+/** Bytes of t in its dtype and layout. */
+size_t ct_tensor_bytes(const ct_tensor *t);
+/** A zeroed f32 tensor that owns its memory. dev NULL: CPU. */
+ct_status ct_tensor_create(const ct_device *dev, const ct_shape *shape, ct_tensor *t_p);
+/** Releases what t owns and zeroes it; zeroed tensors are allowed. */
+void ct_tensor_destroy(ct_tensor *t);
+
+/** Gives both halves of b this shape, f32 in plain NCHW order. The memory is placed later. */
+void ct_blob_set_shape(ct_blob *b, const ct_shape *shape);
+static inline float *ct_blob_data(const ct_blob *b)
+{
+    return (float *)b->data.data;
+}
+/** NULL where no gradient is wanted. */
+static inline float *ct_blob_diff(const ct_blob *b)
+{
+    return (float *)b->diff.data;
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
