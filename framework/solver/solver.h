@@ -60,5 +60,7 @@ int64_t ct_solver_iteration(const ct_solver *s);
 /** The learning rate of an iteration: fixed, step, exp, inv, multistep, poly, sigmoid, cosine, with
  *  linear warm-up. CT_ERR_CONFIG for an unknown policy or a missing field. */
 ct_status ct_learning_rate(const Ct__SolverParameter *p, int64_t iteration, double *rate_p);
+/** How often "step" or "multistep" has lowered the rate by then; 0 with other policies. */
+int64_t ct_learning_rate_step(const Ct__SolverParameter *p, int64_t iteration);
 
 #endif

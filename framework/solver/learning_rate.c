@@ -1,0 +1,174 @@
+/* Learning-rate policies. The formulas are those Caffe documents for lr_policy, in double
+ * precision; each is a function of the iteration alone, so a resumed run needs no state. */
+#include "framework/solver/solver.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "framework/base/text.h"
+
+/* What a policy cannot do without: an unset field would silently mean 0. */
+enum {
+    NEEDS_GAMMA = 1,
+    NEEDS_POWER = 2,
+    NEEDS_STEPSIZE = 4,
+    NEEDS_STEPVALUE = 8,
+    NEEDS_MAX_ITER = 16
+};
+
+typedef struct lr_policy {
+    const char *name;
+    int needs;
+    double (*factor)(const Ct__SolverParameter *p, double iteration); /* of base_lr */
+} lr_policy;
+
+static double factor_fixed(const Ct__SolverParameter *p, double iteration)
+{
+    (void)p;
+    (void)iteration;
+    return 1.0;
+}
+
+static double factor_step(const Ct__SolverParameter *p, double iteration)
+{
+    return pow((double)p->gamma, floor(iteration / p->stepsize));
+}
+
+static double factor_exp(const Ct__SolverParameter *p, double iteration)
+{
+    return pow((double)p->gamma, iteration);
+}
+
+static double factor_inv(const Ct__SolverParameter *p, double iteration)
+{
+    return pow(1.0 + (double)p->gamma * iteration, -(double)p->power);
+}
+
+static double factor_multistep(const Ct__SolverParameter *p, double iteration)
+{
+    return pow((double)p->gamma, (double)ct_learning_rate_step(p, (int64_t)iteration));
+}
+
+static double factor_poly(const Ct__SolverParameter *p, double iteration)
+{
+    double left = 1.0 - iteration / p->max_iter;
+
+    return pow((left > 0.0) ? left : 0.0, (double)p->power); /* the pass after the end shows 0 */
+}
+
+static double factor_sigmoid(const Ct__SolverParameter *p, double iteration)
+{
+    return 1.0 / (1.0 + exp(-(double)p->gamma * (iteration - p->stepsize)));
+}
+
+/* Loshchilov and Hutter, "SGDR", ICLR 2017, eq. 5 with one period and a minimum of 0. */
+static double factor_cosine(const Ct__SolverParameter *p, double iteration)
+{
+    double done = iteration / p->max_iter;
+
+    return 0.5 * (1.0 + cos(acos(-1.0) * ((done < 1.0) ? done : 1.0)));
+}
+
+static const lr_policy policy_table[] = {
+    { "fixed", 0, factor_fixed },
+    { "step", NEEDS_GAMMA | NEEDS_STEPSIZE, factor_step },
+    { "exp", NEEDS_GAMMA, factor_exp },
+    { "inv", NEEDS_GAMMA | NEEDS_POWER, factor_inv },
+    { "multistep", NEEDS_GAMMA | NEEDS_STEPVALUE, factor_multistep },
+    { "poly", NEEDS_POWER | NEEDS_MAX_ITER, factor_poly },
+    { "sigmoid", NEEDS_GAMMA | NEEDS_STEPSIZE, factor_sigmoid },
+    { "cosine", NEEDS_MAX_ITER, factor_cosine },
+};
+enum { N_POLICY = (int)(sizeof(policy_table) / sizeof(policy_table[0])) };
+
+static ct_status find_policy(const char *name, const lr_policy **policy_p)
+{
+    const char *known[N_POLICY], *near;
+
+    for (int i = 0; i < N_POLICY; i++) {
+        if ((name != NULL) && (strcmp(policy_table[i].name, name) == 0)) {
+            *policy_p = &policy_table[i];
+            return CT_OK;
+        }
+        known[i] = policy_table[i].name;
+    }
+    near = (name != NULL) ? ct_text_nearest(name, known, N_POLICY) : NULL;
+    return CT_FAIL(CT_ERR_CONFIG,
+                   "solver: lr_policy %s%s%s%s%s%s; known: fixed, step, exp, inv, multistep, poly, "
+                   "sigmoid, cosine",
+                   (name != NULL) ? "\"" : "is not set", (name != NULL) ? name : "",
+                   (name != NULL) ? "\" is unknown" : "", (near != NULL) ? "; did you mean \"" : "",
+                   (near != NULL) ? near : "", (near != NULL) ? "\"?" : "");
+}
+
+static ct_status check_fields(const Ct__SolverParameter *p, const lr_policy *policy)
+{
+    ct_text missing = { 0 };
+    ct_status status = CT_OK;
+
+    if (!p->has_base_lr) ct_text_add(&missing, " base_lr");
+    if ((policy->needs & NEEDS_GAMMA) && !p->has_gamma) ct_text_add(&missing, " gamma");
+    if ((policy->needs & NEEDS_POWER) && !p->has_power) ct_text_add(&missing, " power");
+    if ((policy->needs & NEEDS_STEPSIZE) && !p->has_stepsize) ct_text_add(&missing, " stepsize");
+    if ((policy->needs & NEEDS_STEPVALUE) && (p->n_stepvalue == 0))
+        ct_text_add(&missing, " stepvalue");
+    if ((policy->needs & NEEDS_MAX_ITER) && !p->has_max_iter) ct_text_add(&missing, " max_iter");
+    if (missing.text != NULL)
+        status = CT_FAIL(CT_ERR_CONFIG, "solver: lr_policy \"%s\" needs a value for:%s",
+                         policy->name, missing.text);
+    ct_text_destroy(&missing);
+    return status;
+}
+
+static ct_status check_values(const Ct__SolverParameter *p, const lr_policy *policy)
+{
+    if ((policy->needs & NEEDS_GAMMA) && !(p->gamma >= 0.0f))
+        return CT_FAIL(CT_ERR_CONFIG, "solver: gamma is %g, lr_policy \"%s\" needs at least 0",
+                       (double)p->gamma, policy->name);
+    if ((policy->needs & NEEDS_STEPSIZE) && (p->stepsize <= 0))
+        return CT_FAIL(CT_ERR_CONFIG, "solver: stepsize is %d, lr_policy \"%s\" needs at least 1",
+                       p->stepsize, policy->name);
+    if ((policy->needs & NEEDS_MAX_ITER) && (p->max_iter <= 0))
+        return CT_FAIL(CT_ERR_CONFIG, "solver: max_iter is %d, lr_policy \"%s\" needs at least 1",
+                       p->max_iter, policy->name);
+    for (size_t i = 1; (policy->needs & NEEDS_STEPVALUE) && (i < p->n_stepvalue); i++) {
+        if (p->stepvalue[i] <= p->stepvalue[i - 1])
+            return CT_FAIL(CT_ERR_CONFIG, "solver: stepvalue %d stands after %d; they must ascend",
+                           p->stepvalue[i], p->stepvalue[i - 1]);
+    }
+    if ((p->warmup != NULL) && (p->warmup->iterations < 0))
+        return CT_FAIL(CT_ERR_CONFIG, "solver: warmup.iterations is %d, needs at least 0",
+                       p->warmup->iterations);
+    return CT_OK;
+}
+
+int64_t ct_learning_rate_step(const Ct__SolverParameter *p, int64_t iteration)
+{
+    int64_t step = 0;
+
+    if (p->lr_policy == NULL) return 0;
+    if (strcmp(p->lr_policy, "multistep") == 0) {
+        while ((step < (int64_t)p->n_stepvalue) && (iteration >= p->stepvalue[step])) step++;
+    } else if ((strcmp(p->lr_policy, "step") == 0) && (p->stepsize > 0)) {
+        step = iteration / p->stepsize;
+    }
+    return step;
+}
+
+ct_status ct_learning_rate(const Ct__SolverParameter *p, int64_t iteration, double *rate_p)
+{
+    const lr_policy *policy = NULL;
+    double rate;
+
+    CT_TRY(find_policy(p->lr_policy, &policy));
+    CT_TRY(check_fields(p, policy));
+    CT_TRY(check_values(p, policy));
+    rate = (double)p->base_lr * policy->factor(p, (double)iteration);
+    if ((p->warmup != NULL) && (iteration < p->warmup->iterations)) {
+        double start = (double)p->warmup->start_factor;
+
+        rate *= start + (1.0 - start) * (double)iteration / p->warmup->iterations;
+    }
+    *rate_p = rate;
+    return CT_OK;
+}

@@ -1,0 +1,185 @@
+#include "tests/test.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "framework/solver/solver.h"
+
+/* Fields are float: one rounding of each of them, and the powers' own error. */
+#define NEAR(_a, _b) assert_true(fabs((_a) - (_b)) <= 1e-6 * fabs(_b))
+
+static char last_log[1024];
+
+static void keep_log(void *ctx, const char *text)
+{
+    (void)ctx;
+    snprintf(last_log, sizeof(last_log), "%s", text);
+}
+
+static Ct__SolverParameter make(char *policy)
+{
+    Ct__SolverParameter p = CT__SOLVER_PARAMETER__INIT;
+
+    p.lr_policy = policy;
+    p.has_base_lr = 1;
+    p.base_lr = 0.5f;
+    return p;
+}
+
+static double rate(const Ct__SolverParameter *p, int64_t iteration)
+{
+    double r = -1;
+
+    assert_int_equal(ct_learning_rate(p, iteration, &r), CT_OK);
+    return r;
+}
+
+static void test_fixed_step_exp(void **state)
+{
+    char fixed[] = "fixed", step[] = "step", exponential[] = "exp";
+    Ct__SolverParameter p = make(fixed);
+
+    (void)state;
+    NEAR(rate(&p, 0), 0.5);
+    NEAR(rate(&p, 100000), 0.5);
+
+    p = make(step);
+    p.has_gamma = p.has_stepsize = 1;
+    p.gamma = 0.1f;
+    p.stepsize = 10;
+    NEAR(rate(&p, 0), 0.5);
+    NEAR(rate(&p, 9), 0.5);
+    NEAR(rate(&p, 10), 0.05);
+    NEAR(rate(&p, 29), 0.005);
+    assert_int_equal(ct_learning_rate_step(&p, 29), 2);
+
+    p = make(exponential);
+    p.has_gamma = 1;
+    p.gamma = 0.5f;
+    NEAR(rate(&p, 0), 0.5);
+    NEAR(rate(&p, 5), 0.5 / 32);
+}
+
+static void test_inv_poly_sigmoid(void **state)
+{
+    char inv[] = "inv", poly[] = "poly", sigmoid[] = "sigmoid";
+    Ct__SolverParameter p = make(inv);
+
+    (void)state;
+    /* LeNet's: Caffe's log shows 0.00992565 at iteration 100 */
+    p.base_lr = 0.01f;
+    p.has_gamma = p.has_power = 1;
+    p.gamma = 0.0001f;
+    p.power = 0.75f;
+    assert_true(fabs(rate(&p, 100) - 0.00992565) < 0.5e-8);
+    NEAR(rate(&p, 10000), 0.01 * pow(2, -0.75));
+
+    p = make(poly);
+    p.has_power = p.has_max_iter = 1;
+    p.power = 2;
+    p.max_iter = 100;
+    NEAR(rate(&p, 0), 0.5);
+    NEAR(rate(&p, 75), 0.5 / 16);
+    assert_true(rate(&p, 100) == 0);
+    assert_true(rate(&p, 101) == 0); /* not NaN, not rising again */
+
+    p = make(sigmoid);
+    p.has_gamma = p.has_stepsize = 1;
+    p.gamma = 0.5f;
+    p.stepsize = 20;
+    NEAR(rate(&p, 20), 0.25);
+    NEAR(rate(&p, 0), 0.5 / (1 + exp(10.0)));
+    NEAR(rate(&p, 40), 0.5 / (1 + exp(-10.0)));
+}
+
+static void test_multistep_cosine_warmup(void **state)
+{
+    char multistep[] = "multistep", cosine[] = "cosine";
+    int32_t at[] = { 10, 30 };
+    Ct__WarmupParameter warmup = CT__WARMUP_PARAMETER__INIT;
+    Ct__SolverParameter p = make(multistep);
+
+    (void)state;
+    p.has_gamma = 1;
+    p.gamma = 0.1f;
+    p.n_stepvalue = 2;
+    p.stepvalue = at;
+    NEAR(rate(&p, 9), 0.5);
+    NEAR(rate(&p, 10), 0.05);
+    NEAR(rate(&p, 29), 0.05);
+    NEAR(rate(&p, 30), 0.005);
+    assert_int_equal(ct_learning_rate_step(&p, 30), 2);
+
+    p = make(cosine);
+    p.has_max_iter = 1;
+    p.max_iter = 100;
+    NEAR(rate(&p, 0), 0.5);
+    NEAR(rate(&p, 50), 0.25);
+    assert_true(fabs(rate(&p, 100)) < 1e-16);
+
+    warmup.has_iterations = warmup.has_start_factor = 1;
+    warmup.iterations = 50;
+    warmup.start_factor = 0.2f;
+    p.warmup = &warmup;
+    NEAR(rate(&p, 0), 0.1);
+    NEAR(rate(&p, 25), 0.6 * 0.25 * (1 + sqrt(0.5)));
+    NEAR(rate(&p, 50), 0.25);
+}
+
+static void expect_config(const Ct__SolverParameter *p, const char *word)
+{
+    double r = 7;
+
+    last_log[0] = '\0';
+    ct_log_set_sink(keep_log, NULL);
+    assert_int_equal(ct_learning_rate(p, 0, &r), CT_ERR_CONFIG);
+    ct_log_set_sink(NULL, NULL);
+    assert_true(r == 7);
+    if (strstr(last_log, word) == NULL) fail_msg("\"%s\" is not in: %s", word, last_log);
+}
+
+static void test_errors(void **state)
+{
+    char wrong[] = "stepp", step[] = "step", multistep[] = "multistep", poly[] = "poly",
+         inv[] = "inv";
+    int32_t descending[] = { 30, 10 };
+    Ct__SolverParameter p = make(wrong);
+
+    (void)state;
+    expect_config(&p, "did you mean \"step\"?");
+    p = make(NULL);
+    expect_config(&p, "lr_policy is not set");
+    p = make(step);
+    expect_config(&p, "gamma stepsize");
+    p.has_gamma = p.has_stepsize = 1;
+    p.gamma = 0.1f;
+    expect_config(&p, "stepsize is 0");
+    p = make(inv);
+    p.has_gamma = 1;
+    expect_config(&p, "power");
+    p.gamma = NAN;
+    p.has_power = 1;
+    expect_config(&p, "gamma is nan");
+    p = make(poly);
+    expect_config(&p, "power max_iter");
+    p.has_base_lr = 0;
+    expect_config(&p, "base_lr");
+    p = make(multistep);
+    p.has_gamma = 1;
+    expect_config(&p, "stepvalue");
+    p.n_stepvalue = 2;
+    p.stepvalue = descending;
+    expect_config(&p, "must ascend");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_fixed_step_exp),
+        cmocka_unit_test(test_inv_poly_sigmoid),
+        cmocka_unit_test(test_multistep_cosine_warmup),
+        cmocka_unit_test(test_errors),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
