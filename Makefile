@@ -15,7 +15,7 @@ PREFIX ?= /usr/local
 # ---- one build folder per configuration, so that switching never mixes objects
 MPICC ?= mpicc
 MPIRUN ?= mpirun
-B := build/$(notdir $(MPICC))$(if $(filter 1,$(CUDA)),-cuda)$(if $(filter 1,$(DEBUG)),-debug)$(SAN:%=-%)
+B := build/$(notdir $(MPICC))$(if $(filter-out gcc,$(OMPI_CC)$(MPICH_CC)),-$(OMPI_CC)$(MPICH_CC))$(if $(filter 1,$(CUDA)),-cuda)$(if $(filter 1,$(DEBUG)),-debug)$(SAN:%=-%)
 
 CC        := $(MPICC)
 NVCC      ?= nvcc
@@ -76,6 +76,20 @@ Q := $(if $(filter 1,$(V)),,@)
 all: $(B)/cortado
 	$(Q)ln -sfn $(B)/cortado cortado
 
+# what the binary says about itself; rewritten only when it changes
+VERSION := $(shell cat VERSION)$(shell git describe --always --dirty --exclude '*' 2>/dev/null | sed 's/^/-g/')
+define BUILD_INFO :=
+#define CT_BUILD_VERSION "$(VERSION)"
+#define CT_BUILD_CC "$(shell $(CC) --version 2>/dev/null | head -1)"
+#define CT_BUILD_CFLAGS "$(strip $(CFLAGS))"
+endef
+export BUILD_INFO
+$(B)/build_info.h: FORCE
+	@mkdir -p $(B)
+	@printf '%s\n' "$$BUILD_INFO" | cmp -s - $@ || printf '%s\n' "$$BUILD_INFO" > $@
+.PHONY: FORCE
+FORCE:
+
 # protobuf-c puts its own member `base` into every struct, so a field of that name gets an underscore
 $(PB).c $(PB).h &: framework/proto/cortado.proto
 	@mkdir -p $(B)
@@ -85,7 +99,7 @@ $(PB).c $(PB).h &: framework/proto/cortado.proto
 $(PB).o: $(PB).c
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -w -c $< -o $@
 
-$(B)/%.o: %.c | $(PB).h
+$(B)/%.o: %.c | $(PB).h $(B)/build_info.h
 	@mkdir -p $(@D)
 	$(if $(Q),@echo "CC   $<")
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(CFLAGS_$(notdir $*)) -c $< -o $@

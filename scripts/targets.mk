@@ -1,26 +1,93 @@
 # Tests, checks, demo, install: what one does with a build. Included by the Makefile.
 export OMPI_ALLOW_RUN_AS_ROOT := 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
-MPIRUN_FLAGS ?= --oversubscribe
+# mpirun of Open MPI refuses more ranks than cores unless told; MPICH's does not know the flag
+MPIRUN_FLAGS ?= $(if $(shell $(MPIRUN) --version 2>/dev/null | grep -i 'open mpi\|openrte'),--oversubscribe --bind-to none)
 
-.PHONY: test test-unit test-mpi check bench format clean
-test: check test-unit test-mpi
+R := $(B)/results
+RUN := scripts/run_test.sh $(R)
+JOBS = $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(shell nproc 2>/dev/null || echo 2))
 
+# ---- what a user runs: first what is missing gets installed, then make reads pkg-config anew
+.PHONY: demo test test-long
+demo test test-long:
+	$(Q)MPICC=$(MPICC) MPIRUN=$(MPIRUN) scripts/setup.sh
+	$(Q)$(MAKE) --no-print-directory $(JOBS) all
+	$(Q)$(MAKE) --no-print-directory $(JOBS) do-$@
+
+.PHONY: do-demo do-test do-test-long
+do-demo:
+	$(Q)CORTADO=$(CURDIR)/$(B)/cortado MPIRUN="$(MPIRUN)" MPIRUN_FLAGS="$(MPIRUN_FLAGS)" scripts/demo.sh
+
+# the test programs are built in parallel, but run one after the other
+do-test: $(UNIT_BIN) $(MPI_BIN)
+	$(Q)rm -rf $(R)
+	$(Q)$(RUN) check/includes scripts/check_includes.sh
+	$(Q)$(RUN) check/format scripts/check_format.sh
+	$(Q)$(RUN) check/headers scripts/check_headers.sh $(CC) $(CPPFLAGS) -std=c11 -fopenmp
+	$(Q)$(MAKE) --no-print-directory -j1 STRICT=0 test-unit test-mpi test-cli
+	$(Q)scripts/test_summary.sh $(R)
+
+do-test-long: $(UNIT_BIN) $(MPI_BIN)
+	$(Q)rm -rf $(R)
+	$(Q)for t in $(sort $(wildcard tests/long/*.sh)); do $(TEST_ENV) $(RUN) $$t sh $$t; done
+	$(Q)scripts/test_summary.sh $(R)
+
+# ---- parts of it; STRICT=1 (the default) stops at the first failure
 # make test-unit T=conv runs only tests/unit/test_conv*
+STRICT ?= 1
+TEST_ENV = CORTADO=$(CURDIR)/$(B)/cortado MPIRUN="$(MPIRUN)" MPIRUN_FLAGS="$(MPIRUN_FLAGS)" ROOT=$(CURDIR)
+.PHONY: test-unit test-mpi test-cli check check-werror bench fuzz docs format clean install
 test-unit: $(if $(T),$(filter $(B)/tests/unit/test_$(T)%,$(UNIT_BIN)),$(UNIT_BIN))
-	$(Q)for t in $^; do echo "TEST $$t"; $$t || exit 1; done
+	$(Q)for t in $^; do STRICT=$(STRICT) $(RUN) $${t#$(B)/tests/} $$t || exit 1; done
 
 test-mpi: $(if $(T),$(filter $(B)/tests/mpi/test_$(T)%,$(MPI_BIN)),$(MPI_BIN))
-	$(Q)for t in $^; do for n in 1 2 3 4; do echo "TEST $$t -np $$n"; \
-	    ASAN_OPTIONS=detect_leaks=0 $(MPIRUN) $(MPIRUN_FLAGS) -np $$n $$t || exit 1; done; done
+	$(Q)for t in $^; do for n in 1 2 3 4; do \
+	    STRICT=$(STRICT) ASAN_OPTIONS=detect_leaks=0 $(RUN) "$${t#$(B)/tests/} -np $$n" \
+	    $(MPIRUN) $(MPIRUN_FLAGS) -np $$n $$t || exit 1; done; done
 
-check: $(PB).h
+CLI := $(sort $(wildcard tests/cli/test_$(T)*.sh))
+test-cli: $(B)/cortado
+	$(Q)for t in $(CLI); do \
+	    STRICT=$(STRICT) $(TEST_ENV) ASAN_OPTIONS=detect_leaks=0 $(RUN) $${t#tests/} sh $$t || exit 1; done
+
+# ---- make check: nothing runs, everything is looked at
+check: $(PB).h $(B)/build_info.h
 	$(Q)scripts/check_includes.sh
+	$(Q)scripts/check_format.sh
+	$(Q)scripts/check_headers.sh $(CC) $(CPPFLAGS) -std=c11 -fopenmp
+	$(Q)$(MAKE) --no-print-directory $(JOBS) WERROR=1 B=$(B)-werror $(B)-werror/cortado \
+	    $(UNIT_BIN:$(B)/%=$(B)-werror/%.o) $(MPI_BIN:$(B)/%=$(B)-werror/%.o)
+	@echo "check: good"
 
-bench: $(BENCH_BIN)
+bench: $(B)/cortado $(BENCH_BIN)
+	$(Q)for t in $(BENCH_BIN); do echo "BENCH $$t"; $$t || exit 1; done
+
+# libFuzzer where clang is there: each target runs FUZZ_SECONDS
+FUZZ := $(sort $(wildcard tests/fuzz/fuzz_*.c))
+FUZZ_SECONDS ?= 60
+fuzz:
+	$(Q)command -v clang >/dev/null || { echo "skip fuzz: needs clang"; exit 0; }; \
+	for f in $(FUZZ); do n=$$(basename $$f .c); mkdir -p build/fuzz/$$n; \
+	    $(MAKE) --no-print-directory $(JOBS) B=build/fuzz/obj CC="env OMPI_CC=clang MPICH_CC=clang $(MPICC)" \
+	        CFLAGS="-O1 -g -fsanitize=fuzzer-no-link,address,undefined" SAN= build/fuzz/obj/$$n && \
+	    build/fuzz/obj/$$n -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=2048 -print_final_stats=1 \
+	        build/fuzz/$$n $(wildcard tests/fuzz/corpus) || exit 1; done
+$(FUZZ:tests/fuzz/%.c=$(B)/%): $(B)/%: $(B)/tests/fuzz/%.o $(TEST_LIB)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -fsanitize=fuzzer $^ $(LDLIBS) -o $@
+
+docs: $(B)/cortado
+	$(Q)$(B)/cortado info --config-reference > docs/config-reference.md
 
 format:
 	clang-format -i $$(find framework layers comm topology tests -name '*.[ch]')
+
+DATA := $(PREFIX)/share/cortado
+install: $(B)/cortado
+	install -D -m 755 $(B)/cortado $(DESTDIR)$(PREFIX)/bin/cortado
+	for f in $$(find models -name '*.prototxt') scripts/slurm/train.sbatch LICENSE VERSION \
+	    $$(find docs -name '*.md') $(wildcard README.md CHANGELOG.md); do \
+	    install -D -m 644 $$f $(DESTDIR)$(DATA)/$$f || exit 1; done
 
 clean:
 	rm -rf build cortado

@@ -1,0 +1,3 @@
+-: topology/topo.h framework/base/status.h framework/base/log.h
+framework/base/status.h:
+framework/base/log.h:

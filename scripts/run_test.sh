@@ -1,0 +1,33 @@
+#!/bin/sh
+# Runs one test program, keeps its output, prints one line, and notes how many tests passed.
+#   scripts/run_test.sh RESULTS NAME COMMAND...     exits 0 even when the test failed, 1 with STRICT=1
+# It understands cmocka's output and lines "ok NAME", "not ok NAME", "skip NAME: why".
+set -u
+results=$1 name=$2
+shift 2
+mkdir -p "$results"
+key=$(echo "$name" | tr '/ ' '__')
+log=$results/$key.log
+start=$(date +%s)
+"$@" >"$log" 2>&1 </dev/null
+rc=$?
+seconds=$(($(date +%s) - start))
+
+# Ranks of one job print the same names: each counts once.
+fail=$(sed -n 's/^.*\[  FAILED  \] *\([a-zA-Z_][^:]*\).*$/\1/p; s/^not ok *//p' "$log" | sort -u | grep -c .)
+pass=$(sed -n 's/^.*\[       OK \] *//p; s/^ok *//p' "$log" | sort -u | grep -c .)
+skip=$(sed -n 's/^.*\[  SKIPPED \] *\([a-zA-Z_][^:]*\).*$/\1/p; s/^skip *//p' "$log" | sort -u | grep -c .)
+[ "$rc" = 0 ] || [ "$fail" != 0 ] || fail=1
+[ "$rc" != 0 ] || [ $((pass + fail + skip)) != 0 ] || pass=1
+echo "$pass $fail $skip" >"$results/$key.count"
+if [ "$rc" = 0 ] && [ "$fail" = 0 ]; then
+    note="$pass passed"
+    [ "$skip" = 0 ] || note="$note, $skip skipped"
+    echo "PASS $name ($note, $seconds s)"
+    sed -n 's/^skip /     skipped: /p' "$log"
+    exit 0
+fi
+echo "FAIL $name (exit $rc, $seconds s): $log"
+tail -n "${LINES_ON_FAILURE:-60}" "$log" | sed 's/^/    | /'
+[ "${STRICT:-0}" = 0 ] || exit 1
+exit 0

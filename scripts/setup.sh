@@ -1,0 +1,55 @@
+#!/bin/sh
+# Makes sure that what the build needs is there. Quick when it is. On Debian and Ubuntu it installs
+# the packages (as root or with sudo); elsewhere it lists what to load and fails.
+#   scripts/setup.sh            needs of `make`, `make demo` and `make test`
+set -eu
+
+packages='gcc make pkg-config openmpi-bin libopenmpi-dev libopenblas-openmp-dev libhdf5-dev
+protobuf-c-compiler libprotobuf-c-dev zlib1g-dev libcmocka-dev liblmdb-dev libturbojpeg0-dev
+libpng-dev libhwloc-dev'
+
+# One line each thing that is missing.
+missing() {
+    for tool in gcc make pkg-config protoc-c "${MPICC:-mpicc}" "${MPIRUN:-mpirun}"; do
+        command -v "$tool" >/dev/null 2>&1 || echo "command $tool"
+    done
+    command -v pkg-config >/dev/null 2>&1 || return 0
+    for lib in openblas hdf5 libprotobuf-c zlib cmocka; do
+        pkg-config --exists "$lib" 2>/dev/null || echo "library $lib"
+    done
+}
+
+lack=$(missing)
+[ -n "$lack" ] || exit 0
+
+echo "Missing for the build:" $(echo "$lack" | sed 's/$/,/') >&2
+if command -v apt-get >/dev/null 2>&1; then
+    sudo=
+    if [ "$(id -u)" != 0 ]; then
+        sudo=$(command -v sudo || true)
+        if [ -z "$sudo" ]; then
+            echo "Neither root nor sudo. Have these packages installed:" $packages >&2
+            exit 1
+        fi
+    fi
+    echo "Installing:" $packages >&2
+    $sudo env DEBIAN_FRONTEND=noninteractive apt-get update -qq
+    $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $packages
+    lack=$(missing)
+    [ -n "$lack" ] || exit 0
+    echo "Still missing:" $lack >&2
+    exit 1
+fi
+
+cat >&2 <<'EOF'
+Load or install, then run make again:
+  a C11 compiler with OpenMP   module load gcc
+  MPI 3 (mpicc, mpirun)        module load openmpi            dnf: openmpi-devel
+  OpenBLAS                     module load openblas           dnf: openblas-devel
+  HDF5, serial is enough       module load hdf5               dnf: hdf5-devel
+  protobuf-c and protoc-c      spack load protobuf-c          dnf: protobuf-c-devel protobuf-c-compiler
+  zlib, pkg-config, cmocka     spack load cmocka              dnf: zlib-devel pkgconf libcmocka-devel
+optional: lmdb, libjpeg-turbo (libturbojpeg), libpng, hwloc
+pkg-config must find them: PKG_CONFIG_PATH holds the folders of their .pc files.
+EOF
+exit 1

@@ -1,0 +1,13 @@
+#!/bin/sh
+# Adds up what run_test.sh noted and ends with "N passed, N failed". Exits 1 where a test failed.
+set -eu
+results=$1
+cat "$results"/*.count 2>/dev/null | {
+    pass=0 fail=0 skip=0
+    while read -r p f s; do
+        pass=$((pass + p)) fail=$((fail + f)) skip=$((skip + s))
+    done
+    [ "$skip" = 0 ] || echo "$skip skipped"
+    echo "$pass passed, $fail failed"
+    [ "$fail" = 0 ] && [ "$pass" != 0 ]
+}
