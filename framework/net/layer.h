@@ -36,6 +36,7 @@ typedef struct ct_net_env {
     bool synthetic;            /* `time`: where a data source is absent, make up its data     */
     int64_t synthetic_batch;   /* > 0 overrides batch_size of synthetic data                  */
     bool deterministic;
+    bool no_data; /* `check`: open no data source; shapes from the prototxt where it tells them */
 } ct_net_env;
 
 typedef enum {
@@ -71,6 +72,12 @@ typedef struct ct_estimate {
 /** What backward reads besides top diffs: the memory plan keeps just that alive. */
 enum { CT_READS_BOTTOM = 1, CT_READS_TOP = 2 };
 
+/** Which halves of a blob only pass through, so that the memory plan may give both ends the same
+ *  memory. The layer then copies only where the two pointers differ.
+ *  DATA: every top's data equal bottom 0's data (Split, Flatten, Reshape).
+ *  DIFF: bottom 0's diff equals top 0's diff, and there is one top (Flatten, Reshape). */
+enum { CT_ALIAS_DATA = 1, CT_ALIAS_DIFF = 2 };
+
 typedef struct ct_layer_ops {
     const char *type;                             /* prototxt `type:`                       */
     int min_bottom, max_bottom, min_top, max_top; /* the net checks; max < 0: no limit      */
@@ -80,6 +87,10 @@ typedef struct ct_layer_ops {
     bool allow_inplace; /* top i may be bottom i                                            */
     int no_diff_bottom; /* bit i: bottom i never gets a gradient (labels)                   */
     int backward_reads; /* CT_READS_…; setup may narrow l->backward_reads                   */
+    int alias;          /* CT_ALIAS_…                                                       */
+    bool null_top_diff; /* backward takes a top diff that is NULL as zeros; otherwise the net
+                         * fills in zeros where no reader of a top sends a gradient         */
+    bool keeps_top;     /* the caller writes the tops (Input): their memory is never shared */
     size_t state_size;  /* zeroed l->state given before setup     */
     size_t instance_state_size; /* zeroed in->state given before reshape  */
 

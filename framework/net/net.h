@@ -12,6 +12,7 @@
 #define CT_NET_H
 
 #include "framework/base/memory.h"
+#include "framework/base/text.h"
 #include "framework/net/layer.h"
 
 #ifdef __cplusplus
@@ -29,12 +30,15 @@ typedef struct ct_net_options {
     const char *const *stage;
     int n_stage;
     ct_net_env env;
-    const ct_device *dev;            /* NULL: CPU                                             */
-    const ct_arena_ops *grad_arena;  /* NULL: plain memory of dev                             */
-    ct_net *share;                   /* take weights of the same names from this net; may be NULL */
-    const struct ct_source_map *map; /* for messages; may be NULL                             */
-    bool forward_only;               /* no gradients at all: `test`                           */
-    bool no_data;                    /* `check`: set up and plan, place no memory, open no data */
+    const ct_device *dev;             /* NULL: CPU                                             */
+    const ct_arena_ops *grad_arena;   /* NULL: plain memory of dev                             */
+    ct_net *share;                    /* weights of layers of the same names are this net's, which
+                                       * outlives the new one; implies forward_only; may be NULL */
+    const struct ct_source_map *map;  /* for messages; may be NULL                             */
+    bool forward_only;                /* no gradients at all: `test`                           */
+    bool no_data;                     /* `check`: set up and plan, place no memory, open no data */
+    bool unshared;                    /* every blob and buffer has memory of its own (debugging) */
+    const ct_layer_ops *const *table; /* the layer types; NULL: ct_layer_table               */
 } ct_net_options;
 
 /** A weight blob as the solver, the exchange and the snapshots see it. Arena canon: Caffe's element
@@ -45,19 +49,27 @@ typedef struct ct_param {
     int index;             /* in that layer's blobs                                          */
     ct_blob blob;          /* views of the arenas                                            */
     int64_t offset, count; /* elements, in both arenas                                       */
+    bool borrowed;         /* lies in the arena of options.share, offset is that net's       */
     float lr_mult, decay_mult;
     ct_weight_kind kind;
     bool learns; /* has a gradient and lr_mult != 0 */
 } ct_param;
 
-typedef enum { CT_STEP_FORWARD, CT_STEP_BACKWARD, CT_STEP_READY, CT_STEP_ZERO_DIFF } ct_step_kind;
+typedef enum {
+    CT_STEP_FORWARD,
+    CT_STEP_BACKWARD,
+    CT_STEP_READY,     /* a parameter's gradient is final            */
+    CT_STEP_ZERO_DIFF, /* no reader of the blob sends a gradient     */
+    CT_STEP_LOSS_DIFF  /* the blob's diff becomes its loss weight    */
+} ct_step_kind;
 
 typedef struct ct_step {
     ct_step_kind kind;
-    int layer;      /* FORWARD, BACKWARD, ZERO_DIFF: index into layer[]        */
-    int param;      /* READY: this parameter's gradient is final in this pass  */
-    int blob;       /* ZERO_DIFF                                               */
-    double seconds; /* of the last run, where timing is on                */
+    int layer;      /* index into layer[]; READY: the last user; …_DIFF: who makes the blob */
+    int param;      /* READY                                                       */
+    int blob;       /* ZERO_DIFF, LOSS_DIFF                                        */
+    float value;    /* LOSS_DIFF: the loss weight                                  */
+    double seconds; /* of the last run, where timing is on                         */
 } ct_step;
 
 typedef struct ct_memory {
@@ -85,7 +97,7 @@ struct ct_net {
     ct_blob **blob;
     int n_param; /* in arena order: learned ones first, in the order backward finishes them */
     ct_param *param;
-    float *weight_arena, *grad_arena; /* grad_arena NULL: forward only */
+    float *weight_arena, *grad_arena; /* NULL: nothing in it (all weights borrowed, forward only) */
     int64_t weight_count;             /* elements of the weight arena, padding included          */
     int64_t grad_count;               /* elements of the gradient arena: a prefix of the weights */
     int64_t weight_version;
@@ -124,6 +136,10 @@ int ct_net_param_of(const ct_net *net, int layer, int i);
 uint64_t ct_net_hash(const ct_net *net);
 /** FNV-1a over the bytes of all weights, padding left out, statistics included on request. */
 uint64_t ct_net_checksum(const ct_net *net, bool statistics);
+
+/** Appends a table of the layers (name, type, top shapes, parameters) and the totals of parameters
+ *  and memory: what `check` prints and the log's header shows. */
+void ct_net_describe(const ct_net *net, ct_text *out);
 
 /** Fills a weight blob by Caffe's filler rules: constant, uniform, gaussian (sparse), xavier, msra,
  *  positive_unitball, bilinear. Reproducible: element i depends on (key, i) only. */
