@@ -31,6 +31,7 @@ typedef struct ct_math_ops {
     ct_status (*set)(ct_stream st, int64_t n, float value, float *y);
     ct_status (*scale)(ct_stream st, int64_t n, float a, float *y);                /* y *= a      */
     ct_status (*axpy)(ct_stream st, int64_t n, float a, const float *x, float *y); /* y += a x    */
+    /** y = a x + b y; b == 0 overwrites y even where it holds NaN. */
     ct_status (*axpby)(ct_stream st, int64_t n, float a, const float *x, float b, float *y);
     ct_status (*mul)(ct_stream st, int64_t n, const float *a, const float *b,
                      float *y); /* y = a b */

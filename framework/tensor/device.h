@@ -37,6 +37,8 @@ const ct_device *ct_device_cpu(void);
 /** The device of `mode` ("cpu" or "cuda"), bound to this process; local_rank picks among the
  *  visible ones. Errors: CT_ERR_CONFIG where it is not built in, CT_ERR_DEVICE where none works. */
 ct_status ct_device_open(const char *mode, int local_rank, const ct_device **dev_p);
+/** ct_device_open() for "cuda"; only in builds with CUDA=1. */
+ct_status ct_device_cuda_open(int local_rank, const ct_device **dev_p);
 
 #ifdef __cplusplus
 }

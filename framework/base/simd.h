@@ -1,0 +1,23 @@
+/** @file simd.h  One function compiled for several instruction sets.
+ *
+ * CT_SIMD_CLONES before a leaf function (plain loops, no OpenMP region, no calls that matter)
+ * makes the compiler emit it for AVX2 and AVX-512 besides the baseline, and the loader pick one.
+ * Elsewhere it is empty: same source, same results, since contraction into fused multiply-adds is
+ * off and the order of a sum is written out by the function, never left to the vector width.
+ *
+ * Off where the loader's choice runs before a sanitizer is ready, and for compilers that do not
+ * take the names of the levels.
+ */
+#ifndef CT_SIMD_H
+#define CT_SIMD_H
+
+#include <limits.h> /* __GLIBC__ */
+
+#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__) &&       \
+    (__GNUC__ >= 12) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define CT_SIMD_CLONES __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))
+#else
+#define CT_SIMD_CLONES
+#endif
+
+#endif
