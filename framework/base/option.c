@@ -1,0 +1,305 @@
+#include "framework/base/option.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "framework/base/text.h"
+
+#define MAX_TABLE 64
+
+typedef struct entry {
+    char *text;
+    ct_origin origin;
+    int option;
+} entry;
+
+struct ct_options {
+    const ct_option *table;
+    int n_option;
+    entry *list; /* in order of rising precedence */
+    int n;
+};
+
+static bool serves(const ct_option *op, const char *verb)
+{
+    size_t n = strlen(verb);
+
+    if (strcmp(op->verbs, "*") == 0) return true;
+    for (const char *at = op->verbs; (at = strstr(at, verb)) != NULL; at += n) {
+        if (((at == op->verbs) || (at[-1] == ' ')) && ((at[n] == ' ') || (at[n] == '\0'))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int find(const ct_option *table, int n, const char *verb, const char *name)
+{
+    for (int i = 0; i < n; i++) {
+        if ((strcmp(table[i].name, name) == 0) && serves(&table[i], verb)) return i;
+    }
+    return -1;
+}
+
+static ct_status fail_unknown(const ct_option *table, int n, const char *verb, const char *name)
+{
+    const char *known[MAX_TABLE], *near;
+    int n_known = 0;
+
+    for (int i = 0; (i < n) && (n_known < MAX_TABLE); i++) {
+        if (serves(&table[i], verb)) known[n_known++] = table[i].name;
+    }
+    near = ct_text_nearest(name, known, n_known);
+    for (int i = 0; i < n; i++) {
+        if (strcmp(table[i].name, name) == 0) {
+            return CT_FAIL(CT_ERR_CONFIG, "cortado %s: option --%s belongs to: %s", verb, name,
+                           table[i].verbs);
+        }
+    }
+    if (near != NULL) {
+        return CT_FAIL(CT_ERR_CONFIG, "cortado %s: unknown option --%s; did you mean --%s?", verb,
+                       name, near);
+    }
+    return CT_FAIL(CT_ERR_CONFIG, "cortado %s: unknown option --%s; see cortado %s --help", verb,
+                   name, verb);
+}
+
+static bool is_bool(const char *text, bool *value_p)
+{
+    static const char *const yes[] = { "true", "yes", "on", "1" };
+    static const char *const no[] = { "false", "no", "off", "0" };
+
+    for (int i = 0; i < 4; i++) {
+        if (strcmp(text, yes[i]) == 0) return *value_p = true, true;
+        if (strcmp(text, no[i]) == 0) return *value_p = false, true;
+    }
+    return false;
+}
+
+static bool is_choice(const char *words, const char *text)
+{
+    size_t n = strlen(text);
+
+    if ((n == 0) || (strchr(text, '|') != NULL)) return false;
+    for (const char *at = words; at != NULL;) {
+        const char *end = strchr(at, '|');
+        size_t size = (end != NULL) ? (size_t)(end - at) : strlen(at);
+
+        if ((size == n) && (strncmp(at, text, n) == 0)) return true;
+        at = (end != NULL) ? end + 1 : NULL;
+    }
+    return false;
+}
+
+static ct_status check(const ct_option *op, const char *text, const char *who)
+{
+    bool flag;
+    char *end;
+
+    switch (op->kind) {
+    case CT_OPTION_FLAG:
+        if (is_bool(text, &flag)) return CT_OK;
+        return CT_FAIL(CT_ERR_CONFIG, "%s=%s: expected true or false", who, text);
+    case CT_OPTION_COUNT:
+        errno = 0;
+        if (isdigit((unsigned char)text[0]) && (strtoll(text, &end, 10) >= 0) && (*end == '\0') &&
+            (errno == 0)) {
+            return CT_OK;
+        }
+        return CT_FAIL(CT_ERR_CONFIG, "%s=%s: expected a whole number, 0 or more", who, text);
+    case CT_OPTION_CHOICE:
+        if (is_choice(op->value, text)) return CT_OK;
+        return CT_FAIL(CT_ERR_CONFIG, "%s=%s: expected one of %s", who, text, op->value);
+    case CT_OPTION_TEXT:
+    case CT_OPTION_LIST:
+        if (text[0] != '\0') return CT_OK;
+        return CT_FAIL(CT_ERR_CONFIG, "%s: empty value; expected %s", who, op->value);
+    }
+    return CT_OK;
+}
+
+static ct_status add(ct_options *o, int option, const char *text, size_t size, ct_origin origin,
+                     const char *who)
+{
+    entry *list = realloc(o->list, (size_t)(o->n + 1) * sizeof(*list));
+
+    if (list == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for options");
+    o->list = list;
+    list[o->n] = (entry){ strndup(text, size), origin, option };
+    if (list[o->n].text == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for options");
+    return check(&o->table[option], list[o->n++].text, who);
+}
+
+static void twin(const char *name, char *out, size_t size)
+{
+    size_t n = (size_t)snprintf(out, size, "CORTADO_%s", name);
+
+    for (size_t i = 0; (i < n) && (i < size - 1); i++)
+        out[i] = (char)toupper((unsigned char)out[i]);
+}
+
+static ct_status read_environment(ct_options *o, const char *verb)
+{
+    char name[80];
+
+    for (int i = 0; i < o->n_option; i++) {
+        const char *text;
+
+        twin(o->table[i].name, name, sizeof(name));
+        text = getenv(name);
+        if ((text == NULL) || !serves(&o->table[i], verb)) continue;
+        if (o->table[i].kind != CT_OPTION_LIST) {
+            CT_TRY(add(o, i, text, strlen(text), CT_ORIGIN_ENV, name));
+            continue;
+        }
+        while (*text != '\0') {
+            size_t size = strcspn(text, ";");
+
+            if (size > 0) CT_TRY(add(o, i, text, size, CT_ORIGIN_ENV, name));
+            text += size + (text[size] == ';');
+        }
+    }
+    return CT_OK;
+}
+
+static ct_status read_command(ct_options *o, int argc, char *const *argv)
+{
+    for (int a = 1; a < argc; a++) {
+        char name[64], who[80];
+        const char *value;
+        size_t size;
+        int i;
+
+        if ((strncmp(argv[a], "--", 2) != 0) || (argv[a][2] == '\0')) {
+            return CT_FAIL(CT_ERR_CONFIG, "cortado %s: \"%s\" is no option; they begin with --",
+                           argv[0], argv[a]);
+        }
+        size = strcspn(argv[a] + 2, "=");
+        snprintf(name, sizeof(name), "%.*s", (int)size, argv[a] + 2);
+        for (char *c = name; *c != '\0'; c++) *c = (*c == '-') ? '_' : *c;
+        i = find(o->table, o->n_option, argv[0], name);
+        if (i < 0) return fail_unknown(o->table, o->n_option, argv[0], name);
+        value = (argv[a][2 + size] == '=') ? argv[a] + 3 + size : NULL;
+        if ((value == NULL) && (o->table[i].kind == CT_OPTION_FLAG)) value = "true";
+        if (value == NULL) {
+            if (a + 1 >= argc) {
+                return CT_FAIL(CT_ERR_CONFIG, "cortado %s: --%s needs a value: --%s=%s", argv[0],
+                               name, name, o->table[i].value);
+            }
+            value = argv[++a];
+        }
+        snprintf(who, sizeof(who), "--%s", name);
+        CT_TRY(add(o, i, value, strlen(value), CT_ORIGIN_COMMAND, who));
+    }
+    return CT_OK;
+}
+
+ct_status ct_options_parse(const ct_option *table, int n, int argc, char *const *argv,
+                           ct_options **options_p)
+{
+    ct_options *o = calloc(1, sizeof(*o));
+    ct_status status;
+
+    if (o == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for options");
+    o->table = table;
+    o->n_option = n;
+    CT_TRY_GOTO(status, err_destroy, read_environment(o, argv[0]));
+    CT_TRY_GOTO(status, err_destroy, read_command(o, argc, argv));
+    *options_p = o;
+    return CT_OK;
+
+err_destroy:
+    ct_options_destroy(o);
+    return status;
+}
+
+void ct_options_destroy(ct_options *o)
+{
+    if (o == NULL) return;
+    for (int i = 0; i < o->n; i++) free(o->list[i].text);
+    free(o->list);
+    free(o);
+}
+
+/* The i-th entry of that name, or the last for i < 0. */
+static const entry *at(const ct_options *o, const char *name, int i)
+{
+    const entry *found = NULL;
+
+    for (int k = 0; k < o->n; k++) {
+        if (strcmp(o->table[o->list[k].option].name, name) != 0) continue;
+        found = &o->list[k];
+        if (i-- == 0) return found;
+    }
+    return (i < 0) ? found : NULL;
+}
+
+const char *ct_options_text(const ct_options *o, const char *name)
+{
+    const entry *e = at(o, name, -1);
+
+    return (e != NULL) ? e->text : NULL;
+}
+
+bool ct_options_flag(const ct_options *o, const char *name)
+{
+    const entry *e = at(o, name, -1);
+    bool value = false;
+
+    if (e != NULL) is_bool(e->text, &value);
+    return value;
+}
+
+int64_t ct_options_count(const ct_options *o, const char *name, int64_t otherwise)
+{
+    const entry *e = at(o, name, -1);
+
+    return (e != NULL) ? strtoll(e->text, NULL, 10) : otherwise;
+}
+
+int ct_options_n(const ct_options *o, const char *name)
+{
+    int n = 0;
+
+    for (int k = 0; k < o->n; k++) n += (strcmp(o->table[o->list[k].option].name, name) == 0);
+    return n;
+}
+
+const char *ct_options_entry(const ct_options *o, const char *name, int i, ct_origin *origin_p)
+{
+    const entry *e = (i >= 0) ? at(o, name, i) : NULL;
+
+    if ((e == NULL) || (i >= ct_options_n(o, name))) return NULL;
+    if (origin_p != NULL) *origin_p = e->origin;
+    return e->text;
+}
+
+ct_origin ct_options_origin(const ct_options *o, const char *name)
+{
+    const entry *e = at(o, name, -1);
+
+    return (e != NULL) ? e->origin : CT_ORIGIN_DEFAULT;
+}
+
+const char *ct_origin_str(ct_origin origin)
+{
+    static const char *const name[] = { "default", "file", "environment", "command line" };
+
+    return name[origin];
+}
+
+void ct_options_help(const ct_option *table, int n, const char *verb, FILE *to)
+{
+    char name[80];
+
+    for (int i = 0; i < n; i++) {
+        const ct_option *op = &table[i];
+
+        if (!serves(op, verb)) continue;
+        twin(op->name, name, sizeof(name));
+        fprintf(to, "  --%s%s%s\n        %s [%s]\n", op->name, (op->value != NULL) ? "=" : "",
+                (op->value != NULL) ? op->value : "", op->help, name);
+    }
+}
