@@ -15,13 +15,17 @@ typedef struct ct_report ct_report;
 
 typedef struct ct_report_options {
     int rank;
-    const char *metrics; /* file, NULL: none; appended to on resume                */
-    bool append;
-    bool progress; /* a progress line where stderr is a terminal             */
+    const char *metrics; /* file, NULL: none                                       */
+    bool append;         /* on resume: a last line cut short by a crash is removed */
+    bool progress;       /* a progress line where stderr is a terminal             */
 } ct_report_options;
 
 ct_status ct_report_create(const ct_report_options *options, ct_report **report_p);
 void ct_report_destroy(ct_report *r); /* NULL allowed; ends the progress line */
+
+/** Elements of all outputs of a net together: the length of an event's output[]. An output whose
+ *  elements are samples has that many lines, as in Caffe. */
+int64_t ct_report_n_output(const ct_net *net);
 
 /** {"event":"run", …}: the fields are given as JSON text without braces. */
 ct_status ct_report_run(ct_report *r, const char *fields);
@@ -39,7 +43,8 @@ typedef struct ct_report_train_event {
 } ct_report_train_event;
 
 /** `Iteration N (…), loss = L`, `    Train net output #0: …`, `Iteration N, lr = …` and the
- *  train event. */
+ *  train event. A number that is not finite is null in the metrics. CT_ERR_IO: as all of these
+ *  where the metrics file cannot be written. */
 ct_status ct_report_train(ct_report *r, const ct_report_train_event *e);
 /** `Iteration N, Testing net (#i)`, `    Test net output #0: …` and the test event. */
 ct_status ct_report_test_start(ct_report *r, int64_t iteration, int net_index);
@@ -47,6 +52,8 @@ ct_status ct_report_test(ct_report *r, int64_t iteration, int net_index, const c
                          const double *output);
 /** {"event":"done", …}: fields as in ct_report_run(). */
 ct_status ct_report_done(ct_report *r, const char *fields);
+/** `Iteration N, loss = L`: the pass after the last update. No event. */
+void ct_report_final_loss(ct_report *r, int64_t iteration, double loss);
 /** Moves the progress line, at most ten times a second. */
 void ct_report_progress(ct_report *r, int64_t iteration, int64_t max_iteration, double loss,
                         double images_per_s);

@@ -1,0 +1,259 @@
+#include "framework/report/report.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "framework/base/text.h"
+#include "framework/report/progress.h"
+
+struct ct_report {
+    bool speaks; /* rank 0 */
+    char *path;  /* of the metrics, for messages */
+    FILE *metrics;
+    ct_progress *progress;
+};
+
+/* The length of the file up to the end of its last whole line. */
+static ct_status whole_lines(int fd, const char *path, off_t *length_p)
+{
+    char block[4096];
+    off_t end = lseek(fd, 0, SEEK_END);
+
+    if (end < 0) return CT_FAIL(CT_ERR_IO, "%s: %s", path, strerror(errno));
+    while (end > 0) {
+        size_t n = (end < (off_t)sizeof(block)) ? (size_t)end : sizeof(block);
+
+        if (pread(fd, block, n, end - (off_t)n) != (ssize_t)n)
+            return CT_FAIL(CT_ERR_IO, "%s: cannot read its last line", path);
+        while ((n > 0) && (block[n - 1] != '\n')) {
+            n--;
+            end--;
+        }
+        if (n > 0) break;
+    }
+    *length_p = end;
+    return CT_OK;
+}
+
+static ct_status open_metrics(ct_report *r, const char *path, bool append)
+{
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | (append ? 0 : O_TRUNC), 0666);
+    struct stat st;
+    off_t length = 0;
+
+    r->path = strdup(path);
+    if (r->path == NULL) {
+        if (fd >= 0) close(fd);
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for the report");
+    }
+    if (fd < 0) return CT_FAIL(CT_ERR_IO, "cannot write metrics to %s: %s", path, strerror(errno));
+    if (append && (fstat(fd, &st) == 0) && S_ISREG(st.st_mode)) {
+        ct_status status = whole_lines(fd, path, &length);
+
+        if (status != CT_OK) {
+            close(fd);
+            return status;
+        }
+        if ((ftruncate(fd, length) != 0) || (lseek(fd, length, SEEK_SET) < 0)) {
+            close(fd);
+            return CT_FAIL(CT_ERR_IO, "cannot append metrics to %s: %s", path, strerror(errno));
+        }
+    }
+    r->metrics = fdopen(fd, "w");
+    if (r->metrics == NULL) {
+        close(fd);
+        return CT_FAIL(CT_ERR_IO, "cannot write metrics to %s: %s", path, strerror(errno));
+    }
+    return CT_OK;
+}
+
+ct_status ct_report_create(const ct_report_options *options, ct_report **report_p)
+{
+    ct_report *r = calloc(1, sizeof(*r));
+    ct_status status = CT_OK;
+
+    if (r == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for the report");
+    r->speaks = (options->rank == 0);
+    if (r->speaks && (options->metrics != NULL))
+        CT_TRY_GOTO(status, err_destroy, open_metrics(r, options->metrics, options->append));
+    if (r->speaks && options->progress)
+        CT_TRY_GOTO(status, err_destroy, ct_progress_create(&r->progress));
+    *report_p = r;
+    return CT_OK;
+
+err_destroy:
+    ct_report_destroy(r);
+    return status;
+}
+
+void ct_report_destroy(ct_report *r)
+{
+    if (r == NULL) return;
+    ct_progress_destroy(r->progress);
+    if (r->metrics != NULL) fclose(r->metrics); /* every line was flushed and checked before */
+    free(r->path);
+    free(r);
+}
+
+/* Takes over line. */
+static ct_status write_line(ct_report *r, ct_text *line)
+{
+    bool good;
+
+    if (line->failed) {
+        ct_text_destroy(line);
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for a line of metrics");
+    }
+    ct_text_add_bytes(line, "\n", 1);
+    errno = 0;
+    good = (fwrite(line->text, 1, line->length, r->metrics) == line->length) &&
+           (fflush(r->metrics) == 0);
+    ct_text_destroy(line);
+    if (!good)
+        return CT_FAIL(CT_ERR_IO, "cannot write metrics to %s: %s", r->path, strerror(errno));
+    return CT_OK;
+}
+
+static ct_status write_fields(ct_report *r, const char *event, const char *fields)
+{
+    bool any = (fields != NULL) && (fields[0] != '\0');
+    ct_text line = { 0 };
+
+    if ((r == NULL) || (r->metrics == NULL)) return CT_OK;
+    ct_text_add(&line, "{\"event\":\"%s\"%s%s}", event, any ? "," : "", any ? fields : "");
+    return write_line(r, &line);
+}
+
+ct_status ct_report_run(ct_report *r, const char *fields)
+{
+    return write_fields(r, "run", fields);
+}
+
+ct_status ct_report_done(ct_report *r, const char *fields)
+{
+    return write_fields(r, "done", fields);
+}
+
+static int64_t output_count(const ct_net *net, int i)
+{
+    return ct_tensor_count(&net->blob[net->output[i].blob]->data);
+}
+
+static const char *output_name(const ct_net *net, int i)
+{
+    return net->blob[net->output[i].blob]->name;
+}
+
+int64_t ct_report_n_output(const ct_net *net)
+{
+    int64_t n = 0;
+
+    for (int i = 0; i < net->n_output; i++) n += output_count(net, i);
+    return n;
+}
+
+/* Caffe's lines, numbered by element over all outputs; %g as a C++ stream prints. */
+static void log_outputs(const char *phase, const ct_net *net, const double *value)
+{
+    int64_t number = 0;
+
+    for (int i = 0; i < net->n_output; i++) {
+        double weight = (double)net->output[i].loss_weight;
+
+        for (int64_t k = 0; k < output_count(net, i); k++, number++) {
+            double v = value[number];
+
+            if (weight != 0.0) {
+                CT_INFO("    %s net output #%" PRId64 ": %s = %g (* %g = %g loss)", phase, number,
+                        output_name(net, i), v, weight, weight * v);
+            } else {
+                CT_INFO("    %s net output #%" PRId64 ": %s = %g", phase, number,
+                        output_name(net, i), v);
+            }
+        }
+    }
+}
+
+static void add_field(ct_text *line, const char *name, double v)
+{
+    ct_text_add(line, ",\"%s\":", name);
+    ct_text_add_number(line, v);
+}
+
+ct_status ct_report_train(ct_report *r, const ct_report_train_event *e)
+{
+    ct_text line = { 0 };
+
+    if ((r == NULL) || !r->speaks) return CT_OK;
+    CT_INFO("Iteration %" PRId64 " (%g iter/s, %gs/%" PRId64 " iters), loss = %g", e->iteration,
+            e->iterations_per_s, e->seconds, e->iterations, e->loss);
+    log_outputs("Train", e->net, e->output);
+    CT_INFO("Iteration %" PRId64 ", lr = %g", e->iteration, e->rate);
+    if (r->metrics == NULL) return CT_OK;
+    ct_text_add(&line, "{\"event\":\"train\",\"iter\":%" PRId64, e->iteration);
+    add_field(&line, "loss", e->loss);
+    add_field(&line, "lr", e->rate);
+    add_field(&line, "images_per_s", e->images_per_s);
+    add_field(&line, "wait_data_ms", e->wait_data_ms);
+    add_field(&line, "compute_ms", e->compute_ms);
+    add_field(&line, "comm_exposed_ms", e->comm_exposed_ms);
+    ct_text_add(&line, ",\"bytes_sent\":%" PRId64 "}", e->bytes_sent);
+    return write_line(r, &line);
+}
+
+ct_status ct_report_test_start(ct_report *r, int64_t iteration, int net_index)
+{
+    if ((r == NULL) || !r->speaks) return CT_OK;
+    CT_INFO("Iteration %" PRId64 ", Testing net (#%d)", iteration, net_index);
+    return CT_OK;
+}
+
+static void add_outputs(ct_text *line, const ct_net *net, const double *value)
+{
+    for (int i = 0; i < net->n_output; i++) {
+        int64_t n = output_count(net, i);
+
+        if (i > 0) ct_text_add(line, ",");
+        ct_text_add_json(line, output_name(net, i));
+        ct_text_add(line, (n == 1) ? ":" : ":[");
+        for (int64_t k = 0; k < n; k++, value++) {
+            if (k > 0) ct_text_add(line, ",");
+            ct_text_add_number(line, *value);
+        }
+        if (n != 1) ct_text_add(line, "]");
+    }
+}
+
+ct_status ct_report_test(ct_report *r, int64_t iteration, int net_index, const ct_net *net,
+                         const double *output)
+{
+    ct_text line = { 0 };
+
+    if ((r == NULL) || !r->speaks) return CT_OK;
+    log_outputs("Test", net, output);
+    if (r->metrics == NULL) return CT_OK;
+    ct_text_add(&line, "{\"event\":\"test\",\"iter\":%" PRId64 ",\"net\":%d,\"outputs\":{",
+                iteration, net_index);
+    add_outputs(&line, net, output);
+    ct_text_add(&line, "}}");
+    return write_line(r, &line);
+}
+
+void ct_report_final_loss(ct_report *r, int64_t iteration, double loss)
+{
+    if ((r == NULL) || !r->speaks) return;
+    CT_INFO("Iteration %" PRId64 ", loss = %g", iteration, loss);
+}
+
+void ct_report_progress(ct_report *r, int64_t iteration, int64_t max_iteration, double loss,
+                        double images_per_s)
+{
+    if ((r == NULL) || (r->progress == NULL)) return;
+    ct_progress_move(r->progress, iteration, max_iteration, loss, images_per_s);
+}
