@@ -1,0 +1,206 @@
+/* Initial values of weights, by Caffe's filler rules. Element i depends on (key, i) only, so the
+ * result is the same for any number of threads and ranks. */
+#include "framework/base/rng.h"
+#include "framework/base/text.h"
+#include "framework/net/net.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct fill_job {
+    const Ct__FillerParameter *p;
+    uint64_t key;
+    const ct_shape *shape;
+    int64_t n;
+} fill_job;
+
+typedef struct filler {
+    const char *type;
+    int min_dim; /* dimensions the rule needs */
+    ct_status (*fill)(const fill_job *j, float *data);
+} filler;
+
+static void uniform(const fill_job *j, double low, double high, float *data)
+{
+    int64_t n_block = (j->n + 3) / 4;
+
+#pragma omp parallel for schedule(static)
+    for (int64_t b = 0; b < n_block; b++) {
+        ct_rng_block r = ct_rng_philox(j->key, 0, (uint64_t)b);
+
+        for (int64_t i = 4 * b; (i < 4 * b + 4) && (i < j->n); i++)
+            data[i] = (float)(low + (high - low) * (double)ct_rng_uniform(r.v[i % 4]));
+    }
+}
+
+/* The normals of ct_rng_normal_at(), a pair for one logarithm and one root. */
+static void gaussian(const fill_job *j, double mean, double std, float *data)
+{
+    int64_t n_pair = (j->n + 1) / 2;
+
+#pragma omp parallel for schedule(static)
+    for (int64_t p = 0; p < n_pair; p++) {
+        ct_rng_block r = ct_rng_philox(j->key, 0, (uint64_t)(p / 2));
+        int at = (int)(p % 2) * 2;
+        double u1 = ((double)r.v[at] + 1.0) * 0x1p-32, u2 = (double)r.v[at + 1] * 0x1p-32;
+        double radius = sqrt(-2.0 * log(u1)), angle = 6.283185307179586 * u2;
+
+        data[2 * p] = (float)(mean + std * radius * cos(angle));
+        if (2 * p + 1 < j->n) data[2 * p + 1] = (float)(mean + std * radius * sin(angle));
+    }
+}
+
+static ct_status fill_constant(const fill_job *j, float *data)
+{
+    for (int64_t i = 0; i < j->n; i++) data[i] = j->p->value;
+    return CT_OK;
+}
+
+static ct_status fill_uniform(const fill_job *j, float *data)
+{
+    if (!(j->p->min <= j->p->max))
+        return CT_FAIL(CT_ERR_CONFIG, "filler \"uniform\": min %g is not below max %g",
+                       (double)j->p->min, (double)j->p->max);
+    uniform(j, (double)j->p->min, (double)j->p->max, data);
+    return CT_OK;
+}
+
+/* sparse: each weight stays with probability sparse / outputs, so that an output (dimension 0)
+ * has on the average that many non-zero inputs where the matrix is square. */
+static void thin_out(const fill_job *j, float *data)
+{
+    uint64_t key = ct_rng_key(j->key, ct_rng_hash("sparse"), 0);
+    double keep = (double)j->p->sparse / (double)j->shape->dim[0];
+
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < j->n; i++) {
+        if ((double)ct_rng_uniform_at(key, (uint64_t)i) >= keep) data[i] = 0.0f;
+    }
+}
+
+static ct_status fill_gaussian(const fill_job *j, float *data)
+{
+    if (!(j->p->std > 0.0f))
+        return CT_FAIL(CT_ERR_CONFIG, "filler \"gaussian\": std %g is not positive",
+                       (double)j->p->std);
+    if ((j->p->sparse < -1) ||
+        ((j->p->sparse >= 0) && ((j->shape->ndim < 1) || (j->p->sparse > j->shape->dim[0]))))
+        return CT_FAIL(
+            CT_ERR_CONFIG,
+            "filler \"gaussian\": sparse %d does not fit a weight of shape %s (-1 to %lld)",
+            j->p->sparse, ct_shape_str(j->shape).text, (long long)ct_shape_legacy(j->shape, 0));
+    gaussian(j, (double)j->p->mean, (double)j->p->std, data);
+    if (j->p->sparse >= 0) thin_out(j, data);
+    return CT_OK;
+}
+
+/* n of the variance rules: a unit's inputs are count / dim[0], its outputs count / dim[1]. */
+static double fan(const fill_job *j)
+{
+    double in = (double)(j->n / j->shape->dim[0]);
+    double out = (j->shape->ndim > 1) ? (double)(j->n / j->shape->dim[1]) : (double)j->n;
+
+    switch (j->p->variance_norm) {
+    case CT__FILLER_PARAMETER__VARIANCE_NORM__AVERAGE:
+        return (in + out) / 2;
+    case CT__FILLER_PARAMETER__VARIANCE_NORM__FAN_OUT:
+        return out;
+    default:
+        return in;
+    }
+}
+
+static ct_status fill_xavier(const fill_job *j, float *data)
+{
+    double a = sqrt(3.0 / fan(j));
+
+    uniform(j, -a, a, data);
+    return CT_OK;
+}
+
+static ct_status fill_msra(const fill_job *j, float *data)
+{
+    gaussian(j, 0.0, sqrt(2.0 / fan(j)), data);
+    return CT_OK;
+}
+
+/* Each unit's weights are positive and sum to 1. */
+static ct_status fill_positive_unitball(const fill_job *j, float *data)
+{
+    int64_t dim = j->n / j->shape->dim[0];
+
+    uniform(j, 0.0, 1.0, data);
+    for (int64_t i = 0; i < j->shape->dim[0]; i++) {
+        double sum = 0;
+
+        for (int64_t k = 0; k < dim; k++) sum += (double)data[i * dim + k];
+        if (sum == 0) { /* every number drawn was 0: share equally instead of dividing by it */
+            for (int64_t k = 0; k < dim; k++) data[i * dim + k] = 1.0f;
+            sum = (double)dim;
+        }
+        for (int64_t k = 0; k < dim; k++)
+            data[i * dim + k] = (float)((double)data[i * dim + k] / sum);
+    }
+    return CT_OK;
+}
+
+/* The kernel of linear interpolation: with f = ceil(w / 2) and c = (w - 1) / 2f, element (y, x) of
+ * each plane is (1 - |x/f - c|) (1 - |y/f - c|). */
+static ct_status fill_bilinear(const fill_job *j, float *data)
+{
+    int64_t w = ct_shape_legacy(j->shape, 3), h = ct_shape_legacy(j->shape, 2);
+    double f = ceil((double)w / 2.0), c = (double)(w - 1) / (2.0 * f);
+
+    if ((j->shape->ndim != 4) || (w != h))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "filler \"bilinear\" needs 4 dimensions and square kernels, not %s",
+                       ct_shape_str(j->shape).text);
+    for (int64_t i = 0; i < j->n; i++) {
+        double x = (double)(i % w), y = (double)(i / w % h);
+
+        data[i] = (float)((1 - fabs(x / f - c)) * (1 - fabs(y / f - c)));
+    }
+    return CT_OK;
+}
+
+static const filler filler_table[] = {
+    { "constant", 0, fill_constant }, { "uniform", 0, fill_uniform },
+    { "gaussian", 0, fill_gaussian }, { "xavier", 1, fill_xavier },
+    { "msra", 1, fill_msra },         { "positive_unitball", 1, fill_positive_unitball },
+    { "bilinear", 4, fill_bilinear },
+};
+enum { N_FILLER = sizeof(filler_table) / sizeof(filler_table[0]) };
+
+static ct_status unknown_type(const char *type)
+{
+    const char *name[N_FILLER], *near;
+
+    for (int i = 0; i < N_FILLER; i++) name[i] = filler_table[i].type;
+    near = ct_text_nearest(type, name, N_FILLER);
+    return CT_FAIL(CT_ERR_CONFIG, "unknown filler type \"%s\"%s%s%s", type,
+                   (near != NULL) ? "; did you mean \"" : "", (near != NULL) ? near : "",
+                   (near != NULL) ? "\"?" : "");
+}
+
+ct_status ct_fill(const Ct__FillerParameter *param, uint64_t key, const ct_shape *shape,
+                  float *data)
+{
+    fill_job j = { param, key, shape, ct_shape_count(shape, 0, -1) };
+    const char *type = (param->type != NULL) ? param->type : "constant";
+    const filler *f = NULL;
+
+    for (int i = 0; i < N_FILLER; i++) {
+        if (strcmp(filler_table[i].type, type) == 0) f = &filler_table[i];
+    }
+    if (f == NULL) return unknown_type(type);
+    if (j.n == 0)
+        return CT_FAIL(CT_ERR_CONFIG, "filler \"%s\": a weight of shape %s is empty", type,
+                       ct_shape_str(shape).text);
+    if (shape->ndim < f->min_dim)
+        return CT_FAIL(CT_ERR_CONFIG, "filler \"%s\" needs %d dimensions, the weight has %d", type,
+                       f->min_dim, shape->ndim);
+    if ((param->sparse != -1) && (f->fill != fill_gaussian))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "filler \"%s\" does not know `sparse`, only \"gaussian\" does", type);
+    return f->fill(&j, data);
+}

@@ -1,0 +1,382 @@
+#include "tests/test.h"
+#include "tests/layer_harness.h"
+
+#include "framework/base/rng.h"
+#include "framework/net/net.h"
+#include "framework/proto/prototxt.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { GUARD = 64, GUARD_BYTE = 0xA5 };
+
+void test_random(float *v, int64_t n, uint64_t seed, float low, float high)
+{
+    for (int64_t i = 0; i < n; i++)
+        v[i] = low + (high - low) * ct_rng_uniform_at(seed, (uint64_t)i);
+}
+
+void test_random_distinct(float *v, int64_t n, uint64_t seed, float low, float high)
+{
+    double gap = (double)(high - low) / (double)n;
+
+    for (int64_t i = 0; i < n; i++)
+        v[i] = (float)(low + gap * (double)ct_rng_permute(seed, (uint64_t)i, (uint64_t)n));
+}
+
+/* ---- memory on the layer's device */
+
+static void put(test_layer *t, void *to, const void *from, size_t bytes)
+{
+    assert_int_equal(t->layer.dev->from_host(NULL, to, from, bytes), CT_OK);
+}
+
+static void get(test_layer *t, void *to, const void *from, size_t bytes)
+{
+    assert_int_equal(t->layer.dev->to_host(NULL, to, from, bytes), CT_OK);
+}
+
+static void *place(test_layer *t, size_t bytes)
+{
+    unsigned char guard[GUARD];
+    test_block *b = &t->block[t->n_block];
+
+    assert_int_equal(t->layer.dev->mem_acquire(bytes + GUARD, &b->data), CT_OK);
+    b->bytes = bytes;
+    t->n_block++;
+    memset(guard, GUARD_BYTE, GUARD);
+    put(t, (char *)b->data + bytes, guard, GUARD);
+    return b->data;
+}
+
+static void check_guards(test_layer *t)
+{
+    unsigned char guard[GUARD];
+
+    for (int i = 0; i < t->n_block; i++) {
+        get(t, guard, (char *)t->block[i].data + t->block[i].bytes, GUARD);
+        for (int k = 0; k < GUARD; k++) {
+            if (guard[k] != GUARD_BYTE)
+                fail_msg("layer %s wrote %d bytes behind a block of %zu", t->layer.ops->type, k,
+                         t->block[i].bytes);
+        }
+    }
+}
+
+static void poison(test_layer *t, void *data, size_t bytes)
+{
+    void *nan_block;
+
+    if ((data == NULL) || (bytes == 0)) return;
+    nan_block = malloc(bytes);
+    assert_non_null(nan_block);
+    memset(nan_block, 0xFF, bytes); /* a quiet NaN in f32 and f64 */
+    put(t, data, nan_block, bytes);
+    free(nan_block);
+}
+
+static void poison_scratch(test_layer *t)
+{
+    for (int i = 0; i < CT_MAX_BUFFER; i++) {
+        ct_buffer *b = &t->instance.buffer[i];
+
+        if (b->keep == CT_KEEP_CALL) poison(t, b->data, b->bytes);
+    }
+}
+
+static float *host_array(int64_t n)
+{
+    float *v = calloc((size_t)n + 1, sizeof(float));
+
+    assert_non_null(v);
+    return v;
+}
+
+static size_t f32_bytes(int64_t n)
+{
+    return (size_t)n * sizeof(float);
+}
+
+/* ---- building */
+
+static ct_status parse_param(test_layer *t)
+{
+    const test_layer_spec *s = &t->spec;
+
+    ct__layer_parameter__init(&t->own_param);
+    t->layer.param = (s->param != NULL) ? s->param : &t->own_param;
+    if (s->text != NULL) {
+        ProtobufCMessage *m;
+
+        CT_TRY(ct_prototxt_parse(&ct__layer_parameter__descriptor, "test.prototxt", s->text,
+                                 strlen(s->text), NULL, &m));
+        t->parsed = (Ct__LayerParameter *)m;
+        t->layer.param = t->parsed;
+    }
+    return CT_OK;
+}
+
+static void bind_blobs(test_layer *t)
+{
+    const test_layer_spec *s = &t->spec;
+    const ct_layer *l = &t->layer;
+
+    for (int i = 0; i < l->n_bottom; i++) {
+        ct_blob *b = &t->bottom_blob[i];
+
+        *b = (ct_blob){ .name = "bottom" };
+        b->data.dev = b->diff.dev = l->dev;
+        ct_blob_set_shape(b, &s->bottom[i]);
+        b->wants_diff = !s->forward_only && !s->no_propagate[i] &&
+                        (((l->ops->no_diff_bottom >> i) & 1) == 0) && (l->ops->backward != NULL);
+        t->bottom_ptr[i] = b;
+    }
+    for (int i = 0; i < l->n_top; i++) {
+        ct_blob *b = &t->top_blob[i];
+
+        *b = (ct_blob){ .name = "top" };
+        b->data.dev = b->diff.dev = l->dev;
+        b->wants_diff = !s->forward_only && !s->no_top_diff[i] && (l->ops->backward != NULL);
+        t->top_ptr[i] = b;
+    }
+    if (s->in_place) t->top_ptr[0] = t->bottom_ptr[0];
+    t->instance.bottom = t->bottom_ptr;
+    t->instance.top = t->top_ptr;
+    t->instance.weight = t->weight_blob;
+    t->instance.layer = l;
+    memcpy(t->instance.add_weight_diff, s->add_weight_diff, sizeof(s->add_weight_diff));
+}
+
+static ct_status make_weights(test_layer *t)
+{
+    for (int i = 0; i < t->layer.n_weight; i++) {
+        const ct_weight_spec *w = &t->layer.weight[i];
+        ct_blob *b = &t->weight_blob[i];
+        int64_t n = ct_shape_count(&w->shape, 0, -1);
+
+        *b = (ct_blob){ .name = "weight" };
+        b->data.dev = b->diff.dev = t->layer.dev;
+        ct_blob_set_shape(b, &w->shape);
+        b->wants_diff =
+            (w->kind == CT_WEIGHT_LEARNED) && !t->spec.no_weight_diff[i] && !t->spec.forward_only;
+        t->weight_count[i] = n;
+        t->weight[i] = host_array(n);
+        t->weight_after[i] = host_array(n);
+        if (b->wants_diff) t->weight_diff[i] = host_array(n);
+        if (w->filler != NULL)
+            CT_TRY(ct_fill(w->filler, ct_rng_key(t->env.seed, 7, (uint64_t)i), &w->shape,
+                           t->weight[i]));
+    }
+    return CT_OK;
+}
+
+static void place_all(test_layer *t)
+{
+    ct_instance *in = &t->instance;
+
+    for (int i = 0; i < t->layer.n_bottom; i++) {
+        int64_t n = ct_tensor_count(&in->bottom[i]->data);
+
+        t->input_count[i] = n;
+        t->input[i] = host_array(n);
+        test_random(t->input[i], n, ct_rng_key(t->env.seed, 8, (uint64_t)i), -1.0f, 1.0f);
+        in->bottom[i]->data.data = place(t, f32_bytes(n));
+        if (!in->bottom[i]->wants_diff) continue;
+        in->bottom[i]->diff.data = place(t, f32_bytes(n));
+        t->input_diff[i] = host_array(n);
+    }
+    for (int i = 0; i < t->layer.n_top; i++) {
+        int64_t n = ct_tensor_count(&in->top[i]->data);
+
+        t->top_shape[i] = in->top[i]->data.shape;
+        t->top_count[i] = n;
+        t->top[i] = host_array(n);
+        t->top_diff[i] = host_array(n);
+        if (in->top[i] == in->bottom[0]) continue;
+        in->top[i]->data.data = place(t, f32_bytes(n));
+        if (in->top[i]->wants_diff) in->top[i]->diff.data = place(t, f32_bytes(n));
+    }
+    if (t->layer.ops->is_loss) t->top_diff[0][0] = 1.0f;
+    for (int i = 0; i < t->layer.n_weight; i++) {
+        in->weight[i].data.data = place(t, f32_bytes(t->weight_count[i]));
+        if (in->weight[i].wants_diff)
+            in->weight[i].diff.data = place(t, f32_bytes(t->weight_count[i]));
+    }
+    for (int i = 0; i < CT_MAX_BUFFER; i++) {
+        if (in->buffer[i].bytes == 0) continue;
+        in->buffer[i].data = place(t, in->buffer[i].bytes);
+        if (in->buffer[i].keep != CT_KEEP_ALWAYS)
+            poison(t, in->buffer[i].data, in->buffer[i].bytes);
+    }
+}
+
+static ct_status build(test_layer *t)
+{
+    const test_layer_spec *s = &t->spec;
+    ct_layer *l = &t->layer;
+
+    l->ops = (s->ops != NULL) ? s->ops : ct_layer_find(s->type);
+    if (l->ops == NULL) return CT_FAIL(CT_ERR_CONFIG, "no layer type \"%s\"", s->type);
+    CT_TRY(parse_param(t));
+    l->name = (l->param->name != NULL) ? l->param->name : "layer";
+    l->where = "";
+    l->env = &t->env;
+    l->dev = (s->dev != NULL) ? s->dev : ct_device_cpu();
+    l->phase = s->phase;
+    l->n_bottom = s->n_bottom;
+    l->n_top = ((s->n_top == 0) && (l->ops->max_top != 0)) ? 1 : s->n_top;
+    l->backward_reads = l->ops->backward_reads;
+    l->state = calloc(1, l->ops->state_size + 1);
+    t->instance.state = calloc(1, l->ops->instance_state_size + 1);
+    assert_true((l->state != NULL) && (t->instance.state != NULL));
+    if (l->ops->setup != NULL) CT_TRY(l->ops->setup(l, s->bottom));
+    bind_blobs(t);
+    CT_TRY(make_weights(t));
+    CT_TRY(l->ops->reshape(l, &t->instance));
+    place_all(t);
+    return CT_OK;
+}
+
+ct_status test_layer_create(const test_layer_spec *spec, test_layer **t_p)
+{
+    test_layer *t = calloc(1, sizeof(*t));
+    ct_status status;
+
+    assert_non_null(t);
+    t->spec = *spec;
+    t->env = (ct_net_env){ .n_rank = 1, .seed = 1701 };
+    status = build(t);
+    if (status != CT_OK) {
+        test_layer_destroy(t);
+        return status;
+    }
+    t->ex = (ct_exec){ .dev = t->layer.dev, .phase = spec->phase, .seed = t->env.seed };
+    t->ex.batch_local = (spec->n_bottom > 0) ? ct_shape_legacy(&spec->bottom[0], 0) : 1;
+    t->ex.batch_global = t->ex.batch_local;
+    *t_p = t;
+    return CT_OK;
+}
+
+void test_layer_destroy(test_layer *t)
+{
+    if (t == NULL) return;
+    if ((t->layer.ops != NULL) && (t->layer.ops->release != NULL) && (t->instance.state != NULL))
+        t->layer.ops->release(&t->layer, &t->instance);
+    if ((t->layer.ops != NULL) && (t->layer.ops->destroy != NULL) && (t->layer.state != NULL))
+        t->layer.ops->destroy(&t->layer);
+    for (int i = 0; i < t->n_block; i++) t->layer.dev->mem_release(t->block[i].data);
+    for (int i = 0; i < TEST_MAX_BLOB; i++) {
+        free(t->input[i]);
+        free(t->input_diff[i]);
+        free(t->top[i]);
+        free(t->top_diff[i]);
+    }
+    for (int i = 0; i < CT_MAX_WEIGHT; i++) {
+        free(t->weight[i]);
+        free(t->weight_after[i]);
+        free(t->weight_diff[i]);
+    }
+    free(t->layer.state);
+    free(t->instance.state);
+    if (t->parsed != NULL) ct__layer_parameter__free_unpacked(t->parsed, NULL);
+    free(t);
+}
+
+/* ---- running */
+
+/* Fails where the device's values are no longer the host's: a layer changed what it may not. */
+static void unchanged(test_layer *t, const ct_tensor *now, const float *host, const char *what)
+{
+    int64_t n = ct_tensor_count(now);
+    float *copy = host_array(n);
+    bool same;
+
+    get(t, copy, now->data, f32_bytes(n));
+    same = memcmp(copy, host, f32_bytes(n)) == 0;
+    free(copy);
+    if (!same) fail_msg("layer %s changed %s", t->layer.ops->type, what);
+}
+
+ct_status test_layer_forward(test_layer *t)
+{
+    ct_instance *in = &t->instance;
+    ct_status status;
+
+    for (int i = 0; i < t->layer.n_top; i++)
+        poison(t, in->top[i]->data.data, f32_bytes(t->top_count[i]));
+    for (int i = 0; i < t->layer.n_bottom; i++)
+        put(t, in->bottom[i]->data.data, t->input[i], f32_bytes(t->input_count[i]));
+    for (int i = 0; i < t->layer.n_weight; i++)
+        put(t, in->weight[i].data.data, t->weight[i], f32_bytes(t->weight_count[i]));
+    in->weight_version++;
+    poison_scratch(t);
+    status = t->layer.ops->forward(&t->layer, in, &t->ex);
+    for (int i = 0; i < t->layer.n_top; i++)
+        get(t, t->top[i], in->top[i]->data.data, f32_bytes(t->top_count[i]));
+    for (int i = 0; i < t->layer.n_weight; i++) {
+        if (t->layer.weight[i].kind == CT_WEIGHT_LEARNED)
+            unchanged(t, &in->weight[i].data, t->weight[i], "a weight");
+        get(t, t->weight_after[i], in->weight[i].data.data, f32_bytes(t->weight_count[i]));
+    }
+    for (int i = 0; i < t->layer.n_bottom; i++) {
+        if (!t->spec.in_place || (i > 0))
+            unchanged(t, &in->bottom[i]->data, t->input[i], "a bottom in forward");
+    }
+    check_guards(t);
+    return status;
+}
+
+/* The net's memory plan reuses what backward does not read. */
+static void forget_unread(test_layer *t)
+{
+    ct_instance *in = &t->instance;
+    bool bottom = (t->layer.backward_reads & CT_READS_BOTTOM) != 0;
+    bool top = (t->layer.backward_reads & CT_READS_TOP) != 0;
+
+    for (int i = 0; i < t->layer.n_bottom; i++) {
+        if (!bottom && !(t->spec.in_place && (i == 0) && top))
+            poison(t, in->bottom[i]->data.data, f32_bytes(t->input_count[i]));
+    }
+    for (int i = 0; i < t->layer.n_top; i++) {
+        if (!top && !(t->spec.in_place && (i == 0) && bottom))
+            poison(t, in->top[i]->data.data, f32_bytes(t->top_count[i]));
+    }
+}
+
+ct_status test_layer_backward(test_layer *t)
+{
+    ct_instance *in = &t->instance;
+    ct_status status;
+
+    forget_unread(t);
+    for (int i = 0; i < t->layer.n_bottom; i++)
+        poison(t, in->bottom[i]->diff.data, f32_bytes(t->input_count[i]));
+    for (int i = 0; i < t->layer.n_top; i++) {
+        if (in->top[i]->diff.data != NULL)
+            put(t, in->top[i]->diff.data, t->top_diff[i], f32_bytes(t->top_count[i]));
+    }
+    for (int i = 0; i < t->layer.n_weight; i++) {
+        if (t->weight_diff[i] == NULL) continue;
+        if (ct_weight_beta(in, &t->ex, i) == 0.0f)
+            poison(t, in->weight[i].diff.data, f32_bytes(t->weight_count[i]));
+        else
+            put(t, in->weight[i].diff.data, t->weight_diff[i], f32_bytes(t->weight_count[i]));
+    }
+    poison_scratch(t);
+    status = t->layer.ops->backward(&t->layer, in, &t->ex);
+    for (int i = 0; i < t->layer.n_bottom; i++) {
+        if (t->input_diff[i] != NULL)
+            get(t, t->input_diff[i], in->bottom[i]->diff.data, f32_bytes(t->input_count[i]));
+    }
+    for (int i = 0; i < t->layer.n_weight; i++) {
+        if (t->weight_diff[i] != NULL)
+            get(t, t->weight_diff[i], in->weight[i].diff.data, f32_bytes(t->weight_count[i]));
+    }
+    for (int i = 0; i < t->layer.n_top; i++) {
+        if ((in->top[i] != in->bottom[0]) && (in->top[i]->diff.data != NULL))
+            unchanged(t, &in->top[i]->diff, t->top_diff[i], "a top diff");
+    }
+    check_guards(t);
+    return status;
+}
