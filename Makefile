@@ -118,7 +118,10 @@ $(B)/cortado: $(TOOL_OBJ) $(B)/libcortado.a
 
 # tests see everything but main()
 TEST_LIB := $(filter-out $(B)/framework/tools/main.o,$(TOOL_OBJ)) $(B)/libcortado.a
-$(UNIT_BIN) $(MPI_BIN) $(BENCH_BIN): %: %.o $(TEST_OBJ) $(TEST_LIB)
+# helpers of the tests as an archive, so that a test links only those it uses
+$(B)/libtest.a: $(TEST_OBJ)
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
+$(UNIT_BIN) $(MPI_BIN) $(BENCH_BIN): %: %.o $(B)/libtest.a $(TEST_LIB)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ -lcmocka $(LDLIBS) -o $@
 
 -include scripts/targets.mk

@@ -21,7 +21,11 @@ typedef struct probe {
     int64_t n;
     double step, noise_unit;
     float *base_top[TEST_MAX_BLOB];
+    char *message; /* what is wrong first; "" : nothing */
 } probe;
+
+enum { MESSAGE = 256 };
+typedef enum { AGREES, AT_KINK, DIFFERS } verdict;
 
 /* The top elements that differ from the unmoved ones: only they carry noise. */
 static double moved(const probe *p)
@@ -55,8 +59,7 @@ static double loss_change(const probe *p)
     return sum;
 }
 
-/* Compares element i; false where it lies at a kink. */
-static bool compare_element(const probe *p, int64_t i, double scale, const char *what)
+static verdict compare_element(const probe *p, int64_t i, double scale, const char *what)
 {
     static const int at[4] = { 1, -1, 2, -2 };
     float x = p->value[i];
@@ -74,13 +77,13 @@ static bool compare_element(const probe *p, int64_t i, double scale, const char 
     s1 = f[0] / dx[0] - f[1] / dx[1]; /* exact for the steps that f32 really made */
     s2 = f[2] / dx[2] - f[3] / dx[3];
     e = fabs(d2 - d1) + fabs(s2 - 2 * s1) / 2;
-    if (e > kink_share * scale + 4 * noise / p->step) return false;
+    if (e > kink_share * scale + 4 * noise / p->step) return AT_KINK;
     tolerance = noise / p->step + e;
-    if (!(fabs((double)p->diff[i] - d1) <= tolerance))
-        fail_msg("%s: %s element %lld = %g: backward %.8g, differences %.8g +- %.2g",
-                 p->t->layer.ops->type, what, (long long)i, (double)x, (double)p->diff[i], d1,
-                 tolerance);
-    return true;
+    if (fabs((double)p->diff[i] - d1) <= tolerance) return AGREES;
+    snprintf(
+        p->message, MESSAGE, "%s: %s element %lld = %g: backward %.8g, differences %.8g +- %.2g",
+        p->t->layer.ops->type, what, (long long)i, (double)x, (double)p->diff[i], d1, tolerance);
+    return DIFFERS;
 }
 
 static void compare_blob(probe *p, const char *what)
@@ -92,18 +95,18 @@ static void compare_blob(probe *p, const char *what)
 
     for (int64_t i = 0; i < p->n; i++) {
         if (!isfinite(p->diff[i]))
-            fail_msg("%s: %s diff %lld is %g", p->t->layer.ops->type, what, (long long)i,
-                     (double)p->diff[i]);
+            snprintf(p->message, MESSAGE, "%s: %s diff %lld is %g", p->t->layer.ops->type, what,
+                     (long long)i, (double)p->diff[i]);
         scale = fmax(scale, fabs((double)p->diff[i]));
     }
-    for (int64_t k = 0; k < n; k++) {
+    for (int64_t k = 0; (k < n) && (p->message[0] == '\0'); k++) {
         int64_t i = (int64_t)ct_rng_permute(p->g->seed + 5, (uint64_t)k, (uint64_t)p->n);
 
-        if (!compare_element(p, i, scale, what)) kinks++;
+        kinks += compare_element(p, i, scale, what) == AT_KINK;
     }
-    if ((double)kinks > p->g->max_kink * (double)n)
-        fail_msg("%s: %s: %lld of %lld elements lie at kinks", p->t->layer.ops->type, what,
-                 (long long)kinks, (long long)n);
+    if ((p->message[0] == '\0') && ((double)kinks > p->g->max_kink * (double)n))
+        snprintf(p->message, MESSAGE, "%s: %s: %lld of %lld elements lie at kinks",
+                 p->t->layer.ops->type, what, (long long)kinks, (long long)n);
 }
 
 static float *copy_of(const float *v, int64_t n)
@@ -118,8 +121,10 @@ static float *copy_of(const float *v, int64_t n)
 static void look_at(probe *p, float *value, const float *diff, int64_t n, const char *kind, int i)
 {
     char what[32];
-    float *copy = copy_of(diff, n);
+    float *copy;
 
+    if (p->message[0] != '\0') return;
+    copy = copy_of(diff, n);
     snprintf(what, sizeof(what), "%s %d", kind, i);
     p->value = value;
     p->diff = copy;
@@ -140,11 +145,13 @@ static void choose_projection(test_layer *t, uint64_t seed)
     }
 }
 
-void test_layer_gradient(test_layer *t, const test_gradient *g)
+const char *test_layer_gradient_error(test_layer *t, const test_gradient *g)
 {
     static const test_gradient defaults = { 0 };
-    probe p = { .t = t, .g = (g != NULL) ? g : &defaults };
+    static char message[MESSAGE]; /* tests run one at a time */
+    probe p = { .t = t, .g = (g != NULL) ? g : &defaults, .message = message };
 
+    message[0] = '\0';
     p.step = (p.g->step > 0) ? (double)p.g->step : 1e-2;
     p.noise_unit = ((p.g->roundings > 0) ? p.g->roundings : 16) * 0x1p-24;
     choose_projection(t, p.g->seed);
@@ -160,6 +167,14 @@ void test_layer_gradient(test_layer *t, const test_gradient *g)
             look_at(&p, t->weight[i], t->weight_diff[i], t->weight_count[i], "weight", i);
     }
     for (int k = 0; k < t->layer.n_top; k++) free(p.base_top[k]);
+    return (message[0] != '\0') ? message : NULL;
+}
+
+void test_layer_gradient(test_layer *t, const test_gradient *g)
+{
+    const char *error = test_layer_gradient_error(t, g);
+
+    if (error != NULL) fail_msg("%s", error);
 }
 
 /* ---- messages */

@@ -112,10 +112,12 @@ typedef struct test_gradient {
  * not compared; more of them than max_kink fail the test.
  */
 void test_layer_gradient(test_layer *t, const test_gradient *g);
+/** The same, but tells what is wrong (valid until the next call), or NULL: nothing. */
+const char *test_layer_gradient_error(test_layer *t, const test_gradient *g);
 
 /** Asserts that building `spec` fails with `expected` and that the message holds `part`. */
 void test_layer_refused(const test_layer_spec *spec, ct_status expected, const char *part);
-/** Collects log lines instead of printing them, until test_log_stop(). Returns nothing kept. */
+/** Collects log lines instead of printing them, until test_log_stop(). */
 void test_log_start(void);
 /** The collected lines; valid until the next start. */
 const char *test_log_stop(void);
