@@ -9,12 +9,19 @@
 #include "framework/proto/cortado.pb-c.h"
 #include "framework/proto/prototxt.h"
 
-/** Upgrades in place; file names the net in messages. */
+/** Upgrades in place; file names the net in messages, map (may be NULL) their places. "input"
+ *  without sizes is dropped, as in files of weights. CT_ERR_CONFIG. */
 ct_status ct_net_upgrade(Ct__NetParameter *net, const char *file, ct_source_map *map);
-/** Reads and upgrades a net. Freed with ct__net_parameter__free_unpacked(). */
+/** Reads and upgrades a net; its inputs must have sizes. CT_ERR_CONFIG, CT_ERR_IO. Freed with
+ * ct__net_parameter__free_unpacked(). */
 ct_status ct_net_read(const char *path, ct_source_map *map, Ct__NetParameter **net_p);
-/** Reads a solver; a net named in it is looked up as given, then beside the solver file. The
- * solver's nets are not read yet. */
+/** Reads a solver. The paths in net, train_net and test_net are replaced by those of the file
+ *  beside the solver where there is none as given, and left where there is none at all (an option
+ *  may still set them). The solver's nets are not read yet. Freed with
+ *  ct__solver_parameter__free_unpacked(). CT_ERR_CONFIG, CT_ERR_IO. */
 ct_status ct_solver_read(const char *path, ct_source_map *map, Ct__SolverParameter **solver_p);
+/** The same look-up once more, for after options were applied: CT_ERR_IO with the field and both
+ *  places for a net that is in neither. path: of the solver file. */
+ct_status ct_solver_find_nets(Ct__SolverParameter *solver, const char *path);
 
 #endif

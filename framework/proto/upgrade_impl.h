@@ -1,0 +1,22 @@
+/** @file upgrade_impl.h  The steps of an upgrade. Private to framework/proto. */
+#ifndef CT_UPGRADE_IMPL_H
+#define CT_UPGRADE_IMPL_H
+
+#include "framework/proto/upgrade.h"
+
+typedef struct ct_upgrade {
+    Ct__NetParameter *net;
+    const char *file;
+    ct_source_map *map; /* may be NULL */
+} ct_upgrade;
+
+/** Logs "FILE:LINE:COL: MESSAGE" with the place of `message`; CT_ERR_CONFIG. */
+ct_status ct_upgrade_fail(const ct_upgrade *u, const void *message, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+/** `layers { }` (V1LayerParameter) to `layer { }`. */
+ct_status ct_upgrade_v1(const ct_upgrade *u);
+/** Appends a new message to a repeated field of m, or sets an optional one. */
+ct_status ct_upgrade_add(const ct_upgrade *u, ProtobufCMessage *m, const char *field,
+                         const void *like, void *message_p);
+
+#endif
