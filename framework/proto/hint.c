@@ -73,7 +73,7 @@ static const ProtobufCMessageDescriptor *child_type(const ProtobufCFieldDescript
     return (f->type == PROTOBUF_C_TYPE_MESSAGE) ? f->descriptor : NULL;
 }
 
-/* Messages within `type` that know the word: "; it belongs into convolution_param { } or …". */
+/* Messages within `type` that know the word: "; it belongs in convolution_param { } or …". */
 static bool add_child_hint(ct_text *t, const ProtobufCMessageDescriptor *type,
                            const ct_frame *frame, const char *word)
 {
@@ -98,7 +98,7 @@ static bool add_child_hint(ct_text *t, const ProtobufCMessageDescriptor *type,
         }
     }
     if (n == 0) return false;
-    ct_text_add(t, "; it belongs into %s { }", name[0]);
+    ct_text_add(t, "; it belongs in %s { }", name[0]);
     for (int i = 1; (i < n) && (i < 3); i++) ct_text_add(t, " or %s { }", name[i]);
     if (n > 3) ct_text_add(t, " or others");
     return true;
@@ -117,15 +117,22 @@ static bool add_parent_hint(ct_text *t, const ct_frame *frame, const char *word)
     return false;
 }
 
+/* The field nearest in spelling, else the only one that begins with the word. */
 static const char *nearest_field(const ProtobufCMessageDescriptor *type, const char *word)
 {
-    const char *candidate[MAX_CANDIDATES];
-    int n = 0;
+    const char *candidate[MAX_CANDIDATES] = { NULL }, *near, *longer = NULL;
+    int n = 0, n_longer = 0;
 
     for (unsigned i = 0; (i < type->n_fields) && (n < MAX_CANDIDATES); i++) {
-        candidate[n++] = type->fields[i].name;
+        candidate[n] = type->fields[i].name;
+        if ((strlen(word) >= 3) && (strncmp(candidate[n], word, strlen(word)) == 0)) {
+            longer = candidate[n];
+            n_longer++;
+        }
+        n++;
     }
-    return ct_text_nearest(word, candidate, n);
+    near = ct_text_nearest(word, candidate, n);
+    return ((near == NULL) && (n_longer == 1)) ? longer : near;
 }
 
 static bool add_near_hint(ct_text *t, const ProtobufCMessageDescriptor *type, const char *word)
@@ -217,7 +224,7 @@ void ct_add_field_hint(ct_text *t, const ProtobufCMessageDescriptor *type, const
 
 void ct_add_enum_hint(ct_text *t, const ProtobufCEnumDescriptor *type, const char *word)
 {
-    const char *candidate[MAX_CANDIDATES], *near;
+    const char *candidate[MAX_CANDIDATES] = { NULL }, *near;
     int n = 0;
 
     for (unsigned i = 0; (i < type->n_value_names) && (n < MAX_CANDIDATES); i++) {

@@ -167,7 +167,7 @@ static ct_status parse_list(ct_reader *r, ProtobufCMessage *m, const ProtobufCFi
     ct_token open = r->token;
 
     if (f->label != PROTOBUF_C_LABEL_REPEATED) {
-        return ct_reader_fail_expected(r, "one value, not a list");
+        return ct_reader_fail_value(r, open.line, open.column, "takes one value, not a list");
     }
     ct_reader_next(r);
     if (ct_reader_accept(r, ']')) return CT_OK;

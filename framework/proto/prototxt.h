@@ -38,15 +38,22 @@ ct_status ct_prototxt_parse(const ProtobufCMessageDescriptor *type, const char *
 /** The same of a file. CT_ERR_CONFIG, CT_ERR_IO. */
 ct_status ct_prototxt_read(const ProtobufCMessageDescriptor *type, const char *path,
                            ct_source_map *map, ProtobufCMessage **message_p);
-/** Writes message as text format that parses back to an equal message. */
+/** Writes message as text format that parses back to an equal message (an enum number that its
+ *  type does not know and fields unknown to the schema, which only binary files bring, excepted).
+ *  Equal messages give equal texts. CT_ERR_NOMEM. */
 ct_status ct_prototxt_write(const ProtobufCMessage *message, ct_text *out);
 
-/** Sets a field by path: "base_lr", "comm.bucket_mb", "layer[conv1].convolution_param.num_output".
- *  value is text-format. `origin` names the option in messages. A repeated field is replaced.
- *  CT_ERR_CONFIG with the nearest name. */
+/** Sets a field by path: "base_lr", "comm.bucket_mb", "layer[conv1].convolution_param.num_output",
+ *  "layer[conv1].param[1].lr_mult". [ ] holds a name (all messages of that name are set, such as
+ *  a data layer of TRAIN and one of TEST) or an index; a missing message is made. value is text
+ *  format, where quotes around a string and [ ] around a list of numbers may be left out. origin
+ *  names the option in messages. A repeated field is replaced. An unknown name and a wrong value
+ * change nothing. CT_ERR_CONFIG with the nearest name. */
 ct_status ct_prototxt_set(ProtobufCMessage *message, const char *path, const char *value,
                           const char *origin);
-/** A scalar field's value as text, or false where it is unset and without default. */
+/** Appends a field's value as ct_prototxt_set() takes it: a scalar, a string in quotes, a list in
+ *  [ ]. *is_set_p: false where it is the default. Returns false, and appends nothing, where the
+ *  field is unset and without default, is a message, or the path leads nowhere. */
 bool ct_prototxt_get(const ProtobufCMessage *message, const char *path, ct_text *out,
                      bool *is_set_p);
 
