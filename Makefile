@@ -56,6 +56,12 @@ endif
 ifeq ($(HAVE_LMDB),0)
   SRC := $(filter-out %_lmdb.c,$(SRC))
 endif
+ifeq ($(HAVE_TURBOJPEG),0)
+  SRC := $(filter-out %_jpeg.c,$(SRC))
+endif
+ifeq ($(HAVE_PNG),0)
+  SRC := $(filter-out %_png.c,$(SRC))
+endif
 
 TOOLS := $(filter framework/tools/%,$(SRC))
 LIB   := $(filter-out $(TOOLS),$(SRC))

@@ -4,4 +4,10 @@
 
 #include "framework/net/layer.h"
 
+extern const ct_layer_ops ct_layer_data;
+extern const ct_layer_ops ct_layer_dummy_data;
+extern const ct_layer_ops ct_layer_hdf5_data;
+extern const ct_layer_ops ct_layer_image_data;
+extern const ct_layer_ops ct_layer_input;
+
 #endif

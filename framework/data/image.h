@@ -1,0 +1,63 @@
+/** @file image.h  Compressed images to 8-bit pixels: decode, resize, into planes.
+ *
+ * Colour pixels stand in the order blue, green, red, because Caffe's (OpenCV's) do and trained
+ * weights and mean values rely on it. Decoders are listed in image_table.c.
+ */
+#ifndef CT_IMAGE_H
+#define CT_IMAGE_H
+
+#include "framework/data/sample.h"
+
+typedef enum {
+    CT_COLOR_NATIVE, /* as many channels as the file has, transparency dropped: 1 or 3 */
+    CT_COLOR_GRAY,
+    CT_COLOR_BGR
+} ct_color;
+
+#define CT_MAX_IMAGE_BYTES                                                                         \
+    ((int64_t)1 << 30) /* a decoded image; beyond it the file is at fault                          \
+                        */
+
+/** Interleaved pixels: data[(y * width + x) * channels + c]. data belongs to a room. */
+typedef struct ct_image {
+    uint8_t *data;
+    int64_t height, width;
+    int channels;
+} ct_image;
+
+/** One kind of file. */
+typedef struct ct_image_codec {
+    const char *name; /* "JPEG" */
+    bool (*probe)(const uint8_t *data, size_t size);
+    ct_status (*decode)(const uint8_t *data, size_t size, ct_color color, ct_room *room,
+                        ct_image *image_p, ct_why *why);
+    const char *without; /* decode NULL: what is missing, "libjpeg-turbo (libturbojpeg0-dev)" */
+} ct_image_codec;
+
+extern const ct_image_codec *const ct_image_codec_table[]; /* NULL-terminated */
+
+/** Decodes an image of any built-in kind, told by its first bytes. Pixels go into room. Quiet:
+ *  errors fill why. CT_ERR_DATA (not an image, truncated, corrupt), CT_ERR_CONFIG (a kind that is
+ *  not built in), CT_ERR_NOMEM. */
+ct_status ct_image_decode(const void *data, size_t size, ct_color color, ct_room *room,
+                          ct_image *image_p, ct_why *why);
+/** Bilinear resize with pixel centres aligned, as OpenCV's default; into room, which must not be
+ * the one that holds `from`. */
+ct_status ct_image_resize(const ct_image *from, int64_t height, int64_t width, ct_room *room,
+                          ct_image *to_p);
+/** Interleaved pixels to planes[channels][height][width]. */
+void ct_image_to_planes(const ct_image *image, uint8_t *planes);
+/** And back. */
+void ct_image_from_planes(const uint8_t *planes, int64_t height, int64_t width, int channels,
+                          uint8_t *pixels);
+/** Encodes as JPEG into room; *size_p bytes. CT_ERR_CONFIG where JPEG is not built in. Logged. */
+ct_status ct_image_encode_jpeg(const ct_image *image, int quality, ct_room *room, size_t *size_p);
+
+/* The implementations: for image_table.c alone. */
+ct_status ct_jpeg_decode(const uint8_t *data, size_t size, ct_color color, ct_room *room,
+                         ct_image *image_p, ct_why *why);
+ct_status ct_jpeg_encode(const ct_image *image, int quality, ct_room *room, size_t *size_p);
+ct_status ct_png_decode(const uint8_t *data, size_t size, ct_color color, ct_room *room,
+                        ct_image *image_p, ct_why *why);
+
+#endif

@@ -1,0 +1,104 @@
+/* JPEG through libjpeg-turbo. */
+#include "framework/data/image.h"
+
+#include <string.h>
+#include <turbojpeg.h>
+
+/* Some files of well-known sets carry stray bytes between markers, which harm nothing. */
+static bool harmless(tjhandle h)
+{
+    return (tjGetErrorCode(h) == TJERR_WARNING) &&
+           (strstr(tjGetErrorStr2(h), "extraneous bytes before marker") != NULL);
+}
+
+/* Adobe's CMYK, stored inverted: light = colour * black / 255. */
+static void cmyk_to_bgr(uint8_t *pixel, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const uint8_t *p = pixel + 4 * i;
+        int c = p[0], m = p[1], y = p[2], k = p[3];
+
+        pixel[3 * i] = (uint8_t)((y * k + 127) / 255);
+        pixel[3 * i + 1] = (uint8_t)((m * k + 127) / 255);
+        pixel[3 * i + 2] = (uint8_t)((c * k + 127) / 255);
+    }
+}
+
+static void bgr_to_gray(uint8_t *pixel, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const uint8_t *p = pixel + 3 * i;
+
+        pixel[i] = (uint8_t)((114 * p[0] + 587 * p[1] + 299 * p[2] + 500) / 1000);
+    }
+}
+
+static ct_status decode_with(tjhandle h, const uint8_t *data, size_t size, ct_color color,
+                             ct_room *room, ct_image *image_p, ct_why *why)
+{
+    int width, height, subsampling, space, format, per_pixel;
+    int64_t n;
+
+    if (tjDecompressHeader3(h, data, size, &width, &height, &subsampling, &space) != 0) {
+        return CT_WHY(why, CT_ERR_DATA, "bad JPEG: %s", tjGetErrorStr2(h));
+    }
+    if (color == CT_COLOR_NATIVE) color = (space == TJCS_GRAY) ? CT_COLOR_GRAY : CT_COLOR_BGR;
+    format = (color == CT_COLOR_GRAY) ? TJPF_GRAY : TJPF_BGR;
+    if ((space == TJCS_CMYK) || (space == TJCS_YCCK)) format = TJPF_CMYK;
+    per_pixel = tjPixelSize[format];
+    n = (int64_t)width * height;
+    if ((n <= 0) || (n > CT_MAX_IMAGE_BYTES / per_pixel)) {
+        return CT_WHY(why, CT_ERR_DATA, "JPEG of %d x %d pixels is too large", width, height);
+    }
+    if (ct_room_reserve(room, (size_t)(n * per_pixel)) != CT_OK) {
+        return CT_WHY(why, CT_ERR_NOMEM, "no memory for a JPEG of %d x %d pixels", width, height);
+    }
+    if ((tjDecompress2(h, data, size, room->data, width, 0, height, format, TJFLAG_ACCURATEDCT) !=
+         0) &&
+        !harmless(h)) {
+        return CT_WHY(why, CT_ERR_DATA, "bad JPEG: %s", tjGetErrorStr2(h));
+    }
+    if (format == TJPF_CMYK) {
+        cmyk_to_bgr(room->data, n);
+        if (color == CT_COLOR_GRAY) bgr_to_gray(room->data, n);
+    }
+    *image_p = (ct_image){ room->data, height, width, (color == CT_COLOR_GRAY) ? 1 : 3 };
+    return CT_OK;
+}
+
+ct_status ct_jpeg_decode(const uint8_t *data, size_t size, ct_color color, ct_room *room,
+                         ct_image *image_p, ct_why *why)
+{
+    tjhandle h = tjInitDecompress();
+    ct_status status;
+
+    if (h == NULL) return CT_WHY(why, CT_ERR_NOMEM, "no memory for a JPEG decoder");
+    status = decode_with(h, data, size, color, room, image_p, why);
+    tjDestroy(h);
+    return status;
+}
+
+ct_status ct_jpeg_encode(const ct_image *image, int quality, ct_room *room, size_t *size_p)
+{
+    int subsampling = (image->channels == 1) ? TJSAMP_GRAY : TJSAMP_420;
+    int format = (image->channels == 1) ? TJPF_GRAY : TJPF_BGR;
+    tjhandle h = tjInitCompress();
+    unsigned char *jpeg = NULL;
+    unsigned long size = 0;
+    ct_status status = CT_OK;
+
+    if (h == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a JPEG encoder");
+    if (tjCompress2(h, image->data, (int)image->width, 0, (int)image->height, format, &jpeg, &size,
+                    subsampling, quality, TJFLAG_ACCURATEDCT) != 0) {
+        status = CT_FAIL(CT_ERR_DATA, "cannot encode a JPEG: %s", tjGetErrorStr2(h));
+    } else {
+        status = ct_room_reserve(room, size);
+    }
+    if (status == CT_OK) {
+        memcpy(room->data, jpeg, size);
+        *size_p = size;
+    }
+    tjFree(jpeg);
+    tjDestroy(h);
+    return status;
+}

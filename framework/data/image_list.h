@@ -1,0 +1,41 @@
+/** @file image_list.h  Lists of image files, "path label" a line; private to framework/data. */
+#ifndef CT_IMAGE_LIST_H
+#define CT_IMAGE_LIST_H
+
+#include "framework/data/image.h"
+
+typedef struct ct_image_entry {
+    size_t path; /* offset into text */
+    int64_t line;
+    int label;
+} ct_image_entry;
+
+typedef struct ct_image_list {
+    char *text; /* the paths, NUL-terminated */
+    char *root;
+    ct_image_entry *entry;
+    int64_t count;
+} ct_image_list;
+
+/** Room of one thread. */
+typedef struct ct_image_room {
+    ct_room file, decoded, resized, planes;
+} ct_image_room;
+
+/** Reads a list. The label is what follows the last blank; paths may hold blanks; empty lines do
+ *  not count. CT_ERR_IO, CT_ERR_DATA (which line, what is wrong), logged with who in front. */
+ct_status ct_image_list_read(ct_image_list *list, const char *path, const char *root,
+                             const char *who);
+void ct_image_list_release(ct_image_list *list);
+/** The path as listed, without the root. */
+const char *ct_image_list_path(const ct_image_list *list, int64_t i);
+
+/** Reads the file of entry i into room->file; *size_p bytes. Quiet. CT_ERR_IO. */
+ct_status ct_image_list_bytes(const ct_image_list *list, int64_t i, ct_image_room *room,
+                              size_t *size_p, ct_why *why);
+/** Reads, decodes and (height > 0) resizes entry i; pixels in room. Quiet: errors fill why. */
+ct_status ct_image_load(const ct_image_list *list, int64_t i, ct_color color, int64_t height,
+                        int64_t width, ct_image_room *room, ct_image *image_p, ct_why *why);
+void ct_image_room_release(ct_image_room *room);
+
+#endif

@@ -1,0 +1,289 @@
+/* A ring of `depth` slots. Step s belongs in slot s % depth. Threads take the next step whose slot
+ * is empty, make its batch without the lock, and mark it ready; the main thread takes steps in
+ * order. A jump bumps the generation: what was made or is being made for the old one is dropped.
+ */
+#include "framework/data/loader.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "framework/base/clock.h"
+#include "framework/base/memory.h"
+#include "framework/base/rng.h"
+
+typedef enum { SLOT_EMPTY, SLOT_FILLING, SLOT_READY } slot_state;
+
+typedef struct slot {
+    slot_state state;
+    int64_t generation;
+    ct_status status;
+    float *field[CT_MAX_FIELD];
+} slot;
+
+struct ct_loader {
+    ct_loader_options o;
+    int64_t rest_count;
+    int64_t count[CT_MAX_FIELD]; /* values of a field in a batch */
+
+    pthread_mutex_t lock;
+    pthread_cond_t work, ready; /* a slot became empty; a slot became ready */
+    pthread_t *thread;
+    int n_thread; /* running */
+    bool stop;
+    bool runs; /* false: nothing is made until the next take */
+    uint64_t seed;
+    int64_t generation;
+    int64_t next_make, next_take; /* steps */
+    slot *slot;
+    bool taken; /* the main thread reads the slot of next_take - 1 */
+};
+
+/* ---- one batch; runs in a thread, without the lock */
+
+static ct_status make_sample(const ct_loader *l, uint64_t seed, int64_t position, void *local,
+                             ct_sample *sample, float *out)
+{
+    const ct_reader *r = l->o.reader;
+    int64_t id = ct_sample_at(seed, l->o.shuffle, position, r->count);
+    ct_shape shape;
+    ct_why why;
+    ct_status status;
+
+    CT_TRY(r->ops->read(r, local, id, sample));
+    status = ct_transform_shape(l->o.transform, &sample->shape, &shape, &why);
+    if ((status == CT_OK) && !ct_shape_equal(&shape, &l->o.shape)) {
+        status = CT_WHY(&why, CT_ERR_DATA,
+                        "its shape is %s, that of the first sample %s; records of one data set "
+                        "must agree, or crop_size must fix their size",
+                        ct_shape_str(&shape).text, ct_shape_str(&l->o.shape).text);
+    }
+    if (status != CT_OK) {
+        char name[512];
+
+        r->ops->describe(r, id, name, sizeof(name));
+        return CT_READER_FAIL(r, status, "%s: %s", name, why.text);
+    }
+    ct_transform_apply(l->o.transform, sample, seed, position, out);
+    return CT_OK;
+}
+
+static ct_status make_batch(const ct_loader *l, uint64_t seed, int64_t step, void *local,
+                            float *rest, float *const *field)
+{
+    const ct_reader *r = l->o.reader;
+    int64_t first = step * l->o.share.global + l->o.share.first;
+    int64_t size = ct_shape_count(&l->o.shape, 0, -1);
+
+    if (l->o.rand_skip > 0) {
+        first += (int64_t)(ct_rng_key(seed, ct_rng_hash("rand_skip"), 0) % l->o.rand_skip);
+    }
+    for (int64_t i = 0; i < l->o.share.local; i++) {
+        ct_sample sample = { .rest = rest };
+        const float *from = rest;
+
+        CT_TRY(make_sample(l, seed, first + i, local, &sample, field[0] + i * size));
+        for (int f = 1; f < r->n_field; f++) {
+            int64_t n = ct_shape_count(&r->field[f], 0, -1);
+
+            memcpy(field[f] + i * n, from, (size_t)n * sizeof(float));
+            from += n;
+        }
+    }
+    return CT_OK;
+}
+
+/* ---- threads */
+
+static bool can_make(const ct_loader *l)
+{
+    return l->runs && (l->next_make < l->next_take + l->o.depth) &&
+           (l->slot[l->next_make % l->o.depth].state == SLOT_EMPTY);
+}
+
+static void *loader_thread(void *arg)
+{
+    ct_loader *l = arg;
+    void *local = NULL;
+    float *rest = ct_mem_acquire((size_t)l->rest_count * sizeof(float));
+    ct_status start = (rest != NULL) ? ct_reader_local(l->o.reader, &local) : CT_ERR_NOMEM;
+
+    pthread_mutex_lock(&l->lock);
+    for (;;) {
+        int64_t step, generation;
+        uint64_t seed;
+        slot *s;
+        ct_status status;
+
+        while (!l->stop && !can_make(l)) pthread_cond_wait(&l->work, &l->lock);
+        if (l->stop) break;
+        step = l->next_make++;
+        generation = l->generation;
+        seed = l->seed;
+        s = &l->slot[step % l->o.depth];
+        s->state = SLOT_FILLING;
+        s->generation = generation;
+        pthread_mutex_unlock(&l->lock);
+        status = (start == CT_OK) ? make_batch(l, seed, step, local, rest, s->field) : start;
+        pthread_mutex_lock(&l->lock);
+        s->status = status;
+        s->state = (generation == l->generation) ? SLOT_READY : SLOT_EMPTY;
+        if (s->state == SLOT_READY) {
+            pthread_cond_signal(&l->ready);
+        } else {
+            pthread_cond_broadcast(&l->work);
+        }
+    }
+    pthread_mutex_unlock(&l->lock);
+    ct_reader_local_release(l->o.reader, local);
+    ct_mem_release(rest);
+    return NULL;
+}
+
+static ct_status place_slots(ct_loader *l)
+{
+    for (int i = 0; i < l->o.depth; i++) {
+        for (int f = 0; f < l->o.reader->n_field; f++) {
+            float **field = &l->slot[i].field[f];
+
+            if (*field == NULL) *field = ct_mem_acquire((size_t)l->count[f] * sizeof(float));
+            if (*field == NULL) {
+                return CT_READER_FAIL(l->o.reader, CT_ERR_NOMEM, "no memory for %d batches ahead",
+                                      l->o.depth);
+            }
+        }
+    }
+    return CT_OK;
+}
+
+/* Signals are for the main thread, which looks at them between steps. */
+static ct_status start_threads(ct_loader *l)
+{
+    sigset_t all, old;
+    int rc = 0;
+
+    CT_TRY(place_slots(l));
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    while ((l->n_thread < l->o.threads) && (rc == 0)) {
+        rc = pthread_create(&l->thread[l->n_thread], NULL, loader_thread, l);
+        if (rc == 0) l->n_thread++;
+    }
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (l->n_thread == 0) {
+        return CT_READER_FAIL(l->o.reader, CT_ERR_NOMEM, "cannot start a thread: %s", strerror(rc));
+    }
+    return CT_OK;
+}
+
+/* ---- the main thread */
+
+ct_status ct_loader_create(const ct_loader_options *options, ct_loader **loader_p)
+{
+    const ct_reader *r = options->reader;
+    ct_loader *l = calloc(1, sizeof(*l));
+    bool good = l != NULL;
+
+    if (l != NULL) {
+        l->o = *options;
+        if (l->o.threads > l->o.depth) l->o.threads = l->o.depth;
+        l->rest_count = ct_reader_rest_count(r);
+        for (int f = 0; f < r->n_field; f++) {
+            l->count[f] =
+                l->o.share.local * ct_shape_count((f == 0) ? &l->o.shape : &r->field[f], 0, -1);
+        }
+        pthread_mutex_init(&l->lock, NULL);
+        pthread_cond_init(&l->work, NULL);
+        pthread_cond_init(&l->ready, NULL);
+        l->thread = calloc((size_t)l->o.threads, sizeof(*l->thread));
+        l->slot = calloc((size_t)l->o.depth, sizeof(*l->slot));
+        good = (l->thread != NULL) && (l->slot != NULL);
+    }
+    if (!good) {
+        ct_loader_destroy(l);
+        return CT_READER_FAIL(r, CT_ERR_NOMEM, "no memory for a loader");
+    }
+    *loader_p = l;
+    return CT_OK;
+}
+
+void ct_loader_destroy(ct_loader *l)
+{
+    if (l == NULL) return;
+    pthread_mutex_lock(&l->lock);
+    l->stop = true;
+    pthread_cond_broadcast(&l->work);
+    pthread_mutex_unlock(&l->lock);
+    for (int i = 0; i < l->n_thread; i++) pthread_join(l->thread[i], NULL);
+    for (int i = 0; (l->slot != NULL) && (i < l->o.depth); i++) {
+        for (int f = 0; f < CT_MAX_FIELD; f++) ct_mem_release(l->slot[i].field[f]);
+    }
+    pthread_cond_destroy(&l->work);
+    pthread_cond_destroy(&l->ready);
+    pthread_mutex_destroy(&l->lock);
+    free(l->slot);
+    free(l->thread);
+    free(l);
+}
+
+/* The lock is held. */
+static void jump(ct_loader *l, uint64_t seed, int64_t step)
+{
+    l->generation++;
+    l->runs = true;
+    l->seed = seed;
+    l->next_make = l->next_take = step;
+    for (int i = 0; i < l->o.depth; i++) {
+        if (l->slot[i].state == SLOT_READY) l->slot[i].state = SLOT_EMPTY;
+    }
+    pthread_cond_broadcast(&l->work);
+}
+
+ct_status ct_loader_take(ct_loader *l, uint64_t seed, int64_t step, ct_batch *batch_p,
+                         double *wait_s)
+{
+    double start = ct_clock_s();
+    ct_status status;
+    slot *s;
+
+    if (step < 0) {
+        return CT_READER_FAIL(l->o.reader, CT_ERR_ARG, "step %lld", (long long)step);
+    }
+    pthread_mutex_lock(&l->lock);
+    if (!l->runs || (step != l->next_take) || (seed != l->seed)) jump(l, seed, step);
+    pthread_mutex_unlock(&l->lock);
+    if (l->n_thread == 0) CT_TRY(start_threads(l));
+
+    pthread_mutex_lock(&l->lock);
+    s = &l->slot[step % l->o.depth];
+    while ((s->state != SLOT_READY) || (s->generation != l->generation)) {
+        pthread_cond_wait(&l->ready, &l->lock);
+    }
+    status = s->status;
+    l->next_take++;
+    if (status == CT_OK) {
+        l->taken = true;
+    } else {
+        l->runs = false; /* asked again, it tries again */
+    }
+    pthread_mutex_unlock(&l->lock);
+    *wait_s += ct_clock_s() - start;
+    CT_TRY(status);
+    for (int f = 0; f < CT_MAX_FIELD; f++) {
+        batch_p->field[f] = s->field[f];
+        batch_p->count[f] = l->count[f];
+    }
+    return CT_OK;
+}
+
+void ct_loader_give_back(ct_loader *l)
+{
+    pthread_mutex_lock(&l->lock);
+    if (l->taken) {
+        l->slot[(l->next_take - 1) % l->o.depth].state = SLOT_EMPTY;
+        l->taken = false;
+        pthread_cond_broadcast(&l->work);
+    }
+    pthread_mutex_unlock(&l->lock);
+}

@@ -1,0 +1,56 @@
+/** @file loader.h  Batches in time: prefetch threads over a reader, and who reads what.
+ *
+ * The samples of a run are one endless stream: epoch after epoch of the data set, each epoch in its
+ * own order. Step s of G samples takes positions [s G, (s + 1) G); rank r takes a contiguous part
+ * of them. A batch is a function of (seed, s) alone: threads decide when it is made, not what is in
+ * it.
+ */
+#ifndef CT_LOADER_H
+#define CT_LOADER_H
+
+#include "framework/data/reader.h"
+#include "framework/data/transform.h"
+
+/** A rank's part of a global batch: samples [first, first + local) of `global`. */
+typedef struct ct_share {
+    int64_t local, global, first;
+} ct_share;
+
+/** Deals `global` samples out to n_rank ranks, uneven by at most one: local = G/P + (r < G%P).
+ *  CT_ERR_CONFIG, logged, where a rank would get none. */
+ct_status ct_share_of(int64_t global, int rank, int n_rank, ct_share *share_p);
+/** The sample at a position of the stream over a data set of n: epoch position / n, shuffled by
+ *  ct_rng_permute() with key (seed, epoch), or in order. */
+int64_t ct_sample_at(uint64_t seed, bool shuffle, int64_t position, int64_t n);
+
+typedef struct ct_loader_options {
+    const ct_reader *reader;       /* borrowed */
+    const ct_transform *transform; /* borrowed */
+    ct_shape shape;                /* of field 0 of a sample after the transform */
+    ct_share share;
+    bool shuffle;
+    uint32_t rand_skip; /* > 0: the stream starts at a place in [0, rand_skip) drawn from seed */
+    int depth;          /* batches made ahead, at least 1  */
+    int threads;        /* decoding threads, at least 1    */
+} ct_loader_options;
+
+typedef struct ct_loader ct_loader;
+
+/** field[i]: share.local samples of field i. Valid until ct_loader_give_back(). */
+typedef struct ct_batch {
+    const float *field[CT_MAX_FIELD];
+    int64_t count[CT_MAX_FIELD];
+} ct_batch;
+
+/** Places no batches and starts no thread yet: the first ct_loader_take() does. */
+ct_status ct_loader_create(const ct_loader_options *options, ct_loader **loader_p);
+void ct_loader_destroy(ct_loader *l); /* NULL allowed; ends the threads */
+/** The batch of a step. Steps that do not follow one another start the pipeline anew. A failure in
+ *  a thread comes out here, with its status, at the step it belongs to. Adds the seconds waited to
+ *  *wait_s. Main thread only. */
+ct_status ct_loader_take(ct_loader *l, uint64_t seed, int64_t step, ct_batch *batch_p,
+                         double *wait_s);
+/** Gives the batch of the last successful take back. */
+void ct_loader_give_back(ct_loader *l);
+
+#endif

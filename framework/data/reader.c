@@ -1,0 +1,81 @@
+#include "framework/data/reader.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static ct_status find(const char *backend, const char *who, const ct_reader_ops **ops_p)
+{
+    for (const ct_reader_entry *e = ct_reader_table; e->name != NULL; e++) {
+        if (strcmp(e->name, backend) != 0) continue;
+        if (e->ops == NULL) {
+            return CT_FAIL(CT_ERR_CONFIG, "%s: built without %s", who, e->without);
+        }
+        *ops_p = e->ops;
+        return CT_OK;
+    }
+    return CT_FAIL(CT_ERR_CONFIG, "%s: unknown backend \"%s\"", who, backend);
+}
+
+ct_status ct_reader_open(const char *backend, const ct_reader_options *options,
+                         ct_reader **reader_p)
+{
+    const char *who = (options->who != NULL) ? options->who : "data";
+    const ct_reader_ops *ops;
+    ct_status status;
+    ct_reader *r;
+
+    CT_TRY(find(backend, who, &ops));
+    r = calloc(1, sizeof(*r));
+    if (r == NULL) return CT_FAIL(CT_ERR_NOMEM, "%s: no memory", who);
+    r->ops = ops;
+    r->who = strdup(who);
+    r->source = strdup((options->source != NULL) ? options->source : "");
+    r->state = calloc(1, ops->state_size);
+    if ((r->who == NULL) || (r->source == NULL) || (r->state == NULL)) {
+        status = CT_FAIL(CT_ERR_NOMEM, "%s: no memory", who);
+    } else {
+        status = ops->open(r, options);
+    }
+    if ((status == CT_OK) && (r->count < 1)) {
+        status = CT_READER_FAIL(r, CT_ERR_DATA, "%s: no sample in it", r->source);
+    }
+    if (status != CT_OK) {
+        ct_reader_close(r);
+        return status;
+    }
+    *reader_p = r;
+    return CT_OK;
+}
+
+void ct_reader_close(ct_reader *r)
+{
+    if (r == NULL) return;
+    if (r->state != NULL) r->ops->close(r);
+    free(r->state);
+    free(r->who);
+    free(r->source);
+    free(r);
+}
+
+ct_status ct_reader_local(const ct_reader *r, void **local_p)
+{
+    *local_p = NULL;
+    if (r->ops->local_size == 0) return CT_OK;
+    *local_p = calloc(1, r->ops->local_size);
+    return (*local_p != NULL) ? CT_OK : CT_READER_FAIL(r, CT_ERR_NOMEM, "no memory");
+}
+
+void ct_reader_local_release(const ct_reader *r, void *local)
+{
+    if (local == NULL) return;
+    if (r->ops->local_release != NULL) r->ops->local_release(local);
+    free(local);
+}
+
+int64_t ct_reader_rest_count(const ct_reader *r)
+{
+    int64_t n = 0;
+
+    for (int i = 1; i < r->n_field; i++) n += ct_shape_count(&r->field[i], 0, -1);
+    return n;
+}

@@ -1,0 +1,78 @@
+/** @file reader.h  A data set as numbered samples: open, count, read any of them from any thread.
+ *
+ * Which samples a rank reads, and when, is the loader's business (loader.h); a reader gives sample
+ * `id` of [0, count), the same whatever was read before. Backends are listed in reader_table.c.
+ */
+#ifndef CT_READER_H
+#define CT_READER_H
+
+#include "framework/data/image.h"
+
+typedef struct ct_reader_options {
+    const char *who;    /* in front of messages: "net.prototxt:3: layer "mnist" (Data)"      */
+    const char *source; /* LMDB folder or file; list of images; HDF5 file or list of such  */
+    int n_field;        /* how many fields are wanted: 1 leaves labels unread               */
+    const char *const *field_name; /* HDF5: names of the data sets                          */
+    ct_color color;                /* of compressed images                                  */
+    const char *root_folder;       /* images: in front of each path; NULL: none             */
+    int64_t new_height, new_width; /* images: 0, or the size they are resized to            */
+    int64_t ram_limit;             /* HDF5: read whole into memory up to this; 0: 512 MiB    */
+    /* synthetic: */
+    ct_shape shape[CT_MAX_FIELD];
+    int64_t count;
+} ct_reader_options;
+
+typedef struct ct_reader ct_reader;
+
+typedef struct ct_reader_ops {
+    const char *name; /* "lmdb", "hdf5", "images", "synthetic" */
+    /** Fills r->count, r->n_field, r->field; r->state is zeroed and state_size long. */
+    ct_status (*open)(ct_reader *r, const ct_reader_options *o);
+    void (*close)(ct_reader *r); /* also after an open that failed half way */
+    /** Memory of one reading thread, or NULL where none is needed. */
+    size_t local_size;
+    void (*local_release)(void *local); /* what local points to; may be NULL */
+    /** Reads sample id; local: this thread's, zeroed before its first call. Errors are logged with
+     *  the record's name. */
+    ct_status (*read)(const ct_reader *r, void *local, int64_t id, ct_sample *sample);
+    /** Writes the record's name: `record 7 (key "00000007") of examples/mnist_train_lmdb`. */
+    void (*describe)(const ct_reader *r, int64_t id, char *text, size_t size);
+    size_t state_size;
+} ct_reader_ops;
+
+/** Immutable once open; shared by threads. */
+struct ct_reader {
+    const ct_reader_ops *ops;
+    char *who, *source;
+    int64_t count;
+    int n_field;
+    ct_shape field[CT_MAX_FIELD]; /* per sample; field[0] is the first sample's: others may differ
+                                     in height and width where the backend allows it */
+    bool same_shape;              /* all samples are known to have the shape of field[0] */
+    void *state;
+};
+
+/** One backend: ops is NULL where it is not built in, and `without` says what is missing. */
+typedef struct ct_reader_entry {
+    const char *name;
+    const ct_reader_ops *ops;
+    const char *without;
+} ct_reader_entry;
+
+extern const ct_reader_entry ct_reader_table[]; /* ends with name NULL */
+
+/** Opens a data set. CT_ERR_CONFIG: an unknown backend or one that is not built in; CT_ERR_IO:
+ *  missing, truncated; CT_ERR_DATA: empty, malformed. Logged. Not collective. */
+ct_status ct_reader_open(const char *backend, const ct_reader_options *options,
+                         ct_reader **reader_p);
+void ct_reader_close(ct_reader *r); /* NULL allowed; no thread may still read */
+/** Memory for one reading thread; released with ct_reader_local_release(). */
+ct_status ct_reader_local(const ct_reader *r, void **local_p);
+void ct_reader_local_release(const ct_reader *r, void *local); /* local NULL allowed */
+/** Values of fields 1, 2 … of one sample together. */
+int64_t ct_reader_rest_count(const ct_reader *r);
+
+/** Logs an error with the reader's owner in front and evaluates to _code. */
+#define CT_READER_FAIL(_r, _code, _fmt, ...) CT_FAIL(_code, "%s: " _fmt, (_r)->who, ##__VA_ARGS__)
+
+#endif

@@ -1,0 +1,67 @@
+/* Made-up data of a given shape, for timing without a data set: random pixels, labels 0 and 1. */
+#include "framework/data/reader_private.h"
+
+#include <stdio.h>
+
+#include "framework/base/rng.h"
+
+enum { LABELS = 2 };
+
+static ct_status synthetic_open(ct_reader *r, const ct_reader_options *o)
+{
+    r->count = o->count;
+    r->n_field = o->n_field;
+    r->same_shape = true;
+    for (int i = 0; i < o->n_field; i++) {
+        CT_TRY(ct_shape_check(&o->shape[i]));
+        r->field[i] = o->shape[i];
+    }
+    return CT_OK;
+}
+
+static void synthetic_close(ct_reader *r)
+{
+    (void)r;
+}
+
+static ct_status synthetic_read(const ct_reader *r, void *local, int64_t id, ct_sample *sample)
+{
+    int64_t n = ct_shape_count(&r->field[0], 0, -1), rest = ct_reader_rest_count(r);
+    ct_room *room = local;
+    uint64_t x = ct_rng_key((uint64_t)id, 1, 2) | 1;
+
+    CT_TRY(ct_room_reserve(room, (size_t)n));
+    for (int64_t i = 0; i < n; i++) { /* xorshift: cheap, so that timing is not of this */
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        room->data[i] = (uint8_t)(x >> 56);
+    }
+    sample->u8 = room->data;
+    sample->f32 = NULL;
+    sample->shape = r->field[0];
+    for (int64_t i = 0; i < rest; i++) sample->rest[i] = (float)((id + i) % LABELS);
+    return CT_OK;
+}
+
+static void synthetic_describe(const ct_reader *r, int64_t id, char *text, size_t size)
+{
+    (void)r;
+    snprintf(text, size, "synthetic sample %lld", (long long)id);
+}
+
+static void synthetic_local_release(void *local)
+{
+    ct_room_release(local);
+}
+
+const ct_reader_ops ct_reader_synthetic = {
+    .name = "synthetic",
+    .open = synthetic_open,
+    .close = synthetic_close,
+    .local_size = sizeof(ct_room),
+    .local_release = synthetic_local_release,
+    .read = synthetic_read,
+    .describe = synthetic_describe,
+    .state_size = 1,
+};

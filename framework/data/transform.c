@@ -1,0 +1,204 @@
+#include "framework/data/transform.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "framework/base/memory.h"
+#include "framework/base/rng.h"
+
+struct ct_transform {
+    ct_phase phase;
+    float scale;
+    bool mirror;
+    int64_t crop;
+    int n_mean_value;
+    float *mean_value;
+    float *mean; /* of mean_file, NULL: none */
+    ct_shape mean_shape;
+};
+
+static ct_status check(const Ct__TransformationParameter *p, const char *who)
+{
+    if ((p->mean_file != NULL) && (p->n_mean_value > 0)) {
+        return CT_FAIL(CT_ERR_CONFIG, "%s: transform_param has both mean_file and mean_value", who);
+    }
+    if (p->force_color && p->force_gray) {
+        return CT_FAIL(CT_ERR_CONFIG, "%s: transform_param has both force_color and force_gray",
+                       who);
+    }
+    if (p->crop_size > (1u << 20)) {
+        return CT_FAIL(CT_ERR_CONFIG, "%s: crop_size %u is too large", who, p->crop_size);
+    }
+    return CT_OK;
+}
+
+static ct_status read_param(ct_transform *t, const Ct__TransformationParameter *p, const char *who)
+{
+    CT_TRY(check(p, who));
+    t->scale = p->scale;
+    t->mirror = p->mirror;
+    t->crop = p->crop_size;
+    if (p->n_mean_value > 0) {
+        t->mean_value = malloc(p->n_mean_value * sizeof(float));
+        if (t->mean_value == NULL) return CT_FAIL(CT_ERR_NOMEM, "%s: no memory", who);
+        memcpy(t->mean_value, p->mean_value, p->n_mean_value * sizeof(float));
+        t->n_mean_value = (int)p->n_mean_value;
+    }
+    if (p->mean_file != NULL) {
+        CT_TRY(ct_mean_read(p->mean_file, who, &t->mean_shape, &t->mean));
+    }
+    return CT_OK;
+}
+
+ct_status ct_transform_create(const Ct__TransformationParameter *p, ct_phase phase, const char *who,
+                              ct_transform **transform_p)
+{
+    ct_transform *t = calloc(1, sizeof(*t));
+    ct_status status = CT_OK;
+
+    if (t == NULL) return CT_FAIL(CT_ERR_NOMEM, "%s: no memory", who);
+    t->phase = phase;
+    t->scale = 1.0f;
+    if (p != NULL) status = read_param(t, p, who);
+    if (status != CT_OK) {
+        ct_transform_destroy(t);
+        return status;
+    }
+    *transform_p = t;
+    return CT_OK;
+}
+
+void ct_transform_destroy(ct_transform *t)
+{
+    if (t == NULL) return;
+    free(t->mean_value);
+    ct_mem_release(t->mean);
+    free(t);
+}
+
+bool ct_transform_crops(const ct_transform *t)
+{
+    return t->crop > 0;
+}
+
+ct_status ct_transform_shape(const ct_transform *t, const ct_shape *in, ct_shape *out_p,
+                             ct_why *why)
+{
+    *out_p = *in;
+    if (in->ndim != 3) {
+        if ((t->crop > 0) || t->mirror || (t->mean != NULL) || (t->n_mean_value > 1)) {
+            return CT_WHY(why, CT_ERR_CONFIG,
+                          "crop_size, mirror and a mean need samples of channels x height x width, "
+                          "these are %s",
+                          ct_shape_str(in).text);
+        }
+        return CT_OK;
+    }
+    if ((t->mean != NULL) && !ct_shape_equal(&t->mean_shape, in)) {
+        return CT_WHY(why, CT_ERR_DATA, "the sample's shape is %s, that of the mean_file %s",
+                      ct_shape_str(in).text, ct_shape_str(&t->mean_shape).text);
+    }
+    if ((t->n_mean_value > 1) && (t->n_mean_value != in->dim[0])) {
+        return CT_WHY(why, CT_ERR_CONFIG, "%d mean_value for %lld channels: give one, or one each",
+                      t->n_mean_value, (long long)in->dim[0]);
+    }
+    if (t->crop > 0) {
+        if ((in->dim[1] < t->crop) || (in->dim[2] < t->crop)) {
+            return CT_WHY(why, CT_ERR_DATA, "the sample is %lld x %lld, crop_size %lld",
+                          (long long)in->dim[1], (long long)in->dim[2], (long long)t->crop);
+        }
+        out_p->dim[1] = out_p->dim[2] = t->crop;
+    }
+    return CT_OK;
+}
+
+/* Where the output lies in the sample. */
+typedef struct window {
+    int64_t channels, height, width;          /* of the sample */
+    int64_t out_height, out_width, top, left; /* of the output */
+    bool mirrored;
+} window;
+
+static window place(const ct_transform *t, const ct_shape *shape, uint64_t seed, int64_t position)
+{
+    window v = { 1, 1, ct_shape_count(shape, 0, -1), 0, 0, 0, 0, false };
+
+    if (shape->ndim == 3) {
+        v.channels = shape->dim[0];
+        v.height = shape->dim[1];
+        v.width = shape->dim[2];
+    }
+    v.out_height = (t->crop > 0) ? t->crop : v.height;
+    v.out_width = (t->crop > 0) ? t->crop : v.width;
+    v.top = (v.height - v.out_height) / 2;
+    v.left = (v.width - v.out_width) / 2;
+    if (t->mirror || ((t->crop > 0) && (t->phase == CT_TRAIN))) {
+        uint64_t key = ct_rng_key(seed, ct_rng_hash("transform"), 0);
+        ct_rng_block b = ct_rng_philox(key, 0, (uint64_t)position);
+
+        v.mirrored = t->mirror && ((b.v[0] >> 31) != 0);
+        if ((t->crop > 0) && (t->phase == CT_TRAIN)) {
+            v.top = (int64_t)(((uint64_t)b.v[1] * (uint64_t)(v.height - t->crop + 1)) >> 32);
+            v.left = (int64_t)(((uint64_t)b.v[2] * (uint64_t)(v.width - t->crop + 1)) >> 32);
+        }
+    }
+    return v;
+}
+
+/* One row, values u8 or f32 -> float, by way of `out`; the loops are what the compiler vectorises
+ */
+static void row_from_u8(const uint8_t *in, int64_t n, float *restrict out)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) out[i] = (float)in[i];
+}
+
+static void row_scale(int64_t n, const float *mean, float mean_value, float scale,
+                      float *restrict out)
+{
+    if (mean != NULL) {
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++) out[i] = (out[i] - mean[i]) * scale;
+    } else {
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++) out[i] = (out[i] - mean_value) * scale;
+    }
+}
+
+static void row_reverse(int64_t n, float *row)
+{
+    for (int64_t i = 0; i < n / 2; i++) {
+        float left = row[i];
+
+        row[i] = row[n - 1 - i];
+        row[n - 1 - i] = left;
+    }
+}
+
+void ct_transform_apply(const ct_transform *t, const ct_sample *sample, uint64_t seed,
+                        int64_t position, float *out)
+{
+    window v = place(t, &sample->shape, seed, position);
+    bool scales = (t->mean != NULL) || (t->n_mean_value > 0) || (t->scale != 1.0f);
+
+    for (int64_t c = 0; c < v.channels; c++) {
+        float mean_value =
+            (t->n_mean_value > 0) ? t->mean_value[(t->n_mean_value > 1) ? c : 0] : 0.0f;
+
+        for (int64_t y = 0; y < v.out_height; y++) {
+            int64_t from = (c * v.height + v.top + y) * v.width + v.left;
+
+            if (sample->u8 != NULL) {
+                row_from_u8(sample->u8 + from, v.out_width, out);
+            } else {
+                memcpy(out, sample->f32 + from, (size_t)v.out_width * sizeof(float));
+            }
+            if (scales) {
+                row_scale(v.out_width, (t->mean != NULL) ? t->mean + from : NULL, mean_value,
+                          t->scale, out);
+            }
+            if (v.mirrored) row_reverse(v.out_width, out);
+            out += v.out_width;
+        }
+    }
+}

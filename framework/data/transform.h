@@ -1,0 +1,37 @@
+/** @file transform.h  Caffe's transform_param: crop, mirror, mean, scale.
+ *
+ * value = (pixel - mean) * scale, where the mean is that of the pixel's place before cropping.
+ * In TRAIN the crop's place and the mirroring are random, keyed by (seed, position of the sample in
+ * the endless stream), so they depend neither on threads nor on the number of ranks; two data
+ * layers that walk in step are cropped and mirrored alike. In TEST the crop is the centre.
+ */
+#ifndef CT_TRANSFORM_H
+#define CT_TRANSFORM_H
+
+#include "framework/data/sample.h"
+#include "framework/net/exec.h"
+#include "framework/proto/cortado.pb-c.h"
+
+typedef struct ct_transform ct_transform;
+
+/** p NULL: values go through as they are. who: in front of messages. Reads mean_file.
+ *  CT_ERR_CONFIG: fields that contradict each other; CT_ERR_IO, CT_ERR_DATA: the mean file. */
+ct_status ct_transform_create(const Ct__TransformationParameter *p, ct_phase phase, const char *who,
+                              ct_transform **transform_p);
+void ct_transform_destroy(ct_transform *t); /* NULL allowed */
+/** The shape that a sample of shape `in` comes out with. Quiet: CT_ERR_DATA (smaller than the crop,
+ *  another shape than the mean's) or CT_ERR_CONFIG (does not apply to this shape) with why. */
+ct_status ct_transform_shape(const ct_transform *t, const ct_shape *in, ct_shape *out_p,
+                             ct_why *why);
+/** Transforms field 0 of a sample whose shape ct_transform_shape() accepted. position: of the
+ *  sample in the stream. out: as many floats as the shape says. */
+void ct_transform_apply(const ct_transform *t, const ct_sample *sample, uint64_t seed,
+                        int64_t position, float *out);
+/** True where the output shape does not depend on a sample's height and width. */
+bool ct_transform_crops(const ct_transform *t);
+
+/** Reads and writes a BlobProto file (a mean). mean_p is freed with ct_mem_release(). Logged. */
+ct_status ct_mean_read(const char *path, const char *who, ct_shape *shape_p, float **mean_p);
+ct_status ct_mean_write(const char *path, const ct_shape *shape, const float *mean);
+
+#endif

@@ -1,0 +1,224 @@
+#include "layers/data_common.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "framework/base/text.h"
+
+enum { SYNTHETIC_SAMPLES = 1024, DEFAULT_DEPTH = 4, MAX_DEPTH = 64, MAX_THREADS = 64 };
+
+/* ---- set-up */
+
+static ct_status name_owner(const ct_layer *l, char **who_p)
+{
+    ct_text t = { 0 };
+
+    ct_text_add(&t, "%s%slayer \"%s\" (%s)", l->where, (l->where[0] != '\0') ? ": " : "", l->name,
+                l->ops->type);
+    if (t.failed) return CT_LAYER_FAIL(l, CT_ERR_NOMEM, "no memory");
+    *who_p = t.text;
+    return CT_OK;
+}
+
+static ct_status shape_of(const ct_layer *l, const Ct__BlobShape *from, ct_shape *to)
+{
+    if (from->n_dim > CT_MAX_DIM - 1) {
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "synthetic_shape has %zu dimensions, at most %d",
+                             from->n_dim, CT_MAX_DIM - 1);
+    }
+    to->ndim = (int)from->n_dim;
+    for (size_t i = 0; i < from->n_dim; i++) {
+        if (from->dim[i] < 1) {
+            return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "synthetic_shape has dimension %lld",
+                                 (long long)from->dim[i]);
+        }
+        to->dim[i] = from->dim[i];
+    }
+    return CT_OK;
+}
+
+/* The shapes of made-up samples: what the prototxt says, else what it lets one guess. */
+static ct_status synthetic_shapes(const ct_layer *l, const ct_data_source *s, ct_reader_options *o)
+{
+    const Ct__TransformationParameter *t = l->param->transform_param;
+    int64_t crop = (t != NULL) ? t->crop_size : 0;
+    int64_t height = (o->new_height > 0) ? o->new_height : crop;
+    int64_t width = (o->new_width > 0) ? o->new_width : crop;
+
+    o->count = SYNTHETIC_SAMPLES;
+    for (int i = 1; i < o->n_field; i++) o->shape[i] = (ct_shape){ 0 }; /* a label */
+    for (size_t i = 0; (i < s->n_synthetic) && (i < (size_t)o->n_field); i++) {
+        CT_TRY(shape_of(l, s->synthetic[i], &o->shape[i]));
+    }
+    if (s->n_synthetic > 0) return CT_OK;
+    if (height == 0) {
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                             "%s is not there, and neither crop_size nor synthetic_shape says what "
+                             "made-up data should look like",
+                             (o->source != NULL) ? o->source : "the source");
+    }
+    o->shape[0] = (ct_shape){ 3, { (o->color == CT_COLOR_GRAY) ? 1 : 3, height, width } };
+    return CT_OK;
+}
+
+static ct_status open_source(ct_layer *l, const ct_data_source *s)
+{
+    ct_data_state *d = l->state;
+    ct_reader_options o = s->options;
+
+    o.who = d->who;
+    o.n_field = l->n_top;
+    d->synthetic = s->absent && l->env->synthetic;
+    if (d->synthetic) {
+        CT_TRY(synthetic_shapes(l, s, &o));
+        return ct_reader_open("synthetic", &o, &d->reader);
+    }
+    if (o.source == NULL) return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "source is not set");
+    return ct_reader_open(s->backend, &o, &d->reader);
+}
+
+/* Made-up data has no mean of its own: where the file is missing, none is taken off. */
+static ct_status open_transform(ct_layer *l)
+{
+    ct_data_state *d = l->state;
+    const Ct__TransformationParameter *p = l->param->transform_param;
+    Ct__TransformationParameter without;
+    ct_status status;
+    ct_why why;
+
+    if (d->synthetic && (p != NULL)) {
+        without = *p;
+        without.mean_file = NULL;
+        p = &without;
+    }
+    CT_TRY(ct_transform_create(p, l->phase, d->who, &d->transform));
+    status = ct_transform_shape(d->transform, &d->reader->field[0], &d->shape, &why);
+    if (status != CT_OK) {
+        char name[512];
+
+        d->reader->ops->describe(d->reader, 0, name, sizeof(name));
+        return CT_LAYER_FAIL(l, status, "%s: %s", name, why.text);
+    }
+    return CT_OK;
+}
+
+ct_status ct_data_setup(ct_layer *l, const ct_data_source *source)
+{
+    ct_data_state *d = l->state;
+    const Ct__DataParameter *p = l->param->data_param;
+
+    CT_TRY(name_owner(l, &d->who));
+    d->batch_size = source->batch_size;
+    d->shuffle = source->has_shuffle ? source->shuffle : (l->phase == CT_TRAIN);
+    d->rand_skip = source->rand_skip;
+    d->depth = ((p != NULL) && p->has_prefetch) ? (int)p->prefetch : DEFAULT_DEPTH;
+    d->threads = (int)source->threads;
+    if ((d->depth < 1) || (d->depth > MAX_DEPTH)) {
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "prefetch is %d, must be 1 to %d", d->depth,
+                             MAX_DEPTH);
+    }
+    if ((d->threads < 1) || (d->threads > MAX_THREADS)) {
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "threads is %d, must be 1 to %d", d->threads,
+                             MAX_THREADS);
+    }
+    if (d->depth < d->threads) d->depth = d->threads;
+    CT_TRY(open_source(l, source));
+    if (d->synthetic && (l->env->synthetic_batch > 0)) d->batch_size = l->env->synthetic_batch;
+    if ((d->batch_size < 1) || (d->batch_size > INT32_MAX)) {
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "batch_size is %lld, must be at least 1",
+                             (long long)d->batch_size);
+    }
+    return open_transform(l);
+}
+
+void ct_data_destroy(ct_layer *l)
+{
+    ct_data_state *d = l->state;
+
+    ct_reader_close(d->reader);
+    ct_transform_destroy(d->transform);
+    free(d->who);
+}
+
+/* ---- an instance */
+
+static ct_shape with_batch(int64_t batch, const ct_shape *sample)
+{
+    ct_shape s = { .ndim = sample->ndim + 1, .dim = { batch } };
+
+    for (int i = 0; i < sample->ndim; i++) s.dim[i + 1] = sample->dim[i];
+    return s;
+}
+
+ct_status ct_data_reshape(const ct_layer *l, ct_instance *in)
+{
+    const ct_data_state *d = l->state;
+    ct_data_instance *di = in->state;
+    int64_t global = d->batch_size * l->env->n_rank;
+    ct_loader_options o = { .reader = d->reader,
+                            .transform = d->transform,
+                            .shape = d->shape,
+                            .shuffle = d->shuffle,
+                            .rand_skip = d->rand_skip,
+                            .depth = d->depth,
+                            .threads = d->threads };
+
+    if ((l->phase == CT_TRAIN) && (l->env->global_batch_size > 0)) {
+        global = l->env->global_batch_size;
+    }
+    CT_TRY(ct_share_of(global, l->env->rank, l->env->n_rank, &o.share));
+    in->batch_local = o.share.local;
+    in->batch_global = o.share.global;
+    in->batch_first = o.share.first;
+    in->n_sample = d->synthetic ? 0 : d->reader->count;
+    for (int i = 0; i < l->n_top; i++) {
+        ct_shape shape = with_batch(o.share.local, (i == 0) ? &d->shape : &d->reader->field[i]);
+
+        CT_TRY(ct_shape_check(&shape));
+        ct_blob_set_shape(in->top[i], &shape);
+    }
+    ct_loader_destroy(di->loader);
+    di->loader = NULL;
+    return ct_loader_create(&o, &di->loader);
+}
+
+ct_status ct_data_put(const ct_exec *ex, ct_blob *top, const float *values, int64_t n)
+{
+    size_t bytes = (size_t)n * sizeof(float);
+
+    if ((ex->dev != NULL) && (ex->dev->kind != CT_DEVICE_CPU)) {
+        return ex->dev->from_host(ex->stream, top->data.data, values, bytes);
+    }
+    memcpy(top->data.data, values, bytes);
+    return CT_OK;
+}
+
+ct_status ct_data_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    ct_data_instance *di = in->state;
+    ct_batch batch;
+    ct_status status = CT_OK;
+
+    CT_TRY(ct_loader_take(di->loader, ex->seed, ex->micro_step, &batch, &ex->wait_data_s));
+    for (int i = 0; (i < l->n_top) && (status == CT_OK); i++) {
+        status = ct_data_put(ex, in->top[i], batch.field[i], batch.count[i]);
+    }
+    ct_loader_give_back(di->loader);
+    return status;
+}
+
+void ct_data_release(const ct_layer *l, ct_instance *in)
+{
+    ct_data_instance *di = in->state;
+
+    (void)l;
+    ct_loader_destroy(di->loader);
+}
+
+void ct_data_set_even_batch(const ct_layer *l, ct_instance *in, int64_t local)
+{
+    in->batch_local = local;
+    in->batch_global = local * l->env->n_rank;
+    in->batch_first = local * l->env->rank;
+    in->n_sample = 0;
+}
