@@ -6,8 +6,10 @@
  *                                  names, sizes and hashes of the other parts
  *
  * Each file is written under a temporary name, flushed, synced and renamed; the solverstate last,
- * which commits the set. Rank 0 writes the shared parts. Independent of the number of ranks: on
- * another count the per-rank state is summed and dealt out.
+ * which commits the set. Its first line is "cortado solverstate XXH64", the hash of its bytes from
+ * 512 on (an HDF5 user block); inside, /parts has a line "NAME SIZE XXH64" for each other file.
+ * Rank 0 writes the shared parts. Independent of the number of ranks: on another count the per-rank
+ * state is summed over the ranks of then and every rank of now takes an equal share of the sum.
  */
 #ifndef CT_SNAPSHOT_H
 #define CT_SNAPSHOT_H
@@ -30,19 +32,31 @@ typedef struct ct_snapshot_state { /* what a set holds besides weights */
 } ct_snapshot_state;
 
 /** Writes the set PREFIX_iter_N. Collective: every rank writes its part, rank 0 commits. keep > 0:
- *  older sets beyond that number are removed, whole. *seconds_p (may be NULL): what it took. */
+ *  sets of earlier iterations beyond that number are removed, whole. *seconds_p (may be NULL): what
+ *  it took. CT_ERR_IO on every rank where one cannot write; no earlier set is touched then. */
 ct_status ct_snapshot_write(const char *prefix, const ct_net *net, const ct_snapshot_state *state,
                             const ct_exchange *exchange, int keep, double *seconds_p);
-/** Reads the set of a .solverstate.h5 into net (weights), state and the exchange's state. Every
- *  rank reads. CT_ERR_IO, CT_ERR_DATA (hash mismatch, other net): logged with what was expected. */
+/** Reads the set of a .solverstate.h5 into net (weights), state and the exchange's state. state
+ *  comes with n_history, history and history_name filled in; provenance stays as it is. Collective:
+ *  rank 0 reads the shared parts and broadcasts. CT_ERR_IO; CT_ERR_DATA (damaged, other net, other
+ *  optimiser), logged with what was expected. */
 ct_status ct_snapshot_read(const char *file, ct_net *net, ct_snapshot_state *state,
                            const ct_exchange *exchange);
-/** The newest complete, undamaged set of prefix: verifies hashes, warns of damaged ones that it
- *  skips. *file_p is malloc'ed, or NULL where there is none (not an error). Rank 0 calls it. */
+/** Checks every file of a set against its hash. Logs nothing but at debug level: *why_p (may be
+ *  NULL) is malloc'ed text of what is wrong. CT_ERR_IO, CT_ERR_DATA. */
+ct_status ct_snapshot_verify(const char *file, char **why_p);
+/** The newest complete, undamaged set of prefix, by iteration: verifies hashes, warns of damaged
+ *  and unfinished ones that it skips. *file_p is malloc'ed, or NULL where there is none (not an
+ *  error). Rank 0 calls it. */
 ct_status ct_snapshot_newest(const char *prefix, char **file_p);
+/** The seed of the run that wrote a set: a resumed run draws the same numbers. Rank 0 calls it. */
+ct_status ct_snapshot_seed(const char *file, uint64_t *seed_p);
 
-/** Copies weights by layer name from .caffemodel or .caffemodel.h5; logs which layers were loaded,
- *  which have none in the file. CT_ERR_SHAPE where shapes differ (both are printed). */
+/** Copies weights by layer name from .caffemodel or .caffemodel.h5; logs which layers of the net
+ * have none in the file and which of the file are not in the net. Shapes fit when they are equal
+ * but for leading ones, so the four dimensions of old models do. CT_ERR_SHAPE where shapes or
+ * numbers of blobs differ (both are printed), CT_ERR_DATA where no layer has a namesake; net is
+ * untouched then. Not collective. */
 ct_status ct_weights_load(const char *file, ct_net *net);
 /** Writes weights in Caffe's HDF5 layout, atomically. */
 ct_status ct_weights_save(const char *file, const ct_net *net);

@@ -1,0 +1,263 @@
+#include "framework/snapshot/set_files.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "framework/base/text.h"
+
+char *ct_set_path(const char *prefix, int64_t iteration, const char *suffix)
+{
+    ct_text t = { 0 };
+
+    ct_text_add(&t, "%s_iter_%" PRId64 ".%s", prefix, iteration, suffix);
+    if (t.failed) ct_text_destroy(&t);
+    return t.text;
+}
+
+const char *ct_path_base(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return (slash != NULL) ? slash + 1 : path;
+}
+
+char *ct_path_beside(const char *path, const char *base)
+{
+    ct_text t = { 0 };
+
+    ct_text_add(&t, "%.*s%s", (int)(ct_path_base(path) - path), path, base);
+    if (t.failed) ct_text_destroy(&t);
+    return t.text;
+}
+
+char *ct_path_temp(const char *path)
+{
+    ct_text t = { 0 };
+
+    ct_text_add(&t, "%s" CT_SET_TEMP, path);
+    if (t.failed) ct_text_destroy(&t);
+    return t.text;
+}
+
+/* Directory of path, "." where it has none; malloc'ed. */
+static char *directory_of(const char *path)
+{
+    return (ct_path_base(path) == path) ? strdup(".") : ct_path_beside(path, ".");
+}
+
+/* Is `name` a file of a set of the prefix? Then its iteration, and its suffix as a pointer into
+ * name. */
+static bool parse_name(const char *prefix, const char *name, int64_t *iteration_p,
+                       const char **suffix_p)
+{
+    const char *base = ct_path_base(prefix);
+    size_t n = strlen(base);
+    char *end;
+    long long iteration;
+
+    if ((strncmp(name, base, n) != 0) || (strncmp(name + n, "_iter_", 6) != 0)) return false;
+    name += n + 6;
+    if (!isdigit((unsigned char)*name)) return false;
+    errno = 0;
+    iteration = strtoll(name, &end, 10);
+    if ((errno != 0) || (*end != '.')) return false;
+    *iteration_p = iteration;
+    *suffix_p = end + 1;
+    return true;
+}
+
+/* "rankR.h5" gives R, anything else -1. */
+static int rank_of(const char *suffix)
+{
+    char *end;
+    long rank;
+
+    if ((strncmp(suffix, "rank", 4) != 0) || !isdigit((unsigned char)suffix[4])) return -1;
+    rank = strtol(suffix + 4, &end, 10);
+    return ((strcmp(end, ".h5") == 0) && (rank < INT32_MAX)) ? (int)rank : -1;
+}
+
+static bool is_temp(const char *suffix)
+{
+    size_t n = strlen(suffix), temp = strlen(CT_SET_TEMP);
+
+    return (n > temp) && (strcmp(suffix + n - temp, CT_SET_TEMP) == 0);
+}
+
+static bool is_part(const char *suffix)
+{
+    return (strcmp(suffix, CT_SET_WEIGHTS) == 0) || (rank_of(suffix) >= 0);
+}
+
+static bool is_part_temp(const char *suffix)
+{
+    char copy[64];
+    int n = snprintf(copy, sizeof(copy), "%s", suffix);
+
+    if (!is_temp(suffix) || (n >= (int)sizeof(copy))) return false;
+    copy[(size_t)n - strlen(CT_SET_TEMP)] = '\0';
+    return is_part(copy) || (strcmp(copy, CT_SET_STATE) == 0);
+}
+
+/* Calls visit for every file of any set of the prefix. A directory that is not there has none. */
+static void each_file(const char *prefix,
+                      void (*visit)(void *ctx, int64_t iteration, const char *suffix,
+                                    const char *name),
+                      void *ctx)
+{
+    char *directory = directory_of(prefix);
+    DIR *d = (directory != NULL) ? opendir(directory) : NULL;
+    const struct dirent *e;
+
+    while ((d != NULL) && ((e = readdir(d)) != NULL)) {
+        int64_t iteration;
+        const char *suffix;
+
+        if (parse_name(prefix, e->d_name, &iteration, &suffix))
+            visit(ctx, iteration, suffix, e->d_name);
+    }
+    if (d != NULL) closedir(d);
+    free(directory);
+}
+
+typedef struct list_ctx {
+    ct_set_entry *list;
+    int n, capacity;
+    bool failed;
+} list_ctx;
+
+static void list_file(void *ctx, int64_t iteration, const char *suffix, const char *name)
+{
+    bool state = strcmp(suffix, CT_SET_STATE) == 0;
+    list_ctx *c = ctx;
+
+    (void)name;
+    if (!state && !is_part(suffix) && !is_part_temp(suffix)) return;
+    for (int i = 0; i < c->n; i++) {
+        if (c->list[i].iteration == iteration) {
+            c->list[i].committed = c->list[i].committed || state;
+            return;
+        }
+    }
+    if (c->n == c->capacity) {
+        int capacity = (c->capacity > 0) ? 2 * c->capacity : 16;
+        ct_set_entry *grown = realloc(c->list, (size_t)capacity * sizeof(*grown));
+
+        if (grown == NULL) {
+            c->failed = true;
+            return;
+        }
+        c->list = grown;
+        c->capacity = capacity;
+    }
+    c->list[c->n++] = (ct_set_entry){ .iteration = iteration, .committed = state };
+}
+
+static int latest_first(const void *a, const void *b)
+{
+    int64_t x = ((const ct_set_entry *)a)->iteration, y = ((const ct_set_entry *)b)->iteration;
+
+    return (x < y) - (x > y);
+}
+
+ct_status ct_set_list(const char *prefix, ct_set_entry **list_p, int *n_p)
+{
+    list_ctx c = { 0 };
+
+    each_file(prefix, list_file, &c);
+    if (c.failed) {
+        free(c.list);
+        return CT_FAIL(CT_ERR_NOMEM, "no memory to list the snapshots of %s", prefix);
+    }
+    if (c.n > 0) qsort(c.list, (size_t)c.n, sizeof(*c.list), latest_first);
+    *list_p = c.list;
+    *n_p = c.n;
+    return CT_OK;
+}
+
+static void remove_beside(const char *prefix, const char *name)
+{
+    char *path = ct_path_beside(prefix, name);
+
+    if ((path != NULL) && (unlink(path) != 0) && (errno != ENOENT))
+        CT_WARN("cannot remove %s: %s", path, strerror(errno));
+    free(path);
+}
+
+static void clean_file(void *ctx, int64_t iteration, const char *suffix, const char *name)
+{
+    (void)iteration;
+    if (is_part_temp(suffix)) remove_beside(ctx, name);
+}
+
+void ct_set_clean(const char *prefix)
+{
+    char *copy = strdup(prefix);
+
+    if (copy != NULL) each_file(prefix, clean_file, copy);
+    free(copy);
+}
+
+typedef struct prune_ctx {
+    const char *prefix;
+    int64_t iteration;
+    int first_rank; /* rank files from here on; INT32_MAX: none */
+    bool weights;
+} prune_ctx;
+
+static void prune_file(void *ctx, int64_t iteration, const char *suffix, const char *name)
+{
+    const prune_ctx *c = ctx;
+
+    if (iteration != c->iteration) return;
+    if ((rank_of(suffix) >= c->first_rank) || (c->weights && (strcmp(suffix, CT_SET_WEIGHTS) == 0)))
+        remove_beside(c->prefix, name);
+}
+
+void ct_set_prune(const char *prefix, int64_t newest, int keep, int n_rank_file)
+{
+    prune_ctx c = { .prefix = prefix, .iteration = newest, .first_rank = n_rank_file };
+    ct_set_entry *list = NULL;
+    int n = 0, kept = 1;
+
+    each_file(prefix, prune_file, &c);
+    if ((keep <= 0) || (ct_set_list(prefix, &list, &n) != CT_OK)) return;
+    for (int i = 0; i < n; i++) {
+        char *state;
+
+        if (!list[i].committed || (list[i].iteration >= newest) || (++kept <= keep)) continue;
+        /* without its solverstate a set does not count, so that one goes first */
+        state = ct_set_path(prefix, list[i].iteration, CT_SET_STATE);
+        if (state != NULL) remove_beside(prefix, ct_path_base(state));
+        free(state);
+        c = (prune_ctx){ .prefix = prefix, .iteration = list[i].iteration, .weights = true };
+        each_file(prefix, prune_file, &c);
+    }
+    free(list);
+}
+
+ct_status ct_file_commit(const char *temp, const char *path)
+{
+    char *directory = directory_of(path);
+    int fd = -1, reason = 0;
+
+    if ((directory == NULL) || (rename(temp, path) != 0)) {
+        reason = (directory == NULL) ? ENOMEM : errno;
+    } else {
+        fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        /* some file systems cannot sync a directory; there the rename is durable or nothing is */
+        if ((fd < 0) || ((fsync(fd) != 0) && (errno != EINVAL) && (errno != ENOTSUP)))
+            reason = errno;
+    }
+    if (fd >= 0) close(fd);
+    free(directory);
+    if (reason != 0) return CT_FAIL(CT_ERR_IO, "cannot make %s: %s", path, strerror(reason));
+    return CT_OK;
+}

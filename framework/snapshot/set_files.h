@@ -1,0 +1,41 @@
+/** @file set_files.h  The files of snapshot sets: names, listing, committing, removing; private to
+ *  framework/snapshot.
+ */
+#ifndef CT_SNAPSHOT_SET_FILES_H
+#define CT_SNAPSHOT_SET_FILES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "framework/base/status.h"
+
+#define CT_SET_WEIGHTS "caffemodel.h5"
+#define CT_SET_STATE   "solverstate.h5"
+#define CT_SET_TEMP    ".tmp" /* behind the final name while a file is being written */
+
+/** "PREFIX_iter_N.SUFFIX", malloc'ed; NULL without memory. */
+char *ct_set_path(const char *prefix, int64_t iteration, const char *suffix);
+/** The part of path behind its last '/'. */
+const char *ct_path_base(const char *path);
+/** The directory of path, with base put into it; malloc'ed; NULL without memory. */
+char *ct_path_beside(const char *path, const char *base);
+/** path + CT_SET_TEMP, malloc'ed; NULL without memory. */
+char *ct_path_temp(const char *path);
+
+typedef struct ct_set_entry {
+    int64_t iteration;
+    bool committed; /* its solverstate is there, whatever that holds */
+} ct_set_entry;
+
+/** The sets of prefix, and what unfinished ones left, latest iteration first. *list_p is malloc'ed.
+ *  No directory: no sets. */
+ct_status ct_set_list(const char *prefix, ct_set_entry **list_p, int *n_p);
+/** Removes the temporary files that killed runs left. */
+void ct_set_clean(const char *prefix);
+/** Removes committed sets of iterations below `newest` so that `keep` remain with that one, and
+ *  rank files of `newest` from n_rank on. keep <= 0: all stay. */
+void ct_set_prune(const char *prefix, int64_t newest, int keep, int n_rank_file);
+/** Renames temp to path and syncs the directory. CT_ERR_IO. */
+ct_status ct_file_commit(const char *temp, const char *path);
+
+#endif

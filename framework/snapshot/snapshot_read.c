@@ -1,0 +1,256 @@
+#include "framework/snapshot/snapshot.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "framework/snapshot/h5.h"
+#include "framework/snapshot/host_copy.h"
+#include "framework/snapshot/set_files.h"
+#include "framework/snapshot/set_state.h"
+#include "framework/snapshot/weights_h5.h"
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+
+    return (n >= m) && (strcmp(text + n - m, end) == 0);
+}
+
+/* What people give instead of a solverstate. */
+static ct_status check_kind(const char *file)
+{
+    if (access(file, R_OK) != 0) return CT_FAIL(CT_ERR_IO, "%s: cannot be read", file);
+    if (ends_with(file, ".caffemodel") || ends_with(file, ".caffemodel.h5"))
+        return CT_FAIL(CT_ERR_DATA,
+                       "%s holds weights only: resuming (--snapshot) needs the .solverstate.h5 "
+                       "beside it; to start from these weights use --weights",
+                       file);
+    if (ends_with(file, ".solverstate"))
+        return CT_FAIL(CT_ERR_DATA,
+                       "%s is a binary solver state of Caffe, which cannot be resumed from; start "
+                       "from its .caffemodel with --weights",
+                       file);
+    return CT_OK;
+}
+
+static ct_status get_history(ct_h5_reader *r, const char *file, const ct_net *net, const char *name,
+                             float *history, const ct_param *p, float *host)
+{
+    const ct_device *dev = ct_net_device(net);
+    ct_text path = ct_state_path("/history", name, p->key);
+    ct_status status;
+
+    if (path.text == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to read %s", file);
+    if (!ct_h5_has(r, path.text)) {
+        status = CT_FAIL(CT_ERR_DATA,
+                         "%s: no optimiser state \"%s\" of %s; was it written by another solver "
+                         "type?",
+                         file, name, p->key);
+    } else {
+        status = ct_h5_get_floats(r, path.text, p->count, host);
+    }
+    if (status == CT_OK)
+        status = dev->from_host(NULL, history + p->offset, host, (size_t)p->count * sizeof(float));
+    ct_text_destroy(&path);
+    return status;
+}
+
+static ct_status get_scalars(ct_h5_reader *r, ct_snapshot_state *state)
+{
+    const int64_t capacity = (int64_t)(sizeof(state->loss_window) / sizeof(state->loss_window[0]));
+    int64_t n_rank = 0, seed = 0, next = 0, n_loss = 0;
+
+    CT_TRY(ct_h5_get_int(r, "/iter", &state->iteration));
+    CT_TRY(ct_h5_get_int(r, "/current_step", &state->lr_step));
+    CT_TRY(ct_h5_get_int(r, "/n_rank", &n_rank));
+    CT_TRY(ct_h5_get_int(r, "/global_batch", &state->global_batch));
+    CT_TRY(ct_h5_get_int(r, "/seed", &seed));
+    CT_TRY(ct_h5_get_doubles(r, "/loss_window", capacity, state->loss_window, &n_loss));
+    CT_TRY(ct_h5_get_int(r, "/next_loss", &next));
+    if ((n_rank < 1) || (n_rank > INT32_MAX) || (next < 0) || (next > n_loss))
+        return CT_FAIL(CT_ERR_DATA, "solverstate: %" PRId64 " ranks, loss %" PRId64 " of %" PRId64,
+                       n_rank, next, n_loss);
+    state->n_rank = (int)n_rank;
+    state->seed = (uint64_t)seed;
+    state->n_loss = (int)n_loss;
+    state->next_loss = (int)next;
+    return CT_OK;
+}
+
+/* The weights file of the set: learned_net, beside the solverstate. */
+static ct_status get_weights(ct_h5_reader *r, const char *file, ct_net *net)
+{
+    char *name = NULL, *path = NULL;
+    ct_status status;
+
+    CT_TRY(ct_h5_get_text(r, "/learned_net", &name));
+    path = ct_path_beside(file, name);
+    status = (path != NULL) ? ct_weights_read_h5(path, net)
+                            : CT_FAIL(CT_ERR_NOMEM, "no memory to read %s", file);
+    free(path);
+    free(name);
+    return status;
+}
+
+static ct_status read_shared(const char *file, ct_net *net, ct_snapshot_state *state)
+{
+    ct_h5_reader *r = NULL;
+    float *host = NULL;
+    char *why = NULL;
+    int64_t most = 0;
+    ct_status status;
+
+    CT_TRY(check_kind(file));
+    status = ct_snapshot_verify(file, &why);
+    if (status != CT_OK) {
+        status = CT_FAIL(status, "%s", (why != NULL) ? why : file);
+        free(why);
+        return status;
+    }
+    for (int i = 0; i < net->n_param; i++)
+        most = (net->param[i].count > most) ? net->param[i].count : most;
+    CT_TRY_GOTO(status, out, ct_h5_reader_create(file, &r));
+    CT_TRY_GOTO(status, out, get_weights(r, file, net)); /* first: it knows what fits */
+    host = ct_mem_acquire((size_t)most * sizeof(float));
+    if (host == NULL) {
+        status = CT_FAIL(CT_ERR_NOMEM, "no memory to read %s", file);
+        goto out;
+    }
+    for (int h = 0; h < state->n_history; h++) {
+        for (int i = 0; i < net->n_param; i++) {
+            if (!ct_param_has_history(net, &net->param[i])) continue;
+            CT_TRY_GOTO(status, out,
+                        get_history(r, file, net, state->history_name[h], state->history[h],
+                                    &net->param[i], host));
+        }
+    }
+    status = get_scalars(r, state);
+out:
+    ct_mem_release(host);
+    ct_h5_reader_destroy(r);
+    return status;
+}
+
+/* Rank 0's arena to everyone, through the host where it lies on a device. */
+static ct_status broadcast_floats(const ct_exchange *x, const ct_device *dev, float *data,
+                                  int64_t count)
+{
+    size_t bytes = (size_t)count * sizeof(float);
+    void *host;
+    ct_status status;
+
+    if (dev->kind == CT_DEVICE_CPU) return x->broadcast(x->ctx, data, bytes);
+    host = ct_mem_acquire(bytes);
+    if (host == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %zu bytes on the host", bytes);
+    status = dev->to_host(NULL, host, data, bytes);
+    if (status == CT_OK) status = x->broadcast(x->ctx, host, bytes);
+    if (status == CT_OK) status = dev->from_host(NULL, data, host, bytes);
+    ct_mem_release(host);
+    return status;
+}
+
+static ct_status broadcast_shared(const ct_exchange *x, ct_net *net, ct_snapshot_state *state)
+{
+    const ct_device *dev = ct_net_device(net);
+    ct_snapshot_state copy = *state; /* its pointers mean nothing on another rank */
+
+    CT_TRY(x->broadcast(x->ctx, &copy, sizeof(copy)));
+    copy.n_history = state->n_history;
+    copy.history = state->history;
+    copy.history_name = state->history_name;
+    copy.provenance = state->provenance;
+    *state = copy;
+    CT_TRY(broadcast_floats(x, dev, net->weight_arena, net->weight_count));
+    for (int h = 0; h < state->n_history; h++)
+        CT_TRY(broadcast_floats(x, dev, state->history[h], net->grad_count));
+    ct_net_weights_changed(net);
+    return CT_OK;
+}
+
+/* Adds what the file of rank `from` has of state e. */
+static ct_status add_state(const char *file, int from, const char *array,
+                           const ct_exchange_state *e, float *host)
+{
+    const char *base = ct_path_base(file), *end = strstr(base, "." CT_SET_STATE);
+    ct_text name = { 0 };
+    ct_h5_reader *r = NULL;
+    ct_status status = CT_OK;
+
+    ct_text_add(&name, "%.*s.rank%d.h5", (int)(((end != NULL) ? end : base) - file), file, from);
+    if (name.failed) {
+        ct_text_destroy(&name);
+        return CT_FAIL(CT_ERR_NOMEM, "no memory to read %s", file);
+    }
+    /* none: the run had no state to keep; that it has not gone missing was verified */
+    if (access(name.text, F_OK) == 0) {
+        status = ct_h5_reader_create(name.text, &r);
+        if ((status == CT_OK) && ct_h5_has(r, array)) {
+            status = ct_h5_get_floats(r, array, e->count, host);
+            for (int64_t i = 0; (status == CT_OK) && (i < e->count); i++) e->data[i] += host[i];
+        }
+    }
+    ct_h5_reader_destroy(r);
+    ct_text_destroy(&name);
+    return status;
+}
+
+/* The state of the ranks of then that fall to this rank, summed. */
+static ct_status read_state(const char *file, const ct_net *net, const ct_snapshot_state *state,
+                            const ct_exchange *x, int i, ct_exchange_state *e)
+{
+    ct_text array = { 0 };
+    float *host = NULL;
+    ct_status status;
+
+    CT_TRY(x->state(x->ctx, i, e));
+    memset(e->data, 0, (size_t)e->count * sizeof(float));
+    array = ct_state_path("/state", e->name, net->param[e->param].key);
+    host = ct_mem_acquire((size_t)e->count * sizeof(float));
+    status = ((array.text != NULL) && (host != NULL))
+                 ? CT_OK
+                 : CT_FAIL(CT_ERR_NOMEM, "no memory to read %s", file);
+    for (int from = x->rank; (status == CT_OK) && (from < state->n_rank); from += x->n_rank)
+        status = add_state(file, from, array.text, e, host);
+    ct_mem_release(host);
+    ct_text_destroy(&array);
+    return status;
+}
+
+/* With the same number of ranks each takes back its own. Otherwise the sum over the ranks of then
+ * is kept: every rank takes 1 / n_rank of it. */
+static ct_status read_states(const char *file, const ct_net *net, const ct_snapshot_state *state,
+                             const ct_exchange *x)
+{
+    int n = x->n_state(x->ctx);
+    int64_t worst = 0;
+
+    for (int i = 0; i < n; i++) {
+        ct_exchange_state e = { 0 };
+        ct_status status = read_state(file, net, state, x, i, &e);
+
+        worst = (int64_t)status;
+        CT_TRY(x->max(x->ctx, &worst, 1));
+        if (worst != 0) return (status != CT_OK) ? status : (ct_status)worst;
+        if (state->n_rank != x->n_rank)
+            CT_TRY(x->average(x->ctx, e.data, e.count, 1.0 / x->n_rank));
+    }
+    if ((n > 0) && (state->n_rank != x->n_rank))
+        CT_INFO("residuals of %d ranks were summed and dealt out to %d", state->n_rank, x->n_rank);
+    return CT_OK;
+}
+
+ct_status ct_snapshot_read(const char *file, ct_net *net, ct_snapshot_state *state,
+                           const ct_exchange *exchange)
+{
+    ct_status status = CT_OK;
+    int64_t worst;
+
+    if (exchange->rank == 0) status = read_shared(file, net, state);
+    worst = (int64_t)status;
+    CT_TRY(exchange->max(exchange->ctx, &worst, 1));
+    if (worst != 0) return (ct_status)worst;
+    CT_TRY(broadcast_shared(exchange, net, state));
+    return read_states(file, net, state, exchange);
+}

@@ -1,0 +1,270 @@
+#include "framework/snapshot/snapshot.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "framework/base/clock.h"
+#include "framework/snapshot/h5.h"
+#include "framework/snapshot/host_copy.h"
+#include "framework/snapshot/set_files.h"
+#include "framework/snapshot/set_state.h"
+#include "framework/snapshot/weights_h5.h"
+
+typedef struct set_file {
+    char *path, *temp;
+    int64_t size;
+    uint64_t hash;
+} set_file;
+
+/* What the stages of one ct_snapshot_write() share. */
+typedef struct set_writer {
+    const char *prefix;
+    const ct_net *net;
+    const ct_snapshot_state *state;
+    const ct_exchange *exchange;
+    set_file weights, rank, solver;
+    int64_t *part; /* n_rank x {size, hash high, hash low}: all ranks' files */
+    bool any_rank_file;
+} set_writer;
+
+ct_text ct_state_path(const char *group, const char *name, const char *key)
+{
+    ct_text t = { 0 };
+
+    ct_text_add(&t, "%s/%s/", group, name);
+    for (; *key != '\0'; key++) {
+        if (strchr("/.%", *key) != NULL) {
+            ct_text_add(&t, "%%%02X", (unsigned char)*key);
+        } else {
+            ct_text_add_bytes(&t, key, 1);
+        }
+    }
+    if (t.failed) ct_text_destroy(&t);
+    return t;
+}
+
+void ct_state_add_part(ct_text *parts, const char *name, int64_t size, uint64_t hash)
+{
+    ct_text_add(parts, "%s %" PRId64 " %016" PRIx64 "\n", name, size, hash);
+}
+
+/* The worst status of all ranks, on every rank. */
+static ct_status agree(const set_writer *s, ct_status mine)
+{
+    int64_t worst = (int64_t)mine;
+    ct_status status = s->exchange->max(s->exchange->ctx, &worst, 1);
+
+    if (status != CT_OK) return status;
+    return (mine != CT_OK) ? mine : (ct_status)worst;
+}
+
+static ct_status name_file(const set_writer *s, const char *suffix, set_file *file)
+{
+    file->path = ct_set_path(s->prefix, s->state->iteration, suffix);
+    if (file->path != NULL) file->temp = ct_path_temp(file->path);
+    return (file->temp != NULL) ? CT_OK : CT_FAIL(CT_ERR_NOMEM, "no memory for a snapshot");
+}
+
+static ct_status name_files(set_writer *s)
+{
+    char suffix[32];
+
+    snprintf(suffix, sizeof(suffix), "rank%d.h5", s->exchange->rank);
+    CT_TRY(name_file(s, CT_SET_WEIGHTS, &s->weights));
+    CT_TRY(name_file(s, CT_SET_STATE, &s->solver));
+    CT_TRY(name_file(s, suffix, &s->rank));
+    s->part = calloc((size_t)s->exchange->n_rank, 3 * sizeof(*s->part));
+    return (s->part != NULL) ? CT_OK : CT_FAIL(CT_ERR_NOMEM, "no memory for a snapshot");
+}
+
+static void drop_file(set_file *file, bool remove_temp)
+{
+    if (remove_temp && (file->temp != NULL)) unlink(file->temp);
+    free(file->path);
+    free(file->temp);
+}
+
+/* This rank's own state; no file where there is none. */
+static ct_status write_rank(set_writer *s)
+{
+    const ct_exchange *x = s->exchange;
+    ct_h5_writer *w = NULL;
+    ct_status status;
+
+    if (x->n_state(x->ctx) == 0) return CT_OK;
+    CT_TRY(ct_h5_writer_create(false, &w));
+    for (int i = 0; i < x->n_state(x->ctx); i++) {
+        ct_exchange_state e = { 0 };
+        ct_text path;
+
+        CT_TRY_GOTO(status, out, x->state(x->ctx, i, &e));
+        path = ct_state_path("/state", e.name, s->net->param[e.param].key);
+        if (path.text == NULL) {
+            status = CT_FAIL(CT_ERR_NOMEM, "no memory for a snapshot");
+            goto out;
+        }
+        status =
+            ct_h5_put_floats(w, path.text, &(ct_shape){ .ndim = 1, .dim = { e.count } }, e.data);
+        ct_text_destroy(&path);
+        CT_TRY_GOTO(status, out, status);
+    }
+    status = ct_h5_writer_finish(w, s->rank.temp, NULL, &s->rank.hash, &s->rank.size);
+out:
+    ct_h5_writer_destroy(w);
+    return status;
+}
+
+/* Everyone learns size and hash of every rank's file; size 0: it has none. */
+static ct_status gather_parts(set_writer *s)
+{
+    const ct_exchange *x = s->exchange;
+    int64_t *mine = s->part + 3 * x->rank;
+
+    mine[0] = s->rank.size;
+    mine[1] = (int64_t)(s->rank.hash >> 32);
+    mine[2] = (int64_t)(s->rank.hash & 0xffffffffu);
+    CT_TRY(x->max(x->ctx, s->part, 3 * x->n_rank));
+    for (int r = 0; r < x->n_rank; r++) s->any_rank_file = s->any_rank_file || (s->part[3 * r] > 0);
+    return CT_OK;
+}
+
+static ct_status put_parts(const set_writer *s, ct_h5_writer *w)
+{
+    ct_text parts = { 0 }, name = { 0 };
+    ct_status status;
+
+    ct_state_add_part(&parts, ct_path_base(s->weights.path), s->weights.size, s->weights.hash);
+    for (int r = 0; r < s->exchange->n_rank; r++) {
+        const int64_t *p = s->part + 3 * r;
+
+        if (p[0] == 0) continue;
+        name.length = 0;
+        ct_text_add(&name, "%s_iter_%" PRId64 ".rank%d.h5", ct_path_base(s->prefix),
+                    s->state->iteration, r);
+        if (name.text != NULL)
+            ct_state_add_part(&parts, name.text, p[0], ((uint64_t)p[1] << 32) | (uint64_t)p[2]);
+    }
+    status = (parts.failed || name.failed) ? CT_FAIL(CT_ERR_NOMEM, "no memory for a snapshot")
+                                           : ct_h5_put_text(w, "/parts", parts.text);
+    ct_text_destroy(&parts);
+    ct_text_destroy(&name);
+    return status;
+}
+
+static ct_status put_scalars(const set_writer *s, ct_h5_writer *w)
+{
+    const ct_snapshot_state *state = s->state;
+
+    /* iter, learned_net and current_step as Caffe's solver states have them */
+    CT_TRY(ct_h5_put_int(w, "/iter", state->iteration));
+    CT_TRY(ct_h5_put_int(w, "/current_step", state->lr_step));
+    CT_TRY(ct_h5_put_text(w, "/learned_net", ct_path_base(s->weights.path)));
+    CT_TRY(ct_h5_put_int(w, "/n_rank", state->n_rank));
+    CT_TRY(ct_h5_put_int(w, "/global_batch", state->global_batch));
+    CT_TRY(ct_h5_put_int(w, "/seed", (int64_t)state->seed));
+    CT_TRY(ct_h5_put_doubles(w, "/loss_window", state->loss_window, state->n_loss));
+    CT_TRY(ct_h5_put_int(w, "/next_loss", state->next_loss));
+    if (state->provenance != NULL) CT_TRY(ct_h5_put_text(w, "/provenance", state->provenance));
+    return CT_OK;
+}
+
+/* One optimiser state of one parameter. */
+static ct_status put_history(const set_writer *s, ct_h5_writer *w, int h, const ct_param *p,
+                             ct_host_copy *copy)
+{
+    ct_text path = ct_state_path("/history", s->state->history_name[h], p->key);
+    ct_status status;
+
+    if (path.text == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a snapshot");
+    status =
+        ct_host_copy_take(ct_net_device(s->net), s->state->history[h] + p->offset, p->count, copy);
+    if (status == CT_OK) status = ct_h5_put_floats(w, path.text, &p->blob.data.shape, copy->data);
+    ct_text_destroy(&path);
+    return status;
+}
+
+static ct_status write_solver(set_writer *s)
+{
+    size_t n_copy = (size_t)s->net->n_param * (size_t)s->state->n_history, used = 0;
+    ct_host_copy *copy = calloc(n_copy + 1, sizeof(*copy));
+    ct_h5_writer *w = NULL;
+    ct_status status;
+
+    if (copy == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a snapshot");
+    CT_TRY_GOTO(status, out, ct_h5_writer_create(true, &w));
+    CT_TRY_GOTO(status, out, put_scalars(s, w));
+    CT_TRY_GOTO(status, out, put_parts(s, w));
+    for (int h = 0; h < s->state->n_history; h++) {
+        for (int i = 0; i < s->net->n_param; i++) {
+            const ct_param *p = &s->net->param[i];
+
+            if (!ct_param_has_history(s->net, p)) continue;
+            CT_TRY_GOTO(status, out, put_history(s, w, h, p, &copy[used]));
+            used++;
+        }
+    }
+    status =
+        ct_h5_writer_finish(w, s->solver.temp, CT_STATE_TITLE, &s->solver.hash, &s->solver.size);
+out:
+    ct_h5_writer_destroy(w);
+    for (size_t i = 0; i < used + 1; i++) ct_host_copy_release(&copy[i]);
+    free(copy);
+    return status;
+}
+
+/* Everything is on disk under temporary names before the first rename. */
+static ct_status write_temps(set_writer *s)
+{
+    const ct_exchange *x = s->exchange;
+    ct_status status = CT_OK;
+
+    if (x->rank == 0) ct_set_clean(s->prefix);
+    CT_TRY(x->barrier(x->ctx)); /* nobody's new file is cleaned away */
+    if (x->rank == 0) {
+        CT_INFO("Snapshotting to HDF5 file %s", s->weights.path);
+        status = ct_weights_write_h5(s->weights.temp, s->net, s->state->provenance,
+                                     &s->weights.hash, &s->weights.size);
+    }
+    if (status == CT_OK) status = write_rank(s);
+    CT_TRY(agree(s, status));
+    CT_TRY(gather_parts(s));
+    if (x->rank == 0) {
+        CT_INFO("Snapshotting solver state to HDF5 file %s", s->solver.path);
+        status = write_solver(s);
+    }
+    return agree(s, status);
+}
+
+static ct_status commit(set_writer *s)
+{
+    ct_status status = CT_OK;
+
+    if (s->exchange->rank == 0) status = ct_file_commit(s->weights.temp, s->weights.path);
+    if ((status == CT_OK) && (s->rank.size > 0))
+        status = ct_file_commit(s->rank.temp, s->rank.path);
+    CT_TRY(agree(s, status));
+    if (s->exchange->rank == 0) status = ct_file_commit(s->solver.temp, s->solver.path);
+    return agree(s, status);
+}
+
+ct_status ct_snapshot_write(const char *prefix, const ct_net *net, const ct_snapshot_state *state,
+                            const ct_exchange *exchange, int keep, double *seconds_p)
+{
+    set_writer s = { .prefix = prefix, .net = net, .state = state, .exchange = exchange };
+    double start = ct_clock_s();
+    ct_status status = agree(&s, name_files(&s));
+
+    if (status == CT_OK) status = write_temps(&s);
+    if (status == CT_OK) status = commit(&s);
+    if ((status == CT_OK) && (exchange->rank == 0))
+        ct_set_prune(prefix, state->iteration, keep, s.any_rank_file ? exchange->n_rank : 0);
+    drop_file(&s.weights, (status != CT_OK) && (exchange->rank == 0));
+    drop_file(&s.solver, (status != CT_OK) && (exchange->rank == 0));
+    drop_file(&s.rank, status != CT_OK);
+    free(s.part);
+    if ((status == CT_OK) && (seconds_p != NULL)) *seconds_p = ct_clock_s() - start;
+    return status;
+}
