@@ -11,7 +11,9 @@
 
 #include "framework/base/status.h"
 
-/** Time of one message of b bytes: alpha_s + b * beta_s seconds; adding costs gamma_s a byte. */
+/** Time of one message of b bytes: alpha_s + b * beta_s seconds; adding costs gamma_s a byte. The
+ *  figures are orders of magnitude (shared memory; a 10 Gbit/s network) that only rank algorithms
+ *  against each other: static, so that the same job makes the same choices every time. */
 typedef struct ct_link {
     double alpha_s, beta_s, gamma_s;
 } ct_link;
@@ -28,8 +30,14 @@ typedef struct ct_topo {
 /** host[r] identifies rank r's node. Caller frees with ct_topo_destroy(). */
 ct_status ct_topo_from_hosts(const uint64_t *host, int n_rank, const char *source,
                              ct_topo **topo_p);
-/** spec: "<nodes>x<ranks per node>", whose product must be n_rank. CT_ERR_CONFIG. */
+/** spec: "<nodes>x<ranks per node>", whose product must be n_rank, ranks numbered node by node; or
+ *  "map:" and one letter or digit per rank that names its node, such as "map:0010", for maps that
+ *  are uneven or not contiguous (tests). CT_ERR_CONFIG. */
 ct_status ct_topo_from_string(const char *spec, int n_rank, ct_topo **topo_p);
 void ct_topo_destroy(ct_topo *topo); /* NULL allowed */
+
+/** Ranks of the smallest and of the largest node. */
+int ct_topo_min_node_size(const ct_topo *topo);
+int ct_topo_max_node_size(const ct_topo *topo);
 
 #endif
