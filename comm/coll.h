@@ -8,10 +8,18 @@
 #ifndef CT_COLL_H
 #define CT_COLL_H
 
+#include <stdatomic.h>
+
 #include "comm/comm.h"
 #include "framework/tensor/tensor.h"
 
 #define CT_COLL_TAGS 64 /* tags tag .. tag + 63 belong to one request */
+
+/** Where a request stands, for the watchdog: written by progress, read from any thread. */
+typedef struct ct_coll_where {
+    _Atomic int step, n_step;
+    _Atomic int rank; /* of the world, that it waits for; -1: none in particular */
+} ct_coll_where;
 
 typedef struct ct_coll_req {
     ct_comm *comm;
@@ -19,14 +27,15 @@ typedef struct ct_coll_req {
     int64_t count;  /* elements                                                        */
     ct_dtype dtype; /* CT_F32, or CT_BF16: travels as bf16, each addition is in f32    */
     int tag;
-    int64_t bytes_sent; /* out: payload this rank sent                                */
-    void *state;        /* the algorithm's; acquired by prepare(), freed by release() */
+    int64_t bytes_sent; /* out: payload this rank has sent to other ranks; only grows */
+    ct_coll_where where;
+    void *state; /* the algorithm's; acquired by prepare(), freed by release() */
 } ct_coll_req;
 
 typedef struct ct_coll_ops {
     const char *name;
     bool (*supports)(const ct_comm *c, int64_t count, ct_dtype dtype);
-    double (*cost_s)(const ct_comm *c, int64_t bytes); /* alpha-beta-gamma estimate */
+    double (*cost_s)(const ct_comm *c, int64_t bytes); /* alpha-beta-gamma estimate: comm/cost.h */
     /** Once per bucket, before the first start: buffers, windows. Collective, in the same order on
      *  all ranks. */
     ct_status (*prepare)(ct_coll_req *r);

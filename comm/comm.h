@@ -7,6 +7,7 @@
 #define CT_COMM_H
 
 #include <mpi.h>
+#include <stdbool.h>
 
 #include "framework/base/memory.h"
 #include "topology/topo.h"
@@ -20,20 +21,27 @@
 
 ct_status ct_comm_mpi_fail(const char *file, int line, const char *what, int mpi_rc);
 
-struct ct_node; /* the node's shared-memory window: comm/node.h */
+struct ct_node; /* the node's shared-memory windows: comm/node.h */
 
 typedef struct ct_comm {
     MPI_Comm world;
     int rank, size;
-    ct_topo *topo; /* owned                                                            */
-    MPI_Comm node; /* ranks of this (perhaps pretended) node                           */
+    ct_topo *topo; /* owned                                                              */
+    MPI_Comm node; /* ranks of this (perhaps pretended) node                             */
     int node_rank, node_size;
-    bool node_shares;            /* the ranks of `node` can share memory: false on pretended nodes
-                                    that span hosts                                                  */
-    struct ct_node *node_memory; /* private to comm/                                          */
+    int *node_member;            /* [node_size] their ranks in `world`                   */
+    bool node_shares;            /* the ranks of every node can share memory: false on
+                                    pretended nodes that span hosts; same on all ranks   */
+    MPI_Comm host;               /* ranks of this real machine                           */
+    bool oversubscribed;         /* the machine has fewer cores than ranks: yield when idle */
+    int n_thread;                /* threads that an addition may use                     */
+    struct ct_node *node_memory; /* private to comm/                                     */
+    MPI_Op bf16_sum;             /* on MPI_UINT16_T                                      */
+    int next_tag, tag_limit;
 } ct_comm;
 
-/** topology: "auto", or a synthetic spec such as "2x2". Collective over world. CT_ERR_CONFIG. */
+/** topology: "auto", or a spec of ct_topo_from_string(), whose nodes are pretended. Logs the
+ *  topology. Collective over world. CT_ERR_CONFIG. */
 ct_status ct_comm_create(MPI_Comm world, const char *topology, ct_comm **comm_p);
 void ct_comm_destroy(ct_comm *comm); /* NULL allowed; collective */
 
@@ -43,13 +51,21 @@ ct_status ct_comm_max(ct_comm *c, int64_t *v, int n);
 ct_status ct_comm_broadcast(ct_comm *c, void *data, size_t bytes);
 ct_status ct_comm_barrier(ct_comm *c);
 
+/** The first of n tags that nobody else uses, as long as fewer than MPI_TAG_UB are in use; the same
+ *  on all ranks when all call in the same order. */
+int ct_comm_take_tags(ct_comm *c, int n);
+/** Called in a loop that waits, with *idle counting the rounds in which nothing moved (0: something
+ *  did): pauses at first, then gives the core away, at once where ranks share cores. */
+void ct_comm_relax(const ct_comm *c, int *idle);
+
 /** Launch check (verbs that start a job): the launcher's word against MPI's world size.
  *  OMPI_COMM_WORLD_SIZE, then PMI_SIZE, then SLURM_STEP_NUM_TASKS where no other launcher's
  * variable is set. CT_ERR_LAUNCH with both numbers and the --mpi hint. */
 ct_status ct_comm_check_launch(int world_size);
 
 /** An arena in a window that the node's ranks share, where that works, else plain memory; its space
- *  is agreed by the ranks of the node first. acquire and release are collective over the node. */
+ *  is agreed by the ranks first. acquire and release are collective over the world, in the same
+ *  order on all ranks; the bytes may differ. The result lives as long as c. */
 const ct_arena_ops *ct_comm_arena(ct_comm *c);
 
 #endif

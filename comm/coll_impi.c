@@ -1,0 +1,99 @@
+/* impi: the MPI library's own MPI_Iallreduce, cut into pieces that an int can count. Pieces, and
+ * requests, must be started in the same order on all ranks: MPI matches them by order.
+ */
+#include <stdlib.h>
+
+#include "comm/coll.h"
+#include "comm/coll_types.h"
+#include "comm/cost.h"
+
+enum { PIECE = 1 << 29 /* elements */ };
+
+typedef struct impi_state {
+    int n_piece;
+    MPI_Request *piece;
+} impi_state;
+
+static bool impi_supports(const ct_comm *c, int64_t count, ct_dtype dtype)
+{
+    (void)c;
+    (void)count;
+    return (dtype == CT_F32) || (dtype == CT_BF16);
+}
+
+/* Some good algorithm, but its later rounds start only when we happen to call MPI. */
+static double impi_cost_s(const ct_comm *c, int64_t bytes)
+{
+    double ring = ct_cost_ring(c->topo, bytes), rhd = ct_cost_rhd(c->topo, bytes);
+
+    return 1.25 * ((ring < rhd) ? ring : rhd);
+}
+
+static ct_status impi_prepare(ct_coll_req *r)
+{
+    impi_state *st = calloc(1, sizeof(*st));
+
+    if (st == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a collective");
+    st->n_piece = (int)((r->count + PIECE - 1) / PIECE);
+    st->piece = malloc(sizeof(*st->piece) * (size_t)(st->n_piece + 1));
+    if (st->piece == NULL) {
+        free(st);
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for a collective");
+    }
+    for (int i = 0; i < st->n_piece; ++i) st->piece[i] = MPI_REQUEST_NULL;
+    r->state = st;
+    return CT_OK;
+}
+
+static ct_status impi_start(ct_coll_req *r)
+{
+    impi_state *st = r->state;
+    bool bf16 = (r->dtype == CT_BF16);
+    size_t size = ct_dtype_size(r->dtype);
+
+    for (int i = 0; i < st->n_piece; ++i) {
+        int64_t first = (int64_t)i * PIECE;
+        int n = (int)((r->count - first < PIECE) ? r->count - first : PIECE);
+
+        CT_TRY_MPI(MPI_Iallreduce(
+            MPI_IN_PLACE, (char *)r->buf + (size_t)first * size, n, bf16 ? MPI_UINT16_T : MPI_FLOAT,
+            bf16 ? r->comm->bf16_sum : MPI_SUM, r->comm->world, &st->piece[i]));
+    }
+    return CT_OK;
+}
+
+static ct_status impi_progress(ct_coll_req *r)
+{
+    impi_state *st = r->state;
+    int done = 0;
+
+    CT_TRY_MPI(MPI_Testall(st->n_piece, st->piece, &done, MPI_STATUSES_IGNORE));
+    atomic_store_explicit(&r->where.step, done, memory_order_relaxed);
+    atomic_store_explicit(&r->where.n_step, 1, memory_order_relaxed);
+    atomic_store_explicit(&r->where.rank, -1, memory_order_relaxed);
+    if (!done) return CT_INPROGRESS;
+    /* what the library sends is its secret: count what the best algorithms need */
+    r->bytes_sent +=
+        2 * r->count * (int64_t)ct_dtype_size(r->dtype) * (r->comm->size - 1) / r->comm->size;
+    return CT_OK;
+}
+
+static void impi_release(ct_coll_req *r)
+{
+    impi_state *st = r->state;
+
+    if (st == NULL) return;
+    free(st->piece);
+    free(st);
+    r->state = NULL;
+}
+
+const ct_coll_ops ct_coll_impi = {
+    .name = "impi",
+    .supports = impi_supports,
+    .cost_s = impi_cost_s,
+    .prepare = impi_prepare,
+    .start = impi_start,
+    .progress = impi_progress,
+    .release = impi_release,
+};

@@ -1,0 +1,30 @@
+/* rhd: recursive halving and doubling: as little traffic at powers of two, 2 log2 p messages deep.
+ */
+#include "comm/coll_p2p.h"
+#include "comm/coll_types.h"
+#include "comm/cost.h"
+
+static ct_status rhd_build(const ct_coll_req *r, ct_schedule *s)
+{
+    return ct_coll_p2p_world(r, s, ct_schedule_rhd);
+}
+
+static ct_status rhd_prepare(ct_coll_req *r)
+{
+    return ct_coll_p2p_prepare(r, rhd_build);
+}
+
+static double rhd_cost_s(const ct_comm *c, int64_t bytes)
+{
+    return ct_cost_rhd(c->topo, bytes);
+}
+
+const ct_coll_ops ct_coll_rhd = {
+    .name = "rhd",
+    .supports = ct_coll_p2p_supports,
+    .cost_s = rhd_cost_s,
+    .prepare = rhd_prepare,
+    .start = ct_coll_p2p_start,
+    .progress = ct_coll_p2p_progress,
+    .release = ct_coll_p2p_release,
+};

@@ -1,0 +1,29 @@
+/* ring: reduce-scatter and allgather around a ring: least traffic, 2 (p-1) messages deep. */
+#include "comm/coll_p2p.h"
+#include "comm/coll_types.h"
+#include "comm/cost.h"
+
+static ct_status ring_build(const ct_coll_req *r, ct_schedule *s)
+{
+    return ct_coll_p2p_world(r, s, ct_schedule_ring);
+}
+
+static ct_status ring_prepare(ct_coll_req *r)
+{
+    return ct_coll_p2p_prepare(r, ring_build);
+}
+
+static double ring_cost_s(const ct_comm *c, int64_t bytes)
+{
+    return ct_cost_ring(c->topo, bytes);
+}
+
+const ct_coll_ops ct_coll_ring = {
+    .name = "ring",
+    .supports = ct_coll_p2p_supports,
+    .cost_s = ring_cost_s,
+    .prepare = ring_prepare,
+    .start = ct_coll_p2p_start,
+    .progress = ct_coll_p2p_progress,
+    .release = ct_coll_p2p_release,
+};

@@ -1,0 +1,190 @@
+#include "comm/comm.h"
+
+#include <omp.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/bf16.h"
+#include "comm/coll.h"
+#include "comm/node.h"
+
+ct_status ct_comm_mpi_fail(const char *file, int line, const char *what, int mpi_rc)
+{
+    char text[MPI_MAX_ERROR_STRING] = "unknown error";
+    int length = 0;
+
+    if (MPI_Error_string(mpi_rc, text, &length) != MPI_SUCCESS) length = 0;
+    ct_log_at(CT_LOG_ERROR, file, line, "%s: %s", what, text);
+    return CT_ERR_COMM;
+}
+
+static void sum_bf16(void *in, void *inout, int *n, MPI_Datatype *type)
+{
+    const uint16_t *x = in;
+    uint16_t *y = inout;
+
+    (void)type;
+    for (int i = 0; i < *n; ++i)
+        y[i] = ct_bf16_from_f32(ct_bf16_to_f32(y[i]) + ct_bf16_to_f32(x[i]));
+}
+
+/* Splits off the ranks of this real machine; host[r] names the machine of every rank. */
+static ct_status find_hosts(ct_comm *c, uint64_t *host)
+{
+    uint64_t mine = (uint64_t)c->rank;
+
+    CT_TRY_MPI(
+        MPI_Comm_split_type(c->world, MPI_COMM_TYPE_SHARED, c->rank, MPI_INFO_NULL, &c->host));
+    CT_TRY_MPI(MPI_Comm_set_errhandler(c->host, MPI_ERRORS_RETURN));
+    CT_TRY_MPI(MPI_Bcast(&mine, 1, MPI_UINT64_T, 0, c->host)); /* its first rank in the world */
+    CT_TRY_MPI(MPI_Allgather(&mine, 1, MPI_UINT64_T, host, 1, MPI_UINT64_T, c->world));
+    return CT_OK;
+}
+
+/* SLURM's word on how many nodes the step has, where SLURM started us. A difference is no error
+ * (containers hide shared memory), but explains slow collectives. */
+static void check_slurm_nodes(const ct_comm *c)
+{
+    const char *tasks = getenv("SLURM_STEP_NUM_TASKS"), *nodes = getenv("SLURM_STEP_NUM_NODES");
+
+    if ((c->rank != 0) || (tasks == NULL) || (nodes == NULL) || (atoi(tasks) != c->size)) return;
+    if (atoi(nodes) != c->topo->n_node)
+        CT_WARN("SLURM gave this step %s nodes, but MPI finds %d groups of ranks that share memory",
+                nodes, c->topo->n_node);
+}
+
+static ct_status find_topology(ct_comm *c, const char *topology)
+{
+    uint64_t *host = malloc(sizeof(*host) * (size_t)c->size);
+    ct_status status = CT_OK;
+    int shares = 1;
+
+    if (host == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d ranks", c->size);
+    CT_TRY_GOTO(status, done, find_hosts(c, host));
+    if (strcmp(topology, "auto") == 0) {
+        CT_TRY_GOTO(status, done, ct_topo_from_hosts(host, c->size, "mpi shared split", &c->topo));
+        check_slurm_nodes(c);
+    } else {
+        CT_TRY_GOTO(status, done, ct_topo_from_string(topology, c->size, &c->topo));
+    }
+    for (int r = 0; r < c->size; ++r) {
+        for (int q = r; q < c->size; ++q) {
+            if (c->topo->node[q] != c->topo->node[r]) continue;
+            shares = shares && (host[q] == host[r]);
+            if (q > r) break; /* the next of the node takes it from there */
+        }
+    }
+    c->node_shares = (shares != 0);
+
+done:
+    free(host);
+    return status;
+}
+
+static ct_status split_nodes(ct_comm *c)
+{
+    int k = c->topo->node[c->rank], at = 0;
+
+    CT_TRY_MPI(MPI_Comm_split(c->world, k, c->rank, &c->node));
+    CT_TRY_MPI(MPI_Comm_set_errhandler(c->node, MPI_ERRORS_RETURN));
+    c->node_rank = c->topo->local_rank[c->rank];
+    c->node_size = c->topo->node_size[k];
+    c->node_member = malloc(sizeof(*c->node_member) * (size_t)c->node_size);
+    if (c->node_member == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d ranks", c->size);
+    for (int r = 0; r < c->size; ++r) {
+        if (c->topo->node[r] == k) c->node_member[at++] = r;
+    }
+    return CT_OK;
+}
+
+/* How many cores the ranks of this machine may use together, and so how many each. */
+static ct_status count_cores(ct_comm *c)
+{
+    int n_host = 0, n_core = 0;
+    cpu_set_t mine;
+    uint64_t mask[CPU_SETSIZE / 64] = { 0 };
+
+    CPU_ZERO(&mine);
+    if (sched_getaffinity(0, sizeof(mine), &mine) == 0) {
+        for (int i = 0; i < CPU_SETSIZE; ++i) {
+            if (CPU_ISSET(i, &mine)) mask[i / 64] |= (uint64_t)1 << (i % 64);
+        }
+    }
+    CT_TRY_MPI(MPI_Comm_size(c->host, &n_host));
+    CT_TRY_MPI(MPI_Allreduce(MPI_IN_PLACE, mask, CPU_SETSIZE / 64, MPI_UINT64_T, MPI_BOR, c->host));
+    for (int i = 0; i < CPU_SETSIZE; ++i) n_core += (int)((mask[i / 64] >> (i % 64)) & 1);
+    if (n_core == 0) n_core = omp_get_num_procs(); /* more cores than a mask holds */
+    c->oversubscribed = (n_host > n_core);
+    c->n_thread = (n_core / n_host > 1) ? n_core / n_host : 1;
+    if (c->n_thread > omp_get_max_threads()) c->n_thread = omp_get_max_threads();
+    if (c->n_thread > omp_get_num_procs()) c->n_thread = omp_get_num_procs();
+    return CT_OK;
+}
+
+static ct_status find_tags(ct_comm *c)
+{
+    int *bound = NULL, found = 0;
+
+    CT_TRY_MPI(MPI_Comm_get_attr(c->world, MPI_TAG_UB, &bound, &found));
+    c->tag_limit = found ? *bound : 32767; /* what MPI promises at least */
+    c->next_tag = CT_COLL_TAGS;            /* the first belong to ct_coll_run() */
+    return CT_OK;
+}
+
+int ct_comm_take_tags(ct_comm *c, int n)
+{
+    int first = (n > c->tag_limit - c->next_tag) ? CT_COLL_TAGS : c->next_tag;
+
+    c->next_tag = first + n;
+    return first;
+}
+
+static ct_status set_up(ct_comm *c, MPI_Comm world, const char *topology)
+{
+    CT_TRY_MPI(MPI_Comm_dup(world, &c->world));
+    CT_TRY_MPI(MPI_Comm_set_errhandler(c->world, MPI_ERRORS_RETURN));
+    CT_TRY_MPI(MPI_Comm_rank(c->world, &c->rank));
+    CT_TRY_MPI(MPI_Comm_size(c->world, &c->size));
+    CT_TRY_MPI(MPI_Op_create(sum_bf16, 1, &c->bf16_sum));
+    CT_TRY(find_tags(c));
+    CT_TRY(find_topology(c, topology));
+    CT_TRY(split_nodes(c));
+    CT_TRY(count_cores(c));
+    CT_TRY(ct_node_create(c, &c->node_memory));
+    CT_INFO("%d rank%s on %d node%s (%s), %d thread%s each for sums%s", c->size,
+            (c->size == 1) ? "" : "s", c->topo->n_node, (c->topo->n_node == 1) ? "" : "s",
+            c->topo->source, c->n_thread, (c->n_thread == 1) ? "" : "s",
+            c->oversubscribed ? "; fewer cores than ranks: idle ranks yield" : "");
+    return CT_OK;
+}
+
+ct_status ct_comm_create(MPI_Comm world, const char *topology, ct_comm **comm_p)
+{
+    ct_comm *c = calloc(1, sizeof(*c));
+    ct_status status = CT_OK;
+
+    if (c == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a communicator");
+    c->world = c->node = c->host = MPI_COMM_NULL;
+    c->bf16_sum = MPI_OP_NULL;
+    CT_TRY_GOTO(status, err_destroy, set_up(c, world, topology));
+    *comm_p = c;
+    return CT_OK;
+
+err_destroy:
+    ct_comm_destroy(c);
+    return status;
+}
+
+void ct_comm_destroy(ct_comm *comm)
+{
+    if (comm == NULL) return;
+    ct_node_destroy(comm->node_memory);
+    if (comm->bf16_sum != MPI_OP_NULL) MPI_Op_free(&comm->bf16_sum);
+    if (comm->node != MPI_COMM_NULL) MPI_Comm_free(&comm->node);
+    if (comm->host != MPI_COMM_NULL) MPI_Comm_free(&comm->host);
+    if (comm->world != MPI_COMM_NULL) MPI_Comm_free(&comm->world);
+    ct_topo_destroy(comm->topo);
+    free(comm->node_member);
+    free(comm);
+}

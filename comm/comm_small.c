@@ -1,0 +1,110 @@
+/* The small blocking collectives, the launch check, and waiting. */
+#include "comm/comm.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+
+enum {
+    MPI_CHUNK = 1 << 30, /* bytes of one MPI call, well below 2^31 */
+    SPINS = 2000         /* idle rounds before the core is given away: some tens of microseconds */
+};
+
+ct_status ct_comm_sum(ct_comm *c, double *v, int n)
+{
+    double *all = NULL;
+    int rc = MPI_SUCCESS;
+
+    if ((c->size == 1) || (n == 0)) return CT_OK;
+    all = malloc(sizeof(*all) * (size_t)n * (size_t)c->size);
+    if (all == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d x %d numbers", c->size, n);
+    rc = MPI_Allgather(v, n, MPI_DOUBLE, all, n, MPI_DOUBLE, c->world);
+    if (rc == MPI_SUCCESS) {
+        for (int i = 0; i < n; ++i) {
+            double sum = all[i];
+
+            for (int r = 1; r < c->size; ++r) sum += all[(size_t)r * (size_t)n + (size_t)i];
+            v[i] = sum;
+        }
+    }
+    free(all);
+    CT_TRY_MPI(rc);
+    return CT_OK;
+}
+
+ct_status ct_comm_max(ct_comm *c, int64_t *v, int n)
+{
+    CT_TRY_MPI(MPI_Allreduce(MPI_IN_PLACE, v, n, MPI_INT64_T, MPI_MAX, c->world));
+    return CT_OK;
+}
+
+ct_status ct_comm_broadcast(ct_comm *c, void *data, size_t bytes)
+{
+    char *at = data;
+
+    while (bytes > 0) {
+        size_t n = (bytes < MPI_CHUNK) ? bytes : MPI_CHUNK;
+
+        CT_TRY_MPI(MPI_Bcast(at, (int)n, MPI_BYTE, 0, c->world));
+        at += n;
+        bytes -= n;
+    }
+    return CT_OK;
+}
+
+ct_status ct_comm_barrier(ct_comm *c)
+{
+    CT_TRY_MPI(MPI_Barrier(c->world));
+    return CT_OK;
+}
+
+void ct_comm_relax(const ct_comm *c, int *idle)
+{
+    if (*idle == 0) return;
+    if (c->oversubscribed || (*idle > SPINS)) {
+        (void)sched_yield();
+        return;
+    }
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+/* A launcher's variable as a number; *found_p false where it is not set. */
+static ct_status read_count(const char *name, bool *found_p, long *value_p)
+{
+    const char *text = getenv(name);
+    char *end = NULL;
+
+    *found_p = (text != NULL);
+    if (text == NULL) return CT_OK;
+    errno = 0;
+    *value_p = strtol(text, &end, 10);
+    if ((end == text) || (*end != '\0') || (errno != 0) || (*value_p < 1))
+        return CT_FAIL(CT_ERR_LAUNCH, "%s=%s in the environment is no number of ranks", name, text);
+    return CT_OK;
+}
+
+ct_status ct_comm_check_launch(int world_size)
+{
+    static const char *const variable[] = { "OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
+                                            "SLURM_STEP_NUM_TASKS" };
+
+    for (size_t i = 0; i < sizeof(variable) / sizeof(variable[0]); ++i) {
+        bool found = false;
+        long count = 0;
+
+        CT_TRY(read_count(variable[i], &found, &count));
+        if (!found) continue;
+        if (count != world_size)
+            return CT_FAIL(CT_ERR_LAUNCH,
+                           "the launcher started %ld ranks (%s), but MPI sees %d: the launcher and "
+                           "the MPI library of this program do not fit together; with srun try "
+                           "--mpi=pmix or --mpi=pmi2 (srun --mpi=list shows what there is)",
+                           count, variable[i], world_size);
+        return CT_OK;
+    }
+    return CT_OK;
+}

@@ -1,0 +1,21 @@
+/** @file reduce.h  The additions of the collectives. Private to comm/.
+ *
+ * f32, or bf16 added in f32 and rounded once. The order of the terms is the caller's, so sums do
+ * not depend on timing or on the number of threads.
+ */
+#ifndef CT_REDUCE_H
+#define CT_REDUCE_H
+
+#include <stdint.h>
+
+#include "framework/tensor/tensor.h"
+
+/** y[i] += x[i]; n_thread at most. No overlap. */
+void ct_reduce_add(ct_dtype dtype, int64_t n, const void *x, void *y, int n_thread);
+
+/** dst[j][i] = sum over k of src[k][i], k ascending, for all n_dst destinations. Sources may be
+ *  destinations too. */
+void ct_reduce_many(ct_dtype dtype, int64_t n, const void *const *src, int n_src, void *const *dst,
+                    int n_dst, int n_thread);
+
+#endif

@@ -1,0 +1,251 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/reduce.h"
+#include "comm/schedule.h"
+
+enum {
+    SEGMENT = 64 << 10, /* elements a message carries at most */
+    WINDOW = 4          /* messages under way, each direction */
+};
+
+/* A place in the list: segment `seg` of step `step`. */
+typedef struct cursor {
+    int step;
+    int64_t seg;
+} cursor;
+
+typedef struct flight {
+    MPI_Request request;
+    cursor at;
+} flight;
+
+/* Messages in the order in which they were posted, which is the order in which they are taken. */
+typedef struct queue {
+    flight slot[WINDOW];
+    int head, n;
+} queue;
+
+struct ct_sched_run {
+    ct_comm *comm;
+    ct_dtype dtype;
+    size_t size; /* of an element */
+    const ct_schedule *s;
+    char *buf;
+    int tag;
+    char *landing[WINDOW]; /* where segments to be added arrive */
+    queue sends, recvs;
+    cursor next_send, next_recv; /* to post                                          */
+    cursor received;             /* everything before it has arrived, and is added   */
+    cursor sent;                 /* the sends of all steps before sent.step are over */
+};
+
+ct_status ct_sched_run_create(ct_comm *c, ct_dtype dtype, ct_sched_run **run_p)
+{
+    ct_sched_run *run = calloc(1, sizeof(*run));
+    size_t bytes = SEGMENT * ct_dtype_size(dtype);
+
+    if (run == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a collective");
+    run->comm = c;
+    run->dtype = dtype;
+    run->size = ct_dtype_size(dtype);
+    run->landing[0] = ct_mem_acquire(WINDOW * bytes);
+    if (run->landing[0] == NULL) {
+        free(run);
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for %zu bytes of a collective", WINDOW * bytes);
+    }
+    for (int i = 1; i < WINDOW; ++i) run->landing[i] = run->landing[0] + (size_t)i * bytes;
+    *run_p = run;
+    return CT_OK;
+}
+
+void ct_sched_run_destroy(ct_sched_run *run)
+{
+    if (run == NULL) return;
+    ct_mem_release(run->landing[0]);
+    free(run);
+}
+
+static int64_t segments(int peer, int64_t n)
+{
+    return (peer < 0) ? 0 : (n + SEGMENT - 1) / SEGMENT;
+}
+
+static int64_t send_segments(const ct_sched_step *step)
+{
+    return segments(step->send_to, step->send_n);
+}
+
+static int64_t recv_segments(const ct_sched_step *step)
+{
+    return segments(step->recv_from, step->recv_n);
+}
+
+/* Moves a cursor over steps that have no segment left. */
+static void settle(const ct_schedule *s, cursor *c, int64_t (*count)(const ct_sched_step *))
+{
+    while ((c->step < s->n_step) && (c->seg >= count(&s->step[c->step]))) {
+        c->step += 1;
+        c->seg = 0;
+    }
+}
+
+static int segment_length(int64_t n, int64_t seg)
+{
+    int64_t left = n - seg * SEGMENT;
+
+    return (int)((left < SEGMENT) ? left : SEGMENT);
+}
+
+ct_status ct_sched_run_start(ct_sched_run *run, const ct_schedule *s, void *buf, int tag)
+{
+    run->s = s;
+    run->buf = buf;
+    run->tag = tag;
+    run->sends.n = run->recvs.n = 0;
+    run->next_send = run->next_recv = run->received = run->sent = (cursor){ 0, 0 };
+    settle(s, &run->next_send, send_segments);
+    settle(s, &run->next_recv, recv_segments);
+    run->received = run->next_recv;
+    run->sent = run->next_send;
+    return CT_OK;
+}
+
+static MPI_Datatype wire_type(ct_dtype dtype)
+{
+    return (dtype == CT_BF16) ? MPI_UINT16_T : MPI_FLOAT;
+}
+
+static char *at_element(const ct_sched_run *run, int64_t element)
+{
+    return run->buf + (size_t)element * run->size;
+}
+
+static bool may_send(const ct_sched_run *run)
+{
+    const ct_sched_step *step = &run->s->step[run->next_send.step];
+    cursor need = run->next_send;
+
+    if (!step->chained) return run->received.step >= need.step;
+    /* what goes out now is segment `seg` of what the step before brought in */
+    return (run->received.step >= need.step) ||
+           ((run->received.step == need.step - 1) && (run->received.seg > need.seg));
+}
+
+static bool may_recv(const ct_sched_run *run)
+{
+    const ct_sched_step *step = &run->s->step[run->next_recv.step];
+
+    return step->add || (run->sent.step >= step->sent_first);
+}
+
+static ct_status post_sends(ct_sched_run *run, bool *moved, int64_t *bytes_sent)
+{
+    while ((run->next_send.step < run->s->n_step) && (run->sends.n < WINDOW) && may_send(run)) {
+        const ct_sched_step *step = &run->s->step[run->next_send.step];
+        flight *f = &run->sends.slot[(run->sends.head + run->sends.n) % WINDOW];
+        int n = segment_length(step->send_n, run->next_send.seg);
+
+        CT_TRY_MPI(MPI_Isend(at_element(run, step->send_at + run->next_send.seg * SEGMENT), n,
+                             wire_type(run->dtype), step->send_to, run->tag, run->comm->world,
+                             &f->request));
+        f->at = run->next_send;
+        run->sends.n += 1;
+        run->next_send.seg += 1;
+        settle(run->s, &run->next_send, send_segments);
+        *bytes_sent += (int64_t)run->size * n;
+        *moved = true;
+    }
+    return CT_OK;
+}
+
+static ct_status post_recvs(ct_sched_run *run, bool *moved)
+{
+    while ((run->next_recv.step < run->s->n_step) && (run->recvs.n < WINDOW) && may_recv(run)) {
+        const ct_sched_step *step = &run->s->step[run->next_recv.step];
+        int slot = (run->recvs.head + run->recvs.n) % WINDOW;
+        flight *f = &run->recvs.slot[slot];
+        int n = segment_length(step->recv_n, run->next_recv.seg);
+        char *to = step->add ? run->landing[slot]
+                             : at_element(run, step->recv_at + run->next_recv.seg * SEGMENT);
+
+        CT_TRY_MPI(MPI_Irecv(to, n, wire_type(run->dtype), step->recv_from, run->tag,
+                             run->comm->world, &f->request));
+        f->at = run->next_recv;
+        run->recvs.n += 1;
+        run->next_recv.seg += 1;
+        settle(run->s, &run->next_recv, recv_segments);
+        *moved = true;
+    }
+    return CT_OK;
+}
+
+static ct_status take_recvs(ct_sched_run *run, bool *moved)
+{
+    while (run->recvs.n > 0) {
+        int slot = run->recvs.head, done = 0;
+        flight *f = &run->recvs.slot[slot];
+        const ct_sched_step *step = &run->s->step[f->at.step];
+
+        CT_TRY_MPI(MPI_Test(&f->request, &done, MPI_STATUS_IGNORE));
+        if (!done) return CT_OK;
+        if (step->add)
+            ct_reduce_add(run->dtype, segment_length(step->recv_n, f->at.seg), run->landing[slot],
+                          at_element(run, step->recv_at + f->at.seg * SEGMENT),
+                          run->comm->n_thread);
+        run->received = (cursor){ f->at.step, f->at.seg + 1 };
+        settle(run->s, &run->received, recv_segments);
+        run->recvs.head = (slot + 1) % WINDOW;
+        run->recvs.n -= 1;
+        *moved = true;
+    }
+    return CT_OK;
+}
+
+static ct_status take_sends(ct_sched_run *run, bool *moved)
+{
+    while (run->sends.n > 0) {
+        flight *f = &run->sends.slot[run->sends.head];
+        int done = 0;
+
+        CT_TRY_MPI(MPI_Test(&f->request, &done, MPI_STATUS_IGNORE));
+        if (!done) return CT_OK;
+        run->sent = (cursor){ f->at.step, f->at.seg + 1 };
+        settle(run->s, &run->sent, send_segments);
+        run->sends.head = (run->sends.head + 1) % WINDOW;
+        run->sends.n -= 1;
+        *moved = true;
+    }
+    return CT_OK;
+}
+
+static void note_place(const ct_sched_run *run, ct_coll_where *where)
+{
+    int step = (run->received.step < run->sent.step) ? run->received.step : run->sent.step;
+    int rank = -1;
+
+    if (run->recvs.n > 0)
+        rank = run->s->step[run->recvs.slot[run->recvs.head].at.step].recv_from;
+    else if (run->sends.n > 0)
+        rank = run->s->step[run->sends.slot[run->sends.head].at.step].send_to;
+    atomic_store_explicit(&where->step, step, memory_order_relaxed);
+    atomic_store_explicit(&where->n_step, run->s->n_step, memory_order_relaxed);
+    atomic_store_explicit(&where->rank, rank, memory_order_relaxed);
+}
+
+ct_status ct_sched_run_progress(ct_sched_run *run, int64_t *bytes_sent, ct_coll_where *where)
+{
+    bool moved = true;
+
+    while (moved) {
+        moved = false;
+        CT_TRY(post_recvs(run, &moved));
+        CT_TRY(post_sends(run, &moved, bytes_sent));
+        CT_TRY(take_recvs(run, &moved));
+        CT_TRY(take_sends(run, &moved));
+    }
+    if (where != NULL) note_place(run, where);
+    if ((run->received.step < run->s->n_step) || (run->sent.step < run->s->n_step))
+        return CT_INPROGRESS;
+    return CT_OK;
+}

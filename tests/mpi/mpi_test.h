@@ -1,0 +1,83 @@
+/** @file mpi_test.h  What MPI tests share: a main, communicators on pretended machines, verdicts.
+ *
+ * Between collectives nothing is asserted, since a rank that leaves a test early would hang the
+ * others: faults are counted, the counts agreed with mpi_verdict(), and that is asserted.
+ */
+#ifndef CT_TESTS_MPI_TEST_H
+#define CT_TESTS_MPI_TEST_H
+
+#include "tests/test.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "comm/comm.h"
+
+/** Faults of all ranks together. Collective. */
+static inline int mpi_verdict(int fault)
+{
+    int all = 0;
+
+    MPI_Allreduce(&fault, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    return all;
+}
+
+/** Machines to pretend on n ranks; calls f on each and adds up its faults. Collective. */
+static inline int mpi_on_machines(int (*f)(ct_comm *c))
+{
+    static const char *const map[9][4] = {
+        [3] = { "map:001", "map:010" }, [4] = { "map:0010", "map:0101", "map:0122" },
+        [5] = { "map:00102" },          [6] = { "map:012001", "map:000011" },
+        [8] = { "map:00101110" },
+    };
+    char spec[8][16];
+    int n_spec = 0, n = 0, fault = 0;
+
+    MPI_Comm_size(MPI_COMM_WORLD, &n);
+    snprintf(spec[n_spec++], sizeof(spec[0]), "auto");
+    if (n > 1) snprintf(spec[n_spec++], sizeof(spec[0]), "%dx1", n);
+    if ((n > 2) && (n % 2 == 0)) snprintf(spec[n_spec++], sizeof(spec[0]), "2x%d", n / 2);
+    if ((n > 4) && (n % 2 == 0)) snprintf(spec[n_spec++], sizeof(spec[0]), "%dx2", n / 2);
+    for (int i = 0; (n < 9) && (i < 4) && (map[n][i] != NULL); ++i)
+        snprintf(spec[n_spec++], sizeof(spec[0]), "%s", map[n][i]);
+    for (int i = 0; i < n_spec; ++i) {
+        ct_comm *c = NULL;
+        int wrong = 0;
+
+        if (ct_comm_create(MPI_COMM_WORLD, spec[i], &c) != CT_OK) return fault + 1;
+        wrong = f(c);
+        if (wrong > 0) fprintf(stderr, "rank %d on %s: %d faults\n", c->rank, spec[i], wrong);
+        fault += wrong;
+        ct_comm_destroy(c);
+    }
+    return fault;
+}
+
+/** 1 where cond is false, saying so. */
+#define MPI_FAULT_UNLESS(_cond)                                                                    \
+    ((_cond) ? 0 : (fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #_cond), 1))
+
+/** main of an MPI test: seconds until the alarm ends a hang. */
+static inline int mpi_main(int argc, char **argv, const struct CMUnitTest *tests, size_t n,
+                           unsigned seconds)
+{
+    int rank = 0, size = 0, failed = 0, provided = 0;
+
+    alarm(seconds);
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    ct_log_init(rank, size, "test");
+    failed = _cmocka_run_group_tests("mpi", tests, n, NULL, NULL);
+    MPI_Finalize();
+    return failed;
+}
+
+#define MPI_MAIN(_tests, _seconds)                                                                 \
+    int main(int argc, char **argv)                                                                \
+    {                                                                                              \
+        return mpi_main(argc, argv, _tests, sizeof(_tests) / sizeof((_tests)[0]), _seconds);       \
+    }
+
+#endif

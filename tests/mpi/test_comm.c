@@ -1,0 +1,226 @@
+/* The communicator: topology as found and as pretended, small collectives, windows, signals. */
+#include "tests/mpi/mpi_test.h"
+
+#include <stdlib.h>
+
+#include "comm/coll.h"
+#include "comm/node.h"
+
+static int small_collectives(ct_comm *c)
+{
+    double v[3] = { 0.1 * (c->rank + 1), 1e16 * ((c->rank % 2 == 0) ? 1 : -1), 1 };
+    double expected[3] = { 0, 0, 0 };
+    int64_t most[2] = { c->rank, -c->rank };
+    char text[8] = "";
+    int fault = 0;
+
+    for (int r = 0; r < c->size; ++r) {
+        expected[0] = (r == 0) ? 0.1 : expected[0] + 0.1 * (r + 1);
+        expected[1] += 1e16 * ((r % 2 == 0) ? 1 : -1);
+        expected[2] += 1;
+    }
+    fault += MPI_FAULT_UNLESS(ct_comm_sum(c, v, 3) == CT_OK);
+    fault += MPI_FAULT_UNLESS(memcmp(v, expected, sizeof(v)) == 0);
+    fault += MPI_FAULT_UNLESS(ct_comm_max(c, most, 2) == CT_OK);
+    fault += MPI_FAULT_UNLESS((most[0] == c->size - 1) && (most[1] == 0));
+    if (c->rank == 0) strcpy(text, "cortado");
+    fault += MPI_FAULT_UNLESS(ct_comm_broadcast(c, text, sizeof(text)) == CT_OK);
+    fault += MPI_FAULT_UNLESS(strcmp(text, "cortado") == 0);
+    fault += MPI_FAULT_UNLESS(ct_comm_barrier(c) == CT_OK);
+    fault += MPI_FAULT_UNLESS(c->node_member[c->node_rank] == c->rank);
+    fault += MPI_FAULT_UNLESS(c->topo->node_size[c->topo->node[c->rank]] == c->node_size);
+    return fault;
+}
+
+static int tags(ct_comm *c)
+{
+    int a = ct_comm_take_tags(c, 100), b = ct_comm_take_tags(c, 100);
+    int fault = MPI_FAULT_UNLESS(b >= a + 100) + MPI_FAULT_UNLESS(a >= CT_COLL_TAGS);
+
+    c->next_tag = c->tag_limit - 50; /* near the end it starts again */
+    fault += MPI_FAULT_UNLESS(ct_comm_take_tags(c, 100) == CT_COLL_TAGS);
+    return fault;
+}
+
+/* Every rank writes its name into every neighbour's block, signals, and finds all names. */
+static int windows(ct_comm *c)
+{
+    ct_node *node = c->node_memory;
+    void *block = NULL, *plain = NULL;
+    int fault = 0, slot = -1, window = -1;
+    int64_t offset = -1;
+
+    fault += MPI_FAULT_UNLESS(ct_node_acquire(node, 4096, "a test", &block) == CT_OK);
+    fault += MPI_FAULT_UNLESS(ct_node_take_slot(node, &slot) == CT_OK);
+    if (fault > 0) return fault;
+    fault += MPI_FAULT_UNLESS((uintptr_t)block % CT_ALIGN == 0);
+    fault += MPI_FAULT_UNLESS(ct_node_find(node, (char *)block + 8, 4, &window, &offset));
+    fault += MPI_FAULT_UNLESS(offset == 8);
+    fault += MPI_FAULT_UNLESS(!ct_node_find(node, (char *)block + 4093, 4096, &window, &offset));
+    fault += MPI_FAULT_UNLESS(!ct_node_find(node, &fault, 4, &window, &offset));
+    fault += MPI_FAULT_UNLESS(ct_node_find(node, block, 4096, &window, &offset));
+    for (int r = 0; r < c->node_size; ++r)
+        ((int *)(void *)ct_node_block(node, window, r))[c->node_rank] = c->rank + 1;
+    ct_node_signal(&ct_node_signals(node, slot, c->node_rank)->in, 1);
+    for (int r = 0, idle = 0; r < c->node_size; ++r) {
+        while (!ct_node_reached(&ct_node_signals(node, slot, r)->in, 1)) {
+            idle += 1;
+            ct_comm_relax(c, &idle);
+        }
+    }
+    for (int r = 0; r < c->node_size; ++r)
+        fault += MPI_FAULT_UNLESS(((int *)block)[r] == c->node_member[r] + 1);
+    ct_node_give_slot(node, slot);
+    ct_node_release(node, block);
+
+    /* with no room left the arena still works, from plain memory */
+    ct_node_set_limit(node, 0);
+    fault += MPI_FAULT_UNLESS(ct_node_acquire(node, 64, "a test", &block) == CT_UNSUPPORTED);
+    fault += MPI_FAULT_UNLESS(
+        ct_comm_arena(c)->acquire(ct_comm_arena(c)->ctx, 64, "a test", &plain) == CT_OK);
+    fault += MPI_FAULT_UNLESS(!ct_node_find(node, plain, 64, &window, &offset));
+    ct_comm_arena(c)->release(ct_comm_arena(c)->ctx, plain);
+    return fault;
+}
+
+/* More slots than one page of them holds; a slot given back comes again, and is zero. */
+static int slots(ct_comm *c)
+{
+    enum { MANY = 300 };
+    ct_node *node = c->node_memory;
+    int slot[MANY], fault = 0, again = -1;
+
+    for (int i = 0; i < MANY; ++i) fault += (ct_node_take_slot(node, &slot[i]) != CT_OK);
+    if (fault > 0) return fault;
+    for (int i = 0; i < MANY; ++i) {
+        ct_signals *s = ct_node_signals(node, slot[i], c->node_rank);
+
+        fault += (atomic_load(&s->in) != 0);
+        ct_node_signal(&s->in, 7);
+    }
+    ct_node_give_slot(node, slot[5]);
+    fault += MPI_FAULT_UNLESS(ct_node_take_slot(node, &again) == CT_OK);
+    fault += MPI_FAULT_UNLESS(again == slot[5]);
+    for (int r = 0; r < c->node_size; ++r)
+        fault += MPI_FAULT_UNLESS(atomic_load(&ct_node_signals(node, again, r)->in) == 0);
+    return fault;
+}
+
+/* The limit of a single rank holds for all. */
+static int limits(ct_comm *c)
+{
+    void *block = NULL;
+
+    if (c->rank == c->size - 1) ct_node_set_limit(c->node_memory, 1000);
+    return MPI_FAULT_UNLESS(ct_node_acquire(c->node_memory, 4096, "a test", &block) ==
+                            CT_UNSUPPORTED);
+}
+
+static int choices(ct_comm *c)
+{
+    const ct_coll_ops *ops = NULL;
+    int fault = 0;
+
+    for (const ct_coll_ops *const *at = ct_coll_table; *at != NULL; ++at) {
+        fault += MPI_FAULT_UNLESS(ct_coll_choose(c, 1000, CT_F32, (*at)->name, &ops) == CT_OK);
+        fault += MPI_FAULT_UNLESS(ops == *at);
+        fault += MPI_FAULT_UNLESS((*at)->cost_s(c, 4000) <= (*at)->cost_s(c, 4000000));
+    }
+    fault += MPI_FAULT_UNLESS(ct_coll_choose(c, 1000, CT_F32, "auto", &ops) == CT_OK);
+    for (const ct_coll_ops *const *at = ct_coll_table; *at != NULL; ++at)
+        fault += MPI_FAULT_UNLESS(ops->cost_s(c, 4000) <= (*at)->cost_s(c, 4000));
+    return fault;
+}
+
+static void test_small(void **state)
+{
+    (void)state;
+    assert_int_equal(mpi_verdict(mpi_on_machines(small_collectives)), 0);
+    assert_int_equal(mpi_verdict(mpi_on_machines(tags)), 0);
+}
+
+static void test_windows(void **state)
+{
+    (void)state;
+    assert_int_equal(mpi_verdict(mpi_on_machines(windows)), 0);
+    assert_int_equal(mpi_verdict(mpi_on_machines(slots)), 0);
+    assert_int_equal(mpi_verdict(mpi_on_machines(limits)), 0);
+}
+
+static void test_choose(void **state)
+{
+    (void)state;
+    assert_int_equal(mpi_verdict(mpi_on_machines(choices)), 0);
+}
+
+static char last_line[512];
+
+static void keep_line(void *ctx, const char *text)
+{
+    (void)ctx;
+    snprintf(last_line, sizeof(last_line), "%s", text);
+}
+
+static void test_errors(void **state)
+{
+    ct_comm *c = NULL, *none = NULL;
+    const ct_coll_ops *ops = NULL;
+    int fault = 0;
+
+    (void)state;
+    ct_log_set_sink(keep_line, NULL);
+    fault += MPI_FAULT_UNLESS(ct_comm_create(MPI_COMM_WORLD, "7x9", &none) == CT_ERR_CONFIG);
+    fault += MPI_FAULT_UNLESS(none == NULL);
+    fault += MPI_FAULT_UNLESS(ct_comm_create(MPI_COMM_WORLD, "auto", &c) == CT_OK);
+    fault += MPI_FAULT_UNLESS(ct_coll_choose(c, 1, CT_F32, "rinq", &ops) == CT_ERR_CONFIG);
+    fault += MPI_FAULT_UNLESS(strstr(last_line, "rhd") != NULL);
+    fault += MPI_FAULT_UNLESS(ct_coll_choose(c, 1, CT_U8, "ring", &ops) == CT_ERR_CONFIG);
+    ct_comm_destroy(c);
+    ct_log_set_sink(NULL, NULL);
+    assert_int_equal(mpi_verdict(fault), 0);
+}
+
+/* The order in which launchers are believed. */
+static void test_launch(void **state)
+{
+    static const char *const variable[] = { "OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
+                                            "SLURM_STEP_NUM_TASKS" };
+    char *saved[3] = { NULL };
+
+    (void)state;
+    for (int i = 0; i < 3; ++i) {
+        const char *now = getenv(variable[i]);
+
+        saved[i] = (now != NULL) ? strdup(now) : NULL;
+        unsetenv(variable[i]);
+    }
+    ct_log_set_sink(keep_line, NULL);
+    assert_int_equal(ct_comm_check_launch(1), CT_OK);
+    setenv("SLURM_STEP_NUM_TASKS", "4", 1);
+    assert_int_equal(ct_comm_check_launch(4), CT_OK);
+    assert_int_equal(ct_comm_check_launch(1), CT_ERR_LAUNCH);
+    assert_non_null(strstr(last_line, "4 ranks"));
+    assert_non_null(strstr(last_line, "sees 1"));
+    assert_non_null(strstr(last_line, "--mpi="));
+    setenv("PMI_SIZE", "1", 1);
+    assert_int_equal(ct_comm_check_launch(1), CT_OK);
+    setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
+    assert_int_equal(ct_comm_check_launch(1), CT_ERR_LAUNCH);
+    setenv("OMPI_COMM_WORLD_SIZE", "two", 1);
+    assert_int_equal(ct_comm_check_launch(2), CT_ERR_LAUNCH);
+    ct_log_set_sink(NULL, NULL);
+    for (int i = 0; i < 3; ++i) {
+        if (saved[i] != NULL)
+            setenv(variable[i], saved[i], 1);
+        else
+            unsetenv(variable[i]);
+        free(saved[i]);
+    }
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_small),  cmocka_unit_test(test_windows), cmocka_unit_test(test_choose),
+    cmocka_unit_test(test_errors), cmocka_unit_test(test_launch),
+};
+
+MPI_MAIN(tests, 60)
