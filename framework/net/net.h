@@ -132,9 +132,11 @@ int ct_net_find_layer(const ct_net *net, const char *name);
 int ct_net_find_param(const ct_net *net, const char *key);
 /** Parameter index of weight i of layer l. */
 int ct_net_param_of(const ct_net *net, int layer, int i);
-/** FNV-1a over layer types, shapes and connections: equal nets have equal hashes. */
+/** FNV-1a over layer types, connections, shared weights and shapes, the first dimension of blobs
+ * (the batch) left out: equal nets have equal hashes, on any number of ranks. */
 uint64_t ct_net_hash(const ct_net *net);
-/** FNV-1a over the bytes of all weights, padding left out, statistics included on request. */
+/** FNV-1a over the bytes of all weights in arena order, padding left out, statistics on request. 0
+ *  where a device fails (logged). */
 uint64_t ct_net_checksum(const ct_net *net, bool statistics);
 
 /** Appends a table of the layers (name, type, top shapes, parameters) and the totals of parameters

@@ -1,0 +1,236 @@
+/* Sets layers up one by one: blobs, gradients wanted, shapes. */
+#include "framework/net/net_impl.h"
+
+#include <stdlib.h>
+
+/* True where layer i may overwrite what lies in the memory of its bottom value: nobody reads it
+ * later, forward or backward. */
+static bool overwritable(const ct_net *net, int i, int value)
+{
+    const ct_net_impl *m = ct_net_impl_of(net);
+    const ct_graph *g = &m->graph;
+    int root = m->data_root[g->value[value].blob];
+
+    for (int u = 0; u < g->n_value; u++) {
+        const ct_value *v = &g->value[u];
+        const ct_node *maker = &g->node[v->node];
+        int r = v->reader;
+
+        if ((v->blob < 0) || (m->data_root[v->blob] != root)) continue;
+        if (maker->ops->keeps_top) return false;
+        if (maker->runs_backward && (net->layer[v->node]->backward_reads & CT_READS_TOP))
+            return false;
+        if (r == i) continue;
+        if ((r < 0) || (r > i)) return false;
+        /* a layer that worked in place keeps what its backward needs of the bottom itself */
+        if (g->node[r].runs_backward && (net->layer[r]->backward_reads & CT_READS_BOTTOM) &&
+            !((v->slot < g->node[r].n_top) && g->node[r].inplace[v->slot]))
+            return false;
+    }
+    return true;
+}
+
+static ct_status add_blob(ct_net *net, const char *name, int *blob_p)
+{
+    ct_net_impl *m = ct_net_impl_of(net);
+    ct_blob *b = calloc(1, sizeof(*b));
+
+    if (b == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for blob \"%s\"", name);
+    b->name = name;
+    b->data.dev = b->diff.dev = net->options.dev;
+    m->data_root[net->n_blob] = m->diff_root[net->n_blob] = net->n_blob;
+    *blob_p = net->n_blob;
+    net->blob[net->n_blob++] = b;
+    return CT_OK;
+}
+
+static ct_status make_layer(ct_net *net, int i)
+{
+    ct_node *n = &ct_net_impl_of(net)->graph.node[i];
+    ct_layer *l = calloc(1, sizeof(*l));
+    ct_instance *in = calloc(1, sizeof(*in));
+
+    net->layer[i] = l;
+    net->instance[i] = in;
+    net->n_layer = i + 1;
+    if ((l == NULL) || (in == NULL))
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for layer \"%s\"", n->name);
+    l->ops = n->ops;
+    l->param = n->param;
+    l->name = n->name;
+    l->where = n->where;
+    l->env = &net->options.env;
+    l->dev = net->options.dev;
+    l->phase = net->options.phase;
+    if (n->param->has_phase) l->phase = (n->param->phase == CT__PHASE__TEST) ? CT_TEST : CT_TRAIN;
+    l->n_bottom = n->n_bottom;
+    l->n_top = n->n_top;
+    l->backward_reads = n->ops->backward_reads;
+    in->layer = l;
+    in->bottom = calloc((size_t)n->n_bottom + 1, sizeof(in->bottom[0]));
+    in->top = calloc((size_t)n->n_top + 1, sizeof(in->top[0]));
+    if (n->ops->state_size > 0) l->state = calloc(1, n->ops->state_size);
+    if (n->ops->instance_state_size > 0) in->state = calloc(1, n->ops->instance_state_size);
+    if ((in->bottom == NULL) || (in->top == NULL) ||
+        ((n->ops->state_size > 0) && (l->state == NULL)) ||
+        ((n->ops->instance_state_size > 0) && (in->state == NULL)))
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for layer \"%s\"", n->name);
+    return CT_OK;
+}
+
+static ct_status setup(ct_net *net, int i)
+{
+    ct_net_impl *m = ct_net_impl_of(net);
+    ct_node *n = &m->graph.node[i];
+    ct_layer *l = net->layer[i];
+    ct_shape *shape = calloc((size_t)n->n_bottom + 1, sizeof(shape[0]));
+    ct_status status = CT_OK;
+
+    if (shape == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for layer \"%s\"", n->name);
+    for (int b = 0; b < n->n_bottom; b++) {
+        int blob = m->graph.value[n->bottom[b]].blob;
+
+        net->instance[i]->bottom[b] = net->blob[blob];
+        shape[b] = net->blob[blob]->data.shape;
+    }
+    if (l->ops->setup != NULL) status = l->ops->setup(l, shape);
+    free(shape);
+    CT_TRY(status);
+    if (n->param->n_param > (size_t)l->n_weight)
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "%zu param entries, but it has %d weight blobs",
+                             n->param->n_param, l->n_weight);
+    for (int w = 0; w < l->n_weight; w++) {
+        float lr, decay;
+
+        ct_net_param_mult(net, i, w, &lr, &decay);
+        n->weight_wanted[w] = (l->weight[w].kind == CT_WEIGHT_LEARNED) && (lr != 0.0f) &&
+                              n->reached && (n->ops->backward != NULL) && !m->forward_only;
+    }
+    ct_graph_gradients(&m->graph, i, m->force_backward, m->forward_only);
+    return CT_OK;
+}
+
+static ct_status make_tops(ct_net *net, int i)
+{
+    ct_net_impl *m = ct_net_impl_of(net);
+    ct_node *n = &m->graph.node[i];
+
+    for (int t = 0; t < n->n_top; t++) {
+        ct_value *v = &m->graph.value[n->top[t]];
+
+        if (n->inplace[t] && !overwritable(net, i, n->bottom[t])) {
+            CT_DEBUG("layer \"%s\": \"%s\" is read again, so the layer does not work in place",
+                     n->name, v->name);
+            n->inplace[t] = false;
+        }
+        if (n->inplace[t])
+            v->blob = m->graph.value[n->bottom[t]].blob;
+        else
+            CT_TRY(add_blob(net, v->name, &v->blob));
+        net->instance[i]->top[t] = net->blob[v->blob];
+        net->blob[v->blob]->wants_diff |= v->wants;
+    }
+    return CT_OK;
+}
+
+static bool shape_ok(const ct_shape *s)
+{
+    int64_t n = 4;
+
+    if ((s->ndim < 0) || (s->ndim > CT_MAX_DIM)) return false;
+    for (int i = 0; i < s->ndim; i++) {
+        if ((s->dim[i] < 0) || __builtin_mul_overflow(n, s->dim[i], &n)) return false;
+    }
+    return n <= (int64_t)1 << 60;
+}
+
+/* Lets blobs through which data or diffs only pass use one memory. */
+static void alias(ct_net *net, int i)
+{
+    ct_net_impl *m = ct_net_impl_of(net);
+    const ct_node *n = &m->graph.node[i];
+    int from, to;
+
+    if (net->options.unshared || (n->n_bottom == 0) || (n->n_top == 0)) return;
+    from = m->graph.value[n->bottom[0]].blob;
+    for (int t = 0; (n->ops->alias & CT_ALIAS_DATA) && (t < n->n_top); t++) {
+        to = m->graph.value[n->top[t]].blob;
+        if (ct_tensor_bytes(&net->blob[to]->data) == ct_tensor_bytes(&net->blob[from]->data))
+            m->data_root[to] = m->data_root[from];
+    }
+    to = m->graph.value[n->top[0]].blob;
+    if ((n->ops->alias & CT_ALIAS_DIFF) && (n->n_top == 1) && n->bottom_wanted[0] &&
+        (ct_tensor_bytes(&net->blob[to]->diff) == ct_tensor_bytes(&net->blob[from]->diff)))
+        m->diff_root[to] = m->diff_root[from];
+}
+
+static ct_status reshape(ct_net *net, int i)
+{
+    ct_layer *l = net->layer[i];
+    ct_instance *in = net->instance[i];
+
+    if (l->ops->reshape != NULL) CT_TRY(l->ops->reshape(l, in));
+    for (int t = 0; t < l->n_top; t++) {
+        if (!shape_ok(&in->top[t]->data.shape))
+            return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "top \"%s\" would have the impossible shape %s",
+                                 in->top[t]->name, ct_shape_str(&in->top[t]->data.shape).text);
+    }
+    alias(net, i);
+    if (l->ops->is_data && (net->batch_local == 0)) {
+        net->batch_local = in->batch_local;
+        net->batch_global = in->batch_global;
+        net->batch_first = in->batch_first;
+        net->n_sample = in->n_sample;
+        /* Input: the caller's batch, of the same size on every rank */
+        if ((net->batch_local == 0) && (l->n_top > 0)) {
+            net->batch_local = ct_shape_legacy(&in->top[0]->data.shape, 0);
+            net->batch_global = net->batch_local * net->options.env.n_rank;
+            net->batch_first = net->batch_local * net->options.env.rank;
+        }
+    }
+    return CT_OK;
+}
+
+static ct_status build_graph(ct_net *net, const Ct__NetParameter *param)
+{
+    ct_net_impl *m = ct_net_impl_of(net);
+    const Ct__LayerParameter **kept;
+    ct_graph raw;
+    ct_status status;
+    int n;
+
+    CT_TRY(ct_graph_filter(param, &net->options, &kept, &n));
+    status = ct_graph_connect(param, kept, n, &net->options, &raw);
+    free(kept);
+    CT_TRY(status);
+    status = ct_graph_split(&raw, &net->options, &m->graph);
+    ct_graph_destroy(&raw);
+    CT_TRY(status);
+    return ct_graph_reach(&m->graph);
+}
+
+ct_status ct_net_build(ct_net *net, const Ct__NetParameter *param)
+{
+    ct_net_impl *m = ct_net_impl_of(net);
+    size_t n_node, n_value;
+
+    CT_TRY(build_graph(net, param));
+    CT_TRY(ct_net_param_rules(net));
+    n_node = (size_t)m->graph.n_node;
+    n_value = (size_t)m->graph.n_value + 1;
+    net->layer = calloc(n_node, sizeof(net->layer[0]));
+    net->instance = calloc(n_node, sizeof(net->instance[0]));
+    net->blob = calloc(n_value, sizeof(net->blob[0]));
+    m->data_root = calloc(n_value, sizeof(int));
+    m->diff_root = calloc(n_value, sizeof(int));
+    if ((net->layer == NULL) || (net->instance == NULL) || (net->blob == NULL) ||
+        (m->data_root == NULL) || (m->diff_root == NULL))
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for a net of %d layers", m->graph.n_node);
+    for (int i = 0; i < m->graph.n_node; i++) {
+        CT_TRY(make_layer(net, i));
+        CT_TRY(setup(net, i));
+        CT_TRY(make_tops(net, i));
+        CT_TRY(reshape(net, i));
+    }
+    return CT_OK;
+}

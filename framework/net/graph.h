@@ -1,0 +1,84 @@
+/** @file graph.h  A net as a graph of nodes and values, before it has memory. Private to
+ * framework/net.
+ *
+ * A *node* is a layer; a *value* is what a node puts into one of its tops. A layer that works in
+ * place makes a new value of an old name, so every value has exactly one maker. Once Split layers
+ * are in, every value has at most one reader, and one with a loss weight has none.
+ */
+#ifndef CT_GRAPH_H
+#define CT_GRAPH_H
+
+#include "framework/net/net.h"
+#include "framework/proto/prototxt.h"
+
+typedef struct ct_value {
+    const char *name; /* of the blob; values of one name are its versions, the last is valid */
+    int node, top;    /* who makes it                                                         */
+    int n_reader;
+    int reader, slot; /* the last reader and its bottom; -1: none                             */
+    float loss_weight;
+    bool is_share; /* ranks' values add up                                                    */
+    bool reached;  /* a gradient can come back to it                                          */
+    bool wants;    /* it has one                                                              */
+    bool zero;     /* its reader sends none: zeros stand for it                               */
+    int blob;      /* index in net->blob                                                      */
+} ct_value;
+
+typedef struct ct_node {
+    const Ct__LayerParameter *param;
+    Ct__LayerParameter *own; /* == param for Split layers made here */
+    const ct_layer_ops *ops;
+    const char *name; /* never NULL                                        */
+    char *where;      /* "net.prototxt:12", or ""; owned                   */
+    int n_bottom, n_top;
+    int *bottom, *top;   /* values                                         */
+    bool *inplace;       /* top i shall overwrite bottom i                 */
+    bool *bottom_wanted; /* backward computes the gradient of bottom i     */
+    bool weight_wanted[CT_MAX_WEIGHT];
+    int param_of[CT_MAX_WEIGHT]; /* in net->param                          */
+    bool reached;                /* some top is                            */
+    bool runs_backward;
+} ct_node;
+
+typedef struct ct_graph {
+    ct_node *node;
+    int n_node;
+    ct_value *value;
+    int n_value;
+} ct_graph;
+
+/** The layers of `net` that the options' phase, level and stages take in, in order. *kept_p is
+ *  freed with free(). CT_ERR_CONFIG. */
+ct_status ct_graph_filter(const Ct__NetParameter *net, const ct_net_options *o,
+                          const Ct__LayerParameter ***kept_p, int *n_p);
+/** Nodes and values of the layers kept, without Splits: types looked up, blobs connected, counts,
+ *  loss weights and propagate_down checked. CT_ERR_CONFIG. `net` serves messages only. */
+ct_status ct_graph_connect(const Ct__NetParameter *net, const Ct__LayerParameter **kept, int n,
+                           const ct_net_options *o, ct_graph *g_p);
+/** Adds Split layers, named as Caffe names them. `raw` gives its nodes away and is empty then. */
+ct_status ct_graph_split(ct_graph *raw, const ct_net_options *o, ct_graph *g_p);
+/** Marks what a gradient can come back to: loss weights and all that leads to them. */
+ct_status ct_graph_reach(ct_graph *g);
+/** True where gradients pass from the tops of reader `n` to its bottom `slot`. */
+bool ct_node_passes(const ct_node *n, int slot);
+/** True where the prototxt insists on the gradient of bottom `slot`. */
+bool ct_node_forces(const ct_node *n, int slot, bool force_backward);
+/** After setup of node i's layer, with weight_wanted set: decides bottom_wanted and runs_backward
+ *  of the node, and which of its tops have gradients. forward_only: none. */
+void ct_graph_gradients(ct_graph *g, int i, bool force_backward, bool forward_only);
+
+/** The table of layer types in force. */
+const ct_layer_ops *const *ct_graph_table(const ct_net_options *o);
+/** "net.prototxt:12", or "" where the place is unknown; freed with free(). */
+ct_status ct_graph_where(const ct_net_options *o, const void *message, char **where_p);
+/** Space for the arrays of a node with these counts. */
+ct_status ct_node_alloc(ct_node *n, int n_bottom, int n_top);
+void ct_graph_destroy(ct_graph *g);
+
+/** Like CT_LAYER_FAIL, before there is a layer. */
+#define CT_NODE_FAIL(_n, _code, _fmt, ...)                                                         \
+    CT_FAIL(_code, "%s%slayer \"%s\" (%s): " _fmt, (_n)->where,                                    \
+            ((_n)->where[0] != '\0') ? ": " : "", (_n)->name,                                      \
+            ((_n)->param->type != NULL) ? (_n)->param->type : "", ##__VA_ARGS__)
+
+#endif

@@ -1,0 +1,150 @@
+/* When each blob, diff and buffer is alive, in steps of forward followed by backward. */
+#include "framework/net/net_impl.h"
+
+#include <stdlib.h>
+
+typedef struct span {
+    int first, last; /* last < 0: never alive */
+    bool persists;
+} span;
+
+static void touch(span *s, int step)
+{
+    if ((s->last < 0) || (step < s->first)) s->first = step;
+    if (step > s->last) s->last = step;
+}
+
+/* The moment of layer i's backward. */
+static int backward_time(const ct_net *net, int i)
+{
+    return net->n_forward + ct_net_impl_of(net)->backward_step[i];
+}
+
+static void touch_data(const ct_net *net, const ct_value *v, int end, span *s)
+{
+    const ct_graph *g = &ct_net_impl_of(net)->graph;
+    const ct_node *maker = &g->node[v->node];
+
+    touch(s, v->node);
+    if (maker->runs_backward && (net->layer[v->node]->backward_reads & CT_READS_TOP))
+        touch(s, backward_time(net, v->node));
+    if (maker->ops->keeps_top) {
+        s->persists = true;
+        touch(s, 0);
+        touch(s, end);
+    }
+    if (v->reader < 0) { /* an output: the caller may look at it after the pass */
+        touch(s, end);
+        return;
+    }
+    touch(s, v->reader);
+    if (g->node[v->reader].runs_backward &&
+        (net->layer[v->reader]->backward_reads & CT_READS_BOTTOM))
+        touch(s, backward_time(net, v->reader));
+}
+
+static void touch_diff(const ct_net *net, const ct_value *v, int end, span *s)
+{
+    const ct_graph *g = &ct_net_impl_of(net)->graph;
+
+    if (!v->wants) return;
+    if ((v->reader >= 0) && g->node[v->reader].bottom_wanted[v->slot])
+        touch(s, backward_time(net, v->reader));
+    if (g->node[v->node].runs_backward)
+        touch(s, backward_time(net, v->node));
+    else
+        touch(s, end); /* a gradient asked for by name: the caller looks at it after the pass */
+}
+
+static void add_region(ct_net_impl *m, size_t bytes, const span *s, ct_use use)
+{
+    m->region[m->n_region] = (ct_region){ .bytes = bytes, .first = s->first, .last = s->last };
+    m->use[m->n_region] = use;
+    m->use[m->n_region++].persists |= s->persists;
+}
+
+/* A blob's memory serves all that lie in it: the largest counts. */
+static size_t group_bytes(const ct_net *net, const int *root, int r, bool diff)
+{
+    size_t most = 1;
+
+    for (int b = 0; b < net->n_blob; b++) {
+        const ct_tensor *t = diff ? &net->blob[b]->diff : &net->blob[b]->data;
+
+        if ((root[b] == r) && (ct_tensor_bytes(t) > most)) most = ct_tensor_bytes(t);
+    }
+    return most;
+}
+
+static void add_blobs(const ct_net *net, const span *data, const span *diff)
+{
+    ct_net_impl *m = ct_net_impl_of(net);
+
+    for (int b = 0; b < net->n_blob; b++) {
+        if (data[b].last >= 0)
+            add_region(m, group_bytes(net, m->data_root, b, false), &data[b],
+                       (ct_use){ .kind = CT_USE_DATA, .index = b });
+        if (diff[b].last >= 0)
+            add_region(m, group_bytes(net, m->diff_root, b, true), &diff[b],
+                       (ct_use){ .kind = CT_USE_DIFF, .index = b });
+    }
+}
+
+static void add_buffers(const ct_net *net, int i)
+{
+    ct_net_impl *m = ct_net_impl_of(net);
+    const ct_instance *in = net->instance[i];
+    bool runs = m->graph.node[i].runs_backward;
+
+    for (int s = 0; s < CT_MAX_BUFFER; s++) {
+        const ct_buffer *b = &in->buffer[s];
+        span forward = { i, i, false };
+        ct_use use = { .kind = CT_USE_BUFFER, .index = i, .slot = s, .forward = true };
+
+        if ((b->bytes == 0) || (b->keep == CT_KEEP_ALWAYS)) continue;
+        if (b->keep == CT_KEEP_CALL) {
+            add_region(m, b->bytes, &forward, use);
+            if (!runs) continue;
+            use.forward = false;
+            forward.first = forward.last = backward_time(net, i);
+        } else if (runs) {
+            touch(&forward, backward_time(net, i));
+        }
+        use.backward = true;
+        add_region(m, b->bytes, &forward, use);
+    }
+}
+
+ct_status ct_net_lifetimes(ct_net *net)
+{
+    ct_net_impl *m = ct_net_impl_of(net);
+    size_t n_blob = (size_t)net->n_blob + 1;
+    size_t n_most = 2 * n_blob + 2 * (size_t)CT_MAX_BUFFER * (size_t)net->n_layer;
+    span *data = malloc(n_blob * sizeof(data[0])), *diff = malloc(n_blob * sizeof(diff[0]));
+    int end = net->n_forward + net->n_backward - 1;
+
+    m->region = calloc(n_most, sizeof(m->region[0]));
+    m->use = calloc(n_most, sizeof(m->use[0]));
+    if ((data == NULL) || (diff == NULL) || (m->region == NULL) || (m->use == NULL)) {
+        free(data);
+        free(diff);
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for a plan of %zu regions", n_most);
+    }
+    for (size_t b = 0; b < n_blob; b++) data[b] = diff[b] = (span){ 0, -1, false };
+    for (int i = 0; i < m->graph.n_value; i++) {
+        const ct_value *v = &m->graph.value[i];
+
+        touch_data(net, v, end, &data[m->data_root[v->blob]]);
+        touch_diff(net, v, end, &diff[m->diff_root[v->blob]]);
+    }
+    for (int j = 0; j < net->n_backward; j++) {
+        const ct_step *s = &net->backward[j];
+
+        if (s->blob >= 0) touch(&diff[m->diff_root[s->blob]], net->n_forward + j);
+    }
+    add_blobs(net, data, diff);
+    for (int i = 0; i < net->n_layer; i++) add_buffers(net, i);
+    free(data);
+    free(diff);
+    return CT_OK;
+}

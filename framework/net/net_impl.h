@@ -1,0 +1,80 @@
+/** @file net_impl.h  What the files of framework/net share of a net. Private to framework/net. */
+#ifndef CT_NET_IMPL_H
+#define CT_NET_IMPL_H
+
+#include "framework/net/graph.h"
+#include "framework/net/plan.h"
+
+/** What the ParamSpecs of one name say together. */
+typedef struct ct_param_rule {
+    const char *name;
+    const char *layer; /* that names it first, the owner */
+    bool has_lr, has_decay;
+    float lr, decay;
+} ct_param_rule;
+
+/** What a region of the memory plan holds. */
+typedef enum { CT_USE_DATA, CT_USE_DIFF, CT_USE_BUFFER } ct_use_kind;
+
+typedef struct ct_use {
+    ct_use_kind kind;
+    int index;     /* blob, or layer of a buffer                                     */
+    int slot;      /* of a buffer                                                    */
+    bool forward;  /* CT_KEEP_CALL has two regions: of forward, and of backward      */
+    bool backward; /* other buffers have one, both flags set                         */
+    bool persists; /* keeps its content from pass to pass                            */
+} ct_use;
+
+/** A CT_KEEP_CALL buffer: where it lies depends on the direction. */
+typedef struct ct_call_buffer {
+    int layer, slot;
+    void *forward, *backward;
+} ct_call_buffer;
+
+typedef struct ct_net_impl {
+    ct_graph graph;
+    bool force_backward, forward_only;
+    int *data_root, *diff_root; /* per blob: the blob whose memory it uses, itself as a rule */
+    ct_param_rule *rule;
+    int n_rule;
+    char **key;         /* of the parameters, owned */
+    int *backward_step; /* per layer: its step in net->backward, or -1 */
+
+    ct_region *region;
+    ct_use *use;
+    int n_region;
+    void *block, *always; /* the plan's memory; that of CT_KEEP_ALWAYS buffers */
+    size_t always_bytes;
+    ct_call_buffer *call_buffer;
+    int n_call_buffer;
+    bool poison;      /* CORTADO_POISON: fill what dies with NaN */
+    float *loss_host; /* room for the largest top with a loss weight */
+} ct_net_impl;
+
+static inline ct_net_impl *ct_net_impl_of(const ct_net *net)
+{
+    return (ct_net_impl *)net->impl;
+}
+
+/* In the order in which ct_net_create calls them. */
+
+/** Graph, layers, blobs and shapes. */
+ct_status ct_net_build(ct_net *net, const Ct__NetParameter *param);
+/** Gathers the ParamSpecs by name. CT_ERR_CONFIG where they contradict each other. */
+ct_status ct_net_param_rules(ct_net *net);
+/** The multipliers of weight w of node i, whose layer is set up. */
+void ct_net_param_mult(const ct_net *net, int i, int w, float *lr_p, float *decay_p);
+/** Makes net->param: owners, sharers, arena order. */
+ct_status ct_net_params(ct_net *net);
+/** Places arenas, fills weights, binds the instances' weights. */
+ct_status ct_net_arenas(ct_net *net);
+void ct_net_arenas_release(ct_net *net);
+/** Makes the lists of steps and of outputs. */
+ct_status ct_net_steps(ct_net *net);
+/** Lifetimes of all blobs and buffers: region[] and use[], not placed yet. */
+ct_status ct_net_lifetimes(ct_net *net);
+/** Plans, gets the memory and binds blobs and buffers to it. */
+ct_status ct_net_memory(ct_net *net);
+void ct_net_memory_release(ct_net *net);
+
+#endif

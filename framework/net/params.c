@@ -1,0 +1,265 @@
+/* Parameters: who owns a weight blob, who shares it, its multipliers, its place in the arenas. */
+#include "framework/net/net_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const Ct__ParamSpec *spec_of(const ct_node *n, int w)
+{
+    return ((size_t)w < n->param->n_param) ? n->param->param[w] : NULL;
+}
+
+static const char *name_of(const ct_node *n, int w)
+{
+    const Ct__ParamSpec *s = spec_of(n, w);
+
+    return ((s != NULL) && (s->name != NULL) && (s->name[0] != '\0')) ? s->name : NULL;
+}
+
+static ct_param_rule *find_rule(const ct_net_impl *m, const char *name)
+{
+    for (int i = 0; i < m->n_rule; i++) {
+        if (strcmp(m->rule[i].name, name) == 0) return &m->rule[i];
+    }
+    return NULL;
+}
+
+static ct_status merge(const ct_node *n, const char *name, const char *what, bool has, float value,
+                       const ct_param_rule *r, bool *has_p, float *value_p)
+{
+    if (!has) return CT_OK;
+    if (*has_p && (*value_p != value))
+        return CT_NODE_FAIL(n, CT_ERR_CONFIG,
+                            "shared parameter \"%s\": %s is %g here and %g in layer \"%s\"", name,
+                            what, (double)value, (double)*value_p, r->layer);
+    *has_p = true;
+    *value_p = value;
+    return CT_OK;
+}
+
+ct_status ct_net_param_rules(ct_net *net)
+{
+    ct_net_impl *m = ct_net_impl_of(net);
+    size_t n_spec = 0;
+
+    for (int i = 0; i < m->graph.n_node; i++) n_spec += m->graph.node[i].param->n_param;
+    m->rule = calloc(n_spec + 1, sizeof(m->rule[0]));
+    if (m->rule == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %zu param entries", n_spec);
+    for (int i = 0; i < m->graph.n_node; i++) {
+        const ct_node *n = &m->graph.node[i];
+
+        for (int w = 0; (size_t)w < n->param->n_param; w++) {
+            const Ct__ParamSpec *s = n->param->param[w];
+            const char *name = name_of(n, w);
+            ct_param_rule *r;
+
+            if (name == NULL) continue;
+            r = find_rule(m, name);
+            if (r == NULL) {
+                r = &m->rule[m->n_rule++];
+                *r = (ct_param_rule){ .name = name, .layer = n->name, .lr = 1.0f, .decay = 1.0f };
+            }
+            CT_TRY(merge(n, name, "lr_mult", s->has_lr_mult, s->lr_mult, r, &r->has_lr, &r->lr));
+            CT_TRY(merge(n, name, "decay_mult", s->has_decay_mult, s->decay_mult, r, &r->has_decay,
+                         &r->decay));
+        }
+    }
+    return CT_OK;
+}
+
+void ct_net_param_mult(const ct_net *net, int i, int w, float *lr_p, float *decay_p)
+{
+    const ct_net_impl *m = ct_net_impl_of(net);
+    const ct_node *n = &m->graph.node[i];
+    const Ct__ParamSpec *s = spec_of(n, w);
+    const char *name = name_of(n, w);
+
+    *lr_p = net->layer[i]->weight[w].default_lr_mult;
+    *decay_p = 1.0f;
+    if (name != NULL) {
+        const ct_param_rule *r = find_rule(m, name);
+
+        *lr_p = r->lr;
+        *decay_p = r->decay;
+    } else if (s != NULL) {
+        *lr_p = s->has_lr_mult ? s->lr_mult : 1.0f;
+        *decay_p = s->has_decay_mult ? s->decay_mult : 1.0f;
+    }
+}
+
+/* A parameter while they are gathered. */
+typedef struct draft {
+    ct_param param;
+    const char *name;      /* NULL: not shared                                       */
+    int owner;             /* layer                                                  */
+    int last_user;         /* the lowest layer whose backward gives it a gradient    */
+    const ct_shape *shape; /* the owner's                                            */
+    int number;            /* order of declaration                                   */
+} draft;
+
+static ct_status check_shared(const ct_net *net, int i, int w, const draft *d)
+{
+    const ct_layer *l = net->layer[i];
+    const ct_node *n = &ct_net_impl_of(net)->graph.node[i];
+    const Ct__ParamSpec *s = spec_of(n, w);
+    const ct_shape *mine = &l->weight[w].shape;
+    const ct_layer *owner = net->layer[d->owner];
+    bool permissive = s->share_mode == CT__PARAM_SPEC__DIM_CHECK_MODE__PERMISSIVE;
+
+    for (int e = 0; e < w; e++) {
+        if ((name_of(n, e) != NULL) && (strcmp(name_of(n, e), d->name) == 0))
+            return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "parameter \"%s\" is named for two of its blobs",
+                                 d->name);
+    }
+    if (l->weight[w].kind != d->param.kind)
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                             "parameter \"%s\" of layer \"%s\" is of another kind (a statistic)",
+                             d->name, owner->name);
+    if (permissive ? (ct_shape_count(mine, 0, -1) == ct_shape_count(d->shape, 0, -1))
+                   : ct_shape_equal(mine, d->shape))
+        return CT_OK;
+    return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                         "parameter \"%s\" of layer \"%s\" has the shape %s, but %s is needed%s",
+                         d->name, owner->name, ct_shape_str(d->shape).text, ct_shape_str(mine).text,
+                         permissive ? "" : " (share_mode: PERMISSIVE compares the counts alone)");
+}
+
+static ct_status make_key(ct_net *net, const draft *d, char **key_p)
+{
+    ct_text t = { NULL, 0, 0, false };
+
+    if (d->name != NULL)
+        ct_text_add(&t, "%s", d->name);
+    else
+        ct_text_add(&t, "%s[%d]", net->layer[d->owner]->name, d->param.index);
+    if (t.failed) return CT_FAIL(CT_ERR_NOMEM, "no memory for a parameter's name");
+    *key_p = t.text;
+    return CT_OK;
+}
+
+/* Weights are found by their layer's name, so two layers of one name cannot both have some. */
+static ct_status check_layer_name(const ct_net *net, int i)
+{
+    const ct_layer *l = net->layer[i];
+
+    for (int k = 0; k < i; k++) {
+        const ct_layer *o = net->layer[k];
+
+        if (strcmp(o->name, l->name) != 0) continue;
+        if ((o->n_weight > 0) && (l->n_weight > 0))
+            return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                                 "an earlier layer (%s) has this name too, and both have weights, "
+                                 "which are saved by layer name",
+                                 o->ops->type);
+        if (l->name[0] != '\0')
+            CT_WARN("%s%slayer \"%s\" (%s): an earlier layer (%s) has this name too", l->where,
+                    (l->where[0] != '\0') ? ": " : "", l->name, l->ops->type, o->ops->type);
+        return CT_OK;
+    }
+    return CT_OK;
+}
+
+static ct_status gather(ct_net *net, draft *d, int *n_p)
+{
+    ct_net_impl *m = ct_net_impl_of(net);
+    int n = 0;
+
+    for (int i = 0; i < net->n_layer; i++) {
+        const ct_layer *l = net->layer[i];
+        ct_node *node = &m->graph.node[i];
+
+        CT_TRY(check_layer_name(net, i));
+        for (int w = 0; w < l->n_weight; w++) {
+            const char *name = name_of(node, w);
+            int k = n;
+
+            for (int e = 0; (name != NULL) && (e < n); e++) {
+                if ((d[e].name != NULL) && (strcmp(d[e].name, name) == 0)) k = e;
+            }
+            if (k < n) {
+                CT_TRY(check_shared(net, i, w, &d[k]));
+            } else {
+                ct_param p = { .layer = l->name, .index = w, .kind = l->weight[w].kind };
+
+                p.count = ct_shape_count(&l->weight[w].shape, 0, -1);
+                ct_net_param_mult(net, i, w, &p.lr_mult, &p.decay_mult);
+                d[n++] = (draft){ p, name, i, -1, &l->weight[w].shape, k };
+            }
+            node->param_of[w] = k;
+            if (!node->weight_wanted[w]) continue;
+            if (!d[k].param.learns) d[k].last_user = i;
+            d[k].param.learns = true;
+        }
+    }
+    *n_p = n;
+    return CT_OK;
+}
+
+/* Arena order: what learns, as backward finishes it; then the rest as declared. */
+static int compare(const void *left, const void *right)
+{
+    const draft *a = left, *b = right;
+
+    if (a->param.learns != b->param.learns) return a->param.learns ? -1 : 1;
+    if (a->param.learns && (a->last_user != b->last_user))
+        return (a->last_user > b->last_user) ? -1 : 1;
+    return (a->number < b->number) ? -1 : 1;
+}
+
+static ct_status adopt(ct_net *net, const draft *d, int n, int *place)
+{
+    ct_net_impl *m = ct_net_impl_of(net);
+
+    for (int k = 0; k < n; k++) {
+        ct_param *p = &net->param[k];
+
+        *p = d[k].param;
+        CT_TRY(make_key(net, &d[k], &m->key[k]));
+        p->key = m->key[k];
+        p->blob.name = p->key;
+        ct_blob_set_shape(&p->blob, d[k].shape);
+        p->blob.data.dev = p->blob.diff.dev = net->options.dev;
+        p->blob.wants_diff = p->learns;
+        place[d[k].number] = k;
+        net->n_param = k + 1;
+    }
+    for (int k = 0; k < n; k++) {
+        int twin = ct_net_find_param(net, net->param[k].key);
+
+        if (twin != k)
+            return CT_FAIL(CT_ERR_CONFIG,
+                           "the parameter name \"%s\" of layer \"%s\" is that of a blob of layer "
+                           "\"%s\"",
+                           net->param[k].key, net->param[k].layer, net->param[twin].layer);
+    }
+    return CT_OK;
+}
+
+ct_status ct_net_params(ct_net *net)
+{
+    ct_net_impl *m = ct_net_impl_of(net);
+    size_t n_weight = 1;
+    draft *d;
+    int *place, n;
+    ct_status status;
+
+    for (int i = 0; i < net->n_layer; i++) n_weight += (size_t)net->layer[i]->n_weight;
+    d = calloc(n_weight, sizeof(d[0]));
+    place = calloc(n_weight, sizeof(place[0]));
+    net->param = calloc(n_weight, sizeof(net->param[0]));
+    m->key = calloc(n_weight, sizeof(m->key[0]));
+    if ((d == NULL) || (place == NULL) || (net->param == NULL) || (m->key == NULL))
+        CT_TRY_GOTO(status, out, CT_FAIL(CT_ERR_NOMEM, "no memory for %zu weights", n_weight));
+    CT_TRY_GOTO(status, out, gather(net, d, &n));
+    qsort(d, (size_t)n, sizeof(d[0]), compare);
+    CT_TRY_GOTO(status, out, adopt(net, d, n, place));
+    for (int i = 0; i < net->n_layer; i++) {
+        for (int w = 0; w < net->layer[i]->n_weight; w++)
+            m->graph.node[i].param_of[w] = place[m->graph.node[i].param_of[w]];
+    }
+
+out:
+    free(d);
+    free(place);
+    return status;
+}
