@@ -4,10 +4,23 @@
 
 #include "framework/net/layer.h"
 
+extern const ct_layer_ops ct_layer_accuracy;
+extern const ct_layer_ops ct_layer_batch_norm;
+extern const ct_layer_ops ct_layer_bias;
+extern const ct_layer_ops ct_layer_concat;
 extern const ct_layer_ops ct_layer_data;
+extern const ct_layer_ops ct_layer_dropout;
 extern const ct_layer_ops ct_layer_dummy_data;
+extern const ct_layer_ops ct_layer_eltwise;
+extern const ct_layer_ops ct_layer_euclidean_loss;
+extern const ct_layer_ops ct_layer_flatten;
 extern const ct_layer_ops ct_layer_hdf5_data;
 extern const ct_layer_ops ct_layer_image_data;
 extern const ct_layer_ops ct_layer_input;
+extern const ct_layer_ops ct_layer_scale;
+extern const ct_layer_ops ct_layer_silence;
+extern const ct_layer_ops ct_layer_softmax;
+extern const ct_layer_ops ct_layer_softmax_loss;
+extern const ct_layer_ops ct_layer_split;
 
 #endif

@@ -104,16 +104,26 @@ static ct_status parse_param(test_layer *t)
 {
     const test_layer_spec *s = &t->spec;
 
+    static char name[2 * TEST_MAX_BLOB][4] = { "b0", "b1", "b2", "b3", "b4", "b5",
+                                               "t0", "t1", "t2", "t3", "t4", "t5" };
+
     ct__layer_parameter__init(&t->own_param);
-    t->layer.param = (s->param != NULL) ? s->param : &t->own_param;
+    if (s->param != NULL) t->own_param = *s->param; /* shallow: what it points to is the test's */
     if (s->text != NULL) {
         ProtobufCMessage *m;
 
         CT_TRY(ct_prototxt_parse(&ct__layer_parameter__descriptor, "test.prototxt", s->text,
                                  strlen(s->text), NULL, &m));
         t->parsed = (Ct__LayerParameter *)m;
-        t->layer.param = t->parsed;
+        t->own_param = *t->parsed;
     }
+    for (int i = 0; i < 2 * TEST_MAX_BLOB; i++) t->blob_name[i] = name[i];
+    if (s->in_place) t->blob_name[TEST_MAX_BLOB] = name[0];
+    t->own_param.bottom = t->blob_name;
+    t->own_param.n_bottom = (size_t)s->n_bottom;
+    t->own_param.top = t->blob_name + TEST_MAX_BLOB;
+    t->own_param.n_top = (size_t)t->layer.n_top;
+    t->layer.param = &t->own_param;
     return CT_OK;
 }
 
@@ -193,9 +203,14 @@ static void place_all(test_layer *t)
         t->top_count[i] = n;
         t->top[i] = host_array(n);
         t->top_diff[i] = host_array(n);
-        if (in->top[i] == in->bottom[0]) continue;
-        in->top[i]->data.data = place(t, f32_bytes(n));
-        if (in->top[i]->wants_diff) in->top[i]->diff.data = place(t, f32_bytes(n));
+        if ((t->layer.n_bottom > 0) && (in->top[i] == in->bottom[0])) continue;
+        in->top[i]->data.data = (t->spec.alias && ((t->layer.ops->alias & CT_ALIAS_DATA) != 0))
+                                    ? in->bottom[0]->data.data
+                                    : place(t, f32_bytes(n));
+        if (!in->top[i]->wants_diff) continue;
+        in->top[i]->diff.data = (t->spec.alias && ((t->layer.ops->alias & CT_ALIAS_DIFF) != 0))
+                                    ? in->bottom[0]->diff.data
+                                    : place(t, f32_bytes(n));
     }
     if (t->layer.ops->is_loss) t->top_diff[0][0] = 1.0f;
     for (int i = 0; i < t->layer.n_weight; i++) {
@@ -218,14 +233,14 @@ static ct_status build(test_layer *t)
 
     l->ops = (s->ops != NULL) ? s->ops : ct_layer_find(s->type);
     if (l->ops == NULL) return CT_FAIL(CT_ERR_CONFIG, "no layer type \"%s\"", s->type);
+    l->n_bottom = s->n_bottom;
+    l->n_top = ((s->n_top == 0) && (l->ops->max_top != 0)) ? 1 : s->n_top;
     CT_TRY(parse_param(t));
     l->name = (l->param->name != NULL) ? l->param->name : "layer";
     l->where = "";
     l->env = &t->env;
     l->dev = (s->dev != NULL) ? s->dev : ct_device_cpu();
     l->phase = s->phase;
-    l->n_bottom = s->n_bottom;
-    l->n_top = ((s->n_top == 0) && (l->ops->max_top != 0)) ? 1 : s->n_top;
     l->backward_reads = l->ops->backward_reads;
     l->state = calloc(1, l->ops->state_size + 1);
     t->instance.state = calloc(1, l->ops->instance_state_size + 1);
@@ -374,7 +389,8 @@ ct_status test_layer_backward(test_layer *t)
             get(t, t->weight_diff[i], in->weight[i].diff.data, f32_bytes(t->weight_count[i]));
     }
     for (int i = 0; i < t->layer.n_top; i++) {
-        if ((in->top[i] != in->bottom[0]) && (in->top[i]->diff.data != NULL))
+        if ((in->top[i]->diff.data != NULL) &&
+            ((t->layer.n_bottom == 0) || (in->top[i]->diff.data != in->bottom[0]->diff.data)))
             unchanged(t, &in->top[i]->diff, t->top_diff[i], "a top diff");
     }
     check_guards(t);

@@ -29,6 +29,7 @@ typedef struct test_layer_spec {
     ct_shape bottom[TEST_MAX_BLOB];
     ct_phase phase;
     bool in_place;                       /* top 0 is bottom 0                               */
+    bool alias;                          /* share the memory that ops.alias lets share      */
     bool no_propagate[TEST_MAX_BLOB];    /* bottom i wants no gradient                      */
     bool no_weight_diff[CT_MAX_WEIGHT];  /* weight i wants none                             */
     bool no_top_diff[TEST_MAX_BLOB];     /* top i has none: nobody asked for its gradient   */
@@ -67,8 +68,8 @@ typedef struct test_layer {
     ct_blob *bottom_ptr[TEST_MAX_BLOB], *top_ptr[TEST_MAX_BLOB];
     test_block block[4 * TEST_MAX_BLOB + 2 * CT_MAX_WEIGHT + CT_MAX_BUFFER];
     int n_block;
-    ct_net_env *env_ptr;
     Ct__LayerParameter own_param;
+    char *blob_name[2 * TEST_MAX_BLOB];
     Ct__LayerParameter *parsed;
 } test_layer;
 

@@ -1,0 +1,62 @@
+/* Bias: adds a learned blob, or the second bottom, broadcast from `axis` on. */
+#include "layers/layer_types.h"
+#include "layers/layer_util.h"
+
+static ct_status setup(ct_layer *l, const ct_shape *bottom)
+{
+    const Ct__BiasParameter *p = l->param->bias_param;
+    ct_shape shape;
+
+    if (l->n_bottom > 1) return CT_OK;
+    CT_TRY(ct_layer_broadcast_shape(l, &bottom[0], (p != NULL) ? p->axis : 1,
+                                    (p != NULL) ? p->num_axes : 1, &shape));
+    ct_layer_add_weight(l, &shape, (p != NULL) ? p->filler : NULL);
+    return CT_OK;
+}
+
+static ct_status reshape(const ct_layer *l, ct_instance *in)
+{
+    const Ct__BiasParameter *p = l->param->bias_param;
+    const ct_shape *x = &in->bottom[0]->data.shape;
+    const ct_shape *b = (l->n_bottom > 1) ? &in->bottom[1]->data.shape : &l->weight[0].shape;
+
+    CT_TRY(ct_layer_broadcast_view(l, x, b, (p != NULL) ? p->axis : 1, in->state));
+    ct_blob_set_shape(in->top[0], x);
+    return CT_OK;
+}
+
+static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    const ct_blob *b = (l->n_bottom > 1) ? in->bottom[1] : &in->weight[0];
+
+    (void)ex;
+    ct_view_affine(in->state, ct_blob_data(in->bottom[0]), NULL, ct_blob_data(b),
+                   ct_blob_data(in->top[0]));
+    return CT_OK;
+}
+
+static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    const float *dy = ct_blob_diff(in->top[0]);
+    float *dx = ct_blob_diff(in->bottom[0]);
+    float *db = ct_blob_diff((l->n_bottom > 1) ? in->bottom[1] : &in->weight[0]);
+    bool add = (l->n_bottom == 1) && (ct_weight_beta(in, ex, 0) != 0.0f);
+
+    if (db != NULL) ct_view_dot(in->state, dy, NULL, add, db);
+    if (dx != NULL) ct_copy_f32(ct_tensor_count(&in->bottom[0]->data), dy, dx);
+    return CT_OK;
+}
+
+const ct_layer_ops ct_layer_bias = {
+    .type = "Bias",
+    .min_bottom = 1,
+    .max_bottom = 2,
+    .min_top = 1,
+    .max_top = 1,
+    .allow_inplace = true,
+    .instance_state_size = sizeof(ct_view),
+    .setup = setup,
+    .reshape = reshape,
+    .forward = forward,
+    .backward = backward,
+};

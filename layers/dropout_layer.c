@@ -1,0 +1,121 @@
+/* Dropout: in TRAIN y = x / (1 - ratio) with probability 1 - ratio, else 0; identity in TEST.
+ * Element i of sample n of the global batch draws number n * per_sample + i of a stream keyed by
+ * (seed, step, layer), so the mask is the same on any number of ranks. */
+#include "framework/base/rng.h"
+#include "layers/layer_types.h"
+#include "layers/layer_util.h"
+
+typedef struct dropout_state {
+    uint64_t drop_below; /* of the 32-bit numbers: those below drop the element */
+    float scale;
+    uint64_t name_hash;
+} dropout_state;
+
+enum { MASK };
+
+static ct_status setup(ct_layer *l, const ct_shape *bottom)
+{
+    dropout_state *s = l->state;
+    const Ct__DropoutParameter *p = l->param->dropout_param;
+    double ratio = (p != NULL) ? (double)p->dropout_ratio : 0.5;
+
+    (void)bottom;
+    if (!((ratio >= 0.0) && (ratio < 1.0)))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "dropout_ratio %g is not in [0, 1)", ratio);
+    s->drop_below = (uint64_t)(ratio * 0x1p32);
+    s->scale = (float)(1.0 / (1.0 - ratio));
+    s->name_hash = ct_rng_hash(l->name);
+    return CT_OK;
+}
+
+static ct_status reshape(const ct_layer *l, ct_instance *in)
+{
+    ct_blob *x = in->bottom[0];
+
+    ct_blob_set_shape(in->top[0], &x->data.shape);
+    ct_instance_buffer(in, MASK, CT_KEEP_PASS,
+                       ((l->phase == CT_TRAIN) && x->wants_diff) ? (size_t)ct_tensor_count(&x->data)
+                                                                 : 0);
+    return CT_OK;
+}
+
+/* The stream's number of this rank's first element. A sample's elements: those of a step's blob
+ * shared evenly among its samples. */
+static uint64_t first_counter(const ct_tensor *x, const ct_exec *ex)
+{
+    int64_t n = ct_tensor_count(x), samples = ex->batch_local;
+
+    if ((samples <= 0) || (n % samples != 0)) samples = ct_shape_legacy(&x->shape, 0);
+    return (samples > 0) ? (uint64_t)ex->batch_first * (uint64_t)(n / samples) : 0;
+}
+
+static void drop_range(const dropout_state *s, uint64_t key, uint64_t first, int64_t from,
+                       int64_t to, const float *x, float *y, unsigned char *mask)
+{
+    ct_rng_block r = { { 0 } };
+
+    for (int64_t i = from; i < to; i++) {
+        uint64_t counter = first + (uint64_t)i;
+        bool keep;
+
+        if ((i == from) || (counter % 4 == 0)) r = ct_rng_philox(key, 0, counter / 4);
+        keep = r.v[counter % 4] >= s->drop_below;
+        y[i] = keep ? x[i] * s->scale : 0.0f;
+        if (mask != NULL) mask[i] = keep;
+    }
+}
+
+static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    enum { CHUNK = 4096 };
+    const dropout_state *s = l->state;
+    const float *x = ct_blob_data(in->bottom[0]);
+    float *y = ct_blob_data(in->top[0]);
+    unsigned char *mask = (in->buffer[MASK].bytes > 0) ? in->buffer[MASK].data : NULL;
+    int64_t n = ct_tensor_count(&in->bottom[0]->data);
+    uint64_t key, first;
+
+    if (l->phase == CT_TEST) {
+        ct_copy_f32(n, x, y);
+        return CT_OK;
+    }
+    key = ct_rng_key(ex->seed, (uint64_t)ex->micro_step, s->name_hash);
+    first = first_counter(&in->bottom[0]->data, ex);
+#pragma omp parallel for schedule(static)
+    for (int64_t at = 0; at < n; at += CHUNK)
+        drop_range(s, key, first, at, (at + CHUNK < n) ? at + CHUNK : n, x, y, mask);
+    return CT_OK;
+}
+
+static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    const dropout_state *s = l->state;
+    const float *dy = ct_blob_diff(in->top[0]);
+    float *dx = ct_blob_diff(in->bottom[0]), scale = s->scale;
+    const unsigned char *mask = in->buffer[MASK].data;
+    int64_t n = ct_tensor_count(&in->bottom[0]->data);
+
+    (void)ex;
+    if (dx == NULL) return CT_OK;
+    if (l->phase == CT_TEST) {
+        ct_copy_f32(n, dy, dx);
+        return CT_OK;
+    }
+#pragma omp parallel for simd schedule(static) if (n >= CT_PARALLEL_MIN)
+    for (int64_t i = 0; i < n; i++) dx[i] = mask[i] ? dy[i] * scale : 0.0f;
+    return CT_OK;
+}
+
+const ct_layer_ops ct_layer_dropout = {
+    .type = "Dropout",
+    .min_bottom = 1,
+    .max_bottom = 1,
+    .min_top = 1,
+    .max_top = 1,
+    .allow_inplace = true,
+    .state_size = sizeof(dropout_state),
+    .setup = setup,
+    .reshape = reshape,
+    .forward = forward,
+    .backward = backward,
+};

@@ -1,0 +1,197 @@
+/* Eltwise: product, weighted sum or maximum of bottoms of the same shape. */
+#include "layers/layer_types.h"
+#include "layers/layer_util.h"
+
+typedef struct eltwise_state {
+    Ct__EltwiseParameter__EltwiseOp op;
+    bool stable; /* product: multiply the other bottoms instead of dividing the top */
+} eltwise_state;
+
+enum { WINNER }; /* maximum: which bottom, a byte an element */
+enum { MAX_WINNER = 256 };
+
+static float coefficient(const ct_layer *l, int i)
+{
+    const Ct__EltwiseParameter *p = l->param->eltwise_param;
+
+    return ((p != NULL) && (p->n_coeff > 0)) ? p->coeff[i] : 1.0f;
+}
+
+static ct_status setup(ct_layer *l, const ct_shape *bottom)
+{
+    const Ct__EltwiseParameter *p = l->param->eltwise_param;
+    eltwise_state *s = l->state;
+    size_t n_coeff = (p != NULL) ? p->n_coeff : 0;
+
+    (void)bottom;
+    s->op = (p != NULL) ? p->operation : CT__ELTWISE_PARAMETER__ELTWISE_OP__SUM;
+    s->stable = (p == NULL) || p->stable_prod_grad;
+    if ((n_coeff != 0) && (n_coeff != (size_t)l->n_bottom))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "%zu coeff for %d bottoms; one each, or none",
+                             n_coeff, l->n_bottom);
+    if ((n_coeff != 0) && (s->op != CT__ELTWISE_PARAMETER__ELTWISE_OP__SUM))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "coeff is for operation SUM only");
+    if ((s->op == CT__ELTWISE_PARAMETER__ELTWISE_OP__MAX) && (l->n_bottom > MAX_WINNER))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "MAX of %d bottoms; at most %d", l->n_bottom,
+                             MAX_WINNER);
+    l->backward_reads = 0;
+    if (s->op == CT__ELTWISE_PARAMETER__ELTWISE_OP__PROD)
+        l->backward_reads = CT_READS_BOTTOM | (s->stable ? 0 : CT_READS_TOP);
+    return CT_OK;
+}
+
+static ct_status reshape(const ct_layer *l, ct_instance *in)
+{
+    const eltwise_state *s = l->state;
+    const ct_shape *first = &in->bottom[0]->data.shape;
+    bool wanted = false;
+
+    for (int i = 0; i < l->n_bottom; i++) {
+        if (!ct_shape_equal(first, &in->bottom[i]->data.shape))
+            return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "bottom %d has shape %s, bottom 0 has %s", i,
+                                 ct_shape_str(&in->bottom[i]->data.shape).text,
+                                 ct_shape_str(first).text);
+        wanted = wanted || in->bottom[i]->wants_diff;
+    }
+    ct_blob_set_shape(in->top[0], first);
+    ct_instance_buffer(in, WINNER, CT_KEEP_PASS,
+                       (wanted && (s->op == CT__ELTWISE_PARAMETER__ELTWISE_OP__MAX))
+                           ? (size_t)ct_shape_count(first, 0, -1)
+                           : 0);
+    return CT_OK;
+}
+
+static void forward_prod(const ct_layer *l, ct_instance *in, int64_t n, float *y)
+{
+    const float *a = ct_blob_data(in->bottom[0]);
+
+    for (int k = 1; k < l->n_bottom; k++) {
+        const float *b = ct_blob_data(in->bottom[k]);
+
+#pragma omp parallel for simd schedule(static) if (n >= CT_PARALLEL_MIN)
+        for (int64_t i = 0; i < n; i++) y[i] = a[i] * b[i];
+        a = y;
+    }
+}
+
+static void forward_sum(const ct_layer *l, ct_instance *in, int64_t n, float *y)
+{
+    const float *a = ct_blob_data(in->bottom[0]);
+    float ca = coefficient(l, 0);
+
+    for (int k = 1; k < l->n_bottom; k++) {
+        const float *b = ct_blob_data(in->bottom[k]);
+        float cb = coefficient(l, k);
+
+#pragma omp parallel for simd schedule(static) if (n >= CT_PARALLEL_MIN)
+        for (int64_t i = 0; i < n; i++) y[i] = ca * a[i] + cb * b[i];
+        a = y;
+        ca = 1.0f;
+    }
+}
+
+/* Of equal values the second of the first two bottoms wins, later ones only if larger: Caffe's
+ * order, which decides where the gradient goes. */
+static void forward_max(const ct_layer *l, ct_instance *in, int64_t n, float *y)
+{
+    unsigned char *winner = (in->buffer[WINNER].bytes > 0) ? in->buffer[WINNER].data : NULL;
+    const float *a = ct_blob_data(in->bottom[0]), *b = ct_blob_data(in->bottom[1]);
+
+#pragma omp parallel for schedule(static) if (n >= CT_PARALLEL_MIN)
+    for (int64_t i = 0; i < n; i++) {
+        int best = (a[i] > b[i]) ? 0 : 1;
+        float top = (best == 0) ? a[i] : b[i];
+
+        for (int k = 2; k < l->n_bottom; k++) {
+            float x = ct_blob_data(in->bottom[k])[i];
+
+            if (x > top) {
+                top = x;
+                best = k;
+            }
+        }
+        y[i] = top;
+        if (winner != NULL) winner[i] = (unsigned char)best;
+    }
+}
+
+static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    const eltwise_state *s = l->state;
+    int64_t n = ct_tensor_count(&in->bottom[0]->data);
+    float *y = ct_blob_data(in->top[0]);
+
+    (void)ex;
+    switch (s->op) {
+    case CT__ELTWISE_PARAMETER__ELTWISE_OP__PROD:
+        forward_prod(l, in, n, y);
+        return CT_OK;
+    case CT__ELTWISE_PARAMETER__ELTWISE_OP__SUM:
+        forward_sum(l, in, n, y);
+        return CT_OK;
+    case CT__ELTWISE_PARAMETER__ELTWISE_OP__MAX:
+        forward_max(l, in, n, y);
+        return CT_OK;
+    default:
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "unknown operation %d", (int)s->op);
+    }
+}
+
+static void backward_prod(const ct_layer *l, ct_instance *in, int which, int64_t n, float *dx)
+{
+    const eltwise_state *s = l->state;
+    const float *dy = ct_blob_diff(in->top[0]), *y = ct_blob_data(in->top[0]);
+    const float *x = ct_blob_data(in->bottom[which]);
+
+#pragma omp parallel for schedule(static) if (n >= CT_PARALLEL_MIN)
+    for (int64_t i = 0; i < n; i++) {
+        float others = 1.0f;
+
+        if (s->stable) {
+            for (int k = 0; k < l->n_bottom; k++)
+                if (k != which) others *= ct_blob_data(in->bottom[k])[i];
+        } else {
+            others = y[i] / x[i];
+        }
+        dx[i] = others * dy[i];
+    }
+}
+
+static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    const eltwise_state *s = l->state;
+    int64_t n = ct_tensor_count(&in->bottom[0]->data);
+    const float *dy = ct_blob_diff(in->top[0]);
+    const unsigned char *winner = in->buffer[WINNER].data;
+
+    (void)ex;
+    for (int k = 0; k < l->n_bottom; k++) {
+        float *dx = ct_blob_diff(in->bottom[k]), c = coefficient(l, k);
+
+        if (dx == NULL) continue;
+        if (s->op == CT__ELTWISE_PARAMETER__ELTWISE_OP__PROD) {
+            backward_prod(l, in, k, n, dx);
+        } else if (s->op == CT__ELTWISE_PARAMETER__ELTWISE_OP__SUM) {
+#pragma omp parallel for simd schedule(static) if (n >= CT_PARALLEL_MIN)
+            for (int64_t i = 0; i < n; i++) dx[i] = c * dy[i];
+        } else {
+#pragma omp parallel for simd schedule(static) if (n >= CT_PARALLEL_MIN)
+            for (int64_t i = 0; i < n; i++) dx[i] = (winner[i] == k) ? dy[i] : 0.0f;
+        }
+    }
+    return CT_OK;
+}
+
+const ct_layer_ops ct_layer_eltwise = {
+    .type = "Eltwise",
+    .min_bottom = 2,
+    .max_bottom = -1,
+    .min_top = 1,
+    .max_top = 1,
+    .backward_reads = CT_READS_BOTTOM | CT_READS_TOP,
+    .state_size = sizeof(eltwise_state),
+    .setup = setup,
+    .reshape = reshape,
+    .forward = forward,
+    .backward = backward,
+};

@@ -1,0 +1,45 @@
+/** @file softmax.h  Kernels of Softmax and SoftmaxWithLoss, and the table they are chosen from.
+ *
+ * x is outer x classes x inner; each of the outer x inner positions has one distribution over the
+ * classes: p_c = exp(x_c - max x) / sum exp(x - max x).
+ */
+#ifndef CT_SOFTMAX_H
+#define CT_SOFTMAX_H
+
+#include "framework/tensor/device.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct ct_softmax_desc {
+    ct_device_kind device;
+    int64_t outer, classes, inner;
+} ct_softmax_desc;
+
+enum { CT_LABEL_IGNORED = -1 };
+
+typedef struct ct_softmax_engine {
+    const char *name;
+    bool (*supports)(const ct_softmax_desc *d);
+    /** y may be x. */
+    void (*forward)(const ct_softmax_desc *d, const float *x, float *y);
+    /** dx_c = y_c (dy_c - sum_k dy_k y_k). dx may be dy. */
+    void (*backward)(const ct_softmax_desc *d, const float *y, const float *dy, float *dx);
+    /** sum of -log max(p_label, FLT_MIN) over the positions whose label is not CT_LABEL_IGNORED.
+     *  label: outer x inner classes in [0, classes); scratch: outer x inner numbers. The same
+     *  for any number of threads. */
+    void (*loss)(const ct_softmax_desc *d, const float *p, const int32_t *label, float *scratch,
+                 double *loss_p);
+    /** dx_c = scale (p_c - [c is the label]); 0 where the label is ignored. */
+    void (*loss_backward)(const ct_softmax_desc *d, const float *p, const int32_t *label,
+                          float scale, float *dx);
+} ct_softmax_engine;
+
+extern const ct_softmax_engine ct_softmax_omp, ct_softmax_ref;
+/** Best first, the reference last; NULL-terminated. */
+extern const ct_softmax_engine *const ct_softmax_table[];
+
+/** The first engine that supports d; NULL: none. */
+const ct_softmax_engine *ct_softmax_choose(const ct_softmax_desc *d);
+
+#endif

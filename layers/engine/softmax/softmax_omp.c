@@ -1,0 +1,173 @@
+/* Softmax over threads. A thread takes one outer row and up to TILE positions of it, whose maxima
+ * and sums fit into the first cache; with one position a row (classification) the classes lie
+ * side by side, with many (segmentation) the positions do. */
+#include "layers/engine/softmax/softmax.h"
+
+#include <float.h>
+#include <math.h>
+
+enum { TILE = 128, PARALLEL_MIN = 4096 };
+
+/* The positions [from, from + n) of outer row o. */
+typedef struct tile {
+    int64_t offset; /* of class 0's first position */
+    int64_t label;  /* of the first position's label */
+    int n;
+} tile;
+
+static bool supports(const ct_softmax_desc *d)
+{
+    return d->device == CT_DEVICE_CPU;
+}
+
+static int64_t n_tile(const ct_softmax_desc *d)
+{
+    return d->outer * ((d->inner + TILE - 1) / TILE);
+}
+
+static bool worth_threads(const ct_softmax_desc *d)
+{
+    return d->outer * d->classes * d->inner >= PARALLEL_MIN;
+}
+
+static tile make_tile(const ct_softmax_desc *d, int64_t k)
+{
+    int64_t per_row = (d->inner + TILE - 1) / TILE, o = k / per_row, from = k % per_row * TILE;
+    int64_t left = d->inner - from;
+
+    return (tile){ o * d->classes * d->inner + from, o * d->inner + from,
+                   (int)((left < TILE) ? left : TILE) };
+}
+
+static void forward_row(int64_t n, const float *x, float *y)
+{
+    float largest = -INFINITY, sum = 0, inv;
+
+#pragma omp simd reduction(max : largest)
+    for (int64_t c = 0; c < n; c++) largest = (x[c] > largest) ? x[c] : largest;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t c = 0; c < n; c++) {
+        y[c] = expf(x[c] - largest);
+        sum += y[c];
+    }
+    inv = 1.0f / sum;
+#pragma omp simd
+    for (int64_t c = 0; c < n; c++) y[c] *= inv;
+}
+
+static void forward_tile(const ct_softmax_desc *d, tile t, const float *x, float *y)
+{
+    float largest[TILE], sum[TILE];
+
+    for (int i = 0; i < t.n; i++) {
+        largest[i] = -INFINITY;
+        sum[i] = 0;
+    }
+    for (int64_t c = 0; c < d->classes; c++) {
+        const float *row = x + t.offset + c * d->inner;
+
+        for (int i = 0; i < t.n; i++) largest[i] = (row[i] > largest[i]) ? row[i] : largest[i];
+    }
+    for (int64_t c = 0; c < d->classes; c++) {
+        const float *from = x + t.offset + c * d->inner;
+        float *to = y + t.offset + c * d->inner;
+
+        for (int i = 0; i < t.n; i++) {
+            to[i] = expf(from[i] - largest[i]);
+            sum[i] += to[i];
+        }
+    }
+    for (int i = 0; i < t.n; i++) sum[i] = 1.0f / sum[i];
+    for (int64_t c = 0; c < d->classes; c++) {
+        float *to = y + t.offset + c * d->inner;
+
+        for (int i = 0; i < t.n; i++) to[i] *= sum[i];
+    }
+}
+
+static void forward(const ct_softmax_desc *d, const float *x, float *y)
+{
+#pragma omp parallel for schedule(static) if (worth_threads(d))
+    for (int64_t k = 0; k < n_tile(d); k++) {
+        tile t = make_tile(d, k);
+
+        if (d->inner == 1)
+            forward_row(d->classes, x + t.offset, y + t.offset);
+        else
+            forward_tile(d, t, x, y);
+    }
+}
+
+static void backward_tile(const ct_softmax_desc *d, tile t, const float *y, const float *dy,
+                          float *dx)
+{
+    double dot[TILE] = { 0 };
+
+    for (int64_t c = 0; c < d->classes; c++) {
+        int64_t k = t.offset + c * d->inner;
+
+        for (int i = 0; i < t.n; i++) dot[i] += (double)y[k + i] * (double)dy[k + i];
+    }
+    for (int64_t c = 0; c < d->classes; c++) {
+        int64_t k = t.offset + c * d->inner;
+
+        for (int i = 0; i < t.n; i++) dx[k + i] = y[k + i] * (dy[k + i] - (float)dot[i]);
+    }
+}
+
+static void backward(const ct_softmax_desc *d, const float *y, const float *dy, float *dx)
+{
+#pragma omp parallel for schedule(static) if (worth_threads(d))
+    for (int64_t k = 0; k < n_tile(d); k++) backward_tile(d, make_tile(d, k), y, dy, dx);
+}
+
+/* Threads take the logarithms, one thread adds: the order of the sum is fixed. */
+static void loss(const ct_softmax_desc *d, const float *p, const int32_t *label, float *scratch,
+                 double *loss_p)
+{
+    int64_t n = d->outer * d->inner;
+    double sum = 0;
+
+#pragma omp parallel for schedule(static) if (n >= PARALLEL_MIN)
+    for (int64_t k = 0; k < n; k++) {
+        int64_t o = k / d->inner, i = k % d->inner;
+        float q = 1.0f; /* ignored: a logarithm of zero */
+
+        if (label[k] != CT_LABEL_IGNORED) q = p[(o * d->classes + label[k]) * d->inner + i];
+        scratch[k] = -logf((q > FLT_MIN) ? q : ((q == q) ? FLT_MIN : q)); /* NaN stays NaN */
+    }
+    for (int64_t k = 0; k < n; k++) sum += (double)scratch[k];
+    *loss_p = sum;
+}
+
+static void loss_backward_tile(const ct_softmax_desc *d, tile t, const float *p,
+                               const int32_t *label, float scale, float *dx)
+{
+    float factor[TILE];
+
+    for (int i = 0; i < t.n; i++)
+        factor[i] = (label[t.label + i] == CT_LABEL_IGNORED) ? 0.0f : scale;
+    for (int64_t c = 0; c < d->classes; c++) {
+        int64_t k = t.offset + c * d->inner;
+
+        for (int i = 0; i < t.n; i++) dx[k + i] = factor[i] * p[k + i];
+    }
+    for (int i = 0; i < t.n; i++) {
+        int32_t is = label[t.label + i];
+        int64_t k = t.offset + is * d->inner + i;
+
+        if (is != CT_LABEL_IGNORED) dx[k] = scale * (p[k] - 1.0f);
+    }
+}
+
+static void loss_backward(const ct_softmax_desc *d, const float *p, const int32_t *label,
+                          float scale, float *dx)
+{
+#pragma omp parallel for schedule(static) if (worth_threads(d))
+    for (int64_t k = 0; k < n_tile(d); k++)
+        loss_backward_tile(d, make_tile(d, k), p, label, scale, dx);
+}
+
+const ct_softmax_engine ct_softmax_omp = {
+    "omp", supports, forward, backward, loss, loss_backward,
+};

@@ -1,0 +1,85 @@
+/* Softmax and its loss as the formulas stand, in double. */
+#include "layers/engine/softmax/softmax.h"
+
+#include <float.h>
+#include <math.h>
+
+static bool supports(const ct_softmax_desc *d)
+{
+    return d->device == CT_DEVICE_CPU;
+}
+
+static int64_t at(const ct_softmax_desc *d, int64_t o, int64_t c, int64_t i)
+{
+    return (o * d->classes + c) * d->inner + i;
+}
+
+static void forward(const ct_softmax_desc *d, const float *x, float *y)
+{
+    for (int64_t o = 0; o < d->outer; o++) {
+        for (int64_t i = 0; i < d->inner; i++) {
+            double largest = -INFINITY, sum = 0;
+
+            for (int64_t c = 0; c < d->classes; c++)
+                largest = fmax(largest, (double)x[at(d, o, c, i)]);
+            for (int64_t c = 0; c < d->classes; c++)
+                sum += exp((double)x[at(d, o, c, i)] - largest);
+            for (int64_t c = 0; c < d->classes; c++)
+                y[at(d, o, c, i)] = (float)(exp((double)x[at(d, o, c, i)] - largest) / sum);
+        }
+    }
+}
+
+static void backward(const ct_softmax_desc *d, const float *y, const float *dy, float *dx)
+{
+    for (int64_t o = 0; o < d->outer; o++) {
+        for (int64_t i = 0; i < d->inner; i++) {
+            double dot = 0;
+
+            for (int64_t c = 0; c < d->classes; c++)
+                dot += (double)dy[at(d, o, c, i)] * (double)y[at(d, o, c, i)];
+            for (int64_t c = 0; c < d->classes; c++) {
+                int64_t k = at(d, o, c, i);
+
+                dx[k] = (float)((double)y[k] * ((double)dy[k] - dot));
+            }
+        }
+    }
+}
+
+static void loss(const ct_softmax_desc *d, const float *p, const int32_t *label, float *scratch,
+                 double *loss_p)
+{
+    double sum = 0;
+
+    (void)scratch;
+    for (int64_t o = 0; o < d->outer; o++) {
+        for (int64_t i = 0; i < d->inner; i++) {
+            int32_t c = label[o * d->inner + i];
+
+            if (c == CT_LABEL_IGNORED) continue;
+            sum -= log(fmax((double)p[at(d, o, c, i)], (double)FLT_MIN));
+        }
+    }
+    *loss_p = sum;
+}
+
+static void loss_backward(const ct_softmax_desc *d, const float *p, const int32_t *label,
+                          float scale, float *dx)
+{
+    for (int64_t o = 0; o < d->outer; o++) {
+        for (int64_t c = 0; c < d->classes; c++) {
+            for (int64_t i = 0; i < d->inner; i++) {
+                int32_t is = label[o * d->inner + i];
+                int64_t k = at(d, o, c, i);
+
+                dx[k] =
+                    (is == CT_LABEL_IGNORED) ? 0.0f : scale * (p[k] - ((c == is) ? 1.0f : 0.0f));
+            }
+        }
+    }
+}
+
+const ct_softmax_engine ct_softmax_ref = {
+    "ref", supports, forward, backward, loss, loss_backward,
+};

@@ -1,0 +1,64 @@
+/** @file layer_util.h  What several layers share; private to layers/. */
+#ifndef CT_LAYER_UTIL_H
+#define CT_LAYER_UTIL_H
+
+#include "framework/net/layer.h"
+
+/** Loops over fewer elements run on one thread: waking the team costs more. */
+enum { CT_PARALLEL_MIN = 8192 };
+
+/** setup: true where the prototxt gives bottom 0 and top 0 the same name. */
+bool ct_layer_in_place(const ct_layer *l);
+
+/** Resolves a prototxt axis against s, negative ones from the end. CT_ERR_CONFIG, logged with the
+ *  field's name. */
+ct_status ct_layer_axis(const ct_layer *l, const ct_shape *s, int axis, const char *field,
+                        int *index_p);
+
+/** A blob seen as outer x mid x inner around the axes [axis, axis + n_axis). */
+typedef struct ct_view {
+    int64_t outer, mid, inner;
+} ct_view;
+
+ct_view ct_view_make(const ct_shape *s, int axis, int n_axis);
+
+/** setup of Bias and Scale: the shape of a blob that covers `num_axes` axes of `bottom` from
+ *  `axis` on (-1: to the end; 0: a scalar, whatever the axis). CT_ERR_CONFIG, logged. */
+ct_status ct_layer_broadcast_shape(const ct_layer *l, const ct_shape *bottom, int axis,
+                                   int num_axes, ct_shape *shape_p);
+/** reshape of Bias and Scale: how a blob of shape `small` lies on `bottom` from `axis` on.
+ *  CT_ERR_SHAPE, logged, where it does not fit. */
+ct_status ct_layer_broadcast_view(const ct_layer *l, const ct_shape *bottom, const ct_shape *small,
+                                  int axis, ct_view *view_p);
+
+/** y[o][d][i] = x[o][d][i] scale[d] + bias[d]; scale NULL: 1, bias NULL: 0. y may be x. */
+void ct_view_affine(const ct_view *v, const float *x, const float *scale, const float *bias,
+                    float *y);
+/** out[d] = sum over o, i of a[o][d][i] b[o][d][i], summed in double; b NULL: 1. add: out[d] is
+ *  added to instead of overwritten. The same for any number of threads. */
+void ct_view_dot(const ct_view *v, const float *a, const float *b, bool add, float *out);
+
+/** to[i] = from[i]; nothing where they are the same block. */
+void ct_copy_f32(int64_t n, const float *from, float *to);
+
+/** reshape of layers that compare scores x with labels: one label for each of the outer x inner
+ *  distributions of v. CT_ERR_SHAPE, logged. */
+ct_status ct_layer_check_labels(const ct_layer *l, const ct_shape *x, const ct_shape *label,
+                                const ct_view *v);
+
+/** The label of a sample as a class: true and the class where `value` is a whole number in
+ *  [0, n_class), false otherwise (NaN included). */
+static inline bool ct_label_class(float value, int64_t n_class, int32_t *class_p)
+{
+    if (!((value >= 0.0f) && (value < (float)n_class)) || (value != (float)(int32_t)value))
+        return false;
+    *class_p = (int32_t)value;
+    return true;
+}
+
+/** Logs a label that ct_label_class() refused and evaluates to CT_ERR_DATA. at: index of the
+ *  label in its blob, of which a sample has `per_sample`. */
+ct_status ct_label_fail(const ct_layer *l, const ct_exec *ex, float value, int64_t at,
+                        int64_t per_sample, int64_t n_class);
+
+#endif
