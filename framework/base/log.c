@@ -18,6 +18,7 @@ static struct {
     void (*sink)(void *ctx, const char *text);
     void *sink_ctx;
     atomic_long n_error;
+    atomic_ullong error_hash;
 } cfg = { .n_rank = 1, .level = CT_LOG_INFO };
 
 void ct_log_init(int rank, int n_rank, const char *host)
@@ -49,6 +50,21 @@ long ct_log_n_error(void)
     return atomic_load(&cfg.n_error);
 }
 
+unsigned long long ct_log_error_hash(void)
+{
+    return atomic_load(&cfg.error_hash);
+}
+
+/* A sum, so that the order in which threads fail does not count. */
+static void note_error(const char *text)
+{
+    unsigned long long hash = 0xcbf29ce484222325u;
+
+    for (; *text != '\0'; text++) hash = (hash ^ (unsigned char)*text) * 0x100000001b3u;
+    atomic_fetch_add(&cfg.error_hash, hash);
+    atomic_fetch_add(&cfg.n_error, 1);
+}
+
 void ct_log_at(ct_log_level level, const char *file, int line, const char *fmt, ...)
 {
     static const char letter[] = "EWID";
@@ -59,7 +75,6 @@ void ct_log_at(ct_log_level level, const char *file, int line, const char *fmt, 
     size_t used;
     va_list ap;
 
-    if (level == CT_LOG_ERROR) atomic_fetch_add(&cfg.n_error, 1);
     if (!ct_log_on(level)) return;
 
     clock_gettime(CLOCK_REALTIME, &now);
@@ -75,6 +90,7 @@ void ct_log_at(ct_log_level level, const char *file, int line, const char *fmt, 
     va_start(ap, fmt);
     vsnprintf(text + used, sizeof(text) - used - 1, fmt, ap);
     va_end(ap);
+    if (level == CT_LOG_ERROR) note_error(text + used);
     strcat(text, "\n");
 
     if (cfg.sink != NULL) {

@@ -1,0 +1,56 @@
+/** @file config.h  What a run is asked to do: files, options and environment made one.
+ *
+ * Reads the solver and its nets (or a model alone), lays the environment and then the command line
+ * over them, and remembers where each value came from. Precedence: command line, environment, file,
+ * default. The nets end up inside the solver message (net_param …), so that one message is all
+ * that ranks exchange and snapshots keep.
+ */
+#ifndef CT_CONFIG_H
+#define CT_CONFIG_H
+
+#include "framework/base/option.h"
+#include "framework/base/text.h"
+#include "framework/proto/upgrade.h"
+
+#include "framework/net/exec.h"
+
+#define CT_CONFIG_MAX_SET 128
+
+typedef struct ct_config {
+    Ct__SolverParameter *solver; /* owned; a default one where only a model was given */
+    Ct__NetParameter *net;       /* the model, inside solver->net_param; NULL with train_net */
+    ct_source_map *map;          /* NULL on ranks that did not read the files         */
+    char file[256];              /* the solver's or model's name                      */
+    ct_phase phase;              /* the one that --set=batch_size means               */
+    bool is_model;               /* --model instead of --solver                       */
+    int n_set;
+    struct {
+        char path[96], value[64];
+        ct_origin origin;
+    } set[CT_CONFIG_MAX_SET]; /* fields that options set, in order                 */
+} ct_config;
+
+/** Reads --solver or --model and applies the options. phase: whose data layers --set=batch_size
+ *  means. CT_ERR_CONFIG, CT_ERR_IO, logged. */
+ct_status ct_config_read(const ct_options *o, ct_phase phase, ct_config *c);
+void ct_config_destroy(ct_config *c);
+/** Lays the environment, then the command line over a config; part of ct_config_read(). */
+ct_status ct_config_apply(const ct_options *o, ct_config *c);
+
+/** Packs what the other ranks need (malloc'ed), and the reverse. */
+ct_status ct_config_pack(const ct_config *c, void **data_p, size_t *size_p);
+ct_status ct_config_unpack(ct_config *c, const void *data, size_t size);
+
+/** One log line a value that somebody chose, with its origin; then the defaults, many a line. */
+void ct_config_log(const ct_config *c);
+/** `"base_lr":0.01,…` of all effective solver fields, and `"base_lr":"file",…`: members of JSON
+ *  objects, into two empty texts. */
+void ct_config_json(const ct_config *c, ct_text *values, ct_text *origins);
+
+/** "topk:density=0.01,min_bytes=4096" into solver->compression. CT_ERR_CONFIG. */
+ct_status ct_config_compression(Ct__SolverParameter *solver, const char *spec, const char *who);
+/** Sets the batch size of every data layer of `phase` in net; *n_p: how many there were. */
+ct_status ct_config_batch_size(Ct__NetParameter *net, Ct__Phase phase, const char *value,
+                               const char *who, int *n_p);
+
+#endif

@@ -1,0 +1,74 @@
+#include "framework/tools/net_open.h"
+
+#include <string.h>
+
+ct_status ct_net_state_read(const ct_options *o, ct_net_state *state)
+{
+    const char *stages = ct_options_text(o, "stage");
+
+    memset(state, 0, sizeof(*state));
+    state->level = (int)ct_options_count(o, "level", 0);
+    if (stages == NULL) return CT_OK;
+    if (strlen(stages) >= sizeof(state->text)) {
+        return CT_FAIL(CT_ERR_CONFIG, "--stage: more than %zu bytes", sizeof(state->text) - 1);
+    }
+    snprintf(state->text, sizeof(state->text), "%s", stages);
+    for (char *rest = state->text, *at; (at = strsep(&rest, ",")) != NULL;) {
+        if (state->n_stage == CT_MAX_STAGE) {
+            return CT_FAIL(CT_ERR_CONFIG, "--stage: more than %d stages", CT_MAX_STAGE);
+        }
+        if (*at != '\0') state->stage[state->n_stage++] = at;
+    }
+    return CT_OK;
+}
+
+void ct_net_options_fill(const ct_call *call, const ct_config *c, ct_phase phase,
+                         const ct_net_state *state, ct_net_options *out)
+{
+    const Ct__SolverParameter *s = c->solver;
+
+    memset(out, 0, sizeof(*out));
+    out->phase = phase;
+    out->level = state->level;
+    out->stage = state->stage;
+    out->n_stage = state->n_stage;
+    out->map = c->map;
+    out->env.rank = (call->job != NULL) ? call->job->rank : 0;
+    out->env.n_rank = (call->job != NULL) ? call->job->size : 1;
+    out->env.seed = (s->random_seed >= 0) ? (uint64_t)s->random_seed : 1;
+    out->env.global_batch_size = s->global_batch_size;
+    out->env.deterministic = (s->deterministic != 0);
+}
+
+static ct_status sum_ranks(void *ctx, double *v, int n)
+{
+    return ct_comm_sum(ctx, v, n);
+}
+
+void ct_exec_fill(const ct_call *call, const ct_net *net, ct_exec *ex)
+{
+    memset(ex, 0, sizeof(*ex));
+    ex->dev = (net->options.dev != NULL) ? net->options.dev : ct_device_cpu();
+    ex->phase = net->options.phase;
+    ex->deterministic = net->options.env.deterministic;
+    ex->seed = net->options.env.seed;
+    ex->batch_local = net->batch_local;
+    ex->batch_global = net->batch_global;
+    ex->batch_first = net->batch_first;
+    if ((call->job != NULL) && (call->job->comm != NULL) && (call->job->size > 1)) {
+        ex->sum_ranks = sum_ranks;
+        ex->hook_ctx = call->job->comm;
+    }
+}
+
+int64_t ct_net_layer_params(const ct_net *net, int layer)
+{
+    int64_t n = 0;
+
+    for (int i = 0; i < net->n_param; i++) {
+        const ct_param *p = &net->param[i];
+
+        if (strcmp(p->layer, net->layer[layer]->name) == 0) n += p->count;
+    }
+    return n;
+}

@@ -1,0 +1,26 @@
+/** @file net_open.h  Nets for the verbs that have no solver: test, time, check. */
+#ifndef CT_NET_OPEN_H
+#define CT_NET_OPEN_H
+
+#include "framework/net/net.h"
+#include "framework/tools/tools.h"
+
+#define CT_MAX_STAGE 16
+
+typedef struct ct_net_state { /* --level and --stage, and the memory they need */
+    char text[256];
+    const char *stage[CT_MAX_STAGE];
+    int n_stage, level;
+} ct_net_state;
+
+ct_status ct_net_state_read(const ct_options *o, ct_net_state *state);
+/** The options of a net of that phase, as config and job have it; state must outlive the net. */
+void ct_net_options_fill(const ct_call *call, const ct_config *c, ct_phase phase,
+                         const ct_net_state *state, ct_net_options *out);
+/** An exec context for it; sum_ranks goes through the job's comm where there is one. */
+void ct_exec_fill(const ct_call *call, const ct_net *net, ct_exec *ex);
+
+/** What stands in a column of the per-layer tables. */
+int64_t ct_net_layer_params(const ct_net *net, int layer);
+
+#endif

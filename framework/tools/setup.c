@@ -1,0 +1,52 @@
+#include "framework/tools/tools.h"
+
+#include <stdlib.h>
+
+#include "framework/tools/features.h"
+
+static ct_status share_config(ct_call *call, ct_config *c)
+{
+    ct_job *job = call->job;
+    void *data = NULL;
+    size_t size = 0;
+    ct_status status;
+
+    if (job->rank == 0) CT_TRY(ct_config_pack(c, &data, &size));
+    CT_TRY(ct_job_broadcast(job, &data, &size));
+    status = (job->rank == 0) ? CT_OK : ct_config_unpack(c, data, size);
+    free(data);
+    return status;
+}
+
+ct_status ct_call_setup(ct_call *call, ct_phase phase, ct_config *c)
+{
+    ct_job *job = call->job;
+    ct_status status = CT_OK;
+    int n_host = 0, leader;
+
+    if (job->rank == 0) status = ct_config_read(call->options, phase, c);
+    CT_TRY(ct_job_share(job, status));
+    CT_TRY(share_config(call, c));
+    MPI_Comm_rank(job->node, &leader);
+    leader = (leader == 0);
+    MPI_Allreduce(&leader, &n_host, 1, MPI_INT, MPI_SUM, job->agree);
+    CT_INFO("cortado %s: %d rank%s on %d host%s, rank 0 on %s", ct_build_version(), job->size,
+            (job->size > 1) ? "s" : "", n_host, (n_host > 1) ? "s" : "", job->host);
+    CT_TRY(ct_job_threads(job, (int)ct_options_count(call->options, "threads", 0)));
+    ct_config_log(c);
+    return CT_OK;
+}
+
+ct_status ct_call_device(const ct_call *call, const ct_config *c, const ct_device **dev_p)
+{
+    const Ct__SolverParameter *s = c->solver;
+    bool gpu = (s->solver_mode == CT__SOLVER_PARAMETER__SOLVER_MODE__GPU);
+    int local = 0, n_local = 1;
+
+    if ((call->job != NULL) && (call->job->node != MPI_COMM_NULL)) {
+        MPI_Comm_rank(call->job->node, &local);
+        MPI_Comm_size(call->job->node, &n_local);
+    }
+    /* several ranks on a node: one device each; a single one takes the one it is told */
+    return ct_device_open(gpu ? "cuda" : "cpu", (n_local > 1) ? local : s->device_id, dev_p);
+}

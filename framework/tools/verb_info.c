@@ -1,0 +1,73 @@
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "framework/net/layer.h"
+#include "framework/tools/blas_core.h"
+#include "framework/tools/features.h"
+#include "framework/tools/tools.h"
+
+char *openblas_get_config(void);
+
+/* "model name" of the first processor, as Linux tells it. */
+static void cpu_name(char *text, size_t size)
+{
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    char line[512];
+
+    snprintf(text, size, "unknown");
+    while ((f != NULL) && (fgets(line, sizeof(line), f) != NULL)) {
+        const char *value = strchr(line, ':');
+
+        if ((strncmp(line, "model name", 10) != 0) || (value == NULL)) continue;
+        snprintf(text, size, "%s", value + 2);
+        text[strcspn(text, "\n")] = '\0';
+        break;
+    }
+    if (f != NULL) fclose(f);
+}
+
+static void print_build(void)
+{
+    char mpi[MPI_MAX_LIBRARY_VERSION_STRING];
+    int size;
+
+    MPI_Get_library_version(mpi, &size);
+    mpi[strcspn(mpi, "\r\n")] = '\0';
+    printf("cortado     %s\ncompiler    %s\nflags       %s\nmpi         %s\nblas        %s\n",
+           ct_build_version(), ct_build_compiler(), ct_build_flags(), mpi, openblas_get_config());
+    printf("features   ");
+    for (const ct_feature *f = ct_feature_table; f->name != NULL; f++) {
+        printf(" %s%s", f->built_in ? "" : "no-", f->name);
+    }
+    printf("\nlayers     ");
+    for (int i = 0; ct_layer_table[i] != NULL; i++) printf(" %s", ct_layer_table[i]->type);
+    printf("\n");
+}
+
+static ct_status print_machine(int wanted)
+{
+    ct_threads threads;
+    char host[64] = "?", cpu[160];
+    double memory = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+
+    gethostname(host, sizeof(host) - 1);
+    cpu_name(cpu, sizeof(cpu));
+    CT_TRY(ct_threads_set(MPI_COMM_NULL, wanted, &threads));
+    printf("host        %s\ncpu         %s\nmemory      %.1f GiB\n", host, cpu,
+           memory / ldexp(1, 30));
+    printf("threads     %d (%s) on %d cores: %s\n", threads.n, threads.from, threads.n_core,
+           threads.cores);
+    printf("blas core   %s\n", ct_blas_core_name());
+    printf("topology    one process; in a job: which ranks share a host, by MPI\n");
+    return CT_OK;
+}
+
+ct_status ct_verb_info(ct_call *call)
+{
+    print_build();
+    CT_TRY(print_machine((int)ct_options_count(call->options, "threads", 0)));
+    ct_blas_core_log();
+    return CT_OK;
+}

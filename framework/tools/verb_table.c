@@ -1,0 +1,9 @@
+#include "framework/tools/tools.h"
+
+const ct_verb ct_verb_table[] = {
+    { "test", "score a trained net: --model=FILE --weights=FILE",
+      "cortado test --model=FILE --weights=FILE [--iterations=N]", true, false, ct_verb_test },
+    { "info", "what was built in, and the machine as seen", "cortado info [--config-reference]",
+      false, false, ct_verb_info },
+    { NULL, NULL, NULL, false, false, NULL },
+};
