@@ -3,17 +3,25 @@
 
 #include <stddef.h>
 
+/* clang-format off: one a line */
 const ct_layer_ops *const ct_layer_table[] = {
-    &ct_layer_accuracy,       &ct_layer_batch_norm,
-    &ct_layer_bias,           &ct_layer_concat,
+    &ct_layer_accuracy,
+    &ct_layer_batch_norm,
+    &ct_layer_bias,
+    &ct_layer_concat,
     &ct_layer_data,
-    &ct_layer_dropout,        &ct_layer_eltwise,
+    &ct_layer_dropout,
     &ct_layer_dummy_data,
-    &ct_layer_euclidean_loss, &ct_layer_flatten,
+    &ct_layer_eltwise,
+    &ct_layer_euclidean_loss,
+    &ct_layer_flatten,
     &ct_layer_hdf5_data,
     &ct_layer_image_data,
     &ct_layer_input,
-    &ct_layer_scale,          &ct_layer_silence,
-    &ct_layer_softmax,        &ct_layer_softmax_loss,
+    &ct_layer_scale,
+    &ct_layer_silence,
+    &ct_layer_softmax,
+    &ct_layer_softmax_loss,
+    &ct_layer_split,
     NULL,
 };

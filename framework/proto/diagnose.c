@@ -78,10 +78,12 @@ static void add_layer(ct_text *t, const ct_frame *frame)
     }
 }
 
-static void add_frames(ct_text *t, const ct_frame *frame)
+static void add_frames(ct_text *t, const ct_reader *r, const ct_frame *frame)
 {
     if ((frame->field == NULL) || is_layer(frame)) return;
-    add_frames(t, frame->parent);
+    /* the option's path ends with the field that its value is read into */
+    if ((r->option_path != NULL) && (frame->parent->field == NULL)) return;
+    add_frames(t, r, frame->parent);
     ct_text_add(t, "%s.", frame->field);
 }
 
@@ -91,7 +93,7 @@ static void add_path(ct_text *t, const ct_reader *r)
     size_t before = t->length;
 
     if (r->option_path != NULL) ct_text_add(t, "%s.", r->option_path);
-    add_frames(t, r->frame);
+    add_frames(t, r, r->frame);
     if (r->field != NULL) ct_text_add(t, "%s.", r->field);
     if ((t->length > before) && !t->failed) t->text[--t->length] = '\0';
 }
@@ -112,6 +114,8 @@ static ct_status report(ct_reader *r, int line, int column, ct_text *message)
 
     if (r->option_path != NULL) {
         ct_text_add(&text, "%s: ", r->name);
+        add_path(&text, r);
+        ct_text_add(&text, ": ");
     } else {
         ct_text_add(&text, "%s:%d:%d: ", r->name, line, column);
         add_layer(&text, r->frame);
@@ -143,7 +147,7 @@ ct_status ct_reader_fail_value(ct_reader *r, int line, int column, const char *f
     ct_text message = { 0 };
     va_list ap;
 
-    add_path(&message, r);
+    if (r->option_path == NULL) add_path(&message, r); /* else report() adds it to all */
     if (message.length > 0) ct_text_add(&message, ": ");
     va_start(ap, fmt);
     add_va(&message, fmt, ap);
@@ -164,7 +168,7 @@ ct_status ct_reader_fail_expected(ct_reader *r, const char *fmt, ...)
         }
         return report(r, r->token.line, r->token.column, &message);
     }
-    add_path(&message, r);
+    if (r->option_path == NULL) add_path(&message, r);
     ct_text_add(&message, (message.length > 0) ? ": expected " : "expected ");
     va_start(ap, fmt);
     add_va(&message, fmt, ap);

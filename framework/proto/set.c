@@ -134,7 +134,7 @@ static bool read_index(const step *s, size_t *index_p)
 static ct_status fail_no_element(const route *r, const ProtobufCMessage *m, const step *s)
 {
     const ProtobufCFieldDescriptor *name = field_named(s->f->descriptor, "name");
-    size_t n = ct_field_count(m, s->f), n_name = 0;
+    size_t n = ct_field_count(m, s->f), n_name = 0, index;
     const char **names = calloc(n + 1, sizeof(*names)), *near = NULL;
     ct_text text = { 0 }, word = { 0 };
     ct_status status;
@@ -148,7 +148,8 @@ static ct_status fail_no_element(const route *r, const ProtobufCMessage *m, cons
         if (ct_field_count(element, name) == 0) continue;
         names[n_name++] = *(char *const *)ct_field_at(element, name, 0);
     }
-    if ((n_name > 0) && !word.failed) near = ct_text_nearest(word.text, names, (int)n_name);
+    if ((n_name > 0) && !word.failed && !read_index(s, &index))
+        near = ct_text_nearest(word.text, names, (int)n_name);
     if (near != NULL) {
         ct_text_add(&text, "; did you mean \"%s\"?", near);
     } else {

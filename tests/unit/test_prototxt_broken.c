@@ -7,25 +7,9 @@
 #include <string.h>
 
 #include "framework/proto/upgrade.h"
+#include "tests/log_capture.h"
 
 #define FOLDER "tests/golden/broken/"
-
-typedef struct capture {
-    int n_error;
-    char message[4096];
-} capture;
-
-/* Keeps what stands behind "file.c:line] " of an error line. */
-static void keep_error(void *ctx, const char *text)
-{
-    capture *c = ctx;
-    const char *message = strstr(text, "] ");
-
-    if (text[0] != 'E') return;
-    c->n_error++;
-    snprintf(c->message, sizeof(c->message), "%s", (message != NULL) ? message + 2 : text);
-    c->message[strcspn(c->message, "\n")] = '\0';
-}
 
 static ct_status read_any(const char *path, bool is_solver, ct_source_map *map)
 {
@@ -44,18 +28,18 @@ static void check_line(const char *line)
 {
     size_t length = strcspn(line, ":");
     char path[256], expected[4096];
-    capture c = { 0 };
+    log_capture c;
     ct_source_map *map;
     ct_status status;
 
     snprintf(path, sizeof(path), FOLDER "%.*s", (int)length, line);
     snprintf(expected, sizeof(expected), FOLDER "%s", line);
     assert_int_equal(ct_source_map_create(&map), CT_OK);
-    ct_log_set_sink(keep_error, &c);
+    log_capture_start(&c);
     status = read_any(path, strncmp(line, "solver_", 7) == 0, map);
-    ct_log_set_sink(NULL, NULL);
+    log_capture_stop();
     ct_source_map_destroy(map);
-    assert_string_equal(c.message, expected);
+    assert_string_equal(c.error, expected);
     assert_int_equal(c.n_error, 1);
     assert_int_equal(status, CT_ERR_CONFIG);
     assert_int_equal(ct_status_exit_code(status), 2);
