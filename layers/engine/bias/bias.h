@@ -1,0 +1,27 @@
+/** @file bias.h  A vector along the channel axis of an array n x c x s, both ways. */
+#ifndef CT_ENGINE_BIAS_H
+#define CT_ENGINE_BIAS_H
+
+#include "layers/engine/engine.h"
+
+typedef struct ct_bias_desc {
+    ct_device_kind device;
+    int n_thread;
+    int64_t n, c, s; /* outer, channels, inner */
+} ct_bias_desc;
+
+typedef struct ct_bias_args {
+    const float *bias; /* c                                              */
+    float *y;          /* n x c x s: y[i][j][:] = bias[j]                */
+    const float *dy;   /* n x c x s                                      */
+    float *dbias;      /* c: beta dbias[j] + sum over i and s of dy      */
+    float beta;        /* 0 overwrites                                   */
+} ct_bias_args;
+
+CT_ENGINE(bias)
+
+/** Fills y; and the gradient by the vector. "simd" and "ref". */
+extern const ct_bias_impl *const ct_bias_fill_table[];
+extern const ct_bias_impl *const ct_bias_backward_table[];
+
+#endif

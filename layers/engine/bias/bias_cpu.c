@@ -1,0 +1,126 @@
+#include "framework/base/simd.h"
+#include "layers/engine/bias/bias.h"
+
+static bool on_cpu(const ct_bias_desc *d)
+{
+    return d->device == CT_DEVICE_CPU;
+}
+
+static ct_status ref_fill(const ct_bias_desc *d, ct_exec *ex, const ct_bias_args *a)
+{
+    (void)ex;
+    for (int64_t i = 0; i < d->n; i++) {
+        for (int64_t j = 0; j < d->c; j++) {
+            for (int64_t k = 0; k < d->s; k++) a->y[(i * d->c + j) * d->s + k] = a->bias[j];
+        }
+    }
+    return CT_OK;
+}
+
+static ct_status ref_backward(const ct_bias_desc *d, ct_exec *ex, const ct_bias_args *a)
+{
+    (void)ex;
+    for (int64_t j = 0; j < d->c; j++) {
+        double sum = 0.0;
+
+        for (int64_t i = 0; i < d->n; i++) {
+            for (int64_t k = 0; k < d->s; k++) sum += a->dy[(i * d->c + j) * d->s + k];
+        }
+        a->dbias[j] = (float)(((a->beta != 0.0f) ? a->beta * a->dbias[j] : 0.0f) + sum);
+    }
+    return CT_OK;
+}
+
+CT_SIMD_CLONES static void fill_rows(int64_t c, int64_t s, const float *bias, float *y)
+{
+    for (int64_t j = 0; j < c; j++) {
+#pragma omp simd
+        for (int64_t k = 0; k < s; k++) y[j * s + k] = bias[j];
+    }
+}
+
+static ct_status simd_fill(const ct_bias_desc *d, ct_exec *ex, const ct_bias_args *a)
+{
+    bool vector = (d->s == 1); /* then a row of y is the bias itself */
+
+    (void)ex;
+#pragma omp parallel for num_threads(d->n_thread) schedule(static)
+    for (int64_t i = 0; i < d->n; i++) {
+        float *y = a->y + i * d->c * d->s;
+
+        if (vector)
+            memcpy(y, a->bias, (size_t)d->c * sizeof(float));
+        else
+            fill_rows(d->c, d->s, a->bias, y);
+    }
+    return CT_OK;
+}
+
+/* Sixteen partial sums in a fixed order, so that the vector width does not show. */
+CT_SIMD_CLONES static double row_sum(int64_t n, const float *x)
+{
+    float lane[16] = { 0.0f };
+    double sum = 0.0;
+    int64_t i = 0;
+
+    for (; i + 16 <= n; i += 16) {
+#pragma omp simd
+        for (int j = 0; j < 16; j++) lane[j] += x[i + j];
+    }
+    for (int j = 0; j < 16; j++) sum += (double)lane[j];
+    for (; i < n; i++) sum += (double)x[i];
+    return sum;
+}
+
+/* Columns [from, to) of n rows of c, summed into sum[]. */
+CT_SIMD_CLONES static void column_sums(int64_t n, int64_t c, int64_t len, const float *x,
+                                       double *sum)
+{
+    for (int64_t i = 0; i < n; i++) {
+#pragma omp simd
+        for (int64_t j = 0; j < len; j++) sum[j] += (double)x[i * c + j];
+    }
+}
+
+enum { COLUMN_BLOCK = 64 };
+
+static void backward_columns(const ct_bias_desc *d, const ct_bias_args *a)
+{
+#pragma omp parallel for num_threads(d->n_thread) schedule(static)
+    for (int64_t j = 0; j < d->c; j += COLUMN_BLOCK) {
+        int64_t len = (d->c - j < COLUMN_BLOCK) ? d->c - j : COLUMN_BLOCK;
+        double sum[COLUMN_BLOCK] = { 0.0 };
+
+        column_sums(d->n, d->c, len, a->dy + j, sum);
+        for (int64_t q = 0; q < len; q++) {
+            float old = (a->beta != 0.0f) ? a->beta * a->dbias[j + q] : 0.0f;
+
+            a->dbias[j + q] = (float)(old + sum[q]);
+        }
+    }
+}
+
+static ct_status simd_backward(const ct_bias_desc *d, ct_exec *ex, const ct_bias_args *a)
+{
+    (void)ex;
+    if (d->s == 1) {
+        backward_columns(d, a);
+        return CT_OK;
+    }
+#pragma omp parallel for num_threads(d->n_thread) schedule(static)
+    for (int64_t j = 0; j < d->c; j++) {
+        double sum = 0.0;
+
+        for (int64_t i = 0; i < d->n; i++) sum += row_sum(d->s, a->dy + (i * d->c + j) * d->s);
+        a->dbias[j] = (float)(((a->beta != 0.0f) ? a->beta * a->dbias[j] : 0.0f) + sum);
+    }
+    return CT_OK;
+}
+
+static const ct_bias_impl fill_simd = { .name = "simd", .supports = on_cpu, .run = simd_fill };
+static const ct_bias_impl fill_ref = { .name = "ref", .supports = on_cpu, .run = ref_fill };
+static const ct_bias_impl back_simd = { .name = "simd", .supports = on_cpu, .run = simd_backward };
+static const ct_bias_impl back_ref = { .name = "ref", .supports = on_cpu, .run = ref_backward };
+
+const ct_bias_impl *const ct_bias_fill_table[] = { &fill_simd, &fill_ref, NULL };
+const ct_bias_impl *const ct_bias_backward_table[] = { &back_simd, &back_ref, NULL };

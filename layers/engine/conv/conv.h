@@ -1,0 +1,46 @@
+/** @file conv.h  2-D convolution (cross-correlation, as in Caffe), its three directions.
+ *
+ *   y[n][m][i][j] = bias[m] + sum over c, p, q of
+ *                   weight[m][c][p][q] x[n][g C/G + c][i sh - ph + p dh][j sw - pw + q dw]
+ * with g = m / (M/G) and x zero outside; NCHW, weight M x C/G x KH x KW.
+ */
+#ifndef CT_ENGINE_CONV_H
+#define CT_ENGINE_CONV_H
+
+#include "layers/engine/engine.h"
+
+typedef struct ct_conv_desc {
+    ct_device_kind device;
+    int n_thread;
+    int64_t n, group;
+    int64_t c, h, w;   /* input channels (of all groups) and size */
+    int64_t m, oh, ow; /* output                                  */
+    int64_t kh, kw, sh, sw, ph, pw, dh, dw;
+} ct_conv_desc;
+
+typedef struct ct_conv_args {
+    const float *x, *weight, *bias; /* bias NULL: none              */
+    const float *dy;
+    float *y;       /* forward: overwritten                         */
+    float *dx;      /* backward_data: overwritten                   */
+    float *dweight; /* backward_weight: beta dweight + the gradient */
+    float beta;     /* 0 overwrites even NaN                        */
+    void *work;     /* workspace() bytes                            */
+} ct_conv_args;
+
+CT_ENGINE(conv)
+
+extern const ct_conv_impl *const ct_conv_forward_table[];
+extern const ct_conv_impl *const ct_conv_backward_data_table[];
+extern const ct_conv_impl *const ct_conv_backward_weight_table[];
+
+/** Output length along an axis; less than 1 where the kernel does not fit. */
+static inline int64_t ct_conv_out(int64_t in, int64_t kernel, int64_t stride, int64_t pad,
+                                  int64_t dilation)
+{
+    int64_t room = in + 2 * pad - (dilation * (kernel - 1) + 1);
+
+    return (room < 0) ? 0 : room / stride + 1;
+}
+
+#endif

@@ -1,0 +1,49 @@
+/** @file conv_private.h  Shared by the convolution engines. */
+#ifndef CT_ENGINE_CONV_PRIVATE_H
+#define CT_ENGINE_CONV_PRIVATE_H
+
+#include "layers/engine/conv/conv.h"
+
+extern const ct_conv_impl ct_conv_ref_forward, ct_conv_ref_backward_data,
+    ct_conv_ref_backward_weight;
+extern const ct_conv_impl ct_conv_gemm_forward, ct_conv_gemm_backward_data,
+    ct_conv_gemm_backward_weight;
+
+/* Of one group: rows and columns of the products, and the steps from group to group. */
+static inline int64_t group_m(const ct_conv_desc *d)
+{
+    return d->m / d->group;
+}
+static inline int64_t group_k(const ct_conv_desc *d)
+{
+    return d->c / d->group * d->kh * d->kw;
+}
+static inline int64_t out_size(const ct_conv_desc *d)
+{
+    return d->oh * d->ow;
+}
+static inline int64_t in_size(const ct_conv_desc *d)
+{
+    return d->h * d->w;
+}
+
+/** The outputs [*lo_p, *hi_p) of `out` whose input o * stride + offset lies in [0, in). */
+static inline void valid_range(int64_t offset, int64_t stride, int64_t in, int64_t out,
+                               int64_t *lo_p, int64_t *hi_p)
+{
+    int64_t lo = (offset >= 0) ? 0 : (-offset + stride - 1) / stride;
+    int64_t hi = (offset >= in) ? 0 : (in - 1 - offset) / stride + 1;
+
+    if (hi > out) hi = out;
+    if (lo > hi) lo = hi;
+    *lo_p = lo;
+    *hi_p = hi;
+}
+
+/** Unfolds channels [c_from, c_to) of one image's group (x at the group's channel 0) into rows of
+ *  col[C/G KH KW][OH OW]. */
+void ct_im2col(const ct_conv_desc *d, int64_t c_from, int64_t c_to, const float *x, float *col);
+/** The adjoint: overwrites channels [c_from, c_to) of dx with the sums of col's entries. */
+void ct_col2im(const ct_conv_desc *d, int64_t c_from, int64_t c_to, const float *col, float *dx);
+
+#endif

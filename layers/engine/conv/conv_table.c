@@ -1,0 +1,9 @@
+/* Which convolutions there are; order is the choice of "auto". */
+#include "layers/engine/conv/conv_private.h"
+
+const ct_conv_impl *const ct_conv_forward_table[] = { &ct_conv_gemm_forward, &ct_conv_ref_forward,
+                                                      NULL };
+const ct_conv_impl *const ct_conv_backward_data_table[] = { &ct_conv_gemm_backward_data,
+                                                            &ct_conv_ref_backward_data, NULL };
+const ct_conv_impl *const ct_conv_backward_weight_table[] = { &ct_conv_gemm_backward_weight,
+                                                              &ct_conv_ref_backward_weight, NULL };
