@@ -43,6 +43,9 @@ CFLAGS   += -Wall -Wextra -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototype
 CFLAGS   += $(if $(WERROR),-Werror) $(SAN:%=-fsanitize=% -fno-sanitize-recover=all)
 LDLIBS   += $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lz -lpthread -lm
 
+# ---- flags of single files: CFLAGS_<name without .c>
+CFLAGS_lrn_simd := -fno-math-errno # sqrtf is then an instruction, which vectorises
+
 # ---- sources: every .c in the four folders, less what is switched off
 SRC := $(sort $(shell find framework layers comm topology -name '*.c'))
 CU  :=

@@ -29,8 +29,7 @@ void ct_engine_list(char *text, size_t size, const char *name)
 ct_status ct_engine_refuse(const ct_layer *l, ct_run_kind kind, const char *policy,
                            const char *names)
 {
-    return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
-                         "ct_kernel.%s: \"%s\" cannot run this layer on device %s; there are: %s",
-                         kind_name[kind], policy, l->dev->name,
-                         (names[0] != '\0') ? names : "none");
+    return CT_LAYER_FAIL(
+        l, CT_ERR_CONFIG, "ct_kernel.%s: \"%s\" cannot run this layer on device %s; there are: %s",
+        kind_name[kind], policy, l->dev->name, (names[0] != '\0') ? names : "none");
 }

@@ -225,6 +225,10 @@ static ct_status gemm_backward_weight(const ct_conv_desc *d, ct_exec *ex, const 
     int bad = CT_OK;
 
     (void)ex;
+    if (d->n == 0) { /* a rank without samples in this step */
+        if (a->beta == 0.0f) return ct_math_cpu.set(NULL, d->m * group_k(d), 0.0f, a->dweight);
+        return ct_math_cpu.scale(NULL, d->m * group_k(d), a->beta, a->dweight);
+    }
 #pragma omp parallel for num_threads((int)nw) schedule(static, 1) reduction(max : bad) if (nw > 1)
     for (int64_t v = 0; v < nw; v++) {
         float *col = (float *)a->work + v * col_step(d);
@@ -242,10 +246,9 @@ static ct_status gemm_backward_weight(const ct_conv_desc *d, ct_exec *ex, const 
     return (ct_status)bad;
 }
 
-const ct_conv_impl ct_conv_gemm_forward = { .name = "gemm",
-                                            .supports = gemm_supports,
-                                            .workspace = gemm_workspace,
-                                            .run = gemm_forward };
+const ct_conv_impl ct_conv_gemm_forward = {
+    .name = "gemm", .supports = gemm_supports, .workspace = gemm_workspace, .run = gemm_forward
+};
 const ct_conv_impl ct_conv_gemm_backward_data = { .name = "gemm",
                                                   .supports = gemm_supports,
                                                   .workspace = gemm_workspace,

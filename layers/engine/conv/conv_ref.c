@@ -24,9 +24,9 @@ static double forward_one(const ct_conv_desc *d, const ct_conv_args *a, int64_t 
     for (int64_t c = 0; c < cg; c++) {
         for (int64_t p = 0; p < d->kh; p++) {
             for (int64_t q = 0; q < d->kw; q++)
-                sum += w[(c * d->kh + p) * d->kw + q] *
-                       at(d, a->x, n, first + c, i * d->sh - d->ph + p * d->dh,
-                          j * d->sw - d->pw + q * d->dw);
+                sum += w[(c * d->kh + p) * d->kw + q] * at(d, a->x, n, first + c,
+                                                           i * d->sh - d->ph + p * d->dh,
+                                                           j * d->sw - d->pw + q * d->dw);
         }
     }
     return sum;
@@ -100,9 +100,9 @@ static double backward_weight_one(const ct_conv_desc *d, const ct_conv_args *a, 
     for (int64_t n = 0; n < d->n; n++) {
         for (int64_t i = 0; i < d->oh; i++) {
             for (int64_t j = 0; j < d->ow; j++)
-                sum += a->dy[((n * d->m + m) * d->oh + i) * d->ow + j] *
-                       at(d, a->x, n, c, i * d->sh - d->ph + p * d->dh,
-                          j * d->sw - d->pw + q * d->dw);
+                sum +=
+                    a->dy[((n * d->m + m) * d->oh + i) * d->ow + j] *
+                    at(d, a->x, n, c, i * d->sh - d->ph + p * d->dh, j * d->sw - d->pw + q * d->dw);
         }
     }
     return sum;

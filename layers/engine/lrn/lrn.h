@@ -1,0 +1,43 @@
+/** @file lrn.h  Local response normalisation: y = x scale^-beta.
+ *
+ * Across channels: scale = k + alpha / size   * sum of x^2 over `size` channels around this one.
+ * Within a channel: scale = k + alpha / size^2 * sum of x^2 over size x size places around it.
+ * What lies outside counts as zero; the divisor stays. The gradient, with a = alpha / size or
+ * alpha / size^2, the sum over the same window (it is symmetric, size is odd):
+ *   dx = dy scale^-beta - 2 a beta x sum of dy x scale^(-beta - 1)
+ */
+#ifndef CT_ENGINE_LRN_H
+#define CT_ENGINE_LRN_H
+
+#include "layers/engine/engine.h"
+
+typedef struct ct_lrn_desc {
+    ct_device_kind device;
+    int n_thread;
+    bool within;
+    int64_t n, c, h, w;
+    int64_t size; /* odd */
+    float alpha, beta, k;
+} ct_lrn_desc;
+
+typedef struct ct_lrn_args {
+    const float *x;
+    float *y;
+    float *scale; /* like x: written by forward, read by backward */
+    const float *dy;
+    float *dx;
+    void *work;
+} ct_lrn_args;
+
+CT_ENGINE(lrn)
+
+extern const ct_lrn_impl *const ct_lrn_forward_table[];
+extern const ct_lrn_impl *const ct_lrn_backward_table[];
+
+/** alpha over the number of places of a window. */
+static inline float ct_lrn_factor(const ct_lrn_desc *d)
+{
+    return d->alpha / (float)(d->within ? d->size * d->size : d->size);
+}
+
+#endif

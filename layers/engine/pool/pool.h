@@ -1,0 +1,48 @@
+/** @file pool.h  Pooling over windows of the planes (n c) x h x w.
+ *
+ * Window of output (i, j): rows [i sh - ph, i sh - ph + kh), columns alike. MAX: the largest of
+ * the window's elements inside the plane; of equal ones the first in row-major order. AVE: the sum
+ * of those inside, over the number inside the plane *with its padding* (Caffe's divisor).
+ */
+#ifndef CT_ENGINE_POOL_H
+#define CT_ENGINE_POOL_H
+
+#include "layers/engine/engine.h"
+
+typedef enum { CT_POOL_MAX, CT_POOL_AVE } ct_pool_method;
+
+typedef struct ct_pool_desc {
+    ct_device_kind device;
+    int n_thread;
+    ct_pool_method method;
+    int64_t planes, h, w, oh, ow;
+    int64_t kh, kw, sh, sw, ph, pw;
+} ct_pool_desc;
+
+typedef struct ct_pool_args {
+    const float *x;
+    float *y;        /* overwritten                                                           */
+    int32_t *mask;   /* MAX: like y, the place in its plane of the element taken; forward writes */
+    float *mask_top; /* MAX forward: the same as numbers; NULL: unwanted                      */
+    const float *dy;
+    float *dx; /* overwritten                                                                 */
+} ct_pool_args;
+
+CT_ENGINE(pool)
+
+extern const ct_pool_impl *const ct_pool_forward_table[];
+extern const ct_pool_impl *const ct_pool_backward_table[];
+
+/** The part of a window inside [0, in), and its length inside [-pad, in + pad). */
+static inline void ct_pool_window(int64_t out, int64_t kernel, int64_t stride, int64_t pad,
+                                  int64_t in, int64_t *lo_p, int64_t *hi_p, int64_t *padded_p)
+{
+    int64_t lo = out * stride - pad;
+    int64_t hi = (lo + kernel < in + pad) ? lo + kernel : in + pad;
+
+    *padded_p = hi - lo;
+    *lo_p = (lo > 0) ? lo : 0;
+    *hi_p = (hi < in) ? hi : in;
+}
+
+#endif

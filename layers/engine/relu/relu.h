@@ -1,0 +1,27 @@
+/** @file relu.h  Rectifier: y = x where x >= 0, else slope x (0 where slope is 0, even of -inf).
+ *  NaN passes. The gradient at 0 is slope, as in Caffe. */
+#ifndef CT_ENGINE_RELU_H
+#define CT_ENGINE_RELU_H
+
+#include "layers/engine/engine.h"
+
+typedef struct ct_relu_desc {
+    ct_device_kind device;
+    int n_thread;
+    int64_t count;
+    float slope;
+} ct_relu_desc;
+
+typedef struct ct_relu_args {
+    const float *x; /* count; backward: its sign counts, so y may stand here where slope >= 0 */
+    float *y;       /* may be x                                                               */
+    const float *dy;
+    float *dx; /* dy where x > 0, else slope dy; may be dy                                    */
+} ct_relu_args;
+
+CT_ENGINE(relu)
+
+extern const ct_relu_impl *const ct_relu_forward_table[];
+extern const ct_relu_impl *const ct_relu_backward_table[];
+
+#endif

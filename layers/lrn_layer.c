@@ -1,0 +1,123 @@
+/* Local response normalisation, across channels or within each. */
+#include "layers/engine/lrn/lrn.h"
+#include "layers/layer_types.h"
+
+typedef struct lrn_state {
+    bool within;
+    int64_t size;
+    float alpha, beta, k;
+} lrn_state;
+
+typedef struct lrn_instance {
+    ct_lrn_desc desc;
+    const ct_lrn_impl *forward, *backward;
+} lrn_instance;
+
+enum { SLOT_SCALE, SLOT_WORK };
+
+static ct_status lrn_setup(ct_layer *l, const ct_shape *bottom)
+{
+    static const Ct__LRNParameter defaults = CT__LRNPARAMETER__INIT;
+    const Ct__LRNParameter *p = (l->param->lrn_param != NULL) ? l->param->lrn_param : &defaults;
+    lrn_state *s = l->state;
+
+    (void)bottom;
+    if (p->local_size % 2 == 0)
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "lrn_param.local_size %u must be odd",
+                             p->local_size);
+    s->within = (p->norm_region == CT__LRNPARAMETER__NORM_REGION__WITHIN_CHANNEL);
+    s->size = p->local_size;
+    s->alpha = p->alpha;
+    s->beta = p->beta;
+    s->k = s->within ? 1.0f : p->k;
+    if (s->within && (p->k != 1.0f))
+        CT_WARN("layer \"%s\" (LRN): lrn_param.k %g is not used: WITHIN_CHANNEL always has k 1",
+                l->name, (double)p->k);
+    return CT_OK;
+}
+
+static ct_status lrn_reshape(const ct_layer *l, ct_instance *in)
+{
+    const lrn_state *s = l->state;
+    lrn_instance *r = in->state;
+    const ct_shape *x = &in->bottom[0]->data.shape;
+    size_t work;
+
+    if (x->ndim != 4)
+        return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "the bottom %s must have 4 axes: N C H W",
+                             ct_shape_str(x).text);
+    ct_blob_set_shape(in->top[0], x);
+    r->desc = (ct_lrn_desc){ .device = l->dev->kind,
+                             .n_thread = ct_engine_n_thread(l),
+                             .within = s->within,
+                             .n = x->dim[0],
+                             .c = x->dim[1],
+                             .h = x->dim[2],
+                             .w = x->dim[3],
+                             .size = s->size,
+                             .alpha = s->alpha,
+                             .beta = s->beta,
+                             .k = s->k };
+    CT_TRY(ct_lrn_pick(l, CT_RUN_FORWARD, ct_lrn_forward_table, &r->desc, &r->forward));
+    CT_TRY(ct_lrn_pick(l, CT_RUN_BACKWARD_DATA, ct_lrn_backward_table, &r->desc, &r->backward));
+    ct_instance_buffer(in, SLOT_SCALE, in->bottom[0]->wants_diff ? CT_KEEP_PASS : CT_KEEP_CALL,
+                       (size_t)ct_shape_count(x, 0, -1) * sizeof(float));
+    work = ct_lrn_workspace(r->forward, &r->desc);
+    if (in->bottom[0]->wants_diff && (ct_lrn_workspace(r->backward, &r->desc) > work))
+        work = ct_lrn_workspace(r->backward, &r->desc);
+    ct_instance_buffer(in, SLOT_WORK, CT_KEEP_CALL, work);
+    return CT_OK;
+}
+
+static ct_status lrn_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    lrn_instance *r = in->state;
+
+    (void)l;
+    return r->forward->run(&r->desc, ex,
+                           &(ct_lrn_args){ .x = ct_blob_data(in->bottom[0]),
+                                           .y = ct_blob_data(in->top[0]),
+                                           .scale = in->buffer[SLOT_SCALE].data,
+                                           .work = in->buffer[SLOT_WORK].data });
+}
+
+static ct_status lrn_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    lrn_instance *r = in->state;
+
+    (void)l;
+    if (ct_blob_diff(in->bottom[0]) == NULL) return CT_OK;
+    return r->backward->run(&r->desc, ex,
+                            &(ct_lrn_args){ .x = ct_blob_data(in->bottom[0]),
+                                            .scale = in->buffer[SLOT_SCALE].data,
+                                            .dy = ct_blob_diff(in->top[0]),
+                                            .dx = ct_blob_diff(in->bottom[0]),
+                                            .work = in->buffer[SLOT_WORK].data });
+}
+
+static void lrn_estimate(const ct_layer *l, const ct_instance *in, ct_estimate *e)
+{
+    const lrn_state *s = l->state;
+    double n = (double)ct_tensor_count(&in->bottom[0]->data);
+    double window = (double)(s->within ? 2 * s->size : s->size);
+
+    /* a square and an add per place of the window (separable within), the power as 4 */
+    e->forward_flop = n * (2.0 * window + 7.0);
+    e->backward_flop = n * (window + 12.0);
+}
+
+const ct_layer_ops ct_layer_lrn = {
+    .type = "LRN",
+    .min_bottom = 1,
+    .max_bottom = 1,
+    .min_top = 1,
+    .max_top = 1,
+    .backward_reads = CT_READS_BOTTOM,
+    .state_size = sizeof(lrn_state),
+    .instance_state_size = sizeof(lrn_instance),
+    .setup = lrn_setup,
+    .reshape = lrn_reshape,
+    .forward = lrn_forward,
+    .backward = lrn_backward,
+    .estimate = lrn_estimate,
+};

@@ -1,0 +1,221 @@
+/* Max and average pooling; sizes and divisors as Caffe defines them. */
+#include "layers/engine/pool/pool.h"
+#include "layers/layer_types.h"
+
+typedef struct pool_state {
+    bool global;
+    bool floor; /* round_mode: FLOOR */
+    ct_pool_method method;
+    int64_t kh, kw, sh, sw, ph, pw;
+} pool_state;
+
+typedef struct pool_instance {
+    ct_pool_desc desc;
+    const ct_pool_impl *forward, *backward;
+} pool_instance;
+
+enum { SLOT_MASK };
+
+/* One of `kernel_size`, `pad`, `stride`: given once for both axes, or per axis as _h and _w. */
+static ct_status read_pair(const ct_layer *l, const char *name, protobuf_c_boolean has_both,
+                           uint32_t both, protobuf_c_boolean has_h, uint32_t h,
+                           protobuf_c_boolean has_w, uint32_t w, int64_t *h_p, int64_t *w_p)
+{
+    if (has_both && (has_h || has_w))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                             "pooling_param has %s %u and also its _h or _w form: give one of them",
+                             name, both);
+    if (has_h != has_w)
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                             "pooling_param has %s for one axis only: give both _h and _w", name);
+    *h_p = has_h ? h : both; /* `both` is the default where nothing is given */
+    *w_p = has_w ? w : both;
+    return CT_OK;
+}
+
+static ct_status read_window(const ct_layer *l, const Ct__PoolingParameter *p, pool_state *s)
+{
+    bool has_kernel = p->has_kernel_size || p->has_kernel_h || p->has_kernel_w;
+
+    CT_TRY(read_pair(l, "kernel", p->has_kernel_size, p->kernel_size, p->has_kernel_h, p->kernel_h,
+                     p->has_kernel_w, p->kernel_w, &s->kh, &s->kw));
+    CT_TRY(read_pair(l, "pad", p->has_pad, p->pad, p->has_pad_h, p->pad_h, p->has_pad_w, p->pad_w,
+                     &s->ph, &s->pw));
+    CT_TRY(read_pair(l, "stride", p->has_stride, p->stride, p->has_stride_h, p->stride_h,
+                     p->has_stride_w, p->stride_w, &s->sh, &s->sw));
+    if ((s->sh == 0) || (s->sw == 0))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "pooling_param: stride %lld x %lld must be positive",
+                             (long long)s->sh, (long long)s->sw);
+    if (s->global) {
+        if (has_kernel)
+            return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                                 "pooling_param: global_pooling takes the whole plane, so a kernel "
+                                 "cannot be given too");
+        if ((s->ph != 0) || (s->pw != 0) || (s->sh != 1) || (s->sw != 1))
+            return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                                 "pooling_param: global_pooling needs pad 0 and stride 1, not pad "
+                                 "%lld x %lld and stride %lld x %lld",
+                                 (long long)s->ph, (long long)s->pw, (long long)s->sh,
+                                 (long long)s->sw);
+        return CT_OK;
+    }
+    if ((s->kh == 0) || (s->kw == 0))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "pooling_param: %s",
+                             has_kernel ? "the kernel must be positive"
+                                        : "kernel_size, or kernel_h and kernel_w, is missing");
+    if ((s->ph >= s->kh) || (s->pw >= s->kw))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                             "pooling_param: pad %lld x %lld must be smaller than the kernel %lld "
+                             "x %lld",
+                             (long long)s->ph, (long long)s->pw, (long long)s->kh,
+                             (long long)s->kw);
+    return CT_OK;
+}
+
+static ct_status pool_setup(ct_layer *l, const ct_shape *bottom)
+{
+    const Ct__PoolingParameter *p = l->param->pooling_param;
+    pool_state *s = l->state;
+
+    (void)bottom;
+    if (p == NULL) return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "pooling_param is missing");
+    switch (p->pool) {
+    case CT__POOLING_PARAMETER__POOL_METHOD__MAX:
+        s->method = CT_POOL_MAX;
+        break;
+    case CT__POOLING_PARAMETER__POOL_METHOD__AVE:
+        s->method = CT_POOL_AVE;
+        break;
+    default:
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                             "pooling_param.pool: STOCHASTIC is not supported "
+                             "yet; there are MAX and AVE");
+    }
+    s->global = p->global_pooling;
+    s->floor = (p->round_mode == CT__POOLING_PARAMETER__ROUND_MODE__FLOOR);
+    if ((l->n_top > 1) && (s->method != CT_POOL_MAX))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                             "a second top holds the places of the maxima: only for pool: MAX");
+    return read_window(l, p, s);
+}
+
+/* Outputs along one axis, or a message. Rounded up as in Caffe: a last window that would begin
+ * behind the padded edge is dropped, where there is padding. */
+static ct_status pooled(const ct_layer *l, const char *axis, int64_t in, int64_t kernel,
+                        int64_t stride, int64_t pad, int64_t *out_p)
+{
+    const pool_state *s = l->state;
+    int64_t room = in + 2 * pad - kernel;
+    int64_t steps = (room >= 0) ? (s->floor ? room : room + stride - 1) / stride
+                                : -((s->floor ? -room + stride - 1 : -room) / stride);
+    int64_t out = steps + 1;
+
+    if ((pad > 0) && ((out - 1) * stride >= in + pad)) out--;
+    if (out < 1)
+        return CT_LAYER_FAIL(l, CT_ERR_SHAPE,
+                             "pooling_param: kernel %lld is too large for %s %lld with pad %lld",
+                             (long long)kernel, axis, (long long)in, (long long)pad);
+    if ((out - 1) * stride - pad >= in)
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                             "pooling_param: with kernel %lld and stride %lld the last window lies "
+                             "outside %s %lld; round_mode: FLOOR leaves it out",
+                             (long long)kernel, (long long)stride, axis, (long long)in);
+    *out_p = out;
+    return CT_OK;
+}
+
+static ct_status make_desc(const ct_layer *l, const ct_shape *x, ct_pool_desc *d)
+{
+    const pool_state *s = l->state;
+
+    if (x->ndim != 4)
+        return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "the bottom %s must have 4 axes: N C H W",
+                             ct_shape_str(x).text);
+    *d = (ct_pool_desc){ .device = l->dev->kind,
+                         .n_thread = ct_engine_n_thread(l),
+                         .method = s->method,
+                         .planes = x->dim[0] * x->dim[1],
+                         .h = x->dim[2],
+                         .w = x->dim[3],
+                         .kh = s->global ? x->dim[2] : s->kh,
+                         .kw = s->global ? x->dim[3] : s->kw,
+                         .sh = s->sh,
+                         .sw = s->sw,
+                         .ph = s->ph,
+                         .pw = s->pw };
+    if ((d->h == 0) || (d->w == 0) || (d->h > INT32_MAX / d->w))
+        return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "planes of %lld x %lld: empty or too large",
+                             (long long)d->h, (long long)d->w);
+    CT_TRY(pooled(l, "height", d->h, d->kh, d->sh, d->ph, &d->oh));
+    return pooled(l, "width", d->w, d->kw, d->sw, d->pw, &d->ow);
+}
+
+static ct_status pool_reshape(const ct_layer *l, ct_instance *in)
+{
+    pool_instance *r = in->state;
+    ct_shape top = in->bottom[0]->data.shape;
+
+    CT_TRY(make_desc(l, &top, &r->desc));
+    top.dim[2] = r->desc.oh;
+    top.dim[3] = r->desc.ow;
+    for (int i = 0; i < l->n_top; i++) ct_blob_set_shape(in->top[i], &top);
+    if (r->desc.method == CT_POOL_MAX)
+        ct_instance_buffer(in, SLOT_MASK, in->bottom[0]->wants_diff ? CT_KEEP_PASS : CT_KEEP_CALL,
+                           (size_t)ct_shape_count(&top, 0, -1) * sizeof(int32_t));
+    CT_TRY(ct_pool_pick(l, CT_RUN_FORWARD, ct_pool_forward_table, &r->desc, &r->forward));
+    return ct_pool_pick(l, CT_RUN_BACKWARD_DATA, ct_pool_backward_table, &r->desc, &r->backward);
+}
+
+static ct_status pool_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    pool_instance *r = in->state;
+
+    return r->forward->run(
+        &r->desc, ex,
+        &(ct_pool_args){ .x = ct_blob_data(in->bottom[0]),
+                         .y = ct_blob_data(in->top[0]),
+                         .mask = in->buffer[SLOT_MASK].data,
+                         .mask_top = (l->n_top > 1) ? ct_blob_data(in->top[1]) : NULL });
+}
+
+static ct_status pool_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    pool_instance *r = in->state;
+
+    (void)l;
+    if (ct_blob_diff(in->bottom[0]) == NULL) return CT_OK;
+    if (ct_blob_diff(in->top[0]) == NULL)
+        return ex->dev->zero(ex->stream, ct_blob_diff(in->bottom[0]),
+                             ct_tensor_bytes(&in->bottom[0]->diff));
+    return r->backward->run(&r->desc, ex,
+                            &(ct_pool_args){ .mask = in->buffer[SLOT_MASK].data,
+                                             .dy = ct_blob_diff(in->top[0]),
+                                             .dx = ct_blob_diff(in->bottom[0]) });
+}
+
+static void pool_estimate(const ct_layer *l, const ct_instance *in, ct_estimate *e)
+{
+    const pool_instance *r = in->state;
+    const ct_pool_desc *d = &r->desc;
+
+    (void)l;
+    e->forward_flop = (double)(d->planes * d->oh * d->ow) * (double)(d->kh * d->kw);
+    e->backward_flop =
+        (d->method == CT_POOL_MAX) ? (double)(d->planes * d->oh * d->ow) : e->forward_flop;
+}
+
+const ct_layer_ops ct_layer_pooling = {
+    .type = "Pooling",
+    .min_bottom = 1,
+    .max_bottom = 1,
+    .min_top = 1,
+    .max_top = 2,
+    .null_top_diff = true, /* that of the second top, the places, is never read */
+    .state_size = sizeof(pool_state),
+    .instance_state_size = sizeof(pool_instance),
+    .setup = pool_setup,
+    .reshape = pool_reshape,
+    .forward = pool_forward,
+    .backward = pool_backward,
+    .estimate = pool_estimate,
+};
