@@ -1,0 +1,229 @@
+/* Pooling: engines against the definition, Caffe's sizes and divisors, gradients, messages. */
+#include "tests/test.h"
+#include "tests/layer_harness.h"
+
+#include "framework/base/memory.h"
+#include "layers/engine/pool/pool.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct pool_case {
+    const char *fields;
+    ct_shape x;
+    int64_t oh, ow;
+} pool_case;
+
+/* Sizes by hand: ceil((in + 2 pad - kernel) / stride) + 1, less a window that starts behind the
+ * padded edge. */
+static const pool_case good[] = {
+    { "kernel_size: 2 stride: 2", { 4, { 2, 3, 24, 24 } }, 12, 12 },
+    { "kernel_size: 3 stride: 2", { 4, { 2, 3, 32, 32 } }, 16, 16 }, /* CIFAR-10 quick */
+    { "kernel_size: 3 stride: 2", { 4, { 1, 5, 55, 55 } }, 27, 27 }, /* AlexNet        */
+    { "kernel_size: 3 stride: 2", { 4, { 1, 2, 6, 5 } }, 3, 2 },
+    { "kernel_size: 3 stride: 2 round_mode: FLOOR", { 4, { 1, 2, 6, 5 } }, 2, 2 },
+    { "kernel_size: 3 stride: 1 pad: 1", { 4, { 2, 2, 5, 7 } }, 5, 7 },
+    { "kernel_size: 2 stride: 2 pad: 1", { 4, { 2, 2, 5, 4 } }, 3, 3 }, /* a fourth begins at 6 */
+    { "kernel_size: 3 stride: 3 pad: 2", { 4, { 2, 2, 7, 6 } }, 3, 3 },
+    { "kernel_h: 3 kernel_w: 2 stride_h: 2 stride_w: 3 pad_h: 1 pad_w: 0",
+      { 4, { 3, 1, 8, 8 } },
+      5,
+      3 },
+    { "global_pooling: true", { 4, { 2, 5, 7, 6 } }, 1, 1 },
+    { "kernel_size: 1 stride: 1", { 4, { 1, 1, 3, 3 } }, 3, 3 },
+    { "kernel_size: 4 stride: 2",
+      { 4, { 1, 1, 3, 17 } },
+      1,
+      8 }, /* larger than the plane: clipped */
+    { "kernel_size: 5 stride: 2 pad: 2", { 4, { 2, 3, 33, 35 } }, 17, 18 },
+};
+enum { N_GOOD = sizeof(good) / sizeof(good[0]) };
+
+static test_layer *make(const pool_case *c, const char *pool, const char *kernel, int n_top,
+                        bool forward_only)
+{
+    char text[512];
+    test_layer_spec spec = { .type = "Pooling",
+                             .text = text,
+                             .n_bottom = 1,
+                             .n_top = n_top,
+                             .no_top_diff = { false, true },
+                             .forward_only = forward_only,
+                             .bottom = { c->x } };
+    test_layer *t;
+
+    snprintf(text, sizeof(text),
+             "pooling_param { %s pool: %s } ct_kernel { forward: \"%s\" backward_data: \"%s\" }",
+             c->fields, pool, kernel, kernel);
+    assert_int_equal(test_layer_create(&spec, &t), CT_OK);
+    assert_int_equal(t->top_shape[0].ndim, 4);
+    return t;
+}
+
+static void test_sizes(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_GOOD; i++) {
+        test_layer *t = make(&good[i], "MAX", "auto", 1, false);
+
+        if ((t->top_shape[0].dim[2] != good[i].oh) || (t->top_shape[0].dim[3] != good[i].ow))
+            fail_msg("%s: %s", good[i].fields, ct_shape_str(&t->top_shape[0]).text);
+        test_layer_destroy(t);
+    }
+}
+
+/* The same maxima and places; averages of n terms below 1 within (n + 2) eps. */
+static void test_engines(void **state)
+{
+    static const char *const pool[] = { "MAX", "AVE" };
+
+    (void)state;
+    for (int i = 0; i < 2 * N_GOOD; i++) {
+        const pool_case *c = &good[i / 2];
+        test_layer *t[2];
+
+        for (int v = 0; v < 2; v++) {
+            t[v] = make(c, pool[i % 2], (v == 0) ? "ref" : "simd", (i % 2 == 0) ? 2 : 1, false);
+            test_random(t[v]->input[0], t[v]->input_count[0], 3, -1.0f, 1.0f);
+            for (int64_t k = 0; k < t[v]->input_count[0]; k++) /* many equal ones */
+                t[v]->input[0][k] = roundf(t[v]->input[0][k] * 4.0f) * 0.25f;
+            test_random(t[v]->top_diff[0], t[v]->top_count[0], 4, -1.0f, 1.0f);
+            assert_int_equal(test_layer_forward(t[v]), CT_OK);
+            assert_int_equal(test_layer_backward(t[v]), CT_OK);
+        }
+        for (int k = 0; (i % 2 == 0) && (k < 2); k++)
+            test_same(t[1]->top[k], t[0]->top[k], t[0]->top_count[k], c->fields);
+        for (int64_t k = 0; k < t[0]->top_count[0]; k++)
+            assert_true(fabsf(t[1]->top[0][k] - t[0]->top[0][k]) <= 46.0f * 0x1p-24f);
+        for (int64_t k = 0; k < t[0]->input_count[0]; k++) /* at most 25 windows meet */
+            assert_true(fabsf(t[1]->input_diff[0][k] - t[0]->input_diff[0][k]) <=
+                        25.0f * 27.0f * 0x1p-24f);
+        test_layer_destroy(t[0]), test_layer_destroy(t[1]);
+    }
+}
+
+/* 2x2 windows with pad 1, stride 2 over 1..9: the corner windows hold one, two or four numbers,
+ * and every divisor is 4, but the last ones': their window is cut at the padded edge. */
+static void test_average_by_hand(void **state)
+{
+    pool_case c = { "kernel_size: 2 stride: 2 pad: 1", { 4, { 1, 1, 3, 3 } }, 2, 2 };
+    pool_case wide = { "kernel_size: 3 stride: 2 pad: 1", { 4, { 1, 1, 2, 2 } }, 2, 2 };
+    const float want[4] = { 0.25f, 1.25f, 2.75f, 7.0f };
+    /* windows rows {-1,0,1} and {1,2}: divisors 9, 6, 6, 4 */
+    const float want_wide[4] = { 10.0f / 9.0f, 6.0f / 6.0f, 7.0f / 6.0f, 4.0f / 4.0f };
+    test_layer *t = make(&c, "AVE", "simd", 1, true);
+
+    (void)state;
+    for (int i = 0; i < 9; i++) t->input[0][i] = (float)(i + 1);
+    assert_int_equal(test_layer_forward(t), CT_OK);
+    test_same(t->top[0], want, 4, "top");
+    test_layer_destroy(t);
+    t = make(&wide, "AVE", "simd", 1, true);
+    for (int i = 0; i < 4; i++) t->input[0][i] = (float)(i + 1);
+    assert_int_equal(test_layer_forward(t), CT_OK);
+    test_same(t->top[0], want_wide, 4, "top");
+    test_layer_destroy(t);
+}
+
+/* Of equal elements the first in row-major order; the second top holds its place. */
+static void test_ties(void **state)
+{
+    pool_case c = { "kernel_size: 2 stride: 1", { 4, { 1, 2, 2, 3 } }, 1, 2 };
+    const float x[12] = { 1, 5, 5, 5, 5, 0, -1, -1, -1, -1, -1, -1 };
+    const float top[4] = { 5, 5, -1, -1 }, place[4] = { 1, 1, 0, 1 };
+    const float dx[12] = { 0, 3, 0, 0, 0, 0, 3, 4, 0, 0, 0, 0 };
+
+    (void)state;
+    for (int v = 0; v < 2; v++) {
+        test_layer *t = make(&c, "MAX", (v == 0) ? "ref" : "simd", 2, false);
+
+        memcpy(t->input[0], x, sizeof(x));
+        for (int i = 0; i < 4; i++) t->top_diff[0][i] = (float)(i + 1);
+        assert_int_equal(test_layer_forward(t), CT_OK);
+        assert_int_equal(test_layer_backward(t), CT_OK);
+        test_same(t->top[0], top, 4, "top");
+        test_same(t->top[1], place, 4, "places");
+        test_same(t->input_diff[0], dx, 12, "bottom diff");
+        test_layer_destroy(t);
+    }
+}
+
+static void test_gradients(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4 * N_GOOD; i++) {
+        test_layer *t =
+            make(&good[i / 4], (i & 1) ? "AVE" : "MAX", (i & 2) ? "ref" : "simd", 1, false);
+
+        /* numbers so far apart that a step never makes another one the largest */
+        test_random_distinct(t->input[0], t->input_count[0], 5, 0.0f,
+                             0.1f * (float)t->input_count[0]);
+        test_layer_gradient(t, &(test_gradient){ .max_element = 40, .roundings = 64 });
+        test_layer_destroy(t);
+    }
+}
+
+static void test_refusals(void **state)
+{
+    static const struct {
+        const char *text, *part;
+        ct_status status;
+    } bad[] = {
+        { "", "pooling_param is missing", CT_ERR_CONFIG },
+        { "pooling_param { pool: MAX }", "kernel_size, or kernel_h and kernel_w, is missing",
+          CT_ERR_CONFIG },
+        { "pooling_param { kernel_size: 0 }", "kernel must be positive", CT_ERR_CONFIG },
+        { "pooling_param { kernel_size: 2 kernel_h: 2 kernel_w: 2 }", "kernel 2 and also",
+          CT_ERR_CONFIG },
+        { "pooling_param { kernel_h: 2 }", "one axis only", CT_ERR_CONFIG },
+        { "pooling_param { kernel_size: 2 stride: 0 }", "stride 0 x 0", CT_ERR_CONFIG },
+        { "pooling_param { kernel_size: 2 stride: 1 stride_h: 1 stride_w: 1 }", "stride 1 and also",
+          CT_ERR_CONFIG },
+        { "pooling_param { kernel_size: 2 pad: 2 }", "pad 2 x 2 must be smaller", CT_ERR_CONFIG },
+        { "pooling_param { global_pooling: true kernel_size: 2 }", "global_pooling takes",
+          CT_ERR_CONFIG },
+        { "pooling_param { global_pooling: true stride: 2 }", "global_pooling needs pad 0",
+          CT_ERR_CONFIG },
+        { "pooling_param { kernel_size: 2 pool: STOCHASTIC }", "STOCHASTIC is not supported yet",
+          CT_ERR_CONFIG },
+        { "pooling_param { kernel_size: 1 stride: 3 }",
+          "kernel 1 and stride 3 the last window lies outside height 6", CT_ERR_CONFIG },
+        { "pooling_param { kernel_size: 9 stride: 2 }", "kernel 9 is too large for height 6",
+          CT_ERR_SHAPE },
+        { "pooling_param { kernel_size: 2 } ct_kernel { backward_data: \"no\" }",
+          "ct_kernel.backward_data: \"no\"", CT_ERR_CONFIG },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        test_layer_spec spec = { .type = "Pooling",
+                                 .text = bad[i].text,
+                                 .n_bottom = 1,
+                                 .bottom = { TEST_SHAPE(2, 4, 6, 5) } };
+
+        test_layer_refused(&spec, bad[i].status, bad[i].part);
+    }
+    test_layer_refused(&(test_layer_spec){ .type = "Pooling",
+                                           .text = "pooling_param { kernel_size: 2 pool: AVE }",
+                                           .n_bottom = 1,
+                                           .n_top = 2,
+                                           .bottom = { TEST_SHAPE(2, 4, 6, 5) } },
+                       CT_ERR_CONFIG, "second top");
+    test_layer_refused(&(test_layer_spec){ .type = "Pooling",
+                                           .text = "pooling_param { kernel_size: 2 }",
+                                           .n_bottom = 1,
+                                           .bottom = { TEST_SHAPE(2, 4) } },
+                       CT_ERR_SHAPE, "must have 4 axes");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sizes),     cmocka_unit_test(test_engines),
+        cmocka_unit_test(test_ties),      cmocka_unit_test(test_average_by_hand),
+        cmocka_unit_test(test_gradients), cmocka_unit_test(test_refusals),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
