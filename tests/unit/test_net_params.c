@@ -1,0 +1,377 @@
+/* Parameters: sharing, arena order, READY, accumulation, weights of another net. */
+#include "tests/test.h"
+#include "tests/layer_harness.h"
+#include "tests/net_layers.h"
+
+#include "framework/base/rng.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SOURCE                                                                                     \
+    "layer { name: 'data' type: 'Source' top: 'x' input_param { shape { dim: 2 dim: 3 } } }\n"
+#define LINEAR(name, bottom, top, more)                                                            \
+    "layer { name: '" name "' type: 'Linear' bottom: '" bottom "' top: '" top "' " more            \
+    " inner_product_param { num_output: 3 weight_filler { type: 'xavier' } } }\n"
+#define LOSS(bottom) "layer { name: 'loss' type: 'SumSq' bottom: '" bottom "' top: 'loss' }\n"
+
+/* a and c share their weight; b has its own */
+#define SHARED                                                                                     \
+    SOURCE LINEAR("a", "x", "ya", "param { name: 'w' }") LINEAR("b", "ya", "yb", "")               \
+        LINEAR("c", "yb", "yc", "param { name: 'w' }") LOSS("yc")
+
+static int param(const test_net *t, const char *key)
+{
+    int k = ct_net_find_param(t->net, key);
+
+    assert_true(k >= 0);
+    return k;
+}
+
+static void arena_order_and_ready(void **state)
+{
+    test_net t;
+    int last_ready = -1, backward_of[8] = { 0 };
+
+    (void)state;
+    assert_int_equal(test_net_create(SHARED, NULL, &t), CT_OK);
+    /* w, a[0]: a finishes it last; a[1] after a too */
+    assert_int_equal(t.net->n_param, 5);
+    assert_int_equal(param(&t, "b[0]"), 1);
+    assert_int_equal(param(&t, "c[1]"), 0);
+    assert_int_equal(param(&t, "b[1]"), 2);
+    assert_int_equal(param(&t, "w"), 3);
+    assert_int_equal(param(&t, "a[1]"), 4);
+    assert_string_equal(t.net->param[3].layer, "a");
+    assert_int_equal(ct_net_param_of(t.net, ct_net_find_layer(t.net, "c"), 0), 3);
+    for (int k = 0; k < 5; k++) {
+        const ct_param *p = &t.net->param[k];
+
+        assert_int_equal(p->offset % 16, 0);
+        assert_ptr_equal(p->blob.data.data, t.net->weight_arena + p->offset);
+        assert_ptr_equal(p->blob.diff.data, t.net->grad_arena + p->offset);
+        assert_int_equal((uintptr_t)p->blob.data.data % 64, 0);
+        for (int64_t e = p->offset + p->count; e % 16 != 0; e++)
+            assert_true(t.net->weight_arena[e] == 0.0f);
+    }
+    for (int s = 0; s < t.net->n_backward; s++) {
+        const ct_step *step = &t.net->backward[s];
+
+        if (step->kind == CT_STEP_BACKWARD) backward_of[step->layer] = s;
+        if (step->kind != CT_STEP_READY) continue;
+        assert_int_equal(step->param, last_ready + 1); /* in arena order */
+        last_ready = step->param;
+        if (step->param == 3) assert_int_equal(step->layer, ct_net_find_layer(t.net, "a"));
+        assert_true(backward_of[step->layer] < s && backward_of[step->layer] > 0);
+    }
+    assert_int_equal(last_ready, 4);
+    test_net_destroy(&t);
+}
+
+static void statistics_and_frozen_come_last(void **state)
+{
+    test_net t;
+
+    (void)state;
+    assert_int_equal(
+        test_net_create(
+            SOURCE "layer { name: 's' type: 'Stat' bottom: 'x' top: 'z' }" LINEAR(
+                "f", "z", "y", "param { lr_mult: 0 } param { lr_mult: 2 decay_mult: 0 }") LOSS("y"),
+            NULL, &t),
+        CT_OK);
+    assert_string_equal(t.net->param[0].key, "f[1]");
+    assert_string_equal(t.net->param[1].key, "s[0]");
+    assert_string_equal(t.net->param[2].key, "f[0]");
+    assert_true((t.net->param[0].lr_mult == 2.0f) && (t.net->param[0].decay_mult == 0.0f));
+    assert_int_equal(t.net->param[1].kind, CT_WEIGHT_STATISTIC);
+    assert_false(t.net->param[1].learns || t.net->param[2].learns);
+    assert_int_equal(t.net->grad_count, 16);
+    assert_int_equal(t.net->weight_count, 48);
+    {
+        uint64_t all = ct_net_checksum(t.net, true), some = ct_net_checksum(t.net, false);
+
+        ct_blob_data(&t.net->param[1].blob)[0] = 5.0f;
+        assert_true(ct_net_checksum(t.net, true) != all);
+        assert_true(ct_net_checksum(t.net, false) == some);
+        ct_blob_data(&t.net->param[2].blob)[0] += 5.0f;
+        assert_true(ct_net_checksum(t.net, false) != some);
+    }
+    test_net_destroy(&t);
+}
+
+static void sharing_is_checked(void **state)
+{
+    (void)state;
+    test_net_refused(SOURCE LINEAR("a", "x", "ya", "param { name: 'w' lr_mult: 2 }")
+                         LINEAR("c", "ya", "yc", "param { name: 'w' lr_mult: 1 }"),
+                     NULL, "\"w\": lr_mult is 1 here and 2 in layer \"a\"");
+    test_net_refused(SOURCE LINEAR("a", "x", "ya", "param { name: 'w' decay_mult: 0 }")
+                         LINEAR("c", "ya", "yc", "param { name: 'w' decay_mult: 1 }"),
+                     NULL, "decay_mult is 1 here and 0 in layer \"a\"");
+    test_net_refused(SOURCE LINEAR("a", "x", "ya", "param { name: 'w' } param { name: 'w' }"), NULL,
+                     "named for two of its blobs");
+    test_net_refused(
+        SOURCE LINEAR("a", "x", "ya",
+                      "param { name: 'w' }") "layer { name: 'c' type: 'Linear' bottom: 'ya' top: "
+                                             "'yc' param { name: 'w' } "
+                                             "inner_product_param { num_output: 1 } }",
+        NULL, "of layer \"a\" has the shape 3 3 (9), but 1 3 (3) is needed");
+    test_net_refused(SOURCE LINEAR("a", "x", "ya", "param { name: 'b[0]' }")
+                         LINEAR("b", "ya", "yb", ""),
+                     NULL, "parameter name \"b[0]\"");
+}
+
+static void permissive_sharing_compares_counts(void **state)
+{
+    test_net t;
+
+    (void)state;
+    /* 1 x 9 and 3 x 3 */
+    assert_int_equal(
+        test_net_create("layer { name: 'data' type: 'Source' top: 'x' top: 'z' input_param { shape "
+                        "{ dim: 2 dim: 9 } shape { dim: 2 dim: 3 } } }"
+                        "layer { name: 'a' type: 'Linear' bottom: 'x' top: 'ya' param { name: 'w' "
+                        "} inner_product_param { num_output: 1 weight_filler { value: 0.5 } } }"
+                        "layer { name: 'c' type: 'Linear' bottom: 'z' top: 'yc' param { name: 'w' "
+                        "share_mode: PERMISSIVE } inner_product_param { num_output: 3 } }",
+                        NULL, &t),
+        CT_OK);
+    assert_ptr_equal(t.net->instance[1]->weight[0].data.data,
+                     t.net->instance[2]->weight[0].data.data);
+    assert_int_equal(t.net->instance[1]->weight[0].data.shape.dim[0], 1);
+    assert_int_equal(t.net->instance[2]->weight[0].data.shape.dim[0], 3);
+    test_net_destroy(&t);
+}
+
+static void multipliers_merge(void **state)
+{
+    test_net t;
+
+    (void)state;
+    /* the second use sets what the first left open; a zero there stops both */
+    assert_int_equal(
+        test_net_create(SOURCE LINEAR("a", "x", "ya", "param { name: 'w' }")
+                            LINEAR("c", "ya", "yc", "param { name: 'w' lr_mult: 0 decay_mult: 3 }")
+                                LOSS("yc"),
+                        NULL, &t),
+        CT_OK);
+    assert_true(t.net->param[param(&t, "w")].lr_mult == 0.0f);
+    assert_true(t.net->param[param(&t, "w")].decay_mult == 3.0f);
+    assert_false(t.net->param[param(&t, "w")].learns);
+    assert_null(t.net->instance[1]->weight[0].diff.data);
+    test_net_destroy(&t);
+}
+
+/* Sharing adds the users' gradients: the same net with separate weights of the same values. */
+static void shared_gradients_add_up(void **state)
+{
+    static const char separate[] = SOURCE LINEAR("a", "x", "ya", "") LINEAR("b", "ya", "yb", "")
+        LINEAR("c", "yb", "yc", "") LOSS("yc");
+    test_net s, t;
+    int w, a, c;
+
+    (void)state;
+    assert_int_equal(test_net_create(SHARED, NULL, &s), CT_OK);
+    assert_int_equal(test_net_create(separate, NULL, &t), CT_OK);
+    w = param(&s, "w");
+    a = param(&t, "a[0]");
+    c = param(&t, "c[0]");
+    /* the same fill: owner's name and index are the key */
+    test_same(ct_blob_data(&s.net->param[w].blob), ct_blob_data(&t.net->param[a].blob), 9, "fill");
+    memcpy(t.net->param[c].blob.data.data, s.net->param[w].blob.data.data, 9 * sizeof(float));
+    for (int round = 0; round < 2; round++) { /* the second finds old gradients */
+        test_net_pass(&s, 3, false);
+        test_net_pass(&t, 3, false);
+        for (int e = 0; e < 9; e++) {
+            double sum = (double)ct_blob_diff(&t.net->param[a].blob)[e] +
+                         (double)ct_blob_diff(&t.net->param[c].blob)[e];
+            double d = (double)ct_blob_diff(&s.net->param[w].blob)[e] - sum;
+
+            assert_true(d < 1e-6 && d > -1e-6);
+        }
+    }
+    test_net_destroy(&s);
+    test_net_destroy(&t);
+}
+
+static void micro_batches_accumulate(void **state)
+{
+    test_net t;
+    float one[64], two[64];
+    int64_t n;
+
+    (void)state;
+    assert_int_equal(test_net_create(SHARED, NULL, &t), CT_OK);
+    n = t.net->grad_count;
+    assert_true(n <= 64 * 2);
+    n = 64;
+    test_net_pass(&t, 1, false);
+    memcpy(one, t.net->grad_arena, sizeof(one));
+    test_net_pass(&t, 2, false);
+    memcpy(two, t.net->grad_arena, sizeof(two));
+    test_net_pass(&t, 1, false);
+    test_net_pass(&t, 2, true);
+    for (int64_t i = 0; i < n; i++) {
+        double d = (double)t.net->grad_arena[i] - (double)one[i] - (double)two[i];
+
+        assert_true(d < 1e-5 && d > -1e-5);
+    }
+    assert_true(memcmp(one, two, sizeof(one)) != 0);
+    test_net_destroy(&t);
+}
+
+typedef struct trace {
+    const ct_net *net;
+    float seen[8];
+    int n;
+} trace;
+
+static ct_status note(void *ctx, int k)
+{
+    trace *t = ctx;
+
+    assert_int_equal(k, t->n);
+    t->seen[t->n++] = ct_blob_diff(&t->net->param[k].blob)[0];
+    return CT_OK;
+}
+
+static ct_status refuse(void *ctx, int k)
+{
+    (void)ctx;
+    return (k == 2) ? CT_ERR_COMM : CT_OK;
+}
+
+static ct_status count_poll(void *ctx)
+{
+    (*(int *)ctx)++;
+    return CT_OK;
+}
+
+static void ready_gradients_are_final(void **state)
+{
+    test_net t;
+    trace tr = { NULL, { 0 }, 0 };
+    int polls = 0;
+
+    (void)state;
+    assert_int_equal(test_net_create(SHARED, NULL, &t), CT_OK);
+    tr.net = t.net;
+    t.ex.poll = count_poll;
+    t.ex.hook_ctx = &polls;
+    assert_int_equal(ct_net_forward(t.net, &t.ex, NULL), CT_OK);
+    assert_int_equal(polls, t.net->n_forward);
+    assert_int_equal(t.ex.batch_local, 2);
+    assert_int_equal(t.ex.batch_global, 2);
+    assert_int_equal(ct_net_backward(t.net, &t.ex, note, &tr), CT_OK);
+    assert_int_equal(tr.n, 5);
+    for (int k = 0; k < 5; k++) assert_true(tr.seen[k] == ct_blob_diff(&t.net->param[k].blob)[0]);
+    assert_int_equal(ct_net_backward(t.net, &t.ex, refuse, NULL), CT_ERR_COMM);
+    test_net_destroy(&t);
+}
+
+static void weights_of_another_net(void **state)
+{
+    static const char test_text[] = SOURCE LINEAR("a", "x", "ya", "param { name: 'w' }")
+        LINEAR("b", "ya", "yb", "") LINEAR("c", "yb", "yc", "param { name: 'w' }")
+            LINEAR("extra", "yc", "yd", "") LOSS("yd");
+    ct_net_options o = { .phase = CT_TEST };
+    test_net train, t;
+    int64_t version;
+    const char *log;
+
+    (void)state;
+    assert_int_equal(test_net_create(SHARED, NULL, &train), CT_OK);
+    o.share = train.net;
+    test_log_start();
+    assert_int_equal(test_net_create(test_text, &o, &t), CT_OK);
+    log = test_log_stop();
+    assert_non_null(strstr(log, "layer \"extra\" (Linear): the net whose weights"));
+    assert_null(strstr(log, "\"b\""));
+    for (int k = 0; k < t.net->n_param; k++) {
+        const ct_param *p = &t.net->param[k];
+        int other = ct_net_find_param(train.net, p->key);
+
+        assert_int_equal(p->borrowed, other >= 0);
+        assert_false(p->learns);
+        if (other >= 0) assert_ptr_equal(p->blob.data.data, train.net->param[other].blob.data.data);
+    }
+    assert_int_equal(t.net->weight_count, 32);
+    assert_null(t.net->grad_arena);
+    assert_int_equal(ct_net_forward(t.net, &t.ex, NULL), CT_OK);
+    version = t.net->instance[1]->weight_version;
+    ct_net_weights_changed(train.net);
+    assert_int_equal(ct_net_forward(t.net, &t.ex, NULL), CT_OK);
+    assert_true(t.net->instance[1]->weight_version > version);
+    test_net_destroy(&t);
+
+    test_net_refused(SOURCE "layer { name: 'a' type: 'Linear' bottom: 'x' top: 'y' "
+                            "inner_product_param { num_output: 4 } }",
+                     &o, "weight blob 0 has the shape 4 3 (12), but 3 3 (9) in the net");
+    test_net_refused(SOURCE "layer { name: 'a' type: 'Stat' bottom: 'x' top: 'y' }", &o,
+                     "it has 1 weight blobs, but 2 in the net");
+    test_net_destroy(&train);
+}
+
+/* An arena that counts, and whose base is aligned to 4 bytes only, as a window's may be. */
+typedef struct window {
+    char *block;
+    int n_acquire, n_release;
+} window;
+
+static ct_status window_acquire(void *ctx, size_t bytes, const char *what, void **block_p)
+{
+    window *w = ctx;
+
+    assert_string_equal(what, "gradients");
+    w->block = calloc(1, bytes + 64);
+    w->n_acquire++;
+    *block_p = w->block + 4;
+    return CT_OK;
+}
+
+static void window_release(void *ctx, void *block)
+{
+    window *w = ctx;
+
+    assert_ptr_equal(block, w->block + 4);
+    free(w->block);
+    w->n_release++;
+}
+
+static void gradients_in_a_window(void **state)
+{
+    window w = { NULL, 0, 0 };
+    ct_arena_ops arena = { CT_ARENA_SHARED, &w, window_acquire, window_release };
+    ct_net_options o = { .phase = CT_TRAIN, .grad_arena = &arena };
+    test_net t, plain;
+
+    (void)state;
+    assert_int_equal(test_net_create(SHARED, &o, &t), CT_OK);
+    assert_int_equal(test_net_create(SHARED, NULL, &plain), CT_OK);
+    assert_ptr_equal(t.net->grad_arena, w.block + 4);
+    test_net_pass(&t, 0, false);
+    test_net_pass(&plain, 0, false);
+    test_same(t.net->grad_arena, plain.net->grad_arena, t.net->grad_count, "gradients");
+    test_net_destroy(&plain);
+    test_net_destroy(&t);
+    assert_int_equal(w.n_acquire, 1);
+    assert_int_equal(w.n_release, 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(arena_order_and_ready),
+        cmocka_unit_test(statistics_and_frozen_come_last),
+        cmocka_unit_test(sharing_is_checked),
+        cmocka_unit_test(permissive_sharing_compares_counts),
+        cmocka_unit_test(multipliers_merge),
+        cmocka_unit_test(shared_gradients_add_up),
+        cmocka_unit_test(micro_batches_accumulate),
+        cmocka_unit_test(ready_gradients_are_final),
+        cmocka_unit_test(weights_of_another_net),
+        cmocka_unit_test(gradients_in_a_window),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
