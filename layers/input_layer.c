@@ -75,6 +75,7 @@ const ct_layer_ops ct_layer_input = {
     .min_top = 1,
     .max_top = -1,
     .is_data = true,
+    .keeps_top = true,
     .setup = input_setup,
     .reshape = input_reshape,
     .forward = input_forward,

@@ -365,7 +365,7 @@ ct_status test_net_create(const char *text, const ct_net_options *options, test_
                                        t_p->map, &message),
                      CT_OK);
     t_p->param = (Ct__NetParameter *)message;
-    o.table = test_net_table;
+    if (o.table == NULL) o.table = test_net_table;
     o.map = t_p->map;
     o.env.seed = 1;
     t_p->ex = (ct_exec){ .dev = ct_device_cpu(), .phase = o.phase };

@@ -50,8 +50,14 @@ ct_status ct_net_create(const Ct__NetParameter *param, const ct_net_options *opt
 
 static void destroy_layer(ct_layer *l, ct_instance *in)
 {
+    /* half-built ones: a type that has state is asked only where it was given some */
+    bool whole =
+        (l != NULL) && (l->ops != NULL) && ((l->ops->state_size == 0) || (l->state != NULL));
+
     if (in != NULL) {
-        if ((l != NULL) && (l->ops->release != NULL)) l->ops->release(l, in);
+        if (whole && (l->ops->release != NULL) &&
+            ((l->ops->instance_state_size == 0) || (in->state != NULL)))
+            l->ops->release(l, in);
         free(in->bottom);
         free(in->top);
         free(in->weight);
@@ -59,7 +65,7 @@ static void destroy_layer(ct_layer *l, ct_instance *in)
         free(in);
     }
     if (l != NULL) {
-        if (l->ops->destroy != NULL) l->ops->destroy(l);
+        if (whole && (l->ops->destroy != NULL)) l->ops->destroy(l);
         free(l->state);
         free(l);
     }
