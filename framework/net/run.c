@@ -25,10 +25,12 @@ static void poison_all(const ct_net *net)
     }
 }
 
+/* What lives to the last step stays for the caller to look at. */
 static void poison_dead(const ct_net *net, int step)
 {
     const ct_net_impl *m = ct_net_impl_of(net);
 
+    if (step == net->n_forward + net->n_backward - 1) return;
     for (int i = 0; i < m->n_region; i++) {
         if (!m->use[i].persists && (m->region[i].last == step)) poison(net, &m->region[i]);
     }
