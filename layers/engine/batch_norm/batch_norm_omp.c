@@ -102,7 +102,7 @@ static void normalise(const ct_batch_norm_desc *d, const float *x, const float *
 }
 
 /* One channel of one sample: y is (x - mean) inv_std, or x itself where x is already normal. */
-static void backward_sums(int64_t n, const float *x, double mean, double inv_std, const float *dy,
+static void backward_sums(int64_t n, const float *x, float mean, float inv_std, const float *dy,
                           double *sum, double *dot)
 {
     double s = 0, t = 0;
@@ -110,7 +110,7 @@ static void backward_sums(int64_t n, const float *x, double mean, double inv_std
 #pragma omp simd reduction(+ : s, t)
     for (int64_t i = 0; i < n; i++) {
         s += (double)dy[i];
-        t += (double)dy[i] * (((double)x[i] - mean) * inv_std);
+        t += (double)dy[i] * (double)((x[i] - mean) * inv_std);
     }
     *sum += s;
     *dot += t;
@@ -136,8 +136,7 @@ static void block_backward(const ct_batch_norm_desc *d, const float *x, bool is_
                 float mu = is_normal ? 0.0f : mean[c], is = is_normal ? 1.0f : inv_std[c];
 
                 if (pass == 0)
-                    backward_sums(d->spatial, x + i, (double)mu, (double)is, dy + i, &sum[k],
-                                  &dot[k]);
+                    backward_sums(d->spatial, x + i, mu, is, dy + i, &sum[k], &dot[k]);
                 else
                     backward_row(d->spatial, x + i, mu, is, inv_std[c], (float)(sum[k] / m),
                                  (float)(dot[k] / m), dy + i, dx + i);

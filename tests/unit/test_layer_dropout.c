@@ -1,0 +1,173 @@
+/* Dropout: the share it drops, its scale, and that the mask depends on the sample's place in the
+ * global batch alone. Shares are compared within six standard errors, with fixed seeds. */
+#include "tests/test.h"
+#include "tests/layer_harness.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { SAMPLE = 3 * 71, N = 41 };
+
+static test_layer *make(const char *text, int64_t n, ct_phase phase, bool in_place)
+{
+    test_layer *t;
+    test_layer_spec spec = { .type = "Dropout",
+                             .text = text,
+                             .n_bottom = 1,
+                             .bottom = { TEST_SHAPE(n, 3, 71) },
+                             .phase = phase,
+                             .in_place = in_place };
+
+    assert_int_equal(test_layer_create(&spec, &t), CT_OK);
+    for (int64_t i = 0; i < t->input_count[0]; i++) t->input[0][i] += 2.0f; /* nowhere 0 */
+    for (int64_t i = 0; i < t->input_count[0]; i++) t->top_diff[0][i] = 1.0f;
+    return t;
+}
+
+static void forward(test_layer *t)
+{
+    assert_int_equal(test_layer_forward(t), CT_OK);
+}
+
+static int64_t n_kept(const test_layer *t)
+{
+    int64_t kept = 0;
+
+    for (int64_t i = 0; i < t->top_count[0]; i++) kept += t->top[0][i] != 0.0f;
+    return kept;
+}
+
+/* Elements on which the masks of two runs agree. */
+static int64_t n_agree(const float *a, const float *b, int64_t n)
+{
+    int64_t agree = 0;
+
+    for (int64_t i = 0; i < n; i++) agree += (a[i] != 0.0f) == (b[i] != 0.0f);
+    return agree;
+}
+
+static void check_ratio(const char *text, double ratio, bool in_place)
+{
+    test_layer *t = make(text, N, CT_TRAIN, in_place);
+    double n = N * SAMPLE, pairs = 0;
+
+    forward(t);
+    assert_true(fabs((double)n_kept(t) - n * (1 - ratio)) <= 6 * sqrt(n * ratio * (1 - ratio)));
+    for (int64_t i = 0; i < N * SAMPLE; i++) {
+        if (t->top[0][i] != 0.0f)
+            assert_true(t->top[0][i] == t->input[0][i] * (float)(1 / (1 - ratio)));
+        if (i > 0) pairs += (t->top[0][i] != 0.0f) && (t->top[0][i - 1] != 0.0f);
+    }
+    /* neighbours are independent: both kept with probability (1 - ratio)^2; a pair depends on its
+     * two neighbours, which at most triples the variance */
+    assert_true(fabs(pairs - n * pow(1 - ratio, 2)) <= 6 * sqrt(3 * n * 0.25));
+    assert_int_equal(test_layer_backward(t), CT_OK);
+    for (int64_t i = 0; i < N * SAMPLE; i++)
+        assert_true(t->input_diff[0][i] ==
+                    ((t->top[0][i] != 0.0f) ? (float)(1 / (1 - ratio)) : 0.0f));
+    test_layer_gradient(t, &(test_gradient){ .max_element = 50 });
+    test_layer_destroy(t);
+}
+
+static void test_ratio(void **state)
+{
+    (void)state;
+    for (int in_place = 0; in_place < 2; in_place++) {
+        check_ratio(NULL, 0.5, in_place);
+        check_ratio("dropout_param { dropout_ratio: 0.25 }", 0.25, in_place);
+        check_ratio("dropout_param { dropout_ratio: 0.875 }", 0.875, in_place);
+    }
+}
+
+static void test_nothing_dropped(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < 4; kind++) {
+        test_layer *t = make((kind & 1) ? NULL : "dropout_param { dropout_ratio: 0 }", 5,
+                             (kind & 1) ? CT_TEST : CT_TRAIN, kind & 2);
+
+        forward(t);
+        assert_int_equal(test_layer_backward(t), CT_OK);
+        test_same(t->top[0], t->input[0], t->top_count[0], "top");
+        test_same(t->input_diff[0], t->top_diff[0], t->top_count[0], "bottom diff");
+        test_layer_destroy(t);
+    }
+}
+
+/* Another step, seed or layer: another mask, which agrees on half of the elements. */
+static void test_keys(void **state)
+{
+    test_layer *a = make(NULL, N, CT_TRAIN, false), *b;
+    double n = N * SAMPLE;
+
+    (void)state;
+    forward(a);
+    for (int kind = 0; kind < 4; kind++) {
+        b = make((kind == 2) ? "name: \"other\"" : NULL, N, CT_TRAIN, false);
+        if (kind == 0) b->ex.micro_step = 1;
+        if (kind == 1) b->ex.seed++;
+        forward(b);
+        if (kind == 3)
+            test_same(a->top[0], b->top[0], N * SAMPLE, "the same keys");
+        else
+            assert_true(fabs((double)n_agree(a->top[0], b->top[0], N * SAMPLE) - n / 2) <=
+                        6 * sqrt(n / 4));
+        test_layer_destroy(b);
+    }
+    test_layer_destroy(a);
+}
+
+/* The ranks' masks, one behind another, are the mask of one rank with the whole batch. */
+static void test_ranks(void **state)
+{
+    test_layer *whole = make(NULL, N, CT_TRAIN, false);
+
+    (void)state;
+    whole->ex.micro_step = 12;
+    forward(whole);
+    for (int p = 2; p <= 4; p++) {
+        for (int r = 0; r < p; r++) {
+            int64_t local = N / p + (r < N % p), first = r * (N / p) + ((r < N % p) ? r : N % p);
+            test_layer *t = make(NULL, local, CT_TRAIN, false);
+
+            memcpy(t->input[0], whole->input[0] + first * SAMPLE,
+                   (size_t)(local * SAMPLE) * sizeof(float));
+            t->ex.micro_step = 12;
+            t->ex.batch_local = local;
+            t->ex.batch_global = N;
+            t->ex.batch_first = first;
+            forward(t);
+            test_same(t->top[0], whole->top[0] + first * SAMPLE, local * SAMPLE, "a rank's part");
+            test_layer_destroy(t);
+        }
+    }
+    test_layer_destroy(whole);
+}
+
+static void test_refused(void **state)
+{
+    static const char *const ratio[] = { "1", "-0.1", "nan", "1.5" };
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        char text[64];
+
+        snprintf(text, sizeof(text), "dropout_param { dropout_ratio: %s }", ratio[i]);
+        test_layer_refused(
+            &(test_layer_spec){
+                .type = "Dropout", .text = text, .n_bottom = 1, .bottom = { TEST_SHAPE(2) } },
+            CT_ERR_CONFIG, "is not in [0, 1)");
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_ratio),   cmocka_unit_test(test_nothing_dropped),
+        cmocka_unit_test(test_keys),    cmocka_unit_test(test_ranks),
+        cmocka_unit_test(test_refused),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
