@@ -72,7 +72,7 @@ fuzz:
 	    $(MAKE) --no-print-directory $(JOBS) B=build/fuzz/obj CC="env OMPI_CC=clang MPICH_CC=clang $(MPICC)" \
 	        CFLAGS="-O1 -g -fsanitize=fuzzer-no-link,address,undefined" SAN= build/fuzz/obj/$$n && \
 	    build/fuzz/obj/$$n -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=2048 -print_final_stats=1 \
-	        build/fuzz/$$n $(wildcard tests/fuzz/corpus) || exit 1; done
+	        build/fuzz/$$n $(wildcard tests/fuzz/corpus tests/golden/broken) || exit 1; done
 $(FUZZ:tests/fuzz/%.c=$(B)/%): $(B)/%: $(B)/tests/fuzz/%.o $(TEST_LIB)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -fsanitize=fuzzer $^ $(LDLIBS) -o $@
 

@@ -91,7 +91,7 @@ static size_t mutate(source *s, char *text, size_t size)
     const char *other;
     char byte;
 
-    switch (draw(s, 6)) {
+    switch (draw(s, 9)) {
     case 0: /* any byte */
         byte = (char)draw(s, 256);
         return splice(text, size, at, at < size, &byte, 1);
@@ -107,6 +107,13 @@ static size_t mutate(source *s, char *text, size_t size)
         other = seed_text[draw(s, N_SEED)];
         cut = draw(s, (uint32_t)strlen(other));
         return splice(text, size, at, 0, other + cut, strnlen(other + cut, draw(s, 60)));
+    case 5: /* white space, a comment */
+        return splice(text, size, at, 0, " # x\n\t", 1 + draw(s, 6));
+    case 6: /* another digit for a digit: most of these still read */
+    case 7:
+        while ((at < size) && ((text[at] < '0') || (text[at] > '9'))) at++;
+        if (at < size) text[at] = (char)('0' + draw(s, 10));
+        return size;
     default: /* a bit */
         if (at < size) text[at] ^= (char)(1 << draw(s, 8));
         return size;
@@ -120,7 +127,7 @@ static void mutated_texts(void **state)
     (void)state;
     for (int i = 0; i < N_RUN; i++) {
         source s = { ct_rng_key(2024, (uint64_t)i, 0), 0 };
-        int seed = i % N_SEED, n_mutation = 1 + (int)draw(&s, 4);
+        int seed = i % N_SEED, n_mutation = 1 + (int)draw(&s, 3);
         char text[MAX_SIZE + 1], *exact;
         size_t size = strlen(seed_text[seed]);
         const char *wrong;
