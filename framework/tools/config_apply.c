@@ -264,8 +264,25 @@ static ct_status apply_origin(const ct_options *o, ct_config *c, ct_origin origi
     return apply_set(o, c, origin);
 }
 
+/* The messages that every run has, so that their defaults show. */
+static ct_status add_messages(Ct__SolverParameter *s)
+{
+    if (s->comm == NULL) {
+        s->comm = malloc(sizeof(*s->comm));
+        if (s->comm == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for the solver");
+        ct__comm_parameter__init(s->comm);
+    }
+    if (s->compression == NULL) {
+        s->compression = malloc(sizeof(*s->compression));
+        if (s->compression == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for the solver");
+        ct__compression_parameter__init(s->compression);
+    }
+    return CT_OK;
+}
+
 ct_status ct_config_apply(const ct_options *o, ct_config *c)
 {
+    CT_TRY(add_messages(c->solver));
     CT_TRY(apply_origin(o, c, CT_ORIGIN_ENV));
     CT_TRY(apply_origin(o, c, CT_ORIGIN_COMMAND));
     if (!c->solver->has_solver_mode) { /* Caffe's default, GPU, where that is built in */

@@ -50,3 +50,8 @@ ct_status ct_call_device(const ct_call *call, const ct_config *c, const ct_devic
     /* several ranks on a node: one device each; a single one takes the one it is told */
     return ct_device_open(gpu ? "cuda" : "cpu", (n_local > 1) ? local : s->device_id, dev_p);
 }
+
+ct_status ct_call_connect(ct_call *call, const ct_config *c)
+{
+    return ct_job_connect(call->job, c->solver->comm->topology);
+}

@@ -42,6 +42,8 @@ ct_status ct_verb_info(ct_call *call);
 /** Rank 0 reads the files and applies the options, the others receive the result; then the log
  *  (--log), the header's first lines, the threads. Collective. */
 ct_status ct_call_setup(ct_call *call, ct_phase phase, ct_config *c);
+/** ct_job_connect() with the config's topology. Collective. */
+ct_status ct_call_connect(ct_call *call, const ct_config *c);
 /** The device of the config's solver_mode. */
 ct_status ct_call_device(const ct_call *call, const ct_config *c, const ct_device **dev_p);
 /** `"version":…,"host":…`: members of a JSON object that tell where a run came from: versions,

@@ -3,6 +3,8 @@
 const ct_verb ct_verb_table[] = {
     { "test", "score a trained net: --model=FILE --weights=FILE",
       "cortado test --model=FILE --weights=FILE [--iterations=N]", true, false, ct_verb_test },
+    { "time", "time a training step, layer by layer: --model=FILE",
+      "cortado time --model=FILE [--iterations=N] [--json=FILE]", true, false, ct_verb_time },
     { "info", "what was built in, and the machine as seen", "cortado info [--config-reference]",
       false, false, ct_verb_info },
     { NULL, NULL, NULL, false, false, NULL },

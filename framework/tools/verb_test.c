@@ -144,9 +144,7 @@ ct_status ct_verb_test(ct_call *call)
     }
     CT_TRY(ct_net_state_read(call->options, &state));
     CT_TRY(ct_call_setup(call, CT_TEST, &c));
-    CT_TRY_GOTO(
-        status, out,
-        ct_job_connect(call->job, (c.solver->comm != NULL) ? c.solver->comm->topology : "auto"));
+    CT_TRY_GOTO(status, out, ct_call_connect(call, &c));
     ct_net_options_fill(call, &c, CT_TEST, &state, &options);
     options.forward_only = true;
     CT_TRY_GOTO(status, out, ct_call_device(call, &c, &options.dev));
