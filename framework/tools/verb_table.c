@@ -1,4 +1,10 @@
 #include "framework/tools/tools.h"
+#include "framework/tools/verb_convert.h"
+
+static ct_status run_convert(ct_call *call)
+{
+    return ct_verb_convert(call->argc, call->argv);
+}
 
 const ct_verb ct_verb_table[] = {
     { "test", "score a trained net: --model=FILE --weights=FILE",
@@ -7,5 +13,7 @@ const ct_verb ct_verb_table[] = {
       "cortado time --model=FILE [--iterations=N] [--json=FILE]", true, false, ct_verb_time },
     { "info", "what was built in, and the machine as seen", "cortado info [--config-reference]",
       false, false, ct_verb_info },
+    { "convert", "data sets: mnist, cifar10, images, digits", "cortado convert KIND --to=PATH",
+      false, true, run_convert },
     { NULL, NULL, NULL, false, false, NULL },
 };

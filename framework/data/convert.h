@@ -1,0 +1,37 @@
+/** @file convert.h  Makes data sets out of what people have: idx files, CIFAR-10's batches, image
+ * files, and rendered digits out of nothing. The library behind `cortado convert`.
+ */
+#ifndef CT_CONVERT_H
+#define CT_CONVERT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "framework/base/status.h"
+
+/** Zero means the default. */
+typedef struct ct_convert_options {
+    const char *from; /* mnist, cifar10: the folder of the source files                       */
+    const char
+        *to; /* the folder of train_lmdb, test_lmdb (train.h5, test.h5); images: the data set */
+    const char *backend; /* "lmdb" (NULL), "hdf5"                                                 */
+    const char *mean;    /* also write the mean of the training set here; may be NULL             */
+    bool force;          /* replace what is there                                                */
+    const char *list, *root; /* images: the list, and what stands in front of its paths           */
+    int64_t height, width;   /* images: resize; 0: as they are                                    */
+    bool encoded, gray, shuffle; /* images: keep them compressed; one channel; mix the order */
+    int64_t count;               /* digits: training images, 0: 10000; a fifth of it for testing */
+    uint64_t seed; /* digits, shuffle                                                   */
+} ct_convert_options;
+
+/** idx files, plain or .gz, as MNIST comes: {train,t10k}-{images,labels}. */
+ct_status ct_convert_mnist(const ct_convert_options *o);
+/** CIFAR-10's binary batches, plain or .gz: every *.bin of `from` (or its folder
+ *  cifar-10-batches-bin) with data_batch or train in its name, and with test in its name. */
+ct_status ct_convert_cifar10(const ct_convert_options *o);
+/** JPEG and PNG files by a list of "path label". */
+ct_status ct_convert_images(const ct_convert_options *o);
+/** Rendered digits, 28 x 28, one channel: the same images for the same seed and count. */
+ct_status ct_convert_digits(const ct_convert_options *o);
+
+#endif

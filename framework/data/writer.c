@@ -1,0 +1,169 @@
+#include "framework/data/writer.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "framework/base/text.h"
+
+void ct_path_remove(const char *path)
+{
+    DIR *dir = opendir(path);
+    struct dirent *e;
+
+    if (dir == NULL) {
+        unlink(path);
+        return;
+    }
+    while ((e = readdir(dir)) != NULL) {
+        if ((strcmp(e->d_name, ".") != 0) && (strcmp(e->d_name, "..") != 0)) {
+            unlinkat(dirfd(dir), e->d_name, 0);
+        }
+    }
+    closedir(dir);
+    rmdir(path);
+}
+
+ct_status ct_path_check_free(const char *path, bool force)
+{
+    struct stat st;
+
+    if (force || (lstat(path, &st) != 0)) return CT_OK;
+    return CT_FAIL(CT_ERR_CONFIG, "%s exists already; --force replaces it", path);
+}
+
+static ct_status find(const char *backend, const ct_writer_ops **ops_p)
+{
+    for (const ct_writer_entry *e = ct_writer_table; e->name != NULL; e++) {
+        if (strcmp(e->name, backend) != 0) continue;
+        if (e->ops == NULL) return CT_FAIL(CT_ERR_CONFIG, "built without %s", e->without);
+        *ops_p = e->ops;
+        return CT_OK;
+    }
+    return CT_FAIL(CT_ERR_CONFIG, "unknown backend \"%s\": lmdb or hdf5", backend);
+}
+
+static void release(ct_writer *w)
+{
+    if (w->state != NULL) w->ops->close(w);
+    free(w->state);
+    free(w->path);
+    free(w->temporary);
+    free(w);
+}
+
+ct_status ct_writer_open(const char *backend, const char *path, int64_t expected, bool force,
+                         ct_writer **writer_p)
+{
+    const ct_writer_ops *ops;
+    ct_text temporary = { 0 };
+    ct_status status;
+    ct_writer *w;
+
+    CT_TRY(find(backend, &ops));
+    CT_TRY(ct_path_check_free(path, force));
+    w = calloc(1, sizeof(*w));
+    if (w == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to write %s", path);
+    ct_text_add(&temporary, "%s.tmp.%d", path, (int)getpid());
+    w->ops = ops;
+    w->path = strdup(path);
+    w->temporary = temporary.text;
+    w->expected = expected;
+    w->force = force;
+    w->state = calloc(1, ops->state_size);
+    if ((w->path == NULL) || temporary.failed || (w->state == NULL)) {
+        status = CT_FAIL(CT_ERR_NOMEM, "no memory to write %s", path);
+        release(w);
+        return status;
+    }
+    status = ops->open(w);
+    if (status != CT_OK) {
+        ct_writer_abort(w);
+        return status;
+    }
+    *writer_p = w;
+    return CT_OK;
+}
+
+ct_status ct_writer_put(ct_writer *w, const ct_record *record)
+{
+    CT_TRY(w->ops->put(w, record));
+    w->count++;
+    return CT_OK;
+}
+
+void ct_writer_abort(ct_writer *w)
+{
+    char *temporary;
+
+    if (w == NULL) return;
+    temporary = w->temporary;
+    w->temporary = NULL;
+    release(w);
+    ct_path_remove(temporary);
+    free(temporary);
+}
+
+/* The rename itself must reach the disk too. */
+static void sync_folder(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char *folder = (slash == NULL) ? strdup(".") : strndup(path, (size_t)(slash - path) + 1);
+    int fd = (folder != NULL) ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+
+    if (fd >= 0) {
+        fsync(fd);
+        close(fd);
+    }
+    free(folder);
+}
+
+/* A folder cannot be renamed over another: the old one steps aside first, and comes back where the
+ * new one does not get in. */
+static ct_status move_in(ct_writer *w)
+{
+    ct_text aside = { 0 };
+    struct stat st;
+    bool old = w->force && (lstat(w->path, &st) == 0);
+    ct_status status = CT_OK;
+
+    ct_text_add(&aside, "%s.old.%d", w->path, (int)getpid());
+    if (aside.failed) return CT_FAIL(CT_ERR_NOMEM, "no memory to rename %s", w->path);
+    if (old && (rename(w->path, aside.text) != 0)) {
+        status = CT_FAIL(CT_ERR_IO, "cannot rename %s: %s", w->path, strerror(errno));
+    } else if (rename(w->temporary, w->path) != 0) {
+        status = CT_FAIL(CT_ERR_IO, "cannot rename %s to %s: %s", w->temporary, w->path,
+                         strerror(errno));
+        if (old && (rename(aside.text, w->path) != 0)) {
+            CT_WARN("the old %s is now %s", w->path, aside.text);
+        }
+    } else {
+        sync_folder(w->path);
+        if (old) ct_path_remove(aside.text);
+    }
+    ct_text_destroy(&aside);
+    return status;
+}
+
+ct_status ct_writer_commit(ct_writer *w)
+{
+    ct_status status;
+
+    if (w->count != w->expected) {
+        status = CT_FAIL(CT_ERR_ARG, "%s: %lld records put, %lld announced", w->path,
+                         (long long)w->count, (long long)w->expected);
+    } else {
+        status = w->ops->finish(w);
+    }
+    if (status == CT_OK) status = move_in(w);
+    if (status == CT_OK) {
+        release(w);
+    } else {
+        ct_writer_abort(w);
+    }
+    return status;
+}

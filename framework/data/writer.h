@@ -1,0 +1,67 @@
+/** @file writer.h  Writes a data set: all of it under its final name, or nothing.
+ *
+ * A writer works under a temporary name beside the target and renames at the commit. Backends are
+ * listed in writer_table.c.
+ */
+#ifndef CT_WRITER_H
+#define CT_WRITER_H
+
+#include "framework/data/sample.h"
+
+/** One record to be written. */
+typedef struct ct_record {
+    const char *key;       /* LMDB: records are read in the order of their keys              */
+    const uint8_t *values; /* planes of bytes, channels x height x width; or a compressed image */
+    size_t n;
+    bool encoded;
+    int channels;
+    int64_t height, width;
+    int label;
+} ct_record;
+
+typedef struct ct_writer ct_writer;
+
+typedef struct ct_writer_ops {
+    const char *name;
+    /** Creates w->temporary. */
+    ct_status (*open)(ct_writer *w);
+    ct_status (*put)(ct_writer *w, const ct_record *record);
+    /** Everything on disk, and closed. */
+    ct_status (*finish)(ct_writer *w);
+    void (*close)(ct_writer *w); /* frees; also after a failure half way */
+    size_t state_size;
+} ct_writer_ops;
+
+struct ct_writer {
+    const ct_writer_ops *ops;
+    char *path, *temporary;
+    int64_t expected, count; /* records to come, records put */
+    bool force;
+    void *state;
+};
+
+typedef struct ct_writer_entry {
+    const char *name;
+    const ct_writer_ops *ops; /* NULL: not built in */
+    const char *without;
+} ct_writer_entry;
+
+extern const ct_writer_entry ct_writer_table[]; /* ends with name NULL */
+
+/** Starts a data set of exactly `expected` records at path. force: an existing one is replaced at
+ *  the commit; without it CT_ERR_CONFIG. CT_ERR_IO where nothing can be made there. Logged. */
+ct_status ct_writer_open(const char *backend, const char *path, int64_t expected, bool force,
+                         ct_writer **writer_p);
+/** CT_ERR_IO: a full disk, …; CT_ERR_DATA: a record that does not fit the others (HDF5). Logged. */
+ct_status ct_writer_put(ct_writer *w, const ct_record *record);
+/** Syncs and renames. Frees w in any case; where it fails nothing is left behind. */
+ct_status ct_writer_commit(ct_writer *w);
+/** Removes what was written, and frees. NULL allowed. */
+void ct_writer_abort(ct_writer *w);
+
+/** Removes a file, or a folder and the files in it. Quiet. */
+void ct_path_remove(const char *path);
+/** CT_ERR_CONFIG, logged, where path exists and force is false. */
+ct_status ct_path_check_free(const char *path, bool force);
+
+#endif

@@ -1,0 +1,147 @@
+/* LMDB with Caffe's Datum records.
+ *
+ * The file grows with its data: a transaction that does not fit is dropped, the map doubled and the
+ * transaction's records, which wait in a queue, put again. So no map of a terabyte is asked for,
+ * which address-space limits refuse, nor left in the file for its readers.
+ */
+#include "framework/data/writer_private.h"
+
+#include <errno.h>
+#include <lmdb.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "framework/data/datum.h"
+
+enum { QUEUE_RECORDS = 1000, QUEUE_BYTES = 16 << 20 };
+
+typedef struct queued {
+    char *key;
+    uint8_t *data;
+    size_t size;
+} queued;
+
+typedef struct lmdb_state {
+    MDB_env *env;
+    MDB_dbi dbi;
+    size_t map_size, bytes;
+    queued queue[QUEUE_RECORDS];
+    int n;
+    ct_room room;
+} lmdb_state;
+
+static ct_status failed(const ct_writer *w, int rc)
+{
+    return CT_FAIL((rc == ENOMEM) ? CT_ERR_NOMEM : CT_ERR_IO, "cannot write LMDB %s: %s", w->path,
+                   mdb_strerror(rc));
+}
+
+static ct_status lmdb_open(ct_writer *w)
+{
+    lmdb_state *s = w->state;
+    int rc;
+
+    if (mkdir(w->temporary, 0777) != 0) {
+        return CT_FAIL(CT_ERR_IO, "cannot make %s: %s", w->temporary, strerror(errno));
+    }
+    s->map_size = (size_t)64 << 20;
+    rc = mdb_env_create(&s->env);
+    if (rc == 0) rc = mdb_env_set_mapsize(s->env, s->map_size);
+    /* nobody else knows the file yet: no locks, and one sync at the end */
+    if (rc == 0) rc = mdb_env_open(s->env, w->temporary, MDB_NOLOCK | MDB_NOSYNC, 0666);
+    return (rc == 0) ? CT_OK : failed(w, rc);
+}
+
+static void empty_queue(lmdb_state *s)
+{
+    for (int i = 0; i < s->n; i++) {
+        free(s->queue[i].key);
+        free(s->queue[i].data);
+    }
+    s->n = 0;
+    s->bytes = 0;
+}
+
+static int put_queue(lmdb_state *s)
+{
+    MDB_txn *txn;
+    int rc = mdb_txn_begin(s->env, NULL, 0, &txn);
+
+    if (rc != 0) return rc;
+    rc = mdb_dbi_open(txn, NULL, 0, &s->dbi);
+    for (int i = 0; (i < s->n) && (rc == 0); i++) {
+        MDB_val key = { strlen(s->queue[i].key), s->queue[i].key };
+        MDB_val value = { s->queue[i].size, s->queue[i].data };
+
+        rc = mdb_put(txn, s->dbi, &key, &value, MDB_NOOVERWRITE);
+    }
+    if (rc != 0) {
+        mdb_txn_abort(txn);
+        return rc;
+    }
+    return mdb_txn_commit(txn);
+}
+
+static ct_status flush(ct_writer *w)
+{
+    lmdb_state *s = w->state;
+    int rc = put_queue(s);
+
+    while (rc == MDB_MAP_FULL) {
+        s->map_size *= 2;
+        rc = mdb_env_set_mapsize(s->env, s->map_size);
+        if (rc == 0) rc = put_queue(s);
+    }
+    if (rc != 0) return failed(w, rc);
+    empty_queue(s);
+    return CT_OK;
+}
+
+static ct_status lmdb_put(ct_writer *w, const ct_record *record)
+{
+    lmdb_state *s = w->state;
+    queued *q = &s->queue[s->n];
+    size_t size;
+
+    CT_TRY(ct_datum_encode(record->values, record->n, record->channels, record->height,
+                           record->width, record->label, record->encoded, &s->room, &size));
+    q->key = strdup(record->key);
+    q->data = malloc(size);
+    q->size = size;
+    s->n++;
+    if ((q->key == NULL) || (q->data == NULL)) {
+        return CT_FAIL(CT_ERR_NOMEM, "no memory to write %s", w->path);
+    }
+    memcpy(q->data, s->room.data, size);
+    s->bytes += size;
+    return ((s->n == QUEUE_RECORDS) || (s->bytes >= QUEUE_BYTES)) ? flush(w) : CT_OK;
+}
+
+static ct_status lmdb_finish(ct_writer *w)
+{
+    lmdb_state *s = w->state;
+    int rc;
+
+    CT_TRY(flush(w));
+    rc = mdb_env_sync(s->env, 1);
+    return (rc == 0) ? CT_OK : failed(w, rc);
+}
+
+static void lmdb_close(ct_writer *w)
+{
+    lmdb_state *s = w->state;
+
+    empty_queue(s);
+    ct_room_release(&s->room);
+    if (s->env != NULL) mdb_env_close(s->env);
+}
+
+const ct_writer_ops ct_writer_lmdb = {
+    .name = "lmdb",
+    .open = lmdb_open,
+    .put = lmdb_put,
+    .finish = lmdb_finish,
+    .close = lmdb_close,
+    .state_size = sizeof(lmdb_state),
+};
