@@ -49,9 +49,6 @@ ct_status ct_snapshot_verify(const char *file, char **why_p);
  *  and unfinished ones that it skips. *file_p is malloc'ed, or NULL where there is none (not an
  *  error). Rank 0 calls it. */
 ct_status ct_snapshot_newest(const char *prefix, char **file_p);
-/** The seed of the run that wrote a set: a resumed run draws the same numbers. Rank 0 calls it. */
-ct_status ct_snapshot_seed(const char *file, uint64_t *seed_p);
-
 /** Copies weights by layer name from .caffemodel or .caffemodel.h5; logs which layers of the net
  * have none in the file and which of the file are not in the net. Shapes fit when they are equal
  * but for leading ones, so the four dimensions of old models do. CT_ERR_SHAPE where shapes or

@@ -149,16 +149,3 @@ ct_status ct_snapshot_newest(const char *prefix, char **file_p)
     *file_p = file;
     return CT_OK;
 }
-
-ct_status ct_snapshot_seed(const char *file, uint64_t *seed_p)
-{
-    ct_h5_reader *r = NULL;
-    int64_t seed = 0;
-    ct_status status;
-
-    CT_TRY(ct_h5_reader_create(file, &r));
-    status = ct_h5_get_int(r, "/seed", &seed);
-    ct_h5_reader_destroy(r);
-    if (status == CT_OK) *seed_p = (uint64_t)seed;
-    return status;
-}

@@ -14,32 +14,57 @@ struct ct_report;
 
 typedef struct ct_solver ct_solver;
 
+/** What one update of one parameter works on: count elements, on dev. */
+typedef struct ct_update {
+    const ct_device *dev;
+    int64_t count;
+    float scale;                        /* of the gradient: clipping, 1 / iter_size */
+    float rate;                         /* lr * lr_mult                             */
+    float momentum, decay_l2, decay_l1; /* weight_decay * decay_mult; one of the two */
+    const float *grad;                  /* summed over ranks and micro-steps */
+    float *weight;
+    float *state[2];
+} ct_update;
+
 /** Element-wise update rule; state tensors are arenas as long as the gradient arena. */
 typedef struct ct_update_rule {
     const char *type; /* solver `type:` */
     int n_state;
-    const char *const *state_name; /* "momentum" … */
+    const char *state_name[2]; /* "momentum" … */
+    ct_status (*apply)(const ct_update *u);
 } ct_update_rule;
+
+/** The rule of a solver type; NULL: SGD. CT_ERR_CONFIG with the known ones. */
+ct_status ct_update_rule_find(const char *type, const ct_update_rule **rule_p);
+
+/** What a signal asks for at the next step boundary. */
+typedef enum {
+    CT_ACTION_NONE,
+    CT_ACTION_STOP,    /* snapshot, then CT_STOPPED */
+    CT_ACTION_SNAPSHOT /* snapshot and go on; the solver then sets the request back to NONE */
+} ct_solver_action;
 
 typedef struct ct_solver_options {
     const Ct__SolverParameter *param; /* effective: options already applied; outlives the solver */
     const struct ct_source_map *map;
-    const ct_device *dev;
-    const ct_arena_ops *grad_arena;
-    ct_net_env env;
+    const ct_device *dev;             /* NULL: solver_mode says, CPU where it is not set          */
+    const ct_arena_ops *grad_arena;   /* for the train net; NULL: plain                           */
+    const ct_layer_ops *const *table; /* layer types; NULL: ct_layer_table                      */
+    ct_net_env env; /* its seed is set here: random_seed, or drawn by rank 0                     */
     struct ct_report *report; /* log, metrics, progress; framework/report/report.h */
-    /** Makes the exchange once the train net's parameters are known. Collective. */
+    /** Makes the exchange once the train net's parameters are known; NULL: one rank. Collective.
+     *  The caller destroys it, after the solver. */
     ct_status (*open_exchange)(void *ctx, ct_net *net, ct_exchange *out);
     void *open_exchange_ctx;
-    const volatile int
-        *stop_signal;       /* != 0: a signal asks to stop at the step boundary; may be NULL */
-    const char *provenance; /* JSON text kept in snapshots; may be NULL           */
+    volatile int *stop_signal; /* a ct_solver_action that a signal handler sets; may be NULL */
+    const char *provenance;    /* JSON text kept in snapshots; may be NULL           */
     /** Tells the watchdog what runs now; cheap; may be NULL. */
     void (*heartbeat)(void *ctx, const char *what);
     void *heartbeat_ctx;
 } ct_solver_options;
 
-/** Creates train and test nets, opens the exchange, broadcasts the initial weights. Collective. */
+/** Creates train and test nets, opens the exchange, broadcasts the initial weights, loads the
+ *  solver's `weights`. CT_ERR_CONFIG, CT_ERR_IO (snapshot_prefix cannot be written). Collective. */
 ct_status ct_solver_create(const ct_solver_options *options, ct_solver **solver_p);
 void ct_solver_destroy(ct_solver *s); /* NULL allowed */
 /** --weights: copies by layer name from .caffemodel(.h5) files, comma separated. Collective. */
@@ -47,15 +72,18 @@ ct_status ct_solver_load_weights(ct_solver *s, const char *files);
 /** --snapshot: FILE.solverstate.h5, or "auto": the newest good set of snapshot_prefix, a fresh
  * start where there is none. Collective. */
 ct_status ct_solver_restore(ct_solver *s, const char *file);
-/** Trains to max_iter. CT_STOPPED: a signal, time limit: a snapshot was taken. Collective. */
+/** Trains to max_iter. CT_STOPPED: a signal, time limit: a snapshot was taken. CT_ERR_DIVERGED: the
+ *  loss of a rank is not finite (stop_on_nan), or ranks' weights differ. Collective. */
 ct_status ct_solver_run(ct_solver *s);
-/** One test pass over test net i: means of its outputs over the whole pass. Collective. */
+/** One test pass over test net i: means of its outputs over the whole pass, the same on all ranks;
+ *  n_output: as ct_report_n_output(). CT_STOPPED: a signal interrupted it. Collective. */
 ct_status ct_solver_test(ct_solver *s, int i, double *output, int n_output);
 
 ct_net *ct_solver_net(ct_solver *s);
 int ct_solver_n_test(const ct_solver *s);
 ct_net *ct_solver_test_net(ct_solver *s, int i);
 int64_t ct_solver_iteration(const ct_solver *s);
+uint64_t ct_solver_seed(const ct_solver *s);
 
 /** The learning rate of an iteration: fixed, step, exp, inv, multistep, poly, sigmoid, cosine, with
  *  linear warm-up. CT_ERR_CONFIG for an unknown policy or a missing field. */

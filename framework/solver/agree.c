@@ -1,0 +1,170 @@
+/* What the ranks decide and compare together. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "framework/base/clock.h"
+#include "framework/base/text.h"
+#include "framework/solver/solver_private.h"
+
+/* A stop outranks a snapshot, since it takes one too. */
+static const ct_solver_action by_urgency[] = { CT_ACTION_NONE, CT_ACTION_SNAPSHOT, CT_ACTION_STOP };
+
+static int64_t urgency_here(const ct_solver *s)
+{
+    int action = (s->options.stop_signal != NULL) ? *s->options.stop_signal : CT_ACTION_NONE;
+    double limit_s = (double)s->param->max_hours * 3600.0;
+
+    if (action == CT_ACTION_STOP) return 2;
+    if ((s->exchange.rank == 0) && (limit_s > 0.0) && (ct_clock_s() - s->start_s > limit_s))
+        return 2;
+    return (action == CT_ACTION_SNAPSHOT) ? 1 : 0;
+}
+
+ct_status ct_solver_agree(ct_solver *s, bool finite, ct_solver_action *action_p)
+{
+    const ct_exchange *x = &s->exchange;
+    int64_t v[] = { urgency_here(s), finite ? 0 : 1 };
+
+    /* one blocking reduction of 16 bytes a step, right where the ranks meet anyway */
+    if (x->n_rank > 1) CT_TRY(x->max(x->ctx, v, 2));
+    if (v[1] != 0) {
+        if (finite) return CT_ERR_DIVERGED; /* the rank that found it says so */
+        return CT_FAIL(CT_ERR_DIVERGED,
+                       "the loss of iteration %" PRId64
+                       " is not finite (learning rate %g); stop_on_nan: false goes on",
+                       s->iteration, s->rate);
+    }
+    *action_p = by_urgency[v[0]];
+    if ((*action_p == CT_ACTION_SNAPSHOT) && (s->options.stop_signal != NULL))
+        *s->options.stop_signal = CT_ACTION_NONE;
+    return CT_OK;
+}
+
+ct_status ct_solver_share_status(ct_solver *s, ct_status status)
+{
+    int64_t worst = (s->exchange.rank == 0) ? (int64_t)status : 0;
+
+    CT_TRY(s->exchange.max(s->exchange.ctx, &worst, 1));
+    return (ct_status)worst;
+}
+
+/* Averages weights [first, first + count) of the arena over the ranks. */
+static ct_status average_range(ct_solver *s, int64_t first, int64_t count)
+{
+    const ct_exchange *x = &s->exchange;
+    float *data = s->net->weight_arena + first, *host = data;
+    size_t bytes = (size_t)count * sizeof(float);
+    double share = (s->net->batch_global > 0)
+                       ? (double)s->net->batch_local / (double)s->net->batch_global
+                       : 1.0 / x->n_rank;
+    ct_status status = CT_OK;
+
+    if (s->dev->kind == CT_DEVICE_CPU) return x->average(x->ctx, data, count, share);
+    host = ct_mem_acquire(bytes);
+    if (host == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to average statistics");
+    status = s->dev->to_host(s->exec.stream, host, data, bytes);
+    if (status == CT_OK) status = x->average(x->ctx, host, count, share);
+    if (status == CT_OK) status = s->dev->from_host(s->exec.stream, data, host, bytes);
+    ct_mem_release(host);
+    return status;
+}
+
+ct_status ct_solver_average_statistics(ct_solver *s)
+{
+    const ct_net *net = s->net;
+    bool any = false;
+
+    if (s->exchange.n_rank == 1) return CT_OK;
+    for (int i = 0; i < net->n_param;) {
+        int64_t first = net->param[i].offset, end;
+
+        if (net->param[i].kind != CT_WEIGHT_STATISTIC) {
+            i++;
+            continue;
+        }
+        do { /* a run of them in one message, padding included: it is zero */
+            end = net->param[i].offset + net->param[i].count;
+            i++;
+        } while ((i < net->n_param) && (net->param[i].kind == CT_WEIGHT_STATISTIC));
+        CT_TRY(average_range(s, first, end - first));
+        any = true;
+    }
+    if (any) ct_net_weights_changed(s->net);
+    return CT_OK;
+}
+
+/* All ranks' checksums are known: logs which stand alone, on rank 0. */
+static ct_status name_differing(const ct_solver *s, const int64_t *sum, int n)
+{
+    int best = 0, best_count = 0, named = 0;
+    ct_text who = { 0 };
+
+    if (s->exchange.rank != 0) return CT_ERR_DIVERGED;
+    for (int i = 0; i < n; i++) {
+        int count = 0;
+
+        for (int k = 0; k < n; k++) count += (sum[k] == sum[i]);
+        if (count > best_count) {
+            best = i;
+            best_count = count;
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        if (sum[i] == sum[best]) continue;
+        if (++named <= 16) ct_text_add(&who, " %d (%016" PRIx64 ")", i, (uint64_t)sum[i]);
+    }
+    if (named > 16) ct_text_add(&who, " and %d more", named - 16);
+    (void)CT_FAIL(CT_ERR_DIVERGED,
+                  "after iteration %" PRId64 " the weights differ: %d ranks have checksum "
+                  "%016" PRIx64 ", another one:%s",
+                  s->iteration, best_count, (uint64_t)sum[best],
+                  (who.text != NULL) ? who.text : "");
+    ct_text_destroy(&who);
+    return CT_ERR_DIVERGED;
+}
+
+ct_status ct_solver_check_weights(ct_solver *s)
+{
+    const ct_exchange *x = &s->exchange;
+    int64_t mine, extreme[2], *sum;
+    ct_status status;
+
+    if (x->n_rank == 1) return CT_OK;
+    CT_TRY(ct_solver_average_statistics(s));
+    mine = (int64_t)ct_net_checksum(s->net, true);
+    extreme[0] = mine;
+    extreme[1] = ~mine; /* the largest complement is that of the smallest */
+    CT_TRY(x->max(x->ctx, extreme, 2));
+    if (extreme[0] == ~extreme[1]) return CT_OK;
+    sum = malloc((size_t)x->n_rank * sizeof(*sum));
+    if (sum == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d checksums", x->n_rank);
+    for (int i = 0; i < x->n_rank; i++) sum[i] = (i == x->rank) ? mine : INT64_MIN;
+    status = x->max(x->ctx, sum, x->n_rank);
+    if (status == CT_OK) status = name_differing(s, sum, x->n_rank);
+    free(sum);
+    return status;
+}
+
+ct_status ct_solver_broadcast_weights(ct_solver *s)
+{
+    const ct_exchange *x = &s->exchange;
+    size_t bytes = (size_t)s->net->weight_count * sizeof(float);
+    void *host;
+    ct_status status;
+
+    if ((x->n_rank == 1) || (bytes == 0)) return CT_OK;
+    if (s->dev->kind == CT_DEVICE_CPU) {
+        status = x->broadcast(x->ctx, s->net->weight_arena, bytes);
+    } else {
+        host = ct_mem_acquire(bytes);
+        if (host == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to broadcast the weights");
+        status = s->dev->to_host(NULL, host, s->net->weight_arena, bytes);
+        if (status == CT_OK) status = x->broadcast(x->ctx, host, bytes);
+        if (status == CT_OK) status = s->dev->from_host(NULL, s->net->weight_arena, host, bytes);
+        ct_mem_release(host);
+    }
+    if (status == CT_OK) ct_net_weights_changed(s->net);
+    return status;
+}

@@ -1,0 +1,169 @@
+/* Snapshots and weights: what a solver leaves on disk and takes from there. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "framework/solver/solver_private.h"
+
+static void fill_state(ct_solver *s, ct_snapshot_state *state)
+{
+    *state = (ct_snapshot_state){
+        .iteration = s->iteration,
+        .n_rank = s->exchange.n_rank,
+        .global_batch = s->net->batch_global,
+        .seed = s->seed,
+        .n_history = s->rule->n_state,
+        .history = s->history,
+        .history_name = s->rule->state_name,
+        .lr_step = ct_learning_rate_step(s->param, s->iteration),
+        .provenance = s->options.provenance,
+        .n_loss = s->n_loss,
+        .next_loss = s->next_loss,
+    };
+    memcpy(state->loss_window, s->loss_window, (size_t)s->n_loss * sizeof(*s->loss_window));
+}
+
+ct_status ct_solver_snapshot(ct_solver *s)
+{
+    const ct_exchange *x = &s->exchange;
+    ct_snapshot_state state;
+    double seconds = 0.0;
+
+    if (s->iteration == s->last_snapshot) return CT_OK;
+    ct_solver_beat(s, "snapshot");
+    CT_TRY(ct_solver_average_statistics(s));
+    fill_state(s, &state);
+    if (state.n_loss > 0) CT_TRY(x->sum(x->ctx, state.loss_window, state.n_loss));
+    CT_TRY(ct_snapshot_write(s->param->snapshot_prefix, s->net, &state, x, s->param->snapshot_keep,
+                             &seconds));
+    s->last_snapshot = s->iteration;
+    CT_INFO("snapshot of iteration %" PRId64 " took %.3g s", s->iteration, seconds);
+    return CT_OK;
+}
+
+/* Takes up what a snapshot says; what differs from this run is said. */
+static void take_state(ct_solver *s, const ct_snapshot_state *state)
+{
+    bool fits = (state->n_loss <= s->param->average_loss) &&
+                ((state->n_loss == s->param->average_loss) || (state->next_loss == state->n_loss) ||
+                 (state->n_loss == 0));
+
+    s->iteration = state->iteration;
+    if (s->param->random_seed < 0) {
+        s->seed = state->seed;
+    } else if (state->seed != s->seed) {
+        CT_WARN("the snapshot was made with random_seed %" PRIu64 ", this run has %" PRIu64
+                ": samples and dropout go on in another order",
+                state->seed, s->seed);
+    }
+    s->exec.seed = s->seed;
+    if (state->global_batch != s->net->batch_global)
+        CT_WARN("the snapshot was made with a global batch of %" PRId64 ", this run has %" PRId64
+                ": the place in the data set is iteration times global batch",
+                state->global_batch, s->net->batch_global);
+    s->n_loss = fits ? state->n_loss : 0;
+    s->next_loss = fits ? state->next_loss % s->param->average_loss : 0;
+    memset(s->loss_window, 0, sizeof(s->loss_window));
+    if (s->exchange.rank == 0) /* the means over ranks, kept as rank 0's shares */
+        memcpy(s->loss_window, state->loss_window, sizeof(s->loss_window));
+}
+
+/* The newest good set, on every rank; *file_p NULL: there is none. */
+static ct_status find_newest(ct_solver *s, char **file_p)
+{
+    const ct_exchange *x = &s->exchange;
+    ct_status status = CT_OK;
+    char *file = NULL;
+    int64_t length = 0;
+
+    if (s->param->snapshot_prefix == NULL)
+        return CT_FAIL(CT_ERR_CONFIG, "--snapshot=auto needs the solver's snapshot_prefix");
+    if (x->rank == 0) status = ct_snapshot_newest(s->param->snapshot_prefix, &file);
+    CT_TRY(ct_solver_share_status(s, status));
+    if (file != NULL) length = (int64_t)strlen(file);
+    CT_TRY(x->broadcast(x->ctx, &length, sizeof(length)));
+    *file_p = NULL;
+    if (length == 0) return CT_OK;
+    if (x->rank != 0) file = calloc((size_t)length + 1, 1);
+    if (file == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a file name");
+    status = x->broadcast(x->ctx, file, (size_t)length);
+    if (status != CT_OK) {
+        free(file);
+        return status;
+    }
+    *file_p = file;
+    return CT_OK;
+}
+
+/* Is file the set that a snapshot of this very iteration would write? */
+static bool is_own_set(const ct_solver *s, const char *file)
+{
+    char own[64];
+    size_t n;
+
+    if (s->param->snapshot_prefix == NULL) return false;
+    n = strlen(s->param->snapshot_prefix);
+    snprintf(own, sizeof(own), "_iter_%" PRId64 ".solverstate.h5", s->iteration);
+    return (strncmp(file, s->param->snapshot_prefix, n) == 0) && (strcmp(file + n, own) == 0);
+}
+
+static ct_status restore_file(ct_solver *s, const char *file)
+{
+    ct_snapshot_state state;
+
+    fill_state(s, &state);
+    CT_INFO("Restoring previous solver status from %s", file);
+    ct_solver_beat(s, "restore");
+    CT_TRY(ct_snapshot_read(file, s->net, &state, &s->exchange));
+    take_state(s, &state);
+    if (is_own_set(s, file)) s->last_snapshot = s->iteration;
+    CT_INFO("resuming after %" PRId64 " iterations, written by %d rank%s", s->iteration,
+            state.n_rank, (state.n_rank == 1) ? "" : "s");
+    if (s->iteration > s->param->max_iter)
+        CT_WARN("the snapshot is beyond max_iter %d", s->param->max_iter);
+    return CT_OK;
+}
+
+ct_status ct_solver_restore(ct_solver *s, const char *file)
+{
+    char *newest = NULL;
+    ct_status status;
+
+    if (strcmp(file, "auto") != 0) return restore_file(s, file);
+    CT_TRY(find_newest(s, &newest));
+    if (newest == NULL) {
+        CT_INFO("no snapshot at %s yet, starting from the beginning", s->param->snapshot_prefix);
+        return CT_OK;
+    }
+    status = restore_file(s, newest);
+    free(newest);
+    return status;
+}
+
+/* Each of the comma separated files in turn, on rank 0. */
+static ct_status load_here(ct_solver *s, const char *files)
+{
+    char *copy = strdup(files), *rest = copy, *file;
+    ct_status status = CT_OK;
+
+    if (copy == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a file name");
+    while ((status == CT_OK) && ((file = strsep(&rest, ",")) != NULL)) {
+        size_t n;
+
+        file += strspn(file, " \t");
+        n = strlen(file);
+        while ((n > 0) && ((file[n - 1] == ' ') || (file[n - 1] == '\t'))) file[--n] = '\0';
+        if (n > 0) status = ct_weights_load(file, s->net);
+    }
+    free(copy);
+    return status;
+}
+
+ct_status ct_solver_load_weights(ct_solver *s, const char *files)
+{
+    ct_status status = CT_OK;
+
+    if (s->exchange.rank == 0) status = load_here(s, files);
+    CT_TRY(ct_solver_share_status(s, status));
+    return ct_solver_broadcast_weights(s);
+}

@@ -1,0 +1,314 @@
+#include "framework/solver/solver.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "framework/base/clock.h"
+#include "framework/base/rng.h"
+#include "framework/proto/prototxt.h"
+#include "framework/report/report.h"
+#include "framework/solver/solver_private.h"
+
+static ct_status choose_device(ct_solver *s)
+{
+    bool gpu = s->param->has_solver_mode &&
+               (s->param->solver_mode == CT__SOLVER_PARAMETER__SOLVER_MODE__GPU);
+
+    /* Caffe's schema says GPU where nothing is set; a build without one must run all the same */
+    s->dev = s->options.dev;
+    if (s->dev == NULL) return ct_device_open(gpu ? "cuda" : "cpu", 0, &s->dev);
+    if (gpu && (s->dev->kind == CT_DEVICE_CPU))
+        return CT_FAIL(CT_ERR_CONFIG, "solver_mode is GPU, but this run is on the CPU; say "
+                                      "solver_mode: CPU, or build with CUDA=1");
+    return CT_OK;
+}
+
+static uint64_t draw_seed(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    /* 31 bits: it can be given as random_seed later */
+    return ct_rng_key((uint64_t)now.tv_sec, (uint64_t)now.tv_nsec, (uint64_t)getpid()) & 0x7fffffff;
+}
+
+static ct_status open_exchange(ct_solver *s)
+{
+    int n = 0;
+
+    if (s->options.open_exchange != NULL)
+        return s->options.open_exchange(s->options.open_exchange_ctx, s->net, &s->exchange);
+    while ((n < s->net->n_param) &&
+           (s->net->param[n].offset + s->net->param[n].count <= s->net->grad_count))
+        n++;
+    ct_exchange_single(n, &s->exchange);
+    return CT_OK;
+}
+
+static ct_status agree_seed(ct_solver *s)
+{
+    const ct_exchange *x = &s->exchange;
+
+    CT_TRY(x->broadcast(x->ctx, &s->seed, sizeof(s->seed)));
+    if (s->param->random_seed < 0)
+        CT_INFO("random_seed %" PRIu64 ", drawn from the clock", s->seed);
+    s->options.env.seed = s->seed;
+    s->net->options.env.seed = s->seed; /* the initial weights are rank 0's anyway */
+    s->exec = (ct_exec){
+        .dev = s->dev,
+        .phase = CT_TRAIN,
+        .deterministic = s->param->deterministic,
+        .seed = s->seed,
+        .sum_ranks = (x->n_rank > 1) ? x->sum : NULL,
+        .poll = (x->n_rank > 1) ? x->poll : NULL,
+        .hook_ctx = x->ctx,
+    };
+    return CT_OK;
+}
+
+static ct_status make_history(ct_solver *s)
+{
+    for (int i = 0; i < s->rule->n_state; i++) {
+        void *data = NULL;
+
+        CT_TRY(s->dev->mem_acquire((size_t)s->net->grad_count * sizeof(float), &data));
+        s->history[i] = data;
+    }
+    return CT_OK;
+}
+
+static ct_status create(ct_solver *s)
+{
+    ct_status status = CT_OK;
+
+    CT_TRY(ct_solver_check(s->param));
+    CT_TRY(ct_update_rule_find(s->param->type, &s->rule));
+    CT_TRY(choose_device(s));
+    CT_TRY(ct_source_map_create(&s->map));
+    s->seed = (s->param->random_seed >= 0) ? (uint64_t)s->param->random_seed : draw_seed();
+    s->options.env.seed = s->seed;
+    if (s->options.env.global_batch_size == 0)
+        s->options.env.global_batch_size = s->param->global_batch_size;
+    CT_TRY(ct_solver_make_train_net(s));
+    CT_TRY(open_exchange(s));
+    if (s->exchange.rank == 0) status = ct_solver_check_prefix(s->param);
+    CT_TRY(ct_solver_share_status(s, status));
+    CT_TRY(agree_seed(s));
+    CT_TRY(ct_solver_broadcast_weights(s));
+    CT_TRY(make_history(s));
+    CT_TRY(ct_outputs_create(s->net, &s->exchange, &s->outputs));
+    CT_TRY(ct_solver_make_test_nets(s));
+    for (size_t i = 0; i < s->param->n_weights; i++)
+        CT_TRY(ct_solver_load_weights(s, s->param->weights[i]));
+    CT_INFO("Solver scaffolding done.");
+    return CT_OK;
+}
+
+ct_status ct_solver_create(const ct_solver_options *options, ct_solver **solver_p)
+{
+    ct_solver *s = calloc(1, sizeof(*s));
+    ct_status status;
+
+    if (s == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a solver");
+    s->options = *options;
+    s->param = options->param;
+    s->last_snapshot = -1;
+    s->start_s = ct_clock_s();
+    status = create(s);
+    if (status != CT_OK) {
+        ct_solver_destroy(s);
+        return status;
+    }
+    *solver_p = s;
+    return CT_OK;
+}
+
+void ct_solver_destroy(ct_solver *s)
+{
+    if (s == NULL) return;
+    for (int i = 0; i < s->n_test; i++) {
+        ct_outputs_destroy(&s->test_outputs[i]);
+        ct_net_destroy(s->test[i]); /* before the net whose weights they share */
+    }
+    free(s->test);
+    free(s->test_outputs);
+    ct_outputs_destroy(&s->outputs);
+    for (int i = 0; i < CT_MAX_STATE; i++) {
+        if (s->history[i] != NULL) s->dev->mem_release(s->history[i]);
+    }
+    ct_net_destroy(s->net);
+    for (int i = 0; i < s->n_read; i++) ct__net_parameter__free_unpacked(s->read[i], NULL);
+    free(s->read);
+    ct_source_map_destroy(s->map);
+    free(s);
+}
+
+static void reset_tally(ct_solver *s)
+{
+    s->tally = (ct_tally){ .start_s = ct_clock_s(), .wait_data_s = s->exec.wait_data_s };
+    s->exchange.counters(s->exchange.ctx, &s->tally.counters);
+}
+
+static double images_per_s(const ct_solver *s)
+{
+    const ct_tally *t = &s->tally;
+
+    if (!(t->step_s > 0.0)) return 0.0;
+    return (double)(t->iterations * s->param->iter_size * s->net->batch_global) / t->step_s;
+}
+
+/* Loss and outputs of this iteration, summed over the ranks in one message. */
+static ct_status sum_shown(ct_solver *s, double *loss_p)
+{
+    double *v = s->outputs.sum;
+    int n = (int)s->outputs.n;
+
+    v[n] = ct_solver_smoothed_loss(s);
+    CT_TRY(s->exchange.sum(s->exchange.ctx, v, n + 1));
+    *loss_p = v[n];
+    return CT_OK;
+}
+
+/* `display`: what happened since the last one. */
+static ct_status show(ct_solver *s)
+{
+    const ct_tally *t = &s->tally;
+    double steps = (t->iterations > 0) ? (double)t->iterations : 1.0;
+    ct_exchange_counters now;
+    ct_report_train_event e = {
+        .iteration = s->iteration,
+        .max_iteration = s->param->max_iter,
+        .rate = s->rate,
+        .seconds = ct_clock_s() - t->start_s,
+        .iterations = t->iterations,
+        .images_per_s = images_per_s(s),
+        .net = s->net,
+        .output = s->outputs.sum,
+    };
+
+    CT_TRY(sum_shown(s, &e.loss));
+    s->exchange.counters(s->exchange.ctx, &now);
+    e.iterations_per_s = (e.seconds > 0.0) ? (double)t->iterations / e.seconds : 0.0;
+    e.wait_data_ms = 1e3 * (s->exec.wait_data_s - t->wait_data_s) / steps;
+    e.comm_exposed_ms = 1e3 * (now.exposed_s - t->counters.exposed_s) / steps;
+    e.compute_ms = 1e3 * t->step_s / steps - e.wait_data_ms - e.comm_exposed_ms;
+    e.bytes_sent = (now.bytes_sent - t->counters.bytes_sent) / (int64_t)steps;
+    s->shown_loss = e.loss;
+    CT_TRY(ct_report_train(s->options.report, &e));
+    reset_tally(s);
+    return CT_OK;
+}
+
+static bool due(int64_t iteration, int32_t interval)
+{
+    return (interval > 0) && (iteration % interval == 0);
+}
+
+/* One iteration with all that may follow it. */
+static ct_status iterate(ct_solver *s)
+{
+    const Ct__SolverParameter *p = s->param;
+    bool display = due(s->iteration, p->display), finite = true;
+    ct_solver_action action;
+
+    CT_TRY(ct_solver_step(s, display, &finite));
+    if (display) CT_TRY(show(s));
+    CT_TRY(ct_solver_agree(s, finite || !p->stop_on_nan, &action));
+    s->iteration++;
+    ct_report_progress(s->options.report, s->iteration, p->max_iter, s->shown_loss,
+                       images_per_s(s));
+    if (due(s->iteration, p->checksum_interval)) CT_TRY(ct_solver_check_weights(s));
+    if (due(s->iteration, p->snapshot) ||
+        ((action == CT_ACTION_SNAPSHOT) && (p->snapshot_prefix != NULL)))
+        CT_TRY(ct_solver_snapshot(s));
+    return (action == CT_ACTION_STOP) ? CT_STOPPED : CT_OK;
+}
+
+static ct_status train(ct_solver *s)
+{
+    const Ct__SolverParameter *p = s->param;
+
+    while (s->iteration < p->max_iter) {
+        if (due(s->iteration, p->test_interval) && ((s->iteration > 0) || p->test_initialization))
+            CT_TRY(ct_solver_test_all(s));
+        CT_TRY(iterate(s));
+    }
+    return CT_OK;
+}
+
+static ct_status stop_early(ct_solver *s)
+{
+    if (s->param->snapshot_prefix == NULL)
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "stopped after %" PRId64 " iterations without a snapshot: snapshot_prefix "
+                       "is not set",
+                       s->iteration);
+    CT_TRY(ct_solver_snapshot(s));
+    CT_INFO("Optimization stopped early.");
+    return CT_STOPPED;
+}
+
+/* The loss after the last update: one more forward, as Caffe shows it. */
+static ct_status show_final(ct_solver *s)
+{
+    double loss = 0.0;
+
+    s->exec.micro_step = s->iteration * s->param->iter_size;
+    s->exec.accumulate = false;
+    CT_TRY(ct_net_forward(s->net, &s->exec, &loss));
+    ct_solver_note_loss(s, loss);
+    CT_TRY(sum_shown(s, &loss));
+    ct_report_final_loss(s->options.report, s->iteration, loss);
+    return CT_OK;
+}
+
+static ct_status finish(ct_solver *s)
+{
+    const Ct__SolverParameter *p = s->param;
+
+    if (p->snapshot_after_train && (p->snapshot_prefix != NULL)) CT_TRY(ct_solver_snapshot(s));
+    if (due(s->iteration, p->display)) CT_TRY(show_final(s));
+    if (due(s->iteration, p->test_interval)) CT_TRY(ct_solver_test_all(s));
+    CT_INFO("Optimization Done.");
+    return CT_OK;
+}
+
+ct_status ct_solver_run(ct_solver *s)
+{
+    ct_status status;
+
+    CT_INFO("Solving %s", s->net->name);
+    CT_INFO("Learning Rate Policy: %s", s->param->lr_policy);
+    reset_tally(s);
+    status = train(s);
+    if (status == CT_OK) status = finish(s);
+    return (status == CT_STOPPED) ? stop_early(s) : status;
+}
+
+ct_net *ct_solver_net(ct_solver *s)
+{
+    return s->net;
+}
+
+int ct_solver_n_test(const ct_solver *s)
+{
+    return s->n_test;
+}
+
+ct_net *ct_solver_test_net(ct_solver *s, int i)
+{
+    return s->test[i];
+}
+
+int64_t ct_solver_iteration(const ct_solver *s)
+{
+    return s->iteration;
+}
+
+uint64_t ct_solver_seed(const ct_solver *s)
+{
+    return s->seed;
+}

@@ -1,0 +1,101 @@
+/** @file solver_private.h  The solver's parts; private to framework/solver. */
+#ifndef CT_SOLVER_PRIVATE_H
+#define CT_SOLVER_PRIVATE_H
+
+#include "framework/proto/prototxt.h"
+#include "framework/snapshot/snapshot.h"
+#include "framework/solver/solver.h"
+
+enum { CT_MAX_AVERAGE_LOSS = 1024, CT_MAX_STATE = 2 };
+
+/** The outputs of one net as numbers. Where an output has not the same size on all ranks (its
+ *  elements are samples, and the batch does not divide evenly), rank 0's stand for it. */
+typedef struct ct_outputs {
+    const ct_net *net;
+    int rank, n_rank;
+    int64_t n;     /* elements of all outputs on rank 0; the same number on all ranks         */
+    int64_t *size; /* of each output there                                                   */
+    bool *uneven;  /* this output has another size on another rank                           */
+    double *sum;   /* n + 2 (two for the caller): this rank's shares, to be summed over ranks */
+    float *host;   /* as long as the largest output                                          */
+} ct_outputs;
+
+typedef struct ct_tally { /* since the last display */
+    double start_s, step_s;
+    int64_t iterations;
+    double wait_data_s;
+    ct_exchange_counters counters; /* as they were at the start */
+} ct_tally;
+
+struct ct_solver {
+    ct_solver_options options;
+    const Ct__SolverParameter *param;
+    const ct_device *dev;
+    ct_exchange exchange;
+    uint64_t seed;
+    ct_source_map *map;      /* of nets that the solver read itself */
+    Ct__NetParameter **read; /* and these                           */
+    int n_read;
+    ct_net *net, **test;
+    int n_test;
+    ct_outputs outputs, *test_outputs;
+    ct_exec exec;
+    const ct_update_rule *rule;
+    float *history[CT_MAX_STATE]; /* on dev, as long as the gradient arena */
+    int64_t iteration;
+    double rate;                             /* of this iteration      */
+    double loss_window[CT_MAX_AVERAGE_LOSS]; /* this rank's shares     */
+    int n_loss, next_loss;
+    double start_s;        /* max_hours counts from here            */
+    int64_t last_snapshot; /* iteration of the set on disk, -1: none */
+    double shown_loss;     /* of the last display, for the progress line */
+    ct_tally tally;
+};
+
+/* config.c: before anything is made */
+ct_status ct_solver_check(const Ct__SolverParameter *p);
+/** Makes the directory of snapshot_prefix and writes a probe into it. Rank 0 calls it. */
+ct_status ct_solver_check_prefix(const Ct__SolverParameter *p);
+
+/* nets.c */
+ct_status ct_solver_make_train_net(ct_solver *s);
+ct_status ct_solver_make_test_nets(ct_solver *s);
+
+/* outputs.c */
+ct_status ct_outputs_create(const ct_net *net, const ct_exchange *x, ct_outputs *o);
+void ct_outputs_destroy(ct_outputs *o); /* zeroed ones allowed */
+/** Adds the outputs of the batch that has just run to o->sum, as this rank's shares. */
+ct_status ct_outputs_add(ct_outputs *o, const ct_exec *ex);
+
+/* update.c */
+/** One iteration, update included; notes the loss and its time. finite_p: this rank's loss is. */
+ct_status ct_solver_step(ct_solver *s, bool display, bool *finite_p);
+
+/* agree.c: what ranks decide together, at step boundaries. Collective. */
+/** The most urgent action of all ranks; CT_ERR_DIVERGED where a loss is not finite. */
+ct_status ct_solver_agree(ct_solver *s, bool finite, ct_solver_action *action_p);
+/** The mean over ranks of BatchNorm's running statistics, on every rank. */
+ct_status ct_solver_average_statistics(ct_solver *s);
+ct_status ct_solver_check_weights(ct_solver *s);
+/** Rank 0's weights to everyone. */
+ct_status ct_solver_broadcast_weights(ct_solver *s);
+/** status of rank 0 on every rank. */
+ct_status ct_solver_share_status(ct_solver *s, ct_status status);
+
+/* loss.c */
+void ct_solver_note_loss(ct_solver *s, double share);
+/** This rank's share of the smoothed loss. */
+double ct_solver_smoothed_loss(const ct_solver *s);
+
+/* keep.c */
+ct_status ct_solver_snapshot(ct_solver *s);
+
+/* test_pass.c */
+ct_status ct_solver_test_all(ct_solver *s);
+
+static inline void ct_solver_beat(const ct_solver *s, const char *what)
+{
+    if (s->options.heartbeat != NULL) s->options.heartbeat(s->options.heartbeat_ctx, what);
+}
+
+#endif

@@ -1,0 +1,74 @@
+/* Test passes. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "framework/report/report.h"
+#include "framework/solver/solver_private.h"
+
+static void fill_exec(const ct_solver *s, ct_exec *ex)
+{
+    *ex = s->exec;
+    ex->phase = CT_TEST;
+    ex->accumulate = false;
+    ex->wait_data_s = 0.0;
+}
+
+/* test_iter batches; outputs and, behind them, the loss as this rank's shares. */
+static ct_status run_batches(ct_solver *s, int i, bool *stopped_p)
+{
+    ct_outputs *o = &s->test_outputs[i];
+    int n = s->param->test_iter[i];
+    ct_solver_action action;
+    ct_exec ex;
+
+    fill_exec(s, &ex);
+    memset(o->sum, 0, (size_t)(o->n + 1) * sizeof(*o->sum));
+    for (int b = 0; b < n; b++) {
+        double loss = 0.0;
+
+        ct_solver_beat(s, "test");
+        CT_TRY(ct_solver_agree(s, true, &action)); /* a long test must not outlive a time limit */
+        if (action == CT_ACTION_SNAPSHOT) CT_TRY(ct_solver_snapshot(s));
+        *stopped_p = (action == CT_ACTION_STOP);
+        if (*stopped_p) return CT_OK;
+        ex.micro_step = b;
+        CT_TRY(ct_net_forward(s->test[i], &ex, &loss));
+        CT_TRY(ct_outputs_add(o, &ex));
+        o->sum[o->n] += loss;
+    }
+    return s->exchange.sum(s->exchange.ctx, o->sum, (int)o->n + 1);
+}
+
+ct_status ct_solver_test(ct_solver *s, int i, double *output, int n_output)
+{
+    ct_outputs *o;
+    bool stopped = false;
+
+    if ((i < 0) || (i >= s->n_test) || (n_output < s->test_outputs[i].n))
+        return CT_FAIL(CT_ERR_ARG, "test net %d of %d, room for %d outputs", i, s->n_test,
+                       n_output);
+    o = &s->test_outputs[i];
+    CT_TRY(ct_solver_average_statistics(s));
+    ct_net_weights_changed(s->test[i]);
+    CT_TRY(run_batches(s, i, &stopped));
+    if (stopped) return CT_STOPPED;
+    for (int64_t k = 0; k <= o->n; k++) o->sum[k] /= s->param->test_iter[i];
+    if (s->param->test_compute_loss) CT_INFO("Test loss: %g", o->sum[o->n]);
+    if (output != o->sum) memcpy(output, o->sum, (size_t)o->n * sizeof(*output));
+    return CT_OK;
+}
+
+ct_status ct_solver_test_all(ct_solver *s)
+{
+    for (int i = 0; i < s->n_test; i++) {
+        ct_outputs *o = &s->test_outputs[i];
+        ct_status status;
+
+        CT_TRY(ct_report_test_start(s->options.report, s->iteration, i));
+        status = ct_solver_test(s, i, o->sum, (int)o->n);
+        if (status == CT_STOPPED) CT_INFO("Test interrupted.");
+        CT_TRY(status);
+        CT_TRY(ct_report_test(s->options.report, s->iteration, i, s->test[i], o->sum));
+    }
+    return CT_OK;
+}
