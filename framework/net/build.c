@@ -176,13 +176,13 @@ static ct_status reshape(ct_net *net, int i)
                                  in->top[t]->name, ct_shape_str(&in->top[t]->data.shape).text);
     }
     alias(net, i);
-    if (l->ops->is_data && (net->batch_local == 0)) {
+    if (l->ops->is_data && (net->batch_global == 0)) {
         net->batch_local = in->batch_local;
         net->batch_global = in->batch_global;
         net->batch_first = in->batch_first;
         net->n_sample = in->n_sample;
         /* Input: the caller's batch, of the same size on every rank */
-        if ((net->batch_local == 0) && (l->n_top > 0)) {
+        if ((net->batch_global == 0) && (l->n_top > 0)) {
             net->batch_local = ct_shape_legacy(&in->top[0]->data.shape, 0);
             net->batch_global = net->batch_local * net->options.env.n_rank;
             net->batch_first = net->batch_local * net->options.env.rank;
