@@ -167,7 +167,7 @@ static void poisoned_memory_gives_the_same_numbers(void **state)
     int n_learning = 0, n_in_place = 0;
 
     (void)state;
-    for (uint64_t seed = 0; seed < 400; seed++) {
+    for (uint64_t seed = 0; seed < 150; seed++) {
         test_net planned, apart;
         writer w;
 
@@ -197,7 +197,7 @@ static void poisoned_memory_gives_the_same_numbers(void **state)
         ct_text_destroy(&w.in_place);
         ct_text_destroy(&w.apart);
     }
-    assert_true((n_learning > 200) && (n_in_place > 100)); /* it was worth it */
+    assert_true((n_learning > 70) && (n_in_place > 40)); /* it was worth it */
 }
 
 static double loss_at(test_net *t, float *w, float value)
@@ -237,7 +237,7 @@ static void whole_nets_have_the_gradient_of_differences(void **state)
     int n_checked = 0;
 
     (void)state;
-    for (uint64_t seed = 1000; seed < 1080; seed++) {
+    for (uint64_t seed = 1000; seed < 1050; seed++) {
         test_net t;
         writer w;
         double loss;
@@ -257,7 +257,7 @@ static void whole_nets_have_the_gradient_of_differences(void **state)
         ct_text_destroy(&w.in_place);
         ct_text_destroy(&w.apart);
     }
-    assert_true(n_checked > 300);
+    assert_true(n_checked > 200);
 }
 
 int main(void)
