@@ -71,6 +71,11 @@ static void check_loss(const ct_softmax_engine *e, ct_softmax_desc d)
     ct_softmax_ref.loss(&d, p, label, NULL, &loss_ref);
     /* logf is good to a unit in the last place, a loss is at most 6 + log(classes) */
     assert_true(fabs(loss - loss_ref) <= 0x1p-23 * (double)n_label * (6 + log((double)d.classes)));
+    p[0] = NAN;
+    label[0] = 0;
+    e->loss(&d, p, label, scratch, &loss);
+    assert_true(isnan(loss));
+    p[0] = 0.25f;
     e->loss_backward(&d, p, label, 0.7f, dx);
     ct_softmax_ref.loss_backward(&d, p, label, 0.7f, ref);
     for (int64_t i = 0; i < n; i++) assert_true(fabsf(dx[i] - ref[i]) <= 0x1p-23f);

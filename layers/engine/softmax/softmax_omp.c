@@ -134,7 +134,7 @@ static void loss(const ct_softmax_desc *d, const float *p, const int32_t *label,
         float q = 1.0f; /* ignored: a logarithm of zero */
 
         if (label[k] != CT_LABEL_IGNORED) q = p[(o * d->classes + label[k]) * d->inner + i];
-        scratch[k] = -logf((q > FLT_MIN) ? q : ((q == q) ? FLT_MIN : q)); /* NaN stays NaN */
+        scratch[k] = -logf((q < FLT_MIN) ? FLT_MIN : q); /* NaN stays NaN */
     }
     for (int64_t k = 0; k < n; k++) sum += (double)scratch[k];
     *loss_p = sum;

@@ -56,9 +56,11 @@ static void loss(const ct_softmax_desc *d, const float *p, const int32_t *label,
     for (int64_t o = 0; o < d->outer; o++) {
         for (int64_t i = 0; i < d->inner; i++) {
             int32_t c = label[o * d->inner + i];
+            double q;
 
             if (c == CT_LABEL_IGNORED) continue;
-            sum -= log(fmax((double)p[at(d, o, c, i)], (double)FLT_MIN));
+            q = (double)p[at(d, o, c, i)];
+            sum -= log((q < (double)FLT_MIN) ? (double)FLT_MIN : q); /* NaN stays NaN */
         }
     }
     *loss_p = sum;
