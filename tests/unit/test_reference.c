@@ -1,0 +1,135 @@
+/* The configuration reference covers the schema. */
+#include "tests/test.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "framework/proto/cortado.pb-c.h"
+#include "framework/proto/reference.h"
+
+static const ProtobufCMessageDescriptor *const own[] = {
+    &ct__comm_parameter__descriptor,
+    &ct__compression_parameter__descriptor,
+    &ct__kernel_parameter__descriptor,
+    &ct__warmup_parameter__descriptor,
+};
+
+static int make(void **state)
+{
+    ct_text *text = calloc(1, sizeof(*text));
+
+    if ((text == NULL) || (ct_config_reference(text) != CT_OK)) return -1;
+    *state = text;
+    return 0;
+}
+
+static int drop(void **state)
+{
+    ct_text_destroy(*state);
+    free(*state);
+    return 0;
+}
+
+static void assert_has(void **state, const char *line)
+{
+    const ct_text *text = *state;
+
+    if (strstr(text->text, line) == NULL) fail_msg("the reference lacks: %s", line);
+}
+
+static void lines(void **state)
+{
+    assert_has(state, "\n## SolverParameter\n\n| field | type | default | meaning |\n");
+    assert_has(state, "\n| `base_lr` | float |  | Learning rate that the policy starts from. |\n");
+    assert_has(state, "\n| `type` | string | `\"SGD\"` | Update rule;");
+    assert_has(state, "\n| `type` | NONE, BF16, TOPK | `NONE` | ");
+    assert_has(state, "\n| `delta` | float | `1e-08` | ");
+    assert_has(state, "\n| `bucket_mb` | float | `4` | ");
+    assert_has(state, "\n| `overlap` | bool | `true` | ");
+    assert_has(state, "\n| `layer` | list of [LayerParameter](#layerparameter) |  | ");
+    assert_has(state, "\n| `min` | float | must be given |  |\n");
+    assert_has(state, "\n| `pool` | MAX, AVE, STOCHASTIC | `MAX` | ");
+}
+
+/* Each link leads to a heading, each message stands there once. */
+static void links(void **state)
+{
+    const ct_text *text = *state;
+
+    for (const char *at = text->text; (at = strstr(at, "](#")) != NULL; at++) {
+        const char *name = at;
+        char heading[96];
+
+        while (name[-1] != '[') name--;
+        snprintf(heading, sizeof(heading), "\n## %.*s\n", (int)(at - name), name);
+        assert_has(state, heading);
+        assert_null(strstr(strstr(text->text, heading) + 1, heading));
+    }
+}
+
+/* A meaning of a field that the schema does not have (any more) would be lost in silence. */
+static void meanings_have_fields(void **state)
+{
+    const ct_text *text = *state;
+
+    for (const ct_meaning *m = ct_meaning_table; m->field != NULL; m++) {
+        const char *dot = strchr(m->field, '.'), *section, *end, *row;
+        char heading[96], field[96];
+
+        assert_non_null(dot);
+        snprintf(heading, sizeof(heading), "\n## %.*s\n", (int)(dot - m->field), m->field);
+        snprintf(field, sizeof(field), "\n| `%s` | ", dot + 1);
+        section = strstr(text->text, heading);
+        if (section == NULL) fail_msg("no message of %s", m->field);
+        end = strstr(section + 1, "\n## ");
+        row = strstr(section, field);
+        if ((row == NULL) || ((end != NULL) && (row > end))) fail_msg("no field %s", m->field);
+        assert_null(strchr(m->text, '|'));
+        if (m[1].field != NULL) assert_true(strcmp(m->field, m[1].field) < 0);
+    }
+}
+
+static void assert_meaning(const ProtobufCMessageDescriptor *type, const char *field)
+{
+    if (ct_config_meaning(type->short_name, field) == NULL) {
+        fail_msg("%s.%s has no meaning", type->short_name, field);
+    }
+}
+
+static void own_fields_are_explained(void **state)
+{
+    const ProtobufCMessageDescriptor *extended[] = {
+        &ct__solver_parameter__descriptor,    &ct__layer_parameter__descriptor,
+        &ct__data_parameter__descriptor,      &ct__image_data_parameter__descriptor,
+        &ct__hdf5_data_parameter__descriptor,
+    };
+    int n = 0;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++) {
+        for (unsigned k = 0; k < own[i]->n_fields; k++)
+            assert_meaning(own[i], own[i]->fields[k].name);
+    }
+    for (size_t i = 0; i < sizeof(extended) / sizeof(extended[0]); i++) {
+        for (unsigned k = 0; k < extended[i]->n_fields; k++) {
+            if (extended[i]->fields[k].id < 20000) continue;
+            assert_meaning(extended[i], extended[i]->fields[k].name);
+            n++;
+        }
+    }
+    assert_true(n >= 14);
+    assert_null(ct_config_meaning("SolverParameter", "nothing"));
+    assert_null(ct_config_meaning("Solver", "base_lr"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest test[] = {
+        cmocka_unit_test_setup_teardown(lines, make, drop),
+        cmocka_unit_test_setup_teardown(links, make, drop),
+        cmocka_unit_test_setup_teardown(meanings_have_fields, make, drop),
+        cmocka_unit_test(own_fields_are_explained),
+    };
+
+    return cmocka_run_group_tests(test, NULL, NULL);
+}
