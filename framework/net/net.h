@@ -6,6 +6,9 @@
  * interpreter runs. The memory plan lets activations, their gradients and layers' buffers share
  * memory by lifetime.
  *
+ * To find a layer that reads what it did not say it would (CT_READS_…), run with CORTADO_POISON=1:
+ * memory is filled with NaN as soon as the plan holds it for dead (CPU only).
+ *
  * The struct is readable by everyone and written by framework/net alone.
  */
 #ifndef CT_NET_H
