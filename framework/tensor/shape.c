@@ -6,14 +6,19 @@ ct_shape_text ct_shape_str(const ct_shape *s)
 {
     ct_shape_text out = { "" };
     size_t used = 0;
+    int64_t n = 1;
+    bool too_large = false;
 
     for (int i = 0; i < s->ndim; i++) {
         used += (size_t)snprintf(out.text + used, sizeof(out.text) - used, "%lld ",
                                  (long long)s->dim[i]);
         if (used >= sizeof(out.text)) return out;
     }
-    snprintf(out.text + used, sizeof(out.text) - used, "(%lld)",
-             (long long)ct_shape_count(s, 0, -1));
+    for (int i = 0; i < s->ndim; i++) too_large |= __builtin_mul_overflow(n, s->dim[i], &n);
+    if (too_large)
+        snprintf(out.text + used, sizeof(out.text) - used, "(over 2^63)");
+    else
+        snprintf(out.text + used, sizeof(out.text) - used, "(%lld)", (long long)n);
     return out;
 }
 

@@ -76,7 +76,7 @@ static ct_status fake_reshape(const ct_layer *l, ct_instance *in)
 
         if (given != NULL) {
             s.ndim = (int)given->n_dim;
-            memcpy(s.dim, given->dim, given->n_dim * sizeof(s.dim[0]));
+            for (size_t d = 0; d < given->n_dim; d++) s.dim[d] = given->dim[d];
         }
         ct_blob_set_shape(in->top[t], &s);
     }
