@@ -205,6 +205,7 @@ static const struct {
     { "deterministic", "deterministic" },
     { "global_batch_size", "global_batch_size" },
     { "seed", "random_seed" },
+    { "weights", "weights" },
 };
 
 static ct_status apply_set(const ct_options *o, ct_config *c, ct_origin origin)

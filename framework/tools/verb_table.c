@@ -7,6 +7,9 @@ static ct_status run_convert(ct_call *call)
 }
 
 const ct_verb ct_verb_table[] = {
+    { "train", "train a net: --solver=FILE",
+      "cortado train --solver=FILE [--snapshot=FILE|auto] [--weights=FILE] [--set=FIELD=VALUE]...",
+      true, false, ct_verb_train },
     { "test", "score a trained net: --model=FILE --weights=FILE",
       "cortado test --model=FILE --weights=FILE [--iterations=N]", true, false, ct_verb_test },
     { "time", "time a training step, layer by layer: --model=FILE",

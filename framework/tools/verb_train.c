@@ -1,0 +1,174 @@
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "framework/base/clock.h"
+#include "framework/report/report.h"
+#include "framework/solver/solver.h"
+#include "framework/tools/exchange_open.h"
+#include "framework/tools/net_open.h"
+#include "framework/tools/signals.h"
+
+_Static_assert((int)CT_SIGNAL_STOP == (int)CT_ACTION_STOP, "the solver reads the handlers' word");
+_Static_assert((int)CT_SIGNAL_SNAPSHOT == (int)CT_ACTION_SNAPSHOT, "likewise");
+
+typedef struct training {
+    ct_call *call;
+    const ct_options *o;
+    ct_job *job;
+    ct_config config;
+    ct_exchange_open exchange;
+    ct_report *report;
+    ct_solver *solver;
+    ct_text provenance;
+} training;
+
+static ct_status install_signals(const ct_options *o)
+{
+    const char *on_int = ct_options_text(o, "sigint_effect");
+    const char *on_hup = ct_options_text(o, "sighup_effect");
+    ct_signal_effect int_effect, hup_effect;
+
+    CT_TRY(ct_signals_effect((on_int != NULL) ? on_int : "stop", &int_effect));
+    CT_TRY(ct_signals_effect((on_hup != NULL) ? on_hup : "snapshot", &hup_effect));
+    return ct_signals_install(int_effect, hup_effect);
+}
+
+/* A snapshot is a whole state: weights to start from make no sense beside it. */
+static ct_status settle_weights(const ct_options *o, Ct__SolverParameter *s)
+{
+    const char *snapshot = ct_options_text(o, "snapshot");
+
+    if ((snapshot == NULL) || (strcmp(snapshot, "auto") == 0)) return CT_OK;
+    if (ct_options_text(o, "weights") != NULL) {
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "give --snapshot=%s to resume or --weights to start from, "
+                       "not both",
+                       snapshot);
+    }
+    for (size_t i = 0; i < s->n_weights; i++) free(s->weights[i]);
+    free(s->weights);
+    s->weights = NULL;
+    s->n_weights = 0;
+    return CT_OK;
+}
+
+static void log_net(const ct_net *net, int n_rank)
+{
+    const double mib = ldexp(1, 20);
+    int64_t n = 0;
+
+    for (int i = 0; i < net->n_param; i++) n += net->param[i].count;
+    CT_INFO("net %s: %d layers, %" PRId64 " parameters, hash %016" PRIx64, net->name, net->n_layer,
+            n, ct_net_hash(net));
+    CT_INFO("batch size %" PRId64 " on rank 0, %" PRId64 " on all %d ranks; %" PRId64
+            " samples in the data set",
+            net->batch_local, net->batch_global, n_rank, net->n_sample);
+    CT_INFO("memory of a rank: activations %.1f MiB planned (%.1f MiB alive at the peak, %.1f MiB "
+            "without sharing), weights and gradients %.1f MiB",
+            (double)net->memory.planned / mib, (double)net->memory.peak_alive / mib,
+            (double)net->memory.unshared / mib, (double)net->memory.weights / mib);
+}
+
+static ct_status open_report(training *t)
+{
+    ct_report_options options = { .rank = t->job->rank, .progress = true };
+
+    options.metrics = ct_options_text(t->o, "metrics");
+    options.append = (ct_options_text(t->o, "snapshot") != NULL);
+    return ct_report_create(&options, &t->report);
+}
+
+static ct_status report_run(training *t)
+{
+    const ct_net *net = ct_solver_net(t->solver);
+    ct_text fields = { 0 };
+    ct_status status;
+
+    ct_call_provenance(t->call, &t->config, &fields);
+    ct_text_add(&fields,
+                ",\"net_hash\":\"%016" PRIx64 "\",\"seed\":%" PRIu64 ",\"batch_size\":%" PRId64
+                ",\"global_batch_size\":%" PRId64 ",\"memory_planned\":%zu",
+                ct_net_hash(net), ct_solver_seed(t->solver), net->batch_local, net->batch_global,
+                net->memory.planned);
+    status = fields.failed ? CT_FAIL(CT_ERR_NOMEM, "no memory for the run event")
+                           : ct_report_run(t->report, fields.text);
+    ct_text_destroy(&fields);
+    return status;
+}
+
+static ct_status report_done(training *t, ct_status how, double seconds)
+{
+    char fields[160];
+
+    snprintf(fields, sizeof(fields), "\"iter\":%" PRId64 ",\"status\":\"%s\",\"seconds\":%.3f",
+             ct_solver_iteration(t->solver), (how == CT_STOPPED) ? "stopped" : "finished", seconds);
+    return ct_report_done(t->report, fields);
+}
+
+static ct_status create_solver(training *t)
+{
+    ct_solver_options options = { .param = t->config.solver, .map = t->config.map };
+    ct_text fields = { 0 };
+
+    ct_call_provenance(t->call, &t->config, &fields);
+    ct_text_add(&t->provenance, "{%s}", (fields.text != NULL) ? fields.text : "");
+    ct_text_destroy(&fields);
+    CT_TRY(ct_call_device(t->call, &t->config, &options.dev));
+    if ((t->job->size > 1) && (options.dev->kind == CT_DEVICE_CPU)) {
+        options.grad_arena = ct_comm_arena(t->job->comm);
+    }
+    options.env.rank = t->job->rank;
+    options.env.n_rank = t->job->size;
+    options.env.global_batch_size = t->config.solver->global_batch_size;
+    options.env.deterministic = (t->config.solver->deterministic != 0);
+    options.report = t->report;
+    t->exchange = (ct_exchange_open){ t->job, t->config.solver, NULL };
+    options.open_exchange = ct_exchange_open_net;
+    options.open_exchange_ctx = &t->exchange;
+    options.stop_signal = ct_signals_request();
+    options.provenance = t->provenance.text;
+    options.heartbeat = ct_watchdog_beat;
+    options.heartbeat_ctx = t->job->watchdog;
+    return ct_solver_create(&options, &t->solver);
+}
+
+static ct_status train(training *t)
+{
+    const char *snapshot = ct_options_text(t->o, "snapshot");
+    double start = ct_clock_s();
+    ct_status status;
+
+    CT_TRY(settle_weights(t->o, t->config.solver));
+    CT_TRY(ct_watchdog_start(t->config.solver->watchdog_seconds, &t->job->watchdog));
+    CT_TRY(ct_call_connect(t->call, &t->config));
+    CT_TRY(open_report(t));
+    CT_TRY(create_solver(t));
+    log_net(ct_solver_net(t->solver), t->job->size);
+    if (snapshot != NULL) CT_TRY(ct_solver_restore(t->solver, snapshot));
+    CT_TRY(report_run(t));
+    status = ct_solver_run(t->solver);
+    if ((status == CT_OK) || (status == CT_STOPPED)) {
+        CT_TRY(report_done(t, status, ct_clock_s() - start));
+    }
+    return status;
+}
+
+ct_status ct_verb_train(ct_call *call)
+{
+    training t = { .call = call, .o = call->options, .job = call->job };
+    ct_status status;
+
+    CT_TRY(install_signals(call->options));
+    CT_TRY(ct_call_setup(call, CT_TRAIN, &t.config));
+    status = train(&t);
+    if ((status != CT_OK) && (status != CT_STOPPED)) return status; /* main ends the job */
+    ct_watchdog_watch(call->job->watchdog, NULL, NULL);
+    ct_report_destroy(t.report);
+    ct_solver_destroy(t.solver);
+    ct_exchange_open_close(&t.exchange);
+    ct_text_destroy(&t.provenance);
+    ct_config_destroy(&t.config);
+    return status;
+}
