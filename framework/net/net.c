@@ -32,6 +32,7 @@ ct_status ct_net_create(const Ct__NetParameter *param, const ct_net_options *opt
     if (net->options.dev == NULL) net->options.dev = ct_device_cpu();
     if (net->options.env.n_rank == 0) net->options.env.n_rank = 1;
     net->options.env.no_data |= options->no_data;
+    net->options.env.synthetic |= options->no_data; /* shapes of data that is not there */
     m->forward_only = options->forward_only || (options->share != NULL);
     m->force_backward = param->has_force_backward && param->force_backward;
     if ((param->state != NULL) && param->state->has_phase &&
