@@ -11,6 +11,11 @@ typedef struct accuracy_state {
     int32_t ignore;
 } accuracy_state;
 
+typedef struct accuracy_plan {
+    ct_view view;
+    ct_stage scores, labels;
+} accuracy_plan;
+
 enum { RIGHT_OF_CLASS, SAMPLES_OF_CLASS }; /* buffers, in double: they are summed over the ranks */
 
 static ct_status setup(ct_layer *l, const ct_shape *bottom)
@@ -32,7 +37,8 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     const accuracy_state *s = l->state;
     const ct_shape *x = &in->bottom[0]->data.shape;
     ct_shape scalar = { 0 };
-    ct_view *v = in->state;
+    accuracy_plan *plan = in->state;
+    ct_view *v = &plan->view;
     int axis;
 
     CT_TRY(ct_layer_axis(l, x, (p != NULL) ? p->axis : 1, "axis", &axis));
@@ -41,8 +47,13 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     if (s->top_k > v->mid)
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "top_k %lld of %lld classes", (long long)s->top_k,
                              (long long)v->mid);
+    CT_TRY(ct_stage_reserve(l, &plan->scores, ct_shape_count(x, 0, -1)));
+    CT_TRY(ct_stage_reserve(l, &plan->labels, v->outer * v->inner));
     ct_blob_set_shape(in->top[0], &scalar);
     if (l->n_top < 2) return CT_OK;
+    if (l->dev->kind != CT_DEVICE_CPU)
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "the second top is not implemented on device %s",
+                             l->dev->name);
     ct_blob_set_shape(in->top[1], &(ct_shape){ 1, { v->mid } });
     ct_instance_buffer(in, RIGHT_OF_CLASS, CT_KEEP_CALL, (size_t)v->mid * sizeof(double));
     ct_instance_buffer(in, SAMPLES_OF_CLASS, CT_KEEP_CALL, (size_t)v->mid * sizeof(double));
@@ -60,15 +71,19 @@ static bool is_right(const ct_view *v, const float *score, int32_t label, int64_
     return ahead < top_k;
 }
 
-static ct_status count(const ct_layer *l, ct_instance *in, const ct_exec *ex, int64_t *right_p,
+static ct_status count(const ct_layer *l, ct_instance *in, ct_exec *ex, int64_t *right_p,
                        int64_t *counted_p)
 {
     const accuracy_state *s = l->state;
-    const ct_view *v = in->state;
-    const float *score = ct_blob_data(in->bottom[0]), *value = ct_blob_data(in->bottom[1]);
+    accuracy_plan *plan = in->state;
+    const ct_view *v = &plan->view;
+    const float *score, *value;
     double *right_of = in->buffer[RIGHT_OF_CLASS].data, *of = in->buffer[SAMPLES_OF_CLASS].data;
     int64_t n = v->outer * v->inner;
 
+    CT_TRY(ct_stage_read(ex, &plan->scores, ct_blob_data(in->bottom[0]),
+                         ct_tensor_count(&in->bottom[0]->data), &score));
+    CT_TRY(ct_stage_read(ex, &plan->labels, ct_blob_data(in->bottom[1]), n, &value));
     for (int64_t k = 0; k < n; k++) {
         int32_t label;
         bool right;
@@ -90,7 +105,8 @@ static ct_status count(const ct_layer *l, ct_instance *in, const ct_exec *ex, in
 static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
     const accuracy_state *s = l->state;
-    const ct_view *v = in->state;
+    const accuracy_plan *plan = in->state;
+    const ct_view *v = &plan->view;
     double *right_of = in->buffer[RIGHT_OF_CLASS].data, *of = in->buffer[SAMPLES_OF_CLASS].data;
     int64_t right = 0, counted = 0;
     double all;
@@ -101,12 +117,22 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     }
     CT_TRY(count(l, in, ex, &right, &counted));
     CT_TRY(ct_exec_global_count(ex, (double)counted, s->has_ignore, &all));
-    ct_blob_data(in->top[0])[0] = (all > 0) ? (float)((double)right / all) : 0.0f;
+    CT_TRY(ct_scalar_put(ex, ct_blob_data(in->top[0]),
+                         (all > 0) ? (float)((double)right / all) : 0.0f));
     if (l->n_top < 2) return CT_OK;
     if (ex->sum_ranks != NULL) CT_TRY(ex->sum_ranks(ex->hook_ctx, of, (int)v->mid));
     for (int64_t c = 0; c < v->mid; c++)
         ct_blob_data(in->top[1])[c] = (of[c] > 0) ? (float)(right_of[c] / of[c]) : 0.0f;
     return CT_OK;
+}
+
+static void release(const ct_layer *l, ct_instance *in)
+{
+    accuracy_plan *plan = in->state;
+
+    (void)l;
+    ct_stage_release(&plan->scores);
+    ct_stage_release(&plan->labels);
 }
 
 const ct_layer_ops ct_layer_accuracy = {
@@ -118,8 +144,10 @@ const ct_layer_ops ct_layer_accuracy = {
     .top_is_share = true,
     .no_diff_bottom = 1 << 0 | 1 << 1,
     .state_size = sizeof(accuracy_state),
-    .instance_state_size = sizeof(ct_view),
+    .instance_state_size = sizeof(accuracy_plan),
     .setup = setup,
     .reshape = reshape,
     .forward = forward,
+    .release = release,
+    .on_cuda = true,
 };

@@ -300,4 +300,5 @@ const ct_layer_ops ct_layer_convolution = {
     .forward = conv_forward,
     .backward = conv_backward,
     .estimate = conv_estimate,
+    .on_cuda = true,
 };

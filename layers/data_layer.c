@@ -69,4 +69,5 @@ const ct_layer_ops ct_layer_data = {
     .forward = ct_data_forward,
     .release = ct_data_release,
     .destroy = ct_data_destroy,
+    .on_cuda = true,
 };

@@ -152,4 +152,5 @@ const ct_layer_ops ct_layer_dummy_data = {
     .reshape = dummy_reshape,
     .forward = dummy_forward,
     .release = dummy_release,
+    .on_cuda = true,
 };

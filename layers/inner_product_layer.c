@@ -162,4 +162,5 @@ const ct_layer_ops ct_layer_inner_product = {
     .forward = ip_forward,
     .backward = ip_backward,
     .estimate = ip_estimate,
+    .on_cuda = true,
 };

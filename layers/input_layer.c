@@ -79,4 +79,5 @@ const ct_layer_ops ct_layer_input = {
     .setup = input_setup,
     .reshape = input_reshape,
     .forward = input_forward,
+    .on_cuda = true,
 };

@@ -1,5 +1,7 @@
 #include "layers/layer_util.h"
 
+#include "framework/base/memory.h"
+
 #include <string.h>
 
 bool ct_layer_in_place(const ct_layer *l)
@@ -176,4 +178,43 @@ ct_status ct_label_fail(const ct_layer *l, const ct_exec *ex, float value, int64
                          (double)value,
                          (long long)(ex->batch_first + at / ((per_sample > 0) ? per_sample : 1)),
                          (long long)ex->micro_step, (long long)(n_class - 1), (long long)n_class);
+}
+
+ct_status ct_stage_reserve(const ct_layer *l, ct_stage *s, int64_t n)
+{
+    if ((l->dev->kind == CT_DEVICE_CPU) || (n <= s->count)) return CT_OK;
+    ct_stage_release(s);
+    s->host = ct_mem_acquire((size_t)n * sizeof(float));
+    if (s->host == NULL)
+        return CT_LAYER_FAIL(l, CT_ERR_NOMEM, "no memory for %lld host values", (long long)n);
+    s->count = n;
+    return CT_OK;
+}
+
+void ct_stage_release(ct_stage *s)
+{
+    ct_mem_release(s->host);
+    *s = (ct_stage){ 0 };
+}
+
+ct_status ct_stage_read(ct_exec *ex, ct_stage *s, const float *values, int64_t n,
+                        const float **host_p)
+{
+    if (ex->dev->kind == CT_DEVICE_CPU) {
+        *host_p = values;
+        return CT_OK;
+    }
+    CT_TRY(ex->dev->to_host(ex->stream, s->host, values, (size_t)n * sizeof(float)));
+    *host_p = s->host;
+    return CT_OK;
+}
+
+ct_status ct_scalar_put(ct_exec *ex, float *at, float value)
+{
+    return ex->dev->from_host(ex->stream, at, &value, sizeof(value));
+}
+
+ct_status ct_scalar_get(ct_exec *ex, const float *at, float *value_p)
+{
+    return ex->dev->to_host(ex->stream, value_p, at, sizeof(*value_p));
 }

@@ -218,4 +218,5 @@ const ct_layer_ops ct_layer_pooling = {
     .forward = pool_forward,
     .backward = pool_backward,
     .estimate = pool_estimate,
+    .on_cuda = true,
 };

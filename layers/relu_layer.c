@@ -84,4 +84,5 @@ const ct_layer_ops ct_layer_relu = {
     .forward = relu_forward,
     .backward = relu_backward,
     .estimate = relu_estimate,
+    .on_cuda = true,
 };

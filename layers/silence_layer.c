@@ -36,4 +36,5 @@ const ct_layer_ops ct_layer_silence = {
     .reshape = reshape,
     .forward = forward,
     .backward = backward,
+    .on_cuda = true,
 };

@@ -31,9 +31,8 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     const softmax_plan *plan = in->state;
 
     (void)l;
-    (void)ex;
-    plan->engine->forward(&plan->desc, ct_blob_data(in->bottom[0]), ct_blob_data(in->top[0]));
-    return CT_OK;
+    return plan->engine->forward(&plan->desc, ex, ct_blob_data(in->bottom[0]),
+                                 ct_blob_data(in->top[0]));
 }
 
 static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
@@ -41,11 +40,9 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     const softmax_plan *plan = in->state;
 
     (void)l;
-    (void)ex;
-    if (ct_blob_diff(in->bottom[0]) != NULL)
-        plan->engine->backward(&plan->desc, ct_blob_data(in->top[0]), ct_blob_diff(in->top[0]),
-                               ct_blob_diff(in->bottom[0]));
-    return CT_OK;
+    if (ct_blob_diff(in->bottom[0]) == NULL) return CT_OK;
+    return plan->engine->backward(&plan->desc, ex, ct_blob_data(in->top[0]),
+                                  ct_blob_diff(in->top[0]), ct_blob_diff(in->bottom[0]));
 }
 
 const ct_layer_ops ct_layer_softmax = {
@@ -60,4 +57,5 @@ const ct_layer_ops ct_layer_softmax = {
     .reshape = reshape,
     .forward = forward,
     .backward = backward,
+    .on_cuda = true,
 };

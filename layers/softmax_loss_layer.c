@@ -1,6 +1,7 @@
 /* SoftmaxWithLoss: the mean of -log p_label over the labels that count. What counts, and what the
  * sum is divided by, is Caffe's; over several ranks the divisor is the global batch's, so that the
  * ranks' losses and gradients add up. */
+#include "framework/base/memory.h"
 #include "layers/engine/softmax/softmax.h"
 #include "layers/layer_types.h"
 #include "layers/layer_util.h"
@@ -17,6 +18,8 @@ typedef struct softmax_loss_plan {
     ct_softmax_desc desc;
     const ct_softmax_engine *engine;
     double divisor; /* of the last forward */
+    ct_stage labels;
+    int32_t *host_label; /* the classes on the host, where the device is elsewhere */
 } softmax_loss_plan;
 
 enum { PROB, LABEL, SCRATCH }; /* buffers */
@@ -58,20 +61,37 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "not implemented on device %s", l->dev->name);
     ct_instance_buffer(in, PROB, CT_KEEP_PASS, ct_tensor_bytes(&in->bottom[0]->data));
     ct_instance_buffer(in, LABEL, CT_KEEP_PASS, (size_t)(v.outer * v.inner) * sizeof(int32_t));
-    ct_instance_buffer(in, SCRATCH, CT_KEEP_CALL, (size_t)(v.outer * v.inner) * sizeof(float));
+    ct_instance_buffer(in, SCRATCH, CT_KEEP_CALL, ct_softmax_scratch(&plan->desc));
     ct_blob_set_shape(in->top[0], &scalar);
     if (l->n_top > 1) ct_blob_set_shape(in->top[1], x);
+    CT_TRY(ct_stage_reserve(l, &plan->labels, v.outer * v.inner));
+    if (l->dev->kind == CT_DEVICE_CPU) return CT_OK;
+    ct_mem_release(plan->host_label);
+    plan->host_label = ct_mem_acquire((size_t)(v.outer * v.inner) * sizeof(int32_t));
+    if (plan->host_label == NULL) return CT_LAYER_FAIL(l, CT_ERR_NOMEM, "no memory for labels");
     return CT_OK;
 }
 
+static void release(const ct_layer *l, ct_instance *in)
+{
+    softmax_loss_plan *plan = in->state;
+
+    (void)l;
+    ct_stage_release(&plan->labels);
+    ct_mem_release(plan->host_label);
+}
+
 /* Labels as classes, checked once so that nothing behind can read out of bounds. */
-static ct_status read_labels(const ct_layer *l, ct_instance *in, const ct_exec *ex, int64_t *n_p)
+static ct_status read_labels(const ct_layer *l, ct_instance *in, ct_exec *ex, int64_t *n_p)
 {
     const softmax_loss_state *s = l->state;
-    const softmax_loss_plan *plan = in->state;
-    const float *value = ct_blob_data(in->bottom[1]);
-    int32_t *label = in->buffer[LABEL].data;
+    softmax_loss_plan *plan = in->state;
+    bool on_host = (l->dev->kind == CT_DEVICE_CPU);
+    int32_t *label = on_host ? in->buffer[LABEL].data : plan->host_label;
     int64_t n = plan->desc.outer * plan->desc.inner, counted = 0;
+    const float *value;
+
+    CT_TRY(ct_stage_read(ex, &plan->labels, ct_blob_data(in->bottom[1]), n, &value));
 
     for (int64_t i = 0; i < n; i++) {
         if (s->has_ignore && (value[i] == (float)s->ignore)) {
@@ -84,7 +104,9 @@ static ct_status read_labels(const ct_layer *l, ct_instance *in, const ct_exec *
         counted++;
     }
     *n_p = counted;
-    return CT_OK;
+    if (on_host) return CT_OK;
+    return ex->dev->from_host(ex->stream, in->buffer[LABEL].data, label,
+                              (size_t)n * sizeof(*label));
 }
 
 /* What the sum of losses is divided by; at least 1, so that a batch without labels is no NaN. */
@@ -124,26 +146,27 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 
     CT_TRY(read_labels(l, in, ex, &counted));
     CT_TRY(find_divisor(l, plan, ex, counted));
-    plan->engine->forward(&plan->desc, ct_blob_data(in->bottom[0]), prob);
-    plan->engine->loss(&plan->desc, prob, in->buffer[LABEL].data, in->buffer[SCRATCH].data, &loss);
-    ct_blob_data(in->top[0])[0] = (float)(loss / plan->divisor);
-    if (l->n_top > 1)
-        ct_copy_f32(ct_tensor_count(&in->bottom[0]->data), prob, ct_blob_data(in->top[1]));
-    return CT_OK;
+    CT_TRY(plan->engine->forward(&plan->desc, ex, ct_blob_data(in->bottom[0]), prob));
+    CT_TRY(plan->engine->loss(&plan->desc, ex, prob, in->buffer[LABEL].data,
+                              in->buffer[SCRATCH].data, &loss));
+    CT_TRY(ct_scalar_put(ex, ct_blob_data(in->top[0]), (float)(loss / plan->divisor)));
+    if (l->n_top < 2) return CT_OK;
+    return ex->dev->copy(ex->stream, ct_blob_data(in->top[1]), prob,
+                         ct_tensor_bytes(&in->bottom[0]->data));
 }
 
 static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
     const softmax_loss_plan *plan = in->state;
     const float *top_diff = ct_blob_diff(in->top[0]); /* the loss weight */
-    double weight = (top_diff != NULL) ? (double)top_diff[0] : 0.0;
+    float weight = 0.0f;
 
     (void)l;
-    (void)ex;
-    if (ct_blob_diff(in->bottom[0]) != NULL)
-        plan->engine->loss_backward(&plan->desc, in->buffer[PROB].data, in->buffer[LABEL].data,
-                                    (float)(weight / plan->divisor), ct_blob_diff(in->bottom[0]));
-    return CT_OK;
+    if (ct_blob_diff(in->bottom[0]) == NULL) return CT_OK;
+    if (top_diff != NULL) CT_TRY(ct_scalar_get(ex, top_diff, &weight));
+    return plan->engine->loss_backward(
+        &plan->desc, ex, in->buffer[PROB].data, in->buffer[LABEL].data,
+        (float)((double)weight / plan->divisor), ct_blob_diff(in->bottom[0]));
 }
 
 const ct_layer_ops ct_layer_softmax_loss = {
@@ -162,4 +185,6 @@ const ct_layer_ops ct_layer_softmax_loss = {
     .reshape = reshape,
     .forward = forward,
     .backward = backward,
+    .release = release,
+    .on_cuda = true,
 };

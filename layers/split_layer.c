@@ -1,9 +1,8 @@
 /* Split: every top is the bottom; the bottom's gradient is the sum of the tops'. A top without a
  * diff counts as zero. Values are copied, unless the net has given a top the bottom's memory. */
+#include "framework/math/math.h"
 #include "layers/layer_types.h"
 #include "layers/layer_util.h"
-
-#include <string.h>
 
 static ct_status reshape(const ct_layer *l, ct_instance *in)
 {
@@ -13,10 +12,13 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
 
 static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
-    (void)ex;
-    for (int i = 0; i < l->n_top; i++)
-        ct_copy_f32(ct_tensor_count(&in->bottom[0]->data), ct_blob_data(in->bottom[0]),
-                    ct_blob_data(in->top[i]));
+    const float *x = ct_blob_data(in->bottom[0]);
+
+    for (int i = 0; i < l->n_top; i++) {
+        float *y = ct_blob_data(in->top[i]);
+
+        if (y != x) CT_TRY(ex->dev->copy(ex->stream, y, x, ct_tensor_bytes(&in->bottom[0]->data)));
+    }
     return CT_OK;
 }
 
@@ -26,30 +28,38 @@ static void add(int64_t n, const float *a, const float *b, float *y)
     for (int64_t i = 0; i < n; i++) y[i] = a[i] + b[i];
 }
 
+/* y = a + b, where y may be a: one pass on the CPU. */
+static ct_status sum(ct_exec *ex, int64_t n, const float *a, const float *b, float *y)
+{
+    if (ex->dev->kind == CT_DEVICE_CPU) {
+        add(n, a, b, y);
+        return CT_OK;
+    }
+    if (y != a) CT_TRY(ex->dev->copy(ex->stream, y, a, (size_t)n * sizeof(*y)));
+    return ex->dev->math->axpy(ex->stream, n, 1.0f, b, y);
+}
+
 static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
     int64_t n = ct_tensor_count(&in->bottom[0]->data);
+    size_t bytes = (size_t)n * sizeof(float);
     float *dx = ct_blob_diff(in->bottom[0]);
     const float *first = NULL; /* the sum so far: one top's diff, later dx itself */
 
-    (void)ex;
     if (dx == NULL) return CT_OK;
     for (int i = 0; i < l->n_top; i++) {
         const float *dy = ct_blob_diff(in->top[i]);
 
         if (dy == NULL) continue;
         if (first != NULL) {
-            add(n, first, dy, dx);
+            CT_TRY(sum(ex, n, first, dy, dx));
             first = dx;
         } else {
             first = dy;
         }
     }
-    if (first == NULL)
-        memset(dx, 0, (size_t)n * sizeof(float));
-    else
-        ct_copy_f32(n, first, dx);
-    return CT_OK;
+    if (first == NULL) return ex->dev->zero(ex->stream, dx, bytes);
+    return (first == dx) ? CT_OK : ex->dev->copy(ex->stream, dx, first, bytes);
 }
 
 const ct_layer_ops ct_layer_split = {
@@ -63,4 +73,5 @@ const ct_layer_ops ct_layer_split = {
     .reshape = reshape,
     .forward = forward,
     .backward = backward,
+    .on_cuda = true,
 };

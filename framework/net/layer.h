@@ -90,6 +90,7 @@ typedef struct ct_layer_ops {
     int alias;          /* CT_ALIAS_…                                                       */
     bool null_top_diff; /* backward takes a top diff that is NULL as zeros; otherwise the net
                          * fills in zeros where no reader of a top sends a gradient         */
+    bool on_cuda;       /* runs on the CUDA device too; the net refuses the others there    */
     bool keeps_top;     /* the caller writes the tops (Input): their memory is never shared */
     size_t state_size;  /* zeroed l->state given before setup     */
     size_t instance_state_size; /* zeroed in->state given before reshape  */

@@ -13,6 +13,10 @@
 #include <stdbool.h>
 #include <string.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 typedef enum { CT_RUN_FORWARD, CT_RUN_BACKWARD_DATA, CT_RUN_BACKWARD_WEIGHT } ct_run_kind;
 
 /** What the prototxt's ct_kernel asks for; "auto" where it says nothing. Never NULL. */
@@ -25,6 +29,10 @@ void ct_engine_list(char *text, size_t size, const char *name);
 /** Logs that no implementation called `policy` can run this; `names`: those that can. */
 ct_status ct_engine_refuse(const ct_layer *l, ct_run_kind kind, const char *policy,
                            const char *names);
+
+#ifdef __cplusplus
+}
+#endif
 
 /* workspace may be NULL: none. It is private to the call, 64-byte aligned, and holds garbage.
  * ct_<op>_find: the first that supports d and, unless policy is "auto", is called so; or NULL.

@@ -43,6 +43,20 @@ static ct_status cuda_gemm(ct_stream st, bool trans_a, bool trans_b, int64_t m, 
                       "cublasSgemm");
 }
 
+extern "C" ct_status ct_math_cuda_gemm_batch(ct_stream st, bool trans_a, bool trans_b, int64_t m,
+                                             int64_t n, int64_t k, float alpha, const float *a,
+                                             int64_t lda, int64_t a_step, const float *b,
+                                             int64_t ldb, int64_t b_step, float beta, float *c,
+                                             int64_t ldc, int64_t c_step, int64_t n_batch)
+{
+    CT_TRY(blas_check(cublasSetStream(blas.handle, (cudaStream_t)st), "cublasSetStream"));
+    return blas_check(cublasSgemmStridedBatched_64(
+                          blas.handle, trans_b ? CUBLAS_OP_T : CUBLAS_OP_N,
+                          trans_a ? CUBLAS_OP_T : CUBLAS_OP_N, n, m, k, &alpha, b, ldb, b_step, a,
+                          lda, a_step, &beta, c, ldc, c_step, n_batch),
+                      "cublasSgemmStridedBatched");
+}
+
 static ct_status cuda_gemv(ct_stream st, bool trans_a, int64_t m, int64_t n, float alpha,
                            const float *a, int64_t lda, const float *x, float beta, float *y)
 {

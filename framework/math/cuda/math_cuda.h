@@ -11,6 +11,13 @@ extern "C" {
 extern const ct_math_ops ct_math_cuda;
 /** Makes the cuBLAS handle of this process's device; called by ct_device_cuda_open(). */
 ct_status ct_math_cuda_open(void);
+/** n_batch products C_i = alpha op(A_i) op(B_i) + beta C_i, as gemm; the i-th operands lie a_step,
+ *  b_step, c_step floats behind the first ones (0: all products share it). */
+ct_status ct_math_cuda_gemm_batch(ct_stream st, bool trans_a, bool trans_b, int64_t m, int64_t n,
+                                  int64_t k, float alpha, const float *a, int64_t lda,
+                                  int64_t a_step, const float *b, int64_t ldb, int64_t b_step,
+                                  float beta, float *c, int64_t ldc, int64_t c_step,
+                                  int64_t n_batch);
 
 #ifdef __cplusplus
 }

@@ -1,4 +1,5 @@
-/** @file device_cuda.h  The CUDA device, built with CUDA=1. Included by .cu files and table files. */
+/** @file device_cuda.h  The CUDA device, built with CUDA=1. Included by .cu files and table files.
+ */
 #ifndef CT_DEVICE_CUDA_H
 #define CT_DEVICE_CUDA_H
 
@@ -21,6 +22,11 @@ int ct_device_cuda_count(void);
 #include <cuda_runtime.h>
 /** CT_OK, or CT_ERR_DEVICE logged with CUDA's text. */
 ct_status ct_cuda_check(cudaError_t err, const char *what);
+/** Of the kernel just launched. */
+static inline ct_status ct_cuda_launched(const char *what)
+{
+    return ct_cuda_check(cudaGetLastError(), what);
+}
 
 enum { CT_CUDA_BLOCK = 256 };
 /** Blocks for n elements in a grid-stride loop: enough to fill a device, never too many. */
@@ -31,7 +37,7 @@ static inline unsigned ct_cuda_grid(int64_t n)
     return (unsigned)((blocks < 1) ? 1 : (blocks > 4096) ? 4096 : blocks);
 }
 #define CT_CUDA_LOOP(_i, _n)                                                                       \
-    for (int64_t _i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; _i < (_n);                    \
+    for (int64_t _i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; _i < (_n);                   \
          _i += (int64_t)gridDim.x * blockDim.x)
 #endif
 

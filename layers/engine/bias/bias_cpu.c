@@ -1,5 +1,5 @@
 #include "framework/base/simd.h"
-#include "layers/engine/bias/bias.h"
+#include "layers/engine/bias/bias_private.h"
 
 static bool on_cpu(const ct_bias_desc *d)
 {
@@ -117,10 +117,11 @@ static ct_status simd_backward(const ct_bias_desc *d, ct_exec *ex, const ct_bias
     return CT_OK;
 }
 
-static const ct_bias_impl fill_simd = { .name = "simd", .supports = on_cpu, .run = simd_fill };
-static const ct_bias_impl fill_ref = { .name = "ref", .supports = on_cpu, .run = ref_fill };
-static const ct_bias_impl back_simd = { .name = "simd", .supports = on_cpu, .run = simd_backward };
-static const ct_bias_impl back_ref = { .name = "ref", .supports = on_cpu, .run = ref_backward };
-
-const ct_bias_impl *const ct_bias_fill_table[] = { &fill_simd, &fill_ref, NULL };
-const ct_bias_impl *const ct_bias_backward_table[] = { &back_simd, &back_ref, NULL };
+const ct_bias_impl ct_bias_simd_fill = { .name = "simd", .supports = on_cpu, .run = simd_fill };
+const ct_bias_impl ct_bias_ref_fill = { .name = "ref", .supports = on_cpu, .run = ref_fill };
+const ct_bias_impl ct_bias_simd_backward = { .name = "simd",
+                                             .supports = on_cpu,
+                                             .run = simd_backward };
+const ct_bias_impl ct_bias_ref_backward = { .name = "ref",
+                                            .supports = on_cpu,
+                                            .run = ref_backward };

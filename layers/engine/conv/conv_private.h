@@ -8,6 +8,8 @@ extern const ct_conv_impl ct_conv_ref_forward, ct_conv_ref_backward_data,
     ct_conv_ref_backward_weight;
 extern const ct_conv_impl ct_conv_gemm_forward, ct_conv_gemm_backward_data,
     ct_conv_gemm_backward_weight;
+extern const ct_conv_impl ct_conv_cuda_forward, ct_conv_cuda_backward_data,
+    ct_conv_cuda_backward_weight;
 
 /* Of one group: rows and columns of the products, and the steps from group to group. */
 static inline int64_t group_m(const ct_conv_desc *d)

@@ -1,9 +1,21 @@
 /* Which convolutions there are; order is the choice of "auto". */
 #include "layers/engine/conv/conv_private.h"
 
-const ct_conv_impl *const ct_conv_forward_table[] = { &ct_conv_gemm_forward, &ct_conv_ref_forward,
-                                                      NULL };
-const ct_conv_impl *const ct_conv_backward_data_table[] = { &ct_conv_gemm_backward_data,
-                                                            &ct_conv_ref_backward_data, NULL };
-const ct_conv_impl *const ct_conv_backward_weight_table[] = { &ct_conv_gemm_backward_weight,
-                                                              &ct_conv_ref_backward_weight, NULL };
+const ct_conv_impl *const ct_conv_forward_table[] = {
+#ifdef CT_HAVE_CUDA
+    &ct_conv_cuda_forward,
+#endif
+    &ct_conv_gemm_forward, &ct_conv_ref_forward, NULL
+};
+const ct_conv_impl *const ct_conv_backward_data_table[] = {
+#ifdef CT_HAVE_CUDA
+    &ct_conv_cuda_backward_data,
+#endif
+    &ct_conv_gemm_backward_data, &ct_conv_ref_backward_data, NULL
+};
+const ct_conv_impl *const ct_conv_backward_weight_table[] = {
+#ifdef CT_HAVE_CUDA
+    &ct_conv_cuda_backward_weight,
+#endif
+    &ct_conv_gemm_backward_weight, &ct_conv_ref_backward_weight, NULL
+};

@@ -1,5 +1,5 @@
 #include "framework/base/simd.h"
-#include "layers/engine/relu/relu.h"
+#include "layers/engine/relu/relu_private.h"
 
 enum { BLOCK = 8192 };
 
@@ -81,14 +81,13 @@ static ct_status simd_backward(const ct_relu_desc *d, ct_exec *ex, const ct_relu
     return CT_OK;
 }
 
-static const ct_relu_impl forward_simd = { .name = "simd",
-                                           .supports = on_cpu,
-                                           .run = simd_forward };
-static const ct_relu_impl forward_ref = { .name = "ref", .supports = on_cpu, .run = ref_forward };
-static const ct_relu_impl backward_simd = { .name = "simd",
+const ct_relu_impl ct_relu_simd_forward = { .name = "simd",
                                             .supports = on_cpu,
-                                            .run = simd_backward };
-static const ct_relu_impl backward_ref = { .name = "ref", .supports = on_cpu, .run = ref_backward };
-
-const ct_relu_impl *const ct_relu_forward_table[] = { &forward_simd, &forward_ref, NULL };
-const ct_relu_impl *const ct_relu_backward_table[] = { &backward_simd, &backward_ref, NULL };
+                                            .run = simd_forward };
+const ct_relu_impl ct_relu_ref_forward = { .name = "ref", .supports = on_cpu, .run = ref_forward };
+const ct_relu_impl ct_relu_simd_backward = { .name = "simd",
+                                             .supports = on_cpu,
+                                             .run = simd_backward };
+const ct_relu_impl ct_relu_ref_backward = { .name = "ref",
+                                            .supports = on_cpu,
+                                            .run = ref_backward };

@@ -6,10 +6,14 @@
 #ifndef CT_SOFTMAX_H
 #define CT_SOFTMAX_H
 
-#include "framework/tensor/device.h"
+#include "framework/net/exec.h"
 
 #include <stdbool.h>
 #include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 typedef struct ct_softmax_desc {
     ct_device_kind device;
@@ -22,24 +26,31 @@ typedef struct ct_softmax_engine {
     const char *name;
     bool (*supports)(const ct_softmax_desc *d);
     /** y may be x. */
-    void (*forward)(const ct_softmax_desc *d, const float *x, float *y);
+    ct_status (*forward)(const ct_softmax_desc *d, ct_exec *ex, const float *x, float *y);
     /** dx_c = y_c (dy_c - sum_k dy_k y_k). dx may be dy. */
-    void (*backward)(const ct_softmax_desc *d, const float *y, const float *dy, float *dx);
+    ct_status (*backward)(const ct_softmax_desc *d, ct_exec *ex, const float *y, const float *dy,
+                          float *dx);
     /** sum of -log max(p_label, FLT_MIN) over the positions whose label is not CT_LABEL_IGNORED.
-     *  label: outer x inner classes in [0, classes); scratch: outer x inner numbers. The same
-     *  for any number of threads. */
-    void (*loss)(const ct_softmax_desc *d, const float *p, const int32_t *label, float *scratch,
-                 double *loss_p);
+     *  label: outer x inner classes in [0, classes); scratch: ct_softmax_scratch() bytes. All
+     * pointers but loss_p are on the device of d. The same for any number of threads. */
+    ct_status (*loss)(const ct_softmax_desc *d, ct_exec *ex, const float *p, const int32_t *label,
+                      float *scratch, double *loss_p);
     /** dx_c = scale (p_c - [c is the label]); 0 where the label is ignored. */
-    void (*loss_backward)(const ct_softmax_desc *d, const float *p, const int32_t *label,
-                          float scale, float *dx);
+    ct_status (*loss_backward)(const ct_softmax_desc *d, ct_exec *ex, const float *p,
+                               const int32_t *label, float scale, float *dx);
 } ct_softmax_engine;
 
-extern const ct_softmax_engine ct_softmax_omp, ct_softmax_ref;
+extern const ct_softmax_engine ct_softmax_omp, ct_softmax_ref, ct_softmax_cuda;
 /** Best first, the reference last; NULL-terminated. */
 extern const ct_softmax_engine *const ct_softmax_table[];
 
+/** Bytes of loss()'s scratch: outer x inner numbers, and their sum behind them. */
+size_t ct_softmax_scratch(const ct_softmax_desc *d);
 /** The first engine that supports d; NULL: none. */
 const ct_softmax_engine *ct_softmax_choose(const ct_softmax_desc *d);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

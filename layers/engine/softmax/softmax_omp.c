@@ -85,8 +85,9 @@ static void forward_tile(const ct_softmax_desc *d, tile t, const float *x, float
     }
 }
 
-static void forward(const ct_softmax_desc *d, const float *x, float *y)
+static ct_status forward(const ct_softmax_desc *d, ct_exec *ex, const float *x, float *y)
 {
+    (void)ex;
 #pragma omp parallel for schedule(static) if (worth_threads(d))
     for (int64_t k = 0; k < n_tile(d); k++) {
         tile t = make_tile(d, k);
@@ -96,6 +97,7 @@ static void forward(const ct_softmax_desc *d, const float *x, float *y)
         else
             forward_tile(d, t, x, y);
     }
+    return CT_OK;
 }
 
 static void backward_tile(const ct_softmax_desc *d, tile t, const float *y, const float *dy,
@@ -115,19 +117,23 @@ static void backward_tile(const ct_softmax_desc *d, tile t, const float *y, cons
     }
 }
 
-static void backward(const ct_softmax_desc *d, const float *y, const float *dy, float *dx)
+static ct_status backward(const ct_softmax_desc *d, ct_exec *ex, const float *y, const float *dy,
+                          float *dx)
 {
+    (void)ex;
 #pragma omp parallel for schedule(static) if (worth_threads(d))
     for (int64_t k = 0; k < n_tile(d); k++) backward_tile(d, make_tile(d, k), y, dy, dx);
+    return CT_OK;
 }
 
 /* Threads take the logarithms, one thread adds: the order of the sum is fixed. */
-static void loss(const ct_softmax_desc *d, const float *p, const int32_t *label, float *scratch,
-                 double *loss_p)
+static ct_status loss(const ct_softmax_desc *d, ct_exec *ex, const float *p, const int32_t *label,
+                      float *scratch, double *loss_p)
 {
     int64_t n = d->outer * d->inner;
     double sum = 0;
 
+    (void)ex;
 #pragma omp parallel for schedule(static) if (n >= PARALLEL_MIN)
     for (int64_t k = 0; k < n; k++) {
         int64_t o = k / d->inner, i = k % d->inner;
@@ -138,6 +144,7 @@ static void loss(const ct_softmax_desc *d, const float *p, const int32_t *label,
     }
     for (int64_t k = 0; k < n; k++) sum += (double)scratch[k];
     *loss_p = sum;
+    return CT_OK;
 }
 
 static void loss_backward_tile(const ct_softmax_desc *d, tile t, const float *p,
@@ -160,12 +167,14 @@ static void loss_backward_tile(const ct_softmax_desc *d, tile t, const float *p,
     }
 }
 
-static void loss_backward(const ct_softmax_desc *d, const float *p, const int32_t *label,
-                          float scale, float *dx)
+static ct_status loss_backward(const ct_softmax_desc *d, ct_exec *ex, const float *p,
+                               const int32_t *label, float scale, float *dx)
 {
+    (void)ex;
 #pragma omp parallel for schedule(static) if (worth_threads(d))
     for (int64_t k = 0; k < n_tile(d); k++)
         loss_backward_tile(d, make_tile(d, k), p, label, scale, dx);
+    return CT_OK;
 }
 
 const ct_softmax_engine ct_softmax_omp = {

@@ -14,8 +14,9 @@ static int64_t at(const ct_softmax_desc *d, int64_t o, int64_t c, int64_t i)
     return (o * d->classes + c) * d->inner + i;
 }
 
-static void forward(const ct_softmax_desc *d, const float *x, float *y)
+static ct_status forward(const ct_softmax_desc *d, ct_exec *ex, const float *x, float *y)
 {
+    (void)ex;
     for (int64_t o = 0; o < d->outer; o++) {
         for (int64_t i = 0; i < d->inner; i++) {
             double largest = -INFINITY, sum = 0;
@@ -28,10 +29,13 @@ static void forward(const ct_softmax_desc *d, const float *x, float *y)
                 y[at(d, o, c, i)] = (float)(exp((double)x[at(d, o, c, i)] - largest) / sum);
         }
     }
+    return CT_OK;
 }
 
-static void backward(const ct_softmax_desc *d, const float *y, const float *dy, float *dx)
+static ct_status backward(const ct_softmax_desc *d, ct_exec *ex, const float *y, const float *dy,
+                          float *dx)
 {
+    (void)ex;
     for (int64_t o = 0; o < d->outer; o++) {
         for (int64_t i = 0; i < d->inner; i++) {
             double dot = 0;
@@ -45,13 +49,15 @@ static void backward(const ct_softmax_desc *d, const float *y, const float *dy, 
             }
         }
     }
+    return CT_OK;
 }
 
-static void loss(const ct_softmax_desc *d, const float *p, const int32_t *label, float *scratch,
-                 double *loss_p)
+static ct_status loss(const ct_softmax_desc *d, ct_exec *ex, const float *p, const int32_t *label,
+                      float *scratch, double *loss_p)
 {
     double sum = 0;
 
+    (void)ex;
     (void)scratch;
     for (int64_t o = 0; o < d->outer; o++) {
         for (int64_t i = 0; i < d->inner; i++) {
@@ -64,11 +70,13 @@ static void loss(const ct_softmax_desc *d, const float *p, const int32_t *label,
         }
     }
     *loss_p = sum;
+    return CT_OK;
 }
 
-static void loss_backward(const ct_softmax_desc *d, const float *p, const int32_t *label,
-                          float scale, float *dx)
+static ct_status loss_backward(const ct_softmax_desc *d, ct_exec *ex, const float *p,
+                               const int32_t *label, float scale, float *dx)
 {
+    (void)ex;
     for (int64_t o = 0; o < d->outer; o++) {
         for (int64_t c = 0; c < d->classes; c++) {
             for (int64_t i = 0; i < d->inner; i++) {
@@ -80,6 +88,7 @@ static void loss_backward(const ct_softmax_desc *d, const float *p, const int32_
             }
         }
     }
+    return CT_OK;
 }
 
 const ct_softmax_engine ct_softmax_ref = {

@@ -1,0 +1,48 @@
+#include "framework/tensor/cuda/device_cuda.h"
+#include "layers/engine/bias/bias_private.h"
+
+static bool on_cuda(const ct_bias_desc *d)
+{
+    return d->device == CT_DEVICE_CUDA;
+}
+
+static __global__ void fill_kernel(ct_bias_desc d, const float *bias, float *y)
+{
+    CT_CUDA_LOOP(i, d.n * d.c * d.s) y[i] = bias[i / d.s % d.c];
+}
+
+/* One block a channel; partial sums in double, added in a fixed order. */
+static __global__ void backward_kernel(ct_bias_desc d, const float *dy, float beta, float *dbias)
+{
+    __shared__ double part[CT_CUDA_BLOCK];
+    int64_t c = blockIdx.x;
+    double sum = 0.0;
+
+    for (int64_t i = threadIdx.x; i < d.n * d.s; i += blockDim.x)
+        sum += (double)dy[(i / d.s * d.c + c) * d.s + i % d.s];
+    part[threadIdx.x] = sum;
+    __syncthreads();
+    for (int half = CT_CUDA_BLOCK / 2; half > 0; half /= 2) {
+        if (threadIdx.x < half) part[threadIdx.x] += part[threadIdx.x + half];
+        __syncthreads();
+    }
+    if (threadIdx.x == 0)
+        dbias[c] = (float)(((beta != 0.0f) ? (double)(beta * dbias[c]) : 0.0) + part[0]);
+}
+
+static ct_status fill(const ct_bias_desc *d, ct_exec *ex, const ct_bias_args *a)
+{
+    fill_kernel<<<ct_cuda_grid(d->n * d->c * d->s), CT_CUDA_BLOCK, 0, (cudaStream_t)ex->stream>>>(
+        *d, a->bias, a->y);
+    return ct_cuda_launched("bias");
+}
+
+static ct_status backward(const ct_bias_desc *d, ct_exec *ex, const ct_bias_args *a)
+{
+    backward_kernel<<<(unsigned)d->c, CT_CUDA_BLOCK, 0, (cudaStream_t)ex->stream>>>(
+        *d, a->dy, a->beta, a->dbias);
+    return ct_cuda_launched("bias backward");
+}
+
+const ct_bias_impl ct_bias_cuda_fill = { "cuda", on_cuda, NULL, fill };
+const ct_bias_impl ct_bias_cuda_backward = { "cuda", on_cuda, NULL, backward };

@@ -1,0 +1,108 @@
+/* Pooling on CUDA: one thread an output forward, one thread an input backward (it gathers). */
+#include <cfloat>
+
+#include "framework/tensor/cuda/device_cuda.h"
+#include "layers/engine/pool/pool_private.h"
+
+static bool on_cuda(const ct_pool_desc *d)
+{
+    return d->device == CT_DEVICE_CUDA;
+}
+
+/* As ct_pool_window(). */
+static __device__ void window(int64_t out, int64_t kernel, int64_t stride, int64_t pad, int64_t in,
+                              int64_t *lo_p, int64_t *hi_p, int64_t *padded_p)
+{
+    int64_t lo = out * stride - pad, hi = lo + kernel;
+
+    if (hi > in + pad) hi = in + pad;
+    *padded_p = hi - lo;
+    *lo_p = (lo > 0) ? lo : 0;
+    *hi_p = (hi < in) ? hi : in;
+}
+
+static __global__ void forward_kernel(ct_pool_desc d, ct_pool_args a)
+{
+    CT_CUDA_LOOP(i, d.planes * d.oh * d.ow)
+    {
+        int64_t h0, h1, w0, w1, ph, pw;
+        const float *x = a.x + i / (d.oh * d.ow) * d.h * d.w;
+        float sum = 0.0f, best = 0.0f;
+        int64_t place = -1;
+
+        window(i / d.ow % d.oh, d.kh, d.sh, d.ph, d.h, &h0, &h1, &ph);
+        window(i % d.ow, d.kw, d.sw, d.pw, d.w, &w0, &w1, &pw);
+        for (int64_t h = h0; h < h1; h++) {
+            for (int64_t w = w0; w < w1; w++) {
+                float v = x[h * d.w + w];
+
+                sum += v;
+                if ((place < 0) || (v > best)) {
+                    best = v;
+                    place = h * d.w + w;
+                }
+            }
+        }
+        if (d.method == CT_POOL_AVE) {
+            a.y[i] = sum / (float)(ph * pw);
+            continue;
+        }
+        a.y[i] = best;
+        a.mask[i] = (int32_t)place;
+        if (a.mask_top != NULL) a.mask_top[i] = (float)place;
+    }
+}
+
+/* The outputs [*lo_p, *hi_p) whose windows may cover `in`. */
+static __device__ void covering(int64_t in, int64_t kernel, int64_t stride, int64_t pad, int64_t out,
+                                int64_t *lo_p, int64_t *hi_p)
+{
+    int64_t hi = (in + pad) / stride + 1;
+
+    *lo_p = (in + pad < kernel) ? 0 : (in + pad - kernel) / stride + 1;
+    *hi_p = (hi < out) ? hi : out;
+}
+
+static __global__ void backward_kernel(ct_pool_desc d, ct_pool_args a)
+{
+    CT_CUDA_LOOP(i, d.planes * d.h * d.w)
+    {
+        int64_t place = i % (d.h * d.w), first = i / (d.h * d.w) * d.oh * d.ow;
+        int64_t oh0, oh1, ow0, ow1;
+        float sum = 0.0f;
+
+        covering(place / d.w, d.kh, d.sh, d.ph, d.oh, &oh0, &oh1);
+        covering(place % d.w, d.kw, d.sw, d.pw, d.ow, &ow0, &ow1);
+        for (int64_t oh = oh0; oh < oh1; oh++) {
+            for (int64_t ow = ow0; ow < ow1; ow++) {
+                int64_t at = first + oh * d.ow + ow, lo, hi, ph, pw;
+
+                if (d.method == CT_POOL_MAX) {
+                    if (a.mask[at] == place) sum += a.dy[at];
+                    continue;
+                }
+                window(oh, d.kh, d.sh, d.ph, d.h, &lo, &hi, &ph);
+                window(ow, d.kw, d.sw, d.pw, d.w, &lo, &hi, &pw);
+                sum += a.dy[at] / (float)(ph * pw);
+            }
+        }
+        a.dx[i] = sum;
+    }
+}
+
+static ct_status forward(const ct_pool_desc *d, ct_exec *ex, const ct_pool_args *a)
+{
+    forward_kernel<<<ct_cuda_grid(d->planes * d->oh * d->ow), CT_CUDA_BLOCK, 0,
+                     (cudaStream_t)ex->stream>>>(*d, *a);
+    return ct_cuda_launched("pooling");
+}
+
+static ct_status backward(const ct_pool_desc *d, ct_exec *ex, const ct_pool_args *a)
+{
+    backward_kernel<<<ct_cuda_grid(d->planes * d->h * d->w), CT_CUDA_BLOCK, 0,
+                      (cudaStream_t)ex->stream>>>(*d, *a);
+    return ct_cuda_launched("pooling backward");
+}
+
+const ct_pool_impl ct_pool_cuda_forward = { "cuda", on_cuda, NULL, forward };
+const ct_pool_impl ct_pool_cuda_backward = { "cuda", on_cuda, NULL, backward };
