@@ -3,7 +3,8 @@
 
 #include <stddef.h>
 
-/* clang-format off: one a line */
+/* one a line, so that additions do not move the others */
+/* clang-format off */
 const ct_layer_ops *const ct_layer_table[] = {
     &ct_layer_accuracy,
     &ct_layer_batch_norm,
@@ -30,3 +31,4 @@ const ct_layer_ops *const ct_layer_table[] = {
     &ct_layer_split,
     NULL,
 };
+/* clang-format on */
