@@ -91,8 +91,7 @@ uint64_t ct_hash_value(const ct_hash *h)
         for (int i = 0; i < 4; i++) v = (v ^ mix(0, h->lane[i])) * PRIME_1 + PRIME_4;
     }
     v += h->total;
-    for (; left >= 8; left -= 8, p += 8)
-        v = rotate(v ^ mix(0, word_64(p)), 27) * PRIME_1 + PRIME_4;
+    for (; left >= 8; left -= 8, p += 8) v = rotate(v ^ mix(0, word_64(p)), 27) * PRIME_1 + PRIME_4;
     if (left >= 4) {
         v = rotate(v ^ (word_32(p) * PRIME_1), 23) * PRIME_2 + PRIME_3;
         left -= 4;

@@ -1,5 +1,6 @@
 #include "framework/snapshot/h5.h"
 
+#include <hdf5.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,14 +9,14 @@
 #include "framework/base/hash.h"
 #include "framework/base/hdf5_lock.h"
 #include "framework/base/text.h"
-#include "framework/snapshot/h5_access.h"
 
 struct ct_h5_reader {
     hid_t file;
     char *path;
 };
 
-hid_t ct_h5_access(void)
+/* An access list without file locks: not every parallel file system has them. */
+static hid_t make_access(void)
 {
     hid_t list = H5Pcreate(H5P_FILE_ACCESS);
 
@@ -71,7 +72,7 @@ ct_status ct_h5_reader_create(const char *path, ct_h5_reader **r_p)
         return CT_FAIL(CT_ERR_NOMEM, "no memory to read %s", path);
     }
     ct_hdf5_lock();
-    list = ct_h5_access();
+    list = make_access();
     r->file = H5Fopen(path, H5F_ACC_RDONLY, list);
     H5Pclose(list);
     ct_hdf5_unlock();

@@ -61,14 +61,6 @@ ct_status ct_solver_check(const Ct__SolverParameter *p)
     if ((p->snapshot_prefix == NULL) && (p->snapshot > 0))
         return CT_FAIL(CT_ERR_CONFIG, "solver: snapshot is %d, but snapshot_prefix is not set",
                        p->snapshot);
-    if (p->snapshot_prefix == NULL)
-        CT_WARN("solver: snapshot_prefix is not set, the trained weights will not be saved");
-    if (p->has_snapshot_format &&
-        (p->snapshot_format == CT__SOLVER_PARAMETER__SNAPSHOT_FORMAT__BINARYPROTO))
-        CT_INFO("snapshot_format BINARYPROTO: snapshots are written as HDF5 all the same");
-    if (p->snapshot_diff)
-        CT_WARN("solver: snapshot_diff is not supported, gradients are not saved");
-    if (p->debug_info) CT_WARN("solver: debug_info is not supported, nothing more is printed");
     return CT_OK;
 }
 
@@ -91,12 +83,26 @@ static ct_status make_directories(const char *prefix)
     return status;
 }
 
+/* What is not done as asked for, but does not harm. */
+static void warn(const Ct__SolverParameter *p)
+{
+    if ((p->snapshot_prefix == NULL) && p->snapshot_after_train)
+        CT_WARN("solver: snapshot_prefix is not set, the trained weights will not be saved");
+    if (p->has_snapshot_format &&
+        (p->snapshot_format == CT__SOLVER_PARAMETER__SNAPSHOT_FORMAT__BINARYPROTO))
+        CT_INFO("snapshot_format BINARYPROTO: snapshots are written as HDF5 all the same");
+    if (p->snapshot_diff)
+        CT_WARN("solver: snapshot_diff is not supported, gradients are not saved");
+    if (p->debug_info) CT_WARN("solver: debug_info is not supported, nothing more is printed");
+}
+
 ct_status ct_solver_check_prefix(const Ct__SolverParameter *p)
 {
     ct_text probe = { 0 };
     ct_status status = CT_OK;
     int fd;
 
+    warn(p);
     if ((p->snapshot_prefix == NULL) || (p->snapshot_prefix[0] == '\0')) return CT_OK;
     CT_TRY(make_directories(p->snapshot_prefix));
     ct_text_add(&probe, "%s.probe.%d", p->snapshot_prefix, (int)getpid());

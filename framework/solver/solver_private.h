@@ -54,7 +54,8 @@ struct ct_solver {
 
 /* config.c: before anything is made */
 ct_status ct_solver_check(const Ct__SolverParameter *p);
-/** Makes the directory of snapshot_prefix and writes a probe into it. Rank 0 calls it. */
+/** Warns of what is asked for and not done; makes the directory of snapshot_prefix and writes a
+ *  probe into it. Rank 0 calls it. */
 ct_status ct_solver_check_prefix(const Ct__SolverParameter *p);
 
 /* nets.c */

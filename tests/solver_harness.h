@@ -1,0 +1,39 @@
+/** @file solver_harness.h  Solvers from text, on one or several pretended ranks, for tests. */
+#ifndef CT_SOLVER_HARNESS_H
+#define CT_SOLVER_HARNESS_H
+
+#include "framework/base/text.h"
+#include "framework/solver/solver.h"
+#include "tests/thread_ranks.h"
+
+/** Cortado's layers, and one more:
+ *
+ *  Probe  bottom: any; top: a loss. Weights: 5 (filler: gaussian, std 1) and 3 (zeros). Its
+ *         gradient is known: probe_gradient(), a function of the weight and the micro-step; the
+ * loss is the micro-step + 1, or NaN from micro-step `num_output` on (inner_product_param), where
+ *         that is given. */
+const ct_layer_ops *const *test_solver_table(void);
+double probe_gradient(int weight, int element, int64_t micro_step, double value);
+
+typedef struct test_solver {
+    Ct__SolverParameter *param;
+    ct_solver *solver;
+} test_solver;
+
+/** Parses a SolverParameter; the test fails where it does not read. */
+Ct__SolverParameter *test_solver_parse(const char *text);
+/** A solver of this text. rank NULL: alone. stop, report: may be NULL. */
+ct_status test_solver_create(const char *text, thread_rank *rank, volatile int *stop,
+                             struct ct_report *report, test_solver *t_p);
+void test_solver_destroy(test_solver *t);
+
+/** Every log line from here on goes into the text that test_log_all() returns. Threads may log. */
+void test_log_all_start(void);
+const char *test_log_all(void);
+void test_log_all_stop(void); /* frees it; the log goes to stderr again */
+
+/** A new directory, and its removal with the files in it. */
+void test_directory_make(char *path, size_t size);
+void test_directory_remove(const char *path);
+
+#endif

@@ -1,0 +1,275 @@
+#include "tests/thread_ranks.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Everyone has come here; false where a rank has left for good. */
+static bool meet(thread_ranks *j)
+{
+    bool good;
+    long round;
+
+    pthread_mutex_lock(&j->lock);
+    round = j->round;
+    if (++j->arrived == j->n) {
+        j->arrived = 0;
+        j->round++;
+        pthread_cond_broadcast(&j->turn);
+    }
+    while ((j->round == round) && !j->broken) pthread_cond_wait(&j->turn, &j->lock);
+    good = (j->round != round); /* whoever is through is through, whatever breaks later */
+    pthread_mutex_unlock(&j->lock);
+    return good;
+}
+
+/* Shows mine to all, runs work with everyone's shown, and leaves when all are through. */
+static ct_status together(thread_rank *r, const void *mine, void (*work)(thread_rank *r, void *ctx),
+                          void *ctx)
+{
+    r->job->slot[r->rank] = mine;
+    if (!meet(r->job)) return CT_ERR_COMM;
+    work(r, ctx);
+    return meet(r->job) ? CT_OK : CT_ERR_COMM;
+}
+
+typedef struct reduction {
+    void *result;
+    int64_t n;
+    double share;
+} reduction;
+
+static void add_doubles(thread_rank *r, void *ctx)
+{
+    reduction *c = ctx;
+    double *sum = c->result;
+
+    for (int k = 0; k < r->job->n; k++) {
+        const double *v = r->job->slot[k];
+
+        for (int64_t i = 0; i < c->n; i++) sum[i] = (k == 0) ? v[i] : sum[i] + v[i];
+    }
+}
+
+static void add_floats(thread_rank *r, void *ctx)
+{
+    reduction *c = ctx;
+    float *sum = c->result;
+
+    for (int k = 0; k < r->job->n; k++) {
+        const float *v = r->job->slot[k];
+
+        for (int64_t i = 0; i < c->n; i++) sum[i] = (k == 0) ? v[i] : sum[i] + v[i];
+    }
+}
+
+static void take_max(thread_rank *r, void *ctx)
+{
+    reduction *c = ctx;
+    int64_t *most = c->result;
+
+    for (int k = 0; k < r->job->n; k++) {
+        const int64_t *v = r->job->slot[k];
+
+        for (int64_t i = 0; i < c->n; i++)
+            most[i] = ((k == 0) || (v[i] > most[i])) ? v[i] : most[i];
+    }
+}
+
+static void take_first(thread_rank *r, void *ctx)
+{
+    reduction *c = ctx;
+
+    memcpy(c->result, r->job->slot[0], (size_t)c->n);
+}
+
+/* Into memory of its own first: others still read v. */
+static ct_status reduce(thread_rank *r, void *v, int64_t n, size_t size,
+                        void (*work)(thread_rank *r, void *ctx))
+{
+    reduction c = { .result = calloc((size_t)n + 1, size), .n = n };
+    ct_status status = together(r, v, work, &c);
+
+    if (status == CT_OK) memcpy(v, c.result, (size_t)n * size);
+    free(c.result);
+    return status;
+}
+
+static ct_status rank_sum(void *ctx, double *v, int n)
+{
+    return reduce(ctx, v, n, sizeof(*v), add_doubles);
+}
+
+static ct_status rank_max(void *ctx, int64_t *v, int n)
+{
+    return reduce(ctx, v, n, sizeof(*v), take_max);
+}
+
+static ct_status rank_broadcast(void *ctx, void *data, size_t bytes)
+{
+    return reduce(ctx, data, (int64_t)bytes, 1, take_first);
+}
+
+static ct_status rank_average(void *ctx, float *v, int64_t n, double share)
+{
+    for (int64_t i = 0; i < n; i++) v[i] = (float)(share * (double)v[i]);
+    return reduce(ctx, v, n, sizeof(*v), add_floats);
+}
+
+static void nothing(thread_rank *r, void *ctx)
+{
+    (void)r;
+    (void)ctx;
+}
+
+static ct_status rank_barrier(void *ctx)
+{
+    return together(ctx, NULL, nothing, NULL);
+}
+
+static ct_status rank_begin(void *ctx, int64_t iteration)
+{
+    thread_rank *r = ctx;
+
+    (void)iteration;
+    r->ready_count = 0;
+    return CT_OK;
+}
+
+static ct_status rank_ready(void *ctx, int param)
+{
+    thread_rank *r = ctx;
+
+    (void)param;
+    r->ready_count++;
+    return CT_OK;
+}
+
+static ct_status rank_poll(void *ctx)
+{
+    (void)ctx;
+    return CT_OK;
+}
+
+/* With residuals, half of each gradient waits for the next step: enough to see that it survives. */
+static void hold_back(thread_rank *r)
+{
+    float *g = r->net->grad_arena;
+
+    for (int64_t i = 0; i < r->net->grad_count; i++) {
+        float all = g[i] + r->residual[i];
+
+        g[i] = 0.5f * all;
+        r->residual[i] = all - g[i];
+    }
+}
+
+static ct_status rank_finish(void *ctx, ct_landed_fn landed, void *landed_ctx)
+{
+    thread_rank *r = ctx;
+
+    if (r->ready_count != r->n_learned)
+        return CT_FAIL(CT_ERR_COMM, "%lld of %d gradients were ready", (long long)r->ready_count,
+                       r->n_learned);
+    if (r->residual != NULL) hold_back(r);
+    if (reduce(r, r->net->grad_arena, r->net->grad_count, sizeof(float), add_floats) != CT_OK)
+        return CT_ERR_COMM;
+    /* in two pieces, the later one first: the solver may not assume an order */
+    CT_TRY(landed(landed_ctx, r->n_learned / 2, r->n_learned - r->n_learned / 2));
+    return landed(landed_ctx, 0, r->n_learned / 2);
+}
+
+static void rank_counters(void *ctx, ct_exchange_counters *out)
+{
+    (void)ctx;
+    memset(out, 0, sizeof(*out));
+}
+
+static int rank_n_state(void *ctx)
+{
+    thread_rank *r = ctx;
+
+    return (r->residual != NULL) ? r->n_learned : 0;
+}
+
+static ct_status rank_state(void *ctx, int i, ct_exchange_state *out)
+{
+    thread_rank *r = ctx;
+    const ct_param *p = &r->net->param[i];
+
+    *out = (ct_exchange_state){
+        .name = "residual", .param = i, .data = r->residual + p->offset, .count = p->count
+    };
+    return CT_OK;
+}
+
+ct_status thread_rank_open(void *ctx, ct_net *net, ct_exchange *out)
+{
+    thread_rank *r = ctx;
+
+    r->net = net;
+    r->n_learned = 0;
+    while ((r->n_learned < net->n_param) &&
+           (net->param[r->n_learned].offset + net->param[r->n_learned].count <= net->grad_count))
+        r->n_learned++;
+    free(r->residual);
+    r->residual = r->job->residuals ? calloc((size_t)net->grad_count + 1, sizeof(float)) : NULL;
+    *out = (ct_exchange){
+        .ctx = r,
+        .rank = r->rank,
+        .n_rank = r->job->n,
+        .begin = rank_begin,
+        .ready = rank_ready,
+        .poll = rank_poll,
+        .finish = rank_finish,
+        .sum = rank_sum,
+        .max = rank_max,
+        .average = rank_average,
+        .broadcast = rank_broadcast,
+        .barrier = rank_barrier,
+        .counters = rank_counters,
+        .n_state = rank_n_state,
+        .state = rank_state,
+    };
+    return CT_OK;
+}
+
+static void *run_rank(void *arg)
+{
+    thread_rank *r = arg;
+
+    r->status = r->job->run(r);
+    if ((r->status != CT_OK) && (r->status != CT_STOPPED)) {
+        pthread_mutex_lock(&r->job->lock);
+        /* a status that all ranks agreed on breaks nobody: they are leaving too */
+        r->job->broken = true;
+        pthread_cond_broadcast(&r->job->turn);
+        pthread_mutex_unlock(&r->job->lock);
+    }
+    free(r->residual);
+    r->residual = NULL;
+    return NULL;
+}
+
+ct_status thread_ranks_run(thread_ranks *job, thread_rank *rank)
+{
+    pthread_t thread[THREAD_RANKS_MAX];
+    ct_status worst = CT_OK;
+
+    pthread_mutex_init(&job->lock, NULL);
+    pthread_cond_init(&job->turn, NULL);
+    job->arrived = 0;
+    job->broken = false;
+    for (int i = 0; i < job->n; i++) {
+        void *out = rank[i].out;
+
+        rank[i] = (thread_rank){ .job = job, .rank = i, .out = out };
+        pthread_create(&thread[i], NULL, run_rank, &rank[i]);
+    }
+    for (int i = 0; i < job->n; i++) {
+        pthread_join(thread[i], NULL);
+        if (rank[i].status > worst) worst = rank[i].status;
+    }
+    pthread_cond_destroy(&job->turn);
+    pthread_mutex_destroy(&job->lock);
+    return worst;
+}
