@@ -15,6 +15,9 @@ static void lock_init(void)
     pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_RECURSIVE);
     pthread_mutex_init(&lock, &attr);
     pthread_mutexattr_destroy(&attr);
+    /* at exit the library would try once more to write files that a full disk kept it from writing,
+     * and crash; ours are closed by then */
+    H5dont_atexit();
 }
 
 void ct_hdf5_lock(void)

@@ -1,0 +1,280 @@
+/* transform_param against Caffe's formula written out, with the crop and the mirroring found by
+ * trying them all. */
+#include "tests/test.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "framework/data/transform.h"
+#include "tests/data_files.h"
+#include "tests/layer_harness.h"
+
+enum { C = 3, H = 7, W = 9, CROP = 4 };
+
+static uint8_t pixel[C * H * W];
+static float pixel_f[C * H * W];
+
+static int fill(void **state)
+{
+    (void)state;
+    for (int i = 0; i < C * H * W; i++) {
+        pixel[i] = (uint8_t)((i * 37 + i / 5) % 256);
+        pixel_f[i] = (float)pixel[i] / 3.0f - 20.0f;
+    }
+    return 0;
+}
+
+typedef struct expected {
+    float scale;
+    const float *mean;       /* C * H * W, or NULL */
+    const float *mean_value; /* C, or NULL         */
+    int size_h, size_w, top, left;
+    bool mirrored;
+} expected;
+
+static float want(const expected *e, bool bytes, int c, int y, int x)
+{
+    int from_x = e->mirrored ? e->size_w - 1 - x : x;
+    int at = (c * H + e->top + y) * W + e->left + from_x;
+    float v = bytes ? (float)pixel[at] : pixel_f[at];
+
+    if (e->mean != NULL) return (v - e->mean[at]) * e->scale;
+    if (e->mean_value != NULL) return (v - e->mean_value[c]) * e->scale;
+    return v * e->scale;
+}
+
+static bool matches(const expected *e, bool bytes, const float *out)
+{
+    for (int c = 0; c < C; c++) {
+        for (int y = 0; y < e->size_h; y++) {
+            for (int x = 0; x < e->size_w; x++) {
+                if (out[(c * e->size_h + y) * e->size_w + x] != want(e, bytes, c, y, x))
+                    return false;
+            }
+        }
+    }
+    return true;
+}
+
+static ct_sample sample_of(bool bytes)
+{
+    return (ct_sample){ .u8 = bytes ? pixel : NULL,
+                        .f32 = bytes ? NULL : pixel_f,
+                        .shape = { 3, { C, H, W } } };
+}
+
+static ct_transform *make(const Ct__TransformationParameter *p, ct_phase phase, ct_shape *out)
+{
+    ct_transform *t;
+    ct_why why;
+    ct_shape in = { 3, { C, H, W } };
+
+    assert_int_equal(ct_transform_create(p, phase, "test", &t), CT_OK);
+    assert_int_equal(ct_transform_shape(t, &in, out, &why), CT_OK);
+    return t;
+}
+
+static void check_plain(const Ct__TransformationParameter *p, const expected *e)
+{
+    for (int bytes = 0; bytes < 2; bytes++) {
+        ct_sample s = sample_of(bytes);
+        ct_shape shape;
+        ct_transform *t = make(p, CT_TRAIN, &shape);
+        float out[C * H * W];
+
+        assert_true(ct_shape_equal(&shape, &s.shape));
+        ct_transform_apply(t, &s, 1, 2, out);
+        assert_true(matches(e, bytes, out));
+        ct_transform_destroy(t);
+    }
+}
+
+static void test_nothing(void **state)
+{
+    (void)state;
+    check_plain(NULL, &(expected){ .scale = 1, .size_h = H, .size_w = W });
+}
+
+static void test_scale(void **state)
+{
+    Ct__TransformationParameter p = CT__TRANSFORMATION_PARAMETER__INIT;
+
+    (void)state;
+    p.scale = 0.00390625f;
+    check_plain(&p, &(expected){ .scale = 0.00390625f, .size_h = H, .size_w = W });
+}
+
+static void test_mean_value(void **state)
+{
+    Ct__TransformationParameter p = CT__TRANSFORMATION_PARAMETER__INIT;
+    float each[C] = { 104, 117, 123 }, one[C] = { 50, 50, 50 };
+
+    (void)state;
+    p.scale = 0.017f;
+    p.n_mean_value = C;
+    p.mean_value = each;
+    check_plain(&p, &(expected){ .scale = 0.017f, .mean_value = each, .size_h = H, .size_w = W });
+    p.n_mean_value = 1;
+    p.mean_value = one;
+    check_plain(&p, &(expected){ .scale = 0.017f, .mean_value = one, .size_h = H, .size_w = W });
+}
+
+/* Where in the sample the output was taken: asserts that one place alone explains it. */
+static expected locate(const expected *like, bool bytes, const float *out)
+{
+    expected found = { 0 };
+    int n = 0;
+
+    for (int top = 0; top <= H - CROP; top++) {
+        for (int left = 0; left <= W - CROP; left++) {
+            for (int m = 0; m < 2; m++) {
+                expected e = *like;
+
+                e.top = top;
+                e.left = left;
+                e.mirrored = m;
+                if (matches(&e, bytes, out)) {
+                    found = e;
+                    n++;
+                }
+            }
+        }
+    }
+    assert_int_equal(n, 1);
+    return found;
+}
+
+static void test_crop_mirror_mean_file(void **state)
+{
+    Ct__TransformationParameter p = CT__TRANSFORMATION_PARAMETER__INIT;
+    float mean[C * H * W], out[C * CROP * CROP], again[C * CROP * CROP];
+    expected like = { .scale = 0.5f, .mean = mean, .size_h = CROP, .size_w = CROP };
+    int seen_top[H] = { 0 }, seen_left[W] = { 0 }, mirrored = 0, n = 400;
+    ct_sample s = sample_of(true);
+    ct_shape shape, mean_shape = { 3, { C, H, W } };
+    test_folder f;
+    ct_transform *t;
+
+    (void)state;
+    for (int i = 0; i < C * H * W; i++) mean[i] = (float)(i % 100) + 0.25f;
+    test_folder_make(&f);
+    assert_int_equal(ct_mean_write(test_path(&f, "mean.binaryproto"), &mean_shape, mean), CT_OK);
+    p.scale = 0.5f;
+    p.crop_size = CROP;
+    p.mirror = true;
+    p.mean_file = (char *)(uintptr_t)test_path(&f, "mean.binaryproto");
+
+    t = make(&p, CT_TRAIN, &shape);
+    assert_true(ct_shape_equal(&shape, &(ct_shape){ 3, { C, CROP, CROP } }));
+    assert_true(ct_transform_crops(t));
+    for (int64_t position = 0; position < n; position++) {
+        expected e;
+
+        ct_transform_apply(t, &s, 9, position, out);
+        e = locate(&like, true, out);
+        seen_top[e.top]++;
+        seen_left[e.left]++;
+        mirrored += e.mirrored;
+        ct_transform_apply(t, &s, 9, position, again);
+        assert_memory_equal(out, again, sizeof(out)); /* a function of (seed, position) */
+    }
+    /* each place is as likely; 5 standard deviations of a binomial */
+    for (int i = 0; i <= H - CROP; i++) assert_in_range(seen_top[i], 100 - 44, 100 + 44);
+    for (int i = 0; i <= W - CROP; i++) assert_in_range(seen_left[i], 67 - 38, 67 + 38);
+    assert_in_range(mirrored, 200 - 50, 200 + 50);
+    ct_transform_destroy(t);
+
+    t = make(&p, CT_TEST, &shape); /* the middle; mirrored still, as in Caffe */
+    for (int64_t position = 0; position < 20; position++) {
+        expected e;
+
+        ct_transform_apply(t, &s, 9, position, out);
+        e = locate(&like, true, out);
+        assert_int_equal(e.top, (H - CROP) / 2);
+        assert_int_equal(e.left, (W - CROP) / 2);
+    }
+    ct_transform_destroy(t);
+    test_folder_remove(&f);
+}
+
+/* ---- refusals */
+
+static void refuse(const Ct__TransformationParameter *p, ct_status status, const char *part)
+{
+    ct_transform *t = NULL;
+
+    test_log_start();
+    assert_int_equal(ct_transform_create(p, CT_TRAIN, "net:3", &t), status);
+    assert_non_null(strstr(test_log_stop(), part));
+}
+
+static void refuse_shape(const Ct__TransformationParameter *p, const ct_shape *in, ct_status status,
+                         const char *part)
+{
+    ct_transform *t;
+    ct_shape out;
+    ct_why why;
+
+    assert_int_equal(ct_transform_create(p, CT_TRAIN, "net:3", &t), CT_OK);
+    assert_int_equal(ct_transform_shape(t, in, &out, &why), status);
+    assert_non_null(strstr(why.text, part));
+    ct_transform_destroy(t);
+}
+
+static void test_refusals(void **state)
+{
+    Ct__TransformationParameter p = CT__TRANSFORMATION_PARAMETER__INIT;
+    float two[2] = { 1, 2 };
+    ct_shape in = { 3, { C, H, W } }, flat = { 1, { 100 } };
+
+    (void)state;
+    p.mean_file = (char *)(uintptr_t) "/nowhere/mean.binaryproto";
+    refuse(&p, CT_ERR_IO, "net:3: mean_file /nowhere/mean.binaryproto: No such file");
+    p.n_mean_value = 2;
+    p.mean_value = two;
+    refuse(&p, CT_ERR_CONFIG, "both mean_file and mean_value");
+    p.mean_file = NULL;
+    refuse_shape(&p, &in, CT_ERR_CONFIG, "2 mean_value for 3 channels");
+    p.n_mean_value = 0;
+    p.crop_size = 8;
+    refuse_shape(&p, &in, CT_ERR_DATA, "crop_size 8");
+    refuse_shape(&p, &flat, CT_ERR_CONFIG, "channels x height x width");
+    p.force_color = p.force_gray = true;
+    refuse(&p, CT_ERR_CONFIG, "force_gray");
+}
+
+static void test_broken_mean_files(void **state)
+{
+    Ct__TransformationParameter p = CT__TRANSFORMATION_PARAMETER__INIT;
+    ct_shape shape = { 3, { 1, 5, 5 } }, in = { 3, { C, H, W } };
+    float mean[25] = { 0 };
+    test_folder f;
+    const char *path;
+    size_t size;
+
+    (void)state;
+    test_folder_make(&f);
+    path = test_path(&f, "mean");
+    p.mean_file = (char *)(uintptr_t)path;
+    assert_int_equal(ct_mean_write(path, &shape, mean), CT_OK);
+    refuse_shape(&p, &in, CT_ERR_DATA, "that of the mean_file 1 5 5");
+    free(test_file_read(path, &size));
+    test_file_truncate(path, size - 3);
+    refuse(&p, CT_ERR_DATA, "not a BlobProto, or truncated");
+    test_file_write(path, "\x08\x01\x10\x01\x18\x02\x20\x02", 8); /* 1 x 1 x 2 x 2, no values */
+    refuse(&p, CT_ERR_DATA, "but 0 values");
+    test_file_write(path, "", 0);
+    refuse(&p, CT_ERR_DATA, "not one image");
+    test_folder_remove(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_nothing),    cmocka_unit_test(test_scale),
+        cmocka_unit_test(test_mean_value), cmocka_unit_test(test_crop_mirror_mean_file),
+        cmocka_unit_test(test_refusals),   cmocka_unit_test(test_broken_mean_files),
+    };
+
+    return cmocka_run_group_tests(tests, fill, NULL);
+}
