@@ -191,6 +191,11 @@ static void ranges(void **state)
     expect_error(solver, "max_iter: 99999999999999999999999",
                  "t:1:11: max_iter: expected a whole number from -2147483648 to 2147483647, got "
                  "\"99999999999999999999999\"");
+    expect_error(solver, "max_iter: 18446744073709551617", /* 1, where 64 bits wrap */
+                 "t:1:11: max_iter: expected a whole number from -2147483648 to 2147483647, got "
+                 "\"18446744073709551617\"");
+    expect_error(&ct__net_parameter__descriptor, "input_shape: [ { dim: 1 } { dim: 2 } ]",
+                 "t:1:27: input_shape: expected \",\" or \"]\", got \"{\"");
     expect_error(solver, "random_seed: 9223372036854775808",
                  "t:1:14: random_seed: expected a whole number from -9223372036854775808 to "
                  "9223372036854775807, got \"9223372036854775808\"");
@@ -230,7 +235,8 @@ static void floats(void **state)
     check_float("1.f", 1);
     check_float("0.1F", 0.1f);
     check_float("3f", 3);
-    check_float("16777217", 16777216); /* halfway: to even */
+    check_float("16777217", 16777216);                                /* halfway: to even */
+    check_float("1.00000005960464477539062500000001", 0x1.000002p0f); /* rounded twice: 1 */
     check_float("3.4028234e38", FLT_MAX);
     check_float("1e-45", 1.4e-45f);
     check_float("1e-60", 0);
