@@ -17,7 +17,7 @@
 typedef enum { CT_COMBINE_SUM, CT_COMBINE_GATHER } ct_combine;
 
 typedef struct ct_codec_config {
-    float density;             /* topk: share of the elements sent, 0 < density <= 1 */
+    float density; /* topk: share of the elements sent, 0 < density <= 1; round(density n), >= 1 */
     int64_t min_bytes;         /* parameters smaller than this travel dense          */
     int64_t warmup_iterations; /* dense until then                           */
 } ct_codec_config;
@@ -30,7 +30,9 @@ typedef struct ct_codec_ops {
     bool absorbs_momentum; /* the solver then only applies w -= lr * sum                */
     /** Most bytes that the payload of n floats takes. */
     size_t (*payload_bound)(const ct_codec_config *c, int64_t n);
-    /** Encodes grad[n] + residual[n] (NULL: none); leaves in residual what the payload misses. */
+    /** Encodes grad[n] + residual[n] (NULL: none); leaves in residual what the payload misses.
+     *  payload is 8-byte aligned. topk: CT_ERR_DIVERGED where grad + residual is not finite; the
+     *  residual is then undefined. */
     ct_status (*encode)(const ct_codec_config *c, const float *grad, float *residual, int64_t n,
                         void *payload, size_t *bytes_p);
     /** GATHER: sum[n] += the payload's content. SUM: sum[n] = content. CT_ERR_COMM where the
