@@ -3,7 +3,8 @@
  * All gradients are views of one arena, in the order in which backward finishes them, so a bucket
  * is a range and packing is free. A bucket leaves when its last gradient is ready, while backward
  * works on earlier layers. Parameters of a codec's min_bytes and more are buckets of their own; the
- * small ones between them travel dense.
+ * small ones between them travel dense. Buckets leave in one order on all ranks. One rank: nothing
+ * travels, but codecs round and keep residuals as they do among many.
  */
 #ifndef CT_GRAD_PIPE_H
 #define CT_GRAD_PIPE_H
@@ -27,7 +28,9 @@ typedef struct ct_grad_pipe_config {
 } ct_grad_pipe_config;
 
 typedef struct ct_grad_pipe_counters {
-    double exposed_s, encode_s;
+    double exposed_s; /* finish waited, or moved messages, because nothing else was left to do */
+    double moving_s;  /* ready and poll moved messages and added, between layers               */
+    double encode_s;  /* encode and decode                                                     */
     int64_t bytes_sent;
 } ct_grad_pipe_counters;
 
@@ -43,7 +46,7 @@ ct_status ct_grad_pipe_begin(ct_grad_pipe *gp, int64_t iteration);
 /** Gradient i is final; once per step each, in any order. Never blocks. */
 ct_status ct_grad_pipe_ready(ct_grad_pipe *gp, int i);
 ct_status ct_grad_pipe_poll(ct_grad_pipe *gp);
-/** Waits for all buckets; reports each as it lands. */
+/** Waits for all buckets; reports each as it lands. CT_ERR_ARG where a gradient is not ready. */
 ct_status ct_grad_pipe_finish(ct_grad_pipe *gp, ct_pipe_landed_fn landed, void *ctx);
 void ct_grad_pipe_get_counters(const ct_grad_pipe *gp, ct_grad_pipe_counters *out);
 /** Residual of range i, or NULL where it has none. */

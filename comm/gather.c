@@ -1,0 +1,153 @@
+#include "comm/gather.h"
+
+#include <stdlib.h>
+
+enum {
+    WINDOW = 8,    /* messages under way, each direction */
+    PART = 1 << 30 /* bytes of a message at most */
+};
+
+/* Message t, of both directions, is part t % n_part of step t / n_part. In step s this rank sends
+ * the payload of rank - s, and receives that of rank - s - 1. */
+struct ct_gather {
+    ct_comm *comm;
+    size_t stride, bound;
+    int tag, n_part;
+    int64_t n_message;
+    char *payload; /* [size] of stride bytes */
+    size_t *bytes; /* [size]                 */
+    MPI_Request send[WINDOW], recv[WINDOW];
+    int64_t send_posted, send_done, recv_posted, recv_done;
+};
+
+ct_status ct_gather_create(ct_comm *c, size_t bound, int tag, ct_gather **g_p)
+{
+    ct_gather *g = calloc(1, sizeof(*g));
+
+    if (g == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to gather payloads");
+    g->comm = c;
+    g->bound = bound;
+    g->stride = ct_align_up(bound);
+    g->tag = tag;
+    g->n_part = (bound > PART) ? (int)((bound + PART - 1) / PART) : 1;
+    g->n_message = (int64_t)(c->size - 1) * g->n_part;
+    g->payload = ct_mem_acquire(g->stride * (size_t)c->size);
+    g->bytes = calloc((size_t)c->size, sizeof(*g->bytes));
+    if ((g->payload == NULL) || (g->bytes == NULL)) {
+        ct_gather_destroy(g);
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for %d payloads of %zu bytes", c->size, bound);
+    }
+    *g_p = g;
+    return CT_OK;
+}
+
+void ct_gather_destroy(ct_gather *g)
+{
+    if (g == NULL) return;
+    ct_mem_release(g->payload);
+    free(g->bytes);
+    free(g);
+}
+
+void *ct_gather_payload(ct_gather *g, int rank)
+{
+    return g->payload + (size_t)rank * g->stride;
+}
+
+size_t ct_gather_bytes(const ct_gather *g, int rank)
+{
+    return g->bytes[rank];
+}
+
+ct_status ct_gather_start(ct_gather *g, size_t bytes)
+{
+    if (bytes > g->bound)
+        return CT_FAIL(CT_ERR_ARG, "a payload of %zu bytes, over the %zu that were promised", bytes,
+                       g->bound);
+    for (int r = 0; r < g->comm->size; ++r) g->bytes[r] = 0;
+    g->bytes[g->comm->rank] = bytes;
+    g->send_posted = g->send_done = g->recv_posted = g->recv_done = 0;
+    return CT_OK;
+}
+
+/* Whose payload travels `step` steps after ours. */
+static int origin(const ct_gather *g, int64_t step)
+{
+    return (int)(((int64_t)g->comm->rank - step + g->comm->size) % g->comm->size);
+}
+
+static ct_status post(ct_gather *g, bool *moved, int64_t *bytes_sent)
+{
+    int p = g->comm->size, right = (g->comm->rank + 1) % p, left = (g->comm->rank + p - 1) % p;
+
+    while ((g->recv_posted < g->n_message) && (g->recv_posted < g->recv_done + WINDOW)) {
+        int64_t t = g->recv_posted;
+        size_t at = (size_t)(t % g->n_part) * PART, room = g->bound - at;
+        char *to = (char *)ct_gather_payload(g, origin(g, t / g->n_part + 1)) + at;
+
+        CT_TRY_MPI(MPI_Irecv(to, (int)((room < PART) ? room : PART), MPI_BYTE, left, g->tag,
+                             g->comm->world, &g->recv[t % WINDOW]));
+        g->recv_posted += 1;
+        *moved = true;
+    }
+    /* what comes from the left goes on to the right; ours is there from the start */
+    while ((g->send_posted < g->n_message) && (g->send_posted < g->send_done + WINDOW) &&
+           (g->send_posted < g->recv_done + g->n_part)) {
+        int64_t t = g->send_posted;
+        int from = origin(g, t / g->n_part);
+        size_t at = (size_t)(t % g->n_part) * PART;
+        size_t left_over = (g->bytes[from] > at) ? g->bytes[from] - at : 0;
+        int n = (int)((left_over < PART) ? left_over : PART);
+
+        CT_TRY_MPI(MPI_Isend((char *)ct_gather_payload(g, from) + at, n, MPI_BYTE, right, g->tag,
+                             g->comm->world, &g->send[t % WINDOW]));
+        g->send_posted += 1;
+        *bytes_sent += n;
+        *moved = true;
+    }
+    return CT_OK;
+}
+
+static ct_status take(ct_gather *g, bool *moved)
+{
+    while (g->recv_done < g->recv_posted) {
+        int64_t t = g->recv_done;
+        MPI_Status status;
+        int done = 0, n = 0;
+
+        CT_TRY_MPI(MPI_Test(&g->recv[t % WINDOW], &done, &status));
+        if (!done) break;
+        CT_TRY_MPI(MPI_Get_count(&status, MPI_BYTE, &n));
+        g->bytes[origin(g, t / g->n_part + 1)] += (size_t)n;
+        g->recv_done += 1;
+        *moved = true;
+    }
+    while (g->send_done < g->send_posted) {
+        int done = 0;
+
+        CT_TRY_MPI(MPI_Test(&g->send[g->send_done % WINDOW], &done, MPI_STATUS_IGNORE));
+        if (!done) break;
+        g->send_done += 1;
+        *moved = true;
+    }
+    return CT_OK;
+}
+
+ct_status ct_gather_progress(ct_gather *g, int64_t *bytes_sent, ct_coll_where *where)
+{
+    int p = g->comm->size;
+    bool moved = true, receives = false;
+
+    while (moved) {
+        moved = false;
+        CT_TRY(post(g, &moved, bytes_sent));
+        CT_TRY(take(g, &moved));
+    }
+    receives = (g->recv_done < g->n_message);
+    atomic_store_explicit(&where->n_step, p - 1, memory_order_relaxed);
+    atomic_store_explicit(&where->step, (int)(g->send_done / g->n_part), memory_order_relaxed);
+    atomic_store_explicit(&where->rank,
+                          receives ? (g->comm->rank + p - 1) % p : (g->comm->rank + 1) % p,
+                          memory_order_relaxed);
+    return (receives || (g->send_done < g->n_message)) ? CT_INPROGRESS : CT_OK;
+}

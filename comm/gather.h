@@ -1,0 +1,25 @@
+/** @file gather.h  Everyone's payload to everyone: what codecs of kind GATHER travel by.
+ *
+ * Private to comm/. Payloads differ in size from rank to rank and step to step. They go round a
+ * ring, each rank passing on what it gets: a node's link carries each payload once, however many
+ * ranks the node has. p - 1 messages deep; memory for p payloads, since they are added in rank
+ * order once all are there.
+ */
+#ifndef CT_GATHER_H
+#define CT_GATHER_H
+
+#include "comm/coll.h"
+
+typedef struct ct_gather ct_gather;
+
+/** bound: most bytes of a payload, the same on all ranks. Local. */
+ct_status ct_gather_create(ct_comm *c, size_t bound, int tag, ct_gather **g_p);
+void ct_gather_destroy(ct_gather *g); /* NULL allowed */
+/** The payload of a rank; this rank's own is written here before start. 64-byte aligned. */
+void *ct_gather_payload(ct_gather *g, int rank);
+size_t ct_gather_bytes(const ct_gather *g, int rank);
+ct_status ct_gather_start(ct_gather *g, size_t bytes);
+/** CT_INPROGRESS until all payloads are there and ours has gone out. CT_ERR_COMM. */
+ct_status ct_gather_progress(ct_gather *g, int64_t *bytes_sent, ct_coll_where *where);
+
+#endif
