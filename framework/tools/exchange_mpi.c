@@ -1,0 +1,236 @@
+#include "framework/tools/exchange_mpi.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "comm/grad_pipe.h"
+
+typedef struct exchange_mpi {
+    ct_comm *comm;
+    ct_grad_pipe *pipe;
+    int n_param, n_learned; /* the learned ones come first, and are the pipe's ranges */
+    int64_t *count;         /* [n_learned] */
+    int n_state;
+    int *state; /* [n_state] parameters with a residual */
+} exchange_mpi;
+
+static ct_status mpi_begin(void *ctx, int64_t iteration)
+{
+    return ct_grad_pipe_begin(((exchange_mpi *)ctx)->pipe, iteration);
+}
+
+static ct_status mpi_ready(void *ctx, int param)
+{
+    exchange_mpi *x = ctx;
+
+    if ((param < 0) || (param >= x->n_param))
+        return CT_FAIL(CT_ERR_ARG, "gradient of parameter %d of %d", param, x->n_param);
+    return (param < x->n_learned) ? ct_grad_pipe_ready(x->pipe, param) : CT_OK;
+}
+
+static ct_status mpi_poll(void *ctx)
+{
+    return ct_grad_pipe_poll(((exchange_mpi *)ctx)->pipe);
+}
+
+static ct_status mpi_finish(void *ctx, ct_landed_fn landed, void *landed_ctx)
+{
+    return ct_grad_pipe_finish(((exchange_mpi *)ctx)->pipe, landed, landed_ctx);
+}
+
+static ct_status mpi_sum(void *ctx, double *v, int n)
+{
+    return ct_comm_sum(((exchange_mpi *)ctx)->comm, v, n);
+}
+
+static ct_status mpi_max(void *ctx, int64_t *v, int n)
+{
+    return ct_comm_max(((exchange_mpi *)ctx)->comm, v, n);
+}
+
+static ct_status mpi_average(void *ctx, float *v, int64_t n, double share)
+{
+    exchange_mpi *x = ctx;
+    const ct_coll_ops *ops = NULL;
+
+    if (x->comm->size == 1) return CT_OK;
+    for (int64_t i = 0; i < n; ++i) v[i] = (float)(share * v[i]);
+    /* by name: sums in one order, the same bits on every rank, for which MPI gives no promise */
+    CT_TRY(ct_coll_choose(x->comm, n, CT_F32, "ring", &ops));
+    return ct_coll_run(ops, x->comm, v, n, CT_F32);
+}
+
+static ct_status mpi_broadcast(void *ctx, void *data, size_t bytes)
+{
+    return ct_comm_broadcast(((exchange_mpi *)ctx)->comm, data, bytes);
+}
+
+static ct_status mpi_barrier(void *ctx)
+{
+    return ct_comm_barrier(((exchange_mpi *)ctx)->comm);
+}
+
+static void mpi_counters(void *ctx, ct_exchange_counters *out)
+{
+    ct_grad_pipe_counters c;
+
+    ct_grad_pipe_get_counters(((exchange_mpi *)ctx)->pipe, &c);
+    *out = (ct_exchange_counters){ .exposed_s = c.exposed_s,
+                                   .bytes_sent = c.bytes_sent,
+                                   .encode_s = c.encode_s };
+}
+
+static int mpi_n_state(void *ctx)
+{
+    return ((exchange_mpi *)ctx)->n_state;
+}
+
+static ct_status mpi_state(void *ctx, int i, ct_exchange_state *out)
+{
+    exchange_mpi *x = ctx;
+
+    if ((i < 0) || (i >= x->n_state))
+        return CT_FAIL(CT_ERR_ARG, "exchange state %d of %d", i, x->n_state);
+    *out = (ct_exchange_state){ .name = "residual",
+                                .param = x->state[i],
+                                .data = ct_grad_pipe_residual(x->pipe, x->state[i]),
+                                .count = x->count[x->state[i]] };
+    return CT_OK;
+}
+
+void ct_exchange_mpi_describe(void *ctx, char *text, size_t size)
+{
+    ct_grad_pipe_describe(((exchange_mpi *)ctx)->pipe, text, size);
+}
+
+static ct_status codec_name(const Ct__CompressionParameter *p, const char **name_p)
+{
+    switch (p->type) {
+    case CT__COMPRESSION_PARAMETER__TYPE__NONE:
+        *name_p = "none";
+        return CT_OK;
+    case CT__COMPRESSION_PARAMETER__TYPE__BF16:
+        *name_p = "bf16";
+        return CT_OK;
+    case CT__COMPRESSION_PARAMETER__TYPE__TOPK:
+        *name_p = "topk";
+        return CT_OK;
+    default:
+        return CT_FAIL(CT_ERR_CONFIG, "compression { type: %d }: no such type", (int)p->type);
+    }
+}
+
+static ct_status read_config(const Ct__SolverParameter *param, ct_grad_pipe_config *config)
+{
+    const Ct__CommParameter none = CT__COMM_PARAMETER__INIT;
+    const Ct__CompressionParameter plain = CT__COMPRESSION_PARAMETER__INIT;
+    const Ct__CommParameter *comm = (param->comm != NULL) ? param->comm : &none;
+    const Ct__CompressionParameter *c = (param->compression != NULL) ? param->compression : &plain;
+    double bytes = ldexp((double)comm->bucket_mb, 20);
+    const char *name = NULL;
+
+    if (!(bytes >= 1) || (bytes > ldexp(1, 40)))
+        return CT_FAIL(CT_ERR_CONFIG, "comm { bucket_mb: %g }: expected a size in MiB, up to 2^20",
+                       (double)comm->bucket_mb);
+    config->bucket_bytes = (int64_t)bytes;
+    config->allreduce = comm->allreduce;
+    config->overlap = (comm->overlap != 0);
+    CT_TRY(codec_name(c, &name));
+    CT_TRY(ct_codec_find(name, &config->codec));
+    config->codec_config = (ct_codec_config){ .density = c->density,
+                                              .min_bytes = c->min_bytes,
+                                              .warmup_iterations = c->warmup_iter };
+    return CT_OK;
+}
+
+/* The pipe's ranges: the learned parameters, which the net puts first. */
+static ct_status list_ranges(exchange_mpi *x, const ct_net *net, ct_grad_range *range)
+{
+    for (int i = 0; i < net->n_param; ++i) {
+        const ct_param *p = &net->param[i];
+
+        if (!p->learns) continue;
+        if (i != x->n_learned)
+            return CT_FAIL(CT_ERR_ARG, "parameter %s learns, but stands after one that does not",
+                           p->key);
+        range[x->n_learned] = (ct_grad_range){ p->key, p->offset, p->count };
+        x->count[x->n_learned++] = p->count;
+    }
+    return CT_OK;
+}
+
+static ct_status open_pipe(exchange_mpi *x, const Ct__SolverParameter *param, ct_net *net,
+                           ct_grad_range *range)
+{
+    ct_grad_pipe_config config = { .allreduce = NULL };
+
+    if (x->comm->size > 1 && (net->options.dev != NULL) && (net->options.dev != ct_device_cpu()))
+        return CT_FAIL(CT_ERR_CONFIG, "gradients on device %s: several ranks need the CPU",
+                       net->options.dev->name);
+    CT_TRY(read_config(param, &config));
+    CT_TRY(list_ranges(x, net, range));
+    CT_TRY(ct_grad_pipe_create(x->comm, &config, net->grad_arena, range, x->n_learned, &x->pipe));
+    for (int i = 0; i < x->n_learned; ++i) {
+        if (ct_grad_pipe_residual(x->pipe, i) != NULL) x->state[x->n_state++] = i;
+    }
+    return CT_OK;
+}
+
+static void destroy(exchange_mpi *x)
+{
+    ct_grad_pipe_destroy(x->pipe);
+    free(x->count);
+    free(x->state);
+    free(x);
+}
+
+ct_status ct_exchange_mpi_open(ct_comm *comm, const Ct__SolverParameter *param, ct_net *net,
+                               ct_exchange *out)
+{
+    exchange_mpi *x = calloc(1, sizeof(*x));
+    ct_grad_range *range = calloc((size_t)net->n_param + 1, sizeof(*range));
+    ct_status status = CT_OK;
+
+    if ((x == NULL) || (range == NULL)) {
+        free(x);
+        free(range);
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for an exchange");
+    }
+    x->comm = comm;
+    x->n_param = net->n_param;
+    x->count = calloc((size_t)net->n_param + 1, sizeof(*x->count));
+    x->state = calloc((size_t)net->n_param + 1, sizeof(*x->state));
+    if ((x->count == NULL) || (x->state == NULL))
+        status = CT_FAIL(CT_ERR_NOMEM, "no memory for an exchange");
+    if (status == CT_OK) status = open_pipe(x, param, net, range);
+    free(range);
+    if (status != CT_OK) {
+        destroy(x);
+        return status;
+    }
+    *out = (ct_exchange){
+        .ctx = x,
+        .rank = comm->rank,
+        .n_rank = comm->size,
+        .begin = mpi_begin,
+        .ready = mpi_ready,
+        .poll = mpi_poll,
+        .finish = mpi_finish,
+        .sum = mpi_sum,
+        .max = mpi_max,
+        .average = mpi_average,
+        .broadcast = mpi_broadcast,
+        .barrier = mpi_barrier,
+        .counters = mpi_counters,
+        .n_state = mpi_n_state,
+        .state = mpi_state,
+    };
+    return CT_OK;
+}
+
+void ct_exchange_mpi_close(ct_exchange *exchange)
+{
+    if (exchange->ctx == NULL) return;
+    destroy(exchange->ctx);
+    *exchange = (ct_exchange){ .ctx = NULL };
+}

@@ -1,0 +1,22 @@
+/** @file exchange_mpi.h  The exchange of gradients over comm/.
+ */
+#ifndef CT_EXCHANGE_MPI_H
+#define CT_EXCHANGE_MPI_H
+
+#include "comm/comm.h"
+#include "framework/net/net.h"
+#include "framework/proto/cortado.pb-c.h"
+#include "framework/solver/exchange.h"
+
+/** Exchanges the gradients of net's learned parameters as param's `comm` and `compression` say.
+ *  Borrows comm and net; out->ctx is released with ct_exchange_mpi_close(). Works at one rank too:
+ *  nothing travels, but codecs act. Fastest where the net's gradient arena came from
+ *  ct_comm_arena(comm). Collective. CT_ERR_CONFIG. */
+ct_status ct_exchange_mpi_open(ct_comm *comm, const Ct__SolverParameter *param, ct_net *net,
+                               ct_exchange *out);
+/** Before comm and net go. Collective. */
+void ct_exchange_mpi_close(ct_exchange *exchange);
+/** What the exchange waits for. ctx: that of the exchange; from any thread, until it is closed. */
+void ct_exchange_mpi_describe(void *ctx, char *text, size_t size);
+
+#endif
