@@ -70,7 +70,8 @@ fuzz:
 	$(Q)command -v clang >/dev/null || { echo "skip fuzz: needs clang"; exit 0; }; \
 	for f in $(FUZZ); do n=$$(basename $$f .c); mkdir -p build/fuzz/$$n; \
 	    $(MAKE) --no-print-directory $(JOBS) B=build/fuzz/obj CC="env OMPI_CC=clang MPICH_CC=clang $(MPICC)" \
-	        CFLAGS="-O1 -g -fsanitize=fuzzer-no-link,address,undefined" SAN= build/fuzz/obj/$$n && \
+	        CFLAGS="-std=c11 -O1 -g -fsanitize=fuzzer-no-link,address,undefined" SAN= \
+	        LDFLAGS="-Wl,--no-as-needed -lgomp" build/fuzz/obj/$$n && \
 	    build/fuzz/obj/$$n -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=2048 -print_final_stats=1 \
 	        build/fuzz/$$n $(wildcard tests/fuzz/corpus tests/golden/broken) || exit 1; done
 $(FUZZ:tests/fuzz/%.c=$(B)/%): $(B)/%: $(B)/tests/fuzz/%.o $(TEST_LIB)

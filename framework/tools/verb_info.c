@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "framework/net/layer.h"
+#include "framework/proto/reference.h"
 #include "framework/tools/blas_core.h"
 #include "framework/tools/features.h"
 #include "framework/tools/tools.h"
@@ -66,6 +67,14 @@ static ct_status print_machine(int wanted)
 
 ct_status ct_verb_info(ct_call *call)
 {
+    if (ct_options_flag(call->options, "config_reference")) {
+        ct_text text = { 0 };
+        ct_status status = ct_config_reference(&text);
+
+        if ((status == CT_OK) && (text.text != NULL)) fputs(text.text, stdout);
+        ct_text_destroy(&text);
+        return status;
+    }
     print_build();
     CT_TRY(print_machine((int)ct_options_count(call->options, "threads", 0)));
     ct_blas_core_log();

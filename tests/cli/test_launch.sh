@@ -1,0 +1,20 @@
+# The launcher's word against MPI's, and who speaks when every rank finds the same mistake.
+. "$ROOT/tests/cli/lib.sh"
+make_case
+
+runs singleton_of_ompi 4 'OMPI_COMM_WORLD_SIZE' env OMPI_COMM_WORLD_SIZE=4 "$CORTADO" train --solver=solver.prototxt
+runs singleton_of_slurm 4 'SLURM_STEP_NUM_TASKS.*|srun --mpi' \
+    env -u OMPI_COMM_WORLD_SIZE -u PMI_SIZE SLURM_STEP_NUM_TASKS=8 "$CORTADO" train --solver=solver.prototxt
+runs no_job_no_check 0 '' env OMPI_COMM_WORLD_SIZE=4 "$CORTADO" info
+
+runs three_ranks_option 2 'unknown option' $JOB 3 "$CORTADO" train --solvr=x
+is said_once test "$(grep -c 'unknown option' out)" = 1
+is names_the_rank grep -q 'rank 0 on ' out
+echo 'net: "net.prototxt" bas_lr: 1' >bad.prototxt
+runs three_ranks_file 2 'bas_lr' $JOB 3 "$CORTADO" train --solver=bad.prototxt
+is file_said_once test "$(grep -c 'bas_lr' out)" = 1
+sed 's/num_output: 6/num_output: 0/' net.prototxt >net0.prototxt
+sed 's/net.prototxt/net0.prototxt/' solver.prototxt >solver0.prototxt
+runs three_ranks_layer 2 'layer "conv"' $JOB 3 "$CORTADO" train --solver=solver0.prototxt
+is layer_said_once test "$(grep -c 'layer "conv"' out)" = 1
+finish

@@ -1,0 +1,41 @@
+# Options, their twins, help, and what a wrong command line leads to.
+. "$ROOT/tests/cli/lib.sh"
+
+runs help 0 'cortado train' "$CORTADO" --help
+runs version 0 '^cortado [0-9]+\.[0-9]+' "$CORTADO" --version
+runs no_verb 2 'cortado VERB --help' "$CORTADO"
+runs verb_help 0 'CORTADO_COMPRESSION' "$CORTADO" train --help
+runs unknown_verb 2 'unknown verb "tran"; did you mean "train"' "$CORTADO" tran
+runs unknown_option 2 'unknown option --solvr; did you mean --solver' "$CORTADO" train --solvr=x
+runs option_of_another 2 'option --snapshot belongs to: train' "$CORTADO" test --snapshot=x
+runs no_solver 2 'give --solver=FILE' "$CORTADO" train
+runs no_weights 2 'needs --weights' "$CORTADO" test --model=x
+runs missing_solver 3 'nothere.prototxt: No such file' "$CORTADO" train --solver=nothere.prototxt
+runs missing_model 3 'nothere.prototxt: No such file' "$CORTADO" time --model=nothere.prototxt
+runs twin_is_read 3 'fromenv.prototxt: No such file' env CORTADO_SOLVER=fromenv.prototxt "$CORTADO" train
+runs twin_is_checked 2 'CORTADO_ITERATIONS=many' env CORTADO_ITERATIONS=many "$CORTADO" train --solver=x
+runs info 0 'features .*lmdb' "$CORTADO" info
+runs reference 0 '^## SolverParameter' "$CORTADO" info --config-reference
+is reference_is_current cmp -s out "$ROOT/docs/config-reference.md"
+
+make_case
+runs set_unknown 2 'base_ler.*base_lr' "$CORTADO" train --solver=solver.prototxt --set=base_ler=1
+runs set_no_value 2 'expected FIELD=VALUE' "$CORTADO" train --solver=solver.prototxt --set=base_lr
+runs set_wrong_value 2 'base_lr' "$CORTADO" train --solver=solver.prototxt --set=base_lr=fast
+runs set_unknown_layer 2 'cnv' "$CORTADO" train --solver=solver.prototxt '--set=layer[cnv].convolution_param.num_output=3'
+runs set_batch_zero 2 'batch_size=0' "$CORTADO" train --solver=solver.prototxt --set=batch_size=0
+runs bad_compression 2 'expected none, bf16 or topk' "$CORTADO" train --solver=solver.prototxt --compression=zip
+runs bad_compression_field 2 'densty' "$CORTADO" train --solver=solver.prototxt --compression=topk:densty=0.1
+runs weights_and_snapshot 2 'not both' "$CORTADO" train --solver=solver.prototxt --snapshot=a.solverstate.h5 --weights=b.caffemodel
+
+# precedence and origins, in the header
+CORTADO_SET='base_lr=0.3;momentum=0.5' CORTADO_COMPRESSION=bf16 "$CORTADO" train --solver=solver.prototxt \
+    --set=base_lr=0.02 --set=batch_size=8 '--set=layer[ip].inner_product_param.num_output=11' --iterations=1 >out 2>&1
+is origin_command grep -q 'config: base_lr = 0.02 (command line)' out
+is origin_environment grep -q 'config: momentum = 0.5 (environment)' out
+is origin_file grep -q 'config: weight_decay = 0.0005 (solver.prototxt)' out
+is origin_default grep -q 'config: default .*iter_size = 1' out
+is twin_of_compression grep -q 'config: compression.type = BF16 (environment)' out
+is set_batch grep -q 'batch size 8 on rank 0' out
+is set_layer grep -q 'config: layer\[ip\].inner_product_param.num_output = 11 (command line)' out
+finish
