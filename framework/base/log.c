@@ -55,11 +55,23 @@ unsigned long long ct_log_error_hash(void)
     return atomic_load(&cfg.error_hash);
 }
 
+/* Behind a leading "FILE:LINE: ": only the rank that read the file knows the place. */
+static const char *behind_place(const char *text)
+{
+    size_t n = strcspn(text, " ");
+    size_t digits = (n > 1) ? n - 1 : 0;
+
+    if ((n < 4) || (text[n] == '\0') || (text[n - 1] != ':')) return text;
+    while ((digits > 0) && (text[digits - 1] >= '0') && (text[digits - 1] <= '9')) digits--;
+    return ((digits > 0) && (digits < n - 1) && (text[digits - 1] == ':')) ? text + n + 1 : text;
+}
+
 /* A sum, so that the order in which threads fail does not count. */
 static void note_error(const char *text)
 {
     unsigned long long hash = 0xcbf29ce484222325u;
 
+    text = behind_place(text);
     for (; *text != '\0'; text++) hash = (hash ^ (unsigned char)*text) * 0x100000001b3u;
     atomic_fetch_add(&cfg.error_hash, hash);
     atomic_fetch_add(&cfg.n_error, 1);

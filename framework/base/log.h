@@ -25,7 +25,8 @@ void ct_log_at(ct_log_level level, const char *file, int line, const char *fmt, 
     __attribute__((format(printf, 4, 5)));
 /** The number of ERROR lines logged so far by this process (tests; the last word in main). */
 long ct_log_n_error(void);
-/** A hash of those lines without time, rank and host: equal where ranks found the same errors. */
+/** A hash of those lines without time, rank, host and a leading FILE:LINE: equal where ranks found
+ * the same errors. */
 unsigned long long ct_log_error_hash(void);
 /** A hook called with each complete line instead of writing it to stderr; NULL: stderr again.
  *  For tests and for the progress line. Called before any thread starts. */
