@@ -1,0 +1,687 @@
+/* Sets of snapshot files: round trips, damage, killed writers, other nets, other numbers of ranks.
+ */
+#include "tests/test.h"
+#include "tests/solver_harness.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "framework/snapshot/h5.h"
+#include "framework/snapshot/snapshot.h"
+
+#define DATA                                                                                       \
+    "layer { name: 'data' type: 'DummyData' top: 'x' dummy_data_param { shape { dim: 4 dim: 6 } "  \
+    "data_filler { type: 'gaussian' } } } "
+#define LINEAR(name, bottom, top, n)                                                               \
+    "layer { name: '" name "' type: 'InnerProduct' bottom: '" bottom "' top: '" top                \
+    "' inner_product_param { num_output: " n " weight_filler { type: 'xavier' } bias_filler { "    \
+    "type: 'constant' value: 0.25 } } } "
+#define NORM    "layer { name: 'bn' type: 'BatchNorm' bottom: 'y' top: 'y' } "
+#define LOSS(b) "layer { name: 'p' type: 'Probe' bottom: '" b "' top: 'loss' } "
+/* a layer's name with a slash, as in GoogLeNet, and statistics */
+#define NET "net_param { name: 'small' " DATA LINEAR("in/a", "x", "y", "5") NORM LOSS("y") "} "
+#define SOLVER(seed)                                                                               \
+    "base_lr: 0.1 lr_policy: 'fixed' max_iter: 1 snapshot_after_train: false "                     \
+    "random_seed: " seed " "
+
+static char dir[64], prefix[96];
+
+static int setup(void **state)
+{
+    (void)state;
+    test_directory_make(dir, sizeof(dir));
+    snprintf(prefix, sizeof(prefix), "%s/s", dir);
+    test_log_all_start();
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    if (getenv("CORTADO_TEST_LOG") != NULL) fprintf(stdout, "%s", test_log_all());
+    test_log_all_stop();
+    test_directory_remove(dir);
+    return 0;
+}
+
+static void in_log(const char *text)
+{
+    if (strstr(test_log_all(), text) == NULL) {
+        char log[8192];
+
+        snprintf(log, sizeof(log), "%s", test_log_all());
+        fail_msg("\"%s\" is not in:\n%s", text, log);
+    }
+}
+
+/* A path in the directory; the last one stays valid. */
+static const char *at(const char *name)
+{
+    static char path[4][160];
+    static int next;
+
+    next = (next + 1) % 4;
+    snprintf(path[next], sizeof(path[next]), "%s/%s", dir, name);
+    return path[next];
+}
+
+static bool exists(const char *name)
+{
+    return access(at(name), F_OK) == 0;
+}
+
+static void make(const char *text, test_solver *t)
+{
+    assert_int_equal(test_solver_create(text, NULL, NULL, NULL, t), CT_OK);
+}
+
+/* A state with one history arena whose element i is i + iteration. */
+typedef struct fixture {
+    test_solver t;
+    ct_net *net;
+    ct_exchange x;
+    float *history[1];
+    const char *name[1];
+    ct_snapshot_state state;
+} fixture;
+
+static void fixture_make(const char *text, fixture *f)
+{
+    memset(f, 0, sizeof(*f));
+    make(text, &f->t);
+    f->net = ct_solver_net(f->t.solver);
+    ct_exchange_single(3, &f->x);
+    f->history[0] = calloc((size_t)f->net->grad_count, sizeof(float));
+    f->name[0] = "momentum";
+    f->state = (ct_snapshot_state){ .n_rank = 1,
+                                    .global_batch = 4,
+                                    .seed = 0xfedcba9876543210u,
+                                    .n_history = 1,
+                                    .history = f->history,
+                                    .history_name = f->name,
+                                    .lr_step = 3,
+                                    .n_loss = 2,
+                                    .next_loss = 1,
+                                    .loss_window = { 0.5, 1.0 / 3 },
+                                    .provenance = "{\"who\":\"test\"}" };
+}
+
+static void fixture_destroy(fixture *f)
+{
+    free(f->history[0]);
+    test_solver_destroy(&f->t);
+}
+
+/* Everything that is saved becomes a function of `mark`. */
+static void fill(fixture *f, int mark)
+{
+    for (int k = 0; k < f->net->n_param; k++) {
+        const ct_param *p = &f->net->param[k];
+
+        for (int64_t i = 0; i < p->count; i++) {
+            f->net->weight_arena[p->offset + i] = (float)(mark + k) + (float)i / 64;
+            if (p->offset + p->count <= f->net->grad_count)
+                f->history[0][p->offset + i] = (float)(-mark - k) - (float)i / 64;
+        }
+    }
+}
+
+static void assert_filled(const fixture *f, int mark)
+{
+    for (int k = 0; k < f->net->n_param; k++) {
+        const ct_param *p = &f->net->param[k];
+
+        for (int64_t i = 0; i < p->count; i++) {
+            assert_true(f->net->weight_arena[p->offset + i] == (float)(mark + k) + (float)i / 64);
+            if (p->offset + p->count <= f->net->grad_count)
+                assert_true(f->history[0][p->offset + i] == (float)(-mark - k) - (float)i / 64);
+        }
+    }
+}
+
+/* The set of iteration n, filled with n. */
+static void write_set(fixture *f, int n, int keep)
+{
+    double seconds = -1;
+
+    fill(f, n);
+    f->state.iteration = n;
+    assert_int_equal(ct_snapshot_write(prefix, f->net, &f->state, &f->x, keep, &seconds), CT_OK);
+    assert_true(seconds >= 0);
+}
+
+static void assert_newest(const char *name)
+{
+    char *file = NULL;
+
+    assert_int_equal(ct_snapshot_newest(prefix, &file), CT_OK);
+    if (name == NULL) {
+        assert_null(file);
+    } else {
+        assert_non_null(file);
+        assert_string_equal(file, at(name));
+    }
+    free(file);
+}
+
+static void test_round_trip(void **state)
+{
+    fixture f;
+    ct_h5_reader *r = NULL;
+    ct_shape shape;
+    char *text = NULL;
+
+    (void)state;
+    fixture_make(SOLVER("1") NET, &f);
+    write_set(&f, 12, 0);
+    fill(&f, 90);
+    f.state = (ct_snapshot_state){ .n_history = 1, .history = f.history, .history_name = f.name };
+    assert_int_equal(ct_snapshot_read(at("s_iter_12.solverstate.h5"), f.net, &f.state, &f.x),
+                     CT_OK);
+    assert_filled(&f, 12);
+    assert_int_equal(f.state.iteration, 12);
+    assert_int_equal(f.state.n_rank, 1);
+    assert_int_equal(f.state.global_batch, 4);
+    assert_true(f.state.seed == 0xfedcba9876543210u);
+    assert_int_equal(f.state.lr_step, 3);
+    assert_int_equal(f.state.n_loss, 2);
+    assert_int_equal(f.state.next_loss, 1);
+    assert_true((f.state.loss_window[0] == 0.5) && (f.state.loss_window[1] == 1.0 / 3));
+
+    /* Caffe's layout: /data/LAYER/INDEX */
+    assert_int_equal(ct_h5_reader_create(at("s_iter_12.caffemodel.h5"), &r), CT_OK);
+    assert_int_equal(ct_h5_get_shape(r, "/data/in/a/0", &shape), CT_OK);
+    assert_int_equal(shape.ndim, 2);
+    assert_int_equal(shape.dim[0], 5);
+    assert_int_equal(shape.dim[1], 6);
+    assert_true(ct_h5_has(r, "/data/bn/2"));
+    assert_false(ct_h5_has(r, "/data/data"));
+    ct_h5_reader_destroy(r);
+    assert_int_equal(ct_h5_reader_create(at("s_iter_12.solverstate.h5"), &r), CT_OK);
+    assert_int_equal(ct_h5_get_text(r, "/learned_net", &text), CT_OK);
+    assert_string_equal(text, "s_iter_12.caffemodel.h5");
+    free(text);
+    assert_int_equal(ct_h5_get_text(r, "/provenance", &text), CT_OK);
+    assert_string_equal(text, "{\"who\":\"test\"}");
+    free(text);
+    ct_h5_reader_destroy(r);
+    fixture_destroy(&f);
+}
+
+/* Equal content gives equal bytes: nothing of time or place is in a weights file. */
+static void test_deterministic_bytes(void **state)
+{
+    uint64_t hash[2];
+    int64_t size[2];
+    fixture f;
+
+    (void)state;
+    fixture_make(SOLVER("1") NET, &f);
+    for (int i = 0; i < 2; i++) {
+        fill(&f, 5);
+        assert_int_equal(ct_weights_save(at("w.caffemodel.h5"), f.net), CT_OK);
+        assert_int_equal(ct_h5_file_hash(at("w.caffemodel.h5"), 0, &hash[i], &size[i]), CT_OK);
+    }
+    assert_true((hash[0] == hash[1]) && (size[0] == size[1]));
+    fixture_destroy(&f);
+}
+
+static void test_keep(void **state)
+{
+    fixture f;
+
+    (void)state;
+    fixture_make(SOLVER("1") NET, &f);
+    for (int n = 1; n <= 5; n++) write_set(&f, 10 * n, 2);
+    assert_false(exists("s_iter_30.solverstate.h5"));
+    assert_false(exists("s_iter_30.caffemodel.h5"));
+    assert_true(exists("s_iter_40.solverstate.h5"));
+    assert_true(exists("s_iter_40.caffemodel.h5"));
+    assert_newest("s_iter_50.solverstate.h5");
+    write_set(&f, 15, 1); /* a later run that starts again leaves the future alone */
+    assert_true(exists("s_iter_50.solverstate.h5"));
+    assert_true(exists("s_iter_40.caffemodel.h5"));
+    fixture_destroy(&f);
+}
+
+static void copy_file(const char *from, const char *to, long bytes, long flip)
+{
+    char *data = NULL;
+    size_t size = 0;
+    FILE *f;
+
+    assert_int_equal(ct_file_read(at(from), &data, &size), CT_OK);
+    if (flip >= 0) data[flip] ^= 1;
+    f = fopen(at(to), "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(data, 1, (bytes >= 0) ? (size_t)bytes : size, f),
+                     (bytes >= 0) ? (size_t)bytes : size);
+    fclose(f);
+    free(data);
+}
+
+/* What a kill leaves at each stage of writing set 20: none of it is taken for a set, and the next
+ * snapshot cleans up. */
+static void test_killed_writer(void **state)
+{
+    fixture f;
+
+    (void)state;
+    fixture_make(SOLVER("1") NET, &f);
+    write_set(&f, 10, 0);
+    copy_file("s_iter_10.caffemodel.h5", "s_iter_20.caffemodel.h5.tmp", 300, -1);
+    assert_newest("s_iter_10.solverstate.h5");
+    in_log("snapshot of iteration 20");
+    copy_file("s_iter_10.caffemodel.h5", "s_iter_20.caffemodel.h5.tmp", -1, -1);
+    copy_file("s_iter_10.solverstate.h5", "s_iter_20.solverstate.h5.tmp", 700, -1);
+    copy_file("s_iter_10.caffemodel.h5", "s_iter_20.rank3.h5.tmp", 100, -1);
+    assert_newest("s_iter_10.solverstate.h5");
+    assert_int_equal(rename(at("s_iter_20.caffemodel.h5.tmp"), at("s_iter_20.caffemodel.h5")), 0);
+    assert_newest("s_iter_10.solverstate.h5");
+    in_log("was never finished");
+    /* other people's files stay */
+    copy_file("s_iter_10.caffemodel.h5", "s_iter_20.notes.tmp", 10, -1);
+    copy_file("s_iter_10.caffemodel.h5", "other_iter_20.caffemodel.h5.tmp", 10, -1);
+    write_set(&f, 30, 0);
+    assert_false(exists("s_iter_20.solverstate.h5.tmp"));
+    assert_false(exists("s_iter_20.rank3.h5.tmp"));
+    assert_true(exists("s_iter_20.notes.tmp"));
+    assert_true(exists("other_iter_20.caffemodel.h5.tmp"));
+    assert_newest("s_iter_30.solverstate.h5");
+    /* killed between the two renames while overwriting set 30 */
+    fill(&f, 77);
+    assert_int_equal(ct_weights_save(at("s_iter_30.caffemodel.h5"), f.net), CT_OK);
+    assert_newest("s_iter_10.solverstate.h5");
+    fixture_destroy(&f);
+}
+
+static void test_damage(void **state)
+{
+    struct stat st;
+    char *why = NULL;
+    fixture f;
+
+    (void)state;
+    fixture_make(SOLVER("1") NET, &f);
+    write_set(&f, 10, 0);
+    write_set(&f, 20, 0);
+    assert_int_equal(ct_snapshot_verify(at("s_iter_20.solverstate.h5"), &why), CT_OK);
+    assert_null(why);
+    copy_file("s_iter_20.solverstate.h5", "good.state", -1, -1);
+    copy_file("s_iter_20.caffemodel.h5", "good.weights", -1, -1);
+    assert_int_equal(stat(at("good.state"), &st), 0);
+    for (long i = 0; i < st.st_size; i += (i < 36) ? 5 : 61) {
+        if ((i >= 37) && (i < CT_H5_HEAD)) continue; /* behind the first line: nothing */
+        copy_file("good.state", "s_iter_20.solverstate.h5", -1, i);
+        assert_int_equal(ct_snapshot_verify(at("s_iter_20.solverstate.h5"), &why), CT_ERR_DATA);
+        assert_non_null(why);
+        free(why);
+        why = NULL;
+    }
+    assert_newest("s_iter_10.solverstate.h5");
+    in_log("snapshot skipped: ");
+    copy_file("good.state", "s_iter_20.solverstate.h5", 400, -1); /* cut short */
+    assert_newest("s_iter_10.solverstate.h5");
+    copy_file("good.state", "s_iter_20.solverstate.h5", -1, -1);
+    assert_newest("s_iter_20.solverstate.h5");
+
+    assert_int_equal(stat(at("good.weights"), &st), 0);
+    copy_file("good.weights", "s_iter_20.caffemodel.h5", -1, st.st_size / 2);
+    assert_newest("s_iter_10.solverstate.h5");
+    in_log("s_iter_20.caffemodel.h5 is damaged");
+    assert_int_equal(ct_snapshot_read(at("s_iter_20.solverstate.h5"), f.net, &f.state, &f.x),
+                     CT_ERR_DATA);
+    copy_file("good.weights", "s_iter_20.caffemodel.h5", st.st_size - 8, -1);
+    assert_newest("s_iter_10.solverstate.h5");
+    unlink(at("s_iter_20.caffemodel.h5"));
+    assert_newest("s_iter_10.solverstate.h5");
+    unlink(at("s_iter_10.solverstate.h5"));
+    assert_newest(NULL);
+    fixture_destroy(&f);
+}
+
+static void refuses(fixture *f, const char *file, ct_status want, const char *word)
+{
+    test_log_all_start();
+    assert_int_equal(ct_snapshot_read(at(file), f->net, &f->state, &f->x), want);
+    in_log(word);
+}
+
+static void test_wrong_files_and_nets(void **state)
+{
+    static const char other[] =
+        SOLVER("1") "net_param { name: 'other' " DATA LINEAR("in/a", "x", "y", "7")
+            LINEAR("new", "y", "z", "2") LOSS("z") "} ";
+    float before;
+    fixture f, g;
+
+    (void)state;
+    fixture_make(SOLVER("1") NET, &f);
+    fixture_make(other, &g);
+    write_set(&f, 10, 0);
+    before = g.net->weight_arena[0];
+    refuses(&f, "s_iter_11.solverstate.h5", CT_ERR_IO, "cannot be read");
+    refuses(&f, "s_iter_10.caffemodel.h5", CT_ERR_DATA,
+            "to start from these weights use --weights");
+    copy_file("s_iter_10.caffemodel.h5", "x.solverstate", -1, -1);
+    refuses(&f, "x.solverstate", CT_ERR_DATA, "binary solver state of Caffe");
+    copy_file("s_iter_10.caffemodel.h5", "x.solverstate.h5", -1, -1);
+    refuses(&f, "x.solverstate.h5", CT_ERR_DATA, "no solverstate of cortado");
+    refuses(&g, "s_iter_10.solverstate.h5", CT_ERR_DATA, "of another net than \"other\"");
+    in_log("in/a/0 is 5 6 (30) in the file, 7 6 (42) in the net");
+    in_log("new/0 is not in the file");
+    in_log("bn/0 is not in the net");
+    assert_true(g.net->weight_arena[0] == before);
+    f.name[0] = "squares";
+    refuses(&f, "s_iter_10.solverstate.h5", CT_ERR_DATA, "no optimiser state \"squares\"");
+    fixture_destroy(&f);
+    fixture_destroy(&g);
+}
+
+/* A name that cannot be written to, a file size limit, a device that is full: CT_ERR_IO, and the
+ * set before is as it was. */
+static void test_full_disk(void **state)
+{
+    struct rlimit limit, small = { 4096, 0 };
+    fixture f;
+
+    (void)state;
+    fixture_make(SOLVER("1") NET, &f);
+    write_set(&f, 10, 1);
+    f.state.iteration = 20;
+    assert_int_equal(mkdir(at("s_iter_20.solverstate.h5.tmp"), 0700), 0);
+    assert_int_equal(ct_snapshot_write(prefix, f.net, &f.state, &f.x, 1, NULL), CT_ERR_IO);
+    assert_int_equal(rmdir(at("s_iter_20.solverstate.h5.tmp")), 0);
+    assert_false(exists("s_iter_20.caffemodel.h5.tmp"));
+    assert_false(exists("s_iter_20.caffemodel.h5"));
+    assert_newest("s_iter_10.solverstate.h5");
+
+    if (symlink("/dev/full", at("w.h5.tmp")) == 0) {
+        assert_int_equal(ct_weights_save(at("w.h5"), f.net), CT_ERR_IO);
+        in_log("No space left on device");
+        assert_false(exists("w.h5"));
+        assert_false(exists("w.h5.tmp"));
+    }
+
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    small.rlim_max = limit.rlim_max;
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    test_log_all_start();
+    assert_int_equal(ct_snapshot_write(prefix, f.net, &f.state, &f.x, 1, NULL), CT_ERR_IO);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    signal(SIGXFSZ, SIG_DFL);
+    in_log("ulimit -f");
+    assert_newest("s_iter_10.solverstate.h5");
+    write_set(&f, 20, 1); /* and HDF5 still works */
+    assert_newest("s_iter_20.solverstate.h5");
+    fixture_destroy(&f);
+}
+
+/* ---- --weights ---- */
+
+static float value(const ct_net *net, const char *key, int64_t i)
+{
+    int k = ct_net_find_param(net, key);
+
+    assert_true(k >= 0);
+    return ct_blob_data(&net->param[k].blob)[i];
+}
+
+static void loads(fixture *f, const char *file, ct_status want, const char *word)
+{
+    test_log_all_start();
+    assert_int_equal(ct_weights_load(at(file), f->net), want);
+    if (word != NULL) in_log(word);
+}
+
+static void test_weights_h5(void **state)
+{
+    static const char other[] =
+        SOLVER("2") "net_param { name: 'other' " DATA LINEAR("in/a", "x", "y", "5")
+            LINEAR("new", "y", "z", "2") LOSS("z") "} ";
+    static const char wrong[] =
+        SOLVER("2") "net_param { " DATA LINEAR("in/a", "x", "y", "7") LOSS("y") "} ";
+    static const char foreign[] = SOLVER("2") "net_param { " DATA LINEAR(
+        "b", "x", "y", "7") "layer { name: 'q' type: 'Probe' bottom: 'y' top: 'loss' } } ";
+    fixture f, g, h, k;
+    float fresh;
+
+    (void)state;
+    fixture_make(SOLVER("1") NET, &f);
+    fixture_make(other, &g);
+    fixture_make(wrong, &h);
+    fixture_make(foreign, &k);
+    write_set(&f, 10, 0);
+    fresh = value(g.net, "new[0]", 3);
+    loads(&g, "s_iter_10.caffemodel.h5", CT_OK, "not in that file, left as they were: new");
+    in_log("Ignoring source layer bn");
+    for (int i = 0; i < 30; i++)
+        assert_true(value(g.net, "in/a[0]", i) == value(f.net, "in/a[0]", i));
+    assert_true(value(g.net, "in/a[1]", 4) == value(f.net, "in/a[1]", 4));
+    assert_true(value(g.net, "new[0]", 3) == fresh);
+
+    fresh = value(h.net, "p[0]", 0);
+    loads(&h, "s_iter_10.caffemodel.h5", CT_ERR_SHAPE,
+          "blob 0 of layer \"in/a\" has shape 5 6 (30) in the file, 7 6 (42) in the net");
+    assert_true(value(h.net, "p[0]", 0) == fresh); /* nothing of it was taken */
+    loads(&k, "s_iter_10.caffemodel.h5", CT_ERR_DATA, "none of its layers has the name");
+    loads(&f, "s_iter_10.solverstate.h5", CT_ERR_DATA, "it is a solverstate");
+    loads(&f, "nothing.caffemodel.h5", CT_ERR_IO, NULL);
+    fixture_destroy(&f);
+    fixture_destroy(&g);
+    fixture_destroy(&h);
+    fixture_destroy(&k);
+}
+
+/* A blob of n values first, first + 1, … */
+static Ct__BlobProto *blob_make(int n, float first)
+{
+    Ct__BlobProto *b = malloc(sizeof(*b));
+
+    assert_non_null(b);
+    ct__blob_proto__init(b);
+    b->n_data = (size_t)n;
+    b->data = malloc((size_t)n * sizeof(float));
+    assert_non_null(b->data);
+    for (int i = 0; i < n; i++) b->data[i] = first + (float)i;
+    return b;
+}
+
+static void blob_free(Ct__BlobProto *b)
+{
+    free(b->data);
+    free(b->double_data);
+    free(b);
+}
+
+static void write_binary(const char *name, const Ct__NetParameter *net)
+{
+    size_t size = ct__net_parameter__get_packed_size(net);
+    uint8_t *data = malloc(size);
+
+    assert_non_null(data);
+    ct__net_parameter__pack(net, data);
+    assert_int_equal(ct_file_write(at(name), data, size), CT_OK);
+    free(data);
+}
+
+static void test_weights_binary(void **state)
+{
+    Ct__NetParameter net = CT__NET_PARAMETER__INIT;
+    Ct__LayerParameter layer = CT__LAYER_PARAMETER__INIT, relu = CT__LAYER_PARAMETER__INIT;
+    Ct__LayerParameter *layers[] = { &relu, &layer };
+    Ct__V1LayerParameter old = CT__V1_LAYER_PARAMETER__INIT, *olds[] = { &old };
+    Ct__BlobShape shape = CT__BLOB_SHAPE__INIT;
+    Ct__BlobProto *blob[3] = { blob_make(30, 1), blob_make(5, 100), blob_make(1, 0) };
+    int64_t dim[] = { 5, 6 };
+    char name[] = "in/a", other[] = "relu";
+    fixture f;
+
+    (void)state;
+    fixture_make(SOLVER("1") NET, &f);
+    relu.name = other;
+    layer.name = old.name = name;
+    layer.n_blobs = old.n_blobs = 2;
+    layer.blobs = old.blobs = blob;
+    shape.n_dim = 2;
+    shape.dim = dim;
+    blob[0]->shape = &shape;
+    /* the bias in the old four dimensions, and in doubles */
+    blob[1]->has_num = blob[1]->has_channels = blob[1]->has_height = blob[1]->has_width = 1;
+    blob[1]->num = blob[1]->channels = blob[1]->height = 1;
+    blob[1]->width = 5;
+    blob[1]->n_double_data = 5;
+    blob[1]->double_data = malloc(5 * sizeof(double));
+    for (int i = 0; i < 5; i++) blob[1]->double_data[i] = 50.5 + i;
+    blob[1]->n_data = 0;
+
+    net.n_layer = 2;
+    net.layer = layers;
+    write_binary("new.caffemodel", &net);
+    loads(&f, "new.caffemodel", CT_OK, "weights of 1 layers");
+    assert_true(value(f.net, "in/a[0]", 29) == 30);
+    assert_true(value(f.net, "in/a[1]", 4) == 54.5f);
+
+    /* V1 layers with a weight of 1 x 1 x 5 x 6 */
+    net.n_layer = 0;
+    net.n_layers = 1;
+    net.layers = olds;
+    blob[0]->shape = NULL;
+    blob[0]->has_num = blob[0]->has_channels = blob[0]->has_height = blob[0]->has_width = 1;
+    blob[0]->num = blob[0]->channels = 1;
+    blob[0]->height = 5;
+    blob[0]->width = 6;
+    blob[0]->data[7] = -3;
+    write_binary("old.caffemodel", &net);
+    loads(&f, "old.caffemodel", CT_OK, NULL);
+    assert_true(value(f.net, "in/a[0]", 7) == -3);
+
+    blob[0]->width = 7; /* says more than it holds */
+    write_binary("short.caffemodel", &net);
+    loads(&f, "short.caffemodel", CT_ERR_DATA, "has shape 1 1 5 7 (35) and 30 values");
+    blob[0]->width = 5;
+    blob[0]->height = 6;
+    write_binary("turned.caffemodel", &net);
+    loads(&f, "turned.caffemodel", CT_ERR_SHAPE, "1 1 6 5 (30) in the file, 5 6 (30) in the net");
+    blob[0]->width = 6;
+    blob[0]->height = 5;
+    old.n_blobs = 3;
+    write_binary("many.caffemodel", &net);
+    loads(&f, "many.caffemodel", CT_ERR_SHAPE, "more blobs in the file than the net's 2");
+    old.n_blobs = 1;
+    write_binary("few.caffemodel", &net);
+    loads(&f, "few.caffemodel", CT_ERR_SHAPE, "blob 1 of layer \"in/a\" is missing");
+
+    copy_file("old.caffemodel", "cut.caffemodel", 60, -1);
+    loads(&f, "cut.caffemodel", CT_ERR_DATA, "neither HDF5 nor a whole binary caffemodel");
+    assert_true(value(f.net, "in/a[0]", 7) == -3);
+    for (int i = 0; i < 3; i++) blob_free(blob[i]);
+    fixture_destroy(&f);
+}
+
+/* ---- ranks with state of their own ---- */
+
+typedef struct rank_state {
+    bool read;
+} rank_state;
+
+/* Rank r's residual of element i is (r + 1) * (i + 1): small integers, so sums are exact. */
+static ct_status run_rank(thread_rank *r)
+{
+    const rank_state *c = r->out;
+    float *history[1] = { NULL };
+    const char *const name[] = { "momentum" };
+    ct_snapshot_state state = { .iteration = 7,
+                                .n_rank = r->job->n,
+                                .n_history = 1,
+                                .history = history,
+                                .history_name = name };
+    ct_exchange x;
+    ct_net *net;
+    test_solver t;
+    ct_status status = test_solver_create(SOLVER("1") NET, r, NULL, NULL, &t);
+
+    if (status != CT_OK) return status;
+    net = ct_solver_net(t.solver);
+    thread_rank_open(r, net, &x);
+    history[0] = calloc((size_t)net->grad_count, sizeof(float));
+    for (int64_t i = 0; i < net->grad_count; i++)
+        r->residual[i] = c->read ? -1 : (float)((r->rank + 1) * (i + 1));
+    if (c->read) {
+        float share;
+
+        status = ct_snapshot_read(at("s_iter_7.solverstate.h5"), net, &state, &x);
+        /* 3 ranks wrote (1 + 2 + 3) (i + 1) together */
+        share = (r->job->n == 3) ? (float)(r->rank + 1) : 6.0f / (float)r->job->n;
+        for (int k = 0; (status == CT_OK) && (k < r->n_learned); k++) {
+            const ct_param *p = &net->param[k];
+
+            for (int64_t i = p->offset; i < p->offset + p->count; i++) {
+                float want = share * (float)(i + 1), got = r->residual[i];
+
+                if ((got - want > 1e-6f * want) || (want - got > 1e-6f * want))
+                    status = CT_ERR_DATA;
+            }
+        }
+        if ((status == CT_OK) && (state.n_rank != 3)) status = CT_ERR_DATA;
+    } else {
+        status = ct_snapshot_write(prefix, net, &state, &x, 0, NULL);
+    }
+    free(history[0]);
+    test_solver_destroy(&t);
+    return status;
+}
+
+static ct_status run_ranks(int n, bool read)
+{
+    thread_ranks job = { .n = n, .residuals = true, .run = run_rank };
+    thread_rank rank[THREAD_RANKS_MAX];
+    rank_state c = { .read = read };
+
+    for (int i = 0; i < n; i++) rank[i] = (thread_rank){ .out = &c };
+    return thread_ranks_run(&job, rank);
+}
+
+static void test_residuals(void **state)
+{
+    (void)state;
+    assert_int_equal(run_ranks(3, false), CT_OK);
+    assert_true(exists("s_iter_7.rank0.h5"));
+    assert_true(exists("s_iter_7.rank2.h5"));
+    for (int n = 1; n <= 5; n++) assert_int_equal(run_ranks(n, true), CT_OK);
+    in_log("residuals of 3 ranks were summed and dealt out to 5");
+    /* a rank's file counts as part of the set */
+    copy_file("s_iter_7.rank2.h5", "keep", -1, -1);
+    copy_file("keep", "s_iter_7.rank2.h5", -1, 3000);
+    assert_newest(NULL);
+    unlink(at("s_iter_7.rank2.h5"));
+    assert_newest(NULL);
+    assert_int_equal(run_ranks(2, true), CT_ERR_IO);
+    /* fewer ranks over the same iteration: no file of the former stays */
+    assert_int_equal(run_ranks(3, false), CT_OK);
+    assert_int_equal(run_ranks(2, false), CT_OK);
+    assert_false(exists("s_iter_7.rank2.h5"));
+    assert_newest("s_iter_7.solverstate.h5");
+}
+
+#define TEST(_f) cmocka_unit_test_setup_teardown(_f, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_round_trip),     TEST(test_deterministic_bytes),
+        TEST(test_keep),           TEST(test_killed_writer),
+        TEST(test_damage),         TEST(test_wrong_files_and_nets),
+        TEST(test_full_disk),      TEST(test_weights_h5),
+        TEST(test_weights_binary), TEST(test_residuals),
+    };
+
+    alarm(60);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
