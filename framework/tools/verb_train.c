@@ -100,10 +100,16 @@ static ct_status report_run(training *t)
 
 static ct_status report_done(training *t, ct_status how, double seconds)
 {
-    char fields[160];
+    uint64_t checksum = ct_net_checksum(ct_solver_net(t->solver), true);
+    char fields[200];
 
-    snprintf(fields, sizeof(fields), "\"iter\":%" PRId64 ",\"status\":\"%s\",\"seconds\":%.3f",
-             ct_solver_iteration(t->solver), (how == CT_STOPPED) ? "stopped" : "finished", seconds);
+    CT_INFO("weights after iteration %" PRId64 ": checksum %016" PRIx64,
+            ct_solver_iteration(t->solver), checksum);
+    snprintf(fields, sizeof(fields),
+             "\"iter\":%" PRId64 ",\"status\":\"%s\",\"seconds\":%.3f,\"checksum\":\"%016" PRIx64
+             "\"",
+             ct_solver_iteration(t->solver), (how == CT_STOPPED) ? "stopped" : "finished", seconds,
+             checksum);
     return ct_report_done(t->report, fields);
 }
 
