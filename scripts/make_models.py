@@ -36,8 +36,7 @@ class Net:
             self.layer("data", "Data", [], ["data", "label"], f"include {{ phase: {phase} }}",
                        f"transform_param {{ {mirror}{transform} }}",
                        f'data_param {{ source: "{source}" backend: LMDB batch_size: {batch}'
-                       + (f" synthetic_shape {{ dim: {shape[0]} dim: {shape[1]} dim: {shape[2]} }}"
-                          if phase == "TRAIN" else "") + " }")
+                       f" synthetic_shape {{ dim: {shape[0]} dim: {shape[1]} dim: {shape[2]} }} }}")
         return "data"
 
     def params(self, bias):

@@ -78,6 +78,24 @@ static ct_status make_layer(ct_net *net, int i)
     return CT_OK;
 }
 
+/* Before memory is placed, so that `check` finds what training would. */
+static ct_status check_weights(const ct_layer *l)
+{
+    char who[512];
+
+    snprintf(who, sizeof(who), "%s%slayer \"%s\" (%s): ", l->where,
+             (l->where[0] != '\0') ? ": " : "", l->name, l->ops->type);
+    for (int w = 0; w < l->n_weight; w++) {
+        const ct_weight_spec *s = &l->weight[w];
+
+        if (ct_shape_check(&s->shape) != CT_OK)
+            return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "weight blob %d is impossible", w);
+        if ((s->filler != NULL) && (ct_shape_count(&s->shape, 0, -1) > 0))
+            CT_TRY(ct_fill_check(s->filler, &s->shape, who));
+    }
+    return CT_OK;
+}
+
 static ct_status setup(ct_net *net, int i)
 {
     ct_net_impl *m = ct_net_impl_of(net);
@@ -96,6 +114,7 @@ static ct_status setup(ct_net *net, int i)
     if (l->ops->setup != NULL) status = l->ops->setup(l, shape);
     free(shape);
     CT_TRY(status);
+    CT_TRY(check_weights(l));
     if (n->param->n_param > (size_t)l->n_weight)
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "%zu param entries, but it has %d weight blobs",
                              n->param->n_param, l->n_weight);

@@ -12,11 +12,13 @@ typedef struct fill_job {
     uint64_t key;
     const ct_shape *shape;
     int64_t n;
+    const char *who; /* in front of messages */
 } fill_job;
 
 typedef struct filler {
     const char *type;
     int min_dim; /* dimensions the rule needs */
+    /* data NULL: only the checks */
     ct_status (*fill)(const fill_job *j, float *data);
 } filler;
 
@@ -52,16 +54,16 @@ static void gaussian(const fill_job *j, double mean, double std, float *data)
 
 static ct_status fill_constant(const fill_job *j, float *data)
 {
-    for (int64_t i = 0; i < j->n; i++) data[i] = j->p->value;
+    for (int64_t i = 0; (data != NULL) && (i < j->n); i++) data[i] = j->p->value;
     return CT_OK;
 }
 
 static ct_status fill_uniform(const fill_job *j, float *data)
 {
     if (!(j->p->min <= j->p->max))
-        return CT_FAIL(CT_ERR_CONFIG, "filler \"uniform\": min %g is not below max %g",
+        return CT_FAIL(CT_ERR_CONFIG, "%sfiller \"uniform\": min %g is not below max %g", j->who,
                        (double)j->p->min, (double)j->p->max);
-    uniform(j, (double)j->p->min, (double)j->p->max, data);
+    if (data != NULL) uniform(j, (double)j->p->min, (double)j->p->max, data);
     return CT_OK;
 }
 
@@ -81,14 +83,16 @@ static void thin_out(const fill_job *j, float *data)
 static ct_status fill_gaussian(const fill_job *j, float *data)
 {
     if (!(j->p->std > 0.0f))
-        return CT_FAIL(CT_ERR_CONFIG, "filler \"gaussian\": std %g is not positive",
+        return CT_FAIL(CT_ERR_CONFIG, "%sfiller \"gaussian\": std %g is not positive", j->who,
                        (double)j->p->std);
     if ((j->p->sparse < -1) ||
         ((j->p->sparse >= 0) && ((j->shape->ndim < 1) || (j->p->sparse > j->shape->dim[0]))))
         return CT_FAIL(
             CT_ERR_CONFIG,
-            "filler \"gaussian\": sparse %d does not fit a weight of shape %s (-1 to %lld)",
-            j->p->sparse, ct_shape_str(j->shape).text, (long long)ct_shape_legacy(j->shape, 0));
+            "%sfiller \"gaussian\": sparse %d does not fit a weight of shape %s (-1 to %lld)",
+            j->who, j->p->sparse, ct_shape_str(j->shape).text,
+            (long long)ct_shape_legacy(j->shape, 0));
+    if (data == NULL) return CT_OK;
     gaussian(j, (double)j->p->mean, (double)j->p->std, data);
     if (j->p->sparse >= 0) thin_out(j, data);
     return CT_OK;
@@ -114,13 +118,13 @@ static ct_status fill_xavier(const fill_job *j, float *data)
 {
     double a = sqrt(3.0 / fan(j));
 
-    uniform(j, -a, a, data);
+    if (data != NULL) uniform(j, -a, a, data);
     return CT_OK;
 }
 
 static ct_status fill_msra(const fill_job *j, float *data)
 {
-    gaussian(j, 0.0, sqrt(2.0 / fan(j)), data);
+    if (data != NULL) gaussian(j, 0.0, sqrt(2.0 / fan(j)), data);
     return CT_OK;
 }
 
@@ -129,6 +133,7 @@ static ct_status fill_positive_unitball(const fill_job *j, float *data)
 {
     int64_t dim = j->n / j->shape->dim[0];
 
+    if (data == NULL) return CT_OK;
     uniform(j, 0.0, 1.0, data);
     for (int64_t i = 0; i < j->shape->dim[0]; i++) {
         double sum = 0;
@@ -153,9 +158,9 @@ static ct_status fill_bilinear(const fill_job *j, float *data)
 
     if ((j->shape->ndim != 4) || (w != h))
         return CT_FAIL(CT_ERR_CONFIG,
-                       "filler \"bilinear\" needs 4 dimensions and square kernels, not %s",
-                       ct_shape_str(j->shape).text);
-    for (int64_t i = 0; i < j->n; i++) {
+                       "%sfiller \"bilinear\" needs 4 dimensions and square kernels, not %s",
+                       j->who, ct_shape_str(j->shape).text);
+    for (int64_t i = 0; (data != NULL) && (i < j->n); i++) {
         double x = (double)(i % w), y = (double)(i / w % h);
 
         data[i] = (float)((1 - fabs(x / f - c)) * (1 - fabs(y / f - c)));
@@ -171,36 +176,50 @@ static const filler filler_table[] = {
 };
 enum { N_FILLER = sizeof(filler_table) / sizeof(filler_table[0]) };
 
-static ct_status unknown_type(const char *type)
+static ct_status find_filler(const fill_job *j, const filler **f_p)
 {
+    const char *type = (j->p->type != NULL) ? j->p->type : "constant";
     const char *name[N_FILLER], *near;
 
-    for (int i = 0; i < N_FILLER; i++) name[i] = filler_table[i].type;
+    for (int i = 0; i < N_FILLER; i++) {
+        if (strcmp(filler_table[i].type, type) == 0) return *f_p = &filler_table[i], CT_OK;
+        name[i] = filler_table[i].type;
+    }
     near = ct_text_nearest(type, name, N_FILLER);
-    return CT_FAIL(CT_ERR_CONFIG, "unknown filler type \"%s\"%s%s%s", type,
+    return CT_FAIL(CT_ERR_CONFIG, "%sunknown filler type \"%s\"%s%s%s", j->who, type,
                    (near != NULL) ? "; did you mean \"" : "", (near != NULL) ? near : "",
                    (near != NULL) ? "\"?" : "");
+}
+
+static ct_status run(const fill_job *j, float *data)
+{
+    const filler *f;
+
+    CT_TRY(find_filler(j, &f));
+    if (j->n == 0)
+        return CT_FAIL(CT_ERR_CONFIG, "%sfiller \"%s\": a weight of shape %s is empty", j->who,
+                       f->type, ct_shape_str(j->shape).text);
+    if (j->shape->ndim < f->min_dim)
+        return CT_FAIL(CT_ERR_CONFIG, "%sfiller \"%s\" needs %d dimensions, the weight has %d",
+                       j->who, f->type, f->min_dim, j->shape->ndim);
+    if ((j->p->sparse != -1) && (f->fill != fill_gaussian))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%sfiller \"%s\" does not know `sparse`, only \"gaussian\" does", j->who,
+                       f->type);
+    return f->fill(j, data);
 }
 
 ct_status ct_fill(const Ct__FillerParameter *param, uint64_t key, const ct_shape *shape,
                   float *data)
 {
-    fill_job j = { param, key, shape, ct_shape_count(shape, 0, -1) };
-    const char *type = (param->type != NULL) ? param->type : "constant";
-    const filler *f = NULL;
+    fill_job j = { param, key, shape, ct_shape_count(shape, 0, -1), "" };
 
-    for (int i = 0; i < N_FILLER; i++) {
-        if (strcmp(filler_table[i].type, type) == 0) f = &filler_table[i];
-    }
-    if (f == NULL) return unknown_type(type);
-    if (j.n == 0)
-        return CT_FAIL(CT_ERR_CONFIG, "filler \"%s\": a weight of shape %s is empty", type,
-                       ct_shape_str(shape).text);
-    if (shape->ndim < f->min_dim)
-        return CT_FAIL(CT_ERR_CONFIG, "filler \"%s\" needs %d dimensions, the weight has %d", type,
-                       f->min_dim, shape->ndim);
-    if ((param->sparse != -1) && (f->fill != fill_gaussian))
-        return CT_FAIL(CT_ERR_CONFIG,
-                       "filler \"%s\" does not know `sparse`, only \"gaussian\" does", type);
-    return f->fill(&j, data);
+    return run(&j, data);
+}
+
+ct_status ct_fill_check(const Ct__FillerParameter *param, const ct_shape *shape, const char *who)
+{
+    fill_job j = { param, 0, shape, ct_shape_count(shape, 0, -1), who };
+
+    return run(&j, NULL);
 }

@@ -150,6 +150,8 @@ void ct_net_describe(const ct_net *net, ct_text *out);
  *  positive_unitball, bilinear. Reproducible: element i depends on (key, i) only. */
 ct_status ct_fill(const Ct__FillerParameter *filler, uint64_t key, const ct_shape *shape,
                   float *data);
+/** Whether ct_fill() could; `who` stands in front of the message. CT_ERR_CONFIG. */
+ct_status ct_fill_check(const Ct__FillerParameter *filler, const ct_shape *shape, const char *who);
 
 #ifdef __cplusplus
 }

@@ -14,6 +14,8 @@ const ct_verb ct_verb_table[] = {
       "cortado test --model=FILE --weights=FILE [--iterations=N]", true, false, ct_verb_test },
     { "time", "time a training step, layer by layer: --model=FILE",
       "cortado time --model=FILE [--iterations=N] [--json=FILE]", true, false, ct_verb_time },
+    { "check", "shapes, parameters, operations, memory, traffic; no MPI, no data",
+      "cortado check --model=FILE|--solver=FILE [--ranks=N]", false, false, ct_verb_check },
     { "info", "what was built in, and the machine as seen", "cortado info [--config-reference]",
       false, false, ct_verb_info },
     { "convert", "data sets: mnist, cifar10, images, digits", "cortado convert KIND --to=PATH",
