@@ -8,11 +8,11 @@ root=$(cd "$here/../.." && pwd)
 
 for tool in slurmctld slurmd munged sbatch srun; do
     command -v $tool >/dev/null || PATH=$PATH:/usr/sbin command -v $tool >/dev/null || {
-        echo "skip: no $tool (Debian: slurmctld slurmd slurm-client munge)"
-        exit 77
+        echo "skip slurm: no $tool (Debian: slurmctld slurmd slurm-client munge)"
+        exit 0
     }
 done
-[ "$(id -u)" = 0 ] || { echo "skip: starting a Slurm cluster needs root"; exit 77; }
+[ "$(id -u)" = 0 ] || { echo "skip slurm: starting a cluster needs root"; exit 0; }
 export PATH=$PATH:/usr/sbin
 
 dir=$(mktemp -d)
@@ -24,7 +24,7 @@ finish() {
 }
 trap finish EXIT
 fail() {
-    echo "FAIL: $*"
+    echo "not ok slurm: $*"
     tail -n 25 "$dir"/slurm-*.out "$dir"/launch.log "$dir/slurmctld.log" 2>/dev/null
     exit 1
 }
@@ -52,11 +52,12 @@ deterministic: true
 EOF
 export CORTADO OMP_NUM_THREADS=1
 
-echo "launch mismatch: 2 tasks, and an MPI that does not hear of them"
+# 2 tasks, and an MPI that does not hear of them
 srun -N2 -n2 --mpi=none "$CORTADO" train --solver=solver.prototxt >launch.log 2>&1
 rc=$?
 [ $rc = 4 ] || fail "launch mismatch ended with $rc, not 4"
 grep -q -- --mpi launch.log || fail "the message does not name --mpi"
+echo "ok launch mismatch ends with 4"
 
 # sites choose the plugin with this variable; the job file stays as it is
 export SLURM_MPI_TYPE=pmix
@@ -89,4 +90,4 @@ wait_for 30 state || fail "the job's state: $(scontrol show job "$job" -o)"
 # every tenth iteration once, in order, over both parts of the run
 sed -n 's/.*"event":"train","iter":\([0-9]*\).*/\1/p' metrics.jsonl >iters
 seq 0 10 "$((${MAX_ITER:-600} - 10))" | diff - iters >diff.log || fail "iterations reported: $(cat diff.log)"
-echo "resumed from $at and finished"
+echo "ok USR1, requeue, resume from $at, finished"
