@@ -4,6 +4,7 @@
 
 #include "comm/coll.h"
 
+extern const ct_coll_ops ct_coll_hier;
 extern const ct_coll_ops ct_coll_ring;
 extern const ct_coll_ops ct_coll_rhd;
 extern const ct_coll_ops ct_coll_impi;

@@ -86,6 +86,7 @@ static int all_sums(ct_comm *c)
 
     for (const ct_coll_ops *const *ops = ct_coll_table; *ops != NULL; ++ops) {
         for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); ++i) {
+            if ((c->size > 4) && (counts[i] > 5000)) continue; /* time */
             fault += one_sum(c, *ops, ct_arena_plain(), counts[i], CT_F32);
             if (counts[i] < BIG) fault += one_sum(c, *ops, ct_arena_plain(), counts[i], CT_BF16);
             if (counts[i] < BIG) fault += one_sum(c, *ops, ct_comm_arena(c), counts[i], CT_F32);
