@@ -44,6 +44,7 @@ CFLAGS   += $(if $(WERROR),-Werror) $(SAN:%=-fsanitize=% -fno-sanitize-recover=a
 LDLIBS   += $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lz -lpthread -lm
 
 # ---- flags of single files: CFLAGS_<name without .c>
+CFLAGS_tile := -ffp-contract=fast # its sums are products added up: fused where the processor can
 CFLAGS_lrn_simd := -fno-math-errno # sqrtf is then an instruction, which vectorises
 
 # ---- sources: every .c in the four folders, less what is switched off

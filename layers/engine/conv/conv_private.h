@@ -4,12 +4,16 @@
 
 #include "layers/engine/conv/conv.h"
 
+#include <string.h>
+
 extern const ct_conv_impl ct_conv_ref_forward, ct_conv_ref_backward_data,
     ct_conv_ref_backward_weight;
 extern const ct_conv_impl ct_conv_gemm_forward, ct_conv_gemm_backward_data,
     ct_conv_gemm_backward_weight;
 extern const ct_conv_impl ct_conv_cuda_forward, ct_conv_cuda_backward_data,
     ct_conv_cuda_backward_weight;
+extern const ct_conv_impl ct_conv_direct_forward, ct_conv_direct_backward_data,
+    ct_conv_direct_backward_weight;
 
 /* Of one group: rows and columns of the products, and the steps from group to group. */
 static inline int64_t group_m(const ct_conv_desc *d)
@@ -40,6 +44,20 @@ static inline void valid_range(int64_t offset, int64_t stride, int64_t in, int64
     if (lo > hi) lo = hi;
     *lo_p = lo;
     *hi_p = hi;
+}
+
+/* Rows are short (an image's width), where a call of memcpy costs more than the copy. */
+static inline void copy_row(float *to, const float *from, int64_t n)
+{
+    int64_t i = 0;
+
+    for (; i + 8 <= n; i += 8) memcpy(to + i, from + i, 8 * sizeof(float));
+    for (; i < n; i++) to[i] = from[i];
+}
+
+static inline void zero_row(float *to, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) to[i] = 0.0f;
 }
 
 /** Unfolds channels [c_from, c_to) of one image's group (x at the group's channel 0) into rows of

@@ -3,20 +3,6 @@
 
 #include <string.h>
 
-/* Rows are short (an image's width), where a call of memcpy costs more than the copy. */
-static inline void copy_row(float *to, const float *from, int64_t n)
-{
-    int64_t i = 0;
-
-    for (; i + 8 <= n; i += 8) memcpy(to + i, from + i, 8 * sizeof(float));
-    for (; i < n; i++) to[i] = from[i];
-}
-
-static inline void zero_row(float *to, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) to[i] = 0.0f;
-}
-
 /* One kernel tap (p, q) of one channel: OH x OW values. */
 static inline void unfold_tap(const ct_conv_desc *d, int64_t p, int64_t q, const float *x,
                               float *col)
