@@ -34,24 +34,29 @@ ct_status ct_engine_refuse(const ct_layer *l, ct_run_kind kind, const char *poli
 }
 #endif
 
-/* workspace may be NULL: none. It is private to the call, 64-byte aligned, and holds garbage.
- * ct_<op>_find: the first that supports d and, unless policy is "auto", is called so; or NULL.
- * ct_<op>_pick: the same for a layer, which fails with CT_ERR_CONFIG where there is none. */
+/* supports holds every limit of run. workspace may be NULL: none. It is private to the call,
+ * 64-byte aligned, and holds garbage. prefers may be NULL (always): whether "auto" takes it where
+ * it is supported. ct_<op>_find: the first that supports d and, unless policy is "auto", is called
+ * so; or NULL. ct_<op>_pick: the same for a layer, which fails with CT_ERR_CONFIG where there is
+ * none. */
 #define CT_ENGINE(_op)                                                                             \
     typedef struct ct_##_op##_impl {                                                               \
         const char *name;                                                                          \
         bool (*supports)(const ct_##_op##_desc *d);                                                \
         size_t (*workspace)(const ct_##_op##_desc *d);                                             \
         ct_status (*run)(const ct_##_op##_desc *d, ct_exec *ex, const ct_##_op##_args *a);         \
+        bool (*prefers)(const ct_##_op##_desc *d);                                                 \
     } ct_##_op##_impl;                                                                             \
                                                                                                    \
     static inline const ct_##_op##_impl *ct_##_op##_find(                                          \
         const ct_##_op##_impl *const *table, const ct_##_op##_desc *d, const char *policy)         \
     {                                                                                              \
         for (int i = 0; table[i] != NULL; i++) {                                                   \
-            bool named = (strcmp(policy, "auto") == 0) || (strcmp(policy, table[i]->name) == 0);   \
+            bool chosen = (strcmp(policy, table[i]->name) == 0);                                   \
                                                                                                    \
-            if (named && table[i]->supports(d)) return table[i];                                   \
+            if (strcmp(policy, "auto") == 0)                                                       \
+                chosen = (table[i]->prefers == NULL) || table[i]->prefers(d);                      \
+            if (chosen && table[i]->supports(d)) return table[i];                                  \
         }                                                                                          \
         return NULL;                                                                               \
     }                                                                                              \

@@ -25,9 +25,10 @@ typedef struct plan {
     int64_t phase_rows;     /* rows of one remainder                      */
     int64_t plane;          /* floats from plane to plane                 */
     int64_t packed;         /* floats of one group's packed weights       */
+    int64_t start_step;     /* values that rows begin with, one group's   */
     int64_t n_task;
     /* bytes in the workspace */
-    size_t off, weights, flipped, worker, worker_step, total;
+    size_t off, start, weights, flipped, worker, worker_step, total;
 } plan;
 
 static bool is_pointwise(const ct_conv_desc *d)
@@ -67,7 +68,9 @@ static plan make_plan(const ct_conv_desc *d, bool backward)
     p.plane = (p.plane | 1) * 16; /* an odd number of cache lines: planes spread over all sets */
     p.packed = ct_tile_packed(p.set, group_m(d), group_k(d));
     p.off = 0;
-    p.weights = p.off + ct_align_up((size_t)group_k(d) * sizeof(int64_t));
+    p.start = p.off + ct_align_up((size_t)group_k(d) * sizeof(int64_t));
+    p.start_step = ct_tile_packed(p.set, group_m(d), 1);
+    p.weights = p.start + ct_align_up((size_t)(p.start_step * d->group) * sizeof(float));
     p.flipped = p.weights + ct_align_up((size_t)(p.packed * d->group) * sizeof(float));
     p.worker = p.flipped;
     if (backward) p.worker += ct_align_up((size_t)(d->m * group_k(d)) * sizeof(float));
@@ -108,22 +111,20 @@ CT_SIMD_CLONES static void unfold_width(const ct_conv_desc *d, const plan *p, co
                 continue;
             }
             zero_row(row, lo);
-            if (d->sw == 1) {
-                copy_row(row + lo, from + i * d->w + lo, hi - lo);
-            } else {
-                for (int64_t j = lo; j < hi; j++) row[j] = from[i * d->w + j * d->sw];
-            }
+            pick_row(row + lo, from + i * d->w + lo * d->sw, hi - lo, d->sw);
             zero_row(row + hi, d->ow - hi);
         }
     }
 }
 
-static void start_rows(int64_t m, int64_t n, const float *bias, float *y, int64_t ldy)
+/* The bias of each group, and zeros for the rows that fill up its last tile. */
+static void make_start(const ct_conv_desc *d, const plan *p, const float *bias, float *start)
 {
-    for (int64_t i = 0; i < m; i++) {
-        float value = (bias != NULL) ? bias[i] : 0.0f;
+    int64_t mg = group_m(d);
 
-        for (int64_t j = 0; j < n; j++) y[i * ldy + j] = value;
+    for (int64_t g = 0; g < d->group; g++) {
+        for (int64_t i = 0; i < p->start_step; i++)
+            start[g * p->start_step + i] = ((bias != NULL) && (i < mg)) ? bias[g * mg + i] : 0.0f;
     }
 }
 
@@ -143,12 +144,12 @@ static void run_task(const ct_conv_desc *d, const plan *p, const ct_conv_args *a
                                 .a = (float *)(work + p->weights) + g * p->packed,
                                 .b = is_pointwise(d) ? x + first * d->ow : unfolded,
                                 .off = (int64_t *)(work + p->off),
+                                .start = (float *)(work + p->start) + g * p->start_step,
                                 .c = a->y + (n * d->m + g * mg) * out_size(d) + first * d->ow,
                                 .ldc = out_size(d),
                                 .scratch = worker };
 
     if (!is_pointwise(d)) unfold_width(d, p, x, first, rows, unfolded);
-    start_rows(mg, product.n, (a->bias != NULL) ? a->bias + g * mg : NULL, product.c, product.ldc);
     ct_tile_run(p->set, &product);
 }
 
@@ -160,14 +161,16 @@ static void run_forward(const ct_conv_desc *d, const plan *p, const ct_conv_args
     char *work = a->work;
 
     make_offsets(d, p, (int64_t *)(work + p->off));
+    make_start(d, p, a->bias, (float *)(work + p->start));
 #pragma omp parallel num_threads(d->n_thread)
     {
 #pragma omp for schedule(static)
         for (int64_t i = 0; i < d->group * n_panel; i++) {
             int64_t g = i / n_panel;
 
-            ct_tile_pack(p->set, i % n_panel * p->set->rows, mg, k, a->weight + g * mg * k, k,
-                         (float *)(work + p->weights) + g * p->packed);
+            ct_tile_pack_part(p->set, i % n_panel * p->set->rows, mg, k, 0, k,
+                              a->weight + g * mg * k, k,
+                              (float *)(work + p->weights) + g * p->packed);
         }
 #pragma omp for schedule(static, 1)
         for (int64_t v = 0; v < nw; v++) {
@@ -204,6 +207,12 @@ static bool supports_backward(const ct_conv_desc *d)
 {
     return (d->device == CT_DEVICE_CPU) && (d->sh == 1) && (d->sw == 1) &&
            (d->ph <= (d->kh - 1) * d->dh) && (d->pw <= (d->kw - 1) * d->dw);
+}
+
+/* dx needs more products this way where it is larger than dy, and few channels fill no tile. */
+static bool prefers_backward(const ct_conv_desc *d)
+{
+    return (4 * in_size(d) <= 5 * out_size(d)) && (d->c / d->group >= 8);
 }
 
 /* The convolution that computes dx from dy. */
@@ -259,5 +268,6 @@ const ct_conv_impl ct_conv_direct_forward = { .name = "direct",
                                               .run = direct_forward };
 const ct_conv_impl ct_conv_direct_backward_data = { .name = "direct",
                                                     .supports = supports_backward,
+                                                    .prefers = prefers_backward,
                                                     .workspace = backward_workspace,
                                                     .run = direct_backward_data };

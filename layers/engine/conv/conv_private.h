@@ -55,6 +55,20 @@ static inline void copy_row(float *to, const float *from, int64_t n)
     for (; i < n; i++) to[i] = from[i];
 }
 
+/* to[i] = from[i * stride]; usual strides as constants, which vectorise. */
+static inline void pick_row(float *to, const float *from, int64_t n, int64_t stride)
+{
+    if (stride == 1) {
+        copy_row(to, from, n);
+    } else if (stride == 2) {
+        for (int64_t i = 0; i < n; i++) to[i] = from[2 * i];
+    } else if (stride == 4) {
+        for (int64_t i = 0; i < n; i++) to[i] = from[4 * i];
+    } else {
+        for (int64_t i = 0; i < n; i++) to[i] = from[i * stride];
+    }
+}
+
 static inline void zero_row(float *to, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) to[i] = 0.0f;

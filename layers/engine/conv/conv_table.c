@@ -17,5 +17,6 @@ const ct_conv_impl *const ct_conv_backward_weight_table[] = {
 #ifdef CT_HAVE_CUDA
     &ct_conv_cuda_backward_weight,
 #endif
-    &ct_conv_gemm_backward_weight, &ct_conv_ref_backward_weight, NULL
+    &ct_conv_direct_backward_weight, &ct_conv_gemm_backward_weight, &ct_conv_ref_backward_weight,
+    NULL
 };

@@ -18,11 +18,7 @@ static inline void unfold_tap(const ct_conv_desc *d, int64_t p, int64_t q, const
         float *to = col + i * d->ow;
 
         zero_row(to, j_lo);
-        if (d->sw == 1) {
-            copy_row(to + j_lo, from + j_lo, j_hi - j_lo);
-        } else {
-            for (int64_t j = j_lo; j < j_hi; j++) to[j] = from[j * d->sw];
-        }
+        pick_row(to + j_lo, from + j_lo * d->sw, j_hi - j_lo, d->sw);
         zero_row(to + j_hi, d->ow - j_hi);
     }
     zero_row(col + i_hi * d->ow, (d->oh - i_hi) * d->ow);

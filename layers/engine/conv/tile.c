@@ -10,15 +10,21 @@
 
 #define TILE(_name, _target, _lanes, _rows, _vecs)                                                 \
     _target static void _name(int64_t n, const float *a, const float *b, const int64_t *off,       \
-                              float *c, int64_t ldc)                                               \
+                              const float *start, float *c, int64_t ldc)                           \
     {                                                                                              \
         typedef float vec __attribute__((vector_size(4 * (_lanes)), aligned(4), may_alias));       \
+        const vec zero = { 0.0f };                                                                 \
         vec acc[_rows][_vecs];                                                                     \
                                                                                                    \
         UNROLL for (int i = 0; i < (_rows); i++)                                                   \
         {                                                                                          \
-            UNROLL for (int j = 0; j < (_vecs); j++) acc[i][j] =                                   \
-                *(const vec *)(c + i * ldc + j * (_lanes));                                        \
+            UNROLL for (int j = 0; j < (_vecs); j++)                                               \
+            {                                                                                      \
+                if (start != NULL)                                                                 \
+                    acc[i][j] = zero + start[i];                                                   \
+                else                                                                               \
+                    acc[i][j] = *(const vec *)(c + i * ldc + j * (_lanes));                        \
+            }                                                                                      \
         }                                                                                          \
         for (int64_t k = 0; k < n; k++) {                                                          \
             const float *row = b + off[k];                                                         \
@@ -119,20 +125,32 @@ int64_t ct_tile_packed(const ct_tile_set *s, int64_t m, int64_t k)
     return (m > 0) ? (last + panel_width(s, last, m)) * k : 0;
 }
 
-void ct_tile_pack(const ct_tile_set *s, int64_t first, int64_t m, int64_t k, const float *a,
-                  int64_t lda, float *packed)
+/* to[q][i] = a[i][q]; called with constant rows. */
+static inline void transpose(int64_t rows, int64_t k, const float *a, int64_t lda, float *to)
+{
+    for (int64_t q = 0; q < k; q++) {
+        for (int64_t i = 0; i < rows; i++) to[q * rows + i] = a[i * lda + q];
+    }
+}
+
+void ct_tile_pack_part(const ct_tile_set *s, int64_t first, int64_t m, int64_t k_total,
+                       int64_t k_from, int64_t k, const float *a, int64_t lda, float *packed)
 {
     int64_t width = panel_width(s, first, m), rows = smaller(m - first, width);
-    float *to = packed + first * k;
+    float *to = packed + first * k_total + k_from * width;
 
-    for (int64_t i = 0; i < width; i++) {
-        const float *from = a + (first + i) * lda;
-
-        if (i < rows) {
-            for (int64_t q = 0; q < k; q++) to[q * width + i] = from[q];
-        } else {
-            for (int64_t q = 0; q < k; q++) to[q * width + i] = 0.0f;
-        }
+    a += first * lda;
+    if ((rows == 8) && (width == 8)) {
+        transpose(8, k, a, lda, to);
+        return;
+    }
+    if ((rows == 4) && (width == 4)) {
+        transpose(4, k, a, lda, to);
+        return;
+    }
+    for (int64_t q = 0; q < k; q++) {
+        for (int64_t i = 0; i < rows; i++) to[q * width + i] = a[i * lda + q];
+        for (int64_t i = rows; i < width; i++) to[q * width + i] = 0.0f;
     }
 }
 
@@ -164,16 +182,19 @@ static void run_tile(const ct_tile_set *s, const ct_tile_product *p, int64_t fir
 {
     int64_t width = panel_width(s, first, p->m), rows = smaller(p->m - first, width);
     const float *a = p->a + first * p->k_total + k_from * width;
+    const float *start = ((p->start != NULL) && (k_from == p->from)) ? p->start + first : NULL;
     int64_t vecs = padded / s->lanes;
     ct_tile_fn fn = (width == s->rows) ? s->full[vecs - 1] : s->half[vecs - 1];
 
     if ((rows == width) && (n == padded)) {
-        fn(k, a, b, off, c, p->ldc);
+        fn(k, a, b, off, start, c, p->ldc);
         return;
     }
-    memset(t->edge, 0, sizeof(t->edge));
-    copy_tile(rows, n, c, p->ldc, t->edge, MAX_COLUMNS);
-    fn(k, a, b, off, t->edge, MAX_COLUMNS);
+    if (start == NULL) {
+        memset(t->edge, 0, sizeof(t->edge));
+        copy_tile(rows, n, c, p->ldc, t->edge, MAX_COLUMNS);
+    }
+    fn(k, a, b, off, start, t->edge, MAX_COLUMNS);
     copy_tile(rows, n, t->edge, MAX_COLUMNS, c, p->ldc);
 }
 
