@@ -10,7 +10,8 @@
 typedef struct ct_exchange_open {
     ct_job *job;                      /* borrowed; connected                    */
     const Ct__SolverParameter *param; /* borrowed: comm, compression            */
-    void *mpi;                        /* what ct_exchange_open_close() releases */
+    ct_exchange exchange;             /* where is_mpi: what close releases       */
+    bool is_mpi;
 } ct_exchange_open;
 
 /** Fits ct_solver_options.open_exchange: ctx is a ct_exchange_open. Over comm/ in a job of several

@@ -229,7 +229,7 @@ static ct_status measure(ct_call *call, const ct_config *c, ct_net *net)
 {
     const char *json = ct_options_text(call->options, "json");
     bench b = { .net = net, .param = c->solver };
-    ct_exchange_open open = { call->job, c->solver, NULL };
+    ct_exchange_open open = { .job = call->job, .param = c->solver };
     ct_status status;
     result r;
 

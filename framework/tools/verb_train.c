@@ -130,7 +130,7 @@ static ct_status create_solver(training *t)
     options.env.global_batch_size = t->config.solver->global_batch_size;
     options.env.deterministic = (t->config.solver->deterministic != 0);
     options.report = t->report;
-    t->exchange = (ct_exchange_open){ t->job, t->config.solver, NULL };
+    t->exchange = (ct_exchange_open){ .job = t->job, .param = t->config.solver };
     options.open_exchange = ct_exchange_open_net;
     options.open_exchange_ctx = &t->exchange;
     options.stop_signal = ct_signals_request();
@@ -170,7 +170,6 @@ ct_status ct_verb_train(ct_call *call)
     CT_TRY(ct_call_setup(call, CT_TRAIN, &t.config));
     status = train(&t);
     if ((status != CT_OK) && (status != CT_STOPPED)) return status; /* main ends the job */
-    ct_watchdog_watch(call->job->watchdog, NULL, NULL);
     ct_report_destroy(t.report);
     ct_solver_destroy(t.solver);
     ct_exchange_open_close(&t.exchange);

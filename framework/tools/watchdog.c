@@ -118,6 +118,7 @@ void ct_watchdog_beat(void *ctx, const char *what)
 
 void ct_watchdog_watch(ct_watchdog *w, ct_watchdog_describe describe, void *ctx)
 {
+    if (w == NULL) return;
     pthread_mutex_lock(&w->lock);
     w->describe = describe;
     w->describe_ctx = ctx;

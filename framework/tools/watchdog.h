@@ -22,7 +22,8 @@ ct_status ct_watchdog_start(double seconds, ct_watchdog **w_p);
 void ct_watchdog_stop(ct_watchdog *w); /* NULL allowed */
 /** Progress; ctx is the watchdog: fits ct_solver_options.heartbeat. `what` is copied. */
 void ct_watchdog_beat(void *ctx, const char *what);
-/** Who can tell what the rank waits for; NULL: nobody (before it is destroyed). */
+/** Who can tell what the rank waits for; NULL: nobody (before it is destroyed). w may
+ *  be NULL. */
 void ct_watchdog_watch(ct_watchdog *w, ct_watchdog_describe describe, void *ctx);
 
 #endif
