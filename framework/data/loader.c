@@ -32,7 +32,8 @@ struct ct_loader {
     pthread_t *thread;
     int n_thread; /* running */
     bool stop;
-    bool runs; /* false: nothing is made until the next take */
+    bool runs;   /* false: the next take starts anew */
+    bool halted; /* a batch failed: none is made behind it, which would fail and log again */
     uint64_t seed;
     int64_t generation;
     int64_t next_make, next_take; /* steps */
@@ -98,7 +99,7 @@ static ct_status make_batch(const ct_loader *l, uint64_t seed, int64_t step, voi
 
 static bool can_make(const ct_loader *l)
 {
-    return l->runs && (l->next_make < l->next_take + l->o.depth) &&
+    return l->runs && !l->halted && (l->next_make < l->next_take + l->o.depth) &&
            (l->slot[l->next_make % l->o.depth].state == SLOT_EMPTY);
 }
 
@@ -130,6 +131,7 @@ static void *loader_thread(void *arg)
         s->status = status;
         s->state = (generation == l->generation) ? SLOT_READY : SLOT_EMPTY;
         if (s->state == SLOT_READY) {
+            l->halted = l->halted || (status != CT_OK);
             pthread_cond_signal(&l->ready);
         } else {
             pthread_cond_broadcast(&l->work);
@@ -232,6 +234,7 @@ static void jump(ct_loader *l, uint64_t seed, int64_t step)
 {
     l->generation++;
     l->runs = true;
+    l->halted = false;
     l->seed = seed;
     l->next_make = l->next_take = step;
     for (int i = 0; i < l->o.depth; i++) {

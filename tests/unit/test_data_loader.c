@@ -14,7 +14,7 @@
 
 typedef struct fake_state {
     atomic_long reads;
-    int64_t bad;     /* this id fails */
+    atomic_long bad; /* this id fails */
     unsigned jitter; /* up to so many microseconds a read */
 } fake_state;
 
