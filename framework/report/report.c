@@ -198,7 +198,12 @@ ct_status ct_report_train(ct_report *r, const ct_report_train_event *e)
     if (r->metrics == NULL) return CT_OK;
     ct_text_add(&line, "{\"event\":\"train\",\"iter\":%" PRId64, e->iteration);
     add_field(&line, "loss", e->loss);
-    add_field(&line, "lr", e->rate);
+    if (isfinite(e->rate)) {
+        ct_text_add(&line, ",\"lr\":%.7g",
+                    e->rate); /* its origin is a float: 0.01, not 0.00999999978 */
+    } else {
+        add_field(&line, "lr", e->rate);
+    }
     add_field(&line, "images_per_s", e->images_per_s);
     add_field(&line, "wait_data_ms", e->wait_data_ms);
     add_field(&line, "compute_ms", e->compute_ms);
