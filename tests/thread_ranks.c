@@ -1,5 +1,6 @@
 #include "tests/thread_ranks.h"
 
+#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -237,6 +238,7 @@ static void *run_rank(void *arg)
 {
     thread_rank *r = arg;
 
+    omp_set_num_threads(1); /* of this rank's team: the ranks are threads enough */
     r->status = r->job->run(r);
     if ((r->status != CT_OK) && (r->status != CT_STOPPED)) {
         pthread_mutex_lock(&r->job->lock);
