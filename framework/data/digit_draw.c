@@ -13,10 +13,10 @@
 enum { SIDE = CT_DIGIT_SIDE, PIECES = 6 /* a curve is so many lines between two points */ };
 
 static const float bend = 6.0f;   /* grid units a point moves                            */
-static const float turn = 0.32f;  /* radians either way                                  */
-static const float shear = 0.30f; /* x per y either way                                  */
-static const float shift = 2.6f;  /* pixels either way                                   */
-static const float least_height = 14.0f, most_height = 21.0f; /* pixels                         */
+static const float turn = 0.26f;  /* radians either way                                  */
+static const float shear = 0.26f; /* x per y either way                                  */
+static const float shift = 2.0f;  /* pixels either way                                   */
+static const float least_height = 15.0f, most_height = 21.0f; /* pixels                         */
 static const float least_width = 1.2f, most_width = 3.4f;     /* of the pen, pixels             */
 static const float most_noise = 0.22f; /* standard deviation of a pixel, black 0 to white 1    */
 static const float stray_share = 0.35f, cover_share = 0.35f;

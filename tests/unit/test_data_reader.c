@@ -408,6 +408,7 @@ static void test_lmdb_opens_how_it_lies(void **state)
     uint8_t *data;
 
     (void)state;
+    if (!have_lmdb()) expect_open("lmdb", "x", CT_ERR_CONFIG, "built without LMDB (liblmdb-dev)");
     NEEDS(have_lmdb());
     test_folder_make(&f);
     make_lmdb(&f, 50);
