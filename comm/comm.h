@@ -63,6 +63,11 @@ void ct_comm_relax(const ct_comm *c, int *idle);
  * variable is set. CT_ERR_LAUNCH with both numbers and the --mpi hint. */
 ct_status ct_comm_check_launch(int world_size);
 
+/** The same before MPI_Init, where MPI cannot come that far: Open MPI under an srun that tells it
+ *  nothing (--mpi=none) ends the process by itself, with its own exit code. CT_ERR_LAUNCH where the
+ *  step has several tasks and no launcher has spoken to this MPI. */
+ct_status ct_comm_check_launcher(void);
+
 /** An arena in a window that the node's ranks share, where that works, else plain memory; its space
  *  is agreed by the ranks first. acquire and release are collective over the world, in the same
  *  order on all ranks; the bytes may differ. The result lives as long as c. */

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum {
     MPI_CHUNK = 1 << 30, /* bytes of one MPI call, well below 2^31 */
@@ -107,4 +108,33 @@ ct_status ct_comm_check_launch(int world_size)
         return CT_OK;
     }
     return CT_OK;
+}
+
+#ifdef OPEN_MPI /* from its mpi.h; other MPIs may read Slurm's own variables */
+#define NEEDS_A_WORD true
+#else
+#define NEEDS_A_WORD false
+#endif
+
+ct_status ct_comm_check_launcher(void)
+{
+    static const char *const word[] = { "OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "PMI_FD" };
+    const char *task;
+    bool found = false;
+    long count = 0;
+
+    if (!NEEDS_A_WORD) return CT_OK;
+    for (size_t i = 0; i < sizeof(word) / sizeof(word[0]); i++) {
+        if (getenv(word[i]) != NULL) return CT_OK;
+    }
+    CT_TRY(read_count("SLURM_STEP_NUM_TASKS", &found, &count));
+    if (!found || (count <= 1)) return CT_OK;
+    task = getenv("SLURM_PROCID"); /* every task finds this: the first one says it */
+    if ((task != NULL) && (strcmp(task, "0") != 0)) return CT_ERR_LAUNCH;
+    return CT_FAIL(
+        CT_ERR_LAUNCH,
+        "srun started %ld ranks (SLURM_STEP_NUM_TASKS), but told MPI nothing of them, so "
+        "that each would run alone, as 1 of 1: try srun --mpi=pmix (srun --mpi=list "
+        "shows what there is)",
+        count);
 }

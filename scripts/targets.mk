@@ -25,7 +25,7 @@ do-test: $(UNIT_BIN) $(MPI_BIN)
 	$(Q)$(RUN) check/includes scripts/check_includes.sh
 	$(Q)$(RUN) check/format scripts/check_format.sh
 	$(Q)$(RUN) check/headers scripts/check_headers.sh $(CC) $(CPPFLAGS) -std=c11 -fopenmp
-	$(Q)$(MAKE) --no-print-directory -j1 STRICT=0 test-unit test-mpi test-cli
+	$(Q)$(MAKE) --no-print-directory -j1 STRICT=0 test-unit test-mpi test-cli test-slurm
 	$(Q)scripts/test_summary.sh $(R)
 
 do-test-long: $(UNIT_BIN) $(MPI_BIN)
@@ -50,6 +50,11 @@ CLI := $(sort $(wildcard tests/cli/test_$(T)*.sh))
 test-cli: $(B)/cortado
 	$(Q)for t in $(CLI); do \
 	    STRICT=$(STRICT) $(TEST_ENV) ASAN_OPTIONS=detect_leaks=0 $(RUN) $${t#tests/} sh $$t || exit 1; done
+
+# a real Slurm cluster on this machine, where slurmctld and slurmd are there and we are root
+.PHONY: test-slurm
+test-slurm: $(B)/cortado
+	$(Q)STRICT=$(STRICT) $(TEST_ENV) ASAN_OPTIONS=detect_leaks=0 $(RUN) slurm/test_slurm bash tests/slurm/test_slurm.sh
 
 # ---- make check: nothing runs, everything is looked at
 check: $(PB).h $(B)/build_info.h

@@ -23,6 +23,7 @@ ct_status ct_job_start(ct_job *job)
 
     memset(job, 0, sizeof(*job));
     job->agree = job->node = MPI_COMM_NULL;
+    CT_TRY(ct_comm_check_launcher());
     rc = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided);
     if (rc != MPI_SUCCESS) return CT_FAIL(CT_ERR_COMM, "MPI_Init_thread failed: %d", rc);
     MPI_Comm_rank(MPI_COMM_WORLD, &job->rank);
@@ -113,9 +114,11 @@ static bool all_fail(ct_job *job, uint64_t mine, uint64_t *all)
 
 void ct_job_fail(ct_job *job, ct_status status)
 {
-    int code = ct_status_exit_code(status);
+    int code = ct_status_exit_code(status), running = 0;
     double start;
 
+    MPI_Initialized(&running);
+    if (!running) _exit(code);
     if ((ct_log_n_error() == 0) && !job->told) {
         ct_log_at(CT_LOG_ERROR, __FILE__, __LINE__, "failed: %s", ct_status_str(status));
     }

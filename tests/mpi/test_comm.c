@@ -218,9 +218,46 @@ static void test_launch(void **state)
     }
 }
 
+/* An Open MPI that srun told nothing: known before MPI_Init. Run in each rank alone. */
+static void test_untold(void **state)
+{
+    static const char *const variable[] = {
+        "OMPI_COMM_WORLD_SIZE", "PMIX_RANK",   "PMI_RANK", "PMI_FD",
+        "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"
+    };
+    char *saved[6] = { NULL };
+
+    (void)state;
+    for (int i = 0; i < 6; ++i) {
+        const char *now = getenv(variable[i]);
+
+        saved[i] = (now != NULL) ? strdup(now) : NULL;
+        unsetenv(variable[i]);
+    }
+    ct_log_set_sink(keep_line, NULL);
+    assert_int_equal(ct_comm_check_launcher(), CT_OK);
+    setenv("SLURM_STEP_NUM_TASKS", "1", 1);
+    assert_int_equal(ct_comm_check_launcher(), CT_OK);
+    setenv("SLURM_STEP_NUM_TASKS", "3", 1);
+#ifdef OPEN_MPI
+    assert_int_equal(ct_comm_check_launcher(), CT_ERR_LAUNCH);
+    assert_non_null(strstr(last_line, "3 ranks"));
+#endif
+    setenv("PMIX_RANK", "0", 1);
+    assert_int_equal(ct_comm_check_launcher(), CT_OK);
+    ct_log_set_sink(NULL, NULL);
+    for (int i = 0; i < 6; ++i) {
+        if (saved[i] != NULL)
+            setenv(variable[i], saved[i], 1);
+        else
+            unsetenv(variable[i]);
+        free(saved[i]);
+    }
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_small),  cmocka_unit_test(test_windows), cmocka_unit_test(test_choose),
-    cmocka_unit_test(test_errors), cmocka_unit_test(test_launch),
+    cmocka_unit_test(test_errors), cmocka_unit_test(test_launch),  cmocka_unit_test(test_untold),
 };
 
 MPI_MAIN(tests, 60)
