@@ -150,6 +150,16 @@ static ct_shape with_batch(int64_t batch, const ct_shape *sample)
     return s;
 }
 
+ct_status ct_data_check_size(const ct_layer *l, const ct_shape *shape)
+{
+    CT_TRY(ct_shape_check(shape));
+    if (ct_shape_count(shape, 0, -1) > ((int64_t)1 << 40)) {
+        return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "a batch of shape %s is too large",
+                             ct_shape_str(shape).text);
+    }
+    return CT_OK;
+}
+
 ct_status ct_data_reshape(const ct_layer *l, ct_instance *in)
 {
     const ct_data_state *d = l->state;
@@ -174,7 +184,7 @@ ct_status ct_data_reshape(const ct_layer *l, ct_instance *in)
     for (int i = 0; i < l->n_top; i++) {
         ct_shape shape = with_batch(o.share.local, (i == 0) ? &d->shape : &d->reader->field[i]);
 
-        CT_TRY(ct_shape_check(&shape));
+        CT_TRY(ct_data_check_size(l, &shape));
         ct_blob_set_shape(in->top[i], &shape);
     }
     ct_loader_destroy(di->loader);

@@ -47,6 +47,8 @@ void ct_data_destroy(ct_layer *l);
 
 /** The batch fields of in, for a layer whose own part is `local` samples on every rank. */
 void ct_data_set_even_batch(const ct_layer *l, ct_instance *in, int64_t local);
+/** CT_ERR_SHAPE, logged, where a top of this shape is beyond any memory. */
+ct_status ct_data_check_size(const ct_layer *l, const ct_shape *shape);
 /** Copies host values into a top, wherever it lies. */
 ct_status ct_data_put(const ct_exec *ex, ct_blob *top, const float *values, int64_t n);
 

@@ -69,7 +69,7 @@ static ct_status top_shape(const ct_layer *l, int top, ct_shape *s)
                                  l->param->top[top], (long long)s->dim[k]);
         }
     }
-    return ct_shape_check(s);
+    return ct_data_check_size(l, s);
 }
 
 static ct_status dummy_reshape(const ct_layer *l, ct_instance *in)

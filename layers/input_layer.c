@@ -45,7 +45,7 @@ static ct_status input_reshape(const ct_layer *l, ct_instance *in)
         ct_shape shape = { .ndim = (int)s->n_dim };
 
         for (size_t k = 0; k < s->n_dim; k++) shape.dim[k] = s->dim[k];
-        CT_TRY(ct_shape_check(&shape));
+        CT_TRY(ct_data_check_size(l, &shape));
         ct_blob_set_shape(in->top[i], &shape);
         if (i == 0) ct_data_set_even_batch(l, in, ct_shape_legacy(&shape, 0));
     }

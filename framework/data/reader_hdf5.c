@@ -192,6 +192,7 @@ static ct_status look_at(const ct_reader *r, const h5_file *f, int field, ct_sha
     H5T_class_t kind = H5Tget_class(type);
     int ndim = H5Sget_simple_extent_ndims(space);
     hsize_t dim[H5S_MAX_RANK] = { 0 };
+    double row = 1; /* values; may be beyond 64 bits */
 
     *u8_p =
         (kind == H5T_INTEGER) && (H5Tget_size(type) == 1) && (H5Tget_sign(type) == H5T_SGN_NONE);
@@ -212,10 +213,16 @@ static ct_status look_at(const ct_reader *r, const h5_file *f, int field, ct_sha
             return CT_READER_FAIL(r, CT_ERR_DATA, "%s: data set \"%s\": impossible size", f->path,
                                   s->name[field]);
         }
-        if (i > 0) row_p->dim[i - 1] = (int64_t)dim[i];
+        if (i == 0) continue;
+        row_p->dim[i - 1] = (int64_t)dim[i];
+        row *= (double)dim[i];
     }
     *rows_p = (int64_t)dim[0];
-    return ct_shape_check(row_p);
+    if (row > 0x1p40) {
+        return CT_READER_FAIL(r, CT_ERR_DATA, "%s: data set \"%s\": impossible size", f->path,
+                              s->name[field]);
+    }
+    return CT_OK;
 }
 
 static ct_status scan_file(ct_reader *r, int index)
@@ -303,13 +310,14 @@ static ct_status load_all(ct_reader *r)
 static ct_status scan(ct_reader *r, int64_t ram_limit)
 {
     hdf5_state *s = r->state;
-    int64_t bytes = 0;
+    double bytes = 0; /* beyond 64 bits, if the file says so */
 
     for (int k = 0; k < s->n_file; k++) CT_TRY(scan_file(r, k));
     for (int i = 0; i < r->n_field; i++) {
-        bytes += ct_shape_count(&r->field[i], 0, -1) * r->count * (int64_t)value_size(s, i);
+        bytes += (double)ct_shape_count(&r->field[i], 0, -1) * (double)r->count *
+                 (double)value_size(s, i);
     }
-    return (bytes <= ram_limit) ? load_all(r) : CT_OK;
+    return (bytes <= (double)ram_limit) ? load_all(r) : CT_OK;
 }
 
 static ct_status hdf5_open(ct_reader *r, const ct_reader_options *o)

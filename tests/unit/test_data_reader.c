@@ -655,6 +655,47 @@ static void test_hdf5_refused(void **state)
     test_folder_remove(&f);
 }
 
+/* A file may claim any size: sets that were never written take no space. */
+static void test_hdf5_impossible_sizes(void **state)
+{
+    static const hsize_t dim[3][3] = { { 4, (hsize_t)1 << 31, (hsize_t)1 << 31 },
+                                       { (hsize_t)1 << 45, 1, 1 },
+                                       { (hsize_t)1 << 39, 1 << 19, 1 << 19 } };
+    test_folder f;
+
+    (void)state;
+    test_folder_make(&f);
+    for (int i = 0; i < 3; i++) {
+        const hsize_t chunk[3] = { 1, 1, 1 };
+        const char *path = test_path(&f, "huge.h5"), *said;
+        hid_t file, space, list;
+        ct_status status;
+
+        ct_hdf5_lock();
+        file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+        list = H5Pcreate(H5P_DATASET_CREATE);
+        H5Pset_chunk(list, 3, chunk);
+        for (int k = 0; k < 2; k++) {
+            space = H5Screate_simple((k == 0) ? 3 : 1, dim[i], NULL);
+            if (k == 1) H5Pset_chunk(list, 1, chunk);
+            H5Dclose(H5Dcreate2(file, (k == 0) ? "data" : "label", H5T_IEEE_F32LE, space,
+                                H5P_DEFAULT, list, H5P_DEFAULT));
+            H5Sclose(space);
+        }
+        H5Pclose(list);
+        assert_true(H5Fclose(file) >= 0);
+        ct_hdf5_unlock();
+        status = try_open("hdf5", path, &said);
+        if (i < 2) {
+            assert_int_equal(status, CT_ERR_DATA);
+            assert_non_null(strstr(said, "impossible size"));
+        } else { /* possible, and read row by row */
+            assert_int_equal(status, CT_OK);
+        }
+    }
+    test_folder_remove(&f);
+}
+
 /* ---- lists of images */
 
 static void test_image_list_refused(void **state)
@@ -692,6 +733,7 @@ int main(void)
         cmocka_unit_test(test_lmdb_grows),
         cmocka_unit_test(test_hdf5_list_of_files),
         cmocka_unit_test(test_hdf5_refused),
+        cmocka_unit_test(test_hdf5_impossible_sizes),
         cmocka_unit_test(test_image_list_refused),
     };
 
