@@ -25,7 +25,10 @@ do-test: $(UNIT_BIN) $(MPI_BIN)
 	$(Q)$(RUN) check/includes scripts/check_includes.sh
 	$(Q)$(RUN) check/format scripts/check_format.sh
 	$(Q)$(RUN) check/headers scripts/check_headers.sh $(CC) $(CPPFLAGS) -std=c11 -fopenmp
-	$(Q)$(MAKE) --no-print-directory -j1 STRICT=0 test-unit test-mpi test-cli test-slurm
+	$(Q)$(MAKE) --no-print-directory STRICT=0 test-unit
+	$(Q)$(MAKE) --no-print-directory STRICT=0 test-mpi
+	$(Q)$(MAKE) --no-print-directory STRICT=0 test-cli
+	$(Q)$(MAKE) --no-print-directory STRICT=0 test-slurm
 	$(Q)scripts/test_summary.sh $(R)
 
 do-test-long: $(UNIT_BIN) $(MPI_BIN)
