@@ -14,7 +14,7 @@ typedef struct pool_instance {
     const ct_pool_impl *forward, *backward;
 } pool_instance;
 
-enum { SLOT_MASK };
+enum { SLOT_MASK, SLOT_WORK };
 
 /* One of `kernel_size`, `pad`, `stride`: given once for both axes, or per axis as _h and _w. */
 static ct_status read_pair(const ct_layer *l, const char *name, protobuf_c_boolean has_both,
@@ -154,6 +154,7 @@ static ct_status pool_reshape(const ct_layer *l, ct_instance *in)
 {
     pool_instance *r = in->state;
     ct_shape top = in->bottom[0]->data.shape;
+    size_t work;
 
     CT_TRY(make_desc(l, &top, &r->desc));
     top.dim[2] = r->desc.oh;
@@ -163,7 +164,12 @@ static ct_status pool_reshape(const ct_layer *l, ct_instance *in)
         ct_instance_buffer(in, SLOT_MASK, in->bottom[0]->wants_diff ? CT_KEEP_PASS : CT_KEEP_CALL,
                            (size_t)ct_shape_count(&top, 0, -1) * sizeof(int32_t));
     CT_TRY(ct_pool_pick(l, CT_RUN_FORWARD, ct_pool_forward_table, &r->desc, &r->forward));
-    return ct_pool_pick(l, CT_RUN_BACKWARD_DATA, ct_pool_backward_table, &r->desc, &r->backward);
+    CT_TRY(ct_pool_pick(l, CT_RUN_BACKWARD_DATA, ct_pool_backward_table, &r->desc, &r->backward));
+    work = ct_pool_workspace(r->forward, &r->desc);
+    if (ct_pool_workspace(r->backward, &r->desc) > work)
+        work = ct_pool_workspace(r->backward, &r->desc);
+    ct_instance_buffer(in, SLOT_WORK, CT_KEEP_CALL, work);
+    return CT_OK;
 }
 
 static ct_status pool_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
@@ -175,6 +181,7 @@ static ct_status pool_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
         &(ct_pool_args){ .x = ct_blob_data(in->bottom[0]),
                          .y = ct_blob_data(in->top[0]),
                          .mask = in->buffer[SLOT_MASK].data,
+                         .work = in->buffer[SLOT_WORK].data,
                          .mask_top = (l->n_top > 1) ? ct_blob_data(in->top[1]) : NULL });
 }
 
@@ -189,6 +196,7 @@ static ct_status pool_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
                              ct_tensor_bytes(&in->bottom[0]->diff));
     return r->backward->run(&r->desc, ex,
                             &(ct_pool_args){ .mask = in->buffer[SLOT_MASK].data,
+                                             .work = in->buffer[SLOT_WORK].data,
                                              .dy = ct_blob_diff(in->top[0]),
                                              .dx = ct_blob_diff(in->bottom[0]) });
 }

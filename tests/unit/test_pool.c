@@ -149,6 +149,25 @@ static void test_ties(void **state)
     }
 }
 
+/* A NaN wins wherever it stands in a window, so that a diverged net shows; -inf is a number. */
+static void test_not_a_number(void **state)
+{
+    pool_case c = { "kernel_size: 2 stride: 2", { 4, { 1, 1, 4, 4 } }, 2, 2 };
+
+    (void)state;
+    for (int v = 0; v < 2 * 4; v++) {
+        test_layer *t = make(&c, "MAX", (v % 2 == 0) ? "ref" : "simd", 1, true);
+        const int corner[] = { 0, 1, 4, 5 };
+
+        for (int i = 0; i < 16; i++) t->input[0][i] = (i / 4 < 2) ? (float)i : -INFINITY;
+        t->input[0][corner[v / 2]] = NAN;
+        assert_int_equal(test_layer_forward(t), CT_OK);
+        assert_true(isnan(t->top[0][0]));
+        assert_true((t->top[0][1] == 7.0f) && (t->top[0][2] == -INFINITY));
+        test_layer_destroy(t);
+    }
+}
+
 static void test_gradients(void **state)
 {
     (void)state;
@@ -220,9 +239,10 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sizes),     cmocka_unit_test(test_engines),
-        cmocka_unit_test(test_ties),      cmocka_unit_test(test_average_by_hand),
-        cmocka_unit_test(test_gradients), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_sizes),        cmocka_unit_test(test_engines),
+        cmocka_unit_test(test_ties),         cmocka_unit_test(test_average_by_hand),
+        cmocka_unit_test(test_gradients),    cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_not_a_number),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

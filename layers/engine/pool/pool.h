@@ -1,8 +1,9 @@
 /** @file pool.h  Pooling over windows of the planes (n c) x h x w.
  *
  * Window of output (i, j): rows [i sh - ph, i sh - ph + kh), columns alike. MAX: the largest of
- * the window's elements inside the plane; of equal ones the first in row-major order. AVE: the sum
- * of those inside, over the number inside the plane *with its padding* (Caffe's divisor).
+ * the window's elements inside the plane; of equal ones the first in row-major order; a NaN if
+ * there is one. AVE: the sum of those inside, over the number inside the plane *with its padding*
+ * (Caffe's divisor).
  */
 #ifndef CT_ENGINE_POOL_H
 #define CT_ENGINE_POOL_H
@@ -25,7 +26,8 @@ typedef struct ct_pool_args {
     int32_t *mask;   /* MAX: like y, the place in its plane of the element taken; forward writes */
     float *mask_top; /* MAX forward: the same as numbers; NULL: unwanted                      */
     const float *dy;
-    float *dx; /* overwritten                                                                 */
+    void *work; /* workspace() bytes                                                          */
+    float *dx;  /* overwritten                                                                 */
 } ct_pool_args;
 
 CT_ENGINE(pool)

@@ -1,6 +1,8 @@
 /* The definition, window by window. */
 #include "layers/engine/pool/pool_private.h"
 
+#include <math.h>
+
 typedef struct window {
     int64_t top, bottom, left, right; /* inside the plane  */
     int64_t size;                     /* AVE's divisor     */
@@ -23,7 +25,9 @@ static int64_t arg_max(const ct_pool_desc *d, const float *x, const window *v)
 
     for (int64_t r = v->top; r < v->bottom; r++) {
         for (int64_t c = v->left; c < v->right; c++) {
-            if (x[r * d->w + c] > x[best]) best = r * d->w + c;
+            float here = x[r * d->w + c];
+
+            if ((here > x[best]) || isnan(here)) best = r * d->w + c;
         }
     }
     return best;

@@ -1,103 +1,250 @@
-/* Pooling row by row: for each tap of the window one loop over the outputs of a row, which the
- * compiler vectorises. Planes are dealt out to the threads. */
+/* Pooling in two steps for each row of outputs: first along the columns of the window, for every
+ * column of the plane, then along its rows. Both are loops that the compiler vectorises, and a
+ * window costs kh + kw steps. Planes are dealt out to the threads.
+ *
+ * Of equal elements the one with the smaller place wins, so the order of the steps does not show.
+ */
+#include "framework/base/memory.h"
 #include "framework/base/simd.h"
 #include "layers/engine/pool/pool_private.h"
 
-/* Output columns whose window's column q is inside the plane. */
-static inline void columns_of(const ct_pool_desc *d, int64_t q, int64_t *lo_p, int64_t *hi_p)
-{
-    int64_t offset = q - d->pw;
-    int64_t lo = (offset >= 0) ? 0 : (-offset + d->sw - 1) / d->sw;
-    int64_t hi = (offset >= d->w) ? 0 : (d->w - 1 - offset) / d->sw + 1;
+#include <math.h>
 
-    if (hi > d->ow) hi = d->ow;
-    *lo_p = lo;
-    *hi_p = hi;
+enum { CHUNK = 16 }; /* columns at a time: whole vectors, whatever their width */
+
+/* A worker's scratch. A row of columns has the padding around it, so that every tap has all
+ * outputs; a row of outputs is as long as whole chunks. */
+typedef struct scratch {
+    float *value;   /* of each column; what stands beside the plane never wins and adds nothing */
+    int32_t *place; /* MAX: of that value                                                        */
+    float *phase;   /* the row of columns sorted by remainder by the stride                      */
+    int32_t *phase_place;
+    float *best;    /* of each output; AVE backward: its gradient                                */
+    int32_t *mask;  /* MAX: its place                                                            */
+    float *columns; /* AVE: columns of its window, with the padding                              */
+} scratch;
+
+static inline int64_t out_chunks(const ct_pool_desc *d)
+{
+    return (d->ow + CHUNK - 1) / CHUNK * CHUNK;
 }
 
-/* One tap over the outputs [lo, hi) of a row; at: the place of output 0's tap in the plane. Called
- * with the usual strides as constants, which makes shuffles out of gathers. */
-static inline void max_tap(int64_t lo, int64_t hi, int stride, int64_t at, const float *x, float *y,
-                           int32_t *mask)
+/* Columns of one remainder by the stride: what the outputs of whole chunks read. */
+static inline int64_t phase_floats(const ct_pool_desc *d)
 {
-    int first = (int)lo, end = (int)hi, place = (int)at;
+    return out_chunks(d) + (d->kw / d->sw / CHUNK + 1) * CHUNK;
+}
 
-    x += at;
-#pragma omp simd
-    for (int j = first; j < end; j++) {
-        float v = x[j * stride];
-        int more = v > y[j];
+static inline int64_t row_floats(const ct_pool_desc *d)
+{
+    int64_t read = phase_floats(d) * d->sw, plane = d->pw + d->w;
 
-        y[j] = more ? v : y[j];
-        mask[j] = more ? place + j * stride : mask[j];
+    return (read > plane) ? read : plane;
+}
+
+static int64_t scratch_floats(const ct_pool_desc *d)
+{
+    int64_t n = 4 * row_floats(d) + 3 * out_chunks(d);
+
+    return (int64_t)ct_align_up((size_t)n * sizeof(float)) / (int64_t)sizeof(float);
+}
+
+static size_t workspace(const ct_pool_desc *d)
+{
+    return (size_t)(d->n_thread * scratch_floats(d)) * sizeof(float);
+}
+
+static scratch scratch_of(const ct_pool_desc *d, const ct_pool_args *a, int64_t v)
+{
+    float *at = (float *)a->work + v * scratch_floats(d);
+    int64_t row = row_floats(d), out = out_chunks(d);
+    scratch s = { .value = at + d->pw,
+                  .place = (int32_t *)(at + row) + d->pw,
+                  .phase = at + 2 * row,
+                  .phase_place = (int32_t *)(at + 3 * row),
+                  .best = at + 4 * row,
+                  .mask = (int32_t *)(at + 4 * row + out),
+                  .columns = at + 4 * row + 2 * out };
+
+    for (int64_t j = -d->pw; j < row - d->pw; j++) {
+        s.value[j] = (d->method == CT_POOL_MAX) ? -INFINITY : 0.0f;
+        s.place[j] = INT32_MAX;
     }
-}
-
-static inline void max_row(const ct_pool_desc *d, int64_t i, const float *x, float *y,
-                           int32_t *mask)
-{
-    int64_t top, bottom, padded;
-
-    ct_pool_window(i, d->kh, d->sh, d->ph, d->h, &top, &bottom, &padded);
     for (int64_t j = 0; j < d->ow; j++) {
-        int64_t left = j * d->sw - d->pw;
-        int64_t at = top * d->w + ((left > 0) ? left : 0);
+        int64_t left, right, n;
 
-        y[j] = x[at];
-        mask[j] = (int32_t)at;
+        ct_pool_window(j, d->kw, d->sw, d->pw, d->w, &left, &right, &n);
+        s.columns[j] = (float)n;
     }
-    for (int64_t r = top; r < bottom; r++) {
-        for (int64_t q = 0; q < d->kw; q++) {
-            int64_t lo, hi, at = r * d->w + q - d->pw;
+    for (int64_t j = d->ow; j < out; j++) s.columns[j] = 1.0f;
+    return s;
+}
 
-            columns_of(d, q, &lo, &hi);
-            if (d->sw == 1)
-                max_tap(lo, hi, 1, at, x, y, mask);
-            else if (d->sw == 2)
-                max_tap(lo, hi, 2, at, x, y, mask);
-            else
-                max_tap(lo, hi, (int)d->sw, at, x, y, mask);
+typedef uint32_t word __attribute__((may_alias)); /* a value or a place, which are only moved */
+
+/* to[r][j] = from[j sw + r]: after it every tap reads consecutive values. */
+static inline void sort_columns(const ct_pool_desc *d, const void *row, void *sorted)
+{
+    const word *from = row;
+    word *to = sorted;
+    int64_t length = phase_floats(d);
+    word *odd = to + length;
+
+    if (d->sw == 2) {
+#pragma omp simd
+        for (int64_t j = 0; j < length; j++) {
+            to[j] = from[2 * j];
+            odd[j] = from[2 * j + 1];
+        }
+        return;
+    }
+    for (int64_t r = 0; r < d->sw; r++) {
+        for (int64_t j = 0; j < length; j++) to[r * length + j] = from[j * d->sw + r];
+    }
+}
+
+/* ---- MAX. A NaN counts as larger than any number: a diverged net must show. */
+
+static inline void start_columns(int n, int place, const float *x, float *value, int32_t *at)
+{
+#pragma omp simd
+    for (int j = 0; j < n; j++) {
+        value[j] = x[j];
+        at[j] = place + j;
+    }
+}
+
+static inline void raise_columns(int n, int place, const float *x, float *value, int32_t *at)
+{
+#pragma omp simd
+    for (int j = 0; j < n; j++) {
+        float v = x[j];
+        int more = (v > value[j]) | (v != v);
+
+        value[j] = more ? v : value[j];
+        at[j] = more ? place + j : at[j];
+    }
+}
+
+/* The last chunk overlaps the one before it where the row is not whole chunks: doing a column
+ * twice changes nothing. */
+static inline void column_maxima(const ct_pool_desc *d, int64_t top, int64_t bottom, const float *x,
+                                 const scratch *s)
+{
+    int w = (int)d->w;
+
+    for (int64_t r = top; r < bottom; r++) {
+        const float *row = x + r * d->w;
+        int place = (int)(r * d->w);
+
+        if (r == top) {
+            start_columns(w, place, row, s->value, s->place);
+        } else if (w < CHUNK) {
+            raise_columns(w, place, row, s->value, s->place);
+        } else {
+            for (int j = 0; j < w; j += CHUNK) {
+                int at = (j + CHUNK <= w) ? j : w - CHUNK;
+
+                raise_columns(CHUNK, place + at, row + at, s->value + at, s->place + at);
+            }
         }
     }
 }
 
-CT_SIMD_CLONES static void max_plane(const ct_pool_desc *d, const float *x, float *y, int32_t *mask)
-{
-    for (int64_t i = 0; i < d->oh; i++) max_row(d, i, x, y + i * d->ow, mask + i * d->ow);
-}
-
-static inline void add_tap(int64_t lo, int64_t hi, int64_t stride, const float *x, float *y)
+static inline void raise_outputs(const float *value, const int32_t *at, float *y, int32_t *mask)
 {
 #pragma omp simd
-    for (int64_t j = lo; j < hi; j++) y[j] += x[j * stride];
+    for (int j = 0; j < CHUNK; j++) {
+        int more =
+            (value[j] > y[j]) | (value[j] != value[j]) | ((value[j] == y[j]) & (at[j] < mask[j]));
+
+        y[j] = more ? value[j] : y[j];
+        mask[j] = more ? at[j] : mask[j];
+    }
 }
 
-static inline void ave_row(const ct_pool_desc *d, int64_t i, const float *x, float *y)
+static inline void row_maxima(const ct_pool_desc *d, const float *value, const int32_t *place,
+                              const scratch *s)
 {
-    int64_t top, bottom, rows;
+    int64_t length = phase_floats(d);
 
-    ct_pool_window(i, d->kh, d->sh, d->ph, d->h, &top, &bottom, &rows);
-    for (int64_t j = 0; j < d->ow; j++) y[j] = 0.0f;
-    for (int64_t r = top; r < bottom; r++) {
+    for (int64_t j = 0; j < d->ow; j += CHUNK) {
+        float *y = s->best + j;
+        int32_t *mask = s->mask + j;
+
+        for (int i = 0; i < CHUNK; i++) {
+            y[i] = -INFINITY;
+            mask[i] = INT32_MAX;
+        }
         for (int64_t q = 0; q < d->kw; q++) {
-            const float *from = x + r * d->w + q - d->pw;
-            int64_t lo, hi;
+            int64_t at = q % d->sw * length + q / d->sw + j;
 
-            columns_of(d, q, &lo, &hi);
-            if (d->sw == 1)
-                add_tap(lo, hi, 1, from, y);
-            else if (d->sw == 2)
-                add_tap(lo, hi, 2, from, y);
-            else
-                add_tap(lo, hi, d->sw, from, y);
+            raise_outputs(value + at, place + at, y, mask);
         }
     }
-    for (int64_t j = 0; j < d->ow; j++) {
-        int64_t left, right, columns;
+}
 
-        ct_pool_window(j, d->kw, d->sw, d->pw, d->w, &left, &right, &columns);
-        y[j] /= (float)(rows * columns);
+CT_SIMD_CLONES static void max_plane(const ct_pool_desc *d, const float *x, const scratch *s,
+                                     float *y, int32_t *mask)
+{
+    for (int64_t i = 0; i < d->oh; i++) {
+        int64_t top, bottom, padded;
+
+        ct_pool_window(i, d->kh, d->sh, d->ph, d->h, &top, &bottom, &padded);
+        column_maxima(d, top, bottom, x, s);
+        if (d->sw == 1) {
+            row_maxima(d, s->value - d->pw, s->place - d->pw, s);
+        } else {
+            sort_columns(d, s->value - d->pw, s->phase);
+            sort_columns(d, s->place - d->pw, s->phase_place);
+            row_maxima(d, s->phase, s->phase_place, s);
+        }
+        memcpy(y + i * d->ow, s->best, (size_t)d->ow * sizeof(float));
+        memcpy(mask + i * d->ow, s->mask, (size_t)d->ow * sizeof(int32_t));
     }
+}
+
+/* ---- AVE */
+
+static inline void add_row(int64_t n, const float *x, float *sum)
+{
+#pragma omp simd
+    for (int64_t j = 0; j < n; j++) sum[j] += x[j];
+}
+
+/* Within one tap no two outputs touch the same column. */
+static inline void add_outputs(int stride, const float *y, float *value)
+{
+#pragma omp simd
+    for (int j = 0; j < CHUNK; j++) value[j * stride] += y[j];
+}
+
+/* best = the sums over the windows of value (whole chunks) */
+static inline void window_sums(const ct_pool_desc *d, const float *value, const scratch *s)
+{
+    int64_t length = phase_floats(d);
+
+    for (int64_t j = 0; j < d->ow; j += CHUNK) {
+        memset(s->best + j, 0, CHUNK * sizeof(float));
+        for (int64_t q = 0; q < d->kw; q++)
+            add_row(CHUNK, value + q % d->sw * length + q / d->sw + j, s->best + j);
+    }
+}
+
+/* The adjoint: value, with its padding, is overwritten. */
+static inline void spread_outputs(const ct_pool_desc *d, int stride, const scratch *s)
+{
+    memset(s->value - d->pw, 0, (size_t)row_floats(d) * sizeof(float));
+    for (int64_t j = 0; j < d->ow; j += CHUNK) {
+        for (int64_t q = 0; q < d->kw; q++)
+            add_outputs(stride, s->best + j, s->value + j * stride - d->pw + q);
+    }
+}
+
+static inline bool is_global(const ct_pool_desc *d)
+{
+    return (d->oh == 1) && (d->ow == 1) && (d->kh == d->h) && (d->kw == d->w) && (d->ph == 0) &&
+           (d->pw == 0);
 }
 
 /* Sixteen sums side by side, in a fixed order. */
@@ -115,125 +262,110 @@ static inline float plane_sum(int64_t n, const float *x)
     return sum;
 }
 
-static inline bool is_global(const ct_pool_desc *d)
-{
-    return (d->oh == 1) && (d->ow == 1) && (d->kh == d->h) && (d->kw == d->w) && (d->ph == 0) &&
-           (d->pw == 0);
-}
-
-CT_SIMD_CLONES static void ave_plane(const ct_pool_desc *d, const float *x, float *y)
+CT_SIMD_CLONES static void ave_plane(const ct_pool_desc *d, const float *x, const scratch *s,
+                                     float *y)
 {
     if (is_global(d)) {
         y[0] = plane_sum(d->h * d->w, x) / (float)(d->h * d->w);
         return;
     }
-    for (int64_t i = 0; i < d->oh; i++) ave_row(d, i, x, y + i * d->ow);
-}
+    for (int64_t i = 0; i < d->oh; i++, y += d->ow) {
+        int64_t top, bottom, rows;
 
-static ct_status simd_forward(const ct_pool_desc *d, ct_exec *ex, const ct_pool_args *a)
-{
-    int64_t out = d->oh * d->ow;
-
-    (void)ex;
-#pragma omp parallel for num_threads(d->n_thread) schedule(static)
-    for (int64_t p = 0; p < d->planes; p++) {
-        const float *x = a->x + p * d->h * d->w;
-        float *y = a->y + p * out;
-
-        if (d->method == CT_POOL_AVE) {
-            ave_plane(d, x, y);
-            continue;
-        }
-        max_plane(d, x, y, a->mask + p * out);
-        if (a->mask_top == NULL) continue;
-        for (int64_t o = 0; o < out; o++) a->mask_top[p * out + o] = (float)a->mask[p * out + o];
-    }
-    return CT_OK;
-}
-
-static inline void scatter_tap(int64_t lo, int64_t hi, int64_t stride, const float *g, float *dx)
-{
-    /* within one tap no two outputs touch the same input */
+        ct_pool_window(i, d->kh, d->sh, d->ph, d->h, &top, &bottom, &rows);
+        memcpy(s->value, x + top * d->w, (size_t)d->w * sizeof(float));
+        for (int64_t r = top + 1; r < bottom; r++) add_row(d->w, x + r * d->w, s->value);
+        if (d->sw > 1) sort_columns(d, s->value - d->pw, s->phase);
+        window_sums(d, (d->sw > 1) ? s->phase : s->value - d->pw, s);
 #pragma omp simd
-    for (int64_t j = lo; j < hi; j++) dx[j * stride] += g[j];
-}
-
-enum { ROW_MAX = 1024 }; /* outputs of a row scaled at a time */
-
-static inline void ave_back_row(const ct_pool_desc *d, int64_t i, int64_t from, int64_t to,
-                                const float *dy, float *dx)
-{
-    float g[ROW_MAX];
-    int64_t top, bottom, rows;
-
-    ct_pool_window(i, d->kh, d->sh, d->ph, d->h, &top, &bottom, &rows);
-    for (int64_t j = from; j < to; j++) {
-        int64_t left, right, columns;
-
-        ct_pool_window(j, d->kw, d->sw, d->pw, d->w, &left, &right, &columns);
-        g[j - from] = dy[j] / (float)(rows * columns);
-    }
-    for (int64_t r = top; r < bottom; r++) {
-        for (int64_t q = 0; q < d->kw; q++) {
-            float *dst = dx + r * d->w + q - d->pw + from * d->sw;
-            int64_t lo, hi;
-
-            columns_of(d, q, &lo, &hi);
-            lo = ((lo > from) ? lo : from) - from;
-            hi = ((hi < to) ? hi : to) - from;
-            if (d->sw == 1)
-                scatter_tap(lo, hi, 1, g, dst);
-            else
-                scatter_tap(lo, hi, d->sw, g, dst);
-        }
+        for (int64_t j = 0; j < d->ow; j++) y[j] = s->best[j] / ((float)rows * s->columns[j]);
     }
 }
 
-CT_SIMD_CLONES static void ave_back_plane(const ct_pool_desc *d, const float *dy, float *dx)
+CT_SIMD_CLONES static void ave_back_plane(const ct_pool_desc *d, const float *dy, const scratch *s,
+                                          float *dx)
 {
     if (is_global(d)) {
-        float g = dy[0] / (float)(d->h * d->w);
+        float each = dy[0] / (float)(d->h * d->w);
 
-        for (int64_t i = 0; i < d->h * d->w; i++) dx[i] = g;
+        for (int64_t i = 0; i < d->h * d->w; i++) dx[i] = each;
         return;
     }
-    for (int64_t i = 0; i < d->h * d->w; i++) dx[i] = 0.0f;
-    for (int64_t i = 0; i < d->oh; i++) {
-        for (int64_t from = 0; from < d->ow; from += ROW_MAX)
-            ave_back_row(d, i, from, (d->ow - from < ROW_MAX) ? d->ow : from + ROW_MAX,
-                         dy + i * d->ow, dx);
+    memset(dx, 0, (size_t)(d->h * d->w) * sizeof(float));
+    memset(s->best, 0, (size_t)out_chunks(d) * sizeof(float));
+    for (int64_t i = 0; i < d->oh; i++, dy += d->ow) {
+        int64_t top, bottom, rows;
+
+        ct_pool_window(i, d->kh, d->sh, d->ph, d->h, &top, &bottom, &rows);
+#pragma omp simd
+        for (int64_t j = 0; j < d->ow; j++) s->best[j] = dy[j] / ((float)rows * s->columns[j]);
+        if (d->sw == 1)
+            spread_outputs(d, 1, s);
+        else
+            spread_outputs(d, (int)d->sw, s);
+        for (int64_t r = top; r < bottom; r++) add_row(d->w, s->value, dx + r * d->w);
     }
 }
 
-static ct_status simd_backward(const ct_pool_desc *d, ct_exec *ex, const ct_pool_args *a)
+/* ---- planes, by worker */
+
+static void forward_plane(const ct_pool_desc *d, const ct_pool_args *a, int64_t p, const scratch *s)
+{
+    int64_t out = d->oh * d->ow;
+    const float *x = a->x + p * d->h * d->w;
+
+    if (d->method == CT_POOL_AVE) {
+        ave_plane(d, x, s, a->y + p * out);
+        return;
+    }
+    max_plane(d, x, s, a->y + p * out, a->mask + p * out);
+    if (a->mask_top == NULL) return;
+    for (int64_t o = p * out; o < (p + 1) * out; o++) a->mask_top[o] = (float)a->mask[o];
+}
+
+static void backward_plane(const ct_pool_desc *d, const ct_pool_args *a, int64_t p,
+                           const scratch *s)
 {
     int64_t out = d->oh * d->ow, in = d->h * d->w;
+    const float *dy = a->dy + p * out;
+    float *dx = a->dx + p * in;
+
+    if (d->method == CT_POOL_AVE) {
+        ave_back_plane(d, dy, s, dx);
+        return;
+    }
+    memset(dx, 0, (size_t)in * sizeof(float));
+    for (int64_t o = 0; o < out; o++) dx[a->mask[p * out + o]] += dy[o];
+}
+
+static ct_status run(const ct_pool_desc *d, ct_exec *ex, const ct_pool_args *a)
+{
+    int64_t nw = d->n_thread;
 
     (void)ex;
-#pragma omp parallel for num_threads(d->n_thread) schedule(static)
-    for (int64_t p = 0; p < d->planes; p++) {
-        float *dx = a->dx + p * in;
-        const float *dy = a->dy + p * out;
+#pragma omp parallel for num_threads(d->n_thread) schedule(static, 1)
+    for (int64_t v = 0; v < nw; v++) {
+        scratch s = scratch_of(d, a, v);
 
-        if (d->method == CT_POOL_AVE) {
-            ave_back_plane(d, dy, dx);
-            continue;
+        for (int64_t p = d->planes * v / nw; p < d->planes * (v + 1) / nw; p++) {
+            if (a->dx == NULL)
+                forward_plane(d, a, p, &s);
+            else
+                backward_plane(d, a, p, &s);
         }
-        memset(dx, 0, (size_t)in * sizeof(float));
-        for (int64_t o = 0; o < out; o++) dx[a->mask[p * out + o]] += dy[o];
     }
     return CT_OK;
 }
 
 /* places in a plane are 32-bit */
-static bool simd_supports(const ct_pool_desc *d)
+static bool supports(const ct_pool_desc *d)
 {
     return ct_pool_on_cpu(d) && (d->h * d->w <= INT32_MAX);
 }
 
-const ct_pool_impl ct_pool_simd_forward = { .name = "simd",
-                                            .supports = simd_supports,
-                                            .run = simd_forward };
-const ct_pool_impl ct_pool_simd_backward = { .name = "simd",
-                                             .supports = simd_supports,
-                                             .run = simd_backward };
+const ct_pool_impl ct_pool_simd_forward = {
+    .name = "simd", .supports = supports, .workspace = workspace, .run = run
+};
+const ct_pool_impl ct_pool_simd_backward = {
+    .name = "simd", .supports = supports, .workspace = workspace, .run = run
+};
