@@ -47,7 +47,7 @@ static void check(const ct_tile_set *s, const tile_case *c)
     float *y = exact_array(c->m * ldc, 4), *want = exact_array(c->m * ldc, 4);
     float *packed = exact_array(ct_tile_packed(s, c->m, c->k), 5);
     int64_t *off = calloc((size_t)used, sizeof(*off));
-    void *scratch = ct_mem_acquire(ct_tile_scratch(s));
+    void *scratch = ct_mem_acquire(ct_tile_scratch(s, used));
     double tolerance = (double)(used + 3) * (double)(used + 1) * 0x1p-24;
 
     for (int64_t q = 0; q < used; q++) off[q] = q * c->step;
@@ -55,7 +55,7 @@ static void check(const ct_tile_set *s, const tile_case *c)
         ct_tile_pack_part(s, i, c->m, c->k, 0, c->k / 2, a, c->k, packed);
         ct_tile_pack_part(s, i, c->m, c->k, c->k / 2, c->k - c->k / 2, a + c->k / 2, c->k, packed);
     }
-    memset(scratch, 0xFF, ct_tile_scratch(s));
+    memset(scratch, 0xFF, ct_tile_scratch(s, used));
     ct_tile_run(s, &(ct_tile_product){ .m = c->m,
                                        .n = c->n,
                                        .k_total = c->k,

@@ -74,8 +74,8 @@ static plan make_plan(const ct_conv_desc *d, bool backward)
     p.flipped = p.weights + ct_align_up((size_t)(p.packed * d->group) * sizeof(float));
     p.worker = p.flipped;
     if (backward) p.worker += ct_align_up((size_t)(d->m * group_k(d)) * sizeof(float));
-    p.worker_step =
-        ct_align_up((size_t)(planes * p.plane) * sizeof(float)) + ct_tile_scratch(p.set);
+    p.worker_step = ct_align_up((size_t)(planes * p.plane) * sizeof(float)) +
+                    ct_tile_scratch(p.set, group_k(d));
     p.total = p.worker + (size_t)d->n_thread * p.worker_step;
     return p;
 }
@@ -136,7 +136,7 @@ static void run_task(const ct_conv_desc *d, const plan *p, const ct_conv_args *a
     int64_t rows = (d->oh - first < p->block) ? d->oh - first : p->block;
     const float *x = a->x + (n * d->c + g * (d->c / d->group)) * in_size(d);
     char *work = a->work;
-    float *unfolded = (float *)(worker + ct_tile_scratch(p->set));
+    float *unfolded = (float *)(worker + ct_tile_scratch(p->set, group_k(d)));
     ct_tile_product product = { .m = mg,
                                 .n = rows * d->ow,
                                 .k_total = group_k(d),

@@ -68,7 +68,7 @@ static plan make_plan(const ct_conv_desc *d)
     p.copy_rows = smaller(p.n_image * s, 1 + COPY_FLOATS / k);
     p.n_worker = smaller(d->n_thread, 1 + GRADIENT_BYTES / bytes);
     p.worker = ct_align_up((size_t)(p.n_image * s + p.copy_rows) * sizeof(int64_t));
-    p.images = ct_tile_scratch(p.set);
+    p.images = ct_tile_scratch(p.set, p.copies ? p.copy_rows : p.n_image * s);
     p.packed = p.images + floats(p.n_image * p.image + PIECE);
     p.copied = p.packed + floats(ct_tile_packed(p.set, group_m(d), p.n_image * s));
     p.gradient = p.copied + (p.copies ? floats(p.copy_rows * k + PIECE) : 0);

@@ -98,18 +98,20 @@ enum {
 typedef struct tile_scratch {
     float edge[MAX_ROWS * MAX_COLUMNS];
     int64_t off[K_BLOCK];
-    float b[K_BLOCK * MAX_COLUMNS];
+    float b[]; /* the rows of a pass, as wide as a tile */
 } tile_scratch;
-
-size_t ct_tile_scratch(const ct_tile_set *s)
-{
-    (void)s;
-    return ct_align_up(sizeof(tile_scratch));
-}
 
 static int64_t smaller(int64_t a, int64_t b)
 {
     return (a < b) ? a : b;
+}
+
+size_t ct_tile_scratch(const ct_tile_set *s, int64_t k)
+{
+    int64_t columns = (int64_t)s->lanes * CT_TILE_VECS;
+
+    return ct_align_up(sizeof(tile_scratch) +
+                       (size_t)(smaller(k, K_BLOCK) * columns) * sizeof(float));
 }
 
 /* Width of the packed panel of the rows from `first` on. */

@@ -39,11 +39,12 @@ typedef struct ct_tile_product {
     const float *start; /* m rounded up to whole tiles: a value for each row of C; NULL: C itself */
     float *c;
     int64_t ldc;
-    void *scratch; /* ct_tile_scratch() bytes */
+    void *scratch; /* ct_tile_scratch() bytes, 8-byte aligned */
 } ct_tile_product;
 
 void ct_tile_run(const ct_tile_set *s, const ct_tile_product *p);
-size_t ct_tile_scratch(const ct_tile_set *s);
+/** Bytes of scratch for products with sums over at most k rows. */
+size_t ct_tile_scratch(const ct_tile_set *s, int64_t k);
 
 /** Floats of A (m x k) when packed: panels of `rows` rows, each k columns one after the other; the
  *  last panel is half as high where that holds it. Rows that do not exist are zero. */
