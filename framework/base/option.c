@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "framework/base/text.h"
 
@@ -164,6 +165,29 @@ static ct_status read_environment(ct_options *o, const char *verb)
     return CT_OK;
 }
 
+/* A misspelt twin would be silently without effect. */
+static void warn_near_twins(const ct_options *o)
+{
+    char twins[MAX_TABLE][80];
+    const char *known[MAX_TABLE], *near;
+    int n = (o->n_option < MAX_TABLE) ? o->n_option : MAX_TABLE;
+
+    for (int i = 0; i < n; i++) {
+        twin(o->table[i].name, twins[i], sizeof(twins[i]));
+        known[i] = twins[i] + strlen("CORTADO_");
+    }
+    for (char *const *e = environ; *e != NULL; e++) {
+        char name[80];
+
+        if (strncmp(*e, "CORTADO_", 8) != 0) continue;
+        snprintf(name, sizeof(name), "%.*s", (int)strcspn(*e + 8, "="), *e + 8);
+        near = ct_text_nearest(name, known, n);
+        if ((near != NULL) && (strcmp(near, name) != 0) && ct_log_on(CT_LOG_INFO)) {
+            CT_WARN("environment: CORTADO_%s is no option; did you mean CORTADO_%s?", name, near);
+        }
+    }
+}
+
 static ct_status read_command(ct_options *o, int argc, char *const *argv)
 {
     for (int a = 1; a < argc; a++) {
@@ -205,6 +229,7 @@ ct_status ct_options_parse(const ct_option *table, int n, int argc, char *const 
     if (o == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for options");
     o->table = table;
     o->n_option = n;
+    warn_near_twins(o);
     CT_TRY_GOTO(status, err_destroy, read_environment(o, argv[0]));
     CT_TRY_GOTO(status, err_destroy, read_command(o, argc, argv));
     *options_p = o;

@@ -14,6 +14,7 @@ runs missing_solver 3 'nothere.prototxt: No such file' "$CORTADO" train --solver
 runs missing_model 3 'nothere.prototxt: No such file' "$CORTADO" time --model=nothere.prototxt
 runs twin_is_read 3 'fromenv.prototxt: No such file' env CORTADO_SOLVER=fromenv.prototxt "$CORTADO" train
 runs twin_is_checked 2 'CORTADO_ITERATIONS=many' env CORTADO_ITERATIONS=many "$CORTADO" train --solver=x
+runs twin_misspelt 3 'CORTADO_COMPRESION is no option; did you mean CORTADO_COMPRESSION' env CORTADO_COMPRESION=topk "$CORTADO" train --solver=nothere
 runs info 0 'features .*lmdb' "$CORTADO" info
 runs reference 0 '^## SolverParameter' "$CORTADO" info --config-reference
 is reference_is_current cmp -s out "$ROOT/docs/config-reference.md"
