@@ -4,9 +4,13 @@
 #   scripts/setup.sh            needs of `make`, `make demo` and `make test`
 set -eu
 
-packages='gcc make pkg-config openmpi-bin libopenmpi-dev libopenblas-openmp-dev libhdf5-dev
+case ${MPICC:-mpicc} in
+*mpich*) mpi='mpich libmpich-dev' ;;
+*) mpi='openmpi-bin libopenmpi-dev' ;;
+esac
+packages="gcc make pkg-config $mpi libopenblas-openmp-dev libhdf5-dev
 protobuf-c-compiler libprotobuf-c-dev zlib1g-dev libcmocka-dev liblmdb-dev libturbojpeg0-dev
-libpng-dev libhwloc-dev'
+libpng-dev libhwloc-dev"
 
 # One line each thing that is missing.
 missing() {
@@ -19,7 +23,17 @@ missing() {
     done
 }
 
+# Optional ones, which the demo and most tests want: installed where that is possible.
+missing_optional() {
+    for lib in lmdb libturbojpeg libpng hwloc; do
+        pkg-config --exists "$lib" 2>/dev/null || echo "library $lib"
+    done
+}
+
+can_install() { command -v apt-get >/dev/null 2>&1 && { [ "$(id -u)" = 0 ] || command -v sudo >/dev/null 2>&1; }; }
+
 lack=$(missing)
+[ -n "$lack" ] || ! can_install || lack=$(missing_optional)
 [ -n "$lack" ] || exit 0
 
 echo "Missing for the build:" $(echo "$lack" | sed 's/$/,/') >&2
