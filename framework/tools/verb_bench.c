@@ -1,0 +1,81 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "framework/tools/bench_comm.h"
+#include "framework/tools/tools.h"
+
+#define COMM "bench comm"
+
+static const ct_option table[] = {
+    { "sizes", CT_OPTION_TEXT, COMM, "LIST",
+      "buffer sizes in bytes, such as 4K,64K,1M (4K to 256M)" },
+    { "algorithms", CT_OPTION_TEXT, COMM, "LIST",
+      "of mpi, hier, ring, rhd, impi; mpi is the blocking MPI_Allreduce (all)" },
+    { "repeat", CT_OPTION_COUNT, COMM, "N", "repetitions of each (by size, 5 to 200)" },
+    { "memory", CT_OPTION_CHOICE, COMM, "arena|plain",
+      "our buffers: where ranks of a node can share them, as in training, or not (arena)" },
+    { "topology", CT_OPTION_TEXT, COMM, "SPEC", "auto, or NODESxRANKS to pretend one" },
+    { "threads", CT_OPTION_COUNT, COMM, "N", "threads a rank" },
+    { "json", CT_OPTION_TEXT, COMM, "FILE", "write the result as JSON" },
+    { "log", CT_OPTION_CHOICE, COMM, "error|warn|info|debug", "how much to log (info)" },
+};
+
+enum { N_OPTION = sizeof(table) / sizeof(table[0]) };
+
+static ct_status write_json(const ct_call *call, const ct_bench_plan *plan,
+                            const ct_bench_result *result, const char *file)
+{
+    ct_text json = { 0 };
+    ct_status status = CT_OK;
+
+    if ((file != NULL) && (call->job->rank == 0)) {
+        ct_bench_json(call->job->comm, plan, result, &json);
+        status = json.failed ? CT_FAIL(CT_ERR_NOMEM, "no memory for the result")
+                             : ct_file_write(file, json.text, json.length);
+        ct_text_destroy(&json);
+    }
+    return ct_job_share(call->job, status);
+}
+
+static ct_status bench_comm(const ct_call *call, const ct_options *o)
+{
+    const char *topology = ct_options_text(o, "topology"), *memory = ct_options_text(o, "memory");
+    ct_bench_plan plan = { .n_size = 0 };
+    ct_bench_result *result = NULL;
+    ct_status status = CT_OK;
+
+    CT_TRY(ct_job_threads(call->job, (int)ct_options_count(o, "threads", 0)));
+    CT_TRY(ct_job_connect(call->job, (topology != NULL) ? topology : "auto"));
+    CT_TRY(ct_bench_sizes(ct_options_text(o, "sizes"), &plan));
+    CT_TRY(ct_bench_algorithms(call->job->comm, ct_options_text(o, "algorithms"), &plan));
+    plan.repeat = (int)ct_options_count(o, "repeat", 0);
+    plan.plain = (memory != NULL) && (strcmp(memory, "plain") == 0);
+    result = calloc((size_t)(plan.n_size * plan.n_algo), sizeof(*result));
+    if (result == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for the results");
+    status = ct_bench_comm(call->job->comm, &plan, result);
+    if (status == CT_OK) {
+        ct_bench_print(call->job->comm, &plan, result);
+        status = write_json(call, &plan, result, ct_options_text(o, "json"));
+    }
+    free(result);
+    return status;
+}
+
+ct_status ct_verb_bench(ct_call *call)
+{
+    char verb[] = COMM;
+    ct_options *o = NULL;
+    ct_status status = CT_OK;
+
+    if ((call->argc < 2) || (strcmp(call->argv[1], "comm") != 0))
+        return CT_FAIL(CT_ERR_CONFIG, "cortado bench: expected \"cortado bench comm [options]\"");
+    if ((call->argc > 2) && (strcmp(call->argv[2], "--help") == 0)) {
+        if (call->job->rank == 0) ct_options_help(table, N_OPTION, verb, stdout);
+        return CT_OK;
+    }
+    call->argv[1] = verb;
+    CT_TRY(ct_options_parse(table, N_OPTION, call->argc - 1, call->argv + 1, &o));
+    status = bench_comm(call, o);
+    ct_options_destroy(o);
+    return status;
+}
