@@ -48,7 +48,8 @@ ct_status ct_coll_p2p_prepare(ct_coll_req *r, ct_p2p_build_fn build)
     if (st == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a collective");
     r->state = st;
     CT_TRY_GOTO(status, err_release, build(r, &st->schedule));
-    CT_TRY_GOTO(status, err_release, ct_sched_run_create(r->comm, r->dtype, &st->run));
+    CT_TRY_GOTO(status, err_release,
+                ct_sched_run_create(r->comm, r->dtype, ct_schedule_most(&st->schedule), &st->run));
     return CT_OK;
 
 err_release:

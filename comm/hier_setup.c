@@ -180,12 +180,14 @@ static ct_status set_up(ct_coll_req *r)
     CT_TRY(choose_way(r));
     if (st->way == CT_HIER_MESSAGES) {
         CT_TRY(ct_hier_messages(r->comm, &st->lanes, r->count, st->size, &st->schedule[0]));
-        return ct_sched_run_create(r->comm, r->dtype, &st->run[0]);
+        return ct_sched_run_create(r->comm, r->dtype, ct_schedule_most(&st->schedule[0]),
+                                   &st->run[0]);
     }
     st->n_chunk = (r->count + st->chunk - 1) / st->chunk;
     if ((r->comm->topo->n_node == 1) || (st->lanes.mine < 0)) return CT_OK;
     for (int s = 0; s < CT_HIER_SLOTS; ++s)
-        CT_TRY(ct_sched_run_create(r->comm, r->dtype, &st->run[s]));
+        CT_TRY(ct_sched_run_create(r->comm, r->dtype, ct_part(st->chunk, st->lanes.n, 1),
+                                   &st->run[s]));
     return CT_OK;
 }
 

@@ -28,6 +28,16 @@ ct_status ct_schedule_add(ct_schedule *s, const ct_sched_step *step)
     return CT_OK;
 }
 
+int64_t ct_schedule_most(const ct_schedule *s)
+{
+    int64_t most = 0;
+
+    for (int i = 0; i < s->n_step; ++i) {
+        if (s->step[i].add && (s->step[i].recv_n > most)) most = s->step[i].recv_n;
+    }
+    return most;
+}
+
 int64_t ct_part(int64_t n, int parts, int i)
 {
     enum { LINE = 16 };

@@ -57,8 +57,10 @@ int64_t ct_part(int64_t n, int parts, int i);
 
 typedef struct ct_sched_run ct_sched_run;
 
-/** Buffers for running schedules on buf. Local. */
-ct_status ct_sched_run_create(ct_comm *c, ct_dtype dtype, ct_sched_run **run_p);
+/** Buffers for running schedules whose adding steps receive at most `most` elements each. Local. */
+ct_status ct_sched_run_create(ct_comm *c, ct_dtype dtype, int64_t most, ct_sched_run **run_p);
+/** The `most` of a schedule. */
+int64_t ct_schedule_most(const ct_schedule *s);
 void ct_sched_run_destroy(ct_sched_run *run); /* NULL allowed; only when nothing is in flight */
 /** Begins s (borrowed until done) on buf. */
 ct_status ct_sched_run_start(ct_sched_run *run, const ct_schedule *s, void *buf, int tag);

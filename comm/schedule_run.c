@@ -5,8 +5,10 @@
 #include "comm/schedule.h"
 
 enum {
-    SEGMENT = 64 << 10, /* elements a message carries at most */
-    WINDOW = 4          /* messages under way, each direction */
+    MIN_SEGMENT = 64 << 10, /* elements of a message, unless the step has fewer … */
+    MAX_SEGMENT = 1 << 20,  /* … and at most                                      */
+    PER_STEP = 4,           /* messages a step is cut into, within these limits   */
+    WINDOW = 4              /* messages under way, each direction                 */
 };
 
 /* A place in the list: segment `seg` of step `step`. */
@@ -40,12 +42,37 @@ struct ct_sched_run {
     cursor sent;                 /* the sends of all steps before sent.step are over */
 };
 
-ct_status ct_sched_run_create(ct_comm *c, ct_dtype dtype, ct_sched_run **run_p)
+void ct_sched_run_destroy(ct_sched_run *run)
+{
+    if (run == NULL) return;
+    ct_mem_release(run->landing[0]);
+    free(run);
+}
+
+/* Elements of each message of a step that moves n: the same for its sender and its receiver. Few
+ * and large, since each costs a meeting of two ranks, but enough to add one while the next comes.
+ */
+static int64_t segment_of(int64_t n)
+{
+    int64_t each = (n + PER_STEP - 1) / PER_STEP;
+
+    each = (each < MAX_SEGMENT) ? each : MAX_SEGMENT;
+    return (each > MIN_SEGMENT) ? each : MIN_SEGMENT;
+}
+
+static int64_t segments(int peer, int64_t n)
+{
+    return (peer < 0) ? 0 : (n + segment_of(n) - 1) / segment_of(n);
+}
+
+ct_status ct_sched_run_create(ct_comm *c, ct_dtype dtype, int64_t most, ct_sched_run **run_p)
 {
     ct_sched_run *run = calloc(1, sizeof(*run));
-    size_t bytes = SEGMENT * ct_dtype_size(dtype);
+    size_t bytes =
+        ct_dtype_size(dtype) * (size_t)((segment_of(most) < most) ? segment_of(most) : most);
 
     if (run == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a collective");
+    bytes = ct_align_up(bytes);
     run->comm = c;
     run->dtype = dtype;
     run->size = ct_dtype_size(dtype);
@@ -57,18 +84,6 @@ ct_status ct_sched_run_create(ct_comm *c, ct_dtype dtype, ct_sched_run **run_p)
     for (int i = 1; i < WINDOW; ++i) run->landing[i] = run->landing[0] + (size_t)i * bytes;
     *run_p = run;
     return CT_OK;
-}
-
-void ct_sched_run_destroy(ct_sched_run *run)
-{
-    if (run == NULL) return;
-    ct_mem_release(run->landing[0]);
-    free(run);
-}
-
-static int64_t segments(int peer, int64_t n)
-{
-    return (peer < 0) ? 0 : (n + SEGMENT - 1) / SEGMENT;
 }
 
 static int64_t send_segments(const ct_sched_step *step)
@@ -92,9 +107,9 @@ static void settle(const ct_schedule *s, cursor *c, int64_t (*count)(const ct_sc
 
 static int segment_length(int64_t n, int64_t seg)
 {
-    int64_t left = n - seg * SEGMENT;
+    int64_t left = n - seg * segment_of(n);
 
-    return (int)((left < SEGMENT) ? left : SEGMENT);
+    return (int)((left < segment_of(n)) ? left : segment_of(n));
 }
 
 ct_status ct_sched_run_start(ct_sched_run *run, const ct_schedule *s, void *buf, int tag)
@@ -146,9 +161,9 @@ static ct_status post_sends(ct_sched_run *run, bool *moved, int64_t *bytes_sent)
         flight *f = &run->sends.slot[(run->sends.head + run->sends.n) % WINDOW];
         int n = segment_length(step->send_n, run->next_send.seg);
 
-        CT_TRY_MPI(MPI_Isend(at_element(run, step->send_at + run->next_send.seg * SEGMENT), n,
-                             wire_type(run->dtype), step->send_to, run->tag, run->comm->world,
-                             &f->request));
+        CT_TRY_MPI(MPI_Isend(
+            at_element(run, step->send_at + run->next_send.seg * segment_of(step->send_n)), n,
+            wire_type(run->dtype), step->send_to, run->tag, run->comm->world, &f->request));
         f->at = run->next_send;
         run->sends.n += 1;
         run->next_send.seg += 1;
@@ -166,8 +181,10 @@ static ct_status post_recvs(ct_sched_run *run, bool *moved)
         int slot = (run->recvs.head + run->recvs.n) % WINDOW;
         flight *f = &run->recvs.slot[slot];
         int n = segment_length(step->recv_n, run->next_recv.seg);
-        char *to = step->add ? run->landing[slot]
-                             : at_element(run, step->recv_at + run->next_recv.seg * SEGMENT);
+        char *to =
+            step->add
+                ? run->landing[slot]
+                : at_element(run, step->recv_at + run->next_recv.seg * segment_of(step->recv_n));
 
         CT_TRY_MPI(MPI_Irecv(to, n, wire_type(run->dtype), step->recv_from, run->tag,
                              run->comm->world, &f->request));
@@ -191,7 +208,7 @@ static ct_status take_recvs(ct_sched_run *run, bool *moved)
         if (!done) return CT_OK;
         if (step->add)
             ct_reduce_add(run->dtype, segment_length(step->recv_n, f->at.seg), run->landing[slot],
-                          at_element(run, step->recv_at + f->at.seg * SEGMENT),
+                          at_element(run, step->recv_at + f->at.seg * segment_of(step->recv_n)),
                           run->comm->n_thread);
         run->received = (cursor){ f->at.step, f->at.seg + 1 };
         settle(run->s, &run->received, recv_segments);
