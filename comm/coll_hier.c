@@ -220,6 +220,7 @@ static double hier_cost_s(const ct_comm *c, int64_t bytes)
 
 const ct_coll_ops ct_coll_hier = {
     .name = "hier",
+    .shares_memory = true,
     .supports = hier_supports,
     .cost_s = hier_cost_s,
     .prepare = ct_hier_prepare,

@@ -159,6 +159,8 @@ ct_status ct_node_acquire(ct_node *node, size_t bytes, const char *what, void **
     bool fits = false;
     int at = 0;
 
+    if (ct_topo_max_node_size(node->comm->topo) == 1)
+        return CT_UNSUPPORTED; /* nobody to share with */
     CT_TRY(agree_space(node, bytes + CT_ALIGN, &fits));
     if (!fits) {
         if (node->comm->node_shares && (node->limit < 0))

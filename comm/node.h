@@ -22,8 +22,8 @@ void ct_node_destroy(ct_node *node); /* NULL allowed; collective */
 void ct_node_set_limit(ct_node *node, int64_t bytes);
 
 /** A zeroed block of `bytes` on every rank of the node, aligned to CT_ALIGN; *block_p is this
- *  rank's. CT_UNSUPPORTED, on all ranks alike, where there is no space or no sharing. Collective
- *  over the world. */
+ *  rank's. CT_UNSUPPORTED, on all ranks alike, where there is no space, no sharing, or no node of
+ *  several ranks. Collective over the world. */
 ct_status ct_node_acquire(ct_node *node, size_t bytes, const char *what, void **block_p);
 /** Frees the window that block is this rank's part of. Collective. */
 void ct_node_release(ct_node *node, void *block);

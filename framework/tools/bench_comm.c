@@ -197,11 +197,13 @@ static ct_status prepare(workplace *w, const ct_bench_plan *plan)
 {
     for (int a = 0; a < plan->n_algo; ++a) {
         if (plan->algo[a] == NULL) continue;
-        w->req[a] = (ct_coll_req){ .comm = w->c,
-                                   .buf = plan->plain ? w->plain : w->shared,
-                                   .count = w->count,
-                                   .dtype = CT_F32,
-                                   .tag = ct_comm_take_tags(w->c, CT_COLL_TAGS) };
+        w->req[a] =
+            (ct_coll_req){ .comm = w->c,
+                           .buf = (plan->plain || !plan->algo[a]->shares_memory) ? w->plain
+                                                                                 : w->shared,
+                           .count = w->count,
+                           .dtype = CT_F32,
+                           .tag = ct_comm_take_tags(w->c, CT_COLL_TAGS) };
         CT_TRY(plan->algo[a]->prepare(&w->req[a]));
     }
     return CT_OK;

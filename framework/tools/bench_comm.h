@@ -2,7 +2,8 @@
  *
  * Each allreduce is checked on every rank while it is timed. The time of one is that of the slowest
  * rank, after a barrier; the figure is the median. `mpi` is the blocking MPI_Allreduce in place on
- * a warm buffer in plain memory; ours run on a buffer from ct_comm_arena(), as training does.
+ * a warm buffer in plain memory; ours run on the memory that training gives them: hier on a buffer
+ * from ct_comm_arena(), the others on the same as mpi.
  */
 #ifndef CT_BENCH_COMM_H
 #define CT_BENCH_COMM_H
@@ -19,7 +20,7 @@ typedef struct ct_bench_plan {
     int n_algo;
     const ct_coll_ops *algo[CT_BENCH_MAX_ALGO]; /* NULL: MPI_Allreduce itself */
     int repeat; /* 0: as many as take about a second, 5 to 200                */
-    bool plain; /* our algorithms on plain memory too: they cannot share it   */
+    bool plain; /* hier on plain memory too: its ranks cannot share it */
 } ct_bench_plan;
 
 typedef struct ct_bench_result {

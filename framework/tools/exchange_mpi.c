@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "comm/grad_pipe.h"
 
@@ -226,6 +227,17 @@ ct_status ct_exchange_mpi_open(ct_comm *comm, const Ct__SolverParameter *param, 
         .state = mpi_state,
     };
     return CT_OK;
+}
+
+const ct_arena_ops *ct_exchange_mpi_arena(ct_comm *comm, const Ct__SolverParameter *param)
+{
+    const ct_arena_ops *shared = ct_comm_arena(comm);
+    const char *name = (param->comm != NULL) ? param->comm->allreduce : "auto";
+
+    for (const ct_coll_ops *const *at = ct_coll_table; *at != NULL; ++at) {
+        if (strcmp(name, (*at)->name) == 0) return (*at)->shares_memory ? shared : ct_arena_plain();
+    }
+    return shared; /* auto; a wrong name is found when the exchange opens */
 }
 
 void ct_exchange_mpi_close(ct_exchange *exchange)

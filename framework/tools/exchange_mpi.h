@@ -11,9 +11,12 @@
 /** Exchanges the gradients of net's learned parameters as param's `comm` and `compression` say.
  *  Borrows comm and net; out->ctx is released with ct_exchange_mpi_close(). Works at one rank too:
  *  nothing travels, but codecs act. Fastest where the net's gradient arena came from
- *  ct_comm_arena(comm). Collective. CT_ERR_CONFIG. */
+ *  ct_exchange_mpi_arena(). Collective. CT_ERR_CONFIG. */
 ct_status ct_exchange_mpi_open(ct_comm *comm, const Ct__SolverParameter *param, ct_net *net,
                                ct_exchange *out);
+/** Where the net's gradient arena lies best for param's allreduce: in memory that ranks share, or
+ * in plain memory, which other algorithms read faster. */
+const ct_arena_ops *ct_exchange_mpi_arena(ct_comm *comm, const Ct__SolverParameter *param);
 /** Before comm and net go. Collective. */
 void ct_exchange_mpi_close(ct_exchange *exchange);
 /** What the exchange waits for. ctx: that of the exchange; from any thread, until it is closed. */

@@ -13,7 +13,7 @@ static const ct_option table[] = {
       "of mpi, hier, ring, rhd, impi; mpi is the blocking MPI_Allreduce (all)" },
     { "repeat", CT_OPTION_COUNT, COMM, "N", "repetitions of each (by size, 5 to 200)" },
     { "memory", CT_OPTION_CHOICE, COMM, "arena|plain",
-      "our buffers: where ranks of a node can share them, as in training, or not (arena)" },
+      "hier's buffers: where ranks of a node can share them, as in training, or not (arena)" },
     { "topology", CT_OPTION_TEXT, COMM, "SPEC", "auto, or NODESxRANKS to pretend one" },
     { "threads", CT_OPTION_COUNT, COMM, "N", "threads a rank" },
     { "json", CT_OPTION_TEXT, COMM, "FILE", "write the result as JSON" },

@@ -6,6 +6,7 @@
 #include "framework/base/clock.h"
 #include "framework/report/report.h"
 #include "framework/solver/solver.h"
+#include "framework/tools/exchange_mpi.h"
 #include "framework/tools/exchange_open.h"
 #include "framework/tools/net_open.h"
 #include "framework/tools/signals.h"
@@ -123,7 +124,7 @@ static ct_status create_solver(training *t)
     ct_text_destroy(&fields);
     CT_TRY(ct_call_device(t->call, &t->config, &options.dev));
     if ((t->job->size > 1) && (options.dev->kind == CT_DEVICE_CPU)) {
-        options.grad_arena = ct_comm_arena(t->job->comm);
+        options.grad_arena = ct_exchange_mpi_arena(t->job->comm, t->config.solver);
     }
     options.env.rank = t->job->rank;
     options.env.n_rank = t->job->size;

@@ -42,6 +42,11 @@ static int tags(ct_comm *c)
     return fault;
 }
 
+static bool has_neighbours(const ct_comm *c)
+{
+    return ct_topo_max_node_size(c->topo) > 1;
+}
+
 /* Every rank writes its name into every neighbour's block, signals, and finds all names. */
 static int windows(ct_comm *c)
 {
@@ -50,6 +55,8 @@ static int windows(ct_comm *c)
     int fault = 0, slot = -1, window = -1;
     int64_t offset = -1;
 
+    if (!has_neighbours(c))
+        return MPI_FAULT_UNLESS(ct_node_acquire(node, 4096, "a test", &block) == CT_UNSUPPORTED);
     fault += MPI_FAULT_UNLESS(ct_node_acquire(node, 4096, "a test", &block) == CT_OK);
     fault += MPI_FAULT_UNLESS(ct_node_take_slot(node, &slot) == CT_OK);
     if (fault > 0) return fault;
@@ -90,6 +97,8 @@ static int slots(ct_comm *c)
     ct_node *node = c->node_memory;
     int slot[MANY], fault = 0, again = -1;
 
+    if (!has_neighbours(c))
+        return MPI_FAULT_UNLESS(ct_node_take_slot(node, &again) == CT_UNSUPPORTED);
     for (int i = 0; i < MANY; ++i) fault += (ct_node_take_slot(node, &slot[i]) != CT_OK);
     if (fault > 0) return fault;
     for (int i = 0; i < MANY; ++i) {
