@@ -324,6 +324,33 @@ ct_status ct_solver_find_nets(Ct__SolverParameter *solver, const char *path)
     return find_nets(solver, path, true);
 }
 
+/* As Caffe: without a snapshot_prefix it is the solver's path less its ending; in a directory that
+ * it names ("snapshots/"), the solver's name. */
+static ct_status find_prefix(Ct__SolverParameter *solver, const char *path)
+{
+    const char *given = (solver->snapshot_prefix != NULL) ? solver->snapshot_prefix : "";
+    const char *base = strrchr(path, '/'), *ending = strrchr(path, '.');
+    size_t n = strlen(given);
+    bool in_directory = (n > 0) && (given[n - 1] == '/');
+    ct_text prefix = { 0 };
+
+    if ((n > 0) && !in_directory) return CT_OK;
+    base = (base != NULL) ? base + 1 : path;
+    if ((ending == NULL) || (ending <= base)) ending = path + strlen(path);
+    if (in_directory) {
+        ct_text_add(&prefix, "%s%.*s", given, (int)(ending - base), base);
+    } else {
+        ct_text_add(&prefix, "%.*s", (int)(ending - path), path);
+    }
+    if (prefix.failed) {
+        ct_text_destroy(&prefix);
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for snapshot_prefix");
+    }
+    free(solver->snapshot_prefix);
+    solver->snapshot_prefix = prefix.text;
+    return CT_OK;
+}
+
 ct_status ct_solver_read(const char *path, ct_source_map *map, Ct__SolverParameter **solver_p)
 {
     ProtobufCMessage *message;
@@ -335,6 +362,7 @@ ct_status ct_solver_read(const char *path, ct_source_map *map, Ct__SolverParamet
     CT_TRY_GOTO(status, err_release, upgrade_solver_type(&(ct_upgrade){ NULL, path, map }, solver));
     CT_TRY_GOTO(status, err_release, upgrade_inner_nets(solver, path, map));
     CT_TRY_GOTO(status, err_release, find_nets(solver, path, false));
+    CT_TRY_GOTO(status, err_release, find_prefix(solver, path));
     *solver_p = solver;
     return CT_OK;
 

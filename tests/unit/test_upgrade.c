@@ -346,6 +346,25 @@ static void given_path_first(void **state)
     ct__solver_parameter__free_unpacked(solver, NULL);
 }
 
+static void snapshot_prefixes(void **state)
+{
+    const folder *f = *state;
+    static const char *const given[] = { "", "snapshot_prefix: 'a/b'", "snapshot_prefix: 'a/'" };
+
+    for (int i = 0; i < 3; i++) {
+        Ct__SolverParameter *solver = read_solver(*state, given[i]);
+        const char *stem = strrchr(f->solver, '/') + 1;
+        char want[512];
+
+        if (i == 0) snprintf(want, sizeof(want), "%s", f->solver);
+        if (i == 1) snprintf(want, sizeof(want), "a/b");
+        if (i == 2) snprintf(want, sizeof(want), "a/%s", stem);
+        if (i != 1) *strrchr(want, '.') = '\0';
+        assert_string_equal(solver->snapshot_prefix, want);
+        ct__solver_parameter__free_unpacked(solver, NULL);
+    }
+}
+
 static void nets_within_solvers(void **state)
 {
     Ct__SolverParameter *solver;
@@ -398,6 +417,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(nets_are_found, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(given_path_first, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(nets_within_solvers, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(snapshot_prefixes, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(net_from_a_file, make_folder, remove_folder),
     };
 
