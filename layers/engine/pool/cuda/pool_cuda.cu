@@ -37,7 +37,7 @@ static __global__ void forward_kernel(ct_pool_desc d, ct_pool_args a)
                 float v = x[h * d.w + w];
 
                 sum += v;
-                if ((place < 0) || (v > best)) {
+                if ((place < 0) || (v > best) || ((v != v) && (best == best))) { /* NaN shows */
                     best = v;
                     place = h * d.w + w;
                 }
