@@ -193,7 +193,7 @@ static ct_status show(ct_solver *s)
     s->exchange.counters(s->exchange.ctx, &now);
     e.iterations_per_s = (e.seconds > 0.0) ? (double)t->iterations / e.seconds : 0.0;
     e.wait_data_ms = 1e3 * (s->exec.wait_data_s - t->wait_data_s) / steps;
-    e.comm_exposed_ms = 1e3 * (now.exposed_s - t->counters.exposed_s) / steps;
+    e.comm_exposed_ms = 1e3 * (now.exposed_s - t->counters.exposed_s + t->agree_s) / steps;
     e.compute_ms = 1e3 * t->step_s / steps - e.wait_data_ms - e.comm_exposed_ms;
     e.bytes_sent = (now.bytes_sent - t->counters.bytes_sent) / (int64_t)steps;
     s->shown_loss = e.loss;
@@ -207,6 +207,18 @@ static bool due(int64_t iteration, int32_t interval)
     return (interval > 0) && (iteration % interval == 0);
 }
 
+/* The ranks meet here, so the slowest one's lag shows here: it is part of the step. */
+static ct_status agree(ct_solver *s, bool finite, ct_solver_action *action_p)
+{
+    double start = ct_clock_s(), waited_s;
+
+    CT_TRY(ct_solver_agree(s, finite, action_p));
+    waited_s = ct_clock_s() - start;
+    s->tally.step_s += waited_s;
+    s->tally.agree_s += waited_s;
+    return CT_OK;
+}
+
 /* One iteration with all that may follow it. */
 static ct_status iterate(ct_solver *s)
 {
@@ -216,7 +228,7 @@ static ct_status iterate(ct_solver *s)
 
     CT_TRY(ct_solver_step(s, display, &finite));
     if (display) CT_TRY(show(s));
-    CT_TRY(ct_solver_agree(s, finite || !p->stop_on_nan, &action));
+    CT_TRY(agree(s, finite || !p->stop_on_nan, &action));
     s->iteration++;
     ct_report_progress(s->options.report, s->iteration, p->max_iter, s->shown_loss,
                        images_per_s(s));

@@ -22,6 +22,7 @@ typedef struct ct_outputs {
 
 typedef struct ct_tally { /* since the last display */
     double start_s, step_s;
+    double agree_s; /* of step_s: waited for the other ranks at step boundaries */
     int64_t iterations;
     double wait_data_s;
     ct_exchange_counters counters; /* as they were at the start */

@@ -30,6 +30,13 @@ for n in 1 2 3 4; do
     fi
 done
 
+# images_per_s counts the waiting for other ranks: it is the log's iter/s times the batch
+$JOB 2 $train --iterations=1001 --set=display=1000 --set=test_interval=100000 --set=snapshot=0 \
+    --set=checksum_interval=0 --set=snapshot_after_train=false --metrics=rate.jsonl >out 2>&1 </dev/null
+of_log=$(sed -n 's/.*Iteration 1000 (\([0-9.e+]*\) iter.s.*/\1/p' out)
+of_event=$(sed -n 's/.*"iter":1000,.*"images_per_s":\([0-9.e+]*\),.*/\1/p' rate.jsonl)
+is rates_agree awk -v l="$of_log" -v e="$of_event" 'BEGIN { exit !(l > 0 && e > 0.7 * 12 * l && e < 1.3 * 12 * l) }'
+
 # residuals are part of the state
 topk="--compression=topk:density=0.05,min_bytes=1024"
 $JOB 2 $train $topk --set=snapshot_prefix=whole >out 2>&1 </dev/null
