@@ -68,8 +68,10 @@ check: $(PB).h $(B)/build_info.h
 	    $(UNIT_BIN:$(B)/%=$(B)-werror/%.o) $(MPI_BIN:$(B)/%=$(B)-werror/%.o)
 	@echo "check: good"
 
+BENCH_RANKS ?= 2
 bench: $(B)/cortado $(BENCH_BIN)
 	$(Q)for t in $(BENCH_BIN); do echo "BENCH $$t"; $$t || exit 1; done
+	$(Q)$(MPIRUN) $(MPIRUN_FLAGS) -np $(BENCH_RANKS) $(B)/cortado bench comm
 
 # libFuzzer where clang is there: each target runs FUZZ_SECONDS
 FUZZ := $(sort $(wildcard tests/fuzz/fuzz_*.c))
