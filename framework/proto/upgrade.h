@@ -17,9 +17,8 @@ ct_status ct_net_upgrade(Ct__NetParameter *net, const char *file, ct_source_map 
 ct_status ct_net_read(const char *path, ct_source_map *map, Ct__NetParameter **net_p);
 /** Reads a solver. The paths in net, train_net and test_net are replaced by those of the file
  *  beside the solver where there is none as given, and left where there is none at all (an option
- *  may still set them). snapshot_prefix is, where unset, path less its ending. The nets are not read
- *  yet. Freed with
- *  ct__solver_parameter__free_unpacked(). CT_ERR_CONFIG, CT_ERR_IO. */
+ *  may still set them). snapshot_prefix is, where unset, path less its ending. The nets are not
+ * read yet. Freed with ct__solver_parameter__free_unpacked(). CT_ERR_CONFIG, CT_ERR_IO. */
 ct_status ct_solver_read(const char *path, ct_source_map *map, Ct__SolverParameter **solver_p);
 /** The same look-up once more, for after options were applied: CT_ERR_IO with the field and both
  *  places for a net that is in neither. path: of the solver file. */
