@@ -212,8 +212,12 @@ static double hier_cost_s(const ct_comm *c, int64_t bytes)
     double between = ct_cost_between(t, bytes / lanes, lanes, true);
     double other = ct_cost_between(t, bytes / lanes, lanes, false);
 
+    if (ranks == 1) { /* the same messages as one of these */
+        double ring = ct_cost_ring(t, bytes), rhd = ct_cost_rhd(t, bytes);
+
+        return (ring < rhd) ? ring : rhd;
+    }
     if (other < between) between = other;
-    if (ranks == 1) return between;
     return signals * t->intra.alpha_s + share * (copies * t->intra.beta_s + t->intra.gamma_s) +
            between;
 }

@@ -4,7 +4,7 @@
 #include "framework/base/text.h"
 
 /* Among equal costs the earlier one is taken. */
-const ct_coll_ops *const ct_coll_table[] = { &ct_coll_hier, &ct_coll_ring, &ct_coll_rhd,
+const ct_coll_ops *const ct_coll_table[] = { &ct_coll_ring, &ct_coll_rhd, &ct_coll_hier,
                                              &ct_coll_impi, NULL };
 
 static ct_status fail_unknown(const char *name)

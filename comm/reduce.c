@@ -6,8 +6,8 @@
 #include "comm/bf16.h"
 
 enum {
-    BLOCK = 2048,          /* elements summed at a time: 8 KB of f32 stay in the first cache */
-    MIN_PER_THREAD = 65536 /* below, starting a team costs more than it saves                */
+    BLOCK = 2048,           /* elements summed at a time: 8 KB of f32 stay in the first cache */
+    MIN_PER_THREAD = 262144 /* below, waiting for a team can cost more than it saves */
 };
 
 static void add_f32(int64_t n, const float *x, float *y)
