@@ -174,6 +174,12 @@ static void test_topk_shapes(void **state)
     check_topk(grad, NULL, N, 0.9f);
     for (int i = 0; i < N; ++i) grad[i] = ldexpf(1.0f, i % 250 - 149); /* all exponents */
     check_topk(grad, NULL, N, 0.05f);
+    for (int i = 0; i < N; ++i) { /* neighbours in the last bits, all in one coarse bin */
+        uint32_t bits = 0x3f800000u + (uint32_t)(i * 7919 % 20011) + ((uint32_t)(i % 2) << 31);
+
+        memcpy(&grad[i], &bits, sizeof(bits));
+    }
+    for (int i = 1; i < 20; ++i) check_topk(grad, NULL, N, 0.037f * (float)i);
     free(grad);
 }
 
