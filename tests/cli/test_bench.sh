@@ -6,9 +6,9 @@ small="--sizes=4K,12 --repeat=3"
 runs bench_two_ranks 0 '4 K .*\(' $JOB 2 "$CORTADO" bench comm $small --json=b.json
 is bench_all_algorithms sh -c \
     'for a in mpi hier ring rhd impi; do [ $(grep -c "\"algorithm\":\"$a\"" b.json) = 2 ] || exit 1; done'
-is bench_json_is_json python3 -c 'import json; d = json.load(open("b.json"))
-assert d["ranks"] == 2 and len(d["results"]) == 10
-assert all(r["median_ms"] > 0 and r["repeats"] == 3 and r["correct"] for r in d["results"])'
+is bench_sums_are_right sh -c \
+    '[ $(grep -Ec "\"repeats\":3,\"median_ms\":[0-9.e-]+,.*\"correct\":true" b.json) = 10 ]'
+command -v python3 >/dev/null && is bench_json_is_json python3 -m json.tool b.json /dev/null
 runs bench_pretended 0 'synthetic 2x1' $JOB 2 "$CORTADO" bench comm $small --topology=2x1 --algorithms=hier
 runs bench_one_rank 0 '12' "$CORTADO" bench comm $small --memory=plain
 runs bench_bad_size 2 'expected sizes' "$CORTADO" bench comm --sizes=4K,
