@@ -71,6 +71,9 @@ check: $(PB).h $(B)/build_info.h
 BENCH_RANKS ?= 2
 bench: $(B)/cortado $(BENCH_BIN)
 	$(Q)for t in $(BENCH_BIN); do echo "BENCH $$t"; $$t || exit 1; done
+	$(Q)echo "BENCH nets"; CORTADO=$(B)/cortado tests/bench/nets.sh
+	$(Q)for n in 2 4; do echo "BENCH comm, $$n ranks"; OMP_NUM_THREADS=1 \
+	    $(MPIRUN) $(MPIRUN_FLAGS) -np $$n $(B)/cortado bench comm || exit 1; done
 	$(Q)$(MPIRUN) $(MPIRUN_FLAGS) -np $(BENCH_RANKS) $(B)/cortado bench comm
 
 # libFuzzer where clang is there: each target runs FUZZ_SECONDS

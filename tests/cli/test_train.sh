@@ -107,6 +107,18 @@ rm -r data
 runs no_lmdb 3 'train_lmdb' "$CORTADO" train --solver=solver.prototxt
 mv good data
 
+# the same of HDF5
+"$CORTADO" convert digits --to=h5 --count=600 --seed=3 --backend=hdf5 >out 2>&1 || not_ok convert_hdf5 "digits"
+sed 's#type: "Data"#type: "HDF5Data"#; s#data_param { source: "data/\(train\|test\)_lmdb" backend: LMDB batch_size: \([0-9]*\) }#hdf5_data_param { source: "h5/\1.h5" batch_size: \2 }#' \
+    net.prototxt >h5net.prototxt
+sed 's/net.prototxt/h5net.prototxt/' solver.prototxt >h5_solver.prototxt
+runs trains_on_hdf5 0 'Optimization Done' "$CORTADO" train --solver=h5_solver.prototxt --set=snapshot_prefix=h5s
+size=$(stat -c %s h5/train.h5)
+truncate -s $((size / 2)) h5/train.h5
+runs truncated_hdf5 3 'train.h5' "$CORTADO" train --solver=h5_solver.prototxt --set=snapshot_prefix=h5s
+rm -r h5
+runs no_hdf5 3 'train.h5' "$CORTADO" train --solver=h5_solver.prototxt --set=snapshot_prefix=h5s
+
 # a disk that is full
 if [ "$(id -u)" = 0 ] && mkdir small && mount -t tmpfs -o size=64k none small 2>/dev/null; then
     trap 'umount "$work/small" 2>/dev/null; rm -rf "$work"' EXIT
