@@ -87,26 +87,32 @@ void ct_text_destroy(ct_text *t)
 
 enum { MAX_WORD = 64 };
 
+static int smaller(int a, int b)
+{
+    return (a < b) ? a : b;
+}
+
+/* Insertions, deletions, replacements and exchanges of neighbours that make a into b. */
 static int edit_distance(const char *a, const char *b)
 {
-    int row[MAX_WORD + 1], la = (int)strlen(a), lb = (int)strlen(b);
+    int d[MAX_WORD + 1][MAX_WORD + 1], la = (int)strlen(a), lb = (int)strlen(b);
 
     if ((la > MAX_WORD) || (lb > MAX_WORD)) return MAX_WORD;
-    for (int j = 0; j <= lb; j++) row[j] = j;
+    for (int j = 0; j <= lb; j++) d[0][j] = j;
     for (int i = 1; i <= la; i++) {
-        int diagonal = row[0];
+        int x = tolower((unsigned char)a[i - 1]);
 
-        row[0] = i;
+        d[i][0] = i;
         for (int j = 1; j <= lb; j++) {
-            int cost =
-                diagonal + (tolower((unsigned char)a[i - 1]) != tolower((unsigned char)b[j - 1]));
-            int best = (row[j] < row[j - 1]) ? row[j] + 1 : row[j - 1] + 1;
+            int y = tolower((unsigned char)b[j - 1]);
 
-            diagonal = row[j];
-            row[j] = (cost < best) ? cost : best;
+            d[i][j] = smaller(smaller(d[i - 1][j], d[i][j - 1]) + 1, d[i - 1][j - 1] + (x != y));
+            if ((i > 1) && (j > 1) && (x == tolower((unsigned char)b[j - 2])) &&
+                (y == tolower((unsigned char)a[i - 2])))
+                d[i][j] = smaller(d[i][j], d[i - 2][j - 2] + 1);
         }
     }
-    return row[lb];
+    return d[la][lb];
 }
 
 const char *ct_text_nearest(const char *word, const char *const *candidate, int n)

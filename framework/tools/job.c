@@ -134,6 +134,10 @@ void ct_job_fail(ct_job *job, ct_status status)
     }
     ct_held_flush();
     fflush(NULL);
-    MPI_Abort(MPI_COMM_WORLD, code);
+    /* alone there is nobody to take down, and MPI_Abort would put its own words below ours */
+    if (job->size == 1)
+        MPI_Finalize();
+    else
+        MPI_Abort(MPI_COMM_WORLD, code);
     _exit(code);
 }

@@ -5,7 +5,7 @@ runs help 0 'cortado train' "$CORTADO" --help
 runs version 0 '^cortado [0-9]+\.[0-9]+' "$CORTADO" --version
 runs no_verb 2 'cortado VERB --help' "$CORTADO"
 runs verb_help 0 'CORTADO_COMPRESSION' "$CORTADO" train --help
-runs unknown_verb 2 'unknown verb "tran"; did you mean "train"' "$CORTADO" tran
+runs unknown_verb 2 'unknown verb "trian"; did you mean "train"' "$CORTADO" trian
 runs unknown_option 2 'unknown option --solvr; did you mean --solver' "$CORTADO" train --solvr=x
 runs option_of_another 2 'option --snapshot belongs to: train' "$CORTADO" test --snapshot=x
 runs no_solver 2 'give --solver=FILE' "$CORTADO" train
