@@ -68,13 +68,12 @@ check: $(PB).h $(B)/build_info.h
 	    $(UNIT_BIN:$(B)/%=$(B)-werror/%.o) $(MPI_BIN:$(B)/%=$(B)-werror/%.o)
 	@echo "check: good"
 
-BENCH_RANKS ?= 2
+BENCH_RANKS ?= 2 4
 bench: $(B)/cortado $(BENCH_BIN)
 	$(Q)for t in $(BENCH_BIN); do echo "BENCH $$t"; $$t || exit 1; done
 	$(Q)echo "BENCH nets"; CORTADO=$(B)/cortado tests/bench/nets.sh
-	$(Q)for n in 2 4; do echo "BENCH comm, $$n ranks"; OMP_NUM_THREADS=1 \
+	$(Q)for n in $(BENCH_RANKS); do echo "BENCH comm, $$n ranks"; OMP_NUM_THREADS=1 \
 	    $(MPIRUN) $(MPIRUN_FLAGS) -np $$n $(B)/cortado bench comm || exit 1; done
-	$(Q)$(MPIRUN) $(MPIRUN_FLAGS) -np $(BENCH_RANKS) $(B)/cortado bench comm
 
 # libFuzzer where clang is there: each target runs FUZZ_SECONDS
 FUZZ := $(sort $(wildcard tests/fuzz/fuzz_*.c))
