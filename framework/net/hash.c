@@ -1,4 +1,5 @@
 /* Fingerprints of a net's structure and of its weights. */
+#include "framework/base/hash.h"
 #include "framework/net/net_impl.h"
 
 #include <string.h>
@@ -69,7 +70,7 @@ uint64_t ct_net_hash(const ct_net *net)
 }
 
 /* Bytes on a device, through a small window on the host. */
-static ct_status add_device(const ct_device *dev, const char *data, size_t n, uint64_t *h_p)
+static ct_status add_device(const ct_device *dev, const char *data, size_t n, ct_hash *h)
 {
     char window[16384];
 
@@ -77,7 +78,7 @@ static ct_status add_device(const ct_device *dev, const char *data, size_t n, ui
         size_t part = (n - at < sizeof(window)) ? n - at : sizeof(window);
 
         CT_TRY(dev->to_host(NULL, window, data + at, part));
-        *h_p = add_bytes(*h_p, window, part);
+        ct_hash_add(h, window, part);
     }
     return CT_OK;
 }
@@ -85,8 +86,9 @@ static ct_status add_device(const ct_device *dev, const char *data, size_t n, ui
 uint64_t ct_net_checksum(const ct_net *net, bool statistics)
 {
     const ct_device *dev = net->options.dev;
-    uint64_t h = FNV_START;
+    ct_hash h;
 
+    ct_hash_init(&h);
     for (int k = 0; k < net->n_param; k++) {
         const ct_param *p = &net->param[k];
         size_t bytes = (size_t)p->count * sizeof(float);
@@ -94,9 +96,9 @@ uint64_t ct_net_checksum(const ct_net *net, bool statistics)
         if ((p->blob.data.data == NULL) || (!statistics && (p->kind == CT_WEIGHT_STATISTIC)))
             continue;
         if (dev->kind == CT_DEVICE_CPU)
-            h = add_bytes(h, p->blob.data.data, bytes);
+            ct_hash_add(&h, p->blob.data.data, bytes);
         else if (add_device(dev, p->blob.data.data, bytes, &h) != CT_OK)
             return 0; /* logged */
     }
-    return h;
+    return ct_hash_value(&h);
 }

@@ -138,7 +138,7 @@ int ct_net_param_of(const ct_net *net, int layer, int i);
 /** FNV-1a over layer types, connections, shared weights and shapes, the first dimension of blobs
  * (the batch) left out: equal nets have equal hashes, on any number of ranks. */
 uint64_t ct_net_hash(const ct_net *net);
-/** FNV-1a over the bytes of all weights in arena order, padding left out, statistics on request. 0
+/** XXH64 of the bytes of all weights in arena order, padding left out, statistics on request. 0
  *  where a device fails (logged). */
 uint64_t ct_net_checksum(const ct_net *net, bool statistics);
 

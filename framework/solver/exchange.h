@@ -47,8 +47,7 @@ typedef struct ct_exchange {
     ct_status (*average)(void *ctx, float *v, int64_t n, double share);
     /** Rank 0's bytes to everyone. Blocking. */
     ct_status (*broadcast)(void *ctx, void *data, size_t bytes);
-    /** Rank r's bytes: from[0..bytes) of rank `root` to everyone. Blocking. Residuals on restart.
-     */
+    /** Returns when every rank has called it. */
     ct_status (*barrier)(void *ctx);
     void (*counters)(void *ctx, ct_exchange_counters *out); /* since creation */
     int (*n_state)(void *ctx);
