@@ -29,7 +29,7 @@ HAVE_TURBOJPEG ?= $(call have,libturbojpeg)
 HAVE_PNG       ?= $(call have,libpng)
 HAVE_HWLOC     ?= $(call have,hwloc)
 
-PKGS := hdf5 openblas libprotobuf-c $(if $(filter 1,$(HAVE_LMDB)),lmdb) \
+PKGS := hdf5 openblas libprotobuf-c jansson $(if $(filter 1,$(HAVE_LMDB)),lmdb) \
         $(if $(filter 1,$(HAVE_TURBOJPEG)),libturbojpeg) $(if $(filter 1,$(HAVE_PNG)),libpng) \
         $(if $(filter 1,$(HAVE_HWLOC)),hwloc)
 

@@ -9,7 +9,7 @@ case ${MPICC:-mpicc} in
 *) mpi='openmpi-bin libopenmpi-dev' ;;
 esac
 packages="gcc make pkg-config $mpi libopenblas-openmp-dev libhdf5-dev
-protobuf-c-compiler libprotobuf-c-dev zlib1g-dev libcmocka-dev liblmdb-dev libturbojpeg0-dev
+protobuf-c-compiler libprotobuf-c-dev zlib1g-dev libjansson-dev libcmocka-dev liblmdb-dev libturbojpeg0-dev
 libpng-dev libhwloc-dev"
 
 # One line each thing that is missing.
@@ -18,7 +18,7 @@ missing() {
         command -v "$tool" >/dev/null 2>&1 || echo "command $tool"
     done
     command -v pkg-config >/dev/null 2>&1 || return 0
-    for lib in openblas hdf5 libprotobuf-c zlib cmocka; do
+    for lib in openblas hdf5 libprotobuf-c jansson zlib cmocka; do
         pkg-config --exists "$lib" 2>/dev/null || echo "library $lib"
     done
 }
@@ -62,6 +62,7 @@ Load or install, then run make again:
   OpenBLAS                     module load openblas           dnf: openblas-devel
   HDF5, serial is enough       module load hdf5               dnf: hdf5-devel
   protobuf-c and protoc-c      spack load protobuf-c          dnf: protobuf-c-devel protobuf-c-compiler
+  jansson                      spack load jansson             dnf: jansson-devel
   zlib, pkg-config, cmocka     spack load cmocka              dnf: zlib-devel pkgconf libcmocka-devel
 optional: lmdb, libjpeg-turbo (libturbojpeg), libpng, hwloc
 pkg-config must find them: PKG_CONFIG_PATH holds the folders of their .pc files.
