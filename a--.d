@@ -1,3 +1,0 @@
--: topology/topo.h framework/base/status.h framework/base/log.h
-framework/base/status.h:
-framework/base/log.h:
