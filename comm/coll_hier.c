@@ -195,6 +195,19 @@ static ct_status hier_progress(ct_coll_req *r)
     return CT_OK;
 }
 
+/* Where this rank waits for its node there is nothing to wait for with MPI. */
+static int hier_pending(ct_coll_req *r, MPI_Request **out, int max)
+{
+    ct_hier *st = r->state;
+    int n = 0;
+
+    if (st->way == CT_HIER_MESSAGES) return ct_sched_run_pending(st->run[0], out, max);
+    for (int s = 0; s < CT_HIER_SLOTS; ++s) {
+        if (st->waiting[s]) n += ct_sched_run_pending(st->run[s], out + n, max - n);
+    }
+    return n;
+}
+
 static bool hier_supports(const ct_comm *c, int64_t count, ct_dtype dtype)
 {
     (void)c;
@@ -231,4 +244,5 @@ const ct_coll_ops ct_coll_hier = {
     .start = hier_start,
     .progress = hier_progress,
     .release = ct_hier_release,
+    .pending = hier_pending,
 };

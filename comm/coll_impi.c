@@ -78,6 +78,17 @@ static ct_status impi_progress(ct_coll_req *r)
     return CT_OK;
 }
 
+static int impi_pending(ct_coll_req *r, MPI_Request **out, int max)
+{
+    impi_state *st = r->state;
+    int n = 0;
+
+    for (int i = 0; (i < st->n_piece) && (n < max); ++i) {
+        if (st->piece[i] != MPI_REQUEST_NULL) out[n++] = &st->piece[i];
+    }
+    return n;
+}
+
 static void impi_release(ct_coll_req *r)
 {
     impi_state *st = r->state;
@@ -96,4 +107,5 @@ const ct_coll_ops ct_coll_impi = {
     .start = impi_start,
     .progress = impi_progress,
     .release = impi_release,
+    .pending = impi_pending,
 };

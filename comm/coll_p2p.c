@@ -70,3 +70,10 @@ ct_status ct_coll_p2p_progress(ct_coll_req *r)
 
     return ct_sched_run_progress(st->run, &r->bytes_sent, &r->where);
 }
+
+int ct_coll_p2p_pending(ct_coll_req *r, MPI_Request **out, int max)
+{
+    p2p_state *st = r->state;
+
+    return ct_sched_run_pending(st->run, out, max);
+}

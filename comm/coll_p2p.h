@@ -11,6 +11,7 @@ ct_status ct_coll_p2p_prepare(ct_coll_req *r, ct_p2p_build_fn build);
 ct_status ct_coll_p2p_start(ct_coll_req *r);
 ct_status ct_coll_p2p_progress(ct_coll_req *r);
 void ct_coll_p2p_release(ct_coll_req *r);
+int ct_coll_p2p_pending(ct_coll_req *r, MPI_Request **out, int max);
 /** True for the dtypes that can be added. */
 bool ct_coll_p2p_supports(const ct_comm *c, int64_t count, ct_dtype dtype);
 /** build() over all ranks of the world as one group, in rank order. */

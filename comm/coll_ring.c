@@ -26,4 +26,5 @@ const ct_coll_ops ct_coll_ring = {
     .start = ct_coll_p2p_start,
     .progress = ct_coll_p2p_progress,
     .release = ct_coll_p2p_release,
+    .pending = ct_coll_p2p_pending,
 };

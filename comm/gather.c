@@ -1,21 +1,23 @@
 #include "comm/gather.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum {
-    WINDOW = 8,    /* messages under way, each direction */
-    PART = 1 << 30 /* bytes of a message at most */
+    WINDOW = 8,     /* messages under way, each direction */
+    PART = 1 << 30, /* bytes of a message at most */
+    HEAD = 8        /* bytes of a payload's size */
 };
 
 /* Message t, of both directions, is part t % n_part of step t / n_part. In step s this rank sends
- * the payload of rank - s, and receives that of rank - s - 1. */
+ * the payload of rank - s, and receives that of rank - s - 1. What travels is a payload's size, 8
+ * bytes that lie before it, and the payload: so nobody has to ask MPI what has come in. */
 struct ct_gather {
     ct_comm *comm;
     size_t stride, bound;
     int tag, n_part;
     int64_t n_message;
-    char *payload; /* [size] of stride bytes */
-    size_t *bytes; /* [size]                 */
+    char *payload; /* [size] of stride bytes; each starts CT_ALIGN into its own, after its size */
     MPI_Request send[WINDOW], recv[WINDOW];
     int64_t send_posted, send_done, recv_posted, recv_done;
 };
@@ -27,13 +29,12 @@ ct_status ct_gather_create(ct_comm *c, size_t bound, int tag, ct_gather **g_p)
     if (g == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to gather payloads");
     g->comm = c;
     g->bound = bound;
-    g->stride = ct_align_up(bound);
+    g->stride = CT_ALIGN + ct_align_up(bound);
     g->tag = tag;
-    g->n_part = (bound > PART) ? (int)((bound + PART - 1) / PART) : 1;
+    g->n_part = (int)((bound + HEAD + PART - 1) / PART);
     g->n_message = (int64_t)(c->size - 1) * g->n_part;
     g->payload = ct_mem_acquire(g->stride * (size_t)c->size);
-    g->bytes = calloc((size_t)c->size, sizeof(*g->bytes));
-    if ((g->payload == NULL) || (g->bytes == NULL)) {
+    if (g->payload == NULL) {
         ct_gather_destroy(g);
         return CT_FAIL(CT_ERR_NOMEM, "no memory for %d payloads of %zu bytes", c->size, bound);
     }
@@ -45,18 +46,26 @@ void ct_gather_destroy(ct_gather *g)
 {
     if (g == NULL) return;
     ct_mem_release(g->payload);
-    free(g->bytes);
     free(g);
 }
 
 void *ct_gather_payload(ct_gather *g, int rank)
 {
-    return g->payload + (size_t)rank * g->stride;
+    return g->payload + (size_t)rank * g->stride + CT_ALIGN;
+}
+
+/* What travels: the payload's size, and the payload. */
+static char *wire(ct_gather *g, int rank)
+{
+    return (char *)ct_gather_payload(g, rank) - HEAD;
 }
 
 size_t ct_gather_bytes(const ct_gather *g, int rank)
 {
-    return g->bytes[rank];
+    uint64_t bytes = 0;
+
+    memcpy(&bytes, g->payload + (size_t)rank * g->stride + CT_ALIGN - HEAD, HEAD);
+    return (size_t)bytes;
 }
 
 ct_status ct_gather_start(ct_gather *g, size_t bytes)
@@ -64,8 +73,7 @@ ct_status ct_gather_start(ct_gather *g, size_t bytes)
     if (bytes > g->bound)
         return CT_FAIL(CT_ERR_ARG, "a payload of %zu bytes, over the %zu that were promised", bytes,
                        g->bound);
-    for (int r = 0; r < g->comm->size; ++r) g->bytes[r] = 0;
-    g->bytes[g->comm->rank] = bytes;
+    memcpy(wire(g, g->comm->rank), &(uint64_t){ bytes }, HEAD);
     g->send_posted = g->send_done = g->recv_posted = g->recv_done = 0;
     return CT_OK;
 }
@@ -82,8 +90,8 @@ static ct_status post(ct_gather *g, bool *moved, int64_t *bytes_sent)
 
     while ((g->recv_posted < g->n_message) && (g->recv_posted < g->recv_done + WINDOW)) {
         int64_t t = g->recv_posted;
-        size_t at = (size_t)(t % g->n_part) * PART, room = g->bound - at;
-        char *to = (char *)ct_gather_payload(g, origin(g, t / g->n_part + 1)) + at;
+        size_t at = (size_t)(t % g->n_part) * PART, room = g->bound + HEAD - at;
+        char *to = wire(g, origin(g, t / g->n_part + 1)) + at;
 
         CT_TRY_MPI(MPI_Irecv(to, (int)((room < PART) ? room : PART), MPI_BYTE, left, g->tag,
                              g->comm->world, &g->recv[t % WINDOW]));
@@ -96,13 +104,13 @@ static ct_status post(ct_gather *g, bool *moved, int64_t *bytes_sent)
         int64_t t = g->send_posted;
         int from = origin(g, t / g->n_part);
         size_t at = (size_t)(t % g->n_part) * PART;
-        size_t left_over = (g->bytes[from] > at) ? g->bytes[from] - at : 0;
-        int n = (int)((left_over < PART) ? left_over : PART);
+        size_t whole = ct_gather_bytes(g, from) + HEAD, rest = (whole > at) ? whole - at : 0;
+        int n = (int)((rest < PART) ? rest : PART);
 
-        CT_TRY_MPI(MPI_Isend((char *)ct_gather_payload(g, from) + at, n, MPI_BYTE, right, g->tag,
-                             g->comm->world, &g->send[t % WINDOW]));
+        CT_TRY_MPI(MPI_Isend(wire(g, from) + at, n, MPI_BYTE, right, g->tag, g->comm->world,
+                             &g->send[t % WINDOW]));
         g->send_posted += 1;
-        *bytes_sent += n;
+        *bytes_sent += n - ((at == 0) ? HEAD : 0);
         *moved = true;
     }
     return CT_OK;
@@ -112,13 +120,13 @@ static ct_status take(ct_gather *g, bool *moved)
 {
     while (g->recv_done < g->recv_posted) {
         int64_t t = g->recv_done;
-        MPI_Status status;
-        int done = 0, n = 0;
+        int from = origin(g, t / g->n_part + 1), done = 0;
 
-        CT_TRY_MPI(MPI_Test(&g->recv[t % WINDOW], &done, &status));
+        CT_TRY_MPI(MPI_Test(&g->recv[t % WINDOW], &done, MPI_STATUS_IGNORE));
         if (!done) break;
-        CT_TRY_MPI(MPI_Get_count(&status, MPI_BYTE, &n));
-        g->bytes[origin(g, t / g->n_part + 1)] += (size_t)n;
+        if (ct_gather_bytes(g, from) > g->bound)
+            return CT_FAIL(CT_ERR_COMM, "rank %d sends a payload of %zu bytes, over %zu", from,
+                           ct_gather_bytes(g, from), g->bound);
         g->recv_done += 1;
         *moved = true;
     }
@@ -150,4 +158,13 @@ ct_status ct_gather_progress(ct_gather *g, int64_t *bytes_sent, ct_coll_where *w
                           receives ? (g->comm->rank + p - 1) % p : (g->comm->rank + 1) % p,
                           memory_order_relaxed);
     return (receives || (g->send_done < g->n_message)) ? CT_INPROGRESS : CT_OK;
+}
+
+int ct_gather_pending(ct_gather *g, MPI_Request **out, int max)
+{
+    int n = 0;
+
+    if ((g->recv_done < g->recv_posted) && (n < max)) out[n++] = &g->recv[g->recv_done % WINDOW];
+    if ((g->send_done < g->send_posted) && (n < max)) out[n++] = &g->send[g->send_done % WINDOW];
+    return n;
 }

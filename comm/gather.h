@@ -21,5 +21,7 @@ size_t ct_gather_bytes(const ct_gather *g, int rank);
 ct_status ct_gather_start(ct_gather *g, size_t bytes);
 /** CT_INPROGRESS until all payloads are there and ours has gone out. CT_ERR_COMM. */
 ct_status ct_gather_progress(ct_gather *g, int64_t *bytes_sent, ct_coll_where *where);
+/** As ct_coll_ops.pending. */
+int ct_gather_pending(ct_gather *g, MPI_Request **out, int max);
 
 #endif

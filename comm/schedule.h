@@ -66,5 +66,8 @@ void ct_sched_run_destroy(ct_sched_run *run); /* NULL allowed; only when nothing
 ct_status ct_sched_run_start(ct_sched_run *run, const ct_schedule *s, void *buf, int tag);
 /** CT_INPROGRESS until done. Adds to *bytes_sent; where may be NULL. */
 ct_status ct_sched_run_progress(ct_sched_run *run, int64_t *bytes_sent, ct_coll_where *where);
+/** As ct_coll_ops.pending: the oldest receive and the oldest send, since messages are taken in
+ *  order. */
+int ct_sched_run_pending(ct_sched_run *run, MPI_Request **out, int max);
 
 #endif

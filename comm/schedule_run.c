@@ -266,3 +266,14 @@ ct_status ct_sched_run_progress(ct_sched_run *run, int64_t *bytes_sent, ct_coll_
         return CT_INPROGRESS;
     return CT_OK;
 }
+
+int ct_sched_run_pending(ct_sched_run *run, MPI_Request **out, int max)
+{
+    queue *both[2] = { &run->recvs, &run->sends };
+    int n = 0;
+
+    for (int i = 0; i < 2; ++i) {
+        if ((both[i]->n > 0) && (n < max)) out[n++] = &both[i]->slot[both[i]->head].request;
+    }
+    return n;
+}
