@@ -25,7 +25,8 @@ typedef struct ct_coll_req {
     ct_comm *comm;
     void *buf;      /* summed in place; the caller leaves it alone until done          */
     int64_t count;  /* elements                                                        */
-    ct_dtype dtype; /* CT_F32, or CT_BF16: travels as bf16, each addition is in f32    */
+    ct_dtype dtype; /* CT_F32; CT_BF16: travels as bf16, each addition is in f32; CT_I64:
+                       wraps; CT_U8: the greatest instead of the sum (reduce.h)        */
     int tag;
     int64_t bytes_sent; /* out: payload this rank has sent to other ranks; only grows */
     ct_coll_where where;

@@ -212,7 +212,7 @@ static bool hier_supports(const ct_comm *c, int64_t count, ct_dtype dtype)
 {
     (void)c;
     (void)count;
-    return (dtype == CT_F32) || (dtype == CT_BF16);
+    return ct_reduce_supports(dtype);
 }
 
 /* Sharing memory copies once what a message copies twice. */

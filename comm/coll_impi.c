@@ -6,6 +6,7 @@
 #include "comm/coll.h"
 #include "comm/coll_types.h"
 #include "comm/cost.h"
+#include "comm/reduce.h"
 
 enum { PIECE = 1 << 29 /* elements */ };
 
@@ -18,7 +19,7 @@ static bool impi_supports(const ct_comm *c, int64_t count, ct_dtype dtype)
 {
     (void)c;
     (void)count;
-    return (dtype == CT_F32) || (dtype == CT_BF16);
+    return ct_reduce_supports(dtype);
 }
 
 /* Some good algorithm, but its later rounds start only when we happen to call MPI. */
@@ -45,19 +46,23 @@ static ct_status impi_prepare(ct_coll_req *r)
     return CT_OK;
 }
 
+static MPI_Op op_of(const ct_coll_req *r)
+{
+    if (r->dtype == CT_BF16) return r->comm->bf16_sum;
+    return (r->dtype == CT_U8) ? MPI_MAX : MPI_SUM;
+}
+
 static ct_status impi_start(ct_coll_req *r)
 {
     impi_state *st = r->state;
-    bool bf16 = (r->dtype == CT_BF16);
     size_t size = ct_dtype_size(r->dtype);
 
     for (int i = 0; i < st->n_piece; ++i) {
         int64_t first = (int64_t)i * PIECE;
         int n = (int)((r->count - first < PIECE) ? r->count - first : PIECE);
 
-        CT_TRY_MPI(MPI_Iallreduce(
-            MPI_IN_PLACE, (char *)r->buf + (size_t)first * size, n, bf16 ? MPI_UINT16_T : MPI_FLOAT,
-            bf16 ? r->comm->bf16_sum : MPI_SUM, r->comm->world, &st->piece[i]));
+        CT_TRY_MPI(MPI_Iallreduce(MPI_IN_PLACE, (char *)r->buf + (size_t)first * size, n,
+                                  ct_comm_wire(r->dtype), op_of(r), r->comm->sums, &st->piece[i]));
     }
     return CT_OK;
 }

@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "comm/reduce.h"
+
 typedef struct p2p_state {
     ct_schedule schedule;
     ct_sched_run *run;
@@ -11,7 +13,7 @@ bool ct_coll_p2p_supports(const ct_comm *c, int64_t count, ct_dtype dtype)
 {
     (void)c;
     (void)count;
-    return (dtype == CT_F32) || (dtype == CT_BF16);
+    return ct_reduce_supports(dtype);
 }
 
 ct_status ct_coll_p2p_world(const ct_coll_req *r, ct_schedule *s,

@@ -144,6 +144,8 @@ static ct_status set_up(ct_comm *c, MPI_Comm world, const char *topology)
 {
     CT_TRY_MPI(MPI_Comm_dup(world, &c->world));
     CT_TRY_MPI(MPI_Comm_set_errhandler(c->world, MPI_ERRORS_RETURN));
+    CT_TRY_MPI(MPI_Comm_dup(world, &c->sums));
+    CT_TRY_MPI(MPI_Comm_set_errhandler(c->sums, MPI_ERRORS_RETURN));
     CT_TRY_MPI(MPI_Comm_rank(c->world, &c->rank));
     CT_TRY_MPI(MPI_Comm_size(c->world, &c->size));
     CT_TRY_MPI(MPI_Op_create(sum_bf16, 1, &c->bf16_sum));
@@ -165,7 +167,7 @@ ct_status ct_comm_create(MPI_Comm world, const char *topology, ct_comm **comm_p)
     ct_status status = CT_OK;
 
     if (c == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a communicator");
-    c->world = c->node = c->host = MPI_COMM_NULL;
+    c->world = c->sums = c->node = c->host = MPI_COMM_NULL;
     c->bf16_sum = MPI_OP_NULL;
     CT_TRY_GOTO(status, err_destroy, set_up(c, world, topology));
     *comm_p = c;
@@ -183,6 +185,7 @@ void ct_comm_destroy(ct_comm *comm)
     if (comm->bf16_sum != MPI_OP_NULL) MPI_Op_free(&comm->bf16_sum);
     if (comm->node != MPI_COMM_NULL) MPI_Comm_free(&comm->node);
     if (comm->host != MPI_COMM_NULL) MPI_Comm_free(&comm->host);
+    if (comm->sums != MPI_COMM_NULL) MPI_Comm_free(&comm->sums);
     if (comm->world != MPI_COMM_NULL) MPI_Comm_free(&comm->world);
     ct_topo_destroy(comm->topo);
     free(comm->node_member);

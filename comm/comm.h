@@ -10,6 +10,7 @@
 #include <stdbool.h>
 
 #include "framework/base/memory.h"
+#include "framework/tensor/tensor.h"
 #include "topology/topo.h"
 
 /** Fails with MPI's own text. */
@@ -25,6 +26,8 @@ struct ct_node; /* the node's shared-memory windows: comm/node.h */
 
 typedef struct ct_comm {
     MPI_Comm world;
+    MPI_Comm sums; /* a duplicate for MPI's own allreduce (impi): when these start depends on
+                      timing, and MPI pairs the collectives of one communicator by their order */
     int rank, size;
     ct_topo *topo; /* owned                                                              */
     MPI_Comm node; /* ranks of this (perhaps pretended) node                             */
@@ -44,6 +47,9 @@ typedef struct ct_comm {
  *  topology. Collective over world. CT_ERR_CONFIG. */
 ct_status ct_comm_create(MPI_Comm world, const char *topology, ct_comm **comm_p);
 void ct_comm_destroy(ct_comm *comm); /* NULL allowed; collective */
+
+/** As what elements of dtype travel. */
+MPI_Datatype ct_comm_wire(ct_dtype dtype);
 
 /* Small blocking collectives; each is collective over the world. */
 ct_status ct_comm_sum(ct_comm *c, double *v, int n); /* in rank order: bitwise equal everywhere */

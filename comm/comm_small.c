@@ -11,6 +11,24 @@ enum {
     SPINS = 2000         /* idle rounds before the core is given away: some tens of microseconds */
 };
 
+MPI_Datatype ct_comm_wire(ct_dtype dtype)
+{
+    switch (dtype) {
+    case CT_F32:
+        return MPI_FLOAT;
+    case CT_BF16:
+    case CT_F16:
+        return MPI_UINT16_T;
+    case CT_I32:
+        return MPI_INT32_T;
+    case CT_U8:
+        return MPI_UINT8_T;
+    case CT_I64:
+        return MPI_INT64_T;
+    }
+    return MPI_BYTE;
+}
+
 ct_status ct_comm_sum(ct_comm *c, double *v, int n)
 {
     double *all = NULL;

@@ -31,10 +31,31 @@ static int threads_for(int64_t n, int n_thread)
     return (useful < n_thread) ? (int)useful : n_thread;
 }
 
+static void add_i64(int64_t n, const uint64_t *x, uint64_t *y)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) y[i] += x[i];
+}
+
+static void max_u8(int64_t n, const uint8_t *x, uint8_t *y)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) y[i] = (x[i] > y[i]) ? x[i] : y[i];
+}
+
+bool ct_reduce_supports(ct_dtype dtype)
+{
+    return (dtype == CT_F32) || (dtype == CT_BF16) || (dtype == CT_I64) || (dtype == CT_U8);
+}
+
 static void add(ct_dtype dtype, int64_t n, const void *x, void *y)
 {
     if (dtype == CT_BF16)
         add_bf16(n, x, y);
+    else if (dtype == CT_I64)
+        add_i64(n, x, y);
+    else if (dtype == CT_U8)
+        max_u8(n, x, y);
     else
         add_f32(n, x, y);
 }
@@ -101,10 +122,22 @@ static void sum_pair_f32(int64_t first, int64_t n, const void *const *src, void 
     }
 }
 
+/* i64 and u8: no rounding, so each source is simply added to what is there. */
+static void sum_block_exact(ct_dtype dtype, int64_t first, int n, const void *const *src, int n_src,
+                            void *const *dst, int n_dst)
+{
+    uint64_t sum[BLOCK];
+    size_t size = ct_dtype_size(dtype), at = (size_t)first * size, bytes = (size_t)n * size;
+
+    memcpy(sum, (const char *)src[0] + at, bytes);
+    for (int k = 1; k < n_src; ++k) add(dtype, n, (const char *)src[k] + at, sum);
+    for (int j = 0; j < n_dst; ++j) memcpy((char *)dst[j] + at, sum, bytes);
+}
+
 static void many(ct_dtype dtype, int64_t first, int64_t last, const void *const *src, int n_src,
                  void *const *dst, int n_dst)
 {
-    if ((dtype != CT_BF16) && (n_src == 2) && (n_dst == 2)) {
+    if ((dtype == CT_F32) && (n_src == 2) && (n_dst == 2)) {
         sum_pair_f32(first, last - first, src, dst);
         return;
     }
@@ -113,6 +146,8 @@ static void many(ct_dtype dtype, int64_t first, int64_t last, const void *const 
 
         if (dtype == CT_BF16)
             sum_block_bf16(i, n, src, n_src, dst, n_dst);
+        else if (dtype != CT_F32)
+            sum_block_exact(dtype, i, n, src, n_src, dst, n_dst);
         else
             sum_block_f32(i, n, src, n_src, dst, n_dst);
     }

@@ -1,7 +1,8 @@
 /** @file reduce.h  The additions of the collectives. Private to comm/.
  *
  * f32, or bf16 added in f32 and rounded once. The order of the terms is the caller's, so sums do
- * not depend on timing or on the number of threads.
+ * not depend on timing or on the number of threads. Two dtypes do not depend on the order either:
+ * i64 is added modulo 2^64, and of u8 the greatest is taken (exponents: comm/repro.h).
  */
 #ifndef CT_REDUCE_H
 #define CT_REDUCE_H
@@ -9,6 +10,9 @@
 #include <stdint.h>
 
 #include "framework/tensor/tensor.h"
+
+/** True for the dtypes that can be combined. */
+bool ct_reduce_supports(ct_dtype dtype);
 
 /** y[i] += x[i]; n_thread at most. No overlap. */
 void ct_reduce_add(ct_dtype dtype, int64_t n, const void *x, void *y, int n_thread);

@@ -126,11 +126,6 @@ ct_status ct_sched_run_start(ct_sched_run *run, const ct_schedule *s, void *buf,
     return CT_OK;
 }
 
-static MPI_Datatype wire_type(ct_dtype dtype)
-{
-    return (dtype == CT_BF16) ? MPI_UINT16_T : MPI_FLOAT;
-}
-
 static char *at_element(const ct_sched_run *run, int64_t element)
 {
     return run->buf + (size_t)element * run->size;
@@ -163,7 +158,7 @@ static ct_status post_sends(ct_sched_run *run, bool *moved, int64_t *bytes_sent)
 
         CT_TRY_MPI(MPI_Isend(
             at_element(run, step->send_at + run->next_send.seg * segment_of(step->send_n)), n,
-            wire_type(run->dtype), step->send_to, run->tag, run->comm->world, &f->request));
+            ct_comm_wire(run->dtype), step->send_to, run->tag, run->comm->world, &f->request));
         f->at = run->next_send;
         run->sends.n += 1;
         run->next_send.seg += 1;
@@ -186,7 +181,7 @@ static ct_status post_recvs(ct_sched_run *run, bool *moved)
                 ? run->landing[slot]
                 : at_element(run, step->recv_at + run->next_recv.seg * segment_of(step->recv_n));
 
-        CT_TRY_MPI(MPI_Irecv(to, n, wire_type(run->dtype), step->recv_from, run->tag,
+        CT_TRY_MPI(MPI_Irecv(to, n, ct_comm_wire(run->dtype), step->recv_from, run->tag,
                              run->comm->world, &f->request));
         f->at = run->next_recv;
         run->recvs.n += 1;

@@ -13,6 +13,8 @@ size_t ct_dtype_size(ct_dtype dtype)
         return 2;
     case CT_U8:
         return 1;
+    case CT_I64:
+        return 8;
     }
     return 0;
 }

@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-typedef enum { CT_F32, CT_BF16, CT_F16, CT_I32, CT_U8 } ct_dtype;
+typedef enum { CT_F32, CT_BF16, CT_F16, CT_I32, CT_U8, CT_I64 } ct_dtype;
 
 /** Order of the axes in memory, and how many channels stand together innermost. */
 typedef enum { CT_ORDER_NCHW, CT_ORDER_NHWC, CT_ORDER_HWCN } ct_order;

@@ -9,6 +9,7 @@
 #include "framework/base/rng.h"
 
 enum { BIG = 1000003 };
+static const int64_t WIDE = ((int64_t)1 << 50) + 12345; /* a factor that f32 would round */
 static const int64_t counts[] = { 0, 1, 2, 3, 7, 1000, 4097, 200003, BIG };
 
 /* Small integers: their sums are exact in f32 and in bf16, in any order. */
@@ -22,18 +23,23 @@ static void fill(void *buf, int64_t n, ct_dtype dtype, int rank, uint64_t salt)
     for (int64_t i = 0; i < n; ++i) {
         if (dtype == CT_BF16)
             ((uint16_t *)buf)[i] = ct_bf16_from_f32((float)term(rank, i, salt));
+        else if (dtype == CT_I64)
+            ((int64_t *)buf)[i] = term(rank, i, salt) * WIDE;
+        else if (dtype == CT_U8)
+            ((uint8_t *)buf)[i] = (uint8_t)(8 + term(rank, i, salt));
         else
             ((float *)buf)[i] = (float)term(rank, i, salt);
     }
 }
 
-/* The true sums, made by MPI itself. */
-static int *true_sums(int64_t n, int rank, uint64_t salt)
+/* The true sums, made by MPI itself; of u8 the greatest. */
+static int *true_sums(int64_t n, ct_dtype dtype, int rank, uint64_t salt)
 {
     int *sum = malloc(sizeof(*sum) * (size_t)(n + 1));
 
     for (int64_t i = 0; i < n; ++i) sum[i] = term(rank, i, salt);
-    MPI_Allreduce(MPI_IN_PLACE, sum, (int)n, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    MPI_Allreduce(MPI_IN_PLACE, sum, (int)n, MPI_INT, (dtype == CT_U8) ? MPI_MAX : MPI_SUM,
+                  MPI_COMM_WORLD);
     return sum;
 }
 
@@ -42,10 +48,14 @@ static int count_wrong(const void *buf, int64_t n, ct_dtype dtype, const int *su
     int wrong = 0;
 
     for (int64_t i = 0; i < n; ++i) {
-        float v = (dtype == CT_BF16) ? ct_bf16_to_f32(((const uint16_t *)buf)[i])
-                                     : ((const float *)buf)[i];
-
-        wrong += (v != (float)sum[i]);
+        if (dtype == CT_BF16)
+            wrong += (ct_bf16_to_f32(((const uint16_t *)buf)[i]) != (float)sum[i]);
+        else if (dtype == CT_I64)
+            wrong += (((const int64_t *)buf)[i] != sum[i] * WIDE);
+        else if (dtype == CT_U8)
+            wrong += (((const uint8_t *)buf)[i] != 8 + sum[i]);
+        else
+            wrong += (((const float *)buf)[i] != (float)sum[i]);
     }
     return wrong;
 }
@@ -57,7 +67,7 @@ static int one_sum(ct_comm *c, const ct_coll_ops *ops, const ct_arena_ops *arena
     enum { GUARD = 16 };
     uint64_t salt = (uint64_t)n * 31 + dtype;
     size_t size = ct_dtype_size(dtype);
-    int *sum = true_sums(n, c->rank, salt), fault = 0;
+    int *sum = true_sums(n, dtype, c->rank, salt), fault = 0;
     char *block = NULL;
     void *p = NULL;
 
@@ -91,7 +101,14 @@ static int all_sums(ct_comm *c)
             if (counts[i] < BIG) fault += one_sum(c, *ops, ct_arena_plain(), counts[i], CT_BF16);
             if (counts[i] < BIG) fault += one_sum(c, *ops, ct_comm_arena(c), counts[i], CT_F32);
         }
-        fault += one_sum(c, *ops, ct_comm_arena(c), 4097, CT_BF16);
+        for (int d = 0; d < 3; ++d) {
+            const ct_dtype dtype[] = { CT_BF16, CT_I64, CT_U8 };
+
+            fault += one_sum(c, *ops, ct_comm_arena(c), 4097, dtype[d]);
+            fault += one_sum(c, *ops, ct_comm_arena(c), 200003, dtype[d]);
+            if (d > 0) fault += one_sum(c, *ops, ct_arena_plain(), 7, dtype[d]);
+            if (d > 0) fault += one_sum(c, *ops, ct_arena_plain(), 200003, dtype[d]);
+        }
     }
     return fault;
 }
@@ -154,9 +171,9 @@ static int many_sums(ct_comm *c)
 
         ops[i] = ct_coll_table[i % n_ops];
         arena[i] = (i / n_ops % 2 == 0) ? ct_comm_arena(c) : ct_arena_plain();
-        fault += (arena[i]->acquire(arena[i]->ctx, (size_t)n[i] * 4 + 4, "a test", &p) != CT_OK);
+        fault += (arena[i]->acquire(arena[i]->ctx, (size_t)n[i] * 8 + 8, "a test", &p) != CT_OK);
         r[i] = (ct_coll_req){ .comm = c, .buf = p, .count = n[i], .tag = tag + i * CT_COLL_TAGS };
-        r[i].dtype = (i == 2) ? CT_BF16 : CT_F32;
+        r[i].dtype = (i == 2) ? CT_BF16 : (i == 4) ? CT_U8 : (i == 6) ? CT_I64 : CT_F32;
         fault += (ops[i]->prepare(&r[i]) != CT_OK);
     }
     for (uint64_t round = 0; (round < ROUNDS) && (fault == 0); ++round) {
@@ -174,7 +191,7 @@ static int many_sums(ct_comm *c)
         }
         fault += drive(r, ops, key);
         for (int i = 0; i < N_FLIGHT; ++i) {
-            int *sum = true_sums(n[i], c->rank, round * 100 + (uint64_t)i);
+            int *sum = true_sums(n[i], r[i].dtype, c->rank, round * 100 + (uint64_t)i);
             int wrong = count_wrong(r[i].buf, n[i], r[i].dtype, sum);
 
             if (wrong > 0)

@@ -185,7 +185,7 @@ static void test_errors(void **state)
     fault += MPI_FAULT_UNLESS(ct_comm_create(MPI_COMM_WORLD, "auto", &c) == CT_OK);
     fault += MPI_FAULT_UNLESS(ct_coll_choose(c, 1, CT_F32, "rinq", &ops) == CT_ERR_CONFIG);
     fault += MPI_FAULT_UNLESS(strstr(last_line, "rhd") != NULL);
-    fault += MPI_FAULT_UNLESS(ct_coll_choose(c, 1, CT_U8, "ring", &ops) == CT_ERR_CONFIG);
+    fault += MPI_FAULT_UNLESS(ct_coll_choose(c, 1, CT_I32, "ring", &ops) == CT_ERR_CONFIG);
     ct_comm_destroy(c);
     ct_log_set_sink(NULL, NULL);
     assert_int_equal(mpi_verdict(fault), 0);
