@@ -115,6 +115,7 @@ static ct_status check(const ct_option *op, const char *text, const char *who)
         return CT_FAIL(CT_ERR_CONFIG, "%s=%s: expected one of %s", who, text, op->value);
     case CT_OPTION_TEXT:
     case CT_OPTION_LIST:
+    case CT_OPTION_MAYBE:
         if (text[0] != '\0') return CT_OK;
         return CT_FAIL(CT_ERR_CONFIG, "%s: empty value; expected %s", who, op->value);
     }
@@ -207,6 +208,7 @@ static ct_status read_command(ct_options *o, int argc, char *const *argv)
         if (i < 0) return fail_unknown(o->table, o->n_option, argv[0], name);
         value = (argv[a][2 + size] == '=') ? argv[a] + 3 + size : NULL;
         if ((value == NULL) && (o->table[i].kind == CT_OPTION_FLAG)) value = "true";
+        if ((value == NULL) && (o->table[i].kind == CT_OPTION_MAYBE)) value = "-";
         if (value == NULL) {
             if (a + 1 >= argc) {
                 return CT_FAIL(CT_ERR_CONFIG, "cortado %s: --%s needs a value: --%s=%s", argv[0],
@@ -324,7 +326,10 @@ void ct_options_help(const ct_option *table, int n, const char *verb, FILE *to)
 
         if (!serves(op, verb)) continue;
         twin(op->name, name, sizeof(name));
-        fprintf(to, "  --%s%s%s\n        %s [%s]\n", op->name, (op->value != NULL) ? "=" : "",
-                (op->value != NULL) ? op->value : "", op->help, name);
+        if (op->kind == CT_OPTION_MAYBE)
+            fprintf(to, "  --%s[=%s]\n        %s [%s]\n", op->name, op->value, op->help, name);
+        else
+            fprintf(to, "  --%s%s%s\n        %s [%s]\n", op->name, (op->value != NULL) ? "=" : "",
+                    (op->value != NULL) ? op->value : "", op->help, name);
     }
 }

@@ -22,7 +22,8 @@ typedef enum {
     CT_OPTION_TEXT,   /* as it is                                                     */
     CT_OPTION_COUNT,  /* a whole number >= 0                                          */
     CT_OPTION_CHOICE, /* one of the words of `value`, separated by '|'                */
-    CT_OPTION_LIST    /* may be repeated; in the environment separated by ';'         */
+    CT_OPTION_LIST,   /* may be repeated; in the environment separated by ';'         */
+    CT_OPTION_MAYBE   /* text behind '='; alone it means "-"                          */
 } ct_option_kind;
 
 typedef enum { CT_ORIGIN_DEFAULT, CT_ORIGIN_FILE, CT_ORIGIN_ENV, CT_ORIGIN_COMMAND } ct_origin;

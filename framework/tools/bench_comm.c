@@ -39,7 +39,7 @@ static ct_status add_algorithm(const ct_comm *c, const char *name, ct_bench_plan
     const ct_coll_ops *ops = NULL;
 
     if (plan->n_algo == CT_BENCH_MAX_ALGO)
-        return CT_FAIL(CT_ERR_CONFIG, "--algorithms: more than %d", CT_BENCH_MAX_ALGO);
+        return CT_FAIL(CT_ERR_CONFIG, "--algorithm: more than %d", CT_BENCH_MAX_ALGO);
     if (strcmp(name, "mpi") != 0) CT_TRY(ct_coll_choose(c, 1, CT_F32, name, &ops));
     plan->algo[plan->n_algo++] = ops;
     return CT_OK;
@@ -51,7 +51,7 @@ ct_status ct_bench_algorithms(const ct_comm *c, const char *list, ct_bench_plan 
     ct_status status = CT_OK;
 
     plan->n_algo = 0;
-    if (list == NULL) {
+    if ((list == NULL) || (strcmp(list, "all") == 0)) {
         plan->algo[plan->n_algo++] = NULL;
         for (const ct_coll_ops *const *at = ct_coll_table; *at != NULL; ++at)
             CT_TRY(add_algorithm(c, (*at)->name, plan));
@@ -294,28 +294,34 @@ void ct_bench_print(const ct_comm *c, const ct_bench_plan *plan, const ct_bench_
     fflush(stdout);
 }
 
+static void add_point(const ct_comm *c, const ct_bench_plan *plan, const ct_bench_result *r,
+                      const ct_coll_ops *ops, ct_text *out)
+{
+    double algbw = 1e-9 * (double)r->bytes / r->median_s;
+    bool window = (ops != NULL) && ops->shares_memory && !plan->plain;
+
+    ct_text_add(out, "{\"algorithm\":\"%s\",\"bytes\":%lld,\"us\":", r->algo, (long long)r->bytes);
+    ct_text_add_number(out, 1e6 * r->median_s);
+    ct_text_add(out, ",\"algbw_gbs\":");
+    ct_text_add_number(out, algbw);
+    ct_text_add(out, ",\"busbw_gbs\":");
+    ct_text_add_number(out, algbw * 2 * (c->size - 1) / c->size);
+    ct_text_add(out, ",\"least_us\":");
+    ct_text_add_number(out, 1e6 * r->least_s);
+    if (r->to_mpi > 0) {
+        ct_text_add(out, ",\"times_mpi\":");
+        ct_text_add_number(out, r->to_mpi);
+    }
+    ct_text_add(out, ",\"repeats\":%d,\"correct\":true,\"ranks\":%d,\"nodes\":%d,\"topology\":",
+                r->repeats, c->size, c->topo->n_node);
+    ct_text_add_json(out, c->topo->source);
+    ct_text_add(out, ",\"threads\":%d,\"shares_cores\":%s,\"memory\":\"%s\"}\n", c->n_thread,
+                c->oversubscribed ? "true" : "false", window ? "arena" : "plain");
+}
+
 void ct_bench_json(const ct_comm *c, const ct_bench_plan *plan, const ct_bench_result *result,
                    ct_text *out)
 {
-    ct_text_add(out, "{\"ranks\":%d,\"nodes\":%d,\"topology\":", c->size, c->topo->n_node);
-    ct_text_add_json(out, c->topo->source);
-    ct_text_add(out, ",\"threads\":%d,\"shares_cores\":%s,\"memory\":\"%s\",\"results\":[",
-                c->n_thread, c->oversubscribed ? "true" : "false", plan->plain ? "plain" : "arena");
-    for (int i = 0; i < plan->n_size * plan->n_algo; ++i) {
-        const ct_bench_result *r = &result[i];
-
-        ct_text_add(out, "%s\n{\"bytes\":%lld,\"algorithm\":\"%s\",\"repeats\":%d,\"median_ms\":",
-                    (i > 0) ? "," : "", (long long)r->bytes, r->algo, r->repeats);
-        ct_text_add_number(out, 1e3 * r->median_s);
-        ct_text_add(out, ",\"least_ms\":");
-        ct_text_add_number(out, 1e3 * r->least_s);
-        ct_text_add(out, ",\"gb_per_s\":");
-        ct_text_add_number(out, 1e-9 * (double)r->bytes / r->median_s);
-        if (r->to_mpi > 0) {
-            ct_text_add(out, ",\"times_mpi\":");
-            ct_text_add_number(out, r->to_mpi);
-        }
-        ct_text_add(out, ",\"correct\":true}");
-    }
-    ct_text_add(out, "\n]}\n");
+    for (int i = 0; i < plan->n_size * plan->n_algo; ++i)
+        add_point(c, plan, &result[i], plan->algo[i % plan->n_algo], out);
 }

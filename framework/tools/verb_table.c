@@ -19,7 +19,7 @@ const ct_verb ct_verb_table[] = {
     { "info", "what was built in, and the machine as seen", "cortado info [--config-reference]",
       false, false, ct_verb_info },
     { "bench", "micro-benchmarks, checked while they are timed: bench comm",
-      "cortado bench comm [--sizes=LIST] [--algorithms=LIST] [--repeat=N] [--json=FILE]", true,
+      "cortado bench comm [--sizes=LIST] [--algorithm=NAME|all] [--repeat=N] [--json[=FILE]]", true,
       true, ct_verb_bench },
     { "convert", "data sets: mnist, cifar10, images, digits", "cortado convert KIND --to=PATH",
       false, true, run_convert },

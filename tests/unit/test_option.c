@@ -12,6 +12,7 @@ static const ct_option table[] = {
     { "deterministic", CT_OPTION_FLAG, "train", NULL, "bitwise" },
     { "sigint_effect", CT_OPTION_CHOICE, "train", "stop|snapshot|none", "on SIGINT" },
     { "log", CT_OPTION_TEXT, "*", "LEVEL", "how much" },
+    { "json", CT_OPTION_MAYBE, "time", "FILE", "to a file or not" },
 };
 
 static char last[512];
@@ -56,6 +57,24 @@ static void test_forms(void **state)
     assert_string_equal(ct_options_text(o, "sigint_effect"), "none");
     assert_false(ct_options_flag(o, "deterministic"));
     ct_options_destroy(o);
+}
+
+static void test_value_or_none(void **state)
+{
+    ct_options *o;
+
+    (void)state;
+    assert_int_equal(PARSE(&o, "time"), CT_OK);
+    assert_null(ct_options_text(o, "json"));
+    ct_options_destroy(o);
+    assert_int_equal(PARSE(&o, "time", "--json", "--log=info"), CT_OK);
+    assert_string_equal(ct_options_text(o, "json"), "-");
+    ct_options_destroy(o);
+    assert_int_equal(PARSE(&o, "time", "--json=a.json"), CT_OK);
+    assert_string_equal(ct_options_text(o, "json"), "a.json");
+    ct_options_destroy(o);
+    assert_int_equal(PARSE(&o, "time", "--json="), CT_ERR_CONFIG);
+    assert_int_equal(PARSE(&o, "time", "--json", "a.json"), CT_ERR_CONFIG);
 }
 
 static void test_environment(void **state)
@@ -120,6 +139,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_forms),
+        cmocka_unit_test(test_value_or_none),
         cmocka_unit_test(test_environment),
         cmocka_unit_test(test_errors),
     };
