@@ -9,6 +9,7 @@ layers layers
 layers framework
 topology topology
 topology framework/base
+topology framework/proto
 comm comm
 comm topology
 comm framework/base

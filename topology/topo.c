@@ -1,139 +1,285 @@
 #include "topology/topo.h"
 
 #include <ctype.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const ct_link link_intra = { .alpha_s = 1e-6, .beta_s = 1.0 / 6e9, .gamma_s = 1.0 / 10e9 };
-static const ct_link link_inter = { .alpha_s = 2e-5, .beta_s = 1.0 / 1.2e9, .gamma_s = 1.0 / 10e9 };
-
 void ct_topo_destroy(ct_topo *topo)
 {
     if (topo == NULL) return;
+    for (int l = 0; l < CT_MAX_LEVEL; ++l) {
+        for (int v = 0; (topo->vertex_name[l] != NULL) && (v < topo->n_vertex[l]); ++v)
+            free(topo->vertex_name[l][v]);
+        free(topo->vertex_name[l]);
+        free(topo->vertex[l]);
+        free(topo->parent[l]);
+        free(topo->n_inside[l]);
+    }
+    free(topo->order);
     free(topo->node);
     free(topo->local_rank);
     free(topo->node_size);
     free(topo);
 }
 
-/* The node of rank r by host: that of the first earlier rank on the same host, else a new one. The
- * leaders are few, so only they are searched. */
-static int node_of(const uint64_t *host, const int *leader, int n_node, uint64_t id)
+/* ---- numbering the vertices of a level, from the level above and the ranks' keys */
+
+typedef struct keyed {
+    int64_t parent, key;
+    int rank;
+} keyed;
+
+static int by_key(const void *a, const void *b)
 {
-    for (int k = 0; k < n_node; ++k) {
-        if (host[leader[k]] == id) return k;
-    }
-    return n_node;
+    const keyed *x = a, *y = b;
+
+    if (x->parent != y->parent) return (x->parent < y->parent) ? -1 : 1;
+    if (x->key != y->key) return (x->key < y->key) ? -1 : 1;
+    return (x->rank < y->rank) ? -1 : (x->rank > y->rank);
 }
 
-static ct_status number_nodes(ct_topo *t, const uint64_t *host)
+/* vertex[l] of every rank, numbered by first appearance. scratch: [n_rank]. */
+static ct_status number_level(ct_topo *t, int l, const int64_t *key, keyed *scratch)
 {
-    int *leader = malloc(sizeof(*leader) * (size_t)t->n_rank);
+    const int *above = (l + 1 < t->machine.n_level) ? t->vertex[l + 1] : NULL;
+    int *vertex = t->vertex[l];
 
-    if (leader == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d ranks", t->n_rank);
-    for (int r = 0; r < t->n_rank; ++r) {
-        /* neighbours in rank order mostly share a host */
-        int k = ((r > 0) && (host[r] == host[r - 1])) ? t->node[r - 1]
-                                                      : node_of(host, leader, t->n_node, host[r]);
-
-        if (k == t->n_node) leader[t->n_node++] = r;
-        t->node[r] = k;
-        t->local_rank[r] = t->node_size[k]++;
+    for (int r = 0; r < t->n_rank; ++r)
+        scratch[r] = (keyed){ (above != NULL) ? above[r] : 0, (above != NULL) ? key[r] : 0, r };
+    qsort(scratch, (size_t)t->n_rank, sizeof(*scratch), by_key);
+    /* the lowest rank of a group speaks for it */
+    for (int i = 0, first = 0; i < t->n_rank; ++i) {
+        if ((scratch[i].parent != scratch[first].parent) || (scratch[i].key != scratch[first].key))
+            first = i;
+        vertex[scratch[i].rank] = scratch[first].rank;
     }
-    free(leader);
+    t->n_vertex[l] = 0;
+    for (int r = 0; r < t->n_rank; ++r)
+        vertex[r] = (vertex[r] == r) ? t->n_vertex[l]++ : vertex[vertex[r]];
+    t->n_inside[l] = calloc((size_t)t->n_vertex[l], sizeof(int));
+    if (above != NULL) t->parent[l] = calloc((size_t)t->n_vertex[l], sizeof(int));
+    if ((t->n_inside[l] == NULL) || ((above != NULL) && (t->parent[l] == NULL)))
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for a topology of %d ranks", t->n_rank);
+    for (int r = 0; r < t->n_rank; ++r) {
+        t->n_inside[l][vertex[r]] += 1;
+        if (above != NULL) t->parent[l][vertex[r]] = above[r];
+    }
     return CT_OK;
 }
 
-ct_status ct_topo_from_hosts(const uint64_t *host, int n_rank, const char *source, ct_topo **topo_p)
+/* Ranks by (vertex of the last level, …, vertex of level 0, rank): one stable counting sort a
+ * level, innermost first. */
+static ct_status sort_ranks(ct_topo *t)
+{
+    int *next = malloc(sizeof(*next) * (size_t)(t->n_rank + 1));
+    int *sorted = malloc(sizeof(*sorted) * (size_t)t->n_rank);
+
+    if ((next == NULL) || (sorted == NULL)) {
+        free(next);
+        free(sorted);
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for a topology of %d ranks", t->n_rank);
+    }
+    for (int r = 0; r < t->n_rank; ++r) t->order[r] = r;
+    for (int l = 0; l < t->machine.n_level; ++l) {
+        next[0] = 0;
+        for (int v = 0; v + 1 < t->n_vertex[l]; ++v) next[v + 1] = next[v] + t->n_inside[l][v];
+        for (int i = 0; i < t->n_rank; ++i) sorted[next[t->vertex[l][t->order[i]]]++] = t->order[i];
+        memcpy(t->order, sorted, sizeof(*sorted) * (size_t)t->n_rank);
+    }
+    free(next);
+    free(sorted);
+    return CT_OK;
+}
+
+/* Members of the fullest vertex of each level stand in where the machine leaves a size open. */
+static void fill_uplinks(ct_topo *t, int *count)
+{
+    int64_t most[CT_MAX_LEVEL] = { 0 };
+
+    for (int v = 0; v < t->n_vertex[0]; ++v) {
+        if (t->n_inside[0][v] > most[0]) most[0] = t->n_inside[0][v];
+    }
+    for (int l = 1; l < t->machine.n_level; ++l) {
+        memset(count, 0, sizeof(*count) * (size_t)t->n_vertex[l]);
+        for (int v = 0; v < t->n_vertex[l - 1]; ++v) {
+            int n = ++count[t->parent[l - 1][v]];
+
+            if (n > most[l]) most[l] = n;
+        }
+    }
+    ct_machine_fill_uplinks(&t->machine, most);
+}
+
+/* What the algorithms know that look at two kinds of links only. */
+static void fill_node_view(ct_topo *t)
+{
+    const ct_machine *m = &t->machine;
+    const ct_level *in = &m->level[m->node_level], *out = &m->level[m->n_level - 1];
+    double gamma_s = (m->sum_bandwidth > 0) ? 1 / m->sum_bandwidth : 0;
+
+    t->n_node = t->n_vertex[m->node_level];
+    for (int r = 0; r < t->n_rank; ++r) {
+        t->node[r] = t->vertex[m->node_level][r];
+        t->local_rank[r] = t->node_size[t->node[r]]++;
+    }
+    t->intra = (ct_link){ in->latency_s, 1 / in->bandwidth, gamma_s };
+    t->inter = (ct_link){ out->latency_s, 1 / out->bandwidth, gamma_s };
+}
+
+static ct_status allocate(ct_topo *t)
+{
+    size_t n = (size_t)t->n_rank;
+    bool good = true;
+
+    t->node = calloc(n, sizeof(*t->node));
+    t->local_rank = calloc(n, sizeof(*t->local_rank));
+    t->node_size = calloc(n, sizeof(*t->node_size));
+    t->order = calloc(n, sizeof(*t->order));
+    for (int l = 0; l < t->machine.n_level; ++l) {
+        t->vertex[l] = calloc(n, sizeof(int));
+        good = good && (t->vertex[l] != NULL);
+    }
+    if (good && (t->node != NULL) && (t->local_rank != NULL) && (t->node_size != NULL) &&
+        (t->order != NULL))
+        return CT_OK;
+    return CT_FAIL(CT_ERR_NOMEM, "no memory for a topology of %d ranks", t->n_rank);
+}
+
+ct_status ct_topo_build(const ct_machine *machine, const int64_t *key, int n_rank,
+                        const char *source, ct_topo **topo_p)
 {
     ct_topo *t = NULL;
+    keyed *scratch = NULL;
     ct_status status = CT_OK;
 
     if (n_rank < 1) return CT_FAIL(CT_ERR_ARG, "a topology of %d ranks", n_rank);
     t = calloc(1, sizeof(*t));
-    if (t == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a topology");
-    t->n_rank = n_rank;
-    t->intra = link_intra;
-    t->inter = link_inter;
-    snprintf(t->source, sizeof(t->source), "%s", source);
-    t->node = calloc((size_t)n_rank, sizeof(*t->node));
-    t->local_rank = calloc((size_t)n_rank, sizeof(*t->local_rank));
-    t->node_size = calloc((size_t)n_rank, sizeof(*t->node_size));
-    if ((t->node == NULL) || (t->local_rank == NULL) || (t->node_size == NULL)) {
+    scratch = malloc(sizeof(*scratch) * (size_t)n_rank);
+    if ((t == NULL) || (scratch == NULL)) {
         status = CT_FAIL(CT_ERR_NOMEM, "no memory for a topology of %d ranks", n_rank);
         goto err_destroy;
     }
-    CT_TRY_GOTO(status, err_destroy, number_nodes(t, host));
+    t->n_rank = n_rank;
+    t->machine = *machine;
+    t->machine.names = NULL;
+    snprintf(t->source, sizeof(t->source), "%s", source);
+    CT_TRY_GOTO(status, err_destroy, allocate(t));
+    for (int l = machine->n_level - 1; l >= 0; --l)
+        CT_TRY_GOTO(status, err_destroy, number_level(t, l, key + (ptrdiff_t)l * n_rank, scratch));
+    CT_TRY_GOTO(status, err_destroy, sort_ranks(t));
+    fill_uplinks(t, t->local_rank); /* its memory is free until the next line fills it */
+    fill_node_view(t);
+    free(scratch);
     *topo_p = t;
     return CT_OK;
 
 err_destroy:
+    free(scratch);
     ct_topo_destroy(t);
     return status;
 }
 
-/* "4x8": both numbers at least 1, nothing around them. */
-static bool parse_grid(const char *spec, long *n_node, long *per_node)
+int ct_topo_meet(const ct_topo *topo, int a, int b)
 {
-    char *end = NULL;
+    int l = 0;
 
-    if (!isdigit((unsigned char)spec[0])) return false;
-    *n_node = strtol(spec, &end, 10);
-    if ((*end != 'x') || !isdigit((unsigned char)end[1])) return false;
-    *per_node = strtol(end + 1, &end, 10);
-    return (*end == '\0') && (*n_node >= 1) && (*per_node >= 1);
+    if (a == b) return -1;
+    while ((l < topo->machine.n_level - 1) && (topo->vertex[l][a] != topo->vertex[l][b])) l += 1;
+    return l;
 }
 
-static ct_status hosts_from_grid(const char *spec, int n_rank, uint64_t *host)
-{
-    long n_node = 0, per_node = 0;
+/* ---- from what is known of a job */
 
-    if (!parse_grid(spec, &n_node, &per_node))
-        return CT_FAIL(CT_ERR_CONFIG, "topology \"%s\": expected \"auto\" or NODESxRANKS, e.g. 2x4",
-                       spec);
-    if ((n_node > n_rank) || (per_node > n_rank) || (n_node * per_node != n_rank))
-        return CT_FAIL(CT_ERR_CONFIG, "topology \"%s\": %ld nodes of %ld ranks, but %d ranks run",
-                       spec, n_node, per_node, n_rank);
-    for (int r = 0; r < n_rank; ++r) host[r] = (uint64_t)(r / per_node);
-    return CT_OK;
+/* Nodes under one machine, or under switches as well; sizes open. */
+static void open_machine(int n_level, ct_machine *m)
+{
+    static const char *const above[] = { "node", "switch", "group", "machine" };
+
+    *m = (ct_machine){ .n_level = n_level, .sum_bandwidth = 10e9 };
+    snprintf(m->name, sizeof(m->name), "this job");
+    snprintf(m->source, sizeof(m->source), "the figures are guesses");
+    for (int l = 0; l < n_level; ++l)
+        ct_level_guess((l == n_level - 1) ? "machine" : above[l], l, &m->level[l]);
 }
 
-static ct_status hosts_from_map(const char *spec, const char *map, int n_rank, uint64_t *host)
+ct_status ct_topo_from_hosts(const uint64_t *host, int n_rank, const char *source, ct_topo **topo_p)
 {
-    if (strlen(map) != (size_t)n_rank)
+    ct_status status = CT_OK;
+    ct_machine m;
+    int64_t *key = NULL;
+
+    if (n_rank < 1) return CT_FAIL(CT_ERR_ARG, "a topology of %d ranks", n_rank);
+    key = calloc(2 * (size_t)n_rank, sizeof(*key));
+    if (key == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d ranks", n_rank);
+    open_machine(2, &m);
+    memcpy(key, host, sizeof(*key) * (size_t)n_rank);
+    status = ct_topo_build(&m, key, n_rank, source, topo_p);
+    free(key);
+    return status;
+}
+
+/* "aab/0120" of 4 characters a map: the keys of the levels, the last map first. */
+static ct_status from_map(const char *spec, const char *map, int n_rank, const char *source,
+                          ct_topo **topo_p)
+{
+    size_t n = (size_t)n_rank, length = strlen(map), n_map = (length + 1) / (n + 1);
+    ct_status status = CT_OK;
+    ct_machine m;
+    int64_t *key = NULL;
+
+    if (((length + 1) % (n + 1) != 0) || (n_map < 1) || (n_map > 3))
         return CT_FAIL(CT_ERR_CONFIG, "topology \"%s\": names the nodes of %zu ranks, but %d run",
-                       spec, strlen(map), n_rank);
-    for (int r = 0; r < n_rank; ++r) {
-        if (!isalnum((unsigned char)map[r]))
-            return CT_FAIL(CT_ERR_CONFIG, "topology \"%s\": '%c' is no letter or digit", spec,
-                           map[r]);
-        host[r] = (uint64_t)(unsigned char)map[r];
+                       spec, strcspn(map, "/"), n_rank);
+    for (size_t i = 0; i < length; ++i) {
+        bool split = (i % (n + 1) == n);
+
+        if (split ? (map[i] != '/') : !isalnum((unsigned char)map[i]))
+            return CT_FAIL(CT_ERR_CONFIG, "topology \"%s\": '%c' is no %s", spec, map[i],
+                           split ? "'/' between two maps of all ranks" : "letter or digit");
     }
-    return CT_OK;
+    key = calloc((n_map + 1) * n, sizeof(*key));
+    if (key == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d ranks", n_rank);
+    for (size_t l = 0; l < n_map; ++l) {
+        for (size_t r = 0; r < n; ++r)
+            key[l * n + r] = (unsigned char)map[(n_map - 1 - l) * (n + 1) + r];
+    }
+    open_machine((int)n_map + 1, &m);
+    status = ct_topo_build(&m, key, n_rank, source, topo_p);
+    free(key);
+    return status;
+}
+
+static ct_status from_spec(const char *spec, int n_rank, const char *source, ct_topo **topo_p)
+{
+    ct_machine *m = NULL;
+    ct_status status = CT_OK;
+    int64_t inside = 0, all = 0;
+
+    CT_TRY(ct_machine_from_spec(spec, &m));
+    inside = ct_machine_product(m, 0, m->node_level);
+    all = ct_machine_product(m, 0, m->n_level - 1);
+    if (all != n_rank)
+        status =
+            CT_FAIL(CT_ERR_CONFIG, "topology \"%s\": %lld nodes of %lld ranks, but %d ranks run",
+                    spec, (long long)ct_machine_n_node(m), (long long)inside, n_rank);
+    if (status == CT_OK) status = ct_topo_place(m, n_rank, (int)inside, "block", topo_p);
+    if (status == CT_OK) snprintf((*topo_p)->source, sizeof((*topo_p)->source), "%s", source);
+    ct_machine_destroy(m);
+    return status;
 }
 
 ct_status ct_topo_from_string(const char *spec, int n_rank, ct_topo **topo_p)
 {
     static const char map_prefix[] = "map:";
-    char source[32];
-    uint64_t *host = NULL;
-    ct_status status = CT_OK;
+    size_t prefix = sizeof(map_prefix) - 1;
+    char source[128];
 
     if (n_rank < 1) return CT_FAIL(CT_ERR_ARG, "a topology of %d ranks", n_rank);
-    host = malloc(sizeof(*host) * (size_t)n_rank);
-    if (host == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d ranks", n_rank);
-    if (strncmp(spec, map_prefix, sizeof(map_prefix) - 1) == 0)
-        status = hosts_from_map(spec, spec + sizeof(map_prefix) - 1, n_rank, host);
-    else
-        status = hosts_from_grid(spec, n_rank, host);
-    if (status == CT_OK) {
-        snprintf(source, sizeof(source), "synthetic %.20s", spec);
-        status = ct_topo_from_hosts(host, n_rank, source, topo_p);
-    }
-    free(host);
-    return status;
+    snprintf(source, sizeof(source), "synthetic %.100s", spec);
+    if (strncmp(spec, map_prefix, prefix) == 0)
+        return from_map(spec, spec + prefix, n_rank, source, topo_p);
+    return from_spec(spec, n_rank, source, topo_p);
 }
 
 int ct_topo_min_node_size(const ct_topo *topo)

@@ -1,40 +1,70 @@
-/** @file topo.h  Which ranks share a node, and what a message costs. No MPI in here.
+/** @file topo.h  Ranks placed on a machine: which meet where, and in which order they are near.
  *
- * Built from what the ranks report (comm/ gathers it) or from a string such as "4x8" (4 nodes of
- * 8 ranks), so every algorithm can be tested on machines we do not have.
+ * Built from what the ranks report (comm/ gathers it), from a string such as "4x8" (4 nodes of 8
+ * ranks), or by placing a made-up job on a machine, so every algorithm can be tested, and a
+ * schedule of 40 960 nodes be costed, on machines we do not have. No MPI in here.
  */
 #ifndef CT_TOPO_H
 #define CT_TOPO_H
 
 #include <stddef.h>
-#include <stdint.h>
 
-#include "framework/base/status.h"
+#include "topology/machine.h"
 
-/** Time of one message of b bytes: alpha_s + b * beta_s seconds; adding costs gamma_s a byte. The
- *  figures are orders of magnitude (shared memory; a 10 Gbit/s network) that only rank algorithms
- *  against each other: static, so that the same job makes the same choices every time. */
+/** Time of one message of b bytes: alpha_s + b * beta_s seconds; adding costs gamma_s a byte. */
 typedef struct ct_link {
     double alpha_s, beta_s, gamma_s;
 } ct_link;
 
 typedef struct ct_topo {
     int n_rank, n_node;
-    int *node;       /* [n_rank] node of each rank, numbered by first appearance */
-    int *local_rank; /* [n_rank] place on its node; 0 is the leader              */
-    int *node_size;  /* [n_node]                                                 */
-    ct_link intra, inter;
-    char source[32]; /* "mpi shared split", "slurm", "synthetic 2x2"             */
+    int *node;            /* [n_rank] node of each rank, numbered by first appearance */
+    int *local_rank;      /* [n_rank] place on its node; 0 is the leader              */
+    int *node_size;       /* [n_node]                                                 */
+    ct_link intra, inter; /* of two ranks of a node; of two that meet in the last level */
+    char source[128];     /* "mpi shared split", "slurm", "synthetic 2x2"               */
+
+    ct_machine machine; /* levels and figures; its names are NULL                           */
+    int *vertex[CT_MAX_LEVEL]; /* [l][n_rank] vertex of level l that holds rank r, numbered by first
+                                  appearance; levels of the machine only. vertex[node_level] equals
+                                  node[] */
+    int n_vertex[CT_MAX_LEVEL]; /* of the last level: 1 */
+    int *parent[CT_MAX_LEVEL]; /* [l][n_vertex[l]] its vertex of level l + 1; NULL at the last    */
+    int *n_inside[CT_MAX_LEVEL];      /* [l][n_vertex[l]] ranks inside      */
+    char **vertex_name[CT_MAX_LEVEL]; /* [l][n_vertex[l]] name of a switch or node; NULL where the
+                                         level has none */
+    int *order; /* [n_rank] the ranks depth first through the tree: neighbours are near. Children in
+                   the order of their lowest rank, ranks of a vertex of level 0 by number */
 } ct_topo;
 
 /** host[r] identifies rank r's node. Caller frees with ct_topo_destroy(). */
 ct_status ct_topo_from_hosts(const uint64_t *host, int n_rank, const char *source,
                              ct_topo **topo_p);
-/** spec: "<nodes>x<ranks per node>", whose product must be n_rank, ranks numbered node by node; or
+/** spec: one of ct_machine_from_spec() whose product must be n_rank, ranks numbered depth first; or
  *  "map:" and one letter or digit per rank that names its node, such as "map:0010", for maps that
- *  are uneven or not contiguous (tests). CT_ERR_CONFIG. */
+ *  are uneven or not contiguous (tests). Maps of outer levels stand before, split by '/':
+ *  "map:aab/0120" has nodes 0 and 1 under switch a, and 2 and a 0 of its own under b.
+ * CT_ERR_CONFIG.
+ */
 ct_status ct_topo_from_string(const char *spec, int n_rank, ct_topo **topo_p);
+/** A made-up job of n_rank ranks, ranks_per_node on each node, on the first nodes of the machine:
+ *   "block"        rank after rank fills node after node, switch after switch;
+ *   "cyclic"       the same nodes dealt round robin: consecutive ranks lie on different vertices of
+ *                  the outermost level, then of the next, and so on;
+ *   "random:SEED"  the same places in random order;
+ *   "scatter:SEED" nodes chosen at random from the whole machine, ranks in machine order.
+ *  CT_ERR_CONFIG where the machine is too small, or the placement unknown. */
+ct_status ct_topo_place(const ct_machine *machine, int n_rank, int ranks_per_node,
+                        const char *placement, ct_topo **topo_p);
+/** The general way. key[l * n_rank + r] names the vertex of level l that holds rank r among those
+ *  of its vertex of level l + 1; keys of the last level do not count. Copies the machine's levels.
+ */
+ct_status ct_topo_build(const ct_machine *machine, const int64_t *key, int n_rank,
+                        const char *source, ct_topo **topo_p);
 void ct_topo_destroy(ct_topo *topo); /* NULL allowed */
+
+/** The level at which ranks a and b meet: the lowest with one vertex for both; -1 where a == b. */
+int ct_topo_meet(const ct_topo *topo, int a, int b);
 
 /** Ranks of the smallest and of the largest node. */
 int ct_topo_min_node_size(const ct_topo *topo);

@@ -74,6 +74,167 @@ static void test_map(void **state)
     ct_topo_destroy(t);
 }
 
+/* Levels of a spec, innermost first, and whom ranks meet where. */
+static void test_levels(void **state)
+{
+    static const int order[] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 };
+    ct_topo *t = NULL;
+
+    (void)state;
+    assert_int_equal(ct_topo_from_string("2sn x 3n x 2", 12, &t), CT_OK);
+    assert_int_equal(t->machine.n_level, 3);
+    assert_int_equal(t->machine.node_level, 0);
+    assert_string_equal(t->machine.level[0].name, "node");
+    assert_string_equal(t->machine.level[1].name, "supernode");
+    assert_string_equal(t->machine.level[2].name, "machine");
+    assert_int_equal(t->machine.level[0].size, 2);
+    assert_int_equal(t->machine.level[1].size, 3);
+    assert_int_equal(t->machine.level[2].size, 2);
+    assert_int_equal(t->n_vertex[0], 6);
+    assert_int_equal(t->n_vertex[1], 2);
+    assert_int_equal(t->n_vertex[2], 1);
+    assert_int_equal(t->parent[0][3], 1);
+    assert_int_equal(t->n_inside[1][1], 6);
+    assert_int_equal(ct_topo_meet(t, 5, 5), -1);
+    assert_int_equal(ct_topo_meet(t, 4, 5), 0);
+    assert_int_equal(ct_topo_meet(t, 0, 5), 1);
+    assert_int_equal(ct_topo_meet(t, 5, 6), 2);
+    assert_memory_equal(t->order, order, sizeof(order));
+    /* a supernode's 3 nodes inject 1.2 GB/s each; its guessed uplink carries half of that */
+    assert_true(t->machine.level[1].uplink == t->machine.level[1].bandwidth);
+    assert_true(t->machine.level[2].uplink == 1.5 * t->machine.level[1].bandwidth);
+    ct_topo_destroy(t);
+
+    assert_int_equal(ct_topo_from_string("1g x 2sw x 2n x 2s x 1numa x 2r", 16, &t), CT_OK);
+    assert_int_equal(t->machine.n_level, 6);
+    assert_int_equal(t->machine.node_level, 2);
+    assert_string_equal(t->machine.level[1].name, "socket");
+    assert_int_equal(t->n_node, 4);
+    assert_int_equal(t->local_rank[7], 3);
+    assert_int_equal(ct_topo_meet(t, 0, 2), 2);
+    assert_int_equal(ct_topo_meet(t, 0, 15), 4);
+    ct_topo_destroy(t);
+}
+
+/* Two switches whose nodes are not contiguous, one of them with a node alone. */
+static void test_uneven(void **state)
+{
+    static const int vertex0[] = { 0, 1, 2, 0, 3 }, vertex1[] = { 0, 1, 1, 0, 0 };
+    static const int order[] = { 0, 3, 4, 1, 2 };
+    ct_topo *t = NULL;
+
+    (void)state;
+    /* node 1 under switch a is not node 1 under switch b */
+    assert_int_equal(ct_topo_from_string("map:abbaa/01201", 5, &t), CT_OK);
+    assert_int_equal(t->n_vertex[0], 4);
+    assert_int_equal(t->n_vertex[1], 2);
+    assert_memory_equal(t->vertex[0], vertex0, sizeof(vertex0));
+    assert_memory_equal(t->node, vertex0, sizeof(vertex0));
+    assert_memory_equal(t->vertex[1], vertex1, sizeof(vertex1));
+    assert_memory_equal(t->order, order, sizeof(order));
+    ct_topo_destroy(t);
+}
+
+/* Where the ranks of a job of 8 on "2sn x 2n x 2" are put. */
+static void expect_places(const ct_machine *m, const char *placement, const int *supernode,
+                          const int *node)
+{
+    ct_topo *t = NULL;
+
+    assert_int_equal(ct_topo_place(m, 8, 2, placement, &t), CT_OK);
+    assert_int_equal(t->n_node, 4);
+    for (int r = 0; r < 8; ++r) {
+        assert_int_equal(t->vertex[1][r], supernode[r]);
+        assert_int_equal(t->node[r], node[r]);
+    }
+    ct_topo_destroy(t);
+}
+
+static void test_place(void **state)
+{
+    static const int block_sn[] = { 0, 0, 0, 0, 1, 1, 1, 1 };
+    static const int block_node[] = { 0, 0, 1, 1, 2, 2, 3, 3 };
+    static const int cyclic_sn[] = { 0, 1, 0, 1, 0, 1, 0, 1 };
+    static const int cyclic_node[] = { 0, 1, 2, 3, 0, 1, 2, 3 };
+    ct_machine *m = NULL;
+    ct_topo *t = NULL, *again = NULL;
+
+    (void)state;
+    assert_int_equal(ct_machine_from_spec("2sn x 2n x 2", &m), CT_OK);
+    expect_places(m, "block", block_sn, block_node);
+    expect_places(m, "cyclic", cyclic_sn, cyclic_node);
+    ct_machine_destroy(m);
+
+    /* an uneven job: 3 nodes in the first supernode, 1 in the second */
+    assert_int_equal(ct_machine_from_spec("4sn x 3n x 1", &m), CT_OK);
+    assert_int_equal(ct_topo_place(m, 4, 1, "cyclic", &t), CT_OK);
+    assert_int_equal(ct_topo_meet(t, 0, 1), 2);
+    assert_int_equal(ct_topo_meet(t, 0, 2), 1);
+    assert_int_equal(ct_topo_meet(t, 0, 3), 1);
+    ct_topo_destroy(t);
+
+    assert_int_equal(ct_topo_place(m, 12, 1, "random:7", &t), CT_OK);
+    assert_int_equal(ct_topo_place(m, 12, 1, "random:7", &again), CT_OK);
+    assert_int_equal(t->n_vertex[1], 4);
+    for (int v = 0; v < 4; ++v) assert_int_equal(t->n_inside[1][v], 3);
+    assert_memory_equal(t->vertex[1], again->vertex[1], 12 * sizeof(int));
+    ct_topo_destroy(again);
+    assert_int_equal(ct_topo_place(m, 12, 1, "random:8", &again), CT_OK);
+    assert_memory_not_equal(t->vertex[1], again->vertex[1], 12 * sizeof(int));
+    ct_topo_destroy(again);
+    ct_topo_destroy(t);
+    ct_machine_destroy(m);
+}
+
+/* Scattered nodes are distinct, and seldom neighbours in a machine of many supernodes. */
+static void test_scatter(void **state)
+{
+    ct_machine *m = NULL;
+    ct_topo *t = NULL;
+
+    (void)state;
+    assert_int_equal(ct_machine_from_spec("100sn x 50n x 1", &m), CT_OK);
+    assert_int_equal(ct_topo_place(m, 64, 1, "scatter:1", &t), CT_OK);
+    assert_int_equal(t->n_node, 64);
+    /* 64 balls into 100 boxes: 47 boxes are hit in the mean, with a deviation of 2.7 */
+    assert_in_range(t->n_vertex[1], 36, 58);
+    ct_topo_destroy(t);
+    assert_int_equal(ct_topo_place(m, 5000, 1, "scatter:1", &t), CT_OK);
+    assert_int_equal(t->n_node, 5000);
+    assert_int_equal(t->n_vertex[1], 100);
+    ct_topo_destroy(t);
+    ct_machine_destroy(m);
+}
+
+static void test_place_errors(void **state)
+{
+    static const char *const bad[] = { "",          "Block",
+                                       "random",    "random:",
+                                       "random:x",  "random:1x",
+                                       "random:-1", "scatter:99999999999999999999" };
+    ct_machine *m = NULL;
+    ct_topo *t = NULL;
+
+    (void)state;
+    assert_int_equal(ct_machine_from_spec("2sn x 3n x 2", &m), CT_OK);
+    ct_log_set_sink(count_line, NULL);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); ++i) {
+        n_line = 0;
+        assert_int_equal(ct_topo_place(m, 4, 1, bad[i], &t), CT_ERR_CONFIG);
+        assert_int_equal(n_line, 1);
+    }
+    n_line = 0;
+    assert_int_equal(ct_topo_place(m, 7, 1, "block", &t), CT_ERR_CONFIG); /* 7 nodes of 6 */
+    assert_int_equal(ct_topo_place(m, 13, 2, "block", &t), CT_ERR_CONFIG);
+    assert_int_equal(ct_topo_place(m, 6, 3, "block", &t), CT_ERR_CONFIG); /* 3 ranks on 2 places */
+    assert_int_equal(ct_topo_place(m, 0, 1, "block", &t), CT_ERR_ARG);
+    assert_int_equal(ct_topo_place(m, 1, 0, "block", &t), CT_ERR_ARG);
+    assert_int_equal(n_line, 5);
+    assert_null(t);
+    ct_log_set_sink(NULL, NULL);
+    ct_machine_destroy(m);
+}
+
 static void test_errors(void **state)
 {
     static const char *const bad[] = { "",
@@ -95,6 +256,18 @@ static void test_errors(void **state)
                                        "map:000-",
                                        "map:00000",
                                        "1x99999999999999999999",
+                                       "2sn x 2",
+                                       "2s x 2",
+                                       "2n x 2n x 1",
+                                       "2 x 2n x 2 x 1",
+                                       "2r x 2n x 1",
+                                       "2q x 2",
+                                       "2n x 2s",
+                                       "1x1x1x1x1x1x1x1x4",
+                                       "map:0000/",
+                                       "map:0000/000",
+                                       "map:00000000",
+                                       "map:a/aa/0",
                                        "mesh" };
 
     (void)state;
@@ -115,9 +288,10 @@ static void test_errors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_hosts),
-        cmocka_unit_test(test_grid),
-        cmocka_unit_test(test_map),
+        cmocka_unit_test(test_hosts),   cmocka_unit_test(test_grid),
+        cmocka_unit_test(test_map),     cmocka_unit_test(test_levels),
+        cmocka_unit_test(test_uneven),  cmocka_unit_test(test_place),
+        cmocka_unit_test(test_scatter), cmocka_unit_test(test_place_errors),
         cmocka_unit_test(test_errors),
     };
 

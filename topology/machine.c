@@ -1,0 +1,174 @@
+#include "topology/machine.h"
+
+#include <ctype.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "topology/names.h"
+
+void ct_machine_destroy(ct_machine *machine)
+{
+    if (machine == NULL) return;
+    ct_names_destroy(machine->names);
+    free(machine);
+}
+
+int64_t ct_machine_product(const ct_machine *m, int first, int last)
+{
+    int64_t product = 1;
+
+    for (int l = first; l <= last; ++l) {
+        if (m->level[l].size == 0) return 0;
+        product = (m->level[l].size > INT64_MAX / product) ? INT64_MAX : product * m->level[l].size;
+    }
+    return product;
+}
+
+int64_t ct_machine_n_node(const ct_machine *m)
+{
+    return ct_machine_product(m, m->node_level + 1, m->n_level - 1);
+}
+
+void ct_machine_fill_uplinks(ct_machine *m, const int64_t *n_member)
+{
+    for (int l = 0; l < m->n_level; ++l) {
+        ct_level *at = &m->level[l];
+        double own = at->bandwidth;
+
+        if (at->uplink > 0) continue;
+        if ((l != 0) && (l != m->node_level + 1)) {
+            int64_t n = m->level[l - 1].size;
+
+            if ((n == 0) && (n_member != NULL)) n = n_member[l - 1];
+            if ((n == 0) || (m->level[l - 1].uplink <= 0)) continue;
+            own = (double)n * m->level[l - 1].uplink;
+        }
+        at->uplink = (at->uplink < 0) ? own / -at->uplink : own;
+    }
+}
+
+/* Orders of magnitude (shared memory; a 10 Gbit/s network) that only rank algorithms against each
+ * other: static, so that the same job makes the same choices every time. */
+void ct_level_guess(const char *name, int above, ct_level *level_p)
+{
+    ct_level l = { .latency_s = 1e-6, .bandwidth = 6e9 };
+
+    if (above > 0) l = (ct_level){ .latency_s = 2e-5, .bandwidth = 1.2e9 };
+    for (int i = 1; i < above; ++i) l.latency_s *= 1.25;
+    if (above > 1) l.uplink = -2; /* most networks are thinner between switches than inside */
+    for (int i = 0; i > above; --i) l.latency_s *= 0.75;
+    snprintf(l.name, sizeof(l.name), "%s", name);
+    *level_p = l;
+}
+
+/* ---- a spec: what its numbers count */
+
+typedef struct spec_number {
+    int64_t n;
+    char what[24]; /* "" where it does not say */
+} spec_number;
+
+static bool read_name(const char *text, size_t length, char *what, size_t size)
+{
+    static const struct {
+        const char *abbreviation, *name;
+    } known[] = {
+        { "r", "rank" },       { "numa", "numa" },  { "s", "socket" }, { "n", "node" },
+        { "bl", "blade" },     { "ch", "chassis" }, { "rk", "rack" },  { "sw", "switch" },
+        { "sn", "supernode" }, { "g", "group" },
+    };
+
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); ++i) {
+        const char *a = known[i].abbreviation, *b = known[i].name;
+
+        if (((strlen(a) == length) && (strncmp(a, text, length) == 0)) ||
+            ((strlen(b) == length) && (strncmp(b, text, length) == 0))) {
+            snprintf(what, size, "%s", b);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* "4sn x 256n x 1" into its numbers; 0: it is none. */
+static int split_spec(const char *spec, spec_number *number)
+{
+    const char *p = spec;
+
+    for (int k = 0; k < CT_MAX_LEVEL; ++k) {
+        spec_number *at = &number[k];
+        size_t length = 0;
+        char *end = NULL;
+
+        if (!isdigit((unsigned char)*p)) return 0;
+        at->n = strtoll(p, &end, 10);
+        if ((at->n < 1) || (at->n > INT_MAX)) return 0;
+        for (p = end; isalpha((unsigned char)p[length]) && (p[length] != 'x');) length += 1;
+        at->what[0] = '\0';
+        if ((length > 0) && !read_name(p, length, at->what, sizeof(at->what))) return 0;
+        p += length;
+        if (*p == '\0') return k + 1;
+        while (*p == ' ') p += 1;
+        if (*p++ != 'x') return 0;
+        while (*p == ' ') p += 1;
+    }
+    return 0;
+}
+
+/* Names the numbers that do not say what they count; false where that cannot be known. */
+static bool name_numbers(spec_number *number, int k, int *node_p)
+{
+    int node = -1;
+
+    for (int i = 0; i < k - 1; ++i) {
+        if (strcmp(number[i].what, "node") == 0) node = i;
+        if (strcmp(number[i].what, "rank") == 0) return false;
+    }
+    if ((node < 0) && (number[k - 2].what[0] == '\0')) {
+        node = k - 2;
+        snprintf(number[node].what, sizeof(number[node].what), "node");
+    }
+    if ((number[k - 1].what[0] != '\0') && (strcmp(number[k - 1].what, "rank") != 0)) return false;
+    if (node < 0) return false;
+    if ((node >= 1) && (number[node - 1].what[0] == '\0'))
+        snprintf(number[node - 1].what, sizeof(number[node - 1].what), "switch");
+    for (int i = 0; i < k - 1; ++i) {
+        if (number[i].what[0] == '\0') return false;
+        for (int j = 0; j < i; ++j) {
+            if (strcmp(number[i].what, number[j].what) == 0) return false;
+        }
+    }
+    *node_p = node;
+    return true;
+}
+
+ct_status ct_machine_from_spec(const char *spec, ct_machine **machine_p)
+{
+    spec_number number[CT_MAX_LEVEL];
+    int k = split_spec(spec, number), node = 0;
+    ct_machine *m = NULL;
+
+    if ((k < 2) || !name_numbers(number, k, &node))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "topology \"%s\": expected NODESxRANKS such as 2x4, or more levels such as "
+                       "\"4sn x 256n x 1\" (numa s n bl ch rk sw sn g, the last number: ranks)",
+                       spec);
+    m = calloc(1, sizeof(*m));
+    if (m == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a machine");
+    m->n_level = k;
+    m->node_level = k - 2 - node;
+    m->sum_bandwidth = 10e9;
+    snprintf(m->name, sizeof(m->name), "%.63s", spec);
+    snprintf(m->source, sizeof(m->source), "made up; the figures are guesses");
+    for (int l = 0; l < k; ++l) {
+        const char *name = (l == k - 1) ? "machine" : number[k - 2 - l].what;
+
+        ct_level_guess(name, l - m->node_level, &m->level[l]);
+        m->level[l].size = number[k - 1 - l].n;
+    }
+    ct_machine_fill_uplinks(m, NULL);
+    *machine_p = m;
+    return CT_OK;
+}

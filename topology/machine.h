@@ -1,0 +1,70 @@
+/** @file machine.h  A machine as data: a tree of levels with what their links carry. No MPI in
+ * here.
+ *
+ * A vertex of level l joins vertices of level l - 1; the members of level 0 are ranks. Innermost
+ * first; the last level has one vertex, the machine. A machine comes from a file or a ready name,
+ * from a spec such as "4sn x 256n x 1", or from what a job finds out about itself (discover.h);
+ * topo.h places ranks on it. docs/topology.md is the reference of the file.
+ */
+#ifndef CT_MACHINE_H
+#define CT_MACHINE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "framework/base/text.h"
+
+enum { CT_MAX_LEVEL = 8 };
+
+/** Figures of all vertices of a level. Bytes are counted per direction: links are full duplex. */
+typedef struct ct_level {
+    char name[24]; /* "numa" "socket" "node" "switch" "supernode" "group" "machine" …           */
+    int64_t size;  /* members of a full vertex; 0: as many as come                              */
+    double latency_s; /* one-way time of a tiny message between two ranks that meet here (lowest
+                         common vertex) */
+    double bandwidth; /* bytes/s that one such pair gets alone */
+    double uplink;    /* bytes/s of the link from ONE member up into the vertex: all of a member's
+                         traffic to its siblings and beyond shares it. 0: all that the member's own
+                         members inject; -k: that over k; ct_machine_fill_uplinks() makes it a
+                         figure, at the latest when ranks are placed                               */
+    bool pairwise;    /* members are joined pairwise (groups of a dragonfly): a pair of members has
+                         uplink / (members - 1)                                                    */
+    double bus;       /* bytes/s that all messages meeting in one vertex share (a node's memory);
+                         0: no limit                                                               */
+    double residual; /* of a fit: relative RMS error; 0: not fitted                               */
+} ct_level;
+
+/** The named nodes of a real cluster and the switches above them. */
+typedef struct ct_machine_names ct_machine_names;
+
+typedef struct ct_machine {
+    char name[64];
+    char source[256]; /* where the figures come from */
+    int n_level;
+    int node_level; /* whose vertices share memory: the level named "node" */
+    ct_level level[CT_MAX_LEVEL];
+    double sum_bandwidth; /* bytes of f32 that a rank adds per second (gamma = 1 / it); 0: free */
+    ct_machine_names *names; /* owned; NULL: the nodes have no names */
+} ct_machine;
+
+/** spec: numbers joined by x, outermost first, the last counts the ranks of the innermost vertex:
+ *  "2x4" is 2 nodes of 4 ranks, "4sn x 256n x 1" 4 supernodes of 256 nodes of 1 rank. A number may
+ *  say what it counts: numa, s (socket), n (node), bl (blade), ch (chassis), rk (rack), sw
+ * (switch), sn (supernode), g (group), r (rank). Without, they are switches, nodes, ranks. The
+ * figures of the links are guesses that only rank algorithms. Caller destroys. CT_ERR_CONFIG. */
+ct_status ct_machine_from_spec(const char *spec, ct_machine **machine_p);
+void ct_machine_destroy(ct_machine *machine); /* NULL allowed */
+
+/** Guesses for a level of this name, `above` levels above the node (below it: negative). */
+void ct_level_guess(const char *name, int above, ct_level *level_p);
+/** Makes figures of the uplinks that are 0 or below, where sizes allow: what a rank or a node
+ *  injects is the level's bandwidth, a larger member injects what its members do, over the
+ *  oversubscription. n_member[l]: stands in for an open size of level l; NULL: such stay as they
+ *  are. */
+void ct_machine_fill_uplinks(ct_machine *m, const int64_t *n_member);
+/** Members of the levels first..last of a full machine multiplied; 0 where one is open. */
+int64_t ct_machine_product(const ct_machine *m, int first, int last);
+/** Nodes that the machine has; 0: as many as come. */
+int64_t ct_machine_n_node(const ct_machine *m);
+
+#endif
