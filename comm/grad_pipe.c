@@ -20,7 +20,8 @@ struct ct_grad_pipe {
     ct_bucket *bucket;
     int *landed; /* [n_bucket] buckets in the order of landing */
     int n_landed, n_reported, n_left;
-    bool open; /* between begin and the end of finish */
+    bool begun; /* at least once                                     */
+    bool open;  /* between begin and the report of the last bucket   */
     bool finishing;
     int64_t iteration;
     ct_grad_pipe_counters counters;
@@ -177,7 +178,7 @@ ct_status ct_grad_pipe_begin(ct_grad_pipe *gp, int64_t iteration)
         atomic_store(&gp->bucket[i].state, CT_BUCKET_FILLING);
         atomic_store(&gp->bucket[i].missing, gp->bucket[i].cut.n);
     }
-    gp->open = true;
+    gp->begun = gp->open = true;
     gp->finishing = false;
     return CT_OK;
 }
@@ -258,28 +259,53 @@ static ct_status report(ct_grad_pipe *gp, ct_pipe_landed_fn landed, void *ctx)
     return CT_OK;
 }
 
-ct_status ct_grad_pipe_finish(ct_grad_pipe *gp, ct_pipe_landed_fn landed, void *ctx)
+/* Are the buckets of ranges [first, first + n) here? */
+static bool are_summed(const ct_grad_pipe *gp, int first, int n)
 {
-    int idle = 0;
+    for (int i = first; i < first + n; ++i) {
+        if (atomic_load(&gp->bucket[gp->bucket_of[i]].state) != CT_BUCKET_SUMMED) return false;
+    }
+    return true;
+}
 
-    if (!gp->open) return CT_FAIL(CT_ERR_ARG, "a gradient exchange ends that did not begin");
+static ct_status check_all_ready(const ct_grad_pipe *gp)
+{
     for (int i = 0; i < gp->n_range; ++i) {
         if (!gp->ready[i])
             return CT_FAIL(CT_ERR_ARG, "the gradient of %s did not get ready", gp->range[i].key);
     }
+    return CT_OK;
+}
+
+ct_status ct_grad_pipe_wait(ct_grad_pipe *gp, int first, int n, ct_pipe_landed_fn landed, void *ctx)
+{
+    int idle = 0;
+
+    if (!gp->begun || (first < 0) || (n < 0) || (first + n > gp->n_range))
+        return CT_FAIL(CT_ERR_ARG, "wait for gradients %d to %d of %d%s", first, first + n - 1,
+                       gp->n_range, gp->begun ? "" : ", before a step");
+    if (!gp->open) return CT_OK;
+    CT_TRY(check_all_ready(gp));
     gp->finishing = true;
-    while (gp->n_reported < gp->n_bucket) {
+    for (;;) {
         double start = 0;
 
         CT_TRY(move_timed(gp, &gp->counters.exposed_s));
-        idle = (gp->n_reported < gp->n_landed) ? 0 : idle + 1;
+        CT_TRY(report(gp, landed, ctx));
+        if (gp->n_reported == gp->n_bucket) gp->open = false;
+        if (are_summed(gp, first, n)) break;
+        idle += 1;
         start = ct_clock_s();
         ct_comm_relax(gp->comm, &idle);
         gp->counters.exposed_s += ct_clock_s() - start;
-        CT_TRY(report(gp, landed, ctx));
     }
-    gp->open = false;
     return CT_OK;
+}
+
+ct_status ct_grad_pipe_finish(ct_grad_pipe *gp, ct_pipe_landed_fn landed, void *ctx)
+{
+    if (!gp->begun) return CT_FAIL(CT_ERR_ARG, "a gradient exchange ends that did not begin");
+    return ct_grad_pipe_wait(gp, 0, gp->n_range, landed, ctx);
 }
 
 /* ---- looking at it */

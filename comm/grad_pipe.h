@@ -46,7 +46,11 @@ ct_status ct_grad_pipe_begin(ct_grad_pipe *gp, int64_t iteration);
 /** Gradient i is final; once per step each, in any order. Never blocks. */
 ct_status ct_grad_pipe_ready(ct_grad_pipe *gp, int i);
 ct_status ct_grad_pipe_poll(ct_grad_pipe *gp);
-/** Waits for all buckets; reports each as it lands. CT_ERR_ARG where a gradient is not ready. */
+/** Returns once ranges [first, first + n) hold their sum; reports every bucket that landed
+ * meanwhile, each once a step. CT_ERR_ARG where a gradient of the step is not ready. */
+ct_status ct_grad_pipe_wait(ct_grad_pipe *gp, int first, int n, ct_pipe_landed_fn landed,
+                            void *ctx);
+/** Waits for all buckets; reports each not yet reported as it lands. CT_ERR_ARG likewise. */
 ct_status ct_grad_pipe_finish(ct_grad_pipe *gp, ct_pipe_landed_fn landed, void *ctx);
 void ct_grad_pipe_get_counters(const ct_grad_pipe *gp, ct_grad_pipe_counters *out);
 /** Residual of range i, or NULL where it has none. */

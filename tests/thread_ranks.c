@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "framework/base/rng.h"
+
 /* Everyone has come here; false where a rank has left for good. */
 static bool meet(thread_ranks *j)
 {
@@ -132,7 +134,13 @@ static ct_status rank_begin(void *ctx, int64_t iteration)
     thread_rank *r = ctx;
 
     (void)iteration;
+    if ((r->step > 0) && (r->n_reported < r->n_learned))
+        return CT_FAIL(CT_ERR_ARG, "a step begins with %d of %d gradients still under way",
+                       r->n_learned - r->n_reported, r->n_learned);
     r->ready_count = 0;
+    r->n_reported = 0;
+    memset(r->reported, 0, (size_t)r->n_learned * sizeof(*r->reported));
+    r->step++;
     return CT_OK;
 }
 
@@ -164,19 +172,50 @@ static void hold_back(thread_rank *r)
     }
 }
 
-static ct_status rank_finish(void *ctx, ct_landed_fn landed, void *landed_ctx)
+/* One bucket lands: parameter i. Until now its sum is nowhere, and its gradient unspoilt. */
+static ct_status land(thread_rank *r, int i, ct_landed_fn landed, void *landed_ctx)
+{
+    const ct_param *p = &r->net->param[i];
+
+    if (r->job->lost == i + 1) return CT_FAIL(CT_ERR_COMM, "the bucket of %s is lost", p->key);
+    if (reduce(r, ct_blob_diff(&p->blob), p->count, sizeof(float), add_floats) != CT_OK)
+        return CT_ERR_COMM;
+    r->reported[i] = true;
+    r->n_reported++;
+    return landed(landed_ctx, i, 1);
+}
+
+static bool all_reported(const thread_rank *r, int first, int n)
+{
+    for (int i = first; (i < first + n) && (i < r->n_learned); i++) {
+        if (!r->reported[i]) return false;
+    }
+    return true;
+}
+
+/* Buckets land in an order of the job's and the step's own, the same on all ranks, and as late as
+ * they may: with the wait that needs them. */
+static ct_status rank_wait(void *ctx, int first, int n, ct_landed_fn landed, void *landed_ctx)
 {
     thread_rank *r = ctx;
+    uint64_t key = ct_rng_key((uint64_t)r->job->landing, (uint64_t)r->step, 0);
 
     if (r->ready_count != r->n_learned)
         return CT_FAIL(CT_ERR_COMM, "%lld of %d gradients were ready", (long long)r->ready_count,
                        r->n_learned);
-    if (r->residual != NULL) hold_back(r);
-    if (reduce(r, r->net->grad_arena, r->net->grad_count, sizeof(float), add_floats) != CT_OK)
-        return CT_ERR_COMM;
-    /* in two pieces, the later one first: the solver may not assume an order */
-    CT_TRY(landed(landed_ctx, r->n_learned / 2, r->n_learned - r->n_learned / 2));
-    return landed(landed_ctx, 0, r->n_learned / 2);
+    if ((r->residual != NULL) && (r->n_reported == 0)) hold_back(r);
+    r->n_wait++;
+    for (int k = 0; (k < r->n_learned) && !all_reported(r, first, n); k++) {
+        int i = (int)ct_rng_permute(key, (uint64_t)k, (uint64_t)r->n_learned);
+
+        if (!r->reported[i]) CT_TRY(land(r, i, landed, landed_ctx));
+    }
+    return CT_OK;
+}
+
+static ct_status rank_finish(void *ctx, ct_landed_fn landed, void *landed_ctx)
+{
+    return rank_wait(ctx, 0, ((thread_rank *)ctx)->n_learned, landed, landed_ctx);
 }
 
 static void rank_counters(void *ctx, ct_exchange_counters *out)
@@ -212,6 +251,9 @@ ct_status thread_rank_open(void *ctx, ct_net *net, ct_exchange *out)
     while ((r->n_learned < net->n_param) &&
            (net->param[r->n_learned].offset + net->param[r->n_learned].count <= net->grad_count))
         r->n_learned++;
+    free(r->reported);
+    r->reported = calloc((size_t)r->n_learned + 1, sizeof(*r->reported));
+    r->step = r->n_reported = 0;
     free(r->residual);
     r->residual = r->job->residuals ? calloc((size_t)net->grad_count + 1, sizeof(float)) : NULL;
     *out = (ct_exchange){
@@ -222,6 +264,7 @@ ct_status thread_rank_open(void *ctx, ct_net *net, ct_exchange *out)
         .ready = rank_ready,
         .poll = rank_poll,
         .finish = rank_finish,
+        .wait = rank_wait,
         .sum = rank_sum,
         .max = rank_max,
         .average = rank_average,
@@ -248,7 +291,9 @@ static void *run_rank(void *arg)
         pthread_mutex_unlock(&r->job->lock);
     }
     free(r->residual);
+    free(r->reported);
     r->residual = NULL;
+    r->reported = NULL;
     return NULL;
 }
 

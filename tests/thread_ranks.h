@@ -19,6 +19,8 @@ struct thread_rank;
 typedef struct thread_ranks {
     int n;
     bool residuals; /* every learned parameter keeps a state "residual" per rank */
+    int landing;    /* in which order buckets land, a parameter each: any number is another one */
+    int lost;       /* > 0: the bucket of parameter lost - 1 fails to land */
     ct_status (*run)(struct thread_rank *r);
     void *ctx;
     /* private */
@@ -37,6 +39,10 @@ typedef struct thread_rank {
     int n_learned;
     float *residual; /* as long as the gradient arena, where the job keeps residuals */
     int64_t ready_count;
+    int64_t step;   /* begun so far */
+    bool *reported; /* [n_learned] in this step */
+    int n_reported;
+    int n_wait;       /* how often wait was called */
     ct_status status; /* of run */
     void *out;        /* the test's */
 } thread_rank;

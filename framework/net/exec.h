@@ -31,9 +31,17 @@ typedef struct ct_exec {
 
     /** Sums v[0..n) over all ranks, blocking and collective; NULL: one rank. */
     ct_status (*sum_ranks)(void *ctx, double *v, int n);
-    /** Lets communication move; cheap; called between layers and inside long ones. NULL: none. */
+    /** Lets communication move; cheap; called between layers, and inside long ones through
+     *  ct_exec_poll(). NULL: none. */
     ct_status (*poll)(void *ctx);
     void *hook_ctx;
+    /** Returns once the learned parameter `param` holds the update of the step before: called in
+     *  forward before its first reader. NULL: no waiting. */
+    ct_status (*wait)(void *ctx, int param);
+    void *wait_ctx;
+
+    double polled_s; /* when ct_exec_poll() last polled  */
+    int64_t n_poll;  /* how often it did, poll NULL or not */
 
     double wait_data_s; /* data layers add the time they waited for their batch */
 } ct_exec;
@@ -43,6 +51,11 @@ typedef struct ct_exec {
  *  over the ranks where the count depends on the data (ignored labels). Collective in that case.
  *  With it the sum of the ranks' gradients is the gradient of the global batch. */
 ct_status ct_exec_global_count(ct_exec *ex, double local, bool data_dependent, double *global_p);
+
+/** For long layers: polls, where the last time is half a millisecond ago or longer; otherwise
+ *  costs a look at the clock. Call it from the thread that called the layer, once per image or
+ *  block of work, never inside what must not be interrupted by an addition into gradients. */
+ct_status ct_exec_poll(ct_exec *ex);
 
 #ifdef __cplusplus
 }

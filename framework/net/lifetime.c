@@ -14,6 +14,12 @@ static void touch(span *s, int step)
     if (step > s->last) s->last = step;
 }
 
+/* The moment of layer i's forward. */
+static int forward_time(const ct_net *net, int i)
+{
+    return ct_net_impl_of(net)->forward_step[i];
+}
+
 /* The moment of layer i's backward. */
 static int backward_time(const ct_net *net, int i)
 {
@@ -25,7 +31,7 @@ static void touch_data(const ct_net *net, const ct_value *v, int end, span *s)
     const ct_graph *g = &ct_net_impl_of(net)->graph;
     const ct_node *maker = &g->node[v->node];
 
-    touch(s, v->node);
+    touch(s, forward_time(net, v->node));
     if (maker->runs_backward && (net->layer[v->node]->backward_reads & CT_READS_TOP))
         touch(s, backward_time(net, v->node));
     if (maker->ops->keeps_top) {
@@ -37,7 +43,7 @@ static void touch_data(const ct_net *net, const ct_value *v, int end, span *s)
         touch(s, end);
         return;
     }
-    touch(s, v->reader);
+    touch(s, forward_time(net, v->reader));
     if (g->node[v->reader].runs_backward &&
         (net->layer[v->reader]->backward_reads & CT_READS_BOTTOM))
         touch(s, backward_time(net, v->reader));
@@ -95,10 +101,11 @@ static void add_buffers(const ct_net *net, int i)
     ct_net_impl *m = ct_net_impl_of(net);
     const ct_instance *in = net->instance[i];
     bool runs = m->graph.node[i].runs_backward;
+    int at = forward_time(net, i);
 
     for (int s = 0; s < CT_MAX_BUFFER; s++) {
         const ct_buffer *b = &in->buffer[s];
-        span forward = { i, i, false };
+        span forward = { at, at, false };
         ct_use use = { .kind = CT_USE_BUFFER, .index = i, .slot = s, .forward = true };
 
         if ((b->bytes == 0) || (b->keep == CT_KEEP_ALWAYS)) continue;

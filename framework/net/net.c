@@ -91,6 +91,7 @@ void ct_net_destroy(ct_net *net)
     free(m->rule);
     free(m->data_root);
     free(m->diff_root);
+    free(m->forward_step);
     free(m->backward_step);
     ct_graph_destroy(&m->graph);
     free(net->forward);

@@ -17,6 +17,7 @@
 #include "framework/base/memory.h"
 #include "framework/base/text.h"
 #include "framework/net/layer.h"
+#include "framework/net/step.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -57,23 +58,6 @@ typedef struct ct_param {
     ct_weight_kind kind;
     bool learns; /* has a gradient and lr_mult != 0 */
 } ct_param;
-
-typedef enum {
-    CT_STEP_FORWARD,
-    CT_STEP_BACKWARD,
-    CT_STEP_READY,     /* a parameter's gradient is final            */
-    CT_STEP_ZERO_DIFF, /* no reader of the blob sends a gradient     */
-    CT_STEP_LOSS_DIFF  /* the blob's diff becomes its loss weight    */
-} ct_step_kind;
-
-typedef struct ct_step {
-    ct_step_kind kind;
-    int layer;      /* index into layer[]; READY: the last user; …_DIFF: who makes the blob */
-    int param;      /* READY                                                       */
-    int blob;       /* ZERO_DIFF, LOSS_DIFF                                        */
-    float value;    /* LOSS_DIFF: the loss weight                                  */
-    double seconds; /* of the last run, where timing is on                         */
-} ct_step;
 
 typedef struct ct_memory {
     size_t planned;    /* bytes placed for activations, gradients and buffers            */

@@ -38,6 +38,7 @@ typedef struct ct_net_impl {
     ct_param_rule *rule;
     int n_rule;
     char **key;         /* of the parameters, owned */
+    int *forward_step;  /* per layer: its step in net->forward */
     int *backward_step; /* per layer: its step in net->backward, or -1 */
 
     ct_region *region;

@@ -2,6 +2,7 @@
 #include "framework/base/clock.h"
 #include "framework/math/math.h"
 #include "framework/net/net_impl.h"
+#include "framework/net/step_run.h"
 
 #include <string.h>
 
@@ -36,50 +37,98 @@ static void poison_dead(const ct_net *net, int step)
     }
 }
 
-static ct_status run_step(ct_net *net, const ct_step *s, ct_exec *ex, ct_ready_fn ready,
-                          void *ready_ctx)
+/* One pass over one of the lists. */
+typedef struct pass {
+    ct_net *net;
+    ct_exec *ex;
+    int first; /* the number of the list's first step in the plan's time */
+    ct_ready_fn ready;
+    void *ready_ctx;
+} pass;
+
+static ct_status run_step(void *ctx, ct_step *s, int i)
 {
+    const pass *p = ctx;
+    ct_net *net = p->net;
+    ct_exec *ex = p->ex;
     const ct_layer *l = net->layer[s->layer];
     ct_instance *in = net->instance[s->layer];
     const ct_device *dev = net->options.dev;
+    int64_t polls = ex->n_poll;
     const ct_tensor *diff;
+    ct_status status = CT_OK;
 
+    (void)i;
     switch (s->kind) {
     case CT_STEP_FORWARD:
-        return (l->ops->forward != NULL) ? l->ops->forward(l, in, ex) : CT_OK;
+        if (l->ops->forward != NULL) status = l->ops->forward(l, in, ex);
+        break;
     case CT_STEP_BACKWARD:
-        return l->ops->backward(l, in, ex);
-    case CT_STEP_READY:
-        return (ready != NULL) ? ready(ready_ctx, s->param) : CT_OK;
+        status = l->ops->backward(l, in, ex);
+        break;
     case CT_STEP_ZERO_DIFF:
         diff = &net->blob[s->blob]->diff;
-        return dev->zero(ex->stream, diff->data, ct_tensor_bytes(diff));
+        status = dev->zero(ex->stream, diff->data, ct_tensor_bytes(diff));
+        break;
     case CT_STEP_LOSS_DIFF:
         diff = &net->blob[s->blob]->diff;
-        return dev->math->set(ex->stream, ct_tensor_count(diff), s->value, diff->data);
+        status = dev->math->set(ex->stream, ct_tensor_count(diff), s->value, diff->data);
+        break;
+    case CT_STEP_READY:
+    case CT_STEP_WAIT:
+        break; /* the interpreter's */
     }
+    s->polls = (int)(ex->n_poll - polls);
+    return status;
+}
+
+static ct_status ready_param(void *ctx, int param)
+{
+    const pass *p = ctx;
+
+    return (p->ready != NULL) ? p->ready(p->ready_ctx, param) : CT_OK;
+}
+
+static ct_status wait_param(void *ctx, int param)
+{
+    const ct_exec *ex = ((const pass *)ctx)->ex;
+
+    return (ex->wait != NULL) ? ex->wait(ex->wait_ctx, param) : CT_OK;
+}
+
+static ct_status poll_between(void *ctx)
+{
+    ct_exec *ex = ((const pass *)ctx)->ex;
+
+    return (ex->poll != NULL) ? ex->poll(ex->hook_ctx) : CT_OK;
+}
+
+static ct_status now(void *ctx, double *seconds_p)
+{
+    const pass *p = ctx;
+
+    CT_TRY(p->net->options.dev->sync(p->ex->stream));
+    *seconds_p = ct_clock_s();
     return CT_OK;
 }
 
-/* first: the number of the list's first step in the plan's time. */
-static ct_status run_list(ct_net *net, ct_step *list, int n, int first, ct_exec *ex,
-                          ct_ready_fn ready, void *ready_ctx)
+static void ended(void *ctx, int i)
 {
-    const ct_net_impl *m = ct_net_impl_of(net);
-    const ct_device *dev = net->options.dev;
+    const pass *p = ctx;
 
-    for (int i = 0; i < n; i++) {
-        double start = net->timing ? ct_clock_s() : 0.0;
+    poison_dead(p->net, p->first + i);
+}
 
-        CT_TRY(run_step(net, &list[i], ex, ready, ready_ctx));
-        if (net->timing) {
-            CT_TRY(dev->sync(ex->stream));
-            list[i].seconds = ct_clock_s() - start;
-        }
-        if (m->poison) poison_dead(net, first + i);
-        if (ex->poll != NULL) CT_TRY(ex->poll(ex->hook_ctx));
-    }
-    return CT_OK;
+static ct_status run_list(pass *p, ct_step *list, int n)
+{
+    ct_step_hooks h = { .run = run_step,
+                        .ready = ready_param,
+                        .wait = wait_param,
+                        .poll = poll_between,
+                        .now = p->net->timing ? now : NULL,
+                        .ended = ct_net_impl_of(p->net)->poison ? ended : NULL };
+
+    return ct_steps_run(list, n, &h, p);
 }
 
 static ct_status sum_loss(const ct_net *net, const ct_exec *ex, double *loss_p)
@@ -126,23 +175,27 @@ static ct_status check_runnable(const ct_net *net)
 
 ct_status ct_net_forward(ct_net *net, ct_exec *ex, double *loss_p)
 {
+    pass p = { .net = net, .ex = ex };
+
     CT_TRY(check_runnable(net));
     ex->batch_local = net->batch_local;
     ex->batch_global = net->batch_global;
     ex->batch_first = net->batch_first;
     prepare(net, true);
     if (ct_net_impl_of(net)->poison) poison_all(net);
-    CT_TRY(run_list(net, net->forward, net->n_forward, 0, ex, NULL, NULL));
+    CT_TRY(run_list(&p, net->forward, net->n_forward));
     return (loss_p != NULL) ? sum_loss(net, ex, loss_p) : CT_OK;
 }
 
 ct_status ct_net_backward(ct_net *net, ct_exec *ex, ct_ready_fn ready, void *ready_ctx)
 {
+    pass p = { net, ex, net->n_forward, ready, ready_ctx };
+
     CT_TRY(check_runnable(net));
     if (ct_net_impl_of(net)->forward_only)
         return CT_FAIL(CT_ERR_ARG, "net \"%s\" was made for forward only", net->name);
     prepare(net, false);
-    return run_list(net, net->backward, net->n_backward, net->n_forward, ex, ready, ready_ctx);
+    return run_list(&p, net->backward, net->n_backward);
 }
 
 void ct_net_weights_changed(ct_net *net)

@@ -54,6 +54,26 @@ static void compile_backward(ct_net *net)
     }
 }
 
+/* Where the net learns: a wait in front of the first reader of each parameter that does. */
+static void compile_forward(ct_net *net, bool *seen)
+{
+    ct_net_impl *m = ct_net_impl_of(net);
+
+    for (int i = 0; i < net->n_layer; i++) {
+        for (int w = 0; w < net->layer[i]->n_weight; w++) {
+            int k = m->graph.node[i].param_of[w];
+
+            if (seen[k] || !net->param[k].learns) continue;
+            seen[k] = true;
+            net->forward[net->n_forward++] =
+                (ct_step){ .kind = CT_STEP_WAIT, .layer = i, .param = k, .blob = -1 };
+        }
+        m->forward_step[i] = net->n_forward;
+        net->forward[net->n_forward++] =
+            (ct_step){ .kind = CT_STEP_FORWARD, .layer = i, .param = -1, .blob = -1 };
+    }
+}
+
 static ct_status find_outputs(ct_net *net)
 {
     const ct_graph *g = &ct_net_impl_of(net)->graph;
@@ -77,15 +97,20 @@ ct_status ct_net_steps(ct_net *net)
     ct_net_impl *m = ct_net_impl_of(net);
     size_t n = (size_t)net->n_layer;
 
-    net->forward = calloc(n, sizeof(net->forward[0]));
+    bool *seen = calloc((size_t)net->n_param + 1, sizeof(*seen));
+
+    net->forward = calloc(n + (size_t)net->n_param, sizeof(net->forward[0]));
     net->backward =
         calloc(n + (size_t)m->graph.n_value + (size_t)net->n_param + 1, sizeof(net->backward[0]));
+    m->forward_step = calloc(n, sizeof(int));
     m->backward_step = calloc(n, sizeof(int));
-    if ((net->forward == NULL) || (net->backward == NULL) || (m->backward_step == NULL))
+    if ((seen == NULL) || (net->forward == NULL) || (net->backward == NULL) ||
+        (m->forward_step == NULL) || (m->backward_step == NULL)) {
+        free(seen);
         return CT_FAIL(CT_ERR_NOMEM, "no memory for the steps of %d layers", net->n_layer);
-    net->n_forward = net->n_layer;
-    for (int i = 0; i < net->n_layer; i++)
-        net->forward[i] = (ct_step){ .kind = CT_STEP_FORWARD, .layer = i, .param = -1, .blob = -1 };
+    }
+    compile_forward(net, seen);
+    free(seen);
     compile_backward(net);
     return find_outputs(net);
 }

@@ -12,11 +12,12 @@
 
 #include "framework/base/status.h"
 
-/** Parameters [first, first + n), in arena order, hold the sum over ranks. */
+/** Parameters [first, first + n), in arena order, hold the sum over ranks. It may call the
+ *  exchange's poll, so that messages move while it works on what landed. */
 typedef ct_status (*ct_landed_fn)(void *ctx, int first, int n);
 
 typedef struct ct_exchange_counters {
-    double exposed_s;   /* the main thread waited for communication            */
+    double exposed_s;   /* the main thread was in wait or finish, landed not counted */
     int64_t bytes_sent; /* payload this rank sent                              */
     double encode_s;    /* encode and decode                                   */
 } ct_exchange_counters;
@@ -32,13 +33,17 @@ typedef struct ct_exchange_state {
 typedef struct ct_exchange {
     void *ctx;
     int rank, n_rank;
-    /** A training step starts: nothing is in flight. */
+    /** Gradients of a step are about to get ready. Every bucket of the step before was reported. */
     ct_status (*begin)(void *ctx, int64_t iteration);
     /** The gradient of parameter `param` is final: its bucket may leave. Never blocks. */
     ct_status (*ready)(void *ctx, int param);
     ct_status (*poll)(void *ctx);
-    /** Waits for the buckets, in order of their landing, and reports each as it lands. */
+    /** Waits for all buckets not reported yet, and reports each as it lands. */
     ct_status (*finish)(void *ctx, ct_landed_fn landed, void *landed_ctx);
+    /** Returns once parameters [first, first + n) hold their sum; every bucket that landed
+     * meanwhile is reported too, each once a step. From after the last `ready` of a step until
+     * every bucket was reported; then it returns at once, and so does finish. */
+    ct_status (*wait)(void *ctx, int first, int n, ct_landed_fn landed, void *landed_ctx);
     /** v[i] = sum over ranks, in rank order: bitwise the same everywhere. Blocking. */
     ct_status (*sum)(void *ctx, double *v, int n);
     /** v[i] = max over ranks. Blocking. */
@@ -54,8 +59,9 @@ typedef struct ct_exchange {
     ct_status (*state)(void *ctx, int i, ct_exchange_state *out);
 } ct_exchange;
 
-/** One rank: every operation is the identity. The caller keeps *out. ready/finish still report
- *  all of n_param parameters as landed. */
+/** One rank: every operation is the identity. The caller keeps *out. It remembers nothing: finish
+ *  reports all of n_param parameters as landed, wait those it is asked for; a step uses one or the
+ *  other. */
 void ct_exchange_single(int n_param, ct_exchange *out);
 
 #endif

@@ -31,6 +31,12 @@ static ct_status single_finish(void *ctx, ct_landed_fn landed, void *landed_ctx)
     return (n_param > 0) ? landed(landed_ctx, 0, n_param) : CT_OK;
 }
 
+static ct_status single_wait(void *ctx, int first, int n, ct_landed_fn landed, void *landed_ctx)
+{
+    (void)ctx;
+    return landed(landed_ctx, first, n);
+}
+
 static ct_status single_sum(void *ctx, double *v, int n)
 {
     (void)ctx;
@@ -93,6 +99,7 @@ void ct_exchange_single(int n_param, ct_exchange *out)
         .ready = single_ready,
         .poll = single_nothing,
         .finish = single_finish,
+        .wait = single_wait,
         .sum = single_sum,
         .max = single_max,
         .average = single_average,

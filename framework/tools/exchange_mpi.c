@@ -39,6 +39,18 @@ static ct_status mpi_finish(void *ctx, ct_landed_fn landed, void *landed_ctx)
     return ct_grad_pipe_finish(((exchange_mpi *)ctx)->pipe, landed, landed_ctx);
 }
 
+static ct_status mpi_wait(void *ctx, int first, int n, ct_landed_fn landed, void *landed_ctx)
+{
+    exchange_mpi *x = ctx;
+    int end = (first + n < x->n_learned) ? first + n : x->n_learned;
+
+    if ((first < 0) || (n < 0) || (first + n > x->n_param))
+        return CT_FAIL(CT_ERR_ARG, "wait for parameters %d to %d of %d", first, first + n - 1,
+                       x->n_param);
+    return (first < end) ? ct_grad_pipe_wait(x->pipe, first, end - first, landed, landed_ctx)
+                         : CT_OK;
+}
+
 static ct_status mpi_sum(void *ctx, double *v, int n)
 {
     return ct_comm_sum(((exchange_mpi *)ctx)->comm, v, n);
@@ -217,6 +229,7 @@ ct_status ct_exchange_mpi_open(ct_comm *comm, const Ct__SolverParameter *param, 
         .ready = mpi_ready,
         .poll = mpi_poll,
         .finish = mpi_finish,
+        .wait = mpi_wait,
         .sum = mpi_sum,
         .max = mpi_max,
         .average = mpi_average,

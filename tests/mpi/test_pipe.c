@@ -320,6 +320,60 @@ static int errors(ct_comm *c)
     return fault;
 }
 
+/* Does range i hold the dense sum of step s? */
+static bool is_summed(const ct_comm *c, const float *arena, int64_t s, int i)
+{
+    bool good = true;
+
+    for (int64_t k = range[i].offset; k < range[i].offset + range[i].count; ++k)
+        good &= fabs(arena[k] - truth.sum[s][k]) <=
+                1.1 * (c->size + 1) * 0x1p-24 * truth.magnitude[s][k];
+    return good;
+}
+
+/* Waits in another order than buckets leave; each range is reported once, none is forgotten. */
+static int waits(ct_comm *c)
+{
+    static float arena[N];
+
+    int fault = 0;
+
+    for (int overlap = 0; overlap < 2; ++overlap) {
+        ct_grad_pipe_config config = { .bucket_bytes = 9000, .allreduce = "auto" };
+        ct_grad_pipe *gp = NULL;
+
+        config.overlap = (overlap != 0);
+        config.codec = &ct_codec_none;
+        fault +=
+            MPI_FAULT_UNLESS(ct_grad_pipe_create(c, &config, arena, range, N_RANGE, &gp) == CT_OK);
+        fault += MPI_FAULT_UNLESS(ct_grad_pipe_wait(gp, 0, 1, NULL, NULL) == CT_ERR_ARG);
+        for (int64_t s = 0; s < STEPS; ++s) {
+            landing l = { .calls = 0 };
+            uint64_t key = ct_rng_key(3, (uint64_t)s, 0);
+
+            fill(c, arena, s);
+            fault += MPI_FAULT_UNLESS(ct_grad_pipe_begin(gp, s) == CT_OK);
+            fault += MPI_FAULT_UNLESS(ct_grad_pipe_wait(gp, 0, 1, NULL, NULL) == CT_ERR_ARG);
+            for (int i = 0; i < N_RANGE; ++i)
+                fault += MPI_FAULT_UNLESS(ct_grad_pipe_ready(gp, i) == CT_OK);
+            for (uint64_t k = 0; k < N_RANGE - 2; ++k) {
+                int i = (int)ct_rng_permute(key, k, N_RANGE);
+
+                fault += MPI_FAULT_UNLESS(ct_grad_pipe_wait(gp, i, 1, note_landed, &l) == CT_OK);
+                fault += MPI_FAULT_UNLESS(l.times[i] == 1);
+                fault += MPI_FAULT_UNLESS(is_summed(c, arena, s, i));
+            }
+            fault += MPI_FAULT_UNLESS(ct_grad_pipe_finish(gp, note_landed, &l) == CT_OK);
+            fault += MPI_FAULT_UNLESS(ct_grad_pipe_finish(gp, note_landed, &l) == CT_OK);
+            fault += MPI_FAULT_UNLESS(ct_grad_pipe_wait(gp, 3, 2, note_landed, &l) == CT_OK);
+            for (int i = 0; i < N_RANGE; ++i) fault += MPI_FAULT_UNLESS(l.times[i] == 1);
+        }
+        fault += MPI_FAULT_UNLESS(ct_grad_pipe_wait(gp, 8, 2, NULL, NULL) == CT_ERR_ARG);
+        ct_grad_pipe_destroy(gp);
+    }
+    return fault;
+}
+
 /* Rank 0 starts a bucket that the others hold back: it knows what it waits for. */
 static int description(ct_comm *c)
 {
@@ -427,6 +481,12 @@ static void test_description(void **state)
     assert_int_equal(mpi_verdict(mpi_on_machines(description)), 0);
 }
 
+static void test_waits(void **state)
+{
+    (void)state;
+    assert_int_equal(mpi_verdict(mpi_on_machines(waits)), 0);
+}
+
 static void test_many_buckets(void **state)
 {
     (void)state;
@@ -436,7 +496,7 @@ static void test_many_buckets(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_codecs),       cmocka_unit_test(test_warm_up),
     cmocka_unit_test(test_errors),       cmocka_unit_test(test_description),
-    cmocka_unit_test(test_many_buckets),
+    cmocka_unit_test(test_many_buckets), cmocka_unit_test(test_waits),
 };
 
 MPI_MAIN(tests, 120)
