@@ -18,7 +18,8 @@
 /** Where a request stands, for the watchdog: written by progress, read from any thread. */
 typedef struct ct_coll_where {
     _Atomic int step, n_step;
-    _Atomic int rank; /* of the world, that it waits for; -1: none in particular */
+    _Atomic int rank;    /* of the world, that it waits for; -1: none in particular */
+    _Atomic int sending; /* messages of its own that have not gone out */
 } ct_coll_where;
 
 typedef struct ct_coll_req {

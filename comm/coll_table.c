@@ -55,9 +55,18 @@ ct_status ct_coll_run(const ct_coll_ops *ops, ct_comm *c, void *buf, int64_t cou
 
     CT_TRY(ops->prepare(&r));
     CT_TRY_GOTO(status, done, ops->start(&r));
-    while ((status = ops->progress(&r)) == CT_INPROGRESS) {
+    while (status == CT_OK) {
+        MPI_Request *req[CT_COMM_MAX_PENDING];
+        int n = 0;
+
+        ct_comm_lock(c);
+        status = ops->progress(&r);
+        if ((status == CT_INPROGRESS) && (ops->pending != NULL))
+            n = ops->pending(&r, req, CT_COMM_MAX_PENDING);
+        ct_comm_unlock(c);
+        if (status != CT_INPROGRESS) break;
         idle += 1;
-        ct_comm_relax(c, &idle);
+        status = ct_comm_wait_any(c, req, n, &idle);
     }
 
 done:

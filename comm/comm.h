@@ -1,12 +1,14 @@
 /** @file comm.h  The communicators that everything in comm/ runs on.
  *
  * One duplicate of the world with MPI_ERRORS_RETURN; our traffic never meets the caller's. Messages
- * of collectives in flight are told apart by tag. All calls come from the main thread.
+ * of collectives in flight are told apart by tag. Calls come from one thread at a time: from the
+ * main thread, or from the gradient pipe's own, which holds the lock while it calls MPI.
  */
 #ifndef CT_COMM_H
 #define CT_COMM_H
 
 #include <mpi.h>
+#include <pthread.h>
 #include <stdbool.h>
 
 #include "framework/base/memory.h"
@@ -23,6 +25,16 @@
 ct_status ct_comm_mpi_fail(const char *file, int line, const char *what, int mpi_rc);
 
 struct ct_node; /* the node's shared-memory windows: comm/node.h */
+
+enum { CT_COMM_MAX_PENDING = 512 };
+
+/** What moves while this rank waits for a small collective: the gradient pipe plugs itself in. Both
+ *  are called with the lock held. Set and unset at the same place of all ranks' programs. */
+typedef struct ct_comm_mover {
+    ct_status (*move)(void *ctx);
+    int (*pending)(void *ctx, MPI_Request **out, int max); /* as ct_coll_ops.pending */
+    void *ctx;
+} ct_comm_mover;
 
 typedef struct ct_comm {
     MPI_Comm world;
@@ -41,6 +53,8 @@ typedef struct ct_comm {
     struct ct_node *node_memory; /* private to comm/                                     */
     MPI_Op bf16_sum;             /* on MPI_UINT16_T                                      */
     int next_tag, tag_limit;
+    ct_comm_mover mover;  /* zero: nothing moves meanwhile                       */
+    pthread_mutex_t lock; /* recursive: around all MPI calls while the pipe has a thread */
 } ct_comm;
 
 /** topology: "auto", or a spec of ct_topo_from_string(), whose nodes are pretended. Logs the
@@ -51,7 +65,19 @@ void ct_comm_destroy(ct_comm *comm); /* NULL allowed; collective */
 /** As what elements of dtype travel. */
 MPI_Datatype ct_comm_wire(ct_dtype dtype);
 
-/* Small blocking collectives; each is collective over the world. */
+/** Whoever calls MPI while gradients may be under way holds the lock. Never across a wait. */
+static inline void ct_comm_lock(ct_comm *c)
+{
+    (void)pthread_mutex_lock(&c->lock);
+}
+
+static inline void ct_comm_unlock(ct_comm *c)
+{
+    (void)pthread_mutex_unlock(&c->lock);
+}
+
+/* Small blocking collectives; each is collective over the world. Gradients under way move while
+ * they wait (mover). */
 ct_status ct_comm_sum(ct_comm *c, double *v, int n); /* in rank order: bitwise equal everywhere */
 ct_status ct_comm_max(ct_comm *c, int64_t *v, int n);
 ct_status ct_comm_broadcast(ct_comm *c, void *data, size_t bytes);
@@ -63,6 +89,13 @@ int ct_comm_take_tags(ct_comm *c, int n);
 /** Called in a loop that waits, with *idle counting the rounds in which nothing moved (0: something
  *  did): pauses at first, then gives the core away, at once where ranks share cores. */
 void ct_comm_relax(const ct_comm *c, int *idle);
+/** Called, without the lock, where there is nothing to do but wait: for one of n requests (of
+ *  ct_coll_ops.pending and the like), or for something that no request tells of. Here it relaxes
+ *  and returns, for the caller to look again; in a simulation it blocks until one completes, and
+ *  leaves MPI_REQUEST_NULL in its place. *idle as for relax. */
+ct_status ct_comm_wait_any(ct_comm *c, MPI_Request **req, int n, int *idle);
+/** May a second thread call MPI, one at a time? If not, *why_p says why: a static text. */
+bool ct_comm_may_thread(const ct_comm *c, const char **why_p);
 
 /** Launch check (verbs that start a job): the launcher's word against MPI's world size.
  *  OMPI_COMM_WORLD_SIZE, then PMI_SIZE, then SLURM_STEP_NUM_TASKS where no other launcher's

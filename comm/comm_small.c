@@ -1,15 +1,11 @@
-/* The small blocking collectives, the launch check, and waiting. */
+/* The small blocking collectives, and the launch check. */
 #include "comm/comm.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    MPI_CHUNK = 1 << 30, /* bytes of one MPI call, well below 2^31 */
-    SPINS = 2000         /* idle rounds before the core is given away: some tens of microseconds */
-};
+enum { MPI_CHUNK = 1 << 30 /* bytes of one MPI call, well below 2^31 */ };
 
 MPI_Datatype ct_comm_wire(ct_dtype dtype)
 {
@@ -29,16 +25,48 @@ MPI_Datatype ct_comm_wire(ct_dtype dtype)
     return MPI_BYTE;
 }
 
+/* Waits for a collective of our own; what else is under way moves meanwhile, if the communicator
+ * has something that does (comm.h). Not the blocking calls of MPI: those would leave it standing.
+ */
+static ct_status complete(ct_comm *c, MPI_Request *request)
+{
+    int idle = 0;
+
+    for (;;) {
+        MPI_Request *pending[CT_COMM_MAX_PENDING] = { request };
+        int rc = MPI_SUCCESS, done = 0, n = 1;
+        ct_status status = CT_OK;
+
+        ct_comm_lock(c);
+        rc = MPI_Test(request, &done, MPI_STATUS_IGNORE);
+        if ((rc == MPI_SUCCESS) && !done && (c->mover.move != NULL)) {
+            status = c->mover.move(c->mover.ctx);
+            n += c->mover.pending(c->mover.ctx, pending + 1, CT_COMM_MAX_PENDING - 1);
+        }
+        ct_comm_unlock(c);
+        CT_TRY_MPI(rc);
+        if (done) return CT_OK;
+        CT_TRY(status);
+        idle += 1;
+        CT_TRY(ct_comm_wait_any(c, pending, n, &idle));
+    }
+}
+
 ct_status ct_comm_sum(ct_comm *c, double *v, int n)
 {
+    MPI_Request request = MPI_REQUEST_NULL;
     double *all = NULL;
+    ct_status status = CT_OK;
     int rc = MPI_SUCCESS;
 
     if ((c->size == 1) || (n == 0)) return CT_OK;
     all = malloc(sizeof(*all) * (size_t)n * (size_t)c->size);
     if (all == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d x %d numbers", c->size, n);
-    rc = MPI_Allgather(v, n, MPI_DOUBLE, all, n, MPI_DOUBLE, c->world);
-    if (rc == MPI_SUCCESS) {
+    ct_comm_lock(c);
+    rc = MPI_Iallgather(v, n, MPI_DOUBLE, all, n, MPI_DOUBLE, c->world, &request);
+    ct_comm_unlock(c);
+    status = (rc == MPI_SUCCESS) ? complete(c, &request) : CT_OK;
+    if ((rc == MPI_SUCCESS) && (status == CT_OK)) {
         for (int i = 0; i < n; ++i) {
             double sum = all[i];
 
@@ -48,23 +76,36 @@ ct_status ct_comm_sum(ct_comm *c, double *v, int n)
     }
     free(all);
     CT_TRY_MPI(rc);
-    return CT_OK;
+    return status;
 }
 
 ct_status ct_comm_max(ct_comm *c, int64_t *v, int n)
 {
-    CT_TRY_MPI(MPI_Allreduce(MPI_IN_PLACE, v, n, MPI_INT64_T, MPI_MAX, c->world));
-    return CT_OK;
+    MPI_Request request = MPI_REQUEST_NULL;
+    int rc = MPI_SUCCESS;
+
+    if ((c->size == 1) || (n == 0)) return CT_OK;
+    ct_comm_lock(c);
+    rc = MPI_Iallreduce(MPI_IN_PLACE, v, n, MPI_INT64_T, MPI_MAX, c->world, &request);
+    ct_comm_unlock(c);
+    CT_TRY_MPI(rc);
+    return complete(c, &request);
 }
 
 ct_status ct_comm_broadcast(ct_comm *c, void *data, size_t bytes)
 {
     char *at = data;
 
-    while (bytes > 0) {
+    while ((bytes > 0) && (c->size > 1)) {
         size_t n = (bytes < MPI_CHUNK) ? bytes : MPI_CHUNK;
+        MPI_Request request = MPI_REQUEST_NULL;
+        int rc = MPI_SUCCESS;
 
-        CT_TRY_MPI(MPI_Bcast(at, (int)n, MPI_BYTE, 0, c->world));
+        ct_comm_lock(c);
+        rc = MPI_Ibcast(at, (int)n, MPI_BYTE, 0, c->world, &request);
+        ct_comm_unlock(c);
+        CT_TRY_MPI(rc);
+        CT_TRY(complete(c, &request));
         at += n;
         bytes -= n;
     }
@@ -73,22 +114,15 @@ ct_status ct_comm_broadcast(ct_comm *c, void *data, size_t bytes)
 
 ct_status ct_comm_barrier(ct_comm *c)
 {
-    CT_TRY_MPI(MPI_Barrier(c->world));
-    return CT_OK;
-}
+    MPI_Request request = MPI_REQUEST_NULL;
+    int rc = MPI_SUCCESS;
 
-void ct_comm_relax(const ct_comm *c, int *idle)
-{
-    if (*idle == 0) return;
-    if (c->oversubscribed || (*idle > SPINS)) {
-        (void)sched_yield();
-        return;
-    }
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
+    if (c->size == 1) return CT_OK;
+    ct_comm_lock(c);
+    rc = MPI_Ibarrier(c->world, &request);
+    ct_comm_unlock(c);
+    CT_TRY_MPI(rc);
+    return complete(c, &request);
 }
 
 /* A launcher's variable as a number; *found_p false where it is not set. */

@@ -157,6 +157,8 @@ ct_status ct_gather_progress(ct_gather *g, int64_t *bytes_sent, ct_coll_where *w
     atomic_store_explicit(&where->rank,
                           receives ? (g->comm->rank + p - 1) % p : (g->comm->rank + 1) % p,
                           memory_order_relaxed);
+    atomic_store_explicit(&where->sending, (int)(g->send_posted - g->send_done),
+                          memory_order_relaxed);
     return (receives || (g->send_done < g->n_message)) ? CT_INPROGRESS : CT_OK;
 }
 

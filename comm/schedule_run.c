@@ -243,6 +243,7 @@ static void note_place(const ct_sched_run *run, ct_coll_where *where)
     atomic_store_explicit(&where->step, step, memory_order_relaxed);
     atomic_store_explicit(&where->n_step, run->s->n_step, memory_order_relaxed);
     atomic_store_explicit(&where->rank, rank, memory_order_relaxed);
+    atomic_store_explicit(&where->sending, run->sends.n, memory_order_relaxed);
 }
 
 ct_status ct_sched_run_progress(ct_sched_run *run, int64_t *bytes_sent, ct_coll_where *where)

@@ -21,7 +21,8 @@ typedef struct ct_job {
     ct_watchdog *watchdog; /* NULL until a verb starts one */
 } ct_job;
 
-/** MPI_Init_thread (FUNNELED), the log, the check of the launch (CT_ERR_LAUNCH). Collective. */
+/** MPI_Init_thread (SERIALIZED, FUNNELED will do), the log, the check of the launch
+ * (CT_ERR_LAUNCH). Collective. */
 ct_status ct_job_start(ct_job *job);
 /** Decides the threads, logs the map. wanted: --threads, 0: not given. Collective. */
 ct_status ct_job_threads(ct_job *job, int wanted);

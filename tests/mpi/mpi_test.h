@@ -65,7 +65,7 @@ static inline int mpi_main(int argc, char **argv, const struct CMUnitTest *tests
     int rank = 0, size = 0, failed = 0, provided = 0;
 
     alarm(seconds);
-    MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     ct_log_init(rank, size, "test");
