@@ -70,7 +70,8 @@ endif
 TOOLS := $(filter framework/tools/%,$(SRC))
 LIB   := $(filter-out $(TOOLS),$(SRC))
 PB    := $(B)/framework/proto/cortado.pb-c
-LIB_OBJ  := $(LIB:%.c=$(B)/%.o) $(CU:%.cu=$(B)/%.cu.o) $(PB).o
+READY := $(B)/topology/ready_machines
+LIB_OBJ  := $(LIB:%.c=$(B)/%.o) $(CU:%.cu=$(B)/%.cu.o) $(PB).o $(READY).o
 TOOL_OBJ := $(TOOLS:%.c=$(B)/%.o)
 
 UNIT := $(sort $(wildcard tests/unit/test_*.c))
@@ -116,6 +117,13 @@ $(PB).c $(PB).h &: framework/proto/cortado.proto
 	$(Q)sed -i 's/offsetof(Ct__\(Exp\|Log\)Parameter, base)/offsetof(Ct__\1Parameter, base_)/' $(PB).c
 $(PB).o: $(PB).c
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -w -c $< -o $@
+
+# the ready machines' files, as text inside the program: found by name wherever it runs
+$(READY).c: scripts/ready_machines.sh $(wildcard topology/machines/*.prototxt)
+	@mkdir -p $(@D)
+	$(Q)scripts/ready_machines.sh $(wordlist 2,$(words $^),$^) > $@.tmp && mv $@.tmp $@
+$(READY).o: $(READY).c
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -c $< -o $@
 
 $(B)/%.o: %.c | $(PB).h $(B)/build_info.h
 	@mkdir -p $(@D)

@@ -53,6 +53,14 @@ typedef struct ct_machine {
  * (switch), sn (supernode), g (group), r (rank). Without, they are switches, nodes, ranks. The
  * figures of the links are guesses that only rank algorithms. Caller destroys. CT_ERR_CONFIG. */
 ct_status ct_machine_from_spec(const char *spec, ct_machine **machine_p);
+/** A file (a path, or the name of a file that is there), or the name of a ready machine. Its fields
+ *  are those of MachineParameter (framework/proto/cortado.proto). Caller destroys. CT_ERR_CONFIG
+ *  with file and line, or with the nearest ready name; CT_ERR_IO. */
+ct_status ct_machine_read(const char *path_or_name, ct_machine **machine_p);
+/** The same of a text that stands in file `name`. */
+ct_status ct_machine_parse(const char *name, const char *text, size_t size, ct_machine **machine_p);
+/** Appends the machine as a file that reads back equal, its figures to 12 digits. CT_ERR_NOMEM. */
+ct_status ct_machine_write(const ct_machine *m, ct_text *out);
 void ct_machine_destroy(ct_machine *machine); /* NULL allowed */
 
 /** Guesses for a level of this name, `above` levels above the node (below it: negative). */
@@ -66,5 +74,18 @@ void ct_machine_fill_uplinks(ct_machine *m, const int64_t *n_member);
 int64_t ct_machine_product(const ct_machine *m, int first, int last);
 /** Nodes that the machine has; 0: as many as come. */
 int64_t ct_machine_n_node(const ct_machine *m);
+
+/** The ready machines, topology/machines/NAME.prototxt, as the build put them into the program;
+ * ends with a NULL name. */
+typedef struct ct_ready_machine {
+    const char *name, *text;
+} ct_ready_machine;
+extern const ct_ready_machine ct_ready_machine_table[];
+/** The text of a ready machine, or NULL. */
+const char *ct_machine_ready(const char *name);
+/** True for what names a file: it has a '/', ends in ".prototxt", or is there. */
+bool ct_machine_is_path(const char *text);
+/** Logs that nothing is known by this name, with what may be meant. CT_ERR_CONFIG. */
+ct_status ct_machine_fail_unknown(const char *name);
 
 #endif

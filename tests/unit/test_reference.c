@@ -8,9 +8,9 @@
 #include "framework/proto/reference.h"
 
 static const ProtobufCMessageDescriptor *const own[] = {
-    &ct__comm_parameter__descriptor,
-    &ct__compression_parameter__descriptor,
-    &ct__kernel_parameter__descriptor,
+    &ct__comm_parameter__descriptor,          &ct__compression_parameter__descriptor,
+    &ct__kernel_parameter__descriptor,        &ct__machine_parameter__descriptor,
+    &ct__machine_level_parameter__descriptor, &ct__machine_switch_parameter__descriptor,
     &ct__warmup_parameter__descriptor,
 };
 

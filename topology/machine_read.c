@@ -1,0 +1,271 @@
+/* A machine from its file: the prototxt, checked. */
+#include <limits.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "framework/proto/cortado.pb-c.h"
+#include "framework/proto/prototxt.h"
+#include "topology/hostlist.h"
+#include "topology/names.h"
+
+typedef struct reader {
+    const ct_source_map *map;
+    ct_machine *m;
+    int n_child[CT_MAX_LEVEL]; /* of the fullest switch of each level: what the names say */
+} reader;
+
+/* "FILE:LINE: …" of the message. */
+__attribute__((format(printf, 3, 4))) static ct_status fail_at(const reader *r, const void *message,
+                                                               const char *fmt, ...)
+{
+    ct_place place = ct_source_map_find(r->map, message);
+    char text[512];
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    if (place.line == 0) return CT_FAIL(CT_ERR_CONFIG, "%s: %s", place.file, text);
+    return CT_FAIL(CT_ERR_CONFIG, "%s:%d: %s", place.file, place.line, text);
+}
+
+/* ---- levels */
+
+/* A figure that must be given and above 0 (or_zero: or 0). */
+static ct_status check_figure(const reader *r, const Ct__MachineLevelParameter *p,
+                              const char *field, bool given, double v, bool or_zero)
+{
+    if (!given) return fail_at(r, p, "level \"%s\": %s must be given", p->name, field);
+    if (!isfinite(v) || (v < 0) || (!or_zero && (v == 0)))
+        return fail_at(r, p, "level \"%s\": %s is %g; it must be %s 0", p->name, field, v,
+                       or_zero ? "at least" : "above");
+    return CT_OK;
+}
+
+static ct_status read_uplink(const reader *r, const Ct__MachineLevelParameter *p, ct_level *l)
+{
+    if (p->has_uplink_gbs && p->has_oversubscription)
+        return fail_at(r, p, "level \"%s\": uplink_gbs and oversubscription say the same; give one",
+                       p->name);
+    l->uplink = 0;
+    if (p->has_uplink_gbs) {
+        CT_TRY(check_figure(r, p, "uplink_gbs", true, p->uplink_gbs, false));
+        l->uplink = p->uplink_gbs * 1e9;
+    }
+    if (p->has_oversubscription) {
+        CT_TRY(check_figure(r, p, "oversubscription", true, p->oversubscription, false));
+        l->uplink = -p->oversubscription;
+    }
+    return CT_OK;
+}
+
+static ct_status read_level(const reader *r, const Ct__MachineLevelParameter *p, ct_level *l)
+{
+    if ((p->name == NULL) || (p->name[0] == '\0'))
+        return fail_at(r, p, "a level has no name, such as \"node\"");
+    if (strlen(p->name) >= sizeof(l->name))
+        return fail_at(r, p, "level \"%s\": its name is longer than %zu characters", p->name,
+                       sizeof(l->name) - 1);
+    strcpy(l->name, p->name);
+    if ((p->size < 0) || (p->size > INT_MAX))
+        return fail_at(r, p, "level \"%s\": size is %lld; it must be 0 (as many as come) to %d",
+                       p->name, (long long)p->size, INT_MAX);
+    l->size = p->size;
+    CT_TRY(check_figure(r, p, "latency_us", p->has_latency_us, p->latency_us, true));
+    CT_TRY(check_figure(r, p, "bandwidth_gbs", p->has_bandwidth_gbs, p->bandwidth_gbs, false));
+    CT_TRY(check_figure(r, p, "bus_gbs", true, p->bus_gbs, true));
+    CT_TRY(check_figure(r, p, "residual", true, p->residual, true));
+    CT_TRY(read_uplink(r, p, l));
+    l->latency_s = p->latency_us / 1e6;
+    l->bandwidth = p->bandwidth_gbs * 1e9;
+    l->bus = p->bus_gbs * 1e9;
+    l->residual = p->residual;
+    l->pairwise = (p->pairwise != 0);
+    return CT_OK;
+}
+
+static ct_status read_levels(reader *r, const Ct__MachineParameter *p)
+{
+    ct_machine *m = r->m;
+
+    if ((p->n_level < 2) || (p->n_level > CT_MAX_LEVEL))
+        return fail_at(r, (p->n_level > 0) ? (const void *)p->level[0] : (const void *)p,
+                       "a machine has 2 to %d levels, a node and a machine at least; %zu are given",
+                       CT_MAX_LEVEL, p->n_level);
+    m->n_level = (int)p->n_level;
+    m->node_level = -1;
+    for (int l = 0; l < m->n_level; ++l) {
+        CT_TRY(read_level(r, p->level[l], &m->level[l]));
+        if (strcmp(m->level[l].name, "node") == 0) m->node_level = l;
+        for (int k = 0; k < l; ++k) {
+            if (strcmp(m->level[k].name, m->level[l].name) == 0)
+                return fail_at(r, p->level[l], "two levels are named \"%s\"", m->level[l].name);
+        }
+        if (m->level[l].pairwise && ((m->node_level < 0) || (m->node_level == l)))
+            return fail_at(r, p->level[l], "level \"%s\": only levels above the node are pairwise",
+                           m->level[l].name);
+    }
+    if (m->node_level < 0)
+        return fail_at(r, p->level[0],
+                       "no level is named \"node\": which vertices share memory is not known");
+    if (m->node_level == m->n_level - 1)
+        return fail_at(r, p->level[m->node_level],
+                       "the last level is the machine; \"node\" must stand before it");
+    return CT_OK;
+}
+
+/* ---- names */
+
+typedef struct node_list {
+    reader *r;
+    const void *message;
+    int at, n; /* the switch they are under, how many so far */
+} node_list;
+
+static ct_status add_node(void *ctx, const char *name)
+{
+    node_list *list = ctx;
+
+    list->n += 1;
+    return ct_names_add_node(list->r->m->names, name, list->at);
+}
+
+static ct_status add_nodes(reader *r, const void *message, char **nodes, size_t n_nodes, int at)
+{
+    node_list list = { r, message, at, 0 };
+    ct_place place = ct_source_map_find(r->map, message);
+    int level = r->m->node_level + 1;
+    char what[300];
+
+    if (place.line == 0)
+        snprintf(what, sizeof(what), "%s", place.file);
+    else
+        snprintf(what, sizeof(what), "%.250s:%d", place.file, place.line);
+    for (size_t i = 0; i < n_nodes; ++i) CT_TRY(ct_hostlist_each(nodes[i], what, add_node, &list));
+    if (list.n > r->n_child[level]) r->n_child[level] = list.n;
+    return CT_OK;
+}
+
+static ct_status add_switch(reader *r, const Ct__MachineSwitchParameter *p, int level, int parent)
+{
+    const char *name = (p->name != NULL) ? p->name : "";
+    int lowest = r->m->node_level + 1, at = 0;
+
+    if (name[0] == '\0') return fail_at(r, p, "a switch has no name");
+    if (level < lowest)
+        return fail_at(r, p, "switch \"%s\": there is no level between it and the nodes", name);
+    if ((level == lowest) ? (p->n_switch_ > 0) : (p->n_nodes > 0))
+        return fail_at(r, p, "switch \"%s\" is of level \"%s\" and holds %s, not %s", name,
+                       r->m->level[level].name, (level == lowest) ? "nodes" : "switches",
+                       (level == lowest) ? "switches" : "nodes");
+    if ((p->n_switch_ == 0) && (p->n_nodes == 0))
+        return fail_at(r, p, "switch \"%s\" holds nothing", name);
+    for (int i = 0; i < r->m->names->n_switch; ++i) {
+        if (strcmp(r->m->names->sw[i].name, name) == 0)
+            return fail_at(r, p, "two switches are named \"%s\"", name);
+    }
+    CT_TRY(ct_names_add_switch(r->m->names, name, level, parent, &at));
+    if ((int)p->n_switch_ > r->n_child[level]) r->n_child[level] = (int)p->n_switch_;
+    for (size_t i = 0; i < p->n_switch_; ++i) CT_TRY(add_switch(r, p->switch_[i], level - 1, at));
+    return add_nodes(r, p, p->nodes, p->n_nodes, at);
+}
+
+/* A size that the names show; one that was given must hold them. */
+static ct_status check_sizes(reader *r, const Ct__MachineParameter *p)
+{
+    for (int l = r->m->node_level + 1; l < r->m->n_level; ++l) {
+        ct_level *level = &r->m->level[l];
+
+        if ((level->size != 0) && (level->size < r->n_child[l]))
+            return fail_at(r, p->level[l], "level \"%s\": size is %lld, but one holds %d by name",
+                           level->name, (long long)level->size, r->n_child[l]);
+        if (level->size == 0) level->size = r->n_child[l];
+    }
+    return CT_OK;
+}
+
+static ct_status read_names(reader *r, const Ct__MachineParameter *p)
+{
+    const char *twice = NULL;
+    int top = r->m->n_level - 1;
+
+    if ((p->n_switch_ == 0) && (p->n_nodes == 0)) return CT_OK;
+    if ((p->n_nodes > 0) && (top != r->m->node_level + 1))
+        return fail_at(r, p, "nodes stand below a switch of level \"%s\", not right below the %s",
+                       r->m->level[r->m->node_level + 1].name, r->m->level[top].name);
+    r->m->names = calloc(1, sizeof(*r->m->names));
+    if (r->m->names == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for names");
+    r->n_child[top] = (int)p->n_switch_;
+    for (size_t i = 0; i < p->n_switch_; ++i) CT_TRY(add_switch(r, p->switch_[i], top - 1, -1));
+    CT_TRY(add_nodes(r, p, p->nodes, p->n_nodes, -1));
+    CT_TRY(ct_names_close(r->m->names, &twice));
+    if (twice != NULL) return fail_at(r, p, "node \"%s\" stands in two places", twice);
+    return check_sizes(r, p);
+}
+
+/* Sizes that are missing where something is computed from them. */
+static ct_status check_open(const reader *r, const Ct__MachineParameter *p)
+{
+    const ct_machine *m = r->m;
+
+    for (int l = m->node_level + 1; l < m->n_level; ++l) {
+        if (m->level[l].pairwise && (m->level[l].size < 2))
+            return fail_at(r, p->level[l], "level \"%s\": pairwise needs a size of 2 at least",
+                           m->level[l].name);
+        if ((m->level[l].uplink < 0) && (l > m->node_level + 1) && (m->level[l - 1].size == 0))
+            return fail_at(r, p->level[l],
+                           "level \"%s\": oversubscription needs the size of level \"%s\"",
+                           m->level[l].name, m->level[l - 1].name);
+    }
+    if (ct_machine_product(m, 0, m->n_level - 1) > INT_MAX)
+        return fail_at(r, p->level[m->n_level - 1], "the machine has room for more than %d ranks",
+                       INT_MAX);
+    return CT_OK;
+}
+
+static ct_status read_machine(reader *r, const Ct__MachineParameter *p)
+{
+    ct_machine *m = r->m;
+
+    if (!isfinite(p->sum_gbs) || (p->sum_gbs < 0))
+        return fail_at(r, p, "sum_gbs is %g; it must be at least 0", p->sum_gbs);
+    snprintf(m->name, sizeof(m->name), "%s", (p->name != NULL) ? p->name : "unnamed");
+    snprintf(m->source, sizeof(m->source), "%s", (p->source != NULL) ? p->source : "");
+    m->sum_bandwidth = p->sum_gbs * 1e9;
+    CT_TRY(read_levels(r, p));
+    CT_TRY(read_names(r, p));
+    CT_TRY(check_open(r, p));
+    ct_machine_fill_uplinks(m, NULL);
+    return CT_OK;
+}
+
+ct_status ct_machine_parse(const char *name, const char *text, size_t size, ct_machine **machine_p)
+{
+    ct_source_map *map = NULL;
+    ProtobufCMessage *message = NULL;
+    ct_status status = CT_OK;
+    reader r = { 0 };
+
+    CT_TRY(ct_source_map_create(&map));
+    CT_TRY_GOTO(
+        status, done,
+        ct_prototxt_parse(&ct__machine_parameter__descriptor, name, text, size, map, &message));
+    r.map = map;
+    r.m = calloc(1, sizeof(*r.m));
+    if (r.m == NULL) {
+        status = CT_FAIL(CT_ERR_NOMEM, "no memory for a machine");
+        goto done;
+    }
+    status = read_machine(&r, (const Ct__MachineParameter *)(const void *)message);
+    if (status == CT_OK)
+        *machine_p = r.m;
+    else
+        ct_machine_destroy(r.m);
+
+done:
+    if (message != NULL) protobuf_c_message_free_unpacked(message, NULL);
+    ct_source_map_destroy(map);
+    return status;
+}

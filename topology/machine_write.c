@@ -1,0 +1,95 @@
+/* A machine as the text of its file. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "framework/proto/cortado.pb-c.h"
+#include "framework/proto/prototxt.h"
+#include "topology/hostlist.h"
+#include "topology/names.h"
+
+/* 12 digits are more than anybody measures, and survive the way from one unit to the other. */
+static double tidy(double v)
+{
+    char text[40];
+
+    snprintf(text, sizeof(text), "%.12g", v);
+    return strtod(text, NULL);
+}
+
+static void fill_level(const ct_level *l, Ct__MachineLevelParameter *p)
+{
+    ct__machine_level_parameter__init(p);
+    p->name = (char *)(uintptr_t)l->name; /* only read */
+    p->has_size = (l->size != 0);
+    p->size = l->size;
+    p->has_latency_us = p->has_bandwidth_gbs = 1;
+    p->latency_us = tidy(l->latency_s * 1e6);
+    p->bandwidth_gbs = tidy(l->bandwidth / 1e9);
+    p->has_uplink_gbs = (l->uplink > 0);
+    p->uplink_gbs = p->has_uplink_gbs ? tidy(l->uplink / 1e9) : 0;
+    p->has_oversubscription = (l->uplink < 0);
+    p->oversubscription = p->has_oversubscription ? tidy(-l->uplink) : 0;
+    p->has_pairwise = p->pairwise = l->pairwise;
+    p->has_bus_gbs = (l->bus > 0);
+    p->bus_gbs = tidy(l->bus / 1e9);
+    p->has_residual = (l->residual > 0);
+    p->residual = tidy(l->residual);
+}
+
+static void indent(ct_text *out, int depth)
+{
+    ct_text_add(out, "%*s", 2 * depth, "");
+}
+
+/* Nodes right below `at` stand together, as the reader put them. */
+static void add_nodes(const ct_machine_names *n, int at, int depth, ct_text *out)
+{
+    int first = 0, last = 0;
+
+    while ((first < n->n_node) && (n->node_switch[first] != at)) first += 1;
+    for (last = first; (last < n->n_node) && (n->node_switch[last] == at);) last += 1;
+    if (first == last) return;
+    indent(out, depth);
+    ct_text_add(out, "nodes: \"");
+    ct_hostlist_add(out, n->node + first, last - first);
+    ct_text_add(out, "\"\n");
+}
+
+static void add_switches(const ct_machine_names *n, int parent, int depth, ct_text *out)
+{
+    for (int i = 0; i < n->n_switch; ++i) {
+        if (n->sw[i].parent != parent) continue;
+        indent(out, depth);
+        ct_text_add(out, "switch {\n");
+        indent(out, depth + 1);
+        ct_text_add(out, "name: \"%s\"\n", n->sw[i].name);
+        add_nodes(n, i, depth + 1, out);
+        add_switches(n, i, depth + 1, out);
+        indent(out, depth);
+        ct_text_add(out, "}\n");
+    }
+}
+
+ct_status ct_machine_write(const ct_machine *m, ct_text *out)
+{
+    Ct__MachineLevelParameter level[CT_MAX_LEVEL], *pointer[CT_MAX_LEVEL];
+    Ct__MachineParameter p = CT__MACHINE_PARAMETER__INIT;
+
+    p.name = (char *)(uintptr_t)m->name;
+    if (m->source[0] != '\0') p.source = (char *)(uintptr_t)m->source;
+    p.has_sum_gbs = (m->sum_bandwidth > 0);
+    p.sum_gbs = tidy(m->sum_bandwidth / 1e9);
+    p.n_level = (size_t)m->n_level;
+    p.level = pointer;
+    for (int l = 0; l < m->n_level; ++l) {
+        fill_level(&m->level[l], &level[l]);
+        pointer[l] = &level[l];
+    }
+    CT_TRY(ct_prototxt_write(&p.base, out));
+    if (m->names != NULL) {
+        add_nodes(m->names, -1, 0, out);
+        add_switches(m->names, -1, 0, out);
+    }
+    return out->failed ? CT_FAIL(CT_ERR_NOMEM, "no memory for a machine's text") : CT_OK;
+}
