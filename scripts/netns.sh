@@ -4,8 +4,13 @@
 # buckets at both ends of every link); latency is the machine's own, some tens of microseconds.
 #
 #   scripts/netns.sh up HOSTS [RATE]       e.g. up 4 1gbit; RATE none: as fast as it goes
+#     SWITCHES=2 UPLINK=1gbit scripts/netns.sh up 4 1gbit
+#                                          hosts in blocks on switches of their own, each of which has
+#                                          one link of the rate UPLINK to the others
+#   scripts/netns.sh uplinks               bytes that went up and down each of these links
 #   scripts/netns.sh rate HOSTS RATE       another speed
 #   scripts/netns.sh run HOSTS COMMAND...  one rank a host (RANKS=n: n a host), as an MPI job
+#     ORDER="1 3 2 4" scripts/netns.sh run 4 …   ranks on the hosts in this order
 #   scripts/netns.sh sh I COMMAND...       a command on host I alone
 #   scripts/netns.sh down                  removes everything
 #
@@ -45,8 +50,26 @@ set_rate() { # HOST-NUMBER RATE: both directions
     device="$prefix${1}b" limit "$2" tc
 }
 
+# Switch number i, joined to the common bridge by a link of its own.
+add_switch() {
+    ip link add "$bridge.$1" type bridge
+    ip link set "$bridge.$1" up
+    ip link add "ctup$1" type veth peer name "ctdn$1"
+    ip link set "ctup$1" master "$bridge.$1" up
+    ip link set "ctdn$1" master "$bridge" up
+    device="ctup$1" limit "$UPLINK" tc # what leaves the switch
+    device="ctdn$1" limit "$UPLINK" tc # what enters it
+}
+
+uplinks() {
+    for link in /sys/class/net/ctup*; do
+        [ -e "$link" ] || die "no switches; SWITCHES=n $0 up first"
+        echo "${link##*ctup} $(cat "$link/statistics/tx_bytes") $(cat "$link/statistics/rx_bytes")"
+    done
+}
+
 up() {
-    count=$1 rate=${2:-1gbit}
+    count=$1 rate=${2:-1gbit} switches=${SWITCHES:-1} UPLINK=${UPLINK:-${2:-1gbit}}
     [ -z "$(hosts)" ] || die "hosts exist already; $0 down first"
     mkdir -p "$state"
     trap 'down' EXIT # half a network helps nobody
@@ -55,11 +78,18 @@ up() {
     ip link set "$bridge" up
     : >"$state/hostfile"
     i=1
+    while [ "$switches" -gt 1 ] && [ "$i" -le "$switches" ]; do
+        add_switch "$i"
+        i=$((i + 1))
+    done
+    i=1
     while [ "$i" -le "$count" ]; do
         ns=$prefix$i
         ip netns add "$ns"
         ip link add "${ns}b" type veth peer name eth0 netns "$ns"
-        ip link set "${ns}b" master "$bridge" up
+        master=$bridge
+        [ "$switches" -gt 1 ] && master=$bridge.$(((i - 1) * switches / count + 1))
+        ip link set "${ns}b" master "$master" up
         ip -n "$ns" addr add "$net.$i/24" dev eth0
         ip -n "$ns" link set eth0 up
         ip -n "$ns" link set lo up
@@ -96,7 +126,9 @@ run() {
     count=$1
     shift
     [ "$(hosts | wc -l)" -ge "$count" ] || die "fewer than $count hosts; $0 up $count first"
-    head -n "$count" "$state/hostfile" >"$state/hosts.$count"
+    for i in ${ORDER:-$(seq "$count")}; do
+        echo "$net.$i slots=64"
+    done >"$state/hosts.$count"
     threads=$(($(nproc) / (count * ${RANKS:-1})))
     [ "$threads" -ge 1 ] || threads=1
     : "${OMP_NUM_THREADS:=$threads}"
@@ -120,15 +152,18 @@ down() {
         ip link del "${ns}b" 2>/dev/null || true
         ip netns del "$ns" || true
     done
+    for link in /sys/class/net/ctup* /sys/class/net/"$bridge".*; do
+        [ ! -e "$link" ] || ip link del "${link##*/}" 2>/dev/null || true
+    done
     ip link del "$bridge" 2>/dev/null || true
     rm -rf "$state"
 }
 
-[ $# -ge 1 ] || die "up, rate, run, sh or down; see the top of this file"
+[ $# -ge 1 ] || die "up, rate, run, sh, uplinks or down; see the top of this file"
 verb=$1
 shift
 case $verb in
-down) ;;
+down | uplinks) ;;
 *) [ $# -ge 1 ] || die "$verb: how many hosts?" ;;
 esac
 [ "$(id -u)" = 0 ] || die "only root may make network namespaces"
@@ -147,6 +182,7 @@ sh)
     shift
     "$state/agent" "$net.$i" "$*"
     ;;
+uplinks) uplinks ;;
 down) down ;;
 *) die "unknown: $verb" ;;
 esac
