@@ -5,14 +5,29 @@
 
 #include "framework/base/clock.h"
 
+static ct_status choose(const ct_bucket *b, ct_dtype dtype, const ct_coll_ops **ops_p)
+{
+    CT_TRY(ct_coll_choose(b->comm, b->cut.count, dtype, b->config->allreduce, ops_p));
+    if (b->config->deterministic && (*ops_p)->by_mpi)
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "deterministic: true, but MPI does not promise that its own allreduce adds "
+                       "in the same order in every run: allreduce \"%s\" needs "
+                       "reproducible_sum: true, or take another",
+                       (*ops_p)->name);
+    return CT_OK;
+}
+
 static ct_status prepare_dense(ct_bucket *b, int tag)
 {
     const ct_coll_ops *ops = NULL;
 
+    if (b->config->reproducible)
+        return ct_repro_create(b->comm, b->config->allreduce, b->grad, b->cut.count, tag,
+                               &b->repro);
     b->req = (ct_coll_req){
         .comm = b->comm, .buf = b->grad, .count = b->cut.count, .dtype = CT_F32, .tag = tag
     };
-    CT_TRY(ct_coll_choose(b->comm, b->cut.count, CT_F32, b->config->allreduce, &ops));
+    CT_TRY(choose(b, CT_F32, &ops));
     CT_TRY(ops->prepare(&b->req));
     b->ops = ops;
     return CT_OK;
@@ -29,7 +44,7 @@ static ct_status prepare_sum(ct_bucket *b, size_t bound, int tag)
     b->coded = (ct_coll_req){
         .comm = b->comm, .buf = b->payload, .count = b->cut.count, .dtype = codec->dtype, .tag = tag
     };
-    CT_TRY(ct_coll_choose(b->comm, b->cut.count, codec->dtype, b->config->allreduce, &ops));
+    CT_TRY(choose(b, codec->dtype, &ops));
     CT_TRY(ops->prepare(&b->coded));
     b->coded_ops = ops;
     return CT_OK;
@@ -64,6 +79,7 @@ void ct_bucket_release(ct_bucket *b)
     const ct_arena_ops *arena = ct_comm_arena(b->comm);
 
     if (b->ops != NULL) b->ops->release(&b->req);
+    ct_repro_destroy(b->repro);
     if (b->coded_ops != NULL) b->coded_ops->release(&b->coded);
     if (b->payload != NULL) arena->release(arena->ctx, b->payload);
     ct_gather_destroy(b->gather);
@@ -112,6 +128,7 @@ static ct_status leave_dense(ct_bucket *b)
             b->residual[k] = 0;
         }
     }
+    if (b->repro != NULL) return ct_repro_start(b->repro);
     return (b->ops != NULL) ? b->ops->start(&b->req) : CT_OK;
 }
 
@@ -131,16 +148,22 @@ ct_status ct_bucket_leave(ct_bucket *b, int64_t iteration)
     return (b->coded_ops != NULL) ? b->coded_ops->start(&b->coded) : CT_OK;
 }
 
-static ct_status move_messages(ct_bucket *b)
+static ct_status move_messages(ct_bucket *b, bool in_turn)
 {
+    if (b->repro != NULL) {
+        ct_status status = ct_repro_progress(b->repro, in_turn);
+
+        b->encode_s = ct_repro_code_s(b->repro);
+        return status;
+    }
     if (atomic_load(&b->dense_now)) return (b->ops != NULL) ? b->ops->progress(&b->req) : CT_OK;
     if (b->gather != NULL) return ct_gather_progress(b->gather, &b->gather_sent, &b->gather_where);
     return (b->coded_ops != NULL) ? b->coded_ops->progress(&b->coded) : CT_OK;
 }
 
-ct_status ct_bucket_progress(ct_bucket *b)
+ct_status ct_bucket_progress(ct_bucket *b, bool in_turn)
 {
-    ct_status status = move_messages(b);
+    ct_status status = move_messages(b, in_turn);
 
     if (status != CT_OK) return status;
     if (!atomic_load(&b->dense_now)) CT_TRY(decode(b));
@@ -150,9 +173,15 @@ ct_status ct_bucket_progress(ct_bucket *b)
     return CT_OK;
 }
 
+bool ct_bucket_is_started(const ct_bucket *b)
+{
+    return (b->repro == NULL) || ct_repro_adds(b->repro);
+}
+
 const char *ct_bucket_algorithm(const ct_bucket *b, bool dense)
 {
     if (b->comm->size == 1) return "one rank";
+    if (b->repro != NULL) return ct_repro_algorithm(b->repro);
     if (!dense && (b->gather != NULL)) return "allgather";
     return dense ? b->ops->name : b->coded_ops->name;
 }
@@ -162,12 +191,15 @@ double ct_bucket_predicted_s(const ct_bucket *b)
     const ct_coll_ops *ops = b->cut.coded ? b->coded_ops : b->ops;
     ct_dtype dtype = b->cut.coded ? b->config->codec->dtype : CT_F32;
 
+    if (b->repro != NULL) return ct_repro_predicted_s(b->repro);
     return (ops != NULL) ? ops->cost_s(b->comm, b->cut.count * (int64_t)ct_dtype_size(dtype)) : 0;
 }
 
 int64_t ct_bucket_bytes_sent(const ct_bucket *b)
 {
-    return b->req.bytes_sent + b->coded.bytes_sent + b->gather_sent;
+    int64_t repro = (b->repro != NULL) ? ct_repro_bytes_sent(b->repro) : 0;
+
+    return b->req.bytes_sent + b->coded.bytes_sent + b->gather_sent + repro;
 }
 
 void ct_bucket_describe(ct_bucket *b, int index, int n_bucket, char *text, size_t size)
@@ -183,6 +215,7 @@ void ct_bucket_describe(ct_bucket *b, int index, int n_bucket, char *text, size_
         return;
     }
     if (!dense && (b->gather != NULL)) where = &b->gather_where;
+    if (b->repro != NULL) where = ct_repro_where(b->repro);
     rank = atomic_load(&where->rank);
     if (rank >= 0) snprintf(whom, sizeof(whom), "rank %d", rank);
     snprintf(text, size, "bucket %d of %d (%s, %s, step %d of %d) waits for %s", index, n_bucket,

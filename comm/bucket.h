@@ -7,6 +7,7 @@
 
 #include "comm/gather.h"
 #include "comm/grad_plan.h"
+#include "comm/repro.h"
 
 typedef enum {
     CT_BUCKET_FILLING, /* waits for gradients                                 */
@@ -25,6 +26,7 @@ typedef struct ct_bucket {
     _Atomic bool dense_now; /* this step travels as plain f32                */
     const ct_coll_ops *ops; /* dense; NULL: one rank, or never needed        */
     ct_coll_req req;
+    ct_repro *repro;              /* dense in its place, where the config says so; NULL: no    */
     const ct_coll_ops *coded_ops; /* codec of kind SUM; NULL: one rank       */
     ct_coll_req coded;
     void *payload;
@@ -44,8 +46,11 @@ void ct_bucket_release(ct_bucket *b); /* half-prepared ones too; collective */
 
 /** Encodes where it is to be, and starts. */
 ct_status ct_bucket_leave(ct_bucket *b, int64_t iteration);
-/** CT_INPROGRESS until grad holds the sum over the ranks. */
-ct_status ct_bucket_progress(ct_bucket *b);
+/** CT_INPROGRESS until grad holds the sum over the ranks. in_turn: ct_bucket_is_started() of all
+ *  buckets that left before. */
+ct_status ct_bucket_progress(ct_bucket *b, bool in_turn);
+/** All collectives of this step have been started: those that left later may start theirs. */
+bool ct_bucket_is_started(const ct_bucket *b);
 
 /** How it travels: "ring", "allgather", "one rank" … */
 const char *ct_bucket_algorithm(const ct_bucket *b, bool dense);

@@ -37,7 +37,8 @@ typedef struct ct_coll_req {
 typedef struct ct_coll_ops {
     const char *name;
     bool shares_memory; /* fastest where buf lies in ct_comm_arena(); the others, elsewhere */
-    bool in_order;      /* all ranks must start such requests in one order */
+    bool by_mpi;        /* MPI's own: all ranks must start such requests in one order, and the order
+                           of the additions is MPI's secret */
     bool (*supports)(const ct_comm *c, int64_t count, ct_dtype dtype);
     double (*cost_s)(const ct_comm *c, int64_t bytes); /* alpha-beta-gamma estimate: comm/cost.h */
     /** Once per bucket, before the first start: buffers, windows. Collective, in the same order on

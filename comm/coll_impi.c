@@ -106,7 +106,7 @@ static void impi_release(ct_coll_req *r)
 
 const ct_coll_ops ct_coll_impi = {
     .name = "impi",
-    .in_order = true,
+    .by_mpi = true,
     .supports = impi_supports,
     .cost_s = impi_cost_s,
     .prepare = impi_prepare,

@@ -67,6 +67,10 @@ static void log_plan(const ct_grad_pipe *gp)
     CT_INFO("gradients: %.3f MB in %d buckets (%s), %d through codec %s, overlap %s",
             1e-6 * (double)total, gp->n_bucket, (used.text != NULL) ? used.text : "none", n_coded,
             gp->config.codec->name, gp->config.overlap ? "on" : "off");
+    if (gp->config.reproducible && (gp->comm->size > 1))
+        CT_INFO("reproducible sums: gradients travel as 64-bit integers, %.3f MB and %.3f MB of "
+                "exponents a step in place of %.3f MB; memory for as much on every rank",
+                2e-6 * (double)total, 1e-6 * (double)total / 32, 1e-6 * (double)total);
     ct_text_destroy(&used);
 }
 
@@ -202,12 +206,15 @@ static ct_status leave_what_may(ct_grad_pipe *gp)
 
 static ct_status move_all(ct_grad_pipe *gp)
 {
+    bool in_turn = true; /* in the order in which they left */
+
     if (gp->finishing || gp->config.overlap) CT_TRY(leave_what_may(gp));
     for (int i = 0; i < gp->n_left; ++i) {
         ct_status status = CT_OK;
 
         if (atomic_load(&gp->bucket[i].state) != CT_BUCKET_RUNNING) continue;
-        status = ct_bucket_progress(&gp->bucket[i]);
+        status = ct_bucket_progress(&gp->bucket[i], in_turn);
+        in_turn = in_turn && ct_bucket_is_started(&gp->bucket[i]);
         if (status == CT_INPROGRESS) continue;
         CT_TRY(status);
         gp->landed[gp->n_landed++] = i;

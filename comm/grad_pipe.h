@@ -25,6 +25,9 @@ typedef struct ct_grad_pipe_config {
     bool overlap;              /* false: nothing leaves before finish                     */
     const ct_codec_ops *codec; /* never NULL: "none" is one                               */
     ct_codec_config codec_config;
+    bool reproducible;  /* sums whose bits depend on the gradients alone: comm/repro.h; needs the
+                           codec "none", and ranges at multiples of 16 elements       */
+    bool deterministic; /* no algorithm that may add in another order in another run  */
 } ct_grad_pipe_config;
 
 typedef struct ct_grad_pipe_counters {

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "comm/codec_types.h"
+#include "comm/repro_code.h"
 #include "framework/base/rng.h"
 
 static ct_status check(const ct_grad_pipe_config *config, const ct_grad_range *range, int n_range)
@@ -23,7 +24,15 @@ static ct_status check(const ct_grad_pipe_config *config, const ct_grad_range *r
         return CT_FAIL(CT_ERR_CONFIG, "compression %s: min_bytes %lld, warm-up %lld",
                        config->codec->name, (long long)codec->min_bytes,
                        (long long)codec->warmup_iterations);
+    if (config->reproducible && (config->codec != &ct_codec_none))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "reproducible_sum: true, but compression %s rounds what it sends in an "
+                       "order that depends on buckets and placement: use one or the other",
+                       config->codec->name);
     for (int i = 0; i < n_range; ++i) {
+        if (config->reproducible && (range[i].offset % CT_REPRO_BLOCK != 0))
+            return CT_FAIL(CT_ERR_ARG, "gradient %s at element %lld: reproducible sums need %d",
+                           range[i].key, (long long)range[i].offset, CT_REPRO_BLOCK);
         if ((range[i].offset < end) || (range[i].count < 0))
             return CT_FAIL(CT_ERR_ARG, "gradient %s: %lld elements at %lld, after those up to %lld",
                            range[i].key, (long long)range[i].count, (long long)range[i].offset,
@@ -73,6 +82,7 @@ uint64_t ct_grad_plan_hash(const ct_grad_pipe_config *config, const ct_grad_rang
     memcpy(&density, &config->codec_config.density, sizeof(density));
     h = ct_rng_key(h, ct_rng_hash(config->allreduce), density);
     h = ct_rng_key(h, (uint64_t)config->codec_config.warmup_iterations, config->overlap);
+    h = ct_rng_key(h, config->reproducible, config->deterministic);
     for (int i = 0; i < n_range; ++i) {
         h = ct_rng_key(h, ct_rng_hash(range[i].key), (uint64_t)range[i].offset);
         h = ct_rng_key(h, (uint64_t)range[i].count, 0);

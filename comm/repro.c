@@ -114,7 +114,7 @@ static ct_status start_sum(ct_repro *r)
     return r->sum_ops->start(&r->sum);
 }
 
-ct_status ct_repro_progress(ct_repro *r, bool may_add)
+ct_status ct_repro_progress(ct_repro *r, bool in_turn)
 {
     double start = 0;
 
@@ -125,7 +125,7 @@ ct_status ct_repro_progress(ct_repro *r, bool may_add)
         atomic_store(&r->stage, HELD);
     }
     if (atomic_load(&r->stage) == HELD) {
-        if (!may_add) return CT_INPROGRESS;
+        if (r->sum_ops->by_mpi && !in_turn) return CT_INPROGRESS;
         CT_TRY(start_sum(r));
     }
     if (atomic_load(&r->stage) == ADDING) {
@@ -139,11 +139,6 @@ ct_status ct_repro_progress(ct_repro *r, bool may_add)
         atomic_store(&r->stage, IDLE);
     }
     return CT_OK;
-}
-
-bool ct_repro_is_ordered(const ct_repro *r)
-{
-    return r->sum_ops->in_order;
 }
 
 bool ct_repro_adds(const ct_repro *r)
@@ -172,6 +167,15 @@ int64_t ct_repro_bytes_sent(const ct_repro *r)
 double ct_repro_code_s(const ct_repro *r)
 {
     return r->code_s;
+}
+
+int ct_repro_pending(ct_repro *r, MPI_Request **out, int max)
+{
+    int at = atomic_load(&r->stage);
+    const ct_coll_ops *ops = (at == EXPONENTS) ? r->max_ops : r->sum_ops;
+
+    if (((at != EXPONENTS) && (at != ADDING)) || (ops->pending == NULL)) return 0;
+    return ops->pending((at == EXPONENTS) ? &r->max : &r->sum, out, max);
 }
 
 ct_coll_where *ct_repro_where(ct_repro *r)

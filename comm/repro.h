@@ -1,4 +1,4 @@
-/** @file repro.h  A sum over the ranks whose bits depend on the terms alone. Private to comm/.
+/** @file repro.h  A sum over the ranks whose bits depend on the terms alone.
  *
  * Two collectives: of each block's largest exponent, then of the elements as 64-bit integers over
  * that exponent (repro_code.h). Neither rounds, so algorithm, placement, buckets and timing do not
@@ -19,11 +19,9 @@ ct_status ct_repro_create(ct_comm *c, const char *allreduce, float *x, int64_t c
 void ct_repro_destroy(ct_repro *r); /* NULL allowed; collective */
 
 ct_status ct_repro_start(ct_repro *r);
-/** CT_INPROGRESS until x holds the sum. may_add: false keeps the second collective from starting;
- *  where ct_repro_is_ordered(), it is true only once those of all sums that started before have
- *  started, as MPI pairs its own collectives by their order. */
-ct_status ct_repro_progress(ct_repro *r, bool may_add);
-bool ct_repro_is_ordered(const ct_repro *r);
+/** CT_INPROGRESS until x holds the sum. in_turn: the second collectives of all sums that started
+ *  before this one have started; MPI's own waits for that. */
+ct_status ct_repro_progress(ct_repro *r, bool in_turn);
 /** The second collective has started, in this use. */
 bool ct_repro_adds(const ct_repro *r);
 
@@ -33,6 +31,9 @@ int64_t ct_repro_bytes_sent(const ct_repro *r);
 double ct_repro_code_s(const ct_repro *r); /* spent on encoding and decoding since creation */
 /** Where it stands, for the watchdog; any thread. */
 ct_coll_where *ct_repro_where(ct_repro *r);
+
+/** As ct_coll_ops.pending. */
+int ct_repro_pending(ct_repro *r, MPI_Request **out, int max);
 
 /** The whole of it, blocking, for x[n] that starts a block: small sums. Collective. */
 ct_status ct_repro_run(ct_comm *c, const char *allreduce, float *x, int64_t n);

@@ -229,6 +229,9 @@ const ct_meaning ct_meaning_table[] = {
     { "SolverParameter.random_seed",
       "Seed of initial weights, shuffling, dropout and augmentation; below 0: any." },
     { "SolverParameter.regularization_type", "`L2` or `L1`." },
+    { "SolverParameter.reproducible_sum",
+      "Cortado: gradients are summed as integers, so that placement, algorithm, buckets and timing "
+      "do not change a bit; twice the bytes. Not with `compression`." },
     { "SolverParameter.rms_decay", "Decay of RMSProp's mean square." },
     { "SolverParameter.snapshot", "Iterations between snapshots; 0: only at the end." },
     { "SolverParameter.snapshot_after_train", "Write a snapshot at the end." },

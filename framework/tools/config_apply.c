@@ -203,6 +203,7 @@ static const struct {
     { "topology", "comm.topology" },
     { "overlap", "comm.overlap" },
     { "deterministic", "deterministic" },
+    { "reproducible_sum", "reproducible_sum" },
     { "global_batch_size", "global_batch_size" },
     { "seed", "random_seed" },
     { "weights", "weights" },

@@ -34,6 +34,8 @@ ct_status ct_exchange_read_config(const Ct__SolverParameter *param, ct_grad_pipe
     config->bucket_bytes = (int64_t)bytes;
     config->allreduce = comm->allreduce;
     config->overlap = (comm->overlap != 0);
+    config->reproducible = (param->reproducible_sum != 0);
+    config->deterministic = (param->deterministic != 0);
     CT_TRY(codec_name(c, &name));
     CT_TRY(ct_codec_find(name, &config->codec));
     config->codec_config = (ct_codec_config){ .density = c->density,

@@ -3,11 +3,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "comm/repro.h"
 #include "framework/tools/exchange_config.h"
 
 typedef struct exchange_mpi {
     ct_comm *comm;
     ct_grad_pipe *pipe;
+    bool reproducible;
     int n_param, n_learned; /* the learned ones come first, and are the pipe's ranges */
     int64_t *count;         /* [n_learned] */
     int n_state;
@@ -67,6 +69,7 @@ static ct_status mpi_average(void *ctx, float *v, int64_t n, double share)
 
     if (x->comm->size == 1) return CT_OK;
     for (int64_t i = 0; i < n; ++i) v[i] = (float)(share * v[i]);
+    if (x->reproducible) return ct_repro_run(x->comm, "ring", v, n);
     /* by name: sums in one order, the same bits on every rank, for which MPI gives no promise */
     CT_TRY(ct_coll_choose(x->comm, n, CT_F32, "ring", &ops));
     return ct_coll_run(ops, x->comm, v, n, CT_F32);
@@ -140,6 +143,7 @@ static ct_status open_pipe(exchange_mpi *x, const Ct__SolverParameter *param, ct
         return CT_FAIL(CT_ERR_CONFIG, "gradients on device %s: several ranks need the CPU",
                        net->options.dev->name);
     CT_TRY(ct_exchange_read_config(param, &config));
+    x->reproducible = config.reproducible;
     CT_TRY(list_ranges(x, net, range));
     CT_TRY(ct_grad_pipe_create(x->comm, &config, net->grad_arena, range, x->n_learned, &x->pipe));
     for (int i = 0; i < x->n_learned; ++i) {

@@ -25,6 +25,8 @@ const ct_option ct_option_table[] = {
       "send gradients while backward still runs" },
     { "deterministic", CT_OPTION_FLAG, JOB, NULL,
       "bitwise the same result for the same ranks and placement" },
+    { "reproducible_sum", CT_OPTION_FLAG, "train time", NULL,
+      "bitwise the same sums over ranks whatever their placement, the algorithm and timing" },
     { "global_batch_size", CT_OPTION_COUNT, "train time check", "N",
       "samples of all ranks in a step, instead of batch_size a rank" },
     { "seed", CT_OPTION_COUNT, "train time", "N", "random_seed" },

@@ -49,7 +49,7 @@ $JOB 2 $train $topk --set=snapshot_prefix=other --iterations=10 >out 2>&1 </dev/
 runs other_ranks 0 'residuals of 2 ranks' $JOB 3 $train $topk --set=snapshot_prefix=other --snapshot=auto
 
 for a in impi ring rhd hier; do
-    runs allreduce_$a 0 'Optimization Done' $JOB 3 $train --allreduce=$a --set=snapshot_after_train=false --set=snapshot=0
+    runs allreduce_$a 0 'Optimization Done' $JOB 3 $train --allreduce=$a --deterministic=false --set=snapshot_after_train=false --set=snapshot=0
 done
 runs pretended_nodes 0 '2 nodes' $JOB 4 $train --topology=2x2 --allreduce=hier --set=snapshot_after_train=false --set=snapshot=0
 runs wrong_topology 2 '3x2' $JOB 4 $train --topology=3x2
