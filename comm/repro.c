@@ -191,13 +191,21 @@ ct_status ct_repro_run(ct_comm *c, const char *allreduce, float *x, int64_t n)
 
     if ((c->size == 1) || (n == 0)) return CT_OK;
     CT_TRY(ct_repro_create(c, allreduce, x, n, 0, &r)); /* tags 0 …: as ct_coll_run() */
-    CT_TRY_GOTO(status, done, ct_repro_start(r));
-    while ((status = ct_repro_progress(r, true)) == CT_INPROGRESS) {
-        idle += 1;
-        ct_comm_relax(c, &idle);
-    }
+    ct_comm_lock(c);
+    status = ct_repro_start(r);
+    ct_comm_unlock(c);
+    while (status == CT_OK) {
+        MPI_Request *req[CT_COMM_MAX_PENDING];
+        int n_req = 0;
 
-done:
+        ct_comm_lock(c);
+        status = ct_repro_progress(r, true);
+        if (status == CT_INPROGRESS) n_req = ct_repro_pending(r, req, CT_COMM_MAX_PENDING);
+        ct_comm_unlock(c);
+        if (status != CT_INPROGRESS) break;
+        idle += 1;
+        status = ct_comm_wait_any(c, req, n_req, &idle);
+    }
     ct_repro_destroy(r);
     return status;
 }
