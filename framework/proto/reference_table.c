@@ -19,7 +19,10 @@ const ct_meaning ct_meaning_table[] = {
     { "CommParameter.allreduce",
       "Algorithm: `auto` (by a cost model), `impi`, `ring`, `rhd` or `hier`." },
     { "CommParameter.bucket_mb", "Megabytes of gradient that are sent together." },
-    { "CommParameter.overlap", "Send while backward still runs." },
+    { "CommParameter.forward_overlap",
+      "With `overlap`: gradients may travel on during the next forward, which waits only for the "
+      "weights it is about to read. Off with `clip_gradients`, whose norm needs all of them." },
+    { "CommParameter.overlap", "Send while backward still runs, and during the next forward." },
     { "CommParameter.topology",
       "`auto`, `slurm`, `slurm:FILE` (a topology.conf), a machine file or the name of a ready one, "
       "or a pretended machine such as `2x2` (nodes x ranks): see topology.md." },

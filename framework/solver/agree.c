@@ -27,9 +27,12 @@ ct_status ct_solver_agree(ct_solver *s, bool finite, ct_solver_action *action_p)
     const ct_exchange *x = &s->exchange;
     int64_t v[] = { urgency_here(s), finite ? 0 : 1 };
 
-    /* one blocking reduction of 16 bytes a step, right where the ranks meet anyway */
+    /* One blocking reduction of 16 bytes a step, where the ranks meet anyway: the next layer that
+     * learns waits for gradients of all of them. Gradients on their way go on meanwhile. */
     if (x->n_rank > 1) CT_TRY(x->max(x->ctx, v, 2));
     if (v[1] != 0) {
+        /* all ranks leave here: with nothing on its way, so that what they exchanged over can go */
+        CT_TRY(ct_solver_settle(s));
         if (finite) return CT_ERR_DIVERGED; /* the rank that found it says so */
         return CT_FAIL(CT_ERR_DIVERGED,
                        "the loss of iteration %" PRId64
@@ -132,6 +135,7 @@ ct_status ct_solver_check_weights(ct_solver *s)
     ct_status status;
 
     if (x->n_rank == 1) return CT_OK;
+    CT_TRY(ct_solver_settle(s));
     CT_TRY(ct_solver_average_statistics(s));
     mine = (int64_t)ct_net_checksum(s->net, true);
     extreme[0] = mine;

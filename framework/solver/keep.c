@@ -13,7 +13,7 @@ static void fill_state(ct_solver *s, ct_snapshot_state *state)
         .global_batch = s->net->batch_global,
         .seed = s->seed,
         .n_history = s->rule->n_state,
-        .history = s->history,
+        .history = s->step.history,
         .history_name = s->rule->state_name,
         .lr_step = ct_learning_rate_step(s->param, s->iteration),
         .provenance = s->options.provenance,
@@ -30,6 +30,7 @@ ct_status ct_solver_snapshot(ct_solver *s)
     double seconds = 0.0;
 
     if (s->iteration == s->last_snapshot) return CT_OK;
+    CT_TRY(ct_solver_settle(s));
     ct_solver_beat(s, "snapshot");
     CT_TRY(ct_solver_average_statistics(s));
     fill_state(s, &state);

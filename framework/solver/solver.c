@@ -1,6 +1,7 @@
 #include "framework/solver/solver.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -69,15 +70,31 @@ static ct_status agree_seed(ct_solver *s)
     return CT_OK;
 }
 
-static ct_status make_history(ct_solver *s)
+static ct_status take_outputs(void *ctx)
 {
-    for (int i = 0; i < s->rule->n_state; i++) {
-        void *data = NULL;
+    ct_solver *s = ctx;
 
-        CT_TRY(s->dev->mem_acquire((size_t)s->net->grad_count * sizeof(float), &data));
-        s->history[i] = data;
-    }
-    return CT_OK;
+    if (!s->display) return CT_OK;
+    memset(s->outputs.sum, 0, (size_t)s->outputs.n * sizeof(*s->outputs.sum));
+    return ct_outputs_add(&s->outputs, &s->exec);
+}
+
+static void beat(void *ctx, const char *what)
+{
+    ct_solver_beat(ctx, what);
+}
+
+static ct_status open_step(ct_solver *s)
+{
+    s->step = (ct_train_step){ .param = s->param,
+                               .net = s->net,
+                               .exchange = &s->exchange,
+                               .exec = &s->exec,
+                               .rule = s->rule,
+                               .look = take_outputs,
+                               .beat = beat,
+                               .hook_ctx = s };
+    return ct_train_step_open(&s->step);
 }
 
 static ct_status create(ct_solver *s)
@@ -98,7 +115,7 @@ static ct_status create(ct_solver *s)
     CT_TRY(ct_solver_share_status(s, status));
     CT_TRY(agree_seed(s));
     CT_TRY(ct_solver_broadcast_weights(s));
-    CT_TRY(make_history(s));
+    CT_TRY(open_step(s));
     CT_TRY(ct_outputs_create(s->net, &s->exchange, &s->outputs));
     CT_TRY(ct_solver_make_test_nets(s));
     for (size_t i = 0; i < s->param->n_weights; i++)
@@ -136,9 +153,7 @@ void ct_solver_destroy(ct_solver *s)
     free(s->test);
     free(s->test_outputs);
     ct_outputs_destroy(&s->outputs);
-    for (int i = 0; i < CT_MAX_STATE; i++) {
-        if (s->history[i] != NULL) s->dev->mem_release(s->history[i]);
-    }
+    ct_train_step_close(&s->step);
     ct_net_destroy(s->net);
     for (int i = 0; i < s->n_read; i++) ct__net_parameter__free_unpacked(s->read[i], NULL);
     free(s->read);
@@ -219,15 +234,49 @@ static ct_status agree(ct_solver *s, bool finite, ct_solver_action *action_p)
     return CT_OK;
 }
 
+ct_status ct_solver_settle(ct_solver *s)
+{
+    double start = ct_clock_s();
+
+    CT_TRY(ct_train_step_settle(&s->step));
+    s->tally.step_s += ct_clock_s() - start;
+    return CT_OK;
+}
+
+static void log_multistep(const ct_solver *s)
+{
+    int64_t now = ct_learning_rate_step(s->param, s->iteration);
+
+    if ((s->iteration > 0) && (strcmp(s->param->lr_policy, "multistep") == 0) &&
+        (now != ct_learning_rate_step(s->param, s->iteration - 1)))
+        CT_INFO("MultiStep Status: Iteration %" PRId64 ", step = %" PRId64, s->iteration, now);
+}
+
+/* One step; notes its loss and time. finite_p: this rank's loss is. */
+static ct_status step(ct_solver *s, bool *finite_p)
+{
+    double start = ct_clock_s(), loss = 0.0;
+
+    CT_TRY(ct_learning_rate(s->param, s->iteration, &s->rate));
+    log_multistep(s);
+    CT_TRY(ct_train_step_run(&s->step, s->iteration, s->rate, &loss));
+    ct_solver_note_loss(s, loss);
+    *finite_p = isfinite(loss);
+    s->tally.step_s += ct_clock_s() - start;
+    s->tally.iterations++;
+    return CT_OK;
+}
+
 /* One iteration with all that may follow it. */
 static ct_status iterate(ct_solver *s)
 {
     const Ct__SolverParameter *p = s->param;
-    bool display = due(s->iteration, p->display), finite = true;
+    bool finite = true;
     ct_solver_action action;
 
-    CT_TRY(ct_solver_step(s, display, &finite));
-    if (display) CT_TRY(show(s));
+    s->display = due(s->iteration, p->display);
+    CT_TRY(step(s, &finite));
+    if (s->display) CT_TRY(show(s));
     CT_TRY(agree(s, finite || !p->stop_on_nan, &action));
     s->iteration++;
     ct_report_progress(s->options.report, s->iteration, p->max_iter, s->shown_loss,
@@ -296,6 +345,7 @@ ct_status ct_solver_run(ct_solver *s)
     CT_INFO("Learning Rate Policy: %s", s->param->lr_policy);
     reset_tally(s);
     status = train(s);
+    if ((status == CT_OK) || (status == CT_STOPPED)) CT_TRY(ct_solver_settle(s));
     if (status == CT_OK) status = finish(s);
     return (status == CT_STOPPED) ? stop_early(s) : status;
 }

@@ -1,8 +1,9 @@
 /** @file solver.h  The training loop: synchronous SGD as Caffe defines it, over the global batch.
  *
  * A step: iter_size times forward and backward; gradients leave as they become final; each bucket
- * is clipped (if asked), regularised and applied as it lands. Losses and outputs are means over the
- * global batch of all ranks.
+ * is clipped (if asked), regularised and applied as it lands, during the next forward if need be
+ * (train_step.h): the numbers are those of steps one after the other. Losses and outputs are means
+ * over the global batch of all ranks.
  */
 #ifndef CT_SOLVER_H
 #define CT_SOLVER_H

@@ -5,8 +5,9 @@
 #include "framework/proto/prototxt.h"
 #include "framework/snapshot/snapshot.h"
 #include "framework/solver/solver.h"
+#include "framework/solver/train_step.h"
 
-enum { CT_MAX_AVERAGE_LOSS = 1024, CT_MAX_STATE = 2 };
+enum { CT_MAX_AVERAGE_LOSS = 1024 };
 
 /** The outputs of one net as numbers. Where an output has not the same size on all ranks (its
  *  elements are samples, and the batch does not divide evenly), rank 0's stand for it. */
@@ -42,7 +43,8 @@ struct ct_solver {
     ct_outputs outputs, *test_outputs;
     ct_exec exec;
     const ct_update_rule *rule;
-    float *history[CT_MAX_STATE]; /* on dev, as long as the gradient arena */
+    ct_train_step step;
+    bool display; /* the outputs of this iteration are shown */
     int64_t iteration;
     double rate;                             /* of this iteration      */
     double loss_window[CT_MAX_AVERAGE_LOSS]; /* this rank's shares     */
@@ -69,9 +71,10 @@ void ct_outputs_destroy(ct_outputs *o); /* zeroed ones allowed */
 /** Adds the outputs of the batch that has just run to o->sum, as this rank's shares. */
 ct_status ct_outputs_add(ct_outputs *o, const ct_exec *ex);
 
-/* update.c */
-/** One iteration, update included; notes the loss and its time. finite_p: this rank's loss is. */
-ct_status ct_solver_step(ct_solver *s, bool display, bool *finite_p);
+/* solver.c */
+/** Every gradient landed, every weight updated: before anyone looks at weights between steps.
+ *  Collective. */
+ct_status ct_solver_settle(ct_solver *s);
 
 /* agree.c: what ranks decide together, at step boundaries. Collective. */
 /** The most urgent action of all ranks; CT_ERR_DIVERGED where a loss is not finite. */

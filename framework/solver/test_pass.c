@@ -10,6 +10,7 @@ static void fill_exec(const ct_solver *s, ct_exec *ex)
     *ex = s->exec;
     ex->phase = CT_TEST;
     ex->accumulate = false;
+    ex->wait = NULL; /* settled */
     ex->wait_data_s = 0.0;
 }
 
@@ -48,6 +49,7 @@ ct_status ct_solver_test(ct_solver *s, int i, double *output, int n_output)
         return CT_FAIL(CT_ERR_ARG, "test net %d of %d, room for %d outputs", i, s->n_test,
                        n_output);
     o = &s->test_outputs[i];
+    CT_TRY(ct_solver_settle(s));
     CT_TRY(ct_solver_average_statistics(s));
     ct_net_weights_changed(s->test[i]);
     CT_TRY(run_batches(s, i, &stopped));

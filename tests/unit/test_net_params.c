@@ -269,6 +269,46 @@ static void ready_gradients_are_final(void **state)
     test_net_destroy(&t);
 }
 
+/* Each parameter that learns is waited for once, in front of the first layer that reads it; others
+ * are not; a net that shares them waits for none. */
+static void waits_stand_before_the_first_reader(void **state)
+{
+    ct_net_options test = { .phase = CT_TEST };
+    int waits[16] = { 0 }, n_learned = 0;
+    test_net t, sharing;
+
+    (void)state;
+    assert_int_equal(test_net_create(SHARED, NULL, &t), CT_OK);
+    assert_true(t.net->n_param <= 16);
+    for (int i = 0, layer = 0; i < t.net->n_forward; i++) {
+        const ct_step *s = &t.net->forward[i];
+
+        assert_true((s->kind == CT_STEP_WAIT) || (s->kind == CT_STEP_FORWARD));
+        assert_int_equal(s->layer, layer); /* in order: WAITs, then their layer */
+        if (s->kind == CT_STEP_FORWARD) {
+            for (int w = 0; w < t.net->layer[layer]->n_weight; w++) {
+                int k = ct_net_param_of(t.net, layer, w);
+
+                assert_int_equal(waits[k], t.net->param[k].learns);
+            }
+            layer++;
+            continue;
+        }
+        assert_true(t.net->param[s->param].learns);
+        waits[s->param]++;
+    }
+    for (int k = 0; k < t.net->n_param; k++) {
+        assert_int_equal(waits[k], t.net->param[k].learns);
+        n_learned += t.net->param[k].learns;
+    }
+    assert_int_equal(t.net->n_forward, t.net->n_layer + n_learned);
+    test.share = t.net;
+    assert_int_equal(test_net_create(SHARED, &test, &sharing), CT_OK);
+    assert_int_equal(sharing.net->n_forward, sharing.net->n_layer);
+    test_net_destroy(&sharing);
+    test_net_destroy(&t);
+}
+
 static void weights_of_another_net(void **state)
 {
     static const char test_text[] = SOURCE LINEAR("a", "x", "ya", "param { name: 'w' }")
@@ -369,6 +409,7 @@ int main(void)
         cmocka_unit_test(shared_gradients_add_up),
         cmocka_unit_test(micro_batches_accumulate),
         cmocka_unit_test(ready_gradients_are_final),
+        cmocka_unit_test(waits_stand_before_the_first_reader),
         cmocka_unit_test(weights_of_another_net),
         cmocka_unit_test(gradients_in_a_window),
     };

@@ -1,0 +1,197 @@
+#include "framework/solver/train_step.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "framework/base/clock.h"
+#include "framework/math/math.h"
+
+enum { UPDATE_CHUNK = 1 << 18 /* elements between two polls: some hundred microseconds */ };
+
+static void beat(const ct_train_step *t, const char *what)
+{
+    if (t->beat != NULL) t->beat(t->hook_ctx, what);
+}
+
+static bool clips(const ct_train_step *t)
+{
+    return t->param->clip_gradients >= 0.0f;
+}
+
+/* ---- updates */
+
+static ct_status update_param(ct_train_step *t, const ct_param *p)
+{
+    const Ct__SolverParameter *s = t->param;
+    float decay = s->weight_decay * p->decay_mult;
+    bool l1 = (s->regularization_type != NULL) && (strcmp(s->regularization_type, "L1") == 0);
+    bool moves = (t->exec->poll != NULL); /* messages of other buckets, while this one is updated */
+    ct_update u = { .dev = t->net->options.dev,
+                    .scale = t->scale,
+                    .rate = (float)t->rate * p->lr_mult,
+                    .momentum = s->momentum,
+                    .decay_l2 = l1 ? 0.0f : decay,
+                    .decay_l1 = l1 ? decay : 0.0f };
+
+    for (int64_t at = 0; at < p->count; at += u.count) {
+        u.count = p->count - at;
+        if (moves && (u.count > UPDATE_CHUNK)) u.count = UPDATE_CHUNK;
+        u.grad = ct_blob_diff(&p->blob) + at;
+        u.weight = ct_blob_data(&p->blob) + at;
+        for (int i = 0; i < t->rule->n_state; i++) u.state[i] = t->history[i] + p->offset + at;
+        CT_TRY(t->rule->apply(&u));
+        CT_TRY(ct_exec_poll(t->exec));
+    }
+    return CT_OK;
+}
+
+static ct_status update_range(ct_train_step *t, int first, int n)
+{
+    double start = ct_clock_s();
+
+    for (int i = first; i < first + n; i++) {
+        if (t->net->param[i].learns) CT_TRY(update_param(t, &t->net->param[i]));
+    }
+    t->update_s += ct_clock_s() - start;
+    return CT_OK;
+}
+
+static ct_status on_landed(void *ctx, int first, int n)
+{
+    ct_train_step *t = ctx;
+
+    for (int i = first; i < first + n; i++) {
+        if (t->landed[i])
+            return CT_FAIL(CT_ERR_ARG, "the gradient of %s landed twice", t->net->param[i].key);
+        t->landed[i] = true;
+    }
+    return clips(t) ? CT_OK : update_range(t, first, n);
+}
+
+/* The norm of the summed gradient before it is divided by iter_size, as Caffe takes it. Padding is
+ * zero, so the arena is summed in one go. */
+static ct_status clip_scale(const ct_train_step *t, float *scale_p)
+{
+    const ct_net *net = t->net;
+    double limit = (double)t->param->clip_gradients, sumsq = 0.0, norm;
+
+    CT_TRY(
+        net->options.dev->math->sumsq(t->exec->stream, net->grad_count, net->grad_arena, &sumsq));
+    norm = sqrt(sumsq);
+    if (!(norm > limit)) return CT_OK;
+    CT_INFO("Gradient clipping: scaling down gradients (L2 norm %g > %g) by scale factor %g", norm,
+            limit, limit / norm);
+    *scale_p *= (float)(limit / norm);
+    return CT_OK;
+}
+
+ct_status ct_train_step_settle(ct_train_step *t)
+{
+    if (!t->open) return CT_OK;
+    beat(t, "exchange of gradients and update");
+    CT_TRY(t->exchange->finish(t->exchange->ctx, on_landed, t));
+    if (clips(t)) {
+        CT_TRY(clip_scale(t, &t->scale));
+        CT_TRY(update_range(t, 0, t->net->n_param));
+    }
+    t->open = false;
+    ct_net_weights_changed(t->net);
+    return CT_OK;
+}
+
+/* ---- the step */
+
+static ct_status on_ready(void *ctx, int param)
+{
+    const ct_train_step *t = ctx;
+
+    return t->exchange->ready(t->exchange->ctx, param);
+}
+
+/* Forward is about to read this parameter. */
+static ct_status on_wait(void *ctx, int param)
+{
+    ct_train_step *t = ctx;
+
+    if (!t->open || t->landed[param]) return CT_OK;
+    beat(t, "exchange of gradients and update, in forward");
+    CT_TRY(t->exchange->wait(t->exchange->ctx, param, 1, on_landed, t));
+    if (!t->landed[param])
+        return CT_FAIL(CT_ERR_ARG, "the exchange returned without the gradient of %s",
+                       t->net->param[param].key);
+    beat(t, "forward");
+    return CT_OK;
+}
+
+/* The gradients of the last backward are about to leave, to be applied at this rate. */
+static ct_status begin(ct_train_step *t, int64_t iteration, double rate)
+{
+    /* forward has waited for every parameter that it reads, which are all; to be sure */
+    CT_TRY(ct_train_step_settle(t));
+    CT_TRY(t->exchange->begin(t->exchange->ctx, iteration));
+    memset(t->landed, 0, (size_t)t->net->n_param * sizeof(*t->landed));
+    t->rate = rate;
+    t->scale = 1.0f / (float)t->param->iter_size;
+    return CT_OK;
+}
+
+ct_status ct_train_step_run(ct_train_step *t, int64_t iteration, double rate, double *loss_p)
+{
+    int n = t->param->iter_size;
+    double loss = 0.0;
+
+    for (int i = 0; i < n; i++) {
+        bool last = (i == n - 1);
+        double one = 0.0;
+
+        t->exec->micro_step = iteration * n + i;
+        t->exec->accumulate = (i > 0);
+        beat(t, "forward");
+        CT_TRY(ct_net_forward(t->net, t->exec, &one));
+        loss += one;
+        if (i == 0) CT_TRY(begin(t, iteration, rate));
+        if (last && (t->look != NULL)) CT_TRY(t->look(t->hook_ctx));
+        beat(t, "backward");
+        CT_TRY(ct_net_backward(t->net, t->exec, last ? on_ready : NULL, t));
+    }
+    t->open = true;
+    if (!t->forward_overlap) CT_TRY(ct_train_step_settle(t));
+    /* what still travels arrives before its first reader looks */
+    ct_net_weights_changed(t->net);
+    *loss_p = loss / n;
+    return CT_OK;
+}
+
+/* ---- making it */
+
+ct_status ct_train_step_open(ct_train_step *t)
+{
+    const Ct__CommParameter none = CT__COMM_PARAMETER__INIT;
+    const Ct__CommParameter *comm = (t->param->comm != NULL) ? t->param->comm : &none;
+    const ct_net *net = t->net;
+
+    t->forward_overlap =
+        (t->exchange->n_rank > 1) && comm->overlap && comm->forward_overlap && !clips(t);
+    t->landed = calloc((size_t)net->n_param + 1, sizeof(*t->landed));
+    if (t->landed == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a training step");
+    for (int i = 0; i < t->rule->n_state; i++) {
+        void *data = NULL;
+
+        CT_TRY(net->options.dev->mem_acquire((size_t)net->grad_count * sizeof(float), &data));
+        t->history[i] = data;
+    }
+    t->exec->wait = on_wait;
+    t->exec->wait_ctx = t;
+    return CT_OK;
+}
+
+void ct_train_step_close(ct_train_step *t)
+{
+    for (int i = 0; i < CT_MAX_STATE; i++) {
+        if (t->history[i] != NULL) t->net->options.dev->mem_release(t->history[i]);
+        t->history[i] = NULL;
+    }
+    free(t->landed);
+    t->landed = NULL;
+}

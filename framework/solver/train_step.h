@@ -1,0 +1,55 @@
+/** @file train_step.h  One training step: forward and backward, gradients on their way, updates as
+ *  they land. What the solver repeats and `cortado time` measures.
+ *
+ * Where gradients may travel on during the next forward (ct_train_step.forward_overlap), a step
+ * ends with its backward. The next forward waits in front of each layer for the weights that the
+ * layer reads; what lands is updated with the rate and scale of the step that made it. Whoever
+ * looks at weights between steps calls ct_train_step_settle() first.
+ */
+#ifndef CT_TRAIN_STEP_H
+#define CT_TRAIN_STEP_H
+
+#include "framework/net/net.h"
+#include "framework/solver/exchange.h"
+#include "framework/solver/solver.h"
+
+enum { CT_MAX_STATE = 2 };
+
+typedef struct ct_train_step {
+    /* the caller's, before ct_train_step_open(); borrowed */
+    const Ct__SolverParameter *param; /* iter_size, clip_gradients, momentum, decay, comm */
+    ct_net *net;
+    const ct_exchange *exchange;
+    ct_exec *exec; /* its wait is set here, and its micro_step and accumulate in each step */
+    const ct_update_rule *rule;
+    /** The outputs of the step's last micro-step can be read: backward may reuse their memory. May
+     *  be NULL. */
+    ct_status (*look)(void *ctx);
+    /** What runs now, for the watchdog. May be NULL. */
+    void (*beat)(void *ctx, const char *what);
+    void *hook_ctx;
+
+    /* made by ct_train_step_open() */
+    bool forward_overlap;         /* a step ends with gradients on their way */
+    float *history[CT_MAX_STATE]; /* on the net's device, as long as the gradient arena */
+    bool *landed;                 /* [n_param] updated since the gradients left */
+
+    /* of the gradients on their way */
+    bool open;
+    double rate;
+    float scale;
+
+    double update_s; /* seconds in updates so far */
+} ct_train_step;
+
+/** The rest of t is zero. Reads comm { overlap forward_overlap }: forward_overlap needs several
+ *  ranks, and no clip_gradients, whose norm needs all gradients. */
+ct_status ct_train_step_open(ct_train_step *t);
+void ct_train_step_close(ct_train_step *t); /* half-open ones too */
+/** One step; *loss_p: this rank's share of the mean loss of its micro-steps. Collective. */
+ct_status ct_train_step_run(ct_train_step *t, int64_t iteration, double rate, double *loss_p);
+/** Returns with every gradient landed and every weight updated. Collective where several ranks
+ *  have gradients on their way, free otherwise. */
+ct_status ct_train_step_settle(ct_train_step *t);
+
+#endif
