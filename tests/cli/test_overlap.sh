@@ -1,0 +1,38 @@
+#!/bin/sh
+# Gradients that travel during the next forward: bitwise the numbers of steps one after the other.
+. "$ROOT/tests/cli/lib.sh"
+make_case
+sum_of() { sed -n 's/.*weights after iteration \([0-9]*\): checksum \([0-9a-f]*\).*/\1 \2/p' "${1:-out}"; }
+losses() { sed -n 's/.*"event":"train","iter":\([0-9]*\),"loss":\([^,]*\),.*/\1 \2/p' "$1"; }
+train="$CORTADO train --solver=solver.prototxt --global_batch_size=12 --set=display=1 --set=comm.bucket_mb=0.002"
+
+for n in 1 2 3 4; do
+    for way in off backward both; do
+        case $way in
+            off) how=--set=comm.overlap=false ;;
+            backward) how=--set=comm.forward_overlap=false ;;
+            both) how=--set=comm.overlap=true ;;
+        esac
+        runs ranks_${n}_$way 0 'Optimization Done' $JOB $n $train $how --metrics=m$way.jsonl --set=snapshot_prefix=$way
+        sum_of >sum_$way
+        losses m$way.jsonl >losses_$way
+        is says_${n}_$way test "$(wc -l <losses_$way)" = 20
+        [ $way = off ] && continue
+        is losses_${n}_$way cmp losses_off losses_$way
+        is weights_${n}_$way cmp sum_off sum_$way
+    done
+done
+
+# micro-steps, residuals, and a run that goes on from the middle
+more="--set=iter_size=2 --compression=topk:density=0.05,min_bytes=1024"
+runs more_off 0 'Optimization Done' $JOB 2 $train $more --overlap=false --set=snapshot_prefix=off
+sum_of >sum_off
+runs more_both 0 'Optimization Done' $JOB 2 $train $more --set=snapshot_prefix=both
+sum_of >sum_both
+is more_weights cmp sum_off sum_both
+rm -f both_iter_20*
+runs more_resumed 0 'resuming after 10 iterations' $JOB 2 $train $more --set=snapshot_prefix=both --snapshot=auto
+sum_of >sum_both
+is more_resumed_weights cmp sum_off sum_both
+is more_sum_is_there test -s sum_off
+finish
