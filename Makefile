@@ -66,6 +66,7 @@ endif
 ifeq ($(HAVE_PNG),0)
   SRC := $(filter-out %_png.c,$(SRC))
 endif
+SRC := $(filter-out $(if $(filter 1,$(HAVE_HWLOC)),%_nohwloc.c,%_hwloc.c),$(SRC))
 
 TOOLS := $(filter framework/tools/%,$(SRC))
 LIB   := $(filter-out $(TOOLS),$(SRC))

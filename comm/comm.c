@@ -7,6 +7,7 @@
 
 #include "comm/bf16.h"
 #include "comm/coll.h"
+#include "comm/find_topology.h"
 #include "comm/node.h"
 
 ct_status ct_comm_mpi_fail(const char *file, int line, const char *what, int mpi_rc)
@@ -27,59 +28,6 @@ static void sum_bf16(void *in, void *inout, int *n, MPI_Datatype *type)
     (void)type;
     for (int i = 0; i < *n; ++i)
         y[i] = ct_bf16_from_f32(ct_bf16_to_f32(y[i]) + ct_bf16_to_f32(x[i]));
-}
-
-/* Splits off the ranks of this real machine; host[r] names the machine of every rank. */
-static ct_status find_hosts(ct_comm *c, uint64_t *host)
-{
-    uint64_t mine = (uint64_t)c->rank;
-
-    CT_TRY_MPI(
-        MPI_Comm_split_type(c->world, MPI_COMM_TYPE_SHARED, c->rank, MPI_INFO_NULL, &c->host));
-    CT_TRY_MPI(MPI_Comm_set_errhandler(c->host, MPI_ERRORS_RETURN));
-    CT_TRY_MPI(MPI_Bcast(&mine, 1, MPI_UINT64_T, 0, c->host)); /* its first rank in the world */
-    CT_TRY_MPI(MPI_Allgather(&mine, 1, MPI_UINT64_T, host, 1, MPI_UINT64_T, c->world));
-    return CT_OK;
-}
-
-/* SLURM's word on how many nodes the step has, where SLURM started us. A difference is no error
- * (containers hide shared memory), but explains slow collectives. */
-static void check_slurm_nodes(const ct_comm *c)
-{
-    const char *tasks = getenv("SLURM_STEP_NUM_TASKS"), *nodes = getenv("SLURM_STEP_NUM_NODES");
-
-    if ((c->rank != 0) || (tasks == NULL) || (nodes == NULL) || (atoi(tasks) != c->size)) return;
-    if (atoi(nodes) != c->topo->n_node)
-        CT_WARN("SLURM gave this step %s nodes, but MPI finds %d groups of ranks that share memory",
-                nodes, c->topo->n_node);
-}
-
-static ct_status find_topology(ct_comm *c, const char *topology)
-{
-    uint64_t *host = malloc(sizeof(*host) * (size_t)c->size);
-    ct_status status = CT_OK;
-    int shares = 1;
-
-    if (host == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d ranks", c->size);
-    CT_TRY_GOTO(status, done, find_hosts(c, host));
-    if (strcmp(topology, "auto") == 0) {
-        CT_TRY_GOTO(status, done, ct_topo_from_hosts(host, c->size, "mpi shared split", &c->topo));
-        check_slurm_nodes(c);
-    } else {
-        CT_TRY_GOTO(status, done, ct_topo_from_string(topology, c->size, &c->topo));
-    }
-    for (int r = 0; r < c->size; ++r) {
-        for (int q = r; q < c->size; ++q) {
-            if (c->topo->node[q] != c->topo->node[r]) continue;
-            shares = shares && (host[q] == host[r]);
-            if (q > r) break; /* the next of the node takes it from there */
-        }
-    }
-    c->node_shares = (shares != 0);
-
-done:
-    free(host);
-    return status;
 }
 
 static ct_status split_nodes(ct_comm *c)
@@ -150,7 +98,7 @@ static ct_status set_up(ct_comm *c, MPI_Comm world, const char *topology)
     CT_TRY_MPI(MPI_Comm_size(c->world, &c->size));
     CT_TRY_MPI(MPI_Op_create(sum_bf16, 1, &c->bf16_sum));
     CT_TRY(find_tags(c));
-    CT_TRY(find_topology(c, topology));
+    CT_TRY(ct_comm_find_topology(c, topology));
     CT_TRY(split_nodes(c));
     CT_TRY(count_cores(c));
     CT_TRY(ct_node_create(c, &c->node_memory));

@@ -57,8 +57,8 @@ typedef struct ct_comm {
     pthread_mutex_t lock; /* recursive: around all MPI calls while the pipe has a thread */
 } ct_comm;
 
-/** topology: "auto", or a spec of ct_topo_from_string(), whose nodes are pretended. Logs the
- *  topology. Collective over world. CT_ERR_CONFIG. */
+/** topology: "auto", "slurm", a machine file or what else docs/topology.md has; the nodes of a spec
+ *  ("2x4") are pretended. Logs the topology. Collective over world. CT_ERR_CONFIG, CT_ERR_IO. */
 ct_status ct_comm_create(MPI_Comm world, const char *topology, ct_comm **comm_p);
 void ct_comm_destroy(ct_comm *comm); /* NULL allowed; collective */
 

@@ -231,7 +231,7 @@ static ct_status read_machine(reader *r, const Ct__MachineParameter *p)
 
     if (!isfinite(p->sum_gbs) || (p->sum_gbs < 0))
         return fail_at(r, p, "sum_gbs is %g; it must be at least 0", p->sum_gbs);
-    snprintf(m->name, sizeof(m->name), "%s", (p->name != NULL) ? p->name : "unnamed");
+    if (p->name != NULL) snprintf(m->name, sizeof(m->name), "%s", p->name);
     snprintf(m->source, sizeof(m->source), "%s", (p->source != NULL) ? p->source : "");
     m->sum_bandwidth = p->sum_gbs * 1e9;
     CT_TRY(read_levels(r, p));
@@ -239,6 +239,13 @@ static ct_status read_machine(reader *r, const Ct__MachineParameter *p)
     CT_TRY(check_open(r, p));
     ct_machine_fill_uplinks(m, NULL);
     return CT_OK;
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return (slash != NULL) ? slash + 1 : path;
 }
 
 ct_status ct_machine_parse(const char *name, const char *text, size_t size, ct_machine **machine_p)
@@ -258,6 +265,7 @@ ct_status ct_machine_parse(const char *name, const char *text, size_t size, ct_m
         status = CT_FAIL(CT_ERR_NOMEM, "no memory for a machine");
         goto done;
     }
+    snprintf(r.m->name, sizeof(r.m->name), "%.63s", base_name(name)); /* where it gives none */
     status = read_machine(&r, (const Ct__MachineParameter *)(const void *)message);
     if (status == CT_OK)
         *machine_p = r.m;

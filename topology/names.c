@@ -117,6 +117,8 @@ int ct_names_above(const ct_machine_names *names, int i, int level)
 {
     int at = names->node_switch[i];
 
-    while ((at >= 0) && (names->sw[at].level < level)) at = names->sw[at].parent;
-    return ((at >= 0) && (names->sw[at].level == level)) ? at : -1;
+    if ((at < 0) || (names->sw[at].level > level)) return -1;
+    while ((names->sw[at].parent >= 0) && (names->sw[names->sw[at].parent].level <= level))
+        at = names->sw[at].parent;
+    return at;
 }

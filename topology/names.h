@@ -30,7 +30,7 @@ ct_status ct_names_close(ct_machine_names *names, const char **twice_p);
 /** The index of a node, or -1. A name with a domain ("n1.site.org") is also found without it, and
  *  the other way round. */
 int ct_names_find(const ct_machine_names *names, const char *node);
-/** The switch of `level` above node i, or -1. */
+/** The switch of `level` above node i; where none is of that level, the highest below; or -1. */
 int ct_names_above(const ct_machine_names *names, int i, int level);
 
 #endif

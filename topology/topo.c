@@ -250,36 +250,35 @@ static ct_status from_map(const char *spec, const char *map, int n_rank, const c
     return status;
 }
 
-static ct_status from_spec(const char *spec, int n_rank, const char *source, ct_topo **topo_p)
+ct_status ct_topo_fill(const ct_machine *machine, const char *spec, int n_rank, ct_topo **topo_p)
 {
-    ct_machine *m = NULL;
-    ct_status status = CT_OK;
-    int64_t inside = 0, all = 0;
+    int64_t inside = ct_machine_product(machine, 0, machine->node_level);
+    int64_t all = ct_machine_product(machine, 0, machine->n_level - 1);
 
-    CT_TRY(ct_machine_from_spec(spec, &m));
-    inside = ct_machine_product(m, 0, m->node_level);
-    all = ct_machine_product(m, 0, m->n_level - 1);
     if (all != n_rank)
-        status =
-            CT_FAIL(CT_ERR_CONFIG, "topology \"%s\": %lld nodes of %lld ranks, but %d ranks run",
-                    spec, (long long)ct_machine_n_node(m), (long long)inside, n_rank);
-    if (status == CT_OK) status = ct_topo_place(m, n_rank, (int)inside, "block", topo_p);
-    if (status == CT_OK) snprintf((*topo_p)->source, sizeof((*topo_p)->source), "%s", source);
-    ct_machine_destroy(m);
-    return status;
+        return CT_FAIL(CT_ERR_CONFIG, "topology \"%s\": %lld nodes of %lld ranks, but %d ranks run",
+                       spec, (long long)ct_machine_n_node(machine), (long long)inside, n_rank);
+    CT_TRY(ct_topo_place(machine, n_rank, (int)inside, "block", topo_p));
+    snprintf((*topo_p)->source, sizeof((*topo_p)->source), "synthetic %.100s", spec);
+    return CT_OK;
 }
 
 ct_status ct_topo_from_string(const char *spec, int n_rank, ct_topo **topo_p)
 {
     static const char map_prefix[] = "map:";
     size_t prefix = sizeof(map_prefix) - 1;
+    ct_status status = CT_OK;
+    ct_machine *m = NULL;
     char source[128];
 
     if (n_rank < 1) return CT_FAIL(CT_ERR_ARG, "a topology of %d ranks", n_rank);
     snprintf(source, sizeof(source), "synthetic %.100s", spec);
     if (strncmp(spec, map_prefix, prefix) == 0)
         return from_map(spec, spec + prefix, n_rank, source, topo_p);
-    return from_spec(spec, n_rank, source, topo_p);
+    CT_TRY(ct_machine_from_spec(spec, &m));
+    status = ct_topo_fill(m, spec, n_rank, topo_p);
+    ct_machine_destroy(m);
+    return status;
 }
 
 int ct_topo_min_node_size(const ct_topo *topo)

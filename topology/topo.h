@@ -47,6 +47,9 @@ ct_status ct_topo_from_hosts(const uint64_t *host, int n_rank, const char *sourc
  * CT_ERR_CONFIG.
  */
 ct_status ct_topo_from_string(const char *spec, int n_rank, ct_topo **topo_p);
+/** Every place of a machine whose sizes are all given taken by a rank, in order; n_rank must be
+ *  their number. spec: what the user said. CT_ERR_CONFIG. */
+ct_status ct_topo_fill(const ct_machine *machine, const char *spec, int n_rank, ct_topo **topo_p);
 /** A made-up job of n_rank ranks, ranks_per_node on each node, on the first nodes of the machine:
  *   "block"        rank after rank fills node after node, switch after switch;
  *   "cyclic"       the same nodes dealt round robin: consecutive ranks lie on different vertices of

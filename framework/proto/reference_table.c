@@ -139,9 +139,9 @@ const ct_meaning ct_meaning_table[] = {
       "What all messages that meet in one vertex share, such as a node's memory; 0: no limit." },
     { "MachineLevelParameter.latency_us",
       "One-way time in microseconds of a tiny message between two ranks that meet in this level." },
-    { "MachineLevelParameter.name",
-      "What a vertex of the level is: `node` for the one whose ranks share memory; the last, such as "
-      "`machine`, has one vertex." },
+    { "MachineLevelParameter.name", "What a vertex of the level is: `node` for the one whose ranks "
+                                    "share memory; the last, such as "
+                                    "`machine`, has one vertex." },
     { "MachineLevelParameter.oversubscription",
       "In place of `uplink_gbs`: what a member's own members inject, divided by this." },
     { "MachineLevelParameter.pairwise",
