@@ -15,20 +15,27 @@ typedef enum {
     CT_BUCKET_SUMMED   /* the arena holds the sum; perhaps not yet reported   */
 } ct_bucket_state;
 
+/** A collective prepared for a bucket. */
+typedef struct ct_bucket_way {
+    const ct_coll_ops *ops;
+    ct_coll_req req;
+    struct ct_bucket_way *next; /* of those that the bucket no longer goes */
+} ct_bucket_way;
+
 typedef struct ct_bucket {
     ct_comm *comm; /* borrowed, as all of these          */
     const ct_grad_pipe_config *config;
     const char *key; /* of its first gradient              */
     float *grad;     /* [cut.count]                        */
     ct_bucket_cut cut;
+    int tag;
     _Atomic int state;
-    _Atomic int missing;    /* gradients not ready                           */
-    _Atomic bool dense_now; /* this step travels as plain f32                */
-    const ct_coll_ops *ops; /* dense; NULL: one rank, or never needed        */
-    ct_coll_req req;
-    ct_repro *repro;              /* dense in its place, where the config says so; NULL: no    */
-    const ct_coll_ops *coded_ops; /* codec of kind SUM; NULL: one rank       */
-    ct_coll_req coded;
+    _Atomic int missing;            /* gradients not ready                  */
+    _Atomic bool dense_now;         /* this step travels as plain f32       */
+    _Atomic(ct_bucket_way *) dense; /* NULL: one rank, or never needed      */
+    _Atomic(ct_bucket_way *) coded; /* codec of kind SUM; NULL: one rank    */
+    ct_repro *repro;                /* dense in its place, where the config says so; NULL: no */
+    ct_bucket_way *past;            /* closed ones: the watchdog may still look at them */
     void *payload;
     size_t payload_bytes;
     ct_gather *gather; /* codec of kind GATHER                               */
@@ -37,7 +44,11 @@ typedef struct ct_bucket {
     float *residual;             /* [cut.count] or NULL                                 */
     double encode_s;             /* encode and decode, since creation                   */
     double left_at, under_way_s; /* leaving to landing, since creation       */
+    double last_s;               /* … the last time                          */
     int64_t n_run;
+    int64_t sent_before; /* by then had it sent so much, …            */
+    int sending_before;  /* … with so many messages going out         */
+    double moved_at;     /* when that last changed                    */
 } ct_bucket;
 
 /** b is zeroed but for comm, config, key, grad and cut. Collective, in one order on all ranks. */
@@ -52,8 +63,27 @@ ct_status ct_bucket_progress(ct_bucket *b, bool in_turn);
 /** All collectives of this step have been started: those that left later may start theirs. */
 bool ct_bucket_is_started(const ct_bucket *b);
 
+/** Messages of its own are going out, and keep going: where the link is busy with them, others
+ *  would only delay them. now: ct_clock_s(). */
+bool ct_bucket_fills_link(ct_bucket *b, double now);
+/** As ct_coll_ops.pending. */
+int ct_bucket_pending(ct_bucket *b, MPI_Request **out, int max);
+
+/** What travels in most steps: bytes and dtype of the sum; NULL where it has no choice of ways (one
+ *  rank, or a codec that gathers). */
+ct_bucket_way *ct_bucket_main_way(const ct_bucket *b);
+/** Prepares another way for the same. Collective, in one order on all ranks. */
+ct_status ct_bucket_open_way(ct_bucket *b, const ct_coll_ops *ops, ct_bucket_way **way_p);
+/** From now on it goes that way; *old_p is the caller's, to use later or to close. Between steps.
+ */
+void ct_bucket_go(ct_bucket *b, ct_bucket_way *way, ct_bucket_way **old_p);
+/** Gives up a way that is not gone now. Collective. */
+void ct_bucket_close_way(ct_bucket *b, ct_bucket_way *way);
+
 /** How it travels: "ring", "allgather", "one rank" … */
 const char *ct_bucket_algorithm(const ct_bucket *b, bool dense);
+/** "conv1[0] to conv2[1], 2533 elements", "part 2 of 5 of fc6[0], 4000000 elements" */
+void ct_bucket_name(const ct_bucket_cut *cut, const ct_grad_range *range, char *text, size_t size);
 double ct_bucket_predicted_s(const ct_bucket *b);
 int64_t ct_bucket_bytes_sent(const ct_bucket *b);
 /** "fc6[0], ring, step 2 of 6) waits for rank 5"; from any thread. */

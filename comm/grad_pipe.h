@@ -2,9 +2,11 @@
  *
  * All gradients are views of one arena, in the order in which backward finishes them, so a bucket
  * is a range and packing is free. A bucket leaves when its last gradient is ready, while backward
- * works on earlier layers. Parameters of a codec's min_bytes and more are buckets of their own; the
- * small ones between them travel dense. Buckets leave in one order on all ranks. One rank: nothing
- * travels, but codecs round and keep residuals as they do among many.
+ * works on earlier layers, and may be under way until the next forward needs its weights; of those
+ * under way the one that forward reads first has the link. A large gradient may be several buckets.
+ * Parameters of a codec's min_bytes and more are buckets of their own; the small ones between them
+ * travel dense. Buckets leave in one order on all ranks. One rank: nothing travels, but codecs
+ * round and keep residuals as they do among many.
  */
 #ifndef CT_GRAD_PIPE_H
 #define CT_GRAD_PIPE_H
@@ -19,21 +21,33 @@ typedef struct ct_grad_range {
     int64_t offset, count; /* elements in the arena; ranges ascend, gaps are padding (zero) */
 } ct_grad_range;
 
+/** Who moves messages while layers compute. */
+typedef enum {
+    CT_PROGRESS_AUTO,  /* both are tried in the first steps                                       */
+    CT_PROGRESS_POLL,  /* the main thread, in ready and poll                                      */
+    CT_PROGRESS_THREAD /* a thread, which sleeps while nothing is under way and naps between looks
+                        */
+} ct_progress_kind;
+
 typedef struct ct_grad_pipe_config {
-    int64_t bucket_bytes;
+    int64_t bucket_bytes;      /* 0: by the cost model (grad_plan.h)                              */
     const char *allreduce;     /* "auto" or a name of ct_coll_table                       */
     bool overlap;              /* false: nothing leaves before finish                     */
     const ct_codec_ops *codec; /* never NULL: "none" is one                               */
     ct_codec_config codec_config;
-    bool reproducible;  /* sums whose bits depend on the gradients alone: comm/repro.h; needs the
-                           codec "none", and ranges at multiples of 16 elements       */
-    bool deterministic; /* no algorithm that may add in another order in another run  */
+    bool reproducible;   /* sums whose bits depend on the gradients alone: comm/repro.h; needs the
+                            codec "none", and ranges at multiples of 16 elements       */
+    bool deterministic;  /* no algorithm that may add in another order in another run  */
+    int tune_iterations; /* steps, after the first, that try algorithms where allreduce is "auto",
+                            and again as many for AUTO progress; 0: none, the model decides */
+    ct_progress_kind progress; /* THREAD: CT_ERR_CONFIG where MPI does not allow it     */
 } ct_grad_pipe_config;
 
 typedef struct ct_grad_pipe_counters {
-    double exposed_s; /* finish waited, or moved messages, because nothing else was left to do */
-    double moving_s;  /* ready and poll moved messages and added, between layers               */
-    double encode_s;  /* encode and decode                                                     */
+    double
+        exposed_s;   /* wait and finish waited, or moved messages, as nothing else was left to do */
+    double moving_s; /* the main thread moved messages and added, between layers              */
+    double encode_s; /* encode and decode                                                     */
     int64_t bytes_sent;
 } ct_grad_pipe_counters;
 
@@ -41,7 +55,9 @@ typedef struct ct_grad_pipe_counters {
 typedef ct_status (*ct_pipe_landed_fn)(void *ctx, int first, int n);
 
 /** Keeps arena and comm (borrowed), copies the rest. Logs the buckets and their algorithms once,
- * and checks that all ranks made the same ones. Collective. */
+ * and checks that all ranks made the same ones: CT_ERR_CONFIG names the first that differs. One
+ * pipe at a time moves while a communicator's small collectives wait: the one made last.
+ * Collective. */
 ct_status ct_grad_pipe_create(ct_comm *comm, const ct_grad_pipe_config *config, float *arena,
                               const ct_grad_range *range, int n_range, ct_grad_pipe **gp_p);
 void ct_grad_pipe_destroy(ct_grad_pipe *gp); /* NULL allowed; collective */
@@ -58,6 +74,8 @@ ct_status ct_grad_pipe_finish(ct_grad_pipe *gp, ct_pipe_landed_fn landed, void *
 void ct_grad_pipe_get_counters(const ct_grad_pipe *gp, ct_grad_pipe_counters *out);
 /** Residual of range i, or NULL where it has none. */
 float *ct_grad_pipe_residual(ct_grad_pipe *gp, int i);
+/** Steps at the start in which the pipe tries things out; timings leave them out. */
+int ct_grad_pipe_n_trial(const ct_grad_pipe *gp);
 /** What hangs, for the watchdog: "bucket 3 (fc6[0], ring, step 2 of 6) waits for rank 5". Callable
  *  from another thread; may be stale, never unsafe. */
 void ct_grad_pipe_describe(const ct_grad_pipe *gp, char *text, size_t size);

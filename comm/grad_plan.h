@@ -7,16 +7,35 @@
 typedef struct ct_bucket_cut {
     int first, n;          /* ranges                           */
     int64_t offset, count; /* elements of the arena, gaps between its ranges included */
+    int part, n_part;      /* n_part 1: whole ranges; else this part of one range */
     bool coded;            /* through the codec; else dense f32 */
 } ct_bucket_cut;
 
-/** Checks config and ranges, and cuts: neighbours share a bucket up to bucket_bytes; a range of the
- *  codec's min_bytes and more is a bucket of its own. *cut_p is the caller's to free(). CT_ERR_ARG
- *  (ranges), CT_ERR_CONFIG (config). */
-ct_status ct_grad_plan_cut(const ct_grad_pipe_config *config, const ct_grad_range *range,
-                           int n_range, ct_bucket_cut **cut_p, int *n_cut_p);
-/** A number that differs where plans do. */
-uint64_t ct_grad_plan_hash(const ct_grad_pipe_config *config, const ct_grad_range *range,
-                           int n_range, const ct_bucket_cut *cut, int n_cut);
+/** How large buckets are made, in bytes. */
+typedef struct ct_grad_sizes {
+    int64_t usual; /* at most, in the middle of the arena                                       */
+    int64_t ends;  /* … of the first and the last bucket; those next to them grow towards usual */
+    int64_t most;  /* a larger range is cut into parts; codecs keep ranges whole                */
+} ct_grad_sizes;
+
+/** config->bucket_bytes as it stands; or, where that is 0, by the cost model: usual is the least
+ *  power of two at which the latency of its allreduce is at most 1/20 of the time (and no more than
+ *  some 100 buckets result), ends a quarter of it, most eight times it. Rank 0's word. Collective.
+ */
+ct_status ct_grad_sizes_find(ct_comm *c, const ct_grad_pipe_config *config,
+                             const ct_grad_range *range, int n_range, ct_grad_sizes *sizes_p);
+
+/** Checks config and ranges. CT_ERR_ARG (ranges), CT_ERR_CONFIG (config). */
+ct_status ct_grad_plan_check(const ct_grad_pipe_config *config, const ct_grad_range *range,
+                             int n_range);
+/** Cuts: neighbours share a bucket; a range of the codec's min_bytes and more is a bucket of its
+ *  own. *cut_p is the caller's to free(). */
+ct_status ct_grad_plan_cut(const ct_grad_pipe_config *config, const ct_grad_sizes *sizes,
+                           const ct_grad_range *range, int n_range, ct_bucket_cut **cut_p,
+                           int *n_cut_p);
+/** CT_ERR_CONFIG on all ranks where they differ in settings or in a bucket; says which, and how
+ *  rank 0's looks. Collective. */
+ct_status ct_grad_plan_compare(ct_comm *c, const ct_grad_pipe_config *config,
+                               const ct_grad_range *range, const ct_bucket_cut *cut, int n_cut);
 
 #endif

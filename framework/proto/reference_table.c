@@ -18,14 +18,22 @@ const ct_meaning ct_meaning_table[] = {
     { "BlobShape.dim", "The sizes, outermost first." },
     { "CommParameter.allreduce",
       "Algorithm: `auto` (by a cost model), `impi`, `ring`, `rhd` or `hier`." },
-    { "CommParameter.bucket_mb", "Megabytes of gradient that are sent together." },
+    { "CommParameter.bucket_mb",
+      "Megabytes of gradient that are sent together; 0: by the cost model, small ones first and "
+      "last." },
     { "CommParameter.forward_overlap",
       "With `overlap`: gradients may travel on during the next forward, which waits only for the "
       "weights it is about to read. Off with `clip_gradients`, whose norm needs all of them." },
     { "CommParameter.overlap", "Send while backward still runs, and during the next forward." },
+    { "CommParameter.progress",
+      "Who moves messages while layers compute: POLL (the main thread, between layers), THREAD "
+      "(one more thread) or AUTO (the faster of both in the first iterations)." },
     { "CommParameter.topology",
       "`auto`, `slurm`, `slurm:FILE` (a topology.conf), a machine file or the name of a ready one, "
       "or a pretended machine such as `2x2` (nodes x ranks): see topology.md." },
+    { "CommParameter.tune_iterations",
+      "Iterations after the first that measure algorithms where `allreduce` is `auto`, and as many "
+      "again for `progress: AUTO`; 0, or with `deterministic`: the model decides, and POLL." },
     { "CompressionParameter.density", "TOPK: share of the values that is sent." },
     { "CompressionParameter.min_bytes", "Smaller tensors travel uncompressed." },
     { "CompressionParameter.type",

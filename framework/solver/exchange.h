@@ -19,6 +19,7 @@ typedef ct_status (*ct_landed_fn)(void *ctx, int first, int n);
 typedef struct ct_exchange_counters {
     double exposed_s;   /* the main thread was in wait or finish, landed not counted */
     int64_t bytes_sent; /* payload this rank sent                              */
+    double moving_s;    /* the main thread moved messages and added, in ready and poll */
     double encode_s;    /* encode and decode                                   */
 } ct_exchange_counters;
 
@@ -33,6 +34,7 @@ typedef struct ct_exchange_state {
 typedef struct ct_exchange {
     void *ctx;
     int rank, n_rank;
+    int n_trial; /* steps at the start that try ways to send: timings leave them out */
     /** Gradients of a step are about to get ready. Every bucket of the step before was reported. */
     ct_status (*begin)(void *ctx, int64_t iteration);
     /** The gradient of parameter `param` is final: its bucket may leave. Never blocks. */

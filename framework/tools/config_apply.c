@@ -202,6 +202,7 @@ static const struct {
     { "allreduce", "comm.allreduce" },
     { "topology", "comm.topology" },
     { "overlap", "comm.overlap" },
+    { "progress", "comm.progress" },
     { "deterministic", "deterministic" },
     { "reproducible_sum", "reproducible_sum" },
     { "global_batch_size", "global_batch_size" },

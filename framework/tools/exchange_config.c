@@ -2,6 +2,8 @@
 
 #include <math.h>
 
+enum { MOST_TUNE = 10000 };
+
 static ct_status codec_name(const Ct__CompressionParameter *p, const char **name_p)
 {
     switch (p->type) {
@@ -19,6 +21,23 @@ static ct_status codec_name(const Ct__CompressionParameter *p, const char **name
     }
 }
 
+static ct_status progress_kind(const Ct__CommParameter *p, ct_progress_kind *kind_p)
+{
+    switch (p->progress) {
+    case CT__COMM_PARAMETER__PROGRESS__AUTO:
+        *kind_p = CT_PROGRESS_AUTO;
+        return CT_OK;
+    case CT__COMM_PARAMETER__PROGRESS__POLL:
+        *kind_p = CT_PROGRESS_POLL;
+        return CT_OK;
+    case CT__COMM_PARAMETER__PROGRESS__THREAD:
+        *kind_p = CT_PROGRESS_THREAD;
+        return CT_OK;
+    default:
+        return CT_FAIL(CT_ERR_CONFIG, "comm { progress: %d }: no such kind", (int)p->progress);
+    }
+}
+
 ct_status ct_exchange_read_config(const Ct__SolverParameter *param, ct_grad_pipe_config *config)
 {
     const Ct__CommParameter none = CT__COMM_PARAMETER__INIT;
@@ -28,14 +47,22 @@ ct_status ct_exchange_read_config(const Ct__SolverParameter *param, ct_grad_pipe
     double bytes = ldexp((double)comm->bucket_mb, 20);
     const char *name = NULL;
 
-    if (!(bytes >= 1) || (bytes > ldexp(1, 40)))
-        return CT_FAIL(CT_ERR_CONFIG, "comm { bucket_mb: %g }: expected a size in MiB, up to 2^20",
-                       (double)comm->bucket_mb);
+    if ((!(bytes >= 1) && (bytes != 0)) || (bytes > ldexp(1, 40)))
+        return CT_FAIL(
+            CT_ERR_CONFIG,
+            "comm { bucket_mb: %g }: expected a size in MiB, up to 2^20, or 0: automatic",
+            (double)comm->bucket_mb);
+    if ((comm->tune_iterations < 0) || (comm->tune_iterations > MOST_TUNE))
+        return CT_FAIL(CT_ERR_CONFIG, "comm { tune_iterations: %d }: expected 0 to %d",
+                       (int)comm->tune_iterations, MOST_TUNE);
     config->bucket_bytes = (int64_t)bytes;
     config->allreduce = comm->allreduce;
     config->overlap = (comm->overlap != 0);
     config->reproducible = (param->reproducible_sum != 0);
     config->deterministic = (param->deterministic != 0);
+    /* what was fastest this time may add in another order than what is next time */
+    config->tune_iterations = param->deterministic ? 0 : comm->tune_iterations;
+    CT_TRY(progress_kind(comm, &config->progress));
     CT_TRY(codec_name(c, &name));
     CT_TRY(ct_codec_find(name, &config->codec));
     config->codec_config = (ct_codec_config){ .density = c->density,

@@ -92,6 +92,7 @@ static void mpi_counters(void *ctx, ct_exchange_counters *out)
     ct_grad_pipe_get_counters(((exchange_mpi *)ctx)->pipe, &c);
     *out = (ct_exchange_counters){ .exposed_s = c.exposed_s,
                                    .bytes_sent = c.bytes_sent,
+                                   .moving_s = c.moving_s,
                                    .encode_s = c.encode_s };
 }
 
@@ -188,6 +189,7 @@ ct_status ct_exchange_mpi_open(ct_comm *comm, const Ct__SolverParameter *param, 
         .ctx = x,
         .rank = comm->rank,
         .n_rank = comm->size,
+        .n_trial = ct_grad_pipe_n_trial(x->pipe),
         .begin = mpi_begin,
         .ready = mpi_ready,
         .poll = mpi_poll,

@@ -122,6 +122,7 @@ void ct_job_fail(ct_job *job, ct_status status)
     if ((ct_log_n_error() == 0) && !job->told) {
         ct_log_at(CT_LOG_ERROR, __FILE__, __LINE__, "failed: %s", ct_status_str(status));
     }
+    if (job->comm != NULL) ct_comm_lock(job->comm); /* for good: no other thread calls MPI now */
     if (job->agree != MPI_COMM_NULL) {
         uint64_t mine = ct_log_error_hash(), *all = calloc((size_t)job->size, sizeof(*all));
 

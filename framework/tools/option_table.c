@@ -23,6 +23,8 @@ const ct_option ct_option_table[] = {
     { "topology", CT_OPTION_TEXT, JOB, "SPEC", "auto, or NODESxRANKS to pretend one" },
     { "overlap", CT_OPTION_CHOICE, "train time", "true|false",
       "send gradients while backward still runs" },
+    { "progress", CT_OPTION_CHOICE, "train time", "AUTO|POLL|THREAD",
+      "who moves messages while layers compute (AUTO)" },
     { "deterministic", CT_OPTION_FLAG, JOB, NULL,
       "bitwise the same result for the same ranks and placement" },
     { "reproducible_sum", CT_OPTION_FLAG, "train time", NULL,

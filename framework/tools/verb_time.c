@@ -45,7 +45,7 @@ static ct_status warm_up(bench *b)
     const ct_exchange *x = &b->exchange;
     double start = ct_clock_s(), seconds = 0.0;
 
-    for (int i = 0; (i < WARM_UP) && (seconds < WARM_UP_S); i++) {
+    for (int i = 0; (i <= x->n_trial) || ((i < WARM_UP) && (seconds < WARM_UP_S)); i++) {
         CT_TRY(one_step(b, i));
         CT_TRY(longest_s(x, start, &seconds));
         b->result.n_warm_up++;

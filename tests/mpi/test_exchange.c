@@ -162,7 +162,7 @@ static void drop_line(void *ctx, const char *text)
 
 static int errors(ct_comm *c)
 {
-    static const float bad_mb[] = { 0, -1, 1e-9f, 1e30f };
+    static const float bad_mb[] = { -0.5f, -1, 1e-9f, 1e30f };
     static float arena[COUNT];
     Ct__SolverParameter param = CT__SOLVER_PARAMETER__INIT;
     Ct__CompressionParameter z = CT__COMPRESSION_PARAMETER__INIT;

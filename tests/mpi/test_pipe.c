@@ -277,7 +277,7 @@ static int errors(ct_comm *c)
     ct_log_set_sink(keep_line, NULL);
     fault += MPI_FAULT_UNLESS(ct_grad_pipe_create(c, &config, arena, bad, 2, &gp) == CT_ERR_ARG);
     bad[1].offset = 100;
-    config.bucket_bytes = 0;
+    config.bucket_bytes = -1;
     fault += MPI_FAULT_UNLESS(ct_grad_pipe_create(c, &config, arena, bad, 2, &gp) == CT_ERR_CONFIG);
     config.bucket_bytes = 1000;
     config.codec = &ct_codec_topk;

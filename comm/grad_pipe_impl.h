@@ -1,0 +1,54 @@
+/** @file grad_pipe_impl.h  What the parts of the gradient pipe share. Private to comm/.
+ */
+#ifndef CT_GRAD_PIPE_IMPL_H
+#define CT_GRAD_PIPE_IMPL_H
+
+#include "comm/bucket.h"
+#include "comm/pipe_thread.h"
+
+typedef struct ct_grad_tune ct_grad_tune;
+
+/* Who touches what: everything from `landed` to `n_left`, and the buckets but for their atomics,
+ * only under the communicator's lock; the rest only the main thread. */
+struct ct_grad_pipe {
+    ct_comm *comm;
+    ct_grad_pipe_config config;
+    float *arena;
+    int n_range, n_bucket, n_lane;
+    ct_grad_range *range;
+    bool *ready;     /* [n_range] in this step                                     */
+    int *bucket_of;  /* [n_range] the first one with a part of it                  */
+    int *parts_left; /* [n_range] parts that this step has not reported            */
+    ct_bucket *bucket;
+    int *landed; /* [n_bucket] buckets in the order of landing                     */
+    int n_landed, n_left;
+    int n_reported;
+    bool begun; /* at least once                                     */
+    bool open;  /* between begin and the report of the last bucket   */
+    _Atomic bool finishing;
+    int64_t iteration;
+    ct_grad_pipe_counters counters;
+    ct_grad_tune *tune;
+    ct_pipe_thread *thread;  /* NULL: the main thread does it all                 */
+    _Atomic bool threaded;   /* the thread moves messages now; changes in begin   */
+    _Atomic int thread_fate; /* a ct_status: what the thread met, for the main thread to return */
+};
+
+/* All of these with the lock held. */
+
+/** Lets buckets leave, and moves those under way as far as they go. *moved_p: anything did. */
+ct_status ct_grad_pipe_move(ct_grad_pipe *gp, bool *moved_p);
+/** The two of ct_comm_mover. */
+ct_status ct_grad_pipe_move_any(void *gp);
+int ct_grad_pipe_pending(void *gp, MPI_Request **out, int max);
+/** Spent in codecs so far. */
+double ct_grad_pipe_encode_s(const ct_grad_pipe *gp);
+
+/* … and these between steps. */
+
+/** Makes the thread, where the configuration may come to need one. CT_ERR_CONFIG. */
+ct_status ct_grad_pipe_open_thread(ct_grad_pipe *gp);
+/** From now on the thread, or the main thread, moves messages. */
+void ct_grad_pipe_use_thread(ct_grad_pipe *gp, bool on);
+
+#endif

@@ -1,0 +1,307 @@
+#include "comm/grad_tune.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "framework/base/clock.h"
+#include "framework/base/text.h"
+
+enum { MOST_WAYS = 6 };
+
+static const double within = 3;         /* times the least predicted cost: what is tried       */
+static const double clearly = 0.9;      /* of the model's choice's time: another is taken      */
+static const double thread_pays = 0.97; /* of a step's time without the thread                */
+
+typedef struct tune_class {
+    ct_dtype dtype;
+    int magnitude; /* bytes are 2^magnitude and more */
+    int n_bucket, trier;
+    int n_way;
+    const ct_coll_ops *ops[MOST_WAYS]; /* by predicted cost; the first is the model's      */
+    ct_bucket_way *way[MOST_WAYS];     /* the trier's; NULL: the one that it goes now       */
+    double predicted_s[MOST_WAYS];
+    int64_t least_ns[MOST_WAYS];
+    int now;
+} tune_class;
+
+struct ct_grad_tune {
+    ct_grad_pipe *gp;
+    int step;                    /* that begins next */
+    int n_algorithm, n_progress; /* steps that each part takes                                */
+    int n_class;
+    tune_class *class; /* [n_class]                                                 */
+    double begun_at;
+    int64_t step_ns[2]; /* least time of a step without and with the thread                   */
+};
+
+/* ---- classes */
+
+static int magnitude_of(int64_t bytes)
+{
+    int k = 0;
+
+    while ((bytes >> k) > 1) k += 1;
+    return k;
+}
+
+static int64_t bytes_of(const ct_bucket_way *way)
+{
+    return way->req.count * (int64_t)ct_dtype_size(way->req.dtype);
+}
+
+static bool belongs(const ct_bucket *b, const tune_class *class)
+{
+    const ct_bucket_way *way = ct_bucket_main_way(b);
+
+    return (way != NULL) && (way->req.dtype == class->dtype) &&
+           (magnitude_of(bytes_of(way)) == class->magnitude);
+}
+
+static void find_classes(ct_grad_tune *t)
+{
+    for (int i = 0; i < t->gp->n_bucket; ++i) {
+        const ct_bucket_way *way = ct_bucket_main_way(&t->gp->bucket[i]);
+        int k = 0;
+
+        if ((way == NULL) || (way->req.count == 0)) continue;
+        while ((k < t->n_class) && !belongs(&t->gp->bucket[i], &t->class[k])) k += 1;
+        if (k == t->n_class) {
+            t->class[k].dtype = way->req.dtype;
+            t->class[k].magnitude = magnitude_of(bytes_of(way));
+            t->n_class += 1;
+        }
+        t->class[k].n_bucket += 1;
+        t->class[k].trier = i; /* the last: the one that forward needs first */
+    }
+}
+
+/* ---- ways */
+
+/* Puts ops in by its cost; the dearest goes where there is no room. */
+static void insert(tune_class *k, const ct_coll_ops *ops, double cost)
+{
+    int at = k->n_way;
+
+    if ((at == MOST_WAYS) && (cost >= k->predicted_s[at - 1])) return;
+    if (at == MOST_WAYS) at -= 1;
+    for (; (at > 0) && (k->predicted_s[at - 1] > cost); --at) {
+        k->ops[at] = k->ops[at - 1];
+        k->predicted_s[at] = k->predicted_s[at - 1];
+    }
+    k->ops[at] = ops;
+    k->predicted_s[at] = cost;
+    if (k->n_way < MOST_WAYS) k->n_way += 1;
+}
+
+static void find_ways(const ct_grad_tune *t, tune_class *k)
+{
+    const ct_bucket_way *now = ct_bucket_main_way(&t->gp->bucket[k->trier]);
+    const ct_comm *c = t->gp->comm;
+    int most = t->gp->config.tune_iterations;
+
+    k->ops[0] = now->ops;
+    for (const ct_coll_ops *const *at = ct_coll_table; *at != NULL; ++at) {
+        if ((*at)->supports(c, now->req.count, now->req.dtype))
+            insert(k, *at, (*at)->cost_s(c, bytes_of(now)));
+    }
+    for (int i = 1; i < k->n_way; ++i) {
+        const ct_coll_ops *ops = k->ops[i];
+        double cost = k->predicted_s[i];
+
+        if (ops != now->ops) continue; /* of equal costs the model's own stands first */
+        k->ops[i] = k->ops[0];
+        k->predicted_s[i] = k->predicted_s[0];
+        k->ops[0] = ops;
+        k->predicted_s[0] = cost;
+    }
+    while ((k->n_way > 1) &&
+           ((k->n_way > most) || (k->predicted_s[k->n_way - 1] > within * k->predicted_s[0])))
+        k->n_way -= 1;
+    for (int i = 0; i < k->n_way; ++i) k->least_ns[i] = INT64_MAX;
+}
+
+/* The trier takes way `to`. */
+static void go(ct_grad_tune *t, tune_class *k, int to)
+{
+    ct_bucket_way *old = NULL;
+
+    if (k->now == to) return;
+    ct_bucket_go(&t->gp->bucket[k->trier], k->way[to], &old);
+    k->way[k->now] = old;
+    k->way[to] = NULL;
+    k->now = to;
+}
+
+static void close_ways(ct_grad_tune *t, tune_class *k)
+{
+    for (int i = 0; i < k->n_way; ++i) {
+        ct_bucket_close_way(&t->gp->bucket[k->trier], k->way[i]);
+        k->way[i] = NULL;
+    }
+}
+
+static ct_status open_ways(ct_grad_tune *t)
+{
+    for (int i = 0; i < t->n_class; ++i) {
+        tune_class *k = &t->class[i];
+
+        find_ways(t, k);
+        for (int w = 1; w < k->n_way; ++w)
+            CT_TRY(ct_bucket_open_way(&t->gp->bucket[k->trier], k->ops[w], &k->way[w]));
+        if (k->n_way > 1) t->n_algorithm = t->gp->config.tune_iterations;
+    }
+    return CT_OK;
+}
+
+ct_status ct_grad_tune_create(ct_grad_pipe *gp, ct_grad_tune **tune_p)
+{
+    const ct_grad_pipe_config *config = &gp->config;
+    ct_grad_tune *t = NULL;
+    ct_status status = CT_OK;
+
+    if ((config->tune_iterations == 0) || (gp->comm->size == 1) || (gp->n_bucket == 0))
+        return CT_OK;
+    t = calloc(1, sizeof(*t));
+    if (t != NULL) t->class = calloc((size_t)gp->n_bucket, sizeof(*t->class));
+    if ((t == NULL) || (t->class == NULL)) {
+        free(t);
+        return CT_FAIL(CT_ERR_NOMEM, "no memory to try algorithms");
+    }
+    t->gp = gp;
+    if ((config->progress == CT_PROGRESS_AUTO) && (gp->thread != NULL))
+        t->n_progress = 2 * ((config->tune_iterations + 1) / 2);
+    t->step_ns[0] = t->step_ns[1] = INT64_MAX;
+    if (strcmp(config->allreduce, "auto") == 0) {
+        find_classes(t);
+        CT_TRY_GOTO(status, err_destroy, open_ways(t));
+    }
+    *tune_p = t;
+    return CT_OK;
+
+err_destroy:
+    ct_grad_tune_destroy(t);
+    return status;
+}
+
+void ct_grad_tune_destroy(ct_grad_tune *t)
+{
+    if (t == NULL) return;
+    for (int i = 0; i < t->n_class; ++i) close_ways(t, &t->class[i]);
+    free(t->class);
+    free(t);
+}
+
+/* ---- deciding */
+
+static int fastest(const tune_class *k)
+{
+    int best = 0;
+
+    for (int w = 1; w < k->n_way; ++w) {
+        bool clear = (double)k->least_ns[w] < clearly * (double)k->least_ns[0];
+
+        if (clear && (k->least_ns[w] < k->least_ns[best])) best = w;
+    }
+    return best;
+}
+
+static void log_choice(const tune_class *k)
+{
+    ct_text tried = { .text = NULL };
+
+    if (k->least_ns[0] == INT64_MAX) return; /* never went: a long warm-up */
+    for (int w = 0; w < k->n_way; ++w)
+        ct_text_add(&tried, "%s%s %.3f ms (predicted %.3f)", (w > 0) ? ", " : "", k->ops[w]->name,
+                    1e-6 * (double)k->least_ns[w], 1e3 * k->predicted_s[w]);
+    CT_INFO("allreduce of %d bucket%s of %.4g to %.4g KB: %s%s; tried: %s", k->n_bucket,
+            (k->n_bucket == 1) ? "" : "s", 1e-3 * (double)((int64_t)1 << k->magnitude),
+            1e-3 * (double)((int64_t)2 << k->magnitude), k->ops[k->now]->name,
+            (k->now == 0) ? "" : ", not what the model says",
+            (tried.text != NULL) ? tried.text : "");
+    ct_text_destroy(&tried);
+}
+
+/* The class goes where its trier went fastest. Collective. */
+static ct_status choose(ct_grad_tune *t, tune_class *k)
+{
+    go(t, k, fastest(k));
+    close_ways(t, k);
+    for (int i = 0; i < t->gp->n_bucket; ++i) {
+        ct_bucket *b = &t->gp->bucket[i];
+        ct_bucket_way *way = NULL, *old = NULL;
+
+        if ((i == k->trier) || !belongs(b, k) || (ct_bucket_main_way(b)->ops == k->ops[k->now]))
+            continue;
+        CT_TRY(ct_bucket_open_way(b, k->ops[k->now], &way));
+        ct_bucket_go(b, way, &old);
+        ct_bucket_close_way(b, old);
+    }
+    log_choice(k);
+    return CT_OK;
+}
+
+static ct_status choose_algorithms(ct_grad_tune *t)
+{
+    for (int i = 0; i < t->n_class; ++i) {
+        tune_class *k = &t->class[i];
+
+        if (k->n_way < 2) continue;
+        CT_TRY(ct_comm_max(t->gp->comm, k->least_ns, k->n_way)); /* of the slowest rank */
+        CT_TRY(choose(t, k));
+    }
+    return CT_OK;
+}
+
+static ct_status choose_progress(ct_grad_tune *t)
+{
+    bool thread = false;
+
+    CT_TRY(ct_comm_max(t->gp->comm, t->step_ns, 2));
+    thread = ((double)t->step_ns[1] < thread_pays * (double)t->step_ns[0]);
+    ct_grad_pipe_use_thread(t->gp, thread);
+    CT_INFO("progress: %s; a step took %.3f ms with polls, %.3f ms with a thread",
+            thread ? "THREAD" : "POLL", 1e-6 * (double)t->step_ns[0], 1e-6 * (double)t->step_ns[1]);
+    return CT_OK;
+}
+
+/* ---- step by step: 0 warms up, then n_algorithm steps, then n_progress, each read when the next
+ * begins */
+
+int ct_grad_tune_n_step(const ct_grad_tune *t)
+{
+    return 1 + t->n_algorithm + t->n_progress;
+}
+
+static void note_algorithms(ct_grad_tune *t)
+{
+    for (int i = 0; i < t->n_class; ++i) {
+        tune_class *k = &t->class[i];
+        const ct_bucket *b = &t->gp->bucket[k->trier];
+        int64_t ns = (int64_t)(1e9 * b->last_s);
+
+        if (atomic_load(&b->dense_now) == b->cut.coded) continue; /* a codec that warms up */
+        if (ns < k->least_ns[k->now]) k->least_ns[k->now] = ns;
+    }
+}
+
+ct_status ct_grad_tune_step(ct_grad_tune *t)
+{
+    int step = t->step++, first = 1 + t->n_algorithm, end = ct_grad_tune_n_step(t);
+    double now = ct_clock_s();
+    int64_t ns = (int64_t)(1e9 * (now - t->begun_at));
+
+    if (step > end) return CT_OK;
+    t->begun_at = now;
+    if ((step > 1) && (step <= first)) note_algorithms(t);
+    if ((step > first) && (step <= end)) {
+        int kind = (step - 1 - first) % 2;
+
+        if (ns < t->step_ns[kind]) t->step_ns[kind] = ns;
+    }
+    for (int i = 0; (step >= 1) && (step < first) && (i < t->n_class); ++i)
+        go(t, &t->class[i], (step - 1) % t->class[i].n_way);
+    if ((step == first) && (t->n_algorithm > 0)) CT_TRY(choose_algorithms(t));
+    if ((step >= first) && (step < end)) ct_grad_pipe_use_thread(t->gp, (step - first) % 2 == 1);
+    if ((step == end) && (t->n_progress > 0)) CT_TRY(choose_progress(t));
+    return CT_OK;
+}

@@ -1,0 +1,23 @@
+/** @file grad_tune.h  The first steps of a pipe: what the model chose, refined by measurement.
+ *
+ * Buckets are put into classes by size (powers of two). In each class one bucket tries, step after
+ * step, the algorithms whose predicted cost is within three times the least; the time counted is
+ * that from leaving to landing, on the slowest rank, as it is in training: with layers that
+ * compute, polls and other buckets. A class then takes the fastest, but another than the model's
+ * only where that is clearly faster. Then, with progress AUTO, steps with and without the thread
+ * are timed. All ranks decide from the same numbers. Private to comm/.
+ */
+#ifndef CT_GRAD_TUNE_H
+#define CT_GRAD_TUNE_H
+
+#include "comm/grad_pipe_impl.h"
+
+/** *tune_p stays NULL where nothing is to be tried: tune_iterations 0, or one rank. Collective. */
+ct_status ct_grad_tune_create(ct_grad_pipe *gp, ct_grad_tune **tune_p);
+void ct_grad_tune_destroy(ct_grad_tune *tune); /* NULL allowed; before the buckets go; collective */
+/** At the start of every step, before anything leaves. Collective where something is decided. */
+ct_status ct_grad_tune_step(ct_grad_tune *tune);
+/** Steps after which all is decided. */
+int ct_grad_tune_n_step(const ct_grad_tune *tune);
+
+#endif
