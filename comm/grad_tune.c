@@ -20,7 +20,7 @@ typedef struct tune_class {
     const ct_coll_ops *ops[MOST_WAYS]; /* by predicted cost; the first is the model's      */
     ct_bucket_way *way[MOST_WAYS];     /* the trier's; NULL: the one that it goes now       */
     double predicted_s[MOST_WAYS];
-    int64_t least_ns[MOST_WAYS];
+    int64_t least_ns[MOST_WAYS], most_ns[MOST_WAYS];
     int now;
 } tune_class;
 
@@ -193,12 +193,14 @@ void ct_grad_tune_destroy(ct_grad_tune *t)
 
 /* ---- deciding */
 
+/* Another than the model's must at its slowest be faster than the model's at its fastest: times
+ * within training hang on polls and on other ranks' work. */
 static int fastest(const tune_class *k)
 {
     int best = 0;
 
     for (int w = 1; w < k->n_way; ++w) {
-        bool clear = (double)k->least_ns[w] < clearly * (double)k->least_ns[0];
+        bool clear = (double)k->most_ns[w] < clearly * (double)k->least_ns[0];
 
         if (clear && (k->least_ns[w] < k->least_ns[best])) best = w;
     }
@@ -247,6 +249,7 @@ static ct_status choose_algorithms(ct_grad_tune *t)
 
         if (k->n_way < 2) continue;
         CT_TRY(ct_comm_max(t->gp->comm, k->least_ns, k->n_way)); /* of the slowest rank */
+        CT_TRY(ct_comm_max(t->gp->comm, k->most_ns, k->n_way));
         CT_TRY(choose(t, k));
     }
     return CT_OK;
@@ -281,6 +284,7 @@ static void note_algorithms(ct_grad_tune *t)
 
         if (atomic_load(&b->dense_now) == b->cut.coded) continue; /* a codec that warms up */
         if (ns < k->least_ns[k->now]) k->least_ns[k->now] = ns;
+        if (ns > k->most_ns[k->now]) k->most_ns[k->now] = ns;
     }
 }
 

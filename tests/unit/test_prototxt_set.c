@@ -255,7 +255,7 @@ static void get_values(void **state)
     expect_text(s, "type", "\"SGD\"", true);
     expect_text(s, "solver_mode", "GPU", false);
     expect_text(s, "stepvalue", "[1, 2, 3]", true);
-    expect_text(s, "comm.bucket_mb", "4", false); /* although there is no comm { } */
+    expect_text(s, "comm.bucket_mb", "0", false); /* although there is no comm { } */
     expect_text(s, "comm.overlap", "true", false);
     expect_text(s, "random_seed", "-1", false);
     assert_null(s->comm);

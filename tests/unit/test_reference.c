@@ -44,7 +44,7 @@ static void lines(void **state)
     assert_has(state, "\n| `type` | string | `\"SGD\"` | Update rule;");
     assert_has(state, "\n| `type` | NONE, BF16, TOPK | `NONE` | ");
     assert_has(state, "\n| `delta` | float | `1e-08` | ");
-    assert_has(state, "\n| `bucket_mb` | float | `4` | ");
+    assert_has(state, "\n| `bucket_mb` | float | `0` | ");
     assert_has(state, "\n| `overlap` | bool | `true` | ");
     assert_has(state, "\n| `layer` | list of [LayerParameter](#layerparameter) |  | ");
     assert_has(state, "\n| `min` | float | must be given |  |\n");
