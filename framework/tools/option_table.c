@@ -3,7 +3,7 @@
 #define JOB "train test time"
 
 const ct_option ct_option_table[] = {
-    { "solver", CT_OPTION_TEXT, "train check", "FILE", "the solver prototxt" },
+    { "solver", CT_OPTION_TEXT, "train time check", "FILE", "the solver prototxt" },
     { "model", CT_OPTION_TEXT, "test time check", "FILE", "the net prototxt" },
     { "weights", CT_OPTION_TEXT, "train test", "FILE[,FILE]",
       "weights to start from, by layer name: .caffemodel or .caffemodel.h5" },

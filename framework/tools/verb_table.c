@@ -21,6 +21,8 @@ const ct_verb ct_verb_table[] = {
     { "bench", "micro-benchmarks, checked while they are timed: bench comm",
       "cortado bench comm [--sizes=LIST] [--algorithm=NAME|all] [--repeat=N] [--json[=FILE]]", true,
       true, ct_verb_bench },
+    { "scale", "the scaling study: measured, simulated, modelled, and its report",
+      "cortado scale --solver=FILE --ranks=1,2,4 [--out=DIR]", false, true, ct_verb_scale },
     { "convert", "data sets: mnist, cifar10, images, digits", "cortado convert KIND --to=PATH",
       false, true, run_convert },
     { NULL, NULL, NULL, false, false, NULL },

@@ -1,0 +1,53 @@
+/** @file spawn.h  Child processes of a study: a few at once, each with a log and a time limit.
+ *
+ * Every child leads a process group of its own, so that a launcher's own children end with it. The
+ * signals INT and TERM are waited for, not caught: they end the children and then the study, with
+ * CT_STOPPED, and everything that was finished stays.
+ */
+#ifndef CT_SPAWN_H
+#define CT_SPAWN_H
+
+#include <sys/types.h>
+
+#include "framework/base/text.h"
+
+/** Words of a command; zero-initialise. */
+typedef struct ct_words {
+    char **word; /* NULL-terminated; NULL where there are none */
+    int n;
+    bool failed; /* out of memory; checked by ct_children_run */
+} ct_words;
+
+void ct_words_add(ct_words *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void ct_words_destroy(ct_words *w);
+/** Appends the words as one would type them, quoted where a shell needs it. */
+void ct_words_print(const ct_words *w, ct_text *out);
+
+typedef struct ct_child {
+    ct_words command;
+    ct_words env;    /* "NAME=VALUE" on top of the study's own environment               */
+    char *log;       /* where both streams go; owned                                     */
+    double limit_s;  /* then it is killed; 0: no limit                                   */
+    double memory;   /* bytes it is expected to need                                     */
+    int exit_code;   /* out: 128 + signal where one ended it, 127 where it did not start */
+    bool timed_out;  /* out                                                              */
+    double wall_s;   /* out                                                              */
+    double peak_rss; /* out: bytes of its largest process that it waited for             */
+    /* private */
+    pid_t pid;
+    double start_s, killed_s;
+    int state;
+} ct_child;
+
+void ct_child_destroy(ct_child *c);
+
+/** Called in the study's own process as each child ends, and before, when it starts. */
+typedef ct_status (*ct_child_fn)(void *ctx, int i);
+
+/** Runs all of them in order, up to n_job at once and while the expected memory of those that run
+ *  stays below `memory` bytes (one always runs). started may be NULL. CT_STOPPED after a signal;
+ *  the status of a callback that failed, after ending the others. */
+ct_status ct_children_run(ct_child *const *child, int n, int n_job, double memory,
+                          ct_child_fn started, ct_child_fn ended, void *ctx);
+
+#endif

@@ -1,0 +1,107 @@
+#!/bin/sh
+# cortado scale: a measured study of a tiny net, its report, resumption, failures, nonsense.
+. "$ROOT/tests/cli/lib.sh"
+export MPIRUN MPIRUN_FLAGS
+
+cat >tiny.prototxt <<'EOF2'
+name: "Tiny"
+layer { name: "in" type: "DummyData" top: "data" top: "label"
+  dummy_data_param { shape { dim: 8 dim: 1 dim: 12 dim: 12 } shape { dim: 8 } } }
+layer { name: "ip" type: "InnerProduct" bottom: "data" top: "ip"
+  inner_product_param { num_output: 10 weight_filler { type: "xavier" } } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }
+EOF2
+scale="$CORTADO scale --model=tiny.prototxt --iterations=4 --repeats=2 --sizes=4K,64K"
+
+# ---- a study, and what is in it
+runs scale_measured 0 'report: st/report.md' $scale --ranks=1,2 --mode=weak,strong --ablate=overlap-off --out=st
+count() { ls st/runs | grep -c "$1"; }
+is scale_one_file_a_run sh -c '[ $(ls st/runs | grep -c "^measured-") = 16 ] && [ $(ls st/runs | grep -c "^bench-") = 1 ]'
+is scale_csv_rows [ "$(grep -c '^"Tiny"' st/points.csv)" = 8 ]
+is scale_base_is_one sh -c "grep '\"weak\",\"default\"' st/points.csv | grep ',1,1,1,8,' | cut -d, -f20 | grep -qx 1"
+is scale_names_the_base grep -q 'base of \*default\*, measured: 1 rank on 1 node' st/report.md
+is scale_collectives grep -Eq '^\| 65536 \| [0-9.e+]+ \(' st/report.md
+is scale_says_no_failure grep -q '^None\.$' st/report.md
+# weak: the batch grows with the ranks; strong: it stays
+is scale_weak_batch sh -c 'grep "\"weak\",\"default\"" st/points.csv | cut -d, -f9 | tr "\n" " " | grep -qx "8 16 "'
+is scale_strong_batch sh -c 'grep "\"strong\",\"default\"" st/points.csv | cut -d, -f9 | tr "\n" " " | grep -qx "8 8 "'
+if command -v gnuplot >/dev/null; then
+    is scale_plots sh -c 'for p in throughput efficiency parts ablations; do
+        head -c 8 st/plots/$p-tiny-*-weak-b8.png | grep -q PNG && grep -q "<svg" st/plots/$p-tiny-*-weak-b8.svg || exit 1; done'
+else
+    is scale_says_no_gnuplot grep -q 'No plots: gnuplot' st/report.md
+fi
+
+# ---- the same command does nothing again; one run lost is one run done
+before=$(cat st/runs/* | cksum)
+runs scale_resumes 0 '17 runs are there already, 0 to do' $scale --ranks=1,2 --mode=weak,strong --ablate=overlap-off --out=st
+is scale_keeps_runs [ "$(cat st/runs/* | cksum)" = "$before" ]
+rm "$(ls st/runs/measured-*-strong-default-* | head -n 1)"
+runs scale_redoes_one 0 '16 runs are there already, 1 to do' $scale --ranks=1,2 --mode=weak,strong --ablate=overlap-off --out=st
+f=$(ls st/runs/measured-*-weak-default-* | head -n 1)
+echo '{"define":' >"$f"
+runs scale_redoes_broken 0 'broken' $scale --ranks=1,2 --mode=weak,strong --ablate=overlap-off --out=st
+# another number of iterations is another point; the older one is named, not dropped
+runs scale_other_point 0 'report' $scale --iterations=5 --ranks=1 --repeats=1 --no_bench --out=st
+is scale_names_superseded grep -q 'left out, a later run has its place' st/report.md
+
+# ---- the report alone
+rm st/report.md st/points.csv
+runs scale_report_again 0 'report: st/report.md' "$CORTADO" scale --report=st
+is scale_report_is_back sh -c '[ $(grep -c "^\"Tiny\"" st/points.csv) = 8 ]'
+runs scale_no_study 3 'not the folder of a study' "$CORTADO" scale --report=nowhere
+mkdir -p nognuplot && for t in sh env; do ln -sf "$(command -v $t)" nognuplot/; done
+runs scale_without_gnuplot 0 'no gnuplot' env PATH="$PWD/nognuplot" "$CORTADO" scale --report=st
+is scale_report_says_so grep -q 'No plots: gnuplot is not there' st/report.md
+
+# ---- a run that fails is listed, the others are done, the exit code says so
+cat >launch <<'EOF2'
+#!/bin/sh
+n=$1; shift
+[ "$n" != 2 ] || { echo "E1 no room for two"; exit 9; }
+exec "$@"
+EOF2
+chmod +x launch
+runs scale_failed_run 1 '1 runs failed' $scale --ranks=1,2 --repeats=1 --no_bench --launcher='./launch {ranks}' --out=bad
+is scale_failure_listed grep -q 'failed: .*n1-r2.*: exit code 9: E1 no room for two' bad/report.md
+is scale_failure_in_table grep -q '\*\*failed\*\*' bad/report.md
+is scale_failure_in_csv sh -c 'grep -q "\"measured\",1,2,.*,0,1," bad/points.csv'
+sed -i 's/^\[.*$//' launch
+runs scale_wrong_ranks 1 'ran on 1 ranks instead of 2' $scale --ranks=1,2 --repeats=1 --no_bench --launcher='./launch {ranks}' --out=bad
+sed -i "s#^exec.*#exec $JOB \$n \"\$@\"#" launch
+runs scale_tries_again 0 '1 runs are there already, 1 to do' $scale --ranks=1,2 --repeats=1 --no_bench --launcher='./launch {ranks}' --out=bad
+cat >slow <<'EOF2'
+#!/bin/sh
+sleep 60
+EOF2
+chmod +x slow
+runs scale_time_limit 1 'took longer than 1 s' $scale --ranks=1 --repeats=1 --no_bench --limit=1 --launcher='./slow {ranks}' --out=slow.d
+# stopped by a signal: what is finished stays, exit code 75
+stop_it() { "$@" & sleep 3; kill -TERM $!; wait $!; }
+stop_it $scale --ranks=1 --repeats=1 --no_bench --launcher='./slow {ranks}' --out=stopped.d >out 2>&1
+is scale_stopped [ $? = 75 ]
+is scale_stopped_says grep -q 'goes on from there' out
+is scale_stopped_children sh -c '! pgrep -f "[s]low 1 .*stopped.d" >/dev/null'
+
+# ---- nonsense
+runs scale_nothing 2 'one of --solver' "$CORTADO" scale --ranks=1,2
+runs scale_no_ranks 2 'ranks=1,2,4' $scale --out=no
+runs scale_both 2 'not both' $scale --ranks=1 --nodes=1
+runs scale_zero 2 'from 1 up' $scale --ranks=0,1
+runs scale_descending 2 'ascending' $scale --ranks=4,2
+runs scale_words 2 'from 1 up' $scale --ranks=1,two
+runs scale_dots 2 'whole ratio' $scale --ranks=2,3,...,8
+runs scale_bad_ablation 2 'did you mean "overlap-off"' $scale --ranks=1 --ablate=overlapoff
+runs scale_bad_mode 2 'did you mean "weak"' $scale --ranks=1 --mode=week
+runs scale_placement 2 'launcher places' $scale --ranks=1 --ablate=placement=cyclic
+runs scale_bad_net 2 'did you mean "lenet"' "$CORTADO" scale --net=lenett --ranks=1
+runs scale_no_file 3 'nowhere.prototxt' "$CORTADO" scale --model=nowhere.prototxt --ranks=1
+sed 's/num_output/num_outputs/' tiny.prototxt >wrong.prototxt
+runs scale_bad_model 2 'did you mean "num_output"' "$CORTADO" scale --model=wrong.prototxt --ranks=1
+runs scale_strong_too_small 2 'larger --global_batch' $scale --ranks=1,2,...,16 --mode=strong
+runs scale_nodes_alone 2 'not in a SLURM allocation' $scale --nodes=1,2
+runs scale_launcher_without 2 'has no \{ranks\}' $scale --ranks=1 --launcher='mpirun -np 2'
+touch plain
+runs scale_out_is_a_file 3 'plain' $scale --ranks=1 --out=plain/x
+runs scale_help 0 'ablate' "$CORTADO" scale --help
+finish
