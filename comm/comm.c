@@ -88,6 +88,22 @@ int ct_comm_take_tags(ct_comm *c, int n)
     return first;
 }
 
+static void log_topology(const ct_comm *c)
+{
+    const ct_topo *t = c->topo;
+    ct_text above = { 0 };
+
+    for (int l = t->machine.node_level + 1; l < t->machine.n_level - 1; ++l)
+        ct_text_add(&above, ", %d %s%s", t->n_vertex[l], t->machine.level[l].name,
+                    (t->n_vertex[l] == 1) ? "" : "s");
+    CT_INFO("%d rank%s on %d node%s%s (%s), %d thread%s each for sums%s", c->size,
+            (c->size == 1) ? "" : "s", t->n_node, (t->n_node == 1) ? "" : "s",
+            (above.text != NULL) ? above.text : "", t->source, c->n_thread,
+            (c->n_thread == 1) ? "" : "s",
+            c->oversubscribed ? "; fewer cores than ranks: idle ranks yield" : "");
+    ct_text_destroy(&above);
+}
+
 static ct_status set_up(ct_comm *c, MPI_Comm world, const char *topology)
 {
     CT_TRY_MPI(MPI_Comm_dup(world, &c->world));
@@ -102,10 +118,7 @@ static ct_status set_up(ct_comm *c, MPI_Comm world, const char *topology)
     CT_TRY(split_nodes(c));
     CT_TRY(count_cores(c));
     CT_TRY(ct_node_create(c, &c->node_memory));
-    CT_INFO("%d rank%s on %d node%s (%s), %d thread%s each for sums%s", c->size,
-            (c->size == 1) ? "" : "s", c->topo->n_node, (c->topo->n_node == 1) ? "" : "s",
-            c->topo->source, c->n_thread, (c->n_thread == 1) ? "" : "s",
-            c->oversubscribed ? "; fewer cores than ranks: idle ranks yield" : "");
+    log_topology(c);
     return CT_OK;
 }
 

@@ -230,6 +230,22 @@ static ct_status borrow_figures(const char *spec, const ct_machine *from, ct_mac
     return CT_OK;
 }
 
+ct_status ct_topo_text_spec(const ct_topo_text *text, ct_machine **machine_p)
+{
+    ct_machine *figures = *machine_p, *m = NULL;
+    ct_status status = CT_OK;
+
+    CT_TRY(ct_machine_from_spec(text->spec, &m));
+    if (figures != NULL) status = borrow_figures(text->spec, figures, m);
+    if (status != CT_OK) {
+        ct_machine_destroy(m);
+        return status;
+    }
+    ct_machine_destroy(figures);
+    *machine_p = m;
+    return CT_OK;
+}
+
 static ct_status by_spec(const ct_topo_text *text, const ct_machine *figures, int n_rank,
                          ct_topo **topo_p)
 {

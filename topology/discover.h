@@ -56,6 +56,9 @@ const char *ct_topo_text_file(const ct_topo_text *text);
  * *machine_p is NULL where it names none. CT_ERR_CONFIG. */
 ct_status ct_topo_text_machine(const ct_topo_text *text, const char *file, size_t size,
                                ct_machine **machine_p);
+/** Puts the made-up machine of a CT_TOPO_SPEC, with the figures of *machine_p where that is not
+ * NULL, in its place. CT_ERR_CONFIG. */
+ct_status ct_topo_text_spec(const ct_topo_text *text, ct_machine **machine_p);
 /** The topology. machine: what ct_topo_text_machine() gave. CT_ERR_CONFIG where the user's word and
  *  the facts disagree, with the names of the nodes; "auto" warns and goes on with the next source.
  */

@@ -6,6 +6,7 @@
 
 #include "framework/tools/blas_core.h"
 #include "framework/tools/features.h"
+#include "framework/tools/show_topology.h"
 #include "framework/tools/tools.h"
 
 static void usage(FILE *to)
@@ -121,5 +122,7 @@ int main(int argc, char **argv)
     mallopt(M_MMAP_THRESHOLD, INT_MAX);
     mallopt(M_TRIM_THRESHOLD, INT_MAX);
     set_log_level(argc, argv);
-    return verb->in_job ? run_in_job(verb, &call) : run_alone(verb, &call);
+    if (verb->in_job || ((verb->run == ct_verb_info) && ct_show_topology_in_job(argc, argv)))
+        return run_in_job(verb, &call);
+    return run_alone(verb, &call);
 }

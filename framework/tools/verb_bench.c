@@ -16,7 +16,7 @@ static const ct_option table[] = {
     { "repeat", CT_OPTION_COUNT, COMM, "N", "repetitions of each (by size, 5 to 200)" },
     { "memory", CT_OPTION_CHOICE, COMM, "arena|plain",
       "hier's buffers: where ranks of a node can share them, as in training, or not (arena)" },
-    { "topology", CT_OPTION_TEXT, COMM, "SPEC", "auto, or NODESxRANKS to pretend one" },
+    { "topology", CT_OPTION_TEXT, COMM, "SPEC", "a topology as train takes it" },
     { "threads", CT_OPTION_COUNT, COMM, "N", "threads a rank" },
     { "json", CT_OPTION_MAYBE, COMM, "FILE",
       "a line of JSON for each point, into the file or, without one, instead of the table" },

@@ -7,6 +7,7 @@
 #include "framework/proto/reference.h"
 #include "framework/tools/blas_core.h"
 #include "framework/tools/features.h"
+#include "framework/tools/show_topology.h"
 #include "framework/tools/tools.h"
 
 char *openblas_get_config(void);
@@ -61,12 +62,18 @@ static ct_status print_machine(int wanted)
     printf("threads     %d (%s) on %d cores: %s\n", threads.n, threads.from, threads.n_core,
            threads.cores);
     printf("blas core   %s\n", ct_blas_core_name());
-    printf("topology    one process; in a job: which ranks share a host, by MPI\n");
+    printf(
+        "topology    cortado info --topology, in a job or with the name of a machine; ready ones:");
+    for (const ct_ready_machine *m = ct_ready_machine_table; m->name != NULL; m++)
+        printf(" %s", m->name);
+    printf("\n");
     return CT_OK;
 }
 
 ct_status ct_verb_info(ct_call *call)
 {
+    if (ct_options_origin(call->options, "topology") == CT_ORIGIN_COMMAND)
+        return ct_show_topology(call, ct_options_text(call->options, "topology"));
     if (ct_options_flag(call->options, "config_reference")) {
         ct_text text = { 0 };
         ct_status status = ct_config_reference(&text);

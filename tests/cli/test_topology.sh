@@ -1,0 +1,60 @@
+# Topologies from the command line: what is drawn, what a job uses, and what is refused.
+. "$ROOT/tests/cli/lib.sh"
+unset CORTADO_TOPOLOGY 2>/dev/null
+
+runs ready_machine 0 '160 supernodes +4\.00 us +12 GB/s +768 GB/s +4:1' "$CORTADO" info --topology=taihulight
+runs ready_from_elsewhere 0 '1152 nodes, 288 blades, 18 chassis, 3 groups' env -C / "$CORTADO" info --topology=daint
+runs drawn_spec 0 '48 ranks on 12 nodes, 6 switches, 2 groups' "$CORTADO" info '--topology=2g x 3sw x 2n x 4'
+runs no_job 0 'one process, no job' "$CORTADO" info --topology
+runs ready_unknown 2 'did you mean "taihulight"' "$CORTADO" info --topology=taihuligth
+runs file_missing 3 'nothere.prototxt: No such file' "$CORTADO" info --topology=./nothere.prototxt
+
+here=$(hostname)
+cat >machine.prototxt <<EOF
+name: "mine"
+level { name: "node" size: 4 latency_us: 1 bandwidth_gbs: 6 }
+level { name: "switch" latency_us: 2 bandwidth_gbs: 12 }
+level { name: "machine" latency_us: 3 bandwidth_gbs: 12 }
+switch { name: "leaf1" nodes: "n[1-3]" }
+switch { name: "leaf2" nodes: "$here" }
+EOF
+sed "s/$here/elsewhere/" machine.prototxt >other.prototxt
+sed 's/bandwidth_gbs: 12 }$/bandwith_gbs: 12 }/' machine.prototxt >typo.prototxt
+sed 's/n\[1-3\]/n[1-3,]/' machine.prototxt >hole.prototxt
+printf 'SwitchName=s1 Nodes=n[1-2]\nSwitchName=s2 Nodes=%s\nSwitchName=top Switches=s[1-2]\n' "$here" >topology.conf
+runs file 0 'switch leaf1' "$CORTADO" info --topology=machine.prototxt
+runs file_typo 2 'typo.prototxt:3:[0-9]+: .*"bandwith_gbs"; did you mean "bandwidth_gbs"' "$CORTADO" info --topology=typo.prototxt
+runs file_hole 2 'hole.prototxt:5: node list "n\[1-3,\]": a number is missing' "$CORTADO" info --topology=hole.prototxt
+
+$JOB 1 true >/dev/null 2>&1 || { skip topology_job "no $MPIRUN"; finish; }
+runs job 0 '^  node '"$here"': ranks 0-1' $JOB 2 "$CORTADO" info --topology
+runs job_file 0 '^  switch leaf2: ranks 0-3' $JOB 4 "$CORTADO" info --topology=machine.prototxt
+runs job_conf 0 '^  switch s2: ranks 0-1' $JOB 2 "$CORTADO" info --topology=slurm:topology.conf
+runs job_twin 0 '^  switch leaf2: ranks 0-1' env CORTADO_TOPOLOGY=machine.prototxt $JOB 2 "$CORTADO" info --topology
+runs job_placed 0 'supernode 1: rank 1' $JOB 2 "$CORTADO" info '--topology=2sn x 1n x 1@taihulight'
+runs job_other_nodes 2 "names 4 nodes, but not $here, where ranks run" $JOB 2 "$CORTADO" info --topology=other.prototxt
+runs job_too_small 2 'a node holds 4 ranks by its file' $JOB 5 "$CORTADO" info --topology=machine.prototxt
+runs job_no_slurm 2 'rank 0 on .* has no SLURM_TOPOLOGY_ADDR' env -u SLURM_TOPOLOGY_ADDR $JOB 2 "$CORTADO" info --topology=slurm
+runs job_not_the_spec 2 '2 nodes of 2 ranks, but 3 ranks run' $JOB 3 "$CORTADO" info --topology=2x2
+runs job_file_missing 3 'cannot read ./nothere.prototxt: No such file' $JOB 2 "$CORTADO" info --topology=./nothere.prototxt
+# each is said once, not by every rank
+is said_once [ "$(grep -c 'cannot read' out)" = 1 ]
+
+# what SLURM would set, on ranks of one host that MPI says share memory: two addresses contradict
+cat >slurm.sh <<'EOF'
+export SLURMD_NODENAME=n$((OMPI_COMM_WORLD_RANK + 1))
+export SLURM_TOPOLOGY_ADDR=top.leaf$((OMPI_COMM_WORLD_RANK + 1)).$SLURMD_NODENAME SLURM_TOPOLOGY_ADDR_PATTERN=switch.switch.node
+exec "$@"
+EOF
+if $JOB 1 sh -c 'test -n "$OMPI_COMM_WORLD_RANK"' 2>/dev/null; then
+    runs job_slurm_contradicts 2 'ranks 0 and 1 share memory, but SLURM has them at' $JOB 2 sh slurm.sh "$CORTADO" info --topology=slurm
+    runs job_slurm_doubted 0 "SLURM's topology is not used" $JOB 2 sh slurm.sh "$CORTADO" info --topology
+else
+    skip job_slurm_contradicts "no Open MPI"
+fi
+
+# training takes them, too
+make_case
+runs train_on_file 0 'on 1 node, 1 switch \(machine file machine.prototxt\)' $JOB 2 "$CORTADO" train --solver=solver.prototxt --iterations=2 --topology=machine.prototxt
+runs train_refused 2 'names 4 nodes, but not' $JOB 2 "$CORTADO" train --solver=solver.prototxt --iterations=2 '--set=comm.topology="other.prototxt"'
+finish
