@@ -63,6 +63,7 @@ static ct_status count_cores(ct_comm *c)
     CT_TRY_MPI(MPI_Allreduce(MPI_IN_PLACE, mask, CPU_SETSIZE / 64, MPI_UINT64_T, MPI_BOR, c->host));
     for (int i = 0; i < CPU_SETSIZE; ++i) n_core += (int)((mask[i / 64] >> (i % 64)) & 1);
     if (n_core == 0) n_core = omp_get_num_procs(); /* more cores than a mask holds */
+    c->n_core = n_core;
     c->oversubscribed = (n_host > n_core);
     c->n_thread = (n_core / n_host > 1) ? n_core / n_host : 1;
     if (c->n_thread > omp_get_max_threads()) c->n_thread = omp_get_max_threads();

@@ -5,33 +5,32 @@
 
 #include "comm/reduce.h"
 #include "comm/schedule.h"
+#include "comm/sum_shared.h"
 
 enum {
-    COPIED_BYTES = 32 << 10, /* at most, of all ranks' terms that one rank then reads     */
     CLAIMED_BYTES = 1 << 20, /* at least, where nobody waits for a core                   */
-    PART_BYTES = 64 << 10,   /* of a claimed part, about: few claims, and it stays in the
-                                second cache between the first buffer and the last        */
-    N_COPY = 2
+    PART_BYTES = 256 << 10   /* of a claimed part, about: few claims, no long last part, and
+                                the pages of few buffers at a time                        */
 };
 
 struct ct_node_sum {
     ct_comm *comm;
     ct_node *node;
+    ct_sleeper *sleeper;
     char *buf; /* this rank's */
     int64_t count;
     ct_dtype dtype;
-    size_t size;           /* of an element                                     */
-    bool copied, claims;
-    bool arrived;          /* everyone has started this use                     */
-    uint64_t use;          /* how many were finished                            */
+    size_t size; /* of an element                                     */
+    bool claims;
+    bool arrived; /* everyone has started this use                     */
+    uint64_t use; /* how many were finished                            */
     int n_part;
-    int slot, claim_slot;  /* signals; -1: none                                 */
-    ct_signals **signals;  /* [node_size]                                       */
+    int slot, claim_slot;      /* signals; -1: none                                 */
+    ct_signals **signals;      /* [node_size]                                       */
     _Atomic uint64_t *claimed; /* parts ever claimed                            */
-    char **home;           /* [node_size] direct: buffers; copied: the windows  */
-    const void **src;      /* [node_size] scratch                               */
-    void **dst;            /* [node_size] scratch                               */
-    char *window;          /* copied: this rank's                               */
+    char **home;               /* [node_size] their buffers                        */
+    const void **src;          /* [node_size] scratch                               */
+    void **dst;                /* [node_size] scratch                               */
 };
 
 /* ---- setting up */
@@ -39,7 +38,6 @@ struct ct_node_sum {
 void ct_node_sum_destroy(ct_node_sum *s)
 {
     if (s == NULL) return;
-    if (s->window != NULL) ct_node_release(s->node, s->window);
     if (s->slot >= 0) ct_node_give_slot(s->node, s->slot);
     if (s->claim_slot >= 0) ct_node_give_slot(s->node, s->claim_slot);
     free(s->signals);
@@ -68,25 +66,6 @@ static ct_status find_buffers(ct_node_sum *s)
     return direct ? CT_OK : CT_UNSUPPORTED; /* each rank saw the same list */
 }
 
-static size_t copy_bytes(const ct_node_sum *s)
-{
-    return ct_align_up((size_t)s->count * s->size);
-}
-
-static ct_status make_copies(ct_node_sum *s)
-{
-    void *block = NULL;
-    int window = -1;
-    int64_t offset = 0;
-
-    CT_TRY(ct_node_acquire(s->node, N_COPY * copy_bytes(s), "copies of small buffers", &block));
-    s->window = block;
-    if (!ct_node_find(s->node, block, 1, &window, &offset))
-        return CT_FAIL(CT_ERR_COMM, "a window was lost");
-    for (int i = 0; i < s->comm->node_size; ++i) s->home[i] = ct_node_block(s->node, window, i);
-    return CT_OK;
-}
-
 static ct_status take_slots(ct_node_sum *s)
 {
     CT_TRY(ct_node_take_slot(s->node, &s->slot));
@@ -102,6 +81,8 @@ static ct_status set_up(ct_node_sum *s)
 {
     ct_comm *c = s->comm;
     int64_t bytes = s->count * (int64_t)s->size;
+    int64_t team = (c->n_core > c->node_size) ? c->n_core / c->node_size : 1;
+    int64_t part = PART_BYTES * team; /* not by n_thread, which may differ between ranks */
 
     s->signals = calloc((size_t)c->node_size, sizeof(*s->signals));
     s->home = calloc((size_t)c->node_size, sizeof(*s->home));
@@ -109,11 +90,10 @@ static ct_status set_up(ct_node_sum *s)
     s->dst = calloc((size_t)c->node_size, sizeof(*s->dst));
     if ((s->signals == NULL) || (s->home == NULL) || (s->src == NULL) || (s->dst == NULL))
         return CT_FAIL(CT_ERR_NOMEM, "no memory for %d ranks of a node", c->node_size);
-    s->copied = (bytes * c->node_size <= COPIED_BYTES);
-    s->claims = !s->copied && (c->oversubscribed || (bytes >= CLAIMED_BYTES));
+    s->claims = c->oversubscribed || (bytes >= CLAIMED_BYTES);
     s->n_part = c->node_size;
-    if (s->claims && (bytes / PART_BYTES > s->n_part)) s->n_part = (int)(bytes / PART_BYTES);
-    CT_TRY(s->copied ? make_copies(s) : find_buffers(s));
+    if (s->claims && (bytes / part > s->n_part)) s->n_part = (int)(bytes / part);
+    CT_TRY(find_buffers(s));
     CT_TRY(take_slots(s));
     return ct_node_prepare_bell(s->node);
 }
@@ -130,6 +110,7 @@ ct_status ct_node_sum_create(ct_coll_req *r, ct_node_sum **sum_p)
     if (s == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a collective");
     s->comm = c;
     s->node = c->node_memory;
+    s->sleeper = ct_node_sleeper(s->node);
     s->buf = r->buf;
     s->count = r->count;
     s->dtype = r->dtype;
@@ -148,26 +129,21 @@ int64_t ct_node_sum_bytes(const ct_node_sum *s)
 {
     int64_t p = s->comm->node_size, bytes = s->count * (int64_t)s->size;
 
-    return s->copied ? (p - 1) * bytes : 2 * (p - 1) * (bytes / p);
+    return 2 * (p - 1) * (bytes / p);
 }
 
 /* ---- a use */
 
-static char *copy_of(const ct_node_sum *s, int rank)
-{
-    return s->home[rank] + (size_t)(s->use % N_COPY) * copy_bytes(s);
-}
-
 ct_status ct_node_sum_start(ct_node_sum *s)
 {
     s->arrived = false;
-    if (s->copied) memcpy(copy_of(s, s->comm->node_rank), s->buf, (size_t)s->count * s->size);
     ct_node_signal(&s->signals[s->comm->node_rank]->in, s->use + 1);
-    ct_node_watch(s->node, 1);
+    ct_bell_count(s->sleeper, 1);
     return CT_OK;
 }
 
-/* Have all ranks come? The last one wakes who sleeps: all, or as many as there are cores. */
+/* Have all ranks come? The last one wakes who sleeps and has something to do: the owners of parts,
+ * or as many as there are cores. */
 static bool all_came(ct_node_sum *s, int *late)
 {
     ct_comm *c = s->comm;
@@ -178,7 +154,7 @@ static bool all_came(ct_node_sum *s, int *late)
         return false;
     }
     s->arrived = true;
-    ct_node_ring(s->node, s->copied ? c->node_size : c->n_core - 1);
+    ct_bell_ring(s->sleeper, s->claims ? c->n_core - 1 : c->node_size);
     return true;
 }
 
@@ -191,8 +167,11 @@ static void sum_part(ct_node_sum *s, int part)
         s->dst[i] = s->home[i] + (size_t)first * s->size;
         s->src[i] = s->dst[i];
     }
-    ct_reduce_many(s->dtype, n, s->src, s->comm->node_size, s->dst, s->comm->node_size,
-                   s->comm->n_thread);
+    if (s->dtype == CT_F32)
+        ct_sum_shared((float *const *)s->dst, s->comm->node_size, n, s->comm->n_thread);
+    else
+        ct_reduce_many(s->dtype, n, s->src, s->comm->node_size, s->dst, s->comm->node_size,
+                       s->comm->n_thread);
 }
 
 /* The next part that nobody has; -1: all are taken. What a part holds was made visible by the
@@ -243,18 +222,11 @@ static void make_parts(ct_node_sum *s)
 
 ct_status ct_node_sum_progress(ct_node_sum *s, int *late)
 {
-    ct_node_look(s->node);
     if (!s->arrived && !all_came(s, late)) return CT_INPROGRESS;
-    if (s->copied) {
-        for (int i = 0; i < s->comm->node_size; ++i) s->src[i] = copy_of(s, i);
-        s->dst[0] = s->buf;
-        ct_reduce_many(s->dtype, s->count, s->src, s->comm->node_size, s->dst, 1, 1);
-    } else {
-        make_parts(s);
-        if (!all_done(s, late)) return CT_INPROGRESS;
-        ct_node_ring(s->node, s->comm->node_size);
-    }
+    make_parts(s);
+    if (!all_done(s, late)) return CT_INPROGRESS;
+    ct_bell_ring(s->sleeper, s->comm->node_size);
     s->use += 1;
-    ct_node_watch(s->node, -1);
+    ct_bell_count(s->sleeper, -1);
     return CT_OK;
 }
