@@ -59,6 +59,21 @@ rc=$?
 grep -q -- --mpi launch.log || fail "the message does not name --mpi"
 echo "ok launch mismatch ends with 4"
 
+# the switches of topology.conf, from every rank's address; and the file itself
+srun -N4 -n8 --distribution=cyclic --mpi=pmix "$CORTADO" info --topology >launch.log 2>&1 || fail "info --topology"
+grep -q 'found by: slurm' launch.log || fail "the topology is not from SLURM"
+grep -q 'switch leaf1: ranks 0-1,4-5' launch.log || fail "leaf1 does not hold n1 and n2"
+grep -q '2 nodes n\[3-4\], 2 each: ranks 2-3,6-7' launch.log || fail "leaf2 does not hold n3 and n4"
+srun -N2 -n2 -w 'n[2-3]' --mpi=pmix "$CORTADO" info --topology="slurm:$dir/topology.conf" >launch.log 2>&1 ||
+    fail "info --topology=slurm:FILE"
+grep -q 'switch leaf2: rank 1' launch.log || fail "topology.conf does not part n2 from n3"
+sed 's/n\[1-2\]/n1/' topology.conf >hole.conf
+srun -N2 -n2 -w 'n[2-3]' --mpi=pmix "$CORTADO" info --topology="slurm:$dir/hole.conf" >launch.log 2>&1
+rc=$?
+[ $rc = 2 ] || fail "a topology.conf without n2 ended with $rc, not 2"
+grep -q 'names 3 nodes, but not n2, where ranks run' launch.log || fail "the missing node is not named"
+echo "ok the job sees its switches"
+
 # sites choose the plugin with this variable; the job file stays as it is
 export SLURM_MPI_TYPE=pmix
 job=$(sbatch --parsable --chdir="$dir" --nodes=4 --ntasks-per-node=1 --cpus-per-task=1 --time=10 \
