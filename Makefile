@@ -4,18 +4,23 @@
 # make check            format, include directions, headers that stand alone, warnings as errors
 # make bench            benchmarks                make install PREFIX=/usr/local DESTDIR=
 # make SAN=address test also undefined, thread    make CUDA=1   needs nvcc      V=1 prints commands
+# make SIMGRID=1        builds build/smpicc/cortado-sim, the simulator: docs/simulation.md
 # Extra flags go in the environment (CFLAGS=... make), not after make: += would be lost.
 
 CUDA   ?= 0
 DEBUG  ?= 0
 SAN    ?=
 V      ?= 0
+SIMGRID ?= 0
 PREFIX ?= /usr/local
 
 # ---- one build folder per configuration, so that switching never mixes objects
 MPICC ?= mpicc
+ifeq ($(SIMGRID),1)
+  MPICC := smpicc
+endif
 MPIRUN ?= mpirun
-B := build/$(notdir $(MPICC))$(if $(filter-out gcc,$(OMPI_CC)$(MPICH_CC)),-$(OMPI_CC)$(MPICH_CC))$(if $(filter 1,$(CUDA)),-cuda)$(if $(filter 1,$(DEBUG)),-debug)$(SAN:%=-%)
+B := build/$(notdir $(MPICC))$(if $(filter 1,$(SIM_REAL)),-real)$(if $(filter-out gcc,$(OMPI_CC)$(MPICH_CC)),-$(OMPI_CC)$(MPICH_CC))$(if $(filter 1,$(CUDA)),-cuda)$(if $(filter 1,$(DEBUG)),-debug)$(SAN:%=-%)
 
 CC        := $(MPICC)
 NVCC      ?= nvcc
@@ -43,6 +48,13 @@ CFLAGS   += -Wall -Wextra -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototype
 CFLAGS   += $(if $(WERROR),-Werror) $(SAN:%=-fsanitize=% -fno-sanitize-recover=all)
 LDLIBS   += $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lz -lpthread -lm
 
+# the simulator is a thin program: what is copied for each of a thousand ranks had better be small
+ifeq ($(SIMGRID),1)
+  PKGS     := libprotobuf-c jansson
+  LDLIBS   := $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lpthread -lm
+  HAVE_HWLOC := 0
+endif
+
 # ---- flags of single files: CFLAGS_<name without .c>
 CFLAGS_tile := -ffp-contract=fast # its sums are products added up: fused where the processor can
 CFLAGS_lrn_simd := -fno-math-errno # sqrtf is then an instruction, which vectorises
@@ -67,6 +79,19 @@ ifeq ($(HAVE_PNG),0)
   SRC := $(filter-out %_png.c,$(SRC))
 endif
 SRC := $(filter-out $(if $(filter 1,$(HAVE_HWLOC)),%_nohwloc.c,%_hwloc.c),$(SRC))
+
+# the simulator takes X_sim.c for X.c; SIM_REAL=1 keeps memory and sums real, for tests
+ifeq ($(SIMGRID),1)
+  SEAMS := $(filter-out $(if $(filter 1,$(SIM_REAL)),%/memory_sim.c %/reduce_sim.c),$(filter %_sim.c,$(SRC)))
+  SRC   := $(filter comm/% topology/% framework/base/% framework/proto/% framework/tensor/dtype.c \
+               framework/net/step_run.c framework/tools/sim/% framework/tools/sim_platform.c \
+               framework/tools/profile%.c framework/tools/exchange_config.c \
+               framework/tools/config_compression.c,$(SRC))
+  SRC   := $(filter-out $(filter-out $(SEAMS),$(filter %_sim.c,$(SRC))) $(SEAMS:_sim.c=.c) \
+               framework/base/hdf5_lock.c,$(SRC))
+else
+  SRC := $(filter-out %_sim.c framework/tools/sim/%,$(SRC))
+endif
 
 TOOLS := $(filter framework/tools/%,$(SRC))
 LIB   := $(filter-out $(TOOLS),$(SRC))
@@ -93,8 +118,12 @@ endif
 Q := $(if $(filter 1,$(V)),,@)
 .PHONY: all
 .SECONDARY:
+ifeq ($(SIMGRID),1)
+all: $(B)/cortado-sim
+else
 all: $(B)/cortado
 	$(Q)ln -sfn $(B)/cortado cortado
+endif
 
 # what the binary says about itself; rewritten only when it changes
 VERSION := $(shell cat VERSION)$(shell git describe --always --dirty --exclude '*' 2>/dev/null | sed 's/^/-g/')
@@ -142,6 +171,9 @@ $(B)/libcortado.a: $(LIB_OBJ)
 
 $(B)/cortado: $(TOOL_OBJ) $(B)/libcortado.a
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) -o $@
+
+$(B)/cortado-sim: $(TOOL_OBJ) $(B)/libcortado.a
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) -s -o $@
 
 # tests see everything but main()
 TEST_LIB := $(filter-out $(B)/framework/tools/main.o,$(TOOL_OBJ)) $(B)/libcortado.a

@@ -9,7 +9,6 @@
 #include "comm/coll.h"
 #include "comm/find_topology.h"
 #include "comm/node.h"
-#include "topology/draw.h"
 
 ct_status ct_comm_mpi_fail(const char *file, int line, const char *what, int mpi_rc)
 {
@@ -64,7 +63,6 @@ static ct_status count_cores(ct_comm *c)
     CT_TRY_MPI(MPI_Allreduce(MPI_IN_PLACE, mask, CPU_SETSIZE / 64, MPI_UINT64_T, MPI_BOR, c->host));
     for (int i = 0; i < CPU_SETSIZE; ++i) n_core += (int)((mask[i / 64] >> (i % 64)) & 1);
     if (n_core == 0) n_core = omp_get_num_procs(); /* more cores than a mask holds */
-    c->n_core = n_core;
     c->oversubscribed = (n_host > n_core);
     c->n_thread = (n_core / n_host > 1) ? n_core / n_host : 1;
     if (c->n_thread > omp_get_max_threads()) c->n_thread = omp_get_max_threads();
@@ -95,10 +93,9 @@ static void log_topology(const ct_comm *c)
     const ct_topo *t = c->topo;
     ct_text above = { 0 };
 
-    for (int l = t->machine.node_level + 1; l < t->machine.n_level - 1; ++l) {
-        ct_text_add(&above, ", %d ", t->n_vertex[l]);
-        ct_draw_noun(t->machine.level[l].name, t->n_vertex[l], &above);
-    }
+    for (int l = t->machine.node_level + 1; l < t->machine.n_level - 1; ++l)
+        ct_text_add(&above, ", %d %s%s", t->n_vertex[l], t->machine.level[l].name,
+                    (t->n_vertex[l] == 1) ? "" : "s");
     CT_INFO("%d rank%s on %d node%s%s (%s), %d thread%s each for sums%s", c->size,
             (c->size == 1) ? "" : "s", t->n_node, (t->n_node == 1) ? "" : "s",
             (above.text != NULL) ? above.text : "", t->source, c->n_thread,
@@ -107,7 +104,18 @@ static void log_topology(const ct_comm *c)
     ct_text_destroy(&above);
 }
 
-static ct_status set_up(ct_comm *c, MPI_Comm world, const char *topology)
+/* Ranks said to be where they are: no two can share memory. */
+static ct_status place(ct_comm *c, ct_topo *placed)
+{
+    c->topo = placed;
+    if (placed->n_rank != c->size)
+        return CT_FAIL(CT_ERR_CONFIG, "a topology of %d ranks, but %d run", placed->n_rank,
+                       c->size);
+    CT_TRY_MPI(MPI_Comm_split(c->world, c->rank, 0, &c->host));
+    return CT_OK;
+}
+
+static ct_status set_up(ct_comm *c, MPI_Comm world, const char *topology, ct_topo *placed)
 {
     CT_TRY_MPI(MPI_Comm_dup(world, &c->world));
     CT_TRY_MPI(MPI_Comm_set_errhandler(c->world, MPI_ERRORS_RETURN));
@@ -117,7 +125,7 @@ static ct_status set_up(ct_comm *c, MPI_Comm world, const char *topology)
     CT_TRY_MPI(MPI_Comm_size(c->world, &c->size));
     CT_TRY_MPI(MPI_Op_create(sum_bf16, 1, &c->bf16_sum));
     CT_TRY(find_tags(c));
-    CT_TRY(ct_comm_find_topology(c, topology));
+    CT_TRY((placed != NULL) ? place(c, placed) : ct_comm_find_topology(c, topology));
     CT_TRY(split_nodes(c));
     CT_TRY(count_cores(c));
     CT_TRY(ct_node_create(c, &c->node_memory));
@@ -135,22 +143,36 @@ static void create_lock(ct_comm *c)
     (void)pthread_mutexattr_destroy(&kind);
 }
 
-ct_status ct_comm_create(MPI_Comm world, const char *topology, ct_comm **comm_p)
+static ct_status create(MPI_Comm world, const char *topology, ct_topo *placed, ct_comm **comm_p)
 {
     ct_comm *c = calloc(1, sizeof(*c));
     ct_status status = CT_OK;
 
-    if (c == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a communicator");
+    if (c == NULL) {
+        ct_topo_destroy(placed);
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for a communicator");
+    }
     create_lock(c);
     c->world = c->sums = c->node = c->host = MPI_COMM_NULL;
     c->bf16_sum = MPI_OP_NULL;
-    CT_TRY_GOTO(status, err_destroy, set_up(c, world, topology));
+    CT_TRY_GOTO(status, err_destroy, set_up(c, world, topology, placed));
     *comm_p = c;
     return CT_OK;
 
 err_destroy:
+    if (c->topo != placed) ct_topo_destroy(placed);
     ct_comm_destroy(c);
     return status;
+}
+
+ct_status ct_comm_create(MPI_Comm world, const char *topology, ct_comm **comm_p)
+{
+    return create(world, topology, NULL, comm_p);
+}
+
+ct_status ct_comm_create_placed(MPI_Comm world, ct_topo *topo, ct_comm **comm_p)
+{
+    return create(world, NULL, topo, comm_p);
 }
 
 void ct_comm_destroy(ct_comm *comm)

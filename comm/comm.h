@@ -49,7 +49,6 @@ typedef struct ct_comm {
                                     pretended nodes that span hosts; same on all ranks   */
     MPI_Comm host;               /* ranks of this real machine                           */
     bool oversubscribed;         /* the machine has fewer cores than ranks: yield when idle */
-    int n_core;                  /* that this machine's ranks may use together           */
     int n_thread;                /* threads that an addition may use                     */
     struct ct_node *node_memory; /* private to comm/                                     */
     MPI_Op bf16_sum;             /* on MPI_UINT16_T                                      */
@@ -61,6 +60,9 @@ typedef struct ct_comm {
 /** topology: "auto", "slurm", a machine file or what else docs/topology.md has; the nodes of a spec
  *  ("2x4") are pretended. Logs the topology. Collective over world. CT_ERR_CONFIG, CT_ERR_IO. */
 ct_status ct_comm_create(MPI_Comm world, const char *topology, ct_comm **comm_p);
+/** The same, on ranks placed by the caller (ct_topo_place()), for simulations: whatever the ranks
+ *  share, messages carry everything. Takes topo over, in case of errors too. */
+ct_status ct_comm_create_placed(MPI_Comm world, ct_topo *topo, ct_comm **comm_p);
 void ct_comm_destroy(ct_comm *comm); /* NULL allowed; collective */
 
 /** As what elements of dtype travel. */
@@ -88,14 +90,19 @@ ct_status ct_comm_barrier(ct_comm *c);
  *  on all ranks when all call in the same order. */
 int ct_comm_take_tags(ct_comm *c, int n);
 /** Called in a loop that waits, with *idle counting the rounds in which nothing moved (0: something
- *  did): pauses at first, then gives the core away, at once where ranks share cores, and where only
- *  signals of the node are waited for sleeps until one comes. */
+ *  did): pauses at first, then gives the core away, at once where ranks share cores. */
 void ct_comm_relax(const ct_comm *c, int *idle);
 /** Called, without the lock, where there is nothing to do but wait: for one of n requests (of
  *  ct_coll_ops.pending and the like), or for something that no request tells of. Here it relaxes
  *  and returns, for the caller to look again; in a simulation it blocks until one completes, and
  *  leaves MPI_REQUEST_NULL in its place. *idle as for relax. */
 ct_status ct_comm_wait_any(ct_comm *c, MPI_Request **req, int n, int *idle);
+/** MPI_Test, to which what ct_comm_wait_any() left is done: SMPI tests MPI_REQUEST_NULL as not. */
+static inline int ct_comm_test(MPI_Request *request, int *done_p)
+{
+    *done_p = (*request == MPI_REQUEST_NULL);
+    return *done_p ? MPI_SUCCESS : MPI_Test(request, done_p, MPI_STATUS_IGNORE);
+}
 /** May a second thread call MPI, one at a time? If not, *why_p says why: a static text. */
 bool ct_comm_may_thread(const ct_comm *c, const char **why_p);
 

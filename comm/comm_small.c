@@ -38,7 +38,7 @@ static ct_status complete(ct_comm *c, MPI_Request *request)
         ct_status status = CT_OK;
 
         ct_comm_lock(c);
-        rc = MPI_Test(request, &done, MPI_STATUS_IGNORE);
+        rc = ct_comm_test(request, &done);
         if ((rc == MPI_SUCCESS) && !done && (c->mover.move != NULL)) {
             status = c->mover.move(c->mover.ctx);
             n += c->mover.pending(c->mover.ctx, pending + 1, CT_COMM_MAX_PENDING - 1);

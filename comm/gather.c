@@ -122,7 +122,7 @@ static ct_status take(ct_gather *g, bool *moved)
         int64_t t = g->recv_done;
         int from = origin(g, t / g->n_part + 1), done = 0;
 
-        CT_TRY_MPI(MPI_Test(&g->recv[t % WINDOW], &done, MPI_STATUS_IGNORE));
+        CT_TRY_MPI(ct_comm_test(&g->recv[t % WINDOW], &done));
         if (!done) break;
         if (ct_gather_bytes(g, from) > g->bound)
             return CT_FAIL(CT_ERR_COMM, "rank %d sends a payload of %zu bytes, over %zu", from,
@@ -133,7 +133,7 @@ static ct_status take(ct_gather *g, bool *moved)
     while (g->send_done < g->send_posted) {
         int done = 0;
 
-        CT_TRY_MPI(MPI_Test(&g->send[g->send_done % WINDOW], &done, MPI_STATUS_IGNORE));
+        CT_TRY_MPI(ct_comm_test(&g->send[g->send_done % WINDOW], &done));
         if (!done) break;
         g->send_done += 1;
         *moved = true;

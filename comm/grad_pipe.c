@@ -193,6 +193,19 @@ float *ct_grad_pipe_residual(ct_grad_pipe *gp, int i)
     return gp->bucket[gp->bucket_of[i]].residual; /* such a bucket has one range */
 }
 
+int ct_grad_pipe_n_bucket(const ct_grad_pipe *gp)
+{
+    return gp->n_bucket;
+}
+
+const char *ct_grad_pipe_bucket(const ct_grad_pipe *gp, int i, int64_t *bytes_p)
+{
+    const ct_bucket *b = &gp->bucket[i];
+
+    *bytes_p = b->cut.count * (int64_t)sizeof(float);
+    return ct_bucket_algorithm(b, !b->cut.coded);
+}
+
 void ct_grad_pipe_describe(const ct_grad_pipe *gp, char *text, size_t size)
 {
     for (int i = 0; i < gp->n_bucket; ++i) {

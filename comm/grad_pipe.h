@@ -76,6 +76,9 @@ void ct_grad_pipe_get_counters(const ct_grad_pipe *gp, ct_grad_pipe_counters *ou
 float *ct_grad_pipe_residual(ct_grad_pipe *gp, int i);
 /** Steps at the start in which the pipe tries things out; timings leave them out. */
 int ct_grad_pipe_n_trial(const ct_grad_pipe *gp);
+/** What a bucket is: its bytes before compression, and how it travels; a static text. */
+int ct_grad_pipe_n_bucket(const ct_grad_pipe *gp);
+const char *ct_grad_pipe_bucket(const ct_grad_pipe *gp, int i, int64_t *bytes_p);
 /** What hangs, for the watchdog: "bucket 3 (fc6[0], ring, step 2 of 6) waits for rank 5". Callable
  *  from another thread; may be stale, never unsafe. */
 void ct_grad_pipe_describe(const ct_grad_pipe *gp, char *text, size_t size);

@@ -199,7 +199,7 @@ static ct_status take_recvs(ct_sched_run *run, bool *moved)
         flight *f = &run->recvs.slot[slot];
         const ct_sched_step *step = &run->s->step[f->at.step];
 
-        CT_TRY_MPI(MPI_Test(&f->request, &done, MPI_STATUS_IGNORE));
+        CT_TRY_MPI(ct_comm_test(&f->request, &done));
         if (!done) return CT_OK;
         if (step->add)
             ct_reduce_add(run->dtype, segment_length(step->recv_n, f->at.seg), run->landing[slot],
@@ -220,7 +220,7 @@ static ct_status take_sends(ct_sched_run *run, bool *moved)
         flight *f = &run->sends.slot[run->sends.head];
         int done = 0;
 
-        CT_TRY_MPI(MPI_Test(&f->request, &done, MPI_STATUS_IGNORE));
+        CT_TRY_MPI(ct_comm_test(&f->request, &done));
         if (!done) return CT_OK;
         run->sent = (cursor){ f->at.step, f->at.seg + 1 };
         settle(run->s, &run->sent, send_segments);

@@ -1,0 +1,28 @@
+/* reduce.c for a simulation: large buffers hold nothing (memory_sim.c), so additions cost their
+ * time and no more. A host's speed is the bytes of f32 that it adds in a second: sim_platform.h. */
+#include "comm/reduce.h"
+
+#include <smpi/smpi.h>
+
+bool ct_reduce_supports(ct_dtype dtype)
+{
+    return (dtype == CT_F32) || (dtype == CT_BF16) || (dtype == CT_I64) || (dtype == CT_U8);
+}
+
+void ct_reduce_add(ct_dtype dtype, int64_t n, const void *x, void *y, int n_thread)
+{
+    (void)x;
+    (void)y;
+    (void)n_thread;
+    smpi_execute_flops((double)n * (double)ct_dtype_size(dtype));
+}
+
+void ct_reduce_many(ct_dtype dtype, int64_t n, const void *const *src, int n_src, void *const *dst,
+                    int n_dst, int n_thread)
+{
+    (void)src;
+    (void)dst;
+    (void)n_dst;
+    (void)n_thread;
+    smpi_execute_flops((double)(n_src - 1) * (double)n * (double)ct_dtype_size(dtype));
+}
