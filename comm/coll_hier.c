@@ -22,6 +22,7 @@ static ct_status hier_start(ct_coll_req *r)
 {
     ct_hier *st = r->state;
 
+    if (st->node != NULL) return ct_node_sum_start(st->node);
     if (st->way == CT_HIER_MESSAGES)
         return ct_sched_run_start(st->run[0], &st->schedule[0], r->buf, r->tag);
     st->published = st->summed = st->between = st->out = 0;
@@ -174,12 +175,26 @@ static bool take_out(ct_coll_req *r, int *late)
     return moved;
 }
 
+static ct_status progress_node(ct_coll_req *r)
+{
+    ct_hier *st = r->state;
+    int late = -1;
+    ct_status status = ct_node_sum_progress(st->node, &late);
+
+    atomic_store_explicit(&r->where.step, status == CT_OK, memory_order_relaxed);
+    atomic_store_explicit(&r->where.n_step, 1, memory_order_relaxed);
+    atomic_store_explicit(&r->where.rank, late, memory_order_relaxed);
+    if (status == CT_OK) r->bytes_sent += ct_node_sum_bytes(st->node);
+    return status;
+}
+
 static ct_status hier_progress(ct_coll_req *r)
 {
     ct_hier *st = r->state;
     bool moved = true;
     int late = -1;
 
+    if (st->node != NULL) return progress_node(r);
     if (st->way == CT_HIER_MESSAGES)
         return ct_sched_run_progress(st->run[0], &r->bytes_sent, &r->where);
     while (moved) {
@@ -201,6 +216,7 @@ static int hier_pending(ct_coll_req *r, MPI_Request **out, int max)
     ct_hier *st = r->state;
     int n = 0;
 
+    if (st->node != NULL) return 0; /* no messages */
     if (st->way == CT_HIER_MESSAGES) return ct_sched_run_pending(st->run[0], out, max);
     for (int s = 0; s < CT_HIER_SLOTS; ++s) {
         if (st->waiting[s]) n += ct_sched_run_pending(st->run[s], out + n, max - n);

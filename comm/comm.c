@@ -9,6 +9,7 @@
 #include "comm/coll.h"
 #include "comm/find_topology.h"
 #include "comm/node.h"
+#include "topology/draw.h"
 
 ct_status ct_comm_mpi_fail(const char *file, int line, const char *what, int mpi_rc)
 {
@@ -63,6 +64,7 @@ static ct_status count_cores(ct_comm *c)
     CT_TRY_MPI(MPI_Allreduce(MPI_IN_PLACE, mask, CPU_SETSIZE / 64, MPI_UINT64_T, MPI_BOR, c->host));
     for (int i = 0; i < CPU_SETSIZE; ++i) n_core += (int)((mask[i / 64] >> (i % 64)) & 1);
     if (n_core == 0) n_core = omp_get_num_procs(); /* more cores than a mask holds */
+    c->n_core = n_core;
     c->oversubscribed = (n_host > n_core);
     c->n_thread = (n_core / n_host > 1) ? n_core / n_host : 1;
     if (c->n_thread > omp_get_max_threads()) c->n_thread = omp_get_max_threads();
@@ -93,9 +95,10 @@ static void log_topology(const ct_comm *c)
     const ct_topo *t = c->topo;
     ct_text above = { 0 };
 
-    for (int l = t->machine.node_level + 1; l < t->machine.n_level - 1; ++l)
-        ct_text_add(&above, ", %d %s%s", t->n_vertex[l], t->machine.level[l].name,
-                    (t->n_vertex[l] == 1) ? "" : "s");
+    for (int l = t->machine.node_level + 1; l < t->machine.n_level - 1; ++l) {
+        ct_text_add(&above, ", %d ", t->n_vertex[l]);
+        ct_draw_noun(t->machine.level[l].name, t->n_vertex[l], &above);
+    }
     CT_INFO("%d rank%s on %d node%s%s (%s), %d thread%s each for sums%s", c->size,
             (c->size == 1) ? "" : "s", t->n_node, (t->n_node == 1) ? "" : "s",
             (above.text != NULL) ? above.text : "", t->source, c->n_thread,

@@ -49,6 +49,7 @@ typedef struct ct_comm {
                                     pretended nodes that span hosts; same on all ranks   */
     MPI_Comm host;               /* ranks of this real machine                           */
     bool oversubscribed;         /* the machine has fewer cores than ranks: yield when idle */
+    int n_core;                  /* that this machine's ranks may use together           */
     int n_thread;                /* threads that an addition may use                     */
     struct ct_node *node_memory; /* private to comm/                                     */
     MPI_Op bf16_sum;             /* on MPI_UINT16_T                                      */
@@ -90,7 +91,8 @@ ct_status ct_comm_barrier(ct_comm *c);
  *  on all ranks when all call in the same order. */
 int ct_comm_take_tags(ct_comm *c, int n);
 /** Called in a loop that waits, with *idle counting the rounds in which nothing moved (0: something
- *  did): pauses at first, then gives the core away, at once where ranks share cores. */
+ *  did): pauses at first, then gives the core away, at once where ranks share cores, and where only
+ *  signals of the node are waited for sleeps until one comes. */
 void ct_comm_relax(const ct_comm *c, int *idle);
 /** Called, without the lock, where there is nothing to do but wait: for one of n requests (of
  *  ct_coll_ops.pending and the like), or for something that no request tells of. Here it relaxes

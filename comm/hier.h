@@ -8,7 +8,7 @@
 #ifndef CT_HIER_H
 #define CT_HIER_H
 
-#include "comm/node.h"
+#include "comm/node_sum.h"
 #include "comm/schedule.h"
 
 typedef struct ct_lanes {
@@ -35,6 +35,7 @@ enum { CT_HIER_SLOTS = 2 /* chunks between nodes, or in staging, at a time */ };
 typedef enum { CT_HIER_MESSAGES, CT_HIER_STAGED, CT_HIER_DIRECT } ct_hier_way;
 
 typedef struct ct_hier {
+    ct_node_sum *node; /* all ranks on one node, where that works: the rest is not used */
     ct_hier_way way;
     ct_lanes lanes;
     int64_t chunk, n_chunk;                  /* elements; how many                                */

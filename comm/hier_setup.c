@@ -59,6 +59,7 @@ void ct_hier_release(ct_coll_req *r)
     ct_hier *st = r->state;
 
     if (st == NULL) return;
+    ct_node_sum_destroy(st->node);
     for (int s = 0; s < CT_HIER_SLOTS; ++s) {
         ct_sched_run_destroy(st->run[s]);
         ct_schedule_destroy(&st->schedule[s]);
@@ -174,7 +175,9 @@ static ct_status acquire_lists(ct_coll_req *r)
 static ct_status set_up(ct_coll_req *r)
 {
     ct_hier *st = r->state;
+    ct_status status = ct_node_sum_create(r, &st->node);
 
+    if (status != CT_UNSUPPORTED) return status;
     CT_TRY(acquire_lists(r));
     CT_TRY(ct_lanes_find(r->comm, &st->lanes));
     CT_TRY(choose_way(r));

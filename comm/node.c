@@ -25,6 +25,8 @@ struct ct_node {
     int n_page;
     int *page;   /* window that holds signals of slots [i * SLOTS_PER_PAGE, ...) */
     char *taken; /* [n_page * SLOTS_PER_PAGE]                                    */
+    ct_sleeper sleeper;
+    int bell_slot; /* -1: none */
     ct_arena_ops arena;
 };
 
@@ -62,6 +64,7 @@ ct_status ct_node_create(ct_comm *c, ct_node **node_p)
     if (node == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a node");
     node->comm = c;
     node->limit = -1;
+    node->bell_slot = -1;
     node->arena = (ct_arena_ops){ CT_ARENA_SHARED, node, arena_acquire, arena_release };
     *node_p = node;
     return CT_OK;
@@ -80,6 +83,7 @@ static void free_window(window *w)
 void ct_node_destroy(ct_node *node)
 {
     if (node == NULL) return;
+    node->sleeper.bell = NULL; /* it goes with its window */
     for (int i = 0; i < node->n_window; ++i) free_window(&node->window[i]);
     free(node->window);
     free(node->page);
@@ -266,4 +270,22 @@ void ct_node_give_slot(ct_node *node, int slot)
     atomic_store(&mine->done, 0);
     (void)MPI_Barrier(node->comm->node); /* the next user finds zeros everywhere */
     node->taken[slot] = 0;
+}
+
+ct_sleeper *ct_node_sleeper(ct_node *node)
+{
+    return &node->sleeper;
+}
+
+ct_status ct_node_prepare_bell(ct_node *node)
+{
+    ct_status status = CT_OK;
+
+    if (node->bell_slot >= 0) return CT_OK;
+    status = ct_node_take_slot(node, &node->bell_slot);
+    if (status == CT_OK) /* the line of a pair of counters, for its two words */
+        node->sleeper.bell = (ct_bell *)(void *)ct_node_signals(node, node->bell_slot, 0);
+    else
+        node->bell_slot = -1;
+    return (status == CT_UNSUPPORTED) ? CT_OK : status;
 }

@@ -9,6 +9,7 @@
 
 #include <stdatomic.h>
 
+#include "comm/bell.h"
 #include "comm/comm.h"
 
 typedef struct ct_node ct_node;
@@ -46,6 +47,11 @@ typedef struct ct_signals {
 ct_status ct_node_take_slot(ct_node *node, int *slot_p);
 void ct_node_give_slot(ct_node *node, int slot); /* collective, after all ranks are done with it */
 ct_signals *ct_node_signals(const ct_node *node, int slot, int node_rank);
+
+/** What this rank needs to wait for signals without spinning; its bell is NULL until prepared. */
+ct_sleeper *ct_node_sleeper(ct_node *node);
+/** Puts the bell up, once; where there is no window there is none. Collective. */
+ct_status ct_node_prepare_bell(ct_node *node);
 
 /** Everything this rank wrote before is seen by who sees the value. */
 static inline void ct_node_signal(_Atomic uint64_t *signal, uint64_t value)

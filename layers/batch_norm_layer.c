@@ -120,6 +120,7 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
         }
     } else {
         plan->engine->statistics(d, x, mean, inv_std);
+        CT_TRY(ct_exec_poll(ex));
         move_statistics(s, d, in, mean, inv_std);
     }
     for (int64_t c = 0; c < d->channels; c++)

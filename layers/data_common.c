@@ -207,8 +207,15 @@ ct_status ct_data_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
     ct_data_instance *di = in->state;
     ct_batch batch;
+    bool ready = false;
     ct_status status = CT_OK;
 
+    /* gradients on their way move while the batch is waited for */
+    while ((ex->poll != NULL) && !ready) {
+        CT_TRY(
+            ct_loader_wait(di->loader, ex->seed, ex->micro_step, 1e-3, &ex->wait_data_s, &ready));
+        if (!ready) CT_TRY(ct_exec_poll(ex));
+    }
     CT_TRY(ct_loader_take(di->loader, ex->seed, ex->micro_step, &batch, &ex->wait_data_s));
     for (int i = 0; (i < l->n_top) && (status == CT_OK); i++) {
         status = ct_data_put(ex, in->top[i], batch.field[i], batch.count[i]);

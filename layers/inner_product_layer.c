@@ -92,18 +92,62 @@ static ct_status ip_reshape(const ct_layer *l, ct_instance *in)
     return CT_OK;
 }
 
+/* C = op(A) op(B) + beta C, row major; C is m x n, k the length of the sums. */
+typedef struct matrix_product {
+    bool ta, tb;
+    int64_t m, n, k;
+    const float *a, *b;
+    int64_t lda, ldb, ldc;
+    float beta, *c;
+} matrix_product;
+
+/* A long one in pieces, so that communication moves in between: of PIECE_FLOP, a millisecond or so,
+ * but large enough for the matrix product to run at full speed. Rows, whose memory lies together,
+ * where there are many. */
+#define PIECE_FLOP 2e8
+enum { PIECE_LEAST = 512 };
+
+static ct_status run_product(const ct_math_ops *math, ct_exec *ex, const matrix_product *p)
+{
+    bool rows = (p->m >= 2 * PIECE_LEAST);
+    int64_t length = rows ? p->m : p->n, other = rows ? p->n : p->m, n_piece = 1;
+    double least = PIECE_FLOP / (2.0 * (double)other * (double)p->k + 1.0);
+
+    if (ex->dev->kind == CT_DEVICE_CPU)
+        n_piece = length / ((least > PIECE_LEAST) ? (int64_t)least : PIECE_LEAST);
+    if (n_piece < 1) n_piece = 1;
+    for (int64_t i = 0; i < n_piece; i++) {
+        /* whole cache lines of C */
+        int64_t from = length * i / n_piece / 16 * 16;
+        int64_t to = (i < n_piece - 1) ? length * (i + 1) / n_piece / 16 * 16 : length;
+        int64_t row = rows ? from : 0, column = rows ? 0 : from;
+
+        CT_TRY(math->gemm(ex->stream, p->ta, p->tb, rows ? to - from : p->m,
+                          rows ? p->n : to - from, p->k, 1.0f, p->a + (p->ta ? row : row * p->lda),
+                          p->lda, p->b + (p->tb ? column * p->ldb : column), p->ldb, p->beta,
+                          p->c + row * p->ldc + column, p->ldc));
+        CT_TRY(ct_exec_poll(ex));
+    }
+    return CT_OK;
+}
+
 static ct_status ip_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
     const ip_state *s = l->state;
     ip_instance *r = in->state;
-    float *y = ct_blob_data(in->top[0]);
+    matrix_product p = { .tb = !s->transpose, .m = r->m, .n = s->n, .k = s->k };
 
+    p.a = ct_blob_data(in->bottom[0]);
+    p.lda = s->k;
+    p.b = ct_blob_data(&in->weight[0]);
+    p.ldb = s->transpose ? s->n : s->k;
+    p.c = ct_blob_data(in->top[0]);
+    p.ldc = s->n;
+    p.beta = s->bias ? 1.0f : 0.0f;
     if (s->bias) /* the product then adds to it: one pass over y less than adding afterwards */
-        CT_TRY(r->bias_fill->run(&r->bias_desc, ex,
-                                 &(ct_bias_args){ .bias = ct_blob_data(&in->weight[1]), .y = y }));
-    return r->forward->gemm(ex->stream, false, !s->transpose, r->m, s->n, s->k, 1.0f,
-                            ct_blob_data(in->bottom[0]), s->k, ct_blob_data(&in->weight[0]),
-                            s->transpose ? s->n : s->k, s->bias ? 1.0f : 0.0f, y, s->n);
+        CT_TRY(r->bias_fill->run(
+            &r->bias_desc, ex, &(ct_bias_args){ .bias = ct_blob_data(&in->weight[1]), .y = p.c }));
+    return run_product(r->forward, ex, &p);
 }
 
 static ct_status weight_gradient(const ct_layer *l, ct_instance *in, ct_exec *ex)
@@ -111,31 +155,42 @@ static ct_status weight_gradient(const ct_layer *l, ct_instance *in, ct_exec *ex
     const ip_state *s = l->state;
     ip_instance *r = in->state;
     const float *x = ct_blob_data(in->bottom[0]), *dy = ct_blob_diff(in->top[0]);
-    float *dw = ct_blob_diff(&in->weight[0]), beta = ct_weight_beta(in, ex, 0);
+    /* N x K = dY^T X, or transposed K x N = X^T dY */
+    matrix_product p = { .ta = true, .m = s->n, .n = s->k, .k = r->m };
 
-    if (s->transpose) /* K x N = X^T dY */
-        return r->backward_weight->gemm(ex->stream, true, false, s->k, s->n, r->m, 1.0f, x, s->k,
-                                        dy, s->n, beta, dw, s->n);
-    return r->backward_weight->gemm(ex->stream, true, false, s->n, s->k, r->m, 1.0f, dy, s->n, x,
-                                    s->k, beta, dw, s->k);
+    p.a = dy, p.lda = s->n;
+    p.b = x, p.ldb = s->k;
+    if (s->transpose) {
+        p.m = s->k, p.n = s->n;
+        p.a = x, p.lda = s->k;
+        p.b = dy, p.ldb = s->n;
+    }
+    p.c = ct_blob_diff(&in->weight[0]);
+    p.ldc = p.n;
+    p.beta = ct_weight_beta(in, ex, 0);
+    return run_product(r->backward_weight, ex, &p);
 }
 
 static ct_status ip_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
     const ip_state *s = l->state;
     ip_instance *r = in->state;
-    const float *dy = ct_blob_diff(in->top[0]);
+    matrix_product p = { .tb = s->transpose, .m = r->m, .n = s->k, .k = s->n };
 
     if (ct_blob_diff(&in->weight[0]) != NULL) CT_TRY(weight_gradient(l, in, ex));
     if (s->bias && (ct_blob_diff(&in->weight[1]) != NULL))
         CT_TRY(r->bias_backward->run(&r->bias_desc, ex,
-                                     &(ct_bias_args){ .dy = dy,
+                                     &(ct_bias_args){ .dy = ct_blob_diff(in->top[0]),
                                                       .dbias = ct_blob_diff(&in->weight[1]),
                                                       .beta = ct_weight_beta(in, ex, 1) }));
     if (ct_blob_diff(in->bottom[0]) == NULL) return CT_OK;
-    return r->backward_data->gemm(ex->stream, false, s->transpose, r->m, s->k, s->n, 1.0f, dy, s->n,
-                                  ct_blob_data(&in->weight[0]), s->transpose ? s->n : s->k, 0.0f,
-                                  ct_blob_diff(in->bottom[0]), s->k);
+    p.a = ct_blob_diff(in->top[0]);
+    p.lda = s->n;
+    p.b = ct_blob_data(&in->weight[0]);
+    p.ldb = s->transpose ? s->n : s->k;
+    p.c = ct_blob_diff(in->bottom[0]);
+    p.ldc = s->k;
+    return run_product(r->backward_data, ex, &p);
 }
 
 static void ip_estimate(const ct_layer *l, const ct_instance *in, ct_estimate *e)

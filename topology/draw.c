@@ -22,10 +22,11 @@ typedef struct drawing {
 
 /* ---- the table */
 
-static void plural(ct_text *out, const char *name, int n)
+void ct_draw_noun(const char *name, int n, ct_text *out)
 {
-    bool ends_in_s = name[strlen(name) - 1] == 's';
-    bool hisses = (strcmp(name + strlen(name) - ((strlen(name) > 1) ? 2 : 1), "ch") == 0);
+    size_t length = strlen(name);
+    bool ends_in_s = (length > 0) && (name[length - 1] == 's');
+    bool hisses = (length > 1) && (strcmp(name + length - 2, "ch") == 0);
 
     ct_text_add(out, "%s%s", name, ((n == 1) || ends_in_s) ? "" : hisses ? "es" : "s");
 }
@@ -62,7 +63,7 @@ void ct_machine_draw_levels(const ct_machine *m, ct_text *out)
         ct_text joins = { 0 };
 
         if (level->size > 0) ct_text_add(&joins, "%lld ", (long long)level->size);
-        plural(&joins, member, (level->size == 1) ? 1 : 2);
+        ct_draw_noun(member, (level->size == 1) ? 1 : 2, &joins);
         ct_text_add(out, "%-12s %-18s ", level->name, (joins.text != NULL) ? joins.text : "");
         ct_text_destroy(&joins);
         add_seconds(out, level->latency_s);
@@ -195,10 +196,10 @@ static void draw_like(const drawing *d, int l, int i, int depth)
         n_rank = t->n_inside[l - 1][d->list[l - 1][k]];
         indent(d, depth);
         ct_text_add(d->out, "in each: %d ", last - k + 1);
-        plural(d->out, t->machine.level[l - 1].name, last - k + 1);
+        ct_draw_noun(t->machine.level[l - 1].name, last - k + 1, d->out);
         if (d->ranks) {
             ct_text_add(d->out, " of %d ", n_rank);
-            plural(d->out, "rank", n_rank);
+            ct_draw_noun("rank", n_rank, d->out);
         }
         ct_text_add(d->out, "\n");
         if (d->ranks || (l - 1 > t->machine.node_level)) draw_like(d, l - 1, k, depth + 1);
@@ -222,7 +223,7 @@ static void draw_siblings(const drawing *d, int l, int first, int last, int dept
         n = end - i + 1;
         indent(d, depth);
         if (n > 1) ct_text_add(d->out, "%d ", n);
-        plural(d->out, t->machine.level[l].name, n);
+        ct_draw_noun(t->machine.level[l].name, n, d->out);
         ct_text_add(d->out, " ");
         add_names(d, l, d->list[l] + i, n);
         if (d->ranks) {
@@ -230,7 +231,7 @@ static void draw_siblings(const drawing *d, int l, int first, int last, int dept
 
             if ((n > 1) && (n_rank > n)) ct_text_add(d->out, ", %d each", n_rank / n);
             ct_text_add(d->out, ": ");
-            plural(d->out, "rank", n_rank);
+            ct_draw_noun("rank", n_rank, d->out);
             ct_text_add(d->out, " ");
             ct_draw_numbers(d->number, n_rank, d->out);
         }
@@ -256,12 +257,12 @@ static ct_status draw(const ct_topo *t, bool ranks, ct_text *out)
         ct_text_add(out, "%s: ", t->machine.level[top].name);
         if (ranks) {
             ct_text_add(out, "%d ", t->n_rank);
-            plural(out, "rank", t->n_rank);
+            ct_draw_noun("rank", t->n_rank, out);
             ct_text_add(out, " on ");
         }
         for (int l = t->machine.node_level; l < top; ++l) {
             ct_text_add(out, "%s%d ", (l > t->machine.node_level) ? ", " : "", t->n_vertex[l]);
-            plural(out, t->machine.level[l].name, t->n_vertex[l]);
+            ct_draw_noun(t->machine.level[l].name, t->n_vertex[l], out);
         }
         ct_text_add(out, "\n");
         draw_siblings(&d, top - 1, 0, t->n_vertex[top - 1] - 1, 1);

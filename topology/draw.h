@@ -15,4 +15,7 @@ ct_status ct_machine_draw(const ct_machine *m, ct_text *out);
 /** Appends ascending numbers as "0-3,8,12-20:4" (from-to:step), at most 8 parts. */
 void ct_draw_numbers(const int *number, int n, ct_text *out);
 
+/** Appends the name of a level as of n of them: "switches". */
+void ct_draw_noun(const char *name, int n, ct_text *out);
+
 #endif

@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "framework/base/clock.h"
 #include "framework/base/memory.h"
@@ -243,6 +244,43 @@ static void jump(ct_loader *l, uint64_t seed, int64_t step)
     pthread_cond_broadcast(&l->work);
 }
 
+/* The threads work towards this step. */
+static ct_status aim(ct_loader *l, uint64_t seed, int64_t step)
+{
+    if (step < 0) return CT_READER_FAIL(l->o.reader, CT_ERR_ARG, "step %lld", (long long)step);
+    pthread_mutex_lock(&l->lock);
+    if (!l->runs || (step != l->next_take) || (seed != l->seed)) jump(l, seed, step);
+    pthread_mutex_unlock(&l->lock);
+    return (l->n_thread == 0) ? start_threads(l) : CT_OK;
+}
+
+/* Under the lock. */
+static bool is_ready(const ct_loader *l, int64_t step)
+{
+    const slot *s = &l->slot[step % l->o.depth];
+
+    return (s->state == SLOT_READY) && (s->generation == l->generation);
+}
+
+ct_status ct_loader_wait(ct_loader *l, uint64_t seed, int64_t step, double seconds, double *wait_s,
+                         bool *ready_p)
+{
+    double start = ct_clock_s();
+    struct timespec until;
+
+    CT_TRY(aim(l, seed, step));
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += (long)(seconds * 1e9);
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_mutex_lock(&l->lock);
+    if (!is_ready(l, step)) (void)pthread_cond_timedwait(&l->ready, &l->lock, &until);
+    *ready_p = is_ready(l, step);
+    pthread_mutex_unlock(&l->lock);
+    *wait_s += ct_clock_s() - start;
+    return CT_OK;
+}
+
 ct_status ct_loader_take(ct_loader *l, uint64_t seed, int64_t step, ct_batch *batch_p,
                          double *wait_s)
 {
@@ -250,19 +288,10 @@ ct_status ct_loader_take(ct_loader *l, uint64_t seed, int64_t step, ct_batch *ba
     ct_status status;
     slot *s;
 
-    if (step < 0) {
-        return CT_READER_FAIL(l->o.reader, CT_ERR_ARG, "step %lld", (long long)step);
-    }
-    pthread_mutex_lock(&l->lock);
-    if (!l->runs || (step != l->next_take) || (seed != l->seed)) jump(l, seed, step);
-    pthread_mutex_unlock(&l->lock);
-    if (l->n_thread == 0) CT_TRY(start_threads(l));
-
+    CT_TRY(aim(l, seed, step));
     pthread_mutex_lock(&l->lock);
     s = &l->slot[step % l->o.depth];
-    while ((s->state != SLOT_READY) || (s->generation != l->generation)) {
-        pthread_cond_wait(&l->ready, &l->lock);
-    }
+    while (!is_ready(l, step)) pthread_cond_wait(&l->ready, &l->lock);
     status = s->status;
     l->next_take++;
     if (status == CT_OK) {

@@ -45,6 +45,10 @@ typedef struct ct_batch {
 /** Places no batches and starts no thread yet: the first ct_loader_take() does. */
 ct_status ct_loader_create(const ct_loader_options *options, ct_loader **loader_p);
 void ct_loader_destroy(ct_loader *l); /* NULL allowed; ends the threads */
+/** Waits for the batch of `step`, `seconds` (below 1) at most: for a caller that has something else
+ *  to do now and then. *wait_s grows by the time waited. */
+ct_status ct_loader_wait(ct_loader *l, uint64_t seed, int64_t step, double seconds, double *wait_s,
+                         bool *ready_p);
 /** The batch of a step. Steps that do not follow one another start the pipeline anew. A failure in
  *  a thread comes out here, with its status, at the step it belongs to. Adds the seconds waited to
  *  *wait_s. Main thread only. */

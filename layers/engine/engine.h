@@ -10,6 +10,7 @@
 
 #include "framework/net/layer.h"
 
+#include <omp.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -29,6 +30,18 @@ void ct_engine_list(char *text, size_t size, const char *name);
 /** Logs that no implementation called `policy` can run this; `names`: those that can. */
 ct_status ct_engine_refuse(const ct_layer *l, ct_run_kind kind, const char *policy,
                            const char *names);
+
+/** Between two pieces of work inside a parallel region, or outside of one: where this is the thread
+ *  that called the layer, it lets communication move (ct_exec_poll). An error goes to *worst_p,
+ *  which all threads may share: no other writes it. */
+static inline void ct_engine_poll(ct_exec *ex, ct_status *worst_p)
+{
+    ct_status status;
+
+    if (omp_get_thread_num() != 0) return;
+    status = ct_exec_poll(ex);
+    if (status != CT_OK) *worst_p = status;
+}
 
 #ifdef __cplusplus
 }

@@ -59,6 +59,21 @@ rc=$?
 grep -q -- --mpi launch.log || fail "the message does not name --mpi"
 echo "ok launch mismatch ends with 4"
 
+# the switches of topology.conf, from every rank's address; and the file itself
+srun -N4 -n8 --distribution=cyclic --mpi=pmix "$CORTADO" info --topology >launch.log 2>&1 || fail "info --topology"
+grep -q 'found by: slurm' launch.log || fail "the topology is not from SLURM"
+grep -q 'switch leaf1: ranks 0-1,4-5' launch.log || fail "leaf1 does not hold n1 and n2"
+grep -q '2 nodes n\[3-4\], 2 each: ranks 2-3,6-7' launch.log || fail "leaf2 does not hold n3 and n4"
+srun -N2 -n2 -w 'n[2-3]' --mpi=pmix "$CORTADO" info --topology="slurm:$dir/topology.conf" >launch.log 2>&1 ||
+    fail "info --topology=slurm:FILE"
+grep -q 'switch leaf2: rank 1' launch.log || fail "topology.conf does not part n2 from n3"
+sed 's/n\[1-2\]/n1/' topology.conf >hole.conf
+srun -N2 -n2 -w 'n[2-3]' --mpi=pmix "$CORTADO" info --topology="slurm:$dir/hole.conf" >launch.log 2>&1
+rc=$?
+[ $rc = 2 ] || fail "a topology.conf without n2 ended with $rc, not 2"
+grep -q 'names 3 nodes, but not n2, where ranks run' launch.log || fail "the missing node is not named"
+echo "ok the job sees its switches"
+
 # sites choose the plugin with this variable; the job file stays as it is
 export SLURM_MPI_TYPE=pmix
 job=$(sbatch --parsable --chdir="$dir" --nodes=4 --ntasks-per-node=1 --cpus-per-task=1 --time=10 \
@@ -91,3 +106,34 @@ wait_for 30 state || fail "the job's state: $(scontrol show job "$job" -o)"
 sed -n 's/.*"event":"train","iter":\([0-9]*\).*/\1/p' metrics.jsonl >iters
 seq 0 10 "$((${MAX_ITER:-600} - 10))" | diff - iters >diff.log || fail "iterations reported: $(cat diff.log)"
 echo "ok USR1, requeue, resume from $at, finished"
+
+# ---- scale.sbatch: one job, 1, 2, 4 nodes inside
+cat >tiny.prototxt <<EOF
+name: "Tiny"
+layer { name: "in" type: "DummyData" top: "data" top: "label"
+  dummy_data_param { shape { dim: 8 dim: 1 dim: 12 dim: 12 } shape { dim: 8 } } }
+layer { name: "ip" type: "InnerProduct" bottom: "data" top: "ip"
+  inner_product_param { num_output: 10 weight_filler { type: "xavier" } } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }
+EOF
+cat >tiny_solver.prototxt <<EOF
+net: "tiny.prototxt"
+base_lr: 0.01
+lr_policy: "fixed"
+max_iter: 1
+EOF
+sbatch --test-only --nodes=5 "$root/scripts/slurm/scale.sbatch" >only.log 2>&1 && fail "5 of 4 nodes were accepted"
+sbatch --test-only --nodes=4 --ntasks-per-node=1 --cpus-per-task=1 "$root/scripts/slurm/scale.sbatch" >only.log 2>&1 ||
+    fail "scale.sbatch is not accepted: $(cat only.log)"
+echo "ok scale.sbatch is accepted for 4 nodes, refused for 5"
+job=$(SOLVER=$dir/tiny_solver.prototxt STUDY=$dir/study MODE=weak REPEATS=1 sbatch --parsable --chdir="$dir" --nodes=4 \
+    --ntasks-per-node=1 --cpus-per-task=1 --time=10 --output="$dir/slurm-%j.out" "$root/scripts/slurm/scale.sbatch" \
+    --iterations=3 --sizes=4K --emulated) || fail "sbatch scale"
+ended() { scontrol show job "$job" -o | grep -Eq 'JobState=(COMPLETED|FAILED|TIMEOUT|CANCELLED)'; }
+wait_for 180 ended || fail "the study does not end"
+scontrol show job "$job" -o | grep -q 'JobState=COMPLETED' || fail "the study's state: $(scontrol show job "$job" -o)"
+rows=$(grep -c '"weak","default","emulated",\(1,1\|2,2\|4,4\),' study/points.csv)
+[ "$rows" = 3 ] || fail "points of 1, 2 and 4 nodes: $rows: $(cat study/points.csv)"
+grep -q "job $job, partition all" study/report.md || fail "the report does not name the job"
+grep -q -- '--nodes=4 --ntasks=4' study/runs/measured-*-n4-r4-*.json || fail "not started by srun on 4 nodes"
+echo "ok scale.sbatch measured 1, 2 and 4 nodes in one job"

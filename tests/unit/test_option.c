@@ -25,7 +25,8 @@ static void keep(void *ctx, const char *text)
 
 static ct_status parse(ct_options **o_p, int argc, const char *const *argv)
 {
-    return ct_options_parse(table, 6, argc, (char *const *)(uintptr_t)argv, o_p);
+    return ct_options_parse(table, (int)(sizeof(table) / sizeof(table[0])), argc,
+                            (char *const *)(uintptr_t)argv, o_p);
 }
 
 #define PARSE(_o, ...)                                                                             \

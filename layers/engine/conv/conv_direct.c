@@ -154,11 +154,13 @@ static void run_task(const ct_conv_desc *d, const plan *p, const ct_conv_args *a
 }
 
 /* y from x, weights M x K (in args or already turned round), bias. */
-static void run_forward(const ct_conv_desc *d, const plan *p, const ct_conv_args *a)
+static ct_status run_forward(const ct_conv_desc *d, ct_exec *ex, const plan *p,
+                             const ct_conv_args *a)
 {
     int64_t mg = group_m(d), k = group_k(d), n_panel = (mg + p->set->rows - 1) / p->set->rows;
     int64_t nw = d->n_thread;
     char *work = a->work;
+    ct_status polled = CT_OK;
 
     make_offsets(d, p, (int64_t *)(work + p->off));
     make_start(d, p, a->bias, (float *)(work + p->start));
@@ -176,10 +178,13 @@ static void run_forward(const ct_conv_desc *d, const plan *p, const ct_conv_args
         for (int64_t v = 0; v < nw; v++) {
             char *worker = work + p->worker + (size_t)v * p->worker_step;
 
-            for (int64_t t = p->n_task * v / nw; t < p->n_task * (v + 1) / nw; t++)
+            for (int64_t t = p->n_task * v / nw; t < p->n_task * (v + 1) / nw; t++) {
                 run_task(d, p, a, t, worker);
+                ct_engine_poll(ex, &polled);
+            }
         }
     }
+    return polled;
 }
 
 static bool supports_forward(const ct_conv_desc *d)
@@ -196,9 +201,7 @@ static ct_status direct_forward(const ct_conv_desc *d, ct_exec *ex, const ct_con
 {
     plan p = make_plan(d, false);
 
-    (void)ex;
-    run_forward(d, &p, a);
-    return CT_OK;
+    return run_forward(d, ex, &p, a);
 }
 
 /* ---- backward by data */
@@ -255,11 +258,9 @@ static ct_status direct_backward_data(const ct_conv_desc *d, ct_exec *ex, const 
     plan p = make_plan(&t, true);
     float *weight = (float *)((char *)a->work + p.flipped);
 
-    (void)ex;
     turn_weights(d, a->weight, weight);
-    run_forward(&t, &p,
-                &(ct_conv_args){ .x = a->dy, .weight = weight, .y = a->dx, .work = a->work });
-    return CT_OK;
+    return run_forward(
+        &t, ex, &p, &(ct_conv_args){ .x = a->dy, .weight = weight, .y = a->dx, .work = a->work });
 }
 
 const ct_conv_impl ct_conv_direct_forward = { .name = "direct",

@@ -179,7 +179,8 @@ static void pack_gradients(const ct_conv_desc *d, const plan *p, const float *dy
     }
 }
 
-static void run_worker(const ct_conv_desc *d, const plan *p, const ct_conv_args *a, int64_t v)
+static void run_worker(const ct_conv_desc *d, ct_exec *ex, const plan *p, const ct_conv_args *a,
+                       int64_t v, ct_status *polled_p)
 {
     int64_t cg = d->c / d->group, mg = group_m(d), k = group_k(d);
     int64_t last = d->n * (v + 1) / p->n_worker;
@@ -198,6 +199,7 @@ static void run_worker(const ct_conv_desc *d, const plan *p, const ct_conv_args 
             pack_gradients(d, p, a->dy + (n * d->m + g * mg) * out_size(d), here,
                            (float *)(worker + p->packed));
             add_products(d, p, off, linear, here, worker, dw + g * mg * k);
+            ct_engine_poll(ex, polled_p);
         }
     }
 }
@@ -227,19 +229,19 @@ static ct_status run(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a)
 {
     plan p = make_plan(d);
     int64_t *off = a->work;
+    ct_status polled = CT_OK;
 
-    (void)ex;
     make_offsets(d, &p, off);
     for (int64_t j = 0; p.copies && (j < p.copy_rows); j++)
         off[p.n_image * out_size(d) + j] = j * group_k(d);
 #pragma omp parallel num_threads(d->n_thread)
     {
 #pragma omp for schedule(static, 1)
-        for (int64_t v = 0; v < p.n_worker; v++) run_worker(d, &p, a, v);
+        for (int64_t v = 0; v < p.n_worker; v++) run_worker(d, ex, &p, a, v, &polled);
 #pragma omp for schedule(static)
         for (int64_t m = 0; m < d->m; m++) add_row(d, &p, a, m);
     }
-    return CT_OK;
+    return polled;
 }
 
 static bool supports(const ct_conv_desc *d)

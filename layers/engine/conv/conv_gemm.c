@@ -125,9 +125,9 @@ static ct_status forward_image(const ct_conv_desc *d, const ct_conv_args *a, int
 static ct_status gemm_forward(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a)
 {
     int64_t nw = n_worker(d);
+    ct_status polled = CT_OK;
     int bad = CT_OK;
 
-    (void)ex;
 #pragma omp parallel for num_threads((int)nw) schedule(static, 1) reduction(max : bad) if (nw > 1)
     for (int64_t v = 0; v < nw; v++) {
         float *col = (float *)a->work + v * col_step(d);
@@ -136,9 +136,10 @@ static ct_status gemm_forward(const ct_conv_desc *d, ct_exec *ex, const ct_conv_
             int status = (int)forward_image(d, a, n, col, nw == 1);
 
             bad = (status > bad) ? status : bad;
+            ct_engine_poll(ex, &polled);
         }
     }
-    return (ct_status)bad;
+    return (bad != CT_OK) ? (ct_status)bad : polled;
 }
 
 static ct_status backward_data_image(const ct_conv_desc *d, const ct_conv_args *a, int64_t n,
@@ -166,9 +167,9 @@ static ct_status backward_data_image(const ct_conv_desc *d, const ct_conv_args *
 static ct_status gemm_backward_data(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a)
 {
     int64_t nw = n_worker(d);
+    ct_status polled = CT_OK;
     int bad = CT_OK;
 
-    (void)ex;
 #pragma omp parallel for num_threads((int)nw) schedule(static, 1) reduction(max : bad) if (nw > 1)
     for (int64_t v = 0; v < nw; v++) {
         float *col = (float *)a->work + v * col_step(d);
@@ -177,9 +178,10 @@ static ct_status gemm_backward_data(const ct_conv_desc *d, ct_exec *ex, const ct
             int status = (int)backward_data_image(d, a, n, col, nw == 1);
 
             bad = (status > bad) ? status : bad;
+            ct_engine_poll(ex, &polled);
         }
     }
-    return (ct_status)bad;
+    return (bad != CT_OK) ? (ct_status)bad : polled;
 }
 
 static ct_status backward_weight_image(const ct_conv_desc *d, const ct_conv_args *a, int64_t n,
@@ -222,9 +224,9 @@ static ct_status gemm_backward_weight(const ct_conv_desc *d, ct_exec *ex, const 
 {
     int64_t nw = n_weight_worker(d);
     float *part = (float *)a->work + nw * col_step(d);
+    ct_status polled = CT_OK;
     int bad = CT_OK;
 
-    (void)ex;
     if (d->n == 0) { /* a rank without samples in this step */
         if (a->beta == 0.0f) return ct_math_cpu.set(NULL, d->m * group_k(d), 0.0f, a->dweight);
         return ct_math_cpu.scale(NULL, d->m * group_k(d), a->beta, a->dweight);
@@ -240,10 +242,11 @@ static ct_status gemm_backward_weight(const ct_conv_desc *d, ct_exec *ex, const 
 
             bad = (status > bad) ? status : bad;
             beta = 1.0f;
+            ct_engine_poll(ex, &polled);
         }
     }
     reduce_parts(d, nw - 1, part, a->dweight);
-    return (ct_status)bad;
+    return (bad != CT_OK) ? (ct_status)bad : polled;
 }
 
 const ct_conv_impl ct_conv_gemm_forward = {

@@ -218,16 +218,18 @@ static ct_status run(const ct_lrn_desc *d, ct_exec *ex, const ct_lrn_args *a)
     int64_t n_task = d->within ? d->n * d->c : d->n * ((d->h * d->w + TILE - 1) / TILE);
     int64_t step = scratch_of_worker(d, a->dx != NULL);
     int64_t nw = d->n_thread;
+    ct_status polled = CT_OK;
 
-    (void)ex;
 #pragma omp parallel for num_threads(d->n_thread) schedule(static, 1)
     for (int64_t v = 0; v < nw; v++) {
         float *scratch = (step > 0) ? (float *)a->work + v * step : NULL;
 
-        for (int64_t t = n_task * v / nw; t < n_task * (v + 1) / nw; t++)
+        for (int64_t t = n_task * v / nw; t < n_task * (v + 1) / nw; t++) {
             run_task(d, a, t, scratch);
+            ct_engine_poll(ex, &polled);
+        }
     }
-    return CT_OK;
+    return polled;
 }
 
 const ct_lrn_impl ct_lrn_simd_forward = {

@@ -341,8 +341,8 @@ static void backward_plane(const ct_pool_desc *d, const ct_pool_args *a, int64_t
 static ct_status run(const ct_pool_desc *d, ct_exec *ex, const ct_pool_args *a)
 {
     int64_t nw = d->n_thread;
+    ct_status polled = CT_OK;
 
-    (void)ex;
 #pragma omp parallel for num_threads(d->n_thread) schedule(static, 1)
     for (int64_t v = 0; v < nw; v++) {
         scratch s = scratch_of(d, a, v);
@@ -352,9 +352,10 @@ static ct_status run(const ct_pool_desc *d, ct_exec *ex, const ct_pool_args *a)
                 forward_plane(d, a, p, &s);
             else
                 backward_plane(d, a, p, &s);
+            ct_engine_poll(ex, &polled);
         }
     }
-    return CT_OK;
+    return polled;
 }
 
 /* places in a plane are 32-bit */

@@ -1,7 +1,7 @@
 #include "framework/base/simd.h"
 #include "layers/engine/relu/relu_private.h"
 
-enum { BLOCK = 8192 };
+enum { BLOCK = 8192, POLL_BLOCKS = 16 };
 
 static bool on_cpu(const ct_relu_desc *d)
 {
@@ -56,29 +56,33 @@ CT_SIMD_CLONES static void backward_block(int64_t n, float slope, const float *x
 
 static ct_status simd_forward(const ct_relu_desc *d, ct_exec *ex, const ct_relu_args *a)
 {
-    (void)ex;
+    ct_status polled = CT_OK;
+
 #pragma omp parallel for num_threads(d->n_thread) schedule(static)
     for (int64_t i = 0; i < d->count; i += BLOCK) {
         int64_t n = (d->count - i < BLOCK) ? d->count - i : BLOCK;
 
+        if (i / BLOCK % POLL_BLOCKS == 0) ct_engine_poll(ex, &polled);
         if (d->slope == 0.0f)
             clip_block(n, a->x + i, a->y + i);
         else
             leak_block(n, d->slope, a->x + i, a->y + i);
     }
-    return CT_OK;
+    return polled;
 }
 
 static ct_status simd_backward(const ct_relu_desc *d, ct_exec *ex, const ct_relu_args *a)
 {
-    (void)ex;
+    ct_status polled = CT_OK;
+
 #pragma omp parallel for num_threads(d->n_thread) schedule(static)
     for (int64_t i = 0; i < d->count; i += BLOCK) {
         int64_t n = (d->count - i < BLOCK) ? d->count - i : BLOCK;
 
+        if (i / BLOCK % POLL_BLOCKS == 0) ct_engine_poll(ex, &polled);
         backward_block(n, d->slope, a->x + i, a->dy + i, a->dx + i);
     }
-    return CT_OK;
+    return polled;
 }
 
 const ct_relu_impl ct_relu_simd_forward = { .name = "simd",
