@@ -26,6 +26,11 @@ runs file 0 'switch leaf1' "$CORTADO" info --topology=machine.prototxt
 runs file_typo 2 'typo.prototxt:3:[0-9]+: .*"bandwith_gbs"; did you mean "bandwidth_gbs"' "$CORTADO" info --topology=typo.prototxt
 runs file_hole 2 'hole.prototxt:5: node list "n\[1-3,\]": a number is missing' "$CORTADO" info --topology=hole.prototxt
 
+# the example of the manual
+sed -n '/^## Machine files/,/^## /p' "$ROOT/docs/topology.md" | sed '1,/^```$/d; /^```$/,$d' >example.prototxt
+runs manual_example 0 '^  switch leaf2' "$CORTADO" info --topology=example.prototxt
+is manual_sizes grep -q '24 nodes n\[025-047\],login1' out
+
 $JOB 1 true >/dev/null 2>&1 || { skip topology_job "no $MPIRUN"; finish; }
 runs job 0 '^  node '"$here"': ranks 0-1' $JOB 2 "$CORTADO" info --topology
 runs job_file 0 '^  switch leaf2: ranks 0-3' $JOB 4 "$CORTADO" info --topology=machine.prototxt
