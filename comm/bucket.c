@@ -130,14 +130,17 @@ ct_status ct_bucket_open_way(ct_bucket *b, const ct_coll_ops *ops, ct_bucket_way
 
 void ct_bucket_go(ct_bucket *b, ct_bucket_way *way, ct_bucket_way **old_p)
 {
-    *old_p = atomic_exchange(b->cut.coded ? &b->coded : &b->dense, way);
+    ct_bucket_way *old = atomic_exchange(b->cut.coded ? &b->coded : &b->dense, way);
+
+    b->sent_elsewhere += old->req.bytes_sent - way->req.bytes_sent;
+    *old_p = old;
 }
 
 void ct_bucket_close_way(ct_bucket *b, ct_bucket_way *way)
 {
     if (way == NULL) return;
     way->ops->release(&way->req);
-    way->next = b->past; /* what it sent still counts */
+    way->next = b->past;
     b->past = way;
 }
 
@@ -315,13 +318,11 @@ double ct_bucket_predicted_s(const ct_bucket *b)
 int64_t ct_bucket_bytes_sent(const ct_bucket *b)
 {
     const ct_bucket_way *dense = atomic_load(&b->dense), *coded = atomic_load(&b->coded);
-    int64_t sum = b->gather_sent;
+    int64_t sum = b->gather_sent + b->sent_elsewhere;
 
     if (b->repro != NULL) sum += ct_repro_bytes_sent(b->repro);
     if (dense != NULL) sum += dense->req.bytes_sent;
     if (coded != NULL) sum += coded->req.bytes_sent;
-    for (const ct_bucket_way *way = b->past; way != NULL; way = way->next)
-        sum += way->req.bytes_sent;
     return sum;
 }
 

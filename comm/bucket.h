@@ -38,8 +38,8 @@ typedef struct ct_bucket {
     ct_bucket_way *past;            /* closed ones: the watchdog may still look at them */
     void *payload;
     size_t payload_bytes;
-    ct_gather *gather; /* codec of kind GATHER                               */
-    int64_t gather_sent;
+    ct_gather *gather;                   /* codec of kind GATHER                               */
+    int64_t gather_sent, sent_elsewhere; /* by ways that it does not go now  */
     ct_coll_where gather_where;
     float *residual;             /* [cut.count] or NULL                                 */
     double encode_s;             /* encode and decode, since creation                   */

@@ -29,9 +29,9 @@ struct ct_grad_pipe {
     int64_t iteration;
     ct_grad_pipe_counters counters;
     ct_grad_tune *tune;
-    ct_pipe_thread *thread;  /* NULL: the main thread does it all                 */
-    _Atomic bool threaded;   /* the thread moves messages now; changes in begin   */
-    _Atomic int thread_fate; /* a ct_status: what the thread met, for the main thread to return */
+    ct_pipe_thread *thread; /* NULL: the main thread does it all                 */
+    _Atomic bool threaded;  /* the thread moves messages now; changes in begin   */
+    _Atomic int fate;       /* a ct_status: what went wrong, in the thread perhaps */
 };
 
 /* All of these with the lock held. */

@@ -5,10 +5,10 @@
 #include "comm/grad_tune.h"
 #include "framework/base/clock.h"
 
-/* What the thread met is the main thread's to say. */
-static ct_status thread_fate(ct_grad_pipe *gp)
+/* What failed stays failed, and what the thread met is the main thread's to say. */
+static ct_status fate(ct_grad_pipe *gp)
 {
-    return (ct_status)atomic_load(&gp->thread_fate);
+    return (ct_status)atomic_load(&gp->fate);
 }
 
 ct_status ct_grad_pipe_begin(ct_grad_pipe *gp, int64_t iteration)
@@ -16,7 +16,7 @@ ct_status ct_grad_pipe_begin(ct_grad_pipe *gp, int64_t iteration)
     ct_status status = CT_OK;
 
     if (gp->open) return CT_FAIL(CT_ERR_ARG, "a gradient exchange begins inside another");
-    CT_TRY(thread_fate(gp));
+    CT_TRY(fate(gp));
     ct_comm_lock(gp->comm); /* nothing is under way: the thread, if it looks, finds that */
     if (gp->tune != NULL) status = ct_grad_tune_step(gp->tune);
     gp->iteration = iteration;
@@ -47,6 +47,7 @@ static ct_status move_timed(ct_grad_pipe *gp, double *seconds)
     ct_comm_lock(gp->comm);
     coded = ct_grad_pipe_encode_s(gp);
     status = ct_grad_pipe_move(gp, &moved);
+    if (status != CT_OK) atomic_store(&gp->fate, (int)status);
     coded = ct_grad_pipe_encode_s(gp) - coded;
     ct_comm_unlock(gp->comm);
     *seconds += ct_clock_s() - start - coded;
@@ -55,7 +56,7 @@ static ct_status move_timed(ct_grad_pipe *gp, double *seconds)
 
 ct_status ct_grad_pipe_poll(ct_grad_pipe *gp)
 {
-    CT_TRY(thread_fate(gp));
+    CT_TRY(fate(gp));
     if (!gp->open || atomic_load(&gp->threaded)) return CT_OK;
     if (!gp->config.overlap || (gp->n_left == gp->n_landed)) return CT_OK;
     return move_timed(gp, &gp->counters.moving_s);
@@ -68,7 +69,7 @@ ct_status ct_grad_pipe_ready(ct_grad_pipe *gp, int i)
     if (!gp->open || (i < 0) || (i >= gp->n_range) || gp->ready[i])
         return CT_FAIL(CT_ERR_ARG, "gradient %d of %d is ready %s", i, gp->n_range,
                        gp->open ? "twice, or does not exist" : "outside of a step");
-    CT_TRY(thread_fate(gp));
+    CT_TRY(fate(gp));
     gp->ready[i] = true;
     for (int k = 0, at = gp->bucket_of[i]; k < gp->bucket[at].cut.n_part; ++k)
         complete = (atomic_fetch_sub(&gp->bucket[at + k].missing, 1) == 1) || complete;
@@ -164,14 +165,14 @@ ct_status ct_grad_pipe_wait(ct_grad_pipe *gp, int first, int n, ct_pipe_landed_f
                        gp->n_range, gp->begun ? "" : ", before a step");
     if (!gp->open) return CT_OK;
     CT_TRY(check_all_ready(gp));
-    CT_TRY(thread_fate(gp));
+    CT_TRY(fate(gp));
     atomic_store(&gp->finishing, true);
     CT_TRY(report(gp, landed, ctx));
     if (all_reported(gp, first, n)) return ct_grad_pipe_poll(gp);
     if (atomic_load(&gp->threaded)) ct_pipe_thread_hold(gp->thread, true);
     status = wait_for(gp, first, n, landed, ctx);
     if (atomic_load(&gp->threaded)) ct_pipe_thread_hold(gp->thread, false);
-    return (status == CT_OK) ? thread_fate(gp) : status;
+    return (status == CT_OK) ? fate(gp) : status;
 }
 
 ct_status ct_grad_pipe_finish(ct_grad_pipe *gp, ct_pipe_landed_fn landed, void *ctx)

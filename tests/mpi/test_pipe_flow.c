@@ -1,0 +1,561 @@
+/* Gradients that travel on into the next forward: waits in any order, delays, split gradients,
+ * priorities, the progress thread, algorithms that change; and plans that differ. */
+#include "tests/mpi/mpi_test.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "comm/codec_types.h"
+#include "comm/grad_pipe.h"
+#include "comm/grad_plan.h"
+#include "framework/base/rng.h"
+
+enum { N_RANGE = 10, N = 760000 };
+
+/* Odd sizes, gaps, empty ones; the large one is several buckets where sizes are automatic. */
+static const ct_grad_range range[N_RANGE] = {
+    { "fc8[0]", 0, 4097 },         { "fc8[1]", 4112, 3 },       { "fc7[0]", 4128, 70001 },
+    { "none[0]", 74144, 0 },       { "fc6[0]", 74144, 600013 }, { "fc6[1]", 674160, 1 },
+    { "conv2[0]", 674176, 33000 }, { "none[1]", 707184, 0 },    { "conv1[0]", 707184, 49999 },
+    { "conv1[1]", 757184, 17 },
+};
+
+/* Small integers: all sums are exact, in bf16 too, in whatever order. */
+static float value(int rank, int64_t step, int64_t k)
+{
+    return (float)((7 * k + k / 64 + 13 * rank + 5 * step) % 17 - 8);
+}
+
+static float total(const ct_comm *c, int64_t step, int64_t k)
+{
+    float sum = 0;
+
+    for (int r = 0; r < c->size; ++r) sum += value(r, step, k);
+    return sum;
+}
+
+static void fill(const ct_comm *c, float *arena, int64_t step)
+{
+    memset(arena, 0, sizeof(*arena) * N);
+    for (int i = 0; i < N_RANGE; ++i) {
+        for (int64_t k = range[i].offset; k < range[i].offset + range[i].count; ++k)
+            arena[k] = value(c->rank, step, k);
+    }
+}
+
+/* What a net does with gradients that land: it looks at them, and then they are garbage. */
+typedef struct reader {
+    const ct_comm *c;
+    float *arena;
+    double *arrived; /* [N] sums of all steps, or NULL: they are compared */
+    int64_t step;
+    int times[N_RANGE], wrong;
+    int order[N_RANGE], n; /* of reports */
+} reader;
+
+static ct_status on_landed(void *ctx, int first, int n)
+{
+    reader *r = ctx;
+
+    for (int i = first; i < first + n; ++i) {
+        r->times[i] += 1;
+        r->order[r->n++ % N_RANGE] = i;
+        for (int64_t k = range[i].offset; k < range[i].offset + range[i].count; ++k) {
+            if (r->arrived != NULL)
+                r->arrived[k] += r->arena[k];
+            else
+                r->wrong += (r->arena[k] != total(r->c, r->step, k));
+            r->arena[k] = NAN;
+        }
+    }
+    return CT_OK;
+}
+
+static void delay(uint64_t key, uint64_t at)
+{
+    uint64_t dice = ct_rng_permute(key, at % 64, 64);
+
+    if (dice < 16) usleep((useconds_t)(20 * dice));
+}
+
+/* Backward and the next forward: every rank has its own order of gradients, waits and delays. */
+static int step(ct_grad_pipe *gp, ct_comm *c, reader *r, bool leave_some)
+{
+    uint64_t key = ct_rng_key(21, (uint64_t)c->rank, (uint64_t)r->step);
+    int fault = MPI_FAULT_UNLESS(ct_grad_pipe_begin(gp, r->step) == CT_OK);
+    double ranks = 1;
+
+    memset(r->times, 0, sizeof(r->times));
+    r->n = 0;
+    for (uint64_t t = 0; t < N_RANGE; ++t) {
+        delay(key, t);
+        fault +=
+            MPI_FAULT_UNLESS(ct_grad_pipe_ready(gp, (int)ct_rng_permute(key, t, N_RANGE)) == CT_OK);
+        fault += MPI_FAULT_UNLESS(ct_grad_pipe_poll(gp) == CT_OK);
+    }
+    fault += MPI_FAULT_UNLESS((ct_comm_sum(c, &ranks, 1) == CT_OK) && (ranks == c->size));
+    for (uint64_t t = 0; t < (leave_some ? N_RANGE / 2 : N_RANGE); ++t) {
+        int i = (int)ct_rng_permute(key + 1, t, N_RANGE);
+
+        delay(key, t + 7);
+        fault += MPI_FAULT_UNLESS(ct_grad_pipe_wait(gp, i, 1, on_landed, r) == CT_OK);
+        fault += MPI_FAULT_UNLESS(r->times[i] == 1);
+        if (t == 3) fault += MPI_FAULT_UNLESS(ct_comm_barrier(c) == CT_OK);
+    }
+    if (leave_some) fault += MPI_FAULT_UNLESS(ct_grad_pipe_finish(gp, on_landed, r) == CT_OK);
+    for (int i = 0; i < N_RANGE; ++i) fault += MPI_FAULT_UNLESS(r->times[i] == 1);
+    fault += MPI_FAULT_UNLESS(r->wrong == 0);
+    return fault;
+}
+
+static float *acquire_arena(const ct_comm *c)
+{
+    const ct_arena_ops *mem = ct_comm_arena(c);
+    void *block = NULL;
+
+    return (mem->acquire(mem->ctx, sizeof(float) * N, "arena", &block) == CT_OK) ? block : NULL;
+}
+
+static void release_arena(const ct_comm *c, float *arena)
+{
+    const ct_arena_ops *mem = ct_comm_arena(c);
+
+    mem->release(mem->ctx, arena);
+}
+
+/* topk: what arrived and what the ranks kept is what they gave, to the last bit. */
+static int check_balance(ct_grad_pipe *gp, const double *arrived, int64_t steps, const ct_comm *c)
+{
+    double *kept = calloc(N, sizeof(*kept));
+    int wrong = 0, n_residual = 0;
+
+    for (int i = 0; i < N_RANGE; ++i) {
+        const float *residual = ct_grad_pipe_residual(gp, i);
+
+        n_residual += (residual != NULL);
+        for (int64_t k = 0; (residual != NULL) && (k < range[i].count); ++k)
+            kept[range[i].offset + k] = residual[k];
+    }
+    MPI_Allreduce(MPI_IN_PLACE, kept, N, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    for (int i = 0; i < N_RANGE; ++i) {
+        for (int64_t k = range[i].offset; k < range[i].offset + range[i].count; ++k) {
+            double given = 0;
+
+            for (int64_t s = 0; s < steps; ++s) given += total(c, s, k);
+            wrong += (arrived[k] + kept[k] != given);
+        }
+    }
+    free(kept);
+    return MPI_FAULT_UNLESS(wrong == 0) + MPI_FAULT_UNLESS(n_residual == 3);
+}
+
+static int flow(ct_comm *c, const ct_grad_pipe_config *config, int64_t steps)
+{
+    ct_grad_pipe *gp = NULL;
+    reader r = { .c = c, .arena = acquire_arena(c) };
+    ct_grad_pipe_counters before, after;
+    int fault = 0;
+
+    if (config->codec->has_residual) r.arrived = calloc(N, sizeof(*r.arrived));
+    fault +=
+        MPI_FAULT_UNLESS(ct_grad_pipe_create(c, config, r.arena, range, N_RANGE, &gp) == CT_OK);
+    fault = mpi_verdict(fault);
+    for (r.step = 0; (r.step < steps) && (fault == 0); ++r.step) {
+        ct_grad_pipe_get_counters(gp, &before);
+        fill(c, r.arena, r.step);
+        fault += step(gp, c, &r, r.step % 3 == 2);
+        ct_grad_pipe_get_counters(gp, &after);
+        fault += MPI_FAULT_UNLESS(after.exposed_s >= before.exposed_s);
+        fault += MPI_FAULT_UNLESS((c->size == 1) || (after.bytes_sent > before.bytes_sent));
+        fault = mpi_verdict(fault); /* all go on, or none */
+    }
+    if ((fault == 0) && (r.arrived != NULL)) fault += check_balance(gp, r.arrived, steps, c);
+    ct_grad_pipe_destroy(gp);
+    release_arena(c, r.arena);
+    free(r.arrived);
+    return fault;
+}
+
+static int all_flows(ct_comm *c)
+{
+    static const ct_progress_kind kind[2] = { CT_PROGRESS_POLL, CT_PROGRESS_THREAD };
+    int fault = 0;
+
+    for (const ct_codec_ops *const *codec = ct_codec_table; *codec != NULL; ++codec) {
+        for (int v = 0; v < 4; ++v) {
+            ct_grad_pipe_config config = {
+                .bucket_bytes = (v < 2) ? 0 : 30000,
+                .allreduce = (v == 3) ? "ring" : "auto",
+                .overlap = (v != 2),
+                .codec = *codec,
+                .codec_config = { .density = 0.03f, .min_bytes = 150000 },
+                .progress = kind[v % 2],
+            };
+
+            fault += flow(c, &config, 4);
+        }
+    }
+    return fault;
+}
+
+/* ---- algorithms and progress that change in the first steps */
+
+static struct {
+    int n_choice, n_progress;
+} said;
+
+static void count_lines(void *ctx, const char *text)
+{
+    (void)ctx;
+    said.n_choice += (strstr(text, "; tried: ") != NULL);
+    said.n_progress += (strstr(text, "with a thread") != NULL);
+}
+
+static int tuning(ct_comm *c)
+{
+    ct_grad_pipe_config config = { .allreduce = "auto",
+                                   .overlap = true,
+                                   .codec = &ct_codec_none,
+                                   .tune_iterations = 4,
+                                   .progress = CT_PROGRESS_AUTO };
+    ct_grad_pipe *gp = NULL;
+    float *arena = acquire_arena(c);
+    int fault = 0, n_trial = 0;
+
+    fault += MPI_FAULT_UNLESS(ct_grad_pipe_create(c, &config, arena, range, N_RANGE, &gp) == CT_OK);
+    n_trial = ct_grad_pipe_n_trial(gp);
+    ct_grad_pipe_destroy(gp);
+    release_arena(c, arena);
+    fault += MPI_FAULT_UNLESS(n_trial == ((c->size > 1) ? 1 + 4 + 4 : 0));
+    said.n_choice = said.n_progress = 0;
+    ct_log_set_sink(count_lines, NULL);
+    fault += flow(c, &config, n_trial + 3);
+    ct_log_set_sink(NULL, NULL);
+    if ((c->size > 1) && (c->rank == 0)) {
+        fault += MPI_FAULT_UNLESS((said.n_choice >= 1) && (said.n_progress == 1));
+    }
+    config.allreduce = "ring"; /* named: nothing to try but progress */
+    said.n_choice = 0;
+    ct_log_set_sink(count_lines, NULL);
+    fault += flow(c, &config, 7);
+    ct_log_set_sink(NULL, NULL);
+    fault += MPI_FAULT_UNLESS(said.n_choice == 0);
+    config.codec = &ct_codec_bf16;
+    config.codec_config.min_bytes = 10000;
+    config.allreduce = "auto";
+    return fault + flow(c, &config, 11);
+}
+
+/* ---- the thread */
+
+/* Nobody polls: what is ready lands all the same. */
+static int thread_alone(ct_comm *c)
+{
+    ct_grad_pipe_config config = { .bucket_bytes = 100000,
+                                   .allreduce = "auto",
+                                   .overlap = true,
+                                   .codec = &ct_codec_none,
+                                   .progress = CT_PROGRESS_THREAD };
+    ct_grad_pipe *gp = NULL;
+    reader r = { .c = c, .arena = acquire_arena(c) };
+    char text[256] = "";
+    int fault = 0;
+
+    fault +=
+        MPI_FAULT_UNLESS(ct_grad_pipe_create(c, &config, r.arena, range, N_RANGE, &gp) == CT_OK);
+    if (mpi_verdict(fault) > 0) return fault;
+    for (; r.step < 3; ++r.step) {
+        ct_grad_pipe_counters counters;
+
+        fill(c, r.arena, r.step);
+        memset(r.times, 0, sizeof(r.times));
+        fault += MPI_FAULT_UNLESS(ct_grad_pipe_begin(gp, r.step) == CT_OK);
+        for (int i = 0; i < N_RANGE; ++i)
+            fault += MPI_FAULT_UNLESS(ct_grad_pipe_ready(gp, i) == CT_OK);
+        do { /* the alarm ends this where the thread does nothing */
+            if (c->size == 1) break;
+            usleep(200);
+            ct_grad_pipe_describe(gp, text, sizeof(text));
+        } while (strstr(text, "no gradients under way") == NULL);
+        fault += MPI_FAULT_UNLESS(ct_grad_pipe_finish(gp, on_landed, &r) == CT_OK);
+        for (int i = 0; i < N_RANGE; ++i) fault += MPI_FAULT_UNLESS(r.times[i] == 1);
+        ct_grad_pipe_get_counters(gp, &counters);
+        if (c->size > 1) fault += MPI_FAULT_UNLESS(counters.moving_s == 0);
+    }
+    fault += MPI_FAULT_UNLESS(r.wrong == 0);
+    ct_grad_pipe_destroy(gp);
+    release_arena(c, r.arena);
+    return fault;
+}
+
+static char last_line[512];
+
+static void keep_line(void *ctx, const char *text)
+{
+    (void)ctx;
+    snprintf(last_line, sizeof(last_line), "%s", text);
+}
+
+/* What the thread meets, the main thread says. */
+static int thread_fails(ct_comm *c)
+{
+    const ct_grad_range one = { "fc6[0]", 0, 4096 };
+    ct_grad_pipe_config config = { .allreduce = "auto",
+                                   .overlap = true,
+                                   .codec = &ct_codec_topk,
+                                   .codec_config = { .density = 0.1f },
+                                   .progress = CT_PROGRESS_THREAD };
+    static float arena[4096];
+    ct_grad_pipe *gp = NULL;
+    int fault = 0;
+    ct_status status = CT_OK;
+
+    for (int k = 0; k < 4096; ++k) arena[k] = NAN;
+    ct_log_set_sink(keep_line, NULL);
+    fault += MPI_FAULT_UNLESS(ct_grad_pipe_create(c, &config, arena, &one, 1, &gp) == CT_OK);
+    fault += MPI_FAULT_UNLESS(ct_grad_pipe_begin(gp, 3) == CT_OK);
+    status = ct_grad_pipe_ready(gp, 0);
+    for (int k = 0; (status == CT_OK) && (k < 20000); ++k) {
+        usleep(200);
+        status = ct_grad_pipe_poll(gp);
+    }
+    fault += MPI_FAULT_UNLESS(status == CT_ERR_DIVERGED);
+    fault += MPI_FAULT_UNLESS(ct_grad_pipe_wait(gp, 0, 1, NULL, NULL) == CT_ERR_DIVERGED);
+    ct_grad_pipe_destroy(gp);
+    ct_log_set_sink(NULL, NULL);
+    return fault + MPI_FAULT_UNLESS(strstr(last_line, "fc6[0], iteration 3") != NULL);
+}
+
+/* ---- what goes first */
+
+enum { LARGE = 4 << 20, SMALL = 3000 };
+
+static ct_status note_first(void *ctx, int first, int n)
+{
+    int *order = ctx;
+
+    (void)n;
+    order[++order[0]] = first;
+    return CT_OK;
+}
+
+/* A large gradient leaves first, a small one that forward reads first follows: it overtakes. */
+static int priorities(ct_comm *c)
+{
+    const ct_grad_range two[2] = { { "fc6[0]", 0, LARGE }, { "conv1[0]", LARGE, SMALL } };
+    ct_grad_pipe_config config = {
+        .bucket_bytes = 4 * SMALL, .allreduce = "ring", .overlap = true, .codec = &ct_codec_none
+    };
+    ct_grad_pipe *gp = NULL;
+    float *arena = calloc(LARGE + SMALL, sizeof(*arena));
+    int fault = 0, overtook = 0;
+
+    fault += MPI_FAULT_UNLESS(ct_grad_pipe_create(c, &config, arena, two, 2, &gp) == CT_OK);
+    for (int s = 0; s < 10; ++s) {
+        int order[3] = { 0, -1, -1 };
+
+        fault += MPI_FAULT_UNLESS(ct_grad_pipe_begin(gp, s) == CT_OK);
+        fault += MPI_FAULT_UNLESS(ct_grad_pipe_ready(gp, 0) == CT_OK);
+        fault += MPI_FAULT_UNLESS(ct_grad_pipe_ready(gp, 1) == CT_OK);
+        fault += MPI_FAULT_UNLESS(ct_grad_pipe_wait(gp, 1, 1, note_first, order) == CT_OK);
+        fault += MPI_FAULT_UNLESS(ct_grad_pipe_finish(gp, note_first, order) == CT_OK);
+        fault += MPI_FAULT_UNLESS((order[0] == 2) && (order[1] + order[2] == 1));
+        overtook += (order[1] == 1);
+    }
+    /* not every time: a rank may see nothing of the small one until the large one is through */
+    if (c->size > 1) fault += MPI_FAULT_UNLESS(overtook >= 5);
+    ct_grad_pipe_destroy(gp);
+    free(arena);
+    return fault;
+}
+
+/* ---- how the arena is cut */
+
+static int check_cut(const ct_grad_sizes *sizes, const ct_bucket_cut *cut, int n_cut)
+{
+    int next = 0, part = 0, fault = 0;
+    int64_t at = 0;
+
+    for (int b = 0; b < n_cut; ++b) {
+        const ct_bucket_cut *k = &cut[b];
+        int64_t end = range[k->first].offset + range[k->first].count;
+
+        fault += MPI_FAULT_UNLESS((k->first == next) && (k->n >= 1) && (k->part == part));
+        if (k->n_part == 1) {
+            end = range[k->first + k->n - 1].offset + range[k->first + k->n - 1].count;
+            fault += MPI_FAULT_UNLESS((k->offset == range[k->first].offset) &&
+                                      (k->offset + k->count == end));
+            fault += MPI_FAULT_UNLESS((k->n == 1) || (4 * k->count <= sizes->usual));
+            fault += MPI_FAULT_UNLESS(k->coded || (4 * k->count <= sizes->most));
+            next += k->n;
+        } else {
+            if (part == 0) at = range[k->first].offset;
+            fault += MPI_FAULT_UNLESS((k->offset == at) && (k->n == 1) && !k->coded);
+            fault += MPI_FAULT_UNLESS((k->count > 0) && (4 * k->count <= sizes->most + 4096));
+            at += k->count;
+            part = (part + 1 == k->n_part) ? 0 : part + 1;
+            fault += MPI_FAULT_UNLESS((part != 0) || (at == end));
+            next += (part == 0);
+        }
+    }
+    return fault + MPI_FAULT_UNLESS((next == N_RANGE) && (part == 0));
+}
+
+static int plan(ct_comm *c)
+{
+    ct_grad_pipe_config config = { .allreduce = "auto", .codec = &ct_codec_none };
+    const ct_grad_sizes list[3] = { { 65536, 16384, 524288 },
+                                    { 1 << 20, 1 << 18, 8 << 20 },
+                                    { 300000, 300000, INT64_MAX } };
+    ct_grad_sizes found = { 0 };
+    int fault = 0;
+
+    for (int v = 0; v < 6; ++v) {
+        ct_bucket_cut *cut = NULL;
+        int n_cut = 0, n_part = 0, n_coded = 0;
+
+        config.codec = (v < 3) ? &ct_codec_none : &ct_codec_topk;
+        config.codec_config.min_bytes = 250000;
+        fault += MPI_FAULT_UNLESS(
+            ct_grad_plan_cut(&config, &list[v % 3], range, N_RANGE, &cut, &n_cut) == CT_OK);
+        fault += check_cut(&list[v % 3], cut, n_cut);
+        for (int b = 0; b < n_cut; ++b) {
+            n_part += (cut[b].n_part > 1);
+            n_coded += cut[b].coded;
+        }
+        fault += MPI_FAULT_UNLESS(n_part == ((v == 0) ? 5 : 0)); /* 2.4 MB in parts of 512 KB */
+        fault += MPI_FAULT_UNLESS(n_coded == ((v < 3) ? 0 : 2));
+        /* small at both ends, where sizes differ */
+        if (v % 3 == 0) fault += MPI_FAULT_UNLESS(4 * cut[n_cut - 1].count <= 65536 + 200000);
+        free(cut);
+    }
+    config.codec = &ct_codec_none;
+    fault += MPI_FAULT_UNLESS(ct_grad_sizes_find(c, &config, range, N_RANGE, &found) == CT_OK);
+    if (c->size > 1) {
+        const ct_coll_ops *ops = NULL;
+
+        fault += MPI_FAULT_UNLESS((found.usual == 4 * found.ends) && (found.most > found.usual));
+        fault +=
+            MPI_FAULT_UNLESS(ct_coll_choose(c, found.usual / 4, CT_F32, "auto", &ops) == CT_OK);
+        fault += MPI_FAULT_UNLESS(20 * ops->cost_s(c, 0) <= ops->cost_s(c, found.usual));
+    }
+    config.bucket_bytes = 12345;
+    fault += MPI_FAULT_UNLESS(ct_grad_sizes_find(c, &config, range, N_RANGE, &found) == CT_OK);
+    fault += MPI_FAULT_UNLESS((found.usual == 12345) && (found.most == INT64_MAX));
+    fault += MPI_FAULT_UNLESS(ct_grad_sizes_find(c, &config, range, 0, &found) == CT_OK);
+    return fault;
+}
+
+/* Ranks that do not agree all fail, and say which bucket. */
+static int mismatch(ct_comm *c)
+{
+    ct_grad_range list[3] = { { "a[0]", 0, 500 }, { "b[0]", 512, 100 }, { "c[0]", 640, 300 } };
+    ct_grad_pipe_config config = {
+        .bucket_bytes = 1000, .allreduce = "auto", .overlap = true, .codec = &ct_codec_none
+    };
+    static float arena[1024];
+    bool odd = (c->rank == c->size - 1);
+    char other[32];
+    ct_grad_pipe *gp = NULL;
+    int fault = 0;
+
+    if (c->size == 1) return 0;
+    snprintf(other, sizeof(other), "another on rank %d", c->size - 1);
+    ct_log_set_sink(keep_line, NULL);
+    if (odd) list[1].count = 99;
+    fault +=
+        MPI_FAULT_UNLESS(ct_grad_pipe_create(c, &config, arena, list, 3, &gp) == CT_ERR_CONFIG);
+    fault += MPI_FAULT_UNLESS(strstr(last_line, "bucket 1 ") != NULL);
+    fault += MPI_FAULT_UNLESS(
+        strstr(last_line, odd ? "b[0], 99 elements here, and b[0], 100" : other) != NULL);
+    if (odd) list[1].count = 100;
+    if (odd) list[1].key = "B[0]";
+    fault +=
+        MPI_FAULT_UNLESS(ct_grad_pipe_create(c, &config, arena, list, 3, &gp) == CT_ERR_CONFIG);
+    fault += MPI_FAULT_UNLESS(strstr(last_line, odd ? "B[0]" : "b[0]") != NULL);
+    list[1].key = "b[0]";
+    fault += MPI_FAULT_UNLESS(ct_grad_pipe_create(c, &config, arena, list, odd ? 2 : 3, &gp) ==
+                              CT_ERR_CONFIG);
+    fault += MPI_FAULT_UNLESS(strstr(last_line, odd ? "no such bucket here" : "c[0]") != NULL);
+    if (odd) list[2].offset = 700; /* the same but for where it lies */
+    fault +=
+        MPI_FAULT_UNLESS(ct_grad_pipe_create(c, &config, arena, list, 3, &gp) == CT_ERR_CONFIG);
+    fault += MPI_FAULT_UNLESS(strstr(last_line, "bucket 2 (c[0]") != NULL);
+    list[2].offset = 640;
+    config.overlap = odd;
+    fault +=
+        MPI_FAULT_UNLESS(ct_grad_pipe_create(c, &config, arena, list, 3, &gp) == CT_ERR_CONFIG);
+    fault += MPI_FAULT_UNLESS(strstr(last_line, "same options") != NULL);
+    config.overlap = true;
+    fault += MPI_FAULT_UNLESS(gp == NULL);
+    fault += MPI_FAULT_UNLESS(ct_grad_pipe_create(c, &config, arena, list, 3, &gp) == CT_OK);
+    ct_grad_pipe_destroy(gp);
+    ct_log_set_sink(NULL, NULL);
+    return fault;
+}
+
+/* No gradients at all, and only empty ones. */
+static int nothing(ct_comm *c)
+{
+    const ct_grad_range empty[2] = { { "a[0]", 0, 0 }, { "b[0]", 0, 0 } };
+    ct_grad_pipe_config config = {
+        .allreduce = "auto", .overlap = true, .codec = &ct_codec_none, .tune_iterations = 2
+    };
+    static float arena[1];
+    int fault = 0;
+
+    for (int n = 0; n <= 2; ++n) {
+        ct_grad_pipe *gp = NULL;
+
+        fault += MPI_FAULT_UNLESS(ct_grad_pipe_create(c, &config, arena, empty, n, &gp) == CT_OK);
+        for (int s = 0; s < 7; ++s) {
+            fault += MPI_FAULT_UNLESS(ct_grad_pipe_begin(gp, s) == CT_OK);
+            for (int i = 0; i < n; ++i)
+                fault += MPI_FAULT_UNLESS(ct_grad_pipe_ready(gp, i) == CT_OK);
+            fault += MPI_FAULT_UNLESS(ct_grad_pipe_wait(gp, 0, n, NULL, NULL) == CT_OK);
+            if (s % 2 == 0) fault += MPI_FAULT_UNLESS(ct_grad_pipe_finish(gp, NULL, NULL) == CT_OK);
+        }
+        ct_grad_pipe_destroy(gp);
+    }
+    return fault;
+}
+
+static void test_flows(void **state)
+{
+    (void)state;
+    assert_int_equal(mpi_verdict(mpi_on_machines(all_flows)), 0);
+}
+
+static void test_tuning(void **state)
+{
+    (void)state;
+    assert_int_equal(mpi_verdict(mpi_on_machines(tuning)), 0);
+}
+
+static void test_thread(void **state)
+{
+    (void)state;
+    assert_int_equal(mpi_verdict(mpi_on_machines(thread_alone)), 0);
+    assert_int_equal(mpi_verdict(mpi_on_machines(thread_fails)), 0);
+}
+
+static void test_priorities(void **state)
+{
+    (void)state;
+    assert_int_equal(mpi_verdict(mpi_on_machines(priorities)), 0);
+}
+
+static void test_plan(void **state)
+{
+    (void)state;
+    assert_int_equal(mpi_verdict(mpi_on_machines(plan)), 0);
+    assert_int_equal(mpi_verdict(mpi_on_machines(mismatch)), 0);
+    assert_int_equal(mpi_verdict(mpi_on_machines(nothing)), 0);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_flows),      cmocka_unit_test(test_tuning), cmocka_unit_test(test_thread),
+    cmocka_unit_test(test_priorities), cmocka_unit_test(test_plan),
+};
+
+MPI_MAIN(tests, 300)
