@@ -220,6 +220,14 @@ static bool gathers_now(const ct_bucket *b)
     return !atomic_load(&b->dense_now) && (b->gather != NULL);
 }
 
+static ct_coll_where *where_now(ct_bucket *b)
+{
+    ct_bucket_way *way = way_now(b);
+
+    if (b->repro != NULL) return ct_repro_where(b->repro);
+    return (gathers_now(b) || (way == NULL)) ? &b->gather_where : &way->req.where;
+}
+
 static ct_status move_messages(ct_bucket *b, bool in_turn)
 {
     ct_bucket_way *way = way_now(b);
@@ -234,9 +242,12 @@ static ct_status move_messages(ct_bucket *b, bool in_turn)
     return (way != NULL) ? way->ops->progress(&way->req) : CT_OK;
 }
 
-ct_status ct_bucket_progress(ct_bucket *b, bool in_turn)
+ct_status ct_bucket_progress(ct_bucket *b, bool in_turn, bool brief)
 {
-    ct_status status = move_messages(b, in_turn);
+    ct_status status = CT_OK;
+
+    where_now(b)->brief = brief;
+    status = move_messages(b, in_turn);
 
     if (status != CT_OK) return status;
     if (!atomic_load(&b->dense_now)) CT_TRY(decode(b));
@@ -252,22 +263,20 @@ bool ct_bucket_is_started(const ct_bucket *b)
     return (b->repro == NULL) || ct_repro_adds(b->repro);
 }
 
-static ct_coll_where *where_now(ct_bucket *b)
+bool ct_bucket_moved(ct_bucket *b, double now)
 {
-    ct_bucket_way *way = way_now(b);
+    unsigned n = atomic_load_explicit(&where_now(b)->n_moved, memory_order_relaxed);
 
-    if (b->repro != NULL) return ct_repro_where(b->repro);
-    return (gathers_now(b) || (way == NULL)) ? &b->gather_where : &way->req.where;
+    if (n == b->moved_before) return false;
+    b->moved_before = n;
+    b->moved_at = now;
+    return true;
 }
 
 bool ct_bucket_fills_link(ct_bucket *b, double now)
 {
     int sending = atomic_load_explicit(&where_now(b)->sending, memory_order_relaxed);
-    int64_t sent = ct_bucket_bytes_sent(b);
 
-    if ((sent != b->sent_before) || (sending != b->sending_before)) b->moved_at = now;
-    b->sent_before = sent;
-    b->sending_before = sending;
     return (sending > 0) && (now - b->moved_at < stuck_s);
 }
 

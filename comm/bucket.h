@@ -46,9 +46,8 @@ typedef struct ct_bucket {
     double left_at, under_way_s; /* leaving to landing, since creation       */
     double last_s;               /* … the last time                          */
     int64_t n_run;
-    int64_t sent_before; /* by then had it sent so much, …            */
-    int sending_before;  /* … with so many messages going out         */
-    double moved_at;     /* when that last changed                    */
+    unsigned moved_before; /* where.n_moved when the pipe last looked */
+    double moved_at;       /* when that last changed                  */
 } ct_bucket;
 
 /** b is zeroed but for comm, config, key, grad and cut. Collective, in one order on all ranks. */
@@ -58,13 +57,15 @@ void ct_bucket_release(ct_bucket *b); /* half-prepared ones too; collective */
 /** Encodes where it is to be, and starts. */
 ct_status ct_bucket_leave(ct_bucket *b, int64_t iteration);
 /** CT_INPROGRESS until grad holds the sum over the ranks. in_turn: ct_bucket_is_started() of all
- *  buckets that left before. */
-ct_status ct_bucket_progress(ct_bucket *b, bool in_turn);
+ *  buckets that left before. brief: others are more urgent; one round of messages. */
+ct_status ct_bucket_progress(ct_bucket *b, bool in_turn, bool brief);
 /** All collectives of this step have been started: those that left later may start theirs. */
 bool ct_bucket_is_started(const ct_bucket *b);
 
+/** Whether messages moved since this was last asked. now: ct_clock_s(). */
+bool ct_bucket_moved(ct_bucket *b, double now);
 /** Messages of its own are going out, and keep going: where the link is busy with them, others
- *  would only delay them. now: ct_clock_s(). */
+ *  would only delay them. */
 bool ct_bucket_fills_link(ct_bucket *b, double now);
 /** As ct_coll_ops.pending. */
 int ct_bucket_pending(ct_bucket *b, MPI_Request **out, int max);

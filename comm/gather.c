@@ -144,13 +144,16 @@ static ct_status take(ct_gather *g, bool *moved)
 ct_status ct_gather_progress(ct_gather *g, int64_t *bytes_sent, ct_coll_where *where)
 {
     int p = g->comm->size;
-    bool moved = true, receives = false;
+    bool moved = true, any = false, receives = false;
 
     while (moved) {
         moved = false;
         CT_TRY(post(g, &moved, bytes_sent));
         CT_TRY(take(g, &moved));
+        any = any || moved;
+        if (where->brief) break;
     }
+    if (any) (void)atomic_fetch_add_explicit(&where->n_moved, 1, memory_order_relaxed);
     receives = (g->recv_done < g->n_message);
     atomic_store_explicit(&where->n_step, p - 1, memory_order_relaxed);
     atomic_store_explicit(&where->step, (int)(g->send_done / g->n_part), memory_order_relaxed);

@@ -30,10 +30,39 @@ static int first_not_started(const ct_grad_pipe *gp)
     return i;
 }
 
+/* Moves the buckets under way once, the most urgent first, until one has moved that has more urgent
+ * ones before it: *again_p then tells to look at those again. */
+static ct_status move_round(ct_grad_pipe *gp, double now, bool *moved_p, bool *again_p)
+{
+    bool hold = (gp->n_bucket <= gp->n_lane), urgent = false;
+
+    *again_p = false;
+    for (int i = gp->n_left - 1; (i >= 0) && !*again_p; --i) {
+        ct_bucket *b = &gp->bucket[i];
+        ct_status status = CT_OK;
+
+        if (atomic_load(&b->state) != CT_BUCKET_RUNNING) continue;
+        status = ct_bucket_progress(b, i <= first_not_started(gp), hold && urgent);
+        if (status == CT_INPROGRESS) {
+            bool moved = ct_bucket_moved(b, now);
+
+            *moved_p = *moved_p || moved;
+            *again_p = urgent && moved;
+            if (hold && ct_bucket_fills_link(b, now)) break;
+            urgent = true;
+            continue;
+        }
+        CT_TRY(status);
+        gp->landed[gp->n_landed++] = i;
+        *moved_p = true;
+    }
+    return CT_OK;
+}
+
 /* Moves every bucket under way as far as it goes, those that the next forward needs first first:
  * the arena has the order of backward, so the highest. While one fills the link with messages of
  * its own, those below it are not asked to move: what they have under way arrives, but no further
- * segment leaves.
+ * segment leaves; and when one below has moved by a segment, those above are asked again.
  *
  * This cannot deadlock. A bucket is held back only by a higher one that (1) has left here, (2) has
  * sends under way, and (3) has moved lately (ct_bucket_fills_link). Its sends end when its receiver
@@ -44,29 +73,12 @@ static int first_not_started(const ct_grad_pipe *gp)
  * all ranks, the highest is held back nowhere, and lands; then the next. */
 ct_status ct_grad_pipe_move(ct_grad_pipe *gp, bool *moved_p)
 {
-    bool hold = (gp->n_bucket <= gp->n_lane);
-    int left = gp->n_left, landed = gp->n_landed;
-    double now = ct_clock_s();
+    int left = gp->n_left;
+    bool again = true;
 
     if (atomic_load(&gp->finishing) || gp->config.overlap) CT_TRY(leave_what_may(gp));
     *moved_p = (gp->n_left > left);
-    for (int i = gp->n_left - 1; i >= 0; --i) {
-        ct_bucket *b = &gp->bucket[i];
-        ct_status status = CT_OK;
-
-        if (atomic_load(&b->state) != CT_BUCKET_RUNNING) continue;
-        status = ct_bucket_progress(b, i <= first_not_started(gp));
-        if (status == CT_INPROGRESS) {
-            bool fills = ct_bucket_fills_link(b, now);
-
-            *moved_p = *moved_p || (b->moved_at >= now);
-            if (hold && fills) break;
-            continue;
-        }
-        CT_TRY(status);
-        gp->landed[gp->n_landed++] = i;
-    }
-    *moved_p = *moved_p || (gp->n_landed > landed);
+    while (again) CT_TRY(move_round(gp, ct_clock_s(), moved_p, &again));
     return CT_OK;
 }
 

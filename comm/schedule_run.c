@@ -248,7 +248,7 @@ static void note_place(const ct_sched_run *run, ct_coll_where *where)
 
 ct_status ct_sched_run_progress(ct_sched_run *run, int64_t *bytes_sent, ct_coll_where *where)
 {
-    bool moved = true;
+    bool moved = true, any = false;
 
     while (moved) {
         moved = false;
@@ -256,8 +256,12 @@ ct_status ct_sched_run_progress(ct_sched_run *run, int64_t *bytes_sent, ct_coll_
         CT_TRY(post_sends(run, &moved, bytes_sent));
         CT_TRY(take_recvs(run, &moved));
         CT_TRY(take_sends(run, &moved));
+        any = any || moved;
+        if ((where != NULL) && where->brief) break;
     }
     if (where != NULL) note_place(run, where);
+    if ((where != NULL) && any)
+        (void)atomic_fetch_add_explicit(&where->n_moved, 1, memory_order_relaxed);
     if ((run->received.step < run->s->n_step) || (run->sent.step < run->s->n_step))
         return CT_INPROGRESS;
     return CT_OK;
