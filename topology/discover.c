@@ -226,6 +226,7 @@ static ct_status borrow_figures(const char *spec, const ct_machine *from, ct_mac
             m->level[l].uplink *= (double)(size - 1) / (double)(like->size - 1);
     }
     m->sum_bandwidth = from->sum_bandwidth;
+    m->shared = from->shared;
     snprintf(m->source, sizeof(m->source), "%s", from->source);
     return CT_OK;
 }

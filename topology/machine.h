@@ -34,6 +34,16 @@ typedef struct ct_level {
     double residual; /* of a fit: relative RMS error; 0: not fitted                               */
 } ct_level;
 
+/** Sums of a buffer of S bytes in the memory that a node's ranks share take
+ *  2 latency_s + 2 min(S, cached) / cached_bandwidth + 2 max(0, S - cached) / bandwidth. */
+typedef struct ct_shared_memory {
+    double latency_s;        /* of the ranks' waiting for each other                             */
+    double cached_bandwidth; /* bytes/s that a rank reads and writes, all at once, from caches   */
+    double cached;           /* bytes of a buffer that stay there                                */
+    double bandwidth;        /* bytes/s beyond; 0: nothing is known, the levels are all there is */
+    double residual;         /* of the fit                                                       */
+} ct_shared_memory;
+
 /** The named nodes of a real cluster and the switches above them. */
 typedef struct ct_machine_names ct_machine_names;
 
@@ -44,6 +54,7 @@ typedef struct ct_machine {
     int node_level; /* whose vertices share memory: the level named "node" */
     ct_level level[CT_MAX_LEVEL];
     double sum_bandwidth; /* bytes of f32 that a rank adds per second (gamma = 1 / it); 0: free */
+    ct_shared_memory shared;
     ct_machine_names *names; /* owned; NULL: the nodes have no names */
 } ct_machine;
 

@@ -225,6 +225,25 @@ static ct_status check_open(const reader *r, const Ct__MachineParameter *p)
     return CT_OK;
 }
 
+static ct_status read_shared(const reader *r, const Ct__SharedMemoryParameter *p,
+                             ct_shared_memory *s)
+{
+    const double v[] = { p->latency_us, p->cached_gbs, p->cached_mb, p->gbs, p->residual };
+
+    for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); ++i) {
+        if (!isfinite(v[i]) || (v[i] < 0))
+            return fail_at(r, p, "shared: %g; figures must be at least 0", v[i]);
+    }
+    if ((p->gbs == 0) || ((p->cached_mb > 0) && (p->cached_gbs == 0)))
+        return fail_at(r, p, "shared: gbs, and with cached_mb cached_gbs too, must be above 0");
+    s->latency_s = p->latency_us / 1e6;
+    s->cached_bandwidth = p->cached_gbs * 1e9;
+    s->cached = p->cached_mb * 1e6;
+    s->bandwidth = p->gbs * 1e9;
+    s->residual = p->residual;
+    return CT_OK;
+}
+
 static ct_status read_machine(reader *r, const Ct__MachineParameter *p)
 {
     ct_machine *m = r->m;
@@ -234,6 +253,7 @@ static ct_status read_machine(reader *r, const Ct__MachineParameter *p)
     if (p->name != NULL) snprintf(m->name, sizeof(m->name), "%s", p->name);
     snprintf(m->source, sizeof(m->source), "%s", (p->source != NULL) ? p->source : "");
     m->sum_bandwidth = p->sum_gbs * 1e9;
+    if (p->shared != NULL) CT_TRY(read_shared(r, p->shared, &m->shared));
     CT_TRY(read_levels(r, p));
     CT_TRY(read_names(r, p));
     CT_TRY(check_open(r, p));

@@ -37,6 +37,17 @@ static void fill_level(const ct_level *l, Ct__MachineLevelParameter *p)
     p->residual = tidy(l->residual);
 }
 
+static void fill_shared(const ct_shared_memory *s, Ct__SharedMemoryParameter *p)
+{
+    ct__shared_memory_parameter__init(p);
+    p->has_latency_us = p->has_cached_gbs = p->has_cached_mb = p->has_gbs = p->has_residual = 1;
+    p->latency_us = tidy(s->latency_s * 1e6);
+    p->cached_gbs = tidy(s->cached_bandwidth / 1e9);
+    p->cached_mb = tidy(s->cached / 1e6);
+    p->gbs = tidy(s->bandwidth / 1e9);
+    p->residual = tidy(s->residual);
+}
+
 static void indent(ct_text *out, int depth)
 {
     ct_text_add(out, "%*s", 2 * depth, "");
@@ -75,6 +86,7 @@ ct_status ct_machine_write(const ct_machine *m, ct_text *out)
 {
     Ct__MachineLevelParameter level[CT_MAX_LEVEL], *pointer[CT_MAX_LEVEL];
     Ct__MachineParameter p = CT__MACHINE_PARAMETER__INIT;
+    Ct__SharedMemoryParameter shared;
 
     p.name = (char *)(uintptr_t)m->name;
     if (m->source[0] != '\0') p.source = (char *)(uintptr_t)m->source;
@@ -86,6 +98,8 @@ ct_status ct_machine_write(const ct_machine *m, ct_text *out)
         fill_level(&m->level[l], &level[l]);
         pointer[l] = &level[l];
     }
+    fill_shared(&m->shared, &shared);
+    if (m->shared.bandwidth > 0) p.shared = &shared;
     CT_TRY(ct_prototxt_write(&p.base, out));
     if (m->names != NULL) {
         add_nodes(m->names, -1, 0, out);

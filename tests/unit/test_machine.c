@@ -199,6 +199,7 @@ static void expect_equal(const ct_machine *a, const ct_machine *b)
         assert_true(x->bus == y->bus);
         assert_true(x->residual == y->residual);
     }
+    assert_memory_equal(&a->shared, &b->shared, sizeof(a->shared)); /* five doubles, no holes */
     assert_int_equal(a->names == NULL, b->names == NULL);
     if (a->names == NULL) return;
     assert_int_equal(a->names->n_node, b->names->n_node);
@@ -245,6 +246,8 @@ static void test_write(void **state)
     assert_int_equal(parse("name: \"with \\\"quotes\\\"\"\n" NODE
                            "level { name: \"sw\" latency_us: 2.123456789 bandwidth_gbs: 11.9876543 "
                            "residual: 0.0123 }" MACHINE
+                           "shared { latency_us: 0.2 cached_gbs: 101.5 cached_mb: 6.291456 gbs: "
+                           "28.25 residual: 0.071 }"
                            "switch { name: \"a\" nodes: \"n[01-03,7]\" nodes: \"m\" }\n"
                            "switch { name: \"b\" nodes: \"n08,r[1-2]c[1-2]-ib\" }",
                            &m),
