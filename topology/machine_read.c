@@ -10,6 +10,8 @@
 #include "topology/hostlist.h"
 #include "topology/names.h"
 
+static const double MOST = 1e9; /* of any figure in its unit, and 1 / it the least */
+
 typedef struct reader {
     const ct_source_map *map;
     ct_machine *m;
@@ -41,6 +43,8 @@ static ct_status check_figure(const reader *r, const Ct__MachineLevelParameter *
     if (!isfinite(v) || (v < 0) || (!or_zero && (v == 0)))
         return fail_at(r, p, "level \"%s\": %s is %g; it must be %s 0", p->name, field, v,
                        or_zero ? "at least" : "above");
+    if ((v > MOST) || ((v != 0) && (v < 1 / MOST)))
+        return fail_at(r, p, "level \"%s\": %s is %g, which no machine has", p->name, field, v);
     return CT_OK;
 }
 
@@ -248,8 +252,8 @@ static ct_status read_machine(reader *r, const Ct__MachineParameter *p)
 {
     ct_machine *m = r->m;
 
-    if (!isfinite(p->sum_gbs) || (p->sum_gbs < 0))
-        return fail_at(r, p, "sum_gbs is %g; it must be at least 0", p->sum_gbs);
+    if (!isfinite(p->sum_gbs) || (p->sum_gbs < 0) || (p->sum_gbs > MOST))
+        return fail_at(r, p, "sum_gbs is %g; it must be 0 to %g", p->sum_gbs, MOST);
     if (p->name != NULL) snprintf(m->name, sizeof(m->name), "%s", p->name);
     snprintf(m->source, sizeof(m->source), "%s", (p->source != NULL) ? p->source : "");
     m->sum_bandwidth = p->sum_gbs * 1e9;

@@ -58,6 +58,14 @@ else
     skip job_slurm_contradicts "no Open MPI"
 fi
 
+# bound ranks show the sockets of a node: hwloc is told of two, the machine needs two cores
+if "$CORTADO" info | grep -q ' hwloc' && $MPIRUN -np 2 --oversubscribe --bind-to core true >/dev/null 2>&1; then
+    runs job_sockets 0 'in each: 2 sockets of 1 rank' $MPIRUN -np 2 --oversubscribe --bind-to core \
+        -x HWLOC_SYNTHETIC='pack:2 [numa] core:1 pu:1' "$CORTADO" info --topology
+else
+    skip job_sockets "no hwloc, or cannot bind ranks to cores"
+fi
+
 # training takes them, too
 make_case
 runs train_on_file 0 'on 1 node, 1 switch \(machine file machine.prototxt\)' $JOB 2 "$CORTADO" train --solver=solver.prototxt --iterations=2 --topology=machine.prototxt

@@ -126,6 +126,7 @@ static const struct {
     { NODE "level { name: \"m\" latency_us: 1 bandwidth_gbs: 1 oversubscription: -2 }",
       "oversubscription is -2" },
     { NODE "level { name: \"m\" latency_us: 1 bandwidth_gbs: 1 size: -2 }", "size is -2" },
+    { NODE "level { name: \"m\" latency_us: 1 bandwidth_gbs: 1e300 }", "which no machine has" },
     { NODE NODE, "two levels are named \"node\"" },
     { SWITCH MACHINE, "no level is named \"node\"" },
     { MACHINE NODE, "\"node\" must stand before it" },
