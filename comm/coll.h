@@ -58,8 +58,9 @@ typedef struct ct_coll_ops {
 extern const ct_coll_ops
     *const ct_coll_table[]; /* NULL-terminated; impi last: supports everything */
 
-/** name: "auto" (least cost) or an algorithm's. CT_ERR_CONFIG with the known names. */
-ct_status ct_coll_choose(const ct_comm *c, int64_t count, ct_dtype dtype, const char *name,
+/** spec: "auto" (least cost), an algorithm, or one for each range of sizes ("tree<64K,rhd<4M,hier":
+ *  coll_spec.h). The dimensions of a torus stay with the communicator. CT_ERR_CONFIG. */
+ct_status ct_coll_choose(const ct_comm *c, int64_t count, ct_dtype dtype, const char *spec,
                          const ct_coll_ops **ops_p);
 /** prepare, start, progress until done, release: for tests and small uses. Collective. */
 ct_status ct_coll_run(const ct_coll_ops *ops, ct_comm *c, void *buf, int64_t count, ct_dtype dtype);

@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "comm/coll_cost.h"
 #include "comm/coll_types.h"
-#include "comm/cost.h"
 #include "comm/hier.h"
 #include "comm/reduce.h"
 
@@ -231,24 +231,9 @@ static bool hier_supports(const ct_comm *c, int64_t count, ct_dtype dtype)
     return ct_reduce_supports(dtype);
 }
 
-/* Sharing memory copies once what a message copies twice. */
 static double hier_cost_s(const ct_comm *c, int64_t bytes)
 {
-    const ct_topo *t = c->topo;
-    int lanes = ct_topo_min_node_size(t), ranks = ct_topo_max_node_size(t);
-    double share = (double)(ranks - 1) / lanes * (double)bytes;
-    double copies = c->node_shares ? 1 : 2, signals = c->node_shares ? 2 : 2 * ranks;
-    double between = ct_cost_between(t, bytes / lanes, lanes, true);
-    double other = ct_cost_between(t, bytes / lanes, lanes, false);
-
-    if (ranks == 1) { /* the same messages as one of these */
-        double ring = ct_cost_ring(t, bytes), rhd = ct_cost_rhd(t, bytes);
-
-        return (ring < rhd) ? ring : rhd;
-    }
-    if (other < between) between = other;
-    return signals * t->intra.alpha_s + share * (copies * t->intra.beta_s + t->intra.gamma_s) +
-           between;
+    return ct_coll_cost_s(c, "hier", bytes);
 }
 
 const ct_coll_ops ct_coll_hier = {

@@ -3,9 +3,8 @@
  */
 #include <stdlib.h>
 
-#include "comm/coll.h"
+#include "comm/coll_cost.h"
 #include "comm/coll_types.h"
-#include "comm/cost.h"
 #include "comm/reduce.h"
 
 enum { PIECE = 1 << 29 /* elements */ };
@@ -22,12 +21,9 @@ static bool impi_supports(const ct_comm *c, int64_t count, ct_dtype dtype)
     return ct_reduce_supports(dtype);
 }
 
-/* Some good algorithm, but its later rounds start only when we happen to call MPI. */
 static double impi_cost_s(const ct_comm *c, int64_t bytes)
 {
-    double ring = ct_cost_ring(c->topo, bytes), rhd = ct_cost_rhd(c->topo, bytes);
-
-    return 1.25 * ((ring < rhd) ? ring : rhd);
+    return ct_coll_cost_s(c, "impi", bytes);
 }
 
 static ct_status impi_prepare(ct_coll_req *r)

@@ -16,19 +16,27 @@ bool ct_coll_p2p_supports(const ct_comm *c, int64_t count, ct_dtype dtype)
     return ct_reduce_supports(dtype);
 }
 
-ct_status ct_coll_p2p_world(const ct_coll_req *r, ct_schedule *s,
-                            ct_status (*append)(ct_schedule *, const ct_group *, int64_t, int64_t))
+int ct_coll_p2p_place(const ct_comm *c)
 {
-    int n = r->comm->size;
-    int *member = malloc(sizeof(*member) * (size_t)n);
-    ct_group all = { .n = n, .me = r->comm->rank, .member = member };
-    ct_status status = CT_OK;
+    int at = 0;
 
-    if (member == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a list of %d ranks", n);
-    for (int i = 0; i < n; ++i) member[i] = i;
-    status = append(s, &all, 0, r->count);
-    free(member);
-    return status;
+    while (c->topo->order[at] != c->rank) at += 1;
+    return at;
+}
+
+ct_status ct_coll_p2p_plan(const ct_coll_req *r, const char *algorithm, bool scatter, bool gather,
+                           ct_schedule *s)
+{
+    const ct_cost *cost = NULL;
+    ct_way way[CT_PLAN_PHASES];
+    ct_plan_use use = { .way = way, .me = ct_coll_p2p_place(r->comm), .n = r->count };
+
+    CT_TRY(ct_coll_cost(r->comm, algorithm, false, &cost));
+    ct_cost_ways(cost, (double)r->count * (double)ct_dtype_size(r->dtype), way);
+    use.plan = ct_cost_plan(cost);
+    use.rank = ct_cost_rank(cost);
+    if (scatter) CT_TRY(ct_plan_scatter(&use, s));
+    return gather ? ct_plan_gather(&use, s) : CT_OK;
 }
 
 void ct_coll_p2p_release(ct_coll_req *r)

@@ -1,12 +1,12 @@
-/* rhd: recursive halving and doubling: as little traffic at powers of two, 2 log2 p messages deep.
- */
+/* rhd: recursive halving and doubling in the topology's order, nearest first: least traffic at
+ * powers of two, 2 log2 p messages deep. The large exchanges stay near: swCaffe's numbering
+ * (CLUSTER 2018) for any placement. */
 #include "comm/coll_p2p.h"
 #include "comm/coll_types.h"
-#include "comm/cost.h"
 
 static ct_status rhd_build(const ct_coll_req *r, ct_schedule *s)
 {
-    return ct_coll_p2p_world(r, s, ct_schedule_rhd);
+    return ct_coll_p2p_plan(r, "rhd", true, true, s);
 }
 
 static ct_status rhd_prepare(ct_coll_req *r)
@@ -16,7 +16,7 @@ static ct_status rhd_prepare(ct_coll_req *r)
 
 static double rhd_cost_s(const ct_comm *c, int64_t bytes)
 {
-    return ct_cost_rhd(c->topo, bytes);
+    return ct_coll_cost_s(c, "rhd", bytes);
 }
 
 const ct_coll_ops ct_coll_rhd = {

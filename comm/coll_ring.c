@@ -1,11 +1,11 @@
-/* ring: reduce-scatter and allgather around a ring: least traffic, 2 (p-1) messages deep. */
+/* ring: reduce-scatter and allgather around a ring in the topology's order: least traffic, and each
+ * link of the tree crossed once; 2 (p-1) messages deep. */
 #include "comm/coll_p2p.h"
 #include "comm/coll_types.h"
-#include "comm/cost.h"
 
 static ct_status ring_build(const ct_coll_req *r, ct_schedule *s)
 {
-    return ct_coll_p2p_world(r, s, ct_schedule_ring);
+    return ct_coll_p2p_plan(r, "ring", true, true, s);
 }
 
 static ct_status ring_prepare(ct_coll_req *r)
@@ -15,7 +15,7 @@ static ct_status ring_prepare(ct_coll_req *r)
 
 static double ring_cost_s(const ct_comm *c, int64_t bytes)
 {
-    return ct_cost_ring(c->topo, bytes);
+    return ct_coll_cost_s(c, "ring", bytes);
 }
 
 const ct_coll_ops ct_coll_ring = {

@@ -1,11 +1,14 @@
 #include <string.h>
 
+#include "comm/coll_cost.h"
+#include "comm/coll_spec.h"
 #include "comm/coll_types.h"
 #include "framework/base/text.h"
 
 /* Among equal costs the earlier one is taken. */
-const ct_coll_ops *const ct_coll_table[] = { &ct_coll_ring, &ct_coll_rhd, &ct_coll_hier,
-                                             &ct_coll_impi, NULL };
+const ct_coll_ops *const ct_coll_table[] = {
+    &ct_coll_ring, &ct_coll_rhd, &ct_coll_hier, &ct_coll_torus, &ct_coll_tree, &ct_coll_impi, NULL
+};
 
 static ct_status fail_unknown(const char *name)
 {
@@ -20,29 +23,54 @@ static ct_status fail_unknown(const char *name)
     return status;
 }
 
-ct_status ct_coll_choose(const ct_comm *c, int64_t count, ct_dtype dtype, const char *name,
+static bool is_known(const char *name)
+{
+    if (strcmp(name, "auto") == 0) return true;
+    for (const ct_coll_ops *const *at = ct_coll_table; *at != NULL; ++at) {
+        if (strcmp(name, (*at)->name) == 0) return true;
+    }
+    return false;
+}
+
+/* The whole text is looked at, also what it says of other sizes. */
+static ct_status find_term(const ct_comm *c, const char *spec, int64_t bytes, ct_coll_term *term_p)
+{
+    ct_coll_term term[CT_COLL_TERMS];
+    int n = 0, at = 0;
+
+    CT_TRY(ct_coll_spec_read(spec, term, &n));
+    for (int i = 0; i < n; ++i) {
+        if (!is_known(term[i].name)) return fail_unknown(term[i].name);
+        if (term[i].dim[0] > 0) CT_TRY(ct_coll_set_torus(c, term[i].dim));
+    }
+    while (bytes >= term[at].below) at += 1;
+    *term_p = term[at];
+    return CT_OK;
+}
+
+ct_status ct_coll_choose(const ct_comm *c, int64_t count, ct_dtype dtype, const char *spec,
                          const ct_coll_ops **ops_p)
 {
     int64_t bytes = count * (int64_t)ct_dtype_size(dtype);
     const ct_coll_ops *best = NULL;
+    ct_coll_term term;
     double least = 0;
-    bool any = (strcmp(name, "auto") == 0), named = false;
 
+    CT_TRY(find_term(c, spec, bytes, &term));
     for (const ct_coll_ops *const *at = ct_coll_table; *at != NULL; ++at) {
+        bool any = (strcmp(term.name, "auto") == 0);
         double cost = 0;
 
-        if (!any && (strcmp(name, (*at)->name) != 0)) continue;
-        named = true;
+        if (!any && (strcmp(term.name, (*at)->name) != 0)) continue;
         if (!(*at)->supports(c, count, dtype)) continue;
-        cost = (*at)->cost_s(c, bytes);
+        if (any) cost = (*at)->cost_s(c, bytes);
         if ((best != NULL) && (cost >= least)) continue;
         best = *at;
         least = cost;
     }
-    if (!any && !named) return fail_unknown(name);
     if (best == NULL)
         return CT_FAIL(CT_ERR_CONFIG, "allreduce \"%s\" cannot sum %lld elements of dtype %d here",
-                       name, (long long)count, (int)dtype);
+                       spec, (long long)count, (int)dtype);
     *ops_p = best;
     return CT_OK;
 }

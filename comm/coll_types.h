@@ -7,6 +7,8 @@
 extern const ct_coll_ops ct_coll_hier;
 extern const ct_coll_ops ct_coll_ring;
 extern const ct_coll_ops ct_coll_rhd;
+extern const ct_coll_ops ct_coll_torus;
+extern const ct_coll_ops ct_coll_tree;
 extern const ct_coll_ops ct_coll_impi;
 
 #endif

@@ -7,6 +7,7 @@
 
 #include "comm/bf16.h"
 #include "comm/coll.h"
+#include "comm/coll_cost.h"
 #include "comm/find_topology.h"
 #include "comm/node.h"
 #include "topology/draw.h"
@@ -132,6 +133,7 @@ static ct_status set_up(ct_comm *c, MPI_Comm world, const char *topology, ct_top
     CT_TRY(split_nodes(c));
     CT_TRY(count_cores(c));
     CT_TRY(ct_node_create(c, &c->node_memory));
+    CT_TRY(ct_coll_costs_create(&c->costs));
     log_topology(c);
     return CT_OK;
 }
@@ -182,6 +184,7 @@ void ct_comm_destroy(ct_comm *comm)
 {
     if (comm == NULL) return;
     ct_node_destroy(comm->node_memory);
+    ct_coll_costs_destroy(comm->costs);
     if (comm->bf16_sum != MPI_OP_NULL) MPI_Op_free(&comm->bf16_sum);
     if (comm->node != MPI_COMM_NULL) MPI_Comm_free(&comm->node);
     if (comm->host != MPI_COMM_NULL) MPI_Comm_free(&comm->host);

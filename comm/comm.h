@@ -25,6 +25,7 @@
 ct_status ct_comm_mpi_fail(const char *file, int line, const char *what, int mpi_rc);
 
 struct ct_node; /* the node's shared-memory windows: comm/node.h */
+struct ct_coll_costs;
 
 enum { CT_COMM_MAX_PENDING = 512 };
 
@@ -52,6 +53,7 @@ typedef struct ct_comm {
     int n_core;                  /* that this machine's ranks may use together           */
     int n_thread;                /* threads that an addition may use                     */
     struct ct_node *node_memory; /* private to comm/                                     */
+    struct ct_coll_costs *costs; /* likewise: coll_cost.h                                */
     MPI_Op bf16_sum;             /* on MPI_UINT16_T                                      */
     int next_tag, tag_limit;
     ct_comm_mover mover;  /* zero: nothing moves meanwhile                       */

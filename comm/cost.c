@@ -1,59 +1,262 @@
-#include "comm/cost.h"
+/* Costs: made once for a topology and an algorithm, then looked up by size. */
+#include <stdlib.h>
+#include <string.h>
 
-/* Halving and doubling stands still between its steps, where a ring keeps its links busy: at
- * 1 Gbit/s between 4 hosts it took 1.3 to 1.7 times as long as the bytes alone. */
-static const double rhd_stalls = 1.3;
+#include "comm/cost_impl.h"
+#include "comm/schedule.h"
 
-static double log2_up(int n)
+void ct_cost_destroy(ct_cost *c)
 {
-    double k = 0;
-
-    for (int power = 1; power < n; power *= 2) k += 1;
-    return k;
+    if (c == NULL) return;
+    ct_plan_destroy(c->plan);
+    free(c->rank);
+    free(c->phase);
+    ct_cost_destroy(c->other[0]);
+    ct_cost_destroy(c->other[1]);
+    free(c);
 }
 
-double ct_cost_ring(const ct_topo *t, int64_t bytes)
+static ct_status no_memory(void)
 {
-    const ct_link *l = (t->n_node > 1) ? &t->inter : &t->intra;
-    double p = t->n_rank, share = (double)bytes / p;
-
-    return (p - 1) * (2 * (l->alpha_s + share * l->beta_s) + share * l->gamma_s);
+    return CT_FAIL(CT_ERR_NOMEM, "no memory for costs of a collective");
 }
 
-/* Ranks beyond a power of two send everything to a neighbour and get everything back. */
-static double cost_fold(const ct_link *l, int n, int64_t bytes)
-{
-    double b = (double)bytes;
+/* ---- seconds */
 
-    if ((n & (n - 1)) == 0) return 0;
-    return 2 * (l->alpha_s + b * l->beta_s) + b * l->gamma_s;
+static double round_s(const ct_cost_round *r, double bytes, bool adds)
+{
+    double t = r->beta * bytes / r->times, g = adds ? r->gamma * bytes / r->times : 0;
+    double more = (t > g) ? t : g, less = (t > g) ? g : t;
+    int64_t n = (int64_t)(r->message * bytes / sizeof(float));
+    int64_t each = ct_schedule_segment(n), s = (n > each) ? (n + each - 1) / each : 1;
+    double through = r->alpha_s + (t + g) / (double)s;
+
+    if (r->times == 1) return r->alpha_s + more + less / (double)s;
+    return r->times * ((through > more) ? through : more);
 }
 
-double ct_cost_rhd(const ct_topo *t, int64_t bytes)
+static double way_s(const ct_cost_phase *p, ct_way way, double bytes)
 {
-    const ct_link *out = (t->n_node > 1) ? &t->inter : &t->intra;
-    int per_node = ct_topo_max_node_size(t);
-    double total = cost_fold(out, t->n_rank, bytes), size = (double)bytes;
+    double sum = 0;
 
-    for (int d = 1; 2 * d <= t->n_rank; d *= 2) {
-        bool inside = (d < per_node);
-        const ct_link *l = inside ? &t->intra : out;
-        double sharers = inside ? 1 : per_node;
+    for (int k = 0; k < p->n_round[way]; ++k)
+        sum += round_s(&p->round[way][k], bytes, true) + round_s(&p->round[way][k], bytes, false);
+    return sum;
+}
 
-        size /= 2;
-        total += 2 * (l->alpha_s + rhd_stalls * size * l->beta_s * sharers) + size * l->gamma_s;
+static ct_way best_way(const ct_cost_phase *p, double bytes, double *least_p)
+{
+    ct_way best = CT_WAY_N;
+    double least = 0;
+
+    for (int way = 0; way < CT_WAY_N; ++way) {
+        double s = p->allowed[way] ? way_s(p, (ct_way)way, bytes) : 0;
+
+        if (!p->allowed[way] || ((best != CT_WAY_N) && (s >= least))) continue;
+        best = (ct_way)way;
+        least = s;
     }
-    return total;
+    *least_p = least;
+    return best;
 }
 
-double ct_cost_between(const ct_topo *t, int64_t bytes, int n_lane, bool ring)
+void ct_cost_ways(const ct_cost *c, double bytes, ct_way *way)
 {
-    const ct_link *l = &t->inter;
-    double n = t->n_node, b = (double)bytes;
-    double volume = (n - 1) / n * b * (2 * l->beta_s * n_lane + l->gamma_s);
+    double least = 0;
 
-    if (t->n_node == 1) return 0;
-    if (ring) return 2 * (n - 1) * l->alpha_s + volume;
-    return 2 * log2_up(t->n_node) * l->alpha_s + rhd_stalls * volume +
-           cost_fold(l, t->n_node, bytes);
+    for (int k = 0; k < c->plan->n_phase; ++k) way[k] = best_way(&c->phase[k], bytes, &least);
+}
+
+double ct_cost_s(const ct_cost *c, double bytes)
+{
+    double sum = 0, least = 0;
+
+    if (c->other[0] != NULL) {
+        double a = ct_cost_s(c->other[0], bytes), b = ct_cost_s(c->other[1], bytes);
+
+        /* some good algorithm, but its later rounds start only when we happen to call MPI */
+        return 1.25 * ((a < b) ? a : b);
+    }
+    for (int k = 0; k < c->n_tree; ++k)
+        sum += round_s(&c->tree[k], bytes, true) + round_s(&c->tree[k], bytes, false);
+    if (c->node.times > 0) {
+        double t = c->node.beta * bytes, g = c->node.gamma * bytes;
+
+        sum += 2 * c->node.alpha_s + t + ((t > g) ? t : g);
+    }
+    for (int k = 0; (c->plan != NULL) && (k < c->plan->n_phase); ++k) {
+        (void)best_way(&c->phase[k], bytes, &least);
+        sum += least;
+    }
+    return sum;
+}
+
+const ct_plan *ct_cost_plan(const ct_cost *c)
+{
+    return c->plan;
+}
+
+const int *ct_cost_rank(const ct_cost *c)
+{
+    return c->rank;
+}
+
+/* ---- making one */
+
+/* Ranks of each node by their place on it, for all nodes in the order of the topology:
+ * table[position * max + place]. */
+static int *list_nodes(const ct_topo *t)
+{
+    int most = ct_topo_max_node_size(t), n = 0;
+    int *table = malloc(sizeof(*table) * (size_t)t->n_node * (size_t)most);
+
+    for (int i = 0; (table != NULL) && (i < t->n_rank); ++i) {
+        int r = t->order[i];
+
+        if ((i > 0) && (t->node[t->order[i - 1]] != t->node[r])) n += 1;
+        table[(size_t)n * (size_t)most + (size_t)t->local_rank[r]] = r;
+    }
+    return table;
+}
+
+static ct_status lanes_of_nodes(ct_cost_work *w)
+{
+    ct_cost *c = w->c;
+    const ct_topo *t = c->t;
+    size_t most = (size_t)ct_topo_max_node_size(t);
+    int *table = list_nodes(t);
+    ct_status status = CT_OK;
+
+    c->n_lane = ct_topo_min_node_size(t);
+    c->rank = malloc(sizeof(*c->rank) * (size_t)c->n_lane * (size_t)t->n_node);
+    if ((table == NULL) || (c->rank == NULL)) {
+        free(table);
+        return no_memory();
+    }
+    for (size_t lane = 0; lane < (size_t)c->n_lane; ++lane) {
+        for (size_t v = 0; v < (size_t)t->n_node; ++v)
+            c->rank[lane * (size_t)t->n_node + v] = table[v * most + lane];
+    }
+    status = ct_cost_node_round(w, table);
+    free(table);
+    return status;
+}
+
+static ct_status ranks_in_order(ct_cost *c)
+{
+    size_t bytes = sizeof(*c->rank) * (size_t)c->t->n_rank;
+
+    c->rank = malloc(bytes);
+    if (c->rank == NULL) return no_memory();
+    memcpy(c->rank, c->t->order, bytes);
+    return CT_OK;
+}
+
+/* Three factors of n that are near to each other, the smallest last. */
+static void near_factors(int n, int *dim)
+{
+    int best[3] = { n, 1, 1 };
+
+    for (int c = 1; (int64_t)c * c * c <= n; ++c) {
+        for (int b = c; (n % c == 0) && ((int64_t)b * b <= n / c); ++b) {
+            int a = n / c / b;
+
+            if ((n / c % b == 0) && (a + b + c < best[0] + best[1] + best[2])) {
+                best[0] = a;
+                best[1] = b;
+                best[2] = c;
+            }
+        }
+    }
+    memcpy(dim, best, sizeof(best));
+}
+
+static ct_status torus_plan(ct_cost *c, const int *dim)
+{
+    int n = c->t->n_rank, chosen[3] = { 1, 1, 1 };
+
+    if ((dim == NULL) || (dim[0] == 0)) {
+        near_factors(n, chosen);
+    } else {
+        for (int k = 0; k < 3; ++k) chosen[k] = (dim[k] > 0) ? dim[k] : 1;
+        if ((int64_t)chosen[0] * chosen[1] > n || chosen[0] * chosen[1] * (int64_t)chosen[2] != n)
+            return CT_FAIL(CT_ERR_CONFIG, "torus:%dx%dx%d has no place for each of %d ranks",
+                           chosen[0], chosen[1], chosen[2], n);
+    }
+    return ct_plan_grid(n, chosen, 3, &c->plan);
+}
+
+static ct_status create(ct_cost_work *w, const char *algorithm, const int *dim, bool shares)
+{
+    ct_cost *c = w->c;
+    bool ring[CT_WAY_N] = { [CT_WAY_RING] = true };
+    bool halving[CT_WAY_N] = { [CT_WAY_HALVING] = true };
+    bool all[CT_WAY_N] = { true, true, true };
+
+    if (strcmp(algorithm, "tree") == 0) {
+        CT_TRY(ranks_in_order(c));
+        return ct_cost_tree_rounds(w);
+    }
+    if (strcmp(algorithm, "impi") == 0) {
+        CT_TRY(ct_cost_create("ring", c->t, NULL, false, &c->other[0]));
+        return ct_cost_create("rhd", c->t, NULL, false, &c->other[1]);
+    }
+    if ((strcmp(algorithm, "hier") == 0) && shares && (ct_topo_max_node_size(c->t) > 1)) {
+        CT_TRY(lanes_of_nodes(w));
+        CT_TRY(ct_plan_tree(c->t, c->t->machine.node_level + 1, &c->plan));
+        return ct_cost_plan_rounds(w, all);
+    }
+    CT_TRY(ranks_in_order(c));
+    if (strcmp(algorithm, "hier") == 0) {
+        CT_TRY(ct_plan_tree(c->t, 0, &c->plan));
+        return ct_cost_plan_rounds(w, all);
+    }
+    if (strcmp(algorithm, "torus") == 0) {
+        CT_TRY(torus_plan(c, dim));
+        return ct_cost_plan_rounds(w, ring);
+    }
+    if ((strcmp(algorithm, "ring") == 0) || (strcmp(algorithm, "rhd") == 0)) {
+        CT_TRY(ct_plan_flat(c->t->n_rank, &c->plan));
+        return ct_cost_plan_rounds(w, (algorithm[1] == 'i') ? ring : halving);
+    }
+    if (strcmp(algorithm, "flat") == 0) { /* ring or rhd, whichever */
+        CT_TRY(ct_plan_flat(c->t->n_rank, &c->plan));
+        return ct_cost_plan_rounds(w, all);
+    }
+    return CT_FAIL(CT_ERR_CONFIG, "no cost is known of an algorithm \"%s\"", algorithm);
+}
+
+ct_status ct_cost_create(const char *algorithm, const ct_topo *t, const int *dim, bool shares,
+                         ct_cost **cost_p)
+{
+    ct_cost_work w = { .c = calloc(1, sizeof(ct_cost)) };
+    ct_status status = CT_OK;
+
+    if (w.c == NULL) return no_memory();
+    w.c->t = t;
+    w.c->n_lane = 1;
+    w.received = calloc((size_t)t->n_rank, sizeof(*w.received));
+    if (w.received == NULL) CT_TRY_GOTO(status, done, no_memory());
+    CT_TRY_GOTO(status, done, ct_flow_create(t, &w.flow));
+    CT_TRY_GOTO(status, done, create(&w, algorithm, dim, shares));
+    *cost_p = w.c;
+    w.c = NULL;
+
+done:
+    ct_flow_destroy(w.flow);
+    free(w.received);
+    ct_cost_destroy(w.c);
+    return status;
+}
+
+ct_status ct_cost_line_of(const char *algorithm, const ct_topo *t, ct_cost_line *out)
+{
+    const double large = 1e12;
+    ct_cost *c = NULL;
+
+    CT_TRY(ct_cost_create(algorithm, t, NULL, true, &c));
+    out->a_s = ct_cost_s(c, 0);
+    out->b_s = (ct_cost_s(c, 2 * large) - ct_cost_s(c, large)) / large;
+    ct_cost_destroy(c);
+    return CT_OK;
 }

@@ -2,8 +2,9 @@
  *
  * On a node, `lanes` ranks each own a part of the buffer, as many as the smallest node has ranks.
  * An owner sums its part over the ranks of the node, then over the nodes with the owners of the
- * same part there, and the result goes back to the node's ranks. So every node sends each byte
- * once, on all lanes at a time.
+ * same part there (plan.h, over the levels above the node), and the result goes back to the node's
+ * ranks. So every node sends each byte once, on all lanes at a time. Without shared memory the
+ * whole is one plan over all levels.
  */
 #ifndef CT_HIER_H
 #define CT_HIER_H
@@ -12,22 +13,21 @@
 #include "comm/schedule.h"
 
 typedef struct ct_lanes {
-    int n;         /* owners on each node                                        */
-    int mine;      /* this rank's lane, or -1: it owns nothing                   */
-    ct_group peer; /* owners of this lane, one per node, in node order; n 0: none */
-    int *member;   /* peer.member, owned                                         */
+    int n;       /* owners on each node                        */
+    int mine;    /* this rank's lane, or -1: it owns nothing   */
+    int *member; /* [n_node] owners of this lane, one per node, in the topology's order; or NULL */
+    int me;      /* this rank's place among them               */
 } ct_lanes;
 
 ct_status ct_lanes_find(const ct_comm *c, ct_lanes *l);
 void ct_lanes_destroy(ct_lanes *l);
 
-/** Appends an allreduce of [first, first + n) over the lane's peers: ring or rhd by cost. */
+/** Appends an allreduce of [first, first + n) over the owners of this rank's lane. */
 ct_status ct_lanes_between(const ct_comm *c, const ct_lanes *l, int64_t first, int64_t n,
                            size_t element_bytes, ct_schedule *s);
 
-/** The whole hierarchical allreduce of n elements as messages, for nodes without shared memory. */
-ct_status ct_hier_messages(const ct_comm *c, const ct_lanes *l, int64_t n, size_t element_bytes,
-                           ct_schedule *s);
+/** Appends the whole hierarchical allreduce as messages, for nodes without shared memory. */
+ct_status ct_hier_messages(const ct_coll_req *r, ct_schedule *s);
 
 enum { CT_HIER_SLOTS = 2 /* chunks between nodes, or in staging, at a time */ };
 

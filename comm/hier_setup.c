@@ -182,7 +182,7 @@ static ct_status set_up(ct_coll_req *r)
     CT_TRY(ct_lanes_find(r->comm, &st->lanes));
     CT_TRY(choose_way(r));
     if (st->way == CT_HIER_MESSAGES) {
-        CT_TRY(ct_hier_messages(r->comm, &st->lanes, r->count, st->size, &st->schedule[0]));
+        CT_TRY(ct_hier_messages(r, &st->schedule[0]));
         return ct_sched_run_create(r->comm, r->dtype, ct_schedule_most(&st->schedule[0]),
                                    &st->run[0]);
     }

@@ -1,13 +1,18 @@
 /** @file schedule.h  Point-to-point collectives as data: a list of steps that one engine runs.
  *
  * Private to comm/. A step sends one range of a buffer to a rank and receives another from a rank,
- * adding it or putting it in place. Ring, recursive halving and their combinations differ only in
- * the list. The engine cuts ranges into segments, so that additions overlap with transfers and
- * received data needs little memory, and keeps several messages under way.
+ * adding it or putting it in place; its two ranges do not overlap. All algorithms differ only in
+ * the list (plan_steps.h makes it). What waits for what follows from the ranges:
+ *   - a send, for all that earlier steps receive into what it sends. By segments: a step is cut
+ *     into messages, and each leaves as soon as what it carries is there, so that additions and
+ *     transfers overlap, also from one step to the next;
+ *   - a receive in place, until the sends of earlier steps from there are over, since MPI may
+ *     still read what it would overwrite. (No step adds to what an earlier one sends.)
  *
  * All messages of one schedule carry one tag. Between two ranks they are posted in step order on
  * both sides, which is how MPI matches them; so what a step sends must be, in the same order, what
- * the other rank's steps receive.
+ * the other rank's steps receive. No rank waits for ever if all messages of all ranks can be
+ * ordered so that every rank sends and receives its own in this order.
  */
 #ifndef CT_SCHEDULE_H
 #define CT_SCHEDULE_H
@@ -17,11 +22,9 @@
 typedef struct ct_sched_step {
     int send_to, recv_from; /* ranks of the world; -1: none                              */
     int64_t send_at, send_n, recv_at, recv_n; /* elements                                */
-    bool add;       /* what is received is added; else it replaces                        */
-    bool chained;   /* sends what the step before receives: segment by segment; else this
-                       step's sends wait for all that was received before                 */
-    int sent_first; /* replace: the sends of the steps before this one are over, since
-                       they read what is now overwritten                                 */
+    bool add;       /* what is received is added; else it replaces                       */
+    int after;      /* last earlier step that receives into what this one sends; -1: none */
+    int sent_first; /* replace: steps before this one have sent all they send             */
 } ct_sched_step;
 
 typedef struct ct_schedule {
@@ -29,27 +32,17 @@ typedef struct ct_schedule {
     ct_sched_step *step;
 } ct_schedule;
 
-/** A group of ranks that reduce together: member[i] is a rank of the world, `me` this rank's i. */
-typedef struct ct_group {
-    int n, me;
-    const int *member;
-} ct_group;
-
 void ct_schedule_clear(ct_schedule *s);
 void ct_schedule_destroy(ct_schedule *s);
+/** Finds `after` and `sent_first` itself. A step that neither sends nor receives is left out. */
 ct_status ct_schedule_add(ct_schedule *s, const ct_sched_step *step);
-
-/** Appends an allreduce of elements [first, first + n) over the group, any size. Ring: reduce-
- *  scatter and allgather, 2 (p-1) steps, 2 n (p-1)/p elements sent (Patarasuk and Yuan, "Bandwidth
- *  optimal all-reduce algorithms", JPDC 2009). Rhd: recursive halving and doubling, 2 log2 p steps
- *  (Rabenseifner, ICCS 2004), nearest rank first, so that with ranks numbered node by node the
- *  large exchanges stay on a node; ranks beyond a power of two fold into neighbours first. */
-ct_status ct_schedule_ring(ct_schedule *s, const ct_group *g, int64_t first, int64_t n);
-ct_status ct_schedule_rhd(ct_schedule *s, const ct_group *g, int64_t first, int64_t n);
-/** The two halves of the ring alone: afterwards member i holds the sum of part i of `parts`
- *  (ct_part()), and from there everyone holds everything. */
-ct_status ct_schedule_ring_scatter(ct_schedule *s, const ct_group *g, int64_t first, int64_t n);
-ct_status ct_schedule_ring_gather(ct_schedule *s, const ct_group *g, int64_t first, int64_t n);
+/** The largest receive that is added. */
+int64_t ct_schedule_most(const ct_schedule *s);
+/** Elements of each message of a step that moves n: the same for its sender and its receiver. */
+int64_t ct_schedule_segment(int64_t n);
+/** Sends of segment `seg` of step `i` wait until *step_p and, of that step, segments up to *seg_p
+ *  have been received; *step_p -1: for nothing. */
+void ct_schedule_send_waits(const ct_schedule *s, int i, int64_t seg, int *step_p, int64_t *seg_p);
 
 /** Start of part i of n elements in `parts` near-equal parts; i = parts gives n. Parts begin at
  *  multiples of 16 elements where n allows, so that no two share a cache line. */
@@ -59,8 +52,6 @@ typedef struct ct_sched_run ct_sched_run;
 
 /** Buffers for running schedules whose adding steps receive at most `most` elements each. Local. */
 ct_status ct_sched_run_create(ct_comm *c, ct_dtype dtype, int64_t most, ct_sched_run **run_p);
-/** The `most` of a schedule. */
-int64_t ct_schedule_most(const ct_schedule *s);
 void ct_sched_run_destroy(ct_sched_run *run); /* NULL allowed; only when nothing is in flight */
 /** Begins s (borrowed until done) on buf. */
 ct_status ct_sched_run_start(ct_sched_run *run, const ct_schedule *s, void *buf, int tag);

@@ -4,12 +4,7 @@
 #include "comm/reduce.h"
 #include "comm/schedule.h"
 
-enum {
-    MIN_SEGMENT = 64 << 10, /* elements of a message, unless the step has fewer … */
-    MAX_SEGMENT = 1 << 20,  /* … and at most                                      */
-    PER_STEP = 4,           /* messages a step is cut into, within these limits   */
-    WINDOW = 4              /* messages under way, each direction                 */
-};
+enum { WINDOW = 4 /* messages under way, each direction */ };
 
 /* A place in the list: segment `seg` of step `step`. */
 typedef struct cursor {
@@ -49,27 +44,16 @@ void ct_sched_run_destroy(ct_sched_run *run)
     free(run);
 }
 
-/* Elements of each message of a step that moves n: the same for its sender and its receiver. Few
- * and large, since each costs a meeting of two ranks, but enough to add one while the next comes.
- */
-static int64_t segment_of(int64_t n)
-{
-    int64_t each = (n + PER_STEP - 1) / PER_STEP;
-
-    each = (each < MAX_SEGMENT) ? each : MAX_SEGMENT;
-    return (each > MIN_SEGMENT) ? each : MIN_SEGMENT;
-}
-
 static int64_t segments(int peer, int64_t n)
 {
-    return (peer < 0) ? 0 : (n + segment_of(n) - 1) / segment_of(n);
+    return (peer < 0) ? 0 : (n + ct_schedule_segment(n) - 1) / ct_schedule_segment(n);
 }
 
 ct_status ct_sched_run_create(ct_comm *c, ct_dtype dtype, int64_t most, ct_sched_run **run_p)
 {
     ct_sched_run *run = calloc(1, sizeof(*run));
-    size_t bytes =
-        ct_dtype_size(dtype) * (size_t)((segment_of(most) < most) ? segment_of(most) : most);
+    size_t bytes = ct_dtype_size(dtype) *
+                   (size_t)((ct_schedule_segment(most) < most) ? ct_schedule_segment(most) : most);
 
     if (run == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a collective");
     bytes = ct_align_up(bytes);
@@ -107,9 +91,9 @@ static void settle(const ct_schedule *s, cursor *c, int64_t (*count)(const ct_sc
 
 static int segment_length(int64_t n, int64_t seg)
 {
-    int64_t left = n - seg * segment_of(n);
+    int64_t left = n - seg * ct_schedule_segment(n);
 
-    return (int)((left < segment_of(n)) ? left : segment_of(n));
+    return (int)((left < ct_schedule_segment(n)) ? left : ct_schedule_segment(n));
 }
 
 ct_status ct_sched_run_start(ct_sched_run *run, const ct_schedule *s, void *buf, int tag)
@@ -133,13 +117,13 @@ static char *at_element(const ct_sched_run *run, int64_t element)
 
 static bool may_send(const ct_sched_run *run)
 {
-    const ct_sched_step *step = &run->s->step[run->next_send.step];
-    cursor need = run->next_send;
+    int step = -1;
+    int64_t seg = 0;
 
-    if (!step->chained) return run->received.step >= need.step;
-    /* what goes out now is segment `seg` of what the step before brought in */
-    return (run->received.step >= need.step) ||
-           ((run->received.step == need.step - 1) && (run->received.seg > need.seg));
+    if (run->received.step > run->s->step[run->next_send.step].after) return true;
+    ct_schedule_send_waits(run->s, run->next_send.step, run->next_send.seg, &step, &seg);
+    return (run->received.step > step) ||
+           ((run->received.step == step) && (run->received.seg > seg));
 }
 
 static bool may_recv(const ct_sched_run *run)
@@ -157,8 +141,8 @@ static ct_status post_sends(ct_sched_run *run, bool *moved, int64_t *bytes_sent)
         int n = segment_length(step->send_n, run->next_send.seg);
 
         CT_TRY_MPI(MPI_Isend(
-            at_element(run, step->send_at + run->next_send.seg * segment_of(step->send_n)), n,
-            ct_comm_wire(run->dtype), step->send_to, run->tag, run->comm->world, &f->request));
+            at_element(run, step->send_at + run->next_send.seg * ct_schedule_segment(step->send_n)),
+            n, ct_comm_wire(run->dtype), step->send_to, run->tag, run->comm->world, &f->request));
         f->at = run->next_send;
         run->sends.n += 1;
         run->next_send.seg += 1;
@@ -176,10 +160,10 @@ static ct_status post_recvs(ct_sched_run *run, bool *moved)
         int slot = (run->recvs.head + run->recvs.n) % WINDOW;
         flight *f = &run->recvs.slot[slot];
         int n = segment_length(step->recv_n, run->next_recv.seg);
-        char *to =
-            step->add
-                ? run->landing[slot]
-                : at_element(run, step->recv_at + run->next_recv.seg * segment_of(step->recv_n));
+        char *to = step->add
+                       ? run->landing[slot]
+                       : at_element(run, step->recv_at + run->next_recv.seg *
+                                                             ct_schedule_segment(step->recv_n));
 
         CT_TRY_MPI(MPI_Irecv(to, n, ct_comm_wire(run->dtype), step->recv_from, run->tag,
                              run->comm->world, &f->request));
@@ -202,9 +186,10 @@ static ct_status take_recvs(ct_sched_run *run, bool *moved)
         CT_TRY_MPI(ct_comm_test(&f->request, &done));
         if (!done) return CT_OK;
         if (step->add)
-            ct_reduce_add(run->dtype, segment_length(step->recv_n, f->at.seg), run->landing[slot],
-                          at_element(run, step->recv_at + f->at.seg * segment_of(step->recv_n)),
-                          run->comm->n_thread);
+            ct_reduce_add(
+                run->dtype, segment_length(step->recv_n, f->at.seg), run->landing[slot],
+                at_element(run, step->recv_at + f->at.seg * ct_schedule_segment(step->recv_n)),
+                run->comm->n_thread);
         run->received = (cursor){ f->at.step, f->at.seg + 1 };
         settle(run->s, &run->received, recv_segments);
         run->recvs.head = (slot + 1) % WINDOW;
