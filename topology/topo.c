@@ -111,20 +111,16 @@ static void fill_uplinks(ct_topo *t, int *count)
     ct_machine_fill_uplinks(&t->machine, most);
 }
 
-/* What the algorithms know that look at two kinds of links only. */
+/* Nodes and places on them, as MPI and the shared memory see them. */
 static void fill_node_view(ct_topo *t)
 {
     const ct_machine *m = &t->machine;
-    const ct_level *in = &m->level[m->node_level], *out = &m->level[m->n_level - 1];
-    double gamma_s = (m->sum_bandwidth > 0) ? 1 / m->sum_bandwidth : 0;
 
     t->n_node = t->n_vertex[m->node_level];
     for (int r = 0; r < t->n_rank; ++r) {
         t->node[r] = t->vertex[m->node_level][r];
         t->local_rank[r] = t->node_size[t->node[r]]++;
     }
-    t->intra = (ct_link){ in->latency_s, 1 / in->bandwidth, gamma_s };
-    t->inter = (ct_link){ out->latency_s, 1 / out->bandwidth, gamma_s };
 }
 
 static ct_status allocate(ct_topo *t)

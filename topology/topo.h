@@ -11,18 +11,12 @@
 
 #include "topology/machine.h"
 
-/** Time of one message of b bytes: alpha_s + b * beta_s seconds; adding costs gamma_s a byte. */
-typedef struct ct_link {
-    double alpha_s, beta_s, gamma_s;
-} ct_link;
-
 typedef struct ct_topo {
     int n_rank, n_node;
-    int *node;            /* [n_rank] node of each rank, numbered by first appearance */
-    int *local_rank;      /* [n_rank] place on its node; 0 is the leader              */
-    int *node_size;       /* [n_node]                                                 */
-    ct_link intra, inter; /* of two ranks of a node; of two that meet in the last level */
-    char source[128];     /* "mpi shared split", "slurm", "synthetic 2x2"               */
+    int *node;        /* [n_rank] node of each rank, numbered by first appearance */
+    int *local_rank;  /* [n_rank] place on its node; 0 is the leader              */
+    int *node_size;   /* [n_node]                                                 */
+    char source[128]; /* "mpi shared split", "slurm", "synthetic 2x2"               */
 
     ct_machine machine; /* levels and figures; its names are NULL                           */
     int *vertex[CT_MAX_LEVEL]; /* [l][n_rank] vertex of level l that holds rank r, numbered by first

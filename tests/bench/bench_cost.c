@@ -1,0 +1,43 @@
+/* What the costs of each algorithm take to evaluate, and what they say, on TaihuLight's 40 960
+ * nodes and on 1024 of them. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "comm/cost.h"
+#include "framework/base/clock.h"
+
+static ct_status show(const ct_machine *m, int n, const char *placement)
+{
+    static const char *const name[] = { "ring", "rhd", "hier", "torus", "tree" };
+    const double bytes = 100e6;
+    ct_topo *t = NULL;
+    double start = ct_clock_s();
+
+    CT_TRY(ct_topo_place(m, n, 1, placement, &t));
+    printf("%d nodes, %s: built in %.3f s\n", n, placement, ct_clock_s() - start);
+    for (size_t i = 0; i < sizeof(name) / sizeof(name[0]); ++i) {
+        ct_cost *c = NULL;
+
+        start = ct_clock_s();
+        if (ct_cost_create(name[i], t, NULL, true, &c) != CT_OK) break;
+        printf("  %-6s evaluated in %.3f s: 4 KB in %9.3f ms, 100 MB in %9.3f ms\n", name[i],
+               ct_clock_s() - start, 1e3 * ct_cost_s(c, 4096), 1e3 * ct_cost_s(c, bytes));
+        ct_cost_destroy(c);
+    }
+    ct_topo_destroy(t);
+    return CT_OK;
+}
+
+int main(void)
+{
+    ct_machine *m = NULL;
+    ct_status status = ct_machine_read("taihulight", &m);
+
+    if (status == CT_OK) status = show(m, 1024, "block");
+    if (status == CT_OK) status = show(m, 1024, "cyclic");
+    if (status == CT_OK) status = show(m, 1000, "scatter:1");
+    if (status == CT_OK) status = show(m, 40960, "block");
+    if (status == CT_OK) status = show(m, 40960, "random:1");
+    ct_machine_destroy(m);
+    return (status == CT_OK) ? 0 : 1;
+}

@@ -1,0 +1,246 @@
+/* Costs against the textbook's formulas, where these hold, and against each other. */
+#include "tests/test.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "comm/coll_spec.h"
+#include "comm/cost.h"
+
+static const double ALPHA = 3e-6, BETA1 = 1e-9, BETA2 = 4e-9, GAMMA = 0.5e-9;
+
+/* p ranks, a rank a node, in supernodes of q with beta2 out of them per rank. Bandwidths of pairs
+ * do not limit; each direction of a node's link does. */
+static ct_topo *supernodes(int p, int q, const char *placement)
+{
+    char spec[64];
+    ct_machine *m = NULL;
+    ct_topo *t = NULL;
+
+    snprintf(spec, sizeof(spec), "%dsn x %dn x 1", p / q, q);
+    assert_int_equal(ct_machine_from_spec(spec, &m), CT_OK);
+    assert_int_equal(ct_topo_place(m, p, 1, placement, &t), CT_OK);
+    for (int l = 0; l < t->machine.n_level; ++l) {
+        t->machine.level[l].latency_s = ALPHA;
+        t->machine.level[l].bandwidth = 0;
+        t->machine.level[l].bus = 0;
+        t->machine.level[l].uplink = 1 / BETA1;
+    }
+    t->machine.level[0].uplink = 0;
+    t->machine.level[t->machine.n_level - 1].uplink = q / BETA2;
+    t->machine.sum_bandwidth = 0;
+    ct_machine_destroy(m);
+    return t;
+}
+
+static void near(double is, double should)
+{
+    if (fabs(is - should) > 1e-9 * should) print_error("%g, not %g\n", is, should);
+    assert_true(fabs(is - should) <= 1e-9 * should);
+}
+
+static double seconds(const char *algorithm, const ct_topo *t, double bytes)
+{
+    ct_cost *c = NULL;
+    double s = 0;
+
+    assert_int_equal(ct_cost_create(algorithm, t, NULL, true, &c), CT_OK);
+    s = ct_cost_s(c, bytes);
+    ct_cost_destroy(c);
+    return s;
+}
+
+/* swCaffe's: 2 log2 p alpha + 2 n ((p - p/q)/p beta1 + (p/q - 1)/p beta2), for its topology-aware
+ * numbering, and so for ours from any placement. */
+static void test_halving(void **state)
+{
+    static const char *const placement[] = { "block", "cyclic", "random:5" };
+    const double n = 1e8, p = 1024, q = 256;
+
+    (void)state;
+    for (size_t i = 0; i < 3; ++i) {
+        ct_topo *t = supernodes(1024, 256, placement[i]);
+
+        near(seconds("rhd", t, n),
+             20 * ALPHA + 2 * n * ((p - p / q) / p * BETA1 + (p / q - 1) / p * BETA2));
+        ct_topo_destroy(t);
+    }
+}
+
+/* A flat network: the usual formulas, with additions that hide behind slower transfers but for one
+ * segment of four. */
+static void test_flat_formulas(void **state)
+{
+    const double n = 32e6; /* halves of up to 16 MB go in 4 segments: 2^20 elements is the most */
+    const int p = 8;
+    ct_topo *t = supernodes(p, p, "block");
+    double part = n / p;
+
+    (void)state;
+    near(seconds("ring", t, 0), 14 * ALPHA);
+    near(seconds("rhd", t, 0), 6 * ALPHA);
+    near(seconds("tree", t, 0), 6 * ALPHA);
+    near(seconds("torus", t, 0), 6 * ALPHA);        /* 2 x 2 x 2 */
+    near(seconds("hier", t, 0), 2 * ALPHA);         /* direct */
+    near(seconds("ring", t, n), 14 * part * BETA1); /* alpha passes under the segments */
+    near(seconds("rhd", t, n), 6 * ALPHA + 14 * part * BETA1);
+    near(seconds("tree", t, n), 6 * (ALPHA + n * BETA1));
+    t->machine.sum_bandwidth = 1 / GAMMA;
+    near(seconds("rhd", t, n), 6 * ALPHA + 14 * part * BETA1 + 7 * part * GAMMA / 4);
+    near(seconds("rhd", t, 1e5), 6 * ALPHA + 14 * 1e5 / p * BETA1 + 7 * 1e5 / p * GAMMA);
+    near(seconds("ring", t, 1e5), 14 * (ALPHA + 1e5 / p * BETA1) + 7 * 1e5 / p * GAMMA);
+    near(seconds("impi", t, n), 1.25 * seconds("ring", t, n));
+    t->machine.sum_bandwidth = 0.5 / BETA1; /* slower than the network */
+    near(seconds("ring", t, n), 7 * part * (2 * BETA1 + BETA1));
+    ct_topo_destroy(t);
+}
+
+/* Uneven supernodes: hier sends (v - 1)/v of the buffer out of each; the least has the busiest
+ * ranks. */
+static void test_uneven(void **state)
+{
+    ct_topo *t = NULL;
+    const double n = 64e6;
+
+    (void)state;
+    assert_int_equal(ct_topo_from_string("map:aaaaaabb/01234567", 8, &t), CT_OK);
+    for (int l = 0; l < 3; ++l) {
+        t->machine.level[l].latency_s = 0;
+        t->machine.level[l].bandwidth = 0;
+        t->machine.level[l].uplink = (l == 2) ? 1e8 : 0; /* only what leaves a switch counts */
+    }
+    t->machine.sum_bandwidth = 0;
+    near(seconds("hier", t, n), 2 * (n / 2) / 1e8);
+    /* the ring crosses each boundary once: all but one part of 8 */
+    near(seconds("ring", t, n), 2 * (n * 7 / 8) / 1e8);
+    ct_topo_destroy(t);
+}
+
+/* Nodes that share memory send each byte once out of the node. */
+static void test_nodes(void **state)
+{
+    ct_topo *t = NULL;
+    const double n = 64e6;
+
+    (void)state;
+    assert_int_equal(ct_topo_from_string("4x4", 16, &t), CT_OK);
+    t->machine.sum_bandwidth = 0;
+    for (int l = 0; l < 2; ++l) {
+        t->machine.level[l].latency_s = (l == 0) ? 1e-7 : ALPHA;
+        t->machine.level[l].bandwidth = 0;
+        t->machine.level[l].uplink = (l == 1) ? 1e9 : 0;
+        t->machine.level[l].bus = (l == 0) ? 1e10 : 0;
+    }
+    /* on the node 3 n move through the bus each way; then 3/4 n out of the node, twice */
+    near(seconds("hier", t, n), 2e-7 + 2 * 3 * n / 1e10 + 2 * 0.75 * n / 1e9);
+    near(seconds("hier", t, 0), 2e-7 + 2 * ALPHA);
+    ct_topo_destroy(t);
+}
+
+static void test_line(void **state)
+{
+    static const char *const name[] = { "ring", "rhd", "hier", "torus", "tree", "impi" };
+    ct_topo *t = supernodes(64, 16, "cyclic");
+
+    (void)state;
+    t->machine.sum_bandwidth = 1e10;
+    for (size_t i = 0; i < sizeof(name) / sizeof(name[0]); ++i) {
+        ct_cost_line line = { .a_s = -1 };
+
+        assert_int_equal(ct_cost_line_of(name[i], t, &line), CT_OK);
+        near(line.a_s, seconds(name[i], t, 0));
+        assert_true(line.b_s >= 2.0 * 63 / 64 * BETA1);
+        assert_true(fabs(line.a_s + 1e10 * line.b_s - seconds(name[i], t, 1e10)) <
+                    0.02 * seconds(name[i], t, 1e10));
+    }
+    ct_topo_destroy(t);
+}
+
+static void ignore_line(void *ctx, const char *text)
+{
+    (void)ctx;
+    (void)text;
+}
+
+static void test_errors(void **state)
+{
+    static const int dim[3] = { 4, 2, 1 }, bad[3] = { 4, 3, 1 },
+                     huge[3] = { 2000000000, 2000000000, 9 };
+    ct_topo *t = supernodes(8, 4, "block");
+    ct_cost *c = NULL;
+
+    (void)state;
+    ct_log_set_sink(ignore_line, NULL);
+    assert_int_equal(ct_cost_create("torus", t, dim, false, &c), CT_OK);
+    near(ct_cost_s(c, 0), 2 * (3 + 1) * ALPHA);
+    ct_cost_destroy(c);
+    assert_int_equal(ct_cost_create("torus", t, bad, false, &c), CT_ERR_CONFIG);
+    assert_int_equal(ct_cost_create("torus", t, huge, false, &c), CT_ERR_CONFIG);
+    assert_int_equal(ct_cost_create("rimg", t, NULL, false, &c), CT_ERR_CONFIG);
+    ct_log_set_sink(NULL, NULL);
+    ct_topo_destroy(t);
+}
+
+static void test_spec(void **state)
+{
+    static const char *const wrong[] = {
+        "",
+        "<4K,ring",
+        "ring,",
+        "ring,rhd",
+        "tree<64K",
+        "tree<4M,rhd<64K,hier",
+        "tree<64K,rhd<64K,hier",
+        "ring:2x2",
+        "torus:",
+        "torus:0x2",
+        "torus:2x2x2x2",
+        "torus:2x",
+        "tree<,hier",
+        "tree<0,hier",
+        "tree<4X,hier",
+        "tree<99999999999999999999,hier",
+        "tree <4K,hier",
+        "averyveryverylongname",
+        "torus:99999999999x2",
+        "hier;ring",
+        "tree<-4,ring",
+    };
+    ct_coll_term term[CT_COLL_TERMS];
+    int n = 0;
+
+    (void)state;
+    assert_int_equal(ct_coll_spec_read("auto", term, &n), CT_OK);
+    assert_int_equal(n, 1);
+    assert_string_equal(term[0].name, "auto");
+    assert_true(term[0].below == INT64_MAX);
+    assert_int_equal(ct_coll_spec_read("tree<64K,rhd<4m,torus:8x4<1G,hier", term, &n), CT_OK);
+    assert_int_equal(n, 4);
+    assert_true((term[0].below == 65536) && (term[1].below == 4 << 20) &&
+                (term[2].below == 1 << 30));
+    assert_true((term[2].dim[0] == 8) && (term[2].dim[1] == 4) && (term[2].dim[2] == 1));
+    assert_int_equal(term[1].dim[0], 0);
+    assert_int_equal(ct_coll_spec_read("torus:2x3x4", term, &n), CT_OK);
+    assert_int_equal(term[0].dim[2], 4);
+    ct_log_set_sink(ignore_line, NULL);
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); ++i)
+        assert_int_equal(ct_coll_spec_read(wrong[i], term, &n), CT_ERR_CONFIG);
+    assert_int_equal(
+        ct_coll_spec_read("a<1,b<2,c<3,d<4,e<5,f<6,g<7,h<8,i<9,j<10,k<11,l<12,m<13,n<14,"
+                          "o<15,p<16,q",
+                          term, &n),
+        CT_ERR_CONFIG);
+    ct_log_set_sink(NULL, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_halving), cmocka_unit_test(test_flat_formulas),
+        cmocka_unit_test(test_uneven),  cmocka_unit_test(test_nodes),
+        cmocka_unit_test(test_line),    cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_spec),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
