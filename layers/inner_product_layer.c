@@ -101,21 +101,28 @@ typedef struct matrix_product {
     float beta, *c;
 } matrix_product;
 
-/* A long one in pieces, so that communication moves in between: of PIECE_FLOP, a millisecond or so,
- * but large enough for the matrix product to run at full speed. Rows, whose memory lies together,
- * where there are many. */
-#define PIECE_FLOP 2e8
-enum { PIECE_LEAST = 512 };
+/* Products run in pieces, so that communication moves in between: of PIECE_FLOP or PIECE_BYTES, a
+ * millisecond or so, but large enough for the matrix product to run at full speed. Of rows, whose
+ * memory lies together, where there are many. */
+#define PIECE_FLOP  2e8
+#define PIECE_BYTES 2e7
+enum { PIECE_LEAST = 512 /* rows or columns */ };
+
+static int64_t count_pieces(const matrix_product *p, int64_t length)
+{
+    double m = (double)p->m, n = (double)p->n, k = (double)p->k;
+    double wanted = 2.0 * m * n * k / PIECE_FLOP + 4.0 * (m * n + n * k + k * m) / PIECE_BYTES;
+    int64_t most = length / PIECE_LEAST, n_piece = (wanted < (double)most) ? (int64_t)wanted : most;
+
+    return (n_piece > 1) ? n_piece : 1;
+}
 
 static ct_status run_product(const ct_math_ops *math, ct_exec *ex, const matrix_product *p)
 {
     bool rows = (p->m >= 2 * PIECE_LEAST);
-    int64_t length = rows ? p->m : p->n, other = rows ? p->n : p->m, n_piece = 1;
-    double least = PIECE_FLOP / (2.0 * (double)other * (double)p->k + 1.0);
+    int64_t length = rows ? p->m : p->n;
+    int64_t n_piece = (ex->dev->kind == CT_DEVICE_CPU) ? count_pieces(p, length) : 1;
 
-    if (ex->dev->kind == CT_DEVICE_CPU)
-        n_piece = length / ((least > PIECE_LEAST) ? (int64_t)least : PIECE_LEAST);
-    if (n_piece < 1) n_piece = 1;
     for (int64_t i = 0; i < n_piece; i++) {
         /* whole cache lines of C */
         int64_t from = length * i / n_piece / 16 * 16;
