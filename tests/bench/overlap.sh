@@ -1,5 +1,5 @@
 #!/bin/sh
-# Exposed communication with overlap on and off between pretended hosts (scripts/netns.sh; root).
+# Exposed communication without overlap, with backward alone, and into the next forward, between pretended hosts (scripts/netns.sh; root).
 #   tests/bench/overlap.sh [HOSTS] [RATE] [OPTION...]     options go to `cortado time`
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -19,9 +19,14 @@ for net in "alexnet_fc tests/bench/nets/alexnet_fc.prototxt 4" \
     shift 3
     [ "$1" = -- ] || { batch=$1; shift; }
     shift
-    for overlap in true false; do
+    for overlap in off backward both; do
+        case $overlap in
+            off) how=--overlap=false ;;
+            backward) how=--set=comm.forward_overlap=false ;;
+            both) how=--overlap=true ;;
+        esac
         "$root/scripts/netns.sh" run "$hosts" "$cortado" time --model="$file" --iterations="$iterations" \
-            --overlap=$overlap $batch "$@" >"$log" 2>&1 || { tail -n 20 "$log"; exit 1; }
+            $how $batch "$@" >"$log" 2>&1 || { tail -n 20 "$log"; exit 1; }
         printf '%-12s %-8s %10s %19s ms\n' $name $overlap \
             "$(sed -n 's/.*: step \([0-9.]*\) ms.*/\1/p' "$log")" \
             "$(sed -n 's/^exposed communication \([0-9.]*\) ms.*/\1/p' "$log")"
