@@ -194,24 +194,25 @@ static ct_status on_machine(ct_job_tree *tree, const ct_machine *m, const char *
     return CT_OK;
 }
 
-/* ---- a made-up machine with another's figures */
+/* ---- a tree with another machine's figures */
 
+/* Inside a node, where the other has no such level, its node's. */
 static const ct_level *level_like(const ct_machine *from, const ct_machine *m, int l)
 {
     if (l == m->n_level - 1) return &from->level[from->n_level - 1];
     for (int k = 0; k < from->n_level; ++k) {
         if (strcmp(from->level[k].name, m->level[l].name) == 0) return &from->level[k];
     }
-    return NULL;
+    return (l < m->node_level) ? &from->level[from->node_level] : NULL;
 }
 
-/* Names, latencies and bandwidths as they are; uplinks of the same oversubscription, as a made-up
- * switch has fewer nodes. */
+/* Latencies and bandwidths as they are; uplinks of the same oversubscription, as this one's
+ * switches may have fewer nodes. */
 static ct_status borrow_figures(const char *spec, const ct_machine *from, ct_machine *m)
 {
     for (int l = 0; l < m->n_level; ++l) {
         const ct_level *like = level_like(from, m, l);
-        int64_t size = m->level[l].size;
+        ct_level mine = m->level[l];
         double members = 1;
 
         if (like == NULL)
@@ -220,10 +221,12 @@ static ct_status borrow_figures(const char *spec, const ct_machine *from, ct_mac
         if ((l > m->node_level + 1) && (like > from->level) && (like[-1].size > 0))
             members = (double)m->level[l - 1].size / (double)like[-1].size;
         m->level[l] = *like;
-        m->level[l].size = size;
+        memcpy(m->level[l].name, mine.name, sizeof(mine.name));
+        m->level[l].size = mine.size;
         if (m->level[l].uplink > 0) m->level[l].uplink *= members;
-        if (like->pairwise && (like->size > 1) && (size > 1))
-            m->level[l].uplink *= (double)(size - 1) / (double)(like->size - 1);
+        if (l == m->node_level + 1) m->level[l].uplink = from->level[from->node_level + 1].uplink;
+        if (like->pairwise && (like->size > 1) && (mine.size > 1))
+            m->level[l].uplink *= (double)(mine.size - 1) / (double)(like->size - 1);
     }
     m->sum_bandwidth = from->sum_bandwidth;
     m->shared = from->shared;
@@ -264,27 +267,52 @@ static ct_status by_spec(const ct_topo_text *text, const ct_machine *figures, in
     return status;
 }
 
+/* The tree stays as it was found. */
+static ct_status take_figures(const ct_machine *from, ct_topo *t)
+{
+    ct_machine m = t->machine;
+    int64_t n_member[CT_MAX_LEVEL];
+    char source[sizeof(t->source)];
+
+    CT_TRY(ct_topo_fullest(t, n_member));
+    for (int l = 0; l < m.n_level; ++l) m.level[l].size = n_member[l];
+    CT_TRY(borrow_figures(t->source, from, &m));
+    ct_machine_fill_uplinks(&m, NULL);
+    for (int l = 0; l < m.n_level; ++l) m.level[l].size = 0;
+    t->machine = m;
+    memcpy(source, t->source, sizeof(source));
+    snprintf(t->source, sizeof(t->source), "%.60s, figures of %.40s", source, from->name);
+    return CT_OK;
+}
+
 ct_status ct_topo_discover(const ct_topo_text *text, const ct_machine *machine,
                            const ct_job_facts *facts, ct_topo **topo_p)
 {
     ct_job_tree tree;
     ct_status status = CT_OK;
+    ct_topo *t = NULL;
     char source[128];
 
     if (text->kind == CT_TOPO_SPEC) return by_spec(text, machine, facts->n_rank, topo_p);
     if (text->kind == CT_TOPO_PLACE)
         return ct_topo_place(machine, facts->n_rank, text->ranks_per_node, text->spec, topo_p);
     CT_TRY(ct_job_tree_create(facts, &tree));
-    if (machine != NULL) {
+    if ((text->kind == CT_TOPO_FILE) || (text->kind == CT_TOPO_CONF)) {
         snprintf(source, sizeof(source), "machine file %.100s", text->machine);
-        status = on_machine(&tree, machine, source, topo_p);
+        status = on_machine(&tree, machine, source, &t);
     } else {
-        status = ct_job_slurm_tree(&tree, text->kind == CT_TOPO_SLURM, topo_p);
+        status = ct_job_slurm_tree(&tree, text->kind == CT_TOPO_SLURM, &t);
         if ((status == CT_UNSUPPORTED) && (text->kind == CT_TOPO_SLURM))
             status =
                 CT_FAIL(CT_ERR_CONFIG, "topology \"slurm\": SLURM says nothing about switches");
-        if (status == CT_UNSUPPORTED) status = by_mpi(&tree, topo_p);
+        if (status == CT_UNSUPPORTED) status = by_mpi(&tree, &t);
+        if ((status == CT_OK) && (machine != NULL)) status = take_figures(machine, t);
     }
     ct_job_tree_destroy(&tree);
-    return status;
+    if (status != CT_OK) {
+        ct_topo_destroy(t);
+        return status;
+    }
+    *topo_p = t;
+    return CT_OK;
 }

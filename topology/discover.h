@@ -32,8 +32,8 @@ typedef struct ct_job_facts {
 
 /** What the user said: the parts of a `topology:` text. */
 typedef enum ct_topo_kind {
-    CT_TOPO_AUTO,  /* "auto"                                                             */
-    CT_TOPO_SLURM, /* "slurm": its addresses or nothing                                  */
+    CT_TOPO_AUTO,  /* "auto"; "auto@MACHINE": the tree as found, with that one's figures  */
+    CT_TOPO_SLURM, /* "slurm": its addresses or nothing; "slurm@MACHINE"                 */
     CT_TOPO_CONF,  /* "slurm:PATH": a topology.conf                                      */
     CT_TOPO_SPEC,  /* "2x4", "map:0010": pretended nodes; "2x4@MACHINE": with its figures */
     CT_TOPO_PLACE, /* "place:MACHINE,RANKS_PER_NODE,PLACEMENT": a made-up job on it       */

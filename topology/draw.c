@@ -76,6 +76,9 @@ void ct_machine_draw_levels(const ct_machine *m, ct_text *out)
         if (level->residual > 0) ct_text_add(out, "  fit +-%.1f %%", 100 * level->residual);
         ct_text_add(out, "\n");
     }
+    if (m->shared.bandwidth > 0)
+        ct_text_add(out, "sums in a node's memory: %.4g us, %.4g GB/s a rank\n",
+                    m->shared.latency_s * 1e6, m->shared.bandwidth / 1e9);
     if (m->sum_bandwidth > 0)
         ct_text_add(out, "a rank adds %.4g GB/s of f32\n", m->sum_bandwidth / 1e9);
 }

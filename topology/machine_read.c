@@ -235,8 +235,8 @@ static ct_status read_shared(const reader *r, const Ct__SharedMemoryParameter *p
     const double v[] = { p->latency_us, p->cached_gbs, p->cached_mb, p->gbs, p->residual };
 
     for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); ++i) {
-        if (!isfinite(v[i]) || (v[i] < 0))
-            return fail_at(r, p, "shared: %g; figures must be at least 0", v[i]);
+        if (!isfinite(v[i]) || (v[i] < 0) || (v[i] > MOST))
+            return fail_at(r, p, "shared: %g; figures must be 0 to %g", v[i], MOST);
     }
     if ((p->gbs == 0) || ((p->cached_mb > 0) && (p->cached_gbs == 0)))
         return fail_at(r, p, "shared: gbs, and with cached_mb cached_gbs too, must be above 0");

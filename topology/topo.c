@@ -92,26 +92,36 @@ static ct_status sort_ranks(ct_topo *t)
     return CT_OK;
 }
 
-/* Members of the fullest vertex of each level stand in where the machine leaves a size open. */
-static void fill_uplinks(ct_topo *t, int *count)
+ct_status ct_topo_fullest(const ct_topo *topo, int64_t *n_member)
 {
-    int64_t most[CT_MAX_LEVEL] = { 0 };
+    int *count = malloc(sizeof(*count) * (size_t)topo->n_rank);
 
-    for (int v = 0; v < t->n_vertex[0]; ++v) {
-        if (t->n_inside[0][v] > most[0]) most[0] = t->n_inside[0][v];
-    }
-    for (int l = 1; l < t->machine.n_level; ++l) {
-        memset(count, 0, sizeof(*count) * (size_t)t->n_vertex[l]);
-        for (int v = 0; v < t->n_vertex[l - 1]; ++v) {
-            int n = ++count[t->parent[l - 1][v]];
+    if (count == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d ranks", topo->n_rank);
+    for (int l = 0; l < topo->machine.n_level; ++l) {
+        int n = (l == 0) ? topo->n_rank : topo->n_vertex[l - 1];
 
-            if (n > most[l]) most[l] = n;
+        n_member[l] = 0;
+        memset(count, 0, sizeof(*count) * (size_t)topo->n_vertex[l]);
+        for (int i = 0; i < n; ++i) {
+            int now = ++count[(l == 0) ? topo->vertex[0][i] : topo->parent[l - 1][i]];
+
+            if (now > n_member[l]) n_member[l] = now;
         }
     }
-    ct_machine_fill_uplinks(&t->machine, most);
+    free(count);
+    return CT_OK;
 }
 
-/* Nodes and places on them, as MPI and the shared memory see them. */
+/* The job's own sizes stand in where the machine leaves one open. */
+static ct_status fill_uplinks(ct_topo *t)
+{
+    int64_t n_member[CT_MAX_LEVEL];
+
+    CT_TRY(ct_topo_fullest(t, n_member));
+    ct_machine_fill_uplinks(&t->machine, n_member);
+    return CT_OK;
+}
+
 static void fill_node_view(ct_topo *t)
 {
     const ct_machine *m = &t->machine;
@@ -164,7 +174,7 @@ ct_status ct_topo_build(const ct_machine *machine, const int64_t *key, int n_ran
     for (int l = machine->n_level - 1; l >= 0; --l)
         CT_TRY_GOTO(status, err_destroy, number_level(t, l, key + (ptrdiff_t)l * n_rank, scratch));
     CT_TRY_GOTO(status, err_destroy, sort_ranks(t));
-    fill_uplinks(t, t->local_rank); /* its memory is free until the next line fills it */
+    CT_TRY_GOTO(status, err_destroy, fill_uplinks(t));
     fill_node_view(t);
     free(scratch);
     *topo_p = t;

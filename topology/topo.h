@@ -63,6 +63,8 @@ void ct_topo_destroy(ct_topo *topo); /* NULL allowed */
 /** The level at which ranks a and b meet: the lowest with one vertex for both; -1 where a == b. */
 int ct_topo_meet(const ct_topo *topo, int a, int b);
 
+/** n_member[l]: members of the fullest vertex of level l. CT_ERR_NOMEM. */
+ct_status ct_topo_fullest(const ct_topo *topo, int64_t *n_member);
 /** Ranks of the smallest and of the largest node. */
 int ct_topo_min_node_size(const ct_topo *topo);
 int ct_topo_max_node_size(const ct_topo *topo);

@@ -52,6 +52,14 @@ static bool is_spec(const char *text)
            ((strchr(text, '@') != NULL) || !ct_machine_is_path(text));
 }
 
+/* "WORD" or "WORD@MACHINE"; false where the text is neither. */
+static bool is_word(const char *topology, const char *word)
+{
+    const char *rest = behind(topology, word);
+
+    return (rest != NULL) && ((*rest == '\0') || (*rest == '@'));
+}
+
 static ct_status parse_spec(const char *topology, ct_topo_text *t)
 {
     const char *at = strchr(topology, '@');
@@ -75,11 +83,10 @@ ct_status ct_topo_text_parse(const char *topology, ct_topo_text *text_p)
     ct_topo_text t = { .kind = CT_TOPO_FILE };
 
     if (topology[0] == '\0') return CT_FAIL(CT_ERR_CONFIG, "topology \"\": expected \"auto\"");
-    if (strcmp(topology, "auto") == 0) {
-        t.kind = CT_TOPO_AUTO;
-    } else if (strcmp(topology, "slurm") == 0) {
-        t.kind = CT_TOPO_SLURM;
-        t.needs_names = true;
+    if (is_word(topology, "auto") || is_word(topology, "slurm")) {
+        t.kind = (topology[0] == 'a') ? CT_TOPO_AUTO : CT_TOPO_SLURM;
+        t.needs_names = (t.kind == CT_TOPO_SLURM);
+        CT_TRY(parse_spec(topology, &t));
     } else if (conf != NULL) {
         t.kind = CT_TOPO_CONF;
         t.needs_names = true;

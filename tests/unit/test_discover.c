@@ -531,6 +531,44 @@ static void test_borrowed(void **state)
     expect_refused("2sn x 2n x 1@taihulight", NULL, "4 nodes of 1 ranks, but 8 ranks run");
 }
 
+/* A found tree with measured figures: what the fit of a small job writes serves a larger one. */
+static void test_figures_of(void **state)
+{
+    static const char file[] =
+        "name: \"fit\" sum_gbs: 7 level { name: \"node\" latency_us: 0.6 bandwidth_gbs: 9 bus_gbs: "
+        "50 }\n"
+        "level { name: \"switch\" size: 4 latency_us: 1.5 bandwidth_gbs: 11 }\n"
+        "level { name: \"all\" latency_us: 2.5 bandwidth_gbs: 11 oversubscription: 2 }";
+    ct_topo *t = NULL;
+
+    (void)state;
+    make_slurm_job();
+    for (int r = 0; r < 8; ++r) place[r].socket = r % 2;
+    t = expect_found("auto@fit.prototxt", file);
+    assert_string_equal(t->source, "slurm, figures of fit");
+    assert_int_equal(t->machine.n_level, 4);
+    assert_int_equal(t->n_vertex[2], 2);
+    assert_string_equal(t->machine.level[0].name, "socket");
+    assert_string_equal(t->machine.level[3].name, "machine");
+    assert_true(t->machine.level[0].bandwidth == 9e9); /* the file's node stands for its inside */
+    assert_true(t->machine.level[1].bus == 50e9);
+    assert_true(t->machine.level[2].latency_s == 1.5 / 1e6);
+    assert_true(t->machine.level[3].uplink == 11e9); /* 2 nodes a leaf inject 22, over 2 */
+    assert_true(t->machine.sum_bandwidth == 7e9);
+    ct_topo_destroy(t);
+
+    make_job(4, 2);
+    t = expect_found("auto@fit.prototxt", file); /* no switches are seen: the machine's figures */
+    assert_int_equal(t->machine.n_level, 2);
+    assert_true(t->machine.level[1].latency_s == 2.5 / 1e6);
+    assert_true(t->machine.level[1].uplink == 11e9);
+    ct_topo_destroy(t);
+    make_slurm_job();
+    expect_refused("slurm@ethernet", NULL, "ready machines: ");
+    expect_refused("slurm@taihulight", NULL, "machine \"taihulight\" has no level \"switch\"");
+    expect_refused("auto@", NULL, "expected SPEC@MACHINE");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -541,6 +579,7 @@ int main(void)
         cmocka_unit_test(test_conf_broken),  cmocka_unit_test(test_file_blocks),
         cmocka_unit_test(test_file_sockets), cmocka_unit_test(test_file_names),
         cmocka_unit_test(test_text),         cmocka_unit_test(test_borrowed),
+        cmocka_unit_test(test_figures_of),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
