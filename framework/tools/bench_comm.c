@@ -313,6 +313,10 @@ static void add_point(const ct_comm *c, const ct_bench_plan *plan, const ct_benc
         ct_text_add(out, ",\"times_mpi\":");
         ct_text_add_number(out, r->to_mpi);
     }
+    if (ops != NULL) {
+        ct_text_add(out, ",\"predicted_us\":");
+        ct_text_add_number(out, 1e6 * ops->cost_s(c, r->bytes));
+    }
     ct_text_add(out, ",\"repeats\":%d,\"correct\":true,\"ranks\":%d,\"nodes\":%d,\"topology\":",
                 r->repeats, c->size, c->topo->n_node);
     ct_text_add_json(out, c->topo->source);

@@ -1,7 +1,10 @@
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "framework/tools/bench_comm.h"
+#include "framework/tools/bench_fit.h"
 #include "framework/tools/tools.h"
 
 #define COMM "bench comm"
@@ -16,6 +19,8 @@ static const ct_option table[] = {
     { "repeat", CT_OPTION_COUNT, COMM, "N", "repetitions of each (by size, 5 to 200)" },
     { "memory", CT_OPTION_CHOICE, COMM, "arena|plain",
       "hier's buffers: where ranks of a node can share them, as in training, or not (arena)" },
+    { "fit", CT_OPTION_MAYBE, COMM, "FILE",
+      "measure the levels of the topology instead, and write a machine file for --topology" },
     { "topology", CT_OPTION_TEXT, COMM, "SPEC", "a topology as train takes it" },
     { "threads", CT_OPTION_COUNT, COMM, "N", "threads a rank" },
     { "json", CT_OPTION_MAYBE, COMM, "FILE",
@@ -47,10 +52,58 @@ static ct_status show(const ct_call *call, const ct_bench_plan *plan, const ct_b
     return ct_job_share(call->job, status);
 }
 
+static void name_machine(const ct_comm *c, const char *file, ct_machine *m)
+{
+    const char *slash = strrchr(file, '/'), *base = (slash != NULL) ? slash + 1 : file;
+    char host[64] = "?", day[32] = "";
+    time_t now = time(NULL);
+    struct tm parts;
+
+    (void)gethostname(host, sizeof(host) - 1);
+    if (localtime_r(&now, &parts) != NULL) (void)strftime(day, sizeof(day), "%Y-%m-%d", &parts);
+    if (strcmp(file, "-") == 0) base = host;
+    snprintf(m->name, sizeof(m->name), "%.*s", (int)strcspn(base, "."), base);
+    snprintf(m->source, sizeof(m->source),
+             "cortado bench comm --fit on %s, %s: %d ranks on %d nodes", host, day, c->size,
+             c->topo->n_node);
+}
+
+/* Rank 0 writes the machine, and reads it back: what --topology would not take is found now. */
+static ct_status write_machine(const char *file, const ct_machine *m)
+{
+    ct_text text = { 0 };
+    ct_machine *again = NULL;
+    ct_status status = ct_machine_write(m, &text);
+
+    if (status == CT_OK) status = ct_machine_parse(file, text.text, text.length, &again);
+    ct_machine_destroy(again);
+    if ((status == CT_OK) && (strcmp(file, "-") != 0))
+        status = ct_file_write(file, text.text, text.length);
+    else if ((status == CT_OK) && ((printf("\n%s", text.text) < 0) || (fflush(stdout) != 0)))
+        status = CT_FAIL(CT_ERR_IO, "writing the machine to standard output failed");
+    ct_text_destroy(&text);
+    return status;
+}
+
+static ct_status bench_fit(const ct_call *call, const char *file)
+{
+    ct_comm *c = call->job->comm;
+    ct_fit_report report;
+    ct_status status = CT_OK;
+
+    CT_TRY(ct_bench_fit(c, &report));
+    ct_bench_fit_print(c, &report);
+    if (c->rank == 0) {
+        name_machine(c, file, &report.machine);
+        status = write_machine(file, &report.machine);
+    }
+    return ct_job_share(call->job, status);
+}
+
 static ct_status bench_comm(const ct_call *call, const ct_options *o)
 {
     const char *topology = ct_options_text(o, "topology"), *memory = ct_options_text(o, "memory");
-    const char *algorithm = ct_options_text(o, "algorithm");
+    const char *algorithm = ct_options_text(o, "algorithm"), *fit = ct_options_text(o, "fit");
     ct_bench_plan plan = { .n_size = 0 };
     ct_bench_result *result = NULL;
     ct_status status = CT_OK;
@@ -58,6 +111,7 @@ static ct_status bench_comm(const ct_call *call, const ct_options *o)
     if (algorithm == NULL) algorithm = ct_options_text(o, "algorithms");
     CT_TRY(ct_job_threads(call->job, (int)ct_options_count(o, "threads", 0)));
     CT_TRY(ct_job_connect(call->job, (topology != NULL) ? topology : "auto"));
+    if (fit != NULL) return bench_fit(call, fit);
     CT_TRY(ct_bench_sizes(ct_options_text(o, "sizes"), &plan));
     CT_TRY(ct_bench_algorithms(call->job->comm, algorithm, &plan));
     plan.repeat = (int)ct_options_count(o, "repeat", 0);

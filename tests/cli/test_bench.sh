@@ -32,5 +32,16 @@ runs bench_bad_algorithm 2 'unknown allreduce "rinq"' "$CORTADO" bench comm --al
 runs bench_bad_option 2 'size' "$CORTADO" bench comm --size=4K
 runs bench_bad_kind 2 'bench comm' "$CORTADO" bench com
 runs bench_bad_file 3 'nowhere' "$CORTADO" bench comm --sizes=12 --json=nowhere/b.json
+
+# the figures of the machine: a file that other runs read
+runs bench_fit 0 '^node +0 +1 +[0-9.]+ +[0-9.]+' $JOB 2 "$CORTADO" bench comm --fit=m.prototxt
+is bench_fit_file grep -q 'source: "cortado bench comm --fit' m.prototxt
+runs bench_fit_reads_back 0 'm.prototxt' $JOB 2 "$CORTADO" bench comm --sizes=4K --repeat=3 --topology=m.prototxt \
+    --algorithm=hier --json=p.json
+is bench_prediction grep -Eq '"predicted_us":[0-9.e-]+,' p.json
+runs bench_fit_pretended 0 '^machine +0 +1 +[0-9.]+ +[0-9.]+' $JOB 2 "$CORTADO" bench comm --topology=2x1 --fit
+is bench_fit_to_stdout grep -q '^  latency_us' out
+runs bench_fit_alone 2 'start 2 or more' "$CORTADO" bench comm --fit
+runs bench_fit_bad_file 3 'nowhere' $JOB 2 "$CORTADO" bench comm --fit=nowhere/m.prototxt
 runs bench_help 0 'algorithm=NAME' "$CORTADO" bench comm --help
 finish
