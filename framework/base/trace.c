@@ -1,0 +1,197 @@
+#include "framework/base/trace.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_ROW = 64 /* of the exchange; more buckets at a time share the last */ };
+
+static const struct {
+    const char *name, *category;
+} kind_table[] = {
+    [CT_TRACE_ITERATION] = { "iteration", "iteration" },
+    [CT_TRACE_FORWARD] = { "forward", "forward" },
+    [CT_TRACE_BACKWARD] = { "backward", "backward" },
+    [CT_TRACE_WAIT] = { "wait for gradients", "wait" },
+    [CT_TRACE_DATA] = { "wait for data", "data" },
+    [CT_TRACE_UPDATE] = { "update", "update" },
+    [CT_TRACE_AGREE] = { "agree", "wait" },
+    [CT_TRACE_DISPLAY] = { "display", "report" },
+    [CT_TRACE_TEST] = { "test", "report" },
+    [CT_TRACE_SNAPSHOT] = { "snapshot", "report" },
+    [CT_TRACE_CHECKSUM] = { "checksum", "report" },
+    [CT_TRACE_BUCKET] = { "bucket", "bucket" },
+    [CT_TRACE_ENCODE] = { "encode", "codec" },
+    [CT_TRACE_DECODE] = { "decode", "codec" },
+};
+
+ct_status ct_trace_create(int64_t first, int64_t last, int64_t capacity, ct_trace **trace_p)
+{
+    ct_trace *t = calloc(1, sizeof(*t));
+
+    if (t == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a trace");
+    t->first = first;
+    t->last = last;
+    t->capacity = capacity;
+    t->span = malloc(sizeof(*t->span) * (size_t)(capacity + 1));
+    if (t->span == NULL) {
+        free(t);
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for a trace of %" PRId64 " spans", capacity);
+    }
+    /* its pages are there before the window begins */
+    memset(t->span, 0, sizeof(*t->span) * (size_t)(capacity + 1));
+    *trace_p = t;
+    return CT_OK;
+}
+
+void ct_trace_destroy(ct_trace *t)
+{
+    if (t == NULL) return;
+    free(t->span);
+    free(t);
+}
+
+void ct_trace_begin(ct_trace *t, int64_t i)
+{
+    if (t == NULL) return;
+    atomic_store_explicit(&t->iteration, i, memory_order_relaxed);
+    atomic_store_explicit(&t->on, (i >= t->first) && (i <= t->last), memory_order_relaxed);
+}
+
+void ct_trace_stop(ct_trace *t)
+{
+    if (t != NULL) atomic_store_explicit(&t->on, 0, memory_order_relaxed);
+}
+
+void ct_trace_add(ct_trace *t, const ct_trace_span *span)
+{
+    int64_t at = atomic_fetch_add_explicit(&t->n, 1, memory_order_relaxed);
+
+    if (at < t->capacity) t->span[at] = *span;
+}
+
+void ct_trace_end(ct_trace *t, double start, ct_trace_kind kind, const char *name,
+                  const char *detail)
+{
+    ct_trace_span span = { .kind = kind, .name = name, .detail = detail, .start_s = start };
+
+    if (start == 0) return;
+    span.end_s = ct_clock_s();
+    span.iteration = atomic_load_explicit(&t->iteration, memory_order_relaxed);
+    ct_trace_add(t, &span);
+}
+
+int64_t ct_trace_count(const ct_trace *t, int64_t *lost_p)
+{
+    int64_t n = atomic_load(&t->n), kept = (n < t->capacity) ? n : t->capacity;
+
+    if (lost_p != NULL) *lost_p = n - kept;
+    return kept;
+}
+
+/* ---- writing */
+
+/* By start; what contains another stands before it. */
+static int compare(const void *a, const void *b)
+{
+    const ct_trace_span *x = a, *y = b;
+
+    if (x->start_s != y->start_s) return (x->start_s > y->start_s) ? 1 : -1;
+    if (x->end_s != y->end_s) return (x->end_s < y->end_s) ? 1 : -1;
+    return (int)x->kind - (int)y->kind;
+}
+
+/* What a row of the exchange shows at the moment. */
+typedef struct row {
+    double until_s;
+    int bucket;
+} row;
+
+/* A bucket takes the first row that is free; its encode and decode go along. Rows count from 1; row
+ * 0 is the main thread's. */
+static int row_of(const ct_trace_span *s, row *rows, int *n_row)
+{
+    int r = 0;
+
+    if (s->kind < CT_TRACE_BUCKET) return 0;
+    if (s->kind != CT_TRACE_BUCKET) {
+        for (r = *n_row - 1; r >= 0; --r) {
+            if ((rows[r].bucket == s->number) && (s->start_s <= rows[r].until_s)) return r + 1;
+        }
+        return 1;
+    }
+    while ((r < *n_row) && (rows[r].until_s > s->start_s)) r += 1;
+    if (r == MAX_ROW) r -= 1;
+    if (r == *n_row) *n_row += 1;
+    rows[r] = (row){ s->end_s, s->number };
+    return r + 1;
+}
+
+/* Nanoseconds, so that what is written nests as exactly as what was measured. */
+static int64_t to_ns(const ct_trace_clock *c, double zero_s, double at_s)
+{
+    double span = c->at_s[1] - c->at_s[0], offset = c->offset_s[0];
+
+    if (span > 0) offset += (c->offset_s[1] - c->offset_s[0]) * (at_s - c->at_s[0]) / span;
+    return llround(1e9 * (at_s - offset - zero_s));
+}
+
+static void add_span(const ct_trace_span *s, int rank, int r, int64_t start, int64_t end,
+                     ct_text *out)
+{
+    const char *name = (s->name != NULL) ? s->name : kind_table[s->kind].name;
+
+    ct_text_add(out, "{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f,\"cat\":\"%s\",",
+                rank, r, 1e-3 * (double)start, 1e-3 * (double)(end - start),
+                kind_table[s->kind].category);
+    ct_text_add(out, "\"name\":");
+    ct_text_add_json(out, name);
+    ct_text_add(out, ",\"args\":{\"kind\":\"%s\",\"iteration\":%" PRId64, kind_table[s->kind].name,
+                s->iteration);
+    if (s->kind >= CT_TRACE_BUCKET) ct_text_add(out, ",\"bucket\":%d", s->number);
+    if (s->kind == CT_TRACE_BUCKET) ct_text_add(out, ",\"bytes\":%" PRId64, s->bytes);
+    if (s->detail != NULL) {
+        ct_text_add(out, ",\"%s\":", (s->kind == CT_TRACE_BUCKET) ? "algorithm" : "type");
+        ct_text_add_json(out, s->detail);
+    }
+    ct_text_add(out, "}},\n");
+}
+
+static void add_name(ct_text *out, const char *what, int rank, int r, const char *name)
+{
+    ct_text_add(out,
+                "{\"ph\":\"M\",\"name\":\"%s\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":", what,
+                rank, r);
+    ct_text_add_json(out, name);
+    ct_text_add(out, "}},\n");
+}
+
+ct_status ct_trace_write(ct_trace *t, int rank, const char *host, const ct_trace_clock *clock,
+                         double zero_s, ct_text *out)
+{
+    int64_t n = ct_trace_count(t, NULL);
+    row rows[MAX_ROW] = { { 0, -1 } };
+    int n_row = 0;
+    char name[128];
+
+    qsort(t->span, (size_t)n, sizeof(*t->span), compare);
+    snprintf(name, sizeof(name), "rank %d on %s", rank, host);
+    add_name(out, "process_name", rank, 0, name);
+    ct_text_add(out,
+                "{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":%d,\"tid\":0,"
+                "\"args\":{\"sort_index\":%d}},\n",
+                rank, rank);
+    add_name(out, "thread_name", rank, 0, "steps");
+    for (int64_t i = 0; i < n; ++i) {
+        const ct_trace_span *s = &t->span[i];
+
+        add_span(s, rank, row_of(s, rows, &n_row), to_ns(clock, zero_s, s->start_s),
+                 to_ns(clock, zero_s, s->end_s), out);
+    }
+    for (int r = 1; r <= n_row; ++r) {
+        snprintf(name, sizeof(name), "gradients %d", r);
+        add_name(out, "thread_name", rank, r, name);
+    }
+    return out->failed ? CT_FAIL(CT_ERR_NOMEM, "no memory for the text of a trace") : CT_OK;
+}
