@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "framework/base/text.h"
+#include "framework/base/trace.h"
 
 enum { SYNTHETIC_SAMPLES = 1024, DEFAULT_DEPTH = 4, MAX_DEPTH = 64, MAX_THREADS = 64 };
 
@@ -207,6 +208,7 @@ ct_status ct_data_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
     ct_data_instance *di = in->state;
     ct_batch batch;
+    double start = ct_trace_start(ex->trace);
     bool ready = false;
     ct_status status = CT_OK;
 
@@ -217,6 +219,7 @@ ct_status ct_data_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
         if (!ready) CT_TRY(ct_exec_poll(ex));
     }
     CT_TRY(ct_loader_take(di->loader, ex->seed, ex->micro_step, &batch, &ex->wait_data_s));
+    ct_trace_end(ex->trace, start, CT_TRACE_DATA, NULL, NULL);
     for (int i = 0; (i < l->n_top) && (status == CT_OK); i++) {
         status = ct_data_put(ex, in->top[i], batch.field[i], batch.count[i]);
     }

@@ -26,22 +26,26 @@ static const struct {
     [CT_TRACE_DECODE] = { "decode", "codec" },
 };
 
-ct_status ct_trace_create(int64_t first, int64_t last, int64_t capacity, ct_trace **trace_p)
+ct_status ct_trace_create(int64_t first, int64_t last, bool relative, ct_trace **trace_p)
 {
     ct_trace *t = calloc(1, sizeof(*t));
 
     if (t == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a trace");
     t->first = first;
     t->last = last;
-    t->capacity = capacity;
+    t->relative = relative;
+    *trace_p = t;
+    return CT_OK;
+}
+
+ct_status ct_trace_reserve(ct_trace *t, int64_t capacity)
+{
     t->span = malloc(sizeof(*t->span) * (size_t)(capacity + 1));
-    if (t->span == NULL) {
-        free(t);
+    if (t->span == NULL)
         return CT_FAIL(CT_ERR_NOMEM, "no memory for a trace of %" PRId64 " spans", capacity);
-    }
     /* its pages are there before the window begins */
     memset(t->span, 0, sizeof(*t->span) * (size_t)(capacity + 1));
-    *trace_p = t;
+    t->capacity = capacity;
     return CT_OK;
 }
 
@@ -55,6 +59,11 @@ void ct_trace_destroy(ct_trace *t)
 void ct_trace_begin(ct_trace *t, int64_t i)
 {
     if (t == NULL) return;
+    if (t->relative) {
+        t->first += i;
+        t->last += i;
+        t->relative = false;
+    }
     atomic_store_explicit(&t->iteration, i, memory_order_relaxed);
     atomic_store_explicit(&t->on, (i >= t->first) && (i <= t->last), memory_order_relaxed);
 }
@@ -170,7 +179,7 @@ static void add_name(ct_text *out, const char *what, int rank, int r, const char
 ct_status ct_trace_write(ct_trace *t, int rank, const char *host, const ct_trace_clock *clock,
                          double zero_s, ct_text *out)
 {
-    int64_t n = ct_trace_count(t, NULL);
+    int64_t lost = 0, n = ct_trace_count(t, &lost);
     row rows[MAX_ROW] = { { 0, -1 } };
     int n_row = 0;
     char name[128];
@@ -183,6 +192,11 @@ ct_status ct_trace_write(ct_trace *t, int rank, const char *host, const ct_trace
                 "\"args\":{\"sort_index\":%d}},\n",
                 rank, rank);
     add_name(out, "thread_name", rank, 0, "steps");
+    ct_text_add(
+        out,
+        "{\"ph\":\"M\",\"name\":\"clock\",\"pid\":%d,\"tid\":0,\"args\":{\"offset_us\":%.3f,"
+        "\"error_us\":%.3f,\"spans\":%" PRId64 ",\"lost\":%" PRId64 "}},\n",
+        rank, 1e6 * clock->offset_s[1], 1e6 * clock->error_s, n, lost);
     for (int64_t i = 0; i < n; ++i) {
         const ct_trace_span *s = &t->span[i];
 

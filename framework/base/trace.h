@@ -13,6 +13,7 @@
 #define CT_TRACE_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "framework/base/clock.h"
@@ -50,15 +51,18 @@ typedef struct ct_trace_span {
 
 typedef struct ct_trace {
     _Atomic int on;
-    int64_t first, last; /* iterations of the window */
+    int64_t first, last; /* iterations of the window                              */
+    bool relative;       /* counted from the first that begins, until then        */
     _Atomic int64_t iteration;
     int64_t capacity;
     _Atomic int64_t n; /* spans that were added; those beyond the capacity are lost */
     ct_trace_span *span;
 } ct_trace;
 
-/** A buffer for `capacity` spans of iterations first to last. CT_ERR_NOMEM. */
-ct_status ct_trace_create(int64_t first, int64_t last, int64_t capacity, ct_trace **trace_p);
+/** For iterations first to last; relative: counted from the first that begins. Its room is 0. */
+ct_status ct_trace_create(int64_t first, int64_t last, bool relative, ct_trace **trace_p);
+/** Room for `capacity` spans; once, before recording. CT_ERR_NOMEM. */
+ct_status ct_trace_reserve(ct_trace *t, int64_t capacity);
 void ct_trace_destroy(ct_trace *t); /* NULL allowed */
 /** Iteration i begins: recording is on inside the window. t may be NULL. */
 void ct_trace_begin(ct_trace *t, int64_t i);
@@ -86,7 +90,7 @@ typedef struct ct_trace_clock {
 /** Spans that were recorded, and of them lost. */
 int64_t ct_trace_count(const ct_trace *t, int64_t *lost_p);
 /** Appends the rank's events, with a comma after each: process `rank`, microseconds since zero_s of
- *  rank 0's clock. Sorts the spans. CT_ERR_NOMEM. */
+ *  rank 0's clock; of the clock, how sure it is. Sorts the spans. CT_ERR_NOMEM. */
 ct_status ct_trace_write(ct_trace *t, int rank, const char *host, const ct_trace_clock *clock,
                          double zero_s, ct_text *out);
 

@@ -43,6 +43,7 @@ typedef struct ct_exec {
     double polled_s; /* when ct_exec_poll() last polled  */
     int64_t n_poll;  /* how often it did, poll NULL or not */
 
+    struct ct_trace *trace; /* framework/base/trace.h; NULL: none */
     double wait_data_s; /* data layers add the time they waited for their batch */
 } ct_exec;
 

@@ -1,5 +1,6 @@
 /* The interpreter of steps. */
 #include "framework/base/clock.h"
+#include "framework/base/trace.h"
 #include "framework/math/math.h"
 #include "framework/net/net_impl.h"
 #include "framework/net/step_run.h"
@@ -46,6 +47,19 @@ typedef struct pass {
     void *ready_ctx;
 } pass;
 
+/* Only whole layers show; a device's have ended. */
+static ct_status trace_step(const ct_net *net, const ct_exec *ex, const ct_step *s, double start)
+{
+    const ct_layer *l = net->layer[s->layer];
+
+    if ((s->kind != CT_STEP_FORWARD) && (s->kind != CT_STEP_BACKWARD)) return CT_OK;
+    CT_TRY(net->options.dev->sync(ex->stream));
+    ct_trace_end(ex->trace, start,
+                 (s->kind == CT_STEP_FORWARD) ? CT_TRACE_FORWARD : CT_TRACE_BACKWARD, l->name,
+                 l->ops->type);
+    return CT_OK;
+}
+
 static ct_status run_step(void *ctx, ct_step *s, int i)
 {
     const pass *p = ctx;
@@ -55,6 +69,7 @@ static ct_status run_step(void *ctx, ct_step *s, int i)
     ct_instance *in = net->instance[s->layer];
     const ct_device *dev = net->options.dev;
     int64_t polls = ex->n_poll;
+    double start = ct_trace_start(ex->trace);
     const ct_tensor *diff;
     ct_status status = CT_OK;
 
@@ -79,6 +94,7 @@ static ct_status run_step(void *ctx, ct_step *s, int i)
         break; /* the interpreter's */
     }
     s->polls = (int)(ex->n_poll - polls);
+    if ((start > 0) && (status == CT_OK)) status = trace_step(net, ex, s, start);
     return status;
 }
 

@@ -6,6 +6,7 @@
 
 #include "framework/base/clock.h"
 #include "framework/base/text.h"
+#include "framework/base/trace.h"
 #include "framework/solver/solver_private.h"
 
 /* A stop outranks a snapshot, since it takes one too. */
@@ -132,6 +133,7 @@ ct_status ct_solver_check_weights(ct_solver *s)
 {
     const ct_exchange *x = &s->exchange;
     int64_t mine, extreme[2], *sum;
+    double traced = ct_trace_start(s->options.trace);
     ct_status status;
 
     if (x->n_rank == 1) return CT_OK;
@@ -141,6 +143,7 @@ ct_status ct_solver_check_weights(ct_solver *s)
     extreme[0] = mine;
     extreme[1] = ~mine; /* the largest complement is that of the smallest */
     CT_TRY(x->max(x->ctx, extreme, 2));
+    ct_trace_end(s->options.trace, traced, CT_TRACE_CHECKSUM, NULL, NULL);
     if (extreme[0] == ~extreme[1]) return CT_OK;
     sum = malloc((size_t)x->n_rank * sizeof(*sum));
     if (sum == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d checksums", x->n_rank);

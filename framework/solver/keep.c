@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "framework/base/trace.h"
 #include "framework/solver/solver_private.h"
 
 static void fill_state(ct_solver *s, ct_snapshot_state *state)
@@ -27,7 +28,7 @@ ct_status ct_solver_snapshot(ct_solver *s)
 {
     const ct_exchange *x = &s->exchange;
     ct_snapshot_state state;
-    double seconds = 0.0;
+    double seconds = 0.0, traced = ct_trace_start(s->options.trace);
 
     if (s->iteration == s->last_snapshot) return CT_OK;
     CT_TRY(ct_solver_settle(s));
@@ -38,6 +39,7 @@ ct_status ct_solver_snapshot(ct_solver *s)
     CT_TRY(ct_snapshot_write(s->param->snapshot_prefix, s->net, &state, x, s->param->snapshot_keep,
                              &seconds));
     s->last_snapshot = s->iteration;
+    ct_trace_end(s->options.trace, traced, CT_TRACE_SNAPSHOT, NULL, NULL);
     CT_INFO("snapshot of iteration %" PRId64 " took %.3g s", s->iteration, seconds);
     return CT_OK;
 }

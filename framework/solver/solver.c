@@ -9,6 +9,7 @@
 
 #include "framework/base/clock.h"
 #include "framework/base/rng.h"
+#include "framework/base/trace.h"
 #include "framework/proto/prototxt.h"
 #include "framework/report/report.h"
 #include "framework/solver/solver_private.h"
@@ -66,6 +67,7 @@ static ct_status agree_seed(ct_solver *s)
         .sum_ranks = (x->n_rank > 1) ? x->sum : NULL,
         .poll = (x->n_rank > 1) ? x->poll : NULL,
         .hook_ctx = x->ctx,
+        .trace = s->options.trace,
     };
     return CT_OK;
 }
@@ -192,6 +194,7 @@ static ct_status show(ct_solver *s)
 {
     const ct_tally *t = &s->tally;
     double steps = (t->iterations > 0) ? (double)t->iterations : 1.0;
+    double traced = ct_trace_start(s->options.trace);
     ct_exchange_counters now;
     ct_report_train_event e = {
         .iteration = s->iteration,
@@ -205,6 +208,7 @@ static ct_status show(ct_solver *s)
     };
 
     CT_TRY(sum_shown(s, &e.loss));
+    ct_trace_end(s->options.trace, traced, CT_TRACE_DISPLAY, NULL, NULL);
     s->exchange.counters(s->exchange.ctx, &now);
     e.iterations_per_s = (e.seconds > 0.0) ? (double)t->iterations / e.seconds : 0.0;
     e.wait_data_ms = 1e3 * (s->exec.wait_data_s - t->wait_data_s) / steps;
@@ -225,9 +229,10 @@ static bool due(int64_t iteration, int32_t interval)
 /* The ranks meet here, so the slowest one's lag shows here: it is part of the step. */
 static ct_status agree(ct_solver *s, bool finite, ct_solver_action *action_p)
 {
-    double start = ct_clock_s(), waited_s;
+    double start = ct_clock_s(), waited_s, traced = ct_trace_start(s->options.trace);
 
     CT_TRY(ct_solver_agree(s, finite, action_p));
+    ct_trace_end(s->options.trace, traced, CT_TRACE_AGREE, NULL, NULL);
     waited_s = ct_clock_s() - start;
     s->tally.step_s += waited_s;
     s->tally.agree_s += waited_s;
@@ -272,6 +277,7 @@ static ct_status iterate(ct_solver *s)
 {
     const Ct__SolverParameter *p = s->param;
     bool finite = true;
+    double traced = ct_trace_start(s->options.trace);
     ct_solver_action action;
 
     s->display = due(s->iteration, p->display);
@@ -285,6 +291,7 @@ static ct_status iterate(ct_solver *s)
     if (due(s->iteration, p->snapshot) ||
         ((action == CT_ACTION_SNAPSHOT) && (p->snapshot_prefix != NULL)))
         CT_TRY(ct_solver_snapshot(s));
+    ct_trace_end(s->options.trace, traced, CT_TRACE_ITERATION, NULL, NULL);
     return (action == CT_ACTION_STOP) ? CT_STOPPED : CT_OK;
 }
 
@@ -293,6 +300,7 @@ static ct_status train(ct_solver *s)
     const Ct__SolverParameter *p = s->param;
 
     while (s->iteration < p->max_iter) {
+        ct_trace_begin(s->options.trace, s->iteration);
         if (due(s->iteration, p->test_interval) && ((s->iteration > 0) || p->test_initialization))
             CT_TRY(ct_solver_test_all(s));
         CT_TRY(iterate(s));
@@ -345,6 +353,7 @@ ct_status ct_solver_run(ct_solver *s)
     CT_INFO("Learning Rate Policy: %s", s->param->lr_policy);
     reset_tally(s);
     status = train(s);
+    ct_trace_stop(s->options.trace);
     if ((status == CT_OK) || (status == CT_STOPPED)) CT_TRY(ct_solver_settle(s));
     if (status == CT_OK) status = finish(s);
     return (status == CT_STOPPED) ? stop_early(s) : status;

@@ -62,6 +62,7 @@ typedef struct ct_solver_options {
     /** Tells the watchdog what runs now; cheap; may be NULL. */
     void (*heartbeat)(void *ctx, const char *what);
     void *heartbeat_ctx;
+    struct ct_trace *trace; /* framework/base/trace.h; NULL: none */
 } ct_solver_options;
 
 /** Creates train and test nets, opens the exchange, broadcasts the initial weights, loads the

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "framework/base/trace.h"
 #include "framework/report/report.h"
 #include "framework/solver/solver_private.h"
 
@@ -12,6 +13,7 @@ static void fill_exec(const ct_solver *s, ct_exec *ex)
     ex->accumulate = false;
     ex->wait = NULL; /* settled */
     ex->wait_data_s = 0.0;
+    ex->trace = NULL; /* one span for the whole pass */
 }
 
 /* test_iter batches; outputs and, behind them, the loss as this rank's shares. */
@@ -62,6 +64,8 @@ ct_status ct_solver_test(ct_solver *s, int i, double *output, int n_output)
 
 ct_status ct_solver_test_all(ct_solver *s)
 {
+    double traced = ct_trace_start(s->options.trace);
+
     for (int i = 0; i < s->n_test; i++) {
         ct_outputs *o = &s->test_outputs[i];
         ct_status status;
@@ -72,5 +76,6 @@ ct_status ct_solver_test_all(ct_solver *s)
         CT_TRY(status);
         CT_TRY(ct_report_test(s->options.report, s->iteration, i, s->test[i], o->sum));
     }
+    ct_trace_end(s->options.trace, traced, CT_TRACE_TEST, NULL, NULL);
     return CT_OK;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "framework/base/clock.h"
+#include "framework/base/trace.h"
 #include "framework/math/math.h"
 
 enum { UPDATE_CHUNK = 1 << 18 /* elements between two polls: some hundred microseconds */ };
@@ -48,12 +49,14 @@ static ct_status update_param(ct_train_step *t, const ct_param *p)
 
 static ct_status update_range(ct_train_step *t, int first, int n)
 {
-    double start = ct_clock_s();
+    double start = ct_clock_s(), traced = ct_trace_start(t->exec->trace);
 
     for (int i = first; i < first + n; i++) {
         if (t->net->param[i].learns) CT_TRY(update_param(t, &t->net->param[i]));
     }
     t->update_s += ct_clock_s() - start;
+    ct_trace_end(t->exec->trace, traced, CT_TRACE_UPDATE, NULL,
+                 (n > 0) ? t->net->param[first].key : NULL);
     return CT_OK;
 }
 
@@ -88,9 +91,12 @@ static ct_status clip_scale(const ct_train_step *t, float *scale_p)
 
 ct_status ct_train_step_settle(ct_train_step *t)
 {
+    double start = ct_trace_start(t->exec->trace);
+
     if (!t->open) return CT_OK;
     beat(t, "exchange of gradients and update");
     CT_TRY(t->exchange->finish(t->exchange->ctx, on_landed, t));
+    ct_trace_end(t->exec->trace, start, CT_TRACE_WAIT, NULL, NULL);
     if (clips(t)) {
         CT_TRY(clip_scale(t, &t->scale));
         CT_TRY(update_range(t, 0, t->net->n_param));
@@ -113,6 +119,7 @@ static ct_status on_ready(void *ctx, int param)
 static ct_status on_wait(void *ctx, int param)
 {
     ct_train_step *t = ctx;
+    double start = ct_trace_start(t->exec->trace);
 
     if (!t->open || t->landed[param]) return CT_OK;
     beat(t, "exchange of gradients and update, in forward");
@@ -121,6 +128,7 @@ static ct_status on_wait(void *ctx, int param)
         return CT_FAIL(CT_ERR_ARG, "the exchange returned without the gradient of %s",
                        t->net->param[param].key);
     beat(t, "forward");
+    ct_trace_end(t->exec->trace, start, CT_TRACE_WAIT, NULL, t->net->param[param].key);
     return CT_OK;
 }
 

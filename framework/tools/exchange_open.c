@@ -12,6 +12,7 @@ ct_status ct_exchange_open_net(void *ctx, ct_net *net, ct_exchange *out)
 {
     ct_exchange_open *open = ctx;
 
+    CT_TRY(ct_trace_file_reserve(open->trace, net, open->param->iter_size));
     if ((open->job->size == 1) && !is_coded(open->param)) {
         ct_exchange_single(net->n_param, out);
         return CT_OK;

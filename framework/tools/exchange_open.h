@@ -6,10 +6,12 @@
 #include "framework/net/net.h"
 #include "framework/solver/exchange.h"
 #include "framework/tools/job.h"
+#include "framework/tools/trace_file.h"
 
 typedef struct ct_exchange_open {
     ct_job *job;                      /* borrowed; connected                    */
     const Ct__SolverParameter *param; /* borrowed: comm, compression            */
+    ct_trace_file *trace;             /* borrowed; NULL or empty: none           */
     ct_exchange exchange;             /* where is_mpi: what close releases       */
     bool is_mpi;
 } ct_exchange_open;

@@ -16,6 +16,10 @@ const ct_option ct_option_table[] = {
       "layer "
       "of the phase: TRAIN for train, time and check, TEST for test), or layer[NAME].field.sub" },
     { "metrics", CT_OPTION_TEXT, "train test", "FILE", "write JSON lines, one object a line" },
+    { "trace", CT_OPTION_TEXT, "train time", "FILE",
+      "what ran when on every rank, for chrome://tracing or ui.perfetto.dev" },
+    { "trace_iterations", CT_OPTION_TEXT, "train time", "A-B",
+      "the iterations to trace (the fourth to the eighth of the run)" },
     { "json", CT_OPTION_TEXT, "time check", "FILE", "write the result as JSON" },
     { "compression", CT_OPTION_TEXT, "train time check", "TYPE[:FIELD=VALUE,...]",
       "gradient compression: none, bf16, topk; for example topk:density=0.01,min_bytes=65536" },

@@ -19,6 +19,7 @@ typedef struct bench {
     ct_exchange exchange;
     ct_train_step step;
     ct_time_result result;
+    ct_trace_file trace;
 } bench;
 
 /* How long the slowest rank has been at it. */
@@ -33,11 +34,15 @@ static ct_status longest_s(const ct_exchange *x, double start, double *seconds_p
 
 static ct_status one_step(bench *b, int64_t i)
 {
-    double loss = 0.0;
+    double loss = 0.0, traced;
 
+    ct_trace_begin(b->trace.trace, i);
+    traced = ct_trace_start(b->trace.trace);
     b->ex.wait_data_s = 0.0;
     CT_TRY(ct_train_step_run(&b->step, i, b->step.param->base_lr, &loss));
-    return b->ex.dev->sync(b->ex.stream);
+    CT_TRY(b->ex.dev->sync(b->ex.stream));
+    ct_trace_end(b->trace.trace, traced, CT_TRACE_ITERATION, NULL, NULL);
+    return CT_OK;
 }
 
 static ct_status warm_up(bench *b)
@@ -80,6 +85,7 @@ static ct_status run_steps(bench *b)
         before = after;
         start = now;
     }
+    ct_trace_stop(b->trace.trace);
     return ct_train_step_settle(&b->step);
 }
 
@@ -125,12 +131,16 @@ static ct_status measure(ct_call *call, const ct_config *c, ct_net *net)
     ct_status status;
 
     if (n_step < 1) return CT_FAIL(CT_ERR_CONFIG, "--iterations=0: at least 1");
+    open.trace = &b.trace;
     ct_exec_fill(call, net, &b.ex);
     b.step.net = net;
     CT_TRY_GOTO(status, out, ct_time_result_create(net, n_step, &b.result));
+    CT_TRY_GOTO(status, out, ct_trace_file_open(call, &b.trace));
+    b.ex.trace = b.trace.trace;
     CT_TRY_GOTO(status, out, ct_exchange_open_net(&open, net, &b.exchange));
     CT_TRY_GOTO(status, out, open_step(&b, c->solver));
     CT_TRY_GOTO(status, out, run_steps(&b));
+    CT_TRY_GOTO(status, out, ct_trace_file_write(&b.trace));
     if (call->job->rank == 0) {
         ct_time_result_print(&b.result, stdout);
         if (json != NULL) CT_TRY_GOTO(status, out, write_json(call, c, &b, json));
@@ -138,6 +148,7 @@ static ct_status measure(ct_call *call, const ct_config *c, ct_net *net)
 out:
     ct_train_step_close(&b.step);
     ct_exchange_open_close(&open);
+    ct_trace_file_close(&b.trace);
     ct_time_result_destroy(&b.result);
     return status;
 }

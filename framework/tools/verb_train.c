@@ -10,6 +10,7 @@
 #include "framework/tools/exchange_open.h"
 #include "framework/tools/net_open.h"
 #include "framework/tools/signals.h"
+#include "framework/tools/trace_file.h"
 
 _Static_assert((int)CT_SIGNAL_STOP == (int)CT_ACTION_STOP, "the solver reads the handlers' word");
 _Static_assert((int)CT_SIGNAL_SNAPSHOT == (int)CT_ACTION_SNAPSHOT, "likewise");
@@ -20,6 +21,7 @@ typedef struct training {
     ct_job *job;
     ct_config config;
     ct_exchange_open exchange;
+    ct_trace_file trace;
     ct_report *report;
     ct_solver *solver;
     ct_text provenance;
@@ -132,6 +134,8 @@ static ct_status create_solver(training *t)
     options.env.deterministic = (t->config.solver->deterministic != 0);
     options.report = t->report;
     t->exchange = (ct_exchange_open){ .job = t->job, .param = t->config.solver };
+    t->exchange.trace = &t->trace;
+    options.trace = t->trace.trace;
     options.open_exchange = ct_exchange_open_net;
     options.open_exchange_ctx = &t->exchange;
     options.stop_signal = ct_signals_request();
@@ -150,6 +154,7 @@ static ct_status train(training *t)
     CT_TRY(settle_weights(t->o, t->config.solver));
     CT_TRY(ct_watchdog_start(t->config.solver->watchdog_seconds, &t->job->watchdog));
     CT_TRY(ct_call_connect(t->call, &t->config));
+    CT_TRY(ct_trace_file_open(t->call, &t->trace));
     CT_TRY(open_report(t));
     CT_TRY(create_solver(t));
     log_net(ct_solver_net(t->solver), t->job->size);
@@ -157,6 +162,7 @@ static ct_status train(training *t)
     CT_TRY(report_run(t));
     status = ct_solver_run(t->solver);
     if ((status == CT_OK) || (status == CT_STOPPED)) {
+        CT_TRY(ct_trace_file_write(&t->trace));
         CT_TRY(report_done(t, status, ct_clock_s() - start));
     }
     return status;
@@ -174,6 +180,7 @@ ct_status ct_verb_train(ct_call *call)
     ct_report_destroy(t.report);
     ct_solver_destroy(t.solver);
     ct_exchange_open_close(&t.exchange);
+    ct_trace_file_close(&t.trace);
     ct_text_destroy(&t.provenance);
     ct_config_destroy(&t.config);
     return status;
