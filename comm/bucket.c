@@ -12,13 +12,14 @@ static const double stuck_s = 0.02;
 static ct_status choose(const ct_bucket *b, ct_dtype dtype, const ct_coll_ops **ops_p)
 {
     CT_TRY(ct_coll_choose(b->comm, b->cut.count, dtype, b->config->allreduce, ops_p));
-    if (b->config->deterministic && (*ops_p)->by_mpi)
+    if (!b->config->deterministic || !(*ops_p)->by_mpi) return CT_OK;
+    if (strcmp(b->config->allreduce, "auto") != 0)
         return CT_FAIL(CT_ERR_CONFIG,
                        "deterministic: true, but MPI does not promise that its own allreduce adds "
                        "in the same order in every run: allreduce \"%s\" needs "
                        "reproducible_sum: true, or take another",
-                       (*ops_p)->name);
-    return CT_OK;
+                       b->config->allreduce);
+    return ct_coll_choose(b->comm, b->cut.count, dtype, "ring", ops_p);
 }
 
 /* Prepares a sum of `count` elements at buf. */
@@ -114,6 +115,7 @@ void ct_bucket_release(ct_bucket *b)
     if (b->payload != NULL) arena->release(arena->ctx, b->payload);
     ct_gather_destroy(b->gather);
     ct_mem_release(b->residual);
+    free(b->name);
 }
 
 ct_bucket_way *ct_bucket_main_way(const ct_bucket *b)
@@ -144,13 +146,20 @@ void ct_bucket_close_way(ct_bucket *b, ct_bucket_way *way)
     b->past = way;
 }
 
+static void note_coding(ct_bucket *b, int which, double start)
+{
+    b->coding[which][0] = start;
+    b->coding[which][1] = ct_clock_s();
+    b->encode_s += b->coding[which][1] - start;
+}
+
 static ct_status encode(ct_bucket *b, void *payload, int64_t iteration)
 {
     double start = ct_clock_s();
     ct_status status = b->config->codec->encode(&b->config->codec_config, b->grad, b->residual,
                                                 b->cut.count, payload, &b->payload_bytes);
 
-    b->encode_s += ct_clock_s() - start;
+    note_coding(b, 0, start);
     if (status != CT_OK) /* the codec knows what, only we know where */
         return CT_FAIL(status, "gradient of %s, iteration %lld: compression %s failed", b->key,
                        (long long)iteration, b->config->codec->name);
@@ -173,7 +182,7 @@ static ct_status decode(ct_bucket *b)
             status = codec->decode(c, ct_gather_payload(b->gather, r),
                                    ct_gather_bytes(b->gather, r), b->grad, b->cut.count);
     }
-    b->encode_s += ct_clock_s() - start;
+    note_coding(b, 1, start);
     return status;
 }
 
@@ -198,6 +207,8 @@ ct_status ct_bucket_leave(ct_bucket *b, int64_t iteration)
     ct_bucket_way *way = atomic_load(&b->coded);
 
     b->left_at = b->moved_at = ct_clock_s();
+    b->traced_at = ct_trace_start(b->trace);
+    b->iteration = iteration;
     atomic_store(&b->dense_now, dense);
     atomic_store(&b->state, CT_BUCKET_RUNNING);
     if (dense) return leave_dense(b);
@@ -254,6 +265,7 @@ ct_status ct_bucket_progress(ct_bucket *b, bool in_turn, bool brief)
     b->last_s = ct_clock_s() - b->left_at;
     b->under_way_s += b->last_s;
     b->n_run += 1;
+    if (b->traced_at > 0) ct_bucket_trace(b);
     atomic_store(&b->state, CT_BUCKET_SUMMED);
     return CT_OK;
 }

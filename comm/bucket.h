@@ -8,6 +8,7 @@
 #include "comm/gather.h"
 #include "comm/grad_plan.h"
 #include "comm/repro.h"
+#include "framework/base/trace.h"
 
 typedef enum {
     CT_BUCKET_FILLING, /* waits for gradients                                 */
@@ -48,6 +49,12 @@ typedef struct ct_bucket {
     int64_t n_run;
     unsigned moved_before; /* where.n_moved when the pipe last looked */
     double moved_at;       /* when that last changed                  */
+    ct_trace *trace;       /* borrowed; NULL: none                      */
+    int number;            /* in the trace …                            */
+    char *name;            /* … and this, owned                         */
+    double traced_at;      /* left; 0: this use is not traced           */
+    double coding[2][2];   /* start and end of encode and decode        */
+    int64_t iteration;
 } ct_bucket;
 
 /** b is zeroed but for comm, config, key, grad and cut. Collective, in one order on all ranks. */
@@ -64,6 +71,9 @@ bool ct_bucket_is_started(const ct_bucket *b);
 
 /** Whether messages moved since this was last asked. now: ct_clock_s(). */
 bool ct_bucket_moved(ct_bucket *b, double now);
+/** Records the use that has just landed: the bucket, and what was computed for it. */
+void ct_bucket_trace(const ct_bucket *b);
+
 /** Messages of its own are going out, and keep going: where the link is busy with them, others
  *  would only delay them. */
 bool ct_bucket_fills_link(ct_bucket *b, double now);

@@ -2,7 +2,7 @@
 
 #include "framework/base/clock.h"
 
-enum { ROUNDS = 40 };
+enum { ROUNDS = 20 };
 
 static ct_status answer(ct_comm *c, int rank, int tag)
 {

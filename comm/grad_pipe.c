@@ -133,6 +133,21 @@ err_destroy:
     return status;
 }
 
+ct_status ct_grad_pipe_trace(ct_grad_pipe *gp, ct_trace *t)
+{
+    for (int i = 0; i < gp->n_bucket; ++i) {
+        ct_bucket *b = &gp->bucket[i];
+        char name[192];
+
+        ct_bucket_name(&b->cut, gp->range, name, sizeof(name));
+        if (b->name == NULL) b->name = strdup(name);
+        if (b->name == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a trace");
+        b->number = i;
+        b->trace = t;
+    }
+    return CT_OK;
+}
+
 static void log_measured(const ct_grad_pipe *gp)
 {
     for (int i = 0; i < gp->n_bucket; ++i) {

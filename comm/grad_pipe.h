@@ -13,6 +13,7 @@
 
 #include "comm/codec.h"
 #include "comm/coll.h"
+#include "framework/base/trace.h"
 
 typedef struct ct_grad_pipe ct_grad_pipe;
 
@@ -72,6 +73,8 @@ ct_status ct_grad_pipe_wait(ct_grad_pipe *gp, int first, int n, ct_pipe_landed_f
 /** Waits for all buckets; reports each not yet reported as it lands. CT_ERR_ARG likewise. */
 ct_status ct_grad_pipe_finish(ct_grad_pipe *gp, ct_pipe_landed_fn landed, void *ctx);
 void ct_grad_pipe_get_counters(const ct_grad_pipe *gp, ct_grad_pipe_counters *out);
+/** Records in t (borrowed; NULL: no more), from the next step on, every bucket under way. */
+ct_status ct_grad_pipe_trace(ct_grad_pipe *gp, ct_trace *t);
 /** Residual of range i, or NULL where it has none. */
 float *ct_grad_pipe_residual(ct_grad_pipe *gp, int i);
 /** Steps at the start in which the pipe tries things out; timings leave them out. */

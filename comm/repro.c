@@ -19,6 +19,7 @@ struct ct_repro {
     void *block;               /* the arena's      */
     int64_t *q;                /* [count], in it   */
     double code_s;
+    double times[CT_REPRO_WORKS][2];
 };
 
 void ct_repro_destroy(ct_repro *r)
@@ -93,12 +94,24 @@ err_destroy:
     return status;
 }
 
+static void note(ct_repro *r, ct_repro_work work, double start)
+{
+    r->times[work][0] = start;
+    r->times[work][1] = ct_clock_s();
+    r->code_s += r->times[work][1] - start;
+}
+
+const double *ct_repro_times(const ct_repro *r, ct_repro_work work)
+{
+    return r->times[work];
+}
+
 ct_status ct_repro_start(ct_repro *r)
 {
     double start = ct_clock_s();
 
     ct_repro_scan(r->x, r->count, r->top, r->top + r->blocks, r->comm->n_thread);
-    r->code_s += ct_clock_s() - start;
+    note(r, CT_REPRO_SCAN, start);
     atomic_store(&r->stage, EXPONENTS);
     return r->max_ops->start(&r->max);
 }
@@ -109,7 +122,7 @@ static ct_status start_sum(ct_repro *r)
 
     ct_repro_encode(r->x, r->count, r->top, r->top + r->blocks, r->comm->size, r->q,
                     r->comm->n_thread);
-    r->code_s += ct_clock_s() - start;
+    note(r, CT_REPRO_ENCODE, start);
     atomic_store(&r->stage, ADDING);
     return r->sum_ops->start(&r->sum);
 }
@@ -135,7 +148,7 @@ ct_status ct_repro_progress(ct_repro *r, bool in_turn)
         start = ct_clock_s();
         ct_repro_decode(r->q, r->count, r->top, r->top + r->blocks, r->comm->size, r->x,
                         r->comm->n_thread);
-        r->code_s += ct_clock_s() - start;
+        note(r, CT_REPRO_DECODE, start);
         atomic_store(&r->stage, IDLE);
     }
     return CT_OK;

@@ -29,6 +29,9 @@ const char *ct_repro_algorithm(const ct_repro *r);
 double ct_repro_predicted_s(const ct_repro *r); /* of both collectives */
 int64_t ct_repro_bytes_sent(const ct_repro *r);
 double ct_repro_code_s(const ct_repro *r); /* spent on encoding and decoding since creation */
+/** What it computes itself, and when it last did: start and end by ct_clock_s(). */
+typedef enum { CT_REPRO_SCAN, CT_REPRO_ENCODE, CT_REPRO_DECODE, CT_REPRO_WORKS } ct_repro_work;
+const double *ct_repro_times(const ct_repro *r, ct_repro_work work);
 /** Where it stands, for the watchdog; any thread. */
 ct_coll_where *ct_repro_where(ct_repro *r);
 

@@ -9,21 +9,23 @@ enum { MAX_ROW = 64 /* of the exchange; more buckets at a time share the last */
 
 static const struct {
     const char *name, *category;
+    const char *detail; /* what a span's detail is */
 } kind_table[] = {
-    [CT_TRACE_ITERATION] = { "iteration", "iteration" },
-    [CT_TRACE_FORWARD] = { "forward", "forward" },
-    [CT_TRACE_BACKWARD] = { "backward", "backward" },
-    [CT_TRACE_WAIT] = { "wait for gradients", "wait" },
-    [CT_TRACE_DATA] = { "wait for data", "data" },
-    [CT_TRACE_UPDATE] = { "update", "update" },
-    [CT_TRACE_AGREE] = { "agree", "wait" },
-    [CT_TRACE_DISPLAY] = { "display", "report" },
-    [CT_TRACE_TEST] = { "test", "report" },
-    [CT_TRACE_SNAPSHOT] = { "snapshot", "report" },
-    [CT_TRACE_CHECKSUM] = { "checksum", "report" },
-    [CT_TRACE_BUCKET] = { "bucket", "bucket" },
-    [CT_TRACE_ENCODE] = { "encode", "codec" },
-    [CT_TRACE_DECODE] = { "decode", "codec" },
+    [CT_TRACE_ITERATION] = { "iteration", "iteration", NULL },
+    [CT_TRACE_FORWARD] = { "forward", "forward", "type" },
+    [CT_TRACE_BACKWARD] = { "backward", "backward", "type" },
+    [CT_TRACE_WAIT] = { "wait for gradients", "wait", "parameter" },
+    [CT_TRACE_DATA] = { "wait for data", "data", NULL },
+    [CT_TRACE_MOVE] = { "move messages", "move", NULL },
+    [CT_TRACE_UPDATE] = { "update", "update", "parameter" },
+    [CT_TRACE_AGREE] = { "agree", "wait", NULL },
+    [CT_TRACE_DISPLAY] = { "display", "report", NULL },
+    [CT_TRACE_TEST] = { "test", "report", NULL },
+    [CT_TRACE_SNAPSHOT] = { "snapshot", "report", NULL },
+    [CT_TRACE_CHECKSUM] = { "checksum", "report", NULL },
+    [CT_TRACE_BUCKET] = { "bucket", "bucket", "algorithm" },
+    [CT_TRACE_ENCODE] = { "encode", "codec", NULL },
+    [CT_TRACE_DECODE] = { "decode", "codec", NULL },
 };
 
 ct_status ct_trace_create(int64_t first, int64_t last, bool relative, ct_trace **trace_p)
@@ -160,8 +162,8 @@ static void add_span(const ct_trace_span *s, int rank, int r, int64_t start, int
                 s->iteration);
     if (s->kind >= CT_TRACE_BUCKET) ct_text_add(out, ",\"bucket\":%d", s->number);
     if (s->kind == CT_TRACE_BUCKET) ct_text_add(out, ",\"bytes\":%" PRId64, s->bytes);
-    if (s->detail != NULL) {
-        ct_text_add(out, ",\"%s\":", (s->kind == CT_TRACE_BUCKET) ? "algorithm" : "type");
+    if ((s->detail != NULL) && (kind_table[s->kind].detail != NULL)) {
+        ct_text_add(out, ",\"%s\":", kind_table[s->kind].detail);
         ct_text_add_json(out, s->detail);
     }
     ct_text_add(out, "}},\n");

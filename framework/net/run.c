@@ -98,11 +98,23 @@ static ct_status run_step(void *ctx, ct_step *s, int i)
     return status;
 }
 
+/* Looks at messages that take no time would bury what does. */
+static void trace_move(const ct_exec *ex, double start)
+{
+    const double worth_s = 5e-6;
+
+    if ((start > 0) && (ct_clock_s() - start > worth_s))
+        ct_trace_end(ex->trace, start, CT_TRACE_MOVE, NULL, NULL);
+}
+
 static ct_status ready_param(void *ctx, int param)
 {
     const pass *p = ctx;
+    double start = ct_trace_start(p->ex->trace);
+    ct_status status = (p->ready != NULL) ? p->ready(p->ready_ctx, param) : CT_OK;
 
-    return (p->ready != NULL) ? p->ready(p->ready_ctx, param) : CT_OK;
+    trace_move(p->ex, start);
+    return status;
 }
 
 static ct_status wait_param(void *ctx, int param)
@@ -115,8 +127,11 @@ static ct_status wait_param(void *ctx, int param)
 static ct_status poll_between(void *ctx)
 {
     ct_exec *ex = ((const pass *)ctx)->ex;
+    double start = ct_trace_start(ex->trace);
+    ct_status status = (ex->poll != NULL) ? ex->poll(ex->hook_ctx) : CT_OK;
 
-    return (ex->poll != NULL) ? ex->poll(ex->hook_ctx) : CT_OK;
+    trace_move(ex, start);
+    return status;
 }
 
 static ct_status now(void *ctx, double *seconds_p)

@@ -114,6 +114,11 @@ static ct_status mpi_state(void *ctx, int i, ct_exchange_state *out)
     return CT_OK;
 }
 
+ct_status ct_exchange_mpi_trace(void *ctx, struct ct_trace *t)
+{
+    return ct_grad_pipe_trace(((exchange_mpi *)ctx)->pipe, t);
+}
+
 void ct_exchange_mpi_describe(void *ctx, char *text, size_t size)
 {
     ct_grad_pipe_describe(((exchange_mpi *)ctx)->pipe, text, size);

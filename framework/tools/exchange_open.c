@@ -12,13 +12,14 @@ ct_status ct_exchange_open_net(void *ctx, ct_net *net, ct_exchange *out)
 {
     ct_exchange_open *open = ctx;
 
-    CT_TRY(ct_trace_file_reserve(open->trace, net, open->param->iter_size));
     if ((open->job->size == 1) && !is_coded(open->param)) {
         ct_exchange_single(net->n_param, out);
-        return CT_OK;
+        return ct_trace_file_reserve(open->trace, net, open->param, 0);
     }
     CT_TRY(ct_exchange_mpi_open(open->job->comm, open->param, net, &open->exchange));
     open->is_mpi = true;
+    CT_TRY(ct_trace_file_reserve(open->trace, net, open->param, open->exchange.n_trial));
+    if (open->trace != NULL) CT_TRY(ct_exchange_mpi_trace(open->exchange.ctx, open->trace->trace));
     *out = open->exchange;
     ct_watchdog_watch(open->job->watchdog, ct_exchange_mpi_describe, out->ctx);
     return CT_OK;

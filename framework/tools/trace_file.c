@@ -6,8 +6,8 @@
 #include <string.h>
 
 enum {
-    DEFAULT_FIRST = 3, /* iterations after the first of the run: caches are warm */
-    DEFAULT_LAST = 7,
+    WARM = 3,       /* iterations after the first of the run: caches are warm */
+    WINDOW = 5,     /* iterations */
     PER_PARAM = 12, /* spans: wait, update, and those of a few pieces on their way */
     PER_ITERATION = 64,
     PART = 1 << 28 /* bytes of a message */
@@ -36,7 +36,7 @@ bad:
 ct_status ct_trace_file_open(const ct_call *call, ct_trace_file *f)
 {
     const ct_options *o = call->options;
-    int64_t first = DEFAULT_FIRST, last = DEFAULT_LAST;
+    int64_t first = WARM, last = WARM + WINDOW - 1;
     bool given = (ct_options_text(o, "trace_iterations") != NULL);
     ct_status status = CT_OK;
 
@@ -52,12 +52,24 @@ ct_status ct_trace_file_open(const ct_call *call, ct_trace_file *f)
     return ct_clock_sync(f->job->comm, &f->first);
 }
 
-ct_status ct_trace_file_reserve(ct_trace_file *f, const ct_net *net, int iter_size)
+/* Where the window begins when nobody said. */
+static void place_window(ct_trace *t, const Ct__SolverParameter *param, int n_trial)
+{
+    int64_t first = (n_trial + 1 > WARM) ? n_trial + 1 : WARM, most = param->max_iter;
+
+    if ((most > 0) && (first + WINDOW > most)) first = (most > WINDOW) ? most - WINDOW : 0;
+    t->first = first;
+    t->last = first + WINDOW - 1;
+}
+
+ct_status ct_trace_file_reserve(ct_trace_file *f, const ct_net *net,
+                                const Ct__SolverParameter *param, int n_trial)
 {
     int64_t steps, each, n;
 
     if (f == NULL || f->trace == NULL) return CT_OK;
-    steps = (int64_t)iter_size * 2 * (net->n_forward + net->n_backward);
+    if (f->trace->relative) place_window(f->trace, param, n_trial);
+    steps = (int64_t)param->iter_size * 2 * (net->n_forward + net->n_backward);
     each = steps + (int64_t)PER_PARAM * net->n_param + PER_ITERATION;
     n = f->trace->last - f->trace->first + 1;
     if (n > MOST_SPANS / each)

@@ -3,8 +3,10 @@
 
 #include <stdlib.h>
 
+#include "comm/clock_sync.h"
 #include "comm/coll.h"
 #include "comm/node.h"
+#include "framework/base/clock.h"
 
 static int small_collectives(ct_comm *c)
 {
@@ -266,9 +268,28 @@ static void test_untold(void **state)
     }
 }
 
+/* The same clock on one machine: offsets are within what is said of them. */
+static int clocks(ct_comm *c)
+{
+    ct_clock_offset o = { .error_s = -1 };
+    int fault = MPI_FAULT_UNLESS(ct_clock_sync(c, &o) == CT_OK);
+
+    fault += MPI_FAULT_UNLESS((o.offset_s <= o.error_s) && (-o.offset_s <= o.error_s));
+    fault += MPI_FAULT_UNLESS((o.error_s < 1) && ((o.error_s > 0) == (c->rank > 0)));
+    fault += MPI_FAULT_UNLESS((o.at_s > 0) && (o.at_s <= ct_clock_s()));
+    return fault;
+}
+
+static void test_clocks(void **state)
+{
+    (void)state;
+    assert_int_equal(mpi_verdict(mpi_on_machines(clocks)), 0);
+}
+
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_small),  cmocka_unit_test(test_windows), cmocka_unit_test(test_choose),
-    cmocka_unit_test(test_errors), cmocka_unit_test(test_launch),  cmocka_unit_test(test_untold),
+    cmocka_unit_test(test_clocks), cmocka_unit_test(test_small),  cmocka_unit_test(test_windows),
+    cmocka_unit_test(test_choose), cmocka_unit_test(test_errors), cmocka_unit_test(test_launch),
+    cmocka_unit_test(test_untold),
 };
 
 MPI_MAIN(tests, 60)

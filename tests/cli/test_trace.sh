@@ -1,0 +1,69 @@
+# --trace: one file for all ranks, that programs can read, in which spans lie inside each other.
+. "$ROOT/tests/cli/lib.sh"
+make_case
+train="$CORTADO train --solver=solver.prototxt --global_batch_size=12 --set=snapshot=0"
+
+# a checker: FILE RANKS FIRST LAST WORD...: the words are kinds of spans that every rank must have
+cat >check.py <<'EOF'
+import json, sys
+file, ranks, first, last = sys.argv[1], *map(int, sys.argv[2:5])
+trace = json.load(open(file))
+spans = [e for e in trace["traceEvents"] if e["ph"] == "X"]
+other = trace["otherData"]
+assert other["ranks"] == ranks and other["lost"] == 0 and other["spans"] == len(spans), other
+assert 0 <= other["clock_error_us"] < 1e6, other
+assert {e["pid"] for e in spans} == set(range(ranks)), "ranks"
+assert {e["args"]["iteration"] for e in spans} == set(range(first, last + 1)), "iterations"
+rows = {}
+for e in spans:
+    assert e["ts"] >= 0 and e["dur"] >= 0, e
+    rows.setdefault((e["pid"], e["tid"]), []).append(e)
+for row in rows.values():  # what begins inside another ends inside it
+    open_until = []
+    for e in sorted(row, key=lambda e: (e["ts"], -e["dur"])):
+        end = e["ts"] + e["dur"]
+        while open_until and open_until[-1] <= e["ts"] + 0.0015:
+            open_until.pop()
+        assert not open_until or end <= open_until[-1] + 0.0015, ("not inside", e)
+        open_until.append(end)
+for word in sys.argv[5:]:
+    have = {e["pid"] for e in spans if e["args"]["kind"] == word}
+    assert have == set(range(ranks)), (word, have)
+buckets = [e for e in spans if e["cat"] == "bucket"]
+assert all(e["args"]["bytes"] > 0 and e["args"]["algorithm"] for e in buckets)
+# a bucket of one step is under way on all ranks at some moment, if their clocks agree: the last to
+# leave leaves before the first lands, as nobody has the sum before everybody has sent
+slack = 2 * other["clock_error_us"]
+for key in {(e["args"]["iteration"], e["args"]["bucket"]) for e in buckets}:
+    same = [e for e in buckets if (e["args"]["iteration"], e["args"]["bucket"]) == key]
+    assert len(same) == ranks, (key, len(same))
+    assert max(e["ts"] for e in same) <= min(e["ts"] + e["dur"] for e in same) + slack, key
+EOF
+checks() { # NAME FILE RANKS FIRST LAST WORD...
+    name=$1
+    shift
+    command -v python3 >/dev/null || { skip "$name" "no python3"; return; }
+    if python3 check.py "$@" >why 2>&1; then ok "$name"; else not_ok "$name" "$(tail -1 why)"; fi
+}
+
+runs trains 0 'trace of iterations 9 to 11: .* spans of 2 ranks' $JOB 2 $train --trace=t.json --trace_iterations=9-11
+checks trace t.json 2 9 11 iteration forward backward bucket update 'wait for data' agree display
+runs codec 0 '' $JOB 3 $train --trace=c.json --trace_iterations=5-6 --compression=topk:density=0.1,min_bytes=1024
+checks coded c.json 3 5 6 bucket encode decode
+runs integers 0 '' $JOB 2 $train --trace=r.json --trace_iterations=5-6 --reproducible_sum --overlap=false
+checks reproducible r.json 2 5 6 bucket encode decode 'wait for gradients'
+runs others 0 '' $JOB 2 $train --trace=o.json --trace_iterations=0-19 --set=test_interval=5 --set=snapshot=4 --set=checksum_interval=3
+checks everything o.json 2 0 19 test snapshot checksum
+runs alone 0 'iterations 3 to 7' $train --trace=a.json
+checks one_rank a.json 1 3 7 iteration forward backward update
+runs times 0 'spans of 2 ranks' $JOB 2 "$CORTADO" time --model=net.prototxt --iterations=5 --trace=m.json --trace_iterations=2-4
+checks time m.json 2 2 4 iteration forward backward bucket
+
+runs nothing_ran 0 'no iteration from 90 to 95 ran' $JOB 2 $train --trace=n.json --trace_iterations=90-95
+for window in 5 5-4 -1-4 5-x 5- a; do
+    runs window_$window 2 "trace_iterations=$window" $train --trace=w.json --trace_iterations=$window
+done
+runs window_alone 2 'without --trace' $train --trace_iterations=1-2
+runs window_too_long 2 'too many' $train --trace=w.json --trace_iterations=0-99999999
+runs no_folder 3 'nowhere/t.json' $JOB 2 $train --trace=nowhere/t.json
+finish
