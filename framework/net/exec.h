@@ -44,7 +44,7 @@ typedef struct ct_exec {
     int64_t n_poll;  /* how often it did, poll NULL or not */
 
     struct ct_trace *trace; /* framework/base/trace.h; NULL: none */
-    double wait_data_s; /* data layers add the time they waited for their batch */
+    double wait_data_s;     /* data layers add the time they waited for their batch */
 } ct_exec;
 
 /** The divisor of a loss or accuracy over the *global* batch, from this rank's own count: scaled
