@@ -178,12 +178,8 @@ static bool take_out(ct_coll_req *r, int *late)
 static ct_status progress_node(ct_coll_req *r)
 {
     ct_hier *st = r->state;
-    int late = -1;
-    ct_status status = ct_node_sum_progress(st->node, &late);
+    ct_status status = ct_node_sum_progress(st->node, &r->where);
 
-    atomic_store_explicit(&r->where.step, status == CT_OK, memory_order_relaxed);
-    atomic_store_explicit(&r->where.n_step, 1, memory_order_relaxed);
-    atomic_store_explicit(&r->where.rank, late, memory_order_relaxed);
     if (status == CT_OK) r->bytes_sent += ct_node_sum_bytes(st->node);
     return status;
 }

@@ -67,6 +67,15 @@ void ct_cost_ways(const ct_cost *c, double bytes, ct_way *way)
     for (int k = 0; k < c->plan->n_phase; ++k) way[k] = best_way(&c->phase[k], bytes, &least);
 }
 
+/* What was measured of sums in a node's memory: machine.h. */
+static double shared_s(const ct_shared_memory *m, double bytes)
+{
+    double cached = (bytes < m->cached) ? bytes : m->cached;
+    double s = 2 * m->latency_s + 2 * (bytes - cached) / m->bandwidth;
+
+    return (cached > 0) ? s + 2 * cached / m->cached_bandwidth : s;
+}
+
 double ct_cost_s(const ct_cost *c, double bytes)
 {
     double sum = 0, least = 0;
@@ -79,7 +88,9 @@ double ct_cost_s(const ct_cost *c, double bytes)
     }
     for (int k = 0; k < c->n_tree; ++k)
         sum += round_s(&c->tree[k], bytes, true) + round_s(&c->tree[k], bytes, false);
-    if (c->node.times > 0) {
+    if ((c->node.times > 0) && (c->t->machine.shared.bandwidth > 0)) {
+        sum += shared_s(&c->t->machine.shared, bytes);
+    } else if (c->node.times > 0) {
         double t = c->node.beta * bytes, g = c->node.gamma * bytes;
 
         sum += 2 * c->node.alpha_s + t + ((t > g) ? t : g);

@@ -11,6 +11,7 @@
  *   k equal steps in a row       k max(t, g, alpha + (t + g) / s)      (segments pass through)
  * with t = bytes / bandwidth of the busiest link, g = bytes added / sum_bandwidth. In shared memory
  * adding and reading are one: alpha + max(t, g). Sending and receiving do not disturb each other.
+ * Where the machine has measured figures of sums in shared memory (machine.h), those count instead.
  * Phases follow each other without overlap.
  */
 #ifndef CT_COST_H

@@ -203,28 +203,46 @@ static bool all_done(ct_node_sum *s, int *late)
     return sum >= (s->use + 1) * (uint64_t)s->n_part;
 }
 
-static void make_parts(ct_node_sum *s)
+/* How many this rank made now. */
+static int make_parts(ct_node_sum *s, bool brief)
 {
     _Atomic uint64_t *done = &s->signals[s->comm->node_rank]->done;
     uint64_t n = atomic_load_explicit(done, memory_order_relaxed);
+    int made = 0;
 
     if (!s->claims) {
-        if (n > s->use) return;
+        if (n > s->use) return 0;
         sum_part(s, s->comm->node_rank);
         ct_node_signal(done, n + 1);
-        return;
+        return 1;
     }
-    for (int part; (part = claim(s)) >= 0;) {
+    for (int part; (!brief || (made == 0)) && ((part = claim(s)) >= 0); made += 1) {
         sum_part(s, part);
         ct_node_signal(done, ++n);
     }
+    return made;
 }
 
-ct_status ct_node_sum_progress(ct_node_sum *s, int *late)
+static void note(ct_coll_where *where, bool done, int late, int made)
 {
-    if (!s->arrived && !all_came(s, late)) return CT_INPROGRESS;
-    make_parts(s);
-    if (!all_done(s, late)) return CT_INPROGRESS;
+    if (where == NULL) return;
+    atomic_store_explicit(&where->step, done, memory_order_relaxed);
+    atomic_store_explicit(&where->n_step, 1, memory_order_relaxed);
+    atomic_store_explicit(&where->rank, late, memory_order_relaxed);
+    if (made > 0) (void)atomic_fetch_add_explicit(&where->n_moved, 1, memory_order_relaxed);
+}
+
+ct_status ct_node_sum_progress(ct_node_sum *s, ct_coll_where *where)
+{
+    int late = -1, made = 0;
+    bool done = false;
+
+    if (s->arrived || all_came(s, &late)) {
+        made = make_parts(s, (where != NULL) && where->brief);
+        done = all_done(s, &late);
+    }
+    note(where, done, late, made);
+    if (!done) return CT_INPROGRESS;
     ct_bell_ring(s->sleeper, s->comm->node_size);
     s->use += 1;
     ct_bell_count(s->sleeper, -1);

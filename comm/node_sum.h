@@ -30,8 +30,9 @@ typedef struct ct_node_sum ct_node_sum;
 ct_status ct_node_sum_create(ct_coll_req *r, ct_node_sum **sum_p);
 void ct_node_sum_destroy(ct_node_sum *sum); /* NULL allowed; collective */
 ct_status ct_node_sum_start(ct_node_sum *sum);
-/** CT_INPROGRESS until the sum is in the buffer. *late: a rank of the world that has not come. */
-ct_status ct_node_sum_progress(ct_node_sum *sum, int *late);
+/** CT_INPROGRESS until the sum is in the buffer. where: NULL allowed; brief: returns after one
+ * part. */
+ct_status ct_node_sum_progress(ct_node_sum *sum, ct_coll_where *where);
 /** Bytes of other ranks' terms and sums that a rank reads or writes in one use, were the parts
  * dealt out evenly: what messages would carry. */
 int64_t ct_node_sum_bytes(const ct_node_sum *sum);

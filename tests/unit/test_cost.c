@@ -162,6 +162,31 @@ static void ignore_line(void *ctx, const char *text)
     (void)text;
 }
 
+/* Measured figures of sums in shared memory count instead of the levels', on each side of the knee,
+ * and come on top of what goes between the nodes. */
+static void test_shared(void **state)
+{
+    const double small = 1e6, large = 1e8;
+    double between = 0;
+    ct_topo *t = NULL;
+
+    (void)state;
+    assert_int_equal(ct_topo_from_string("1x4", 4, &t), CT_OK);
+    t->machine.shared = (ct_shared_memory){
+        .latency_s = 1e-6, .cached_bandwidth = 50e9, .cached = 4e6, .bandwidth = 20e9
+    };
+    near(seconds("hier", t, small), 2e-6 + 2 * small / 50e9);
+    near(seconds("hier", t, large), 2e-6 + 2 * 4e6 / 50e9 + 2 * (large - 4e6) / 20e9);
+    ct_topo_destroy(t);
+
+    assert_int_equal(ct_topo_from_string("2x4", 8, &t), CT_OK);
+    t->machine.shared.bandwidth = 1e30; /* free: what is left is the way between the nodes */
+    between = seconds("hier", t, large);
+    t->machine.shared.bandwidth = 20e9;
+    near(seconds("hier", t, large), between + 2 * large / 20e9);
+    ct_topo_destroy(t);
+}
+
 static void test_errors(void **state)
 {
     static const int dim[3] = { 4, 2, 1 }, bad[3] = { 4, 3, 1 },
@@ -239,7 +264,7 @@ int main(void)
         cmocka_unit_test(test_halving), cmocka_unit_test(test_flat_formulas),
         cmocka_unit_test(test_uneven),  cmocka_unit_test(test_nodes),
         cmocka_unit_test(test_line),    cmocka_unit_test(test_errors),
-        cmocka_unit_test(test_spec),
+        cmocka_unit_test(test_spec),    cmocka_unit_test(test_shared),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
