@@ -22,6 +22,24 @@ ct_status ct_comm_mpi_fail(const char *file, int line, const char *what, int mpi
     return CT_ERR_COMM;
 }
 
+MPI_Datatype ct_comm_wire(ct_dtype dtype)
+{
+    switch (dtype) {
+    case CT_F32:
+        return MPI_FLOAT;
+    case CT_BF16:
+    case CT_F16:
+        return MPI_UINT16_T;
+    case CT_I32:
+        return MPI_INT32_T;
+    case CT_U8:
+        return MPI_UINT8_T;
+    case CT_I64:
+        return MPI_INT64_T;
+    }
+    return MPI_BYTE;
+}
+
 static void sum_bf16(void *in, void *inout, int *n, MPI_Datatype *type)
 {
     const uint16_t *x = in;
