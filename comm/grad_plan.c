@@ -55,29 +55,53 @@ enum {
     PART_UNIT = 1024   /* elements: parts of a range start at multiples of it            */
 };
 
-ct_status ct_grad_sizes_find(ct_comm *c, const ct_grad_pipe_config *config,
-                             const ct_grad_range *range, int n_range, ct_grad_sizes *sizes_p)
+ct_status ct_grad_sizes_by(ct_grad_cost_fn cost, void *ctx, int n_rank, int64_t bucket_bytes,
+                           const ct_grad_range *range, int n_range, ct_grad_sizes *sizes_p)
 {
     const int64_t element = (int64_t)sizeof(float);
     int64_t total = (n_range > 0) ? range[n_range - 1].offset + range[n_range - 1].count : 0;
-    int64_t usual = LEAST_USUAL, fixed = config->bucket_bytes;
+    int64_t usual = LEAST_USUAL, fixed = bucket_bytes;
 
-    if ((c->size == 1) && (fixed == 0)) fixed = ALONE; /* nothing travels */
+    if ((n_rank == 1) && (fixed == 0)) fixed = ALONE; /* nothing travels */
     *sizes_p = (ct_grad_sizes){ .usual = fixed, .ends = fixed, .most = INT64_MAX };
+    if (fixed > 0) return CT_OK;
     if (n_range > 0) total -= range[0].offset;
-    for (; (fixed == 0) && (usual < MOST_USUAL); usual *= 2) {
-        const ct_coll_ops *ops = NULL;
+    for (; usual < MOST_USUAL; usual *= 2) {
+        double latency_s = 0, all_s = 0;
 
-        CT_TRY(ct_coll_choose(c, usual / element, CT_F32, config->allreduce, &ops));
-        if ((LATENCY_SHARE * ops->cost_s(c, 0) <= ops->cost_s(c, usual)) &&
-            (total * element <= MOST_BUCKETS * usual))
+        CT_TRY(cost(ctx, usual, &latency_s, &all_s));
+        if ((LATENCY_SHARE * latency_s <= all_s) && (total * element <= MOST_BUCKETS * usual))
             break;
     }
-    /* ranks of unlike processors may round a cost differently, but not cut differently */
-    CT_TRY(ct_comm_broadcast(c, &usual, sizeof(usual)));
-    if (fixed == 0)
-        *sizes_p = (ct_grad_sizes){ .usual = usual, .ends = usual / 4, .most = 8 * usual };
+    *sizes_p = (ct_grad_sizes){ .usual = usual, .ends = usual / 4, .most = 8 * usual };
     return CT_OK;
+}
+
+typedef struct chooser {
+    ct_comm *c;
+    const char *allreduce;
+} chooser;
+
+static ct_status chosen_cost(void *ctx, int64_t bytes, double *latency_s_p, double *all_s_p)
+{
+    const chooser *k = ctx;
+    const ct_coll_ops *ops = NULL;
+
+    CT_TRY(ct_coll_choose(k->c, bytes / (int64_t)sizeof(float), CT_F32, k->allreduce, &ops));
+    *latency_s_p = ops->cost_s(k->c, 0);
+    *all_s_p = ops->cost_s(k->c, bytes);
+    return CT_OK;
+}
+
+ct_status ct_grad_sizes_find(ct_comm *c, const ct_grad_pipe_config *config,
+                             const ct_grad_range *range, int n_range, ct_grad_sizes *sizes_p)
+{
+    chooser k = { c, config->allreduce };
+
+    CT_TRY(
+        ct_grad_sizes_by(chosen_cost, &k, c->size, config->bucket_bytes, range, n_range, sizes_p));
+    /* ranks of unlike processors may round a cost differently, but not cut differently */
+    return ct_comm_broadcast(c, sizes_p, sizeof(*sizes_p));
 }
 
 /* ---- cutting */

@@ -18,10 +18,16 @@ typedef struct ct_grad_sizes {
     int64_t most;  /* a larger range is cut into parts; codecs keep ranges whole                */
 } ct_grad_sizes;
 
-/** config->bucket_bytes as it stands; or, where that is 0, by the cost model: usual is the least
- *  power of two at which the latency of its allreduce is at most 1/20 of the time (and no more than
- *  some 100 buckets result), ends a quarter of it, most eight times it. Rank 0's word. Collective.
- */
+/** Seconds of the allreduce that buckets of so many bytes would take: its latency, and all. */
+typedef ct_status (*ct_grad_cost_fn)(void *ctx, int64_t bytes, double *latency_s_p,
+                                     double *all_s_p);
+/** bucket_bytes as it stands; or, where that is 0, by the costs: usual is the least power of two at
+ *  which the latency of its allreduce is at most 1/20 of the time (and no more than some 100
+ *  buckets result), ends a quarter of it, most eight times it. No MPI. */
+ct_status ct_grad_sizes_by(ct_grad_cost_fn cost, void *ctx, int n_rank, int64_t bucket_bytes,
+                           const ct_grad_range *range, int n_range, ct_grad_sizes *sizes_p);
+/** The same by the cost model of the communicator and the config's allreduce. Rank 0's word.
+ *  Collective. */
 ct_status ct_grad_sizes_find(ct_comm *c, const ct_grad_pipe_config *config,
                              const ct_grad_range *range, int n_range, ct_grad_sizes *sizes_p);
 

@@ -19,7 +19,7 @@ static const ct_option table[] = {
     { "ranks_per_node", CT_OPTION_COUNT, S, "N", "with --nodes (SLURM_NTASKS_PER_NODE, else 1)" },
     { "mode", CT_OPTION_TEXT, S, "LIST", "measured: weak, strong, or weak,strong (weak)" },
     { "repeats", CT_OPTION_COUNT, S, "N", "measured: runs of each point (3)" },
-    { "iterations", CT_OPTION_COUNT, S, "N", "timed steps a run (20; simulated 5)" },
+    { "iterations", CT_OPTION_COUNT, S, "N", "timed steps a run (20; simulated 3)" },
     { "batch", CT_OPTION_COUNT, S, "N", "samples a rank (the net's own)" },
     { "global_batch", CT_OPTION_COUNT, S, "N",
       "strong scaling: samples of all ranks (those of the smallest run of the weak study)" },
@@ -36,6 +36,18 @@ static const ct_option table[] = {
       "mark measured points as emulated also where ranks do not exceed cores (pretended nodes)" },
     { "sizes", CT_OPTION_TEXT, S, "LIST", "bytes of the comm micro-benchmark (8 to 64M)" },
     { "no_bench", CT_OPTION_FLAG, S, NULL, "no comm micro-benchmark" },
+    { "machine", CT_OPTION_TEXT, S, "NAME|FILE",
+      "a described machine, such as taihulight, instead of this one: docs/topology.md" },
+    { "profile", CT_OPTION_TEXT, S, "FILE", "of the net, by cortado time --json=FILE" },
+    { "images_per_s", CT_OPTION_TEXT, S, "S", "of one rank alone, instead of the profile's" },
+    { "jitter_seed", CT_OPTION_COUNT, S, "SEED",
+      "simulated: each rank's steps vary as the profile's samples do (they do not)" },
+    { "placement", CT_OPTION_TEXT, S, "block|cyclic|random:SEED", "of the ranks (block)" },
+    { "kind", CT_OPTION_TEXT, S, "LIST", "on a machine: simulated, modelled (both)" },
+    { "simulate_to", CT_OPTION_COUNT, S, "N", "more nodes are modelled only (1024)" },
+    { "warmup", CT_OPTION_COUNT, S, "N", "simulated: steps that do not count (1)" },
+    { "jobs", CT_OPTION_COUNT, S, "N", "simulations at once (as many as cores)" },
+    { "memory_gib", CT_OPTION_COUNT, S, "N", "of all simulations at once (70 % of what is free)" },
     { "limit", CT_OPTION_COUNT, S, "SECONDS", "a run that takes longer has failed (1800)" },
     { "out", CT_OPTION_TEXT, S, "DIR",
       "the study's folder (scaling); what it holds is not redone" },
@@ -128,6 +140,8 @@ static json_t *entry_of(const ct_scale *s)
     json_object_set_new(o, "memory_bytes", json_real(memory));
     set_text(o, "slurm_job_id", getenv("SLURM_JOB_ID"));
     set_text(o, "slurm_nodes", getenv("SLURM_JOB_NODELIST"));
+    set_text(o, "machine", ct_options_text(s->options, "machine"));
+    set_text(o, "profile", ct_options_text(s->options, "profile"));
     set_text(o, "question", ct_options_text(s->options, "question"));
     for (int i = 0; i < ct_options_n(s->options, "note"); i++)
         json_array_append_new(notes, json_string(ct_options_entry(s->options, "note", i, NULL)));
@@ -149,7 +163,8 @@ static ct_status run_study(ct_scale *s)
     CT_TRY(ct_study_open((out != NULL) ? out : "scaling", &s->study));
     s->limit_s = (double)ct_options_count(s->options, "limit", 1800);
     s->n_core = cores_here();
-    status = ct_scale_measure(s);
+    status = (ct_options_text(s->options, "machine") != NULL) ? ct_scale_simulate(s)
+                                                              : ct_scale_measure(s);
     if (s->net == NULL) return status; /* nothing was run */
     if (status == CT_STOPPED)
         CT_WARN("stopped; what is finished is kept, and the same command goes on from there");

@@ -83,6 +83,48 @@ is scale_stopped [ $? = 75 ]
 is scale_stopped_says grep -q 'goes on from there' out
 is scale_stopped_children sh -c '! pgrep -f "[s]low 1 .*stopped.d" >/dev/null'
 
+# ---- on a described machine: modelled everywhere, simulated where the simulator is built
+runs scale_profile 0 'images/s' "$CORTADO" time --model=tiny.prototxt --iterations=9 --json=tiny.json
+on="$CORTADO scale --machine=taihulight --model=tiny.prototxt --profile=tiny.json --no_bench"
+runs scale_modelled 0 'report' $on --nodes=1,2,...,16,40960 --kind=modelled --images_per_s=100 \
+    --ablate=overlap-off,swcaffe,placement=cyclic,compression=bf16 --jitter_seed=3 --out=far
+is scale_modelled_rows sh -c '[ $(grep -c "\"modelled\",40960,40960," far/points.csv) = 5 ]'
+is scale_modelled_speed sh -c 'grep "\"default\",\"modelled\",1,1," far/points.csv | cut -d, -f18 |
+    awk "{ exit !(\$1 > 50 && \$1 < 100.1) }"'
+is scale_bound_at_one sh -c 'grep "\"default\",\"modelled\",1,1," far/points.csv | cut -d, -f30 | grep -qx 1'
+is scale_bound_holds sh -c 'grep "\"modelled\"," far/points.csv | cut -d, -f20,30 |
+    awk -F, "{ if (\$1 > \$2 * 1.000001) exit 1 } END { exit NR != 30 }"'
+is scale_says_model_error grep -q 'the error of the .* modelled points is not known' far/report.md
+is scale_modelled_only sh -c '! grep -q "images/s on 40960 ranks.*\*\*measured" far/report.md'
+: "${CORTADO_SIM:=$(dirname "$(readlink -f "$CORTADO")")/../smpicc/cortado-sim}"
+if [ -x "$CORTADO_SIM" ] && command -v smpirun >/dev/null; then
+    export CORTADO_SIM
+    runs scale_simulated 0 'report' $on --nodes=1,2,3,16 --images_per_s=100 --batch=64 --out=sim
+    is scale_simulated_rows sh -c '[ $(grep -c "\"simulated\"" sim/points.csv) = 4 ] && [ $(grep -c "\"modelled\"" sim/points.csv) = 4 ]'
+    is scale_model_error grep -q 'Error of the model over 3 points' sim/report.md
+    before=$(cat sim/runs/* | cksum)
+    runs scale_simulated_again 0 '4 runs are there already, 0 to do' $on --nodes=1,2,3,16 --images_per_s=100 --batch=64 --out=sim
+    is scale_simulated_kept [ "$(cat sim/runs/* | cksum)" = "$before" ]
+else
+    skip scale_simulated "no simulator: make SIMGRID=1, and smpirun"
+fi
+export CORTADO_SIM="$work/none"
+runs scale_no_simulator 3 'none' $on --nodes=1 --out=no
+unset CORTADO_SIM
+cp "$CORTADO" alone
+runs scale_simulator_not_built 2 'make SIMGRID=1' ./alone scale --machine=taihulight --model=tiny.prototxt --profile=tiny.json --nodes=1 --out=no
+runs scale_machine_too_small 2 'has 40960 nodes.*wants 40961' $on --nodes=40961 --out=no
+runs scale_unknown_machine 2 'did you mean "taihulight"' "$CORTADO" scale --machine=taihuligth --model=tiny.prototxt --profile=tiny.json --nodes=2 --out=no
+runs scale_no_profile 2 'needs --profile' "$CORTADO" scale --machine=daint --model=tiny.prototxt --nodes=2 --out=no
+sed 's/num_output: 10/num_output: 11/' tiny.prototxt >other.prototxt
+runs scale_other_profile 2 'another net|hash' "$CORTADO" scale --machine=daint --model=other.prototxt --profile=tiny.json --nodes=2 --kind=modelled --out=no
+runs scale_broken_profile 3 'launch' "$CORTADO" scale --machine=daint --model=tiny.prototxt --profile=launch --nodes=2 --kind=modelled --out=no
+runs scale_bad_placement 2 'placement' $on --nodes=2 --placement=sideways --kind=modelled --out=no
+runs scale_bad_speed 2 'above 0' $on --nodes=2 --images_per_s=0 --kind=modelled --out=no
+runs scale_bad_kind 2 'did you mean "modelled"' $on --nodes=2 --kind=modeled --out=no
+runs scale_ranks_on_machine 2 'say --nodes' $on --ranks=2 --out=no
+runs scale_no_nodes 2 'needs --nodes' $on --out=no
+
 # ---- nonsense
 runs scale_nothing 2 'one of --solver' "$CORTADO" scale --ranks=1,2
 runs scale_no_ranks 2 'ranks=1,2,4' $scale --out=no

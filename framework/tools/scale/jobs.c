@@ -16,7 +16,8 @@ static void find_why(const ct_child *c, char *why, size_t size)
 
     while ((f != NULL) && (fgets(line, sizeof(line), f) != NULL)) {
         line[strcspn(line, "\r\n")] = '\0';
-        if ((first[0] == '\0') && (line[0] == 'E') && isdigit((unsigned char)line[1]))
+        if ((first[0] == '\0') && (((line[0] == 'E') && isdigit((unsigned char)line[1])) ||
+                                   (strstr(line, "/CRITICAL]") != NULL))) /* ours; SimGrid's */
             snprintf(first, sizeof(first), "%s", line);
         if (line[strspn(line, " \t-")] != '\0') snprintf(last, sizeof(last), "%s", line);
     }

@@ -95,24 +95,24 @@ ct_status ct_scale_words(const char *option, const char *text, const char *const
 /* ---- ablations */
 
 typedef struct ablation {
-    const char *name; /* with '=' at its end: a value follows */
-    const char *option[3];
-    const char *help;
+    const char *name;         /* with '=' at its end: a value follows, and is the %s */
+    const char *option[3];    /* of `cortado time`                              */
+    const char *simulated[4]; /* of the simulator                            */
 } ablation;
 
-/* %s: the value. What "swcaffe" means: its published scheme, one message after backward. */
+/* What "swcaffe" means: its published scheme, one message after backward. */
 static const ablation known[] = {
-    { "flat", { "--allreduce=ring" }, "a ring that knows no levels" },
-    { "hier", { "--allreduce=hier" }, "hierarchical everywhere" },
-    { "overlap-off", { "--overlap=false" }, "send after backward" },
-    { "overlap-backward", { "--set=comm.overlap_forward=false" }, "hide behind backward only" },
+    { "flat", { "--set=comm.allreduce=rhd" }, { "--set=comm.allreduce=rhd", "--order=rank" } },
+    { "hier", { "--set=comm.allreduce=hier" }, { "--set=comm.allreduce=hier" } },
+    { "overlap-off", { "--set=comm.overlap=false" }, { "--overlap=off" } },
+    { "overlap-backward", { "--set=comm.forward_overlap=false" }, { "--overlap=backward" } },
     { "swcaffe",
-      { "--overlap=false", "--allreduce=rhd", "--set=comm.bucket_mb=65536" },
-      "one message after backward, halving and doubling in the order of the topology" },
-    { "compression=", { "--compression=%s" }, "a codec" },
-    { "allreduce=", { "--allreduce=%s" }, "an algorithm, or a list by size" },
-    { "set=", { "--set=%s" }, "any field of the solver" },
-    { "placement=", { NULL }, "block, cyclic or random:SEED" },
+      { "--set=comm.overlap=false", "--set=comm.allreduce=rhd", "--set=comm.bucket_mb=65536" },
+      { "--overlap=off", "--set=comm.allreduce=rhd", "--set=comm.bucket_mb=65536" } },
+    { "compression=", { "--compression=%s" }, { "--compression=%s" } },
+    { "allreduce=", { "--set=comm.allreduce=%s" }, { "--set=comm.allreduce=%s" } },
+    { "set=", { "--set=%s" }, { "--set=%s" } },
+    { "placement=", { NULL }, { "--placement=%s" } },
 };
 
 enum { N_KNOWN = sizeof(known) / sizeof(known[0]) };
@@ -127,6 +127,16 @@ static const ablation *find_ablation(const char *item)
             return &known[i];
     }
     return NULL;
+}
+
+static void add_option(ct_words *w, const char *text, const char *value)
+{
+    const char *mark = strstr(text, "%s");
+
+    if (mark == NULL)
+        ct_words_add(w, "%s", text);
+    else
+        ct_words_add(w, "%.*s%s", (int)(mark - text), text, value);
 }
 
 static ct_status add_config(ct_scale *s, const char *item)
@@ -153,14 +163,10 @@ static ct_status add_config(ct_scale *s, const char *item)
     snprintf(c->name, sizeof(c->name), "%s", item);
     if (strcmp(a->name, "placement=") == 0)
         snprintf(c->placement, sizeof(c->placement), "%s", value);
-    for (int k = 0; (k < 3) && (a->option[k] != NULL); k++) {
-        const char *mark = strstr(a->option[k], "%s");
-
-        if (mark == NULL)
-            ct_words_add(&c->options, "%s", a->option[k]);
-        else
-            ct_words_add(&c->options, "%.*s%s", (int)(mark - a->option[k]), a->option[k], value);
-    }
+    for (int k = 0; (k < 3) && (a->option[k] != NULL); k++)
+        add_option(&c->options, a->option[k], value);
+    for (int k = 0; (k < 4) && (a->simulated[k] != NULL); k++)
+        add_option(&c->simulated, a->simulated[k], value);
     s->n_config += 1;
     return CT_OK;
 }

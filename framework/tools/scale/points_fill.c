@@ -20,6 +20,14 @@ static double quantile(const double *v, int n, double q)
     return (i + 1 < n) ? v[i] + (at - i) * (v[i + 1] - v[i]) : v[n - 1];
 }
 
+static double mean_of(const double *v, int n)
+{
+    double sum = 0;
+
+    for (int i = 0; i < n; i++) sum += v[i] / n;
+    return sum;
+}
+
 /* ---- a point from its runs */
 
 typedef struct samples {
@@ -96,6 +104,24 @@ static void find_algorithm(const json_t *result, char *out, size_t size)
     }
 }
 
+static double sum_of(const json_t *list)
+{
+    double sum = 0;
+
+    for (size_t i = 0; i < json_array_size(list); i++)
+        sum += json_number_value(json_array_get(list, i));
+    return sum;
+}
+
+/* What the simulation drew: the mean over the ranks and the slowest, step by step. */
+static double drawn_bound(const ct_point *p, const json_t *result)
+{
+    double most = sum_of(json_object_get(result, "compute_max_ms"));
+
+    if (!(ct_json_number(p->define, "jitter_seed", 0) > 0) || !(most > 0)) return NAN;
+    return sum_of(json_object_get(result, "compute_mean_ms")) / most;
+}
+
 void ct_point_fill(ct_point *p, json_t *const *run, int n)
 {
     const json_t *result = (n > 0) ? json_object_get(run[0], "result") : NULL;
@@ -112,6 +138,8 @@ void ct_point_fill(ct_point *p, json_t *const *run, int n)
     p->p95_ms = quantile(s.v, s.n, 0.95);
     p->least_ms = s.v[0];
     p->most_ms = s.v[s.n - 1];
+    /* a simulation is what it is: no disturbance to look away from */
+    if (p->kind == CT_KIND_SIMULATED) p->step_ms = mean_of(s.v, s.n);
     free(s.v);
     p->batch = ct_json_number(p->define, "batch", 0);
     if (strcmp(ct_json_text(p->define, "mode", "weak"), "weak") == 0) p->batch *= p->ranks;
@@ -129,7 +157,7 @@ void ct_point_fill(ct_point *p, json_t *const *run, int n)
     p->bytes = median_of(run, n, "result.bytes_sent");
     p->memory = either(median_of(run, n, "result.memory_bytes"),
                        (p->kind < CT_KIND_SIMULATED) ? median_of(run, n, "peak_rss") : NAN);
-    p->bound = median_of(run, n, "result.jitter_bound");
+    p->bound = either(median_of(run, n, "result.jitter_bound"), drawn_bound(p, result));
     p->wall_s = median_of(run, n, "wall_s");
     p->threads = (int)ct_json_number(result, "threads", 0);
     find_algorithm(result, p->algorithm, sizeof(p->algorithm));

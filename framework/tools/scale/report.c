@@ -149,7 +149,7 @@ static void add_protocol(ct_text *t)
         "program runs and what it sends, not how fast a real machine would be.\n"
         "* **simulated**: the program's own bucket schedule, collectives and messages, run against "
         "SimGrid's SMPI on a description of the machine; compute is replaced by the times of a "
-        "profile.\n"
+        "profile. Steps are the mean of those simulated.\n"
         "* **modelled**: the step's timeline from the profile over the cost model of the "
         "collectives; "
         "nothing runs.\n"

@@ -15,7 +15,8 @@ enum { CT_SCALE_MAX_POINT = 64, CT_SCALE_MAX_CONFIG = 24 };
 /** A way to run the same net: the default, or an ablation. */
 typedef struct ct_scale_config {
     char name[96];      /* "default", "overlap-off", "compression=bf16", … */
-    ct_words options;   /* of `cortado time` and of the simulator          */
+    ct_words options;   /* of `cortado time`                               */
+    ct_words simulated; /* of the simulator                                */
     char placement[32]; /* "": the study's own                             */
 } ct_scale_config;
 
@@ -86,6 +87,7 @@ ct_status ct_scale_check_net(ct_scale *s, int64_t batch);
 /* ---- one file a kind of run */
 
 ct_status ct_scale_measure(ct_scale *s);
+/** --machine: the points that the simulator can do, and those of the model. */
 ct_status ct_scale_simulate(ct_scale *s);
 
 /* ---- the report: report*.c, points.c */

@@ -145,6 +145,11 @@ static ct_status reduce(const train *t, const double *v, int n, double *sum, dou
 {
     MPI_Comm world = t->sim->comm->world;
 
+    if (t->sim->comm->size == 1) { /* SMPI's reduce of one rank sends to a rank that is not there */
+        memcpy(sum, v, sizeof(*v) * (size_t)n);
+        memcpy(most, v, sizeof(*v) * (size_t)n);
+        return CT_OK;
+    }
     CT_TRY_MPI(MPI_Reduce(v, sum, n, MPI_DOUBLE, MPI_SUM, 0, world));
     CT_TRY_MPI(MPI_Reduce(v, most, n, MPI_DOUBLE, MPI_MAX, 0, world));
     return CT_OK;

@@ -1,0 +1,44 @@
+/** @file step_model.h  The timeline of training steps over the cost model of the collectives.
+ *
+ * A profile's step list runs on one rank that stands for all: layers take their time, a bucket
+ * leaves when its last gradient is ready, forward waits before it reads a weight whose sum has not
+ * landed. Buckets are cut as the program cuts them, and each takes what comm/cost.h says of the
+ * cheapest algorithm. They have the link one after the other; of those under way the one that
+ * forward reads first has it (it interrupts), and messages move while layers compute. What that
+ * leaves out: that latencies of several buckets overlap, and that messages wait for the next poll.
+ */
+#ifndef CT_STEP_MODEL_H
+#define CT_STEP_MODEL_H
+
+#include "comm/grad_plan.h"
+#include "framework/tools/profile.h"
+#include "topology/topo.h"
+
+typedef enum { CT_OVERLAP_OFF, CT_OVERLAP_BACKWARD, CT_OVERLAP_BOTH } ct_overlap;
+
+typedef struct ct_step_model_bucket {
+    int64_t bytes; /* of payload */
+    const char *algorithm;
+    double seconds;
+} ct_step_model_bucket;
+
+typedef struct ct_step_model {
+    double step_s, compute_s, exposed_s; /* compute_s: the update included, factor applied    */
+    double bytes_sent;                   /* a rank and step                                   */
+    int n_bucket;
+    ct_step_model_bucket *bucket;
+} ct_step_model;
+
+/** One step in the steady state. profile: scaled to the machine and batch. config: of the exchange,
+ *  its overlap is not read. factor: on all compute (1; the slowest of many ranks where times
+ *  vary). CT_ERR_CONFIG: an algorithm that has no costs. Freed by ct_step_model_release(). */
+ct_status ct_step_model_run(const ct_profile *profile, const ct_topo *topo,
+                            const ct_grad_pipe_config *config, ct_overlap overlap, double factor,
+                            ct_step_model *out);
+void ct_step_model_release(ct_step_model *m);
+
+/** Expected largest of n draws of the profile's samples, and their mean, over their median. */
+double ct_step_model_slowest(const ct_profile *p, int64_t n);
+double ct_step_model_mean(const ct_profile *p);
+
+#endif

@@ -1,0 +1,240 @@
+/* The modelled timeline against sums done by hand, and the lists that studies are asked for with.
+ */
+#include "tests/test.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "comm/codec_types.h"
+#include "comm/cost.h"
+#include "framework/base/text.h"
+#include "framework/tools/scale/scale.h"
+#include "framework/tools/scale/step_model.h"
+
+/* Two layers: a (first, small) and b (last, large). Backward is ready with b first. Times in ms:
+ * forward a 10, b 20; backward b 30, a 40; no update. */
+enum { N_B = 4000000, N_A = 1000000 };
+
+static ct_profile *make_profile(double update_ms)
+{
+    ct_profile *p = calloc(1, sizeof(*p));
+
+    snprintf(p->net, sizeof(p->net), "two");
+    p->batch = 4;
+    p->ranks = 1;
+    p->n_param = 2;
+    p->param = calloc(2, sizeof(*p->param));
+    p->param[0] = (ct_profile_param){ strdup("b[0]"), 0, N_B };
+    p->param[1] = (ct_profile_param){ strdup("a[0]"), N_B, N_A };
+    p->n_forward = p->n_backward = 4;
+    p->forward = calloc(4, sizeof(ct_step));
+    p->backward = calloc(4, sizeof(ct_step));
+    p->forward[0] = (ct_step){ .kind = CT_STEP_WAIT, .param = 1 };
+    p->forward[1] = (ct_step){ .kind = CT_STEP_FORWARD, .layer = 0, .seconds = 0.010 };
+    p->forward[2] = (ct_step){ .kind = CT_STEP_WAIT, .param = 0 };
+    p->forward[3] = (ct_step){ .kind = CT_STEP_FORWARD, .layer = 1, .seconds = 0.020 };
+    p->backward[0] = (ct_step){ .kind = CT_STEP_BACKWARD, .layer = 1, .seconds = 0.030 };
+    p->backward[1] = (ct_step){ .kind = CT_STEP_READY, .param = 0 };
+    p->backward[2] = (ct_step){ .kind = CT_STEP_BACKWARD, .layer = 0, .seconds = 0.040 };
+    p->backward[3] = (ct_step){ .kind = CT_STEP_READY, .param = 1 };
+    p->update_ms = update_ms;
+    return p;
+}
+
+/* 4 nodes of one rank, links of so many bytes/s and no latency, and a ring over them. */
+static ct_topo *make_topo(double bandwidth)
+{
+    char text[400];
+    ct_machine *m = NULL;
+    ct_topo *t = NULL;
+
+    snprintf(text, sizeof(text),
+             "name: \"m\" level { name: \"node\" size: 1 latency_us: 1 bandwidth_gbs: 100 } "
+             "level { name: \"machine\" size: 4 latency_us: 0.001 bandwidth_gbs: %.9g }",
+             bandwidth * 1e-9);
+    assert_int_equal(ct_machine_parse("m", text, strlen(text), &m), CT_OK);
+    assert_int_equal(ct_topo_place(m, 4, 1, "block", &t), CT_OK);
+    ct_machine_destroy(m);
+    return t;
+}
+
+static ct_grad_pipe_config ring_config(int64_t bucket_bytes)
+{
+    return (ct_grad_pipe_config){
+        .bucket_bytes = bucket_bytes, .allreduce = "ring", .overlap = true, .codec = &ct_codec_none
+    };
+}
+
+static double step_ms(double bandwidth, int64_t bucket, ct_overlap overlap, double update_ms,
+                      ct_step_model *keep)
+{
+    ct_profile *p = make_profile(update_ms);
+    ct_topo *t = make_topo(bandwidth);
+    ct_grad_pipe_config config = ring_config(bucket);
+    ct_step_model m;
+    double ms;
+
+    assert_int_equal(ct_step_model_run(p, t, &config, overlap, 1, &m), CT_OK);
+    ms = 1e3 * m.step_s;
+    if (keep != NULL)
+        *keep = m;
+    else
+        ct_step_model_release(&m);
+    ct_topo_destroy(t);
+    ct_profile_destroy(p);
+    return ms;
+}
+
+/* With one bucket each: what b and a take on the link. */
+static void bucket_ms(double bandwidth, double *b, double *a)
+{
+    ct_step_model m;
+
+    (void)step_ms(bandwidth, 4 * N_A, CT_OVERLAP_OFF, 0, &m);
+    assert_int_equal(m.n_bucket, 2);
+    *b = 1e3 * m.bucket[0].seconds;
+    *a = 1e3 * m.bucket[1].seconds;
+    /* a ring sends 2 (P-1)/P of the buffer */
+    assert_true(fabs(*b - 1.5 * 4e3 * N_B / bandwidth) < 0.01 * *b);
+    assert_true(fabs(m.bytes_sent - 1.5 * 4 * (N_A + N_B)) < 1);
+    ct_step_model_release(&m);
+}
+
+static void near(double is, double want)
+{
+    if (!(fabs(is - want) <= 1e-6 * want)) fail_msg("%.9g instead of %.9g", is, want);
+}
+
+static void test_overlap_off_adds_up(void **state)
+{
+    double b, a;
+
+    (void)state;
+    bucket_ms(1e9, &b, &a);
+    near(step_ms(1e9, 4 * N_A, CT_OVERLAP_OFF, 0, NULL), 100 + a + b);
+}
+
+/* b leaves at 60, a at 100; b has the link for 40 before a takes it. */
+static void test_overlap_backward(void **state)
+{
+    double b, a;
+
+    (void)state;
+    bucket_ms(4e8, &b, &a);
+    assert_true(b > 40);
+    near(step_ms(4e8, 4 * N_A, CT_OVERLAP_BACKWARD, 0, NULL), 100 + (b - 40) + a);
+    bucket_ms(1e9, &b, &a);
+    assert_true(b < 40);
+    near(step_ms(1e9, 4 * N_A, CT_OVERLAP_BACKWARD, 0, NULL), 100 + a);
+}
+
+/* a has the link first when both are under way; forward of a then hides what is left of b. */
+static void test_overlap_both_puts_first_what_is_read_first(void **state)
+{
+    double b, a, left;
+
+    (void)state;
+    bucket_ms(4e8, &b, &a);
+    left = b - 40 - 10; /* of b: backward of a and forward of a hide it, a itself is waited for */
+    near(step_ms(4e8, 4 * N_A, CT_OVERLAP_BOTH, 0, NULL), 100 + a + ((left > 0) ? left : 0));
+    bucket_ms(4e9, &b, &a);
+    near(step_ms(4e9, 4 * N_A, CT_OVERLAP_BOTH, 0, NULL), 100 + a);
+}
+
+/* One bucket for all: nothing leaves before the end of backward, updates come after it. */
+static void test_one_bucket(void **state)
+{
+    ct_step_model m;
+    double ms = step_ms(1e9, (int64_t)1 << 40, CT_OVERLAP_BOTH, 7, &m);
+
+    (void)state;
+    assert_int_equal(m.n_bucket, 1);
+    near(ms, 107 + 1e3 * m.bucket[0].seconds);
+    near(1e3 * m.exposed_s, 1e3 * m.bucket[0].seconds);
+    ct_step_model_release(&m);
+}
+
+static void test_rank_alone_only_computes(void **state)
+{
+    ct_profile *p = make_profile(5);
+    ct_grad_pipe_config config = ring_config(0);
+    ct_topo *t = NULL;
+    ct_step_model m;
+
+    (void)state;
+    assert_int_equal(ct_topo_from_string("1x1", 1, &t), CT_OK);
+    assert_int_equal(ct_step_model_run(p, t, &config, CT_OVERLAP_BOTH, 1.5, &m), CT_OK);
+    near(1e3 * m.step_s, 1.5 * 105);
+    assert_true(m.exposed_s == 0);
+    ct_step_model_release(&m);
+    ct_topo_destroy(t);
+    ct_profile_destroy(p);
+}
+
+static void test_slowest_of_many(void **state)
+{
+    ct_profile p = { .n_sample = 3 };
+    double samples[] = { 100, 300, 200 };
+
+    (void)state;
+    p.sample_ms = samples;
+    near(ct_step_model_mean(&p), 1);
+    near(ct_step_model_slowest(&p, 1), 1);
+    /* of two: 0.5 with 1/9, 1 with 3/9, 1.5 with 5/9 */
+    near(ct_step_model_slowest(&p, 2), 0.5 / 9 + 3.0 / 9 + 1.5 * 5 / 9);
+    near(ct_step_model_slowest(&p, 100000), 1.5);
+}
+
+static void test_unknown_algorithm(void **state)
+{
+    ct_profile *p = make_profile(0);
+    ct_grad_pipe_config config = ring_config(0);
+    ct_topo *t = make_topo(1e9);
+    ct_step_model m;
+
+    (void)state;
+    config.allreduce = "nonsense";
+    assert_int_equal(ct_step_model_run(p, t, &config, CT_OVERLAP_BOTH, 1, &m), CT_ERR_CONFIG);
+    ct_step_model_release(&m);
+    ct_topo_destroy(t);
+    ct_profile_destroy(p);
+}
+
+static void test_lists_of_numbers(void **state)
+{
+    static const char *const bad[] = {
+        "",      "1,",    "0",       "-1",        "2,1",     "1,1",          "a",
+        "1,...", "...,4", "1,...,4", "2,3,...,9", "1,2,...", "1,2,...,...,8"
+    };
+    int64_t v[CT_SCALE_MAX_POINT];
+    int n = 0;
+
+    (void)state;
+    assert_int_equal(ct_scale_numbers("x", "1,2,...,1024", v, &n), CT_OK);
+    assert_int_equal(n, 11);
+    assert_int_equal(v[10], 1024);
+    assert_int_equal(ct_scale_numbers("x", "1,3,…,100,4096", v, &n), CT_OK);
+    assert_int_equal(n, 7); /* 1 3 9 27 81 100 4096 */
+    assert_int_equal(v[4], 81);
+    assert_int_equal(v[5], 100);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        assert_int_equal(ct_scale_numbers("x", bad[i], v, &n), CT_ERR_CONFIG);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_overlap_off_adds_up),
+        cmocka_unit_test(test_overlap_backward),
+        cmocka_unit_test(test_overlap_both_puts_first_what_is_read_first),
+        cmocka_unit_test(test_one_bucket),
+        cmocka_unit_test(test_rank_alone_only_computes),
+        cmocka_unit_test(test_slowest_of_many),
+        cmocka_unit_test(test_unknown_algorithm),
+        cmocka_unit_test(test_lists_of_numbers),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
