@@ -18,11 +18,11 @@ export OMP_NUM_THREADS=1
 cat >"$dir/switches.prototxt" <<'END'
 name: "two switches"
 source: "tests/bench/slow_link.sh"
-level { name: "node" size: 1 latency_us: 1 bandwidth_gbs: 6 }
-level { name: "switch" size: 2 latency_us: 30 bandwidth_gbs: 0.12 }
-level { name: "machine" size: 2 latency_us: 30 bandwidth_gbs: 0.12 uplink_gbs: 0.12 }
-group { level: "switch" name: "sw1" hosts: "cth[1-2]" }
-group { level: "switch" name: "sw2" hosts: "cth[3-4]" }
+level { name: "node" latency_us: 1 bandwidth_gbs: 6 }
+level { name: "switch" latency_us: 30 bandwidth_gbs: 0.12 }
+level { name: "machine" latency_us: 30 bandwidth_gbs: 0.12 uplink_gbs: 0.12 }
+switch { name: "sw1" nodes: "cth[1-2]" }
+switch { name: "sw2" nodes: "cth[3-4]" }
 END
 bytes=$(echo "$size" | sed 's/K$/*1024/; s/M$/*1048576/; s/G$/*1073741824/')
 bytes=$(($bytes))
