@@ -45,6 +45,7 @@ static ct_status impi_prepare(ct_coll_req *r)
 static MPI_Op op_of(const ct_coll_req *r)
 {
     if (r->dtype == CT_BF16) return r->comm->bf16_sum;
+    if (r->dtype == CT_F16) return r->comm->f16_sum;
     return (r->dtype == CT_U8) ? MPI_MAX : MPI_SUM;
 }
 

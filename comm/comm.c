@@ -10,6 +10,7 @@
 #include "comm/coll_cost.h"
 #include "comm/find_topology.h"
 #include "comm/node.h"
+#include "comm/reduce.h"
 #include "topology/draw.h"
 
 ct_status ct_comm_mpi_fail(const char *file, int line, const char *what, int mpi_rc)
@@ -48,6 +49,12 @@ static void sum_bf16(void *in, void *inout, int *n, MPI_Datatype *type)
     (void)type;
     for (int i = 0; i < *n; ++i)
         y[i] = ct_bf16_from_f32(ct_bf16_to_f32(y[i]) + ct_bf16_to_f32(x[i]));
+}
+
+static void sum_f16(void *in, void *inout, int *n, MPI_Datatype *type)
+{
+    (void)type;
+    ct_reduce_add(CT_F16, *n, in, inout, 1);
 }
 
 static ct_status split_nodes(ct_comm *c)
@@ -146,6 +153,7 @@ static ct_status set_up(ct_comm *c, MPI_Comm world, const char *topology, ct_top
     CT_TRY_MPI(MPI_Comm_rank(c->world, &c->rank));
     CT_TRY_MPI(MPI_Comm_size(c->world, &c->size));
     CT_TRY_MPI(MPI_Op_create(sum_bf16, 1, &c->bf16_sum));
+    CT_TRY_MPI(MPI_Op_create(sum_f16, 1, &c->f16_sum));
     CT_TRY(find_tags(c));
     CT_TRY((placed != NULL) ? place(c, placed) : ct_comm_find_topology(c, topology));
     CT_TRY(split_nodes(c));
@@ -177,7 +185,7 @@ static ct_status create(MPI_Comm world, const char *topology, ct_topo *placed, c
     }
     create_lock(c);
     c->world = c->sums = c->node = c->host = MPI_COMM_NULL;
-    c->bf16_sum = MPI_OP_NULL;
+    c->bf16_sum = c->f16_sum = MPI_OP_NULL;
     CT_TRY_GOTO(status, err_destroy, set_up(c, world, topology, placed));
     *comm_p = c;
     return CT_OK;
@@ -204,6 +212,7 @@ void ct_comm_destroy(ct_comm *comm)
     ct_node_destroy(comm->node_memory);
     ct_coll_costs_destroy(comm->costs);
     if (comm->bf16_sum != MPI_OP_NULL) MPI_Op_free(&comm->bf16_sum);
+    if (comm->f16_sum != MPI_OP_NULL) MPI_Op_free(&comm->f16_sum);
     if (comm->node != MPI_COMM_NULL) MPI_Comm_free(&comm->node);
     if (comm->host != MPI_COMM_NULL) MPI_Comm_free(&comm->host);
     if (comm->sums != MPI_COMM_NULL) MPI_Comm_free(&comm->sums);

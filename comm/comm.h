@@ -54,6 +54,7 @@ typedef struct ct_comm {
     int n_thread;                /* threads that an addition may use                     */
     struct ct_node *node_memory; /* private to comm/                                     */
     struct ct_coll_costs *costs; /* likewise: coll_cost.h                                */
+    MPI_Op f16_sum;              /* likewise                                             */
     MPI_Op bf16_sum;             /* on MPI_UINT16_T                                      */
     int next_tag, tag_limit;
     ct_comm_mover mover;  /* zero: nothing moves meanwhile                       */

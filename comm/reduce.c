@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "comm/bf16.h"
+#include "comm/f16.h"
 
 enum {
     BLOCK = 2048,           /* elements summed at a time: 8 KB of f32 stay in the first cache */
@@ -21,6 +22,13 @@ static void add_bf16(int64_t n, const uint16_t *x, uint16_t *y)
 #pragma omp simd
     for (int64_t i = 0; i < n; ++i)
         y[i] = ct_bf16_from_f32(ct_bf16_to_f32(y[i]) + ct_bf16_to_f32(x[i]));
+}
+
+static void add_f16(int64_t n, const uint16_t *x, uint16_t *y)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i)
+        y[i] = ct_f16_from_f32(ct_f16_to_f32(y[i]) + ct_f16_to_f32(x[i]));
 }
 
 static int threads_for(int64_t n, int n_thread)
@@ -45,13 +53,16 @@ static void max_u8(int64_t n, const uint8_t *x, uint8_t *y)
 
 bool ct_reduce_supports(ct_dtype dtype)
 {
-    return (dtype == CT_F32) || (dtype == CT_BF16) || (dtype == CT_I64) || (dtype == CT_U8);
+    return (dtype == CT_F32) || (dtype == CT_BF16) || (dtype == CT_F16) || (dtype == CT_I64) ||
+           (dtype == CT_U8);
 }
 
 static void add(ct_dtype dtype, int64_t n, const void *x, void *y)
 {
     if (dtype == CT_BF16)
         add_bf16(n, x, y);
+    else if (dtype == CT_F16)
+        add_f16(n, x, y);
     else if (dtype == CT_I64)
         add_i64(n, x, y);
     else if (dtype == CT_U8)
@@ -106,6 +117,24 @@ static void sum_block_bf16(int64_t first, int n, const void *const *src, int n_s
         memcpy((uint16_t *)dst[j] + first, out, sizeof(uint16_t) * (size_t)n);
 }
 
+static void sum_block_f16(int64_t first, int n, const void *const *src, int n_src, void *const *dst,
+                          int n_dst)
+{
+    float sum[BLOCK];
+    uint16_t out[BLOCK];
+
+    for (int i = 0; i < n; ++i) sum[i] = ct_f16_to_f32(((const uint16_t *)src[0])[first + i]);
+    for (int k = 1; k < n_src; ++k) {
+        const uint16_t *x = (const uint16_t *)src[k] + first;
+
+#pragma omp simd
+        for (int i = 0; i < n; ++i) sum[i] += ct_f16_to_f32(x[i]);
+    }
+    for (int i = 0; i < n; ++i) out[i] = ct_f16_from_f32(sum[i]);
+    for (int j = 0; j < n_dst; ++j)
+        memcpy((uint16_t *)dst[j] + first, out, sizeof(uint16_t) * (size_t)n);
+}
+
 /* Two ranks on a node are the common case, and need no block in between. */
 static void sum_pair_f32(int64_t first, int64_t n, const void *const *src, void *const *dst)
 {
@@ -146,6 +175,8 @@ static void many(ct_dtype dtype, int64_t first, int64_t last, const void *const 
 
         if (dtype == CT_BF16)
             sum_block_bf16(i, n, src, n_src, dst, n_dst);
+        else if (dtype == CT_F16)
+            sum_block_f16(i, n, src, n_src, dst, n_dst);
         else if (dtype != CT_F32)
             sum_block_exact(dtype, i, n, src, n_src, dst, n_dst);
         else

@@ -1,8 +1,8 @@
 /** @file reduce.h  The additions of the collectives. Private to comm/.
  *
- * f32, or bf16 added in f32 and rounded once. The order of the terms is the caller's, so sums do
- * not depend on timing or on the number of threads. Two dtypes do not depend on the order either:
- * i64 is added modulo 2^64, and of u8 the greatest is taken (exponents: comm/repro.h).
+ * f32, or bf16 or f16 added in f32 and rounded once. The order of the terms is the caller's, so
+ * sums do not depend on timing or on the number of threads. Two dtypes do not depend on the order
+ * either: i64 is added modulo 2^64, and of u8 the greatest is taken (exponents: comm/repro.h).
  */
 #ifndef CT_REDUCE_H
 #define CT_REDUCE_H

@@ -6,7 +6,8 @@
 
 bool ct_reduce_supports(ct_dtype dtype)
 {
-    return (dtype == CT_F32) || (dtype == CT_BF16) || (dtype == CT_I64) || (dtype == CT_U8);
+    return (dtype == CT_F32) || (dtype == CT_BF16) || (dtype == CT_F16) || (dtype == CT_I64) ||
+           (dtype == CT_U8);
 }
 
 void ct_reduce_add(ct_dtype dtype, int64_t n, const void *x, void *y, int n_thread)
