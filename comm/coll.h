@@ -28,9 +28,10 @@ typedef struct ct_coll_req {
     ct_comm *comm;
     void *buf;      /* summed in place; the caller leaves it alone until done          */
     int64_t count;  /* elements                                                        */
-    ct_dtype dtype; /* CT_F32; CT_BF16: travels as bf16, each addition is in f32; CT_I64:
+    ct_dtype dtype; /* CT_F32; CT_BF16, CT_F16: travel so, each addition is in f32; CT_I64:
                        wraps; CT_U8: the greatest instead of the sum (reduce.h)        */
     int tag;
+    int root;           /* broadcast: whose buffer (coll_parts.h)                      */
     int64_t bytes_sent; /* out: payload this rank has sent to other ranks; only grows */
     ct_coll_where where;
     void *state; /* the algorithm's; acquired by prepare(), freed by release() */
@@ -62,7 +63,8 @@ extern const ct_coll_ops
  *  coll_spec.h). The dimensions of a torus stay with the communicator. CT_ERR_CONFIG. */
 ct_status ct_coll_choose(const ct_comm *c, int64_t count, ct_dtype dtype, const char *spec,
                          const ct_coll_ops **ops_p);
-/** prepare, start, progress until done, release: for tests and small uses. Collective. */
+/** prepare, start, progress until done, release: for tests and small uses. What the communicator's
+ *  mover moves goes on meanwhile. Collective. */
 ct_status ct_coll_run(const ct_coll_ops *ops, ct_comm *c, void *buf, int64_t count, ct_dtype dtype);
 
 #endif

@@ -93,7 +93,7 @@ static ct_status start_between(ct_coll_req *r, int64_t k)
                 ct_part(ct_hier_length(r, k), st->lanes.n, lane);
 
     ct_schedule_clear(&st->schedule[s]);
-    CT_TRY(ct_lanes_between(r->comm, &st->lanes, 0, n, st->size, &st->schedule[s]));
+    CT_TRY(ct_lanes_between(&st->lanes, 0, n, st->size, &st->schedule[s]));
     st->waiting[s] = true;
     return ct_sched_run_start(st->run[s], &st->schedule[s], ct_hier_sum(r, k, lane), r->tag + s);
 }

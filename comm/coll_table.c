@@ -82,22 +82,29 @@ ct_status ct_coll_run(const ct_coll_ops *ops, ct_comm *c, void *buf, int64_t cou
     int idle = 0;
 
     CT_TRY(ops->prepare(&r));
-    CT_TRY_GOTO(status, done, ops->start(&r));
+    ct_comm_lock(c);
+    status = ops->start(&r);
+    ct_comm_unlock(c);
     while (status == CT_OK) {
         MPI_Request *req[CT_COMM_MAX_PENDING];
+        ct_status moved = CT_OK;
         int n = 0;
 
         ct_comm_lock(c);
         status = ops->progress(&r);
         if ((status == CT_INPROGRESS) && (ops->pending != NULL))
             n = ops->pending(&r, req, CT_COMM_MAX_PENDING);
+        if ((status == CT_INPROGRESS) && (c->mover.move != NULL)) {
+            moved = c->mover.move(c->mover.ctx);
+            n += c->mover.pending(c->mover.ctx, req + n, CT_COMM_MAX_PENDING - n);
+        }
         ct_comm_unlock(c);
         if (status != CT_INPROGRESS) break;
+        status = moved;
+        if (status != CT_OK) break;
         idle += 1;
         status = ct_comm_wait_any(c, req, n, &idle);
     }
-
-done:
     ops->release(&r);
     return status;
 }

@@ -1,10 +1,13 @@
 /* The small blocking collectives. */
-#include "comm/comm.h"
+#include "comm/coll_parts.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { MPI_CHUNK = 1 << 30 /* bytes of one MPI call, well below 2^31 */ };
+enum {
+    MPI_CHUNK = 1 << 30, /* bytes of one MPI call, well below 2^31        */
+    LARGE = 1 << 20      /* bytes from which a broadcast is one of our own */
+};
 
 /* Waits for a collective of our own; what else is under way moves meanwhile, if the communicator
  * has something that does (comm.h). Not the blocking calls of MPI: those would leave it standing.
@@ -77,6 +80,8 @@ ct_status ct_comm_broadcast(ct_comm *c, void *data, size_t bytes)
 {
     char *at = data;
 
+    if (bytes >= LARGE) /* weights */
+        return ct_coll_run(&ct_coll_broadcast, c, data, (int64_t)bytes, CT_U8);
     while ((bytes > 0) && (c->size > 1)) {
         size_t n = (bytes < MPI_CHUNK) ? bytes : MPI_CHUNK;
         MPI_Request request = MPI_REQUEST_NULL;

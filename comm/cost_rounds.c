@@ -158,7 +158,7 @@ ct_status ct_cost_node_round(ct_cost_work *w, const int *table)
     for (int v = 0; v < t->n_node; ++v) {
         const int *member = table + (size_t)v * (size_t)ct_topo_max_node_size(t);
 
-        for (int i = 0; i < t->node_size[v]; ++i) {
+        for (int i = 0; i < t->node_size[t->node[member[0]]]; ++i) {
             for (int k = 0; k < w->c->n_lane; ++k)
                 CT_TRY(add(w, member[i], member[k], 1.0 / w->c->n_lane, 0));
         }

@@ -16,6 +16,7 @@ ct_status ct_lanes_find(const ct_comm *c, ct_lanes *l)
     int at = -1;
 
     *l = (ct_lanes){ .n = ct_topo_min_node_size(t), .mine = -1 };
+    CT_TRY(ct_coll_cost(c, "hier", true, &l->cost));
     if (c->node_rank >= l->n) return CT_OK;
     l->mine = c->node_rank;
     l->member = malloc(sizeof(*l->member) * (size_t)t->n_node);
@@ -30,16 +31,14 @@ ct_status ct_lanes_find(const ct_comm *c, ct_lanes *l)
     return CT_OK;
 }
 
-ct_status ct_lanes_between(const ct_comm *c, const ct_lanes *l, int64_t first, int64_t n,
-                           size_t element_bytes, ct_schedule *s)
+ct_status ct_lanes_between(const ct_lanes *l, int64_t first, int64_t n, size_t element_bytes,
+                           ct_schedule *s)
 {
-    const ct_cost *cost = NULL;
     ct_way way[CT_PLAN_PHASES];
     ct_plan_use use = { .way = way, .rank = l->member, .me = l->me, .first = first, .n = n };
 
-    CT_TRY(ct_coll_cost(c, "hier", true, &cost));
-    ct_cost_ways(cost, (double)n * (double)element_bytes * l->n, way); /* all lanes travel */
-    use.plan = ct_cost_plan(cost);
+    ct_cost_ways(l->cost, (double)n * (double)element_bytes * l->n, way); /* all lanes travel */
+    use.plan = ct_cost_plan(l->cost);
     CT_TRY(ct_plan_scatter(&use, s));
     return ct_plan_gather(&use, s);
 }

@@ -17,14 +17,15 @@ typedef struct ct_lanes {
     int mine;    /* this rank's lane, or -1: it owns nothing   */
     int *member; /* [n_node] owners of this lane, one per node, in the topology's order; or NULL */
     int me;      /* this rank's place among them               */
+    const struct ct_cost *cost; /* and plan, over the nodes; borrowed */
 } ct_lanes;
 
 ct_status ct_lanes_find(const ct_comm *c, ct_lanes *l);
 void ct_lanes_destroy(ct_lanes *l);
 
 /** Appends an allreduce of [first, first + n) over the owners of this rank's lane. */
-ct_status ct_lanes_between(const ct_comm *c, const ct_lanes *l, int64_t first, int64_t n,
-                           size_t element_bytes, ct_schedule *s);
+ct_status ct_lanes_between(const ct_lanes *l, int64_t first, int64_t n, size_t element_bytes,
+                           ct_schedule *s);
 
 /** Appends the whole hierarchical allreduce as messages, for nodes without shared memory. */
 ct_status ct_hier_messages(const ct_coll_req *r, ct_schedule *s);

@@ -27,11 +27,13 @@ static inline int mpi_verdict(int fault)
 static inline int mpi_on_machines(int (*f)(ct_comm *c))
 {
     static const char *const map[9][4] = {
-        [3] = { "map:001", "map:010" }, [4] = { "map:0010", "map:0101", "map:0122" },
-        [5] = { "map:00102" },          [6] = { "map:012001", "map:000011" },
-        [8] = { "map:00101110" },
+        [3] = { "map:001", "map:010" },
+        [4] = { "map:0010", "map:0101", "map:0122", "map:abba/0101" },
+        [5] = { "map:00102", "map:aabab/01234" },
+        [6] = { "map:012001", "map:000011", "map:abcabb/012301" },
+        [8] = { "map:00101110", "map:aabbbabb/00123011", "map:xxxxxyyx/ababcbca/01012010" },
     };
-    char spec[8][16];
+    char spec[8][32];
     int n_spec = 0, n = 0, fault = 0;
 
     MPI_Comm_size(MPI_COMM_WORLD, &n);

@@ -5,6 +5,7 @@
 
 #include "comm/bf16.h"
 #include "comm/coll.h"
+#include "comm/f16.h"
 #include "comm/node.h"
 #include "framework/base/rng.h"
 
@@ -12,7 +13,7 @@ enum { BIG = 1000003 };
 static const int64_t WIDE = ((int64_t)1 << 50) + 12345; /* a factor that f32 would round */
 static const int64_t counts[] = { 0, 1, 2, 3, 7, 1000, 4097, 200003, BIG };
 
-/* Small integers: their sums are exact in f32 and in bf16, in any order. */
+/* Small integers: their sums are exact in f32, bf16 and f16, in any order. */
 static int term(int rank, int64_t i, uint64_t salt)
 {
     return (int)(ct_rng_philox(salt, (uint64_t)rank, (uint64_t)i / 4).v[i % 4] % 17) - 8;
@@ -23,6 +24,8 @@ static void fill(void *buf, int64_t n, ct_dtype dtype, int rank, uint64_t salt)
     for (int64_t i = 0; i < n; ++i) {
         if (dtype == CT_BF16)
             ((uint16_t *)buf)[i] = ct_bf16_from_f32((float)term(rank, i, salt));
+        else if (dtype == CT_F16)
+            ((uint16_t *)buf)[i] = ct_f16_from_f32((float)term(rank, i, salt));
         else if (dtype == CT_I64)
             ((int64_t *)buf)[i] = term(rank, i, salt) * WIDE;
         else if (dtype == CT_U8)
@@ -50,6 +53,8 @@ static int count_wrong(const void *buf, int64_t n, ct_dtype dtype, const int *su
     for (int64_t i = 0; i < n; ++i) {
         if (dtype == CT_BF16)
             wrong += (ct_bf16_to_f32(((const uint16_t *)buf)[i]) != (float)sum[i]);
+        else if (dtype == CT_F16)
+            wrong += (ct_f16_to_f32(((const uint16_t *)buf)[i]) != (float)sum[i]);
         else if (dtype == CT_I64)
             wrong += (((const int64_t *)buf)[i] != sum[i] * WIDE);
         else if (dtype == CT_U8)
@@ -101,8 +106,8 @@ static int all_sums(ct_comm *c)
             if (counts[i] < BIG) fault += one_sum(c, *ops, ct_arena_plain(), counts[i], CT_BF16);
             if (counts[i] < BIG) fault += one_sum(c, *ops, ct_comm_arena(c), counts[i], CT_F32);
         }
-        for (int d = 0; d < 3; ++d) {
-            const ct_dtype dtype[] = { CT_BF16, CT_I64, CT_U8 };
+        for (int d = 0; d < 4; ++d) {
+            const ct_dtype dtype[] = { CT_BF16, CT_I64, CT_U8, CT_F16 };
 
             fault += one_sum(c, *ops, ct_comm_arena(c), 4097, dtype[d]);
             fault += one_sum(c, *ops, ct_comm_arena(c), 200003, dtype[d]);

@@ -75,7 +75,7 @@ static int all_sums(ct_comm *c)
 static int one_gather(ct_comm *c, size_t bound)
 {
     ct_gather *g = NULL;
-    ct_coll_where where;
+    ct_coll_where where = { .step = 0 };
     int64_t sent = 0;
     ct_status status = CT_OK;
     int fault = (ct_gather_create(c, bound, 0, &g) != CT_OK);

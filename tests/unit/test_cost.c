@@ -137,6 +137,31 @@ static void test_nodes(void **state)
     ct_topo_destroy(t);
 }
 
+/* Nodes whose numbers are not their places in the order, of unequal size. */
+static void test_nodes_out_of_order(void **state)
+{
+    ct_topo *t = NULL;
+    ct_cost *c = NULL;
+    const int *rank = NULL;
+
+    (void)state;
+    assert_int_equal(ct_topo_from_string("map:abcabb/012301", 6, &t), CT_OK);
+    assert_int_equal(ct_cost_create("hier", t, NULL, true, &c), CT_OK);
+    assert_int_equal(ct_cost_plan(c)->n, 5);
+    rank = ct_cost_rank(c);
+    for (int i = 1; i < 5; ++i) { /* one of each node, in the order of the tree */
+        int at = 0, before = 0;
+
+        while (t->order[at] != rank[i]) at += 1;
+        while (t->order[before] != rank[i - 1]) before += 1;
+        assert_true(before < at);
+        assert_int_not_equal(t->node[rank[i]], t->node[rank[i - 1]]);
+    }
+    assert_true(ct_cost_s(c, 1e6) > ct_cost_s(c, 1e3));
+    ct_cost_destroy(c);
+    ct_topo_destroy(t);
+}
+
 static void test_line(void **state)
 {
     static const char *const name[] = { "ring", "rhd", "hier", "torus", "tree", "impi" };
@@ -261,10 +286,15 @@ static void test_spec(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_halving), cmocka_unit_test(test_flat_formulas),
-        cmocka_unit_test(test_uneven),  cmocka_unit_test(test_nodes),
-        cmocka_unit_test(test_line),    cmocka_unit_test(test_errors),
-        cmocka_unit_test(test_spec),    cmocka_unit_test(test_shared),
+        cmocka_unit_test(test_halving),
+        cmocka_unit_test(test_flat_formulas),
+        cmocka_unit_test(test_uneven),
+        cmocka_unit_test(test_nodes),
+        cmocka_unit_test(test_line),
+        cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_spec),
+        cmocka_unit_test(test_shared),
+        cmocka_unit_test(test_nodes_out_of_order),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
