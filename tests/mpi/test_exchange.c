@@ -48,6 +48,17 @@ static int one_step(ct_exchange *x, float *arena, int64_t iteration)
         fault += MPI_FAULT_UNLESS(x->poll(x->ctx) == CT_OK);
     }
     fault += MPI_FAULT_UNLESS(x->ready(x->ctx, N_PARAM) == CT_ERR_ARG);
+    if (iteration % 2 == 1) { /* as the next forward does */
+        double sum = 1;
+
+        fault += MPI_FAULT_UNLESS(x->wait(x->ctx, 2, 1, note_landed, landed) == CT_OK);
+        fault += MPI_FAULT_UNLESS(landed[2] == 1);
+        fault += MPI_FAULT_UNLESS(x->sum(x->ctx, &sum, 1) == CT_OK && sum == x->n_rank);
+        /* one that does not learn is there, and never reported */
+        fault += MPI_FAULT_UNLESS(x->wait(x->ctx, 3, 1, note_landed, landed) == CT_OK);
+        fault += MPI_FAULT_UNLESS(x->wait(x->ctx, N_PARAM, 1, NULL, NULL) == CT_ERR_ARG);
+        fault += MPI_FAULT_UNLESS(x->wait(x->ctx, -1, 1, NULL, NULL) == CT_ERR_ARG);
+    }
     fault += MPI_FAULT_UNLESS(x->finish(x->ctx, note_landed, landed) == CT_OK);
     for (int p = 0; p < N_PARAM; ++p)
         fault += MPI_FAULT_UNLESS(landed[p] == (p < N_LEARNED ? 1 : 0));
