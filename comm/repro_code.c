@@ -12,8 +12,7 @@ enum {
     MIN_PER_THREAD = 1 << 16, /* elements */
     NOT_FINITE = 0x7f800000,  /* as the magnitude's bits, and above */
     MANTISSA = 23,
-    DOUBLE_BIAS = 1023,
-    FAST_RANKS = 256 /* sums of so many stay below 2^51 */
+    DOUBLE_BIAS = 1023
 };
 
 /* 1.5 * 2^52: what is added to it is rounded to an integer, which its low bits then hold. Works for
@@ -108,27 +107,7 @@ static void encode_blocks(const float *x, int64_t n_block, const uint8_t *top, i
     }
 }
 
-/* Sums below 2^51 in magnitude. */
-CT_SIMD_CLONES
-static void decode_small(const int64_t *q, int64_t n_block, const uint8_t *top, float *x)
-{
-    const int64_t base = bits_of(SHIFT);
-
-    for (int64_t b = 0; b < n_block; ++b) {
-        double scale = power(top[b] - 126 - CT_REPRO_BITS);
-
-#pragma omp simd
-        for (int i = 0; i < BLOCK; ++i) {
-            int64_t bits = q[b * BLOCK + i] + base;
-            double v;
-
-            memcpy(&v, &bits, sizeof(v));
-            x[b * BLOCK + i] = (float)((v - SHIFT) * scale);
-        }
-    }
-}
-
-static void decode_large(const int64_t *q, int64_t n_block, const uint8_t *top, float *x)
+static void decode_blocks(const int64_t *q, int64_t n_block, const uint8_t *top, float *x)
 {
     for (int64_t b = 0; b < n_block; ++b) {
         double scale = power(top[b] - 126 - CT_REPRO_BITS);
@@ -238,12 +217,10 @@ static void decode_range(const int64_t *q, int64_t n, int64_t first, int64_t las
             decode_odd(q + at, length, top[b], l, x + at);
         } else if (length < BLOCK) {
             memcpy(in, q + at, sizeof(*q) * (size_t)length);
-            decode_large(in, 1, top + b, out);
+            decode_blocks(in, 1, top + b, out);
             memcpy(x + at, out, sizeof(*x) * (size_t)length);
-        } else if (n_rank <= FAST_RANKS) {
-            decode_small(q + at, run, top + b, x + at);
         } else {
-            decode_large(q + at, run, top + b, x + at);
+            decode_blocks(q + at, run, top + b, x + at);
         }
         b += run;
     }

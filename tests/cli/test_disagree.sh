@@ -1,0 +1,32 @@
+# Ranks that would not run the same job, and topologies that do not fit it: found at the start, named,
+# and nobody left waiting.
+. "$ROOT/tests/cli/lib.sh"
+make_case
+train="$CORTADO train --solver=solver.prototxt --global_batch_size=12 --allreduce=ring"
+
+# another data set on rank 1: images of 24 x 24, so that its inner product is smaller
+idx() {
+    { printf '\0\0\010\003\0\0\0\144\0\0\0\030\0\0\0\030'; head -c 57600 /dev/zero; } >"idx/$1-images-idx3-ubyte"
+    { printf '\0\0\010\001\0\0\0\144'; head -c 100 /dev/zero; } >"idx/$1-labels-idx1-ubyte"
+}
+mkdir idx other
+idx train
+idx t10k
+"$CORTADO" convert mnist --from=idx --to=other/data >out 2>&1 || not_ok other_data convert
+for bucket_mb in 0 0.001; do
+    runs "other_net_$bucket_mb" 2 'cut the gradients into different buckets: bucket 0 .*ip.*on rank' \
+        $MPIRUN $MPIRUN_FLAGS -np 1 $train --set=comm.bucket_mb=$bucket_mb : -np 1 -wdir "$work/other" $train --set=comm.bucket_mb=$bucket_mb
+    is "other_net_${bucket_mb}_names_it" grep -Eq 'ip\[0\].*ip\[[01]\]' out
+done
+
+# topologies that do not fit
+for t in 3x2 2x 0x4 map:00 map:00000 map:0x/00 x 2x2x; do
+    runs "topology_$t" 2 '' $JOB 4 $train --topology=$t
+    is "topology_${t}_said_once" test "$(grep -c '^E' out)" = 1
+done
+for a in rings '' impii; do
+    runs "allreduce_$a" 2 'allreduce' $JOB 2 $train --allreduce="$a"
+done
+runs bucket_mb 2 'bucket_mb' $JOB 2 $train --set=comm.bucket_mb=-1
+runs no_samples 2 '' $JOB 4 $train --global_batch_size=3
+finish
