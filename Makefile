@@ -105,6 +105,7 @@ MPI  := $(sort $(wildcard tests/mpi/test_*.c))
 UNIT_BIN := $(UNIT:%.c=$(B)/%)
 MPI_BIN  := $(MPI:%.c=$(B)/%)
 BENCH_BIN := $(patsubst %.c,$(B)/%,$(wildcard tests/bench/*.c))
+LONG_BIN := $(patsubst %.c,$(B)/%,$(wildcard tests/long/*.c))
 TEST_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/*.c))
 
 # What each compiler is wrong about. gcc: MPICH spells MPI_STATUSES_IGNORE as (MPI_Status *)1, which
@@ -180,7 +181,7 @@ TEST_LIB := $(filter-out $(B)/framework/tools/main.o,$(TOOL_OBJ)) $(B)/libcortad
 # helpers of the tests as an archive, so that a test links only those it uses
 $(B)/libtest.a: $(TEST_OBJ)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
-$(UNIT_BIN) $(MPI_BIN) $(BENCH_BIN): %: %.o $(B)/libtest.a $(TEST_LIB)
+$(UNIT_BIN) $(MPI_BIN) $(BENCH_BIN) $(LONG_BIN): %: %.o $(B)/libtest.a $(TEST_LIB)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ -lcmocka $(LDLIBS) -o $@
 
 -include scripts/targets.mk

@@ -7,10 +7,11 @@
 #include "comm/coll_types.h"
 #include "comm/reduce.h"
 
-enum { PIECE = 1 << 29 /* elements */ };
+enum { PIECE = 1 << 30 /* bytes: some MPIs count those in an int inside */ };
 
 typedef struct impi_state {
     int n_piece;
+    int64_t each; /* elements of a piece */
     MPI_Request *piece;
 } impi_state;
 
@@ -31,7 +32,8 @@ static ct_status impi_prepare(ct_coll_req *r)
     impi_state *st = calloc(1, sizeof(*st));
 
     if (st == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a collective");
-    st->n_piece = (int)((r->count + PIECE - 1) / PIECE);
+    st->each = PIECE / (int64_t)ct_dtype_size(r->dtype);
+    st->n_piece = (int)((r->count + st->each - 1) / st->each);
     st->piece = malloc(sizeof(*st->piece) * (size_t)(st->n_piece + 1));
     if (st->piece == NULL) {
         free(st);
@@ -55,8 +57,8 @@ static ct_status impi_start(ct_coll_req *r)
     size_t size = ct_dtype_size(r->dtype);
 
     for (int i = 0; i < st->n_piece; ++i) {
-        int64_t first = (int64_t)i * PIECE;
-        int n = (int)((r->count - first < PIECE) ? r->count - first : PIECE);
+        int64_t first = i * st->each;
+        int n = (int)((r->count - first < st->each) ? r->count - first : st->each);
 
         CT_TRY_MPI(MPI_Iallreduce(MPI_IN_PLACE, (char *)r->buf + (size_t)first * size, n,
                                   ct_comm_wire(r->dtype), op_of(r), r->comm->sums, &st->piece[i]));

@@ -31,7 +31,7 @@ do-test: $(UNIT_BIN) $(MPI_BIN)
 	$(Q)$(MAKE) --no-print-directory STRICT=0 test-slurm
 	$(Q)scripts/test_summary.sh $(R)
 
-do-test-long: $(B)/cortado
+do-test-long: $(B)/cortado $(LONG_BIN)
 	$(Q)rm -rf $(R)
 	$(Q)for t in $(sort $(wildcard tests/long/*.sh)); do $(TEST_ENV) $(RUN) $$t sh $$t; done
 	$(Q)scripts/test_summary.sh $(R)

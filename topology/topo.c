@@ -225,7 +225,7 @@ ct_status ct_topo_from_hosts(const uint64_t *host, int n_rank, const char *sourc
     return status;
 }
 
-/* "aab/0120" of 4 characters a map: the keys of the levels, the last map first. */
+/* "aabb/0120" of 4 characters a map: the keys of the levels, the last map first. */
 static ct_status from_map(const char *spec, const char *map, int n_rank, const char *source,
                           ct_topo **topo_p)
 {

@@ -37,7 +37,7 @@ ct_status ct_topo_from_hosts(const uint64_t *host, int n_rank, const char *sourc
 /** spec: one of ct_machine_from_spec() whose product must be n_rank, ranks numbered depth first; or
  *  "map:" and one letter or digit per rank that names its node, such as "map:0010", for maps that
  *  are uneven or not contiguous (tests). Maps of outer levels stand before, split by '/':
- *  "map:aab/0120" has nodes 0 and 1 under switch a, and 2 and a 0 of its own under b.
+ *  "map:aabb/0120" has nodes 0 and 1 under switch a, and 2 and a 0 of its own under b.
  * CT_ERR_CONFIG.
  */
 ct_status ct_topo_from_string(const char *spec, int n_rank, ct_topo **topo_p);

@@ -27,6 +27,38 @@ done
 for a in rings '' impii; do
     runs "allreduce_$a" 2 'allreduce' $JOB 2 $train --allreduce="$a"
 done
+# an MPI that gives less than asked for: pretended by a library in front of it
+cat >low.c <<'EOF'
+#include <mpi.h>
+int MPI_Init_thread(int *argc, char ***argv, int wanted, int *given)
+{
+    int rc = PMPI_Init_thread(argc, argv, wanted, given);
+
+    *given = LEVEL;
+    return rc;
+}
+int MPI_Query_thread(int *given)
+{
+    *given = LEVEL;
+    return MPI_SUCCESS;
+}
+EOF
+low() { # NAME LEVEL EXIT-CODE PATTERN OPTION...
+    name=$1 level=$2 want=$3 pattern=$4
+    shift 4
+    if mpicc -shared -fPIC -DLEVEL="$level" low.c -o "$level.so" 2>/dev/null; then
+        runs "$name" "$want" "$pattern" $JOB 2 env LD_PRELOAD="$work/$level.so" $train "$@"
+    else
+        skip "$name" "mpicc makes no shared library here"
+    fi
+}
+if ldd "$CORTADO" | grep -Eq 'lib[at]san'; then
+    skip thread_levels "the sanitizer wants to be loaded first"
+else
+    low no_threads MPI_THREAD_SINGLE 1 'thread level .*MPI_THREAD_FUNNELED is needed'
+    low funneled MPI_THREAD_FUNNELED 0 'Optimization Done' --set=snapshot=0
+    low funneled_no_thread MPI_THREAD_FUNNELED 2 'progress: THREAD' --set=comm.progress=THREAD
+fi
 runs bucket_mb 2 'bucket_mb' $JOB 2 $train --set=comm.bucket_mb=-1
 runs no_samples 2 '' $JOB 4 $train --global_batch_size=3
 finish
