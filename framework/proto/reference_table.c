@@ -17,7 +17,8 @@ const ct_meaning ct_meaning_table[] = {
     { "BiasParameter.num_axes", "Number of axes it spans; -1: to the last." },
     { "BlobShape.dim", "The sizes, outermost first." },
     { "CommParameter.allreduce",
-      "Algorithm: `auto` (by a cost model), `ring`, `rhd`, `hier`, `torus` (`torus:8x4x2`), `tree` or "
+      "Algorithm: `auto` (by a cost model), `ring`, `rhd`, `hier`, `torus` (`torus:8x4x2`), `tree` "
+      "or "
       "`impi`; or by size, such as `tree<64K,rhd<4M,hier`: docs/collectives.md." },
     { "CommParameter.bucket_mb",
       "Megabytes of gradient that are sent together; 0: by the cost model, small ones first and "
