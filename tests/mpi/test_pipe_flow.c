@@ -120,7 +120,7 @@ static int step(ct_grad_pipe *gp, ct_comm *c, reader *r, bool leave_some)
     return fault;
 }
 
-static float *acquire_arena(const ct_comm *c)
+static float *acquire_arena(ct_comm *c)
 {
     const ct_arena_ops *mem = ct_comm_arena(c);
     void *block = NULL;
@@ -128,7 +128,7 @@ static float *acquire_arena(const ct_comm *c)
     return (mem->acquire(mem->ctx, sizeof(float) * N, "arena", &block) == CT_OK) ? block : NULL;
 }
 
-static void release_arena(const ct_comm *c, float *arena)
+static void release_arena(ct_comm *c, float *arena)
 {
     const ct_arena_ops *mem = ct_comm_arena(c);
 
