@@ -4,6 +4,12 @@ export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
 # mpirun of Open MPI refuses more ranks than cores unless told; MPICH's does not know the flag
 MPIRUN_FLAGS ?= $(if $(shell $(MPIRUN) --version 2>/dev/null | grep -i 'open mpi\|openrte'),--oversubscribe --bind-to none)
 
+# OpenMP and MPI are not instrumented: one thread a team, and only what our own code does to memory
+ifeq ($(SAN),thread)
+export OMP_NUM_THREADS ?= 1
+export TSAN_OPTIONS ?= suppressions=$(CURDIR)/scripts/tsan.supp ignore_noninstrumented_modules=1
+endif
+
 R := $(B)/results
 RUN := scripts/run_test.sh $(R)
 JOBS = $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(shell nproc 2>/dev/null || echo 2))

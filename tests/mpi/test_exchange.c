@@ -196,6 +196,14 @@ static int errors(ct_comm *c)
     comm.allreduce = unknown;
     fault += MPI_FAULT_UNLESS(ct_exchange_mpi_open(c, &param, &net, &x) == CT_ERR_CONFIG);
     comm = (Ct__CommParameter)CT__COMM_PARAMETER__INIT;
+    comm.progress = (Ct__CommParameter__Progress)99;
+    fault += MPI_FAULT_UNLESS(ct_exchange_mpi_open(c, &param, &net, &x) == CT_ERR_CONFIG);
+    comm.progress = CT__COMM_PARAMETER__PROGRESS__AUTO;
+    for (int n = -1; n <= 10001; n += 10002) {
+        comm.tune_iterations = n;
+        fault += MPI_FAULT_UNLESS(ct_exchange_mpi_open(c, &param, &net, &x) == CT_ERR_CONFIG);
+    }
+    comm.tune_iterations = 8;
     z.type = (Ct__CompressionParameter__Type)99;
     fault += MPI_FAULT_UNLESS(ct_exchange_mpi_open(c, &param, &net, &x) == CT_ERR_CONFIG);
     z.type = CT__COMPRESSION_PARAMETER__TYPE__TOPK;
