@@ -107,11 +107,8 @@ static ct_status swap(void *ctx, int times)
     exchange *x = ctx;
 
     for (int i = 0; (x->partner >= 0) && (i < times); ++i) {
-        MPI_Request r[2];
-
-        CT_TRY_MPI(MPI_Irecv(x->in, x->bytes, MPI_BYTE, x->partner, 0, x->c->world, &r[0]));
-        CT_TRY_MPI(MPI_Isend(x->out, x->bytes, MPI_BYTE, x->partner, 0, x->c->world, &r[1]));
-        CT_TRY_MPI(MPI_Waitall(2, r, MPI_STATUSES_IGNORE));
+        CT_TRY_MPI(MPI_Sendrecv(x->out, x->bytes, MPI_BYTE, x->partner, 0, x->in, x->bytes,
+                                MPI_BYTE, x->partner, 0, x->c->world, MPI_STATUS_IGNORE));
     }
     return CT_OK;
 }
