@@ -5,6 +5,14 @@
 #include "comm/cost_impl.h"
 #include "comm/schedule.h"
 
+enum {
+    MOST_CHUNKS = 16,
+    MOST_STEPS = 256,     /* of one rank's schedule, about                     */
+    LEAST_CHUNK = 1 << 19 /* bytes                                             */
+};
+
+static const double pipe_pays = 0.97; /* of the time without, or it is not worth its messages */
+
 void ct_cost_destroy(ct_cost *c)
 {
     if (c == NULL) return;
@@ -67,6 +75,41 @@ void ct_cost_ways(const ct_cost *c, double bytes, ct_way *way)
     for (int k = 0; k < c->plan->n_phase; ++k) way[k] = best_way(&c->phase[k], bytes, &least);
 }
 
+/* The phases, `n` chunks of the buffer after each other: each phase as long as the links and the
+ * additions of all phases together, or the phase that takes longest by itself. */
+static double phases_s(const ct_cost *c, double bytes, int n)
+{
+    double each = bytes / n, sum = 0, most = each * c->all.beta;
+
+    if (each * c->all.gamma > most) most = each * c->all.gamma;
+    for (int k = 0; (c->plan != NULL) && (k < c->plan->n_phase); ++k) {
+        double least = 0;
+
+        (void)best_way(&c->phase[k], each, &least);
+        sum += least;
+        if (least / 2 > most) most = least / 2; /* up; down is another stretch */
+    }
+    return sum + (n - 1) * most;
+}
+
+int ct_cost_chunks(const ct_cost *c, double bytes)
+{
+    double least = 0, s = 0;
+    int best = 1, steps = 0;
+
+    if (c->all.times == 0) return 1;
+    for (int k = 0; k < c->plan->n_phase; ++k) steps += c->plan->phase[k].most;
+    least = pipe_pays * phases_s(c, bytes, 1);
+    for (int n = 2; (n <= MOST_CHUNKS) && (n * steps <= MOST_STEPS) && (bytes >= n * LEAST_CHUNK);
+         n *= 2) {
+        s = phases_s(c, bytes, n);
+        if (s >= least) continue;
+        best = n;
+        least = s;
+    }
+    return best;
+}
+
 /* What was measured of sums in a node's memory: machine.h. */
 static double shared_s(const ct_shared_memory *m, double bytes)
 {
@@ -78,7 +121,7 @@ static double shared_s(const ct_shared_memory *m, double bytes)
 
 double ct_cost_s(const ct_cost *c, double bytes)
 {
-    double sum = 0, least = 0;
+    double sum = 0;
 
     if (c->other[0] != NULL) {
         double a = ct_cost_s(c->other[0], bytes), b = ct_cost_s(c->other[1], bytes);
@@ -95,11 +138,7 @@ double ct_cost_s(const ct_cost *c, double bytes)
 
         sum += 2 * c->node.alpha_s + t + ((t > g) ? t : g);
     }
-    for (int k = 0; (c->plan != NULL) && (k < c->plan->n_phase); ++k) {
-        (void)best_way(&c->phase[k], bytes, &least);
-        sum += least;
-    }
-    return sum;
+    return sum + phases_s(c, bytes, ct_cost_chunks(c, bytes));
 }
 
 const ct_plan *ct_cost_plan(const ct_cost *c)
@@ -220,6 +259,7 @@ static ct_status create(ct_cost_work *w, const char *algorithm, const int *dim, 
     CT_TRY(ranks_in_order(c));
     if (strcmp(algorithm, "hier") == 0) {
         CT_TRY(ct_plan_tree(c->t, 0, &c->plan));
+        if (c->plan->n_phase > 1) CT_TRY(ct_cost_whole_round(w));
         return ct_cost_plan_rounds(w, all);
     }
     if (strcmp(algorithm, "torus") == 0) {

@@ -12,7 +12,9 @@
  * with t = bytes / bandwidth of the busiest link, g = bytes added / sum_bandwidth. In shared memory
  * adding and reading are one: alpha + max(t, g). Sending and receiving do not disturb each other.
  * Where the machine has measured figures of sums in shared memory (machine.h), those count instead.
- * Phases follow each other without overlap.
+ * Phases follow each other without overlap; but hier by messages over several levels goes in n
+ * chunks, n chosen for the least time: all phases of one chunk, then n - 1 times the busiest link's
+ * (or the additions', or the longest phase's) share of a chunk.
  */
 #ifndef CT_COST_H
 #define CT_COST_H
@@ -37,6 +39,9 @@ void ct_cost_destroy(ct_cost *c); /* NULL allowed */
 double ct_cost_s(const ct_cost *c, double bytes);
 /** The least cost of each phase of the plan at this size. way: [plan->n_phase]. */
 void ct_cost_ways(const ct_cost *c, double bytes, ct_way *way);
+/** Of hier by messages: into how many chunks it cuts the buffer, so that the links of all levels
+ * work at a time; else 1. Each chunk goes by ct_cost_ways() of its own size. */
+int ct_cost_chunks(const ct_cost *c, double bytes);
 /** Borrowed. NULL: the algorithm has none (tree, impi). Positions are those of rank: [plan->n]; of
  *  hier that shares memory, the nodes, each by its first rank. */
 const ct_plan *ct_cost_plan(const ct_cost *c);

@@ -27,6 +27,7 @@ struct ct_cost {
     int *rank; /* [plan->n * n_lane] position i, lane k: rank[k * plan->n + i] */
     int n_lane;
     ct_cost_phase *phase; /* [plan->n_phase] */
+    ct_cost_round all;    /* hier by messages: the phases together, up and down; else times 0 */
     ct_cost_round node;   /* hier: the nodes' shared memory; times 0: none   */
     ct_cost_round tree[CT_COST_ROUNDS];
     int n_tree;
@@ -43,6 +44,8 @@ typedef struct ct_cost_work {
 
 /** Rounds of a plan's phases, for each way that is allowed (and that their groups allow). */
 ct_status ct_cost_plan_rounds(ct_cost_work *w, const bool *allowed);
+/** What all phases together put on the links. */
+ct_status ct_cost_whole_round(ct_cost_work *w);
 /** Rounds of a binomial tree, upwards. */
 ct_status ct_cost_tree_rounds(ct_cost_work *w);
 /** The nodes' shared memory. table: ranks of each node, ct_topo_max_node_size() places a node. */

@@ -137,6 +137,28 @@ ct_status ct_cost_plan_rounds(ct_cost_work *w, const bool *allowed)
     return CT_OK;
 }
 
+/* In each way a member sends and receives as much as in a ring. */
+ct_status ct_cost_whole_round(ct_cost_work *w)
+{
+    const ct_plan *plan = w->c->plan;
+
+    for (int k = 0; k < plan->n_phase; ++k) {
+        const ct_plan_phase *p = &plan->phase[k];
+
+        for (int g = 0; g < p->n_group; ++g) {
+            int m = p->group[g].n;
+            double part = share_of(w->c, p->group[g].b - p->group[g].a) / m;
+
+            for (int i = 0; i < m; ++i)
+                CT_TRY(add_lanes(w, p->member + p->group[g].first, i, (i + 1) % m,
+                                 2 * part * (m - 1), part));
+        }
+    }
+    w->c->all = take_round(w, 1);
+    w->c->all.gamma /= 2; /* what comes down is not added */
+    return CT_OK;
+}
+
 ct_status ct_cost_tree_rounds(ct_cost_work *w)
 {
     ct_cost *c = w->c;

@@ -43,7 +43,20 @@ ct_status ct_lanes_between(const ct_lanes *l, int64_t first, int64_t n, size_t e
     return ct_plan_gather(&use, s);
 }
 
-ct_status ct_hier_messages(const ct_coll_req *r, ct_schedule *s)
+ct_status ct_hier_messages(const ct_coll_req *r, ct_schedule *s, bool *piped_p)
 {
-    return ct_coll_p2p_plan(r, "hier", true, true, s);
+    double bytes = (double)r->count * (double)ct_dtype_size(r->dtype);
+    ct_way way[CT_PLAN_PHASES];
+    ct_plan_use use = { .way = way, .me = ct_coll_p2p_place(r->comm), .n = r->count };
+    const ct_cost *cost = NULL;
+    int n_chunk = 0;
+
+    CT_TRY(ct_coll_cost(r->comm, "hier", false, &cost));
+    n_chunk = ct_cost_chunks(cost, bytes);
+    *piped_p = (n_chunk > 1);
+    if (n_chunk == 1) return ct_coll_p2p_plan(r, "hier", true, true, s);
+    ct_cost_ways(cost, bytes / n_chunk, way);
+    use.plan = ct_cost_plan(cost);
+    use.rank = ct_cost_rank(cost);
+    return ct_plan_pipelined(&use, n_chunk, s);
 }

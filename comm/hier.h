@@ -27,8 +27,9 @@ void ct_lanes_destroy(ct_lanes *l);
 ct_status ct_lanes_between(const ct_lanes *l, int64_t first, int64_t n, size_t element_bytes,
                            ct_schedule *s);
 
-/** Appends the whole hierarchical allreduce as messages, for nodes without shared memory. */
-ct_status ct_hier_messages(const ct_coll_req *r, ct_schedule *s);
+/** Appends the whole hierarchical allreduce as messages, for nodes without shared memory.
+ *  *piped_p: in chunks that are on several levels at a time. */
+ct_status ct_hier_messages(const ct_coll_req *r, ct_schedule *s, bool *piped_p);
 
 enum { CT_HIER_SLOTS = 2 /* chunks between nodes, or in staging, at a time */ };
 

@@ -5,6 +5,8 @@
 #include "comm/hier.h"
 
 enum {
+    PIPED_WINDOW = 12, /* messages of several phases at a time         */
+    UNPIPED_WINDOW = 4,
     STAGE_PART = 128 << 10,   /* elements of a part of a staged chunk           */
     BETWEEN_PART = 256 << 10, /* … of a chunk that goes on to other nodes, at least */
     BETWEEN_STEP = 16 << 10   /* … and of what a ring of nodes then sends at a time */
@@ -176,15 +178,16 @@ static ct_status set_up(ct_coll_req *r)
 {
     ct_hier *st = r->state;
     ct_status status = ct_node_sum_create(r, &st->node);
+    bool piped = false;
 
     if (status != CT_UNSUPPORTED) return status;
     CT_TRY(acquire_lists(r));
     CT_TRY(ct_lanes_find(r->comm, &st->lanes));
     CT_TRY(choose_way(r));
     if (st->way == CT_HIER_MESSAGES) {
-        CT_TRY(ct_hier_messages(r, &st->schedule[0]));
-        return ct_sched_run_create(r->comm, r->dtype, ct_schedule_most(&st->schedule[0]),
-                                   &st->run[0]);
+        CT_TRY(ct_hier_messages(r, &st->schedule[0], &piped));
+        return ct_sched_run_create_wide(r->comm, r->dtype, ct_schedule_most(&st->schedule[0]),
+                                        piped ? PIPED_WINDOW : UNPIPED_WINDOW, &st->run[0]);
     }
     st->n_chunk = (r->count + st->chunk - 1) / st->chunk;
     if ((r->comm->topo->n_node == 1) || (st->lanes.mine < 0)) return CT_OK;

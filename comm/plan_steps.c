@@ -195,6 +195,27 @@ ct_status ct_plan_gather(const ct_plan_use *u, ct_schedule *s)
     return CT_OK;
 }
 
+/* Stretch t has chunk t - APART * p in phase p. A chunk's phases are two stretches apart: what it
+ * sends in one has come in before the stretch between, whose messages keep the links busy. */
+ct_status ct_plan_pipelined(const ct_plan_use *u, int n_chunk, ct_schedule *s)
+{
+    enum { APART = 2 };
+    int n_phase = u->plan->n_phase, both = 2 * n_phase;
+
+    for (int t = 0; t < n_chunk + APART * (both - 1); ++t) {
+        for (int p = both - 1; p >= 0; --p) { /* who is furthest goes first */
+            int chunk = t - APART * p;
+            ct_plan_use part = *u;
+
+            if ((chunk < 0) || (chunk >= n_chunk)) continue;
+            part.first = u->first + ct_part(u->n, n_chunk, chunk);
+            part.n = u->first + ct_part(u->n, n_chunk, chunk + 1) - part.first;
+            CT_TRY(phase_steps(&part, (p < n_phase) ? p : both - 1 - p, p < n_phase, s));
+        }
+    }
+    return CT_OK;
+}
+
 /* ---- trees */
 
 static ct_status tree_step(const int *rank, int n, int root, int me, int d, bool up, int64_t count,

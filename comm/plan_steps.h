@@ -19,6 +19,10 @@ ct_status ct_plan_scatter(const ct_plan_use *u, ct_schedule *s);
 /** Appends the allgather, from where the reduce-scatter ends. */
 ct_status ct_plan_gather(const ct_plan_use *u, ct_schedule *s);
 
+/** Appends the allreduce of n_chunk chunks, one after the other through the phases, up and down: in
+ *  one stretch of time each phase has a chunk, so that the links of all levels work. */
+ct_status ct_plan_pipelined(const ct_plan_use *u, int n_chunk, ct_schedule *s);
+
 /** Appends a binomial tree over n positions, nearest first: to position 0 (sums), or from it. me
  *  counts from the root; rank[(me + root) % n]. */
 ct_status ct_tree_reduce(const int *rank, int n, int root, int me, int64_t count, ct_schedule *s);

@@ -19,6 +19,8 @@
 
 #include "comm/coll.h"
 
+enum { CT_SCHED_WINDOW = 16 };
+
 typedef struct ct_sched_step {
     int send_to, recv_from; /* ranks of the world; -1: none                              */
     int64_t send_at, send_n, recv_at, recv_n; /* elements                                */
@@ -52,6 +54,9 @@ typedef struct ct_sched_run ct_sched_run;
 
 /** Buffers for running schedules whose adding steps receive at most `most` elements each. Local. */
 ct_status ct_sched_run_create(ct_comm *c, ct_dtype dtype, int64_t most, ct_sched_run **run_p);
+/** With up to `window` messages under way each way; the other has 4. At most CT_SCHED_WINDOW. */
+ct_status ct_sched_run_create_wide(ct_comm *c, ct_dtype dtype, int64_t most, int window,
+                                   ct_sched_run **run_p);
 void ct_sched_run_destroy(ct_sched_run *run); /* NULL allowed; only when nothing is in flight */
 /** Begins s (borrowed until done) on buf. */
 ct_status ct_sched_run_start(ct_sched_run *run, const ct_schedule *s, void *buf, int tag);

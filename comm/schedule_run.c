@@ -4,7 +4,7 @@
 #include "comm/reduce.h"
 #include "comm/schedule.h"
 
-enum { WINDOW = 4 /* messages under way, each direction */ };
+enum { USUAL_WINDOW = 4 /* messages under way, each direction */ };
 
 /* A place in the list: segment `seg` of step `step`. */
 typedef struct cursor {
@@ -19,7 +19,7 @@ typedef struct flight {
 
 /* Messages in the order in which they were posted, which is the order in which they are taken. */
 typedef struct queue {
-    flight slot[WINDOW];
+    flight slot[CT_SCHED_WINDOW];
     int head, n;
 } queue;
 
@@ -29,8 +29,8 @@ struct ct_sched_run {
     size_t size; /* of an element */
     const ct_schedule *s;
     char *buf;
-    int tag;
-    char *landing[WINDOW]; /* where segments to be added arrive */
+    int tag, window;
+    char *landing[CT_SCHED_WINDOW]; /* where segments to be added arrive */
     queue sends, recvs;
     cursor next_send, next_recv; /* to post                                          */
     cursor received;             /* everything before it has arrived, and is added   */
@@ -51,6 +51,12 @@ static int64_t segments(int peer, int64_t n)
 
 ct_status ct_sched_run_create(ct_comm *c, ct_dtype dtype, int64_t most, ct_sched_run **run_p)
 {
+    return ct_sched_run_create_wide(c, dtype, most, USUAL_WINDOW, run_p);
+}
+
+ct_status ct_sched_run_create_wide(ct_comm *c, ct_dtype dtype, int64_t most, int window,
+                                   ct_sched_run **run_p)
+{
     ct_sched_run *run = calloc(1, sizeof(*run));
     size_t bytes = ct_dtype_size(dtype) *
                    (size_t)((ct_schedule_segment(most) < most) ? ct_schedule_segment(most) : most);
@@ -58,14 +64,16 @@ ct_status ct_sched_run_create(ct_comm *c, ct_dtype dtype, int64_t most, ct_sched
     if (run == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a collective");
     bytes = ct_align_up(bytes);
     run->comm = c;
+    run->window = window;
     run->dtype = dtype;
     run->size = ct_dtype_size(dtype);
-    run->landing[0] = ct_mem_acquire(WINDOW * bytes);
+    run->landing[0] = ct_mem_acquire((size_t)window * bytes);
     if (run->landing[0] == NULL) {
         free(run);
-        return CT_FAIL(CT_ERR_NOMEM, "no memory for %zu bytes of a collective", WINDOW * bytes);
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for %zu bytes of a collective",
+                       (size_t)window * bytes);
     }
-    for (int i = 1; i < WINDOW; ++i) run->landing[i] = run->landing[0] + (size_t)i * bytes;
+    for (int i = 1; i < window; ++i) run->landing[i] = run->landing[0] + (size_t)i * bytes;
     *run_p = run;
     return CT_OK;
 }
@@ -135,9 +143,10 @@ static bool may_recv(const ct_sched_run *run)
 
 static ct_status post_sends(ct_sched_run *run, bool *moved, int64_t *bytes_sent)
 {
-    while ((run->next_send.step < run->s->n_step) && (run->sends.n < WINDOW) && may_send(run)) {
+    while ((run->next_send.step < run->s->n_step) && (run->sends.n < run->window) &&
+           may_send(run)) {
         const ct_sched_step *step = &run->s->step[run->next_send.step];
-        flight *f = &run->sends.slot[(run->sends.head + run->sends.n) % WINDOW];
+        flight *f = &run->sends.slot[(run->sends.head + run->sends.n) % run->window];
         int n = segment_length(step->send_n, run->next_send.seg);
 
         CT_TRY_MPI(MPI_Isend(
@@ -155,9 +164,10 @@ static ct_status post_sends(ct_sched_run *run, bool *moved, int64_t *bytes_sent)
 
 static ct_status post_recvs(ct_sched_run *run, bool *moved)
 {
-    while ((run->next_recv.step < run->s->n_step) && (run->recvs.n < WINDOW) && may_recv(run)) {
+    while ((run->next_recv.step < run->s->n_step) && (run->recvs.n < run->window) &&
+           may_recv(run)) {
         const ct_sched_step *step = &run->s->step[run->next_recv.step];
-        int slot = (run->recvs.head + run->recvs.n) % WINDOW;
+        int slot = (run->recvs.head + run->recvs.n) % run->window;
         flight *f = &run->recvs.slot[slot];
         int n = segment_length(step->recv_n, run->next_recv.seg);
         char *to = step->add
@@ -192,7 +202,7 @@ static ct_status take_recvs(ct_sched_run *run, bool *moved)
                 run->comm->n_thread);
         run->received = (cursor){ f->at.step, f->at.seg + 1 };
         settle(run->s, &run->received, recv_segments);
-        run->recvs.head = (slot + 1) % WINDOW;
+        run->recvs.head = (slot + 1) % run->window;
         run->recvs.n -= 1;
         *moved = true;
     }
@@ -209,7 +219,7 @@ static ct_status take_sends(ct_sched_run *run, bool *moved)
         if (!done) return CT_OK;
         run->sent = (cursor){ f->at.step, f->at.seg + 1 };
         settle(run->s, &run->sent, send_segments);
-        run->sends.head = (run->sends.head + 1) % WINDOW;
+        run->sends.head = (run->sends.head + 1) % run->window;
         run->sends.n -= 1;
         *moved = true;
     }

@@ -67,6 +67,29 @@ static void test_halving(void **state)
     }
 }
 
+/* Two switches of two hosts, as tests/bench/slow_link.sh pretends them: of a buffer 1.5 cross each
+ * host's link and 1 each switch's. In chunks all links work at a time: 1.5 buffers, and one chunk
+ * on its way. In one piece each phase waits for the one before: 0.5 + 0.5 on the hosts' links up,
+ * 2 x 0.5 across, as much down. */
+static void test_pipelined(void **state)
+{
+    const double n = 16e6;
+    ct_topo *t = supernodes(4, 2, "block");
+    ct_cost *c = NULL;
+    double each = 0;
+
+    (void)state;
+    t->machine.level[t->machine.n_level - 1].uplink = 1 / BETA1;
+    assert_int_equal(ct_cost_create("hier", t, NULL, false, &c), CT_OK);
+    assert_int_equal(ct_cost_chunks(c, n), 16);
+    each = n / 16;
+    near(ct_cost_s(c, n), 4 * ALPHA + 2 * each * BETA1 + 15 * 1.5 * each * BETA1);
+    assert_int_equal(ct_cost_chunks(c, 1000), 1);
+    near(ct_cost_s(c, 1000), 4 * ALPHA + 2 * 1000 * BETA1);
+    ct_cost_destroy(c);
+    ct_topo_destroy(t);
+}
+
 /* A flat network: the usual formulas, with additions that hide behind slower transfers but for one
  * segment of four. */
 static void test_flat_formulas(void **state)
@@ -286,15 +309,11 @@ static void test_spec(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_halving),
-        cmocka_unit_test(test_flat_formulas),
-        cmocka_unit_test(test_uneven),
-        cmocka_unit_test(test_nodes),
-        cmocka_unit_test(test_line),
-        cmocka_unit_test(test_errors),
-        cmocka_unit_test(test_spec),
-        cmocka_unit_test(test_shared),
-        cmocka_unit_test(test_nodes_out_of_order),
+        cmocka_unit_test(test_halving),   cmocka_unit_test(test_flat_formulas),
+        cmocka_unit_test(test_pipelined), cmocka_unit_test(test_uneven),
+        cmocka_unit_test(test_nodes),     cmocka_unit_test(test_line),
+        cmocka_unit_test(test_errors),    cmocka_unit_test(test_spec),
+        cmocka_unit_test(test_shared),    cmocka_unit_test(test_nodes_out_of_order),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -167,7 +167,7 @@ static void play(player *all, int n, uint64_t key)
 
 /* ---- what is run */
 
-typedef enum { ALLREDUCE, SCATTER, GATHER, BROADCAST, TREE } operation;
+typedef enum { ALLREDUCE, SCATTER, GATHER, BROADCAST, TREE, PIPELINED } operation;
 
 static int32_t term(int rank, int64_t i)
 {
@@ -185,6 +185,7 @@ static void build(const ct_cost *cost, const ct_way *way, const ct_topo *t, oper
         if ((op == ALLREDUCE) || (op == SCATTER))
             assert_int_equal(ct_plan_scatter(&u, &p->s), CT_OK);
         if ((op == ALLREDUCE) || (op == GATHER)) assert_int_equal(ct_plan_gather(&u, &p->s), CT_OK);
+        if (op == PIPELINED) assert_int_equal(ct_plan_pipelined(&u, 5, &p->s), CT_OK);
         if (op == TREE)
             assert_int_equal(ct_tree_reduce(t->order, t->n_rank, 0, i, n, &p->s), CT_OK);
         if ((op == TREE) || (op == BROADCAST))
@@ -475,12 +476,35 @@ static void test_volume_of_hier(void **state)
     ct_topo_destroy(t);
 }
 
+/* Chunks that are on several levels at a time. */
+static void pipelined(const ct_topo *t)
+{
+    static const int64_t count[] = { 0, 3, 50, 1031, 4099 };
+    ct_cost *cost = NULL;
+
+    assert_int_equal(ct_cost_create("hier", t, NULL, false, &cost), CT_OK);
+    for (int w = 0; w < CT_WAY_N; ++w) {
+        ct_way way[CT_PLAN_PHASES];
+
+        for (int k = 0; k < CT_PLAN_PHASES; ++k) way[k] = (ct_way)w;
+        for (size_t k = 0; k < sizeof(count) / sizeof(count[0]); ++k)
+            run(cost, way, t, PIPELINED, 0, count[k]);
+    }
+    ct_cost_destroy(cost);
+}
+
+static void test_pipelined(void **state)
+{
+    (void)state;
+    on_machines(pipelined);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_algorithm),        cmocka_unit_test(test_segments),
         cmocka_unit_test(test_overwritten_after_sent), cmocka_unit_test(test_volume_of_halving),
-        cmocka_unit_test(test_volume_of_hier),
+        cmocka_unit_test(test_volume_of_hier),         cmocka_unit_test(test_pipelined),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
