@@ -40,7 +40,8 @@ typedef struct ct_grad_pipe_config {
                             codec "none", and ranges at multiples of 16 elements       */
     bool deterministic;  /* no algorithm that may add in another order in another run  */
     int tune_iterations; /* steps, after the first, that try algorithms where allreduce is "auto",
-                            and again as many for AUTO progress; 0: none, the model decides */
+                            and again as many, but at least 8, for AUTO progress; 8 in between
+                            where one seemed better than the model's; 0: the model decides */
     ct_progress_kind progress; /* THREAD: CT_ERR_CONFIG where MPI does not allow it     */
 } ct_grad_pipe_config;
 

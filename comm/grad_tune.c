@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "comm/tune_rule.h"
 #include "framework/base/clock.h"
 #include "framework/base/text.h"
 
@@ -12,6 +13,8 @@ static const double within = 3;         /* times the least predicted cost: what 
 static const double clearly = 0.9;      /* of the model's choice's time: another is taken      */
 static const double thread_pays = 0.97; /* of a step's time without the thread                */
 
+enum { DUEL_STEPS = 2 * CT_TUNE_LEAST_ROUNDS };
+
 typedef struct tune_class {
     ct_dtype dtype;
     int magnitude; /* bytes are 2^magnitude and more */
@@ -20,18 +23,19 @@ typedef struct tune_class {
     const ct_coll_ops *ops[MOST_WAYS]; /* by predicted cost; the first is the model's      */
     ct_bucket_way *way[MOST_WAYS];     /* the trier's; NULL: the one that it goes now       */
     double predicted_s[MOST_WAYS];
-    int64_t least_ns[MOST_WAYS], most_ns[MOST_WAYS];
-    int now;
+    int64_t ns[MOST_WAYS * CT_TUNE_MOST_ROUNDS]; /* tune_rule.h                             */
+    int64_t duel_ns[2 * CT_TUNE_MOST_ROUNDS];    /* the model's against the challenger's    */
+    int challenger, now;
 } tune_class;
 
 struct ct_grad_tune {
     ct_grad_pipe *gp;
-    int step;                    /* that begins next */
-    int n_algorithm, n_progress; /* steps that each part takes                                */
+    int step;                            /* that begins next */
+    int n_algorithm, n_duel, n_progress; /* steps that each part takes                        */
     int n_class;
     tune_class *class; /* [n_class]                                                 */
     double begun_at;
-    int64_t step_ns[2]; /* least time of a step without and with the thread                   */
+    int64_t step_ns[2 * CT_TUNE_MOST_ROUNDS]; /* of steps without and with the thread         */
 };
 
 /* ---- classes */
@@ -117,7 +121,6 @@ static void find_ways(const ct_grad_tune *t, tune_class *k)
     while ((k->n_way > 1) &&
            ((k->n_way > most) || (k->predicted_s[k->n_way - 1] > within * k->predicted_s[0])))
         k->n_way -= 1;
-    for (int i = 0; i < k->n_way; ++i) k->least_ns[i] = INT64_MAX;
 }
 
 /* The trier takes way `to`. */
@@ -148,7 +151,9 @@ static ct_status open_ways(ct_grad_tune *t)
         find_ways(t, k);
         for (int w = 1; w < k->n_way; ++w)
             CT_TRY(ct_bucket_open_way(&t->gp->bucket[k->trier], k->ops[w], &k->way[w]));
-        if (k->n_way > 1) t->n_algorithm = t->gp->config.tune_iterations;
+        if (k->n_way < 2) continue;
+        t->n_algorithm = t->gp->config.tune_iterations;
+        t->n_duel = DUEL_STEPS;
     }
     return CT_OK;
 }
@@ -169,8 +174,9 @@ ct_status ct_grad_tune_create(ct_grad_pipe *gp, ct_grad_tune **tune_p)
     }
     t->gp = gp;
     if ((config->progress == CT_PROGRESS_AUTO) && (gp->thread != NULL))
-        t->n_progress = 2 * ((config->tune_iterations + 1) / 2);
-    t->step_ns[0] = t->step_ns[1] = INT64_MAX;
+        t->n_progress = (config->tune_iterations > DUEL_STEPS)
+                            ? 2 * ((config->tune_iterations + 1) / 2)
+                            : DUEL_STEPS;
     if (strcmp(config->allreduce, "auto") == 0) {
         find_classes(t);
         CT_TRY_GOTO(status, err_destroy, open_ways(t));
@@ -193,28 +199,16 @@ void ct_grad_tune_destroy(ct_grad_tune *t)
 
 /* ---- deciding */
 
-/* Another than the model's must at its slowest be faster than the model's at its fastest: times
- * within training hang on polls and on other ranks' work. */
-static int fastest(const tune_class *k)
-{
-    int best = 0;
-
-    for (int w = 1; w < k->n_way; ++w) {
-        bool clear = (double)k->most_ns[w] < clearly * (double)k->least_ns[0];
-
-        if (clear && (k->least_ns[w] < k->least_ns[best])) best = w;
-    }
-    return best;
-}
-
 static void log_choice(const tune_class *k)
 {
     ct_text tried = { .text = NULL };
 
-    if (k->least_ns[0] == INT64_MAX) return; /* never went: a long warm-up */
+    if (ct_tune_best(k->ns, CT_TUNE_MOST_ROUNDS) == 0) return; /* never went: a long warm-up */
     for (int w = 0; w < k->n_way; ++w)
         ct_text_add(&tried, "%s%s %.3f ms (predicted %.3f)", (w > 0) ? ", " : "", k->ops[w]->name,
-                    1e-6 * (double)k->least_ns[w], 1e3 * k->predicted_s[w]);
+                    1e-6 *
+                        (double)ct_tune_best(k->ns + w * CT_TUNE_MOST_ROUNDS, CT_TUNE_MOST_ROUNDS),
+                    1e3 * k->predicted_s[w]);
     CT_INFO("allreduce of %d bucket%s of %.4g to %.4g KB: %s%s; tried: %s", k->n_bucket,
             (k->n_bucket == 1) ? "" : "s", 1e-3 * (double)((int64_t)1 << k->magnitude),
             1e-3 * (double)((int64_t)2 << k->magnitude), k->ops[k->now]->name,
@@ -223,10 +217,9 @@ static void log_choice(const tune_class *k)
     ct_text_destroy(&tried);
 }
 
-/* The class goes where its trier went fastest. Collective. */
-static ct_status choose(ct_grad_tune *t, tune_class *k)
+/* The class goes as its trier does. Collective. */
+static ct_status spread(ct_grad_tune *t, tune_class *k)
 {
-    go(t, k, fastest(k));
     close_ways(t, k);
     for (int i = 0; i < t->gp->n_bucket; ++i) {
         ct_bucket *b = &t->gp->bucket[i];
@@ -242,40 +235,74 @@ static ct_status choose(ct_grad_tune *t, tune_class *k)
     return CT_OK;
 }
 
+/* Who meets the model's choice again; where nobody does, there are no further steps. */
+static ct_status find_challengers(ct_grad_tune *t)
+{
+    int n = 0;
+
+    for (int i = 0; i < t->n_class; ++i) {
+        tune_class *k = &t->class[i];
+
+        if (k->n_way < 2) continue;
+        CT_TRY(ct_comm_max(t->gp->comm, k->ns, k->n_way * CT_TUNE_MOST_ROUNDS));
+        k->challenger = ct_tune_challenger(k->ns, k->n_way, CT_TUNE_MOST_ROUNDS, clearly);
+        n += (k->challenger > 0);
+        go(t, k, 0);
+    }
+    if (n == 0) t->n_duel = 0;
+    return CT_OK;
+}
+
 static ct_status choose_algorithms(ct_grad_tune *t)
 {
     for (int i = 0; i < t->n_class; ++i) {
         tune_class *k = &t->class[i];
 
         if (k->n_way < 2) continue;
-        CT_TRY(ct_comm_max(t->gp->comm, k->least_ns, k->n_way)); /* of the slowest rank */
-        CT_TRY(ct_comm_max(t->gp->comm, k->most_ns, k->n_way));
-        CT_TRY(choose(t, k));
+        if (k->challenger > 0) {
+            CT_TRY(ct_comm_max(t->gp->comm, k->duel_ns, 2 * CT_TUNE_MOST_ROUNDS));
+            go(t, k,
+               ct_tune_wins(k->duel_ns + CT_TUNE_MOST_ROUNDS, k->duel_ns, CT_TUNE_MOST_ROUNDS,
+                            clearly)
+                   ? k->challenger
+                   : 0);
+        }
+        CT_TRY(spread(t, k));
     }
     return CT_OK;
 }
 
 static ct_status choose_progress(ct_grad_tune *t)
 {
+    const int64_t *poll = t->step_ns, *threaded = t->step_ns + CT_TUNE_MOST_ROUNDS;
     bool thread = false;
 
-    CT_TRY(ct_comm_max(t->gp->comm, t->step_ns, 2));
-    thread = ((double)t->step_ns[1] < thread_pays * (double)t->step_ns[0]);
+    CT_TRY(ct_comm_max(t->gp->comm, t->step_ns, 2 * CT_TUNE_MOST_ROUNDS));
+    thread = ct_tune_wins(threaded, poll, CT_TUNE_MOST_ROUNDS, thread_pays);
     ct_grad_pipe_use_thread(t->gp, thread);
     CT_INFO("progress: %s; a step took %.3f ms with polls, %.3f ms with a thread",
-            thread ? "THREAD" : "POLL", 1e-6 * (double)t->step_ns[0], 1e-6 * (double)t->step_ns[1]);
+            thread ? "THREAD" : "POLL", 1e-6 * (double)ct_tune_best(poll, CT_TUNE_MOST_ROUNDS),
+            1e-6 * (double)ct_tune_best(threaded, CT_TUNE_MOST_ROUNDS));
     return CT_OK;
 }
 
-/* ---- step by step: 0 warms up, then n_algorithm steps, then n_progress, each read when the next
- * begins */
+/* ---- step by step: 0 warms up; n_algorithm steps look for challengers, n_duel steps put them
+ * against the model's choice in turns, n_progress steps go without and with the thread in turns.
+ * Each step is read when the next begins. */
 
 int ct_grad_tune_n_step(const ct_grad_tune *t)
 {
-    return 1 + t->n_algorithm + t->n_progress;
+    return 1 + t->n_algorithm + t->n_duel + t->n_progress;
 }
 
-static void note_algorithms(ct_grad_tune *t)
+/* Puts a time into a list of rounds, where there is room. */
+static void put(int64_t *ns, int way, int round, int64_t time)
+{
+    if (round < CT_TUNE_MOST_ROUNDS) ns[way * CT_TUNE_MOST_ROUNDS + round] = time;
+}
+
+/* What step `at` of the first part, or of the duels, took. */
+static void note_algorithms(ct_grad_tune *t, int at, bool duel)
 {
     for (int i = 0; i < t->n_class; ++i) {
         tune_class *k = &t->class[i];
@@ -283,29 +310,46 @@ static void note_algorithms(ct_grad_tune *t)
         int64_t ns = (int64_t)(1e9 * b->last_s);
 
         if (atomic_load(&b->dense_now) == b->cut.coded) continue; /* a codec that warms up */
-        if (ns < k->least_ns[k->now]) k->least_ns[k->now] = ns;
-        if (ns > k->most_ns[k->now]) k->most_ns[k->now] = ns;
+        if (!duel)
+            put(k->ns, k->now, at / k->n_way, ns);
+        else if (k->challenger > 0)
+            put(k->duel_ns, k->now != 0, at / 2, ns);
     }
+}
+
+/* Reads step `done`, which is over. */
+static void note(ct_grad_tune *t, int done, int64_t ns)
+{
+    int duels = 1 + t->n_algorithm, progress = duels + t->n_duel;
+
+    if ((done >= 1) && (done < duels)) note_algorithms(t, done - 1, false);
+    if ((done >= duels) && (done < progress)) note_algorithms(t, done - duels, true);
+    if ((done >= progress) && (done < ct_grad_tune_n_step(t)))
+        put(t->step_ns, (done - progress) % 2, (done - progress) / 2, ns);
 }
 
 ct_status ct_grad_tune_step(ct_grad_tune *t)
 {
-    int step = t->step++, first = 1 + t->n_algorithm, end = ct_grad_tune_n_step(t);
+    int step = t->step++, duels = 1 + t->n_algorithm, progress = 0, end = 0;
     double now = ct_clock_s();
-    int64_t ns = (int64_t)(1e9 * (now - t->begun_at));
 
-    if (step > end) return CT_OK;
+    if (step > ct_grad_tune_n_step(t)) return CT_OK;
+    note(t, step - 1, (int64_t)(1e9 * (now - t->begun_at)));
     t->begun_at = now;
-    if ((step > 1) && (step <= first)) note_algorithms(t);
-    if ((step > first) && (step <= end)) {
-        int kind = (step - 1 - first) % 2;
+    if ((step == duels) && (t->n_algorithm > 0)) CT_TRY(find_challengers(t));
+    progress = duels + t->n_duel;
+    end = ct_grad_tune_n_step(t);
+    if ((step == progress) && (t->n_algorithm > 0)) CT_TRY(choose_algorithms(t));
+    for (int i = 0; (step >= 1) && (step < progress) && (i < t->n_class); ++i) {
+        tune_class *k = &t->class[i];
 
-        if (ns < t->step_ns[kind]) t->step_ns[kind] = ns;
+        if (step < duels)
+            go(t, k, (step - 1) % k->n_way);
+        else
+            go(t, k, ((step - duels) % 2 == 0) ? 0 : k->challenger);
     }
-    for (int i = 0; (step >= 1) && (step < first) && (i < t->n_class); ++i)
-        go(t, &t->class[i], (step - 1) % t->class[i].n_way);
-    if ((step == first) && (t->n_algorithm > 0)) CT_TRY(choose_algorithms(t));
-    if ((step >= first) && (step < end)) ct_grad_pipe_use_thread(t->gp, (step - first) % 2 == 1);
+    if ((step >= progress) && (step < end))
+        ct_grad_pipe_use_thread(t->gp, (step - progress) % 2 == 1);
     if ((step == end) && (t->n_progress > 0)) CT_TRY(choose_progress(t));
     return CT_OK;
 }

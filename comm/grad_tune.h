@@ -3,9 +3,11 @@
  * Buckets are put into classes by size (powers of two). In each class one bucket tries, step after
  * step, the algorithms whose predicted cost is within three times the least; the time counted is
  * that from leaving to landing, on the slowest rank, as it is in training: with layers that
- * compute, polls and other buckets. A class then takes the fastest, but another than the model's
- * only where that is clearly faster. Then, with progress AUTO, steps with and without the thread
- * are timed. All ranks decide from the same numbers. Private to comm/.
+ * compute, polls and other buckets. Where one is clearly faster than the model's at their best, the
+ * two take turns for some steps more, and the class leaves the model's only for one that wins every
+ * turn (tune_rule.h): times within training are noisy, and a model that is wrong is wrong each
+ * time. Then, with progress AUTO, steps without and with the thread take turns, judged likewise.
+ * All ranks decide from the same numbers. Private to comm/.
  */
 #ifndef CT_GRAD_TUNE_H
 #define CT_GRAD_TUNE_H
@@ -17,7 +19,7 @@ ct_status ct_grad_tune_create(ct_grad_pipe *gp, ct_grad_tune **tune_p);
 void ct_grad_tune_destroy(ct_grad_tune *tune); /* NULL allowed; before the buckets go; collective */
 /** At the start of every step, before anything leaves. Collective where something is decided. */
 ct_status ct_grad_tune_step(ct_grad_tune *tune);
-/** Steps after which all is decided. */
+/** Steps after which all is decided: fewer, once it is known that nobody challenges the model. */
 int ct_grad_tune_n_step(const ct_grad_tune *tune);
 
 #endif

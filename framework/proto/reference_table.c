@@ -35,7 +35,9 @@ const ct_meaning ct_meaning_table[] = {
       "or a pretended machine such as `2x2` (nodes x ranks): see topology.md." },
     { "CommParameter.tune_iterations",
       "Iterations after the first that measure algorithms where `allreduce` is `auto`, and as many "
-      "again for `progress: AUTO`; 0, or with `deterministic`: the model decides, and POLL." },
+      "again, at least 8, for `progress: AUTO`. Where one seemed better than what the cost model "
+      "says, 8 more compare the two, and it must win every time. 0, or with `deterministic`: the "
+      "model decides, and POLL." },
     { "CompressionParameter.density", "TOPK: share of the values that is sent." },
     { "CompressionParameter.min_bytes", "Smaller tensors travel uncompressed." },
     { "CompressionParameter.type",

@@ -239,7 +239,7 @@ static int tuning(ct_comm *c)
     n_trial = ct_grad_pipe_n_trial(gp);
     ct_grad_pipe_destroy(gp);
     release_arena(c, arena);
-    fault += MPI_FAULT_UNLESS(n_trial == ((c->size > 1) ? 1 + 4 + 4 : 0));
+    fault += MPI_FAULT_UNLESS(n_trial == ((c->size > 1) ? 1 + 4 + 8 + 8 : 0));
     said.n_choice = said.n_progress = 0;
     ct_log_set_sink(count_lines, NULL);
     fault += flow(c, &config, n_trial + 3);
