@@ -42,6 +42,11 @@ ct_status ct_comm_wait_any(ct_comm *c, MPI_Request **req, int n, int *idle)
     return CT_OK;
 }
 
+int ct_comm_test(MPI_Request *request, int *done_p)
+{
+    return MPI_Test(request, done_p, MPI_STATUS_IGNORE);
+}
+
 bool ct_comm_may_thread(const ct_comm *c, const char **why_p)
 {
     int level = MPI_THREAD_SINGLE;

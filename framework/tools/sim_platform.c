@@ -155,6 +155,15 @@ static void add_host(writer *w, int rank)
     ct_text_add(w->xml, "<host id=\"h%d\" speed=\"%.9gf\"/>\n", rank, speed(&w->t->machine));
 }
 
+/* After all hosts of the zone. */
+static void add_loopback(writer *w, int rank)
+{
+    ct_text_add(w->xml,
+                "<link id=\"t%d\" bandwidth=\"%.9gBps\" latency=\"0s\"/>\n"
+                "<route src=\"h%d\" dst=\"h%d\"><link_ctn id=\"t%d\"/></route>\n",
+                rank, CT_SIM_TIMER_BANDWIDTH, rank, rank, rank);
+}
+
 /* ---- the links of a pair, and routes */
 
 static double pair_bandwidth(const writer *w, int l, int v)
@@ -245,8 +254,9 @@ static void write_cluster(writer *w, int l, int v)
         ct_text_add(w->xml, "%s%d", (k > 0) ? "," : "", find_member(w, l, v, k).id);
     ct_text_add(w->xml,
                 "\" speed=\"%.9gf\" bw=\"%.9gBps\" lat=\"%.9gs\" sharing_policy=\"SPLITDUPLEX\" "
-                "router_id=\"r%d.%d\"/>\n",
-                speed(&w->t->machine), find_member(w, l, v, 0).uplink, w->f.base[l] / 2, l, v);
+                "router_id=\"r%d.%d\" loopback_bw=\"%.9gBps\" loopback_lat=\"0s\"/>\n",
+                speed(&w->t->machine), find_member(w, l, v, 0).uplink, w->f.base[l] / 2, l, v,
+                CT_SIM_TIMER_BANDWIDTH);
 }
 
 static void write_routes(writer *w, int l, int v, bool hosts, bool top)
@@ -291,6 +301,7 @@ static void write_zone(writer *w, int l, int v, bool top)
         } else if (m.level < 0) {
             ct_text_add(w->xml, "<zone id=\"zh%d\" routing=\"Full\">\n", m.id);
             add_host(w, m.id);
+            add_loopback(w, m.id);
             ct_text_add(w->xml, "</zone>\n");
         } else {
             write_zone(w, m.level, m.id, false); /* at most CT_MAX_LEVEL deep */
@@ -301,6 +312,8 @@ static void write_zone(writer *w, int l, int v, bool top)
         ct_text_add(w->xml, "<zone id=\"g%d.%d\" routing=\"Full\"><router id=\"r%d.%d\"/></zone>\n",
                     l, v, l, v);
     write_routes(w, l, v, hosts, top);
+    for (int k = 0; hosts && (k < count_members(w, l, v)); ++k)
+        add_loopback(w, find_member(w, l, v, k).id);
     ct_text_add(w->xml, "</zone>\n");
 }
 
@@ -315,10 +328,12 @@ static void write_world(writer *w)
         v = w->member[l][w->first[l][v]];
         l -= 1;
     }
-    if (l < 0)
+    if (l < 0) {
         add_host(w, v);
-    else
+        add_loopback(w, v);
+    } else {
         write_zone(w, l, v, true);
+    }
     ct_text_add(w->xml, "</zone>\n</platform>\n");
 }
 

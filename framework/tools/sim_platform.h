@@ -5,12 +5,15 @@
  * all members that it leaves and enters, and the bus of the vertex where they meet, with the other
  * messages under way (max-min fair shares). That is what topology/flow.h models, too.
  *
- * A host's speed is the machine's sum_bandwidth: one "flop" is one byte of f32 added.
+ * A host's speed is the machine's sum_bandwidth: one "flop" is one byte of f32 added. From a host
+ * to itself leads a slow link without latency, with which the simulator tells the time.
  */
 #ifndef CT_SIM_PLATFORM_H
 #define CT_SIM_PLATFORM_H
 
 #include "topology/topo.h"
+
+#define CT_SIM_TIMER_BANDWIDTH 1e7 /* bytes/s from a host to itself */
 
 /** Appends a platform file (XML, for `smpirun -platform`) and the host of each rank (for
  *  `-hostfile`, one a line) to two texts. CT_ERR_CONFIG where a level has no figures. */

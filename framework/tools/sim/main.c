@@ -23,9 +23,8 @@ static const ct_option option_table[] = {
     { "jitter_seed", CT_OPTION_COUNT, "*", "SEED",
       "each rank's steps vary as the profile's samples do; without it they do not" },
     { "overlap", CT_OPTION_CHOICE, "*", "off|backward|both", "how far communication hides (both)" },
-    { "poll_us", CT_OPTION_TEXT, "*", "US",
-      "communication moves at least every US microseconds of compute, as with a thread for it; "
-      "without it, at the profile's poll points" },
+    { "progress", CT_OPTION_CHOICE, "*", "thread|poll",
+      "communication moves as soon as it can, or at the profile's poll points (thread)" },
     { "set", CT_OPTION_LIST, "*", "FIELD=VALUE", "a solver field, such as comm.bucket_mb" },
     { "compression", CT_OPTION_TEXT, "*", "TYPE[:FIELD=VALUE,...]", "as in cortado train" },
     { "bench", CT_OPTION_TEXT, "*", "BYTES[,BYTES]", "collectives alone, instead of training" },

@@ -51,13 +51,13 @@ ct_status ct_sim_prepare(ct_sim *sim)
 {
     const ct_options *o = sim->options;
     const char *file = ct_options_text(o, "profile");
-    double images_per_s = 0, poll_us = 0;
+    const char *progress = ct_options_text(o, "progress");
+    double images_per_s = 0;
 
     if (ct_options_text(o, "bench") != NULL) return CT_OK;
     if (file == NULL) return CT_FAIL(CT_ERR_CONFIG, "--profile or --bench is missing");
     CT_TRY(read_positive(sim, "images_per_s", &images_per_s));
-    CT_TRY(read_positive(sim, "poll_us", &poll_us));
-    sim->poll_s = 1e-6 * poll_us;
+    sim->thread = (progress == NULL) || (strcmp(progress, "thread") == 0);
     sim->n_step = (int)ct_options_count(o, "iterations", 2);
     sim->n_warmup = (int)ct_options_count(o, "warmup", 1);
     if ((sim->n_step < 1) || (sim->n_warmup < 1))

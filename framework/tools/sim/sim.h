@@ -28,7 +28,7 @@ typedef struct ct_sim {
     ct_profile *profile; /* scaled; NULL: --bench          */
     ct_sim_overlap overlap;
     int n_warmup, n_step; /* n_step: those that count           */
-    double poll_s;        /* 0: at the profile's poll points    */
+    bool thread;          /* messages move whenever they can; else at the profile's poll points */
     Ct__SolverParameter *solver;
 } ct_sim;
 
@@ -40,5 +40,15 @@ void ct_sim_release(ct_sim *sim);
 ct_status ct_sim_bench(ct_sim *sim, ct_text *json);
 /** Training steps: --profile. */
 ct_status ct_sim_train(ct_sim *sim, ct_text *json);
+
+typedef struct ct_sim_timer ct_sim_timer;
+
+/** Local. */
+ct_status ct_sim_timer_create(ct_comm *comm, ct_sim_timer **timer_p);
+void ct_sim_timer_destroy(ct_sim_timer *timer); /* NULL allowed */
+/** Lets that much simulated time pass while messages of the communicator's mover complete. moved:
+ *  called after each completion; NULL: they are only noted, for the next to move them. */
+ct_status ct_sim_compute(ct_sim_timer *timer, double seconds, ct_status (*moved)(void *ctx),
+                         void *ctx);
 
 #endif

@@ -7,7 +7,7 @@
 #include "framework/tools/exchange_config.h"
 #include "framework/tools/sim/sim.h"
 
-#include <smpi/smpi.h>
+#include <simgrid/actor.h>
 
 typedef struct train {
     ct_sim *sim;
@@ -18,7 +18,8 @@ typedef struct train {
     int n_warmup, n_step;
     bool jitters;
     uint64_t seed;
-    double poll_s;
+    bool thread; /* messages move when they can, not when the main thread polls */
+    ct_sim_timer *timer;
     double factor;   /* of this iteration's compute                */
     bool open;       /* gradients of the step before are under way */
     double update_s; /* per element */
@@ -28,18 +29,13 @@ typedef struct train {
 
 /* ---- what steps do */
 
-static void compute(double seconds)
-{
-    if (seconds > 0) smpi_execute(seconds);
-}
-
 static ct_status landed(void *ctx, int first, int n)
 {
     train *t = ctx;
     int64_t count = 0;
 
     for (int i = first; i < first + n; ++i) count += t->profile->param[i].count;
-    compute(t->update_s * t->factor * (double)count);
+    sg_actor_sleep_for(t->update_s * t->factor * (double)count);
     return CT_OK;
 }
 
@@ -56,10 +52,10 @@ static ct_status step_run(void *ctx, ct_step *s, int i)
     int n = 1 + s->polls;
 
     (void)i;
-    if (t->poll_s > 0) n = 1 + (int)(seconds / t->poll_s);
+    if (t->thread) return ct_sim_compute(t->timer, seconds, step_poll, t);
     for (int k = 0; k < n; ++k) {
         if (k > 0) CT_TRY(step_poll(t));
-        compute(seconds / n);
+        CT_TRY(ct_sim_compute(t->timer, seconds / n, NULL, NULL));
     }
     return CT_OK;
 }
@@ -202,11 +198,11 @@ static ct_status summarise(train *t, const double *before, ct_text *json)
     ct_text_add_json(json, t->profile->net);
     ct_text_add(json,
                 ",\"net_hash\":\"%s\",\"batch\":%lld,\"iterations\":%d,\"warmup\":%d,"
-                "\"overlap\":\"%s\",\"poll_us\":%.9g,\"jitter_seed\":%s,"
+                "\"overlap\":\"%s\",\"progress\":\"%s\",\"jitter_seed\":%s,"
                 "\"mean_step_ms\":%.9g,\"compute_ms\":%.9g,\"images_per_s\":%.9g,"
                 "\"exposed_ms\":%.9g,\"bytes_sent\":%.0f,\"max_bytes_sent\":%.0f",
                 t->profile->net_hash, (long long)t->profile->batch, n, t->n_warmup,
-                overlap[t->overlap], 1e6 * t->poll_s,
+                overlap[t->overlap], t->thread ? "thread" : "poll",
                 t->jitters ? ct_options_text(t->sim->options, "jitter_seed") : "null", mean,
                 compute_ms, 1e3 * ranks * (double)t->profile->batch / mean,
                 1e3 * total[0] / ranks / n, total[1] / ranks / n, worst[1] / n);
@@ -252,12 +248,14 @@ ct_status ct_sim_train(ct_sim *sim, ct_text *json)
                 .overlap = sim->overlap,
                 .n_warmup = sim->n_warmup,
                 .n_step = sim->n_step,
-                .poll_s = sim->poll_s,
+                .thread = sim->thread,
                 .jitters = (ct_options_text(sim->options, "jitter_seed") != NULL),
                 .seed = (uint64_t)ct_options_count(sim->options, "jitter_seed", 0),
                 .factor = 1 };
-    ct_status status = run(&t, json);
+    ct_status status = ct_sim_timer_create(sim->comm, &t.timer);
 
+    if (status == CT_OK) status = run(&t, json);
+    ct_sim_timer_destroy(t.timer);
     ct_grad_pipe_destroy(t.pipe);
     ct_mem_release(t.arena);
     free(t.mark);
