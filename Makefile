@@ -85,6 +85,7 @@ ifeq ($(SIMGRID),1)
   SEAMS := $(filter-out $(if $(filter 1,$(SIM_REAL)),%/memory_sim.c %/reduce_sim.c),$(filter %_sim.c,$(SRC)))
   SRC   := $(filter comm/% topology/% framework/base/% framework/proto/% framework/tensor/dtype.c \
                framework/net/step_run.c framework/tools/sim/% framework/tools/sim_platform.c \
+               framework/tools/sim_setup.c \
                framework/tools/profile%.c framework/tools/exchange_config.c \
                framework/tools/config_compression.c,$(SRC))
   SRC   := $(filter-out $(filter-out $(SEAMS),$(filter %_sim.c,$(SRC))) $(SEAMS:_sim.c=.c) \

@@ -40,6 +40,7 @@ ct_status ct_verb_check(ct_call *call);
 ct_status ct_verb_info(ct_call *call);
 ct_status ct_verb_bench(ct_call *call);
 ct_status ct_verb_scale(ct_call *call);
+ct_status ct_verb_simulate(ct_call *call);
 
 /** Rank 0 reads the files and applies the options, the others receive the result; then the log
  *  (--log), the header's first lines, the threads. Collective. */

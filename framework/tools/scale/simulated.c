@@ -8,7 +8,7 @@
 
 #include "framework/base/hash.h"
 #include "framework/tools/scale/machine_study.h"
-#include "framework/tools/sim_platform.h"
+#include "framework/tools/scale/simulator.h"
 
 typedef struct simulation {
     const ct_machine_study *m;
@@ -17,27 +17,6 @@ typedef struct simulation {
 } simulation;
 
 /* ---- the simulator */
-
-/* CORTADO_SIM, or beside the program, in the build tree (build/smpicc), installed. */
-static ct_status find_program(const ct_scale *s, char *out)
-{
-    static const char *const place[] = { "cortado-sim", "../smpicc/cortado-sim",
-                                         "../libexec/cortado/cortado-sim" };
-    const char *named = getenv("CORTADO_SIM");
-    const char *slash = strrchr(s->self, '/');
-    char path[PATH_MAX];
-
-    if (named != NULL) {
-        if (realpath(named, out) != NULL) return CT_OK;
-        return CT_FAIL(CT_ERR_IO, "CORTADO_SIM=%s: %s", named, strerror(errno));
-    }
-    for (size_t i = 0; i < sizeof(place) / sizeof(place[0]); i++) {
-        snprintf(path, sizeof(path), "%.*s/%s", (int)(slash - s->self), s->self, place[i]);
-        if (realpath(path, out) != NULL) return CT_OK;
-    }
-    return CT_FAIL(CT_ERR_CONFIG, "the simulator is not built: `make SIMGRID=1` makes cortado-sim "
-                                  "(needs SimGrid's smpicc); --kind=modelled does without");
-}
 
 static ct_status hash_file(const char *path, char out[20])
 {
@@ -56,37 +35,16 @@ static ct_status hash_file(const char *path, char out[20])
 /* ---- platforms: one for each number of nodes and placement */
 
 static ct_status write_platform(const simulation *w, int64_t nodes, const char *placement,
-                                const char *name)
+                                const char *xml, const char *hosts)
 {
     const ct_machine_study *m = w->m;
-    ct_text xml = { 0 }, hosts = { 0 };
-    char path[800];
     ct_topo *t = NULL;
     ct_status status;
 
     CT_TRY(ct_topo_place(m->machine, (int)(nodes * m->per_node), (int)m->per_node, placement, &t));
-    status = ct_sim_platform_write(t, &xml, &hosts);
+    status = ct_simulator_platform(t, xml, hosts);
     ct_topo_destroy(t);
-    if ((status == CT_OK) && (xml.failed || hosts.failed))
-        status = CT_FAIL(CT_ERR_NOMEM, "no memory for a platform of %lld nodes", (long long)nodes);
-    ct_study_path(&m->scale->study, path, sizeof(path), "work/%s.xml", name);
-    if (status == CT_OK) status = ct_file_write(path, xml.text, xml.length);
-    ct_study_path(&m->scale->study, path, sizeof(path), "work/%s.hosts", name);
-    if (status == CT_OK) status = ct_file_write(path, hosts.text, hosts.length);
-    ct_text_destroy(&xml);
-    ct_text_destroy(&hosts);
     return status;
-}
-
-static void add_settings(const ct_machine *machine, ct_words *w)
-{
-    ct_text text = { 0 };
-
-    ct_sim_settings(machine, &text);
-    for (char *rest = text.text, *line; (line = strsep(&rest, "\n")) != NULL;) {
-        if (line[0] != '\0') ct_words_add(w, "%s", line);
-    }
-    ct_text_destroy(&text);
 }
 
 /* smpirun, its platform, the settings, the simulator and what it needs to know of the machine. */
@@ -99,18 +57,10 @@ static ct_status add_start(simulation *w, ct_scale_job *job, int64_t nodes, cons
     snprintf(name, sizeof(name), "%.40s-n%lld-r%lld-%.20s", m->machine_hash, (long long)nodes,
              (long long)m->per_node, placement);
     for (char *k = name; *k != '\0'; k++) *k = (*k == ':') ? '-' : *k;
-    CT_TRY(write_platform(w, nodes, placement, name));
     ct_study_path(&m->scale->study, xml, sizeof(xml), "work/%s.xml", name);
     ct_study_path(&m->scale->study, hosts, sizeof(hosts), "work/%s.hosts", name);
-    ct_words_add(c, "smpirun");
-    ct_words_add(c, "-np");
-    ct_words_add(c, "%lld", (long long)(nodes * m->per_node));
-    ct_words_add(c, "-platform");
-    ct_words_add(c, "%s", xml);
-    ct_words_add(c, "-hostfile");
-    ct_words_add(c, "%s", hosts);
-    add_settings(m->machine, c);
-    ct_words_add(c, "%s", w->program);
+    CT_TRY(write_platform(w, nodes, placement, xml, hosts));
+    ct_simulator_start(m->machine, (int)(nodes * m->per_node), xml, hosts, w->program, c);
     ct_words_add(c, "--machine=%s", m->machine_text);
     ct_words_add(c, "--ranks_per_node=%lld", (long long)m->per_node);
     ct_words_add(c, "--json=%s", job->out);
@@ -229,7 +179,7 @@ ct_status ct_scale_simulated(const ct_machine_study *m)
 
     if (w == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a list of runs");
     w->m = m;
-    CT_TRY_GOTO(status, out, find_program(m->scale, w->program));
+    CT_TRY_GOTO(status, out, ct_simulator_find(m->scale->self, w->program));
     CT_TRY_GOTO(status, out, hash_file(w->program, w->hash));
     CT_TRY_GOTO(status, out, list_runs(w));
     status = ct_scale_jobs_run(m->scale, &w->jobs, (int)n_job, memory);

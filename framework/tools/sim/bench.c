@@ -7,20 +7,28 @@
 
 enum { MAX_SIZE = 16 };
 
+/* A number of bytes with K, M or G behind it, perhaps. 0: none. */
+static int64_t read_size(const char *text, char **end_p)
+{
+    static const char unit[] = "KMG";
+    long long value = strtoll(text, end_p, 10);
+    const char *u = (**end_p != '\0') ? strchr(unit, **end_p) : NULL;
+
+    if ((*end_p == text) || (value < 1) || (value > INT64_C(1) << 33)) return 0;
+    if (u == NULL) return value;
+    *end_p += 1;
+    return value << 10 * (u - unit + 1);
+}
+
 static ct_status read_sizes(const char *list, int64_t *bytes, int *n_p)
 {
     const char *at = list;
 
     for (*n_p = 0; *n_p < MAX_SIZE; at += 1) {
         char *end = NULL;
-        long long value = strtoll(at, &end, 10);
+        int64_t value = read_size(at, &end);
 
-        if ((end == at) || (value < 4)) break;
-        for (const char *unit = "KMG", *u = strchr(unit, *end); (*end != '\0') && (u != NULL);) {
-            value <<= 10 * (u - unit + 1);
-            end += 1;
-            break;
-        }
+        if (value < 4) break;
         bytes[(*n_p)++] = value / 4 * 4;
         at = end;
         if (*at == '\0') return CT_OK;

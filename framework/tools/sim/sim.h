@@ -22,8 +22,6 @@ typedef enum {
 typedef struct ct_sim {
     const ct_options *options;
     ct_comm *comm;
-    const char *machine; /* as given */
-    const char *placement;
     double began;        /* real time, for wall_s */
     ct_profile *profile; /* scaled; NULL: --bench          */
     ct_sim_overlap overlap;
