@@ -7,8 +7,6 @@
 #include "framework/tools/exchange_config.h"
 #include "framework/tools/sim/sim.h"
 
-#include <simgrid/actor.h>
-
 typedef struct train {
     ct_sim *sim;
     const ct_profile *profile;
@@ -29,19 +27,23 @@ typedef struct train {
 
 /* ---- what steps do */
 
+static ct_status step_poll(void *ctx)
+{
+    return ct_grad_pipe_poll(((train *)ctx)->pipe);
+}
+
+static ct_status pass_time(train *t, double seconds)
+{
+    return ct_sim_compute(t->timer, seconds, t->thread ? step_poll : NULL, t);
+}
+
 static ct_status landed(void *ctx, int first, int n)
 {
     train *t = ctx;
     int64_t count = 0;
 
     for (int i = first; i < first + n; ++i) count += t->profile->param[i].count;
-    sg_actor_sleep_for(t->update_s * t->factor * (double)count);
-    return CT_OK;
-}
-
-static ct_status step_poll(void *ctx)
-{
-    return ct_grad_pipe_poll(((train *)ctx)->pipe);
+    return pass_time(t, t->update_s * t->factor * (double)count);
 }
 
 /* A layer computes, and lets communication move every now and then. */
@@ -52,10 +54,10 @@ static ct_status step_run(void *ctx, ct_step *s, int i)
     int n = 1 + s->polls;
 
     (void)i;
-    if (t->thread) return ct_sim_compute(t->timer, seconds, step_poll, t);
+    if (t->thread) return pass_time(t, seconds);
     for (int k = 0; k < n; ++k) {
         if (k > 0) CT_TRY(step_poll(t));
-        CT_TRY(ct_sim_compute(t->timer, seconds / n, NULL, NULL));
+        CT_TRY(pass_time(t, seconds / n));
     }
     return CT_OK;
 }
