@@ -45,8 +45,9 @@ static ct_status make_command(run *r)
     ct_simulator_start(&r->topo->machine, r->topo->n_rank, r->xml, r->hosts, program, &r->command);
     for (int i = 1; i < r->call->argc; i++) {
         if (strpbrk(r->call->argv[i], " \t\n*?[") != NULL)
-            return CT_FAIL(CT_ERR_CONFIG, "%s: smpirun splits and expands arguments: no spaces, *, "
-                                          "? or [",
+            return CT_FAIL(CT_ERR_CONFIG,
+                           "%s: smpirun splits and expands arguments: no spaces, *, "
+                           "? or [",
                            r->call->argv[i]);
         ct_words_add(&r->command, "%s", r->call->argv[i]);
     }
@@ -56,14 +57,17 @@ static ct_status make_command(run *r)
 /* The simulator has said what was wrong, if it could. */
 static ct_status wait_for(pid_t child)
 {
+    static const ct_status told[] = { CT_ERR_CONFIG, CT_ERR_IO };
     int state = 0;
 
     while (waitpid(child, &state, 0) < 0) {
         if (errno != EINTR) return CT_FAIL(CT_ERR_IO, "smpirun: %s", strerror(errno));
     }
     if (WIFEXITED(state) && (WEXITSTATUS(state) == 0)) return CT_OK;
-    if (WIFEXITED(state) && (WEXITSTATUS(state) == ct_status_exit_code(CT_ERR_CONFIG)))
-        return CT_FAIL(CT_ERR_CONFIG, "the simulation did not begin");
+    for (int i = 0; WIFEXITED(state) && (i < 2); i++) {
+        if (WEXITSTATUS(state) == ct_status_exit_code(told[i]))
+            return CT_FAIL(told[i], "the simulation did not begin");
+    }
     if (WIFEXITED(state) && (WEXITSTATUS(state) == 127))
         return CT_FAIL(CT_ERR_CONFIG, "smpirun did not start: is SimGrid installed?");
     return CT_FAIL(CT_ERR_COMM, "the simulation failed: %s %d",

@@ -1,0 +1,90 @@
+#!/bin/sh
+# cortado simulate: times of known cases against their closed forms, sums, what is refused.
+. "$ROOT/tests/cli/lib.sh"
+sim="$CORTADO simulate --machine=taihulight"
+: "${CORTADO_SIM:=$(dirname "$(readlink -f "$CORTADO")")/../smpicc/cortado-sim}"
+
+runs simulate_help 0 'placement' "$CORTADO" simulate --help
+runs simulate_no_work 2 'give --bench' $sim --nodes=2
+runs simulate_no_nodes 2 'nodes' $sim --bench=1M
+runs simulate_no_machine 2 'machine' "$CORTADO" simulate --nodes=2 --bench=1M
+runs simulate_bad_machine 2 'did you mean "taihulight"' "$CORTADO" simulate --machine=taihuligth --nodes=2 --bench=1M
+runs simulate_bad_placement 2 'sideways' $sim --nodes=2 --bench=1M --placement=sideways
+if [ ! -x "$CORTADO_SIM" ] || ! command -v smpirun >/dev/null; then
+    CORTADO_SIM="$work/none" runs simulate_not_there 3 'none' $sim --nodes=2 --bench=1M
+    skip simulate "no simulator: make SIMGRID=1, and smpirun"
+    finish
+fi
+export CORTADO_SIM
+
+# us ALGORITHM BYTES: of the simulated allreduce in ./out.json
+us() { sed 's/},{/\n/g' out.json | sed -n "s/.*\"algorithm\":\"$1\",\"bytes\":$2,\"us\":\([0-9.e+]*\),.*/\1/p"; }
+# near NAME VALUE EXPECTED TOLERANCE
+near() {
+    if awk "BEGIN { d = ($2) / ($3) - 1; exit !(d < $4 && -d < $4) }"; then ok "$1"
+    else not_ok "$1" "$2 us instead of $3"; fi
+}
+
+# One supernode: 2 us between any two, 12 GB/s each way, sums free. p = 16 ranks, n bytes:
+#   halving and doubling  2 log2(p) rounds, 2 (p-1)/p n bytes       (Rabenseifner, ICCS 2004)
+#   ring                  2 (p-1) rounds of n / p                   (Patarasuk and Yuan, JPDC 2009)
+#   tree                  2 log2(p) rounds of n
+# Messages carry no header; the tolerance is for the rounding of times in the simulator.
+n=1048576
+runs simulate_bench 0 '' $sim --nodes=16 --bench=1M --algorithm=all --json=out.json
+is simulate_says_so grep -q '"kind":"simulated"' out.json
+near simulate_rhd "$(us rhd $n)" "2*4*2 + 2*15/16*$n/12e3" 0.001
+near simulate_ring "$(us ring $n)" "2*15*(2 + $n/16/12e3)" 0.001
+near simulate_tree "$(us tree $n)" "2*4*(2 + $n/12e3)" 0.001
+# Below, the next round's first messages meet those of the last, and wait for a latency more: 4 us
+# in each of 8 rounds at most, of 4 ms.
+# a round over 4 supernodes of 4 nodes each, 4:1: the pairs 8 apart share a link of 12 GB/s
+cat >small.prototxt <<'EOF2'
+name: "small"
+source: "a test"
+level { name: "node" latency_us: 1 bandwidth_gbs: 28 }
+level { name: "supernode" size: 4 latency_us: 2 bandwidth_gbs: 12 }
+level { name: "machine" size: 4 latency_us: 4 bandwidth_gbs: 12 oversubscription: 4 }
+EOF2
+# nearest first: 1/2 and 1/4 inside (1 + 2 ranks away), then 1/8 and 1/16 across, 4 ranks a link
+runs simulate_across 0 '' "$CORTADO" simulate --machine=small.prototxt --nodes=16 --bench=16M --algorithm=rhd --json=out.json
+near simulate_across_time "$(us rhd 16777216)" "2*(2*2 + 2*4 + 16777216/12e3*(1/2 + 1/4 + 4/8 + 4/16))" 0.008
+# in the order of the numbers, cyclic placement: neighbours are in different supernodes
+runs simulate_naive 0 '' "$CORTADO" simulate --machine=small.prototxt --nodes=16 --placement=cyclic --order=rank --bench=16M --algorithm=rhd --json=out.json
+near simulate_naive_time "$(us rhd 16777216)" "2*(2*2 + 2*4 + 16777216/12e3*(4/2 + 4/4 + 1/8 + 1/16))" 0.008
+runs simulate_placed 0 '' "$CORTADO" simulate --machine=small.prototxt --nodes=16 --placement=cyclic --bench=16M --algorithm=rhd --json=out.json
+near simulate_placed_time "$(us rhd 16777216)" "2*(2*2 + 2*4 + 16777216/12e3*(1/2 + 1/4 + 4/8 + 4/16))" 0.008
+
+# ---- training: two layers of 10 ms forward and 20 ms backward each, 8 + 16 MB, 4 ranks, one link
+cat >two.json <<'EOF2'
+{"profile":1,"net":"two","net_hash":"0","batch":8,"ranks":1,"threads":1,"images_per_s":133.3333333,
+ "step_ms":60,"update_ms":0,"wait_data_ms":0,
+ "params":[{"key":"b.w","offset":0,"count":2097152},{"key":"a.w","offset":2097152,"count":4194304}],
+ "forward":[{"kind":"wait","param":1},{"kind":"forward","layer":0,"ms":10,"polls":0},
+            {"kind":"wait","param":0},{"kind":"forward","layer":1,"ms":10,"polls":0}],
+ "backward":[{"kind":"backward","layer":1,"ms":20,"polls":0},{"kind":"ready","param":0},
+             {"kind":"backward","layer":0,"ms":20,"polls":0},{"kind":"ready","param":1}],
+ "step_ms_samples":[60,60]}
+EOF2
+ms() { sed 's/.*"mean_step_ms":\([0-9.e+]*\),.*/\1/' out.json; }
+train="$CORTADO simulate --machine=slow.prototxt --nodes=4 --profile=two.json --set=comm.allreduce=rhd --set=comm.bucket_mb=1 --json=out.json"
+printf 'name: "slow"\nsource: "a test"\nlevel { name: "node" latency_us: 1 bandwidth_gbs: 9 }\nlevel { name: "machine" latency_us: 0.001 bandwidth_gbs: 1 }\n' >slow.prototxt
+# each sum of n bytes takes 2 * 3/4 n / 1 GB/s: 12.58 and 25.17 ms
+a=25.165824 b=12.582912
+runs simulate_overlap_off 0 '' $train --overlap=off
+near simulate_overlap_off_ms "$(ms)" "60 + $a + $b" 0.001
+# b's sum hides behind the backward of a; a's does not
+runs simulate_backward 0 '' $train --overlap=backward
+near simulate_backward_ms "$(ms)" "60 + $a" 0.001
+# the next forward begins with a
+runs simulate_both 0 '' $train --overlap=both
+near simulate_both_ms "$(ms)" "60 + $a" 0.001
+# fast enough that all hides
+sed -i 's/bandwidth_gbs: 1 /bandwidth_gbs: 1000 /; s/bandwidth_gbs: 9 /bandwidth_gbs: 9000 /' slow.prototxt
+runs simulate_hidden 0 '' $train --overlap=both
+near simulate_hidden_ms "$(ms)" 60.025 0.001
+
+runs simulate_unknown_algorithm 2 'unknown allreduce "nix"' $sim --nodes=4 --bench=1M --algorithm=nix
+runs simulate_no_profile 3 'nowhere' $sim --nodes=4 --profile=nowhere.json
+runs simulate_bad_bench 2 'expected up to' $sim --nodes=4 --bench=1Q
+finish
