@@ -174,8 +174,10 @@ static void sum_part(ct_node_sum *s, int part)
                        s->comm->n_thread);
 }
 
-/* The next part that nobody has; -1: all are taken. What a part holds was made visible by the
- * arrival of its ranks, so the claim itself orders nothing. */
+/* The next part that nobody has; -1: all are taken. From the end of the buffer to its start: what
+ * was written last is still in caches, and of a buffer a little larger than they are going upwards
+ * would always meet what was just thrown out. What a part holds was made visible by the arrival of
+ * its ranks, so the claim itself orders nothing. */
 static int claim(ct_node_sum *s)
 {
     uint64_t end = (s->use + 1) * (uint64_t)s->n_part;
@@ -184,7 +186,7 @@ static int claim(ct_node_sum *s)
     while (at < end) {
         if (atomic_compare_exchange_weak_explicit(s->claimed, &at, at + 1, memory_order_relaxed,
                                                   memory_order_relaxed))
-            return (int)(at % (uint64_t)s->n_part);
+            return s->n_part - 1 - (int)(at % (uint64_t)s->n_part);
     }
     return -1;
 }
