@@ -3,8 +3,15 @@
 
 #include "comm/reduce.h"
 #include "comm/schedule.h"
+#include "framework/base/clock.h"
 
-enum { USUAL_WINDOW = 4 /* messages under way, each direction */ };
+enum {
+    USUAL_WINDOW = 4,      /* messages under way, each direction              */
+    LEAST_ENOUGH = 2 << 20 /* bytes that keep a slow link busy between polls … */
+};
+
+static const double enough_s = 0.002; /* … and at least as many as the link moves in so long */
+static const double stuck_s = 0.02;   /* as in bucket.c                                       */
 
 /* A place in the list: segment `seg` of step `step`. */
 typedef struct cursor {
@@ -141,10 +148,33 @@ static bool may_recv(const ct_sched_run *run)
     return step->add || (run->sent.step >= step->sent_first);
 }
 
-static ct_status post_sends(ct_sched_run *run, bool *moved, int64_t *bytes_sent)
+/* What is less urgent adds nothing to a link that has enough to do for now: what MPI has taken goes
+ * in that order, and whatever becomes urgent waits behind it, once on every rank that it passes.
+ * Where nothing goes for a while the link is not what is waited for. */
+static bool link_has_enough(const ct_comm *c)
+{
+    const ct_machine *m = &c->topo->machine;
+    double enough = (m->n_level > 0) ? enough_s * m->level[m->n_level - 1].bandwidth : 0;
+
+    if (enough < LEAST_ENOUGH) enough = LEAST_ENOUGH;
+    return ((double)c->sending >= enough) && (ct_clock_s() - c->sent_at < stuck_s);
+}
+
+static void note_sent(ct_comm *c, int64_t bytes)
+{
+    if ((bytes < 0) || (c->sending == 0)) c->sent_at = ct_clock_s();
+    c->sending += bytes;
+}
+
+static int64_t bytes_of_send(const ct_sched_run *run, const cursor *at)
+{
+    return (int64_t)run->size * segment_length(run->s->step[at->step].send_n, at->seg);
+}
+
+static ct_status post_sends(ct_sched_run *run, bool brief, bool *moved, int64_t *bytes_sent)
 {
     while ((run->next_send.step < run->s->n_step) && (run->sends.n < run->window) &&
-           may_send(run)) {
+           may_send(run) && !(brief && link_has_enough(run->comm))) {
         const ct_sched_step *step = &run->s->step[run->next_send.step];
         flight *f = &run->sends.slot[(run->sends.head + run->sends.n) % run->window];
         int n = segment_length(step->send_n, run->next_send.seg);
@@ -153,6 +183,7 @@ static ct_status post_sends(ct_sched_run *run, bool *moved, int64_t *bytes_sent)
             at_element(run, step->send_at + run->next_send.seg * ct_schedule_segment(step->send_n)),
             n, ct_comm_wire(run->dtype), step->send_to, run->tag, run->comm->world, &f->request));
         f->at = run->next_send;
+        note_sent(run->comm, bytes_of_send(run, &f->at));
         run->sends.n += 1;
         run->next_send.seg += 1;
         settle(run->s, &run->next_send, send_segments);
@@ -217,6 +248,7 @@ static ct_status take_sends(ct_sched_run *run, bool *moved)
 
         CT_TRY_MPI(ct_comm_test(&f->request, &done));
         if (!done) return CT_OK;
+        note_sent(run->comm, -bytes_of_send(run, &f->at));
         run->sent = (cursor){ f->at.step, f->at.seg + 1 };
         settle(run->s, &run->sent, send_segments);
         run->sends.head = (run->sends.head + 1) % run->window;
@@ -243,16 +275,16 @@ static void note_place(const ct_sched_run *run, ct_coll_where *where)
 
 ct_status ct_sched_run_progress(ct_sched_run *run, int64_t *bytes_sent, ct_coll_where *where)
 {
-    bool moved = true, any = false;
+    bool moved = true, any = false, brief = (where != NULL) && where->brief;
 
     while (moved) {
         moved = false;
         CT_TRY(post_recvs(run, &moved));
-        CT_TRY(post_sends(run, &moved, bytes_sent));
+        CT_TRY(post_sends(run, brief, &moved, bytes_sent));
         CT_TRY(take_recvs(run, &moved));
         CT_TRY(take_sends(run, &moved));
         any = any || moved;
-        if ((where != NULL) && where->brief) break;
+        if (brief) break;
     }
     if (where != NULL) note_place(run, where);
     if ((where != NULL) && any)
