@@ -147,6 +147,7 @@ static json_t *entry_of(const ct_scale *s)
         json_array_append_new(notes, json_string(ct_options_entry(s->options, "note", i, NULL)));
     json_object_set_new(o, "notes", notes);
     if (s->net != NULL) json_object_set(o, "net", s->net);
+    if (s->pretended != NULL) json_object_set(o, "pretended", s->pretended);
     ct_words_destroy(&command);
     ct_text_destroy(&text);
     return o;
@@ -212,6 +213,7 @@ ct_status ct_verb_scale(ct_call *call)
     s->options = options;
     if (status == CT_OK) status = run(s);
     json_decref(s->net);
+    json_decref(s->pretended);
     for (int i = 0; i < s->n_config; i++) ct_words_destroy(&s->config[i].options);
     ct_options_destroy(options);
     free(s);

@@ -102,6 +102,37 @@ static ct_status check_sizes(ct_machine_study *m)
     return CT_OK;
 }
 
+/* For the report: what machine, and where the times of its chips come from. */
+static json_t *describe(const ct_machine_study *m)
+{
+    static const char *const from[] = { "host",  "started",      "threads",
+                                        "batch", "images_per_s", "version" };
+    json_t *o = json_object(), *levels = json_array(), *p = json_object(), *file = NULL;
+
+    for (int i = 0; i < m->machine->n_level; i++) {
+        const ct_level *l = &m->machine->level[i];
+
+        json_array_append_new(
+            levels, json_pack("{s:s,s:I,s:f,s:f,s:f}", "name", l->name, "size", (json_int_t)l->size,
+                              "latency_us", 1e6 * l->latency_s, "bandwidth_gbs",
+                              1e-9 * l->bandwidth, "uplink_gbs", 1e-9 * l->uplink));
+    }
+    json_object_set_new(o, "machine", json_string(m->machine->name));
+    json_object_set_new(o, "source", json_string(m->machine->source));
+    json_object_set_new(o, "levels", levels);
+    json_object_set_new(o, "sum_gbs", json_real(1e-9 * m->machine->sum_bandwidth));
+    json_object_set_new(p, "file", json_string(m->profile_path));
+    if (ct_json_read(m->profile_path, &file) == CT_OK) {
+        for (size_t i = 0; i < sizeof(from) / sizeof(from[0]); i++)
+            json_object_set(p, from[i], json_object_get(file, from[i]));
+        json_decref(file);
+    }
+    if (m->images_per_s > 0) json_object_set_new(p, "scaled_to", json_real(m->images_per_s));
+    json_object_set_new(p, "samples", json_integer(m->profile->n_sample));
+    json_object_set_new(o, "profile", p);
+    return o;
+}
+
 ct_status ct_machine_study_read(ct_scale *s, ct_machine_study *m)
 {
     const ct_options *o = s->options;
@@ -137,6 +168,7 @@ ct_status ct_machine_study_read(ct_scale *s, ct_machine_study *m)
                              ct_machine_study_placement(m, &s->config[c]), &probe));
         ct_topo_destroy(probe);
     }
+    s->pretended = describe(m);
     return CT_OK;
 }
 

@@ -185,6 +185,7 @@ static void add_bench(ct_points *p, const json_t *run)
         b->ranks = (int)ct_json_number(d, "ranks", 1);
         b->bytes = ct_json_number(r, "bytes", 0);
         b->us = us;
+        b->predicted_us = ct_json_number(r, "predicted_us", NAN);
         b->algbw = b->bytes / us * 1e-3;
         b->busbw = b->algbw * 2 * (b->ranks - 1) / b->ranks;
     }

@@ -49,7 +49,8 @@ typedef struct ct_bench_point {
     ct_kind kind;
     char machine[64], algorithm[32];
     int nodes, ranks;
-    double bytes, us, algbw, busbw; /* GB/s */
+    double bytes, us, algbw, busbw; /* GB/s                                        */
+    double predicted_us;            /* by the cost model; NAN: the program did not say */
 } ct_bench_point;
 
 typedef struct ct_points {

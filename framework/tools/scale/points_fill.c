@@ -140,6 +140,8 @@ void ct_point_fill(ct_point *p, json_t *const *run, int n)
     p->most_ms = s.v[s.n - 1];
     /* a simulation is what it is: no disturbance to look away from */
     if (p->kind == CT_KIND_SIMULATED) p->step_ms = mean_of(s.v, s.n);
+    /* and a model has one value */
+    if (p->kind == CT_KIND_MODELLED) p->p5_ms = p->p95_ms = NAN;
     free(s.v);
     p->batch = ct_json_number(p->define, "batch", 0);
     if (strcmp(ct_json_text(p->define, "mode", "weak"), "weak") == 0) p->batch *= p->ranks;

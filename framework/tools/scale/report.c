@@ -67,6 +67,43 @@ static bool said_before(const json_t *notes, size_t i, const char *name)
     return false;
 }
 
+/* The described machines of the study, and the profiles that stand for their chips. */
+static void add_pretended(const json_t *notes, ct_text *t)
+{
+    for (size_t i = 0; i < json_array_size(notes); i++) {
+        const json_t *o = json_object_get(json_array_get(notes, i), "pretended");
+        const json_t *p = json_object_get(o, "profile"), *l;
+        bool before = false;
+        size_t k;
+
+        for (k = 0; k < i; k++)
+            before |= json_equal(json_object_get(json_array_get(notes, k), "pretended"), o) != 0;
+        if (before || !json_is_object(o)) continue;
+        ct_text_add(t, "* described machine **%s** (%s):", ct_json_text(o, "machine", "?"),
+                    ct_json_text(o, "source", "no source"));
+        json_array_foreach(json_object_get(o, "levels"), k, l) ct_text_add(
+            t, "%s %s %.4g GB/s, %.3g us, a member's link %.4g GB/s", (k > 0) ? ";" : "",
+            ct_json_text(l, "name", "?"), ct_json_number(l, "bandwidth_gbs", 0),
+            ct_json_number(l, "latency_us", 0), ct_json_number(l, "uplink_gbs", 0));
+        if (ct_json_number(o, "sum_gbs", 0) > 0)
+            ct_text_add(t, "; additions %.4g GB/s\n", ct_json_number(o, "sum_gbs", 0));
+        else
+            ct_text_add(t, "; additions free\n");
+        ct_text_add(t,
+                    "* its chips: profile `%s`, %.4g images/s with batch %.0f and %.0f threads "
+                    "on `%s`, %s",
+                    ct_json_text(p, "file", "?"), ct_json_number(p, "images_per_s", NAN),
+                    ct_json_number(p, "batch", NAN), ct_json_number(p, "threads", NAN),
+                    ct_json_text(p, "host", "?"), ct_json_text(p, "started", "?"));
+        if (ct_json_number(p, "scaled_to", 0) > 0)
+            ct_text_add(t,
+                        "; **all its times scaled to %.4g images/s**: the parts of a step keep "
+                        "the proportions of that host",
+                        ct_json_number(p, "scaled_to", 0));
+        ct_text_add(t, "\n");
+    }
+}
+
 static void add_place(const json_t *notes, ct_text *t)
 {
     bool noted = false;
@@ -89,6 +126,7 @@ static void add_place(const json_t *notes, ct_text *t)
             noted = true;
         }
     }
+    add_pretended(notes, t);
     if (!noted)
         ct_text_add(t, "* Network, file system, dedicated or shared: not stated (`--note=TEXT`)\n");
     ct_text_add(t,

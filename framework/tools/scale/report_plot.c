@@ -35,12 +35,10 @@ static void quote(ct_text *t, const char *s)
 
 static void title(ct_text *t, const char *what, const ct_group *g)
 {
-    char text[400];
-
-    snprintf(text, sizeof(text), "%s: %s", what, g->title);
-    ct_text_add(t, "set title ");
-    quote(t, text);
-    ct_text_add(t, "\n");
+    /* two lines: what a workload is called is long */
+    ct_text_add(t, "set title \"%s\\n{/*0.8 \" . ", what);
+    quote(t, g->title);
+    ct_text_add(t, " . '}'\n");
 }
 
 /* Ticks where the points are; where they are many, only as many as can be read. */
@@ -62,7 +60,7 @@ static void rank_tics(const ct_points *p, int group, ct_text *t)
     ct_text_add(t, "set logscale x 2\nset xtics (");
     for (int i = 0, first = 1; i < n; i += every, first = 0)
         ct_text_add(t, "%s'%d' %d", first ? "" : ", ", list[i], list[i]);
-    ct_text_add(t, ") rotate by %d\nset xrange [%g:%g]\nset xlabel 'ranks'\n", (n > 10) ? -45 : 0,
+    ct_text_add(t, ") rotate by %d\nset xrange [%g:%g]\nset xlabel 'ranks'\n", (n > 12) ? -45 : 0,
                 list[0] / 1.25, list[(n > 0) ? n - 1 : 0] * 1.25);
 }
 
@@ -200,17 +198,16 @@ static void parts(const ct_points *p, int group, ct_text *t)
         n += 1;
     }
     ct_text_add(t, "EOD\n");
-    title(t, "Where a step goes", &p->group[group]);
-    ct_text_add(
-        t,
-        "set style data histogram\nset style histogram rowstacked\nset boxwidth 0.7\n"
-        "set ylabel 'ms a step'\nset yrange [0:*]\nset xtics rotate by %d font ',10'\n"
-        "set grid noxtics\nset key below center horizontal reverse Left\nset xlabel 'ranks'\n"
-        "plot $d using 2:xtic(1) title 'compute' lc rgb '#0072B2', \\\n"
-        "  '' using 3 title 'waiting for data' lc rgb '#E69F00', \\\n"
-        "  '' using 4 title 'compression' lc rgb '#009E73', \\\n"
-        "  '' using 5 title 'exposed communication' lc rgb '#D55E00'\n",
-        (n > 10) ? -45 : 0);
+    title(t, "Where a step goes, by ranks", &p->group[group]);
+    ct_text_add(t,
+                "set style data histogram\nset style histogram rowstacked\nset boxwidth 0.7\n"
+                "set ylabel 'ms a step'\nset yrange [0:*]\nset xtics rotate by %d font ',10'\n"
+                "set grid noxtics\nset key tmargin center horizontal reverse Left\n"
+                "plot $d using 2:xtic(1) title 'compute' lc rgb '#0072B2', \\\n"
+                "  '' using 3 title 'waiting for data' lc rgb '#E69F00', \\\n"
+                "  '' using 4 title 'compression' lc rgb '#009E73', \\\n"
+                "  '' using 5 title 'exposed communication' lc rgb '#D55E00'\n",
+                (n > 10) ? -45 : 0);
 }
 
 static void ablations(const ct_points *p, int group, ct_text *t)
@@ -227,9 +224,9 @@ static void ablations(const ct_points *p, int group, ct_text *t)
     for (int c = 0; c < n; c++) blocks(p, group, config[c], c, t);
     title(t, "Ways to run", &p->group[group]);
     rank_tics(p, group, t);
-    ct_text_add(t,
-                "set ylabel 'efficiency, %%'\nset yrange [0:108]\nset key below center horizontal "
-                "reverse Left\nplot 100 with lines lw 1.2 dt 2 lc rgb '#888888' notitle");
+    ct_text_add(
+        t, "set ylabel 'efficiency, %%'\nset yrange [0:108]\nset key tmargin center horizontal "
+           "reverse Left\nplot 100 with lines lw 1.2 dt 2 lc rgb '#888888' notitle");
     for (int c = 0; c < n; c++) {
         const char *rgb = colour[c % N_COLOUR], *const same[CT_N_KIND] = { rgb, rgb, rgb, rgb };
 

@@ -59,7 +59,7 @@ VALUE(get_batch, q->batch)
 VALUE(get_step, q->step_ms)
 VALUE(get_p5, q->p5_ms)
 VALUE(get_p95, q->p95_ms)
-VALUE(get_samples, q->n_sample)
+VALUE(get_samples, (q->kind == CT_KIND_MODELLED) ? NAN : q->n_sample)
 VALUE(get_speed, q->images_per_s)
 VALUE(get_speedup, q->speedup)
 VALUE(get_efficiency, 100 * q->efficiency)
@@ -83,8 +83,8 @@ static const column speed_table[] = {
     { "steps timed", "%.0f", get_samples },
     { "images/s", "%.5g", get_speed },
     { "speed-up", "%.2f", get_speedup },
-    { "efficiency %", "%.1f", get_efficiency },
-    { "jitter bound %", "%.1f", get_bound },
+    { "efficiency %", "%.2f", get_efficiency },
+    { "jitter bound %", "%.2f", get_bound },
 };
 static const column cost_table[] = {
     { "compute ms", NULL, get_compute },
@@ -147,16 +147,39 @@ static void table(const ct_points *p, int group, const column *c, int n, ct_text
     ct_text_add(t, first ? "" : ".\n");
 }
 
+/* Whether an earlier configuration has the same base, which then was named. */
+static bool base_named(const ct_points *p, int i)
+{
+    const ct_point *q = &p->point[i];
+
+    for (int k = 0; k < i; k++) {
+        const ct_point *o = &p->point[k];
+
+        if ((o->group == q->group) && !o->failed && (o->kind == q->kind) &&
+            (o->ranks == q->ranks) && (o->nodes == q->nodes) &&
+            (fabs(o->images_per_s - q->images_per_s) <= 1e-4 * q->images_per_s) &&
+            (ct_points_base(p, o) == k))
+            return true;
+    }
+    return false;
+}
+
 static void name_bases(const ct_points *p, int group, ct_text *t)
 {
     for (int i = 0; i < p->n; i++) {
         const ct_point *q = &p->point[i];
+        int n = 0;
 
-        if ((q->group != group) || q->failed || (ct_points_base(p, q) != i)) continue;
+        if ((q->group != group) || q->failed || (ct_points_base(p, q) != i) || base_named(p, i))
+            continue;
+        for (int k = i + 1; k < p->n; k++)
+            n += (p->point[k].group == group) && (p->point[k].kind == q->kind) &&
+                 !p->point[k].failed && (ct_points_base(p, &p->point[k]) == k) && base_named(p, k);
         ct_text_add(
-            t, "* base of *%s*, %s: %d rank%s on %d node%s, **%.4g images/s** (%.4g a rank)%s\n",
-            q->config, ct_kind_str(q->kind), q->ranks, (q->ranks == 1) ? "" : "s", q->nodes,
-            (q->nodes == 1) ? "" : "s", q->images_per_s, q->images_per_s / q->ranks,
+            t, "* base of *%s*%s, %s: %d rank%s on %d node%s, **%.4g images/s** (%.4g a rank)%s\n",
+            q->config, (n > 0) ? " and of all that have no other here" : "", ct_kind_str(q->kind),
+            q->ranks, (q->ranks == 1) ? "" : "s", q->nodes, (q->nodes == 1) ? "" : "s",
+            q->images_per_s, q->images_per_s / q->ranks,
             (q->ranks == 1) ? "" : "; one rank was not run, so speed-ups count from there");
     }
 }
@@ -189,7 +212,7 @@ static void ablation_table(const ct_points *p, int group, ct_text *t)
 
             snprintf(same.config, sizeof(same.config), "%s", config[c]);
             k = ct_points_twin(p, &same, q->kind);
-            ct_report_number(t, "%.1f %%", (k >= 0) ? 100 * p->point[k].efficiency : NAN);
+            ct_report_number(t, "%.2f %%", (k >= 0) ? 100 * p->point[k].efficiency : NAN);
         }
         ct_text_add(t, "\n");
     }
@@ -216,146 +239,6 @@ void ct_report_group(const ct_points *p, int group, bool drawn, ct_text *t)
     for (size_t k = 0; drawn && (k < sizeof(plot) / sizeof(plot[0])); k++) {
         if (ct_report_has_plot(p, group, plot[k]))
             ct_text_add(t, "\n![%s of %s](plots/%s-%s.svg)\n", plot[k], g->title, plot[k], g->slug);
-    }
-}
-
-/* ---- collectives */
-
-static bool bench_starts(const ct_points *p, int i)
-{
-    const ct_bench_point *b = &p->bench[i];
-
-    for (int k = 0; k < i; k++) {
-        const ct_bench_point *o = &p->bench[k];
-
-        if ((o->ranks == b->ranks) && (o->nodes == b->nodes) && (o->kind == b->kind) &&
-            (strcmp(o->machine, b->machine) == 0))
-            return false;
-    }
-    return true;
-}
-
-static bool same_bench(const ct_bench_point *a, const ct_bench_point *b)
-{
-    return (a->ranks == b->ranks) && (a->nodes == b->nodes) && (a->kind == b->kind) &&
-           (strcmp(a->machine, b->machine) == 0);
-}
-
-static void bench_table(const ct_points *p, int first, ct_text *t)
-{
-    const ct_bench_point *b = &p->bench[first];
-    const char *name[16];
-    double size = -1;
-    int n = 0;
-
-    for (int i = first; i < p->n_bench; i++) {
-        int k = 0;
-
-        if (!same_bench(&p->bench[i], b)) continue;
-        while ((k < n) && (strcmp(name[k], p->bench[i].algorithm) != 0)) k++;
-        if ((k == n) && (n < 16)) name[n++] = p->bench[i].algorithm;
-    }
-    ct_text_add(t,
-                "\n%s, %d ranks on %d node%s, %s; microseconds, in brackets the bus bandwidth in "
-                "GB/s:\n\n| bytes |",
-                b->machine, b->ranks, b->nodes, (b->nodes == 1) ? "" : "s",
-                ct_report_mark(b->kind));
-    for (int k = 0; k < n; k++) ct_text_add(t, " %s |", name[k]);
-    ct_text_add(t, "\n|---|");
-    for (int k = 0; k < n; k++) ct_text_add(t, "---|");
-    ct_text_add(t, "\n");
-    for (;;) {
-        double next = INFINITY;
-
-        for (int i = first; i < p->n_bench; i++) {
-            if (same_bench(&p->bench[i], b) && (p->bench[i].bytes > size))
-                next = fmin(next, p->bench[i].bytes);
-        }
-        if (!isfinite(next)) return;
-        size = next;
-        ct_text_add(t, "| %.0f |", size);
-        for (int k = 0; k < n; k++) {
-            const ct_bench_point *at = NULL;
-
-            for (int i = first; i < p->n_bench; i++) {
-                if (same_bench(&p->bench[i], b) && (p->bench[i].bytes == size) &&
-                    (strcmp(p->bench[i].algorithm, name[k]) == 0))
-                    at = &p->bench[i];
-            }
-            if (at != NULL)
-                ct_text_add(t, " %.4g (%.3g) |", at->us, at->busbw);
-            else
-                ct_text_add(t, " – |");
-        }
-        ct_text_add(t, "\n");
-    }
-}
-
-void ct_report_bench(const ct_points *p, bool drawn, ct_text *t)
-{
-    ct_text_add(t, "\n## Collectives\n");
-    if (p->n_bench == 0) {
-        ct_text_add(t, "\nNot measured in this study.\n");
-        return;
-    }
-    ct_text_add(
-        t, "\nAllreduce of floats on the same allocation (`cortado bench comm`): sums checked "
-           "while timed; `mpi` is the blocking MPI_Allreduce in place. Bus bandwidth = bytes / "
-           "time x 2 (n-1)/n.\n");
-    for (int i = 0; i < p->n_bench; i++) {
-        if (bench_starts(p, i)) bench_table(p, i, t);
-    }
-    if (drawn) ct_text_add(t, "\n![bus bandwidth by size](plots/collectives.svg)\n");
-}
-
-/* ---- the model against the simulation */
-
-static const char model_header[] =
-    "\n## The model against the simulation\n\nSteps of the same points, both ways. A modelled "
-    "point "
-    "without a simulated twin is an extrapolation by this model.\n\n| workload | configuration | "
-    "nodes | simulated ms | modelled ms | error |\n|---|---|---|---|---|---|\n";
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
-void ct_report_model_error(const ct_points *p, ct_text *t)
-{
-    double error[1024];
-    int n = 0, alone = 0;
-
-    for (int i = 0; i < p->n; i++) {
-        const ct_point *q = &p->point[i], *s;
-        int twin = ct_points_twin(p, q, CT_KIND_SIMULATED);
-
-        if ((q->kind != CT_KIND_MODELLED) || q->failed) continue;
-        alone += (twin < 0);
-        /* one rank alone sends nothing: there is nothing to get wrong */
-        if ((twin < 0) || (q->ranks == 1) || (n == 1024)) continue;
-        if (n == 0) ct_text_add(t, "%s", model_header);
-        s = &p->point[twin];
-        error[n] = q->step_ms / s->step_ms - 1;
-        ct_text_add(t, "| %s | %s | %d | %.5g | %.5g | %+.2f %% |\n", p->group[q->group].slug,
-                    q->config, q->nodes, s->step_ms, q->step_ms, 100 * error[n]);
-        error[n] = fabs(error[n]);
-        n += 1;
-    }
-    if (n > 0) {
-        qsort(error, (size_t)n, sizeof(*error), by_value);
-        ct_text_add(
-            t,
-            "\n**Error of the model over %d points of more than one rank: median %.2f %%, at "
-            "most %.2f %%.** %d modelled points have no simulated twin.\n",
-            n, 50 * (error[n / 2] + error[(n - 1) / 2]), 100 * error[n - 1], alone);
-    } else if (alone > 0) {
-        ct_text_add(t,
-                    "\n## The model against the simulation\n\nNo point was both simulated and "
-                    "modelled: the error of the %d modelled points is not known.\n",
-                    alone);
     }
 }
 

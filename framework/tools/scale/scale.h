@@ -24,10 +24,11 @@ typedef struct ct_scale {
     const ct_call *call;
     const ct_options *options;
     ct_study study;
-    char self[512];   /* the program that runs                              */
-    char file[512];   /* the solver or the model                            */
-    const char *word; /* "solver" or "model"                                */
-    json_t *net;      /* what `cortado check` says of it; NULL where nothing asked */
+    char self[512];    /* the program that runs                              */
+    char file[512];    /* the solver or the model                            */
+    const char *word;  /* "solver" or "model"                                */
+    json_t *net;       /* what `cortado check` says of it; NULL where nothing asked */
+    json_t *pretended; /* the machine and the profile of a study that is not measured, or NULL */
     int n_node, n_rank;
     int64_t node[CT_SCALE_MAX_POINT], rank[CT_SCALE_MAX_POINT]; /* ascending */
     int n_config;
