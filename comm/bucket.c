@@ -6,9 +6,6 @@
 
 #include "framework/base/clock.h"
 
-/* Messages that have not moved for so long are stuck on a rank that computes, not on the link. */
-static const double stuck_s = 0.02;
-
 static ct_status choose(const ct_bucket *b, ct_dtype dtype, const ct_coll_ops **ops_p)
 {
     CT_TRY(ct_coll_choose(b->comm, b->cut.count, dtype, b->config->allreduce, ops_p));
@@ -206,7 +203,7 @@ ct_status ct_bucket_leave(ct_bucket *b, int64_t iteration)
     bool dense = !b->cut.coded || (iteration < b->config->codec_config.warmup_iterations);
     ct_bucket_way *way = atomic_load(&b->coded);
 
-    b->left_at = b->moved_at = ct_clock_s();
+    b->left_at = ct_clock_s();
     b->traced_at = ct_trace_start(b->trace);
     b->iteration = iteration;
     atomic_store(&b->dense_now, dense);
@@ -275,21 +272,13 @@ bool ct_bucket_is_started(const ct_bucket *b)
     return (b->repro == NULL) || ct_repro_adds(b->repro);
 }
 
-bool ct_bucket_moved(ct_bucket *b, double now)
+bool ct_bucket_moved(ct_bucket *b)
 {
     unsigned n = atomic_load_explicit(&where_now(b)->n_moved, memory_order_relaxed);
+    bool moved = (n != b->moved_before);
 
-    if (n == b->moved_before) return false;
     b->moved_before = n;
-    b->moved_at = now;
-    return true;
-}
-
-bool ct_bucket_fills_link(ct_bucket *b, double now)
-{
-    int sending = atomic_load_explicit(&where_now(b)->sending, memory_order_relaxed);
-
-    return (sending > 0) && (now - b->moved_at < stuck_s);
+    return moved;
 }
 
 int ct_bucket_pending(ct_bucket *b, MPI_Request **out, int max)

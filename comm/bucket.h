@@ -48,7 +48,6 @@ typedef struct ct_bucket {
     double last_s;               /* … the last time                          */
     int64_t n_run;
     unsigned moved_before; /* where.n_moved when the pipe last looked */
-    double moved_at;       /* when that last changed                  */
     ct_trace *trace;       /* borrowed; NULL: none                      */
     int number;            /* in the trace …                            */
     char *name;            /* … and this, owned                         */
@@ -69,14 +68,11 @@ ct_status ct_bucket_progress(ct_bucket *b, bool in_turn, bool brief);
 /** All collectives of this step have been started: those that left later may start theirs. */
 bool ct_bucket_is_started(const ct_bucket *b);
 
-/** Whether messages moved since this was last asked. now: ct_clock_s(). */
-bool ct_bucket_moved(ct_bucket *b, double now);
+/** Whether messages moved since this was last asked. */
+bool ct_bucket_moved(ct_bucket *b);
 /** Records the use that has just landed: the bucket, and what was computed for it. */
 void ct_bucket_trace(const ct_bucket *b);
 
-/** Messages of its own are going out, and keep going: where the link is busy with them, others
- *  would only delay them. */
-bool ct_bucket_fills_link(ct_bucket *b, double now);
 /** As ct_coll_ops.pending. */
 int ct_bucket_pending(ct_bucket *b, MPI_Request **out, int max);
 

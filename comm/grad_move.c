@@ -1,6 +1,5 @@
 /* Moving what is under way: by whoever holds the lock. */
 #include "comm/grad_pipe_impl.h"
-#include "framework/base/clock.h"
 
 /* Buckets leave in one order on all ranks, whatever the order in which gradients get ready. */
 static ct_status leave_what_may(ct_grad_pipe *gp)
@@ -32,9 +31,9 @@ static int first_not_started(const ct_grad_pipe *gp)
 
 /* Moves the buckets under way once, the most urgent first, until one has moved that has more urgent
  * ones before it: *again_p then tells to look at those again. */
-static ct_status move_round(ct_grad_pipe *gp, double now, bool *moved_p, bool *again_p)
+static ct_status move_round(ct_grad_pipe *gp, bool *moved_p, bool *again_p)
 {
-    bool hold = (gp->n_bucket <= gp->n_lane), urgent = false;
+    bool limited = (gp->n_bucket <= gp->n_lane), urgent = false;
 
     *again_p = false;
     for (int i = gp->n_left - 1; (i >= 0) && !*again_p; --i) {
@@ -42,35 +41,36 @@ static ct_status move_round(ct_grad_pipe *gp, double now, bool *moved_p, bool *a
         ct_status status = CT_OK;
 
         if (atomic_load(&b->state) != CT_BUCKET_RUNNING) continue;
-        status = ct_bucket_progress(b, i <= first_not_started(gp), hold && urgent);
+        status = ct_bucket_progress(b, i <= first_not_started(gp), limited && urgent);
         if (status == CT_INPROGRESS) {
-            bool moved = ct_bucket_moved(b, now);
+            bool moved = ct_bucket_moved(b);
 
             *moved_p = *moved_p || moved;
             *again_p = urgent && moved;
-            if (hold && ct_bucket_fills_link(b, now)) break;
             urgent = true;
             continue;
         }
         CT_TRY(status);
         gp->landed[gp->n_landed++] = i;
         *moved_p = true;
+        *again_p = urgent; /* it made room */
     }
     return CT_OK;
 }
 
 /* Moves every bucket under way as far as it goes, those that the next forward needs first first:
- * the arena has the order of backward, so the highest. While one fills the link with messages of
- * its own, those below it are not asked to move: what they have under way arrives, but no further
- * segment leaves; and when one below has moved by a segment, those above are asked again.
+ * the arena has the order of backward, so the highest. The others send only while the link has not
+ * enough to do (schedule_run.c), each what those above it leave; what comes in they always take.
+ * When one of them has moved, those above are asked again. To send nothing of them while the
+ * highest sends would idle the link: each rank passes on what it got, and a rank that got nothing
+ * of the highest for a moment would have nothing of the others either (simulated, 32 ranks: a sixth
+ * of the bandwidth).
  *
- * This cannot deadlock. A bucket is held back only by a higher one that (1) has left here, (2) has
- * sends under way, and (3) has moved lately (ct_bucket_fills_link). Its sends end when its receiver
- * has it, too; the receiver has it as soon as its backward gets there, since backward waits for no
- * bucket, and since all ranks let buckets leave in one order and none leaves later because of one
- * held back: the exception, more buckets than tags, holds none back. And where all that fails, (3)
- * ends: a hold is a delay of some milliseconds, never a condition. So of all buckets under way on
- * all ranks, the highest is held back nowhere, and lands; then the next. */
+ * This cannot deadlock. The highest bucket under way here is never held back. So of all buckets
+ * under way on all ranks the highest is held back nowhere: it is the highest wherever it is under
+ * way, and where it is not it has landed, or is going to leave, since backward waits for no bucket
+ * and all ranks let buckets leave in one order. It lands; then the next. More buckets than tags are
+ * the exception, where leaving waits for landing: there all may send. */
 ct_status ct_grad_pipe_move(ct_grad_pipe *gp, bool *moved_p)
 {
     int left = gp->n_left;
@@ -78,7 +78,7 @@ ct_status ct_grad_pipe_move(ct_grad_pipe *gp, bool *moved_p)
 
     if (atomic_load(&gp->finishing) || gp->config.overlap) CT_TRY(leave_what_may(gp));
     *moved_p = (gp->n_left > left);
-    while (again) CT_TRY(move_round(gp, ct_clock_s(), moved_p, &again));
+    while (again) CT_TRY(move_round(gp, moved_p, &again));
     return CT_OK;
 }
 

@@ -11,7 +11,8 @@ enum {
 };
 
 static const double enough_s = 0.002; /* … and at least as many as the link moves in so long */
-static const double stuck_s = 0.02;   /* as in bucket.c                                       */
+/* Messages that have not moved for so long are stuck on a rank that computes, not on the link. */
+static const double stuck_s = 0.02;
 
 /* A place in the list: segment `seg` of step `step`. */
 typedef struct cursor {
