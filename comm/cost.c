@@ -6,7 +6,7 @@
 #include "comm/schedule.h"
 
 enum {
-    MOST_CHUNKS = 16,
+    MOST_CHUNKS = 8,
     MOST_STEPS = 256,     /* of one rank's schedule, about                     */
     LEAST_CHUNK = 1 << 19 /* bytes                                             */
 };

@@ -81,9 +81,9 @@ static void test_pipelined(void **state)
     (void)state;
     t->machine.level[t->machine.n_level - 1].uplink = 1 / BETA1;
     assert_int_equal(ct_cost_create("hier", t, NULL, false, &c), CT_OK);
-    assert_int_equal(ct_cost_chunks(c, n), 16);
-    each = n / 16;
-    near(ct_cost_s(c, n), 4 * ALPHA + 2 * each * BETA1 + 15 * 1.5 * each * BETA1);
+    assert_int_equal(ct_cost_chunks(c, n), 8);
+    each = n / 8;
+    near(ct_cost_s(c, n), 4 * ALPHA + 2 * each * BETA1 + 7 * 1.5 * each * BETA1);
     assert_int_equal(ct_cost_chunks(c, 1000), 1);
     near(ct_cost_s(c, 1000), 4 * ALPHA + 2 * 1000 * BETA1);
     ct_cost_destroy(c);
