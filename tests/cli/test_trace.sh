@@ -5,7 +5,7 @@ train="$CORTADO train --solver=solver.prototxt --global_batch_size=12 --set=snap
 
 # a checker: FILE RANKS FIRST LAST WORD...: the words are kinds of spans that every rank must have
 cat >check.py <<'EOF'
-import json, sys
+import json, re, sys
 file, ranks, first, last = sys.argv[1], *map(int, sys.argv[2:5])
 trace = json.load(open(file))
 spans = [e for e in trace["traceEvents"] if e["ph"] == "X"]
@@ -38,6 +38,26 @@ for key in {(e["args"]["iteration"], e["args"]["bucket"]) for e in buckets}:
     same = [e for e in buckets if (e["args"]["iteration"], e["args"]["bucket"]) == key]
     assert len(same) == ranks, (key, len(same))
     assert max(e["ts"] for e in same) <= min(e["ts"] + e["dur"] for e in same) + slack, key
+# a bucket leaves after the backward of the layers that its name tells, and has landed before their
+# next forward reads the weights, and before the wait for one of its parameters ends
+def end(e): return e["ts"] + e["dur"]
+def of(kind, e, iteration):
+    return [s for s in spans if s["args"]["kind"] == kind and s["pid"] == e["pid"] and s["args"]["iteration"] == iteration]
+n_checked = 0
+for e in buckets:
+    i = e["args"]["iteration"]
+    keys = set(re.findall(r"[\w/.-]+\[\d+\]", e["name"]))
+    layers = {k[:k.index("[")] for k in keys}
+    assert keys, e
+    for b in of("backward", e, i):
+        if b["name"] in layers:
+            n_checked += 1
+            assert e["ts"] >= end(b) - 0.001, ("leaves before it is ready", e, b)
+    for f in of("forward", e, i + 1):
+        assert f["name"] not in layers or f["ts"] >= end(e) - 0.001, ("read before it landed", e, f)
+    for w in of("wait for gradients", e, i + 1):
+        assert w["args"].get("parameter") not in keys or end(w) >= end(e) - 0.001, ("waited too short", e, w)
+assert n_checked >= len(buckets), n_checked
 EOF
 checks() { # NAME FILE RANKS FIRST LAST WORD...
     name=$1
@@ -48,6 +68,8 @@ checks() { # NAME FILE RANKS FIRST LAST WORD...
 
 runs trains 0 'trace of iterations 9 to 11: .* spans of 2 ranks' $JOB 2 $train --trace=t.json --trace_iterations=9-11
 checks trace t.json 2 9 11 iteration forward backward bucket update 'wait for data' agree display
+runs hosts 0 'spans of 4 ranks' $JOB 4 $train --trace=h.json --trace_iterations=9-12 --topology=4x1 --set=comm.bucket_mb=0.002
+checks pretended_hosts h.json 4 9 12 bucket 'wait for gradients'
 runs codec 0 '' $JOB 3 $train --trace=c.json --trace_iterations=5-6 --compression=topk:density=0.1,min_bytes=1024
 checks coded c.json 3 5 6 bucket encode decode
 runs integers 0 '' $JOB 2 $train --trace=r.json --trace_iterations=5-6 --reproducible_sum --overlap=false
