@@ -6,7 +6,8 @@
 enum {
     MIN_SEGMENT = 64 << 10, /* elements of a message, unless the step has fewer … */
     MAX_SEGMENT = 1 << 20,  /* … and at most                                      */
-    PER_STEP = 4            /* messages a step is cut into, within these limits   */
+    PER_STEP = 4,           /* messages a step is cut into, within these limits   */
+    LINE = 16               /* elements of a cache line                           */
 };
 
 void ct_schedule_clear(ct_schedule *s)
@@ -65,12 +66,22 @@ int64_t ct_schedule_most(const ct_schedule *s)
 
 /* Few and large, since each costs a meeting of two ranks, but enough to add one while the next
  * comes. */
-int64_t ct_schedule_segment(int64_t n)
+int64_t ct_schedule_largest(int64_t n)
 {
     int64_t each = (n + PER_STEP - 1) / PER_STEP;
 
     each = (each < MAX_SEGMENT) ? each : MAX_SEGMENT;
-    return (each > MIN_SEGMENT) ? each : MIN_SEGMENT;
+    each = (each > MIN_SEGMENT) ? each : MIN_SEGMENT;
+    return (each + LINE - 1) / LINE * LINE;
+}
+
+/* All of a step alike: where links share fairly, the first of two unlike ones would come last. */
+int64_t ct_schedule_segment(int64_t n)
+{
+    int64_t most = ct_schedule_largest(n), parts = (n + most - 1) / most;
+    int64_t each = (parts > 1) ? (n + parts - 1) / parts : most;
+
+    return (each + LINE - 1) / LINE * LINE;
 }
 
 void ct_schedule_send_waits(const ct_schedule *s, int i, int64_t seg, int *step_p, int64_t *seg_p)
@@ -91,7 +102,6 @@ void ct_schedule_send_waits(const ct_schedule *s, int i, int64_t seg, int *step_
 
 int64_t ct_part(int64_t n, int parts, int i)
 {
-    enum { LINE = 16 };
     int64_t each = (n + parts - 1) / parts, at = 0;
 
     if (each >= LINE) each = (each + LINE - 1) / LINE * LINE;

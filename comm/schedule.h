@@ -42,6 +42,8 @@ ct_status ct_schedule_add(ct_schedule *s, const ct_sched_step *step);
 int64_t ct_schedule_most(const ct_schedule *s);
 /** Elements of each message of a step that moves n: the same for its sender and its receiver. */
 int64_t ct_schedule_segment(int64_t n);
+/** No message is larger of a step that moves n elements or fewer. */
+int64_t ct_schedule_largest(int64_t n);
 /** Sends of segment `seg` of step `i` wait until *step_p and, of that step, segments up to *seg_p
  *  have been received; *step_p -1: for nothing. */
 void ct_schedule_send_waits(const ct_schedule *s, int i, int64_t seg, int *step_p, int64_t *seg_p);

@@ -67,7 +67,7 @@ ct_status ct_sched_run_create_wide(ct_comm *c, ct_dtype dtype, int64_t most, int
 {
     ct_sched_run *run = calloc(1, sizeof(*run));
     size_t bytes = ct_dtype_size(dtype) *
-                   (size_t)((ct_schedule_segment(most) < most) ? ct_schedule_segment(most) : most);
+                   (size_t)((ct_schedule_largest(most) < most) ? ct_schedule_largest(most) : most);
 
     if (run == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a collective");
     bytes = ct_align_up(bytes);
@@ -172,6 +172,18 @@ static int64_t bytes_of_send(const ct_sched_run *run, const cursor *at)
     return (int64_t)run->size * segment_length(run->s->step[at->step].send_n, at->seg);
 }
 
+/* The message before it to that rank is still on the link. */
+static bool follows(const ct_sched_run *run, int to)
+{
+    for (int i = 0; ct_comm_sends_in_turn() && (i < run->sends.n); ++i) {
+        const flight *f = &run->sends.slot[(run->sends.head + i) % run->window];
+
+        if ((f->request != MPI_REQUEST_NULL) && (run->s->step[f->at.step].send_to == to))
+            return true;
+    }
+    return false;
+}
+
 static ct_status post_sends(ct_sched_run *run, bool brief, bool *moved, int64_t *bytes_sent)
 {
     while ((run->next_send.step < run->s->n_step) && (run->sends.n < run->window) &&
@@ -180,6 +192,7 @@ static ct_status post_sends(ct_sched_run *run, bool brief, bool *moved, int64_t 
         flight *f = &run->sends.slot[(run->sends.head + run->sends.n) % run->window];
         int n = segment_length(step->send_n, run->next_send.seg);
 
+        if (follows(run, step->send_to)) break;
         CT_TRY_MPI(MPI_Isend(
             at_element(run, step->send_at + run->next_send.seg * ct_schedule_segment(step->send_n)),
             n, ct_comm_wire(run->dtype), step->send_to, run->tag, run->comm->world, &f->request));

@@ -47,6 +47,11 @@ int ct_comm_test(MPI_Request *request, int *done_p)
     return MPI_Test(request, done_p, MPI_STATUS_IGNORE);
 }
 
+bool ct_comm_sends_in_turn(void)
+{
+    return false;
+}
+
 bool ct_comm_may_thread(const ct_comm *c, const char **why_p)
 {
     int level = MPI_THREAD_SINGLE;
