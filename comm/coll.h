@@ -37,11 +37,17 @@ typedef struct ct_coll_req {
     void *state; /* the algorithm's; acquired by prepare(), freed by release() */
 } ct_coll_req;
 
+/** What buckets lose to each other that go ways that cross, as simulated: a factor on their costs.
+ */
+#define CT_COLL_CROSSING 1.25
+
 typedef struct ct_coll_ops {
     const char *name;
     bool shares_memory; /* fastest where buf lies in ct_comm_arena(); the others, elsewhere */
-    bool by_mpi;        /* MPI's own: all ranks must start such requests in one order, and the order
-                           of the additions is MPI's secret */
+    bool crosses; /* two of them in different phases send into the same links: chosen by cost only
+                     where it wins by more than what that loses (CT_COLL_CROSSING)        */
+    bool by_mpi;  /* MPI's own: all ranks must start such requests in one order, and the order
+                     of the additions is MPI's secret */
     bool (*supports)(const ct_comm *c, int64_t count, ct_dtype dtype);
     double (*cost_s)(const ct_comm *c, int64_t bytes); /* alpha-beta-gamma estimate: comm/cost.h */
     /** Once per bucket, before the first start: buffers, windows. Collective, in the same order on

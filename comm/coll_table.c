@@ -72,7 +72,9 @@ ct_status ct_coll_choose(const ct_comm *c, int64_t count, ct_dtype dtype, const 
 
         if (!any && (strcmp(term.name, (*at)->name) != 0)) continue;
         if (!(*at)->supports(c, count, dtype)) continue;
-        if (any) cost = (*at)->cost_s(c, bytes) * (prefers(c, *at) ? nearly : 1);
+        if (any)
+            cost = (*at)->cost_s(c, bytes) * (prefers(c, *at) ? nearly : 1) *
+                   ((*at)->crosses ? CT_COLL_CROSSING : 1);
         if ((best != NULL) && (cost >= least)) continue;
         best = *at;
         least = cost;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "comm/coll.h"
 #include "comm/cost.h"
 
 /* ---- costs */
@@ -39,16 +40,19 @@ static ct_status create_costs(const ct_topo *t, const char *name, costs *c)
     return known ? CT_OK : CT_FAIL(CT_ERR_CONFIG, "allreduce %s has no costs to model it by", name);
 }
 
-/* The cheapest: its number; seconds of an allreduce of so many bytes. */
+/* What ct_coll_choose() chooses: its number; seconds of an allreduce of so many bytes. */
 static int cheapest(const costs *c, double bytes, double *seconds_p)
 {
+    double least = INFINITY;
     int best = -1;
 
     for (int i = 0; i < N_ALGORITHM; i++) {
         double s = (c->cost[i] != NULL) ? ct_cost_s(c->cost[i], bytes) : INFINITY;
+        double weighed = s * ((strcmp(algorithm[i], "torus") == 0) ? CT_COLL_CROSSING : 1);
 
-        if ((best >= 0) && !(s < *seconds_p)) continue;
+        if ((best >= 0) && !(weighed < least)) continue;
         best = i;
+        least = weighed;
         *seconds_p = s;
     }
     return best;
