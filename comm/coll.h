@@ -39,7 +39,7 @@ typedef struct ct_coll_req {
 
 /** What buckets lose to each other that go ways that cross, as simulated: a factor on their costs.
  */
-#define CT_COLL_CROSSING 1.25
+#define CT_COLL_CROSSING 1.1
 
 typedef struct ct_coll_ops {
     const char *name;

@@ -63,8 +63,7 @@ static ct_status move_round(ct_grad_pipe *gp, bool *moved_p, bool *again_p)
  * enough to do (schedule_run.c), each what those above it leave; what comes in they always take.
  * When one of them has moved, those above are asked again. To send nothing of them while the
  * highest sends would idle the link: each rank passes on what it got, and a rank that got nothing
- * of the highest for a moment would have nothing of the others either (simulated, 32 ranks: a sixth
- * of the bandwidth).
+ * of the highest for a moment would have nothing of the others either.
  *
  * This cannot deadlock. The highest bucket under way here is never held back. So of all buckets
  * under way on all ranks the highest is held back nowhere: it is the highest wherever it is under
