@@ -1,4 +1,5 @@
 /* Costs: made once for a topology and an algorithm, then looked up by size. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,13 +32,25 @@ static ct_status no_memory(void)
 
 /* ---- seconds */
 
+/* What a step's message takes more (or less) than latency and bandwidth say, where a fit measured
+ * it: protocols that change with the size, copies, caches. */
+static double beyond_s(const ct_level *l, double bytes)
+{
+    return (l->n_time == 0) ? 0
+                            : ct_level_message_s(l, bytes) - l->latency_s - bytes / l->bandwidth;
+}
+
 static double round_s(const ct_cost_round *r, double bytes, bool adds)
 {
     double t = r->beta * bytes / r->times, g = adds ? r->gamma * bytes / r->times : 0;
-    double more = (t > g) ? t : g, less = (t > g) ? g : t;
     int64_t n = (int64_t)(r->message * bytes / sizeof(float));
     int64_t each = ct_schedule_segment(n), s = (n > each) ? (n + each - 1) / each : 1;
-    double through = r->alpha_s + (t + g) / (double)s;
+    double more = 0, less = 0, through = 0;
+
+    if (r->level != NULL) t = fmax(0, t + beyond_s(r->level, r->message * bytes));
+    more = (t > g) ? t : g;
+    less = (t > g) ? g : t;
+    through = r->alpha_s + (t + g) / (double)s;
 
     if (r->times == 1) return r->alpha_s + more + less / (double)s;
     return r->times * ((through > more) ? through : more);

@@ -13,6 +13,7 @@ typedef struct ct_cost_round {
     double beta, gamma; /* seconds on the busiest link, and of additions: of all steps */
     double message;     /* share of the buffer in the largest message            */
     int times;
+    const ct_level *level; /* of the slowest messages */
 } ct_cost_round;
 
 typedef struct ct_cost_phase {

@@ -25,7 +25,10 @@ static ct_cost_round take_round(ct_cost_work *w, int times)
     const ct_topo *t = w->c->t;
     ct_cost_round r = { .message = w->message, .times = times };
 
+    int slowest = ct_flow_slowest(w->flow);
+
     ct_flow_time(w->flow, &r.alpha_s, &r.beta);
+    if (slowest >= 0) r.level = &t->machine.level[slowest];
     if (t->machine.sum_bandwidth > 0) r.gamma = w->most_received / t->machine.sum_bandwidth;
     ct_flow_clear(w->flow);
     memset(w->received, 0, sizeof(*w->received) * (size_t)t->n_rank);

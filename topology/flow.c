@@ -18,6 +18,7 @@ struct ct_flow {
     int64_t n_pair[CT_MAX_LEVEL], pair_room[CT_MAX_LEVEL]; /* room: a power of two, or 0 */
     double met[CT_MAX_LEVEL];
     double alpha_s, beta_s;
+    int slowest;
 };
 
 /* Members of all vertices of level l: ranks, or vertices of the level below. */
@@ -85,6 +86,7 @@ ct_status ct_flow_create(const ct_topo *t, ct_flow **flow_p)
 
     if (f == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for loads of links");
     f->t = t;
+    f->slowest = -1;
     status = acquire(f);
     if (status != CT_OK) {
         ct_flow_destroy(f);
@@ -108,6 +110,7 @@ void ct_flow_clear(ct_flow *f)
         f->met[l] = 0;
     }
     f->alpha_s = f->beta_s = 0;
+    f->slowest = -1;
 }
 
 /* The entry of a key in a table of `room` entries, or the free one where it belongs. */
@@ -166,7 +169,10 @@ ct_status ct_flow_add(ct_flow *f, int from, int to, double bytes)
     if (top < 0) return CT_OK;
     at = &t->machine.level[top];
     f->met[top] += bytes;
-    if (at->latency_s > f->alpha_s) f->alpha_s = at->latency_s;
+    if ((f->slowest < 0) || (at->latency_s > f->alpha_s)) {
+        f->alpha_s = at->latency_s;
+        f->slowest = top;
+    }
     note(f, bytes, at->bandwidth);
     for (int l = 0; l <= top; ++l) {
         double *up = &f->up[l][member_of(t, l, from)], *down = &f->down[l][member_of(t, l, to)];
@@ -196,6 +202,11 @@ void ct_flow_time(const ct_flow *f, double *alpha_s_p, double *beta_s_p)
 {
     *alpha_s_p = f->alpha_s;
     *beta_s_p = f->beta_s;
+}
+
+int ct_flow_slowest(const ct_flow *f)
+{
+    return f->slowest;
 }
 
 double ct_flow_met(const ct_flow *f, int level)

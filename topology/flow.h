@@ -24,6 +24,8 @@ ct_status ct_flow_add(ct_flow *f, int from, int to, double bytes);
 /** Since clear: alpha, the largest latency of a level met; beta, the seconds that the busiest link
  *  works. A step takes alpha + beta. */
 void ct_flow_time(const ct_flow *f, double *alpha_s_p, double *beta_s_p);
+/** Since clear: the level with that latency; -1: no messages. */
+int ct_flow_slowest(const ct_flow *f);
 /** Bytes since clear of messages whose ranks meet on level l. */
 double ct_flow_met(const ct_flow *f, int level);
 

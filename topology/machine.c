@@ -49,6 +49,20 @@ void ct_machine_fill_uplinks(ct_machine *m, const int64_t *n_member)
     }
 }
 
+double ct_level_message_s(const ct_level *l, double bytes)
+{
+    int n = l->n_time, i = 1;
+    double share = 0;
+
+    if (n == 0) return l->latency_s + bytes / l->bandwidth;
+    if (bytes <= l->time_bytes[0]) return l->time_s[0];
+    if (bytes >= l->time_bytes[n - 1])
+        return l->time_s[n - 1] + (bytes - l->time_bytes[n - 1]) / l->bandwidth;
+    while (l->time_bytes[i] < bytes) i += 1;
+    share = (bytes - l->time_bytes[i - 1]) / (l->time_bytes[i] - l->time_bytes[i - 1]);
+    return l->time_s[i - 1] + share * (l->time_s[i] - l->time_s[i - 1]);
+}
+
 /* Orders of magnitude (shared memory; a 10 Gbit/s network) that only rank algorithms against each
  * other: static, so that the same job makes the same choices every time. */
 void ct_level_guess(const char *name, int above, ct_level *level_p)

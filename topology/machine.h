@@ -14,7 +14,7 @@
 
 #include "framework/base/text.h"
 
-enum { CT_MAX_LEVEL = 8 };
+enum { CT_MAX_LEVEL = 8, CT_MAX_TIME = 24 };
 
 /** Figures of all vertices of a level. Bytes are counted per direction: links are full duplex. */
 typedef struct ct_level {
@@ -32,7 +32,14 @@ typedef struct ct_level {
     double bus;       /* bytes/s that all messages meeting in one vertex share (a node's memory);
                          0: no limit                                                               */
     double residual; /* of a fit: relative RMS error; 0: not fitted                               */
+    int n_time;      /* times of messages that a fit took; 0: none, latency and bandwidth are all */
+    double time_bytes[CT_MAX_TIME], time_s[CT_MAX_TIME]; /* ascending bytes */
 } ct_level;
+
+/** What a step of a collective with this many bytes each way takes between two ranks that meet on
+ * the level and have it to themselves: between two measured times a straight line, beyond them the
+ * bandwidth. */
+double ct_level_message_s(const ct_level *l, double bytes);
 
 /** Sums of a buffer of S bytes in the memory that a node's ranks share take
  *  2 latency_s + 2 min(S, cached) / cached_bandwidth + 2 max(0, S - cached) / bandwidth. */

@@ -65,6 +65,27 @@ static ct_status read_uplink(const reader *r, const Ct__MachineLevelParameter *p
     return CT_OK;
 }
 
+static ct_status read_times(const reader *r, const Ct__MachineLevelParameter *p, ct_level *l)
+{
+    if (p->n_time > CT_MAX_TIME)
+        return fail_at(r, p->time[CT_MAX_TIME], "level \"%s\": more than %d times of messages",
+                       p->name, CT_MAX_TIME);
+    l->n_time = (int)p->n_time;
+    for (int i = 0; i < l->n_time; ++i) {
+        const Ct__MessageTimeParameter *t = p->time[i];
+
+        if ((t->bytes < 1) || ((i > 0) && (t->bytes <= p->time[i - 1]->bytes)))
+            return fail_at(r, t, "level \"%s\": a time of %lld bytes; bytes ascend from 1", p->name,
+                           (long long)t->bytes);
+        if (!isfinite(t->us) || (t->us <= 0) || (t->us > MOST))
+            return fail_at(r, t, "level \"%s\": %lld bytes in %g us; it must be above 0", p->name,
+                           (long long)t->bytes, t->us);
+        l->time_bytes[i] = (double)t->bytes;
+        l->time_s[i] = t->us / 1e6;
+    }
+    return CT_OK;
+}
+
 static ct_status read_level(const reader *r, const Ct__MachineLevelParameter *p, ct_level *l)
 {
     if ((p->name == NULL) || (p->name[0] == '\0'))
@@ -82,6 +103,7 @@ static ct_status read_level(const reader *r, const Ct__MachineLevelParameter *p,
     CT_TRY(check_figure(r, p, "bus_gbs", true, p->bus_gbs, true));
     CT_TRY(check_figure(r, p, "residual", true, p->residual, true));
     CT_TRY(read_uplink(r, p, l));
+    CT_TRY(read_times(r, p, l));
     l->latency_s = p->latency_us / 1e6;
     l->bandwidth = p->bandwidth_gbs * 1e9;
     l->bus = p->bus_gbs * 1e9;

@@ -17,9 +17,27 @@ static double tidy(double v)
     return strtod(text, NULL);
 }
 
-static void fill_level(const ct_level *l, Ct__MachineLevelParameter *p)
+typedef struct times {
+    Ct__MessageTimeParameter time[CT_MAX_TIME], *pointer[CT_MAX_TIME];
+} times;
+
+static void fill_times(const ct_level *l, times *t)
+{
+    for (int i = 0; i < l->n_time; ++i) {
+        ct__message_time_parameter__init(&t->time[i]);
+        t->time[i].has_bytes = t->time[i].has_us = 1;
+        t->time[i].bytes = (int64_t)l->time_bytes[i];
+        t->time[i].us = tidy(l->time_s[i] * 1e6);
+        t->pointer[i] = &t->time[i];
+    }
+}
+
+static void fill_level(const ct_level *l, Ct__MachineLevelParameter *p, times *t)
 {
     ct__machine_level_parameter__init(p);
+    fill_times(l, t);
+    p->n_time = (size_t)l->n_time;
+    p->time = t->pointer;
     p->name = (char *)(uintptr_t)l->name; /* only read */
     p->has_size = (l->size != 0);
     p->size = l->size;
@@ -85,6 +103,7 @@ static void add_switches(const ct_machine_names *n, int parent, int depth, ct_te
 ct_status ct_machine_write(const ct_machine *m, ct_text *out)
 {
     Ct__MachineLevelParameter level[CT_MAX_LEVEL], *pointer[CT_MAX_LEVEL];
+    times time[CT_MAX_LEVEL];
     Ct__MachineParameter p = CT__MACHINE_PARAMETER__INIT;
     Ct__SharedMemoryParameter shared;
 
@@ -95,7 +114,7 @@ ct_status ct_machine_write(const ct_machine *m, ct_text *out)
     p.n_level = (size_t)m->n_level;
     p.level = pointer;
     for (int l = 0; l < m->n_level; ++l) {
-        fill_level(&m->level[l], &level[l]);
+        fill_level(&m->level[l], &level[l], &time[l]);
         pointer[l] = &level[l];
     }
     fill_shared(&m->shared, &shared);

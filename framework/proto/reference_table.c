@@ -161,6 +161,8 @@ const ct_meaning ct_meaning_table[] = {
     { "MachineLevelParameter.residual", "Of a fit: relative error (RMS); 0: not fitted." },
     { "MachineLevelParameter.size",
       "Members (of the level before; of the first: ranks) of a full vertex; 0: as many as come." },
+    { "MachineLevelParameter.time", "Measured times of messages between two ranks that meet here, "
+                                    "by size, of a fit; latency and bandwidth then say the rest." },
     { "MachineLevelParameter.uplink_gbs",
       "What the link of ONE member up into the vertex carries, per direction. Unset: all that the "
       "member can inject." },
@@ -176,6 +178,8 @@ const ct_meaning ct_meaning_table[] = {
     { "MachineSwitchParameter.name", "Name of the switch." },
     { "MachineSwitchParameter.nodes", "Names of the nodes right below: `n[1-4,7]`." },
     { "MachineSwitchParameter.switch", "The switches below this one, one level further in." },
+    { "MessageTimeParameter.bytes", "Of the message; ascending." },
+    { "MessageTimeParameter.us", "Microseconds until both ranks have the other's." },
     { "NetParameter.debug_info", "Log the size of values and gradients of every layer." },
     { "NetParameter.force_backward", "Run backward also where no layer needs it." },
     { "NetParameter.input", "Old form of an Input layer." },

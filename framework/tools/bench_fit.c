@@ -3,19 +3,26 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "comm/node_sum.h"
 #include "comm/reduce.h"
+#include "comm/schedule.h"
 #include "framework/base/clock.h"
 #include "framework/tools/fit_math.h"
 
 enum {
-    N_SIZE = 19, /* of messages: those with even numbers are fitted, the others held out */
+    N_SIZE = 21, /* of messages: those with even numbers are fitted, the others held out */
     N_SHARED = 15,
+    MOST_SEGMENTS = 16, /* of the largest */
     LEAST_REPEAT = 5,
     MOST_REPEAT = 25,
-    BACK_TO_BACK = 65536, /* bytes that go in a row in one measurement, at least */
-    ADD_COUNT = 1 << 18   /* elements */
+    /* bytes that go in a row in one measurement, at least: in a node no more than a fresh buffer,
+     * since caches matter; over a network enough to fill what it buffers */
+    IN_A_ROW_NODE = 8 << 10,
+    IN_A_ROW_NETWORK = 2 << 20,
+    WATCH_US = 100,
+    ADD_COUNT = 1 << 18 /* elements */
 };
 
 static const double seconds_per_size = 0.15;
@@ -34,7 +41,22 @@ typedef struct experiment {
     ct_status (*run)(void *ctx, int times);
     void *ctx;
     int times;
+    bool watches; /* this rank takes no part: it leaves its core to those that do */
 } experiment;
+
+static ct_status meet(const experiment *e)
+{
+    const struct timespec nap = { .tv_nsec = 1000 * WATCH_US };
+    MPI_Request request;
+    int done = 0;
+
+    CT_TRY_MPI(MPI_Ibarrier(e->c->world, &request));
+    for (;;) {
+        CT_TRY_MPI(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
+        if (done) return CT_OK;
+        if (e->watches) (void)nanosleep(&nap, NULL);
+    }
+}
 
 static int ascending(const void *a, const void *b)
 {
@@ -51,17 +73,19 @@ static ct_status measure(const experiment *e, double *seconds_p)
 
     for (int k = 0; k <= n; ++k) {
         CT_TRY(e->again(e->ctx));
-        CT_TRY_MPI(MPI_Barrier(e->c->world));
+        CT_TRY(meet(e));
         t[k] = ct_clock_s();
         CT_TRY(e->run(e->ctx, e->times));
         t[k] = (ct_clock_s() - t[k]) / e->times;
         if (k > 0) continue;
+        CT_TRY(meet(e));
         CT_TRY_MPI(MPI_Allreduce(MPI_IN_PLACE, &t[0], 1, MPI_DOUBLE, MPI_MAX, e->c->world));
         n = (t[0] * e->times * MOST_REPEAT < seconds_per_size)
                 ? MOST_REPEAT
                 : (int)(seconds_per_size / (t[0] * e->times));
         n = (n < LEAST_REPEAT) ? LEAST_REPEAT : n;
     }
+    CT_TRY(meet(e));
     CT_TRY_MPI(MPI_Allreduce(MPI_IN_PLACE, t + 1, n, MPI_DOUBLE, MPI_MAX, e->c->world));
     qsort(t + 1, (size_t)n, sizeof(*t), ascending);
     *seconds_p = t[1 + n / 2];
@@ -90,7 +114,7 @@ static int pick(const curve *c, int odd, double *bytes, double *seconds)
 typedef struct exchange {
     ct_comm *c;
     int partner; /* -1: this rank watches */
-    int bytes;
+    int bytes, in_a_row;
     char *out, *in;
 } exchange;
 
@@ -98,22 +122,42 @@ static ct_status renew(void *ctx)
 {
     exchange *x = ctx;
 
-    if (x->partner >= 0) memset(x->out, 1, (size_t)x->bytes);
+    if (x->partner >= 0) memset(x->out, 1, 2 * (size_t)x->bytes);
     return CT_OK;
 }
 
+/* Both ways, in the segments in which a step of a collective sends. */
+static ct_status step(exchange *x, char *out, char *in)
+{
+    int each = 4 * (int)ct_schedule_segment((x->bytes + 3) / 4), n = 0;
+    MPI_Request request[2 * MOST_SEGMENTS];
+
+    for (int at = 0; at < x->bytes; at += each) {
+        int size = (x->bytes - at < each) ? x->bytes - at : each;
+
+        CT_TRY_MPI(MPI_Irecv(in + at, size, MPI_BYTE, x->partner, 0, x->c->world, &request[n]));
+        CT_TRY_MPI(
+            MPI_Isend(out + at, size, MPI_BYTE, x->partner, 0, x->c->world, &request[n + 1]));
+        n += 2;
+    }
+    CT_TRY_MPI(MPI_Waitall(n, request, MPI_STATUSES_IGNORE));
+    return CT_OK;
+}
+
+/* What two ranks do in a sum, but for the adding: the second step receives where the partner has
+ * just read, which costs more where they share caches. */
 static ct_status swap(void *ctx, int times)
 {
     exchange *x = ctx;
 
     for (int i = 0; (x->partner >= 0) && (i < times); ++i) {
-        CT_TRY_MPI(MPI_Sendrecv(x->out, x->bytes, MPI_BYTE, x->partner, 0, x->in, x->bytes,
-                                MPI_BYTE, x->partner, 0, x->c->world, MPI_STATUS_IGNORE));
+        CT_TRY(step(x, x->out, x->in));
+        CT_TRY(step(x, x->out + x->bytes, x->out));
     }
     return CT_OK;
 }
 
-/* 4 bytes, then 16 B to 4 MiB in doublings: the odd ones lie between the fitted ones. */
+/* 4 bytes, then 32 B to 16 MiB in doublings: the odd ones lie between the fitted ones. */
 static int size_of(int i)
 {
     return (i == 0) ? 4 : 16 << i;
@@ -121,36 +165,57 @@ static int size_of(int i)
 
 static ct_status time_exchange(exchange *x, int bytes, double *seconds_p)
 {
-    experiment e = { x->c, renew, swap, x, 1 };
+    experiment e = { x->c, renew, swap, x, 1, x->partner < 0 };
 
     x->bytes = bytes;
-    if (bytes < BACK_TO_BACK) e.times = BACK_TO_BACK / bytes;
+    if (bytes < x->in_a_row) e.times = x->in_a_row / bytes;
     if (e.times > 50) e.times = 50;
-    return measure(&e, seconds_p);
+    CT_TRY(measure(&e, seconds_p));
+    *seconds_p /= 2;
+    return CT_OK;
 }
 
+/* The level keeps every second time, foretells the others by them (the residual), then keeps all.
+ */
+static void keep_times(const curve *c, ct_level *l)
+{
+    double bytes[N_SIZE], seconds[N_SIZE], sum = 0;
+    int n = pick(c, 1, bytes, seconds);
+
+    l->n_time = pick(c, 0, l->time_bytes, l->time_s);
+    for (int i = 0; i < n; ++i) {
+        double off = ct_level_message_s(l, bytes[i]) / seconds[i] - 1;
+
+        sum += off * off;
+    }
+    l->residual = sqrt(sum / n);
+    l->n_time = c->n;
+    memcpy(l->time_bytes, c->bytes, sizeof(c->bytes));
+    memcpy(l->time_s, c->seconds, sizeof(c->seconds));
+}
+
+/* Bandwidth is that of large messages; latency what then fits all of them best. */
 static ct_status fit_pair(exchange *x, ct_level *level)
 {
     curve c = { .n = N_SIZE };
-    double bytes[N_SIZE], seconds[N_SIZE], sum = 0;
+    const int last = N_SIZE - 1, before = N_SIZE - 3;
     ct_fit_line line;
-    int n = 0;
 
     for (int i = 0; i < N_SIZE; ++i) {
         c.bytes[i] = size_of(i);
         CT_TRY(time_exchange(x, size_of(i), &c.seconds[i]));
     }
-    n = pick(&c, 0, bytes, seconds);
-    line = ct_fit_line_of(bytes, seconds, n);
-    n = pick(&c, 1, bytes, seconds);
-    for (int i = 0; i < n; ++i) {
-        double off = ct_fit_line_s(&line, bytes[i]) / seconds[i] - 1;
-
-        sum += off * off;
-    }
+    line = ct_fit_line_of(c.bytes, c.seconds, c.n);
     level->latency_s = line.alpha_s;
-    level->bandwidth = (line.beta > 0) ? 1 / line.beta : HUGE_VAL;
-    level->residual = sqrt(sum / n);
+    level->bandwidth = (c.bytes[last] - c.bytes[before]) / (c.seconds[last] - c.seconds[before]);
+    if (!(level->bandwidth > 0) || !isfinite(level->bandwidth)) {
+        if (line.beta <= 0)
+            return CT_FAIL(CT_ERR_DATA,
+                           "the times of messages do not grow with their size: another "
+                           "fit on an idle machine");
+        level->bandwidth = 1 / line.beta;
+    }
+    keep_times(&c, level);
     return CT_OK;
 }
 
@@ -219,6 +284,7 @@ static ct_status fit_level(ct_comm *c, exchange *x, int level, ct_fit_report *re
     if (!find_pair(c->topo, level, pair)) return CT_OK;
     report->measured[level] = true;
     l->uplink = l->bus = 0;
+    x->in_a_row = (level > c->topo->machine.node_level) ? IN_A_ROW_NETWORK : IN_A_ROW_NODE;
     x->partner = (c->rank == pair[0]) ? pair[1] : (c->rank == pair[1]) ? pair[0] : -1;
     CT_TRY(fit_pair(x, l));
     report->n_pair[level] = pair_up(c->topo, level, pair, c->rank, &x->partner);
@@ -251,7 +317,7 @@ static ct_status add(void *ctx, int times)
 static ct_status fit_sums(ct_comm *c, ct_fit_report *report)
 {
     addition a = { .n_thread = c->n_thread };
-    experiment e = { c, renew_terms, add, &a, 1 };
+    experiment e = { c, renew_terms, add, &a, 1, false };
     double seconds = 0;
     ct_status status = CT_OK;
 
@@ -298,7 +364,7 @@ static ct_status sum_shared(void *ctx, int times)
 
 static ct_status time_shared(ct_comm *c, shared *s, int64_t bytes, double *seconds_p)
 {
-    experiment e = { c, renew_gradients, sum_shared, s, 1 };
+    experiment e = { c, renew_gradients, sum_shared, s, 1, false };
     ct_status status = CT_OK;
 
     s->req = (ct_coll_req){
@@ -378,9 +444,9 @@ ct_status ct_bench_fit(ct_comm *c, ct_fit_report *report)
                        "--fit measures between ranks: start 2 or more (mpirun -np 2)");
     *report = (ct_fit_report){ .machine = c->topo->machine };
     report->machine.names = NULL;
-    x.out = ct_mem_acquire(2 * most);
+    x.out = ct_mem_acquire(3 * most);
     if (x.out == NULL) return no_memory();
-    x.in = x.out + most;
+    x.in = x.out + 2 * most;
     for (int l = 0; (l < report->machine.n_level) && (status == CT_OK); ++l)
         status = fit_level(c, &x, l, report);
     ct_mem_release(x.out);

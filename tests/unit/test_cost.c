@@ -210,6 +210,36 @@ static void ignore_line(void *ctx, const char *text)
     (void)text;
 }
 
+/* Measured times of messages count instead of latency and bandwidth: between them a straight line,
+ * below them the first, beyond them the bandwidth. */
+static void test_times(void **state)
+{
+    const double mb = 1 << 20, bw = 1 / BETA1;
+    ct_topo *t = supernodes(8, 8, "block");
+    ct_level *l = &t->machine.level[1];
+
+    (void)state;
+    l->bandwidth = bw;
+    l->n_time = 3;
+    l->time_bytes[0] = mb;
+    l->time_bytes[1] = 2 * mb;
+    l->time_bytes[2] = 4 * mb;
+    l->time_s[0] = 2e-3;
+    l->time_s[1] = 3e-3;
+    l->time_s[2] = 9e-3;
+    near(ct_level_message_s(l, 1), 2e-3);
+    near(ct_level_message_s(l, 1.25 * mb), 2.25e-3);
+    near(ct_level_message_s(l, 3 * mb), 6e-3);
+    near(ct_level_message_s(l, 6 * mb), 9e-3 + 2 * mb / bw);
+    near(seconds("rhd", t, 4 * mb), 2 * (3e-3 + 2e-3 + 2e-3));
+    near(seconds("rhd", t, 12 * mb), 2 * (9e-3 + 2 * mb / bw + 6e-3 + 2.5e-3));
+    near(seconds("tree", t, 3 * mb), 2 * 3 * 6e-3);
+    /* what is faster than the link allows on average cannot be faster than no time */
+    l->time_s[0] = l->time_s[1] = l->time_s[2] = 1e-9;
+    near(seconds("rhd", t, 4 * mb), 6 * ALPHA);
+    ct_topo_destroy(t);
+}
+
 /* Measured figures of sums in shared memory count instead of the levels', on each side of the knee,
  * and come on top of what goes between the nodes. */
 static void test_shared(void **state)
@@ -309,11 +339,17 @@ static void test_spec(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_halving),   cmocka_unit_test(test_flat_formulas),
-        cmocka_unit_test(test_pipelined), cmocka_unit_test(test_uneven),
-        cmocka_unit_test(test_nodes),     cmocka_unit_test(test_line),
-        cmocka_unit_test(test_errors),    cmocka_unit_test(test_spec),
-        cmocka_unit_test(test_shared),    cmocka_unit_test(test_nodes_out_of_order),
+        cmocka_unit_test(test_halving),
+        cmocka_unit_test(test_flat_formulas),
+        cmocka_unit_test(test_pipelined),
+        cmocka_unit_test(test_uneven),
+        cmocka_unit_test(test_nodes),
+        cmocka_unit_test(test_line),
+        cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_spec),
+        cmocka_unit_test(test_times),
+        cmocka_unit_test(test_shared),
+        cmocka_unit_test(test_nodes_out_of_order),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -158,6 +158,13 @@ static const struct {
     { NODE SWITCH MACHINE "switch { name: \"s\" nodes: \"n[1-]\" }", "x.prototxt:4: node list" },
     { NODE "level { name: \"m\" size: 2 latency_us: 1 bandwidth_gbs: 1 } nodes: \"n[1-3]\"",
       "size is 2, but one holds 3 by name" },
+    { NODE "level { name: \"machine\" latency_us: 1 bandwidth_gbs: 1 time { bytes: 8 us: 1 } "
+           "time { bytes: 8 us: 2 } }",
+      "a time of 8 bytes; bytes ascend" },
+    { NODE "level { name: \"machine\" latency_us: 1 bandwidth_gbs: 1 time { us: 1 } }",
+      "a time of 0 bytes; bytes ascend from 1" },
+    { NODE "level { name: \"machine\" latency_us: 1 bandwidth_gbs: 1 time { bytes: 8 us: 0 } }",
+      "8 bytes in 0 us; it must be above 0" },
 };
 
 static void test_broken(void **state)
@@ -199,6 +206,11 @@ static void expect_equal(const ct_machine *a, const ct_machine *b)
         assert_int_equal(x->pairwise, y->pairwise);
         assert_true(x->bus == y->bus);
         assert_true(x->residual == y->residual);
+        assert_int_equal(x->n_time, y->n_time);
+        for (int i = 0; i < x->n_time; ++i) {
+            assert_true(x->time_bytes[i] == y->time_bytes[i]);
+            assert_true(x->time_s[i] == y->time_s[i]);
+        }
     }
     assert_memory_equal(&a->shared, &b->shared, sizeof(a->shared)); /* five doubles, no holes */
     assert_int_equal(a->names == NULL, b->names == NULL);
@@ -246,7 +258,8 @@ static void test_write(void **state)
     expect_round_trip(m);
     assert_int_equal(parse("name: \"with \\\"quotes\\\"\"\n" NODE
                            "level { name: \"sw\" latency_us: 2.123456789 bandwidth_gbs: 11.9876543 "
-                           "residual: 0.0123 }" MACHINE
+                           "residual: 0.0123 time { bytes: 4 us: 2.25 } "
+                           "time { bytes: 1048576 us: 91.123456 } }" MACHINE
                            "shared { latency_us: 0.2 cached_gbs: 101.5 cached_mb: 6.291456 gbs: "
                            "28.25 residual: 0.071 }"
                            "switch { name: \"a\" nodes: \"n[01-03,7]\" nodes: \"m\" }\n"
