@@ -1,0 +1,253 @@
+/* Many payloads into one vector. The vector goes by tiles that stay in the cache while all payloads
+ * are added to a tile; a cursor for each payload remembers how far it has been read. */
+#include "comm/wire_impl.h"
+
+#include <omp.h>
+#include <string.h>
+
+#include "comm/bf16.h"
+
+enum {
+    TILE = 2 * CT_WIRE_BLOCK, /* elements: half a megabyte, half of a usual second cache      */
+    BATCH = 1024,             /* payloads at a time; their views and cursors lie on the stack */
+    AHEAD = 3,                /* payloads that are fetched before their turn                  */
+    MIN_PER_THREAD = 1 << 16  /* entries */
+};
+
+/* One thread's stretch of the vector, of whole tiles, and where its payloads are in there. */
+typedef struct stretch {
+    const ct_wire_view *view;
+    int n_view;
+    float *dense;
+    bool clear;
+    int64_t begin, end, filled;
+    bool good;
+    uint32_t at[BATCH]; /* next entry, of each payload */
+} stretch;
+
+/* The first entry at or beyond element i. Where entries are spread evenly, about where it is. */
+static uint32_t lower_bound(const ct_wire_view *v, int64_t i)
+{
+    int64_t lo = 0, hi = v->count, step = 16;
+    int64_t guess = (int64_t)((double)v->count * (double)i / (double)v->n);
+
+    while ((guess > lo) && (v->index32[guess - 1] >= i)) {
+        hi = guess - 1;
+        guess = (hi > step) ? hi - step : 0;
+        step *= 2;
+    }
+    lo = guess;
+    for (step = 16; (lo + step < hi) && (v->index32[lo + step] < i); step *= 2) lo += step + 1;
+    if (lo + step < hi) hi = lo + step;
+    while (lo < hi) {
+        int64_t mid = lo + (hi - lo) / 2;
+
+        if (v->index32[mid] < i)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return (uint32_t)lo;
+}
+
+/* Where the entries of element i on begin; i is a block's start. */
+static uint32_t entry_of(const ct_wire_view *v, int64_t i)
+{
+    int64_t sum = 0;
+
+    if (v->index32 != NULL) return lower_bound(v, i);
+    if (v->index16 == NULL) return 0;
+    for (int64_t b = 0; b < i / CT_WIRE_BLOCK; ++b) sum += v->per_block[b];
+    return (uint32_t)sum;
+}
+
+static bool add_pairs(const ct_wire_view *v, uint32_t *at_p, int64_t start, uint32_t len,
+                      float *tile)
+{
+    uint32_t at = *at_p, count = (uint32_t)v->count, next = 0;
+    bool good = true;
+
+    for (; at < count; ++at) {
+        uint32_t d = v->index32[at] - (uint32_t)start;
+
+        if (d >= len) break;
+        good = good && (d >= next);
+        next = d + 1;
+        tile[d] += (v->value != NULL) ? v->value[at] : v->mean;
+    }
+    *at_p = at;
+    return good;
+}
+
+static bool add_block(const ct_wire_view *v, uint32_t at, uint32_t n, uint32_t len, float *block)
+{
+    uint32_t next = 0;
+    bool good = true;
+
+    for (uint32_t j = at; j < at + n; ++j) {
+        uint32_t d = v->index16[j];
+
+        good = good && (d >= next) && (d < len);
+        if (d >= len) break;
+        next = d + 1;
+        block[d] += (v->half != NULL) ? ct_bf16_to_f32(v->half[j]) : v->mean;
+    }
+    return good;
+}
+
+static void add_dense(const ct_wire_view *v, int64_t start, int64_t len, float *tile)
+{
+    if (v->value != NULL) {
+#pragma omp simd
+        for (int64_t i = 0; i < len; ++i) tile[i] += v->value[start + i];
+    } else {
+#pragma omp simd
+        for (int64_t i = 0; i < len; ++i) tile[i] += ct_bf16_to_f32(v->half[start + i]);
+    }
+}
+
+/* The next entries of a payload, on their way into the cache. */
+static void fetch(const ct_wire_view *v, uint32_t at, int64_t expected)
+{
+    const char *index = (const char *)v->index16 + 2 * (size_t)at;
+    const char *value = (const char *)v->half + 2 * (size_t)at;
+    size_t width = 2;
+
+    if ((v->index32 == NULL) && (v->index16 == NULL)) return;
+    if (v->index32 != NULL) {
+        index = (const char *)(v->index32 + at);
+        value = (const char *)(v->value + at);
+        width = 4;
+    }
+    for (size_t b = 0; b < (size_t)expected * width; b += 64) {
+        __builtin_prefetch(index + b);
+        if ((v->value != NULL) || (v->half != NULL)) __builtin_prefetch(value + b);
+    }
+}
+
+static bool add_tile(stretch *s, int64_t start, int64_t len)
+{
+    float *tile = s->dense + start;
+    bool good = true;
+
+    for (int p = 0; p < s->n_view; ++p) {
+        const ct_wire_view *v = &s->view[p];
+
+        if (p + AHEAD < s->n_view) {
+            const ct_wire_view *next = &s->view[p + AHEAD];
+            int64_t expected = next->count * len / next->n;
+
+            if (expected < 512) fetch(next, s->at[p + AHEAD], expected);
+        }
+        if (v->index32 != NULL) {
+            good = add_pairs(v, &s->at[p], start, (uint32_t)len, tile) && good;
+        } else if (v->index16 != NULL) {
+            for (int64_t d = 0; d < len; d += CT_WIRE_BLOCK) {
+                uint32_t n = v->per_block[(start + d) / CT_WIRE_BLOCK];
+                int64_t rest = len - d;
+
+                good = add_block(v, s->at[p], n,
+                                 (uint32_t)((rest < CT_WIRE_BLOCK) ? rest : CT_WIRE_BLOCK),
+                                 tile + d) &&
+                       good;
+                s->at[p] += n;
+            }
+        } else {
+            add_dense(v, start, len, tile);
+        }
+    }
+    return good;
+}
+
+static int64_t count_filled(const float *v, int64_t n)
+{
+    int64_t sum = 0;
+
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < n; ++i) sum += (v[i] != 0);
+    return sum;
+}
+
+static void add_stretch(stretch *s)
+{
+    s->good = true;
+    for (int p = 0; p < s->n_view; ++p) s->at[p] = entry_of(&s->view[p], s->begin);
+    for (int64_t start = s->begin; start < s->end; start += TILE) {
+        int64_t len = (s->end - start < TILE) ? s->end - start : TILE;
+
+        if (s->clear) memset(s->dense + start, 0, sizeof(float) * (size_t)len);
+        s->good = add_tile(s, start, len) && s->good;
+        s->filled += count_filled(s->dense + start, len);
+    }
+    /* every entry was met, once: no index out of order hides some between two stretches */
+    for (int p = 0; p < s->n_view; ++p) {
+        const ct_wire_view *v = &s->view[p];
+        uint32_t end = (s->end < v->n) ? entry_of(v, s->end) : (uint32_t)v->count;
+
+        if ((v->index32 != NULL) && (s->at[p] != end)) s->good = false;
+    }
+}
+
+static ct_status add_batch(const ct_wire_view *view, int n_view, float *dense, int64_t n,
+                           bool clear, int n_thread, int64_t *filled_p)
+{
+    int64_t n_tile = (n + TILE - 1) / TILE, entries = n / 16, filled = 0;
+    int team = omp_in_parallel() ? 1 : n_thread, bad = 0;
+
+    for (int p = 0; p < n_view; ++p) entries += view[p].count;
+    if (team > entries / MIN_PER_THREAD + 1) team = (int)(entries / MIN_PER_THREAD + 1);
+    if (team > n_tile) team = (int)n_tile;
+    if (team < 1) team = 1;
+#pragma omp parallel for schedule(dynamic, 1) num_threads(team) reduction(+ : bad, filled)
+    for (int t = 0; t < ((team > 1) ? 2 * team : 1); ++t) {
+        int parts = (team > 1) ? 2 * team : 1;
+        stretch s = { .view = view, .n_view = n_view, .dense = dense, .clear = clear };
+
+        s.begin = n_tile * t / parts * TILE;
+        s.end = n_tile * (t + 1) / parts * TILE;
+        if (s.end > n) s.end = n;
+        if (s.begin < s.end) {
+            add_stretch(&s);
+            bad += !s.good;
+            filled += s.filled;
+        }
+    }
+    *filled_p = filled;
+    if (bad > 0)
+        return CT_FAIL(CT_ERR_COMM, "a payload names elements out of order, or beyond its %lld",
+                       (long long)n);
+    return CT_OK;
+}
+
+static ct_status add_all(const void *const *payload, const size_t *bytes, int n_payload,
+                         float *dense, int64_t n, bool clear, int n_thread, int64_t *filled_p)
+{
+    ct_wire_view view[BATCH];
+
+    for (int first = 0; (first == 0) || (first < n_payload); first += BATCH) {
+        int m = (n_payload - first < BATCH) ? n_payload - first : BATCH;
+
+        for (int p = 0; p < m; ++p)
+            CT_TRY(ct_wire_open(payload[first + p], bytes[first + p], n, &view[p]));
+        CT_TRY(add_batch(view, m, dense, n, clear && (first == 0), n_thread, filled_p));
+    }
+    return CT_OK;
+}
+
+ct_status ct_wire_add_all(const void *const *payload, const size_t *bytes, int n_payload,
+                          float *dense, int64_t n, int n_thread)
+{
+    int64_t filled = 0;
+
+    return add_all(payload, bytes, n_payload, dense, n, false, n_thread, &filled);
+}
+
+ct_status ct_wire_sum_all(const void *const *payload, const size_t *bytes, int n_payload,
+                          float *dense, int64_t n, int n_thread, int64_t *filled_p)
+{
+    int64_t filled = 0;
+
+    CT_TRY(add_all(payload, bytes, n_payload, dense, n, true, n_thread, &filled));
+    if (filled_p != NULL) *filled_p = filled;
+    return CT_OK;
+}
