@@ -16,10 +16,24 @@
 
 typedef enum { CT_COMBINE_SUM, CT_COMBINE_GATHER } ct_combine;
 
+/** What `compression { }` says; each codec reads what it knows. Names are lower case and borrowed;
+ *  NULL is "auto". */
 typedef struct ct_codec_config {
-    float density; /* topk: share of the elements sent, 0 < density <= 1; round(density n), >= 1 */
-    int64_t min_bytes;         /* parameters smaller than this travel dense          */
-    int64_t warmup_iterations; /* dense until then                           */
+    float density; /* sparse ones: share of the elements sent, 0 < density <= 1; round(density n),
+                      at least 1 */
+    int64_t min_bytes;         /* parameters smaller than this travel dense              */
+    int64_t warmup_iterations; /* dense until then                                       */
+    const char *exchange;      /* sparse ones: "auto", "allgather", "hier", "gtopk", "oktopk" */
+    const char *selection; /* … "auto", "exact", "trimmed", "search", "sampled", "redsync_sizes" */
+    const char *wire;      /* … "auto", "pairs", "half"                                  */
+    bool quantize;         /* … one mean for all values, the sign alternates             */
+    bool momentum_correction;  /* the rate and momentum before what is left behind: coded.h */
+    bool mask_momentum;        /* no momentum where something was just sent               */
+    int64_t resync_iterations; /* dense every so many iterations; 0: never               */
+    int rank;                  /* powersgd                                               */
+    float
+        local_clip; /* a rank's gradient of a parameter has at most this norm / sqrt(ranks); 0: any
+                     */
 } ct_codec_config;
 
 typedef struct ct_codec_ops {

@@ -1,0 +1,123 @@
+/** @file coded.h  How a parameter's gradient travels compressed: a bucket's coded way.
+ *
+ * A const ct_coded_ops per codec, listed in coded_table.c. The pipe makes one object for each
+ * parameter that its codec takes; it holds the state, which so is keyed by parameter. Each step the
+ * bucket calls start, then progress until CT_OK: then grad holds the sum over the ranks of what
+ * they sent, the same bits on every rank. In dense steps (warm-up, resync) it calls fold instead,
+ * and sends by itself what that leaves in grad.
+ *
+ * Absorbed parameters. With momentum correction (Lin et al., ICLR 2018; Fang et al., RedSync, JPDC
+ * 2019) rate, decay and momentum act before anything is left behind. With Caffe's rate inside the
+ * momentum, on each of P ranks,
+ *
+ *     g' = scale * grad + (decay / P) * weight
+ *     U  = momentum * U + rate * g'
+ *     V  = V + U                         nesterov: V = V + momentum * U + rate * g'
+ *
+ * S, a part of V, is sent: V = V - S, and with mask_momentum U = 0 where S is not. The solver then
+ * does weight = weight - sum over ranks of S, and nothing else. A dense step sends all of V, and
+ * leaves U alone. So with everything sent always this is Caffe's SGD exactly, and codecs may be
+ * switched on and off at any step without losing anything. (comm/select.h has these three lines.)
+ *
+ * A parameter that is not absorbed: V = V + grad, S is sent, and the solver applies scale, decay,
+ * rate and momentum to the sum.
+ *
+ * Who drops, keeps: what a codec, its wire format or its exchange does not deliver is added to V on
+ * the rank that dropped it. So sum over ranks of (sent + V) is what was accumulated, to rounding.
+ */
+#ifndef CT_CODED_H
+#define CT_CODED_H
+
+#include "comm/codec.h"
+#include "comm/coll.h"
+#include "comm/coll_ways.h"
+
+/** What an object is made for. Pointers are borrowed and live as long as the object. */
+typedef struct ct_coded_setup {
+    ct_comm *comm;                 /* its n_thread: threads to use now; it changes */
+    const ct_codec_config *config; /* checked by `check`                           */
+    const char *key;               /* of the parameter                             */
+    int64_t n;                     /* elements, 0 < n < 2^32                       */
+    int64_t rows;                  /* as a matrix: n / rows columns; 1 <= rows     */
+    float *grad;                   /* [n]                                          */
+    const float *weight; /* [n] as the step's forward and backward read it, until progress is CT_OK;
+                            NULL: decay is 0 */
+    bool absorb;         /* see above; only where ct_coded_ops.absorbs                     */
+    bool output;         /* of the layer that the loss reads: quantize leaves it alone     */
+    float momentum, decay; /* absorbed: weight_decay * decay_mult                  */
+    bool nesterov;
+    int tag;               /* tags tag .. tag + CT_COLL_TAGS - 1                   */
+    const char *allreduce; /* of the codecs that sum: as ct_coll_choose's          */
+    bool deterministic;    /* the same bits in the next run, too                   */
+} ct_coded_setup;
+
+typedef struct ct_coded_step {
+    int64_t iteration;
+    float scale; /* 1 / iter_size, times what local_clip makes of it               */
+    float rate;  /* of this parameter in this step: lr * lr_mult                   */
+} ct_coded_step;
+
+/** Since creation, on this rank. */
+typedef struct ct_coded_stats {
+    int64_t n_step;      /* coded steps                                            */
+    int64_t bytes_dense; /* 4 n a coded step: what a dense gradient holds          */
+    int64_t bytes_coded; /* what this rank encoded: its payloads                   */
+    int64_t bytes_sent;  /* what this rank sent, in all steps of its exchange      */
+    int64_t selected;    /* sparse ones: elements that this rank selected          */
+    int64_t filled;      /* … elements of the sums that anybody's payload had      */
+    double accumulate_s; /* where it is apart from select_s                        */
+    double select_s, pack_s, exchange_s, unpack_s;
+} ct_coded_stats;
+
+/** What must survive a restart. */
+typedef struct ct_coded_state {
+    const char *name; /* "residual" (V), "update_momentum" (U), "powersgd_q" …     */
+    float *data;
+    int64_t count;
+    bool replicated; /* the same on all ranks: copied to others; else their sum over the ranks is
+                        dealt out in equal shares */
+} ct_coded_state;
+
+typedef struct ct_coded_ops {
+    const char *name; /* `compression { type }`, lower case                        */
+    bool sparse;      /* density, exchange, selection, wire and quantize mean something */
+    bool keeps;       /* has a residual; no: what is lost is lost                  */
+    bool absorbs;     /* can do momentum correction                                */
+    /** What it cannot do. No MPI, no net. NULL: everything. CT_ERR_CONFIG. */
+    ct_status (*check)(const ct_codec_config *c);
+    /** Collective, in one order on all ranks, as destroy (NULL allowed) is. */
+    ct_status (*create)(const ct_coded_setup *setup, void **obj_p);
+    void (*destroy)(void *obj);
+    /** A dense step: turns grad into what is to be summed (absorbed: all of V, after this step's
+     *  gradient; else grad + V), and leaves V = 0. NULL: grad is it. Local. */
+    ct_status (*fold)(void *obj, const ct_coded_step *step);
+    /** Encodes and starts. CT_ERR_DIVERGED where the gradient is not finite. */
+    ct_status (*start)(void *obj, const ct_coded_step *step);
+    /** CT_INPROGRESS until grad holds the sum. Never waits. One rank: grad is what it sent. */
+    ct_status (*progress)(void *obj);
+    /** As ct_coll_ops.pending. NULL: never. */
+    int (*pending)(void *obj, MPI_Request **out, int max);
+    /** Where it stands; read from any thread; `brief` is written before each progress. */
+    ct_coll_where *(*where)(void *obj);
+    /** Its exchange: "ring", "allgather"; a static text. From any thread. */
+    const char *(*exchange)(const void *obj);
+    /** Optional: the allreduce of a codec that sums once; the first steps may try others. */
+    ct_coll_ways *(*ways)(void *obj);
+    /** i = 0, 1 …; false: there is no such one. NULL: none. */
+    bool (*state)(void *obj, int i, ct_coded_state *out);
+    void (*stats)(const void *obj, ct_coded_stats *out);
+    /** Optional: state was written from outside (a snapshot was read). Local. */
+    ct_status (*restored)(void *obj);
+    /** Seconds from leaving to landing by the cost model, without overlap; 0: unknown. */
+    double (*predict_s)(ct_comm *c, const ct_codec_config *config, int64_t n);
+} ct_coded_ops;
+
+extern const ct_coded_ops *const ct_coded_table[]; /* NULL-terminated; "none" first */
+
+/** CT_ERR_CONFIG with the known names, and the nearest. */
+ct_status ct_coded_find(const char *name, const ct_coded_ops **ops_p);
+/** The codec's own check, and what is common to all: ranges, and names of what it has no use for.
+ *  CT_ERR_CONFIG with the reason. */
+ct_status ct_coded_check(const ct_coded_ops *ops, const ct_codec_config *c);
+
+#endif
