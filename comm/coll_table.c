@@ -12,13 +12,19 @@ const ct_coll_ops *const ct_coll_table[] = {
 
 static ct_status fail_unknown(const char *name)
 {
+    const char *word[sizeof(ct_coll_table) / sizeof(ct_coll_table[0])] = { "auto" }, *near = NULL;
     ct_text known = { .text = NULL };
     ct_status status = CT_OK;
+    int n = 1;
 
-    for (const ct_coll_ops *const *at = ct_coll_table; *at != NULL; ++at)
+    for (const ct_coll_ops *const *at = ct_coll_table; *at != NULL; ++at) {
+        word[n++] = (*at)->name;
         ct_text_add(&known, ", %s", (*at)->name);
-    status = CT_FAIL(CT_ERR_CONFIG, "unknown allreduce \"%s\"; known are auto%s", name,
-                     (known.text != NULL) ? known.text : "");
+    }
+    near = ct_text_nearest(name, word, n);
+    status = CT_FAIL(CT_ERR_CONFIG, "unknown allreduce \"%s\"%s%s%s; known are auto%s", name,
+                     (near != NULL) ? "; did you mean \"" : "", (near != NULL) ? near : "",
+                     (near != NULL) ? "\"?" : "", (known.text != NULL) ? known.text : "");
     ct_text_destroy(&known);
     return status;
 }

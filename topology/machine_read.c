@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "framework/base/text.h"
 #include "framework/proto/cortado.pb-c.h"
 #include "framework/proto/prototxt.h"
 #include "topology/hostlist.h"
@@ -112,6 +113,19 @@ static ct_status read_level(const reader *r, const Ct__MachineLevelParameter *p,
     return CT_OK;
 }
 
+static ct_status fail_no_node(const reader *r, const Ct__MachineParameter *p)
+{
+    static const char *const node[] = { "node" };
+
+    for (size_t l = 0; l < p->n_level; ++l) {
+        if (ct_text_nearest(p->level[l]->name, node, 1) != NULL)
+            return fail_at(r, p->level[l], "no level is named \"node\"; is \"%s\" meant?",
+                           p->level[l]->name);
+    }
+    return fail_at(r, p->level[0],
+                   "no level is named \"node\": which vertices share memory is not known");
+}
+
 static ct_status read_levels(reader *r, const Ct__MachineParameter *p)
 {
     ct_machine *m = r->m;
@@ -133,9 +147,7 @@ static ct_status read_levels(reader *r, const Ct__MachineParameter *p)
             return fail_at(r, p->level[l], "level \"%s\": only levels above the node are pairwise",
                            m->level[l].name);
     }
-    if (m->node_level < 0)
-        return fail_at(r, p->level[0],
-                       "no level is named \"node\": which vertices share memory is not known");
+    if (m->node_level < 0) return fail_no_node(r, p);
     if (m->node_level == m->n_level - 1)
         return fail_at(r, p->level[m->node_level],
                        "the last level is the machine; \"node\" must stand before it");
@@ -212,10 +224,33 @@ static ct_status check_sizes(reader *r, const Ct__MachineParameter *p)
     return CT_OK;
 }
 
+static const Ct__MachineSwitchParameter *find_switch(Ct__MachineSwitchParameter *const *p, size_t n,
+                                                     const char *name)
+{
+    for (size_t i = 0; i < n; ++i) {
+        const Ct__MachineSwitchParameter *below;
+
+        if (strcmp(p[i]->name, name) == 0) return p[i];
+        below = find_switch(p[i]->switch_, p[i]->n_switch_, name);
+        if (below != NULL) return below;
+    }
+    return NULL;
+}
+
+/* Of node i an earlier one has the name: told at the switch of the later one. */
+static ct_status fail_twice(const reader *r, const Ct__MachineParameter *p, int i)
+{
+    const ct_machine_names *names = r->m->names;
+    const void *at = p;
+
+    if (names->node_switch[i] >= 0)
+        at = find_switch(p->switch_, p->n_switch_, names->sw[names->node_switch[i]].name);
+    return fail_at(r, at, "node \"%s\" stands in two places", names->node[i]);
+}
+
 static ct_status read_names(reader *r, const Ct__MachineParameter *p)
 {
-    const char *twice = NULL;
-    int top = r->m->n_level - 1;
+    int top = r->m->n_level - 1, twice = -1;
 
     if ((p->n_switch_ == 0) && (p->n_nodes == 0)) return CT_OK;
     if ((p->n_nodes > 0) && (top != r->m->node_level + 1))
@@ -227,7 +262,7 @@ static ct_status read_names(reader *r, const Ct__MachineParameter *p)
     for (size_t i = 0; i < p->n_switch_; ++i) CT_TRY(add_switch(r, p->switch_[i], top - 1, -1));
     CT_TRY(add_nodes(r, p, p->nodes, p->n_nodes, -1));
     CT_TRY(ct_names_close(r->m->names, &twice));
-    if (twice != NULL) return fail_at(r, p, "node \"%s\" stands in two places", twice);
+    if (twice >= 0) return fail_twice(r, p, twice);
     return check_sizes(r, p);
 }
 
@@ -254,11 +289,13 @@ static ct_status check_open(const reader *r, const Ct__MachineParameter *p)
 static ct_status read_shared(const reader *r, const Ct__SharedMemoryParameter *p,
                              ct_shared_memory *s)
 {
+    static const char *const field[] = { "latency_us", "cached_gbs", "cached_mb", "gbs",
+                                         "residual" };
     const double v[] = { p->latency_us, p->cached_gbs, p->cached_mb, p->gbs, p->residual };
 
     for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); ++i) {
         if (!isfinite(v[i]) || (v[i] < 0) || (v[i] > MOST))
-            return fail_at(r, p, "shared: %g; figures must be 0 to %g", v[i], MOST);
+            return fail_at(r, p, "shared: %s is %g; it must be 0 to %g", field[i], v[i], MOST);
     }
     if ((p->gbs == 0) || ((p->cached_mb > 0) && (p->cached_gbs == 0)))
         return fail_at(r, p, "shared: gbs, and with cached_mb cached_gbs too, must be above 0");

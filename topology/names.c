@@ -64,18 +64,18 @@ static int by_name(const void *a, const void *b, void *context)
     return strcmp(node[*(const int *)a], node[*(const int *)b]);
 }
 
-ct_status ct_names_close(ct_machine_names *names, const char **twice_p)
+ct_status ct_names_close(ct_machine_names *names, int *twice_p)
 {
-    *twice_p = NULL;
+    *twice_p = -1;
     names->sorted = malloc(sizeof(*names->sorted) * (size_t)(names->n_node + 1));
     if (names->sorted == NULL)
         return CT_FAIL(CT_ERR_NOMEM, "no memory for %d names", names->n_node);
     for (int i = 0; i < names->n_node; ++i) names->sorted[i] = i;
     qsort_r(names->sorted, (size_t)names->n_node, sizeof(*names->sorted), by_name, names->node);
     for (int i = 1; i < names->n_node; ++i) {
-        const char *name = names->node[names->sorted[i]];
+        int a = names->sorted[i - 1], b = names->sorted[i];
 
-        if (strcmp(name, names->node[names->sorted[i - 1]]) == 0) *twice_p = name;
+        if (strcmp(names->node[a], names->node[b]) == 0) *twice_p = (a > b) ? a : b;
     }
     return CT_OK;
 }

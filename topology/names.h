@@ -25,8 +25,9 @@ void ct_names_destroy(ct_machine_names *names); /* NULL allowed */
 ct_status ct_names_add_switch(ct_machine_names *names, const char *name, int level, int parent,
                               int *at_p);
 ct_status ct_names_add_node(ct_machine_names *names, const char *name, int node_switch);
-/** Sorts for ct_names_find(). *twice_p: a node that stands in it twice, else NULL. */
-ct_status ct_names_close(ct_machine_names *names, const char **twice_p);
+/** Sorts for ct_names_find(). *twice_p: the index of a node whose name an earlier one has, else -1.
+ */
+ct_status ct_names_close(ct_machine_names *names, int *twice_p);
 /** The index of a node, or -1. A name with a domain ("n1.site.org") is also found without it, and
  *  the other way round. */
 int ct_names_find(const ct_machine_names *names, const char *node);

@@ -217,7 +217,7 @@ static ct_status build(conf *c)
 {
     static const char *const above[] = { "node", "switch", "group", "island", "region" };
     int root = only_root(c), height = 0;
-    const char *twice = NULL;
+    int twice = -1;
 
     for (int i = 0; i < c->n; ++i) {
         if ((i != root) && (c->sw[i].height > height)) height = c->sw[i].height;
@@ -239,8 +239,10 @@ static ct_status build(conf *c)
         if (c->sw[i].parent < 0) CT_TRY(add_switch(c, i, -1));
     }
     CT_TRY(ct_names_close(c->m->names, &twice));
-    if (twice != NULL)
-        return CT_FAIL(CT_ERR_CONFIG, "%s: node \"%s\" stands below two switches", c->file, twice);
+    if (twice >= 0)
+        return CT_FAIL(CT_ERR_CONFIG, "%s: node \"%s\" stands below switch %s, and below another",
+                       c->file, c->m->names->node[twice],
+                       c->m->names->sw[c->m->names->node_switch[twice]].name);
     return CT_OK;
 }
 

@@ -53,6 +53,8 @@ ct_status ct_topo_fill(const ct_machine *machine, const char *spec, int n_rank, 
  *  CT_ERR_CONFIG where the machine is too small, or the placement unknown. */
 ct_status ct_topo_place(const ct_machine *machine, int n_rank, int ranks_per_node,
                         const char *placement, ct_topo **topo_p);
+/** CT_ERR_CONFIG where ct_topo_place() does not know it. */
+ct_status ct_topo_check_placement(const char *placement);
 /** The general way. key[l * n_rank + r] names the vertex of level l that holds rank r among those
  *  of its vertex of level l + 1; keys of the last level do not count. Copies the machine's levels.
  */

@@ -163,6 +163,14 @@ static ct_status parse_placement(const char *text, way *way_p, uint64_t *seed_p)
                    "placement \"%s\": expected block, cyclic, random:SEED or scatter:SEED", text);
 }
 
+ct_status ct_topo_check_placement(const char *placement)
+{
+    uint64_t seed = 0;
+    way how = BLOCK;
+
+    return parse_placement(placement, &how, &seed);
+}
+
 static ct_status place(job *j, const char *placement)
 {
     uint64_t seed = 0;

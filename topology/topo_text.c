@@ -33,6 +33,7 @@ static ct_status parse_place(const char *topology, const char *rest, ct_topo_tex
         return CT_FAIL(CT_ERR_CONFIG, "topology \"%s\": \"%.*s\" ranks per node", topology,
                        (int)(last - first - 1), first + 1);
     t->ranks_per_node = (int)n;
+    CT_TRY(ct_topo_check_placement(last + 1));
     CT_TRY(copy(topology, rest, (size_t)(first - rest), t->machine, sizeof(t->machine)));
     return copy(topology, last + 1, strlen(last + 1), t->spec, sizeof(t->spec));
 }

@@ -162,6 +162,27 @@ out:
     return status;
 }
 
+ct_status ct_file_check_writable(const char *path)
+{
+    ct_text folder = { 0 };
+    const char *slash = strrchr(path, '/');
+    struct stat st;
+    int reason = 0;
+
+    if (slash == NULL)
+        ct_text_add(&folder, ".");
+    else
+        ct_text_add(&folder, "%.*s", (slash == path) ? 1 : (int)(slash - path), path);
+    if (folder.failed) return CT_FAIL(CT_ERR_NOMEM, "no memory to write %s", path);
+    if (access(folder.text, W_OK | X_OK) != 0)
+        reason = errno;
+    else if ((stat(path, &st) == 0) && S_ISDIR(st.st_mode))
+        reason = EISDIR;
+    ct_text_destroy(&folder);
+    if (reason != 0) return CT_FAIL(CT_ERR_IO, "cannot write %s: %s", path, strerror(reason));
+    return CT_OK;
+}
+
 ct_status ct_file_write(const char *path, const void *data, size_t size)
 {
     ct_text temporary = { 0 };

@@ -30,6 +30,9 @@ const char *ct_text_nearest(const char *word, const char *const *candidate, int 
 /** Reads a whole file; *data_p is NUL-terminated beyond *size_p and freed by the caller with
  *  free(). Errors: CT_ERR_IO, logged with the reason. */
 ct_status ct_file_read(const char *path, char **data_p, size_t *size_p);
+/** CT_ERR_IO, logged, where ct_file_write() would fail for want of the folder or of rights: asked
+ *  before the work whose result is to be written. */
+ct_status ct_file_check_writable(const char *path);
 /** Writes a file whole or not at all: a temporary name, flush, fsync, rename. CT_ERR_IO. */
 ct_status ct_file_write(const char *path, const void *data, size_t size);
 

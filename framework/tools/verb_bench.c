@@ -104,11 +104,15 @@ static ct_status bench_comm(const ct_call *call, const ct_options *o)
 {
     const char *topology = ct_options_text(o, "topology"), *memory = ct_options_text(o, "memory");
     const char *algorithm = ct_options_text(o, "algorithm"), *fit = ct_options_text(o, "fit");
+    const char *json = ct_options_text(o, "json"), *out = (fit != NULL) ? fit : json;
     ct_bench_plan plan = { .n_size = 0 };
     ct_bench_result *result = NULL;
     ct_status status = CT_OK;
 
     if (algorithm == NULL) algorithm = ct_options_text(o, "algorithms");
+    if ((out != NULL) && (strcmp(out, "-") != 0) && (call->job->rank == 0))
+        status = ct_file_check_writable(out);
+    CT_TRY(ct_job_share(call->job, status));
     CT_TRY(ct_job_threads(call->job, (int)ct_options_count(o, "threads", 0)));
     CT_TRY(ct_job_connect(call->job, (topology != NULL) ? topology : "auto"));
     if (fit != NULL) return bench_fit(call, fit);
@@ -119,7 +123,7 @@ static ct_status bench_comm(const ct_call *call, const ct_options *o)
     result = calloc((size_t)(plan.n_size * plan.n_algo), sizeof(*result));
     if (result == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for the results");
     status = ct_bench_comm(call->job->comm, &plan, result);
-    if (status == CT_OK) status = show(call, &plan, result, ct_options_text(o, "json"));
+    if (status == CT_OK) status = show(call, &plan, result, json);
     free(result);
     return status;
 }

@@ -128,9 +128,11 @@ static ct_status measure(ct_call *call, const ct_config *c, ct_net *net)
     int n_step = (int)ct_options_count(call->options, "iterations", 10);
     ct_exchange_open open = { .job = call->job, .param = c->solver };
     bench b = { .net = net };
-    ct_status status;
+    ct_status status = CT_OK;
 
     if (n_step < 1) return CT_FAIL(CT_ERR_CONFIG, "--iterations=0: at least 1");
+    if ((json != NULL) && (call->job->rank == 0)) status = ct_file_check_writable(json);
+    CT_TRY(ct_job_share(call->job, status));
     open.trace = &b.trace;
     ct_exec_fill(call, net, &b.ex);
     b.step.net = net;

@@ -7,6 +7,7 @@ runs ready_from_elsewhere 0 '1152 nodes, 288 blades, 18 chassis, 3 groups' env -
 runs drawn_spec 0 '48 ranks on 12 nodes, 6 switches, 2 groups' "$CORTADO" info '--topology=2g x 3sw x 2n x 4'
 runs no_job 0 'one process, no job' "$CORTADO" info --topology
 runs ready_unknown 2 'did you mean "taihulight"' "$CORTADO" info --topology=taihuligth
+runs ready_bad_placement 2 'expected block, cyclic' "$CORTADO" info --topology=place:taihulight,1,ciclic
 runs file_missing 3 'nothere.prototxt: No such file' "$CORTADO" info --topology=./nothere.prototxt
 
 here=$(hostname)
@@ -21,9 +22,15 @@ EOF
 sed "s/$here/elsewhere/" machine.prototxt >other.prototxt
 sed 's/bandwidth_gbs: 12 }$/bandwith_gbs: 12 }/' machine.prototxt >typo.prototxt
 sed 's/n\[1-3\]/n[1-3,]/' machine.prototxt >hole.prototxt
+sed 's/"leaf2" nodes: "/&n2,/' machine.prototxt >twice.prototxt
+sed 's/"node"/"nodes"/' machine.prototxt >nonode.prototxt
+{ cat machine.prototxt; echo 'shared { gbs: 9 latency_us: -1 }'; } >shared.prototxt
 printf 'SwitchName=s1 Nodes=n[1-2]\nSwitchName=s2 Nodes=%s\nSwitchName=top Switches=s[1-2]\n' "$here" >topology.conf
 runs file 0 'switch leaf1' "$CORTADO" info --topology=machine.prototxt
 runs file_typo 2 'typo.prototxt:3:[0-9]+: .*"bandwith_gbs"; did you mean "bandwidth_gbs"' "$CORTADO" info --topology=typo.prototxt
+runs file_twice 2 'twice.prototxt:6: node "n2" stands in two places' "$CORTADO" info --topology=twice.prototxt
+runs file_no_node 2 'nonode.prototxt:2: .*is "nodes" meant' "$CORTADO" info --topology=nonode.prototxt
+runs file_shared 2 'shared.prototxt:7: shared: latency_us is -1' "$CORTADO" info --topology=shared.prototxt
 runs file_hole 2 'hole.prototxt:5: node list "n\[1-3,\]": a number is missing' "$CORTADO" info --topology=hole.prototxt
 
 # the example of the manual
