@@ -69,6 +69,8 @@ extern const ct_coll_ops
  *  coll_spec.h). The dimensions of a torus stay with the communicator. CT_ERR_CONFIG. */
 ct_status ct_coll_choose(const ct_comm *c, int64_t count, ct_dtype dtype, const char *spec,
                          const ct_coll_ops **ops_p);
+/** CT_ERR_CONFIG, with the nearest name, where spec is none that ct_coll_choose() takes. */
+ct_status ct_coll_check_spec(const char *spec);
 /** prepare, start, progress until done, release: for tests and small uses. What the communicator's
  *  mover moves goes on meanwhile. Collective. */
 ct_status ct_coll_run(const ct_coll_ops *ops, ct_comm *c, void *buf, int64_t count, ct_dtype dtype);

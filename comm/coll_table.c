@@ -38,6 +38,18 @@ static bool is_known(const char *name)
     return false;
 }
 
+ct_status ct_coll_check_spec(const char *spec)
+{
+    ct_coll_term term[CT_COLL_TERMS];
+    int n = 0;
+
+    CT_TRY(ct_coll_spec_read(spec, term, &n));
+    for (int i = 0; i < n; ++i) {
+        if (!is_known(term[i].name)) return fail_unknown(term[i].name);
+    }
+    return CT_OK;
+}
+
 /* The whole text is looked at, also what it says of other sizes. */
 static ct_status find_term(const ct_comm *c, const char *spec, int64_t bytes, ct_coll_term *term_p)
 {

@@ -12,9 +12,10 @@ ct_status ct_config_compression(Ct__SolverParameter *solver, const char *spec, c
     if ((strcmp(type, "none") != 0) && (strcmp(type, "bf16") != 0) && (strcmp(type, "topk") != 0)) {
         const char *near = ct_text_nearest(type, known, 3);
 
-        return CT_FAIL(CT_ERR_CONFIG, "%s=%s: unknown type \"%s\"; expected none, bf16 or topk%s%s",
-                       who, spec, type, (near != NULL) ? "; did you mean " : "",
-                       (near != NULL) ? near : "");
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s=%s: unknown type \"%s\"; expected none, bf16 or topk%s%s%s", who, spec,
+                       type, (near != NULL) ? "; did you mean \"" : "", (near != NULL) ? near : "",
+                       (near != NULL) ? "\"?" : "");
     }
     for (char *c = type; *c != '\0'; c++) *c = (char)((*c >= 'a') && (*c <= 'z') ? *c - 32 : *c);
     CT_TRY(ct_prototxt_set(&solver->base, "compression.type", type, who));

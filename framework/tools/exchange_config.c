@@ -2,6 +2,8 @@
 
 #include <math.h>
 
+#include "comm/coll.h"
+
 enum { MOST_TUNE = 10000 };
 
 static ct_status codec_name(const Ct__CompressionParameter *p, const char **name_p)
@@ -55,6 +57,7 @@ ct_status ct_exchange_read_config(const Ct__SolverParameter *param, ct_grad_pipe
     if ((comm->tune_iterations < 0) || (comm->tune_iterations > MOST_TUNE))
         return CT_FAIL(CT_ERR_CONFIG, "comm { tune_iterations: %d }: expected 0 to %d",
                        (int)comm->tune_iterations, MOST_TUNE);
+    CT_TRY(ct_coll_check_spec(comm->allreduce));
     config->bucket_bytes = (int64_t)bytes;
     config->allreduce = comm->allreduce;
     config->overlap = (comm->overlap != 0);

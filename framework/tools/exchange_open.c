@@ -1,5 +1,6 @@
 #include "framework/tools/exchange_open.h"
 
+#include "framework/tools/exchange_config.h"
 #include "framework/tools/exchange_mpi.h"
 
 static bool is_coded(const Ct__SolverParameter *p)
@@ -13,6 +14,10 @@ ct_status ct_exchange_open_net(void *ctx, ct_net *net, ct_exchange *out)
     ct_exchange_open *open = ctx;
 
     if ((open->job->size == 1) && !is_coded(open->param)) {
+        ct_grad_pipe_config unused;
+
+        /* a job of one rank is as strict as one of more */
+        CT_TRY(ct_exchange_read_config(open->param, &unused));
         ct_exchange_single(net->n_param, out);
         return ct_trace_file_reserve(open->trace, net, open->param, 0);
     }

@@ -251,18 +251,13 @@ static ct_status read_all(const reader *r, const json_t *root)
     return CT_OK;
 }
 
-ct_status ct_profile_read(const char *path, ct_profile **profile_p)
+ct_status ct_profile_parse(const char *path, const char *text, size_t size, ct_profile **profile_p)
 {
     reader r = { .path = path };
     json_error_t error;
-    json_t *root = NULL;
-    char *data = NULL;
-    size_t size = 0;
+    json_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &error);
     ct_status status = CT_OK;
 
-    CT_TRY(ct_file_read(path, &data, &size));
-    root = json_loadb(data, size, JSON_REJECT_DUPLICATES, &error);
-    free(data);
     if (root == NULL)
         return CT_FAIL(CT_ERR_DATA, "%s:%d:%d: %s", path, error.line, error.column, error.text);
     r.p = calloc(1, sizeof(*r.p));
@@ -274,6 +269,18 @@ ct_status ct_profile_read(const char *path, ct_profile **profile_p)
     }
     *profile_p = r.p;
     return CT_OK;
+}
+
+ct_status ct_profile_read(const char *path, ct_profile **profile_p)
+{
+    char *data = NULL;
+    size_t size = 0;
+    ct_status status = CT_OK;
+
+    CT_TRY(ct_file_read(path, &data, &size));
+    status = ct_profile_parse(path, data, size, profile_p);
+    free(data);
+    return status;
 }
 
 ct_status ct_profile_check_net(const ct_profile *p, const char *path, const char *net_hash)

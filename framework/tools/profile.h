@@ -8,6 +8,7 @@
 #define CT_PROFILE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "framework/base/status.h"
@@ -36,6 +37,8 @@ typedef struct ct_profile {
 /** Every parameter is ready once in the backward list. CT_ERR_IO; CT_ERR_DATA, with file and
  *  member, where the file is no such profile. Freed with ct_profile_destroy(). */
 ct_status ct_profile_read(const char *path, ct_profile **profile_p);
+/** The same of a text; path serves the messages. */
+ct_status ct_profile_parse(const char *path, const char *text, size_t size, ct_profile **profile_p);
 void ct_profile_destroy(ct_profile *p); /* NULL allowed */
 
 /** CT_ERR_CONFIG where the profile was taken of a net with another hash. path serves the message.

@@ -45,7 +45,8 @@ static ct_status count_ranks(const ct_options *o, int n_rank, int64_t *per_node_
 
     *per_node_p = ct_options_count(o, "ranks_per_node", 1);
     *n_p = (n_rank > 0) ? n_rank : nodes * *per_node_p;
-    if ((n_rank == 0) && (nodes < 1)) return CT_FAIL(CT_ERR_CONFIG, "--nodes=N is missing");
+    if ((n_rank == 0) && (nodes < 1))
+        return CT_FAIL(CT_ERR_CONFIG, "--nodes=N is needed: how many nodes, 1 or more");
     if ((*per_node_p < 1) || (nodes > INT_MAX) || (*per_node_p > INT_MAX) || (*n_p > INT_MAX))
         return CT_FAIL(CT_ERR_CONFIG, "--nodes=%lld --ranks_per_node=%lld", (long long)nodes,
                        (long long)*per_node_p);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "comm/codec.h"
+#include "framework/tools/exchange_config.h"
 #include "framework/tools/net_open.h"
 
 /* What a step sends, by the payload of each parameter. */
@@ -138,6 +139,7 @@ ct_status ct_verb_check(ct_call *call)
     const char *word = ct_options_text(call->options, "phase");
     ct_phase phase = ((word != NULL) && (strcmp(word, "TEST") == 0)) ? CT_TEST : CT_TRAIN;
     int64_t n_rank = ct_options_count(call->options, "ranks", 1);
+    ct_grad_pipe_config unused;
     ct_net_options options;
     ct_net_state state;
     ct_config c;
@@ -147,6 +149,7 @@ ct_status ct_verb_check(ct_call *call)
     if (n_rank < 1) return CT_FAIL(CT_ERR_CONFIG, "--ranks=0: at least 1");
     CT_TRY(ct_net_state_read(call->options, &state));
     CT_TRY(ct_config_read(call->options, phase, &c));
+    CT_TRY_GOTO(status, out, ct_exchange_read_config(c.solver, &unused));
     ct_net_options_fill(call, &c, phase, &state, &options);
     options.env.n_rank = (int)n_rank;
     options.no_data = true;

@@ -5,6 +5,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "framework/tools/bench_comm.h"
 #include "framework/tools/features.h"
 #include "framework/tools/scale/scale.h"
 
@@ -156,10 +157,12 @@ static json_t *entry_of(const ct_scale *s)
 static ct_status run_study(ct_scale *s)
 {
     const char *out = ct_options_text(s->options, "out");
+    ct_bench_plan sizes;
     ct_status status;
 
     CT_TRY(find_file(s));
     CT_TRY(ct_scale_configs(s));
+    CT_TRY(ct_bench_sizes(ct_options_text(s->options, "sizes"), &sizes));
     CT_TRY(ct_scale_self(s->self, sizeof(s->self)));
     CT_TRY(ct_study_open((out != NULL) ? out : "scaling", &s->study));
     s->limit_s = (double)ct_options_count(s->options, "limit", 1800);

@@ -27,6 +27,8 @@ done
 for a in rings '' impii; do
     runs "allreduce_$a" 2 'allreduce' $JOB 2 $train --allreduce="$a"
 done
+# one rank alone is as strict
+runs allreduce_one_rank 2 'unknown allreduce "rign"; did you mean "ring"' "$CORTADO" train --solver=solver.prototxt --allreduce=rign
 # an MPI that gives less than asked for: pretended by a library in front of it
 cat >low.c <<'EOF'
 #include <mpi.h>

@@ -136,6 +136,10 @@ runs scale_descending 2 'ascending' $scale --ranks=4,2
 runs scale_words 2 'from 1 up' $scale --ranks=1,two
 runs scale_dots 2 'whole ratio' $scale --ranks=2,3,...,8
 runs scale_bad_ablation 2 'did you mean "overlap-off"' $scale --ranks=1 --ablate=overlapoff
+runs scale_bad_ablated_algorithm 2 '^.*--ablate=allreduce=rign: .*did you mean "ring"' $scale --ranks=1 --ablate=allreduce=rign --out=no
+runs scale_bad_ablated_codec 2 '^.*--ablate=compression=topkk: .*did you mean "topk"' $scale --ranks=1 --ablate=hier,compression=topkk --out=no
+runs scale_bad_ablated_field 2 '^.*--ablate=set=comm.bucket_m=3: .*did you mean "bucket_mb"' $scale --ranks=1 --ablate=set=comm.bucket_m=3 --out=no
+runs scale_bad_sizes 2 'whole floats' "$CORTADO" scale --model=tiny.prototxt --ranks=1 --sizes=3 --out=no
 runs scale_bad_mode 2 'did you mean "weak"' $scale --ranks=1 --mode=week
 runs scale_placement 2 'launcher places' $scale --ranks=1 --ablate=placement=cyclic
 runs scale_bad_net 2 'did you mean "lenet"' "$CORTADO" scale --net=lenett --ranks=1

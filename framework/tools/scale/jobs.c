@@ -218,30 +218,49 @@ static ct_status status_of(int exit_code)
     return (exit_code == 2) ? CT_ERR_CONFIG : (exit_code == 3) ? CT_ERR_DATA : CT_ERR_ARG;
 }
 
-ct_status ct_scale_check_net(ct_scale *s, int64_t batch)
+/* `cortado check` of the net as one configuration has it; its result into file. */
+static ct_status check_config(ct_scale *s, const ct_scale_config *config, int64_t batch,
+                              const char *file)
 {
-    char out[800], log[800], why[500] = "";
+    bool ablated = (config != &s->config[0]);
+    char log[800], why[500] = "";
     const char *said;
     ct_child c = { .limit_s = 300 }, *list[] = { &c };
     ct_status status;
 
-    ct_study_path(&s->study, out, sizeof(out), "work/check.json");
     ct_study_path(&s->study, log, sizeof(log), "logs/check.log");
     c.log = strdup(log);
     ct_words_add(&c.command, "%s", s->self);
     ct_words_add(&c.command, "check");
     ct_words_add(&c.command, "--%s=%s", s->word, s->file);
     if (batch > 0) ct_words_add(&c.command, "--set=batch_size=%lld", (long long)batch);
-    ct_words_add(&c.command, "--json=%s", out);
-    unlink(out);
+    for (int i = 0; i < config->options.n; i++)
+        ct_words_add(&c.command, "%s", config->options.word[i]);
+    ct_words_add(&c.command, "--json=%s", file);
     status = ct_children_run(list, 1, 1, 0, NULL, nothing, NULL);
     if ((status == CT_OK) && (c.exit_code != 0)) {
         find_why(&c, why, sizeof(why));
         said = strstr(why, "] ");
-        status = CT_FAIL(status_of(c.exit_code), "%s", (said != NULL) ? said + 2 : why);
+        status = CT_FAIL(status_of(c.exit_code), "%s%s%s%s", ablated ? "--ablate=" : "",
+                         ablated ? config->name : "", ablated ? ": " : "",
+                         (said != NULL) ? said + 2 : why);
     }
-    if (status == CT_OK) status = ct_json_read(out, &s->net);
-    unlink(out);
     ct_child_destroy(&c);
+    return status;
+}
+
+ct_status ct_scale_check_net(ct_scale *s, int64_t batch)
+{
+    char file[800];
+    ct_status status = CT_OK;
+
+    ct_study_path(&s->study, file, sizeof(file), "work/check.json");
+    unlink(file);
+    for (int i = s->n_config - 1; (status == CT_OK) && (i >= 0); i--) {
+        if ((i == 0) || (s->config[i].options.n > 0))
+            status = check_config(s, &s->config[i], batch, file);
+    }
+    if (status == CT_OK) status = ct_json_read(file, &s->net);
+    unlink(file);
     return status;
 }

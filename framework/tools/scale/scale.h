@@ -81,8 +81,8 @@ ct_status ct_scale_jobs_add(ct_scale *s, ct_scale_jobs *jobs, json_t *define, ct
  *  is saved as failed, counted in s->n_failed and logged; it is no error of the function. */
 ct_status ct_scale_jobs_run(ct_scale *s, ct_scale_jobs *jobs, int n_job, double memory);
 void ct_scale_jobs_destroy(ct_scale_jobs *jobs);
-/** Has `cortado check` read the net: bad nets end here, with their own message. Fills s->net.
- *  batch: 0 leaves it. */
+/** Has `cortado check` read the net, as each configuration has it: bad nets and bad ablations end
+ *  here, with their own message. Fills s->net. batch: 0 leaves it. */
 ct_status ct_scale_check_net(ct_scale *s, int64_t batch);
 
 /* ---- one file a kind of run */

@@ -1,0 +1,54 @@
+/* Profiles: any bytes give a profile whose steps and parameters are whole, or CT_ERR_DATA. */
+#include <stdlib.h>
+
+#include "framework/base/log.h"
+#include "framework/tools/profile.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void drop(void *ctx, const char *text)
+{
+    (void)ctx;
+    (void)text;
+}
+
+/* 1 for each step of the kind whose parameter is not one. */
+static int strays(const ct_profile *p, const ct_step *step, int n, ct_step_kind kind, int *n_p)
+{
+    int bad = 0;
+
+    for (int i = 0; i < n; ++i) {
+        if (step[i].kind != kind) continue;
+        *n_p += 1;
+        bad += (step[i].param < 0) || (step[i].param >= p->n_param);
+    }
+    return bad;
+}
+
+static void use(ct_profile *p)
+{
+    int n_ready = 0, n_wait = 0;
+
+    if (strays(p, p->backward, p->n_backward, CT_STEP_READY, &n_ready) > 0) abort();
+    if (strays(p, p->forward, p->n_forward, CT_STEP_WAIT, &n_wait) > 0) abort();
+    if (n_ready != p->n_param) abort();
+    for (int i = 0; i < p->n_param; ++i) {
+        if ((p->param[i].offset < 0) || (p->param[i].count < 0)) abort();
+        if ((i > 0) && (p->param[i].offset < p->param[i - 1].offset)) abort();
+    }
+    ct_profile_scale(p, 100, 8);
+    if (!(ct_profile_compute_s(p) >= 0)) abort();
+    for (int i = 0; i < 3; ++i) {
+        if (!(ct_profile_jitter(p, i) >= 0)) abort();
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    ct_profile *p = NULL;
+
+    ct_log_set_sink(drop, NULL);
+    if (ct_profile_parse("fuzz", (const char *)data, size, &p) == CT_OK) use(p);
+    ct_profile_destroy(p);
+    return 0;
+}
