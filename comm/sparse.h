@@ -7,6 +7,7 @@
 #ifndef CT_SPARSE_H
 #define CT_SPARSE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "framework/base/status.h"
@@ -37,7 +38,7 @@ void ct_sparse_keep(ct_sparse *s, int64_t k, float *dropped);
 
 /** The k-th largest magnitude of value[count], exactly, as its 31 bits (which order floats without
  *  sign like integers), and how many of the entries equal to it belong to the k largest. Radix
- *  histograms of 11, 10 and 10 bits. k >= count: 0 and 0, as everything is larger; k <= 0: more
+ *  histograms of 11, 10 and 10 bits. k >= count: 0 and count, as all belong; k <= 0: more
  *  than any float's bits. */
 void ct_sparse_kth(const float *value, int64_t count, int64_t k, uint32_t *bits_p,
                    int64_t *equal_p);

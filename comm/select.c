@@ -1,0 +1,410 @@
+/* Exact selection in the update's own pass, and what all selections share. */
+#include "comm/select.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "comm/select_impl.h"
+#include "framework/base/clock.h"
+
+enum {
+    LARGE_SHARE = 16,  /* k > n / 16: by a radix histogram           */
+    MIN_ROOM = 4096,   /* of a thread's candidates                   */
+    LINE = 16,         /* elements of a cache line                   */
+    SAMPLE_MIN = 4096, /* elements                                   */
+    SAMPLE_MAX = 1 << 17,
+    SAMPLE_SELECTED = 64, /* as many of a sample should be selected     */
+    SAMPLE_SHARE = 32,    /* at most this part of all is sampled        */
+    REDSYNC_BYTES = 4 << 20,
+    AHEAD = 16 /* elements: prefetched while others are cleared */
+};
+
+static const char *const name[] = {
+    [CT_SELECT_AUTO] = "auto",       [CT_SELECT_EXACT] = "exact",
+    [CT_SELECT_TRIMMED] = "trimmed", [CT_SELECT_SEARCH] = "search",
+    [CT_SELECT_SAMPLED] = "sampled", [CT_SELECT_REDSYNC_SIZES] = "redsync_sizes",
+};
+
+const char *ct_select_name(ct_select_kind kind)
+{
+    return name[kind];
+}
+
+static int64_t at_most(int64_t a, int64_t most)
+{
+    return (a < most) ? a : most;
+}
+
+ct_status ct_selector_create(ct_select_kind kind, int64_t n, int64_t k, ct_selector **sel_p)
+{
+    ct_selector *sel;
+
+    if ((n < 0) || (n > CT_SPARSE_MAX) || (k < 1))
+        return CT_FAIL(CT_ERR_CONFIG, "%lld of %lld elements cannot be selected", (long long)k,
+                       (long long)n);
+    sel = calloc(1, sizeof(*sel));
+    if (sel == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a selection");
+    if (kind == CT_SELECT_AUTO) kind = CT_SELECT_EXACT;
+    if (kind == CT_SELECT_REDSYNC_SIZES)
+        kind = (n < REDSYNC_BYTES / (int64_t)sizeof(float)) ? CT_SELECT_TRIMMED : CT_SELECT_SAMPLED;
+    sel->kind = kind;
+    sel->n = n;
+    sel->k = at_most(k, n);
+    sel->n_block = (n + CT_SELECT_BLOCK - 1) / CT_SELECT_BLOCK;
+    ct_selector_forget(sel);
+    *sel_p = sel;
+    return CT_OK;
+}
+
+void ct_selector_destroy(ct_selector *sel)
+{
+    if (sel == NULL) return;
+    for (int t = 0; t < sel->n_thread; ++t) {
+        ct_mem_release(sel->thread[t].found.index);
+        ct_mem_release(sel->thread[t].found.value);
+        ct_mem_release(sel->thread[t].bin);
+    }
+    free(sel->thread);
+    ct_mem_release(sel->block_sum);
+    ct_mem_release(sel->sample);
+    free(sel);
+}
+
+int64_t ct_selector_bound(const ct_selector *sel)
+{
+    bool over = (sel->kind == CT_SELECT_SEARCH) || (sel->kind == CT_SELECT_SAMPLED);
+
+    return over ? at_most(2 * sel->k, sel->n) : sel->k;
+}
+
+void ct_selector_sign(ct_selector *sel, int sign)
+{
+    sel->sign = (sign > 0) - (sign < 0);
+}
+
+void ct_selector_forget(ct_selector *sel)
+{
+    for (int i = 0; i < 3; ++i) sel->history[i] = (ct_select_history){ .margin = 0.9f };
+}
+
+void ct_selector_stats(const ct_selector *sel, ct_select_stats *out)
+{
+    *out = sel->stats;
+}
+
+/* Memory for the threads of this run, and their blocks. */
+static ct_status prepare(ct_select_run *r)
+{
+    ct_selector *sel = r->sel;
+
+    r->team = ct_accum_team(r->a);
+    if (r->team > sel->n_thread) {
+        ct_select_thread *more = realloc(sel->thread, (size_t)r->team * sizeof(*more));
+
+        if (more == NULL)
+            return CT_FAIL(CT_ERR_NOMEM, "no memory for the selections of %d threads", r->team);
+        memset(more + sel->n_thread, 0, (size_t)(r->team - sel->n_thread) * sizeof(*more));
+        sel->thread = more;
+        sel->n_thread = r->team;
+    }
+    for (int t = 0; t < r->team; ++t) {
+        sel->thread[t].first = sel->n_block * t / r->team;
+        sel->thread[t].last = sel->n_block * (t + 1) / r->team;
+    }
+    return CT_OK;
+}
+
+static ct_status reserve(ct_select_found *f, int64_t room)
+{
+    if (room <= f->room) return CT_OK;
+    ct_mem_release(f->index);
+    ct_mem_release(f->value);
+    f->room = 0;
+    f->index = ct_mem_acquire((size_t)room * sizeof(*f->index));
+    f->value = ct_mem_acquire((size_t)room * sizeof(*f->value));
+    if ((f->index == NULL) || (f->value == NULL))
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for %lld candidates of a selection",
+                       (long long)room);
+    f->room = room;
+    return CT_OK;
+}
+
+ct_status ct_select_pass(ct_select_run *r, ct_select_work work)
+{
+    ct_selector *sel = r->sel;
+    int team = r->team;
+    bool first_pass = !r->updated;
+    int32_t worst = 0;
+
+#pragma omp parallel for schedule(static, 1) num_threads(team) if (team > 1)
+    for (int t = 0; t < team; ++t) {
+        ct_select_thread *th = &sel->thread[t];
+
+        th->found.most = th->found.worst = 0;
+        for (int64_t b = th->first; b < th->last; ++b) {
+            int64_t at = b * CT_SELECT_BLOCK, n = at_most(sel->n - at, CT_SELECT_BLOCK);
+
+            if (first_pass) ct_accum_block(r->a, at, n);
+            work(r, th, at, n);
+        }
+    }
+    r->updated = true;
+    sel->stats.passes += 1;
+    for (int t = 0; t < team; ++t)
+        worst = (sel->thread[t].found.worst > worst) ? sel->thread[t].found.worst : worst;
+    if (worst >= CT_SELECT_FIRST_BAD)
+        return CT_FAIL(CT_ERR_DIVERGED, "an accumulated gradient holds NaN or infinity");
+    return CT_OK;
+}
+
+static void collect_block(const ct_select_run *r, ct_select_thread *t, int64_t first, int64_t n)
+{
+    ct_block_collect(r->key, r->a->v, first, n, &t->found);
+}
+
+ct_status ct_select_collect(ct_select_run *r, int32_t bound, int64_t *total_p, bool *pruned_p)
+{
+    ct_selector *sel = r->sel;
+    int64_t total = 0;
+    bool pruned = false;
+
+    for (int t = 0; t < r->team; ++t) {
+        ct_select_thread *th = &sel->thread[t];
+        int64_t mine = (th->last - th->first) * CT_SELECT_BLOCK;
+        int64_t room = (2 * r->limit > MIN_ROOM) ? 2 * r->limit : MIN_ROOM;
+
+        if (!r->sized) CT_TRY(reserve(&th->found, at_most(room, mine) + CT_SELECT_GROUP));
+        th->found.count = 0;
+        th->found.limit = r->limit;
+        th->found.bound = bound;
+    }
+    CT_TRY(ct_select_pass(r, collect_block));
+    for (int t = 0; t < r->team; ++t) {
+        total += sel->thread[t].found.count;
+        pruned = pruned || (sel->thread[t].found.bound != bound);
+    }
+    sel->stats.candidates += total;
+    *total_p = total;
+    *pruned_p = pruned;
+    return CT_OK;
+}
+
+ct_status ct_select_collect_k(ct_select_run *r, int32_t bound, int64_t *total_p)
+{
+    bool pruned;
+
+    CT_TRY(ct_select_collect(r, bound, total_p, &pruned));
+    if ((*total_p < r->sel->k) && (bound > 0)) CT_TRY(ct_select_collect(r, 0, total_p, &pruned));
+    return CT_OK;
+}
+
+/* Lines from all over the arrays, gathered and updated as the pass will: keys in sel->sample. */
+static void draw_sample(const ct_select_run *r, int64_t n_line)
+{
+    const ct_accum *a = r->a;
+    int64_t m = n_line * LINE, stride = a->n / n_line;
+    float *g = r->sel->sample, *w = g + m, *u = w + m, *v = u + m;
+    ct_accum s = *a;
+
+    s.grad = g;
+    s.weight = (a->weight != NULL) ? w : NULL;
+    s.u = (a->u != NULL) ? u : NULL;
+    s.v = v;
+#pragma omp parallel for schedule(static) num_threads(r->team) if (r->team > 1)
+    for (int64_t l = 0; l < n_line; ++l) { /* a line of each stride, not always the same one */
+        uint64_t mixed = (uint64_t)(l + 1) * 0x9e3779b97f4a7c15u >> 32;
+        int64_t at = l * stride + (int64_t)(mixed % (uint64_t)(stride - LINE)), to = l * LINE;
+        size_t bytes = LINE * sizeof(float);
+
+        at -= (at >= LINE) ? at % LINE : 0;
+        memcpy(g + to, a->grad + at, bytes);
+        memcpy(v + to, a->v + at, bytes);
+        if (s.u != NULL) memcpy(u + to, a->u + at, bytes);
+        if ((s.u != NULL) && (s.weight != NULL)) memcpy(w + to, a->weight + at, bytes);
+        ct_accum_block(&s, to, LINE);
+        for (int64_t i = to; i < to + LINE; ++i)
+            v[i] = ct_select_float(ct_select_key_of(v[i], r->key));
+    }
+}
+
+/* A lower bound of the k-th magnitude, from a sample: so low that it hardly ever fails. 0: none. */
+static ct_status sample_bound(const ct_select_run *r, int32_t *bound_p)
+{
+    ct_selector *sel = r->sel;
+    int64_t m = at_most(SAMPLE_SELECTED * sel->n / sel->k, SAMPLE_MAX), n_line, equal;
+    double expected;
+    uint32_t bits;
+
+    *bound_p = 0;
+    if (m < SAMPLE_MIN) m = SAMPLE_MIN;
+    if (m > sel->n / SAMPLE_SHARE) return CT_OK;
+    if (sel->sample == NULL) {
+        sel->sample = ct_mem_acquire((size_t)(4 * m) * sizeof(*sel->sample));
+        if (sel->sample == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a sample");
+    }
+    n_line = m / LINE;
+    m = n_line * LINE;
+    draw_sample(r, n_line);
+    expected = (double)sel->k * (double)m / (double)sel->n;
+    ct_sparse_kth(sel->sample + 3 * m, m, llround(1.5 * expected + 4 * sqrt(expected)) + 8, &bits,
+                  &equal);
+    if (bits > 0) *bound_p = (int32_t)bits - 1;
+    return CT_OK;
+}
+
+/* Candidates in the update's own pass. */
+static ct_status exact_by_bound(ct_select_run *r)
+{
+    ct_select_history *h = r->history;
+    int32_t bound = 0;
+    int64_t total;
+
+    if (h->threshold > 0.0f) {
+        bound = ct_select_bits(h->threshold * h->margin);
+        bound -= (bound > 0);
+        r->sel->stats.history = true;
+    } else {
+        CT_TRY(sample_bound(r, &bound));
+    }
+    CT_TRY(ct_select_collect_k(r, bound, &total));
+    if (!r->sel->stats.history) return CT_OK;
+    /* a miss costs a pass over V, many candidates little: one step back, small steps forth */
+    if ((r->sel->stats.passes > 1) && (h->margin > 0.3f))
+        h->margin *= 0.9f;
+    else if ((total > 2 * r->sel->k) && (h->margin < 0.97f))
+        h->margin += 0.01f;
+    return CT_OK;
+}
+
+static void histogram_block(const ct_select_run *r, ct_select_thread *t, int64_t first, int64_t n)
+{
+    ct_block_extremes(r->key, r->a->v + first, n, &t->found);
+    ct_block_histogram(r->key, r->a->v + first, n, t->bin);
+}
+
+/* The bin, from the top, that holds the k-th. */
+static int radix_bin(const ct_select_run *r)
+{
+    int64_t above = 0;
+    int b = CT_SELECT_BINS - 1;
+
+    for (; b > 0; --b) {
+        for (int t = 0; t < r->team; ++t) above += r->sel->thread[t].bin[b];
+        if (above >= r->sel->k) break;
+    }
+    return b;
+}
+
+/* A histogram in the update's pass, then candidates: k, and what else is in the k-th's bin. */
+static ct_status exact_by_radix(ct_select_run *r)
+{
+    ct_selector *sel = r->sel;
+    int64_t total;
+    int bin;
+
+    for (int t = 0; t < r->team; ++t) {
+        ct_select_thread *th = &sel->thread[t];
+
+        if (th->bin == NULL) th->bin = ct_mem_acquire(CT_SELECT_BINS * sizeof(*th->bin));
+        if (th->bin == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a histogram");
+        memset(th->bin, 0, CT_SELECT_BINS * sizeof(*th->bin));
+    }
+    CT_TRY(ct_select_pass(r, histogram_block));
+    bin = radix_bin(r);
+    for (int t = 0; t < r->team; ++t) {
+        int64_t room = CT_SELECT_GROUP;
+
+        for (int b = bin; b < CT_SELECT_BINS; ++b) room += sel->thread[t].bin[b];
+        CT_TRY(reserve(&sel->thread[t].found, room));
+    }
+    r->sized = true;
+    return ct_select_collect_k(
+        r, (bin > 0) ? (int32_t)((uint32_t)bin << CT_SELECT_BIN_SHIFT) - 1 : 0, &total);
+}
+
+/* The candidates of all threads, one after the other: their indices ascend. */
+static ct_status join(const ct_select_run *r, ct_sparse *out)
+{
+    int64_t total = 0;
+
+    for (int t = 0; t < r->team; ++t) total += r->sel->thread[t].found.count;
+    out->count = 0;
+    CT_TRY(ct_sparse_reserve(out, total));
+    for (int t = 0; t < r->team; ++t) {
+        const ct_select_found *f = &r->sel->thread[t].found;
+
+        if (f->count == 0) continue;
+        memcpy(out->index + out->count, f->index, (size_t)f->count * sizeof(*f->index));
+        memcpy(out->value + out->count, f->value, (size_t)f->count * sizeof(*f->value));
+        out->count += f->count;
+    }
+    out->n = r->sel->n;
+    return CT_OK;
+}
+
+/* Takes what is selected out of V, and of U where it is masked. */
+static void clear(const ct_select_run *r, const ct_sparse *s)
+{
+    float *v = r->a->v, *u = r->a->mask_momentum ? r->a->u : NULL;
+    const uint32_t *index = s->index;
+
+#pragma omp parallel for schedule(static) num_threads(r->team) if (r->team > 1)
+    for (int64_t j = 0; j < s->count; ++j) {
+        int64_t ahead = (j + AHEAD < s->count) ? j + AHEAD : j;
+
+        __builtin_prefetch(&v[index[ahead]], 1);
+        v[index[j]] = 0.0f;
+        if (u == NULL) continue;
+        __builtin_prefetch(&u[index[ahead]], 1);
+        u[index[j]] = 0.0f;
+    }
+}
+
+static float least(const ct_sparse *s)
+{
+    float m = INFINITY;
+
+    for (int64_t j = 0; j < s->count; ++j) {
+        float x = fabsf(s->value[j]);
+
+        m = (x < m) ? x : m;
+    }
+    return (s->count > 0) ? m : 0.0f;
+}
+
+static ct_status collect(ct_select_run *r)
+{
+    if (r->sel->kind == CT_SELECT_TRIMMED) return ct_select_trimmed(r);
+    if (r->sel->kind == CT_SELECT_SEARCH) return ct_select_search(r);
+    if (r->sel->kind == CT_SELECT_SAMPLED) return ct_select_sampled(r);
+    return (r->sel->k > r->sel->n / LARGE_SHARE) ? exact_by_radix(r) : exact_by_bound(r);
+}
+
+ct_status ct_selector_run(ct_selector *sel, const ct_accum *a, ct_sparse *out)
+{
+    ct_select_run r = { .sel = sel, .a = a, .history = &sel->history[sel->sign + 1] };
+    double start = ct_clock_s(), collected;
+
+    if (a->n != sel->n)
+        return CT_FAIL(CT_ERR_ARG, "a selection of %lld elements was given %lld", (long long)sel->n,
+                       (long long)a->n);
+    sel->stats = (ct_select_stats){ 0 };
+    r.key = ct_select_key_of_sign(sel->sign);
+    r.limit = sel->k;
+    if (sel->n == 0) {
+        out->n = out->count = 0;
+        return CT_OK;
+    }
+    CT_TRY(prepare(&r));
+    CT_TRY(collect(&r));
+    collected = ct_clock_s();
+    CT_TRY(join(&r, out));
+    ct_sparse_keep(out, r.limit, NULL);
+    clear(&r, out);
+    sel->stats.threshold = least(out);
+    if (sel->kind == CT_SELECT_EXACT)
+        r.history->threshold = (out->count == sel->k) ? sel->stats.threshold : 0.0f;
+    sel->stats.update_s = collected - start;
+    sel->stats.select_s = ct_clock_s() - collected;
+    return CT_OK;
+}

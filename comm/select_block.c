@@ -1,0 +1,162 @@
+/* What selections do with a block of V that lies in the first cache. */
+#include "comm/select_impl.h"
+#include "framework/base/simd.h"
+
+enum { N_GROUP = CT_SELECT_BLOCK / CT_SELECT_GROUP, LANES = 16 };
+
+static inline __attribute__((always_inline)) int32_t key_at(const float *v, int64_t i,
+                                                            ct_select_key key)
+{
+    return ct_select_key_of(v[i], key);
+}
+
+/* The largest key of each group of 32. */
+CT_SIMD_CLONES static void group_most(ct_select_key key, int64_t n_group, const float *v,
+                                      int32_t *most)
+{
+    for (int64_t g = 0; g < n_group; ++g) {
+        int32_t m = 0;
+
+#pragma omp simd reduction(max : m)
+        for (int64_t j = 0; j < CT_SELECT_GROUP; ++j) {
+            int32_t k = key_at(v, g * CT_SELECT_GROUP + j, key);
+
+            m = (k > m) ? k : m;
+        }
+        most[g] = m;
+    }
+}
+
+/* The room is full: what cannot be among the largest goes, and what would not, does not come in. An
+ * element equal to the last that stays, but later, loses against all that stay. */
+static void prune(ct_select_found *f)
+{
+    uint32_t threshold;
+    int64_t equal, at = 0;
+
+    ct_sparse_kth(f->value, f->count, f->limit, &threshold, &equal);
+    for (int64_t j = 0; j < f->count; ++j) {
+        uint32_t m = (uint32_t)ct_select_bits(f->value[j]) & 0x7fffffffu;
+        bool stays = (m > threshold) || ((m == threshold) && (equal-- > 0));
+
+        f->index[at] = f->index[j];
+        f->value[at] = f->value[j];
+        at += stays;
+    }
+    f->count = at;
+    f->bound = (int32_t)threshold;
+}
+
+static void collect(ct_select_key key, const float *v, int64_t first, int64_t n, ct_select_found *f)
+{
+    int64_t at;
+
+    if (f->count + n > f->room) prune(f);
+    at = f->count;
+    for (int64_t j = 0; j < n; ++j) {
+        f->index[at] = (uint32_t)(first + j);
+        f->value[at] = v[first + j];
+        at += key_at(v, first + j, key) > f->bound;
+    }
+    f->count = at;
+}
+
+static int32_t largest(const int32_t *x, int64_t n, int32_t m)
+{
+    for (int64_t g = 0; g < n; ++g) m = (x[g] > m) ? x[g] : m;
+    return m;
+}
+
+/* Groups of whole 32 elements, then the rest as a group of its own. */
+static int64_t all_groups(ct_select_key key, const float *v, int64_t n, int32_t *most)
+{
+    int64_t n_group = n / CT_SELECT_GROUP, rest = n_group * CT_SELECT_GROUP;
+
+    group_most(key, n_group, v, most);
+    if (rest == n) return n_group;
+    most[n_group] = 0;
+    for (int64_t i = rest; i < n; ++i) {
+        int32_t k = key_at(v, i, key);
+
+        if (k > most[n_group]) most[n_group] = k;
+    }
+    return n_group + 1;
+}
+
+static int64_t extremes(ct_select_key key, const float *v, int64_t n, ct_select_found *f,
+                        int32_t *most)
+{
+    int64_t n_group;
+
+    if (key.keep == 0xffffffffu) { /* of the other sign only this is looked at */
+        n_group = all_groups(ct_select_key_of_sign(0), v, n, most);
+        f->worst = largest(most, n_group, f->worst);
+    }
+    n_group = all_groups(key, v, n, most);
+    f->most = largest(most, n_group, f->most);
+    if (f->most > f->worst) f->worst = f->most;
+    return n_group;
+}
+
+void ct_block_extremes(ct_select_key key, const float *v, int64_t n, ct_select_found *f)
+{
+    int32_t most[N_GROUP];
+
+    (void)extremes(key, v, n, f, most);
+}
+
+void ct_block_collect(ct_select_key key, const float *v, int64_t first, int64_t n,
+                      ct_select_found *f)
+{
+    int32_t most[N_GROUP];
+    int64_t n_group = extremes(key, v + first, n, f, most);
+
+    for (int64_t g = 0; g < n_group; ++g) {
+        int64_t at = g * CT_SELECT_GROUP;
+
+        if (most[g] > f->bound)
+            collect(key, v, first + at, (n - at < CT_SELECT_GROUP) ? n - at : CT_SELECT_GROUP, f);
+    }
+}
+
+/* Sixteen sums side by side whatever the vector width, added up in a fixed order. */
+CT_SIMD_CLONES static double sum_lanes(ct_select_key key, const float *v, int64_t n)
+{
+    double lane[LANES] = { 0.0 }, sum = 0.0;
+    int64_t i = 0;
+
+    for (; i + LANES <= n; i += LANES) {
+#pragma omp simd
+        for (int64_t j = 0; j < LANES; ++j)
+            lane[j] += (double)ct_select_float(key_at(v, i + j, key));
+    }
+    for (; i < n; ++i) lane[i % LANES] += (double)ct_select_float(key_at(v, i, key));
+    for (int j = 0; j < LANES; ++j) sum += lane[j];
+    return sum;
+}
+
+double ct_block_sum(ct_select_key key, const float *v, int64_t n)
+{
+    return sum_lanes(key, v, n);
+}
+
+CT_SIMD_CLONES static int32_t count_over(ct_select_key key, const float *v, int64_t n,
+                                         int32_t bound)
+{
+    int32_t count = 0;
+
+#pragma omp simd reduction(+ : count)
+    for (int64_t i = 0; i < n; ++i) count += key_at(v, i, key) > bound;
+    return count;
+}
+
+void ct_block_count(ct_select_key key, const float *v, int64_t n,
+                    const int32_t bound[CT_SELECT_PROBES], int64_t count[CT_SELECT_PROBES])
+{
+    for (int j = 0; j < CT_SELECT_PROBES; ++j) count[j] += count_over(key, v, n, bound[j]);
+}
+
+void ct_block_histogram(ct_select_key key, const float *v, int64_t n, uint32_t *bin)
+{
+    for (int64_t i = 0; i < n; ++i) bin[key_at(v, i, key) >> CT_SELECT_BIN_SHIFT] += 1;
+}

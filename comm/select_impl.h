@@ -1,0 +1,144 @@
+/** @file select_impl.h  Blocks of the accumulation and of the selections. Private to comm/.
+ *
+ * Work is done in blocks that stay in the first cache: updated, then looked at, while the next
+ * ones stream in. A magnitude's 31 bits order floats like integers: they are the key of an
+ * element, or with one sign only, the key of elements of the other sign is 0.
+ */
+#ifndef CT_SELECT_IMPL_H
+#define CT_SELECT_IMPL_H
+
+#include <string.h>
+
+#include "comm/select.h"
+#include "framework/base/memory.h"
+
+enum {
+    CT_SELECT_BLOCK = 2048,   /* elements: 8 KB each of g, U and V */
+    CT_SELECT_GROUP = 32,     /* elements tested at once           */
+    CT_SELECT_PROBES = 8,     /* thresholds counted at once        */
+    CT_SELECT_BINS = 1 << 12, /* of a key's upper 12 bits          */
+    CT_SELECT_BIN_SHIFT = 31 - 12,
+    CT_SELECT_FIRST_BAD = 0x7f800000 /* infinity; NaNs are above          */
+};
+
+/* The key of bits b is max((int)((b ^ flip) & keep), 0). */
+typedef struct ct_select_key {
+    uint32_t flip, keep;
+} ct_select_key;
+
+static inline ct_select_key ct_select_key_of_sign(int sign)
+{
+    return (ct_select_key){ .flip = (sign < 0) ? 0x80000000u : 0,
+                            .keep = (sign == 0) ? 0x7fffffffu : 0xffffffffu };
+}
+
+static inline int32_t ct_select_bits(float f)
+{
+    int32_t bits;
+
+    memcpy(&bits, &f, sizeof(bits));
+    return bits;
+}
+
+static inline float ct_select_float(int32_t bits)
+{
+    float f;
+
+    memcpy(&f, &bits, sizeof(f));
+    return f;
+}
+
+static inline int32_t ct_select_key_of(float f, ct_select_key k)
+{
+    int32_t x = (int32_t)(((uint32_t)ct_select_bits(f) ^ k.flip) & k.keep);
+
+    return (x > 0) ? x : 0;
+}
+
+/* What one thread has collected: every element of its blocks whose key is over `bound`, or of them
+ * the `limit` largest, of equal ones the first. */
+typedef struct ct_select_found {
+    uint32_t *index; /* ascending                                     */
+    float *value;
+    int64_t count, room;
+    int64_t limit; /* room is at least limit + GROUP, or holds all    */
+    int32_t bound; /* raised when the room is full                    */
+    int32_t most;  /* largest key seen                                */
+    int32_t worst; /* largest magnitude seen, of either sign          */
+} ct_select_found;
+
+typedef struct ct_select_thread {
+    int64_t first, last; /* its blocks                                         */
+    ct_select_found found;
+    uint32_t *bin;                   /* [BINS], of a radix selection          */
+    int64_t count[CT_SELECT_PROBES]; /* keys over the probes                  */
+    char apart[CT_ALIGN];            /* from the next thread's cache line     */
+} ct_select_thread;
+
+typedef struct ct_select_history {
+    float threshold; /* the last one; 0: none                                  */
+    float margin;    /* EXACT: the next lower bound is margin * threshold      */
+    int age;         /* SAMPLED: steps since it was searched                   */
+} ct_select_history;
+
+struct ct_selector {
+    ct_select_kind kind; /* EXACT, TRIMMED, SEARCH or SAMPLED */
+    int64_t n, k, n_block;
+    int sign;
+    ct_select_history history[3]; /* of sign -1, 0, 1 */
+    int n_thread;                 /* those there is memory for */
+    ct_select_thread *thread;
+    double *block_sum; /* [n_block]; NULL until needed */
+    float *sample;     /* NULL until needed */
+    ct_select_stats stats;
+};
+
+/* One run. */
+typedef struct ct_select_run {
+    ct_selector *sel;
+    const ct_accum *a;
+    ct_select_history *history;
+    ct_select_key key;
+    int team;
+    bool updated;                    /* the first pass over V updates it */
+    bool sized;                      /* the threads' rooms hold all      */
+    int64_t limit;                   /* most entries to select           */
+    int32_t probe[CT_SELECT_PROBES]; /* what count passes compare with   */
+} ct_select_run;
+
+typedef void (*ct_select_work)(const ct_select_run *r, ct_select_thread *t, int64_t first,
+                               int64_t n);
+
+/** Does the work on every block, after the update where this is the first pass. CT_ERR_DIVERGED
+ *  where that pass saw what is not finite. */
+ct_status ct_select_pass(ct_select_run *r, ct_select_work work);
+/** A pass that collects what is over bound, the `limit` largest at least; *total_p: how many were
+ *  collected, *pruned_p: not all that are over bound. */
+ct_status ct_select_collect(ct_select_run *r, int32_t bound, int64_t *total_p, bool *pruned_p);
+/** The same, and where that were fewer than k, again all that are not zero. */
+ct_status ct_select_collect_k(ct_select_run *r, int32_t bound, int64_t *total_p);
+
+/** The other selections, up to having collected: select_redsync.c. */
+ct_status ct_select_trimmed(ct_select_run *r);
+ct_status ct_select_search(ct_select_run *r);
+ct_status ct_select_sampled(ct_select_run *r);
+
+/** Threads worth having for n elements. */
+int ct_accum_team(const ct_accum *a);
+/** The update of elements [first, first + n). */
+void ct_accum_block(const ct_accum *a, int64_t first, int64_t n);
+
+/** Collects from v[first .. first + n), n <= BLOCK. */
+void ct_block_collect(ct_select_key key, const float *v, int64_t first, int64_t n,
+                      ct_select_found *f);
+/** The sum of the keys as floats, the same for any vector width; n <= BLOCK. */
+double ct_block_sum(ct_select_key key, const float *v, int64_t n);
+/** count[j] += how many keys are over bound[j]. */
+void ct_block_count(ct_select_key key, const float *v, int64_t n,
+                    const int32_t bound[CT_SELECT_PROBES], int64_t count[CT_SELECT_PROBES]);
+/** bin[key >> BIN_SHIFT] += 1 for each element. */
+void ct_block_histogram(ct_select_key key, const float *v, int64_t n, uint32_t *bin);
+/** Largest magnitude and key, into f. */
+void ct_block_extremes(ct_select_key key, const float *v, int64_t n, ct_select_found *f);
+
+#endif

@@ -1,0 +1,177 @@
+#include "tests/test.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/sparse.h"
+#include "framework/base/rng.h"
+
+enum { N = 1009 };
+
+/* Every element of which a number is below `share`, with few different values. */
+static void random_sparse(uint64_t key, float share, ct_sparse *s)
+{
+    assert_int_equal(ct_sparse_reserve(s, N), CT_OK);
+    s->n = N;
+    s->count = 0;
+    for (uint32_t i = 0; i < N; ++i) {
+        if (ct_rng_uniform_at(key, i) >= share) continue;
+        s->index[s->count] = i;
+        s->value[s->count++] = rintf(4.0f * ct_rng_normal_at(key, i)) / 4.0f;
+    }
+}
+
+static void test_reserve(void **state)
+{
+    ct_sparse s = { 0 };
+    const uint32_t *index;
+
+    (void)state;
+    assert_int_equal(ct_sparse_reserve(&s, 3), CT_OK);
+    for (uint32_t i = 0; i < 3; ++i) s.index[i] = i * i, s.value[i] = (float)i;
+    s.n = 10;
+    s.count = 3;
+    index = s.index;
+    assert_int_equal(ct_sparse_reserve(&s, 2), CT_OK);
+    assert_ptr_equal(s.index, index); /* it stays */
+    assert_int_equal(ct_sparse_reserve(&s, 5000), CT_OK);
+    assert_true(s.room >= 5000);
+    assert_int_equal(s.count, 3);
+    for (uint32_t i = 0; i < 3; ++i) {
+        assert_int_equal(s.index[i], i * i);
+        assert_true(s.value[i] == (float)i);
+    }
+    ct_sparse_destroy(&s);
+    assert_null(s.index);
+    assert_int_equal(s.room, 0);
+    ct_sparse_destroy(&s);
+}
+
+static void test_merge(void **state)
+{
+    static const float share[] = { 0.0f, 0.01f, 0.3f, 1.1f };
+
+    (void)state;
+    for (int p = 0; p < 16; ++p) {
+        ct_sparse a = { 0 }, b = { 0 }, out = { 0 };
+        float want[N] = { 0 }, got[N] = { 0 };
+        bool held[N] = { false };
+        int64_t count = 0;
+
+        random_sparse(1, share[p / 4], &a);
+        random_sparse(2, share[p % 4], &b);
+        assert_int_equal(ct_sparse_merge(&a, &b, &out), CT_OK);
+        for (int64_t j = 0; j < a.count; ++j) held[a.index[j]] = true;
+        for (int64_t j = 0; j < b.count; ++j) held[b.index[j]] = true;
+        for (int i = 0; i < N; ++i) count += held[i];
+        assert_int_equal(out.count, count);
+        assert_int_equal(out.n, N);
+        for (int64_t j = 0; j < out.count; ++j) {
+            assert_true(held[out.index[j]]);
+            if (j > 0) assert_true(out.index[j] > out.index[j - 1]);
+        }
+        ct_sparse_add_to(&a, want);
+        ct_sparse_add_to(&b, want);
+        ct_sparse_add_to(&out, got);
+        for (int i = 0; i < N; ++i) assert_true(got[i] == want[i]);
+        ct_sparse_destroy(&a);
+        ct_sparse_destroy(&b);
+        ct_sparse_destroy(&out);
+    }
+}
+
+static void test_merge_refused(void **state)
+{
+    ct_sparse a = { .n = 3 }, b = { .n = 4 }, out = { 0 };
+
+    (void)state;
+    assert_int_equal(ct_sparse_merge(&a, &b, &out), CT_ERR_ARG);
+}
+
+static const ct_sparse *sorted;
+
+static int by_magnitude(const void *a, const void *b)
+{
+    int64_t i = *(const int64_t *)a, j = *(const int64_t *)b;
+    float x = fabsf(sorted->value[i]), y = fabsf(sorted->value[j]);
+
+    if (x != y) return (x < y) ? 1 : -1;
+    return (i > j) - (i < j);
+}
+
+static void test_keep(void **state)
+{
+    (void)state;
+    for (int64_t k = -1; k < 500; k += (k < 20) ? 1 : 37) {
+        ct_sparse s = { 0 }, was = { 0 };
+        float dropped[N] = { 0 }, want_dropped[N] = { 0 };
+        int64_t order[N], keep;
+        bool stays[N] = { false };
+        int64_t at = 0;
+
+        random_sparse(7, 0.4f, &s);
+        random_sparse(7, 0.4f, &was);
+        sorted = &was;
+        for (int64_t j = 0; j < was.count; ++j) order[j] = j;
+        qsort(order, (size_t)was.count, sizeof(*order), by_magnitude);
+        keep = (k < 0) ? 0 : (k > was.count) ? was.count : k;
+        for (int64_t j = 0; j < keep; ++j) stays[order[j]] = true;
+        ct_sparse_keep(&s, k, (k % 2 == 0) ? NULL : dropped);
+        assert_int_equal(s.count, keep);
+        for (int64_t j = 0; j < was.count; ++j) {
+            if (!stays[j]) {
+                want_dropped[was.index[j]] += was.value[j];
+                continue;
+            }
+            assert_int_equal(s.index[at], was.index[j]);
+            assert_true(s.value[at++] == was.value[j]);
+        }
+        for (int i = 0; (k % 2 != 0) && (i < N); ++i) assert_true(dropped[i] == want_dropped[i]);
+        ct_sparse_destroy(&s);
+        ct_sparse_destroy(&was);
+    }
+}
+
+static uint32_t bits_of(float f)
+{
+    uint32_t b;
+
+    memcpy(&b, &f, sizeof(b));
+    return b;
+}
+
+/* Values that differ in the last bit, in the exponent only, denormals, zeros, infinity, NaN. */
+static void test_kth(void **state)
+{
+    static const float v[] = { 1.0f,    -1.0000001f, 2.0f, 0.0f, -0.0f, 1e-44f,
+                               -3e-45f, INFINITY,    NAN,  1.0f, -1.0f, 65504.0f };
+    enum { COUNT = sizeof(v) / sizeof(v[0]) };
+    static const struct {
+        float value;
+        int64_t equal;
+    } want[COUNT] = { { NAN, 1 },        { INFINITY, 1 }, { 65504.0f, 1 }, { 2.0f, 1 },
+                      { 1.0000001f, 1 }, { 1.0f, 1 },     { 1.0f, 2 },     { 1.0f, 3 },
+                      { 1e-44f, 1 },     { 3e-45f, 1 },   { 0.0f, 1 },     { 0.0f, COUNT } };
+
+    (void)state;
+    for (int64_t k = 1; k <= COUNT; ++k) {
+        uint32_t bits;
+        int64_t equal;
+
+        ct_sparse_kth(v, COUNT, k, &bits, &equal);
+        assert_int_equal(bits, bits_of(want[k - 1].value) & 0x7fffffffu);
+        assert_int_equal(equal, want[k - 1].equal);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_reserve),       cmocka_unit_test(test_merge),
+        cmocka_unit_test(test_merge_refused), cmocka_unit_test(test_keep),
+        cmocka_unit_test(test_kth),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
