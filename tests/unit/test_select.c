@@ -214,17 +214,17 @@ static void test_odd_sizes(void **state)
 /* Large enough for several threads, for a sample, and for the room of candidates to overflow. */
 static void test_threads(void **state)
 {
-    enum { N = 300007 };
+    enum { N = 200003 };
     static const int64_t k[] = { 1, 300, 4001, 20000, 150000 };
-    static const int team[] = { 1, 2, 5 };
+    static const int team[] = { 1, 4 };
 
     (void)state;
     for (size_t j = 0; j < sizeof(k) / sizeof(k[0]); ++j)
-        for (int t = 0; t < 3; ++t)
+        for (int t = 0; t < 2; ++t)
             for (int e = 0; e < 2; ++e)
                 run_exact(exact[e], N, k[j], (content)((j + (size_t)t * 3) % N_KIND), t % 2,
-                          team[t], 4);
-    for (int c = 0; c < N_KIND; ++c) run_exact(CT_SELECT_EXACT, N, 4001, c, 0, 3, 3);
+                          team[t], 2);
+    for (int c = 0; c < N_KIND; ++c) run_exact(CT_SELECT_EXACT, N, 4001, c, 0, 2, 2);
 }
 
 /* A threshold of last step's that is far too high or too low changes the work, not the result. */
@@ -247,7 +247,7 @@ static void test_history(void **state)
         memset(x.want_v, 0, N * sizeof(float));
         step_exact(sel, &x, &a, K, 0, &out);
         ct_selector_stats(sel, &stats);
-        assert_int_equal(stats.history, (s > 0) && (s != 8)); /* 7 found nothing to learn from */
+        assert_int_equal(stats.history, (s > 0) && (s < 8)); /* zeros teach nothing */
         assert_int_equal(stats.passes, ((s == 2) || (s == 5) || (s == 7)) ? 2 : 1);
         assert_true(stats.candidates >= out.count);
         if (s == 1) assert_true(stats.candidates < 4 * K);
@@ -263,12 +263,19 @@ static void test_history(void **state)
     arrays_destroy(&x);
 }
 
+static void no_line(void *ctx, const char *text)
+{
+    (void)ctx;
+    (void)text;
+}
+
 static void test_not_finite(void **state)
 {
     static const float bad[] = { NAN, -NAN, INFINITY, -INFINITY };
-    enum { N = 70001, K = 70 };
+    enum { N = 20011, K = 20 };
 
     (void)state;
+    ct_log_set_sink(no_line, NULL);
     for (int kind = CT_SELECT_AUTO; kind <= CT_SELECT_REDSYNC_SIZES; ++kind) {
         for (int b = 0; b < 4; ++b) {
             for (int sign = -1; sign <= 1; ++sign) {
@@ -289,6 +296,7 @@ static void test_not_finite(void **state)
             }
         }
     }
+    ct_log_set_sink(NULL, NULL);
 }
 
 /* Indices beyond what a float can count. */
@@ -346,13 +354,16 @@ static void test_search(void **state)
         ct_sparse out = { 0 };
         int reused = 0;
 
+        a.u = NULL;
         assert_int_equal(ct_selector_create((ct_select_kind)kind, N, K, &sel), CT_OK);
         assert_int_equal(ct_selector_bound(sel), 2 * K);
         for (int s = 0; s < STEPS; ++s) {
             ct_select_stats stats;
             int64_t low = K;
 
-            fill(&x, NORMAL, (uint64_t)s, 1.0f);
+            fill(&x, NORMAL, (uint64_t)s, (s == 12) ? 10.0f : 1.0f);
+            memset(x.v, 0, N * sizeof(float));
+            memset(x.want_v, 0, N * sizeof(float));
             reference_update(&x, &a);
             assert_int_equal(ct_selector_run(sel, &a, &out), CT_OK);
             ct_selector_stats(sel, &stats);
@@ -362,13 +373,13 @@ static void test_search(void **state)
             check_over(&x, &out, stats.threshold, low, 2 * K);
             for (int64_t j = 0; j < out.count; ++j) {
                 assert_true(out.value[j] == x.want_v[out.index[j]]);
-                x.want_v[out.index[j]] = x.want_u[out.index[j]] = 0.0f;
+                x.want_v[out.index[j]] = 0.0f;
             }
             assert_same(x.v, x.want_v, N);
-            assert_same(x.u, x.want_u, N);
         }
         if (kind == CT_SELECT_SEARCH) assert_int_equal(reused, 0);
-        if (kind == CT_SELECT_SAMPLED) assert_true((reused > STEPS / 4) && (reused < STEPS));
+        if (kind == CT_SELECT_SAMPLED)
+            assert_int_equal(reused, STEPS - 7); /* searched in 0, 5, 10, 12, 13, 18, 23 */
         ct_selector_destroy(sel);
         ct_sparse_destroy(&out);
         arrays_destroy(&x);
