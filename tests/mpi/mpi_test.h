@@ -8,6 +8,7 @@
 
 #include "tests/test.h"
 
+#include <omp.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -60,6 +61,15 @@ static inline int mpi_on_machines(int (*f)(ct_comm *c))
 #define MPI_FAULT_UNLESS(_cond)                                                                    \
     ((_cond) ? 0 : (fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #_cond), 1))
 
+/** As the programs do: ranks share the cores. Teams that spin for each other on cores that other
+ * ranks have cost ten times the work. */
+static inline void mpi_share_cores(int size)
+{
+    int n = (int)(sysconf(_SC_NPROCESSORS_ONLN) / size);
+
+    if (n < omp_get_max_threads()) omp_set_num_threads((n > 1) ? n : 1);
+}
+
 /** main of an MPI test: seconds until the alarm ends a hang; longer with more ranks than cores,
  * where an MPI that waits without giving its core away takes a time slice for each message. */
 static inline int mpi_main(int argc, char **argv, const struct CMUnitTest *tests, size_t n,
@@ -72,6 +82,7 @@ static inline int mpi_main(int argc, char **argv, const struct CMUnitTest *tests
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     alarm(seconds * (1 + (unsigned)(size / sysconf(_SC_NPROCESSORS_ONLN))));
+    mpi_share_cores(size);
     ct_log_init(rank, size, "test");
     failed = _cmocka_run_group_tests("mpi", tests, n, NULL, NULL);
     MPI_Finalize();

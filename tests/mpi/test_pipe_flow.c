@@ -189,24 +189,29 @@ static int flow(ct_comm *c, const ct_grad_pipe_config *config, int64_t steps)
     return fault;
 }
 
+/* Which machine it is of those that are pretended, from 0. The first two, where nodes share memory
+ * and where nothing does, have all codecs with all settings; each of the others has all settings,
+ * and the codecs in turn. */
+static int n_machine;
+
 static int all_flows(ct_comm *c)
 {
     static const ct_progress_kind kind[2] = { CT_PROGRESS_POLL, CT_PROGRESS_THREAD };
-    int fault = 0;
+    int machine = n_machine++, fault = 0, n_codec = 0;
 
-    for (const ct_codec_ops *const *codec = ct_codec_table; *codec != NULL; ++codec) {
-        for (int v = 0; v < 4; ++v) {
-            ct_grad_pipe_config config = {
-                .bucket_bytes = (v < 2) ? 0 : 30000,
-                .allreduce = (v == 3) ? "ring" : "auto",
-                .overlap = (v != 2),
-                .codec = *codec,
-                .codec_config = { .density = 0.03f, .min_bytes = 150000 },
-                .progress = kind[v % 2],
-            };
+    while (ct_codec_table[n_codec] != NULL) n_codec += 1;
+    for (int i = 0; i < 4 * n_codec; ++i) {
+        int v = i % 4, codec = i / 4;
+        ct_grad_pipe_config config = {
+            .bucket_bytes = (v < 2) ? 0 : 30000,
+            .allreduce = (v == 3) ? "ring" : "auto",
+            .overlap = (v != 2),
+            .codec = ct_codec_table[codec],
+            .codec_config = { .density = 0.03f, .min_bytes = 150000 },
+            .progress = kind[v % 2],
+        };
 
-            fault += flow(c, &config, 3);
-        }
+        if ((machine < 2) || (codec == (v + machine) % n_codec)) fault += flow(c, &config, 3);
     }
     return fault;
 }
