@@ -1,6 +1,7 @@
 /* Dropout: in TRAIN y = x / (1 - ratio) with probability 1 - ratio, else 0; identity in TEST.
  * Element i of sample n of the global batch draws number n * per_sample + i of a stream keyed by
- * (seed, step, layer), so the mask is the same on any number of ranks. */
+ * (seed, step, layer), so the mask is the same on any number of ranks. Of sequences, time first,
+ * the blob of time t is numbered like a batch of its own, after those before it. */
 #include "framework/base/rng.h"
 #include "layers/layer_types.h"
 #include "layers/layer_util.h"
@@ -49,6 +50,30 @@ static uint64_t first_counter(const ct_tensor *x, const ct_exec *ex)
     return (samples > 0) ? (uint64_t)ex->batch_first * (uint64_t)(n / samples) : 0;
 }
 
+/* A blob as rows, in each of which the stream's numbers follow one another. */
+typedef struct numbering {
+    int64_t n_row, row; /* rows, elements in each                       */
+    uint64_t first;     /* number of row 0's first element              */
+    uint64_t stride;    /* from a row's first number to the next one's  */
+} numbering;
+
+static numbering number_elements(const ct_tensor *x, const ct_exec *ex)
+{
+    numbering r = { 1, ct_tensor_count(x), 0, 0 };
+    int64_t inner;
+
+    if ((ex->batch_axis != 1) || (x->shape.ndim < 2) || (x->shape.dim[1] != ex->batch_local)) {
+        r.first = first_counter(x, ex);
+        return r;
+    }
+    inner = ct_shape_count(&x->shape, 2, -1);
+    r.n_row = x->shape.dim[0];
+    r.row = x->shape.dim[1] * inner;
+    r.first = (uint64_t)(ex->batch_first * inner);
+    r.stride = (uint64_t)(ex->batch_global * inner);
+    return r;
+}
+
 static void drop_range(const dropout_state *s, uint64_t key, uint64_t first, int64_t from,
                        int64_t to, const float *x, float *y, unsigned char *mask)
 {
@@ -72,18 +97,25 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     const float *x = ct_blob_data(in->bottom[0]);
     float *y = ct_blob_data(in->top[0]);
     unsigned char *mask = (in->buffer[MASK].bytes > 0) ? in->buffer[MASK].data : NULL;
-    int64_t n = ct_tensor_count(&in->bottom[0]->data);
-    uint64_t key, first;
+    uint64_t key;
+    numbering r;
 
     if (l->phase == CT_TEST) {
-        ct_copy_f32(n, x, y);
+        ct_copy_f32(ct_tensor_count(&in->bottom[0]->data), x, y);
         return CT_OK;
     }
     key = ct_rng_key(ex->seed, (uint64_t)ex->micro_step, s->name_hash);
-    first = first_counter(&in->bottom[0]->data, ex);
-#pragma omp parallel for schedule(static)
-    for (int64_t at = 0; at < n; at += CHUNK)
-        drop_range(s, key, first, at, (at + CHUNK < n) ? at + CHUNK : n, x, y, mask);
+    r = number_elements(&in->bottom[0]->data, ex);
+#pragma omp parallel for schedule(static) collapse(2)
+    for (int64_t row = 0; row < r.n_row; row++) {
+        for (int64_t at = 0; at < r.row; at += CHUNK) {
+            int64_t start = row * r.row;
+
+            drop_range(s, key, r.first + (uint64_t)row * r.stride, at,
+                       (at + CHUNK < r.row) ? at + CHUNK : r.row, x + start, y + start,
+                       (mask != NULL) ? mask + start : NULL);
+        }
+    }
     return CT_OK;
 }
 

@@ -199,6 +199,7 @@ static ct_status reshape(ct_net *net, int i)
         net->batch_local = in->batch_local;
         net->batch_global = in->batch_global;
         net->batch_first = in->batch_first;
+        net->batch_axis = in->batch_axis;
         net->n_sample = in->n_sample;
         /* Input: the caller's batch, of the same size on every rank */
         if ((net->batch_global == 0) && (l->n_top > 0)) {

@@ -28,6 +28,7 @@ typedef struct ct_exec {
     int64_t batch_local;  /* samples of this rank in this step                           */
     int64_t batch_global; /* samples of all ranks                                        */
     int64_t batch_first;  /* place of this rank's first sample in the global batch       */
+    int batch_axis;       /* of blobs: 0; 1 where the net's data is sequences, time first */
 
     /** Sums v[0..n) over all ranks, blocking and collective; NULL: one rank. */
     ct_status (*sum_ranks)(void *ctx, double *v, int n);

@@ -23,10 +23,13 @@ static uint64_t add_int(uint64_t h, int64_t v)
     return add_bytes(h, byte, sizeof(byte));
 }
 
-static uint64_t add_shape(uint64_t h, const ct_shape *s, int from)
+/* Without the dimension `batch`; -1: all of them. */
+static uint64_t add_shape(uint64_t h, const ct_shape *s, int batch)
 {
     h = add_int(h, s->ndim);
-    for (int i = from; i < s->ndim; i++) h = add_int(h, s->dim[i]);
+    for (int i = 0; i < s->ndim; i++) {
+        if (i != batch) h = add_int(h, s->dim[i]);
+    }
     return h;
 }
 
@@ -60,9 +63,9 @@ uint64_t ct_net_hash(const ct_net *net)
             h = add_int(h, g->value[n->bottom[b]].top);
         }
         for (int t = 0; t < n->n_top; t++)
-            h = add_shape(h, &net->instance[i]->top[t]->data.shape, 1);
+            h = add_shape(h, &net->instance[i]->top[t]->data.shape, net->batch_axis);
         for (int w = 0; w < l->n_weight; w++) {
-            h = add_shape(h, &l->weight[w].shape, 0);
+            h = add_shape(h, &l->weight[w].shape, -1);
             h = add_owner(h, net, n->param_of[w]);
         }
     }

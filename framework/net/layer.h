@@ -62,7 +62,8 @@ typedef enum {
 typedef struct ct_buffer {
     size_t bytes;
     ct_keep keep;
-    void *data; /* on the net's device, 64-byte aligned; placed by the memory plan */
+    void *data;   /* on the net's device, 64-byte aligned; placed by the memory plan */
+    int64_t rows; /* > 0: carried from batch to batch, see ct_instance_carry() */
 } ct_buffer;
 
 typedef struct ct_estimate {
@@ -134,7 +135,8 @@ struct ct_instance {
     int64_t weight_version; /* bumped by every update: caches of weights compare it            */
     ct_buffer buffer[CT_MAX_BUFFER];
     int64_t batch_local, batch_global, batch_first; /* set in reshape by data layers            */
-    int64_t n_sample;                               /* size of the data set; 0: unknown         */
+    int batch_axis;   /* axis of the tops that counts samples: 0; 1 for sequences (time first)    */
+    int64_t n_sample; /* size of the data set; 0: unknown         */
     void *state;
 };
 
@@ -144,6 +146,11 @@ ct_weight_spec *ct_layer_add_weight(ct_layer *l, const ct_shape *shape,
                                     const Ct__FillerParameter *filler);
 /** reshape: declares buffer `slot`; later calls replace earlier ones. */
 void ct_instance_buffer(ct_instance *in, int slot, ct_keep keep, size_t bytes);
+/** reshape: declares buffer `slot` as f32 state that goes over from one batch to the next, `rows` x
+ *  `row` floats, zero at first. A row belongs to a sample's place in the batch: the ranks' rows,
+ * one rank's after the other, are those of one rank with the whole batch. Snapshots keep it, of
+ * TRAIN nets; every net has its own, so tests do not disturb training. */
+void ct_instance_carry(ct_instance *in, int slot, int64_t rows, int64_t row);
 /** 0 where backward must overwrite the diff of weight i, 1 where it must add. */
 float ct_weight_beta(const ct_instance *in, const ct_exec *ex, int i);
 

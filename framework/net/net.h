@@ -93,7 +93,8 @@ struct ct_net {
     int n_output;
     ct_output *output;
     int64_t batch_local, batch_global, batch_first; /* of the first data layer */
-    int64_t n_sample;                               /* of its data set; 0: unknown */
+    int batch_axis;   /* of its tops: 0, or 1 where time comes first */
+    int64_t n_sample; /* of its data set; 0: unknown */
     ct_memory memory;
     bool timing; /* set by `time`: steps note their seconds */
     void *impl;  /* private to framework/net */
@@ -119,8 +120,8 @@ int ct_net_find_layer(const ct_net *net, const char *name);
 int ct_net_find_param(const ct_net *net, const char *key);
 /** Parameter index of weight i of layer l. */
 int ct_net_param_of(const ct_net *net, int layer, int i);
-/** FNV-1a over layer types, connections, shared weights and shapes, the first dimension of blobs
- * (the batch) left out: equal nets have equal hashes, on any number of ranks. */
+/** FNV-1a over layer types, connections, shared weights and shapes, the dimension of blobs
+ * that is the batch left out: equal nets have equal hashes, on any number of ranks. */
 uint64_t ct_net_hash(const ct_net *net);
 /** XXH64 of the bytes of all weights in arena order, padding left out, statistics on request. 0
  *  where a device fails (logged). */

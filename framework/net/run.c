@@ -212,6 +212,7 @@ ct_status ct_net_forward(ct_net *net, ct_exec *ex, double *loss_p)
     ex->batch_local = net->batch_local;
     ex->batch_global = net->batch_global;
     ex->batch_first = net->batch_first;
+    ex->batch_axis = net->batch_axis;
     prepare(net, true);
     if (ct_net_impl_of(net)->poison) poison_all(net);
     CT_TRY(run_list(&p, net->forward, net->n_forward));

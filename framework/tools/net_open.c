@@ -55,6 +55,7 @@ void ct_exec_fill(const ct_call *call, const ct_net *net, ct_exec *ex)
     ex->batch_local = net->batch_local;
     ex->batch_global = net->batch_global;
     ex->batch_first = net->batch_first;
+    ex->batch_axis = net->batch_axis;
     if ((call->job != NULL) && (call->job->comm != NULL) && (call->job->size > 1)) {
         ex->sum_ranks = sum_ranks;
         ex->hook_ctx = call->job->comm;

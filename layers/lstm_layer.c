@@ -1,0 +1,150 @@
+/* LSTM, as Caffe's unrolled net computes it (Donahue et al. 2014), without the net:
+ *   (i f o g)_t = W_xc x_t + b_c + W_xc_static x_static + W_hc (cont_t h_t-1)
+ *   c_t = cont_t sigmoid(f) c_t-1 + sigmoid(i) tanh(g);  h_t = sigmoid(o) tanh(c_t)
+ * Weights: W_xc 4H x inputs, b_c 4H, with a static input W_xc_static 4H x its inputs, W_hc 4H x H.
+ * What Caffe leaves out: gradients reach the exposed states, h_0 c_0 and h_T c_T. */
+#include <string.h>
+
+#include "layers/engine/recurrent/gates.h"
+#include "layers/layer_types.h"
+#include "layers/layer_util.h"
+#include "layers/recurrent.h"
+
+/* GATES: activations T x N x 4H; CELL: c_0 … c_T, (T + 1) x N x H; CONTED: cont_t h_t-1, T x N x H;
+ * D_SUMS: as GATES; WORK: work_rows x N x H. */
+enum { GATES, CELL, CONTED, H_CARRIED, C_CARRIED, D_SUMS, WORK };
+enum { WORK_DH, WORK_DC, WORK_ZERO, WORK_STATIC /* 4 */, WORK_ROWS = WORK_STATIC + 4 };
+
+static ct_status setup(ct_layer *l, const ct_shape *bottom)
+{
+    return ct_recurrent_setup(l, bottom, 2, 4);
+}
+
+static ct_status reshape(const ct_layer *l, ct_instance *in)
+{
+    const ct_recurrent_state *s = l->state;
+    ct_recurrent_plan *p = in->state;
+    size_t block;
+
+    CT_TRY(ct_recurrent_reshape(l, in, p));
+    block = (size_t)(p->columns * s->hidden) * sizeof(float);
+    ct_instance_buffer(in, GATES, CT_KEEP_PASS, 4 * (size_t)p->steps * block);
+    ct_instance_buffer(in, CELL, CT_KEEP_PASS, ((size_t)p->steps + 1) * block);
+    ct_instance_buffer(in, CONTED, CT_KEEP_PASS, (size_t)p->steps * block);
+    ct_instance_buffer(in, D_SUMS, CT_KEEP_CALL, 4 * (size_t)p->steps * block);
+    ct_instance_buffer(in, WORK, CT_KEEP_CALL, WORK_ROWS * block);
+    if (s->expose) return CT_OK;
+    ct_instance_carry(in, H_CARRIED, p->columns, s->hidden);
+    ct_instance_carry(in, C_CARRIED, p->columns, s->hidden);
+    return CT_OK;
+}
+
+/* Where state i (0: h, 1: c) comes from. */
+static const float *first_state(const ct_recurrent_state *s, const ct_instance *in, int i)
+{
+    if (s->expose) return ct_blob_data(in->bottom[ct_recurrent_bottom(s, i)]);
+    return in->buffer[(i == 0) ? H_CARRIED : C_CARRIED].data;
+}
+
+/* Where it goes to. */
+static float *last_state(const ct_recurrent_state *s, const ct_instance *in, int i)
+{
+    if (s->expose) return ct_blob_data(in->top[1 + i]);
+    return in->buffer[(i == 0) ? H_CARRIED : C_CARRIED].data;
+}
+
+static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    const ct_recurrent_state *s = l->state;
+    const ct_recurrent_plan *p = in->state;
+    int64_t block = p->columns * s->hidden;
+    float *gates = in->buffer[GATES].data, *c = in->buffer[CELL].data;
+    float *conted = in->buffer[CONTED].data, *h = ct_blob_data(in->top[0]);
+    const float *cont = ct_blob_data(in->bottom[1]), *before = first_state(s, in, 0);
+
+    CT_TRY(ct_recurrent_inputs(l, in, ex, p, gates));
+    ct_copy_f32(block, first_state(s, in, 1), c);
+    for (int64_t t = 0; t < p->steps; t++) {
+        float *at = gates + 4 * t * block, *hc = conted + t * block;
+
+        ct_rows_cont(p->columns, s->hidden, cont + t * p->columns, before, hc);
+        CT_TRY(ct_recurrent_step(l, in, ex, p, hc, at));
+        ct_lstm_step(p->columns, s->hidden, cont + t * p->columns, c + t * block, at,
+                     c + (t + 1) * block, h + t * block);
+        before = h + t * block;
+    }
+    ct_copy_f32(block, before, last_state(s, in, 0));
+    ct_copy_f32(block, c + p->steps * block, last_state(s, in, 1));
+    return CT_OK;
+}
+
+/* The diff of exposed top i, or zeros. */
+static const float *state_diff(const ct_recurrent_state *s, const ct_instance *in, int i,
+                               const float *zero)
+{
+    const float *diff = s->expose ? ct_blob_diff(in->top[1 + i]) : NULL;
+
+    return (diff != NULL) ? diff : zero;
+}
+
+/* What went back to the state before the first step: where the state is a bottom. */
+static void put_state_diff(const ct_recurrent_state *s, const ct_instance *in, int i, int64_t block,
+                           const float *diff)
+{
+    float *to = s->expose ? ct_blob_diff(in->bottom[ct_recurrent_bottom(s, i)]) : NULL;
+
+    if (to != NULL) ct_copy_f32(block, diff, to);
+}
+
+static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    const ct_recurrent_state *s = l->state;
+    const ct_recurrent_plan *p = in->state;
+    int64_t block = p->columns * s->hidden;
+    float *work = in->buffer[WORK].data, *d_sums = in->buffer[D_SUMS].data;
+    float *dh = work + WORK_DH * block, *dc = work + WORK_DC * block;
+    float *zero = work + WORK_ZERO * block;
+    const float *gates = in->buffer[GATES].data, *c = in->buffer[CELL].data;
+    const float *cont = ct_blob_data(in->bottom[1]), *top = ct_blob_diff(in->top[0]);
+
+    memset(zero, 0, (size_t)block * sizeof(*zero));
+    ct_copy_f32(block, state_diff(s, in, 0, zero), dh);
+    ct_copy_f32(block, state_diff(s, in, 1, zero), dc);
+    for (int64_t t = p->steps - 1; t >= 0; t--) {
+        const float *cont_t = cont + t * p->columns;
+        float *d = d_sums + 4 * t * block;
+
+        ct_lstm_step_backward(p->columns, s->hidden, cont_t, c + t * block, gates + 4 * t * block,
+                              c + (t + 1) * block, (top != NULL) ? top + t * block : zero, dh, dc,
+                              d);
+        CT_TRY(ct_recurrent_step_backward(l, in, ex, p, cont_t, d, dh));
+    }
+    put_state_diff(s, in, 0, block, dh);
+    put_state_diff(s, in, 1, block, dc);
+    return ct_recurrent_inputs_backward(l, in, ex, p, d_sums, in->buffer[CONTED].data,
+                                        work + WORK_STATIC * block);
+}
+
+static void estimate(const ct_layer *l, const ct_instance *in, ct_estimate *e)
+{
+    e->forward_flop = ct_recurrent_flop(l->state, in->state);
+    e->backward_flop = 2.0 * e->forward_flop;
+}
+
+const ct_layer_ops ct_layer_lstm = {
+    .type = "LSTM",
+    .min_bottom = 2,
+    .max_bottom = 5,
+    .min_top = 1,
+    .max_top = 3,
+    .no_diff_bottom = 1 << 1,
+    .backward_reads = CT_READS_BOTTOM,
+    .null_top_diff = true,
+    .state_size = sizeof(ct_recurrent_state),
+    .instance_state_size = sizeof(ct_recurrent_plan),
+    .setup = setup,
+    .reshape = reshape,
+    .forward = forward,
+    .backward = backward,
+    .estimate = estimate,
+};

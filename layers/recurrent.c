@@ -1,0 +1,267 @@
+#include "layers/recurrent.h"
+
+#include <string.h>
+
+#include "framework/math/math.h"
+#include "layers/engine/recurrent/gates.h"
+#include "layers/layer_util.h"
+
+/* ---- set-up */
+
+static ct_status add_weight(ct_layer *l, int64_t rows, int64_t columns,
+                            const Ct__FillerParameter *filler)
+{
+    ct_shape shape = { .ndim = (columns > 0) ? 2 : 1, .dim = { rows, columns } };
+
+    if (ct_layer_add_weight(l, &shape, filler) == NULL)
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "too many weights");
+    return CT_OK;
+}
+
+static ct_status count_blobs(const ct_layer *l, ct_recurrent_state *s)
+{
+    int extra = s->expose ? s->n_hidden : 0;
+
+    if ((l->n_bottom < 2 + extra) || (l->n_bottom > 3 + extra))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                             "%d bottoms; it takes x, cont%s and, in between if wanted, a static "
+                             "input%s",
+                             l->n_bottom, s->expose ? ((s->n_hidden == 2) ? ", h, c" : ", h") : "",
+                             s->expose ? "" : " behind them (the state needs expose_hidden)");
+    if (l->n_top != 1 + extra)
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "%d tops instead of %d%s", l->n_top, 1 + extra,
+                             s->expose ? "" : "; the last state is a top with expose_hidden");
+    s->has_static = (l->n_bottom == 3 + extra);
+    return CT_OK;
+}
+
+/* fixed: of the static input, NULL: there is none. */
+static ct_status check_inputs(const ct_layer *l, const ct_shape *x, const ct_shape *fixed)
+{
+    if (x->ndim < 3)
+        return CT_LAYER_FAIL(l, CT_ERR_SHAPE,
+                             "bottom 0 has shape %s; it must be steps x columns x inputs",
+                             ct_shape_str(x).text);
+    if ((fixed != NULL) && (fixed->ndim < 2))
+        return CT_LAYER_FAIL(l, CT_ERR_SHAPE,
+                             "bottom 2, the static input, has shape %s; it must be columns x "
+                             "inputs",
+                             ct_shape_str(fixed).text);
+    return CT_OK;
+}
+
+ct_status ct_recurrent_setup(ct_layer *l, const ct_shape *bottom, int n_hidden, int64_t gates)
+{
+    const Ct__RecurrentParameter *p = l->param->recurrent_param;
+    ct_recurrent_state *s = l->state;
+
+    if ((p == NULL) || (p->num_output == 0))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "recurrent_param.num_output is missing or 0");
+    s->n_hidden = n_hidden;
+    s->hidden = p->num_output;
+    s->sums = gates * s->hidden;
+    s->expose = p->expose_hidden;
+    CT_TRY(count_blobs(l, s));
+    CT_TRY(check_inputs(l, &bottom[0], s->has_static ? &bottom[2] : NULL));
+    s->n_in = ct_shape_count(&bottom[0], 2, -1);
+    if (s->n_in == 0) return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "bottom 0 has no inputs");
+    CT_TRY(add_weight(l, s->sums, s->n_in, p->weight_filler));
+    CT_TRY(add_weight(l, s->sums, 0, p->bias_filler));
+    if (s->has_static) {
+        s->n_static = ct_shape_count(&bottom[2], 1, -1);
+        if (s->n_static == 0) return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "bottom 2 has no inputs");
+        s->w_static = l->n_weight;
+        CT_TRY(add_weight(l, s->sums, s->n_static, p->weight_filler));
+    }
+    s->w_h = l->n_weight;
+    return add_weight(l, s->sums, s->hidden, p->weight_filler);
+}
+
+int ct_recurrent_bottom(const ct_recurrent_state *s, int i)
+{
+    return 2 + (s->has_static ? 1 : 0) + i;
+}
+
+static bool is_state(const ct_recurrent_state *s, const ct_recurrent_plan *p, const ct_shape *shape)
+{
+    return (shape->ndim == 3) && (shape->dim[0] == 1) && (shape->dim[1] == p->columns) &&
+           (shape->dim[2] == s->hidden);
+}
+
+static ct_status check_bottoms(const ct_layer *l, const ct_instance *in, const ct_recurrent_plan *p)
+{
+    const ct_recurrent_state *s = l->state;
+    const ct_shape *x = &in->bottom[0]->data.shape, *cont = &in->bottom[1]->data.shape;
+
+    if ((cont->ndim != 2) || (cont->dim[0] != p->steps) || (cont->dim[1] != p->columns))
+        return CT_LAYER_FAIL(l, CT_ERR_SHAPE,
+                             "bottom 1 (cont) has shape %s; x of shape %s needs %lld x %lld",
+                             ct_shape_str(cont).text, ct_shape_str(x).text, (long long)p->steps,
+                             (long long)p->columns);
+    if (ct_shape_count(x, 2, -1) != s->n_in)
+        return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "x of shape %s, but the weights are for %lld inputs",
+                             ct_shape_str(x).text, (long long)s->n_in);
+    if (s->has_static && ((in->bottom[2]->data.shape.dim[0] != p->columns) ||
+                          (ct_shape_count(&in->bottom[2]->data.shape, 1, -1) != s->n_static)))
+        return CT_LAYER_FAIL(l, CT_ERR_SHAPE,
+                             "bottom 2 (static) has shape %s, %lld columns of %lld inputs are "
+                             "needed",
+                             ct_shape_str(&in->bottom[2]->data.shape).text, (long long)p->columns,
+                             (long long)s->n_static);
+    for (int i = 0; s->expose && (i < s->n_hidden); i++) {
+        const ct_shape *h = &in->bottom[ct_recurrent_bottom(s, i)]->data.shape;
+
+        if (!is_state(s, p, h))
+            return CT_LAYER_FAIL(l, CT_ERR_SHAPE,
+                                 "bottom %d (the state) has shape %s instead of 1 x %lld x %lld",
+                                 ct_recurrent_bottom(s, i), ct_shape_str(h).text,
+                                 (long long)p->columns, (long long)s->hidden);
+    }
+    return CT_OK;
+}
+
+ct_status ct_recurrent_reshape(const ct_layer *l, ct_instance *in, ct_recurrent_plan *plan)
+{
+    const ct_recurrent_state *s = l->state;
+    const ct_shape *x = &in->bottom[0]->data.shape;
+
+    CT_TRY(check_inputs(l, x, s->has_static ? &in->bottom[2]->data.shape : NULL));
+    if (x->dim[0] < 1)
+        return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "x of shape %s has no steps", ct_shape_str(x).text);
+    plan->steps = x->dim[0];
+    plan->columns = x->dim[1];
+    CT_TRY(check_bottoms(l, in, plan));
+    ct_blob_set_shape(in->top[0], &(ct_shape){ 3, { plan->steps, plan->columns, s->hidden } });
+    for (int i = 0; s->expose && (i < s->n_hidden); i++)
+        ct_blob_set_shape(in->top[1 + i], &(ct_shape){ 3, { 1, plan->columns, s->hidden } });
+    return CT_OK;
+}
+
+double ct_recurrent_flop(const ct_recurrent_state *s, const ct_recurrent_plan *p)
+{
+    double rows = (double)(p->steps * p->columns);
+
+    return 2.0 * (double)s->sums *
+           (rows * (double)(s->n_in + s->hidden) + (double)(p->columns * s->n_static));
+}
+
+/* ---- forward */
+
+/* Every row of y[m x n] becomes b. */
+static void fill_rows(int64_t m, int64_t n, const float *b, float *y)
+{
+#pragma omp parallel for schedule(static) if (m * n >= CT_PARALLEL_MIN)
+    for (int64_t r = 0; r < m; r++) memcpy(y + r * n, b, (size_t)n * sizeof(*y));
+}
+
+ct_status ct_recurrent_inputs(const ct_layer *l, ct_instance *in, ct_exec *ex,
+                              const ct_recurrent_plan *p, float *sums)
+{
+    const ct_recurrent_state *s = l->state;
+    const ct_math_ops *math = l->dev->math;
+    int64_t step = p->columns * s->sums;
+
+    fill_rows(p->columns, s->sums, ct_blob_data(&in->weight[1]), sums);
+    if (s->has_static)
+        CT_TRY(math->gemm(ex->stream, false, true, p->columns, s->sums, s->n_static, 1.0f,
+                          ct_blob_data(in->bottom[2]), s->n_static,
+                          ct_blob_data(&in->weight[s->w_static]), s->n_static, 1.0f, sums,
+                          s->sums));
+    for (int64_t t = 1; t < p->steps; t++) ct_copy_f32(step, sums, sums + t * step);
+    CT_TRY(math->gemm(ex->stream, false, true, p->steps * p->columns, s->sums, s->n_in, 1.0f,
+                      ct_blob_data(in->bottom[0]), s->n_in, ct_blob_data(&in->weight[0]), s->n_in,
+                      1.0f, sums, s->sums));
+    return ct_exec_poll(ex);
+}
+
+ct_status ct_recurrent_step(const ct_layer *l, ct_instance *in, ct_exec *ex,
+                            const ct_recurrent_plan *p, const float *conted, float *sums)
+{
+    const ct_recurrent_state *s = l->state;
+
+    CT_TRY(l->dev->math->gemm(ex->stream, false, true, p->columns, s->sums, s->hidden, 1.0f, conted,
+                              s->hidden, ct_blob_data(&in->weight[s->w_h]), s->hidden, 1.0f, sums,
+                              s->sums));
+    return ct_exec_poll(ex);
+}
+
+/* ---- backward */
+
+ct_status ct_recurrent_step_backward(const ct_layer *l, ct_instance *in, ct_exec *ex,
+                                     const ct_recurrent_plan *p, const float *cont,
+                                     const float *d_sums, float *dh)
+{
+    const ct_recurrent_state *s = l->state;
+
+    CT_TRY(l->dev->math->gemm(ex->stream, false, false, p->columns, s->hidden, s->sums, 1.0f,
+                              d_sums, s->sums, ct_blob_data(&in->weight[s->w_h]), s->hidden, 0.0f,
+                              dh, s->hidden));
+    ct_rows_cont(p->columns, s->hidden, cont, dh, dh);
+    return ct_exec_poll(ex);
+}
+
+ct_status ct_recurrent_weight_diff(ct_instance *in, ct_exec *ex, int w, int64_t m, int64_t rows,
+                                   int64_t n, const float *dy, const float *x)
+{
+    float *dw = ct_blob_diff(&in->weight[w]);
+
+    if (dw == NULL) return CT_OK;
+    CT_TRY(in->layer->dev->math->gemm(ex->stream, true, false, rows, n, m, 1.0f, dy, rows, x, n,
+                                      ct_weight_beta(in, ex, w), dw, n));
+    return ct_exec_poll(ex);
+}
+
+void ct_recurrent_bias_diff(ct_instance *in, const ct_exec *ex, int w, int64_t m, int64_t n,
+                            const float *dy)
+{
+    float *db = ct_blob_diff(&in->weight[w]);
+
+    if (db == NULL) return;
+    ct_view_dot(&(ct_view){ m, n, 1 }, dy, NULL, ct_weight_beta(in, ex, w) != 0.0f, db);
+}
+
+/* sum over the steps: the static input is there in all of them. */
+static void sum_steps(const ct_recurrent_plan *p, int64_t step, const float *d_sums, float *sum)
+{
+#pragma omp parallel for schedule(static) if (step >= CT_PARALLEL_MIN)
+    for (int64_t i = 0; i < step; i++) {
+        float v = 0;
+
+        for (int64_t t = 0; t < p->steps; t++) v += d_sums[t * step + i];
+        sum[i] = v;
+    }
+}
+
+static ct_status static_backward(const ct_layer *l, ct_instance *in, ct_exec *ex,
+                                 const ct_recurrent_plan *p, const float *d_sums, float *scratch)
+{
+    const ct_recurrent_state *s = l->state;
+    float *dx = ct_blob_diff(in->bottom[2]);
+
+    sum_steps(p, p->columns * s->sums, d_sums, scratch);
+    CT_TRY(ct_recurrent_weight_diff(in, ex, s->w_static, p->columns, s->sums, s->n_static, scratch,
+                                    ct_blob_data(in->bottom[2])));
+    if (dx == NULL) return CT_OK;
+    return l->dev->math->gemm(ex->stream, false, false, p->columns, s->n_static, s->sums, 1.0f,
+                              scratch, s->sums, ct_blob_data(&in->weight[s->w_static]), s->n_static,
+                              0.0f, dx, s->n_static);
+}
+
+ct_status ct_recurrent_inputs_backward(const ct_layer *l, ct_instance *in, ct_exec *ex,
+                                       const ct_recurrent_plan *p, const float *d_sums,
+                                       const float *conted, float *scratch)
+{
+    const ct_recurrent_state *s = l->state;
+    int64_t rows = p->steps * p->columns;
+    float *dx = ct_blob_diff(in->bottom[0]);
+
+    CT_TRY(ct_recurrent_weight_diff(in, ex, s->w_h, rows, s->sums, s->hidden, d_sums, conted));
+    CT_TRY(ct_recurrent_weight_diff(in, ex, 0, rows, s->sums, s->n_in, d_sums,
+                                    ct_blob_data(in->bottom[0])));
+    ct_recurrent_bias_diff(in, ex, 1, rows, s->sums, d_sums);
+    if (s->has_static) CT_TRY(static_backward(l, in, ex, p, d_sums, scratch));
+    if (dx == NULL) return CT_OK;
+    CT_TRY(l->dev->math->gemm(ex->stream, false, false, rows, s->n_in, s->sums, 1.0f, d_sums,
+                              s->sums, ct_blob_data(&in->weight[0]), s->n_in, 0.0f, dx, s->n_in));
+    return ct_exec_poll(ex);
+}

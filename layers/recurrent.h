@@ -1,0 +1,66 @@
+/** @file recurrent.h  What LSTM and RNN share; private to layers/.
+ *
+ * Bottoms: x T x N x …, cont T x N, then N x … that every step sees (static) if it is there, then
+ * with expose_hidden the state before the first step, each 1 x N x H. Tops: T x N x H, then with
+ * expose_hidden the state after the last step. T steps of N columns; in memory a step's columns
+ * stand together. Without expose_hidden the state is carried from batch to batch.
+ *
+ * With s the sums of a step (G = 4 H of an LSTM, H of an RNN):
+ *   s_t = W_x x_t + b + W_static x_static + W_h (cont_t h_t-1)
+ * The first three are one product over all steps each, the last one product a step; in backward
+ * everything but W_h's way back is over all steps at once.
+ */
+#ifndef CT_RECURRENT_H
+#define CT_RECURRENT_H
+
+#include "framework/net/layer.h"
+
+enum { CT_RECURRENT_MAX_HIDDEN = 2 };
+
+typedef struct ct_recurrent_state {
+    int n_hidden; /* h; c of an LSTM   */
+    int64_t hidden, sums;
+    int64_t n_in, n_static;
+    bool has_static, expose;
+    int w_static, w_h; /* weights: W_x 0, b 1, then these */
+} ct_recurrent_state;
+
+/** Of an instance; set by ct_recurrent_reshape(). */
+typedef struct ct_recurrent_plan {
+    int64_t steps, columns;
+} ct_recurrent_plan;
+
+/** setup: reads recurrent_param, counts bottoms and tops, adds the weights up to W_h in the order
+ * of Caffe's unrolled net. */
+ct_status ct_recurrent_setup(ct_layer *l, const ct_shape *bottom, int n_hidden, int64_t gates);
+/** reshape: checks the bottoms against one another and the weights, sets the tops. */
+ct_status ct_recurrent_reshape(const ct_layer *l, ct_instance *in, ct_recurrent_plan *plan);
+/** Bottom and top index of exposed state i. */
+int ct_recurrent_bottom(const ct_recurrent_state *s, int i);
+
+/** sums[T x N x G] = W_x x + b + W_static x_static, and nothing of W_h yet. */
+ct_status ct_recurrent_inputs(const ct_layer *l, ct_instance *in, ct_exec *ex,
+                              const ct_recurrent_plan *p, float *sums);
+/** The gradients of W_x, b, W_static, W_h and of x and x_static, from those of the sums. conted:
+ * all cont_t h_t-1, T x N x H; scratch: N x G. */
+ct_status ct_recurrent_inputs_backward(const ct_layer *l, ct_instance *in, ct_exec *ex,
+                                       const ct_recurrent_plan *p, const float *d_sums,
+                                       const float *conted, float *scratch);
+/** sums += W_h conted, of one step. */
+ct_status ct_recurrent_step(const ct_layer *l, ct_instance *in, ct_exec *ex,
+                            const ct_recurrent_plan *p, const float *conted, float *sums);
+/** dh = cont (W_h^T d_sums): of the output of the step before. */
+ct_status ct_recurrent_step_backward(const ct_layer *l, ct_instance *in, ct_exec *ex,
+                                     const ct_recurrent_plan *p, const float *cont,
+                                     const float *d_sums, float *dh);
+/** Operations of the products above, forward; backward is twice that. */
+double ct_recurrent_flop(const ct_recurrent_state *s, const ct_recurrent_plan *p);
+
+/** dw[rows x n] (+)= dy^T x over m rows of dy[m x rows], x[m x n]. */
+ct_status ct_recurrent_weight_diff(ct_instance *in, ct_exec *ex, int w, int64_t m, int64_t rows,
+                                   int64_t n, const float *dy, const float *x);
+/** db (+)= sums over the m rows of dy[m x n], added in double. */
+void ct_recurrent_bias_diff(ct_instance *in, const ct_exec *ex, int w, int64_t m, int64_t n,
+                            const float *dy);
+
+#endif

@@ -1,0 +1,160 @@
+/* RNN, as Caffe's unrolled net computes it, without the net:
+ *   h_t = tanh(W_xh x_t + b_h + W_xh_static x_static + W_hh (cont_t h_t-1))
+ *   o_t = tanh(W_ho h_t + b_o), the top
+ * Weights: W_xh H x inputs, b_h H, with a static input W_xh_static H x its inputs, W_hh H x H, W_ho
+ * H x H, b_o H. What Caffe leaves out: gradients reach the exposed states, h_0 and h_T. */
+#include <string.h>
+
+#include "framework/math/math.h"
+#include "layers/engine/recurrent/gates.h"
+#include "layers/layer_types.h"
+#include "layers/layer_util.h"
+#include "layers/recurrent.h"
+
+/* STATES: h_1 … h_T, T x N x H; CONTED: cont_t h_t-1; D_SUMS: gradients of the sums of h; D_OUT: of
+ * those of o; WORK: 2 x N x H. */
+enum { STATES, CONTED, H_CARRIED, D_SUMS, D_OUT, WORK };
+
+static ct_status setup(ct_layer *l, const ct_shape *bottom)
+{
+    const ct_recurrent_state *s = l->state;
+    const Ct__RecurrentParameter *p = l->param->recurrent_param;
+    ct_shape square, one;
+
+    CT_TRY(ct_recurrent_setup(l, bottom, 1, 1));
+    square = (ct_shape){ 2, { s->hidden, s->hidden } };
+    one = (ct_shape){ 1, { s->hidden } };
+    ct_layer_add_weight(l, &square, p->weight_filler);
+    ct_layer_add_weight(l, &one, p->bias_filler);
+    return CT_OK;
+}
+
+static ct_status reshape(const ct_layer *l, ct_instance *in)
+{
+    const ct_recurrent_state *s = l->state;
+    ct_recurrent_plan *p = in->state;
+    size_t block;
+
+    CT_TRY(ct_recurrent_reshape(l, in, p));
+    block = (size_t)(p->columns * s->hidden) * sizeof(float);
+    ct_instance_buffer(in, STATES, CT_KEEP_PASS, (size_t)p->steps * block);
+    ct_instance_buffer(in, CONTED, CT_KEEP_PASS, (size_t)p->steps * block);
+    ct_instance_buffer(in, D_SUMS, CT_KEEP_CALL, (size_t)p->steps * block);
+    ct_instance_buffer(in, D_OUT, CT_KEEP_CALL, (size_t)p->steps * block);
+    ct_instance_buffer(in, WORK, CT_KEEP_CALL, 2 * block);
+    if (!s->expose) ct_instance_carry(in, H_CARRIED, p->columns, s->hidden);
+    return CT_OK;
+}
+
+/* o = tanh(W_ho h + b_o), of all steps. */
+static ct_status put_outputs(const ct_layer *l, ct_instance *in, ct_exec *ex, int64_t rows)
+{
+    const ct_recurrent_state *s = l->state;
+    const float *b = ct_blob_data(&in->weight[s->w_h + 2]);
+    float *o = ct_blob_data(in->top[0]);
+    int64_t n = s->hidden;
+
+    for (int64_t r = 0; r < rows; r++) memcpy(o + r * n, b, (size_t)n * sizeof(*o));
+    CT_TRY(l->dev->math->gemm(ex->stream, false, true, rows, n, n, 1.0f, in->buffer[STATES].data, n,
+                              ct_blob_data(&in->weight[s->w_h + 1]), n, 1.0f, o, n));
+    ct_tanh_forward(rows * n, o, o);
+    return ct_exec_poll(ex);
+}
+
+static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    const ct_recurrent_state *s = l->state;
+    const ct_recurrent_plan *p = in->state;
+    int64_t block = p->columns * s->hidden;
+    float *h = in->buffer[STATES].data, *conted = in->buffer[CONTED].data;
+    const float *cont = ct_blob_data(in->bottom[1]);
+    const float *before = s->expose ? ct_blob_data(in->bottom[ct_recurrent_bottom(s, 0)])
+                                    : in->buffer[H_CARRIED].data;
+
+    CT_TRY(ct_recurrent_inputs(l, in, ex, p, h));
+    for (int64_t t = 0; t < p->steps; t++) {
+        float *now = h + t * block, *hc = conted + t * block;
+
+        ct_rows_cont(p->columns, s->hidden, cont + t * p->columns, before, hc);
+        CT_TRY(ct_recurrent_step(l, in, ex, p, hc, now));
+        ct_tanh_forward(block, now, now);
+        before = now;
+    }
+    ct_copy_f32(block, before, s->expose ? ct_blob_data(in->top[1]) : in->buffer[H_CARRIED].data);
+    return put_outputs(l, in, ex, p->steps * p->columns);
+}
+
+/* From the top's diff to those of W_ho, b_o and of all h: dh, T x N x H. */
+static ct_status outputs_backward(const ct_layer *l, ct_instance *in, ct_exec *ex, int64_t rows,
+                                  float *d_out, float *dh)
+{
+    const ct_recurrent_state *s = l->state;
+    const float *dy = ct_blob_diff(in->top[0]);
+    int64_t n = s->hidden;
+
+    if (dy == NULL)
+        memset(d_out, 0, (size_t)(rows * n) * sizeof(*d_out));
+    else
+        ct_tanh_backward(rows * n, ct_blob_data(in->top[0]), dy, d_out);
+    CT_TRY(
+        ct_recurrent_weight_diff(in, ex, s->w_h + 1, rows, n, n, d_out, in->buffer[STATES].data));
+    ct_recurrent_bias_diff(in, ex, s->w_h + 2, rows, n, d_out);
+    CT_TRY(l->dev->math->gemm(ex->stream, false, false, rows, n, n, 1.0f, d_out, n,
+                              ct_blob_data(&in->weight[s->w_h + 1]), n, 0.0f, dh, n));
+    return ct_exec_poll(ex);
+}
+
+static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    const ct_recurrent_state *s = l->state;
+    const ct_recurrent_plan *p = in->state;
+    const ct_math_ops *math = l->dev->math;
+    int64_t block = p->columns * s->hidden;
+    float *d_sums = in->buffer[D_SUMS].data, *dh = in->buffer[WORK].data;
+    const float *h = in->buffer[STATES].data, *cont = ct_blob_data(in->bottom[1]);
+    const float *last = s->expose ? ct_blob_diff(in->top[1]) : NULL;
+    float *first = s->expose ? ct_blob_diff(in->bottom[ct_recurrent_bottom(s, 0)]) : NULL;
+
+    CT_TRY(outputs_backward(l, in, ex, p->steps * p->columns, in->buffer[D_OUT].data, d_sums));
+    if (last != NULL)
+        ct_copy_f32(block, last, dh);
+    else
+        memset(dh, 0, (size_t)block * sizeof(*dh));
+    for (int64_t t = p->steps - 1; t >= 0; t--) {
+        float *d = d_sums + t * block;
+
+        CT_TRY(math->axpy(ex->stream, block, 1.0f, dh, d));
+        ct_tanh_backward(block, h + t * block, d, d);
+        CT_TRY(ct_recurrent_step_backward(l, in, ex, p, cont + t * p->columns, d, dh));
+    }
+    if (first != NULL) ct_copy_f32(block, dh, first);
+    return ct_recurrent_inputs_backward(l, in, ex, p, d_sums, in->buffer[CONTED].data, dh + block);
+}
+
+static void estimate(const ct_layer *l, const ct_instance *in, ct_estimate *e)
+{
+    const ct_recurrent_state *s = l->state;
+    const ct_recurrent_plan *p = in->state;
+
+    e->forward_flop = ct_recurrent_flop(s, p) +
+                      2.0 * (double)(p->steps * p->columns) * (double)(s->hidden * s->hidden);
+    e->backward_flop = 2.0 * e->forward_flop;
+}
+
+const ct_layer_ops ct_layer_rnn = {
+    .type = "RNN",
+    .min_bottom = 2,
+    .max_bottom = 4,
+    .min_top = 1,
+    .max_top = 2,
+    .no_diff_bottom = 1 << 1,
+    .backward_reads = CT_READS_BOTTOM | CT_READS_TOP,
+    .null_top_diff = true,
+    .state_size = sizeof(ct_recurrent_state),
+    .instance_state_size = sizeof(ct_recurrent_plan),
+    .setup = setup,
+    .reshape = reshape,
+    .forward = forward,
+    .backward = backward,
+    .estimate = estimate,
+};
