@@ -32,6 +32,7 @@ const ct_layer_ops *const ct_layer_table[] = {
     &ct_layer_softmax,
     &ct_layer_softmax_loss,
     &ct_layer_split,
+    &ct_layer_text_data,
     NULL,
 };
 /* clang-format on */

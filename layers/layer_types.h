@@ -30,5 +30,6 @@ extern const ct_layer_ops ct_layer_silence;
 extern const ct_layer_ops ct_layer_softmax;
 extern const ct_layer_ops ct_layer_softmax_loss;
 extern const ct_layer_ops ct_layer_split;
+extern const ct_layer_ops ct_layer_text_data;
 
 #endif

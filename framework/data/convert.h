@@ -1,5 +1,5 @@
 /** @file convert.h  Makes data sets out of what people have: idx files, CIFAR-10's batches, image
- * files, and rendered digits out of nothing. The library behind `cortado convert`.
+ * files, texts, and rendered digits out of nothing. The library behind `cortado convert`.
  */
 #ifndef CT_CONVERT_H
 #define CT_CONVERT_H
@@ -20,8 +20,10 @@ typedef struct ct_convert_options {
     const char *list, *root; /* images: the list, and what stands in front of its paths           */
     int64_t height, width;   /* images: resize; 0: as they are                                    */
     bool encoded, gray, shuffle; /* images: keep them compressed; one channel; mix the order */
-    int64_t count;               /* digits: training images, 0: 10000; a fifth of it for testing */
-    uint64_t seed; /* digits, shuffle                                                   */
+    int64_t count; /* digits: training images, 0: 10000; a fifth of it for testing. text: words
+                    * of the vocabulary, 0: all that occur */
+    const char *vocabulary; /* text: this one instead of its own; may be NULL   */
+    uint64_t seed;          /* digits, shuffle                                                   */
 } ct_convert_options;
 
 /** idx files, plain or .gz, as MNIST comes: {train,t10k}-{images,labels}. */
@@ -31,6 +33,11 @@ ct_status ct_convert_mnist(const ct_convert_options *o);
 ct_status ct_convert_cifar10(const ct_convert_options *o);
 /** JPEG and PNG files by a list of "path label". */
 ct_status ct_convert_images(const ct_convert_options *o);
+/** Text, a sentence a line; `from`: a folder with *train*.txt and, if there, *valid*.txt (or dev)
+ * and *test*.txt, `to` one for train.h5, valid.h5, test.h5 and vocabulary.txt; or both a file. The
+ *  vocabulary is train's; other words become <unk> where that is in it. CT_ERR_DATA, with file and
+ *  line, where it is not. */
+ct_status ct_convert_text(const ct_convert_options *o);
 /** Rendered digits, 28 x 28, one channel: the same images for the same seed and count. */
 ct_status ct_convert_digits(const ct_convert_options *o);
 

@@ -25,13 +25,13 @@ void ct_instance_buffer(ct_instance *in, int slot, ct_keep keep, size_t bytes)
 {
     in->buffer[slot].keep = keep;
     in->buffer[slot].bytes = bytes;
-    in->buffer[slot].rows = 0;
+    in->buffer[slot].row = 0;
 }
 
 void ct_instance_carry(ct_instance *in, int slot, int64_t rows, int64_t row)
 {
     ct_instance_buffer(in, slot, CT_KEEP_ALWAYS, (size_t)(rows * row) * sizeof(float));
-    in->buffer[slot].rows = rows;
+    in->buffer[slot].row = row;
 }
 
 float ct_weight_beta(const ct_instance *in, const ct_exec *ex, int i)

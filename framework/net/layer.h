@@ -62,8 +62,8 @@ typedef enum {
 typedef struct ct_buffer {
     size_t bytes;
     ct_keep keep;
-    void *data;   /* on the net's device, 64-byte aligned; placed by the memory plan */
-    int64_t rows; /* > 0: carried from batch to batch, see ct_instance_carry() */
+    void *data;  /* on the net's device, 64-byte aligned; placed by the memory plan */
+    int64_t row; /* floats; > 0: carried from batch to batch, see ct_instance_carry() */
 } ct_buffer;
 
 typedef struct ct_estimate {

@@ -158,6 +158,14 @@ int64_t ct_report_n_output(const ct_net *net)
     return n;
 }
 
+/* Of a text the loss is the cross-entropy per word. */
+static bool is_of_words(const ct_net *net, int i)
+{
+    return (net->batch_axis == 1) && (net->output[i].loss_weight != 0.0f) &&
+           (output_count(net, i) == 1) &&
+           (strcmp(net->layer[net->output[i].layer]->ops->type, "SoftmaxWithLoss") == 0);
+}
+
 /* Caffe's lines, numbered by element over all outputs; %g as a C++ stream prints. */
 static void log_outputs(const char *phase, const ct_net *net, const double *value)
 {
@@ -177,6 +185,9 @@ static void log_outputs(const char *phase, const ct_net *net, const double *valu
                         output_name(net, i), v);
             }
         }
+        if (is_of_words(net, i))
+            CT_INFO("    %s net perplexity: %g (e^%s)", phase, exp(value[number - 1]),
+                    output_name(net, i));
     }
 }
 
@@ -235,6 +246,16 @@ static void add_outputs(ct_text *line, const ct_net *net, const double *value)
     }
 }
 
+/* Of the first loss of words, if there is one. */
+static void add_perplexity(ct_text *line, const ct_net *net, const double *value)
+{
+    for (int i = 0; i < net->n_output; value += output_count(net, i), i++) {
+        if (!is_of_words(net, i)) continue;
+        add_field(line, "perplexity", exp(*value));
+        return;
+    }
+}
+
 ct_status ct_report_test(ct_report *r, int64_t iteration, int net_index, const ct_net *net,
                          const double *output)
 {
@@ -246,7 +267,9 @@ ct_status ct_report_test(ct_report *r, int64_t iteration, int net_index, const c
     ct_text_add(&line, "{\"event\":\"test\",\"iter\":%" PRId64 ",\"net\":%d,\"outputs\":{",
                 iteration, net_index);
     add_outputs(&line, net, output);
-    ct_text_add(&line, "}}");
+    ct_text_add(&line, "}");
+    add_perplexity(&line, net, output);
+    ct_text_add(&line, "}");
     return write_line(r, &line);
 }
 

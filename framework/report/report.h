@@ -46,7 +46,8 @@ typedef struct ct_report_train_event {
  *  train event. A number that is not finite is null in the metrics. CT_ERR_IO: as all of these
  *  where the metrics file cannot be written. */
 ct_status ct_report_train(ct_report *r, const ct_report_train_event *e);
-/** `Iteration N, Testing net (#i)`, `    Test net output #0: …` and the test event. */
+/** `Iteration N, Testing net (#i)`, `    Test net output #0: …` and the test event; where the data
+ * is a text also `    Test net perplexity: …`, e to the power of the loss. */
 ct_status ct_report_test_start(ct_report *r, int64_t iteration, int net_index);
 ct_status ct_report_test(ct_report *r, int64_t iteration, int net_index, const ct_net *net,
                          const double *output);

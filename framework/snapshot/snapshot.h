@@ -2,8 +2,9 @@
  *
  *   PREFIX_iter_N.caffemodel.h5    weights in Caffe's HDF5 layout: /data/LAYER/INDEX
  *   PREFIX_iter_N.rankR.h5         per rank, only where a codec keeps state
- *   PREFIX_iter_N.solverstate.h5   iteration, optimiser state by parameter key, provenance, and the
- *                                  names, sizes and hashes of the other parts
+ *   PREFIX_iter_N.solverstate.h5   iteration, optimiser state by parameter key, what layers carry
+ *                                  from batch to batch, by column, provenance, and the names,
+ *                                  sizes and hashes of the other parts
  *
  * Each file is written under a temporary name, flushed, synced and renamed; the solverstate last,
  * which commits the set. Its first line is "cortado solverstate XXH64", the hash of its bytes from

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "framework/snapshot/carry.h"
 #include "framework/snapshot/h5.h"
 #include "framework/snapshot/host_copy.h"
 #include "framework/snapshot/set_files.h"
@@ -252,5 +253,6 @@ ct_status ct_snapshot_read(const char *file, ct_net *net, ct_snapshot_state *sta
     CT_TRY(exchange->max(exchange->ctx, &worst, 1));
     if (worst != 0) return (ct_status)worst;
     CT_TRY(broadcast_shared(exchange, net, state));
+    CT_TRY(ct_carry_read(file, net, exchange));
     return read_states(file, net, state, exchange);
 }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "framework/base/clock.h"
+#include "framework/snapshot/carry.h"
 #include "framework/snapshot/h5.h"
 #include "framework/snapshot/host_copy.h"
 #include "framework/snapshot/set_files.h"
@@ -28,6 +29,7 @@ typedef struct set_writer {
     set_file weights, rank, solver;
     int64_t *part; /* n_rank x {size, hash high, hash low}: all ranks' files */
     bool any_rank_file;
+    ct_carry carry;
 } set_writer;
 
 ct_text ct_state_path(const char *group, const char *name, const char *key)
@@ -197,6 +199,7 @@ static ct_status write_solver(set_writer *s)
     CT_TRY_GOTO(status, out, ct_h5_writer_create(true, &w));
     CT_TRY_GOTO(status, out, put_scalars(s, w));
     CT_TRY_GOTO(status, out, put_parts(s, w));
+    CT_TRY_GOTO(status, out, ct_carry_put(s->net, &s->carry, w));
     for (int h = 0; h < s->state->n_history; h++) {
         for (int i = 0; i < s->net->n_param; i++) {
             const ct_param *p = &s->net->param[i];
@@ -231,6 +234,8 @@ static ct_status write_temps(set_writer *s)
     if (status == CT_OK) status = write_rank(s);
     CT_TRY(agree(s, status));
     CT_TRY(gather_parts(s));
+    CT_TRY(ct_carry_create(s->net, x, &s->carry));
+    CT_TRY(ct_carry_gather(s->net, x, &s->carry));
     if (x->rank == 0) {
         CT_INFO("Snapshotting solver state to HDF5 file %s", s->solver.path);
         status = write_solver(s);
@@ -265,6 +270,7 @@ ct_status ct_snapshot_write(const char *prefix, const ct_net *net, const ct_snap
     drop_file(&s.solver, (status != CT_OK) && (exchange->rank == 0));
     drop_file(&s.rank, status != CT_OK);
     free(s.part);
+    ct_carry_destroy(&s.carry);
     if ((status == CT_OK) && (seconds_p != NULL)) *seconds_p = ct_clock_s() - start;
     return status;
 }

@@ -11,15 +11,25 @@
 #define CIFAR10 "convert cifar10"
 #define DIGITS  "convert digits"
 #define IMAGES  "convert images"
-#define ALL     MNIST " " CIFAR10 " " DIGITS " " IMAGES
+#define TEXT    "convert text"
+#define SETS    MNIST " " CIFAR10 " " DIGITS " " IMAGES
+#define ALL     SETS " " TEXT
 
 static const ct_option table[] = {
     { "from", CT_OPTION_TEXT, MNIST " " CIFAR10, "DIR", "the folder of the source files" },
-    { "to", CT_OPTION_TEXT, ALL, "PATH",
+    { "from", CT_OPTION_TEXT, TEXT, "PATH",
+      "a folder with *train*.txt, *valid*.txt, *test*.txt, or one text" },
+    { "to", CT_OPTION_TEXT, TEXT, "PATH",
+      "the folder for train.h5, valid.h5, test.h5 and vocabulary.txt; of one text, the file" },
+    { "vocabulary", CT_OPTION_TEXT, TEXT, "FILE",
+      "number the words by this vocabulary.txt or .h5 instead of train's own" },
+    { "words", CT_OPTION_COUNT, TEXT, "N",
+      "keep the N most frequent words, the others become <unk>; all if not given" },
+    { "to", CT_OPTION_TEXT, SETS, "PATH",
       "the folder for train_lmdb and test_lmdb (train.h5, test.h5); of images, the data set "
       "itself" },
-    { "backend", CT_OPTION_CHOICE, ALL, "lmdb|hdf5", "the format written; lmdb if not given" },
-    { "mean", CT_OPTION_TEXT, ALL, "FILE",
+    { "backend", CT_OPTION_CHOICE, SETS, "lmdb|hdf5", "the format written; lmdb if not given" },
+    { "mean", CT_OPTION_TEXT, SETS, "FILE",
       "also write the mean image (of the training set), as .binaryproto" },
     { "force", CT_OPTION_FLAG, ALL, NULL, "replace what is there" },
     { "list", CT_OPTION_TEXT, IMAGES, "FILE", "lines \"path label\"" },
@@ -55,6 +65,11 @@ static const kind kinds[] = {
       "CIFAR-10's binary batches, plain or .gz",
       { "from", "to" } },
     { "images", IMAGES, ct_convert_images, "JPEG and PNG files by a list", { "list", "to" } },
+    { "text",
+      TEXT,
+      ct_convert_text,
+      "text as numbers of words, a sentence a line",
+      { "from", "to" } },
     { "digits", DIGITS, ct_convert_digits, "rendered digits, made up here", { "to" } },
 };
 
@@ -79,10 +94,11 @@ static ct_status find_kind(const char *name, const kind **kind_p)
         }
     }
     nearest = ct_text_nearest(name, names, N_KIND);
-    return CT_FAIL(CT_ERR_CONFIG,
-                   "cortado convert: unknown kind \"%s\"%s%s%s (mnist, cifar10, images, digits)",
-                   name, (nearest != NULL) ? "; did you mean \"" : "",
-                   (nearest != NULL) ? nearest : "", (nearest != NULL) ? "\"?" : "");
+    return CT_FAIL(
+        CT_ERR_CONFIG,
+        "cortado convert: unknown kind \"%s\"%s%s%s (mnist, cifar10, images, text, digits)", name,
+        (nearest != NULL) ? "; did you mean \"" : "", (nearest != NULL) ? nearest : "",
+        (nearest != NULL) ? "\"?" : "");
 }
 
 /* "HxW" */
@@ -129,7 +145,8 @@ static ct_status run_kind(const kind *k, const ct_options *o)
     c.encoded = ct_options_flag(o, "encoded");
     c.gray = ct_options_flag(o, "gray");
     c.shuffle = ct_options_flag(o, "shuffle");
-    c.count = ct_options_count(o, "count", 0);
+    c.count = ct_options_count(o, (k->run == ct_convert_text) ? "words" : "count", 0);
+    c.vocabulary = ct_options_text(o, "vocabulary");
     c.seed = (uint64_t)ct_options_count(o, "seed", 1);
     CT_TRY(read_size(ct_options_text(o, "resize"), &c.height, &c.width));
     return k->run(&c);

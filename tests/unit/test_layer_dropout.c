@@ -161,12 +161,51 @@ static void test_refused(void **state)
     }
 }
 
+/* Sequences, time first: the ranks' columns have the masks of the whole batch's columns. */
+static void test_columns(void **state)
+{
+    enum { T = 5, SIZE = 7 };
+    test_layer_spec spec = { .type = "Dropout",
+                             .n_bottom = 1,
+                             .bottom = { TEST_SHAPE(T, N, SIZE) } };
+    test_layer *whole, *t;
+
+    (void)state;
+    assert_int_equal(test_layer_create(&spec, &whole), CT_OK);
+    for (int64_t i = 0; i < whole->input_count[0]; i++) whole->input[0][i] = (float)(i + 1);
+    whole->ex.batch_axis = 1;
+    whole->ex.batch_local = whole->ex.batch_global = N;
+    forward(whole);
+    for (int64_t k = 1; k < T; k++) /* the steps differ */
+        assert_true(n_agree(whole->top[0], whole->top[0] + k * N * SIZE, N * SIZE) <
+                    N * SIZE * 3 / 4);
+    for (int r = 0; r < 3; r++) {
+        int64_t local = N / 3 + (r < N % 3), first = r * (N / 3) + ((r < N % 3) ? r : N % 3);
+
+        spec.bottom[0] = TEST_SHAPE(T, local, SIZE);
+        assert_int_equal(test_layer_create(&spec, &t), CT_OK);
+        t->ex.batch_axis = 1;
+        t->ex.batch_local = local;
+        t->ex.batch_global = N;
+        t->ex.batch_first = first;
+        for (int64_t k = 0; k < T; k++)
+            memcpy(t->input[0] + k * local * SIZE, whole->input[0] + (k * N + first) * SIZE,
+                   (size_t)(local * SIZE) * sizeof(float));
+        forward(t);
+        for (int64_t k = 0; k < T; k++)
+            test_same(t->top[0] + k * local * SIZE, whole->top[0] + (k * N + first) * SIZE,
+                      local * SIZE, "a step of the rank's columns");
+        test_layer_destroy(t);
+    }
+    test_layer_destroy(whole);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ratio),   cmocka_unit_test(test_nothing_dropped),
         cmocka_unit_test(test_keys),    cmocka_unit_test(test_ranks),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_columns),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

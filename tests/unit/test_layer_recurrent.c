@@ -281,7 +281,7 @@ static void test_restart(void **state)
 
     (void)state;
     for (int k = 0; k < 2; k++) {
-        assert_int_equal(t->instance.buffer[3 + k].rows, 2);
+        assert_int_equal(t->instance.buffer[3 + k].row, 6);
         for (int i = 0; i < 12; i++) carried[k][i] = NAN;
     }
     set_cont(t, true);
