@@ -58,6 +58,7 @@ endif
 # ---- flags of single files: CFLAGS_<name without .c>
 CFLAGS_tile := -ffp-contract=fast # its sums are products added up: fused where the processor can
 CFLAGS_lrn_simd := -fno-math-errno # sqrtf is then an instruction, which vectorises
+CFLAGS_softmax_omp := -fno-trapping-math # as the next
 CFLAGS_gates_simd := -fno-trapping-math # a choice may compute both sides, and loops with one vectorise
 
 # ---- sources: every .c in the four folders, less what is switched off

@@ -10,14 +10,14 @@
 #include <stdint.h>
 #include <string.h>
 
-/** e^x, for x in [-87, 88]; x beyond is taken as the nearest of the two. */
+/** e^x, for x in [-87.34, 88]; x beyond is taken as the nearest of the two. */
 static inline float ct_exp_f32(float x)
 {
     const float round_up = 0x1.8p23f; /* adding and taking it off rounds to a whole number */
     float k, r, p, power;
     uint32_t bits;
 
-    x = (x < -87.0f) ? -87.0f : x; /* NaN passes both */
+    x = (x < -87.336544f) ? -87.336544f : x; /* NaN passes both */
     x = (x > 88.0f) ? 88.0f : x;
     k = (x * 0x1.715476p+0f + round_up) - round_up; /* 1 / ln 2 */
     r = x - k * 0x1.62ep-1f;                        /* ln 2 in two parts, the first exact in k r */

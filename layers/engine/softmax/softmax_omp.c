@@ -6,7 +6,10 @@
 #include <float.h>
 #include <math.h>
 
-enum { TILE = 128, PARALLEL_MIN = 4096 };
+#include "framework/base/simd.h"
+#include "framework/math/sigmoid.h"
+
+enum { TILE = 128, PARALLEL_MIN = 4096, LANES = 16 };
 
 /* The positions [from, from + n) of outer row o. */
 typedef struct tile {
@@ -39,20 +42,47 @@ static tile make_tile(const ct_softmax_desc *d, int64_t k)
                    (int)((left < TILE) ? left : TILE) };
 }
 
+/* e^x; exactly 0 far below, so that scores of -infinity leave nothing. */
+static inline float exp_below(float x)
+{
+    return (x < -87.336544f) ? 0.0f : ct_exp_f32(x);
+}
+
+/* In LANES sums, whatever the width of the processor's vectors. */
+CT_SIMD_CLONES
+static float exp_row(int64_t n, const float *x, float largest, float *y)
+{
+    float part[LANES] = { 0 }, sum = 0;
+    int64_t whole = n / LANES * LANES;
+
+#pragma omp simd
+    for (int64_t c = 0; c < n; c++) y[c] = exp_below(x[c] - largest);
+    for (int64_t c = 0; c < whole; c += LANES)
+        for (int i = 0; i < LANES; i++) part[i] += y[c + i];
+    for (int i = 0; i < LANES; i++) sum += part[i];
+    for (int64_t c = whole; c < n; c++) sum += y[c];
+    return sum;
+}
+
 static void forward_row(int64_t n, const float *x, float *y)
 {
-    float largest = -INFINITY, sum = 0, inv;
+    float largest = -INFINITY, inv;
 
 #pragma omp simd reduction(max : largest)
     for (int64_t c = 0; c < n; c++) largest = (x[c] > largest) ? x[c] : largest;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t c = 0; c < n; c++) {
-        y[c] = expf(x[c] - largest);
-        sum += y[c];
-    }
-    inv = 1.0f / sum;
+    inv = 1.0f / exp_row(n, x, largest, y);
 #pragma omp simd
     for (int64_t c = 0; c < n; c++) y[c] *= inv;
+}
+
+/* One class of a tile: its exponentials, added to the sums. */
+CT_SIMD_CLONES
+static void exp_column(int n, const float *from, const float *largest, float *to, float *sum)
+{
+#pragma omp simd
+    for (int i = 0; i < n; i++) to[i] = exp_below(from[i] - largest[i]);
+#pragma omp simd
+    for (int i = 0; i < n; i++) sum[i] += to[i];
 }
 
 static void forward_tile(const ct_softmax_desc *d, tile t, const float *x, float *y)
@@ -69,13 +99,9 @@ static void forward_tile(const ct_softmax_desc *d, tile t, const float *x, float
         for (int i = 0; i < t.n; i++) largest[i] = (row[i] > largest[i]) ? row[i] : largest[i];
     }
     for (int64_t c = 0; c < d->classes; c++) {
-        const float *from = x + t.offset + c * d->inner;
-        float *to = y + t.offset + c * d->inner;
+        int64_t at = t.offset + c * d->inner;
 
-        for (int i = 0; i < t.n; i++) {
-            to[i] = expf(from[i] - largest[i]);
-            sum[i] += to[i];
-        }
+        exp_column(t.n, x + at, largest, y + at, sum);
     }
     for (int i = 0; i < t.n; i++) sum[i] = 1.0f / sum[i];
     for (int64_t c = 0; c < d->classes; c++) {
