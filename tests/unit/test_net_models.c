@@ -11,7 +11,7 @@
 static void planned_near_the_peak(void **state)
 {
     static const char *const name[] = { "lenet",     "quick", "resnet20", "alexnet",
-                                        "googlenet", "vgg16", "resnet50" };
+                                        "googlenet", "vgg16", "resnet50", "lstm" };
 
     (void)state;
     for (size_t i = 0; i < sizeof(name) / sizeof(name[0]); i++) {
