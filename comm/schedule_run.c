@@ -172,13 +172,15 @@ static int64_t bytes_of_send(const ct_sched_run *run, const cursor *at)
     return (int64_t)run->size * segment_length(run->s->step[at->step].send_n, at->seg);
 }
 
-/* The message before it to that rank is still on the link. */
-static bool follows(const ct_sched_run *run, int to)
+/* The message before it to that rank, or one of an earlier step, is still on the link. */
+static bool follows(const ct_sched_run *run, const cursor *next)
 {
     for (int i = 0; ct_comm_sends_in_turn() && (i < run->sends.n); ++i) {
         const flight *f = &run->sends.slot[(run->sends.head + i) % run->window];
 
-        if ((f->request != MPI_REQUEST_NULL) && (run->s->step[f->at.step].send_to == to))
+        if ((f->request != MPI_REQUEST_NULL) &&
+            ((f->at.step < next->step) ||
+             (run->s->step[f->at.step].send_to == run->s->step[next->step].send_to)))
             return true;
     }
     return false;
@@ -192,7 +194,7 @@ static ct_status post_sends(ct_sched_run *run, bool brief, bool *moved, int64_t 
         flight *f = &run->sends.slot[(run->sends.head + run->sends.n) % run->window];
         int n = segment_length(step->send_n, run->next_send.seg);
 
-        if (follows(run, step->send_to)) break;
+        if (follows(run, &run->next_send)) break;
         CT_TRY_MPI(MPI_Isend(
             at_element(run, step->send_at + run->next_send.seg * ct_schedule_segment(step->send_n)),
             n, ct_comm_wire(run->dtype), step->send_to, run->tag, run->comm->world, &f->request));
