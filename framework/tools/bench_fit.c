@@ -3,111 +3,18 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#include "comm/node_sum.h"
-#include "comm/reduce.h"
 #include "comm/schedule.h"
-#include "framework/base/clock.h"
+#include "framework/tools/bench_fit_time.h"
 #include "framework/tools/fit_math.h"
 
 enum {
-    N_SIZE = 21, /* of messages: those with even numbers are fitted, the others held out */
-    N_SHARED = 15,
     MOST_SEGMENTS = 16, /* of the largest */
-    LEAST_REPEAT = 5,
-    MOST_REPEAT = 25,
     /* bytes that go in a row in one measurement, at least: in a node no more than a fresh buffer,
      * since caches matter; over a network enough to fill what it buffers */
     IN_A_ROW_NODE = 8 << 10,
-    IN_A_ROW_NETWORK = 2 << 20,
-    WATCH_US = 100,
-    ADD_COUNT = 1 << 18 /* elements */
+    IN_A_ROW_NETWORK = 2 << 20
 };
-
-static const double seconds_per_size = 0.15;
-
-static ct_status no_memory(void)
-{
-    return CT_FAIL(CT_ERR_NOMEM, "no memory for a fit");
-}
-
-/* ---- times */
-
-/* What is timed: `run` does it `times` times in a row; `again` makes the buffers new, untimed. */
-typedef struct experiment {
-    ct_comm *c;
-    ct_status (*again)(void *ctx);
-    ct_status (*run)(void *ctx, int times);
-    void *ctx;
-    int times;
-    bool watches; /* this rank takes no part: it leaves its core to those that do */
-} experiment;
-
-static ct_status meet(const experiment *e)
-{
-    const struct timespec nap = { .tv_nsec = 1000 * WATCH_US };
-    MPI_Request request;
-    int done = 0;
-
-    CT_TRY_MPI(MPI_Ibarrier(e->c->world, &request));
-    for (;;) {
-        CT_TRY_MPI(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
-        if (done) return CT_OK;
-        if (e->watches) (void)nanosleep(&nap, NULL);
-    }
-}
-
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
-/* Median seconds of one; the first is not counted, and says how many there is time for. */
-static ct_status measure(const experiment *e, double *seconds_p)
-{
-    double t[MOST_REPEAT + 1];
-    int n = LEAST_REPEAT;
-
-    for (int k = 0; k <= n; ++k) {
-        CT_TRY(e->again(e->ctx));
-        CT_TRY(meet(e));
-        t[k] = ct_clock_s();
-        CT_TRY(e->run(e->ctx, e->times));
-        t[k] = (ct_clock_s() - t[k]) / e->times;
-        if (k > 0) continue;
-        CT_TRY(meet(e));
-        CT_TRY_MPI(MPI_Allreduce(MPI_IN_PLACE, &t[0], 1, MPI_DOUBLE, MPI_MAX, e->c->world));
-        n = (t[0] * e->times * MOST_REPEAT < seconds_per_size)
-                ? MOST_REPEAT
-                : (int)(seconds_per_size / (t[0] * e->times));
-        n = (n < LEAST_REPEAT) ? LEAST_REPEAT : n;
-    }
-    CT_TRY(meet(e));
-    CT_TRY_MPI(MPI_Allreduce(MPI_IN_PLACE, t + 1, n, MPI_DOUBLE, MPI_MAX, e->c->world));
-    qsort(t + 1, (size_t)n, sizeof(*t), ascending);
-    *seconds_p = t[1 + n / 2];
-    return CT_OK;
-}
-
-/* Fits the sizes with even numbers; the residual is that of the others. */
-typedef struct curve {
-    double bytes[N_SIZE], seconds[N_SIZE];
-    int n;
-} curve;
-
-static int pick(const curve *c, int odd, double *bytes, double *seconds)
-{
-    int n = 0;
-
-    for (int i = odd; i < c->n; i += 2) {
-        bytes[n] = c->bytes[i];
-        seconds[n++] = c->seconds[i];
-    }
-    return n;
-}
 
 /* ---- messages */
 
@@ -165,24 +72,24 @@ static int size_of(int i)
 
 static ct_status time_exchange(exchange *x, int bytes, double *seconds_p)
 {
-    experiment e = { x->c, renew, swap, x, 1, x->partner < 0 };
+    ct_fit_experiment e = { x->c, renew, swap, x, 1, x->partner < 0 };
 
     x->bytes = bytes;
     if (bytes < x->in_a_row) e.times = x->in_a_row / bytes;
     if (e.times > 50) e.times = 50;
-    CT_TRY(measure(&e, seconds_p));
+    CT_TRY(ct_fit_measure(&e, seconds_p));
     *seconds_p /= 2;
     return CT_OK;
 }
 
 /* The level keeps every second time, foretells the others by them (the residual), then keeps all.
  */
-static void keep_times(const curve *c, ct_level *l)
+static void keep_times(const ct_fit_curve *c, ct_level *l)
 {
-    double bytes[N_SIZE], seconds[N_SIZE], sum = 0;
-    int n = pick(c, 1, bytes, seconds);
+    double bytes[CT_FIT_SIZES], seconds[CT_FIT_SIZES], sum = 0;
+    int n = ct_fit_pick(c, 1, bytes, seconds);
 
-    l->n_time = pick(c, 0, l->time_bytes, l->time_s);
+    l->n_time = ct_fit_pick(c, 0, l->time_bytes, l->time_s);
     for (int i = 0; i < n; ++i) {
         double off = ct_level_message_s(l, bytes[i]) / seconds[i] - 1;
 
@@ -197,11 +104,11 @@ static void keep_times(const curve *c, ct_level *l)
 /* Bandwidth is that of large messages; latency what then fits all of them best. */
 static ct_status fit_pair(exchange *x, ct_level *level)
 {
-    curve c = { .n = N_SIZE };
-    const int last = N_SIZE - 1, before = N_SIZE - 3;
+    ct_fit_curve c = { .n = CT_FIT_SIZES };
+    const int last = CT_FIT_SIZES - 1, before = CT_FIT_SIZES - 3;
     ct_fit_line line;
 
-    for (int i = 0; i < N_SIZE; ++i) {
+    for (int i = 0; i < CT_FIT_SIZES; ++i) {
         c.bytes[i] = size_of(i);
         CT_TRY(time_exchange(x, size_of(i), &c.seconds[i]));
     }
@@ -268,8 +175,8 @@ static ct_status fit_many(exchange *x, int level, ct_fit_report *report)
     double seconds = 0, each = 0;
     int n = report->n_pair[level];
 
-    CT_TRY(time_exchange(x, size_of(N_SIZE - 1), &seconds));
-    each = size_of(N_SIZE - 1) / fmax(seconds - l->latency_s, 0.1 * seconds);
+    CT_TRY(time_exchange(x, size_of(CT_FIT_SIZES - 1), &seconds));
+    each = size_of(CT_FIT_SIZES - 1) / fmax(seconds - l->latency_s, 0.1 * seconds);
     /* what differs by less than the fit does is no limit */
     if (level > 0) l->uplink = fmin(n * each, n * l->bandwidth);
     if ((level <= report->machine.node_level) && (each < 0.9 * l->bandwidth)) l->bus = 2 * n * each;
@@ -291,151 +198,11 @@ static ct_status fit_level(ct_comm *c, exchange *x, int level, ct_fit_report *re
     return (report->n_pair[level] > 1) ? fit_many(x, level, report) : CT_OK;
 }
 
-/* ---- additions */
-
-typedef struct addition {
-    float *x, *y;
-    int n_thread;
-} addition;
-
-static ct_status renew_terms(void *ctx)
-{
-    addition *a = ctx;
-
-    for (int i = 0; i < ADD_COUNT; ++i) a->x[i] = a->y[i] = 1;
-    return CT_OK;
-}
-
-static ct_status add(void *ctx, int times)
-{
-    addition *a = ctx;
-
-    for (int i = 0; i < times; ++i) ct_reduce_add(CT_F32, ADD_COUNT, a->x, a->y, a->n_thread);
-    return CT_OK;
-}
-
-static ct_status fit_sums(ct_comm *c, ct_fit_report *report)
-{
-    addition a = { .n_thread = c->n_thread };
-    experiment e = { c, renew_terms, add, &a, 1, false };
-    double seconds = 0;
-    ct_status status = CT_OK;
-
-    a.x = ct_mem_acquire(2 * sizeof(*a.x) * ADD_COUNT);
-    if (a.x == NULL) return no_memory();
-    a.y = a.x + ADD_COUNT;
-    status = measure(&e, &seconds);
-    ct_mem_release(a.x);
-    report->machine.sum_bandwidth = sizeof(float) * ADD_COUNT / seconds;
-    return status;
-}
-
-/* ---- shared memory */
-
-typedef struct shared {
-    ct_comm *node; /* of the ranks of this node alone */
-    float *buf;
-    ct_coll_req req;
-    ct_node_sum *sum;
-} shared;
-
-static ct_status renew_gradients(void *ctx)
-{
-    shared *s = ctx;
-
-    for (int64_t i = 0; i < s->req.count; ++i) s->buf[i] = 1;
-    return CT_OK;
-}
-
-static ct_status sum_shared(void *ctx, int times)
-{
-    shared *s = ctx;
-    ct_status status = CT_OK;
-    int idle = 0;
-
-    (void)times; /* the terms are new each time */
-    CT_TRY(ct_node_sum_start(s->sum));
-    while ((status = ct_node_sum_progress(s->sum, NULL)) == CT_INPROGRESS) {
-        idle += 1;
-        ct_comm_relax(s->node, &idle);
-    }
-    return status;
-}
-
-static ct_status time_shared(ct_comm *c, shared *s, int64_t bytes, double *seconds_p)
-{
-    experiment e = { c, renew_gradients, sum_shared, s, 1, false };
-    ct_status status = CT_OK;
-
-    s->req = (ct_coll_req){
-        .comm = s->node, .buf = s->buf, .count = bytes / 4, .dtype = CT_F32, .tag = 0
-    };
-    CT_TRY(ct_node_sum_create(&s->req, &s->sum));
-    status = measure(&e, seconds_p);
-    ct_node_sum_destroy(s->sum);
-    s->sum = NULL;
-    return status;
-}
-
-static ct_status fit_curve(ct_comm *c, shared *s, int n, ct_shared_memory *m)
-{
-    curve k = { .n = n };
-    double bytes[N_SIZE], seconds[N_SIZE], sum = 0;
-    ct_fit_knee fit;
-    int held = 0;
-
-    for (int i = 0; i < n; ++i) {
-        k.bytes[i] = ldexp(4096, i);
-        CT_TRY(time_shared(c, s, (int64_t)k.bytes[i], &k.seconds[i]));
-    }
-    fit = ct_fit_knee_of(bytes, seconds, pick(&k, 0, bytes, seconds));
-    held = pick(&k, 1, bytes, seconds);
-    for (int i = 0; i < held; ++i) {
-        double off = ct_fit_knee_s(&fit, bytes[i]) / seconds[i] - 1;
-
-        sum += off * off;
-    }
-    if (fit.beyond <= 0) return CT_OK; /* more bytes for nothing: no fit */
-    m->latency_s = fit.alpha_s / 2;
-    m->cached = (fit.beta > 0) ? fit.knee : 0;
-    m->cached_bandwidth = (fit.beta > 0) ? 2 / fit.beta : 0;
-    m->bandwidth = 2 / fit.beyond;
-    m->residual = sqrt(sum / held);
-    return CT_OK;
-}
-
-static ct_status fit_shared(ct_comm *c, ct_fit_report *report)
-{
-    const int64_t most = (int64_t)512 << 20; /* of all ranks of a node */
-    const ct_arena_ops *arena = NULL;
-    shared s = { .node = NULL };
-    void *block = NULL;
-    int n = N_SHARED, window = -1, all = 0;
-    int64_t offset = 0;
-    ct_status status = CT_OK;
-
-    report->machine.shared = (ct_shared_memory){ 0 };
-    if (!c->node_shares || (ct_topo_min_node_size(c->topo) == 1)) return CT_OK;
-    while ((n > 8) && (((int64_t)4096 << (n - 1)) > most / ct_topo_max_node_size(c->topo))) n -= 1;
-    CT_TRY(ct_comm_create(c->node, "auto", &s.node));
-    arena = ct_comm_arena(s.node);
-    CT_TRY_GOTO(status, done, arena->acquire(arena->ctx, (size_t)4096 << (n - 1), "a fit", &block));
-    s.buf = block;
-    all = ct_node_find(s.node->node_memory, block, 1, &window, &offset); /* else no room for it */
-    if (MPI_Allreduce(MPI_IN_PLACE, &all, 1, MPI_INT, MPI_LAND, c->world) != MPI_SUCCESS) all = 0;
-    if (all) status = fit_curve(c, &s, n, &report->machine.shared);
-
-done:
-    if (block != NULL) arena->release(arena->ctx, block);
-    ct_comm_destroy(s.node);
-    return status;
-}
-
 /* ---- all of it */
 
 ct_status ct_bench_fit(ct_comm *c, ct_fit_report *report)
 {
-    size_t most = (size_t)size_of(N_SIZE - 1);
+    size_t most = (size_t)size_of(CT_FIT_SIZES - 1);
     exchange x = { .c = c, .partner = -1 };
     ct_status status = CT_OK;
 
@@ -445,56 +212,12 @@ ct_status ct_bench_fit(ct_comm *c, ct_fit_report *report)
     *report = (ct_fit_report){ .machine = c->topo->machine };
     report->machine.names = NULL;
     x.out = ct_mem_acquire(3 * most);
-    if (x.out == NULL) return no_memory();
+    if (x.out == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a fit");
     x.in = x.out + 2 * most;
     for (int l = 0; (l < report->machine.n_level) && (status == CT_OK); ++l)
         status = fit_level(c, &x, l, report);
     ct_mem_release(x.out);
     CT_TRY(status);
-    CT_TRY(fit_sums(c, report));
-    return fit_shared(c, report);
-}
-
-static void print_level(const ct_fit_report *r, int level)
-{
-    const ct_level *l = &r->machine.level[level];
-
-    printf("%-12s", l->name);
-    if (!r->measured[level]) {
-        printf("  no two ranks meet here: guessed, %.3g us, %.4g GB/s\n", 1e6 * l->latency_s,
-               1e-9 * l->bandwidth);
-        return;
-    }
-    printf("  %4d %4d  %10.3f  %10.3f", r->pair[level][0], r->pair[level][1], 1e6 * l->latency_s,
-           1e-9 * l->bandwidth);
-    if (l->uplink > 0)
-        printf("  %10.3f", 1e-9 * l->uplink);
-    else
-        printf("  %10s", "-");
-    if (l->bus > 0)
-        printf("  %10.3f", 1e-9 * l->bus);
-    else
-        printf("  %10s", "-");
-    printf("  %6d  %6.1f\n", r->n_pair[level], 100 * l->residual);
-}
-
-void ct_bench_fit_print(const ct_comm *c, const ct_fit_report *report)
-{
-    const ct_shared_memory *s = &report->machine.shared;
-
-    if (c->rank != 0) return;
-    printf(
-        "%d ranks on %d nodes (%s); GB/s: 10^9 bytes a second, per direction\n\n"
-        "level         between  latency us   bandwidth      uplink         bus   pairs  error %%\n",
-        c->size, c->topo->n_node, c->topo->source);
-    for (int l = 0; l < report->machine.n_level; ++l) print_level(report, l);
-    printf("\nadding f32, all ranks at once: %.3f GB/s a rank\n",
-           1e-9 * report->machine.sum_bandwidth);
-    if (s->bandwidth > 0)
-        printf("sums in shared memory: %.3f us twice, %.3f GB/s a rank to %.3f MB, %.3f beyond, "
-               "error %.1f %%\n",
-               1e6 * s->latency_s, 1e-9 * s->cached_bandwidth, 1e-6 * s->cached,
-               1e-9 * s->bandwidth, 100 * s->residual);
-    printf("error: of sizes that were not fitted\n");
-    fflush(stdout);
+    CT_TRY(ct_fit_sums(c, report));
+    return ct_fit_shared(c, report);
 }

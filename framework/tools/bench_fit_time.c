@@ -1,0 +1,70 @@
+/* One thing timed on all ranks. */
+#include "framework/tools/bench_fit_time.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#include "framework/base/clock.h"
+
+enum { LEAST_REPEAT = 5, MOST_REPEAT = 25, WATCH_US = 100 };
+
+static const double seconds_per_size = 0.15;
+
+static ct_status meet(const ct_fit_experiment *e)
+{
+    const struct timespec nap = { .tv_nsec = 1000 * WATCH_US };
+    MPI_Request request;
+    int done = 0;
+
+    CT_TRY_MPI(MPI_Ibarrier(e->c->world, &request));
+    for (;;) {
+        CT_TRY_MPI(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
+        if (done) return CT_OK;
+        if (e->watches) (void)nanosleep(&nap, NULL);
+    }
+}
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* The first is not counted, and says how many there is time for. */
+ct_status ct_fit_measure(const ct_fit_experiment *e, double *seconds_p)
+{
+    double t[MOST_REPEAT + 1];
+    int n = LEAST_REPEAT;
+
+    for (int k = 0; k <= n; ++k) {
+        CT_TRY(e->again(e->ctx));
+        CT_TRY(meet(e));
+        t[k] = ct_clock_s();
+        CT_TRY(e->run(e->ctx, e->times));
+        t[k] = (ct_clock_s() - t[k]) / e->times;
+        if (k > 0) continue;
+        CT_TRY(meet(e));
+        CT_TRY_MPI(MPI_Allreduce(MPI_IN_PLACE, &t[0], 1, MPI_DOUBLE, MPI_MAX, e->c->world));
+        n = (t[0] * e->times * MOST_REPEAT < seconds_per_size)
+                ? MOST_REPEAT
+                : (int)(seconds_per_size / (t[0] * e->times));
+        n = (n < LEAST_REPEAT) ? LEAST_REPEAT : n;
+    }
+    CT_TRY(meet(e));
+    CT_TRY_MPI(MPI_Allreduce(MPI_IN_PLACE, t + 1, n, MPI_DOUBLE, MPI_MAX, e->c->world));
+    qsort(t + 1, (size_t)n, sizeof(*t), ascending);
+    *seconds_p = t[1 + n / 2];
+    return CT_OK;
+}
+
+int ct_fit_pick(const ct_fit_curve *c, int odd, double *bytes, double *seconds)
+{
+    int n = 0;
+
+    for (int i = odd; i < c->n; i += 2) {
+        bytes[n] = c->bytes[i];
+        seconds[n++] = c->seconds[i];
+    }
+    return n;
+}
