@@ -51,9 +51,10 @@ ct_status ct_scale_numbers(const char *option, const char *text, int64_t *out, i
         } else {
             v = strtoll(at, &end, 10);
             if ((end != at + length) || (length == 0) || (v < 1) || (v > ((int64_t)1 << 31)))
-                return CT_FAIL(CT_ERR_CONFIG,
-                               "--%s=%s: \"%.*s\": expected whole numbers from 1 up, as in 1,2,4",
-                               option, text, (int)length, at);
+                return CT_FAIL(
+                    CT_ERR_CONFIG,
+                    "--%s=%s: \"%.*s\": expected whole numbers from 1 up to 2^31, as in 1,2,4",
+                    option, text, (int)length, at);
             if (dots) CT_TRY(fill(option, text, v, out, &n));
             dots = false;
             CT_TRY(append(option, text, v, out, &n));

@@ -34,8 +34,9 @@ static ct_status read_sizes(const char *list, int64_t *bytes, int *n_p)
         if (*at == '\0') return CT_OK;
         if (*at != ',') break;
     }
-    return CT_FAIL(CT_ERR_CONFIG, "--bench=%s: expected up to %d sizes in bytes, such as 64K,100M",
-                   list, MAX_SIZE);
+    return CT_FAIL(CT_ERR_CONFIG,
+                   "--bench=%s: expected up to %d sizes of 4 bytes or more, such as 64K,100M", list,
+                   MAX_SIZE);
 }
 
 static ct_status complete(ct_coll_req *r, const ct_coll_ops *ops)
