@@ -19,7 +19,7 @@ typedef struct stretch {
     const ct_wire_view *view;
     int n_view;
     float *dense;
-    bool clear;
+    bool clear, count;
     int64_t begin, end, filled;
     bool good;
     uint32_t at[BATCH]; /* next entry, of each payload */
@@ -177,7 +177,7 @@ static void add_stretch(stretch *s)
 
         if (s->clear) memset(s->dense + start, 0, sizeof(float) * (size_t)len);
         s->good = add_tile(s, start, len) && s->good;
-        s->filled += count_filled(s->dense + start, len);
+        if (s->count) s->filled += count_filled(s->dense + start, len);
     }
     /* every entry was met, once: no index out of order hides some between two stretches */
     for (int p = 0; p < s->n_view; ++p) {
@@ -191,6 +191,7 @@ static void add_stretch(stretch *s)
 static ct_status add_batch(const ct_wire_view *view, int n_view, float *dense, int64_t n,
                            bool clear, int n_thread, int64_t *filled_p)
 {
+    bool count = (*filled_p >= 0);
     int64_t n_tile = (n + TILE - 1) / TILE, entries = n / 16, filled = 0;
     int team = omp_in_parallel() ? 1 : n_thread, bad = 0;
 
@@ -201,7 +202,9 @@ static ct_status add_batch(const ct_wire_view *view, int n_view, float *dense, i
 #pragma omp parallel for schedule(dynamic, 1) num_threads(team) reduction(+ : bad, filled)
     for (int t = 0; t < ((team > 1) ? 2 * team : 1); ++t) {
         int parts = (team > 1) ? 2 * team : 1;
-        stretch s = { .view = view, .n_view = n_view, .dense = dense, .clear = clear };
+        stretch s = {
+            .view = view, .n_view = n_view, .dense = dense, .clear = clear, .count = count
+        };
 
         s.begin = n_tile * t / parts * TILE;
         s.end = n_tile * (t + 1) / parts * TILE;
@@ -212,7 +215,7 @@ static ct_status add_batch(const ct_wire_view *view, int n_view, float *dense, i
             filled += s.filled;
         }
     }
-    *filled_p = filled;
+    if (count) *filled_p = filled;
     if (bad > 0)
         return CT_FAIL(CT_ERR_COMM, "a payload names elements out of order, or beyond its %lld",
                        (long long)n);
@@ -237,7 +240,7 @@ static ct_status add_all(const void *const *payload, const size_t *bytes, int n_
 ct_status ct_wire_add_all(const void *const *payload, const size_t *bytes, int n_payload,
                           float *dense, int64_t n, int n_thread)
 {
-    int64_t filled = 0;
+    int64_t filled = -1; /* not asked for */
 
     return add_all(payload, bytes, n_payload, dense, n, false, n_thread, &filled);
 }
