@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "comm/exch_cost.h"
+
 enum { MAX_KEPT = 64 };
 
 typedef struct kept {
@@ -17,6 +19,7 @@ struct ct_coll_costs {
     kept kept[MAX_KEPT];
     int n;
     int torus[3];
+    ct_exch_model *exch;
 };
 
 ct_status ct_coll_costs_create(ct_coll_costs **costs_p)
@@ -29,6 +32,7 @@ void ct_coll_costs_destroy(ct_coll_costs *costs)
 {
     if (costs == NULL) return;
     for (int i = 0; i < costs->n; ++i) ct_cost_destroy(costs->kept[i].cost);
+    ct_exch_model_destroy(costs->exch);
     free(costs);
 }
 
@@ -77,4 +81,11 @@ ct_status ct_coll_set_torus(const ct_comm *c, const int *dim)
     status = ct_coll_cost(c, "torus", c->node_shares, &cost); /* are the dimensions good? */
     if (status != CT_OK) memcpy(all->torus, before, sizeof(before));
     return status;
+}
+
+ct_status ct_exch_model_of(const ct_comm *c, const ct_exch_model **model_p)
+{
+    if (c->costs->exch == NULL) CT_TRY(ct_exch_model_create(c->topo, &c->costs->exch));
+    *model_p = c->costs->exch;
+    return CT_OK;
 }

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "comm/wire.h"
+
 enum {
     WINDOW = 8,     /* messages under way, each direction */
     PART = 1 << 30, /* bytes of a message at most */
@@ -10,10 +12,13 @@ enum {
 };
 
 /* Message t, of both directions, is part t % n_part of step t / n_part. In step s this rank sends
- * the payload of rank - s, and receives that of rank - s - 1. What travels is a payload's size, 8
- * bytes that lie before it, and the payload: so nobody has to ask MPI what has come in. */
+ * the payload of member me - s, and receives that of me - s - 1. What travels is a payload's size,
+ * 8 bytes that lie before it, and the payload: so nobody has to ask MPI what has come in. */
 struct ct_gather {
     ct_comm *comm;
+    int *member; /* [n] ranks; this one is member[me]; the ring is in this order */
+    int n, me;
+    size_t *size; /* [n] of the payloads that are here */
     size_t stride, bound;
     int tag, n_part;
     int64_t n_message;
@@ -24,19 +29,34 @@ struct ct_gather {
 
 ct_status ct_gather_create(ct_comm *c, size_t bound, int tag, ct_gather **g_p)
 {
+    return ct_gather_create_among(c, NULL, c->size, c->rank, bound, tag, g_p);
+}
+
+ct_status ct_gather_create_among(ct_comm *c, const int *member, int n, int me, size_t bound,
+                                 int tag, ct_gather **g_p)
+{
     ct_gather *g = calloc(1, sizeof(*g));
 
     if (g == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to gather payloads");
     g->comm = c;
+    g->n = n;
+    g->me = me;
+    g->member = malloc(sizeof(*g->member) * (size_t)n);
+    g->size = calloc((size_t)n, sizeof(*g->size));
+    if ((g->member == NULL) || (g->size == NULL)) {
+        ct_gather_destroy(g);
+        return CT_FAIL(CT_ERR_NOMEM, "no memory to gather payloads");
+    }
+    for (int i = 0; i < n; ++i) g->member[i] = (member != NULL) ? member[i] : i;
     g->bound = bound;
     g->stride = CT_ALIGN + ct_align_up(bound);
     g->tag = tag;
     g->n_part = (int)((bound + HEAD + PART - 1) / PART);
-    g->n_message = (int64_t)(c->size - 1) * g->n_part;
-    g->payload = ct_mem_acquire(g->stride * (size_t)c->size);
+    g->n_message = (int64_t)(n - 1) * g->n_part;
+    g->payload = ct_mem_acquire(g->stride * (size_t)n);
     if (g->payload == NULL) {
         ct_gather_destroy(g);
-        return CT_FAIL(CT_ERR_NOMEM, "no memory for %d payloads of %zu bytes", c->size, bound);
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for %d payloads of %zu bytes", n, bound);
     }
     *g_p = g;
     return CT_OK;
@@ -46,26 +66,25 @@ void ct_gather_destroy(ct_gather *g)
 {
     if (g == NULL) return;
     ct_mem_release(g->payload);
+    free(g->member);
+    free(g->size);
     free(g);
 }
 
-void *ct_gather_payload(ct_gather *g, int rank)
+void *ct_gather_payload(ct_gather *g, int i)
 {
-    return g->payload + (size_t)rank * g->stride + CT_ALIGN;
+    return g->payload + (size_t)i * g->stride + CT_ALIGN;
 }
 
 /* What travels: the payload's size, and the payload. */
-static char *wire(ct_gather *g, int rank)
+static char *wire(ct_gather *g, int i)
 {
-    return (char *)ct_gather_payload(g, rank) - HEAD;
+    return (char *)ct_gather_payload(g, i) - HEAD;
 }
 
-size_t ct_gather_bytes(const ct_gather *g, int rank)
+size_t ct_gather_bytes(const ct_gather *g, int i)
 {
-    uint64_t bytes = 0;
-
-    memcpy(&bytes, g->payload + (size_t)rank * g->stride + CT_ALIGN - HEAD, HEAD);
-    return (size_t)bytes;
+    return g->size[i];
 }
 
 ct_status ct_gather_start(ct_gather *g, size_t bytes)
@@ -73,7 +92,8 @@ ct_status ct_gather_start(ct_gather *g, size_t bytes)
     if (bytes > g->bound)
         return CT_FAIL(CT_ERR_ARG, "a payload of %zu bytes, over the %zu that were promised", bytes,
                        g->bound);
-    memcpy(wire(g, g->comm->rank), &(uint64_t){ bytes }, HEAD);
+    memcpy(wire(g, g->me), &(uint64_t){ bytes }, HEAD);
+    g->size[g->me] = bytes;
     g->send_posted = g->send_done = g->recv_posted = g->recv_done = 0;
     return CT_OK;
 }
@@ -81,12 +101,12 @@ ct_status ct_gather_start(ct_gather *g, size_t bytes)
 /* Whose payload travels `step` steps after ours. */
 static int origin(const ct_gather *g, int64_t step)
 {
-    return (int)(((int64_t)g->comm->rank - step + g->comm->size) % g->comm->size);
+    return (int)((g->me - step + g->n) % g->n);
 }
 
 static ct_status post(ct_gather *g, bool *moved, int64_t *bytes_sent)
 {
-    int p = g->comm->size, right = (g->comm->rank + 1) % p, left = (g->comm->rank + p - 1) % p;
+    int right = g->member[(g->me + 1) % g->n], left = g->member[(g->me + g->n - 1) % g->n];
 
     while ((g->recv_posted < g->n_message) && (g->recv_posted < g->recv_done + WINDOW)) {
         int64_t t = g->recv_posted;
@@ -124,9 +144,10 @@ static ct_status take(ct_gather *g, bool *moved)
 
         CT_TRY_MPI(ct_comm_test(&g->recv[t % WINDOW], &done));
         if (!done) break;
-        if (ct_gather_bytes(g, from) > g->bound)
-            return CT_FAIL(CT_ERR_COMM, "rank %d sends a payload of %zu bytes, over %zu", from,
-                           ct_gather_bytes(g, from), g->bound);
+        if (t % g->n_part == 0) g->size[from] = ct_wire_stated(wire(g, from), g->size[g->me]);
+        if (g->size[from] > g->bound)
+            return CT_FAIL(CT_ERR_COMM, "rank %d sends a payload of %zu bytes, over %zu",
+                           g->member[from], g->size[from], g->bound);
         g->recv_done += 1;
         *moved = true;
     }
@@ -143,7 +164,6 @@ static ct_status take(ct_gather *g, bool *moved)
 
 ct_status ct_gather_progress(ct_gather *g, int64_t *bytes_sent, ct_coll_where *where)
 {
-    int p = g->comm->size;
     bool moved = true, any = false, receives = false;
 
     while (moved) {
@@ -155,10 +175,9 @@ ct_status ct_gather_progress(ct_gather *g, int64_t *bytes_sent, ct_coll_where *w
     }
     if (any) (void)atomic_fetch_add_explicit(&where->n_moved, 1, memory_order_relaxed);
     receives = (g->recv_done < g->n_message);
-    atomic_store_explicit(&where->n_step, p - 1, memory_order_relaxed);
+    atomic_store_explicit(&where->n_step, g->n - 1, memory_order_relaxed);
     atomic_store_explicit(&where->step, (int)(g->send_done / g->n_part), memory_order_relaxed);
-    atomic_store_explicit(&where->rank,
-                          receives ? (g->comm->rank + p - 1) % p : (g->comm->rank + 1) % p,
+    atomic_store_explicit(&where->rank, g->member[(g->me + (receives ? g->n - 1 : 1)) % g->n],
                           memory_order_relaxed);
     atomic_store_explicit(&where->sending, (int)(g->send_posted - g->send_done),
                           memory_order_relaxed);

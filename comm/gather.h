@@ -14,10 +14,14 @@ typedef struct ct_gather ct_gather;
 
 /** bound: most bytes of a payload, the same on all ranks. Local. */
 ct_status ct_gather_create(ct_comm *c, size_t bound, int tag, ct_gather **g_p);
+/** The same among n ranks, `member` (copied; NULL: 0 .. n - 1), of which this is number me, in a
+ *  ring in this order. Payloads are then counted as members are. */
+ct_status ct_gather_create_among(ct_comm *c, const int *member, int n, int me, size_t bound,
+                                 int tag, ct_gather **g_p);
 void ct_gather_destroy(ct_gather *g); /* NULL allowed */
-/** The payload of a rank; this rank's own is written here before start. 64-byte aligned. */
-void *ct_gather_payload(ct_gather *g, int rank);
-size_t ct_gather_bytes(const ct_gather *g, int rank);
+/** The payload of a rank (member); this one's own is written here before start. 64-byte aligned. */
+void *ct_gather_payload(ct_gather *g, int i);
+size_t ct_gather_bytes(const ct_gather *g, int i);
 ct_status ct_gather_start(ct_gather *g, size_t bytes);
 /** CT_INPROGRESS until all payloads are there and ours has gone out. CT_ERR_COMM. */
 ct_status ct_gather_progress(ct_gather *g, int64_t *bytes_sent, ct_coll_where *where);

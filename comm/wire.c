@@ -83,6 +83,11 @@ static uint16_t to_half(float v)
     return (isinf(ct_bf16_to_f32(h)) && !isinf(v)) ? (uint16_t)(h - 1) : h;
 }
 
+float ct_wire_half(float v)
+{
+    return ct_bf16_to_f32(to_half(v));
+}
+
 static float mean_of(const ct_sparse *s)
 {
     double sum = 0;
@@ -97,7 +102,7 @@ void ct_wire_round(ct_wire_form form, ct_sparse *s, float *residual)
 
     if (form == CT_WIRE_PAIRS) return;
     for (int64_t j = 0; j < s->count; ++j) {
-        float v = s->value[j], r = (form == CT_WIRE_MEAN) ? mean : ct_bf16_to_f32(to_half(v));
+        float v = s->value[j], r = (form == CT_WIRE_MEAN) ? mean : ct_wire_half(v);
 
         residual[s->index[j]] += v - r;
         s->value[j] = r;
@@ -172,6 +177,33 @@ size_t ct_wire_pack_part(ct_wire_form form, const ct_sparse *s, int64_t first, i
 size_t ct_wire_pack(ct_wire_form form, const ct_sparse *s, void *payload)
 {
     return ct_wire_pack_part(form, s, 0, s->count, 0, s->n, payload);
+}
+
+ct_status ct_wire_pack_vector(const float *v, int64_t n, ct_sparse *scratch, void *payload,
+                              size_t *bytes_p)
+{
+    int64_t count = 0;
+
+    for (int64_t i = 0; i < n; ++i) count += (v[i] != 0);
+    if (ct_wire_choose(CT_WIRE_PAIRS, n, count) == CT_CODE_DENSE32) {
+        ct_wire_head head = { .code = CT_CODE_DENSE32, .n = n, .count = count };
+
+        head.bytes = ct_wire_size(CT_CODE_DENSE32, n, count);
+        memcpy(payload, &head, sizeof(head));
+        memcpy((char *)payload + CT_WIRE_HEAD, v, sizeof(*v) * (size_t)n);
+        *bytes_p = head.bytes;
+        return CT_OK;
+    }
+    CT_TRY(ct_sparse_reserve(scratch, count));
+    scratch->n = n;
+    scratch->count = 0;
+    for (int64_t i = 0; i < n; ++i) {
+        if (v[i] == 0) continue;
+        scratch->index[scratch->count] = (uint32_t)i;
+        scratch->value[scratch->count++] = v[i];
+    }
+    *bytes_p = ct_wire_pack(CT_WIRE_PAIRS, scratch, payload);
+    return CT_OK;
 }
 
 /* ---- reading */

@@ -35,6 +35,9 @@ size_t ct_wire_bytes(ct_wire_form form, int64_t n, int64_t count);
  *  is lost is added to residual[s->n], so that the sum stays. */
 void ct_wire_round(ct_wire_form form, ct_sparse *s, float *residual);
 
+/** v as HALF carries it. */
+float ct_wire_half(float v);
+
 /** Writes the entries first .. last - 1 of s, which lie in [start, start + n), as a payload of n
  *  elements: 8-byte aligned, room for ct_wire_bytes(). Values must have been rounded: those of MEAN
  *  are all equal, those of HALF are bf16. Returns its bytes. */
@@ -42,6 +45,9 @@ size_t ct_wire_pack_part(ct_wire_form form, const ct_sparse *s, int64_t first, i
                          int64_t start, int64_t n, void *payload);
 /** All of s. */
 size_t ct_wire_pack(ct_wire_form form, const ct_sparse *s, void *payload);
+/** What is not 0 of v[n], as PAIRS; dense where that is less. scratch grows. CT_ERR_NOMEM. */
+ct_status ct_wire_pack_vector(const float *v, int64_t n, ct_sparse *scratch, void *payload,
+                              size_t *bytes_p);
 /** The entries of a payload of n elements; zeros of dense ones are left out. CT_ERR_COMM,
  *  CT_ERR_NOMEM; what out holds is then undefined. */
 ct_status ct_wire_unpack(const void *payload, size_t bytes, int64_t n, ct_sparse *out);

@@ -1,0 +1,45 @@
+/** @file exch_cost.h  What a sparse exchange takes on a machine: as cost.h for collectives.
+ *
+ * The messages of each step of all ranks go through topology/flow.h: a step takes the largest
+ * latency met, and its busiest link's time. Steps of rings are all alike; of the p - 1 shifts of
+ * oktopk's first part some are looked at and stand for the others. Lists are those of random
+ * selections: ct_exch_union(). Merging and adding take memory traffic, at 3 times the bandwidth
+ * with which the machine adds f32 (which reads two and writes one).
+ */
+#ifndef CT_EXCH_COST_H
+#define CT_EXCH_COST_H
+
+#include "comm/comm.h"
+#include "comm/wire.h"
+
+typedef enum {
+    CT_EXCH_ALLGATHER,
+    CT_EXCH_GTOPK,
+    CT_EXCH_OKTOPK,
+    CT_EXCH_HIER,
+    CT_EXCH_KINDS
+} ct_exch_kind;
+
+typedef struct ct_exch_seconds {
+    double wire_s; /* messages: also hier's sum on the node and its sharing of the result */
+    double work_s; /* clearing, merging, adding                                            */
+} ct_exch_seconds;
+
+typedef struct ct_exch_model ct_exch_model;
+
+/** Borrows t. Also for machines that we do not have; a second for 40 960 nodes. CT_ERR_NOMEM. */
+ct_status ct_exch_model_create(const ct_topo *t, ct_exch_model **model_p);
+void ct_exch_model_destroy(ct_exch_model *m); /* NULL allowed */
+/** All ranks select k of n elements; for hier, k of each node's sum. */
+void ct_exch_model_s(const ct_exch_model *m, ct_exch_kind kind, int64_t n, int64_t k,
+                     ct_wire_form form, ct_exch_seconds *out);
+/** hier: the exchange between the nodes that costs least. */
+ct_exch_kind ct_exch_model_inner(const ct_exch_model *m, int64_t n, int64_t k, ct_wire_form form);
+
+/** On the communicator's machine, wire and work together; the model is made once and stays with it.
+ *  DBL_MAX where there is no memory. Not safe to call from two threads at a time. */
+double ct_exch_cost_s(const ct_comm *c, ct_exch_kind kind, int64_t n, int64_t k, ct_wire_form form);
+/** The model of the communicator; borrowed. */
+ct_status ct_exch_model_of(const ct_comm *c, const ct_exch_model **model_p);
+
+#endif

@@ -1,0 +1,428 @@
+/* Sparse exchanges: what is delivered and what is left is what there was, all ranks have the same
+ * bits, and the bytes are those of theory. Gradients are small integers, so that sums are exact. */
+#include "tests/mpi/mpi_test.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "comm/exch_impl.h"
+
+typedef struct plan {
+    const char *name;
+    int64_t n, k;
+    int steps;
+    /* of element i on a rank in a step */
+    float (*grad)(const ct_comm *c, int64_t n, int step, int64_t i);
+} plan;
+
+/* -1000 .. 1000: splitmix64 of the three */
+static float draw(uint64_t a, uint64_t b, int64_t i)
+{
+    uint64_t z = (a * 1000003 + b) * UINT64_C(0xd1342543de82ef95) +
+                 (uint64_t)i * UINT64_C(0x9e3779b97f4a7c15);
+
+    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return (float)(int)((z >> 33) % 2001) - 1000;
+}
+
+static float random_everywhere(const ct_comm *c, int64_t n, int step, int64_t i)
+{
+    (void)n;
+    return draw(1 + (uint64_t)c->rank, (uint64_t)step, i);
+}
+
+static float the_same_everywhere(const ct_comm *c, int64_t n, int step, int64_t i)
+{
+    (void)c;
+    (void)n;
+    return draw(99, (uint64_t)step, i);
+}
+
+/* Each rank has a block of its own, which moves. */
+static float disjoint(const ct_comm *c, int64_t n, int step, int64_t i)
+{
+    bool mine = (i * c->size / n == (c->rank + step) % c->size);
+
+    return mine ? draw(7, (uint64_t)(step + c->rank), i) : 0;
+}
+
+/* Nearly all of it within a fiftieth of the elements. */
+static float skewed(const ct_comm *c, int64_t n, int step, int64_t i)
+{
+    bool there = (i >= n / 3) && (i < n / 3 + n / 50);
+
+    return there ? 5 * draw(3 + (uint64_t)c->rank, (uint64_t)step, i)
+                 : (float)((int)draw(3 + (uint64_t)c->rank, (uint64_t)step, i) / 300);
+}
+
+/* Nothing on some ranks in some steps, nothing at all in others. */
+static float often_nothing(const ct_comm *c, int64_t n, int step, int64_t i)
+{
+    (void)n;
+    if ((step % 3 == 2) || ((c->rank + step) % 2 == 0)) return 0;
+    return draw(5 + (uint64_t)c->rank, (uint64_t)step, i);
+}
+
+static const plan plans[] = {
+    { "random", 6007, 100, 12, random_everywhere },
+    { "same", 4000, 60, 6, the_same_everywhere },
+    { "disjoint", 4000, 64, 10, disjoint },
+    { "skewed", 70000, 300, 6, skewed },
+    { "nothing", 1000, 10, 9, often_nothing },
+    { "all", 500, 500, 3, random_everywhere },
+    { "more than all", 70, 100, 3, random_everywhere },
+    { "one", 3000, 1, 6, random_everywhere },
+    { "few elements", 3, 2, 5, random_everywhere },
+    { "one element", 1, 1, 3, random_everywhere },
+    { "half", 2000, 900, 4, random_everywhere },
+};
+enum { N_PLAN = sizeof(plans) / sizeof(plans[0]) };
+
+typedef struct run {
+    ct_exch_req r;
+    const ct_exch_ops *ops;
+    ct_sparse own;
+    float *grad, *v;     /* [n] */
+    double *given, *got; /* [n] of this rank; of all */
+    double *size;        /* [n] sum of magnitudes, for tolerances */
+    int64_t bytes[2];    /* sent before and after the first steps */
+} run;
+
+static int open_run(ct_comm *c, const ct_exch_ops *ops, const plan *p, ct_wire_form form, int tag,
+                    run *x)
+{
+    size_t n = (size_t)p->n;
+
+    *x = (run){ .ops = ops };
+    x->grad = calloc(n, sizeof(float));
+    x->v = calloc(n, sizeof(float));
+    x->given = calloc(n, sizeof(double));
+    x->got = calloc(n, sizeof(double));
+    x->size = calloc(n, sizeof(double));
+    x->r =
+        (ct_exch_req){ .comm = c, .n = p->n, .k = p->k, .form = form, .tag = tag, .sum = x->grad };
+    return ops->prepare(&x->r) != CT_OK;
+}
+
+static void close_run(run *x)
+{
+    x->ops->release(&x->r);
+    ct_sparse_destroy(&x->own);
+    free(x->grad);
+    free(x->v);
+    free(x->given);
+    free(x->got);
+    free(x->size);
+}
+
+/* Takes the largest k_own out of v. */
+static int select_own(run *x)
+{
+    ct_exch_req *r = &x->r;
+    float *v = x->v + r->first;
+
+    if (ct_sparse_reserve(&x->own, r->length) != CT_OK) return 1;
+    x->own.n = r->length;
+    x->own.count = 0;
+    for (int64_t i = 0; i < r->length; ++i) {
+        if (v[i] == 0) continue;
+        x->own.index[x->own.count] = (uint32_t)i;
+        x->own.value[x->own.count++] = v[i];
+        v[i] = 0;
+    }
+    ct_sparse_keep(&x->own, r->k_own, v);
+    r->own = &x->own;
+    r->residual = v;
+    return 0;
+}
+
+static int begin_step(run *x, const plan *p, int step)
+{
+    for (int64_t i = 0; i < p->n; ++i) {
+        x->grad[i] = p->grad(x->r.comm, p->n, step, i);
+        x->given[i] += (double)x->grad[i];
+        x->size[i] += fabs((double)x->grad[i]);
+    }
+    return (x->ops->node_start != NULL) && (x->ops->node_start(&x->r, x->grad) != CT_OK);
+}
+
+static int wait_node(run *x)
+{
+    ct_status status = (x->ops->node_start != NULL) ? CT_INPROGRESS : CT_OK;
+    int idle = 0;
+
+    while (status == CT_INPROGRESS) {
+        status = x->ops->node_progress(&x->r);
+        idle += 1;
+        ct_comm_relax(x->r.comm, &idle);
+    }
+    return status != CT_OK;
+}
+
+static int end_step(run *x, const plan *p, int step)
+{
+    int64_t filled = 0;
+    int fault = 0;
+    float *first = malloc(sizeof(*first) * (size_t)p->n);
+
+    for (int64_t i = 0; i < p->n; ++i) {
+        x->got[i] += (double)x->grad[i];
+        filled += (x->grad[i] != 0);
+    }
+    fault += MPI_FAULT_UNLESS(filled == x->r.filled);
+    memcpy(first, x->grad, sizeof(*first) * (size_t)p->n);
+    MPI_Bcast(first, (int)p->n, MPI_FLOAT, 0, MPI_COMM_WORLD);
+    fault += MPI_FAULT_UNLESS(memcmp(first, x->grad, sizeof(*first) * (size_t)p->n) == 0);
+    if (step == 3) x->bytes[0] = x->r.bytes_sent;
+    x->bytes[1] = x->r.bytes_sent;
+    free(first);
+    return fault;
+}
+
+static int one_step(run *x, const plan *p, int step)
+{
+    int fault = begin_step(x, p, step) + wait_node(x);
+
+    if (x->ops->node_start == NULL) {
+        for (int64_t i = 0; i < p->n; ++i) x->v[i] += x->grad[i];
+    } else {
+        for (int64_t i = 0; i < x->r.length; ++i) x->v[x->r.first + i] += x->grad[x->r.first + i];
+    }
+    fault += select_own(x) + (ct_exch_run(x->ops, &x->r) != CT_OK);
+    return fault + end_step(x, p, step);
+}
+
+/* Given on all ranks = delivered + left on all ranks. MEAN divides: a rounding for each time that
+ * an element is sent or left. */
+static int conserved(run *x, const plan *p)
+{
+    size_t n = (size_t)p->n;
+    double *left = calloc(n, sizeof(double));
+    int wrong = 0;
+
+    for (size_t i = 0; i < n; ++i) left[i] = (double)x->v[i];
+    MPI_Allreduce(MPI_IN_PLACE, x->given, (int)n, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    MPI_Allreduce(MPI_IN_PLACE, x->size, (int)n, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    MPI_Allreduce(MPI_IN_PLACE, left, (int)n, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    for (size_t i = 0; i < n; ++i) {
+        double slack = (x->r.form == CT_WIRE_MEAN)
+                           ? 0x1p-23 * (4 * p->steps + x->r.comm->size) * (2000 + x->size[i])
+                           : 0;
+
+        wrong += (fabs(x->given[i] - x->got[i] - left[i]) > slack);
+    }
+    free(left);
+    return MPI_FAULT_UNLESS(wrong == 0);
+}
+
+static int try_plan(ct_comm *c, const ct_exch_ops *ops, const plan *p, ct_wire_form form)
+{
+    run x;
+    int fault = open_run(c, ops, p, form, 0, &x);
+
+    if (mpi_verdict(fault) > 0) return 1;
+    for (int step = 0; step < p->steps; ++step) fault += one_step(&x, p, step);
+    fault += conserved(&x, p);
+    close_run(&x);
+    if (fault > 0)
+        fprintf(stderr, "%s, %s, %s: %d faults\n", ops->name, p->name, ct_wire_name(form), fault);
+    return fault;
+}
+
+static int all_plans(ct_comm *c)
+{
+    int fault = 0;
+
+    for (const ct_exch_ops *const *at = ct_exch_table; *at != NULL; ++at) {
+        for (int k = 0; k < N_PLAN; ++k) {
+            for (int form = CT_WIRE_PAIRS; form <= CT_WIRE_MEAN; ++form)
+                fault += try_plan(c, *at, &plans[k], (ct_wire_form)form);
+        }
+    }
+    return fault;
+}
+
+/* ---- bytes */
+
+/* No rank sends more than 1.3 times the mean, once the boundaries have had a few steps. */
+static int balanced(ct_comm *c)
+{
+    static const plan p[] = { { "random", 60000, 1200, 9, random_everywhere },
+                              { "skewed", 90000, 1500, 14, skewed } };
+    bool even = (ct_topo_min_node_size(c->topo) == ct_topo_max_node_size(c->topo));
+    int fault = 0;
+
+    for (const ct_exch_ops *const *at = ct_exch_table; *at != NULL; ++at) {
+        for (int k = 0; k < 2; ++k) {
+            run x;
+            int64_t bytes = 0, most = 0, sum = 0;
+
+            if (((*at)->node_start != NULL) && !even) continue;
+            fault += open_run(c, *at, &p[k], CT_WIRE_PAIRS, 0, &x);
+            for (int step = 0; step < p[k].steps; ++step) fault += one_step(&x, &p[k], step);
+            bytes = x.bytes[1] - x.bytes[0];
+            MPI_Allreduce(&bytes, &most, 1, MPI_INT64_T, MPI_MAX, MPI_COMM_WORLD);
+            MPI_Allreduce(&bytes, &sum, 1, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
+            if ((double)most * c->size > 1.3 * (double)sum) {
+                fault += 1;
+                fprintf(stderr, "%s, %s: rank %d sends %lld bytes, most %lld, all %lld\n",
+                        (*at)->name, p[k].name, c->rank, (long long)bytes, (long long)most,
+                        (long long)sum);
+            }
+            close_run(&x);
+        }
+    }
+    return fault;
+}
+
+/* Evenly spread, and no element twice. */
+static float even_spread(const ct_comm *c, int64_t n, int step, int64_t i)
+{
+    (void)n;
+    (void)step;
+    return (i % 1000 == 16 * c->rank) ? 3 : 0;
+}
+
+static int by_theory(ct_comm *c)
+{
+    plan p = { "even", 1000 * 12 * (int64_t)c->size, 12 * (int64_t)c->size, 1, even_spread };
+    static const ct_wire_form form[] = { CT_WIRE_PAIRS, CT_WIRE_HALF };
+    int fault = 0;
+
+    for (const ct_exch_ops *const *at = ct_exch_table; *at != NULL; ++at) {
+        for (int f = 0; (f < 2) && ((*at)->node_start == NULL); ++f) {
+            run x;
+            int64_t sum = 0, theory = (*at)->bytes_theory(c, p.n, p.k, form[f]) * c->size;
+
+            fault += open_run(c, *at, &p, form[f], 0, &x) + one_step(&x, &p, 0);
+            MPI_Allreduce(&x.bytes[1], &sum, 1, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
+            /* blocks of HALF begin anew in each region; a mean is rounded down */
+            if ((sum < theory) || (sum >= theory + c->size * (1 + 8 * f * (int64_t)c->size))) {
+                fault += 1;
+                fprintf(stderr, "%s, %s: all ranks sent %lld bytes, in theory %lld\n", (*at)->name,
+                        ct_wire_name(form[f]), (long long)sum, (long long)theory);
+            }
+            close_run(&x);
+        }
+    }
+    return fault;
+}
+
+/* ---- several in flight, progressed in an order that differs from rank to rank */
+
+static int several(ct_comm *c)
+{
+    enum { N = 4 };
+    const plan *p = &plans[0];
+    run x[N];
+    int fault = 0, n_op = 0, left = N, idle = 0;
+    bool done[N] = { false };
+
+    while (ct_exch_table[n_op] != NULL) n_op += 1;
+    for (int k = 0; k < N; ++k)
+        fault += open_run(c, ct_exch_table[k % n_op], p, CT_WIRE_HALF, k * CT_COLL_TAGS, &x[k]);
+    for (int k = 0; k < N; ++k) fault += begin_step(&x[k], p, k);
+    for (int k = 0; k < N; ++k) {
+        fault += wait_node(&x[k]);
+        for (int64_t i = 0; i < p->n; ++i) {
+            bool mine = (i >= x[k].r.first) && (i < x[k].r.first + x[k].r.length);
+
+            if (mine) x[k].v[i] += x[k].grad[i];
+        }
+        fault += select_own(&x[k]) + (x[k].ops->start(&x[k].r) != CT_OK);
+    }
+    for (int turn = c->rank; (left > 0) && (fault == 0); ++turn) {
+        int k = (c->rank % 2 == 0) ? turn % N : (N - turn % N) % N;
+        ct_status status = CT_OK;
+
+        if (done[k]) continue;
+        x[k].r.where.brief = (turn % 3 == 0);
+        status = x[k].ops->progress(&x[k].r);
+        if (status == CT_INPROGRESS) {
+            idle += 1;
+            ct_comm_relax(c, &idle);
+            continue;
+        }
+        fault += (status != CT_OK);
+        done[k] = true;
+        left -= 1;
+    }
+    for (int k = 0; k < N; ++k) {
+        fault += end_step(&x[k], p, k) + conserved(&x[k], p);
+        close_run(&x[k]);
+    }
+    return fault;
+}
+
+/* ---- choice and costs */
+
+static void ignore_line(void *ctx, const char *text)
+{
+    (void)ctx;
+    (void)text;
+}
+
+static int choices(ct_comm *c)
+{
+    const ct_exch_ops *ops = NULL;
+    ct_exch_req r = { .comm = c, .n = CT_SPARSE_MAX + 1, .k = 1 };
+    int fault = 0;
+
+    fault +=
+        MPI_FAULT_UNLESS(ct_exch_choose(c, 1000000, 1000, CT_WIRE_PAIRS, "auto", &ops) == CT_OK);
+    for (const ct_exch_ops *const *at = ct_exch_table; *at != NULL; ++at) {
+        double small = (*at)->cost_s(c, 1000000, 100, CT_WIRE_PAIRS);
+        double large = (*at)->cost_s(c, 10000000, 100000, CT_WIRE_PAIRS);
+        double least = ops->cost_s(c, 1000000, 1000, CT_WIRE_PAIRS);
+
+        fault += MPI_FAULT_UNLESS((small >= 0) && isfinite(large));
+        fault += MPI_FAULT_UNLESS((c->size == 1) || (small < large));
+        fault += MPI_FAULT_UNLESS((*at)->cost_s(c, 1000000, 1000, CT_WIRE_PAIRS) >= least);
+    }
+    ct_log_set_sink(ignore_line, NULL);
+    fault +=
+        MPI_FAULT_UNLESS(ct_exch_choose(c, 10, 1, CT_WIRE_PAIRS, "best", &ops) == CT_ERR_CONFIG);
+    fault += MPI_FAULT_UNLESS(ct_exch_gtopk.prepare(&r) == CT_ERR_CONFIG);
+    ct_exch_gtopk.release(&r);
+    ct_log_set_sink(NULL, NULL);
+    return fault;
+}
+
+static void test_conservation(void **state)
+{
+    (void)state;
+    assert_int_equal(mpi_verdict(mpi_on_machines(all_plans)), 0);
+}
+
+static void test_balance(void **state)
+{
+    (void)state;
+    assert_int_equal(mpi_verdict(mpi_on_machines(balanced)), 0);
+}
+
+static void test_theory(void **state)
+{
+    (void)state;
+    assert_int_equal(mpi_verdict(mpi_on_machines(by_theory)), 0);
+}
+
+static void test_several(void **state)
+{
+    (void)state;
+    assert_int_equal(mpi_verdict(mpi_on_machines(several)), 0);
+}
+
+static void test_choice(void **state)
+{
+    (void)state;
+    assert_int_equal(mpi_verdict(mpi_on_machines(choices)), 0);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_conservation), cmocka_unit_test(test_balance),
+    cmocka_unit_test(test_theory),       cmocka_unit_test(test_several),
+    cmocka_unit_test(test_choice),
+};
+
+MPI_MAIN(tests, 120)
