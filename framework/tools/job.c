@@ -24,6 +24,7 @@ ct_status ct_job_start(ct_job *job)
     memset(job, 0, sizeof(*job));
     job->agree = job->node = MPI_COMM_NULL;
     CT_TRY(ct_comm_check_launcher());
+    ct_comm_prepare_launch();
     rc = MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided);
     if (rc != MPI_SUCCESS) return CT_FAIL(CT_ERR_COMM, "MPI_Init_thread failed: %d", rc);
     MPI_Comm_rank(MPI_COMM_WORLD, &job->rank);
