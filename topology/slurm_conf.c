@@ -240,7 +240,7 @@ static ct_status build(conf *c)
     }
     CT_TRY(ct_names_close(c->m->names, &twice));
     if (twice >= 0)
-        return CT_FAIL(CT_ERR_CONFIG, "%s: node \"%s\" stands below switch %s, and below another",
+        return CT_FAIL(CT_ERR_CONFIG, "%s: node \"%s\" stands below two switches, one of them %s",
                        c->file, c->m->names->node[twice],
                        c->m->names->sw[c->m->names->node_switch[twice]].name);
     return CT_OK;
