@@ -6,39 +6,6 @@
 
 enum { MIN_PER_THREAD = 1 << 18 /* elements */ };
 
-ct_status ct_exch_defaults(ct_exch_req *r)
-{
-    if ((r->n < 0) || (r->n > CT_SPARSE_MAX) || (r->k < 0))
-        return CT_FAIL(CT_ERR_CONFIG, "a sparse exchange of %lld of %lld elements, of at most %lld",
-                       (long long)r->k, (long long)r->n, (long long)CT_SPARSE_MAX);
-    if (r->k > r->n) r->k = r->n;
-    if (r->room == 0) r->room = 2 * r->k;
-    if (r->room < r->k) r->room = r->k;
-    if (r->room > r->n) r->room = r->n;
-    if (r->n_member == 0) {
-        r->member = r->comm->topo->order;
-        r->n_member = r->comm->size;
-        r->me = 0;
-        while (r->member[r->me] != r->comm->rank) r->me += 1;
-    }
-    r->first = 0;
-    r->length = r->n;
-    r->k_own = r->k;
-    r->room_own = r->room;
-    r->copies = r->n_member;
-    return CT_OK;
-}
-
-ct_status ct_exch_take_own(ct_exch_req *r)
-{
-    if (r->own->n != r->length)
-        return CT_FAIL(CT_ERR_ARG, "entries of %lld elements for an exchange of %lld",
-                       (long long)r->own->n, (long long)r->length);
-    if (r->own->count > r->room_own) ct_sparse_keep(r->own, r->room_own, r->residual);
-    ct_wire_round(r->form, r->own, r->residual);
-    return CT_OK;
-}
-
 static void append_at(ct_sparse *out, int64_t at, uint32_t index, float value)
 {
     out->index[at] = index;
@@ -219,10 +186,4 @@ void ct_exch_put(const ct_sparse *list, float *sum, int64_t *filled_p)
 void ct_exch_learn(ct_regions *g, const ct_region_news *const *news, int64_t k)
 {
     ct_regions_learn(g, news, k);
-}
-
-int64_t ct_exch_union(int64_t n, int64_t k, int m)
-{
-    if ((n == 0) || (k >= n)) return n;
-    return llround(-(double)n * expm1((double)m * log1p(-(double)k / (double)n)));
 }

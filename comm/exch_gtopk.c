@@ -202,6 +202,7 @@ static ct_status merge_lists(ct_exch_req *r)
     ct_sparse *mine = list_of(r, g->now), *out = &g->list[(g->now + 1) % 2];
     double at = ct_clock_s();
 
+    g->other.count = expected(r, m->all - m->half);
     CT_TRY(ct_wire_unpack(g->landing, g->in.bytes, r->n, &g->other));
     CT_TRY(ct_exch_merge(m->low ? mine : &g->other, m->low ? &g->other : mine, r->k, out));
     ct_exch_keep_lost(mine, out, m->half, r->me - m->half_at, r->residual);

@@ -202,6 +202,7 @@ static ct_status start_share(ct_exch_req *r)
     double at = ct_clock_s();
     size_t bytes = 0;
 
+    h->result.count = h->inner.filled;
     CT_TRY(ct_wire_pack_vector(r->sum + r->first, r->length, &h->result,
                                ct_gather_payload(h->share, r->comm->node_rank), &bytes));
     r->decode_s += ct_clock_s() - at;

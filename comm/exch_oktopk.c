@@ -178,6 +178,7 @@ static ct_status take_split(ct_exch_req *r, bool *moved)
         CT_TRY(ct_parcel_progress(r->comm, &o->in[slot], &done));
         if (!done) break;
         at = ct_clock_s();
+        o->other.count = ct_exch_share(r->k, r->n_member);
         CT_TRY(ct_wire_unpack(o->landing[slot], o->in[slot].bytes, region_n(o, r->me), &o->other));
         ct_exch_add_region(&o->other, 0, o->other.count, 0, region_n(o, r->me),
                            r->sum + region_first(o, r->me), o->touched, o->bin);
@@ -240,6 +241,7 @@ static ct_status deliver(ct_exch_req *r)
                            bytes);
         o->news[j] = (const ct_region_news *)(const void *)from;
         bytes -= sizeof(ct_region_news);
+        o->other.count = ct_exch_share(r->k, r->n_member);
         CT_TRY(ct_wire_unpack(from + sizeof(ct_region_news), bytes, region_n(o, j), &o->other));
         ct_exch_put(&o->other, r->sum + region_first(o, j), &r->filled);
     }

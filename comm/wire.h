@@ -45,11 +45,12 @@ size_t ct_wire_pack_part(ct_wire_form form, const ct_sparse *s, int64_t first, i
                          int64_t start, int64_t n, void *payload);
 /** All of s. */
 size_t ct_wire_pack(ct_wire_form form, const ct_sparse *s, void *payload);
-/** What is not 0 of v[n], as PAIRS; dense where that is less. scratch grows. CT_ERR_NOMEM. */
+/** What is not 0 of v[n], as PAIRS; dense where that is less. scratch grows; on entry its count is
+ *  what a simulation, which has no v, takes for the number. CT_ERR_NOMEM. */
 ct_status ct_wire_pack_vector(const float *v, int64_t n, ct_sparse *scratch, void *payload,
                               size_t *bytes_p);
 /** The entries of a payload of n elements; zeros of dense ones are left out. CT_ERR_COMM,
- *  CT_ERR_NOMEM; what out holds is then undefined. */
+ *  CT_ERR_NOMEM; what out holds is then undefined. A simulation leaves out->count as it is. */
 ct_status ct_wire_unpack(const void *payload, size_t bytes, int64_t n, ct_sparse *out);
 
 /** The size that a payload states of itself: where more than `bound`, it is none. Of a message that

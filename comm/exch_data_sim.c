@@ -1,0 +1,103 @@
+/* exch_data.c for a simulation: lists have counts and no content, as of random selections that are
+ * spread evenly; what is done to them takes its time. */
+#include "comm/exch_impl.h"
+#include "comm/reduce.h"
+
+/* Bytes of memory traffic, at three times the bandwidth of additions. */
+static void charge(int64_t traffic)
+{
+    ct_reduce_add(CT_U8, traffic / 3, NULL, NULL, 1);
+}
+
+ct_status ct_exch_merge(const ct_sparse *low, const ct_sparse *high, int64_t k, ct_sparse *out)
+{
+    double both = 0;
+
+    if (low->n > 0) both = (double)low->count * (double)high->count / (double)low->n;
+    out->n = low->n;
+    out->count = low->count + high->count - (int64_t)both;
+    charge(66 * (low->count + high->count)); /* unpacking is charged there */
+    if (out->count > k) out->count = k;
+    return CT_OK;
+}
+
+void ct_exch_keep_lost(const ct_sparse *list, const ct_sparse *kept, int n, int me, float *residual)
+{
+    (void)list;
+    (void)kept;
+    (void)n;
+    (void)me;
+    (void)residual;
+}
+
+void ct_exch_round_shared(ct_wire_form form, ct_sparse *list, int n, int me, float *residual)
+{
+    (void)form;
+    (void)list;
+    (void)n;
+    (void)me;
+    (void)residual;
+}
+
+void ct_exch_clear(float *v, int64_t n, int n_thread)
+{
+    (void)v;
+    (void)n_thread;
+    charge(8 * n);
+}
+
+void ct_exch_deliver(const ct_sparse *list, float *v, int64_t n, int n_thread, int64_t *filled_p)
+{
+    *filled_p = 0;
+    ct_exch_clear(v, n, n_thread);
+    ct_exch_put(list, v, filled_p);
+}
+
+void ct_exch_cut(const ct_sparse *list, const int64_t *bound, int n_region, int64_t *part)
+{
+    (void)bound;
+    for (int j = 0; j <= n_region; ++j) {
+        int64_t at = ct_exch_share(list->count, n_region) * j;
+
+        part[j] = (at < list->count) ? at : list->count;
+    }
+}
+
+void ct_exch_add_region(const ct_sparse *list, int64_t first, int64_t last, int64_t start,
+                        int64_t n, float *sum, uint64_t *touched, int64_t *bin)
+{
+    (void)list;
+    (void)start;
+    (void)n;
+    (void)sum;
+    (void)touched;
+    (void)bin;
+    charge(24 * (last - first));
+}
+
+ct_status ct_exch_take_region(float *sum, int64_t n, uint64_t *touched, ct_exch_filter *f,
+                              ct_sparse *out)
+{
+    (void)sum;
+    (void)touched;
+    out->n = n;
+    out->count = (f->share < n) ? f->share : n;
+    f->wanted = f->share;
+    f->least = 0;
+    charge(66 * out->count);
+    return CT_OK;
+}
+
+void ct_exch_put(const ct_sparse *list, float *sum, int64_t *filled_p)
+{
+    (void)sum;
+    charge(24 * list->count);
+    *filled_p += list->count;
+}
+
+void ct_exch_learn(ct_regions *g, const ct_region_news *const *news, int64_t k)
+{
+    (void)g;
+    (void)news;
+    (void)k;
+}
