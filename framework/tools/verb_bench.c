@@ -3,11 +3,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "framework/tools/bench_codec.h"
 #include "framework/tools/bench_comm.h"
 #include "framework/tools/bench_fit.h"
 #include "framework/tools/tools.h"
 
-#define COMM "bench comm"
+#define COMM  "bench comm"
+#define CODEC "bench codec"
 
 static const ct_option table[] = {
     { "sizes", CT_OPTION_TEXT, COMM, "LIST",
@@ -29,6 +31,19 @@ static const ct_option table[] = {
 };
 
 enum { N_OPTION = sizeof(table) / sizeof(table[0]) };
+
+static const ct_option codec_table[] = {
+    { "count", CT_OPTION_COUNT, CODEC, "N", "elements (25000000)" },
+    { "density", CT_OPTION_TEXT, CODEC, "D", "share of them that is selected (0.001)" },
+    { "selection", CT_OPTION_CHOICE, CODEC, "exact|trimmed|search|sampled", "only this (all)" },
+    { "repeat", CT_OPTION_COUNT, CODEC, "N", "repetitions (11)" },
+    { "threads", CT_OPTION_COUNT, CODEC, "N", "threads a rank" },
+    { "json", CT_OPTION_MAYBE, CODEC, "FILE",
+      "a line of JSON for each row, into the file or, without one, instead of the table" },
+    { "log", CT_OPTION_CHOICE, CODEC, "error|warn|info|debug", "how much to log (info)" },
+};
+
+enum { N_CODEC_OPTION = sizeof(codec_table) / sizeof(codec_table[0]) };
 
 /* Rank 0 prints or writes; a failure is everyone's. */
 static ct_status show(const ct_call *call, const ct_bench_plan *plan, const ct_bench_result *result,
@@ -128,21 +143,80 @@ static ct_status bench_comm(const ct_call *call, const ct_options *o)
     return status;
 }
 
+static ct_status read_density(const char *text, double *density_p)
+{
+    char *end = NULL;
+    double d = (text != NULL) ? strtod(text, &end) : 0.001;
+
+    if ((text != NULL) && ((end == text) || (*end != '\0') || !(d > 0.0) || (d > 1.0)))
+        return CT_FAIL(CT_ERR_CONFIG, "--density=%s: expected a number over 0, up to 1", text);
+    *density_p = d;
+    return CT_OK;
+}
+
+/* Every rank measures, as in training all of a node encode at once; rank 0 shows its figures. */
+static ct_status bench_codec(const ct_call *call, const ct_options *o)
+{
+    const char *file = ct_options_text(o, "json");
+    ct_codec_bench plan = { .count = ct_options_count(o, "count", 25000000),
+                            .repeat = (int)ct_options_count(o, "repeat", 11),
+                            .selection = ct_options_text(o, "selection") };
+    ct_codec_row row[CT_CODEC_ROWS];
+    ct_text json = { 0 };
+    ct_status status = CT_OK;
+    int n = 0;
+
+    CT_TRY(read_density(ct_options_text(o, "density"), &plan.density));
+    CT_TRY(ct_job_threads(call->job, (int)ct_options_count(o, "threads", 0)));
+    plan.n_thread = call->job->threads.n;
+    status = ct_job_share(call->job, ct_bench_codec(&plan, row, &n));
+    if ((status != CT_OK) || (call->job->rank != 0)) return status;
+    if (file == NULL) {
+        ct_bench_codec_print(&plan, row, n);
+        return CT_OK;
+    }
+    ct_bench_codec_json(&plan, row, n, &json);
+    if (json.failed)
+        status = CT_FAIL(CT_ERR_NOMEM, "no memory for the result");
+    else if (strcmp(file, "-") != 0)
+        status = ct_file_write(file, json.text, json.length);
+    else if ((fputs(json.text, stdout) < 0) || (fflush(stdout) != 0))
+        status = CT_FAIL(CT_ERR_IO, "writing the result to standard output failed");
+    ct_text_destroy(&json);
+    return status;
+}
+
+static const struct bench_kind {
+    const char *name;
+    const char *verb;
+    const ct_option *table;
+    int n_option;
+    ct_status (*run)(const ct_call *call, const ct_options *o);
+} kind_table[] = {
+    { "comm", COMM, table, N_OPTION, bench_comm },
+    { "codec", CODEC, codec_table, N_CODEC_OPTION, bench_codec },
+};
+
 ct_status ct_verb_bench(ct_call *call)
 {
-    char verb[] = COMM;
+    const struct bench_kind *kind = NULL;
+    char verb[16] = "";
     ct_options *o = NULL;
     ct_status status = CT_OK;
 
-    if ((call->argc < 2) || (strcmp(call->argv[1], "comm") != 0))
-        return CT_FAIL(CT_ERR_CONFIG, "cortado bench: expected \"cortado bench comm [options]\"");
+    for (size_t i = 0; (call->argc > 1) && (i < sizeof(kind_table) / sizeof(kind_table[0])); i++)
+        if (strcmp(call->argv[1], kind_table[i].name) == 0) kind = &kind_table[i];
+    if (kind == NULL)
+        return CT_FAIL(CT_ERR_CONFIG, "cortado bench: expected \"cortado bench comm [options]\" or "
+                                      "\"cortado bench codec [options]\"");
+    snprintf(verb, sizeof(verb), "%s", kind->verb);
     if ((call->argc > 2) && (strcmp(call->argv[2], "--help") == 0)) {
-        if (call->job->rank == 0) ct_options_help(table, N_OPTION, verb, stdout);
+        if (call->job->rank == 0) ct_options_help(kind->table, kind->n_option, verb, stdout);
         return CT_OK;
     }
     call->argv[1] = verb;
-    CT_TRY(ct_options_parse(table, N_OPTION, call->argc - 1, call->argv + 1, &o));
-    status = bench_comm(call, o);
+    CT_TRY(ct_options_parse(kind->table, kind->n_option, call->argc - 1, call->argv + 1, &o));
+    status = kind->run(call, o);
     ct_options_destroy(o);
     return status;
 }
