@@ -19,6 +19,12 @@ enum {
     AHEAD = 16 /* elements: prefetched while others are cleared */
 };
 
+#define MARGIN_START 0.92f /* of a normal distribution's tail this makes 1.8 k of k */
+#define MARGIN_LEAST 0.3f
+#define MARGIN_MOST  1.5f /* a residual that grows from step to step takes its threshold along */
+#define MARGIN_FORTH 1.005f
+#define MARGIN_BACK  0.9f
+
 static const char *const name[] = {
     [CT_SELECT_AUTO] = "auto",       [CT_SELECT_EXACT] = "exact",
     [CT_SELECT_TRIMMED] = "trimmed", [CT_SELECT_SEARCH] = "search",
@@ -84,7 +90,7 @@ void ct_selector_sign(ct_selector *sel, int sign)
 
 void ct_selector_forget(ct_selector *sel)
 {
-    for (int i = 0; i < 3; ++i) sel->history[i] = (ct_select_history){ .margin = 0.9f };
+    for (int i = 0; i < 3; ++i) sel->history[i] = (ct_select_history){ .margin = MARGIN_START };
 }
 
 void ct_selector_stats(const ct_selector *sel, ct_select_stats *out)
@@ -268,11 +274,11 @@ static ct_status exact_by_bound(ct_select_run *r)
     }
     CT_TRY(ct_select_collect_k(r, bound, &total));
     if (!r->sel->stats.history) return CT_OK;
-    /* a miss costs a pass over V, many candidates little: one step back, small steps forth */
-    if ((r->sel->stats.passes > 1) && (h->margin > 0.3f))
-        h->margin *= 0.9f;
-    else if ((total > 2 * r->sel->k) && (h->margin < 0.97f))
-        h->margin += 0.01f;
+    /* a miss costs a pass over V, many candidates little: a large step back, small steps forth */
+    if (r->sel->stats.passes > 1)
+        h->margin *= (h->margin > MARGIN_LEAST) ? MARGIN_BACK : 1.0f;
+    else if ((total > r->sel->k + r->sel->k / 4) && (h->margin < MARGIN_MOST))
+        h->margin *= MARGIN_FORTH;
     return CT_OK;
 }
 

@@ -47,18 +47,78 @@ static void prune(ct_select_found *f)
     f->bound = (int32_t)threshold;
 }
 
-static void collect(ct_select_key key, const float *v, int64_t first, int64_t n, ct_select_found *f)
+/* Bit j of the result is byte j, which is 0 or 1, of eight. */
+static inline __attribute__((always_inline)) uint32_t gather_bits(const uint8_t hit[8])
 {
+    uint64_t x;
+
+    memcpy(&x, hit, sizeof(x));
+    if (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__) x = __builtin_bswap64(x);
+    return (uint32_t)(x * 0x0102040810204080u >> 56);
+}
+
+/* Which of 32 keys are over the bound. */
+static inline __attribute__((always_inline)) uint32_t over(const int32_t *k, int32_t bound)
+{
+    uint8_t hit[CT_SELECT_GROUP];
+
+#pragma omp simd
+    for (int j = 0; j < CT_SELECT_GROUP; ++j) hit[j] = k[j] > bound;
+    return gather_bits(hit) | gather_bits(hit + 8) << 8 | gather_bits(hit + 16) << 16 |
+           gather_bits(hit + 24) << 24;
+}
+
+static inline __attribute__((always_inline)) void collect_group(ct_select_key key, const float *x,
+                                                                int64_t from, ct_select_found *f)
+{
+    int32_t k[CT_SELECT_GROUP];
     int64_t at;
 
-    if (f->count + n > f->room) prune(f);
+    if (f->count + CT_SELECT_GROUP > f->room) prune(f);
     at = f->count;
-    for (int64_t j = 0; j < n; ++j) {
-        f->index[at] = (uint32_t)(first + j);
-        f->value[at] = v[first + j];
-        at += key_at(v, first + j, key) > f->bound;
+#pragma omp simd
+    for (int j = 0; j < CT_SELECT_GROUP; ++j) k[j] = key_at(x, j, key);
+    for (uint32_t m = over(k, f->bound); m != 0; m &= m - 1, ++at) {
+        int j = __builtin_ctz(m);
+
+        f->index[at] = (uint32_t)from + (uint32_t)j;
+        f->value[at] = x[j];
     }
     f->count = at;
+}
+
+/* Appends the elements over the bound of each group that has some. Hits are few and cannot be
+ * foreseen, and a branch guessed wrong costs as much as comparing several groups: so comparisons
+ * make masks, and only set bits are walked. */
+CT_SIMD_CLONES static void collect_groups(ct_select_key key, int64_t n_group, const int32_t *most,
+                                          const float *v, int64_t first, ct_select_found *f)
+{
+    int64_t g = 0;
+
+    for (; g + CT_SELECT_GROUP <= n_group; g += CT_SELECT_GROUP) {
+        for (uint32_t m = over(most + g, f->bound); m != 0; m &= m - 1) {
+            int64_t at = (g + __builtin_ctz(m)) * CT_SELECT_GROUP;
+
+            collect_group(key, v + at, first + at, f);
+        }
+    }
+    for (; g < n_group; ++g) {
+        int64_t at = g * CT_SELECT_GROUP;
+
+        if (most[g] > f->bound) collect_group(key, v + at, first + at, f);
+    }
+}
+
+/* The same of less than a group. */
+static void collect_rest(ct_select_key key, const float *v, int64_t first, int64_t n,
+                         ct_select_found *f)
+{
+    if (f->count + n > f->room) prune(f);
+    for (int64_t j = 0; j < n; ++j) {
+        f->index[f->count] = (uint32_t)(first + j);
+        f->value[f->count] = v[j];
+        f->count += key_at(v, j, key) > f->bound;
+    }
 }
 
 static int32_t largest(const int32_t *x, int64_t n, int32_t m)
@@ -109,14 +169,12 @@ void ct_block_collect(ct_select_key key, const float *v, int64_t first, int64_t 
                       ct_select_found *f)
 {
     int32_t most[N_GROUP];
-    int64_t n_group = extremes(key, v + first, n, f, most);
+    int64_t n_group = n / CT_SELECT_GROUP, rest = n_group * CT_SELECT_GROUP;
 
-    for (int64_t g = 0; g < n_group; ++g) {
-        int64_t at = g * CT_SELECT_GROUP;
-
-        if (most[g] > f->bound)
-            collect(key, v, first + at, (n - at < CT_SELECT_GROUP) ? n - at : CT_SELECT_GROUP, f);
-    }
+    (void)extremes(key, v + first, n, f, most);
+    collect_groups(key, n_group, most, v + first, first, f);
+    if ((rest < n) && (most[n_group] > f->bound))
+        collect_rest(key, v + first + rest, first + rest, n - rest, f);
 }
 
 /* Sixteen sums side by side whatever the vector width, added up in a fixed order. */
