@@ -28,10 +28,12 @@ const ct_layer_ops *const ct_layer_table[] = {
     &ct_layer_relu,
     &ct_layer_rnn,
     &ct_layer_scale,
+    &ct_layer_sigmoid,
     &ct_layer_silence,
     &ct_layer_softmax,
     &ct_layer_softmax_loss,
     &ct_layer_split,
+    &ct_layer_tanh,
     &ct_layer_text_data,
     NULL,
 };

@@ -26,10 +26,12 @@ extern const ct_layer_ops ct_layer_pooling;
 extern const ct_layer_ops ct_layer_relu;
 extern const ct_layer_ops ct_layer_rnn;
 extern const ct_layer_ops ct_layer_scale;
+extern const ct_layer_ops ct_layer_sigmoid;
 extern const ct_layer_ops ct_layer_silence;
 extern const ct_layer_ops ct_layer_softmax;
 extern const ct_layer_ops ct_layer_softmax_loss;
 extern const ct_layer_ops ct_layer_split;
+extern const ct_layer_ops ct_layer_tanh;
 extern const ct_layer_ops ct_layer_text_data;
 
 #endif
