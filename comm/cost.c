@@ -32,12 +32,16 @@ static ct_status no_memory(void)
 
 /* ---- seconds */
 
-/* What a step's message takes more (or less) than latency and bandwidth say, where a fit measured
- * it: protocols that change with the size, copies, caches. */
-static double beyond_s(const ct_level *l, double bytes)
+/* Where a fit measured such steps: its time, and what the busiest link and the ranks' additions
+ * have to do beyond that one message. */
+static double measured_s(const ct_cost_round *r, double bytes, bool adds)
 {
-    return (l->n_time == 0) ? 0
-                            : ct_level_message_s(l, bytes) - l->latency_s - bytes / l->bandwidth;
+    double each = r->message * bytes;
+    double load = r->beta * bytes / r->times - each / r->level->bandwidth;
+    double sums = adds ? r->gamma * bytes / r->times - r->gamma_each * each : 0;
+
+    return r->times *
+           (ct_level_message_s(r->level, r->pattern, each) + fmax(load, 0) + fmax(sums, 0));
 }
 
 static double round_s(const ct_cost_round *r, double bytes, bool adds)
@@ -45,15 +49,34 @@ static double round_s(const ct_cost_round *r, double bytes, bool adds)
     double t = r->beta * bytes / r->times, g = adds ? r->gamma * bytes / r->times : 0;
     int64_t n = (int64_t)(r->message * bytes / sizeof(float));
     int64_t each = ct_schedule_segment(n), s = (n > each) ? (n + each - 1) / each : 1;
-    double more = 0, less = 0, through = 0;
+    double more = (t > g) ? t : g, less = (t > g) ? g : t;
+    double through = r->alpha_s + (t + g) / (double)s;
 
-    if (r->level != NULL) t = fmax(0, t + beyond_s(r->level, r->message * bytes));
-    more = (t > g) ? t : g;
-    less = (t > g) ? g : t;
-    through = r->alpha_s + (t + g) / (double)s;
-
+    if ((r->level != NULL) && (r->level->n_time > 0)) return measured_s(r, bytes, adds);
     if (r->times == 1) return r->alpha_s + more + less / (double)s;
     return r->times * ((through > more) ? through : more);
+}
+
+/* Each measured step and its step back were let through a burst of their own. In a row there is one
+ * for all: what of them was too fast, and what it was. Seconds. */
+typedef struct credit {
+    double taken, most, sent, per_byte;
+} credit;
+
+static void take_credit(const ct_cost_round *r, double bytes, credit *c)
+{
+    double both = 2 * r->message * bytes;
+
+    if ((r->level == NULL) || (r->level->n_time == 0) || (r->level->burst == 0)) return;
+    c->taken += r->times * fmin(both, r->level->burst);
+    c->sent += r->times * both;
+    c->most = r->level->burst;
+    c->per_byte = 1 / r->level->bandwidth;
+}
+
+static double too_much_credit_s(const credit *c)
+{
+    return (c->taken - fmin(c->sent, c->most)) * c->per_byte;
 }
 
 static double way_s(const ct_cost_phase *p, ct_way way, double bytes)
@@ -93,16 +116,20 @@ void ct_cost_ways(const ct_cost *c, double bytes, ct_way *way)
 static double phases_s(const ct_cost *c, double bytes, int n)
 {
     double each = bytes / n, sum = 0, most = each * c->all.beta;
+    credit used = { 0 };
 
     if (each * c->all.gamma > most) most = each * c->all.gamma;
     for (int k = 0; (c->plan != NULL) && (k < c->plan->n_phase); ++k) {
+        const ct_cost_phase *p = &c->phase[k];
         double least = 0;
+        ct_way way = best_way(p, each, &least);
 
-        (void)best_way(&c->phase[k], each, &least);
         sum += least;
         if (least / 2 > most) most = least / 2; /* up; down is another stretch */
+        for (int i = 0; i < n * p->n_round[way]; ++i)
+            take_credit(&p->round[way][i / n], each, &used);
     }
-    return sum + (n - 1) * most;
+    return sum + (n - 1) * most + too_much_credit_s(&used);
 }
 
 int ct_cost_chunks(const ct_cost *c, double bytes)
@@ -123,18 +150,10 @@ int ct_cost_chunks(const ct_cost *c, double bytes)
     return best;
 }
 
-/* What was measured of sums in a node's memory: machine.h. */
-static double shared_s(const ct_shared_memory *m, double bytes)
-{
-    double cached = (bytes < m->cached) ? bytes : m->cached;
-    double s = 2 * m->latency_s + 2 * (bytes - cached) / m->bandwidth;
-
-    return (cached > 0) ? s + 2 * cached / m->cached_bandwidth : s;
-}
-
 double ct_cost_s(const ct_cost *c, double bytes)
 {
     double sum = 0;
+    credit used = { 0 };
 
     if (c->other[0] != NULL) {
         double a = ct_cost_s(c->other[0], bytes), b = ct_cost_s(c->other[1], bytes);
@@ -142,10 +161,13 @@ double ct_cost_s(const ct_cost *c, double bytes)
         /* some good algorithm, but its later rounds start only when we happen to call MPI */
         return 1.25 * ((a < b) ? a : b);
     }
-    for (int k = 0; k < c->n_tree; ++k)
+    for (int k = 0; k < c->n_tree; ++k) {
         sum += round_s(&c->tree[k], bytes, true) + round_s(&c->tree[k], bytes, false);
+        take_credit(&c->tree[k], bytes / 2, &used);
+    }
+    sum += 2 * too_much_credit_s(&used); /* up by the links to the root, down by those from it */
     if ((c->node.times > 0) && (c->t->machine.shared.bandwidth > 0)) {
-        sum += shared_s(&c->t->machine.shared, bytes);
+        sum += ct_shared_memory_s(&c->t->machine.shared, bytes);
     } else if (c->node.times > 0) {
         double t = c->node.beta * bytes, g = c->node.gamma * bytes;
 
@@ -300,7 +322,12 @@ ct_status ct_cost_create(const char *algorithm, const ct_topo *t, const int *dim
     w.c->t = t;
     w.c->n_lane = 1;
     w.received = calloc((size_t)t->n_rank, sizeof(*w.received));
-    if (w.received == NULL) CT_TRY_GOTO(status, done, no_memory());
+    w.to = malloc(sizeof(*w.to) * (size_t)t->n_rank);
+    w.from = malloc(sizeof(*w.from) * (size_t)t->n_rank);
+    if ((w.received == NULL) || (w.to == NULL) || (w.from == NULL))
+        CT_TRY_GOTO(status, done, no_memory());
+    memset(w.to, -1, sizeof(*w.to) * (size_t)t->n_rank);
+    memset(w.from, -1, sizeof(*w.from) * (size_t)t->n_rank);
     CT_TRY_GOTO(status, done, ct_flow_create(t, &w.flow));
     CT_TRY_GOTO(status, done, create(&w, algorithm, dim, shares));
     *cost_p = w.c;
@@ -309,6 +336,8 @@ ct_status ct_cost_create(const char *algorithm, const ct_topo *t, const int *dim
 done:
     ct_flow_destroy(w.flow);
     free(w.received);
+    free(w.to);
+    free(w.from);
     ct_cost_destroy(w.c);
     return status;
 }

@@ -11,9 +11,11 @@ enum { CT_COST_ROUNDS = 40 };
 typedef struct ct_cost_round {
     double alpha_s;     /* of one step                                           */
     double beta, gamma; /* seconds on the busiest link, and of additions: of all steps */
+    double gamma_each;  /* seconds to add a byte                                 */
     double message;     /* share of the buffer in the largest message            */
     int times;
     const ct_level *level; /* of the slowest messages */
+    ct_pattern pattern;    /* of these               */
 } ct_cost_round;
 
 typedef struct ct_cost_phase {
@@ -40,6 +42,7 @@ typedef struct ct_cost_work {
     ct_cost *c;
     ct_flow *flow;
     double *received; /* [n_rank] */
+    int *to, *from; /* [n_rank] whom a rank sends to and receives from in this round; -1: nobody */
     double most_received, message;
 } ct_cost_work;
 

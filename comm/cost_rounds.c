@@ -16,20 +16,42 @@ static ct_status add(ct_cost_work *w, int from, int to, double share, double mes
     w->received[to] += share;
     if (w->received[to] > w->most_received) w->most_received = w->received[to];
     if (message > w->message) w->message = message;
+    if (from == to) return CT_OK;
+    w->to[from] = to;
+    w->from[to] = from;
     return CT_OK;
+}
+
+/* All that both send and receive have one partner, or not; or there are none. */
+static ct_pattern take_pattern(ct_cost_work *w)
+{
+    size_t n = (size_t)w->c->t->n_rank;
+    ct_pattern p = CT_PATTERN_ONE_WAY;
+
+    for (size_t r = 0; r < n; ++r) {
+        if ((w->to[r] < 0) || (w->from[r] < 0)) continue;
+        if (w->to[r] != w->from[r]) p = CT_PATTERN_SHIFT;
+        if (p == CT_PATTERN_ONE_WAY) p = CT_PATTERN_SWAP;
+    }
+    memset(w->to, -1, sizeof(*w->to) * n);
+    memset(w->from, -1, sizeof(*w->from) * n);
+    return p;
 }
 
 /* What was added since the last, as a round. */
 static ct_cost_round take_round(ct_cost_work *w, int times)
 {
     const ct_topo *t = w->c->t;
-    ct_cost_round r = { .message = w->message, .times = times };
+    ct_cost_round r = { .message = w->message, .times = times, .pattern = take_pattern(w) };
 
     int slowest = ct_flow_slowest(w->flow);
 
     ct_flow_time(w->flow, &r.alpha_s, &r.beta);
     if (slowest >= 0) r.level = &t->machine.level[slowest];
-    if (t->machine.sum_bandwidth > 0) r.gamma = w->most_received / t->machine.sum_bandwidth;
+    if (t->machine.sum_bandwidth > 0) {
+        r.gamma = w->most_received / t->machine.sum_bandwidth;
+        r.gamma_each = 1 / t->machine.sum_bandwidth;
+    }
     ct_flow_clear(w->flow);
     memset(w->received, 0, sizeof(*w->received) * (size_t)t->n_rank);
     w->most_received = w->message = 0;
@@ -77,8 +99,10 @@ static ct_status direct_rounds(ct_cost_work *w, const ct_plan_phase *p, ct_cost_
         double part = share_of(w->c, p->group[g].b - p->group[g].a) / m;
 
         for (int i = 0; i < m; ++i) {
-            for (int k = 0; k < m; ++k)
+            for (int k = 0; k < m; ++k) {
+                if (k == i) continue;
                 CT_TRY(add_lanes(w, p->member + p->group[g].first, i, k, part, part));
+            }
         }
     }
     out->round[CT_WAY_DIRECT][0] = take_round(w, 1);

@@ -49,18 +49,31 @@ void ct_machine_fill_uplinks(ct_machine *m, const int64_t *n_member)
     }
 }
 
-double ct_level_message_s(const ct_level *l, double bytes)
+/* Straight lines between the points, which ascend in x; before the first its y, beyond the last
+ * `slope`. */
+static double between(const double *x, const double *y, int n, double at, double slope)
 {
-    int n = l->n_time, i = 1;
-    double share = 0;
+    int i = 1;
 
-    if (n == 0) return l->latency_s + bytes / l->bandwidth;
-    if (bytes <= l->time_bytes[0]) return l->time_s[0];
-    if (bytes >= l->time_bytes[n - 1])
-        return l->time_s[n - 1] + (bytes - l->time_bytes[n - 1]) / l->bandwidth;
-    while (l->time_bytes[i] < bytes) i += 1;
-    share = (bytes - l->time_bytes[i - 1]) / (l->time_bytes[i] - l->time_bytes[i - 1]);
-    return l->time_s[i - 1] + share * (l->time_s[i] - l->time_s[i - 1]);
+    if (at <= x[0]) return y[0];
+    if (at >= x[n - 1]) return y[n - 1] + (at - x[n - 1]) * slope;
+    while (x[i] < at) i += 1;
+    return y[i - 1] + (at - x[i - 1]) / (x[i] - x[i - 1]) * (y[i] - y[i - 1]);
+}
+
+double ct_level_message_s(const ct_level *l, ct_pattern pattern, double bytes)
+{
+    if (l->n_time == 0) return l->latency_s + bytes / l->bandwidth;
+    return between(l->time_bytes, l->time_s[pattern], l->n_time, bytes, 1 / l->bandwidth);
+}
+
+double ct_shared_memory_s(const ct_shared_memory *m, double bytes)
+{
+    double cached = (bytes < m->cached) ? bytes : m->cached;
+    double s = 2 * m->latency_s + 2 * (bytes - cached) / m->bandwidth;
+
+    if (m->n_time > 0) return between(m->time_bytes, m->time_s, m->n_time, bytes, 2 / m->bandwidth);
+    return (cached > 0) ? s + 2 * cached / m->cached_bandwidth : s;
 }
 
 /* Orders of magnitude (shared memory; a 10 Gbit/s network) that only rank algorithms against each

@@ -14,7 +14,16 @@
 
 #include "framework/base/text.h"
 
-enum { CT_MAX_LEVEL = 8, CT_MAX_TIME = 24 };
+enum { CT_MAX_LEVEL = 8, CT_MAX_TIME = 28 };
+
+/** Who sends to whom in a step of a collective. A link, or the cores that serve it, need not carry
+ * them alike: one connection with data in both directions, two with one each, one with one. */
+typedef enum ct_pattern {
+    CT_PATTERN_SWAP,    /* two ranks send to each other: halving                   */
+    CT_PATTERN_SHIFT,   /* each sends to one rank and receives from another: rings */
+    CT_PATTERN_ONE_WAY, /* ranks send or receive: trees                            */
+    CT_PATTERN_N
+} ct_pattern;
 
 /** Figures of all vertices of a level. Bytes are counted per direction: links are full duplex. */
 typedef struct ct_level {
@@ -32,14 +41,18 @@ typedef struct ct_level {
     double bus;       /* bytes/s that all messages meeting in one vertex share (a node's memory);
                          0: no limit                                                               */
     double residual; /* of a fit: relative RMS error; 0: not fitted                               */
+    double burst;    /* bytes that a link which was idle lets through at once, faster than its
+                        bandwidth (token buckets of shaped networks); only times below count it   */
     int n_time;      /* times of messages that a fit took; 0: none, latency and bandwidth are all */
-    double time_bytes[CT_MAX_TIME], time_s[CT_MAX_TIME]; /* ascending bytes */
+    double time_bytes[CT_MAX_TIME]; /* ascending */
+    double time_s[CT_PATTERN_N][CT_MAX_TIME];
 } ct_level;
 
-/** What a step of a collective with this many bytes each way takes between two ranks that meet on
- * the level and have it to themselves: between two measured times a straight line, beyond them the
- * bandwidth. */
-double ct_level_message_s(const ct_level *l, double bytes);
+/** What a step of a collective with messages of this many bytes takes ranks that meet on the level
+ * and have it to themselves, as a fit measured it: half of a step whose receivers add and of the
+ * step back that puts the sums in place. Between two measured times a straight line, beyond them
+ * the bandwidth; without any, latency and bandwidth, and nothing for the additions. */
+double ct_level_message_s(const ct_level *l, ct_pattern pattern, double bytes);
 
 /** Sums of a buffer of S bytes in the memory that a node's ranks share take
  *  2 latency_s + 2 min(S, cached) / cached_bandwidth + 2 max(0, S - cached) / bandwidth. */
@@ -49,7 +62,13 @@ typedef struct ct_shared_memory {
     double cached;           /* bytes of a buffer that stay there                                */
     double bandwidth;        /* bytes/s beyond; 0: nothing is known, the levels are all there is */
     double residual;         /* of the fit                                                       */
+    int n_time; /* times of whole sums that a fit took; where there are any they count, up to the
+                   largest, and beyond it `bandwidth` */
+    double time_bytes[CT_MAX_TIME], time_s[CT_MAX_TIME]; /* ascending bytes */
 } ct_shared_memory;
+
+/** Seconds that a sum of a buffer of this many bytes takes. */
+double ct_shared_memory_s(const ct_shared_memory *m, double bytes);
 
 /** The named nodes of a real cluster and the switches above them. */
 typedef struct ct_machine_names ct_machine_names;

@@ -66,23 +66,48 @@ static ct_status read_uplink(const reader *r, const Ct__MachineLevelParameter *p
     return CT_OK;
 }
 
+/* Bytes and microseconds of the i-th of a list of times. */
+static ct_status check_time(const reader *r, const char *whose, Ct__MessageTimeParameter **time,
+                            int i)
+{
+    const Ct__MessageTimeParameter *t = time[i];
+    const double us[] = { t->us, t->has_shift_us ? t->shift_us : t->us,
+                          t->has_one_way_us ? t->one_way_us : t->us };
+
+    if ((t->bytes < 1) || ((i > 0) && (t->bytes <= time[i - 1]->bytes)))
+        return fail_at(r, t, "%s: a time of %lld bytes; bytes ascend from 1", whose,
+                       (long long)t->bytes);
+    for (size_t k = 0; k < sizeof(us) / sizeof(us[0]); ++k) {
+        if (!isfinite(us[k]) || (us[k] <= 0) || (us[k] > MOST))
+            return fail_at(r, t, "%s: %lld bytes in %g us; it must be above 0", whose,
+                           (long long)t->bytes, us[k]);
+    }
+    return CT_OK;
+}
+
+static ct_status check_times(const reader *r, const char *whose, Ct__MessageTimeParameter **time,
+                             size_t n)
+{
+    if (n > CT_MAX_TIME)
+        return fail_at(r, time[CT_MAX_TIME], "%s: more than %d times", whose, CT_MAX_TIME);
+    for (int i = 0; i < (int)n; ++i) CT_TRY(check_time(r, whose, time, i));
+    return CT_OK;
+}
+
 static ct_status read_times(const reader *r, const Ct__MachineLevelParameter *p, ct_level *l)
 {
-    if (p->n_time > CT_MAX_TIME)
-        return fail_at(r, p->time[CT_MAX_TIME], "level \"%s\": more than %d times of messages",
-                       p->name, CT_MAX_TIME);
+    char whose[sizeof(l->name) + 16];
+
+    snprintf(whose, sizeof(whose), "level \"%s\"", l->name);
+    CT_TRY(check_times(r, whose, p->time, p->n_time));
     l->n_time = (int)p->n_time;
     for (int i = 0; i < l->n_time; ++i) {
         const Ct__MessageTimeParameter *t = p->time[i];
 
-        if ((t->bytes < 1) || ((i > 0) && (t->bytes <= p->time[i - 1]->bytes)))
-            return fail_at(r, t, "level \"%s\": a time of %lld bytes; bytes ascend from 1", p->name,
-                           (long long)t->bytes);
-        if (!isfinite(t->us) || (t->us <= 0) || (t->us > MOST))
-            return fail_at(r, t, "level \"%s\": %lld bytes in %g us; it must be above 0", p->name,
-                           (long long)t->bytes, t->us);
         l->time_bytes[i] = (double)t->bytes;
-        l->time_s[i] = t->us / 1e6;
+        l->time_s[CT_PATTERN_SWAP][i] = t->us / 1e6;
+        l->time_s[CT_PATTERN_SHIFT][i] = (t->has_shift_us ? t->shift_us : t->us) / 1e6;
+        l->time_s[CT_PATTERN_ONE_WAY][i] = (t->has_one_way_us ? t->one_way_us : t->us) / 1e6;
     }
     return CT_OK;
 }
@@ -102,12 +127,14 @@ static ct_status read_level(const reader *r, const Ct__MachineLevelParameter *p,
     CT_TRY(check_figure(r, p, "latency_us", p->has_latency_us, p->latency_us, true));
     CT_TRY(check_figure(r, p, "bandwidth_gbs", p->has_bandwidth_gbs, p->bandwidth_gbs, false));
     CT_TRY(check_figure(r, p, "bus_gbs", true, p->bus_gbs, true));
+    CT_TRY(check_figure(r, p, "burst_mb", true, p->burst_mb, true));
     CT_TRY(check_figure(r, p, "residual", true, p->residual, true));
     CT_TRY(read_uplink(r, p, l));
     CT_TRY(read_times(r, p, l));
     l->latency_s = p->latency_us / 1e6;
     l->bandwidth = p->bandwidth_gbs * 1e9;
     l->bus = p->bus_gbs * 1e9;
+    l->burst = p->burst_mb * 1e6;
     l->residual = p->residual;
     l->pairwise = (p->pairwise != 0);
     return CT_OK;
@@ -304,6 +331,12 @@ static ct_status read_shared(const reader *r, const Ct__SharedMemoryParameter *p
     s->cached = p->cached_mb * 1e6;
     s->bandwidth = p->gbs * 1e9;
     s->residual = p->residual;
+    CT_TRY(check_times(r, "shared", p->time, p->n_time));
+    s->n_time = (int)p->n_time;
+    for (int i = 0; i < s->n_time; ++i) {
+        s->time_bytes[i] = (double)p->time[i]->bytes;
+        s->time_s[i] = p->time[i]->us / 1e6;
+    }
     return CT_OK;
 }
 

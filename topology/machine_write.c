@@ -21,14 +21,27 @@ typedef struct times {
     Ct__MessageTimeParameter time[CT_MAX_TIME], *pointer[CT_MAX_TIME];
 } times;
 
+static void fill_time(double bytes, double seconds, times *t, int i)
+{
+    ct__message_time_parameter__init(&t->time[i]);
+    t->time[i].has_bytes = t->time[i].has_us = 1;
+    t->time[i].bytes = (int64_t)bytes;
+    t->time[i].us = tidy(seconds * 1e6);
+    t->pointer[i] = &t->time[i];
+}
+
 static void fill_times(const ct_level *l, times *t)
 {
     for (int i = 0; i < l->n_time; ++i) {
-        ct__message_time_parameter__init(&t->time[i]);
-        t->time[i].has_bytes = t->time[i].has_us = 1;
-        t->time[i].bytes = (int64_t)l->time_bytes[i];
-        t->time[i].us = tidy(l->time_s[i] * 1e6);
-        t->pointer[i] = &t->time[i];
+        Ct__MessageTimeParameter *p = &t->time[i];
+        double swap = l->time_s[CT_PATTERN_SWAP][i];
+        double shift = l->time_s[CT_PATTERN_SHIFT][i], way = l->time_s[CT_PATTERN_ONE_WAY][i];
+
+        fill_time(l->time_bytes[i], swap, t, i);
+        p->has_shift_us = (shift != swap);
+        p->shift_us = p->has_shift_us ? tidy(shift * 1e6) : 0;
+        p->has_one_way_us = (way != swap);
+        p->one_way_us = p->has_one_way_us ? tidy(way * 1e6) : 0;
     }
 }
 
@@ -51,13 +64,18 @@ static void fill_level(const ct_level *l, Ct__MachineLevelParameter *p, times *t
     p->has_pairwise = p->pairwise = l->pairwise;
     p->has_bus_gbs = (l->bus > 0);
     p->bus_gbs = tidy(l->bus / 1e9);
+    p->has_burst_mb = (l->burst > 0);
+    p->burst_mb = tidy(l->burst / 1e6);
     p->has_residual = (l->residual > 0);
     p->residual = tidy(l->residual);
 }
 
-static void fill_shared(const ct_shared_memory *s, Ct__SharedMemoryParameter *p)
+static void fill_shared(const ct_shared_memory *s, Ct__SharedMemoryParameter *p, times *t)
 {
     ct__shared_memory_parameter__init(p);
+    for (int i = 0; i < s->n_time; ++i) fill_time(s->time_bytes[i], s->time_s[i], t, i);
+    p->n_time = (size_t)s->n_time;
+    p->time = t->pointer;
     p->has_latency_us = p->has_cached_gbs = p->has_cached_mb = p->has_gbs = p->has_residual = 1;
     p->latency_us = tidy(s->latency_s * 1e6);
     p->cached_gbs = tidy(s->cached_bandwidth / 1e9);
@@ -103,7 +121,7 @@ static void add_switches(const ct_machine_names *n, int parent, int depth, ct_te
 ct_status ct_machine_write(const ct_machine *m, ct_text *out)
 {
     Ct__MachineLevelParameter level[CT_MAX_LEVEL], *pointer[CT_MAX_LEVEL];
-    times time[CT_MAX_LEVEL];
+    times time[CT_MAX_LEVEL], sums;
     Ct__MachineParameter p = CT__MACHINE_PARAMETER__INIT;
     Ct__SharedMemoryParameter shared;
 
@@ -117,7 +135,7 @@ ct_status ct_machine_write(const ct_machine *m, ct_text *out)
         fill_level(&m->level[l], &level[l], &time[l]);
         pointer[l] = &level[l];
     }
-    fill_shared(&m->shared, &shared);
+    fill_shared(&m->shared, &shared, &sums);
     if (m->shared.bandwidth > 0) p.shared = &shared;
     CT_TRY(ct_prototxt_write(&p.base, out));
     if (m->names != NULL) {

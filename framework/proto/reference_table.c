@@ -153,6 +153,9 @@ const ct_meaning ct_meaning_table[] = {
     { "LossParameter.normalize", "Old form: true is VALID, false is BATCH_SIZE." },
     { "MachineLevelParameter.bandwidth_gbs",
       "Billion bytes a second, per direction, that two ranks that meet in this level get alone." },
+    { "MachineLevelParameter.burst_mb",
+      "With `time`: what a link that was idle lets through at once, faster than its bandwidth; the "
+      "times then hold for the first messages only." },
     { "MachineLevelParameter.bus_gbs",
       "What all messages that meet in one vertex share, such as a node's memory; 0: no limit." },
     { "MachineLevelParameter.latency_us",
@@ -167,8 +170,9 @@ const ct_meaning ct_meaning_table[] = {
     { "MachineLevelParameter.residual", "Of a fit: relative error (RMS); 0: not fitted." },
     { "MachineLevelParameter.size",
       "Members (of the level before; of the first: ranks) of a full vertex; 0: as many as come." },
-    { "MachineLevelParameter.time", "Measured times of messages between two ranks that meet here, "
-                                    "by size, of a fit; latency and bandwidth then say the rest." },
+    { "MachineLevelParameter.time",
+      "Measured times of a collective's steps between ranks that meet "
+      "here, by size, of a fit." },
     { "MachineLevelParameter.uplink_gbs",
       "What the link of ONE member up into the vertex carries, per direction. Unset: all that the "
       "member can inject." },
@@ -184,8 +188,14 @@ const ct_meaning ct_meaning_table[] = {
     { "MachineSwitchParameter.name", "Name of the switch." },
     { "MachineSwitchParameter.nodes", "Names of the nodes right below: `n[1-4,7]`." },
     { "MachineSwitchParameter.switch", "The switches below this one, one level further in." },
-    { "MessageTimeParameter.bytes", "Of the message; ascending." },
-    { "MessageTimeParameter.us", "Microseconds until both ranks have the other's." },
+    { "MessageTimeParameter.bytes", "Of a message, or of the buffer that is summed; ascending." },
+    { "MessageTimeParameter.one_way_us",
+      "Of ranks that only send or only receive, as in a tree. Unset: as `us`." },
+    { "MessageTimeParameter.shift_us",
+      "Of ranks that send to one and receive from another, as in a ring. Unset: as `us`." },
+    { "MessageTimeParameter.us", "Microseconds: half of a step that adds and of the same step back "
+                                 "that puts in place, of two ranks that send to each other; under "
+                                 "`shared`, a whole sum." },
     { "NetParameter.debug_info", "Log the size of values and gradients of every layer." },
     { "NetParameter.force_backward", "Run backward also where no layer needs it." },
     { "NetParameter.input", "Old form of an Input layer." },
@@ -238,6 +248,8 @@ const ct_meaning ct_meaning_table[] = {
     { "SharedMemoryParameter.latency_us",
       "Microseconds that the ranks of a node take to wait for each other, twice in a sum." },
     { "SharedMemoryParameter.residual", "Of a fit: relative error (RMS)." },
+    { "SharedMemoryParameter.time", "Measured times of whole sums by the size of the buffer, of a "
+                                    "fit; the other figures then count beyond the largest." },
     { "SoftmaxParameter.axis", "Axis of the classes." },
     { "SolverParameter.average_loss", "Shown loss is the mean over this many iterations." },
     { "SolverParameter.base_lr", "Learning rate that the policy starts from." },

@@ -1,13 +1,16 @@
 /** @file bench_fit.h  `cortado bench comm --fit`: the figures of the machine's levels, measured.
  *
- * On the ranks of the job, for each level of its topology where two ranks meet: one pair alone
- * sends and receives at once, sizes 4 bytes to 4 MiB, which gives latency and bandwidth; then all
- * ranks of one member of the level with as many of another, which gives the link of that member; on
- * the level of the node all its ranks in pairs, which gives what they share (bus). All ranks at
- * once add (gamma), and sum in the shared memory of their nodes. A time is that of the slowest
- * rank, after a barrier, the median of several; who sends rewrites its buffer before. Every other
- * size is held out of the fit, and gives the error: the root of the mean square of the relative
- * differences. */
+ * On the ranks of the job, for each level of its topology where two ranks meet: steps of a
+ * collective, one that adds and one back, by the engine that runs collectives (comm/schedule.h), 4
+ * bytes to 32 MiB, in the patterns that algorithms have (ct_pattern): inside a node of two ranks
+ * alone, above it of one rank of each of up to four members. Their times are what the model takes;
+ * latency and bandwidth are a line through those of ranks that swap. Above the node also four steps
+ * in a row, which shows what a token bucket lets through at once. Then all ranks of one member of
+ * the level with as many of another, which gives the link of that member; on the level of the node
+ * all its ranks in pairs, which gives what they share (bus). All ranks at once add (gamma), and sum
+ * in the shared memory of their nodes. A time is that of the slowest rank, after a barrier, the
+ * median of several; each rank rewrites its buffer before. The error is that of every other size
+ * when the rest foretells it: the root of the mean square of the relative differences. */
 #ifndef CT_BENCH_FIT_H
 #define CT_BENCH_FIT_H
 

@@ -34,7 +34,7 @@ static ct_status add(void *ctx, int times)
 ct_status ct_fit_sums(ct_comm *c, ct_fit_report *report)
 {
     addition a = { .n_thread = c->n_thread };
-    ct_fit_experiment e = { c, renew_terms, add, &a, 1, false };
+    ct_fit_experiment e = { c, renew_terms, add, &a, 1, true, false };
     double seconds = 0;
     ct_status status = CT_OK;
 
@@ -81,7 +81,7 @@ static ct_status sum_shared(void *ctx, int times)
 
 static ct_status time_shared(ct_comm *c, shared *s, int64_t bytes, double *seconds_p)
 {
-    ct_fit_experiment e = { c, renew_gradients, sum_shared, s, 1, false };
+    ct_fit_experiment e = { c, renew_gradients, sum_shared, s, 1, true, false };
     ct_status status = CT_OK;
 
     s->req = (ct_coll_req){
@@ -94,30 +94,27 @@ static ct_status time_shared(ct_comm *c, shared *s, int64_t bytes, double *secon
     return status;
 }
 
+/* The times themselves are what counts; the line with a knee says in few words what they are. */
 static ct_status fit_curve(ct_comm *c, shared *s, int n, ct_shared_memory *m)
 {
     ct_fit_curve k = { .n = n };
-    double bytes[CT_FIT_SIZES], seconds[CT_FIT_SIZES], sum = 0;
+    double bytes[CT_MAX_TIME], seconds[CT_MAX_TIME];
     ct_fit_knee fit;
-    int held = 0;
 
     for (int i = 0; i < n; ++i) {
         k.bytes[i] = ldexp(4096, i);
         CT_TRY(time_shared(c, s, (int64_t)k.bytes[i], &k.seconds[i]));
     }
     fit = ct_fit_knee_of(bytes, seconds, ct_fit_pick(&k, 0, bytes, seconds));
-    held = ct_fit_pick(&k, 1, bytes, seconds);
-    for (int i = 0; i < held; ++i) {
-        double off = ct_fit_knee_s(&fit, bytes[i]) / seconds[i] - 1;
-
-        sum += off * off;
-    }
     if (fit.beyond <= 0) return CT_OK; /* more bytes for nothing: no fit */
     m->latency_s = fit.alpha_s / 2;
     m->cached = (fit.beta > 0) ? fit.knee : 0;
     m->cached_bandwidth = (fit.beta > 0) ? 2 / fit.beta : 0;
     m->bandwidth = 2 / fit.beyond;
-    m->residual = sqrt(sum / held);
+    m->residual = ct_fit_held_out(&k);
+    m->n_time = n;
+    memcpy(m->time_bytes, k.bytes, sizeof(k.bytes));
+    memcpy(m->time_s, k.seconds, sizeof(k.seconds));
     return CT_OK;
 }
 

@@ -210,33 +210,87 @@ static void ignore_line(void *ctx, const char *text)
     (void)text;
 }
 
-/* Measured times of messages count instead of latency and bandwidth: between them a straight line,
- * below them the first, beyond them the bandwidth. */
+static void give_times(ct_level *l, const double *bytes, const double *seconds, int n)
+{
+    l->n_time = n;
+    memcpy(l->time_bytes, bytes, sizeof(*bytes) * (size_t)n);
+    for (int p = 0; p < CT_PATTERN_N; ++p) {
+        for (int i = 0; i < n; ++i) l->time_s[p][i] = (p + 1) * seconds[i];
+    }
+}
+
+/* Measured times of steps count instead of latency, bandwidth and additions: between them a
+ * straight line, below them the first, beyond them the bandwidth; of partners that swap (halving),
+ * rings (here twice as long) and trees (three times). */
 static void test_times(void **state)
 {
     const double mb = 1 << 20, bw = 1 / BETA1;
+    const double bytes[3] = { mb, 2 * mb, 4 * mb }, time[3] = { 2e-3, 3e-3, 9e-3 };
     ct_topo *t = supernodes(8, 8, "block");
     ct_level *l = &t->machine.level[1];
 
     (void)state;
     l->bandwidth = bw;
-    l->n_time = 3;
-    l->time_bytes[0] = mb;
-    l->time_bytes[1] = 2 * mb;
-    l->time_bytes[2] = 4 * mb;
-    l->time_s[0] = 2e-3;
-    l->time_s[1] = 3e-3;
-    l->time_s[2] = 9e-3;
-    near(ct_level_message_s(l, 1), 2e-3);
-    near(ct_level_message_s(l, 1.25 * mb), 2.25e-3);
-    near(ct_level_message_s(l, 3 * mb), 6e-3);
-    near(ct_level_message_s(l, 6 * mb), 9e-3 + 2 * mb / bw);
+    t->machine.sum_bandwidth = 1 / GAMMA;
+    give_times(l, bytes, time, 3);
+    near(ct_level_message_s(l, CT_PATTERN_SWAP, 1), 2e-3);
+    near(ct_level_message_s(l, CT_PATTERN_SWAP, 1.25 * mb), 2.25e-3);
+    near(ct_level_message_s(l, CT_PATTERN_SHIFT, 3 * mb), 12e-3);
+    near(ct_level_message_s(l, CT_PATTERN_ONE_WAY, 6 * mb), 27e-3 + 2 * mb / bw);
     near(seconds("rhd", t, 4 * mb), 2 * (3e-3 + 2e-3 + 2e-3));
     near(seconds("rhd", t, 12 * mb), 2 * (9e-3 + 2 * mb / bw + 6e-3 + 2.5e-3));
-    near(seconds("tree", t, 3 * mb), 2 * 3 * 6e-3);
-    /* what is faster than the link allows on average cannot be faster than no time */
-    l->time_s[0] = l->time_s[1] = l->time_s[2] = 1e-9;
-    near(seconds("rhd", t, 4 * mb), 6 * ALPHA);
+    near(seconds("tree", t, 3 * mb), 3 * 2 * 3 * 6e-3);
+    near(seconds("ring", t, 8 * mb), 2 * 14 * 2e-3);
+    ct_topo_destroy(t);
+}
+
+/* What a link or a rank has to do beyond the one message that was measured comes on top: two ranks
+ * of a node swap with two of another over one link each; a rank adds what all others send. */
+static void test_times_and_loads(void **state)
+{
+    const double mb = 1 << 20, time = 5e-3;
+    ct_topo *t = NULL;
+
+    (void)state;
+    assert_int_equal(ct_topo_from_string("2x2", 4, &t), CT_OK);
+    t->machine.sum_bandwidth = 0;
+    t->machine.level[0].uplink = 0; /* no limit */
+    t->machine.level[1].bandwidth = t->machine.level[1].uplink = 1 / BETA1;
+    for (int l = 0; l < 2; ++l) give_times(&t->machine.level[l], &mb, &time, 1);
+    /* the nearest first: halves inside the node, quarters across, of both ranks over one link */
+    near(seconds("rhd", t, 2 * mb),
+         4 * time + 2 * (0.5 * mb * BETA1)); /* a quarter is 0.5 mb, the link has one more */
+    ct_topo_destroy(t);
+
+    t = supernodes(4, 4, "block");
+    t->machine.level[1].bandwidth = 1 / BETA1;
+    t->machine.sum_bandwidth = 1 / GAMMA;
+    give_times(&t->machine.level[1], &mb, &time, 1);
+    /* direct: three messages of a quarter each way, the first of which was measured, with its sum
+     */
+    near(seconds("hier", t, 4 * mb), 2 * time + 2 * 2 * mb * BETA1 + 2 * mb * GAMMA);
+    ct_topo_destroy(t);
+}
+
+/* Each measured step, and its step back, found a full bucket; a collective finds one: what goes
+ * beyond it is held to the bandwidth. A tree's root has one in and one out. */
+static void test_burst(void **state)
+{
+    const double mb = 1 << 20, burst = 0.25 * mb, time = 1e-4;
+    ct_topo *t = supernodes(4, 4, "block");
+    ct_level *l = &t->machine.level[1];
+
+    (void)state;
+    l->bandwidth = 1 / BETA1;
+    give_times(l, &mb, &time, 1);
+    l->burst = burst;
+    /* 1/32 MB in all: nothing is held up */
+    near(seconds("rhd", t, mb / 64), 4 * time);
+    /* 2 x 1/2 and 2 x 1/4 MB: two full bursts were measured, there is one */
+    near(seconds("rhd", t, mb), 4 * time + burst * BETA1);
+    /* three steps of 1/16 MB and back: all three, 3/8 MB, were let through */
+    near(seconds("ring", t, mb / 4), 2 * 6 * time + (0.375 * mb - burst) * BETA1);
+    near(seconds("tree", t, mb), 3 * 4 * time + 2 * burst * BETA1);
     ct_topo_destroy(t);
 }
 
@@ -262,6 +316,14 @@ static void test_shared(void **state)
     between = seconds("hier", t, large);
     t->machine.shared.bandwidth = 20e9;
     near(seconds("hier", t, large), between + 2 * large / 20e9);
+    t->machine.shared.n_time = 2; /* measured ones count */
+    t->machine.shared.time_bytes[0] = 1e6;
+    t->machine.shared.time_s[0] = 1e-4;
+    t->machine.shared.time_bytes[1] = 3e6;
+    t->machine.shared.time_s[1] = 5e-4;
+    near(ct_shared_memory_s(&t->machine.shared, 1e5), 1e-4);
+    near(ct_shared_memory_s(&t->machine.shared, 1.5e6), 2e-4);
+    near(seconds("hier", t, large), between + 5e-4 + 2 * (large - 3e6) / 20e9);
     ct_topo_destroy(t);
 }
 
@@ -348,6 +410,8 @@ int main(void)
         cmocka_unit_test(test_errors),
         cmocka_unit_test(test_spec),
         cmocka_unit_test(test_times),
+        cmocka_unit_test(test_times_and_loads),
+        cmocka_unit_test(test_burst),
         cmocka_unit_test(test_shared),
         cmocka_unit_test(test_nodes_out_of_order),
     };

@@ -165,6 +165,11 @@ static const struct {
       "a time of 0 bytes; bytes ascend from 1" },
     { NODE "level { name: \"machine\" latency_us: 1 bandwidth_gbs: 1 time { bytes: 8 us: 0 } }",
       "8 bytes in 0 us; it must be above 0" },
+    { NODE "level { name: \"machine\" latency_us: 1 bandwidth_gbs: 1 time { bytes: 8 us: 1 "
+           "one_way_us: -1 } }",
+      "8 bytes in -1 us; it must be above 0" },
+    { NODE MACHINE "shared { gbs: 1 time { bytes: 8 us: 1 } time { bytes: 4 us: 1 } }",
+      "shared: a time of 4 bytes; bytes ascend" },
 };
 
 static void test_broken(void **state)
@@ -188,6 +193,20 @@ static void test_broken(void **state)
     }
 }
 
+static void expect_equal_sums(const ct_shared_memory *a, const ct_shared_memory *b)
+{
+    assert_true(a->latency_s == b->latency_s);
+    assert_true(a->cached_bandwidth == b->cached_bandwidth);
+    assert_true(a->cached == b->cached);
+    assert_true(a->bandwidth == b->bandwidth);
+    assert_true(a->residual == b->residual);
+    assert_int_equal(a->n_time, b->n_time);
+    for (int i = 0; i < a->n_time; ++i) {
+        assert_true(a->time_bytes[i] == b->time_bytes[i]);
+        assert_true(a->time_s[i] == b->time_s[i]);
+    }
+}
+
 static void expect_equal(const ct_machine *a, const ct_machine *b)
 {
     assert_string_equal(a->name, b->name);
@@ -206,13 +225,14 @@ static void expect_equal(const ct_machine *a, const ct_machine *b)
         assert_int_equal(x->pairwise, y->pairwise);
         assert_true(x->bus == y->bus);
         assert_true(x->residual == y->residual);
+        assert_true(x->burst == y->burst);
         assert_int_equal(x->n_time, y->n_time);
         for (int i = 0; i < x->n_time; ++i) {
             assert_true(x->time_bytes[i] == y->time_bytes[i]);
-            assert_true(x->time_s[i] == y->time_s[i]);
+            for (int p = 0; p < CT_PATTERN_N; ++p) assert_true(x->time_s[p][i] == y->time_s[p][i]);
         }
     }
-    assert_memory_equal(&a->shared, &b->shared, sizeof(a->shared)); /* five doubles, no holes */
+    expect_equal_sums(&a->shared, &b->shared);
     assert_int_equal(a->names == NULL, b->names == NULL);
     if (a->names == NULL) return;
     assert_int_equal(a->names->n_node, b->names->n_node);
@@ -258,10 +278,12 @@ static void test_write(void **state)
     expect_round_trip(m);
     assert_int_equal(parse("name: \"with \\\"quotes\\\"\"\n" NODE
                            "level { name: \"sw\" latency_us: 2.123456789 bandwidth_gbs: 11.9876543 "
-                           "residual: 0.0123 time { bytes: 4 us: 2.25 } "
-                           "time { bytes: 1048576 us: 91.123456 } }" MACHINE
+                           "residual: 0.0123 burst_mb: 0.262144 time { bytes: 4 us: 2.25 } "
+                           "time { bytes: 1048576 us: 91.123456 shift_us: 101.5 } "
+                           "time { bytes: 2097152 us: 180 one_way_us: 95.25 } }" MACHINE
                            "shared { latency_us: 0.2 cached_gbs: 101.5 cached_mb: 6.291456 gbs: "
-                           "28.25 residual: 0.071 }"
+                           "28.25 residual: 0.071 time { bytes: 4096 us: 1.5 } "
+                           "time { bytes: 65536 us: 7.75 } }"
                            "switch { name: \"a\" nodes: \"n[01-03,7]\" nodes: \"m\" }\n"
                            "switch { name: \"b\" nodes: \"n08,r[1-2]c[1-2]-ib\" }",
                            &m),
