@@ -12,9 +12,12 @@
  * with t = bytes / bandwidth of the busiest link, g = bytes added / sum_bandwidth. In shared memory
  * adding and reading are one: alpha + max(t, g). Sending and receiving do not disturb each other.
  * Where the machine has measured figures of sums in shared memory (machine.h), those count instead.
- * Phases follow each other without overlap; but hier by messages over several levels goes in n
- * chunks, n chosen for the least time: all phases of one chunk, then n - 1 times the busiest link's
- * (or the additions', or the longest phase's) share of a chunk.
+ * Where a fit measured steps (machine.h), their times do, additions with them, by the pattern of
+ * the step and the size of its largest message; what the busiest link and the ranks' additions have
+ * to do beyond that message comes on top. Each measured step found a full burst of the link; a
+ * collective finds one. Phases follow each other without overlap; but hier by messages over several
+ * levels goes in n chunks, n chosen for the least time: all phases of one chunk, then n - 1 times
+ * the busiest link's (or the additions', or the longest phase's) share of a chunk.
  */
 #ifndef CT_COST_H
 #define CT_COST_H

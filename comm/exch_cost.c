@@ -187,8 +187,8 @@ static double transfer_s(const step *s, double bytes)
     double t = s->beta * bytes;
 
     if ((s->level != NULL) && (s->level->n_time > 0))
-        t +=
-            ct_level_message_s(s->level, bytes) - s->level->latency_s - bytes / s->level->bandwidth;
+        t += ct_level_message_s(s->level, CT_PATTERN_SWAP, bytes) - s->level->latency_s -
+             bytes / s->level->bandwidth;
     return fmax(0, t);
 }
 
