@@ -1,5 +1,6 @@
 /* What goes on inside a node: additions, and sums in shared memory. */
 #include <math.h>
+#include <string.h>
 
 #include "comm/node_sum.h"
 #include "comm/reduce.h"
