@@ -89,7 +89,7 @@ ifeq ($(SIMGRID),1)
   SRC   := $(filter comm/% topology/% framework/base/% framework/proto/% framework/tensor/dtype.c \
                framework/net/step_run.c framework/tools/sim/% framework/tools/sim_platform.c \
                framework/tools/sim_setup.c \
-               framework/tools/profile%.c framework/tools/exchange_config.c \
+               framework/tools/profile%.c framework/tools/exchange_config.c framework/tools/codec_config.c \
                framework/tools/config_compression.c,$(SRC))
   SRC   := $(filter-out $(filter-out $(SEAMS),$(filter %_sim.c,$(SRC))) $(SEAMS:_sim.c=.c) \
                framework/base/hdf5_lock.c,$(SRC))

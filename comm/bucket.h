@@ -5,7 +5,7 @@
 #ifndef CT_BUCKET_H
 #define CT_BUCKET_H
 
-#include "comm/gather.h"
+#include "comm/coded.h"
 #include "comm/grad_plan.h"
 #include "comm/repro.h"
 #include "framework/base/trace.h"
@@ -16,52 +16,48 @@ typedef enum {
     CT_BUCKET_SUMMED   /* the arena holds the sum; perhaps not yet reported   */
 } ct_bucket_state;
 
-/** A collective prepared for a bucket. */
-typedef struct ct_bucket_way {
-    const ct_coll_ops *ops;
-    ct_coll_req req;
-    struct ct_bucket_way *next; /* of those that the bucket no longer goes */
-} ct_bucket_way;
-
 typedef struct ct_bucket {
     ct_comm *comm; /* borrowed, as all of these          */
     const ct_grad_pipe_config *config;
-    const char *key; /* of its first gradient              */
-    float *grad;     /* [cut.count]                        */
+    const ct_grad_range *range; /* its first one                      */
+    const char *key;            /* of its first gradient              */
+    float *grad;                /* [cut.count]                        */
     ct_bucket_cut cut;
     int tag;
     _Atomic int state;
-    _Atomic int missing;            /* gradients not ready                  */
-    _Atomic bool dense_now;         /* this step travels as plain f32       */
-    _Atomic(ct_bucket_way *) dense; /* NULL: one rank, or never needed      */
-    _Atomic(ct_bucket_way *) coded; /* codec of kind SUM; NULL: one rank    */
-    ct_repro *repro;                /* dense in its place, where the config says so; NULL: no */
-    ct_bucket_way *past;            /* closed ones: the watchdog may still look at them */
-    void *payload;
-    size_t payload_bytes;
-    ct_gather *gather;                   /* codec of kind GATHER                               */
-    int64_t gather_sent, sent_elsewhere; /* by ways that it does not go now  */
-    ct_coll_where gather_where;
-    float *residual;             /* [cut.count] or NULL                                 */
-    double encode_s;             /* encode and decode, since creation                   */
-    double left_at, under_way_s; /* leaving to landing, since creation       */
-    double last_s;               /* … the last time                          */
-    int64_t n_run;
+    _Atomic int missing;    /* gradients not ready                  */
+    _Atomic bool dense_now; /* this step travels as plain f32       */
+    bool dense_alone;       /* one rank, or never dense             */
+    ct_coll_ways dense;
+    ct_repro *repro;         /* dense in its place, where the config says so; NULL: no     */
+    const ct_coded_ops *ops; /* cut.coded: its codec, …                                    */
+    const ct_codec_config *codec_config;
+    void *coded;        /* … and the object of it                                          */
+    bool absorbed;      /* coded.h                                                         */
+    ct_coll_where idle; /* where nothing travels                                           */
+    double encode_s;    /* encode and decode, since creation                   */
+    double left_at, under_way_s,
+        dense_s;   /* leaving to landing, since creation: all uses, dense ones */
+    double last_s; /* … the last time                          */
+    int64_t n_run, n_dense;
     unsigned moved_before; /* where.n_moved when the pipe last looked */
     ct_trace *trace;       /* borrowed; NULL: none                      */
     int number;            /* in the trace …                            */
     char *name;            /* … and this, owned                         */
     double traced_at;      /* left; 0: this use is not traced           */
-    double coding[2][2];   /* start and end of encode and decode        */
+    int64_t coded_bytes;   /* what this rank encoded in the last coded use, … */
+    int64_t coded_before;  /* … since what it had before                */
     int64_t iteration;
 } ct_bucket;
 
-/** b is zeroed but for comm, config, key, grad and cut. Collective, in one order on all ranks. */
+/** b is zeroed but for comm, config, range, key, grad and cut. Collective, in one order on all
+ * ranks. */
 ct_status ct_bucket_prepare(ct_bucket *b, int tag);
 void ct_bucket_release(ct_bucket *b); /* half-prepared ones too; collective */
 
-/** Encodes where it is to be, and starts. */
-ct_status ct_bucket_leave(ct_bucket *b, int64_t iteration);
+/** Encodes where it is to be, and starts. step: its rate is the step's, before the parameter's
+ *  multiplier. */
+ct_status ct_bucket_leave(ct_bucket *b, const ct_coded_step *step);
 /** CT_INPROGRESS until grad holds the sum over the ranks. in_turn: ct_bucket_is_started() of all
  *  buckets that left before. brief: others are more urgent; one round of messages. */
 ct_status ct_bucket_progress(ct_bucket *b, bool in_turn, bool brief);
@@ -76,22 +72,17 @@ void ct_bucket_trace(const ct_bucket *b);
 /** As ct_coll_ops.pending. */
 int ct_bucket_pending(ct_bucket *b, MPI_Request **out, int max);
 
-/** What travels in most steps: bytes and dtype of the sum; NULL where it has no choice of ways (one
- *  rank, or a codec that gathers). */
-ct_bucket_way *ct_bucket_main_way(const ct_bucket *b);
-/** Prepares another way for the same. Collective, in one order on all ranks. */
-ct_status ct_bucket_open_way(ct_bucket *b, const ct_coll_ops *ops, ct_bucket_way **way_p);
-/** From now on it goes that way; *old_p is the caller's, to use later or to close. Between steps.
- */
-void ct_bucket_go(ct_bucket *b, ct_bucket_way *way, ct_bucket_way **old_p);
-/** Gives up a way that is not gone now. Collective. */
-void ct_bucket_close_way(ct_bucket *b, ct_bucket_way *way);
+/** The allreduce that it goes by in most steps; NULL where it has no choice of ways (one rank,
+ *  reproducible sums, or a codec that gathers). */
+ct_coll_ways *ct_bucket_main_ways(ct_bucket *b);
 
 /** How it travels: "ring", "allgather", "one rank" … */
 const char *ct_bucket_algorithm(const ct_bucket *b, bool dense);
 /** "conv1[0] to conv2[1], 2533 elements", "part 2 of 5 of fc6[0], 4000000 elements" */
 void ct_bucket_name(const ct_bucket_cut *cut, const ct_grad_range *range, char *text, size_t size);
 double ct_bucket_predicted_s(const ct_bucket *b);
+/** … of the same bucket, dense; by the model, or as measured where it was dense often enough. */
+double ct_bucket_dense_s(const ct_bucket *b);
 int64_t ct_bucket_bytes_sent(const ct_bucket *b);
 /** "fc6[0], ring, step 2 of 6) waits for rank 5"; from any thread. */
 void ct_bucket_describe(ct_bucket *b, int index, int n_bucket, char *text, size_t size);

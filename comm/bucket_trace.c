@@ -5,8 +5,7 @@
 static int64_t payload_bytes(const ct_bucket *b)
 {
     if (b->repro != NULL) return b->cut.count * (int64_t)sizeof(int64_t);
-    return atomic_load(&b->dense_now) ? b->cut.count * (int64_t)sizeof(*b->grad)
-                                      : (int64_t)b->payload_bytes;
+    return atomic_load(&b->dense_now) ? b->cut.count * (int64_t)sizeof(*b->grad) : b->coded_bytes;
 }
 
 static void trace_coding(const ct_bucket *b, ct_trace_kind kind, const double *times)
@@ -35,7 +34,10 @@ void ct_bucket_trace(const ct_bucket *b)
             trace_coding(b, (i < CT_REPRO_DECODE) ? CT_TRACE_ENCODE : CT_TRACE_DECODE,
                          ct_repro_times(b->repro, (ct_repro_work)i));
     } else if (!dense) {
-        trace_coding(b, CT_TRACE_ENCODE, b->coding[0]);
-        trace_coding(b, CT_TRACE_DECODE, b->coding[1]);
+        ct_coded_stats s;
+
+        b->ops->stats(b->coded, &s);
+        trace_coding(b, CT_TRACE_ENCODE, s.encoded_at);
+        trace_coding(b, CT_TRACE_DECODE, s.decoded_at);
     }
 }

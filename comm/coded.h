@@ -28,9 +28,30 @@
 #ifndef CT_CODED_H
 #define CT_CODED_H
 
-#include "comm/codec.h"
-#include "comm/coll.h"
 #include "comm/coll_ways.h"
+
+/** What `compression { }` says; each codec reads what it knows. Names are lower case and borrowed;
+ *  NULL is "auto". */
+typedef struct ct_codec_config {
+    float density; /* sparse ones: share of the elements sent, 0 < density <= 1; round(density n),
+                      at least 1 */
+    int64_t min_bytes;         /* parameters smaller than this travel dense              */
+    int64_t warmup_iterations; /* dense until then                                       */
+    const char *exchange;      /* sparse ones: "auto", "allgather", "hier", "gtopk", "oktopk" */
+    const char *selection; /* … "auto", "exact", "trimmed", "search", "sampled", "redsync_sizes" */
+    const char *wire;      /* … "auto", "pairs", "half"                                  */
+    bool quantize;         /* … one mean for all values, the sign alternates             */
+    bool momentum_correction;  /* the rate and momentum before what is left behind: coded.h */
+    bool mask_momentum;        /* no momentum where something was just sent               */
+    int64_t resync_iterations; /* dense every so many iterations; 0: never               */
+    int rank;                  /* powersgd                                               */
+    float
+        local_clip; /* a rank's gradient of a parameter has at most this norm / sqrt(ranks); 0: any
+                     */
+} ct_codec_config;
+
+/** Elements that a parameter may have to travel coded: indices are 32-bit. */
+#define CT_CODED_MOST ((int64_t)UINT32_MAX)
 
 /** What an object is made for. Pointers are borrowed and live as long as the object. */
 typedef struct ct_coded_setup {
@@ -47,7 +68,8 @@ typedef struct ct_coded_setup {
     float momentum, decay; /* absorbed: weight_decay * decay_mult                  */
     bool nesterov;
     int tag;               /* tags tag .. tag + CT_COLL_TAGS - 1                   */
-    const char *allreduce; /* of the codecs that sum: as ct_coll_choose's          */
+    const char *allreduce; /* of the codecs that sum: as ct_coll_choose's. What is by_mpi may only
+                              be started in `start` */
     bool deterministic;    /* the same bits in the next run, too                   */
 } ct_coded_setup;
 
@@ -67,11 +89,15 @@ typedef struct ct_coded_stats {
     int64_t filled;      /* … elements of the sums that anybody's payload had      */
     double accumulate_s; /* where it is apart from select_s                        */
     double select_s, pack_s, exchange_s, unpack_s;
+    double encoded_at[2], decoded_at[2]; /* the last step's: when they began and ended */
 } ct_coded_stats;
+
+#define CT_CODED_RESIDUAL "residual"        /* V */
+#define CT_CODED_MOMENTUM "update_momentum" /* U */
 
 /** What must survive a restart. */
 typedef struct ct_coded_state {
-    const char *name; /* "residual" (V), "update_momentum" (U), "powersgd_q" …     */
+    const char *name; /* one of the two above, "powersgd_q" …                      */
     float *data;
     int64_t count;
     bool replicated; /* the same on all ranks: copied to others; else their sum over the ranks is
@@ -80,6 +106,7 @@ typedef struct ct_coded_state {
 
 typedef struct ct_coded_ops {
     const char *name; /* `compression { type }`, lower case                        */
+    bool gathers;     /* the payloads of all ranks meet; no: they are summed in an allreduce */
     bool sparse;      /* density, exchange, selection, wire and quantize mean something */
     bool keeps;       /* has a residual; no: what is lost is lost                  */
     bool absorbs;     /* can do momentum correction                                */
@@ -108,8 +135,11 @@ typedef struct ct_coded_ops {
     void (*stats)(const void *obj, ct_coded_stats *out);
     /** Optional: state was written from outside (a snapshot was read). Local. */
     ct_status (*restored)(void *obj);
+    /** Bytes that a rank's payload has, about, of a matrix of n elements and so many rows. No MPI.
+     */
+    int64_t (*payload_bytes)(const ct_codec_config *c, int64_t n, int64_t rows);
     /** Seconds from leaving to landing by the cost model, without overlap; 0: unknown. */
-    double (*predict_s)(ct_comm *c, const ct_codec_config *config, int64_t n);
+    double (*predict_s)(ct_comm *c, const ct_codec_config *config, int64_t n, int64_t rows);
 } ct_coded_ops;
 
 extern const ct_coded_ops *const ct_coded_table[]; /* NULL-terminated; "none" first */

@@ -13,7 +13,7 @@ static ct_status leave_what_may(ct_grad_pipe *gp)
             (atomic_load(&gp->bucket[i - gp->n_lane].state) != CT_BUCKET_SUMMED))
             return CT_OK;
         gp->n_left += 1;
-        CT_TRY(ct_bucket_leave(&gp->bucket[i], gp->iteration));
+        CT_TRY(ct_bucket_leave(&gp->bucket[i], &gp->step));
     }
     return CT_OK;
 }

@@ -75,7 +75,8 @@ static ct_status create_buckets(ct_grad_pipe *gp, const ct_bucket_cut *cut, int 
 
         b->comm = gp->comm;
         b->config = &gp->config;
-        b->key = gp->range[cut[i].first].key;
+        b->range = &gp->range[cut[i].first];
+        b->key = b->range->key;
         b->grad = gp->arena + cut[i].offset;
         b->cut = cut[i];
         atomic_store(&b->state, CT_BUCKET_SUMMED); /* no step has begun */
@@ -202,10 +203,28 @@ int ct_grad_pipe_n_trial(const ct_grad_pipe *gp)
     return (gp->tune != NULL) ? ct_grad_tune_n_step(gp->tune) : 0;
 }
 
-float *ct_grad_pipe_residual(ct_grad_pipe *gp, int i)
+bool ct_grad_pipe_state(ct_grad_pipe *gp, int i, int k, ct_coded_state *out)
 {
-    if ((i < 0) || (i >= gp->n_range)) return NULL;
-    return gp->bucket[gp->bucket_of[i]].residual; /* such a bucket has one range */
+    const ct_bucket *b = NULL;
+
+    if ((i < 0) || (i >= gp->n_range)) return false;
+    b = &gp->bucket[gp->bucket_of[i]]; /* a coded one has one range */
+    return (b->coded != NULL) && (b->ops->state != NULL) && b->ops->state(b->coded, k, out);
+}
+
+ct_status ct_grad_pipe_restored(ct_grad_pipe *gp)
+{
+    for (int i = 0; i < gp->n_bucket; ++i) {
+        const ct_bucket *b = &gp->bucket[i];
+
+        if ((b->coded != NULL) && (b->ops->restored != NULL)) CT_TRY(b->ops->restored(b->coded));
+    }
+    return CT_OK;
+}
+
+bool ct_grad_pipe_absorbs(const ct_grad_pipe *gp, int i)
+{
+    return (i >= 0) && (i < gp->n_range) && gp->bucket[gp->bucket_of[i]].absorbed;
 }
 
 int ct_grad_pipe_n_bucket(const ct_grad_pipe *gp)

@@ -4,15 +4,14 @@
  * is a range and packing is free. A bucket leaves when its last gradient is ready, while backward
  * works on earlier layers, and may be under way until the next forward needs its weights; of those
  * under way the one that forward reads first has the link. A large gradient may be several buckets.
- * Parameters of a codec's min_bytes and more are buckets of their own; the small ones between them
- * travel dense. Buckets leave in one order on all ranks. One rank: nothing travels, but codecs
+ * Parameters of their codec's min_bytes and more are buckets of their own; the small ones between
+ * them travel dense. Buckets leave in one order on all ranks. One rank: nothing travels, but codecs
  * round and keep residuals as they do among many.
  */
 #ifndef CT_GRAD_PIPE_H
 #define CT_GRAD_PIPE_H
 
-#include "comm/codec.h"
-#include "comm/coll.h"
+#include "comm/coded.h"
 #include "framework/base/trace.h"
 
 typedef struct ct_grad_pipe ct_grad_pipe;
@@ -20,6 +19,14 @@ typedef struct ct_grad_pipe ct_grad_pipe;
 typedef struct ct_grad_range {
     const char *key;       /* of the parameter; borrowed */
     int64_t offset, count; /* elements in the arena; ranges ascend, gaps are padding (zero) */
+    int64_t rows;          /* as a matrix: count / rows columns; 0: 1                        */
+    /* what codecs need (coded.h); zeroed where there is none, or none that absorbs */
+    const float *weight; /* [count]; borrowed                                                */
+    float decay;         /* weight_decay * decay_mult                                        */
+    float rate_mult;     /* times the rate of begin: this gradient's                         */
+    bool output;         /* of the layer that the loss reads                                 */
+    const ct_coded_ops *codec;           /* its own; NULL: the pipe's                        */
+    const ct_codec_config *codec_config; /* of its own codec; borrowed                       */
 } ct_grad_range;
 
 /** Who moves messages while layers compute. */
@@ -34,8 +41,10 @@ typedef struct ct_grad_pipe_config {
     int64_t bucket_bytes;      /* 0: by the cost model (grad_plan.h)                              */
     const char *allreduce;     /* "auto" or a name of ct_coll_table                       */
     bool overlap;              /* false: nothing leaves before finish                     */
-    const ct_codec_ops *codec; /* never NULL: "none" is one                               */
+    const ct_coded_ops *codec; /* never NULL: "none" is one                               */
     ct_codec_config codec_config;
+    float momentum; /* of the solver, for codecs that absorb it                           */
+    bool nesterov;
     bool reproducible;   /* sums whose bits depend on the gradients alone: comm/repro.h; needs the
                             codec "none", and ranges at multiples of 16 elements       */
     bool deterministic;  /* no algorithm that may add in another order in another run  */
@@ -63,7 +72,9 @@ typedef ct_status (*ct_pipe_landed_fn)(void *ctx, int first, int n);
 ct_status ct_grad_pipe_create(ct_comm *comm, const ct_grad_pipe_config *config, float *arena,
                               const ct_grad_range *range, int n_range, ct_grad_pipe **gp_p);
 void ct_grad_pipe_destroy(ct_grad_pipe *gp); /* NULL allowed; collective */
-ct_status ct_grad_pipe_begin(ct_grad_pipe *gp, int64_t iteration);
+/** scale and rate: of this step, for gradients that are absorbed (coded.h): 1 / iter_size, and the
+ *  learning rate before each parameter's multiplier. */
+ct_status ct_grad_pipe_begin(ct_grad_pipe *gp, int64_t iteration, float scale, float rate);
 /** Gradient i is final; once per step each, in any order. Never blocks. */
 ct_status ct_grad_pipe_ready(ct_grad_pipe *gp, int i);
 ct_status ct_grad_pipe_poll(ct_grad_pipe *gp);
@@ -76,8 +87,17 @@ ct_status ct_grad_pipe_finish(ct_grad_pipe *gp, ct_pipe_landed_fn landed, void *
 void ct_grad_pipe_get_counters(const ct_grad_pipe *gp, ct_grad_pipe_counters *out);
 /** Records in t (borrowed; NULL: no more), from the next step on, every bucket under way. */
 ct_status ct_grad_pipe_trace(ct_grad_pipe *gp, ct_trace *t);
-/** Residual of range i, or NULL where it has none. */
-float *ct_grad_pipe_residual(ct_grad_pipe *gp, int i);
+/** State k = 0, 1 … of range i; false: it has no such one. Between steps. */
+bool ct_grad_pipe_state(ct_grad_pipe *gp, int i, int k, ct_coded_state *out);
+/** The state was written from outside: a snapshot was read. Between steps. */
+ct_status ct_grad_pipe_restored(ct_grad_pipe *gp);
+/** The sum is what the weight changes by: decay, momentum and rate are in it (coded.h). */
+bool ct_grad_pipe_absorbs(const ct_grad_pipe *gp, int i);
+/** The codec that range i travels by: its own or the pipe's, "none" where it is dense; *config_p
+ *  (NULL allowed) is its configuration. */
+const ct_coded_ops *ct_grad_range_codec(const ct_grad_pipe_config *config,
+                                        const ct_grad_range *range,
+                                        const ct_codec_config **config_p);
 /** Steps at the start in which the pipe tries things out; timings leave them out. */
 int ct_grad_pipe_n_trial(const ct_grad_pipe *gp);
 /** What a bucket is: its bytes before compression, and how it travels; a static text. */

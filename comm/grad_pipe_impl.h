@@ -26,7 +26,7 @@ struct ct_grad_pipe {
     bool begun; /* at least once                                     */
     bool open;  /* between begin and the report of the last bucket   */
     _Atomic bool finishing;
-    int64_t iteration;
+    ct_coded_step step; /* that is under way                                 */
     ct_grad_pipe_counters counters;
     ct_grad_tune *tune;
     ct_pipe_thread *thread; /* NULL: the main thread does it all                 */

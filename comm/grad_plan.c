@@ -4,34 +4,35 @@
 #include <string.h>
 
 #include "comm/bucket.h"
-#include "comm/codec_types.h"
+#include "comm/coded_types.h"
 #include "comm/repro_code.h"
 #include "framework/base/rng.h"
+
+static ct_status check_codec(const ct_grad_pipe_config *config, const ct_coded_ops *codec,
+                             const ct_codec_config *c)
+{
+    CT_TRY(ct_coded_check(codec, c));
+    if (config->reproducible && (codec != &ct_coded_none))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "reproducible_sum: true, but compression %s rounds what it sends in an "
+                       "order that depends on buckets and placement: use one or the other",
+                       codec->name);
+    return CT_OK;
+}
 
 ct_status ct_grad_plan_check(const ct_grad_pipe_config *config, const ct_grad_range *range,
                              int n_range)
 {
-    const ct_codec_config *codec = &config->codec_config;
     int64_t end = 0;
 
     if ((config->codec == NULL) || (config->allreduce == NULL))
         return CT_FAIL(CT_ERR_ARG, "a gradient pipe without codec or allreduce");
     if (config->bucket_bytes < 0)
         return CT_FAIL(CT_ERR_CONFIG, "buckets of %lld bytes", (long long)config->bucket_bytes);
-    if ((config->codec->combine == CT_COMBINE_GATHER) &&
-        !((codec->density > 0) && (codec->density <= 1)))
-        return CT_FAIL(CT_ERR_CONFIG, "compression %s: density %g, but 0 < density <= 1 is needed",
-                       config->codec->name, (double)codec->density);
-    if ((codec->min_bytes < 0) || (codec->warmup_iterations < 0))
-        return CT_FAIL(CT_ERR_CONFIG, "compression %s: min_bytes %lld, warm-up %lld",
-                       config->codec->name, (long long)codec->min_bytes,
-                       (long long)codec->warmup_iterations);
-    if (config->reproducible && (config->codec != &ct_codec_none))
-        return CT_FAIL(CT_ERR_CONFIG,
-                       "reproducible_sum: true, but compression %s rounds what it sends in an "
-                       "order that depends on buckets and placement: use one or the other",
-                       config->codec->name);
+    CT_TRY(check_codec(config, config->codec, &config->codec_config));
     for (int i = 0; i < n_range; ++i) {
+        if (range[i].codec != NULL)
+            CT_TRY(check_codec(config, range[i].codec, range[i].codec_config));
         if (config->reproducible && (range[i].offset % CT_REPRO_BLOCK != 0))
             return CT_FAIL(CT_ERR_ARG, "gradient %s at element %lld: reproducible sums need %d",
                            range[i].key, (long long)range[i].offset, CT_REPRO_BLOCK);
@@ -162,10 +163,24 @@ static void cut_range(cutter *k, const ct_grad_range *range, int i, bool coded)
     }
 }
 
+const ct_coded_ops *ct_grad_range_codec(const ct_grad_pipe_config *config,
+                                        const ct_grad_range *range,
+                                        const ct_codec_config **config_p)
+{
+    bool own = (range->codec != NULL);
+    const ct_coded_ops *codec = own ? range->codec : config->codec;
+    const ct_codec_config *c = own ? range->codec_config : &config->codec_config;
+
+    if (config_p != NULL) *config_p = c;
+    if ((range->count <= 0) || (range->count > CT_CODED_MOST) ||
+        (range->count * (int64_t)sizeof(float) < c->min_bytes))
+        return &ct_coded_none;
+    return codec;
+}
+
 static bool is_coded(const ct_grad_pipe_config *config, const ct_grad_range *range)
 {
-    return (config->codec != &ct_codec_none) && (range->count > 0) &&
-           (range->count * (int64_t)sizeof(float) >= config->codec_config.min_bytes);
+    return ct_grad_range_codec(config, range, NULL) != &ct_coded_none;
 }
 
 ct_status ct_grad_plan_cut(const ct_grad_pipe_config *config, const ct_grad_sizes *sizes,
@@ -191,16 +206,38 @@ ct_status ct_grad_plan_cut(const ct_grad_pipe_config *config, const ct_grad_size
 
 /* ---- agreeing */
 
+static uint64_t hash_name(const char *name)
+{
+    return ct_rng_hash((name != NULL) ? name : "auto");
+}
+
+static uint64_t bits_of(float f)
+{
+    uint32_t bits;
+
+    memcpy(&bits, &f, sizeof(bits));
+    return bits;
+}
+
+static uint64_t hash_codec(const ct_coded_ops *codec, const ct_codec_config *c)
+{
+    uint64_t h = ct_rng_key(ct_rng_hash(codec->name), bits_of(c->density), bits_of(c->local_clip));
+
+    h = ct_rng_key(h, (uint64_t)c->warmup_iterations, (uint64_t)c->resync_iterations);
+    h = ct_rng_key(h, hash_name(c->exchange), hash_name(c->selection));
+    h = ct_rng_key(h, hash_name(c->wire), (uint64_t)c->rank);
+    return ct_rng_key(h, c->quantize, 2 * c->momentum_correction + c->mask_momentum);
+}
+
 static uint64_t hash_settings(const ct_grad_pipe_config *config)
 {
-    uint64_t h = ct_rng_hash(config->codec->name);
-    uint32_t density;
+    uint64_t h = hash_codec(config->codec, &config->codec_config);
 
-    memcpy(&density, &config->codec_config.density, sizeof(density));
-    h = ct_rng_key(h, ct_rng_hash(config->allreduce), density);
+    h = ct_rng_key(h, ct_rng_hash(config->allreduce), config->nesterov);
+    h = ct_rng_key(h, bits_of(config->momentum), 0);
     h = ct_rng_key(h, (uint64_t)config->tune_iterations, (uint64_t)config->progress);
     h = ct_rng_key(h, config->reproducible, config->deterministic);
-    return ct_rng_key(h, (uint64_t)config->codec_config.warmup_iterations, config->overlap);
+    return ct_rng_key(h, 0, config->overlap);
 }
 
 static uint64_t hash_bucket(const ct_bucket_cut *cut, const ct_grad_range *range)
@@ -211,7 +248,9 @@ static uint64_t hash_bucket(const ct_bucket_cut *cut, const ct_grad_range *range
     h = ct_rng_key(h, (uint64_t)cut->part, (uint64_t)cut->n_part);
     for (int i = cut->first; i < cut->first + cut->n; ++i) {
         h = ct_rng_key(h, ct_rng_hash(range[i].key), (uint64_t)range[i].offset);
-        h = ct_rng_key(h, (uint64_t)range[i].count, 0);
+        h = ct_rng_key(h, (uint64_t)range[i].count,
+                       (range[i].codec != NULL) ? hash_codec(range[i].codec, range[i].codec_config)
+                                                : 0);
     }
     return h;
 }

@@ -34,7 +34,7 @@ ct_status ct_grad_sizes_find(ct_comm *c, const ct_grad_pipe_config *config,
 /** Checks config and ranges. CT_ERR_ARG (ranges), CT_ERR_CONFIG (config). */
 ct_status ct_grad_plan_check(const ct_grad_pipe_config *config, const ct_grad_range *range,
                              int n_range);
-/** Cuts: neighbours share a bucket; a range of the codec's min_bytes and more is a bucket of its
+/** Cuts: neighbours share a bucket; a range of its codec's min_bytes and more is a bucket of its
  *  own. *cut_p is the caller's to free(). */
 ct_status ct_grad_plan_cut(const ct_grad_pipe_config *config, const ct_grad_sizes *sizes,
                            const ct_grad_range *range, int n_range, ct_bucket_cut **cut_p,

@@ -11,7 +11,7 @@ static ct_status fate(ct_grad_pipe *gp)
     return (ct_status)atomic_load(&gp->fate);
 }
 
-ct_status ct_grad_pipe_begin(ct_grad_pipe *gp, int64_t iteration)
+ct_status ct_grad_pipe_begin(ct_grad_pipe *gp, int64_t iteration, float scale, float rate)
 {
     ct_status status = CT_OK;
 
@@ -19,7 +19,7 @@ ct_status ct_grad_pipe_begin(ct_grad_pipe *gp, int64_t iteration)
     CT_TRY(fate(gp));
     ct_comm_lock(gp->comm); /* nothing is under way: the thread, if it looks, finds that */
     if (gp->tune != NULL) status = ct_grad_tune_step(gp->tune);
-    gp->iteration = iteration;
+    gp->step = (ct_coded_step){ .iteration = iteration, .scale = scale, .rate = rate };
     gp->n_landed = gp->n_reported = gp->n_left = 0;
     memset(gp->ready, 0, sizeof(*gp->ready) * (size_t)gp->n_range);
     memset(gp->parts_left, 0, sizeof(*gp->parts_left) * (size_t)gp->n_range);

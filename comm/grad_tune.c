@@ -21,7 +21,7 @@ typedef struct tune_class {
     int n_bucket, trier;
     int n_way;
     const ct_coll_ops *ops[MOST_WAYS]; /* by predicted cost; the first is the model's      */
-    ct_bucket_way *way[MOST_WAYS];     /* the trier's; NULL: the one that it goes now       */
+    ct_coll_way *way[MOST_WAYS];       /* the trier's; NULL: the one that it goes now       */
     double predicted_s[MOST_WAYS];
     int64_t ns[MOST_WAYS * CT_TUNE_MOST_ROUNDS]; /* tune_rule.h                             */
     int64_t duel_ns[2 * CT_TUNE_MOST_ROUNDS];    /* the model's against the challenger's    */
@@ -48,30 +48,35 @@ static int magnitude_of(int64_t bytes)
     return k;
 }
 
-static int64_t bytes_of(const ct_bucket_way *way)
+static int64_t bytes_of(const ct_coll_ways *ways)
 {
-    return way->req.count * (int64_t)ct_dtype_size(way->req.dtype);
+    return ways->count * (int64_t)ct_dtype_size(ways->dtype);
 }
 
-static bool belongs(const ct_bucket *b, const tune_class *class)
+static const ct_coll_ops *ops_now(ct_bucket *b)
 {
-    const ct_bucket_way *way = ct_bucket_main_way(b);
+    return atomic_load(&ct_bucket_main_ways(b)->now)->ops;
+}
 
-    return (way != NULL) && (way->req.dtype == class->dtype) &&
-           (magnitude_of(bytes_of(way)) == class->magnitude);
+static bool belongs(ct_bucket *b, const tune_class *class)
+{
+    const ct_coll_ways *ways = ct_bucket_main_ways(b);
+
+    return (ways != NULL) && (ways->dtype == class->dtype) &&
+           (magnitude_of(bytes_of(ways)) == class->magnitude);
 }
 
 static void find_classes(ct_grad_tune *t)
 {
     for (int i = 0; i < t->gp->n_bucket; ++i) {
-        const ct_bucket_way *way = ct_bucket_main_way(&t->gp->bucket[i]);
+        const ct_coll_ways *ways = ct_bucket_main_ways(&t->gp->bucket[i]);
         int k = 0;
 
-        if ((way == NULL) || (way->req.count == 0)) continue;
+        if ((ways == NULL) || (ways->count == 0)) continue;
         while ((k < t->n_class) && !belongs(&t->gp->bucket[i], &t->class[k])) k += 1;
         if (k == t->n_class) {
-            t->class[k].dtype = way->req.dtype;
-            t->class[k].magnitude = magnitude_of(bytes_of(way));
+            t->class[k].dtype = ways->dtype;
+            t->class[k].magnitude = magnitude_of(bytes_of(ways));
             t->n_class += 1;
         }
         t->class[k].n_bucket += 1;
@@ -99,20 +104,21 @@ static void insert(tune_class *k, const ct_coll_ops *ops, double cost)
 
 static void find_ways(const ct_grad_tune *t, tune_class *k)
 {
-    const ct_bucket_way *now = ct_bucket_main_way(&t->gp->bucket[k->trier]);
+    const ct_coll_ways *ways = ct_bucket_main_ways(&t->gp->bucket[k->trier]);
+    const ct_coll_ops *now = ops_now(&t->gp->bucket[k->trier]);
     const ct_comm *c = t->gp->comm;
     int most = t->gp->config.tune_iterations;
 
-    k->ops[0] = now->ops;
+    k->ops[0] = now;
     for (const ct_coll_ops *const *at = ct_coll_table; *at != NULL; ++at) {
-        if ((*at)->supports(c, now->req.count, now->req.dtype))
-            insert(k, *at, (*at)->cost_s(c, bytes_of(now)));
+        if ((*at)->supports(c, ways->count, ways->dtype))
+            insert(k, *at, (*at)->cost_s(c, bytes_of(ways)));
     }
     for (int i = 1; i < k->n_way; ++i) {
         const ct_coll_ops *ops = k->ops[i];
         double cost = k->predicted_s[i];
 
-        if (ops != now->ops) continue; /* of equal costs the model's own stands first */
+        if (ops != now) continue; /* of equal costs the model's own stands first */
         k->ops[i] = k->ops[0];
         k->predicted_s[i] = k->predicted_s[0];
         k->ops[0] = ops;
@@ -126,10 +132,10 @@ static void find_ways(const ct_grad_tune *t, tune_class *k)
 /* The trier takes way `to`. */
 static void go(ct_grad_tune *t, tune_class *k, int to)
 {
-    ct_bucket_way *old = NULL;
+    ct_coll_way *old = NULL;
 
     if (k->now == to) return;
-    ct_bucket_go(&t->gp->bucket[k->trier], k->way[to], &old);
+    ct_coll_ways_go(ct_bucket_main_ways(&t->gp->bucket[k->trier]), k->way[to], &old);
     k->way[k->now] = old;
     k->way[to] = NULL;
     k->now = to;
@@ -138,7 +144,7 @@ static void go(ct_grad_tune *t, tune_class *k, int to)
 static void close_ways(ct_grad_tune *t, tune_class *k)
 {
     for (int i = 0; i < k->n_way; ++i) {
-        ct_bucket_close_way(&t->gp->bucket[k->trier], k->way[i]);
+        ct_coll_ways_close(ct_bucket_main_ways(&t->gp->bucket[k->trier]), k->way[i]);
         k->way[i] = NULL;
     }
 }
@@ -150,7 +156,8 @@ static ct_status open_ways(ct_grad_tune *t)
 
         find_ways(t, k);
         for (int w = 1; w < k->n_way; ++w)
-            CT_TRY(ct_bucket_open_way(&t->gp->bucket[k->trier], k->ops[w], &k->way[w]));
+            CT_TRY(ct_coll_ways_open(ct_bucket_main_ways(&t->gp->bucket[k->trier]), k->ops[w],
+                                     &k->way[w]));
         if (k->n_way < 2) continue;
         t->n_algorithm = t->gp->config.tune_iterations;
         t->n_duel = DUEL_STEPS;
@@ -223,13 +230,12 @@ static ct_status spread(ct_grad_tune *t, tune_class *k)
     close_ways(t, k);
     for (int i = 0; i < t->gp->n_bucket; ++i) {
         ct_bucket *b = &t->gp->bucket[i];
-        ct_bucket_way *way = NULL, *old = NULL;
+        ct_coll_way *way = NULL, *old = NULL;
 
-        if ((i == k->trier) || !belongs(b, k) || (ct_bucket_main_way(b)->ops == k->ops[k->now]))
-            continue;
-        CT_TRY(ct_bucket_open_way(b, k->ops[k->now], &way));
-        ct_bucket_go(b, way, &old);
-        ct_bucket_close_way(b, old);
+        if ((i == k->trier) || !belongs(b, k) || (ops_now(b) == k->ops[k->now])) continue;
+        CT_TRY(ct_coll_ways_open(ct_bucket_main_ways(b), k->ops[k->now], &way));
+        ct_coll_ways_go(ct_bucket_main_ways(b), way, &old);
+        ct_coll_ways_close(ct_bucket_main_ways(b), old);
     }
     log_choice(k);
     return CT_OK;

@@ -129,11 +129,13 @@ static ct_status rank_barrier(void *ctx)
     return together(ctx, NULL, nothing, NULL);
 }
 
-static ct_status rank_begin(void *ctx, int64_t iteration)
+static ct_status rank_begin(void *ctx, int64_t iteration, float scale, float rate)
 {
     thread_rank *r = ctx;
 
     (void)iteration;
+    (void)scale;
+    (void)rate;
     if ((r->step > 0) && (r->n_reported < r->n_learned))
         return CT_FAIL(CT_ERR_ARG, "a step begins with %d of %d gradients still under way",
                        r->n_learned - r->n_reported, r->n_learned);

@@ -56,8 +56,12 @@ typedef struct ct_param {
     bool borrowed;         /* lies in the arena of options.share, offset is that net's       */
     float lr_mult, decay_mult;
     ct_weight_kind kind;
-    bool learns; /* has a gradient and lr_mult != 0 */
+    bool learns;                              /* has a gradient and lr_mult != 0 */
+    const Ct__CompressionParameter *compress; /* of its param entry; NULL: the solver's */
 } ct_param;
+
+/** As a matrix, in codecs: its first axis, or 1 row where it has only one. */
+int64_t ct_param_rows(const ct_param *p);
 
 typedef struct ct_memory {
     size_t planned;    /* bytes placed for activations, gradients and buffers            */

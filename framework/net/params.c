@@ -67,6 +67,13 @@ ct_status ct_net_param_rules(ct_net *net)
     return CT_OK;
 }
 
+int64_t ct_param_rows(const ct_param *p)
+{
+    const ct_shape *s = &p->blob.data.shape;
+
+    return ((s->ndim > 1) && (s->dim[0] > 0)) ? s->dim[0] : 1;
+}
+
 void ct_net_param_mult(const ct_net *net, int i, int w, float *lr_p, float *decay_p)
 {
     const ct_net_impl *m = ct_net_impl_of(net);
@@ -96,6 +103,27 @@ typedef struct draft {
     const ct_shape *shape; /* the owner's                                            */
     int number;            /* order of declaration                                   */
 } draft;
+
+static const Ct__CompressionParameter *compress_of(const ct_node *n, int w)
+{
+    const Ct__ParamSpec *s = spec_of(n, w);
+
+    return (s != NULL) ? s->compress : NULL;
+}
+
+/* One of those that share a parameter says how it is compressed. */
+static ct_status share_compress(const ct_net *net, int i, int w, draft *d)
+{
+    const Ct__CompressionParameter *mine = compress_of(&ct_net_impl_of(net)->graph.node[i], w);
+
+    if ((mine != NULL) && (d->param.compress != NULL))
+        return CT_LAYER_FAIL(net->layer[i], CT_ERR_CONFIG,
+                             "shared parameter \"%s\": compress { } stands in layer \"%s\", too; "
+                             "give it once",
+                             d->name, net->layer[d->owner]->name);
+    if (mine != NULL) d->param.compress = mine;
+    return CT_OK;
+}
 
 static ct_status check_shared(const ct_net *net, int i, int w, const draft *d)
 {
@@ -178,11 +206,13 @@ static ct_status gather(ct_net *net, draft *d, int *n_p)
             }
             if (k < n) {
                 CT_TRY(check_shared(net, i, w, &d[k]));
+                CT_TRY(share_compress(net, i, w, &d[k]));
             } else {
                 ct_param p = { .layer = l->name, .index = w, .kind = l->weight[w].kind };
 
                 p.count = ct_shape_count(&l->weight[w].shape, 0, -1);
                 ct_net_param_mult(net, i, w, &p.lr_mult, &p.decay_mult);
+                p.compress = compress_of(node, w);
                 d[n++] = (draft){ p, name, i, -1, &l->weight[w].shape, k };
             }
             node->param_of[w] = k;

@@ -38,11 +38,37 @@ const ct_meaning ct_meaning_table[] = {
       "again, at least 8, for `progress: AUTO`. Where one seemed better than what the cost model "
       "says, 8 more compare the two, and it must win every time. 0, or with `deterministic`: the "
       "model decides, and POLL." },
-    { "CompressionParameter.density", "TOPK: share of the values that is sent." },
+    { "CompressionParameter.density", "TOPK, REDSYNC: share of the values that is sent." },
+    { "CompressionParameter.exchange",
+      "TOPK, REDSYNC: how the selected values meet. ALLGATHER, HIER (the ranks of a node add up "
+      "first), GTOPK (merged in a tree), OKTOPK (split and reduced), or AUTO: least predicted "
+      "cost; with `deterministic` ALLGATHER." },
+    { "CompressionParameter.local_clip",
+      "Scales down each gradient of each rank whose norm is over this divided by the root of the "
+      "number of ranks; takes the place of `clip_gradients`. 0: no limit." },
+    { "CompressionParameter.mask_momentum",
+      "Where something was just sent the momentum starts anew." },
     { "CompressionParameter.min_bytes", "Smaller tensors travel uncompressed." },
+    { "CompressionParameter.momentum_correction",
+      "Learning rate, decay and momentum act on a rank's own gradient, before what is not sent is "
+      "left behind. Not in TOPK, NONE and the casts." },
+    { "CompressionParameter.quantize", "TOPK, REDSYNC: all sent values become their mean, with one "
+                                       "sign in even and the other in odd "
+                                       "iterations; not in the layer that the loss reads." },
+    { "CompressionParameter.rank", "POWERSGD: columns of the two factors." },
+    { "CompressionParameter.resync_iter",
+      "Every so many iterations one is uncompressed, with all that was left behind. 0: never." },
+    { "CompressionParameter.selection",
+      "TOPK, REDSYNC: how values are selected. EXACT, or RedSync's ways: TRIMMED, SEARCH, SAMPLED, "
+      "REDSYNC_SIZES (by the size of the tensor). AUTO: EXACT." },
     { "CompressionParameter.type",
-      "NONE, BF16 (16 bits per value) or TOPK (the largest values, the rest is kept for later)." },
+      "NONE, BF16 and FP16 (16 bits per value), TOPK (the largest values, the rest is kept for "
+      "later), REDSYNC (the same with momentum correction), POWERSGD (two thin factors of a "
+      "matrix), ONEBIT (signs)." },
     { "CompressionParameter.warmup_iter", "Uncompressed iterations at the start." },
+    { "CompressionParameter.wire",
+      "TOPK, REDSYNC: PAIRS (index and value, 8 bytes), HALF (16 bits each) or AUTO: TOPK PAIRS, "
+      "REDSYNC whatever is less." },
     { "ConcatParameter.axis", "Axis along which bottoms are joined; below 0: from the end." },
     { "ConcatParameter.concat_dim", "Old form of `axis`." },
     { "ConvolutionParameter.axis", "Axis of the channels." },
@@ -213,6 +239,8 @@ const ct_meaning ct_meaning_table[] = {
     { "NetStateRule.not_stage", "The net must have none of these stages." },
     { "NetStateRule.phase", "The net must be in this phase." },
     { "NetStateRule.stage", "The net must have all of these stages." },
+    { "ParamSpec.compress",
+      "Cortado: how this gradient is compressed, in place of the solver's `compression`." },
     { "ParamSpec.decay_mult", "Factor of the weight decay." },
     { "ParamSpec.lr_mult", "Factor of the learning rate." },
     { "ParamSpec.name", "Parameters of the same name share their values." },

@@ -23,20 +23,23 @@ typedef struct ct_exchange_counters {
     double encode_s;    /* encode and decode                                   */
 } ct_exchange_counters;
 
-/** Per-rank state that must survive a restart (codec residuals), keyed by parameter. */
+/** State of codecs that must survive a restart, keyed by parameter. */
 typedef struct ct_exchange_state {
     const char *name; /* "residual" … */
     int param;
     float *data;
     int64_t count;
+    bool replicated;  /* the same on all ranks; else their sum over the ranks is what counts    */
+    bool is_momentum; /* a snapshot without it: equal shares of the solver's own momentum       */
 } ct_exchange_state;
 
 typedef struct ct_exchange {
     void *ctx;
     int rank, n_rank;
     int n_trial; /* steps at the start that try ways to send: timings leave them out */
-    /** Gradients of a step are about to get ready. Every bucket of the step before was reported. */
-    ct_status (*begin)(void *ctx, int64_t iteration);
+    /** Gradients of a step are about to get ready, whose update takes scale times the sum, at this
+     *  rate before a parameter's multiplier. Every bucket of the step before was reported. */
+    ct_status (*begin)(void *ctx, int64_t iteration, float scale, float rate);
     /** The gradient of parameter `param` is final: its bucket may leave. Never blocks. */
     ct_status (*ready)(void *ctx, int param);
     ct_status (*poll)(void *ctx);
@@ -57,8 +60,13 @@ typedef struct ct_exchange {
     /** Returns when every rank has called it. */
     ct_status (*barrier)(void *ctx);
     void (*counters)(void *ctx, ct_exchange_counters *out); /* since creation */
+    /** Scale, rate, momentum and decay are in the sum of this parameter's gradient: it is what the
+     *  weight goes down by. NULL: of none. */
+    bool (*absorbed)(void *ctx, int param);
     int (*n_state)(void *ctx);
     ct_status (*state)(void *ctx, int i, ct_exchange_state *out);
+    /** State was read from a snapshot. NULL: nothing to be done. */
+    ct_status (*restored)(void *ctx);
 } ct_exchange;
 
 /** One rank: every operation is the identity. The caller keeps *out. It remembers nothing: finish

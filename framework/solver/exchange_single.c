@@ -4,10 +4,12 @@
 #include <string.h>
 
 /* ctx carries only the number of parameters, so nothing has to be freed. */
-static ct_status single_begin(void *ctx, int64_t iteration)
+static ct_status single_begin(void *ctx, int64_t iteration, float scale, float rate)
 {
     (void)ctx;
     (void)iteration;
+    (void)scale;
+    (void)rate;
     return CT_OK;
 }
 

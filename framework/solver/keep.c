@@ -24,6 +24,24 @@ static void fill_state(ct_solver *s, ct_snapshot_state *state)
     memcpy(state->loss_window, s->loss_window, (size_t)s->n_loss * sizeof(*s->loss_window));
 }
 
+/* What codecs have absorbed of the momentum, summed: so a run without them can go on from here. */
+static ct_status collect_momentum(ct_solver *s)
+{
+    const ct_exchange *x = &s->exchange;
+
+    for (int i = 0; (s->rule->n_state > 0) && (i < x->n_state(x->ctx)); i++) {
+        ct_exchange_state e = { 0 };
+        float *history;
+
+        CT_TRY(x->state(x->ctx, i, &e));
+        if (!e.is_momentum) continue;
+        history = s->step.history[0] + s->net->param[e.param].offset;
+        memcpy(history, e.data, (size_t)e.count * sizeof(*history));
+        CT_TRY(x->average(x->ctx, history, e.count, 1.0));
+    }
+    return CT_OK;
+}
+
 ct_status ct_solver_snapshot(ct_solver *s)
 {
     const ct_exchange *x = &s->exchange;
@@ -34,6 +52,7 @@ ct_status ct_solver_snapshot(ct_solver *s)
     CT_TRY(ct_solver_settle(s));
     ct_solver_beat(s, "snapshot");
     CT_TRY(ct_solver_average_statistics(s));
+    CT_TRY(collect_momentum(s));
     fill_state(s, &state);
     if (state.n_loss > 0) CT_TRY(x->sum(x->ctx, state.loss_window, state.n_loss));
     CT_TRY(ct_snapshot_write(s->param->snapshot_prefix, s->net, &state, x, s->param->snapshot_keep,

@@ -15,12 +15,37 @@ static void beat(const ct_train_step *t, const char *what)
     if (t->beat != NULL) t->beat(t->hook_ctx, what);
 }
 
+/* By the norm of all gradients; where local_clip is given each rank does it before compression. */
 static bool clips(const ct_train_step *t)
 {
-    return t->param->clip_gradients >= 0.0f;
+    const Ct__CompressionParameter *c = t->param->compression;
+
+    return (t->param->clip_gradients >= 0.0f) && ((c == NULL) || !(c->local_clip > 0.0f));
+}
+
+static bool absorbed(const ct_train_step *t, int param)
+{
+    return (t->exchange->absorbed != NULL) && t->exchange->absorbed(t->exchange->ctx, param);
 }
 
 /* ---- updates */
+
+/* All that the rule does is in the sum. */
+static ct_status update_absorbed(ct_train_step *t, const ct_param *p)
+{
+    const ct_math_ops *math = t->net->options.dev->math;
+    bool moves = (t->exec->poll != NULL);
+    int64_t n = 0;
+
+    for (int64_t at = 0; at < p->count; at += n) {
+        n = p->count - at;
+        if (moves && (n > UPDATE_CHUNK)) n = UPDATE_CHUNK;
+        CT_TRY(math->axpy(t->exec->stream, n, -1.0f, ct_blob_diff(&p->blob) + at,
+                          ct_blob_data(&p->blob) + at));
+        CT_TRY(ct_exec_poll(t->exec));
+    }
+    return CT_OK;
+}
 
 static ct_status update_param(ct_train_step *t, const ct_param *p)
 {
@@ -52,7 +77,9 @@ static ct_status update_range(ct_train_step *t, int first, int n)
     double start = ct_clock_s(), traced = ct_trace_start(t->exec->trace);
 
     for (int i = first; i < first + n; i++) {
-        if (t->net->param[i].learns) CT_TRY(update_param(t, &t->net->param[i]));
+        const ct_param *p = &t->net->param[i];
+
+        if (p->learns) CT_TRY(absorbed(t, i) ? update_absorbed(t, p) : update_param(t, p));
     }
     t->update_s += ct_clock_s() - start;
     ct_trace_end(t->exec->trace, traced, CT_TRACE_UPDATE, NULL,
@@ -137,10 +164,10 @@ static ct_status begin(ct_train_step *t, int64_t iteration, double rate)
 {
     /* forward has waited for every parameter that it reads, which are all; to be sure */
     CT_TRY(ct_train_step_settle(t));
-    CT_TRY(t->exchange->begin(t->exchange->ctx, iteration));
-    memset(t->landed, 0, (size_t)t->net->n_param * sizeof(*t->landed));
     t->rate = rate;
     t->scale = 1.0f / (float)t->param->iter_size;
+    CT_TRY(t->exchange->begin(t->exchange->ctx, iteration, t->scale, (float)rate));
+    memset(t->landed, 0, (size_t)t->net->n_param * sizeof(*t->landed));
     return CT_OK;
 }
 

@@ -1,4 +1,5 @@
 #include "framework/tools/config.h"
+#include "framework/tools/exchange_config.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -293,5 +294,5 @@ ct_status ct_config_apply(const ct_options *o, ct_config *c)
         CT_TRY(set_field(c, "solver_mode", ct_feature_has("cuda") ? "GPU" : "CPU",
                          CT_ORIGIN_DEFAULT, "default"));
     }
-    return CT_OK;
+    return ct_compression_check(c->solver);
 }

@@ -6,23 +6,6 @@
 
 enum { MOST_TUNE = 10000 };
 
-static ct_status codec_name(const Ct__CompressionParameter *p, const char **name_p)
-{
-    switch (p->type) {
-    case CT__COMPRESSION_PARAMETER__TYPE__NONE:
-        *name_p = "none";
-        return CT_OK;
-    case CT__COMPRESSION_PARAMETER__TYPE__BF16:
-        *name_p = "bf16";
-        return CT_OK;
-    case CT__COMPRESSION_PARAMETER__TYPE__TOPK:
-        *name_p = "topk";
-        return CT_OK;
-    default:
-        return CT_FAIL(CT_ERR_CONFIG, "compression { type: %d }: no such type", (int)p->type);
-    }
-}
-
 static ct_status progress_kind(const Ct__CommParameter *p, ct_progress_kind *kind_p)
 {
     switch (p->progress) {
@@ -43,11 +26,8 @@ static ct_status progress_kind(const Ct__CommParameter *p, ct_progress_kind *kin
 ct_status ct_exchange_read_config(const Ct__SolverParameter *param, ct_grad_pipe_config *config)
 {
     const Ct__CommParameter none = CT__COMM_PARAMETER__INIT;
-    const Ct__CompressionParameter plain = CT__COMPRESSION_PARAMETER__INIT;
     const Ct__CommParameter *comm = (param->comm != NULL) ? param->comm : &none;
-    const Ct__CompressionParameter *c = (param->compression != NULL) ? param->compression : &plain;
     double bytes = ldexp((double)comm->bucket_mb, 20);
-    const char *name = NULL;
 
     if ((!(bytes >= 1) && (bytes != 0)) || (bytes > ldexp(1, 40)))
         return CT_FAIL(
@@ -66,10 +46,8 @@ ct_status ct_exchange_read_config(const Ct__SolverParameter *param, ct_grad_pipe
     /* what was fastest this time may add in another order than what is next time */
     config->tune_iterations = param->deterministic ? 0 : comm->tune_iterations;
     CT_TRY(progress_kind(comm, &config->progress));
-    CT_TRY(codec_name(c, &name));
-    CT_TRY(ct_codec_find(name, &config->codec));
-    config->codec_config = (ct_codec_config){ .density = c->density,
-                                              .min_bytes = c->min_bytes,
-                                              .warmup_iterations = c->warmup_iter };
-    return CT_OK;
+    config->momentum = param->momentum;
+    config->nesterov = false; /* the rules that there are: SGD */
+    return ct_codec_read_config(param->compression, "compression", &config->codec,
+                                &config->codec_config);
 }

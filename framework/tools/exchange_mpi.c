@@ -11,14 +11,23 @@ typedef struct exchange_mpi {
     ct_grad_pipe *pipe;
     bool reproducible;
     int n_param, n_learned; /* the learned ones come first, and are the pipe's ranges */
-    int64_t *count;         /* [n_learned] */
     int n_state;
-    int *state; /* [n_state] parameters with a residual */
+    struct {
+        int param, k;     /* the k-th state of it */
+    } * state;            /* [n_state] */
+    ct_codec_config *own; /* [n_learned] of parameters with a codec of their own */
 } exchange_mpi;
 
-static ct_status mpi_begin(void *ctx, int64_t iteration)
+static ct_status mpi_begin(void *ctx, int64_t iteration, float scale, float rate)
 {
-    return ct_grad_pipe_begin(((exchange_mpi *)ctx)->pipe, iteration);
+    return ct_grad_pipe_begin(((exchange_mpi *)ctx)->pipe, iteration, scale, rate);
+}
+
+static bool mpi_absorbed(void *ctx, int param)
+{
+    const exchange_mpi *x = ctx;
+
+    return (param < x->n_learned) && ct_grad_pipe_absorbs(x->pipe, param);
 }
 
 static ct_status mpi_ready(void *ctx, int param)
@@ -104,14 +113,23 @@ static int mpi_n_state(void *ctx)
 static ct_status mpi_state(void *ctx, int i, ct_exchange_state *out)
 {
     exchange_mpi *x = ctx;
+    ct_coded_state s;
 
-    if ((i < 0) || (i >= x->n_state))
+    if ((i < 0) || (i >= x->n_state) ||
+        !ct_grad_pipe_state(x->pipe, x->state[i].param, x->state[i].k, &s))
         return CT_FAIL(CT_ERR_ARG, "exchange state %d of %d", i, x->n_state);
-    *out = (ct_exchange_state){ .name = "residual",
-                                .param = x->state[i],
-                                .data = ct_grad_pipe_residual(x->pipe, x->state[i]),
-                                .count = x->count[x->state[i]] };
+    *out = (ct_exchange_state){ .name = s.name,
+                                .param = x->state[i].param,
+                                .data = s.data,
+                                .count = s.count,
+                                .replicated = s.replicated,
+                                .is_momentum = (strcmp(s.name, CT_CODED_MOMENTUM) == 0) };
     return CT_OK;
+}
+
+static ct_status mpi_restored(void *ctx)
+{
+    return ct_grad_pipe_restored(((exchange_mpi *)ctx)->pipe);
 }
 
 ct_status ct_exchange_mpi_trace(void *ctx, struct ct_trace *t)
@@ -124,8 +142,10 @@ void ct_exchange_mpi_describe(void *ctx, char *text, size_t size)
     ct_grad_pipe_describe(((exchange_mpi *)ctx)->pipe, text, size);
 }
 
-/* The pipe's ranges: the learned parameters, which the net puts first. */
-static ct_status list_ranges(exchange_mpi *x, const ct_net *net, ct_grad_range *range)
+/* The pipe's ranges: the learned parameters, which the net puts first. The layer that backward
+ * finishes first is the one that the loss reads. */
+static ct_status list_ranges(exchange_mpi *x, const Ct__SolverParameter *s, const ct_net *net,
+                             ct_grad_range *range)
 {
     for (int i = 0; i < net->n_param; ++i) {
         const ct_param *p = &net->param[i];
@@ -134,8 +154,38 @@ static ct_status list_ranges(exchange_mpi *x, const ct_net *net, ct_grad_range *
         if (i != x->n_learned)
             return CT_FAIL(CT_ERR_ARG, "parameter %s learns, but stands after one that does not",
                            p->key);
-        range[x->n_learned] = (ct_grad_range){ p->key, p->offset, p->count };
-        x->count[x->n_learned++] = p->count;
+        range[i] = (ct_grad_range){ .key = p->key,
+                                    .offset = p->offset,
+                                    .count = p->count,
+                                    .rows = ct_param_rows(p),
+                                    .weight = ct_blob_data(&p->blob),
+                                    .decay = s->weight_decay * p->decay_mult,
+                                    .rate_mult = p->lr_mult,
+                                    .output = (strcmp(p->layer, net->param[0].layer) == 0) };
+        if (p->compress != NULL) {
+            CT_TRY(ct_codec_read_config(p->compress, p->key, &range[i].codec, &x->own[i]));
+            range[i].codec_config = &x->own[i];
+        }
+        x->n_learned += 1;
+    }
+    return CT_OK;
+}
+
+static ct_status list_states(exchange_mpi *x)
+{
+    ct_coded_state s;
+    int n = 0;
+
+    for (int i = 0; i < x->n_learned; ++i) {
+        for (int k = 0; ct_grad_pipe_state(x->pipe, i, k, &s); ++k) n += 1;
+    }
+    x->state = calloc((size_t)n + 1, sizeof(*x->state));
+    if (x->state == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for an exchange");
+    for (int i = 0; i < x->n_learned; ++i) {
+        for (int k = 0; ct_grad_pipe_state(x->pipe, i, k, &s); ++k) {
+            x->state[x->n_state].param = i;
+            x->state[x->n_state++].k = k;
+        }
     }
     return CT_OK;
 }
@@ -145,23 +195,21 @@ static ct_status open_pipe(exchange_mpi *x, const Ct__SolverParameter *param, ct
 {
     ct_grad_pipe_config config = { .allreduce = NULL };
 
-    if (x->comm->size > 1 && (net->options.dev != NULL) && (net->options.dev != ct_device_cpu()))
-        return CT_FAIL(CT_ERR_CONFIG, "gradients on device %s: several ranks need the CPU",
+    if ((net->options.dev != NULL) && (net->options.dev != ct_device_cpu()))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "gradients on device %s: several ranks, and compression, need the CPU",
                        net->options.dev->name);
     CT_TRY(ct_exchange_read_config(param, &config));
     x->reproducible = config.reproducible;
-    CT_TRY(list_ranges(x, net, range));
+    CT_TRY(list_ranges(x, param, net, range));
     CT_TRY(ct_grad_pipe_create(x->comm, &config, net->grad_arena, range, x->n_learned, &x->pipe));
-    for (int i = 0; i < x->n_learned; ++i) {
-        if (ct_grad_pipe_residual(x->pipe, i) != NULL) x->state[x->n_state++] = i;
-    }
-    return CT_OK;
+    return list_states(x);
 }
 
 static void destroy(exchange_mpi *x)
 {
     ct_grad_pipe_destroy(x->pipe);
-    free(x->count);
+    free(x->own);
     free(x->state);
     free(x);
 }
@@ -180,10 +228,8 @@ ct_status ct_exchange_mpi_open(ct_comm *comm, const Ct__SolverParameter *param, 
     }
     x->comm = comm;
     x->n_param = net->n_param;
-    x->count = calloc((size_t)net->n_param + 1, sizeof(*x->count));
-    x->state = calloc((size_t)net->n_param + 1, sizeof(*x->state));
-    if ((x->count == NULL) || (x->state == NULL))
-        status = CT_FAIL(CT_ERR_NOMEM, "no memory for an exchange");
+    x->own = calloc((size_t)net->n_param + 1, sizeof(*x->own));
+    if (x->own == NULL) status = CT_FAIL(CT_ERR_NOMEM, "no memory for an exchange");
     if (status == CT_OK) status = open_pipe(x, param, net, range);
     free(range);
     if (status != CT_OK) {
@@ -206,6 +252,8 @@ ct_status ct_exchange_mpi_open(ct_comm *comm, const Ct__SolverParameter *param, 
         .broadcast = mpi_broadcast,
         .barrier = mpi_barrier,
         .counters = mpi_counters,
+        .absorbed = mpi_absorbed,
+        .restored = mpi_restored,
         .n_state = mpi_n_state,
         .state = mpi_state,
     };

@@ -3,17 +3,25 @@
 #include "framework/tools/exchange_config.h"
 #include "framework/tools/exchange_mpi.h"
 
-static bool is_coded(const Ct__SolverParameter *p)
+static bool codes(const Ct__CompressionParameter *c)
 {
-    return (p->compression != NULL) &&
-           (p->compression->type != CT__COMPRESSION_PARAMETER__TYPE__NONE);
+    return (c != NULL) &&
+           ((c->type != CT__COMPRESSION_PARAMETER__TYPE__NONE) || (c->local_clip > 0));
+}
+
+static bool is_coded(const Ct__SolverParameter *p, const ct_net *net)
+{
+    bool any = codes(p->compression);
+
+    for (int i = 0; i < net->n_param; i++) any = any || codes(net->param[i].compress);
+    return any;
 }
 
 ct_status ct_exchange_open_net(void *ctx, ct_net *net, ct_exchange *out)
 {
     ct_exchange_open *open = ctx;
 
-    if ((open->job->size == 1) && !is_coded(open->param)) {
+    if ((open->job->size == 1) && !is_coded(open->param, net)) {
         ct_grad_pipe_config unused;
 
         /* a job of one rank is as strict as one of more */

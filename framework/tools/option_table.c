@@ -22,7 +22,7 @@ const ct_option ct_option_table[] = {
       "the iterations to trace (the fourth to the eighth of the run)" },
     { "json", CT_OPTION_TEXT, "time check", "FILE", "write the result as JSON" },
     { "compression", CT_OPTION_TEXT, "train time check", "TYPE[:FIELD=VALUE,...]",
-      "gradient compression: none, bf16, topk; for example topk:density=0.01,min_bytes=65536" },
+      "gradient compression; for example redsync:density=0.001,exchange=oktopk" },
     { "allreduce", CT_OPTION_TEXT, "train time", "NAME",
       "auto, an algorithm, or by size: tree<64K,rhd<4M,hier" },
     { "topology", CT_OPTION_TEXT, JOB, "SPEC",

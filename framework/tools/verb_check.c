@@ -2,7 +2,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "comm/codec.h"
 #include "framework/tools/exchange_config.h"
 #include "framework/tools/net_open.h"
 
@@ -49,25 +48,29 @@ static void print_layers(const ct_net *net, totals *t)
 
 static ct_status find_traffic(const ct_net *net, const Ct__SolverParameter *s, traffic *out)
 {
-    static const char *const name[] = { "none", "bf16", "topk" };
-    const Ct__CompressionParameter *p = s->compression;
-    const ct_codec_ops *codec;
-    ct_codec_config config = { 0 };
+    ct_grad_pipe_config config = { .allreduce = NULL };
 
     memset(out, 0, sizeof(*out));
-    CT_TRY(ct_codec_find(name[(p != NULL) ? p->type : 0], &codec));
-    if (p != NULL) {
-        config.density = p->density;
-        config.min_bytes = p->min_bytes;
-    }
+    CT_TRY(
+        ct_codec_read_config(s->compression, "compression", &config.codec, &config.codec_config));
     for (int i = 0; i < net->n_param; i++) {
         const ct_param *q = &net->param[i];
-        bool small = (q->count * 4 < config.min_bytes);
         double bytes = (double)q->count * 4;
+        const ct_coded_ops *codec = NULL, *own = NULL;
+        const ct_codec_config *c = NULL;
+        ct_codec_config own_config;
+        ct_grad_range range = { .count = q->count };
 
         if (!q->learns) continue;
-        if (!small && (p != NULL)) bytes = (double)codec->payload_bound(&config, q->count);
-        if (!small && (codec->combine == CT_COMBINE_GATHER)) {
+        if (q->compress != NULL) {
+            CT_TRY(ct_codec_read_config(q->compress, q->key, &own, &own_config));
+            range.codec = own;
+            range.codec_config = &own_config;
+        }
+        codec = ct_grad_range_codec(&config, &range, &c);
+        if (codec->payload_bytes != NULL)
+            bytes = (double)codec->payload_bytes(c, q->count, ct_param_rows(q));
+        if (codec->gathers) {
             out->gathered += bytes;
         } else {
             out->dense += bytes;

@@ -25,7 +25,7 @@ runs set_no_value 2 'expected FIELD=VALUE' "$CORTADO" train --solver=solver.prot
 runs set_wrong_value 2 'base_lr' "$CORTADO" train --solver=solver.prototxt --set=base_lr=fast
 runs set_unknown_layer 2 'cnv' "$CORTADO" train --solver=solver.prototxt '--set=layer[cnv].convolution_param.num_output=3'
 runs set_batch_zero 2 'batch_size=0' "$CORTADO" train --solver=solver.prototxt --set=batch_size=0
-runs bad_compression 2 'expected none, bf16 or topk' "$CORTADO" train --solver=solver.prototxt --compression=zip
+runs bad_compression 2 'expected one of none, bf16, topk, redsync' "$CORTADO" train --solver=solver.prototxt --compression=zip
 runs bad_compression_field 2 'densty' "$CORTADO" train --solver=solver.prototxt --compression=topk:densty=0.1
 runs weights_and_snapshot 2 'not both' "$CORTADO" train --solver=solver.prototxt --snapshot=a.solverstate.h5 --weights=b.caffemodel
 

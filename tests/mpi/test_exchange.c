@@ -17,7 +17,7 @@ static void fake_net(ct_net *net, ct_param *param, float *arena)
     memset(net, 0, sizeof(*net));
     memset(param, 0, sizeof(*param) * N_PARAM);
     for (int i = 0; i < N_PARAM; ++i) {
-        param[i].key = key[i];
+        param[i].key = param[i].layer = key[i];
         param[i].offset = offset[i];
         param[i].count = count[i];
         param[i].learns = (i < N_LEARNED);
@@ -42,7 +42,7 @@ static int one_step(ct_exchange *x, float *arena, int64_t iteration)
         for (int64_t i = 0; i < count[p]; ++i)
             arena[offset[p] + i] = (float)((i % 50 + 1) * (x->rank + 1));
     }
-    fault += MPI_FAULT_UNLESS(x->begin(x->ctx, iteration) == CT_OK);
+    fault += MPI_FAULT_UNLESS(x->begin(x->ctx, iteration, 1, 1) == CT_OK);
     for (int p = 0; p < N_PARAM; ++p) {
         fault += MPI_FAULT_UNLESS(x->ready(x->ctx, p) == CT_OK);
         fault += MPI_FAULT_UNLESS(x->poll(x->ctx) == CT_OK);
@@ -135,6 +135,8 @@ static int compressed(ct_comm *c)
     topk.type = CT__COMPRESSION_PARAMETER__TYPE__TOPK;
     topk.density = 0.02f;
     topk.min_bytes = 4 * 18000;
+    topk.exchange = CT__COMPRESSION_PARAMETER__EXCHANGE__KIND__ALLGATHER;
+    topk.has_exchange = true;
     comm.overlap = 0;
     param.compression = &topk;
     param.comm = &comm;

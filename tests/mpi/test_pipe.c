@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "comm/codec_types.h"
+#include "comm/coded_types.h"
 #include "comm/grad_pipe.h"
 #include "framework/base/rng.h"
 
@@ -12,10 +12,24 @@ enum { N_RANGE = 9, N = 60000, STEPS = 3 };
 
 /* Uneven, with padding between them, one empty, two large. */
 static const ct_grad_range range[N_RANGE] = {
-    { "fc8[0]", 0, 1000 },     { "fc8[1]", 1008, 10 },     { "fc7[0]", 1024, 20001 },
-    { "fc7[1]", 21040, 100 },  { "none[0]", 21200, 0 },    { "conv2[0]", 21200, 2500 },
-    { "conv2[1]", 23712, 33 }, { "fc6[0]", 23760, 30000 }, { "conv1[0]", 53776, 777 },
+    { .key = "fc8[0]", .offset = 0, .count = 1000 },
+    { .key = "fc8[1]", .offset = 1008, .count = 10 },
+    { .key = "fc7[0]", .offset = 1024, .count = 20001 },
+    { .key = "fc7[1]", .offset = 21040, .count = 100 },
+    { .key = "none[0]", .offset = 21200, .count = 0 },
+    { .key = "conv2[0]", .offset = 21200, .count = 2500 },
+    { .key = "conv2[1]", .offset = 23712, .count = 33 },
+    { .key = "fc6[0]", .offset = 23760, .count = 30000 },
+    { .key = "conv1[0]", .offset = 53776, .count = 777 },
 };
+
+/* What a rank has not sent of range i; NULL: it keeps nothing. */
+static float *residual_of(ct_grad_pipe *gp, int i)
+{
+    ct_coded_state s;
+
+    return ct_grad_pipe_state(gp, i, 0, &s) ? s.data : NULL;
+}
 
 typedef struct landing {
     int times[N_RANGE];
@@ -68,7 +82,7 @@ static void fill(const ct_comm *c, float *arena, int64_t at)
 /* One step; `order` scrambles the order in which gradients get ready. */
 static int step(ct_grad_pipe *gp, ct_comm *c, int64_t iteration, bool scrambled, landing *l)
 {
-    int fault = MPI_FAULT_UNLESS(ct_grad_pipe_begin(gp, iteration) == CT_OK);
+    int fault = MPI_FAULT_UNLESS(ct_grad_pipe_begin(gp, iteration, 1, 1) == CT_OK);
 
     for (uint64_t t = 0; t < N_RANGE; ++t) {
         uint64_t i = scrambled ? ct_rng_permute((uint64_t)c->rank + 77, t, N_RANGE) : t;
@@ -100,7 +114,7 @@ static int same_on_all(const float *arena)
 
 static bool in_bucket_of_its_own(const ct_grad_pipe_config *config, int i)
 {
-    return (config->codec != &ct_codec_none) && (range[i].count > 0) &&
+    return (config->codec != &ct_coded_none) && (range[i].count > 0) &&
            (range[i].count * 4 >= config->codec_config.min_bytes);
 }
 
@@ -111,7 +125,7 @@ static int check_sums(ct_comm *c, const ct_grad_pipe_config *config, const float
     int fault = 0;
 
     for (int i = 0; i < N_RANGE; ++i) {
-        bool coded = in_bucket_of_its_own(config, i) && (config->codec->dtype == CT_BF16);
+        bool coded = in_bucket_of_its_own(config, i) && (config->codec == &ct_coded_bf16);
         /* every term is rounded once when encoded, every partial sum at most once more */
         double u = coded ? 0x1p-8 : 0x1p-24, roundings = c->size + 1, wrong = 0;
 
@@ -133,7 +147,7 @@ static int check_balance(ct_comm *c, ct_grad_pipe *gp, const double *arrived, co
     int fault = 0, wrong = 0;
 
     for (int i = 0; i < N_RANGE; ++i) {
-        const float *residual = ct_grad_pipe_residual(gp, i);
+        const float *residual = residual_of(gp, i);
 
         for (int64_t k = 0; (residual != NULL) && (k < range[i].count); ++k)
             kept[range[i].offset + k] = residual[k];
@@ -174,12 +188,12 @@ static int run(ct_comm *c, const ct_grad_pipe_config *config, bool scrambled, ui
             given[i] += truth.sum[s][i];
             moved[i] += truth.magnitude[s][i];
         }
-        if (config->codec->combine == CT_COMBINE_SUM)
+        if (!config->codec->keeps)
             fault += check_sums(c, config, arena, truth.sum[s], truth.magnitude[s]);
         fault += same_on_all(arena);
         *h_p = *h_p * 31 + checksum(arena, N);
     }
-    if ((fault == 0) && (config->codec->has_residual))
+    if ((fault == 0) && (config->codec->keeps))
         fault += check_balance(c, gp, arrived, given, moved);
     ct_grad_pipe_get_counters(gp, &counters);
     fault += MPI_FAULT_UNLESS((counters.exposed_s >= 0) && (counters.encode_s >= 0));
@@ -195,7 +209,7 @@ static int all_codecs(ct_comm *c)
     static const char *const how[] = { "hier", "ring", "impi" };
     int fault = 0;
 
-    for (const ct_codec_ops *const *codec = ct_codec_table; *codec != NULL; ++codec) {
+    for (const ct_coded_ops *const *codec = ct_coded_table; *codec != NULL; ++codec) {
         for (int v = 0; v < 6; ++v) {
             ct_grad_pipe_config config = {
                 .bucket_bytes = (v < 3) ? 16384 : 1000000,
@@ -224,14 +238,13 @@ static int warm_up(ct_comm *c)
     landing l = { .calls = 0 };
     int fault = 0, zeros = 0;
 
-    config.codec = &ct_codec_topk;
+    config.codec = &ct_coded_topk;
     config.codec_config =
         (ct_codec_config){ .density = 0.01f, .min_bytes = 40000, .warmup_iterations = 2 };
     fault += MPI_FAULT_UNLESS(ct_grad_pipe_create(c, &config, arena, range, N_RANGE, &gp) == CT_OK);
-    residual = ct_grad_pipe_residual(gp, 7);
-    fault += MPI_FAULT_UNLESS((residual != NULL) && (ct_grad_pipe_residual(gp, 0) == NULL));
-    fault += MPI_FAULT_UNLESS((ct_grad_pipe_residual(gp, -1) == NULL) &&
-                              (ct_grad_pipe_residual(gp, N_RANGE) == NULL));
+    residual = residual_of(gp, 7);
+    fault += MPI_FAULT_UNLESS((residual != NULL) && (residual_of(gp, 0) == NULL));
+    fault += MPI_FAULT_UNLESS((residual_of(gp, -1) == NULL) && (residual_of(gp, N_RANGE) == NULL));
     if (fault > 0) return fault;
     for (int64_t s = 0; s < 2; ++s) {
         fill(c, arena, s);
@@ -265,7 +278,8 @@ static void keep_line(void *ctx, const char *text)
 
 static int errors(ct_comm *c)
 {
-    ct_grad_range bad[2] = { { "a[0]", 0, 100 }, { "b[0]", 50, 100 } };
+    ct_grad_range bad[2] = { { .key = "a[0]", .offset = 0, .count = 100 },
+                             { .key = "b[0]", .offset = 50, .count = 100 } };
     ct_grad_pipe_config config = { .bucket_bytes = 1000, .allreduce = "auto", .overlap = true };
     ct_grad_pipe *gp = NULL;
     float arena[256] = { 0 };
@@ -273,20 +287,20 @@ static int errors(ct_comm *c)
     char text[256] = "";
     int fault = 0;
 
-    config.codec = &ct_codec_none;
+    config.codec = &ct_coded_none;
     ct_log_set_sink(keep_line, NULL);
     fault += MPI_FAULT_UNLESS(ct_grad_pipe_create(c, &config, arena, bad, 2, &gp) == CT_ERR_ARG);
     bad[1].offset = 100;
     config.bucket_bytes = -1;
     fault += MPI_FAULT_UNLESS(ct_grad_pipe_create(c, &config, arena, bad, 2, &gp) == CT_ERR_CONFIG);
     config.bucket_bytes = 1000;
-    config.codec = &ct_codec_topk;
+    config.codec = &ct_coded_topk;
     for (int i = 0; i < 3; ++i) {
         config.codec_config.density = (i == 0) ? 0 : (i == 1) ? 1.01f : NAN;
         fault +=
             MPI_FAULT_UNLESS(ct_grad_pipe_create(c, &config, arena, bad, 2, &gp) == CT_ERR_CONFIG);
     }
-    config.codec = &ct_codec_none;
+    config.codec = &ct_coded_none;
     config.allreduce = "trie";
     fault += MPI_FAULT_UNLESS(ct_grad_pipe_create(c, &config, arena, bad, 2, &gp) == CT_ERR_CONFIG);
     config.allreduce = "auto";
@@ -302,8 +316,8 @@ static int errors(ct_comm *c)
     fault += MPI_FAULT_UNLESS(strstr(text, "no gradients under way") != NULL);
     fault += MPI_FAULT_UNLESS(ct_grad_pipe_ready(gp, 0) == CT_ERR_ARG);
     fault += MPI_FAULT_UNLESS(ct_grad_pipe_finish(gp, NULL, NULL) == CT_ERR_ARG);
-    fault += MPI_FAULT_UNLESS(ct_grad_pipe_begin(gp, 0) == CT_OK);
-    fault += MPI_FAULT_UNLESS(ct_grad_pipe_begin(gp, 0) == CT_ERR_ARG);
+    fault += MPI_FAULT_UNLESS(ct_grad_pipe_begin(gp, 0, 1, 1) == CT_OK);
+    fault += MPI_FAULT_UNLESS(ct_grad_pipe_begin(gp, 0, 1, 1) == CT_ERR_ARG);
     fault += MPI_FAULT_UNLESS(ct_grad_pipe_ready(gp, 2) == CT_ERR_ARG);
     fault += MPI_FAULT_UNLESS(ct_grad_pipe_ready(gp, 1) == CT_OK);
     fault += MPI_FAULT_UNLESS(ct_grad_pipe_ready(gp, 1) == CT_ERR_ARG);
@@ -343,7 +357,7 @@ static int waits(ct_comm *c)
         ct_grad_pipe *gp = NULL;
 
         config.overlap = (overlap != 0);
-        config.codec = &ct_codec_none;
+        config.codec = &ct_coded_none;
         fault +=
             MPI_FAULT_UNLESS(ct_grad_pipe_create(c, &config, arena, range, N_RANGE, &gp) == CT_OK);
         fault += MPI_FAULT_UNLESS(ct_grad_pipe_wait(gp, 0, 1, NULL, NULL) == CT_ERR_ARG);
@@ -352,7 +366,7 @@ static int waits(ct_comm *c)
             uint64_t key = ct_rng_key(3, (uint64_t)s, 0);
 
             fill(c, arena, s);
-            fault += MPI_FAULT_UNLESS(ct_grad_pipe_begin(gp, s) == CT_OK);
+            fault += MPI_FAULT_UNLESS(ct_grad_pipe_begin(gp, s, 1, 1) == CT_OK);
             fault += MPI_FAULT_UNLESS(ct_grad_pipe_wait(gp, 0, 1, NULL, NULL) == CT_ERR_ARG);
             for (int i = 0; i < N_RANGE; ++i)
                 fault += MPI_FAULT_UNLESS(ct_grad_pipe_ready(gp, i) == CT_OK);
@@ -377,16 +391,16 @@ static int waits(ct_comm *c)
 /* Rank 0 starts a bucket that the others hold back: it knows what it waits for. */
 static int description(ct_comm *c)
 {
-    const ct_grad_range one = { "fc6[0]", 0, 4096 };
+    const ct_grad_range one = { .key = "fc6[0]", .offset = 0, .count = 4096 };
     ct_grad_pipe_config config = { .bucket_bytes = 1000, .allreduce = "ring", .overlap = true };
     ct_grad_pipe *gp = NULL;
     static float arena[4096];
     char text[256] = "";
     int fault = 0;
 
-    config.codec = &ct_codec_none;
+    config.codec = &ct_coded_none;
     fault += MPI_FAULT_UNLESS(ct_grad_pipe_create(c, &config, arena, &one, 1, &gp) == CT_OK);
-    fault += MPI_FAULT_UNLESS(ct_grad_pipe_begin(gp, 0) == CT_OK);
+    fault += MPI_FAULT_UNLESS(ct_grad_pipe_begin(gp, 0, 1, 1) == CT_OK);
     if (c->rank == 0) {
         fault += MPI_FAULT_UNLESS(ct_grad_pipe_ready(gp, 0) == CT_OK);
         ct_grad_pipe_describe(gp, text, sizeof(text));
@@ -411,18 +425,19 @@ static int description(ct_comm *c)
 /* A NaN on one rank ends the step there, with the gradient's name. */
 static int diverged(ct_comm *c)
 {
-    const ct_grad_range one = { "fc6[0]", 0, 4096 };
+    const ct_grad_range one = { .key = "fc6[0]", .offset = 0, .count = 4096 };
     ct_grad_pipe_config config = { .bucket_bytes = 1000, .allreduce = "auto", .overlap = true };
     ct_grad_pipe *gp = NULL;
     static float arena[4096];
     int fault = 0;
 
-    config.codec = &ct_codec_topk;
+    config.codec = &ct_coded_topk;
     config.codec_config.density = 0.1f;
+    config.codec_config.exchange = "allgather"; /* selects at once: hier adds the node up first */
     arena[17] = NAN;
     ct_log_set_sink(keep_line, NULL);
     fault += MPI_FAULT_UNLESS(ct_grad_pipe_create(c, &config, arena, &one, 1, &gp) == CT_OK);
-    fault += MPI_FAULT_UNLESS(ct_grad_pipe_begin(gp, 4) == CT_OK);
+    fault += MPI_FAULT_UNLESS(ct_grad_pipe_begin(gp, 4, 1, 1) == CT_OK);
     fault += MPI_FAULT_UNLESS(ct_grad_pipe_ready(gp, 0) == CT_ERR_DIVERGED);
     fault += MPI_FAULT_UNLESS(strstr(last_line, "fc6[0], iteration 4") != NULL);
     ct_log_set_sink(NULL, NULL);
@@ -440,11 +455,12 @@ static int many_buckets(ct_comm *c)
     float *arena = malloc(sizeof(*arena) * MANY * EACH);
     int fault = 0, wrong = 0;
 
-    config.codec = &ct_codec_none;
-    for (int i = 0; i < MANY; ++i) list[i] = (ct_grad_range){ "p", (int64_t)i * EACH, EACH };
+    config.codec = &ct_coded_none;
+    for (int i = 0; i < MANY; ++i)
+        list[i] = (ct_grad_range){ .key = "p", .offset = (int64_t)i * EACH, .count = EACH };
     for (int i = 0; i < MANY * EACH; ++i) arena[i] = (float)(i % 100 + c->rank);
     fault += MPI_FAULT_UNLESS(ct_grad_pipe_create(c, &config, arena, list, MANY, &gp) == CT_OK);
-    fault += MPI_FAULT_UNLESS(ct_grad_pipe_begin(gp, 0) == CT_OK);
+    fault += MPI_FAULT_UNLESS(ct_grad_pipe_begin(gp, 0, 1, 1) == CT_OK);
     for (int i = 0; i < MANY; ++i) fault += (ct_grad_pipe_ready(gp, i) != CT_OK);
     fault += MPI_FAULT_UNLESS(ct_grad_pipe_finish(gp, NULL, NULL) == CT_OK);
     for (int i = 0; i < MANY * EACH; ++i)

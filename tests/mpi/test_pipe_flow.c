@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "comm/codec_types.h"
+#include "comm/coded_types.h"
 #include "comm/grad_pipe.h"
 #include "comm/grad_plan.h"
 #include "framework/base/rng.h"
@@ -14,11 +14,25 @@ enum { N_RANGE = 10, N = 430000 };
 
 /* Odd sizes, gaps, empty ones; the large one is several buckets where sizes are automatic. */
 static const ct_grad_range range[N_RANGE] = {
-    { "fc8[0]", 0, 4097 },         { "fc8[1]", 4112, 3 },       { "fc7[0]", 4128, 70001 },
-    { "none[0]", 74144, 0 },       { "fc6[0]", 74144, 270013 }, { "fc6[1]", 344160, 1 },
-    { "conv2[0]", 344176, 33000 }, { "none[1]", 377184, 0 },    { "conv1[0]", 377184, 49999 },
-    { "conv1[1]", 427184, 17 },
+    { .key = "fc8[0]", .offset = 0, .count = 4097 },
+    { .key = "fc8[1]", .offset = 4112, .count = 3 },
+    { .key = "fc7[0]", .offset = 4128, .count = 70001 },
+    { .key = "none[0]", .offset = 74144, .count = 0 },
+    { .key = "fc6[0]", .offset = 74144, .count = 270013 },
+    { .key = "fc6[1]", .offset = 344160, .count = 1 },
+    { .key = "conv2[0]", .offset = 344176, .count = 33000 },
+    { .key = "none[1]", .offset = 377184, .count = 0 },
+    { .key = "conv1[0]", .offset = 377184, .count = 49999 },
+    { .key = "conv1[1]", .offset = 427184, .count = 17 },
 };
+
+/* What a rank has not sent of range i; NULL: it keeps nothing. */
+static float *residual_of(ct_grad_pipe *gp, int i)
+{
+    ct_coded_state s;
+
+    return ct_grad_pipe_state(gp, i, 0, &s) ? s.data : NULL;
+}
 
 /* Small integers: all sums are exact, in bf16 too, in whatever order. */
 static int residue(int64_t step, int64_t k)
@@ -94,7 +108,7 @@ static void delay(uint64_t key, uint64_t at)
 static int step(ct_grad_pipe *gp, ct_comm *c, reader *r, bool leave_some)
 {
     uint64_t key = ct_rng_key(21, (uint64_t)c->rank, (uint64_t)r->step);
-    int fault = MPI_FAULT_UNLESS(ct_grad_pipe_begin(gp, r->step) == CT_OK);
+    int fault = MPI_FAULT_UNLESS(ct_grad_pipe_begin(gp, r->step, 1, 1) == CT_OK);
     double ranks = 1;
 
     memset(r->times, 0, sizeof(r->times));
@@ -143,7 +157,7 @@ static int check_balance(ct_grad_pipe *gp, const double *arrived, int64_t steps,
     int wrong = 0, n_residual = 0;
 
     for (int i = 0; i < N_RANGE; ++i) {
-        const float *residual = ct_grad_pipe_residual(gp, i);
+        const float *residual = residual_of(gp, i);
 
         n_residual += (residual != NULL);
         for (int64_t k = 0; (residual != NULL) && (k < range[i].count); ++k)
@@ -169,7 +183,7 @@ static int flow(ct_comm *c, const ct_grad_pipe_config *config, int64_t steps)
     ct_grad_pipe_counters before, after;
     int fault = 0;
 
-    if (config->codec->has_residual) r.arrived = calloc(N, sizeof(*r.arrived));
+    if (config->codec->keeps) r.arrived = calloc(N, sizeof(*r.arrived));
     fault +=
         MPI_FAULT_UNLESS(ct_grad_pipe_create(c, config, r.arena, range, N_RANGE, &gp) == CT_OK);
     fault = mpi_verdict(fault);
@@ -200,14 +214,14 @@ static int all_flows(ct_comm *c)
     static const ct_progress_kind kind[2] = { CT_PROGRESS_POLL, CT_PROGRESS_THREAD };
     int machine = n_machine++, fault = 0, n_codec = 0;
 
-    while (ct_codec_table[n_codec] != NULL) n_codec += 1;
+    while (ct_coded_table[n_codec] != NULL) n_codec += 1;
     for (int i = 0; i < 4 * n_codec; ++i) {
         int v = i % 4, codec = i / 4;
         ct_grad_pipe_config config = {
             .bucket_bytes = (v < 2) ? 0 : 30000,
             .allreduce = (v == 3) ? "ring" : "auto",
             .overlap = (v != 2),
-            .codec = ct_codec_table[codec],
+            .codec = ct_coded_table[codec],
             .codec_config = { .density = 0.03f, .min_bytes = 150000 },
             .progress = kind[v % 2],
         };
@@ -234,7 +248,7 @@ static int tuning(ct_comm *c)
 {
     ct_grad_pipe_config config = { .allreduce = "auto",
                                    .overlap = true,
-                                   .codec = &ct_codec_none,
+                                   .codec = &ct_coded_none,
                                    .tune_iterations = 4,
                                    .progress = CT_PROGRESS_AUTO };
     ct_grad_pipe *gp = NULL;
@@ -260,7 +274,7 @@ static int tuning(ct_comm *c)
     fault += flow(c, &config, 7);
     ct_log_set_sink(NULL, NULL);
     fault += MPI_FAULT_UNLESS(said.n_choice == 0);
-    config.codec = &ct_codec_bf16;
+    config.codec = &ct_coded_bf16;
     config.codec_config.min_bytes = 10000;
     config.allreduce = "auto";
     return fault + flow(c, &config, 11);
@@ -274,7 +288,7 @@ static int thread_alone(ct_comm *c)
     ct_grad_pipe_config config = { .bucket_bytes = 100000,
                                    .allreduce = "auto",
                                    .overlap = true,
-                                   .codec = &ct_codec_none,
+                                   .codec = &ct_coded_none,
                                    .progress = CT_PROGRESS_THREAD };
     ct_grad_pipe *gp = NULL;
     reader r = { .expected = make_totals(c), .arena = acquire_arena(c) };
@@ -289,7 +303,7 @@ static int thread_alone(ct_comm *c)
 
         fill(c, r.arena, r.step);
         memset(r.times, 0, sizeof(r.times));
-        fault += MPI_FAULT_UNLESS(ct_grad_pipe_begin(gp, r.step) == CT_OK);
+        fault += MPI_FAULT_UNLESS(ct_grad_pipe_begin(gp, r.step, 1, 1) == CT_OK);
         for (int i = 0; i < N_RANGE; ++i)
             fault += MPI_FAULT_UNLESS(ct_grad_pipe_ready(gp, i) == CT_OK);
         do { /* the alarm ends this where the thread does nothing */
@@ -319,11 +333,11 @@ static void keep_line(void *ctx, const char *text)
 /* What the thread meets, the main thread says. */
 static int thread_fails(ct_comm *c)
 {
-    const ct_grad_range one = { "fc6[0]", 0, 4096 };
+    const ct_grad_range one = { .key = "fc6[0]", .offset = 0, .count = 4096 };
     ct_grad_pipe_config config = { .allreduce = "auto",
                                    .overlap = true,
-                                   .codec = &ct_codec_topk,
-                                   .codec_config = { .density = 0.1f },
+                                   .codec = &ct_coded_topk,
+                                   .codec_config = { .density = 0.1f, .exchange = "allgather" },
                                    .progress = CT_PROGRESS_THREAD };
     static float arena[4096];
     ct_grad_pipe *gp = NULL;
@@ -333,7 +347,7 @@ static int thread_fails(ct_comm *c)
     for (int k = 0; k < 4096; ++k) arena[k] = NAN;
     ct_log_set_sink(keep_line, NULL);
     fault += MPI_FAULT_UNLESS(ct_grad_pipe_create(c, &config, arena, &one, 1, &gp) == CT_OK);
-    fault += MPI_FAULT_UNLESS(ct_grad_pipe_begin(gp, 3) == CT_OK);
+    fault += MPI_FAULT_UNLESS(ct_grad_pipe_begin(gp, 3, 1, 1) == CT_OK);
     status = ct_grad_pipe_ready(gp, 0);
     for (int k = 0; (status == CT_OK) && (k < 20000); ++k) {
         usleep(200);
@@ -363,9 +377,10 @@ static ct_status note_first(void *ctx, int first, int n)
  * overtakes. */
 static int priorities(ct_comm *c)
 {
-    const ct_grad_range two[2] = { { "fc6[0]", 0, LARGE }, { "conv1[0]", LARGE, SMALL } };
+    const ct_grad_range two[2] = { { .key = "fc6[0]", .offset = 0, .count = LARGE },
+                                   { .key = "conv1[0]", .offset = LARGE, .count = SMALL } };
     ct_grad_pipe_config config = {
-        .bucket_bytes = 4 * SMALL, .allreduce = "ring", .overlap = false, .codec = &ct_codec_none
+        .bucket_bytes = 4 * SMALL, .allreduce = "ring", .overlap = false, .codec = &ct_coded_none
     };
     ct_grad_pipe *gp = NULL;
     float *arena = calloc(LARGE + SMALL, sizeof(*arena));
@@ -375,7 +390,7 @@ static int priorities(ct_comm *c)
     for (int s = 0; s < 10; ++s) {
         int order[3] = { 0, -1, -1 };
 
-        fault += MPI_FAULT_UNLESS(ct_grad_pipe_begin(gp, s) == CT_OK);
+        fault += MPI_FAULT_UNLESS(ct_grad_pipe_begin(gp, s, 1, 1) == CT_OK);
         fault += MPI_FAULT_UNLESS(ct_grad_pipe_ready(gp, 0) == CT_OK);
         fault += MPI_FAULT_UNLESS(ct_grad_pipe_ready(gp, 1) == CT_OK);
         fault += MPI_FAULT_UNLESS(ct_grad_pipe_wait(gp, 1, 1, note_first, order) == CT_OK);
@@ -423,7 +438,7 @@ static int check_cut(const ct_grad_sizes *sizes, const ct_bucket_cut *cut, int n
 
 static int plan(ct_comm *c)
 {
-    ct_grad_pipe_config config = { .allreduce = "auto", .codec = &ct_codec_none };
+    ct_grad_pipe_config config = { .allreduce = "auto", .codec = &ct_coded_none };
     const ct_grad_sizes list[3] = { { 65536, 16384, 524288 },
                                     { 1 << 20, 1 << 18, 8 << 20 },
                                     { 300000, 300000, INT64_MAX } };
@@ -434,7 +449,7 @@ static int plan(ct_comm *c)
         ct_bucket_cut *cut = NULL;
         int n_cut = 0, n_part = 0, n_coded = 0;
 
-        config.codec = (v < 3) ? &ct_codec_none : &ct_codec_topk;
+        config.codec = (v < 3) ? &ct_coded_none : &ct_coded_topk;
         config.codec_config.min_bytes = 250000;
         fault += MPI_FAULT_UNLESS(
             ct_grad_plan_cut(&config, &list[v % 3], range, N_RANGE, &cut, &n_cut) == CT_OK);
@@ -449,7 +464,7 @@ static int plan(ct_comm *c)
         if (v % 3 == 0) fault += MPI_FAULT_UNLESS(4 * cut[n_cut - 1].count <= 65536 + 200000);
         free(cut);
     }
-    config.codec = &ct_codec_none;
+    config.codec = &ct_coded_none;
     fault += MPI_FAULT_UNLESS(ct_grad_sizes_find(c, &config, range, N_RANGE, &found) == CT_OK);
     if (c->size > 1) {
         const ct_coll_ops *ops = NULL;
@@ -469,9 +484,11 @@ static int plan(ct_comm *c)
 /* Ranks that do not agree all fail, and say which bucket. */
 static int mismatch(ct_comm *c)
 {
-    ct_grad_range list[3] = { { "a[0]", 0, 500 }, { "b[0]", 512, 100 }, { "c[0]", 640, 300 } };
+    ct_grad_range list[3] = { { .key = "a[0]", .offset = 0, .count = 500 },
+                              { .key = "b[0]", .offset = 512, .count = 100 },
+                              { .key = "c[0]", .offset = 640, .count = 300 } };
     ct_grad_pipe_config config = {
-        .bucket_bytes = 1000, .allreduce = "auto", .overlap = true, .codec = &ct_codec_none
+        .bucket_bytes = 1000, .allreduce = "auto", .overlap = true, .codec = &ct_coded_none
     };
     static float arena[1024];
     bool odd = (c->rank == c->size - 1);
@@ -517,9 +534,10 @@ static int mismatch(ct_comm *c)
 /* No gradients at all, and only empty ones. */
 static int nothing(ct_comm *c)
 {
-    const ct_grad_range empty[2] = { { "a[0]", 0, 0 }, { "b[0]", 0, 0 } };
+    const ct_grad_range empty[2] = { { .key = "a[0]", .offset = 0, .count = 0 },
+                                     { .key = "b[0]", .offset = 0, .count = 0 } };
     ct_grad_pipe_config config = {
-        .allreduce = "auto", .overlap = true, .codec = &ct_codec_none, .tune_iterations = 2
+        .allreduce = "auto", .overlap = true, .codec = &ct_coded_none, .tune_iterations = 2
     };
     static float arena[1];
     int fault = 0;
@@ -529,7 +547,7 @@ static int nothing(ct_comm *c)
 
         fault += MPI_FAULT_UNLESS(ct_grad_pipe_create(c, &config, arena, empty, n, &gp) == CT_OK);
         for (int s = 0; s < 7; ++s) {
-            fault += MPI_FAULT_UNLESS(ct_grad_pipe_begin(gp, s) == CT_OK);
+            fault += MPI_FAULT_UNLESS(ct_grad_pipe_begin(gp, s, 1, 1) == CT_OK);
             for (int i = 0; i < n; ++i)
                 fault += MPI_FAULT_UNLESS(ct_grad_pipe_ready(gp, i) == CT_OK);
             fault += MPI_FAULT_UNLESS(ct_grad_pipe_wait(gp, 0, n, NULL, NULL) == CT_OK);

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "comm/codec_types.h"
+#include "comm/coded_types.h"
 #include "comm/grad_pipe.h"
 #include "comm/node.h"
 #include "comm/repro.h"
@@ -16,9 +16,15 @@ enum { N_RANGE = 9, N = 54560, STEPS = 2 };
 
 /* Uneven, with padding between them, one empty, two large. */
 static const ct_grad_range range[N_RANGE] = {
-    { "fc8[0]", 0, 1000 },     { "fc8[1]", 1008, 10 },     { "fc7[0]", 1024, 20001 },
-    { "fc7[1]", 21040, 100 },  { "none[0]", 21200, 0 },    { "conv2[0]", 21200, 2500 },
-    { "conv2[1]", 23712, 33 }, { "fc6[0]", 23760, 30000 }, { "conv1[0]", 53776, 777 },
+    { .key = "fc8[0]", .offset = 0, .count = 1000 },
+    { .key = "fc8[1]", .offset = 1008, .count = 10 },
+    { .key = "fc7[0]", .offset = 1024, .count = 20001 },
+    { .key = "fc7[1]", .offset = 21040, .count = 100 },
+    { .key = "none[0]", .offset = 21200, .count = 0 },
+    { .key = "conv2[0]", .offset = 21200, .count = 2500 },
+    { .key = "conv2[1]", .offset = 23712, .count = 33 },
+    { .key = "fc6[0]", .offset = 23760, .count = 30000 },
+    { .key = "conv1[0]", .offset = 53776, .count = 777 },
 };
 
 static uint64_t checksum(const void *v, size_t bytes)
@@ -55,7 +61,7 @@ static void fill(float *arena, int rank, int64_t step)
 /* One step; delays and the order of `ready` are this rank's and this run's own. */
 static int step(ct_grad_pipe *gp, const ct_comm *c, int64_t iteration, uint64_t key)
 {
-    int fault = MPI_FAULT_UNLESS(ct_grad_pipe_begin(gp, iteration) == CT_OK);
+    int fault = MPI_FAULT_UNLESS(ct_grad_pipe_begin(gp, iteration, 1, 1) == CT_OK);
 
     key = ct_rng_key(key, (uint64_t)c->rank, (uint64_t)iteration);
     for (uint64_t t = 0; t < N_RANGE; ++t) {
@@ -104,7 +110,7 @@ static int run_reproducible(ct_comm *c, const char *allreduce, uint64_t key)
     ct_grad_pipe_config config = { .bucket_bytes = sizes[ct_rng_key(key, 0, 0) % 4],
                                    .allreduce = allreduce,
                                    .overlap = (ct_rng_key(key, 0, 1) % 2 == 0),
-                                   .codec = &ct_codec_none,
+                                   .codec = &ct_coded_none,
                                    .reproducible = true,
                                    .deterministic = (ct_rng_key(key, 0, 2) % 2 == 0) };
     uint64_t h = 0;
@@ -190,9 +196,9 @@ static int against_exact(ct_comm *c)
 /* What has no meaning is refused, on all ranks. */
 static int refusals(ct_comm *c)
 {
-    ct_grad_range one = { "a[0]", 0, 100 };
+    ct_grad_range one = { .key = "a[0]", .offset = 0, .count = 100 };
     ct_grad_pipe_config config = {
-        .bucket_bytes = 1000, .allreduce = "auto", .reproducible = true, .codec = &ct_codec_bf16
+        .bucket_bytes = 1000, .allreduce = "auto", .reproducible = true, .codec = &ct_coded_bf16
     };
     ct_grad_pipe *gp = NULL;
     float arena[256] = { 0 };
@@ -200,7 +206,7 @@ static int refusals(ct_comm *c)
 
     fault +=
         MPI_FAULT_UNLESS(ct_grad_pipe_create(c, &config, arena, &one, 1, &gp) == CT_ERR_CONFIG);
-    config.codec = &ct_codec_none;
+    config.codec = &ct_coded_none;
     one.offset = 8;
     fault += MPI_FAULT_UNLESS(ct_grad_pipe_create(c, &config, arena, &one, 1, &gp) == CT_ERR_ARG);
     one.offset = 0;
@@ -224,7 +230,7 @@ static int same_in_every_run(ct_comm *c)
     for (const ct_coll_ops *const *ops = ct_coll_table; *ops != NULL; ++ops) {
         ct_grad_pipe_config config = { .bucket_bytes = 16384,
                                        .allreduce = (*ops)->name,
-                                       .codec = &ct_codec_none,
+                                       .codec = &ct_coded_none,
                                        .deterministic = true };
         uint64_t first = 0;
 

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "comm/codec_types.h"
+#include "comm/coded_types.h"
 #include "comm/cost.h"
 #include "framework/base/text.h"
 #include "framework/tools/scale/scale.h"
@@ -63,7 +63,7 @@ static ct_topo *make_topo(double bandwidth)
 static ct_grad_pipe_config ring_config(int64_t bucket_bytes)
 {
     return (ct_grad_pipe_config){
-        .bucket_bytes = bucket_bytes, .allreduce = "ring", .overlap = true, .codec = &ct_codec_none
+        .bucket_bytes = bucket_bytes, .allreduce = "ring", .overlap = true, .codec = &ct_coded_none
     };
 }
 

@@ -230,7 +230,9 @@ static ct_status make_parcels(const ct_profile *p, const ct_grad_pipe_config *co
 
     if (range == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d gradients", p->n_param);
     for (int i = 0; i < p->n_param; i++)
-        range[i] = (ct_grad_range){ p->param[i].key, p->param[i].offset, p->param[i].count };
+        range[i] = (ct_grad_range){ .key = p->param[i].key,
+                                    .offset = p->param[i].offset,
+                                    .count = p->param[i].count };
     CT_TRY_GOTO(status, done, ct_grad_plan_check(config, range, p->n_param));
     CT_TRY_GOTO(status, done,
                 ct_grad_sizes_by(cost_of, c, c->topo->n_rank, config->bucket_bytes, range,
@@ -248,9 +250,8 @@ static ct_status make_parcels(const ct_profile *p, const ct_grad_pipe_config *co
 
         t->parcel[i] = (parcel){ .first = k->first, .n = k->n, .n_part = k->n_part };
         b->bytes = k->count * 4;
-        if (k->coded)
-            b->bytes = (int64_t)config->codec->payload_bound(&config->codec_config, k->count);
-        if (k->coded && (config->codec->combine == CT_COMBINE_GATHER)) {
+        if (k->coded) b->bytes = config->codec->payload_bytes(&config->codec_config, k->count, 1);
+        if (k->coded && config->codec->gathers) {
             b->algorithm = "allgather";
             CT_TRY_GOTO(status, done, gather_s(c, (double)b->bytes, &b->seconds));
             out->bytes_sent += (ranks - 1) * (double)b->bytes;

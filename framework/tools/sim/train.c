@@ -89,7 +89,7 @@ static ct_status iterate(train *t, int i)
 
     CT_TRY(ct_steps_run(t->profile->forward, t->profile->n_forward, &hooks, t));
     CT_TRY(settle(t)); /* what no layer waited for */
-    CT_TRY(ct_grad_pipe_begin(t->pipe, i));
+    CT_TRY(ct_grad_pipe_begin(t->pipe, i, 1, 0.01f));
     t->open = true;
     CT_TRY(ct_steps_run(t->profile->backward, t->profile->n_backward, &hooks, t));
     if (t->overlap != CT_SIM_BOTH) CT_TRY(settle(t));
@@ -117,7 +117,11 @@ static ct_status open_pipe(train *t)
 
     if (range == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d parameters", p->n_param);
     for (int i = 0; i < p->n_param; ++i) {
-        range[i] = (ct_grad_range){ p->param[i].key, p->param[i].offset, p->param[i].count };
+        range[i] = (ct_grad_range){ .key = p->param[i].key,
+                                    .offset = p->param[i].offset,
+                                    .count = p->param[i].count,
+                                    .weight = t->arena + p->param[i].offset,
+                                    .rate_mult = 1 };
         count += p->param[i].count;
     }
     t->update_s = 1e-3 * p->update_ms / (double)((count > 0) ? count : 1);

@@ -1,0 +1,499 @@
+/* topk and redsync: the largest elements of what a rank has not sent yet, exchanged sparsely.
+ *
+ * comm/select.h accumulates and selects, comm/wire.h rounds what will travel,
+ * comm/sparse_exchange.h makes the sum; what any of them drops goes back to V. redsync corrects
+ * momentum; topk is plain. quantize: all values become their mean, so steps of even iterations send
+ * positive elements, those of odd ones negative; not where the loss reads the layer.
+ *
+ * With the exchange `hier` a rank selects from a slice of its node's sum. U and V are then held for
+ * that slice, but a snapshot of other ranks and a dense step leave shares of them everywhere:
+ * before the next coded step the node adds them up, as it adds gradients. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/coded_types.h"
+#include "comm/select.h"
+#include "comm/sparse_exchange.h"
+#include "framework/base/clock.h"
+
+typedef enum { PHASE_NODE_U, PHASE_NODE_V, PHASE_NODE_GRAD, PHASE_EXCHANGE } phase;
+
+typedef struct sparse {
+    ct_coded_setup setup;
+    ct_selector *selector; /* NULL: this rank's slice is empty */
+    const ct_exch_ops *exch;
+    ct_exch_req req;
+    ct_sparse own;
+    float *u, *v; /* [n]; u NULL: not absorbed */
+    bool plain;   /* topk: no momentum correction, exact values unless asked */
+    bool quantize;
+    bool spread_u, spread_v; /* hier: elements outside of the slice may not be 0 */
+    phase phase;
+    ct_coded_step step;
+    ct_coded_stats stats;
+    double left_at;
+} sparse;
+
+/* ---- names */
+
+static ct_status find_selection(const char *name, ct_select_kind *kind_p)
+{
+    if (name == NULL) name = "auto";
+    for (int k = 0; k <= CT_SELECT_REDSYNC_SIZES; ++k) {
+        if (strcmp(name, ct_select_name((ct_select_kind)k)) != 0) continue;
+        *kind_p = (ct_select_kind)k;
+        return CT_OK;
+    }
+    return CT_FAIL(CT_ERR_CONFIG, "unknown selection \"%s\"", name);
+}
+
+static bool is_auto(const char *name)
+{
+    return (name == NULL) || (strcmp(name, "auto") == 0);
+}
+
+static int64_t wanted(const ct_codec_config *c, int64_t n)
+{
+    int64_t k = llround((double)c->density * (double)n);
+
+    if (k < 1) k = 1;
+    return (k < n) ? k : n;
+}
+
+/* AUTO: topk exact, redsync the smaller. */
+static ct_wire_form form_of(const ct_codec_config *c, int64_t n, bool quantize, bool plain)
+{
+    int64_t k = wanted(c, n);
+
+    if (quantize) return CT_WIRE_MEAN;
+    if (!is_auto(c->wire)) return (strcmp(c->wire, "half") == 0) ? CT_WIRE_HALF : CT_WIRE_PAIRS;
+    if (plain || (ct_wire_bytes(CT_WIRE_PAIRS, n, k) <= ct_wire_bytes(CT_WIRE_HALF, n, k)))
+        return CT_WIRE_PAIRS;
+    return CT_WIRE_HALF;
+}
+
+static ct_status sparse_check(const ct_codec_config *c)
+{
+    ct_select_kind kind;
+    bool known = is_auto(c->exchange);
+
+    CT_TRY(find_selection(c->selection, &kind));
+    for (const ct_exch_ops *const *at = ct_exch_table; *at != NULL; ++at)
+        known = known || (strcmp(c->exchange, (*at)->name) == 0);
+    if (!known) return CT_FAIL(CT_ERR_CONFIG, "unknown exchange \"%s\"", c->exchange);
+    if (!is_auto(c->wire) && (strcmp(c->wire, "half") != 0) && (strcmp(c->wire, "pairs") != 0))
+        return CT_FAIL(CT_ERR_CONFIG, "unknown wire \"%s\"; known are auto, pairs, half", c->wire);
+    if (c->quantize && !is_auto(c->wire))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "quantize: true sends one mean for all values, so that wire \"%s\" says "
+                       "nothing; leave it out",
+                       c->wire);
+    return CT_OK;
+}
+
+/* ---- creation */
+
+static void sparse_destroy(void *obj)
+{
+    sparse *x = obj;
+
+    if (x == NULL) return;
+    if (x->exch != NULL) x->exch->release(&x->req);
+    ct_selector_destroy(x->selector);
+    ct_sparse_destroy(&x->own);
+    ct_mem_release(x->u);
+    ct_mem_release(x->v);
+    free(x);
+}
+
+static ct_status acquire_state(sparse *x)
+{
+    size_t bytes = sizeof(float) * (size_t)x->setup.n;
+
+    x->v = ct_mem_acquire(bytes);
+    if (x->setup.absorb) x->u = ct_mem_acquire(bytes);
+    if ((x->v == NULL) || (x->setup.absorb && (x->u == NULL)))
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for a residual of %lld elements",
+                       (long long)x->setup.n);
+    return CT_OK;
+}
+
+/* What may not be the same in another run is not chosen: Ok-Topk's regions and thresholds come from
+ * the steps before, which a snapshot does not have. */
+static const char *exchange_name(const ct_coded_setup *s)
+{
+    if (is_auto(s->config->exchange)) return s->deterministic ? "allgather" : "auto";
+    return s->config->exchange;
+}
+
+static ct_status prepare(sparse *x)
+{
+    const ct_coded_setup *s = &x->setup;
+    const ct_exch_ops *exch = NULL;
+    ct_select_kind kind = CT_SELECT_AUTO;
+    int64_t k = wanted(s->config, s->n);
+
+    x->quantize = s->config->quantize && !s->output;
+    x->req = (ct_exch_req){ .comm = s->comm,
+                            .n = s->n,
+                            .k = k,
+                            .form = form_of(s->config, s->n, x->quantize, x->plain),
+                            .tag = s->tag,
+                            .sum = s->grad,
+                            .length = s->n,
+                            .k_own = k,
+                            .copies = 1 };
+    CT_TRY(acquire_state(x));
+    CT_TRY(find_selection(s->config->selection, &kind));
+    if (s->comm->size > 1) {
+        CT_TRY(ct_exch_choose(s->comm, s->n, k, x->req.form, exchange_name(s), &exch));
+        x->exch = exch; /* from now on it is released */
+        CT_TRY(exch->prepare(&x->req));
+    }
+    if (x->req.length == 0) return CT_OK;
+    return ct_selector_create(kind, x->req.length, x->req.k_own, &x->selector);
+}
+
+static ct_status create(const ct_coded_setup *setup, bool plain, void **obj_p)
+{
+    sparse *x = calloc(1, sizeof(*x));
+    ct_status status = CT_OK;
+
+    if (x == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to compress %s", setup->key);
+    x->setup = *setup;
+    x->plain = plain;
+    x->phase = PHASE_EXCHANGE;
+    atomic_store(&x->req.where.rank, -1);
+    status = prepare(x);
+    if (status != CT_OK) {
+        sparse_destroy(x);
+        return status;
+    }
+    *obj_p = x;
+    return CT_OK;
+}
+
+static ct_status topk_create(const ct_coded_setup *setup, void **obj_p)
+{
+    return create(setup, true, obj_p);
+}
+
+static ct_status redsync_create(const ct_coded_setup *setup, void **obj_p)
+{
+    return create(setup, false, obj_p);
+}
+
+/* ---- a step */
+
+/* The accumulation of [first, first + length), whose decay `copies` ranks share. */
+static ct_accum accumulation(const sparse *x, int64_t first, int64_t length, double copies)
+{
+    const ct_coded_setup *s = &x->setup;
+    bool decays = s->absorb && (s->weight != NULL) && (s->decay != 0);
+
+    return (ct_accum){ .grad = s->grad + first,
+                       .weight = decays ? s->weight + first : NULL,
+                       .u = s->absorb ? x->u + first : NULL,
+                       .v = x->v + first,
+                       .n = length,
+                       .scale = s->absorb ? x->step.scale : 1.0f,
+                       .rate = x->step.rate,
+                       .momentum = s->momentum,
+                       .decay = (float)(s->decay / copies),
+                       .nesterov = s->nesterov,
+                       .mask_momentum = s->config->mask_momentum,
+                       .n_thread = s->comm->n_thread };
+}
+
+static bool has_nodes(const sparse *x)
+{
+    return (x->exch != NULL) && (x->exch->node_start != NULL);
+}
+
+static ct_status sparse_fold(void *obj, const ct_coded_step *step)
+{
+    sparse *x = obj;
+    double start = ct_clock_s();
+    ct_accum a;
+
+    x->step = *step;
+    a = accumulation(x, 0, x->setup.n, x->setup.comm->size);
+    ct_accum_all(&a, x->setup.grad);
+    x->spread_u = has_nodes(x) && x->setup.absorb;
+    x->spread_v = false;
+    x->stats.accumulate_s += ct_clock_s() - start;
+    return CT_OK;
+}
+
+/* Every rank sent everything to itself. */
+static void deliver_alone(sparse *x)
+{
+    memset(x->setup.grad, 0, sizeof(float) * (size_t)x->setup.n);
+    ct_wire_round(x->req.form, &x->own, x->v);
+    ct_sparse_add_to(&x->own, x->setup.grad);
+    x->req.filled = x->own.count;
+}
+
+static ct_status select_own(sparse *x)
+{
+    ct_accum a = accumulation(x, x->req.first, x->req.length, x->req.copies);
+    ct_select_stats s;
+
+    x->own.n = x->req.length;
+    x->own.count = 0;
+    if (x->selector == NULL) return CT_OK;
+    if (x->quantize) ct_selector_sign(x->selector, (x->step.iteration % 2 == 0) ? 1 : -1);
+    CT_TRY(ct_selector_run(x->selector, &a, &x->own));
+    ct_selector_stats(x->selector, &s);
+    x->stats.accumulate_s += s.update_s;
+    x->stats.select_s += s.select_s;
+    x->stats.selected += x->own.count;
+    x->stats.bytes_coded += (int64_t)ct_wire_bytes(x->req.form, x->own.n, x->own.count);
+    return CT_OK;
+}
+
+static ct_status select_and_start(sparse *x)
+{
+    double start = ct_clock_s(), selected = 0;
+    ct_status status = CT_OK;
+
+    CT_TRY(select_own(x));
+    selected = ct_clock_s();
+    x->req.own = &x->own;
+    x->req.residual = x->v + x->req.first;
+    x->phase = PHASE_EXCHANGE;
+    if (x->exch == NULL)
+        deliver_alone(x);
+    else
+        status = x->exch->start(&x->req);
+    x->left_at = ct_clock_s();
+    x->stats.pack_s += x->left_at - selected;
+    x->stats.encoded_at[0] = start;
+    x->stats.encoded_at[1] = x->left_at;
+    return status;
+}
+
+static float *phase_data(const sparse *x)
+{
+    if (x->phase == PHASE_NODE_U) return x->u;
+    return (x->phase == PHASE_NODE_V) ? x->v : x->setup.grad;
+}
+
+static ct_status enter(sparse *x, phase next)
+{
+    if ((next == PHASE_NODE_U) && !x->spread_u) next = PHASE_NODE_V;
+    if ((next == PHASE_NODE_V) && !x->spread_v) next = PHASE_NODE_GRAD;
+    x->phase = next;
+    return x->exch->node_start(&x->req, phase_data(x));
+}
+
+static ct_status sparse_start(void *obj, const ct_coded_step *step)
+{
+    sparse *x = obj;
+
+    x->step = *step;
+    x->stats.n_step += 1;
+    x->stats.bytes_dense += x->setup.n * (int64_t)sizeof(float);
+    x->left_at = ct_clock_s();
+    return has_nodes(x) ? enter(x, PHASE_NODE_U) : select_and_start(x);
+}
+
+/* U or V of the node is summed: other elements are other ranks'. */
+static void keep_slice(sparse *x, float *data)
+{
+    int64_t end = x->req.first + x->req.length;
+
+    memset(data, 0, sizeof(float) * (size_t)x->req.first);
+    memset(data + end, 0, sizeof(float) * (size_t)(x->setup.n - end));
+}
+
+static ct_status progress_node(sparse *x)
+{
+    while (x->phase != PHASE_EXCHANGE) {
+        ct_status status = x->exch->node_progress(&x->req);
+
+        if (status != CT_OK) return status;
+        if (x->phase == PHASE_NODE_GRAD) {
+            x->stats.exchange_s += ct_clock_s() - x->left_at;
+            CT_TRY(select_and_start(x));
+            break;
+        }
+        keep_slice(x, phase_data(x));
+        if (x->phase == PHASE_NODE_U) x->spread_u = false;
+        if (x->phase == PHASE_NODE_V) x->spread_v = false;
+        CT_TRY(enter(x, (x->phase == PHASE_NODE_U) ? PHASE_NODE_V : PHASE_NODE_GRAD));
+    }
+    return CT_OK;
+}
+
+static ct_status sparse_progress(void *obj)
+{
+    sparse *x = obj;
+    double before = x->req.decode_s, now = 0, decoding = 0;
+    ct_status status = CT_OK;
+
+    if (x->exch != NULL) {
+        if (x->phase != PHASE_EXCHANGE) {
+            status = progress_node(x);
+            if (status != CT_OK) return status;
+        }
+        status = x->exch->progress(&x->req);
+        now = ct_clock_s();
+        decoding = x->req.decode_s - before;
+        x->stats.unpack_s += decoding;
+        x->stats.exchange_s -= decoding;
+        if (status != CT_OK) return status;
+    }
+    now = ct_clock_s();
+    x->stats.exchange_s += now - x->left_at;
+    x->stats.decoded_at[0] = now - decoding;
+    x->stats.decoded_at[1] = now;
+    x->stats.filled += x->req.filled;
+    return CT_OK;
+}
+
+/* ---- looks */
+
+static int sparse_pending(void *obj, MPI_Request **out, int max)
+{
+    sparse *x = obj;
+
+    return ((x->exch != NULL) && (x->exch->pending != NULL)) ? x->exch->pending(&x->req, out, max)
+                                                             : 0;
+}
+
+static ct_coll_where *sparse_where(void *obj)
+{
+    return &((sparse *)obj)->req.where;
+}
+
+static const char *sparse_exchange(const void *obj)
+{
+    const sparse *x = obj;
+
+    return (x->exch != NULL) ? x->exch->name : "one rank";
+}
+
+static bool sparse_state(void *obj, int i, ct_coded_state *out)
+{
+    sparse *x = obj;
+
+    if ((i > 1) || ((i == 1) && !x->setup.absorb)) return false;
+    *out = (ct_coded_state){ .name = (i == 0) ? CT_CODED_RESIDUAL : CT_CODED_MOMENTUM,
+                             .data = (i == 0) ? x->v : x->u,
+                             .count = x->setup.n };
+    return true;
+}
+
+static ct_status sparse_restored(void *obj)
+{
+    sparse *x = obj;
+
+    x->spread_u = has_nodes(x) && x->setup.absorb;
+    x->spread_v = has_nodes(x);
+    if (x->selector != NULL) ct_selector_forget(x->selector);
+    return CT_OK;
+}
+
+static void sparse_stats(const void *obj, ct_coded_stats *out)
+{
+    const sparse *x = obj;
+
+    *out = x->stats;
+    out->bytes_sent = x->req.bytes_sent;
+}
+
+static int64_t payload_bytes(const ct_codec_config *c, int64_t n, bool plain)
+{
+    return (int64_t)ct_wire_bytes(form_of(c, n, c->quantize, plain), n, wanted(c, n));
+}
+
+static double predict_s(ct_comm *comm, const ct_codec_config *c, int64_t n, bool plain)
+{
+    ct_wire_form form = form_of(c, n, c->quantize, plain);
+    const ct_exch_ops *exch = NULL;
+    int64_t k = wanted(c, n);
+
+    if ((comm->size == 1) ||
+        (ct_exch_choose(comm, n, k, form, is_auto(c->exchange) ? "auto" : c->exchange, &exch) !=
+         CT_OK))
+        return 0;
+    return exch->cost_s(comm, n, k, form);
+}
+
+static ct_status topk_check(const ct_codec_config *c)
+{
+    if (c->momentum_correction)
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "compression topk is the plain one, without momentum_correction; redsync "
+                       "is topk with it");
+    return sparse_check(c);
+}
+
+static int64_t topk_bytes(const ct_codec_config *c, int64_t n, int64_t rows)
+{
+    (void)rows;
+    return payload_bytes(c, n, true);
+}
+
+static double topk_predict_s(ct_comm *comm, const ct_codec_config *c, int64_t n, int64_t rows)
+{
+    (void)rows;
+    return predict_s(comm, c, n, true);
+}
+
+static int64_t redsync_bytes(const ct_codec_config *c, int64_t n, int64_t rows)
+{
+    (void)rows;
+    return payload_bytes(c, n, false);
+}
+
+static double redsync_predict_s(ct_comm *comm, const ct_codec_config *c, int64_t n, int64_t rows)
+{
+    (void)rows;
+    return predict_s(comm, c, n, false);
+}
+
+const ct_coded_ops ct_coded_topk = {
+    .name = "topk",
+    .gathers = true,
+    .sparse = true,
+    .keeps = true,
+    .check = topk_check,
+    .create = topk_create,
+    .destroy = sparse_destroy,
+    .fold = sparse_fold,
+    .start = sparse_start,
+    .progress = sparse_progress,
+    .pending = sparse_pending,
+    .where = sparse_where,
+    .exchange = sparse_exchange,
+    .state = sparse_state,
+    .restored = sparse_restored,
+    .stats = sparse_stats,
+    .payload_bytes = topk_bytes,
+    .predict_s = topk_predict_s,
+};
+
+const ct_coded_ops ct_coded_redsync = {
+    .name = "redsync",
+    .gathers = true,
+    .sparse = true,
+    .keeps = true,
+    .absorbs = true,
+    .check = sparse_check,
+    .create = redsync_create,
+    .destroy = sparse_destroy,
+    .fold = sparse_fold,
+    .start = sparse_start,
+    .progress = sparse_progress,
+    .pending = sparse_pending,
+    .where = sparse_where,
+    .exchange = sparse_exchange,
+    .state = sparse_state,
+    .restored = sparse_restored,
+    .stats = sparse_stats,
+    .payload_bytes = redsync_bytes,
+    .predict_s = redsync_predict_s,
+};

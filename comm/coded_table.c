@@ -1,0 +1,53 @@
+#include <string.h>
+
+#include "comm/coded_types.h"
+#include "framework/base/text.h"
+
+const ct_coded_ops ct_coded_none = { .name = "none" };
+
+const ct_coded_ops *const ct_coded_table[] = { &ct_coded_none, &ct_coded_bf16, &ct_coded_topk,
+                                               &ct_coded_redsync, NULL };
+
+enum { MOST_NAMES = 16 };
+
+ct_status ct_coded_find(const char *name, const ct_coded_ops **ops_p)
+{
+    const char *known[MOST_NAMES], *near = NULL;
+    ct_text list = { .text = NULL };
+    int n = 0;
+    ct_status status = CT_OK;
+
+    for (const ct_coded_ops *const *at = ct_coded_table; *at != NULL; ++at) {
+        if (strcmp(name, (*at)->name) == 0) {
+            *ops_p = *at;
+            return CT_OK;
+        }
+        ct_text_add(&list, "%s%s", (n > 0) ? ", " : "", (*at)->name);
+        if (n < MOST_NAMES) known[n++] = (*at)->name;
+    }
+    near = ct_text_nearest(name, known, n);
+    status =
+        CT_FAIL(CT_ERR_CONFIG, "unknown compression \"%s\"; known are %s%s%s%s", name,
+                (list.text != NULL) ? list.text : "none", (near != NULL) ? "; did you mean \"" : "",
+                (near != NULL) ? near : "", (near != NULL) ? "\"?" : "");
+    ct_text_destroy(&list);
+    return status;
+}
+
+ct_status ct_coded_check(const ct_coded_ops *ops, const ct_codec_config *c)
+{
+    if (ops->sparse && !((c->density > 0) && (c->density <= 1)))
+        return CT_FAIL(CT_ERR_CONFIG, "compression %s: density %g, but 0 < density <= 1 is needed",
+                       ops->name, (double)c->density);
+    if ((c->min_bytes < 0) || (c->warmup_iterations < 0) || (c->resync_iterations < 0))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "compression %s: min_bytes %lld, warmup_iter %lld, resync_iter %lld: none "
+                       "may be negative",
+                       ops->name, (long long)c->min_bytes, (long long)c->warmup_iterations,
+                       (long long)c->resync_iterations);
+    if (!((c->local_clip >= 0) && (c->local_clip <= 3.4e38f)))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "compression %s: local_clip %g: expected the largest norm, or 0: any",
+                       ops->name, (double)c->local_clip);
+    return (ops->check != NULL) ? ops->check(c) : CT_OK;
+}

@@ -1,0 +1,12 @@
+/** @file coded_types.h  One line a codec; private to comm/. */
+#ifndef CT_CODED_TYPES_H
+#define CT_CODED_TYPES_H
+
+#include "comm/coded.h"
+
+extern const ct_coded_ops ct_coded_none; /* the pipe sums its buckets where they lie */
+extern const ct_coded_ops ct_coded_bf16;
+extern const ct_coded_ops ct_coded_topk;
+extern const ct_coded_ops ct_coded_redsync;
+
+#endif

@@ -1,0 +1,183 @@
+/* `compression { }` and `compress { }`: reading them, and refusing what makes no sense. */
+#include "framework/tools/exchange_config.h"
+
+#include <ctype.h>
+#include <string.h>
+
+/* An enum's value by its name in the schema, in lower case: what the tables of comm/ know. The
+ * names of the values are static; lower ones are looked up here. */
+static const char *lower_name(const char *name)
+{
+    static const char *const known[] = { "none",          "bf16",     "topk",   "redsync",
+                                         "fp16",          "powersgd", "onebit", "auto",
+                                         "allgather",     "hier",     "gtopk",  "oktopk",
+                                         "exact",         "trimmed",  "search", "sampled",
+                                         "redsync_sizes", "pairs",    "half" };
+
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); ++i) {
+        size_t k = 0;
+
+        while ((name[k] != '\0') && (tolower((unsigned char)name[k]) == known[i][k])) k += 1;
+        if ((name[k] == '\0') && (known[i][k] == '\0')) return known[i];
+    }
+    return NULL;
+}
+
+static ct_status value_name(const ProtobufCEnumDescriptor *type, int value, const char *who,
+                            const char *field, const char **name_p)
+{
+    const ProtobufCEnumValue *v = protobuf_c_enum_descriptor_get_value(type, value);
+
+    *name_p = (v != NULL) ? lower_name(v->name) : NULL;
+    if (*name_p == NULL)
+        return CT_FAIL(CT_ERR_CONFIG, "%s { %s: %d }: no such value", who, field, value);
+    return CT_OK;
+}
+
+/* A field was given that codecs of this kind do not look at: the user expects something else. */
+static ct_status unused(const char *who, const char *field, const ct_coded_ops *codec,
+                        const char *needs)
+{
+    return CT_FAIL(CT_ERR_CONFIG, "%s: %s means nothing to %s; it is for %s", who, field,
+                   codec->name, needs);
+}
+
+static ct_status check_unused(const Ct__CompressionParameter *p, const char *who,
+                              const ct_coded_ops *codec)
+{
+    static const char sparse[] = "TOPK and REDSYNC";
+    bool none = (p->type == CT__COMPRESSION_PARAMETER__TYPE__NONE);
+
+    if (none) return CT_OK; /* switched off, the rest may stay */
+    if (!codec->sparse && p->has_density) return unused(who, "density", codec, sparse);
+    if (!codec->sparse && p->has_exchange) return unused(who, "exchange", codec, sparse);
+    if (!codec->sparse && p->has_selection) return unused(who, "selection", codec, sparse);
+    if (!codec->sparse && p->has_wire) return unused(who, "wire", codec, sparse);
+    if (!codec->sparse && p->has_quantize && p->quantize)
+        return unused(who, "quantize", codec, sparse);
+    if (p->has_rank && (p->type != CT__COMPRESSION_PARAMETER__TYPE__POWERSGD))
+        return unused(who, "rank", codec, "POWERSGD");
+    if (!codec->absorbs && p->has_momentum_correction && p->momentum_correction)
+        return unused(who, "momentum_correction", codec, "REDSYNC and others that keep momentum");
+    if (!codec->absorbs && p->has_mask_momentum && p->mask_momentum)
+        return unused(who, "mask_momentum", codec, "REDSYNC and others that keep momentum");
+    if (!codec->keeps && p->has_resync_iter && (p->resync_iter > 0))
+        return unused(who, "resync_iter", codec, "codecs that leave something behind");
+    return CT_OK;
+}
+
+ct_status ct_codec_read_config(const Ct__CompressionParameter *p, const char *who,
+                               const ct_coded_ops **codec_p, ct_codec_config *config_p)
+{
+    const Ct__CompressionParameter plain = CT__COMPRESSION_PARAMETER__INIT;
+    const char *name = NULL;
+    ct_codec_config c = { .density = 0 };
+
+    if (p == NULL) p = &plain;
+    CT_TRY(
+        value_name(&ct__compression_parameter__type__descriptor, (int)p->type, who, "type", &name));
+    CT_TRY(ct_coded_find(name, codec_p));
+    CT_TRY(check_unused(p, who, *codec_p));
+    CT_TRY(value_name(&ct__compression_parameter__exchange__kind__descriptor, (int)p->exchange, who,
+                      "exchange", &c.exchange));
+    CT_TRY(value_name(&ct__compression_parameter__selection__kind__descriptor, (int)p->selection,
+                      who, "selection", &c.selection));
+    CT_TRY(value_name(&ct__compression_parameter__wire__kind__descriptor, (int)p->wire, who, "wire",
+                      &c.wire));
+    c.density = p->density;
+    c.min_bytes = p->min_bytes;
+    c.warmup_iterations = p->warmup_iter;
+    c.resync_iterations = p->resync_iter;
+    c.quantize = p->quantize;
+    c.momentum_correction = (*codec_p)->absorbs && p->momentum_correction;
+    c.mask_momentum = p->mask_momentum;
+    c.rank = p->rank;
+    c.local_clip = p->local_clip;
+    CT_TRY(ct_coded_check(*codec_p, &c));
+    *config_p = c;
+    return CT_OK;
+}
+
+/* ---- what makes no sense together */
+
+bool ct_compression_clips(const Ct__SolverParameter *param)
+{
+    const Ct__CompressionParameter *p = param->compression;
+
+    return (param->clip_gradients >= 0) && (p != NULL) && (p->local_clip > 0);
+}
+
+static bool given(const char *name, const char *other)
+{
+    return (name != NULL) && (strcmp(name, other) == 0);
+}
+
+static ct_status check_pair(const Ct__SolverParameter *s, const char *who,
+                            const ct_coded_ops *codec, const ct_codec_config *c)
+{
+    if (strcmp(codec->name, "none") == 0) return CT_OK;
+    if ((s->clip_gradients >= 0) && codec->keeps && !ct_compression_clips(s))
+        return CT_FAIL(
+            CT_ERR_CONFIG,
+            "%s: clip_gradients: %g needs the norm of the whole summed gradient, but %s "
+            "sends a part of it and keeps the rest; choose compression { local_clip: %g } "
+            "(the limit then holds for each gradient of each rank), or no compression",
+            who, (double)s->clip_gradients, codec->name, (double)s->clip_gradients);
+    if (s->reproducible_sum)
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: reproducible_sum: true, but compression %s rounds what it sends in an "
+                       "order that depends on buckets and placement: use one or the other",
+                       who, codec->name);
+    if (s->deterministic && codec->sparse && given(c->exchange, "oktopk"))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: deterministic: true, but the regions and thresholds of exchange OKTOPK "
+                       "come from the steps before, which a resumed run has not seen: take "
+                       "ALLGATHER, HIER or GTOPK",
+                       who);
+    if (s->deterministic && codec->sparse &&
+        (given(c->selection, "sampled") || given(c->selection, "redsync_sizes")))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: deterministic: true, but selection %s reuses thresholds of the steps "
+                       "before, which a resumed run has not seen: take EXACT, TRIMMED or SEARCH",
+                       who, c->selection);
+    if (c->momentum_correction && (s->regularization_type != NULL) && (s->weight_decay != 0) &&
+        (strcmp(s->regularization_type, "L1") == 0))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: momentum_correction applies the decay before anything is left behind, "
+                       "and knows that of regularization_type L2 only; take "
+                       "momentum_correction: false",
+                       who);
+    return CT_OK;
+}
+
+static ct_status check_net(const Ct__SolverParameter *s, const Ct__NetParameter *net)
+{
+    if (net == NULL) return CT_OK;
+    for (size_t i = 0; i < net->n_layer; ++i) {
+        const Ct__LayerParameter *l = net->layer[i];
+
+        for (size_t w = 0; w < l->n_param; ++w) {
+            const ct_coded_ops *codec = NULL;
+            ct_codec_config c;
+            char who[128];
+
+            if (l->param[w]->compress == NULL) continue;
+            snprintf(who, sizeof(who), "layer \"%s\", param %zu, compress",
+                     (l->name != NULL) ? l->name : "", w);
+            CT_TRY(ct_codec_read_config(l->param[w]->compress, who, &codec, &c));
+            CT_TRY(check_pair(s, who, codec, &c));
+        }
+    }
+    return CT_OK;
+}
+
+ct_status ct_compression_check(const Ct__SolverParameter *param)
+{
+    const ct_coded_ops *codec = NULL;
+    ct_codec_config c;
+
+    CT_TRY(ct_codec_read_config(param->compression, "compression", &codec, &c));
+    CT_TRY(check_pair(param, "compression", codec, &c));
+    CT_TRY(check_net(param, param->net_param));
+    return check_net(param, param->train_net_param);
+}
