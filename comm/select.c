@@ -23,6 +23,7 @@ enum {
 #define MARGIN_LEAST 0.3f
 #define MARGIN_MOST  1.5f /* a residual that grows from step to step takes its threshold along */
 #define MARGIN_FORTH 1.005f
+#define MARGIN_LEAP  1.02f
 #define MARGIN_BACK  0.9f
 
 static const char *const name[] = {
@@ -278,7 +279,7 @@ static ct_status exact_by_bound(ct_select_run *r)
     if (r->sel->stats.passes > 1)
         h->margin *= (h->margin > MARGIN_LEAST) ? MARGIN_BACK : 1.0f;
     else if ((total > r->sel->k + r->sel->k / 4) && (h->margin < MARGIN_MOST))
-        h->margin *= MARGIN_FORTH;
+        h->margin *= (total > 2 * r->sel->k) ? MARGIN_LEAP : MARGIN_FORTH;
     return CT_OK;
 }
 

@@ -37,11 +37,12 @@ static void prune(ct_select_found *f)
     ct_sparse_kth(f->value, f->count, f->limit, &threshold, &equal);
     for (int64_t j = 0; j < f->count; ++j) {
         uint32_t m = (uint32_t)ct_select_bits(f->value[j]) & 0x7fffffffu;
-        bool stays = (m > threshold) || ((m == threshold) && (equal-- > 0));
+        bool tie = (m == threshold) & (equal > 0);
 
+        equal -= tie;
         f->index[at] = f->index[j];
         f->value[at] = f->value[j];
-        at += stays;
+        at += (m > threshold) | tie;
     }
     f->count = at;
     f->bound = (int32_t)threshold;

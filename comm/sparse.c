@@ -133,17 +133,16 @@ void ct_sparse_keep(ct_sparse *s, int64_t k, float *dropped)
 
     if (k >= s->count) return;
     ct_sparse_kth(s->value, s->count, k, &threshold, &equal);
-    for (int64_t j = 0; j < s->count; ++j) {
-        uint32_t m = magnitude(s->value[j]);
-        bool tie = (m == threshold) && (equal > 0);
+    for (int64_t j = 0; j < s->count; ++j) { /* which stay cannot be foreseen: no branch on it */
+        float value = s->value[j];
+        uint32_t m = magnitude(value), index = s->index[j];
+        bool tie = (m == threshold) & (equal > 0), stays = (m > threshold) | tie;
 
-        if (tie) equal -= 1;
-        if ((m > threshold) || tie) {
-            s->index[at] = s->index[j];
-            s->value[at++] = s->value[j];
-        } else if (dropped != NULL) {
-            dropped[s->index[j]] += s->value[j];
-        }
+        equal -= tie;
+        if ((dropped != NULL) && !stays) dropped[index] += value;
+        s->index[at] = index;
+        s->value[at] = value;
+        at += stays;
     }
     s->count = at;
 }

@@ -11,7 +11,7 @@
 #include "framework/base/rng.h"
 
 enum {
-    WARM = 8,      /* steps ahead                                              */
+    WARM = 40,     /* steps ahead                                              */
     SHIFTS = 1024, /* a step's gradient is the pool from another place on      */
     SHIFT = 16,
     MAX_REPEAT = 999
