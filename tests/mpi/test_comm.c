@@ -268,6 +268,30 @@ static void test_untold(void **state)
     }
 }
 
+/* Limits for TCP: all of ours, or all as they are. MPI runs already and reads them no more. */
+static void test_limits(void **state)
+{
+    static const char *const variable[] = { "OMPI_MCA_btl_tcp_eager_limit",
+                                            "OMPI_MCA_btl_tcp_rndv_eager_limit",
+                                            "OMPI_MCA_btl_tcp_max_send_size" };
+
+    (void)state;
+    for (int own = -1; own < 3; ++own) {
+        for (int i = 0; i < 3; ++i) unsetenv(variable[i]);
+        if (own >= 0) setenv(variable[own], "70000", 1);
+        ct_comm_prepare_launch();
+        for (int i = 0; i < 3; ++i) {
+            const char *now = getenv(variable[i]);
+
+            if (own < 0)
+                assert_true((now != NULL) && (atol(now) > 1 << 20));
+            else
+                assert_true((i == own) ? (strcmp(now, "70000") == 0) : (now == NULL));
+        }
+    }
+    for (int i = 0; i < 3; ++i) unsetenv(variable[i]);
+}
+
 /* The same clock on one machine: offsets are within what is said of them. */
 static int clocks(ct_comm *c)
 {
@@ -289,7 +313,7 @@ static void test_clocks(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_clocks), cmocka_unit_test(test_small),  cmocka_unit_test(test_windows),
     cmocka_unit_test(test_choose), cmocka_unit_test(test_errors), cmocka_unit_test(test_launch),
-    cmocka_unit_test(test_untold),
+    cmocka_unit_test(test_untold), cmocka_unit_test(test_limits),
 };
 
 MPI_MAIN(tests, 60)
