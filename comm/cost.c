@@ -53,7 +53,8 @@ static double round_s(const ct_cost_round *r, double bytes, bool adds)
     double through = r->alpha_s + (t + g) / (double)s;
 
     if ((r->level != NULL) && (r->level->n_time > 0)) return measured_s(r, bytes, adds);
-    if (r->times == 1) return r->alpha_s + more + less / (double)s;
+    if (r->times == 1)
+        return r->alpha_s + more + ((r->pattern == CT_PATTERN_ONE_WAY) ? less / (double)s : less);
     return r->times * ((through > more) ? through : more);
 }
 

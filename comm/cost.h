@@ -6,18 +6,23 @@
  * same links in the other direction and adds nothing. No MPI: also for machines we do not have.
  *
  * What is assumed of the engine (schedule.c): a step's message travels in s segments (s = 1 below
- * 256 KB of f32, 4 above, more above 16 MB). Adding overlaps with the transfer of the next segment:
- *   a step of its own            alpha + max(t, g) + min(t, g) / s
- *   k equal steps in a row       k max(t, g, alpha + (t + g) / s)      (segments pass through)
+ * 256 KB of f32, 4 above, more above 16 MB). A rank that adds sends nothing meanwhile; where others
+ * send, and of steps in a row, segments pass while earlier ones are added:
+ *   - a step of its own: alpha + t + g
+ *   - one way: alpha + max(t, g) + min(t, g) / s
+ *   - k equal steps in a row: k max(t, g, alpha + (t + g) / s)
+ *
  * with t = bytes / bandwidth of the busiest link, g = bytes added / sum_bandwidth. In shared memory
  * adding and reading are one: alpha + max(t, g). Sending and receiving do not disturb each other.
  * Where the machine has measured figures of sums in shared memory (machine.h), those count instead.
  * Where a fit measured steps (machine.h), their times do, additions with them, by the pattern of
  * the step and the size of its largest message; what the busiest link and the ranks' additions have
  * to do beyond that message comes on top. Each measured step found a full burst of the link; a
- * collective finds one. Phases follow each other without overlap; but hier by messages over several
- * levels goes in n chunks, n chosen for the least time: all phases of one chunk, then n - 1 times
- * the busiest link's (or the additions', or the longest phase's) share of a chunk.
+ * collective finds one.
+ *
+ * Phases follow each other without overlap; but hier by messages over several levels goes in n
+ * chunks, n chosen for the least time: all phases of one chunk, then n - 1 times the busiest link's
+ * (or the additions', or the longest phase's) share of a chunk.
  */
 #ifndef CT_COST_H
 #define CT_COST_H

@@ -90,8 +90,8 @@ static void test_pipelined(void **state)
     ct_topo_destroy(t);
 }
 
-/* A flat network: the usual formulas, with additions that hide behind slower transfers but for one
- * segment of four. */
+/* A flat network: the usual formulas, with additions that hide behind slower transfers in
+ * rings, where segments pass through. */
 static void test_flat_formulas(void **state)
 {
     const double n = 32e6; /* halves of up to 16 MB go in 4 segments: 2^20 elements is the most */
@@ -109,7 +109,8 @@ static void test_flat_formulas(void **state)
     near(seconds("rhd", t, n), 6 * ALPHA + 14 * part * BETA1);
     near(seconds("tree", t, n), 6 * (ALPHA + n * BETA1));
     t->machine.sum_bandwidth = 1 / GAMMA;
-    near(seconds("rhd", t, n), 6 * ALPHA + 14 * part * BETA1 + 7 * part * GAMMA / 4);
+    near(seconds("rhd", t, n), 6 * ALPHA + 14 * part * BETA1 + 7 * part * GAMMA);
+    near(seconds("tree", t, n / 2), 6 * (ALPHA + n / 2 * BETA1) + 3 * n / 2 * GAMMA / 4);
     near(seconds("rhd", t, 1e5), 6 * ALPHA + 14 * 1e5 / p * BETA1 + 7 * 1e5 / p * GAMMA);
     near(seconds("ring", t, 1e5), 14 * (ALPHA + 1e5 / p * BETA1) + 7 * 1e5 / p * GAMMA);
     near(seconds("impi", t, n), 1.25 * seconds("ring", t, n));
