@@ -5,8 +5,6 @@
 
 #include "comm/halving.h"
 
-enum { NEAR = 1 << 12 /* units: cuts that differ by less are one, differently rounded */ };
-
 /* Who owns what of a vertex's sum: pieces in the order of the buffer, each from where the one
  * before ends. */
 typedef struct piece {
@@ -130,7 +128,9 @@ static ct_status add_group(builder *b, int n, int64_t from, int64_t to, ct_plan_
 }
 
 /* Joins vertices [first, last) of the level below: in each interval between two of their cuts, the
- * owners form a group. at: scratch, one for each of them. */
+ * owners form a group. Cuts that are one but for rounding leave an interval of some units, which is
+ * a group all the same: it mostly holds no element, but where it holds one, those who summed it
+ * below are its members. at: scratch, one for each of them. */
 static ct_status join(builder *b, const owners *below, int first, int last, int64_t *at,
                       owners *above)
 {
@@ -143,6 +143,7 @@ static ct_status join(builder *b, const owners *below, int first, int last, int6
         ct_plan_group *g = NULL;
 
         for (int v = 0; v < m; ++v) {
+            while (below->piece[at[v]].end <= from) at[v] += 1; /* the last ends with the buffer */
             if (below->piece[at[v]].end < to) to = below->piece[at[v]].end;
         }
         if (m == 1) {
@@ -152,9 +153,6 @@ static ct_status join(builder *b, const owners *below, int first, int last, int6
             for (int v = 0; v < m; ++v) b->phase->member[g->first + v] = below->piece[at[v]].owner;
             CT_TRY(add_parts(above, b->phase->member + g->first,
                              (ct_halving){ .m = m, .stride = 1, .a = from, .b = to }));
-        }
-        for (int v = 0; v < m; ++v) {
-            if ((below->piece[at[v]].end < to + NEAR) && (to < CT_PLAN_UNITS)) at[v] += 1;
         }
         from = to;
     }

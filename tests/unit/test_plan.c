@@ -309,6 +309,40 @@ static void test_every_algorithm(void **state)
     on_machines(every_algorithm);
 }
 
+/* Thirds and quarters have cuts in common that are rounded differently: every count finds the
+ * element between them, if there is one, and whoever summed it before goes on with it. */
+static void test_common_cuts(void **state)
+{
+    enum { MAPS = 40 };
+
+    (void)state;
+    for (uint64_t k = 0; k < MAPS; ++k) {
+        char spec[64] = "map:baaabbaba/222220022";
+        ct_way way[CT_PLAN_PHASES];
+        ct_cost *cost = NULL;
+        ct_topo *t = NULL;
+        int n = 5 + (int)(k % 8);
+
+        for (int i = 0; (k > 0) && (i < n); ++i) {
+            spec[4 + i] = (char)('a' + ct_rng_key(7, k, (uint64_t)i) % 2);
+            spec[5 + n + i] = (char)('0' + ct_rng_key(8, k, (uint64_t)i) % 3);
+        }
+        if (k > 0) {
+            spec[4 + n] = '/';
+            spec[5 + 2 * n] = '\0';
+        }
+        assert_int_equal(ct_topo_from_string(spec, ranks_of(spec), &t), CT_OK);
+        assert_int_equal(ct_cost_create("hier", t, NULL, false, &cost), CT_OK);
+        for (int w = 0; w < CT_WAY_N; ++w) {
+            for (int l = 0; l < CT_PLAN_PHASES; ++l) way[l] = (ct_way)w;
+            for (int64_t count = 2; count <= 64; count += (count < 20) ? 1 : 22)
+                run(cost, way, t, ALLREDUCE, 0, count);
+        }
+        ct_cost_destroy(cost);
+        ct_topo_destroy(t);
+    }
+}
+
 /* Several segments a step, so that sends begin before all has come in. */
 static void test_segments(void **state)
 {
@@ -502,9 +536,10 @@ static void test_pipelined(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_algorithm),        cmocka_unit_test(test_segments),
-        cmocka_unit_test(test_overwritten_after_sent), cmocka_unit_test(test_volume_of_halving),
-        cmocka_unit_test(test_volume_of_hier),         cmocka_unit_test(test_pipelined),
+        cmocka_unit_test(test_every_algorithm),   cmocka_unit_test(test_common_cuts),
+        cmocka_unit_test(test_segments),          cmocka_unit_test(test_overwritten_after_sent),
+        cmocka_unit_test(test_volume_of_halving), cmocka_unit_test(test_volume_of_hier),
+        cmocka_unit_test(test_pipelined),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
