@@ -125,7 +125,7 @@ size_t ct_wire_pack_part(ct_wire_form form, const ct_sparse *s, int64_t first, i
     if (v.index16 != NULL) write_blocks(s, first, last, start, &v);
     for (int64_t j = first; (v.index32 != NULL) && (j < last); ++j)
         ((uint32_t *)(uintptr_t)v.index32)[j - first] = s->index[j] - (uint32_t)start;
-    if (code == CT_CODE_PAIRS)
+    if ((code == CT_CODE_PAIRS) && (count > 0))
         memcpy((float *)(uintptr_t)v.value, s->value + first, sizeof(float) * (size_t)count);
     for (int64_t j = first; (code == CT_CODE_HALF) && (j < last); ++j)
         ((uint16_t *)(uintptr_t)v.half)[j - first] = ct_bf16_from_f32(s->value[j]);
@@ -254,6 +254,7 @@ ct_status ct_wire_unpack(const void *payload, size_t bytes, int64_t n, ct_sparse
     out->n = n;
     if ((v.code == CT_CODE_DENSE32) || (v.code == CT_CODE_DENSE16)) return read_dense(&v, out);
     out->count = v.count;
+    if (v.count == 0) return CT_OK; /* out may have no buffers yet */
     if (v.index32 != NULL)
         memcpy(out->index, v.index32, sizeof(*out->index) * (size_t)v.count);
     else

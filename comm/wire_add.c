@@ -10,7 +10,6 @@
 enum {
     TILE = 2 * CT_WIRE_BLOCK, /* elements: half a megabyte, half of a usual second cache      */
     BATCH = 1024,             /* payloads at a time; their views and cursors lie on the stack */
-    AHEAD = 3,                /* payloads that are fetched before their turn                  */
     MIN_PER_THREAD = 1 << 16  /* entries */
 };
 
@@ -61,38 +60,86 @@ static uint32_t entry_of(const ct_wire_view *v, int64_t i)
     return (uint32_t)sum;
 }
 
-static bool add_pairs(const ct_wire_view *v, uint32_t *at_p, int64_t start, uint32_t len,
-                      float *tile)
+/* Whether m indices, less `start`, ascend and stay below len. */
+static bool in_order(const uint32_t *index, uint32_t m, uint32_t start, uint32_t len)
 {
-    uint32_t at = *at_p, count = (uint32_t)v->count, next = 0;
-    bool good = true;
+    uint32_t bad = 0;
 
-    for (; at < count; ++at) {
-        uint32_t d = v->index32[at] - (uint32_t)start;
+    if (m == 0) return true;
+#pragma omp simd reduction(| : bad)
+    for (uint32_t j = 1; j < m; ++j) bad |= (index[j] <= index[j - 1]);
+    return (bad == 0) && (index[0] >= start) && (index[m - 1] - start < len);
+}
 
-        if (d >= len) break;
-        good = good && (d >= next);
-        next = d + 1;
-        tile[d] += (v->value != NULL) ? v->value[at] : v->mean;
+static bool in_order16(const uint16_t *index, uint32_t m, uint32_t len)
+{
+    uint16_t bad = 0;
+
+    if (m == 0) return true;
+#pragma omp simd reduction(| : bad)
+    for (uint32_t j = 1; j < m; ++j) bad |= (uint16_t)(index[j] <= index[j - 1]);
+    return (bad == 0) && (index[m - 1] < len);
+}
+
+/* The first of the entries from `at` on that is at `end` or beyond, if they ascend. */
+static uint32_t stretch_end(const ct_wire_view *v, uint32_t at, int64_t end, uint32_t guess)
+{
+    uint32_t lo = at, hi = (uint32_t)v->count, step = 8;
+
+    if (hi - at > guess) {
+        uint32_t probe = at + guess;
+
+        if (v->index32[probe] >= end) {
+            for (hi = probe; (hi - lo > step) && (v->index32[hi - step] >= end); step *= 2)
+                hi -= step;
+            if (hi - lo > step) lo = hi - step;
+        } else {
+            for (lo = probe + 1; (hi - lo > step) && (v->index32[lo + step] < end); step *= 2)
+                lo += step + 1;
+            if (hi - lo > step) hi = lo + step;
+        }
     }
-    *at_p = at;
-    return good;
+    while (lo < hi) {
+        uint32_t mid = lo + (hi - lo) / 2;
+
+        if (v->index32[mid] < end)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+/* Looked through first, so that the additions need not look: they are what takes long. */
+static bool add_pairs(const ct_wire_view *v, uint32_t *at_p, int64_t start, uint32_t len,
+                      uint32_t guess, float *tile)
+{
+    uint32_t at = *at_p, end = stretch_end(v, at, start + len, guess), from = (uint32_t)start;
+    const uint32_t *index = v->index32;
+
+    *at_p = end;
+    if (!in_order(index + at, end - at, from, len)) return false;
+    if (v->value != NULL) {
+        const float *value = v->value;
+
+        for (; at < end; ++at) tile[index[at] - from] += value[at];
+    } else {
+        for (; at < end; ++at) tile[index[at] - from] += v->mean;
+    }
+    return true;
 }
 
 static bool add_block(const ct_wire_view *v, uint32_t at, uint32_t n, uint32_t len, float *block)
 {
-    uint32_t next = 0;
-    bool good = true;
+    const uint16_t *index = v->index16 + at, *half = v->half;
 
-    for (uint32_t j = at; j < at + n; ++j) {
-        uint32_t d = v->index16[j];
-
-        good = good && (d >= next) && (d < len);
-        if (d >= len) break;
-        next = d + 1;
-        block[d] += (v->half != NULL) ? ct_bf16_to_f32(v->half[j]) : v->mean;
+    if (!in_order16(index, n, len)) return false;
+    if (half != NULL) {
+        for (uint32_t j = 0; j < n; ++j) block[index[j]] += ct_bf16_to_f32(half[at + j]);
+    } else {
+        for (uint32_t j = 0; j < n; ++j) block[index[j]] += v->mean;
     }
-    return good;
+    return true;
 }
 
 static void add_dense(const ct_wire_view *v, int64_t start, int64_t len, float *tile)
@@ -106,25 +153,6 @@ static void add_dense(const ct_wire_view *v, int64_t start, int64_t len, float *
     }
 }
 
-/* The next entries of a payload, on their way into the cache. */
-static void fetch(const ct_wire_view *v, uint32_t at, int64_t expected)
-{
-    const char *index = (const char *)v->index16 + 2 * (size_t)at;
-    const char *value = (const char *)v->half + 2 * (size_t)at;
-    size_t width = 2;
-
-    if ((v->index32 == NULL) && (v->index16 == NULL)) return;
-    if (v->index32 != NULL) {
-        index = (const char *)(v->index32 + at);
-        value = (const char *)(v->value + at);
-        width = 4;
-    }
-    for (size_t b = 0; b < (size_t)expected * width; b += 64) {
-        __builtin_prefetch(index + b);
-        if ((v->value != NULL) || (v->half != NULL)) __builtin_prefetch(value + b);
-    }
-}
-
 static bool add_tile(stretch *s, int64_t start, int64_t len)
 {
     float *tile = s->dense + start;
@@ -133,14 +161,10 @@ static bool add_tile(stretch *s, int64_t start, int64_t len)
     for (int p = 0; p < s->n_view; ++p) {
         const ct_wire_view *v = &s->view[p];
 
-        if (p + AHEAD < s->n_view) {
-            const ct_wire_view *next = &s->view[p + AHEAD];
-            int64_t expected = next->count * len / next->n;
-
-            if (expected < 512) fetch(next, s->at[p + AHEAD], expected);
-        }
         if (v->index32 != NULL) {
-            good = add_pairs(v, &s->at[p], start, (uint32_t)len, tile) && good;
+            uint32_t guess = (uint32_t)(v->count * len / v->n);
+
+            good = add_pairs(v, &s->at[p], start, (uint32_t)len, guess, tile) && good;
         } else if (v->index16 != NULL) {
             for (int64_t d = 0; d < len; d += CT_WIRE_BLOCK) {
                 uint32_t n = v->per_block[(start + d) / CT_WIRE_BLOCK];

@@ -44,7 +44,7 @@ static void make(int64_t n, double density, uint64_t seed, ct_sparse *s)
     for (s->count = 0;; ++s->count) {
         seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
         i += 1 + (int64_t)((seed >> 33) % (uint64_t)most);
-        if ((i >= n) || (s->count == s->room)) return;
+        if ((i >= n) || (s->count == (int64_t)(1.1 * density * (double)n))) return;
         s->index[s->count] = (uint32_t)i;
         s->value[s->count] = (float)(seed >> 40);
     }
@@ -62,6 +62,8 @@ static void bench(ct_wire_form form, int p, int64_t n, double density, int n_thr
     float *sum = ct_mem_acquire(4 * (size_t)n), *lost = calloc((size_t)n, 4);
     size_t cold_bytes = 128 << 20;
     char *cold = ct_mem_acquire(cold_bytes);
+    size_t stride = ct_align_up(ct_wire_bytes(form, n, (int64_t)(1.1 * density * (double)n) + 64));
+    char *block = ct_mem_acquire(stride * (size_t)p); /* as comm/gather.c has them */
     double best = 1e30, touched = 0;
     int64_t filled = 0;
 
@@ -70,7 +72,7 @@ static void bench(ct_wire_form form, int p, int64_t n, double density, int n_thr
 
         make(n, density, 17 + (uint64_t)r, &s);
         ct_wire_round(form, &s, lost);
-        payload[r] = ct_mem_acquire(ct_wire_bytes(form, n, s.count));
+        payload[r] = block + (size_t)r * stride;
         bytes[r] = ct_wire_pack(form, &s, payload[r]);
         all += bytes[r];
         ct_sparse_destroy(&s);
@@ -91,7 +93,7 @@ static void bench(ct_wire_form form, int p, int64_t n, double density, int n_thr
            "ms at %.1f GB/s: ratio %.2f; filled %.3f\n",
            ct_wire_name(form), p, (long long)n, density, n_thread, 1e3 * best, 1e-6 * touched,
            1e-6 * touched / gbs, gbs, best / (1e-9 * touched / gbs), (double)filled / (double)n);
-    for (int r = 0; r < p; ++r) ct_mem_release(payload[r]);
+    ct_mem_release(block);
     free(payload);
     free(bytes);
     free(lost);
