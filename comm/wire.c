@@ -152,9 +152,9 @@ ct_status ct_wire_pack_vector(const float *v, int64_t n, ct_sparse *scratch, voi
         *bytes_p = head.bytes;
         return CT_OK;
     }
-    CT_TRY(ct_sparse_reserve(scratch, count));
     scratch->n = n;
-    scratch->count = 0;
+    scratch->count = 0; /* nothing in it is to be kept */
+    CT_TRY(ct_sparse_reserve(scratch, count));
     for (int64_t i = 0; i < n; ++i) {
         if (v[i] == 0) continue;
         scratch->index[scratch->count] = (uint32_t)i;

@@ -1,0 +1,427 @@
+/* Coded parameters through the pipe: momentum that is absorbed, nothing lost, the same everywhere.
+ */
+#include "tests/mpi/mpi_test.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "comm/coded_types.h"
+#include "comm/grad_pipe.h"
+#include "framework/base/rng.h"
+#include "framework/math/math.h"
+
+enum { N = 3008, N_CODED = 3000, N_TABLE = 1 << 16 };
+
+static const float eps = 0x1p-24f;
+
+static float table[N_TABLE]; /* normal numbers */
+
+static void make_table(void)
+{
+    for (int i = 0; (table[0] == 0) && (i < N_TABLE); ++i)
+        table[i] = ct_rng_normal_at(11, (uint64_t)i);
+}
+
+/* What rank r has at element i in step s; the first hundred elements are always large. */
+static float noise(int r, int64_t s, int i)
+{
+    float v = table[(i * 7 + s * 131 + r * 977 + i * s % 13) % N_TABLE];
+
+    return (i < 100) ? 5 * v : v;
+}
+
+static uint64_t hash_of(uint64_t h, const float *v, size_t n)
+{
+    for (size_t i = 0; i < sizeof(*v) * n; ++i)
+        h = (h ^ ((const unsigned char *)v)[i]) * 1099511628211u;
+    return h;
+}
+
+static int same_on_all(uint64_t h)
+{
+    uint64_t least = 0, most = 0;
+
+    MPI_Allreduce(&h, &least, 1, MPI_UINT64_T, MPI_MIN, MPI_COMM_WORLD);
+    MPI_Allreduce(&h, &most, 1, MPI_UINT64_T, MPI_MAX, MPI_COMM_WORLD);
+    return MPI_FAULT_UNLESS(least == most);
+}
+
+/* A pipe of one parameter. */
+typedef struct rig {
+    ct_comm *comm;
+    ct_grad_pipe *gp;
+    float *arena;
+    float weight[N];
+    uint64_t hash;
+} rig;
+
+static const ct_grad_pipe_config usual = { .bucket_bytes = 65536,
+                                           .allreduce = "ring",
+                                           .overlap = true,
+                                           .codec = &ct_coded_redsync,
+                                           .codec_config = { .density = 0.02f,
+                                                             .exchange = "allgather",
+                                                             .wire = "pairs",
+                                                             .momentum_correction = true } };
+
+static int rig_open(rig *r, ct_comm *c, const ct_grad_pipe_config *config, float decay)
+{
+    const ct_arena_ops *mem = ct_comm_arena(c);
+    ct_grad_range one = { .key = "fc[0]",
+                          .count = N_CODED,
+                          .rows = 30,
+                          .weight = r->weight,
+                          .decay = decay,
+                          .rate_mult = 0.5f };
+    void *block = NULL;
+    int fault = 0;
+
+    r->comm = c;
+    r->hash = 14695981039346656037u;
+    for (int i = 0; i < N; ++i) r->weight[i] = 0.01f * (float)(i % 17 - 8);
+    fault += MPI_FAULT_UNLESS(mem->acquire(mem->ctx, sizeof(float) * N, "arena", &block) == CT_OK);
+    r->arena = block;
+    return fault +
+           MPI_FAULT_UNLESS(ct_grad_pipe_create(c, config, r->arena, &one, 1, &r->gp) == CT_OK);
+}
+
+static void rig_close(rig *r)
+{
+    const ct_arena_ops *mem = ct_comm_arena(r->comm);
+
+    ct_grad_pipe_destroy(r->gp);
+    mem->release(mem->ctx, r->arena);
+    r->gp = NULL;
+}
+
+static int rig_step(rig *r, int64_t s, float scale, float rate, const float *grad)
+{
+    int fault = 0;
+
+    fault += MPI_FAULT_UNLESS(ct_grad_pipe_begin(r->gp, s, scale, rate) == CT_OK);
+    memcpy(r->arena, grad, sizeof(float) * N_CODED);
+    fault += MPI_FAULT_UNLESS(ct_grad_pipe_ready(r->gp, 0) == CT_OK);
+    fault += MPI_FAULT_UNLESS(ct_grad_pipe_finish(r->gp, NULL, NULL) == CT_OK);
+    for (int i = 0; i < N_CODED; ++i) r->weight[i] -= r->arena[i];
+    r->hash = hash_of(r->hash, r->weight, N_CODED);
+    return fault;
+}
+
+/* ---- everything sent in every step is SGD with momentum */
+
+enum { SGD_STEPS = 60 };
+
+static float rate_of(int64_t s)
+{
+    return (s < 30) ? 0.1f : 0.02f;
+}
+
+/* The reference is in double, from the same gradients. Each of its terms goes through one rounding
+ * a step in U, five when it is made and added to V, one for each rank; each step rounds w once. */
+static int against_sgd(ct_comm *c, const ct_grad_pipe_config *config)
+{
+    static rig r;
+    static float grad[N_CODED], history[N_CODED], twin[N_CODED];
+    static double u[N_CODED], w[N_CODED], size_u[N_CODED], size_w[N_CODED];
+    const float decay = 0.01f, scale = 0.5f;
+    const double m = config->momentum, roundings = 2 * SGD_STEPS + 5 + c->size;
+    int fault = rig_open(&r, c, config, decay), wrong = 0;
+
+    if (fault > 0) return fault;
+    fault += MPI_FAULT_UNLESS(ct_grad_pipe_absorbs(r.gp, 0));
+    for (int i = 0; i < N_CODED; ++i) {
+        u[i] = size_u[i] = history[i] = 0;
+        w[i] = twin[i] = r.weight[i];
+        size_w[i] = fabs(w[i]);
+    }
+    for (int64_t s = 0; (s < SGD_STEPS) && (fault == 0); ++s) {
+        double rate = (double)(0.5f * rate_of(s)); /* rate_mult */
+
+        for (int i = 0; i < N_CODED; ++i) {
+            double g = 0, size_g = 0, step = 0;
+
+            for (int k = 0; k < c->size; ++k) {
+                g += noise(k, s, i);
+                size_g += fabs(noise(k, s, i));
+            }
+            grad[i] = noise(c->rank, s, i);
+            g = scale * g + (double)decay * r.weight[i];
+            u[i] = m * u[i] + rate * g;
+            step = config->nesterov ? m * u[i] + rate * g : u[i];
+            w[i] -= step;
+            size_u[i] = m * size_u[i] + rate * (scale * size_g + decay * fabs(r.weight[i]));
+            size_w[i] += 2 * size_u[i];
+        }
+        if ((c->size == 1) && !config->nesterov)
+            fault += MPI_FAULT_UNLESS(ct_device_cpu()->math->sgd(
+                                          NULL, N_CODED, scale, 0.5f * rate_of(s), config->momentum,
+                                          decay, 0, grad, history, twin) == CT_OK);
+        fault += rig_step(&r, s, scale, rate_of(s), grad);
+    }
+    for (int i = 0; i < N_CODED; ++i)
+        wrong += !(fabs(r.weight[i] - w[i]) <= 1.1 * roundings * (double)eps * size_w[i]);
+    fault += MPI_FAULT_UNLESS(wrong == 0);
+    if ((c->size == 1) && !config->nesterov) /* Caffe's own order of operations, bit by bit */
+        fault += MPI_FAULT_UNLESS(memcmp(r.weight, twin, sizeof(twin)) == 0);
+    fault += same_on_all(r.hash);
+    rig_close(&r);
+    return fault;
+}
+
+/* Dense by density, by warm-up, and by turns. */
+static int momentum(ct_comm *c)
+{
+    int fault = 0;
+
+    for (int v = 0; v < 8; ++v) {
+        ct_grad_pipe_config config = usual;
+        ct_codec_config *k = &config.codec_config;
+
+        config.momentum = 0.9f;
+        config.nesterov = (v % 2 == 1);
+        k->density = 1;
+        if (v / 2 == 1) k->warmup_iterations = SGD_STEPS;
+        if (v / 2 == 1) k->mask_momentum = true; /* dense steps mask nothing */
+        if (v / 2 == 2) k->warmup_iterations = 7;
+        if (v / 2 == 3) k->exchange = "hier";
+        if (v / 2 >= 2) k->resync_iterations = 4;
+        fault += against_sgd(c, &config);
+    }
+    return fault;
+}
+
+/* ---- nothing is lost */
+
+enum { MANY_STEPS = 1000 };
+
+static const struct {
+    const char *exchange, *wire, *selection;
+    bool quantize, plain;
+    int resync;
+} way[] = {
+    { "allgather", "pairs", "exact", false, false, 0 },
+    { "hier", "half", "exact", false, false, 97 },
+    { "gtopk", "pairs", "exact", false, false, 0 },
+    { "oktopk", "half", "exact", false, false, 61 },
+    { "allgather", "auto", "search", true, false, 0 },
+    { "oktopk", "auto", "trimmed", true, false, 0 },
+    { "gtopk", "half", "sampled", false, true, 0 },
+    { "hier", "pairs", "redsync_sizes", false, true, 0 },
+};
+enum { N_WAY = (int)(sizeof(way) / sizeof(way[0])) };
+
+static int conserve(ct_comm *c, int at)
+{
+    static rig r;
+    static float grad[N_CODED];
+    static double given[N_CODED], size[N_CODED], kept[N_CODED], arrived[N_CODED];
+    const float rate = 0.25f;
+    ct_grad_pipe_config config = usual;
+    ct_codec_config *k = &config.codec_config;
+    ct_coded_state state;
+    int fault = 0, wrong = 0;
+
+    k->exchange = way[at].exchange;
+    k->wire = way[at].wire;
+    k->selection = way[at].selection;
+    k->quantize = way[at].quantize;
+    k->resync_iterations = way[at].resync;
+    k->warmup_iterations = 10;
+    k->mask_momentum = true;
+    if (way[at].plain) {
+        config.codec = &ct_coded_topk;
+        k->momentum_correction = false;
+    }
+    fault += rig_open(&r, c, &config, 0);
+    for (int i = 0; i < N_CODED; ++i) given[i] = size[i] = arrived[i] = 0;
+    for (int64_t s = 0; (s < MANY_STEPS) && (fault == 0); ++s) {
+        for (int i = 0; i < N_CODED; ++i) {
+            grad[i] = noise(c->rank, s, i);
+            for (int p = 0; p < c->size; ++p) {
+                double v = noise(p, s, i) * (way[at].plain ? 1.0 : 0.5 * rate);
+
+                given[i] += v;
+                size[i] += fabs(v);
+            }
+        }
+        fault += rig_step(&r, s, 1, rate, grad);
+        for (int i = 0; i < N_CODED; ++i) arrived[i] += r.arena[i];
+    }
+    fault += MPI_FAULT_UNLESS(ct_grad_pipe_state(r.gp, 0, 0, &state));
+    fault += MPI_FAULT_UNLESS(strcmp(state.name, CT_CODED_RESIDUAL) == 0);
+    for (int i = 0; (fault == 0) && (i < N_CODED); ++i) kept[i] = state.data[i];
+    MPI_Allreduce(MPI_IN_PLACE, kept, N_CODED, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    /* each of the additions on the way, at most three a step and one a rank, has terms of at most
+     * what was given in all */
+    for (int i = 0; i < N_CODED; ++i)
+        wrong += !(fabs(arrived[i] + kept[i] - given[i]) <=
+                   1.1 * (3 * MANY_STEPS + c->size) * (double)eps * size[i]);
+    if (wrong > 0) fprintf(stderr, "way %d: %d elements are not conserved\n", at, wrong);
+    fault += MPI_FAULT_UNLESS(wrong == 0);
+    fault += same_on_all(r.hash);
+    rig_close(&r);
+    return fault;
+}
+
+static int n_machine;
+
+/* All ways on one rank; on several each on a third of the machines. */
+static int conservation(ct_comm *c)
+{
+    int fault = 0, machine = n_machine++;
+
+    for (int at = 0; at < N_WAY; ++at) {
+        if ((c->size == 1) || ((at + machine) % 3 == 0)) fault += conserve(c, at);
+    }
+    return fault;
+}
+
+/* ---- overlap, threads and restarts change no bit */
+
+static int run_some(ct_comm *c, const ct_grad_pipe_config *config, int64_t stop, uint64_t *hash_p)
+{
+    static rig r;
+    static float grad[N_CODED];
+    int fault = rig_open(&r, c, config, 0.001f);
+
+    for (int64_t s = 0; (s < 24) && (fault == 0); ++s) {
+        if (s == stop) { /* what a snapshot keeps goes into a new pipe */
+            static float saved[2][N_CODED], weight[N];
+            ct_coded_state state;
+            uint64_t hash = r.hash;
+
+            for (int k = 0; k < 2; ++k) {
+                fault += MPI_FAULT_UNLESS(ct_grad_pipe_state(r.gp, 0, k, &state));
+                fault += MPI_FAULT_UNLESS(state.count == N_CODED);
+                memcpy(saved[k], state.data, sizeof(saved[k]));
+            }
+            fault += MPI_FAULT_UNLESS(!ct_grad_pipe_state(r.gp, 0, 2, &state));
+            memcpy(weight, r.weight, sizeof(weight));
+            rig_close(&r);
+            fault += rig_open(&r, c, config, 0.001f);
+            memcpy(r.weight, weight, sizeof(weight));
+            r.hash = hash;
+            for (int k = 0; k < 2; ++k) {
+                fault += MPI_FAULT_UNLESS(ct_grad_pipe_state(r.gp, 0, k, &state));
+                memcpy(state.data, saved[k], sizeof(saved[k]));
+            }
+            fault += MPI_FAULT_UNLESS(ct_grad_pipe_restored(r.gp) == CT_OK);
+        }
+        for (int i = 0; i < N_CODED; ++i) grad[i] = noise(c->rank, s, i);
+        fault += rig_step(&r, s, 1, 0.1f, grad);
+    }
+    *hash_p = r.hash;
+    fault += same_on_all(r.hash);
+    rig_close(&r);
+    return fault;
+}
+
+static int bits(ct_comm *c)
+{
+    static const char *const exchange[] = { "allgather", "hier", "gtopk", "oktopk" };
+    int fault = 0;
+
+    for (int e = 0; e < 4; ++e) {
+        ct_grad_pipe_config config = usual;
+        uint64_t first = 0, other = 0;
+
+        config.momentum = 0.9f;
+        config.codec_config.exchange = exchange[e];
+        config.codec_config.mask_momentum = true;
+        config.codec_config.warmup_iterations = 3;
+        config.codec_config.resync_iterations = 10;
+        fault += run_some(c, &config, -1, &first);
+        config.overlap = false;
+        fault += run_some(c, &config, -1, &other);
+        fault += MPI_FAULT_UNLESS(first == other);
+        config.overlap = true;
+        config.progress = CT_PROGRESS_THREAD;
+        fault += run_some(c, &config, -1, &other);
+        fault += MPI_FAULT_UNLESS(first == other);
+        if (e == 3) continue; /* Ok-Topk's regions come from the steps before */
+        fault += run_some(c, &config, 12, &other);
+        fault += MPI_FAULT_UNLESS(first == other);
+    }
+    return fault;
+}
+
+/* ---- codecs of their own, and clipping before compression */
+
+static int each_its_own(ct_comm *c)
+{
+    enum { LARGE = 2000, SMALL = 100 };
+    static float arena[2 * LARGE + SMALL + 64], weight[LARGE];
+    const ct_codec_config sparse = { .density = 0.1f,
+                                     .exchange = "allgather",
+                                     .momentum_correction = true };
+    const ct_codec_config none = { .min_bytes = 0 };
+    ct_grad_range range[3] = {
+        { .key = "a[0]", .offset = 0, .count = LARGE, .codec = &ct_coded_redsync },
+        { .key = "b[0]", .offset = 2000, .count = SMALL, .codec = &ct_coded_none },
+        { .key = "c[0]", .offset = 2112, .count = LARGE },
+    };
+    ct_grad_pipe_config config = usual;
+    ct_grad_pipe *gp = NULL;
+    ct_coded_state s;
+    float norm = 0;
+    int fault = 0, wrong = 0;
+
+    range[0].codec_config = &sparse;
+    range[0].weight = weight;
+    range[0].rate_mult = 1;
+    range[1].codec_config = &none;
+    config.codec = &ct_coded_bf16;
+    config.codec_config = (ct_codec_config){ .local_clip = 3 };
+    fault += MPI_FAULT_UNLESS(ct_grad_pipe_create(c, &config, arena, range, 3, &gp) == CT_OK);
+    fault += MPI_FAULT_UNLESS(ct_grad_pipe_absorbs(gp, 0) && !ct_grad_pipe_absorbs(gp, 2));
+    fault +=
+        MPI_FAULT_UNLESS(ct_grad_pipe_state(gp, 0, 1, &s) && !ct_grad_pipe_state(gp, 1, 0, &s));
+    fault += MPI_FAULT_UNLESS(!ct_grad_pipe_state(gp, 2, 0, &s));
+    for (int i = 0; i < LARGE; ++i) arena[i] = arena[2112 + i] = 0.5f;
+    for (int i = 0; i < SMALL; ++i) arena[2000 + i] = 0.5f; /* norm 5 */
+    fault += MPI_FAULT_UNLESS(ct_grad_pipe_begin(gp, 0, 1, 1) == CT_OK);
+    for (int i = 0; i < 3; ++i) fault += MPI_FAULT_UNLESS(ct_grad_pipe_ready(gp, i) == CT_OK);
+    fault += MPI_FAULT_UNLESS(ct_grad_pipe_finish(gp, NULL, NULL) == CT_OK);
+    for (int i = 0; i < LARGE; ++i) wrong += (i < 200) ? (arena[i] == 0) : (arena[i] != 0);
+    fault += MPI_FAULT_UNLESS(wrong == 0); /* equal ones: the first tenth went */
+    for (int i = 0; i < SMALL; ++i) norm += arena[2000 + i] * arena[2000 + i];
+    /* each rank's norm became 3 / sqrt(ranks) */
+    fault += MPI_FAULT_UNLESS(fabsf(sqrtf(norm) - 3 * sqrtf((float)c->size)) < 1e-4f);
+    ct_grad_pipe_destroy(gp);
+    return fault;
+}
+
+static void test_momentum(void **state)
+{
+    (void)state;
+    assert_int_equal(mpi_verdict(mpi_on_machines(momentum)), 0);
+}
+
+static void test_conservation(void **state)
+{
+    (void)state;
+    assert_int_equal(mpi_verdict(mpi_on_machines(conservation)), 0);
+}
+
+static void test_bits(void **state)
+{
+    (void)state;
+    assert_int_equal(mpi_verdict(mpi_on_machines(bits)), 0);
+}
+
+static void test_each_its_own(void **state)
+{
+    (void)state;
+    assert_int_equal(mpi_verdict(mpi_on_machines(each_its_own)), 0);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_momentum),
+                                        cmocka_unit_test(test_bits),
+                                        cmocka_unit_test(test_each_its_own),
+                                        cmocka_unit_test(test_conservation) };
+
+    make_table();
+    return mpi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 180);
+}
