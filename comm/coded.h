@@ -147,7 +147,7 @@ extern const ct_coded_ops *const ct_coded_table[]; /* NULL-terminated; "none" fi
 /** CT_ERR_CONFIG with the known names, and the nearest. */
 ct_status ct_coded_find(const char *name, const ct_coded_ops **ops_p);
 /** The codec's own check, and what is common to all: ranges, and names of what it has no use for.
- *  CT_ERR_CONFIG with the reason. */
-ct_status ct_coded_check(const ct_coded_ops *ops, const ct_codec_config *c);
+ *  who stands before the reason: "compression", or the parameter's. CT_ERR_CONFIG. */
+ct_status ct_coded_check(const ct_coded_ops *ops, const ct_codec_config *c, const char *who);
 
 #endif

@@ -34,20 +34,19 @@ ct_status ct_coded_find(const char *name, const ct_coded_ops **ops_p)
     return status;
 }
 
-ct_status ct_coded_check(const ct_coded_ops *ops, const ct_codec_config *c)
+ct_status ct_coded_check(const ct_coded_ops *ops, const ct_codec_config *c, const char *who)
 {
     if (ops->sparse && !((c->density > 0) && (c->density <= 1)))
-        return CT_FAIL(CT_ERR_CONFIG, "compression %s: density %g, but 0 < density <= 1 is needed",
+        return CT_FAIL(CT_ERR_CONFIG, "%s %s: density %g, but 0 < density <= 1 is needed", who,
                        ops->name, (double)c->density);
     if ((c->min_bytes < 0) || (c->warmup_iterations < 0) || (c->resync_iterations < 0))
         return CT_FAIL(CT_ERR_CONFIG,
-                       "compression %s: min_bytes %lld, warmup_iter %lld, resync_iter %lld: none "
+                       "%s %s: min_bytes %lld, warmup_iter %lld, resync_iter %lld: none "
                        "may be negative",
-                       ops->name, (long long)c->min_bytes, (long long)c->warmup_iterations,
+                       who, ops->name, (long long)c->min_bytes, (long long)c->warmup_iterations,
                        (long long)c->resync_iterations);
     if (!((c->local_clip >= 0) && (c->local_clip <= 3.4e38f)))
-        return CT_FAIL(CT_ERR_CONFIG,
-                       "compression %s: local_clip %g: expected the largest norm, or 0: any",
-                       ops->name, (double)c->local_clip);
+        return CT_FAIL(CT_ERR_CONFIG, "%s %s: local_clip %g: expected the largest norm, or 0: any",
+                       who, ops->name, (double)c->local_clip);
     return (ops->check != NULL) ? ops->check(c) : CT_OK;
 }

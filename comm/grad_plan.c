@@ -11,7 +11,7 @@
 static ct_status check_codec(const ct_grad_pipe_config *config, const ct_coded_ops *codec,
                              const ct_codec_config *c)
 {
-    CT_TRY(ct_coded_check(codec, c));
+    CT_TRY(ct_coded_check(codec, c, "compression"));
     if (config->reproducible && (codec != &ct_coded_none))
         return CT_FAIL(CT_ERR_CONFIG,
                        "reproducible_sum: true, but compression %s rounds what it sends in an "

@@ -93,7 +93,7 @@ ct_status ct_codec_read_config(const Ct__CompressionParameter *p, const char *wh
     c.mask_momentum = p->mask_momentum;
     c.rank = p->rank;
     c.local_clip = p->local_clip;
-    CT_TRY(ct_coded_check(*codec_p, &c));
+    CT_TRY(ct_coded_check(*codec_p, &c, who));
     *config_p = c;
     return CT_OK;
 }

@@ -45,7 +45,7 @@ static void refuses(const char *name, const ct_codec_config *c, const char *why)
 {
     ct_log_set_sink(keep_line, NULL);
     last_line[0] = '\0';
-    assert_int_equal(ct_coded_check(codec(name), c), CT_ERR_CONFIG);
+    assert_int_equal(ct_coded_check(codec(name), c, "compression"), CT_ERR_CONFIG);
     ct_log_set_sink(NULL, NULL);
     if (strstr(last_line, why) == NULL) fail_msg("\"%s\" does not say \"%s\"", last_line, why);
 }
@@ -59,13 +59,13 @@ static void test_check(void **state)
     for (const ct_coded_ops *const *at = ct_coded_table; *at != NULL; ++at) {
         c = good;
         c.rank = 2;
-        assert_int_equal(ct_coded_check(*at, &c), CT_OK);
+        assert_int_equal(ct_coded_check(*at, &c, "compression"), CT_OK);
     }
     for (int i = 0; i < 4; ++i) {
         c = good;
         c.density = (i == 0) ? 0 : (i == 1) ? 1.01f : (i == 2) ? NAN : -1;
         refuses("topk", &c, "0 < density <= 1");
-        assert_int_equal(ct_coded_check(codec("bf16"), &c), CT_OK);
+        assert_int_equal(ct_coded_check(codec("bf16"), &c, "compression"), CT_OK);
     }
     c = good;
     c.min_bytes = -1;
@@ -87,12 +87,12 @@ static void test_check(void **state)
     refuses("redsync", &c, "\"best\"");
     c = good;
     c.wire = "pairs";
-    assert_int_equal(ct_coded_check(codec("redsync"), &c), CT_OK);
+    assert_int_equal(ct_coded_check(codec("redsync"), &c, "compression"), CT_OK);
     c.quantize = true;
     refuses("redsync", &c, "one mean");
     c = good;
     c.momentum_correction = true;
-    assert_int_equal(ct_coded_check(codec("redsync"), &c), CT_OK);
+    assert_int_equal(ct_coded_check(codec("redsync"), &c, "compression"), CT_OK);
     refuses("topk", &c, "redsync");
 }
 

@@ -1,0 +1,106 @@
+# Gradient compression from the command line: momentum correction, resume, what is refused and why.
+. "$ROOT/tests/cli/lib.sh"
+make_case
+sum_of() { sed -n 's/.*weights after iteration \([0-9]*\): checksum \([0-9a-f]*\).*/\1 \2/p' "${1:-out}"; }
+losses() { sed -n 's/.*"event":"train","iter":\([0-9]*\),"loss":\([^,]*\),.*/\1 \2/p' "$1"; }
+train="$CORTADO train --solver=solver.prototxt --global_batch_size=12"
+red="--compression=redsync:density=0.05,min_bytes=1024"
+
+# ---- everything sent always is plain SGD; so is a warm-up that does not end
+$JOB 2 $train --metrics=dense.jsonl --set=display=1 --set=snapshot_prefix=d >out 2>&1 </dev/null
+losses dense.jsonl >dense
+near() { # NAME FILE: the same losses up to rounding
+    losses "$2" >l
+    if [ "$(wc -l <l)" = 20 ] && paste -d' ' dense l | awk '{ d = $2 - $4; if (d < 0) d = -d; if ($1 != $3 || d > 1e-4 * $2) bad = 1 } END { exit bad }'; then
+        ok "$1"
+    else
+        not_ok "$1" "$(paste -d' ' dense l | tail -3)"
+    fi
+}
+for e in allgather hier gtopk oktopk; do
+    runs all_sent_by_$e 0 'Optimization Done' $JOB 2 $train --deterministic=false --metrics=$e.jsonl --set=display=1 --set=snapshot_prefix=a \
+        --compression=redsync:density=1,min_bytes=1024,mask_momentum=false,wire=pairs,exchange=$e
+    near all_sent_by_${e}_is_dense $e.jsonl
+done
+runs warms_up 0 'Optimization Done' $JOB 2 $train --metrics=warm.jsonl --set=display=1 --set=snapshot_prefix=w $red,warmup_iter=20
+near warm_up_is_dense warm.jsonl
+runs alone 0 'Optimization Done' "$CORTADO" train --solver=solver.prototxt --global_batch_size=12 --metrics=one.jsonl \
+    --set=display=1 --set=snapshot_prefix=o --compression=redsync:density=1,min_bytes=1024,mask_momentum=false,wire=pairs
+near alone_is_dense one.jsonl
+
+# ---- a run that was stopped in the middle goes on, also in the momentum
+for e in allgather gtopk; do
+    with="$red,exchange=$e,warmup_iter=3,resync_iter=7"
+    $JOB 2 $train $with --set=snapshot_prefix=whole >out 2>&1 </dev/null
+    whole=$(sum_of)
+    is sum_is_there_$e test -n "$whole"
+    $JOB 2 $train $with --set=snapshot_prefix=part_$e --iterations=10 >out 2>&1 </dev/null
+    runs resumes_$e 0 'resuming after 10 iterations, written by 2 ranks' $JOB 2 $train $with --set=snapshot_prefix=part_$e --snapshot=auto
+    is resumes_exactly_$e test "$(sum_of) of 20" = "$whole of 20"
+done
+# killed in the middle, and resumed by other numbers of ranks: the curve goes on
+$JOB 2 $train $red --set=snapshot_prefix=kill --set=snapshot=10 --iterations=100000 --set=test_interval=1000000 >killed 2>&1 </dev/null &
+pid=$!
+for _ in $(seq 600); do
+    [ -f kill_iter_20.solverstate.h5 ] && break
+    sleep 0.05
+done
+kill -9 $pid 2>/dev/null
+wait $pid 2>/dev/null
+for n in 1 2 3; do
+    mkdir -p n$n
+    cp kill_iter_20.* n$n/ 2>/dev/null
+    start="$JOB $n"
+    runs resumes_on_$n 0 'resuming after 20 iterations' $JOB $n $train $red --set=snapshot_prefix=n$n/kill --snapshot=n$n/kill_iter_20.solverstate.h5 \
+        --iterations=60 --set=display=1 --set=average_loss=1 --metrics=n$n.jsonl
+    losses n$n.jsonl >l$n
+    is curve_on_$n awk '{ n += 1; s += $2; if ($2 != $2) bad = 1 } END { exit !(n == 40 && !bad && s / n < 2.4) }' l$n
+done
+# a snapshot of a dense run, and back
+$JOB 2 $train --set=snapshot_prefix=half --iterations=10 >out 2>&1 </dev/null
+runs dense_to_coded 0 'Optimization Done' $JOB 2 $train --set=snapshot_prefix=half --snapshot=half_iter_10.solverstate.h5 --metrics=dc.jsonl \
+    --set=display=1 --compression=redsync:density=1,min_bytes=1024,mask_momentum=false,wire=pairs
+losses dc.jsonl >dc
+is momentum_goes_over sh -c "tail -n 10 dense | paste -d' ' - dc | awk '{ n++; d = \$2 - \$4; if (d < 0) d = -d; if (\$1 != \$3 || d > 1e-4 * \$2) bad = 1 } END { exit bad || n != 10 }'"
+$JOB 2 $train --set=snapshot_prefix=back --iterations=10 --compression=redsync:density=1,min_bytes=1024,mask_momentum=false,wire=pairs >out 2>&1 </dev/null
+runs coded_to_dense 0 'Optimization Done' $JOB 2 $train --set=snapshot_prefix=back --snapshot=back_iter_10.solverstate.h5 --metrics=cd.jsonl --set=display=1
+losses cd.jsonl >cd_losses
+is momentum_comes_back sh -c "tail -n 10 dense | paste -d' ' - cd_losses | awk '{ n++; d = \$2 - \$4; if (d < 0) d = -d; if (\$1 != \$3 || d > 1e-4 * \$2) bad = 1 } END { exit bad || n != 10 }'"
+
+# ---- each parameter
+sed 's/^layer { name: "conv" /layer { param { compress { type: NONE } } name: "conv" /' net.prototxt >own.prototxt
+sed 's/net.prototxt/own.prototxt/' solver.prototxt >own_solver.prototxt
+is own_codec_is_set grep -q 'compress { type: NONE }' own.prototxt
+runs own_codec 0 'Optimization Done' $JOB 2 "$CORTADO" train --solver=own_solver.prototxt --global_batch_size=12 --compression=redsync:density=0.05,min_bytes=16 --set=snapshot_prefix=own
+sed 's/type: NONE/type: REDSYNC density: 2/' own.prototxt >own2.prototxt
+sed 's/net.prototxt/own2.prototxt/' solver.prototxt >own2_solver.prototxt
+runs own_codec_is_checked 2 'layer "conv", param 0, compress.*density 2' "$CORTADO" train --solver=own2_solver.prototxt
+
+# ---- what makes no sense is refused before anything is loaded, with the reason, once
+refused() { # NAME PATTERN OPTION...
+    name=$1 pattern=$2
+    shift 2
+    runs refuses_$name 2 "$pattern" $JOB 2 $train "$@"
+    is says_${name}_once test "$(grep -c '^E' out)" = 1
+}
+refused clip 'clip_gradients: 5 needs the norm of the whole summed gradient.*local_clip: 5' $red --set=clip_gradients=5
+runs local_clip 0 'Optimization Done' $JOB 2 $train $red,local_clip=5 --set=clip_gradients=5 --set=snapshot_prefix=lc
+runs casts_clip 0 'Optimization Done' $JOB 2 $train --compression=bf16 --set=clip_gradients=5 --set=snapshot_prefix=bc
+refused oktopk_deterministic 'OKTOPK come from the steps before' $red,exchange=oktopk --deterministic
+refused sampled_deterministic 'selection sampled reuses thresholds' $red,selection=sampled --deterministic
+refused reproducible 'reproducible_sum: true, but compression redsync' $red --reproducible_sum
+refused exchange_of_cast 'exchange means nothing to bf16; it is for TOPK and REDSYNC' --compression=bf16:exchange=gtopk
+refused density_of_cast 'density means nothing to bf16' --compression=bf16:density=0.1
+refused rank_of_topk 'rank means nothing to topk; it is for POWERSGD' --compression=topk:rank=4
+refused correction_of_topk 'momentum_correction means nothing to topk' --compression=topk:momentum_correction=true
+refused density_0 'density 0, but 0 < density <= 1' --compression=redsync:density=0
+refused density_2 'density 2, but 0 < density <= 1' --compression=redsync:density=2
+refused min_bytes 'none may be negative' $red,resync_iter=-1
+refused quantize_wire 'one mean for all values' $red,quantize=true,wire=half
+refused l1 'regularization_type L2 only' $red --set=regularization_type=L1
+refused misspelt_type 'did you mean "redsync"' --compression=redsinc
+refused misspelt_exchange 'did you mean OKTOPK|did you mean "OKTOPK"' --compression=redsync:exchange=oktok
+refused misspelt_field 'resync_iter' --compression=redsync:resync_itr=3
+runs deterministic 0 'Optimization Done' $JOB 2 $train $red --deterministic --set=snapshot_prefix=det
+runs quantized 0 'Optimization Done' $JOB 2 $train $red,quantize=true --set=snapshot_prefix=q
+finish
