@@ -250,8 +250,9 @@ ct_status ct_wire_unpack(const void *payload, size_t bytes, int64_t n, ct_sparse
     int64_t last = -1;
 
     CT_TRY(ct_wire_open(payload, bytes, n, &v));
-    CT_TRY(ct_sparse_reserve(out, v.count));
     out->n = n;
+    out->count = 0;
+    CT_TRY(ct_sparse_reserve(out, v.count));
     if ((v.code == CT_CODE_DENSE32) || (v.code == CT_CODE_DENSE16)) return read_dense(&v, out);
     out->count = v.count;
     if (v.count == 0) return CT_OK; /* out may have no buffers yet */
