@@ -11,9 +11,9 @@
 
 enum { MAX_ROUND = 32, MAX_SHIFT = 32, OKTOPK_WINDOW = 8 };
 
-/* Bytes of memory traffic, as measured, for … */
-static const double per_added = 24;  /* … an entry that is added to a vector      */
-static const double per_merged = 90; /* … an entry that is read, merged and sorted out */
+/* Bytes of memory traffic; estimates from what the code reads and writes, not fitted to times … */
+static const double per_added = 24;  /* an entry that is added to a vector        */
+static const double per_merged = 90; /* an entry that is read, merged, sorted out */
 
 /* One step of all ranks, for messages of one byte. */
 typedef struct step {
