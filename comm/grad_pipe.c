@@ -49,6 +49,24 @@ static void log_plan(const ct_grad_pipe *gp)
     ct_text_destroy(&used);
 }
 
+/* The last words are said when the caller's may be gone. */
+static ct_status copy_keys(ct_grad_pipe *gp)
+{
+    size_t room = 1, used = 0;
+
+    for (int i = 0; i < gp->n_range; ++i) room += strlen(gp->range[i].key) + 1;
+    gp->keys = malloc(room);
+    if (gp->keys == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a gradient pipe");
+    for (int i = 0; i < gp->n_range; ++i) {
+        size_t length = strlen(gp->range[i].key) + 1;
+
+        memcpy(gp->keys + used, gp->range[i].key, length);
+        gp->range[i].key = gp->keys + used;
+        used += length;
+    }
+    return CT_OK;
+}
+
 static ct_status acquire_lists(ct_grad_pipe *gp, const ct_grad_range *range, int n_cut)
 {
     gp->range = malloc(sizeof(*gp->range) * (size_t)(gp->n_range + 1));
@@ -61,7 +79,7 @@ static ct_status acquire_lists(ct_grad_pipe *gp, const ct_grad_range *range, int
         (gp->parts_left == NULL) || (gp->bucket == NULL) || (gp->landed == NULL))
         return CT_FAIL(CT_ERR_NOMEM, "no memory for a gradient pipe");
     if (gp->n_range > 0) memcpy(gp->range, range, sizeof(*range) * (size_t)gp->n_range);
-    return CT_OK;
+    return copy_keys(gp);
 }
 
 static ct_status create_buckets(ct_grad_pipe *gp, const ct_bucket_cut *cut, int n_cut)
@@ -167,9 +185,11 @@ void ct_grad_pipe_destroy(ct_grad_pipe *gp)
     ct_pipe_thread_destroy(gp->thread);
     if (gp->comm->mover.ctx == gp) gp->comm->mover = (ct_comm_mover){ .ctx = NULL };
     log_measured(gp);
+    ct_grad_pipe_log_coding(gp);
     ct_grad_tune_destroy(gp->tune);
     for (int i = 0; i < gp->n_bucket; ++i) ct_bucket_release(&gp->bucket[i]);
     free(gp->range);
+    free(gp->keys);
     free(gp->ready);
     free(gp->bucket_of);
     free(gp->parts_left);

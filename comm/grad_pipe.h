@@ -17,7 +17,7 @@
 typedef struct ct_grad_pipe ct_grad_pipe;
 
 typedef struct ct_grad_range {
-    const char *key;       /* of the parameter; borrowed */
+    const char *key;       /* of the parameter; copied */
     int64_t offset, count; /* elements in the arena; ranges ascend, gaps are padding (zero) */
     int64_t rows;          /* as a matrix: count / rows columns; 0: 1                        */
     /* what codecs need (coded.h); zeroed where there is none, or none that absorbs */
@@ -62,6 +62,22 @@ typedef struct ct_grad_pipe_counters {
     int64_t bytes_sent;
 } ct_grad_pipe_counters;
 
+/** What codecs did since creation, on this rank, in their steps (dense ones are not counted). */
+typedef struct ct_grad_pipe_coding {
+    int n_coded;         /* buckets that travel by a codec                              */
+    int64_t elements;    /* of them, over all steps                                     */
+    int64_t bytes_dense; /* that they hold                                              */
+    int64_t bytes_coded; /* of this rank's payloads                                     */
+    int64_t bytes_sent;  /* by their exchanges                                          */
+    int64_t selected;    /* elements that this rank selected                            */
+    int64_t filled;      /* elements that anybody's payload had                         */
+    double select_s;     /* accumulation and selection                                  */
+    double pack_s, exchange_s, unpack_s;
+    double residual_norm; /* now                                                         */
+    double saved_s; /* from leaving to landing, less than dense: as measured in dense steps, or as
+                       the model says where there were none */
+} ct_grad_pipe_coding;
+
 /** [first, first + n) of the ranges hold the sum over all ranks. */
 typedef ct_status (*ct_pipe_landed_fn)(void *ctx, int first, int n);
 
@@ -85,6 +101,7 @@ ct_status ct_grad_pipe_wait(ct_grad_pipe *gp, int first, int n, ct_pipe_landed_f
 /** Waits for all buckets; reports each not yet reported as it lands. CT_ERR_ARG likewise. */
 ct_status ct_grad_pipe_finish(ct_grad_pipe *gp, ct_pipe_landed_fn landed, void *ctx);
 void ct_grad_pipe_get_counters(const ct_grad_pipe *gp, ct_grad_pipe_counters *out);
+void ct_grad_pipe_get_coding(const ct_grad_pipe *gp, ct_grad_pipe_coding *out);
 /** Records in t (borrowed; NULL: no more), from the next step on, every bucket under way. */
 ct_status ct_grad_pipe_trace(ct_grad_pipe *gp, ct_trace *t);
 /** State k = 0, 1 … of range i; false: it has no such one. Between steps. */

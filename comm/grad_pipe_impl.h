@@ -16,6 +16,7 @@ struct ct_grad_pipe {
     float *arena;
     int n_range, n_bucket, n_lane;
     ct_grad_range *range;
+    char *keys;      /* of the ranges                                              */
     bool *ready;     /* [n_range] in this step                                     */
     int *bucket_of;  /* [n_range] the first one with a part of it                  */
     int *parts_left; /* [n_range] parts that this step has not reported            */
@@ -45,6 +46,9 @@ int ct_grad_pipe_pending(void *gp, MPI_Request **out, int max);
 double ct_grad_pipe_encode_s(const ct_grad_pipe *gp);
 
 /* … and these between steps. */
+
+/** What each coded bucket did, and all of them. */
+void ct_grad_pipe_log_coding(const ct_grad_pipe *gp);
 
 /** Makes the thread, where the configuration may come to need one. CT_ERR_CONFIG. */
 ct_status ct_grad_pipe_open_thread(ct_grad_pipe *gp);

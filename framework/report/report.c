@@ -197,6 +197,23 @@ static void add_field(ct_text *line, const char *name, double v)
     ct_text_add_number(line, v);
 }
 
+static void add_coding(ct_text *line, const ct_report_coding *c)
+{
+    ct_text_add(line,
+                ",\"compression\":{\"parameters\":%d,\"bytes_dense\":%" PRId64
+                ",\"bytes_coded\":%" PRId64,
+                c->n_coded, c->bytes_dense, c->bytes_coded);
+    add_field(line, "density", c->density);
+    add_field(line, "filled", c->filled);
+    add_field(line, "select_ms", c->select_ms);
+    add_field(line, "pack_ms", c->pack_ms);
+    add_field(line, "exchange_ms", c->exchange_ms);
+    add_field(line, "unpack_ms", c->unpack_ms);
+    add_field(line, "saved_ms", c->saved_ms);
+    add_field(line, "residual_norm", c->residual_norm);
+    ct_text_add(line, "}");
+}
+
 ct_status ct_report_train(ct_report *r, const ct_report_train_event *e)
 {
     ct_text line = { 0 };
@@ -219,7 +236,9 @@ ct_status ct_report_train(ct_report *r, const ct_report_train_event *e)
     add_field(&line, "wait_data_ms", e->wait_data_ms);
     add_field(&line, "compute_ms", e->compute_ms);
     add_field(&line, "comm_exposed_ms", e->comm_exposed_ms);
-    ct_text_add(&line, ",\"bytes_sent\":%" PRId64 "}", e->bytes_sent);
+    ct_text_add(&line, ",\"bytes_sent\":%" PRId64, e->bytes_sent);
+    if (e->coding.n_coded > 0) add_coding(&line, &e->coding);
+    ct_text_add(&line, "}");
     return write_line(r, &line);
 }
 

@@ -30,6 +30,16 @@ int64_t ct_report_n_output(const ct_net *net);
 /** {"event":"run", …}: the fields are given as JSON text without braces. */
 ct_status ct_report_run(ct_report *r, const char *fields);
 
+/** Compression on this rank, per step; shares are of the compressed elements. */
+typedef struct ct_report_coding {
+    int n_coded;                      /* parameters that are compressed; 0: no more is said */
+    int64_t bytes_dense, bytes_coded; /* before and after                                 */
+    double density, filled; /* selected here; in anybody's selection (0: it selects none)   */
+    double select_ms, pack_ms, exchange_ms, unpack_ms;
+    double saved_ms;      /* against the same dense, as measured or predicted              */
+    double residual_norm; /* at the end                                                    */
+} ct_report_coding;
+
 typedef struct ct_report_train_event {
     int64_t iteration, max_iteration;
     double loss, rate;                /* loss: smoothed by average_loss         */
@@ -38,6 +48,7 @@ typedef struct ct_report_train_event {
     double images_per_s;
     double wait_data_ms, compute_ms, comm_exposed_ms; /* per step              */
     int64_t bytes_sent;                               /* payload per rank and step              */
+    ct_report_coding coding;
     const ct_net *net;
     const double *output; /* one mean per element of net's outputs  */
 } ct_report_train_event;

@@ -23,6 +23,14 @@ typedef struct ct_exchange_counters {
     double encode_s;    /* encode and decode                                   */
 } ct_exchange_counters;
 
+/** What compression did on this rank, since creation; comm/grad_pipe.h. */
+typedef struct ct_exchange_coding {
+    int n_coded; /* 0: nothing is compressed */
+    int64_t elements, bytes_dense, bytes_coded, selected, filled;
+    double select_s, pack_s, exchange_s, unpack_s, saved_s;
+    double residual_norm; /* now */
+} ct_exchange_coding;
+
 /** State of codecs that must survive a restart, keyed by parameter. */
 typedef struct ct_exchange_state {
     const char *name; /* "residual" … */
@@ -60,6 +68,7 @@ typedef struct ct_exchange {
     /** Returns when every rank has called it. */
     ct_status (*barrier)(void *ctx);
     void (*counters)(void *ctx, ct_exchange_counters *out); /* since creation */
+    void (*coding)(void *ctx, ct_exchange_coding *out);     /* likewise; NULL: none        */
     /** Scale, rate, momentum and decay are in the sum of this parameter's gradient: it is what the
      *  weight goes down by. NULL: of none. */
     bool (*absorbed)(void *ctx, int param);

@@ -167,6 +167,7 @@ static void reset_tally(ct_solver *s)
 {
     s->tally = (ct_tally){ .start_s = ct_clock_s(), .wait_data_s = s->exec.wait_data_s };
     s->exchange.counters(s->exchange.ctx, &s->tally.counters);
+    if (s->exchange.coding != NULL) s->exchange.coding(s->exchange.ctx, &s->tally.coding);
 }
 
 static double images_per_s(const ct_solver *s)
@@ -187,6 +188,30 @@ static ct_status sum_shown(ct_solver *s, double *loss_p)
     CT_TRY(s->exchange.sum(s->exchange.ctx, v, n + 1));
     *loss_p = v[n];
     return CT_OK;
+}
+
+/* What compression did a step since the last display. */
+static void coding_since(const ct_solver *s, double steps, ct_report_coding *out)
+{
+    const ct_exchange_coding *old = &s->tally.coding;
+    double elements = 1, ms = 1e3 / steps;
+    ct_exchange_coding now;
+
+    s->exchange.coding(s->exchange.ctx, &now);
+    if (now.elements > old->elements) elements = (double)(now.elements - old->elements);
+    *out = (ct_report_coding){
+        .n_coded = now.n_coded,
+        .bytes_dense = (now.bytes_dense - old->bytes_dense) / (int64_t)steps,
+        .bytes_coded = (now.bytes_coded - old->bytes_coded) / (int64_t)steps,
+        .density = (double)(now.selected - old->selected) / elements,
+        .filled = (double)(now.filled - old->filled) / elements,
+        .select_ms = ms * (now.select_s - old->select_s),
+        .pack_ms = ms * (now.pack_s - old->pack_s),
+        .exchange_ms = ms * (now.exchange_s - old->exchange_s),
+        .unpack_ms = ms * (now.unpack_s - old->unpack_s),
+        .saved_ms = ms * (now.saved_s - old->saved_s),
+        .residual_norm = now.residual_norm,
+    };
 }
 
 /* `display`: what happened since the last one. */
@@ -215,6 +240,7 @@ static ct_status show(ct_solver *s)
     e.comm_exposed_ms = 1e3 * (now.exposed_s - t->counters.exposed_s + t->agree_s) / steps;
     e.compute_ms = 1e3 * t->step_s / steps - e.wait_data_ms - e.comm_exposed_ms;
     e.bytes_sent = (now.bytes_sent - t->counters.bytes_sent) / (int64_t)steps;
+    if (s->exchange.coding != NULL) coding_since(s, steps, &e.coding);
     s->shown_loss = e.loss;
     CT_TRY(ct_report_train(s->options.report, &e));
     reset_tally(s);

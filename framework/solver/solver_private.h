@@ -27,6 +27,7 @@ typedef struct ct_tally { /* since the last display */
     int64_t iterations;
     double wait_data_s;
     ct_exchange_counters counters; /* as they were at the start */
+    ct_exchange_coding coding;     /* likewise                  */
 } ct_tally;
 
 struct ct_solver {

@@ -105,6 +105,25 @@ static void mpi_counters(void *ctx, ct_exchange_counters *out)
                                    .encode_s = c.encode_s };
 }
 
+static void mpi_coding(void *ctx, ct_exchange_coding *out)
+{
+    ct_grad_pipe_coding c;
+
+    ct_grad_pipe_get_coding(((exchange_mpi *)ctx)->pipe, &c);
+    *out = (ct_exchange_coding){ .n_coded = c.n_coded,
+                                 .elements = c.elements,
+                                 .bytes_dense = c.bytes_dense,
+                                 .bytes_coded = c.bytes_coded,
+                                 .selected = c.selected,
+                                 .filled = c.filled,
+                                 .select_s = c.select_s,
+                                 .pack_s = c.pack_s,
+                                 .exchange_s = c.exchange_s,
+                                 .unpack_s = c.unpack_s,
+                                 .saved_s = c.saved_s,
+                                 .residual_norm = c.residual_norm };
+}
+
 static int mpi_n_state(void *ctx)
 {
     return ((exchange_mpi *)ctx)->n_state;
@@ -252,6 +271,7 @@ ct_status ct_exchange_mpi_open(ct_comm *comm, const Ct__SolverParameter *param, 
         .broadcast = mpi_broadcast,
         .barrier = mpi_barrier,
         .counters = mpi_counters,
+        .coding = mpi_coding,
         .absorbed = mpi_absorbed,
         .restored = mpi_restored,
         .n_state = mpi_n_state,

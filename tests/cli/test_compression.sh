@@ -67,6 +67,13 @@ runs coded_to_dense 0 'Optimization Done' $JOB 2 $train --set=snapshot_prefix=ba
 losses cd.jsonl >cd_losses
 is momentum_comes_back sh -c "tail -n 10 dense | paste -d' ' - cd_losses | awk '{ n++; d = \$2 - \$4; if (d < 0) d = -d; if (\$1 != \$3 || d > 1e-4 * \$2) bad = 1 } END { exit bad || n != 10 }'"
 
+# ---- the report: what was to be sent and what was, in the log at the end and in every event
+runs reports 0 'compression of (conv|ip)\[0\], .* \(redsync, allgather\): .*density 5.*residual norm .*dense would have been' \
+    $JOB 2 $train $red,exchange=allgather,wire=pairs --metrics=rep.jsonl --set=display=5 --set=snapshot_prefix=rep
+is reports_in_all grep -q 'compression, a step in all: ' out
+is event_has_it grep -q '"compression":{"parameters":[12],"bytes_dense":[0-9]*,"bytes_coded":[0-9]*,"density":0.05.*"residual_norm":' rep.jsonl
+is dense_event_has_not sh -c '! grep -q compression..: dense.jsonl'
+
 # ---- each parameter
 sed 's/^layer { name: "conv" /layer { param { compress { type: NONE } } name: "conv" /' net.prototxt >own.prototxt
 sed 's/net.prototxt/own.prototxt/' solver.prototxt >own_solver.prototxt

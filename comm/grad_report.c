@@ -1,0 +1,111 @@
+/* What compression did: each bucket, and all of them. */
+#include <math.h>
+
+#include "comm/grad_pipe_impl.h"
+
+/* Of V, on this rank. */
+static double residual_square(const ct_bucket *b)
+{
+    ct_coded_state s;
+    double sum = 0;
+
+    if ((b->ops->state == NULL) || !b->ops->state(b->coded, 0, &s)) return 0;
+    for (int64_t i = 0; i < s.count; ++i) sum += (double)s.data[i] * s.data[i];
+    return sum;
+}
+
+/* Seconds from leaving to landing of its coded uses, less those that the same ones would have had
+ * dense. */
+static double saved_s(const ct_bucket *b)
+{
+    double n = (double)(b->n_run - b->n_dense);
+
+    return n * ct_bucket_dense_s(b) - (b->under_way_s - b->dense_s);
+}
+
+static void add_bucket(const ct_bucket *b, ct_grad_pipe_coding *out)
+{
+    ct_coded_stats s;
+
+    b->ops->stats(b->coded, &s);
+    out->n_coded += 1;
+    out->elements += b->cut.count * s.n_step;
+    out->bytes_dense += s.bytes_dense;
+    out->bytes_coded += s.bytes_coded;
+    out->bytes_sent += s.bytes_sent;
+    out->selected += s.selected;
+    out->filled += s.filled;
+    out->select_s += s.accumulate_s + s.select_s;
+    out->pack_s += s.pack_s;
+    out->exchange_s += s.exchange_s;
+    out->unpack_s += s.unpack_s;
+    out->saved_s += saved_s(b);
+    out->residual_norm += residual_square(b);
+}
+
+static void add_up(const ct_grad_pipe *gp, int first, int n, ct_grad_pipe_coding *out)
+{
+    *out = (ct_grad_pipe_coding){ .n_coded = 0 };
+    for (int i = first; i < first + n; ++i) {
+        if (gp->bucket[i].coded != NULL) add_bucket(&gp->bucket[i], out);
+    }
+    out->residual_norm = sqrt(out->residual_norm);
+}
+
+void ct_grad_pipe_get_coding(const ct_grad_pipe *gp, ct_grad_pipe_coding *out)
+{
+    ct_comm_lock(gp->comm);
+    add_up(gp, 0, gp->n_bucket, out);
+    ct_comm_unlock(gp->comm);
+}
+
+/* A line; times are those of a coded step. */
+static void add_text(ct_text *text, const ct_grad_pipe_coding *c, double steps)
+{
+    double elements = (c->elements > 0) ? (double)c->elements : 1, ms = 1e3 / steps;
+
+    ct_text_add(text, "%.4g of %.4g KB", 1e-3 * (double)c->bytes_coded / steps,
+                1e-3 * (double)c->bytes_dense / steps);
+    if (c->selected > 0)
+        ct_text_add(text, ", density %.3g %%, filled %.3g %%", 100 * (double)c->selected / elements,
+                    100 * (double)c->filled / elements);
+    ct_text_add(text, "; select %.3g, pack %.3g, exchange %.3g, unpack %.3g ms", ms * c->select_s,
+                ms * c->pack_s, ms * c->exchange_s, ms * c->unpack_s);
+    if (c->residual_norm > 0) ct_text_add(text, "; residual norm %.3g", c->residual_norm);
+}
+
+static void log_line(const char *what, const ct_grad_pipe_coding *c, double steps, bool travels)
+{
+    ct_text text = { .text = NULL };
+
+    add_text(&text, c, steps);
+    if (travels)
+        ct_text_add(&text, "; %.3g ms %s than dense would have been",
+                    1e3 * fabs(c->saved_s) / steps, (c->saved_s >= 0) ? "less" : "more");
+    CT_INFO("%s%s", what, (text.text != NULL) ? text.text : "");
+    ct_text_destroy(&text);
+}
+
+void ct_grad_pipe_log_coding(const ct_grad_pipe *gp)
+{
+    ct_grad_pipe_coding all, one;
+    bool travels = (gp->comm->size > 1);
+    double most = 0;
+
+    for (int i = 0; i < gp->n_bucket; ++i) {
+        const ct_bucket *b = &gp->bucket[i];
+        double steps = (double)(b->n_run - b->n_dense);
+        char what[224], name[160];
+
+        if ((b->coded == NULL) || (steps == 0)) continue;
+        most = (steps > most) ? steps : most;
+        add_up(gp, i, 1, &one);
+        ct_bucket_name(&b->cut, gp->range, name, sizeof(name));
+        snprintf(what, sizeof(what), "compression of %s (%s, %s): ", name, b->ops->name,
+                 ct_bucket_algorithm(b, false));
+        log_line(what, &one, steps, travels);
+    }
+    if (most == 0) return;
+    add_up(gp, 0, gp->n_bucket, &all);
+    log_line("compression, a step in all: ", &all, most, travels);
+}
