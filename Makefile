@@ -85,7 +85,8 @@ SRC := $(filter-out $(if $(filter 1,$(HAVE_HWLOC)),%_nohwloc.c,%_hwloc.c),$(SRC)
 # the simulator takes X_sim.c for X.c; SIM_REAL=1 keeps memory and sums real, for tests
 ifeq ($(SIMGRID),1)
   SEAMS := $(filter-out $(if $(filter 1,$(SIM_REAL)),%/memory_sim.c %/reduce_sim.c \
-             %/wire_sim.c %/wire_add_sim.c %/exch_data_sim.c),$(filter %_sim.c,$(SRC)))
+             %/wire_sim.c %/wire_add_sim.c %/exch_data_sim.c \
+             %/select_sim.c %/accum_sim.c),$(filter %_sim.c,$(SRC)))
   SRC   := $(filter comm/% topology/% framework/base/% framework/proto/% framework/tensor/dtype.c \
                framework/net/step_run.c framework/tools/sim/% framework/tools/sim_platform.c \
                framework/tools/sim_setup.c \
