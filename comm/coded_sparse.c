@@ -8,13 +8,11 @@
  * With the exchange `hier` a rank selects from a slice of its node's sum. U and V are then held for
  * that slice, but a snapshot of other ranks and a dense step leave shares of them everywhere:
  * before the next coded step the node adds them up, as it adds gradients. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "comm/coded_sparse.h"
 #include "comm/coded_types.h"
-#include "comm/select.h"
-#include "comm/sparse_exchange.h"
 #include "framework/base/clock.h"
 
 typedef enum { PHASE_NODE_U, PHASE_NODE_V, PHASE_NODE_GRAD, PHASE_EXCHANGE } phase;
@@ -34,63 +32,6 @@ typedef struct sparse {
     ct_coded_stats stats;
     double left_at;
 } sparse;
-
-/* ---- names */
-
-static ct_status find_selection(const char *name, ct_select_kind *kind_p)
-{
-    if (name == NULL) name = "auto";
-    for (int k = 0; k <= CT_SELECT_REDSYNC_SIZES; ++k) {
-        if (strcmp(name, ct_select_name((ct_select_kind)k)) != 0) continue;
-        *kind_p = (ct_select_kind)k;
-        return CT_OK;
-    }
-    return CT_FAIL(CT_ERR_CONFIG, "unknown selection \"%s\"", name);
-}
-
-static bool is_auto(const char *name)
-{
-    return (name == NULL) || (strcmp(name, "auto") == 0);
-}
-
-static int64_t wanted(const ct_codec_config *c, int64_t n)
-{
-    int64_t k = llround((double)c->density * (double)n);
-
-    if (k < 1) k = 1;
-    return (k < n) ? k : n;
-}
-
-/* AUTO: topk exact, redsync the smaller. */
-static ct_wire_form form_of(const ct_codec_config *c, int64_t n, bool quantize, bool plain)
-{
-    int64_t k = wanted(c, n);
-
-    if (quantize) return CT_WIRE_MEAN;
-    if (!is_auto(c->wire)) return (strcmp(c->wire, "half") == 0) ? CT_WIRE_HALF : CT_WIRE_PAIRS;
-    if (plain || (ct_wire_bytes(CT_WIRE_PAIRS, n, k) <= ct_wire_bytes(CT_WIRE_HALF, n, k)))
-        return CT_WIRE_PAIRS;
-    return CT_WIRE_HALF;
-}
-
-static ct_status sparse_check(const ct_codec_config *c)
-{
-    ct_select_kind kind;
-    bool known = is_auto(c->exchange);
-
-    CT_TRY(find_selection(c->selection, &kind));
-    for (const ct_exch_ops *const *at = ct_exch_table; *at != NULL; ++at)
-        known = known || (strcmp(c->exchange, (*at)->name) == 0);
-    if (!known) return CT_FAIL(CT_ERR_CONFIG, "unknown exchange \"%s\"", c->exchange);
-    if (!is_auto(c->wire) && (strcmp(c->wire, "half") != 0) && (strcmp(c->wire, "pairs") != 0))
-        return CT_FAIL(CT_ERR_CONFIG, "unknown wire \"%s\"; known are auto, pairs, half", c->wire);
-    if (c->quantize && !is_auto(c->wire))
-        return CT_FAIL(CT_ERR_CONFIG,
-                       "quantize: true sends one mean for all values, so that wire \"%s\" says "
-                       "nothing; leave it out",
-                       c->wire);
-    return CT_OK;
-}
 
 /* ---- creation */
 
@@ -123,7 +64,7 @@ static ct_status acquire_state(sparse *x)
  * the steps before, which a snapshot does not have. */
 static const char *exchange_name(const ct_coded_setup *s)
 {
-    if (is_auto(s->config->exchange)) return s->deterministic ? "allgather" : "auto";
+    if (ct_sparse_is_auto(s->config->exchange)) return s->deterministic ? "allgather" : "auto";
     return s->config->exchange;
 }
 
@@ -132,20 +73,20 @@ static ct_status prepare(sparse *x)
     const ct_coded_setup *s = &x->setup;
     const ct_exch_ops *exch = NULL;
     ct_select_kind kind = CT_SELECT_AUTO;
-    int64_t k = wanted(s->config, s->n);
+    int64_t k = ct_sparse_wanted(s->config, s->n);
 
     x->quantize = s->config->quantize && !s->output;
     x->req = (ct_exch_req){ .comm = s->comm,
                             .n = s->n,
                             .k = k,
-                            .form = form_of(s->config, s->n, x->quantize, x->plain),
+                            .form = ct_sparse_form(s->config, s->n, x->quantize, x->plain),
                             .tag = s->tag,
                             .sum = s->grad,
                             .length = s->n,
                             .k_own = k,
                             .copies = 1 };
     CT_TRY(acquire_state(x));
-    CT_TRY(find_selection(s->config->selection, &kind));
+    CT_TRY(ct_sparse_selection(s->config->selection, &kind));
     if (s->comm->size > 1) {
         CT_TRY(ct_exch_choose(s->comm, s->n, k, x->req.form, exchange_name(s), &exch));
         x->exch = exch; /* from now on it is released */
@@ -404,55 +345,37 @@ static void sparse_stats(const void *obj, ct_coded_stats *out)
     out->bytes_sent = x->req.bytes_sent;
 }
 
-static int64_t payload_bytes(const ct_codec_config *c, int64_t n, bool plain)
-{
-    return (int64_t)ct_wire_bytes(form_of(c, n, c->quantize, plain), n, wanted(c, n));
-}
-
-static double predict_s(ct_comm *comm, const ct_codec_config *c, int64_t n, bool plain)
-{
-    ct_wire_form form = form_of(c, n, c->quantize, plain);
-    const ct_exch_ops *exch = NULL;
-    int64_t k = wanted(c, n);
-
-    if ((comm->size == 1) ||
-        (ct_exch_choose(comm, n, k, form, is_auto(c->exchange) ? "auto" : c->exchange, &exch) !=
-         CT_OK))
-        return 0;
-    return exch->cost_s(comm, n, k, form);
-}
-
 static ct_status topk_check(const ct_codec_config *c)
 {
     if (c->momentum_correction)
         return CT_FAIL(CT_ERR_CONFIG,
                        "compression topk is the plain one, without momentum_correction; redsync "
                        "is topk with it");
-    return sparse_check(c);
+    return ct_sparse_check(c);
 }
 
 static int64_t topk_bytes(const ct_codec_config *c, int64_t n, int64_t rows)
 {
     (void)rows;
-    return payload_bytes(c, n, true);
+    return ct_sparse_payload_bytes(c, n, true);
 }
 
 static double topk_predict_s(ct_comm *comm, const ct_codec_config *c, int64_t n, int64_t rows)
 {
     (void)rows;
-    return predict_s(comm, c, n, true);
+    return ct_sparse_predict_s(comm, c, n, true);
 }
 
 static int64_t redsync_bytes(const ct_codec_config *c, int64_t n, int64_t rows)
 {
     (void)rows;
-    return payload_bytes(c, n, false);
+    return ct_sparse_payload_bytes(c, n, false);
 }
 
 static double redsync_predict_s(ct_comm *comm, const ct_codec_config *c, int64_t n, int64_t rows)
 {
     (void)rows;
-    return predict_s(comm, c, n, false);
+    return ct_sparse_predict_s(comm, c, n, false);
 }
 
 const ct_coded_ops ct_coded_topk = {
@@ -482,7 +405,7 @@ const ct_coded_ops ct_coded_redsync = {
     .sparse = true,
     .keeps = true,
     .absorbs = true,
-    .check = sparse_check,
+    .check = ct_sparse_check,
     .create = redsync_create,
     .destroy = sparse_destroy,
     .fold = sparse_fold,
