@@ -45,7 +45,8 @@ typedef struct ct_coll_ops {
     const char *name;
     bool shares_memory; /* fastest where buf lies in ct_comm_arena(); the others, elsewhere */
     bool crosses; /* two of them in different phases send into the same links: chosen by cost only
-                     where it wins by more than what that loses (CT_COLL_CROSSING)        */
+                     where it wins by more than what that loses (CT_COLL_CROSSING); so do those that
+                     share memory, where there is none to share                           */
     bool by_mpi;  /* MPI's own: all ranks must start such requests in one order, and the order
                      of the additions is MPI's secret */
     bool (*supports)(const ct_comm *c, int64_t count, ct_dtype dtype);

@@ -75,6 +75,12 @@ static bool prefers(const ct_comm *c, const ct_coll_ops *ops)
     return ops->shares_memory && c->node_shares && (ct_topo_min_node_size(c->topo) > 1);
 }
 
+/* By messages, the parts of a sum over levels send into the same links in different phases. */
+static bool crosses(const ct_comm *c, const ct_coll_ops *ops)
+{
+    return ops->crosses || (ops->shares_memory && !prefers(c, ops));
+}
+
 ct_status ct_coll_choose(const ct_comm *c, int64_t count, ct_dtype dtype, const char *spec,
                          const ct_coll_ops **ops_p)
 {
@@ -92,7 +98,7 @@ ct_status ct_coll_choose(const ct_comm *c, int64_t count, ct_dtype dtype, const 
         if (!(*at)->supports(c, count, dtype)) continue;
         if (any)
             cost = (*at)->cost_s(c, bytes) * (prefers(c, *at) ? nearly : 1) *
-                   ((*at)->crosses ? CT_COLL_CROSSING : 1);
+                   (crosses(c, *at) ? CT_COLL_CROSSING : 1);
         if ((best != NULL) && (cost >= least)) continue;
         best = *at;
         least = cost;

@@ -114,9 +114,11 @@ static ct_pipe_thread_state thread_move(void *ctx)
     ct_comm_lock(gp->comm);
     n_thread = gp->comm->n_thread;
     gp->comm->n_thread = 1;
+    gp->comm->prompt = true;
     if (atomic_load(&gp->threaded) && (atomic_load(&gp->fate) == CT_OK))
         status = ct_grad_pipe_move(gp, &moved);
     gp->comm->n_thread = n_thread;
+    gp->comm->prompt = false;
     busy = (gp->n_left > gp->n_landed);
     if (status != CT_OK) {
         atomic_store(&gp->fate, (int)status);

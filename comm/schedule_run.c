@@ -10,8 +10,10 @@ enum {
     LEAST_ENOUGH = 2 << 20 /* bytes that keep a slow link busy between polls … */
 };
 
-static const double enough_s = 0.002; /* … and at least as many as the link moves in so long */
-/* Messages that have not moved for so long are stuck on a rank that computes, not on the link. */
+static const double enough_s = 0.002; /* … and at least as many as the link moves in so long; */
+enum { PROMPT = 4 }; /* a part of both where somebody looks again at once, not at a poll */
+/* Messages that have not moved for so long, and twice the time that the link needs for them, are
+ * stuck on a rank that computes, not on the link. */
 static const double stuck_s = 0.02;
 
 /* A place in the list: segment `seg` of step `step`. */
@@ -155,10 +157,13 @@ static bool may_recv(const ct_sched_run *run)
 static bool link_has_enough(const ct_comm *c)
 {
     const ct_machine *m = &c->topo->machine;
-    double enough = (m->n_level > 0) ? enough_s * m->level[m->n_level - 1].bandwidth : 0;
+    double bandwidth = (m->n_level > 0) ? m->level[m->n_level - 1].bandwidth : 0;
+    double enough = enough_s * bandwidth, stuck = stuck_s;
 
     if (enough < LEAST_ENOUGH) enough = LEAST_ENOUGH;
-    return ((double)c->sending >= enough) && (ct_clock_s() - c->sent_at < stuck_s);
+    if (c->prompt) enough /= PROMPT;
+    if (bandwidth > 0) stuck += 2 * (double)c->sending / bandwidth;
+    return ((double)c->sending >= enough) && (ct_clock_s() - c->sent_at < stuck);
 }
 
 static void note_sent(ct_comm *c, int64_t bytes)

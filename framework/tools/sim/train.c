@@ -260,6 +260,7 @@ ct_status ct_sim_train(ct_sim *sim, ct_text *json)
                 .factor = 1 };
     ct_status status = ct_sim_timer_create(sim->comm, &t.timer);
 
+    sim->comm->prompt = sim->thread;
     if (status == CT_OK) status = run(&t, json);
     ct_sim_timer_destroy(t.timer);
     ct_grad_pipe_destroy(t.pipe);
