@@ -163,7 +163,6 @@ static ct_status hier_start(ct_exch_req *r)
     h->inner.own = r->own;
     h->inner.residual = r->residual;
     h->inner.bytes_sent = 0;
-    h->inner.decode_s = 0;
     return h->ops->start(&h->inner);
 }
 
@@ -180,6 +179,7 @@ static void copy_place(ct_exch_req *r, const ct_coll_where *from)
 static ct_status progress_inner(ct_exch_req *r)
 {
     hier *h = r->state;
+    double decoded = h->inner.decode_s;
     unsigned before = 0;
     ct_status status = CT_OK;
 
@@ -187,12 +187,12 @@ static ct_status progress_inner(ct_exch_req *r)
     before = atomic_load_explicit(&h->inner.where.n_moved, memory_order_relaxed);
     h->inner.where.brief = r->where.brief;
     status = h->ops->progress(&h->inner);
+    r->decode_s += h->inner.decode_s - decoded; /* in the call that spent it: waits leave it out */
     if (before != atomic_load_explicit(&h->inner.where.n_moved, memory_order_relaxed))
         (void)atomic_fetch_add_explicit(&r->where.n_moved, 1, memory_order_relaxed);
     copy_place(r, &h->inner.where);
     if (status != CT_OK) return status;
     r->bytes_sent += h->inner.bytes_sent;
-    r->decode_s += h->inner.decode_s;
     return CT_OK;
 }
 
