@@ -78,7 +78,9 @@ static bool prefers(const ct_comm *c, const ct_coll_ops *ops)
 /* By messages, the parts of a sum over levels send into the same links in different phases. */
 static bool crosses(const ct_comm *c, const ct_coll_ops *ops)
 {
-    return ops->crosses || (ops->shares_memory && !prefers(c, ops));
+    bool shares = c->node_shares && (ct_topo_max_node_size(c->topo) > 1);
+
+    return ops->crosses || (ops->shares_memory && !shares);
 }
 
 ct_status ct_coll_choose(const ct_comm *c, int64_t count, ct_dtype dtype, const char *spec,

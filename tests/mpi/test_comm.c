@@ -141,7 +141,8 @@ static int choices(ct_comm *c)
     }
     fault += MPI_FAULT_UNLESS(ct_coll_choose(c, 1000, CT_F32, "auto", &ops) == CT_OK);
     for (const ct_coll_ops *const *at = ct_coll_table; *at != NULL; ++at)
-        fault += MPI_FAULT_UNLESS(ops->cost_s(c, 4000) <= (*at)->cost_s(c, 4000));
+        fault +=
+            MPI_FAULT_UNLESS(ops->cost_s(c, 4000) <= CT_COLL_CROSSING * (*at)->cost_s(c, 4000));
     return fault;
 }
 
