@@ -155,13 +155,24 @@ static void add_host(writer *w, int rank)
     ct_text_add(w->xml, "<host id=\"h%d\" speed=\"%.9gf\"/>\n", rank, speed(&w->t->machine));
 }
 
-/* After all hosts of the zone. */
+/* In a zone all hosts come first, then all links, then all routes. */
+static void declare_loopback(writer *w, int rank)
+{
+    ct_text_add(w->xml, "<link id=\"t%d\" bandwidth=\"%.9gBps\" latency=\"0s\"/>\n", rank,
+                CT_SIM_TIMER_BANDWIDTH);
+}
+
 static void add_loopback(writer *w, int rank)
 {
-    ct_text_add(w->xml,
-                "<link id=\"t%d\" bandwidth=\"%.9gBps\" latency=\"0s\"/>\n"
-                "<route src=\"h%d\" dst=\"h%d\"><link_ctn id=\"t%d\"/></route>\n",
-                rank, CT_SIM_TIMER_BANDWIDTH, rank, rank, rank);
+    ct_text_add(w->xml, "<route src=\"h%d\" dst=\"h%d\"><link_ctn id=\"t%d\"/></route>\n", rank,
+                rank, rank);
+}
+
+static void add_lone_host(writer *w, int rank)
+{
+    add_host(w, rank);
+    declare_loopback(w, rank);
+    add_loopback(w, rank);
 }
 
 /* ---- the links of a pair, and routes */
@@ -267,6 +278,7 @@ static void write_routes(writer *w, int l, int v, bool hosts, bool top)
         member a = find_member(w, l, v, j);
 
         declare_own_link(w, l, &a);
+        if (hosts) declare_loopback(w, a.id);
         for (int k = j + 1; k < n; ++k) {
             member b = find_member(w, l, v, k);
 
@@ -300,8 +312,7 @@ static void write_zone(writer *w, int l, int v, bool top)
             add_host(w, m.id);
         } else if (m.level < 0) {
             ct_text_add(w->xml, "<zone id=\"zh%d\" routing=\"Full\">\n", m.id);
-            add_host(w, m.id);
-            add_loopback(w, m.id);
+            add_lone_host(w, m.id);
             ct_text_add(w->xml, "</zone>\n");
         } else {
             write_zone(w, m.level, m.id, false); /* at most CT_MAX_LEVEL deep */
@@ -329,8 +340,7 @@ static void write_world(writer *w)
         l -= 1;
     }
     if (l < 0) {
-        add_host(w, v);
-        add_loopback(w, v);
+        add_lone_host(w, v);
     } else {
         write_zone(w, l, v, true);
     }

@@ -25,22 +25,43 @@ near() {
     else not_ok "$1" "$2 us instead of $3"; fi
 }
 
+# between NAME VALUE LEAST MOST
+between() {
+    if awk "BEGIN { exit !(($2) >= ($3) && ($2) <= ($4)) }"; then ok "$1"
+    else not_ok "$1" "$2 us, not within $3 and $4"; fi
+}
+
+# Every ready machine with one, two and three ranks a node. A rank sends and receives 2 (p-1)/p n
+# bytes in a ring at no more than the fastest link's speed (28 GB/s), and each of its 2 (p-1) rounds
+# takes at least the least latency, 0.5 us.
+for path in "$ROOT"/topology/machines/*.prototxt; do
+    m=$(basename "$path" .prototxt)
+    for per_node in 1 2 3; do
+        p=$((4 * per_node))
+        rm -f out.json
+        runs "simulate_${m}_$per_node" 0 '' "$CORTADO" simulate --machine="$m" --nodes=4 --ranks_per_node=$per_node --bench=1M --algorithm=ring --json=out.json
+        between "simulate_${m}_${per_node}_us" "$(us ring 1048576)" "2*($p-1)*(0.5 + 1048576/$p/28e3)" 1e6
+    done
+done
+
 # One supernode: 2 us between any two, 12 GB/s each way, sums free. p = 16 ranks, n bytes:
 #   halving and doubling  2 log2(p) rounds, 2 (p-1)/p n bytes       (Rabenseifner, ICCS 2004)
 #   ring                  2 (p-1) rounds of n / p                   (Patarasuk and Yuan, JPDC 2009)
 #   tree                  2 log2(p) rounds of n
-# Messages carry no header; the tolerance is for the rounding of times in the simulator. A step of
-# more than 256 KB goes in 4 messages, each after the one before it: up to 3 latencies more; and the
-# first of a step leaves after the last of the step before has arrived: here 2 steps of 512 KB, a
-# latency of 2 us each.
+# Simulated messages of a rank to another, or of steps in a row, leave in turn, so each pays a latency
+# of its own. How many they are: an exchange of 512 KB or more, but for the smallest of all, goes in
+# two pieces (plan_steps.c), and a piece, or what is not cut so, in messages of a quarter of it, but
+# not below 256 KB (schedule.c). 1 MB by halving on 16 ranks: 512 KB in 2, 256, 128 and 64 KB in 1 each:
+# 5 up and 5 down. Times agree to some nanoseconds a message, to which the simulator rounds.
 n=1048576
 runs simulate_bench 0 '' $sim --nodes=16 --bench=1M --algorithm=all --json=out.json
 is simulate_says_so grep -q '"kind":"simulated"' out.json
-near simulate_rhd "$(us rhd $n)" "2*4*2 + 2*15/16*$n/12e3" 0.024
-near simulate_ring "$(us ring $n)" "2*15*(2 + $n/16/12e3)" 0.001
-near simulate_tree "$(us tree $n)" "2*4*(2 + $n/12e3)" 0.07
-# Below: each of 4 messages in 8 rounds leaves after another has arrived and its receiver is ready,
-# 2 latencies of 4 us at most: 0.26 ms of 4.2 or 8.9.
+near simulate_rhd "$(us rhd $n)" "10*2 + 2*15/16*$n/12e3" 0.0002
+near simulate_ring "$(us ring $n)" "2*15*(2 + $n/16/12e3)" 0.0002
+# The root receives and sends 4 n, in 16 messages each way. Those that it sends leave in turn: 16
+# latencies. Those that it receives are of 4 ranks, and their latencies pass side by side or in turn: 4
+# to 16.
+between simulate_tree "$(us tree $n)" "2*4*$n/12e3 + (16+4)*2" "2*4*$n/12e3 + (16+16)*2 + 0.1"
 # a round over 4 supernodes of 4 nodes each, 4:1: the pairs 8 apart share a link of 12 GB/s
 cat >small.prototxt <<'EOF2'
 name: "small"
@@ -49,14 +70,16 @@ level { name: "node" latency_us: 1 bandwidth_gbs: 28 }
 level { name: "supernode" size: 4 latency_us: 2 bandwidth_gbs: 12 }
 level { name: "machine" size: 4 latency_us: 4 bandwidth_gbs: 12 oversubscription: 4 }
 EOF2
+# 16 MB in exchanges of 8, 4, 2 and 1 MB: 8, 8, 8 and 4 messages, up and down.
 # nearest first: 1/2 and 1/4 inside (1 + 2 ranks away), then 1/8 and 1/16 across, 4 ranks a link
+inside="2*((8+8)*2 + (8+4)*4 + 16777216/12e3*(1/2 + 1/4 + 4/8 + 4/16))"
 runs simulate_across 0 '' "$CORTADO" simulate --machine=small.prototxt --nodes=16 --bench=16M --algorithm=rhd --json=out.json
-near simulate_across_time "$(us rhd 16777216)" "2*(2*2 + 2*4 + 16777216/12e3*(1/2 + 1/4 + 4/8 + 4/16))" 0.061
+near simulate_across_time "$(us rhd 16777216)" "$inside" 0.0001
 # in the order of the numbers, cyclic placement: neighbours are in different supernodes
 runs simulate_naive 0 '' "$CORTADO" simulate --machine=small.prototxt --nodes=16 --placement=cyclic --order=rank --bench=16M --algorithm=rhd --json=out.json
-near simulate_naive_time "$(us rhd 16777216)" "2*(2*2 + 2*4 + 16777216/12e3*(4/2 + 4/4 + 1/8 + 1/16))" 0.029
+near simulate_naive_time "$(us rhd 16777216)" "2*((8+8)*4 + (8+4)*2 + 16777216/12e3*(4/2 + 4/4 + 1/8 + 1/16))" 0.0001
 runs simulate_placed 0 '' "$CORTADO" simulate --machine=small.prototxt --nodes=16 --placement=cyclic --bench=16M --algorithm=rhd --json=out.json
-near simulate_placed_time "$(us rhd 16777216)" "2*(2*2 + 2*4 + 16777216/12e3*(1/2 + 1/4 + 4/8 + 4/16))" 0.061
+near simulate_placed_time "$(us rhd 16777216)" "$inside" 0.0001
 
 # ---- training: two layers of 10 ms forward and 20 ms backward each, 8 + 16 MB, 4 ranks, one link
 cat >two.json <<'EOF2'
