@@ -1,72 +1,93 @@
-/* bf16: half the bytes. Gradients are rounded to the nearest bfloat16, partial sums again at each
- * hop; additions are in f32. No residual: what rounding drops (2^-8 relative at most) is lost,
- * evenly in both directions. */
+/* bf16 and fp16: half the bytes. Gradients are rounded to the nearest, partial sums again at each
+ * hop; additions are in f32. No residual: what rounding drops (2^-8 relative at most, or 2^-11) is
+ * lost, evenly in both directions.
+ *
+ * bf16 reaches as far as f32. fp16 does not, so it is taken of a power of two times the gradient:
+ * the largest for which the sum cannot overflow. The ranks agree on it in each step, by the largest
+ * exponent of any of them, a byte that is on its way before the gradient. With the largest element
+ * of all at 2^14 / P or half of that, what is 2^-28 P of it still has fp16's full precision, and
+ * nothing that is as much as 2^-38 P of it is lost. */
 #include <stdlib.h>
 
-#include "comm/bf16.h"
+#include "comm/cast.h"
 #include "comm/coded_types.h"
 #include "framework/base/clock.h"
 
+typedef enum { STAGE_EXPONENT, STAGE_SUM } cast_stage;
+
 typedef struct cast {
     ct_coded_setup setup;
-    void *payload;     /* [n], in memory that the node's ranks may share */
-    ct_coll_ways ways; /* several ranks                                  */
+    ct_dtype dtype;
+    uint16_t *payload;  /* [n], in memory that the node's ranks may share */
+    ct_coll_ways ways;  /* several ranks: of the payload, …               */
+    ct_coll_ways agree; /* … and before it, fp16: of the exponent         */
+    uint8_t *exponent;  /* [1] */
+    float scale;
+    _Atomic int stage;
     ct_coll_where alone;
     ct_coded_stats stats;
     double left_at;
 } cast;
-
-static void bf16_encode(const float *grad, int64_t n, int n_thread, void *payload)
-{
-    uint16_t *out = payload;
-
-#pragma omp parallel for simd schedule(static) num_threads(n_thread) if (n > 65536)
-    for (int64_t i = 0; i < n; ++i) out[i] = ct_bf16_from_f32(grad[i]);
-}
-
-static void bf16_decode(const void *payload, int64_t n, int n_thread, float *sum)
-{
-    const uint16_t *in = payload;
-
-#pragma omp parallel for simd schedule(static) num_threads(n_thread) if (n > 65536)
-    for (int64_t i = 0; i < n; ++i) sum[i] = ct_bf16_to_f32(in[i]);
-}
 
 static void cast_destroy(void *obj)
 {
     cast *x = obj;
 
     if (x == NULL) return;
+    ct_coll_ways_release(&x->agree);
     ct_coll_ways_release(&x->ways);
     if (x->payload != NULL) {
         const ct_arena_ops *arena = ct_comm_arena(x->setup.comm);
 
         arena->release(arena->ctx, x->payload);
     }
+    ct_mem_release(x->exponent);
     free(x);
+}
+
+/* One byte: latency is all. */
+static ct_status prepare_agree(cast *x)
+{
+    const ct_coded_setup *s = &x->setup;
+
+    x->agree = (ct_coll_ways){
+        .comm = s->comm, .buf = x->exponent, .count = 1, .dtype = CT_U8, .tag = s->tag
+    };
+    return ct_coll_ways_prepare(&x->agree, "rhd", s->deterministic);
 }
 
 static ct_status cast_prepare(cast *x)
 {
     const ct_coded_setup *s = &x->setup;
     const ct_arena_ops *arena = ct_comm_arena(s->comm);
+    const ct_coll_ops *ops = NULL;
+    void *block = NULL;
 
-    CT_TRY(arena->acquire(arena->ctx, sizeof(uint16_t) * (size_t)s->n, "compressed gradients",
-                          &x->payload));
+    CT_TRY(arena->acquire(arena->ctx, sizeof(*x->payload) * (size_t)s->n, "compressed gradients",
+                          &block));
+    x->payload = block;
+    x->exponent = ct_mem_acquire(1);
+    if (x->exponent == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to compress %s", s->key);
     if (s->comm->size == 1) return CT_OK;
     x->ways = (ct_coll_ways){
-        .comm = s->comm, .buf = x->payload, .count = s->n, .dtype = CT_BF16, .tag = s->tag
+        .comm = s->comm, .buf = x->payload, .count = s->n, .dtype = x->dtype, .tag = s->tag
     };
-    return ct_coll_ways_prepare(&x->ways, s->allreduce, s->deterministic);
+    if (x->dtype == CT_BF16) return ct_coll_ways_prepare(&x->ways, s->allreduce, s->deterministic);
+    CT_TRY(ct_coll_ways_choose_own(s->comm, s->n, CT_F16, s->allreduce, "fp16", &ops));
+    CT_TRY(ct_coll_ways_prepare(&x->ways, ops->name, s->deterministic));
+    return prepare_agree(x);
 }
 
-static ct_status cast_create(const ct_coded_setup *setup, void **obj_p)
+static ct_status create(const ct_coded_setup *setup, ct_dtype dtype, void **obj_p)
 {
     cast *x = calloc(1, sizeof(*x));
     ct_status status = CT_OK;
 
     if (x == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to compress %s", setup->key);
     x->setup = *setup;
+    x->dtype = dtype;
+    x->scale = 1;
+    atomic_store(&x->stage, STAGE_SUM);
     atomic_store(&x->alone.rank, -1);
     status = cast_prepare(x);
     if (status != CT_OK) {
@@ -77,35 +98,91 @@ static ct_status cast_create(const ct_coded_setup *setup, void **obj_p)
     return CT_OK;
 }
 
-static ct_status cast_start(void *obj, const ct_coded_step *step)
+static ct_status bf16_create(const ct_coded_setup *setup, void **obj_p)
 {
-    cast *x = obj;
+    return create(setup, CT_BF16, obj_p);
+}
+
+static ct_status fp16_create(const ct_coded_setup *setup, void **obj_p)
+{
+    return create(setup, CT_F16, obj_p);
+}
+
+static ct_status encode_and_start(cast *x)
+{
+    const ct_coded_setup *s = &x->setup;
     double start = ct_clock_s();
 
-    (void)step;
-    bf16_encode(x->setup.grad, x->setup.n, x->setup.comm->n_thread, x->payload);
+    ct_cast_encode(x->dtype, s->grad, s->n, x->scale, s->comm->n_thread, x->payload);
     x->left_at = ct_clock_s();
+    x->stats.pack_s += x->left_at - start;
+    x->stats.encoded_at[1] = x->left_at;
+    atomic_store(&x->stage, STAGE_SUM);
+    return (s->comm->size > 1) ? ct_coll_ways_start(&x->ways) : CT_OK;
+}
+
+static void start_step(cast *x)
+{
     x->stats.n_step += 1;
     x->stats.bytes_dense += x->setup.n * (int64_t)sizeof(float);
-    x->stats.bytes_coded += x->setup.n * (int64_t)sizeof(uint16_t);
-    x->stats.pack_s += x->left_at - start;
-    x->stats.encoded_at[0] = start;
+    x->stats.bytes_coded += x->setup.n * (int64_t)sizeof(*x->payload);
+    x->stats.encoded_at[0] = ct_clock_s();
+}
+
+static ct_status bf16_start(void *obj, const ct_coded_step *step)
+{
+    (void)step;
+    start_step(obj);
+    return encode_and_start(obj);
+}
+
+static ct_status take_scale(cast *x)
+{
+    if (*x->exponent == UINT8_MAX)
+        return CT_FAIL(CT_ERR_DIVERGED, "the gradient is no longer finite");
+    x->scale = ct_cast_scale(*x->exponent, x->setup.comm->size);
+    return CT_OK;
+}
+
+static ct_status fp16_start(void *obj, const ct_coded_step *step)
+{
+    cast *x = obj;
+    const ct_coded_setup *s = &x->setup;
+
+    (void)step;
+    start_step(x);
+    *x->exponent = ct_cast_exponent(s->grad, s->n, s->comm->n_thread);
+    CT_TRY(take_scale(x)); /* no need to ask the others where it is not finite */
+    x->left_at = ct_clock_s();
+    x->stats.select_s += x->left_at - x->stats.encoded_at[0];
     x->stats.encoded_at[1] = x->left_at;
-    return (x->setup.comm->size > 1) ? ct_coll_ways_start(&x->ways) : CT_OK;
+    if (s->comm->size == 1) return encode_and_start(x);
+    atomic_store(&x->stage, STAGE_EXPONENT);
+    return ct_coll_ways_start(&x->agree);
 }
 
 static ct_status cast_progress(void *obj)
 {
     cast *x = obj;
+    const ct_coded_setup *s = &x->setup;
     double start = 0;
 
-    if (x->setup.comm->size > 1) {
+    if (x->stage == STAGE_EXPONENT) {
+        ct_status status = ct_coll_ways_progress(&x->agree);
+
+        if (status != CT_OK) return status;
+        x->stats.exchange_s += ct_clock_s() - x->left_at;
+        CT_TRY(take_scale(x));
+        ct_coll_ways_where(&x->ways)->brief = ct_coll_ways_where(&x->agree)->brief;
+        CT_TRY(encode_and_start(x));
+    }
+    if (s->comm->size > 1) {
         ct_status status = ct_coll_ways_progress(&x->ways);
 
         if (status != CT_OK) return status;
     }
     start = ct_clock_s();
-    bf16_decode(x->payload, x->setup.n, x->setup.comm->n_thread, x->setup.grad);
+    ct_cast_decode(x->dtype, x->payload, s->n, 1 / x->scale, s->comm->n_thread, s->grad);
     x->stats.decoded_at[0] = start;
     x->stats.decoded_at[1] = ct_clock_s();
     x->stats.exchange_s += start - x->left_at;
@@ -113,18 +190,23 @@ static ct_status cast_progress(void *obj)
     return CT_OK;
 }
 
+static ct_coll_ways *ways_now(cast *x)
+{
+    return (atomic_load(&x->stage) == STAGE_EXPONENT) ? &x->agree : &x->ways;
+}
+
 static int cast_pending(void *obj, MPI_Request **out, int max)
 {
     cast *x = obj;
 
-    return (x->setup.comm->size > 1) ? ct_coll_ways_pending(&x->ways, out, max) : 0;
+    return (x->setup.comm->size > 1) ? ct_coll_ways_pending(ways_now(x), out, max) : 0;
 }
 
 static ct_coll_where *cast_where(void *obj)
 {
     cast *x = obj;
 
-    return (x->setup.comm->size > 1) ? ct_coll_ways_where(&x->ways) : &x->alone;
+    return (x->setup.comm->size > 1) ? ct_coll_ways_where(ways_now(x)) : &x->alone;
 }
 
 static const char *cast_exchange(const void *obj)
@@ -146,7 +228,7 @@ static void cast_stats(const void *obj, ct_coded_stats *out)
     const cast *x = obj;
 
     *out = x->stats;
-    out->bytes_sent = ct_coll_ways_bytes_sent(&x->ways);
+    out->bytes_sent = ct_coll_ways_bytes_sent(&x->ways) + ct_coll_ways_bytes_sent(&x->agree);
 }
 
 static int64_t half_bytes(const ct_codec_config *c, int64_t n, int64_t rows)
@@ -156,7 +238,7 @@ static int64_t half_bytes(const ct_codec_config *c, int64_t n, int64_t rows)
     return (int64_t)sizeof(uint16_t) * n;
 }
 
-static double cast_predict_s(ct_comm *c, const ct_codec_config *config, int64_t n, int64_t rows)
+static double bf16_predict_s(ct_comm *c, const ct_codec_config *config, int64_t n, int64_t rows)
 {
     const ct_coll_ops *ops = NULL;
 
@@ -164,11 +246,21 @@ static double cast_predict_s(ct_comm *c, const ct_codec_config *config, int64_t 
     return ops->cost_s(c, half_bytes(config, n, rows));
 }
 
+static double fp16_predict_s(ct_comm *c, const ct_codec_config *config, int64_t n, int64_t rows)
+{
+    const ct_coll_ops *first = NULL, *ops = NULL;
+
+    if ((c->size == 1) || (ct_coll_choose(c, 1, CT_U8, "rhd", &first) != CT_OK) ||
+        (ct_coll_ways_choose_own(c, n, CT_F16, "auto", "fp16", &ops) != CT_OK))
+        return 0;
+    return first->cost_s(c, 1) + ops->cost_s(c, half_bytes(config, n, rows));
+}
+
 const ct_coded_ops ct_coded_bf16 = {
     .name = "bf16",
-    .create = cast_create,
+    .create = bf16_create,
     .destroy = cast_destroy,
-    .start = cast_start,
+    .start = bf16_start,
     .progress = cast_progress,
     .pending = cast_pending,
     .where = cast_where,
@@ -176,5 +268,19 @@ const ct_coded_ops ct_coded_bf16 = {
     .ways = cast_ways,
     .stats = cast_stats,
     .payload_bytes = half_bytes,
-    .predict_s = cast_predict_s,
+    .predict_s = bf16_predict_s,
+};
+
+const ct_coded_ops ct_coded_fp16 = {
+    .name = "fp16",
+    .create = fp16_create,
+    .destroy = cast_destroy,
+    .start = fp16_start,
+    .progress = cast_progress,
+    .pending = cast_pending,
+    .where = cast_where,
+    .exchange = cast_exchange,
+    .stats = cast_stats,
+    .payload_bytes = half_bytes,
+    .predict_s = fp16_predict_s,
 };

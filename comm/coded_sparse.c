@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "comm/coded_keep.h"
 #include "comm/coded_sparse.h"
 #include "comm/coded_types.h"
 #include "framework/base/clock.h"
@@ -23,8 +24,8 @@ typedef struct sparse {
     const ct_exch_ops *exch;
     ct_exch_req req;
     ct_sparse own;
-    float *u, *v; /* [n]; u NULL: not absorbed */
-    bool plain;   /* topk: no momentum correction, exact values unless asked */
+    ct_keep keep;
+    bool plain; /* topk: no momentum correction, exact values unless asked */
     bool quantize;
     bool spread_u, spread_v; /* hier: elements outside of the slice may not be 0 */
     phase phase;
@@ -43,21 +44,8 @@ static void sparse_destroy(void *obj)
     if (x->exch != NULL) x->exch->release(&x->req);
     ct_selector_destroy(x->selector);
     ct_sparse_destroy(&x->own);
-    ct_mem_release(x->u);
-    ct_mem_release(x->v);
+    ct_keep_release(&x->keep);
     free(x);
-}
-
-static ct_status acquire_state(sparse *x)
-{
-    size_t bytes = sizeof(float) * (size_t)x->setup.n;
-
-    x->v = ct_mem_acquire(bytes);
-    if (x->setup.absorb) x->u = ct_mem_acquire(bytes);
-    if ((x->v == NULL) || (x->setup.absorb && (x->u == NULL)))
-        return CT_FAIL(CT_ERR_NOMEM, "no memory for a residual of %lld elements",
-                       (long long)x->setup.n);
-    return CT_OK;
 }
 
 /* What may not be the same in another run is not chosen: Ok-Topk's regions and thresholds come from
@@ -85,7 +73,7 @@ static ct_status prepare(sparse *x)
                             .length = s->n,
                             .k_own = k,
                             .copies = 1 };
-    CT_TRY(acquire_state(x));
+    CT_TRY(ct_keep_acquire(s, &x->keep));
     CT_TRY(ct_sparse_selection(s->config->selection, &kind));
     if (s->comm->size > 1) {
         CT_TRY(ct_exch_choose(s->comm, s->n, k, x->req.form, exchange_name(s), &exch));
@@ -127,26 +115,6 @@ static ct_status redsync_create(const ct_coded_setup *setup, void **obj_p)
 
 /* ---- a step */
 
-/* The accumulation of [first, first + length), whose decay `copies` ranks share. */
-static ct_accum accumulation(const sparse *x, int64_t first, int64_t length, double copies)
-{
-    const ct_coded_setup *s = &x->setup;
-    bool decays = s->absorb && (s->weight != NULL) && (s->decay != 0);
-
-    return (ct_accum){ .grad = s->grad + first,
-                       .weight = decays ? s->weight + first : NULL,
-                       .u = s->absorb ? x->u + first : NULL,
-                       .v = x->v + first,
-                       .n = length,
-                       .scale = s->absorb ? x->step.scale : 1.0f,
-                       .rate = x->step.rate,
-                       .momentum = s->momentum,
-                       .decay = (float)(s->decay / copies),
-                       .nesterov = s->nesterov,
-                       .mask_momentum = s->config->mask_momentum,
-                       .n_thread = s->comm->n_thread };
-}
-
 static bool has_nodes(const sparse *x)
 {
     return (x->exch != NULL) && (x->exch->node_start != NULL);
@@ -155,15 +123,10 @@ static bool has_nodes(const sparse *x)
 static ct_status sparse_fold(void *obj, const ct_coded_step *step)
 {
     sparse *x = obj;
-    double start = ct_clock_s();
-    ct_accum a;
 
-    x->step = *step;
-    a = accumulation(x, 0, x->setup.n, x->setup.comm->size);
-    ct_accum_all(&a, x->setup.grad);
+    ct_keep_fold(&x->keep, step, &x->stats);
     x->spread_u = has_nodes(x) && x->setup.absorb;
     x->spread_v = false;
-    x->stats.accumulate_s += ct_clock_s() - start;
     return CT_OK;
 }
 
@@ -171,14 +134,14 @@ static ct_status sparse_fold(void *obj, const ct_coded_step *step)
 static void deliver_alone(sparse *x)
 {
     memset(x->setup.grad, 0, sizeof(float) * (size_t)x->setup.n);
-    ct_wire_round(x->req.form, &x->own, x->v);
+    ct_wire_round(x->req.form, &x->own, x->keep.v);
     ct_sparse_add_to(&x->own, x->setup.grad);
     x->req.filled = x->own.count;
 }
 
 static ct_status select_own(sparse *x)
 {
-    ct_accum a = accumulation(x, x->req.first, x->req.length, x->req.copies);
+    ct_accum a = ct_keep_accum(&x->keep, &x->step, x->req.first, x->req.length, x->req.copies);
     ct_select_stats s;
 
     x->own.n = x->req.length;
@@ -202,7 +165,7 @@ static ct_status select_and_start(sparse *x)
     CT_TRY(select_own(x));
     selected = ct_clock_s();
     x->req.own = &x->own;
-    x->req.residual = x->v + x->req.first;
+    x->req.residual = x->keep.v + x->req.first;
     x->phase = PHASE_EXCHANGE;
     if (x->exch == NULL)
         deliver_alone(x);
@@ -217,8 +180,8 @@ static ct_status select_and_start(sparse *x)
 
 static float *phase_data(const sparse *x)
 {
-    if (x->phase == PHASE_NODE_U) return x->u;
-    return (x->phase == PHASE_NODE_V) ? x->v : x->setup.grad;
+    if (x->phase == PHASE_NODE_U) return x->keep.u;
+    return (x->phase == PHASE_NODE_V) ? x->keep.v : x->setup.grad;
 }
 
 static ct_status enter(sparse *x, phase next)
@@ -318,13 +281,9 @@ static const char *sparse_exchange(const void *obj)
 
 static bool sparse_state(void *obj, int i, ct_coded_state *out)
 {
-    sparse *x = obj;
+    const sparse *x = obj;
 
-    if ((i > 1) || ((i == 1) && !x->setup.absorb)) return false;
-    *out = (ct_coded_state){ .name = (i == 0) ? CT_CODED_RESIDUAL : CT_CODED_MOMENTUM,
-                             .data = (i == 0) ? x->v : x->u,
-                             .count = x->setup.n };
-    return true;
+    return ct_keep_state(&x->keep, i, out);
 }
 
 static ct_status sparse_restored(void *obj)

@@ -6,6 +6,7 @@
 
 extern const ct_coded_ops ct_coded_none; /* the pipe sums its buckets where they lie */
 extern const ct_coded_ops ct_coded_bf16;
+extern const ct_coded_ops ct_coded_fp16;
 extern const ct_coded_ops ct_coded_topk;
 extern const ct_coded_ops ct_coded_redsync;
 

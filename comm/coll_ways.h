@@ -28,6 +28,11 @@ typedef struct ct_coll_ways {
  *  another run. CT_ERR_CONFIG. */
 ct_status ct_coll_ways_choose(const ct_comm *c, int64_t count, ct_dtype dtype,
                               const char *allreduce, bool deterministic, const ct_coll_ops **ops_p);
+/** For a sum that begins in `progress`, when ranks begin it in any order: not MPI's own, but the
+ *  cheapest of ours where `auto` would take it. who names it. CT_ERR_CONFIG. */
+ct_status ct_coll_ways_choose_own(const ct_comm *c, int64_t count, ct_dtype dtype,
+                                  const char *allreduce, const char *who,
+                                  const ct_coll_ops **ops_p);
 /** The members from comm to tag are set, the rest is zero. Collective, in one order on all ranks,
  *  as all but start, progress and the looks. */
 ct_status ct_coll_ways_prepare(ct_coll_ways *w, const char *allreduce, bool deterministic);

@@ -1,59 +1,13 @@
 /* Coded parameters through the pipe: momentum that is absorbed, nothing lost, the same everywhere.
  */
-#include "tests/mpi/mpi_test.h"
+#include "tests/mpi/coded_rig.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-#include "comm/coded_types.h"
-#include "comm/grad_pipe.h"
-#include "framework/base/rng.h"
 #include "framework/math/math.h"
 
-enum { N = 3008, N_CODED = 3000, N_TABLE = 1 << 16 };
-
-static const float eps = 0x1p-24f;
-
-static float table[N_TABLE]; /* normal numbers */
-
-static void make_table(void)
-{
-    for (int i = 0; (table[0] == 0) && (i < N_TABLE); ++i)
-        table[i] = ct_rng_normal_at(11, (uint64_t)i);
-}
-
-/* What rank r has at element i in step s; the first hundred elements are always large. */
-static float noise(int r, int64_t s, int i)
-{
-    float v = table[(i * 7 + s * 131 + r * 977 + i * s % 13) % N_TABLE];
-
-    return (i < 100) ? 5 * v : v;
-}
-
-static uint64_t hash_of(uint64_t h, const float *v, size_t n)
-{
-    for (size_t i = 0; i < sizeof(*v) * n; ++i)
-        h = (h ^ ((const unsigned char *)v)[i]) * 1099511628211u;
-    return h;
-}
-
-static int same_on_all(uint64_t h)
-{
-    uint64_t least = 0, most = 0;
-
-    MPI_Allreduce(&h, &least, 1, MPI_UINT64_T, MPI_MIN, MPI_COMM_WORLD);
-    MPI_Allreduce(&h, &most, 1, MPI_UINT64_T, MPI_MAX, MPI_COMM_WORLD);
-    return MPI_FAULT_UNLESS(least == most);
-}
-
-/* A pipe of one parameter. */
-typedef struct rig {
-    ct_comm *comm;
-    ct_grad_pipe *gp;
-    float *arena;
-    float weight[N];
-    uint64_t hash;
-} rig;
+enum { N = RIG_N, N_CODED = RIG_CODED };
 
 static const ct_grad_pipe_config usual = { .bucket_bytes = 65536,
                                            .allreduce = "ring",
@@ -63,49 +17,6 @@ static const ct_grad_pipe_config usual = { .bucket_bytes = 65536,
                                                              .exchange = "allgather",
                                                              .wire = "pairs",
                                                              .momentum_correction = true } };
-
-static int rig_open(rig *r, ct_comm *c, const ct_grad_pipe_config *config, float decay)
-{
-    const ct_arena_ops *mem = ct_comm_arena(c);
-    ct_grad_range one = { .key = "fc[0]",
-                          .count = N_CODED,
-                          .rows = 30,
-                          .weight = r->weight,
-                          .decay = decay,
-                          .rate_mult = 0.5f };
-    void *block = NULL;
-    int fault = 0;
-
-    r->comm = c;
-    r->hash = 14695981039346656037u;
-    for (int i = 0; i < N; ++i) r->weight[i] = 0.01f * (float)(i % 17 - 8);
-    fault += MPI_FAULT_UNLESS(mem->acquire(mem->ctx, sizeof(float) * N, "arena", &block) == CT_OK);
-    r->arena = block;
-    return fault +
-           MPI_FAULT_UNLESS(ct_grad_pipe_create(c, config, r->arena, &one, 1, &r->gp) == CT_OK);
-}
-
-static void rig_close(rig *r)
-{
-    const ct_arena_ops *mem = ct_comm_arena(r->comm);
-
-    ct_grad_pipe_destroy(r->gp);
-    mem->release(mem->ctx, r->arena);
-    r->gp = NULL;
-}
-
-static int rig_step(rig *r, int64_t s, float scale, float rate, const float *grad)
-{
-    int fault = 0;
-
-    fault += MPI_FAULT_UNLESS(ct_grad_pipe_begin(r->gp, s, scale, rate) == CT_OK);
-    memcpy(r->arena, grad, sizeof(float) * N_CODED);
-    fault += MPI_FAULT_UNLESS(ct_grad_pipe_ready(r->gp, 0) == CT_OK);
-    fault += MPI_FAULT_UNLESS(ct_grad_pipe_finish(r->gp, NULL, NULL) == CT_OK);
-    for (int i = 0; i < N_CODED; ++i) r->weight[i] -= r->arena[i];
-    r->hash = hash_of(r->hash, r->weight, N_CODED);
-    return fault;
-}
 
 /* ---- everything sent in every step is SGD with momentum */
 
@@ -141,10 +52,10 @@ static int against_sgd(ct_comm *c, const ct_grad_pipe_config *config)
             double g = 0, size_g = 0, step = 0;
 
             for (int k = 0; k < c->size; ++k) {
-                g += noise(k, s, i);
-                size_g += fabs(noise(k, s, i));
+                g += rig_noise(k, s, i);
+                size_g += fabs(rig_noise(k, s, i));
             }
-            grad[i] = noise(c->rank, s, i);
+            grad[i] = rig_noise(c->rank, s, i);
             g = scale * g + (double)decay * r.weight[i];
             u[i] = m * u[i] + rate * g;
             step = config->nesterov ? m * u[i] + rate * g : u[i];
@@ -159,11 +70,11 @@ static int against_sgd(ct_comm *c, const ct_grad_pipe_config *config)
         fault += rig_step(&r, s, scale, rate_of(s), grad);
     }
     for (int i = 0; i < N_CODED; ++i)
-        wrong += !(fabs(r.weight[i] - w[i]) <= 1.1 * roundings * (double)eps * size_w[i]);
+        wrong += !(fabs(r.weight[i] - w[i]) <= 1.1 * roundings * (double)rig_eps * size_w[i]);
     fault += MPI_FAULT_UNLESS(wrong == 0);
     if ((c->size == 1) && !config->nesterov) /* Caffe's own order of operations, bit by bit */
         fault += MPI_FAULT_UNLESS(memcmp(r.weight, twin, sizeof(twin)) == 0);
-    fault += same_on_all(r.hash);
+    fault += rig_same_on_all(r.hash);
     rig_close(&r);
     return fault;
 }
@@ -236,9 +147,9 @@ static int conserve(ct_comm *c, int at)
     for (int i = 0; i < N_CODED; ++i) given[i] = size[i] = arrived[i] = 0;
     for (int64_t s = 0; (s < MANY_STEPS) && (fault == 0); ++s) {
         for (int i = 0; i < N_CODED; ++i) {
-            grad[i] = noise(c->rank, s, i);
+            grad[i] = rig_noise(c->rank, s, i);
             for (int p = 0; p < c->size; ++p) {
-                double v = noise(p, s, i) * (way[at].plain ? 1.0 : 0.5 * rate);
+                double v = rig_noise(p, s, i) * (way[at].plain ? 1.0 : 0.5 * rate);
 
                 given[i] += v;
                 size[i] += fabs(v);
@@ -255,10 +166,10 @@ static int conserve(ct_comm *c, int at)
      * what was given in all */
     for (int i = 0; i < N_CODED; ++i)
         wrong += !(fabs(arrived[i] + kept[i] - given[i]) <=
-                   1.1 * (3 * MANY_STEPS + c->size) * (double)eps * size[i]);
+                   1.1 * (3 * MANY_STEPS + c->size) * (double)rig_eps * size[i]);
     if (wrong > 0) fprintf(stderr, "way %d: %d elements are not conserved\n", at, wrong);
     fault += MPI_FAULT_UNLESS(wrong == 0);
-    fault += same_on_all(r.hash);
+    fault += rig_same_on_all(r.hash);
     rig_close(&r);
     return fault;
 }
@@ -307,11 +218,11 @@ static int run_some(ct_comm *c, const ct_grad_pipe_config *config, int64_t stop,
             }
             fault += MPI_FAULT_UNLESS(ct_grad_pipe_restored(r.gp) == CT_OK);
         }
-        for (int i = 0; i < N_CODED; ++i) grad[i] = noise(c->rank, s, i);
+        for (int i = 0; i < N_CODED; ++i) grad[i] = rig_noise(c->rank, s, i);
         fault += rig_step(&r, s, 1, 0.1f, grad);
     }
     *hash_p = r.hash;
-    fault += same_on_all(r.hash);
+    fault += rig_same_on_all(r.hash);
     rig_close(&r);
     return fault;
 }
@@ -422,6 +333,6 @@ int main(int argc, char **argv)
                                         cmocka_unit_test(test_each_its_own),
                                         cmocka_unit_test(test_conservation) };
 
-    make_table();
+    rig_make_table();
     return mpi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 180);
 }

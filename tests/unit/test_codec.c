@@ -1,4 +1,4 @@
-/* The table of codecs, what they refuse, and the numbers of bf16. */
+/* The table of codecs, what they refuse, and the numbers of the casts. */
 #include "tests/test.h"
 
 #include <math.h>
@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "comm/bf16.h"
+#include "comm/cast.h"
 #include "comm/coded.h"
 
 static char last_line[512];
@@ -122,12 +123,42 @@ static void test_bf16_values(void **state)
     }
 }
 
+/* However large or small: what all ranks encode adds up to less than 2^14, and what is as large as
+ * that uses all of fp16's bits. */
+static void test_f16_scale(void **state)
+{
+    static float v[70000];
+
+    (void)state;
+    for (int e = 0; e < 255; ++e) {
+        for (int ranks = 1; ranks <= 40960; ranks = ranks * 3 + 1) {
+            float scale = ct_cast_scale((uint8_t)e, ranks);
+            double most = ldexp(1, e - 126) * scale * ranks;
+
+            assert_true(isfinite(1 / scale) && (scale * (1 / scale) == 1));
+            assert_true(frexpf(scale, &(int){ 0 }) == 0.5f);
+            if (scale > 0x1p-126f) assert_true(most <= 0x1p14);
+            if (scale < 0x1p126f) assert_true(most > 0x1p13);
+        }
+    }
+    assert_int_equal(ct_cast_exponent(v, 70000, 2), 0);
+    v[69999] = -1.5f;
+    v[3] = 1e-40f;
+    assert_int_equal(ct_cast_exponent(v, 70000, 2), 127);
+    assert_int_equal(ct_cast_exponent(v, 69999, 1), 0);
+    v[65540] = -INFINITY;
+    assert_int_equal(ct_cast_exponent(v, 70000, 2), 255);
+    v[65540] = NAN;
+    assert_int_equal(ct_cast_exponent(v, 70000, 2), 255);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_find),
         cmocka_unit_test(test_check),
         cmocka_unit_test(test_bf16_values),
+        cmocka_unit_test(test_f16_scale),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

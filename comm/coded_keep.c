@@ -1,0 +1,65 @@
+#include "comm/coded_keep.h"
+
+#include "framework/base/clock.h"
+
+ct_status ct_keep_acquire(const ct_coded_setup *setup, ct_keep *k)
+{
+    size_t bytes = sizeof(float) * (size_t)setup->n;
+
+    *k = (ct_keep){ .setup = setup, .v = ct_mem_acquire(bytes) };
+    if (setup->absorb) k->u = ct_mem_acquire(bytes);
+    if ((k->v == NULL) || (setup->absorb && (k->u == NULL)))
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for a residual of %lld elements",
+                       (long long)setup->n);
+    return CT_OK;
+}
+
+void ct_keep_release(ct_keep *k)
+{
+    ct_mem_release(k->u);
+    ct_mem_release(k->v);
+    k->u = k->v = NULL;
+}
+
+ct_accum ct_keep_accum(const ct_keep *k, const ct_coded_step *step, int64_t first, int64_t length,
+                       double copies)
+{
+    const ct_coded_setup *s = k->setup;
+    bool decays = s->absorb && (s->weight != NULL) && (s->decay != 0);
+
+    return (ct_accum){ .grad = s->grad + first,
+                       .weight = decays ? s->weight + first : NULL,
+                       .u = s->absorb ? k->u + first : NULL,
+                       .v = k->v + first,
+                       .n = length,
+                       .scale = s->absorb ? step->scale : 1.0f,
+                       .rate = step->rate,
+                       .momentum = s->momentum,
+                       .decay = (float)(s->decay / copies),
+                       .nesterov = s->nesterov,
+                       .mask_momentum = s->config->mask_momentum,
+                       .n_thread = s->comm->n_thread };
+}
+
+void ct_keep_fold(ct_keep *k, const ct_coded_step *step, ct_coded_stats *stats)
+{
+    double start = ct_clock_s();
+    ct_accum a = ct_keep_accum(k, step, 0, k->setup->n, k->setup->comm->size);
+
+    ct_accum_all(&a, k->setup->grad);
+    stats->accumulate_s += ct_clock_s() - start;
+}
+
+int ct_keep_states(const ct_keep *k)
+{
+    return k->setup->absorb ? 2 : 1;
+}
+
+bool ct_keep_state(const ct_keep *k, int i, ct_coded_state *out)
+{
+    if ((i < 0) || (i >= ct_keep_states(k))) return false;
+    *out = (ct_coded_state){ .name = (i == 0) ? CT_CODED_RESIDUAL : CT_CODED_MOMENTUM,
+                             .data = (i == 0) ? k->v : k->u,
+                             .count = k->setup->n };
+    return true;
+}

@@ -1,0 +1,99 @@
+/** @file coded_rig.h  A pipe of one coded parameter, for tests of codecs. */
+#ifndef CT_TESTS_CODED_RIG_H
+#define CT_TESTS_CODED_RIG_H
+
+#include "tests/mpi/mpi_test.h"
+
+#include "comm/coded_types.h"
+#include "comm/grad_pipe.h"
+#include "framework/base/rng.h"
+
+enum { RIG_N = 3008, RIG_CODED = 3000, RIG_ROWS = 30, RIG_TABLE = 1 << 16 };
+
+static const float rig_eps = 0x1p-24f;
+
+static float rig_table[RIG_TABLE]; /* normal numbers */
+
+static inline void rig_make_table(void)
+{
+    for (int i = 0; (rig_table[0] == 0) && (i < RIG_TABLE); ++i)
+        rig_table[i] = ct_rng_normal_at(11, (uint64_t)i);
+}
+
+/** What rank r has at element i in step s; the first hundred elements are always large. */
+static inline float rig_noise(int r, int64_t s, int i)
+{
+    float v = rig_table[(i * 7 + s * 131 + r * 977 + i * s % 13) % RIG_TABLE];
+
+    return (i < 100) ? 5 * v : v;
+}
+
+static inline uint64_t rig_hash(uint64_t h, const float *v, size_t n)
+{
+    for (size_t i = 0; i < sizeof(*v) * n; ++i)
+        h = (h ^ ((const unsigned char *)v)[i]) * 1099511628211u;
+    return h;
+}
+
+static inline int rig_same_on_all(uint64_t h)
+{
+    uint64_t least = 0, most = 0;
+
+    MPI_Allreduce(&h, &least, 1, MPI_UINT64_T, MPI_MIN, MPI_COMM_WORLD);
+    MPI_Allreduce(&h, &most, 1, MPI_UINT64_T, MPI_MAX, MPI_COMM_WORLD);
+    return MPI_FAULT_UNLESS(least == most);
+}
+
+typedef struct rig {
+    ct_comm *comm;
+    ct_grad_pipe *gp;
+    float *arena;
+    float weight[RIG_N];
+    uint64_t hash; /* of all sums so far */
+} rig;
+
+static inline int rig_open(rig *r, ct_comm *c, const ct_grad_pipe_config *config, float decay)
+{
+    const ct_arena_ops *mem = ct_comm_arena(c);
+    ct_grad_range one = { .key = "fc[0]",
+                          .count = RIG_CODED,
+                          .rows = RIG_ROWS,
+                          .weight = r->weight,
+                          .decay = decay,
+                          .rate_mult = 0.5f };
+    void *block = NULL;
+    int fault = 0;
+
+    r->comm = c;
+    r->hash = 14695981039346656037u;
+    for (int i = 0; i < RIG_N; ++i) r->weight[i] = 0.01f * (float)(i % 17 - 8);
+    fault +=
+        MPI_FAULT_UNLESS(mem->acquire(mem->ctx, sizeof(float) * RIG_N, "arena", &block) == CT_OK);
+    r->arena = block;
+    return fault +
+           MPI_FAULT_UNLESS(ct_grad_pipe_create(c, config, r->arena, &one, 1, &r->gp) == CT_OK);
+}
+
+static inline void rig_close(rig *r)
+{
+    const ct_arena_ops *mem = ct_comm_arena(r->comm);
+
+    ct_grad_pipe_destroy(r->gp);
+    mem->release(mem->ctx, r->arena);
+    r->gp = NULL;
+}
+
+static inline int rig_step(rig *r, int64_t s, float scale, float rate, const float *grad)
+{
+    int fault = 0;
+
+    fault += MPI_FAULT_UNLESS(ct_grad_pipe_begin(r->gp, s, scale, rate) == CT_OK);
+    memcpy(r->arena, grad, sizeof(float) * RIG_CODED);
+    fault += MPI_FAULT_UNLESS(ct_grad_pipe_ready(r->gp, 0) == CT_OK);
+    fault += MPI_FAULT_UNLESS(ct_grad_pipe_finish(r->gp, NULL, NULL) == CT_OK);
+    for (int i = 0; i < RIG_CODED; ++i) r->weight[i] -= r->arena[i];
+    r->hash = rig_hash(r->hash, r->weight, RIG_CODED);
+    return fault;
+}
+
+#endif
