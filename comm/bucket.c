@@ -129,6 +129,13 @@ static ct_status leave_dense(ct_bucket *b, const ct_coded_step *step)
     return b->dense_alone ? CT_OK : ct_coll_ways_start(&b->dense);
 }
 
+/* The codec knows what went wrong, only we know where. */
+static ct_status fail_coded(const ct_bucket *b, ct_status status)
+{
+    return CT_FAIL(status, "gradient of %s, iteration %lld: compression %s failed", b->key,
+                   (long long)b->iteration, b->ops->name);
+}
+
 static ct_status leave_coded(ct_bucket *b, const ct_coded_step *step)
 {
     ct_coded_stats s;
@@ -138,10 +145,7 @@ static ct_status leave_coded(ct_bucket *b, const ct_coded_step *step)
     b->coded_before = s.bytes_coded;
     status = b->ops->start(b->coded, step);
     note_coding(b);
-    if (status != CT_OK) /* the codec knows what, only we know where */
-        return CT_FAIL(status, "gradient of %s, iteration %lld: compression %s failed", b->key,
-                       (long long)step->iteration, b->ops->name);
-    return CT_OK;
+    return (status == CT_OK) ? CT_OK : fail_coded(b, status);
 }
 
 static bool is_dense_step(const ct_bucket *b, int64_t iteration)
@@ -187,10 +191,7 @@ static ct_status move_messages(ct_bucket *b, bool in_turn)
         return b->dense_alone ? CT_OK : ct_coll_ways_progress(&b->dense);
     status = b->ops->progress(b->coded);
     note_coding(b);
-    if ((status != CT_OK) && (status != CT_INPROGRESS))
-        return CT_FAIL(status, "gradient of %s, iteration %lld: compression %s failed", b->key,
-                       (long long)b->iteration, b->ops->name);
-    return status;
+    return ((status == CT_OK) || (status == CT_INPROGRESS)) ? status : fail_coded(b, status);
 }
 
 ct_status ct_bucket_progress(ct_bucket *b, bool in_turn, bool brief)

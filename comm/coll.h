@@ -37,18 +37,11 @@ typedef struct ct_coll_req {
     void *state; /* the algorithm's; acquired by prepare(), freed by release() */
 } ct_coll_req;
 
-/** What buckets lose to each other that go ways that cross, as simulated: a factor on their costs.
- */
-#define CT_COLL_CROSSING 1.1
-
 typedef struct ct_coll_ops {
     const char *name;
     bool shares_memory; /* fastest where buf lies in ct_comm_arena(); the others, elsewhere */
-    bool crosses; /* two of them in different phases send into the same links: chosen by cost only
-                     where it wins by more than what that loses (CT_COLL_CROSSING); so do those that
-                     share memory, where there is none to share                           */
-    bool by_mpi;  /* MPI's own: all ranks must start such requests in one order, and the order
-                     of the additions is MPI's secret */
+    bool by_mpi;        /* MPI's own: all ranks must start such requests in one order, and the order
+                           of the additions is MPI's secret */
     bool (*supports)(const ct_comm *c, int64_t count, ct_dtype dtype);
     double (*cost_s)(const ct_comm *c, int64_t bytes); /* alpha-beta-gamma estimate: comm/cost.h */
     /** Once per bucket, before the first start: buffers, windows. Collective, in the same order on
@@ -66,8 +59,9 @@ typedef struct ct_coll_ops {
 extern const ct_coll_ops
     *const ct_coll_table[]; /* NULL-terminated; impi last: supports everything */
 
-/** spec: "auto" (least cost), an algorithm, or one for each range of sizes ("tree<64K,rhd<4M,hier":
- *  coll_spec.h). The dimensions of a torus stay with the communicator. CT_ERR_CONFIG. */
+/** spec: "auto" (least cost, weighed by ct_cost_weight()), an algorithm, or one for each range of
+ * sizes ("tree<64K,rhd<4M,hier": coll_spec.h). The dimensions of a torus stay with the
+ * communicator. CT_ERR_CONFIG. */
 ct_status ct_coll_choose(const ct_comm *c, int64_t count, ct_dtype dtype, const char *spec,
                          const ct_coll_ops **ops_p);
 /** CT_ERR_CONFIG, with the nearest name, where spec is none that ct_coll_choose() takes. */

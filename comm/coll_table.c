@@ -66,23 +66,6 @@ static ct_status find_term(const ct_comm *c, const char *spec, int64_t bytes, ct
     return CT_OK;
 }
 
-/* Where the model sees little difference, sums in shared memory are taken: they copy nothing, while
- * a message through shared memory is written and read again, which the model does not count. */
-static const double nearly = 0.9;
-
-static bool prefers(const ct_comm *c, const ct_coll_ops *ops)
-{
-    return ops->shares_memory && c->node_shares && (ct_topo_min_node_size(c->topo) > 1);
-}
-
-/* By messages, the parts of a sum over levels send into the same links in different phases. */
-static bool crosses(const ct_comm *c, const ct_coll_ops *ops)
-{
-    bool shares = c->node_shares && (ct_topo_max_node_size(c->topo) > 1);
-
-    return ops->crosses || (ops->shares_memory && !shares);
-}
-
 ct_status ct_coll_choose(const ct_comm *c, int64_t count, ct_dtype dtype, const char *spec,
                          const ct_coll_ops **ops_p)
 {
@@ -99,8 +82,7 @@ ct_status ct_coll_choose(const ct_comm *c, int64_t count, ct_dtype dtype, const 
         if (!any && (strcmp(term.name, (*at)->name) != 0)) continue;
         if (!(*at)->supports(c, count, dtype)) continue;
         if (any)
-            cost = (*at)->cost_s(c, bytes) * (prefers(c, *at) ? nearly : 1) *
-                   (crosses(c, *at) ? CT_COLL_CROSSING : 1);
+            cost = (*at)->cost_s(c, bytes) * ct_cost_weight((*at)->name, c->topo, c->node_shares);
         if ((best != NULL) && (cost >= least)) continue;
         best = *at;
         least = cost;

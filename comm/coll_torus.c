@@ -20,7 +20,6 @@ static double torus_cost_s(const ct_comm *c, int64_t bytes)
 
 const ct_coll_ops ct_coll_torus = {
     .name = "torus",
-    .crosses = true,
     .supports = ct_coll_p2p_supports,
     .cost_s = torus_cost_s,
     .prepare = torus_prepare,

@@ -108,9 +108,9 @@ ct_status ct_comm_wait_any(ct_comm *c, MPI_Request **req, int n, int *idle);
 /** MPI_Test; what ct_comm_wait_any() left is done. In a simulation nothing else is: there a
  *  completion is noticed by waiting for it (and SMPI tests MPI_REQUEST_NULL as not done). */
 int ct_comm_test(MPI_Request *request, int *done_p);
-/** Does who sends two messages to one rank wait with the second until the first is there? On a
- *  network the first comes first, but SMPI lets the two share the link, so that the one that is
- *  needed first comes late and rings fall out of step. There, then, yes. */
+/** Does a message wait until those before it in its collective are there: to the same rank, or of
+ *  earlier steps? On a network the first comes first, but SMPI lets them share the link, so that
+ * the one that is needed first comes late and rings fall out of step. There, then, yes. */
 bool ct_comm_sends_in_turn(void);
 /** May a second thread call MPI, one at a time? If not, *why_p says why: a static text. */
 bool ct_comm_may_thread(const ct_comm *c, const char **why_p);

@@ -343,6 +343,16 @@ done:
     return status;
 }
 
+double ct_cost_weight(const char *algorithm, const ct_topo *t, bool shares)
+{
+    const double crossing = 1.1, in_place = 0.9;
+    bool hier = (strcmp(algorithm, "hier") == 0);
+
+    if (hier && shares && (ct_topo_min_node_size(t) > 1)) return in_place;
+    if (hier && !(shares && (ct_topo_max_node_size(t) > 1))) return crossing;
+    return (strcmp(algorithm, "torus") == 0) ? crossing : 1;
+}
+
 ct_status ct_cost_line_of(const char *algorithm, const ct_topo *t, ct_cost_line *out)
 {
     const double large = 1e12;

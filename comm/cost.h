@@ -50,6 +50,14 @@ void ct_cost_ways(const ct_cost *c, double bytes, ct_way *way);
 /** Of hier by messages: into how many chunks it cuts the buffer, so that the links of all levels
  * work at a time; else 1. Each chunk goes by ct_cost_ways() of its own size. */
 int ct_cost_chunks(const ct_cost *c, double bytes);
+/** The factor that the cost of an algorithm is weighed by where it competes with others: what the
+ *  cost of one sum does not tell.
+ *   - 1.1: ways that cross. Of a torus, and of sums over levels by messages, two buckets in
+ *     different phases send into the same links; simulated, they lose about a tenth to each other.
+ *   - 0.9: hier where all nodes share memory. It copies nothing there, while a message through
+ *     shared memory is written and read again, which the cost does not count.
+ *   - 1: the others. Arguments as of ct_cost_create(). */
+double ct_cost_weight(const char *algorithm, const ct_topo *t, bool shares);
 /** Borrowed. NULL: the algorithm has none (tree, impi). Positions are those of rank: [plan->n]; of
  *  hier that shares memory, the nodes, each by its first rank. */
 const ct_plan *ct_cost_plan(const ct_cost *c);

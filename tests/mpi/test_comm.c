@@ -5,6 +5,7 @@
 
 #include "comm/clock_sync.h"
 #include "comm/coll.h"
+#include "comm/cost.h"
 #include "comm/node.h"
 #include "framework/base/clock.h"
 
@@ -129,6 +130,11 @@ static int limits(ct_comm *c)
                             CT_UNSUPPORTED);
 }
 
+static double weighed(const ct_comm *c, const ct_coll_ops *ops, int64_t bytes)
+{
+    return ops->cost_s(c, bytes) * ct_cost_weight(ops->name, c->topo, c->node_shares);
+}
+
 static int choices(ct_comm *c)
 {
     const ct_coll_ops *ops = NULL;
@@ -141,8 +147,7 @@ static int choices(ct_comm *c)
     }
     fault += MPI_FAULT_UNLESS(ct_coll_choose(c, 1000, CT_F32, "auto", &ops) == CT_OK);
     for (const ct_coll_ops *const *at = ct_coll_table; *at != NULL; ++at)
-        fault +=
-            MPI_FAULT_UNLESS(ops->cost_s(c, 4000) <= CT_COLL_CROSSING * (*at)->cost_s(c, 4000));
+        fault += MPI_FAULT_UNLESS(weighed(c, ops, 4000) <= weighed(c, *at, 4000));
     return fault;
 }
 

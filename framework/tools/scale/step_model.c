@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/coll.h"
 #include "comm/cost.h"
 
 /* ---- costs */
@@ -48,7 +47,7 @@ static int cheapest(const costs *c, double bytes, double *seconds_p)
 
     for (int i = 0; i < N_ALGORITHM; i++) {
         double s = (c->cost[i] != NULL) ? ct_cost_s(c->cost[i], bytes) : INFINITY;
-        double weighed = s * ((strcmp(algorithm[i], "torus") == 0) ? CT_COLL_CROSSING : 1);
+        double weighed = s * ct_cost_weight(algorithm[i], c->topo, true);
 
         if ((best >= 0) && !(weighed < least)) continue;
         best = i;
