@@ -89,3 +89,8 @@ ct_status ct_exch_model_of(const ct_comm *c, const ct_exch_model **model_p)
     *model_p = c->costs->exch;
     return CT_OK;
 }
+
+void ct_exch_model_renew(const ct_comm *c)
+{
+    if (c->costs->exch != NULL) ct_exch_model_speed(c->costs->exch, &c->topo->machine);
+}

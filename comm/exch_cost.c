@@ -11,9 +11,8 @@
 
 enum { MAX_ROUND = 32, MAX_SHIFT = 32, OKTOPK_WINDOW = 8 };
 
-/* Bytes of memory traffic; estimates from what the code reads and writes, not fitted to times … */
-static const double per_added = 24;  /* an entry that is added to a vector        */
-static const double per_merged = 90; /* an entry that is read, merged, sorted out */
+static const double per_cleared = 8; /* bytes of memory traffic: an element that is cleared and, by
+                                        the solver, read */
 
 /* One step of all ranks, for messages of one byte. */
 typedef struct step {
@@ -30,7 +29,7 @@ typedef struct group {
 
 struct ct_exch_model {
     group flat, lanes, node;
-    double memory; /* bytes/s; 0: free */
+    ct_coding_speed speed;
 };
 
 typedef struct work {
@@ -148,7 +147,7 @@ static ct_status make_model(const ct_topo *t, work *w, ct_exch_model *m)
     CT_TRY_GOTO(status, done, make_group(w, &m->lanes));
     *w = (work){ .t = t, .flow = w->flow, .table = nodes, .n_group = t->n_node, .m = most };
     CT_TRY_GOTO(status, done, make_group(w, &m->node));
-    m->memory = 3 * t->machine.sum_bandwidth;
+    m->speed = ct_machine_coding(&t->machine);
 
 done:
     free(nodes);
@@ -174,6 +173,11 @@ done:
     return status;
 }
 
+void ct_exch_model_speed(ct_exch_model *m, const ct_machine *machine)
+{
+    m->speed = ct_machine_coding(machine);
+}
+
 void ct_exch_model_destroy(ct_exch_model *m)
 {
     free(m);
@@ -197,27 +201,32 @@ static double step_s(const step *s, double bytes)
     return s->alpha_s + transfer_s(s, bytes);
 }
 
-static double work_s(const ct_exch_model *m, double bytes)
+static double stream_s(const ct_exch_model *m, double bytes)
 {
-    return (m->memory > 0) ? bytes / m->memory : 0;
+    return (m->speed.memory > 0) ? bytes / m->speed.memory : 0;
+}
+
+static double clear_s(const ct_exch_model *m, int64_t n)
+{
+    return stream_s(m, per_cleared * (double)n);
 }
 
 static void allgather_s(const ct_exch_model *m, const group *g, int64_t n, int64_t k,
                         ct_wire_form form, ct_exch_seconds *out)
 {
     out->wire_s = (g->m - 1) * step_s(&g->ring, (double)ct_wire_bytes(form, n, k));
-    out->work_s = work_s(m, 8 * (double)n + per_added * (double)k * g->m);
+    out->work_s = clear_s(m, n) + m->speed.add_s * (double)k * g->m;
 }
 
 static void gtopk_s(const ct_exch_model *m, const group *g, int64_t n, int64_t k, ct_wire_form form,
                     ct_exch_seconds *out)
 {
-    *out = (ct_exch_seconds){ .work_s = work_s(m, 8 * (double)n) };
+    *out = (ct_exch_seconds){ .work_s = clear_s(m, n) };
     for (int i = 0; i < g->n_round; ++i) {
         ct_wire_form f = (i == 0) ? form : ct_exch_merged_form(form);
 
         out->wire_s += step_s(&g->round[i], (double)ct_wire_bytes(f, n, k));
-        out->work_s += work_s(m, per_merged * 2 * (double)k);
+        out->work_s += m->speed.merge_s * 2 * (double)k;
     }
 }
 
@@ -233,7 +242,7 @@ static void oktopk_s(const ct_exch_model *m, const group *g, int64_t n, int64_t 
     bytes = (double)ct_wire_bytes(ct_exch_merged_form(form), region, share);
     bytes += sizeof(ct_region_news);
     out->wire_s = split + (g->m - 1) * step_s(&g->ring, bytes);
-    out->work_s = work_s(m, 8 * (double)n + (per_merged + per_added) * (double)k);
+    out->work_s = clear_s(m, n) + (m->speed.merge_s + m->speed.add_s) * (double)k;
 }
 
 static void among_s(const ct_exch_model *m, const group *g, ct_exch_kind kind, int64_t n, int64_t k,
@@ -283,8 +292,8 @@ static void hier_s(const ct_exch_model *m, int64_t n, int64_t k, ct_wire_form fo
     if (inner == CT_EXCH_ALLGATHER) filled = ct_exch_union(slice, share, m->lanes.m);
     out->wire_s += (m->node.m - 1) *
                    step_s(&m->node.ring, (double)ct_wire_bytes(CT_WIRE_PAIRS, slice, filled));
-    out->work_s += work_s(m, 8 * (double)(n - slice) + 12 * (double)slice * (m->node.m - 1) +
-                                 per_added * (double)filled * lanes);
+    out->work_s += clear_s(m, n - slice) + stream_s(m, 12 * (double)slice * (m->node.m - 1)) +
+                   m->speed.add_s * (double)filled * lanes;
 }
 
 void ct_exch_model_s(const ct_exch_model *m, ct_exch_kind kind, int64_t n, int64_t k,

@@ -3,8 +3,8 @@
  * The messages of each step of all ranks go through topology/flow.h: a step takes the largest
  * latency met, and its busiest link's time. Steps of rings are all alike; of the p - 1 shifts of
  * oktopk's first part some are looked at and stand for the others. Lists are those of random
- * selections: ct_exch_union(). Merging and adding take memory traffic, at 3 times the bandwidth
- * with which the machine adds f32 (which reads two and writes one).
+ * selections: ct_exch_union(). Merging and adding take what was measured of them, or estimates:
+ * ct_machine_coding().
  */
 #ifndef CT_EXCH_COST_H
 #define CT_EXCH_COST_H
@@ -29,6 +29,8 @@ typedef struct ct_exch_model ct_exch_model;
 
 /** Borrows t. Also for machines that we do not have; a second for 40 960 nodes. CT_ERR_NOMEM. */
 ct_status ct_exch_model_create(const ct_topo *t, ct_exch_model **model_p);
+/** From now on coding takes what it does on this machine. */
+void ct_exch_model_speed(ct_exch_model *m, const ct_machine *machine);
 void ct_exch_model_destroy(ct_exch_model *m); /* NULL allowed */
 /** All ranks select k of n elements; for hier, k of each node's sum. */
 void ct_exch_model_s(const ct_exch_model *m, ct_exch_kind kind, int64_t n, int64_t k,
@@ -41,5 +43,7 @@ ct_exch_kind ct_exch_model_inner(const ct_exch_model *m, int64_t n, int64_t k, c
 double ct_exch_cost_s(const ct_comm *c, ct_exch_kind kind, int64_t n, int64_t k, ct_wire_form form);
 /** The model of the communicator; borrowed. */
 ct_status ct_exch_model_of(const ct_comm *c, const ct_exch_model **model_p);
+/** Coding was measured: the communicator's model, if it is made, takes that. */
+void ct_exch_model_renew(const ct_comm *c);
 
 #endif

@@ -199,3 +199,16 @@ ct_status ct_machine_from_spec(const char *spec, ct_machine **machine_p)
     *machine_p = m;
     return CT_OK;
 }
+
+ct_coding_speed ct_machine_coding(const ct_machine *m)
+{
+    double memory = 3 * m->sum_bandwidth, byte_s = (memory > 0) ? 1 / memory : 0;
+
+    if (m->coding.measured) return m->coding;
+    return (ct_coding_speed){ .memory = memory,
+                              .update_s = 20 * byte_s,
+                              .select_s = 6 * byte_s,
+                              .pack_s = 24 * byte_s,
+                              .add_s = 24 * byte_s,
+                              .merge_s = 90 * byte_s };
+}

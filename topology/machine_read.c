@@ -340,6 +340,28 @@ static ct_status read_shared(const reader *r, const Ct__SharedMemoryParameter *p
     return CT_OK;
 }
 
+static ct_status read_coding(const reader *r, const Ct__CodingParameter *p, ct_coding_speed *s)
+{
+    static const char *const field[] = { "memory_gbs", "update_ns", "select_ns",
+                                         "pack_ns",    "add_ns",    "merge_ns" };
+    const double v[] = { p->memory_gbs, p->update_ns, p->select_ns,
+                         p->pack_ns,    p->add_ns,    p->merge_ns };
+
+    for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); ++i) {
+        if (!isfinite(v[i]) || (v[i] < 0) || (v[i] > MOST) || ((i == 0) && (v[i] < 1 / MOST)))
+            return fail_at(r, p, "coding: %s is %g; it must be %s 0, and at most %g", field[i],
+                           v[i], (i == 0) ? "above" : "at least", MOST);
+    }
+    *s = (ct_coding_speed){ .memory = p->memory_gbs * 1e9,
+                            .update_s = p->update_ns / 1e9,
+                            .select_s = p->select_ns / 1e9,
+                            .pack_s = p->pack_ns / 1e9,
+                            .add_s = p->add_ns / 1e9,
+                            .merge_s = p->merge_ns / 1e9,
+                            .measured = true };
+    return CT_OK;
+}
+
 static ct_status read_machine(reader *r, const Ct__MachineParameter *p)
 {
     ct_machine *m = r->m;
@@ -350,6 +372,7 @@ static ct_status read_machine(reader *r, const Ct__MachineParameter *p)
     snprintf(m->source, sizeof(m->source), "%s", (p->source != NULL) ? p->source : "");
     m->sum_bandwidth = p->sum_gbs * 1e9;
     if (p->shared != NULL) CT_TRY(read_shared(r, p->shared, &m->shared));
+    if (p->coding != NULL) CT_TRY(read_coding(r, p->coding, &m->coding));
     CT_TRY(read_levels(r, p));
     CT_TRY(read_names(r, p));
     CT_TRY(check_open(r, p));

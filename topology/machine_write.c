@@ -84,6 +84,19 @@ static void fill_shared(const ct_shared_memory *s, Ct__SharedMemoryParameter *p,
     p->residual = tidy(s->residual);
 }
 
+static void fill_coding(const ct_coding_speed *s, Ct__CodingParameter *p)
+{
+    ct__coding_parameter__init(p);
+    p->has_memory_gbs = p->has_update_ns = p->has_select_ns = 1;
+    p->has_pack_ns = p->has_add_ns = p->has_merge_ns = 1;
+    p->memory_gbs = tidy(s->memory / 1e9);
+    p->update_ns = tidy(s->update_s * 1e9);
+    p->select_ns = tidy(s->select_s * 1e9);
+    p->pack_ns = tidy(s->pack_s * 1e9);
+    p->add_ns = tidy(s->add_s * 1e9);
+    p->merge_ns = tidy(s->merge_s * 1e9);
+}
+
 static void indent(ct_text *out, int depth)
 {
     ct_text_add(out, "%*s", 2 * depth, "");
@@ -124,6 +137,7 @@ ct_status ct_machine_write(const ct_machine *m, ct_text *out)
     times time[CT_MAX_LEVEL], sums;
     Ct__MachineParameter p = CT__MACHINE_PARAMETER__INIT;
     Ct__SharedMemoryParameter shared;
+    Ct__CodingParameter coding;
 
     p.name = (char *)(uintptr_t)m->name;
     if (m->source[0] != '\0') p.source = (char *)(uintptr_t)m->source;
@@ -137,6 +151,8 @@ ct_status ct_machine_write(const ct_machine *m, ct_text *out)
     }
     fill_shared(&m->shared, &shared, &sums);
     if (m->shared.bandwidth > 0) p.shared = &shared;
+    fill_coding(&m->coding, &coding);
+    if (m->coding.measured) p.coding = &coding;
     CT_TRY(ct_prototxt_write(&p.base, out));
     if (m->names != NULL) {
         add_nodes(m->names, -1, 0, out);

@@ -16,6 +16,13 @@ const ct_meaning ct_meaning_table[] = {
     { "BiasParameter.filler", "Initial values." },
     { "BiasParameter.num_axes", "Number of axes it spans; -1: to the last." },
     { "BlobShape.dim", "The sizes, outermost first." },
+    { "CodingParameter.add_ns", "An entry of a payload, unpacked and added to a vector." },
+    { "CodingParameter.memory_gbs",
+      "What streams read and write, on all ranks of a node at once." },
+    { "CodingParameter.merge_ns", "An entry of two lists, merged and sorted out." },
+    { "CodingParameter.pack_ns", "An entry, rounded and packed." },
+    { "CodingParameter.select_ns", "An element: what selection adds to the update." },
+    { "CodingParameter.update_ns", "An element: momentum and residual." },
     { "CommParameter.allreduce",
       "Algorithm: `auto` (by a cost model), `ring`, `rhd`, `hier`, `torus` (`torus:8x4x2`), `tree` "
       "or "

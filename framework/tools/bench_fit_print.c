@@ -30,6 +30,7 @@ static void print_level(const ct_fit_report *r, int level)
 void ct_bench_fit_print(const ct_comm *c, const ct_fit_report *report)
 {
     const ct_shared_memory *s = &report->machine.shared;
+    const ct_coding_speed *k = &report->machine.coding;
 
     if (c->rank != 0) return;
     printf(
@@ -39,6 +40,10 @@ void ct_bench_fit_print(const ct_comm *c, const ct_fit_report *report)
     for (int l = 0; l < report->machine.n_level; ++l) print_level(report, l);
     printf("\nadding f32, all ranks at once: %.3f GB/s a rank\n",
            1e-9 * report->machine.sum_bandwidth);
+    printf("codecs: streams %.3f GB/s; an element: update %.3f ns, selection %.3f more; an entry: "
+           "packed %.3f ns, added %.3f, merged %.3f\n",
+           1e-9 * k->memory, 1e9 * k->update_s, 1e9 * k->select_s, 1e9 * k->pack_s, 1e9 * k->add_s,
+           1e9 * k->merge_s);
     if (s->bandwidth > 0)
         printf("sums in shared memory: %.3f us twice, %.3f GB/s a rank to %.3f MB, %.3f beyond, "
                "error %.1f %%\n",
