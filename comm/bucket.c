@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "comm/coded_cost.h"
 #include "framework/base/clock.h"
 
 /* ---- making it */
@@ -267,9 +268,8 @@ double ct_bucket_predicted_s(const ct_bucket *b)
     if (b->comm->size == 1) return 0;
     if (b->repro != NULL) return ct_repro_predicted_s(b->repro);
     if (!b->cut.coded) return ct_coll_ways_predicted_s(&b->dense);
-    if (b->ops->predict_s == NULL) return 0;
-    return b->ops->predict_s(b->comm, b->codec_config, b->cut.count,
-                             (b->range->rows > 0) ? b->range->rows : 1);
+    return ct_coded_predict_s(b->comm, b->config->allreduce, b->ops, b->codec_config, b->cut.count,
+                              (b->range->rows > 0) ? b->range->rows : 1);
 }
 
 double ct_bucket_dense_s(const ct_bucket *b)

@@ -29,6 +29,7 @@
 #define CT_CODED_H
 
 #include "comm/coll_ways.h"
+#include "comm/exch_cost.h"
 
 /** What `compression { }` says; each codec reads what it knows. Names are lower case and borrowed;
  *  NULL is "auto". */
@@ -104,12 +105,35 @@ typedef struct ct_coded_state {
                         dealt out in equal shares */
 } ct_coded_state;
 
+/** A machine and what things take there: a communicator's (coded_cost.h), or one that we do not
+ *  have. */
+typedef struct ct_coded_costs {
+    int n_rank;
+    ct_coding_speed speed;
+    const ct_exch_model *exch;
+    /** Seconds of an allreduce; never below 0. */
+    double (*allreduce_s)(void *ctx, ct_dtype dtype, int64_t bytes);
+    void *ctx;
+    double sum_factor, wire_factor; /* allreduces, and messages of exchanges, take so many times
+                                       what the model says: as measured here; else 1   */
+} ct_coded_costs;
+
+/** What one step of a parameter takes, without overlap. */
+typedef struct ct_coded_seconds {
+    double encode_s;      /* of a core's time before anything can leave                        */
+    double wire_s;        /* messages                                                          */
+    double decode_s;      /* of a core's time after that, and in between                       */
+    double bytes;         /* that a rank sends, about                                          */
+    const char *exchange; /* the sparse exchange of least cost, static; NULL: an allreduce     */
+} ct_coded_seconds;
+
 typedef struct ct_coded_ops {
     const char *name; /* `compression { type }`, lower case                        */
     bool gathers;     /* the payloads of all ranks meet; no: they are summed in an allreduce */
     bool sparse;      /* density, exchange, selection, wire and quantize mean something */
     bool keeps;       /* has a residual; no: what is lost is lost                  */
     bool absorbs;     /* can do momentum correction                                */
+    bool automatic;   /* type AUTO may take it: nothing but `density` decides on accuracy */
     /** What it cannot do. No MPI, no net. NULL: everything. CT_ERR_CONFIG. */
     ct_status (*check)(const ct_codec_config *c);
     /** Collective, in one order on all ranks, as destroy (NULL allowed) is. */
@@ -138,8 +162,10 @@ typedef struct ct_coded_ops {
     /** Bytes that a rank's payload has, about, of a matrix of n elements and so many rows. No MPI.
      */
     int64_t (*payload_bytes)(const ct_codec_config *c, int64_t n, int64_t rows);
-    /** Seconds from leaving to landing by the cost model, without overlap; 0: unknown. */
-    double (*predict_s)(ct_comm *c, const ct_codec_config *config, int64_t n, int64_t rows);
+    /** By the cost model, on several ranks; encode_s and decode_s with everything that this codec
+     *  does and a dense gradient does not need. No MPI. */
+    void (*seconds)(const ct_coded_costs *m, const ct_codec_config *c, int64_t n, int64_t rows,
+                    ct_coded_seconds *out);
 } ct_coded_ops;
 
 extern const ct_coded_ops *const ct_coded_table[]; /* NULL-terminated; "none" first */

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "comm/cast.h"
+#include "comm/coded_cost.h"
 #include "comm/coded_types.h"
 #include "framework/base/clock.h"
 
@@ -238,26 +239,39 @@ static int64_t half_bytes(const ct_codec_config *c, int64_t n, int64_t rows)
     return (int64_t)sizeof(uint16_t) * n;
 }
 
-static double bf16_predict_s(ct_comm *c, const ct_codec_config *config, int64_t n, int64_t rows)
+/* Encoding reads 4 bytes and writes 2 an element, decoding the other way. */
+static void cast_seconds(const ct_coded_costs *m, ct_dtype dtype, int64_t n, ct_coded_seconds *out)
 {
-    const ct_coll_ops *ops = NULL;
+    double bytes = (double)sizeof(uint16_t) * (double)n, pass_s = ct_coded_stream_s(m, 3 * bytes);
 
-    if ((c->size == 1) || (ct_coll_choose(c, n, CT_BF16, "auto", &ops) != CT_OK)) return 0;
-    return ops->cost_s(c, half_bytes(config, n, rows));
+    *out = (ct_coded_seconds){ .encode_s = pass_s,
+                               .decode_s = pass_s,
+                               .wire_s = ct_coded_sum_s(m, dtype, (int64_t)bytes),
+                               .bytes = ct_coded_sum_bytes(m, bytes) };
 }
 
-static double fp16_predict_s(ct_comm *c, const ct_codec_config *config, int64_t n, int64_t rows)
+static void bf16_seconds(const ct_coded_costs *m, const ct_codec_config *c, int64_t n, int64_t rows,
+                         ct_coded_seconds *out)
 {
-    const ct_coll_ops *first = NULL, *ops = NULL;
+    (void)c;
+    (void)rows;
+    cast_seconds(m, CT_BF16, n, out);
+}
 
-    if ((c->size == 1) || (ct_coll_choose(c, 1, CT_U8, "rhd", &first) != CT_OK) ||
-        (ct_coll_ways_choose_own(c, n, CT_F16, "auto", "fp16", &ops) != CT_OK))
-        return 0;
-    return first->cost_s(c, 1) + ops->cost_s(c, half_bytes(config, n, rows));
+/* The exponent goes ahead: the gradient is read once more. */
+static void fp16_seconds(const ct_coded_costs *m, const ct_codec_config *c, int64_t n, int64_t rows,
+                         ct_coded_seconds *out)
+{
+    (void)c;
+    (void)rows;
+    cast_seconds(m, CT_F16, n, out);
+    out->encode_s += ct_coded_stream_s(m, 4 * (double)n);
+    out->wire_s += ct_coded_sum_s(m, CT_U8, 1);
 }
 
 const ct_coded_ops ct_coded_bf16 = {
     .name = "bf16",
+    .automatic = true,
     .create = bf16_create,
     .destroy = cast_destroy,
     .start = bf16_start,
@@ -268,11 +282,12 @@ const ct_coded_ops ct_coded_bf16 = {
     .ways = cast_ways,
     .stats = cast_stats,
     .payload_bytes = half_bytes,
-    .predict_s = bf16_predict_s,
+    .seconds = bf16_seconds,
 };
 
 const ct_coded_ops ct_coded_fp16 = {
     .name = "fp16",
+    .automatic = true,
     .create = fp16_create,
     .destroy = cast_destroy,
     .start = fp16_start,
@@ -282,5 +297,5 @@ const ct_coded_ops ct_coded_fp16 = {
     .exchange = cast_exchange,
     .stats = cast_stats,
     .payload_bytes = half_bytes,
-    .predict_s = fp16_predict_s,
+    .seconds = fp16_seconds,
 };

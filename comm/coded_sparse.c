@@ -319,10 +319,11 @@ static int64_t topk_bytes(const ct_codec_config *c, int64_t n, int64_t rows)
     return ct_sparse_payload_bytes(c, n, true);
 }
 
-static double topk_predict_s(ct_comm *comm, const ct_codec_config *c, int64_t n, int64_t rows)
+static void topk_seconds(const ct_coded_costs *m, const ct_codec_config *c, int64_t n, int64_t rows,
+                         ct_coded_seconds *out)
 {
     (void)rows;
-    return ct_sparse_predict_s(comm, c, n, true);
+    ct_sparse_seconds(m, c, n, true, out);
 }
 
 static int64_t redsync_bytes(const ct_codec_config *c, int64_t n, int64_t rows)
@@ -331,10 +332,11 @@ static int64_t redsync_bytes(const ct_codec_config *c, int64_t n, int64_t rows)
     return ct_sparse_payload_bytes(c, n, false);
 }
 
-static double redsync_predict_s(ct_comm *comm, const ct_codec_config *c, int64_t n, int64_t rows)
+static void redsync_seconds(const ct_coded_costs *m, const ct_codec_config *c, int64_t n,
+                            int64_t rows, ct_coded_seconds *out)
 {
     (void)rows;
-    return ct_sparse_predict_s(comm, c, n, false);
+    ct_sparse_seconds(m, c, n, false, out);
 }
 
 const ct_coded_ops ct_coded_topk = {
@@ -355,11 +357,12 @@ const ct_coded_ops ct_coded_topk = {
     .restored = sparse_restored,
     .stats = sparse_stats,
     .payload_bytes = topk_bytes,
-    .predict_s = topk_predict_s,
+    .seconds = topk_seconds,
 };
 
 const ct_coded_ops ct_coded_redsync = {
     .name = "redsync",
+    .automatic = true,
     .gathers = true,
     .sparse = true,
     .keeps = true,
@@ -377,5 +380,5 @@ const ct_coded_ops ct_coded_redsync = {
     .restored = sparse_restored,
     .stats = sparse_stats,
     .payload_bytes = redsync_bytes,
-    .predict_s = redsync_predict_s,
+    .seconds = redsync_seconds,
 };

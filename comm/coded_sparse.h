@@ -17,7 +17,8 @@ ct_status ct_sparse_selection(const char *name, ct_select_kind *kind_p);
 /** Fits ct_coded_ops.check. */
 ct_status ct_sparse_check(const ct_codec_config *c);
 int64_t ct_sparse_payload_bytes(const ct_codec_config *c, int64_t n, bool plain);
-/** Of the exchange, by the cost model; 0 on one rank. */
-double ct_sparse_predict_s(ct_comm *comm, const ct_codec_config *c, int64_t n, bool plain);
+/** As ct_coded_ops.seconds. */
+void ct_sparse_seconds(const ct_coded_costs *m, const ct_codec_config *c, int64_t n, bool plain,
+                       ct_coded_seconds *out);
 
 #endif

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "comm/coded_cost.h"
 #include "comm/coded_sparse.h"
 
 ct_status ct_sparse_selection(const char *name, ct_select_kind *kind_p)
@@ -66,15 +67,40 @@ int64_t ct_sparse_payload_bytes(const ct_codec_config *c, int64_t n, bool plain)
                                   ct_sparse_wanted(c, n));
 }
 
-double ct_sparse_predict_s(ct_comm *comm, const ct_codec_config *c, int64_t n, bool plain)
+/* Each exchange that the configuration allows; the one that lands first. The slice of a hier is
+ * all that its ranks select from. */
+static void exchange_seconds(const ct_coded_costs *m, const ct_codec_config *c, int64_t n,
+                             ct_wire_form form, ct_coded_seconds *out)
+{
+    int64_t k = ct_sparse_wanted(c, n);
+    double least = INFINITY;
+
+    for (int kind = 0; kind < CT_EXCH_KINDS; ++kind) {
+        const char *name = ct_exch_kind_name((ct_exch_kind)kind);
+        ct_exch_seconds s;
+
+        if (!ct_sparse_is_auto(c->exchange) && (strcmp(c->exchange, name) != 0)) continue;
+        ct_exch_model_s(m->exch, (ct_exch_kind)kind, n, k, form, &s);
+        if (s.wire_s + s.work_s >= least) continue;
+        least = s.wire_s + s.work_s;
+        out->wire_s = m->wire_factor * s.wire_s;
+        out->decode_s = s.work_s;
+        out->bytes = (double)ct_exch_model_bytes(m->exch, (ct_exch_kind)kind, n, k, form);
+        out->exchange = name;
+    }
+}
+
+/* What replaces the solver's update: the accumulation in its place, and 12 bytes an element to
+ * apply the sum where the update had 20. */
+void ct_sparse_seconds(const ct_coded_costs *m, const ct_codec_config *c, int64_t n, bool plain,
+                       ct_coded_seconds *out)
 {
     ct_wire_form form = ct_sparse_form(c, n, c->quantize, plain);
-    const ct_exch_ops *exch = NULL;
-    int64_t k = ct_sparse_wanted(c, n);
+    double elements = (double)n, k = (double)ct_sparse_wanted(c, n);
+    double spared_s = c->momentum_correction ? ct_coded_stream_s(m, 8 * elements) : 0;
 
-    if ((comm->size == 1) ||
-        (ct_exch_choose(comm, n, k, form, ct_sparse_is_auto(c->exchange) ? "auto" : c->exchange,
-                        &exch) != CT_OK))
-        return 0;
-    return exch->cost_s(comm, n, k, form);
+    *out = (ct_coded_seconds){ .encode_s = (m->speed.update_s + m->speed.select_s) * elements +
+                                           m->speed.pack_s * k - spared_s };
+    if (out->encode_s < 0) out->encode_s = 0;
+    exchange_seconds(m, c, n, form, out);
 }

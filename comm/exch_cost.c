@@ -306,6 +306,30 @@ void ct_exch_model_s(const ct_exch_model *m, ct_exch_kind kind, int64_t n, int64
         among_s(m, &m->flat, kind, n, k, form, out);
 }
 
+int64_t ct_exch_model_bytes(const ct_exch_model *m, ct_exch_kind kind, int64_t n, int64_t k,
+                            ct_wire_form form)
+{
+    int lanes = (lanes_of(m) > 0) ? lanes_of(m) : 1, nodes = m->lanes.m;
+    int64_t slice = n / lanes, share = ct_exch_share(k, lanes), filled = share;
+    ct_exch_kind inner = CT_EXCH_ALLGATHER;
+
+    if (kind != CT_EXCH_HIER) return ct_exch_bytes(kind, m->flat.m, n, k, form);
+    inner = ct_exch_model_inner(m, n, k, form);
+    if (inner == CT_EXCH_ALLGATHER) filled = (nodes * share < slice) ? nodes * share : slice;
+    return ct_exch_bytes(inner, nodes, slice, share, form) +
+           (lanes - 1) * (4 * slice + (int64_t)ct_wire_bytes(CT_WIRE_PAIRS, slice, filled));
+}
+
+const char *ct_exch_kind_name(ct_exch_kind kind)
+{
+    static const char *const name[] = { [CT_EXCH_ALLGATHER] = "allgather",
+                                        [CT_EXCH_GTOPK] = "gtopk",
+                                        [CT_EXCH_OKTOPK] = "oktopk",
+                                        [CT_EXCH_HIER] = "hier" };
+
+    return name[kind];
+}
+
 double ct_exch_cost_s(const ct_comm *c, ct_exch_kind kind, int64_t n, int64_t k, ct_wire_form form)
 {
     const ct_exch_model *m = NULL;

@@ -35,6 +35,11 @@ void ct_exch_model_destroy(ct_exch_model *m); /* NULL allowed */
 /** All ranks select k of n elements; for hier, k of each node's sum. */
 void ct_exch_model_s(const ct_exch_model *m, ct_exch_kind kind, int64_t n, int64_t k,
                      ct_wire_form form, ct_exch_seconds *out);
+/** What each rank sends: ct_exch_ops.bytes_theory. hier: on nodes of equally many ranks. */
+int64_t ct_exch_model_bytes(const ct_exch_model *m, ct_exch_kind kind, int64_t n, int64_t k,
+                            ct_wire_form form);
+/** "allgather" …: as ct_exch_table has them. */
+const char *ct_exch_kind_name(ct_exch_kind kind);
 /** hier: the exchange between the nodes that costs least. */
 ct_exch_kind ct_exch_model_inner(const ct_exch_model *m, int64_t n, int64_t k, ct_wire_form form);
 

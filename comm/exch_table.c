@@ -34,18 +34,12 @@ int64_t ct_exch_bytes(ct_exch_kind kind, int p, int64_t n, int64_t k, ct_wire_fo
            p;
 }
 
-/* Nodes of equally many ranks. */
 int64_t ct_exch_hier_bytes(const ct_comm *c, int64_t n, int64_t k, ct_wire_form form)
 {
     const ct_exch_model *m = NULL;
-    int lanes = ct_topo_min_node_size(c->topo), nodes = c->topo->n_node;
-    int64_t slice = n / lanes, share = ct_exch_share(k, lanes), filled = share;
-    ct_exch_kind inner = CT_EXCH_ALLGATHER;
 
-    if (ct_exch_model_of(c, &m) == CT_OK) inner = ct_exch_model_inner(m, n, k, form);
-    if (inner == CT_EXCH_ALLGATHER) filled = (nodes * share < slice) ? nodes * share : slice;
-    return ct_exch_bytes(inner, nodes, slice, share, form) +
-           (lanes - 1) * (4 * slice + (int64_t)ct_wire_bytes(CT_WIRE_PAIRS, slice, filled));
+    if (ct_exch_model_of(c, &m) != CT_OK) return 0;
+    return ct_exch_model_bytes(m, CT_EXCH_HIER, n, k, form);
 }
 
 static ct_status fail_unknown(const char *name)
