@@ -86,7 +86,7 @@ SRC := $(filter-out $(if $(filter 1,$(HAVE_HWLOC)),%_nohwloc.c,%_hwloc.c),$(SRC)
 ifeq ($(SIMGRID),1)
   SEAMS := $(filter-out $(if $(filter 1,$(SIM_REAL)),%/memory_sim.c %/reduce_sim.c \
              %/wire_sim.c %/wire_add_sim.c %/exch_data_sim.c \
-             %/select_sim.c %/accum_sim.c %/cast_sim.c),$(filter %_sim.c,$(SRC)))
+             %/select_sim.c %/accum_sim.c %/cast_sim.c %/sign_sim.c),$(filter %_sim.c,$(SRC)))
   SRC   := $(filter comm/% topology/% framework/base/% framework/proto/% framework/tensor/dtype.c \
                framework/net/step_run.c framework/tools/sim/% framework/tools/sim_platform.c \
                framework/tools/sim_setup.c \

@@ -38,7 +38,8 @@ typedef struct ct_codec_config {
                       at least 1 */
     int64_t min_bytes;         /* parameters smaller than this travel dense              */
     int64_t warmup_iterations; /* dense until then                                       */
-    const char *exchange;      /* sparse ones: "auto", "allgather", "hier", "gtopk", "oktopk" */
+    const char *exchange;      /* sparse ones: "auto", "allgather", "hier", "gtopk", "oktopk";
+                                  onebit: "auto", "allgather", "split" */
     const char *selection; /* … "auto", "exact", "trimmed", "search", "sampled", "redsync_sizes" */
     const char *wire;      /* … "auto", "pairs", "half"                                  */
     bool quantize;         /* … one mean for all values, the sign alternates             */

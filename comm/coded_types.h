@@ -9,5 +9,6 @@ extern const ct_coded_ops ct_coded_bf16;
 extern const ct_coded_ops ct_coded_fp16;
 extern const ct_coded_ops ct_coded_topk;
 extern const ct_coded_ops ct_coded_redsync;
+extern const ct_coded_ops ct_coded_onebit;
 
 #endif

@@ -230,16 +230,22 @@ static void gtopk_s(const ct_exch_model *m, const group *g, int64_t n, int64_t k
     }
 }
 
+/* To everyone else, a few under way at a time. */
+static double split_s(const group *g, double bytes)
+{
+    double s = 0;
+
+    for (int i = 0; i < g->n_shift; ++i)
+        s += g->shift[i].alpha_s / OKTOPK_WINDOW + transfer_s(&g->shift[i], bytes);
+    return (g->n_shift > 0) ? s * (double)(g->m - 1) / g->n_shift : 0;
+}
+
 static void oktopk_s(const ct_exch_model *m, const group *g, int64_t n, int64_t k,
                      ct_wire_form form, ct_exch_seconds *out)
 {
     int64_t region = n / g->m, share = ct_exch_share(k, g->m);
-    double bytes = (double)ct_wire_bytes(form, region, share), split = 0;
-
-    for (int i = 0; i < g->n_shift; ++i)
-        split += g->shift[i].alpha_s / OKTOPK_WINDOW + transfer_s(&g->shift[i], bytes);
-    if (g->n_shift > 0) split *= (double)(g->m - 1) / g->n_shift;
-    bytes = (double)ct_wire_bytes(ct_exch_merged_form(form), region, share);
+    double split = split_s(g, (double)ct_wire_bytes(form, region, share));
+    double bytes = (double)ct_wire_bytes(ct_exch_merged_form(form), region, share);
     bytes += sizeof(ct_region_news);
     out->wire_s = split + (g->m - 1) * step_s(&g->ring, bytes);
     out->work_s = clear_s(m, n) + (m->speed.merge_s + m->speed.add_s) * (double)k;
@@ -328,6 +334,21 @@ const char *ct_exch_kind_name(ct_exch_kind kind)
                                         [CT_EXCH_HIER] = "hier" };
 
     return name[kind];
+}
+
+double ct_exch_model_ring_s(const ct_exch_model *m, double bytes)
+{
+    return (m->flat.m - 1) * step_s(&m->flat.ring, bytes);
+}
+
+double ct_exch_model_split_s(const ct_exch_model *m, double bytes)
+{
+    return split_s(&m->flat, bytes);
+}
+
+double ct_exch_model_work_s(const ct_exch_model *m, double bytes)
+{
+    return stream_s(m, bytes);
 }
 
 double ct_exch_cost_s(const ct_comm *c, ct_exch_kind kind, int64_t n, int64_t k, ct_wire_form form)

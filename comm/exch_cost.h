@@ -40,6 +40,12 @@ int64_t ct_exch_model_bytes(const ct_exch_model *m, ct_exch_kind kind, int64_t n
                             ct_wire_form form);
 /** "allgather" …: as ct_exch_table has them. */
 const char *ct_exch_kind_name(ct_exch_kind kind);
+/** Messages alone: everyone's `bytes` go round a ring to everyone; … */
+double ct_exch_model_ring_s(const ct_exch_model *m, double bytes);
+/** … and each rank has `bytes` for each other, a few under way at a time. */
+double ct_exch_model_split_s(const ct_exch_model *m, double bytes);
+/** Memory traffic of so many bytes. */
+double ct_exch_model_work_s(const ct_exch_model *m, double bytes);
 /** hier: the exchange between the nodes that costs least. */
 ct_exch_kind ct_exch_model_inner(const ct_exch_model *m, int64_t n, int64_t k, ct_wire_form form);
 

@@ -58,9 +58,10 @@ static ct_status check_unused(const Ct__CompressionParameter *p, const char *who
     if (p->has_rank && (p->type != CT__COMPRESSION_PARAMETER__TYPE__POWERSGD))
         return unused(who, "rank", codec, "POWERSGD");
     if (!codec->absorbs && p->has_momentum_correction && p->momentum_correction)
-        return unused(who, "momentum_correction", codec, "REDSYNC and others that keep momentum");
-    if (!codec->absorbs && p->has_mask_momentum && p->mask_momentum)
-        return unused(who, "mask_momentum", codec, "REDSYNC and others that keep momentum");
+        return unused(who, "momentum_correction", codec, "REDSYNC, POWERSGD and ONEBIT");
+    /* who sends something of every element would mask all of it */
+    if (!(codec->absorbs && codec->sparse) && p->has_mask_momentum && p->mask_momentum)
+        return unused(who, "mask_momentum", codec, "REDSYNC");
     if (!codec->keeps && p->has_resync_iter && (p->resync_iter > 0))
         return unused(who, "resync_iter", codec, "codecs that leave something behind");
     return CT_OK;

@@ -64,6 +64,286 @@ static void test_fp16(void **state)
     assert_int_equal(mpi_verdict(mpi_on_machines(fp16)), 0);
 }
 
+/* ---- onebit and powersgd: nothing is lost, and replicas are equal */
+
+enum { MANY_STEPS = 1000, MOST_RANK = 64 };
+
+static const struct way {
+    const ct_coded_ops *codec;
+    int rank;
+    bool absorb;
+    int resync;
+    const char *exchange;
+} way[] = {
+    { &ct_coded_onebit, 2, true, 0, "split" },
+    { &ct_coded_onebit, 2, false, 97, "allgather" },
+    { &ct_coded_onebit, 2, false, 61, "split" },
+};
+enum { N_WAY = (int)(sizeof(way) / sizeof(way[0])) };
+
+static ct_grad_pipe_config config_of(const struct way *w)
+{
+    ct_grad_pipe_config config = usual;
+
+    config.codec = w->codec;
+    config.codec_config.rank = w->rank;
+    config.codec_config.exchange = w->exchange;
+    config.codec_config.momentum_correction = w->absorb;
+    config.codec_config.mask_momentum = true; /* means nothing to them */
+    return config;
+}
+
+static double largest(const float *v, int n)
+{
+    double most = 0;
+
+    for (int i = 0; i < n; ++i) most = fmax(most, fabs((double)v[i]));
+    return most;
+}
+
+/* V of all ranks, summed; and the largest element of this rank's. */
+static int look_at_kept(const rig *r, double *kept, double *most_p)
+{
+    ct_coded_state state;
+    int fault = MPI_FAULT_UNLESS(ct_grad_pipe_state(r->gp, 0, 0, &state));
+
+    fault += MPI_FAULT_UNLESS(strcmp(state.name, CT_CODED_RESIDUAL) == 0);
+    fault += MPI_FAULT_UNLESS(state.count == RIG_CODED);
+    if (fault > 0) return fault;
+    *most_p = largest(state.data, RIG_CODED);
+    for (int i = 0; (kept != NULL) && (i < RIG_CODED); ++i) kept[i] = state.data[i];
+    if (kept != NULL)
+        MPI_Allreduce(MPI_IN_PLACE, kept, RIG_CODED, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    return fault;
+}
+
+/* In a step each rank rounds V when the gradient is added, and when what is sent is taken out (a
+ * term for each rank of powersgd); what is sent is rounded in as many additions as there are ranks.
+ * All terms are as large as V or the sum at most, but those of powersgd may be as large as a
+ * column, sqrt(rows) times that. */
+static int conserve(ct_comm *c, const struct way *w)
+{
+    static rig r;
+    static float grad[RIG_CODED];
+    static double given[RIG_CODED], kept[RIG_CODED], arrived[RIG_CODED];
+    const float rate = 0.25f;
+    ct_grad_pipe_config config = config_of(w);
+    double reach = 0, most = 0, last = 0;
+    int fault = 0, wrong = 0;
+
+    config.codec_config.resync_iterations = w->resync;
+    config.codec_config.warmup_iterations = 10;
+    fault += rig_open(&r, c, &config, 0);
+    fault += MPI_FAULT_UNLESS(ct_grad_pipe_absorbs(r.gp, 0) == w->absorb);
+    for (int i = 0; i < RIG_CODED; ++i) given[i] = arrived[i] = 0;
+    for (int64_t s = 0; (s < MANY_STEPS) && (fault == 0); ++s) {
+        for (int i = 0; i < RIG_CODED; ++i) {
+            grad[i] = rig_noise(c->rank, s, i);
+            for (int p = 0; p < c->size; ++p)
+                given[i] += rig_noise(p, s, i) * (w->absorb ? 0.5 * rate : 1.0);
+        }
+        fault += rig_step(&r, s, 1, rate, grad);
+        for (int i = 0; i < RIG_CODED; ++i) arrived[i] += r.arena[i];
+        fault += look_at_kept(&r, NULL, &most);
+        reach += most + last + largest(grad, RIG_CODED) + largest(r.arena, RIG_CODED);
+        last = most;
+    }
+    fault += look_at_kept(&r, kept, &most);
+    MPI_Allreduce(MPI_IN_PLACE, &reach, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    reach *= (c->size + 4 + 2 * w->rank) * (double)rig_eps;
+    if (w->codec != &ct_coded_onebit) reach *= sqrt(RIG_ROWS);
+    for (int i = 0; i < RIG_CODED; ++i)
+        wrong += !(fabs(arrived[i] + kept[i] - given[i]) <= 1.1 * reach);
+    if (wrong > 0) fprintf(stderr, "%s: %d elements are not conserved\n", w->codec->name, wrong);
+    fault += MPI_FAULT_UNLESS(wrong == 0);
+    fault += MPI_FAULT_UNLESS(reach < 0.1 * rate * c->size); /* a step that is lost is seen */
+    fault += rig_same_on_all(r.hash);
+    rig_close(&r);
+    return fault;
+}
+
+static int n_machine;
+
+/* All ways on one rank; on several each on half of the machines. */
+static int conservation(ct_comm *c)
+{
+    int fault = 0, machine = n_machine++;
+
+    for (int at = 0; at < N_WAY; ++at) {
+        if ((c->size == 1) || ((at + machine) % 2 == 0)) fault += conserve(c, &way[at]);
+    }
+    return fault;
+}
+
+static void test_conservation(void **state)
+{
+    (void)state;
+    n_machine = 0;
+    assert_int_equal(mpi_verdict(mpi_on_machines(conservation)), 0);
+}
+
+/* ---- overlap, threads and restarts change no bit */
+
+enum { MOST_STATES = 3 };
+
+/* What a snapshot keeps goes into a new pipe. */
+static int restart(rig *r, const ct_grad_pipe_config *config, float decay)
+{
+    static float saved[MOST_STATES][RIG_N], weight[RIG_N];
+    ct_coded_state state;
+    uint64_t hash = r->hash;
+    int fault = 0, n = 0;
+
+    for (; (n < MOST_STATES) && ct_grad_pipe_state(r->gp, 0, n, &state); ++n)
+        memcpy(saved[n], state.data, sizeof(float) * (size_t)state.count);
+    memcpy(weight, r->weight, sizeof(weight));
+    rig_close(r);
+    fault += rig_open(r, r->comm, config, decay);
+    memcpy(r->weight, weight, sizeof(weight));
+    r->hash = hash;
+    for (int k = 0; k < n; ++k) {
+        fault += MPI_FAULT_UNLESS(ct_grad_pipe_state(r->gp, 0, k, &state));
+        memcpy(state.data, saved[k], sizeof(float) * (size_t)state.count);
+    }
+    return fault + MPI_FAULT_UNLESS(ct_grad_pipe_restored(r->gp) == CT_OK);
+}
+
+static int run_some(ct_comm *c, const ct_grad_pipe_config *config, int64_t stop, uint64_t *hash_p)
+{
+    static rig r;
+    static float grad[RIG_CODED];
+    int fault = rig_open(&r, c, config, 0.001f);
+
+    for (int64_t s = 0; (s < 24) && (fault == 0); ++s) {
+        if (s == stop) fault += restart(&r, config, 0.001f);
+        for (int i = 0; i < RIG_CODED; ++i) grad[i] = rig_noise(c->rank, s, i);
+        fault += rig_step(&r, s, 1, 0.1f, grad);
+    }
+    *hash_p = r.hash;
+    fault += rig_same_on_all(r.hash);
+    rig_close(&r);
+    return fault;
+}
+
+static int bits(ct_comm *c)
+{
+    int fault = 0;
+
+    for (int at = 0; at < N_WAY; ++at) {
+        ct_grad_pipe_config config = config_of(&way[at]);
+        uint64_t first = 0, other = 0;
+
+        config.momentum = 0.9f;
+        config.codec_config.warmup_iterations = 3;
+        config.codec_config.resync_iterations = 10;
+        fault += run_some(c, &config, -1, &first);
+        config.overlap = false;
+        fault += run_some(c, &config, -1, &other);
+        fault += MPI_FAULT_UNLESS(first == other);
+        config.overlap = true;
+        config.progress = CT_PROGRESS_THREAD;
+        fault += run_some(c, &config, -1, &other);
+        fault += MPI_FAULT_UNLESS(first == other);
+        fault += run_some(c, &config, 12, &other);
+        fault += MPI_FAULT_UNLESS(first == other);
+    }
+    return fault;
+}
+
+static void test_bits(void **state)
+{
+    (void)state;
+    assert_int_equal(mpi_verdict(mpi_on_machines(bits)), 0);
+}
+
+/* ---- a quadratic is solved, though the ranks pull apart */
+
+enum { QUADRATIC_STEPS = 600 };
+
+/* Rank r wants weight i at target(r, i), with a force of its own; together they want the mean,
+ * weighted by force, which no rank's gradient leads to. */
+static float force(int r, int i)
+{
+    return 0.3f + 0.7f * (float)((i * 5 + r * 3) % 11) / 10;
+}
+
+static float target(int r, int i)
+{
+    return 2 * rig_noise(r, 5, i);
+}
+
+static double distance(const float *w, const double *best)
+{
+    double sum = 0;
+
+    for (int i = 0; i < RIG_CODED; ++i) sum += (w[i] - best[i]) * (w[i] - best[i]);
+    return sqrt(sum);
+}
+
+static int solve(ct_comm *c, const struct way *w, float momentum)
+{
+    static rig r;
+    static float grad[RIG_CODED], history[RIG_CODED];
+    static double best[RIG_CODED];
+    ct_grad_pipe_config config = config_of(w);
+    double start = 0, end = 0;
+    int fault = 0;
+
+    config.momentum = momentum;
+    fault += rig_open(&r, c, &config, 0);
+    for (int i = 0; i < RIG_CODED; ++i) {
+        double pull = 0, all = 0;
+
+        for (int p = 0; p < c->size; ++p) {
+            pull += (double)force(p, i) * target(p, i);
+            all += force(p, i);
+        }
+        best[i] = pull / all;
+        history[i] = 0;
+    }
+    start = distance(r.weight, best);
+    for (int64_t s = 0; (s < QUADRATIC_STEPS) && (fault == 0); ++s) {
+        float rate = 2 * (1 - momentum) * 0.4f / (1 + (float)s / 50); /* rate_mult is 1 / 2 */
+
+        for (int i = 0; i < RIG_CODED; ++i)
+            grad[i] = force(c->rank, i) * (r.weight[i] - target(c->rank, i)) / (float)c->size;
+        fault += rig_step(&r, s, 1, rate, grad);
+        for (int i = 0; !w->absorb && (i < RIG_CODED); ++i) { /* the solver's part */
+            history[i] = momentum * history[i] + 0.5f * rate * r.arena[i];
+            r.weight[i] += r.arena[i] - history[i];
+        }
+    }
+    end = distance(r.weight, best);
+    if (!(end < 0.05 * start))
+        fprintf(stderr, "%s, rank %d: %g of %g is left\n", w->codec->name, w->rank, end, start);
+    fault += MPI_FAULT_UNLESS(end < 0.05 * start);
+    rig_close(&r);
+    return fault;
+}
+
+static int quadratic(ct_comm *c)
+{
+    int fault = 0;
+
+    for (int at = 0; at < N_WAY; ++at) {
+        fault += solve(c, &way[at], 0);
+        fault += solve(c, &way[at], 0.9f);
+    }
+    return fault;
+}
+
+static void test_quadratic(void **state)
+{
+    ct_comm *c = NULL;
+    int fault = 0;
+
+    (void)state;
+    fault += MPI_FAULT_UNLESS(ct_comm_create(MPI_COMM_WORLD, "auto", &c) == CT_OK);
+    if (fault == 0) fault += quadratic(c);
+    ct_comm_destroy(c);
+    assert_int_equal(mpi_verdict(fault), 0);
+}
+
 /* ---- a gradient that is not finite ends the run */
 
 static void swallow(void *ctx, const char *text)
@@ -74,7 +354,7 @@ static void swallow(void *ctx, const char *text)
 
 static int not_finite(ct_comm *c)
 {
-    static const ct_coded_ops *const codec[] = { &ct_coded_fp16 };
+    static const ct_coded_ops *const codec[] = { &ct_coded_fp16, &ct_coded_onebit };
     static float grad[RIG_CODED];
     static rig r;
     int fault = 0;
@@ -85,6 +365,7 @@ static int not_finite(ct_comm *c)
 
         config.codec = codec[k];
         config.codec_config.rank = 2;
+        if (k == 1) config.codec_config.exchange = "split";
         for (int v = 0; v < 2; ++v) {
             fault += rig_open(&r, c, &config, 0);
             for (int i = 0; i < RIG_CODED; ++i) grad[i] = rig_noise(c->rank, 0, i);
@@ -110,7 +391,9 @@ static void test_not_finite(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_fp16),
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_fp16), cmocka_unit_test(test_bits),
+                                        cmocka_unit_test(test_quadratic),
+                                        cmocka_unit_test(test_conservation),
                                         cmocka_unit_test(test_not_finite) };
 
     rig_make_table();

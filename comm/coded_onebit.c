@@ -1,0 +1,468 @@
+/* onebit: signs, and the mean magnitude of each sign in blocks of 1024, with error feedback (Seide
+ * et al., 1-Bit Stochastic Gradient Descent, Interspeech 2014): what the means do not tell stays in
+ * V. About n / 8 bytes.
+ *
+ * split    Each rank looks after one part of the elements. It sends the others the signs of theirs,
+ *          adds what it gets to its own V there, exactly, and the signs of that sum go to everyone;
+ *          what they do not tell is its V from then on. So 2 (p - 1) / p payloads are sent, however
+ *          many ranks there are (as 1-bit Adam does it: Tang et al., ICML 2021).
+ * allgather  Everyone's signs to everyone: p - 1 payloads, but half as many messages in a row, and
+ *          rounded once. For few ranks.
+ *
+ * The cheaper by the cost model. Payloads are added in a fixed order, and every rank reads the same
+ * bytes: replicas are bitwise equal. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/coded_cost.h"
+#include "comm/coded_keep.h"
+#include "comm/coded_types.h"
+#include "comm/exch_cost.h"
+#include "comm/gather.h"
+#include "comm/parcel.h"
+#include "comm/sign.h"
+#include "framework/base/clock.h"
+
+enum {
+    WINDOW = 8,
+    TO_ENCODE = 8, /* bytes of memory traffic that finding a sign takes, about, … */
+    TO_ADD = 4     /* … and adding one */
+};
+
+typedef enum { SPLIT, GATHER, DONE } stage;
+
+typedef struct onebit {
+    ct_coded_setup setup;
+    ct_keep keep;
+    bool splits;
+    ct_sign_cut cut; /* split: dealt to the ranks by their places in the topology's order */
+    const int *order;
+    int me;           /* this rank's place                                             */
+    int64_t first, n; /* its part                                                      */
+    char *payload;    /* split: of all parts; one rank: of all elements                */
+    char *landing;    /* [WINDOW] of room bytes: signs of its part                     */
+    size_t room;
+    ct_gather *gather;
+    const void **all;  /* [p], allgather: payloads */
+    size_t *all_bytes; /* [p]                      */
+    ct_parcel out[WINDOW], in[WINDOW];
+    int sent, send_done, received, recv_done; /* of the shifts 1 .. p - 1 */
+    stage stage;
+    ct_coll_where where;
+    ct_coded_stats stats;
+    double left_at;
+} onebit;
+
+/* ---- creation */
+
+static void onebit_destroy(void *obj)
+{
+    onebit *x = obj;
+
+    if (x == NULL) return;
+    ct_gather_destroy(x->gather);
+    ct_keep_release(&x->keep);
+    ct_mem_release(x->payload);
+    ct_mem_release(x->landing);
+    free(x->all);
+    free(x->all_bytes);
+    free(x);
+}
+
+/* Each part's signs to its owner, the sums' to everyone; or everyone's to everyone. */
+static void costs(const ct_exch_model *m, int p, int64_t n, ct_exch_seconds *split,
+                  ct_exch_seconds *gather)
+{
+    double part = (double)ct_sign_bytes(n / p), elements = (double)n;
+
+    split->wire_s = ct_exch_model_split_s(m, part) + ct_exch_model_ring_s(m, part);
+    split->work_s = ct_exch_model_work_s(m, (2 * TO_ADD + TO_ENCODE / p) * elements);
+    gather->wire_s = ct_exch_model_ring_s(m, (double)ct_sign_bytes(n));
+    gather->work_s = ct_exch_model_work_s(m, TO_ADD * elements * (p + 1));
+}
+
+static bool is_auto(const char *name)
+{
+    return (name == NULL) || (strcmp(name, "auto") == 0);
+}
+
+static bool splits(const ct_codec_config *c, const ct_exch_seconds *split,
+                   const ct_exch_seconds *gather)
+{
+    if (!is_auto(c->exchange)) return strcmp(c->exchange, "split") == 0;
+    return split->wire_s + split->work_s < gather->wire_s + gather->work_s;
+}
+
+/* Ranks of unlike processors may round a cost differently: rank 0 says. */
+static ct_status choose(onebit *x)
+{
+    const ct_coded_setup *s = &x->setup;
+    const ct_exch_model *m = NULL;
+    ct_exch_seconds split, gather;
+    int64_t yes = 0;
+
+    CT_TRY(ct_exch_model_of(s->comm, &m));
+    costs(m, s->comm->size, s->n, &split, &gather);
+    yes = splits(s->config, &split, &gather);
+    CT_TRY(ct_comm_broadcast(s->comm, &yes, sizeof(yes)));
+    x->splits = (yes != 0);
+    return CT_OK;
+}
+
+static ct_status no_memory(const onebit *x)
+{
+    return CT_FAIL(CT_ERR_NOMEM, "no memory to compress %s", x->setup.key);
+}
+
+static ct_status acquire_split(onebit *x)
+{
+    int64_t first = 0, n = 0, most = 0;
+    int p = x->setup.comm->size;
+
+    x->cut.parts = p;
+    x->payload = ct_mem_acquire(ct_sign_at(&x->cut, p));
+    for (int j = 0; j < p; ++j) {
+        ct_sign_part(&x->cut, j, &first, &n);
+        most = (n > most) ? n : most;
+    }
+    ct_sign_part(&x->cut, x->me, &x->first, &x->n);
+    x->room = ct_align_up(ct_sign_bytes(most));
+    x->landing = ct_mem_acquire(WINDOW * x->room);
+    if ((x->payload == NULL) || (x->landing == NULL)) return no_memory(x);
+    return ct_gather_create_among(x->setup.comm, x->order, p, x->me, ct_sign_bytes(most),
+                                  x->setup.tag + 1, &x->gather);
+}
+
+static ct_status prepare(onebit *x)
+{
+    const ct_coded_setup *s = &x->setup;
+    size_t p = (size_t)s->comm->size;
+
+    x->cut = (ct_sign_cut){ .n = s->n, .parts = 1 };
+    x->order = s->comm->topo->order;
+    while (x->order[x->me] != s->comm->rank) x->me += 1;
+    CT_TRY(ct_keep_acquire(s, &x->keep));
+    x->all = calloc(p, sizeof(*x->all));
+    x->all_bytes = calloc(p, sizeof(*x->all_bytes));
+    if ((x->all == NULL) || (x->all_bytes == NULL)) return no_memory(x);
+    if (p == 1) {
+        x->payload = ct_mem_acquire(ct_sign_bytes(s->n));
+        return (x->payload != NULL) ? CT_OK : no_memory(x);
+    }
+    CT_TRY(choose(x));
+    if (x->splits) return acquire_split(x);
+    return ct_gather_create_among(s->comm, x->order, s->comm->size, x->me, ct_sign_bytes(s->n),
+                                  s->tag, &x->gather);
+}
+
+static ct_status onebit_create(const ct_coded_setup *setup, void **obj_p)
+{
+    onebit *x = calloc(1, sizeof(*x));
+    ct_status status = CT_OK;
+
+    if (x == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to compress %s", setup->key);
+    x->setup = *setup;
+    x->stage = DONE;
+    atomic_store(&x->where.rank, -1);
+    status = prepare(x);
+    if (status != CT_OK) {
+        onebit_destroy(x);
+        return status;
+    }
+    *obj_p = x;
+    return CT_OK;
+}
+
+/* ---- a step */
+
+static ct_status onebit_fold(void *obj, const ct_coded_step *step)
+{
+    onebit *x = obj;
+
+    ct_keep_fold(&x->keep, step, &x->stats);
+    return CT_OK;
+}
+
+static ct_status onebit_start(void *obj, const ct_coded_step *step)
+{
+    onebit *x = obj;
+    const ct_coded_setup *s = &x->setup;
+    ct_accum a = ct_keep_accum(&x->keep, step, 0, s->n, s->comm->size);
+    char *to =
+        ((x->gather != NULL) && !x->splits) ? ct_gather_payload(x->gather, x->me) : x->payload;
+    size_t bytes = ct_sign_at(&x->cut, x->cut.parts);
+    double start = ct_clock_s();
+
+    CT_TRY(ct_sign_encode(&x->cut, &a, x->splits ? x->me : -1, to));
+    x->left_at = ct_clock_s();
+    if (x->splits) bytes -= ct_sign_bytes(x->n);
+    x->stats.n_step += 1;
+    x->stats.bytes_dense += s->n * (int64_t)sizeof(float);
+    x->stats.bytes_coded += (int64_t)bytes;
+    x->stats.accumulate_s += x->left_at - start;
+    x->stats.encoded_at[0] = start;
+    x->stats.encoded_at[1] = x->left_at;
+    x->sent = x->send_done = x->received = x->recv_done = 1;
+    x->stage = x->splits ? SPLIT : GATHER;
+    return ((x->gather != NULL) && !x->splits) ? ct_gather_start(x->gather, bytes) : CT_OK;
+}
+
+/* Message `shift` goes to the rank so many places on, and one comes from as many places back.
+ * Parts that have no elements are left out, on both sides. */
+static ct_status post(onebit *x, bool *moved)
+{
+    ct_comm *c = x->setup.comm;
+    int p = c->size, tag = x->setup.tag;
+
+    for (; (x->received < p) && (x->received < x->recv_done + WINDOW); ++x->received) {
+        int slot = x->received % WINDOW, from = (x->me - x->received + p) % p;
+
+        *moved = true;
+        if (x->n > 0)
+            CT_TRY(ct_parcel_recv(c, &x->in[slot], x->landing + (size_t)slot * x->room, x->room,
+                                  ct_sign_bytes(x->n), x->order[from], tag));
+    }
+    for (; (x->sent < p) && (x->sent < x->send_done + WINDOW); ++x->sent) {
+        int slot = x->sent % WINDOW, to = (x->me + x->sent) % p;
+        int64_t first = 0, n = 0;
+
+        *moved = true;
+        ct_sign_part(&x->cut, to, &first, &n);
+        x->out[slot].busy = false;
+        if (n == 0) continue;
+        CT_TRY(ct_parcel_send(c, &x->out[slot], x->payload + ct_sign_at(&x->cut, to),
+                              ct_sign_bytes(n), x->order[to], tag));
+        x->stats.bytes_sent += (int64_t)ct_sign_bytes(n);
+    }
+    return CT_OK;
+}
+
+static ct_status take(onebit *x, bool *moved)
+{
+    ct_comm *c = x->setup.comm;
+
+    for (bool done = true; x->recv_done < x->received; ++x->recv_done) {
+        int slot = x->recv_done % WINDOW;
+        double start = 0;
+
+        if (x->n > 0) CT_TRY(ct_parcel_progress(c, &x->in[slot], &done));
+        if (!done) break;
+        *moved = true;
+        if (x->n == 0) continue;
+        start = ct_clock_s();
+        CT_TRY(ct_sign_add(x->landing + (size_t)slot * x->room, x->in[slot].bytes,
+                           x->keep.v + x->first, x->n, c->n_thread));
+        x->stats.unpack_s += ct_clock_s() - start;
+        x->stats.exchange_s -= ct_clock_s() - start;
+    }
+    for (bool done = true; x->send_done < x->sent; ++x->send_done) {
+        CT_TRY(ct_parcel_progress(c, &x->out[x->send_done % WINDOW], &done));
+        if (!done) break;
+        *moved = true;
+    }
+    return CT_OK;
+}
+
+static void note_place(onebit *x, bool moved)
+{
+    int p = x->setup.comm->size, from = -1;
+
+    if (x->recv_done < p)
+        from = x->order[(x->me - x->recv_done + p) % p];
+    else if (x->send_done < p)
+        from = x->order[(x->me + x->send_done) % p];
+    if (moved) (void)atomic_fetch_add_explicit(&x->where.n_moved, 1, memory_order_relaxed);
+    atomic_store_explicit(&x->where.n_step, 2 * (p - 1), memory_order_relaxed);
+    atomic_store_explicit(&x->where.step, x->recv_done - 1, memory_order_relaxed);
+    atomic_store_explicit(&x->where.rank, from, memory_order_relaxed);
+    atomic_store_explicit(&x->where.sending, x->sent - x->send_done, memory_order_relaxed);
+}
+
+/* This rank's part is complete: its V and everyone's signs. */
+static ct_status start_gather(onebit *x)
+{
+    double start = ct_clock_s();
+
+    CT_TRY(ct_sign_take(x->keep.v + x->first, x->n, x->setup.comm->n_thread,
+                        ct_gather_payload(x->gather, x->me)));
+    x->stats.pack_s += ct_clock_s() - start;
+    x->stats.exchange_s -= ct_clock_s() - start;
+    x->stats.bytes_coded += (int64_t)ct_sign_bytes(x->n);
+    x->stage = GATHER;
+    return ct_gather_start(x->gather, ct_sign_bytes(x->n));
+}
+
+static ct_status progress_split(onebit *x)
+{
+    int p = x->setup.comm->size;
+    bool moved = true, any = false;
+
+    while (moved) {
+        moved = false;
+        CT_TRY(post(x, &moved));
+        CT_TRY(take(x, &moved));
+        any = any || moved;
+        if (x->where.brief) break;
+    }
+    note_place(x, any);
+    if ((x->recv_done < p) || (x->send_done < p)) return CT_INPROGRESS;
+    return start_gather(x);
+}
+
+static ct_status deliver_parts(onebit *x)
+{
+    const ct_coded_setup *s = &x->setup;
+
+    for (int j = 0; j < s->comm->size; ++j) {
+        const void *payload = ct_gather_payload(x->gather, j);
+        size_t bytes = ct_gather_bytes(x->gather, j);
+        int64_t first = 0, n = 0;
+
+        ct_sign_part(&x->cut, j, &first, &n);
+        CT_TRY(ct_sign_sum(&payload, &bytes, 1, s->grad + first, n, s->comm->n_thread));
+    }
+    return CT_OK;
+}
+
+static ct_status deliver(onebit *x)
+{
+    const ct_coded_setup *s = &x->setup;
+
+    if (x->splits) return deliver_parts(x);
+    for (int j = 0; j < s->comm->size; ++j) {
+        x->all[j] = (x->gather != NULL) ? ct_gather_payload(x->gather, j) : x->payload;
+        x->all_bytes[j] = (x->gather != NULL) ? ct_gather_bytes(x->gather, j) : ct_sign_bytes(s->n);
+    }
+    return ct_sign_sum(x->all, x->all_bytes, s->comm->size, s->grad, s->n, s->comm->n_thread);
+}
+
+static ct_status onebit_progress(void *obj)
+{
+    onebit *x = obj;
+    double start = 0;
+
+    if (x->stage == SPLIT) {
+        ct_status status = progress_split(x);
+
+        if (status != CT_OK) return status;
+    }
+    if (x->gather != NULL) {
+        ct_status status = ct_gather_progress(x->gather, &x->stats.bytes_sent, &x->where);
+
+        if (status != CT_OK) return status;
+    }
+    start = ct_clock_s();
+    CT_TRY(deliver(x));
+    x->stage = DONE;
+    x->stats.decoded_at[0] = start;
+    x->stats.decoded_at[1] = ct_clock_s();
+    x->stats.exchange_s += start - x->left_at;
+    x->stats.unpack_s += x->stats.decoded_at[1] - start;
+    return CT_OK;
+}
+
+/* ---- looks */
+
+static int onebit_pending(void *obj, MPI_Request **out, int max)
+{
+    onebit *x = obj;
+    int n = 0;
+
+    if (x->gather == NULL) return 0;
+    if (x->stage == GATHER) return ct_gather_pending(x->gather, out, max);
+    if (x->stage == DONE) return 0;
+    if ((x->recv_done < x->received) && (x->n > 0) && (n < max))
+        out[n++] = &x->in[x->recv_done % WINDOW].request;
+    if ((x->send_done < x->sent) && x->out[x->send_done % WINDOW].busy && (n < max))
+        out[n++] = &x->out[x->send_done % WINDOW].request;
+    return n;
+}
+
+static ct_coll_where *onebit_where(void *obj)
+{
+    return &((onebit *)obj)->where;
+}
+
+static const char *onebit_exchange(const void *obj)
+{
+    const onebit *x = obj;
+
+    if (x->gather == NULL) return "one rank";
+    return x->splits ? "split" : "allgather";
+}
+
+static bool onebit_state(void *obj, int i, ct_coded_state *out)
+{
+    const onebit *x = obj;
+
+    return ct_keep_state(&x->keep, i, out);
+}
+
+static void onebit_stats(const void *obj, ct_coded_stats *out)
+{
+    const onebit *x = obj;
+
+    *out = x->stats;
+}
+
+static ct_status onebit_check(const ct_codec_config *c)
+{
+    if (!is_auto(c->exchange) && (strcmp(c->exchange, "split") != 0) &&
+        (strcmp(c->exchange, "allgather") != 0))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "exchange \"%s\" is none of onebit's; known are auto, allgather, split",
+                       c->exchange);
+    return CT_OK;
+}
+
+static int64_t onebit_bytes(const ct_codec_config *c, int64_t n, int64_t rows)
+{
+    (void)c;
+    (void)rows;
+    return (int64_t)ct_sign_bytes(n);
+}
+
+/* Signs are found and taken out while a block is in the cache; what the accumulation takes more
+ * than the solver's update, which it replaces: as for the sparse ones. */
+static void onebit_seconds(const ct_coded_costs *m, const ct_codec_config *c, int64_t n,
+                           int64_t rows, ct_coded_seconds *out)
+{
+    double update_s = m->speed.update_s * (double)n;
+    ct_exch_seconds split, gather;
+
+    (void)rows;
+    costs(m->exch, m->n_rank, n, &split, &gather);
+    if (c->momentum_correction) update_s -= ct_coded_stream_s(m, 8 * (double)n);
+    *out = (ct_coded_seconds){ .encode_s = ((update_s > 0) ? update_s : 0) +
+                                           ct_coded_stream_s(m, TO_ENCODE * (double)n) };
+    if (splits(c, &split, &gather)) {
+        out->exchange = "split";
+        out->wire_s = m->wire_factor * split.wire_s;
+        out->decode_s = split.work_s;
+        out->bytes = ct_coded_sum_bytes(m, (double)ct_sign_bytes(n));
+    } else {
+        out->exchange = "allgather";
+        out->wire_s = m->wire_factor * gather.wire_s;
+        out->decode_s = gather.work_s;
+        out->bytes = (m->n_rank - 1) * (double)ct_sign_bytes(n);
+    }
+}
+
+const ct_coded_ops ct_coded_onebit = {
+    .name = "onebit",
+    .keeps = true,
+    .absorbs = true,
+    .check = onebit_check,
+    .create = onebit_create,
+    .destroy = onebit_destroy,
+    .fold = onebit_fold,
+    .start = onebit_start,
+    .progress = onebit_progress,
+    .pending = onebit_pending,
+    .where = onebit_where,
+    .exchange = onebit_exchange,
+    .state = onebit_state,
+    .stats = onebit_stats,
+    .payload_bytes = onebit_bytes,
+    .seconds = onebit_seconds,
+};
