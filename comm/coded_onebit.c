@@ -19,12 +19,10 @@
 #include "comm/coded_types.h"
 #include "comm/exch_cost.h"
 #include "comm/gather.h"
-#include "comm/parcel.h"
-#include "comm/sign.h"
+#include "comm/sign_split.h"
 #include "framework/base/clock.h"
 
 enum {
-    WINDOW = 8,
     TO_ENCODE = 8, /* bytes of memory traffic that finding a sign takes, about, … */
     TO_ADD = 4     /* … and adding one */
 };
@@ -39,14 +37,11 @@ typedef struct onebit {
     const int *order;
     int me;           /* this rank's place                                             */
     int64_t first, n; /* its part                                                      */
-    char *payload;    /* split: of all parts; one rank: of all elements                */
-    char *landing;    /* [WINDOW] of room bytes: signs of its part                     */
-    size_t room;
+    char *payload;    /* one rank: of all elements     */
+    ct_sign_split *split;
     ct_gather *gather;
     const void **all;  /* [p], allgather: payloads */
     size_t *all_bytes; /* [p]                      */
-    ct_parcel out[WINDOW], in[WINDOW];
-    int sent, send_done, received, recv_done; /* of the shifts 1 .. p - 1 */
     stage stage;
     ct_coll_where where;
     ct_coded_stats stats;
@@ -63,7 +58,7 @@ static void onebit_destroy(void *obj)
     ct_gather_destroy(x->gather);
     ct_keep_release(&x->keep);
     ct_mem_release(x->payload);
-    ct_mem_release(x->landing);
+    ct_sign_split_destroy(x->split);
     free(x->all);
     free(x->all_bytes);
     free(x);
@@ -76,7 +71,7 @@ static void costs(const ct_exch_model *m, int p, int64_t n, ct_exch_seconds *spl
     double part = (double)ct_sign_bytes(n / p), elements = (double)n;
 
     split->wire_s = ct_exch_model_split_s(m, part) + ct_exch_model_ring_s(m, part);
-    split->work_s = ct_exch_model_work_s(m, (2 * TO_ADD + TO_ENCODE / p) * elements);
+    split->work_s = ct_exch_model_work_s(m, (2 * TO_ADD + (double)TO_ENCODE / p) * elements);
     gather->wire_s = ct_exch_model_ring_s(m, (double)ct_sign_bytes(n));
     gather->work_s = ct_exch_model_work_s(m, TO_ADD * elements * (p + 1));
 }
@@ -114,21 +109,18 @@ static ct_status no_memory(const onebit *x)
     return CT_FAIL(CT_ERR_NOMEM, "no memory to compress %s", x->setup.key);
 }
 
-static ct_status acquire_split(onebit *x)
+static ct_status create_split(onebit *x)
 {
     int64_t first = 0, n = 0, most = 0;
     int p = x->setup.comm->size;
 
     x->cut.parts = p;
-    x->payload = ct_mem_acquire(ct_sign_at(&x->cut, p));
     for (int j = 0; j < p; ++j) {
         ct_sign_part(&x->cut, j, &first, &n);
         most = (n > most) ? n : most;
     }
     ct_sign_part(&x->cut, x->me, &x->first, &x->n);
-    x->room = ct_align_up(ct_sign_bytes(most));
-    x->landing = ct_mem_acquire(WINDOW * x->room);
-    if ((x->payload == NULL) || (x->landing == NULL)) return no_memory(x);
+    CT_TRY(ct_sign_split_create(x->setup.comm, &x->cut, x->order, x->me, x->setup.tag, &x->split));
     return ct_gather_create_among(x->setup.comm, x->order, p, x->me, ct_sign_bytes(most),
                                   x->setup.tag + 1, &x->gather);
 }
@@ -150,7 +142,7 @@ static ct_status prepare(onebit *x)
         return (x->payload != NULL) ? CT_OK : no_memory(x);
     }
     CT_TRY(choose(x));
-    if (x->splits) return acquire_split(x);
+    if (x->splits) return create_split(x);
     return ct_gather_create_among(s->comm, x->order, s->comm->size, x->me, ct_sign_bytes(s->n),
                                   s->tag, &x->gather);
 }
@@ -193,6 +185,10 @@ static ct_status onebit_start(void *obj, const ct_coded_step *step)
     size_t bytes = ct_sign_at(&x->cut, x->cut.parts);
     double start = ct_clock_s();
 
+    if (x->splits)
+        to = ct_sign_split_payload(x->split);
+    else if (x->gather != NULL)
+        to = ct_gather_payload(x->gather, x->me);
     CT_TRY(ct_sign_encode(&x->cut, &a, x->splits ? x->me : -1, to));
     x->left_at = ct_clock_s();
     if (x->splits) bytes -= ct_sign_bytes(x->n);
@@ -202,80 +198,9 @@ static ct_status onebit_start(void *obj, const ct_coded_step *step)
     x->stats.accumulate_s += x->left_at - start;
     x->stats.encoded_at[0] = start;
     x->stats.encoded_at[1] = x->left_at;
-    x->sent = x->send_done = x->received = x->recv_done = 1;
     x->stage = x->splits ? SPLIT : GATHER;
+    if (x->splits) ct_sign_split_start(x->split);
     return ((x->gather != NULL) && !x->splits) ? ct_gather_start(x->gather, bytes) : CT_OK;
-}
-
-/* Message `shift` goes to the rank so many places on, and one comes from as many places back.
- * Parts that have no elements are left out, on both sides. */
-static ct_status post(onebit *x, bool *moved)
-{
-    ct_comm *c = x->setup.comm;
-    int p = c->size, tag = x->setup.tag;
-
-    for (; (x->received < p) && (x->received < x->recv_done + WINDOW); ++x->received) {
-        int slot = x->received % WINDOW, from = (x->me - x->received + p) % p;
-
-        *moved = true;
-        if (x->n > 0)
-            CT_TRY(ct_parcel_recv(c, &x->in[slot], x->landing + (size_t)slot * x->room, x->room,
-                                  ct_sign_bytes(x->n), x->order[from], tag));
-    }
-    for (; (x->sent < p) && (x->sent < x->send_done + WINDOW); ++x->sent) {
-        int slot = x->sent % WINDOW, to = (x->me + x->sent) % p;
-        int64_t first = 0, n = 0;
-
-        *moved = true;
-        ct_sign_part(&x->cut, to, &first, &n);
-        x->out[slot].busy = false;
-        if (n == 0) continue;
-        CT_TRY(ct_parcel_send(c, &x->out[slot], x->payload + ct_sign_at(&x->cut, to),
-                              ct_sign_bytes(n), x->order[to], tag));
-        x->stats.bytes_sent += (int64_t)ct_sign_bytes(n);
-    }
-    return CT_OK;
-}
-
-static ct_status take(onebit *x, bool *moved)
-{
-    ct_comm *c = x->setup.comm;
-
-    for (bool done = true; x->recv_done < x->received; ++x->recv_done) {
-        int slot = x->recv_done % WINDOW;
-        double start = 0;
-
-        if (x->n > 0) CT_TRY(ct_parcel_progress(c, &x->in[slot], &done));
-        if (!done) break;
-        *moved = true;
-        if (x->n == 0) continue;
-        start = ct_clock_s();
-        CT_TRY(ct_sign_add(x->landing + (size_t)slot * x->room, x->in[slot].bytes,
-                           x->keep.v + x->first, x->n, c->n_thread));
-        x->stats.unpack_s += ct_clock_s() - start;
-        x->stats.exchange_s -= ct_clock_s() - start;
-    }
-    for (bool done = true; x->send_done < x->sent; ++x->send_done) {
-        CT_TRY(ct_parcel_progress(c, &x->out[x->send_done % WINDOW], &done));
-        if (!done) break;
-        *moved = true;
-    }
-    return CT_OK;
-}
-
-static void note_place(onebit *x, bool moved)
-{
-    int p = x->setup.comm->size, from = -1;
-
-    if (x->recv_done < p)
-        from = x->order[(x->me - x->recv_done + p) % p];
-    else if (x->send_done < p)
-        from = x->order[(x->me + x->send_done) % p];
-    if (moved) (void)atomic_fetch_add_explicit(&x->where.n_moved, 1, memory_order_relaxed);
-    atomic_store_explicit(&x->where.n_step, 2 * (p - 1), memory_order_relaxed);
-    atomic_store_explicit(&x->where.step, x->recv_done - 1, memory_order_relaxed);
-    atomic_store_explicit(&x->where.rank, from, memory_order_relaxed);
-    atomic_store_explicit(&x->where.sending, x->sent - x->send_done, memory_order_relaxed);
 }
 
 /* This rank's part is complete: its V and everyone's signs. */
@@ -290,23 +215,6 @@ static ct_status start_gather(onebit *x)
     x->stats.bytes_coded += (int64_t)ct_sign_bytes(x->n);
     x->stage = GATHER;
     return ct_gather_start(x->gather, ct_sign_bytes(x->n));
-}
-
-static ct_status progress_split(onebit *x)
-{
-    int p = x->setup.comm->size;
-    bool moved = true, any = false;
-
-    while (moved) {
-        moved = false;
-        CT_TRY(post(x, &moved));
-        CT_TRY(take(x, &moved));
-        any = any || moved;
-        if (x->where.brief) break;
-    }
-    note_place(x, any);
-    if ((x->recv_done < p) || (x->send_done < p)) return CT_INPROGRESS;
-    return start_gather(x);
 }
 
 static ct_status deliver_parts(onebit *x)
@@ -342,9 +250,13 @@ static ct_status onebit_progress(void *obj)
     double start = 0;
 
     if (x->stage == SPLIT) {
-        ct_status status = progress_split(x);
+        double before = x->stats.unpack_s;
+        ct_status status = ct_sign_split_progress(
+            x->split, x->keep.v + x->first, &x->stats.bytes_sent, &x->stats.unpack_s, &x->where);
 
+        x->stats.exchange_s -= x->stats.unpack_s - before;
         if (status != CT_OK) return status;
+        CT_TRY(start_gather(x));
     }
     if (x->gather != NULL) {
         ct_status status = ct_gather_progress(x->gather, &x->stats.bytes_sent, &x->where);
@@ -366,16 +278,10 @@ static ct_status onebit_progress(void *obj)
 static int onebit_pending(void *obj, MPI_Request **out, int max)
 {
     onebit *x = obj;
-    int n = 0;
 
     if (x->gather == NULL) return 0;
     if (x->stage == GATHER) return ct_gather_pending(x->gather, out, max);
-    if (x->stage == DONE) return 0;
-    if ((x->recv_done < x->received) && (x->n > 0) && (n < max))
-        out[n++] = &x->in[x->recv_done % WINDOW].request;
-    if ((x->send_done < x->sent) && x->out[x->send_done % WINDOW].busy && (n < max))
-        out[n++] = &x->out[x->send_done % WINDOW].request;
-    return n;
+    return (x->stage == SPLIT) ? ct_sign_split_pending(x->split, out, max) : 0;
 }
 
 static ct_coll_where *onebit_where(void *obj)
