@@ -137,6 +137,9 @@ typedef struct ct_coded_ops {
     bool automatic;   /* type AUTO may take it: nothing but `density` decides on accuracy */
     /** What it cannot do. No MPI, no net. NULL: everything. CT_ERR_CONFIG. */
     ct_status (*check)(const ct_codec_config *c);
+    /** Whether a matrix of n elements in so many rows travels coded, and not dense. No MPI. NULL:
+     *  all. */
+    bool (*takes)(const ct_codec_config *c, int64_t n, int64_t rows);
     /** Collective, in one order on all ranks, as destroy (NULL allowed) is. */
     ct_status (*create)(const ct_coded_setup *setup, void **obj_p);
     void (*destroy)(void *obj);

@@ -5,13 +5,10 @@
 
 const ct_coded_ops ct_coded_none = { .name = "none" };
 
-const ct_coded_ops *const ct_coded_table[] = { &ct_coded_none,
-                                               &ct_coded_bf16,
-                                               &ct_coded_fp16,
-                                               &ct_coded_topk,
-                                               &ct_coded_redsync,
-                                               &ct_coded_onebit,
-                                               NULL };
+const ct_coded_ops *const ct_coded_table[] = { &ct_coded_none,    &ct_coded_bf16,
+                                               &ct_coded_fp16,    &ct_coded_topk,
+                                               &ct_coded_redsync, &ct_coded_powersgd,
+                                               &ct_coded_onebit,  NULL };
 
 enum { MOST_NAMES = 16 };
 

@@ -9,6 +9,7 @@ extern const ct_coded_ops ct_coded_bf16;
 extern const ct_coded_ops ct_coded_fp16;
 extern const ct_coded_ops ct_coded_topk;
 extern const ct_coded_ops ct_coded_redsync;
+extern const ct_coded_ops ct_coded_powersgd;
 extern const ct_coded_ops ct_coded_onebit;
 
 #endif

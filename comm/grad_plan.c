@@ -175,6 +175,9 @@ const ct_coded_ops *ct_grad_range_codec(const ct_grad_pipe_config *config,
     if ((range->count <= 0) || (range->count > CT_CODED_MOST) ||
         (range->count * (int64_t)sizeof(float) < c->min_bytes))
         return &ct_coded_none;
+    if ((codec->takes != NULL) &&
+        !codec->takes(c, range->count, (range->rows > 0) ? range->rows : 1))
+        return &ct_coded_none;
     return codec;
 }
 

@@ -59,7 +59,7 @@ static ct_status find_traffic(const ct_net *net, const Ct__SolverParameter *s, t
         const ct_coded_ops *codec = NULL, *own = NULL;
         const ct_codec_config *c = NULL;
         ct_codec_config own_config;
-        ct_grad_range range = { .count = q->count };
+        ct_grad_range range = { .count = q->count, .rows = ct_param_rows(q) };
 
         if (!q->learns) continue;
         if (q->compress != NULL) {

@@ -75,9 +75,9 @@ static const struct way {
     int resync;
     const char *exchange;
 } way[] = {
-    { &ct_coded_onebit, 2, true, 0, "split" },
-    { &ct_coded_onebit, 2, false, 97, "allgather" },
-    { &ct_coded_onebit, 2, false, 61, "split" },
+    { &ct_coded_onebit, 2, true, 0, "split" },       { &ct_coded_powersgd, 2, true, 0, NULL },
+    { &ct_coded_onebit, 2, false, 97, "allgather" }, { &ct_coded_powersgd, 1, false, 97, NULL },
+    { &ct_coded_onebit, 2, false, 61, "split" },     { &ct_coded_powersgd, 7, true, 61, NULL },
 };
 enum { N_WAY = (int)(sizeof(way) / sizeof(way[0])) };
 
@@ -354,7 +354,8 @@ static void swallow(void *ctx, const char *text)
 
 static int not_finite(ct_comm *c)
 {
-    static const ct_coded_ops *const codec[] = { &ct_coded_fp16, &ct_coded_onebit };
+    static const ct_coded_ops *const codec[] = { &ct_coded_fp16, &ct_coded_onebit,
+                                                 &ct_coded_powersgd };
     static float grad[RIG_CODED];
     static rig r;
     int fault = 0;
