@@ -26,6 +26,7 @@ const ct_layer_ops *const ct_layer_table[] = {
     &ct_layer_lstm,
     &ct_layer_pooling,
     &ct_layer_relu,
+    &ct_layer_reorder,
     &ct_layer_rnn,
     &ct_layer_scale,
     &ct_layer_sigmoid,

@@ -24,6 +24,7 @@ extern const ct_layer_ops ct_layer_lrn;
 extern const ct_layer_ops ct_layer_lstm;
 extern const ct_layer_ops ct_layer_pooling;
 extern const ct_layer_ops ct_layer_relu;
+extern const ct_layer_ops ct_layer_reorder;
 extern const ct_layer_ops ct_layer_rnn;
 extern const ct_layer_ops ct_layer_scale;
 extern const ct_layer_ops ct_layer_sigmoid;

@@ -30,6 +30,11 @@ static bool overwritable(const ct_net *net, int i, int value)
     return true;
 }
 
+static bool is_plain(const ct_blob *b)
+{
+    return ct_layout_equal(b->data.layout, (ct_layout){ CT_ORDER_NCHW, 0 });
+}
+
 static ct_status add_blob(ct_net *net, const char *name, int *blob_p)
 {
     ct_net_impl *m = ct_net_impl_of(net);
@@ -211,6 +216,50 @@ static ct_status reshape(ct_net *net, int i)
     return CT_OK;
 }
 
+/* Puts a Reorder before node i where it does not take a bottom as it is, or behind all nodes where
+ * a value that is not in plain order has no reader. One at a time: it stands at i then. */
+static ct_status bring_to_plain(ct_net *net, int i)
+{
+    ct_graph *g = &ct_net_impl_of(net)->graph;
+    const ct_node *n = &g->node[i];
+    const ct_blob **bottom;
+    int found = -1;
+
+    if (i == g->n_node) {
+        for (int v = 0; (v < g->n_value) && (found < 0); v++) {
+            if ((g->value[v].reader < 0) && !is_plain(net->blob[g->value[v].blob])) found = v;
+        }
+        return (found >= 0) ? ct_graph_reorder(g, i, found, &net->options) : CT_OK;
+    }
+    if (n->ops->by_net) return CT_OK;
+    bottom = malloc(((size_t)n->n_bottom + 1) * sizeof(bottom[0]));
+    if (bottom == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for layer \"%s\"", n->name);
+    for (int b = 0; b < n->n_bottom; b++) bottom[b] = net->blob[g->value[n->bottom[b]].blob];
+    for (int b = 0; (b < n->n_bottom) && (found < 0); b++) {
+        if (!is_plain(bottom[b]) &&
+            ((n->ops->takes == NULL) || !n->ops->takes(n->param, bottom, b)))
+            found = n->bottom[b];
+    }
+    free(bottom);
+    return (found >= 0) ? ct_graph_reorder(g, i, found, &net->options) : CT_OK;
+}
+
+/* Room for a Reorder behind every value. */
+static ct_status make_room(ct_graph *g)
+{
+    size_t n_node = (size_t)g->n_node + (size_t)g->n_value + 1;
+    size_t n_value = 2 * (size_t)g->n_value + 1;
+    ct_node *node = realloc(g->node, n_node * sizeof(node[0]));
+    ct_value *value;
+
+    if (node != NULL) g->node = node;
+    value = realloc(g->value, n_value * sizeof(value[0]));
+    if (value != NULL) g->value = value;
+    if ((node == NULL) || (value == NULL))
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for a graph of %zu layers", n_node);
+    return CT_OK;
+}
+
 static ct_status build_graph(ct_net *net, const Ct__NetParameter *param)
 {
     ct_net_impl *m = ct_net_impl_of(net);
@@ -226,6 +275,7 @@ static ct_status build_graph(ct_net *net, const Ct__NetParameter *param)
     status = ct_graph_split(&raw, &net->options, &m->graph);
     ct_graph_destroy(&raw);
     CT_TRY(status);
+    CT_TRY(make_room(&m->graph));
     return ct_graph_reach(&m->graph);
 }
 
@@ -236,8 +286,8 @@ ct_status ct_net_build(ct_net *net, const Ct__NetParameter *param)
 
     CT_TRY(build_graph(net, param));
     CT_TRY(ct_net_param_rules(net));
-    n_node = (size_t)m->graph.n_node;
-    n_value = (size_t)m->graph.n_value + 1;
+    n_node = (size_t)m->graph.n_node + (size_t)m->graph.n_value + 1;
+    n_value = 2 * (size_t)m->graph.n_value + 1;
     net->layer = calloc(n_node, sizeof(net->layer[0]));
     net->instance = calloc(n_node, sizeof(net->instance[0]));
     net->blob = calloc(n_value, sizeof(net->blob[0]));
@@ -246,11 +296,12 @@ ct_status ct_net_build(ct_net *net, const Ct__NetParameter *param)
     if ((net->layer == NULL) || (net->instance == NULL) || (net->blob == NULL) ||
         (m->data_root == NULL) || (m->diff_root == NULL))
         return CT_FAIL(CT_ERR_NOMEM, "no memory for a net of %d layers", m->graph.n_node);
-    for (int i = 0; i < m->graph.n_node; i++) {
+    for (int i = 0;; i++) {
+        CT_TRY(bring_to_plain(net, i));
+        if (i == m->graph.n_node) return CT_OK;
         CT_TRY(make_layer(net, i));
         CT_TRY(setup(net, i));
         CT_TRY(make_tops(net, i));
         CT_TRY(reshape(net, i));
     }
-    return CT_OK;
 }

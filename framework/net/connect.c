@@ -11,6 +11,16 @@ const ct_layer_ops *const *ct_graph_table(const ct_net_options *o)
     return (o->table != NULL) ? o->table : ct_layer_table;
 }
 
+const ct_layer_ops *ct_graph_type(const ct_net_options *o, const char *type)
+{
+    const ct_layer_ops *const *table = ct_graph_table(o);
+
+    for (int i = 0; table[i] != NULL; i++) {
+        if (strcmp(table[i]->type, type) == 0) return table[i];
+    }
+    return NULL;
+}
+
 ct_status ct_node_alloc(ct_node *n, int n_bottom, int n_top)
 {
     size_t count_b = (size_t)n_bottom + 1, count_t = (size_t)n_top + 1;

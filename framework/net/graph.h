@@ -26,7 +26,7 @@ typedef struct ct_value {
 
 typedef struct ct_node {
     const Ct__LayerParameter *param;
-    Ct__LayerParameter *own; /* == param for Split layers made here */
+    Ct__LayerParameter *own; /* == param for layers made here (Split, Reorder) */
     const ct_layer_ops *ops;
     const char *name; /* never NULL                                        */
     char *where;      /* "net.prototxt:12", or ""; owned                   */
@@ -71,8 +71,19 @@ void ct_graph_gradients(ct_graph *g, int i, bool force_backward, bool forward_on
 const ct_layer_ops *const *ct_graph_table(const ct_net_options *o);
 /** "net.prototxt:12", or "" where the place is unknown; freed with free(). */
 ct_status ct_graph_where(const ct_net_options *o, const void *message, char **where_p);
+/** The layer type of that name in force; NULL: none. */
+const ct_layer_ops *ct_graph_type(const ct_net_options *o, const char *type);
 /** Space for the arrays of a node with these counts. */
 ct_status ct_node_alloc(ct_node *n, int n_bottom, int n_top);
+/** Makes n a layer that the prototxt does not have, between a value of node `maker` and others: its
+ *  type, one bottom and n_top tops by name. name and the n_top texts are taken over, in case of
+ *  errors too; NULL stands for no memory. */
+ct_status ct_node_make(ct_node *n, const ct_node *maker, const ct_layer_ops *ops, char *name,
+                       const char *bottom, char *const *top, int n_top);
+/** Puts a Reorder at place `at`, before the reader of `value` or, where it has none, behind all. It
+ *  reads the value, what it makes the reader reads instead. Nodes and values have room for one
+ *  more; the nodes from `at` on move up. */
+ct_status ct_graph_reorder(ct_graph *g, int at, int value, const ct_net_options *o);
 void ct_graph_destroy(ct_graph *g);
 
 /** Like CT_LAYER_FAIL, before there is a layer. */

@@ -33,6 +33,24 @@ static uint64_t add_shape(uint64_t h, const ct_shape *s, int batch)
     return h;
 }
 
+/* Its number among the layers that make up the net. */
+static int number_of(const ct_net *net, int layer)
+{
+    int n = 0;
+
+    for (int i = 0; i < layer; i++) n += !net->layer[i]->ops->by_net;
+    return n;
+}
+
+/* The value that a layer which makes up the net made. */
+static const ct_value *source_of(const ct_graph *g, int value)
+{
+    const ct_value *v = &g->value[value];
+
+    while (g->node[v->node].ops->by_net) v = &g->value[g->node[v->node].bottom[0]];
+    return v;
+}
+
 /* Which layer's weight it is, by number: sharing is part of the structure, the order in the arena
  * is not. */
 static uint64_t add_owner(uint64_t h, const ct_net *net, int param)
@@ -41,7 +59,7 @@ static uint64_t add_owner(uint64_t h, const ct_net *net, int param)
 
     for (int i = 0; i < net->n_layer; i++) {
         for (int w = 0; w < net->layer[i]->n_weight; w++) {
-            if (g->node[i].param_of[w] == param) return add_int(add_int(h, i), w);
+            if (g->node[i].param_of[w] == param) return add_int(add_int(h, number_of(net, i)), w);
         }
     }
     return h;
@@ -56,11 +74,14 @@ uint64_t ct_net_hash(const ct_net *net)
         const ct_layer *l = net->layer[i];
         const ct_node *n = &g->node[i];
 
+        if (l->ops->by_net) continue;
         h = add_bytes(h, l->ops->type, strlen(l->ops->type) + 1);
         h = add_int(add_int(h, n->n_bottom), n->n_top);
         for (int b = 0; b < n->n_bottom; b++) {
-            h = add_int(h, g->value[n->bottom[b]].node);
-            h = add_int(h, g->value[n->bottom[b]].top);
+            const ct_value *v = source_of(g, n->bottom[b]);
+
+            h = add_int(h, number_of(net, v->node));
+            h = add_int(h, v->top);
         }
         for (int t = 0; t < n->n_top; t++)
             h = add_shape(h, &net->instance[i]->top[t]->data.shape, net->batch_axis);

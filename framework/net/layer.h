@@ -93,9 +93,15 @@ typedef struct ct_layer_ops {
                          * fills in zeros where no reader of a top sends a gradient         */
     bool on_cuda;       /* runs on the CUDA device too; the net refuses the others there    */
     bool keeps_top;     /* the caller writes the tops (Input): their memory is never shared */
+    bool by_net;        /* the net adds it where it is needed, whatever is written: no part of what
+                         * the net is (Reorder)                                              */
     size_t state_size;  /* zeroed l->state given before setup     */
     size_t instance_state_size; /* zeroed in->state given before reshape  */
 
+    /** Whether bottom `slot`, which is not in plain order, may come as it is; the bottoms have
+     *  their shapes and layouts. Otherwise, and where this is NULL, the net puts a Reorder before
+     *  it, and it comes in plain order. Tops have the layout that reshape gives them. */
+    bool (*takes)(const Ct__LayerParameter *p, const ct_blob *const *bottom, int slot);
     /** Reads l->param, checks it, declares weights with ct_layer_add_weight(). bottom[i]: shapes.
      *  Errors are logged with CT_LAYER_FAIL. May be NULL. */
     ct_status (*setup)(ct_layer *l, const ct_shape *bottom);

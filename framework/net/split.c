@@ -48,66 +48,28 @@ static char *format(const char *blob, const char *layer, int top, int copy)
     return t.text;
 }
 
-/* The prototxt of a Split that makes n copies of value v of layer `maker`. */
-static ct_status make_param(const ct_value *v, const char *maker, int n, Ct__LayerParameter **p_p)
-{
-    Ct__LayerParameter *p = malloc(sizeof(*p));
-    bool failed;
-
-    if (p == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a Split layer");
-    ct__layer_parameter__init(p);
-    p->name = format(v->name, maker, v->top, -1);
-    p->type = strdup("Split");
-    p->bottom = calloc(1, sizeof(p->bottom[0]));
-    p->top = calloc((size_t)n, sizeof(p->top[0]));
-    failed = (p->name == NULL) || (p->type == NULL) || (p->bottom == NULL) || (p->top == NULL);
-    if (!failed) {
-        p->n_bottom = 1;
-        p->bottom[0] = strdup(v->name);
-        failed = (p->bottom[0] == NULL);
-    }
-    for (int i = 0; !failed && (i < n); i++) {
-        p->top[i] = format(v->name, maker, v->top, i);
-        p->n_top++;
-        failed = (p->top[i] == NULL);
-    }
-    if (failed) {
-        ct__layer_parameter__free_unpacked(p, NULL);
-        return CT_FAIL(CT_ERR_NOMEM, "no memory for a Split layer");
-    }
-    *p_p = p;
-    return CT_OK;
-}
-
-static const ct_layer_ops *find_split(const ct_net_options *o)
-{
-    const ct_layer_ops *const *table = ct_graph_table(o);
-
-    for (int i = 0; table[i] != NULL; i++) {
-        if (strcmp(table[i]->type, "Split") == 0) return table[i];
-    }
-    return NULL;
-}
-
 /* Puts a Split with n tops behind `value`; *first_p is its first top. */
 static ct_status add_split(ct_graph *g, int value, int n, const ct_net_options *o, int *first_p)
 {
     int i = g->n_node++, first;
     ct_node *node = &g->node[i];
-    const ct_node *maker = &g->node[g->value[value].node];
+    const ct_value *from = &g->value[value];
+    const ct_node *maker = &g->node[from->node];
+    const ct_layer_ops *ops = ct_graph_type(o, "Split");
+    char **top;
+    ct_status status;
 
-    node->name = "";
-    node->ops = find_split(o);
-    if (node->ops == NULL)
+    if (ops == NULL)
         return CT_NODE_FAIL(maker, CT_ERR_CONFIG,
                             "top \"%s\" has several readers, and there is no layer type \"Split\"",
-                            g->value[value].name);
-    CT_TRY(make_param(&g->value[value], maker->name, n, &node->own));
-    node->param = node->own;
-    node->name = node->own->name;
-    node->where = strdup(maker->where);
-    if (node->where == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a Split layer");
-    CT_TRY(ct_node_alloc(node, 1, n));
+                            from->name);
+    top = calloc((size_t)n, sizeof(top[0]));
+    if (top == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a Split layer");
+    for (int t = 0; t < n; t++) top[t] = format(from->name, maker->name, from->top, t);
+    status = ct_node_make(node, maker, ops, format(from->name, maker->name, from->top, -1),
+                          from->name, top, n);
+    free(top);
+    CT_TRY(status);
     first = g->n_value;
     for (int t = 0; t < n; t++) {
         int v = add_value(g, &g->value[value], i, t);

@@ -2,14 +2,19 @@
 
 #include <string.h>
 
-size_t ct_tensor_bytes(const ct_tensor *t)
+int64_t ct_tensor_stored(const ct_tensor *t)
 {
     ct_shape padded = t->shape;
     int64_t block = t->layout.block;
 
     if ((block > 1) && (padded.ndim > 1))
         padded.dim[1] = (padded.dim[1] + block - 1) / block * block;
-    return (size_t)ct_shape_count(&padded, 0, -1) * ct_dtype_size(t->dtype);
+    return ct_shape_count(&padded, 0, -1);
+}
+
+size_t ct_tensor_bytes(const ct_tensor *t)
+{
+    return (size_t)ct_tensor_stored(t) * ct_dtype_size(t->dtype);
 }
 
 ct_status ct_tensor_create(const ct_device *dev, const ct_shape *shape, ct_tensor *t_p)
@@ -28,10 +33,15 @@ void ct_tensor_destroy(ct_tensor *t)
     memset(t, 0, sizeof(*t));
 }
 
-void ct_blob_set_shape(ct_blob *b, const ct_shape *shape)
+void ct_blob_set_layout(ct_blob *b, const ct_shape *shape, ct_layout layout)
 {
     b->data.shape = *shape;
     b->diff.shape = *shape;
     b->data.dtype = b->diff.dtype = CT_F32;
-    b->data.layout = b->diff.layout = (ct_layout){ CT_ORDER_NCHW, 0 };
+    b->data.layout = b->diff.layout = layout;
+}
+
+void ct_blob_set_shape(ct_blob *b, const ct_shape *shape)
+{
+    ct_blob_set_layout(b, shape, (ct_layout){ CT_ORDER_NCHW, 0 });
 }

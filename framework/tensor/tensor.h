@@ -16,12 +16,20 @@ extern "C" {
 
 typedef enum { CT_F32, CT_BF16, CT_F16, CT_I32, CT_U8, CT_I64 } ct_dtype;
 
-/** Order of the axes in memory, and how many channels stand together innermost. */
+/** Order of the axes in memory, and how many channels stand together innermost.
+ *
+ * Blocked by b channels, memory is [N][C / b, rounded up][H][W][b]. What fills up the last block is
+ * finite and means nothing: whoever reads lets it reach no channel that there is. */
 typedef enum { CT_ORDER_NCHW, CT_ORDER_NHWC, CT_ORDER_HWCN } ct_order;
 typedef struct ct_layout {
     ct_order order;
     int block; /* 0: plain; 4, 8, 16 …: channels blocked, e.g. NCHW16c */
 } ct_layout;
+
+static inline bool ct_layout_equal(ct_layout a, ct_layout b)
+{
+    return (a.order == b.order) && (a.block == b.block);
+}
 
 typedef struct ct_tensor {
     const ct_device *dev; /* borrowed, static           */
@@ -48,6 +56,8 @@ static inline int64_t ct_tensor_count(const ct_tensor *t)
 }
 /** Bytes of t in its dtype and layout. */
 size_t ct_tensor_bytes(const ct_tensor *t);
+/** Elements in memory: more than ct_tensor_count() where channels fill up a block. */
+int64_t ct_tensor_stored(const ct_tensor *t);
 /** A zeroed f32 tensor that owns its memory. dev NULL: CPU. */
 ct_status ct_tensor_create(const ct_device *dev, const ct_shape *shape, ct_tensor *t_p);
 /** Releases what t owns and zeroes it; zeroed tensors are allowed. */
@@ -55,6 +65,8 @@ void ct_tensor_destroy(ct_tensor *t);
 
 /** Gives both halves of b this shape, f32 in plain NCHW order. The memory is placed later. */
 void ct_blob_set_shape(ct_blob *b, const ct_shape *shape);
+/** The same in another layout. */
+void ct_blob_set_layout(ct_blob *b, const ct_shape *shape, ct_layout layout);
 static inline float *ct_blob_data(const ct_blob *b)
 {
     return (float *)b->data.data;
