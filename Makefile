@@ -33,6 +33,7 @@ HAVE_LMDB      ?= $(call have,lmdb)
 HAVE_TURBOJPEG ?= $(call have,libturbojpeg)
 HAVE_PNG       ?= $(call have,libpng)
 HAVE_HWLOC     ?= $(call have,hwloc)
+HAVE_DNNL      ?= $(if $(wildcard /usr/include/oneapi/dnnl/dnnl.h),1,0)# only to compare with
 
 PKGS := hdf5 openblas libprotobuf-c jansson $(if $(filter 1,$(HAVE_LMDB)),lmdb) \
         $(if $(filter 1,$(HAVE_TURBOJPEG)),libturbojpeg) $(if $(filter 1,$(HAVE_PNG)),libpng) \
@@ -57,6 +58,9 @@ endif
 
 # ---- flags of single files: CFLAGS_<name without .c>
 CFLAGS_tile := -ffp-contract=fast # its sums are products added up: fused where the processor can
+CFLAGS_blocked_tile := -ffp-contract=fast # as tile
+CFLAGS_blocked_list := -ffp-contract=fast # as tile
+CFLAGS_bench_conv_dnnl := -ffp-contract=fast # as tile
 CFLAGS_lrn_simd := -fno-math-errno # sqrtf is then an instruction, which vectorises
 CFLAGS_softmax_omp := -fno-trapping-math # as the next
 CFLAGS_gates_simd := -fno-trapping-math # a choice may compute both sides, and loops with one vectorise
@@ -110,6 +114,9 @@ MPI  := $(sort $(wildcard tests/mpi/test_*.c))
 UNIT_BIN := $(UNIT:%.c=$(B)/%)
 MPI_BIN  := $(MPI:%.c=$(B)/%)
 BENCH_BIN := $(patsubst %.c,$(B)/%,$(wildcard tests/bench/*.c))
+ifneq ($(HAVE_DNNL),1)
+  BENCH_BIN := $(filter-out %_dnnl,$(BENCH_BIN))
+endif
 LONG_BIN := $(patsubst %.c,$(B)/%,$(wildcard tests/long/*.c))
 TEST_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/*.c))
 
@@ -188,6 +195,8 @@ $(B)/libtest.a: $(TEST_OBJ)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 $(UNIT_BIN) $(MPI_BIN) $(BENCH_BIN) $(LONG_BIN): %: %.o $(B)/libtest.a $(TEST_LIB)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ -lcmocka $(LDLIBS) -o $@
+
+$(filter %_dnnl,$(BENCH_BIN)): LDLIBS += -ldnnl
 
 -include scripts/targets.mk
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

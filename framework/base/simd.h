@@ -1,4 +1,4 @@
-/** @file simd.h  One function compiled for several instruction sets.
+/** @file simd.h  Which vector instructions there are, and one function compiled for several.
  *
  * CT_SIMD_CLONES before a leaf function (plain loops, no OpenMP region, no calls that matter)
  * makes the compiler emit it for AVX2 and AVX-512 besides the baseline, and the loader pick one.
@@ -18,6 +18,22 @@
 #define CT_SIMD_CLONES __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))
 #else
 #define CT_SIMD_CLONES
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum { CT_SIMD_PORTABLE, CT_SIMD_AVX2, CT_SIMD_AVX512 } ct_simd_level;
+
+/** The widest that this processor has, or less where the environment says CORTADO_SIMD=avx512,
+ *  avx2 or portable: for tests and comparisons. Set it before anything runs, and leave it. */
+ct_simd_level ct_simd_pick(void);
+/** Channels of a block in blocked layouts, [N][C / block][H][W][block]: 16 with AVX-512, else 8. */
+int ct_simd_block(void);
+
+#ifdef __cplusplus
+}
 #endif
 
 #endif

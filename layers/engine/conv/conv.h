@@ -16,6 +16,8 @@ typedef struct ct_conv_desc {
     int64_t c, h, w;   /* input channels (of all groups) and size */
     int64_t m, oh, ow; /* output                                  */
     int64_t kh, kw, sh, sw, ph, pw, dh, dw;
+    int x_block, y_block; /* layout of x and dx, and of y and dy: 0 is NCHW, as weights always are;
+                           * b [N][C / b][H][W][b], where channels beyond C hold anything finite */
 } ct_conv_desc;
 
 typedef struct ct_conv_args {

@@ -189,7 +189,7 @@ static ct_status run_forward(const ct_conv_desc *d, ct_exec *ex, const plan *p,
 
 static bool supports_forward(const ct_conv_desc *d)
 {
-    return d->device == CT_DEVICE_CPU;
+    return (d->device == CT_DEVICE_CPU) && is_plain(d);
 }
 
 static size_t forward_workspace(const ct_conv_desc *d)
@@ -208,7 +208,7 @@ static ct_status direct_forward(const ct_conv_desc *d, ct_exec *ex, const ct_con
 
 static bool supports_backward(const ct_conv_desc *d)
 {
-    return (d->device == CT_DEVICE_CPU) && (d->sh == 1) && (d->sw == 1) &&
+    return (d->device == CT_DEVICE_CPU) && is_plain(d) && (d->sh == 1) && (d->sw == 1) &&
            (d->ph <= (d->kh - 1) * d->dh) && (d->pw <= (d->kw - 1) * d->dw);
 }
 

@@ -246,7 +246,7 @@ static ct_status run(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a)
 
 static bool supports(const ct_conv_desc *d)
 {
-    return (d->device == CT_DEVICE_CPU) && (d->dw == 1);
+    return (d->device == CT_DEVICE_CPU) && is_plain(d) && (d->dw == 1);
 }
 
 /* Images are the only parts it deals out; and packing pays only for a certain number of columns. */

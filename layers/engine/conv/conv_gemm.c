@@ -20,7 +20,7 @@ static const int64_t PRIVATE_MAX = (int64_t)512 << 20;
 
 static bool gemm_supports(const ct_conv_desc *d)
 {
-    return d->device == CT_DEVICE_CPU;
+    return (d->device == CT_DEVICE_CPU) && is_plain(d);
 }
 
 static bool is_pointwise(const ct_conv_desc *d)

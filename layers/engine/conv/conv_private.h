@@ -14,6 +14,13 @@ extern const ct_conv_impl ct_conv_cuda_forward, ct_conv_cuda_backward_data,
     ct_conv_cuda_backward_weight;
 extern const ct_conv_impl ct_conv_direct_forward, ct_conv_direct_backward_data,
     ct_conv_direct_backward_weight;
+extern const ct_conv_impl ct_conv_blocked_forward, ct_conv_blocked_backward_data,
+    ct_conv_blocked_backward_weight;
+
+static inline bool is_plain(const ct_conv_desc *d)
+{
+    return (d->x_block == 0) && (d->y_block == 0);
+}
 
 /* Of one group: rows and columns of the products, and the steps from group to group. */
 static inline int64_t group_m(const ct_conv_desc *d)

@@ -3,7 +3,7 @@
 
 static bool ref_supports(const ct_conv_desc *d)
 {
-    return d->device == CT_DEVICE_CPU;
+    return (d->device == CT_DEVICE_CPU) && is_plain(d);
 }
 
 /* x of channel c at (row, col), zero outside */

@@ -1,0 +1,112 @@
+/** @file blocked.h  Convolution on blocked layouts, [N][C / b][H][W][b]; private to conv/.
+ *
+ * Both directions by data are one sum. For outputs (i, j) of a grid, with affine input positions,
+ *   y[i][j][lanes of a block] = start + sum over input blocks, p, q and channels c of
+ *       x[i si_h + row_first + p row_step][j si_w + col_first + q col_step][c]
+ * weight[p][q][c][lanes] where taps outside of x are left out, not multiplied by zeros. Forward has
+ * si = stride; backward by data one such sum for each remainder of dx's rows and columns by the
+ * stride, with si = 1.
+ *
+ * The innermost routine, a tile, keeps some outputs of a row x 1 or 2 output blocks in registers,
+ * over a part of the input blocks whose weights stay in a first-level cache.
+ */
+#ifndef CT_ENGINE_CONV_BLOCKED_H
+#define CT_ENGINE_CONV_BLOCKED_H
+
+#include "framework/base/simd.h"
+#include "layers/engine/conv/conv_private.h"
+
+enum {
+    CT_BLK_MAX = 16,      /* channels of a block, at most               */
+    CT_BLK_MAX_TILE = 14, /* outputs of a tile, at most                 */
+    CT_BLK_MAX_VECS = 2,  /* output blocks of a tile, at most           */
+    CT_BLK_MAX_PLAIN = 4  /* channels of a group that are read unblocked */
+};
+
+/** One tile. Steps in floats; weights [block][p][q][channel][vecs][b]. */
+typedef struct ct_blk_tile {
+    const float *x;      /* row 0, column 0 of the first block                  */
+    const float *weight; /* of the first block, tap row p_lo                    */
+    const float *start;  /* [vecs][b]; NULL: what stands in y                   */
+    float *y;            /* the first output                                    */
+    int64_t x_row, x_block, weight_block, y_step, y_block;
+    int64_t n_block, last;      /* input blocks; channels of the last one, 1 to b      */
+    int64_t row, row_step;      /* input row of tap row p_lo                           */
+    int64_t n_p;                /* tap rows, all inside                                */
+    int64_t col, col_step, n_q; /* of the first output; may lie outside                */
+    int64_t si, w;              /* from output to output; columns of x                 */
+} ct_blk_tile;
+
+/** One tile whose taps are a table: y[i] = start + sum over k < n of (x + off[k])[i] weight[k]. */
+typedef struct ct_blk_list {
+    const float *x, *weight, *start;
+    const int64_t *off;
+    float *y;
+    int64_t n, y_step, y_block;
+} ct_blk_list;
+
+/** A tile of weight gradients: dw[r] += sum over rows i and columns j of
+ *  (x + i x_row + j x_step)[r] (dy + i dy_row + j b)[lanes], r < tile height. */
+typedef struct ct_blk_grad {
+    const float *x, *dy;
+    float *dw; /* [r][vecs][b] */
+    int64_t rows, cols, x_row, x_step, dy_row, dy_block;
+} ct_blk_grad;
+
+typedef void (*ct_blk_tile_fn)(const ct_blk_tile *t);
+typedef void (*ct_blk_list_fn)(const ct_blk_list *t);
+typedef void (*ct_blk_grad_fn)(const ct_blk_grad *t);
+
+enum { CT_BLK_LEVELS = CT_SIMD_AVX512 + 1 };
+
+/** [instruction set][vecs - 1][outputs - 1]; NULL beyond max_tile. */
+extern const ct_blk_tile_fn ct_blk_tiles[CT_BLK_LEVELS][CT_BLK_MAX_VECS][CT_BLK_MAX_TILE];
+extern const ct_blk_list_fn ct_blk_lists[CT_BLK_LEVELS][CT_BLK_MAX_VECS][CT_BLK_MAX_TILE];
+extern const ct_blk_grad_fn ct_blk_grads[CT_BLK_LEVELS][CT_BLK_MAX_VECS][CT_BLK_MAX_TILE];
+
+/** What of them fits into the registers. */
+typedef struct ct_blk_set {
+    ct_simd_level level;
+    int b;
+    int max_tile[CT_BLK_MAX_VECS]; /* outputs, with so many vecs less 1 */
+} ct_blk_set;
+
+/** The set of ct_simd_pick(). */
+ct_blk_set ct_blk_pick(void);
+
+/** The sum above over all images, groups and blocks. Sizes of blocks in channels of one group. */
+typedef struct ct_blk_sum {
+    ct_blk_set set;
+    int n_thread;
+    int64_t n, group, in, out;        /* channels of a group: of x, of y                  */
+    int64_t h, w, y_h, y_w;           /* planes of x and y                                */
+    int64_t oh, ow;                   /* the grid of outputs, at …                        */
+    int64_t row, col, so_h, so_w;     /* … (row + i so_h, col + j so_w) of y              */
+    int64_t si_h, si_w;               /* from output to output in x                       */
+    int64_t n_p, row_first, row_step; /* tap rows; row_step > 0                           */
+    int64_t n_q, col_first, col_step; /* tap columns; col_step > 0                        */
+    const float *x, *weight, *bias;   /* weight as its owner keeps it; bias NULL: none    */
+    int64_t w_group, w_out, w_in;     /* floats from group to group, channel to channel … */
+    int64_t w_first, w_p, w_q;        /* … of the first tap, and from tap to tap          */
+    float *y, *work;                  /* ct_blk_sum_work() floats                         */
+} ct_blk_sum;
+
+/** Both layouts blocked, and groups that are whole blocks. */
+bool ct_blk_supports(const ct_conv_desc *d);
+int64_t ct_blk_sum_work(const ct_blk_sum *s);
+ct_status ct_blk_sum_run(const ct_blk_sum *s, ct_exec *ex);
+
+static inline int64_t blk_count(int64_t channels, int64_t b)
+{
+    return (channels + b - 1) / b;
+}
+static inline int64_t blk_smaller(int64_t a, int64_t b)
+{
+    return (a < b) ? a : b;
+}
+static inline int64_t blk_larger(int64_t a, int64_t b)
+{
+    return (a > b) ? a : b;
+}
+
+#endif

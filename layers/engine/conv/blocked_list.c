@@ -1,0 +1,72 @@
+/* More tiles of convolutions on blocked layouts: those whose taps are a table, for inputs that are
+ * not blocked, and those of weight gradients. Compiled with -ffp-contract=fast, as blocked_tile.c.
+ */
+#include "layers/engine/conv/blocked.h"
+#include "layers/engine/conv/blocked_vec.h"
+
+/* acc[i][] += values[i] lanes of factors at `from`, `step` floats apart */
+#define ADD(_tile, _vecs, _values, _from, _step)                                                   \
+    {                                                                                              \
+        vec factor[_vecs];                                                                         \
+                                                                                                   \
+        CT_UNROLL for (int v = 0; v < (_vecs); v++) factor[v] =                                    \
+            *(const vec *)((_from) + v * (_step));                                                 \
+        CT_UNROLL for (int i = 0; i < (_tile); i++)                                                \
+        {                                                                                          \
+            CT_UNROLL for (int v = 0; v < (_vecs); v++) acc[i][v] += (_values)[i] * factor[v];     \
+        }                                                                                          \
+    }
+
+#define LIST(_name, _target, _b, _tile, _vecs)                                                     \
+    _target static void _name##_list(const ct_blk_list *t)                                         \
+    {                                                                                              \
+        CT_VEC(_b);                                                                                \
+        const float *w = t->weight;                                                                \
+        vec acc[_tile][_vecs];                                                                     \
+                                                                                                   \
+        CT_UNROLL for (int i = 0; i < (_tile); i++)                                                \
+        {                                                                                          \
+            CT_UNROLL for (int v = 0; v < (_vecs); v++) acc[i][v] =                                \
+                *(const vec *)(t->start + v * (_b));                                               \
+        }                                                                                          \
+        for (int64_t k = 0; k < t->n; k++, w += (_vecs) * (_b)) {                                  \
+            const float *x = t->x + t->off[k];                                                     \
+                                                                                                   \
+            ADD(_tile, _vecs, x, w, _b)                                                            \
+        }                                                                                          \
+        CT_UNROLL for (int i = 0; i < (_tile); i++)                                                \
+        {                                                                                          \
+            CT_UNROLL for (int v = 0; v < (_vecs); v++) *                                          \
+                (vec *)(t->y + i * t->y_step + v * t->y_block) = acc[i][v];                        \
+        }                                                                                          \
+    }
+
+#define GRAD(_name, _target, _b, _tile, _vecs)                                                     \
+    _target static void _name##_grad(const ct_blk_grad *t)                                         \
+    {                                                                                              \
+        CT_VEC(_b);                                                                                \
+        vec acc[_tile][_vecs];                                                                     \
+                                                                                                   \
+        CT_UNROLL for (int i = 0; i < (_tile); i++)                                                \
+        {                                                                                          \
+            CT_UNROLL for (int v = 0; v < (_vecs); v++) acc[i][v] =                                \
+                *(const vec *)(t->dw + (i * (_vecs) + v) * (_b));                                  \
+        }                                                                                          \
+        for (int64_t r = 0; r < t->rows; r++) {                                                    \
+            const float *x = t->x + r * t->x_row, *dy = t->dy + r * t->dy_row;                     \
+                                                                                                   \
+            for (int64_t j = 0; j < t->cols; j++, x += t->x_step, dy += (_b))                      \
+                ADD(_tile, _vecs, x, dy, t->dy_block)                                              \
+        }                                                                                          \
+        CT_UNROLL for (int i = 0; i < (_tile); i++)                                                \
+        {                                                                                          \
+            CT_UNROLL for (int v = 0; v < (_vecs); v++) *                                          \
+                (vec *)(t->dw + (i * (_vecs) + v) * (_b)) = acc[i][v];                             \
+        }                                                                                          \
+    }
+
+CT_TILES(LIST)
+CT_TILES(GRAD)
+
+const ct_blk_list_fn ct_blk_lists[CT_BLK_LEVELS][CT_BLK_MAX_VECS][CT_BLK_MAX_TILE] = CT_TABLE(list);
+const ct_blk_grad_fn ct_blk_grads[CT_BLK_LEVELS][CT_BLK_MAX_VECS][CT_BLK_MAX_TILE] = CT_TABLE(grad);

@@ -1,0 +1,268 @@
+/* The driver of the tiles: what is summed in which order, and by whom.
+ *
+ * A task is a strip of outputs of one image and group, for some output blocks; it goes through
+ * these in pairs, for each through the chunks of the sum (some input blocks, or some tap rows of
+ * one) whose weights stay in a first-level cache, and for each chunk through the strip. So x's part
+ * stays in a second-level cache for all pairs, weights in the first for all of the strip. An
+ * output's sum is the same for any strips and threads. */
+#include "layers/engine/conv/blocked.h"
+
+static const int64_t CHUNK_BYTES = 24 << 10;  /* of weights                                */
+static const int64_t STRIP_BYTES = 384 << 10; /* of x: part of a second-level cache        */
+static const int64_t TASKS = 4;               /* for a thread, at least, where it can be so */
+
+typedef struct plan {
+    int64_t in_block, out_block;
+    int64_t rows, cols, n_row, n_col; /* of a strip; strips along rows, along columns        */
+    int64_t n_part, pairs;            /* tasks with the same strip; output pairs of each     */
+    int64_t n_task;
+    int64_t chunk, chunk_p; /* input blocks of a chunk; tap rows of it where that is 1 */
+    int64_t weights;        /* packed floats of a pair of input and output blocks      */
+} plan;
+
+/* A part of the sum: blocks [block, block + n_block), tap rows [p, p + n_p). */
+typedef struct part {
+    int64_t block, n_block, p, n_p;
+    bool first;
+} part;
+
+static bool is_pointwise(const ct_blk_sum *s)
+{
+    return (s->n_p == 1) && (s->n_q == 1) && (s->si_h == 1) && (s->si_w == 1) && (s->so_h == 1) &&
+           (s->so_w == 1) && (s->row_first == 0) && (s->col_first == 0) && (s->oh == s->h) &&
+           (s->ow == s->w) && (s->y_h == s->h) && (s->y_w == s->w);
+}
+
+/* Without neighbours an image is one row. */
+static ct_blk_sum flat(const ct_blk_sum *s)
+{
+    ct_blk_sum f = *s;
+
+    if (!is_pointwise(s)) return f;
+    f.w = f.y_w = f.ow = s->h * s->w;
+    f.h = f.y_h = f.oh = 1;
+    return f;
+}
+
+static void choose_strip(const ct_blk_sum *s, plan *p)
+{
+    int64_t b = s->set.b, column = p->in_block * b * (int64_t)sizeof(float);
+    int64_t images = blk_larger(s->n * s->group, 1);
+    int64_t halo = blk_larger((s->n_p - 1) * s->row_step + 1 - s->si_h, 0);
+
+    p->rows = STRIP_BYTES / (column * s->w) - halo;
+    p->rows = blk_larger(p->rows / s->si_h, blk_larger(halo, 1));
+    p->rows = blk_smaller(p->rows, s->oh);
+    p->n_row = blk_count(s->oh, blk_larger(p->rows, 1));
+    p->n_row = blk_count(s->oh, p->rows);
+    if (images * p->n_row < TASKS * s->n_thread)
+        p->n_row = blk_smaller(s->oh, blk_count(TASKS * s->n_thread, images));
+    p->rows = blk_count(s->oh, p->n_row);
+    p->n_row = blk_count(s->oh, p->rows);
+    p->cols = s->ow;
+    if (s->oh == 1) {
+        int64_t tile = s->set.max_tile[1], want = STRIP_BYTES / (column * s->si_w);
+        int64_t share = blk_count(images * s->ow, TASKS * s->n_thread);
+
+        want = blk_smaller(want, share);
+        p->cols = blk_smaller(s->ow, blk_larger(want / tile, 2) * tile);
+    }
+    p->n_col = blk_count(s->ow, p->cols);
+}
+
+static plan make_plan(const ct_blk_sum *s)
+{
+    int64_t b = s->set.b, taps = s->n_p * s->n_q, tasks, row;
+    plan p = { .in_block = blk_count(s->in, b), .out_block = blk_count(s->out, b) };
+    int64_t n_pair = blk_count(p.out_block, CT_BLK_MAX_VECS);
+
+    p.weights = taps * b * b;
+    choose_strip(s, &p);
+    tasks = s->n * s->group * p.n_row * p.n_col;
+    p.n_part = blk_smaller(n_pair, blk_count(TASKS * s->n_thread, blk_larger(tasks, 1)));
+    p.pairs = blk_count(n_pair, p.n_part);
+    p.n_part = blk_count(n_pair, p.pairs);
+    p.n_task = tasks * p.n_part;
+    row = s->n_q * b * b * CT_BLK_MAX_VECS * (int64_t)sizeof(float);
+    p.chunk = blk_larger(CHUNK_BYTES / blk_larger(row * s->n_p, 1), 1);
+    p.chunk = blk_count(p.in_block, blk_count(p.in_block, p.chunk));
+    p.chunk_p = s->n_p;
+    if (p.chunk == 1) p.chunk_p = blk_larger(CHUNK_BYTES / blk_larger(row, 1), 1);
+    p.chunk_p = blk_larger(blk_smaller(p.chunk_p, s->n_p), 1);
+    return p;
+}
+
+/* ---- weights: [group][pair of output blocks][input block][p][q][channel][vecs][b] */
+
+/* One input block of one pair. */
+static void pack_block(const ct_blk_sum *s, int64_t first, int64_t vecs, int64_t k,
+                       const float *from, float *to)
+{
+    int64_t b = s->set.b, n = blk_smaller(s->in - k * b, b), lanes = vecs * b;
+    int64_t real = blk_smaller(s->out - first * b, lanes);
+
+    from += first * b * s->w_out + k * b * s->w_in + s->w_first;
+    for (int64_t p = 0; p < s->n_p; p++) {
+        for (int64_t q = 0; q < s->n_q; q++, to += b * lanes) {
+            const float *tap = from + p * s->w_p + q * s->w_q;
+
+            for (int64_t c = 0; c < n; c++) {
+                float *at = to + c * lanes;
+
+                for (int64_t i = 0; i < real; i++) at[i] = tap[c * s->w_in + i * s->w_out];
+                for (int64_t i = real; i < lanes; i++) at[i] = 0.0f;
+            }
+        }
+    }
+}
+
+static float *group_start(const ct_blk_sum *s, const plan *p, int64_t g)
+{
+    return s->work + g * p->out_block * s->set.b;
+}
+
+static float *packed(const ct_blk_sum *s, const plan *p, int64_t g, int64_t block)
+{
+    return s->work + s->group * p->out_block * s->set.b +
+           (g * p->out_block + block) * p->in_block * p->weights;
+}
+
+int64_t ct_blk_sum_work(const ct_blk_sum *s)
+{
+    plan p = make_plan(s);
+
+    return s->group * p.out_block * (s->set.b + p.in_block * p.weights);
+}
+
+static void pack_start(const ct_blk_sum *s, const plan *p)
+{
+    for (int64_t g = 0; g < s->group; g++) {
+        float *to = group_start(s, p, g);
+
+        for (int64_t i = 0; i < p->out_block * s->set.b; i++)
+            to[i] = ((s->bias != NULL) && (i < s->out)) ? s->bias[g * s->out + i] : 0.0f;
+    }
+}
+
+/* Piece i of all: an input block of a pair of output blocks of a group. */
+static void pack_piece(const ct_blk_sum *s, const plan *p, int64_t i)
+{
+    int64_t n_pair = blk_count(p->out_block, CT_BLK_MAX_VECS), k = i % p->in_block;
+    int64_t first = i / p->in_block % n_pair * CT_BLK_MAX_VECS, g = i / p->in_block / n_pair;
+    int64_t vecs = blk_smaller(p->out_block - first, CT_BLK_MAX_VECS);
+
+    pack_block(s, first, vecs, k, s->weight + g * s->w_group,
+               packed(s, p, g, first) + k * vecs * p->weights);
+}
+
+/* ---- tasks */
+
+typedef struct place {
+    int64_t n, g, i, i_end, j, j_end; /* a strip */
+    int64_t block, vecs;              /* a pair  */
+} place;
+
+/* The tap rows of `c` that lie inside for output row i. */
+static void clip_rows(const ct_blk_sum *s, const part *c, int64_t i, int64_t *lo_p, int64_t *hi_p)
+{
+    int64_t first = i * s->si_h + s->row_first + c->p * s->row_step;
+
+    valid_range(first, s->row_step, s->h, c->n_p, lo_p, hi_p);
+}
+
+static void run_rows(const ct_blk_sum *s, const plan *p, const place *l, const part *c)
+{
+    int64_t b = s->set.b, plane = s->h * s->w * b, y_plane = s->y_h * s->y_w * b;
+    int64_t cols = l->j_end - l->j, n_tile = blk_count(cols, s->set.max_tile[l->vecs - 1]);
+    const float *weight = packed(s, p, l->g, l->block) + c->block * l->vecs * p->weights;
+    float *y = s->y + ((l->n * s->group + l->g) * p->out_block + l->block) * y_plane;
+    ct_blk_tile t = { .x = s->x + ((l->n * s->group + l->g) * p->in_block + c->block) * plane,
+                      .start = c->first ? group_start(s, p, l->g) + l->block * b : NULL,
+                      .x_row = s->w * b,
+                      .x_block = plane,
+                      .weight_block = l->vecs * p->weights,
+                      .y_step = s->so_w * b,
+                      .y_block = y_plane,
+                      .n_block = c->n_block,
+                      .last = blk_smaller(s->in - (c->block + c->n_block - 1) * b, b),
+                      .row_step = s->row_step,
+                      .col_step = s->col_step,
+                      .n_q = s->n_q,
+                      .si = s->si_w,
+                      .w = s->w };
+
+    for (int64_t i = l->i; i < l->i_end; i++) {
+        float *row = y + ((s->row + i * s->so_h) * s->y_w + s->col) * b;
+        int64_t lo, hi;
+
+        clip_rows(s, c, i, &lo, &hi);
+        t.n_p = hi - lo;
+        t.row = i * s->si_h + s->row_first + (c->p + lo) * s->row_step;
+        t.weight = weight + (c->p + lo) * s->n_q * b * l->vecs * b;
+        if ((t.n_p == 0) && !c->first) continue;
+        for (int64_t v = 0; v < n_tile; v++) {
+            int64_t j = l->j + cols * v / n_tile, end = l->j + cols * (v + 1) / n_tile;
+
+            t.col = j * s->si_w + s->col_first;
+            t.y = row + j * s->so_w * b;
+            ct_blk_tiles[s->set.level][l->vecs - 1][end - j - 1](&t);
+        }
+    }
+}
+
+static void run_pair(const ct_blk_sum *s, const plan *p, const place *l)
+{
+    part c = { .first = true };
+
+    for (c.block = 0; c.block < p->in_block; c.block += p->chunk) {
+        c.n_block = blk_smaller(p->chunk, p->in_block - c.block);
+        c.p = 0;
+        do {
+            c.n_p = blk_smaller(p->chunk_p, s->n_p - c.p);
+            run_rows(s, p, l, &c);
+            c.first = false;
+            c.p += p->chunk_p;
+        } while (c.p < s->n_p);
+    }
+}
+
+static void run_task(const ct_blk_sum *s, const plan *p, int64_t task)
+{
+    int64_t share = task % p->n_part, strip = task / p->n_part;
+    int64_t row = strip / p->n_col % p->n_row, col = strip % p->n_col;
+    int64_t image = strip / p->n_col / p->n_row;
+    int64_t end = blk_smaller((share + 1) * p->pairs * CT_BLK_MAX_VECS, p->out_block);
+    place l = { .n = image / s->group,
+                .g = image % s->group,
+                .i = row * p->rows,
+                .i_end = blk_smaller((row + 1) * p->rows, s->oh),
+                .j = col * p->cols,
+                .j_end = blk_smaller((col + 1) * p->cols, s->ow) };
+
+    for (l.block = share * p->pairs * CT_BLK_MAX_VECS; l.block < end; l.block += CT_BLK_MAX_VECS) {
+        l.vecs = blk_smaller(CT_BLK_MAX_VECS, p->out_block - l.block);
+        run_pair(s, p, &l);
+    }
+}
+
+ct_status ct_blk_sum_run(const ct_blk_sum *whole, ct_exec *ex)
+{
+    ct_blk_sum s = flat(whole);
+    plan p = make_plan(&s);
+    int64_t n_piece = s.group * blk_count(p.out_block, CT_BLK_MAX_VECS) * p.in_block;
+    ct_status polled = CT_OK;
+
+    if (p.n_task == 0) return CT_OK;
+    pack_start(&s, &p);
+#pragma omp parallel num_threads(s.n_thread)
+    {
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < n_piece; i++) pack_piece(&s, &p, i);
+#pragma omp for schedule(static)
+        for (int64_t t = 0; t < p.n_task; t++) {
+            run_task(&s, &p, t);
+            ct_engine_poll(ex, &polled);
+        }
+    }
+    return polled;
+}

@@ -1,0 +1,157 @@
+/* Convolution on blocked layouts: what the sums of blocked.h are, forward and backward by data. */
+#include "layers/engine/conv/blocked.h"
+
+bool ct_blk_supports(const ct_conv_desc *d)
+{
+    int64_t b = ct_simd_block();
+
+    if ((d->device != CT_DEVICE_CPU) || (d->x_block != b) || (d->y_block != b)) return false;
+    return (d->group == 1) || ((d->c / d->group % b == 0) && (d->m / d->group % b == 0));
+}
+
+/* ---- forward */
+
+static ct_blk_sum forward_sum(const ct_conv_desc *d)
+{
+    int64_t taps = d->kh * d->kw;
+
+    return (ct_blk_sum){ .set = ct_blk_pick(),
+                         .n_thread = d->n_thread,
+                         .n = d->n,
+                         .group = d->group,
+                         .in = d->c / d->group,
+                         .out = d->m / d->group,
+                         .h = d->h,
+                         .w = d->w,
+                         .y_h = d->oh,
+                         .y_w = d->ow,
+                         .oh = d->oh,
+                         .ow = d->ow,
+                         .so_h = 1,
+                         .so_w = 1,
+                         .si_h = d->sh,
+                         .si_w = d->sw,
+                         .n_p = d->kh,
+                         .row_first = -d->ph,
+                         .row_step = d->dh,
+                         .n_q = d->kw,
+                         .col_first = -d->pw,
+                         .col_step = d->dw,
+                         .w_group = group_m(d) * group_k(d),
+                         .w_out = group_k(d),
+                         .w_in = taps,
+                         .w_p = d->kw,
+                         .w_q = 1 };
+}
+
+static size_t forward_workspace(const ct_conv_desc *d)
+{
+    ct_blk_sum s = forward_sum(d);
+
+    return (size_t)ct_blk_sum_work(&s) * sizeof(float);
+}
+
+static ct_status forward(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a)
+{
+    ct_blk_sum s = forward_sum(d);
+
+    s.x = a->x, s.weight = a->weight, s.bias = a->bias;
+    s.y = a->y, s.work = a->work;
+    return ct_blk_sum_run(&s, ex);
+}
+
+/* ---- backward by data */
+
+/* The taps along one axis that rows r, r + stride, … of dx meet: dx[r + i stride] takes
+ * dy[i + first + k step] through tap at + k tap_step. */
+typedef struct phase {
+    int64_t n, first, step, at, tap_step;
+} phase;
+
+static phase phase_of(int64_t r, int64_t kernel, int64_t stride, int64_t pad, int64_t dilation)
+{
+    phase f = { .step = 1, .tap_step = 0 };
+
+    for (int64_t p = kernel - 1; p >= 0; p--) { /* backwards: dy's rows ascend */
+        int64_t row = r + pad - p * dilation;
+
+        if (row % stride != 0) continue;
+        if (f.n == 0) f.first = row / stride, f.at = p;
+        if (f.n == 1) f.step = row / stride - f.first, f.tap_step = p - f.at;
+        f.n++;
+    }
+    return f;
+}
+
+static ct_blk_sum backward_sum(const ct_conv_desc *d, int64_t row, int64_t col)
+{
+    phase p = phase_of(row, d->kh, d->sh, d->ph, d->dh);
+    phase q = phase_of(col, d->kw, d->sw, d->pw, d->dw);
+
+    return (ct_blk_sum){ .set = ct_blk_pick(),
+                         .n_thread = d->n_thread,
+                         .n = d->n,
+                         .group = d->group,
+                         .in = d->m / d->group,
+                         .out = d->c / d->group,
+                         .h = d->oh,
+                         .w = d->ow,
+                         .y_h = d->h,
+                         .y_w = d->w,
+                         .oh = (d->h - row + d->sh - 1) / d->sh,
+                         .ow = (d->w - col + d->sw - 1) / d->sw,
+                         .row = row,
+                         .col = col,
+                         .so_h = d->sh,
+                         .so_w = d->sw,
+                         .si_h = 1,
+                         .si_w = 1,
+                         .n_p = p.n,
+                         .row_first = p.first,
+                         .row_step = p.step,
+                         .n_q = q.n,
+                         .col_first = q.first,
+                         .col_step = q.step,
+                         .w_group = group_m(d) * group_k(d),
+                         .w_out = d->kh * d->kw,
+                         .w_in = group_k(d),
+                         .w_first = p.at * d->kw + q.at,
+                         .w_p = p.tap_step * d->kw,
+                         .w_q = q.tap_step };
+}
+
+static size_t backward_workspace(const ct_conv_desc *d)
+{
+    int64_t most = 0;
+
+    for (int64_t i = 0; i < blk_smaller(d->sh, d->h); i++) {
+        for (int64_t j = 0; j < blk_smaller(d->sw, d->w); j++) {
+            ct_blk_sum s = backward_sum(d, i, j);
+
+            most = blk_larger(most, ct_blk_sum_work(&s));
+        }
+    }
+    return (size_t)most * sizeof(float);
+}
+
+static ct_status backward_data(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a)
+{
+    for (int64_t i = 0; i < blk_smaller(d->sh, d->h); i++) {
+        for (int64_t j = 0; j < blk_smaller(d->sw, d->w); j++) {
+            ct_blk_sum s = backward_sum(d, i, j);
+
+            s.x = a->dy, s.weight = a->weight;
+            s.y = a->dx, s.work = a->work;
+            CT_TRY(ct_blk_sum_run(&s, ex));
+        }
+    }
+    return CT_OK;
+}
+
+const ct_conv_impl ct_conv_blocked_forward = {
+    .name = "blocked", .supports = ct_blk_supports, .workspace = forward_workspace, .run = forward
+};
+const ct_conv_impl ct_conv_blocked_backward_data = { .name = "blocked",
+                                                     .supports = ct_blk_supports,
+                                                     .workspace = backward_workspace,
+                                                     .run = backward_data };
