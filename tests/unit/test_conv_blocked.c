@@ -270,7 +270,7 @@ static void odd_shapes(void)
     for (int i = 0; i < 60; i++) {
         ct_conv_desc d = draw_shape(&r, ct_simd_block());
 
-        for (direction dir = FORWARD; dir < WEIGHT; dir++) assert_true(compare(d, dir));
+        for (direction dir = FORWARD; dir < N_DIRECTION; dir++) assert_true(compare(d, dir));
     }
 }
 
@@ -335,7 +335,7 @@ static void usual_shapes(void)
         d.n = 2, d.group = d.dh = d.dw = 1;
         d.x_block = d.y_block = ct_simd_block();
         assert_true(complete(&d));
-        for (direction dir = FORWARD; dir < WEIGHT; dir++) assert_true(compare(d, dir));
+        for (direction dir = FORWARD; dir < N_DIRECTION; dir++) assert_true(compare(d, dir));
     }
 }
 

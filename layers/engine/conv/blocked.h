@@ -45,12 +45,14 @@ typedef struct ct_blk_list {
     int64_t n, y_step, y_block;
 } ct_blk_list;
 
-/** A tile of weight gradients: dw[r] += sum over rows i and columns j of
- *  (x + i x_row + j x_step)[r] (dy + i dy_row + j b)[lanes], r < tile height. */
+/** A tile of weight gradients: dw[r] += sum over images n, rows i and columns j of
+ *  (x + n x_image + i x_row + j x_step)[r] (dy + n dy_image + i dy_row + j b)[lanes], r < height.
+ */
 typedef struct ct_blk_grad {
     const float *x, *dy;
     float *dw; /* [r][vecs][b] */
-    int64_t rows, cols, x_row, x_step, dy_row, dy_block;
+    int64_t images, rows, cols;
+    int64_t x_image, x_row, x_step, dy_image, dy_row, dy_block;
 } ct_blk_grad;
 
 typedef void (*ct_blk_tile_fn)(const ct_blk_tile *t);

@@ -5,26 +5,26 @@
 #include "layers/engine/conv/blocked_vec.h"
 
 /* acc[i][] += values[i] lanes of factors at `from`, `step` floats apart */
-#define ADD(_tile, _vecs, _values, _from, _step)                                                   \
+#define ADD(_size, _vecs, _values, _from, _step)                                                   \
     {                                                                                              \
         vec factor[_vecs];                                                                         \
                                                                                                    \
         CT_UNROLL for (int v = 0; v < (_vecs); v++) factor[v] =                                    \
             *(const vec *)((_from) + v * (_step));                                                 \
-        CT_UNROLL for (int i = 0; i < (_tile); i++)                                                \
+        CT_UNROLL for (int i = 0; i < (_size); i++)                                                \
         {                                                                                          \
             CT_UNROLL for (int v = 0; v < (_vecs); v++) acc[i][v] += (_values)[i] * factor[v];     \
         }                                                                                          \
     }
 
-#define LIST(_name, _target, _b, _tile, _vecs)                                                     \
+#define LIST(_name, _target, _b, _size, _vecs)                                                     \
     _target static void _name##_list(const ct_blk_list *t)                                         \
     {                                                                                              \
         CT_VEC(_b);                                                                                \
         const float *w = t->weight;                                                                \
-        vec acc[_tile][_vecs];                                                                     \
+        vec acc[_size][_vecs];                                                                     \
                                                                                                    \
-        CT_UNROLL for (int i = 0; i < (_tile); i++)                                                \
+        CT_UNROLL for (int i = 0; i < (_size); i++)                                                \
         {                                                                                          \
             CT_UNROLL for (int v = 0; v < (_vecs); v++) acc[i][v] =                                \
                 *(const vec *)(t->start + v * (_b));                                               \
@@ -32,33 +32,35 @@
         for (int64_t k = 0; k < t->n; k++, w += (_vecs) * (_b)) {                                  \
             const float *x = t->x + t->off[k];                                                     \
                                                                                                    \
-            ADD(_tile, _vecs, x, w, _b)                                                            \
+            ADD(_size, _vecs, x, w, _b)                                                            \
         }                                                                                          \
-        CT_UNROLL for (int i = 0; i < (_tile); i++)                                                \
+        CT_UNROLL for (int i = 0; i < (_size); i++)                                                \
         {                                                                                          \
             CT_UNROLL for (int v = 0; v < (_vecs); v++) *                                          \
                 (vec *)(t->y + i * t->y_step + v * t->y_block) = acc[i][v];                        \
         }                                                                                          \
     }
 
-#define GRAD(_name, _target, _b, _tile, _vecs)                                                     \
+#define GRAD(_name, _target, _b, _size, _vecs)                                                     \
     _target static void _name##_grad(const ct_blk_grad *t)                                         \
     {                                                                                              \
         CT_VEC(_b);                                                                                \
-        vec acc[_tile][_vecs];                                                                     \
+        vec acc[_size][_vecs];                                                                     \
                                                                                                    \
-        CT_UNROLL for (int i = 0; i < (_tile); i++)                                                \
+        CT_UNROLL for (int i = 0; i < (_size); i++)                                                \
         {                                                                                          \
             CT_UNROLL for (int v = 0; v < (_vecs); v++) acc[i][v] =                                \
                 *(const vec *)(t->dw + (i * (_vecs) + v) * (_b));                                  \
         }                                                                                          \
-        for (int64_t r = 0; r < t->rows; r++) {                                                    \
-            const float *x = t->x + r * t->x_row, *dy = t->dy + r * t->dy_row;                     \
+        for (int64_t r = 0; r < t->images * t->rows; r++) {                                        \
+            int64_t image = r / t->rows, row = r % t->rows;                                        \
+            const float *x = t->x + image * t->x_image + row * t->x_row;                           \
+            const float *dy = t->dy + image * t->dy_image + row * t->dy_row;                       \
                                                                                                    \
             for (int64_t j = 0; j < t->cols; j++, x += t->x_step, dy += (_b))                      \
-                ADD(_tile, _vecs, x, dy, t->dy_block)                                              \
+                ADD(_size, _vecs, x, dy, t->dy_block)                                              \
         }                                                                                          \
-        CT_UNROLL for (int i = 0; i < (_tile); i++)                                                \
+        CT_UNROLL for (int i = 0; i < (_size); i++)                                                \
         {                                                                                          \
             CT_UNROLL for (int v = 0; v < (_vecs); v++) *                                          \
                 (vec *)(t->dw + (i * (_vecs) + v) * (_b)) = acc[i][v];                             \

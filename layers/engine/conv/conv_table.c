@@ -25,6 +25,9 @@ const ct_conv_impl *const ct_conv_backward_weight_table[] = {
 #ifdef CT_HAVE_CUDA
     &ct_conv_cuda_backward_weight,
 #endif
-    &ct_conv_direct_backward_weight, &ct_conv_gemm_backward_weight, &ct_conv_ref_backward_weight,
+    &ct_conv_direct_backward_weight,
+    &ct_conv_gemm_backward_weight,
+    &ct_conv_blocked_backward_weight,
+    &ct_conv_ref_backward_weight,
     NULL
 };

@@ -1,0 +1,224 @@
+/* Weight gradients on blocked layouts.
+ *
+ * A task is some output blocks x some input blocks of a group, for a slice of the places of all
+ * images; its part of dW stays in a second-level cache. It goes through its places in units, some
+ * rows of an image or several small images, which stay in a first-level cache while all taps of a
+ * pair of output blocks and an input block take them.
+ *
+ * Slices are fixed by the shape; each has its own dW, and they are added up in their order. */
+#include "framework/base/memory.h"
+#include "layers/engine/conv/blocked.h"
+
+static const int64_t UNIT_FLOATS = 8448;      /* of x and dY: part of a first-level cache        */
+static const int64_t BLOCK_BYTES = 160 << 10; /* of a task's dW: part of a second-level cache   */
+static const int64_t TASKS = 64;              /* slices are cut until there are so many …       */
+static const int64_t SLICE_BYTES = 32ll << 20; /* … unless they would take more memory than this */
+
+typedef struct plan {
+    ct_blk_set set;
+    int64_t in, out, in_block, out_block; /* channels of a group, and its blocks               */
+    int64_t in_step, out_step;            /* blocks of a task                                  */
+    int64_t n_in, n_out;                  /* tasks along them                                  */
+    int64_t images, rows, cols;           /* of a unit                                         */
+    int64_t n_image, n_row, n_col;        /* units along them                                  */
+    int64_t n_slice;
+    int64_t weights; /* floats of a pair of an input and an output block  */
+    int64_t slice;   /* floats of a dW                                    */
+} plan;
+
+static int64_t even(int64_t whole, int64_t most)
+{
+    return blk_count(whole, blk_count(whole, blk_larger(most, 1)));
+}
+
+static void choose_unit(const ct_conv_desc *d, plan *p)
+{
+    int64_t places = UNIT_FLOATS / ((CT_BLK_MAX_VECS + d->sh * d->sw) * p->set.b);
+
+    p->cols = even(d->ow, blk_smaller(places, d->ow));
+    p->rows = even(d->oh, blk_smaller(places / p->cols, d->oh));
+    p->images = (p->cols * p->rows < d->ow * d->oh) ? 1 : places / (p->rows * p->cols);
+    p->images = blk_larger(blk_smaller(p->images, d->n), 1);
+    p->n_image = blk_count(d->n, p->images);
+    p->n_row = blk_count(d->oh, p->rows);
+    p->n_col = blk_count(d->ow, p->cols);
+}
+
+static plan make_plan(const ct_conv_desc *d)
+{
+    plan p = { .set = ct_blk_pick(), .in = d->c / d->group, .out = d->m / d->group };
+    int64_t b = p.set.b, pairs, tasks, units;
+
+    p.in_block = blk_count(p.in, b);
+    p.out_block = blk_count(p.out, b);
+    p.weights = d->kh * d->kw * b * b;
+    pairs = BLOCK_BYTES / (p.weights * CT_BLK_MAX_VECS * (int64_t)sizeof(float));
+    p.in_step = 1;
+    while (p.in_step * p.in_step * CT_BLK_MAX_VECS < pairs) p.in_step++; /* x's part about dY's */
+    p.out_step = blk_larger(pairs / p.in_step, 1) * CT_BLK_MAX_VECS;
+    p.in_step = even(p.in_block, p.in_step);
+    p.out_step = blk_smaller(p.out_step, blk_count(p.out_block, 2) * 2);
+    p.n_in = blk_count(p.in_block, p.in_step);
+    p.n_out = blk_count(p.out_block, p.out_step);
+    choose_unit(d, &p);
+    p.slice = d->group * p.in_block * p.out_block * p.weights;
+    tasks = d->group * p.n_in * p.n_out;
+    units = p.n_image * p.n_row * p.n_col;
+    p.n_slice = blk_smaller(blk_count(TASKS, tasks), units);
+    p.n_slice = blk_smaller(p.n_slice, SLICE_BYTES / (p.slice * (int64_t)sizeof(float)));
+    p.n_slice = blk_larger(p.n_slice, 1);
+    return p;
+}
+
+/* Where the gradients of a pair of output blocks, from `block` on, and an input block begin. */
+static float *gradient(const plan *p, float *slice, int64_t g, int64_t block, int64_t k)
+{
+    int64_t vecs = blk_smaller(p->out_block - block, CT_BLK_MAX_VECS);
+
+    return slice + ((g * p->out_block + block) * p->in_block + k * vecs) * p->weights;
+}
+
+/* A place where things are: the unit, and the blocks. */
+typedef struct place {
+    int64_t n, images, i, i_end, j, j_end, g, block, k;
+} place;
+
+/* All taps of one pair of output blocks and one input block over a unit. */
+static void add_unit(const ct_conv_desc *d, const plan *p, const ct_conv_args *a, const place *l,
+                     float *dw)
+{
+    int64_t b = p->set.b, vecs = blk_smaller(p->out_block - l->block, CT_BLK_MAX_VECS);
+    int64_t real = blk_smaller(p->in - l->k * b, b);
+    int64_t n_part = blk_count(real, p->set.max_tile[vecs - 1]);
+    int64_t plane = in_size(d) * b, y_plane = out_size(d) * b;
+    const float *x = a->x + ((l->n * d->group + l->g) * p->in_block + l->k) * plane;
+    const float *dy = a->dy + ((l->n * d->group + l->g) * p->out_block + l->block) * y_plane;
+    ct_blk_grad t = { .images = l->images,
+                      .x_image = d->group * p->in_block * plane,
+                      .x_row = d->sh * d->w * b,
+                      .x_step = d->sw * b,
+                      .dy_image = d->group * p->out_block * y_plane,
+                      .dy_row = d->ow * b,
+                      .dy_block = y_plane };
+
+    for (int64_t tap = 0; tap < d->kh * d->kw; tap++, dw += b * vecs * b) {
+        int64_t row = tap / d->kw * d->dh - d->ph, col = tap % d->kw * d->dw - d->pw;
+        int64_t i, i_end, j, j_end;
+
+        valid_range(row, d->sh, d->h, d->oh, &i, &i_end);
+        valid_range(col, d->sw, d->w, d->ow, &j, &j_end);
+        i = blk_larger(i, l->i), i_end = blk_smaller(i_end, l->i_end);
+        j = blk_larger(j, l->j), j_end = blk_smaller(j_end, l->j_end);
+        if ((i >= i_end) || (j >= j_end)) continue;
+        t.rows = i_end - i, t.cols = j_end - j;
+        t.dy = dy + (i * d->ow + j) * b;
+        for (int64_t v = 0; v < n_part; v++) {
+            int64_t c = real * v / n_part, end = real * (v + 1) / n_part;
+
+            t.x = x + ((i * d->sh + row) * d->w + j * d->sw + col) * b + c;
+            t.dw = dw + c * vecs * b;
+            ct_blk_grads[p->set.level][vecs - 1][end - c - 1](&t);
+        }
+    }
+}
+
+static void run_unit(const ct_conv_desc *d, const plan *p, const ct_conv_args *a, int64_t unit,
+                     int64_t task, float *slice)
+{
+    int64_t image = unit / p->n_col / p->n_row, row = unit / p->n_col % p->n_row;
+    int64_t col = unit % p->n_col;
+    int64_t first_in = task % p->n_in * p->in_step, first = task / p->n_in % p->n_out * p->out_step;
+    int64_t last_in = blk_smaller(first_in + p->in_step, p->in_block);
+    int64_t last = blk_smaller(first + p->out_step, p->out_block);
+    place l = { .n = image * p->images,
+                .i = row * p->rows,
+                .i_end = blk_smaller((row + 1) * p->rows, d->oh),
+                .j = col * p->cols,
+                .j_end = blk_smaller((col + 1) * p->cols, d->ow),
+                .g = task / p->n_in / p->n_out };
+
+    l.images = blk_smaller(p->images, d->n - l.n);
+    for (l.block = first; l.block < last; l.block += CT_BLK_MAX_VECS) {
+        for (l.k = first_in; l.k < last_in; l.k++)
+            add_unit(d, p, a, &l, gradient(p, slice, l.g, l.block, l.k));
+    }
+}
+
+static void clear(const plan *p, int64_t task, float *slice)
+{
+    int64_t first_in = task % p->n_in * p->in_step, first = task / p->n_in % p->n_out * p->out_step;
+    int64_t n_in = blk_smaller(p->in_step, p->in_block - first_in);
+    int64_t last = blk_smaller(first + p->out_step, p->out_block);
+
+    for (int64_t block = first; block < last; block += CT_BLK_MAX_VECS) {
+        int64_t vecs = blk_smaller(p->out_block - block, CT_BLK_MAX_VECS);
+
+        memset(gradient(p, slice, task / p->n_in / p->n_out, block, first_in), 0,
+               (size_t)(n_in * vecs * p->weights) * sizeof(float));
+    }
+}
+
+/* One input block of a pair of output blocks: slices added up, in Caffe's order. */
+static void add_piece(const ct_conv_desc *d, const plan *p, const ct_conv_args *a, int64_t piece)
+{
+    int64_t n_pair = blk_count(p->out_block, CT_BLK_MAX_VECS), k = piece % p->in_block;
+    int64_t block = piece / p->in_block % n_pair * CT_BLK_MAX_VECS;
+    int64_t g = piece / p->in_block / n_pair, b = p->set.b, taps = d->kh * d->kw;
+    int64_t vecs = blk_smaller(p->out_block - block, CT_BLK_MAX_VECS), lanes = vecs * b;
+    int64_t n_out = blk_smaller(p->out - block * b, lanes), n_in = blk_smaller(p->in - k * b, b);
+    float *sum = gradient(p, a->work, g, block, k);
+
+    for (int64_t s = 1; s < p->n_slice; s++) {
+        const float *other = sum + s * p->slice;
+
+        for (int64_t i = 0; i < vecs * p->weights; i++) sum[i] += other[i];
+    }
+    for (int64_t m = 0; m < n_out; m++) {
+        float *dw = a->dweight + ((g * p->out + block * b + m) * p->in + k * b) * taps;
+
+        for (int64_t c = 0; c < n_in; c++) {
+            for (int64_t t = 0; t < taps; t++, dw++) {
+                float new = sum[(t * b + c) * lanes + m];
+
+                *dw = (a->beta != 0.0f) ? a->beta * *dw + new : new;
+            }
+        }
+    }
+}
+
+static size_t workspace(const ct_conv_desc *d)
+{
+    plan p = make_plan(d);
+
+    return (size_t)(p.n_slice * p.slice) * sizeof(float);
+}
+
+static ct_status run(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a)
+{
+    plan p = make_plan(d);
+    int64_t n_task = d->group * p.n_in * p.n_out, n_unit = p.n_image * p.n_row * p.n_col;
+    int64_t n_piece = d->group * p.in_block * blk_count(p.out_block, CT_BLK_MAX_VECS);
+    ct_status polled = CT_OK;
+
+#pragma omp parallel num_threads(d->n_thread)
+    {
+#pragma omp for schedule(static)
+        for (int64_t t = 0; t < p.n_slice * n_task; t++) {
+            int64_t s = t / n_task, last = n_unit * (s + 1) / p.n_slice;
+            float *slice = (float *)a->work + s * p.slice;
+
+            clear(&p, t % n_task, slice);
+            for (int64_t u = n_unit * s / p.n_slice; u < last; u++) {
+                run_unit(d, &p, a, u, t % n_task, slice);
+                ct_engine_poll(ex, &polled);
+            }
+        }
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < n_piece; i++) add_piece(d, &p, a, i);
+    }
+    return polled;
+}
+
+const ct_conv_impl ct_conv_blocked_backward_weight = {
+    .name = "blocked", .supports = ct_blk_supports, .workspace = workspace, .run = run
+};
