@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "comm/coded_cost.h"
+#include "comm/coded_types.h"
 #include "framework/base/clock.h"
 
 /* ---- making it */
@@ -58,7 +59,9 @@ ct_status ct_bucket_prepare(ct_bucket *b, int tag)
         CT_TRY(prepare_coded(b));
     }
     if (b->comm->size == 1) return CT_OK;
-    if (b->cut.coded && (c->warmup_iterations == 0) && (c->resync_iterations == 0)) return CT_OK;
+    if (b->cut.coded && (c->warmup_iterations == 0) && (c->resync_iterations == 0) &&
+        (b->config->codec != &ct_coded_auto))
+        return CT_OK;
     b->dense_alone = false;
     return prepare_dense(b);
 }
@@ -149,17 +152,18 @@ static ct_status leave_coded(ct_bucket *b, const ct_coded_step *step)
     return (status == CT_OK) ? CT_OK : fail_coded(b, status);
 }
 
-static bool is_dense_step(const ct_bucket *b, int64_t iteration)
+static bool is_dense_step(const ct_bucket *b, const ct_coded_step *step)
 {
+    int64_t iteration = step->iteration;
     const ct_codec_config *c = b->codec_config;
 
-    if (!b->cut.coded || (iteration < c->warmup_iterations)) return true;
+    if (!b->cut.coded || step->dense || (iteration < c->warmup_iterations)) return true;
     return (c->resync_iterations > 0) && ((iteration + 1) % c->resync_iterations == 0);
 }
 
 ct_status ct_bucket_leave(ct_bucket *b, const ct_coded_step *step)
 {
-    bool dense = is_dense_step(b, step->iteration);
+    bool dense = is_dense_step(b, step);
     ct_coded_step own = *step;
 
     own.rate *= b->range->rate_mult;

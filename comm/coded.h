@@ -47,6 +47,8 @@ typedef struct ct_codec_config {
     bool mask_momentum;        /* no momentum where something was just sent               */
     int64_t resync_iterations; /* dense every so many iterations; 0: never               */
     int rank;                  /* powersgd                                               */
+    uint32_t
+        among; /* auto: bit i is the i-th codec of ct_coded_table; 0: those that are automatic */
     float
         local_clip; /* a rank's gradient of a parameter has at most this norm / sqrt(ranks); 0: any
                      */
@@ -79,6 +81,7 @@ typedef struct ct_coded_step {
     int64_t iteration;
     float scale; /* 1 / iter_size, times what local_clip makes of it               */
     float rate;  /* of this parameter in this step: lr * lr_mult                   */
+    bool dense;  /* whatever the configuration says: all of V travels               */
 } ct_coded_step;
 
 /** Since creation, on this rank. */

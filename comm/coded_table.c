@@ -1,14 +1,21 @@
 #include <string.h>
 
+#include "comm/coded_sparse.h"
 #include "comm/coded_types.h"
 #include "framework/base/text.h"
 
 const ct_coded_ops ct_coded_none = { .name = "none" };
 
-const ct_coded_ops *const ct_coded_table[] = { &ct_coded_none,    &ct_coded_bf16,
-                                               &ct_coded_fp16,    &ct_coded_topk,
-                                               &ct_coded_redsync, &ct_coded_powersgd,
-                                               &ct_coded_onebit,  NULL };
+/* Takes what any of those that it chooses among takes. */
+const ct_coded_ops ct_coded_auto = {
+    .name = "auto", .sparse = true, .keeps = true, .absorbs = true, .check = ct_sparse_check
+};
+
+const ct_coded_ops *const ct_coded_table[] = {
+    &ct_coded_none,   &ct_coded_bf16,    &ct_coded_fp16,
+    &ct_coded_topk,   &ct_coded_redsync, &ct_coded_powersgd,
+    &ct_coded_onebit, &ct_coded_auto,    NULL
+};
 
 enum { MOST_NAMES = 16 };
 

@@ -5,6 +5,7 @@
 #include "comm/coded.h"
 
 extern const ct_coded_ops ct_coded_none; /* the pipe sums its buckets where they lie */
+extern const ct_coded_ops ct_coded_auto; /* the pipe chooses among the others: choose.h */
 extern const ct_coded_ops ct_coded_bf16;
 extern const ct_coded_ops ct_coded_fp16;
 extern const ct_coded_ops ct_coded_topk;

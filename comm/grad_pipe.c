@@ -2,6 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "comm/coded_types.h"
+#include "comm/grad_auto.h"
 #include "comm/grad_pipe_impl.h"
 #include "comm/grad_tune.h"
 
@@ -67,16 +69,14 @@ static ct_status copy_keys(ct_grad_pipe *gp)
     return CT_OK;
 }
 
-static ct_status acquire_lists(ct_grad_pipe *gp, const ct_grad_range *range, int n_cut)
+static ct_status acquire_ranges(ct_grad_pipe *gp, const ct_grad_range *range)
 {
     gp->range = malloc(sizeof(*gp->range) * (size_t)(gp->n_range + 1));
     gp->ready = calloc((size_t)gp->n_range + 1, sizeof(*gp->ready));
     gp->bucket_of = calloc((size_t)gp->n_range + 1, sizeof(*gp->bucket_of));
     gp->parts_left = calloc((size_t)gp->n_range + 1, sizeof(*gp->parts_left));
-    gp->bucket = calloc((size_t)n_cut + 1, sizeof(*gp->bucket));
-    gp->landed = calloc((size_t)n_cut + 1, sizeof(*gp->landed));
     if ((gp->range == NULL) || (gp->ready == NULL) || (gp->bucket_of == NULL) ||
-        (gp->parts_left == NULL) || (gp->bucket == NULL) || (gp->landed == NULL))
+        (gp->parts_left == NULL))
         return CT_FAIL(CT_ERR_NOMEM, "no memory for a gradient pipe");
     if (gp->n_range > 0) memcpy(gp->range, range, sizeof(*range) * (size_t)gp->n_range);
     return copy_keys(gp);
@@ -105,23 +105,50 @@ static ct_status create_buckets(ct_grad_pipe *gp, const ct_bucket_cut *cut, int 
     return CT_OK;
 }
 
-static ct_status cut_and_compare(ct_grad_pipe *gp, const ct_grad_range *range, ct_bucket_cut **cut,
-                                 int *n_cut)
+static ct_status acquire_buckets(ct_grad_pipe *gp, int n_cut)
 {
-    ct_grad_sizes sizes;
+    free(gp->bucket);
+    free(gp->landed);
+    gp->bucket = calloc((size_t)n_cut + 1, sizeof(*gp->bucket));
+    gp->landed = calloc((size_t)n_cut + 1, sizeof(*gp->landed));
+    return ((gp->bucket != NULL) && (gp->landed != NULL))
+               ? CT_OK
+               : CT_FAIL(CT_ERR_NOMEM, "no memory for a gradient pipe");
+}
 
-    CT_TRY(ct_grad_sizes_find(gp->comm, &gp->config, range, gp->n_range, &sizes));
-    CT_TRY(ct_grad_plan_cut(&gp->config, &sizes, range, gp->n_range, cut, n_cut));
-    return ct_grad_plan_compare(gp->comm, &gp->config, range, *cut, *n_cut);
+ct_status ct_grad_pipe_make_buckets(ct_grad_pipe *gp)
+{
+    ct_bucket_cut *cut = NULL;
+    ct_grad_sizes sizes;
+    int n_cut = 0;
+    ct_status status = CT_OK;
+
+    CT_TRY(ct_grad_sizes_find(gp->comm, &gp->config, gp->range, gp->n_range, &sizes));
+    CT_TRY(ct_grad_plan_cut(&gp->config, &sizes, gp->range, gp->n_range, &cut, &n_cut));
+    status = ct_grad_plan_compare(gp->comm, &gp->config, gp->range, cut, n_cut);
+    if (status == CT_OK) status = acquire_buckets(gp, n_cut);
+    if (status == CT_OK) status = create_buckets(gp, cut, n_cut);
+    free(cut);
+    if (status == CT_OK) log_plan(gp);
+    return status;
+}
+
+/* AUTO chooses the ranges' codecs first. */
+static ct_status make(ct_grad_pipe *gp, const ct_grad_range *range)
+{
+    CT_TRY(acquire_ranges(gp, range));
+    if (gp->config.codec == &ct_coded_auto) CT_TRY(ct_grad_auto_create(gp, &gp->choice));
+    gp->config.line = NULL; /* the caller's may go */
+    CT_TRY(ct_grad_pipe_make_buckets(gp));
+    CT_TRY(ct_grad_pipe_open_thread(gp));
+    return ct_grad_auto_tries(gp->choice) ? CT_OK : ct_grad_tune_create(gp, &gp->tune);
 }
 
 ct_status ct_grad_pipe_create(ct_comm *comm, const ct_grad_pipe_config *config, float *arena,
                               const ct_grad_range *range, int n_range, ct_grad_pipe **gp_p)
 {
     ct_grad_pipe *gp = NULL;
-    ct_bucket_cut *cut = NULL;
     const ct_coll_ops *known = NULL;
-    int n_cut = 0;
     ct_status status = CT_OK;
 
     CT_TRY(ct_grad_plan_check(config, range, n_range));
@@ -133,27 +160,21 @@ ct_status ct_grad_pipe_create(ct_comm *comm, const ct_grad_pipe_config *config, 
     gp->config = *config;
     gp->arena = arena;
     gp->n_range = n_range;
-    CT_TRY_GOTO(status, err_destroy, cut_and_compare(gp, range, &cut, &n_cut));
-    CT_TRY_GOTO(status, err_destroy, acquire_lists(gp, range, n_cut));
-    CT_TRY_GOTO(status, err_destroy, create_buckets(gp, cut, n_cut));
-    log_plan(gp);
-    CT_TRY_GOTO(status, err_destroy, ct_grad_pipe_open_thread(gp));
-    CT_TRY_GOTO(status, err_destroy, ct_grad_tune_create(gp, &gp->tune));
-    free(cut);
+    status = make(gp, range);
+    if (status != CT_OK) {
+        ct_grad_pipe_destroy(gp);
+        return status;
+    }
     comm->mover = (ct_comm_mover){ .move = ct_grad_pipe_move_any,
                                    .pending = ct_grad_pipe_pending,
                                    .ctx = gp };
     *gp_p = gp;
     return CT_OK;
-
-err_destroy:
-    free(cut);
-    ct_grad_pipe_destroy(gp);
-    return status;
 }
 
 ct_status ct_grad_pipe_trace(ct_grad_pipe *gp, ct_trace *t)
 {
+    gp->trace = t;
     for (int i = 0; i < gp->n_bucket; ++i) {
         ct_bucket *b = &gp->bucket[i];
         char name[192];
@@ -187,6 +208,7 @@ void ct_grad_pipe_destroy(ct_grad_pipe *gp)
     log_measured(gp);
     ct_grad_pipe_log_coding(gp);
     ct_grad_tune_destroy(gp->tune);
+    ct_grad_auto_destroy(gp->choice);
     for (int i = 0; i < gp->n_bucket; ++i) ct_bucket_release(&gp->bucket[i]);
     free(gp->range);
     free(gp->keys);
@@ -202,7 +224,7 @@ void ct_grad_pipe_destroy(ct_grad_pipe *gp)
 
 double ct_grad_pipe_encode_s(const ct_grad_pipe *gp)
 {
-    double sum = 0;
+    double sum = gp->past_encode_s;
 
     for (int i = 0; i < gp->n_bucket; ++i) sum += gp->bucket[i].encode_s;
     return sum;
@@ -213,13 +235,14 @@ void ct_grad_pipe_get_counters(const ct_grad_pipe *gp, ct_grad_pipe_counters *ou
     ct_comm_lock(gp->comm);
     *out = gp->counters;
     out->encode_s = ct_grad_pipe_encode_s(gp);
-    out->bytes_sent = 0;
+    out->bytes_sent = gp->past_bytes_sent;
     for (int i = 0; i < gp->n_bucket; ++i) out->bytes_sent += ct_bucket_bytes_sent(&gp->bucket[i]);
     ct_comm_unlock(gp->comm);
 }
 
 int ct_grad_pipe_n_trial(const ct_grad_pipe *gp)
 {
+    if (ct_grad_auto_tries(gp->choice)) return ct_grad_auto_n_step(gp->choice);
     return (gp->tune != NULL) ? ct_grad_tune_n_step(gp->tune) : 0;
 }
 
@@ -247,6 +270,16 @@ bool ct_grad_pipe_absorbs(const ct_grad_pipe *gp, int i)
     return (i >= 0) && (i < gp->n_range) && gp->bucket[gp->bucket_of[i]].absorbed;
 }
 
+void ct_grad_pipe_share(ct_grad_pipe *gp, float *history)
+{
+    gp->history = history;
+}
+
+int ct_grad_pipe_generation(const ct_grad_pipe *gp)
+{
+    return gp->generation;
+}
+
 int ct_grad_pipe_n_bucket(const ct_grad_pipe *gp)
 {
     return gp->n_bucket;
@@ -262,6 +295,10 @@ const char *ct_grad_pipe_bucket(const ct_grad_pipe *gp, int i, int64_t *bytes_p)
 
 void ct_grad_pipe_describe(const ct_grad_pipe *gp, char *text, size_t size)
 {
+    if (atomic_load(&gp->remaking)) {
+        snprintf(text, size, "gradients go over to other codecs");
+        return;
+    }
     for (int i = 0; i < gp->n_bucket; ++i) {
         if (atomic_load(&gp->bucket[i].state) == CT_BUCKET_SUMMED) continue;
         ct_bucket_describe(&gp->bucket[i], i, gp->n_bucket, text, size);

@@ -12,6 +12,7 @@
 #define CT_GRAD_PIPE_H
 
 #include "comm/coded.h"
+#include "comm/line.h"
 #include "framework/base/trace.h"
 
 typedef struct ct_grad_pipe ct_grad_pipe;
@@ -52,6 +53,9 @@ typedef struct ct_grad_pipe_config {
                             and again as many, but at least 8, for AUTO progress; 8 in between
                             where one seemed better than the model's; 0: the model decides */
     ct_progress_kind progress; /* THREAD: CT_ERR_CONFIG where MPI does not allow it     */
+    const ct_line
+        *line; /* of codec "auto": what a step computes, and the model alone decides; NULL:
+                  it is watched, and real steps decide (grad_auto.h). Borrowed by create */
 } ct_grad_pipe_config;
 
 typedef struct ct_grad_pipe_counters {
@@ -115,6 +119,13 @@ bool ct_grad_pipe_absorbs(const ct_grad_pipe *gp, int i);
 const ct_coded_ops *ct_grad_range_codec(const ct_grad_pipe_config *config,
                                         const ct_grad_range *range,
                                         const ct_codec_config **config_p);
+/** The solver's momentum, indexed as the arena; borrowed. The codec "auto" moves momentum between
+ * it and codecs, in begin. Without it it changes nothing after create. */
+void ct_grad_pipe_share(ct_grad_pipe *gp, float *history);
+/** Forward is about to read the weights of range i, whose sum may have landed long ago. */
+void ct_grad_pipe_reads(ct_grad_pipe *gp, int i);
+/** Changes whenever a begin changed what is absorbed and which states there are. */
+int ct_grad_pipe_generation(const ct_grad_pipe *gp);
 /** Steps at the start in which the pipe tries things out; timings leave them out. */
 int ct_grad_pipe_n_trial(const ct_grad_pipe *gp);
 /** What a bucket is: its bytes before compression, and how it travels; a static text. */

@@ -7,6 +7,7 @@
 #include "comm/pipe_thread.h"
 
 typedef struct ct_grad_tune ct_grad_tune;
+typedef struct ct_grad_auto ct_grad_auto;
 
 /* Who touches what: everything from `landed` to `n_left`, and the buckets but for their atomics,
  * only under the communicator's lock; the rest only the main thread. */
@@ -30,6 +31,14 @@ struct ct_grad_pipe {
     ct_coded_step step; /* that is under way                                 */
     ct_grad_pipe_counters counters;
     ct_grad_tune *tune;
+    ct_grad_auto *choice;  /* type AUTO; NULL: nothing to choose                    */
+    float *history;        /* of the solver, as the arena; borrowed; NULL: unknown   */
+    ct_trace *trace;       /* borrowed                                              */
+    int generation;        /* of buckets                                            */
+    _Atomic bool remaking; /* the buckets are being made: nobody looks              */
+    double past_encode_s;  /* of buckets of earlier generations, …                  */
+    int64_t past_bytes_sent;
+    ct_grad_pipe_coding past_coding;
     ct_pipe_thread *thread; /* NULL: the main thread does it all                 */
     _Atomic bool threaded;  /* the thread moves messages now; changes in begin   */
     _Atomic int fate;       /* a ct_status: what went wrong, in the thread perhaps */
@@ -49,6 +58,12 @@ double ct_grad_pipe_encode_s(const ct_grad_pipe *gp);
 
 /** What each coded bucket did, and all of them. */
 void ct_grad_pipe_log_coding(const ct_grad_pipe *gp);
+
+/** Cuts the ranges into buckets and makes these, and what lists them. Collective. */
+ct_status ct_grad_pipe_make_buckets(ct_grad_pipe *gp);
+/** The same again, the ranges' codecs having changed; what codecs keep goes over. Ranges that
+ *  keep nothing any more have just had a dense step. Collective. */
+ct_status ct_grad_pipe_recode(ct_grad_pipe *gp);
 
 /** Makes the thread, where the configuration may come to need one. CT_ERR_CONFIG. */
 ct_status ct_grad_pipe_open_thread(ct_grad_pipe *gp);

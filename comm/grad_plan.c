@@ -228,7 +228,7 @@ static uint64_t hash_codec(const ct_coded_ops *codec, const ct_codec_config *c)
 
     h = ct_rng_key(h, (uint64_t)c->warmup_iterations, (uint64_t)c->resync_iterations);
     h = ct_rng_key(h, hash_name(c->exchange), hash_name(c->selection));
-    h = ct_rng_key(h, hash_name(c->wire), (uint64_t)c->rank);
+    h = ct_rng_key(h, hash_name(c->wire), (uint64_t)c->rank + ((uint64_t)c->among << 32));
     return ct_rng_key(h, c->quantize, 2 * c->momentum_correction + c->mask_momentum);
 }
 

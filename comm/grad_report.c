@@ -52,10 +52,29 @@ static void add_up(const ct_grad_pipe *gp, int first, int n, ct_grad_pipe_coding
     out->residual_norm = sqrt(out->residual_norm);
 }
 
+/* Buckets that there were before, too. */
+static void add_all(const ct_grad_pipe *gp, ct_grad_pipe_coding *out)
+{
+    const ct_grad_pipe_coding *past = &gp->past_coding;
+
+    add_up(gp, 0, gp->n_bucket, out);
+    out->elements += past->elements;
+    out->bytes_dense += past->bytes_dense;
+    out->bytes_coded += past->bytes_coded;
+    out->bytes_sent += past->bytes_sent;
+    out->selected += past->selected;
+    out->filled += past->filled;
+    out->select_s += past->select_s;
+    out->pack_s += past->pack_s;
+    out->exchange_s += past->exchange_s;
+    out->unpack_s += past->unpack_s;
+    out->saved_s += past->saved_s;
+}
+
 void ct_grad_pipe_get_coding(const ct_grad_pipe *gp, ct_grad_pipe_coding *out)
 {
     ct_comm_lock(gp->comm);
-    add_up(gp, 0, gp->n_bucket, out);
+    add_all(gp, out);
     ct_comm_unlock(gp->comm);
 }
 

@@ -1,6 +1,7 @@
 /* One step: gradients get ready, buckets are waited for and reported. */
 #include <string.h>
 
+#include "comm/grad_auto.h"
 #include "comm/grad_pipe_impl.h"
 #include "comm/grad_tune.h"
 #include "framework/base/clock.h"
@@ -13,13 +14,22 @@ static ct_status fate(ct_grad_pipe *gp)
 
 ct_status ct_grad_pipe_begin(ct_grad_pipe *gp, int64_t iteration, float scale, float rate)
 {
+    bool dense = false;
     ct_status status = CT_OK;
 
     if (gp->open) return CT_FAIL(CT_ERR_ARG, "a gradient exchange begins inside another");
     CT_TRY(fate(gp));
     ct_comm_lock(gp->comm); /* nothing is under way: the thread, if it looks, finds that */
+    ct_grad_auto_enter(gp->choice);
     if (gp->tune != NULL) status = ct_grad_tune_step(gp->tune);
-    gp->step = (ct_coded_step){ .iteration = iteration, .scale = scale, .rate = rate };
+    if ((gp->choice != NULL) && (status == CT_OK))
+        status = ct_grad_auto_step(gp->choice, iteration, &dense);
+    if (status != CT_OK) {
+        ct_comm_unlock(gp->comm);
+        return status;
+    }
+    gp->step =
+        (ct_coded_step){ .iteration = iteration, .scale = scale, .rate = rate, .dense = dense };
     gp->n_landed = gp->n_reported = gp->n_left = 0;
     memset(gp->ready, 0, sizeof(*gp->ready) * (size_t)gp->n_range);
     memset(gp->parts_left, 0, sizeof(*gp->parts_left) * (size_t)gp->n_range);
@@ -33,8 +43,9 @@ ct_status ct_grad_pipe_begin(ct_grad_pipe *gp, int64_t iteration, float scale, f
     gp->begun = true;
     gp->open = (gp->n_bucket > 0);
     atomic_store(&gp->finishing, false);
+    ct_grad_auto_leave(gp->choice);
     ct_comm_unlock(gp->comm);
-    return status;
+    return CT_OK;
 }
 
 /* Moves what can move, and adds the time less that of the codecs to *seconds. */
@@ -54,7 +65,7 @@ static ct_status move_timed(ct_grad_pipe *gp, double *seconds)
     return status;
 }
 
-ct_status ct_grad_pipe_poll(ct_grad_pipe *gp)
+static ct_status poll(ct_grad_pipe *gp)
 {
     CT_TRY(fate(gp));
     if (!gp->open || atomic_load(&gp->threaded)) return CT_OK;
@@ -62,7 +73,17 @@ ct_status ct_grad_pipe_poll(ct_grad_pipe *gp)
     return move_timed(gp, &gp->counters.moving_s);
 }
 
-ct_status ct_grad_pipe_ready(ct_grad_pipe *gp, int i)
+ct_status ct_grad_pipe_poll(ct_grad_pipe *gp)
+{
+    ct_status status = CT_OK;
+
+    ct_grad_auto_enter(gp->choice);
+    status = poll(gp);
+    ct_grad_auto_leave(gp->choice);
+    return status;
+}
+
+static ct_status take_ready(ct_grad_pipe *gp, int i)
 {
     bool complete = false;
 
@@ -77,6 +98,24 @@ ct_status ct_grad_pipe_ready(ct_grad_pipe *gp, int i)
     if (!atomic_load(&gp->threaded)) return move_timed(gp, &gp->counters.moving_s);
     if (complete) ct_pipe_thread_wake(gp->thread);
     return CT_OK;
+}
+
+ct_status ct_grad_pipe_ready(ct_grad_pipe *gp, int i)
+{
+    ct_status status = CT_OK;
+
+    ct_grad_auto_enter(gp->choice);
+    ct_grad_auto_note(gp->choice, CT_LINE_READY, i);
+    status = take_ready(gp, i);
+    ct_grad_auto_leave(gp->choice);
+    return status;
+}
+
+void ct_grad_pipe_reads(ct_grad_pipe *gp, int i)
+{
+    ct_grad_auto_enter(gp->choice);
+    ct_grad_auto_note(gp->choice, CT_LINE_READ, i);
+    ct_grad_auto_leave(gp->choice);
 }
 
 /* The next bucket that landed; NULL: none. */
@@ -156,7 +195,7 @@ static ct_status wait_for(ct_grad_pipe *gp, int first, int n, ct_pipe_landed_fn 
     }
 }
 
-ct_status ct_grad_pipe_wait(ct_grad_pipe *gp, int first, int n, ct_pipe_landed_fn landed, void *ctx)
+static ct_status take_wait(ct_grad_pipe *gp, int first, int n, ct_pipe_landed_fn landed, void *ctx)
 {
     ct_status status = CT_OK;
 
@@ -168,11 +207,21 @@ ct_status ct_grad_pipe_wait(ct_grad_pipe *gp, int first, int n, ct_pipe_landed_f
     CT_TRY(fate(gp));
     atomic_store(&gp->finishing, true);
     CT_TRY(report(gp, landed, ctx));
-    if (all_reported(gp, first, n)) return ct_grad_pipe_poll(gp);
+    if (all_reported(gp, first, n)) return poll(gp);
     if (atomic_load(&gp->threaded)) ct_pipe_thread_hold(gp->thread, true);
     status = wait_for(gp, first, n, landed, ctx);
     if (atomic_load(&gp->threaded)) ct_pipe_thread_hold(gp->thread, false);
     return (status == CT_OK) ? fate(gp) : status;
+}
+
+ct_status ct_grad_pipe_wait(ct_grad_pipe *gp, int first, int n, ct_pipe_landed_fn landed, void *ctx)
+{
+    ct_status status = CT_OK;
+
+    ct_grad_auto_enter(gp->choice);
+    status = take_wait(gp, first, n, landed, ctx);
+    ct_grad_auto_leave(gp->choice);
+    return status;
 }
 
 ct_status ct_grad_pipe_finish(ct_grad_pipe *gp, ct_pipe_landed_fn landed, void *ctx)

@@ -296,6 +296,12 @@ static ct_status choose_progress(ct_grad_tune *t)
  * against the model's choice in turns, n_progress steps go without and with the thread in turns.
  * Each step is read when the next begins. */
 
+int ct_grad_tune_most(int n)
+{
+    if (n == 0) return 0;
+    return 1 + n + DUEL_STEPS + ((n > DUEL_STEPS) ? n + 1 : DUEL_STEPS);
+}
+
 int ct_grad_tune_n_step(const ct_grad_tune *t)
 {
     return 1 + t->n_algorithm + t->n_duel + t->n_progress;

@@ -21,5 +21,7 @@ void ct_grad_tune_destroy(ct_grad_tune *tune); /* NULL allowed; before the bucke
 ct_status ct_grad_tune_step(ct_grad_tune *tune);
 /** Steps after which all is decided: fewer, once it is known that nobody challenges the model. */
 int ct_grad_tune_n_step(const ct_grad_tune *tune);
+/** Most that it may be, of a pipe that is yet to be tuned. */
+int ct_grad_tune_most(int tune_iterations);
 
 #endif

@@ -45,6 +45,9 @@ const ct_meaning ct_meaning_table[] = {
       "again, at least 8, for `progress: AUTO`. Where one seemed better than what the cost model "
       "says, 8 more compare the two, and it must win every time. 0, or with `deterministic`: the "
       "model decides, and POLL." },
+    { "CompressionParameter.among",
+      "AUTO: the codecs that it may take, repeatable. None given: those that lose no accuracy but "
+      "by `density`: see compression.md." },
     { "CompressionParameter.density", "TOPK, REDSYNC: share of the values that is sent." },
     { "CompressionParameter.exchange",
       "TOPK, REDSYNC: how the selected values meet. ALLGATHER, HIER (the ranks of a node add up "
@@ -71,7 +74,8 @@ const ct_meaning ct_meaning_table[] = {
     { "CompressionParameter.type",
       "NONE, BF16 and FP16 (16 bits per value), TOPK (the largest values, the rest is kept for "
       "later), REDSYNC (the same with momentum correction), POWERSGD (two thin factors of a "
-      "matrix), ONEBIT (signs)." },
+      "matrix), ONEBIT (signs), AUTO (what the cost model and the first iterations find fastest: "
+      "one of these or NONE for each parameter)." },
     { "CompressionParameter.warmup_iter", "Uncompressed iterations at the start." },
     { "CompressionParameter.wire",
       "TOPK, REDSYNC: PAIRS (index and value, 8 bytes), HALF (16 bits each) or AUTO: TOPK PAIRS, "

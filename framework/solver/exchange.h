@@ -72,6 +72,13 @@ typedef struct ct_exchange {
     /** Scale, rate, momentum and decay are in the sum of this parameter's gradient: it is what the
      *  weight goes down by. NULL: of none. */
     bool (*absorbed)(void *ctx, int param);
+    /** The momentum of the solver's rule, as the gradient arena; borrowed as long as the exchange.
+     *  Between steps, in begin, the exchange may take momentum from there or put it there, and then
+     *  `absorbed` and the states are others. Without this call it does neither. NULL: never does.
+     */
+    void (*share)(void *ctx, float *momentum);
+    /** Forward is about to read this parameter, whether or not it had to wait. NULL: no matter. */
+    void (*reads)(void *ctx, int param);
     int (*n_state)(void *ctx);
     ct_status (*state)(void *ctx, int i, ct_exchange_state *out);
     /** State was read from a snapshot. NULL: nothing to be done. */

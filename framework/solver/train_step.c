@@ -148,7 +148,9 @@ static ct_status on_wait(void *ctx, int param)
     ct_train_step *t = ctx;
     double start = ct_trace_start(t->exec->trace);
 
-    if (!t->open || t->landed[param]) return CT_OK;
+    if (!t->open) return CT_OK;
+    if (t->exchange->reads != NULL) t->exchange->reads(t->exchange->ctx, param);
+    if (t->landed[param]) return CT_OK;
     beat(t, "exchange of gradients and update, in forward");
     CT_TRY(t->exchange->wait(t->exchange->ctx, param, 1, on_landed, t));
     if (!t->landed[param])
@@ -216,6 +218,8 @@ ct_status ct_train_step_open(ct_train_step *t)
         CT_TRY(net->options.dev->mem_acquire((size_t)net->grad_count * sizeof(float), &data));
         t->history[i] = data;
     }
+    if ((t->exchange->share != NULL) && (t->rule->n_state == 1))
+        t->exchange->share(t->exchange->ctx, t->history[0]);
     t->exec->wait = on_wait;
     t->exec->wait_ctx = t;
     return CT_OK;

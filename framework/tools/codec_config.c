@@ -4,6 +4,8 @@
 #include <ctype.h>
 #include <string.h>
 
+#include "comm/choose.h"
+
 /* An enum's value by its name in the schema, in lower case: what the tables of comm/ know. The
  * names of the values are static; lower ones are looked up here. */
 static const char *lower_name(const char *name)
@@ -47,6 +49,7 @@ static ct_status check_unused(const Ct__CompressionParameter *p, const char *who
 {
     static const char sparse[] = "TOPK and REDSYNC";
     bool none = (p->type == CT__COMPRESSION_PARAMETER__TYPE__NONE);
+    bool automatic = (p->type == CT__COMPRESSION_PARAMETER__TYPE__AUTO);
 
     if (none) return CT_OK; /* switched off, the rest may stay */
     if (!codec->sparse && p->has_density) return unused(who, "density", codec, sparse);
@@ -55,8 +58,9 @@ static ct_status check_unused(const Ct__CompressionParameter *p, const char *who
     if (!codec->sparse && p->has_wire) return unused(who, "wire", codec, sparse);
     if (!codec->sparse && p->has_quantize && p->quantize)
         return unused(who, "quantize", codec, sparse);
-    if (p->has_rank && (p->type != CT__COMPRESSION_PARAMETER__TYPE__POWERSGD))
+    if (p->has_rank && !automatic && (p->type != CT__COMPRESSION_PARAMETER__TYPE__POWERSGD))
         return unused(who, "rank", codec, "POWERSGD");
+    if ((p->n_among > 0) && !automatic) return unused(who, "among", codec, "AUTO");
     if (!codec->absorbs && p->has_momentum_correction && p->momentum_correction)
         return unused(who, "momentum_correction", codec, "REDSYNC, POWERSGD and ONEBIT");
     /* who sends something of every element would mask all of it */
@@ -65,6 +69,35 @@ static ct_status check_unused(const Ct__CompressionParameter *p, const char *who
     if (!codec->keeps && p->has_resync_iter && (p->resync_iter > 0))
         return unused(who, "resync_iter", codec, "codecs that leave something behind");
     return CT_OK;
+}
+
+/* The codecs that AUTO may choose among, by their places in the table. */
+static ct_status read_among(const Ct__CompressionParameter *p, const char *who, uint32_t *among_p)
+{
+    for (size_t i = 0; i < p->n_among; ++i) {
+        const ct_coded_ops *codec = NULL;
+        const char *name = NULL;
+
+        CT_TRY(value_name(&ct__compression_parameter__type__descriptor, (int)p->among[i], who,
+                          "among", &name));
+        CT_TRY(ct_coded_find(name, &codec));
+        if (codec->create == NULL)
+            return CT_FAIL(CT_ERR_CONFIG,
+                           "%s { among: %s }: AUTO chooses among codecs that compress, and NONE, "
+                           "which it may always take",
+                           who, name);
+        for (uint32_t k = 0; ct_coded_table[k] != NULL; ++k)
+            if (ct_coded_table[k] == codec) *among_p |= (uint32_t)1 << k;
+    }
+    return CT_OK;
+}
+
+/* Every codec of the choice takes these settings. */
+static ct_status check_choice(const ct_codec_config *c)
+{
+    ct_choose_ways ways;
+
+    return ct_choose_list(c, false, &ways);
 }
 
 ct_status ct_codec_read_config(const Ct__CompressionParameter *p, const char *who,
@@ -94,7 +127,9 @@ ct_status ct_codec_read_config(const Ct__CompressionParameter *p, const char *wh
     c.mask_momentum = p->mask_momentum;
     c.rank = p->rank;
     c.local_clip = p->local_clip;
+    CT_TRY(read_among(p, who, &c.among));
     CT_TRY(ct_coded_check(*codec_p, &c, who));
+    if (p->type == CT__COMPRESSION_PARAMETER__TYPE__AUTO) CT_TRY(check_choice(&c));
     *config_p = c;
     return CT_OK;
 }
@@ -166,6 +201,11 @@ static ct_status check_net(const Ct__SolverParameter *s, const Ct__NetParameter 
             snprintf(who, sizeof(who), "layer \"%s\", param %zu, compress",
                      (l->name != NULL) ? l->name : "", w);
             CT_TRY(ct_codec_read_config(l->param[w]->compress, who, &codec, &c));
+            if (l->param[w]->compress->type == CT__COMPRESSION_PARAMETER__TYPE__AUTO)
+                return CT_FAIL(CT_ERR_CONFIG,
+                               "%s: type AUTO chooses for all parameters together, so it stands in "
+                               "the solver's compression; here, say NONE or a codec",
+                               who);
             CT_TRY(check_pair(s, who, codec, &c));
         }
     }

@@ -14,9 +14,26 @@ typedef struct exchange_mpi {
     int n_state;
     struct {
         int param, k;     /* the k-th state of it */
-    } * state;            /* [n_state] */
+    } * state;            /* [n_state], with room for all that there may come to be */
+    int generation;       /* of the pipe that they are states of */
     ct_codec_config *own; /* [n_learned] of parameters with a codec of their own */
 } exchange_mpi;
+
+enum { MOST_STATES = 8 /* of a parameter */ };
+
+static void count_states(exchange_mpi *x)
+{
+    ct_coded_state s;
+
+    x->n_state = 0;
+    x->generation = ct_grad_pipe_generation(x->pipe);
+    for (int i = 0; i < x->n_learned; ++i) {
+        for (int k = 0; (k < MOST_STATES) && ct_grad_pipe_state(x->pipe, i, k, &s); ++k) {
+            x->state[x->n_state].param = i;
+            x->state[x->n_state++].k = k;
+        }
+    }
+}
 
 static ct_status mpi_begin(void *ctx, int64_t iteration, float scale, float rate)
 {
@@ -124,9 +141,25 @@ static void mpi_coding(void *ctx, ct_exchange_coding *out)
                                  .residual_norm = c.residual_norm };
 }
 
+static void mpi_share(void *ctx, float *momentum)
+{
+    ct_grad_pipe_share(((exchange_mpi *)ctx)->pipe, momentum);
+}
+
+static void mpi_reads(void *ctx, int param)
+{
+    exchange_mpi *x = ctx;
+
+    if (param < x->n_learned) ct_grad_pipe_reads(x->pipe, param);
+}
+
+/* The list is made anew where the pipe has changed. */
 static int mpi_n_state(void *ctx)
 {
-    return ((exchange_mpi *)ctx)->n_state;
+    exchange_mpi *x = ctx;
+
+    if (x->generation != ct_grad_pipe_generation(x->pipe)) count_states(x);
+    return x->n_state;
 }
 
 static ct_status mpi_state(void *ctx, int i, ct_exchange_state *out)
@@ -190,25 +223,6 @@ static ct_status list_ranges(exchange_mpi *x, const Ct__SolverParameter *s, cons
     return CT_OK;
 }
 
-static ct_status list_states(exchange_mpi *x)
-{
-    ct_coded_state s;
-    int n = 0;
-
-    for (int i = 0; i < x->n_learned; ++i) {
-        for (int k = 0; ct_grad_pipe_state(x->pipe, i, k, &s); ++k) n += 1;
-    }
-    x->state = calloc((size_t)n + 1, sizeof(*x->state));
-    if (x->state == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for an exchange");
-    for (int i = 0; i < x->n_learned; ++i) {
-        for (int k = 0; ct_grad_pipe_state(x->pipe, i, k, &s); ++k) {
-            x->state[x->n_state].param = i;
-            x->state[x->n_state++].k = k;
-        }
-    }
-    return CT_OK;
-}
-
 static ct_status open_pipe(exchange_mpi *x, const Ct__SolverParameter *param, ct_net *net,
                            ct_grad_range *range)
 {
@@ -222,7 +236,10 @@ static ct_status open_pipe(exchange_mpi *x, const Ct__SolverParameter *param, ct
     x->reproducible = config.reproducible;
     CT_TRY(list_ranges(x, param, net, range));
     CT_TRY(ct_grad_pipe_create(x->comm, &config, net->grad_arena, range, x->n_learned, &x->pipe));
-    return list_states(x);
+    x->state = calloc(MOST_STATES * (size_t)x->n_learned + 1, sizeof(*x->state));
+    if (x->state == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for an exchange");
+    count_states(x);
+    return CT_OK;
 }
 
 static void destroy(exchange_mpi *x)
@@ -274,6 +291,8 @@ ct_status ct_exchange_mpi_open(ct_comm *comm, const Ct__SolverParameter *param, 
         .coding = mpi_coding,
         .absorbed = mpi_absorbed,
         .restored = mpi_restored,
+        .share = mpi_share,
+        .reads = mpi_reads,
         .n_state = mpi_n_state,
         .state = mpi_state,
     };

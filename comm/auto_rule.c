@@ -1,0 +1,86 @@
+#include "comm/auto_rule.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const double clearly = 1.5; /* times as long: no more steps are needed */
+static const double near_by = 0.1;
+static const double gain = 0.98, hysteresis = 0.95;
+static const double longer = 1.25;
+
+void ct_auto_times_add(ct_auto_times *t, int64_t ns)
+{
+    if (t->n < CT_AUTO_MOST) t->ns[t->n++] = ns;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+double ct_auto_median(const ct_auto_times *t)
+{
+    int64_t v[CT_AUTO_MOST];
+    int n = t->n;
+
+    if (n == 0) return 0;
+    memcpy(v, t->ns, sizeof(*v) * (size_t)n);
+    qsort(v, (size_t)n, sizeof(*v), ascending);
+    return 1e-9 * ((n % 2 == 1) ? (double)v[n / 2] : 0.5 * (double)(v[n / 2 - 1] + v[n / 2]));
+}
+
+bool ct_auto_is_enough(const ct_auto_times *t, const ct_auto_times *against, bool second)
+{
+    int64_t least = INT64_MAX, most = 0;
+
+    if (t->n >= (second ? CT_AUTO_MOST : CT_AUTO_STEPS)) return true;
+    if ((against == NULL) || (against->n == 0) || (t->n < CT_AUTO_STEPS / 2)) return false;
+    for (int i = 0; i < t->n; ++i) least = (t->ns[i] < least) ? t->ns[i] : least;
+    for (int i = 0; i < against->n; ++i) most = (against->ns[i] > most) ? against->ns[i] : most;
+    return (double)least > clearly * (double)most;
+}
+
+bool ct_auto_is_near(const ct_auto_times *coded, const ct_auto_times *dense)
+{
+    double c = ct_auto_median(coded), d = ct_auto_median(dense);
+
+    return (c > (1 - near_by) * d) && (c < (1 + near_by) * d);
+}
+
+bool ct_auto_takes(const ct_auto_times *coded, const ct_auto_times *dense, ct_auto_now now)
+{
+    double c = ct_auto_median(coded), d = ct_auto_median(dense);
+
+    if (now == CT_AUTO_CODED) return !(d < hysteresis * c);
+    return c < ((now == CT_AUTO_DENSE) ? hysteresis : gain) * d;
+}
+
+void ct_auto_drift_begin(ct_auto_drift *d, int skip)
+{
+    *d = (ct_auto_drift){ .skip = skip, .rest = CT_AUTO_REST };
+}
+
+bool ct_auto_drift_add(ct_auto_drift *d, double step_s, double *mean_s_p)
+{
+    if (d->skip > 0) {
+        d->skip -= 1;
+        return false;
+    }
+    if (d->rest > 0) d->rest -= 1;
+    d->sum_s += step_s;
+    d->n += 1;
+    if (d->n < CT_AUTO_WINDOW) return false;
+    *mean_s_p = d->sum_s / d->n;
+    d->sum_s = 0;
+    d->n = 0;
+    return true;
+}
+
+bool ct_auto_drift_window(ct_auto_drift *d, double mean_s)
+{
+    if (d->reference_s == 0) d->reference_s = mean_s;
+    d->longer = (mean_s > longer * d->reference_s) ? d->longer + 1 : 0;
+    return (d->longer >= CT_AUTO_WINDOWS) && (d->rest == 0);
+}

@@ -1,0 +1,53 @@
+/** @file auto_rule.h  When measured steps speak for a codec, and when they have changed. No MPI.
+ *  Private to comm/.
+ */
+#ifndef CT_AUTO_RULE_H
+#define CT_AUTO_RULE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+    CT_AUTO_STEPS = 4, /* of a trial                     */
+    CT_AUTO_MOST = 2 * CT_AUTO_STEPS,
+    CT_AUTO_WINDOW = 64, /* steps                                                        */
+    CT_AUTO_WINDOWS = 3, /* in a row that are longer                                     */
+    CT_AUTO_REST = 1024  /* steps before anything is decided anew                        */
+};
+
+/** Steps of one plan, on the slowest rank. */
+typedef struct ct_auto_times {
+    int n;
+    int64_t ns[CT_AUTO_MOST];
+} ct_auto_times;
+
+void ct_auto_times_add(ct_auto_times *t, int64_t ns); /* where there is room */
+/** Seconds; 0: none. */
+double ct_auto_median(const ct_auto_times *t);
+/** The trial may end. against (NULL: nothing): the other's; half as many do where every step was
+ *  1.5 times as long as its longest. second: the plan is tried once more. */
+bool ct_auto_is_enough(const ct_auto_times *t, const ct_auto_times *against, bool second);
+/** Less than a tenth apart: worth a second look. */
+bool ct_auto_is_near(const ct_auto_times *coded, const ct_auto_times *dense);
+
+typedef enum { CT_AUTO_NEW, CT_AUTO_DENSE, CT_AUTO_CODED } ct_auto_now;
+
+/** Whether to compress. At first: where it is 2 % faster. Later another way than now has to be 5 %
+ *  faster. */
+bool ct_auto_takes(const ct_auto_times *coded, const ct_auto_times *dense, ct_auto_now now);
+
+/** Windows of steps against the first one. */
+typedef struct ct_auto_drift {
+    int skip, n, longer, rest;
+    double sum_s, reference_s;
+} ct_auto_drift;
+
+/** After so many more steps the reference is taken. */
+void ct_auto_drift_begin(ct_auto_drift *d, int skip);
+/** True where a window is full: its mean. */
+bool ct_auto_drift_add(ct_auto_drift *d, double step_s, double *mean_s_p);
+/** The mean of a window on the slowest rank; true where it is the third in a row that is a quarter
+ *  longer than the reference. */
+bool ct_auto_drift_window(ct_auto_drift *d, double mean_s);
+
+#endif

@@ -1,0 +1,130 @@
+/* Messages here against the models of them: a few runs of each. */
+#include <math.h>
+#include <string.h>
+
+#include "comm/coding.h"
+#include "comm/coll_ways.h"
+#include "comm/exch_impl.h"
+#include "framework/base/clock.h"
+
+enum { RUNS = 3, PER_ENTRY = 32 /* elements */ };
+
+static const double most = 1e3; /* times longer, or shorter: what is beyond is no model's error */
+
+/* The least of a few runs, on the slowest rank, over what the model says. */
+static ct_status factor_of(ct_comm *c, double seconds, double model_s, double *factor_p)
+{
+    int64_t ns = (int64_t)(1e9 * seconds);
+    double f = 1;
+
+    CT_TRY(ct_comm_max(c, &ns, 1));
+    if ((model_s > 0) && (ns > 0)) f = 1e-9 * (double)ns / model_s;
+    *factor_p = fmin(fmax(f, 1 / most), most);
+    /* every rank decides from the same number */
+    return ct_comm_broadcast(c, factor_p, sizeof(*factor_p));
+}
+
+static ct_status sum_once(ct_comm *c, ct_coll_ways *w)
+{
+    ct_status status = CT_OK;
+    int idle = 0;
+
+    CT_TRY(ct_coll_ways_start(w));
+    while ((status = ct_coll_ways_progress(w)) == CT_INPROGRESS) {
+        MPI_Request *req[CT_COMM_MAX_PENDING];
+        int n = ct_coll_ways_pending(w, req, CT_COMM_MAX_PENDING);
+
+        idle += 1;
+        CT_TRY(ct_comm_wait_any(c, req, n, &idle));
+    }
+    return status;
+}
+
+static ct_status time_sum(ct_comm *c, const char *allreduce, int64_t n, double *factor_p)
+{
+    const ct_arena_ops *mem = ct_comm_arena(c);
+    ct_coll_ways w = { .comm = c, .count = n, .dtype = CT_F32 };
+    double best = INFINITY;
+    void *buf = NULL;
+    ct_status status = CT_OK;
+
+    CT_TRY(mem->acquire(mem->ctx, sizeof(float) * (size_t)n, "a look at the network", &buf));
+    memset(buf, 0, sizeof(float) * (size_t)n);
+    w.buf = buf;
+    w.tag = ct_comm_take_tags(c, CT_COLL_TAGS);
+    status = ct_coll_ways_prepare(&w, allreduce, false);
+    for (int i = 0; (status == CT_OK) && (i < RUNS); ++i) {
+        double start = 0;
+
+        CT_TRY_GOTO(status, done, ct_comm_barrier(c));
+        start = ct_clock_s();
+        CT_TRY_GOTO(status, done, sum_once(c, &w));
+        best = fmin(best, ct_clock_s() - start);
+    }
+    if (status == CT_OK) status = factor_of(c, best, ct_coll_ways_predicted_s(&w), factor_p);
+
+done:
+    ct_coll_ways_release(&w);
+    mem->release(mem->ctx, buf);
+    return status;
+}
+
+static ct_status fill(ct_sparse *s, int64_t n)
+{
+    CT_TRY(ct_sparse_reserve(s, n / PER_ENTRY));
+    s->n = n;
+    s->count = n / PER_ENTRY;
+    for (int64_t i = 0; i < s->count; ++i) {
+        s->index[i] = (uint32_t)(i * PER_ENTRY);
+        s->value[i] = 1;
+    }
+    return CT_OK;
+}
+
+/* An allgather: what all exchanges are made of are messages of its kind. */
+static ct_status time_exchange(ct_comm *c, int64_t n, double *factor_p)
+{
+    const ct_exch_ops *ops = &ct_exch_allgather;
+    ct_exch_req r = { .comm = c, .n = n, .k = n / PER_ENTRY, .form = CT_WIRE_PAIRS };
+    const ct_exch_model *model = NULL;
+    ct_exch_seconds s;
+    ct_sparse own = { .n = 0 };
+    double best = INFINITY;
+    float *sum = ct_mem_acquire(sizeof(float) * (size_t)n);
+    ct_status status = CT_OK;
+
+    r.tag = ct_comm_take_tags(c, CT_COLL_TAGS);
+    r.sum = sum;
+    r.residual = sum; /* pairs lose nothing */
+    r.own = &own;
+    if (sum == NULL) status = CT_FAIL(CT_ERR_NOMEM, "no memory for a look at the network");
+    if (status == CT_OK) status = ct_exch_model_of(c, &model);
+    if (status == CT_OK) status = fill(&own, n);
+    if (status == CT_OK) status = ops->prepare(&r);
+    for (int i = 0; (status == CT_OK) && (i < RUNS); ++i) {
+        double start = 0, decode = r.decode_s;
+
+        CT_TRY_GOTO(status, done, ct_comm_barrier(c));
+        start = ct_clock_s();
+        CT_TRY_GOTO(status, done, ct_exch_run(ops, &r));
+        best = fmin(best, ct_clock_s() - start - (r.decode_s - decode));
+    }
+    if (status != CT_OK) goto done;
+    ct_exch_model_s(model, CT_EXCH_ALLGATHER, n, r.k, r.form, &s);
+    status = factor_of(c, best, s.wire_s, factor_p);
+
+done:
+    ops->release(&r);
+    ct_sparse_destroy(&own);
+    ct_mem_release(sum);
+    return status;
+}
+
+ct_status ct_coding_calibrate(ct_comm *c, const char *allreduce, int64_t n, double *sum_factor_p,
+                              double *wire_factor_p)
+{
+    *sum_factor_p = *wire_factor_p = 1;
+    if ((c->size == 1) || (n < PER_ENTRY)) return CT_OK;
+    CT_TRY(time_sum(c, allreduce, n, sum_factor_p));
+    return time_exchange(c, n, wire_factor_p);
+}

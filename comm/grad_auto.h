@@ -1,0 +1,38 @@
+/** @file grad_auto.h  `compression { type: AUTO }` in a pipe. Private to comm/.
+ *
+ * When the pipe is made, the cost model chooses (choose.h): with what codecs take here and how
+ * fast messages are, both measured in some ten milliseconds, and without anything to hide behind,
+ * unless config.line says what the step is. What would land sooner dense even then, is dense
+ * for good. The first steps are watched: what computes between gradients that get ready and weights
+ * that are read is the line on which rank 0 chooses again. Then the best plans, and all dense,
+ * take some real steps each: the fastest on the slowest rank is taken, a codec only where it is
+ * clearly faster than dense. Later, steps that are much longer in a few windows in a row than they
+ * were when this was decided have it decided anew.
+ *
+ * A plan is changed between steps, and loses nothing: the step before a range goes dense sends all
+ * of V; what ranks then have of its momentum goes, summed, to the solver, and back in equal shares.
+ * All ranks decide from the same numbers.
+ */
+#ifndef CT_GRAD_AUTO_H
+#define CT_GRAD_AUTO_H
+
+#include "comm/grad_pipe_impl.h"
+
+/** gp->range has what the config says; leaves in it what is chosen. *a_p NULL: nothing is to be
+ *  tried. Collective. */
+ct_status ct_grad_auto_create(ct_grad_pipe *gp, ct_grad_auto **a_p);
+void ct_grad_auto_destroy(ct_grad_auto *a); /* NULL allowed */
+/** A step begins; may change the pipe's plan. *dense_p: the step is to be dense. Collective; with
+ *  the lock held. */
+ct_status ct_grad_auto_step(ct_grad_auto *a, int64_t iteration, bool *dense_p);
+/** Plans are going to be tried: the pipe is tuned afterwards. */
+bool ct_grad_auto_tries(const ct_grad_auto *a);
+/** Most steps that pass until a plan is decided on. */
+int ct_grad_auto_n_step(const ct_grad_auto *a);
+
+/** The main thread comes into the pipe, or leaves it: what lies between is its own. */
+void ct_grad_auto_enter(ct_grad_auto *a);
+void ct_grad_auto_leave(ct_grad_auto *a);
+void ct_grad_auto_note(ct_grad_auto *a, ct_line_kind kind, int range);
+
+#endif
