@@ -1,0 +1,378 @@
+/* AUTO: ways that change between steps lose nothing, and all ranks change alike. */
+#include "tests/mpi/mpi_test.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "comm/coded_types.h"
+#include "comm/grad_auto.h"
+#include "framework/base/rng.h"
+
+enum { N_RANGE = 3, N = 3 * 40000 };
+
+static const float momentum = 0.9f, rate = 0.1f;
+
+/* A solver of its own: weights, momentum, and what both would be without any compression. */
+typedef struct rig {
+    ct_comm *comm;
+    ct_grad_pipe *gp;
+    float *arena, *weight, *history, *zero;
+    double *sum, *want_h, *want_w;
+    ct_grad_range range[N_RANGE];
+} rig;
+
+/* What casts round is lost: not here. */
+static uint32_t redsync_alone(void)
+{
+    uint32_t i = 0;
+
+    while (ct_coded_table[i] != &ct_coded_redsync) i += 1;
+    return (uint32_t)1 << i;
+}
+
+static ct_grad_pipe_config config_of(const ct_coded_ops *codec, float density)
+{
+    return (ct_grad_pipe_config){
+        .allreduce = "auto",
+        .overlap = true,
+        .codec = codec,
+        .momentum = momentum,
+        .codec_config = { .density = density, .min_bytes = 4096, .momentum_correction = true }
+    };
+}
+
+static int rig_open(rig *r, ct_comm *c, const ct_grad_pipe_config *config)
+{
+    static const char *const key[N_RANGE] = { "c[0]", "b[0]", "a[0]" };
+    const ct_arena_ops *mem = ct_comm_arena(c);
+    void *block = NULL;
+    int fault = 0;
+
+    memset(r, 0, sizeof(*r));
+    r->comm = c;
+    fault += MPI_FAULT_UNLESS(mem->acquire(mem->ctx, sizeof(float) * N, "arena", &block) == CT_OK);
+    r->arena = block;
+    r->weight = calloc(N, sizeof(float));
+    r->zero = calloc(N, sizeof(float));
+    r->history = calloc(N, sizeof(float));
+    r->sum = calloc(N, sizeof(double));
+    r->want_h = calloc(N, sizeof(double));
+    r->want_w = calloc(N, sizeof(double));
+    for (int i = 0; i < N_RANGE; ++i)
+        r->range[i] = (ct_grad_range){ .key = key[i],
+                                       .offset = i * (N / N_RANGE),
+                                       .count = (i == 2) ? 900 : N / N_RANGE - 7,
+                                       .rows = 1,
+                                       .weight = r->zero,
+                                       .rate_mult = 1 };
+    fault += MPI_FAULT_UNLESS(ct_grad_pipe_create(c, config, r->arena, r->range, N_RANGE, &r->gp) ==
+                              CT_OK);
+    if (fault == 0) ct_grad_pipe_share(r->gp, r->history);
+    return fault;
+}
+
+static void rig_close(rig *r)
+{
+    const ct_arena_ops *mem = ct_comm_arena(r->comm);
+
+    ct_grad_pipe_destroy(r->gp);
+    mem->release(mem->ctx, r->arena);
+    free(r->weight);
+    free(r->zero);
+    free(r->history);
+    free(r->sum);
+    free(r->want_h);
+    free(r->want_w);
+}
+
+static float gradient(int rank, int64_t step, int i)
+{
+    return ct_rng_normal_at(5 + (uint64_t)rank, (uint64_t)((step * 7919 + i) % 100003));
+}
+
+/* Gradients that do not hang on weights, so that what is sent late is sent all the same. */
+static void fill(rig *r, int64_t step)
+{
+    for (int i = 0; i < N_RANGE; ++i) {
+        for (int64_t k = r->range[i].offset; k < r->range[i].offset + r->range[i].count; ++k) {
+            r->arena[k] = gradient(r->comm->rank, step, (int)k);
+            r->want_h[k] *= (double)momentum;
+            for (int p = 0; p < r->comm->size; ++p)
+                r->want_h[k] += (double)rate * (double)gradient(p, step, (int)k);
+            r->want_w[k] -= r->want_h[k];
+        }
+    }
+}
+
+static void update(rig *r)
+{
+    for (int i = 0; i < N_RANGE; ++i) {
+        bool absorbed = ct_grad_pipe_absorbs(r->gp, i);
+
+        for (int64_t k = r->range[i].offset; k < r->range[i].offset + r->range[i].count; ++k) {
+            if (!absorbed) r->history[k] = momentum * r->history[k] + rate * r->arena[k];
+            r->weight[k] -= absorbed ? r->arena[k] : r->history[k];
+        }
+    }
+}
+
+/* weights - sum over ranks of V: what they would be without compression. */
+static int nothing_is_lost(rig *r, int64_t step)
+{
+    double worst = 0, scale = 1;
+    int n_left = 0;
+
+    memset(r->sum, 0, sizeof(double) * N);
+    for (int i = 0; i < N_RANGE; ++i) {
+        ct_coded_state s;
+
+        if (!ct_grad_pipe_state(r->gp, i, 0, &s)) continue;
+        for (int64_t k = 0; k < s.count; ++k) {
+            r->sum[r->range[i].offset + k] = (double)s.data[k];
+            n_left += (s.data[k] != 0);
+        }
+    }
+    MPI_Allreduce(MPI_IN_PLACE, r->sum, N, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    for (int k = 0; k < N; ++k) {
+        double is = (double)r->weight[k] - r->sum[k];
+
+        worst = fmax(worst, fabs(is - r->want_w[k]));
+        scale = fmax(scale, fabs(r->want_w[k]));
+    }
+    /* each step rounds sums, momentum and weight; momentum carries tenfold */
+    if (worst > (double)(10 * (step + 1) * (r->comm->size + 4)) * 0x1p-24 * scale) {
+        fprintf(stderr, "step %lld: off by %g of %g, %d elements not sent\n", (long long)step,
+                worst, scale, n_left);
+        return 1;
+    }
+    return 0;
+}
+
+static int same_on_all(const rig *r)
+{
+    uint64_t h = 14695981039346656037u, least = 0, most = 0;
+
+    for (size_t i = 0; i < sizeof(float) * N; ++i)
+        h = (h ^ ((const unsigned char *)r->weight)[i]) * 1099511628211u;
+    MPI_Allreduce(&h, &least, 1, MPI_UINT64_T, MPI_MIN, MPI_COMM_WORLD);
+    MPI_Allreduce(&h, &most, 1, MPI_UINT64_T, MPI_MAX, MPI_COMM_WORLD);
+    return MPI_FAULT_UNLESS(least == most);
+}
+
+static int rig_step(rig *r, int64_t s)
+{
+    int fault = MPI_FAULT_UNLESS(ct_grad_pipe_begin(r->gp, s, 1, rate) == CT_OK);
+
+    fill(r, s);
+    for (int i = 0; i < N_RANGE; ++i)
+        fault += MPI_FAULT_UNLESS(ct_grad_pipe_ready(r->gp, i) == CT_OK);
+    for (int i = N_RANGE - 1; i >= 0; --i) ct_grad_pipe_reads(r->gp, i);
+    fault += MPI_FAULT_UNLESS(ct_grad_pipe_finish(r->gp, NULL, NULL) == CT_OK);
+    update(r);
+    return fault + nothing_is_lost(r, s) + same_on_all(r);
+}
+
+/* ---- one codec after the other, by hand */
+
+static int change_by_hand(ct_comm *c)
+{
+    const ct_grad_pipe_config base = config_of(&ct_coded_none, 0.02f);
+    const ct_codec_config gtopk = { .density = 0.01f,
+                                    .exchange = "gtopk",
+                                    .momentum_correction = true };
+    const ct_codec_config hier = { .density = 0.03f,
+                                   .exchange = "hier",
+                                   .momentum_correction = true };
+    const ct_codec_config plain = { .density = 0.02f };
+    /* what both large ranges go by, and whether the step before must send everything */
+    const struct {
+        const ct_coded_ops *ops;
+        const ct_codec_config *config;
+    } way[] = { { &ct_coded_redsync, &gtopk }, { &ct_coded_redsync, &hier },
+                { &ct_coded_none, &plain },    { &ct_coded_redsync, &gtopk },
+                { &ct_coded_none, &plain },    { &ct_coded_redsync, &hier },
+                { &ct_coded_redsync, &gtopk } };
+    enum { N_WAY = sizeof(way) / sizeof(way[0]) };
+    rig r;
+    int64_t s = 0;
+    int fault = rig_open(&r, c, &base), absorbed = 0;
+
+    if (fault > 0) return fault;
+    for (int w = 0; w < N_WAY; ++w) {
+        for (int i = 0; i < 2; ++i) {
+            r.gp->range[i].codec = way[w].ops;
+            r.gp->range[i].codec_config = way[w].config;
+        }
+        fault += MPI_FAULT_UNLESS(ct_grad_pipe_recode(r.gp) == CT_OK);
+        fault += MPI_FAULT_UNLESS(ct_grad_pipe_absorbs(r.gp, 0) == (way[w].ops != &ct_coded_none));
+        fault += MPI_FAULT_UNLESS(!ct_grad_pipe_absorbs(r.gp, 2));
+        for (int k = 0; k < 3 + w % 2; ++k) fault += rig_step(&r, s++);
+        absorbed += ct_grad_pipe_absorbs(r.gp, 1);
+        if (way[w].ops == &ct_coded_none) continue;
+        /* all that is not sent goes to the weights, as a dense step would bring it there */
+        if ((w + 1 < N_WAY) && (way[w + 1].ops == &ct_coded_none)) {
+            for (int b = 0; b < r.gp->n_bucket; ++b) {
+                ct_coded_state v;
+
+                if (!ct_grad_pipe_state(r.gp, r.gp->bucket[b].cut.first, 0, &v)) continue;
+                memset(r.sum, 0, sizeof(double) * N);
+                for (int64_t k = 0; k < v.count; ++k) r.sum[k] = (double)v.data[k];
+                MPI_Allreduce(MPI_IN_PLACE, r.sum, (int)v.count, MPI_DOUBLE, MPI_SUM,
+                              MPI_COMM_WORLD);
+                for (int64_t k = 0; k < v.count; ++k) {
+                    r.weight[r.gp->bucket[b].cut.offset + k] -= (float)r.sum[k];
+                    v.data[k] = 0;
+                }
+            }
+        }
+    }
+    fault += MPI_FAULT_UNLESS(absorbed == 5);
+    rig_close(&r);
+    return fault;
+}
+
+static void test_changes_lose_nothing(void **state)
+{
+    (void)state;
+    assert_int_equal(mpi_verdict(mpi_on_machines(change_by_hand)), 0);
+}
+
+/* ---- AUTO tries, on a machine whose figures promise much */
+
+static void promise(ct_comm *c, double slower)
+{
+    ct_machine *m = &c->topo->machine;
+
+    for (int l = 0; l < m->n_level; ++l) {
+        m->level[l].bandwidth /= slower;
+        m->level[l].uplink /= slower;
+        m->level[l].bus /= slower;
+    }
+    m->coding = (ct_coding_speed){ .memory = 1e12, .measured = true };
+}
+
+static int n_tried, n_decided;
+
+static int tries(ct_comm *c)
+{
+    enum { STEPS = 80 };
+    ct_grad_pipe_config config = config_of(&ct_coded_auto, 0.01f);
+    rig r;
+    int fault = 0;
+    int64_t before = 0;
+
+    config.deterministic = true; /* the figures count, not this machine's */
+    config.tune_iterations = 1;
+    promise(c, 1e4);
+    fault = rig_open(&r, c, &config);
+    if (fault > 0) return fault;
+    if (c->size == 1) { /* nothing travels */
+        fault += MPI_FAULT_UNLESS(!ct_grad_pipe_absorbs(r.gp, 0));
+        fault += MPI_FAULT_UNLESS(ct_grad_pipe_n_trial(r.gp) == 0);
+        rig_close(&r);
+        return fault;
+    }
+    fault += MPI_FAULT_UNLESS(ct_grad_pipe_absorbs(r.gp, 0));
+    fault += MPI_FAULT_UNLESS(ct_grad_pipe_n_trial(r.gp) > 0);
+    fault += MPI_FAULT_UNLESS(ct_grad_pipe_n_trial(r.gp) < STEPS);
+    for (int64_t s = 0; s < STEPS; ++s) {
+        ct_grad_pipe_counters now;
+        int64_t least = ct_grad_pipe_generation(r.gp), most = least;
+
+        fault += rig_step(&r, s);
+        MPI_Allreduce(MPI_IN_PLACE, &least, 1, MPI_INT64_T, MPI_MIN, MPI_COMM_WORLD);
+        MPI_Allreduce(MPI_IN_PLACE, &most, 1, MPI_INT64_T, MPI_MAX, MPI_COMM_WORLD);
+        fault += MPI_FAULT_UNLESS(least == most);
+        ct_grad_pipe_get_counters(r.gp, &now); /* never less than it was */
+        fault += MPI_FAULT_UNLESS(now.bytes_sent >= before);
+        before = now.bytes_sent;
+    }
+    n_tried += (ct_grad_pipe_generation(r.gp) > 0);
+    n_decided += (ct_grad_pipe_n_trial(r.gp) == 0);
+    fault += MPI_FAULT_UNLESS(ct_grad_pipe_generation(r.gp) > 0);
+    fault += MPI_FAULT_UNLESS(ct_grad_pipe_n_trial(r.gp) == 0);
+    rig_close(&r);
+    return fault;
+}
+
+static void test_auto_tries_and_decides(void **state)
+{
+    int size = 0;
+
+    (void)state;
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    n_tried = n_decided = 0;
+    assert_int_equal(mpi_verdict(mpi_on_machines(tries)), 0);
+    if (size > 1) {
+        assert_true(n_tried > 0);
+        assert_int_equal(n_tried, n_decided);
+    }
+}
+
+/* Coding that takes for ever: the model alone says dense, and nothing is tried. */
+static int stays(ct_comm *c)
+{
+    ct_grad_pipe_config config = config_of(&ct_coded_auto, 0.01f);
+    rig r;
+    int fault = 0;
+
+    config.deterministic = true;
+    config.tune_iterations = 1;
+    c->topo->machine.coding =
+        (ct_coding_speed){ .memory = 1e6, .update_s = 1, .select_s = 1, .measured = true };
+    fault = rig_open(&r, c, &config);
+    if (fault > 0) return fault;
+    for (int64_t s = 0; s < 3; ++s) fault += rig_step(&r, s);
+    fault += MPI_FAULT_UNLESS(!ct_grad_pipe_absorbs(r.gp, 0));
+    fault += MPI_FAULT_UNLESS(ct_grad_pipe_generation(r.gp) == 0);
+    rig_close(&r);
+    return fault;
+}
+
+static void test_dense_is_not_tried_against(void **state)
+{
+    (void)state;
+    assert_int_equal(mpi_verdict(mpi_on_machines(stays)), 0);
+}
+
+/* The real start: codecs and network are measured, and all ranks come to the same. */
+static int real(ct_comm *c)
+{
+    ct_grad_pipe_config config = config_of(&ct_coded_auto, 0.01f);
+    ct_coding_speed *s = &c->topo->machine.coding;
+    int64_t bits[2];
+    rig r;
+    int fault = 0;
+
+    config.tune_iterations = 1;
+    fault = rig_open(&r, c, &config);
+    if (fault > 0) return fault;
+    for (int64_t k = 0; k < 12; ++k) fault += rig_step(&r, k);
+    if (c->size > 1) {
+        fault += MPI_FAULT_UNLESS(s->measured && (s->memory > 1e8) && (s->update_s > 0));
+        bits[0] = (int64_t)s->memory;
+        bits[1] = -bits[0];
+        MPI_Allreduce(MPI_IN_PLACE, bits, 2, MPI_INT64_T, MPI_MAX, MPI_COMM_WORLD);
+        fault += MPI_FAULT_UNLESS(bits[0] == -bits[1]);
+    }
+    rig_close(&r);
+    return fault;
+}
+
+static void test_measured_at_start(void **state)
+{
+    (void)state;
+    assert_int_equal(mpi_verdict(mpi_on_machines(real)), 0);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_changes_lose_nothing),
+        cmocka_unit_test(test_auto_tries_and_decides),
+        cmocka_unit_test(test_dense_is_not_tried_against),
+        cmocka_unit_test(test_measured_at_start),
+    };
+
+    return mpi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 60);
+}

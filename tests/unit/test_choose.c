@@ -1,0 +1,473 @@
+/* What AUTO chooses from costs and a step's line, and the rules by which measured steps decide. */
+#include "tests/test.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/auto_rule.h"
+#include "comm/choose.h"
+#include "comm/coded_cost.h"
+#include "comm/coded_types.h"
+#include "comm/watch.h"
+#include "topology/topo.h"
+
+enum { N_RANGE = 3, FC = 4000000, CONV = 400000, SMALL = 100 };
+
+static const double link_s = 1 / 125e6; /* of a byte: 1 Gbit/s */
+
+/* A network of p ranks whose allreduce takes its bytes' time and nothing else. */
+typedef struct rig {
+    int p;
+    double byte_s;
+    int64_t count[N_RANGE];
+    ct_grad_range range[N_RANGE];
+    ct_grad_pipe_config config;
+    ct_grad_sizes sizes;
+    ct_choose_ways ways;
+    ct_coded_seconds seconds[N_RANGE * CT_CHOOSE_WAYS];
+    ct_line_event backward[2 * N_RANGE], forward[2 * N_RANGE];
+    ct_line line;
+    ct_choose choose;
+} rig;
+
+static double dense_s(void *ctx, int64_t bytes)
+{
+    const rig *r = ctx;
+
+    return 2.0 * (r->p - 1) / r->p * (double)bytes * r->byte_s;
+}
+
+/* A large layer at the end of the net, a smaller one and a bias before it; each computes so long.
+ */
+static void rig_make(rig *r, int p, double byte_s, double compute_s, float density)
+{
+    static const char *const key[N_RANGE] = { "fc[0]", "conv[0]", "conv[1]" };
+    static const int64_t count[N_RANGE] = { FC, CONV, SMALL };
+    int64_t at = 0;
+
+    memset(r, 0, sizeof(*r));
+    r->p = p;
+    r->byte_s = byte_s;
+    for (int i = 0; i < N_RANGE; ++i) {
+        r->count[i] = count[i];
+        r->range[i] =
+            (ct_grad_range){ .key = key[i], .offset = at, .count = count[i], .rows = 100 };
+        at += (count[i] + 15) / 16 * 16;
+        r->backward[2 * i] = (ct_line_event){ .kind = CT_LINE_RUN, .seconds = compute_s };
+        r->backward[2 * i + 1] = (ct_line_event){ .kind = CT_LINE_READY, .range = i };
+        r->forward[2 * i] = (ct_line_event){ .kind = CT_LINE_READ, .range = N_RANGE - 1 - i };
+        r->forward[2 * i + 1] = (ct_line_event){ .kind = CT_LINE_RUN, .seconds = compute_s };
+    }
+    r->config = (ct_grad_pipe_config){
+        .allreduce = "ring",
+        .overlap = true,
+        .codec = &ct_coded_auto,
+        .codec_config = { .density = density, .min_bytes = 4096, .momentum_correction = true }
+    };
+    r->sizes = (ct_grad_sizes){ .usual = 1 << 20, .ends = 1 << 18, .most = 8 << 20 };
+    assert_int_equal(ct_choose_list(&r->config.codec_config, false, &r->ways), CT_OK);
+    r->line = (ct_line){ .n_range = N_RANGE,
+                         .count = r->count,
+                         .forward = r->forward,
+                         .backward = r->backward,
+                         .n_forward = 2 * N_RANGE,
+                         .n_backward = 2 * N_RANGE,
+                         .overlap = CT_LINE_BOTH };
+    r->choose = (ct_choose){ .config = &r->config,
+                             .sizes = &r->sizes,
+                             .range = r->range,
+                             .n_range = N_RANGE,
+                             .n_rank = p,
+                             .ways = &r->ways,
+                             .seconds = r->seconds,
+                             .dense_s = dense_s,
+                             .ctx = r,
+                             .line = &r->line,
+                             .margin = 0.02 };
+}
+
+/* Every way w of a large range: coding takes so long an element, messages this share of dense. */
+static void set_costs(rig *r, int w, double coding_s, double share)
+{
+    for (int i = 0; i < N_RANGE; ++i) {
+        double n = (double)r->count[i];
+
+        r->seconds[i * CT_CHOOSE_WAYS + w] =
+            (ct_coded_seconds){ .encode_s = 0.8 * coding_s * n,
+                                .decode_s = 0.2 * coding_s * n,
+                                .wire_s = share * dense_s(r, 4 * r->count[i]),
+                                .bytes = share * 8 * n };
+    }
+}
+
+static void set_all(rig *r, double coding_s, double share)
+{
+    for (int w = 1; w < r->ways.n; ++w) set_costs(r, w, coding_s, share);
+}
+
+static const ct_choose_plan *run(rig *r)
+{
+    assert_int_equal(ct_choose_run(&r->choose), CT_OK);
+    return &r->choose.plan[0];
+}
+
+static void test_what_it_may_take(void **state)
+{
+    ct_codec_config c = { .density = 0.01f, .momentum_correction = true };
+    ct_choose_ways w;
+    int redsync = 0, bf16 = 0, other = 0;
+
+    (void)state;
+    assert_int_equal(ct_choose_list(&c, false, &w), CT_OK);
+    assert_ptr_equal(w.way[0].ops, &ct_coded_none);
+    for (int i = 1; i < w.n; ++i) {
+        assert_true(w.way[i].ops->automatic);
+        redsync += (w.way[i].ops == &ct_coded_redsync);
+        bf16 += (w.way[i].ops == &ct_coded_bf16);
+        other += (w.way[i].ops == &ct_coded_topk);
+    }
+    assert_int_equal(redsync, CT_EXCH_KINDS); /* once for each exchange */
+    assert_int_equal(bf16, 1);
+    assert_int_equal(other, 0); /* without momentum correction accuracy is lost */
+    assert_int_equal(ct_choose_list(&c, true, &w), CT_OK);
+    for (int i = 1; i < w.n; ++i)
+        assert_true((w.way[i].config.exchange == NULL) ||
+                    (strcmp(w.way[i].config.exchange, "oktopk") != 0));
+    c.exchange = "gtopk";
+    for (uint32_t i = 0; ct_coded_table[i] != NULL; ++i)
+        if (ct_coded_table[i] == &ct_coded_topk) c.among = (uint32_t)1 << i;
+    assert_int_equal(ct_choose_list(&c, false, &w), CT_OK);
+    assert_int_equal(w.n, 2);
+    assert_ptr_equal(w.way[1].ops, &ct_coded_topk);
+    assert_string_equal(w.way[1].config.exchange, "gtopk");
+    assert_false(w.way[1].config.momentum_correction);
+    c.among = 1; /* none: there is nothing to choose */
+    assert_int_equal(ct_choose_list(&c, false, &w), CT_ERR_CONFIG);
+}
+
+/* 40 GB/s: coding 5 ns an element takes longer than all the messages. */
+static void test_dense_on_a_fast_node(void **state)
+{
+    rig r;
+
+    (void)state;
+    rig_make(&r, 2, 1 / 40e9, 0.010, 0.001f);
+    set_all(&r, 5e-9, 0.01);
+    assert_int_equal(run(&r)->way[0], 0);
+    assert_int_equal(r.choose.n_plan, 1);
+    assert_int_equal(r.choose.plan[0].way[1], 0);
+    assert_int_equal(r.choose.plan[0].way[2], -1); /* below min_bytes: not up to AUTO */
+    ct_choose_release(&r.choose);
+}
+
+/* 1 Gbit/s: the large layer's 16 MB take 192 ms, 60 ms of computation hide little of that. */
+static void test_codec_on_a_slow_network(void **state)
+{
+    rig r;
+    const ct_choose_plan *best = NULL, *dense = NULL;
+
+    (void)state;
+    rig_make(&r, 4, link_s, 0.010, 0.001f);
+    set_all(&r, 5e-9, 0.01);
+    best = run(&r);
+    dense = &r.choose.plan[r.choose.n_plan - 1];
+    assert_true(best->way[0] > 0);
+    assert_int_equal(best->way[2], -1);
+    assert_int_equal(dense->way[0], 0);
+    assert_true(best->times.step_s < 0.5 * dense->times.step_s);
+    assert_true(best->bytes < 0.2 * dense->bytes);
+    /* nothing but computation and coding is left */
+    assert_true(best->times.step_s < 0.060 + 5e-9 * (FC + CONV) + 0.01);
+    ct_choose_release(&r.choose);
+}
+
+/* The same network, but all of it hides behind a second of computation: a codec would only take
+ * the rank's time. */
+static void test_what_hides_stays_dense(void **state)
+{
+    rig r;
+
+    (void)state;
+    rig_make(&r, 4, link_s, 1.0, 0.001f);
+    set_all(&r, 5e-9, 0.01);
+    assert_int_equal(run(&r)->way[0], 0);
+    assert_int_equal(r.choose.n_plan, 1);
+    assert_true(fabs(r.choose.plan[0].times.step_s - 6.0) < 0.06);
+    ct_choose_release(&r.choose);
+}
+
+/* Way 2 is the cheaper for the large range, way 3 for the other. */
+static void test_each_range_by_its_own(void **state)
+{
+    rig r;
+    const ct_choose_plan *best = NULL;
+
+    (void)state;
+    rig_make(&r, 4, link_s, 0.0001, 0.001f);
+    set_all(&r, 5e-9, 0.5);
+    r.seconds[0 * CT_CHOOSE_WAYS + 2].wire_s *= 0.02;
+    r.seconds[1 * CT_CHOOSE_WAYS + 3].wire_s *= 0.02;
+    best = run(&r);
+    assert_int_equal(best->way[0], 2);
+    assert_int_equal(best->way[1], 3);
+    ct_choose_release(&r.choose);
+}
+
+/* A gain below the margin is none. */
+static void test_margin(void **state)
+{
+    rig r;
+
+    (void)state;
+    rig_make(&r, 4, link_s, 0.0, 0.001f);
+    set_all(&r, 0, 0.99);
+    (void)run(&r);
+    assert_int_equal(r.choose.n_plan, 1);
+    ct_choose_release(&r.choose);
+    set_all(&r, 0, 0.9);
+    (void)run(&r);
+    assert_true(r.choose.n_plan > 1);
+    ct_choose_release(&r.choose);
+}
+
+/* A codec of the user's for one parameter is none of AUTO's business. */
+static void test_own_codec_stays(void **state)
+{
+    rig r;
+    ct_codec_config own = { .density = 1 };
+
+    (void)state;
+    rig_make(&r, 4, link_s, 0, 0.001f);
+    r.range[0].codec = &ct_coded_bf16;
+    r.range[0].codec_config = &own;
+    set_all(&r, 5e-9, 0.01);
+    assert_int_equal(run(&r)->way[0], -1);
+    assert_true(r.choose.plan[0].way[1] > 0);
+    ct_choose_release(&r.choose);
+}
+
+/* ---- the crossover */
+
+/* Whether RedSync's allgather pays between p ranks, coding being free. */
+static bool pays(int p, float density, const char *wire)
+{
+    rig r;
+    char text[256];
+    ct_machine *m = NULL;
+    ct_topo *t = NULL;
+    ct_exch_model *model = NULL;
+    ct_coded_costs costs = { .n_rank = p, .sum_factor = 1, .wire_factor = 1 };
+    bool coded;
+
+    rig_make(&r, p, link_s, 0, density);
+    snprintf(text, sizeof(text),
+             "level { name: \"node\" size: 1 latency_us: 0.001 bandwidth_gbs: 100 } "
+             "level { name: \"machine\" size: %d latency_us: 0.000001 bandwidth_gbs: 0.125 }",
+             p);
+    assert_int_equal(ct_machine_parse("m", text, strlen(text), &m), CT_OK);
+    assert_int_equal(ct_topo_place(m, p, 1, "block", &t), CT_OK);
+    assert_int_equal(ct_exch_model_create(t, &model), CT_OK);
+    costs.exch = model;
+    r.config.codec_config.exchange = "allgather";
+    r.config.codec_config.wire = wire;
+    for (uint32_t i = 0; ct_coded_table[i] != NULL; ++i)
+        if (ct_coded_table[i] == &ct_coded_redsync) r.config.codec_config.among = (uint32_t)1 << i;
+    assert_int_equal(ct_choose_list(&r.config.codec_config, false, &r.ways), CT_OK);
+    ct_choose_seconds(&costs, &r.config, r.range, N_RANGE, &r.ways, r.seconds);
+    r.choose.margin = 0;
+    coded = (run(&r)->way[0] > 0);
+    ct_choose_release(&r.choose);
+    ct_exch_model_destroy(model);
+    ct_topo_destroy(t);
+    ct_machine_destroy(m);
+    return coded;
+}
+
+/* p* = 2 / (w D): 8 bytes an entry are w = 2 words, 4 bytes one. */
+static void test_crossover(void **state)
+{
+    (void)state;
+    assert_true(pays(48, 0.02f, "pairs"));
+    assert_false(pays(52, 0.02f, "pairs"));
+    assert_true(pays(96, 0.02f, "half"));
+    assert_false(pays(104, 0.02f, "half"));
+}
+
+/* ---- measured steps */
+
+static ct_auto_times times_of(int n, const double *ms)
+{
+    ct_auto_times t = { .n = 0 };
+
+    for (int i = 0; i < n; ++i) ct_auto_times_add(&t, (int64_t)(1e6 * ms[i]));
+    return t;
+}
+
+static void test_what_measured_steps_say(void **state)
+{
+    ct_auto_times slow = times_of(4, (double[]){ 100, 101, 99, 140 });
+    ct_auto_times fast = times_of(4, (double[]){ 50, 49, 90, 51 });
+    ct_auto_times near = times_of(4, (double[]){ 97, 96, 97, 98 });
+    ct_auto_times few = times_of(2, (double[]){ 200, 210 });
+
+    (void)state;
+    assert_true(fabs(ct_auto_median(&slow) - 0.1005) < 1e-6);
+    assert_true(ct_auto_median(&(ct_auto_times){ .n = 0 }) == 0);
+    assert_true(ct_auto_takes(&fast, &slow, CT_AUTO_NEW));
+    assert_false(ct_auto_takes(&slow, &fast, CT_AUTO_NEW));
+    assert_true(ct_auto_is_near(&near, &slow));
+    assert_false(ct_auto_is_near(&fast, &slow));
+    /* 3.5 % are enough at first, but not to leave what is there */
+    assert_true(ct_auto_takes(&near, &slow, CT_AUTO_NEW));
+    assert_false(ct_auto_takes(&near, &slow, CT_AUTO_DENSE));
+    assert_true(ct_auto_takes(&slow, &near, CT_AUTO_CODED));
+    assert_false(ct_auto_takes(&slow, &fast, CT_AUTO_CODED));
+    /* two long steps say enough, two alike do not */
+    assert_true(ct_auto_is_enough(&few, &fast, false));
+    assert_false(ct_auto_is_enough(&few, &slow, false));
+    assert_true(ct_auto_is_enough(&slow, NULL, false));
+    assert_false(ct_auto_is_enough(&slow, NULL, true));
+}
+
+/* Three windows in a row, and not before there was a rest. */
+static void test_drift(void **state)
+{
+    ct_auto_drift d;
+    int windows = 0, asked = 0, at = 0;
+
+    (void)state;
+    ct_auto_drift_begin(&d, 5);
+    for (int i = 0; i < 40 * CT_AUTO_WINDOW; ++i) {
+        double mean = 0, step = (windows < 20) ? 1 : (windows % 4 == 0) ? 1.0 : 1.5;
+
+        if (windows >= 30) step = 1.3;
+        if (!ct_auto_drift_add(&d, (i < 5) ? 100 : step, &mean)) continue;
+        assert_true(fabs(mean - step) < 1e-9);
+        windows += 1;
+        if (!ct_auto_drift_window(&d, mean)) continue;
+        if (asked++ == 0) at = windows;
+    }
+    assert_true(asked > 0);
+    assert_int_equal(at, 24); /* windows 22, 23, 24 were long: 1 + 20, 21 … of four one is short */
+    ct_auto_drift_begin(&d, 0);
+    for (int i = 0; i < 4; ++i) assert_false(ct_auto_drift_window(&d, (i == 0) ? 1 : 2));
+}
+
+/* ---- the line, as it is watched */
+
+static void one_cycle(ct_watch *w, double *now, double compute, bool reads)
+{
+    for (int i = 0; i < 2; ++i) {
+        *now += compute;
+        ct_watch_enter(w, *now);
+        ct_watch_note(w, CT_LINE_READY, i);
+        *now += 5; /* in the pipe: not the rank's own */
+        ct_watch_leave(w, *now);
+    }
+    for (int i = 1; i >= 0; --i) {
+        *now += 2 * compute;
+        ct_watch_enter(w, *now);
+        if (reads) ct_watch_note(w, CT_LINE_READ, i);
+        ct_watch_enter(w, *now); /* called back: an update that polls */
+        ct_watch_leave(w, *now);
+        *now += 7;
+        ct_watch_leave(w, *now);
+    }
+    *now += compute;
+    ct_watch_enter(w, *now);
+    ct_watch_turn(w, false);
+    ct_watch_leave(w, *now);
+}
+
+static void test_watched_line(void **state)
+{
+    ct_watch w = { .on = true };
+    ct_line line = { .overlap = CT_LINE_BOTH };
+    double now = 100;
+
+    (void)state;
+    assert_false(ct_watch_line(&w, &line));
+    ct_watch_turn(&w, true);
+    ct_watch_leave(&w, now);
+    one_cycle(&w, &now, 3, true);
+    one_cycle(&w, &now, 1, true);
+    one_cycle(&w, &now, 2, true);
+    assert_int_equal(w.n_cycle, CT_WATCH_CYCLES);
+    assert_true(ct_watch_line(&w, &line));
+    assert_int_equal(line.overlap, CT_LINE_BOTH);
+    assert_int_equal(line.n_backward, 4);
+    assert_int_equal(line.n_forward, 5);
+    assert_int_equal(line.backward[3].kind, CT_LINE_READY);
+    assert_int_equal(line.backward[3].range, 1);
+    /* the middle cycle's: 2 in backward, 4 in forward, 2 at the end */
+    assert_true(fabs(line.backward[0].seconds - 2) < 1e-9);
+    assert_true(fabs(line.backward[2].seconds - 2) < 1e-9);
+    assert_true(fabs(line.forward[0].seconds - 4) < 1e-9);
+    assert_int_equal(line.forward[1].range, 1);
+    assert_true(fabs(line.forward[4].seconds - 2) < 1e-9);
+    ct_watch_release(&w);
+    w.on = true;
+    ct_watch_turn(&w, true);
+    ct_watch_leave(&w, now);
+    one_cycle(&w, &now, 1, false);
+    assert_true(ct_watch_line(&w, &line));
+    assert_int_equal(line.overlap, CT_LINE_BACKWARD); /* nobody reads: all lands before */
+    ct_watch_release(&w);
+}
+
+/* Coding is the rank's own time, and the link waits for it: two ranges, done by hand. */
+static void test_line_with_coding(void **state)
+{
+    int64_t count[2] = { 10, 10 };
+    ct_line_event backward[] = { { CT_LINE_RUN, 0, 1 },
+                                 { CT_LINE_READY, 0, 0 },
+                                 { CT_LINE_RUN, 0, 1 },
+                                 { CT_LINE_READY, 1, 0 } };
+    ct_line_event forward[] = {
+        { CT_LINE_READ, 1, 0 }, { CT_LINE_RUN, 0, 1 }, { CT_LINE_READ, 0, 0 }, { CT_LINE_RUN, 0, 1 }
+    };
+    ct_line line = { .n_range = 2,
+                     .count = count,
+                     .forward = forward,
+                     .backward = backward,
+                     .n_forward = 4,
+                     .n_backward = 4,
+                     .overlap = CT_LINE_BOTH };
+    ct_line_parcel parcel[2] = {
+        { .first = 0, .n = 1, .n_part = 1, .encode_s = 0.5, .wire_s = 4, .decode_s = 0.25 },
+        { .first = 1, .n = 1, .n_part = 1, .encode_s = 0.5, .wire_s = 1, .decode_s = 0.25 }
+    };
+    ct_line_times t;
+
+    (void)state;
+    /* 0 leaves at 1.5, 1 at 3 and has the link until 4; decoded at 4.25; forward until 5.25; 0 has
+     * 4 - 1.5 s left at 4 and lands at 6.5; decoded at 6.75; forward until 7.75 */
+    assert_int_equal(ct_line_run(&line, parcel, 2, &t), CT_OK);
+    assert_true(fabs(t.step_s - 7.75) < 1e-9);
+    assert_true(fabs(t.exposed_s - (1 + 1.25)) < 1e-9);
+    line.overlap =
+        CT_LINE_BACKWARD; /* all is waited for at 3: 1 at 4.25, 0 at 6.5 + 0.25, then 2 */
+    assert_int_equal(ct_line_run(&line, parcel, 2, &t), CT_OK);
+    assert_true(fabs(t.step_s - 8.75) < 1e-9);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_what_it_may_take),
+        cmocka_unit_test(test_dense_on_a_fast_node),
+        cmocka_unit_test(test_codec_on_a_slow_network),
+        cmocka_unit_test(test_what_hides_stays_dense),
+        cmocka_unit_test(test_each_range_by_its_own),
+        cmocka_unit_test(test_margin),
+        cmocka_unit_test(test_own_codec_stays),
+        cmocka_unit_test(test_crossover),
+        cmocka_unit_test(test_what_measured_steps_say),
+        cmocka_unit_test(test_drift),
+        cmocka_unit_test(test_watched_line),
+        cmocka_unit_test(test_line_with_coding),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
