@@ -213,6 +213,9 @@ const ct_meaning ct_meaning_table[] = {
     { "MachineLevelParameter.uplink_gbs",
       "What the link of ONE member up into the vertex carries, per direction. Unset: all that the "
       "member can inject." },
+    { "MachineParameter.coding",
+      "What codecs take on a rank, as `bench comm --fit` measured it; unset: estimated from "
+      "`sum_gbs`, and a job that needs it measures it." },
     { "MachineParameter.level", "The levels, innermost first, at least a node and a machine." },
     { "MachineParameter.name", "For messages and reports." },
     { "MachineParameter.nodes",

@@ -170,6 +170,8 @@ static const struct {
       "8 bytes in -1 us; it must be above 0" },
     { NODE MACHINE "shared { gbs: 1 time { bytes: 8 us: 1 } time { bytes: 4 us: 1 } }",
       "shared: a time of 4 bytes; bytes ascend" },
+    { NODE MACHINE "coding { update_ns: 1 }", "coding: memory_gbs is 0; it must be above 0" },
+    { NODE MACHINE "coding { memory_gbs: 5 merge_ns: -1 }", "coding: merge_ns is -1" },
 };
 
 static void test_broken(void **state)
@@ -233,6 +235,13 @@ static void expect_equal(const ct_machine *a, const ct_machine *b)
         }
     }
     expect_equal_sums(&a->shared, &b->shared);
+    assert_int_equal(a->coding.measured, b->coding.measured);
+    assert_true(a->coding.memory == b->coding.memory);
+    assert_true(a->coding.update_s == b->coding.update_s);
+    assert_true(a->coding.select_s == b->coding.select_s);
+    assert_true(a->coding.pack_s == b->coding.pack_s);
+    assert_true(a->coding.add_s == b->coding.add_s);
+    assert_true(a->coding.merge_s == b->coding.merge_s);
     assert_int_equal(a->names == NULL, b->names == NULL);
     if (a->names == NULL) return;
     assert_int_equal(a->names->n_node, b->names->n_node);
@@ -284,6 +293,8 @@ static void test_write(void **state)
                            "shared { latency_us: 0.2 cached_gbs: 101.5 cached_mb: 6.291456 gbs: "
                            "28.25 residual: 0.071 time { bytes: 4096 us: 1.5 } "
                            "time { bytes: 65536 us: 7.75 } }"
+                           "coding { memory_gbs: 12.5 update_ns: 0.75 select_ns: 0.25 pack_ns: 2 "
+                           "add_ns: 3.5 merge_ns: 11 }"
                            "switch { name: \"a\" nodes: \"n[01-03,7]\" nodes: \"m\" }\n"
                            "switch { name: \"b\" nodes: \"n08,r[1-2]c[1-2]-ib\" }",
                            &m),
