@@ -60,6 +60,7 @@ typedef struct ct_comm {
     int64_t sending;      /* bytes of schedules' messages that MPI has taken and not yet sent */
     double sent_at;       /* when one of them was last sent, or the first taken             */
     bool prompt;          /* who moves messages now looks again at once, not at the next poll */
+    bool in_order;        /* what is less urgent sends nothing large before its turn        */
     ct_comm_mover mover;  /* zero: nothing moves meanwhile                       */
     pthread_mutex_t lock; /* recursive: around all MPI calls while the pipe has a thread */
 } ct_comm;

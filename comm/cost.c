@@ -53,8 +53,9 @@ static double round_s(const ct_cost_round *r, double bytes, bool adds)
     double through = r->alpha_s + (t + g) / (double)s;
 
     if ((r->level != NULL) && (r->level->n_time > 0)) return measured_s(r, bytes, adds);
-    if (r->times == 1)
-        return r->alpha_s + more + ((r->pattern == CT_PATTERN_ONE_WAY) ? less / (double)s : less);
+    if ((r->times == 1) && (r->pattern != CT_PATTERN_ONE_WAY))
+        return r->alpha_s + more + less * (1 + 1 / (double)s) / 2;
+    if (r->times == 1) return r->alpha_s + more + less / (double)s;
     return r->times * ((through > more) ? through : more);
 }
 
@@ -112,11 +113,19 @@ void ct_cost_ways(const ct_cost *c, double bytes, ct_way *way)
     for (int k = 0; k < c->plan->n_phase; ++k) way[k] = best_way(&c->phase[k], bytes, &least);
 }
 
-/* The phases, `n` chunks of the buffer after each other: each phase as long as the links and the
- * additions of all phases together, or the phase that takes longest by itself. */
+/* In steps of which each waits for the one before, or leaves after it. */
+static bool is_chain(const ct_cost *c, int k)
+{
+    return c->plan->phase[k].most > 2;
+}
+
+/* The phases, `n` chunks of the buffer after each other: each chunk as long as the links and the
+ * additions of all phases together, or the phase that takes longest by itself, or all phases of
+ * several steps: what a rank sends leaves in the order of its steps, so that behind a round that
+ * waits wait the other chunks, too. */
 static double phases_s(const ct_cost *c, double bytes, int n)
 {
-    double each = bytes / n, sum = 0, most = each * c->all.beta;
+    double each = bytes / n, sum = 0, chains = 0, most = each * c->all.beta;
     credit used = { 0 };
 
     if (each * c->all.gamma > most) most = each * c->all.gamma;
@@ -126,10 +135,12 @@ static double phases_s(const ct_cost *c, double bytes, int n)
         ct_way way = best_way(p, each, &least);
 
         sum += least;
+        if (is_chain(c, k)) chains += least;
         if (least / 2 > most) most = least / 2; /* up; down is another stretch */
         for (int i = 0; i < n * p->n_round[way]; ++i)
             take_credit(&p->round[way][i / n], each, &used);
     }
+    if (chains > most) most = chains;
     return sum + (n - 1) * most + too_much_credit_s(&used);
 }
 

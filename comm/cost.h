@@ -6,9 +6,10 @@
  * same links in the other direction and adds nothing. No MPI: also for machines we do not have.
  *
  * What is assumed of the engine (schedule.c): a step's message travels in s segments (s = 1 below
- * 256 KB of f32, 4 above, more above 16 MB). A rank that adds sends nothing meanwhile; where others
- * send, and of steps in a row, segments pass while earlier ones are added:
- *   - a step of its own: alpha + t + g
+ * 256 KB of f32, 4 above, more above 16 MB), which pass while earlier ones are added. Two ranks
+ * that both send and add wait for each other at every segment: of what could hide about half does,
+ * as simulated.
+ *   - a step of its own: alpha + max(t, g) + min(t, g) (1 + 1 / s) / 2
  *   - one way: alpha + max(t, g) + min(t, g) / s
  *   - k equal steps in a row: k max(t, g, alpha + (t + g) / s)
  *
@@ -22,7 +23,8 @@
  *
  * Phases follow each other without overlap; but hier by messages over several levels goes in n
  * chunks, n chosen for the least time: all phases of one chunk, then n - 1 times the busiest link's
- * (or the additions', or the longest phase's) share of a chunk.
+ * (or the additions', or the longest phase's, or that of all phases of several steps) share of a
+ * chunk.
  */
 #ifndef CT_COST_H
 #define CT_COST_H

@@ -69,12 +69,17 @@ static ct_status move_round(ct_grad_pipe *gp, bool *moved_p, bool *again_p)
  * under way on all ranks the highest is held back nowhere: it is the highest wherever it is under
  * way, and where it is not it has landed, or is going to leave, since backward waits for no bucket
  * and all ranks let buckets leave in one order. It lands; then the next. More buckets than tags are
- * the exception, where leaving waits for landing: there all may send. */
+ * the exception, where leaving waits for landing: there all may send.
+ *
+ * Without overlap all leave at once, and then in order: of the others only small messages go. */
 ct_status ct_grad_pipe_move(ct_grad_pipe *gp, bool *moved_p)
 {
     int left = gp->n_left;
     bool again = true;
 
+    /* sums of exponents (reproducible) must start before those that left later add: no order there
+     */
+    gp->comm->in_order = !gp->config.overlap && !gp->config.reproducible;
     if (atomic_load(&gp->finishing) || gp->config.overlap) CT_TRY(leave_what_may(gp));
     *moved_p = (gp->n_left > left);
     while (again) CT_TRY(move_round(gp, moved_p, &again));

@@ -179,7 +179,8 @@ static ct_status idle_on(ct_grad_pipe *gp, int *idle)
     return status;
 }
 
-/* Reports until [first, first + n) is, waiting where it must. The main thread moves by itself. */
+/* Reports until [first, first + n) is, waiting where it must. The main thread moves by itself.
+ * While somebody works on what was reported messages come, so we look again before we wait. */
 static ct_status wait_for(ct_grad_pipe *gp, int first, int n, ct_pipe_landed_fn landed, void *ctx)
 {
     int idle = 0;
@@ -190,8 +191,10 @@ static ct_status wait_for(ct_grad_pipe *gp, int first, int n, ct_pipe_landed_fn 
         CT_TRY(move_timed(gp, &gp->counters.exposed_s));
         CT_TRY(report(gp, landed, ctx));
         if (all_reported(gp, first, n)) return CT_OK;
-        if (gp->n_reported > reported) idle = 0;
-        CT_TRY(idle_on(gp, &idle));
+        if (gp->n_reported > reported)
+            idle = 0;
+        else
+            CT_TRY(idle_on(gp, &idle));
     }
 }
 

@@ -88,6 +88,13 @@ static void test_pipelined(void **state)
     near(ct_cost_s(c, 1000), 4 * ALPHA + 2 * 1000 * BETA1);
     ct_cost_destroy(c);
     ct_topo_destroy(t);
+
+    t = supernodes(12, 4, "block"); /* phases of several steps: other chunks cannot pass them */
+    t->machine.level[t->machine.n_level - 1].uplink = 1 / BETA1;
+    assert_int_equal(ct_cost_create("hier", t, NULL, false, &c), CT_OK);
+    assert_int_equal(ct_cost_chunks(c, n), 1);
+    ct_cost_destroy(c);
+    ct_topo_destroy(t);
 }
 
 /* A flat network: the usual formulas, with additions that hide behind slower transfers in
@@ -109,7 +116,7 @@ static void test_flat_formulas(void **state)
     near(seconds("rhd", t, n), 6 * ALPHA + 14 * part * BETA1);
     near(seconds("tree", t, n), 6 * (ALPHA + n * BETA1));
     t->machine.sum_bandwidth = 1 / GAMMA;
-    near(seconds("rhd", t, n), 6 * ALPHA + 14 * part * BETA1 + 7 * part * GAMMA);
+    near(seconds("rhd", t, n), 6 * ALPHA + 14 * part * BETA1 + 7 * part * GAMMA * (1 + 0.25) / 2);
     near(seconds("tree", t, n / 2), 6 * (ALPHA + n / 2 * BETA1) + 3 * n / 2 * GAMMA / 4);
     near(seconds("rhd", t, 1e5), 6 * ALPHA + 14 * 1e5 / p * BETA1 + 7 * 1e5 / p * GAMMA);
     near(seconds("ring", t, 1e5), 14 * (ALPHA + 1e5 / p * BETA1) + 7 * 1e5 / p * GAMMA);
