@@ -136,6 +136,8 @@ static ct_status read_params(const reader *r, const json_t *root)
         CT_TRY(read_text(r, j, where, "key", &key));
         CT_TRY(read_count(r, j, where, "offset", end, INT64_MAX / 8, &at->offset));
         CT_TRY(read_count(r, j, where, "count", 0, INT64_MAX / 8, &at->count));
+        if (json_object_get(j, "rows") != NULL)
+            CT_TRY(read_count(r, j, where, "rows", 1, INT64_MAX / 8, &at->rows));
         end = at->offset + at->count;
         at->key = strdup(key);
         if (at->key == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d parameters", n);

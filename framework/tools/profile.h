@@ -11,12 +11,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "comm/line.h"
 #include "framework/base/status.h"
 #include "framework/net/step.h"
 
 typedef struct ct_profile_param {
     char *key;
     int64_t offset, count; /* elements in the arena; ascending */
+    int64_t rows;          /* as a matrix; 0: the profile does not say */
 } ct_profile_param;
 
 typedef struct ct_profile {
@@ -52,6 +54,17 @@ double ct_profile_compute_s(const ct_profile *p);
  *  images_per_s (0: as measured) with the profile's batch; then times batch / the profile's (0:
  *  that one). So images/s do not depend on the batch, as published figures are used. */
 void ct_profile_scale(ct_profile *p, double images_per_s, int64_t batch);
+
+/** The profile as a line (comm/line.h). */
+typedef struct ct_profile_line {
+    ct_line line;         /* its lists: */
+    ct_line_event *event; /* owned */
+    int64_t *count;       /* owned */
+} ct_profile_line;
+/** factor: on all computation. CT_ERR_NOMEM. */
+ct_status ct_profile_make_line(const ct_profile *p, ct_line_overlap overlap, double factor,
+                               ct_profile_line *out);
+void ct_profile_line_release(ct_profile_line *l); /* zeroed ones too */
 
 /** Sample i's time over the median of the samples; 1 where there are none. */
 double ct_profile_jitter(const ct_profile *p, int i);

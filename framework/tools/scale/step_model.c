@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "comm/choose.h"
+#include "comm/coded_types.h"
 #include "comm/cost.h"
 
 /* ---- costs */
@@ -14,7 +16,6 @@ enum { N_ALGORITHM = sizeof(algorithm) / sizeof(algorithm[0]) };
 typedef struct costs {
     const ct_topo *topo;
     ct_cost *cost[N_ALGORITHM]; /* NULL: not asked for */
-    ct_cost_line ring;          /* found when first needed */
 } costs;
 
 static void destroy_costs(costs *c)
@@ -66,251 +67,171 @@ static ct_status cost_of(void *ctx, int64_t bytes, double *latency_s_p, double *
     return CT_OK;
 }
 
-/* Everyone's payload to everyone, as a ring does it: (P-1) payloads over the slowest link. Its
- * bandwidth comes from the ring's allreduce, which takes 2 (P-1)/P buffers over it. */
-static ct_status gather_s(costs *c, double payload, double *seconds_p)
+static double sum_s(void *ctx, ct_dtype dtype, int64_t bytes)
 {
-    int p = c->topo->n_rank;
+    double seconds = 0;
 
-    if ((p > 1) && !(c->ring.b_s > 0)) CT_TRY(ct_cost_line_of("ring", c->topo, &c->ring));
-    *seconds_p = (p > 1) ? c->ring.a_s / 2 + c->ring.b_s * payload * p / 2 : 0;
-    return CT_OK;
+    (void)dtype;
+    (void)cheapest(ctx, (double)bytes, &seconds);
+    return seconds;
 }
 
-/* ---- the timeline */
-
-typedef struct parcel {
-    int first, n, n_part; /* ranges, as ct_bucket_cut has them */
-    int missing;          /* gradients not ready               */
-    bool left, landed, reported;
-    double seconds, rest; /* on the link */
-} parcel;
-
-typedef struct timeline {
-    const ct_profile *p;
-    ct_overlap overlap;
-    double factor;
-    parcel *parcel;
-    int n, n_reported, *parts_left; /* of a range */
-    double now, link;         /* clocks of the rank, and of the link up to which it is known */
-    double exposed, update_s; /* seconds an element */
-    bool open;
-} timeline;
-
-/* Of those under way the last in the arena, which forward reads first. */
-static parcel *first_under_way(timeline *t)
+static double dense_s(void *ctx, int64_t bytes)
 {
-    for (int i = t->n - 1; i >= 0; i--) {
-        if (t->parcel[i].left && !t->parcel[i].landed) return &t->parcel[i];
-    }
-    return NULL;
-}
-
-/* Lets the link work until `until`, or until one lands with stop_at_landing. */
-static void advance(timeline *t, double until, bool stop_at_landing)
-{
-    for (parcel *b; (t->link < until) && ((b = first_under_way(t)) != NULL);) {
-        double most = until - t->link;
-
-        if (b->rest > most) {
-            b->rest -= most;
-            t->link = until;
-            return;
-        }
-        t->link += b->rest;
-        b->rest = 0;
-        b->landed = true;
-        if (stop_at_landing) return;
-    }
-    if ((t->link < until) && isfinite(until)) t->link = until; /* idle */
-}
-
-/* What landed is reported, and updated at once; while that goes on more may land. */
-static void report(timeline *t)
-{
-    for (int i = 0; i < t->n; i++) {
-        parcel *b = &t->parcel[i];
-
-        if (!b->landed || b->reported) continue;
-        b->reported = true;
-        t->n_reported += 1;
-        for (int k = b->first; k < b->first + b->n; k++) {
-            t->parts_left[k] -= 1;
-            if (t->parts_left[k] == 0)
-                t->now += t->update_s * t->factor * (double)t->p->param[k].count;
-        }
-        advance(t, t->now, false);
-        i = -1;
-    }
-    t->open = (t->n_reported < t->n);
-}
-
-static bool all_reported(const timeline *t, int first, int n)
-{
-    for (int k = first; k < first + n; k++) {
-        if (t->parts_left[k] > 0) return false;
-    }
-    return true;
-}
-
-static void wait_for(timeline *t, int first, int n)
-{
-    if (!t->open) return;
-    for (int i = 0; i < t->n; i++) {
-        /* without overlap they leave only now */
-        if (!t->parcel[i].left) t->link = t->now;
-        t->parcel[i].left = true;
-    }
-    advance(t, t->now, false);
-    report(t);
-    while (!all_reported(t, first, n)) {
-        advance(t, INFINITY, true);
-        if (t->link > t->now) {
-            t->exposed += t->link - t->now;
-            t->now = t->link;
-        }
-        report(t);
-    }
-}
-
-static void ready(timeline *t, int param)
-{
-    advance(t, t->now, false);
-    for (int i = 0; i < t->n; i++) {
-        parcel *b = &t->parcel[i];
-
-        if ((param < b->first) || (param >= b->first + b->n)) continue;
-        b->missing -= 1;
-        if ((b->missing == 0) && (t->overlap != CT_OVERLAP_OFF)) b->left = true;
-    }
-}
-
-static void begin(timeline *t)
-{
-    memset(t->parts_left, 0, sizeof(*t->parts_left) * (size_t)t->p->n_param);
-    for (int i = 0; i < t->n; i++) {
-        parcel *b = &t->parcel[i];
-
-        b->missing = b->n;
-        b->left = b->landed = b->reported = false;
-        b->rest = b->seconds;
-        for (int k = b->first; k < b->first + b->n; k++) t->parts_left[k] += 1;
-    }
-    t->n_reported = 0;
-    t->open = (t->n > 0);
-}
-
-static void run_list(timeline *t, const ct_step *list, int n)
-{
-    for (int i = 0; i < n; i++) {
-        switch (list[i].kind) {
-        case CT_STEP_WAIT:
-            if (t->open) wait_for(t, list[i].param, 1);
-            break;
-        case CT_STEP_READY:
-            ready(t, list[i].param);
-            break;
-        default:
-            t->now += list[i].seconds * t->factor;
-        }
-    }
+    return sum_s(ctx, CT_F32, bytes);
 }
 
 /* ---- all of it */
 
-static ct_status make_parcels(const ct_profile *p, const ct_grad_pipe_config *config, costs *c,
-                              timeline *t, ct_step_model *out)
-{
-    ct_grad_range *range = calloc((size_t)p->n_param, sizeof(*range));
-    ct_bucket_cut *cut = NULL;
+typedef struct model {
+    const ct_profile *p;
+    const ct_grad_pipe_config *config;
+    costs costs;
+    ct_exch_model *exch;
+    ct_grad_range *range;
+    ct_coded_seconds *seconds;
+    ct_choose_ways ways;
     ct_grad_sizes sizes;
-    double ranks = c->topo->n_rank;
-    ct_status status = CT_OK;
+    ct_choose choose;
+    ct_choose_plan plan;
+    ct_profile_line line;
+} model;
 
-    if (range == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d gradients", p->n_param);
-    for (int i = 0; i < p->n_param; i++)
-        range[i] = (ct_grad_range){ .key = p->param[i].key,
-                                    .offset = p->param[i].offset,
-                                    .count = p->param[i].count };
-    CT_TRY_GOTO(status, done, ct_grad_plan_check(config, range, p->n_param));
-    CT_TRY_GOTO(status, done,
-                ct_grad_sizes_by(cost_of, c, c->topo->n_rank, config->bucket_bytes, range,
-                                 p->n_param, &sizes));
-    CT_TRY_GOTO(status, done, ct_grad_plan_cut(config, &sizes, range, p->n_param, &cut, &t->n));
-    t->parcel = calloc((size_t)t->n + 1, sizeof(*t->parcel));
-    out->bucket = calloc((size_t)t->n + 1, sizeof(*out->bucket));
-    if ((t->parcel == NULL) || (out->bucket == NULL)) {
-        status = CT_FAIL(CT_ERR_NOMEM, "no memory for %d buckets", t->n);
-        goto done;
-    }
-    for (int i = 0; i < t->n; i++) {
-        const ct_bucket_cut *k = &cut[i];
-        ct_step_model_bucket *b = &out->bucket[i];
-
-        t->parcel[i] = (parcel){ .first = k->first, .n = k->n, .n_part = k->n_part };
-        b->bytes = k->count * 4;
-        if (k->coded) b->bytes = config->codec->payload_bytes(&config->codec_config, k->count, 1);
-        if (k->coded && config->codec->gathers) {
-            b->algorithm = "allgather";
-            CT_TRY_GOTO(status, done, gather_s(c, (double)b->bytes, &b->seconds));
-            out->bytes_sent += (ranks - 1) * (double)b->bytes;
-        } else {
-            b->algorithm = algorithm[cheapest(c, (double)b->bytes, &b->seconds)];
-            out->bytes_sent += 2 * (ranks - 1) / ranks * (double)b->bytes;
-        }
-        if (c->topo->n_rank == 1) {
-            b->algorithm = "one rank";
-            b->seconds = 0;
-        }
-        t->parcel[i].seconds = b->seconds;
-    }
-    out->n_bucket = t->n;
-done:
-    free(range);
-    free(cut);
-    return status;
+static void model_release(model *m)
+{
+    destroy_costs(&m->costs);
+    ct_exch_model_destroy(m->exch);
+    ct_choose_release(&m->choose);
+    ct_profile_line_release(&m->line);
+    free(m->plan.way);
+    free(m->range);
+    free(m->seconds);
 }
 
-/* The first steps differ: nothing is under way before them. The last of a few is the steady one. */
-static void run_steps(timeline *t, ct_step_model *out)
+/* One codec for all is what every large range has of its own. */
+static ct_status make_ranges(model *m)
 {
-    enum { N_STEP = 4 };
-    double mark = 0, exposed = 0;
+    const ct_profile *p = m->p;
+    size_t n = (size_t)p->n_param + 1;
 
-    for (int i = 0; i < N_STEP; i++) {
-        mark = t->now;
-        exposed = t->exposed;
-        run_list(t, t->p->forward, t->p->n_forward);
-        if (t->open) wait_for(t, 0, t->p->n_param);
-        begin(t);
-        run_list(t, t->p->backward, t->p->n_backward);
-        if (t->open && (t->overlap != CT_OVERLAP_BOTH)) wait_for(t, 0, t->p->n_param);
+    m->range = calloc(n, sizeof(*m->range));
+    m->seconds = calloc(n * CT_CHOOSE_WAYS, sizeof(*m->seconds));
+    m->plan.way = calloc(n, sizeof(*m->plan.way));
+    if ((m->range == NULL) || (m->seconds == NULL) || (m->plan.way == NULL))
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for %d gradients", p->n_param);
+    for (int i = 0; i < p->n_param; i++) {
+        ct_grad_range *r = &m->range[i];
+
+        *r = (ct_grad_range){ .key = p->param[i].key,
+                              .offset = p->param[i].offset,
+                              .count = p->param[i].count,
+                              .rows = p->param[i].rows };
+        m->plan.way[i] = -1;
     }
-    out->step_s = t->now - mark;
-    out->exposed_s = t->exposed - exposed;
+    CT_TRY(ct_grad_plan_check(m->config, m->range, p->n_param));
+    for (int i = 0; (m->config->codec != &ct_coded_auto) && (i < p->n_param); i++) {
+        m->range[i].codec = m->config->codec;
+        m->range[i].codec_config = &m->config->codec_config;
+    }
+    return CT_OK;
+}
+
+static ct_status choose(model *m, const ct_topo *t)
+{
+    const ct_grad_pipe_config *config = m->config;
+    ct_coded_costs c = { .n_rank = t->n_rank,
+                         .speed = ct_machine_coding(&t->machine),
+                         .allreduce_s = sum_s,
+                         .ctx = &m->costs,
+                         .sum_factor = 1,
+                         .wire_factor = 1 };
+
+    CT_TRY(ct_exch_model_create(t, &m->exch));
+    c.exch = m->exch;
+    if (config->codec == &ct_coded_auto)
+        CT_TRY(ct_choose_list(&config->codec_config, config->deterministic, &m->ways));
+    if (t->n_rank > 1) ct_choose_seconds(&c, config, m->range, m->p->n_param, &m->ways, m->seconds);
+    m->choose = (ct_choose){ .config = config,
+                             .sizes = &m->sizes,
+                             .range = m->range,
+                             .n_range = m->p->n_param,
+                             .n_rank = t->n_rank,
+                             .ways = &m->ways,
+                             .seconds = m->seconds,
+                             .dense_s = dense_s,
+                             .ctx = &m->costs,
+                             .line = &m->line.line,
+                             .margin = 0.02 };
+    if (config->codec != &ct_coded_auto) return ct_choose_cost(&m->choose, &m->plan);
+    CT_TRY(ct_choose_run(&m->choose));
+    memcpy(m->plan.way, m->choose.plan[0].way, sizeof(int) * (size_t)m->p->n_param);
+    return ct_choose_cost(&m->choose, &m->plan);
+}
+
+static void fill_bucket(const model *m, const ct_bucket_cut *k, int n_rank, ct_step_model_bucket *b)
+{
+    const ct_grad_range *r = &m->range[k->first];
+    const ct_coded_seconds *s = m->seconds + (size_t)k->first * CT_CHOOSE_WAYS;
+
+    b->bytes = k->count * 4;
+    b->codec = ct_coded_none.name;
+    if (n_rank == 1) {
+        b->algorithm = "one rank";
+        return;
+    }
+    if (!k->coded) {
+        b->algorithm = algorithm[cheapest(&m->costs, (double)b->bytes, &b->seconds)];
+        return;
+    }
+    if (m->plan.way[k->first] > 0) s += m->plan.way[k->first];
+    b->codec = r->codec->name;
+    b->bytes = r->codec->payload_bytes(r->codec_config, k->count, (r->rows > 0) ? r->rows : 1);
+    b->seconds = s->encode_s + s->wire_s + s->decode_s;
+    b->algorithm = (s->exchange != NULL) ? s->exchange : "sum";
+}
+
+static ct_status fill_buckets(model *m, int n_rank, ct_step_model *out)
+{
+    ct_bucket_cut *cut = NULL;
+    int n = 0;
+
+    ct_choose_apply(&m->ways, m->plan.way, m->range, m->p->n_param);
+    CT_TRY(ct_grad_plan_cut(m->config, &m->sizes, m->range, m->p->n_param, &cut, &n));
+    out->bucket = calloc((size_t)n + 1, sizeof(*out->bucket));
+    if (out->bucket == NULL) {
+        free(cut);
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for %d buckets", n);
+    }
+    for (int i = 0; i < n; i++) {
+        fill_bucket(m, &cut[i], n_rank, &out->bucket[i]);
+        out->n_coded += cut[i].coded;
+    }
+    out->n_bucket = n;
+    free(cut);
+    return CT_OK;
 }
 
 ct_status ct_step_model_run(const ct_profile *profile, const ct_topo *topo,
-                            const ct_grad_pipe_config *config, ct_overlap overlap, double factor,
-                            ct_step_model *out)
+                            const ct_grad_pipe_config *config, ct_line_overlap overlap,
+                            double factor, ct_step_model *out)
 {
-    timeline t = { .p = profile, .overlap = overlap, .factor = factor };
-    int64_t count = 0;
-    costs c;
+    model m = { .p = profile, .config = config };
     ct_status status;
 
     memset(out, 0, sizeof(*out));
-    for (int i = 0; i < profile->n_param; i++) count += profile->param[i].count;
-    t.update_s = 1e-3 * profile->update_ms / (double)((count > 0) ? count : 1);
-    t.parts_left = calloc((size_t)profile->n_param + 1, sizeof(*t.parts_left));
-    if (t.parts_left == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a model");
-    status = create_costs(topo, config->allreduce, &c);
-    if (status == CT_OK) status = make_parcels(profile, config, &c, &t, out);
-    if (status == CT_OK) run_steps(&t, out);
+    status = ct_profile_make_line(profile, overlap, factor, &m.line);
+    if (status == CT_OK) status = create_costs(topo, config->allreduce, &m.costs);
+    if (status == CT_OK) status = make_ranges(&m);
+    if (status == CT_OK)
+        status = ct_grad_sizes_by(cost_of, &m.costs, topo->n_rank, config->bucket_bytes, m.range,
+                                  profile->n_param, &m.sizes);
+    if (status == CT_OK) status = choose(&m, topo);
+    if (status == CT_OK) status = fill_buckets(&m, topo->n_rank, out);
+    out->step_s = m.plan.times.step_s;
+    out->exposed_s = m.plan.times.exposed_s;
+    out->bytes_sent = m.plan.bytes;
     out->compute_s = factor * ct_profile_compute_s(profile);
-    destroy_costs(&c);
-    free(t.parcel);
-    free(t.parts_left);
+    model_release(&m);
     return status;
 }
 

@@ -1,11 +1,10 @@
 /** @file step_model.h  The timeline of training steps over the cost model of the collectives.
  *
- * A profile's step list runs on one rank that stands for all: layers take their time, a bucket
- * leaves when its last gradient is ready, forward waits before it reads a weight whose sum has not
- * landed. Buckets are cut as the program cuts them, and each takes what comm/cost.h says of the
- * cheapest algorithm. They have the link one after the other; of those under way the one that
- * forward reads first has it (it interrupts), and messages move while layers compute. What that
- * leaves out: that latencies of several buckets overlap, and that messages wait for the next poll.
+ * A profile's step list goes through comm/line.h: layers take their time, a bucket leaves when its
+ * last gradient is ready, forward waits before it reads a weight whose sum has not landed. Buckets
+ * are cut as the program cuts them; dense ones take what comm/cost.h says of the cheapest
+ * algorithm, coded ones what their codec says (comm/coded.h). With the codec "auto" comm/choose.h
+ * chooses, as at the start of a job.
  */
 #ifndef CT_STEP_MODEL_H
 #define CT_STEP_MODEL_H
@@ -14,18 +13,17 @@
 #include "framework/tools/profile.h"
 #include "topology/topo.h"
 
-typedef enum { CT_OVERLAP_OFF, CT_OVERLAP_BACKWARD, CT_OVERLAP_BOTH } ct_overlap;
-
 typedef struct ct_step_model_bucket {
-    int64_t bytes; /* of payload */
-    const char *algorithm;
-    double seconds;
+    int64_t bytes;         /* of payload                                            */
+    const char *algorithm; /* or the exchange, or "sum": the codec's own             */
+    const char *codec;
+    double seconds; /* alone, coding included                                       */
 } ct_step_model_bucket;
 
 typedef struct ct_step_model {
     double step_s, compute_s, exposed_s; /* compute_s: the update included, factor applied    */
     double bytes_sent;                   /* a rank and step                                   */
-    int n_bucket;
+    int n_bucket, n_coded;
     ct_step_model_bucket *bucket;
 } ct_step_model;
 
@@ -33,8 +31,8 @@ typedef struct ct_step_model {
  *  its overlap is not read. factor: on all compute (1; the slowest of many ranks where times
  *  vary). CT_ERR_CONFIG: an algorithm that has no costs. Freed by ct_step_model_release(). */
 ct_status ct_step_model_run(const ct_profile *profile, const ct_topo *topo,
-                            const ct_grad_pipe_config *config, ct_overlap overlap, double factor,
-                            ct_step_model *out);
+                            const ct_grad_pipe_config *config, ct_line_overlap overlap,
+                            double factor, ct_step_model *out);
 void ct_step_model_release(ct_step_model *m);
 
 /** Expected largest of n draws of the profile's samples, and their mean, over their median. */

@@ -111,7 +111,11 @@ static ct_status open_pipe(train *t)
     const ct_profile *p = t->profile;
     const ct_profile_param *last = &p->param[p->n_param - 1];
     ct_grad_range *range = calloc((size_t)p->n_param, sizeof(*range));
+    static const ct_line_overlap as_line[] = { [CT_SIM_OFF] = CT_LINE_OFF,
+                                               [CT_SIM_BACKWARD] = CT_LINE_BACKWARD,
+                                               [CT_SIM_BOTH] = CT_LINE_BOTH };
     ct_grad_pipe_config config = { .allreduce = NULL };
+    ct_profile_line line = { .event = NULL };
     int64_t count = 0;
     ct_status status = CT_OK;
 
@@ -120,6 +124,7 @@ static ct_status open_pipe(train *t)
         range[i] = (ct_grad_range){ .key = p->param[i].key,
                                     .offset = p->param[i].offset,
                                     .count = p->param[i].count,
+                                    .rows = p->param[i].rows,
                                     .weight = t->arena + p->param[i].offset,
                                     .rate_mult = 1 };
         count += p->param[i].count;
@@ -134,8 +139,11 @@ static ct_status open_pipe(train *t)
         config.tune_iterations = 0;
     config.overlap = config.overlap && (t->overlap != CT_SIM_OFF);
     if (!config.overlap) t->overlap = CT_SIM_OFF;
+    if (status == CT_OK) status = ct_profile_make_line(p, as_line[t->overlap], 1, &line);
+    config.line = &line.line; /* AUTO: the model's choice, on what it is told of computation */
     if (status == CT_OK)
         status = ct_grad_pipe_create(t->sim->comm, &config, t->arena, range, p->n_param, &t->pipe);
+    ct_profile_line_release(&line);
     free(range);
     return status;
 }
