@@ -58,13 +58,15 @@ ct_status ct_choose_cost(const ct_choose *c, ct_choose_plan *plan)
 
 /* ---- the search */
 
-/* Coded, with nothing to hide behind, it lands before it would dense. */
+/* Messages hide behind other buckets' coding, and the other way round; neither may take longer than
+ * the dense bucket with nothing to hide behind. */
 static bool may_gain(const ct_choose *c, int i, int w)
 {
     const ct_coded_seconds *s = c->seconds + (size_t)i * CT_CHOOSE_WAYS + w;
 
-    return s->encode_s + s->wire_s + s->decode_s <
-           c->dense_s(c->ctx, c->range[i].count * (int64_t)sizeof(float));
+    double dense_s = c->dense_s(c->ctx, c->range[i].count * (int64_t)sizeof(float));
+
+    return (s->wire_s < dense_s) && (s->encode_s + s->decode_s < dense_s);
 }
 
 static ct_status make_plan(const ct_choose *c, ct_choose_plan *p)

@@ -2,11 +2,11 @@
  *
  * A pure function of costs and of the step's timeline (line.h). What counts is the length of a
  * step: a bucket that hides behind computation costs nothing but what coding takes of the rank's
- * own time, so there dense wins, however few bytes a codec would send. A range that would land
- * later coded than dense with nothing else going on is never coded. Otherwise each way by itself is
- * tried on all ranges at once, and from there on one range after the other dense, and the other way
- * round; in the best of these plans each range is offered the other ways. Where nothing gains at
- * least `margin`, all is dense.
+ * own time, so there dense wins, however few bytes a codec would send. A range whose coding, or
+ * whose coded messages, take longer than all of it dense is never coded. Otherwise each way by
+ * itself is tried on all ranges at once, and from there on one range after the other dense, and the
+ * other way round; in the best of these plans each range is offered the other ways. Where nothing
+ * gains at least `margin`, all is dense.
  */
 #ifndef CT_CHOOSE_H
 #define CT_CHOOSE_H

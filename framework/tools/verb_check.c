@@ -4,6 +4,7 @@
 
 #include "framework/tools/exchange_config.h"
 #include "framework/tools/net_open.h"
+#include "framework/tools/verdict.h"
 
 /* What a step sends, by the payload of each parameter. */
 typedef struct traffic {
@@ -86,8 +87,9 @@ static double sent(const traffic *t, int64_t n_rank)
     return t->dense * 2 * (p - 1) / p + t->gathered * (p - 1);
 }
 
+/* verdict: more members. */
 static ct_status write_json(const char *file, const ct_net *net, const totals *t, double bytes,
-                            int64_t n_rank)
+                            int64_t n_rank, const ct_text *verdict)
 {
     ct_text text = { 0 };
     ct_status status;
@@ -101,9 +103,10 @@ static ct_status write_json(const char *file, const ct_net *net, const totals *t
     ct_text_add(&text,
                 ",\"forward_gflop\":%.9g,\"backward_gflop\":%.9g,\"memory_planned\":%zu,"
                 "\"memory_peak_alive\":%zu,\"memory_unshared\":%zu,\"memory_weights\":%zu,"
-                "\"bytes_sent\":%.0f}\n",
+                "\"bytes_sent\":%.0f%s}\n",
                 t->forward * 1e-9, t->backward * 1e-9, net->memory.planned, net->memory.peak_alive,
-                net->memory.unshared, net->memory.weights, bytes);
+                net->memory.unshared, net->memory.weights, bytes,
+                (verdict->text != NULL) ? verdict->text : "");
     status = text.failed ? CT_FAIL(CT_ERR_NOMEM, "no memory for %s", file)
                          : ct_file_write(file, text.text, text.length);
     ct_text_destroy(&text);
@@ -116,7 +119,9 @@ static ct_status report(const ct_call *call, const ct_config *c, const ct_net *n
     const double mib = ldexp(1, 20);
     totals t = { 0 };
     traffic way;
+    ct_text verdict = { 0 };
     double bytes;
+    ct_status status;
 
     print_layers(net, &t);
     CT_TRY(find_traffic(net, c->solver, &way));
@@ -134,14 +139,18 @@ static ct_status report(const ct_call *call, const ct_config *c, const ct_net *n
     printf("traffic     %.3f MiB a rank and step: 2 (P-1)/P x %.3f MiB summed + (P-1) x %.3f MiB "
            "gathered, P = %" PRId64 "\n",
            bytes / mib, way.dense / mib, way.gathered / mib, n_rank);
-    return (json != NULL) ? write_json(json, net, &t, bytes, n_rank) : CT_OK;
+    status = ct_verdict(call->options, c->solver, net, &verdict);
+    if ((status == CT_OK) && (json != NULL))
+        status = write_json(json, net, &t, bytes, n_rank, &verdict);
+    ct_text_destroy(&verdict);
+    return status;
 }
 
 ct_status ct_verb_check(ct_call *call)
 {
     const char *word = ct_options_text(call->options, "phase");
     ct_phase phase = ((word != NULL) && (strcmp(word, "TEST") == 0)) ? CT_TEST : CT_TRAIN;
-    int64_t n_rank = ct_options_count(call->options, "ranks", 1);
+    int64_t n_rank = 1;
     ct_grad_pipe_config unused;
     ct_net_options options;
     ct_net_state state;
@@ -149,7 +158,7 @@ ct_status ct_verb_check(ct_call *call)
     ct_net *net = NULL;
     ct_status status;
 
-    if (n_rank < 1) return CT_FAIL(CT_ERR_CONFIG, "--ranks=0: at least 1");
+    CT_TRY(ct_verdict_ranks(call->options, &n_rank));
     CT_TRY(ct_net_state_read(call->options, &state));
     CT_TRY(ct_config_read(call->options, phase, &c));
     CT_TRY_GOTO(status, out, ct_exchange_read_config(c.solver, &unused));

@@ -175,6 +175,8 @@ static void fill_bucket(const model *m, const ct_bucket_cut *k, int n_rank, ct_s
 
     b->bytes = k->count * 4;
     b->codec = ct_coded_none.name;
+    b->key = r->key;
+    b->coded = k->coded;
     if (n_rank == 1) {
         b->algorithm = "one rank";
         return;

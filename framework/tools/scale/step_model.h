@@ -14,9 +14,10 @@
 #include "topology/topo.h"
 
 typedef struct ct_step_model_bucket {
-    int64_t bytes;         /* of payload                                            */
-    const char *algorithm; /* or the exchange, or "sum": the codec's own             */
-    const char *codec;
+    int64_t bytes;           /* of payload                                            */
+    const char *algorithm;   /* or the exchange, or "sum": the codec's own             */
+    const char *codec, *key; /* of the first gradient; borrowed from the profile */
+    bool coded;
     double seconds; /* alone, coding included                                       */
 } ct_step_model_bucket;
 
