@@ -56,6 +56,12 @@ static ct_status setup(ct_layer *l, const ct_shape *bottom)
     return CT_OK;
 }
 
+static bool takes(const Ct__LayerParameter *p, const ct_blob *const *bottom, int slot)
+{
+    (void)p;
+    return ct_layer_takes_block(bottom[slot]);
+}
+
 static ct_status reshape(const ct_layer *l, ct_instance *in)
 {
     const batch_norm_state *s = l->state;
@@ -69,7 +75,8 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
         return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "bottom of shape %s for statistics of %lld channels",
                              ct_shape_str(&shape).text, (long long)l->weight[MEAN].shape.dim[0]);
     plan->desc = (ct_batch_norm_desc){ l->dev->kind, shape.dim[0], channels,
-                                       ct_shape_count(&shape, (shape.ndim > 1) ? 2 : 1, -1) };
+                                       ct_shape_count(&shape, (shape.ndim > 1) ? 2 : 1, -1),
+                                       x->data.layout.block };
     plan->engine = ct_batch_norm_choose(&plan->desc);
     if (plan->engine == NULL)
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "not implemented on device %s", l->dev->name);
@@ -79,7 +86,7 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     ct_instance_buffer(in, NORMAL, CT_KEEP_PASS,
                        (in_place && x->wants_diff && !s->use_global) ? ct_tensor_bytes(&x->data)
                                                                      : 0);
-    ct_blob_set_shape(in->top[0], &shape);
+    ct_blob_set_layout(in->top[0], &shape, x->data.layout);
     return CT_OK;
 }
 
@@ -143,7 +150,7 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     (void)ex;
     if ((dx == NULL) || (d->n * d->spatial == 0)) return CT_OK;
     if (s->use_global) {
-        ct_view v = { d->n, d->channels, d->spatial };
+        ct_view v = { d->n, d->channels, d->spatial, d->block };
 
         ct_view_affine(&v, dy, inv_std, NULL, dx);
         return CT_OK;
@@ -163,6 +170,7 @@ const ct_layer_ops ct_layer_batch_norm = {
     .state_size = sizeof(batch_norm_state),
     .instance_state_size = sizeof(batch_norm_plan),
     .setup = setup,
+    .takes = takes,
     .reshape = reshape,
     .forward = forward,
     .backward = backward,

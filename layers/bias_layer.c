@@ -14,6 +14,16 @@ static ct_status setup(ct_layer *l, const ct_shape *bottom)
     return CT_OK;
 }
 
+/* A blob along the channels alone. */
+static bool takes(const Ct__LayerParameter *p, const ct_blob *const *bottom, int slot)
+{
+    const Ct__BiasParameter *b = p->bias_param;
+
+    return (p->n_bottom == 1) && ((b == NULL) || (b->num_axes == 1)) &&
+           ct_layer_is_channels(&bottom[slot]->data.shape, (b != NULL) ? b->axis : 1) &&
+           ct_layer_takes_block(bottom[slot]);
+}
+
 static ct_status reshape(const ct_layer *l, ct_instance *in)
 {
     const Ct__BiasParameter *p = l->param->bias_param;
@@ -21,7 +31,8 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     const ct_shape *b = (l->n_bottom > 1) ? &in->bottom[1]->data.shape : &l->weight[0].shape;
 
     CT_TRY(ct_layer_broadcast_view(l, x, b, (p != NULL) ? p->axis : 1, in->state));
-    ct_blob_set_shape(in->top[0], x);
+    ((ct_view *)in->state)->block = in->bottom[0]->data.layout.block;
+    ct_blob_set_layout(in->top[0], x, in->bottom[0]->data.layout);
     return CT_OK;
 }
 
@@ -43,7 +54,7 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     bool add = (l->n_bottom == 1) && (ct_weight_beta(in, ex, 0) != 0.0f);
 
     if (db != NULL) ct_view_dot(in->state, dy, NULL, add, db);
-    if (dx != NULL) ct_copy_f32(ct_tensor_count(&in->bottom[0]->data), dy, dx);
+    if (dx != NULL) ct_copy_f32(ct_tensor_stored(&in->bottom[0]->data), dy, dx);
     return CT_OK;
 }
 
@@ -56,6 +67,7 @@ const ct_layer_ops ct_layer_bias = {
     .allow_inplace = true,
     .instance_state_size = sizeof(ct_view),
     .setup = setup,
+    .takes = takes,
     .reshape = reshape,
     .forward = forward,
     .backward = backward,

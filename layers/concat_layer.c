@@ -14,6 +14,22 @@ static ct_status setup(ct_layer *l, const ct_shape *bottom)
     return CT_OK;
 }
 
+/* Along the channels, of whole blocks; the last bottom may have a part of one. */
+static bool takes(const Ct__LayerParameter *p, const ct_blob *const *bottom, int slot)
+{
+    const Ct__ConcatParameter *c = p->concat_param;
+    ct_layout layout = bottom[slot]->data.layout;
+    int axis = (c == NULL) ? 1 : c->has_concat_dim ? (int)c->concat_dim : c->axis;
+
+    if (!ct_layer_is_channels(&bottom[slot]->data.shape, axis)) return false;
+    for (size_t i = 0; i < p->n_bottom; i++) {
+        if (!ct_layout_equal(bottom[i]->data.layout, layout)) return false;
+        if ((i + 1 < p->n_bottom) && (bottom[i]->data.shape.dim[1] % layout.block != 0))
+            return false;
+    }
+    return true;
+}
+
 static ct_status find_axis(const ct_layer *l, const ct_shape *s, int *axis_p)
 {
     const Ct__ConcatParameter *p = l->param->concat_param;
@@ -48,24 +64,33 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
         sum.dim[*axis] += length;
     }
     CT_TRY(ct_shape_check(&sum));
-    ct_blob_set_shape(in->top[0], &sum);
+    ct_blob_set_layout(in->top[0], &sum, in->bottom[0]->data.layout);
     return CT_OK;
+}
+
+/* Elements in memory of one index of the axes before `axis`. */
+static int64_t row_of(const ct_tensor *t, int axis)
+{
+    ct_shape s = t->shape;
+    int64_t block = t->layout.block;
+
+    if (block > 0) s.dim[1] = (s.dim[1] + block - 1) / block * block;
+    return ct_shape_count(&s, axis, -1);
 }
 
 /* Moves bottom i's slice of every outer row: from the top, or to it. */
 static void move_slice(const ct_instance *in, int i, int64_t offset, bool to_top)
 {
     int axis = *(const int *)in->state;
-    ct_view top = ct_view_make(&in->top[0]->data.shape, axis, 1);
-    ct_view v = ct_view_make(&in->bottom[i]->data.shape, axis, 1);
-    int64_t row = v.mid * v.inner, stride = top.mid * top.inner;
+    int64_t outer = ct_shape_count(&in->top[0]->data.shape, 0, axis);
+    int64_t row = row_of(&in->bottom[i]->data, axis), stride = row_of(&in->top[0]->data, axis);
     float *mine = to_top ? ct_blob_data(in->bottom[i]) : ct_blob_diff(in->bottom[i]);
     float *whole = (to_top ? ct_blob_data(in->top[0]) : ct_blob_diff(in->top[0])) + offset;
     size_t bytes = (size_t)row * sizeof(float);
 
     if (bytes == 0) return;
-#pragma omp parallel for schedule(static) if (v.outer * row >= CT_PARALLEL_MIN)
-    for (int64_t o = 0; o < v.outer; o++) {
+#pragma omp parallel for schedule(static) if (outer * row >= CT_PARALLEL_MIN)
+    for (int64_t o = 0; o < outer; o++) {
         if (to_top)
             memcpy(whole + o * stride, mine + o * row, bytes);
         else
@@ -79,10 +104,8 @@ static void move_all(const ct_layer *l, const ct_instance *in, bool to_top)
     int64_t offset = 0;
 
     for (int i = 0; i < l->n_bottom; i++) {
-        const ct_shape *s = &in->bottom[i]->data.shape;
-
         if (to_top || (ct_blob_diff(in->bottom[i]) != NULL)) move_slice(in, i, offset, to_top);
-        offset += ct_shape_count(s, axis, -1);
+        offset += row_of(&in->bottom[i]->data, axis);
     }
 }
 
@@ -108,6 +131,7 @@ const ct_layer_ops ct_layer_concat = {
     .max_top = 1,
     .instance_state_size = sizeof(int),
     .setup = setup,
+    .takes = takes,
     .reshape = reshape,
     .forward = forward,
     .backward = backward,

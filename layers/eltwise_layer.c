@@ -40,6 +40,15 @@ static ct_status setup(ct_layer *l, const ct_shape *bottom)
     return CT_OK;
 }
 
+/* Element by element: any order that all bottoms have. */
+static bool takes(const Ct__LayerParameter *p, const ct_blob *const *bottom, int slot)
+{
+    for (size_t i = 0; i < p->n_bottom; i++) {
+        if (!ct_layout_equal(bottom[i]->data.layout, bottom[slot]->data.layout)) return false;
+    }
+    return true;
+}
+
 static ct_status reshape(const ct_layer *l, ct_instance *in)
 {
     const eltwise_state *s = l->state;
@@ -53,10 +62,10 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
                                  ct_shape_str(first).text);
         wanted = wanted || in->bottom[i]->wants_diff;
     }
-    ct_blob_set_shape(in->top[0], first);
+    ct_blob_set_layout(in->top[0], first, in->bottom[0]->data.layout);
     ct_instance_buffer(in, WINNER, CT_KEEP_PASS,
                        (wanted && (s->op == CT__ELTWISE_PARAMETER__ELTWISE_OP__MAX))
-                           ? (size_t)ct_shape_count(first, 0, -1)
+                           ? (size_t)ct_tensor_stored(&in->top[0]->data)
                            : 0);
     return CT_OK;
 }
@@ -118,7 +127,7 @@ static void forward_max(const ct_layer *l, ct_instance *in, int64_t n, float *y)
 static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
     const eltwise_state *s = l->state;
-    int64_t n = ct_tensor_count(&in->bottom[0]->data);
+    int64_t n = ct_tensor_stored(&in->bottom[0]->data);
     float *y = ct_blob_data(in->top[0]);
 
     (void)ex;
@@ -160,7 +169,7 @@ static void backward_prod(const ct_layer *l, ct_instance *in, int which, int64_t
 static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
     const eltwise_state *s = l->state;
-    int64_t n = ct_tensor_count(&in->bottom[0]->data);
+    int64_t n = ct_tensor_stored(&in->bottom[0]->data);
     const float *dy = ct_blob_diff(in->top[0]);
     const unsigned char *winner = in->buffer[WINNER].data;
 
@@ -191,6 +200,7 @@ const ct_layer_ops ct_layer_eltwise = {
     .backward_reads = CT_READS_BOTTOM | CT_READS_TOP,
     .state_size = sizeof(eltwise_state),
     .setup = setup,
+    .takes = takes,
     .reshape = reshape,
     .forward = forward,
     .backward = backward,

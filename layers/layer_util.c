@@ -1,6 +1,7 @@
 #include "layers/layer_util.h"
 
 #include "framework/base/memory.h"
+#include "layers/blocked.h"
 
 #include <string.h>
 
@@ -8,6 +9,18 @@ bool ct_layer_in_place(const ct_layer *l)
 {
     return (l->param->n_bottom > 0) && (l->param->n_top > 0) &&
            (strcmp(l->param->bottom[0], l->param->top[0]) == 0);
+}
+
+bool ct_layer_takes_block(const ct_blob *b)
+{
+    return (b->data.layout.order == CT_ORDER_NCHW) && (b->data.layout.block <= CT_BLOCK_MAX);
+}
+
+bool ct_layer_is_channels(const ct_shape *s, int axis)
+{
+    int index;
+
+    return ct_shape_axis(s, axis, &index) && (index == 1);
 }
 
 ct_status ct_layer_axis(const ct_layer *l, const ct_shape *s, int axis, const char *field,
@@ -22,7 +35,7 @@ ct_status ct_layer_axis(const ct_layer *l, const ct_shape *s, int axis, const ch
 ct_view ct_view_make(const ct_shape *s, int axis, int n_axis)
 {
     return (ct_view){ ct_shape_count(s, 0, axis), ct_shape_count(s, axis, axis + n_axis),
-                      ct_shape_count(s, axis + n_axis, -1) };
+                      ct_shape_count(s, axis + n_axis, -1), 0 };
 }
 
 ct_status ct_layer_broadcast_shape(const ct_layer *l, const ct_shape *bottom, int axis,
@@ -79,6 +92,10 @@ void ct_view_affine(const ct_view *v, const float *x, const float *scale, const 
     int64_t n = (v->inner == 1) ? v->mid : v->inner;
     bool along = v->inner == 1;
 
+    if (v->block > 0) {
+        ct_blocked_affine(&(ct_blocked){ v->outer, v->mid, v->inner, v->block }, x, scale, bias, y);
+        return;
+    }
 #pragma omp parallel for schedule(static) if (n_row * n >= CT_PARALLEL_MIN)
     for (int64_t r = 0; r < n_row; r++) {
         int64_t d = along ? 0 : r % v->mid;
@@ -125,6 +142,10 @@ void ct_view_dot(const ct_view *v, const float *a, const float *b, bool add, flo
     enum { BLOCK = 64 };
     int64_t block = (v->inner == 1) ? BLOCK : 1, n_block = (v->mid + block - 1) / block;
 
+    if (v->block > 0) {
+        ct_blocked_dot(&(ct_blocked){ v->outer, v->mid, v->inner, v->block }, a, b, add, out);
+        return;
+    }
 #pragma omp parallel for schedule(static) if (v->outer * v->mid * v->inner >= CT_PARALLEL_MIN)
     for (int64_t k = 0; k < n_block; k++) {
         int64_t from = k * block, to = (from + block < v->mid) ? from + block : v->mid;

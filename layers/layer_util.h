@@ -18,6 +18,7 @@ ct_status ct_layer_axis(const ct_layer *l, const ct_shape *s, int axis, const ch
 /** A blob seen as outer x mid x inner around the axes [axis, axis + n_axis). */
 typedef struct ct_view {
     int64_t outer, mid, inner;
+    int block; /* mid in blocks, as channels are in tensor.h; 0: plain order */
 } ct_view;
 
 ct_view ct_view_make(const ct_shape *s, int axis, int n_axis);
@@ -31,6 +32,11 @@ ct_status ct_layer_broadcast_shape(const ct_layer *l, const ct_shape *bottom, in
 ct_status ct_layer_broadcast_view(const ct_layer *l, const ct_shape *bottom, const ct_shape *small,
                                   int axis, ct_view *view_p);
 
+/** Whether b has channels in blocks, of a width that layers here know. */
+bool ct_layer_takes_block(const ct_blob *b);
+/** Whether `axis`, as in a prototxt, is that of the channels of s. */
+bool ct_layer_is_channels(const ct_shape *s, int axis);
+
 /** y[o][d][i] = x[o][d][i] scale[d] + bias[d]; scale NULL: 1, bias NULL: 0. y may be x. */
 void ct_view_affine(const ct_view *v, const float *x, const float *scale, const float *bias,
                     float *y);
@@ -38,7 +44,7 @@ void ct_view_affine(const ct_view *v, const float *x, const float *scale, const 
  *  added to instead of overwritten. The same for any number of threads. */
 void ct_view_dot(const ct_view *v, const float *a, const float *b, bool add, float *out);
 
-/** to[i] = from[i]; nothing where they are the same block. */
+/** to[i] = from[i]; nothing where they are the same memory. */
 void ct_copy_f32(int64_t n, const float *from, float *to);
 
 /** Host copies of small device blobs, for layers that read values on the host (labels, scores). On

@@ -36,6 +36,14 @@ static ct_status lrn_setup(ct_layer *l, const ct_shape *bottom)
     return CT_OK;
 }
 
+static bool lrn_takes(const Ct__LayerParameter *p, const ct_blob *const *bottom, int slot)
+{
+    const Ct__LRNParameter *r = p->lrn_param;
+
+    return (bottom[slot]->data.layout.order == CT_ORDER_NCHW) &&
+           ((r == NULL) || (r->norm_region == CT__LRNPARAMETER__NORM_REGION__ACROSS_CHANNELS));
+}
+
 static ct_status lrn_reshape(const ct_layer *l, ct_instance *in)
 {
     const lrn_state *s = l->state;
@@ -46,7 +54,7 @@ static ct_status lrn_reshape(const ct_layer *l, ct_instance *in)
     if (x->ndim != 4)
         return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "the bottom %s must have 4 axes: N C H W",
                              ct_shape_str(x).text);
-    ct_blob_set_shape(in->top[0], x);
+    ct_blob_set_layout(in->top[0], x, in->bottom[0]->data.layout);
     r->desc = (ct_lrn_desc){ .device = l->dev->kind,
                              .n_thread = ct_engine_n_thread(l),
                              .within = s->within,
@@ -54,6 +62,7 @@ static ct_status lrn_reshape(const ct_layer *l, ct_instance *in)
                              .c = x->dim[1],
                              .h = x->dim[2],
                              .w = x->dim[3],
+                             .block = in->bottom[0]->data.layout.block,
                              .size = s->size,
                              .alpha = s->alpha,
                              .beta = s->beta,
@@ -61,7 +70,7 @@ static ct_status lrn_reshape(const ct_layer *l, ct_instance *in)
     CT_TRY(ct_lrn_pick(l, CT_RUN_FORWARD, ct_lrn_forward_table, &r->desc, &r->forward));
     CT_TRY(ct_lrn_pick(l, CT_RUN_BACKWARD_DATA, ct_lrn_backward_table, &r->desc, &r->backward));
     ct_instance_buffer(in, SLOT_SCALE, in->bottom[0]->wants_diff ? CT_KEEP_PASS : CT_KEEP_CALL,
-                       (size_t)ct_shape_count(x, 0, -1) * sizeof(float));
+                       (size_t)ct_tensor_stored(&in->bottom[0]->data) * sizeof(float));
     work = ct_lrn_workspace(r->forward, &r->desc);
     if (in->bottom[0]->wants_diff && (ct_lrn_workspace(r->backward, &r->desc) > work))
         work = ct_lrn_workspace(r->backward, &r->desc);
@@ -116,6 +125,7 @@ const ct_layer_ops ct_layer_lrn = {
     .state_size = sizeof(lrn_state),
     .instance_state_size = sizeof(lrn_instance),
     .setup = lrn_setup,
+    .takes = lrn_takes,
     .reshape = lrn_reshape,
     .forward = lrn_forward,
     .backward = lrn_backward,

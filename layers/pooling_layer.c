@@ -124,25 +124,39 @@ static ct_status pooled(const ct_layer *l, const char *axis, int64_t in, int64_t
     return CT_OK;
 }
 
-static ct_status make_desc(const ct_layer *l, const ct_shape *x, ct_pool_desc *d)
+/* The places that a second top holds have plain order. */
+static bool pool_takes(const Ct__LayerParameter *p, const ct_blob *const *bottom, int slot)
+{
+    int block = bottom[slot]->data.layout.block;
+
+    return (bottom[slot]->data.layout.order == CT_ORDER_NCHW) && (p->n_top == 1) &&
+           ((block == 8) || (block == 16));
+}
+
+static ct_status make_desc(const ct_layer *l, const ct_tensor *bottom, ct_pool_desc *d)
 {
     const pool_state *s = l->state;
+    const ct_shape *x = &bottom->shape;
+    int block = bottom->layout.block;
 
     if (x->ndim != 4)
         return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "the bottom %s must have 4 axes: N C H W",
                              ct_shape_str(x).text);
-    *d = (ct_pool_desc){ .device = l->dev->kind,
-                         .n_thread = ct_engine_n_thread(l),
-                         .method = s->method,
-                         .planes = x->dim[0] * x->dim[1],
-                         .h = x->dim[2],
-                         .w = x->dim[3],
-                         .kh = s->global ? x->dim[2] : s->kh,
-                         .kw = s->global ? x->dim[3] : s->kw,
-                         .sh = s->sh,
-                         .sw = s->sw,
-                         .ph = s->ph,
-                         .pw = s->pw };
+    *d = (ct_pool_desc){
+        .device = l->dev->kind,
+        .n_thread = ct_engine_n_thread(l),
+        .method = s->method,
+        .planes = x->dim[0] * ((block > 0) ? (x->dim[1] + block - 1) / block * block : x->dim[1]),
+        .block = block,
+        .h = x->dim[2],
+        .w = x->dim[3],
+        .kh = s->global ? x->dim[2] : s->kh,
+        .kw = s->global ? x->dim[3] : s->kw,
+        .sh = s->sh,
+        .sw = s->sw,
+        .ph = s->ph,
+        .pw = s->pw
+    };
     if ((d->h == 0) || (d->w == 0) || (d->h > INT32_MAX / d->w))
         return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "planes of %lld x %lld: empty or too large",
                              (long long)d->h, (long long)d->w);
@@ -156,13 +170,14 @@ static ct_status pool_reshape(const ct_layer *l, ct_instance *in)
     ct_shape top = in->bottom[0]->data.shape;
     size_t work;
 
-    CT_TRY(make_desc(l, &top, &r->desc));
+    CT_TRY(make_desc(l, &in->bottom[0]->data, &r->desc));
     top.dim[2] = r->desc.oh;
     top.dim[3] = r->desc.ow;
-    for (int i = 0; i < l->n_top; i++) ct_blob_set_shape(in->top[i], &top);
+    for (int i = 0; i < l->n_top; i++)
+        ct_blob_set_layout(in->top[i], &top, in->bottom[0]->data.layout);
     if (r->desc.method == CT_POOL_MAX)
         ct_instance_buffer(in, SLOT_MASK, in->bottom[0]->wants_diff ? CT_KEEP_PASS : CT_KEEP_CALL,
-                           (size_t)ct_shape_count(&top, 0, -1) * sizeof(int32_t));
+                           (size_t)ct_tensor_stored(&in->top[0]->data) * sizeof(int32_t));
     CT_TRY(ct_pool_pick(l, CT_RUN_FORWARD, ct_pool_forward_table, &r->desc, &r->forward));
     CT_TRY(ct_pool_pick(l, CT_RUN_BACKWARD_DATA, ct_pool_backward_table, &r->desc, &r->backward));
     work = ct_pool_workspace(r->forward, &r->desc);
@@ -222,6 +237,7 @@ const ct_layer_ops ct_layer_pooling = {
     .state_size = sizeof(pool_state),
     .instance_state_size = sizeof(pool_instance),
     .setup = pool_setup,
+    .takes = pool_takes,
     .reshape = pool_reshape,
     .forward = pool_forward,
     .backward = pool_backward,

@@ -217,7 +217,7 @@ void ct_recurrent_bias_diff(ct_instance *in, const ct_exec *ex, int w, int64_t m
     float *db = ct_blob_diff(&in->weight[w]);
 
     if (db == NULL) return;
-    ct_view_dot(&(ct_view){ m, n, 1 }, dy, NULL, ct_weight_beta(in, ex, w) != 0.0f, db);
+    ct_view_dot(&(ct_view){ m, n, 1, 0 }, dy, NULL, ct_weight_beta(in, ex, w) != 0.0f, db);
 }
 
 /* sum over the steps: the static input is there in all of them. */

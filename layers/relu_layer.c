@@ -22,6 +22,13 @@ static ct_status relu_setup(ct_layer *l, const ct_shape *bottom)
     return CT_OK;
 }
 
+/* Element by element: order does not matter. */
+static bool relu_takes(const Ct__LayerParameter *p, const ct_blob *const *bottom, int slot)
+{
+    (void)p, (void)bottom, (void)slot;
+    return true;
+}
+
 static ct_status relu_reshape(const ct_layer *l, ct_instance *in)
 {
     const relu_state *s = l->state;
@@ -32,10 +39,11 @@ static ct_status relu_reshape(const ct_layer *l, ct_instance *in)
                              "negative_slope %g is below 0: that cannot run in place, since the "
                              "top no longer tells the sign of the bottom",
                              (double)s->slope);
-    if (in->top[0] != in->bottom[0]) ct_blob_set_shape(in->top[0], &in->bottom[0]->data.shape);
+    if (in->top[0] != in->bottom[0])
+        ct_blob_set_layout(in->top[0], &in->bottom[0]->data.shape, in->bottom[0]->data.layout);
     r->desc = (ct_relu_desc){ .device = l->dev->kind,
                               .n_thread = ct_engine_n_thread(l),
-                              .count = ct_tensor_count(&in->bottom[0]->data),
+                              .count = ct_tensor_stored(&in->bottom[0]->data),
                               .slope = s->slope };
     CT_TRY(ct_relu_pick(l, CT_RUN_FORWARD, ct_relu_forward_table, &r->desc, &r->forward));
     return ct_relu_pick(l, CT_RUN_BACKWARD_DATA, ct_relu_backward_table, &r->desc, &r->backward);
@@ -80,6 +88,7 @@ const ct_layer_ops ct_layer_relu = {
     .state_size = sizeof(relu_state),
     .instance_state_size = sizeof(relu_instance),
     .setup = relu_setup,
+    .takes = relu_takes,
     .reshape = relu_reshape,
     .forward = relu_forward,
     .backward = relu_backward,

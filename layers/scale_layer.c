@@ -34,6 +34,16 @@ static ct_status setup(ct_layer *l, const ct_shape *bottom)
     return CT_OK;
 }
 
+/* A blob along the channels alone. */
+static bool takes(const Ct__LayerParameter *p, const ct_blob *const *bottom, int slot)
+{
+    const Ct__ScaleParameter *s = p->scale_param;
+
+    return (p->n_bottom == 1) && ((s == NULL) || (s->num_axes == 1)) &&
+           ct_layer_is_channels(&bottom[slot]->data.shape, (s != NULL) ? s->axis : 1) &&
+           ct_layer_takes_block(bottom[slot]);
+}
+
 static ct_status reshape(const ct_layer *l, ct_instance *in)
 {
     const Ct__ScaleParameter *p = l->param->scale_param;
@@ -49,7 +59,8 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     ct_instance_buffer(in, INPUT, CT_KEEP_PASS,
                        ((in->top[0] == in->bottom[0]) && x->wants_diff) ? ct_tensor_bytes(&x->data)
                                                                         : 0);
-    ct_blob_set_shape(in->top[0], &x->data.shape);
+    ((ct_view *)in->state)->block = x->data.layout.block;
+    ct_blob_set_layout(in->top[0], &x->data.shape, x->data.layout);
     return CT_OK;
 }
 
@@ -61,7 +72,7 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 
     (void)ex;
     if (in->buffer[INPUT].bytes > 0)
-        ct_copy_f32(ct_tensor_count(&in->bottom[0]->data), x, in->buffer[INPUT].data);
+        ct_copy_f32(ct_tensor_stored(&in->bottom[0]->data), x, in->buffer[INPUT].data);
     ct_view_affine(in->state, x, ct_blob_data(scale),
                    (s->bias >= 0) ? ct_blob_data(&in->weight[s->bias]) : NULL,
                    ct_blob_data(in->top[0]));
@@ -97,6 +108,7 @@ const ct_layer_ops ct_layer_scale = {
     .state_size = sizeof(scale_state),
     .instance_state_size = sizeof(ct_view),
     .setup = setup,
+    .takes = takes,
     .reshape = reshape,
     .forward = forward,
     .backward = backward,

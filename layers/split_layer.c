@@ -4,9 +4,16 @@
 #include "layers/layer_types.h"
 #include "layers/layer_util.h"
 
+static bool takes(const Ct__LayerParameter *p, const ct_blob *const *bottom, int slot)
+{
+    (void)p, (void)bottom, (void)slot;
+    return true;
+}
+
 static ct_status reshape(const ct_layer *l, ct_instance *in)
 {
-    for (int i = 0; i < l->n_top; i++) ct_blob_set_shape(in->top[i], &in->bottom[0]->data.shape);
+    for (int i = 0; i < l->n_top; i++)
+        ct_blob_set_layout(in->top[i], &in->bottom[0]->data.shape, in->bottom[0]->data.layout);
     return CT_OK;
 }
 
@@ -41,7 +48,7 @@ static ct_status sum(ct_exec *ex, int64_t n, const float *a, const float *b, flo
 
 static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
-    int64_t n = ct_tensor_count(&in->bottom[0]->data);
+    int64_t n = ct_tensor_stored(&in->bottom[0]->data);
     size_t bytes = (size_t)n * sizeof(float);
     float *dx = ct_blob_diff(in->bottom[0]);
     const float *first = NULL; /* the sum so far: one top's diff, later dx itself */
@@ -70,6 +77,7 @@ const ct_layer_ops ct_layer_split = {
     .max_top = -1,
     .alias = CT_ALIAS_DATA,
     .null_top_diff = true,
+    .takes = takes,
     .reshape = reshape,
     .forward = forward,
     .backward = backward,

@@ -35,6 +35,10 @@ void ct_tensor_destroy(ct_tensor *t)
 
 void ct_blob_set_layout(ct_blob *b, const ct_shape *shape, ct_layout layout)
 {
+    bool same = (shape->ndim < 2) || ((ct_shape_count(shape, 2, -1) == 1) && (layout.block > 0) &&
+                                      (shape->dim[1] % layout.block == 0));
+
+    if (same) layout.block = 0;
     b->data.shape = *shape;
     b->diff.shape = *shape;
     b->data.dtype = b->diff.dtype = CT_F32;

@@ -65,7 +65,7 @@ void ct_tensor_destroy(ct_tensor *t);
 
 /** Gives both halves of b this shape, f32 in plain NCHW order. The memory is placed later. */
 void ct_blob_set_shape(ct_blob *b, const ct_shape *shape);
-/** The same in another layout. */
+/** The same in another layout; plain order where blocks lie in memory just so. */
 void ct_blob_set_layout(ct_blob *b, const ct_shape *shape, ct_layout layout);
 static inline float *ct_blob_data(const ct_blob *b)
 {

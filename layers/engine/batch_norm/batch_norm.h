@@ -13,6 +13,7 @@
 typedef struct ct_batch_norm_desc {
     ct_device_kind device;
     int64_t n, channels, spatial;
+    int block; /* channels that stand together, as in tensor.h; 0: plain order */
 } ct_batch_norm_desc;
 
 typedef struct ct_batch_norm_engine {
@@ -29,7 +30,7 @@ typedef struct ct_batch_norm_engine {
                      const float *mean, const float *inv_std, const float *dy, float *dx);
 } ct_batch_norm_engine;
 
-extern const ct_batch_norm_engine ct_batch_norm_omp, ct_batch_norm_ref;
+extern const ct_batch_norm_engine ct_batch_norm_omp, ct_batch_norm_blocked, ct_batch_norm_ref;
 /** Best first, the reference last; NULL-terminated. */
 extern const ct_batch_norm_engine *const ct_batch_norm_table[];
 

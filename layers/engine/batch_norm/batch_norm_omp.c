@@ -13,7 +13,7 @@ typedef struct block {
 
 static bool supports(const ct_batch_norm_desc *d)
 {
-    return d->device == CT_DEVICE_CPU;
+    return (d->device == CT_DEVICE_CPU) && (d->block == 0);
 }
 
 static int64_t block_size(const ct_batch_norm_desc *d)

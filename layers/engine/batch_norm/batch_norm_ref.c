@@ -10,7 +10,9 @@ static bool supports(const ct_batch_norm_desc *d)
 
 static int64_t at(const ct_batch_norm_desc *d, int64_t n, int64_t c, int64_t s)
 {
-    return (n * d->channels + c) * d->spatial + s;
+    int64_t b = (d->block > 0) ? d->block : 1, n_block = (d->channels + b - 1) / b;
+
+    return ((n * n_block + c / b) * d->spatial + s) * b + c % b;
 }
 
 static void statistics(const ct_batch_norm_desc *d, const float *x, float *mean, float *var)

@@ -4,6 +4,7 @@
 
 const ct_batch_norm_engine *const ct_batch_norm_table[] = {
     &ct_batch_norm_omp,
+    &ct_batch_norm_blocked,
     &ct_batch_norm_ref, /* last: written to be read, oracle of the others */
     NULL,
 };

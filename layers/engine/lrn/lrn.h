@@ -16,6 +16,7 @@ typedef struct ct_lrn_desc {
     int n_thread;
     bool within;
     int64_t n, c, h, w;
+    int block;    /* channels that stand together, as in tensor.h; 0: plain order */
     int64_t size; /* odd */
     float alpha, beta, k;
 } ct_lrn_desc;

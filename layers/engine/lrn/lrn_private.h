@@ -6,6 +6,7 @@
 
 extern const ct_lrn_impl ct_lrn_ref_forward, ct_lrn_ref_backward;
 extern const ct_lrn_impl ct_lrn_simd_forward, ct_lrn_simd_backward;
+extern const ct_lrn_impl ct_lrn_blocked_forward, ct_lrn_blocked_backward;
 
 static inline bool ct_lrn_on_cpu(const ct_lrn_desc *d)
 {

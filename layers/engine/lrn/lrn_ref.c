@@ -3,6 +3,14 @@
 
 #include <math.h>
 
+/* Where element (n, c, place) of the plane is. */
+static int64_t index_of(const ct_lrn_desc *d, int64_t n, int64_t c, int64_t place)
+{
+    int64_t b = (d->block > 0) ? d->block : 1, n_block = (d->c + b - 1) / b;
+
+    return ((n * n_block + c / b) * d->h * d->w + place) * b + c % b;
+}
+
 /* v(place) summed over the window around element (n, c, i, j) */
 static double window_sum(const ct_lrn_desc *d, const ct_lrn_args *a, int64_t n, int64_t c,
                          int64_t i, int64_t j,
@@ -18,7 +26,7 @@ static double window_sum(const ct_lrn_desc *d, const ct_lrn_args *a, int64_t n, 
                 bool inside =
                     (e >= 0) && (e < d->c) && (p >= 0) && (p < d->h) && (q >= 0) && (q < d->w);
 
-                if (inside) sum += v(d, a, ((n * d->c + e) * d->h + p) * d->w + q);
+                if (inside) sum += v(d, a, index_of(d, n, e, p * d->w + q));
             }
         }
     }
@@ -39,9 +47,10 @@ static double ratio(const ct_lrn_desc *d, const ct_lrn_args *a, int64_t at)
 static ct_status ref_forward(const ct_lrn_desc *d, ct_exec *ex, const ct_lrn_args *a)
 {
     (void)ex;
-    for (int64_t at = 0; at < d->n * d->c * d->h * d->w; at++) {
-        int64_t j = at % d->w, i = at / d->w % d->h, c = at / (d->w * d->h) % d->c;
-        double sum = window_sum(d, a, at / (d->w * d->h * d->c), c, i, j, square);
+    for (int64_t e = 0; e < d->n * d->c * d->h * d->w; e++) {
+        int64_t j = e % d->w, i = e / d->w % d->h, c = e / (d->w * d->h) % d->c;
+        int64_t n = e / (d->w * d->h * d->c), at = index_of(d, n, c, i * d->w + j);
+        double sum = window_sum(d, a, n, c, i, j, square);
         double scale = d->k + (double)ct_lrn_factor(d) * sum;
 
         a->scale[at] = (float)scale;
@@ -55,9 +64,10 @@ static ct_status ref_backward(const ct_lrn_desc *d, ct_exec *ex, const ct_lrn_ar
     double factor = 2.0 * (double)ct_lrn_factor(d) * d->beta;
 
     (void)ex;
-    for (int64_t at = 0; at < d->n * d->c * d->h * d->w; at++) {
-        int64_t j = at % d->w, i = at / d->w % d->h, c = at / (d->w * d->h) % d->c;
-        double sum = window_sum(d, a, at / (d->w * d->h * d->c), c, i, j, ratio);
+    for (int64_t e = 0; e < d->n * d->c * d->h * d->w; e++) {
+        int64_t j = e % d->w, i = e / d->w % d->h, c = e / (d->w * d->h) % d->c;
+        int64_t n = e / (d->w * d->h * d->c), at = index_of(d, n, c, i * d->w + j);
+        double sum = window_sum(d, a, n, c, i, j, ratio);
 
         a->dx[at] =
             (float)(a->dy[at] * pow(a->scale[at], -(double)d->beta) - factor * a->x[at] * sum);

@@ -232,9 +232,14 @@ static ct_status run(const ct_lrn_desc *d, ct_exec *ex, const ct_lrn_args *a)
     return polled;
 }
 
+static bool supports(const ct_lrn_desc *d)
+{
+    return ct_lrn_on_cpu(d) && (d->block == 0);
+}
+
 const ct_lrn_impl ct_lrn_simd_forward = {
-    .name = "simd", .supports = ct_lrn_on_cpu, .workspace = forward_workspace, .run = run
+    .name = "simd", .supports = supports, .workspace = forward_workspace, .run = run
 };
 const ct_lrn_impl ct_lrn_simd_backward = {
-    .name = "simd", .supports = ct_lrn_on_cpu, .workspace = backward_workspace, .run = run
+    .name = "simd", .supports = supports, .workspace = backward_workspace, .run = run
 };

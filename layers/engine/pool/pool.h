@@ -16,7 +16,8 @@ typedef struct ct_pool_desc {
     ct_device_kind device;
     int n_thread;
     ct_pool_method method;
-    int64_t planes, h, w, oh, ow;
+    int64_t planes, h, w, oh, ow; /* planes: those that fill up a block, too   */
+    int block; /* planes that stand together, as channels do in tensor.h; 0: none */
     int64_t kh, kw, sh, sw, ph, pw;
 } ct_pool_desc;
 

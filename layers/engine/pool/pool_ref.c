@@ -19,26 +19,35 @@ static window window_of(const ct_pool_desc *d, int64_t i, int64_t j)
     return v;
 }
 
-static int64_t arg_max(const ct_pool_desc *d, const float *x, const window *v)
+/* Element `place` of a plane of n; from the first element of its block of planes, or of itself. */
+static int64_t at(const ct_pool_desc *d, int64_t plane, int64_t n, int64_t place)
 {
-    int64_t best = v->top * d->w + v->left;
+    int64_t b = (d->block > 0) ? d->block : 1;
+
+    return (plane / b * n + place) * b + plane % b;
+}
+
+static int64_t arg_max(const ct_pool_desc *d, const float *x, int64_t plane, const window *v)
+{
+    int64_t best = v->top * d->w + v->left, n = d->h * d->w;
 
     for (int64_t r = v->top; r < v->bottom; r++) {
         for (int64_t c = v->left; c < v->right; c++) {
-            float here = x[r * d->w + c];
+            float here = x[at(d, plane, n, r * d->w + c)];
 
-            if ((here > x[best]) || isnan(here)) best = r * d->w + c;
+            if ((here > x[at(d, plane, n, best)]) || isnan(here)) best = r * d->w + c;
         }
     }
     return best;
 }
 
-static float average(const ct_pool_desc *d, const float *x, const window *v)
+static float average(const ct_pool_desc *d, const float *x, int64_t plane, const window *v)
 {
     double sum = 0.0;
 
     for (int64_t r = v->top; r < v->bottom; r++) {
-        for (int64_t c = v->left; c < v->right; c++) sum += x[r * d->w + c];
+        for (int64_t c = v->left; c < v->right; c++)
+            sum += x[at(d, plane, d->h * d->w, r * d->w + c)];
     }
     return (float)(sum / (double)v->size);
 }
@@ -46,16 +55,16 @@ static float average(const ct_pool_desc *d, const float *x, const window *v)
 static ct_status ref_forward(const ct_pool_desc *d, ct_exec *ex, const ct_pool_args *a)
 {
     (void)ex;
-    for (int64_t o = 0; o < d->planes * d->oh * d->ow; o++) {
-        window v = window_of(d, o / d->ow % d->oh, o % d->ow);
-        const float *x = a->x + o / (d->oh * d->ow) * d->h * d->w;
+    for (int64_t k = 0; k < d->planes * d->oh * d->ow; k++) {
+        window v = window_of(d, k / d->ow % d->oh, k % d->ow);
+        int64_t p = k / (d->oh * d->ow), o = at(d, p, d->oh * d->ow, k % (d->oh * d->ow));
 
         if (d->method == CT_POOL_AVE) {
-            a->y[o] = average(d, x, &v);
+            a->y[o] = average(d, a->x, p, &v);
         } else {
-            int64_t best = arg_max(d, x, &v);
+            int64_t best = arg_max(d, a->x, p, &v);
 
-            a->y[o] = x[best];
+            a->y[o] = a->x[at(d, p, d->h * d->w, best)];
             a->mask[o] = (int32_t)best;
             if (a->mask_top != NULL) a->mask_top[o] = (float)best;
         }
@@ -67,16 +76,18 @@ static ct_status ref_backward(const ct_pool_desc *d, ct_exec *ex, const ct_pool_
 {
     (void)ex;
     for (int64_t i = 0; i < d->planes * d->h * d->w; i++) a->dx[i] = 0.0f;
-    for (int64_t o = 0; o < d->planes * d->oh * d->ow; o++) {
-        window v = window_of(d, o / d->ow % d->oh, o % d->ow);
-        float *dx = a->dx + o / (d->oh * d->ow) * d->h * d->w;
+    for (int64_t k = 0; k < d->planes * d->oh * d->ow; k++) {
+        window v = window_of(d, k / d->ow % d->oh, k % d->ow);
+        int64_t p = k / (d->oh * d->ow), o = at(d, p, d->oh * d->ow, k % (d->oh * d->ow));
+        int64_t n = d->h * d->w;
 
         if (d->method == CT_POOL_MAX) {
-            dx[a->mask[o]] += a->dy[o];
+            a->dx[at(d, p, n, a->mask[o])] += a->dy[o];
             continue;
         }
         for (int64_t r = v.top; r < v.bottom; r++) {
-            for (int64_t c = v.left; c < v.right; c++) dx[r * d->w + c] += a->dy[o] / (float)v.size;
+            for (int64_t c = v.left; c < v.right; c++)
+                a->dx[at(d, p, n, r * d->w + c)] += a->dy[o] / (float)v.size;
         }
     }
     return CT_OK;

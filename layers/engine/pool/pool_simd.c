@@ -361,7 +361,7 @@ static ct_status run(const ct_pool_desc *d, ct_exec *ex, const ct_pool_args *a)
 /* places in a plane are 32-bit */
 static bool supports(const ct_pool_desc *d)
 {
-    return ct_pool_on_cpu(d) && (d->h * d->w <= INT32_MAX);
+    return ct_pool_on_cpu(d) && (d->block == 0) && (d->h * d->w <= INT32_MAX);
 }
 
 const ct_pool_impl ct_pool_simd_forward = {

@@ -1,0 +1,136 @@
+#include "layers/blocked.h"
+
+#include <string.h>
+
+#include "framework/base/simd.h"
+#include "layers/layer_util.h"
+
+/* ---- affine */
+
+static inline void affine_rows(int64_t inner, int block, const float *x, const float *scale,
+                               const float *bias, float *y)
+{
+    for (int64_t s = 0; s < inner; s++) {
+#pragma omp simd
+        for (int i = 0; i < block; i++) y[s * block + i] = x[s * block + i] * scale[i] + bias[i];
+    }
+}
+
+CT_SIMD_CLONES static void affine(int64_t inner, int block, const float *x, const float *scale,
+                                  const float *bias, float *y)
+{
+    if (block == 16)
+        affine_rows(inner, 16, x, scale, bias, y);
+    else if (block == 8)
+        affine_rows(inner, 8, x, scale, bias, y);
+    else
+        affine_rows(inner, block, x, scale, bias, y);
+}
+
+void ct_blocked_affine(const ct_blocked *v, const float *x, const float *scale, const float *bias,
+                       float *y)
+{
+    int64_t n = ct_blocked_n(v), row = v->inner * v->block;
+
+#pragma omp parallel for schedule(static) if (v->outer * n * row >= CT_PARALLEL_MIN)
+    for (int64_t r = 0; r < v->outer * n; r++) {
+        float s[CT_BLOCK_MAX], b[CT_BLOCK_MAX];
+
+        ct_blocked_pick(v, r % n, scale, 1.0f, s);
+        ct_blocked_pick(v, r % n, bias, 0.0f, b);
+        affine(v->inner, v->block, x + r * row, s, b, y + r * row);
+    }
+}
+
+/* ---- sums: the images go in a fixed number of slices, so that few channels keep a team busy */
+
+enum { SLICES = 8 };
+
+typedef struct partial {
+    double first[CT_BLOCK_MAX], second[CT_BLOCK_MAX];
+} partial;
+
+static void sum_slice(const ct_blocked *v, ct_blocked_fn add, const void *ctx, int64_t k,
+                      int64_t slice, partial *p)
+{
+    int64_t n = ct_blocked_n(v), row = v->inner * v->block;
+
+    memset(p, 0, sizeof(*p));
+    for (int64_t o = v->outer * slice / SLICES; o < v->outer * (slice + 1) / SLICES; o++)
+        add(ctx, k, (o * n + k) * row, v->inner, v->block, p->first, p->second);
+}
+
+void ct_blocked_sums(const ct_blocked *v, int64_t from, int64_t to, ct_blocked_fn add,
+                     const void *ctx, double *first, double *second)
+{
+    partial part[CT_BLOCKED_GROUP * SLICES];
+    int64_t work = v->outer * v->inner * v->block * (to - from);
+
+#pragma omp parallel for schedule(static) if (work >= CT_PARALLEL_MIN)
+    for (int64_t t = 0; t < (to - from) * SLICES; t++)
+        sum_slice(v, add, ctx, from + t / SLICES, t % SLICES, &part[t]);
+    for (int64_t i = 0; i < (to - from) * v->block; i++) {
+        const partial *p = &part[i / v->block * SLICES];
+
+        first[i] = second[i] = 0;
+        for (int s = 0; s < SLICES; s++) {
+            first[i] += p[s].first[i % v->block];
+            second[i] += p[s].second[i % v->block];
+        }
+    }
+}
+
+typedef struct dot_ctx {
+    const float *a, *b;
+} dot_ctx;
+
+static inline void dot_rows(int64_t inner, int block, const float *a, const float *b, double *sum)
+{
+    double acc[CT_BLOCK_MAX];
+
+    for (int i = 0; i < block; i++) acc[i] = sum[i];
+    for (int64_t s = 0; s < inner; s++) {
+#pragma omp simd
+        for (int i = 0; i < block; i++)
+            acc[i] += (double)a[s * block + i] * ((b != NULL) ? (double)b[s * block + i] : 1.0);
+    }
+    for (int i = 0; i < block; i++) sum[i] = acc[i];
+}
+
+CT_SIMD_CLONES static void dot_block(int64_t inner, int block, const float *a, const float *b,
+                                     double *sum)
+{
+    if ((block == 16) && (b != NULL))
+        dot_rows(inner, 16, a, b, sum);
+    else if ((block == 8) && (b != NULL))
+        dot_rows(inner, 8, a, b, sum);
+    else if (block == 16)
+        dot_rows(inner, 16, a, NULL, sum);
+    else if (block == 8)
+        dot_rows(inner, 8, a, NULL, sum);
+    else
+        dot_rows(inner, block, a, b, sum);
+}
+
+static void add_dot(const void *ctx, int64_t k, int64_t at, int64_t inner, int block, double *first,
+                    double *second)
+{
+    const dot_ctx *d = ctx;
+
+    (void)k, (void)second;
+    dot_block(inner, block, d->a + at, (d->b != NULL) ? d->b + at : NULL, first);
+}
+
+void ct_blocked_dot(const ct_blocked *v, const float *a, const float *b, bool add, float *out)
+{
+    double first[CT_BLOCKED_GROUP * CT_BLOCK_MAX], second[CT_BLOCKED_GROUP * CT_BLOCK_MAX];
+    int64_t n = ct_blocked_n(v);
+
+    for (int64_t k = 0; k < n; k += CT_BLOCKED_GROUP) {
+        int64_t to = (k + CT_BLOCKED_GROUP < n) ? k + CT_BLOCKED_GROUP : n;
+
+        ct_blocked_sums(v, k, to, add_dot, &(dot_ctx){ a, b }, first, second);
+        for (int64_t c = k * v->block; (c < to * v->block) && (c < v->mid); c++)
+            out[c] = (float)(first[c - k * v->block] + (add ? (double)out[c] : 0.0));
+    }
+}
