@@ -9,9 +9,8 @@
 
 enum { MOST_WAYS = 6 };
 
-static const double within = 3;         /* times the least predicted cost: what is tried       */
-static const double clearly = 0.9;      /* of the model's choice's time: another is taken      */
-static const double thread_pays = 0.97; /* of a step's time without the thread                */
+static const double within = 3;    /* times the least predicted cost: what is tried       */
+static const double clearly = 0.9; /* of the model's choice's time: another is taken      */
 
 enum { DUEL_STEPS = 2 * CT_TUNE_LEAST_ROUNDS };
 
@@ -284,16 +283,17 @@ static ct_status choose_progress(ct_grad_tune *t)
     bool thread = false;
 
     CT_TRY(ct_comm_max(t->gp->comm, t->step_ns, 2 * CT_TUNE_MOST_ROUNDS));
-    thread = ct_tune_wins(threaded, poll, CT_TUNE_MOST_ROUNDS, thread_pays);
+    thread = ct_tune_shorter(threaded, poll, CT_TUNE_MOST_ROUNDS);
     ct_grad_pipe_use_thread(t->gp, thread);
     CT_INFO("progress: %s; a step took %.3f ms with polls, %.3f ms with a thread",
-            thread ? "THREAD" : "POLL", 1e-6 * (double)ct_tune_best(poll, CT_TUNE_MOST_ROUNDS),
-            1e-6 * (double)ct_tune_best(threaded, CT_TUNE_MOST_ROUNDS));
+            thread ? "THREAD" : "POLL", 1e-6 * (double)ct_tune_median(poll, CT_TUNE_MOST_ROUNDS),
+            1e-6 * (double)ct_tune_median(threaded, CT_TUNE_MOST_ROUNDS));
     return CT_OK;
 }
 
 /* ---- step by step: 0 warms up; n_algorithm steps look for challengers, n_duel steps put them
- * against the model's choice in turns, n_progress steps go without and with the thread in turns.
+ * against the model's choice in turns, n_progress steps go without and with the thread in turns,
+ * each first in every other pair, so that what grows or falls meanwhile speaks for neither.
  * Each step is read when the next begins. */
 
 int ct_grad_tune_most(int n)
@@ -305,6 +305,12 @@ int ct_grad_tune_most(int n)
 int ct_grad_tune_n_step(const ct_grad_tune *t)
 {
     return 1 + t->n_algorithm + t->n_duel + t->n_progress;
+}
+
+/* Does step `at` of the last part go with the thread? */
+static bool goes_with_thread(int at)
+{
+    return (at % 4 == 1) || (at % 4 == 2);
 }
 
 /* Puts a time into a list of rounds, where there is room. */
@@ -337,7 +343,7 @@ static void note(ct_grad_tune *t, int done, int64_t ns)
     if ((done >= 1) && (done < duels)) note_algorithms(t, done - 1, false);
     if ((done >= duels) && (done < progress)) note_algorithms(t, done - duels, true);
     if ((done >= progress) && (done < ct_grad_tune_n_step(t)))
-        put(t->step_ns, (done - progress) % 2, (done - progress) / 2, ns);
+        put(t->step_ns, goes_with_thread(done - progress), (done - progress) / 2, ns);
 }
 
 ct_status ct_grad_tune_step(ct_grad_tune *t)
@@ -361,7 +367,7 @@ ct_status ct_grad_tune_step(ct_grad_tune *t)
             go(t, k, ((step - duels) % 2 == 0) ? 0 : k->challenger);
     }
     if ((step >= progress) && (step < end))
-        ct_grad_pipe_use_thread(t->gp, (step - progress) % 2 == 1);
+        ct_grad_pipe_use_thread(t->gp, goes_with_thread(step - progress));
     if ((step == end) && (t->n_progress > 0)) CT_TRY(choose_progress(t));
     return CT_OK;
 }

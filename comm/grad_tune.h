@@ -6,8 +6,9 @@
  * compute, polls and other buckets. Where one is clearly faster than the model's at their best, the
  * two take turns for some steps more, and the class leaves the model's only for one that wins every
  * turn (tune_rule.h): times within training are noisy, and a model that is wrong is wrong each
- * time. Then, with progress AUTO, steps without and with the thread take turns, judged likewise.
- * All ranks decide from the same numbers. Private to comm/.
+ * time. Then, with progress AUTO, steps without and with the thread take turns; the shorter median
+ * is kept, since both give the same numbers. All ranks decide from the same numbers. Private to
+ * comm/.
  */
 #ifndef CT_GRAD_TUNE_H
 #define CT_GRAD_TUNE_H

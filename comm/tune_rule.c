@@ -38,3 +38,27 @@ bool ct_tune_wins(const int64_t *other, const int64_t *model, int n_round, doubl
     return (both >= CT_TUNE_LEAST_ROUNDS) &&
            ((double)ct_tune_best(other, n_round) < clearly * (double)ct_tune_best(model, n_round));
 }
+
+int64_t ct_tune_median(const int64_t *ns, int n)
+{
+    int64_t sorted[CT_TUNE_MOST_ROUNDS];
+    int n_sorted = 0;
+
+    for (int k = 0; k < n; ++k) {
+        int at = n_sorted;
+
+        if (ns[k] == 0) continue;
+        for (; (at > 0) && (sorted[at - 1] > ns[k]); --at) sorted[at] = sorted[at - 1];
+        sorted[at] = ns[k];
+        n_sorted += 1;
+    }
+    if (n_sorted == 0) return 0;
+    return (sorted[(n_sorted - 1) / 2] + sorted[n_sorted / 2]) / 2;
+}
+
+bool ct_tune_shorter(const int64_t *other, const int64_t *ns, int n_round)
+{
+    int64_t a = ct_tune_median(other, n_round), b = ct_tune_median(ns, n_round);
+
+    return (a > 0) && (a < b);
+}

@@ -26,5 +26,10 @@ int ct_tune_challenger(const int64_t *ns, int n_way, int n_round, double clearly
  *  CT_TUNE_LEAST_ROUNDS, and its best is below clearly * the model's best. Without a difference, 1
  * of 2^rounds comparisons says so. */
 bool ct_tune_wins(const int64_t *other, const int64_t *model, int n_round, double clearly);
+/** The median of the times that are not 0, n <= CT_TUNE_MOST_ROUNDS; 0: it never went. */
+int64_t ct_tune_median(const int64_t *ns, int n);
+/** True where the median of `other` is the shorter one: for what is as good as the other in all but
+ *  time, so that nothing else speaks for either. False where one of them never went. */
+bool ct_tune_shorter(const int64_t *other, const int64_t *ns, int n_round);
 
 #endif

@@ -21,11 +21,12 @@ dir=$(mktemp -d)
 trap '"$root/scripts/netns.sh" down; rm -rf "$dir"' EXIT
 export OMP_NUM_THREADS=1
 
-# What `cortado time` is given for a net: long steps try nothing out.
+# What `cortado time` is given for a net: where steps are long they try only who moves the messages
+# (comm { progress: AUTO }), and keep the model's algorithms.
 net_options() {
     case $1 in
-    alexnet_fc) echo "--model=$here/nets/alexnet_fc.prototxt --iterations=3 --set=comm.tune_iterations=0" ;;
-    alexnet) echo "--model=$root/models/alexnet/train_val.prototxt --iterations=3 --set=batch_size=16 --set=comm.tune_iterations=0" ;;
+    alexnet_fc) echo "--model=$here/nets/alexnet_fc.prototxt --iterations=5 --set=comm.tune_iterations=1" ;;
+    alexnet) echo "--model=$root/models/alexnet/train_val.prototxt --iterations=5 --set=batch_size=16 --set=comm.tune_iterations=1" ;;
     resnet20) echo "--model=$root/models/resnet20/train_val.prototxt --iterations=20 --set=batch_size=32" ;;
     *) echo "--model=$1 --iterations=5" ;;
     esac

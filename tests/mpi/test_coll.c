@@ -65,71 +65,102 @@ static int count_wrong(const void *buf, int64_t n, ct_dtype dtype, const int *su
     return wrong;
 }
 
-/* One allreduce by `ops` in a block of `arena`, with guards around it. */
-static int one_sum(ct_comm *c, const ct_coll_ops *ops, const ct_arena_ops *arena, int64_t n,
-                   ct_dtype dtype)
+enum { GUARD = 16, BLOCK = (BIG + 2 * GUARD) * (int)sizeof(float) };
+
+/* Two blocks for all sums on a machine. One for each sum would take a dozen barriers more, each of
+ * which takes time slices where MPI waits without giving its core away. */
+typedef struct ground {
+    ct_comm *c;
+    char *shared, *plain;
+} ground;
+
+static int open_ground(ct_comm *c, ground *g)
 {
-    enum { GUARD = 16 };
+    const ct_arena_ops *arena = ct_comm_arena(c), *plain = ct_arena_plain();
+    void *p = NULL, *q = NULL;
+    int fault = (arena->acquire(arena->ctx, BLOCK, "a test", &p) != CT_OK);
+
+    fault += (plain->acquire(plain->ctx, BLOCK, "a test", &q) != CT_OK);
+    *g = (ground){ .c = c, .shared = p, .plain = q };
+    return mpi_verdict(fault);
+}
+
+static void close_ground(ground *g)
+{
+    ct_comm_arena(g->c)->release(ct_comm_arena(g->c)->ctx, g->shared);
+    ct_arena_plain()->release(ct_arena_plain()->ctx, g->plain);
+}
+
+/* One allreduce by `ops` at the start of a block of `g`, with guards around it. */
+static int one_sum(const ground *g, const ct_coll_ops *ops, char *block, int64_t n, ct_dtype dtype)
+{
     uint64_t salt = (uint64_t)n * 31 + dtype;
     size_t size = ct_dtype_size(dtype);
-    int *sum = true_sums(n, dtype, c->rank, salt), fault = 0;
-    char *block = NULL;
-    void *p = NULL;
+    int *sum = true_sums(n, dtype, g->c->rank, salt), fault = 0;
 
-    fault += MPI_FAULT_UNLESS(
-        arena->acquire(arena->ctx, (size_t)(n + 2 * GUARD) * size, "a test", &p) == CT_OK);
-    block = p;
     memset(block, 0x55, (size_t)(n + 2 * GUARD) * size);
-    fill(block + GUARD * size, n, dtype, c->rank, salt);
-    fault += MPI_FAULT_UNLESS(ct_coll_run(ops, c, block + GUARD * size, n, dtype) == CT_OK);
+    fill(block + GUARD * size, n, dtype, g->c->rank, salt);
+    fault += MPI_FAULT_UNLESS(ct_coll_run(ops, g->c, block + GUARD * size, n, dtype) == CT_OK);
     fault += count_wrong(block + GUARD * size, n, dtype, sum);
     for (size_t i = 0; i < GUARD * size; ++i) {
         fault += (block[i] != 0x55);
         fault += (block[(size_t)(n + GUARD) * size + i] != 0x55);
     }
     if (fault > 0)
-        fprintf(stderr, "rank %d: %s of %lld (dtype %d, %s arena) wrong\n", c->rank, ops->name,
-                (long long)n, (int)dtype, (arena->kind == CT_ARENA_SHARED) ? "shared" : "plain");
-    arena->release(arena->ctx, block);
+        fprintf(stderr, "rank %d: %s of %lld (dtype %d, %s block) wrong\n", g->c->rank, ops->name,
+                (long long)n, (int)dtype, (block == g->shared) ? "shared" : "plain");
     free(sum);
+    return fault;
+}
+
+static int sums_by(const ground *g, const ct_coll_ops *ops)
+{
+    static const ct_dtype dtype[] = { CT_BF16, CT_I64, CT_U8, CT_F16 };
+    int fault = 0;
+
+    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); ++i) {
+        if ((g->c->size > 4) && (counts[i] > 5000)) continue; /* time */
+        fault += one_sum(g, ops, g->plain, counts[i], CT_F32);
+        if (counts[i] < BIG) fault += one_sum(g, ops, g->plain, counts[i], CT_BF16);
+        if (counts[i] < BIG) fault += one_sum(g, ops, g->shared, counts[i], CT_F32);
+    }
+    for (int d = 0; d < 4; ++d) {
+        fault += one_sum(g, ops, g->shared, 4097, dtype[d]);
+        fault += one_sum(g, ops, g->shared, 200003, dtype[d]);
+        if (d > 0) fault += one_sum(g, ops, g->plain, 7, dtype[d]);
+        if (d > 0) fault += one_sum(g, ops, g->plain, 200003, dtype[d]);
+    }
     return fault;
 }
 
 static int all_sums(ct_comm *c)
 {
-    int fault = 0;
+    ground g;
+    int fault = open_ground(c, &g);
 
-    for (const ct_coll_ops *const *ops = ct_coll_table; *ops != NULL; ++ops) {
-        for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); ++i) {
-            if ((c->size > 4) && (counts[i] > 5000)) continue; /* time */
-            fault += one_sum(c, *ops, ct_arena_plain(), counts[i], CT_F32);
-            if (counts[i] < BIG) fault += one_sum(c, *ops, ct_arena_plain(), counts[i], CT_BF16);
-            if (counts[i] < BIG) fault += one_sum(c, *ops, ct_comm_arena(c), counts[i], CT_F32);
-        }
-        for (int d = 0; d < 4; ++d) {
-            const ct_dtype dtype[] = { CT_BF16, CT_I64, CT_U8, CT_F16 };
-
-            fault += one_sum(c, *ops, ct_comm_arena(c), 4097, dtype[d]);
-            fault += one_sum(c, *ops, ct_comm_arena(c), 200003, dtype[d]);
-            if (d > 0) fault += one_sum(c, *ops, ct_arena_plain(), 7, dtype[d]);
-            if (d > 0) fault += one_sum(c, *ops, ct_arena_plain(), 200003, dtype[d]);
-        }
-    }
+    if (fault > 0) return fault;
+    for (const ct_coll_ops *const *ops = ct_coll_table; *ops != NULL; ++ops)
+        fault += sums_by(&g, *ops);
+    close_ground(&g);
     return fault;
 }
 
 static int all_sums_without_windows(ct_comm *c)
 {
+    ground g;
     int fault = 0;
 
     ct_node_set_limit(c->node_memory, 0);
+    fault = open_ground(c, &g);
+    if (fault > 0) return fault;
     for (const ct_coll_ops *const *ops = ct_coll_table; *ops != NULL; ++ops) {
-        fault += one_sum(c, *ops, ct_comm_arena(c), 0, CT_F32);
-        fault += one_sum(c, *ops, ct_comm_arena(c), 1, CT_F32);
-        fault += one_sum(c, *ops, ct_comm_arena(c), 4097, CT_F32);
-        fault += one_sum(c, *ops, ct_comm_arena(c), 200003, CT_BF16);
-        fault += one_sum(c, *ops, ct_comm_arena(c), 200003, CT_F32);
+        fault += one_sum(&g, *ops, g.shared, 0, CT_F32);
+        fault += one_sum(&g, *ops, g.shared, 1, CT_F32);
+        fault += one_sum(&g, *ops, g.shared, 4097, CT_F32);
+        fault += one_sum(&g, *ops, g.shared, 200003, CT_BF16);
+        fault += one_sum(&g, *ops, g.shared, 200003, CT_F32);
     }
+    close_ground(&g);
     return fault;
 }
 

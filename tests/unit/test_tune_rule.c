@@ -82,10 +82,27 @@ static void test_rules(void **state)
     assert_int_equal(ct_tune_challenger(ns, 3, 4, CLEARLY), 0); /* not by a tenth */
 }
 
+static void test_shorter(void **state)
+{
+    int64_t a[CT_TUNE_MOST_ROUNDS] = { 100, 104, 96, 102 };
+    int64_t b[CT_TUNE_MOST_ROUNDS] = { 99, 500, 95, 98 };
+
+    (void)state;
+    assert_int_equal(ct_tune_median(a, CT_TUNE_MOST_ROUNDS), 101);
+    assert_int_equal(ct_tune_median(a, 3), 100);
+    assert_int_equal(ct_tune_median(a + 4, 4), 0);
+    assert_true(ct_tune_shorter(b, a, CT_TUNE_MOST_ROUNDS)); /* one bad round does not decide */
+    assert_false(ct_tune_shorter(a, b, CT_TUNE_MOST_ROUNDS));
+    assert_false(ct_tune_shorter(a, a, CT_TUNE_MOST_ROUNDS));
+    assert_false(ct_tune_shorter(a + 4, a, 4)); /* never went */
+    assert_false(ct_tune_shorter(a, a + 4, 4));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rules),
+        cmocka_unit_test(test_shorter),
         cmocka_unit_test(test_noise),
         cmocka_unit_test(test_truth),
     };
