@@ -283,6 +283,11 @@ static ct_status choose_progress(ct_grad_tune *t)
     bool thread = false;
 
     CT_TRY(ct_comm_max(t->gp->comm, t->step_ns, 2 * CT_TUNE_MOST_ROUNDS));
+    for (int k = 0; k < CT_TUNE_MOST_ROUNDS; ++k) {
+        if ((poll[k] > 0) && (threaded[k] > 0))
+            CT_DEBUG("progress: round %d: %.3f ms with polls, %.3f ms with a thread", k,
+                     1e-6 * (double)poll[k], 1e-6 * (double)threaded[k]);
+    }
     thread = ct_tune_shorter(threaded, poll, CT_TUNE_MOST_ROUNDS);
     ct_grad_pipe_use_thread(t->gp, thread);
     CT_INFO("progress: %s; a step took %.3f ms with polls, %.3f ms with a thread",
