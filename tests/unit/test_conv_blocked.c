@@ -274,6 +274,33 @@ static void odd_shapes(void)
     }
 }
 
+/* First layers: x as it comes, few channels. */
+static void first_layers(void)
+{
+    draw r = { 1000 };
+    int64_t b = ct_simd_block();
+
+    for (int i = 0; i < 40; i++) {
+        ct_conv_desc d = draw_shape(&r, b);
+
+        d.c = between(&r, 1, 4);
+        d.x_block = 0;
+        d.kh = between(&r, 1, 7), d.kw = between(&r, 1, 11);
+        d.sw = between(&r, 1, 4);
+        d.c *= d.group;
+        if (!complete(&d)) continue;
+        assert_true(compare(d, FORWARD));
+        assert_false(compare(d, DATA));
+        assert_true(compare(d, WEIGHT));
+    }
+}
+
+static void test_first_layers(void **state)
+{
+    (void)state;
+    each_level(first_layers);
+}
+
 static void test_odd_shapes(void **state)
 {
     (void)state;
@@ -349,6 +376,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_odd_shapes),
+        cmocka_unit_test(test_first_layers),
         cmocka_unit_test(test_usual_shapes),
     };
 

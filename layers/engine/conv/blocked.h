@@ -37,7 +37,8 @@ typedef struct ct_blk_tile {
     int64_t si, w;              /* from output to output; columns of x                 */
 } ct_blk_tile;
 
-/** One tile whose taps are a table: y[i] = start + sum over k < n of (x + off[k])[i] weight[k]. */
+/** One tile whose taps are a table: y[i] = start (y[i] where NULL) + sum over k < n of (x +
+ * off[k])[i] weight[k]. */
 typedef struct ct_blk_list {
     const float *x, *weight, *start;
     const int64_t *off;
@@ -92,6 +93,13 @@ typedef struct ct_blk_sum {
     int64_t w_first, w_p, w_q;        /* … of the first tap, and from tap to tap          */
     float *y, *work;                  /* ct_blk_sum_work() floats                         */
 } ct_blk_sum;
+
+/** x plain with few channels, y blocked: first layers. Nothing by data. */
+bool ct_blk_supports_first(const ct_conv_desc *d);
+size_t ct_blk_first_workspace(const ct_conv_desc *d);
+ct_status ct_blk_first_forward(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a);
+size_t ct_blk_first_weight_workspace(const ct_conv_desc *d);
+ct_status ct_blk_first_weight(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a);
 
 /** Both layouts blocked, and groups that are whole blocks. */
 bool ct_blk_supports(const ct_conv_desc *d);

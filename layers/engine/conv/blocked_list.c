@@ -26,8 +26,13 @@
                                                                                                    \
         CT_UNROLL for (int i = 0; i < (_size); i++)                                                \
         {                                                                                          \
-            CT_UNROLL for (int v = 0; v < (_vecs); v++) acc[i][v] =                                \
-                *(const vec *)(t->start + v * (_b));                                               \
+            CT_UNROLL for (int v = 0; v < (_vecs); v++)                                            \
+            {                                                                                      \
+                if (t->start != NULL)                                                              \
+                    acc[i][v] = *(const vec *)(t->start + v * (_b));                               \
+                else                                                                               \
+                    acc[i][v] = *(const vec *)(t->y + i * t->y_step + v * t->y_block);             \
+            }                                                                                      \
         }                                                                                          \
         for (int64_t k = 0; k < t->n; k++, w += (_vecs) * (_b)) {                                  \
             const float *x = t->x + t->off[k];                                                     \

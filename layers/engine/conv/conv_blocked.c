@@ -44,10 +44,16 @@ static ct_blk_sum forward_sum(const ct_conv_desc *d)
                          .w_q = 1 };
 }
 
+static bool supports_forward(const ct_conv_desc *d)
+{
+    return ct_blk_supports(d) || ct_blk_supports_first(d);
+}
+
 static size_t forward_workspace(const ct_conv_desc *d)
 {
     ct_blk_sum s = forward_sum(d);
 
+    if (d->x_block == 0) return ct_blk_first_workspace(d);
     return (size_t)ct_blk_sum_work(&s) * sizeof(float);
 }
 
@@ -55,6 +61,7 @@ static ct_status forward(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args 
 {
     ct_blk_sum s = forward_sum(d);
 
+    if (d->x_block == 0) return ct_blk_first_forward(d, ex, a);
     s.x = a->x, s.weight = a->weight, s.bias = a->bias;
     s.y = a->y, s.work = a->work;
     return ct_blk_sum_run(&s, ex);
@@ -149,7 +156,7 @@ static ct_status backward_data(const ct_conv_desc *d, ct_exec *ex, const ct_conv
 }
 
 const ct_conv_impl ct_conv_blocked_forward = {
-    .name = "blocked", .supports = ct_blk_supports, .workspace = forward_workspace, .run = forward
+    .name = "blocked", .supports = supports_forward, .workspace = forward_workspace, .run = forward
 };
 const ct_conv_impl ct_conv_blocked_backward_data = { .name = "blocked",
                                                      .supports = ct_blk_supports,

@@ -13,6 +13,7 @@ static const int64_t UNIT_FLOATS = 8448;      /* of x and dY: part of a first-le
 static const int64_t BLOCK_BYTES = 160 << 10; /* of a task's dW: part of a second-level cache   */
 static const int64_t TASKS = 64;              /* slices are cut until there are so many …       */
 static const int64_t SLICE_BYTES = 32ll << 20; /* … unless they would take more memory than this */
+static const int64_t SLICE_PLACES = 1024;      /* at least: adding up costs little beside */
 
 typedef struct plan {
     ct_blk_set set;
@@ -65,6 +66,7 @@ static plan make_plan(const ct_conv_desc *d)
     tasks = d->group * p.n_in * p.n_out;
     units = p.n_image * p.n_row * p.n_col;
     p.n_slice = blk_smaller(blk_count(TASKS, tasks), units);
+    p.n_slice = blk_smaller(p.n_slice, d->n * out_size(d) / SLICE_PLACES);
     p.n_slice = blk_smaller(p.n_slice, SLICE_BYTES / (p.slice * (int64_t)sizeof(float)));
     p.n_slice = blk_larger(p.n_slice, 1);
     return p;
@@ -186,14 +188,21 @@ static void add_piece(const ct_conv_desc *d, const plan *p, const ct_conv_args *
     }
 }
 
+static bool supports(const ct_conv_desc *d)
+{
+    return ct_blk_supports(d) || ct_blk_supports_first(d);
+}
+
 static size_t workspace(const ct_conv_desc *d)
 {
-    plan p = make_plan(d);
+    plan p;
 
+    if (d->x_block == 0) return ct_blk_first_weight_workspace(d);
+    p = make_plan(d);
     return (size_t)(p.n_slice * p.slice) * sizeof(float);
 }
 
-static ct_status run(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a)
+static ct_status run_blocked(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a)
 {
     plan p = make_plan(d);
     int64_t n_task = d->group * p.n_in * p.n_out, n_unit = p.n_image * p.n_row * p.n_col;
@@ -219,6 +228,11 @@ static ct_status run(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a)
     return polled;
 }
 
+static ct_status run(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a)
+{
+    return (d->x_block == 0) ? ct_blk_first_weight(d, ex, a) : run_blocked(d, ex, a);
+}
+
 const ct_conv_impl ct_conv_blocked_backward_weight = {
-    .name = "blocked", .supports = ct_blk_supports, .workspace = workspace, .run = run
+    .name = "blocked", .supports = supports, .workspace = workspace, .run = run
 };

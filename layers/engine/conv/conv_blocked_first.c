@@ -1,0 +1,186 @@
+/* First layers: few input channels, which are not blocked; y is.
+ *
+ * Forward: a strip of output rows is a task. Its input rows are copied with their padding at the
+ * sides, columns sorted by their remainder by the stride, so that what a tap meets at the outputs
+ * of a tile is consecutive; taps are a table of addresses. */
+#include "framework/base/memory.h"
+#include "framework/base/simd.h"
+#include "layers/engine/conv/blocked.h"
+
+static const int64_t CHUNK_BYTES = 24 << 10; /* of weights: part of a first-level cache */
+static const int64_t STRIP_BYTES = 64 << 10; /* of copied rows                          */
+static const int64_t TASKS = 4;              /* for a thread, at least                  */
+
+bool ct_blk_supports_first(const ct_conv_desc *d)
+{
+    int64_t b = ct_simd_block();
+
+    if ((d->device != CT_DEVICE_CPU) || (d->x_block != 0) || (d->y_block != b)) return false;
+    return (d->c / d->group <= CT_BLK_MAX_PLAIN) && ((d->group == 1) || (d->m / d->group % b == 0));
+}
+
+typedef struct plan {
+    ct_blk_set set;
+    int64_t in, out, out_block, k; /* channels of a group; its blocks; taps and channels of a sum */
+    int64_t rows, n_row;           /* output rows of a strip; strips of an image                  */
+    int64_t in_rows, length;       /* copied rows of a strip; columns with the same remainder     */
+    int64_t chunk_p;               /* tap rows whose weights are used together                    */
+    size_t start, weights, off, worker, worker_step, total; /* bytes in the workspace             */
+} plan;
+
+static plan make_plan(const ct_conv_desc *d)
+{
+    plan p = { .set = ct_blk_pick(), .in = d->c / d->group, .out = d->m / d->group };
+    int64_t b = p.set.b, images = blk_larger(d->n * d->group, 1), row, halo;
+
+    p.out_block = blk_count(p.out, b);
+    p.k = d->kh * p.in * d->kw;
+    p.length = d->ow + (d->kw - 1) * d->dw / d->sw;
+    row = p.in * d->sw * p.length * (int64_t)sizeof(float);
+    halo = (d->kh - 1) * d->dh + 1;
+    p.rows = blk_larger((STRIP_BYTES / row - halo) / d->sh + 1, 1);
+    p.n_row = blk_larger(blk_count(d->oh, p.rows), blk_count(TASKS * d->n_thread, images));
+    p.rows = blk_count(d->oh, blk_smaller(p.n_row, d->oh));
+    p.n_row = blk_count(d->oh, p.rows);
+    p.in_rows = (p.rows - 1) * d->sh + halo;
+    p.chunk_p = CHUNK_BYTES / (p.in * d->kw * CT_BLK_MAX_VECS * b * (int64_t)sizeof(float));
+    p.chunk_p = blk_count(d->kh, blk_count(d->kh, blk_larger(p.chunk_p, 1)));
+    p.start = 0;
+    p.weights = p.start + ct_align_up((size_t)(d->group * p.out_block * b) * sizeof(float));
+    p.off = p.weights + ct_align_up((size_t)(d->group * p.out_block * b * p.k) * sizeof(float));
+    p.worker = p.off + ct_align_up((size_t)p.k * sizeof(int64_t));
+    p.worker_step = ct_align_up((size_t)(p.in_rows * row));
+    p.total = p.worker + (size_t)d->n_thread * p.worker_step;
+    return p;
+}
+
+/* ---- weights: [group][pair of blocks][p][channel][q][vecs][b] */
+
+static void pack(const ct_conv_desc *d, const plan *p, const ct_conv_args *a)
+{
+    int64_t b = p->set.b, full = p->out_block * b;
+    float *start = (float *)((char *)a->work + p->start);
+    float *to = (float *)((char *)a->work + p->weights);
+
+    for (int64_t i = 0; i < d->group * full; i++) {
+        int64_t m = i / full * p->out + i % full;
+
+        start[i] = ((a->bias != NULL) && (i % full < p->out)) ? a->bias[m] : 0.0f;
+    }
+    for (int64_t i = 0; i < d->group * full; i += CT_BLK_MAX_VECS * b) { /* pairs */
+        int64_t first = i % full, lanes = blk_smaller(full - first, CT_BLK_MAX_VECS * b);
+        const float *from = a->weight + (i / full * p->out + first) * p->k;
+
+        for (int64_t k = 0; k < p->k; k++) {
+            int64_t q = k % d->kw, c = k / d->kw % p->in, row = k / d->kw / p->in;
+            int64_t at = (c * d->kh + row) * d->kw + q;
+
+            for (int64_t l = 0; l < lanes; l++)
+                *to++ = (first + l < p->out) ? from[l * p->k + at] : 0.0f;
+        }
+        i -= CT_BLK_MAX_VECS * b - lanes; /* a group may end with one block */
+    }
+}
+
+static void make_offsets(const ct_conv_desc *d, const plan *p, int64_t *off)
+{
+    for (int64_t k = 0; k < p->k; k++) {
+        int64_t q = k % d->kw * d->dw, c = k / d->kw % p->in, row = k / d->kw / p->in * d->dh;
+
+        off[k] = ((c * p->in_rows + row) * d->sw + q % d->sw) * p->length + q / d->sw;
+    }
+}
+
+/* Rows [first, first + n) of one channel's plane x, those inside, to [row][remainder][length]. */
+CT_SIMD_CLONES static void copy_rows(const ct_conv_desc *d, int64_t length, const float *x,
+                                     int64_t first, int64_t n, float *to)
+{
+    for (int64_t r = 0; r < n; r++, to += d->sw * length) {
+        const float *row = x + (first + r) * d->w;
+
+        if ((first + r < 0) || (first + r >= d->h)) continue;
+        for (int64_t f = 0; f < d->sw; f++) {
+            float *at = to + f * length;
+            int64_t lo, hi;
+
+            valid_range(f - d->pw, d->sw, d->w, length, &lo, &hi);
+            zero_row(at, lo);
+            pick_row(at + lo, row + f - d->pw + lo * d->sw, hi - lo, d->sw);
+            zero_row(at + hi, length - hi);
+        }
+    }
+}
+
+/* A pair of output blocks, a chunk of tap rows [p0, p1), for a strip. */
+static void run_strip(const ct_conv_desc *d, const plan *p, const ct_conv_args *a, int64_t image,
+                      int64_t first, int64_t block, int64_t p0, int64_t p1, const float *rows)
+{
+    int64_t b = p->set.b, vecs = blk_smaller(p->out_block - block, CT_BLK_MAX_VECS);
+    int64_t g = image % d->group, end = blk_smaller(first + p->rows, d->oh);
+    int64_t n_tile = blk_count(d->ow, p->set.max_tile[vecs - 1]), step = p->in * d->kw;
+    char *work = a->work;
+    const float *weight = (float *)(work + p->weights) + (g * p->out_block + block) * b * p->k;
+    float *y = a->y + (image * p->out_block + block) * out_size(d) * b;
+    ct_blk_list t = { .y_step = b, .y_block = out_size(d) * b };
+
+    if (p0 == 0) t.start = (float *)(work + p->start) + (g * p->out_block + block) * b;
+    for (int64_t i = first; i < end; i++) {
+        const float *x = rows + (i - first) * d->sh * d->sw * p->length;
+        int64_t lo, hi;
+
+        valid_range(i * d->sh - d->ph + p0 * d->dh, d->dh, d->h, p1 - p0, &lo, &hi);
+        lo += p0, hi += p0;
+        if ((lo == hi) && (p0 > 0)) continue;
+        t.n = (hi - lo) * step;
+        t.off = (int64_t *)(work + p->off) + lo * step;
+        t.weight = weight + lo * step * vecs * b;
+        for (int64_t v = 0; v < n_tile; v++) {
+            int64_t j = d->ow * v / n_tile, j_end = d->ow * (v + 1) / n_tile;
+
+            t.x = x + j;
+            t.y = y + (i * d->ow + j) * b;
+            ct_blk_lists[p->set.level][vecs - 1][j_end - j - 1](&t);
+        }
+    }
+}
+
+static void run_task(const ct_conv_desc *d, const plan *p, const ct_conv_args *a, int64_t task,
+                     float *rows)
+{
+    int64_t image = task / p->n_row, first = task % p->n_row * p->rows;
+    int64_t last = blk_smaller(first + p->rows, d->oh) - 1;
+    int64_t n = (last - first) * d->sh + (d->kh - 1) * d->dh + 1;
+
+    for (int64_t c = 0; c < p->in; c++)
+        copy_rows(d, p->length, a->x + (image * p->in + c) * in_size(d), first * d->sh - d->ph, n,
+                  rows + c * p->in_rows * d->sw * p->length);
+    for (int64_t block = 0; block < p->out_block; block += CT_BLK_MAX_VECS) {
+        for (int64_t k = 0; k < d->kh; k += p->chunk_p)
+            run_strip(d, p, a, image, first, block, k, blk_smaller(k + p->chunk_p, d->kh), rows);
+    }
+}
+
+size_t ct_blk_first_workspace(const ct_conv_desc *d)
+{
+    return make_plan(d).total;
+}
+
+ct_status ct_blk_first_forward(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a)
+{
+    plan p = make_plan(d);
+    int64_t n_task = d->n * d->group * p.n_row, nw = d->n_thread;
+    ct_status polled = CT_OK;
+
+    pack(d, &p, a);
+    make_offsets(d, &p, (int64_t *)((char *)a->work + p.off));
+#pragma omp parallel for num_threads(d->n_thread) schedule(static, 1)
+    for (int64_t v = 0; v < nw; v++) {
+        float *rows = (float *)((char *)a->work + p.worker + (size_t)v * p.worker_step);
+
+        for (int64_t t = n_task * v / nw; t < n_task * (v + 1) / nw; t++) {
+            run_task(d, &p, a, t, rows);
+            ct_engine_poll(ex, &polled);
+        }
+    }
+    return polled;
+}

@@ -1,0 +1,194 @@
+/* Weight gradients of first layers: x plain with few channels, dY blocked.
+ *
+ * A unit is a strip of output rows of one image and group. Its input rows are turned into (row,
+ * column, channel) order with their padding at the sides: what a tap row meets at a place is then
+ * one run of KW C values, and a tile sums up to 14 of them times one or two blocks of dY.
+ *
+ * Slices are some units each, fixed by the shape, with a dW of their own; they are added up in
+ * their order. */
+#include "framework/base/memory.h"
+#include "framework/base/simd.h"
+#include "layers/engine/conv/blocked.h"
+
+static const int64_t STRIP_FLOATS = 16 << 10; /* of turned rows                                   */
+static const int64_t UNIT_FLOATS = 7168;      /* of dY at a time: part of a first-level cache     */
+static const int64_t SLICES = 64;             /* at most                                          */
+static const int64_t SLICE_PLACES = 1024;     /* at least: adding up costs little beside          */
+static const int64_t SLICE_BYTES = 32ll << 20; /* of all slices, at most                          */
+
+typedef struct plan {
+    ct_blk_set set;
+    int64_t in, out, out_block;
+    int64_t run, n_run; /* consecutive values of a tap row, runs of them (1, or KW with dilation) */
+    int64_t wp;         /* columns of a turned row                                             */
+    int64_t rows, n_row; /* of a unit; units of an image                                        */
+    int64_t n_unit, n_slice;
+    int64_t weights; /* floats of a block of dW                                             */
+    size_t dw, dw_step, turned, turned_step, total; /* bytes in the workspace                     */
+} plan;
+
+static plan make_plan(const ct_conv_desc *d)
+{
+    plan p = { .set = ct_blk_pick(), .in = d->c / d->group, .out = d->m / d->group };
+    int64_t b = p.set.b, halo = (d->kh - 1) * d->dh + 1, dw_floats;
+
+    p.out_block = blk_count(p.out, b);
+    p.n_run = (d->dw == 1) ? 1 : d->kw;
+    p.run = d->kw * p.in / p.n_run;
+    p.wp = (d->ow - 1) * d->sw + (d->kw - 1) * d->dw + 1;
+    p.rows = (STRIP_FLOATS / (p.wp * p.in) - halo) / d->sh + 1;
+    p.rows = blk_smaller(blk_larger(p.rows, 1), d->oh);
+    p.n_row = blk_count(d->oh, p.rows);
+    p.rows = blk_count(d->oh, p.n_row);
+    p.n_row = blk_count(d->oh, p.rows);
+    p.n_unit = d->n * p.n_row;
+    p.weights = d->kh * d->kw * p.in * b;
+    dw_floats = d->group * p.out_block * p.weights;
+    p.n_slice = blk_smaller(SLICES, p.n_unit);
+    p.n_slice = blk_smaller(p.n_slice, d->n * out_size(d) / SLICE_PLACES);
+    p.n_slice = blk_smaller(p.n_slice, SLICE_BYTES / (dw_floats * (int64_t)sizeof(float)));
+    p.n_slice = blk_larger(p.n_slice, 1);
+    p.dw_step = ct_align_up((size_t)dw_floats * sizeof(float));
+    p.turned = p.dw + (size_t)p.n_slice * p.dw_step;
+    p.turned_step =
+        ct_align_up((size_t)(((p.rows - 1) * d->sh + halo) * p.wp * p.in) * sizeof(float));
+    p.total = p.turned + (size_t)p.n_slice * p.turned_step;
+    return p;
+}
+
+/* Rows [first, first + n) of a group of an image, those inside, to [row][column][channel]. */
+CT_SIMD_CLONES static void turn_rows(const ct_conv_desc *d, const plan *p, const float *x,
+                                     int64_t first, int64_t n, float *to)
+{
+    int64_t in = p->in, lo = blk_smaller(d->pw, p->wp), hi = blk_smaller(d->pw + d->w, p->wp);
+
+    for (int64_t r = 0; r < n; r++, to += p->wp * in) {
+        if ((first + r < 0) || (first + r >= d->h)) continue;
+        zero_row(to, lo * in);
+        for (int64_t c = 0; c < in; c++) {
+            const float *from = x + (c * d->h + first + r) * d->w - d->pw;
+
+            if (in == 3) { /* the usual number as a constant */
+                for (int64_t j = lo; j < hi; j++) to[j * 3 + c] = from[j];
+            } else {
+                for (int64_t j = lo; j < hi; j++) to[j * in + c] = from[j];
+            }
+        }
+        zero_row(to + hi * in, (p->wp - hi) * in);
+    }
+}
+
+/* One run of one tap row, a pair of blocks, output rows [i, i_end). */
+static void add_run(const plan *p, int64_t vecs, ct_blk_grad *t)
+{
+    const float *x = t->x;
+    float *dw = t->dw;
+    int64_t n = blk_count(p->run, p->set.max_tile[vecs - 1]);
+
+    for (int64_t v = 0; v < n; v++) {
+        int64_t at = p->run * v / n, end = p->run * (v + 1) / n;
+
+        t->x = x + at;
+        t->dw = dw + at * vecs * p->set.b;
+        ct_blk_grads[p->set.level][vecs - 1][end - at - 1](t);
+    }
+}
+
+/* All taps of a pair of blocks for output rows [i, i_end) of a unit that begins with row `first`.
+ */
+static void add_rows(const ct_conv_desc *d, const plan *p, const float *turned, int64_t first,
+                     int64_t i, int64_t i_end, const float *dy, int64_t vecs, float *dw)
+{
+    int64_t b = p->set.b;
+    ct_blk_grad t = { .images = 1,
+                      .cols = d->ow,
+                      .x_row = d->sh * p->wp * p->in,
+                      .x_step = d->sw * p->in,
+                      .dy_row = d->ow * b,
+                      .dy_block = out_size(d) * b };
+
+    for (int64_t k = 0; k < d->kh; k++) {
+        int64_t lo, hi;
+
+        valid_range(k * d->dh - d->ph, d->sh, d->h, d->oh, &lo, &hi);
+        lo = blk_larger(lo, i), hi = blk_smaller(hi, i_end);
+        if (lo >= hi) continue;
+        t.rows = hi - lo;
+        for (int64_t q = 0; q < p->n_run; q++) {
+            t.x = turned + (((lo - first) * d->sh + k * d->dh) * p->wp + q * d->dw) * p->in;
+            t.dy = dy + lo * d->ow * b;
+            t.dw = dw + (k * p->n_run + q) * p->run * vecs * b;
+            add_run(p, vecs, &t);
+        }
+    }
+}
+
+static void run_unit(const ct_conv_desc *d, const plan *p, const ct_conv_args *a, int64_t unit,
+                     float *dw, float *turned)
+{
+    int64_t n = unit / p->n_row, first = unit % p->n_row * p->rows, b = p->set.b;
+    int64_t end = blk_smaller(first + p->rows, d->oh);
+    int64_t few = blk_larger(UNIT_FLOATS / (d->ow * b * CT_BLK_MAX_VECS), 1);
+
+    for (int64_t g = 0; g < d->group; g++) {
+        turn_rows(d, p, a->x + (n * d->group + g) * p->in * in_size(d), first * d->sh - d->ph,
+                  (end - 1 - first) * d->sh + (d->kh - 1) * d->dh + 1, turned);
+        for (int64_t block = 0; block < p->out_block; block += CT_BLK_MAX_VECS) {
+            int64_t at = g * p->out_block + block;
+            int64_t vecs = blk_smaller(p->out_block - block, CT_BLK_MAX_VECS);
+            const float *dy = a->dy + (n * d->group * p->out_block + at) * out_size(d) * b;
+
+            for (int64_t i = first; i < end; i += few)
+                add_rows(d, p, turned, first, i, blk_smaller(i + few, end), dy, vecs,
+                         dw + at * p->weights);
+        }
+    }
+}
+
+/* The weights of output channel m, from all slices. */
+static void add_channel(const ct_conv_desc *d, const plan *p, const ct_conv_args *a, int64_t m)
+{
+    int64_t b = p->set.b, g = m / p->out, block = m % p->out / (CT_BLK_MAX_VECS * b);
+    int64_t vecs = blk_smaller(p->out_block - block * CT_BLK_MAX_VECS, CT_BLK_MAX_VECS);
+    int64_t lane = m % p->out - block * CT_BLK_MAX_VECS * b, taps = d->kh * d->kw;
+    const char *first = (const char *)a->work + p->dw;
+    int64_t at = (g * p->out_block + block * CT_BLK_MAX_VECS) * p->weights + lane;
+
+    for (int64_t k = 0; k < taps * p->in; k++) {
+        int64_t from = at + (k % taps * p->in + k / taps) * vecs * b;
+        float *dw = a->dweight + m * taps * p->in + k, sum = 0.0f;
+
+        for (int64_t s = 0; s < p->n_slice; s++)
+            sum += ((const float *)(first + (size_t)s * p->dw_step))[from];
+        *dw = (a->beta != 0.0f) ? a->beta * *dw + sum : sum;
+    }
+}
+
+size_t ct_blk_first_weight_workspace(const ct_conv_desc *d)
+{
+    return make_plan(d).total;
+}
+
+ct_status ct_blk_first_weight(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a)
+{
+    plan p = make_plan(d);
+    ct_status polled = CT_OK;
+
+#pragma omp parallel num_threads(d->n_thread)
+    {
+#pragma omp for schedule(static)
+        for (int64_t s = 0; s < p.n_slice; s++) {
+            float *dw = (float *)((char *)a->work + p.dw + (size_t)s * p.dw_step);
+            float *turned = (float *)((char *)a->work + p.turned + (size_t)s * p.turned_step);
+
+            memset(dw, 0, p.dw_step);
+            for (int64_t u = p.n_unit * s / p.n_slice; u < p.n_unit * (s + 1) / p.n_slice; u++) {
+                run_unit(d, &p, a, u, dw, turned);
+                ct_engine_poll(ex, &polled);
+            }
+        }
+#pragma omp for schedule(static)
+        for (int64_t m = 0; m < d->m; m++) add_channel(d, &p, a, m);
+    }
+    return polled;
+}
