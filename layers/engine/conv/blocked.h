@@ -77,21 +77,25 @@ typedef struct ct_blk_set {
 /** The set of ct_simd_pick(). */
 ct_blk_set ct_blk_pick(void);
 
+/** to[j][i] = from[i][j] for i < rows, j < cols; rows are `step` and `to_step` floats apart. */
+void ct_blk_turn(int64_t rows, int64_t cols, const float *from, int64_t step, float *to,
+                 int64_t to_step);
+
 /** The sum above over all images, groups and blocks. Sizes of blocks in channels of one group. */
 typedef struct ct_blk_sum {
     ct_blk_set set;
     int n_thread;
-    int64_t n, group, in, out;        /* channels of a group: of x, of y                  */
-    int64_t h, w, y_h, y_w;           /* planes of x and y                                */
-    int64_t oh, ow;                   /* the grid of outputs, at …                        */
-    int64_t row, col, so_h, so_w;     /* … (row + i so_h, col + j so_w) of y              */
-    int64_t si_h, si_w;               /* from output to output in x                       */
-    int64_t n_p, row_first, row_step; /* tap rows; row_step > 0                           */
-    int64_t n_q, col_first, col_step; /* tap columns; col_step > 0                        */
-    const float *x, *weight, *bias;   /* weight as its owner keeps it; bias NULL: none    */
-    int64_t w_group, w_out, w_in;     /* floats from group to group, channel to channel … */
-    int64_t w_first, w_p, w_q;        /* … of the first tap, and from tap to tap          */
-    float *y, *work;                  /* ct_blk_sum_work() floats                         */
+    int64_t n, group, in, out;         /* channels of a group: of x, of y                  */
+    int64_t h, w, y_h, y_w;            /* planes of x and y                                */
+    int64_t oh, ow;                    /* the grid of outputs, at …                        */
+    int64_t row, col, so_h, so_w;      /* … (row + i so_h, col + j so_w) of y              */
+    int64_t si_h, si_w;                /* from output to output in x                       */
+    int64_t n_p, row_first, row_step;  /* tap rows; row_step > 0                           */
+    int64_t n_q, col_first, col_step;  /* tap columns; col_step > 0                        */
+    const float *x, *weight, *bias;    /* weight as its owner keeps it; bias NULL: none    */
+    int64_t w_group, w_out, w_in;      /* floats from group to group, channel to channel   */
+    int64_t w_taps, w_first, w_p, w_q; /* taps, KH KW; the first one used, steps to others */
+    float *y, *work;                   /* ct_blk_sum_work() floats                         */
 } ct_blk_sum;
 
 /** x plain with few channels, y blocked: first layers. Nothing by data. */

@@ -5,6 +5,7 @@
  * one) whose weights stay in a first-level cache, and for each chunk through the strip. So x's part
  * stays in a second-level cache for all pairs, weights in the first for all of the strip. An
  * output's sum is the same for any strips and threads. */
+#include "framework/base/memory.h"
 #include "layers/engine/conv/blocked.h"
 
 static const int64_t CHUNK_BYTES = 24 << 10;  /* of weights                                */
@@ -94,36 +95,75 @@ static plan make_plan(const ct_blk_sum *s)
 
 /* ---- weights: [group][pair of output blocks][input block][p][q][channel][vecs][b] */
 
+static int64_t map_floats(const ct_blk_sum *s)
+{
+    return (int64_t)(ct_align_up((size_t)s->w_taps * sizeof(int64_t)) / sizeof(float));
+}
+
+/* Where tap t of the owner's is among those used; -1: it is not. */
+static int64_t *tap_map(const ct_blk_sum *s)
+{
+    return (int64_t *)s->work;
+}
+
+static void make_map(const ct_blk_sum *s)
+{
+    for (int64_t t = 0; t < s->w_taps; t++) tap_map(s)[t] = -1;
+    for (int64_t p = 0; p < s->n_p; p++) {
+        for (int64_t q = 0; q < s->n_q; q++)
+            tap_map(s)[s->w_first + p * s->w_p + q * s->w_q] = p * s->n_q + q;
+    }
+}
+
+/* `real` lanes of one output block, columns [0, n) of the owner's (channel, tap) from channel c on.
+ */
+static void pack_columns(const ct_blk_sum *s, int64_t real, int64_t lanes, int64_t c, int64_t n,
+                         const float *from, float *to)
+{
+    enum { COLUMNS = 16 };
+    const int64_t *map = tap_map(s);
+    int64_t b = s->set.b, t = 0;
+    float turned[COLUMNS * CT_BLK_MAX] = { 0.0f };
+
+    for (int64_t j = 0; j < n; j += COLUMNS) {
+        int64_t here = blk_smaller(n - j, COLUMNS);
+
+        ct_blk_turn(real, here, from + j, s->w_out, turned, b);
+        for (int64_t k = 0; k < here; k++) {
+            if (map[t] >= 0)
+                memcpy(to + (map[t] * b + c) * lanes, turned + k * b, (size_t)b * sizeof(float));
+            if (++t == s->w_taps) t = 0, c++;
+        }
+    }
+}
+
 /* One input block of one pair. */
 static void pack_block(const ct_blk_sum *s, int64_t first, int64_t vecs, int64_t k,
                        const float *from, float *to)
 {
     int64_t b = s->set.b, n = blk_smaller(s->in - k * b, b), lanes = vecs * b;
-    int64_t real = blk_smaller(s->out - first * b, lanes);
 
-    from += first * b * s->w_out + k * b * s->w_in + s->w_first;
-    for (int64_t p = 0; p < s->n_p; p++) {
-        for (int64_t q = 0; q < s->n_q; q++, to += b * lanes) {
-            const float *tap = from + p * s->w_p + q * s->w_q;
+    from += first * b * s->w_out + k * b * s->w_in;
+    for (int64_t v = 0; v < vecs; v++, from += b * s->w_out, to += b) {
+        int64_t real = blk_smaller(s->out - (first + v) * b, b);
 
-            for (int64_t c = 0; c < n; c++) {
-                float *at = to + c * lanes;
-
-                for (int64_t i = 0; i < real; i++) at[i] = tap[c * s->w_in + i * s->w_out];
-                for (int64_t i = real; i < lanes; i++) at[i] = 0.0f;
-            }
+        if (s->w_in == s->w_taps) {
+            pack_columns(s, real, lanes, 0, n * s->w_taps, from, to);
+        } else {
+            for (int64_t c = 0; c < n; c++)
+                pack_columns(s, real, lanes, c, s->w_taps, from + c * s->w_in, to);
         }
     }
 }
 
 static float *group_start(const ct_blk_sum *s, const plan *p, int64_t g)
 {
-    return s->work + g * p->out_block * s->set.b;
+    return s->work + map_floats(s) + g * p->out_block * s->set.b;
 }
 
 static float *packed(const ct_blk_sum *s, const plan *p, int64_t g, int64_t block)
 {
-    return s->work + s->group * p->out_block * s->set.b +
+    return s->work + map_floats(s) + s->group * p->out_block * s->set.b +
            (g * p->out_block + block) * p->in_block * p->weights;
 }
 
@@ -131,7 +171,7 @@ int64_t ct_blk_sum_work(const ct_blk_sum *s)
 {
     plan p = make_plan(s);
 
-    return s->group * p.out_block * (s->set.b + p.in_block * p.weights);
+    return map_floats(s) + s->group * p.out_block * (s->set.b + p.in_block * p.weights);
 }
 
 static void pack_start(const ct_blk_sum *s, const plan *p)
@@ -253,6 +293,7 @@ ct_status ct_blk_sum_run(const ct_blk_sum *whole, ct_exec *ex)
     ct_status polled = CT_OK;
 
     if (p.n_task == 0) return CT_OK;
+    make_map(&s);
     pack_start(&s, &p);
 #pragma omp parallel num_threads(s.n_thread)
     {

@@ -40,6 +40,7 @@ static ct_blk_sum forward_sum(const ct_conv_desc *d)
                          .w_group = group_m(d) * group_k(d),
                          .w_out = group_k(d),
                          .w_in = taps,
+                         .w_taps = taps,
                          .w_p = d->kw,
                          .w_q = 1 };
 }
@@ -122,6 +123,7 @@ static ct_blk_sum backward_sum(const ct_conv_desc *d, int64_t row, int64_t col)
                          .w_group = group_m(d) * group_k(d),
                          .w_out = d->kh * d->kw,
                          .w_in = group_k(d),
+                         .w_taps = d->kh * d->kw,
                          .w_first = p.at * d->kw + q.at,
                          .w_p = p.tap_step * d->kw,
                          .w_q = q.tap_step };

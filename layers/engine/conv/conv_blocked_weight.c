@@ -160,6 +160,31 @@ static void clear(const plan *p, int64_t task, float *slice)
     }
 }
 
+/* Rows of `out` channels, n columns (channel, tap), from rows of lanes in (tap, channel) order. */
+static void unpack(const plan *p, int64_t taps, int64_t out, int64_t n, float beta,
+                   const float *sum, int64_t lanes, float *dw)
+{
+    enum { COLUMNS = 16 };
+    int64_t b = p->set.b, step = p->in * taps, t = 0, c = 0;
+    float part[COLUMNS * CT_BLK_MAX], turned[CT_BLK_MAX * COLUMNS];
+
+    for (int64_t j = 0; j < n; j += COLUMNS) {
+        int64_t here = blk_smaller(n - j, COLUMNS);
+
+        for (int64_t k = 0; k < here; k++) {
+            memcpy(part + k * b, sum + (t * b + c) * lanes, (size_t)b * sizeof(float));
+            if (++t == taps) t = 0, c++;
+        }
+        ct_blk_turn(here, out, part, b, turned, COLUMNS);
+        for (int64_t m = 0; m < out; m++) {
+            float *to = dw + m * step + j;
+
+            for (int64_t k = 0; k < here; k++)
+                to[k] = turned[m * COLUMNS + k] + ((beta != 0.0f) ? beta * to[k] : 0.0f);
+        }
+    }
+}
+
 /* One input block of a pair of output blocks: slices added up, in Caffe's order. */
 static void add_piece(const ct_conv_desc *d, const plan *p, const ct_conv_args *a, int64_t piece)
 {
@@ -175,16 +200,10 @@ static void add_piece(const ct_conv_desc *d, const plan *p, const ct_conv_args *
 
         for (int64_t i = 0; i < vecs * p->weights; i++) sum[i] += other[i];
     }
-    for (int64_t m = 0; m < n_out; m++) {
+    for (int64_t m = 0; m < n_out; m += b) {
         float *dw = a->dweight + ((g * p->out + block * b + m) * p->in + k * b) * taps;
 
-        for (int64_t c = 0; c < n_in; c++) {
-            for (int64_t t = 0; t < taps; t++, dw++) {
-                float new = sum[(t * b + c) * lanes + m];
-
-                *dw = (a->beta != 0.0f) ? a->beta * *dw + new : new;
-            }
-        }
+        unpack(p, taps, blk_smaller(n_out - m, b), n_in * taps, a->beta, sum + m, lanes, dw);
     }
 }
 

@@ -1,0 +1,40 @@
+/* Between rows of weights, as their owner keeps them, and rows of lanes, as tiles want them: small
+ * matrices turned over in registers. */
+#include "layers/engine/conv/blocked.h"
+
+typedef float vec4 __attribute__((vector_size(16), aligned(4), may_alias));
+
+/* to[j][i] = from[i][j], 4 x 4, rows `step` and `to_step` floats apart */
+static inline void turn4(const float *from, int64_t step, float *to, int64_t to_step)
+{
+    vec4 a = *(const vec4 *)from, b = *(const vec4 *)(from + step);
+    vec4 c = *(const vec4 *)(from + 2 * step), d = *(const vec4 *)(from + 3 * step);
+    vec4 ab_lo = __builtin_shufflevector(a, b, 0, 4, 1, 5);
+    vec4 ab_hi = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+    vec4 cd_lo = __builtin_shufflevector(c, d, 0, 4, 1, 5);
+    vec4 cd_hi = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+
+    *(vec4 *)to = __builtin_shufflevector(ab_lo, cd_lo, 0, 1, 4, 5);
+    *(vec4 *)(to + to_step) = __builtin_shufflevector(ab_lo, cd_lo, 2, 3, 6, 7);
+    *(vec4 *)(to + 2 * to_step) = __builtin_shufflevector(ab_hi, cd_hi, 0, 1, 4, 5);
+    *(vec4 *)(to + 3 * to_step) = __builtin_shufflevector(ab_hi, cd_hi, 2, 3, 6, 7);
+}
+
+void ct_blk_turn(int64_t rows, int64_t cols, const float *from, int64_t step, float *to,
+                 int64_t to_step)
+{
+    int64_t i = 0;
+
+    for (; i + 4 <= rows; i += 4) {
+        int64_t j = 0;
+
+        for (; j + 4 <= cols; j += 4)
+            turn4(from + i * step + j, step, to + j * to_step + i, to_step);
+        for (; j < cols; j++) {
+            for (int64_t k = i; k < i + 4; k++) to[j * to_step + k] = from[k * step + j];
+        }
+    }
+    for (; i < rows; i++) {
+        for (int64_t j = 0; j < cols; j++) to[j * to_step + i] = from[i * step + j];
+    }
+}
