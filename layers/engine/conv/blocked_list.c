@@ -57,13 +57,14 @@
             CT_UNROLL for (int v = 0; v < (_vecs); v++) acc[i][v] =                                \
                 *(const vec *)(t->dw + (i * (_vecs) + v) * (_b));                                  \
         }                                                                                          \
-        for (int64_t r = 0; r < t->images * t->rows; r++) {                                        \
-            int64_t image = r / t->rows, row = r % t->rows;                                        \
-            const float *x = t->x + image * t->x_image + row * t->x_row;                           \
-            const float *dy = t->dy + image * t->dy_image + row * t->dy_row;                       \
+        for (int64_t n = 0; n < t->images; n++) {                                                  \
+            for (int64_t r = 0; r < t->rows; r++) {                                                \
+                const float *x = t->x + n * t->x_image + r * t->x_row;                             \
+                const float *dy = t->dy + n * t->dy_image + r * t->dy_row;                         \
                                                                                                    \
-            for (int64_t j = 0; j < t->cols; j++, x += t->x_step, dy += (_b))                      \
-                ADD(_size, _vecs, x, dy, t->dy_block)                                              \
+                for (int64_t j = 0; j < t->cols; j++, x += t->x_step, dy += (_b))                  \
+                    ADD(_size, _vecs, x, dy, t->dy_block)                                          \
+            }                                                                                      \
         }                                                                                          \
         CT_UNROLL for (int i = 0; i < (_size); i++)                                                \
         {                                                                                          \

@@ -1,24 +1,27 @@
 /* The driver of the tiles: what is summed in which order, and by whom.
  *
- * A task is a strip of outputs of one image and group, for some output blocks; it goes through
- * these in pairs, for each through the chunks of the sum (some input blocks, or some tap rows of
- * one) whose weights stay in a first-level cache, and for each chunk through the strip. So x's part
- * stays in a second-level cache for all pairs, weights in the first for all of the strip. An
- * output's sum is the same for any strips and threads. */
+ * A task is a strip of outputs of a group (rows of an image, or several small images), for some
+ * output blocks. It goes through as many input blocks at a time as a second-level cache holds x of;
+ * for these through the pairs of output blocks; for each through the chunks of the sum (some input
+ * blocks, or some tap rows of one) whose weights stay in a first-level cache; and for each chunk
+ * through the strip. An output's sum is the same for any strips and threads. */
 #include "framework/base/memory.h"
 #include "layers/engine/conv/blocked.h"
 
 static const int64_t CHUNK_BYTES = 24 << 10;  /* of weights                                */
-static const int64_t STRIP_BYTES = 384 << 10; /* of x: part of a second-level cache        */
+static const int64_t STRIP_BYTES = 384 << 10; /* of x                                      */
+static const int64_t PLACES = 224;            /* outputs of a strip, at least              */
 static const int64_t TASKS = 4;               /* for a thread, at least, where it can be so */
 
 typedef struct plan {
     int64_t in_block, out_block;
-    int64_t rows, cols, n_row, n_col; /* of a strip; strips along rows, along columns        */
-    int64_t n_part, pairs;            /* tasks with the same strip; output pairs of each     */
+    int64_t images, rows, cols;    /* of a strip                                         */
+    int64_t n_image, n_row, n_col; /* strips along them                                  */
+    int64_t n_part, pairs;         /* tasks with the same strip; output pairs of each    */
     int64_t n_task;
-    int64_t chunk, chunk_p; /* input blocks of a chunk; tap rows of it where that is 1 */
-    int64_t weights;        /* packed floats of a pair of input and output blocks      */
+    int64_t super, chunk; /* input blocks whose x, whose weights stay in a cache */
+    int64_t chunk_p;      /* tap rows of a chunk, where that is one block       */
+    int64_t weights;      /* packed floats of a pair of input and output blocks */
 } plan;
 
 /* A part of the sum: blocks [block, block + n_block), tap rows [p, p + n_p). */
@@ -45,30 +48,29 @@ static ct_blk_sum flat(const ct_blk_sum *s)
     return f;
 }
 
+static int64_t even(int64_t whole, int64_t most)
+{
+    return blk_count(whole, blk_count(whole, blk_larger(most, 1)));
+}
+
+/* At least PLACES, so that weights are worth fetching; more where all input blocks of them fit. */
 static void choose_strip(const ct_blk_sum *s, plan *p)
 {
-    int64_t b = s->set.b, column = p->in_block * b * (int64_t)sizeof(float);
-    int64_t images = blk_larger(s->n * s->group, 1);
+    int64_t column = s->set.b * (int64_t)sizeof(float), images = blk_larger(s->n, 1);
     int64_t halo = blk_larger((s->n_p - 1) * s->row_step + 1 - s->si_h, 0);
+    int64_t want = blk_larger(STRIP_BYTES / (p->in_block * column * s->si_h * s->si_w), PLACES);
+    int64_t share = s->n * s->group * s->oh * s->ow / (TASKS * s->n_thread);
 
-    p->rows = STRIP_BYTES / (column * s->w) - halo;
-    p->rows = blk_larger(p->rows / s->si_h, blk_larger(halo, 1));
-    p->rows = blk_smaller(p->rows, s->oh);
-    p->n_row = blk_count(s->oh, blk_larger(p->rows, 1));
-    p->n_row = blk_count(s->oh, p->rows);
-    if (images * p->n_row < TASKS * s->n_thread)
-        p->n_row = blk_smaller(s->oh, blk_count(TASKS * s->n_thread, images));
-    p->rows = blk_count(s->oh, p->n_row);
-    p->n_row = blk_count(s->oh, p->rows);
+    want = blk_larger(blk_smaller(want, share), s->set.max_tile[1]);
+    p->images = even(images, blk_smaller(want / (s->oh * s->ow), images));
+    p->rows = even(s->oh, blk_smaller(blk_larger(want / s->ow, halo), s->oh));
     p->cols = s->ow;
-    if (s->oh == 1) {
-        int64_t tile = s->set.max_tile[1], want = STRIP_BYTES / (column * s->si_w);
-        int64_t share = blk_count(images * s->ow, TASKS * s->n_thread);
-
-        want = blk_smaller(want, share);
-        p->cols = blk_smaller(s->ow, blk_larger(want / tile, 2) * tile);
-    }
+    if (s->oh == 1) p->cols = blk_smaller(s->ow, want / s->set.max_tile[1] * s->set.max_tile[1]);
+    p->n_image = blk_count(s->n, p->images);
+    p->n_row = blk_count(s->oh, p->rows);
     p->n_col = blk_count(s->ow, p->cols);
+    column *= p->images * (p->rows * s->si_h + halo) * blk_smaller(p->cols * s->si_w, s->w);
+    p->super = blk_larger(STRIP_BYTES / column, 1);
 }
 
 static plan make_plan(const ct_blk_sum *s)
@@ -79,16 +81,18 @@ static plan make_plan(const ct_blk_sum *s)
 
     p.weights = taps * b * b;
     choose_strip(s, &p);
-    tasks = s->n * s->group * p.n_row * p.n_col;
+    tasks = p.n_image * s->group * p.n_row * p.n_col;
     p.n_part = blk_smaller(n_pair, blk_count(TASKS * s->n_thread, blk_larger(tasks, 1)));
     p.pairs = blk_count(n_pair, p.n_part);
     p.n_part = blk_count(n_pair, p.pairs);
     p.n_task = tasks * p.n_part;
     row = s->n_q * b * b * CT_BLK_MAX_VECS * (int64_t)sizeof(float);
     p.chunk = blk_larger(CHUNK_BYTES / blk_larger(row * s->n_p, 1), 1);
-    p.chunk = blk_count(p.in_block, blk_count(p.in_block, p.chunk));
+    p.chunk = even(p.in_block, p.chunk);
     p.chunk_p = s->n_p;
     if (p.chunk == 1) p.chunk_p = blk_larger(CHUNK_BYTES / blk_larger(row, 1), 1);
+    p.super = even(p.in_block, p.super);
+    p.super = blk_count(p.super, p.chunk) * p.chunk;
     p.chunk_p = blk_larger(blk_smaller(p.chunk_p, s->n_p), 1);
     return p;
 }
@@ -198,8 +202,8 @@ static void pack_piece(const ct_blk_sum *s, const plan *p, int64_t i)
 /* ---- tasks */
 
 typedef struct place {
-    int64_t n, g, i, i_end, j, j_end; /* a strip */
-    int64_t block, vecs;              /* a pair  */
+    int64_t n, n_end, g, i, i_end, j, j_end; /* a strip */
+    int64_t block, vecs;                     /* a pair  */
 } place;
 
 /* The tap rows of `c` that lie inside for output row i. */
@@ -215,6 +219,8 @@ static void run_rows(const ct_blk_sum *s, const plan *p, const place *l, const p
     int64_t b = s->set.b, plane = s->h * s->w * b, y_plane = s->y_h * s->y_w * b;
     int64_t cols = l->j_end - l->j, n_tile = blk_count(cols, s->set.max_tile[l->vecs - 1]);
     const float *weight = packed(s, p, l->g, l->block) + c->block * l->vecs * p->weights;
+    int64_t image = s->group * p->out_block * y_plane, x_image = s->group * p->in_block * plane;
+    const ct_blk_tile_fn *tile = ct_blk_tiles[s->set.level][l->vecs - 1];
     float *y = s->y + ((l->n * s->group + l->g) * p->out_block + l->block) * y_plane;
     ct_blk_tile t = { .x = s->x + ((l->n * s->group + l->g) * p->in_block + c->block) * plane,
                       .start = c->first ? group_start(s, p, l->g) + l->block * b : NULL,
@@ -231,31 +237,34 @@ static void run_rows(const ct_blk_sum *s, const plan *p, const place *l, const p
                       .si = s->si_w,
                       .w = s->w };
 
-    for (int64_t i = l->i; i < l->i_end; i++) {
-        float *row = y + ((s->row + i * s->so_h) * s->y_w + s->col) * b;
-        int64_t lo, hi;
+    for (int64_t r = l->n; r < l->n_end; r++, y += image, t.x += x_image) {
+        for (int64_t i = l->i; i < l->i_end; i++) {
+            float *row = y + ((s->row + i * s->so_h) * s->y_w + s->col) * b;
+            int64_t lo, hi;
 
-        clip_rows(s, c, i, &lo, &hi);
-        t.n_p = hi - lo;
-        t.row = i * s->si_h + s->row_first + (c->p + lo) * s->row_step;
-        t.weight = weight + (c->p + lo) * s->n_q * b * l->vecs * b;
-        if ((t.n_p == 0) && !c->first) continue;
-        for (int64_t v = 0; v < n_tile; v++) {
-            int64_t j = l->j + cols * v / n_tile, end = l->j + cols * (v + 1) / n_tile;
+            clip_rows(s, c, i, &lo, &hi);
+            t.n_p = hi - lo;
+            t.row = i * s->si_h + s->row_first + (c->p + lo) * s->row_step;
+            t.weight = weight + (c->p + lo) * s->n_q * b * l->vecs * b;
+            if ((t.n_p == 0) && !c->first) continue;
+            for (int64_t v = 0; v < n_tile; v++) {
+                int64_t j = l->j + cols * v / n_tile, end = l->j + cols * (v + 1) / n_tile;
 
-            t.col = j * s->si_w + s->col_first;
-            t.y = row + j * s->so_w * b;
-            ct_blk_tiles[s->set.level][l->vecs - 1][end - j - 1](&t);
+                t.col = j * s->si_w + s->col_first;
+                t.y = row + j * s->so_w * b;
+                tile[end - j - 1](&t);
+            }
         }
     }
 }
 
-static void run_pair(const ct_blk_sum *s, const plan *p, const place *l)
+/* Input blocks [from, to) for a pair. */
+static void run_pair(const ct_blk_sum *s, const plan *p, const place *l, int64_t from, int64_t to)
 {
-    part c = { .first = true };
+    part c = { .first = (from == 0) };
 
-    for (c.block = 0; c.block < p->in_block; c.block += p->chunk) {
-        c.n_block = blk_smaller(p->chunk, p->in_block - c.block);
+    for (c.block = from; c.block < to; c.block += p->chunk) {
+        c.n_block = blk_smaller(p->chunk, to - c.block);
         c.p = 0;
         do {
             c.n_p = blk_smaller(p->chunk_p, s->n_p - c.p);
@@ -269,19 +278,24 @@ static void run_pair(const ct_blk_sum *s, const plan *p, const place *l)
 static void run_task(const ct_blk_sum *s, const plan *p, int64_t task)
 {
     int64_t share = task % p->n_part, strip = task / p->n_part;
-    int64_t row = strip / p->n_col % p->n_row, col = strip % p->n_col;
-    int64_t image = strip / p->n_col / p->n_row;
+    int64_t col = strip % p->n_col, row = strip / p->n_col % p->n_row;
+    int64_t g = strip / p->n_col / p->n_row % s->group;
+    int64_t image = strip / p->n_col / p->n_row / s->group;
     int64_t end = blk_smaller((share + 1) * p->pairs * CT_BLK_MAX_VECS, p->out_block);
-    place l = { .n = image / s->group,
-                .g = image % s->group,
+    place l = { .n = image * p->images,
+                .n_end = blk_smaller((image + 1) * p->images, s->n),
+                .g = g,
                 .i = row * p->rows,
                 .i_end = blk_smaller((row + 1) * p->rows, s->oh),
                 .j = col * p->cols,
                 .j_end = blk_smaller((col + 1) * p->cols, s->ow) };
 
-    for (l.block = share * p->pairs * CT_BLK_MAX_VECS; l.block < end; l.block += CT_BLK_MAX_VECS) {
-        l.vecs = blk_smaller(CT_BLK_MAX_VECS, p->out_block - l.block);
-        run_pair(s, p, &l);
+    for (int64_t k = 0; k < p->in_block; k += p->super) {
+        for (l.block = share * p->pairs * CT_BLK_MAX_VECS; l.block < end;
+             l.block += CT_BLK_MAX_VECS) {
+            l.vecs = blk_smaller(CT_BLK_MAX_VECS, p->out_block - l.block);
+            run_pair(s, p, &l, k, blk_smaller(k + p->super, p->in_block));
+        }
     }
 }
 
@@ -290,6 +304,7 @@ ct_status ct_blk_sum_run(const ct_blk_sum *whole, ct_exec *ex)
     ct_blk_sum s = flat(whole);
     plan p = make_plan(&s);
     int64_t n_piece = s.group * blk_count(p.out_block, CT_BLK_MAX_VECS) * p.in_block;
+    int64_t taps = s.n_p * s.n_q;
     ct_status polled = CT_OK;
 
     if (p.n_task == 0) return CT_OK;
@@ -298,7 +313,7 @@ ct_status ct_blk_sum_run(const ct_blk_sum *whole, ct_exec *ex)
 #pragma omp parallel num_threads(s.n_thread)
     {
 #pragma omp for schedule(static)
-        for (int64_t i = 0; i < n_piece; i++) pack_piece(&s, &p, i);
+        for (int64_t i = 0; i < n_piece * (taps > 0); i++) pack_piece(&s, &p, i);
 #pragma omp for schedule(static)
         for (int64_t t = 0; t < p.n_task; t++) {
             run_task(&s, &p, t);

@@ -32,6 +32,18 @@ static int64_t even(int64_t whole, int64_t most)
     return blk_count(whole, blk_count(whole, blk_larger(most, 1)));
 }
 
+/* Without neighbours an image is one row. */
+static ct_conv_desc flat(const ct_conv_desc *d)
+{
+    ct_conv_desc f = *d;
+
+    if ((d->kh > 1) || (d->kw > 1) || (d->sh > 1) || (d->sw > 1) || (d->ph > 0) || (d->pw > 0))
+        return f;
+    f.w = f.ow = d->h * d->w;
+    f.h = f.oh = 1;
+    return f;
+}
+
 static void choose_unit(const ct_conv_desc *d, plan *p)
 {
     int64_t places = UNIT_FLOATS / ((CT_BLK_MAX_VECS + d->sh * d->sw) * p->set.b);
@@ -214,15 +226,18 @@ static bool supports(const ct_conv_desc *d)
 
 static size_t workspace(const ct_conv_desc *d)
 {
+    ct_conv_desc f;
     plan p;
 
     if (d->x_block == 0) return ct_blk_first_weight_workspace(d);
-    p = make_plan(d);
+    f = flat(d);
+    p = make_plan(&f);
     return (size_t)(p.n_slice * p.slice) * sizeof(float);
 }
 
-static ct_status run_blocked(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a)
+static ct_status run_blocked(const ct_conv_desc *whole, ct_exec *ex, const ct_conv_args *a)
 {
+    ct_conv_desc f = flat(whole), *d = &f;
     plan p = make_plan(d);
     int64_t n_task = d->group * p.n_in * p.n_out, n_unit = p.n_image * p.n_row * p.n_col;
     int64_t n_piece = d->group * p.in_block * blk_count(p.out_block, CT_BLK_MAX_VECS);
