@@ -46,6 +46,8 @@
         }                                                                                          \
     }
 
+enum { AHEAD = 16 }; /* places that a gradient tile fetches ahead */
+
 #define GRAD(_name, _target, _b, _size, _vecs)                                                     \
     _target static void _name##_grad(const ct_blk_grad *t)                                         \
     {                                                                                              \
@@ -62,8 +64,12 @@
                 const float *x = t->x + n * t->x_image + r * t->x_row;                             \
                 const float *dy = t->dy + n * t->dy_image + r * t->dy_row;                         \
                                                                                                    \
-                for (int64_t j = 0; j < t->cols; j++, x += t->x_step, dy += (_b))                  \
+                for (int64_t j = 0; j < t->cols; j++, x += t->x_step, dy += (_b)) {                \
+                    __builtin_prefetch(x + AHEAD * t->x_step);                                     \
+                    CT_UNROLL for (int v = 0; v < (_vecs); v++)                                    \
+                        __builtin_prefetch(dy + v * t->dy_block + AHEAD * (_b));                   \
                     ADD(_size, _vecs, x, dy, t->dy_block)                                          \
+                }                                                                                  \
             }                                                                                      \
         }                                                                                          \
         CT_UNROLL for (int i = 0; i < (_size); i++)                                                \

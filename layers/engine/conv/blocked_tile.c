@@ -9,6 +9,8 @@
         const float *wc = (_weight) + c * ((_vecs) * (_b));                                        \
         vec factor[_vecs];                                                                         \
                                                                                                    \
+        __builtin_prefetch((_x) + ((_hi) - (_lo) + c) * (_step));                                  \
+                                                                                                   \
         CT_UNROLL for (int v = 0; v < (_vecs); v++) factor[v] = *(const vec *)(wc + v * (_b));     \
         CT_UNROLL for (int i = (_lo); i < (_hi); i++)                                              \
         {                                                                                          \
