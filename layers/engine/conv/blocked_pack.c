@@ -4,6 +4,8 @@
 
 typedef float vec4 __attribute__((vector_size(16), aligned(4), may_alias));
 
+enum { AHEAD = 64 }; /* floats of a row that are fetched ahead: its next columns come next */
+
 /* to[j][i] = from[i][j], 4 x 4, rows `step` and `to_step` floats apart */
 static inline void turn4(const float *from, int64_t step, float *to, int64_t to_step)
 {
@@ -28,6 +30,7 @@ void ct_blk_turn(int64_t rows, int64_t cols, const float *from, int64_t step, fl
     for (; i + 4 <= rows; i += 4) {
         int64_t j = 0;
 
+        for (int64_t k = i; k < i + 4; k++) __builtin_prefetch(from + k * step + AHEAD);
         for (; j + 4 <= cols; j += 4)
             turn4(from + i * step + j, step, to + j * to_step + i, to_step);
         for (; j < cols; j++) {

@@ -3,12 +3,12 @@
  * A task is a strip of outputs of a group (rows of an image, or several small images), for some
  * output blocks. It goes through as many input blocks at a time as a second-level cache holds x of;
  * for these through the pairs of output blocks; for each through the chunks of the sum (some input
- * blocks, or some tap rows of one) whose weights stay in a first-level cache; and for each chunk
+ * blocks, or some tap rows of one) whose weights stay near; and for each chunk
  * through the strip. An output's sum is the same for any strips and threads. */
 #include "framework/base/memory.h"
 #include "layers/engine/conv/blocked.h"
 
-static const int64_t CHUNK_BYTES = 24 << 10;  /* of weights                                */
+static const int64_t CHUNK_BYTES = 96 << 10;  /* of weights                                */
 static const int64_t STRIP_BYTES = 384 << 10; /* of x                                      */
 static const int64_t PLACES = 224;            /* outputs of a strip, at least              */
 static const int64_t TASKS = 4;               /* for a thread, at least, where it can be so */
@@ -134,8 +134,7 @@ static void pack_columns(const ct_blk_sum *s, int64_t real, int64_t lanes, int64
 
         ct_blk_turn(real, here, from + j, s->w_out, turned, b);
         for (int64_t k = 0; k < here; k++) {
-            if (map[t] >= 0)
-                memcpy(to + (map[t] * b + c) * lanes, turned + k * b, (size_t)b * sizeof(float));
+            if (map[t] >= 0) copy_row(to + (map[t] * b + c) * lanes, turned + k * b, b);
             if (++t == s->w_taps) t = 0, c++;
         }
     }
@@ -151,7 +150,9 @@ static void pack_block(const ct_blk_sum *s, int64_t first, int64_t vecs, int64_t
     for (int64_t v = 0; v < vecs; v++, from += b * s->w_out, to += b) {
         int64_t real = blk_smaller(s->out - (first + v) * b, b);
 
-        if (s->w_in == s->w_taps) {
+        if ((s->w_out == 1) && (real == b)) { /* one tap: lanes are neighbours already */
+            for (int64_t c = 0; c < n; c++) copy_row(to + c * lanes, from + c * s->w_in, b);
+        } else if (s->w_in == s->w_taps) {
             pack_columns(s, real, lanes, 0, n * s->w_taps, from, to);
         } else {
             for (int64_t c = 0; c < n; c++)
