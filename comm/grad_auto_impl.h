@@ -1,0 +1,56 @@
+/** @file grad_auto_impl.h  What the parts of AUTO share. Private to grad_auto*.c. */
+#ifndef CT_GRAD_AUTO_IMPL_H
+#define CT_GRAD_AUTO_IMPL_H
+
+#include "comm/auto_rule.h"
+#include "comm/choose.h"
+#include "comm/coded_cost.h"
+#include "comm/grad_auto.h"
+#include "comm/watch.h"
+
+enum { CT_AUTO_TRIED = 2 /* plans with codecs */ };
+
+typedef enum {
+    CT_AUTO_MODEL, /* the model decided, and that is that   */
+    CT_AUTO_WATCH, /* how long computation takes            */
+    CT_AUTO_TRY,   /* a plan takes its steps                */
+    CT_AUTO_FOLD,  /* the step that is over was dense: now to a plan that keeps nothing */
+    CT_AUTO_FIXED
+} ct_auto_phase;
+
+typedef struct ct_auto_plan {
+    int *way; /* [n_range] */
+    double predicted_s, bytes;
+    ct_auto_times times;
+} ct_auto_plan;
+
+struct ct_grad_auto {
+    ct_grad_pipe *gp;
+    ct_choose_ways ways;
+    ct_coded_comm_costs costs;
+    ct_grad_sizes sizes;
+    ct_grad_range *range; /* [n_range] as the configuration has them */
+    ct_coded_seconds *seconds;
+    int64_t *count; /* [n_range] */
+    ct_watch watch;
+    ct_auto_phase phase;
+    bool fold; /* the step that begins sends everything */
+    int n_plan;
+    ct_auto_plan plan[CT_AUTO_TRIED + 1]; /* the last is dense                     */
+    int *way;                             /* [n_range] that the pipe goes          */
+    int at, next;                         /* plan that is tried; FOLD: to go to     */
+    bool decided, again; /* next is for good; it was near, and all is tried once more */
+    int skip;
+    double begun_at;
+    ct_auto_drift drift;
+    int held; /* the plan that was decided on; -1: none yet */
+};
+
+/** Rank 0 chooses on the line that was seen; NULL: on the configuration's, or an empty one. All
+ *  ranks then have its plans. Collective. */
+ct_status ct_grad_auto_plan(ct_grad_auto *a, ct_line *seen);
+/** The pipe's ranges from now on have the plan's codecs; its buckets are still the old ones. */
+void ct_grad_auto_take(ct_grad_auto *a, const ct_auto_plan *p);
+void ct_grad_auto_log(const ct_grad_auto *a, const ct_auto_plan *p, const char *why);
+
+#endif

@@ -1,0 +1,250 @@
+/* Real steps decide: plans are tried, one is taken, and looked after. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/grad_auto_impl.h"
+#include "comm/grad_tune.h"
+#include "framework/base/clock.h"
+
+/* ---- from plan to plan */
+
+static bool keeps(const ct_grad_auto *a, int way)
+{
+    return (way > 0) && a->ways.way[way].ops->keeps;
+}
+
+static bool must_fold(const ct_grad_auto *a, const ct_auto_plan *p)
+{
+    bool must = false;
+
+    for (int i = 0; i < a->gp->n_range; ++i)
+        must = must || (keeps(a, a->way[i]) && !keeps(a, p->way[i]));
+    return must;
+}
+
+static bool goes(const ct_grad_auto *a, const ct_auto_plan *p)
+{
+    return memcmp(a->way, p->way, sizeof(*a->way) * (size_t)a->gp->n_range) == 0;
+}
+
+static ct_status change(ct_grad_auto *a, const ct_auto_plan *p)
+{
+    if (goes(a, p)) return CT_OK;
+    ct_grad_auto_take(a, p);
+    return ct_grad_pipe_recode(a->gp);
+}
+
+/* What is fixed is tuned as any pipe is. */
+static ct_status arrive(ct_grad_auto *a)
+{
+    CT_TRY(change(a, &a->plan[a->next]));
+    a->at = a->next;
+    a->skip = 1;
+    a->phase = CT_AUTO_TRY;
+    if (!a->decided) return CT_OK;
+    a->phase = CT_AUTO_FIXED;
+    a->held = a->at;
+    CT_TRY(ct_grad_tune_create(a->gp, &a->gp->tune));
+    ct_auto_drift_begin(&a->drift,
+                        (a->gp->tune != NULL) ? ct_grad_tune_n_step(a->gp->tune) + 1 : 1);
+    return CT_OK;
+}
+
+/* With a dense step before, where something is kept that the next plan has no place for. */
+static ct_status go(ct_grad_auto *a, int plan, bool for_good)
+{
+    a->next = plan;
+    a->decided = for_good;
+    if (!must_fold(a, &a->plan[plan])) return arrive(a);
+    a->fold = true;
+    a->phase = CT_AUTO_FOLD;
+    return CT_OK;
+}
+
+/* ---- deciding */
+
+static int best_coded(const ct_grad_auto *a)
+{
+    int best = 0;
+
+    for (int k = 1; k < a->n_plan - 1; ++k) {
+        if (ct_auto_median(&a->plan[k].times) < ct_auto_median(&a->plan[best].times)) best = k;
+    }
+    return best;
+}
+
+static ct_status decide(ct_grad_auto *a)
+{
+    int dense = a->n_plan - 1, coded = best_coded(a);
+    const ct_auto_times *c = &a->plan[coded].times, *d = &a->plan[dense].times;
+    bool takes = false;
+    char why[160];
+
+    if (ct_auto_is_near(c, d) && !a->again) {
+        a->again = true;
+        return go(a, coded, false);
+    }
+    takes = ct_auto_takes(c, d,
+                          a->held < 0          ? CT_AUTO_NEW
+                          : (a->held == dense) ? CT_AUTO_DENSE
+                                               : CT_AUTO_CODED);
+    snprintf(why, sizeof(why), "as measured: %.3f ms a step so, %.3f dense",
+             1e3 * ct_auto_median(c), 1e3 * ct_auto_median(d));
+    if (takes) {
+        ct_grad_auto_log(a, &a->plan[coded], why);
+    } else {
+        CT_INFO("compression auto: off is faster here: %.3f ms a step, %.3f compressed",
+                1e3 * ct_auto_median(d), 1e3 * ct_auto_median(c));
+    }
+    return go(a, takes ? coded : dense, true);
+}
+
+/* The plan has had its steps. */
+static ct_status try_next(ct_grad_auto *a)
+{
+    int dense = a->n_plan - 1;
+
+    if (a->at == dense) return decide(a);
+    /* the second time, the best and dense alone */
+    return go(a, a->again ? dense : a->at + 1, false);
+}
+
+static ct_status begin_trials(ct_grad_auto *a)
+{
+    for (int k = 0; k < a->n_plan; ++k) a->plan[k].times.n = 0;
+    a->again = false;
+    return go(a, 0, false);
+}
+
+static ct_status end_watch(ct_grad_auto *a)
+{
+    ct_line line = { .overlap = a->gp->config.overlap ? CT_LINE_BOTH : CT_LINE_OFF };
+    ct_auto_plan first = { .way = malloc(sizeof(int) * ((size_t)a->gp->n_range + 1)) };
+    bool seen = ct_watch_line(&a->watch, &line);
+    ct_status status = CT_OK;
+
+    a->watch.on = false;
+    if (first.way == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to choose compression");
+    memcpy(first.way, a->way, sizeof(int) * (size_t)a->gp->n_range);
+    first.predicted_s = a->plan[0].predicted_s;
+    first.bytes = a->plan[0].bytes;
+    status = ct_grad_auto_plan(a, seen ? &line : NULL);
+    /* where the model now says dense, what it said before is put against it */
+    if ((status == CT_OK) && (a->n_plan == 1)) {
+        a->plan[1] = a->plan[0];
+        a->plan[0] = first;
+        a->n_plan = 2;
+    } else {
+        free(first.way);
+    }
+    CT_TRY(status);
+    return begin_trials(a);
+}
+
+/* ---- step by step */
+
+static ct_status watch(ct_grad_auto *a)
+{
+    if (a->gp->history ==
+        NULL) { /* absorbed momentum has nowhere to go: what the model said counts */
+        a->phase = CT_AUTO_MODEL;
+        return ct_grad_tune_create(a->gp, &a->gp->tune);
+    }
+    if (!a->watch.on) {
+        a->watch.on = true;
+        ct_watch_turn(&a->watch, true);
+        return CT_OK;
+    }
+    ct_watch_turn(&a->watch, false);
+    return (a->watch.n_cycle == CT_WATCH_CYCLES) ? end_watch(a) : CT_OK;
+}
+
+static ct_status note_try(ct_grad_auto *a, double last_s)
+{
+    ct_auto_times *t = &a->plan[a->at].times;
+    int64_t ns = (int64_t)(1e9 * last_s);
+    const ct_auto_times *against = (a->at == a->n_plan - 1) ? &a->plan[best_coded(a)].times : NULL;
+
+    if (a->skip > 0) {
+        a->skip -= 1;
+        return CT_OK;
+    }
+    CT_TRY(ct_comm_max(a->gp->comm, &ns, 1));
+    ct_auto_times_add(t, ns);
+    return ct_auto_is_enough(t, against, a->again) ? try_next(a) : CT_OK;
+}
+
+static ct_status look_for_drift(ct_grad_auto *a, double last_s)
+{
+    double mean_s = 0;
+    int64_t ns = 0;
+
+    if (!ct_auto_drift_add(&a->drift, last_s, &mean_s)) return CT_OK;
+    ns = (int64_t)(1e9 * mean_s);
+    CT_TRY(ct_comm_max(a->gp->comm, &ns, 1));
+    if (!ct_auto_drift_window(&a->drift, 1e-9 * (double)ns)) return CT_OK;
+    CT_INFO("compression auto: steps take %.3f ms, and %.3f when this was decided: once more",
+            1e-6 * (double)ns, 1e3 * a->drift.reference_s);
+    ct_grad_tune_destroy(a->gp->tune);
+    a->gp->tune = NULL;
+    return begin_trials(a);
+}
+
+ct_status ct_grad_auto_step(ct_grad_auto *a, int64_t iteration, bool *dense_p)
+{
+    double now = ct_clock_s(), last_s = now - a->begun_at;
+    ct_status status = CT_OK;
+
+    a->begun_at = now;
+    a->fold = false;
+    *dense_p = false;
+    if (iteration < a->gp->config.codec_config.warmup_iterations) return CT_OK;
+    switch (a->phase) {
+    case CT_AUTO_MODEL:
+        break;
+    case CT_AUTO_WATCH:
+        status = watch(a);
+        break;
+    case CT_AUTO_TRY:
+        status = note_try(a, last_s);
+        break;
+    case CT_AUTO_FOLD:
+        status = arrive(a);
+        break;
+    case CT_AUTO_FIXED:
+        status = look_for_drift(a, last_s);
+        break;
+    }
+    *dense_p = a->fold;
+    return status;
+}
+
+bool ct_grad_auto_tries(const ct_grad_auto *a)
+{
+    return (a != NULL) && (a->phase != CT_AUTO_MODEL);
+}
+
+int ct_grad_auto_n_step(const ct_grad_auto *a)
+{
+    int tune = a->gp->config.tune_iterations;
+
+    if ((a->phase == CT_AUTO_MODEL) || (a->phase == CT_AUTO_FIXED)) return 0;
+    /* each plan, and the near ones again; folds; then the tuning of the pipe */
+    return 1 + CT_WATCH_CYCLES + (CT_AUTO_TRIED + 3) * (CT_AUTO_STEPS + 2) +
+           ct_grad_tune_most(tune);
+}
+
+void ct_grad_auto_enter(ct_grad_auto *a)
+{
+    if ((a != NULL) && a->watch.on) ct_watch_enter(&a->watch, ct_clock_s());
+}
+
+void ct_grad_auto_leave(ct_grad_auto *a)
+{
+    if ((a != NULL) && a->watch.on) ct_watch_leave(&a->watch, ct_clock_s());
+}
+
+void ct_grad_auto_note(ct_grad_auto *a, ct_line_kind kind, int range)
+{
+    if (a != NULL) ct_watch_note(&a->watch, kind, range);
+}

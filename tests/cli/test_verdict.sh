@@ -1,0 +1,79 @@
+# AUTO: the verdict of `cortado check --nodes`, and training where the program chooses.
+. "$ROOT/tests/cli/lib.sh"
+make_case
+check="$CORTADO check --solver=solver.prototxt"
+auto=--compression=auto:density=0.01,min_bytes=1024
+
+cat >slow.prototxt <<'EOF'
+name: "slow" sum_gbs: 10
+level { name: "node" size: 1 latency_us: 1 bandwidth_gbs: 10 }
+level { name: "machine" size: 64 latency_us: 1 bandwidth_gbs: 0.001 }
+coding { memory_gbs: 20 update_ns: 0.5 select_ns: 0.2 pack_ns: 2 add_ns: 2 merge_ns: 5 }
+EOF
+cat >fast.prototxt <<'EOF'
+name: "fast" sum_gbs: 100
+level { name: "node" size: 1 latency_us: 0.1 bandwidth_gbs: 500 }
+level { name: "machine" size: 64 latency_us: 0.1 bandwidth_gbs: 500 }
+coding { memory_gbs: 1 update_ns: 5 select_ns: 5 pack_ns: 20 add_ns: 20 merge_ns: 50 }
+EOF
+
+# ---- the verdict
+runs pays_on_a_slow_network 0 'verdict +may pay: .* times as fast as off' $check --nodes=4 --machine=slow.prototxt $auto
+is says_by_what grep -Eq '^redsync \(.*\): .*\[0\]' out
+is says_crossover grep -q '2 / (2 x 0.01) = 100 ranks' out
+is says_measured grep -q "as the machine's file has it, measured" out
+is knows_no_profile grep -q 'not known' out
+for type in none bf16 topk redsync auto; do
+    is lists_$type grep -Eq "^$type +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9]+ of +[0-9]+ +[0-9.]+" out
+done
+is sends_less awk '$1 == "none" { n = $2 } $1 == "redsync" { r = $2 } END { exit !(r > 0 && r < n / 10) }' out
+runs off_on_a_fast_one 0 'verdict +off is faster here, even with nothing' $check --nodes=4 --machine=fast.prototxt $auto
+is auto_is_dense awk '$1 == "none" { n = $3 } $1 == "auto" { a = $3 } END { exit !(n > 0 && a == n) }' out
+runs one_rank 0 'off: one rank sends nothing' $check --nodes=1 --machine=slow.prototxt
+runs guesses 0 'not named: its figures are guesses' $check --nodes=4 --ranks_per_node=2 $auto
+is counts_ranks grep -q 'on 8 ranks' out
+
+"$CORTADO" time --solver=solver.prototxt --iterations=3 --json=p.json >out 2>&1 </dev/null
+runs with_profile 0 'a rank computes [0-9.]+ ms a step' $check --nodes=4 --machine=slow.prototxt --profile=p.json $auto --json=v.json
+is has_json grep -Eq '"verdict":\{"nodes":4,"ranks":4,"machine":"slow".*"crossover_pairs":100.*"compresses":true.*"type":"auto"' v.json
+# computation that takes minutes hides everything
+runs all_hidden 0 'verdict +off is faster here$' $check --nodes=4 --machine=slow.prototxt --profile=p.json --images_per_s=0.01 $auto
+
+# ---- bad input: exit code 2 or 3, and why
+runs no_nodes 2 '--nodes=0 of 1 ranks: at least 1' $check --nodes=0
+runs not_a_number 2 'nodes' $check --nodes=many
+runs ranks_differ 2 '--ranks=3, but --nodes=2 with 2 ranks each are 4' $check --nodes=2 --ranks_per_node=2 --ranks=3
+runs machine_alone 2 '--machine: for --nodes=N' $check --machine=slow.prototxt
+runs profile_alone 2 '--profile: for --nodes=N' $check --profile=p.json
+runs too_small 2 '' $check --nodes=65 --machine=slow.prototxt
+runs unknown_machine 2 'nowhere' $check --nodes=2 --machine=nowhere
+runs no_such_profile 3 'none.json' $check --nodes=2 --profile=none.json
+runs not_a_profile 3 '' $check --nodes=2 --profile=solver.prototxt
+runs speed_alone 2 '--images_per_s scales a --profile' $check --nodes=2 --images_per_s=5
+runs bad_speed 2 'expected a number above 0' $check --nodes=2 --profile=p.json --images_per_s=-1
+sed 's/"net_hash":"[0-9a-f]*"/"net_hash":"0123456789abcdef"/' p.json >other.json
+runs other_net 2 'other.json' $check --nodes=2 --profile=other.json
+
+# ---- training
+train="$CORTADO train --solver=solver.prototxt --global_batch_size=12"
+sum_of() { sed -n 's/.*weights after iteration \([0-9]*\): checksum \([0-9a-f]*\).*/\1 \2/p' out; }
+runs trains 0 'Optimization Done' $JOB 2 $train --set=deterministic=false --set=snapshot_prefix=a $auto
+is says_its_choice grep -q 'compression auto: .* parameters compressed' out
+runs model_decides 0 'Optimization Done' $JOB 2 $train --set=snapshot_prefix=b $auto
+first=$(sum_of)
+is sum_is_there test -n "$first"
+runs again 0 'Optimization Done' $JOB 2 $train --set=snapshot_prefix=c $auto
+is deterministic_is test "$(sum_of)" = "$first"
+runs alone 0 'Optimization Done' "$CORTADO" train --solver=solver.prototxt --global_batch_size=12 --set=snapshot_prefix=d $auto
+runs stops_early 0 'Optimization Done' $JOB 2 $train --set=deterministic=false --set=snapshot_prefix=e $auto --iterations=10
+runs goes_on 0 'resuming after 10 iterations' $JOB 2 $train --set=deterministic=false --set=snapshot_prefix=e $auto --snapshot=auto
+
+# ---- what is refused
+runs among_none 2 'among: none' $check --compression=auto:among=NONE
+runs among_without_auto 2 'among means nothing to redsync' $check --compression=redsync:among=BF16
+runs bad_density 2 '0 < density <= 1' $check --compression=auto:density=2
+runs clipping 2 'clip_gradients' $check --set=clip_gradients=1 $auto
+runs unknown 2 'did you mean "auto"' $check --compression=aut
+sed 's/layer { name: "conv"/layer { name: "conv" param { compress { type: AUTO } }/' net.prototxt >own.prototxt
+runs not_per_parameter 2 'type AUTO chooses for all parameters together' $check --set=net=own.prototxt
+finish
