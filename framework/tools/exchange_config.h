@@ -15,6 +15,9 @@ ct_status ct_exchange_read_config(const Ct__SolverParameter *param, ct_grad_pipe
  *  CT_ERR_CONFIG with the reason, also where fields were given that the type has no use for. */
 ct_status ct_codec_read_config(const Ct__CompressionParameter *p, const char *who,
                                const ct_coded_ops **codec_p, ct_codec_config *config_p);
+/** The same of a parameter's own `compress`. */
+ct_status ct_codec_read_own(const Ct__CompressionParameter *p, const char *who,
+                            const ct_coded_ops **codec_p, ct_codec_config *config_p);
 /** Everything that can be said of param's compression, and that of each parameter of its nets,
  *  before a net is made: what makes no sense together is CT_ERR_CONFIG with the reason. */
 ct_status ct_compression_check(const Ct__SolverParameter *param);

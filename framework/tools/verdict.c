@@ -121,6 +121,17 @@ static ct_status read_speed(const ct_options *o, double *images_per_s_p)
     return CT_OK;
 }
 
+/* Older profiles do not say how parameters look as matrices; the net does. */
+static void fill_rows(const ct_net *net, ct_profile *p)
+{
+    for (int i = 0; i < p->n_param; i++) {
+        for (int k = 0; (p->param[i].rows == 0) && (k < net->n_param); k++) {
+            if (strcmp(net->param[k].key, p->param[i].key) == 0)
+                p->param[i].rows = ct_param_rows(&net->param[k]);
+        }
+    }
+}
+
 static ct_status read_profile(verdict *v)
 {
     const char *file = ct_options_text(v->o, "profile");
@@ -136,6 +147,7 @@ static ct_status read_profile(verdict *v)
     snprintf(hash, sizeof(hash), "%016" PRIx64, ct_net_hash(v->net));
     CT_TRY(ct_profile_check_net(v->profile, file, hash));
     ct_profile_scale(v->profile, images_per_s, v->net->batch_local);
+    fill_rows(v->net, v->profile);
     return CT_OK;
 }
 
