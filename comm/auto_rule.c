@@ -69,6 +69,8 @@ bool ct_auto_drift_add(ct_auto_drift *d, double step_s, double *mean_s_p)
         return false;
     }
     if (d->rest > 0) d->rest -= 1;
+    d->n_all += 1;
+    d->all_s += step_s;
     d->sum_s += step_s;
     d->n += 1;
     if (d->n < CT_AUTO_WINDOW) return false;

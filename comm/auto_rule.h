@@ -40,6 +40,8 @@ bool ct_auto_takes(const ct_auto_times *coded, const ct_auto_times *dense, ct_au
 typedef struct ct_auto_drift {
     int skip, n, longer, rest;
     double sum_s, reference_s;
+    int64_t n_all; /* steps since it was decided, without those that were skipped */
+    double all_s;
 } ct_auto_drift;
 
 /** After so many more steps the reference is taken. */

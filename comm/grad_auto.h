@@ -27,6 +27,8 @@ void ct_grad_auto_destroy(ct_grad_auto *a); /* NULL allowed */
 ct_status ct_grad_auto_step(ct_grad_auto *a, int64_t iteration, bool *dense_p);
 /** Plans are going to be tried: the pipe is tuned afterwards. */
 bool ct_grad_auto_tries(const ct_grad_auto *a);
+/** At the end: what steps took against what was predicted, and measured dense. */
+void ct_grad_auto_report(const ct_grad_auto *a); /* NULL allowed */
 /** Most steps that pass until a plan is decided on. */
 int ct_grad_auto_n_step(const ct_grad_auto *a);
 

@@ -1,4 +1,5 @@
 /* Real steps decide: plans are tried, one is taken, and looked after. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -217,6 +218,29 @@ ct_status ct_grad_auto_step(ct_grad_auto *a, int64_t iteration, bool *dense_p)
     }
     *dense_p = a->fold;
     return status;
+}
+
+void ct_grad_auto_report(const ct_grad_auto *a)
+{
+    const ct_auto_plan *taken = NULL, *dense = NULL;
+    double step_s = 0, dense_s = 0;
+
+    if ((a == NULL) || (a->phase != CT_AUTO_FIXED) || (a->drift.n_all == 0)) return;
+    taken = &a->plan[a->held];
+    dense = &a->plan[a->n_plan - 1];
+    step_s = a->drift.all_s / (double)a->drift.n_all;
+    dense_s = ct_auto_median(&dense->times);
+    if (taken == dense) {
+        CT_INFO("compression auto: off; a step took %.3f ms (mean of %lld), predicted %.3f",
+                1e3 * step_s, (long long)a->drift.n_all, 1e3 * dense->predicted_s);
+        return;
+    }
+    CT_INFO("compression auto: a step took %.3f ms (mean of %lld), predicted %.3f; dense %.3f when "
+            "tried, predicted %.3f: %.3f ms a step %s, predicted %.3f",
+            1e3 * step_s, (long long)a->drift.n_all, 1e3 * taken->predicted_s, 1e3 * dense_s,
+            1e3 * dense->predicted_s, 1e3 * fabs(dense_s - step_s),
+            (dense_s >= step_s) ? "saved" : "lost",
+            1e3 * (dense->predicted_s - taken->predicted_s));
 }
 
 bool ct_grad_auto_tries(const ct_grad_auto *a)

@@ -207,6 +207,7 @@ void ct_grad_pipe_destroy(ct_grad_pipe *gp)
     if (gp->comm->mover.ctx == gp) gp->comm->mover = (ct_comm_mover){ .ctx = NULL };
     log_measured(gp);
     ct_grad_pipe_log_coding(gp);
+    ct_grad_auto_report(gp->choice);
     ct_grad_tune_destroy(gp->tune);
     ct_grad_auto_destroy(gp->choice);
     for (int i = 0; i < gp->n_bucket; ++i) ct_bucket_release(&gp->bucket[i]);
