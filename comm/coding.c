@@ -3,23 +3,34 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "comm/exch_cost.h"
 #include "comm/exch_impl.h"
 #include "comm/select.h"
 #include "framework/base/clock.h"
 
-/* Beyond the caches of a core; a thousandth is selected, a thirty-second is exchanged, so that its
- * time can be read off. */
-enum { N = 1 << 20, SELECTED = N / 1024, ENTRIES = N / 32, RUNS = 4 };
+/* A thousandth is selected, a thirty-second is exchanged, so that its time can be read off. */
+enum { LEAST = 1 << 20, MOST = 1 << 23, PER_SELECTED = 1024, PER_ENTRY = 32, RUNS = 3 };
 
 typedef struct bench {
     ct_comm *c;
+    int n;
     float *grad, *u, *v, *sum;
     char *payload;
     ct_selector *selector;
     ct_sparse out, low, high, merged;
 } bench;
+
+/* Gradient, momentum and residual are twice what the caches hold, as other parameters have been
+ * there since the last step. */
+static int elements(void)
+{
+    int64_t n = 2 * (int64_t)sysconf(_SC_LEVEL3_CACHE_SIZE) / 12;
+
+    n = (n < MOST) ? n : MOST;
+    return (int)((n > LEAST) ? n : LEAST) / PER_SELECTED * PER_SELECTED;
+}
 
 static void release(bench *b)
 {
@@ -36,11 +47,11 @@ static void release(bench *b)
 }
 
 /* Roughly normal numbers, cheaply: what is selected of them is spread as that of gradients. */
-static void fill(float *v)
+static void fill(float *v, int n)
 {
     uint32_t x = 12345;
 
-    for (int i = 0; i < N; ++i) {
+    for (int i = 0; i < n; ++i) {
         float sum = -2;
 
         for (int k = 0; k < 4; ++k) {
@@ -52,13 +63,13 @@ static void fill(float *v)
 }
 
 /* Every 32nd element, near where that lies in each block. */
-static ct_status fill_list(ct_sparse *s, int shift)
+static ct_status fill_list(ct_sparse *s, int n, int shift)
 {
-    CT_TRY(ct_sparse_reserve(s, ENTRIES));
-    s->n = N;
-    s->count = ENTRIES;
-    for (int i = 0; i < ENTRIES; ++i) {
-        s->index[i] = (uint32_t)(i * 32 + (i * 7 + shift) % 32);
+    CT_TRY(ct_sparse_reserve(s, n / PER_ENTRY));
+    s->n = n;
+    s->count = n / PER_ENTRY;
+    for (int i = 0; i < n / PER_ENTRY; ++i) {
+        s->index[i] = (uint32_t)(i * PER_ENTRY + (i * 7 + shift) % PER_ENTRY);
         s->value[i] = (float)((i * 37 + shift) % 1001) - 500.5f;
     }
     return CT_OK;
@@ -66,23 +77,23 @@ static ct_status fill_list(ct_sparse *s, int shift)
 
 static ct_status prepare(bench *b)
 {
-    size_t bytes = sizeof(float) * N;
+    size_t bytes = sizeof(float) * (size_t)b->n;
 
     b->grad = ct_mem_acquire(bytes);
     b->u = ct_mem_acquire(bytes);
     b->v = ct_mem_acquire(bytes);
     b->sum = ct_mem_acquire(bytes);
-    b->payload = ct_mem_acquire(ct_wire_bytes(CT_WIRE_PAIRS, N, ENTRIES));
+    b->payload = ct_mem_acquire(ct_wire_bytes(CT_WIRE_PAIRS, b->n, b->n / PER_ENTRY));
     if ((b->grad == NULL) || (b->u == NULL) || (b->v == NULL) || (b->sum == NULL) ||
         (b->payload == NULL))
         return CT_FAIL(CT_ERR_NOMEM, "no memory to measure codecs");
-    fill(b->grad);
+    fill(b->grad, b->n);
     memset(b->u, 0, bytes);
     memset(b->v, 0, bytes);
     memset(b->sum, 0, bytes);
-    CT_TRY(fill_list(&b->low, 0));
-    CT_TRY(fill_list(&b->high, 11));
-    return ct_selector_create(CT_SELECT_AUTO, N, SELECTED, &b->selector);
+    CT_TRY(fill_list(&b->low, b->n, 0));
+    CT_TRY(fill_list(&b->high, b->n, 11));
+    return ct_selector_create(CT_SELECT_AUTO, b->n, b->n / PER_SELECTED, &b->selector);
 }
 
 static double stream(bench *b)
@@ -91,7 +102,7 @@ static double stream(bench *b)
     int n_thread = b->c->n_thread;
 
 #pragma omp parallel for simd schedule(static) num_threads(n_thread)
-    for (int i = 0; i < N; ++i) b->sum[i] = b->grad[i] + 3.0f * b->u[i];
+    for (int i = 0; i < b->n; ++i) b->sum[i] = b->grad[i] + 3.0f * b->u[i];
     return ct_clock_s() - start;
 }
 
@@ -106,10 +117,10 @@ static ct_status exchange(bench *b, double *pack_s, double *add_s, double *merge
     bytes = ct_wire_pack(CT_WIRE_PAIRS, &b->low, b->payload);
     *pack_s = ct_clock_s() - start;
     start = ct_clock_s();
-    CT_TRY(ct_wire_add_all(&payload, &bytes, 1, b->sum, N, b->c->n_thread));
+    CT_TRY(ct_wire_add_all(&payload, &bytes, 1, b->sum, b->n, b->c->n_thread));
     *add_s = ct_clock_s() - start;
     start = ct_clock_s();
-    CT_TRY(ct_exch_merge(&b->low, &b->high, ENTRIES, &b->merged));
+    CT_TRY(ct_exch_merge(&b->low, &b->high, b->n / PER_ENTRY, &b->merged));
     *merge_s = ct_clock_s() - start;
     return CT_OK;
 }
@@ -121,7 +132,7 @@ static ct_status run(bench *b, double *best)
     ct_accum a = { .grad = b->grad,
                    .u = b->u,
                    .v = b->v,
-                   .n = N,
+                   .n = b->n,
                    .scale = 1,
                    .rate = 0.01f,
                    .momentum = 0.9f,
@@ -147,25 +158,28 @@ static ct_status run(bench *b, double *best)
 
 ct_status ct_coding_measure(ct_comm *c, ct_coding_speed *out)
 {
-    bench b = { .c = c };
-    double best[FIGURES] = { 0 };
-    int64_t ns[FIGURES + 1] = { 0 };
+    const double femto = 1e-15;
+    bench b = { .c = c, .n = elements() };
+    double n = b.n, entries = b.n / PER_ENTRY, best[FIGURES] = { 0 };
+    const double units[FIGURES] = { [MEMORY] = 12 * n, [UPDATE] = n,    [SELECT] = n,
+                                    [PACK] = entries,  [ADD] = entries, [MERGE] = 2 * entries };
+    int64_t fs[FIGURES + 1] = { 0 }; /* of a unit; ranks may have caches of other sizes */
     ct_status status = prepare(&b);
 
     if (status == CT_OK) status = run(&b, best);
     release(&b);
-    for (int k = 0; k < FIGURES; ++k) ns[k] = (int64_t)(1e9 * best[k]) + 1;
-    ns[FIGURES] = (status != CT_OK);
-    CT_TRY(ct_comm_max(c, ns, FIGURES + 1));
+    for (int k = 0; k < FIGURES; ++k) fs[k] = 1 + (int64_t)(best[k] / units[k] / femto);
+    fs[FIGURES] = (status != CT_OK);
+    CT_TRY(ct_comm_max(c, fs, FIGURES + 1));
     CT_TRY(status);
-    if (ns[FIGURES] != 0)
+    if (fs[FIGURES] != 0)
         return CT_FAIL(CT_ERR_COMM, "codecs could not be measured on another rank");
-    *out = (ct_coding_speed){ .memory = 12e9 * N / (double)ns[MEMORY],
-                              .update_s = 1e-9 * (double)ns[UPDATE] / N,
-                              .select_s = 1e-9 * fmax(0, (double)(ns[SELECT] - ns[UPDATE])) / N,
-                              .pack_s = 1e-9 * (double)ns[PACK] / ENTRIES,
-                              .add_s = 1e-9 * (double)ns[ADD] / ENTRIES,
-                              .merge_s = 1e-9 * (double)ns[MERGE] / (2 * ENTRIES),
+    *out = (ct_coding_speed){ .memory = 1 / (femto * (double)fs[MEMORY]),
+                              .update_s = femto * (double)fs[UPDATE],
+                              .select_s = femto * fmax(0, (double)(fs[SELECT] - fs[UPDATE])),
+                              .pack_s = femto * (double)fs[PACK],
+                              .add_s = femto * (double)fs[ADD],
+                              .merge_s = femto * (double)fs[MERGE],
                               .measured = true };
     return CT_OK;
 }

@@ -5,7 +5,7 @@
 
 #include "comm/comm.h"
 
-/** Some twenty milliseconds on arrays of a million elements, on all ranks at once, with the threads
+/** Some tenth of a second on arrays beyond the caches, on all ranks at once, with the threads
  *  that c has now; a figure is the least of a few runs, on the slowest rank. The same on all ranks.
  *  Collective. CT_ERR_NOMEM. */
 ct_status ct_coding_measure(ct_comm *c, ct_coding_speed *out);
