@@ -168,7 +168,8 @@ ct_status ct_coding_measure(ct_comm *c, ct_coding_speed *out)
 
     if (status == CT_OK) status = run(&b, best);
     release(&b);
-    for (int k = 0; k < FIGURES; ++k) fs[k] = 1 + (int64_t)(best[k] / units[k] / femto);
+    for (int k = 0; k < FIGURES; ++k)
+        fs[k] = (status == CT_OK) ? 1 + (int64_t)(best[k] / units[k] / femto) : 0;
     fs[FIGURES] = (status != CT_OK);
     CT_TRY(ct_comm_max(c, fs, FIGURES + 1));
     CT_TRY(status);
