@@ -62,7 +62,14 @@ void ct_auto_drift_begin(ct_auto_drift *d, int skip)
     *d = (ct_auto_drift){ .skip = skip, .rest = CT_AUTO_REST };
 }
 
-bool ct_auto_drift_add(ct_auto_drift *d, double step_s, double *mean_s_p)
+static int by_length(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+bool ct_auto_drift_add(ct_auto_drift *d, double step_s, double *median_s_p)
 {
     if (d->skip > 0) {
         d->skip -= 1;
@@ -71,18 +78,17 @@ bool ct_auto_drift_add(ct_auto_drift *d, double step_s, double *mean_s_p)
     if (d->rest > 0) d->rest -= 1;
     d->n_all += 1;
     d->all_s += step_s;
-    d->sum_s += step_s;
-    d->n += 1;
+    d->step_s[d->n++] = step_s;
     if (d->n < CT_AUTO_WINDOW) return false;
-    *mean_s_p = d->sum_s / d->n;
-    d->sum_s = 0;
     d->n = 0;
+    qsort(d->step_s, CT_AUTO_WINDOW, sizeof(d->step_s[0]), by_length);
+    *median_s_p = d->step_s[CT_AUTO_WINDOW / 2];
     return true;
 }
 
-bool ct_auto_drift_window(ct_auto_drift *d, double mean_s)
+bool ct_auto_drift_window(ct_auto_drift *d, double median_s)
 {
-    if (d->reference_s == 0) d->reference_s = mean_s;
-    d->longer = (mean_s > longer * d->reference_s) ? d->longer + 1 : 0;
+    if (d->reference_s == 0) d->reference_s = median_s;
+    d->longer = (median_s > longer * d->reference_s) ? d->longer + 1 : 0;
     return (d->longer >= CT_AUTO_WINDOWS) && (d->rest == 0);
 }

@@ -39,17 +39,17 @@ bool ct_auto_takes(const ct_auto_times *coded, const ct_auto_times *dense, ct_au
 /** Windows of steps against the first one. */
 typedef struct ct_auto_drift {
     int skip, n, longer, rest;
-    double sum_s, reference_s;
+    double step_s[CT_AUTO_WINDOW], reference_s;
     int64_t n_all; /* steps since it was decided, without those that were skipped */
     double all_s;
 } ct_auto_drift;
 
 /** After so many more steps the reference is taken. */
 void ct_auto_drift_begin(ct_auto_drift *d, int skip);
-/** True where a window is full: its mean. */
-bool ct_auto_drift_add(ct_auto_drift *d, double step_s, double *mean_s_p);
-/** The mean of a window on the slowest rank; true where it is the third in a row that is a quarter
- *  longer than the reference. */
-bool ct_auto_drift_window(ct_auto_drift *d, double mean_s);
+/** True where a window is full: its median, which tests and snapshots in between do not move. */
+bool ct_auto_drift_add(ct_auto_drift *d, double step_s, double *median_s_p);
+/** The median of a window on the slowest rank; true where it is the third in a row that is a
+ * quarter longer than the reference. */
+bool ct_auto_drift_window(ct_auto_drift *d, double median_s);
 
 #endif

@@ -177,11 +177,11 @@ static ct_status note_try(ct_grad_auto *a, double last_s)
 
 static ct_status look_for_drift(ct_grad_auto *a, double last_s)
 {
-    double mean_s = 0;
+    double median_s = 0;
     int64_t ns = 0;
 
-    if (!ct_auto_drift_add(&a->drift, last_s, &mean_s)) return CT_OK;
-    ns = (int64_t)(1e9 * mean_s);
+    if (!ct_auto_drift_add(&a->drift, last_s, &median_s)) return CT_OK;
+    ns = (int64_t)(1e9 * median_s);
     CT_TRY(ct_comm_max(a->gp->comm, &ns, 1));
     if (!ct_auto_drift_window(&a->drift, 1e-9 * (double)ns)) return CT_OK;
     CT_INFO("compression auto: steps take %.3f ms, and %.3f when this was decided: once more",
