@@ -59,6 +59,7 @@ endif
 # ---- flags of single files: CFLAGS_<name without .c>
 CFLAGS_tile := -ffp-contract=fast # its sums are products added up: fused where the processor can
 CFLAGS_blocked_tile := -ffp-contract=fast # as tile
+CFLAGS_blocked_depth := -ffp-contract=fast # as tile
 CFLAGS_blocked_list := -ffp-contract=fast # as tile
 CFLAGS_bench_conv_dnnl := -ffp-contract=fast # as tile
 CFLAGS_lrn_simd := -fno-math-errno # sqrtf is then an instruction, which vectorises

@@ -301,6 +301,59 @@ static void test_first_layers(void **state)
     each_level(first_layers);
 }
 
+static void depthwise(void)
+{
+    draw r = { 2000 };
+
+    for (int i = 0; i < 25; i++) {
+        ct_conv_desc d = draw_shape(&r, ct_simd_block());
+
+        if (d.c == 1) d.c = 2;
+        d.group = d.m = d.c;
+        assert_true(complete(&d));
+        for (direction dir = FORWARD; dir < N_DIRECTION; dir++) assert_true(compare(d, dir));
+    }
+}
+
+static void test_depthwise(void **state)
+{
+    (void)state;
+    each_level(depthwise);
+}
+
+/* What it leaves to others; and others leave blocked layouts to it. */
+static void test_refusals(void **state)
+{
+    int b = ct_simd_block();
+    ct_conv_desc d = { .n = 1,
+                       .group = 2,
+                       .c = 2 * b + 2,
+                       .h = 5,
+                       .w = 5,
+                       .m = 4 * b,
+                       .kh = 3,
+                       .kw = 3,
+                       .sh = 1,
+                       .sw = 1,
+                       .dh = 1,
+                       .dw = 1,
+                       .x_block = b,
+                       .y_block = b };
+
+    (void)state;
+    assert_true(complete(&d));
+    for (direction dir = FORWARD; dir < N_DIRECTION; dir++) {
+        assert_null(ct_conv_find(table_of(dir), &d, "auto")); /* groups cut blocks */
+        d.c = 2 * b;
+        assert_string_equal(ct_conv_find(table_of(dir), &d, "auto")->name, "blocked");
+        d.x_block = 0; /* many plain channels */
+        assert_null(ct_conv_find(table_of(dir), &d, "auto"));
+        d.x_block = d.y_block = 4; /* a block that this machine does not have */
+        assert_null(ct_conv_find(table_of(dir), &d, "auto"));
+        d.x_block = d.y_block = b, d.c = 2 * b + 2;
+    }
+}
+
 static void test_odd_shapes(void **state)
 {
     (void)state;
@@ -359,7 +412,8 @@ static void usual_shapes(void)
     for (size_t i = 0; i < sizeof(shape) / sizeof(shape[0]); i++) {
         ct_conv_desc d = shape[i];
 
-        d.n = 2, d.group = d.dh = d.dw = 1;
+        d.n = (i == 0) ? 0 : 2; /* no image is a case, too */
+        d.group = d.dh = d.dw = 1;
         d.x_block = d.y_block = ct_simd_block();
         assert_true(complete(&d));
         for (direction dir = FORWARD; dir < N_DIRECTION; dir++) assert_true(compare(d, dir));
@@ -375,8 +429,8 @@ static void test_usual_shapes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_odd_shapes),
-        cmocka_unit_test(test_first_layers),
+        cmocka_unit_test(test_odd_shapes),   cmocka_unit_test(test_first_layers),
+        cmocka_unit_test(test_depthwise),    cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_usual_shapes),
     };
 

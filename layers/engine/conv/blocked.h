@@ -18,7 +18,7 @@
 
 enum {
     CT_BLK_MAX = 16,      /* channels of a block, at most               */
-    CT_BLK_MAX_TILE = 14, /* outputs of a tile, at most                 */
+    CT_BLK_MAX_TILE = 16, /* outputs of a tile, at most                 */
     CT_BLK_MAX_VECS = 2,  /* output blocks of a tile, at most           */
     CT_BLK_MAX_PLAIN = 4  /* channels of a group that are read unblocked */
 };
@@ -104,6 +104,13 @@ size_t ct_blk_first_workspace(const ct_conv_desc *d);
 ct_status ct_blk_first_forward(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a);
 size_t ct_blk_first_weight_workspace(const ct_conv_desc *d);
 ct_status ct_blk_first_weight(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a);
+
+/** Depthwise, both layouts blocked: s->group channels, each with a kernel; s->in and out unused. */
+bool ct_blk_supports_depth(const ct_conv_desc *d);
+int64_t ct_blk_depth_work(const ct_blk_sum *s);
+ct_status ct_blk_depth_run(const ct_blk_sum *s, ct_exec *ex);
+size_t ct_blk_depth_weight_workspace(const ct_conv_desc *d);
+ct_status ct_blk_depth_weight(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a);
 
 /** Both layouts blocked, and groups that are whole blocks. */
 bool ct_blk_supports(const ct_conv_desc *d);

@@ -105,7 +105,7 @@ ct_blk_set ct_blk_pick(void)
     ct_simd_level level = ct_simd_pick();
 
     if (level == CT_SIMD_AVX512)
-        return (ct_blk_set){ .level = level, .b = 16, .max_tile = { 14, 14 } };
+        return (ct_blk_set){ .level = level, .b = 16, .max_tile = { 16, 14 } };
     if (level == CT_SIMD_AVX2) return (ct_blk_set){ .level = level, .b = 8, .max_tile = { 12, 6 } };
     return (
         ct_blk_set){ .level = level, .b = 8, .max_tile = { CT_BLK_ANY_TILE, CT_BLK_ANY_TILE / 2 } };

@@ -54,16 +54,34 @@
             _s##_##_v##_13_##_k, _s##_##_v##_14_##_k                                               \
     }
 
+#define CT_EACH_16(_x, _s, _t, _b, _v)                                                             \
+    _x(_s##_##_v##_1, _t, _b, 1, _v) _x(_s##_##_v##_2, _t, _b, 2, _v)                              \
+        _x(_s##_##_v##_3, _t, _b, 3, _v) _x(_s##_##_v##_4, _t, _b, 4, _v)                          \
+            _x(_s##_##_v##_5, _t, _b, 5, _v) _x(_s##_##_v##_6, _t, _b, 6, _v)                      \
+                _x(_s##_##_v##_7, _t, _b, 7, _v) _x(_s##_##_v##_8, _t, _b, 8, _v)                  \
+                    _x(_s##_##_v##_9, _t, _b, 9, _v) _x(_s##_##_v##_10, _t, _b, 10, _v)            \
+                        _x(_s##_##_v##_11, _t, _b, 11, _v) _x(_s##_##_v##_12, _t, _b, 12, _v)      \
+                            _x(_s##_##_v##_13, _t, _b, 13, _v) _x(_s##_##_v##_14, _t, _b, 14, _v)  \
+                                _x(_s##_##_v##_15, _t, _b, 15, _v)                                 \
+                                    _x(_s##_##_v##_16, _t, _b, 16, _v)
+#define CT_NAMES_16(_s, _v, _k)                                                                    \
+    {                                                                                              \
+        _s##_##_v##_1_##_k, _s##_##_v##_2_##_k, _s##_##_v##_3_##_k, _s##_##_v##_4_##_k,            \
+            _s##_##_v##_5_##_k, _s##_##_v##_6_##_k, _s##_##_v##_7_##_k, _s##_##_v##_8_##_k,        \
+            _s##_##_v##_9_##_k, _s##_##_v##_10_##_k, _s##_##_v##_11_##_k, _s##_##_v##_12_##_k,     \
+            _s##_##_v##_13_##_k, _s##_##_v##_14_##_k, _s##_##_v##_15_##_k, _s##_##_v##_16_##_k     \
+    }
+
 /* The tiles that each set has, by _x as above, and their tables, called <name>_<_k>.
  * Accumulators, factors and a value must fit into the registers: 32, or 16. */
 #if defined(__x86_64__) && defined(__GNUC__)
 #define CT_TILES_X86(_x)                                                                           \
-    CT_EACH_14(_x, avx512, CT_AVX512, 16, 1)                                                       \
+    CT_EACH_16(_x, avx512, CT_AVX512, 16, 1)                                                       \
     CT_EACH_14(_x, avx512, CT_AVX512, 16, 2)                                                       \
     CT_EACH_12(_x, avx2, CT_AVX2, 8, 1) CT_EACH_6(_x, avx2, CT_AVX2, 8, 2)
 #define CT_TABLE_X86(_k)                                                                           \
     [CT_SIMD_AVX2] = { CT_NAMES_12(avx2, 1, _k), CT_NAMES_6(avx2, 2, _k) },                        \
-    [CT_SIMD_AVX512] = { CT_NAMES_14(avx512, 1, _k), CT_NAMES_14(avx512, 2, _k) },
+    [CT_SIMD_AVX512] = { CT_NAMES_16(avx512, 1, _k), CT_NAMES_14(avx512, 2, _k) },
 #define CT_AVX512 __attribute__((target("avx512f,fma")))
 #define CT_AVX2   __attribute__((target("avx2,fma")))
 #else

@@ -1,12 +1,27 @@
 /* Convolution on blocked layouts: what the sums of blocked.h are, forward and backward by data. */
 #include "layers/engine/conv/blocked.h"
 
+static bool is_depthwise(const ct_conv_desc *d)
+{
+    return (d->group > 1) && (d->c == d->group) && (d->m == d->group);
+}
+
 bool ct_blk_supports(const ct_conv_desc *d)
 {
     int64_t b = ct_simd_block();
 
     if ((d->device != CT_DEVICE_CPU) || (d->x_block != b) || (d->y_block != b)) return false;
     return (d->group == 1) || ((d->c / d->group % b == 0) && (d->m / d->group % b == 0));
+}
+
+static int64_t sum_work(const ct_conv_desc *d, const ct_blk_sum *s)
+{
+    return is_depthwise(d) ? ct_blk_depth_work(s) : ct_blk_sum_work(s);
+}
+
+static ct_status run_sum(const ct_conv_desc *d, const ct_blk_sum *s, ct_exec *ex)
+{
+    return is_depthwise(d) ? ct_blk_depth_run(s, ex) : ct_blk_sum_run(s, ex);
 }
 
 /* ---- forward */
@@ -47,7 +62,7 @@ static ct_blk_sum forward_sum(const ct_conv_desc *d)
 
 static bool supports_forward(const ct_conv_desc *d)
 {
-    return ct_blk_supports(d) || ct_blk_supports_first(d);
+    return ct_blk_supports(d) || ct_blk_supports_first(d) || ct_blk_supports_depth(d);
 }
 
 static size_t forward_workspace(const ct_conv_desc *d)
@@ -55,7 +70,7 @@ static size_t forward_workspace(const ct_conv_desc *d)
     ct_blk_sum s = forward_sum(d);
 
     if (d->x_block == 0) return ct_blk_first_workspace(d);
-    return (size_t)ct_blk_sum_work(&s) * sizeof(float);
+    return (size_t)sum_work(d, &s) * sizeof(float);
 }
 
 static ct_status forward(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a)
@@ -65,10 +80,15 @@ static ct_status forward(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args 
     if (d->x_block == 0) return ct_blk_first_forward(d, ex, a);
     s.x = a->x, s.weight = a->weight, s.bias = a->bias;
     s.y = a->y, s.work = a->work;
-    return ct_blk_sum_run(&s, ex);
+    return run_sum(d, &s, ex);
 }
 
 /* ---- backward by data */
+
+static bool supports_backward(const ct_conv_desc *d)
+{
+    return ct_blk_supports(d) || ct_blk_supports_depth(d);
+}
 
 /* The taps along one axis that rows r, r + stride, … of dx meet: dx[r + i stride] takes
  * dy[i + first + k step] through tap at + k tap_step. */
@@ -137,7 +157,7 @@ static size_t backward_workspace(const ct_conv_desc *d)
         for (int64_t j = 0; j < blk_smaller(d->sw, d->w); j++) {
             ct_blk_sum s = backward_sum(d, i, j);
 
-            most = blk_larger(most, ct_blk_sum_work(&s));
+            most = blk_larger(most, sum_work(d, &s));
         }
     }
     return (size_t)most * sizeof(float);
@@ -151,7 +171,7 @@ static ct_status backward_data(const ct_conv_desc *d, ct_exec *ex, const ct_conv
 
             s.x = a->dy, s.weight = a->weight;
             s.y = a->dx, s.work = a->work;
-            CT_TRY(ct_blk_sum_run(&s, ex));
+            CT_TRY(run_sum(d, &s, ex));
         }
     }
     return CT_OK;
@@ -161,6 +181,6 @@ const ct_conv_impl ct_conv_blocked_forward = {
     .name = "blocked", .supports = supports_forward, .workspace = forward_workspace, .run = forward
 };
 const ct_conv_impl ct_conv_blocked_backward_data = { .name = "blocked",
-                                                     .supports = ct_blk_supports,
+                                                     .supports = supports_backward,
                                                      .workspace = backward_workspace,
                                                      .run = backward_data };

@@ -12,8 +12,8 @@
 
 static const int64_t STRIP_FLOATS = 16 << 10; /* of turned rows                                   */
 static const int64_t UNIT_FLOATS = 7168;      /* of dY at a time: part of a first-level cache     */
-static const int64_t SLICES = 64;             /* at most                                          */
-static const int64_t SLICE_PLACES = 1024;     /* at least: adding up costs little beside          */
+static const int64_t SLICES = 32;             /* at most                                          */
+static const int64_t SLICE_PLACES = 4096;     /* at least: adding up costs little beside          */
 static const int64_t SLICE_BYTES = 32ll << 20; /* of all slices, at most                          */
 
 typedef struct plan {

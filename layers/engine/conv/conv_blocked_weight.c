@@ -9,11 +9,11 @@
 #include "framework/base/memory.h"
 #include "layers/engine/conv/blocked.h"
 
-static const int64_t UNIT_FLOATS = 8448;      /* of x and dY: part of a first-level cache        */
-static const int64_t BLOCK_BYTES = 160 << 10; /* of a task's dW: part of a second-level cache   */
-static const int64_t TASKS = 64;              /* slices are cut until there are so many …       */
+static const int64_t UNIT_FLOATS = 8448;     /* of x and dY: part of a first-level cache        */
+static const int64_t BLOCK_BYTES = 96 << 10; /* of a task's dW: part of a second-level cache   */
+static const int64_t TASKS = 32;             /* slices are cut until there are so many …       */
 static const int64_t SLICE_BYTES = 32ll << 20; /* … unless they would take more memory than this */
-static const int64_t SLICE_PLACES = 1024;      /* at least: adding up costs little beside */
+static const int64_t SLICE_PLACES = 2048;      /* at least: adding up costs little beside */
 
 typedef struct plan {
     ct_blk_set set;
@@ -46,7 +46,10 @@ static ct_conv_desc flat(const ct_conv_desc *d)
 
 static void choose_unit(const ct_conv_desc *d, plan *p)
 {
-    int64_t places = UNIT_FLOATS / ((CT_BLK_MAX_VECS + d->sh * d->sw) * p->set.b);
+    /* x's places that taps share; those of one tap pass by */
+    int64_t shared =
+        (d->kh * d->kw > 1) ? blk_smaller(d->sh, d->kh) * blk_smaller(d->sw, d->kw) : 0;
+    int64_t places = UNIT_FLOATS / ((CT_BLK_MAX_VECS + shared) * p->set.b);
 
     p->cols = even(d->ow, blk_smaller(places, d->ow));
     p->rows = even(d->oh, blk_smaller(places / p->cols, d->oh));
@@ -221,7 +224,7 @@ static void add_piece(const ct_conv_desc *d, const plan *p, const ct_conv_args *
 
 static bool supports(const ct_conv_desc *d)
 {
-    return ct_blk_supports(d) || ct_blk_supports_first(d);
+    return ct_blk_supports(d) || ct_blk_supports_first(d) || ct_blk_supports_depth(d);
 }
 
 static size_t workspace(const ct_conv_desc *d)
@@ -230,6 +233,7 @@ static size_t workspace(const ct_conv_desc *d)
     plan p;
 
     if (d->x_block == 0) return ct_blk_first_weight_workspace(d);
+    if (ct_blk_supports_depth(d)) return ct_blk_depth_weight_workspace(d);
     f = flat(d);
     p = make_plan(&f);
     return (size_t)(p.n_slice * p.slice) * sizeof(float);
@@ -264,7 +268,9 @@ static ct_status run_blocked(const ct_conv_desc *whole, ct_exec *ex, const ct_co
 
 static ct_status run(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a)
 {
-    return (d->x_block == 0) ? ct_blk_first_weight(d, ex, a) : run_blocked(d, ex, a);
+    if (d->x_block == 0) return ct_blk_first_weight(d, ex, a);
+    if (ct_blk_supports_depth(d)) return ct_blk_depth_weight(d, ex, a);
+    return run_blocked(d, ex, a);
 }
 
 const ct_conv_impl ct_conv_blocked_backward_weight = {
