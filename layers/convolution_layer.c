@@ -1,4 +1,6 @@
 /* 2-D convolution with groups, strides, padding and dilation; n bottoms share the weights. */
+#include "framework/base/simd.h"
+#include "layers/blocked.h"
 #include "layers/engine/bias/bias.h"
 #include "layers/engine/conv/conv.h"
 #include "layers/layer_types.h"
@@ -142,9 +144,51 @@ static ct_status conv_setup(ct_layer *l, const ct_shape *bottom)
     return CT_OK;
 }
 
-static ct_status make_desc(const ct_layer *l, const ct_shape *x, ct_conv_desc *d)
+static bool is_choice(const char *policy)
+{
+    return (strcmp(policy, "auto") == 0) || (strcmp(policy, "blocked") == 0);
+}
+
+/* Blocks as wide as this processor's vectors, in groups that are whole blocks. */
+static bool conv_takes(const Ct__LayerParameter *p, const ct_blob *const *bottom, int slot)
+{
+    const Ct__ConvolutionParameter *c = p->convolution_param;
+    const ct_tensor *x = &bottom[slot]->data;
+    const Ct__KernelParameter *k = p->ct_kernel;
+    int64_t block = ct_simd_block(), group = (c != NULL) ? c->group : 0;
+
+    if ((group < 1) || !ct_layout_equal(x->layout, (ct_layout){ CT_ORDER_NCHW, (int)block }))
+        return false;
+    if ((k != NULL) &&
+        !(is_choice(k->forward) && is_choice(k->backward_data) && is_choice(k->backward_weight)))
+        return false;
+    for (size_t i = 0; i < p->n_bottom; i++) {
+        if (!ct_layout_equal(bottom[i]->data.layout, x->layout)) return false;
+    }
+    return (group == 1) ||
+           ((x->shape.dim[1] % (block * group) == 0) && (c->num_output % (block * group) == 0));
+}
+
+/* Tops in blocks: after bottoms in blocks; and after images, which have few channels and get no
+ * gradient, unless what fills up the blocks of the tops would cost more than they bring. */
+static int top_block(const ct_layer *l, const ct_conv_desc *d, bool wants_dx)
+{
+    int64_t block = ct_simd_block(), filled = (d->m + block - 1) / block * block;
+    ct_conv_desc blocked = *d;
+    bool any = is_choice(ct_engine_policy(l, CT_RUN_FORWARD)) &&
+               is_choice(ct_engine_policy(l, CT_RUN_BACKWARD_WEIGHT)) &&
+               is_choice(ct_engine_policy(l, CT_RUN_BACKWARD_DATA));
+
+    blocked.y_block = (int)block;
+    if (d->x_block > 0) return (int)block;
+    if (!any || wants_dx || (2 * filled > 3 * d->m)) return 0;
+    return (ct_conv_find(ct_conv_forward_table, &blocked, "blocked") != NULL) ? (int)block : 0;
+}
+
+static ct_status make_desc(const ct_layer *l, const ct_blob *bottom, ct_conv_desc *d)
 {
     const conv_state *s = l->state;
+    const ct_shape *x = &bottom->data.shape;
 
     if ((x->ndim != 4) || (x->dim[1] != s->c))
         return CT_LAYER_FAIL(l, CT_ERR_SHAPE,
@@ -166,7 +210,8 @@ static ct_status make_desc(const ct_layer *l, const ct_shape *x, ct_conv_desc *d
                          .ph = s->ph,
                          .pw = s->pw,
                          .dh = s->dh,
-                         .dw = s->dw };
+                         .dw = s->dw,
+                         .x_block = bottom->data.layout.block };
     d->oh = ct_conv_out(d->h, d->kh, d->sh, d->ph, d->dh);
     d->ow = ct_conv_out(d->w, d->kw, d->sw, d->pw, d->dw);
     if ((d->oh < 1) || (d->ow < 1))
@@ -175,6 +220,7 @@ static ct_status make_desc(const ct_layer *l, const ct_shape *x, ct_conv_desc *d
                              "input %lld x %lld with pad %lld x %lld",
                              (long long)d->kh, (long long)d->kw, (long long)d->dh, (long long)d->dw,
                              (long long)d->h, (long long)d->w, (long long)d->ph, (long long)d->pw);
+    d->y_block = top_block(l, d, bottom->wants_diff);
     return CT_OK;
 }
 
@@ -190,7 +236,7 @@ static ct_status conv_reshape(const ct_layer *l, ct_instance *in)
     size_t work = 0;
     ct_conv_desc *d = &r->desc;
 
-    CT_TRY(make_desc(l, x, d));
+    CT_TRY(make_desc(l, in->bottom[0], d));
     for (int i = 0; i < l->n_bottom; i++) {
         if (!ct_shape_equal(x, &in->bottom[i]->data.shape))
             return CT_LAYER_FAIL(l, CT_ERR_SHAPE,
@@ -198,8 +244,9 @@ static ct_status conv_reshape(const ct_layer *l, ct_instance *in)
                                  "must be the same",
                                  i, ct_shape_str(&in->bottom[i]->data.shape).text,
                                  ct_shape_str(x).text);
-        ct_blob_set_shape(in->top[i],
-                          &(ct_shape){ .ndim = 4, .dim = { d->n, d->m, d->oh, d->ow } });
+        ct_blob_set_layout(in->top[i],
+                           &(ct_shape){ .ndim = 4, .dim = { d->n, d->m, d->oh, d->ow } },
+                           (ct_layout){ CT_ORDER_NCHW, d->y_block });
     }
     r->bias_desc = (ct_bias_desc){
         .device = d->device, .n_thread = d->n_thread, .n = d->n, .c = d->m, .s = d->oh * d->ow
@@ -253,6 +300,12 @@ static ct_status backward_weights(const ct_layer *l, ct_instance *in, ct_exec *e
     if (!s->bias || (ct_blob_diff(&in->weight[1]) == NULL)) return CT_OK;
     b.dbias = ct_blob_diff(&in->weight[1]);
     b.beta = (i > 0) ? 1.0f : ct_weight_beta(in, ex, 1);
+    if (r->desc.y_block > 0) {
+        ct_blocked v = { r->desc.n, r->desc.m, r->desc.oh * r->desc.ow, r->desc.y_block };
+
+        ct_blocked_dot(&v, b.dy, NULL, b.beta != 0.0f, b.dbias);
+        return CT_OK;
+    }
     return r->bias_backward->run(&r->bias_desc, ex, &b);
 }
 
@@ -296,6 +349,7 @@ const ct_layer_ops ct_layer_convolution = {
     .state_size = sizeof(conv_state),
     .instance_state_size = sizeof(conv_instance),
     .setup = conv_setup,
+    .takes = conv_takes,
     .reshape = conv_reshape,
     .forward = conv_forward,
     .backward = conv_backward,
