@@ -254,13 +254,14 @@ static ct_status conv_reshape(const ct_layer *l, ct_instance *in)
     r->bias_backward = ct_bias_find(ct_bias_backward_table, &r->bias_desc, "auto");
     if (r->bias_backward == NULL) return ct_engine_refuse(l, CT_RUN_BACKWARD_WEIGHT, "auto", "");
     CT_TRY(ct_conv_pick(l, CT_RUN_FORWARD, ct_conv_forward_table, d, &r->forward));
-    CT_TRY(
-        ct_conv_pick(l, CT_RUN_BACKWARD_DATA, ct_conv_backward_data_table, d, &r->backward_data));
     CT_TRY(ct_conv_pick(l, CT_RUN_BACKWARD_WEIGHT, ct_conv_backward_weight_table, d,
                         &r->backward_weight));
     work = ct_conv_workspace(r->forward, d);
     for (int i = 0; i < l->n_bottom; i++) {
-        if (in->bottom[i]->wants_diff) work = larger(work, ct_conv_workspace(r->backward_data, d));
+        if (!in->bottom[i]->wants_diff) continue;
+        CT_TRY(ct_conv_pick(l, CT_RUN_BACKWARD_DATA, ct_conv_backward_data_table, d,
+                            &r->backward_data));
+        work = larger(work, ct_conv_workspace(r->backward_data, d));
     }
     if (in->top[0]->wants_diff) work = larger(work, ct_conv_workspace(r->backward_weight, d));
     ct_instance_buffer(in, SLOT_WORK, CT_KEEP_CALL, work);
