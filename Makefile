@@ -191,7 +191,7 @@ $(B)/cortado-sim: $(TOOL_OBJ) $(B)/libcortado.a
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) -s -o $@
 
 # tests see everything but main()
-TEST_LIB := $(filter-out $(B)/framework/tools/main.o,$(TOOL_OBJ)) $(B)/libcortado.a
+TEST_LIB := $(filter-out $(B)/framework/tools/main.o $(B)/framework/tools/sim/main.o,$(TOOL_OBJ)) $(B)/libcortado.a
 # helpers of the tests as an archive, so that a test links only those it uses
 $(B)/libtest.a: $(TEST_OBJ)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^

@@ -1,0 +1,178 @@
+/* What sparse exchanges send, against their theory: an MPI program.
+ *
+ *   bench_exchange [MACHINE] [K] [STRIDE] [STEPS] [EXCHANGE] [WIRE]
+ *       auto, 256, 1000, 12, all of them, pairs
+ *
+ * Vectors of K * STRIDE elements. First each rank gives K entries evenly spread and none that
+ * another has, for which theory holds to the byte; then in STEPS steps the K largest of a sum of
+ * random numbers that differ in size from region to region: no rank should send more than 1.3 times
+ * the mean. One line an exchange. tests/bench/exchange_volume.sh counts on links, too, and
+ * simulates. */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/exch_impl.h"
+#include "framework/base/rng.h"
+
+typedef struct vectors {
+    int64_t n, k;
+    float *sum, *v;
+    ct_sparse own;
+    ct_exch_req r;
+} vectors;
+
+static ct_status open_vectors(ct_comm *c, const ct_exch_ops *ops, int64_t n, int64_t k,
+                              ct_wire_form form, vectors *x)
+{
+    *x = (vectors){ .n = n, .k = k };
+    x->sum = calloc((size_t)n, sizeof(float));
+    x->v = calloc((size_t)n, sizeof(float));
+    if ((x->sum == NULL) || (x->v == NULL)) return CT_FAIL(CT_ERR_NOMEM, "no memory");
+    x->r = (ct_exch_req){ .comm = c, .n = n, .k = k, .form = form, .sum = x->sum };
+    return ops->prepare(&x->r);
+}
+
+static void close_vectors(const ct_exch_ops *ops, vectors *x)
+{
+    ops->release(&x->r);
+    ct_sparse_destroy(&x->own);
+    free(x->sum);
+    free(x->v);
+}
+
+/* Every stride-th element, a rank's own ones. */
+static float even(const vectors *x, int step, int64_t i)
+{
+    const ct_comm *c = x->r.comm;
+    int64_t stride = x->n / x->k;
+
+    (void)step;
+    return (i % stride == c->rank * stride / c->size) ? 3 : 0;
+}
+
+/* The last eighth is four times as large as the rest. */
+static float uneven(const vectors *x, int step, int64_t i)
+{
+    uint64_t key = ct_rng_key(11, (uint64_t)step, (uint64_t)x->r.comm->rank);
+    float value = ct_rng_normal_at(key, (uint64_t)i);
+
+    return (i >= x->n - x->n / 8) ? 4 * value : value;
+}
+
+static ct_status one_step(const ct_exch_ops *ops, vectors *x, int step,
+                          float (*grad)(const vectors *, int, int64_t))
+{
+    ct_exch_req *r = &x->r;
+    float *v = x->v + r->first;
+
+    for (int64_t i = 0; i < x->n; ++i) x->sum[i] = grad(x, step, i);
+    if (ops->node_start != NULL) {
+        ct_status status = ops->node_start(r, x->sum);
+        int idle = 0;
+
+        while ((status == CT_OK) && ((status = ops->node_progress(r)) == CT_INPROGRESS)) {
+            MPI_Request *req[CT_COMM_MAX_PENDING];
+            int n = ops->pending(r, req, CT_COMM_MAX_PENDING);
+
+            idle += 1;
+            status = ct_comm_wait_any(r->comm, req, n, &idle);
+        }
+        CT_TRY(status);
+    }
+    CT_TRY(ct_sparse_reserve(&x->own, r->length));
+    x->own.n = r->length;
+    x->own.count = 0;
+    for (int64_t i = 0; i < r->length; ++i) {
+        v[i] += x->sum[r->first + i];
+        if (v[i] == 0) continue;
+        x->own.index[x->own.count] = (uint32_t)i;
+        x->own.value[x->own.count++] = v[i];
+        v[i] = 0;
+    }
+    ct_sparse_keep(&x->own, r->k_own, v);
+    r->own = &x->own;
+    r->residual = v;
+    return ct_exch_run(ops, r);
+}
+
+/* Bytes of all ranks, and of the one that sent most. */
+static void add_up(int64_t mine, double *mean_p, double *most_p, int size)
+{
+    int64_t sum = 0, most = 0;
+
+    MPI_Allreduce(&mine, &sum, 1, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
+    MPI_Allreduce(&mine, &most, 1, MPI_INT64_T, MPI_MAX, MPI_COMM_WORLD);
+    *mean_p = (double)sum / size;
+    *most_p = (double)most;
+}
+
+static ct_status bench(ct_comm *c, const ct_exch_ops *ops, int64_t k, int64_t stride, int steps,
+                       ct_wire_form form)
+{
+    double theory = (double)ops->bytes_theory(c, k * stride, k, form);
+    double exact = 0, exact_most = 0, mean = 0, most = 0;
+    enum { SETTLE = 4 };
+    vectors x;
+    int64_t before = 0;
+
+    CT_TRY(open_vectors(c, ops, k * stride, k, form, &x));
+    CT_TRY(one_step(ops, &x, 0, even));
+    add_up(x.r.bytes_sent, &exact, &exact_most, c->size);
+    close_vectors(ops, &x);
+    CT_TRY(open_vectors(c, ops, k * stride, k, form, &x));
+    for (int i = 0; i < SETTLE + steps; ++i) {
+        if (i == SETTLE) before = x.r.bytes_sent;
+        CT_TRY(one_step(ops, &x, i, uneven));
+    }
+    add_up(x.r.bytes_sent - before, &mean, &most, c->size);
+    close_vectors(ops, &x);
+    if (c->rank == 0)
+        printf("%-10s %-6s %5d %9lld %12.0f %12.1f %8.4f %12.1f %8.4f %8.3f\n", ops->name,
+               ct_wire_name(form), c->size, (long long)k, theory, exact,
+               (theory > 0) ? exact / theory : 1, mean / steps,
+               (theory > 0) ? mean / steps / theory : 1, (mean > 0) ? most / mean : 1);
+    fflush(stdout);
+    return CT_OK;
+}
+
+static ct_status run(int argc, char **argv, ct_comm *c)
+{
+    int64_t k = (argc > 2) ? atoll(argv[2]) : 256, stride = (argc > 3) ? atoll(argv[3]) : 1000;
+    int steps = (argc > 4) ? atoi(argv[4]) : 12;
+    const char *name = (argc > 5) ? argv[5] : "all";
+    ct_wire_form form =
+        ((argc > 6) && (strcmp(argv[6], "half") == 0)) ? CT_WIRE_HALF : CT_WIRE_PAIRS;
+
+    if ((k < 1) || (steps < 1) || (stride < c->size))
+        return CT_FAIL(CT_ERR_CONFIG, "expected K and STEPS of at least 1, STRIDE of the ranks");
+    if (c->rank == 0)
+        printf("%-10s %-6s %5s %9s %12s %12s %8s %12s %8s %8s\n", "exchange", "wire", "ranks", "k",
+               "theory", "even", "/theory", "uneven", "/theory", "most");
+    for (const ct_exch_ops *const *at = ct_exch_table; *at != NULL; ++at) {
+        if ((strcmp(name, "all") != 0) && (strcmp(name, (*at)->name) != 0)) continue;
+        /* with a rank a node it is the exchange within */
+        if (((*at)->node_start != NULL) && (ct_topo_max_node_size(c->topo) == 1)) continue;
+        CT_TRY(bench(c, *at, k, stride, steps, form));
+    }
+    return CT_OK;
+}
+
+int main(int argc, char **argv)
+{
+    ct_comm *c = NULL;
+    int rank = 0, size = 0, provided = 0;
+    ct_status status = CT_OK;
+
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    ct_log_init(rank, size, "bench");
+    status = ct_comm_create(MPI_COMM_WORLD, (argc > 1) ? argv[1] : "auto", &c);
+    if (status == CT_OK) status = run(argc, argv, c);
+    if (status != CT_OK) MPI_Abort(MPI_COMM_WORLD, 1);
+    ct_comm_destroy(c);
+    MPI_Finalize();
+    return 0;
+}

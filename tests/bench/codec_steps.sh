@@ -1,0 +1,52 @@
+#!/bin/sh
+# Steps between pretended hosts (scripts/netns.sh; root), dense and overlapped against codecs.
+#   tests/bench/codec_steps.sh [HOSTS] [RATE] [OPTION...]     4 1gbit; options go to `cortado time`
+#   NETS="alexnet lstm"  WAYS="none redsync:... ..."  ITERATIONS=3
+#   KEEP=FOLDER: leaves the profiles and logs there
+# The batches are small, so that dense communication takes five times the computation and more:
+# `link` is what the wire needs for the dense gradient, `compute` the rest of the step.
+# Where ranks share cores, `exposed` holds waits for ranks that compute, too.
+set -u
+root=$(cd "$(dirname "$0")/../.." && pwd)
+here=$root/tests/bench
+cortado=${CORTADO:-$root/cortado}
+hosts=${1:-4} rate=${2:-1gbit}
+[ $# -ge 1 ] && shift
+[ $# -ge 1 ] && shift
+top="redsync:density=0.001"
+: "${WAYS:=none $top,exchange=allgather $top,exchange=gtopk $top,exchange=oktopk $top,exchange=hier}"
+"$root/scripts/netns.sh" up "$hosts" "$rate" >/dev/null || exit 1
+dir=$(mktemp -d)
+trap '"$root/scripts/netns.sh" down; rm -rf "$dir"' EXIT
+trap 'exit 1' INT TERM
+export OMP_NUM_THREADS=1
+
+net_options() {
+    case $1 in
+    alexnet) echo "--model=$root/models/alexnet/train_val.prototxt --set=batch_size=4" ;;
+    lstm) echo "--model=$root/models/lstm/train_val_1500.prototxt --set=batch_size=1" ;;
+    *) echo "--model=$1" ;;
+    esac
+}
+
+bits=$(echo "$rate" | sed 's/gbit$/e9/; s/mbit$/e6/; s/kbit$/e3/')
+printf '%-8s %-44s %9s %9s %9s %9s  %s\n' net way 'step ms' exposed compute link 'a step in all'
+for net in ${NETS:-alexnet lstm}; do
+    for way in $WAYS; do
+        codec=
+        [ "$way" = none ] || codec="--compression=$way"
+        # shellcheck disable=SC2046 # options are words
+        "$root/scripts/netns.sh" run "$hosts" "$cortado" time $(net_options "$net") --iterations="${ITERATIONS:-3}" \
+            --set=comm.tune_iterations=0 --json="$dir/json" $codec "$@" >"$dir/log" 2>&1 ||
+            { tail -n 20 "$dir/log"; exit 1; }
+        figures=$(python3 "$here/overlap_theory.py" "$dir/json" both "$hosts" "$bits") || exit 1
+        all=$(sed -n 's/.*compression, a step in all: //p' "$dir/log" | tail -n 1)
+        echo "$net $way $figures" |
+            awk -v all="$all" '{ printf "%-8s %-44s %9s %9s %9s %9s  %s\n", $1, $2, $3, $4, $5, $6, all }'
+        if [ -n "${KEEP:-}" ]; then
+            cp "$dir/json" "$KEEP/$net.$(echo "$way" | tr ':,=' ___).json"
+            cp "$dir/log" "$KEEP/$net.$(echo "$way" | tr ':,=' ___).log"
+        fi
+    done
+done
+exit 0
