@@ -14,7 +14,7 @@ hosts=${1:-4} rate=${2:-1gbit}
 [ $# -ge 1 ] && shift
 [ $# -ge 1 ] && shift
 top="redsync:density=0.001"
-: "${WAYS:=none $top,exchange=allgather $top,exchange=gtopk $top,exchange=oktopk $top,exchange=hier}"
+: "${WAYS:=none $top,exchange=allgather $top,exchange=gtopk $top,exchange=oktopk $top,quantize=true,exchange=allgather}"
 "$root/scripts/netns.sh" up "$hosts" "$rate" >/dev/null || exit 1
 dir=$(mktemp -d)
 trap '"$root/scripts/netns.sh" down; rm -rf "$dir"' EXIT
@@ -23,7 +23,7 @@ export OMP_NUM_THREADS=1
 
 net_options() {
     case $1 in
-    alexnet) echo "--model=$root/models/alexnet/train_val.prototxt --set=batch_size=4" ;;
+    alexnet) echo "--model=$root/models/alexnet/train_val.prototxt --set=batch_size=2" ;;
     lstm) echo "--model=$root/models/lstm/train_val_1500.prototxt --set=batch_size=1" ;;
     *) echo "--model=$1" ;;
     esac

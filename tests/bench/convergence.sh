@@ -100,7 +100,7 @@ tests_of() { sed -n "s/.*\"event\":\"test\",\"iter\":\([0-9]*\).*\"$2\":\([^,}]*
 
 # The run itself, if its log is not that of one that ended well.
 train() { # NET COMPRESSION RANKS SEED LOG
-    grep -q 'Optimization Done' "$5.log" 2>/dev/null && return
+    [ -f "$5.jsonl" ] && tests_of "$5.jsonl" $measure | grep -q "^$iterations," && return
     rm -f "$5.log" "$5.jsonl"
     case $2 in
     "") codec= ;;

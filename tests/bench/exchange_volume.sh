@@ -33,6 +33,7 @@ wire() {
     k=20000
     dir=$(mktemp -d)
     trap '"$root/scripts/netns.sh" down; rm -rf "$dir"' EXIT
+    trap 'exit 1' INT TERM
     printf '%-10s %5s %9s %12s %12s %8s %8s\n' exchange hosts k counted 'on the wire' ratio most
     for p; do
         "$root/scripts/netns.sh" up "$p" 1gbit >/dev/null
