@@ -87,7 +87,10 @@ codecs() {
 2 redsync_oktopk redsync:density=0.001,exchange=oktopk
 2 redsync_search redsync:$sparse,selection=search
 2 redsync_sampled redsync:$sparse,selection=sampled
+2 powersgd powersgd:rank=2
+2 onebit onebit
 3 bf16 bf16
+3 fp16 fp16
 3 redsync_plain redsync:$sparse,momentum_correction=false
 3 redsync_trimmed redsync:$sparse,selection=trimmed
 END
