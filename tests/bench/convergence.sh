@@ -93,6 +93,7 @@ codecs() {
 3 fp16 fp16
 3 redsync_plain redsync:$sparse,momentum_correction=false
 3 redsync_trimmed redsync:$sparse,selection=trimmed
+3 redsync_resync redsync:$sparse,resync_iter=500
 END
 }
 
