@@ -73,7 +73,8 @@ static ct_status choose_on(ct_grad_auto *a, ct_line *line, ct_choose *c)
 {
     line->n_range = a->gp->n_range;
     line->count = a->count;
-    line->update_s = ct_coded_stream_s(&a->costs.costs, 20); /* momentum, weight and gradient */
+    if (line->update_s == 0) /* momentum, weight and gradient */
+        line->update_s = ct_coded_stream_s(&a->costs.costs, 20);
     *c = (ct_choose){ .config = &a->gp->config,
                       .sizes = &a->sizes,
                       .range = a->range,
