@@ -11,6 +11,8 @@
 #   scripts/netns.sh rate HOSTS RATE       another speed
 #   scripts/netns.sh run HOSTS COMMAND...  one rank a host (RANKS=n: n a host), as an MPI job
 #     ORDER="1 3 2 4" scripts/netns.sh run 4 …   ranks on the hosts in this order
+#     PIN=1 scripts/netns.sh run 4 …       each rank kept on one core, the cores dealt out in turn: hosts
+#                                          of one speed, where else the system favours now this, now that
 #   scripts/netns.sh sh I COMMAND...       a command on host I alone
 #   scripts/netns.sh down                  removes everything
 #
@@ -122,6 +124,15 @@ EOF
     chmod +x "$state/agent"
 }
 
+# What keeps a rank on its core: pin COMMAND...
+write_pin() {
+    cat >"$state/pin" <<EOF
+#!/bin/sh
+exec taskset -c \$((OMPI_COMM_WORLD_RANK % $(nproc))) "\$@"
+EOF
+    chmod +x "$state/pin"
+}
+
 run() {
     count=$1
     shift
@@ -137,13 +148,15 @@ run() {
     for name in $(env | sed -n 's/^\(CORTADO_[A-Z_]*\|OMP_NUM_THREADS\|OPENBLAS_CORETYPE\)=.*/\1/p'); do
         pass="$pass -x $name=$(printenv "$name")"
     done
+    pin=
+    [ "${PIN:-0}" = 0 ] || { write_pin && pin=$state/pin; }
     # mpirun runs on the first host: its daemons call back to an address that they can reach
     "$state/agent" "$net.1" "cd '$PWD' && OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
         mpirun -np $((count * ${RANKS:-1})) --map-by ppr:${RANKS:-1}:node --bind-to none \
         --hostfile '$state/hosts.$count' --oversubscribe --wdir '$PWD' \
         --mca plm rsh --mca plm_rsh_agent '$state/agent' --mca oob_tcp_if_include $net.0/24 \
         --mca pml ob1 --mca btl self,vader,tcp --mca btl_tcp_if_include $net.0/24 \
-        --mca mpi_yield_when_idle 1 $pass $*"
+        --mca mpi_yield_when_idle 1 $pass $pin $*"
 }
 
 down() {
