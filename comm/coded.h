@@ -137,6 +137,7 @@ typedef struct ct_coded_ops {
     bool sparse;      /* density, exchange, selection, wire and quantize mean something */
     bool keeps;       /* has a residual; no: what is lost is lost                  */
     bool absorbs;     /* can do momentum correction                                */
+    bool chains;      /* begins sums in `progress`, when ranks do in any order: not by MPI's own */
     bool automatic;   /* type AUTO may take it: nothing but `density` decides on accuracy */
     /** What it cannot do. No MPI, no net. NULL: everything. CT_ERR_CONFIG. */
     ct_status (*check)(const ct_codec_config *c);

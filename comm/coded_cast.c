@@ -287,6 +287,7 @@ const ct_coded_ops ct_coded_bf16 = {
 
 const ct_coded_ops ct_coded_fp16 = {
     .name = "fp16",
+    .chains = true,
     .automatic = true,
     .create = fp16_create,
     .destroy = cast_destroy,

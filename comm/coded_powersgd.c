@@ -330,6 +330,7 @@ static void powersgd_seconds(const ct_coded_costs *m, const ct_codec_config *c, 
 
 const ct_coded_ops ct_coded_powersgd = {
     .name = "powersgd",
+    .chains = true,
     .keeps = true,
     .absorbs = true,
     .check = powersgd_check,

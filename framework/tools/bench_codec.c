@@ -9,6 +9,7 @@
 #include "framework/base/clock.h"
 #include "framework/base/memory.h"
 #include "framework/base/rng.h"
+#include "framework/tools/bench_coder.h"
 
 enum {
     WARM = 40,     /* steps ahead                                              */
@@ -147,17 +148,37 @@ static double time_triad(bench *b)
     return ct_clock_s() - start;
 }
 
-static ct_status encode(bench *b, const struct subject *s, ct_selector *sel, int step,
-                        size_t *bytes_p)
+/* What is timed: a selection, or one of the others. */
+typedef struct way {
+    const struct subject *s;
+    ct_selector *sel;
+    ct_coder *coder; /* NULL: a selection */
+} way;
+
+static ct_status encode(bench *b, const way *w, int step, size_t *bytes_p)
 {
+    const struct subject *s = w->s;
+    ct_selector *sel = w->sel;
     ct_accum a = accum_of(b, step);
 
+    if (w->coder != NULL) {
+        *bytes_p = (size_t)ct_coder_bytes(w->coder);
+        return ct_coder_encode(w->coder, &a);
+    }
     if (!s->history) ct_selector_forget(sel);
     if (s->wire == CT_WIRE_MEAN) ct_selector_sign(sel, (step % 2 == 0) ? 1 : -1);
     CT_TRY(ct_selector_run(sel, &a, &b->out));
     if (s->wire != CT_WIRE_PAIRS) ct_wire_round(s->wire, &b->out, b->v);
     *bytes_p = ct_wire_pack(s->wire, &b->out, b->payload);
     return CT_OK;
+}
+
+static ct_status decode(bench *b, const way *w, size_t bytes)
+{
+    const void *payload = b->payload;
+
+    if (w->coder != NULL) return ct_coder_decode(w->coder, b->sum);
+    return ct_wire_add_all(&payload, &bytes, 1, b->sum, b->plan->count, b->plan->n_thread);
 }
 
 static int ascending(const void *a, const void *b)
@@ -173,16 +194,15 @@ static double median(double *v, int n)
     return (n % 2 == 1) ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
 }
 
-static ct_status time_steps(bench *b, const struct subject *s, ct_selector *sel, ct_codec_row *row)
+static ct_status time_steps(bench *b, const way *w, ct_codec_row *row)
 {
-    const void *payload = b->payload;
     int64_t n = b->plan->count;
     int repeat = b->plan->repeat;
     size_t bytes = 0;
 
     memset(b->u, 0, (size_t)n * sizeof(float));
     memset(b->v, 0, (size_t)n * sizeof(float));
-    for (int step = 0; step < WARM; ++step) CT_TRY(encode(b, s, sel, step, &bytes));
+    for (int step = 0; step < WARM; ++step) CT_TRY(encode(b, w, step, &bytes));
     for (int i = 0; i < repeat; ++i) {
         double start;
 
@@ -190,16 +210,16 @@ static ct_status time_steps(bench *b, const struct subject *s, ct_selector *sel,
         b->time[2][i] = time_update(b, WARM + i);
         sweep(b);
         start = ct_clock_s();
-        CT_TRY(encode(b, s, sel, WARM + i, &bytes));
+        CT_TRY(encode(b, w, WARM + i, &bytes));
         b->time[0][i] = ct_clock_s() - start;
         memset(b->sum, 0, (size_t)n * sizeof(float));
         sweep(b);
         start = ct_clock_s();
-        CT_TRY(ct_wire_add_all(&payload, &bytes, 1, b->sum, n, b->plan->n_thread));
+        CT_TRY(decode(b, w, bytes));
         b->time[1][i] = ct_clock_s() - start;
     }
     row->bytes = (int64_t)bytes;
-    row->selected = b->out.count;
+    row->selected = (w->coder != NULL) ? n : b->out.count;
     row->encode_ms = 1e3 * median(b->time[0], repeat);
     row->decode_ms = 1e3 * median(b->time[1], repeat);
     row->update_ms = 1e3 * median(b->time[2], repeat);
@@ -220,10 +240,27 @@ static ct_status time_subject(bench *b, const struct subject *s, ct_codec_row *r
                            .wire = ct_wire_name(s->wire),
                            .history = s->history };
     CT_TRY(ct_selector_create(s->kind, b->plan->count, (k < 1) ? 1 : k, &sel));
-    status = time_steps(b, s, sel, row);
+    status = time_steps(b, &(way){ .s = s, .sel = sel }, row);
     ct_selector_stats(sel, &stats);
     row->passes = stats.passes;
     ct_selector_destroy(sel);
+    return status;
+}
+
+static ct_status time_coder(bench *b, int i, ct_codec_row *row, int *n_p)
+{
+    ct_coder *coder = NULL;
+    ct_status status;
+
+    CT_TRY(ct_coder_create(i, b->plan->count, b->plan->n_thread, &coder));
+    if (coder == NULL) return CT_OK;
+    *row = (ct_codec_row){ .codec = ct_coder_codec(coder),
+                           .selection = "none",
+                           .wire = ct_coder_wire(coder),
+                           .passes = ct_coder_passes(coder) };
+    status = time_steps(b, &(way){ .coder = coder }, row);
+    ct_coder_destroy(coder);
+    *n_p += 1;
     return status;
 }
 
@@ -245,6 +282,8 @@ ct_status ct_bench_codec(const ct_codec_bench *plan, ct_codec_row *row, int *n_p
         if ((only != NULL) && (strcmp(only, ct_select_name(subject[i].kind)) != 0)) continue;
         status = time_subject(b, &subject[i], &row[n++]);
     }
+    for (int i = 0; (i < CT_CODERS) && (plan->selection == NULL) && (status == CT_OK); ++i)
+        status = time_coder(b, i, &row[n], &n);
     bench_destroy(b);
     *n_p = n;
     return status;

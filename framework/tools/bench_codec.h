@@ -1,12 +1,13 @@
 /** @file bench_codec.h  `cortado bench codec`: encode and decode beside the plain update.
  *
- * A row is a selection and a wire form. Encode is the update of momentum and residual with the
- * selection in it, and the payload; decode adds one payload to a dense vector. The yardsticks of
- * the same run: the update alone on the same arrays in the same state (put back afterwards), taking
- * turns with the encodes, and STREAM's triad on arrays of the same size. Before each the caches are
- * swept. Figures are medians. Gradients are normal random numbers, others in each step, and some
- * steps go ahead so that the residual is that of a run under way. Bytes: the update reads g, U, V
- * and writes U, V, 20 n; the triad counts as STREAM does, 12 n.
+ * A row is a selection and a wire form, or a codec that selects nothing: "none". Encode is the
+ * update of momentum and residual with the selection in it, and the payload; decode adds one
+ * payload to a dense vector. The yardsticks of the same run: the update alone on the same arrays in
+ * the same state (put back afterwards), taking turns with the encodes, and STREAM's triad on arrays
+ * of the same size. Before each the caches are swept. Figures are medians. Gradients are normal
+ * random numbers, others in each step, and some steps go ahead so that the residual is that of a
+ * run under way. Bytes: the update reads g, U, V and writes U, V, 20 n; the triad counts as STREAM
+ * does, 12 n.
  */
 #ifndef CT_BENCH_CODEC_H
 #define CT_BENCH_CODEC_H
@@ -24,11 +25,11 @@ typedef struct ct_codec_bench {
 } ct_codec_bench;
 
 typedef struct ct_codec_row {
-    const char *codec;     /* the codec whose defaults these are: topk, redsync */
-    const char *selection; /* as ct_select_name()                               */
-    const char *wire;      /* as ct_wire_name()                                 */
+    const char *codec;     /* the codec whose defaults these are: topk, redsync … */
+    const char *selection; /* as ct_select_name(), or "none"                    */
+    const char *wire;      /* as ct_wire_name(), or ct_coder_wire()             */
     bool history;          /* each step knew the threshold of the one before    */
-    int64_t selected;      /* in the last step                                  */
+    int64_t selected;      /* in the last step; "none": all                     */
     int64_t bytes;         /* of its payload                                    */
     int passes;            /* over the residual, in the last step               */
     double encode_ms, decode_ms, update_ms, update_gbs, triad_gbs;

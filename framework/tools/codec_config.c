@@ -175,6 +175,13 @@ static ct_status check_pair(const Ct__SolverParameter *s, const char *who,
                        "%s: reproducible_sum: true, but compression %s rounds what it sends in an "
                        "order that depends on buckets and placement: use one or the other",
                        who, codec->name);
+    if (codec->chains && (s->comm != NULL) && given(s->comm->allreduce, "impi"))
+        return CT_FAIL(
+            CT_ERR_CONFIG,
+            "%s: %s begins a sum where another ends, and the ranks do so in any order; "
+            "MPI's own allreduce wants one order: leave comm { allreduce: \"impi\" } out, "
+            "or take another",
+            who, codec->name);
     if (s->deterministic && codec->sparse && given(c->exchange, "oktopk"))
         return CT_FAIL(CT_ERR_CONFIG,
                        "%s: deterministic: true, but the regions and thresholds of exchange OKTOPK "

@@ -145,7 +145,8 @@ static void add_params(const ct_time_result *r, ct_text *t)
 
         ct_text_add(t, "%s{\"key\":", (k > 0) ? "," : "");
         ct_text_add_json(t, p->key);
-        ct_text_add(t, ",\"offset\":%" PRId64 ",\"count\":%" PRId64 "}", p->offset, p->count);
+        ct_text_add(t, ",\"offset\":%" PRId64 ",\"count\":%" PRId64 ",\"rows\":%" PRId64 "}",
+                    p->offset, p->count, ct_param_rows(p));
     }
     ct_text_add(t, "]");
 }

@@ -71,6 +71,38 @@ runs coded_to_dense 0 'Optimization Done' $JOB 2 $train --set=snapshot_prefix=ba
 losses cd.jsonl >cd_losses
 is momentum_comes_back sh -c "tail -n 10 dense | paste -d' ' - cd_losses | awk '{ n++; d = \$2 - \$4; if (d < 0) d = -d; if (\$1 != \$3 || d > 1e-4 * \$2) bad = 1 } END { exit bad || n != 10 }'"
 
+# ---- codecs of sums, of signs and of thin factors
+for codec in fp16 onebit:min_bytes=1024 powersgd:min_bytes=1024,rank=4; do
+    name=${codec%%:*}
+    runs ${name}_trains 0 'Optimization Done' $JOB 3 $train --compression=$codec --set=snapshot_prefix=x_$name --metrics=$name.jsonl --set=display=1
+    losses $name.jsonl >l_$name
+    is ${name}_learns awk 'NR == 1 { first = $2 } { last = $2; if ($2 != $2) bad = 1 } END { exit bad || NR != 20 || !(last < 0.9 * first) }' l_$name
+done
+is powersgd_reports grep -q 'compression of ip.0., .* (powersgd, ' out
+for codec in onebit powersgd; do
+    with="--compression=$codec:min_bytes=1024,warmup_iter=3,resync_iter=7"
+    $JOB 2 $train $with --set=snapshot_prefix=whole_$codec >out 2>&1 </dev/null
+    whole=$(sum_of)
+    is sum_is_there_$codec test -n "$whole"
+    $JOB 2 $train $with --set=snapshot_prefix=part_$codec --iterations=10 >out 2>&1 </dev/null
+    for n in 1 3; do
+        mkdir -p $codec$n
+        cp part_${codec}_iter_10.* $codec$n/
+    done
+    runs resumes_$codec 0 'resuming after 10 iterations, written by 2 ranks' $JOB 2 $train $with --set=snapshot_prefix=part_$codec --snapshot=auto
+    is resumes_exactly_$codec test "$(sum_of) of 20" = "$whole of 20"
+    for n in 1 3; do
+        runs resumes_${codec}_on_$n 0 'resuming after 10 iterations' $JOB $n $train $with --set=snapshot_prefix=$codec$n/part --set=display=1 \
+            --set=average_loss=1 --snapshot=$codec$n/part_${codec}_iter_10.solverstate.h5 --metrics=$codec$n.jsonl
+        losses $codec$n.jsonl >l$n
+        is curve_of_${codec}_on_$n awk '{ n += 1; s += $2; if ($2 != $2) bad = 1 } END { exit !(n == 10 && !bad && s / n < 2.4) }' l$n
+    done
+done
+runs powersgd_other_rank 3 'powersgd_q' $JOB 2 $train --compression=powersgd:min_bytes=1024,rank=3 --set=snapshot_prefix=part_powersgd \
+    --snapshot=part_powersgd_iter_10.solverstate.h5
+runs powersgd_from_dense 0 'Optimization Done' $JOB 2 $train --compression=powersgd:min_bytes=1024 --set=snapshot_prefix=half \
+    --snapshot=half_iter_10.solverstate.h5
+
 # ---- the report: what was to be sent and what was, in the log at the end and in every event
 runs reports 0 'compression of (conv|ip)\[0\], .* \(redsync, allgather\): .*density 5.*residual norm .*dense would have been' \
     $JOB 2 $train $red,exchange=allgather,wire=pairs --metrics=rep.jsonl --set=display=5 --set=snapshot_prefix=rep
@@ -102,6 +134,13 @@ refused sampled_deterministic 'selection sampled reuses thresholds' $red,selecti
 refused reproducible 'reproducible_sum: true, but compression redsync' $red --reproducible_sum
 refused exchange_of_cast 'exchange means nothing to bf16; it is for TOPK and REDSYNC' --compression=bf16:exchange=gtopk
 refused density_of_cast 'density means nothing to bf16' --compression=bf16:density=0.1
+refused rank_0 'rank 0, but 1 to 256' --compression=powersgd:rank=0
+refused rank_of_onebit 'rank means nothing to onebit' --compression=onebit:rank=2
+refused mask_of_onebit 'mask_momentum means nothing to onebit' --compression=onebit:mask_momentum=true
+refused exchange_of_onebit 'exchange means nothing to onebit' --compression=onebit:exchange=allgather
+refused clip_of_powersgd 'local_clip: 5' --compression=powersgd --set=clip_gradients=5
+refused impi_of_fp16 'allreduce: "impi" } out' --compression=fp16 --allreduce=impi
+runs fp16_clips 0 'Optimization Done' $JOB 2 $train --compression=fp16:min_bytes=16 --set=clip_gradients=5 --set=snapshot_prefix=fc
 refused rank_of_topk 'rank means nothing to topk; it is for POWERSGD' --compression=topk:rank=4
 refused correction_of_topk 'momentum_correction means nothing to topk' --compression=topk:momentum_correction=true
 refused density_0 'density 0, but 0 < density <= 1' --compression=redsync:density=0
