@@ -65,7 +65,7 @@ const ct_meaning ct_meaning_table[] = {
     { "CompressionParameter.quantize", "TOPK, REDSYNC: all sent values become their mean, with one "
                                        "sign in even and the other in odd "
                                        "iterations; not in the layer that the loss reads." },
-    { "CompressionParameter.rank", "POWERSGD: columns of the two factors." },
+    { "CompressionParameter.rank", "POWERSGD: columns of the two factors, 1 to 256." },
     { "CompressionParameter.resync_iter",
       "Every so many iterations one is uncompressed, with all that was left behind. 0: never." },
     { "CompressionParameter.selection",
