@@ -344,6 +344,83 @@ static void test_quadratic(void **state)
     assert_int_equal(mpi_verdict(fault), 0);
 }
 
+/* ---- what travels is what theory says */
+
+enum { BYTES_N = 1 << 17, BYTES_ROWS = 256, BYTES_STEPS = 3 };
+
+static int run_codec(ct_comm *c, const ct_coded_ops *ops, const ct_codec_config *config,
+                     ct_coded_stats *out)
+{
+    static float grad[BYTES_N];
+    ct_coded_setup setup = { .comm = c,
+                             .config = config,
+                             .key = "fc[0]",
+                             .n = BYTES_N,
+                             .rows = BYTES_ROWS,
+                             .grad = grad,
+                             .tag = ct_comm_take_tags(c, CT_COLL_TAGS),
+                             .allreduce = "ring" };
+    void *obj = NULL;
+    int fault = MPI_FAULT_UNLESS(ops->create(&setup, &obj) == CT_OK), idle = 0;
+
+    for (int64_t s = 0; (s < BYTES_STEPS) && (fault == 0); ++s) {
+        ct_status status = CT_OK;
+
+        for (int i = 0; i < BYTES_N; ++i) grad[i] = rig_noise(c->rank, s, i);
+        fault += MPI_FAULT_UNLESS(
+            ops->start(obj, &(ct_coded_step){ .iteration = s, .scale = 1, .rate = 1 }) == CT_OK);
+        while ((fault == 0) && ((status = ops->progress(obj)) == CT_INPROGRESS))
+            ct_comm_relax(c, &idle);
+        fault += MPI_FAULT_UNLESS(status == CT_OK);
+    }
+    fault += rig_same_on_all(rig_hash(1, grad, BYTES_N));
+    if (fault == 0) ops->stats(obj, out);
+    ops->destroy(obj);
+    return fault;
+}
+
+/* sent: of all ranks together in a step; slack: of small messages that come with it, and of rings
+ * whose parts differ. */
+static int expect_bytes(ct_comm *c, const ct_coded_ops *ops, const char *exchange, double slack)
+{
+    const ct_codec_config config = { .rank = 2, .exchange = exchange };
+    double p = c->size, payload = (double)ops->payload_bytes(&config, BYTES_N, BYTES_ROWS);
+    bool gathers = (exchange != NULL) && (strcmp(exchange, "allgather") == 0);
+    double theory = (p - 1) * (gathers ? p : 2) * payload, sum[1] = { 0 };
+    ct_coded_stats s = { .n_step = 0 };
+    int64_t most = 0;
+    int fault = run_codec(c, ops, &config, &s);
+
+    if (fault > 0) return fault;
+    fault += MPI_FAULT_UNLESS(s.n_step == BYTES_STEPS);
+    fault += MPI_FAULT_UNLESS(s.bytes_dense == (int64_t)4 * BYTES_N * BYTES_STEPS);
+    fault +=
+        MPI_FAULT_UNLESS(fabs((double)s.bytes_coded / BYTES_STEPS - payload) <= slack * payload);
+    most = s.bytes_sent;
+    sum[0] = (double)s.bytes_sent;
+    MPI_Allreduce(MPI_IN_PLACE, sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    MPI_Allreduce(MPI_IN_PLACE, &most, 1, MPI_INT64_T, MPI_MAX, MPI_COMM_WORLD);
+    fault += MPI_FAULT_UNLESS(fabs(sum[0] / BYTES_STEPS - theory) <= slack * theory);
+    return fault + MPI_FAULT_UNLESS((double)most <= 1.3 * sum[0] / p);
+}
+
+static int bytes(ct_comm *c)
+{
+    int fault = 0;
+
+    fault += expect_bytes(c, &ct_coded_bf16, NULL, 0);
+    fault += expect_bytes(c, &ct_coded_fp16, NULL, 1e-4); /* the exponent */
+    fault += expect_bytes(c, &ct_coded_onebit, "allgather", 0);
+    fault += expect_bytes(c, &ct_coded_onebit, "split", 0.01); /* a head for each part */
+    return fault + expect_bytes(c, &ct_coded_powersgd, NULL, 0);
+}
+
+static void test_bytes(void **state)
+{
+    (void)state;
+    assert_int_equal(mpi_verdict(mpi_on_machines(bytes)), 0);
+}
+
 /* ---- a gradient that is not finite ends the run */
 
 static void swallow(void *ctx, const char *text)
@@ -392,10 +469,11 @@ static void test_not_finite(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_fp16), cmocka_unit_test(test_bits),
-                                        cmocka_unit_test(test_quadratic),
-                                        cmocka_unit_test(test_conservation),
-                                        cmocka_unit_test(test_not_finite) };
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_fp16),         cmocka_unit_test(test_bits),
+        cmocka_unit_test(test_bytes),        cmocka_unit_test(test_quadratic),
+        cmocka_unit_test(test_conservation), cmocka_unit_test(test_not_finite)
+    };
 
     rig_make_table();
     return mpi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 180);
