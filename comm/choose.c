@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const double caution = 1.25; /* dense buckets, while plans are searched */
+
 /* ---- the cost of a plan */
 
 static ct_line_parcel parcel_of(const ct_choose *c, const ct_bucket_cut *cut, const int *way,
@@ -14,6 +16,7 @@ static ct_line_parcel parcel_of(const ct_choose *c, const ct_bucket_cut *cut, co
 
     if (!cut->coded) {
         if (c->n_rank > 1) p.wire_s = c->dense_s(c->ctx, dense);
+        if (c->caution > 0) p.wire_s *= c->caution;
         *bytes += 2.0 * (double)dense * (c->n_rank - 1) / c->n_rank;
         return p;
     }
@@ -184,14 +187,16 @@ static bool any_gain(const ct_choose *c, int w)
 
 static ct_status find_plans(ct_choose *c, double dense_s)
 {
+    ct_choose careful = *c;
     ct_choose_plan p, *best = NULL;
+    ct_status status = CT_OK;
 
+    careful.caution = caution;
     for (int w = 1; w < c->ways->n; ++w) {
-        ct_status status = CT_OK;
-
         if (!any_gain(c, w)) continue;
         p = (ct_choose_plan){ .way = NULL };
-        status = search_both(c, w, &p);
+        status = search_both(&careful, w, &p);
+        if (status == CT_OK) status = ct_choose_cost(c, &p);
         if (status != CT_OK) {
             free(p.way);
             return status;
@@ -203,9 +208,13 @@ static ct_status find_plans(ct_choose *c, double dense_s)
     best = &c->plan[0];
     CT_TRY(make_plan(c, &p));
     memcpy(p.way, best->way, sizeof(*p.way) * (size_t)c->n_range);
-    p.times = best->times;
-    p.bytes = best->bytes;
-    CT_TRY(mix(c, &p));
+    status = ct_choose_cost(&careful, &p);
+    if (status == CT_OK) status = mix(&careful, &p);
+    if (status == CT_OK) status = ct_choose_cost(c, &p);
+    if (status != CT_OK) {
+        free(p.way);
+        return status;
+    }
     keep(c, dense_s, &p);
     qsort(c->plan, (size_t)c->n_plan, sizeof(c->plan[0]), by_step);
     return CT_OK;

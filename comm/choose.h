@@ -5,8 +5,9 @@
  * own time, so there dense wins, however few bytes a codec would send. A range whose coding, or
  * whose coded messages, take longer than all of it dense is never coded. Otherwise each way by
  * itself is tried on all ranges at once, and from there on one range after the other dense, and the
- * other way round; in the best of these plans each range is offered the other ways. Where nothing
- * gains at least `margin`, all is dense.
+ * other way round; in the best of these plans each range is offered the other ways. In this
+ * search dense buckets take a quarter longer than they should: what would only just hide is
+ * compressed. Where, without that quarter, nothing gains at least `margin`, all is dense.
  */
 #ifndef CT_CHOOSE_H
 #define CT_CHOOSE_H
@@ -45,7 +46,8 @@ typedef struct ct_choose {
     double (*dense_s)(void *ctx, int64_t bytes);
     void *ctx;
     const ct_line *line;
-    double margin; /* share of a dense step that must be gained */
+    double margin;  /* share of a dense step that must be gained */
+    double caution; /* private: dense buckets take so many times as long; 0: 1 */
 
     /* out: the best first; the last is dense. Those that gain nothing are not there */
     int n_plan;
