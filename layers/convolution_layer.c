@@ -149,7 +149,7 @@ static bool is_choice(const char *policy)
     return (strcmp(policy, "auto") == 0) || (strcmp(policy, "blocked") == 0);
 }
 
-/* Blocks as wide as this processor's vectors, in groups that are whole blocks. */
+/* Blocks as wide as this processor's vectors, in groups that are whole blocks or one channel. */
 static bool conv_takes(const Ct__LayerParameter *p, const ct_blob *const *bottom, int slot)
 {
     const Ct__ConvolutionParameter *c = p->convolution_param;
@@ -165,7 +165,7 @@ static bool conv_takes(const Ct__LayerParameter *p, const ct_blob *const *bottom
     for (size_t i = 0; i < p->n_bottom; i++) {
         if (!ct_layout_equal(bottom[i]->data.layout, x->layout)) return false;
     }
-    return (group == 1) ||
+    return (group == 1) || ((x->shape.dim[1] == group) && (c->num_output == group)) ||
            ((x->shape.dim[1] % (block * group) == 0) && (c->num_output % (block * group) == 0));
 }
 

@@ -4,6 +4,7 @@
 #include "tests/layer_harness.h"
 #include "tests/net_layers.h"
 
+#include "framework/base/simd.h"
 #include "framework/tensor/reorder.h"
 #include "layers/layer_types.h"
 
@@ -269,12 +270,83 @@ static void in_place(void **state)
     compare(&c, dim, dim, 8);
 }
 
+static void convolution(void **state)
+{
+#define CONV(fields)                                                                               \
+    "type: 'Convolution' " A " convolution_param { " fields                                        \
+    " weight_filler { type: 'xavier' } bias_filler { type: 'constant' value: 0.1 } }"
+    static const struct {
+        blocked_case c;
+        int64_t channels;
+    } k[] = {
+        { { CONV("num_output: 32 kernel_size: 3 pad: 1"), 1, true }, 19 },
+        { { CONV("num_output: 21 kernel_size: 3 stride: 2"), 1, true }, 32 },
+        { { CONV("num_output: 40 kernel_size: 1"), 1, true }, 16 },
+        { { CONV("num_output: 32 kernel_size: 5 pad: 2 group: 2"), 1, true }, 32 },
+        { { CONV("num_output: 48 kernel_size: 3 group: 48"), 1, true }, 48 },
+        { { CONV("num_output: 6 kernel_size: 3 group: 3"), 1, false }, 9 },
+        { { CONV("num_output: 32 kernel_size: 3 pad: 1") " ct_kernel { forward: 'gemm' }", 1,
+            false },
+          19 },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(k) / sizeof(k[0]); i++) {
+        int64_t dim[] = { 3, k[i].channels, 9, 7 };
+
+        compare(&k[i].c, dim, dim, ct_simd_block());
+    }
+}
+
+#define KERNEL(engine)                                                                             \
+    "ct_kernel { forward: '" engine "' backward_data: '" engine "' backward_weight: '" engine "' " \
+                                                                                              "}"
+#define NET(engine)                                                                                \
+    "layer { name: 'd' type: 'Source' top: 'd' input_param { shape { dim: 4 dim: 3 dim: 17 dim: "  \
+    "15 } } } layer { name: 'a' type: 'Convolution' bottom: 'd' top: 'a' convolution_param { "     \
+    "num_output: 32 kernel_size: 5 stride: 2 pad: 2 weight_filler { type: 'msra' } } " KERNEL(     \
+        engine) " } layer { name: 'r' type: 'ReLU' bottom: 'a' top: 'a' } layer { name: 'n' "      \
+                "type: 'LRN' bottom: 'a' top: 'n' } layer { name: 'b' type: 'Convolution' "        \
+                "bottom: 'n' top: 'b' convolution_param { num_output: 24 kernel_size: 3 "          \
+                "weight_filler { type: 'msra' } } " KERNEL(                                        \
+                    engine) " } layer { name: 'q' type: 'Concat' bottom: 'b' bottom: 'b' top: "    \
+                            "'q' } layer { name: 'p' type: 'Pooling' bottom: 'q' top: 'p' "        \
+                            "pooling_param { pool: AVE kernel_size: 2 stride: 2 } } layer { "      \
+                            "name: 'i' type: 'InnerProduct' bottom: 'p' top: 'i' "                 \
+                            "inner_product_param { num_output: 7 weight_filler { type: 'xavier' "  \
+                            "} } } layer { name: 'loss' type: 'SumSq' bottom: 'i' top: 'loss' }"
+
+/* From images to a product, as nets are: blocks from the first layer on, against plain order. */
+static void from_images_on(void **state)
+{
+    ct_net_options o = { .phase = CT_TRAIN, .table = table() };
+    test_net plain, blocked;
+    static const blocked_case c = { "a net", 1, true };
+
+    (void)state;
+    assert_int_equal(test_net_create(NET("gemm"), &o, &plain), CT_OK);
+    assert_int_equal(test_net_create(NET("auto"), &o, &blocked), CT_OK);
+    assert_int_equal(blocked.net->blob[ct_net_find_blob(blocked.net, "a")]->data.layout.block,
+                     ct_simd_block());
+    for (int64_t step = 0; step < 3; step++) {
+        double one = test_net_pass(&plain, step, step == 2);
+        double two = test_net_pass(&blocked, step, step == 2);
+
+        assert_true(fabs(one - two) <= 1e-5 * fabs(one));
+        assert_int_equal(plain.net->grad_count, blocked.net->grad_count);
+        near("weights", &c, ct_simd_block(), plain.net->grad_arena, blocked.net->grad_arena,
+             plain.net->grad_count);
+    }
+    test_net_destroy(&plain);
+    test_net_destroy(&blocked);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(as_in_plain_order),
-        cmocka_unit_test(concat),
-        cmocka_unit_test(in_place),
+        cmocka_unit_test(as_in_plain_order), cmocka_unit_test(concat),
+        cmocka_unit_test(in_place),          cmocka_unit_test(convolution),
+        cmocka_unit_test(from_images_on),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
