@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "framework/base/hdf5_lock.h"
+#include "framework/data/hdf5_set.h"
 #include "framework/base/text.h"
 
 /* ---- reading */
@@ -153,12 +154,10 @@ static herr_t put_array(hid_t file, const char *name, hid_t stored, hid_t type, 
                         const void *values)
 {
     hsize_t dim = n;
-    hid_t space = H5Screate_simple(1, &dim, NULL);
-    hid_t set = H5Dcreate2(file, name, stored, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+    hid_t set = ct_hdf5_make_set(file, name, stored, 1, &dim);
     herr_t rc = (set >= 0) ? H5Dwrite(set, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) : -1;
 
     if (set >= 0) H5Dclose(set);
-    H5Sclose(space);
     return rc;
 }
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "framework/base/hdf5_lock.h"
+#include "framework/data/hdf5_set.h"
 
 static const size_t buffer_bytes = (size_t)4 << 20;
 
@@ -43,15 +44,6 @@ static ct_status hdf5_open(ct_writer *w)
     return (s->file > 0) ? CT_OK : failed(w, "create the file");
 }
 
-static hid_t make_set(hid_t file, const char *name, hid_t type, int ndim, const hsize_t *dim)
-{
-    hid_t space = H5Screate_simple(ndim, dim, NULL);
-    hid_t set = H5Dcreate2(file, name, type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
-
-    H5Sclose(space);
-    return set;
-}
-
 static ct_status start(ct_writer *w, const ct_record *r)
 {
     hdf5_state *s = w->state;
@@ -67,8 +59,8 @@ static ct_status start(ct_writer *w, const ct_record *r)
     if ((s->values == NULL) || (s->labels == NULL)) {
         return CT_FAIL(CT_ERR_NOMEM, "no memory to write %s", w->path);
     }
-    s->data = make_set(s->file, "data", H5T_STD_U8LE, 4, dim);
-    s->label = make_set(s->file, "label", H5T_STD_I32LE, 1, dim);
+    s->data = ct_hdf5_make_set(s->file, "data", H5T_STD_U8LE, 4, dim);
+    s->label = ct_hdf5_make_set(s->file, "label", H5T_STD_I32LE, 1, dim);
     return ((s->data > 0) && (s->label > 0)) ? CT_OK : failed(w, "create the data sets");
 }
 
