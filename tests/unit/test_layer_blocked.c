@@ -300,7 +300,7 @@ static void convolution(void **state)
 
 #define KERNEL(engine)                                                                             \
     "ct_kernel { forward: '" engine "' backward_data: '" engine "' backward_weight: '" engine "' " \
-                                                                                              "}"
+    "}"
 #define NET(engine)                                                                                \
     "layer { name: 'd' type: 'Source' top: 'd' input_param { shape { dim: 4 dim: 3 dim: 17 dim: "  \
     "15 } } } layer { name: 'a' type: 'Convolution' bottom: 'd' top: 'a' convolution_param { "     \
