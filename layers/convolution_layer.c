@@ -1,6 +1,5 @@
 /* 2-D convolution with groups, strides, padding and dilation; n bottoms share the weights. */
 #include "framework/base/simd.h"
-#include "layers/blocked.h"
 #include "layers/engine/bias/bias.h"
 #include "layers/engine/conv/conv.h"
 #include "layers/layer_types.h"
@@ -248,9 +247,12 @@ static ct_status conv_reshape(const ct_layer *l, ct_instance *in)
                            &(ct_shape){ .ndim = 4, .dim = { d->n, d->m, d->oh, d->ow } },
                            (ct_layout){ CT_ORDER_NCHW, d->y_block });
     }
-    r->bias_desc = (ct_bias_desc){
-        .device = d->device, .n_thread = d->n_thread, .n = d->n, .c = d->m, .s = d->oh * d->ow
-    };
+    r->bias_desc = (ct_bias_desc){ .device = d->device,
+                                   .n_thread = d->n_thread,
+                                   .n = d->n,
+                                   .c = d->m,
+                                   .s = d->oh * d->ow,
+                                   .block = d->y_block };
     r->bias_backward = ct_bias_find(ct_bias_backward_table, &r->bias_desc, "auto");
     if (r->bias_backward == NULL) return ct_engine_refuse(l, CT_RUN_BACKWARD_WEIGHT, "auto", "");
     CT_TRY(ct_conv_pick(l, CT_RUN_FORWARD, ct_conv_forward_table, d, &r->forward));
@@ -301,12 +303,6 @@ static ct_status backward_weights(const ct_layer *l, ct_instance *in, ct_exec *e
     if (!s->bias || (ct_blob_diff(&in->weight[1]) == NULL)) return CT_OK;
     b.dbias = ct_blob_diff(&in->weight[1]);
     b.beta = (i > 0) ? 1.0f : ct_weight_beta(in, ex, 1);
-    if (r->desc.y_block > 0) {
-        ct_blocked v = { r->desc.n, r->desc.m, r->desc.oh * r->desc.ow, r->desc.y_block };
-
-        ct_blocked_dot(&v, b.dy, NULL, b.beta != 0.0f, b.dbias);
-        return CT_OK;
-    }
     return r->bias_backward->run(&r->bias_desc, ex, &b);
 }
 

@@ -17,7 +17,7 @@ static void test_bias_engines(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof(size) / sizeof(size[0]); i++) {
-        ct_bias_desc d = { CT_DEVICE_CPU, 3, size[i][0], size[i][1], size[i][2] };
+        ct_bias_desc d = { CT_DEVICE_CPU, 3, size[i][0], size[i][1], size[i][2], 0 };
         int64_t n = d.n * d.c * d.s;
         double terms = (double)(d.n * d.s) + 1.0;
         float *y[2], *db[2], *x = ct_mem_acquire((size_t)n * 4), *b = ct_mem_acquire(4096);
@@ -245,14 +245,45 @@ static void test_relu_refusal(void **state)
                        CT_ERR_CONFIG, "negative_slope -1 is below 0");
 }
 
+/* Gradients in blocks: what fills up the last one counts for nothing. */
+static void test_bias_in_blocks(void **state)
+{
+    static const int64_t size[][3] = { { 1, 1, 1 }, { 3, 19, 35 }, { 9, 300, 5 }, { 2, 32, 576 } };
+    ct_exec ex = { .dev = ct_device_cpu() };
+
+    (void)state;
+    for (size_t i = 0; i < 2 * sizeof(size) / sizeof(size[0]); i++) {
+        const int64_t *of = size[i / 2];
+        ct_bias_desc d = { CT_DEVICE_CPU, 3, of[0], of[1], of[2], (i % 2 == 0) ? 8 : 16 };
+        int64_t n = d.n * ((d.c + d.block - 1) / d.block * d.block) * d.s;
+        double terms = (double)(d.n * d.s) + 1.0;
+        float *x = ct_mem_acquire((size_t)n * 4), db[2][300];
+
+        test_random(x, n, 1, -1.0f, 1.0f);
+        assert_null(ct_bias_find(ct_bias_backward_table, &d, "simd"));
+        for (int v = 0; v < 2; v++) {
+            const char *name = (v == 0) ? "ref" : "auto";
+            ct_bias_args a = { .dy = x, .beta = 0.5f, .dbias = db[v] };
+
+            for (int64_t k = 0; k < d.c; k++) db[v][k] = (float)k * 0.01f;
+            assert_int_equal(ct_bias_find(ct_bias_backward_table, &d, name)->run(&d, &ex, &a),
+                             CT_OK);
+        }
+        for (int64_t k = 0; k < d.c; k++) /* sums in double, then two roundings */
+            assert_true(fabsf(db[0][k] - db[1][k]) <= 4.0 * 0x1p-24 * (terms + 3.0));
+        ct_mem_release(x);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bias_engines),   cmocka_unit_test(test_ip_gradients),
-        cmocka_unit_test(test_ip_by_hand),     cmocka_unit_test(test_ip_accumulates),
-        cmocka_unit_test(test_ip_refusals),    cmocka_unit_test(test_ip_reshape_checks),
-        cmocka_unit_test(test_relu_values),    cmocka_unit_test(test_relu_engines),
-        cmocka_unit_test(test_relu_gradients), cmocka_unit_test(test_relu_refusal),
+        cmocka_unit_test(test_bias_engines),      cmocka_unit_test(test_bias_in_blocks),
+        cmocka_unit_test(test_ip_gradients),      cmocka_unit_test(test_ip_by_hand),
+        cmocka_unit_test(test_ip_accumulates),    cmocka_unit_test(test_ip_refusals),
+        cmocka_unit_test(test_ip_reshape_checks), cmocka_unit_test(test_relu_values),
+        cmocka_unit_test(test_relu_engines),      cmocka_unit_test(test_relu_gradients),
+        cmocka_unit_test(test_relu_refusal),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,6 +8,7 @@ typedef struct ct_bias_desc {
     ct_device_kind device;
     int n_thread;
     int64_t n, c, s; /* outer, channels, inner */
+    int block;       /* of dy, channels that stand together, as in tensor.h; 0: plain order */
 } ct_bias_desc;
 
 typedef struct ct_bias_args {
@@ -20,7 +21,8 @@ typedef struct ct_bias_args {
 
 CT_ENGINE(bias)
 
-/** Fills y; and the gradient by the vector. "simd" and "ref". */
+/** Fills y, in plain order alone; and the gradient by the vector. "simd", "ref", and of gradients
+ * in blocks "blocked". */
 extern const ct_bias_impl *const ct_bias_fill_table[];
 extern const ct_bias_impl *const ct_bias_backward_table[];
 

@@ -1,9 +1,20 @@
 #include "framework/base/simd.h"
+#include "layers/blocked.h"
 #include "layers/engine/bias/bias_private.h"
 
 static bool on_cpu(const ct_bias_desc *d)
 {
     return d->device == CT_DEVICE_CPU;
+}
+
+static bool on_cpu_plain(const ct_bias_desc *d)
+{
+    return on_cpu(d) && (d->block == 0);
+}
+
+static bool on_cpu_blocked(const ct_bias_desc *d)
+{
+    return on_cpu(d) && (d->block > 0) && (d->block <= CT_BLOCK_MAX);
 }
 
 static ct_status ref_fill(const ct_bias_desc *d, ct_exec *ex, const ct_bias_args *a)
@@ -19,12 +30,15 @@ static ct_status ref_fill(const ct_bias_desc *d, ct_exec *ex, const ct_bias_args
 
 static ct_status ref_backward(const ct_bias_desc *d, ct_exec *ex, const ct_bias_args *a)
 {
+    int64_t b = (d->block > 0) ? d->block : 1, n_block = (d->c + b - 1) / b;
+
     (void)ex;
     for (int64_t j = 0; j < d->c; j++) {
         double sum = 0.0;
 
         for (int64_t i = 0; i < d->n; i++) {
-            for (int64_t k = 0; k < d->s; k++) sum += a->dy[(i * d->c + j) * d->s + k];
+            for (int64_t k = 0; k < d->s; k++)
+                sum += a->dy[((i * n_block + j / b) * d->s + k) * b + j % b];
         }
         a->dbias[j] = (float)(((a->beta != 0.0f) ? a->beta * a->dbias[j] : 0.0f) + sum);
     }
@@ -117,10 +131,25 @@ static ct_status simd_backward(const ct_bias_desc *d, ct_exec *ex, const ct_bias
     return CT_OK;
 }
 
-const ct_bias_impl ct_bias_simd_fill = { .name = "simd", .supports = on_cpu, .run = simd_fill };
-const ct_bias_impl ct_bias_ref_fill = { .name = "ref", .supports = on_cpu, .run = ref_fill };
+static ct_status blocked_backward(const ct_bias_desc *d, ct_exec *ex, const ct_bias_args *a)
+{
+    ct_blocked v = { d->n, d->c, d->s, d->block };
+
+    (void)ex;
+    for (int64_t j = 0; (a->beta != 0.0f) && (j < d->c); j++) a->dbias[j] *= a->beta;
+    ct_blocked_dot(&v, a->dy, NULL, a->beta != 0.0f, a->dbias);
+    return CT_OK;
+}
+
+const ct_bias_impl ct_bias_simd_fill = { .name = "simd",
+                                         .supports = on_cpu_plain,
+                                         .run = simd_fill };
+const ct_bias_impl ct_bias_ref_fill = { .name = "ref", .supports = on_cpu_plain, .run = ref_fill };
+const ct_bias_impl ct_bias_blocked_backward = { .name = "blocked",
+                                                .supports = on_cpu_blocked,
+                                                .run = blocked_backward };
 const ct_bias_impl ct_bias_simd_backward = { .name = "simd",
-                                             .supports = on_cpu,
+                                             .supports = on_cpu_plain,
                                              .run = simd_backward };
 const ct_bias_impl ct_bias_ref_backward = { .name = "ref",
                                             .supports = on_cpu,

@@ -6,6 +6,7 @@
 
 extern const ct_bias_impl ct_bias_simd_fill, ct_bias_simd_backward;
 extern const ct_bias_impl ct_bias_ref_fill, ct_bias_ref_backward;
+extern const ct_bias_impl ct_bias_blocked_backward;
 extern const ct_bias_impl ct_bias_cuda_fill, ct_bias_cuda_backward;
 
 #endif

@@ -11,5 +11,5 @@ const ct_bias_impl *const ct_bias_backward_table[] = {
 #ifdef CT_HAVE_CUDA
     &ct_bias_cuda_backward,
 #endif
-    &ct_bias_simd_backward, &ct_bias_ref_backward, NULL
+    &ct_bias_simd_backward, &ct_bias_blocked_backward, &ct_bias_ref_backward, NULL
 };
