@@ -10,7 +10,7 @@ enum { MIN_PER_THREAD = 1 << 16 }; /* elements */
 #define INLINE static inline __attribute__((always_inline))
 
 typedef struct factors {
-    float scale, rate, momentum, decay;
+    float scale, rate, momentum, decay, carry;
 } factors;
 
 INLINE void update(int64_t n, factors f, bool decays, bool nesterov, const float *restrict g,
@@ -22,7 +22,7 @@ INLINE void update(int64_t n, factors f, bool decays, bool nesterov, const float
         float step = f.momentum * u[i] + scaled;
 
         u[i] = step;
-        v[i] += nesterov ? f.momentum * step + scaled : step;
+        v[i] = f.carry * v[i] + (nesterov ? f.momentum * step + scaled : step);
     }
 }
 
@@ -65,7 +65,7 @@ CT_SIMD_CLONES static void take_all(int64_t n, float *v, float *out)
 
 void ct_accum_block(const ct_accum *a, int64_t first, int64_t n)
 {
-    factors f = { a->scale, a->rate, a->momentum, a->decay };
+    factors f = { a->scale, a->rate, a->momentum, a->decay, (a->carry != 0) ? a->carry : 1.0f };
     const float *g = a->grad + first;
     float *v = a->v + first;
 

@@ -12,12 +12,15 @@
  *
  *     g' = scale * grad + (decay / P) * weight
  *     U  = momentum * U + rate * g'
- *     V  = V + U                         nesterov: V = V + momentum * U + rate * g'
+ *     V  = carry * V + U         nesterov: V = carry * V + momentum * U + rate * g'
  *
- * S, a part of V, is sent: V = V - S, and with mask_momentum U = 0 where S is not. The solver then
- * does weight = weight - sum over ranks of S, and nothing else. A dense step sends all of V, and
- * leaves U alone. So with everything sent always this is Caffe's SGD exactly, and codecs may be
- * switched on and off at any step without losing anything. (comm/select.h has these three lines.)
+ * where carry is this step's rate over that of the last one: 1 but where the rate changes. So what
+ * was left behind arrives at the rate of the step in which it arrives, as in the papers, whose rate
+ * stands outside (docs/compression.md says why); momentum itself stays Caffe's. S, a part of V, is
+ * sent: V = V - S, and with mask_momentum U = 0 where S is not. The solver then does weight =
+ * weight - sum over ranks of S, and nothing else. A dense step sends all of V, and leaves U alone.
+ * So with everything sent always this is Caffe's SGD exactly, and codecs may be switched on and off
+ * at any step without losing anything. (comm/select.h has these three lines.)
  *
  * A parameter that is not absorbed: V = V + grad, S is sent, and the solver applies scale, decay,
  * rate and momentum to the sum.
@@ -99,6 +102,7 @@ typedef struct ct_coded_stats {
 
 #define CT_CODED_RESIDUAL "residual"        /* V */
 #define CT_CODED_MOMENTUM "update_momentum" /* U */
+#define CT_CODED_RATE     "residual_rate"   /* in which V counts: one number */
 
 /** What must survive a restart. */
 typedef struct ct_coded_state {

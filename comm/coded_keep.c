@@ -1,5 +1,7 @@
 #include "comm/coded_keep.h"
 
+#include <math.h>
+
 #include "framework/base/clock.h"
 
 ct_status ct_keep_acquire(const ct_coded_setup *setup, ct_keep *k)
@@ -21,7 +23,19 @@ void ct_keep_release(ct_keep *k)
     k->u = k->v = NULL;
 }
 
-ct_accum ct_keep_accum(const ct_keep *k, const ct_coded_step *step, int64_t first, int64_t length,
+/* How much more, or less, what was left behind counts now than when it was. Where a rate is zero
+ * nothing can be said, and V stays as it is. */
+static float carry_over(ct_keep *k, float rate)
+{
+    float carry = 1.0f;
+
+    if (!k->setup->absorb || (rate == 0)) return carry;
+    if (k->rate != 0) carry = rate / k->rate;
+    k->rate = rate;
+    return isfinite(carry) ? carry : 1.0f;
+}
+
+ct_accum ct_keep_accum(ct_keep *k, const ct_coded_step *step, int64_t first, int64_t length,
                        double copies)
 {
     const ct_coded_setup *s = k->setup;
@@ -36,6 +50,7 @@ ct_accum ct_keep_accum(const ct_keep *k, const ct_coded_step *step, int64_t firs
                        .rate = step->rate,
                        .momentum = s->momentum,
                        .decay = (float)(s->decay / copies),
+                       .carry = carry_over(k, step->rate),
                        .nesterov = s->nesterov,
                        .mask_momentum = s->config->mask_momentum,
                        .n_thread = s->comm->n_thread };
@@ -52,14 +67,18 @@ void ct_keep_fold(ct_keep *k, const ct_coded_step *step, ct_coded_stats *stats)
 
 int ct_keep_states(const ct_keep *k)
 {
-    return k->setup->absorb ? 2 : 1;
+    return k->setup->absorb ? 3 : 1;
 }
 
-bool ct_keep_state(const ct_keep *k, int i, ct_coded_state *out)
+bool ct_keep_state(ct_keep *k, int i, ct_coded_state *out)
 {
+    ct_coded_state all[] = {
+        { .name = CT_CODED_RESIDUAL, .data = k->v, .count = k->setup->n },
+        { .name = CT_CODED_MOMENTUM, .data = k->u, .count = k->setup->n },
+        { .name = CT_CODED_RATE, .data = &k->rate, .count = 1, .replicated = true },
+    };
+
     if ((i < 0) || (i >= ct_keep_states(k))) return false;
-    *out = (ct_coded_state){ .name = (i == 0) ? CT_CODED_RESIDUAL : CT_CODED_MOMENTUM,
-                             .data = (i == 0) ? k->v : k->u,
-                             .count = k->setup->n };
+    *out = all[i];
     return true;
 }

@@ -299,7 +299,7 @@ static const char *onebit_exchange(const void *obj)
 
 static bool onebit_state(void *obj, int i, ct_coded_state *out)
 {
-    const onebit *x = obj;
+    onebit *x = obj;
 
     return ct_keep_state(&x->keep, i, out);
 }

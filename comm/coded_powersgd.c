@@ -276,7 +276,7 @@ static const char *powersgd_exchange(const void *obj)
 
 static bool powersgd_state(void *obj, int i, ct_coded_state *out)
 {
-    const powersgd *x = obj;
+    powersgd *x = obj;
 
     if (i != ct_keep_states(&x->keep)) return ct_keep_state(&x->keep, i, out);
     *out = (ct_coded_state){

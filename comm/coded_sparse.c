@@ -281,7 +281,7 @@ static const char *sparse_exchange(const void *obj)
 
 static bool sparse_state(void *obj, int i, ct_coded_state *out)
 {
-    const sparse *x = obj;
+    sparse *x = obj;
 
     return ct_keep_state(&x->keep, i, out);
 }

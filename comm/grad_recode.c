@@ -1,9 +1,9 @@
 /* The pipe changes the ways of its gradients between two steps, and loses nothing.
  *
- * V of a range that stays compressed goes over, as does U. Where a range keeps nothing from now on
- * its V is 0, since the step before sent all; its U, summed over the ranks, is what the solver's
- * momentum would have become, and goes there. The other way round each rank starts with an equal
- * share of the solver's momentum. */
+ * V of a range that stays compressed goes over with its rate, as does U. Where a range keeps
+ * nothing from now on its V is 0, since the step before sent all; its U, summed over the ranks, is
+ * what the solver's momentum would have become, and goes there. The other way round each rank
+ * starts with an equal share of the solver's momentum. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +11,7 @@
 
 typedef struct carried {
     float *v, *u; /* [count], owned; NULL: there is none */
+    float rate;   /* in which V counts                   */
     bool absorbed;
 } carried;
 
@@ -66,6 +67,7 @@ static ct_status carry_out(ct_grad_pipe *gp, carried *c)
 {
     for (int i = 0; i < gp->n_range; ++i) {
         bool absorbs = will_absorb(gp, i);
+        const float *rate = NULL;
 
         if (gp->range[i].count == 0) continue;
         c[i].absorbed = gp->bucket[gp->bucket_of[i]].absorbed;
@@ -73,6 +75,8 @@ static ct_status carry_out(ct_grad_pipe *gp, carried *c)
         if (c[i].absorbed != absorbs) continue;
         CT_TRY(copy_state(gp, i, CT_CODED_RESIDUAL, &c[i].v));
         CT_TRY(copy_state(gp, i, CT_CODED_MOMENTUM, &c[i].u));
+        rate = find_state(gp, i, CT_CODED_RATE);
+        if (rate != NULL) c[i].rate = *rate;
     }
     return CT_OK;
 }
@@ -92,6 +96,7 @@ static void carry_in(ct_grad_pipe *gp, const carried *c)
 
         if (n == 0) continue;
         put(find_state(gp, i, CT_CODED_RESIDUAL), c[i].v, n);
+        put(find_state(gp, i, CT_CODED_RATE), &c[i].rate, 1);
         u = find_state(gp, i, CT_CODED_MOMENTUM);
         put(u, c[i].u, n);
         if ((u == NULL) || c[i].absorbed || (gp->history == NULL)) continue;

@@ -81,7 +81,7 @@ int64_t ct_selector_bound(const ct_selector *sel)
 {
     bool over = (sel->kind == CT_SELECT_SEARCH) || (sel->kind == CT_SELECT_SAMPLED);
 
-    return over ? at_most(2 * sel->k, sel->n) : sel->k;
+    return over ? at_most(ct_select_most(sel->k), sel->n) : sel->k;
 }
 
 void ct_selector_sign(ct_selector *sel, int sign)
@@ -396,6 +396,7 @@ ct_status ct_selector_run(ct_selector *sel, const ct_accum *a, ct_sparse *out)
         return CT_FAIL(CT_ERR_ARG, "a selection of %lld elements was given %lld", (long long)sel->n,
                        (long long)a->n);
     sel->stats = (ct_select_stats){ 0 };
+    for (int i = 0; (a->carry != 0) && (i < 3); ++i) sel->history[i].threshold *= a->carry;
     r.key = ct_select_key_of_sign(sel->sign);
     r.limit = sel->k;
     if (sel->n == 0) {

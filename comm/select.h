@@ -2,8 +2,8 @@
  *
  * Each coded parameter keeps U, its momentum, and V, what it has not sent yet. A step is
  *
- *     g' = scale g + decay w;  U = momentum U + rate g';  V = V + U        (momentum correction)
- *     nesterov: V = V + momentum U + rate g'                     U without `u`: V = V + scale g
+ *     g' = scale g + decay w;  U = momentum U + rate g';  V = carry V + U  (momentum correction)
+ *     nesterov: V = carry V + momentum U + rate g'                  without `u`: V = V + scale g
  *     S = some elements of V;  V = 0 there;  U = 0 there with mask_momentum  (factor masking)
  *
  * (Lin et al., Deep Gradient Compression, ICLR 2018; RedSync, arXiv 1808.04357). The rate is
@@ -35,6 +35,7 @@ typedef struct ct_accum {
     int64_t n;
     float scale, rate, momentum;
     float decay; /* of this rank's share: weight_decay * decay_mult / ranks      */
+    float carry; /* what V held before counts so many times: new rate / old; 0 stands for 1 */
     bool nesterov, mask_momentum;
     int n_thread; /* at most; 0: as many as OpenMP would take                 */
 } ct_accum;
@@ -49,14 +50,21 @@ typedef enum {
     CT_SELECT_EXACT,   /* the k largest magnitudes, of equal ones those of lowest index       */
     CT_SELECT_TRIMMED, /* the same, found as RedSync's trimmed top-k does: survivors of a threshold
                           between mean and maximum, lowered in fifths                         */
-    CT_SELECT_SEARCH,  /* all over a threshold, searched between mean and maximum, that k to 2 k
-                          elements pass                                                       */
-    CT_SELECT_SAMPLED, /* SEARCH's threshold, reused for 4 more steps while k / 2 to 2 k pass  */
+    CT_SELECT_SEARCH,  /* all over a threshold, searched between mean and maximum, that k to 5/4 k
+                          elements pass                                                      */
+    CT_SELECT_SAMPLED, /* SEARCH's threshold, reused for 4 more steps while k / 2 to 5/4 k pass */
     CT_SELECT_REDSYNC_SIZES /* RedSync's choice: TRIMMED below 4 MB, else SAMPLED              */
 } ct_select_kind;
 
 /** "auto", "exact", "trimmed", "search", "sampled", "redsync_sizes". */
 const char *ct_select_name(ct_select_kind kind);
+
+/** Most elements that SEARCH and SAMPLED take. RedSync ends its search at 2 k, which sends up to
+ *  twice what it was told to; a search that ends closer costs a pass more at most. */
+static inline int64_t ct_select_most(int64_t k)
+{
+    return k + k / 4;
+}
 
 typedef struct ct_selector ct_selector;
 
@@ -74,7 +82,7 @@ typedef struct ct_select_stats {
  *  CT_SPARSE_MAX, CT_ERR_NOMEM. Buffers come with the first run and stay. */
 ct_status ct_selector_create(ct_select_kind kind, int64_t n, int64_t k, ct_selector **sel_p);
 void ct_selector_destroy(ct_selector *sel); /* NULL allowed */
-/** Most entries that a run selects: k, or 2 k, at most n. */
+/** Most entries that a run selects: k, or 5/4 k, at most n. */
 int64_t ct_selector_bound(const ct_selector *sel);
 /** From the next run on: +1 only positive elements, -1 only negative ones, 0 (as created) both.
  *  Each of the three has a history of its own. */

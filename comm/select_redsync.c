@@ -74,7 +74,7 @@ ct_status ct_select_trimmed(ct_select_run *r)
     return ct_select_collect_k(r, bound, &total);
 }
 
-/* A threshold that k to 2 k keys pass: eight probes a round between low, which too many pass, and
+/* A threshold that k to 5/4 k keys pass: eight probes a round between low, which too many pass, and
  * high. *found_p false: there is none to be found, but at least k pass *low_p, or it is 0. */
 static ct_status search(ct_select_run *r, spread s, float *low_p, bool *found_p)
 {
@@ -96,7 +96,7 @@ static ct_status search(ct_select_run *r, spread s, float *low_p, bool *found_p)
             continue;
         }
         low = x[j];
-        *found_p = (passed[j] <= 2 * k);
+        *found_p = (passed[j] <= ct_select_most(k));
         if (*found_p) break;
         if (j < CT_SELECT_PROBES - 1) high = x[j + 1];
     }

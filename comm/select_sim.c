@@ -42,7 +42,9 @@ int64_t ct_selector_bound(const ct_selector *sel)
     bool loose = (sel->kind == CT_SELECT_SEARCH) || (sel->kind == CT_SELECT_SAMPLED) ||
                  (sel->kind == CT_SELECT_REDSYNC_SIZES);
 
-    return (loose && (2 * sel->k < sel->n)) ? 2 * sel->k : (loose ? sel->n : sel->k);
+    int64_t most = loose ? ct_select_most(sel->k) : sel->k;
+
+    return (most < sel->n) ? most : sel->n;
 }
 
 void ct_selector_sign(ct_selector *sel, int sign)

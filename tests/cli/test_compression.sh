@@ -28,9 +28,9 @@ runs alone 0 'Optimization Done' "$CORTADO" train --solver=solver.prototxt --glo
     --set=display=1 --set=snapshot_prefix=o --compression=redsync:density=1,min_bytes=1024,mask_momentum=false,wire=pairs
 near alone_is_dense one.jsonl
 
-# ---- a run that was stopped in the middle goes on, also in the momentum
+# ---- a run that was stopped in the middle goes on, also in the momentum, and where the rate changes just then
 for e in allgather gtopk; do
-    with="$red,exchange=$e,warmup_iter=3,resync_iter=7"
+    with="$red,exchange=$e,warmup_iter=3,resync_iter=7 --set=lr_policy=step --set=gamma=0.1 --set=stepsize=10"
     $JOB 2 $train $with --set=snapshot_prefix=whole >out 2>&1 </dev/null
     whole=$(sum_of)
     is sum_is_there_$e test -n "$whole"

@@ -28,6 +28,19 @@ static inline float rig_noise(int r, int64_t s, int i)
     return (i < 100) ? 5 * v : v;
 }
 
+/** A rate that stays, drops, rises, and then falls in every step. */
+static inline float rig_rate(int64_t s)
+{
+    if (s < 600) return (s < 300) ? 0.25f : 0.025f;
+    return 0.1f / (1 + 1e-3f * (float)(s - 600));
+}
+
+/** How much of what is not sent after step s - 1 counts in step s. */
+static inline double rig_carry(int64_t s)
+{
+    return (s > 0) ? (double)rig_rate(s) / rig_rate(s - 1) : 1;
+}
+
 static inline uint64_t rig_hash(uint64_t h, const float *v, size_t n)
 {
     for (size_t i = 0; i < sizeof(*v) * n; ++i)
