@@ -10,7 +10,8 @@ const ct_option ct_option_table[] = {
     { "snapshot", CT_OPTION_TEXT, "train", "FILE|auto",
       "resume from a .solverstate.h5; auto: the newest good one of snapshot_prefix, else start" },
     { "iterations", CT_OPTION_COUNT, JOB, "N",
-      "train: max_iter; test: batches (50); time: timed steps (10)" },
+      "train: max_iter; test: batches (50); time: timed steps (10), with "
+      "--data batches (100)" },
     { "set", CT_OPTION_LIST, "train test time check", "FIELD=VALUE",
       "override, repeatable: a solver field (base_lr, comm.bucket_mb), batch_size (every data "
       "layer "
@@ -20,6 +21,8 @@ const ct_option ct_option_table[] = {
       "what ran when on every rank, for chrome://tracing or ui.perfetto.dev" },
     { "trace_iterations", CT_OPTION_TEXT, "train time", "A-B",
       "the iterations to trace (the fourth to the eighth of the run)" },
+    { "data", CT_OPTION_FLAG, "time", NULL,
+      "time the data layers alone: how many images/s they could deliver" },
     { "json", CT_OPTION_TEXT, "time check", "FILE", "write the result as JSON" },
     { "compression", CT_OPTION_TEXT, "train time check", "TYPE[:FIELD=VALUE,...]",
       "gradient compression; for example redsync:density=0.001,exchange=oktopk" },

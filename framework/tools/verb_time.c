@@ -5,6 +5,7 @@
 #include "framework/tools/exchange_mpi.h"
 #include "framework/tools/exchange_open.h"
 #include "framework/tools/net_open.h"
+#include "framework/tools/time_data.h"
 #include "framework/tools/time_result.h"
 
 /* Steps at the start that are not counted: page faults, caches, first messages. Fewer where they
@@ -89,20 +90,33 @@ static ct_status run_steps(bench *b)
     return ct_train_step_settle(&b->step);
 }
 
-static ct_status write_json(const ct_call *call, const ct_config *c, const bench *b,
+/* {provenance,members} */
+static ct_status write_json(const ct_call *call, const ct_config *c, const ct_text *members,
                             const char *file)
 {
     ct_text t = { 0 }, from = { 0 };
     ct_status status;
 
     ct_call_provenance(call, c, &from);
-    ct_text_add(&t, "{%s,\"forward_overlap\":%s", (from.text != NULL) ? from.text : "",
-                b->step.forward_overlap ? "true" : "false");
-    ct_time_result_json(&b->result, &t);
-    ct_text_add(&t, "}\n");
-    status = (from.failed || t.failed) ? CT_FAIL(CT_ERR_NOMEM, "no memory for %s", file)
-                                       : ct_file_write(file, t.text, t.length);
+    ct_text_add(&t, "{%s,%s}\n", (from.text != NULL) ? from.text : "",
+                (members->text != NULL) ? members->text : "");
+    status = (from.failed || t.failed || members->failed)
+                 ? CT_FAIL(CT_ERR_NOMEM, "no memory for %s", file)
+                 : ct_file_write(file, t.text, t.length);
     ct_text_destroy(&from);
+    ct_text_destroy(&t);
+    return status;
+}
+
+static ct_status write_steps(const ct_call *call, const ct_config *c, const bench *b,
+                             const char *file)
+{
+    ct_text t = { 0 };
+    ct_status status;
+
+    ct_text_add(&t, "\"forward_overlap\":%s", b->step.forward_overlap ? "true" : "false");
+    ct_time_result_json(&b->result, &t);
+    status = write_json(call, c, &t, file);
     ct_text_destroy(&t);
     return status;
 }
@@ -145,13 +159,34 @@ static ct_status measure(ct_call *call, const ct_config *c, ct_net *net)
     CT_TRY_GOTO(status, out, ct_trace_file_write(&b.trace));
     if (call->job->rank == 0) {
         ct_time_result_print(&b.result, stdout);
-        if (json != NULL) CT_TRY_GOTO(status, out, write_json(call, c, &b, json));
+        if (json != NULL) CT_TRY_GOTO(status, out, write_steps(call, c, &b, json));
     }
 out:
     ct_train_step_close(&b.step);
     ct_exchange_open_close(&open);
     ct_trace_file_close(&b.trace);
     ct_time_result_destroy(&b.result);
+    return status;
+}
+
+/* The part of each rank; rank 0 shows its own. */
+static ct_status measure_data(const ct_call *call, const ct_config *c, const ct_net_options *o)
+{
+    const char *json = ct_options_text(call->options, "json");
+    int n_batch = (int)ct_options_count(call->options, "iterations", 100);
+    ct_time_data r;
+    ct_text t = { 0 };
+    ct_status status;
+
+    if (n_batch < 1) return CT_FAIL(CT_ERR_CONFIG, "--iterations=0: at least 1");
+    if ((json != NULL) && (call->job->rank == 0)) CT_TRY(ct_file_check_writable(json));
+    CT_TRY(ct_time_data_run(call, c->net, o, n_batch, &r));
+    if (call->job->rank != 0) return CT_OK;
+    ct_time_data_print(&r, stdout);
+    if (json == NULL) return CT_OK;
+    ct_time_data_json(&r, &t);
+    status = write_json(call, c, &t, json);
+    ct_text_destroy(&t);
     return status;
 }
 
@@ -170,7 +205,11 @@ ct_status ct_verb_time(ct_call *call)
         CT_INFO("iter_size %d: one micro-step is measured as a whole step", c.solver->iter_size);
     c.solver->iter_size = 1;
     ct_net_options_fill(call, &c, CT_TRAIN, &state, &options);
-    options.env.synthetic = true;
+    options.env.synthetic = !ct_options_flag(call->options, "data");
+    if (!options.env.synthetic) {
+        status = ct_job_share(call->job, measure_data(call, &c, &options));
+        goto out;
+    }
     CT_TRY_GOTO(status, out, ct_call_device(call, &c, &options.dev));
     if ((call->job->size > 1) && (options.dev->kind == CT_DEVICE_CPU))
         options.grad_arena = ct_exchange_mpi_arena(call->job->comm, c.solver);

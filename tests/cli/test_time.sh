@@ -34,4 +34,17 @@ runs clipped 0 'iter_size 3' $JOB 2 "$CORTADO" time --model=net.prototxt --itera
 is clipped_waits grep -q '"forward_overlap":false' r.json
 runs no_steps 2 'at least 1' "$CORTADO" time --model=net.prototxt --iterations=0
 runs no_folder 3 'nowhere' "$CORTADO" time --model=net.prototxt --iterations=1 --json=nowhere/t.json
+
+# the data layers alone
+runs data_alone 0 'data layers alone: 30 batches of 16' "$CORTADO" time --model=net.prototxt --data --iterations=30 --json=d.json
+is data_json grep -Eq '"batches":30,"batch":16,"wall_s":[0-9.e+-]+,"cpu_s":[0-9.e+-]+,.*"images_per_cpu_s":[0-9.e+-]+}$' d.json
+runs data_two_ranks 0 'batches of 16' $JOB 2 "$CORTADO" time --model=net.prototxt --data --iterations=3
+sed 's/data\/train_lmdb/nowhere/' net.prototxt >absent.prototxt
+runs data_absent 3 'nowhere' "$CORTADO" time --model=absent.prototxt --data
+cat >input.prototxt <<'EOF'
+layer { name: "in" type: "Input" top: "data" input_param { shape { dim: 4 dim: 3 } } }
+layer { name: "ip" type: "InnerProduct" bottom: "data" top: "ip" inner_product_param { num_output: 2 } }
+EOF
+runs data_none 2 'no layer of net .* reads a data set' "$CORTADO" time --model=input.prototxt --data
+runs data_no_batches 2 'at least 1' "$CORTADO" time --model=net.prototxt --data --iterations=0
 finish

@@ -3,6 +3,7 @@
 #include "tests/test.h"
 
 #include <stdio.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -360,6 +361,38 @@ static void test_resize(void **state)
     assert_int_equal(to.data[0], 86);
     assert_int_equal(ct_image_resize(&from, 2, 2, &room, &to), CT_OK);
     assert_memory_equal(to.data, pixels, 4);
+    ct_room_release(&room);
+}
+
+/* Any size to any size, against the mean of four pixels in double. */
+static void test_resize_odd(void **state)
+{
+    static const int size[][4] = { { 7, 5, 3, 11 }, { 1, 9, 4, 4 }, { 37, 53, 16, 17 } };
+    uint8_t pixels[37 * 53 * 3];
+    ct_room room = { 0 };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(pixels); i++) pixels[i] = (uint8_t)(i * 2654435761u >> 24);
+    for (size_t s = 0; s < sizeof(size) / sizeof(size[0]); s++) {
+        int h = size[s][0], w = size[s][1], oh = size[s][2], ow = size[s][3];
+        ct_image from = { pixels, h, w, 3 }, to;
+
+        assert_int_equal(ct_image_resize(&from, oh, ow, &room, &to), CT_OK);
+        for (int i = 0; i < oh * ow * 3; i++) {
+            double y = fmin(fmax((i / 3 / ow + 0.5) * h / oh - 0.5, 0), h - 1);
+            double x = fmin(fmax((i / 3 % ow + 0.5) * w / ow - 0.5, 0), w - 1);
+            int y0 = (int)y, x0 = (int)x, y1 = (y0 < h - 1) ? y0 + 1 : y0;
+            int x1 = (x0 < w - 1) ? x0 + 1 : x0, k = i % 3;
+            double top = (1 - x + x0) * pixels[(y0 * w + x0) * 3 + k] +
+                         (x - x0) * pixels[(y0 * w + x1) * 3 + k];
+            double bottom = (1 - x + x0) * pixels[(y1 * w + x0) * 3 + k] +
+                            (x - x0) * pixels[(y1 * w + x1) * 3 + k];
+
+            /* a half from rounding, and two weights rounded to 2^-12 of at most 255 */
+            assert_true(fabs(to.data[i] - (top + (y - y0) * (bottom - top))) <=
+                        0.5 + 2 * 255.0 / 4096);
+        }
+    }
     ct_room_release(&room);
 }
 
@@ -727,6 +760,7 @@ int main(void)
         cmocka_unit_test(test_jpeg),
         cmocka_unit_test(test_image_mutations),
         cmocka_unit_test(test_resize),
+        cmocka_unit_test(test_resize_odd),
         cmocka_unit_test(test_lmdb_opens_how_it_lies),
         cmocka_unit_test(test_lmdb_truncated_anywhere),
         cmocka_unit_test(test_lmdb_bad_record_is_named),
