@@ -10,8 +10,14 @@
 
 enum { N_RANGE = 3, N = 3 * 8000, N_TABLE = 1 << 14 };
 
-static const float momentum = 0.9f, rate = 0.1f;
+static const float momentum = 0.9f;
 static float table[N_TABLE]; /* normal numbers */
+
+/* Changes just as codecs do when they are changed by hand. */
+static float rate_of(int64_t step)
+{
+    return ((step < 3) || (step >= 21)) ? 0.1f : 0.04f;
+}
 
 /* A solver of its own: weights, momentum, and what both would be without any compression. */
 typedef struct rig {
@@ -102,28 +108,27 @@ static void fill(rig *r, int64_t step)
             r->arena[k] = gradient(r->comm->rank, step, (int)k);
             r->want_h[k] *= (double)momentum;
             for (int p = 0; p < r->comm->size; ++p)
-                r->want_h[k] += (double)rate * (double)gradient(p, step, (int)k);
+                r->want_h[k] += (double)rate_of(step) * (double)gradient(p, step, (int)k);
             r->want_w[k] -= r->want_h[k];
         }
     }
 }
 
-static void update(rig *r)
+static void update(rig *r, int64_t step)
 {
     for (int i = 0; i < N_RANGE; ++i) {
         bool absorbed = ct_grad_pipe_absorbs(r->gp, i);
 
         for (int64_t k = r->range[i].offset; k < r->range[i].offset + r->range[i].count; ++k) {
-            if (!absorbed) r->history[k] = momentum * r->history[k] + rate * r->arena[k];
+            if (!absorbed) r->history[k] = momentum * r->history[k] + rate_of(step) * r->arena[k];
             r->weight[k] -= absorbed ? r->arena[k] : r->history[k];
         }
     }
 }
 
-/* weights - sum over ranks of V: what they would be without compression. */
-static int nothing_is_lost(rig *r, int64_t step)
+/* r->sum = V, summed over the ranks; how many elements this rank has not sent. */
+static int sum_kept(rig *r)
 {
-    double worst = 0, scale = 1;
     int n_left = 0;
 
     memset(r->sum, 0, sizeof(double) * N);
@@ -137,6 +142,25 @@ static int nothing_is_lost(rig *r, int64_t step)
         }
     }
     MPI_Allreduce(MPI_IN_PLACE, r->sum, N, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    return n_left;
+}
+
+/* What was not sent yet counts in the new rate from now on. */
+static void change_rate(rig *r, int64_t step)
+{
+    double carry = (step > 0) ? (double)rate_of(step) / (double)rate_of(step - 1) : 1;
+
+    if (carry == 1) return;
+    (void)sum_kept(r);
+    for (int k = 0; k < N; ++k) r->want_w[k] += (1 - carry) * r->sum[k];
+}
+
+/* weights - sum over ranks of V: what they would be without compression. */
+static int nothing_is_lost(rig *r, int64_t step)
+{
+    double worst = 0, scale = 1;
+    int n_left = sum_kept(r);
+
     for (int k = 0; k < N; ++k) {
         double is = (double)r->weight[k] - r->sum[k];
 
@@ -165,14 +189,16 @@ static int same_on_all(const rig *r)
 
 static int rig_step(rig *r, int64_t s)
 {
-    int fault = MPI_FAULT_UNLESS(ct_grad_pipe_begin(r->gp, s, 1, rate) == CT_OK);
+    int fault = 0;
 
+    change_rate(r, s);
+    fault += MPI_FAULT_UNLESS(ct_grad_pipe_begin(r->gp, s, 1, rate_of(s)) == CT_OK);
     fill(r, s);
     for (int i = 0; i < N_RANGE; ++i)
         fault += MPI_FAULT_UNLESS(ct_grad_pipe_ready(r->gp, i) == CT_OK);
     for (int i = N_RANGE - 1; i >= 0; --i) ct_grad_pipe_reads(r->gp, i);
     fault += MPI_FAULT_UNLESS(ct_grad_pipe_finish(r->gp, NULL, NULL) == CT_OK);
-    update(r);
+    update(r, s);
     return fault + nothing_is_lost(r, s) + same_on_all(r);
 }
 
