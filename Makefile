@@ -62,6 +62,7 @@ CFLAGS_blocked_tile := -ffp-contract=fast # as tile
 CFLAGS_blocked_depth := -ffp-contract=fast # as tile
 CFLAGS_blocked_list := -ffp-contract=fast # as tile
 CFLAGS_bench_conv_dnnl := -ffp-contract=fast # as tile
+CFLAGS_machine_limit := -ffp-contract=fast # as tile
 CFLAGS_lrn_simd := -fno-math-errno # sqrtf is then an instruction, which vectorises
 CFLAGS_lrn_blocked := -fno-math-errno
 CFLAGS_softmax_omp := -fno-trapping-math # as the next

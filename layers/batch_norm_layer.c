@@ -159,6 +159,14 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     return CT_OK;
 }
 
+static void estimate(const ct_layer *l, const ct_instance *in, ct_estimate *e)
+{
+    const batch_norm_plan *plan = in->state;
+
+    (void)l;
+    e->engine[CT_RUN_FORWARD] = e->engine[CT_RUN_BACKWARD_DATA] = plan->engine->name;
+}
+
 const ct_layer_ops ct_layer_batch_norm = {
     .type = "BatchNorm",
     .min_bottom = 1,
@@ -174,4 +182,5 @@ const ct_layer_ops ct_layer_batch_norm = {
     .reshape = reshape,
     .forward = forward,
     .backward = backward,
+    .estimate = estimate,
 };

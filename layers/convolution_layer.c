@@ -330,6 +330,9 @@ static void conv_estimate(const ct_layer *l, const ct_instance *in, ct_estimate 
     double product = 2.0 * outputs * (double)(d->c / d->group * d->kh * d->kw);
     double bias = (l->n_weight > 1) ? outputs : 0.0;
 
+    e->engine[CT_RUN_FORWARD] = r->forward->name;
+    e->engine[CT_RUN_BACKWARD_WEIGHT] = r->backward_weight->name;
+    if (r->backward_data != NULL) e->engine[CT_RUN_BACKWARD_DATA] = r->backward_data->name;
     for (int i = 0; i < l->n_bottom; i++) {
         e->forward_flop += product + bias;
         e->backward_flop += product + bias + (in->bottom[i]->wants_diff ? product : 0.0);

@@ -110,6 +110,18 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     return CT_OK;
 }
 
+/* A row a word, not the whole table; the gradient's rows that no word has are zeroed all the same.
+ */
+static void estimate(const ct_layer *l, const ct_instance *in, ct_estimate *e)
+{
+    double index = (double)ct_tensor_bytes(&in->bottom[0]->data);
+    double rows = (double)ct_tensor_bytes(&in->top[0]->data);
+
+    (void)l;
+    e->forward_bytes = index + 2.0 * rows;
+    e->backward_bytes += 2.0 * index;
+}
+
 const ct_layer_ops ct_layer_embed = {
     .type = "Embed",
     .min_bottom = 1,
@@ -122,4 +134,5 @@ const ct_layer_ops ct_layer_embed = {
     .reshape = reshape,
     .forward = forward,
     .backward = backward,
+    .estimate = estimate,
 };

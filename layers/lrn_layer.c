@@ -109,7 +109,10 @@ static void lrn_estimate(const ct_layer *l, const ct_instance *in, ct_estimate *
     const lrn_state *s = l->state;
     double n = (double)ct_tensor_count(&in->bottom[0]->data);
     double window = (double)(s->within ? 2 * s->size : s->size);
+    const lrn_instance *r = in->state;
 
+    e->engine[CT_RUN_FORWARD] = r->forward->name;
+    e->engine[CT_RUN_BACKWARD_DATA] = r->backward->name;
     /* a square and an add per place of the window (separable within), the power as 4 */
     e->forward_flop = n * (2.0 * window + 7.0);
     e->backward_flop = n * (window + 12.0);

@@ -222,6 +222,8 @@ static void pool_estimate(const ct_layer *l, const ct_instance *in, ct_estimate 
     const ct_pool_desc *d = &r->desc;
 
     (void)l;
+    e->engine[CT_RUN_FORWARD] = r->forward->name;
+    e->engine[CT_RUN_BACKWARD_DATA] = r->backward->name;
     e->forward_flop = (double)(d->planes * d->oh * d->ow) * (double)(d->kh * d->kw);
     e->backward_flop =
         (d->method == CT_POOL_MAX) ? (double)(d->planes * d->oh * d->ow) : e->forward_flop;

@@ -73,7 +73,11 @@ static ct_status relu_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 
 static void relu_estimate(const ct_layer *l, const ct_instance *in, ct_estimate *e)
 {
+    const relu_instance *r = in->state;
+
     (void)l;
+    e->engine[CT_RUN_FORWARD] = r->forward->name;
+    e->engine[CT_RUN_BACKWARD_DATA] = r->backward->name;
     e->forward_flop = e->backward_flop = (double)ct_tensor_count(&in->bottom[0]->data);
 }
 

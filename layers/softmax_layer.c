@@ -45,6 +45,14 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
                                   ct_blob_diff(in->top[0]), ct_blob_diff(in->bottom[0]));
 }
 
+static void estimate(const ct_layer *l, const ct_instance *in, ct_estimate *e)
+{
+    const softmax_plan *plan = in->state;
+
+    (void)l;
+    e->engine[CT_RUN_FORWARD] = e->engine[CT_RUN_BACKWARD_DATA] = plan->engine->name;
+}
+
 const ct_layer_ops ct_layer_softmax = {
     .type = "Softmax",
     .min_bottom = 1,
@@ -57,5 +65,6 @@ const ct_layer_ops ct_layer_softmax = {
     .reshape = reshape,
     .forward = forward,
     .backward = backward,
+    .estimate = estimate,
     .on_cuda = true,
 };

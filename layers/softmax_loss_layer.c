@@ -169,6 +169,14 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
         (float)((double)weight / plan->divisor), ct_blob_diff(in->bottom[0]));
 }
 
+static void estimate(const ct_layer *l, const ct_instance *in, ct_estimate *e)
+{
+    const softmax_loss_plan *plan = in->state;
+
+    (void)l;
+    e->engine[CT_RUN_FORWARD] = e->engine[CT_RUN_BACKWARD_DATA] = plan->engine->name;
+}
+
 const ct_layer_ops ct_layer_softmax_loss = {
     .type = "SoftmaxWithLoss",
     .min_bottom = 2,
@@ -185,6 +193,7 @@ const ct_layer_ops ct_layer_softmax_loss = {
     .reshape = reshape,
     .forward = forward,
     .backward = backward,
+    .estimate = estimate,
     .release = release,
     .on_cuda = true,
 };

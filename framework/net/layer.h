@@ -66,8 +66,15 @@ typedef struct ct_buffer {
     int64_t row; /* floats; > 0: carried from batch to batch, see ct_instance_carry() */
 } ct_buffer;
 
+/** The computations that a layer's forward and backward are made of. */
+typedef enum { CT_RUN_FORWARD, CT_RUN_BACKWARD_DATA, CT_RUN_BACKWARD_WEIGHT, CT_N_RUN } ct_run_kind;
+
+/** What a forward and a backward of this instance's batch take, and who does it. */
 typedef struct ct_estimate {
-    double forward_flop, backward_flop; /* of this instance's batch; multiply-add: 2 */
+    double forward_flop, backward_flop; /* multiply-add: 2                                       */
+    double forward_bytes, backward_bytes; /* that must be read or written at least: each operand
+                                           * once, whatever the engine keeps beside them */
+    const char *engine[CT_N_RUN]; /* NULL: the layer has but one way, or does not do this  */
 } ct_estimate;
 
 /** What backward reads besides top diffs: the memory plan keeps just that alive. */
@@ -112,7 +119,9 @@ typedef struct ct_layer_ops {
     ct_status (*forward)(const ct_layer *l, ct_instance *in, ct_exec *ex);
     /** Top diffs to bottom diffs and weight diffs. NULL: no gradient passes. */
     ct_status (*backward)(const ct_layer *l, ct_instance *in, ct_exec *ex);
-    /** Operations of one forward and backward. NULL: none worth counting. */
+    /** Operations of one forward and backward, and the engines. e comes with the bytes that
+     * bottoms, tops and weights have (ct_net_estimate()): a layer that moves less says so. NULL: no
+     *  operations worth counting. */
     void (*estimate)(const ct_layer *l, const ct_instance *in, ct_estimate *e);
     void (*release)(const ct_layer *l, ct_instance *in); /* what in->state points to; may be NULL */
     void (*destroy)(ct_layer *l);                        /* what l->state points to; may be NULL  */

@@ -127,6 +127,10 @@ int ct_net_param_of(const ct_net *net, int layer, int i);
 /** FNV-1a over layer types, connections, shared weights and shapes, the dimension of blobs
  * that is the batch left out: equal nets have equal hashes, on any number of ranks. */
 uint64_t ct_net_hash(const ct_net *net);
+/** What forward and backward of a layer take, from shapes alone: bytes of what they read and write
+ *  (framework/net/estimate.c says what), operations and engines as the layer says. Zeroes where
+ *  nothing runs. */
+void ct_net_estimate(const ct_net *net, int layer, ct_estimate *e);
 /** XXH64 of the bytes of all weights in arena order, padding left out, statistics on request. 0
  *  where a device fails (logged). */
 uint64_t ct_net_checksum(const ct_net *net, bool statistics);

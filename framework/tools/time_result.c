@@ -105,31 +105,62 @@ static double of_layers(const ct_time_result *r, ct_step_kind kind)
     return sum;
 }
 
-void ct_time_result_print(const ct_time_result *r, FILE *out)
+/* Half the distance between the quartiles of n_step values. */
+static double half_quartiles(const ct_time_result *r, const double *v)
 {
-    const ct_net *net = r->net;
+    double *s = r->scratch;
+    int n = r->n_step;
 
-    fprintf(out, "%-24s %-16s %12s %12s %12s %9s %9s\n", "layer", "type", "parameters",
-            "forward ms", "backward ms", "GFLOP/s f", "GFLOP/s b");
-    for (int i = 0; i < net->n_layer; i++) {
-        const ct_layer *l = net->layer[i];
-        double f = of_layer(r, CT_STEP_FORWARD, i), w = of_layer(r, CT_STEP_BACKWARD, i);
-        ct_estimate e = { 0 };
+    memcpy(s, v, (size_t)n * sizeof(*v));
+    qsort(s, (size_t)n, sizeof(*s), compare);
+    return (s[(3 * (n - 1) + 2) / 4] - s[(n - 1 + 2) / 4]) / 2;
+}
 
-        if (l->ops->estimate != NULL) l->ops->estimate(l, net->instance[i], &e);
-        fprintf(out, "%-24s %-16s %12" PRId64 " %12.3f %12.3f %9.1f %9.1f\n", l->name, l->ops->type,
-                ct_net_layer_params(net, i), f, w, (f > 0) ? e.forward_flop / f * 1e-6 : 0,
-                (w > 0) ? e.backward_flop / w * 1e-6 : 0);
+static void name_engine(const ct_estimate *e, bool forward, char *text, size_t size)
+{
+    const char *data = e->engine[CT_RUN_BACKWARD_DATA], *weight = e->engine[CT_RUN_BACKWARD_WEIGHT];
+
+    text[0] = '\0';
+    if (forward) {
+        if (e->engine[CT_RUN_FORWARD] != NULL)
+            snprintf(text, size, "%s", e->engine[CT_RUN_FORWARD]);
+    } else if ((data != NULL) && (weight != NULL) && (strcmp(data, weight) != 0)) {
+        snprintf(text, size, "%s, %s", data, weight);
+    } else if ((data != NULL) || (weight != NULL)) {
+        snprintf(text, size, "%s", (data != NULL) ? data : weight);
     }
-    fprintf(out,
-            "\nmedians of %d steps after %d: step %.3f ms = forward %.3f + backward %.3f + update "
-            "%.3f + the rest;\nexposed communication %.3f ms, wait for data %.3f ms; %.1f images/s "
-            "(batch %" PRId64 ")\n",
-            r->n_step, r->n_warm_up, ct_time_result_median(r, r->step),
-            of_layers(r, CT_STEP_FORWARD), of_layers(r, CT_STEP_BACKWARD),
-            ct_time_result_median(r, r->update), ct_time_result_median(r, r->exposed),
-            ct_time_result_median(r, r->wait_data), ct_time_result_images_per_s(r),
-            net->batch_global);
+}
+
+/* False where the layer has no such step of its own. */
+static bool make_pass(const ct_time_result *r, int layer, bool forward, ct_time_pass *p)
+{
+    const ct_step *list = forward ? r->net->forward : r->net->backward;
+    ct_step_kind kind = forward ? CT_STEP_FORWARD : CT_STEP_BACKWARD;
+    int n = forward ? r->net->n_forward : r->net->n_backward, k = 0;
+    const double *all = forward ? r->forward : r->backward;
+    ct_estimate e;
+
+    while ((k < n) && ((list[k].kind != kind) || (list[k].layer != layer))) k++;
+    if (k == n) return false;
+    ct_net_estimate(r->net, layer, &e);
+    *p = (ct_time_pass){ .layer = layer,
+                         .forward = forward,
+                         .ms = of_step(r, all, k),
+                         .flop = forward ? e.forward_flop : e.backward_flop,
+                         .bytes = forward ? e.forward_bytes : e.backward_bytes };
+    if (p->ms > 0) p->spread = half_quartiles(r, all + (size_t)k * (size_t)r->n_step) / p->ms;
+    if (r->limit.flop > 0) p->bound_ms = 1e3 * ct_machine_limit_bound(&r->limit, p->flop, p->bytes);
+    name_engine(&e, forward, p->engine, sizeof(p->engine));
+    return true;
+}
+
+void ct_time_result_passes(const ct_time_result *r, ct_time_pass *list, int *n_p)
+{
+    *n_p = 0;
+    for (int i = 0; i < r->net->n_layer; i++) {
+        if (make_pass(r, i, true, &list[*n_p])) *n_p += 1;
+        if (make_pass(r, i, false, &list[*n_p])) *n_p += 1;
+    }
 }
 
 /* ---- the profile */
@@ -183,6 +214,22 @@ static void add_list(const ct_time_result *r, bool forward, ct_text *t)
     ct_text_add(t, "]");
 }
 
+static void add_pass(const ct_time_result *r, int layer, bool forward, ct_text *t)
+{
+    const char *name = forward ? "forward" : "backward";
+    ct_time_pass p;
+
+    if (!make_pass(r, layer, forward, &p)) return;
+    ct_text_add(t, ",\"%s\":{\"ms\":%.9g,\"spread\":%.4g,\"flop\":%.9g,\"bytes\":%.9g", name, p.ms,
+                p.spread, p.flop, p.bytes);
+    if (p.bound_ms > 0) ct_text_add(t, ",\"bound_ms\":%.9g", p.bound_ms);
+    if (p.engine[0] != '\0') {
+        ct_text_add(t, ",\"engine\":");
+        ct_text_add_json(t, p.engine);
+    }
+    ct_text_add(t, "}");
+}
+
 static void add_layers(const ct_time_result *r, ct_text *t)
 {
     const ct_net *net = r->net;
@@ -192,12 +239,30 @@ static void add_layers(const ct_time_result *r, ct_text *t)
         ct_text_add(t, "%s{\"name\":", (i > 0) ? "," : "");
         ct_text_add_json(t, net->layer[i]->name);
         ct_text_add(
-            t,
-            ",\"type\":\"%s\",\"forward_ms\":%.9g,\"backward_ms\":%.9g,\"parameters\":%" PRId64 "}",
+            t, ",\"type\":\"%s\",\"forward_ms\":%.9g,\"backward_ms\":%.9g,\"parameters\":%" PRId64,
             net->layer[i]->ops->type, of_layer(r, CT_STEP_FORWARD, i),
             of_layer(r, CT_STEP_BACKWARD, i), ct_net_layer_params(net, i));
+        add_pass(r, i, true, t);
+        add_pass(r, i, false, t);
+        ct_text_add(t, "}");
     }
     ct_text_add(t, "]");
+}
+
+/* What the processor can do, and what the net was made to do beside its layers. */
+static void add_limit(const ct_time_result *r, ct_text *t)
+{
+    const ct_machine_limit *m = &r->limit;
+    int n_reorder = 0;
+
+    for (int i = 0; i < r->net->n_layer; i++) n_reorder += r->net->layer[i]->ops->by_net;
+    ct_text_add(t, ",\"conversions\":%d", n_reorder);
+    if (!(m->flop > 0)) return;
+    ct_text_add(
+        t,
+        ",\"limit\":{\"simd\":\"%s\",\"threads\":%d,\"flop_per_s\":%.9g,\"read_bytes_per_s\":%.9g,"
+        "\"triad_bytes_per_s\":%.9g,\"array_bytes\":%zu}",
+        m->simd, m->n_thread, m->flop, m->read, m->triad, m->array);
 }
 
 void ct_time_result_json(const ct_time_result *r, ct_text *out)
@@ -221,6 +286,7 @@ void ct_time_result_json(const ct_time_result *r, ct_text *out)
     add_list(r, true, out);
     add_list(r, false, out);
     add_layers(r, out);
+    add_limit(r, out);
     ct_text_add(out, ",\"step_ms_samples\":[");
     for (int i = 0; i < r->n_step; i++) ct_text_add(out, "%s%.9g", (i > 0) ? "," : "", r->step[i]);
     ct_text_add(out, "]");

@@ -8,6 +8,7 @@
 
 #include "framework/base/text.h"
 #include "framework/net/net.h"
+#include "framework/tools/machine_limit.h"
 
 /** Times in ms. Of n_step steps, in the order in which they ran. */
 typedef struct ct_time_result {
@@ -18,7 +19,19 @@ typedef struct ct_time_result {
     double *forward_polls, *backward_polls;      /* likewise: polls from inside the step        */
     double *scratch;                             /* [n_step]                                    */
     int64_t bytes_sent;                          /* by this rank in the last step               */
+    ct_machine_limit limit;                      /* flop 0: not measured                        */
 } ct_time_result;
+
+/** A layer's forward or backward. */
+typedef struct ct_time_pass {
+    int layer;
+    bool forward;
+    double ms;          /* the median                                                           */
+    double spread;      /* half the distance between the quartiles, over the median             */
+    double flop, bytes; /* ct_net_estimate()                                                    */
+    double bound_ms;    /* the least that the processor could take; 0: limits were not measured */
+    char engine[48];    /* "direct"; of backward "DATA, WEIGHTS" where they differ; or ""       */
+} ct_time_pass;
 
 ct_status ct_time_result_create(const ct_net *net, int n_step, ct_time_result *r);
 void ct_time_result_destroy(ct_time_result *r);
@@ -29,7 +42,13 @@ void ct_time_result_take(ct_time_result *r, int i);
 double ct_time_result_median(const ct_time_result *r, const double *v);
 double ct_time_result_images_per_s(const ct_time_result *r);
 
-void ct_time_result_print(const ct_time_result *r, FILE *out);
+/** The passes in the order of layers, forward before backward: list[2 n_layer]. */
+void ct_time_result_passes(const ct_time_result *r, ct_time_pass *list, int *n_p);
+
+/** CT_ERR_NOMEM. */
+ct_status ct_time_result_print(const ct_time_result *r, FILE *out);
+/** The roofline of the net's passes as an SVG picture: needs limits. CT_ERR_IO, CT_ERR_NOMEM. */
+ct_status ct_time_result_plot(const ct_time_result *r, const char *file);
 /** Appends the members of the profile: ,"profile":1,… */
 void ct_time_result_json(const ct_time_result *r, ct_text *out);
 

@@ -17,14 +17,6 @@ typedef struct totals {
     double forward, backward; /* FLOP of this rank's batch */
 } totals;
 
-static void add_estimate(const ct_net *net, int i, ct_estimate *e)
-{
-    const ct_layer *l = net->layer[i];
-
-    memset(e, 0, sizeof(*e));
-    if (l->ops->estimate != NULL) l->ops->estimate(l, net->instance[i], e);
-}
-
 static void print_layers(const ct_net *net, totals *t)
 {
     printf("%-24s %-16s %-32s %12s %10s %10s\n", "layer", "type", "top", "parameters", "fwd GFLOP",
@@ -34,7 +26,7 @@ static void print_layers(const ct_net *net, totals *t)
         ct_shape_text shape = { "" };
         ct_estimate e;
 
-        add_estimate(net, i, &e);
+        ct_net_estimate(net, i, &e);
         if (l->n_top > 0) shape = ct_shape_str(&net->instance[i]->top[0]->data.shape);
         printf("%-24s %-16s %-32s %12" PRId64 " %10.4g %10.4g\n", l->name, l->ops->type, shape.text,
                ct_net_layer_params(net, i), e.forward_flop * 1e-9, e.backward_flop * 1e-9);

@@ -7,6 +7,7 @@
 #include "framework/proto/reference.h"
 #include "framework/tools/blas_core.h"
 #include "framework/tools/features.h"
+#include "framework/tools/machine_limit.h"
 #include "framework/tools/show_topology.h"
 #include "framework/tools/tools.h"
 
@@ -48,6 +49,18 @@ static void print_build(void)
     printf("\n");
 }
 
+static ct_status print_limits(void)
+{
+    ct_machine_limit m;
+
+    CT_TRY(ct_machine_limit_measure(1, &m));
+    printf("limits      %.1f GFLOP/s of multiply-adds, %s, %d thread%s; memory %.1f GB/s read, "
+           "%.1f GB/s triad\n            (3 arrays of %.0f MB); measured just now\n",
+           m.flop * 1e-9, m.simd, m.n_thread, (m.n_thread > 1) ? "s" : "", m.read * 1e-9,
+           m.triad * 1e-9, (double)m.array * 1e-6);
+    return CT_OK;
+}
+
 static ct_status print_machine(int wanted)
 {
     ct_threads threads;
@@ -62,6 +75,7 @@ static ct_status print_machine(int wanted)
     printf("threads     %d (%s) on %d cores: %s\n", threads.n, threads.from, threads.n_core,
            threads.cores);
     printf("blas core   %s\n", ct_blas_core_name());
+    CT_TRY(print_limits());
     printf(
         "topology    cortado info --topology, in a job or with the name of a machine; ready ones:");
     for (const ct_ready_machine *m = ct_ready_machine_table; m->name != NULL; m++)

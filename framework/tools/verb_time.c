@@ -136,31 +136,69 @@ static ct_status open_step(bench *b, const Ct__SolverParameter *param)
     return ct_train_step_open(&b->step);
 }
 
-static ct_status measure(ct_call *call, const ct_config *c, ct_net *net)
+/* What was asked for, known to be possible before anything is measured. */
+typedef struct request {
+    const char *json, *roofline;
+    int n_step;
+    ct_machine_limit limit; /* flop 0: not wanted */
+} request;
+
+static ct_status read_request(ct_call *call, const ct_config *c, request *q)
 {
-    const char *json = ct_options_text(call->options, "json");
-    int n_step = (int)ct_options_count(call->options, "iterations", 10);
+    const char *limits = ct_options_text(call->options, "limits");
+    bool cpu = (c->solver->solver_mode != CT__SOLVER_PARAMETER__SOLVER_MODE__GPU);
+    bool wanted = cpu && ((limits == NULL) || (strcmp(limits, "true") == 0));
+    int64_t n_step = ct_options_count(call->options, "iterations", 10);
+    ct_status status = CT_OK;
+    int n_local = 1;
+
+    q->json = ct_options_text(call->options, "json");
+    q->roofline = ct_options_text(call->options, "roofline");
+    if ((n_step < 1) || (n_step > 1000000))
+        return CT_FAIL(CT_ERR_CONFIG, "--iterations=%lld: at least 1, at most 1000000",
+                       (long long)n_step);
+    q->n_step = (int)n_step;
+    if ((q->roofline != NULL) && !wanted)
+        return CT_FAIL(CT_ERR_CONFIG, "--roofline=%s needs the limits of a CPU, which %s",
+                       q->roofline, cpu ? "--limits=false leaves out" : "solver_mode GPU is not");
+    if ((q->json != NULL) && (call->job->rank == 0)) status = ct_file_check_writable(q->json);
+    if ((q->roofline != NULL) && (call->job->rank == 0) && (status == CT_OK))
+        status = ct_file_check_writable(q->roofline);
+    CT_TRY(ct_job_share(call->job, status));
+    if (!wanted) return CT_OK;
+    if (call->job->node != MPI_COMM_NULL) MPI_Comm_size(call->job->node, &n_local);
+    MPI_Barrier(call->job->agree); /* ranks of a node share its memory: they measure together */
+    return ct_machine_limit_measure(n_local, &q->limit);
+}
+
+static ct_status write_results(const ct_call *call, const ct_config *c, const bench *b,
+                               const request *q)
+{
+    if (call->job->rank != 0) return CT_OK;
+    CT_TRY(ct_time_result_print(&b->result, stdout));
+    if (q->json != NULL) CT_TRY(write_steps(call, c, b, q->json));
+    return (q->roofline != NULL) ? ct_time_result_plot(&b->result, q->roofline) : CT_OK;
+}
+
+static ct_status measure(ct_call *call, const ct_config *c, ct_net *net, const request *q)
+{
     ct_exchange_open open = { .job = call->job, .param = c->solver };
     bench b = { .net = net };
     ct_status status = CT_OK;
 
-    if (n_step < 1) return CT_FAIL(CT_ERR_CONFIG, "--iterations=0: at least 1");
-    if ((json != NULL) && (call->job->rank == 0)) status = ct_file_check_writable(json);
-    CT_TRY(ct_job_share(call->job, status));
     open.trace = &b.trace;
     ct_exec_fill(call, net, &b.ex);
     b.step.net = net;
-    CT_TRY_GOTO(status, out, ct_time_result_create(net, n_step, &b.result));
+    CT_TRY_GOTO(status, out, ct_time_result_create(net, q->n_step, &b.result));
+    b.result.limit = q->limit;
     CT_TRY_GOTO(status, out, ct_trace_file_open(call, &b.trace));
     b.ex.trace = b.trace.trace;
     CT_TRY_GOTO(status, out, ct_exchange_open_net(&open, net, &b.exchange));
     CT_TRY_GOTO(status, out, open_step(&b, c->solver));
     CT_TRY_GOTO(status, out, run_steps(&b));
+    if (b.result.limit.flop > 0) ct_machine_limit_again(&b.result.limit);
     CT_TRY_GOTO(status, out, ct_trace_file_write(&b.trace));
-    if (call->job->rank == 0) {
-        ct_time_result_print(&b.result, stdout);
-        if (json != NULL) CT_TRY_GOTO(status, out, write_steps(call, c, &b, json));
-    }
+    status = write_results(call, c, &b, q);
 out:
     ct_train_step_close(&b.step);
     ct_exchange_open_close(&open);
@@ -196,6 +234,7 @@ ct_status ct_verb_time(ct_call *call)
     ct_net_state state;
     ct_config c;
     ct_net *net = NULL;
+    request q = { .n_step = 0 };
     ct_status status;
 
     CT_TRY(ct_net_state_read(call->options, &state));
@@ -213,13 +252,14 @@ ct_status ct_verb_time(ct_call *call)
     CT_TRY_GOTO(status, out, ct_call_device(call, &c, &options.dev));
     if ((call->job->size > 1) && (options.dev->kind == CT_DEVICE_CPU))
         options.grad_arena = ct_exchange_mpi_arena(call->job->comm, c.solver);
+    CT_TRY_GOTO(status, out, read_request(call, &c, &q));
     CT_TRY_GOTO(status, out, ct_net_create(c.net, &options, &net));
     if (net->grad_arena == NULL) {
         status =
             CT_FAIL(CT_ERR_CONFIG, "%s: nothing to learn: no parameter has a gradient", c.file);
         goto out;
     }
-    CT_TRY_GOTO(status, out, measure(call, &c, net));
+    CT_TRY_GOTO(status, out, measure(call, &c, net, &q));
 out:
     ct_net_destroy(net);
     ct_config_destroy(&c);

@@ -18,8 +18,6 @@
 extern "C" {
 #endif
 
-typedef enum { CT_RUN_FORWARD, CT_RUN_BACKWARD_DATA, CT_RUN_BACKWARD_WEIGHT } ct_run_kind;
-
 /** What the prototxt's ct_kernel asks for; "auto" where it says nothing. Never NULL. */
 const char *ct_engine_policy(const ct_layer *l, ct_run_kind kind);
 /** Threads that the kernels of this layer may use: fixed at reshape, since workspace and the

@@ -16,6 +16,29 @@ is backward_list grep -Eq '"kind":"backward","layer":4,"ms":[0-9.e+-]+,"polls":[
 is waits test "$(count '"kind":"wait"' t.json)" = 4
 is readies test "$(count '"kind":"ready"' t.json)" = 4
 is samples grep -Eq '"step_ms_samples":\[[0-9.e+-]+,[0-9.e+-]+,[0-9.e+-]+\]' t.json
+is samples_of_parts grep -Eq '"forward":\{"ms":[0-9.e+-]+,"spread":[0-9.e+-]+,"flop":[0-9.e+-]+,"bytes":[0-9.e+-]+,"bound_ms":[0-9.e+-]+,"engine":"[a-z]+"\}' t.json
+is limit_said grep -Eq '"limit":\{"simd":"[a-z0-9]+","threads":1,"flop_per_s":[0-9.e+]+,"read_bytes_per_s":' t.json
+is conversions_said grep -Eq '"conversions":[0-9]+' t.json
+is table grep -Eq '^conv +Convolution +[0-9]+ forward +[0-9.]+ +[0-9.]+ +[0-9.-]+ .* (direct|gemm|blocked)$' out
+is table_backward grep -Eq '^ +backward +[0-9.]+ ' out
+is limits_printed grep -Eq '^limits of 1 thread, [a-z0-9]+: [0-9.]+ GFLOP/s; memory' out
+# the operations are those of check: both totals, in GFLOP
+"$CORTADO" check --model=net.prototxt --json=c.json >check.out 2>&1
+flop() { sed 's/.*"layers"//' t.json | grep -o "\"$1\":{[^}]*" | grep -o '"flop":[0-9.e+-]*' | cut -d: -f2 | awk '{ s += $1 } END { printf "%.6g", s * 1e-9 }'; }
+of_check() { grep -o "\"$1_gflop\":[0-9.e+-]*" c.json | cut -d: -f2 | awk '{ printf "%.6g", $1 }'; }
+is flop_forward test "$(flop forward)" = "$(of_check forward)"
+is flop_backward test "$(flop backward)" = "$(of_check backward)"
+is flop_there test "$(flop forward)" != 0
+
+runs roofline 0 'images/s' "$CORTADO" time --model=net.prototxt --iterations=2 --roofline=r.svg
+is roofline_is_svg grep -q '^<svg xmlns' r.svg
+is roofline_whole grep -q '^</svg>' r.svg
+is roofline_has_conv grep -q '<title>conv forward: ' r.svg
+command -v python3 >/dev/null && is roofline_is_xml python3 -c "import xml.dom.minidom as m; m.parse('r.svg')"
+runs without_limits 0 'images/s' "$CORTADO" time --model=net.prototxt --iterations=2 --limits=false --json=n.json
+is no_limits_said sh -c '! grep -q "\"limit\"\|bound_ms" n.json'
+runs roofline_needs_limits 2 'needs the limits' "$CORTADO" time --model=net.prototxt --limits=false --roofline=r.svg
+runs roofline_no_folder 3 'nowhere' "$CORTADO" time --model=net.prototxt --roofline=nowhere/r.svg
 
 for n in 2 3; do
     for overlap in true false; do

@@ -1,0 +1,82 @@
+/* What a layer takes at least, for tables of times and for rooflines. */
+#include "framework/net/net_impl.h"
+
+#include <string.h>
+
+/* Memory that both ends share is not moved. */
+static bool passes_data(const ct_layer *l, const ct_instance *in)
+{
+    if (((l->ops->alias & CT_ALIAS_DATA) == 0) || (l->n_bottom < 1)) return false;
+    for (int t = 0; t < l->n_top; t++) {
+        if (in->top[t]->data.data != in->bottom[0]->data.data) return false;
+    }
+    return true;
+}
+
+static bool passes_diff(const ct_layer *l, const ct_instance *in)
+{
+    return ((l->ops->alias & CT_ALIAS_DIFF) != 0) && (l->n_bottom > 0) && (l->n_top > 0) &&
+           (in->top[0]->diff.data == in->bottom[0]->diff.data);
+}
+
+static double weight_bytes(const ct_instance *in, int n, bool diff)
+{
+    double bytes = 0.0;
+
+    for (int w = 0; w < n; w++) {
+        if (!diff || (in->weight[w].wants_diff))
+            bytes += (double)ct_tensor_bytes(&in->weight[w].data);
+    }
+    return bytes;
+}
+
+/* Bottoms and weights read, tops written. */
+static double forward_bytes(const ct_layer *l, const ct_instance *in)
+{
+    double bytes = weight_bytes(in, l->n_weight, false);
+
+    if ((l->ops->forward == NULL) || passes_data(l, in)) return 0.0;
+    for (int b = 0; b < l->n_bottom; b++) bytes += (double)ct_tensor_bytes(&in->bottom[b]->data);
+    for (int t = 0; t < l->n_top; t++) bytes += (double)ct_tensor_bytes(&in->top[t]->data);
+    return bytes;
+}
+
+/* Top diffs, the values that backward says it reads, and weights where bottoms get a gradient read;
+ * gradients of bottoms and weights written. */
+static double backward_bytes(const ct_layer *l, const ct_instance *in)
+{
+    double bytes = weight_bytes(in, l->n_weight, true);
+    bool wanted = false;
+
+    if (passes_diff(l, in)) return 0.0;
+    for (int b = 0; b < l->n_bottom; b++) {
+        const ct_blob *x = in->bottom[b];
+
+        if (l->backward_reads & CT_READS_BOTTOM) bytes += (double)ct_tensor_bytes(&x->data);
+        if (!x->wants_diff) continue;
+        bytes += (double)ct_tensor_bytes(&x->data);
+        wanted = true;
+    }
+    for (int t = 0; t < l->n_top; t++) {
+        const ct_blob *y = in->top[t];
+
+        if (l->backward_reads & CT_READS_TOP) bytes += (double)ct_tensor_bytes(&y->data);
+        if (y->wants_diff) bytes += (double)ct_tensor_bytes(&y->data);
+    }
+    return bytes + (wanted ? weight_bytes(in, l->n_weight, false) : 0.0);
+}
+
+void ct_net_estimate(const ct_net *net, int layer, ct_estimate *e)
+{
+    const ct_layer *l = net->layer[layer];
+    const ct_instance *in = net->instance[layer];
+    bool back = (ct_net_impl_of(net)->backward_step[layer] >= 0);
+
+    memset(e, 0, sizeof(*e));
+    e->forward_bytes = forward_bytes(l, in);
+    if (back) e->backward_bytes = backward_bytes(l, in);
+    if (l->ops->estimate != NULL) l->ops->estimate(l, in, e);
+    if (back) return;
+    e->backward_flop = e->backward_bytes = 0.0;
+    e->engine[CT_RUN_BACKWARD_DATA] = e->engine[CT_RUN_BACKWARD_WEIGHT] = NULL;
+}

@@ -1,0 +1,134 @@
+/* The times of a step as tables for people. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "framework/tools/net_open.h"
+#include "framework/tools/time_result.h"
+
+/* Sums over passes, those of conversions apart. */
+typedef struct totals {
+    double forward_ms, backward_ms, flop, bytes, bound_ms;
+    double reorder_ms;
+    int n_reorder;
+} totals;
+
+static double percent(double part, double of)
+{
+    return (of > 0) ? 100.0 * part / of : 0.0;
+}
+
+/* A share of a limit: how far over 100 % something is that came from a cache says nothing. */
+static void print_share(FILE *out, double rate, double limit)
+{
+    if (!(rate > 0) || !(limit > 0)) {
+        fprintf(out, " %6s", "-");
+    } else if (rate > limit) {
+        fprintf(out, " %6s", ">100");
+    } else {
+        fprintf(out, " %6.1f", percent(rate, limit));
+    }
+}
+
+static void print_rate(FILE *out, double amount, double ms)
+{
+    if ((amount > 0) && (ms > 0)) {
+        fprintf(out, " %8.1f", amount / ms * 1e-6);
+    } else {
+        fprintf(out, " %8s", "-");
+    }
+}
+
+static void print_pass(const ct_time_result *r, const ct_time_pass *p, bool first, FILE *out)
+{
+    const ct_net *net = r->net;
+    const ct_layer *l = net->layer[p->layer];
+    double s = p->ms * 1e-3;
+
+    if (first) {
+        fprintf(out, "%-24s %-16s %11" PRId64, l->name, l->ops->type,
+                ct_net_layer_params(net, p->layer));
+    } else {
+        fprintf(out, "%-24s %-16s %11s", "", "", "");
+    }
+    fprintf(out, " %-8s %10.3f %5.1f", p->forward ? "forward" : "backward", p->ms, 1e2 * p->spread);
+    print_rate(out, p->flop, p->ms);
+    print_share(out, (s > 0) ? p->flop / s : 0, r->limit.flop);
+    print_rate(out, p->bytes, p->ms);
+    print_share(out, (s > 0) ? p->bytes / s : 0, r->limit.memory);
+    print_share(out, p->bound_ms, p->ms);
+    fprintf(out, "  %s\n", p->engine);
+}
+
+static void print_table(const ct_time_result *r, const ct_time_pass *list, int n, FILE *out)
+{
+    fprintf(out, "%-24s %-16s %11s %-8s %10s %5s %8s %6s %8s %6s %6s  %s\n", "layer", "type",
+            "parameters", "pass", "ms", "+-%", "GFLOP/s", "% peak", "GB/s", "% mem", "% roof",
+            "engine");
+    for (int i = 0; i < n; i++)
+        print_pass(r, &list[i], (i == 0) || (list[i].layer != list[i - 1].layer), out);
+}
+
+static totals add_up(const ct_time_result *r, const ct_time_pass *list, int n)
+{
+    totals t = { 0 };
+
+    for (int i = 0; i < n; i++) {
+        const ct_time_pass *p = &list[i];
+
+        if (p->forward) t.forward_ms += p->ms;
+        if (!p->forward) t.backward_ms += p->ms;
+        t.flop += p->flop;
+        t.bytes += p->bytes;
+        t.bound_ms += p->bound_ms;
+        if (!r->net->layer[p->layer]->ops->by_net) continue;
+        t.reorder_ms += p->ms;
+        t.n_reorder += p->forward;
+    }
+    return t;
+}
+
+static void print_limits(const ct_time_result *r, const totals *t, FILE *out)
+{
+    const ct_machine_limit *m = &r->limit;
+    double step_ms = ct_time_result_median(r, r->step);
+
+    if (!(m->flop > 0)) return;
+    fprintf(out,
+            "limits of %d thread%s, %s: %.1f GFLOP/s; memory %.1f GB/s read, %.1f GB/s triad (3 "
+            "arrays of %.0f MB)\n",
+            m->n_thread, (m->n_thread > 1) ? "s" : "", m->simd, m->flop * 1e-9, m->read * 1e-9,
+            m->triad * 1e-9, (double)m->array * 1e-6);
+    fprintf(out,
+            "layers    %.4g GFLOP, at least %.4g GB: %.1f GFLOP/s, %.1f %% of the peak, %.1f %% of "
+            "the roofline's %.3f ms\n",
+            t->flop * 1e-9, t->bytes * 1e-9, t->flop / step_ms * 1e-6,
+            percent(t->flop / step_ms * 1e3, m->flop), percent(t->bound_ms, step_ms), t->bound_ms);
+}
+
+ct_status ct_time_result_print(const ct_time_result *r, FILE *out)
+{
+    const ct_net *net = r->net;
+    ct_time_pass *list = calloc(2 * (size_t)net->n_layer + 1, sizeof(*list));
+    int n = 0;
+    totals t;
+
+    if (list == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d layers", net->n_layer);
+    ct_time_result_passes(r, list, &n);
+    print_table(r, list, n, out);
+    t = add_up(r, list, n);
+    free(list);
+    fprintf(out, "\n");
+    print_limits(r, &t, out);
+    fprintf(out, "layouts   %d conversion%s, %.3f ms\n", t.n_reorder, (t.n_reorder == 1) ? "" : "s",
+            t.reorder_ms);
+    fprintf(out,
+            "medians of %d steps after %d: step %.3f ms = forward %.3f + backward %.3f + update "
+            "%.3f + the rest;\nexposed communication %.3f ms, wait for data %.3f ms; %.1f images/s "
+            "(batch %" PRId64 ")\n",
+            r->n_step, r->n_warm_up, ct_time_result_median(r, r->step), t.forward_ms, t.backward_ms,
+            ct_time_result_median(r, r->update), ct_time_result_median(r, r->exposed),
+            ct_time_result_median(r, r->wait_data), ct_time_result_images_per_s(r),
+            net->batch_global);
+    return CT_OK;
+}
