@@ -61,6 +61,7 @@ CFLAGS_tile := -ffp-contract=fast # its sums are products added up: fused where 
 CFLAGS_blocked_tile := -ffp-contract=fast # as tile
 CFLAGS_blocked_depth := -ffp-contract=fast # as tile
 CFLAGS_blocked_list := -ffp-contract=fast # as tile
+CFLAGS_winograd_map := -ffp-contract=fast # as tile
 CFLAGS_bench_conv_dnnl := -ffp-contract=fast # as tile
 CFLAGS_machine_limit := -ffp-contract=fast # as tile
 CFLAGS_lrn_simd := -fno-math-errno # sqrtf is then an instruction, which vectorises

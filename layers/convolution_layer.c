@@ -145,7 +145,8 @@ static ct_status conv_setup(ct_layer *l, const ct_shape *bottom)
 
 static bool is_choice(const char *policy)
 {
-    return (strcmp(policy, "auto") == 0) || (strcmp(policy, "blocked") == 0);
+    return (strcmp(policy, "auto") == 0) || (strcmp(policy, "blocked") == 0) ||
+           (strcmp(policy, "winograd") == 0);
 }
 
 /* Blocks as wide as this processor's vectors, in groups that are whole blocks or one channel. */
@@ -184,6 +185,13 @@ static int top_block(const ct_layer *l, const ct_conv_desc *d, bool wants_dx)
     return (ct_conv_find(ct_conv_forward_table, &blocked, "blocked") != NULL) ? (int)block : 0;
 }
 
+/* Outputs of the largest tile, as ct_conv_desc has it. */
+static int winograd_tile(const ct_layer *l)
+{
+    if (l->env->winograd == CT__SOLVER_PARAMETER__WINOGRAD__NEVER) return 0;
+    return (l->env->winograd == CT__SOLVER_PARAMETER__WINOGRAD__F2) ? 2 : 4;
+}
+
 static ct_status make_desc(const ct_layer *l, const ct_blob *bottom, ct_conv_desc *d)
 {
     const conv_state *s = l->state;
@@ -210,6 +218,7 @@ static ct_status make_desc(const ct_layer *l, const ct_blob *bottom, ct_conv_des
                          .pw = s->pw,
                          .dh = s->dh,
                          .dw = s->dw,
+                         .winograd = winograd_tile(l),
                          .x_block = bottom->data.layout.block };
     d->oh = ct_conv_out(d->h, d->kh, d->sh, d->ph, d->dh);
     d->ow = ct_conv_out(d->w, d->kw, d->sw, d->pw, d->dw);

@@ -359,6 +359,9 @@ const ct_meaning ct_meaning_table[] = {
     { "SolverParameter.weight_decay",
       "Weight of the regularisation term, times each parameter's `decay_mult`." },
     { "SolverParameter.weights", "Files of weights to start from." },
+    { "SolverParameter.winograd",
+      "Cortado: 3 x 3 convolutions of step 1 may multiply fewer times, on tiles of 4 x 4 outputs "
+      "(F4) or 2 x 2 (F2), which rounds more (docs/performance.md), or NEVER." },
     { "TextDataParameter.batch_size", "Columns per rank." },
     { "TextDataParameter.source", "File of words that `cortado convert text` made." },
     { "TextDataParameter.steps", "Words of every column in an iteration." },

@@ -132,6 +132,7 @@ static ct_status create_solver(training *t)
     options.env.n_rank = t->job->size;
     options.env.global_batch_size = t->config.solver->global_batch_size;
     options.env.deterministic = (t->config.solver->deterministic != 0);
+    options.env.winograd = t->config.solver->winograd;
     options.report = t->report;
     t->exchange = (ct_exchange_open){ .job = t->job, .param = t->config.solver };
     t->exchange.trace = &t->trace;

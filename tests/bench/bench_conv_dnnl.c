@@ -1,7 +1,8 @@
-/* The blocked convolution engine beside oneDNN's direct one, call by call in turns, each in its own
- * best layout; weights in Caffe's order for ours, so that their packing counts, and packed for
- * oneDNN. GFLOP/s are nominal: multiplications with padding counted, though neither does them all.
- * Usage: bench_conv_dnnl [batch] [repetitions] [part of a shape's name] [f, d or w] */
+/* Our convolutions on blocked layouts beside oneDNN's direct ones and, for 3 x 3 of step 1, those
+ * that it chooses itself (Winograd's, mostly), call by call in turns, each in its own best layout;
+ * weights in Caffe's order for ours, so that their packing counts, and packed for oneDNN. GFLOP/s
+ * are nominal: multiplications with padding counted, though no direct engine does them all.
+ * Usage: bench_conv_dnnl [batch] [repetitions] [part of a shape's name] [f, d or w] [engine] */
 #include "framework/base/clock.h"
 #include "framework/base/memory.h"
 #include "framework/base/rng.h"
@@ -41,6 +42,10 @@ static const struct {
     { "quick/conv2 5x5", 1, 32, 16, 32, 5, 1, 2 },
     { "alexnet/conv4 3x3 g2", 2, 384, 13, 384, 3, 1, 1 },
     { "vgg/conv2_2 3x3", 1, 128, 112, 128, 3, 1, 1 },
+    { "vgg/conv3_2 3x3", 1, 256, 56, 256, 3, 1, 1 },
+    { "vgg/conv5_2 3x3", 1, 512, 14, 512, 3, 1, 1 },
+    { "resnet/res2 3x3", 1, 64, 56, 64, 3, 1, 1 },
+    { "resnet/res4 3x3", 1, 256, 14, 256, 3, 1, 1 },
 };
 
 /* One thread's own time, which other programs' turns are no part of; of several, the clock's. */
@@ -143,7 +148,7 @@ static void add(peer *p, int what, dnnl_primitive_desc_t desc, dnnl_query_t quer
     p->n_arg++;
 }
 
-static peer make_peer(const ct_conv_desc *d, char pass)
+static peer make_peer(const ct_conv_desc *d, char pass, dnnl_alg_kind_t how)
 {
     dnnl_dims_t x = { d->n, d->c, d->h, d->w }, y = { d->n, d->m, d->oh, d->ow }, bias = { d->m };
     dnnl_dims_t w = { d->group, d->m / d->group, d->c / d->group, d->kh, d->kw };
@@ -159,20 +164,20 @@ static peer make_peer(const ct_conv_desc *d, char pass)
     CHECK(dnnl_memory_desc_init_by_tag(&mw, 4 + grouped, w + 1 - grouped, dnnl_f32,
                                        dnnl_format_tag_any));
     CHECK(dnnl_memory_desc_init_by_tag(&mb, 1, bias, dnnl_f32, dnnl_a));
-    CHECK(dnnl_convolution_forward_desc_init(&desc, dnnl_forward_training, dnnl_convolution_direct,
-                                             &mx, &mw, &mb, &my, stride, pad, pad));
+    CHECK(dnnl_convolution_forward_desc_init(&desc, dnnl_forward_training, how, &mx, &mw, &mb, &my,
+                                             stride, pad, pad));
     CHECK(dnnl_primitive_desc_create(&forward, &desc, NULL, engine, NULL));
     run = forward;
     if (pass == 'd') {
-        CHECK(dnnl_convolution_backward_data_desc_init(&desc, dnnl_convolution_direct, &mx, &mw,
-                                                       &my, stride, pad, pad));
+        CHECK(
+            dnnl_convolution_backward_data_desc_init(&desc, how, &mx, &mw, &my, stride, pad, pad));
         CHECK(dnnl_primitive_desc_create(&run, &desc, NULL, engine, forward));
         add(&p, DNNL_ARG_DIFF_SRC, run, dnnl_query_diff_src_md);
         add(&p, DNNL_ARG_WEIGHTS, run, dnnl_query_weights_md);
         add(&p, DNNL_ARG_DIFF_DST, run, dnnl_query_diff_dst_md);
     } else if (pass == 'w') { /* without bias: ours is a layer's other engine */
-        CHECK(dnnl_convolution_backward_weights_desc_init(&desc, dnnl_convolution_direct, &mx, &mw,
-                                                          NULL, &my, stride, pad, pad));
+        CHECK(dnnl_convolution_backward_weights_desc_init(&desc, how, &mx, &mw, NULL, &my, stride,
+                                                          pad, pad));
         CHECK(dnnl_primitive_desc_create(&run, &desc, NULL, engine, forward));
         add(&p, DNNL_ARG_SRC, run, dnnl_query_src_md);
         add(&p, DNNL_ARG_DIFF_WEIGHTS, run, dnnl_query_diff_weights_md);
@@ -218,50 +223,68 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static const ct_conv_impl *find(const ct_conv_desc *d, char pass)
+static const ct_conv_impl *find(const ct_conv_desc *d, char pass, const char *engine_name)
 {
     const ct_conv_impl *const *table = ct_conv_forward_table;
 
     if (pass == 'd') table = ct_conv_backward_data_table;
     if (pass == 'w') table = ct_conv_backward_weight_table;
-    return ct_conv_find(table, d, "auto");
+    return ct_conv_find(table, d, engine_name);
 }
 
-/* Prints a line; returns ours / theirs by the medians, 0 where there is no engine. */
-static double compare(const char *name, const ct_conv_desc *d, char pass, ct_conv_args a,
-                      int repeat)
+static double median(double *v, int n)
 {
-    const ct_conv_impl *impl = find(d, pass);
+    qsort(v, (size_t)n, sizeof(*v), by_value);
+    return v[n / 2];
+}
+
+typedef struct score {
+    double product[2]; /* of ours / theirs by the medians: direct; their own choice */
+    int count[2];
+} score;
+
+/* Prints a line. */
+static void compare(const char *name, const ct_conv_desc *d, char pass, ct_conv_args a, int repeat,
+                    const char *engine_name, score *sum)
+{
+    static const dnnl_alg_kind_t how[] = { dnnl_convolution_direct, dnnl_convolution_auto };
+    const ct_conv_impl *impl = find(d, pass, engine_name);
     double flop =
         2.0 * (double)(d->n * d->m * d->oh * d->ow) * (double)(d->c / d->group * d->kh * d->kw);
-    double own[MAX_REPEAT], other[MAX_REPEAT];
+    int n_peer = 1 + ((d->kh == 3) && (d->sh == 1) && (d->c > 3));
+    double own[MAX_REPEAT], other[2][MAX_REPEAT], t;
     ct_exec ex = { .dev = ct_device_cpu() };
-    peer p;
+    peer p[2];
 
-    if (impl == NULL) return 0.0;
-    p = make_peer(d, pass);
+    if (impl == NULL) return;
+    for (int k = 0; k < n_peer; k++) p[k] = make_peer(d, pass, how[k]);
     a.work = ct_mem_acquire(ct_conv_workspace(impl, d));
     for (int r = -1; r < repeat; r++) {
-        double t0 = now(), t1;
+        int at = (r < 0) ? 0 : r;
 
+        t = now();
         if (impl->run(d, &ex, &a) != CT_OK) exit(1);
-        t1 = now();
-        run_peer(&p);
-        if (r < 0) continue;
-        own[r] = t1 - t0;
-        other[r] = now() - t1;
+        own[at] = now() - t;
+        for (int k = 0; k < n_peer; k++) {
+            t = now();
+            run_peer(&p[k]);
+            other[k][at] = now() - t;
+        }
     }
-    qsort(own, (size_t)repeat, sizeof(*own), by_value);
-    qsort(other, (size_t)repeat, sizeof(*other), by_value);
-    printf(
-        "%-22s %c %8.3f ms %6.1f [%6.1f] GFLOP/s   oneDNN %8.3f ms %6.1f [%6.1f]   %.3f [%.3f]\n",
-        name, pass, own[repeat / 2] * 1e3, 1e-9 * flop / own[repeat / 2], 1e-9 * flop / own[0],
-        other[repeat / 2] * 1e3, 1e-9 * flop / other[repeat / 2], 1e-9 * flop / other[0],
-        other[repeat / 2] / own[repeat / 2], other[0] / own[0]);
+    t = median(own, repeat);
+    printf("%-21s %c %-8s %8.3f ms %6.1f GFLOP/s, %5.1f MB", name, pass, impl->name, t * 1e3,
+           1e-9 * flop / t, 1e-6 * (double)ct_conv_workspace(impl, d));
+    for (int k = 0; k < n_peer; k++) {
+        double theirs = median(other[k], repeat);
+
+        printf("   %s %8.3f ms %6.1f: %.3f", (k == 0) ? "oneDNN direct" : "auto", theirs * 1e3,
+               1e-9 * flop / theirs, theirs / t);
+        sum->product[k] *= theirs / t, sum->count[k]++;
+        release_peer(&p[k]);
+    }
+    printf("\n");
     fflush(stdout);
-    release_peer(&p);
     ct_mem_release(a.work);
-    return other[repeat / 2] / own[repeat / 2];
 }
 
 static int64_t floats(int64_t n, int64_t c, int64_t s)
@@ -274,14 +297,15 @@ static int64_t floats(int64_t n, int64_t c, int64_t s)
 int main(int argc, char **argv)
 {
     int64_t batch = (argc > 1) ? strtol(argv[1], NULL, 10) : 16;
-    int repeat = (argc > 2) ? (int)strtol(argv[2], NULL, 10) : 9, count = 0;
+    int repeat = (argc > 2) ? (int)strtol(argv[2], NULL, 10) : 9;
     const char *part = (argc > 3) ? argv[3] : "", *passes = (argc > 4) ? argv[4] : "fdw";
-    double product = 1.0;
+    const char *engine_name = (argc > 5) ? argv[5] : "auto";
+    score sum = { .product = { 1.0, 1.0 } };
 
     if ((batch < 1) || (repeat < 1) || (repeat > MAX_REPEAT)) return 2;
     CHECK(dnnl_engine_create(&engine, dnnl_cpu, 0));
     CHECK(dnnl_stream_create(&stream, engine, dnnl_stream_default_flags));
-    printf("batch %lld, %d threads, median of %d [best]; peak of multiply-adds %.0f GFLOP/s\n",
+    printf("batch %lld, %d threads, median of %d; peak of multiply-adds %.0f GFLOP/s\n",
            (long long)batch, omp_get_max_threads(), repeat, 1e-9 * peak());
     for (size_t i = 0; i < sizeof(shape) / sizeof(shape[0]); i++) {
         int64_t k = shape[i].k, s = shape[i].s, p = shape[i].p, h = shape[i].h;
@@ -304,6 +328,7 @@ int main(int argc, char **argv)
                            .pw = p,
                            .dh = 1,
                            .dw = 1,
+                           .winograd = 4,
                            .y_block = ct_simd_block() };
         ct_conv_args a = { .beta = 0.0f };
 
@@ -315,16 +340,17 @@ int main(int argc, char **argv)
         a.dweight = values(d.m * d.c / d.group * k * k);
         a.bias = values(d.m);
         for (const char *pass = passes; *pass != '\0'; pass++) {
-            double ratio =
-                ((*pass == 'd') && (d.c <= 3)) ? 0.0 : compare(shape[i].name, &d, *pass, a, repeat);
-
-            if (ratio > 0.0) product *= ratio, count++;
+            if ((*pass != 'd') || (d.c > 3))
+                compare(shape[i].name, &d, *pass, a, repeat, engine_name, &sum);
         }
         ct_mem_release((void *)a.x), ct_mem_release(a.dx), ct_mem_release(a.y);
         ct_mem_release((void *)a.dy), ct_mem_release((void *)a.weight);
         ct_mem_release(a.dweight), ct_mem_release((void *)a.bias);
     }
-    if (count > 0)
-        printf("geometric mean of %d: %.3f of oneDNN's speed\n", count, pow(product, 1.0 / count));
+    for (int k = 0; k < 2; k++) {
+        if (sum.count[k] > 0)
+            printf("geometric mean of %d: %.3f of the speed of oneDNN's %s\n", sum.count[k],
+                   pow(sum.product[k], 1.0 / sum.count[k]), (k == 0) ? "direct" : "own choice");
+    }
     return 0;
 }

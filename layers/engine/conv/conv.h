@@ -18,6 +18,7 @@ typedef struct ct_conv_desc {
     int64_t kh, kw, sh, sw, ph, pw, dh, dw;
     int x_block, y_block; /* layout of x and dx, and of y and dy: 0 is NCHW, as weights always are;
                            * b [N][C / b][H][W][b], where channels beyond C hold anything finite */
+    int winograd; /* outputs, along an axis, of the largest tile that it may use: 4, 2, 0 never */
 } ct_conv_desc;
 
 typedef struct ct_conv_args {

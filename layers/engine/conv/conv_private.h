@@ -16,6 +16,8 @@ extern const ct_conv_impl ct_conv_direct_forward, ct_conv_direct_backward_data,
     ct_conv_direct_backward_weight;
 extern const ct_conv_impl ct_conv_blocked_forward, ct_conv_blocked_backward_data,
     ct_conv_blocked_backward_weight;
+extern const ct_conv_impl ct_conv_winograd_forward, ct_conv_winograd_backward_data,
+    ct_conv_winograd_backward_weight;
 
 static inline bool is_plain(const ct_conv_desc *d)
 {

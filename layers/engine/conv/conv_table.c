@@ -7,6 +7,7 @@ const ct_conv_impl *const ct_conv_forward_table[] = {
 #endif
     &ct_conv_direct_forward,
     &ct_conv_gemm_forward,
+    &ct_conv_winograd_forward,
     &ct_conv_blocked_forward,
     &ct_conv_ref_forward,
     NULL
@@ -17,6 +18,7 @@ const ct_conv_impl *const ct_conv_backward_data_table[] = {
 #endif
     &ct_conv_direct_backward_data,
     &ct_conv_gemm_backward_data,
+    &ct_conv_winograd_backward_data,
     &ct_conv_blocked_backward_data,
     &ct_conv_ref_backward_data,
     NULL
@@ -27,6 +29,7 @@ const ct_conv_impl *const ct_conv_backward_weight_table[] = {
 #endif
     &ct_conv_direct_backward_weight,
     &ct_conv_gemm_backward_weight,
+    &ct_conv_winograd_backward_weight,
     &ct_conv_blocked_backward_weight,
     &ct_conv_ref_backward_weight,
     NULL

@@ -1,0 +1,102 @@
+/* Winograd's convolution on blocked layouts: 3 x 3, step 1. Which plane and channels it takes, and
+ * what it sums. */
+#include "layers/engine/conv/winograd.h"
+
+int ct_wino_tile(const ct_conv_desc *d)
+{
+    int64_t small = blk_count(d->oh, 2) * blk_count(d->ow, 2) * 16;
+    int64_t large = blk_count(d->oh, 4) * blk_count(d->ow, 4) * 36;
+
+    if ((d->winograd < 2) || !ct_blk_supports(d)) return 0;
+    if ((d->kh != 3) || (d->kw != 3) || (d->sh != 1) || (d->sw != 1)) return 0;
+    if ((d->dh != 1) || (d->dw != 1)) return 0;
+    return ((d->winograd >= 4) && (large <= small)) ? 4 : 2;
+}
+
+static bool supports(const ct_conv_desc *d)
+{
+    return ct_wino_tile(d) > 0;
+}
+
+static bool prefers(const ct_conv_desc *d)
+{
+    return ct_wino_tile(d) > 0;
+}
+
+static ct_wino_sum forward_sum(const ct_conv_desc *d)
+{
+    ct_blk_set set = ct_blk_pick();
+
+    return (ct_wino_sum){ .set = set,
+                          .map = &ct_wino_map[set.level][ct_wino_tile(d) / 4],
+                          .n_thread = d->n_thread,
+                          .n = d->n,
+                          .group = d->group,
+                          .in = d->c / d->group,
+                          .out = d->m / d->group,
+                          .h = d->h,
+                          .w = d->w,
+                          .oh = d->oh,
+                          .ow = d->ow,
+                          .row = -d->ph,
+                          .col = -d->pw,
+                          .w_group = group_m(d) * group_k(d),
+                          .w_out = group_k(d),
+                          .w_in = d->kh * d->kw };
+}
+
+/* dx[i] takes dy[i + pad - p] by tap p: the taps turned, from dy[i + pad - 2] on. */
+static ct_wino_sum backward_sum(const ct_conv_desc *d)
+{
+    ct_wino_sum s = forward_sum(d);
+
+    s.in = d->m / d->group, s.out = d->c / d->group;
+    s.h = d->oh, s.w = d->ow, s.oh = d->h, s.ow = d->w;
+    s.row = d->ph - 2, s.col = d->pw - 2;
+    s.w_out = d->kh * d->kw, s.w_in = group_k(d);
+    s.turned = true;
+    return s;
+}
+
+static size_t forward_workspace(const ct_conv_desc *d)
+{
+    ct_wino_sum s = forward_sum(d);
+
+    return (size_t)ct_wino_sum_work(&s) * sizeof(float);
+}
+
+static ct_status forward(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a)
+{
+    ct_wino_sum s = forward_sum(d);
+
+    s.x = a->x, s.weight = a->weight, s.bias = a->bias;
+    s.y = a->y, s.work = a->work;
+    return ct_wino_sum_run(&s, ex);
+}
+
+static size_t backward_workspace(const ct_conv_desc *d)
+{
+    ct_wino_sum s = backward_sum(d);
+
+    return (size_t)ct_wino_sum_work(&s) * sizeof(float);
+}
+
+static ct_status backward_data(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a)
+{
+    ct_wino_sum s = backward_sum(d);
+
+    s.x = a->dy, s.weight = a->weight;
+    s.y = a->dx, s.work = a->work;
+    return ct_wino_sum_run(&s, ex);
+}
+
+const ct_conv_impl ct_conv_winograd_forward = { .name = "winograd",
+                                                .supports = supports,
+                                                .workspace = forward_workspace,
+                                                .run = forward,
+                                                .prefers = prefers };
+const ct_conv_impl ct_conv_winograd_backward_data = { .name = "winograd",
+                                                      .supports = supports,
+                                                      .workspace = backward_workspace,
+                                                      .run = backward_data,
+                                                      .prefers = prefers };

@@ -1,0 +1,213 @@
+/* Weight gradients with Winograd's tiles: x and dy mapped, multiplied over the tiles of a group
+ * place by place, added up over groups, and mapped back once. The order of all sums is fixed by
+ * the shape. */
+#include "layers/engine/conv/winograd.h"
+
+static const int64_t TILES = 28 << 20;   /* bytes of mapped x and dy of a group              */
+static const int64_t UNIT_FLOATS = 9216; /* of x and dy: part of a first-level cache          */
+
+typedef struct plan {
+    ct_blk_set set;
+    const ct_wino_maps *map;
+    int places;
+    int64_t in, out, in_block, out_block, n_pair;
+    int64_t tiles_h, tiles_w, n_tile, size; /* of a group */
+    int64_t unit;                           /* tiles that are added up at a time */
+    int64_t block;                          /* from block to block of tiles      */
+    int64_t v_step, d_step, s_step;         /* from place to place: x, dy, sums  */
+} plan;
+
+static plan make_plan(const ct_conv_desc *d)
+{
+    plan p = { .set = ct_blk_pick(), .in = d->c / d->group, .out = d->m / d->group };
+    int64_t b = p.set.b, line, most, count;
+    int m = ct_wino_tile(d);
+
+    p.map = &ct_wino_map[p.set.level][m / 4];
+    p.places = (m + 2) * (m + 2);
+    p.in_block = blk_count(p.in, b);
+    p.out_block = blk_count(p.out, b);
+    p.n_pair = blk_count(p.out_block, CT_BLK_MAX_VECS);
+    p.tiles_h = blk_count(d->oh, m);
+    p.tiles_w = blk_count(d->ow, m);
+    p.n_tile = d->n * p.tiles_h * p.tiles_w;
+    line = p.places * b * (p.in_block + p.out_block) * (int64_t)sizeof(float);
+    most = blk_larger(TILES / line, 16);
+    count = blk_larger(blk_count(p.n_tile, most), 1);
+    p.size = blk_larger(blk_count(p.n_tile, count), 1);
+    p.unit = UNIT_FLOATS / ((CT_BLK_MAX_VECS + 1) * b);
+    p.unit = blk_count(p.size, blk_count(p.size, p.unit));
+    p.block = p.size * b;
+    p.v_step = wino_step(p.in_block * p.block);
+    p.d_step = wino_step(p.out_block * p.block);
+    p.s_step = wino_step(p.in_block * p.out_block * b * b);
+    return p;
+}
+
+/* Work: sums, [place][pair of output blocks][input block][channel][vecs][b]; mapped x; mapped dy */
+static float *sum_at(const plan *p, float *work, int64_t place, int64_t block, int64_t k)
+{
+    int64_t vecs = blk_smaller(p->out_block - block, CT_BLK_MAX_VECS);
+
+    return work + place * p->s_step + (block * p->in_block + k * vecs) * p->set.b * p->set.b;
+}
+
+static bool supports(const ct_conv_desc *d)
+{
+    return ct_wino_tile(d) > 0;
+}
+
+static size_t workspace(const ct_conv_desc *d)
+{
+    plan p = make_plan(d);
+
+    return (size_t)(p.places * (p.s_step + p.v_step + p.d_step)) * sizeof(float);
+}
+
+typedef struct group {
+    int64_t g, first, n; /* of channels; tiles */
+    float *v, *d;        /* mapped x and dy    */
+} group;
+
+static void map_x(const ct_conv_desc *d, const plan *p, const float *x, const group *r, int64_t k,
+                  int64_t first, int64_t n)
+{
+    int64_t b = p->set.b, image;
+    ct_wino_patch at = { .h = d->h, .w = d->w };
+
+    for (int64_t i = first; i < first + n; i++) {
+        wino_at(r->first + i, p->tiles_h, p->tiles_w, p->map->m, &image, &at.row, &at.col);
+        at.row -= d->ph, at.col -= d->pw;
+        at.plane = x + ((image * d->group + r->g) * p->in_block + k) * in_size(d) * b;
+        p->map->in(&at, r->v + k * p->block + i * b, p->v_step);
+    }
+}
+
+static void map_dy(const ct_conv_desc *d, const plan *p, const float *dy, const group *r, int64_t k,
+                   int64_t first, int64_t n)
+{
+    int64_t b = p->set.b, image;
+    ct_wino_patch at = { .h = d->oh, .w = d->ow };
+
+    for (int64_t i = first; i < first + n; i++) {
+        wino_at(r->first + i, p->tiles_h, p->tiles_w, p->map->m, &image, &at.row, &at.col);
+        at.plane = dy + ((image * d->group + r->g) * p->out_block + k) * out_size(d) * b;
+        p->map->grad(&at, r->d + k * p->block + i * b, p->d_step);
+    }
+}
+
+/* One place: pairs [pair, end) of output blocks, all input blocks, the tiles of a group. */
+static void add_place(const plan *p, float *work, const group *r, int64_t place, int64_t pair,
+                      int64_t end)
+{
+    int64_t b = p->set.b;
+    ct_blk_grad t = { .images = 1, .rows = 1, .x_step = b, .dy_block = p->block };
+
+    for (; pair < end; pair++) {
+        int64_t block = pair * CT_BLK_MAX_VECS;
+        int64_t vecs = blk_smaller(p->out_block - block, CT_BLK_MAX_VECS);
+
+        if (r->first == 0)
+            memset(sum_at(p, work, place, block, 0), 0,
+                   (size_t)(p->in_block * vecs * b * b) * sizeof(float));
+        for (int64_t i = 0; i < r->n; i += p->unit) {
+            t.cols = blk_smaller(p->unit, r->n - i);
+            t.dy = r->d + place * p->d_step + block * p->block + i * b;
+            for (int64_t k = 0; k < p->in_block; k++) {
+                int64_t real = blk_smaller(p->in - k * b, b);
+                int64_t n_part = blk_count(real, p->set.max_tile[vecs - 1]);
+                float *sum = sum_at(p, work, place, block, k);
+
+                for (int64_t c = 0; c < n_part; c++) {
+                    int64_t lo = real * c / n_part, hi = real * (c + 1) / n_part;
+
+                    t.x = r->v + place * p->v_step + k * p->block + i * b + lo;
+                    t.dw = sum + lo * vecs * b;
+                    ct_blk_grads[p->set.level][vecs - 1][hi - lo - 1](&t);
+                }
+            }
+        }
+    }
+}
+
+/* Inside a parallel region. */
+static void add_group(const ct_conv_desc *d, const plan *p, const ct_conv_args *a, const group *r,
+                      ct_exec *ex, ct_status *polled)
+{
+    enum { PIECE = 8 };
+    int64_t n_piece = blk_count(r->n, PIECE), n_x = p->in_block * n_piece;
+    int64_t n_part = blk_smaller(p->n_pair, blk_count(4 * d->n_thread, p->places));
+
+#pragma omp for schedule(static)
+    for (int64_t i = 0; i < n_x + p->out_block * n_piece; i++) {
+        int64_t first = i % n_piece * PIECE, n = blk_smaller(PIECE, r->n - first);
+
+        if (i < n_x)
+            map_x(d, p, a->x, r, i / n_piece, first, n);
+        else
+            map_dy(d, p, a->dy, r, (i - n_x) / n_piece, first, n);
+    }
+#pragma omp for schedule(static)
+    for (int64_t i = 0; i < p->places * n_part; i++) {
+        int64_t part = i % n_part;
+
+        add_place(p, a->work, r, i / n_part, p->n_pair * part / n_part,
+                  p->n_pair * (part + 1) / n_part);
+        ct_engine_poll(ex, polled);
+    }
+}
+
+/* The sums of an input block and a pair of output blocks, in Caffe's order. */
+static void map_back(const plan *p, const ct_conv_args *a, int64_t g, int64_t piece)
+{
+    enum { TAPS = 9, ROW = CT_BLK_MAX * TAPS };
+    int64_t b = p->set.b, k = piece % p->in_block, block = piece / p->in_block * CT_BLK_MAX_VECS;
+    int64_t vecs = blk_smaller(p->out_block - block, CT_BLK_MAX_VECS);
+    int64_t n = blk_smaller(p->in - k * b, b) * TAPS, step = p->in * TAPS;
+    float taps[ROW * CT_BLK_MAX] __attribute__((aligned(64))), turned[CT_BLK_MAX * ROW];
+
+    for (int64_t v = 0; v < vecs; v++) {
+        int64_t real = blk_smaller(p->out - (block + v) * b, b);
+        const float *sum = sum_at(p, a->work, 0, block, k) + v * b;
+        float *dw = a->dweight + (g * p->out + (block + v) * b) * step + k * b * TAPS;
+
+        for (int64_t c = 0; c < n / TAPS; c++)
+            p->map->dweight(sum + c * vecs * b, p->s_step, taps + c * TAPS * b);
+        if (a->beta == 0.0f) {
+            ct_blk_turn(n, real, taps, b, dw, step);
+            continue;
+        }
+        ct_blk_turn(n, real, taps, b, turned, ROW);
+        for (int64_t m = 0; m < real; m++) {
+            for (int64_t i = 0; i < n; i++)
+                dw[m * step + i] = turned[m * ROW + i] + a->beta * dw[m * step + i];
+        }
+    }
+}
+
+static ct_status run(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a)
+{
+    plan p = make_plan(d);
+    float *work = a->work;
+    ct_status polled = CT_OK;
+
+    if (p.n_tile == 0) memset(work, 0, (size_t)(p.places * p.s_step) * sizeof(float));
+#pragma omp parallel num_threads(d->n_thread)
+    for (int64_t g = 0; g < d->group; g++) {
+        group r = { .g = g };
+
+        r.v = work + p.places * p.s_step;
+        r.d = r.v + p.places * p.v_step;
+        for (; r.first < p.n_tile; r.first += p.size) {
+            r.n = blk_smaller(p.size, p.n_tile - r.first);
+            add_group(d, &p, a, &r, ex, &polled);
+        }
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < p.n_pair * p.in_block; i++) map_back(&p, a, g, i);
+    }
+    return polled;
+}
+
+const ct_conv_impl ct_conv_winograd_backward_weight = {
+    .name = "winograd", .supports = supports, .workspace = workspace, .run = run
+};

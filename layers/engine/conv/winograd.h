@@ -1,0 +1,91 @@
+/** @file winograd.h  Winograd's minimal filtering on blocked layouts; private to conv/.
+ *
+ * F(m x m, 3 x 3): m x m outputs of a plane from (m + 2) x (m + 2) inputs d and 3 x 3 weights g,
+ *   y = A^T [ (G g G^T) . (B^T d B) ] A,
+ * the product taken place by place, so that each place is a product of matrices over channels.
+ * (S. Winograd 1980; A. Lavin, S. Gray, CVPR 2016.) With points p_0 … p_m and infinity (Toom and
+ * Cook; A. Barabasz et al., ACM TOMS 46, 2020), N_i the product of p_i - p_k over k != i and M(x)
+ * that of all x - p_k: row i of B^T has the coefficients of M(x) / (x - p_i), the last those of
+ * M; row i of G is (1, p_i, p_i^2) / N_i, the last (0, 0, 1); column i of A^T is p_i^0 … p_i^(m-1),
+ * the last (0, …, 0, 1). Points: 0, 1, -1 for m = 2; 0, 5/8, -5/8, 3/2, -3/2 for m = 4, where B and
+ * A are exact in f32 and errors half those with 0, 1, -1, 2, -2.
+ * The gradients are the transposed maps: by data the same with turned weights, by weights
+ *   dg = G^T [ (A dy A^T) . (B^T d B) ] G, summed over all tiles before the outer map.
+ *
+ * Error, to first order, u = 2^-24 (each value meets at most k roundings on its way; Higham,
+ * Accuracy and Stability of Numerical Algorithms, 3.1): element by element
+ *   |computed - exact| <= k u |A^T| [ sum over channels of (|G||g||G^T|) . (|B^T||d||B|) ] |A|,
+ * k = channels + CT_WINO_ROUNDINGS (by weights: tiles of the batch in place of channels, G^T and A
+ * outside and inside). For values of one size that is at most 75 (m = 4; in the mean 39) and 9 (m
+ * = 2) times the bound of the plain sum with the same k.
+ */
+#ifndef CT_ENGINE_CONV_WINOGRAD_H
+#define CT_ENGINE_CONV_WINOGRAD_H
+
+#include "layers/engine/conv/blocked.h"
+
+enum {
+    CT_WINO_ROUNDINGS = 32, /* of three maps along two axes, 5 each at most, and two more */
+    CT_WINO_MAX = 6         /* inputs of a tile along an axis                             */
+};
+
+/** Part of a plane of a block: n x n from (row, col) on, zeros outside of h x w. */
+typedef struct ct_wino_patch {
+    const float *plane;
+    int64_t row, col, h, w;
+} ct_wino_patch;
+
+/** Places are `step` floats apart in the transformed tiles. */
+typedef struct ct_wino_maps {
+    int m; /* outputs of a tile along an axis */
+    void (*in)(const ct_wino_patch *p, float *to, int64_t step);   /* B^T d B           */
+    void (*grad)(const ct_wino_patch *p, float *to, int64_t step); /* A dy A^T          */
+    /** A^T from A + bias, into what lies inside of the plane y. */
+    void (*out)(const float *from, int64_t step, const float *bias, const ct_wino_patch *at,
+                float *y);
+    /** G g G^T of taps that are tap_step floats apart. */
+    void (*weight)(const float *taps, int64_t tap_step, float *to, int64_t step);
+    /** G^T from G, taps one after the other. */
+    void (*dweight)(const float *from, int64_t step, float *taps);
+} ct_wino_maps;
+
+/** [instruction set][0: m = 2, 1: m = 4] */
+extern const ct_wino_maps ct_wino_map[CT_BLK_LEVELS][2];
+
+/** The sum of blocked.h for 3 x 3 weights, step 1, as tiles. */
+typedef struct ct_wino_sum {
+    ct_blk_set set;
+    const ct_wino_maps *map;
+    int n_thread;
+    int64_t n, group, in, out;    /* channels of a group: of x, of y                */
+    int64_t h, w, oh, ow;         /* planes of x and y                              */
+    int64_t row, col;             /* in x of the first tap of output (0, 0)         */
+    int64_t w_group, w_out, w_in; /* floats from group to group, channel to channel */
+    bool turned;                  /* the last tap is the first                      */
+    const float *x, *weight, *bias;
+    float *y, *work;
+} ct_wino_sum;
+
+int64_t ct_wino_sum_work(const ct_wino_sum *s);
+ct_status ct_wino_sum_run(const ct_wino_sum *s, ct_exec *ex);
+
+/** Which F(m x m, 3 x 3) runs d: 4, 2, or 0: none may. */
+int ct_wino_tile(const ct_conv_desc *d);
+
+/** Floats from place to place of transformed tiles of n floats: those of one tile then lie in
+ *  different sets of a cache. */
+static inline int64_t wino_step(int64_t n)
+{
+    return (n + 1023) / 1024 * 1024 + 16;
+}
+
+/** Tile t of all images: image, and where its outputs begin. */
+static inline void wino_at(int64_t t, int64_t tiles_h, int64_t tiles_w, int m, int64_t *image_p,
+                           int64_t *row_p, int64_t *col_p)
+{
+    *image_p = t / (tiles_h * tiles_w);
+    *row_p = t / tiles_w % tiles_h * m;
+    *col_p = t % tiles_w * m;
+}
+
+#endif

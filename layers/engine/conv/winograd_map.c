@@ -1,0 +1,214 @@
+/* The maps of winograd.h, for each instruction set: along one axis, then along the other. Compiled
+ * with -ffp-contract=fast, as blocked_tile.c. */
+#include "layers/engine/conv/blocked_vec.h"
+#include "layers/engine/conv/winograd.h"
+
+/* m = 4: points 0, +-a, +-b, infinity */
+#define PA  0.625f
+#define PB  1.5f
+#define PA2 (PA * PA)
+#define PB2 (PB * PB)
+#define NA  (2.0 * PA2 * (PA2 - PB2))
+#define NB  (2.0 * PB2 * (PB2 - PA2))
+
+/* _l: values along an axis, _r: what the map makes of them */
+#define IN_4(_l, _r)                                                                               \
+    {                                                                                              \
+        vec even = _l[4] - PA2 * _l[2], odd = _l[3] - PA2 * _l[1];                                 \
+                                                                                                   \
+        _r[3] = even + PB * odd, _r[4] = even - PB * odd;                                          \
+        even = _l[4] - PB2 * _l[2], odd = _l[3] - PB2 * _l[1];                                     \
+        _r[1] = even + PA * odd, _r[2] = even - PA * odd;                                          \
+        _r[0] = _l[4] - (PA2 + PB2) * _l[2] + (PA2 * PB2) * _l[0];                                 \
+        _r[5] = _l[5] - (PA2 + PB2) * _l[3] + (PA2 * PB2) * _l[1];                                 \
+    }
+#define OUT_4(_l, _r)                                                                              \
+    {                                                                                              \
+        vec sum_a = _l[1] + _l[2], sum_b = _l[3] + _l[4];                                          \
+        vec dif_a = _l[1] - _l[2], dif_b = _l[3] - _l[4];                                          \
+                                                                                                   \
+        _r[0] = _l[0] + sum_a + sum_b;                                                             \
+        _r[1] = PA * dif_a + PB * dif_b;                                                           \
+        _r[2] = PA2 * sum_a + PB2 * sum_b;                                                         \
+        _r[3] = _l[5] + (PA * PA2) * dif_a + (PB * PB2) * dif_b;                                   \
+    }
+#define GRAD_4(_l, _r)                                                                             \
+    {                                                                                              \
+        vec even = _l[0] + PA2 * _l[2], odd = _l[1] + PA2 * _l[3];                                 \
+                                                                                                   \
+        _r[0] = _l[0], _r[5] = _l[3];                                                              \
+        _r[1] = even + PA * odd, _r[2] = even - PA * odd;                                          \
+        even = _l[0] + PB2 * _l[2], odd = _l[1] + PB2 * _l[3];                                     \
+        _r[3] = even + PB * odd, _r[4] = even - PB * odd;                                          \
+    }
+#define WEIGHT_4(_l, _r)                                                                           \
+    {                                                                                              \
+        vec even = (float)(1 / NA) * _l[0] + (float)(PA2 / NA) * _l[2];                            \
+                                                                                                   \
+        _r[0] = (1.0f / (PA2 * PB2)) * _l[0], _r[5] = _l[2];                                       \
+        _r[1] = even + (float)(PA / NA) * _l[1], _r[2] = even - (float)(PA / NA) * _l[1];          \
+        even = (float)(1 / NB) * _l[0] + (float)(PB2 / NB) * _l[2];                                \
+        _r[3] = even + (float)(PB / NB) * _l[1], _r[4] = even - (float)(PB / NB) * _l[1];          \
+    }
+#define DWEIGHT_4(_l, _r)                                                                          \
+    {                                                                                              \
+        vec sum_a = _l[1] + _l[2], sum_b = _l[3] + _l[4];                                          \
+        vec dif_a = _l[1] - _l[2], dif_b = _l[3] - _l[4];                                          \
+                                                                                                   \
+        _r[0] = (1.0f / (PA2 * PB2)) * _l[0] + (float)(1 / NA) * sum_a + (float)(1 / NB) * sum_b;  \
+        _r[1] = (float)(PA / NA) * dif_a + (float)(PB / NB) * dif_b;                               \
+        _r[2] = _l[5] + (float)(PA2 / NA) * sum_a + (float)(PB2 / NB) * sum_b;                     \
+    }
+
+/* m = 2: points 0, +-1, infinity */
+#define IN_2(_l, _r)                                                                               \
+    {                                                                                              \
+        _r[0] = _l[2] - _l[0], _r[3] = _l[3] - _l[1];                                              \
+        _r[1] = _l[2] + _l[1], _r[2] = _l[2] - _l[1];                                              \
+    }
+#define OUT_2(_l, _r)                                                                              \
+    {                                                                                              \
+        _r[0] = _l[0] + _l[1] + _l[2], _r[1] = _l[1] - _l[2] + _l[3];                              \
+    }
+#define GRAD_2(_l, _r)                                                                             \
+    {                                                                                              \
+        _r[0] = _l[0], _r[1] = _l[0] + _l[1], _r[2] = _l[0] - _l[1], _r[3] = _l[1];                \
+    }
+#define WEIGHT_2(_l, _r)                                                                           \
+    {                                                                                              \
+        vec even = 0.5f * (_l[0] + _l[2]), odd = 0.5f * _l[1];                                     \
+                                                                                                   \
+        _r[0] = -_l[0], _r[1] = even + odd, _r[2] = even - odd, _r[3] = _l[2];                     \
+    }
+#define DWEIGHT_2(_l, _r)                                                                          \
+    {                                                                                              \
+        vec even = 0.5f * (_l[1] + _l[2]);                                                         \
+                                                                                                   \
+        _r[0] = even - _l[0], _r[1] = 0.5f * (_l[1] - _l[2]), _r[2] = even + _l[3];                \
+    }
+
+/* _n x _n values to _k x _k: columns, then rows. _load(i, j); _store(i, j, value) */
+#define MAP(_line, _n, _k, _load, _store)                                                          \
+    {                                                                                              \
+        vec mid[_k][_n] __attribute__((aligned(64)));                                              \
+        vec l[_n], r[_k];                                                                          \
+                                                                                                   \
+        for (int j = 0; j < (_n); j++) {                                                           \
+            CT_UNROLL for (int i = 0; i < (_n); i++) l[i] = *(const vec *)(_load(i, j));           \
+            _line(l, r) CT_UNROLL for (int i = 0; i < (_k); i++) mid[i][j] = r[i];                 \
+        }                                                                                          \
+        for (int i = 0; i < (_k); i++) {                                                           \
+            CT_UNROLL for (int j = 0; j < (_n); j++) l[j] = mid[i][j];                             \
+            _line(l, r) CT_UNROLL for (int j = 0; j < (_k); j++) _store(i, j, r[j])                \
+        }                                                                                          \
+    }
+
+static bool is_inside(const ct_wino_patch *p, int64_t n)
+{
+    return (p->row >= 0) && (p->col >= 0) && (p->row + n <= p->h) && (p->col + n <= p->w);
+}
+
+/* The patch, zeros for what lies outside. */
+static const float *gather(const ct_wino_patch *p, int64_t n, int64_t b, float *to)
+{
+    memset(to, 0, (size_t)(n * n * b) * sizeof(float));
+    for (int64_t i = 0; i < n; i++) {
+        int64_t row = p->row + i;
+
+        if ((row < 0) || (row >= p->h)) continue;
+        for (int64_t j = 0; j < n; j++) {
+            int64_t col = p->col + j;
+
+            if ((col >= 0) && (col < p->w))
+                copy_row(to + (i * n + j) * b, p->plane + (row * p->w + col) * b, b);
+        }
+    }
+    return to;
+}
+
+#define FROM_PATCH(_i, _j)    (x + (_i)*row + (_j)*BLOCK)
+#define FROM_PLACES(_i, _j)   (from + ((_i)*N + (_j)) * step)
+#define FROM_TAPS(_i, _j)     (taps + ((_i)*3 + (_j)) * tap_step)
+#define TO_PLACES(_i, _j, _v) *(vec *)(to + ((_i)*N + (_j)) * step) = (_v);
+#define TO_TAPS(_i, _j, _v)   *(vec *)(taps + ((_i)*3 + (_j)) * BLOCK) = (_v);
+#define TO_PLANE(_i, _j, _v)  *(vec *)(to + (_i)*row + (_j)*BLOCK) = (_v) + start;
+
+/* Of one set and m: N places along an axis. */
+#define MAPS(_name, _target, _b, _m)                                                               \
+    _target static void _name##_in_##_m(const ct_wino_patch *p, float *to, int64_t step)           \
+    {                                                                                              \
+        enum { BLOCK = _b, N = _m + 2 };                                                           \
+        CT_VEC(_b);                                                                                \
+        float edge[N * N * BLOCK] __attribute__((aligned(64)));                                    \
+        bool inside = is_inside(p, N);                                                             \
+        const float *x =                                                                           \
+            inside ? p->plane + (p->row * p->w + p->col) * BLOCK : gather(p, N, BLOCK, edge);      \
+        int64_t row = (inside ? p->w : N) * BLOCK;                                                 \
+                                                                                                   \
+        MAP(IN_##_m, N, N, FROM_PATCH, TO_PLACES)                                                  \
+    }                                                                                              \
+    _target static void _name##_grad_##_m(const ct_wino_patch *p, float *to, int64_t step)         \
+    {                                                                                              \
+        enum { BLOCK = _b, N = _m + 2 };                                                           \
+        CT_VEC(_b);                                                                                \
+        float edge[_m * _m * BLOCK] __attribute__((aligned(64)));                                  \
+        bool inside = is_inside(p, _m);                                                            \
+        const float *x =                                                                           \
+            inside ? p->plane + (p->row * p->w + p->col) * BLOCK : gather(p, _m, BLOCK, edge);     \
+        int64_t row = (inside ? p->w : _m) * BLOCK;                                                \
+                                                                                                   \
+        MAP(GRAD_##_m, _m, N, FROM_PATCH, TO_PLACES)                                               \
+    }                                                                                              \
+    _target static void _name##_out_##_m(const float *from, int64_t step, const float *bias,       \
+                                         const ct_wino_patch *at, float *y)                        \
+    {                                                                                              \
+        enum { BLOCK = _b, N = _m + 2 };                                                           \
+        CT_VEC(_b);                                                                                \
+        float edge[_m * _m * BLOCK] __attribute__((aligned(64)));                                  \
+        bool inside = is_inside(at, _m);                                                           \
+        float *to = inside ? y + (at->row * at->w + at->col) * BLOCK : edge;                       \
+        int64_t row = (inside ? at->w : _m) * BLOCK;                                               \
+        const vec start = *(const vec *)bias;                                                      \
+                                                                                                   \
+        MAP(OUT_##_m, N, _m, FROM_PLACES, TO_PLANE)                                                \
+        if (inside) return;                                                                        \
+        for (int64_t i = 0; i < blk_smaller(_m, at->h - at->row); i++)                             \
+            memcpy(y + ((at->row + i) * at->w + at->col) * BLOCK, edge + i * _m * BLOCK,           \
+                   (size_t)(blk_smaller(_m, at->w - at->col) * BLOCK) * sizeof(float));            \
+    }                                                                                              \
+    _target static void _name##_weight_##_m(const float *taps, int64_t tap_step, float *to,        \
+                                            int64_t step)                                          \
+    {                                                                                              \
+        enum { N = _m + 2 };                                                                       \
+        CT_VEC(_b);                                                                                \
+        MAP(WEIGHT_##_m, 3, N, FROM_TAPS, TO_PLACES)                                               \
+    }                                                                                              \
+    _target static void _name##_dweight_##_m(const float *from, int64_t step, float *taps)         \
+    {                                                                                              \
+        enum { BLOCK = _b, N = _m + 2 };                                                           \
+        CT_VEC(_b);                                                                                \
+        MAP(DWEIGHT_##_m, N, 3, FROM_PLACES, TO_TAPS)                                              \
+    }
+
+#define SET(_name, _m)                                                                             \
+    {                                                                                              \
+        _m, _name##_in_##_m, _name##_grad_##_m, _name##_out_##_m, _name##_weight_##_m,             \
+            _name##_dweight_##_m                                                                   \
+    }
+
+MAPS(any, , 8, 2)
+MAPS(any, , 8, 4)
+#ifdef CT_AVX512
+MAPS(avx2, CT_AVX2, 8, 2)
+MAPS(avx2, CT_AVX2, 8, 4)
+MAPS(avx512, CT_AVX512, 16, 2)
+MAPS(avx512, CT_AVX512, 16, 4)
+#endif
+
+const ct_wino_maps ct_wino_map[CT_BLK_LEVELS][2] = {
+    [CT_SIMD_PORTABLE] = { SET(any, 2), SET(any, 4) },
+#ifdef CT_AVX512
+    [CT_SIMD_AVX2] = { SET(avx2, 2), SET(avx2, 4) },
+    [CT_SIMD_AVX512] = { SET(avx512, 2), SET(avx512, 4) },
+#endif
+};

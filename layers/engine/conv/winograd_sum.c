@@ -1,0 +1,264 @@
+/* Forward and backward by data with Winograd's tiles: weights are mapped once in each call, then
+ * tiles go through in groups: mapped, multiplied over channels place by place, mapped back.
+ *
+ * Where the mapped weights fit beside it into a nearby cache, each thread takes groups of its own,
+ * whose mapped tiles stay in its second-level cache ("alone"); otherwise all threads work on one
+ * group, large enough that weights are worth fetching ("together"). An output's sum is the same
+ * both ways. */
+#include "layers/engine/conv/winograd.h"
+
+static const int64_t ALONE_WEIGHTS = 12 << 20;  /* bytes of mapped weights of a group of channels */
+static const int64_t ALONE_TILES = 512 << 10;   /* bytes of mapped inputs that a thread keeps     */
+static const int64_t TOGETHER_TILES = 32 << 20; /* of mapped inputs and outputs                   */
+static const int64_t CHUNK_BYTES = 64 << 10;    /* weights of a pair that stay near               */
+
+static const float zeros[CT_BLK_MAX_VECS * CT_BLK_MAX];
+
+typedef struct plan {
+    int n; /* places of a tile along an axis         */
+    int64_t in_block, out_block, n_pair;
+    int64_t tiles_h, tiles_w; /* of an image                            */
+    int64_t n_tile, size;     /* of all images; of a group              */
+    bool alone;
+    int64_t chunk;           /* input blocks that are added at a time  */
+    int64_t u_step, v_step;  /* from place to place: weights, inputs … */
+    int64_t z_step, z_block; /* … outputs, and blocks of outputs       */
+    int64_t u, own;          /* floats: weights, a thread's or all's   */
+} plan;
+
+static plan make_plan(const ct_wino_sum *s)
+{
+    int64_t b = s->set.b, step = s->set.max_tile[1], bytes, count, most;
+    plan p = { .n = s->map->m + 2,
+               .in_block = blk_count(s->in, b),
+               .out_block = blk_count(s->out, b),
+               .tiles_h = blk_count(s->oh, s->map->m),
+               .tiles_w = blk_count(s->ow, s->map->m) };
+    int64_t places = (int64_t)p.n * p.n, line = places * b * (int64_t)sizeof(float);
+
+    p.n_pair = blk_count(p.out_block, CT_BLK_MAX_VECS);
+    p.n_tile = s->n * p.tiles_h * p.tiles_w;
+    p.u_step = wino_step(p.in_block * p.out_block * b * b);
+    p.u = places * p.u_step;
+    bytes = p.u * (int64_t)sizeof(float);
+    p.size = blk_larger(ALONE_TILES / (line * p.in_block) / step, 1) * step;
+    count = blk_count(p.n_tile, p.size);
+    p.alone = (bytes <= ALONE_WEIGHTS) && ((count >= 2 * s->n_thread) || (s->n_thread == 1));
+    if (!p.alone) {
+        most = blk_larger(TOGETHER_TILES / (line * (p.in_block + p.out_block)), step);
+        count = blk_count(p.n_tile, most);
+        p.size = blk_count(blk_count(p.n_tile, blk_larger(count, 1)), step) * step;
+    }
+    p.chunk = blk_larger(CHUNK_BYTES / (CT_BLK_MAX_VECS * b * b * (int64_t)sizeof(float)), 1);
+    p.z_block = p.size * b;
+    p.v_step = wino_step(p.in_block * p.size * b);
+    p.z_step = wino_step((p.alone ? CT_BLK_MAX_VECS : p.out_block) * p.z_block);
+    p.own = places * (p.v_step + p.z_step);
+    return p;
+}
+
+/* Work: mapped weights, bias of all groups, mapped tiles. */
+static float *bias_of(const ct_wino_sum *s, const plan *p, int64_t g)
+{
+    return s->work + p->u + g * p->out_block * s->set.b;
+}
+
+static int64_t tiles_from(const ct_wino_sum *s, const plan *p)
+{
+    return p->u + blk_count(s->group * p->out_block * s->set.b, 16) * 16;
+}
+
+int64_t ct_wino_sum_work(const ct_wino_sum *s)
+{
+    plan p = make_plan(s);
+
+    return tiles_from(s, &p) + p.own * (p.alone ? s->n_thread : 1);
+}
+
+static void fill_bias(const ct_wino_sum *s, const plan *p)
+{
+    for (int64_t g = 0; g < s->group; g++) {
+        for (int64_t i = 0; i < p->out_block * s->set.b; i++)
+            bias_of(s, p, g)[i] =
+                ((s->bias != NULL) && (i < s->out)) ? s->bias[g * s->out + i] : 0.0f;
+    }
+}
+
+/* ---- weights: [place][pair of output blocks][input block][channel][vecs][b] */
+
+/* `real` lanes of an output block, `n` channels of an input block. */
+static void map_weights(const ct_wino_sum *s, const plan *p, const float *from, int64_t real,
+                        int64_t n, int64_t lanes, float *to)
+{
+    enum { TAPS = 9 };
+    int64_t b = s->set.b, first = s->turned ? TAPS - 1 : 0, step = s->turned ? -1 : 1;
+    float turned[CT_BLK_MAX * TAPS * CT_BLK_MAX] = { 0.0f };
+
+    if (s->w_in == TAPS) {
+        ct_blk_turn(real, n * TAPS, from, s->w_out, turned, b);
+    } else {
+        for (int64_t c = 0; c < n; c++)
+            ct_blk_turn(real, TAPS, from + c * s->w_in, s->w_out, turned + c * TAPS * b, b);
+    }
+    for (int64_t c = 0; c < n; c++)
+        s->map->weight(turned + (c * TAPS + first) * b, step * b, to + c * lanes, p->u_step);
+}
+
+/* Piece i: an input block of a pair of output blocks. */
+static void pack_piece(const ct_wino_sum *s, const plan *p, int64_t g, int64_t i)
+{
+    int64_t b = s->set.b, k = i % p->in_block, block = i / p->in_block * CT_BLK_MAX_VECS;
+    int64_t vecs = blk_smaller(p->out_block - block, CT_BLK_MAX_VECS);
+    const float *from = s->weight + g * s->w_group + block * b * s->w_out + k * b * s->w_in;
+    float *to = s->work + (block * p->in_block + k * vecs) * b * b;
+
+    for (int64_t v = 0; v < vecs; v++)
+        map_weights(s, p, from + v * b * s->w_out, blk_smaller(s->out - (block + v) * b, b),
+                    blk_smaller(s->in - k * b, b), vecs * b, to + v * b);
+}
+
+/* ---- tiles */
+
+/* Tiles [first, first + n) of input block k, to places first - t on of a group that begins at t. */
+static void map_in(const ct_wino_sum *s, const plan *p, int64_t g, int64_t k, int64_t t,
+                   int64_t first, int64_t n, float *v)
+{
+    int64_t b = s->set.b, image;
+    ct_wino_patch at = { .h = s->h, .w = s->w };
+
+    for (int64_t i = first; i < first + n; i++) {
+        wino_at(i, p->tiles_h, p->tiles_w, s->map->m, &image, &at.row, &at.col);
+        at.row += s->row, at.col += s->col;
+        at.plane = s->x + ((image * s->group + g) * p->in_block + k) * s->h * s->w * b;
+        s->map->in(&at, v + k * p->z_block + (i - t) * b, p->v_step);
+    }
+}
+
+/* Tiles of output block `block`, which is number `at` of z. */
+static void map_out(const ct_wino_sum *s, const plan *p, int64_t g, int64_t block, int64_t t,
+                    int64_t first, int64_t n, const float *z, int64_t at)
+{
+    int64_t b = s->set.b, image;
+    ct_wino_patch patch = { .h = s->oh, .w = s->ow };
+
+    for (int64_t i = first; i < first + n; i++) {
+        wino_at(i, p->tiles_h, p->tiles_w, s->map->m, &image, &patch.row, &patch.col);
+        s->map->out(z + at * p->z_block + (i - t) * b, p->z_step, bias_of(s, p, g) + block * b,
+                    &patch,
+                    s->y + ((image * s->group + g) * p->out_block + block) * s->oh * s->ow * b);
+    }
+}
+
+/* One place: a pair of output blocks of n tiles. */
+static void multiply(const ct_wino_sum *s, const plan *p, int64_t place, int64_t block, int64_t n,
+                     const float *v, float *z)
+{
+    int64_t b = s->set.b, vecs = blk_smaller(p->out_block - block, CT_BLK_MAX_VECS);
+    int64_t n_part = blk_count(n, s->set.max_tile[vecs - 1]);
+    const ct_blk_tile_fn *tile = ct_blk_tiles[s->set.level][vecs - 1];
+    const float *weight = s->work + place * p->u_step + block * p->in_block * b * b;
+    ct_blk_tile t = { .x_block = p->z_block,
+                      .weight_block = vecs * b * b,
+                      .y_step = b,
+                      .y_block = p->z_block,
+                      .n_p = 1,
+                      .n_q = 1,
+                      .si = 1,
+                      .w = n };
+
+    for (int64_t k = 0; k < p->in_block; k += p->chunk) {
+        t.n_block = blk_smaller(p->chunk, p->in_block - k);
+        t.last = blk_smaller(s->in - (k + t.n_block - 1) * b, b);
+        t.x = v + place * p->v_step + k * p->z_block;
+        t.weight = weight + k * vecs * b * b;
+        t.start = (k == 0) ? zeros : NULL;
+        for (int64_t i = 0; i < n_part; i++) {
+            int64_t end = n * (i + 1) / n_part;
+
+            t.col = n * i / n_part;
+            t.y = z + t.col * b;
+            tile[end - t.col - 1](&t);
+        }
+    }
+}
+
+/* ---- alone */
+
+static void run_alone(const ct_wino_sum *s, const plan *p, int64_t g, int64_t group)
+{
+    int64_t t = group * p->size, n = blk_smaller(p->size, p->n_tile - t);
+    float *v = s->work + tiles_from(s, p) + omp_get_thread_num() * p->own;
+    float *z = v + p->n * p->n * p->v_step;
+
+    for (int64_t k = 0; k < p->in_block; k++) map_in(s, p, g, k, t, t, n, v);
+    for (int64_t block = 0; block < p->out_block; block += CT_BLK_MAX_VECS) {
+        for (int64_t i = 0; i < p->n * p->n; i++) multiply(s, p, i, block, n, v, z + i * p->z_step);
+        for (int64_t k = block; k < blk_smaller(block + CT_BLK_MAX_VECS, p->out_block); k++)
+            map_out(s, p, g, k, t, t, n, z, k - block);
+    }
+}
+
+/* ---- together */
+
+/* Inside a parallel region. */
+static void run_together(const ct_wino_sum *s, const plan *p, int64_t g, int64_t group, ct_exec *ex,
+                         ct_status *polled)
+{
+    enum { PIECE = 8 }; /* tiles that are mapped at a time */
+    int64_t t = group * p->size, n = blk_smaller(p->size, p->n_tile - t), places = p->n * p->n;
+    int64_t n_piece = blk_count(n, PIECE);
+    int64_t n_part = blk_smaller(p->n_pair, blk_count(4 * s->n_thread, places));
+    float *v = s->work + tiles_from(s, p), *z = v + places * p->v_step;
+
+#pragma omp for schedule(static)
+    for (int64_t i = 0; i < p->in_block * n_piece; i++) {
+        int64_t first = i % n_piece * PIECE;
+
+        map_in(s, p, g, i / n_piece, t, t + first, blk_smaller(PIECE, n - first), v);
+    }
+#pragma omp for schedule(static)
+    for (int64_t i = 0; i < places * n_part; i++) {
+        int64_t place = i / n_part, part = i % n_part;
+
+        for (int64_t k = p->n_pair * part / n_part; k < p->n_pair * (part + 1) / n_part; k++) {
+            int64_t block = k * CT_BLK_MAX_VECS;
+
+            multiply(s, p, place, block, n, v, z + place * p->z_step + block * p->z_block);
+        }
+        ct_engine_poll(ex, polled);
+    }
+#pragma omp for schedule(static)
+    for (int64_t i = 0; i < p->out_block * n_piece; i++) {
+        int64_t first = i % n_piece * PIECE, block = i / n_piece;
+
+        map_out(s, p, g, block, t, t + first, blk_smaller(PIECE, n - first), z, block);
+    }
+}
+
+ct_status ct_wino_sum_run(const ct_wino_sum *s, ct_exec *ex)
+{
+    plan p = make_plan(s);
+    int64_t n_group = blk_count(p.n_tile, p.size);
+    ct_status polled = CT_OK;
+
+    if (p.n_tile == 0) return CT_OK;
+    fill_bias(s, &p);
+#pragma omp parallel num_threads(s->n_thread)
+    for (int64_t g = 0; g < s->group; g++) {
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < p.n_pair * p.in_block; i++) {
+            pack_piece(s, &p, g, i);
+            ct_engine_poll(ex, &polled);
+        }
+        if (p.alone) {
+#pragma omp for schedule(static)
+            for (int64_t i = 0; i < n_group; i++) {
+                run_alone(s, &p, g, i);
+                ct_engine_poll(ex, &polled);
+            }
+        } else {
+            for (int64_t i = 0; i < n_group; i++) run_together(s, &p, g, i, ex, &polled);
+        }
+    }
+    return polled;
+}

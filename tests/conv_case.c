@@ -1,0 +1,213 @@
+#include "tests/test.h"
+#include "tests/layer_harness.h"
+#include "tests/conv_case.h"
+
+#include "framework/base/rng.h"
+#include "framework/base/simd.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const level_name[] = { "portable", "avx2", "avx512" };
+
+const ct_conv_impl *const *conv_case_table_of(conv_direction dir)
+{
+    if (dir == CONV_FORWARD) return ct_conv_forward_table;
+    return (dir == CONV_DATA) ? ct_conv_backward_data_table : ct_conv_backward_weight_table;
+}
+
+/* No slack: a sanitizer sees what is beyond. */
+static float *array(int64_t n, uint64_t seed)
+{
+    float *v = malloc((size_t)(n > 0 ? n : 1) * sizeof(float));
+
+    assert_non_null(v);
+    test_random(v, n, seed, -1.0f, 1.0f);
+    return v;
+}
+
+/* Plain or blocked by b = 0 or more; what fills up blocks is 1000 and some. */
+static int64_t floats(int64_t n, int64_t c, int64_t s, int64_t b)
+{
+    return (b == 0) ? n * c * s : n * ((c + b - 1) / b) * b * s;
+}
+
+static float *block(const float *plain, int64_t n, int64_t c, int64_t s, int64_t b)
+{
+    int64_t full = (b == 0) ? c : (c + b - 1) / b * b;
+    float *v = array(floats(n, c, s, b), 7);
+
+    if (b == 0) b = 1;
+    for (int64_t i = 0; i < n * full * s; i++) {
+        int64_t lane = i % b, place = i / b % s, channel = i / b / s % (full / b) * b + lane;
+
+        v[i] = (channel < c) ? plain[(i / full / s * c + channel) * s + place] : 1000.0f + v[i];
+    }
+    return v;
+}
+
+static void unblock(const float *v, int64_t n, int64_t c, int64_t s, int64_t b, float *plain)
+{
+    int64_t blocks = (b == 0) ? c : (c + b - 1) / b;
+
+    if (b == 0) b = 1;
+    for (int64_t i = 0; i < n * c * s; i++) {
+        int64_t image = i / s / c, channel = i / s % c;
+
+        plain[i] = v[((image * blocks + channel / b) * s + i % s) * b + channel % b];
+        assert_true(isfinite(plain[i]));
+    }
+}
+
+conv_tensors conv_case_make_tensors(const ct_conv_desc *d, bool absolute)
+{
+    conv_tensors t = { .n_x = d->n * d->c * d->h * d->w,
+                       .n_weight = d->m * (d->c / d->group) * d->kh * d->kw,
+                       .n_y = d->n * d->m * d->oh * d->ow };
+    float *all[5];
+    int64_t count[] = { t.n_x, t.n_weight, d->m, t.n_y, t.n_weight };
+
+    for (int k = 0; k < 5; k++) {
+        all[k] = array(count[k], (uint64_t)k + 1);
+        for (int64_t i = 0; absolute && (i < count[k]); i++) all[k][i] = fabsf(all[k][i]);
+    }
+    t.x = all[0], t.weight = all[1], t.bias = all[2], t.dy = all[3], t.old = all[4];
+    return t;
+}
+
+void conv_case_release(conv_tensors *t)
+{
+    free(t->x), free(t->weight), free(t->bias), free(t->dy), free(t->old);
+}
+
+static float *nans(int64_t n)
+{
+    float *v = array(n, 1);
+
+    for (int64_t i = 0; i < n; i++) v[i] = NAN;
+    return v;
+}
+
+/* The result in plain order; the caller's. */
+float *conv_case_run(const ct_conv_impl *impl, const ct_conv_desc *d, conv_direction dir,
+                     const conv_tensors *t)
+{
+    int64_t in = d->h * d->w, out = d->oh * d->ow;
+    size_t work = ct_conv_workspace(impl, d);
+    float *x = block(t->x, d->n, d->c, in, d->x_block);
+    float *dy = block(t->dy, d->n, d->m, out, d->y_block);
+    float *y = nans(floats(d->n, d->m, out, d->y_block));
+    float *dx = nans(floats(d->n, d->c, in, d->x_block));
+    float *result = array((dir == CONV_FORWARD) ? t->n_y
+                                    : (dir == CONV_DATA)  ? t->n_x
+                                                          : t->n_weight,
+                                    9);
+    ct_exec ex = { .dev = ct_device_cpu() };
+    ct_conv_args a = { .x = x, .weight = t->weight, .bias = t->bias, .beta = 0.5f };
+
+    a.work = aligned_alloc(64, (work + 63) / 64 * 64 + 64);
+    memset(a.work, 0xFF, work);
+    if (dir == CONV_FORWARD) a.y = y;
+    if (dir != CONV_FORWARD) a.dy = dy;
+    if (dir == CONV_DATA) a.dx = dx;
+    if (dir == CONV_WEIGHT) {
+        a.dweight = result;
+        memcpy(result, t->old, (size_t)t->n_weight * sizeof(float));
+    }
+    assert_int_equal(impl->run(d, &ex, &a), CT_OK);
+    if (dir == CONV_FORWARD) unblock(y, d->n, d->m, out, d->y_block, result);
+    if (dir == CONV_DATA) unblock(dx, d->n, d->c, in, d->x_block, result);
+    free(x), free(dy), free(y), free(dx), free(a.work);
+    return result;
+}
+
+ct_conv_desc conv_case_plain(const ct_conv_desc *d)
+{
+    ct_conv_desc p = *d;
+
+    p.x_block = p.y_block = 0;
+    return p;
+}
+
+static void describe(const ct_conv_desc *d, conv_direction dir, char text[256])
+{
+    snprintf(text, 256,
+             "%s direction %d: n %d group %d c %d h %d w %d m %d kernel %d x %d stride %d x %d pad "
+             "%d x %d dilation %d x %d blocks %d %d",
+             level_name[ct_simd_pick()], (int)dir, (int)d->n, (int)d->group, (int)d->c, (int)d->h,
+             (int)d->w, (int)d->m, (int)d->kh, (int)d->kw, (int)d->sh, (int)d->sw, (int)d->ph,
+             (int)d->pw, (int)d->dh, (int)d->dw, d->x_block, d->y_block);
+}
+
+int64_t conv_case_between(conv_draw *r, int64_t lo, int64_t hi)
+{
+    return lo + (int64_t)(ct_rng_uniform_at(11, r->at++) * (float)(hi - lo + 1));
+}
+
+int64_t conv_case_one_of(conv_draw *r, const int64_t *choice, int64_t n)
+{
+    return choice[conv_case_between(r, 0, n - 1)];
+}
+
+bool conv_case_complete(ct_conv_desc *d)
+{
+    d->device = CT_DEVICE_CPU;
+    d->n_thread = 1;
+    d->oh = ct_conv_out(d->h, d->kh, d->sh, d->ph, d->dh);
+    d->ow = ct_conv_out(d->w, d->kw, d->sw, d->pw, d->dw);
+    return (d->oh > 0) && (d->ow > 0);
+}
+
+void conv_case_each_level(void (*work)(void))
+{
+    unsetenv("CORTADO_SIMD");
+    for (int level = (int)ct_simd_pick(); level >= 0; level--) {
+        setenv("CORTADO_SIMD", level_name[level], 1);
+        assert_int_equal(ct_simd_pick(), level);
+        work();
+    }
+    unsetenv("CORTADO_SIMD");
+}
+
+static int64_t result_floats(const conv_tensors *t, conv_direction dir)
+{
+    if (dir == CONV_FORWARD) return t->n_y;
+    return (dir == CONV_DATA) ? t->n_x : t->n_weight;
+}
+
+bool conv_case_compare(ct_conv_desc d, conv_direction dir, const char *engine, conv_limits limits)
+{
+    const ct_conv_impl *impl = ct_conv_find(conv_case_table_of(dir), &d, engine);
+    ct_conv_desc p = conv_case_plain(&d);
+    const ct_conv_impl *ref = ct_conv_find(conv_case_table_of(dir), &p, "ref");
+    conv_tensors t;
+    float *want, *first = NULL;
+    double *limit;
+    int64_t n;
+    char text[256];
+
+    if (impl == NULL) return false;
+    describe(&d, dir, text);
+    t = conv_case_make_tensors(&d, false);
+    n = result_floats(&t, dir);
+    want = conv_case_run(ref, &p, dir, &t);
+    limit = limits(&d, dir);
+    for (d.n_thread = 1; d.n_thread <= 5; d.n_thread += 2) {
+        float *got = conv_case_run(impl, &d, dir, &t);
+
+        for (int64_t i = 0; i < n; i++) {
+            if (!(fabs((double)got[i] - want[i]) <= limit[i]))
+                fail_msg("%s %s: element %lld is %.9g, not %.9g within %g", engine, text,
+                         (long long)i, got[i], want[i], limit[i]);
+        }
+        if ((first != NULL) && (memcmp(first, got, (size_t)n * sizeof(float)) != 0))
+            fail_msg("%s %s: other bits with %d threads", engine, text, d.n_thread);
+        if (first != NULL) free(got);
+        if (first == NULL) first = got;
+    }
+    free(first), free(want), free(limit);
+    conv_case_release(&t);
+    return true;
+}

@@ -1,0 +1,355 @@
+/* Winograd's convolution, with every instruction set of this machine: generated odd shapes against
+ * the definition, forward and both gradients, within the bound that winograd.h states, computed
+ * here from the points alone; the same bits for any number of threads; who gets it, and who not. */
+#include "tests/test.h"
+#include "tests/conv_case.h"
+
+#include "framework/base/simd.h"
+#include "layers/engine/conv/winograd.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { MAX = CT_WINO_MAX };
+
+/* ---- the maps, as the Toom-Cook construction gives them */
+
+typedef struct maps {
+    int m, n;
+    double a[MAX][MAX], b[MAX][MAX], g[MAX][MAX]; /* |A^T|, |B^T|, |G| */
+} maps;
+
+/* coefficient[k] of the product of x - p[i], but i = left_out */
+static void multiply_out(const double *p, int n, int left_out, double *coefficient)
+{
+    for (int k = 0; k < MAX; k++) coefficient[k] = (k == 0) ? 1.0 : 0.0;
+    for (int i = 0; i < n; i++) {
+        if (i == left_out) continue;
+        for (int k = MAX - 1; k >= 0; k--)
+            coefficient[k] = ((k > 0) ? coefficient[k - 1] : 0.0) - p[i] * coefficient[k];
+    }
+}
+
+static maps make_maps(int m)
+{
+    static const double point[2][5] = { { 0, 1, -1 }, { 0, 0.625, -0.625, 1.5, -1.5 } };
+    const double *p = point[m / 4];
+    maps t = { .m = m, .n = m + 2 };
+
+    for (int i = 0; i < t.n; i++) {
+        bool infinite = (i == t.n - 1);
+        double size = 1.0;
+
+        multiply_out(p, t.n - 1, infinite ? -1 : i, t.b[i]);
+        for (int k = 0; !infinite && (k < t.n - 1); k++) size *= (k == i) ? 1.0 : p[i] - p[k];
+        for (int k = 0; k < 3; k++) t.g[i][k] = infinite ? (k == 2) : pow(p[i], k) / size;
+        for (int k = 0; k < m; k++) t.a[k][i] = infinite ? (k == m - 1) : pow(p[i], k);
+    }
+    return t;
+}
+
+/* y[i] = sum of q[i][k] d[k][l] q[j][l]; q[i][k] or, transposed, q[k][i] */
+static void both(int rows, int n, double (*q)[MAX], bool transposed, double (*d)[MAX],
+                 double (*y)[MAX])
+{
+    double half[MAX][MAX] = { { 0.0 } };
+
+    for (int i = 0; i < rows; i++) {
+        for (int l = 0; l < n; l++) {
+            for (int k = 0; k < n; k++) half[i][l] += (transposed ? q[k][i] : q[i][k]) * d[k][l];
+        }
+    }
+    for (int i = 0; i < rows; i++) {
+        for (int j = 0; j < rows; j++) {
+            y[i][j] = 0.0;
+            for (int l = 0; l < n; l++) y[i][j] += (transposed ? q[l][j] : q[j][l]) * half[i][l];
+        }
+    }
+}
+
+static void absolute_maps(maps *t)
+{
+    for (int i = 0; i < MAX * MAX; i++) {
+        (&t->a[0][0])[i] = fabs((&t->a[0][0])[i]);
+        (&t->b[0][0])[i] = fabs((&t->b[0][0])[i]);
+        (&t->g[0][0])[i] = fabs((&t->g[0][0])[i]);
+    }
+}
+
+/* n x n of a plane from (row, col) on, zeros outside */
+static void cut(const float *plane, int64_t h, int64_t w, int64_t row, int64_t col, int n,
+                double (*d)[MAX])
+{
+    for (int i = 0; i < n; i++) {
+        for (int j = 0; j < n; j++) {
+            bool inside = (row + i >= 0) && (row + i < h) && (col + j >= 0) && (col + j < w);
+
+            d[i][j] = inside ? plane[(row + i) * w + col + j] : 0.0;
+        }
+    }
+}
+
+/* ---- the bounds: the same computation with absolute values and maps */
+
+/* Planes x to planes y, as ct_wino_sum; y[][] = the sum of absolute values. */
+typedef struct sums {
+    int64_t n, group, in, out, h, w, oh, ow, row, col, w_out, w_in, w_group;
+    bool turned;
+    const float *x, *weight, *bias;
+} sums;
+
+static void bound_tile(const sums *s, const maps *t, int64_t plane, int64_t i, int64_t j, double *y)
+{
+    int64_t image = plane / (s->group * s->out), g = plane / s->out % s->group, o = plane % s->out;
+    double d[MAX][MAX], v[MAX][MAX], u[MAX][MAX], z[MAX][MAX] = { { 0.0 } };
+
+    for (int64_t c = 0; c < s->in; c++) {
+        const float *w = s->weight + g * s->w_group + o * s->w_out + c * s->w_in;
+
+        for (int k = 0; k < 9; k++) d[k / 3][k % 3] = w[s->turned ? 8 - k : k];
+        both(t->n, 3, (double(*)[MAX])t->g, false, d, u);
+        cut(s->x + ((image * s->group + g) * s->in + c) * s->h * s->w, s->h, s->w, i + s->row,
+            j + s->col, t->n, d);
+        both(t->n, t->n, (double(*)[MAX])t->b, false, d, v);
+        for (int k = 0; k < t->n * t->n; k++)
+            z[k / t->n][k % t->n] += u[k / t->n][k % t->n] * v[k / t->n][k % t->n];
+    }
+    both(t->m, t->n, (double(*)[MAX])t->a, false, z, d);
+    for (int64_t k = 0; k < t->m * t->m; k++) {
+        int64_t row = i + k / t->m, col = j + k % t->m;
+
+        if ((row >= s->oh) || (col >= s->ow)) continue;
+        y[(plane * s->oh + row) * s->ow + col] = d[k / t->m][k % t->m];
+        if (s->bias != NULL) y[(plane * s->oh + row) * s->ow + col] += s->bias[g * s->out + o];
+    }
+}
+
+static void bound_weight(const ct_conv_desc *d, const maps *t, const conv_tensors *a, int64_t m,
+                         int64_t c, double *y)
+{
+    int64_t c_all = m / (d->m / d->group) * (d->c / d->group) + c;
+    double p[MAX][MAX], v[MAX][MAX], u[MAX][MAX], z[MAX][MAX] = { { 0.0 } };
+
+    for (int64_t n = 0; n < d->n; n++) {
+        for (int64_t i = 0; i < d->oh; i += t->m) {
+            for (int64_t j = 0; j < d->ow; j += t->m) {
+                cut(a->x + (n * d->c + c_all) * d->h * d->w, d->h, d->w, i - d->ph, j - d->pw, t->n,
+                    p);
+                both(t->n, t->n, (double(*)[MAX])t->b, false, p, v);
+                cut(a->dy + (n * d->m + m) * d->oh * d->ow, d->oh, d->ow, i, j, t->m, p);
+                both(t->n, t->m, (double(*)[MAX])t->a, true, p, u);
+                for (int k = 0; k < t->n * t->n; k++)
+                    z[k / t->n][k % t->n] += u[k / t->n][k % t->n] * v[k / t->n][k % t->n];
+            }
+        }
+    }
+    both(3, t->n, (double(*)[MAX])t->g, true, z, p);
+    for (int k = 0; k < 9; k++) {
+        int64_t at = (m * (d->c / d->group) + c) * 9 + k;
+
+        y[at] = p[k / 3][k % 3] + 0.5 * a->old[at]; /* beta */
+    }
+}
+
+static sums forward_sums(const ct_conv_desc *d, const conv_tensors *a)
+{
+    int64_t in = d->c / d->group, out = d->m / d->group;
+
+    return (sums){ .n = d->n,
+                   .group = d->group,
+                   .in = in,
+                   .out = out,
+                   .h = d->h,
+                   .w = d->w,
+                   .oh = d->oh,
+                   .ow = d->ow,
+                   .row = -d->ph,
+                   .col = -d->pw,
+                   .w_out = in * 9,
+                   .w_in = 9,
+                   .w_group = out * in * 9,
+                   .x = a->x,
+                   .weight = a->weight,
+                   .bias = a->bias };
+}
+
+static sums data_sums(const ct_conv_desc *d, const conv_tensors *a)
+{
+    int64_t in = d->c / d->group, out = d->m / d->group;
+
+    return (sums){ .n = d->n,
+                   .group = d->group,
+                   .in = out,
+                   .out = in,
+                   .h = d->oh,
+                   .w = d->ow,
+                   .oh = d->h,
+                   .ow = d->w,
+                   .row = d->ph - 2,
+                   .col = d->pw - 2,
+                   .w_out = 9,
+                   .w_in = in * 9,
+                   .w_group = out * in * 9,
+                   .turned = true,
+                   .x = a->dy,
+                   .weight = a->weight };
+}
+
+static double *limits(const ct_conv_desc *d, conv_direction dir)
+{
+    conv_tensors a = conv_case_make_tensors(d, true);
+    maps t = make_maps(ct_wino_tile(d));
+    int64_t n = (dir == CONV_FORWARD) ? a.n_y : (dir == CONV_DATA) ? a.n_x : a.n_weight;
+    double *limit = malloc((size_t)n * sizeof(double)), roundings;
+    sums s = (dir == CONV_DATA) ? data_sums(d, &a) : forward_sums(d, &a);
+
+    assert_non_null(limit);
+    absolute_maps(&t);
+    if (dir == CONV_WEIGHT) {
+        roundings = (double)(d->n * ((d->oh + t.m - 1) / t.m) * ((d->ow + t.m - 1) / t.m));
+        for (int64_t i = 0; i < d->m * (d->c / d->group); i++)
+            bound_weight(d, &t, &a, i / (d->c / d->group), i % (d->c / d->group), limit);
+    } else {
+        roundings = (double)s.in;
+        for (int64_t plane = 0; plane < s.n * s.group * s.out; plane++) {
+            for (int64_t i = 0; i < s.oh; i += t.m) {
+                for (int64_t j = 0; j < s.ow; j += t.m) bound_tile(&s, &t, plane, i, j, limit);
+            }
+        }
+    }
+    for (int64_t i = 0; i < n; i++) limit[i] *= (roundings + CT_WINO_ROUNDINGS) * 0x1p-24;
+    conv_case_release(&a);
+    return limit;
+}
+
+/* ---- shapes */
+
+static ct_conv_desc shape(int64_t n, int64_t c, int64_t h, int64_t w, int64_t m, int64_t pad)
+{
+    int b = ct_simd_block();
+
+    return (ct_conv_desc){ .n = n,
+                           .group = 1,
+                           .c = c,
+                           .h = h,
+                           .w = w,
+                           .m = m,
+                           .kh = 3,
+                           .kw = 3,
+                           .sh = 1,
+                           .sw = 1,
+                           .ph = pad,
+                           .pw = pad,
+                           .dh = 1,
+                           .dw = 1,
+                           .winograd = 4,
+                           .x_block = b,
+                           .y_block = b };
+}
+
+static void check_all(const ct_conv_desc *d)
+{
+    for (conv_direction dir = CONV_FORWARD; dir < N_CONV_DIRECTION; dir++)
+        assert_true(conv_case_compare(*d, dir, "winograd", limits));
+}
+
+/* Primes, ones, and sizes about those of blocks and tiles. */
+static void odd_shapes(void)
+{
+    static const int64_t channel[] = { 1, 3, 7, 8, 13, 16, 17, 24, 31, 32, 40, 53 };
+    static const int64_t length[] = { 1, 2, 3, 4, 5, 6, 7, 8, 11, 13, 14, 19 };
+    conv_draw r = { 0 };
+
+    for (int i = 0; i < 24; i++) {
+        int64_t b = ct_simd_block();
+        ct_conv_desc d;
+
+        do {
+            d = shape(conv_case_between(&r, 1, 3), conv_case_one_of(&r, channel, 12),
+                      conv_case_one_of(&r, length, 12), conv_case_one_of(&r, length, 12),
+                      conv_case_one_of(&r, channel, 12), 0);
+            d.ph = conv_case_between(&r, 0, 3), d.pw = conv_case_between(&r, 0, 3);
+            d.winograd = (int)conv_case_between(&r, 1, 2) * 2;
+            if (conv_case_between(&r, 0, 4) == 0) {
+                d.group = conv_case_between(&r, 2, 3);
+                d.c = d.group * b, d.m = d.group * b * conv_case_between(&r, 1, 2);
+            }
+        } while (!conv_case_complete(&d));
+        check_all(&d);
+    }
+}
+
+static void test_odd_shapes(void **state)
+{
+    (void)state;
+    conv_case_each_level(odd_shapes);
+}
+
+/* Enough channels and tiles for each way of going through them, several groups of tiles and parts
+ * of a sum; and no image. */
+static void large_shapes(void)
+{
+    ct_conv_desc d[] = { shape(1, 20, 41, 43, 40, 1), shape(2, 300, 9, 9, 290, 1),
+                         shape(0, 20, 9, 9, 40, 1) };
+
+    for (size_t i = 0; i < sizeof(d) / sizeof(d[0]); i++) {
+        assert_true(conv_case_complete(&d[i]));
+        check_all(&d[i]);
+    }
+}
+
+static void test_large_shapes(void **state)
+{
+    (void)state;
+    conv_case_each_level(large_shapes);
+}
+
+static void expect(const ct_conv_desc *d, const char *name)
+{
+    for (conv_direction dir = CONV_FORWARD; dir < N_CONV_DIRECTION; dir++) {
+        const ct_conv_impl *impl = ct_conv_find(conv_case_table_of(dir), d, "auto");
+
+        assert_non_null(impl);
+        assert_string_equal(impl->name, name);
+    }
+}
+
+static void test_choice(void **state)
+{
+    ct_conv_desc d = shape(16, 128, 28, 28, 128, 1);
+
+    (void)state;
+    assert_true(conv_case_complete(&d));
+    expect(&d, "winograd");
+    assert_int_equal(ct_wino_tile(&d), 4);
+    d.winograd = 2;
+    assert_int_equal(ct_wino_tile(&d), 2);
+    d.winograd = 0; /* forbidden */
+    expect(&d, "blocked");
+    assert_null(ct_conv_find(ct_conv_forward_table, &d, "winograd"));
+    d.winograd = 4, d.h = d.w = 2; /* 36 products for 4 outputs, or 16 */
+    assert_true(conv_case_complete(&d));
+    assert_int_equal(ct_wino_tile(&d), 2);
+    d.h = d.w = 28, d.sw = 2;
+    assert_true(conv_case_complete(&d));
+    expect(&d, "blocked");
+    d.sw = 1, d.dh = 2;
+    assert_true(conv_case_complete(&d));
+    expect(&d, "blocked");
+    d.dh = 1, d.kw = 5;
+    assert_true(conv_case_complete(&d));
+    expect(&d, "blocked");
+    d.kw = 3, d.x_block = 0; /* many plain channels */
+    assert_null(ct_conv_find(ct_conv_forward_table, &d, "auto"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_odd_shapes),
+        cmocka_unit_test(test_large_shapes),
+        cmocka_unit_test(test_choice),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
