@@ -101,9 +101,9 @@ float *conv_case_run(const ct_conv_impl *impl, const ct_conv_desc *d, conv_direc
     float *y = nans(floats(d->n, d->m, out, d->y_block));
     float *dx = nans(floats(d->n, d->c, in, d->x_block));
     float *result = array((dir == CONV_FORWARD) ? t->n_y
-                                    : (dir == CONV_DATA)  ? t->n_x
-                                                          : t->n_weight,
-                                    9);
+                          : (dir == CONV_DATA)  ? t->n_x
+                                                : t->n_weight,
+                          9);
     ct_exec ex = { .dev = ct_device_cpu() };
     ct_conv_args a = { .x = x, .weight = t->weight, .bias = t->bias, .beta = 0.5f };
 

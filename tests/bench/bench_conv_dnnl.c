@@ -2,7 +2,8 @@
  * that it chooses itself (Winograd's, mostly), call by call in turns, each in its own best layout;
  * weights in Caffe's order for ours, so that their packing counts, and packed for oneDNN. GFLOP/s
  * are nominal: multiplications with padding counted, though no direct engine does them all.
- * Usage: bench_conv_dnnl [batch] [repetitions] [part of a shape's name] [f, d or w] [engine] */
+ * Usage: bench_conv_dnnl [batch] [repetitions] [shapes] [passes: f, d, w] [engine [another]]
+ * shapes: part of a name, or channels,rows,outputs,kernel,stride,pad of one more */
 #include "framework/base/clock.h"
 #include "framework/base/memory.h"
 #include "framework/base/rng.h"
@@ -239,48 +240,66 @@ static double median(double *v, int n)
 }
 
 typedef struct score {
-    double product[2]; /* of ours / theirs by the medians: direct; their own choice */
-    int count[2];
+    double product[3]; /* of ours / theirs by the medians: direct; their own choice; another */
+    int count[3];
 } score;
 
+static const char *const rival[] = { "oneDNN direct", "own choice", "our other" };
+
+typedef struct contest {
+    int repeat;
+    const char *engine, *other; /* other: NULL or one more of ours */
+    score sum;
+} contest;
+
+static void run_own(const ct_conv_impl *impl, const ct_conv_desc *d, ct_conv_args *a)
+{
+    ct_exec ex = { .dev = ct_device_cpu() };
+
+    if (impl->run(d, &ex, a) != CT_OK) exit(1);
+}
+
 /* Prints a line. */
-static void compare(const char *name, const ct_conv_desc *d, char pass, ct_conv_args a, int repeat,
-                    const char *engine_name, score *sum)
+static void compare(const char *name, const ct_conv_desc *d, char pass, ct_conv_args a, contest *c)
 {
     static const dnnl_alg_kind_t how[] = { dnnl_convolution_direct, dnnl_convolution_auto };
-    const ct_conv_impl *impl = find(d, pass, engine_name);
+    const ct_conv_impl *impl = find(d, pass, c->engine);
+    const ct_conv_impl *other = (c->other != NULL) ? find(d, pass, c->other) : NULL;
     double flop =
         2.0 * (double)(d->n * d->m * d->oh * d->ow) * (double)(d->c / d->group * d->kh * d->kw);
-    int n_peer = 1 + ((d->kh == 3) && (d->sh == 1) && (d->c > 3));
-    double own[MAX_REPEAT], other[2][MAX_REPEAT], t;
-    ct_exec ex = { .dev = ct_device_cpu() };
+    bool has[3] = { true, (d->kh == 3) && (d->sh == 1) && (d->c > 3), other != NULL };
+    double own[MAX_REPEAT], theirs[3][MAX_REPEAT], t;
+    size_t work;
     peer p[2];
 
     if (impl == NULL) return;
-    for (int k = 0; k < n_peer; k++) p[k] = make_peer(d, pass, how[k]);
-    a.work = ct_mem_acquire(ct_conv_workspace(impl, d));
-    for (int r = -1; r < repeat; r++) {
+    work = ct_conv_workspace(impl, d);
+    if ((other != NULL) && (ct_conv_workspace(other, d) > work)) work = ct_conv_workspace(other, d);
+    for (int k = 0; k < 2; k++) p[k] = has[k] ? make_peer(d, pass, how[k]) : (peer){ .n_arg = 0 };
+    a.work = ct_mem_acquire(work);
+    for (int r = -1; r < c->repeat; r++) {
         int at = (r < 0) ? 0 : r;
 
         t = now();
-        if (impl->run(d, &ex, &a) != CT_OK) exit(1);
+        run_own(impl, d, &a);
         own[at] = now() - t;
-        for (int k = 0; k < n_peer; k++) {
+        for (int k = 0; k < 3; k++) {
             t = now();
-            run_peer(&p[k]);
-            other[k][at] = now() - t;
+            if (has[k] && (k < 2)) run_peer(&p[k]);
+            if (has[k] && (k == 2)) run_own(other, d, &a);
+            theirs[k][at] = now() - t;
         }
     }
-    t = median(own, repeat);
+    t = median(own, c->repeat);
     printf("%-21s %c %-8s %8.3f ms %6.1f GFLOP/s, %5.1f MB", name, pass, impl->name, t * 1e3,
            1e-9 * flop / t, 1e-6 * (double)ct_conv_workspace(impl, d));
-    for (int k = 0; k < n_peer; k++) {
-        double theirs = median(other[k], repeat);
+    for (int k = 0; k < 3; k++) {
+        double s = median(theirs[k], c->repeat);
 
-        printf("   %s %8.3f ms %6.1f: %.3f", (k == 0) ? "oneDNN direct" : "auto", theirs * 1e3,
-               1e-9 * flop / theirs, theirs / t);
-        sum->product[k] *= theirs / t, sum->count[k]++;
-        release_peer(&p[k]);
+        if (!has[k]) continue;
+        printf("   %s %8.3f ms %6.1f: %.3f", rival[k], s * 1e3, 1e-9 * flop / s, s / t);
+        c->sum.product[k] *= s / t, c->sum.count[k]++;
+        if (k < 2) release_peer(&p[k]);
     }
     printf("\n");
     fflush(stdout);
@@ -294,63 +313,81 @@ static int64_t floats(int64_t n, int64_t c, int64_t s)
     return n * ((c + b - 1) / b) * b * s;
 }
 
+static void bench(const char *name, ct_conv_desc d, const char *passes, contest *c)
+{
+    ct_conv_args a = { .beta = 0.0f };
+
+    d.device = CT_DEVICE_CPU;
+    d.n_thread = omp_get_max_threads();
+    d.w = d.h, d.kw = d.kh, d.sw = d.sh, d.pw = d.ph, d.dh = d.dw = 1;
+    d.oh = d.ow = ct_conv_out(d.h, d.kh, d.sh, d.ph, 1);
+    d.winograd = 4;
+    d.y_block = ct_simd_block();
+    d.x_block = (d.c > 3) ? d.y_block : 0;
+    a.x = values(floats(d.n, d.c, d.h * d.w)), a.dx = values(floats(d.n, d.c, d.h * d.w));
+    a.y = values(floats(d.n, d.m, d.oh * d.ow)), a.dy = values(floats(d.n, d.m, d.oh * d.ow));
+    a.weight = values(d.m * d.c / d.group * d.kh * d.kh);
+    a.dweight = values(d.m * d.c / d.group * d.kh * d.kh);
+    a.bias = values(d.m);
+    for (const char *pass = passes; *pass != '\0'; pass++) {
+        if ((*pass != 'd') || (d.c > 3)) compare(name, &d, *pass, a, c);
+    }
+    ct_mem_release((void *)a.x), ct_mem_release(a.dx), ct_mem_release(a.y);
+    ct_mem_release((void *)a.dy), ct_mem_release((void *)a.weight);
+    ct_mem_release(a.dweight), ct_mem_release((void *)a.bias);
+}
+
+static ct_conv_desc read_shape(const char *text)
+{
+    long long v[6] = { 0 };
+
+    if (sscanf(text, "%lld,%lld,%lld,%lld,%lld,%lld", &v[0], &v[1], &v[2], &v[3], &v[4], &v[5]) !=
+        6) {
+        fprintf(stderr, "%s: not channels,rows,outputs,kernel,stride,pad\n", text);
+        exit(2);
+    }
+    return (ct_conv_desc){
+        .group = 1, .c = v[0], .h = v[1], .m = v[2], .kh = v[3], .sh = v[4], .ph = v[5]
+    };
+}
+
 int main(int argc, char **argv)
 {
     int64_t batch = (argc > 1) ? strtol(argv[1], NULL, 10) : 16;
-    int repeat = (argc > 2) ? (int)strtol(argv[2], NULL, 10) : 9;
     const char *part = (argc > 3) ? argv[3] : "", *passes = (argc > 4) ? argv[4] : "fdw";
-    const char *engine_name = (argc > 5) ? argv[5] : "auto";
-    score sum = { .product = { 1.0, 1.0 } };
+    contest c = { .repeat = (argc > 2) ? (int)strtol(argv[2], NULL, 10) : 9,
+                  .engine = (argc > 5) ? argv[5] : "auto",
+                  .other = (argc > 6) ? argv[6] : NULL,
+                  .sum = { .product = { 1.0, 1.0, 1.0 } } };
 
-    if ((batch < 1) || (repeat < 1) || (repeat > MAX_REPEAT)) return 2;
+    if ((batch < 1) || (c.repeat < 1) || (c.repeat > MAX_REPEAT)) return 2;
     CHECK(dnnl_engine_create(&engine, dnnl_cpu, 0));
     CHECK(dnnl_stream_create(&stream, engine, dnnl_stream_default_flags));
     printf("batch %lld, %d threads, median of %d; peak of multiply-adds %.0f GFLOP/s\n",
-           (long long)batch, omp_get_max_threads(), repeat, 1e-9 * peak());
-    for (size_t i = 0; i < sizeof(shape) / sizeof(shape[0]); i++) {
-        int64_t k = shape[i].k, s = shape[i].s, p = shape[i].p, h = shape[i].h;
-        int64_t o = ct_conv_out(h, k, s, p, 1);
-        ct_conv_desc d = { .device = CT_DEVICE_CPU,
-                           .n_thread = omp_get_max_threads(),
-                           .n = batch,
-                           .group = shape[i].group,
-                           .c = shape[i].c,
-                           .h = h,
-                           .w = h,
-                           .m = shape[i].m,
-                           .oh = o,
-                           .ow = o,
-                           .kh = k,
-                           .kw = k,
-                           .sh = s,
-                           .sw = s,
-                           .ph = p,
-                           .pw = p,
-                           .dh = 1,
-                           .dw = 1,
-                           .winograd = 4,
-                           .y_block = ct_simd_block() };
-        ct_conv_args a = { .beta = 0.0f };
+           (long long)batch, omp_get_max_threads(), c.repeat, 1e-9 * peak());
+    if (strchr(part, ',') != NULL) {
+        ct_conv_desc d = read_shape(part);
 
-        if (strstr(shape[i].name, part) == NULL) continue;
-        d.x_block = (d.c > 3) ? d.y_block : 0;
-        a.x = values(floats(d.n, d.c, h * h)), a.dx = values(floats(d.n, d.c, h * h));
-        a.y = values(floats(d.n, d.m, o * o)), a.dy = values(floats(d.n, d.m, o * o));
-        a.weight = values(d.m * d.c / d.group * k * k);
-        a.dweight = values(d.m * d.c / d.group * k * k);
-        a.bias = values(d.m);
-        for (const char *pass = passes; *pass != '\0'; pass++) {
-            if ((*pass != 'd') || (d.c > 3))
-                compare(shape[i].name, &d, *pass, a, repeat, engine_name, &sum);
-        }
-        ct_mem_release((void *)a.x), ct_mem_release(a.dx), ct_mem_release(a.y);
-        ct_mem_release((void *)a.dy), ct_mem_release((void *)a.weight);
-        ct_mem_release(a.dweight), ct_mem_release((void *)a.bias);
+        d.n = batch;
+        bench(part, d, passes, &c);
     }
-    for (int k = 0; k < 2; k++) {
-        if (sum.count[k] > 0)
-            printf("geometric mean of %d: %.3f of the speed of oneDNN's %s\n", sum.count[k],
-                   pow(sum.product[k], 1.0 / sum.count[k]), (k == 0) ? "direct" : "own choice");
+    for (size_t i = 0; i < sizeof(shape) / sizeof(shape[0]); i++) {
+        if (strstr(shape[i].name, part) == NULL) continue;
+        bench(shape[i].name,
+              (ct_conv_desc){ .n = batch,
+                              .group = shape[i].group,
+                              .c = shape[i].c,
+                              .h = shape[i].h,
+                              .m = shape[i].m,
+                              .kh = shape[i].k,
+                              .sh = shape[i].s,
+                              .ph = shape[i].p },
+              passes, &c);
+    }
+    for (int k = 0; k < 3; k++) {
+        if (c.sum.count[k] > 0)
+            printf("geometric mean of %d: %.3f of the speed of %s\n", c.sum.count[k],
+                   pow(c.sum.product[k], 1.0 / c.sum.count[k]), rival[k]);
     }
     return 0;
 }

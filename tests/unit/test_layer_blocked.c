@@ -341,12 +341,57 @@ static void from_images_on(void **state)
     test_net_destroy(&blocked);
 }
 
+#define TWO(engine)                                                                                \
+    "layer { name: 'd' type: 'Source' top: 'd' input_param { shape { dim: 4 dim: 3 dim: 17 dim: "  \
+    "15 } } } layer { name: 'a' type: 'Convolution' bottom: 'd' top: 'a' convolution_param { "     \
+    "num_output: 32 kernel_size: 5 weight_filler { type: 'msra' } } } layer { name: 'b' type: "    \
+    "'Convolution' bottom: 'a' top: 'b' convolution_param { num_output: 32 kernel_size: 3 pad: 1 " \
+    "weight_filler { type: 'msra' } } " engine                                                     \
+    " } layer { name: 'loss' type: 'SumSq' bottom: 'b' top: 'loss' }"
+
+static test_net two(const char *text, Ct__SolverParameter__Winograd winograd)
+{
+    ct_net_options o = { .phase = CT_TRAIN, .table = table() };
+    test_net t;
+
+    o.env.winograd = winograd;
+    assert_int_equal(test_net_create(text, &o, &t), CT_OK);
+    (void)test_net_pass(&t, 0, false);
+    return t;
+}
+
+static bool same_gradients(const test_net *a, const test_net *b)
+{
+    return memcmp(a->net->grad_arena, b->net->grad_arena,
+                  (size_t)a->net->grad_count * sizeof(float)) == 0;
+}
+
+/* The solver's `winograd` says which tiles there may be: bits tell which there were. */
+static void winograd_limit(void **state)
+{
+    test_net blocked = two(TWO(KERNEL("blocked")), CT__SOLVER_PARAMETER__WINOGRAD__F4);
+    test_net f4 = two(TWO(KERNEL("winograd")), CT__SOLVER_PARAMETER__WINOGRAD__F4);
+    test_net f2 = two(TWO(KERNEL("winograd")), CT__SOLVER_PARAMETER__WINOGRAD__F2);
+    const test_net *want[] = { &f4, &f2, &blocked }; /* as F4, F2, NEVER are numbered */
+
+    (void)state;
+    assert_false(same_gradients(&blocked, &f4));
+    assert_false(same_gradients(&f2, &f4));
+    for (int i = 0; i < 3; i++) {
+        test_net any = two(TWO(""), (Ct__SolverParameter__Winograd)i);
+
+        assert_true(same_gradients(&any, want[i]));
+        test_net_destroy(&any);
+    }
+    test_net_destroy(&blocked), test_net_destroy(&f4), test_net_destroy(&f2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(as_in_plain_order), cmocka_unit_test(concat),
         cmocka_unit_test(in_place),          cmocka_unit_test(convolution),
-        cmocka_unit_test(from_images_on),
+        cmocka_unit_test(from_images_on),    cmocka_unit_test(winograd_limit),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,8 +3,11 @@
  * the shape. */
 #include "layers/engine/conv/winograd.h"
 
-static const int64_t TILES = 28 << 20;   /* bytes of mapped x and dy of a group              */
-static const int64_t UNIT_FLOATS = 9216; /* of x and dy: part of a first-level cache          */
+static const int64_t TILES = 40 << 20;       /* bytes of mapped x and dy of a group …          */
+static const int64_t FEW_SUMS = 4 << 20;     /* … unless the sums are fewer bytes than this … */
+static const int64_t FEW_TILES = 3 << 20;    /* … then these, and at least …                  */
+static const int64_t THREAD_TILES = 3 << 19; /* … these of each thread                        */
+static const int64_t UNIT_FLOATS = 9216;     /* of x and dy: part of a first-level cache          */
 
 typedef struct plan {
     ct_blk_set set;
@@ -32,7 +35,11 @@ static plan make_plan(const ct_conv_desc *d)
     p.tiles_w = blk_count(d->ow, m);
     p.n_tile = d->n * p.tiles_h * p.tiles_w;
     line = p.places * b * (p.in_block + p.out_block) * (int64_t)sizeof(float);
-    most = blk_larger(TILES / line, 16);
+    p.s_step = wino_step(p.in_block * p.out_block * b * b);
+    most = TILES;
+    if (p.places * p.s_step * (int64_t)sizeof(float) <= FEW_SUMS)
+        most = blk_smaller(most, blk_larger(FEW_TILES, d->n_thread * THREAD_TILES));
+    most = blk_larger(most / line, 16);
     count = blk_larger(blk_count(p.n_tile, most), 1);
     p.size = blk_larger(blk_count(p.n_tile, count), 1);
     p.unit = UNIT_FLOATS / ((CT_BLK_MAX_VECS + 1) * b);
@@ -40,7 +47,6 @@ static plan make_plan(const ct_conv_desc *d)
     p.block = p.size * b;
     p.v_step = wino_step(p.in_block * p.block);
     p.d_step = wino_step(p.out_block * p.block);
-    p.s_step = wino_step(p.in_block * p.out_block * b * b);
     return p;
 }
 
@@ -69,30 +75,39 @@ typedef struct group {
     float *v, *d;        /* mapped x and dy    */
 } group;
 
-static void map_x(const ct_conv_desc *d, const plan *p, const float *x, const group *r, int64_t k,
-                  int64_t first, int64_t n)
-{
-    int64_t b = p->set.b, image;
-    ct_wino_patch at = { .h = d->h, .w = d->w };
+enum { AHEAD = 2 }; /* tiles that are fetched ahead */
 
-    for (int64_t i = first; i < first + n; i++) {
-        wino_at(r->first + i, p->tiles_h, p->tiles_w, p->map->m, &image, &at.row, &at.col);
-        at.row -= d->ph, at.col -= d->pw;
-        at.plane = x + ((image * d->group + r->g) * p->in_block + k) * in_size(d) * b;
-        p->map->in(&at, r->v + k * p->block + i * b, p->v_step);
-    }
+/* Tile t of x: input block k; or of dy: output block k. */
+static ct_wino_patch patch_of(const ct_conv_desc *d, const plan *p, const ct_conv_args *a, bool dy,
+                              int64_t g, int64_t k, int64_t t)
+{
+    int64_t image, blocks = dy ? p->out_block : p->in_block;
+    ct_wino_patch at = { .h = dy ? d->oh : d->h, .w = dy ? d->ow : d->w };
+
+    wino_at(t, p->tiles_h, p->tiles_w, p->map->m, &image, &at.row, &at.col);
+    if (!dy) at.row -= d->ph, at.col -= d->pw;
+    at.plane = (dy ? a->dy : a->x) + ((image * d->group + g) * blocks + k) * at.h * at.w * p->set.b;
+    return at;
 }
 
-static void map_dy(const ct_conv_desc *d, const plan *p, const float *dy, const group *r, int64_t k,
-                   int64_t first, int64_t n)
+static void map_tiles(const ct_conv_desc *d, const plan *p, const ct_conv_args *a, bool dy,
+                      const group *r, int64_t k, int64_t first, int64_t n)
 {
-    int64_t b = p->set.b, image;
-    ct_wino_patch at = { .h = d->oh, .w = d->ow };
+    int64_t b = p->set.b;
+    float *to = (dy ? r->d : r->v) + k * p->block + first * b;
 
-    for (int64_t i = first; i < first + n; i++) {
-        wino_at(r->first + i, p->tiles_h, p->tiles_w, p->map->m, &image, &at.row, &at.col);
-        at.plane = dy + ((image * d->group + r->g) * p->out_block + k) * out_size(d) * b;
-        p->map->grad(&at, r->d + k * p->block + i * b, p->d_step);
+    for (int64_t i = 0; i < n; i++, to += b) {
+        ct_wino_patch at = patch_of(d, p, a, dy, r->g, k, r->first + first + i);
+
+        if (i + AHEAD < n) {
+            ct_wino_patch next = patch_of(d, p, a, dy, r->g, k, r->first + first + i + AHEAD);
+
+            wino_fetch(&next, p->map->m + 2, b);
+        }
+        if (dy)
+            p->map->grad(&at, to, p->d_step);
+        else
+            p->map->in(&at, to, p->v_step);
     }
 }
 
@@ -134,7 +149,7 @@ static void add_place(const plan *p, float *work, const group *r, int64_t place,
 static void add_group(const ct_conv_desc *d, const plan *p, const ct_conv_args *a, const group *r,
                       ct_exec *ex, ct_status *polled)
 {
-    enum { PIECE = 8 };
+    enum { PIECE = 16 };
     int64_t n_piece = blk_count(r->n, PIECE), n_x = p->in_block * n_piece;
     int64_t n_part = blk_smaller(p->n_pair, blk_count(4 * d->n_thread, p->places));
 
@@ -142,10 +157,7 @@ static void add_group(const ct_conv_desc *d, const plan *p, const ct_conv_args *
     for (int64_t i = 0; i < n_x + p->out_block * n_piece; i++) {
         int64_t first = i % n_piece * PIECE, n = blk_smaller(PIECE, r->n - first);
 
-        if (i < n_x)
-            map_x(d, p, a->x, r, i / n_piece, first, n);
-        else
-            map_dy(d, p, a->dy, r, (i - n_x) / n_piece, first, n);
+        map_tiles(d, p, a, i >= n_x, r, (i - ((i < n_x) ? 0 : n_x)) / n_piece, first, n);
     }
 #pragma omp for schedule(static)
     for (int64_t i = 0; i < p->places * n_part; i++) {
@@ -208,6 +220,8 @@ static ct_status run(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a)
     return polled;
 }
 
-const ct_conv_impl ct_conv_winograd_backward_weight = {
-    .name = "winograd", .supports = supports, .workspace = workspace, .run = run
-};
+const ct_conv_impl ct_conv_winograd_backward_weight = { .name = "winograd",
+                                                        .supports = supports,
+                                                        .workspace = workspace,
+                                                        .run = run,
+                                                        .prefers = ct_wino_prefers };

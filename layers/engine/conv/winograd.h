@@ -72,6 +72,9 @@ ct_status ct_wino_sum_run(const ct_wino_sum *s, ct_exec *ex);
 /** Which F(m x m, 3 x 3) runs d: 4, 2, or 0: none may. */
 int ct_wino_tile(const ct_conv_desc *d);
 
+/** Whether "auto" takes it. */
+bool ct_wino_prefers(const ct_conv_desc *d);
+
 /** Floats from place to place of transformed tiles of n floats: those of one tile then lie in
  *  different sets of a cache. */
 static inline int64_t wino_step(int64_t n)
@@ -86,6 +89,19 @@ static inline void wino_at(int64_t t, int64_t tiles_h, int64_t tiles_w, int m, i
     *image_p = t / (tiles_h * tiles_w);
     *row_p = t / tiles_w % tiles_h * m;
     *col_p = t % tiles_w * m;
+}
+
+/** Fetches what the n x n from (row, col) on of a plane hold beyond the tile before it. */
+static inline void wino_fetch(const ct_wino_patch *p, int64_t n, int64_t b)
+{
+    int64_t last = blk_smaller(p->row + n, p->h);
+
+    for (int64_t i = blk_larger(p->row, 0); i < last; i++) {
+        const float *x = p->plane + (i * p->w + p->col) * b;
+
+        for (int64_t j = blk_larger(2, -p->col); j < blk_smaller(n, p->w - p->col); j++)
+            __builtin_prefetch(x + j * b);
+    }
 }
 
 #endif

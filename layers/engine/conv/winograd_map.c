@@ -108,23 +108,21 @@ static bool is_inside(const ct_wino_patch *p, int64_t n)
     return (p->row >= 0) && (p->col >= 0) && (p->row + n <= p->h) && (p->col + n <= p->w);
 }
 
-/* The patch, zeros for what lies outside. */
-static const float *gather(const ct_wino_patch *p, int64_t n, int64_t b, float *to)
-{
-    memset(to, 0, (size_t)(n * n * b) * sizeof(float));
-    for (int64_t i = 0; i < n; i++) {
-        int64_t row = p->row + i;
-
-        if ((row < 0) || (row >= p->h)) continue;
-        for (int64_t j = 0; j < n; j++) {
-            int64_t col = p->col + j;
-
-            if ((col >= 0) && (col < p->w))
-                copy_row(to + (i * n + j) * b, p->plane + (row * p->w + col) * b, b);
-        }
+/* A patch of N x N with zeros for what lies outside, by whole vectors: what is read so was written
+ * so. */
+#define GATHER(_n)                                                                                 \
+    for (int64_t i = 0; i < (_n); i++) {                                                           \
+        int64_t at = p->row + i;                                                                   \
+                                                                                                   \
+        for (int64_t j = 0; j < (_n); j++) {                                                       \
+            int64_t col = p->col + j;                                                              \
+            bool in = (at >= 0) && (at < p->h) && (col >= 0) && (col < p->w);                      \
+            vec v = { 0.0f };                                                                      \
+                                                                                                   \
+            if (in) v = *(const vec *)(p->plane + (at * p->w + col) * BLOCK);                      \
+            *(vec *)(edge + (i * (_n) + j) * BLOCK) = v;                                           \
+        }                                                                                          \
     }
-    return to;
-}
 
 #define FROM_PATCH(_i, _j)    (x + (_i)*row + (_j)*BLOCK)
 #define FROM_PLACES(_i, _j)   (from + ((_i)*N + (_j)) * step)
@@ -141,9 +139,10 @@ static const float *gather(const ct_wino_patch *p, int64_t n, int64_t b, float *
         CT_VEC(_b);                                                                                \
         float edge[N * N * BLOCK] __attribute__((aligned(64)));                                    \
         bool inside = is_inside(p, N);                                                             \
-        const float *x =                                                                           \
-            inside ? p->plane + (p->row * p->w + p->col) * BLOCK : gather(p, N, BLOCK, edge);      \
+        const float *x = inside ? p->plane + (p->row * p->w + p->col) * BLOCK : edge;              \
         int64_t row = (inside ? p->w : N) * BLOCK;                                                 \
+                                                                                                   \
+        if (!inside) GATHER(N)                                                                     \
                                                                                                    \
         MAP(IN_##_m, N, N, FROM_PATCH, TO_PLACES)                                                  \
     }                                                                                              \
@@ -153,9 +152,10 @@ static const float *gather(const ct_wino_patch *p, int64_t n, int64_t b, float *
         CT_VEC(_b);                                                                                \
         float edge[_m * _m * BLOCK] __attribute__((aligned(64)));                                  \
         bool inside = is_inside(p, _m);                                                            \
-        const float *x =                                                                           \
-            inside ? p->plane + (p->row * p->w + p->col) * BLOCK : gather(p, _m, BLOCK, edge);     \
+        const float *x = inside ? p->plane + (p->row * p->w + p->col) * BLOCK : edge;              \
         int64_t row = (inside ? p->w : _m) * BLOCK;                                                \
+                                                                                                   \
+        if (!inside) GATHER(_m)                                                                    \
                                                                                                    \
         MAP(GRAD_##_m, _m, N, FROM_PATCH, TO_PLACES)                                               \
     }                                                                                              \

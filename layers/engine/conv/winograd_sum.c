@@ -8,8 +8,9 @@
 #include "layers/engine/conv/winograd.h"
 
 static const int64_t ALONE_WEIGHTS = 12 << 20;  /* bytes of mapped weights of a group of channels */
-static const int64_t ALONE_TILES = 512 << 10;   /* bytes of mapped inputs that a thread keeps     */
-static const int64_t TOGETHER_TILES = 32 << 20; /* of mapped inputs and outputs                   */
+static const int64_t ALONE_TILES = 1040 << 10;  /* bytes of mapped inputs that a thread keeps     */
+static const int64_t TOGETHER_TILES = 40 << 20; /* of mapped inputs and outputs                   */
+static const int64_t ALONE_MOST = 56;           /* tiles of a thread */
 static const int64_t CHUNK_BYTES = 64 << 10;    /* weights of a pair that stay near               */
 
 static const float zeros[CT_BLK_MAX_VECS * CT_BLK_MAX];
@@ -41,14 +42,14 @@ static plan make_plan(const ct_wino_sum *s)
     p.u_step = wino_step(p.in_block * p.out_block * b * b);
     p.u = places * p.u_step;
     bytes = p.u * (int64_t)sizeof(float);
-    p.size = blk_larger(ALONE_TILES / (line * p.in_block) / step, 1) * step;
-    count = blk_count(p.n_tile, p.size);
+    most = blk_smaller(ALONE_TILES / (line * p.in_block), ALONE_MOST);
+    count = blk_count(p.n_tile, blk_larger(most, step));
     p.alone = (bytes <= ALONE_WEIGHTS) && ((count >= 2 * s->n_thread) || (s->n_thread == 1));
     if (!p.alone) {
-        most = blk_larger(TOGETHER_TILES / (line * (p.in_block + p.out_block)), step);
-        count = blk_count(p.n_tile, most);
-        p.size = blk_count(blk_count(p.n_tile, blk_larger(count, 1)), step) * step;
+        most = TOGETHER_TILES / (line * (p.in_block + p.out_block));
+        count = blk_count(p.n_tile, blk_larger(most, step));
     }
+    p.size = blk_count(p.n_tile, blk_larger(count, 1));
     p.chunk = blk_larger(CHUNK_BYTES / (CT_BLK_MAX_VECS * b * b * (int64_t)sizeof(float)), 1);
     p.z_block = p.size * b;
     p.v_step = wino_step(p.in_block * p.size * b);
@@ -119,17 +120,33 @@ static void pack_piece(const ct_wino_sum *s, const plan *p, int64_t g, int64_t i
 
 /* ---- tiles */
 
+static ct_wino_patch in_patch(const ct_wino_sum *s, const plan *p, int64_t g, int64_t k, int64_t t)
+{
+    ct_wino_patch at = { .h = s->h, .w = s->w };
+    int64_t image;
+
+    wino_at(t, p->tiles_h, p->tiles_w, s->map->m, &image, &at.row, &at.col);
+    at.row += s->row, at.col += s->col;
+    at.plane = s->x + ((image * s->group + g) * p->in_block + k) * s->h * s->w * s->set.b;
+    return at;
+}
+
+enum { AHEAD = 2 }; /* tiles that are fetched ahead */
+
 /* Tiles [first, first + n) of input block k, to places first - t on of a group that begins at t. */
 static void map_in(const ct_wino_sum *s, const plan *p, int64_t g, int64_t k, int64_t t,
                    int64_t first, int64_t n, float *v)
 {
-    int64_t b = s->set.b, image;
-    ct_wino_patch at = { .h = s->h, .w = s->w };
+    int64_t b = s->set.b;
 
     for (int64_t i = first; i < first + n; i++) {
-        wino_at(i, p->tiles_h, p->tiles_w, s->map->m, &image, &at.row, &at.col);
-        at.row += s->row, at.col += s->col;
-        at.plane = s->x + ((image * s->group + g) * p->in_block + k) * s->h * s->w * b;
+        ct_wino_patch at = in_patch(s, p, g, k, i);
+
+        if (i + AHEAD < first + n) {
+            ct_wino_patch next = in_patch(s, p, g, k, i + AHEAD);
+
+            wino_fetch(&next, p->n, b);
+        }
         s->map->in(&at, v + k * p->z_block + (i - t) * b, p->v_step);
     }
 }
@@ -204,7 +221,7 @@ static void run_alone(const ct_wino_sum *s, const plan *p, int64_t g, int64_t gr
 static void run_together(const ct_wino_sum *s, const plan *p, int64_t g, int64_t group, ct_exec *ex,
                          ct_status *polled)
 {
-    enum { PIECE = 8 }; /* tiles that are mapped at a time */
+    enum { PIECE = 16 }; /* tiles that are mapped at a time */
     int64_t t = group * p->size, n = blk_smaller(p->size, p->n_tile - t), places = p->n * p->n;
     int64_t n_piece = blk_count(n, PIECE);
     int64_t n_part = blk_smaller(p->n_pair, blk_count(4 * s->n_thread, places));
