@@ -22,11 +22,6 @@
 #include "comm/sign_split.h"
 #include "framework/base/clock.h"
 
-enum {
-    TO_ENCODE = 8, /* bytes of memory traffic that finding a sign takes, about, … */
-    TO_ADD = 4     /* … and adding one */
-};
-
 typedef enum { SPLIT, GATHER, DONE } stage;
 
 typedef struct onebit {
@@ -68,12 +63,13 @@ static void onebit_destroy(void *obj)
 static void costs(const ct_exch_model *m, int p, int64_t n, ct_exch_seconds *split,
                   ct_exch_seconds *gather)
 {
+    const ct_coding_speed *speed = ct_exch_model_coding(m);
     double part = (double)ct_sign_bytes(n / p), elements = (double)n;
 
     split->wire_s = ct_exch_model_split_s(m, part) + ct_exch_model_ring_s(m, part);
-    split->work_s = ct_exch_model_work_s(m, (2 * TO_ADD + (double)TO_ENCODE / p) * elements);
+    split->work_s = (2 * speed->unsign_s + speed->sign_s / p) * elements;
     gather->wire_s = ct_exch_model_ring_s(m, (double)ct_sign_bytes(n));
-    gather->work_s = ct_exch_model_work_s(m, TO_ADD * elements * (p + 1));
+    gather->work_s = speed->unsign_s * elements * (p + 1);
 }
 
 static bool is_auto(const char *name)
@@ -339,8 +335,8 @@ static void onebit_seconds(const ct_coded_costs *m, const ct_codec_config *c, in
     (void)rows;
     costs(m->exch, m->n_rank, n, &split, &gather);
     if (c->momentum_correction) update_s -= ct_coded_stream_s(m, 8 * (double)n);
-    *out = (ct_coded_seconds){ .encode_s = ((update_s > 0) ? update_s : 0) +
-                                           ct_coded_stream_s(m, TO_ENCODE * (double)n) };
+    *out = (ct_coded_seconds){ .encode_s =
+                                   ((update_s > 0) ? update_s : 0) + m->speed.sign_s * (double)n };
     if (splits(c, &split, &gather)) {
         out->exchange = "split";
         out->wire_s = m->wire_factor * split.wire_s;

@@ -309,20 +309,19 @@ static int64_t powersgd_bytes(const ct_codec_config *c, int64_t n, int64_t rows)
     return s.r * (s.rows + s.cols) * (int64_t)sizeof(float);
 }
 
-/* V is read with the update, for Q, and read and written where P Q^T goes out of it; the sum is
- * written. A column more costs a product each time. */
+/* Four products a column: with the update, for Q, for what goes out of V, and for the sum. */
 static void powersgd_seconds(const ct_coded_costs *m, const ct_codec_config *c, int64_t n,
                              int64_t rows, ct_coded_seconds *out)
 {
     ct_low_rank s = shape_of(c, n, rows);
     double elements = (double)n, update_s = m->speed.update_s * elements;
-    double products_s = ct_coded_stream_s(m, (double)s.r * elements);
+    double products_s = (double)s.r * m->speed.column_s * elements;
     int64_t of_p = s.r * s.rows * (int64_t)sizeof(float);
     int64_t of_q = s.r * s.cols * (int64_t)sizeof(float);
 
     if (c->momentum_correction) update_s -= ct_coded_stream_s(m, 8 * elements);
-    *out = (ct_coded_seconds){ .encode_s = ((update_s > 0) ? update_s : 0) + products_s,
-                               .decode_s = ct_coded_stream_s(m, 16 * elements) + 3 * products_s,
+    *out = (ct_coded_seconds){ .encode_s = ((update_s > 0) ? update_s : 0) + products_s / 4,
+                               .decode_s = m->speed.factor_s * elements + products_s * 3 / 4,
                                .wire_s = ct_coded_sum_s(m, CT_F32, of_p) +
                                          ct_coded_sum_s(m, CT_F32, of_q),
                                .bytes = ct_coded_sum_bytes(m, (double)(of_p + of_q)) };

@@ -7,17 +7,21 @@
 
 #include "comm/exch_cost.h"
 #include "comm/exch_impl.h"
+#include "comm/low_rank.h"
 #include "comm/select.h"
+#include "comm/sign.h"
 #include "framework/base/clock.h"
 
 /* A thousandth is selected, a thirty-second is exchanged, so that its time can be read off. */
 enum { LEAST = 1 << 20, MOST = 1 << 23, PER_SELECTED = 1024, PER_ENTRY = 32, RUNS = 3 };
+enum { ROWS = 1024, FEW = 2, MANY = 4 /* columns of factors: the rest is in proportion */ };
 
 typedef struct bench {
     ct_comm *c;
     int n;
     float *grad, *u, *v, *sum;
     char *payload;
+    float *factors, *scratch;
     ct_selector *selector;
     ct_sparse out, low, high, merged;
 } bench;
@@ -39,6 +43,8 @@ static void release(bench *b)
     ct_mem_release(b->v);
     ct_mem_release(b->sum);
     ct_mem_release(b->payload);
+    ct_mem_release(b->factors);
+    ct_mem_release(b->scratch);
     ct_selector_destroy(b->selector);
     ct_sparse_destroy(&b->out);
     ct_sparse_destroy(&b->low);
@@ -75,17 +81,26 @@ static ct_status fill_list(ct_sparse *s, int n, int shift)
     return CT_OK;
 }
 
+static ct_low_rank shape_of(const bench *b, int columns)
+{
+    return (ct_low_rank){ .rows = ROWS, .cols = b->n / ROWS, .r = columns };
+}
+
 static ct_status prepare(bench *b)
 {
     size_t bytes = sizeof(float) * (size_t)b->n;
+    ct_low_rank shape = shape_of(b, MANY);
+    int64_t n_factor = MANY * (shape.rows + shape.cols);
 
     b->grad = ct_mem_acquire(bytes);
     b->u = ct_mem_acquire(bytes);
     b->v = ct_mem_acquire(bytes);
     b->sum = ct_mem_acquire(bytes);
     b->payload = ct_mem_acquire(ct_wire_bytes(CT_WIRE_PAIRS, b->n, b->n / PER_ENTRY));
+    b->factors = ct_mem_acquire(sizeof(float) * (size_t)n_factor);
+    b->scratch = ct_mem_acquire(sizeof(float) * (size_t)ct_low_rank_scratch(&shape) + 1);
     if ((b->grad == NULL) || (b->u == NULL) || (b->v == NULL) || (b->sum == NULL) ||
-        (b->payload == NULL))
+        (b->payload == NULL) || (b->factors == NULL) || (b->scratch == NULL))
         return CT_FAIL(CT_ERR_NOMEM, "no memory to measure codecs");
     fill(b->grad, b->n);
     memset(b->u, 0, bytes);
@@ -125,7 +140,38 @@ static ct_status exchange(bench *b, double *pack_s, double *add_s, double *merge
     return CT_OK;
 }
 
-enum { MEMORY, UPDATE, SELECT, PACK, ADD, MERGE, FIGURES };
+/* A payload of signs, and one of another rank. */
+static ct_status signs(bench *b, const ct_accum *a, double *sign_s, double *unsign_s)
+{
+    ct_sign_cut cut = { .n = b->n, .parts = 1 };
+    double start = ct_clock_s();
+
+    CT_TRY(ct_sign_encode(&cut, a, -1, b->payload));
+    *sign_s = ct_clock_s() - start;
+    start = ct_clock_s();
+    CT_TRY(ct_sign_add(b->payload, ct_sign_bytes(b->n), b->sum, b->n, b->c->n_thread));
+    *unsign_s = ct_clock_s() - start;
+    return CT_OK;
+}
+
+/* All of it, but for making few numbers orthogonal. */
+static ct_status factors(bench *b, const ct_accum *a, int columns, double *seconds_p)
+{
+    ct_low_rank shape = shape_of(b, columns);
+    float *p = b->factors, *q = p + columns * shape.rows;
+    double start = 0;
+
+    fill(q, (int)(columns * shape.cols));
+    start = ct_clock_s();
+    CT_TRY(ct_low_rank_left(&shape, a, q, p));
+    ct_low_rank_right(&shape, a->v, p, a->n_thread, b->scratch, q);
+    ct_low_rank_take(&shape, p, q, a->n_thread, b->sum);
+    ct_low_rank_put(&shape, p, q, a->n_thread, b->sum);
+    *seconds_p = ct_clock_s() - start;
+    return CT_OK;
+}
+
+enum { MEMORY, UPDATE, SELECT, PACK, ADD, MERGE, SIGN, UNSIGN, OF_FEW, OF_MANY, FIGURES };
 
 static ct_status run(bench *b, double *best)
 {
@@ -151,18 +197,28 @@ static ct_status run(bench *b, double *best)
         CT_TRY(ct_selector_run(b->selector, &a, &b->out));
         t[SELECT] = ct_clock_s() - start;
         CT_TRY(exchange(b, &t[PACK], &t[ADD], &t[MERGE]));
+        CT_TRY(signs(b, &a, &t[SIGN], &t[UNSIGN]));
+        CT_TRY(factors(b, &a, FEW, &t[OF_FEW]));
+        CT_TRY(factors(b, &a, MANY, &t[OF_MANY]));
         for (int k = 0; k < FIGURES; ++k) best[k] = fmin(best[k], t[k]);
     }
     return CT_OK;
+}
+
+static double beyond(const int64_t *fs, int all, int less)
+{
+    return fmax(0, (double)(fs[all] - fs[less]));
 }
 
 ct_status ct_coding_measure(ct_comm *c, ct_coding_speed *out)
 {
     const double femto = 1e-15;
     bench b = { .c = c, .n = elements() };
-    double n = b.n, entries = b.n / PER_ENTRY, best[FIGURES] = { 0 };
-    const double units[FIGURES] = { [MEMORY] = 12 * n, [UPDATE] = n,    [SELECT] = n,
-                                    [PACK] = entries,  [ADD] = entries, [MERGE] = 2 * entries };
+    double n = b.n, entries = b.n / PER_ENTRY, best[FIGURES] = { 0 }, column = 0;
+    const double units[FIGURES] = {
+        [MEMORY] = 12 * n,     [UPDATE] = n, [SELECT] = n, [PACK] = entries, [ADD] = entries,
+        [MERGE] = 2 * entries, [SIGN] = n,   [UNSIGN] = n, [OF_FEW] = n,     [OF_MANY] = n
+    };
     int64_t fs[FIGURES + 1] = { 0 }; /* of a unit; ranks may have caches of other sizes */
     ct_status status = prepare(&b);
 
@@ -175,13 +231,19 @@ ct_status ct_coding_measure(ct_comm *c, ct_coding_speed *out)
     CT_TRY(status);
     if (fs[FIGURES] != 0)
         return CT_FAIL(CT_ERR_COMM, "codecs could not be measured on another rank");
-    *out = (ct_coding_speed){ .memory = 1 / (femto * (double)fs[MEMORY]),
-                              .update_s = femto * (double)fs[UPDATE],
-                              .select_s = femto * fmax(0, (double)(fs[SELECT] - fs[UPDATE])),
-                              .pack_s = femto * (double)fs[PACK],
-                              .add_s = femto * (double)fs[ADD],
-                              .merge_s = femto * (double)fs[MERGE],
-                              .measured = true };
+    column = fmax(0, (double)(fs[OF_MANY] - fs[OF_FEW])) / (MANY - FEW);
+    *out =
+        (ct_coding_speed){ .memory = 1 / (femto * (double)fs[MEMORY]),
+                           .update_s = femto * (double)fs[UPDATE],
+                           .select_s = femto * beyond(fs, SELECT, UPDATE),
+                           .pack_s = femto * (double)fs[PACK],
+                           .add_s = femto * (double)fs[ADD],
+                           .merge_s = femto * (double)fs[MERGE],
+                           .sign_s = femto * beyond(fs, SIGN, UPDATE),
+                           .unsign_s = femto * (double)fs[UNSIGN],
+                           .factor_s = femto * fmax(0, beyond(fs, OF_FEW, UPDATE) - FEW * column),
+                           .column_s = femto * column,
+                           .measured = true };
     return CT_OK;
 }
 
@@ -194,9 +256,12 @@ ct_status ct_coding_find(ct_comm *c)
     CT_TRY(ct_coding_measure(c, &m->coding));
     ct_exch_model_renew(c);
     CT_INFO("codecs here: streams %.3g GB/s, update %.3g ns an element and selection %.3g more; an "
-            "entry %.3g ns to pack, %.3g to add, %.3g to merge (measured in %.0f ms)",
+            "entry %.3g ns to pack, %.3g to add, %.3g to merge; an element %.3g ns more for signs, "
+            "%.3g "
+            "for %d columns of factors (measured in %.0f ms)",
             1e-9 * m->coding.memory, 1e9 * m->coding.update_s, 1e9 * m->coding.select_s,
             1e9 * m->coding.pack_s, 1e9 * m->coding.add_s, 1e9 * m->coding.merge_s,
+            1e9 * m->coding.sign_s, 1e9 * (m->coding.factor_s + FEW * m->coding.column_s), FEW,
             1e3 * (ct_clock_s() - start));
     return CT_OK;
 }

@@ -346,9 +346,9 @@ double ct_exch_model_split_s(const ct_exch_model *m, double bytes)
     return split_s(&m->flat, bytes);
 }
 
-double ct_exch_model_work_s(const ct_exch_model *m, double bytes)
+const ct_coding_speed *ct_exch_model_coding(const ct_exch_model *m)
 {
-    return stream_s(m, bytes);
+    return &m->speed;
 }
 
 double ct_exch_cost_s(const ct_comm *c, ct_exch_kind kind, int64_t n, int64_t k, ct_wire_form form)

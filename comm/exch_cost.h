@@ -44,8 +44,8 @@ const char *ct_exch_kind_name(ct_exch_kind kind);
 double ct_exch_model_ring_s(const ct_exch_model *m, double bytes);
 /** … and each rank has `bytes` for each other, a few under way at a time. */
 double ct_exch_model_split_s(const ct_exch_model *m, double bytes);
-/** Memory traffic of so many bytes. */
-double ct_exch_model_work_s(const ct_exch_model *m, double bytes);
+/** What coding takes there. */
+const ct_coding_speed *ct_exch_model_coding(const ct_exch_model *m);
 /** hier: the exchange between the nodes that costs least. */
 ct_exch_kind ct_exch_model_inner(const ct_exch_model *m, int64_t n, int64_t k, ct_wire_form form);
 

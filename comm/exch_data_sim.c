@@ -1,12 +1,16 @@
 /* exch_data.c for a simulation: lists have counts and no content, as of random selections that are
  * spread evenly; what is done to them takes its time. */
+#include "comm/coding_sim.h"
 #include "comm/exch_impl.h"
-#include "comm/reduce.h"
 
-/* Bytes of memory traffic, at three times the bandwidth of additions. */
-static void charge(int64_t traffic)
+static void merge_entries(int64_t n)
 {
-    ct_reduce_add(CT_U8, traffic / 3, NULL, NULL, 1);
+    ct_coding_sim_pass(ct_coding_sim().merge_s * (double)n);
+}
+
+static void add_entries(int64_t n)
+{
+    ct_coding_sim_pass(ct_coding_sim().add_s * (double)n);
 }
 
 ct_status ct_exch_merge(const ct_sparse *low, const ct_sparse *high, int64_t k, ct_sparse *out)
@@ -16,7 +20,7 @@ ct_status ct_exch_merge(const ct_sparse *low, const ct_sparse *high, int64_t k, 
     if (low->n > 0) both = (double)low->count * (double)high->count / (double)low->n;
     out->n = low->n;
     out->count = low->count + high->count - (int64_t)both;
-    charge(66 * (low->count + high->count)); /* unpacking is charged there */
+    merge_entries(low->count + high->count);
     if (out->count > k) out->count = k;
     return CT_OK;
 }
@@ -43,7 +47,7 @@ void ct_exch_clear(float *v, int64_t n, int n_thread)
 {
     (void)v;
     (void)n_thread;
-    charge(8 * n);
+    ct_coding_sim_stream(8 * (double)n);
 }
 
 void ct_exch_deliver(const ct_sparse *list, float *v, int64_t n, int n_thread, int64_t *filled_p)
@@ -72,7 +76,7 @@ void ct_exch_add_region(const ct_sparse *list, int64_t first, int64_t last, int6
     (void)sum;
     (void)touched;
     (void)bin;
-    charge(24 * (last - first));
+    add_entries(last - first);
 }
 
 ct_status ct_exch_take_region(float *sum, int64_t n, uint64_t *touched, ct_exch_filter *f,
@@ -84,14 +88,14 @@ ct_status ct_exch_take_region(float *sum, int64_t n, uint64_t *touched, ct_exch_
     out->count = (f->share < n) ? f->share : n;
     f->wanted = f->share;
     f->least = 0;
-    charge(66 * out->count);
+    merge_entries(out->count);
     return CT_OK;
 }
 
 void ct_exch_put(const ct_sparse *list, float *sum, int64_t *filled_p)
 {
     (void)sum;
-    charge(24 * list->count);
+    add_entries(list->count);
     *filled_p += list->count;
 }
 

@@ -1,14 +1,14 @@
-/* low_rank.c for a simulation: matrices hold nothing; what is done to them takes its time: memory
- * traffic at three times the bandwidth of additions, or 8 multiplications in the time of a byte. */
+/* low_rank.c for a simulation: matrices hold nothing; what is done to them takes its time. */
+#include "comm/coding_sim.h"
 #include "comm/low_rank.h"
 
-#include "comm/reduce.h"
-
-static void charge(const ct_low_rank *s, int64_t bytes, int n_thread)
+/* A quarter of what columns take, and this part of the rest. */
+static void charge(const ct_low_rank *s, double part)
 {
-    int64_t n = s->rows * s->cols, work = (bytes > s->r) ? bytes : s->r;
+    ct_coding_speed speed = ct_coding_sim();
+    double n = (double)s->rows * (double)s->cols;
 
-    ct_reduce_add(CT_U8, work * n / 3, NULL, NULL, n_thread);
+    ct_coding_sim_pass(n * (part * speed.factor_s + s->r * speed.column_s / 4));
 }
 
 int64_t ct_low_rank_scratch(const ct_low_rank *s)
@@ -22,7 +22,7 @@ ct_status ct_low_rank_left(const ct_low_rank *s, const ct_accum *a, const float 
     (void)q;
     (void)p;
     ct_accum_run(a);
-    charge(s, 0, a->n_thread);
+    charge(s, 0);
     return CT_OK;
 }
 
@@ -33,7 +33,8 @@ void ct_low_rank_right(const ct_low_rank *s, const float *v, const float *p, int
     (void)p;
     (void)scratch;
     (void)q;
-    charge(s, 4, n_thread);
+    (void)n_thread;
+    charge(s, 0.25);
 }
 
 void ct_low_rank_take(const ct_low_rank *s, const float *p, const float *q, int n_thread, float *v)
@@ -41,7 +42,8 @@ void ct_low_rank_take(const ct_low_rank *s, const float *p, const float *q, int 
     (void)p;
     (void)q;
     (void)v;
-    charge(s, 8, n_thread);
+    (void)n_thread;
+    charge(s, 0.5);
 }
 
 void ct_low_rank_put(const ct_low_rank *s, const float *p, const float *q, int n_thread, float *v)
@@ -49,5 +51,6 @@ void ct_low_rank_put(const ct_low_rank *s, const float *p, const float *q, int n
     (void)p;
     (void)q;
     (void)v;
-    charge(s, 4, n_thread);
+    (void)n_thread;
+    charge(s, 0.25);
 }

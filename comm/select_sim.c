@@ -1,9 +1,9 @@
 /* select.c for a simulation: as many elements are selected as were asked for; which, nobody knows.
- * The update takes its time, and a selection with the last step's threshold a fifth more. */
+ * Update and selection take their time. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/reduce.h"
+#include "comm/coding_sim.h"
 #include "comm/select.h"
 
 struct ct_selector {
@@ -66,8 +66,7 @@ void ct_selector_stats(const ct_selector *sel, ct_select_stats *out)
 ct_status ct_selector_run(ct_selector *sel, const ct_accum *a, ct_sparse *out)
 {
     ct_accum_run(a);
-    /* bytes, at three times the bandwidth of additions */
-    ct_reduce_add(CT_U8, 4 * a->n / 3, NULL, NULL, 1);
+    ct_coding_sim_pass(ct_coding_sim().select_s * (double)a->n);
     out->n = sel->n;
     out->count = sel->k;
     sel->stats.candidates = sel->k;

@@ -1,24 +1,26 @@
 /* wire_add.c for a simulation: adding takes its time and no more. */
 #include <math.h>
 
-#include "comm/reduce.h"
+#include "comm/coding_sim.h"
 #include "comm/wire.h"
 
 /* Of random selections, counted as pairs. */
 ct_status ct_wire_sum_all(const void *const *payload, const size_t *bytes, int n_payload,
                           float *dense, int64_t n, int n_thread, int64_t *filled_p)
 {
-    double empty = 1, traffic = 8 * (double)n;
+    double empty = 1, all = 0;
 
     (void)payload;
     (void)dense;
     for (int p = 0; p < n_payload; ++p) {
         double entries = (double)(bytes[p] - CT_WIRE_HEAD) / 8;
 
-        traffic += 24 * entries;
+        all += entries;
         empty *= (entries < (double)n) ? 1 - entries / (double)n : 0;
     }
-    ct_reduce_add(CT_U8, (int64_t)(traffic / 3), NULL, NULL, n_thread);
+    (void)n_thread;
+    ct_coding_sim_stream(8 * (double)n);
+    ct_coding_sim_pass(ct_coding_sim().add_s * all);
     if (filled_p != NULL) *filled_p = (int64_t)((1 - empty) * (double)n);
     return CT_OK;
 }

@@ -1,19 +1,18 @@
 /* wire.c for a simulation: payloads have their size and no content. */
-#include "comm/reduce.h"
+#include "comm/coding_sim.h"
 #include "comm/wire.h"
 
-enum { PER_ENTRY = 24 /* bytes of memory traffic to read or write one */ };
-
-/* Traffic at three times the bandwidth of additions, which read two and write one. */
+/* Reading or writing them; rounding goes with it. */
 static void charge(int64_t entries)
 {
-    ct_reduce_add(CT_U8, entries * PER_ENTRY / 3, NULL, NULL, 1);
+    ct_coding_sim_pass(ct_coding_sim().pack_s * (double)entries);
 }
 
 void ct_wire_round(ct_wire_form form, ct_sparse *s, float *residual)
 {
+    (void)form;
+    (void)s;
     (void)residual;
-    if (form != CT_WIRE_PAIRS) charge(s->count);
 }
 
 float ct_wire_half(float v)
@@ -42,7 +41,7 @@ ct_status ct_wire_pack_vector(const float *v, int64_t n, ct_sparse *scratch, voi
     (void)v;
     scratch->n = n;
     if (scratch->count > n) scratch->count = n;
-    ct_reduce_add(CT_F32, n / 3, NULL, NULL, 1);
+    ct_coding_sim_stream(4 * (double)n);
     *bytes_p = ct_wire_pack(CT_WIRE_PAIRS, scratch, payload);
     return CT_OK;
 }

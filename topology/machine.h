@@ -75,6 +75,10 @@ typedef struct ct_coding_speed {
     double pack_s;   /* seconds an entry: rounded and packed                                    */
     double add_s;    /* … unpacked and added to a vector                                        */
     double merge_s;  /* … of two lists, merged and sorted out                                   */
+    double sign_s;   /* seconds an element: what signs add to the update                        */
+    double unsign_s; /* … of a payload of signs, added to a vector                              */
+    double factor_s; /* … what a matrix's factors add to the update, however many columns …     */
+    double column_s; /* … and for each column                                                   */
     bool measured;   /* no: estimates from the bandwidth of additions                           */
 } ct_coding_speed;
 
@@ -115,6 +119,8 @@ void ct_machine_destroy(ct_machine *machine); /* NULL allowed */
 /** What was measured of codecs; else estimates: the traffic of memory of what the code reads and
  *  writes, at 3 times the bandwidth of additions (which read two and write one). */
 ct_coding_speed ct_machine_coding(const ct_machine *m);
+/** The same of a memory that streams so many bytes a second; 0: all is free. */
+ct_coding_speed ct_coding_estimate(double memory);
 /** Guesses for a level of this name, `above` levels above the node (below it: negative). */
 void ct_level_guess(const char *name, int above, ct_level *level_p);
 /** Makes figures of the uplinks that are 0 or below, where sizes allow: what a rank or a node

@@ -342,15 +342,22 @@ static ct_status read_shared(const reader *r, const Ct__SharedMemoryParameter *p
 
 static ct_status read_coding(const reader *r, const Ct__CodingParameter *p, ct_coding_speed *s)
 {
-    static const char *const field[] = { "memory_gbs", "update_ns", "select_ns",
-                                         "pack_ns",    "add_ns",    "merge_ns" };
-    const double v[] = { p->memory_gbs, p->update_ns, p->select_ns,
-                         p->pack_ns,    p->add_ns,    p->merge_ns };
+    const ct_coding_speed guess = ct_coding_estimate(p->memory_gbs * 1e9);
+    const struct {
+        const char *name;
+        double value;
+    } f[] = { { "memory_gbs", p->memory_gbs }, { "update_ns", p->update_ns },
+              { "select_ns", p->select_ns },   { "pack_ns", p->pack_ns },
+              { "add_ns", p->add_ns },         { "merge_ns", p->merge_ns },
+              { "sign_ns", p->sign_ns },       { "unsign_ns", p->unsign_ns },
+              { "factor_ns", p->factor_ns },   { "column_ns", p->column_ns } };
 
-    for (size_t i = 0; i < sizeof(v) / sizeof(v[0]); ++i) {
-        if (!isfinite(v[i]) || (v[i] < 0) || (v[i] > MOST) || ((i == 0) && (v[i] < 1 / MOST)))
-            return fail_at(r, p, "coding: %s is %g; it must be %s 0, and at most %g", field[i],
-                           v[i], (i == 0) ? "above" : "at least", MOST);
+    for (size_t i = 0; i < sizeof(f) / sizeof(f[0]); ++i) {
+        double v = f[i].value;
+
+        if (!isfinite(v) || (v < 0) || (v > MOST) || ((i == 0) && (v < 1 / MOST)))
+            return fail_at(r, p, "coding: %s is %g; it must be %s 0, and at most %g", f[i].name, v,
+                           (i == 0) ? "above" : "at least", MOST);
     }
     *s = (ct_coding_speed){ .memory = p->memory_gbs * 1e9,
                             .update_s = p->update_ns / 1e9,
@@ -358,6 +365,10 @@ static ct_status read_coding(const reader *r, const Ct__CodingParameter *p, ct_c
                             .pack_s = p->pack_ns / 1e9,
                             .add_s = p->add_ns / 1e9,
                             .merge_s = p->merge_ns / 1e9,
+                            .sign_s = p->has_sign_ns ? p->sign_ns / 1e9 : guess.sign_s,
+                            .unsign_s = p->has_unsign_ns ? p->unsign_ns / 1e9 : guess.unsign_s,
+                            .factor_s = p->has_factor_ns ? p->factor_ns / 1e9 : guess.factor_s,
+                            .column_s = p->has_column_ns ? p->column_ns / 1e9 : guess.column_s,
                             .measured = true };
     return CT_OK;
 }

@@ -95,6 +95,11 @@ static void fill_coding(const ct_coding_speed *s, Ct__CodingParameter *p)
     p->pack_ns = tidy(s->pack_s * 1e9);
     p->add_ns = tidy(s->add_s * 1e9);
     p->merge_ns = tidy(s->merge_s * 1e9);
+    p->has_sign_ns = p->has_unsign_ns = p->has_factor_ns = p->has_column_ns = 1;
+    p->sign_ns = tidy(s->sign_s * 1e9);
+    p->unsign_ns = tidy(s->unsign_s * 1e9);
+    p->factor_ns = tidy(s->factor_s * 1e9);
+    p->column_ns = tidy(s->column_s * 1e9);
 }
 
 static void indent(ct_text *out, int depth)

@@ -44,6 +44,9 @@ void ct_bench_fit_print(const ct_comm *c, const ct_fit_report *report)
            "packed %.3f ns, added %.3f, merged %.3f\n",
            1e-9 * k->memory, 1e9 * k->update_s, 1e9 * k->select_s, 1e9 * k->pack_s, 1e9 * k->add_s,
            1e9 * k->merge_s);
+    printf("        an element: signs %.3f ns more than the update, added %.3f; factors %.3f more, "
+           "and %.3f a column\n",
+           1e9 * k->sign_s, 1e9 * k->unsign_s, 1e9 * k->factor_s, 1e9 * k->column_s);
     if (s->bandwidth > 0)
         printf("sums in shared memory: %.3f us twice, %.3f GB/s a rank to %.3f MB, %.3f beyond, "
                "error %.1f %%\n",

@@ -16,7 +16,7 @@ const ct_option ct_sim_option_table[] = {
     { "images_per_s", CT_OPTION_TEXT, "*", "S", "of one rank alone, instead of the profile's" },
     { "batch", CT_OPTION_COUNT, "*", "N", "of one rank, instead of the profile's" },
     { "iterations", CT_OPTION_COUNT, "*", "N", "that count (2)" },
-    { "warmup", CT_OPTION_COUNT, "*", "N", "iterations before them (1)" },
+    { "warmup", CT_OPTION_COUNT, "*", "N", "iterations before them (1); 0 with --overlap=off" },
     { "jitter_seed", CT_OPTION_COUNT, "*", "SEED",
       "each rank's steps vary as the profile's samples do; without it they do not" },
     { "overlap", CT_OPTION_CHOICE, "*", "off|backward|both", "how far communication hides (both)" },

@@ -1,19 +1,24 @@
 /* What sparse exchanges send, against their theory: an MPI program.
  *
- *   bench_exchange [MACHINE] [K] [STRIDE] [STEPS] [EXCHANGE] [WIRE]
- *       auto, 256, 1000, 12, all of them, pairs
+ *   bench_exchange [MACHINE] [K] [STRIDE] [STEPS] [EXCHANGE] [WIRE] [ALLREDUCE]
+ *       auto, 256, 1000, 12, all of them, pairs, rhd
  *
  * Vectors of K * STRIDE elements. First each rank gives K entries evenly spread and none that
  * another has, for which theory holds to the byte; then in STEPS steps the K largest of a sum of
  * random numbers that differ in size from region to region: no rank should send more than 1.3 times
- * the mean. One line an exchange. tests/bench/exchange_volume.sh counts on links, too, and
+ * the mean. One line an exchange. What sends as many bytes whatever the numbers are (none, bf16,
+ * fp16, powersgd, onebit; only by name, or all of them as `dense`) goes through a gradient pipe,
+ * as a matrix of STRIDE columns. tests/bench/exchange_volume.sh counts on links, too, and
  * simulates. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "comm/coded_types.h"
 #include "comm/exch_impl.h"
+#include "comm/grad_pipe.h"
+#include "comm/sign.h"
 
 typedef struct vectors {
     int64_t n, k;
@@ -144,6 +149,91 @@ static ct_status bench(ct_comm *c, const ct_exch_ops *ops, int64_t k, int64_t st
     return CT_OK;
 }
 
+/* ---- codecs of all elements */
+
+enum { COLUMNS = 2 }; /* of powersgd */
+
+/* What a rank sends, of n elements in k rows: a sum that halves and doubles, or goes round a ring,
+ * sends 2 (p - 1) / p of its buffer. */
+static double theory_of(const char *name, const ct_comm *c, int64_t k, int64_t n)
+{
+    double p = c->size, sum = 2 * (p - 1) / p;
+    double own = 0;
+    ct_sign_cut cut = { .n = n, .parts = c->size };
+
+    if (strcmp(name, "none") == 0) return sum * 4 * (double)n;
+    if (strcmp(name, "powersgd") == 0) return sum * 4 * COLUMNS * (double)(k + n / k);
+    if (strcmp(name, "onebit") != 0) return sum * 2 * (double)n;
+    /* each part to its owner, and its owner's signs of the sum to everyone */
+    for (int j = 0; j < c->size; ++j)
+        own += (double)(ct_sign_at(&cut, j + 1) - ct_sign_at(&cut, j));
+    own /= p;
+    return 2 * (p - 1) * own;
+}
+
+static ct_status coded_steps(ct_grad_pipe *gp, float *arena, int64_t n, int rank, int steps)
+{
+    for (int s = 0; s < steps; ++s) {
+        CT_TRY(ct_grad_pipe_begin(gp, s, 1, 0.01f));
+        for (int64_t i = 0; i < n; ++i)
+            arena[i] = (float)((i * 37 + rank * 101 + s * 11) % 1009 - 504);
+        CT_TRY(ct_grad_pipe_ready(gp, 0));
+        CT_TRY(ct_grad_pipe_finish(gp, NULL, NULL));
+    }
+    return CT_OK;
+}
+
+static ct_status bench_coded(ct_comm *c, const char *name, const char *allreduce, int64_t k,
+                             int64_t n, int steps)
+{
+    const ct_arena_ops *mem = ct_comm_arena(c);
+    ct_codec_config codec = { .density = 0.001f,
+                              .exchange = (strcmp(name, "onebit") == 0) ? "split" : "auto",
+                              .selection = "auto",
+                              .wire = "auto",
+                              .rank = COLUMNS };
+    ct_grad_pipe_config config = { .allreduce = allreduce,
+                                   .overlap = true,
+                                   .momentum = 0.9f,
+                                   .progress = CT_PROGRESS_POLL,
+                                   .bucket_bytes = 4 * n };
+    ct_grad_range one = { .key = "fc[0]", .count = n, .rows = k, .rate_mult = 1 };
+    ct_grad_pipe *gp = NULL;
+    ct_grad_pipe_counters sent;
+    double mean = 0, most = 0, theory = theory_of(name, c, k, n);
+    void *arena = NULL;
+
+    CT_TRY(ct_coded_find(name, &config.codec));
+    codec.momentum_correction = config.codec->absorbs;
+    config.codec_config = codec;
+    CT_TRY(mem->acquire(mem->ctx, sizeof(float) * (size_t)n, "gradients", &arena));
+    one.weight = arena; /* no decay */
+    CT_TRY(ct_grad_pipe_create(c, &config, arena, &one, 1, &gp));
+    CT_TRY(coded_steps(gp, arena, n, c->rank, steps));
+    ct_grad_pipe_get_counters(gp, &sent);
+    add_up(sent.bytes_sent, &mean, &most, c->size);
+    if (c->rank == 0)
+        printf("%-10s %-6s %5d %9lld %12.0f %12.1f %8.4f %12.1f %8.4f %8.3f\n", name,
+               ct_grad_pipe_bucket(gp, 0, &n), c->size, (long long)k, theory, mean / steps,
+               mean / steps / theory, mean / steps, mean / steps / theory, most / mean);
+    fflush(stdout);
+    ct_grad_pipe_destroy(gp);
+    mem->release(mem->ctx, arena);
+    return CT_OK;
+}
+
+static ct_status all_coded(ct_comm *c, const char *name, const char *allreduce, int64_t k,
+                           int64_t n, int steps)
+{
+    static const char *const known[] = { "none", "bf16", "fp16", "powersgd", "onebit" };
+
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); ++i) {
+        if ((strcmp(name, "dense") != 0) && (strcmp(name, known[i]) != 0)) continue;
+        CT_TRY(bench_coded(c, known[i], allreduce, k, n, steps));
+    }
+    return CT_OK;
+}
+
 static ct_status run(int argc, char **argv, ct_comm *c)
 {
     int64_t k = (argc > 2) ? atoll(argv[2]) : 256, stride = (argc > 3) ? atoll(argv[3]) : 1000;
@@ -163,7 +253,7 @@ static ct_status run(int argc, char **argv, ct_comm *c)
         if (((*at)->node_start != NULL) && (ct_topo_max_node_size(c->topo) == 1)) continue;
         CT_TRY(bench(c, *at, k, stride, steps, form));
     }
-    return CT_OK;
+    return all_coded(c, name, (argc > 7) ? argv[7] : "rhd", k, k * stride, steps);
 }
 
 int main(int argc, char **argv)

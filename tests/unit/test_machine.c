@@ -172,6 +172,7 @@ static const struct {
       "shared: a time of 4 bytes; bytes ascend" },
     { NODE MACHINE "coding { update_ns: 1 }", "coding: memory_gbs is 0; it must be above 0" },
     { NODE MACHINE "coding { memory_gbs: 5 merge_ns: -1 }", "coding: merge_ns is -1" },
+    { NODE MACHINE "coding { memory_gbs: 5 column_ns: -2 }", "coding: column_ns is -2" },
 };
 
 static void test_broken(void **state)
@@ -242,6 +243,10 @@ static void expect_equal(const ct_machine *a, const ct_machine *b)
     assert_true(a->coding.pack_s == b->coding.pack_s);
     assert_true(a->coding.add_s == b->coding.add_s);
     assert_true(a->coding.merge_s == b->coding.merge_s);
+    assert_true(a->coding.sign_s == b->coding.sign_s);
+    assert_true(a->coding.unsign_s == b->coding.unsign_s);
+    assert_true(a->coding.factor_s == b->coding.factor_s);
+    assert_true(a->coding.column_s == b->coding.column_s);
     assert_int_equal(a->names == NULL, b->names == NULL);
     if (a->names == NULL) return;
     assert_int_equal(a->names->n_node, b->names->n_node);
@@ -294,7 +299,8 @@ static void test_write(void **state)
                            "28.25 residual: 0.071 time { bytes: 4096 us: 1.5 } "
                            "time { bytes: 65536 us: 7.75 } }"
                            "coding { memory_gbs: 12.5 update_ns: 0.75 select_ns: 0.25 pack_ns: 2 "
-                           "add_ns: 3.5 merge_ns: 11 }"
+                           "add_ns: 3.5 merge_ns: 11 sign_ns: 0.5 unsign_ns: 0.125 "
+                           "factor_ns: 1.5 column_ns: 0.75 }"
                            "switch { name: \"a\" nodes: \"n[01-03,7]\" nodes: \"m\" }\n"
                            "switch { name: \"b\" nodes: \"n08,r[1-2]c[1-2]-ib\" }",
                            &m),

@@ -51,6 +51,15 @@ static ct_status read_settings(const json_t *options, settings *s)
     return CT_OK;
 }
 
+/* first, n: of the profile's parameters. What coding takes is part of ms. */
+static json_t *bucket_of(const ct_step_model_bucket *b)
+{
+    return json_pack("{s:I,s:s,s:f,s:i,s:i,s:I,s:s,s:f,s:f,s:f}", "bytes", (json_int_t)b->bytes,
+                     "algorithm", b->algorithm, "ms", 1e3 * b->seconds, "first", b->first, "n",
+                     b->n, "count", (json_int_t)b->count, "codec", b->codec, "encode_ms",
+                     1e3 * b->encode_s, "wire_ms", 1e3 * b->wire_s, "decode_ms", 1e3 * b->decode_s);
+}
+
 static json_t *result_of(const ct_machine_study *m, int64_t nodes, const ct_step_model *r)
 {
     json_t *o = json_object(), *buckets = json_array();
@@ -63,11 +72,7 @@ static json_t *result_of(const ct_machine_study *m, int64_t nodes, const ct_step
     json_object_set_new(o, "compute_ms", json_real(1e3 * r->compute_s));
     json_object_set_new(o, "exposed_ms", json_real(1e3 * r->exposed_s));
     json_object_set_new(o, "bytes_sent", json_real(r->bytes_sent));
-    for (int i = 0; i < r->n_bucket; i++)
-        json_array_append_new(buckets,
-                              json_pack("{s:I,s:s,s:f}", "bytes", (json_int_t)r->bucket[i].bytes,
-                                        "algorithm", r->bucket[i].algorithm, "ms",
-                                        1e3 * r->bucket[i].seconds));
+    for (int i = 0; i < r->n_bucket; i++) json_array_append_new(buckets, bucket_of(&r->bucket[i]));
     json_object_set_new(o, "buckets", buckets);
     if (m->jitter_seed > 0)
         json_object_set_new(

@@ -173,6 +173,9 @@ static void fill_bucket(const model *m, const ct_bucket_cut *k, int n_rank, ct_s
     const ct_grad_range *r = &m->range[k->first];
     const ct_coded_seconds *s = m->seconds + (size_t)k->first * CT_CHOOSE_WAYS;
 
+    b->first = k->first;
+    b->n = k->n;
+    b->count = k->count;
     b->bytes = k->count * 4;
     b->codec = ct_coded_none.name;
     b->key = r->key;
@@ -183,11 +186,15 @@ static void fill_bucket(const model *m, const ct_bucket_cut *k, int n_rank, ct_s
     }
     if (!k->coded) {
         b->algorithm = algorithm[cheapest(&m->costs, (double)b->bytes, &b->seconds)];
+        b->wire_s = b->seconds;
         return;
     }
     if (m->plan.way[k->first] > 0) s += m->plan.way[k->first];
     b->codec = r->codec->name;
     b->bytes = r->codec->payload_bytes(r->codec_config, k->count, (r->rows > 0) ? r->rows : 1);
+    b->encode_s = s->encode_s;
+    b->wire_s = s->wire_s;
+    b->decode_s = s->decode_s;
     b->seconds = s->encode_s + s->wire_s + s->decode_s;
     b->algorithm = (s->exchange != NULL) ? s->exchange : "sum";
 }

@@ -19,6 +19,9 @@ typedef struct ct_step_model_bucket {
     const char *codec, *key; /* of the first gradient; borrowed from the profile */
     bool coded;
     double seconds; /* alone, coding included                                       */
+    double encode_s, wire_s, decode_s; /* of that */
+    int first, n;                      /* of the profile's parameters */
+    int64_t count;                     /* elements */
 } ct_step_model_bucket;
 
 typedef struct ct_step_model {

@@ -21,6 +21,7 @@ typedef struct train {
     double factor;   /* of this iteration's compute                */
     bool open;       /* gradients of the step before are under way */
     double update_s; /* per element */
+    double start;    /* of the first iteration */
     double *mark;    /* [n_warmup + n_step] when the step ended  */
     double *factors; /* [n_warmup + n_step] */
 } train;
@@ -37,13 +38,19 @@ static ct_status pass_time(train *t, double seconds)
     return ct_sim_compute(t->timer, seconds, t->thread ? step_poll : NULL, t);
 }
 
+/* What a codec absorbed has its momentum behind it: reading and writing that is spared here. */
 static ct_status landed(void *ctx, int first, int n)
 {
     train *t = ctx;
-    int64_t count = 0;
+    double memory = t->sim->speed.memory, seconds = 0;
 
-    for (int i = first; i < first + n; ++i) count += t->profile->param[i].count;
-    return pass_time(t, t->update_s * t->factor * (double)count);
+    for (int i = first; i < first + n; ++i) {
+        double count = (double)t->profile->param[i].count, update_s = t->update_s * count;
+
+        if ((memory > 0) && ct_grad_pipe_absorbs(t->pipe, i)) update_s -= 8 * count / memory;
+        seconds += (update_s > 0) ? update_s : 0;
+    }
+    return pass_time(t, seconds * t->factor);
 }
 
 /* A layer computes, and lets communication move every now and then. */
@@ -192,7 +199,7 @@ static ct_status summarise(train *t, const double *before, ct_text *json)
     double ranks = t->sim->comm->size, compute_ms = 1e3 * ct_profile_compute_s(t->profile);
     double *sum = calloc((size_t)(3 * n_all + 3 * n), sizeof(*sum)), *most = sum + n_all;
     double *mean_factor = most + n_all, *max_factor = mean_factor + n_all, *step = max_factor + n;
-    double mine[2], total[2], worst[2], mean = 0;
+    double mine[3], total[3], worst[3], mean = 0;
     ct_grad_pipe_counters after;
     ct_status status = CT_OK;
 
@@ -200,12 +207,15 @@ static ct_status summarise(train *t, const double *before, ct_text *json)
     ct_grad_pipe_get_counters(t->pipe, &after);
     mine[0] = after.exposed_s - before[0];
     mine[1] = (double)after.bytes_sent - before[1];
+    mine[2] = t->start;
     CT_TRY_GOTO(status, done, reduce(t, t->factors, n_all, mean_factor, sum));
     memcpy(max_factor, sum + t->n_warmup, sizeof(*sum) * (size_t)n);
     CT_TRY_GOTO(status, done, reduce(t, t->mark, n_all, sum, most));
-    CT_TRY_GOTO(status, done, reduce(t, mine, 2, total, worst));
+    CT_TRY_GOTO(status, done, reduce(t, mine, 3, total, worst));
     for (int i = 0; i < n; ++i) {
-        step[i] = most[t->n_warmup + i] - most[t->n_warmup + i - 1];
+        int k = t->n_warmup + i;
+
+        step[i] = most[k] - ((k > 0) ? most[k - 1] : worst[2]);
         mean += 1e3 * step[i] / n;
     }
     ct_text_add(json, "\"net\":");
@@ -243,6 +253,7 @@ static ct_status run(train *t, ct_text *json)
     if ((t->mark == NULL) || (t->factors == NULL))
         return CT_FAIL(CT_ERR_NOMEM, "no memory for %d steps", n);
     CT_TRY(ct_comm_barrier(t->sim->comm));
+    t->start = MPI_Wtime();
     for (int i = 0; i < n; ++i) {
         t->factor = t->factors[i] = draw(t, i);
         CT_TRY(iterate(t, i));
