@@ -116,3 +116,11 @@ void ct_accum_all(const ct_accum *a, float *out)
 {
     all_blocks(a, out);
 }
+
+double ct_accum_square(const float *v, int64_t n)
+{
+    double sum = 0;
+
+    for (int64_t i = 0; i < n; ++i) sum += (double)v[i] * v[i];
+    return sum;
+}

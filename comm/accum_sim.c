@@ -15,3 +15,10 @@ void ct_accum_all(const ct_accum *a, float *out)
     ct_accum_run(a);
     ct_coding_sim_stream(4 * (double)a->n);
 }
+
+double ct_accum_square(const float *v, int64_t n)
+{
+    (void)v;
+    (void)n;
+    return 0;
+}

@@ -2,16 +2,15 @@
 #include <math.h>
 
 #include "comm/grad_pipe_impl.h"
+#include "comm/select.h"
 
 /* Of V, on this rank. */
 static double residual_square(const ct_bucket *b)
 {
     ct_coded_state s;
-    double sum = 0;
 
     if ((b->ops->state == NULL) || !b->ops->state(b->coded, 0, &s)) return 0;
-    for (int64_t i = 0; i < s.count; ++i) sum += (double)s.data[i] * s.data[i];
-    return sum;
+    return ct_accum_square(s.data, s.count);
 }
 
 /* Seconds from leaving to landing of its coded uses, less those that the same ones would have had

@@ -42,6 +42,8 @@ typedef struct ct_accum {
 
 /** The update alone: U and V, nothing is sent. */
 void ct_accum_run(const ct_accum *a);
+/** The sum of v[n]'s squares. */
+double ct_accum_square(const float *v, int64_t n);
 /** A dense step: out[n] = V after the update, V = 0, U stays. out may be the gradient itself. */
 void ct_accum_all(const ct_accum *a, float *out);
 

@@ -72,6 +72,12 @@ runs alone 0 'Optimization Done' "$CORTADO" train --solver=solver.prototxt --glo
 runs stops_early 0 'Optimization Done' $JOB 2 $train --set=deterministic=false --set=snapshot_prefix=e $auto --iterations=10
 runs goes_on 0 'resuming after 10 iterations' $JOB 2 $train --set=deterministic=false --set=snapshot_prefix=e $auto --snapshot=auto
 
+# ---- among, more than once: all of them count
+$check --nodes=4 --machine=slow.prototxt --compression=auto:min_bytes=1024,among=BF16 >bf16.out 2>&1
+$check --nodes=4 --machine=slow.prototxt --compression=auto:min_bytes=1024,among=REDSYNC,among=BF16 >both.out 2>&1
+is one_of_them grep -q '^bf16 (sum):' bf16.out
+is all_of_them grep -q '^redsync (.*):' both.out
+
 # ---- what is refused
 runs among_none 2 'among: none' $check --compression=auto:among=NONE
 runs among_without_auto 2 'among means nothing to redsync' $check --compression=redsync:among=BF16
