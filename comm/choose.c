@@ -3,7 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const double caution = 1.25; /* dense buckets, while plans are searched */
+static const double caution = 1.25; /* messages, while plans are searched … */
+static const double in_doubt = 1.1; /* … and ranked */
 
 /* ---- the cost of a plan */
 
@@ -16,7 +17,6 @@ static ct_line_parcel parcel_of(const ct_choose *c, const ct_bucket_cut *cut, co
 
     if (!cut->coded) {
         if (c->n_rank > 1) p.wire_s = c->dense_s(c->ctx, dense);
-        if (c->caution > 0) p.wire_s *= c->caution;
         *bytes += 2.0 * (double)dense * (c->n_rank - 1) / c->n_rank;
         return p;
     }
@@ -36,7 +36,10 @@ static ct_status cost_of_cuts(const ct_choose *c, const ct_bucket_cut *cut, int 
 
     if (parcel == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d buckets", n);
     plan->bytes = 0;
-    for (int i = 0; i < n; ++i) parcel[i] = parcel_of(c, &cut[i], plan->way, &plan->bytes);
+    for (int i = 0; i < n; ++i) {
+        parcel[i] = parcel_of(c, &cut[i], plan->way, &plan->bytes);
+        if (c->caution > 0) parcel[i].wire_s *= c->caution;
+    }
     status = ct_line_run(c->line, parcel, n, &plan->times);
     free(parcel);
     return status;
@@ -156,7 +159,7 @@ static int by_step(const void *a, const void *b)
 {
     const ct_choose_plan *x = a, *y = b;
 
-    return (x->times.step_s > y->times.step_s) - (x->times.step_s < y->times.step_s);
+    return (x->careful_s > y->careful_s) - (x->careful_s < y->careful_s);
 }
 
 static bool same(const ct_choose *c, const ct_choose_plan *a, const ct_choose_plan *b)
@@ -185,10 +188,28 @@ static bool any_gain(const ct_choose *c, int w)
     return false;
 }
 
+/* Searched and ranked with caution, kept for what it takes without. */
+static ct_status keep_searched(ct_choose *c, double dense_s, ct_choose_plan *p, ct_status status)
+{
+    ct_choose doubting = *c;
+
+    doubting.caution = in_doubt;
+    if (status == CT_OK) status = ct_choose_cost(&doubting, p);
+    p->careful_s = p->times.step_s;
+    if (status == CT_OK) status = ct_choose_cost(c, p);
+    if (status != CT_OK) {
+        free(p->way);
+        return status;
+    }
+    keep(c, dense_s, p);
+    qsort(c->plan, (size_t)c->n_plan, sizeof(c->plan[0]), by_step);
+    return CT_OK;
+}
+
 static ct_status find_plans(ct_choose *c, double dense_s)
 {
     ct_choose careful = *c;
-    ct_choose_plan p, *best = NULL;
+    ct_choose_plan p;
     ct_status status = CT_OK;
 
     careful.caution = caution;
@@ -196,28 +217,14 @@ static ct_status find_plans(ct_choose *c, double dense_s)
         if (!any_gain(c, w)) continue;
         p = (ct_choose_plan){ .way = NULL };
         status = search_both(&careful, w, &p);
-        if (status == CT_OK) status = ct_choose_cost(c, &p);
-        if (status != CT_OK) {
-            free(p.way);
-            return status;
-        }
-        keep(c, dense_s, &p);
+        CT_TRY(keep_searched(c, dense_s, &p, status));
     }
     if (c->n_plan == 0) return CT_OK;
-    qsort(c->plan, (size_t)c->n_plan, sizeof(c->plan[0]), by_step);
-    best = &c->plan[0];
     CT_TRY(make_plan(c, &p));
-    memcpy(p.way, best->way, sizeof(*p.way) * (size_t)c->n_range);
+    memcpy(p.way, c->plan[0].way, sizeof(*p.way) * (size_t)c->n_range);
     status = ct_choose_cost(&careful, &p);
     if (status == CT_OK) status = mix(&careful, &p);
-    if (status == CT_OK) status = ct_choose_cost(c, &p);
-    if (status != CT_OK) {
-        free(p.way);
-        return status;
-    }
-    keep(c, dense_s, &p);
-    qsort(c->plan, (size_t)c->n_plan, sizeof(c->plan[0]), by_step);
-    return CT_OK;
+    return keep_searched(c, dense_s, &p, status);
 }
 
 ct_status ct_choose_run(ct_choose *c)

@@ -5,9 +5,10 @@
  * own time, so there dense wins, however few bytes a codec would send. A range whose coding, or
  * whose coded messages, take longer than all of it dense is never coded. Otherwise each way by
  * itself is tried on all ranges at once, and from there on one range after the other dense, and the
- * other way round; in the best of these plans each range is offered the other ways. In this
- * search dense buckets take a quarter longer than they should: what would only just hide is
- * compressed. Where, without that quarter, nothing gains at least `margin`, all is dense.
+ * other way round; in the best of these plans each range is offered the other ways. In this search
+ * messages take a quarter longer than they should: what would only just hide is compressed. The
+ * plans found are ranked with a tenth, in which a codec that sends little goes before one that
+ * codes fast and just hides. Where, without either, nothing gains at least `margin`, all is dense.
  */
 #ifndef CT_CHOOSE_H
 #define CT_CHOOSE_H
@@ -31,7 +32,8 @@ typedef struct ct_choose_ways {
 typedef struct ct_choose_plan {
     int *way; /* [n_range]; those that are not up to AUTO: -1 */
     ct_line_times times;
-    double bytes; /* that a rank sends in a step */
+    double bytes;     /* that a rank sends in a step                        */
+    double careful_s; /* a step, where messages take a tenth longer */
 } ct_choose_plan;
 
 typedef struct ct_choose {
@@ -47,9 +49,9 @@ typedef struct ct_choose {
     void *ctx;
     const ct_line *line;
     double margin;  /* share of a dense step that must be gained */
-    double caution; /* private: dense buckets take so many times as long; 0: 1 */
+    double caution; /* private: messages take so many times as long; 0: 1 */
 
-    /* out: the best first; the last is dense. Those that gain nothing are not there */
+    /* out: the best with caution first; the last is dense. Those that gain nothing are not there */
     int n_plan;
     ct_choose_plan plan[CT_CHOOSE_WAYS + 2];
 } ct_choose;
