@@ -58,6 +58,7 @@ endif
 
 # ---- flags of single files: CFLAGS_<name without .c>
 CFLAGS_tile := -ffp-contract=fast # its sums are products added up: fused where the processor can
+CFLAGS_gemm_tile := -ffp-contract=fast # as tile
 CFLAGS_blocked_tile := -ffp-contract=fast # as tile
 CFLAGS_blocked_depth := -ffp-contract=fast # as tile
 CFLAGS_blocked_list := -ffp-contract=fast # as tile

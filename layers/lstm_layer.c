@@ -11,8 +11,8 @@
 #include "layers/recurrent.h"
 
 /* GATES: activations T x N x 4H; CELL: c_0 … c_T, (T + 1) x N x H; CONTED: cont_t h_t-1, T x N x H;
- * D_SUMS: as GATES; WORK: work_rows x N x H. */
-enum { GATES, CELL, CONTED, H_CARRIED, C_CARRIED, D_SUMS, WORK };
+ * D_SUMS: as GATES; WORK: work_rows x N x H; PRODUCTS: of the steps. */
+enum { GATES, CELL, CONTED, H_CARRIED, C_CARRIED, D_SUMS, WORK, PRODUCTS };
 enum { WORK_DH, WORK_DC, WORK_ZERO, WORK_STATIC /* 4 */, WORK_ROWS = WORK_STATIC + 4 };
 
 static ct_status setup(ct_layer *l, const ct_shape *bottom)
@@ -33,6 +33,7 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     ct_instance_buffer(in, CONTED, CT_KEEP_PASS, (size_t)p->steps * block);
     ct_instance_buffer(in, D_SUMS, CT_KEEP_CALL, 4 * (size_t)p->steps * block);
     ct_instance_buffer(in, WORK, CT_KEEP_CALL, WORK_ROWS * block);
+    ct_recurrent_reserve(l, in, p, PRODUCTS);
     if (s->expose) return CT_OK;
     ct_instance_carry(in, H_CARRIED, p->columns, s->hidden);
     ct_instance_carry(in, C_CARRIED, p->columns, s->hidden);
@@ -64,11 +65,12 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 
     CT_TRY(ct_recurrent_inputs(l, in, ex, p, gates));
     ct_copy_f32(block, first_state(s, in, 1), c);
+    ct_recurrent_begin(in, p);
     for (int64_t t = 0; t < p->steps; t++) {
         float *at = gates + 4 * t * block, *hc = conted + t * block;
 
         ct_rows_cont(p->columns, s->hidden, cont + t * p->columns, before, hc);
-        CT_TRY(ct_recurrent_step(l, in, ex, p, hc, at));
+        CT_TRY(ct_recurrent_step(l, in, ex, p, t, hc, at));
         ct_lstm_step(p->columns, s->hidden, cont + t * p->columns, c + t * block, at,
                      c + (t + 1) * block, h + t * block);
         before = h + t * block;
@@ -110,6 +112,7 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     memset(zero, 0, (size_t)block * sizeof(*zero));
     ct_copy_f32(block, state_diff(s, in, 0, zero), dh);
     ct_copy_f32(block, state_diff(s, in, 1, zero), dc);
+    ct_recurrent_begin_backward(in, p);
     for (int64_t t = p->steps - 1; t >= 0; t--) {
         const float *cont_t = cont + t * p->columns;
         float *d = d_sums + 4 * t * block;
@@ -117,7 +120,7 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
         ct_lstm_step_backward(p->columns, s->hidden, cont_t, c + t * block, gates + 4 * t * block,
                               c + (t + 1) * block, (top != NULL) ? top + t * block : zero, dh, dc,
                               d);
-        CT_TRY(ct_recurrent_step_backward(l, in, ex, p, cont_t, d, dh));
+        CT_TRY(ct_recurrent_step_backward(l, in, ex, p, t, cont_t, d, dh));
     }
     put_state_diff(s, in, 0, block, dh);
     put_state_diff(s, in, 1, block, dc);

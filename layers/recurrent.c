@@ -2,7 +2,9 @@
 
 #include <string.h>
 
+#include "framework/math/gemm.h"
 #include "framework/math/math.h"
+#include "layers/engine/engine.h"
 #include "layers/engine/recurrent/gates.h"
 #include "layers/layer_util.h"
 
@@ -137,6 +139,27 @@ ct_status ct_recurrent_reshape(const ct_layer *l, ct_instance *in, ct_recurrent_
     return CT_OK;
 }
 
+/* Packed for as many products as pay for it. Products with the weights as they are read them as
+ * often as with packed ones, and lay them out anew each time. */
+void ct_recurrent_reserve(const ct_layer *l, ct_instance *in, ct_recurrent_plan *plan, int slot)
+{
+    const ct_recurrent_state *s = l->state;
+    int n_thread = ct_engine_n_thread(l);
+    size_t forward, backward;
+
+    plan->slot = slot;
+    plan->forward = (ct_gemm_desc){ .tb = true, .m = plan->columns, .n = s->sums, .k = s->hidden,
+                                    .n_thread = n_thread };
+    plan->backward = (ct_gemm_desc){ .m = plan->columns, .n = s->hidden, .k = s->sums,
+                                     .n_thread = n_thread };
+    plan->packs = (l->dev->kind == CT_DEVICE_CPU) && (plan->columns > 0) &&
+                  ct_gemm_packed_prefers(&plan->forward, plan->steps);
+    if (!plan->packs) return;
+    forward = ct_gemm_packed_bytes(&plan->forward);
+    backward = ct_gemm_packed_bytes(&plan->backward);
+    ct_instance_buffer(in, slot, CT_KEEP_CALL, (forward > backward) ? forward : backward);
+}
+
 double ct_recurrent_flop(const ct_recurrent_state *s, const ct_recurrent_plan *p)
 {
     double rows = (double)(p->steps * p->columns);
@@ -174,11 +197,44 @@ ct_status ct_recurrent_inputs(const ct_layer *l, ct_instance *in, ct_exec *ex,
     return ct_exec_poll(ex);
 }
 
+static void pack(ct_instance *in, const ct_recurrent_plan *p, const ct_gemm_desc *d)
+{
+    const ct_recurrent_state *s = in->layer->state;
+
+    if (p->packs)
+        ct_gemm_pack(d, ct_blob_data(&in->weight[s->w_h]), s->hidden, in->buffer[p->slot].data);
+}
+
+void ct_recurrent_begin(ct_instance *in, const ct_recurrent_plan *p)
+{
+    pack(in, p, &p->forward);
+}
+
+void ct_recurrent_begin_backward(ct_instance *in, const ct_recurrent_plan *p)
+{
+    pack(in, p, &p->backward);
+}
+
+/* Every other step reads the weights from their end: what the cache still holds of them. */
+static void run_packed(const ct_instance *in, const ct_recurrent_plan *p, const ct_gemm_desc *d,
+                       int64_t t, const float *a, float beta, float *c)
+{
+    float *packed = in->buffer[p->slot].data;
+    ct_gemm_args g = { .alpha = 1.0f, .beta = beta, .a = a, .lda = d->k, .c = c, .ldc = d->n,
+                       .work = packed + ct_gemm_packed_size(d->n, d->k) };
+
+    ct_gemm_run_packed(d, &g, packed, (t & 1) != 0);
+}
+
 ct_status ct_recurrent_step(const ct_layer *l, ct_instance *in, ct_exec *ex,
-                            const ct_recurrent_plan *p, const float *conted, float *sums)
+                            const ct_recurrent_plan *p, int64_t t, const float *conted, float *sums)
 {
     const ct_recurrent_state *s = l->state;
 
+    if (p->packs) {
+        run_packed(in, p, &p->forward, t, conted, 1.0f, sums);
+        return ct_exec_poll(ex);
+    }
     CT_TRY(l->dev->math->gemm(ex->stream, false, true, p->columns, s->sums, s->hidden, 1.0f, conted,
                               s->hidden, ct_blob_data(&in->weight[s->w_h]), s->hidden, 1.0f, sums,
                               s->sums));
@@ -188,14 +244,17 @@ ct_status ct_recurrent_step(const ct_layer *l, ct_instance *in, ct_exec *ex,
 /* ---- backward */
 
 ct_status ct_recurrent_step_backward(const ct_layer *l, ct_instance *in, ct_exec *ex,
-                                     const ct_recurrent_plan *p, const float *cont,
+                                     const ct_recurrent_plan *p, int64_t t, const float *cont,
                                      const float *d_sums, float *dh)
 {
     const ct_recurrent_state *s = l->state;
 
-    CT_TRY(l->dev->math->gemm(ex->stream, false, false, p->columns, s->hidden, s->sums, 1.0f,
-                              d_sums, s->sums, ct_blob_data(&in->weight[s->w_h]), s->hidden, 0.0f,
-                              dh, s->hidden));
+    if (p->packs)
+        run_packed(in, p, &p->backward, t, d_sums, 0.0f, dh);
+    else
+        CT_TRY(l->dev->math->gemm(ex->stream, false, false, p->columns, s->hidden, s->sums, 1.0f,
+                                  d_sums, s->sums, ct_blob_data(&in->weight[s->w_h]), s->hidden,
+                                  0.0f, dh, s->hidden));
     ct_rows_cont(p->columns, s->hidden, cont, dh, dh);
     return ct_exec_poll(ex);
 }

@@ -13,6 +13,7 @@
 #ifndef CT_RECURRENT_H
 #define CT_RECURRENT_H
 
+#include "framework/math/gemm.h"
 #include "framework/net/layer.h"
 
 enum { CT_RECURRENT_MAX_HIDDEN = 2 };
@@ -25,9 +26,12 @@ typedef struct ct_recurrent_state {
     int w_static, w_h; /* weights: W_x 0, b 1, then these */
 } ct_recurrent_state;
 
-/** Of an instance; set by ct_recurrent_reshape(). */
+/** Of an instance; set by ct_recurrent_reshape() and ct_recurrent_reserve(). */
 typedef struct ct_recurrent_plan {
     int64_t steps, columns;
+    bool packs;                     /* W_h is packed once a pass, for the products of all steps */
+    int slot;                       /* buffer for it                                            */
+    ct_gemm_desc forward, backward; /* product of a step, and of its way back                   */
 } ct_recurrent_plan;
 
 /** setup: reads recurrent_param, counts bottoms and tops, adds the weights up to W_h in the order
@@ -35,6 +39,11 @@ typedef struct ct_recurrent_plan {
 ct_status ct_recurrent_setup(ct_layer *l, const ct_shape *bottom, int n_hidden, int64_t gates);
 /** reshape: checks the bottoms against one another and the weights, sets the tops. */
 ct_status ct_recurrent_reshape(const ct_layer *l, ct_instance *in, ct_recurrent_plan *plan);
+/** Behind it: declares buffer `slot`, in which the steps' products keep what they need. */
+void ct_recurrent_reserve(const ct_layer *l, ct_instance *in, ct_recurrent_plan *plan, int slot);
+/** Before the first ct_recurrent_step() of a pass, and the first ct_recurrent_step_backward(). */
+void ct_recurrent_begin(ct_instance *in, const ct_recurrent_plan *p);
+void ct_recurrent_begin_backward(ct_instance *in, const ct_recurrent_plan *p);
 /** Bottom and top index of exposed state i. */
 int ct_recurrent_bottom(const ct_recurrent_state *s, int i);
 
@@ -46,12 +55,13 @@ ct_status ct_recurrent_inputs(const ct_layer *l, ct_instance *in, ct_exec *ex,
 ct_status ct_recurrent_inputs_backward(const ct_layer *l, ct_instance *in, ct_exec *ex,
                                        const ct_recurrent_plan *p, const float *d_sums,
                                        const float *conted, float *scratch);
-/** sums += W_h conted, of one step. */
+/** sums += W_h conted, of step t. */
 ct_status ct_recurrent_step(const ct_layer *l, ct_instance *in, ct_exec *ex,
-                            const ct_recurrent_plan *p, const float *conted, float *sums);
-/** dh = cont (W_h^T d_sums): of the output of the step before. */
+                            const ct_recurrent_plan *p, int64_t t, const float *conted,
+                            float *sums);
+/** dh = cont (W_h^T d_sums): of the output of the step before t. */
 ct_status ct_recurrent_step_backward(const ct_layer *l, ct_instance *in, ct_exec *ex,
-                                     const ct_recurrent_plan *p, const float *cont,
+                                     const ct_recurrent_plan *p, int64_t t, const float *cont,
                                      const float *d_sums, float *dh);
 /** Operations of the products above, forward; backward is twice that. */
 double ct_recurrent_flop(const ct_recurrent_state *s, const ct_recurrent_plan *p);

@@ -12,8 +12,8 @@
 #include "layers/recurrent.h"
 
 /* STATES: h_1 … h_T, T x N x H; CONTED: cont_t h_t-1; D_SUMS: gradients of the sums of h; D_OUT: of
- * those of o; WORK: 2 x N x H. */
-enum { STATES, CONTED, H_CARRIED, D_SUMS, D_OUT, WORK };
+ * those of o; WORK: 2 x N x H; PRODUCTS: of the steps. */
+enum { STATES, CONTED, H_CARRIED, D_SUMS, D_OUT, WORK, PRODUCTS };
 
 static ct_status setup(ct_layer *l, const ct_shape *bottom)
 {
@@ -42,6 +42,7 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     ct_instance_buffer(in, D_SUMS, CT_KEEP_CALL, (size_t)p->steps * block);
     ct_instance_buffer(in, D_OUT, CT_KEEP_CALL, (size_t)p->steps * block);
     ct_instance_buffer(in, WORK, CT_KEEP_CALL, 2 * block);
+    ct_recurrent_reserve(l, in, p, PRODUCTS);
     if (!s->expose) ct_instance_carry(in, H_CARRIED, p->columns, s->hidden);
     return CT_OK;
 }
@@ -72,11 +73,12 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
                                     : in->buffer[H_CARRIED].data;
 
     CT_TRY(ct_recurrent_inputs(l, in, ex, p, h));
+    ct_recurrent_begin(in, p);
     for (int64_t t = 0; t < p->steps; t++) {
         float *now = h + t * block, *hc = conted + t * block;
 
         ct_rows_cont(p->columns, s->hidden, cont + t * p->columns, before, hc);
-        CT_TRY(ct_recurrent_step(l, in, ex, p, hc, now));
+        CT_TRY(ct_recurrent_step(l, in, ex, p, t, hc, now));
         ct_tanh_forward(block, now, now);
         before = now;
     }
@@ -120,12 +122,13 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
         ct_copy_f32(block, last, dh);
     else
         memset(dh, 0, (size_t)block * sizeof(*dh));
+    ct_recurrent_begin_backward(in, p);
     for (int64_t t = p->steps - 1; t >= 0; t--) {
         float *d = d_sums + t * block;
 
         CT_TRY(math->axpy(ex->stream, block, 1.0f, dh, d));
         ct_tanh_backward(block, h + t * block, d, d);
-        CT_TRY(ct_recurrent_step_backward(l, in, ex, p, cont + t * p->columns, d, dh));
+        CT_TRY(ct_recurrent_step_backward(l, in, ex, p, t, cont + t * p->columns, d, dh));
     }
     if (first != NULL) ct_copy_f32(block, dh, first);
     return ct_recurrent_inputs_backward(l, in, ex, p, d_sums, in->buffer[CONTED].data, dh + block);

@@ -1,0 +1,258 @@
+/* The loops around the tiles. A thread has a part of C to itself and packs what it needs: with
+ * few threads packing twice costs less than waiting for one another.
+ *
+ *   sums in pieces of kc: a panel of A stays in the first cache while the panels of B go by
+ *     mc rows of A packed, tile after tile of their rows
+ *       nc columns of B packed, for the second cache
+ *         each tile of rows over all panels of B
+ *
+ * The pieces of a sum follow from the shape alone. */
+#include <omp.h>
+
+#include "framework/math/gemm_private.h"
+
+enum {
+    KC = 384, /* x 14 rows: 21 KB of a first-level cache */
+    NC = 320, /* x KC: 480 KB of a second-level cache    */
+    MC = 1024, /* x KC: 1.5 MB of the last one           */
+    ALIGN = 16 /* floats of a cache line */
+};
+
+/* Vectors that n columns take, and tiles that m rows take: what is multiplied, with padding. */
+static int64_t padded(const ct_gemm_set *s, int64_t m, int64_t n)
+{
+    return m * ct_gemm_round_up(n, s->lanes);
+}
+
+/* ---- plans */
+
+static ct_gemm_desc turn(const ct_gemm_desc *d)
+{
+    return (ct_gemm_desc){ .ta = !d->tb, .tb = !d->ta, .m = d->n, .n = d->m, .k = d->k,
+                           .n_thread = d->n_thread };
+}
+
+/* Turned where that leaves a tenth less of padding. */
+static bool better_turned(const ct_gemm_set *s, const ct_gemm_desc *d)
+{
+    return 10 * padded(s, d->n, d->m) < 9 * padded(s, d->m, d->n);
+}
+
+/* The grid whose largest part costs least: products, and packing, which is worth some 12 of them
+ * an element. */
+static void pick_grid(ct_gemm_plan *p)
+{
+    const ct_gemm_desc *d = &p->d;
+    int64_t least = INT64_MAX;
+    int most = (d->n_thread > 1) ? d->n_thread : 1;
+
+    if ((double)d->m * (double)d->n * (double)d->k < 2e5) most = 1; /* waking a team costs more */
+    for (int gm = 1; gm <= most; gm++) {
+        int gn = most / gm;
+        int64_t rows = ct_gemm_ceil_div(d->m, gm);
+        int64_t columns = ct_gemm_round_up(ct_gemm_ceil_div(d->n, gn), ct_gemm_panel(p->set));
+        int64_t cost = rows * columns + 12 * (rows + columns);
+
+        if (cost >= least) continue;
+        least = cost;
+        p->grid_m = gm;
+        p->grid_n = gn;
+    }
+    p->grid_m = (int)ct_gemm_smaller(p->grid_m, ct_gemm_ceil_div(d->m, 1));
+    p->grid_n = (int)ct_gemm_smaller(p->grid_n, ct_gemm_ceil_div(d->n, ct_gemm_panel(p->set)));
+}
+
+ct_gemm_plan ct_gemm_plan_for(const ct_gemm_set *s, const ct_gemm_desc *d)
+{
+    ct_gemm_plan p = { .d = *d, .set = s, .grid_m = 1, .grid_n = 1 };
+    int64_t pieces = ct_gemm_ceil_div(d->k, KC);
+
+    p.turned = better_turned(s, d);
+    if (p.turned) p.d = turn(d);
+    if ((d->m > 0) && (d->n > 0)) pick_grid(&p);
+    p.kc = (pieces > 0) ? ct_gemm_ceil_div(d->k, pieces) : 0;
+    p.mc = ct_gemm_ceil_div(p.d.m, ct_gemm_ceil_div(p.d.m + (p.d.m == 0), MC));
+    p.nc = NC;
+    return p;
+}
+
+ct_gemm_plan ct_gemm_plan_make(const ct_gemm_desc *d)
+{
+    return ct_gemm_plan_for(ct_gemm_set_pick(), d);
+}
+
+/* Floats of a thread's packed blocks. */
+static int64_t block_a(const ct_gemm_plan *p)
+{
+    return ct_gemm_round_up(ct_gemm_smaller(p->mc, p->d.m) * p->kc, ALIGN);
+}
+
+static int64_t block_b(const ct_gemm_plan *p)
+{
+    return ct_gemm_round_up(ct_gemm_smaller(p->nc, ct_gemm_round_up(p->d.n, ct_gemm_panel(p->set))) * (p->kc | 1), ALIGN);
+}
+
+/* Of a thread, with m rows and n columns; grows with both. */
+static int64_t most_floats(int64_t m, int64_t n, int64_t kc)
+{
+    int64_t columns = ct_gemm_round_up(n, CT_GEMM_MAX_WIDTH);
+
+    return ct_gemm_round_up(ct_gemm_smaller(MC, m) * kc, ALIGN) +
+           ct_gemm_round_up(ct_gemm_smaller(NC, columns) * (kc | 1), ALIGN);
+}
+
+/* Either way round, since parts of a product may lie otherwise than the whole. */
+size_t ct_gemm_workspace(const ct_gemm_desc *d)
+{
+    int64_t kc = ct_gemm_plan_make(d).kc, threads = (d->n_thread > 1) ? d->n_thread : 1;
+    int64_t one = most_floats(d->m, d->n, kc), other = most_floats(d->n, d->m, kc);
+
+    return (size_t)(threads * ((one > other) ? one : other)) * sizeof(float);
+}
+
+/* From one panel of B to the next: odd, so that panels do not lie on the same lines of a cache. */
+static int64_t b_step(const ct_gemm_plan *p)
+{
+    return p->kc | 1;
+}
+
+/* ---- one thread's part */
+
+/* op(A) and op(B) with the steps from one of their rows and columns to the next, the way the plan
+ * turned them. */
+typedef struct operands {
+    const float *a, *b;
+    int64_t a_row, a_column, b_row, b_column;
+    float alpha, beta;
+    float *c;
+    int64_t ldc;
+} operands;
+
+typedef struct part {
+    int64_t m0, m1, n0, n1;
+    float *work_a, *work_b;
+} part;
+
+static operands operands_of(const ct_gemm_plan *p, const ct_gemm_args *g)
+{
+    bool t = p->turned;
+    operands o = { .alpha = g->alpha, .beta = g->beta, .c = g->c, .ldc = g->ldc };
+    int64_t lda = t ? g->ldb : g->lda, ldb = t ? g->lda : g->ldb;
+
+    o.a = t ? g->b : g->a;
+    o.b = t ? g->a : g->b;
+    o.a_row = p->d.ta ? 1 : lda;
+    o.a_column = p->d.ta ? lda : 1;
+    o.b_row = p->d.tb ? 1 : ldb;
+    o.b_column = p->d.tb ? ldb : 1;
+    return o;
+}
+
+static float *at_c(const ct_gemm_plan *p, const operands *o, int64_t i, int64_t j)
+{
+    return o->c + (p->turned ? j * o->ldc + i : i * o->ldc + j);
+}
+
+/* One tile of rows, [i, i + rows), over the panels of B in [j0, j1). */
+static void run_rows(const ct_gemm_plan *p, const operands *o, int64_t k, float beta, int64_t i,
+                     int64_t rows, const float *a, int64_t j0, int64_t j1, const float *b,
+                     int64_t b_step)
+{
+    const ct_gemm_set *s = p->set;
+    int64_t width = ct_gemm_panel(s);
+
+    for (int64_t j = j0; j < j1; j += width, b += b_step) {
+        int64_t n = ct_gemm_smaller(width, j1 - j);
+        int vecs = (n > s->lanes) ? 2 : 1;
+        float *c = at_c(p, o, i, j);
+
+        if (!p->turned && (n == vecs * s->lanes))
+            s->tile[vecs - 1][rows - 1](k, a, b, o->alpha, beta, c, o->ldc);
+        else
+            ct_gemm_edge(s, rows, n, k, a, b, vecs, o->alpha, beta, c, o->ldc, p->turned);
+    }
+}
+
+static void pack_rows(const ct_gemm_plan *p, const operands *o, int64_t i0, int64_t m, int64_t q,
+                      int64_t k, float *to)
+{
+    int64_t tiles = ct_gemm_ceil_div(m, p->set->rows);
+
+    for (int64_t t = 0; t < tiles; t++) {
+        int64_t i = ct_gemm_tile_row(m, tiles, t), rows = ct_gemm_tile_row(m, tiles, t + 1) - i;
+
+        ct_gemm_pack_panel(p->set, rows, k, o->a + (i0 + i) * o->a_row + q * o->a_column, o->a_row,
+                           o->a_column, to + i * k, rows);
+    }
+}
+
+static void run_block(const ct_gemm_plan *p, const operands *o, int64_t k, float beta, int64_t i0,
+                      int64_t m, const float *a, int64_t j0, int64_t n, const float *b)
+{
+    int64_t tiles = ct_gemm_ceil_div(m, p->set->rows);
+
+    for (int64_t t = 0; t < tiles; t++) {
+        int64_t i = ct_gemm_tile_row(m, tiles, t), rows = ct_gemm_tile_row(m, tiles, t + 1) - i;
+
+        run_rows(p, o, k, beta, i0 + i, rows, a + i * k, j0, j0 + n, b,
+                 ct_gemm_panel(p->set) * b_step(p));
+    }
+}
+
+static void run_part(const ct_gemm_plan *p, const operands *o, const part *w)
+{
+    bool one_b = (w->n1 - w->n0 <= p->nc);
+
+    for (int64_t q = 0; q < p->d.k; q += p->kc) {
+        int64_t k = ct_gemm_smaller(p->kc, p->d.k - q);
+        float beta = (q == 0) ? o->beta : 1.0f;
+
+        for (int64_t i = w->m0; i < w->m1; i += p->mc) {
+            int64_t m = ct_gemm_smaller(p->mc, w->m1 - i);
+
+            pack_rows(p, o, i, m, q, k, w->work_a);
+            for (int64_t j = w->n0; j < w->n1; j += p->nc) {
+                int64_t n = ct_gemm_smaller(p->nc, w->n1 - j);
+
+                if (!one_b || (i == w->m0))
+                    ct_gemm_pack_panels(p->set, n, k, o->b + j * o->b_column + q * o->b_row,
+                                        o->b_column, o->b_row, b_step(p), w->work_b);
+                run_block(p, o, k, beta, i, m, w->work_a, j, n, w->work_b);
+            }
+        }
+    }
+}
+
+void ct_gemm_scale(int64_t m, int64_t n, float beta, float *c, int64_t ldc)
+{
+    for (int64_t i = 0; i < m; i++) {
+        for (int64_t j = 0; j < n; j++)
+            c[i * ldc + j] = (beta == 0.0f) ? 0.0f : beta * c[i * ldc + j];
+    }
+}
+
+void ct_gemm_run(const ct_gemm_plan *p, const ct_gemm_args *g)
+{
+    const ct_gemm_desc *d = &p->d;
+    operands o = operands_of(p, g);
+    int64_t step = block_a(p) + block_b(p), width = ct_gemm_panel(p->set);
+    int workers = p->grid_m * p->grid_n;
+
+    if ((d->k == 0) || (g->alpha == 0.0f)) {
+        ct_gemm_scale(p->turned ? d->n : d->m, p->turned ? d->m : d->n, g->beta, g->c, g->ldc);
+        return;
+    }
+    if ((d->m == 0) || (d->n == 0)) return;
+#pragma omp parallel for num_threads(workers) schedule(static, 1) if ((workers > 1) && !omp_in_parallel())
+    for (int v = 0; v < workers; v++) {
+        int64_t panels = ct_gemm_ceil_div(d->n, width), y = v / p->grid_n, x = v % p->grid_n;
+        part w = { .m0 = d->m * y / p->grid_m,
+                   .m1 = d->m * (y + 1) / p->grid_m,
+                   .n0 = panels * x / p->grid_n * width,
+                   .n1 = ct_gemm_smaller(panels * (x + 1) / p->grid_n * width, d->n),
+                   .work_a = (float *)g->work + v * step };
+
+        w.work_b = w.work_a + block_a(p);
+        run_part(p, &o, &w);
+    }
+}

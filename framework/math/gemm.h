@@ -1,0 +1,89 @@
+/** @file gemm.h  Matrix products on the CPU by register tiles on packed panels, beside BLAS.
+ *
+ * C = alpha op(A) op(B) + beta C as ct_math_ops.gemm has it: row major, f32, op(A) m x k, op(B)
+ * k x n, C m x n, no overlap, beta == 0 overwrites C even where it holds NaN. Made for the shapes
+ * where BLAS is slow: few rows, few columns, and weights that one packing serves many products.
+ *
+ * Nothing allocates: a plan says how much workspace a call needs. An element's sum is in an order
+ * that depends on the shape alone, so results are the same bits for any number of threads (and
+ * differ between vector widths only in how multiply-adds are rounded).
+ */
+#ifndef CT_GEMM_H
+#define CT_GEMM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct ct_gemm_desc {
+    bool ta, tb; /* A is stored k x m, B n x k */
+    int64_t m, n, k;
+    int n_thread; /* at most so many work on it */
+} ct_gemm_desc;
+
+typedef struct ct_gemm_set ct_gemm_set;
+
+/** How a product of one shape is computed. Cheap to make; plain data. */
+typedef struct ct_gemm_plan {
+    ct_gemm_desc d; /* turned: of C^T = op(B)^T op(A)^T */
+    bool turned;    /* vectors lie along m instead of n */
+    const ct_gemm_set *set;
+    int grid_m, grid_n;  /* parts of C, one a thread     */
+    int64_t mc, nc, kc;  /* a packed block of A, of B: rows, columns, length of their sums */
+} ct_gemm_plan;
+
+/** Operands of one product. a, b: as stored, with their row strides. */
+typedef struct ct_gemm_args {
+    float alpha, beta;
+    const float *a, *b;
+    int64_t lda, ldb;
+    float *c;
+    int64_t ldc;
+    void *work; /* ct_gemm_workspace() bytes, 64-byte aligned, private to the call */
+} ct_gemm_args;
+
+ct_gemm_plan ct_gemm_plan_make(const ct_gemm_desc *d);
+/** Enough for d and for any part of its rows and columns with the same k. */
+size_t ct_gemm_workspace(const ct_gemm_desc *d);
+/** Inside a parallel region it runs on the calling thread. */
+void ct_gemm_run(const ct_gemm_plan *p, const ct_gemm_args *g);
+/** Whether this was faster than BLAS for such shapes where it was measured: a static rule. */
+bool ct_gemm_prefers(const ct_gemm_desc *d);
+
+/* ---- many products with one B: weights packed once, for few rows at a time */
+
+/** Floats of op(B) packed, for any number of rows; a multiple of 16. */
+int64_t ct_gemm_packed_size(int64_t n, int64_t k);
+void ct_gemm_pack(const ct_gemm_desc *d, const float *b, int64_t ldb, float *packed);
+size_t ct_gemm_packed_workspace(const ct_gemm_desc *d);
+/** Both, one behind the other. */
+size_t ct_gemm_packed_bytes(const ct_gemm_desc *d);
+/** Whether packing pays for so many products: a static rule. */
+bool ct_gemm_packed_prefers(const ct_gemm_desc *d, int64_t products);
+/** ct_gemm_run with packed in place of b and ldb, which are not read. Reads packed once, from its
+ *  end if `last_first`: what of it is still in the cache since a product in the other direction is
+ *  then found there. d->tb says nothing here. */
+void ct_gemm_run_packed(const ct_gemm_desc *d, const ct_gemm_args *g, const float *packed,
+                        bool last_first);
+
+/* ---- many small products of one shape */
+
+/** count products; operands of the next are step_a, step_b, step_c floats further on. Dealt out
+ *  to the threads whole. */
+typedef struct ct_gemm_batch {
+    int64_t count, step_a, step_b, step_c;
+} ct_gemm_batch;
+
+size_t ct_gemm_batch_workspace(const ct_gemm_desc *d, int64_t count);
+/** g: of the first product. */
+void ct_gemm_run_batch(const ct_gemm_desc *d, const ct_gemm_batch *batch, const ct_gemm_args *g);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

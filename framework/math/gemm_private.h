@@ -1,0 +1,78 @@
+/** @file gemm_private.h  The innermost routines of gemm.h; private to framework/math and tests. */
+#ifndef CT_GEMM_PRIVATE_H
+#define CT_GEMM_PRIVATE_H
+
+#include "framework/math/gemm.h"
+
+enum { CT_GEMM_MAX_ROWS = 14, CT_GEMM_VECS = 2, CT_GEMM_MAX_WIDTH = 32 /* floats */ };
+
+/** c[i][0..vecs lanes) = alpha sum over q < k of a[q][i] b[q][0..vecs lanes) + beta c[i][..] for i
+ *  of rows; a: k x rows, b: k x vecs lanes; beta == 0 does not read c. */
+typedef void (*ct_gemm_fn)(int64_t k, const float *a, const float *b, float alpha, float beta,
+                           float *c, int64_t ldc);
+
+struct ct_gemm_set {
+    const char *name;
+    int lanes, rows; /* floats of a vector, most rows of a tile */
+    ct_gemm_fn tile[CT_GEMM_VECS][CT_GEMM_MAX_ROWS]; /* [vectors - 1][rows - 1] */
+};
+
+/** The set of ct_simd_pick(). */
+const ct_gemm_set *ct_gemm_set_pick(void);
+/** All that this processor runs, best first, then NULL; for tests. */
+int ct_gemm_set_all(const ct_gemm_set *set[4]);
+
+/** to[q][i] = from[i row + q column] for i < n, q < k; to: k x width, zero where i >= n. One of
+ *  row and column is 1. */
+void ct_gemm_pack_panel(const ct_gemm_set *s, int64_t n, int64_t k, const float *from, int64_t row,
+                        int64_t column, float *to, int64_t width);
+/** The same for n columns in panels, `step` places of a sum from one to the next; the last one is a
+ *  vector wide where that holds it. */
+void ct_gemm_pack_panels(const ct_gemm_set *s, int64_t n, int64_t k, const float *from, int64_t row,
+                         int64_t column, int64_t step, float *to);
+
+/** Tile t of `tiles` that rows [0, m) are cut into: heights that differ by at most 1. */
+static inline int64_t ct_gemm_tile_row(int64_t m, int64_t tiles, int64_t t)
+{
+    int64_t least = m / tiles, more = m % tiles;
+
+    return t * least + ((t < more) ? t : more);
+}
+
+/** A panel of `rows` rows times one of n <= vecs lanes columns, where a whole tile would not fit
+ *  into C, or C lies turned (c[j ldc + i]). */
+void ct_gemm_edge(const ct_gemm_set *s, int64_t rows, int64_t n, int64_t k, const float *a,
+                  const float *b, int vecs, float alpha, float beta, float *c, int64_t ldc,
+                  bool turned);
+
+static inline int64_t ct_gemm_smaller(int64_t a, int64_t b)
+{
+    return (a < b) ? a : b;
+}
+
+static inline int64_t ct_gemm_ceil_div(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+static inline int64_t ct_gemm_round_up(int64_t a, int64_t b)
+{
+    return ct_gemm_ceil_div(a, b) * b;
+}
+
+static inline int64_t ct_gemm_panel(const ct_gemm_set *s)
+{
+    return (int64_t)CT_GEMM_VECS * s->lanes;
+}
+
+/** C (m x n) = beta C: what is left where there is nothing to add up. */
+void ct_gemm_scale(int64_t m, int64_t n, float beta, float *c, int64_t ldc);
+
+/** The versions for another set. */
+ct_gemm_plan ct_gemm_plan_for(const ct_gemm_set *s, const ct_gemm_desc *d);
+void ct_gemm_pack_for(const ct_gemm_set *s, const ct_gemm_desc *d, const float *b, int64_t ldb,
+                      float *packed);
+void ct_gemm_run_packed_for(const ct_gemm_set *s, const ct_gemm_desc *d, const ct_gemm_args *g,
+                            const float *packed, bool last_first);
+
+#endif

@@ -1,0 +1,267 @@
+/* The packed products against a sum in double. Values are uniform in [-1, 1): a sum of k products
+ * in float, in any order, is within (k + 2) eps k of the exact one, eps = 2^-24 (Higham, Accuracy
+ * and Stability, section 3.1); alpha, beta and pieces of the sum add a rounding each. */
+#include "tests/test.h"
+
+#include "framework/base/memory.h"
+#include "framework/base/rng.h"
+#include "framework/math/gemm_private.h"
+
+#include <math.h>
+#include <string.h>
+
+static const double EPS = 0x1p-24;
+
+static float *make(int64_t n, uint64_t key)
+{
+    float *v = ct_mem_acquire((size_t)n * sizeof(float));
+
+    assert_non_null(v);
+    for (int64_t i = 0; i < n; i++) v[i] = 2.0f * ct_rng_uniform_at(key, (uint64_t)i) - 1.0f;
+    return v;
+}
+
+typedef struct operands {
+    ct_gemm_desc d;
+    ct_gemm_args g;
+    float *a, *b, *c, *first, *work;
+    int64_t count; /* of C, with what lies between its rows */
+} operands;
+
+/* pad: how much longer than a row the strides are. Where beta is 0, C holds NaN. */
+static operands make_operands(const ct_gemm_desc *d, int64_t pad, float alpha, float beta)
+{
+    operands o = { .d = *d };
+    int64_t rows_a = d->ta ? d->k : d->m, rows_b = d->tb ? d->n : d->k;
+    size_t work = ct_gemm_workspace(d), packed = ct_gemm_packed_workspace(d);
+
+    o.g = (ct_gemm_args){ .alpha = alpha, .beta = beta };
+    o.g.lda = (d->ta ? d->m : d->k) + pad;
+    o.g.ldb = (d->tb ? d->k : d->n) + pad;
+    o.g.ldc = d->n + pad;
+    o.count = d->m * o.g.ldc;
+    o.g.a = o.a = make(rows_a * o.g.lda + 1, 1);
+    o.g.b = o.b = make(rows_b * o.g.ldb + 1, 2);
+    o.g.c = o.c = make(o.count + 1, 3);
+    o.first = make(o.count + 1, 3);
+    o.g.work = o.work = ct_mem_acquire((work > packed) ? work : packed);
+    assert_non_null(o.work);
+    for (int64_t i = 0; (beta == 0.0f) && (i < d->m); i++) {
+        for (int64_t j = 0; j < d->n; j++) o.c[i * o.g.ldc + j] = NAN;
+    }
+    return o;
+}
+
+static void release(operands *o)
+{
+    ct_mem_release(o->a), ct_mem_release(o->b), ct_mem_release(o->c), ct_mem_release(o->first);
+    ct_mem_release(o->work);
+}
+
+static double exact(const operands *o, int64_t i, int64_t j)
+{
+    const ct_gemm_args *g = &o->g;
+    double sum = 0.0;
+
+    for (int64_t q = 0; q < o->d.k; q++)
+        sum += (double)g->a[o->d.ta ? q * g->lda + i : i * g->lda + q] *
+               (double)g->b[o->d.tb ? j * g->ldb + q : q * g->ldb + j];
+    sum *= (double)g->alpha;
+    return (g->beta == 0.0f) ? sum : sum + (double)g->beta * (double)o->first[i * g->ldc + j];
+}
+
+static void assert_product(const operands *o, const char *what)
+{
+    double k = (double)o->d.k, alpha = fabs((double)o->g.alpha), beta = fabs((double)o->g.beta);
+    double tolerance = (k + 6.0) * EPS * (alpha * k + beta + 1e-9);
+
+    for (int64_t i = 0; i < o->d.m; i++) {
+        for (int64_t j = 0; j < o->g.ldc; j++) {
+            double got = (double)o->c[i * o->g.ldc + j];
+            double want = (j < o->d.n) ? exact(o, i, j) : (double)o->first[i * o->g.ldc + j];
+
+            if (!(fabs(got - want) <= ((j < o->d.n) ? tolerance : 0.0)))
+                fail_msg("%s: %lld x %lld x %lld, %d %d: element %lld %lld is %.9g, expected %.9g, "
+                         "tolerance %g",
+                         what, (long long)o->d.m, (long long)o->d.n, (long long)o->d.k, o->d.ta,
+                         o->d.tb, (long long)i, (long long)j, got, want, tolerance);
+        }
+    }
+}
+
+/* Primes, ones, around the tiles of all sets, around the pieces and blocks. */
+static const int64_t size[][3] = {
+    { 1, 1, 1 },    { 1, 7, 3 },     { 5, 1, 9 },    { 3, 5, 1 },      { 13, 31, 17 },
+    { 14, 32, 16 }, { 15, 33, 129 }, { 29, 49, 64 }, { 20, 100, 150 }, { 64, 10, 50 },
+    { 100, 3, 47 }, { 7, 400, 385 }, { 4, 16, 0 },   { 71, 65, 800 },  { 600, 40, 20 },
+};
+static const float factor[][2] = { { 1, 0 }, { 1, 1 }, { -0.5f, 0.25f }, { 0, 2 }, { 0, 0 } };
+enum {
+    N_SIZE = sizeof(size) / sizeof(size[0]),
+    N_FACTOR = sizeof(factor) / sizeof(factor[0]),
+    N_VARIANT = 16 /* transposed A, B, padded rows, three threads instead of one */
+};
+
+static ct_gemm_desc variant(const int64_t *s, int v)
+{
+    return (ct_gemm_desc){ .ta = (v & 1) != 0, .tb = (v & 2) != 0, .m = s[0], .n = s[1],
+                           .k = s[2], .n_thread = (v & 8) ? 3 : 1 };
+}
+
+static void check_packed(const ct_gemm_set *s, operands *o, bool last_first)
+{
+    float *packed = make(ct_gemm_packed_size(o->d.n, o->d.k) + 1, 4);
+
+    ct_gemm_pack_for(s, &o->d, o->g.b, o->g.ldb, packed);
+    ct_gemm_run_packed_for(s, &o->d, &o->g, packed, last_first);
+    assert_product(o, last_first ? "packed, last first" : "packed");
+    ct_mem_release(packed);
+}
+
+static void test_products(void **state)
+{
+    const ct_gemm_set *set[4];
+    int n_set = ct_gemm_set_all(set);
+
+    (void)state;
+    for (int i = 0; i < n_set * N_SIZE * N_FACTOR * N_VARIANT; i++) {
+        int v = i % N_VARIANT, f = i / N_VARIANT % N_FACTOR;
+        ct_gemm_desc d = variant(size[i / N_VARIANT / N_FACTOR % N_SIZE], v);
+        const ct_gemm_set *s = set[i / N_VARIANT / N_FACTOR / N_SIZE];
+        ct_gemm_plan p = ct_gemm_plan_for(s, &d);
+        operands o;
+
+        if ((d.n_thread > 1) && (f != 1)) continue;
+        o = make_operands(&d, (v & 4) ? 3 : 0, factor[f][0], factor[f][1]);
+
+        ct_gemm_run(&p, &o.g);
+        assert_product(&o, s->name);
+        release(&o);
+        for (int way = 0; way < 2; way++) {
+            o = make_operands(&d, (v & 4) ? 3 : 0, factor[f][0], factor[f][1]);
+            check_packed(s, &o, way == 1);
+            release(&o);
+        }
+    }
+}
+
+/* The other way round than the shape asks for. */
+static void test_turned(void **state)
+{
+    static const int64_t shape[3] = { 64, 10, 50 };
+
+    (void)state;
+    for (int v = 0; v < N_VARIANT; v++) {
+        ct_gemm_desc d = variant(shape, v);
+
+        assert_true(ct_gemm_plan_make(&d).turned || (ct_gemm_set_pick()->lanes < 16));
+        d.m = shape[1];
+        d.n = shape[0];
+        assert_false(ct_gemm_plan_make(&d).turned);
+    }
+}
+
+/* The same bits for 1 to 5 threads, and in either direction. */
+static void test_threads(void **state)
+{
+    static const int64_t shape[][3] = { { 97, 203, 401 }, { 20, 400, 300 }, { 200, 16, 900 } };
+
+    (void)state;
+    for (int s = 0; s < 3; s++) {
+        ct_gemm_desc d = variant(shape[s], 2);
+        operands want = make_operands(&d, 0, 1.0f, 0.5f);
+        ct_gemm_plan one = ct_gemm_plan_make(&d);
+        float *packed = make(ct_gemm_packed_size(d.n, d.k) + 1, 4);
+
+        ct_gemm_run(&one, &want.g);
+        ct_gemm_pack(&d, want.g.b, want.g.ldb, packed);
+        for (d.n_thread = 1; d.n_thread <= 5; d.n_thread++) {
+            ct_gemm_plan p = ct_gemm_plan_make(&d);
+            operands o = make_operands(&d, 0, 1.0f, 0.5f);
+
+            ct_gemm_run(&p, &o.g);
+            assert_memory_equal(o.c, want.c, (size_t)o.count * sizeof(float));
+            release(&o);
+        }
+        {
+            operands to = make_operands(&d, 0, 1.0f, 0.5f), fro = make_operands(&d, 0, 1.0f, 0.5f);
+
+            to.d.n_thread = 1;
+            ct_gemm_run_packed(&to.d, &to.g, packed, false);
+            ct_gemm_run_packed(&d, &fro.g, packed, true);
+            assert_memory_equal(to.c, fro.c, (size_t)to.count * sizeof(float));
+            release(&to), release(&fro);
+        }
+        ct_mem_release(packed);
+        release(&want);
+    }
+}
+
+static void check_batch(const ct_gemm_desc *d, int64_t count)
+{
+    ct_gemm_batch batch = { count, d->m * d->k + 5, d->n * d->k + 7, d->m * d->n + 3 };
+    float *a = make(count * batch.step_a + 1, 5), *b = make(count * batch.step_b + 1, 6);
+    float *c = make(count * batch.step_c + 1, 7), *first = make(count * batch.step_c + 1, 7);
+    float *work = ct_mem_acquire(ct_gemm_batch_workspace(d, count));
+    operands one = { .d = *d };
+
+    one.g = (ct_gemm_args){ .alpha = 0.75f, .beta = -1.0f, .a = a, .b = b, .c = c, .work = work,
+                            .lda = d->ta ? d->m : d->k, .ldb = d->tb ? d->k : d->n, .ldc = d->n };
+    ct_gemm_run_batch(d, &batch, &one.g);
+    for (int64_t i = 0; i < count; i++) {
+        one.g.a = a + i * batch.step_a;
+        one.g.b = b + i * batch.step_b;
+        one.c = c + i * batch.step_c;
+        one.first = first + i * batch.step_c;
+        assert_product(&one, "batch");
+        assert_memory_equal(one.c + d->m * d->n, one.first + d->m * d->n, 3 * sizeof(float));
+    }
+    ct_mem_release(a), ct_mem_release(b), ct_mem_release(c), ct_mem_release(first);
+    ct_mem_release(work);
+}
+
+static void test_batch(void **state)
+{
+    static const int64_t shape[][3] = { { 1, 1, 1 }, { 7, 5, 3 }, { 35, 35, 64 }, { 20, 33, 17 } };
+
+    (void)state;
+    for (int s = 0; s < 4; s++) {
+        for (int v = 0; v < N_VARIANT; v++) {
+            for (int64_t count = 0; count <= 8; count += (count == 0) ? 1 : 3) {
+                ct_gemm_desc d = variant(shape[s], v);
+
+                check_batch(&d, count);
+            }
+        }
+    }
+}
+
+/* The workspace of a product is enough for its parts. */
+static void test_workspace(void **state)
+{
+    (void)state;
+    for (int64_t m = 1; m < 700; m += 83) {
+        for (int64_t n = 1; n < 700; n += 97) {
+            ct_gemm_desc d = { .m = m, .n = n, .k = 500, .n_thread = 3 };
+            size_t whole = ct_gemm_workspace(&d);
+
+            for (int64_t part = 1; part <= m; part += 41) {
+                ct_gemm_desc less = d;
+
+                less.m = part;
+                assert_true(ct_gemm_workspace(&less) <= whole);
+            }
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_products), cmocka_unit_test(test_turned),
+        cmocka_unit_test(test_threads),  cmocka_unit_test(test_batch),
+        cmocka_unit_test(test_workspace),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
