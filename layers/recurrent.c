@@ -148,10 +148,11 @@ void ct_recurrent_reserve(const ct_layer *l, ct_instance *in, ct_recurrent_plan 
     size_t forward, backward;
 
     plan->slot = slot;
-    plan->forward = (ct_gemm_desc){ .tb = true, .m = plan->columns, .n = s->sums, .k = s->hidden,
-                                    .n_thread = n_thread };
-    plan->backward = (ct_gemm_desc){ .m = plan->columns, .n = s->hidden, .k = s->sums,
-                                     .n_thread = n_thread };
+    plan->forward = (ct_gemm_desc){
+        .tb = true, .m = plan->columns, .n = s->sums, .k = s->hidden, .n_thread = n_thread
+    };
+    plan->backward =
+        (ct_gemm_desc){ .m = plan->columns, .n = s->hidden, .k = s->sums, .n_thread = n_thread };
     plan->packs = (l->dev->kind == CT_DEVICE_CPU) && (plan->columns > 0) &&
                   ct_gemm_packed_prefers(&plan->forward, plan->steps);
     if (!plan->packs) return;
@@ -220,7 +221,12 @@ static void run_packed(const ct_instance *in, const ct_recurrent_plan *p, const 
                        int64_t t, const float *a, float beta, float *c)
 {
     float *packed = in->buffer[p->slot].data;
-    ct_gemm_args g = { .alpha = 1.0f, .beta = beta, .a = a, .lda = d->k, .c = c, .ldc = d->n,
+    ct_gemm_args g = { .alpha = 1.0f,
+                       .beta = beta,
+                       .a = a,
+                       .lda = d->k,
+                       .c = c,
+                       .ldc = d->n,
                        .work = packed + ct_gemm_packed_size(d->n, d->k) };
 
     ct_gemm_run_packed(d, &g, packed, (t & 1) != 0);

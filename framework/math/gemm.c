@@ -1,10 +1,10 @@
 /* The loops around the tiles. A thread has a part of C to itself and packs what it needs: with
  * few threads packing twice costs less than waiting for one another.
  *
- *   sums in pieces of kc: a panel of A stays in the first cache while the panels of B go by
- *     mc rows of A packed, tile after tile of their rows
- *       nc columns of B packed, for the second cache
- *         each tile of rows over all panels of B
+ *   sums in pieces of kc
+ *     mc rows of A packed, for the second cache
+ *       a panel of B packed, for the first cache, while the first tile of rows uses it
+ *         the other tiles of rows
  *
  * The pieces of a sum follow from the shape alone. */
 #include <omp.h>
@@ -12,10 +12,9 @@
 #include "framework/math/gemm_private.h"
 
 enum {
-    KC = 384, /* x 14 rows: 21 KB of a first-level cache */
-    NC = 320, /* x KC: 480 KB of a second-level cache    */
-    MC = 1024, /* x KC: 1.5 MB of the last one           */
-    ALIGN = 16 /* floats of a cache line */
+    KC = 352,  /* x a panel of 32 columns: 32 KB of a first-level cache */
+    MC = 532,  /* x KC: 750 KB of a second-level cache                  */
+    ALIGN = 16 /* floats of a cache line                                */
 };
 
 /* Vectors that n columns take, and tiles that m rows take: what is multiplied, with padding. */
@@ -28,8 +27,9 @@ static int64_t padded(const ct_gemm_set *s, int64_t m, int64_t n)
 
 static ct_gemm_desc turn(const ct_gemm_desc *d)
 {
-    return (ct_gemm_desc){ .ta = !d->tb, .tb = !d->ta, .m = d->n, .n = d->m, .k = d->k,
-                           .n_thread = d->n_thread };
+    return (ct_gemm_desc){
+        .ta = !d->tb, .tb = !d->ta, .m = d->n, .n = d->m, .k = d->k, .n_thread = d->n_thread
+    };
 }
 
 /* Turned where that leaves a tenth less of padding. */
@@ -72,7 +72,6 @@ ct_gemm_plan ct_gemm_plan_for(const ct_gemm_set *s, const ct_gemm_desc *d)
     if ((d->m > 0) && (d->n > 0)) pick_grid(&p);
     p.kc = (pieces > 0) ? ct_gemm_ceil_div(d->k, pieces) : 0;
     p.mc = ct_gemm_ceil_div(p.d.m, ct_gemm_ceil_div(p.d.m + (p.d.m == 0), MC));
-    p.nc = NC;
     return p;
 }
 
@@ -81,39 +80,24 @@ ct_gemm_plan ct_gemm_plan_make(const ct_gemm_desc *d)
     return ct_gemm_plan_for(ct_gemm_set_pick(), d);
 }
 
-/* Floats of a thread's packed blocks. */
-static int64_t block_a(const ct_gemm_plan *p)
+/* Floats of a thread's packed rows of A, and of its panel of B. */
+static int64_t block_a(int64_t m, int64_t kc)
 {
-    return ct_gemm_round_up(ct_gemm_smaller(p->mc, p->d.m) * p->kc, ALIGN);
+    return ct_gemm_round_up(ct_gemm_smaller(MC, m) * kc, ALIGN);
 }
 
-static int64_t block_b(const ct_gemm_plan *p)
+static int64_t block_b(int64_t kc)
 {
-    return ct_gemm_round_up(ct_gemm_smaller(p->nc, ct_gemm_round_up(p->d.n, ct_gemm_panel(p->set))) * (p->kc | 1), ALIGN);
-}
-
-/* Of a thread, with m rows and n columns; grows with both. */
-static int64_t most_floats(int64_t m, int64_t n, int64_t kc)
-{
-    int64_t columns = ct_gemm_round_up(n, CT_GEMM_MAX_WIDTH);
-
-    return ct_gemm_round_up(ct_gemm_smaller(MC, m) * kc, ALIGN) +
-           ct_gemm_round_up(ct_gemm_smaller(NC, columns) * (kc | 1), ALIGN);
+    return CT_GEMM_MAX_WIDTH * kc;
 }
 
 /* Either way round, since parts of a product may lie otherwise than the whole. */
 size_t ct_gemm_workspace(const ct_gemm_desc *d)
 {
     int64_t kc = ct_gemm_plan_make(d).kc, threads = (d->n_thread > 1) ? d->n_thread : 1;
-    int64_t one = most_floats(d->m, d->n, kc), other = most_floats(d->n, d->m, kc);
 
-    return (size_t)(threads * ((one > other) ? one : other)) * sizeof(float);
-}
-
-/* From one panel of B to the next: odd, so that panels do not lie on the same lines of a cache. */
-static int64_t b_step(const ct_gemm_plan *p)
-{
-    return p->kc | 1;
+    return (size_t)(threads * (block_a((d->m > d->n) ? d->m : d->n, kc) + block_b(kc))) *
+           sizeof(float);
 }
 
 /* ---- one thread's part */
@@ -153,72 +137,69 @@ static float *at_c(const ct_gemm_plan *p, const operands *o, int64_t i, int64_t 
     return o->c + (p->turned ? j * o->ldc + i : i * o->ldc + j);
 }
 
-/* One tile of rows, [i, i + rows), over the panels of B in [j0, j1). */
-static void run_rows(const ct_gemm_plan *p, const operands *o, int64_t k, float beta, int64_t i,
-                     int64_t rows, const float *a, int64_t j0, int64_t j1, const float *b,
-                     int64_t b_step)
-{
-    const ct_gemm_set *s = p->set;
-    int64_t width = ct_gemm_panel(s);
-
-    for (int64_t j = j0; j < j1; j += width, b += b_step) {
-        int64_t n = ct_gemm_smaller(width, j1 - j);
-        int vecs = (n > s->lanes) ? 2 : 1;
-        float *c = at_c(p, o, i, j);
-
-        if (!p->turned && (n == vecs * s->lanes))
-            s->tile[vecs - 1][rows - 1](k, a, b, o->alpha, beta, c, o->ldc);
-        else
-            ct_gemm_edge(s, rows, n, k, a, b, vecs, o->alpha, beta, c, o->ldc, p->turned);
-    }
-}
-
+/* Tiles of rows [i0, i0 + m), sums [q, q + k). */
 static void pack_rows(const ct_gemm_plan *p, const operands *o, int64_t i0, int64_t m, int64_t q,
                       int64_t k, float *to)
 {
     int64_t tiles = ct_gemm_ceil_div(m, p->set->rows);
+    /* where A lies along its rows, some tiles at once: they share cache lines */
+    int64_t together = (o->a_row == 1) ? 8 : 1, at_once = (o->a_row == 1) ? 32 : k;
 
-    for (int64_t t = 0; t < tiles; t++) {
-        int64_t i = ct_gemm_tile_row(m, tiles, t), rows = ct_gemm_tile_row(m, tiles, t + 1) - i;
+    for (int64_t t0 = 0; t0 < tiles; t0 += together) {
+        for (int64_t r = 0; r < k; r += at_once) {
+            for (int64_t t = t0; (t < t0 + together) && (t < tiles); t++) {
+                int64_t i = ct_gemm_tile_row(m, tiles, t);
+                int64_t rows = ct_gemm_tile_row(m, tiles, t + 1) - i;
 
-        ct_gemm_pack_panel(p->set, rows, k, o->a + (i0 + i) * o->a_row + q * o->a_column, o->a_row,
-                           o->a_column, to + i * k, rows);
+                ct_gemm_pack_panel(p->set, rows, ct_gemm_smaller(at_once, k - r),
+                                   o->a + (i0 + i) * o->a_row + (q + r) * o->a_column, o->a_row,
+                                   o->a_column, to + i * k + r * rows, rows);
+            }
+        }
     }
 }
 
-static void run_block(const ct_gemm_plan *p, const operands *o, int64_t k, float beta, int64_t i0,
-                      int64_t m, const float *a, int64_t j0, int64_t n, const float *b)
+/* Columns [j, j + n), one panel, of all tiles of m rows from i0 on. */
+static void run_panel(const ct_gemm_plan *p, const operands *o, int64_t q, int64_t k, int64_t i0,
+                      int64_t m, const float *a, int64_t j, int64_t n, float *panel)
 {
-    int64_t tiles = ct_gemm_ceil_div(m, p->set->rows);
+    const ct_gemm_set *s = p->set;
+    int vecs = (n > s->lanes) ? 2 : 1;
+    int64_t tiles = ct_gemm_ceil_div(m, s->rows), width = (int64_t)vecs * s->lanes;
+    const float *b = o->b + j * o->b_column + q * o->b_row;
+    float beta = (q == 0) ? o->beta : 1.0f;
+    bool whole = !p->turned && (n == width);
+    bool uses = whole && (vecs == CT_GEMM_VECS) && (o->b_column == 1); /* while it packs */
 
+    if (!uses) ct_gemm_pack_panel(s, n, k, b, o->b_column, o->b_row, panel, width);
     for (int64_t t = 0; t < tiles; t++) {
         int64_t i = ct_gemm_tile_row(m, tiles, t), rows = ct_gemm_tile_row(m, tiles, t + 1) - i;
+        float *c = at_c(p, o, i0 + i, j);
 
-        run_rows(p, o, k, beta, i0 + i, rows, a + i * k, j0, j0 + n, b,
-                 ct_gemm_panel(p->set) * b_step(p));
+        if (uses && (t == 0))
+            s->first[rows - 1](k, a, b, o->b_row, panel, o->alpha, beta, c, o->ldc);
+        else if (whole)
+            s->tile[vecs - 1][rows - 1](k, a + i * k, panel, panel, o->alpha, beta, c, o->ldc);
+        else
+            ct_gemm_edge(s, rows, n, k, a + i * k, panel, panel, vecs, o->alpha, beta, c, o->ldc,
+                         p->turned);
     }
 }
 
 static void run_part(const ct_gemm_plan *p, const operands *o, const part *w)
 {
-    bool one_b = (w->n1 - w->n0 <= p->nc);
+    int64_t width = ct_gemm_panel(p->set);
 
     for (int64_t q = 0; q < p->d.k; q += p->kc) {
         int64_t k = ct_gemm_smaller(p->kc, p->d.k - q);
-        float beta = (q == 0) ? o->beta : 1.0f;
 
         for (int64_t i = w->m0; i < w->m1; i += p->mc) {
             int64_t m = ct_gemm_smaller(p->mc, w->m1 - i);
 
             pack_rows(p, o, i, m, q, k, w->work_a);
-            for (int64_t j = w->n0; j < w->n1; j += p->nc) {
-                int64_t n = ct_gemm_smaller(p->nc, w->n1 - j);
-
-                if (!one_b || (i == w->m0))
-                    ct_gemm_pack_panels(p->set, n, k, o->b + j * o->b_column + q * o->b_row,
-                                        o->b_column, o->b_row, b_step(p), w->work_b);
-                run_block(p, o, k, beta, i, m, w->work_a, j, n, w->work_b);
-            }
+            for (int64_t j = w->n0; j < w->n1; j += width)
+                run_panel(p, o, q, k, i, m, w->work_a, j, ct_gemm_smaller(width, w->n1 - j),
+                          w->work_b);
         }
     }
 }
@@ -235,7 +216,7 @@ void ct_gemm_run(const ct_gemm_plan *p, const ct_gemm_args *g)
 {
     const ct_gemm_desc *d = &p->d;
     operands o = operands_of(p, g);
-    int64_t step = block_a(p) + block_b(p), width = ct_gemm_panel(p->set);
+    int64_t step = block_a(d->m, p->kc) + block_b(p->kc), width = ct_gemm_panel(p->set);
     int workers = p->grid_m * p->grid_n;
 
     if ((d->k == 0) || (g->alpha == 0.0f)) {
@@ -243,7 +224,8 @@ void ct_gemm_run(const ct_gemm_plan *p, const ct_gemm_args *g)
         return;
     }
     if ((d->m == 0) || (d->n == 0)) return;
-#pragma omp parallel for num_threads(workers) schedule(static, 1) if ((workers > 1) && !omp_in_parallel())
+#pragma omp parallel for num_threads(workers)                                                      \
+    schedule(static, 1) if ((workers > 1) && !omp_in_parallel())
     for (int v = 0; v < workers; v++) {
         int64_t panels = ct_gemm_ceil_div(d->n, width), y = v / p->grid_n, x = v % p->grid_n;
         part w = { .m0 = d->m * y / p->grid_m,
@@ -252,7 +234,7 @@ void ct_gemm_run(const ct_gemm_plan *p, const ct_gemm_args *g)
                    .n1 = ct_gemm_smaller(panels * (x + 1) / p->grid_n * width, d->n),
                    .work_a = (float *)g->work + v * step };
 
-        w.work_b = w.work_a + block_a(p);
+        w.work_b = w.work_a + block_a(d->m, p->kc);
         run_part(p, &o, &w);
     }
 }

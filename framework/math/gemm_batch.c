@@ -51,7 +51,8 @@ void ct_gemm_run_batch(const ct_gemm_desc *d, const ct_gemm_batch *batch, const 
         }
         return;
     }
-#pragma omp parallel for num_threads(workers) schedule(static, 1) if ((workers > 1) && !omp_in_parallel())
+#pragma omp parallel for num_threads(workers)                                                      \
+    schedule(static, 1) if ((workers > 1) && !omp_in_parallel())
     for (int v = 0; v < workers; v++) {
         for (int64_t i = batch->count * v / workers; i < batch->count * (v + 1) / workers; i++) {
             ct_gemm_args one = product(batch, g, i);

@@ -7,39 +7,62 @@
 #include <immintrin.h>
 #endif
 
-enum { SIDE = 4 };
+enum { SIDE = 4, AHEAD = 128 /* floats fetched before their turn */ };
 
 #if defined(__x86_64__) && defined(__GNUC__)
-/* Four columns of 16 rows: a register holds four of each of the rows i, i + 4, i + 8, i + 12, so
- * that turning 4 x 4 inside its quarters puts the rows in order. */
-__attribute__((target("avx512f,avx512dq"))) static inline __m512 quarters16(const float *from,
-                                                                            int64_t row)
-{
-    __m512 v = _mm512_castps128_ps512(_mm_loadu_ps(from));
+#define AVX512 __attribute__((target("avx512f,avx512dq")))
 
-    v = _mm512_insertf32x4(v, _mm_loadu_ps(from + 4 * row), 1);
-    v = _mm512_insertf32x4(v, _mm_loadu_ps(from + 8 * row), 2);
-    return _mm512_insertf32x4(v, _mm_loadu_ps(from + 12 * row), 3);
+/* Four columns of rows i, i + 4, i + 8, i + 12, each in a quarter of a register. */
+AVX512 static inline __m512 quarters16(const float *from, const int64_t *at, int i)
+{
+    __m512 v = _mm512_castps128_ps512(_mm_loadu_ps(from + at[i]));
+
+    v = _mm512_insertf32x4(v, _mm_loadu_ps(from + at[i + 4]), 1);
+    v = _mm512_insertf32x4(v, _mm_loadu_ps(from + at[i + 8]), 2);
+    return _mm512_insertf32x4(v, _mm_loadu_ps(from + at[i + 12]), 3);
 }
 
-__attribute__((target("avx512f,avx512dq"))) static void turn16(int64_t k, const float *from,
-                                                               int64_t row, float *to,
-                                                               int64_t width)
+/* n <= 16 rows; k a multiple of SIDE. Turning 4 x 4 inside the quarters puts the rows in order. */
+AVX512 static void turn16(int64_t n, int64_t k, const float *from, int64_t row, int64_t next,
+                          float *to, int64_t width)
 {
-    for (int64_t q = 0; q < k; q += SIDE) {
-        __m512 a = quarters16(from + q, row), b = quarters16(from + q + row, row);
-        __m512 c = quarters16(from + q + 2 * row, row), d = quarters16(from + q + 3 * row, row);
+    __mmask16 mask = (__mmask16)((1u << n) - 1u);
+    int64_t at[16];
+
+    for (int i = 0; i < 16; i++) at[i] = (i < n) ? i * row : 0;
+    for (int64_t q = 0; q < k; q += SIDE, from += SIDE) {
+        /* a quarter of the rows, some lines before their turn; at the end those of the next panel
+         */
+        const float *ahead = from + ((q + AHEAD < k) ? AHEAD : AHEAD - k + next);
+        int r = (int)(q / SIDE % 4 * 4);
+
+        for (int i = r; i < r + 4; i++) __builtin_prefetch(ahead + at[i]);
+        __m512 a = quarters16(from, at, 0), b = quarters16(from, at, 1);
+        __m512 c = quarters16(from, at, 2), d = quarters16(from, at, 3);
         __m512d ab_low = _mm512_castps_pd(_mm512_unpacklo_ps(a, b));
         __m512d ab_high = _mm512_castps_pd(_mm512_unpackhi_ps(a, b));
         __m512d cd_low = _mm512_castps_pd(_mm512_unpacklo_ps(c, d));
         __m512d cd_high = _mm512_castps_pd(_mm512_unpackhi_ps(c, d));
-        float *at = to + q * width;
+        float *y = to + q * width;
 
-        _mm512_storeu_pd(at, _mm512_unpacklo_pd(ab_low, cd_low));
-        _mm512_storeu_pd(at + width, _mm512_unpackhi_pd(ab_low, cd_low));
-        _mm512_storeu_pd(at + 2 * width, _mm512_unpacklo_pd(ab_high, cd_high));
-        _mm512_storeu_pd(at + 3 * width, _mm512_unpackhi_pd(ab_high, cd_high));
+        a = _mm512_castpd_ps(_mm512_unpacklo_pd(ab_low, cd_low));
+        b = _mm512_castpd_ps(_mm512_unpackhi_pd(ab_low, cd_low));
+        c = _mm512_castpd_ps(_mm512_unpacklo_pd(ab_high, cd_high));
+        d = _mm512_castpd_ps(_mm512_unpackhi_pd(ab_high, cd_high));
+        _mm512_mask_storeu_ps(y, mask, a);
+        _mm512_mask_storeu_ps(y + width, mask, b);
+        _mm512_mask_storeu_ps(y + 2 * width, mask, c);
+        _mm512_mask_storeu_ps(y + 3 * width, mask, d);
     }
+}
+
+AVX512 static void copy16(int64_t n, int64_t k, const float *from, int64_t column, float *to,
+                          int64_t width)
+{
+    __mmask16 mask = (__mmask16)((1u << n) - 1u);
+
+    for (int64_t q = 0; q < k; q++)
+        _mm512_mask_storeu_ps(to + q * width, mask, _mm512_maskz_loadu_ps(mask, from + q * column));
 }
 
 __attribute__((target("avx2"))) static inline __m256 quarters8(const float *from, int64_t row)
@@ -96,8 +119,8 @@ static void turn_rows(const ct_gemm_set *s, int64_t n, int64_t k, const float *f
     int64_t i = 0;
 
 #if defined(__x86_64__) && defined(__GNUC__)
-    for (; (s->lanes == 16) && (i + 16 <= n); i += 16)
-        turn16(k, from + i * row, row, to + i, width);
+    for (; (s->lanes == 16) && (i < n); i += 16)
+        turn16(ct_gemm_smaller(16, n - i), k, from + i * row, row, n * row, to + i, width);
     for (; (s->lanes >= 8) && (i + 8 <= n); i += 8) turn8(k, from + i * row, row, to + i, width);
 #endif
     (void)s;
@@ -112,20 +135,25 @@ static void turn_rows(const ct_gemm_set *s, int64_t n, int64_t k, const float *f
 static void turn_panel(const ct_gemm_set *s, int64_t n, int64_t k, const float *from, int64_t row,
                        float *to, int64_t width)
 {
-    enum { AT_ONCE = 64 }; /* places of a sum: what is read and written stays in the first cache */
-    int64_t squares = (n < SIDE) ? 0 : k / SIDE * SIDE;
+    int64_t squares = ((n < SIDE) && (s->lanes < 16)) ? 0 : k / SIDE * SIDE;
 
-    for (int64_t q = 0; q < squares; q += AT_ONCE)
-        turn_rows(s, n, ct_gemm_smaller(AT_ONCE, squares - q), from + q, row, to + q * width,
-                  width);
+    turn_rows(s, n, squares, from, row, to, width);
     for (int64_t q = squares; q < k; q++) {
         for (int64_t i = 0; i < n; i++) to[q * width + i] = from[i * row + q];
     }
 }
 
-static void copy_panel(int64_t n, int64_t k, const float *from, int64_t column, float *to,
-                       int64_t width)
+static void copy_panel(const ct_gemm_set *s, int64_t n, int64_t k, const float *from,
+                       int64_t column, float *to, int64_t width)
 {
+#if defined(__x86_64__) && defined(__GNUC__)
+    if (s->lanes == 16) {
+        for (int64_t i = 0; i < n; i += 16)
+            copy16(ct_gemm_smaller(16, n - i), k, from + i, column, to + i, width);
+        return;
+    }
+#endif
+    (void)s;
     for (int64_t q = 0; q < k; q++) {
         for (int64_t i = 0; i < n; i++) to[q * width + i] = from[q * column + i];
     }
@@ -137,36 +165,7 @@ void ct_gemm_pack_panel(const ct_gemm_set *s, int64_t n, int64_t k, const float 
     for (int64_t q = 0; (n < width) && (q < k); q++)
         memset(to + q * width + n, 0, (size_t)(width - n) * sizeof(*to));
     if (row == 1)
-        copy_panel(n, k, from, column, to, width);
+        copy_panel(s, n, k, from, column, to, width);
     else
         turn_panel(s, n, k, from, row, to, width);
-}
-
-/* One row of a panel, with a length that the compiler knows where it is whole. */
-static inline void copy_row(int64_t n, const float *from, float *to)
-{
-    if (n == 32)
-        memcpy(to, from, 32 * sizeof(*to));
-    else if (n == 16)
-        memcpy(to, from, 16 * sizeof(*to));
-    else
-        memcpy(to, from, (size_t)n * sizeof(*to));
-}
-
-void ct_gemm_pack_panels(const ct_gemm_set *s, int64_t n, int64_t k, const float *from, int64_t row,
-                         int64_t column, int64_t step, float *to)
-{
-    int64_t panel = ct_gemm_panel(s), whole = (row == 1) ? n / panel * panel : 0;
-
-    /* row by row over all panels: `from` is read as it lies in memory */
-    for (int64_t q = 0; (whole > 0) && (q < k); q++) {
-        for (int64_t j = 0; j < whole; j += panel)
-            copy_row(panel, from + q * column + j, to + j * step + q * panel);
-    }
-    for (int64_t j = whole; j < n; j += panel) {
-        int64_t here = ct_gemm_smaller(panel, n - j);
-
-        ct_gemm_pack_panel(s, here, k, from + j * row, row, column, to + j * step,
-                           ct_gemm_round_up(here, s->lanes));
-    }
 }

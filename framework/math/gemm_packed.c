@@ -5,7 +5,10 @@
 
 #include "framework/math/gemm_private.h"
 
-enum { PIECE = 128 /* x a panel: 16 KB */, TEAM_FLOP = 400000 /* less is not worth waking a team */ };
+enum {
+    PIECE = 128 /* x a panel: 16 KB */,
+    TEAM_FLOP = 400000 /* less is not worth waking a team */
+};
 
 int64_t ct_gemm_packed_size(int64_t n, int64_t k)
 {
@@ -57,8 +60,8 @@ void ct_gemm_pack(const ct_gemm_desc *d, const float *b, int64_t ldb, float *pac
 }
 
 /* Tile t of A over the whole sum: pieces one after the other, as run_panel wants them. */
-static void pack_tile(const ct_gemm_set *s, const ct_gemm_desc *d, const ct_gemm_args *g, int64_t tiles, int64_t t,
-                      float *packed)
+static void pack_tile(const ct_gemm_set *s, const ct_gemm_desc *d, const ct_gemm_args *g,
+                      int64_t tiles, int64_t t, float *packed)
 {
     int64_t i = ct_gemm_tile_row(d->m, tiles, t), rows = ct_gemm_tile_row(d->m, tiles, t + 1) - i;
 
@@ -82,11 +85,12 @@ static void run_panel(const ct_gemm_set *s, const ct_gemm_desc *d, const ct_gemm
             int64_t rows = ct_gemm_tile_row(d->m, tiles, t + 1) - i;
             float *c = g->c + i * g->ldc + j;
             const float *from = a + i * d->k + q * rows;
+            const float *here = b + q * width, *next = here + ((t == 0) ? PIECE * width : 0);
 
             if (n == width)
-                s->tile[vecs - 1][rows - 1](k, from, b + q * width, g->alpha, beta, c, g->ldc);
+                s->tile[vecs - 1][rows - 1](k, from, here, next, g->alpha, beta, c, g->ldc);
             else
-                ct_gemm_edge(s, rows, n, k, from, b + q * width, vecs, g->alpha, beta, c, g->ldc,
+                ct_gemm_edge(s, rows, n, k, from, here, next, vecs, g->alpha, beta, c, g->ldc,
                              false);
         }
     }

@@ -7,14 +7,20 @@
 enum { CT_GEMM_MAX_ROWS = 14, CT_GEMM_VECS = 2, CT_GEMM_MAX_WIDTH = 32 /* floats */ };
 
 /** c[i][0..vecs lanes) = alpha sum over q < k of a[q][i] b[q][0..vecs lanes) + beta c[i][..] for i
- *  of rows; a: k x rows, b: k x vecs lanes; beta == 0 does not read c. */
-typedef void (*ct_gemm_fn)(int64_t k, const float *a, const float *b, float alpha, float beta,
-                           float *c, int64_t ldc);
+ *  of rows; a: k x rows, b: k x vecs lanes; beta == 0 does not read c. next: fetched meanwhile, as
+ *  much as b. */
+typedef void (*ct_gemm_fn)(int64_t k, const float *a, const float *b, const float *next,
+                           float alpha, float beta, float *c, int64_t ldc);
+
+/** The same with b as it is stored, k rows ldb apart, of which keep gets a packed copy. */
+typedef void (*ct_gemm_first_fn)(int64_t k, const float *a, const float *b, int64_t ldb,
+                                 float *keep, float alpha, float beta, float *c, int64_t ldc);
 
 struct ct_gemm_set {
     const char *name;
-    int lanes, rows; /* floats of a vector, most rows of a tile */
-    ct_gemm_fn tile[CT_GEMM_VECS][CT_GEMM_MAX_ROWS]; /* [vectors - 1][rows - 1] */
+    int lanes, rows;                                 /* floats of a vector, most rows of a tile */
+    ct_gemm_fn tile[CT_GEMM_VECS][CT_GEMM_MAX_ROWS]; /* [vectors - 1][rows - 1]     */
+    ct_gemm_first_fn first[CT_GEMM_MAX_ROWS];        /* [rows - 1], of two vectors  */
 };
 
 /** The set of ct_simd_pick(). */
@@ -26,11 +32,6 @@ int ct_gemm_set_all(const ct_gemm_set *set[4]);
  *  row and column is 1. */
 void ct_gemm_pack_panel(const ct_gemm_set *s, int64_t n, int64_t k, const float *from, int64_t row,
                         int64_t column, float *to, int64_t width);
-/** The same for n columns in panels, `step` places of a sum from one to the next; the last one is a
- *  vector wide where that holds it. */
-void ct_gemm_pack_panels(const ct_gemm_set *s, int64_t n, int64_t k, const float *from, int64_t row,
-                         int64_t column, int64_t step, float *to);
-
 /** Tile t of `tiles` that rows [0, m) are cut into: heights that differ by at most 1. */
 static inline int64_t ct_gemm_tile_row(int64_t m, int64_t tiles, int64_t t)
 {
@@ -42,8 +43,8 @@ static inline int64_t ct_gemm_tile_row(int64_t m, int64_t tiles, int64_t t)
 /** A panel of `rows` rows times one of n <= vecs lanes columns, where a whole tile would not fit
  *  into C, or C lies turned (c[j ldc + i]). */
 void ct_gemm_edge(const ct_gemm_set *s, int64_t rows, int64_t n, int64_t k, const float *a,
-                  const float *b, int vecs, float alpha, float beta, float *c, int64_t ldc,
-                  bool turned);
+                  const float *b, const float *next, int vecs, float alpha, float beta, float *c,
+                  int64_t ldc, bool turned);
 
 static inline int64_t ct_gemm_smaller(int64_t a, int64_t b)
 {

@@ -5,44 +5,75 @@
 
 #define UNROLL _Pragma("GCC unroll 16")
 
-#define TILE(_name, _target, _lanes, _rows, _vecs)                                                 \
-    _target static void _name(int64_t k, const float *a, const float *b, float alpha, float beta,  \
-                              float *c, int64_t ldc)                                               \
+/* _take(q): what is done with row q of B once it is in registers. */
+#define TILE_BODY(_lanes, _rows, _vecs, _b_step, _take)                                            \
+    typedef float vec __attribute__((vector_size(4 * (_lanes)), aligned(4), may_alias));           \
+    const vec zero = { 0.0f };                                                                     \
+    vec acc[_rows][_vecs];                                                                         \
+                                                                                                   \
+    UNROLL for (int i = 0; i < (_rows); i++)                                                       \
     {                                                                                              \
-        typedef float vec __attribute__((vector_size(4 * (_lanes)), aligned(4), may_alias));       \
-        const vec zero = { 0.0f };                                                                 \
-        vec acc[_rows][_vecs];                                                                     \
+        UNROLL for (int j = 0; j < (_vecs); j++)                                                   \
+            __builtin_prefetch(c + i * ldc + j * (_lanes), 1);                                     \
+        __builtin_prefetch(c + i * ldc + (_vecs) * (_lanes)-1, 1);                                 \
+        UNROLL for (int j = 0; j < (_vecs); j++) acc[i][j] = zero;                                 \
+    }                                                                                              \
+    for (int64_t q = 0; q < k; q++) {                                                              \
+        vec x[_vecs];                                                                              \
                                                                                                    \
-        UNROLL for (int i = 0; i < (_rows); i++)                                                   \
+        UNROLL for (int j = 0; j < (_vecs); j++) x[j] = *(const vec *)(b + j * (_lanes));          \
+        _take UNROLL for (int i = 0; i < (_rows); i++)                                             \
         {                                                                                          \
-            __builtin_prefetch(c + i * ldc, 1);                                                    \
-            __builtin_prefetch(c + i * ldc + (_vecs) * (_lanes)-1, 1);                             \
-            UNROLL for (int j = 0; j < (_vecs); j++) acc[i][j] = zero;                             \
+            UNROLL for (int j = 0; j < (_vecs); j++) acc[i][j] += a[i] * x[j];                     \
         }                                                                                          \
-        for (int64_t q = 0; q < k; q++) {                                                          \
-            vec x[_vecs];                                                                          \
-                                                                                                   \
-            UNROLL for (int j = 0; j < (_vecs); j++) x[j] = *(const vec *)(b + j * (_lanes));      \
-            UNROLL for (int i = 0; i < (_rows); i++)                                               \
-            {                                                                                      \
-                UNROLL for (int j = 0; j < (_vecs); j++) acc[i][j] += a[i] * x[j];                 \
-            }                                                                                      \
-            a += (_rows);                                                                          \
-            b += (_vecs) * (_lanes);                                                               \
-        }                                                                                          \
-        UNROLL for (int i = 0; i < (_rows); i++)                                                   \
+        a += (_rows);                                                                              \
+        b += (_b_step);                                                                            \
+    }                                                                                              \
+    UNROLL for (int i = 0; i < (_rows); i++)                                                       \
+    {                                                                                              \
+        UNROLL for (int j = 0; j < (_vecs); j++)                                                   \
         {                                                                                          \
-            UNROLL for (int j = 0; j < (_vecs); j++)                                               \
-            {                                                                                      \
-                vec *to = (vec *)(c + i * ldc + j * (_lanes));                                     \
+            vec *at = (vec *)(c + i * ldc + j * (_lanes));                                         \
                                                                                                    \
-                if (beta == 0.0f)                                                                  \
-                    *to = alpha * acc[i][j];                                                       \
-                else                                                                               \
-                    *to = beta * *to + alpha * acc[i][j];                                          \
-            }                                                                                      \
+            if (beta == 0.0f)                                                                      \
+                *at = alpha * acc[i][j];                                                           \
+            else                                                                                   \
+                *at = beta * *at + alpha * acc[i][j];                                              \
         }                                                                                          \
     }
+
+/* Row q of what is read next. */
+#define SOON(_lanes, _vecs)                                                                        \
+    UNROLL for (int j = 0; j < (_vecs); j++) __builtin_prefetch(next + j * (_lanes));              \
+    next += (_vecs) * (_lanes);
+
+/* Fetched some rows before its turn, the next panel's at the end: rows of B as it is stored may lie
+ * a page apart. */
+#define KEEP(_lanes, _vecs)                                                                        \
+    int64_t ahead = (q + AHEAD < k) ? AHEAD * ldb : (AHEAD - k) * ldb + (_vecs) * (_lanes);        \
+                                                                                                   \
+    UNROLL for (int j = 0; j < (_vecs); j++)                                                       \
+    {                                                                                              \
+        __builtin_prefetch(b + ahead + j * (_lanes));                                              \
+        *(vec *)(keep + j * (_lanes)) = x[j];                                                      \
+    }                                                                                              \
+    keep += (_vecs) * (_lanes);
+
+#define TILE(_name, _target, _lanes, _rows, _vecs)                                                 \
+    _target static void _name(int64_t k, const float *a, const float *b, const float *next,        \
+                              float alpha, float beta, float *c, int64_t ldc)                      \
+    {                                                                                              \
+        TILE_BODY(_lanes, _rows, _vecs, (_vecs) * (_lanes), SOON(_lanes, _vecs))                   \
+    }
+
+#define FIRST(_name, _target, _lanes, _rows, _vecs)                                                \
+    _target static void _name##_first(int64_t k, const float *a, const float *b, int64_t ldb,      \
+                                      float *keep, float alpha, float beta, float *c, int64_t ldc) \
+    {                                                                                              \
+        TILE_BODY(_lanes, _rows, _vecs, ldb, KEEP(_lanes, _vecs))                                  \
+    }
+
+enum { AHEAD = 32 };
 
 /* Accumulators, a factor and the values of a row must fit into the registers: 32, or 16. */
 #define EACH_4(_x, _s, _t, _l, _v)                                                                 \
@@ -57,19 +88,22 @@
         _x(_s##_##_v##_9, _t, _l, 9, _v) _x(_s##_##_v##_10, _t, _l, 10, _v)                        \
             _x(_s##_##_v##_11, _t, _l, 11, _v) _x(_s##_##_v##_12, _t, _l, 12, _v)                  \
                 _x(_s##_##_v##_13, _t, _l, 13, _v) _x(_s##_##_v##_14, _t, _l, 14, _v)
-#define NAMES_4(_s, _v) _s##_##_v##_1, _s##_##_v##_2, _s##_##_v##_3, _s##_##_v##_4
-#define NAMES_6(_s, _v) NAMES_4(_s, _v), _s##_##_v##_5, _s##_##_v##_6
-#define NAMES_14(_s, _v)                                                                           \
-    NAMES_6(_s, _v), _s##_##_v##_7, _s##_##_v##_8, _s##_##_v##_9, _s##_##_v##_10, _s##_##_v##_11,  \
-        _s##_##_v##_12, _s##_##_v##_13, _s##_##_v##_14
+#define NAMES_4(_s, _v, _k)                                                                        \
+    _s##_##_v##_1##_k, _s##_##_v##_2##_k, _s##_##_v##_3##_k, _s##_##_v##_4##_k
+#define NAMES_6(_s, _v, _k) NAMES_4(_s, _v, _k), _s##_##_v##_5##_k, _s##_##_v##_6##_k
+#define NAMES_14(_s, _v, _k)                                                                       \
+    NAMES_6(_s, _v, _k), _s##_##_v##_7##_k, _s##_##_v##_8##_k, _s##_##_v##_9##_k,                  \
+        _s##_##_v##_10##_k, _s##_##_v##_11##_k, _s##_##_v##_12##_k, _s##_##_v##_13##_k,            \
+        _s##_##_v##_14##_k
 
 #define SET(_set, _target, _lanes, _rows)                                                          \
     EACH_##_rows(TILE, _set, _target, _lanes, 1) EACH_##_rows(TILE, _set, _target, _lanes, 2)      \
-        static const ct_gemm_set set_##_set = {                                                    \
+        EACH_##_rows(FIRST, _set, _target, _lanes, 2) static const ct_gemm_set set_##_set = {      \
             .name = #_set,                                                                         \
             .lanes = (_lanes),                                                                     \
             .rows = (_rows),                                                                       \
-            .tile = { { NAMES_##_rows(_set, 1) }, { NAMES_##_rows(_set, 2) } },                    \
+            .tile = { { NAMES_##_rows(_set, 1, ) }, { NAMES_##_rows(_set, 2, ) } },                \
+            .first = { NAMES_##_rows(_set, 2, _first) },                                           \
         };
 
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -106,14 +140,14 @@ const ct_gemm_set *ct_gemm_set_pick(void)
 }
 
 void ct_gemm_edge(const ct_gemm_set *s, int64_t rows, int64_t n, int64_t k, const float *a,
-                  const float *b, int vecs, float alpha, float beta, float *c, int64_t ldc,
-                  bool turned)
+                  const float *b, const float *next, int vecs, float alpha, float beta, float *c,
+                  int64_t ldc, bool turned)
 {
     float tile[CT_GEMM_MAX_ROWS * CT_GEMM_MAX_WIDTH];
     int64_t width = (int64_t)vecs * s->lanes;
     int64_t step_i = turned ? 1 : ldc, step_j = turned ? ldc : 1;
 
-    s->tile[vecs - 1][rows - 1](k, a, b, alpha, 0.0f, tile, width);
+    s->tile[vecs - 1][rows - 1](k, a, b, next, alpha, 0.0f, tile, width);
     if (turned) {
         for (int64_t j = 0; j < n; j++) {
             for (int64_t i = 0; i < rows; i++) {

@@ -104,8 +104,12 @@ enum {
 
 static ct_gemm_desc variant(const int64_t *s, int v)
 {
-    return (ct_gemm_desc){ .ta = (v & 1) != 0, .tb = (v & 2) != 0, .m = s[0], .n = s[1],
-                           .k = s[2], .n_thread = (v & 8) ? 3 : 1 };
+    return (ct_gemm_desc){ .ta = (v & 1) != 0,
+                           .tb = (v & 2) != 0,
+                           .m = s[0],
+                           .n = s[1],
+                           .k = s[2],
+                           .n_thread = (v & 8) ? 3 : 1 };
 }
 
 static void check_packed(const ct_gemm_set *s, operands *o, bool last_first)
@@ -205,8 +209,15 @@ static void check_batch(const ct_gemm_desc *d, int64_t count)
     float *work = ct_mem_acquire(ct_gemm_batch_workspace(d, count));
     operands one = { .d = *d };
 
-    one.g = (ct_gemm_args){ .alpha = 0.75f, .beta = -1.0f, .a = a, .b = b, .c = c, .work = work,
-                            .lda = d->ta ? d->m : d->k, .ldb = d->tb ? d->k : d->n, .ldc = d->n };
+    one.g = (ct_gemm_args){ .alpha = 0.75f,
+                            .beta = -1.0f,
+                            .a = a,
+                            .b = b,
+                            .c = c,
+                            .work = work,
+                            .lda = d->ta ? d->m : d->k,
+                            .ldb = d->tb ? d->k : d->n,
+                            .ldc = d->n };
     ct_gemm_run_batch(d, &batch, &one.g);
     for (int64_t i = 0; i < count; i++) {
         one.g.a = a + i * batch.step_a;
@@ -258,8 +269,8 @@ static void test_workspace(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_products), cmocka_unit_test(test_turned),
-        cmocka_unit_test(test_threads),  cmocka_unit_test(test_batch),
+        cmocka_unit_test(test_products),  cmocka_unit_test(test_turned),
+        cmocka_unit_test(test_threads),   cmocka_unit_test(test_batch),
         cmocka_unit_test(test_workspace),
     };
 
