@@ -1,7 +1,7 @@
 /* Fully connected: Y = X W^T + b, X the bottom as M x K (M: the axes before `axis`). */
-#include "framework/math/math.h"
 #include "layers/engine/bias/bias.h"
 #include "layers/layer_types.h"
+#include "layers/product.h"
 
 typedef struct ip_state {
     int axis;
@@ -14,8 +14,10 @@ typedef struct ip_instance {
     int64_t m;
     ct_bias_desc bias_desc;
     const ct_bias_impl *bias_fill, *bias_backward;
-    const ct_math_ops *forward, *backward_data, *backward_weight;
+    ct_product forward, backward_data, backward_weight;
 } ip_instance;
+
+enum { WORK }; /* buffer: of the products */
 
 static ct_status ip_setup(ct_layer *l, const ct_shape *bottom)
 {
@@ -47,18 +49,25 @@ static ct_status ip_setup(ct_layer *l, const ct_shape *bottom)
     return CT_OK;
 }
 
-/* "auto" and "blas": the device's mathematics; "ref": plain loops. */
-static ct_status pick_math(const ct_layer *l, ct_run_kind kind, const ct_math_ops **math_p)
+/* dW = dY^T X, N x K, or transposed X^T dY, K x N. */
+static ct_status pick_products(const ct_layer *l, ct_instance *in)
 {
-    const char *policy = ct_engine_policy(l, kind);
+    const ip_state *s = l->state;
+    ip_instance *r = in->state;
+    const ct_product *const all[] = { &r->forward, &r->backward_data, &r->backward_weight };
+    bool t = s->transpose;
+    size_t most = 0;
 
-    if ((strcmp(policy, "ref") == 0) && (l->dev->kind == CT_DEVICE_CPU))
-        *math_p = &ct_math_ref;
-    else if ((strcmp(policy, "auto") == 0) || (strcmp(policy, "blas") == 0))
-        *math_p = l->dev->math;
-    else
-        return ct_engine_refuse(l, kind, policy,
-                                (l->dev->kind == CT_DEVICE_CPU) ? "blas, ref" : "blas");
+    CT_TRY(ct_product_pick(l, CT_RUN_FORWARD, false, !t, r->m, s->n, s->k, &r->forward));
+    CT_TRY(ct_product_pick(l, CT_RUN_BACKWARD_DATA, false, t, r->m, s->k, s->n, &r->backward_data));
+    CT_TRY(ct_product_pick(l, CT_RUN_BACKWARD_WEIGHT, true, false, t ? s->k : s->n, t ? s->n : s->k,
+                           r->m, &r->backward_weight));
+    for (int i = 0; i < 3; i++) {
+        size_t bytes = ct_product_workspace(all[i]);
+
+        if (bytes > most) most = bytes;
+    }
+    if (most > 0) ct_instance_buffer(in, WORK, CT_KEEP_CALL, most);
     return CT_OK;
 }
 
@@ -82,9 +91,7 @@ static ct_status ip_reshape(const ct_layer *l, ct_instance *in)
     r->bias_desc = (ct_bias_desc){
         .device = l->dev->kind, .n_thread = ct_engine_n_thread(l), .n = r->m, .c = s->n, .s = 1
     };
-    CT_TRY(pick_math(l, CT_RUN_FORWARD, &r->forward));
-    CT_TRY(pick_math(l, CT_RUN_BACKWARD_DATA, &r->backward_data));
-    CT_TRY(pick_math(l, CT_RUN_BACKWARD_WEIGHT, &r->backward_weight));
+    CT_TRY(pick_products(l, in));
     r->bias_fill = ct_bias_find(ct_bias_fill_table, &r->bias_desc, "auto");
     r->bias_backward = ct_bias_find(ct_bias_backward_table, &r->bias_desc, "auto");
     if ((r->bias_fill == NULL) || (r->bias_backward == NULL))
@@ -92,69 +99,21 @@ static ct_status ip_reshape(const ct_layer *l, ct_instance *in)
     return CT_OK;
 }
 
-/* C = op(A) op(B) + beta C, row major; C is m x n, k the length of the sums. */
-typedef struct matrix_product {
-    bool ta, tb;
-    int64_t m, n, k;
-    const float *a, *b;
-    int64_t lda, ldb, ldc;
-    float beta, *c;
-} matrix_product;
-
-/* Products run in pieces, so that communication moves in between: of PIECE_FLOP or PIECE_BYTES, a
- * millisecond or so, but large enough for the matrix product to run at full speed. Of rows, whose
- * memory lies together, where there are many. */
-#define PIECE_FLOP  2e8
-#define PIECE_BYTES 2e7
-enum { PIECE_LEAST = 512 /* rows or columns */ };
-
-static int64_t count_pieces(const matrix_product *p, int64_t length)
-{
-    double m = (double)p->m, n = (double)p->n, k = (double)p->k;
-    double wanted = 2.0 * m * n * k / PIECE_FLOP + 4.0 * (m * n + n * k + k * m) / PIECE_BYTES;
-    int64_t most = length / PIECE_LEAST, n_piece = (wanted < (double)most) ? (int64_t)wanted : most;
-
-    return (n_piece > 1) ? n_piece : 1;
-}
-
-static ct_status run_product(const ct_math_ops *math, ct_exec *ex, const matrix_product *p)
-{
-    bool rows = (p->m >= 2 * PIECE_LEAST);
-    int64_t length = rows ? p->m : p->n;
-    int64_t n_piece = (ex->dev->kind == CT_DEVICE_CPU) ? count_pieces(p, length) : 1;
-
-    for (int64_t i = 0; i < n_piece; i++) {
-        /* whole cache lines of C */
-        int64_t from = length * i / n_piece / 16 * 16;
-        int64_t to = (i < n_piece - 1) ? length * (i + 1) / n_piece / 16 * 16 : length;
-        int64_t row = rows ? from : 0, column = rows ? 0 : from;
-
-        CT_TRY(math->gemm(ex->stream, p->ta, p->tb, rows ? to - from : p->m,
-                          rows ? p->n : to - from, p->k, 1.0f, p->a + (p->ta ? row : row * p->lda),
-                          p->lda, p->b + (p->tb ? column * p->ldb : column), p->ldb, p->beta,
-                          p->c + row * p->ldc + column, p->ldc));
-        CT_TRY(ct_exec_poll(ex));
-    }
-    return CT_OK;
-}
-
 static ct_status ip_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
     const ip_state *s = l->state;
     ip_instance *r = in->state;
-    matrix_product p = { .tb = !s->transpose, .m = r->m, .n = s->n, .k = s->k };
+    ct_product_args g = { .lda = s->k, .ldc = s->n, .work = in->buffer[WORK].data };
 
-    p.a = ct_blob_data(in->bottom[0]);
-    p.lda = s->k;
-    p.b = ct_blob_data(&in->weight[0]);
-    p.ldb = s->transpose ? s->n : s->k;
-    p.c = ct_blob_data(in->top[0]);
-    p.ldc = s->n;
-    p.beta = s->bias ? 1.0f : 0.0f;
+    g.a = ct_blob_data(in->bottom[0]);
+    g.b = ct_blob_data(&in->weight[0]);
+    g.ldb = s->transpose ? s->n : s->k;
+    g.c = ct_blob_data(in->top[0]);
+    g.beta = s->bias ? 1.0f : 0.0f;
     if (s->bias) /* the product then adds to it: one pass over y less than adding afterwards */
         CT_TRY(r->bias_fill->run(
-            &r->bias_desc, ex, &(ct_bias_args){ .bias = ct_blob_data(&in->weight[1]), .y = p.c }));
-    return run_product(r->forward, ex, &p);
+            &r->bias_desc, ex, &(ct_bias_args){ .bias = ct_blob_data(&in->weight[1]), .y = g.c }));
+    return ct_product_run(&r->forward, ex, &g);
 }
 
 static ct_status weight_gradient(const ct_layer *l, ct_instance *in, ct_exec *ex)
@@ -162,27 +121,21 @@ static ct_status weight_gradient(const ct_layer *l, ct_instance *in, ct_exec *ex
     const ip_state *s = l->state;
     ip_instance *r = in->state;
     const float *x = ct_blob_data(in->bottom[0]), *dy = ct_blob_diff(in->top[0]);
-    /* N x K = dY^T X, or transposed K x N = X^T dY */
-    matrix_product p = { .ta = true, .m = s->n, .n = s->k, .k = r->m };
+    ct_product_args g = { .a = dy, .lda = s->n, .b = x, .ldb = s->k, .ldc = s->k };
 
-    p.a = dy, p.lda = s->n;
-    p.b = x, p.ldb = s->k;
-    if (s->transpose) {
-        p.m = s->k, p.n = s->n;
-        p.a = x, p.lda = s->k;
-        p.b = dy, p.ldb = s->n;
-    }
-    p.c = ct_blob_diff(&in->weight[0]);
-    p.ldc = p.n;
-    p.beta = ct_weight_beta(in, ex, 0);
-    return run_product(r->backward_weight, ex, &p);
+    if (s->transpose)
+        g = (ct_product_args){ .a = x, .lda = s->k, .b = dy, .ldb = s->n, .ldc = s->n };
+    g.c = ct_blob_diff(&in->weight[0]);
+    g.beta = ct_weight_beta(in, ex, 0);
+    g.work = in->buffer[WORK].data;
+    return ct_product_run(&r->backward_weight, ex, &g);
 }
 
 static ct_status ip_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
     const ip_state *s = l->state;
     ip_instance *r = in->state;
-    matrix_product p = { .tb = s->transpose, .m = r->m, .n = s->k, .k = s->n };
+    ct_product_args g = { .lda = s->n, .ldc = s->k, .work = in->buffer[WORK].data };
 
     if (ct_blob_diff(&in->weight[0]) != NULL) CT_TRY(weight_gradient(l, in, ex));
     if (s->bias && (ct_blob_diff(&in->weight[1]) != NULL))
@@ -191,13 +144,11 @@ static ct_status ip_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
                                                       .dbias = ct_blob_diff(&in->weight[1]),
                                                       .beta = ct_weight_beta(in, ex, 1) }));
     if (ct_blob_diff(in->bottom[0]) == NULL) return CT_OK;
-    p.a = ct_blob_diff(in->top[0]);
-    p.lda = s->n;
-    p.b = ct_blob_data(&in->weight[0]);
-    p.ldb = s->transpose ? s->n : s->k;
-    p.c = ct_blob_diff(in->bottom[0]);
-    p.ldc = s->k;
-    return run_product(r->backward_data, ex, &p);
+    g.a = ct_blob_diff(in->top[0]);
+    g.b = ct_blob_data(&in->weight[0]);
+    g.ldb = s->transpose ? s->n : s->k;
+    g.c = ct_blob_diff(in->bottom[0]);
+    return ct_product_run(&r->backward_data, ex, &g);
 }
 
 static void ip_estimate(const ct_layer *l, const ct_instance *in, ct_estimate *e)

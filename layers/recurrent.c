@@ -2,9 +2,6 @@
 
 #include <string.h>
 
-#include "framework/math/gemm.h"
-#include "framework/math/math.h"
-#include "layers/engine/engine.h"
 #include "layers/engine/recurrent/gates.h"
 #include "layers/layer_util.h"
 
@@ -139,26 +136,58 @@ ct_status ct_recurrent_reshape(const ct_layer *l, ct_instance *in, ct_recurrent_
     return CT_OK;
 }
 
-/* Packed for as many products as pay for it. Products with the weights as they are read them as
- * often as with packed ones, and lay them out anew each time. */
-void ct_recurrent_reserve(const ct_layer *l, ct_instance *in, ct_recurrent_plan *plan, int slot)
+/* The bytes of the three products with a weight n x k over m rows, if they are more than *most_p.
+ */
+static ct_status reserve_products(const ct_layer *l, int64_t m, int64_t n, int64_t k,
+                                  size_t *most_p)
+{
+    ct_product p[3];
+
+    CT_TRY(ct_product_pick(l, CT_RUN_FORWARD, false, true, m, n, k, &p[0]));
+    CT_TRY(ct_product_pick(l, CT_RUN_BACKWARD_DATA, false, false, m, k, n, &p[1]));
+    CT_TRY(ct_product_pick(l, CT_RUN_BACKWARD_WEIGHT, true, false, n, k, m, &p[2]));
+    for (int i = 0; i < 3; i++) {
+        size_t bytes = ct_product_workspace(&p[i]);
+
+        if (bytes > *most_p) *most_p = bytes;
+    }
+    return CT_OK;
+}
+
+/* The products of the steps with W_h: packed once where enough of them use it. */
+static size_t reserve_steps(const ct_layer *l, ct_recurrent_plan *plan)
 {
     const ct_recurrent_state *s = l->state;
+    const char *way = ct_engine_policy(l, CT_RUN_FORWARD);
     int n_thread = ct_engine_n_thread(l);
     size_t forward, backward;
 
-    plan->slot = slot;
-    plan->forward = (ct_gemm_desc){
-        .tb = true, .m = plan->columns, .n = s->sums, .k = s->hidden, .n_thread = n_thread
-    };
-    plan->backward =
-        (ct_gemm_desc){ .m = plan->columns, .n = s->hidden, .k = s->sums, .n_thread = n_thread };
+    plan->forward = (ct_gemm_desc){ false, true, plan->columns, s->sums, s->hidden, n_thread };
+    plan->backward = (ct_gemm_desc){ false, false, plan->columns, s->hidden, s->sums, n_thread };
     plan->packs = (l->dev->kind == CT_DEVICE_CPU) && (plan->columns > 0) &&
+                  ((strcmp(way, "auto") == 0) || (strcmp(way, "packed") == 0)) &&
                   ct_gemm_packed_prefers(&plan->forward, plan->steps);
-    if (!plan->packs) return;
+    if (!plan->packs) return 0;
     forward = ct_gemm_packed_bytes(&plan->forward);
     backward = ct_gemm_packed_bytes(&plan->backward);
-    ct_instance_buffer(in, slot, CT_KEEP_CALL, (forward > backward) ? forward : backward);
+    return (forward > backward) ? forward : backward;
+}
+
+ct_status ct_recurrent_reserve(const ct_layer *l, ct_instance *in, ct_recurrent_plan *plan,
+                               int slot)
+{
+    const ct_recurrent_state *s = l->state;
+    int64_t rows = plan->steps * plan->columns;
+    size_t bytes = reserve_steps(l, plan);
+
+    plan->slot = slot;
+    CT_TRY(reserve_products(l, rows, s->sums, s->n_in, &bytes));
+    CT_TRY(reserve_products(l, rows, s->sums, s->hidden, &bytes));
+    if (s->has_static) CT_TRY(reserve_products(l, plan->columns, s->sums, s->n_static, &bytes));
+    if (!plan->packs) /* one by one, step after step */
+        CT_TRY(reserve_products(l, plan->columns, s->sums, s->hidden, &bytes));
+    if (bytes > 0) ct_instance_buffer(in, slot, CT_KEEP_CALL, bytes);
+    return CT_OK;
 }
 
 double ct_recurrent_flop(const ct_recurrent_state *s, const ct_recurrent_plan *p)
@@ -167,6 +196,48 @@ double ct_recurrent_flop(const ct_recurrent_state *s, const ct_recurrent_plan *p
 
     return 2.0 * (double)s->sums *
            (rows * (double)(s->n_in + s->hidden) + (double)(p->columns * s->n_static));
+}
+
+/* ---- products */
+
+static void *work_of(const ct_instance *in)
+{
+    const ct_recurrent_plan *p = in->state;
+
+    return in->buffer[p->slot].data;
+}
+
+ct_status ct_recurrent_product(ct_instance *in, ct_exec *ex, int w, int64_t m, int64_t n, int64_t k,
+                               const float *x, float beta, float *y)
+{
+    ct_product_args g = { x, ct_blob_data(&in->weight[w]), k, k, beta, y, n, work_of(in) };
+    ct_product p;
+
+    CT_TRY(ct_product_pick(in->layer, CT_RUN_FORWARD, false, true, m, n, k, &p));
+    return ct_product_run(&p, ex, &g);
+}
+
+ct_status ct_recurrent_product_back(ct_instance *in, ct_exec *ex, int w, int64_t m, int64_t n,
+                                    int64_t k, const float *dy, float *dx)
+{
+    ct_product_args g = { dy, ct_blob_data(&in->weight[w]), n, k, 0.0f, dx, k, work_of(in) };
+    ct_product p;
+
+    CT_TRY(ct_product_pick(in->layer, CT_RUN_BACKWARD_DATA, false, false, m, k, n, &p));
+    return ct_product_run(&p, ex, &g);
+}
+
+ct_status ct_recurrent_weight_diff(ct_instance *in, ct_exec *ex, int w, int64_t m, int64_t rows,
+                                   int64_t n, const float *dy, const float *x)
+{
+    float *dw = ct_blob_diff(&in->weight[w]);
+    ct_product_args g = { dy, x, rows, n, 0.0f, dw, n, work_of(in) };
+    ct_product p;
+
+    if (dw == NULL) return CT_OK;
+    g.beta = ct_weight_beta(in, ex, w);
+    CT_TRY(ct_product_pick(in->layer, CT_RUN_BACKWARD_WEIGHT, true, false, rows, n, m, &p));
+    return ct_product_run(&p, ex, &g);
 }
 
 /* ---- forward */
@@ -182,20 +253,15 @@ ct_status ct_recurrent_inputs(const ct_layer *l, ct_instance *in, ct_exec *ex,
                               const ct_recurrent_plan *p, float *sums)
 {
     const ct_recurrent_state *s = l->state;
-    const ct_math_ops *math = l->dev->math;
     int64_t step = p->columns * s->sums;
 
     fill_rows(p->columns, s->sums, ct_blob_data(&in->weight[1]), sums);
     if (s->has_static)
-        CT_TRY(math->gemm(ex->stream, false, true, p->columns, s->sums, s->n_static, 1.0f,
-                          ct_blob_data(in->bottom[2]), s->n_static,
-                          ct_blob_data(&in->weight[s->w_static]), s->n_static, 1.0f, sums,
-                          s->sums));
+        CT_TRY(ct_recurrent_product(in, ex, s->w_static, p->columns, s->sums, s->n_static,
+                                    ct_blob_data(in->bottom[2]), 1.0f, sums));
     for (int64_t t = 1; t < p->steps; t++) ct_copy_f32(step, sums, sums + t * step);
-    CT_TRY(math->gemm(ex->stream, false, true, p->steps * p->columns, s->sums, s->n_in, 1.0f,
-                      ct_blob_data(in->bottom[0]), s->n_in, ct_blob_data(&in->weight[0]), s->n_in,
-                      1.0f, sums, s->sums));
-    return ct_exec_poll(ex);
+    return ct_recurrent_product(in, ex, 0, p->steps * p->columns, s->sums, s->n_in,
+                                ct_blob_data(in->bottom[0]), 1.0f, sums);
 }
 
 static void pack(ct_instance *in, const ct_recurrent_plan *p, const ct_gemm_desc *d)
@@ -241,10 +307,7 @@ ct_status ct_recurrent_step(const ct_layer *l, ct_instance *in, ct_exec *ex,
         run_packed(in, p, &p->forward, t, conted, 1.0f, sums);
         return ct_exec_poll(ex);
     }
-    CT_TRY(l->dev->math->gemm(ex->stream, false, true, p->columns, s->sums, s->hidden, 1.0f, conted,
-                              s->hidden, ct_blob_data(&in->weight[s->w_h]), s->hidden, 1.0f, sums,
-                              s->sums));
-    return ct_exec_poll(ex);
+    return ct_recurrent_product(in, ex, s->w_h, p->columns, s->sums, s->hidden, conted, 1.0f, sums);
 }
 
 /* ---- backward */
@@ -258,21 +321,9 @@ ct_status ct_recurrent_step_backward(const ct_layer *l, ct_instance *in, ct_exec
     if (p->packs)
         run_packed(in, p, &p->backward, t, d_sums, 0.0f, dh);
     else
-        CT_TRY(l->dev->math->gemm(ex->stream, false, false, p->columns, s->hidden, s->sums, 1.0f,
-                                  d_sums, s->sums, ct_blob_data(&in->weight[s->w_h]), s->hidden,
-                                  0.0f, dh, s->hidden));
+        CT_TRY(
+            ct_recurrent_product_back(in, ex, s->w_h, p->columns, s->sums, s->hidden, d_sums, dh));
     ct_rows_cont(p->columns, s->hidden, cont, dh, dh);
-    return ct_exec_poll(ex);
-}
-
-ct_status ct_recurrent_weight_diff(ct_instance *in, ct_exec *ex, int w, int64_t m, int64_t rows,
-                                   int64_t n, const float *dy, const float *x)
-{
-    float *dw = ct_blob_diff(&in->weight[w]);
-
-    if (dw == NULL) return CT_OK;
-    CT_TRY(in->layer->dev->math->gemm(ex->stream, true, false, rows, n, m, 1.0f, dy, rows, x, n,
-                                      ct_weight_beta(in, ex, w), dw, n));
     return ct_exec_poll(ex);
 }
 
@@ -307,9 +358,8 @@ static ct_status static_backward(const ct_layer *l, ct_instance *in, ct_exec *ex
     CT_TRY(ct_recurrent_weight_diff(in, ex, s->w_static, p->columns, s->sums, s->n_static, scratch,
                                     ct_blob_data(in->bottom[2])));
     if (dx == NULL) return CT_OK;
-    return l->dev->math->gemm(ex->stream, false, false, p->columns, s->n_static, s->sums, 1.0f,
-                              scratch, s->sums, ct_blob_data(&in->weight[s->w_static]), s->n_static,
-                              0.0f, dx, s->n_static);
+    return ct_recurrent_product_back(in, ex, s->w_static, p->columns, s->sums, s->n_static, scratch,
+                                     dx);
 }
 
 ct_status ct_recurrent_inputs_backward(const ct_layer *l, ct_instance *in, ct_exec *ex,
@@ -326,7 +376,5 @@ ct_status ct_recurrent_inputs_backward(const ct_layer *l, ct_instance *in, ct_ex
     ct_recurrent_bias_diff(in, ex, 1, rows, s->sums, d_sums);
     if (s->has_static) CT_TRY(static_backward(l, in, ex, p, d_sums, scratch));
     if (dx == NULL) return CT_OK;
-    CT_TRY(l->dev->math->gemm(ex->stream, false, false, rows, s->n_in, s->sums, 1.0f, d_sums,
-                              s->sums, ct_blob_data(&in->weight[0]), s->n_in, 0.0f, dx, s->n_in));
-    return ct_exec_poll(ex);
+    return ct_recurrent_product_back(in, ex, 0, rows, s->sums, s->n_in, d_sums, dx);
 }

@@ -13,8 +13,8 @@
 #ifndef CT_RECURRENT_H
 #define CT_RECURRENT_H
 
-#include "framework/math/gemm.h"
 #include "framework/net/layer.h"
+#include "layers/product.h"
 
 enum { CT_RECURRENT_MAX_HIDDEN = 2 };
 
@@ -39,8 +39,9 @@ typedef struct ct_recurrent_plan {
 ct_status ct_recurrent_setup(ct_layer *l, const ct_shape *bottom, int n_hidden, int64_t gates);
 /** reshape: checks the bottoms against one another and the weights, sets the tops. */
 ct_status ct_recurrent_reshape(const ct_layer *l, ct_instance *in, ct_recurrent_plan *plan);
-/** Behind it: declares buffer `slot`, in which the steps' products keep what they need. */
-void ct_recurrent_reserve(const ct_layer *l, ct_instance *in, ct_recurrent_plan *plan, int slot);
+/** Behind it: declares buffer `slot`, in which products keep what they need. */
+ct_status ct_recurrent_reserve(const ct_layer *l, ct_instance *in, ct_recurrent_plan *plan,
+                               int slot);
 /** Before the first ct_recurrent_step() of a pass, and the first ct_recurrent_step_backward(). */
 void ct_recurrent_begin(ct_instance *in, const ct_recurrent_plan *p);
 void ct_recurrent_begin_backward(ct_instance *in, const ct_recurrent_plan *p);
@@ -66,6 +67,12 @@ ct_status ct_recurrent_step_backward(const ct_layer *l, ct_instance *in, ct_exec
 /** Operations of the products above, forward; backward is twice that. */
 double ct_recurrent_flop(const ct_recurrent_state *s, const ct_recurrent_plan *p);
 
+/** y[m x n] = x[m x k] w^T + beta y, with the weight n x k. */
+ct_status ct_recurrent_product(ct_instance *in, ct_exec *ex, int w, int64_t m, int64_t n, int64_t k,
+                               const float *x, float beta, float *y);
+/** dx[m x k] = dy[m x n] w. */
+ct_status ct_recurrent_product_back(ct_instance *in, ct_exec *ex, int w, int64_t m, int64_t n,
+                                    int64_t k, const float *dy, float *dx);
 /** dw[rows x n] (+)= dy^T x over m rows of dy[m x rows], x[m x n]. */
 ct_status ct_recurrent_weight_diff(ct_instance *in, ct_exec *ex, int w, int64_t m, int64_t rows,
                                    int64_t n, const float *dy, const float *x);

@@ -42,7 +42,7 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     ct_instance_buffer(in, D_SUMS, CT_KEEP_CALL, (size_t)p->steps * block);
     ct_instance_buffer(in, D_OUT, CT_KEEP_CALL, (size_t)p->steps * block);
     ct_instance_buffer(in, WORK, CT_KEEP_CALL, 2 * block);
-    ct_recurrent_reserve(l, in, p, PRODUCTS);
+    CT_TRY(ct_recurrent_reserve(l, in, p, PRODUCTS)); /* for W_ho, of the size of W_hh, too */
     if (!s->expose) ct_instance_carry(in, H_CARRIED, p->columns, s->hidden);
     return CT_OK;
 }
@@ -56,8 +56,7 @@ static ct_status put_outputs(const ct_layer *l, ct_instance *in, ct_exec *ex, in
     int64_t n = s->hidden;
 
     for (int64_t r = 0; r < rows; r++) memcpy(o + r * n, b, (size_t)n * sizeof(*o));
-    CT_TRY(l->dev->math->gemm(ex->stream, false, true, rows, n, n, 1.0f, in->buffer[STATES].data, n,
-                              ct_blob_data(&in->weight[s->w_h + 1]), n, 1.0f, o, n));
+    CT_TRY(ct_recurrent_product(in, ex, s->w_h + 1, rows, n, n, in->buffer[STATES].data, 1.0f, o));
     ct_tanh_forward(rows * n, o, o);
     return ct_exec_poll(ex);
 }
@@ -101,9 +100,7 @@ static ct_status outputs_backward(const ct_layer *l, ct_instance *in, ct_exec *e
     CT_TRY(
         ct_recurrent_weight_diff(in, ex, s->w_h + 1, rows, n, n, d_out, in->buffer[STATES].data));
     ct_recurrent_bias_diff(in, ex, s->w_h + 2, rows, n, d_out);
-    CT_TRY(l->dev->math->gemm(ex->stream, false, false, rows, n, n, 1.0f, d_out, n,
-                              ct_blob_data(&in->weight[s->w_h + 1]), n, 0.0f, dh, n));
-    return ct_exec_poll(ex);
+    return ct_recurrent_product_back(in, ex, s->w_h + 1, rows, n, n, d_out, dh);
 }
 
 static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)

@@ -73,9 +73,11 @@ static test_layer *make_ip(const char *fields, const char *kernel, ct_shape x)
 
 static void test_ip_gradients(void **state)
 {
+    static const char *const kernel[] = { "auto", "packed", "blas", "ref" };
+
     (void)state;
-    for (int i = 0; i < 2 * N_IP; i++) {
-        test_layer *t = make_ip(ip_fields[i / 2], (i % 2) ? "auto" : "ref", TEST_SHAPE(3, 2, 4));
+    for (int i = 0; i < 4 * N_IP; i++) {
+        test_layer *t = make_ip(ip_fields[i / 4], kernel[i % 4], TEST_SHAPE(3, 2, 4));
 
         test_layer_gradient(t, &(test_gradient){ .roundings = 32 });
         test_layer_destroy(t);
@@ -87,12 +89,13 @@ static void test_ip_by_hand(void **state)
 {
     static const float plain[4] = { 1, 2, 3, 4 }, transposed[4] = { 1, 3, 2, 4 };
     static const float want[4] = { 5 + 1, 11 + 10, 11 + 1, 25 + 10 };
+    static const char *const kernel[] = { "packed", "blas", "ref" };
 
     (void)state;
-    for (int v = 0; v < 4; v++) {
+    for (int v = 0; v < 6; v++) {
         test_layer *t =
             make_ip((v & 1) ? "num_output: 2 transpose: true axis: 2" : "num_output: 2 axis: 2",
-                    (v & 2) ? "ref" : "blas", TEST_SHAPE(2, 1, 2));
+                    kernel[v / 2], TEST_SHAPE(2, 1, 2));
 
         memcpy(t->weight[0], (v & 1) ? transposed : plain, sizeof(plain));
         t->weight[1][0] = 1;
@@ -142,7 +145,7 @@ static void test_ip_refusals(void **state)
     ip_refused("inner_product_param { num_output: 2 axis: 2 }", CT_ERR_CONFIG,
                "axis 2 is outside a bottom of 2 axes");
     ip_refused("inner_product_param { num_output: 2 } ct_kernel { forward: \"gemm\" }",
-               CT_ERR_CONFIG, "there are: blas, ref");
+               CT_ERR_CONFIG, "there are: packed, blas, ref");
 }
 
 /* The weights stay as they were made when the bottom's shape changes. */
