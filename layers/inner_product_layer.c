@@ -156,9 +156,9 @@ static void ip_estimate(const ct_layer *l, const ct_instance *in, ct_estimate *e
     const ip_state *s = l->state;
     const ip_instance *r = in->state;
     double product = 2.0 * (double)r->m * (double)s->n * (double)s->k;
-    const ct_math_ops *const math[CT_N_RUN] = { r->forward, r->backward_data, r->backward_weight };
+    const ct_product *const way[CT_N_RUN] = { &r->forward, &r->backward_data, &r->backward_weight };
 
-    for (int k = 0; k < CT_N_RUN; k++) e->engine[k] = (math[k] == &ct_math_ref) ? "ref" : "blas";
+    for (int k = 0; k < CT_N_RUN; k++) e->engine[k] = ct_product_name(way[k]);
     e->forward_flop = product + (s->bias ? (double)(r->m * s->n) : 0.0);
     e->backward_flop = e->forward_flop + (in->bottom[0]->wants_diff ? product : 0.0);
 }

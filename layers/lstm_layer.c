@@ -132,6 +132,7 @@ static void estimate(const ct_layer *l, const ct_instance *in, ct_estimate *e)
 {
     e->forward_flop = ct_recurrent_flop(l->state, in->state);
     e->backward_flop = 2.0 * e->forward_flop;
+    ct_recurrent_engines(in->state, e);
 }
 
 const ct_layer_ops ct_layer_lstm = {

@@ -25,6 +25,12 @@ ct_status ct_product_pick(const ct_layer *l, ct_run_kind kind, bool ta, bool tb,
     return CT_OK;
 }
 
+const char *ct_product_name(const ct_product *p)
+{
+    if (p->math == NULL) return "packed";
+    return (p->math == &ct_math_ref) ? "ref" : "blas";
+}
+
 size_t ct_product_workspace(const ct_product *p)
 {
     return (p->math == NULL) ? ct_gemm_workspace(&p->d) : 0;

@@ -29,6 +29,7 @@ typedef struct ct_product_args {
 /** At reshape. Fails with CT_ERR_CONFIG where ct_kernel asks for what there is not. */
 ct_status ct_product_pick(const ct_layer *l, ct_run_kind kind, bool ta, bool tb, int64_t m,
                           int64_t n, int64_t k, ct_product *p);
+const char *ct_product_name(const ct_product *p);
 /** May be 0. */
 size_t ct_product_workspace(const ct_product *p);
 ct_status ct_product_run(const ct_product *p, ct_exec *ex, const ct_product_args *g);

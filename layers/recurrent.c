@@ -154,6 +154,19 @@ static ct_status reserve_products(const ct_layer *l, int64_t m, int64_t n, int64
     return CT_OK;
 }
 
+static ct_status name_products(const ct_layer *l, int64_t rows, ct_recurrent_plan *plan)
+{
+    const ct_recurrent_state *s = l->state;
+
+    for (int k = 0; k < CT_N_RUN; k++) {
+        ct_product p;
+
+        CT_TRY(ct_product_pick(l, (ct_run_kind)k, false, true, rows, s->sums, s->n_in, &p));
+        plan->name[k] = ct_product_name(&p);
+    }
+    return CT_OK;
+}
+
 /* The products of the steps with W_h: packed once where enough of them use it. */
 static size_t reserve_steps(const ct_layer *l, ct_recurrent_plan *plan)
 {
@@ -181,6 +194,7 @@ ct_status ct_recurrent_reserve(const ct_layer *l, ct_instance *in, ct_recurrent_
     size_t bytes = reserve_steps(l, plan);
 
     plan->slot = slot;
+    CT_TRY(name_products(l, rows, plan));
     CT_TRY(reserve_products(l, rows, s->sums, s->n_in, &bytes));
     CT_TRY(reserve_products(l, rows, s->sums, s->hidden, &bytes));
     if (s->has_static) CT_TRY(reserve_products(l, plan->columns, s->sums, s->n_static, &bytes));
@@ -188,6 +202,11 @@ ct_status ct_recurrent_reserve(const ct_layer *l, ct_instance *in, ct_recurrent_
         CT_TRY(reserve_products(l, plan->columns, s->sums, s->hidden, &bytes));
     if (bytes > 0) ct_instance_buffer(in, slot, CT_KEEP_CALL, bytes);
     return CT_OK;
+}
+
+void ct_recurrent_engines(const ct_recurrent_plan *p, ct_estimate *e)
+{
+    for (int k = 0; k < CT_N_RUN; k++) e->engine[k] = p->name[k];
 }
 
 double ct_recurrent_flop(const ct_recurrent_state *s, const ct_recurrent_plan *p)

@@ -32,6 +32,7 @@ typedef struct ct_recurrent_plan {
     bool packs;                     /* W_h is packed once a pass, for the products of all steps */
     int slot;                       /* buffer for it                                            */
     ct_gemm_desc forward, backward; /* product of a step, and of its way back                   */
+    const char *name[CT_N_RUN];     /* what computes the products over all steps                */
 } ct_recurrent_plan;
 
 /** setup: reads recurrent_param, counts bottoms and tops, adds the weights up to W_h in the order
@@ -64,6 +65,8 @@ ct_status ct_recurrent_step(const ct_layer *l, ct_instance *in, ct_exec *ex,
 ct_status ct_recurrent_step_backward(const ct_layer *l, ct_instance *in, ct_exec *ex,
                                      const ct_recurrent_plan *p, int64_t t, const float *cont,
                                      const float *d_sums, float *dh);
+/** What computes them, for an estimate. */
+void ct_recurrent_engines(const ct_recurrent_plan *p, ct_estimate *e);
 /** Operations of the products above, forward; backward is twice that. */
 double ct_recurrent_flop(const ct_recurrent_state *s, const ct_recurrent_plan *p);
 

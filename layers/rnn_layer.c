@@ -139,6 +139,7 @@ static void estimate(const ct_layer *l, const ct_instance *in, ct_estimate *e)
     e->forward_flop = ct_recurrent_flop(s, p) +
                       2.0 * (double)(p->steps * p->columns) * (double)(s->hidden * s->hidden);
     e->backward_flop = 2.0 * e->forward_flop;
+    ct_recurrent_engines(in->state, e);
 }
 
 const ct_layer_ops ct_layer_rnn = {
