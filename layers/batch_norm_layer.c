@@ -18,7 +18,7 @@ typedef struct batch_norm_plan {
 } batch_norm_plan;
 
 enum { MEAN, VARIANCE, FACTOR, N_STATISTIC }; /* weights */
-enum { BATCH_MEAN, INV_STD, NORMAL };         /* buffers */
+enum { BATCH_MEAN, INV_STD, NORMAL, SUMS };   /* buffers */
 
 static int64_t channels_of(const ct_shape *s)
 {
@@ -52,7 +52,7 @@ static ct_status setup(ct_layer *l, const ct_shape *bottom)
         w->kind = CT_WEIGHT_STATISTIC;
         w->default_lr_mult = 0.0f;
     }
-    if (s->use_global || ct_layer_in_place(l)) l->backward_reads = 0;
+    if (s->use_global) l->backward_reads = 0;
     return CT_OK;
 }
 
@@ -82,6 +82,9 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "not implemented on device %s", l->dev->name);
     ct_instance_buffer(in, BATCH_MEAN, CT_KEEP_PASS, (size_t)channels * sizeof(float));
     ct_instance_buffer(in, INV_STD, CT_KEEP_PASS, (size_t)channels * sizeof(float));
+    ct_instance_buffer(in, SUMS, CT_KEEP_CALL, 2 * (size_t)channels * sizeof(double));
+    if (in_place) in->backward_reads = 0;
+    in->over = 1;
     /* in place the input is overwritten, and the output too by the next layer in place */
     ct_instance_buffer(in, NORMAL, CT_KEEP_PASS,
                        (in_place && x->wants_diff && !s->use_global) ? ct_tensor_bytes(&x->data)
@@ -92,18 +95,63 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
 
 /* statistic = decay statistic + batch; the variance is made unbiased by m / (m - 1). */
 static void move_statistics(const batch_norm_state *s, const ct_batch_norm_desc *d, ct_instance *in,
-                            const float *mean, const float *var)
+                            int64_t from, int64_t to, const float *mean, const float *var)
 {
     float *moving_mean = ct_blob_data(&in->weight[MEAN]);
     float *moving_var = ct_blob_data(&in->weight[VARIANCE]);
-    float *factor = ct_blob_data(&in->weight[FACTOR]);
     double m = (double)(d->n * d->spatial);
     float unbias = (m > 1) ? (float)(m / (m - 1)) : 1.0f;
 
-    factor[0] = factor[0] * s->decay + 1.0f;
-    for (int64_t c = 0; c < d->channels; c++) {
+    for (int64_t c = from; c < to; c++) {
         moving_mean[c] = s->decay * moving_mean[c] + mean[c];
         moving_var[c] = s->decay * moving_var[c] + unbias * var[c];
+    }
+}
+
+static void advance_factor(const batch_norm_state *s, ct_instance *in)
+{
+    float *factor = ct_blob_data(&in->weight[FACTOR]);
+
+    factor[0] = factor[0] * s->decay + 1.0f;
+}
+
+static bool is_group(const ct_instance *in)
+{
+    return in->tail != NULL;
+}
+
+/* What forward does to the normal values: the tail. */
+static void fill_map(const ct_instance *in, ct_batch_norm_map *m)
+{
+    const ct_tail *tail = in->tail;
+    const ct_instance *affine;
+
+    *m = (ct_batch_norm_map){ .x = ct_blob_data(in->bottom[0]),
+                              .mean = in->buffer[BATCH_MEAN].data,
+                              .inv_std = in->buffer[INV_STD].data,
+                              .y = ct_blob_data(ct_instance_top(in)) };
+    if (!is_group(in)) {
+        if (in->buffer[NORMAL].bytes > 0) m->normal = in->buffer[NORMAL].data;
+        return;
+    }
+    affine = tail->of[CT_TAIL_AFFINE];
+    if (affine != NULL) {
+        m->scale = ct_blob_data(&affine->weight[0]);
+        if (affine->layer->n_weight > 1) m->bias = ct_blob_data(&affine->weight[1]);
+    }
+    if (tail->of[CT_TAIL_SUM] != NULL)
+        m->add = ct_blob_data(tail->of[CT_TAIL_SUM]->bottom[1 - tail->slot]);
+    m->relu = tail->of[CT_TAIL_RELU] != NULL;
+}
+
+static void global_statistics(ct_instance *in, int64_t channels, float *mean, float *var)
+{
+    float factor = ct_blob_data(&in->weight[FACTOR])[0];
+    float scale = (factor == 0.0f) ? 0.0f : 1.0f / factor;
+
+    for (int64_t c = 0; c < channels; c++) {
+        mean[c] = ct_blob_data(&in->weight[MEAN])[c] * scale;
+        var[c] = ct_blob_data(&in->weight[VARIANCE])[c] * scale;
     }
 }
 
@@ -112,29 +160,68 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     const batch_norm_state *s = l->state;
     const batch_norm_plan *plan = in->state;
     const ct_batch_norm_desc *d = &plan->desc;
-    const float *x = ct_blob_data(in->bottom[0]);
     float *mean = in->buffer[BATCH_MEAN].data, *inv_std = in->buffer[INV_STD].data;
+    int64_t piece = ct_batch_norm_piece(d, 2);
+    ct_batch_norm_map m;
 
-    (void)ex;
     if (d->n * d->spatial == 0) return CT_OK; /* a rank without samples */
-    if (s->use_global) {
-        float factor = ct_blob_data(&in->weight[FACTOR])[0];
-        float scale = (factor == 0.0f) ? 0.0f : 1.0f / factor;
+    fill_map(in, &m);
+    if (s->use_global)
+        global_statistics(in, d->channels, mean, inv_std);
+    else
+        advance_factor(s, in);
+    for (int64_t c = 0; c < d->channels; c += piece) {
+        int64_t to = (c + piece < d->channels) ? c + piece : d->channels;
 
-        for (int64_t c = 0; c < d->channels; c++) {
-            mean[c] = ct_blob_data(&in->weight[MEAN])[c] * scale;
-            inv_std[c] = ct_blob_data(&in->weight[VARIANCE])[c] * scale;
+        if (!s->use_global) {
+            plan->engine->statistics(d, c, to, m.x, mean, inv_std);
+            move_statistics(s, d, in, c, to, mean, inv_std);
         }
-    } else {
-        plan->engine->statistics(d, x, mean, inv_std);
+        for (int64_t k = c; k < to; k++)
+            inv_std[k] = (float)(1.0 / sqrt((double)inv_std[k] + (double)s->eps));
+        plan->engine->apply(d, c, to, &m);
         CT_TRY(ct_exec_poll(ex));
-        move_statistics(s, d, in, mean, inv_std);
     }
-    for (int64_t c = 0; c < d->channels; c++)
-        inv_std[c] = (float)(1.0 / sqrt((double)inv_std[c] + (double)s->eps));
-    plan->engine->normalise(d, x, mean, inv_std, ct_blob_data(in->top[0]),
-                            (in->buffer[NORMAL].bytes > 0) ? in->buffer[NORMAL].data : NULL);
     return CT_OK;
+}
+
+/* The tail's weights get their gradients from the sums. */
+static void put_weight_diffs(const ct_instance *in, ct_exec *ex, int64_t channels,
+                             const ct_batch_norm_back *b)
+{
+    const ct_instance *affine = is_group(in) ? in->tail->of[CT_TAIL_AFFINE] : NULL;
+
+    for (int w = 0; (affine != NULL) && (w < affine->layer->n_weight); w++) {
+        float *diff = ct_blob_diff(&affine->weight[w]);
+        const double *sum = (w == 0) ? b->dot : b->sum;
+        bool add = ct_weight_beta(affine, ex, w) != 0.0f;
+
+        for (int64_t c = 0; (diff != NULL) && (c < channels); c++)
+            diff[c] = (float)(sum[c] + (add ? (double)diff[c] : 0.0));
+    }
+}
+
+/* The gradients of the group's tops that there are, and where that of its other bottom goes. */
+static void fill_back(const batch_norm_state *s, const batch_norm_plan *plan, ct_instance *in,
+                      ct_batch_norm_back *b)
+{
+    const ct_tail *tail = in->tail;
+    const ct_instance *last = is_group(in) ? tail->last : in;
+    const ct_instance *sum = is_group(in) ? tail->of[CT_TAIL_SUM] : NULL;
+
+    *b = (ct_batch_norm_back){ .fixed = s->use_global,
+                               .dx = ct_blob_diff(in->bottom[0]),
+                               .sum = in->buffer[SUMS].data };
+    fill_map(in, &b->map);
+    b->dot = b->sum + plan->desc.channels;
+    if (b->map.normal != NULL) {
+        b->map.x = b->map.normal;
+        b->map.mean = NULL;
+    }
+    for (int t = 0; t < last->layer->n_top; t++) {
+        if (ct_blob_diff(last->top[t]) != NULL) b->dy[b->n_dy++] = ct_blob_diff(last->top[t]);
+    }
+    if (sum != NULL) b->g = ct_blob_diff(sum->bottom[1 - tail->slot]);
 }
 
 static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
@@ -142,21 +229,52 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     const batch_norm_state *s = l->state;
     const batch_norm_plan *plan = in->state;
     const ct_batch_norm_desc *d = &plan->desc;
-    const float *mean = in->buffer[BATCH_MEAN].data, *inv_std = in->buffer[INV_STD].data;
-    const float *normal = (in->buffer[NORMAL].bytes > 0) ? in->buffer[NORMAL].data : NULL;
-    const float *dy = ct_blob_diff(in->top[0]);
-    float *dx = ct_blob_diff(in->bottom[0]);
+    int64_t piece = ct_batch_norm_piece(d, 3);
+    ct_batch_norm_back b;
 
-    (void)ex;
-    if ((dx == NULL) || (d->n * d->spatial == 0)) return CT_OK;
-    if (s->use_global) {
-        ct_view v = { d->n, d->channels, d->spatial, d->block };
-
-        ct_view_affine(&v, dy, inv_std, NULL, dx);
+    fill_back(s, plan, in, &b);
+    if (d->n * d->spatial == 0) { /* a rank without samples adds nothing */
+        for (int64_t c = 0; c < d->channels; c++) b.sum[c] = b.dot[c] = 0;
+        put_weight_diffs(in, ex, d->channels, &b);
         return CT_OK;
     }
-    plan->engine->backward(d, ct_blob_data(in->bottom[0]), normal, mean, inv_std, dy, dx);
+    if (!is_group(in) && s->use_global) {
+        ct_view v = { d->n, d->channels, d->spatial, d->block };
+
+        if (b.dx != NULL) ct_view_affine(&v, b.dy[0], b.map.inv_std, NULL, b.dx);
+        return CT_OK;
+    }
+    if (!is_group(in) && (b.dx == NULL)) return CT_OK;
+    for (int64_t c = 0; c < d->channels; c += piece) {
+        plan->engine->backward(d, c, (c + piece < d->channels) ? c + piece : d->channels, &b);
+        CT_TRY(ct_exec_poll(ex));
+    }
+    put_weight_diffs(in, ex, d->channels, &b);
     return CT_OK;
+}
+
+/* A tail along the channels alone, gradients of few enough tops. */
+static bool join(const ct_layer *l, ct_instance *in)
+{
+    const ct_tail *tail = in->tail;
+    const batch_norm_plan *plan = in->state;
+    ct_instance *affine = tail->of[CT_TAIL_AFFINE], *sum = tail->of[CT_TAIL_SUM];
+
+    (void)l;
+    if ((in->bottom[0]->data.shape.ndim < 2) || (tail->last->layer->n_top > CT_BATCH_NORM_MAX_DY))
+        return false;
+    for (int w = 0; (affine != NULL) && (w < affine->layer->n_weight); w++) {
+        if (ct_shape_count(&affine->layer->weight[w].shape, 0, -1) != plan->desc.channels)
+            return false;
+    }
+    in->backward_reads = CT_READS_BOTTOM;
+    if ((sum != NULL) && (tail->of[CT_TAIL_RELU] != NULL))
+        tail->last->backward_reads |= CT_READS_TOP; /* for its sign */
+    if ((sum != NULL) && sum->bottom[1 - tail->slot]->wants_diff)
+        sum->over = 1u << (1 - tail->slot);
+    else
+        in->over = 1;
+    return true;
 }
 
 static void estimate(const ct_layer *l, const ct_instance *in, ct_estimate *e)
@@ -180,6 +298,8 @@ const ct_layer_ops ct_layer_batch_norm = {
     .setup = setup,
     .takes = takes,
     .reshape = reshape,
+    .tails = 1u << CT_TAIL_AFFINE | 1u << CT_TAIL_SUM | 1u << CT_TAIL_RELU | 1u << CT_TAIL_SPLIT,
+    .join = join,
     .forward = forward,
     .backward = backward,
     .estimate = estimate,

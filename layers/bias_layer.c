@@ -31,6 +31,7 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     const ct_shape *b = (l->n_bottom > 1) ? &in->bottom[1]->data.shape : &l->weight[0].shape;
 
     CT_TRY(ct_layer_broadcast_view(l, x, b, (p != NULL) ? p->axis : 1, in->state));
+    if (l->n_bottom == 1) in->over = 1;
     ((ct_view *)in->state)->block = in->bottom[0]->data.layout.block;
     ct_blob_set_layout(in->top[0], x, in->bottom[0]->data.layout);
     return CT_OK;

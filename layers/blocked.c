@@ -67,8 +67,11 @@ void ct_blocked_sums(const ct_blocked *v, int64_t from, int64_t to, ct_blocked_f
     int64_t work = v->outer * v->inner * v->block * (to - from);
 
 #pragma omp parallel for schedule(static) if (work >= CT_PARALLEL_MIN)
-    for (int64_t t = 0; t < (to - from) * SLICES; t++)
-        sum_slice(v, add, ctx, from + t / SLICES, t % SLICES, &part[t]);
+    for (int64_t t = 0; t < (to - from) * SLICES; t++) { /* images to threads as in maps over all */
+        int64_t k = t % (to - from), slice = t / (to - from);
+
+        sum_slice(v, add, ctx, from + k, slice, &part[k * SLICES + slice]);
+    }
     for (int64_t i = 0; i < (to - from) * v->block; i++) {
         const partial *p = &part[i / v->block * SLICES];
 

@@ -2,6 +2,8 @@
 #include "layers/layer_types.h"
 #include "layers/layer_util.h"
 
+#include <string.h>
+
 typedef struct eltwise_state {
     Ct__EltwiseParameter__EltwiseOp op;
     bool stable; /* product: multiply the other bottoms instead of dividing the top */
@@ -49,6 +51,23 @@ static bool takes(const Ct__LayerParameter *p, const ct_blob *const *bottom, int
     return true;
 }
 
+static bool plain_sum(const Ct__LayerParameter *p)
+{
+    const Ct__EltwiseParameter *e = p->eltwise_param;
+
+    if (e == NULL) return true;
+    for (size_t i = 0; i < e->n_coeff; i++) {
+        if (e->coeff[i] != 1.0f) return false;
+    }
+    return e->operation == CT__ELTWISE_PARAMETER__ELTWISE_OP__SUM;
+}
+
+static bool as_tail(const Ct__LayerParameter *p, ct_tail_kind *kind_p)
+{
+    *kind_p = CT_TAIL_SUM;
+    return plain_sum(p) && (p->n_bottom == 2);
+}
+
 static ct_status reshape(const ct_layer *l, ct_instance *in)
 {
     const eltwise_state *s = l->state;
@@ -63,6 +82,7 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
         wanted = wanted || in->bottom[i]->wants_diff;
     }
     ct_blob_set_layout(in->top[0], first, in->bottom[0]->data.layout);
+    if (plain_sum(l->param)) in->over = ~0u;
     ct_instance_buffer(in, WINNER, CT_KEEP_PASS,
                        (wanted && (s->op == CT__ELTWISE_PARAMETER__ELTWISE_OP__MAX))
                            ? (size_t)ct_tensor_stored(&in->top[0]->data)
@@ -80,6 +100,17 @@ static void forward_prod(const ct_layer *l, ct_instance *in, int64_t n, float *y
 #pragma omp parallel for simd schedule(static) if (n >= CT_PARALLEL_MIN)
         for (int64_t i = 0; i < n; i++) y[i] = a[i] * b[i];
         a = y;
+    }
+}
+
+/* With the ReLU of the tail, in one pass. */
+static void forward_rectified(int64_t n, const float *a, const float *b, float *y)
+{
+#pragma omp parallel for simd schedule(static) if (n >= CT_PARALLEL_MIN)
+    for (int64_t i = 0; i < n; i++) {
+        float z = a[i] + b[i];
+
+        y[i] = (z < 0.0f) ? 0.0f : z;
     }
 }
 
@@ -128,9 +159,13 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
     const eltwise_state *s = l->state;
     int64_t n = ct_tensor_stored(&in->bottom[0]->data);
-    float *y = ct_blob_data(in->top[0]);
+    float *y = ct_blob_data(ct_instance_top(in));
 
     (void)ex;
+    if ((in->tail != NULL) && (in->tail->of[CT_TAIL_RELU] != NULL)) {
+        forward_rectified(n, ct_blob_data(in->bottom[0]), ct_blob_data(in->bottom[1]), y);
+        return CT_OK;
+    }
     switch (s->op) {
     case CT__ELTWISE_PARAMETER__ELTWISE_OP__PROD:
         forward_prod(l, in, n, y);
@@ -166,6 +201,61 @@ static void backward_prod(const ct_layer *l, ct_instance *in, int which, int64_t
     }
 }
 
+/* The gradient of the sum from those of the tail's tops, y > 0 where it passes (y NULL: all of it),
+ * to one or both bottoms; any may be the first dy. */
+static void put_gradient(int64_t n, int n_dy, const float *const *dy, const float *y, float *to_a,
+                         float *to_b)
+{
+    enum { PIECE = 1024 };
+
+#pragma omp parallel for schedule(static) if (n >= CT_PARALLEL_MIN)
+    for (int64_t at = 0; at < n; at += PIECE) {
+        int64_t len = (n - at < PIECE) ? n - at : PIECE;
+        float g[PIECE];
+
+        memcpy(g, dy[0] + at, (size_t)len * sizeof(float));
+        for (int k = 1; k < n_dy; k++) {
+#pragma omp simd
+            for (int64_t i = 0; i < len; i++) g[i] += dy[k][at + i];
+        }
+        if (y != NULL) {
+#pragma omp simd
+            for (int64_t i = 0; i < len; i++) g[i] = (y[at + i] > 0.0f) ? g[i] : 0.0f;
+        }
+        if (to_a != NULL) memcpy(to_a + at, g, (size_t)len * sizeof(float));
+        if ((to_b != NULL) && (to_b != to_a)) memcpy(to_b + at, g, (size_t)len * sizeof(float));
+    }
+}
+
+enum { MAX_DY = 4 };
+
+static void backward_group(ct_instance *in)
+{
+    const ct_tail *tail = in->tail;
+    const float *dy[MAX_DY];
+    int n_dy = 0;
+
+    for (int t = 0; t < tail->last->layer->n_top; t++) {
+        if (ct_blob_diff(tail->last->top[t]) != NULL) dy[n_dy++] = ct_blob_diff(tail->last->top[t]);
+    }
+    if (n_dy == 0) return;
+    put_gradient(ct_tensor_stored(&in->bottom[0]->data), n_dy, dy,
+                 (tail->of[CT_TAIL_RELU] != NULL) ? ct_blob_data(tail->last->top[0]) : NULL,
+                 ct_blob_diff(in->bottom[0]), ct_blob_diff(in->bottom[1]));
+}
+
+/* A sum of two, and what makes it worth while: a ReLU, or gradients that add up. */
+static bool join(const ct_layer *l, ct_instance *in)
+{
+    const ct_tail *tail = in->tail;
+
+    if (!plain_sum(l->param) || (l->n_bottom != 2) || (tail->last->layer->n_top > MAX_DY))
+        return false;
+    if (tail->of[CT_TAIL_RELU] != NULL) tail->last->backward_reads = CT_READS_TOP; /* its sign */
+    in->over = 3;
+    return true;
+}
+
 static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
     const eltwise_state *s = l->state;
@@ -174,10 +264,14 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     const unsigned char *winner = in->buffer[WINNER].data;
 
     (void)ex;
+    if (in->tail != NULL) {
+        backward_group(in);
+        return CT_OK;
+    }
     for (int k = 0; k < l->n_bottom; k++) {
         float *dx = ct_blob_diff(in->bottom[k]), c = coefficient(l, k);
 
-        if (dx == NULL) continue;
+        if ((dx == NULL) || ((dx == dy) && plain_sum(l->param))) continue;
         if (s->op == CT__ELTWISE_PARAMETER__ELTWISE_OP__PROD) {
             backward_prod(l, in, k, n, dx);
         } else if (s->op == CT__ELTWISE_PARAMETER__ELTWISE_OP__SUM) {
@@ -202,6 +296,9 @@ const ct_layer_ops ct_layer_eltwise = {
     .setup = setup,
     .takes = takes,
     .reshape = reshape,
+    .tails = 1u << CT_TAIL_RELU | 1u << CT_TAIL_SPLIT,
+    .as_tail = as_tail,
+    .join = join,
     .forward = forward,
     .backward = backward,
 };

@@ -29,6 +29,13 @@ static bool relu_takes(const Ct__LayerParameter *p, const ct_blob *const *bottom
     return true;
 }
 
+static bool relu_as_tail(const Ct__LayerParameter *p, ct_tail_kind *kind_p)
+{
+    *kind_p = CT_TAIL_RELU;
+    return (p->ct_kernel == NULL) &&
+           ((p->relu_param == NULL) || (p->relu_param->negative_slope == 0.0f));
+}
+
 static ct_status relu_reshape(const ct_layer *l, ct_instance *in)
 {
     const relu_state *s = l->state;
@@ -39,6 +46,7 @@ static ct_status relu_reshape(const ct_layer *l, ct_instance *in)
                              "negative_slope %g is below 0: that cannot run in place, since the "
                              "top no longer tells the sign of the bottom",
                              (double)s->slope);
+    in->over = 1;
     if (in->top[0] != in->bottom[0])
         ct_blob_set_layout(in->top[0], &in->bottom[0]->data.shape, in->bottom[0]->data.layout);
     r->desc = (ct_relu_desc){ .device = l->dev->kind,
@@ -94,6 +102,7 @@ const ct_layer_ops ct_layer_relu = {
     .setup = relu_setup,
     .takes = relu_takes,
     .reshape = relu_reshape,
+    .as_tail = relu_as_tail,
     .forward = relu_forward,
     .backward = relu_backward,
     .estimate = relu_estimate,

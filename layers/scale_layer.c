@@ -25,7 +25,6 @@ static ct_status setup(ct_layer *l, const ct_shape *bottom)
         CT_TRY(ct_layer_broadcast_shape(l, &bottom[0], (p != NULL) ? p->axis : 1,
                                         (p != NULL) ? p->num_axes : 1, &shape));
         ct_layer_add_weight(l, &shape, given ? p->filler : &s->one);
-        if (ct_layer_in_place(l)) l->backward_reads = 0;
     }
     if ((p != NULL) && p->bias_term) {
         s->bias = l->n_weight;
@@ -44,6 +43,15 @@ static bool takes(const Ct__LayerParameter *p, const ct_blob *const *bottom, int
            ct_layer_takes_block(bottom[slot]);
 }
 
+/* Along the channels alone. */
+static bool as_tail(const Ct__LayerParameter *p, ct_tail_kind *kind_p)
+{
+    const Ct__ScaleParameter *s = p->scale_param;
+
+    *kind_p = CT_TAIL_AFFINE;
+    return (p->n_bottom == 1) && ((s == NULL) || ((s->num_axes == 1) && (s->axis == 1)));
+}
+
 static ct_status reshape(const ct_layer *l, ct_instance *in)
 {
     const Ct__ScaleParameter *p = l->param->scale_param;
@@ -59,6 +67,8 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     ct_instance_buffer(in, INPUT, CT_KEEP_PASS,
                        ((in->top[0] == in->bottom[0]) && x->wants_diff) ? ct_tensor_bytes(&x->data)
                                                                         : 0);
+    if ((in->top[0] == in->bottom[0]) && (l->n_bottom == 1)) in->backward_reads = 0;
+    if (l->n_bottom == 1) in->over = 1;
     ((ct_view *)in->state)->block = x->data.layout.block;
     ct_blob_set_layout(in->top[0], &x->data.shape, x->data.layout);
     return CT_OK;
@@ -110,6 +120,7 @@ const ct_layer_ops ct_layer_scale = {
     .setup = setup,
     .takes = takes,
     .reshape = reshape,
+    .as_tail = as_tail,
     .forward = forward,
     .backward = backward,
 };

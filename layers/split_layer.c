@@ -12,9 +12,17 @@ static bool takes(const Ct__LayerParameter *p, const ct_blob *const *bottom, int
 
 static ct_status reshape(const ct_layer *l, ct_instance *in)
 {
+    in->over = 1;
     for (int i = 0; i < l->n_top; i++)
         ct_blob_set_layout(in->top[i], &in->bottom[0]->data.shape, in->bottom[0]->data.layout);
     return CT_OK;
+}
+
+static bool as_tail(const Ct__LayerParameter *p, ct_tail_kind *kind_p)
+{
+    (void)p;
+    *kind_p = CT_TAIL_SPLIT;
+    return true;
 }
 
 static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
@@ -59,7 +67,7 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 
         if (dy == NULL) continue;
         if (first != NULL) {
-            CT_TRY(sum(ex, n, first, dy, dx));
+            CT_TRY(sum(ex, n, first, dy, dx)); /* dx may be the first dy */
             first = dx;
         } else {
             first = dy;
@@ -79,6 +87,7 @@ const ct_layer_ops ct_layer_split = {
     .null_top_diff = true,
     .takes = takes,
     .reshape = reshape,
+    .as_tail = as_tail,
     .forward = forward,
     .backward = backward,
     .on_cuda = true,

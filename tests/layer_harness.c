@@ -248,6 +248,7 @@ static ct_status build(test_layer *t)
     if (l->ops->setup != NULL) CT_TRY(l->ops->setup(l, s->bottom));
     bind_blobs(t);
     CT_TRY(make_weights(t));
+    t->instance.backward_reads = l->backward_reads;
     CT_TRY(l->ops->reshape(l, &t->instance));
     place_all(t);
     return CT_OK;
@@ -346,8 +347,8 @@ ct_status test_layer_forward(test_layer *t)
 static void forget_unread(test_layer *t)
 {
     ct_instance *in = &t->instance;
-    bool bottom = (t->layer.backward_reads & CT_READS_BOTTOM) != 0;
-    bool top = (t->layer.backward_reads & CT_READS_TOP) != 0;
+    bool bottom = (t->instance.backward_reads & CT_READS_BOTTOM) != 0;
+    bool top = (t->instance.backward_reads & CT_READS_TOP) != 0;
 
     for (int i = 0; i < t->layer.n_bottom; i++) {
         if (!bottom && !(t->spec.in_place && (i == 0) && top))

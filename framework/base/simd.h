@@ -20,6 +20,10 @@
 #define CT_SIMD_CLONES
 #endif
 
+/** Before a part of such a function that the compiler might leave outside of the copies, where it
+ *  would be compiled for the baseline alone. */
+#define CT_SIMD_PART __attribute__((always_inline)) static inline
+
 #ifdef __cplusplus
 extern "C" {
 #endif

@@ -127,6 +127,13 @@ static ct_status fill(ct_net *net)
     return CT_OK;
 }
 
+static bool runs_behind(const ct_net *net, int k, int i)
+{
+    const int *place = ct_net_impl_of(net)->place;
+
+    return (place[k] > place[i]) || ((place[k] == place[i]) && (k > i));
+}
+
 static ct_status bind(ct_net *net, int i)
 {
     const ct_layer *l = net->layer[i];
@@ -143,8 +150,9 @@ static ct_status bind(ct_net *net, int i)
         ct_blob_set_shape(&in->weight[w], &l->weight[w].shape);
         in->weight[w].wants_diff = n->weight_wanted[w];
         if (!n->weight_wanted[w]) in->weight[w].diff.data = NULL;
-        /* backward comes to layers behind this one first */
-        for (int k = i + 1; n->weight_wanted[w] && (k < net->n_layer); k++) {
+        /* backward comes first to layers that run behind this one */
+        for (int k = 0; n->weight_wanted[w] && (k < net->n_layer); k++) {
+            if (!runs_behind(net, k, i)) continue;
             for (int e = 0; e < net->layer[k]->n_weight; e++) {
                 if (g->node[k].weight_wanted[e] && (g->node[k].param_of[e] == n->param_of[w]))
                     in->add_weight_diff[w] = true;

@@ -18,12 +18,12 @@ static bool overwritable(const ct_net *net, int i, int value)
 
         if ((v->blob < 0) || (m->data_root[v->blob] != root)) continue;
         if (maker->ops->keeps_top) return false;
-        if (maker->runs_backward && (net->layer[v->node]->backward_reads & CT_READS_TOP))
+        if (maker->runs_backward && (net->instance[v->node]->backward_reads & CT_READS_TOP))
             return false;
         if (r == i) continue;
         if ((r < 0) || (r > i)) return false;
         /* a layer that worked in place keeps what its backward needs of the bottom itself */
-        if (g->node[r].runs_backward && (net->layer[r]->backward_reads & CT_READS_BOTTOM) &&
+        if (g->node[r].runs_backward && (net->instance[r]->backward_reads & CT_READS_BOTTOM) &&
             !((v->slot < g->node[r].n_top) && g->node[r].inplace[v->slot]))
             return false;
     }
@@ -193,6 +193,7 @@ static ct_status reshape(ct_net *net, int i)
     ct_layer *l = net->layer[i];
     ct_instance *in = net->instance[i];
 
+    in->backward_reads = l->backward_reads;
     if (l->ops->reshape != NULL) CT_TRY(l->ops->reshape(l, in));
     for (int t = 0; t < l->n_top; t++) {
         if (!shape_ok(&in->top[t]->data.shape))
@@ -241,7 +242,9 @@ static ct_status bring_to_plain(ct_net *net, int i)
             found = n->bottom[b];
     }
     free(bottom);
-    return (found >= 0) ? ct_graph_reorder(g, i, found, &net->options) : CT_OK;
+    if (found < 0) return CT_OK;
+    if (ct_graph_is_inner(g, &g->value[found])) ct_graph_unfuse(g, n->group);
+    return ct_graph_reorder(g, i, found, &net->options);
 }
 
 /* Room for a Reorder behind every value. */
@@ -276,7 +279,9 @@ static ct_status build_graph(ct_net *net, const Ct__NetParameter *param)
     ct_graph_destroy(&raw);
     CT_TRY(status);
     CT_TRY(make_room(&m->graph));
-    return ct_graph_reach(&m->graph);
+    CT_TRY(ct_graph_reach(&m->graph));
+    if (!net->options.no_fuse && !m->no_fuse) ct_graph_fuse(&m->graph, &net->options);
+    return CT_OK;
 }
 
 ct_status ct_net_build(ct_net *net, const Ct__NetParameter *param)

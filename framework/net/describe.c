@@ -61,6 +61,48 @@ static double mib(size_t bytes)
     return (double)bytes / (1024.0 * 1024.0);
 }
 
+/* The kinds of layers that layer i runs, its own first. */
+static void add_kinds(const ct_net *net, int i, ct_text *out)
+{
+    const ct_tail *tail = net->instance[i]->tail;
+
+    ct_text_add(out, "%s", net->layer[i]->ops->type);
+    for (int k = 0; k < CT_N_TAIL; k++) {
+        if (tail->of[k] != NULL) ct_text_add(out, "+%s", tail->of[k]->layer->ops->type);
+    }
+}
+
+static bool same_kinds(const ct_net *net, int a, int b)
+{
+    const ct_tail *s = net->instance[a]->tail, *t = net->instance[b]->tail;
+    bool same = net->layer[a]->ops == net->layer[b]->ops;
+
+    for (int k = 0; k < CT_N_TAIL; k++) same &= (s->of[k] == NULL) == (t->of[k] == NULL);
+    return same;
+}
+
+/* Groups of layers that run as one, counted by their kinds. */
+static void add_groups(const ct_net *net, ct_text *out)
+{
+    const char *comma = "layers that run as one: ";
+
+    for (int i = 0; i < net->n_layer; i++) {
+        int n = 0, before = 0;
+
+        if (net->instance[i]->tail == NULL) continue;
+        for (int k = 0; k < net->n_layer; k++) {
+            if ((net->instance[k]->tail == NULL) || !same_kinds(net, i, k)) continue;
+            n++;
+            before += (k < i);
+        }
+        if (before > 0) continue;
+        ct_text_add(out, "%s%d x ", comma, n);
+        add_kinds(net, i, out);
+        comma = ", ";
+    }
+    if (comma[0] == ',') ct_text_add(out, "\n");
+}
+
 void ct_net_describe(const ct_net *net, ct_text *out)
 {
     const ct_memory *mem = &net->memory;
@@ -84,6 +126,7 @@ void ct_net_describe(const ct_net *net, ct_text *out)
         any_shared |= shared;
     }
     if (any_shared) ct_text_add(out, "  * shared with an earlier layer\n");
+    add_groups(net, out);
     ct_text_add(out, "parameters %lld", (long long)learned);
     if (other > 0) ct_text_add(out, " and %lld statistics", (long long)other);
     ct_text_add(out, "; weights and their gradients %.1f MiB\n", mib(mem->weights));

@@ -52,7 +52,7 @@ static double backward_bytes(const ct_layer *l, const ct_instance *in)
     for (int b = 0; b < l->n_bottom; b++) {
         const ct_blob *x = in->bottom[b];
 
-        if (l->backward_reads & CT_READS_BOTTOM) bytes += (double)ct_tensor_bytes(&x->data);
+        if (in->backward_reads & CT_READS_BOTTOM) bytes += (double)ct_tensor_bytes(&x->data);
         if (!x->wants_diff) continue;
         bytes += (double)ct_tensor_bytes(&x->data);
         wanted = true;
@@ -60,10 +60,41 @@ static double backward_bytes(const ct_layer *l, const ct_instance *in)
     for (int t = 0; t < l->n_top; t++) {
         const ct_blob *y = in->top[t];
 
-        if (l->backward_reads & CT_READS_TOP) bytes += (double)ct_tensor_bytes(&y->data);
+        if (in->backward_reads & CT_READS_TOP) bytes += (double)ct_tensor_bytes(&y->data);
         if (y->wants_diff) bytes += (double)ct_tensor_bytes(&y->data);
     }
     return bytes + (wanted ? weight_bytes(in, l->n_weight, false) : 0.0);
+}
+
+/* Of what comes from outside of the group, or leaves it; the tops of a Split lie in one memory. */
+static void add_member(const ct_net *net, int i, ct_estimate *e)
+{
+    const ct_graph *g = &ct_net_impl_of(net)->graph;
+    const ct_instance *in = net->instance[i];
+    const ct_layer *l = in->layer;
+    ct_estimate own = { 0 };
+
+    if (l->ops->estimate != NULL) l->ops->estimate(l, in, &own);
+    e->forward_flop += own.forward_flop;
+    e->backward_flop += own.backward_flop;
+    e->forward_bytes += weight_bytes(in, l->n_weight, false);
+    e->backward_bytes += weight_bytes(in, l->n_weight, false) + weight_bytes(in, l->n_weight, true);
+    for (int b = 0; b < l->n_bottom; b++) {
+        double bytes = (double)ct_tensor_bytes(&in->bottom[b]->data);
+
+        if (ct_graph_is_inner(g, &g->value[g->node[i].bottom[b]])) continue;
+        e->forward_bytes += bytes;
+        if (in->backward_reads & CT_READS_BOTTOM) e->backward_bytes += bytes;
+        if (in->bottom[b]->wants_diff) e->backward_bytes += bytes;
+    }
+    for (int t = 0; t < l->n_top; t++) {
+        double bytes = (double)ct_tensor_bytes(&in->top[t]->data);
+
+        if (ct_graph_is_inner(g, &g->value[g->node[i].top[t]])) continue;
+        if (t == 0) e->forward_bytes += bytes;
+        if ((t == 0) && (in->backward_reads & CT_READS_TOP)) e->backward_bytes += bytes;
+        if (in->top[t]->wants_diff) e->backward_bytes += bytes;
+    }
 }
 
 void ct_net_estimate(const ct_net *net, int layer, ct_estimate *e)
@@ -73,9 +104,16 @@ void ct_net_estimate(const ct_net *net, int layer, ct_estimate *e)
     bool back = (ct_net_impl_of(net)->backward_step[layer] >= 0);
 
     memset(e, 0, sizeof(*e));
+    if (ct_net_runner(net, layer) != layer) return; /* counted with who runs it */
     e->forward_bytes = forward_bytes(l, in);
     if (back) e->backward_bytes = backward_bytes(l, in);
     if (l->ops->estimate != NULL) l->ops->estimate(l, in, e);
+    if (in->tail != NULL) {
+        e->forward_flop = e->backward_flop = e->forward_bytes = e->backward_bytes = 0.0;
+        for (int k = layer; k < net->n_layer; k++) {
+            if (ct_net_runner(net, k) == layer) add_member(net, k, e);
+        }
+    }
     if (back) return;
     e->backward_flop = e->backward_bytes = 0.0;
     e->engine[CT_RUN_BACKWARD_DATA] = e->engine[CT_RUN_BACKWARD_WEIGHT] = NULL;

@@ -38,6 +38,7 @@ typedef struct ct_node {
     int param_of[CT_MAX_WEIGHT]; /* in net->param                          */
     bool reached;                /* some top is                            */
     bool runs_backward;
+    int group; /* layers that run as one, from 1 on; 0: it runs alone */
 } ct_node;
 
 typedef struct ct_graph {
@@ -66,6 +67,13 @@ bool ct_node_forces(const ct_node *n, int slot, bool force_backward);
 /** After setup of node i's layer, with weight_wanted set: decides bottom_wanted and runs_backward
  *  of the node, and which of its tops have gradients. forward_only: none. */
 void ct_graph_gradients(ct_graph *g, int i, bool force_backward, bool forward_only);
+
+/** Marks chains of layers that one of them can run: framework/net/fuse.c. */
+void ct_graph_fuse(ct_graph *g, const ct_net_options *o);
+/** Its layers run alone. 0: nothing happens. */
+void ct_graph_unfuse(ct_graph *g, int group);
+/** True where a value stays within a group, so that nobody but its runner knows it. */
+bool ct_graph_is_inner(const ct_graph *g, const ct_value *v);
 
 /** The table of layer types in force. */
 const ct_layer_ops *const *ct_graph_table(const ct_net_options *o);

@@ -34,6 +34,11 @@ void ct_instance_carry(ct_instance *in, int slot, int64_t rows, int64_t row)
     in->buffer[slot].row = row;
 }
 
+ct_blob *ct_instance_top(const ct_instance *in)
+{
+    return ((in->tail != NULL) ? in->tail->last : in)->top[0];
+}
+
 float ct_weight_beta(const ct_instance *in, const ct_exec *ex, int i)
 {
     return (ex->accumulate || in->add_weight_diff[i]) ? 1.0f : 0.0f;

@@ -87,6 +87,23 @@ enum { CT_READS_BOTTOM = 1, CT_READS_TOP = 2 };
  *  DIFF: bottom 0's diff equals top 0's diff, and there is one top (Flatten, Reshape). */
 enum { CT_ALIAS_DATA = 1, CT_ALIAS_DIFF = 2 };
 
+/** Fusion: a layer may do the work of layers that follow it, its *tail*, while it writes what it
+ *  makes, and in backward start from the gradients of the tail's tops. What may stand in a tail, in
+ *  this order, each at most once. See docs/architecture.md. */
+typedef enum {
+    CT_TAIL_AFFINE, /* times weight 0 along the channels, plus weight 1 if it has one (Scale)    */
+    CT_TAIL_SUM,    /* plus a blob of the same shape and layout, its other bottom (Eltwise)      */
+    CT_TAIL_RELU,   /* slope 0                                                                   */
+    CT_TAIL_SPLIT,  /* several tops in one memory: their gradients add up, in their order        */
+    CT_N_TAIL
+} ct_tail_kind;
+
+typedef struct ct_tail {
+    ct_instance *of[CT_N_TAIL]; /* NULL: not there                                      */
+    int slot;                   /* SUM: the bottom that this layer makes                */
+    ct_instance *last;          /* its tops are the group's; what lies between is not in memory */
+} ct_tail;
+
 typedef struct ct_layer_ops {
     const char *type;                             /* prototxt `type:`                       */
     int min_bottom, max_bottom, min_top, max_top; /* the net checks; max < 0: no limit      */
@@ -116,6 +133,16 @@ typedef struct ct_layer_ops {
     /** From the bottoms' shapes: sets the tops' shapes (ct_blob_set_shape), declares buffers
      *  (ct_instance_buffer), chooses kernels. Checks what shapes must agree. */
     ct_status (*reshape)(const ct_layer *l, ct_instance *in);
+    /** Fusion. tails: bits 1 << ct_tail_kind, what may follow this layer in a group that it runs;
+     *  as_tail: whether a layer of this type is such a map, and which. May be 0 and NULL. */
+    unsigned tails;
+    bool (*as_tail)(const Ct__LayerParameter *p, ct_tail_kind *kind_p);
+    /** Last of all, with in->tail set and every shape known: true where this layer runs the group.
+     *  It declares buffers and sets backward_reads and over, which are 0 now, of itself and its
+     * tail. Its forward then writes tail->last's tops, its backward reads their diffs and makes
+     * those of all learned weights and of all bottoms from outside; both run at the place of the
+     * group's last layer. */
+    bool (*join)(const ct_layer *l, ct_instance *in);
     /** Bottom data to top data. No allocation, no printing. */
     ct_status (*forward)(const ct_layer *l, ct_instance *in, ct_exec *ex);
     /** Top diffs to bottom diffs and weight diffs. NULL: no gradient passes. */
@@ -150,6 +177,10 @@ struct ct_instance {
     bool add_weight_diff[CT_MAX_WEIGHT]; /* another layer of this backward wrote it before      */
     int64_t weight_version; /* bumped by every update: caches of weights compare it            */
     ct_buffer buffer[CT_MAX_BUFFER];
+    int backward_reads;  /* the layer's; reshape and join may change it */
+    const ct_tail *tail; /* NULL: none                                  */
+    unsigned over; /* set by reshape or join; bit i: the diff of bottom i may lie where that of the
+                    * (group's) first top lies: each element is read before it is written       */
     int64_t batch_local, batch_global, batch_first; /* set in reshape by data layers            */
     int batch_axis;   /* axis of the tops that counts samples: 0; 1 for sequences (time first)    */
     int64_t n_sample; /* size of the data set; 0: unknown         */
@@ -167,6 +198,8 @@ void ct_instance_buffer(ct_instance *in, int slot, ct_keep keep, size_t bytes);
  * one rank's after the other, are those of one rank with the whole batch. Snapshots keep it, of
  * TRAIN nets; every net has its own, so tests do not disturb training. */
 void ct_instance_carry(ct_instance *in, int slot, int64_t rows, int64_t row);
+/** The first top of the group that this layer runs: its own where it has no tail. */
+ct_blob *ct_instance_top(const ct_instance *in);
 /** 0 where backward must overwrite the diff of weight i, 1 where it must add. */
 float ct_weight_beta(const ct_instance *in, const ct_exec *ex, int i);
 

@@ -3,12 +3,7 @@
 
 #include <stdlib.h>
 
-typedef struct span {
-    int first, last; /* last < 0: never alive */
-    bool persists;
-} span;
-
-static void touch(span *s, int step)
+static void touch(ct_span *s, int step)
 {
     if ((s->last < 0) || (step < s->first)) s->first = step;
     if (step > s->last) s->last = step;
@@ -26,13 +21,22 @@ static int backward_time(const ct_net *net, int i)
     return net->n_forward + ct_net_impl_of(net)->backward_step[i];
 }
 
-static void touch_data(const ct_net *net, const ct_value *v, int end, span *s)
+/* Whether layer i, or the group it belongs to, computes anything in backward. */
+static bool runs_backward(const ct_net *net, int i)
+{
+    const ct_net_impl *m = ct_net_impl_of(net);
+
+    return m->graph.node[m->place[i]].runs_backward;
+}
+
+static void touch_data(const ct_net *net, const ct_value *v, int end, ct_span *s)
 {
     const ct_graph *g = &ct_net_impl_of(net)->graph;
     const ct_node *maker = &g->node[v->node];
 
+    if (ct_graph_is_inner(g, v)) return;
     touch(s, forward_time(net, v->node));
-    if (maker->runs_backward && (net->layer[v->node]->backward_reads & CT_READS_TOP))
+    if (runs_backward(net, v->node) && (net->instance[v->node]->backward_reads & CT_READS_TOP))
         touch(s, backward_time(net, v->node));
     if (maker->ops->keeps_top) {
         s->persists = true;
@@ -44,25 +48,26 @@ static void touch_data(const ct_net *net, const ct_value *v, int end, span *s)
         return;
     }
     touch(s, forward_time(net, v->reader));
-    if (g->node[v->reader].runs_backward &&
-        (net->layer[v->reader]->backward_reads & CT_READS_BOTTOM))
+    if (runs_backward(net, v->reader) &&
+        (net->instance[v->reader]->backward_reads & CT_READS_BOTTOM))
         touch(s, backward_time(net, v->reader));
 }
 
-static void touch_diff(const ct_net *net, const ct_value *v, int end, span *s)
+void ct_net_touch_diff(const ct_net *net, const ct_value *v, ct_span *s)
 {
     const ct_graph *g = &ct_net_impl_of(net)->graph;
+    int end = net->n_forward + net->n_backward - 1;
 
-    if (!v->wants) return;
+    if (!v->wants || ct_graph_is_inner(g, v)) return;
     if ((v->reader >= 0) && g->node[v->reader].bottom_wanted[v->slot])
         touch(s, backward_time(net, v->reader));
-    if (g->node[v->node].runs_backward)
+    if (runs_backward(net, v->node))
         touch(s, backward_time(net, v->node));
     else
         touch(s, end); /* a gradient asked for by name: the caller looks at it after the pass */
 }
 
-static void add_region(ct_net_impl *m, size_t bytes, const span *s, ct_use use)
+static void add_region(ct_net_impl *m, size_t bytes, const ct_span *s, ct_use use)
 {
     m->region[m->n_region] = (ct_region){ .bytes = bytes, .first = s->first, .last = s->last };
     m->use[m->n_region] = use;
@@ -82,7 +87,7 @@ static size_t group_bytes(const ct_net *net, const int *root, int r, bool diff)
     return most;
 }
 
-static void add_blobs(const ct_net *net, const span *data, const span *diff)
+static void add_blobs(const ct_net *net, const ct_span *data, const ct_span *diff)
 {
     ct_net_impl *m = ct_net_impl_of(net);
 
@@ -100,12 +105,12 @@ static void add_buffers(const ct_net *net, int i)
 {
     ct_net_impl *m = ct_net_impl_of(net);
     const ct_instance *in = net->instance[i];
-    bool runs = m->graph.node[i].runs_backward;
+    bool runs = runs_backward(net, i);
     int at = forward_time(net, i);
 
     for (int s = 0; s < CT_MAX_BUFFER; s++) {
         const ct_buffer *b = &in->buffer[s];
-        span forward = { at, at, false };
+        ct_span forward = { at, at, false };
         ct_use use = { .kind = CT_USE_BUFFER, .index = i, .slot = s, .forward = true };
 
         if ((b->bytes == 0) || (b->keep == CT_KEEP_ALWAYS)) continue;
@@ -127,7 +132,7 @@ ct_status ct_net_lifetimes(ct_net *net)
     ct_net_impl *m = ct_net_impl_of(net);
     size_t n_blob = (size_t)net->n_blob + 1;
     size_t n_most = 2 * n_blob + 2 * (size_t)CT_MAX_BUFFER * (size_t)net->n_layer;
-    span *data = malloc(n_blob * sizeof(data[0])), *diff = malloc(n_blob * sizeof(diff[0]));
+    ct_span *data = malloc(n_blob * sizeof(data[0])), *diff = malloc(n_blob * sizeof(diff[0]));
     int end = net->n_forward + net->n_backward - 1;
 
     m->region = calloc(n_most, sizeof(m->region[0]));
@@ -137,12 +142,12 @@ ct_status ct_net_lifetimes(ct_net *net)
         free(diff);
         return CT_FAIL(CT_ERR_NOMEM, "no memory for a plan of %zu regions", n_most);
     }
-    for (size_t b = 0; b < n_blob; b++) data[b] = diff[b] = (span){ 0, -1, false };
+    for (size_t b = 0; b < n_blob; b++) data[b] = diff[b] = (ct_span){ 0, -1, false };
     for (int i = 0; i < m->graph.n_value; i++) {
         const ct_value *v = &m->graph.value[i];
 
         touch_data(net, v, end, &data[m->data_root[v->blob]]);
-        touch_diff(net, v, end, &diff[m->diff_root[v->blob]]);
+        ct_net_touch_diff(net, v, &diff[m->diff_root[v->blob]]);
     }
     for (int j = 0; j < net->n_backward; j++) {
         const ct_step *s = &net->backward[j];

@@ -7,9 +7,11 @@
 static ct_status make(ct_net *net, const Ct__NetParameter *param)
 {
     CT_TRY(ct_net_build(net, param));
+    CT_TRY(ct_net_fuse(net));
     CT_TRY(ct_net_params(net));
     CT_TRY(ct_net_arenas(net));
     CT_TRY(ct_net_steps(net));
+    if (!net->options.unshared) CT_TRY(ct_net_share_diffs(net));
     CT_TRY(ct_net_lifetimes(net));
     return ct_net_memory(net);
 }
@@ -34,6 +36,7 @@ ct_status ct_net_create(const Ct__NetParameter *param, const ct_net_options *opt
     net->options.env.no_data |= options->no_data;
     net->options.env.synthetic |= options->no_data; /* shapes of data that is not there */
     m->forward_only = options->forward_only || (options->share != NULL);
+    m->no_fuse = !param->fuse;
     m->force_backward = param->has_force_backward && param->force_backward;
     if ((param->state != NULL) && param->state->has_phase &&
         ((param->state->phase == CT__PHASE__TEST) != (options->phase == CT_TEST)))
@@ -91,6 +94,9 @@ void ct_net_destroy(ct_net *net)
     free(m->rule);
     free(m->data_root);
     free(m->diff_root);
+    free(m->tail);
+    free(m->runner);
+    free(m->place);
     free(m->forward_step);
     free(m->backward_step);
     ct_graph_destroy(&m->graph);

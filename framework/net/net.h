@@ -42,6 +42,7 @@ typedef struct ct_net_options {
     bool forward_only;                /* no gradients at all: `test`                           */
     bool no_data;                     /* `check`: set up and plan, place no memory, open no data */
     bool unshared;                    /* every blob and buffer has memory of its own (debugging) */
+    bool no_fuse;                     /* every layer runs alone                                  */
     const ct_layer_ops *const *table; /* the layer types; NULL: ct_layer_table               */
 } ct_net_options;
 
@@ -124,6 +125,8 @@ int ct_net_find_layer(const ct_net *net, const char *name);
 int ct_net_find_param(const ct_net *net, const char *key);
 /** Parameter index of weight i of layer l. */
 int ct_net_param_of(const ct_net *net, int layer, int i);
+/** The layer that runs layer i: i itself, or the one whose group it belongs to. */
+int ct_net_runner(const ct_net *net, int layer);
 /** FNV-1a over layer types, connections, shared weights and shapes, the dimension of blobs
  * that is the batch left out: equal nets have equal hashes, on any number of ranks. */
 uint64_t ct_net_hash(const ct_net *net);

@@ -33,11 +33,14 @@ typedef struct ct_call_buffer {
 
 typedef struct ct_net_impl {
     ct_graph graph;
-    bool force_backward, forward_only;
+    bool force_backward, forward_only, no_fuse;
     int *data_root, *diff_root; /* per blob: the blob whose memory it uses, itself as a rule */
     ct_param_rule *rule;
     int n_rule;
     char **key;         /* of the parameters, owned */
+    ct_tail *tail;      /* of the groups */
+    int *runner;        /* per layer: who runs it, itself as a rule */
+    int *place;         /* per layer: the last layer of its group, where that runs */
     int *forward_step;  /* per layer: its step in net->forward */
     int *backward_step; /* per layer: its step in net->backward, or -1 */
 
@@ -52,6 +55,12 @@ typedef struct ct_net_impl {
     float *loss_host; /* room for the largest top with a loss weight */
 } ct_net_impl;
 
+/** When a value or buffer is alive, in steps of forward followed by backward. */
+typedef struct ct_span {
+    int first, last; /* last < 0: never alive */
+    bool persists;
+} ct_span;
+
 static inline ct_net_impl *ct_net_impl_of(const ct_net *net)
 {
     return (ct_net_impl *)net->impl;
@@ -61,6 +70,10 @@ static inline ct_net_impl *ct_net_impl_of(const ct_net *net)
 
 /** Graph, layers, blobs and shapes. */
 ct_status ct_net_build(ct_net *net, const Ct__NetParameter *param);
+/** Gives the groups to the layers that run them, or dissolves those that they do not take. */
+ct_status ct_net_fuse(ct_net *net);
+/** Lets a group's gradients share memory where it can work in place. After the steps are made. */
+ct_status ct_net_share_diffs(ct_net *net);
 /** Gathers the ParamSpecs by name. CT_ERR_CONFIG where they contradict each other. */
 ct_status ct_net_param_rules(ct_net *net);
 /** The multipliers of weight w of node i, whose layer is set up. */
@@ -72,6 +85,8 @@ ct_status ct_net_arenas(ct_net *net);
 void ct_net_arenas_release(ct_net *net);
 /** Makes the lists of steps and of outputs. */
 ct_status ct_net_steps(ct_net *net);
+/** Widens s by the moments at which the diff of v is written or read. */
+void ct_net_touch_diff(const ct_net *net, const ct_value *v, ct_span *s);
 /** Lifetimes of all blobs and buffers: region[] and use[], not placed yet. */
 ct_status ct_net_lifetimes(ct_net *net);
 /** Plans, gets the memory and binds blobs and buffers to it. */

@@ -34,7 +34,7 @@ static void compile_backward(ct_net *net)
     for (int i = net->n_layer - 1; i >= 0; i--) {
         const ct_node *n = &m->graph.node[i];
 
-        m->backward_step[i] = -1;
+        m->backward_step[i] = (m->place[i] != i) ? m->backward_step[m->place[i]] : -1;
         if (!n->runs_backward) continue;
         for (int t = 0; t < n->n_top; t++) {
             const ct_value *v = &m->graph.value[n->top[t]];
@@ -48,8 +48,10 @@ static void compile_backward(ct_net *net)
                 add_step(net, CT_STEP_ZERO_DIFF, i)->blob = v->blob;
             }
         }
-        m->backward_step[i] = net->n_backward;
-        add_step(net, CT_STEP_BACKWARD, i);
+        if (m->place[i] == i) {
+            m->backward_step[i] = net->n_backward;
+            add_step(net, CT_STEP_BACKWARD, m->runner[i]);
+        }
         add_ready(net, i, &next);
     }
 }
@@ -68,10 +70,12 @@ static void compile_forward(ct_net *net, bool *seen)
             net->forward[net->n_forward++] =
                 (ct_step){ .kind = CT_STEP_WAIT, .layer = i, .param = k, .blob = -1 };
         }
+        if (m->place[i] != i) continue;
         m->forward_step[i] = net->n_forward;
         net->forward[net->n_forward++] =
-            (ct_step){ .kind = CT_STEP_FORWARD, .layer = i, .param = -1, .blob = -1 };
+            (ct_step){ .kind = CT_STEP_FORWARD, .layer = m->runner[i], .param = -1, .blob = -1 };
     }
+    for (int i = 0; i < net->n_layer; i++) m->forward_step[i] = m->forward_step[m->place[i]];
 }
 
 static ct_status find_outputs(ct_net *net)

@@ -243,6 +243,7 @@ const ct_meaning ct_meaning_table[] = {
                                  "`shared`, a whole sum." },
     { "NetParameter.debug_info", "Log the size of values and gradients of every layer." },
     { "NetParameter.force_backward", "Run backward also where no layer needs it." },
+    { "NetParameter.fuse", "Let neighbouring layers run as one where that is exact." },
     { "NetParameter.input", "Old form of an Input layer." },
     { "NetParameter.input_dim", "Old form of an Input layer: four sizes per `input`." },
     { "NetParameter.input_shape", "Old form of an Input layer: a shape per `input`." },
@@ -312,6 +313,8 @@ const ct_meaning ct_meaning_table[] = {
       "Cortado: bitwise the same results for the same ranks, placement and plan." },
     { "SolverParameter.device_id", "Which GPU, in the mode GPU." },
     { "SolverParameter.display", "Iterations between progress lines; 0: none." },
+    { "SolverParameter.fuse", "Cortado: let neighbouring layers run as one where that is exact; "
+                              "`cortado time` shows them." },
     { "SolverParameter.gamma",
       "Parameter of the policies `step`, `exp`, `inv`, `multistep`, `sigmoid`." },
     { "SolverParameter.global_batch_size", "Cortado: samples per iteration over all ranks; 0: "

@@ -38,6 +38,7 @@ static void fill_options(const ct_solver *s, const Ct__NetParameter *param, bool
         .dev = s->dev,
         .map = own_map ? s->map : s->options.map,
         .table = s->options.table,
+        .no_fuse = (s->param->fuse == 0),
     };
 }
 

@@ -60,13 +60,28 @@ static void print_pass(const ct_time_result *r, const ct_time_pass *p, bool firs
     fprintf(out, "  %s\n", p->engine);
 }
 
+/* The layers of a group behind the one that carries its time. */
+static void print_group(const ct_net *net, int runner, FILE *out)
+{
+    for (int i = runner + 1; i < net->n_layer; i++) {
+        const ct_layer *l = net->layer[i];
+
+        if (ct_net_runner(net, i) == runner)
+            fprintf(out, "  %-22s %-16s %11" PRId64 " runs with %s\n", l->name, l->ops->type,
+                    ct_net_layer_params(net, i), net->layer[runner]->name);
+    }
+}
+
 static void print_table(const ct_time_result *r, const ct_time_pass *list, int n, FILE *out)
 {
     fprintf(out, "%-24s %-16s %11s %-8s %10s %5s %8s %6s %8s %6s %6s  %s\n", "layer", "type",
             "parameters", "pass", "ms", "+-%", "GFLOP/s", "% peak", "GB/s", "% mem", "% roof",
             "engine");
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
         print_pass(r, &list[i], (i == 0) || (list[i].layer != list[i - 1].layer), out);
+        if ((i + 1 == n) || (list[i + 1].layer != list[i].layer))
+            print_group(r->net, list[i].layer, out);
+    }
 }
 
 static totals add_up(const ct_time_result *r, const ct_time_pass *list, int n)

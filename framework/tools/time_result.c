@@ -238,10 +238,12 @@ static void add_layers(const ct_time_result *r, ct_text *t)
     for (int i = 0; i < net->n_layer; i++) {
         ct_text_add(t, "%s{\"name\":", (i > 0) ? "," : "");
         ct_text_add_json(t, net->layer[i]->name);
-        ct_text_add(
-            t, ",\"type\":\"%s\",\"forward_ms\":%.9g,\"backward_ms\":%.9g,\"parameters\":%" PRId64,
-            net->layer[i]->ops->type, of_layer(r, CT_STEP_FORWARD, i),
-            of_layer(r, CT_STEP_BACKWARD, i), ct_net_layer_params(net, i));
+        ct_text_add(t,
+                    ",\"type\":\"%s\",\"runner\":%d,\"forward_ms\":%.9g,\"backward_ms\":%.9g,"
+                    "\"parameters\":%" PRId64,
+                    net->layer[i]->ops->type, ct_net_runner(net, i),
+                    of_layer(r, CT_STEP_FORWARD, i), of_layer(r, CT_STEP_BACKWARD, i),
+                    ct_net_layer_params(net, i));
         add_pass(r, i, true, t);
         add_pass(r, i, false, t);
         ct_text_add(t, "}");

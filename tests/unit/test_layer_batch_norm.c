@@ -47,32 +47,103 @@ static void check_engine(const ct_batch_norm_engine *e, ct_batch_norm_desc d)
     float *mean = array(c, 8), *var = array(c, 9), *mean_ref = array(c, 10),
           *var_ref = array(c, 11);
 
-    e->statistics(&d, x, mean, var);
-    ct_batch_norm_ref.statistics(&d, x, mean_ref, var_ref);
+    double *sums = calloc(2 * (size_t)c, sizeof(double));
+    ct_batch_norm_map m = { .x = x, .mean = mean_ref, .inv_std = var, .y = y, .normal = normal };
+    ct_batch_norm_back b = { .n_dy = 1, .dy = { dy }, .sum = sums, .dot = sums + c };
+
+    e->statistics(&d, 0, c, x, mean, var);
+    ct_batch_norm_ref.statistics(&d, 0, c, x, mean_ref, var_ref);
     near(mean, mean_ref, c, 2 * eps * 2, "mean");
     near(var, var_ref, c, 2 * eps * 4, "variance");
     for (int64_t k = 0; k < c; k++) var[k] = (float)(1 / sqrt((double)var_ref[k] + 0.25));
-    e->normalise(&d, x, mean_ref, var, y, normal);
-    ct_batch_norm_ref.normalise(&d, x, mean_ref, var, y_ref, NULL);
+    e->apply(&d, 0, c, &m);
+    m.y = y_ref, m.normal = NULL;
+    ct_batch_norm_ref.apply(&d, 0, c, &m);
     level(&d, y), level(&d, y_ref), level(&d, normal);
     near(y, y_ref, n, 8 * eps * 16, "y");
     test_same(normal, y, n, "the copy of y");
-    e->normalise(&d, x, mean_ref, var, y, NULL);
+    m.y = y;
+    e->apply(&d, 0, c, &m);
     level(&d, y);
     test_same(normal, y, n, "y without a copy");
-    ct_batch_norm_ref.backward(&d, x, NULL, mean_ref, var, dy, dx_ref);
-    e->backward(&d, x, NULL, mean_ref, var, dy, dx);
+    b.map = m, b.dx = dx_ref;
+    ct_batch_norm_ref.backward(&d, 0, c, &b);
+    b.dx = dx;
+    e->backward(&d, 0, c, &b);
     level(&d, dx), level(&d, dx_ref);
     near(dx, dx_ref, n, 16 * eps * 16, "dx");
-    e->backward(&d, NULL, normal, NULL, var, dy, dx);
+    b.map.x = normal, b.map.mean = NULL;
+    e->backward(&d, 0, c, &b);
     level(&d, dx);
     near(dx, dx_ref, n, 16 * eps * 16, "dx from y");
     memcpy(y, dy, (size_t)n * sizeof(float));
-    e->backward(&d, NULL, normal, NULL, var, y, y);
+    b.dy[0] = b.dx = y;
+    e->backward(&d, 0, c, &b);
     level(&d, y);
     test_same(y, dx, n, "dx in place");
     free(x), free(dy), free(y), free(y_ref), free(normal), free(dx), free(dx_ref);
-    free(mean), free(var), free(mean_ref), free(var_ref);
+    free(mean), free(var), free(mean_ref), free(var_ref), free(sums);
+}
+
+/* Bit by bit what may follow: 1 Scale, 2 a sum, 4 ReLU, 8 two more gradients, 16 in place.
+ * |normal| < 8 as above, scale < 1, sums of three gradients: |z| < 16 and |dx| < 64. A sign is that
+ * of y where a sum is in it, and computed again, in other roundings than the reference's, where
+ * not: no z of these numbers is within a rounding of 0. */
+static void check_tail(const ct_batch_norm_engine *e, ct_batch_norm_desc d, int bits)
+{
+    const double eps = 0x1p-24;
+    int64_t c = d.channels, stored = (d.block > 0) ? (c + d.block - 1) / d.block * d.block : c;
+    int64_t n = d.n * stored * d.spatial;
+    float *v[9];
+    double *sums = calloc(4 * (size_t)c, sizeof(double));
+    ct_batch_norm_map m = { .relu = (bits & 4) != 0 };
+    ct_batch_norm_back b = { .n_dy = (bits & 8) ? 3 : 1, .fixed = (bits & 5) == 5 };
+
+    for (int k = 0; k < 9; k++) v[k] = array((k < 6) ? n : c, (uint64_t)(20 + k));
+    for (int64_t k = 0; k < c; k++) v[8][k] = 1.5f + v[8][k] / 8;
+    m.x = v[0], m.mean = v[6], m.inv_std = v[8], m.y = v[1];
+    if (bits & 1) m.scale = v[7], m.bias = v[6];
+    if (bits & 2) m.add = v[2];
+    ct_batch_norm_ref.apply(&d, 0, c, &m);
+    m.y = v[3];
+    for (int64_t k = 0; k < c; k += 16) e->apply(&d, k, (k + 16 < c) ? k + 16 : c, &m);
+    level(&d, v[1]), level(&d, v[3]);
+    near(v[3], v[1], n, 8 * eps * 16, "y of a tail");
+    b.map = m;
+    for (int k = 0; k < b.n_dy; k++) b.dy[k] = array(n, (uint64_t)(40 + k));
+    b.dx = v[4], b.g = (bits & 2) ? v[5] : NULL;
+    b.sum = sums, b.dot = sums + c;
+    ct_batch_norm_ref.backward(&d, 0, c, &b);
+    b.dx = v[1], b.g = (bits & 2) ? v[2] : NULL;
+    b.sum = sums + 2 * c, b.dot = sums + 3 * c;
+    if ((bits & 16) && (bits & 2)) b.g = (float *)b.dy[0];
+    if ((bits & 16) && !(bits & 2)) b.dx = (float *)b.dy[0];
+    for (int64_t k = 0; k < c; k += 16) e->backward(&d, k, (k + 16 < c) ? k + 16 : c, &b);
+    level(&d, b.dx), level(&d, v[4]);
+    near(b.dx, v[4], n, 16 * eps * 64, "dx of a tail");
+    if (b.g != NULL) level(&d, b.g), level(&d, v[5]);
+    if (b.g != NULL) near(b.g, v[5], n, 3 * eps * 8, "the other bottom's gradient");
+    for (int64_t k = 0; k < 2 * c; k++) {
+        double terms = (double)(d.n * d.spatial);
+
+        assert_true(fabs(sums[2 * c + k] - sums[k]) <= 8 * eps * 64 * terms);
+    }
+    for (int k = 0; k < b.n_dy; k++) free((float *)b.dy[k]);
+    for (int k = 0; k < 9; k++) free(v[k]);
+    free(sums);
+}
+
+static void test_tails(void **state)
+{
+    static const int64_t size[][3] = { { 2, 3, 1 }, { 5, 70, 1 }, { 3, 2, 49 }, { 4, 33, 640 } };
+
+    (void)state;
+    for (size_t i = 0; i < 3 * sizeof(size) / sizeof(size[0]); i++) {
+        const int64_t *of = size[i / 3];
+        ct_batch_norm_desc d = { CT_DEVICE_CPU, of[0], of[1], of[2], (int)(i % 3) * 8 };
+
+        for (int bits = 0; bits < 32; bits++) check_tail(ct_batch_norm_choose(&d), d, bits);
+    }
 }
 
 static void test_engines(void **state)
@@ -235,10 +306,10 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_engines),   cmocka_unit_test(test_gradients),
-        cmocka_unit_test(test_in_place),  cmocka_unit_test(test_first_step),
-        cmocka_unit_test(test_untrained), cmocka_unit_test(test_declares),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_engines),    cmocka_unit_test(test_tails),
+        cmocka_unit_test(test_gradients),  cmocka_unit_test(test_in_place),
+        cmocka_unit_test(test_first_step), cmocka_unit_test(test_untrained),
+        cmocka_unit_test(test_declares),   cmocka_unit_test(test_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -19,11 +19,15 @@ static ct_blocked view_of(const ct_batch_norm_desc *d)
     return (ct_blocked){ d->n, d->channels, d->spatial, d->block };
 }
 
-static int64_t end_of(const ct_blocked *v, int64_t from)
+/* Blocks in groups, as ct_blocked_sums() takes them. */
+static int64_t end_of(int64_t k, int64_t to)
 {
-    int64_t n = ct_blocked_n(v);
+    return (k + CT_BLOCKED_GROUP < to) ? k + CT_BLOCKED_GROUP : to;
+}
 
-    return (from + CT_BLOCKED_GROUP < n) ? from + CT_BLOCKED_GROUP : n;
+static int64_t blocks(const ct_batch_norm_desc *d, int64_t channels)
+{
+    return (channels + d->block - 1) / d->block;
 }
 
 /* ---- statistics */
@@ -70,15 +74,17 @@ static void add_squares(const void *ctx, int64_t k, int64_t at, int64_t inner, i
     square_block(inner, block, (const float *)ctx + at, first, second);
 }
 
-static void statistics(const ct_batch_norm_desc *d, const float *x, float *mean, float *var)
+static void statistics(const ct_batch_norm_desc *d, int64_t from, int64_t to, const float *x,
+                       float *mean, float *var)
 {
     ct_blocked v = view_of(d);
     double m = (double)(d->n * d->spatial);
     double sum[CT_BLOCKED_GROUP * CT_BLOCK_MAX], square[CT_BLOCKED_GROUP * CT_BLOCK_MAX];
+    int64_t last = blocks(d, to);
 
-    for (int64_t k = 0; k < ct_blocked_n(&v); k += CT_BLOCKED_GROUP) {
-        ct_blocked_sums(&v, k, end_of(&v, k), add_squares, x, sum, square);
-        for (int64_t c = k * d->block; (c < end_of(&v, k) * d->block) && (c < d->channels); c++) {
+    for (int64_t k = from / d->block; k < last; k += CT_BLOCKED_GROUP) {
+        ct_blocked_sums(&v, k, end_of(k, last), add_squares, x, sum, square);
+        for (int64_t c = k * d->block; (c < end_of(k, last) * d->block) && (c < to); c++) {
             double e = sum[c - k * d->block] / m;
             double variance = square[c - k * d->block] / m - e * e;
 
@@ -89,55 +95,142 @@ static void statistics(const ct_batch_norm_desc *d, const float *x, float *mean,
     }
 }
 
-/* ---- normalise */
+/* ---- what a block of channels is mapped by */
 
-static inline void normal_rows(int64_t inner, int block, const float *x, const float *mean,
-                               const float *inv_std, float *y)
+typedef struct factors {
+    float mean[CT_BLOCK_MAX], inv_std[CT_BLOCK_MAX], scale[CT_BLOCK_MAX], bias[CT_BLOCK_MAX];
+} factors;
+
+static void pick(const ct_blocked *v, int64_t k, const ct_batch_norm_map *m, factors *f)
 {
-    for (int64_t r = 0; r < inner; r++) {
+    ct_blocked_pick(v, k, m->mean, 0.0f, f->mean);
+    ct_blocked_pick(v, k, (m->mean != NULL) ? m->inv_std : NULL, (m->mean != NULL) ? 0.0f : 1.0f,
+                    f->inv_std);
+    ct_blocked_pick(v, k, m->scale, 1.0f, f->scale);
+    ct_blocked_pick(v, k, m->bias, 0.0f, f->bias);
+}
+
+/* ---- forward */
+
+CT_SIMD_PART void map_rows(int64_t rows, int block, const factors *f, bool affine, bool relu,
+                           const float *x, const float *add, float *y)
+{
+    for (int64_t r = 0; r < rows; r++, x += block, y += block) {
 #pragma omp simd
-        for (int i = 0; i < block; i++)
-            y[r * block + i] = (x[r * block + i] - mean[i]) * inv_std[i];
+        for (int i = 0; i < block; i++) {
+            float z = (x[i] - f->mean[i]) * f->inv_std[i];
+
+            if (affine) z = z * f->scale[i] + f->bias[i];
+            if (add != NULL) z += add[r * block + i];
+            if (relu) z = (z < 0.0f) ? 0.0f : z;
+            y[i] = z;
+        }
     }
 }
 
-CT_SIMD_CLONES static void normal_block(int64_t inner, int block, const float *x, const float *mean,
-                                        const float *inv_std, float *y)
+/* Each case for itself, so that the loop has none. */
+CT_SIMD_PART void map_cases(int64_t rows, int block, const factors *f, const ct_batch_norm_map *m,
+                            const float *x, const float *add, float *y)
 {
-    if (block == 16)
-        normal_rows(inner, 16, x, mean, inv_std, y);
-    else if (block == 8)
-        normal_rows(inner, 8, x, mean, inv_std, y);
+    bool affine = (m->scale != NULL) || (m->bias != NULL);
+
+    if (!affine && !m->relu && (add == NULL))
+        map_rows(rows, block, f, false, false, x, NULL, y);
+    else if (!m->relu && (add == NULL))
+        map_rows(rows, block, f, true, false, x, NULL, y);
+    else if (add == NULL)
+        map_rows(rows, block, f, affine, true, x, NULL, y);
     else
-        normal_rows(inner, block, x, mean, inv_std, y);
+        map_rows(rows, block, f, affine, m->relu, x, add, y);
 }
 
-static void normalise(const ct_batch_norm_desc *d, const float *x, const float *mean,
-                      const float *inv_std, float *y, float *normal)
+CT_SIMD_CLONES static void map_block(int64_t rows, int block, const factors *f,
+                                     const ct_batch_norm_map *m, const float *x, const float *add,
+                                     float *y)
+{
+    if (block == 16)
+        map_cases(rows, 16, f, m, x, add, y);
+    else if (block == 8)
+        map_cases(rows, 8, f, m, x, add, y);
+    else
+        map_cases(rows, block, f, m, x, add, y);
+}
+
+static void apply(const ct_batch_norm_desc *d, int64_t from, int64_t to, const ct_batch_norm_map *m)
 {
     ct_blocked v = view_of(d);
     int64_t n = ct_blocked_n(&v), row = d->spatial * d->block;
+    int64_t first = from / d->block, some = blocks(d, to) - first;
 
-#pragma omp parallel for schedule(static) if (d->n * n * row >= CT_PARALLEL_MIN)
-    for (int64_t r = 0; r < d->n * n; r++) {
-        float m[CT_BLOCK_MAX], s[CT_BLOCK_MAX];
+#pragma omp parallel for schedule(static) if (d->n * some * row >= CT_PARALLEL_MIN)
+    for (int64_t r = 0; r < d->n * some; r++) {
+        int64_t k = first + r % some, at = (r / some * n + k) * row;
+        factors f;
 
-        ct_blocked_pick(&v, r % n, mean, 0.0f, m);
-        ct_blocked_pick(&v, r % n, inv_std, 0.0f, s);
-        normal_block(d->spatial, d->block, x + r * row, m, s, y + r * row);
-        if (normal != NULL) memcpy(normal + r * row, y + r * row, (size_t)row * sizeof(*y));
+        pick(&v, k, m, &f);
+        map_block(d->spatial, d->block, &f, m, m->x + at, (m->add != NULL) ? m->add + at : NULL,
+                  m->y + at);
+        if (m->normal != NULL) memcpy(m->normal + at, m->y + at, (size_t)row * sizeof(float));
     }
 }
 
-/* ---- backward */
+/* ---- backward: rows go through a first-level cache a few at a time, a step of the map each */
+
+enum { ROWS = 32 };
 
 typedef struct gradient {
     const ct_blocked *v;
-    const float *x, *mean, *inv_std, *dy; /* mean NULL: x is normal already */
+    const ct_batch_norm_back *b;
+    int n_dy; /* the dy that count: once g is there, it is the only one */
+    const float *const *dy;
+    bool masked;             /* they are g already          */
+    const float *less, *dot; /* channels: E dn, E(dn normal), of blocks from `first` on */
+    int64_t first;
 } gradient;
 
-static inline void gradient_rows(int64_t inner, int block, const float *x, const float *mean,
-                                 const float *inv_std, const float *dy, double *sum, double *dot)
+CT_SIMD_PART void add_rows(int64_t n, const float *a, const float *b, float *to)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) to[i] = a[i] + b[i];
+}
+
+CT_SIMD_PART void mask_rows(int64_t n, const float *y, const float *a, float *to)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) to[i] = (y[i] > 0.0f) ? a[i] : 0.0f;
+}
+
+CT_SIMD_PART void mask_again(int64_t rows, int block, const factors *f, const float *x,
+                             const float *a, float *to)
+{
+    for (int64_t r = 0; r < rows; r++, x += block, a += block, to += block) {
+#pragma omp simd
+        for (int i = 0; i < block; i++) {
+            float z = (x[i] - f->mean[i]) * f->inv_std[i] * f->scale[i] + f->bias[i];
+
+            to[i] = (z > 0.0f) ? a[i] : 0.0f;
+        }
+    }
+}
+
+/* g of `rows` rows at `at`: in room, or where it stands already. */
+CT_SIMD_PART const float *make_rows(const gradient *q, int64_t at, int64_t rows, int block,
+                                    const factors *f, float *room)
+{
+    const ct_batch_norm_map *m = &q->b->map;
+    const float *g = q->dy[0] + at;
+
+    for (int k = 1; k < q->n_dy; k++, g = room) add_rows(rows * block, g, q->dy[k] + at, room);
+    if (q->masked || !m->relu) return g;
+    if (m->add != NULL)
+        mask_rows(rows * block, m->y + at, g, room);
+    else
+        mask_again(rows, block, f, m->x + at, g, room);
+    return room;
+}
+
+CT_SIMD_PART void sum_rows(int64_t rows, int block, const factors *f, const float *x,
+                           const float *g, double *sum, double *dot)
 {
     double s[CT_BLOCK_MAX], t[CT_BLOCK_MAX];
 
@@ -145,13 +238,13 @@ static inline void gradient_rows(int64_t inner, int block, const float *x, const
         s[i] = sum[i];
         t[i] = dot[i];
     }
-    for (int64_t r = 0; r < inner; r++) {
+    for (int64_t r = 0; r < rows; r++) {
 #pragma omp simd
         for (int i = 0; i < block; i++) {
-            float y = (x[r * block + i] - mean[i]) * inv_std[i];
+            float y = (x[r * block + i] - f->mean[i]) * f->inv_std[i];
 
-            s[i] += (double)dy[r * block + i];
-            t[i] += (double)dy[r * block + i] * (double)y;
+            s[i] += (double)g[r * block + i];
+            t[i] += (double)g[r * block + i] * (double)y;
         }
     }
     for (int i = 0; i < block; i++) {
@@ -160,99 +253,144 @@ static inline void gradient_rows(int64_t inner, int block, const float *x, const
     }
 }
 
-CT_SIMD_CLONES static void gradient_block(int64_t inner, int block, const float *x,
-                                          const float *mean, const float *inv_std, const float *dy,
-                                          double *sum, double *dot)
+CT_SIMD_PART void sum_cases(const gradient *q, int64_t at, int64_t inner, int block,
+                            const factors *f, double *sum, double *dot)
 {
-    if (block == 16)
-        gradient_rows(inner, 16, x, mean, inv_std, dy, sum, dot);
-    else if (block == 8)
-        gradient_rows(inner, 8, x, mean, inv_std, dy, sum, dot);
-    else
-        gradient_rows(inner, block, x, mean, inv_std, dy, sum, dot);
+    float room[ROWS * CT_BLOCK_MAX];
+
+    for (int64_t r = 0; r < inner; r += ROWS, at += ROWS * block) {
+        int64_t rows = (inner - r < ROWS) ? inner - r : ROWS;
+        const float *g = make_rows(q, at, rows, block, f, room);
+
+        if (q->b->g != NULL) {
+            float *to = q->b->g + at;
+
+            for (int64_t i = 0; (to != g) && (i < rows * block); i++) to[i] = g[i];
+        }
+        sum_rows(rows, block, f, q->b->map.x + at, g, sum, dot);
+    }
 }
 
-/* Of block k: what makes x normal. */
-static void pick(const gradient *g, int64_t k, float *mean, float *inv_std)
+CT_SIMD_CLONES static void sum_block(const gradient *q, int64_t at, int64_t inner, int block,
+                                     const factors *f, double *sum, double *dot)
 {
-    ct_blocked_pick(g->v, k, g->mean, 0.0f, mean);
-    ct_blocked_pick(g->v, k, (g->mean != NULL) ? g->inv_std : NULL, 1.0f, inv_std);
+    if (block == 16)
+        sum_cases(q, at, inner, 16, f, sum, dot);
+    else if (block == 8)
+        sum_cases(q, at, inner, 8, f, sum, dot);
+    else
+        sum_cases(q, at, inner, block, f, sum, dot);
 }
 
 static void add_gradient(const void *ctx, int64_t k, int64_t at, int64_t inner, int block,
                          double *first, double *second)
 {
-    const gradient *g = ctx;
-    float mean[CT_BLOCK_MAX], inv_std[CT_BLOCK_MAX];
+    const gradient *q = ctx;
+    factors f;
 
-    pick(g, k, mean, inv_std);
-    gradient_block(inner, block, g->x + at, mean, inv_std, g->dy + at, first, second);
+    pick(q->v, k, &q->b->map, &f);
+    sum_block(q, at, inner, block, &f, first, second);
 }
 
-static inline void put_rows(int64_t inner, int block, const float *x, const float *mean,
-                            const float *inv_std, const float *scale, const float *mean_dy,
-                            const float *mean_dot, const float *dy, float *dx)
+CT_SIMD_PART void put_rows(int64_t rows, int block, const factors *f, const float *inv_std,
+                           const float *less, const float *dot, const float *x, const float *g,
+                           float *dx)
 {
-    for (int64_t r = 0; r < inner; r++) {
+    for (int64_t r = 0; r < rows; r++, x += block, g += block, dx += block) {
 #pragma omp simd
         for (int i = 0; i < block; i++)
-            dx[r * block + i] = (dy[r * block + i] - mean_dy[i] -
-                                 (x[r * block + i] - mean[i]) * inv_std[i] * mean_dot[i]) *
-                                scale[i];
+            dx[i] = (g[i] * f->scale[i] - less[i] - (x[i] - f->mean[i]) * f->inv_std[i] * dot[i]) *
+                    inv_std[i];
     }
 }
 
-CT_SIMD_CLONES static void put_block(int64_t inner, int block, const float *x, const float *mean,
-                                     const float *inv_std, const float *scale, const float *mean_dy,
-                                     const float *mean_dot, const float *dy, float *dx)
+CT_SIMD_PART void put_cases(const gradient *q, int64_t at, int64_t inner, int block,
+                            const factors *f, const float *inv_std, const float *less,
+                            const float *dot)
+{
+    float room[ROWS * CT_BLOCK_MAX];
+
+    for (int64_t r = 0; r < inner; r += ROWS, at += ROWS * block) {
+        int64_t rows = (inner - r < ROWS) ? inner - r : ROWS;
+        const float *g = make_rows(q, at, rows, block, f, room);
+
+        put_rows(rows, block, f, inv_std, less, dot, q->b->map.x + at, g, q->b->dx + at);
+    }
+}
+
+CT_SIMD_CLONES static void put_block(const gradient *q, int64_t at, int64_t inner, int block,
+                                     const factors *f, const float *inv_std, const float *less,
+                                     const float *dot)
 {
     if (block == 16)
-        put_rows(inner, 16, x, mean, inv_std, scale, mean_dy, mean_dot, dy, dx);
+        put_cases(q, at, inner, 16, f, inv_std, less, dot);
     else if (block == 8)
-        put_rows(inner, 8, x, mean, inv_std, scale, mean_dy, mean_dot, dy, dx);
+        put_cases(q, at, inner, 8, f, inv_std, less, dot);
     else
-        put_rows(inner, block, x, mean, inv_std, scale, mean_dy, mean_dot, dy, dx);
+        put_cases(q, at, inner, block, f, inv_std, less, dot);
 }
 
-/* dx of blocks [from, to), given the means of dy and dy y over each of their channels. */
-static void put_group(const ct_batch_norm_desc *d, const gradient *g, const float *inv_std,
-                      int64_t from, int64_t to, const float *mean_dy, const float *mean_dot,
-                      float *dx)
+/* dx of blocks [from, to). */
+static void put_group(const gradient *q, int64_t from, int64_t to)
 {
-    int64_t n = ct_blocked_n(g->v), row = d->spatial * d->block;
+    const ct_blocked *v = q->v;
+    int64_t n = ct_blocked_n(v), row = v->inner * v->block, some = to - from;
 
-#pragma omp parallel for schedule(static) if (d->n * (to - from) * row >= CT_PARALLEL_MIN)
-    for (int64_t r = 0; r < d->n * (to - from); r++) {
-        int64_t k = from + r % (to - from), at = (r / (to - from) * n + k) * row;
-        float mean[CT_BLOCK_MAX], is[CT_BLOCK_MAX], scale[CT_BLOCK_MAX];
+#pragma omp parallel for schedule(static) if (v->outer * some * row >= CT_PARALLEL_MIN)
+    for (int64_t r = 0; r < v->outer * some; r++) {
+        int64_t k = from + r % some, c = (k - from) * v->block;
+        float inv_std[CT_BLOCK_MAX];
+        factors f;
 
-        pick(g, k, mean, is);
-        ct_blocked_pick(g->v, k, inv_std, 0.0f, scale);
-        put_block(d->spatial, d->block, g->x + at, mean, is, scale, mean_dy + (k - from) * d->block,
-                  mean_dot + (k - from) * d->block, g->dy + at, dx + at);
+        pick(v, k, &q->b->map, &f);
+        ct_blocked_pick(v, k, q->b->map.inv_std, 0.0f, inv_std);
+        put_block(q, (r / some * n + k) * row, v->inner, v->block, &f, inv_std, q->less + c,
+                  q->dot + c);
     }
 }
 
-static void backward(const ct_batch_norm_desc *d, const float *x, const float *normal,
-                     const float *mean, const float *inv_std, const float *dy, float *dx)
+/* Blocks [from, to), a group. Where several gradients meet, their sum waits in dx. */
+static void backward_group(const ct_blocked *v, const ct_batch_norm_back *whole, int64_t from,
+                           int64_t to)
 {
     enum { MOST = CT_BLOCKED_GROUP * CT_BLOCK_MAX };
-    ct_blocked v = view_of(d);
-    gradient g = { &v, (normal != NULL) ? normal : x, (normal != NULL) ? NULL : mean, inv_std, dy };
-    double m = (double)(d->n * d->spatial), sum[MOST], dot[MOST];
-    float mean_dy[MOST], mean_dot[MOST];
+    ct_batch_norm_back b = *whole;
+    gradient q = { .v = v, .b = &b, .n_dy = b.n_dy, .dy = b.dy };
+    double count = (double)(v->outer * v->inner), sum[MOST], dot[MOST];
+    float less[MOST] = { 0 }, less_dot[MOST] = { 0 };
 
-    for (int64_t k = 0; k < ct_blocked_n(&v); k += CT_BLOCKED_GROUP) {
-        int64_t to = end_of(&v, k);
+    if ((b.g == NULL) && (b.n_dy > 1)) b.g = b.dx;
+    ct_blocked_sums(v, from, to, add_gradient, &q, sum, dot);
+    for (int64_t c = from * v->block; (c < to * v->block) && (c < v->mid); c++) {
+        int64_t i = c - from * v->block;
+        double scale = (b.map.scale != NULL) ? (double)b.map.scale[c] : 1;
 
-        ct_blocked_sums(&v, k, to, add_gradient, &g, sum, dot);
-        for (int64_t i = 0; i < (to - k) * d->block; i++) {
-            mean_dy[i] = (float)(sum[i] / m);
-            mean_dot[i] = (float)(dot[i] / m);
-        }
-        put_group(d, &g, inv_std, k, to, mean_dy, mean_dot, dx);
+        b.sum[c] = sum[i];
+        b.dot[c] = dot[i];
+        if (b.fixed) continue;
+        less[i] = (float)(scale * sum[i] / count);
+        less_dot[i] = (float)(scale * dot[i] / count);
     }
+    if (b.dx == NULL) return;
+    if (b.g != NULL) {
+        q.dy = (const float *const *)&b.g;
+        q.n_dy = 1;
+        q.masked = true;
+    }
+    q.less = less;
+    q.dot = less_dot;
+    put_group(&q, from, to);
 }
 
-const ct_batch_norm_engine ct_batch_norm_blocked = { "blocked", supports, statistics, normalise,
+static void backward(const ct_batch_norm_desc *d, int64_t from, int64_t to,
+                     const ct_batch_norm_back *b)
+{
+    ct_blocked v = view_of(d);
+    int64_t last = blocks(d, to);
+
+    for (int64_t k = from / d->block; k < last; k += CT_BLOCKED_GROUP)
+        backward_group(&v, b, k, end_of(k, last));
+}
+
+const ct_batch_norm_engine ct_batch_norm_blocked = { "blocked", supports, statistics, apply,
                                                      backward };

@@ -1,0 +1,167 @@
+/* Fusion: chains of layers that one of them runs, each value between with one reader. The layers
+ * stay what they are to prototxt, weights and snapshots; what changes is who computes, when, and
+ * that the values within a group have no memory. Groups are found on the graph, before any layer is
+ * set up, so that no layer of one works in place; the layers that are to run them decide last. */
+#include "framework/net/net_impl.h"
+
+#include <stdlib.h>
+
+/* ---- on the graph */
+
+static bool is_simple(const ct_node *n)
+{
+    return (n->param->n_propagate_down == 0) && !n->ops->by_net;
+}
+
+/* The kind of tail that the reader of v is, if it may follow one of kind `after`; else CT_N_TAIL.
+ */
+static ct_tail_kind follower(const ct_graph *g, const ct_value *v, unsigned tails, int after,
+                             const ct_net_options *o)
+{
+    const ct_node *r = (v->reader >= 0) ? &g->node[v->reader] : NULL;
+    ct_tail_kind kind;
+
+    if ((r == NULL) || (v->loss_weight != 0.0f) || (r->group > 0) || (r->ops->as_tail == NULL) ||
+        !is_simple(r) || !r->ops->as_tail(r->param, &kind))
+        return CT_N_TAIL;
+    if (((int)kind <= after) || !((tails >> kind) & 1u)) return CT_N_TAIL;
+    if ((kind == CT_TAIL_SPLIT) && o->unshared) return CT_N_TAIL;
+    return kind;
+}
+
+static void take(ct_node *n, int group)
+{
+    n->group = group;
+    for (int t = 0; t < n->n_top; t++) n->inplace[t] = false;
+}
+
+void ct_graph_fuse(ct_graph *g, const ct_net_options *o)
+{
+    int n_group = 0;
+
+    for (int i = 0; i < g->n_node; i++) {
+        ct_node *n = &g->node[i];
+        int at = i, after = -1;
+        ct_tail_kind kind;
+
+        if ((n->group > 0) || (n->ops->join == NULL) || (n->n_top != 1) || (n->n_bottom < 1) ||
+            !is_simple(n))
+            continue;
+        while ((g->node[at].n_top == 1) &&
+               ((kind = follower(g, &g->value[g->node[at].top[0]], n->ops->tails, after, o)) !=
+                CT_N_TAIL)) {
+            if (after < 0) take(n, ++n_group);
+            at = g->value[g->node[at].top[0]].reader;
+            take(&g->node[at], n_group);
+            after = (int)kind;
+        }
+    }
+}
+
+void ct_graph_unfuse(ct_graph *g, int group)
+{
+    for (int i = 0; i < g->n_node; i++) {
+        if (g->node[i].group == group) g->node[i].group = 0;
+    }
+}
+
+bool ct_graph_is_inner(const ct_graph *g, const ct_value *v)
+{
+    return (v->reader >= 0) && (g->node[v->node].group > 0) &&
+           (g->node[v->node].group == g->node[v->reader].group);
+}
+
+/* ---- on the net */
+
+/* The tail of group `group`, whose first layer is i; returns its last. */
+static int gather(const ct_net *net, int i, ct_tail *tail)
+{
+    const ct_graph *g = &ct_net_impl_of(net)->graph;
+    int last = i;
+
+    for (int k = i + 1; k < net->n_layer; k++) {
+        const ct_node *n = &g->node[k];
+        ct_tail_kind kind;
+
+        if ((n->group != g->node[i].group) || !n->ops->as_tail(n->param, &kind)) continue;
+        tail->of[kind] = net->instance[k];
+        if (kind == CT_TAIL_SUM) tail->slot = g->value[g->node[last].top[0]].slot;
+        last = k;
+    }
+    tail->last = net->instance[last];
+    return last;
+}
+
+static void adopt(ct_net *net, int i, int last)
+{
+    ct_net_impl *m = ct_net_impl_of(net);
+
+    for (int k = i; k <= last; k++) {
+        if (m->graph.node[k].group != m->graph.node[i].group) continue;
+        m->runner[k] = i;
+        m->place[k] = last;
+    }
+}
+
+/* Asks the layer that would run the group; where it does not want to, nothing has changed. */
+static bool join(ct_net *net, int i, const ct_tail *tail)
+{
+    ct_instance *of[CT_N_TAIL + 1] = { net->instance[i] };
+    int reads[CT_N_TAIL + 1] = { 0 };
+    unsigned over[CT_N_TAIL + 1] = { 0 };
+
+    for (int k = 0; k < CT_N_TAIL; k++) of[k + 1] = tail->of[k];
+    for (int k = 0; k <= CT_N_TAIL; k++) {
+        if (of[k] == NULL) continue;
+        reads[k] = of[k]->backward_reads;
+        over[k] = of[k]->over;
+        of[k]->backward_reads = 0;
+        of[k]->over = 0;
+    }
+    net->instance[i]->tail = tail;
+    if (net->layer[i]->ops->join(net->layer[i], net->instance[i])) return true;
+    net->instance[i]->tail = NULL;
+    for (int k = 0; k <= CT_N_TAIL; k++) {
+        if (of[k] == NULL) continue;
+        of[k]->backward_reads = reads[k];
+        of[k]->over = over[k];
+    }
+    return false;
+}
+
+ct_status ct_net_fuse(ct_net *net)
+{
+    ct_net_impl *m = ct_net_impl_of(net);
+    size_t n = (size_t)net->n_layer + 1;
+    int n_tail = 0;
+
+    m->tail = calloc(n, sizeof(m->tail[0]));
+    m->runner = calloc(n, sizeof(int));
+    m->place = calloc(n, sizeof(int));
+    if ((m->tail == NULL) || (m->runner == NULL) || (m->place == NULL))
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for the groups of %d layers", net->n_layer);
+    for (int i = 0; i < net->n_layer; i++) m->runner[i] = m->place[i] = i;
+    for (int i = 0; i < net->n_layer; i++) {
+        ct_layer *l = net->layer[i];
+        ct_tail *tail = &m->tail[n_tail];
+        int last;
+
+        if ((m->graph.node[i].group == 0) || (m->runner[i] != i)) continue;
+        last = gather(net, i, tail);
+        if (join(net, i, tail)) {
+            adopt(net, i, last);
+            n_tail++;
+            continue;
+        }
+        CT_DEBUG("layer \"%s\": does not run the layers up to \"%s\"", l->name,
+                 net->layer[last]->name);
+        *tail = (ct_tail){ { NULL }, 0, NULL };
+        ct_graph_unfuse(&m->graph, m->graph.node[i].group);
+    }
+    return CT_OK;
+}
+
+int ct_net_runner(const ct_net *net, int layer)
+{
+    return ct_net_impl_of(net)->runner[layer];
+}

@@ -1,0 +1,320 @@
+/* Nets whose layers run in groups, against the same nets whose layers run alone. */
+#include "tests/test.h"
+#include "tests/layer_harness.h"
+#include "tests/net_layers.h"
+
+#include "framework/net/net_impl.h"
+
+#include <float.h>
+#include <math.h>
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LAYER(name, type, bottom, top, more)                                                       \
+    "layer { name: '" name "' type: '" type "' bottom: '" bottom "' top: '" top "' " more " }\n"
+#define JOIN(name, type, a, b, top, more)                                                          \
+    "layer { name: '" name "' type: '" type "' bottom: '" a "' bottom: '" b "' top: '" top         \
+    "' " more " }\n"
+#define DATA                                                                                       \
+    "layer { name: 'data' type: 'DummyData' top: 'data' dummy_data_param { shape { dim: 4 dim: 3 " \
+    "dim: 9 dim: 7 } data_filler { type: 'gaussian' std: 1 } } }\n"                                \
+    "layer { name: 'labels' type: 'DummyData' top: 'label' dummy_data_param { shape { dim: 4 } "   \
+    "data_filler { value: 2 } } }\n"
+/* @ is the number of channels */
+#define CONV(name, bottom, k, more)                                                                \
+    LAYER(name, "Convolution", bottom, name,                                                       \
+          "convolution_param { num_output: @ kernel_size: " k " " more                             \
+          " bias_term: false weight_filler { type: 'msra' } }")
+#define SCALE(name, bottom, top, more)                                                             \
+    LAYER(name, "Scale", bottom, top,                                                              \
+          "scale_param { bias_term: true filler { type: 'uniform' min: 0.5 max: 1.5 } "            \
+          "bias_filler { type: 'uniform' min: -0.5 max: 0.5 } } " more)
+#define NORM(n, blob)    LAYER("bn" n, "BatchNorm", blob, blob, "") SCALE("scale" n, blob, blob, "")
+#define RELU(name, blob) LAYER(name, "ReLU", blob, blob, "")
+#define END(bottom)                                                                                \
+    LAYER("pool", "Pooling", bottom, "pool",                                                       \
+          "pooling_param { pool: AVE kernel_size: 3 stride: 2 }")                                  \
+    LAYER("fc", "InnerProduct", "pool", "fc",                                                      \
+          "inner_product_param { num_output: 5 weight_filler { type: 'xavier' } }")                \
+    JOIN("loss", "SoftmaxWithLoss", "fc", "label", "loss", "")
+
+static const struct {
+    const char *name, *text;
+    const char *alone; /* a layer that must not be run by another */
+    int n_group;
+} model[] = {
+    { "residual",
+      DATA CONV("x", "data", "3", "pad: 1") NORM("0", "x") RELU("r0", "x")
+          CONV("y", "x", "3", "pad: 1") LAYER("bn1", "BatchNorm", "y", "yn", "")
+              SCALE("scale1", "yn", "ys", "") LAYER("r1", "ReLU", "ys", "yr", "") CONV(
+                  "z", "yr", "3", "pad: 1") NORM("2", "z") JOIN("s", "Eltwise", "x", "z", "s", "")
+                  RELU("rs", "s") CONV("u", "s", "1", "") NORM("3", "u") CONV("side", "s", "1", "")
+                      NORM("4", "side") JOIN("t", "Eltwise", "u", "side", "t", "") RELU("rt", "t")
+                          JOIN("v", "Eltwise", "s", "t", "v", "") RELU("rv", "v") END("v"),
+      "fc", 6 },
+    { "bare", /* no Scale, no ReLU, a Scale without bias, a sum without ReLU, weights of two */
+      DATA CONV("x", "data", "3", "pad: 1") LAYER("bn0", "BatchNorm", "x", "x", "") RELU("r0", "x")
+          CONV("y", "x", "3", "pad: 1") LAYER("bn1", "BatchNorm", "y", "y", "")
+              LAYER("scale1", "Scale", "y", "y", "param { name: 'w' }") CONV("z", "y", "1", "")
+                  LAYER("bn2", "BatchNorm", "z", "z", "") LAYER("scale2", "Scale", "z", "z",
+                                                                "param { name: 'w' }")
+                      LAYER("far", "Scale", "x", "f", "param { name: 'w' }")
+                          JOIN("s", "Eltwise", "f", "z", "s", "") CONV("e", "s", "1", "")
+                              LAYER("bn3", "BatchNorm", "e", "e", "") JOIN(
+                                  "m", "Eltwise", "e", "s", "m", "eltwise_param { operation: MAX }")
+                                  LAYER("bn4", "BatchNorm", "m", "m", "") END("m"),
+      "bn4", 3 },
+    { "leaky", /* what does not join: slopes, coefficients, a fixed kernel, the spatial axes */
+      DATA CONV("x", "data", "3", "pad: 1") LAYER("bn0", "BatchNorm", "x", "x", "")
+          LAYER("r0", "ReLU", "x", "x", "relu_param { negative_slope: 0.1 }")
+              CONV("y", "x", "3", "pad: 1") LAYER("bn1", "BatchNorm", "y", "y", "")
+                  LAYER("scale1", "Scale", "y", "y", "scale_param { axis: 2 num_axes: 2 }")
+                      JOIN("s", "Eltwise", "x", "y", "s", "eltwise_param { coeff: 1 coeff: -1 }")
+                          LAYER("bn2", "BatchNorm", "s", "sn", "") LAYER(
+                              "r2", "ReLU", "sn", "sn", "ct_kernel { forward: 'ref' }") END("sn"),
+      "scale1", 0 },
+    { "sums", /* of sums, one of them a bottom of both, and of the data alone */
+      DATA CONV("x", "data", "3", "pad: 1") CONV("y", "data", "3", "pad: 1")
+          JOIN("s", "Eltwise", "x", "y", "s", "") RELU("rs", "s") CONV("z", "s", "1", "")
+              JOIN("t", "Eltwise", "s", "z", "t", "") CONV("u", "t", "1", "")
+                  JOIN("v", "Eltwise", "t", "u", "v", "") RELU("rv", "v")
+                      JOIN("w", "Eltwise", "v", "t", "w", "") RELU("rw", "w") END("w"),
+      "x", 4 },
+};
+#define N_MODEL ((int)(sizeof(model) / sizeof(model[0])))
+
+static char *with_channels(const char *text, int channels)
+{
+    size_t n = strlen(text);
+    char *out = malloc(2 * n), *to = out;
+
+    for (size_t i = 0; i <= n; i++) {
+        if (text[i] == '@')
+            to += sprintf(to, "%d", channels);
+        else
+            *to++ = text[i];
+    }
+    return out;
+}
+
+static void make(const char *text, ct_net_options o, bool poison, test_net *t)
+{
+    o.table = ct_layer_table;
+    if (poison) setenv("CORTADO_POISON", "1", 1);
+    assert_int_equal(test_net_create(text, &o, t), CT_OK);
+    unsetenv("CORTADO_POISON");
+    t->ex.seed = 5;
+    t->ex.deterministic = true;
+}
+
+static int n_group(const ct_net *net)
+{
+    int n = 0;
+
+    for (int i = 0; i < net->n_layer; i++) n += (net->instance[i]->tail != NULL);
+    return n;
+}
+
+static bool runs_itself(const ct_net *net, const char *layer)
+{
+    int i = ct_net_find_layer(net, layer);
+
+    return ct_net_runner(net, i) == i;
+}
+
+/* A group computes each element as its layers do, one rounding after the other, but for the mean
+ * of a normalised channel's gradient: the sum of g times the scale, not of products rounded first.
+ * That moves it by one rounding of its terms, and each dx by two. Backward carries errors on
+ * linearly; it adds up those of at most 8 groups in sums of up to 4 x 9 x 7 places, which are the
+ * more alike the more they cancel: measured against the largest element, a sum of n terms of
+ * either sign may stand for n times as much. */
+static void close_to(const float *a, const float *b, int64_t n, const char *what)
+{
+    double most = 0;
+
+    for (int64_t i = 0; i < n; i++) most = fmax(most, fabs((double)b[i]));
+    for (int64_t i = 0; i < n; i++) {
+        double off = fabs((double)a[i] - (double)b[i]);
+
+        if (!(off <= 8 * 3 * 252 * 0x1p-24 * most))
+            fail_msg("%s[%lld]: %.9g, alone %.9g", what, (long long)i, (double)a[i], (double)b[i]);
+    }
+}
+
+/* Weights that train: small steps, so that statistics and gradients are others each time. */
+static void step(ct_net *net)
+{
+    for (int k = 0; k < net->n_param; k++) {
+        const ct_param *p = &net->param[k];
+
+        for (int64_t i = 0; p->learns && (i < p->count); i++)
+            ct_blob_data(&p->blob)[i] -= 0.01f * ct_blob_diff(&p->blob)[i];
+    }
+}
+
+/* The weights of one net become those of the other. */
+static void same_weights(const ct_net *from, const ct_net *to)
+{
+    for (int k = 0; k < from->n_param; k++) {
+        int same = ct_net_find_param(to, from->param[k].key);
+
+        memcpy(to->param[same].blob.data.data, from->param[k].blob.data.data,
+               (size_t)from->param[k].count * sizeof(float));
+    }
+}
+
+static void compare_nets(test_net *a, test_net *b, const char *name, bool bits)
+{
+    for (int pass = 0; pass < 4; pass++) {
+        double x = test_net_pass(a, pass, pass == 2), y = test_net_pass(b, pass, pass == 2);
+
+        if (!isfinite(y) || (x != y)) fail_msg("%s: loss %.17g, alone %.17g", name, x, y);
+        for (int k = 0; k < a->net->n_param; k++) {
+            const ct_param *p = &a->net->param[k], *q = &b->net->param[k];
+
+            assert_string_equal(p->key, q->key);
+            if (p->kind == CT_WEIGHT_STATISTIC)
+                test_same(ct_blob_data(&p->blob), ct_blob_data(&q->blob), p->count, p->key);
+            if (!p->learns) continue;
+            if (bits)
+                test_same(ct_blob_diff(&p->blob), ct_blob_diff(&q->blob), p->count, p->key);
+            else
+                close_to(ct_blob_diff(&p->blob), ct_blob_diff(&q->blob), p->count, p->key);
+        }
+        step(b->net);
+        same_weights(b->net, a->net);
+    }
+}
+
+/* Below the vector width, odd, and more than one block of any. */
+static const int channels[] = { 2, 7, 13, 19 };
+
+static void a_group_computes_what_its_layers_do(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_MODEL; i++) {
+        for (size_t c = 0; c < sizeof(channels) / sizeof(channels[0]); c++) {
+            char *text = with_channels(model[i].text, channels[c]);
+            ct_net_options o = { .phase = CT_TRAIN },
+                           alone = { .phase = CT_TRAIN, .no_fuse = true };
+            test_net a, b;
+
+            make(text, o, true, &a);
+            make(text, alone, false, &b);
+            assert_int_equal(n_group(b.net), 0);
+            assert_int_equal(n_group(a.net), model[i].n_group);
+            assert_true(runs_itself(a.net, model[i].alone));
+            assert_true(ct_net_hash(a.net) == ct_net_hash(b.net));
+            compare_nets(&a, &b, model[i].name, false);
+            test_net_destroy(&a);
+            test_net_destroy(&b);
+            free(text);
+        }
+    }
+}
+
+static void running_statistics_are_used_alike(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_MODEL; i++) {
+        char *text = with_channels(model[i].text, 13);
+        ct_net_options o = { .phase = CT_TEST }, alone = { .phase = CT_TEST, .no_fuse = true };
+        ct_net_options forward = { .phase = CT_TEST, .forward_only = true };
+        test_net a, b, f;
+        double loss;
+
+        make(text, o, true, &a);
+        make(text, alone, false, &b);
+        make(text, forward, true, &f);
+        assert_int_equal(n_group(a.net), model[i].n_group);
+        for (int k = 0; k < b.net->n_param; k++) { /* statistics of something */
+            const ct_param *p = &b.net->param[k];
+
+            for (int64_t e = 0; (p->kind == CT_WEIGHT_STATISTIC) && (e < p->count); e++)
+                ct_blob_data(&p->blob)[e] = 0.5f + 0.01f * (float)(e % 7);
+        }
+        same_weights(b.net, a.net);
+        same_weights(b.net, f.net);
+        assert_int_equal(ct_net_forward(f.net, &f.ex, &loss), CT_OK);
+        assert_true(loss == test_net_pass(&b, 0, false));
+        compare_nets(&a, &b, model[i].name, false);
+        test_net_destroy(&a);
+        test_net_destroy(&b);
+        test_net_destroy(&f);
+        free(text);
+    }
+}
+
+static void threads_do_not_show(void **state)
+{
+    int threads = omp_get_max_threads();
+
+    (void)state;
+    for (int i = 0; i < N_MODEL; i++) {
+        /* in blocks: sums of plain convolutions go by the number of threads */
+        char *text = with_channels(model[i].text, 13);
+        ct_net_options o = { .phase = CT_TRAIN };
+        test_net a, b;
+        double x, y;
+
+        omp_set_num_threads(3);
+        make(text, o, false, &a);
+        x = test_net_pass(&a, 0, false);
+        omp_set_num_threads(1);
+        make(text, o, false, &b);
+        y = test_net_pass(&b, 0, false);
+        assert_true(x == y);
+        for (int k = 0; k < a.net->n_param; k++) {
+            const ct_param *p = &a.net->param[k], *q = &b.net->param[k];
+
+            if (p->learns)
+                test_same(ct_blob_diff(&p->blob), ct_blob_diff(&q->blob), p->count, p->key);
+        }
+        test_net_destroy(&a);
+        test_net_destroy(&b);
+        free(text);
+    }
+    omp_set_num_threads(threads);
+}
+
+static void a_net_may_forbid_it(void **state)
+{
+    char *text = with_channels(model[0].text, 13), *all = malloc(strlen(text) + 20);
+    test_net a;
+
+    (void)state;
+    sprintf(all, "fuse: false %s", text);
+    make(all, (ct_net_options){ .phase = CT_TRAIN }, false, &a);
+    assert_int_equal(n_group(a.net), 0);
+    test_net_destroy(&a);
+    free(text);
+    free(all);
+}
+
+static void groups_take_less_memory(void **state)
+{
+    char *text = with_channels(model[0].text, 13);
+    test_net a, b;
+
+    (void)state;
+    make(text, (ct_net_options){ .phase = CT_TRAIN }, false, &a);
+    make(text, (ct_net_options){ .phase = CT_TRAIN, .no_fuse = true }, false, &b);
+    assert_true(a.net->memory.planned < b.net->memory.planned);
+    test_net_destroy(&a);
+    test_net_destroy(&b);
+    free(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_group_computes_what_its_layers_do),
+        cmocka_unit_test(running_statistics_are_used_alike),
+        cmocka_unit_test(threads_do_not_show),
+        cmocka_unit_test(a_net_may_forbid_it),
+        cmocka_unit_test(groups_take_less_memory),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
