@@ -12,10 +12,13 @@
 #include "framework/math/gemm_private.h"
 
 enum {
-    KC = 352,  /* x a panel of 32 columns: 32 KB of a first-level cache */
-    MC = 532,  /* x KC: 750 KB of a second-level cache                  */
-    ALIGN = 16 /* floats of a cache line                                */
+    KC = 384,  /* x a panel of 32 columns: 48 KB, for the first two caches */
+    MC = 490,  /* x KC: 750 KB of a second-level cache                     */
+    ALIGN = 16 /* floats of a cache line */
 };
+
+/* A millisecond or so. */
+static const double PART_FLOP = 4e8;
 
 /* Vectors that n columns take, and tiles that m rows take: what is multiplied, with padding. */
 static int64_t padded(const ct_gemm_set *s, int64_t m, int64_t n)
@@ -62,14 +65,36 @@ static void pick_grid(ct_gemm_plan *p)
     p->grid_n = (int)ct_gemm_smaller(p->grid_n, ct_gemm_ceil_div(d->n, ct_gemm_panel(p->set)));
 }
 
+/* More parts than threads where the product is long: who is late takes fewer of them. Each packs
+ * its rows and columns itself, so they stay large. */
+static void split_grid(ct_gemm_plan *p)
+{
+    enum { LEAST = 512, PARTS = 4 };
+    double flop = 2.0 * (double)p->d.m * (double)p->d.n * (double)p->d.k;
+
+    p->n_worker = p->grid_m * p->grid_n;
+    if (p->n_worker == 1) return;
+    for (int i = 1; (i < PARTS) && (flop / (p->grid_m * p->grid_n) > PART_FLOP); i *= 2) {
+        int64_t rows = p->d.m / p->grid_m, columns = p->d.n / p->grid_n;
+
+        if ((columns >= rows) && (columns >= 2 * LEAST))
+            p->grid_n *= 2;
+        else if (rows >= 2 * LEAST)
+            p->grid_m *= 2;
+    }
+}
+
 ct_gemm_plan ct_gemm_plan_for(const ct_gemm_set *s, const ct_gemm_desc *d)
 {
-    ct_gemm_plan p = { .d = *d, .set = s, .grid_m = 1, .grid_n = 1 };
+    ct_gemm_plan p = { .d = *d, .set = s, .grid_m = 1, .grid_n = 1, .n_worker = 1 };
     int64_t pieces = ct_gemm_ceil_div(d->k, KC);
 
     p.turned = better_turned(s, d);
     if (p.turned) p.d = turn(d);
-    if ((d->m > 0) && (d->n > 0)) pick_grid(&p);
+    if ((d->m > 0) && (d->n > 0)) {
+        pick_grid(&p);
+        split_grid(&p);
+    }
     p.kc = (pieces > 0) ? ct_gemm_ceil_div(d->k, pieces) : 0;
     p.mc = ct_gemm_ceil_div(p.d.m, ct_gemm_ceil_div(p.d.m + (p.d.m == 0), MC));
     return p;
@@ -217,22 +242,22 @@ void ct_gemm_run(const ct_gemm_plan *p, const ct_gemm_args *g)
     const ct_gemm_desc *d = &p->d;
     operands o = operands_of(p, g);
     int64_t step = block_a(d->m, p->kc) + block_b(p->kc), width = ct_gemm_panel(p->set);
-    int workers = p->grid_m * p->grid_n;
+    int parts = p->grid_m * p->grid_n;
+    bool team = (p->n_worker > 1) && !omp_in_parallel();
 
     if ((d->k == 0) || (g->alpha == 0.0f)) {
         ct_gemm_scale(p->turned ? d->n : d->m, p->turned ? d->m : d->n, g->beta, g->c, g->ldc);
         return;
     }
     if ((d->m == 0) || (d->n == 0)) return;
-#pragma omp parallel for num_threads(workers)                                                      \
-    schedule(static, 1) if ((workers > 1) && !omp_in_parallel())
-    for (int v = 0; v < workers; v++) {
+#pragma omp parallel for num_threads(p->n_worker) schedule(dynamic, 1) if (team)
+    for (int v = 0; v < parts; v++) {
         int64_t panels = ct_gemm_ceil_div(d->n, width), y = v / p->grid_n, x = v % p->grid_n;
         part w = { .m0 = d->m * y / p->grid_m,
                    .m1 = d->m * (y + 1) / p->grid_m,
                    .n0 = panels * x / p->grid_n * width,
                    .n1 = ct_gemm_smaller(panels * (x + 1) / p->grid_n * width, d->n),
-                   .work_a = (float *)g->work + v * step };
+                   .work_a = (float *)g->work + omp_get_thread_num() * step };
 
         w.work_b = w.work_a + block_a(d->m, p->kc);
         run_part(p, &o, &w);

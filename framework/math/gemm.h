@@ -32,8 +32,9 @@ typedef struct ct_gemm_plan {
     ct_gemm_desc d; /* turned: of C^T = op(B)^T op(A)^T */
     bool turned;    /* vectors lie along m instead of n */
     const ct_gemm_set *set;
-    int grid_m, grid_n; /* parts of C, one a thread     */
-    int64_t mc, kc;     /* a packed block of A: rows, length of their sums */
+    int grid_m, grid_n; /* parts of C                   */
+    int n_worker;
+    int64_t mc, kc; /* a packed block of A: rows, length of their sums */
 } ct_gemm_plan;
 
 /** Operands of one product. a, b: as stored, with their row strides. */
