@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "comm/exch_impl.h"
+#include "comm/exch_node.h"
 #include "comm/hier.h"
 #include "framework/base/clock.h"
 
@@ -15,8 +16,7 @@ typedef enum { INNER, SHARE, DONE } stage;
 
 typedef struct hier {
     ct_lanes lanes;
-    ct_schedule schedule; /* adding up on the node */
-    ct_sched_run *run;
+    ct_exch_node *node; /* adding up on the node */
     bool adding;
     const ct_exch_ops *ops; /* between the nodes */
     ct_exch_req inner;
@@ -30,39 +30,13 @@ static int64_t slice(const ct_exch_req *r, int lane)
     return ct_part(r->n, ((const hier *)r->state)->lanes.n, lane);
 }
 
-/* Each rank sends every owner on the node its slice, starting with another one. */
-static ct_status plan_node(const ct_exch_req *r, hier *h)
-{
-    const ct_comm *c = r->comm;
-    int m = c->node_size, me = c->node_rank;
-
-    for (int s = 1; s < m; ++s) {
-        int to = (me + s) % m, from = (me + m - s) % m;
-        ct_sched_step step = { .send_to = -1, .recv_from = -1, .add = true };
-
-        if (to < h->lanes.n) {
-            step.send_to = c->node_member[to];
-            step.send_at = slice(r, to);
-            step.send_n = slice(r, to + 1) - step.send_at;
-        }
-        if (me < h->lanes.n) {
-            step.recv_from = c->node_member[from];
-            step.recv_at = slice(r, me);
-            step.recv_n = slice(r, me + 1) - step.recv_at;
-        }
-        CT_TRY(ct_schedule_add(&h->schedule, &step));
-    }
-    return ct_sched_run_create(r->comm, CT_F32, ct_schedule_most(&h->schedule), &h->run);
-}
-
 static void hier_release(ct_exch_req *r)
 {
     hier *h = r->state;
 
     if (h == NULL) return;
     if (h->ops != NULL) h->ops->release(&h->inner);
-    ct_sched_run_destroy(h->run);
-    ct_schedule_destroy(&h->schedule);
+    ct_exch_node_destroy(h->node);
     ct_gather_destroy(h->share);
     ct_sparse_destroy(&h->result);
     ct_lanes_destroy(&h->lanes);
@@ -127,7 +101,7 @@ static ct_status hier_prepare(ct_exch_req *r)
         CT_TRY(prepare_inner(r, h));
         r->room_own = h->inner.room_own;
     }
-    CT_TRY(plan_node(r, h));
+    CT_TRY(ct_exch_node_create(r->comm, r->sum, r->n, h->lanes.n, r->tag + NODE_TAG, &h->node));
     return ct_gather_create_among(r->comm, r->comm->node_member, r->comm->node_size,
                                   r->comm->node_rank, ct_wire_bytes(CT_WIRE_PAIRS, most, most),
                                   r->tag + SHARE_TAG, &h->share);
@@ -140,13 +114,13 @@ static ct_status hier_node_start(ct_exch_req *r, float *grad)
     hier *h = r->state;
 
     h->adding = true;
-    return ct_sched_run_start(h->run, &h->schedule, grad, r->tag + NODE_TAG);
+    return ct_exch_node_start(h->node, grad);
 }
 
 static ct_status hier_node_progress(ct_exch_req *r)
 {
     hier *h = r->state;
-    ct_status status = ct_sched_run_progress(h->run, &r->bytes_sent, &r->where);
+    ct_status status = ct_exch_node_progress(h->node, &r->bytes_sent, &r->where);
 
     if (status == CT_OK) h->adding = false;
     return status;
@@ -251,7 +225,7 @@ static int hier_pending(ct_exch_req *r, MPI_Request **out, int max)
 {
     hier *h = r->state;
 
-    if (h->adding) return ct_sched_run_pending(h->run, out, max);
+    if (h->adding) return ct_exch_node_pending(h->node, out, max);
     if (h->stage == SHARE) return ct_gather_pending(h->share, out, max);
     if ((h->stage == DONE) || (h->ops == NULL)) return 0;
     return h->ops->pending(&h->inner, out, max);

@@ -13,6 +13,7 @@
 
 #include "comm/coded.h"
 #include "comm/line.h"
+#include "framework/base/text.h"
 #include "framework/base/trace.h"
 
 typedef struct ct_grad_pipe ct_grad_pipe;
@@ -106,6 +107,9 @@ ct_status ct_grad_pipe_wait(ct_grad_pipe *gp, int first, int n, ct_pipe_landed_f
 ct_status ct_grad_pipe_finish(ct_grad_pipe *gp, ct_pipe_landed_fn landed, void *ctx);
 void ct_grad_pipe_get_counters(const ct_grad_pipe *gp, ct_grad_pipe_counters *out);
 void ct_grad_pipe_get_coding(const ct_grad_pipe *gp, ct_grad_pipe_coding *out);
+/** What compression did on this rank, as members of a JSON object: "buckets":[…],"total":{…}, means
+ *  of a coded step; nothing where nothing was compressed. */
+void ct_grad_pipe_coding_json(const ct_grad_pipe *gp, ct_text *out);
 /** Records in t (borrowed; NULL: no more), from the next step on, every bucket under way. */
 ct_status ct_grad_pipe_trace(ct_grad_pipe *gp, ct_trace *t);
 /** State k = 0, 1 … of range i; false: it has no such one. Between steps. */

@@ -127,3 +127,59 @@ void ct_grad_pipe_log_coding(const ct_grad_pipe *gp)
     add_up(gp, 0, gp->n_bucket, &all);
     log_line("compression, a step in all: ", &all, most, travels);
 }
+
+/* ---- the same for programs */
+
+static void add_field(ct_text *text, const char *name, double v)
+{
+    ct_text_add(text, ",\"%s\":", name);
+    ct_text_add_number(text, v);
+}
+
+static void add_json(ct_text *text, const ct_grad_pipe_coding *c, double steps)
+{
+    double elements = (c->elements > 0) ? (double)c->elements : 1, ms = 1e3 / steps;
+
+    ct_text_add(text, "\"steps\":%.0f,\"bytes_dense\":%.0f,\"bytes_coded\":%.0f", steps,
+                (double)c->bytes_dense / steps, (double)c->bytes_coded / steps);
+    add_field(text, "density", (double)c->selected / elements);
+    add_field(text, "filled", (double)c->filled / elements);
+    add_field(text, "select_ms", ms * c->select_s);
+    add_field(text, "pack_ms", ms * c->pack_s);
+    add_field(text, "exchange_ms", ms * c->exchange_s);
+    add_field(text, "unpack_ms", ms * c->unpack_s);
+    add_field(text, "saved_ms", ms * c->saved_s);
+    add_field(text, "residual_norm", c->residual_norm);
+}
+
+void ct_grad_pipe_coding_json(const ct_grad_pipe *gp, ct_text *out)
+{
+    ct_grad_pipe_coding c;
+    double most = 0;
+    int n = 0;
+
+    ct_comm_lock(gp->comm);
+    for (int i = 0; i < gp->n_bucket; ++i) {
+        const ct_bucket *b = &gp->bucket[i];
+        double steps = (double)(b->n_run - b->n_dense);
+        char name[160];
+
+        if ((b->coded == NULL) || (steps == 0)) continue;
+        most = (steps > most) ? steps : most;
+        add_up(gp, i, 1, &c);
+        ct_bucket_name(&b->cut, gp->range, name, sizeof(name));
+        ct_text_add(out, "%s{\"bucket\":", (n++ == 0) ? "\"buckets\":[" : ",");
+        ct_text_add_json(out, name);
+        ct_text_add(out, ",\"codec\":\"%s\",\"exchange\":\"%s\",", b->ops->name,
+                    ct_bucket_algorithm(b, false));
+        add_json(out, &c, steps);
+        ct_text_add(out, "}");
+    }
+    if (n > 0) {
+        add_up(gp, 0, gp->n_bucket, &c);
+        ct_text_add(out, "],\"total\":{");
+        add_json(out, &c, most);
+        ct_text_add(out, "}");
+    }
+    ct_comm_unlock(gp->comm);
+}

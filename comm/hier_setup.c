@@ -77,31 +77,6 @@ void ct_hier_release(ct_coll_req *r)
     r->state = NULL;
 }
 
-/* The buffers of the node's ranks, where all of them lie in one window; on all nodes, or none. */
-static ct_status find_buffers(ct_coll_req *r, bool *direct_p)
-{
-    ct_hier *st = r->state;
-    ct_comm *c = r->comm;
-    int64_t at[2] = { -1, 0 }, *all = NULL;
-    int window = -1, direct = 1, rc = MPI_SUCCESS;
-
-    if (ct_node_find(c->node_memory, r->buf, (size_t)r->count * st->size, &window, &at[1]))
-        at[0] = window;
-    all = malloc(sizeof(at) * (size_t)c->node_size);
-    if (all == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d offsets", c->node_size);
-    rc = MPI_Allgather(at, 2, MPI_INT64_T, all, 2, MPI_INT64_T, c->node);
-    for (int i = 0; i < c->node_size; ++i)
-        direct = direct && (all[2 * i] >= 0) && (all[2 * i] == at[0]);
-    if (rc == MPI_SUCCESS)
-        rc = MPI_Allreduce(MPI_IN_PLACE, &direct, 1, MPI_INT, MPI_LAND, c->world);
-    for (int i = 0; direct && (i < c->node_size); ++i)
-        st->home[i] = ct_node_block(c->node_memory, window, i) + all[2 * i + 1];
-    free(all);
-    CT_TRY_MPI(rc);
-    *direct_p = (direct != 0);
-    return CT_OK;
-}
-
 /* A window for staging: on every rank two inputs of a chunk and two sums of a part. */
 static ct_status make_stage(ct_coll_req *r)
 {
@@ -148,7 +123,8 @@ static ct_status choose_way(ct_coll_req *r)
     if (status != CT_OK) return (status == CT_UNSUPPORTED) ? CT_OK : status;
     for (int i = 0; i < c->node_size; ++i)
         st->signals[i] = ct_node_signals(c->node_memory, st->slot, i);
-    CT_TRY(find_buffers(r, &direct));
+    CT_TRY(
+        ct_node_find_all(c->node_memory, r->buf, (size_t)r->count * st->size, st->home, &direct));
     if (direct) {
         st->way = CT_HIER_DIRECT;
         st->chunk = chunk_for(r, CT_HIER_DIRECT);

@@ -211,6 +211,27 @@ char *ct_node_block(const ct_node *node, int index, int node_rank)
     return node->window[index].block[node_rank];
 }
 
+ct_status ct_node_find_all(const ct_node *node, const void *p, size_t bytes, char **home,
+                           bool *all_p)
+{
+    const ct_comm *c = node->comm;
+    int64_t at[2] = { -1, 0 }, *all = malloc(sizeof(at) * (size_t)c->node_size);
+    int index = -1, found = 1, rc = MPI_SUCCESS;
+
+    if (all == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d offsets", c->node_size);
+    if (ct_node_find(node, p, bytes, &index, &at[1])) at[0] = index;
+    rc = MPI_Allgather(at, 2, MPI_INT64_T, all, 2, MPI_INT64_T, c->node);
+    for (int i = 0; i < c->node_size; ++i)
+        found = found && (all[2 * i] >= 0) && (all[2 * i] == at[0]);
+    if (rc == MPI_SUCCESS) rc = MPI_Allreduce(MPI_IN_PLACE, &found, 1, MPI_INT, MPI_LAND, c->world);
+    for (int i = 0; found && (i < c->node_size); ++i)
+        home[i] = ct_node_block(node, index, i) + all[2 * i + 1];
+    free(all);
+    CT_TRY_MPI(rc);
+    *all_p = (found != 0);
+    return CT_OK;
+}
+
 void ct_node_release(ct_node *node, void *block)
 {
     int index = 0;

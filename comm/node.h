@@ -32,6 +32,10 @@ void ct_node_release(ct_node *node, void *block);
  *  way on all ranks and *offset_p counts bytes from the block's start. */
 bool ct_node_find(const ct_node *node, const void *p, size_t bytes, int *window_p,
                   int64_t *offset_p);
+/** home[node_size]: where each rank of this node has what it calls p, in this process's addresses;
+ *  *all_p: that lies in one window for all of them, on every node. Collective over the world. */
+ct_status ct_node_find_all(const ct_node *node, const void *p, size_t bytes, char **home,
+                           bool *all_p);
 /** Block of a rank of the node, in this process's addresses. */
 char *ct_node_block(const ct_node *node, int window, int node_rank);
 

@@ -47,25 +47,6 @@ void ct_node_sum_destroy(ct_node_sum *s)
     free(s);
 }
 
-/* The buffers of the node's ranks, where all of them lie in one window. */
-static ct_status find_buffers(ct_node_sum *s)
-{
-    ct_comm *c = s->comm;
-    int64_t at[2] = { -1, 0 }, *all = malloc(sizeof(at) * (size_t)c->node_size);
-    int window = -1, direct = 1, rc = MPI_SUCCESS;
-
-    if (all == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d offsets", c->node_size);
-    if (ct_node_find(s->node, s->buf, (size_t)s->count * s->size, &window, &at[1])) at[0] = window;
-    rc = MPI_Allgather(at, 2, MPI_INT64_T, all, 2, MPI_INT64_T, c->node);
-    for (int i = 0; i < c->node_size; ++i)
-        direct = direct && (all[2 * i] >= 0) && (all[2 * i] == at[0]);
-    for (int i = 0; direct && (i < c->node_size); ++i)
-        s->home[i] = ct_node_block(s->node, window, i) + all[2 * i + 1];
-    free(all);
-    CT_TRY_MPI(rc);
-    return direct ? CT_OK : CT_UNSUPPORTED; /* each rank saw the same list */
-}
-
 static ct_status take_slots(ct_node_sum *s)
 {
     CT_TRY(ct_node_take_slot(s->node, &s->slot));
@@ -83,6 +64,7 @@ static ct_status set_up(ct_node_sum *s)
     int64_t bytes = s->count * (int64_t)s->size;
     int64_t team = (c->n_core > c->node_size) ? c->n_core / c->node_size : 1;
     int64_t part = PART_BYTES * team; /* not by n_thread, which may differ between ranks */
+    bool found = false;
 
     s->signals = calloc((size_t)c->node_size, sizeof(*s->signals));
     s->home = calloc((size_t)c->node_size, sizeof(*s->home));
@@ -93,7 +75,8 @@ static ct_status set_up(ct_node_sum *s)
     s->claims = c->oversubscribed || (bytes >= CLAIMED_BYTES);
     s->n_part = c->node_size;
     if (s->claims && (bytes / part > s->n_part)) s->n_part = (int)(bytes / part);
-    CT_TRY(find_buffers(s));
+    CT_TRY(ct_node_find_all(s->node, s->buf, (size_t)s->count * s->size, s->home, &found));
+    if (!found) return CT_UNSUPPORTED;
     CT_TRY(take_slots(s));
     return ct_node_prepare_bell(s->node);
 }

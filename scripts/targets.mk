@@ -51,7 +51,7 @@ test-unit: $(if $(T),$(filter $(B)/tests/unit/test_$(T)%,$(UNIT_BIN)),$(UNIT_BIN
 	$(Q)for t in $^; do STRICT=$(STRICT) $(RUN) $${t#$(B)/tests/} $$t || exit 1; done
 
 test-mpi: $(if $(T),$(filter $(B)/tests/mpi/test_$(T)%,$(MPI_BIN)),$(MPI_BIN))
-	$(Q)for t in $^; do for n in 1 2 3 4 $$(case $$t in */test_coll) echo 5 6 8 ;; */test_parts) echo 7 8 ;; */test_exch) echo 5 6 7 8 9 ;; esac); do \
+	$(Q)for t in $^; do for n in 1 2 3 4 $$(case $$t in */test_coll) echo 5 6 8 ;; */test_parts) echo 7 8 ;; */test_code*) echo 5 ;; */test_exch) echo 5 6 7 8 9 ;; esac); do \
 	    STRICT=$(STRICT) ASAN_OPTIONS=detect_leaks=0 $(RUN) "$${t#$(B)/tests/} -np $$n" \
 	    $(MPIRUN) $(MPIRUN_FLAGS) -np $$n $$t || exit 1; done; done
 

@@ -135,6 +135,11 @@ ct_status ct_report_run(ct_report *r, const char *fields)
     return write_fields(r, "run", fields);
 }
 
+ct_status ct_report_compression(ct_report *r, const char *fields)
+{
+    return write_fields(r, "compression", fields);
+}
+
 ct_status ct_report_done(ct_report *r, const char *fields)
 {
     return write_fields(r, "done", fields);

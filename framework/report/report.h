@@ -62,6 +62,8 @@ ct_status ct_report_train(ct_report *r, const ct_report_train_event *e);
 ct_status ct_report_test_start(ct_report *r, int64_t iteration, int net_index);
 ct_status ct_report_test(ct_report *r, int64_t iteration, int net_index, const ct_net *net,
                          const double *output);
+/** {"event":"compression", …}: fields as in ct_report_run(). What it did in the whole run. */
+ct_status ct_report_compression(ct_report *r, const char *fields);
 /** {"event":"done", …}: fields as in ct_report_run(). */
 ct_status ct_report_done(ct_report *r, const char *fields);
 /** `Iteration N, loss = L`: the pass after the last update. No event. */

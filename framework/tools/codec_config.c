@@ -68,6 +68,18 @@ static ct_status check_unused(const Ct__CompressionParameter *p, const char *who
         return unused(who, "mask_momentum", codec, "REDSYNC");
     if (!codec->keeps && p->has_resync_iter && (p->resync_iter > 0))
         return unused(who, "resync_iter", codec, "codecs that leave something behind");
+    if (p->resync_iter == 1)
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: resync_iter: 1 sends every iteration dense, and %s never sends; take 2 "
+                       "or more, 0 for no resync, or no compression",
+                       who, codec->name);
+    if (p->has_mask_momentum && p->mask_momentum && p->has_momentum_correction &&
+        !p->momentum_correction)
+        return CT_FAIL(
+            CT_ERR_CONFIG,
+            "%s: mask_momentum: true masks the momentum of momentum_correction, which is "
+            "false here; leave one of them out",
+            who);
     return CT_OK;
 }
 

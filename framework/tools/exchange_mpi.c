@@ -189,6 +189,11 @@ ct_status ct_exchange_mpi_trace(void *ctx, struct ct_trace *t)
     return ct_grad_pipe_trace(((exchange_mpi *)ctx)->pipe, t);
 }
 
+void ct_exchange_mpi_coding(void *ctx, ct_text *out)
+{
+    ct_grad_pipe_coding_json(((exchange_mpi *)ctx)->pipe, out);
+}
+
 void ct_exchange_mpi_describe(void *ctx, char *text, size_t size)
 {
     ct_grad_pipe_describe(((exchange_mpi *)ctx)->pipe, text, size);
@@ -303,7 +308,11 @@ const ct_arena_ops *ct_exchange_mpi_arena(ct_comm *comm, const Ct__SolverParamet
 {
     const ct_arena_ops *shared = ct_comm_arena(comm);
     const char *name = (param->comm != NULL) ? param->comm->allreduce : "auto";
+    const Ct__CompressionParameter *p = param->compression;
 
+    if ((p != NULL) && (p->type != CT__COMPRESSION_PARAMETER__TYPE__NONE) &&
+        (p->exchange == CT__COMPRESSION_PARAMETER__EXCHANGE__KIND__HIER))
+        return shared; /* its nodes add gradients up where they are */
     for (const ct_coll_ops *const *at = ct_coll_table; *at != NULL; ++at) {
         if (strcmp(name, (*at)->name) == 0) return (*at)->shares_memory ? shared : ct_arena_plain();
     }

@@ -4,6 +4,7 @@
 #define CT_EXCHANGE_MPI_H
 
 #include "comm/comm.h"
+#include "framework/base/text.h"
 #include "framework/base/trace.h"
 #include "framework/net/net.h"
 #include "framework/proto/cortado.pb-c.h"
@@ -20,6 +21,8 @@ ct_status ct_exchange_mpi_open(ct_comm *comm, const Ct__SolverParameter *param, 
 const ct_arena_ops *ct_exchange_mpi_arena(ct_comm *comm, const Ct__SolverParameter *param);
 /** Records the buckets under way in t, from the next step on. ctx: that of the exchange. */
 ct_status ct_exchange_mpi_trace(void *ctx, ct_trace *t);
+/** What compression did on this rank: ct_grad_pipe_coding_json(). ctx: that of the exchange. */
+void ct_exchange_mpi_coding(void *ctx, ct_text *out);
 /** Before comm and net go. Collective. */
 void ct_exchange_mpi_close(ct_exchange *exchange);
 /** What the exchange waits for. ctx: that of the exchange; from any thread, until it is closed. */

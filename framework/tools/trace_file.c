@@ -141,8 +141,11 @@ static ct_status write_all(ct_trace_file *f, int tag, const ct_text *mine, doubl
     ct_text_add(&last,
                 "{\"ph\":\"M\",\"name\":\"trace\",\"pid\":0,\"tid\":0,\"args\":{}}\n],\n"
                 "\"otherData\":{\"ranks\":%d,\"iterations\":\"%" PRId64 "-%" PRId64
-                "\",\"clock_error_us\":%.3f,\"spans\":%" PRId64 ",\"lost\":%" PRId64 "}}\n",
+                "\",\"clock_error_us\":%.3f,\"spans\":%" PRId64 ",\"lost\":%" PRId64,
                 c->size, f->trace->first, f->trace->last, 1e6 * error_s, n_span, n_lost);
+    if ((f->coding != NULL) && (f->coding[0] != '\0'))
+        ct_text_add(&last, ",\"compression\":{%s}", f->coding);
+    ct_text_add(&last, "}}\n");
     if (name.failed || last.failed) return CT_FAIL(CT_ERR_NOMEM, "no memory for a trace");
     to = fopen(name.text, "w");
     if (to == NULL) status = CT_FAIL(CT_ERR_IO, "%s: %s", name.text, strerror(errno));

@@ -16,6 +16,7 @@ typedef struct ct_trace_file {
     ct_job *job;
     ct_trace *trace;
     ct_clock_offset first; /* of the clocks, at the start */
+    const char *coding;    /* what compression did, JSON members; borrowed; NULL, "": nothing */
 } ct_trace_file;
 
 /** Reads --trace and --trace_iterations, tries the file on rank 0 and compares the clocks. The job

@@ -116,6 +116,24 @@ static ct_status report_done(training *t, ct_status how, double seconds)
     return ct_report_done(t->report, fields);
 }
 
+/* What compression did in the whole run: into the trace and the metrics. */
+static ct_status report_coding(training *t)
+{
+    ct_text coding = { 0 };
+    ct_status status = CT_OK;
+
+    if (t->exchange.is_mpi) ct_exchange_mpi_coding(t->exchange.exchange.ctx, &coding);
+    t->trace.coding = coding.failed ? NULL : coding.text;
+    status = ct_trace_file_write(&t->trace); /* collective */
+    t->trace.coding = NULL;
+    if ((status == CT_OK) && coding.failed)
+        status = CT_FAIL(CT_ERR_NOMEM, "no memory for the report of compression");
+    if ((status == CT_OK) && (coding.length > 0))
+        status = ct_report_compression(t->report, coding.text);
+    ct_text_destroy(&coding);
+    return status;
+}
+
 static ct_status create_solver(training *t)
 {
     ct_solver_options options = { .param = t->config.solver, .map = t->config.map };
@@ -163,7 +181,7 @@ static ct_status train(training *t)
     CT_TRY(report_run(t));
     status = ct_solver_run(t->solver);
     if ((status == CT_OK) || (status == CT_STOPPED)) {
-        CT_TRY(ct_trace_file_write(&t->trace));
+        CT_TRY(report_coding(t));
         CT_TRY(report_done(t, status, ct_clock_s() - start));
     }
     return status;

@@ -100,6 +100,30 @@ for codec in onebit powersgd; do
         is curve_of_${codec}_on_$n awk '{ n += 1; s += $2; if ($2 != $2) bad = 1 } END { exit !(n == 10 && !bad && s / n < 2.4) }' l$n
     done
 done
+# whose regions are not kept, and what AUTO takes by the model of a slow network, on other numbers of ranks
+cat >slow.prototxt <<'EOF'
+name: "slow" sum_gbs: 10
+level { name: "node" size: 1 latency_us: 1 bandwidth_gbs: 10 }
+level { name: "machine" latency_us: 20 bandwidth_gbs: 0.001 }
+EOF
+other_ranks() { # NAME OPTION...
+    name=$1
+    shift
+    $JOB 2 $train "$@" --set=snapshot_prefix=some_$name --iterations=10 >out 2>&1 </dev/null
+    for n in 1 2 3; do
+        mkdir -p $name$n
+        cp some_${name}_iter_10.* $name$n/
+        runs resumes_${name}_on_$n 0 'resuming after 10 iterations' $JOB $n $train "$@" --set=snapshot_prefix=$name$n/some --set=display=1 \
+            --set=average_loss=1 --snapshot=$name$n/some_${name}_iter_10.solverstate.h5 --metrics=$name$n.jsonl
+        losses $name$n.jsonl >l$n
+        is curve_of_${name}_on_$n awk '{ n += 1; s += $2; if ($2 != $2) bad = 1 } END { exit !(n == 10 && !bad && s / n < 2.4) }' l$n
+    done
+}
+other_ranks oktopk --deterministic=false $red,exchange=oktopk
+for codec in REDSYNC ONEBIT POWERSGD; do
+    other_ranks auto_$codec --topology=slow.prototxt --set=comm.tune_iterations=0 --compression=auto:density=0.05,min_bytes=1024,among=$codec
+    is auto_takes_$codec grep -qi "compression of ip.0., .* ($codec, " out
+done
 runs powersgd_other_rank 3 'powersgd_q' $JOB 2 $train --compression=powersgd:min_bytes=1024,rank=3 --set=snapshot_prefix=part_powersgd \
     --snapshot=part_powersgd_iter_10.solverstate.h5
 runs powersgd_from_dense 0 'Optimization Done' $JOB 2 $train --compression=powersgd:min_bytes=1024 --set=snapshot_prefix=half \
@@ -110,6 +134,32 @@ runs reports 0 'compression of (conv|ip)\[0\], .* \(redsync, allgather\): .*dens
     $JOB 2 $train $red,exchange=allgather,wire=pairs --metrics=rep.jsonl --set=display=5 --set=snapshot_prefix=rep
 is reports_in_all grep -q 'compression, a step in all: ' out
 is event_has_it grep -q '"compression":{"parameters":[12],"bytes_dense":[0-9]*,"bytes_coded":[0-9]*,"density":0.05.*"residual_norm":' rep.jsonl
+if command -v python3 >/dev/null; then
+    $JOB 2 $train $red,exchange=allgather,wire=pairs --metrics=tot.jsonl --trace=tot.json --trace_iterations=5-6 --set=snapshot_prefix=tot >out 2>&1 </dev/null
+    # log, metrics and trace have the same figures, for each bucket and in all; half of what is dense and the rest add up
+    is report_is_whole python3 -c '
+import json, re
+event = [e for e in map(json.loads, open("tot.jsonl")) if e["event"] == "compression"]
+trace = json.load(open("tot.json"))["otherData"]["compression"]
+log = open("out").read()
+assert len(event) == 1, event
+event = event[0]
+assert event["buckets"] == trace["buckets"] and event["total"] == trace["total"]
+fields = "steps bytes_dense bytes_coded density filled select_ms pack_ms exchange_ms unpack_ms saved_ms residual_norm".split()
+for b in event["buckets"]:
+    assert b["codec"] == "redsync" and b["exchange"] == "allgather" and b["steps"] == 20, b
+    elements = int(re.search(r", (\d+) elements", b["bucket"]).group(1))
+    assert b["bytes_dense"] == 4 * elements and b["bytes_coded"] == 32 + 8 * round(0.05 * elements), b
+    assert abs(b["density"] - 0.05) < 1 / elements and b["density"] <= b["filled"] <= 2.0001 * b["density"], b
+    assert min(b[f] for f in fields if f != "saved_ms") > 0, b
+    line = re.search("compression of " + re.escape(b["bucket"]) + r" .*: (\S+) of (\S+) KB, density (\S+) %.*residual norm (\S+)", log)
+    assert line and abs(float(line.group(1)) / (1e-3 * b["bytes_coded"]) - 1) < 1e-3, log
+    assert abs(float(line.group(4).rstrip(";")) / b["residual_norm"] - 1) < 1e-2, line.groups()
+for f in ("bytes_dense", "bytes_coded", "select_ms", "pack_ms", "exchange_ms", "unpack_ms", "saved_ms"):
+    assert abs(sum(b[f] for b in event["buckets"]) - event["total"][f]) <= 1e-6 * abs(event["total"][f]) + 1e-6, f
+assert abs(sum(b["residual_norm"] ** 2 for b in event["buckets"]) - event["total"]["residual_norm"] ** 2) < 1e-6 * event["total"]["residual_norm"] ** 2
+'
+fi
 is dense_event_has_not sh -c '! grep -q compression..: dense.jsonl'
 
 # ---- each parameter
@@ -148,6 +198,11 @@ refused correction_of_topk 'momentum_correction means nothing to topk' --compres
 refused density_0 'density 0, but 0 < density <= 1' --compression=redsync:density=0
 refused density_2 'density 2, but 0 < density <= 1' --compression=redsync:density=2
 refused min_bytes 'none may be negative' $red,resync_iter=-1
+refused resync_always 'resync_iter: 1 sends every iteration dense' $red,resync_iter=1
+refused mask_of_nothing 'masks the momentum of momentum_correction, which is' $red,momentum_correction=false,mask_momentum=true
+refused oktopk_auto_deterministic 'OKTOPK come from the steps before' --compression=auto:exchange=oktopk --deterministic
+refused clip_of_auto 'local_clip: 5' --compression=auto --set=clip_gradients=5
+refused reproducible_auto 'reproducible_sum: true, but compression auto' --compression=auto --reproducible_sum
 refused quantize_wire 'one mean for all values' $red,quantize=true,wire=half
 refused l1 'regularization_type L2 only' $red --set=regularization_type=L1
 refused misspelt_type 'did you mean "redsync"' --compression=redsinc

@@ -4,8 +4,10 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "comm/exch_impl.h"
+#include "comm/exch_node.h"
 
 typedef struct plan {
     const char *name;
@@ -87,6 +89,7 @@ typedef struct run {
     double *given, *got; /* [n] of this rank; of all */
     double *size;        /* [n] sum of magnitudes, for tolerances */
     int64_t bytes[2];    /* sent before and after the first steps */
+    bool shared;         /* grad comes from the communicator's arena */
 } run;
 
 static int open_run(ct_comm *c, const ct_exch_ops *ops, const plan *p, ct_wire_form form, int tag,
@@ -94,8 +97,14 @@ static int open_run(ct_comm *c, const ct_exch_ops *ops, const plan *p, ct_wire_f
 {
     size_t n = (size_t)p->n;
 
-    *x = (run){ .ops = ops };
-    x->grad = calloc(n, sizeof(float));
+    void *block = NULL;
+
+    /* gradients that a node's ranks can read, and others */
+    *x = (run){ .ops = ops, .shared = (ops->node_start != NULL) && (form != CT_WIRE_MEAN) };
+    if (x->shared && (ct_comm_arena(c)->acquire(ct_comm_arena(c)->ctx, sizeof(float) * n, "test",
+                                                &block) != CT_OK))
+        return 1;
+    x->grad = x->shared ? block : calloc(n, sizeof(float));
     x->v = calloc(n, sizeof(float));
     x->given = calloc(n, sizeof(double));
     x->got = calloc(n, sizeof(double));
@@ -107,9 +116,14 @@ static int open_run(ct_comm *c, const ct_exch_ops *ops, const plan *p, ct_wire_f
 
 static void close_run(run *x)
 {
+    const ct_arena_ops *arena = ct_comm_arena(x->r.comm);
+
     x->ops->release(&x->r);
     ct_sparse_destroy(&x->own);
-    free(x->grad);
+    if (x->shared)
+        arena->release(arena->ctx, x->grad);
+    else
+        free(x->grad);
     free(x->v);
     free(x->given);
     free(x->got);
@@ -355,6 +369,68 @@ static int several(ct_comm *c)
     return fault;
 }
 
+/* ---- the node's sum, in shared memory and by messages */
+
+enum { NODE_N = 200003, NODE_USES = 6 };
+
+/* Integers: exact in any order. A use that is late on some ranks meets the next one of others. */
+static int node_use(ct_exch_node *node, const ct_comm *c, int use, float *v, int n_owner)
+{
+    ct_coll_where where = { .brief = (use % 2 == 0) };
+    int64_t bytes = 0, first = ct_part(NODE_N, n_owner, c->node_rank), wrong = 0, last = 0;
+    ct_status status = CT_INPROGRESS;
+    int idle = 0;
+
+    for (int64_t i = 0; i < NODE_N; ++i) v[i] = draw(1 + (uint64_t)c->rank, (uint64_t)use, i);
+    if (c->rank == use % c->size) usleep(1000);
+    if (ct_exch_node_start(node, v) != CT_OK) return 1;
+    while (status == CT_INPROGRESS) {
+        status = ct_exch_node_progress(node, &bytes, &where);
+        idle += 1;
+        ct_comm_relax((ct_comm *)(uintptr_t)c, &idle);
+    }
+    first = (c->node_rank < n_owner) ? first : 0;
+    last = (c->node_rank < n_owner) ? ct_part(NODE_N, n_owner, c->node_rank + 1) : 0;
+    for (int64_t i = first; i < last; ++i) {
+        float sum = 0;
+
+        for (int r = 0; r < c->node_size; ++r)
+            sum += draw(1 + (uint64_t)c->node_member[r], (uint64_t)use, i);
+        wrong += (v[i] != sum);
+    }
+    MPI_Barrier(MPI_COMM_WORLD); /* as a delivery: nobody writes before all have read */
+    return MPI_FAULT_UNLESS((status == CT_OK) && (wrong == 0));
+}
+
+static int node_sums(ct_comm *c)
+{
+    const ct_arena_ops *arena = ct_comm_arena(c);
+    int n_owner = ct_topo_min_node_size(c->topo), fault = 0;
+    float *plain = calloc(NODE_N, sizeof(*plain));
+    ct_exch_node *node = NULL, *apart = NULL;
+    void *block = NULL;
+
+    fault += MPI_FAULT_UNLESS(arena->acquire(arena->ctx, sizeof(float) * NODE_N, "test", &block) ==
+                              CT_OK);
+    fault += MPI_FAULT_UNLESS(ct_exch_node_create(c, block, NODE_N, n_owner, 3, &node) == CT_OK);
+    fault += MPI_FAULT_UNLESS(ct_exch_node_create(c, plain, NODE_N, n_owner, 4, &apart) == CT_OK);
+    if (fault == 0) {
+        bool shares = c->node_shares && (ct_topo_max_node_size(c->topo) > 1);
+
+        fault += MPI_FAULT_UNLESS(ct_exch_node_shares(node) == shares);
+        fault += MPI_FAULT_UNLESS(!ct_exch_node_shares(apart));
+        for (int use = 0; use < NODE_USES; ++use) {
+            fault += node_use(node, c, use, (use == 3) ? plain : block, n_owner);
+            fault += node_use(apart, c, use, plain, n_owner);
+        }
+    }
+    ct_exch_node_destroy(node);
+    ct_exch_node_destroy(apart);
+    arena->release(arena->ctx, block);
+    free(plain);
+    return fault;
+}
+
 /* ---- choice and costs */
 
 static void ignore_line(void *ctx, const char *text)
@@ -413,6 +489,12 @@ static void test_several(void **state)
     assert_int_equal(mpi_verdict(mpi_on_machines(several)), 0);
 }
 
+static void test_node_sums(void **state)
+{
+    (void)state;
+    assert_int_equal(mpi_verdict(mpi_on_machines(node_sums)), 0);
+}
+
 static void test_choice(void **state)
 {
     (void)state;
@@ -422,7 +504,7 @@ static void test_choice(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_conservation), cmocka_unit_test(test_balance),
     cmocka_unit_test(test_theory),       cmocka_unit_test(test_several),
-    cmocka_unit_test(test_choice),
+    cmocka_unit_test(test_choice),       cmocka_unit_test(test_node_sums),
 };
 
 MPI_MAIN(tests, 120)
