@@ -103,20 +103,20 @@ done
 # whose regions are not kept, and what AUTO takes by the model of a slow network, on other numbers of ranks
 cat >slow.prototxt <<'EOF'
 name: "slow" sum_gbs: 10
-level { name: "node" size: 1 latency_us: 1 bandwidth_gbs: 10 }
-level { name: "machine" latency_us: 20 bandwidth_gbs: 0.001 }
+level { name: "node" size: 4 latency_us: 20 bandwidth_gbs: 0.0001 }
+level { name: "machine" latency_us: 20 bandwidth_gbs: 0.0001 }
 EOF
 other_ranks() { # NAME OPTION...
-    name=$1
+    resumed=$1
     shift
-    $JOB 2 $train "$@" --set=snapshot_prefix=some_$name --iterations=10 >out 2>&1 </dev/null
+    $JOB 2 $train "$@" --set=snapshot_prefix=some_$resumed --iterations=10 >out 2>&1 </dev/null
     for n in 1 2 3; do
-        mkdir -p $name$n
-        cp some_${name}_iter_10.* $name$n/
-        runs resumes_${name}_on_$n 0 'resuming after 10 iterations' $JOB $n $train "$@" --set=snapshot_prefix=$name$n/some --set=display=1 \
-            --set=average_loss=1 --snapshot=$name$n/some_${name}_iter_10.solverstate.h5 --metrics=$name$n.jsonl
-        losses $name$n.jsonl >l$n
-        is curve_of_${name}_on_$n awk '{ n += 1; s += $2; if ($2 != $2) bad = 1 } END { exit !(n == 10 && !bad && s / n < 2.4) }' l$n
+        mkdir -p $resumed$n
+        cp some_${resumed}_iter_10.* $resumed$n/
+        runs resumes_${resumed}_on_$n 0 'resuming after 10 iterations' $JOB $n $train "$@" --set=snapshot_prefix=$resumed$n/some --set=display=1 \
+            --set=average_loss=1 --snapshot=$resumed$n/some_${resumed}_iter_10.solverstate.h5 --metrics=$resumed$n.jsonl
+        losses $resumed$n.jsonl >l$n
+        is curve_of_${resumed}_on_$n awk '{ n += 1; s += $2; if ($2 != $2) bad = 1 } END { exit !(n == 10 && !bad && s / n < 2.4) }' l$n
     done
 }
 other_ranks oktopk --deterministic=false $red,exchange=oktopk

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/wire.h"
+#include "comm/wire_impl.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -28,6 +28,34 @@ static void check(const void *payload, size_t bytes, int64_t n)
     free(all);
 }
 
+/* A head that fits the bytes, of any code, so that it is the entries that are looked at. */
+static void check_entries(char *payload, size_t size, int64_t n)
+{
+    ct_wire_head head;
+    ct_wire_view v;
+    uint32_t others = 0;
+    int64_t least = 0;
+
+    memcpy(&head, payload, sizeof(head));
+    head.code %= CT_CODE_N;
+    if (head.code == CT_CODE_DENSE32) n = (int64_t)((size - CT_WIRE_HEAD) / 4);
+    if (head.code == CT_CODE_DENSE16) n = (int64_t)((size - CT_WIRE_HEAD) / 2);
+    least = (int64_t)ct_wire_size((ct_wire_code)head.code, n, 0);
+    if (least > (int64_t)size) return;
+    head.n = n;
+    for (head.count = n; head.count > 0; head.count /= 2) {
+        if (ct_wire_size((ct_wire_code)head.code, n, head.count) <= size) break;
+    }
+    head.bytes = ct_wire_size((ct_wire_code)head.code, n, head.count);
+    memcpy(payload, &head, sizeof(head));
+    ct_wire_lay_out(payload, (ct_wire_code)head.code, n, head.count, &v);
+    if ((v.per_block != NULL) && (n > 0)) { /* blocks' counts that add up */
+        for (int64_t b = 1; b < ct_wire_blocks(n); ++b) others += v.per_block[b];
+        *(uint32_t *)(uintptr_t)v.per_block = (uint32_t)head.count - others;
+    }
+    check(payload, head.bytes, n);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     int64_t n = 0;
@@ -45,6 +73,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memcpy(payload, &stated, sizeof(stated)); /* past the first checks */
     memcpy(payload + 16, &n, sizeof(n));
     check(payload, size, n);
+    check_entries(payload, size, n & 0x1ff); /* few elements: entries that are in order */
+    check_entries(payload, size, n);
     free(payload);
     return 0;
 }
