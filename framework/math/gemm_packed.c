@@ -7,7 +7,7 @@
 
 enum {
     PIECE = 128 /* x a panel: 16 KB */,
-    TEAM_FLOP = 400000 /* less is not worth waking a team */
+    TEAM_FLOP = 2000000 /* less is not worth waking a team */
 };
 
 int64_t ct_gemm_packed_size(int64_t n, int64_t k)

@@ -165,13 +165,15 @@ static void test_turned(void **state)
     }
 }
 
-/* The same bits for 1 to 5 threads, and in either direction. */
+/* The same bits for 1 to 5 threads, in either direction, and in more parts than threads. */
 static void test_threads(void **state)
 {
-    static const int64_t shape[][3] = { { 97, 203, 401 }, { 20, 400, 300 }, { 200, 16, 900 } };
+    static const int64_t shape[][3] = {
+        { 97, 203, 401 }, { 20, 400, 300 }, { 200, 16, 900 }, { 1100, 1100, 400 }
+    };
 
     (void)state;
-    for (int s = 0; s < 3; s++) {
+    for (int s = 0; s < 4; s++) {
         ct_gemm_desc d = variant(shape[s], 2);
         operands want = make_operands(&d, 0, 1.0f, 0.5f);
         ct_gemm_plan one = ct_gemm_plan_make(&d);
