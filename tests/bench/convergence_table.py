@@ -123,17 +123,14 @@ def plot(folder, key, names, curves):
         by_iteration.append("$d%d using 1:3 with linespoints title '%s'" % (k, title))
         by_time.append("$d%d using 2:3 with linespoints title '%s'" % (k, title))
     stem = os.path.join(folder, "%s_%d_%d" % key)
-    with open(stem + ".gp", "w") as f:
-        f.write("set terminal svg size 1200,480 dynamic\nset output '%s.svg'\n" % stem)
-        f.write("".join(data) + "set grid\n")
-        if is_perplexity(net):
-            f.write("set key top right\nset ylabel 'perplexity of the validation text'\nset logscale y\n")
-        else:
-            f.write("set key bottom right\nset ylabel 'accuracy, %'\n")
-        f.write("set multiplot layout 1,2 title '%s, %d ranks: mean over seeds'\n" % (net.replace("_", " "), ranks))
-        f.write("set xlabel 'iterations'\nplot " + ", ".join(by_iteration) + "\n")
-        f.write("set xlabel 'MODELLED seconds, 1 Gbit/s, nothing hidden'\nplot " + ", ".join(by_time) + "\n")
-    subprocess.run(["gnuplot", stem + ".gp"], check=True)
+    corner, unit = ("top", "perplexity") if is_perplexity(net) else ("bottom", "accuracy, %")
+    text = "set terminal svg size 1200,480 dynamic\nset output '%s.svg'\n" % stem + "".join(data)
+    text += "set grid\nset key %s right\nset ylabel '%s'\n" % (corner, unit)
+    text += "set logscale y\n" if is_perplexity(net) else ""
+    text += "set multiplot layout 1,2 title '%s, %d ranks: mean over seeds'\n" % (net.replace("_", " "), ranks)
+    text += "set xlabel 'iterations'\nplot " + ", ".join(by_iteration) + "\n"
+    text += "set xlabel 'MODELLED seconds, 1 Gbit/s, nothing hidden'\nplot " + ", ".join(by_time) + "\n"
+    subprocess.run(["gnuplot"], input=text, text=True, check=True)
 
 
 def write(page, text):
