@@ -2,6 +2,7 @@
 #include "framework/base/simd.h"
 #include "layers/engine/bias/bias.h"
 #include "layers/engine/conv/conv.h"
+#include "layers/engine/relu/relu.h"
 #include "layers/layer_types.h"
 
 typedef struct conv_state {
@@ -15,6 +16,8 @@ typedef struct conv_instance {
     ct_bias_desc bias_desc;
     const ct_conv_impl *forward, *backward_data, *backward_weight;
     const ct_bias_impl *bias_backward;
+    ct_relu_desc relu_desc; /* of the tail */
+    const ct_relu_impl *relu_forward, *relu_backward;
 } conv_instance;
 
 enum { SLOT_WORK };
@@ -288,21 +291,25 @@ static ct_status conv_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
         ct_conv_args a = { .x = ct_blob_data(in->bottom[i]),
                            .weight = ct_blob_data(&in->weight[0]),
                            .bias = s->bias ? ct_blob_data(&in->weight[1]) : NULL,
-                           .y = ct_blob_data(in->top[i]),
+                           .y = ct_blob_data((i == 0) ? ct_instance_top(in) : in->top[i]),
                            .work = in->buffer[SLOT_WORK].data };
 
+        a.relu = (in->tail != NULL) && ((r->forward->can & CT_CONV_CAN_RELU) != 0);
         CT_TRY(r->forward->run(&r->desc, ex, &a));
+        if ((in->tail != NULL) && !a.relu)
+            CT_TRY(r->relu_forward->run(&r->relu_desc, ex, &(ct_relu_args){ .x = a.y, .y = a.y }));
     }
     return CT_OK;
 }
 
 /* The first bottom overwrites or adds as the rule says, the others add to it. */
-static ct_status backward_weights(const ct_layer *l, ct_instance *in, ct_exec *ex, int i)
+static ct_status backward_weights(const ct_layer *l, ct_instance *in, ct_exec *ex, int i,
+                                  const float *dy)
 {
     const conv_state *s = l->state;
     conv_instance *r = in->state;
     ct_conv_args a = { .x = ct_blob_data(in->bottom[i]),
-                       .dy = ct_blob_diff(in->top[i]),
+                       .dy = dy,
                        .work = in->buffer[SLOT_WORK].data };
     ct_bias_args b = { .dy = a.dy };
 
@@ -320,15 +327,37 @@ static ct_status conv_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     conv_instance *r = in->state;
 
     for (int i = 0; i < l->n_bottom; i++) {
-        CT_TRY(backward_weights(l, in, ex, i));
+        float *dy = ct_blob_diff((i == 0) ? ct_instance_top(in) : in->top[i]);
+
+        if (in->tail != NULL) /* in place: nobody else reads it */
+            CT_TRY(r->relu_backward->run(
+                &r->relu_desc, ex,
+                &(ct_relu_args){ .x = ct_blob_data(ct_instance_top(in)), .dy = dy, .dx = dy }));
+        CT_TRY(backward_weights(l, in, ex, i, dy));
         if (ct_blob_diff(in->bottom[i]) == NULL) continue;
         CT_TRY(r->backward_data->run(&r->desc, ex,
                                      &(ct_conv_args){ .weight = ct_blob_data(&in->weight[0]),
-                                                      .dy = ct_blob_diff(in->top[i]),
+                                                      .dy = dy,
                                                       .dx = ct_blob_diff(in->bottom[i]),
                                                       .work = in->buffer[SLOT_WORK].data }));
     }
     return CT_OK;
+}
+
+/* A ReLU, whose sign the top tells. */
+static bool conv_join(const ct_layer *l, ct_instance *in)
+{
+    conv_instance *r = in->state;
+
+    r->relu_desc = (ct_relu_desc){ .device = r->desc.device,
+                                   .n_thread = r->desc.n_thread,
+                                   .count = ct_tensor_stored(&in->top[0]->data) };
+    r->relu_forward = ct_relu_find(ct_relu_forward_table, &r->relu_desc, "auto");
+    r->relu_backward = ct_relu_find(ct_relu_backward_table, &r->relu_desc, "auto");
+    if ((l->n_bottom != 1) || (r->relu_forward == NULL) || (r->relu_backward == NULL)) return false;
+    in->backward_reads = CT_READS_BOTTOM;
+    in->tail->last->backward_reads = CT_READS_TOP;
+    return true;
 }
 
 static void conv_estimate(const ct_layer *l, const ct_instance *in, ct_estimate *e)
@@ -360,6 +389,8 @@ const ct_layer_ops ct_layer_convolution = {
     .setup = conv_setup,
     .takes = conv_takes,
     .reshape = conv_reshape,
+    .tails = 1u << CT_TAIL_RELU,
+    .join = conv_join,
     .forward = conv_forward,
     .backward = conv_backward,
     .estimate = conv_estimate,

@@ -47,9 +47,10 @@ static inline void ct_engine_poll(ct_exec *ex, ct_status *worst_p)
 
 /* supports holds every limit of run. workspace may be NULL: none. It is private to the call,
  * 64-byte aligned, and holds garbage. prefers may be NULL (always): whether "auto" takes it where
- * it is supported. ct_<op>_find: the first that supports d and, unless policy is "auto", is called
- * so; or NULL. ct_<op>_pick: the same for a layer, which fails with CT_ERR_CONFIG where there is
- * none. */
+ * it is supported. can: what else run does where its arguments ask for it, in bits of the
+ * operation; who does not know a bit is not asked. ct_<op>_find: the first that supports d and,
+ * unless policy is "auto", is called so; or NULL. ct_<op>_pick: the same for a layer, which fails
+ * with CT_ERR_CONFIG where there is none. */
 #define CT_ENGINE(_op)                                                                             \
     typedef struct ct_##_op##_impl {                                                               \
         const char *name;                                                                          \
@@ -57,6 +58,7 @@ static inline void ct_engine_poll(ct_exec *ex, ct_status *worst_p)
         size_t (*workspace)(const ct_##_op##_desc *d);                                             \
         ct_status (*run)(const ct_##_op##_desc *d, ct_exec *ex, const ct_##_op##_args *a);         \
         bool (*prefers)(const ct_##_op##_desc *d);                                                 \
+        unsigned can;                                                                              \
     } ct_##_op##_impl;                                                                             \
                                                                                                    \
     static inline const ct_##_op##_impl *ct_##_op##_find(                                          \

@@ -26,6 +26,10 @@
     LAYER(name, "Convolution", bottom, name,                                                       \
           "convolution_param { num_output: @ kernel_size: " k " " more                             \
           " bias_term: false weight_filler { type: 'msra' } }")
+#define BIASED(name, bottom, k, more)                                                              \
+    LAYER(name, "Convolution", bottom, name,                                                       \
+          "convolution_param { num_output: @ kernel_size: " k " " more                             \
+          " weight_filler { type: 'msra' } bias_filler { type: 'uniform' min: -0.5 max: 0.5 } }")
 #define SCALE(name, bottom, top, more)                                                             \
     LAYER(name, "Scale", bottom, top,                                                              \
           "scale_param { bias_term: true filler { type: 'uniform' min: 0.5 max: 1.5 } "            \
@@ -81,6 +85,16 @@ static const struct {
                   JOIN("v", "Eltwise", "t", "u", "v", "") RELU("rv", "v")
                       JOIN("w", "Eltwise", "v", "t", "w", "") RELU("rw", "w") END("w"),
       "x", 4 },
+    { "images", /* convolutions of all sorts with their ReLU, in place and not */
+      DATA BIASED("x", "data", "4", "stride: 2 pad: 2") LAYER("rx", "ReLU", "x", "xr", "")
+          BIASED("y", "xr", "3", "pad: 1") RELU("ry", "y") BIASED("z", "y", "1", "") RELU("rz", "z")
+              BIASED("d", "z", "3", "pad: 2 dilation: 2 group: @") RELU("rd", "d") BIASED(
+                  "s", "d", "5", "pad: 2 stride: 2") RELU("rs", "s") BIASED("k", "s", "3", "pad: 1")
+                  RELU("rk", "k") LAYER("fc", "InnerProduct", "k", "fc",
+                                        "inner_product_param { num_output: 5 weight_filler { type: "
+                                        "'xavier' } }")
+                      JOIN("loss", "SoftmaxWithLoss", "fc", "label", "loss", ""),
+      "fc", 6 },
 };
 #define N_MODEL ((int)(sizeof(model) / sizeof(model[0])))
 

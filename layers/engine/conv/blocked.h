@@ -96,7 +96,11 @@ typedef struct ct_blk_sum {
     int64_t w_group, w_out, w_in;      /* floats from group to group, channel to channel   */
     int64_t w_taps, w_first, w_p, w_q; /* taps, KH KW; the first one used, steps to others */
     float *y, *work;                   /* ct_blk_sum_work() floats                         */
+    bool relu;                         /* on what stands in y at last                      */
 } ct_blk_sum;
+
+/** y[i] = 0 where it is below. For what was just written, a row at a time. */
+void ct_blk_rectify(int64_t n, float *y);
 
 /** x plain with few channels, y blocked: first layers. Nothing by data. */
 bool ct_blk_supports_first(const ct_conv_desc *d);

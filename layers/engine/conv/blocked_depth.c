@@ -109,10 +109,12 @@ ct_status ct_blk_depth_run(const ct_blk_sum *s, ct_exec *ex)
     for (int64_t t = 0; t < planes * n_part; t++) {
         int64_t plane = t / n_part, part = t % n_part, block = plane % n_block;
 
-        for (int64_t i = s->oh * part / n_part; i < s->oh * (part + 1) / n_part; i++)
+        for (int64_t i = s->oh * part / n_part; i < s->oh * (part + 1) / n_part; i++) {
             row_table[s->set.level](s, i, s->x + plane * s->h * s->w * b,
                                     w + block * s->n_p * s->n_q * b, start + block * b,
                                     s->y + plane * s->y_h * s->y_w * b);
+            if (s->relu) ct_blk_rectify(s->ow * b, s->y + (plane * s->y_h + i) * s->y_w * b);
+        }
         ct_engine_poll(ex, &polled);
     }
     return polled;

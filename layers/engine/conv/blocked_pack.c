@@ -22,6 +22,12 @@ static inline void turn4(const float *from, int64_t step, float *to, int64_t to_
     *(vec4 *)(to + 3 * to_step) = __builtin_shufflevector(ab_hi, cd_hi, 2, 3, 6, 7);
 }
 
+CT_SIMD_CLONES void ct_blk_rectify(int64_t n, float *y)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) y[i] = (y[i] < 0.0f) ? 0.0f : y[i];
+}
+
 void ct_blk_turn(int64_t rows, int64_t cols, const float *from, int64_t step, float *to,
                  int64_t to_step)
 {

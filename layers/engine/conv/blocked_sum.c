@@ -27,7 +27,7 @@ typedef struct plan {
 /* A part of the sum: blocks [block, block + n_block), tap rows [p, p + n_p). */
 typedef struct part {
     int64_t block, n_block, p, n_p;
-    bool first;
+    bool first, last;
 } part;
 
 static bool is_pointwise(const ct_blk_sum *s)
@@ -247,14 +247,15 @@ static void run_rows(const ct_blk_sum *s, const plan *p, const place *l, const p
             t.n_p = hi - lo;
             t.row = i * s->si_h + s->row_first + (c->p + lo) * s->row_step;
             t.weight = weight + (c->p + lo) * s->n_q * b * l->vecs * b;
-            if ((t.n_p == 0) && !c->first) continue;
-            for (int64_t v = 0; v < n_tile; v++) {
+            for (int64_t v = 0; (v < n_tile) && ((t.n_p > 0) || c->first); v++) {
                 int64_t j = l->j + cols * v / n_tile, end = l->j + cols * (v + 1) / n_tile;
 
                 t.col = j * s->si_w + s->col_first;
                 t.y = row + j * s->so_w * b;
                 tile[end - j - 1](&t);
             }
+            for (int64_t v = 0; s->relu && c->last && (v < l->vecs); v++)
+                ct_blk_rectify(cols * b, row + v * y_plane + l->j * b);
         }
     }
 }
@@ -269,6 +270,7 @@ static void run_pair(const ct_blk_sum *s, const plan *p, const place *l, int64_t
         c.p = 0;
         do {
             c.n_p = blk_smaller(p->chunk_p, s->n_p - c.p);
+            c.last = (c.block + c.n_block == p->in_block) && (c.p + c.n_p >= s->n_p);
             run_rows(s, p, l, &c);
             c.first = false;
             c.p += p->chunk_p;

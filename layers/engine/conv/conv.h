@@ -29,7 +29,11 @@ typedef struct ct_conv_args {
     float *dweight; /* backward_weight: beta dweight + the gradient */
     float beta;     /* 0 overwrites even NaN                        */
     void *work;     /* workspace() bytes                            */
+    bool relu;      /* forward: y is 0 where it would be below; only where the engine can */
 } ct_conv_args;
+
+/** In ct_conv_impl.can: of a forward engine, that it heeds args.relu. */
+enum { CT_CONV_CAN_RELU = 1 };
 
 CT_ENGINE(conv)
 

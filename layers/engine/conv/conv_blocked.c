@@ -79,7 +79,7 @@ static ct_status forward(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args 
 
     if (d->x_block == 0) return ct_blk_first_forward(d, ex, a);
     s.x = a->x, s.weight = a->weight, s.bias = a->bias;
-    s.y = a->y, s.work = a->work;
+    s.y = a->y, s.work = a->work, s.relu = a->relu;
     return run_sum(d, &s, ex);
 }
 
@@ -177,9 +177,11 @@ static ct_status backward_data(const ct_conv_desc *d, ct_exec *ex, const ct_conv
     return CT_OK;
 }
 
-const ct_conv_impl ct_conv_blocked_forward = {
-    .name = "blocked", .supports = supports_forward, .workspace = forward_workspace, .run = forward
-};
+const ct_conv_impl ct_conv_blocked_forward = { .name = "blocked",
+                                               .supports = supports_forward,
+                                               .workspace = forward_workspace,
+                                               .run = forward,
+                                               .can = CT_CONV_CAN_RELU };
 const ct_conv_impl ct_conv_blocked_backward_data = { .name = "blocked",
                                                      .supports = supports_backward,
                                                      .workspace = backward_workspace,

@@ -130,17 +130,18 @@ static void run_strip(const ct_conv_desc *d, const plan *p, const ct_conv_args *
 
         valid_range(i * d->sh - d->ph + p0 * d->dh, d->dh, d->h, p1 - p0, &lo, &hi);
         lo += p0, hi += p0;
-        if ((lo == hi) && (p0 > 0)) continue;
         t.n = (hi - lo) * step;
         t.off = (int64_t *)(work + p->off) + lo * step;
         t.weight = weight + lo * step * vecs * b;
-        for (int64_t v = 0; v < n_tile; v++) {
+        for (int64_t v = 0; (v < n_tile) && ((lo < hi) || (p0 == 0)); v++) {
             int64_t j = d->ow * v / n_tile, j_end = d->ow * (v + 1) / n_tile;
 
             t.x = x + j;
             t.y = y + (i * d->ow + j) * b;
             ct_blk_lists[p->set.level][vecs - 1][j_end - j - 1](&t);
         }
+        for (int64_t v = 0; a->relu && (p1 == d->kh) && (v < vecs); v++)
+            ct_blk_rectify(d->ow * b, y + v * t.y_block + i * d->ow * b);
     }
 }
 
