@@ -3,8 +3,11 @@
  * Channels that fill up a block hold numbers, which must not reach anything real. */
 #include "tests/test.h"
 #include "tests/conv_case.h"
+#include "tests/layer_harness.h"
 
 #include "framework/base/simd.h"
+
+#include "framework/base/memory.h"
 
 #include <stdlib.h>
 
@@ -244,12 +247,78 @@ static void test_usual_shapes(void **state)
     conv_case_each_level(usual_shapes);
 }
 
+/* A ReLU asked for is the ReLU of what comes without: sums in one and in several parts (channels;
+ * tap rows, some of which meet no row), strips, few channels, depthwise. */
+static void test_relu(void **state)
+{
+    static const struct {
+        int64_t n, group, c, h, w, m, k, s, p;
+        bool plain;
+    } shape[] = {
+        { 2, 1, 130, 5, 6, 37, 3, 1, 1, false }, { 1, 1, 20, 3, 4, 18, 7, 1, 5, false },
+        { 1, 1, 33, 9, 17, 16, 5, 2, 2, false }, { 2, 1, 40, 7, 7, 50, 1, 1, 0, false },
+        { 2, 1, 3, 11, 9, 21, 11, 4, 5, true },  { 2, 19, 19, 6, 5, 19, 3, 1, 1, false }
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(shape) / sizeof(shape[0]); i++) {
+        int64_t b = ct_simd_block(), k = shape[i].k;
+        int64_t c = (shape[i].c + b - 1) / b * b, m = (shape[i].m + b - 1) / b * b;
+        ct_conv_desc d = { .device = CT_DEVICE_CPU,
+                           .n_thread = 2,
+                           .n = shape[i].n,
+                           .group = shape[i].group,
+                           .c = shape[i].c,
+                           .h = shape[i].h,
+                           .w = shape[i].w,
+                           .m = shape[i].m,
+                           .oh = ct_conv_out(shape[i].h, k, shape[i].s, shape[i].p, 1),
+                           .ow = ct_conv_out(shape[i].w, k, shape[i].s, shape[i].p, 1),
+                           .kh = k,
+                           .kw = k,
+                           .sh = shape[i].s,
+                           .sw = shape[i].s,
+                           .ph = shape[i].p,
+                           .pw = shape[i].p,
+                           .dh = 1,
+                           .dw = 1,
+                           .x_block = shape[i].plain ? 0 : (int)b,
+                           .y_block = (int)b };
+        const ct_conv_impl *e = ct_conv_find(ct_conv_forward_table, &d, "blocked");
+        int64_t n_x = d.n * c * d.h * d.w, n_y = d.n * m * d.oh * d.ow;
+        int64_t n_w = d.m * (d.c / d.group) * k * k, below = 0;
+        float *x = malloc((size_t)n_x * sizeof(float)), *w = malloc((size_t)n_w * sizeof(float));
+        float *bias = malloc((size_t)d.m * sizeof(float));
+        float *y = malloc((size_t)n_y * sizeof(float)), *z = malloc((size_t)n_y * sizeof(float));
+        ct_exec ex = { .dev = ct_device_cpu() };
+        ct_conv_args a = { .x = x, .weight = w, .bias = bias, .y = y };
+
+        assert_non_null(e);
+        assert_true((e->can & CT_CONV_CAN_RELU) != 0);
+        test_random(x, n_x, 1, -1, 1), test_random(w, n_w, 2, -1, 1);
+        test_random(bias, d.m, 3, -1, 1);
+        a.work = ct_mem_acquire(ct_conv_workspace(e, &d) + 64);
+        assert_int_equal(e->run(&d, &ex, &a), CT_OK);
+        a.y = z;
+        a.relu = true;
+        assert_int_equal(e->run(&d, &ex, &a), CT_OK);
+        for (int64_t j = 0; j < n_y; j++) {
+            below += (y[j] < 0);
+            if (y[j] < 0) y[j] = 0.0f;
+        }
+        assert_true(below > 0);
+        test_same(z, y, n_y, "rectified");
+        ct_mem_release(a.work);
+        free(x), free(w), free(bias), free(y), free(z);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_odd_shapes),   cmocka_unit_test(test_first_layers),
         cmocka_unit_test(test_depthwise),    cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_usual_shapes),
+        cmocka_unit_test(test_usual_shapes), cmocka_unit_test(test_relu),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
