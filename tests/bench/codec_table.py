@@ -10,7 +10,8 @@ goes on where it stopped; it stops after so many minutes. Needs `make` and `make
 simulated   all messages of two steps, by SMPI, where they are no more than MOST_MESSAGES
 composed    one bucket for each class of sizes by SMPI, the step of them by the timeline of the model
             (comm/line.h): MODELLED. What AUTO takes is what it takes in a job, by the cost model alone.
-Each cell says which. Where a cell has both, the composed one says how good composing is.
+modelled    by the cost model alone, where neither was run.
+Each cell says which. Where a cell has several, they say how good composing and the model are.
 
 Nodes, assumed: P100's class (published speeds of one: AlexNet 2987, VGG-16 154, ResNet-50 219 images/s;
 LSTM 470 columns of 35 words/s, 5 Tflop/s; 500 GB/s of memory) behind a dragonfly of Piz Daint's kind and a
@@ -399,20 +400,20 @@ def report(rows, path):
     for r in rows:
         cells.setdefault((r["machine"], r["net"], r["nodes"]), {})[r["way"]] = r
     for (m, net, n), c in cells.items():
-        kind = "simulated" if all(c[w]["simulated_ms"] != "" for w in AUTO_SET + ["auto"]) else "composed"
-        t = {}
-        for w, r in c.items():
-            v = r[kind + "_ms"]
-            if v != "":
-                t[w] = v
-        if not all(w in t for w in ["dense", "auto"]):
-            print(f"| {m} | {net} | {n} | not run | | " + " | ".join("" for _ in names) + " | |")
-            continue
-        best = min(t[w] for w in AUTO_SET if w in t)
+        known = [k for k in ("simulated", "composed") if all(c[w][k + "_ms"] != "" for w in AUTO_SET + ["auto"])]
+        kind = (known + ["model"])[0]
+        t = {w: r[kind + "_ms"] for w, r in c.items() if r[kind + "_ms"] != ""}
+        best = min(t[w] for w in AUTO_SET)
         all_best = min(v for w, v in t.items() if w != "quantised" and not w.startswith("auto"))
-        print(f"| {m} | {net} | {n} | {kind} | {t['dense']:.2f} | " +
+        print(f"| {m} | {net} | {n} | {'modelled' if kind == 'model' else kind} | {t['dense']:.2f} | " +
               " | ".join(f"{t['dense'] / t[w]:.3f}" if w in t else "" for w in names[1:]) +
               f" | {best / t['auto']:.3f} | " + (f"{all_best / t['auto_all']:.3f} |" if "auto_all" in t else "|"))
+    for kind in ("composed", "model"):
+        off = sorted(abs(r[kind + "_ms"] / r["simulated_ms"] - 1) for r in rows
+                     if r["simulated_ms"] != "" and r[kind + "_ms"] != "")
+        if off:
+            print(f"\n{kind} against simulated: {len(off)} steps, median {100 * off[len(off) // 2]:.1f} %, "
+                  f"most {100 * off[-1]:.1f} %")
 
 
 main()

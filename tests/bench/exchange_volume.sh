@@ -1,10 +1,12 @@
 #!/bin/sh
-# What sparse exchanges send, in three ways:
+# What exchanges send, in three ways:
 #   tests/bench/exchange_volume.sh count            2, 4 and 8 ranks, counted by each rank
 #   tests/bench/exchange_volume.sh wire [HOSTS...]  2 4 8 pretended hosts (scripts/netns.sh; root),
 #                                                   counted at their links, all that MPI adds included
-#   tests/bench/exchange_volume.sh simulated [RANKS...]   64 256 ranks under SMPI (SimGrid): the same
-#                                                   code and bytes, no network
+#   tests/bench/exchange_volume.sh simulated [RANKS...]   64 256 1024 ranks under SMPI (SimGrid): the
+#                                                   same code and bytes, no network; above 256 ranks
+#                                                   (EVEN_FROM=257) one step of even entries alone
+# NAMES="allgather gtopk oktopk none bf16 fp16 powersgd onebit"
 # Columns as bench_exchange.c says; `most` is the largest sender over the mean, to be 1.3 at most.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -14,6 +16,7 @@ how=${1:-count}
 [ $# -ge 1 ] && shift
 export OMP_NUM_THREADS=1
 bench=$build/tests/bench/bench_exchange
+all="allgather gtopk oktopk none bf16 fp16 powersgd onebit"
 : "${MPIRUN:=mpirun --oversubscribe --bind-to none --mca mpi_yield_when_idle 1}"
 
 counted() {
@@ -21,6 +24,8 @@ counted() {
     for p; do
         for wire in pairs half; do $MPIRUN -np "$p" "$bench" "${p}x1" 256 1000 12 all $wire; done
     done
+    for p; do $MPIRUN -np "$p" "$bench" "${p}x1" 256 1000 12 dense; done
+    $MPIRUN -np 4 "$bench" 2x2 256 1000 12 hier
     $MPIRUN -np 8 "$bench" 4x2 256 1000 12 hier
 }
 
@@ -37,7 +42,7 @@ wire() {
     printf '%-10s %5s %9s %12s %12s %8s %8s\n' exchange hosts k counted 'on the wire' ratio most
     for p; do
         "$root/scripts/netns.sh" up "$p" 1gbit >/dev/null
-        for name in allgather gtopk oktopk; do
+        for name in ${NAMES:-$all}; do
             for steps in 2 12; do
                 sent "$p" >"$dir/before"
                 "$root/scripts/netns.sh" run "$p" "$root/$bench" "${p}x1" $k 100 $steps $name >"$dir/out.$steps" 2>&1 ||
@@ -56,7 +61,7 @@ wire() {
 }
 
 simulated() {
-    [ $# -ge 1 ] || set -- 64 256
+    [ $# -ge 1 ] || set -- 64 256 1024
     make -s SIMGRID=1 SIM_REAL=1 build/smpicc-real/tests/bench/bench_exchange
     dir=$(mktemp -d)
     trap 'rm -rf "$dir"' EXIT
@@ -72,10 +77,12 @@ END
         seq -f 'n%g' 0 $((p - 1)) >"$dir/hosts"
         stride=1000
         [ "$p" -le 1000 ] || stride=2000
-        for name in ${NAMES:-allgather gtopk oktopk}; do
+        steps=${STEPS:-4}
+        [ "$p" -lt "${EVEN_FROM:-257}" ] || steps=0
+        for name in ${NAMES:-$all}; do
             smpirun -no-privatize -np "$p" -platform "$dir/platform.xml" -hostfile "$dir/hosts" \
                 --cfg=smpi/simulate-computation:no --cfg=smpi/send-is-detached-thresh:0 --log=root.thres:error \
-                build/smpicc-real/tests/bench/bench_exchange "${p}x1" "${K:-256}" $stride "${STEPS:-4}" "$name" 2>&1 |
+                build/smpicc-real/tests/bench/bench_exchange "${p}x1" "${K:-256}" $stride "$steps" "$name" 2>&1 |
                 grep -v '^I'
         done
     done
@@ -85,5 +92,5 @@ case $how in
 count) counted "$@" ;;
 wire) wire "$@" ;;
 simulated) simulated "$@" ;;
-*) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2 ;;
+*) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 2 ;;
 esac

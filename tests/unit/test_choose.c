@@ -214,6 +214,26 @@ static void test_each_range_by_its_own(void **state)
     ct_choose_release(&r.choose);
 }
 
+/* Way 1 codes for nothing, and its 58 ms of messages hide behind the other layers; way 2 sends next
+ * to nothing and codes 2 ms. Where the messages only just hide, the second goes first. */
+static void test_what_just_hides_comes_second(void **state)
+{
+    static const double compute_s[] = { 0.020, 0.015 };
+    rig r;
+
+    (void)state;
+    for (int k = 0; k < 2; ++k) { /* 80 and 60 ms to hide behind */
+        rig_make(&r, 4, link_s, compute_s[k], 0.001f);
+        set_all(&r, 5e-9, 0.9);
+        set_costs(&r, 1, 0, 0.3);
+        set_costs(&r, 2, 0.002 / FC, 0.001);
+        r.seconds[1 * CT_CHOOSE_WAYS + 1] = r.seconds[1 * CT_CHOOSE_WAYS + 2];
+        assert_int_equal(run(&r)->way[0], 1 + k);
+        assert_true(r.choose.n_plan > 2);
+        ct_choose_release(&r.choose);
+    }
+}
+
 /* A gain below the margin is none. */
 static void test_margin(void **state)
 {
@@ -461,6 +481,7 @@ int main(void)
         cmocka_unit_test(test_codec_on_a_slow_network),
         cmocka_unit_test(test_what_hides_stays_dense),
         cmocka_unit_test(test_each_range_by_its_own),
+        cmocka_unit_test(test_what_just_hides_comes_second),
         cmocka_unit_test(test_margin),
         cmocka_unit_test(test_own_codec_stays),
         cmocka_unit_test(test_crossover),
