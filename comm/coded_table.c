@@ -29,6 +29,7 @@ ct_status ct_coded_find(const char *name, const ct_coded_ops **ops_p)
     for (const ct_coded_ops *const *at = ct_coded_table; *at != NULL; ++at) {
         if (strcmp(name, (*at)->name) == 0) {
             *ops_p = *at;
+            ct_text_destroy(&list);
             return CT_OK;
         }
         ct_text_add(&list, "%s%s", (n > 0) ? ", " : "", (*at)->name);
