@@ -242,6 +242,8 @@ static size_t larger(size_t a, size_t b)
 
 static ct_status conv_reshape(const ct_layer *l, ct_instance *in)
 {
+    ct_status (*pick)(const ct_layer *, ct_run_kind, const ct_conv_impl *const *,
+                      const ct_conv_desc *, const ct_conv_impl **);
     conv_instance *r = in->state;
     const ct_shape *x = &in->bottom[0]->data.shape;
     size_t work = 0;
@@ -268,8 +270,9 @@ static ct_status conv_reshape(const ct_layer *l, ct_instance *in)
     r->bias_backward = ct_bias_find(ct_bias_backward_table, &r->bias_desc, "auto");
     if (r->bias_backward == NULL) return ct_engine_refuse(l, CT_RUN_BACKWARD_WEIGHT, "auto", "");
     CT_TRY(ct_conv_pick(l, CT_RUN_FORWARD, ct_conv_forward_table, d, &r->forward));
-    CT_TRY(ct_conv_pick(l, CT_RUN_BACKWARD_WEIGHT, ct_conv_backward_weight_table, d,
-                        &r->backward_weight));
+    /* what never runs is worth no timing, but a wrong name is wrong all the same */
+    pick = in->top[0]->wants_diff ? ct_conv_pick : ct_conv_pick_static;
+    CT_TRY(pick(l, CT_RUN_BACKWARD_WEIGHT, ct_conv_backward_weight_table, d, &r->backward_weight));
     work = ct_conv_workspace(r->forward, d);
     for (int i = 0; i < l->n_bottom; i++) {
         if (!in->bottom[i]->wants_diff) continue;

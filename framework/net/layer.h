@@ -38,6 +38,8 @@ typedef struct ct_net_env {
     bool deterministic;
     Ct__SolverParameter__Winograd winograd; /* the solver's */
     bool no_data; /* `check`: open no data source; shapes from the prototxt where it tells them */
+    struct ct_engine_plan *plan; /* engines chosen by timing; NULL: static rules. Then making a net
+                                  * is collective */
 } ct_net_env;
 
 typedef enum {

@@ -1,4 +1,5 @@
 /* From lifetimes to memory: one block, and every blob and buffer bound to its place in it. */
+#include "framework/net/engine_plan.h"
 #include "framework/net/net_impl.h"
 
 #include <stdlib.h>
@@ -118,6 +119,7 @@ ct_status ct_net_memory(ct_net *net)
     const char *poison = getenv("CORTADO_POISON");
 
     CT_TRY(place(net));
+    ct_engine_plan_settle(net->options.env.plan);
     if (net->options.no_data) return CT_OK;
     CT_TRY(dev->mem_acquire(net->memory.planned - m->always_bytes, &m->block));
     if (m->always_bytes > 0) CT_TRY(dev->mem_acquire(m->always_bytes, &m->always));

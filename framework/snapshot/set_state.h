@@ -7,6 +7,7 @@
 #include "framework/base/text.h"
 
 #define CT_STATE_TITLE "cortado solverstate"
+#define CT_STATE_PLAN  "/plan"
 
 /** "GROUP/NAME/KEY" with '/', '.' and '%' of KEY as %XX: keys are layers' names, which may have
  *  slashes. Freed with ct_text_destroy(). */

@@ -3,7 +3,7 @@
  *   PREFIX_iter_N.caffemodel.h5    weights in Caffe's HDF5 layout: /data/LAYER/INDEX
  *   PREFIX_iter_N.rankR.h5         per rank, only where a codec keeps state
  *   PREFIX_iter_N.solverstate.h5   iteration, optimiser state by parameter key, what layers carry
- *                                  from batch to batch, by column, provenance, and the names,
+ *                                  from batch to batch, by column, engines, provenance, the names,
  *                                  sizes and hashes of the other parts
  *
  * Each file is written under a temporary name, flushed, synced and renamed; the solverstate last,
@@ -28,6 +28,7 @@ typedef struct ct_snapshot_state { /* what a set holds besides weights */
     const char *const *history_name;
     int64_t lr_step;          /* Caffe's current_step                                   */
     const char *provenance;   /* JSON; NULL: none                                       */
+    const char *plan;         /* rows of engines, framework/net/engine_plan.h; NULL: none */
     double loss_window[1024]; /* average_loss                                           */
     int n_loss, next_loss;
 } ct_snapshot_state;
@@ -43,6 +44,9 @@ ct_status ct_snapshot_write(const char *prefix, const ct_net *net, const ct_snap
  *  optimiser), logged with what was expected. */
 ct_status ct_snapshot_read(const char *file, ct_net *net, ct_snapshot_state *state,
                            const ct_exchange *exchange);
+/** The rows of engines that the set's run went by, malloc'ed, or NULL: it has none, or is damaged,
+ *  which ct_snapshot_read() will say. Rank 0 calls it. */
+ct_status ct_snapshot_plan(const char *file, char **plan_p);
 /** Checks every file of a set against its hash. Logs nothing but at debug level: *why_p (may be
  *  NULL) is malloc'ed text of what is wrong. CT_ERR_IO, CT_ERR_DATA. */
 ct_status ct_snapshot_verify(const char *file, char **why_p);

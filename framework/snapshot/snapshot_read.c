@@ -162,6 +162,7 @@ static ct_status broadcast_shared(const ct_exchange *x, ct_net *net, ct_snapshot
     copy.history = state->history;
     copy.history_name = state->history_name;
     copy.provenance = state->provenance;
+    copy.plan = state->plan;
     *state = copy;
     CT_TRY(broadcast_floats(x, dev, net->weight_arena, net->weight_count));
     for (int h = 0; h < state->n_history; h++)
@@ -275,4 +276,17 @@ ct_status ct_snapshot_read(const char *file, ct_net *net, ct_snapshot_state *sta
     CT_TRY(broadcast_shared(exchange, net, state));
     CT_TRY(ct_carry_read(file, net, exchange));
     return read_states(file, net, state, exchange);
+}
+
+ct_status ct_snapshot_plan(const char *file, char **plan_p)
+{
+    ct_h5_reader *r = NULL;
+    ct_status status;
+
+    *plan_p = NULL;
+    if (ct_snapshot_verify(file, NULL) != CT_OK) return CT_OK;
+    CT_TRY(ct_h5_reader_create(file, &r));
+    status = ct_h5_has(r, CT_STATE_PLAN) ? ct_h5_get_text(r, CT_STATE_PLAN, plan_p) : CT_OK;
+    ct_h5_reader_destroy(r);
+    return status;
 }

@@ -170,6 +170,7 @@ static ct_status put_scalars(const set_writer *s, ct_h5_writer *w)
     CT_TRY(ct_h5_put_doubles(w, "/loss_window", state->loss_window, state->n_loss));
     CT_TRY(ct_h5_put_int(w, "/next_loss", state->next_loss));
     if (state->provenance != NULL) CT_TRY(ct_h5_put_text(w, "/provenance", state->provenance));
+    if (state->plan != NULL) CT_TRY(ct_h5_put_text(w, CT_STATE_PLAN, state->plan));
     return CT_OK;
 }
 

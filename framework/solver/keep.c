@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "framework/base/trace.h"
+#include "framework/net/engine_plan.h"
 #include "framework/solver/solver_private.h"
 
 static void fill_state(ct_solver *s, ct_snapshot_state *state)
@@ -46,6 +47,8 @@ ct_status ct_solver_snapshot(ct_solver *s)
 {
     const ct_exchange *x = &s->exchange;
     ct_snapshot_state state;
+    ct_text plan = { 0 };
+    ct_status status;
     double seconds = 0.0, traced = ct_trace_start(s->options.trace);
 
     if (s->iteration == s->last_snapshot) return CT_OK;
@@ -55,8 +58,13 @@ ct_status ct_solver_snapshot(ct_solver *s)
     CT_TRY(collect_momentum(s));
     fill_state(s, &state);
     if (state.n_loss > 0) CT_TRY(x->sum(x->ctx, state.loss_window, state.n_loss));
-    CT_TRY(ct_snapshot_write(s->param->snapshot_prefix, s->net, &state, x, s->param->snapshot_keep,
-                             &seconds));
+    if (s->options.env.plan != NULL) ct_engine_plan_text(s->options.env.plan, &plan);
+    state.plan = plan.text;
+    status = plan.failed ? CT_FAIL(CT_ERR_NOMEM, "no memory for the plan of a snapshot")
+                         : ct_snapshot_write(s->param->snapshot_prefix, s->net, &state, x,
+                                             s->param->snapshot_keep, &seconds);
+    ct_text_destroy(&plan);
+    CT_TRY(status);
     s->last_snapshot = s->iteration;
     ct_trace_end(s->options.trace, traced, CT_TRACE_SNAPSHOT, NULL, NULL);
     CT_INFO("snapshot of iteration %" PRId64 " took %.3g s", s->iteration, seconds);

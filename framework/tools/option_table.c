@@ -24,6 +24,10 @@ const ct_option ct_option_table[] = {
     { "data", CT_OPTION_FLAG, "time", NULL,
       "time the data layers alone: how many images/s they could deliver" },
     { "json", CT_OPTION_TEXT, "time check", "FILE", "write the result as JSON" },
+    { "plan", CT_OPTION_TEXT, "train time", "FILE",
+      "engines by timing, kept in FILE: what it has is replayed, what it lacks timed and added; "
+      "deterministic: nothing is timed" },
+    { "engines", CT_OPTION_FLAG, "time", NULL, "also time the engines that were not chosen" },
     { "limits", CT_OPTION_CHOICE, "time", "true|false",
       "measure what processor and memory can do at most, for the shares of it (true)" },
     { "roofline", CT_OPTION_TEXT, "time", "FILE",

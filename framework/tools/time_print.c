@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "framework/net/engine_plan.h"
 #include "framework/tools/net_open.h"
 #include "framework/tools/time_result.h"
 
@@ -121,6 +122,33 @@ static void print_limits(const ct_time_result *r, const totals *t, FILE *out)
             percent(t->flop / step_ms * 1e3, m->flop), percent(t->bound_ms, step_ms), t->bound_ms);
 }
 
+/* What each engine took on scratch data, by computation; the one in use with a star. */
+static void print_engines(const ct_engine_plan *plan, FILE *out)
+{
+    const ct_plan_row *row;
+
+    if (plan == NULL) return;
+    fprintf(out, "engines on scratch data, ms; * in use:\n");
+    for (int i = 0; (row = ct_engine_plan_row(plan, i)) != NULL; i++) {
+        if (row->n_asked == 0) continue;
+        fprintf(out, "  %s (%s", row->key, row->layer);
+        if (row->n_asked > 1) fprintf(out, " and %d more", row->n_asked - 1);
+        fprintf(out, "):");
+        for (int e = 0; e < row->n; e++) {
+            const ct_plan_engine *g = &row->engine[e];
+            const char *star = (strcmp(g->name, row->taken) == 0) ? "*" : "";
+
+            if (g->ms < 0.0) {
+                fprintf(out, "  %s%s", g->name, star);
+            } else {
+                fprintf(out, "  %s%s %.4g", g->name, star, g->ms);
+            }
+        }
+        fprintf(out, "\n");
+    }
+    fprintf(out, "\n");
+}
+
 ct_status ct_time_result_print(const ct_time_result *r, FILE *out)
 {
     const ct_net *net = r->net;
@@ -134,6 +162,7 @@ ct_status ct_time_result_print(const ct_time_result *r, FILE *out)
     t = add_up(r, list, n);
     free(list);
     fprintf(out, "\n");
+    if (r->engines) print_engines(net->options.env.plan, out);
     print_limits(r, &t, out);
     fprintf(out, "layouts   %d conversion%s, %.3f ms\n", t.n_reorder, (t.n_reorder == 1) ? "" : "s",
             t.reorder_ms);

@@ -1,9 +1,11 @@
 #include "framework/tools/time_result.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "framework/net/engine_plan.h"
 #include "framework/tools/net_open.h"
 
 ct_status ct_time_result_create(const ct_net *net, int n_step, ct_time_result *r)
@@ -267,6 +269,29 @@ static void add_limit(const ct_time_result *r, ct_text *t)
         m->simd, m->n_thread, m->flop, m->read, m->triad, m->array);
 }
 
+static void add_engines(const ct_engine_plan *plan, ct_text *t)
+{
+    const ct_plan_row *row;
+    const char *comma = "";
+
+    ct_text_add(t, ",\"engines\":[");
+    for (int i = 0; (plan != NULL) && ((row = ct_engine_plan_row(plan, i)) != NULL); i++) {
+        if (row->n_asked == 0) continue;
+        ct_text_add(t, "%s{\"key\":", comma);
+        ct_text_add_json(t, row->key);
+        ct_text_add(t, ",\"layer\":");
+        ct_text_add_json(t, row->layer);
+        ct_text_add(t, ",\"layers\":%d,\"engine\":\"%s\",\"ms\":{", row->n_asked, row->taken);
+        for (int e = 0; e < row->n; e++) {
+            ct_text_add(t, "%s\"%s\":", (e > 0) ? "," : "", row->engine[e].name);
+            ct_text_add_number(t, (row->engine[e].ms < 0.0) ? NAN : row->engine[e].ms);
+        }
+        ct_text_add(t, "}}");
+        comma = ",";
+    }
+    ct_text_add(t, "]");
+}
+
 void ct_time_result_json(const ct_time_result *r, ct_text *out)
 {
     const ct_net *net = r->net;
@@ -289,6 +314,7 @@ void ct_time_result_json(const ct_time_result *r, ct_text *out)
     add_list(r, false, out);
     add_layers(r, out);
     add_limit(r, out);
+    if (r->engines) add_engines(r->net->options.env.plan, out);
     ct_text_add(out, ",\"step_ms_samples\":[");
     for (int i = 0; i < r->n_step; i++) ct_text_add(out, "%s%.9g", (i > 0) ? "," : "", r->step[i]);
     ct_text_add(out, "]");

@@ -20,6 +20,7 @@ typedef struct ct_time_result {
     double *scratch;                             /* [n_step]                                    */
     int64_t bytes_sent;                          /* by this rank in the last step               */
     ct_machine_limit limit;                      /* flop 0: not measured                        */
+    bool engines;                                /* tell what others would take: the net's plan */
 } ct_time_result;
 
 /** A layer's forward or backward. */

@@ -8,28 +8,11 @@
 #include "framework/tools/blas_core.h"
 #include "framework/tools/features.h"
 #include "framework/tools/machine_limit.h"
+#include "framework/tools/plan_open.h"
 #include "framework/tools/show_topology.h"
 #include "framework/tools/tools.h"
 
 char *openblas_get_config(void);
-
-/* "model name" of the first processor, as Linux tells it. */
-static void cpu_name(char *text, size_t size)
-{
-    FILE *f = fopen("/proc/cpuinfo", "r");
-    char line[512];
-
-    snprintf(text, size, "unknown");
-    while ((f != NULL) && (fgets(line, sizeof(line), f) != NULL)) {
-        const char *value = strchr(line, ':');
-
-        if ((strncmp(line, "model name", 10) != 0) || (value == NULL)) continue;
-        snprintf(text, size, "%s", value + 2);
-        text[strcspn(text, "\n")] = '\0';
-        break;
-    }
-    if (f != NULL) fclose(f);
-}
 
 static void print_build(void)
 {
@@ -68,7 +51,7 @@ static ct_status print_machine(int wanted)
     double memory = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
 
     gethostname(host, sizeof(host) - 1);
-    cpu_name(cpu, sizeof(cpu));
+    ct_cpu_name(cpu, sizeof(cpu));
     CT_TRY(ct_threads_set(MPI_COMM_NULL, wanted, &threads));
     printf("host        %s\ncpu         %s\nmemory      %.1f GiB\n", host, cpu,
            memory / ldexp(1, 30));

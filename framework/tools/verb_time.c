@@ -5,6 +5,7 @@
 #include "framework/tools/exchange_mpi.h"
 #include "framework/tools/exchange_open.h"
 #include "framework/tools/net_open.h"
+#include "framework/tools/plan_open.h"
 #include "framework/tools/time_data.h"
 #include "framework/tools/time_result.h"
 
@@ -191,6 +192,7 @@ static ct_status measure(ct_call *call, const ct_config *c, ct_net *net, const r
     b.step.net = net;
     CT_TRY_GOTO(status, out, ct_time_result_create(net, q->n_step, &b.result));
     b.result.limit = q->limit;
+    b.result.engines = ct_options_flag(call->options, "engines");
     CT_TRY_GOTO(status, out, ct_trace_file_open(call, &b.trace));
     b.ex.trace = b.trace.trace;
     CT_TRY_GOTO(status, out, ct_exchange_open_net(&open, net, &b.exchange));
@@ -230,7 +232,7 @@ static ct_status measure_data(const ct_call *call, const ct_config *c, const ct_
 
 ct_status ct_verb_time(ct_call *call)
 {
-    ct_net_options options;
+    ct_net_options options = { .phase = CT_TRAIN };
     ct_net_state state;
     ct_config c;
     ct_net *net = NULL;
@@ -253,7 +255,11 @@ ct_status ct_verb_time(ct_call *call)
     if ((call->job->size > 1) && (options.dev->kind == CT_DEVICE_CPU))
         options.grad_arena = ct_exchange_mpi_arena(call->job->comm, c.solver);
     CT_TRY_GOTO(status, out, read_request(call, &c, &q));
+    CT_TRY_GOTO(status, out,
+                ct_call_plan_open(call, &c, NULL, ct_options_flag(call->options, "engines"),
+                                  &options.env.plan));
     CT_TRY_GOTO(status, out, ct_net_create(c.net, &options, &net));
+    CT_TRY_GOTO(status, out, ct_call_plan_close(call, &c, options.env.plan));
     if (net->grad_arena == NULL) {
         status =
             CT_FAIL(CT_ERR_CONFIG, "%s: nothing to learn: no parameter has a gradient", c.file);
@@ -262,6 +268,7 @@ ct_status ct_verb_time(ct_call *call)
     CT_TRY_GOTO(status, out, measure(call, &c, net, &q));
 out:
     ct_net_destroy(net);
+    ct_engine_plan_destroy(options.env.plan);
     ct_config_destroy(&c);
     return status;
 }

@@ -8,7 +8,9 @@
 #include "framework/solver/solver.h"
 #include "framework/tools/exchange_mpi.h"
 #include "framework/tools/exchange_open.h"
+#include "framework/snapshot/snapshot.h"
 #include "framework/tools/net_open.h"
+#include "framework/tools/plan_open.h"
 #include "framework/tools/signals.h"
 #include "framework/tools/trace_file.h"
 
@@ -25,6 +27,8 @@ typedef struct training {
     ct_report *report;
     ct_solver *solver;
     ct_text provenance;
+    ct_engine_plan *plan;
+    char *snapshot; /* to go on from; NULL: none */
 } training;
 
 static ct_status install_signals(const ct_options *o)
@@ -134,6 +138,36 @@ static ct_status report_coding(training *t)
     return status;
 }
 
+/* The file behind --snapshot, on every rank: of "auto" the newest good set. */
+static ct_status find_snapshot(training *t)
+{
+    const char *snapshot = ct_options_text(t->o, "snapshot"), *prefix;
+    bool newest = (snapshot != NULL) && (strcmp(snapshot, "auto") == 0);
+    ct_status status = CT_OK;
+    void *text = NULL;
+    size_t size = 0;
+
+    prefix = t->config.solver->snapshot_prefix;
+    if ((snapshot == NULL) || (newest && (prefix == NULL))) return CT_OK;
+    if (t->job->rank == 0) {
+        char *file = NULL;
+
+        if (newest) status = ct_snapshot_newest(prefix, &file);
+        text = newest ? file : strdup(snapshot);
+        if ((text == NULL) && !newest) status = CT_FAIL(CT_ERR_NOMEM, "no memory for a file name");
+        if (text != NULL) size = strlen(text) + 1;
+        if ((text == NULL) && (status == CT_OK)) text = calloc(1, 1);
+    }
+    CT_TRY(ct_job_share(t->job, status));
+    CT_TRY(ct_job_broadcast(t->job, &text, &size));
+    if (size == 0) {
+        free(text);
+    } else {
+        t->snapshot = text;
+    }
+    return CT_OK;
+}
+
 static ct_status create_solver(training *t)
 {
     ct_solver_options options = { .param = t->config.solver, .map = t->config.map };
@@ -151,6 +185,7 @@ static ct_status create_solver(training *t)
     options.env.global_batch_size = t->config.solver->global_batch_size;
     options.env.deterministic = (t->config.solver->deterministic != 0);
     options.env.winograd = t->config.solver->winograd;
+    options.env.plan = t->plan;
     options.report = t->report;
     t->exchange = (ct_exchange_open){ .job = t->job, .param = t->config.solver };
     t->exchange.trace = &t->trace;
@@ -175,9 +210,13 @@ static ct_status train(training *t)
     CT_TRY(ct_call_connect(t->call, &t->config));
     CT_TRY(ct_trace_file_open(t->call, &t->trace));
     CT_TRY(open_report(t));
+    CT_TRY(find_snapshot(t));
+    CT_TRY(ct_call_plan_open(t->call, &t->config, t->snapshot, false, &t->plan));
     CT_TRY(create_solver(t));
+    CT_TRY(ct_call_plan_close(t->call, &t->config, t->plan));
     log_net(ct_solver_net(t->solver), t->job->size);
-    if (snapshot != NULL) CT_TRY(ct_solver_restore(t->solver, snapshot));
+    if (snapshot != NULL)
+        CT_TRY(ct_solver_restore(t->solver, (t->snapshot != NULL) ? t->snapshot : snapshot));
     CT_TRY(report_run(t));
     status = ct_solver_run(t->solver);
     if ((status == CT_OK) || (status == CT_STOPPED)) {
@@ -200,6 +239,8 @@ ct_status ct_verb_train(ct_call *call)
     ct_solver_destroy(t.solver);
     ct_exchange_open_close(&t.exchange);
     ct_trace_file_close(&t.trace);
+    ct_engine_plan_destroy(t.plan);
+    free(t.snapshot);
     ct_text_destroy(&t.provenance);
     ct_config_destroy(&t.config);
     return status;

@@ -1,5 +1,7 @@
 #include "layers/engine/engine.h"
 
+#include "framework/base/memory.h"
+
 #include <omp.h>
 
 static const char *const kind_name[] = { "forward", "backward_data", "backward_weight" };
@@ -32,4 +34,51 @@ ct_status ct_engine_refuse(const ct_layer *l, ct_run_kind kind, const char *poli
     return CT_LAYER_FAIL(
         l, CT_ERR_CONFIG, "ct_kernel.%s: \"%s\" cannot run this layer on device %s; there are: %s",
         kind_name[kind], policy, l->dev->name, (names[0] != '\0') ? names : "none");
+}
+
+/* ---- choices by timing */
+
+ct_engine_plan *ct_engine_plan_of(const ct_layer *l)
+{
+    return ((l->env != NULL) && (l->dev->kind == CT_DEVICE_CPU)) ? l->env->plan : NULL;
+}
+
+void ct_engine_offer_add(ct_engine_offer *o, const char *name, int index, bool fixed)
+{
+    if (fixed && (o->n == CT_PLAN_ENGINES)) o->n--; /* the static rule's is always offered */
+    if (o->n == CT_PLAN_ENGINES) return;
+    if (fixed) o->fixed = o->n;
+    o->name[o->n] = name;
+    o->index[o->n++] = index;
+}
+
+ct_status ct_engine_ask(const ct_layer *l, const char *key, const ct_engine_offer *o,
+                        ct_status (*prepare)(void *ctx), ct_status (*run)(void *ctx, int i),
+                        void *ctx, int *index_p)
+{
+    ct_plan_ask a = { .layer = l->name,
+                      .key = key,
+                      .n = o->n,
+                      .fixed = o->fixed,
+                      .prepare = prepare,
+                      .run = run,
+                      .ctx = ctx };
+    int choice = o->fixed;
+
+    for (int i = 0; i < o->n; i++) a.name[i] = o->name[i];
+    CT_TRY(ct_engine_plan_choose(l->env->plan, &a, &choice));
+    *index_p = o->index[choice];
+    return CT_OK;
+}
+
+float *ct_engine_scratch(void *block, size_t *bytes_p, int64_t n, bool fill)
+{
+    float *v = (block != NULL) ? (float *)((char *)block + *bytes_p) : NULL;
+
+    *bytes_p += ct_align_up((size_t)n * sizeof(float));
+    if ((v == NULL) || !fill) return v;
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < n; i++) /* any numbers, none of them tiny */
+        v[i] = (float)((int32_t)((uint32_t)i * 2654435761u) | 0x10000) * 0x1p-31f;
+    return v;
 }

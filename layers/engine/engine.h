@@ -8,6 +8,7 @@
 #ifndef CT_ENGINE_H
 #define CT_ENGINE_H
 
+#include "framework/net/engine_plan.h"
 #include "framework/net/layer.h"
 
 #include <omp.h>
@@ -45,13 +46,35 @@ static inline void ct_engine_poll(ct_exec *ex, ct_status *worst_p)
 }
 #endif
 
+/* ---- choices by timing */
+
+/** What a table has for one computation: engines that support it, the reference left out unless the
+ *  static rule takes it. */
+typedef struct ct_engine_offer {
+    const char *name[CT_PLAN_ENGINES];
+    int index[CT_PLAN_ENGINES]; /* in the table               */
+    int n, fixed;               /* of name: the static rule's */
+} ct_engine_offer;
+
+/** The plan that layer l is to ask; NULL: the static rules decide. */
+ct_engine_plan *ct_engine_plan_of(const ct_layer *l);
+void ct_engine_offer_add(ct_engine_offer *o, const char *name, int index, bool fixed);
+/** Asks. run: offered engine i, once, on what prepare made; ctx: of both. *index_p: in the table.
+ */
+ct_status ct_engine_ask(const ct_layer *l, const char *key, const ct_engine_offer *o,
+                        ct_status (*prepare)(void *ctx), ct_status (*run)(void *ctx, int i),
+                        void *ctx, int *index_p);
+/** n floats at *bytes_p of a scratch block, which then moves on (block NULL: only that); filled
+ * with numbers of either sign below 1, or left as they are. */
+float *ct_engine_scratch(void *block, size_t *bytes_p, int64_t n, bool fill);
+
 /* supports holds every limit of run. workspace may be NULL: none. It is private to the call,
  * 64-byte aligned, and holds garbage. prefers may be NULL (always): whether "auto" takes it where
  * it is supported. can: what else run does where its arguments ask for it, in bits of the
  * operation; who does not know a bit is not asked. ct_<op>_find: the first that supports d and,
  * unless policy is "auto", is called so; or NULL. ct_<op>_pick: the same for a layer, which fails
  * with CT_ERR_CONFIG where there is none. */
-#define CT_ENGINE(_op)                                                                             \
+#define CT_ENGINE_TABLE(_op)                                                                       \
     typedef struct ct_##_op##_impl {                                                               \
         const char *name;                                                                          \
         bool (*supports)(const ct_##_op##_desc *d);                                                \
@@ -74,7 +97,7 @@ static inline void ct_engine_poll(ct_exec *ex, ct_status *worst_p)
         return NULL;                                                                               \
     }                                                                                              \
                                                                                                    \
-    static inline ct_status ct_##_op##_pick(                                                       \
+    static inline ct_status ct_##_op##_pick_static(                                                \
         const ct_layer *l, ct_run_kind kind, const ct_##_op##_impl *const *table,                  \
         const ct_##_op##_desc *d, const ct_##_op##_impl **impl_p)                                  \
     {                                                                                              \
@@ -96,6 +119,90 @@ static inline void ct_engine_poll(ct_exec *ex, ct_status *worst_p)
                                               const ct_##_op##_desc *d)                            \
     {                                                                                              \
         return (impl->workspace != NULL) ? impl->workspace(d) : 0;                                 \
+    }
+
+#define CT_ENGINE(_op)                                                                             \
+    CT_ENGINE_TABLE(_op)                                                                           \
+    static inline ct_status ct_##_op##_pick(                                                       \
+        const ct_layer *l, ct_run_kind kind, const ct_##_op##_impl *const *table,                  \
+        const ct_##_op##_desc *d, const ct_##_op##_impl **impl_p)                                  \
+    {                                                                                              \
+        return ct_##_op##_pick_static(l, kind, table, d, impl_p);                                  \
+    }
+
+/* The same for an operation with engines that only timing can tell apart: ct_<op>_pick asks the
+ * plan where there is one and nobody named an engine. The operation defines ct_<op>_key: all that d
+ * says but the number of threads, as a text without " |"; ct_<op>_scratch: the arguments of a call
+ * of that kind, all operands in the block but the workspace; block NULL: nothing but the bytes, in
+ * *bytes_p, which starts at 0. */
+#define CT_ENGINE_TIMED(_op)                                                                       \
+    CT_ENGINE_TABLE(_op)                                                                           \
+    void ct_##_op##_key(const ct_##_op##_desc *d, ct_run_kind kind, char *text, size_t size);      \
+    void ct_##_op##_scratch(const ct_##_op##_desc *d, ct_run_kind kind, void *block,               \
+                            size_t *bytes_p, ct_##_op##_args *a);                                  \
+                                                                                                   \
+    typedef struct ct_##_op##_trial {                                                              \
+        ct_engine_plan *plan;                                                                      \
+        const ct_##_op##_desc *d;                                                                  \
+        ct_run_kind kind;                                                                          \
+        const ct_##_op##_impl *const *table;                                                       \
+        ct_engine_offer offer;                                                                     \
+        ct_##_op##_args args;                                                                      \
+        ct_exec ex;                                                                                \
+    } ct_##_op##_trial;                                                                            \
+                                                                                                   \
+    static inline ct_status ct_##_op##_trial_prepare(void *ctx)                                    \
+    {                                                                                              \
+        ct_##_op##_trial *t = (ct_##_op##_trial *)ctx;                                             \
+        size_t bytes = 0, work = 0;                                                                \
+        char *block;                                                                               \
+                                                                                                   \
+        ct_##_op##_scratch(t->d, t->kind, NULL, &bytes, &t->args);                                 \
+        for (int i = 0; i < t->offer.n; i++) {                                                     \
+            size_t w = ct_##_op##_workspace(t->table[t->offer.index[i]], t->d);                    \
+                                                                                                   \
+            if (w > work) work = w;                                                                \
+        }                                                                                          \
+        block = (char *)ct_engine_plan_scratch(t->plan, bytes + work);                             \
+        if (block == NULL) return CT_ERR_NOMEM;                                                    \
+        bytes = 0;                                                                                 \
+        ct_##_op##_scratch(t->d, t->kind, block, &bytes, &t->args);                                \
+        t->args.work = block + bytes;                                                              \
+        return CT_OK;                                                                              \
+    }                                                                                              \
+                                                                                                   \
+    static inline ct_status ct_##_op##_trial_run(void *ctx, int i)                                 \
+    {                                                                                              \
+        ct_##_op##_trial *t = (ct_##_op##_trial *)ctx;                                             \
+                                                                                                   \
+        return t->table[t->offer.index[i]]->run(t->d, &t->ex, &t->args);                           \
+    }                                                                                              \
+                                                                                                   \
+    static inline ct_status ct_##_op##_pick(                                                       \
+        const ct_layer *l, ct_run_kind kind, const ct_##_op##_impl *const *table,                  \
+        const ct_##_op##_desc *d, const ct_##_op##_impl **impl_p)                                  \
+    {                                                                                              \
+        ct_##_op##_trial t;                                                                        \
+        char key[CT_PLAN_KEY];                                                                     \
+        int at;                                                                                    \
+                                                                                                   \
+        CT_TRY(ct_##_op##_pick_static(l, kind, table, d, impl_p));                                 \
+        memset(&t, 0, sizeof(t));                                                                  \
+        t.plan = ct_engine_plan_of(l);                                                             \
+        if ((t.plan == NULL) || (strcmp(ct_engine_policy(l, kind), "auto") != 0)) return CT_OK;    \
+        t.d = d;                                                                                   \
+        t.kind = kind;                                                                             \
+        t.table = table;                                                                           \
+        t.ex.dev = l->dev;                                                                         \
+        for (int i = 0; table[i] != NULL; i++) {                                                   \
+            if ((table[i] == *impl_p) || ((table[i + 1] != NULL) && table[i]->supports(d)))        \
+                ct_engine_offer_add(&t.offer, table[i]->name, i, table[i] == *impl_p);             \
+        }                                                                                          \
+        ct_##_op##_key(d, kind, key, sizeof(key));                                                 \
+        CT_TRY(ct_engine_ask(l, key, &t.offer, ct_##_op##_trial_prepare, ct_##_op##_trial_run, &t, \
+                             &at));                                                                \
+        *impl_p = table[at];                                                                       \
+        return CT_OK;                                                                              \
     }
 
 #endif

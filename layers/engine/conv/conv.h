@@ -35,7 +35,7 @@ typedef struct ct_conv_args {
 /** In ct_conv_impl.can: of a forward engine, that it heeds args.relu. */
 enum { CT_CONV_CAN_RELU = 1 };
 
-CT_ENGINE(conv)
+CT_ENGINE_TIMED(conv)
 
 extern const ct_conv_impl *const ct_conv_forward_table[];
 extern const ct_conv_impl *const ct_conv_backward_data_table[];

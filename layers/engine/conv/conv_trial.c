@@ -1,0 +1,45 @@
+/* Convolutions on made-up data, for choosing engines by timing. */
+#include "layers/engine/conv/conv_private.h"
+
+#include <stdio.h>
+
+void ct_conv_key(const ct_conv_desc *d, ct_run_kind kind, char *text, size_t size)
+{
+    static const char *const pass[CT_N_RUN] = { "forward", "backward_data", "backward_weight" };
+
+    snprintf(text, size,
+             "conv %s n%lld g%lld c%lld %lldx%lld m%lld %lldx%lld k%lldx%lld s%lldx%lld p%lldx%lld "
+             "d%lldx%lld x%d y%d t%d",
+             pass[kind], (long long)d->n, (long long)d->group, (long long)d->c, (long long)d->h,
+             (long long)d->w, (long long)d->m, (long long)d->oh, (long long)d->ow, (long long)d->kh,
+             (long long)d->kw, (long long)d->sh, (long long)d->sw, (long long)d->ph,
+             (long long)d->pw, (long long)d->dh, (long long)d->dw, d->x_block, d->y_block,
+             d->winograd);
+}
+
+/* Floats of n images with c channels and s places, in blocks or not. */
+static int64_t stored(int64_t n, int64_t c, int64_t s, int block)
+{
+    return n * s * ((block > 0) ? (c + block - 1) / block * block : c);
+}
+
+void ct_conv_scratch(const ct_conv_desc *d, ct_run_kind kind, void *block, size_t *bytes_p,
+                     ct_conv_args *a)
+{
+    int64_t n_x = stored(d->n, d->c, in_size(d), d->x_block);
+    int64_t n_y = stored(d->n, d->m, out_size(d), d->y_block);
+    int64_t n_w = d->m * group_k(d);
+    bool forward = (kind == CT_RUN_FORWARD), data = (kind == CT_RUN_BACKWARD_DATA);
+    float *x = ct_engine_scratch(block, bytes_p, n_x, !data);
+    float *y = ct_engine_scratch(block, bytes_p, n_y, !forward);
+    float *w = ct_engine_scratch(block, bytes_p, n_w, forward || data);
+
+    *a = (ct_conv_args){ .work = NULL };
+    if (forward) a->bias = ct_engine_scratch(block, bytes_p, d->m, true);
+    if (!data) a->x = x;
+    if (data) a->dx = x;
+    if (forward) a->y = y;
+    if (!forward) a->dy = y;
+    if (forward || data) a->weight = w;
+    if (!forward && !data) a->dweight = w;
+}
