@@ -1,4 +1,4 @@
-/* Convolution as im2col and a matrix product.
+/* Convolution as im2col and a matrix product, by packed panels where they suit the processor.
  *
  * With at least as many images as threads, images are dealt out statically: a worker has its own
  * column buffer and calls a single-threaded product, so nobody waits for anybody between images.
@@ -12,6 +12,7 @@
  * A 1x1 convolution with stride 1 and no padding has col == x, and unfolds nothing. */
 #include "framework/base/memory.h"
 #include "framework/base/simd.h"
+#include "framework/math/gemm.h"
 #include "framework/math/math.h"
 #include "layers/engine/conv/conv_private.h"
 
@@ -62,16 +63,91 @@ static int64_t weight_step(const ct_conv_desc *d)
            (int64_t)sizeof(float);
 }
 
+/* ---- the products of an image and group */
+
+static ct_gemm_desc forward_product(const ct_conv_desc *d, int n_thread)
+{
+    return (ct_gemm_desc){ false, false, group_m(d), out_size(d), group_k(d), n_thread };
+}
+
+static ct_gemm_desc data_product(const ct_conv_desc *d, int n_thread)
+{
+    return (ct_gemm_desc){ true, false, group_k(d), out_size(d), group_m(d), n_thread };
+}
+
+static ct_gemm_desc weight_product(const ct_conv_desc *d, int n_thread)
+{
+    return (ct_gemm_desc){ false, true, group_m(d), group_k(d), out_size(d), n_thread };
+}
+
+/* Floats that the products of one worker need. */
+static int64_t product_step(const ct_gemm_desc *p)
+{
+    return ct_gemm_prefers(p) ? (int64_t)(ct_align_up(ct_gemm_workspace(p)) / sizeof(float)) : 0;
+}
+
+static int team_size(const ct_conv_desc *d, int64_t workers)
+{
+    return (workers == 1) ? d->n_thread : 1;
+}
+
+/* What a worker has to itself. */
+typedef struct worker {
+    float *col, *work;
+    int n_thread; /* of its products; > 1: the team works on one image */
+} worker;
+
+/* C = op(A) op(B) + beta C, all rows as long as they are. */
+static ct_status multiply(const ct_gemm_desc *p, const worker *w, const float *a, const float *b,
+                          float beta, float *c)
+{
+    int64_t lda = p->ta ? p->m : p->k, ldb = p->tb ? p->k : p->n;
+    ct_gemm_plan plan;
+
+    if (!ct_gemm_prefers(p))
+        return ct_math_cpu.gemm(NULL, p->ta, p->tb, p->m, p->n, p->k, 1.0f, a, lda, b, ldb, beta, c,
+                                p->n);
+    plan = ct_gemm_plan_make(p);
+    ct_gemm_run(&plan, &(ct_gemm_args){ 1.0f, beta, a, b, lda, ldb, c, p->n, w->work });
+    return CT_OK;
+}
+
+static size_t bytes_for(const ct_conv_desc *d, const ct_gemm_desc *p)
+{
+    return (size_t)(n_worker(d) * (col_step(d) + product_step(p))) * sizeof(float);
+}
+
 static size_t gemm_workspace(const ct_conv_desc *d)
 {
-    return (size_t)(n_worker(d) * col_step(d)) * sizeof(float);
+    ct_gemm_desc p = forward_product(d, team_size(d, n_worker(d)));
+
+    return bytes_for(d, &p);
+}
+
+static size_t gemm_data_workspace(const ct_conv_desc *d)
+{
+    ct_gemm_desc p = data_product(d, team_size(d, n_worker(d)));
+
+    return bytes_for(d, &p);
 }
 
 static size_t gemm_weight_workspace(const ct_conv_desc *d)
 {
     int64_t n = n_weight_worker(d);
+    ct_gemm_desc p = weight_product(d, team_size(d, n));
 
-    return (size_t)(n * col_step(d) + (n - 1) * weight_step(d)) * sizeof(float);
+    return (size_t)(n * (col_step(d) + product_step(&p)) + (n - 1) * weight_step(d)) *
+           sizeof(float);
+}
+
+/* Worker v of nw: column buffers first, then what products need. */
+static worker make_worker(const ct_conv_desc *d, const ct_conv_args *a, const ct_gemm_desc *p,
+                          int64_t v, int64_t nw)
+{
+    float *work = a->work;
+
+    return (worker){ work + v * col_step(d), work + nw * col_step(d) + v * product_step(p),
+                     p->n_thread };
 }
 
 /* The columns of group g of image n: unfolded into col, or x itself. */
@@ -106,18 +182,17 @@ CT_SIMD_CLONES static void fill_bias(int64_t m, int64_t s, const float *bias, fl
     }
 }
 
-static ct_status forward_image(const ct_conv_desc *d, const ct_conv_args *a, int64_t n, float *col,
-                               bool team)
+static ct_status forward_image(const ct_conv_desc *d, const ct_conv_args *a, int64_t n,
+                               const ct_gemm_desc *p, const worker *w)
 {
     int64_t mg = group_m(d), k = group_k(d), s = out_size(d);
 
     for (int64_t g = 0; g < d->group; g++) {
-        const float *b = columns(d, group_x(d, a->x, n, g), col, team);
+        const float *b = columns(d, group_x(d, a->x, n, g), w->col, w->n_thread > 1);
         float *y = a->y + group_y(d, n, g);
 
         if (a->bias != NULL) fill_bias(mg, s, a->bias + g * mg, y);
-        CT_TRY(ct_math_cpu.gemm(NULL, false, false, mg, s, k, 1.0f, a->weight + g * mg * k, k, b, s,
-                                (a->bias != NULL) ? 1.0f : 0.0f, y, s));
+        CT_TRY(multiply(p, w, a->weight + g * mg * k, b, (a->bias != NULL) ? 1.0f : 0.0f, y));
     }
     return CT_OK;
 }
@@ -125,15 +200,16 @@ static ct_status forward_image(const ct_conv_desc *d, const ct_conv_args *a, int
 static ct_status gemm_forward(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a)
 {
     int64_t nw = n_worker(d);
+    ct_gemm_desc p = forward_product(d, team_size(d, nw));
     ct_status polled = CT_OK;
     int bad = CT_OK;
 
 #pragma omp parallel for num_threads((int)nw) schedule(static, 1) reduction(max : bad) if (nw > 1)
     for (int64_t v = 0; v < nw; v++) {
-        float *col = (float *)a->work + v * col_step(d);
+        worker w = make_worker(d, a, &p, v, nw);
 
         for (int64_t n = first_image(d, v, nw); n < first_image(d, v + 1, nw); n++) {
-            int status = (int)forward_image(d, a, n, col, nw == 1);
+            int status = (int)forward_image(d, a, n, &p, &w);
 
             bad = (status > bad) ? status : bad;
             ct_engine_poll(ex, &polled);
@@ -143,18 +219,18 @@ static ct_status gemm_forward(const ct_conv_desc *d, ct_exec *ex, const ct_conv_
 }
 
 static ct_status backward_data_image(const ct_conv_desc *d, const ct_conv_args *a, int64_t n,
-                                     float *col, bool team)
+                                     const ct_gemm_desc *p, const worker *w)
 {
-    int64_t mg = group_m(d), k = group_k(d), s = out_size(d), cg = d->c / d->group;
+    int64_t mg = group_m(d), k = group_k(d), cg = d->c / d->group;
+    float *col = w->col;
 
     for (int64_t g = 0; g < d->group; g++) {
         float *dx = a->dx + (n * d->c + g * cg) * in_size(d);
         float *to = is_pointwise(d) ? dx : col;
 
-        CT_TRY(ct_math_cpu.gemm(NULL, true, false, k, s, mg, 1.0f, a->weight + g * mg * k, k,
-                                a->dy + group_y(d, n, g), s, 0.0f, to, s));
+        CT_TRY(multiply(p, w, a->weight + g * mg * k, a->dy + group_y(d, n, g), 0.0f, to));
         if (is_pointwise(d)) continue;
-        if (!team) {
+        if (w->n_thread == 1) {
             ct_col2im(d, 0, cg, col, dx);
             continue;
         }
@@ -167,15 +243,16 @@ static ct_status backward_data_image(const ct_conv_desc *d, const ct_conv_args *
 static ct_status gemm_backward_data(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a)
 {
     int64_t nw = n_worker(d);
+    ct_gemm_desc p = data_product(d, team_size(d, nw));
     ct_status polled = CT_OK;
     int bad = CT_OK;
 
 #pragma omp parallel for num_threads((int)nw) schedule(static, 1) reduction(max : bad) if (nw > 1)
     for (int64_t v = 0; v < nw; v++) {
-        float *col = (float *)a->work + v * col_step(d);
+        worker w = make_worker(d, a, &p, v, nw);
 
         for (int64_t n = first_image(d, v, nw); n < first_image(d, v + 1, nw); n++) {
-            int status = (int)backward_data_image(d, a, n, col, nw == 1);
+            int status = (int)backward_data_image(d, a, n, &p, &w);
 
             bad = (status > bad) ? status : bad;
             ct_engine_poll(ex, &polled);
@@ -185,15 +262,15 @@ static ct_status gemm_backward_data(const ct_conv_desc *d, ct_exec *ex, const ct
 }
 
 static ct_status backward_weight_image(const ct_conv_desc *d, const ct_conv_args *a, int64_t n,
-                                       float beta, float *dw, float *col, bool team)
+                                       float beta, float *dw, const ct_gemm_desc *p,
+                                       const worker *w)
 {
-    int64_t mg = group_m(d), k = group_k(d), s = out_size(d);
+    int64_t mg = group_m(d), k = group_k(d);
 
     for (int64_t g = 0; g < d->group; g++) {
-        const float *b = columns(d, group_x(d, a->x, n, g), col, team);
+        const float *b = columns(d, group_x(d, a->x, n, g), w->col, w->n_thread > 1);
 
-        CT_TRY(ct_math_cpu.gemm(NULL, false, true, mg, k, s, 1.0f, a->dy + group_y(d, n, g), s, b,
-                                s, beta, dw + g * mg * k, k));
+        CT_TRY(multiply(p, w, a->dy + group_y(d, n, g), b, beta, dw + g * mg * k));
     }
     return CT_OK;
 }
@@ -223,7 +300,8 @@ static void reduce_parts(const ct_conv_desc *d, int64_t n_part, const float *par
 static ct_status gemm_backward_weight(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a)
 {
     int64_t nw = n_weight_worker(d);
-    float *part = (float *)a->work + nw * col_step(d);
+    ct_gemm_desc p = weight_product(d, team_size(d, nw));
+    float *part = (float *)a->work + nw * (col_step(d) + product_step(&p));
     ct_status polled = CT_OK;
     int bad = CT_OK;
 
@@ -233,12 +311,12 @@ static ct_status gemm_backward_weight(const ct_conv_desc *d, ct_exec *ex, const 
     }
 #pragma omp parallel for num_threads((int)nw) schedule(static, 1) reduction(max : bad) if (nw > 1)
     for (int64_t v = 0; v < nw; v++) {
-        float *col = (float *)a->work + v * col_step(d);
+        worker w = make_worker(d, a, &p, v, nw);
         float *dw = (v == 0) ? a->dweight : part + (v - 1) * weight_step(d);
         float beta = (v == 0) ? a->beta : 0.0f;
 
         for (int64_t n = first_image(d, v, nw); n < first_image(d, v + 1, nw); n++) {
-            int status = (int)backward_weight_image(d, a, n, beta, dw, col, nw == 1);
+            int status = (int)backward_weight_image(d, a, n, beta, dw, &p, &w);
 
             bad = (status > bad) ? status : bad;
             beta = 1.0f;
@@ -254,7 +332,7 @@ const ct_conv_impl ct_conv_gemm_forward = {
 };
 const ct_conv_impl ct_conv_gemm_backward_data = { .name = "gemm",
                                                   .supports = gemm_supports,
-                                                  .workspace = gemm_workspace,
+                                                  .workspace = gemm_data_workspace,
                                                   .run = gemm_backward_data };
 const ct_conv_impl ct_conv_gemm_backward_weight = { .name = "gemm",
                                                     .supports = gemm_supports,
