@@ -118,6 +118,17 @@ ct_status ct_blk_depth_weight(const ct_conv_desc *d, ct_exec *ex, const ct_conv_
 
 /** Both layouts blocked, and groups that are whole blocks. */
 bool ct_blk_supports(const ct_conv_desc *d);
+
+/** 1 x 1 with a stride, which skips most of x: what is used of it is copied together first, since
+ *  strided lines fall into few sets of a cache. Backward by data the other way round. */
+bool ct_blk_is_sparse(const ct_conv_desc *d);
+/** The same convolution of what is used. */
+ct_conv_desc ct_blk_dense(const ct_conv_desc *d);
+/** Floats of what is used of x. */
+int64_t ct_blk_dense_floats(const ct_conv_desc *d);
+/** Both in parallel: x to dense, and dense to dx, with zeros between. */
+void ct_blk_gather(const ct_conv_desc *d, const float *x, float *dense);
+void ct_blk_spread(const ct_conv_desc *d, const float *dense, float *dx);
 int64_t ct_blk_sum_work(const ct_blk_sum *s);
 ct_status ct_blk_sum_run(const ct_blk_sum *s, ct_exec *ex);
 

@@ -1,5 +1,6 @@
-/* Between rows of weights, as their owner keeps them, and rows of lanes, as tiles want them: small
- * matrices turned over in registers. */
+/* Copies between layouts: places that a stride meets, and those alone; and between rows of
+ * weights, as their owner keeps them, and rows of lanes, as tiles want them: small matrices turned
+ * over in registers. */
 #include "layers/engine/conv/blocked.h"
 
 typedef float vec4 __attribute__((vector_size(16), aligned(4), may_alias));
@@ -45,5 +46,59 @@ void ct_blk_turn(int64_t rows, int64_t cols, const float *from, int64_t step, fl
     }
     for (; i < rows; i++) {
         for (int64_t j = 0; j < cols; j++) to[j * to_step + i] = from[i * step + j];
+    }
+}
+
+bool ct_blk_is_sparse(const ct_conv_desc *d)
+{
+    return ct_blk_supports(d) && (d->kh == 1) && (d->kw == 1) && (d->ph == 0) && (d->pw == 0) &&
+           ((d->sh > 1) || (d->sw > 1));
+}
+
+ct_conv_desc ct_blk_dense(const ct_conv_desc *d)
+{
+    ct_conv_desc dense = *d;
+
+    dense.h = d->oh, dense.w = d->ow;
+    dense.sh = dense.sw = 1;
+    return dense;
+}
+
+static int64_t planes(const ct_conv_desc *d)
+{
+    return d->n * blk_count(d->c, d->x_block);
+}
+
+int64_t ct_blk_dense_floats(const ct_conv_desc *d)
+{
+    return planes(d) * out_size(d) * d->x_block;
+}
+
+void ct_blk_gather(const ct_conv_desc *d, const float *x, float *dense)
+{
+    int64_t b = d->x_block, rows = planes(d) * d->oh;
+
+#pragma omp parallel for schedule(static) num_threads(d->n_thread)
+    for (int64_t i = 0; i < rows; i++) {
+        const float *from = x + (i / d->oh * d->h + i % d->oh * d->sh) * d->w * b;
+        float *to = dense + i * d->ow * b;
+
+        for (int64_t j = 0; j < d->ow; j++) copy_row(to + j * b, from + j * d->sw * b, b);
+    }
+}
+
+void ct_blk_spread(const ct_conv_desc *d, const float *dense, float *dx)
+{
+    int64_t b = d->x_block, rows = planes(d) * d->h;
+
+#pragma omp parallel for schedule(static) num_threads(d->n_thread)
+    for (int64_t i = 0; i < rows; i++) {
+        int64_t row = i % d->h;
+        const float *from = dense + (i / d->h * d->oh + row / d->sh) * d->ow * b;
+        float *to = dx + i * d->w * b;
+
+        memset(to, 0, (size_t)(d->w * b) * sizeof(float));
+        if ((row % d->sh != 0) || (row / d->sh >= d->oh)) continue;
+        for (int64_t j = 0; j < d->ow; j++) copy_row(to + j * d->sw * b, from + j * b, b);
     }
 }

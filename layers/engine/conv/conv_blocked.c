@@ -65,12 +65,31 @@ static bool supports_forward(const ct_conv_desc *d)
     return ct_blk_supports(d) || ct_blk_supports_first(d) || ct_blk_supports_depth(d);
 }
 
+/* Work of a sparse one: what is used of x or dx, then that of the dense one. */
+static int64_t sparse_floats(const ct_conv_desc *d)
+{
+    return blk_count(ct_blk_dense_floats(d), 16) * 16;
+}
+
 static size_t forward_workspace(const ct_conv_desc *d)
 {
-    ct_blk_sum s = forward_sum(d);
+    ct_conv_desc dense = ct_blk_dense(d);
+    bool sparse = (d->x_block > 0) && ct_blk_is_sparse(d);
+    ct_blk_sum s = forward_sum(sparse ? &dense : d);
 
     if (d->x_block == 0) return ct_blk_first_workspace(d);
-    return (size_t)sum_work(d, &s) * sizeof(float);
+    return (size_t)(sum_work(d, &s) + (sparse ? sparse_floats(d) : 0)) * sizeof(float);
+}
+
+static ct_status forward_sparse(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a)
+{
+    ct_conv_desc dense = ct_blk_dense(d);
+    ct_blk_sum s = forward_sum(&dense);
+
+    ct_blk_gather(d, a->x, a->work);
+    s.x = a->work, s.weight = a->weight, s.bias = a->bias;
+    s.y = a->y, s.work = (float *)a->work + sparse_floats(d);
+    return run_sum(&dense, &s, ex);
 }
 
 static ct_status forward(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a)
@@ -78,6 +97,7 @@ static ct_status forward(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args 
     ct_blk_sum s = forward_sum(d);
 
     if (d->x_block == 0) return ct_blk_first_forward(d, ex, a);
+    if (ct_blk_is_sparse(d)) return forward_sparse(d, ex, a);
     s.x = a->x, s.weight = a->weight, s.bias = a->bias;
     s.y = a->y, s.work = a->work, s.relu = a->relu;
     return run_sum(d, &s, ex);
@@ -153,6 +173,12 @@ static size_t backward_workspace(const ct_conv_desc *d)
 {
     int64_t most = 0;
 
+    if (ct_blk_is_sparse(d)) {
+        ct_conv_desc dense = ct_blk_dense(d);
+        ct_blk_sum s = backward_sum(&dense, 0, 0);
+
+        return (size_t)(sum_work(d, &s) + sparse_floats(d)) * sizeof(float);
+    }
     for (int64_t i = 0; i < blk_smaller(d->sh, d->h); i++) {
         for (int64_t j = 0; j < blk_smaller(d->sw, d->w); j++) {
             ct_blk_sum s = backward_sum(d, i, j);
@@ -163,8 +189,21 @@ static size_t backward_workspace(const ct_conv_desc *d)
     return (size_t)most * sizeof(float);
 }
 
+static ct_status backward_sparse(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a)
+{
+    ct_conv_desc dense = ct_blk_dense(d);
+    ct_blk_sum s = backward_sum(&dense, 0, 0);
+
+    s.x = a->dy, s.weight = a->weight;
+    s.y = a->work, s.work = (float *)a->work + sparse_floats(d);
+    CT_TRY(run_sum(&dense, &s, ex));
+    ct_blk_spread(d, a->work, a->dx);
+    return CT_OK;
+}
+
 static ct_status backward_data(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a)
 {
+    if (ct_blk_is_sparse(d)) return backward_sparse(d, ex, a);
     for (int64_t i = 0; i < blk_smaller(d->sh, d->h); i++) {
         for (int64_t j = 0; j < blk_smaller(d->sw, d->w); j++) {
             ct_blk_sum s = backward_sum(d, i, j);

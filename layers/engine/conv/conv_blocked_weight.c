@@ -234,9 +234,11 @@ static size_t workspace(const ct_conv_desc *d)
 
     if (d->x_block == 0) return ct_blk_first_weight_workspace(d);
     if (ct_blk_supports_depth(d)) return ct_blk_depth_weight_workspace(d);
-    f = flat(d);
+    f = ct_blk_is_sparse(d) ? ct_blk_dense(d) : *d;
+    f = flat(&f);
     p = make_plan(&f);
-    return (size_t)(p.n_slice * p.slice) * sizeof(float);
+    return (size_t)(p.n_slice * p.slice + (ct_blk_is_sparse(d) ? ct_blk_dense_floats(d) : 0)) *
+           sizeof(float);
 }
 
 static ct_status run_blocked(const ct_conv_desc *whole, ct_exec *ex, const ct_conv_args *a)
@@ -266,10 +268,25 @@ static ct_status run_blocked(const ct_conv_desc *whole, ct_exec *ex, const ct_co
     return polled;
 }
 
+/* Work: that of the dense one, then what is used of x. */
+static ct_status run_sparse(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a)
+{
+    ct_conv_desc dense = ct_blk_dense(d);
+    ct_conv_desc f = flat(&dense);
+    plan p = make_plan(&f);
+    ct_conv_args used = *a;
+    float *x = (float *)a->work + p.n_slice * p.slice;
+
+    ct_blk_gather(d, a->x, x);
+    used.x = x;
+    return run_blocked(&dense, ex, &used);
+}
+
 static ct_status run(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a)
 {
     if (d->x_block == 0) return ct_blk_first_weight(d, ex, a);
     if (ct_blk_supports_depth(d)) return ct_blk_depth_weight(d, ex, a);
+    if (ct_blk_is_sparse(d)) return run_sparse(d, ex, a);
     return run_blocked(d, ex, a);
 }
 
