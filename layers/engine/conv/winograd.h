@@ -16,8 +16,8 @@
  * Accuracy and Stability of Numerical Algorithms, 3.1): element by element
  *   |computed - exact| <= k u |A^T| [ sum over channels of (|G||g||G^T|) . (|B^T||d||B|) ] |A|,
  * k = channels + CT_WINO_ROUNDINGS (by weights: tiles of the batch in place of channels, G^T and A
- * outside and inside). For values of one size that is at most 75 (m = 4; in the mean 39) and 9 (m
- * = 2) times the bound of the plain sum with the same k.
+ * outside and inside). Where all |d| are one value and all |g| another, that is at most 63
+ * times the bound of the plain sum with the same k, 39 in the mean of a tile (m = 4), or 7 (m = 2).
  */
 #ifndef CT_ENGINE_CONV_WINOGRAD_H
 #define CT_ENGINE_CONV_WINOGRAD_H
