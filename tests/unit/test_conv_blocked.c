@@ -248,17 +248,22 @@ static void test_usual_shapes(void **state)
 }
 
 /* A ReLU asked for is the ReLU of what comes without: sums in one and in several parts (channels;
- * tap rows, some of which meet no row), strips, few channels, depthwise. */
+ * tap rows, some of which meet no row), strips, few channels, depthwise, strides; and tiles. */
 static void test_relu(void **state)
 {
     static const struct {
         int64_t n, group, c, h, w, m, k, s, p;
         bool plain;
-    } shape[] = {
-        { 2, 1, 130, 5, 6, 37, 3, 1, 1, false }, { 1, 1, 20, 3, 4, 18, 7, 1, 5, false },
-        { 1, 1, 33, 9, 17, 16, 5, 2, 2, false }, { 2, 1, 40, 7, 7, 50, 1, 1, 0, false },
-        { 2, 1, 3, 11, 9, 21, 11, 4, 5, true },  { 2, 19, 19, 6, 5, 19, 3, 1, 1, false }
-    };
+        const char *engine;
+    } shape[] = { { 2, 1, 130, 5, 6, 37, 3, 1, 1, false, "blocked" },
+                  { 1, 1, 20, 3, 4, 18, 7, 1, 5, false, "blocked" },
+                  { 1, 1, 33, 9, 17, 16, 5, 2, 2, false, "blocked" },
+                  { 2, 1, 40, 7, 7, 50, 1, 1, 0, false, "blocked" },
+                  { 2, 1, 3, 11, 9, 21, 11, 4, 5, true, "blocked" },
+                  { 2, 19, 19, 6, 5, 19, 3, 1, 1, false, "blocked" },
+                  { 2, 1, 40, 9, 7, 50, 1, 2, 0, false, "blocked" },
+                  { 1, 1, 20, 9, 11, 40, 3, 1, 1, false, "winograd" },
+                  { 1, 1, 20, 2, 1, 40, 3, 1, 1, false, "winograd" } };
 
     (void)state;
     for (size_t i = 0; i < sizeof(shape) / sizeof(shape[0]); i++) {
@@ -282,9 +287,10 @@ static void test_relu(void **state)
                            .pw = shape[i].p,
                            .dh = 1,
                            .dw = 1,
+                           .winograd = 4,
                            .x_block = shape[i].plain ? 0 : (int)b,
                            .y_block = (int)b };
-        const ct_conv_impl *e = ct_conv_find(ct_conv_forward_table, &d, "blocked");
+        const ct_conv_impl *e = ct_conv_find(ct_conv_forward_table, &d, shape[i].engine);
         int64_t n_x = d.n * c * d.h * d.w, n_y = d.n * m * d.oh * d.ow;
         int64_t n_w = d.m * (d.c / d.group) * k * k, below = 0;
         float *x = malloc((size_t)n_x * sizeof(float)), *w = malloc((size_t)n_w * sizeof(float));

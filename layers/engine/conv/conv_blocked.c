@@ -88,7 +88,7 @@ static ct_status forward_sparse(const ct_conv_desc *d, ct_exec *ex, const ct_con
 
     ct_blk_gather(d, a->x, a->work);
     s.x = a->work, s.weight = a->weight, s.bias = a->bias;
-    s.y = a->y, s.work = (float *)a->work + sparse_floats(d);
+    s.y = a->y, s.work = (float *)a->work + sparse_floats(d), s.relu = a->relu;
     return run_sum(&dense, &s, ex);
 }
 

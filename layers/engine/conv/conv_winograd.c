@@ -76,7 +76,7 @@ static ct_status forward(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args 
     ct_wino_sum s = forward_sum(d);
 
     s.x = a->x, s.weight = a->weight, s.bias = a->bias;
-    s.y = a->y, s.work = a->work;
+    s.y = a->y, s.work = a->work, s.relu = a->relu;
     return ct_wino_sum_run(&s, ex);
 }
 
@@ -100,7 +100,8 @@ const ct_conv_impl ct_conv_winograd_forward = { .name = "winograd",
                                                 .supports = supports,
                                                 .workspace = forward_workspace,
                                                 .run = forward,
-                                                .prefers = ct_wino_prefers };
+                                                .prefers = ct_wino_prefers,
+                                                .can = CT_CONV_CAN_RELU };
 const ct_conv_impl ct_conv_winograd_backward_data = { .name = "winograd",
                                                       .supports = supports,
                                                       .workspace = backward_workspace,

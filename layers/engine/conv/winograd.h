@@ -61,6 +61,7 @@ typedef struct ct_wino_sum {
     int64_t h, w, oh, ow;         /* planes of x and y                              */
     int64_t row, col;             /* in x of the first tap of output (0, 0)         */
     int64_t w_group, w_out, w_in; /* floats from group to group, channel to channel */
+    bool relu;                    /* on y at last              */
     bool turned;                  /* the last tap is the first                      */
     const float *x, *weight, *bias;
     float *y, *work;

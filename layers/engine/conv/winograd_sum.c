@@ -151,18 +151,29 @@ static void map_in(const ct_wino_sum *s, const plan *p, int64_t g, int64_t k, in
     }
 }
 
+/* What of a tile lies inside, just written. */
+static void rectify(const ct_wino_patch *at, int64_t m, int64_t b, float *y)
+{
+    int64_t n = blk_smaller(m, at->w - at->col) * b;
+
+    for (int64_t i = at->row; i < blk_smaller(at->row + m, at->h); i++)
+        ct_blk_rectify(n, y + (i * at->w + at->col) * b);
+}
+
 /* Tiles of output block `block`, which is number `at` of z. */
 static void map_out(const ct_wino_sum *s, const plan *p, int64_t g, int64_t block, int64_t t,
                     int64_t first, int64_t n, const float *z, int64_t at)
 {
     int64_t b = s->set.b, image;
     ct_wino_patch patch = { .h = s->oh, .w = s->ow };
+    float *y;
 
     for (int64_t i = first; i < first + n; i++) {
         wino_at(i, p->tiles_h, p->tiles_w, s->map->m, &image, &patch.row, &patch.col);
+        y = s->y + ((image * s->group + g) * p->out_block + block) * s->oh * s->ow * b;
         s->map->out(z + at * p->z_block + (i - t) * b, p->z_step, bias_of(s, p, g) + block * b,
-                    &patch,
-                    s->y + ((image * s->group + g) * p->out_block + block) * s->oh * s->ow * b);
+                    &patch, y);
+        if (s->relu) rectify(&patch, s->map->m, b, y);
     }
 }
 
