@@ -33,7 +33,7 @@ static ct_estimate of(const test_net *t, const char *layer)
 
 static void estimates_count_each_operand_once(void **state)
 {
-    const ct_net_options o = { .phase = CT_TRAIN, .table = ct_layer_table };
+    const ct_net_options o = { .phase = CT_TRAIN, .table = ct_layer_table, .no_fuse = true };
     ct_estimate e;
     test_net t;
 
