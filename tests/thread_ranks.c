@@ -169,7 +169,7 @@ static void hold_back(thread_rank *r)
     for (int64_t i = 0; i < r->net->grad_count; i++) {
         float all = g[i] + r->residual[i];
 
-        g[i] = 0.5f * all;
+        g[i] = ((r->job->all_from > 0) && (r->step >= r->job->all_from)) ? all : 0.5f * all;
         r->residual[i] = all - g[i];
     }
 }
@@ -230,18 +230,31 @@ static int rank_n_state(void *ctx)
 {
     thread_rank *r = ctx;
 
-    return (r->residual != NULL) ? r->n_learned : 0;
+    return (r->residual != NULL) ? (r->job->absorbs ? 2 : 1) * r->n_learned : 0;
 }
 
 static ct_status rank_state(void *ctx, int i, ct_exchange_state *out)
 {
     thread_rank *r = ctx;
-    const ct_param *p = &r->net->param[i];
+    int k = i % r->n_learned;
+    const ct_param *p = &r->net->param[k];
 
+    if (i >= r->n_learned) {
+        *out = (ct_exchange_state){
+            .name = CT_EXCHANGE_RATE, .param = k, .data = &r->rate, .count = 1, .replicated = true
+        };
+        return CT_OK;
+    }
     *out = (ct_exchange_state){
-        .name = "residual", .param = i, .data = r->residual + p->offset, .count = p->count
+        .name = CT_EXCHANGE_RESIDUAL, .param = k, .data = r->residual + p->offset, .count = p->count
     };
     return CT_OK;
+}
+
+static bool rank_absorbed(void *ctx, int param)
+{
+    (void)param;
+    return ((thread_rank *)ctx)->job->absorbs;
 }
 
 ct_status thread_rank_open(void *ctx, ct_net *net, ct_exchange *out)
@@ -273,6 +286,7 @@ ct_status thread_rank_open(void *ctx, ct_net *net, ct_exchange *out)
         .broadcast = rank_broadcast,
         .barrier = rank_barrier,
         .counters = rank_counters,
+        .absorbed = rank_absorbed,
         .n_state = rank_n_state,
         .state = rank_state,
     };

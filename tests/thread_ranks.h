@@ -19,6 +19,8 @@ struct thread_rank;
 typedef struct thread_ranks {
     int n;
     bool residuals; /* every learned parameter keeps a state "residual" per rank */
+    bool absorbs;   /* … that counts in updates: there is a state "residual_rate" with it */
+    int all_from;   /* > 0: from this step on nothing is held back */
     int landing;    /* in which order buckets land, a parameter each: any number is another one */
     int lost;       /* > 0: the bucket of parameter lost - 1 fails to land */
     ct_status (*run)(struct thread_rank *r);
@@ -38,6 +40,7 @@ typedef struct thread_rank {
     ct_net *net;
     int n_learned;
     float *residual; /* as long as the gradient arena, where the job keeps residuals */
+    float rate;      /* that the residual counts in, where the job absorbs */
     int64_t ready_count;
     int64_t step;   /* begun so far */
     bool *reported; /* [n_learned] in this step */

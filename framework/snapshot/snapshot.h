@@ -11,6 +11,7 @@
  * 512 on (an HDF5 user block); inside, /parts has a line "NAME SIZE XXH64" for each other file.
  * Rank 0 writes the shared parts. Independent of the number of ranks: on another count the per-rank
  * state is summed over the ranks of then and every rank of now takes an equal share of the sum.
+ * Residuals of parameters that travel otherwise now go to the weights, or into the next gradient.
  */
 #ifndef CT_SNAPSHOT_H
 #define CT_SNAPSHOT_H
@@ -31,6 +32,10 @@ typedef struct ct_snapshot_state { /* what a set holds besides weights */
     const char *plan;         /* rows of engines, framework/net/engine_plan.h; NULL: none */
     double loss_window[1024]; /* average_loss                                           */
     int n_loss, next_loss;
+    /* read: this rank's part of what was not sent of parameters that travel otherwise now, to be
+     * added to their next gradient; on the net's device, as long as the gradient arena, the
+     * caller's to release; NULL: nothing */
+    float *owed;
 } ct_snapshot_state;
 
 /** Writes the set PREFIX_iter_N. Collective: every rank writes its part, rank 0 commits. keep > 0:

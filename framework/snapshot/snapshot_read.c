@@ -8,6 +8,7 @@
 #include "framework/snapshot/carry.h"
 #include "framework/snapshot/h5.h"
 #include "framework/snapshot/host_copy.h"
+#include "framework/snapshot/rank_state.h"
 #include "framework/snapshot/set_files.h"
 #include "framework/snapshot/set_state.h"
 #include "framework/snapshot/weights_h5.h"
@@ -171,98 +172,6 @@ static ct_status broadcast_shared(const ct_exchange *x, ct_net *net, ct_snapshot
     return CT_OK;
 }
 
-/* Adds what the file of rank `from` has of state e. */
-static ct_status add_state(const char *file, int from, const char *array,
-                           const ct_exchange_state *e, float *host, int64_t *found_p)
-{
-    const char *base = ct_path_base(file), *end = strstr(base, "." CT_SET_STATE);
-    ct_text name = { 0 };
-    ct_h5_reader *r = NULL;
-    ct_status status = CT_OK;
-
-    ct_text_add(&name, "%.*s.rank%d.h5", (int)(((end != NULL) ? end : base) - file), file, from);
-    if (name.failed) {
-        ct_text_destroy(&name);
-        return CT_FAIL(CT_ERR_NOMEM, "no memory to read %s", file);
-    }
-    /* none: the run had no state to keep; that it has not gone missing was verified */
-    if (access(name.text, F_OK) == 0) {
-        status = ct_h5_reader_create(name.text, &r);
-        if ((status == CT_OK) && ct_h5_has(r, array)) {
-            *found_p = 1;
-            status = ct_h5_get_floats(r, array, e->count, host);
-            for (int64_t i = 0; (status == CT_OK) && (i < e->count); i++) e->data[i] += host[i];
-        }
-    }
-    ct_h5_reader_destroy(r);
-    ct_text_destroy(&name);
-    return status;
-}
-
-/* The state of the ranks of then that fall to this rank, summed; rank 0's, where all had the same.
- */
-static ct_status read_state(const char *file, const ct_net *net, const ct_snapshot_state *state,
-                            const ct_exchange *x, int i, ct_exchange_state *e, int64_t *found_p)
-{
-    ct_text array = { 0 };
-    float *host = NULL;
-    int first = 0, end = 1;
-    ct_status status;
-
-    CT_TRY(x->state(x->ctx, i, e));
-    memset(e->data, 0, (size_t)e->count * sizeof(float));
-    array = ct_state_path("/state", e->name, net->param[e->param].key);
-    host = ct_mem_acquire((size_t)e->count * sizeof(float));
-    status = ((array.text != NULL) && (host != NULL))
-                 ? CT_OK
-                 : CT_FAIL(CT_ERR_NOMEM, "no memory to read %s", file);
-    if (!e->replicated) {
-        first = x->rank;
-        end = state->n_rank;
-    }
-    for (int from = first; (status == CT_OK) && (from < end); from += x->n_rank)
-        status = add_state(file, from, array.text, e, host, found_p);
-    ct_mem_release(host);
-    ct_text_destroy(&array);
-    return status;
-}
-
-/* The run of the snapshot kept its momentum in the solver, or the snapshot is a dense run's. */
-static void take_momentum(const ct_net *net, const ct_snapshot_state *state, const ct_exchange *x,
-                          const ct_exchange_state *e)
-{
-    const float *from = NULL;
-
-    if (!e->is_momentum || (state->n_history < 1)) return;
-    from = state->history[0] + net->param[e->param].offset;
-    for (int64_t i = 0; i < e->count; i++) e->data[i] = from[i] / (float)x->n_rank;
-}
-
-/* With the same number of ranks each takes back its own. Otherwise the sum over the ranks of then
- * is kept: every rank takes 1 / n_rank of it. */
-static ct_status read_states(const char *file, const ct_net *net, const ct_snapshot_state *state,
-                             const ct_exchange *x)
-{
-    int n = x->n_state(x->ctx);
-
-    for (int i = 0; i < n; i++) {
-        ct_exchange_state e = { 0 };
-        int64_t both[2] = { 0 }; /* the worst status, and whether any rank found it */
-        ct_status status = read_state(file, net, state, x, i, &e, &both[1]);
-
-        both[0] = (int64_t)status;
-        CT_TRY(x->max(x->ctx, both, 2));
-        if (both[0] != 0) return (status != CT_OK) ? status : (ct_status)both[0];
-        if (both[1] == 0)
-            take_momentum(net, state, x, &e);
-        else if ((state->n_rank != x->n_rank) && !e.replicated)
-            CT_TRY(x->average(x->ctx, e.data, e.count, 1.0 / x->n_rank));
-    }
-    if ((n > 0) && (state->n_rank != x->n_rank))
-        CT_INFO("residuals of %d ranks were summed and dealt out to %d", state->n_rank, x->n_rank);
-    return (x->restored != NULL) ? x->restored(x->ctx) : CT_OK;
-}
-
 ct_status ct_snapshot_read(const char *file, ct_net *net, ct_snapshot_state *state,
                            const ct_exchange *exchange)
 {
@@ -275,7 +184,7 @@ ct_status ct_snapshot_read(const char *file, ct_net *net, ct_snapshot_state *sta
     if (worst != 0) return (ct_status)worst;
     CT_TRY(broadcast_shared(exchange, net, state));
     CT_TRY(ct_carry_read(file, net, exchange));
-    return read_states(file, net, state, exchange);
+    return ct_rank_state_read(file, net, state, exchange);
 }
 
 ct_status ct_snapshot_plan(const char *file, char **plan_p)

@@ -31,9 +31,12 @@ typedef struct ct_exchange_coding {
     double residual_norm; /* now */
 } ct_exchange_coding;
 
+#define CT_EXCHANGE_RESIDUAL "residual"      /* what was not sent                            */
+#define CT_EXCHANGE_RATE     "residual_rate" /* … is there where that counts in updates: absorbed */
+
 /** State of codecs that must survive a restart, keyed by parameter. */
 typedef struct ct_exchange_state {
-    const char *name; /* "residual" … */
+    const char *name; /* CT_EXCHANGE_RESIDUAL … */
     int param;
     float *data;
     int64_t count;

@@ -145,6 +145,8 @@ static ct_status restore_file(ct_solver *s, const char *file)
     CT_INFO("Restoring previous solver status from %s", file);
     ct_solver_beat(s, "restore");
     CT_TRY(ct_snapshot_read(file, s->net, &state, &s->exchange));
+    if (s->step.owed != NULL) s->net->options.dev->mem_release(s->step.owed);
+    s->step.owed = state.owed;
     take_state(s, &state);
     if (is_own_set(s, file)) s->last_snapshot = s->iteration;
     CT_INFO("resuming after %" PRId64 " iterations, written by %d rank%s", s->iteration,

@@ -138,8 +138,18 @@ ct_status ct_train_step_settle(ct_train_step *t)
 static ct_status on_ready(void *ctx, int param)
 {
     const ct_train_step *t = ctx;
+    const ct_param *p = &t->net->param[param];
 
+    if ((t->owed != NULL) && p->learns)
+        CT_TRY(t->net->options.dev->math->axpy(t->exec->stream, p->count, 1.0f, t->owed + p->offset,
+                                               ct_blob_diff(&p->blob)));
     return t->exchange->ready(t->exchange->ctx, param);
+}
+
+static void drop_owed(ct_train_step *t)
+{
+    if (t->owed != NULL) t->net->options.dev->mem_release(t->owed);
+    t->owed = NULL;
 }
 
 /* Forward is about to read this parameter. */
@@ -192,6 +202,7 @@ ct_status ct_train_step_run(ct_train_step *t, int64_t iteration, double rate, do
         beat(t, "backward");
         CT_TRY(ct_net_backward(t->net, t->exec, last ? on_ready : NULL, t));
     }
+    drop_owed(t);
     t->open = true;
     if (!t->forward_overlap) CT_TRY(ct_train_step_settle(t));
     /* what still travels arrives before its first reader looks */
@@ -231,6 +242,7 @@ void ct_train_step_close(ct_train_step *t)
         if (t->history[i] != NULL) t->net->options.dev->mem_release(t->history[i]);
         t->history[i] = NULL;
     }
+    drop_owed(t);
     free(t->landed);
     t->landed = NULL;
 }

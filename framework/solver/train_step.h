@@ -39,6 +39,10 @@ typedef struct ct_train_step {
     double rate;
     float scale;
 
+    /* to be added to the next gradients: on the net's device, as long as the gradient arena. Of a
+     * snapshot (ct_snapshot_state.owed); released when it is in; NULL: nothing */
+    float *owed;
+
     double update_s; /* seconds in updates so far */
 } ct_train_step;
 

@@ -120,6 +120,18 @@ other_ranks() { # NAME OPTION...
     done
 }
 other_ranks oktopk --deterministic=false $red,exchange=oktopk
+# a run that keeps nothing, by itself or because AUTO finds dense faster, takes what was not sent
+for way in none auto:density=0.05,min_bytes=1024; do
+    kind=${way%%:*}
+    for n in 1 2 3; do
+        mkdir -p to_$kind$n
+        cp some_oktopk_iter_10.* to_$kind$n/
+        runs ${kind}_takes_residuals_on_$n 0 'what was not sent is in the weights' $JOB $n $train --compression=$way --set=snapshot_prefix=to_$kind$n/some \
+            --set=comm.tune_iterations=0 --set=display=1 --set=average_loss=1 --snapshot=to_$kind$n/some_oktopk_iter_10.solverstate.h5 --metrics=to_$kind$n.jsonl
+        losses to_$kind$n.jsonl >l$n
+        is curve_of_${kind}_on_$n awk '{ n += 1; s += $2; if ($2 != $2) bad = 1 } END { exit !(n == 10 && !bad && s / n < 2.4) }' l$n
+    done
+done
 for codec in REDSYNC ONEBIT POWERSGD; do
     other_ranks auto_$codec --topology=slow.prototxt --set=comm.tune_iterations=0 --compression=auto:density=0.05,min_bytes=1024,among=$codec
     is auto_takes_$codec grep -qi "compression of ip.0., .* ($codec, " out

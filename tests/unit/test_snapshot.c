@@ -670,16 +670,122 @@ static void test_residuals(void **state)
     assert_newest("s_iter_7.solverstate.h5");
 }
 
+/* ---- residuals that have no place in the run that reads them ---- */
+
+typedef struct moved {
+    bool read, absorbed; /* when it was written */
+    const float *before; /* weights, as they are in the file */
+} moved;
+
+/* Residuals as run_rank's. What was absorbed and is not any more is in the weights; else each rank
+ * owes what its share of the ranks of then had. */
+static ct_status check_moved(const thread_rank *r, const ct_snapshot_state *state)
+{
+    const moved *c = r->out;
+    bool kept = r->job->residuals && (r->job->absorbs == c->absorbed);
+    float share = 0;
+
+    for (int from = r->rank; from < 3; from += r->job->n) share += (float)(from + 1);
+    if ((state->owed != NULL) != (!kept && !c->absorbed)) return CT_ERR_DATA;
+    for (int k = 0; k < r->n_learned; k++) {
+        const ct_param *p = &r->net->param[k];
+
+        for (int64_t i = p->offset; i < p->offset + p->count; i++) {
+            float want = c->before[i], got = r->net->weight_arena[i];
+
+            if (!kept && c->absorbed) want -= 6 * (float)(i + 1);
+            if (want != got) return CT_ERR_DATA;
+            if ((state->owed != NULL) && (state->owed[i] != share * (float)(i + 1)))
+                return CT_ERR_DATA;
+            if (!kept && (r->residual != NULL) && (r->residual[i] != 0)) return CT_ERR_DATA;
+            if (kept && (r->residual[i] == 0)) return CT_ERR_DATA;
+        }
+    }
+    return CT_OK;
+}
+
+static ct_status run_moved(thread_rank *r)
+{
+    moved *c = r->out;
+    float *history[1] = { NULL }, *before = NULL;
+    const char *const name[] = { "momentum" };
+    ct_snapshot_state state = { .iteration = 7,
+                                .n_rank = r->job->n,
+                                .n_history = 1,
+                                .history = history,
+                                .history_name = name };
+    ct_exchange x;
+    ct_net *net;
+    test_solver t;
+    ct_status status = test_solver_create(SOLVER("1") NET, r, NULL, NULL, &t);
+
+    if (status != CT_OK) return status;
+    net = ct_solver_net(t.solver);
+    thread_rank_open(r, net, &x);
+    history[0] = calloc((size_t)net->grad_count, sizeof(float));
+    before = calloc((size_t)net->weight_count, sizeof(float));
+    memcpy(before, net->weight_arena, (size_t)net->weight_count * sizeof(float));
+    for (int64_t i = 0; (r->residual != NULL) && (i < net->grad_count); i++)
+        r->residual[i] = c->read ? -1 : (float)((r->rank + 1) * (i + 1));
+    if (c->read) {
+        memset(net->weight_arena, 0, (size_t)net->weight_count * sizeof(float));
+        c->before = before;
+        status = ct_snapshot_read(at("s_iter_7.solverstate.h5"), net, &state, &x);
+        if (status == CT_OK) status = check_moved(r, &state);
+        net->options.dev->mem_release(state.owed);
+    } else {
+        status = ct_snapshot_write(prefix, net, &state, &x, 0, NULL);
+    }
+    free(before);
+    free(history[0]);
+    test_solver_destroy(&t);
+    return status;
+}
+
+static ct_status move(int n, bool read, bool absorbed, bool keeps, bool absorbs)
+{
+    thread_ranks job = { .n = n, .residuals = keeps, .absorbs = absorbs, .run = run_moved };
+    thread_rank rank[THREAD_RANKS_MAX];
+    moved c[THREAD_RANKS_MAX];
+
+    for (int i = 0; i < n; i++) {
+        c[i] = (moved){ .read = read, .absorbed = absorbed };
+        rank[i] = (thread_rank){ .out = &c[i] };
+    }
+    return thread_ranks_run(&job, rank);
+}
+
+static void test_residuals_without_a_place(void **state)
+{
+    (void)state;
+    for (int absorbed = 0; absorbed < 2; absorbed++) {
+        assert_int_equal(move(3, false, absorbed, true, absorbed), CT_OK);
+        for (int n = 1; n <= 3; n++) {
+            assert_int_equal(move(n, true, absorbed, false, false), CT_OK);
+            assert_int_equal(move(n, true, absorbed, true, false), CT_OK);
+            assert_int_equal(move(n, true, absorbed, true, true), CT_OK);
+        }
+    }
+    in_log("of 2 what was not sent is in the weights, of 0 it goes with the next gradient");
+    in_log("of 0 what was not sent is in the weights, of 2 it goes with the next gradient");
+}
+
 #define TEST(_f) cmocka_unit_test_setup_teardown(_f, setup, teardown)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_round_trip),     TEST(test_deterministic_bytes),
-        TEST(test_keep),           TEST(test_killed_writer),
-        TEST(test_damage),         TEST(test_wrong_files_and_nets),
-        TEST(test_full_disk),      TEST(test_weights_h5),
-        TEST(test_weights_binary), TEST(test_residuals),
+        TEST(test_round_trip),
+        TEST(test_deterministic_bytes),
+        TEST(test_keep),
+        TEST(test_killed_writer),
+        TEST(test_damage),
+        TEST(test_wrong_files_and_nets),
+        TEST(test_full_disk),
+        TEST(test_weights_h5),
+        TEST(test_weights_binary),
+        TEST(test_residuals),
+        TEST(test_residuals_without_a_place),
     };
 
     alarm(60);

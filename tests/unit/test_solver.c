@@ -474,6 +474,35 @@ static void test_resume_on_ranks(void **state)
     in_log("made with a global batch of 18, this run has 12");
 }
 
+/* What was held back goes with the first gradient of a run that holds nothing back: as if the run
+ * before had sent all from then on. */
+static void test_resume_without_residuals(void **state)
+{
+    char whole[2048], half[2048];
+    rank_run straight[3], run[3];
+
+    (void)state;
+    snprintf(whole, sizeof(whole), RESUME(dir, "max_iter: 20 snapshot_after_train: false "), dir);
+    snprintf(half, sizeof(half), RESUME(dir, "max_iter: 10 "), dir);
+    for (int n = 1; n <= 3; n++) {
+        thread_ranks job = { .n = n, .residuals = true, .all_from = 11, .run = run_solver };
+        thread_rank rank[THREAD_RANKS_MAX];
+
+        memset(straight, 0, sizeof(straight));
+        memset(run, 0, sizeof(run));
+        for (int i = 0; i < n; i++) {
+            straight[i].text = whole;
+            rank[i] = (thread_rank){ .out = &straight[i] };
+        }
+        assert_int_equal(thread_ranks_run(&job, rank), CT_OK);
+        assert_int_equal(run_ranks(n, true, half, NULL, run), CT_OK);
+        memset(run, 0, sizeof(run));
+        assert_int_equal(run_ranks(n, false, whole, "auto", run), CT_OK);
+        for (int r = 0; r < n; r++) assert_same(&straight[r].result, &run[r].result);
+    }
+    in_log("it goes with the next gradient");
+}
+
 static void test_one_rank_hears_the_signal(void **state)
 {
     char text[1024];
@@ -517,6 +546,7 @@ int main(void)
         TEST(test_prefix_must_be_writable),
         TEST(test_ranks_agree),
         TEST(test_resume_on_ranks),
+        TEST(test_resume_without_residuals),
         TEST(test_one_rank_hears_the_signal),
         TEST(test_differing_rank_is_named),
     };
