@@ -194,6 +194,7 @@ static ct_status reshape(ct_net *net, int i)
     ct_instance *in = net->instance[i];
 
     in->backward_reads = l->backward_reads;
+    in->top_is_share = l->ops->top_is_share;
     if (l->ops->reshape != NULL) CT_TRY(l->ops->reshape(l, in));
     for (int t = 0; t < l->n_top; t++) {
         if (!shape_ok(&in->top[t]->data.shape))

@@ -188,7 +188,6 @@ static ct_status add_top(ct_graph *g, int i, int t, const char *name)
     v->loss_weight = (p->n_loss_weight > 0)          ? p->loss_weight[t]
                      : (n->ops->is_loss && (t == 0)) ? 1.0f
                                                      : 0.0f;
-    v->is_share = n->ops->top_is_share;
     n->top[t] = g->n_value++;
     return CT_OK;
 }

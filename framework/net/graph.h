@@ -17,7 +17,6 @@ typedef struct ct_value {
     int n_reader;
     int reader, slot; /* the last reader and its bottom; -1: none                             */
     float loss_weight;
-    bool is_share; /* ranks' values add up                                                    */
     bool reached;  /* a gradient can come back to it                                          */
     bool wants;    /* it has one                                                              */
     bool zero;     /* its reader sends none: zeros stand for it                               */

@@ -180,6 +180,7 @@ struct ct_instance {
     int64_t weight_version; /* bumped by every update: caches of weights compare it            */
     ct_buffer buffer[CT_MAX_BUFFER];
     int backward_reads;  /* the layer's; reshape and join may change it */
+    bool top_is_share;   /* the type's; reshape may change it           */
     const ct_tail *tail; /* NULL: none                                  */
     unsigned over; /* set by reshape or join; bit i: the diff of bottom i may lie where that of the
                     * (group's) first top lies: each element is read before it is written       */

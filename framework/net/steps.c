@@ -88,10 +88,11 @@ static ct_status find_outputs(ct_net *net)
         const ct_value *value = &g->value[v];
 
         if (value->reader >= 0) continue;
-        net->output[net->n_output++] = (ct_output){ .blob = value->blob,
-                                                    .layer = value->node,
-                                                    .loss_weight = value->loss_weight,
-                                                    .is_share = value->is_share };
+        net->output[net->n_output++] =
+            (ct_output){ .blob = value->blob,
+                         .layer = value->node,
+                         .loss_weight = value->loss_weight,
+                         .is_share = net->instance[value->node]->top_is_share };
     }
     return CT_OK;
 }
