@@ -254,6 +254,7 @@ const ct_meaning ct_meaning_table[] = {
     { "LayerParameter.param", "Learning rate, decay and sharing of each parameter blob." },
     { "LayerParameter.phase", "The phase; set by the net." },
     { "LayerParameter.propagate_down", "Whether to compute the gradient of each bottom." },
+    { "LayerParameter.roi_pooling_param", "Of type ROIPooling (Fast R-CNN)." },
     { "LayerParameter.text_data_param", "Cortado: parameters of TextData." },
     { "LayerParameter.top", "Names of the blobs it writes; a bottom's name: in place." },
     { "LayerParameter.type", "What the layer does, such as `\"Convolution\"`." },
