@@ -5,10 +5,12 @@
 #include "framework/net/layer.h"
 
 extern const ct_layer_ops ct_layer_accuracy;
+extern const ct_layer_ops ct_layer_argmax;
 extern const ct_layer_ops ct_layer_batch_norm;
 extern const ct_layer_ops ct_layer_bias;
 extern const ct_layer_ops ct_layer_concat;
 extern const ct_layer_ops ct_layer_convolution;
+extern const ct_layer_ops ct_layer_crop;
 extern const ct_layer_ops ct_layer_data;
 extern const ct_layer_ops ct_layer_dropout;
 extern const ct_layer_ops ct_layer_dummy_data;
@@ -22,17 +24,23 @@ extern const ct_layer_ops ct_layer_inner_product;
 extern const ct_layer_ops ct_layer_input;
 extern const ct_layer_ops ct_layer_lrn;
 extern const ct_layer_ops ct_layer_lstm;
+extern const ct_layer_ops ct_layer_permute;
 extern const ct_layer_ops ct_layer_pooling;
+extern const ct_layer_ops ct_layer_reduction;
 extern const ct_layer_ops ct_layer_relu;
 extern const ct_layer_ops ct_layer_reorder;
+extern const ct_layer_ops ct_layer_reshape;
 extern const ct_layer_ops ct_layer_rnn;
 extern const ct_layer_ops ct_layer_scale;
+extern const ct_layer_ops ct_layer_shuffle_channel;
 extern const ct_layer_ops ct_layer_sigmoid;
 extern const ct_layer_ops ct_layer_silence;
+extern const ct_layer_ops ct_layer_slice;
 extern const ct_layer_ops ct_layer_softmax;
 extern const ct_layer_ops ct_layer_softmax_loss;
 extern const ct_layer_ops ct_layer_split;
 extern const ct_layer_ops ct_layer_tanh;
 extern const ct_layer_ops ct_layer_text_data;
+extern const ct_layer_ops ct_layer_tile;
 
 #endif
