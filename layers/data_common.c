@@ -53,10 +53,11 @@ static ct_status synthetic_shapes(const ct_layer *l, const ct_data_source *s, ct
     }
     if (s->n_synthetic > 0) return CT_OK;
     if (height == 0) {
-        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
-                             "%s is not there, and neither crop_size nor synthetic_shape says what "
-                             "made-up data should look like",
-                             (o->source != NULL) ? o->source : "the source");
+        return CT_LAYER_FAIL(
+            l, CT_ERR_CONFIG,
+            "%s is not there, and neither crop_size nor synthetic_shape says what "
+            "made-up data should look like (cortado check takes --data_shape=C,H,W)",
+            (o->source != NULL) ? o->source : "the source");
     }
     o->shape[0] = (ct_shape){ 3, { (o->color == CT_COLOR_GRAY) ? 1 : 3, height, width } };
     return CT_OK;

@@ -5,21 +5,22 @@
 
 #include "framework/base/log.h"
 
-static void keep_error(void *ctx, const char *text)
+static void keep_line(void *ctx, const char *text)
 {
     log_capture *c = ctx;
     const char *message = strstr(text, "] "); /* behind "file.c:line" */
+    char *to = (text[0] == 'E') ? c->error : c->warning;
 
-    if (text[0] != 'E') return;
-    c->n_error++;
-    snprintf(c->error, sizeof(c->error), "%s", (message != NULL) ? message + 2 : text);
-    c->error[strcspn(c->error, "\n")] = '\0';
+    if ((text[0] != 'E') && (text[0] != 'W')) return;
+    c->n_error += (text[0] == 'E');
+    snprintf(to, sizeof(c->error), "%s", (message != NULL) ? message + 2 : text);
+    to[strcspn(to, "\n")] = '\0';
 }
 
 void log_capture_start(log_capture *c)
 {
     memset(c, 0, sizeof(*c));
-    ct_log_set_sink(keep_error, c);
+    ct_log_set_sink(keep_line, c);
 }
 
 void log_capture_stop(void)

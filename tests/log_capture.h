@@ -6,10 +6,11 @@
 
 typedef struct log_capture {
     int n_error;
-    char error[4096]; /* the last error line, without its prefix and newline */
+    char error[4096];   /* the last error line, without its prefix and newline */
+    char warning[4096]; /* the last warning's                                 */
 } log_capture;
 
-/** Begins to keep errors in c, which is emptied, and to drop every other line. */
+/** Begins to keep errors and warnings in c, which is emptied, and to drop every other line. */
 void log_capture_start(log_capture *c);
 /** The log goes to stderr again. */
 void log_capture_stop(void);

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "framework/proto/message.h"
@@ -275,6 +276,12 @@ static ct_status upgrade_inner_nets(Ct__SolverParameter *solver, const char *fil
     return CT_OK;
 }
 
+ct_status ct_solver_upgrade(Ct__SolverParameter *solver, const char *file, ct_source_map *map)
+{
+    CT_TRY(upgrade_solver_type(&(ct_upgrade){ NULL, file, map }, solver));
+    return upgrade_inner_nets(solver, file, map);
+}
+
 /* *net_p: the path as given where there is a file, else the one beside the solver. */
 static ct_status find_net(const char *solver_path, char **net_p, bool *found_p)
 {
@@ -324,21 +331,29 @@ ct_status ct_solver_find_nets(Ct__SolverParameter *solver, const char *path)
     return find_nets(solver, path, true);
 }
 
+static bool is_directory(const char *path)
+{
+    struct stat st;
+
+    return (stat(path, &st) == 0) && S_ISDIR(st.st_mode);
+}
+
 /* As Caffe: without a snapshot_prefix it is the solver's path less its ending; in a directory that
- * it names ("snapshots/"), the solver's name. */
+ * it names ("snapshots/", or one that is there), the solver's name. */
 static ct_status find_prefix(Ct__SolverParameter *solver, const char *path)
 {
     const char *given = (solver->snapshot_prefix != NULL) ? solver->snapshot_prefix : "";
     const char *base = strrchr(path, '/'), *ending = strrchr(path, '.');
     size_t n = strlen(given);
-    bool in_directory = (n > 0) && (given[n - 1] == '/');
+    bool slash = (n > 0) && (given[n - 1] == '/');
+    bool in_directory = slash || ((n > 0) && is_directory(given));
     ct_text prefix = { 0 };
 
     if ((n > 0) && !in_directory) return CT_OK;
     base = (base != NULL) ? base + 1 : path;
     if ((ending == NULL) || (ending <= base)) ending = path + strlen(path);
     if (in_directory) {
-        ct_text_add(&prefix, "%s%.*s", given, (int)(ending - base), base);
+        ct_text_add(&prefix, "%s%s%.*s", given, slash ? "" : "/", (int)(ending - base), base);
     } else {
         ct_text_add(&prefix, "%.*s", (int)(ending - path), path);
     }
@@ -359,8 +374,7 @@ ct_status ct_solver_read(const char *path, ct_source_map *map, Ct__SolverParamet
 
     CT_TRY(ct_prototxt_read(&ct__solver_parameter__descriptor, path, map, &message));
     solver = (Ct__SolverParameter *)message;
-    CT_TRY_GOTO(status, err_release, upgrade_solver_type(&(ct_upgrade){ NULL, path, map }, solver));
-    CT_TRY_GOTO(status, err_release, upgrade_inner_nets(solver, path, map));
+    CT_TRY_GOTO(status, err_release, ct_solver_upgrade(solver, path, map));
     CT_TRY_GOTO(status, err_release, find_nets(solver, path, false));
     CT_TRY_GOTO(status, err_release, find_prefix(solver, path));
     *solver_p = solver;

@@ -1,6 +1,7 @@
 /** @file upgrade.h  Reads solver and net files, and brings old forms of nets up to date.
  *
- * Old forms: `layers { type: CONVOLUTION }` (V1LayerParameter), `input` with `input_dim` or
+ * Old forms: `layers { layer { type: "conv" } }` (V0LayerParameter) with its padding layers,
+ * `layers { type: CONVOLUTION }` (V1LayerParameter), `input` with `input_dim` or
  * `input_shape` (they become Input layers), transformation fields in data layers, solver_type.
  */
 #ifndef CT_UPGRADE_H
@@ -15,9 +16,12 @@ ct_status ct_net_upgrade(Ct__NetParameter *net, const char *file, ct_source_map 
 /** Reads and upgrades a net; its inputs must have sizes. CT_ERR_CONFIG, CT_ERR_IO. Freed with
  * ct__net_parameter__free_unpacked(). */
 ct_status ct_net_read(const char *path, ct_source_map *map, Ct__NetParameter **net_p);
+/** Brings solver_type, and the nets within the solver, up to date. CT_ERR_CONFIG. */
+ct_status ct_solver_upgrade(Ct__SolverParameter *solver, const char *file, ct_source_map *map);
 /** Reads a solver. The paths in net, train_net and test_net are replaced by those of the file
  *  beside the solver where there is none as given, and left where there is none at all (an option
- *  may still set them). snapshot_prefix is, where unset, path less its ending. The nets are not
+ *  may still set them). snapshot_prefix is, where unset, path less its ending, and in a
+ *  directory the solver's name. The nets are not
  * read yet. Freed with ct__solver_parameter__free_unpacked(). CT_ERR_CONFIG, CT_ERR_IO. */
 ct_status ct_solver_read(const char *path, ct_source_map *map, Ct__SolverParameter **solver_p);
 /** The same look-up once more, for after options were applied: CT_ERR_IO with the field and both

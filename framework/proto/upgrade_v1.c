@@ -61,7 +61,7 @@ static const char *layer_name(const Ct__V1LayerParameter *old)
 static ct_status upgrade_type(const ct_upgrade *u, const Ct__V1LayerParameter *old,
                               Ct__LayerParameter *layer)
 {
-    if (!old->has_type) return CT_OK; /* the net will miss it */
+    if (!old->has_type || (old->layer != NULL)) return CT_OK; /* the net will miss it, or V0's */
     for (size_t i = 0; i < sizeof(type_name) / sizeof(type_name[0]); i++) {
         if (type_name[i].v1 != old->type) continue;
         layer->type = strdup(type_name[i].type);
@@ -131,19 +131,11 @@ static ct_status upgrade_layer(const ct_upgrade *u, Ct__V1LayerParameter *old)
 {
     Ct__LayerParameter *layer;
 
-    if (old->layer != NULL) {
-        const char *name = (old->layer->name != NULL) ? old->layer->name : layer_name(old);
-
-        return ct_upgrade_fail(
-            u, old,
-            "in layer \"%s\": \"layers { layer { } }\" is Caffe's oldest format, "
-            "which is not supported; Caffe's upgrade_net_proto_text converts it",
-            name);
-    }
     CT_TRY(ct_upgrade_add(u, &u->net->base, "layer", old, &layer));
     CT_TRY(upgrade_type(u, old, layer));
-    CT_TRY(upgrade_params(u, old, layer));
-    return move_fields(old, layer);
+    CT_TRY(move_fields(old, layer));
+    if (old->layer != NULL) CT_TRY(ct_upgrade_v0(u, old, layer));
+    return upgrade_params(u, old, layer);
 }
 
 ct_status ct_upgrade_v1(const ct_upgrade *u)
@@ -156,11 +148,11 @@ ct_status ct_upgrade_v1(const ct_upgrade *u)
                                "the net has both \"layer\" and \"layers\" (old format: type: "
                                "CONVOLUTION); bring all of them into the form of \"layer\"");
     }
+    CT_TRY(ct_upgrade_padding(u));
     for (size_t i = 0; i < net->n_layers; i++) CT_TRY(upgrade_layer(u, net->layers[i]));
     for (size_t i = 0; i < net->n_layers; i++) {
         ct_source_map_forget(u->map, &net->layers[i]->base);
     }
-    CT_INFO("%s: %zu layers brought up from the old format (layers { type: CONVOLUTION })", u->file,
-            net->n_layers);
+    CT_INFO("%s: %zu layers brought up from the old format (layers { … })", u->file, net->n_layers);
     return ct_field_clear(&net->base, ct_field_find(net->base.descriptor, "layers", 6));
 }

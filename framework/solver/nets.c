@@ -68,9 +68,7 @@ ct_status ct_solver_make_train_net(ct_solver *s)
     return ct_net_create(param, &o, &s->net);
 }
 
-/* How many test nets there are: the named ones, then as many of the common net as test_iter has
- * entries left. */
-static ct_status count_test_nets(const Ct__SolverParameter *p, int *n_p)
+ct_status ct_solver_count_test_nets(const Ct__SolverParameter *p, int *n_p)
 {
     size_t n_named = p->n_test_net_param + p->n_test_net;
     bool common = (p->net != NULL) || (p->net_param != NULL);
@@ -120,7 +118,7 @@ ct_status ct_solver_make_test_nets(ct_solver *s)
 {
     int n = 0;
 
-    CT_TRY(count_test_nets(s->param, &n));
+    CT_TRY(ct_solver_count_test_nets(s->param, &n));
     s->test = calloc((size_t)n + 1, sizeof(*s->test));
     s->test_outputs = calloc((size_t)n + 1, sizeof(*s->test_outputs));
     if ((s->test == NULL) || (s->test_outputs == NULL))

@@ -65,6 +65,11 @@ typedef struct ct_solver_options {
     struct ct_trace *trace; /* framework/base/trace.h; NULL: none */
 } ct_solver_options;
 
+/** What a solver parameter must say, nets aside. CT_ERR_CONFIG. */
+ct_status ct_solver_check(const Ct__SolverParameter *p);
+/** How many test nets there are: the named ones, then as many of the common net as test_iter has
+ * entries left. CT_ERR_CONFIG where test_iter, test_state and test_interval do not fit together. */
+ct_status ct_solver_count_test_nets(const Ct__SolverParameter *p, int *n_p);
 /** Creates train and test nets, opens the exchange, broadcasts the initial weights, loads the
  *  solver's `weights`. CT_ERR_CONFIG, CT_ERR_IO (snapshot_prefix cannot be written). Collective. */
 ct_status ct_solver_create(const ct_solver_options *options, ct_solver **solver_p);

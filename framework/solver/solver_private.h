@@ -57,7 +57,6 @@ struct ct_solver {
 };
 
 /* config.c: before anything is made */
-ct_status ct_solver_check(const Ct__SolverParameter *p);
 /** Warns of what is asked for and not done; makes the directory of snapshot_prefix and writes a
  *  probe into it. Rank 0 calls it. */
 ct_status ct_solver_check_prefix(const Ct__SolverParameter *p);

@@ -23,7 +23,15 @@ const ct_option ct_option_table[] = {
       "the iterations to trace (the fourth to the eighth of the run)" },
     { "data", CT_OPTION_FLAG, "time", NULL,
       "time the data layers alone: how many images/s they could deliver" },
-    { "json", CT_OPTION_TEXT, "time check", "FILE", "write the result as JSON" },
+    { "json", CT_OPTION_TEXT, "time", "FILE", "write the result as JSON" },
+    { "json", CT_OPTION_MAYBE, "check", "FILE",
+      "write the result as JSON; without FILE to stdout, and nothing else goes there" },
+    { "dot", CT_OPTION_TEXT, "check", "FILE",
+      "draw the net (the first phase checked): Graphviz's text, or with its program \"dot\" a "
+      "picture, FILE.svg, .png or .pdf" },
+    { "data_shape", CT_OPTION_LIST, "check", "[TOP=]C,H,W",
+      "the shape of a sample, before cropping, where neither a data set nor the net says it; "
+      "repeatable" },
     { "plan", CT_OPTION_TEXT, "train time", "FILE",
       "engines by timing, kept in FILE: what it has is replayed, what it lacks timed and added; "
       "deterministic: nothing is timed" },
@@ -53,7 +61,9 @@ const ct_option ct_option_table[] = {
     { "seed", CT_OPTION_COUNT, "train time", "N", "random_seed" },
     { "solver_mode", CT_OPTION_CHOICE, JOB, "cpu|gpu|CPU|GPU", "where to compute" },
     { "gpu", CT_OPTION_TEXT, JOB, "ID|all", "solver_mode GPU, and which one" },
-    { "phase", CT_OPTION_CHOICE, "time check", "TRAIN|TEST", "the phase of the net (TRAIN)" },
+    { "phase", CT_OPTION_CHOICE, "time", "TRAIN|TEST", "the phase of the net (TRAIN)" },
+    { "phase", CT_OPTION_CHOICE, "check", "TRAIN|TEST",
+      "the phase of the net; both if not given, with --solver the nets that it trains and tests" },
     { "level", CT_OPTION_COUNT, "test time check", "N", "the level of the net's state" },
     { "stage", CT_OPTION_TEXT, "test time check", "NAME[,NAME]", "the stages of the net's state" },
     { "ranks", CT_OPTION_COUNT, "check", "N", "how many ranks to reckon with (1)" },

@@ -1,7 +1,9 @@
+/* cortado check: each phase of a net, or the nets that a solver trains and tests. */
 #include <inttypes.h>
-#include <math.h>
 #include <string.h>
 
+#include "framework/solver/solver.h"
+#include "framework/tools/check.h"
 #include "framework/tools/exchange_config.h"
 #include "framework/tools/net_open.h"
 #include "framework/tools/verdict.h"
@@ -11,33 +13,6 @@ typedef struct traffic {
     double dense;    /* bytes of gradients that are summed           */
     double gathered; /* bytes of payloads that every rank gets of every rank */
 } traffic;
-
-typedef struct totals {
-    int64_t param, learned;
-    double forward, backward; /* FLOP of this rank's batch */
-} totals;
-
-static void print_layers(const ct_net *net, totals *t)
-{
-    printf("%-24s %-16s %-32s %12s %10s %10s\n", "layer", "type", "top", "parameters", "fwd GFLOP",
-           "bwd GFLOP");
-    for (int i = 0; i < net->n_layer; i++) {
-        const ct_layer *l = net->layer[i];
-        ct_shape_text shape = { "" };
-        ct_estimate e;
-
-        ct_net_estimate(net, i, &e);
-        if (l->n_top > 0) shape = ct_shape_str(&net->instance[i]->top[0]->data.shape);
-        printf("%-24s %-16s %-32s %12" PRId64 " %10.4g %10.4g\n", l->name, l->ops->type, shape.text,
-               ct_net_layer_params(net, i), e.forward_flop * 1e-9, e.backward_flop * 1e-9);
-        t->forward += e.forward_flop;
-        t->backward += e.backward_flop;
-    }
-    for (int i = 0; i < net->n_param; i++) {
-        t->param += net->param[i].count;
-        if (net->param[i].learns) t->learned += net->param[i].count;
-    }
-}
 
 static ct_status find_traffic(const ct_net *net, const Ct__SolverParameter *s, traffic *out)
 {
@@ -79,89 +54,176 @@ static double sent(const traffic *t, int64_t n_rank)
     return t->dense * 2 * (p - 1) / p + t->gathered * (p - 1);
 }
 
-/* verdict: more members. */
-static ct_status write_json(const char *file, const ct_net *net, const totals *t, double bytes,
-                            int64_t n_rank, const ct_text *verdict)
+typedef struct checked {
+    ct_call *call;
+    ct_config config;
+    ct_net_state state;
+    bool has_state; /* of the command line: instead of the solver's             */
+    int64_t n_rank;
+    FILE *to;     /* NULL: stdout takes JSON alone                            */
+    ct_text json; /* of the first net, then the others as a list in it, open  */
+    int n_net;    /* reported so far                                          */
+} checked;
+
+static ct_status report(checked *k, const ct_net *net)
 {
-    ct_text text = { 0 };
+    const Ct__SolverParameter *s = k->config.solver;
+    const char *dot = ct_options_text(k->call->options, "dot");
+    ct_check c;
+    traffic way = { 0 };
+
+    ct_check_count(net, k->n_rank, &c);
+    CT_TRY(find_traffic(net, s, &way));
+    c.dense = way.dense;
+    c.gathered = way.gathered;
+    c.sent = sent(&way, k->n_rank);
+    ct_text_add(&k->json, (k->n_net == 0) ? "{" : (k->n_net == 1) ? ",\"test\":[{" : ",{");
+    ct_check_json(&c, &k->json);
+    if (k->to != NULL) {
+        if (k->n_net > 0) fprintf(k->to, "\n");
+        ct_check_print(&c, k->to);
+    }
+    if (k->n_net > 0) {
+        ct_text_add(&k->json, "}");
+    } else {
+        CT_TRY(ct_verdict(k->call->options, s, net, k->to, &k->json));
+        if (dot != NULL) CT_TRY(ct_check_draw(net, dot));
+    }
+    k->n_net++;
+    return CT_OK;
+}
+
+static ct_status check_net(checked *k, Ct__NetParameter *param, const Ct__NetState *state,
+                           ct_phase phase)
+{
+    ct_net_options options;
+    ct_net *net = NULL;
     ct_status status;
 
-    ct_text_add(&text, "{\"net\":");
-    ct_text_add_json(&text, net->name);
-    ct_text_add(&text,
-                ",\"net_hash\":\"%016" PRIx64 "\",\"batch\":%" PRId64 ",\"ranks\":%" PRId64
-                ",\"parameters\":%" PRId64 ",\"learned\":%" PRId64,
-                ct_net_hash(net), net->batch_local, n_rank, t->param, t->learned);
-    ct_text_add(&text,
-                ",\"forward_gflop\":%.9g,\"backward_gflop\":%.9g,\"memory_planned\":%zu,"
-                "\"memory_peak_alive\":%zu,\"memory_unshared\":%zu,\"memory_weights\":%zu,"
-                "\"bytes_sent\":%.0f%s}\n",
-                t->forward * 1e-9, t->backward * 1e-9, net->memory.planned, net->memory.peak_alive,
-                net->memory.unshared, net->memory.weights, bytes,
-                (verdict->text != NULL) ? verdict->text : "");
-    status = text.failed ? CT_FAIL(CT_ERR_NOMEM, "no memory for %s", file)
-                         : ct_file_write(file, text.text, text.length);
-    ct_text_destroy(&text);
+    CT_TRY(ct_check_data_shapes(k->call->options, param));
+    ct_net_options_fill(k->call, &k->config, phase, &k->state, &options);
+    if (!k->has_state && (state != NULL)) {
+        options.level = state->level;
+        options.stage = (const char *const *)state->stage;
+        options.n_stage = (int)state->n_stage;
+    }
+    options.env.n_rank = (int)k->n_rank;
+    options.no_data = true;
+    options.forward_only = (phase == CT_TEST);
+    status = ct_net_create(param, &options, &net);
+    if (status == CT_OK) status = report(k, net);
+    ct_net_destroy(net);
     return status;
 }
 
-static ct_status report(const ct_call *call, const ct_config *c, const ct_net *net, int64_t n_rank)
-{
-    const char *json = ct_options_text(call->options, "json");
-    const double mib = ldexp(1, 20);
-    totals t = { 0 };
-    traffic way;
-    ct_text verdict = { 0 };
-    double bytes;
-    ct_status status;
+/* ---- which nets */
 
-    print_layers(net, &t);
-    CT_TRY(find_traffic(net, c->solver, &way));
-    bytes = sent(&way, n_rank);
-    printf("\nnet         %s, hash %016" PRIx64 "\n", net->name, ct_net_hash(net));
-    printf("batch       %" PRId64 " a rank, %" PRId64 " on %" PRId64 " rank%s\n", net->batch_local,
-           net->batch_global, n_rank, (n_rank > 1) ? "s" : "");
-    printf("parameters  %" PRId64 ", learned %" PRId64 "\n", t.param, t.learned);
-    printf("operations  forward %.4g GFLOP, backward %.4g GFLOP a step and rank\n",
-           t.forward * 1e-9, t.backward * 1e-9);
-    printf("memory      activations %.1f MiB planned, %.1f MiB alive at the peak, %.1f MiB without "
-           "sharing;\n            weights and gradients %.1f MiB\n",
-           (double)net->memory.planned / mib, (double)net->memory.peak_alive / mib,
-           (double)net->memory.unshared / mib, (double)net->memory.weights / mib);
-    printf("traffic     %.3f MiB a rank and step: 2 (P-1)/P x %.3f MiB summed + (P-1) x %.3f MiB "
-           "gathered, P = %" PRId64 "\n",
-           bytes / mib, way.dense / mib, way.gathered / mib, n_rank);
-    status = ct_verdict(call->options, c->solver, net, &verdict);
-    if ((status == CT_OK) && (json != NULL))
-        status = write_json(json, net, &t, bytes, n_rank, &verdict);
-    ct_text_destroy(&verdict);
-    return status;
+static bool rule_allows(const Ct__NetStateRule *r, ct_phase phase)
+{
+    return !r->has_phase || ((r->phase == CT__PHASE__TEST) == (phase == CT_TEST));
+}
+
+static bool may_be_in(const Ct__LayerParameter *l, ct_phase phase)
+{
+    for (size_t i = 0; i < l->n_exclude; i++) {
+        if (l->exclude[i]->has_phase && rule_allows(l->exclude[i], phase)) return false;
+    }
+    for (size_t i = 0; i < l->n_include; i++) {
+        if (rule_allows(l->include[i], phase)) return true;
+    }
+    return l->n_include == 0;
+}
+
+static bool has_data(const Ct__NetParameter *net, ct_phase phase)
+{
+    for (size_t i = 0; i < net->n_layer; i++) {
+        const Ct__LayerParameter *l = net->layer[i];
+
+        if ((l->n_bottom == 0) && (l->n_top > 0) && may_be_in(l, phase)) return true;
+    }
+    return false;
+}
+
+/* A net whose data layers are all of the other phase is made for that alone (train.prototxt). */
+static bool is_meant_for(const checked *k, const Ct__NetParameter *net, ct_phase phase)
+{
+    ct_phase other = (phase == CT_TEST) ? CT_TRAIN : CT_TEST;
+
+    if (has_data(net, phase) || !has_data(net, other)) return true;
+    if (k->to != NULL)
+        fprintf(k->to, "net %s has no data in phase %s: not checked there\n",
+                (net->name != NULL) ? net->name : "", (phase == CT_TEST) ? "TEST" : "TRAIN");
+    return false;
+}
+
+/* As the solver will: test_net_param and the files of test_net, which the config put there too,
+ * then the common net. */
+static ct_status check_test_nets(checked *k)
+{
+    const Ct__SolverParameter *s = k->config.solver;
+    int n;
+
+    CT_TRY(ct_solver_count_test_nets(s, &n));
+    for (size_t i = 0; i < (size_t)n; i++) {
+        Ct__NetParameter *param = (i < s->n_test_net_param) ? s->test_net_param[i] : k->config.net;
+
+        CT_TRY(check_net(k, param, (s->n_test_state > 0) ? s->test_state[i] : NULL, CT_TEST));
+    }
+    return CT_OK;
+}
+
+static ct_status check_phases(checked *k, const char *phase)
+{
+    const Ct__SolverParameter *s = k->config.solver;
+    Ct__NetParameter *net = k->config.net;
+
+    if (!k->config.is_model) CT_TRY(ct_solver_check(s));
+    if (phase != NULL) {
+        bool test = strcmp(phase, "TEST") == 0;
+
+        if (test && (s->n_test_net_param > 0)) return check_test_nets(k);
+        return check_net(k, net, test ? NULL : s->train_state, test ? CT_TEST : CT_TRAIN);
+    }
+    if (!k->config.is_model) {
+        CT_TRY(check_net(k, net, s->train_state, CT_TRAIN));
+        return check_test_nets(k);
+    }
+    if (is_meant_for(k, net, CT_TRAIN)) CT_TRY(check_net(k, net, NULL, CT_TRAIN));
+    return is_meant_for(k, net, CT_TEST) ? check_net(k, net, NULL, CT_TEST) : CT_OK;
+}
+
+static ct_status write_json(checked *k, const char *file)
+{
+    ct_text_add(&k->json, "%s}\n", (k->n_net > 1) ? "]" : "");
+    if (k->json.failed) return CT_FAIL(CT_ERR_NOMEM, "no memory for %s", file);
+    if (strcmp(file, "-") != 0) return ct_file_write(file, k->json.text, k->json.length);
+    if ((fwrite(k->json.text, 1, k->json.length, stdout) != k->json.length) ||
+        (fflush(stdout) != 0))
+        return CT_FAIL(CT_ERR_IO, "the result cannot be written to stdout");
+    return CT_OK;
 }
 
 ct_status ct_verb_check(ct_call *call)
 {
-    const char *word = ct_options_text(call->options, "phase");
-    ct_phase phase = ((word != NULL) && (strcmp(word, "TEST") == 0)) ? CT_TEST : CT_TRAIN;
-    int64_t n_rank = 1;
+    const char *phase = ct_options_text(call->options, "phase");
+    const char *json = ct_options_text(call->options, "json");
+    checked k = { .call = call, .n_rank = 1, .to = stdout };
     ct_grad_pipe_config unused;
-    ct_net_options options;
-    ct_net_state state;
-    ct_config c;
-    ct_net *net = NULL;
     ct_status status;
 
-    CT_TRY(ct_verdict_ranks(call->options, &n_rank));
-    CT_TRY(ct_net_state_read(call->options, &state));
-    CT_TRY(ct_config_read(call->options, phase, &c));
-    CT_TRY_GOTO(status, out, ct_exchange_read_config(c.solver, &unused));
-    ct_net_options_fill(call, &c, phase, &state, &options);
-    options.env.n_rank = (int)n_rank;
-    options.no_data = true;
-    options.forward_only = (phase == CT_TEST);
-    CT_TRY_GOTO(status, out, ct_net_create(c.net, &options, &net));
-    CT_TRY_GOTO(status, out, report(call, &c, net, n_rank));
+    if ((json != NULL) && (strcmp(json, "-") == 0)) k.to = NULL;
+    CT_TRY(ct_verdict_ranks(call->options, &k.n_rank));
+    CT_TRY(ct_net_state_read(call->options, &k.state));
+    k.has_state = (ct_options_text(call->options, "stage") != NULL) ||
+                  (ct_options_text(call->options, "level") != NULL);
+    CT_TRY(ct_config_read(call->options,
+                          ((phase != NULL) && (strcmp(phase, "TEST") == 0)) ? CT_TEST : CT_TRAIN,
+                          &k.config));
+    CT_TRY_GOTO(status, out, ct_exchange_read_config(k.config.solver, &unused));
+    CT_TRY_GOTO(status, out, check_phases(&k, phase));
+    if (json != NULL) status = write_json(&k, json);
 out:
-    ct_net_destroy(net);
-    ct_config_destroy(&c);
+    ct_text_destroy(&k.json);
+    ct_config_destroy(&k.config);
     return status;
 }

@@ -6,14 +6,17 @@
 #include "framework/base/option.h"
 #include "framework/base/text.h"
 #include "framework/data/convert.h"
+#include "framework/tools/convert_net.h"
 
 #define MNIST   "convert mnist"
 #define CIFAR10 "convert cifar10"
 #define DIGITS  "convert digits"
 #define IMAGES  "convert images"
 #define TEXT    "convert text"
+#define NET     "convert net"
+#define SOLVER  "convert solver"
 #define SETS    MNIST " " CIFAR10 " " DIGITS " " IMAGES
-#define ALL     SETS " " TEXT
+#define ALL     SETS " " TEXT " " NET " " SOLVER
 
 static const ct_option table[] = {
     { "from", CT_OPTION_TEXT, MNIST " " CIFAR10, "DIR", "the folder of the source files" },
@@ -21,6 +24,9 @@ static const ct_option table[] = {
       "a folder with *train*.txt, *valid*.txt, *test*.txt, or one text" },
     { "to", CT_OPTION_TEXT, TEXT, "PATH",
       "the folder for train.h5, valid.h5, test.h5 and vocabulary.txt; of one text, the file" },
+    { "from", CT_OPTION_TEXT, NET, "FILE", "a prototxt of any age, or a binary .caffemodel" },
+    { "from", CT_OPTION_TEXT, SOLVER, "FILE", "a solver prototxt" },
+    { "to", CT_OPTION_TEXT, NET " " SOLVER, "FILE", "the same in today's form: text, or binary" },
     { "vocabulary", CT_OPTION_TEXT, TEXT, "FILE",
       "number the words by this vocabulary.txt or .h5 instead of train's own" },
     { "words", CT_OPTION_COUNT, TEXT, "N",
@@ -70,6 +76,12 @@ static const kind kinds[] = {
       ct_convert_text,
       "text as numbers of words, a sentence a line",
       { "from", "to" } },
+    { "net",
+      NET,
+      ct_convert_net,
+      "a net of an old form in today's, text or binary",
+      { "from", "to" } },
+    { "solver", SOLVER, ct_convert_solver, "the same of a solver", { "from", "to" } },
     { "digits", DIGITS, ct_convert_digits, "rendered digits, made up here", { "to" } },
 };
 
@@ -96,8 +108,9 @@ static ct_status find_kind(const char *name, const kind **kind_p)
     nearest = ct_text_nearest(name, names, N_KIND);
     return CT_FAIL(
         CT_ERR_CONFIG,
-        "cortado convert: unknown kind \"%s\"%s%s%s (mnist, cifar10, images, text, digits)", name,
-        (nearest != NULL) ? "; did you mean \"" : "", (nearest != NULL) ? nearest : "",
+        "cortado convert: unknown kind \"%s\"%s%s%s (mnist, cifar10, images, text, net, solver, "
+        "digits)",
+        name, (nearest != NULL) ? "; did you mean \"" : "", (nearest != NULL) ? nearest : "",
         (nearest != NULL) ? "\"?" : "");
 }
 

@@ -16,7 +16,8 @@ const ct_verb ct_verb_table[] = {
       "cortado time --model=FILE [--iterations=N] [--json=FILE] [--data]", true, false,
       ct_verb_time },
     { "check", "shapes, parameters, operations, memory, traffic; no MPI, no data",
-      "cortado check --model=FILE|--solver=FILE [--ranks=N]", false, false, ct_verb_check },
+      "cortado check --model=FILE|--solver=FILE [--phase=TRAIN|TEST] [--ranks=N] [--json[=FILE]]",
+      false, false, ct_verb_check },
     { "info", "what was built in, and the machine as seen",
       "cortado info [--topology[=SPEC]] [--config-reference]", false, false, ct_verb_info },
     { "bench", "micro-benchmarks, checked while they are timed: bench comm, bench codec",
@@ -27,7 +28,7 @@ const ct_verb ct_verb_table[] = {
     { "simulate", "collectives or training steps on a described machine (needs SimGrid)",
       "cortado simulate --machine=NAME --nodes=N --bench=BYTES|--profile=FILE", false, true,
       ct_verb_simulate },
-    { "convert", "data sets: mnist, cifar10, images, text, digits",
+    { "convert", "data sets: mnist, cifar10, images, text, digits; old nets and solvers",
       "cortado convert KIND --to=PATH", false, true, run_convert },
     { NULL, NULL, NULL, false, false, NULL },
 };

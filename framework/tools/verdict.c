@@ -23,6 +23,7 @@ typedef struct row {
 typedef struct verdict {
     const ct_options *o;
     const ct_net *net;
+    FILE *to;                   /* NULL: nothing is printed */
     ct_grad_pipe_config config; /* codec_config as AUTO's */
     ct_topo *topo;
     ct_profile *profile;
@@ -193,32 +194,34 @@ static void print_head(const verdict *v)
 {
     const ct_machine *m = &v->topo->machine;
 
-    printf("\ncompression on %d nodes x %d ranks of %s, batch %" PRId64 " a rank, density %g\n",
-           v->topo->n_node, v->topo->n_rank / v->topo->n_node,
-           v->guessed ? "a machine that was not named: its figures are guesses" : m->name,
-           v->net->batch_local, (double)v->config.codec_config.density);
+    fprintf(v->to,
+            "\ncompression on %d nodes x %d ranks of %s, batch %" PRId64 " a rank, density %g\n",
+            v->topo->n_node, v->topo->n_rank / v->topo->n_node,
+            v->guessed ? "a machine that was not named: its figures are guesses" : m->name,
+            v->net->batch_local, (double)v->config.codec_config.density);
     if (v->computes)
-        printf("a rank computes %.3f ms a step\n", 1e3 * ct_profile_compute_s(v->profile));
+        fprintf(v->to, "a rank computes %.3f ms a step\n", 1e3 * ct_profile_compute_s(v->profile));
     else
-        printf("how long a rank computes is not known (--profile=FILE, of cortado time --json): "
-               "nothing is hidden here, and times are those of the exchange alone\n");
-    printf("what coding takes: %s\n\n", m->coding.measured
-                                            ? "as the machine's file has it, measured"
-                                            : "estimated; cortado bench comm --fit measures it");
+        fprintf(v->to,
+                "how long a rank computes is not known (--profile=FILE, of cortado time --json): "
+                "nothing is hidden here, and times are those of the exchange alone\n");
+    fprintf(v->to, "what coding takes: %s\n\n",
+            m->coding.measured ? "as the machine's file has it, measured"
+                               : "estimated; cortado bench comm --fit measures it");
 }
 
 static void print_rows(const verdict *v)
 {
     double dense_s = v->row[0].model.step_s;
 
-    printf("%-10s %12s %12s %12s %12s %10s\n", "type", "MB sent", "step ms", "exposed ms",
-           "compressed", "x dense");
+    fprintf(v->to, "%-10s %12s %12s %12s %12s %10s\n", "type", "MB sent", "step ms", "exposed ms",
+            "compressed", "x dense");
     for (int i = 0; i < v->n_row; i++) {
         const ct_step_model *m = &v->row[i].model;
 
-        printf("%-10s %12.4f %12.3f %12.3f %5d of %3d %10.3f\n", v->row[i].name,
-               1e-6 * m->bytes_sent, 1e3 * m->step_s, 1e3 * m->exposed_s, m->n_coded, m->n_bucket,
-               (m->step_s > 0) ? dense_s / m->step_s : 1);
+        fprintf(v->to, "%-10s %12.4f %12.3f %12.3f %5d of %3d %10.3f\n", v->row[i].name,
+                1e-6 * m->bytes_sent, 1e3 * m->step_s, 1e3 * m->exposed_s, m->n_coded, m->n_bucket,
+                (m->step_s > 0) ? dense_s / m->step_s : 1);
     }
 }
 
@@ -236,13 +239,13 @@ static void print_choice(const verdict *v)
             first = !m->bucket[k].coded || (strcmp(m->bucket[k].codec, b->codec) != 0) ||
                     (strcmp(m->bucket[k].algorithm, b->algorithm) != 0);
         if (!first) continue;
-        printf("%s (%s):", b->codec, b->algorithm);
+        fprintf(v->to, "%s (%s):", b->codec, b->algorithm);
         for (int k = i; k < m->n_bucket; k++) {
             if (m->bucket[k].coded && (strcmp(m->bucket[k].codec, b->codec) == 0) &&
                 (strcmp(m->bucket[k].algorithm, b->algorithm) == 0))
-                printf(" %s", m->bucket[k].key);
+                fprintf(v->to, " %s", m->bucket[k].key);
         }
-        printf("\n");
+        fprintf(v->to, "\n");
     }
 }
 
@@ -256,19 +259,22 @@ static void print_verdict(const verdict *v)
 {
     const ct_step_model *dense = &v->row[0].model, *best = &v->row[v->n_row - 1].model;
 
-    printf("\ncrossover   an allgather of (index, value) pairs sends more than dense from p* = 2 / "
-           "(2 x %g) = %.0f ranks on, of 16-bit halves from 2 / (1 x %g) = %.0f\n",
-           (double)v->config.codec_config.density, crossover(v, 2),
-           (double)v->config.codec_config.density, crossover(v, 1));
+    fprintf(
+        v->to,
+        "\ncrossover   an allgather of (index, value) pairs sends more than dense from p* = 2 / "
+        "(2 x %g) = %.0f ranks on, of 16-bit halves from 2 / (1 x %g) = %.0f\n",
+        (double)v->config.codec_config.density, crossover(v, 2),
+        (double)v->config.codec_config.density, crossover(v, 1));
     if (v->topo->n_rank == 1) {
-        printf("verdict     off: one rank sends nothing\n");
+        fprintf(v->to, "verdict     off: one rank sends nothing\n");
     } else if (best->n_coded == 0) {
-        printf("verdict     off is faster here%s\n",
-               v->computes ? "" : ", even with nothing to hide behind");
+        fprintf(v->to, "verdict     off is faster here%s\n",
+                v->computes ? "" : ", even with nothing to hide behind");
     } else {
-        printf("verdict     %s: %.3f ms a step in place of %.3f, %.2f times as fast as off\n",
-               v->computes ? "AUTO compresses" : "may pay", 1e3 * best->step_s, 1e3 * dense->step_s,
-               dense->step_s / best->step_s);
+        fprintf(v->to,
+                "verdict     %s: %.3f ms a step in place of %.3f, %.2f times as fast as off\n",
+                v->computes ? "AUTO compresses" : "may pay", 1e3 * best->step_s,
+                1e3 * dense->step_s, dense->step_s / best->step_s);
         print_choice(v);
     }
 }
@@ -308,9 +314,9 @@ static bool has_own(const ct_net *net)
 }
 
 ct_status ct_verdict(const ct_options *o, const Ct__SolverParameter *solver, const ct_net *net,
-                     ct_text *json)
+                     FILE *to, ct_text *json)
 {
-    verdict v = { .o = o, .net = net };
+    verdict v = { .o = o, .net = net, .to = to };
     ct_status status = CT_OK;
 
     if (ct_options_count(o, "nodes", -1) < 0) return CT_OK;
@@ -322,11 +328,14 @@ ct_status ct_verdict(const ct_options *o, const Ct__SolverParameter *solver, con
         goto out;
     }
     CT_TRY_GOTO(status, out, add_rows(&v));
-    print_head(&v);
-    print_rows(&v);
-    print_verdict(&v);
-    if (has_own(net))
-        printf("(parameters with a `compress` of their own are reckoned as if they had none)\n");
+    if (to != NULL) {
+        print_head(&v);
+        print_rows(&v);
+        print_verdict(&v);
+    }
+    if ((to != NULL) && has_own(net))
+        fprintf(to,
+                "(parameters with a `compress` of their own are reckoned as if they had none)\n");
     if (json != NULL) add_json(&v, json);
 out:
     for (int i = 0; i < v.n_row; i++) ct_step_model_release(&v.row[i].model);

@@ -1,0 +1,40 @@
+/** @file check.h  What `cortado check` finds out about a net of one phase, and ways to show it.
+ *
+ * Layers that the net adds for its own sake (Reorder) are left out everywhere; Splits, which Caffe
+ * adds too and names alike, are not.
+ */
+#ifndef CT_CHECK_H
+#define CT_CHECK_H
+
+#include "framework/base/option.h"
+#include "framework/net/net.h"
+
+typedef struct ct_check {
+    const ct_net *net;
+    int64_t n_rank;
+    int64_t parameters;                 /* elements of learned weights, whatever their rate     */
+    int64_t statistics;                 /* of weights that are none (BatchNorm's)                */
+    int64_t learned;                    /* of those that get gradients here                      */
+    double forward_flop, backward_flop; /* of this rank's batch                  */
+    double caffe_bytes; /* what Caffe logs as "Memory required for data": every top of every layer,
+                         * those in place and of Splits too                      */
+    double dense, gathered; /* bytes of gradients that are summed, and of payloads that every rank
+                             * gets of every rank                                */
+    double sent;            /* bytes a rank sends in a step                      */
+} ct_check;
+
+/** Counts all but the last three. */
+void ct_check_count(const ct_net *net, int64_t n_rank, ct_check *c);
+/** The table of layers and the totals. */
+void ct_check_print(const ct_check *c, FILE *to);
+/** Appends the same as members of a JSON object. */
+void ct_check_json(const ct_check *c, ct_text *out);
+/** Draws the graph: Graphviz's text into `file`, or a picture where its ending is .svg, .png or
+ *  .pdf, which the program `dot` makes. CT_ERR_CONFIG where there is no such program, CT_ERR_IO. */
+ct_status ct_check_draw(const ct_net *net, const char *file);
+
+/** --data_shape=[TOP=]C,H,W: gives data layers that say nothing of their samples' shape one, for
+ *  sources that are not there. Without TOP= it is that of each layer's first top. CT_ERR_CONFIG. */
+ct_status ct_check_data_shapes(const ct_options *o, Ct__NetParameter *net);
+
+#endif

@@ -1,0 +1,100 @@
+# cortado check: phases, solvers, JSON, pictures, data that is not there; Caffe's shapes.
+. "$ROOT/tests/cli/lib.sh"
+json() { python3 -c "import json, sys; n = json.load(open('$1')); sys.exit(not ($2))"; }
+
+cat >net.prototxt <<'NET'
+name: "n"
+layer { name: "d" type: "Data" top: "data" top: "label" include { phase: TRAIN } data_param { source: "none" batch_size: 4 } }
+layer { name: "t" type: "Input" top: "data" top: "label" include { phase: TEST } input_param { shape { dim: 2 dim: 3 dim: 8 dim: 8 } shape { dim: 2 } } }
+layer { name: "c" type: "Convolution" bottom: "data" top: "c" convolution_param { num_output: 4 kernel_size: 3 } }
+layer { name: "b" type: "BatchNorm" bottom: "c" top: "c" }
+layer { name: "s" type: "Scale" bottom: "c" top: "c" scale_param { bias_term: true } }
+layer { name: "ip" type: "InnerProduct" bottom: "c" top: "ip" inner_product_param { num_output: 5 } }
+layer { name: "extra" type: "Silence" bottom: "label" include { stage: "extra" } }
+layer { name: "a" type: "Accuracy" bottom: "ip" bottom: "label" top: "a" include { phase: TEST } }
+layer { name: "l" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "l" }
+NET
+check="$CORTADO check --model=net.prototxt"
+
+# ---- phases, and data that is not there
+runs no_shape 2 'none is not there, .*--data_shape=C,H,W' $check
+runs both_phases 0 'phase TRAIN' $check --data-shape=3,8,8
+is second_phase grep -q 'phase TEST' out
+is batch_shape grep -Eq '^d +Data +data +4 3 8 8 ' out
+is second_top grep -Eq '^ +label +4 \(4\)' out
+is no_reorder sh -c '! grep -q Reorder out'
+runs train_alone 0 'phase TRAIN' $check --data_shape=data=3,8,8 --phase=TRAIN
+is train_is_alone sh -c '! grep -q "phase TEST" out'
+runs test_alone 0 'phase TEST' $check --phase=TEST
+runs parameters 0 '^parameters  845, learned 845; and 9 statistics' $check --data_shape=3,8,8
+runs caffe_memory 0 'Memory required for data: ' $check --data_shape=3,8,8
+runs other_shape 0 ' 4 1 20 30 ' $check --data_shape=1,20,30
+runs wrong_shape 2 'data_shape=3,x: expected CHANNELS,HEIGHT,WIDTH' $check --data_shape=3,x
+runs zero_shape 2 'data_shape=0,2,2: expected' $check --data_shape=0,2,2
+runs stage 0 '^extra +Silence' $check --phase=TEST --stage=extra
+sed '/type: "Input"/d' net.prototxt >train.prototxt
+runs train_net 0 'net n has no data in phase TEST: not checked there' "$CORTADO" check --model=train.prototxt --data_shape=3,8,8
+cat >rows.prototxt <<'NET'
+layer { name: "d" type: "HDF5Data" top: "x" top: "y" top: "z" hdf5_data_param { source: "none" batch_size: 4 } }
+layer { name: "s" type: "Silence" bottom: "x" bottom: "y" bottom: "z" }
+NET
+runs rows 0 '^ +z +4 7 2 \(56\)' "$CORTADO" check --model=rows.prototxt --data_shape=3,2,2 --data_shape=z=7,2
+is rows_label grep -Eq '^ +y +4 \(4\)' out
+
+# ---- solvers
+cat >solver.prototxt <<'NET'
+net: "net.prototxt" test_iter: 3 test_interval: 10 base_lr: 0.1 lr_policy: "fixed" max_iter: 5
+test_state { stage: "extra" }
+NET
+runs solver 0 'phase TRAIN' "$CORTADO" check --solver=solver.prototxt --data_shape=3,8,8
+is solver_tests grep -Eq '^extra +Silence' out
+sed 's/"fixed"/"fixd"/' solver.prototxt >wrong.prototxt
+runs solver_policy 2 'fixd' "$CORTADO" check --solver=wrong.prototxt --data_shape=3,8,8
+sed 's/test_iter: 3//' solver.prototxt >wrong.prototxt
+runs solver_tests_wrong 2 'test_state is given 1 times for 0|test_interval is 10, but test_iter' "$CORTADO" check --solver=wrong.prototxt --data_shape=3,8,8
+
+# ---- JSON
+if command -v python3 >/dev/null; then
+    "$CORTADO" check --solver=solver.prototxt --data_shape=3,8,8 --json >j.json 2>err
+    is json_alone python3 -m json.tool j.json /dev/null
+    is json_phase json j.json 'n["phase"] == "TRAIN" and [t["phase"] for t in n["test"]] == ["TEST"]'
+    is json_scalar json j.json 'n["layers"][-1]["tops"] == [{"name": "l", "shape": []}]'
+    is json_in_place json j.json '[l["tops"][0]["name"] for l in n["layers"]][1:4] == ["c", "c", "c"]'
+    is json_bottoms json j.json '[l["bottoms"] for l in n["layers"]][:4] == [[], ["data"], ["c"], ["c"]]'
+    is json_split json j.json '"label_t_1_split" in [l["name"] for l in n["test"][0]["layers"]]'
+    is json_counts json j.json 'n["parameters"] == 845 and n["statistics"] == 9 and n["test"][0]["learned"] == 0'
+    is json_memory json j.json 'set(n["memory"]) == {"planned", "peak_alive", "unshared", "weights", "caffe_data"}'
+    is json_weights json j.json 'n["layers"][1]["weights"][0] == {"name": "c[0]", "shape": [4, 3, 3, 3], "statistic": False, "shared": False}'
+    runs json_file 0 'phase TEST' $check --data_shape=3,8,8 --json=f.json
+    is json_file_there python3 -m json.tool f.json /dev/null
+    runs json_nowhere 3 'nowhere' $check --data_shape=3,8,8 --json=nowhere/f.json
+    # what Caffe says of the same nets
+    for net in small googlenet; do
+        for phase in TRAIN TEST; do
+            "$CORTADO" check --model="$ROOT/tests/golden/check/$net.prototxt" --phase=$phase --json 2>err |
+                python3 "$ROOT/tests/cli/shapes_of.py" >out
+            is shapes_of_${net}_$phase cmp out "$ROOT/tests/golden/check/$net.$phase.txt"
+        done
+    done
+else
+    skip json "needs python3"
+fi
+
+# ---- the picture
+runs dot 0 '' $check --phase=TEST --dot=n.dot
+is dot_graph grep -q '^digraph "n" {' n.dot
+is dot_layer grep -q 'label="c\\nConvolution\\n112 weights"' n.dot
+is dot_arrow grep -q 'label="c\\n2 x 4 x 6 x 6"' n.dot
+is dot_chain test "$(grep -c ' -> ' n.dot)" = 12
+is dot_closed grep -q '^}' n.dot
+runs dot_nowhere 3 'nowhere' $check --phase=TEST --dot=nowhere/n.dot
+mkdir bin
+printf '#!/bin/sh\n[ "$1" = -Tsvg ] && [ "$2" = -o ] && grep -q digraph "$4" && echo "<svg/>" >"$3"\n' >bin/dot
+chmod +x bin/dot
+runs svg 0 '' env PATH="$PWD/bin:$PATH" $check --phase=TEST --dot=n.svg
+is svg_there grep -q '<svg/>' n.svg
+printf '#!/bin/sh\nexit 7\n' >bin/dot
+runs svg_fails 3 'dot could not write n.svg \(exit code 7\)' env PATH="$PWD/bin:$PATH" $check --phase=TEST --dot=n.svg
+runs svg_needs_dot 2 'needs Graphviz' env PATH=/nonexistent $check --phase=TEST --dot=n.svg
+is nothing_left sh -c '! ls | grep -q "n.svg.*dot"'
+finish
