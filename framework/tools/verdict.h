@@ -15,8 +15,8 @@
 
 /** Ranks that --nodes and --ranks_per_node, or --ranks, ask for. CT_ERR_CONFIG. */
 ct_status ct_verdict_ranks(const ct_options *o, int64_t *n_p);
-/** Prints the verdict to `to` (NULL: nowhere) and appends `,"verdict":{…}` to json (NULL: not wanted); without --nodes
- *  nothing. CT_ERR_CONFIG, CT_ERR_IO, CT_ERR_DATA. */
+/** Prints the verdict to `to` (NULL: nowhere) and appends `,"verdict":{…}` to json (NULL: not
+ * wanted); without --nodes nothing. CT_ERR_CONFIG, CT_ERR_IO, CT_ERR_DATA. */
 ct_status ct_verdict(const ct_options *o, const Ct__SolverParameter *solver, const ct_net *net,
                      FILE *to, ct_text *json);
 
