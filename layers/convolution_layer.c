@@ -332,7 +332,7 @@ static ct_status conv_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     for (int i = 0; i < l->n_bottom; i++) {
         float *dy = ct_blob_diff((i == 0) ? ct_instance_top(in) : in->top[i]);
 
-        if (in->tail != NULL) /* in place: nobody else reads it */
+        if ((in->tail != NULL) && !in->tail->relu_done) /* in place: nobody else reads it */
             CT_TRY(r->relu_backward->run(
                 &r->relu_desc, ex,
                 &(ct_relu_args){ .x = ct_blob_data(ct_instance_top(in)), .dy = dy, .dx = dy }));
@@ -394,6 +394,7 @@ const ct_layer_ops ct_layer_convolution = {
     .reshape = conv_reshape,
     .tails = 1u << CT_TAIL_RELU,
     .join = conv_join,
+    .skips_relu = true,
     .forward = conv_forward,
     .backward = conv_backward,
     .estimate = conv_estimate,

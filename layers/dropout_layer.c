@@ -3,6 +3,7 @@
  * (seed, step, layer), so the mask is the same on any number of ranks. Of sequences, time first,
  * the blob of time t is numbered like a batch of its own, after those before it. */
 #include "framework/base/rng.h"
+#include "framework/base/simd.h"
 #include "layers/layer_types.h"
 #include "layers/layer_util.h"
 
@@ -29,14 +30,30 @@ static ct_status setup(ct_layer *l, const ct_shape *bottom)
     return CT_OK;
 }
 
+/* A bit an element; each row of the numbering, of which there are at most as many as the first axis
+ * has, begins a word of WORD. */
+enum { WORD = 16 };
+
+static int64_t words_of(int64_t row)
+{
+    return (row + WORD - 1) / WORD;
+}
+
+static size_t most_bytes(const ct_tensor *x)
+{
+    int64_t rows = (x->shape.ndim > 0) ? x->shape.dim[0] : 1;
+
+    return (size_t)(words_of(ct_tensor_count(x)) + rows) * sizeof(uint16_t);
+}
+
 static ct_status reshape(const ct_layer *l, ct_instance *in)
 {
     ct_blob *x = in->bottom[0];
 
     ct_blob_set_shape(in->top[0], &x->data.shape);
+    in->over = 1;
     ct_instance_buffer(in, MASK, CT_KEEP_PASS,
-                       ((l->phase == CT_TRAIN) && x->wants_diff) ? (size_t)ct_tensor_count(&x->data)
-                                                                 : 0);
+                       ((l->phase == CT_TRAIN) && x->wants_diff) ? most_bytes(&x->data) : 0);
     return CT_OK;
 }
 
@@ -74,29 +91,54 @@ static numbering number_elements(const ct_tensor *x, const ct_exec *ex)
     return r;
 }
 
-static void drop_range(const dropout_state *s, uint64_t key, uint64_t first, int64_t from,
-                       int64_t to, const float *x, float *y, unsigned char *mask)
+enum { CHUNK = 1024 }; /* elements of a row that one task takes: whole words */
+
+/* Elements of one task, n of them; word: their random numbers. */
+CT_SIMD_CLONES static void drop_chunk(const dropout_state *s, int64_t n, const uint32_t *word,
+                                      const float *x, float *y, uint16_t *mask)
 {
-    ct_rng_block r = { { 0 } };
+    uint32_t below = (uint32_t)s->drop_below;
+    float scale = s->scale;
 
-    for (int64_t i = from; i < to; i++) {
-        uint64_t counter = first + (uint64_t)i;
-        bool keep;
+    for (int64_t at = 0; (mask != NULL) && (at < n); at += WORD) {
+        uint32_t bits = 0;
 
-        if ((i == from) || (counter % 4 == 0)) r = ct_rng_philox(key, 0, counter / 4);
-        keep = r.v[counter % 4] >= s->drop_below;
-        y[i] = keep ? x[i] * s->scale : 0.0f;
-        if (mask != NULL) mask[i] = keep;
+        for (int i = 0; i < WORD; i++) bits |= (uint32_t)(word[at + i] >= below) << i;
+        mask[at / WORD] = (uint16_t)bits;
     }
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        float kept = x[i] * scale;
+
+        y[i] = (word[i] >= below) ? kept : 0.0f;
+    }
+}
+
+CT_SIMD_CLONES static void pass_chunk(float scale, int64_t n, const uint16_t *mask, const float *dy,
+                                      float *dx)
+{
+    int64_t at = 0;
+
+    for (; at + WORD <= n; at += WORD, dy += WORD, dx += WORD) {
+        uint32_t bits = mask[at / WORD];
+
+#pragma omp simd
+        for (int i = 0; i < WORD; i++) {
+            float passed = dy[i] * scale;
+
+            dx[i] = ((bits >> i) & 1u) ? passed : 0.0f;
+        }
+    }
+    for (int64_t i = 0; i < n - at; i++)
+        dx[i] = (((uint32_t)mask[at / WORD] >> i) & 1u) ? dy[i] * scale : 0.0f;
 }
 
 static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
-    enum { CHUNK = 4096 };
     const dropout_state *s = l->state;
     const float *x = ct_blob_data(in->bottom[0]);
     float *y = ct_blob_data(in->top[0]);
-    unsigned char *mask = (in->buffer[MASK].bytes > 0) ? in->buffer[MASK].data : NULL;
+    uint16_t *mask = (in->buffer[MASK].bytes > 0) ? in->buffer[MASK].data : NULL;
     uint64_t key;
     numbering r;
 
@@ -109,11 +151,13 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 #pragma omp parallel for schedule(static) collapse(2)
     for (int64_t row = 0; row < r.n_row; row++) {
         for (int64_t at = 0; at < r.row; at += CHUNK) {
-            int64_t start = row * r.row;
+            int64_t start = row * r.row + at, n = (at + CHUNK < r.row) ? CHUNK : r.row - at;
+            uint32_t word[CHUNK];
 
-            drop_range(s, key, r.first + (uint64_t)row * r.stride, at,
-                       (at + CHUNK < r.row) ? at + CHUNK : r.row, x + start, y + start,
-                       (mask != NULL) ? mask + start : NULL);
+            ct_rng_words(key, r.first + (uint64_t)row * r.stride + (uint64_t)at, n, word);
+            for (int64_t i = n; i < words_of(n) * WORD; i++) word[i] = 0;
+            drop_chunk(s, n, word, x + start, y + start,
+                       (mask != NULL) ? mask + row * words_of(r.row) + at / WORD : NULL);
         }
     }
     return CT_OK;
@@ -123,18 +167,24 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
     const dropout_state *s = l->state;
     const float *dy = ct_blob_diff(in->top[0]);
-    float *dx = ct_blob_diff(in->bottom[0]), scale = s->scale;
-    const unsigned char *mask = in->buffer[MASK].data;
-    int64_t n = ct_tensor_count(&in->bottom[0]->data);
+    float *dx = ct_blob_diff(in->bottom[0]);
+    const uint16_t *mask = in->buffer[MASK].data;
+    numbering r = number_elements(&in->bottom[0]->data, ex);
 
-    (void)ex;
     if (dx == NULL) return CT_OK;
     if (l->phase == CT_TEST) {
-        ct_copy_f32(n, dy, dx);
+        ct_copy_f32(ct_tensor_count(&in->bottom[0]->data), dy, dx);
         return CT_OK;
     }
-#pragma omp parallel for simd schedule(static) if (n >= CT_PARALLEL_MIN)
-    for (int64_t i = 0; i < n; i++) dx[i] = mask[i] ? dy[i] * scale : 0.0f;
+#pragma omp parallel for schedule(static) collapse(2)
+    for (int64_t row = 0; row < r.n_row; row++) {
+        for (int64_t at = 0; at < r.row; at += CHUNK) {
+            int64_t start = row * r.row + at, n = (at + CHUNK < r.row) ? CHUNK : r.row - at;
+
+            pass_chunk(s->scale, n, mask + row * words_of(r.row) + at / WORD, dy + start,
+                       dx + start);
+        }
+    }
     return CT_OK;
 }
 

@@ -50,6 +50,7 @@ static ct_status lrn_reshape(const ct_layer *l, ct_instance *in)
     lrn_instance *r = in->state;
     const ct_shape *x = &in->bottom[0]->data.shape;
     size_t work;
+    bool keep;
 
     if (x->ndim != 4)
         return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "the bottom %s must have 4 axes: N C H W",
@@ -69,13 +70,26 @@ static ct_status lrn_reshape(const ct_layer *l, ct_instance *in)
                              .k = s->k };
     CT_TRY(ct_lrn_pick(l, CT_RUN_FORWARD, ct_lrn_forward_table, &r->desc, &r->forward));
     CT_TRY(ct_lrn_pick(l, CT_RUN_BACKWARD_DATA, ct_lrn_backward_table, &r->desc, &r->backward));
-    ct_instance_buffer(in, SLOT_SCALE, in->bottom[0]->wants_diff ? CT_KEEP_PASS : CT_KEEP_CALL,
-                       (size_t)ct_tensor_stored(&in->bottom[0]->data) * sizeof(float));
+    keep = in->bottom[0]->wants_diff && ((r->backward->can & CT_LRN_CAN_REMAKE) == 0);
+    if (keep || ((r->forward->can & CT_LRN_CAN_REMAKE) == 0))
+        ct_instance_buffer(in, SLOT_SCALE, keep ? CT_KEEP_PASS : CT_KEEP_CALL,
+                           (size_t)ct_tensor_stored(&in->bottom[0]->data) * sizeof(float));
+    else
+        ct_instance_buffer(in, SLOT_SCALE, CT_KEEP_CALL, 0);
     work = ct_lrn_workspace(r->forward, &r->desc);
     if (in->bottom[0]->wants_diff && (ct_lrn_workspace(r->backward, &r->desc) > work))
         work = ct_lrn_workspace(r->backward, &r->desc);
     ct_instance_buffer(in, SLOT_WORK, CT_KEEP_CALL, work);
     return CT_OK;
+}
+
+/* For one of the engines: a buffer of the call alone holds nothing that backward wants. */
+static float *scale_of(const ct_instance *in, const ct_lrn_impl *impl)
+{
+    const ct_buffer *b = &in->buffer[SLOT_SCALE];
+    bool needed = (b->keep == CT_KEEP_PASS) || ((impl->can & CT_LRN_CAN_REMAKE) == 0);
+
+    return ((b->bytes > 0) && needed) ? b->data : NULL;
 }
 
 static ct_status lrn_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
@@ -86,7 +100,7 @@ static ct_status lrn_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     return r->forward->run(&r->desc, ex,
                            &(ct_lrn_args){ .x = ct_blob_data(in->bottom[0]),
                                            .y = ct_blob_data(in->top[0]),
-                                           .scale = in->buffer[SLOT_SCALE].data,
+                                           .scale = scale_of(in, r->forward),
                                            .work = in->buffer[SLOT_WORK].data });
 }
 
@@ -98,7 +112,7 @@ static ct_status lrn_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     if (ct_blob_diff(in->bottom[0]) == NULL) return CT_OK;
     return r->backward->run(&r->desc, ex,
                             &(ct_lrn_args){ .x = ct_blob_data(in->bottom[0]),
-                                            .scale = in->buffer[SLOT_SCALE].data,
+                                            .scale = scale_of(in, r->backward),
                                             .dy = ct_blob_diff(in->top[0]),
                                             .dx = ct_blob_diff(in->bottom[0]),
                                             .work = in->buffer[SLOT_WORK].data });

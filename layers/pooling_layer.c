@@ -124,13 +124,24 @@ static ct_status pooled(const ct_layer *l, const char *axis, int64_t in, int64_t
     return CT_OK;
 }
 
-/* The places that a second top holds have plain order. */
+/* The places that a second top holds have plain order; so have planes with windows so large that a
+ * mask has more than bytes. */
 static bool pool_takes(const Ct__LayerParameter *p, const ct_blob *const *bottom, int slot)
 {
-    int block = bottom[slot]->data.layout.block;
+    const Ct__PoolingParameter *q = p->pooling_param;
+    const ct_tensor *x = &bottom[slot]->data;
+    bool max = (q != NULL) && (q->pool == CT__POOLING_PARAMETER__POOL_METHOD__MAX);
+    ct_pool_desc d = { .h = x->shape.dim[2], .w = x->shape.dim[3], .kh = INT32_MAX };
 
-    return (bottom[slot]->data.layout.order == CT_ORDER_NCHW) && (p->n_top == 1) &&
-           ((block == 8) || (block == 16));
+    if ((x->layout.order != CT_ORDER_NCHW) || (p->n_top != 1) ||
+        ((x->layout.block != 8) && (x->layout.block != 16)))
+        return false;
+    d.kw = d.kh;
+    if ((q != NULL) && !q->global_pooling) {
+        d.kh = q->has_kernel_h ? q->kernel_h : q->kernel_size;
+        d.kw = q->has_kernel_w ? q->kernel_w : q->kernel_size;
+    }
+    return !max || (ct_pool_mask_bytes(&d) == 1);
 }
 
 static ct_status make_desc(const ct_layer *l, const ct_tensor *bottom, ct_pool_desc *d)
@@ -176,8 +187,10 @@ static ct_status pool_reshape(const ct_layer *l, ct_instance *in)
     for (int i = 0; i < l->n_top; i++)
         ct_blob_set_layout(in->top[i], &top, in->bottom[0]->data.layout);
     if (r->desc.method == CT_POOL_MAX)
-        ct_instance_buffer(in, SLOT_MASK, in->bottom[0]->wants_diff ? CT_KEEP_PASS : CT_KEEP_CALL,
-                           (size_t)ct_tensor_stored(&in->top[0]->data) * sizeof(int32_t));
+        ct_instance_buffer(in, SLOT_MASK, CT_KEEP_PASS,
+                           in->bottom[0]->wants_diff ? (size_t)ct_tensor_stored(&in->top[0]->data) *
+                                                           (size_t)ct_pool_mask_bytes(&r->desc)
+                                                     : 0);
     CT_TRY(ct_pool_pick(l, CT_RUN_FORWARD, ct_pool_forward_table, &r->desc, &r->forward));
     CT_TRY(ct_pool_pick(l, CT_RUN_BACKWARD_DATA, ct_pool_backward_table, &r->desc, &r->backward));
     work = ct_pool_workspace(r->forward, &r->desc);
@@ -194,7 +207,7 @@ static ct_status pool_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     return r->forward->run(
         &r->desc, ex,
         &(ct_pool_args){ .x = ct_blob_data(in->bottom[0]),
-                         .y = ct_blob_data(in->top[0]),
+                         .y = ct_blob_data(ct_instance_top(in)),
                          .mask = in->buffer[SLOT_MASK].data,
                          .work = in->buffer[SLOT_WORK].data,
                          .mask_top = (l->n_top > 1) ? ct_blob_data(in->top[1]) : NULL });
@@ -203,17 +216,29 @@ static ct_status pool_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 static ct_status pool_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
     pool_instance *r = in->state;
+    const float *dy = ct_blob_diff(ct_instance_top(in));
 
     (void)l;
     if (ct_blob_diff(in->bottom[0]) == NULL) return CT_OK;
-    if (ct_blob_diff(in->top[0]) == NULL)
+    if (dy == NULL)
         return ex->dev->zero(ex->stream, ct_blob_diff(in->bottom[0]),
                              ct_tensor_bytes(&in->bottom[0]->diff));
     return r->backward->run(&r->desc, ex,
                             &(ct_pool_args){ .mask = in->buffer[SLOT_MASK].data,
                                              .work = in->buffer[SLOT_WORK].data,
-                                             .dy = ct_blob_diff(in->top[0]),
+                                             .dy = dy,
                                              .dx = ct_blob_diff(in->bottom[0]) });
+}
+
+/* A ReLU of the largest is the largest of ReLUs: behind this layer or before it, it is done here,
+ * and in backward by the mask. */
+static bool take_relu(const ct_layer *l, ct_instance *in)
+{
+    pool_instance *r = in->state;
+
+    if ((r->desc.method != CT_POOL_MAX) || (l->n_top != 1)) return false;
+    r->desc.relu = true;
+    return true;
 }
 
 static void pool_estimate(const ct_layer *l, const ct_instance *in, ct_estimate *e)
@@ -241,6 +266,9 @@ const ct_layer_ops ct_layer_pooling = {
     .setup = pool_setup,
     .takes = pool_takes,
     .reshape = pool_reshape,
+    .tails = 1u << CT_TAIL_RELU,
+    .join = take_relu,
+    .does_relu = take_relu,
     .forward = pool_forward,
     .backward = pool_backward,
     .estimate = pool_estimate,

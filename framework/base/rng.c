@@ -1,6 +1,9 @@
 #include "framework/base/rng.h"
 
+#include "framework/base/simd.h"
+
 #include <math.h>
+#include <string.h>
 
 ct_rng_block ct_rng_philox(uint64_t key, uint64_t counter_hi, uint64_t counter)
 {
@@ -19,6 +22,55 @@ ct_rng_block ct_rng_philox(uint64_t key, uint64_t counter_hi, uint64_t counter)
         k1 += 0xBB67AE85u;
     }
     return (ct_rng_block){ { c0, c1, c2, c3 } };
+}
+
+enum { SIDE = 16 }; /* blocks side by side */
+
+/* Blocks `counter` to counter + SIDE of counter_hi 0, one behind the other. */
+CT_SIMD_CLONES static void philox_side(uint64_t key, uint64_t counter, uint32_t *out)
+{
+    uint32_t c0[SIDE], c1[SIDE], c2[SIDE], c3[SIDE];
+    uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
+
+    for (int i = 0; i < SIDE; i++) {
+        c0[i] = (uint32_t)(counter + (uint64_t)i);
+        c1[i] = (uint32_t)((counter + (uint64_t)i) >> 32);
+        c2[i] = c3[i] = 0;
+    }
+    for (int round = 0; round < 10; round++) {
+#pragma omp simd
+        for (int i = 0; i < SIDE; i++) {
+            uint64_t p0 = (uint64_t)0xD2511F53u * c0[i], p1 = (uint64_t)0xCD9E8D57u * c2[i];
+
+            c0[i] = (uint32_t)(p1 >> 32) ^ c1[i] ^ k0;
+            c2[i] = (uint32_t)(p0 >> 32) ^ c3[i] ^ k1;
+            c1[i] = (uint32_t)p1;
+            c3[i] = (uint32_t)p0;
+        }
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    for (int i = 0; i < SIDE; i++) {
+        out[4 * i] = c0[i];
+        out[4 * i + 1] = c1[i];
+        out[4 * i + 2] = c2[i];
+        out[4 * i + 3] = c3[i];
+    }
+}
+
+void ct_rng_words(uint64_t key, uint64_t first, int64_t n, uint32_t *words)
+{
+    uint32_t some[4 * SIDE];
+    int64_t skip = (int64_t)(first % 4);
+
+    for (uint64_t block = first / 4; n > 0; block += SIDE, skip = 0) {
+        int64_t count = (n < 4 * SIDE - skip) ? n : 4 * SIDE - skip;
+
+        philox_side(key, block, some);
+        memcpy(words, some + skip, (size_t)count * sizeof(words[0]));
+        words += count;
+        n -= count;
+    }
 }
 
 static uint64_t mix(uint64_t z)

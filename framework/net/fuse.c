@@ -129,6 +129,24 @@ static bool join(ct_net *net, int i, const ct_tail *tail)
     return false;
 }
 
+/* Leaves the sign of a group's ReLU to the reader of its top, where that knows it anyway. */
+static void hand_on_relu(ct_net *net, ct_tail *tail)
+{
+    ct_net_impl *m = ct_net_impl_of(net);
+    const ct_value *v;
+    int last = 0;
+
+    while (net->instance[last] != tail->last) last++;
+    v = &m->graph.value[m->graph.node[last].top[0]];
+    if ((tail->last != tail->of[CT_TAIL_RELU]) || (v->reader < 0) || (v->loss_weight != 0.0f) ||
+        !net->layer[m->runner[last]]->ops->skips_relu ||
+        (net->layer[v->reader]->ops->does_relu == NULL) ||
+        !net->layer[v->reader]->ops->does_relu(net->layer[v->reader], net->instance[v->reader]))
+        return;
+    tail->relu_done = true;
+    tail->last->backward_reads = 0;
+}
+
 ct_status ct_net_fuse(ct_net *net)
 {
     ct_net_impl *m = ct_net_impl_of(net);
@@ -155,9 +173,10 @@ ct_status ct_net_fuse(ct_net *net)
         }
         CT_DEBUG("layer \"%s\": does not run the layers up to \"%s\"", l->name,
                  net->layer[last]->name);
-        *tail = (ct_tail){ { NULL }, 0, NULL };
+        *tail = (ct_tail){ .last = NULL };
         ct_graph_unfuse(&m->graph, m->graph.node[i].group);
     }
+    for (int k = 0; k < n_tail; k++) hand_on_relu(net, &m->tail[k]);
     return CT_OK;
 }
 

@@ -104,6 +104,8 @@ typedef struct ct_tail {
     ct_instance *of[CT_N_TAIL]; /* NULL: not there                                      */
     int slot;                   /* SUM: the bottom that this layer makes                */
     ct_instance *last;          /* its tops are the group's; what lies between is not in memory */
+    bool relu_done; /* the gradient of its top comes as that of what goes into its last layer, the
+                     * ReLU: where the top is not above 0, it is 0 already */
 } ct_tail;
 
 typedef struct ct_layer_ops {
@@ -145,6 +147,12 @@ typedef struct ct_layer_ops {
      * those of all learned weights and of all bottoms from outside; both run at the place of the
      * group's last layer. */
     bool (*join)(const ct_layer *l, ct_instance *in);
+    /** Where a group that ends with a ReLU has made bottom 0, which nobody else reads: true where
+     *  backward will from now on make the gradient of what went into the ReLU, at no cost. Asked
+     *  after all groups are made; the layer that runs the group, of a type with skips_relu, then
+     *  finds relu_done in its tail, and the ReLU's top is not kept for backward. May be NULL. */
+    bool (*does_relu)(const ct_layer *l, ct_instance *in);
+    bool skips_relu;
     /** Bottom data to top data. No allocation, no printing. */
     ct_status (*forward)(const ct_layer *l, ct_instance *in, ct_exec *ex);
     /** Top diffs to bottom diffs and weight diffs. NULL: no gradient passes. */

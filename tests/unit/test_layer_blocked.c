@@ -200,7 +200,20 @@ static void as_in_plain_order(void **state)
         { "type: 'Pooling' " A " pooling_param { pool: AVE global_pooling: true }", 1, true },
         { "type: 'Pooling' " A " pooling_param { kernel_size: 2 stride: 3 round_mode: FLOOR }", 1,
           true },
+        { "type: 'Pooling' " A " pooling_param { kernel_size: 3 stride: 1 pad: 1 }", 1, true },
+        { "type: 'Pooling' " A
+          " pooling_param { kernel_h: 2 kernel_w: 5 stride: 2 pad_h: 1 pad_w: 4 }",
+          1, true },
+        { "type: 'Pooling' " A " pooling_param { global_pooling: true }", 1, true },
+        { "type: 'Pooling' " A " pooling_param { kernel_size: 4 stride: 1 pool: AVE pad: 2 }", 1,
+          true },
         { "type: 'LRN' " A " lrn_param { local_size: 5 alpha: 0.5 }", 1, true },
+        { "type: 'LRN' " A
+          " lrn_param { local_size: 5 alpha: 0.5 } ct_kernel { backward_data: 'ref' "
+          "}",
+          1, true },
+        { "type: 'LRN' " A " lrn_param { local_size: 5 alpha: 0.5 } ct_kernel { forward: 'ref' }",
+          1, true },
         { "type: 'LRN' " A " lrn_param { local_size: 3 alpha: 2 beta: 0.6 k: 1.5 }", 1, true },
         { "type: 'LRN' " A " lrn_param { local_size: 3 norm_region: WITHIN_CHANNEL }", 1, false },
         { "type: 'Pooling' " A " pooling_param { kernel_size: 3 stride: 2 } ct_kernel { forward: "

@@ -3,6 +3,8 @@
 #include "tests/test.h"
 #include "tests/layer_harness.h"
 
+#include "framework/base/rng.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -200,12 +202,38 @@ static void test_columns(void **state)
     test_layer_destroy(whole);
 }
 
+/* Many numbers at a time are those of the definition, from any number on, over the carry of the
+ * counter's lower word. */
+static void test_words(void **state)
+{
+    static const uint64_t first[] = {
+        0, 1, 2, 3, 61, 64, 4294967290u * 4u, ((uint64_t)1 << 34) - 41
+    };
+    uint64_t key = ct_rng_key(7, 8, 9);
+    uint32_t word[200];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(first) / sizeof(first[0]); i++) {
+        for (int64_t n = 1; n <= 199; n += 33) {
+            word[n] = 12345;
+            ct_rng_words(key, first[i], n, word);
+            for (int64_t k = 0; k < n; k++) {
+                uint64_t at = first[i] + (uint64_t)k;
+
+                assert_int_equal(word[k], ct_rng_philox(key, 0, at / 4).v[at % 4]);
+            }
+            assert_int_equal(word[n], 12345);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ratio),   cmocka_unit_test(test_nothing_dropped),
-        cmocka_unit_test(test_keys),    cmocka_unit_test(test_ranks),
-        cmocka_unit_test(test_refused), cmocka_unit_test(test_columns),
+        cmocka_unit_test(test_words),           cmocka_unit_test(test_ratio),
+        cmocka_unit_test(test_nothing_dropped), cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_ranks),           cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_columns),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

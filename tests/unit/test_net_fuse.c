@@ -34,8 +34,9 @@
     LAYER(name, "Scale", bottom, top,                                                              \
           "scale_param { bias_term: true filler { type: 'uniform' min: 0.5 max: 1.5 } "            \
           "bias_filler { type: 'uniform' min: -0.5 max: 0.5 } } " more)
-#define NORM(n, blob)    LAYER("bn" n, "BatchNorm", blob, blob, "") SCALE("scale" n, blob, blob, "")
-#define RELU(name, blob) LAYER(name, "ReLU", blob, blob, "")
+#define NORM(n, blob)            LAYER("bn" n, "BatchNorm", blob, blob, "") SCALE("scale" n, blob, blob, "")
+#define RELU(name, blob)         LAYER(name, "ReLU", blob, blob, "")
+#define POOL(name, bottom, more) LAYER(name, "Pooling", bottom, name, "pooling_param { " more " }")
 #define END(bottom)                                                                                \
     LAYER("pool", "Pooling", bottom, "pool",                                                       \
           "pooling_param { pool: AVE kernel_size: 3 stride: 2 }")                                  \
@@ -95,6 +96,16 @@ static const struct {
                                         "'xavier' } }")
                       JOIN("loss", "SoftmaxWithLoss", "fc", "label", "loss", ""),
       "fc", 6 },
+    { "pools", /* a ReLU before a maximum, behind it, on both sides; averages take none */
+      DATA BIASED("x", "data", "3", "pad: 1") RELU("rx", "x") POOL("p", "x",
+                                                                   "kernel_size: 3 stride: 2")
+          BIASED("y", "p", "3", "pad: 1") POOL("q", "y", "kernel_size: 2 stride: 1 pad: 1")
+              RELU("rq", "q") BIASED("z", "q", "3", "pad: 1") RELU("rz", "z")
+                  POOL("t", "z", "kernel_size: 3 stride: 1 pad: 1")
+                      LAYER("rt", "ReLU", "t", "tr", "") BIASED("u", "tr", "1", "") RELU("ru", "u")
+                          POOL("v", "u", "pool: AVE kernel_size: 3 stride: 1 pad: 1")
+                              RELU("rv", "v") END("v"),
+      "v", 5 },
 };
 #define N_MODEL ((int)(sizeof(model) / sizeof(model[0])))
 
@@ -306,6 +317,25 @@ static void a_net_may_forbid_it(void **state)
     free(all);
 }
 
+/* The sign of a ReLU in front of a maximum goes with the maximum's places. */
+static void a_maximum_does_the_relu_before_it(void **state)
+{
+    static const struct {
+        const char *layer;
+        bool done;
+    } want[] = { { "x", true }, { "z", true }, { "u", false } };
+    char *text = with_channels(model[5].text, 13);
+    test_net a;
+
+    (void)state;
+    make(text, (ct_net_options){ .phase = CT_TRAIN }, false, &a);
+    for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++)
+        assert_int_equal(a.net->instance[ct_net_find_layer(a.net, want[i].layer)]->tail->relu_done,
+                         want[i].done);
+    test_net_destroy(&a);
+    free(text);
+}
+
 static void groups_take_less_memory(void **state)
 {
     char *text = with_channels(model[0].text, 13);
@@ -328,6 +358,7 @@ int main(void)
         cmocka_unit_test(threads_do_not_show),
         cmocka_unit_test(a_net_may_forbid_it),
         cmocka_unit_test(groups_take_less_memory),
+        cmocka_unit_test(a_maximum_does_the_relu_before_it),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -37,6 +37,8 @@ static const pool_case good[] = {
       1,
       8 }, /* larger than the plane: clipped */
     { "kernel_size: 5 stride: 2 pad: 2", { 4, { 2, 3, 33, 35 } }, 17, 18 },
+    { "kernel_size: 17 stride: 7 pad: 3", { 4, { 2, 2, 33, 35 } }, 5, 5 }, /* masks of words */
+    { "kernel_h: 2 kernel_w: 9 stride: 2 pad_h: 0 pad_w: 8", { 4, { 2, 2, 4, 3 } }, 2, 6 },
 };
 enum { N_GOOD = sizeof(good) / sizeof(good[0]) };
 

@@ -24,13 +24,17 @@ typedef struct ct_lrn_desc {
 typedef struct ct_lrn_args {
     const float *x;
     float *y;
-    float *scale; /* like x: written by forward, read by backward */
+    float *scale; /* like x: written by forward, read by backward. NULL, of engines that can: made
+                   * again in backward */
     const float *dy;
     float *dx;
     void *work;
 } ct_lrn_args;
 
 CT_ENGINE(lrn)
+
+/** In ct_lrn_impl.can: goes without scale. */
+enum { CT_LRN_CAN_REMAKE = 1 };
 
 extern const ct_lrn_impl *const ct_lrn_forward_table[];
 extern const ct_lrn_impl *const ct_lrn_backward_table[];

@@ -15,7 +15,7 @@ static bool supports(const ct_lrn_desc *d)
 
 /* One place's channels: [half] zeros, the channels, zeros to the end of the block and [half]. */
 typedef struct row {
-    float v[ROW], sum[MOST_CHANNELS];
+    float v[ROW], sum[MOST_CHANNELS], scale[MOST_CHANNELS];
 } row;
 
 static inline int64_t rounded(const ct_lrn_desc *d)
@@ -54,22 +54,18 @@ static inline float power(float scale, float beta, bool usual)
 }
 
 /* What fills up the last block stays finite whatever k is. */
-static inline void fill_up(const ct_lrn_desc *d, int64_t step, float *scale, float *y)
+static inline void fill_up(const ct_lrn_desc *d, int64_t step, float value, float *y)
 {
     int64_t last = (d->c - 1) / d->block * step;
 
-    for (int64_t i = (d->c - 1) % d->block + 1; i < d->block; i++) {
-        scale[last + i] = 1.0f;
-        y[last + i] = 0.0f;
-    }
+    for (int64_t i = (d->c - 1) % d->block + 1; i < d->block; i++) y[last + i] = value;
 }
 
-/* x, scale, y: at place s of block 0; step: floats from block to block */
-static inline void forward_place(const ct_lrn_desc *d, int64_t step, bool usual, const float *x,
-                                 row *r, float *scale, float *y)
+/* x: at a place of block 0; step: floats from block to block. Into r->scale. */
+static inline void make_scale(const ct_lrn_desc *d, int64_t step, const float *x, row *r)
 {
-    int64_t half = (d->size - 1) / 2, b = d->block;
-    float factor = ct_lrn_factor(d), k = d->k, beta = d->beta;
+    int64_t half = (d->size - 1) / 2, b = d->block, n = rounded(d);
+    float factor = ct_lrn_factor(d), k = d->k;
 
     for (int64_t j = 0; j * b < d->c; j++) {
         float *to = r->v + half + j * b;
@@ -80,17 +76,28 @@ static inline void forward_place(const ct_lrn_desc *d, int64_t step, bool usual,
     }
     clear_edges(d, r);
     window_sums(d, r);
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) r->scale[i] = k + factor * r->sum[i];
+    fill_up(d, b, 1.0f, r->scale);
+}
+
+/* x, scale (NULL: not wanted), y: at a place of block 0 */
+static inline void forward_place(const ct_lrn_desc *d, int64_t step, bool usual, const float *x,
+                                 row *r, float *scale, float *y)
+{
+    int64_t b = d->block;
+    float beta = d->beta;
+
+    make_scale(d, step, x, r);
     for (int64_t j = 0; j * b < d->c; j++) {
-        const float *from = x + j * step, *sum = r->sum + j * b;
-        float *s = scale + j * step, *to = y + j * step;
+        const float *from = x + j * step, *s = r->scale + j * b;
+        float *to = y + j * step;
 
 #pragma omp simd
-        for (int64_t i = 0; i < b; i++) {
-            s[i] = k + factor * sum[i];
-            to[i] = from[i] * power(s[i], beta, usual);
-        }
+        for (int64_t i = 0; i < b; i++) to[i] = from[i] * power(s[i], beta, usual);
+        if (scale != NULL) memcpy(scale + j * step, s, (size_t)b * sizeof(float));
     }
-    fill_up(d, step, scale, y);
+    fill_up(d, step, 0.0f, y);
 }
 
 static inline void backward_place(const ct_lrn_desc *d, int64_t step, bool usual, const float *x,
@@ -98,9 +105,12 @@ static inline void backward_place(const ct_lrn_desc *d, int64_t step, bool usual
 {
     int64_t half = (d->size - 1) / 2, b = d->block;
     float factor = 2.0f * ct_lrn_factor(d) * d->beta, beta = d->beta;
+    int64_t s_step = (scale != NULL) ? step : b;
 
+    if (scale == NULL) make_scale(d, step, x, r);
+    if (scale == NULL) scale = r->scale;
     for (int64_t j = 0; j * b < d->c; j++) {
-        const float *from = x + j * step, *s = scale + j * step, *up = dy + j * step;
+        const float *from = x + j * step, *s = scale + j * s_step, *up = dy + j * step;
         float *to = r->v + half + j * b, *down = dx + j * step;
 
 #pragma omp simd
@@ -127,10 +137,12 @@ CT_SIMD_CLONES static void run_places(const ct_lrn_desc *d, const ct_lrn_args *a
     bool usual = (d->beta == 0.75f);
 
     for (int64_t s = 0; s < n; s++, at += d->block) {
+        float *scale = (a->scale != NULL) ? a->scale + at : NULL;
+
         if (a->dx == NULL)
-            forward_place(d, step, usual, a->x + at, r, a->scale + at, a->y + at);
+            forward_place(d, step, usual, a->x + at, r, scale, a->y + at);
         else
-            backward_place(d, step, usual, a->x + at, a->scale + at, a->dy + at, r, a->dx + at);
+            backward_place(d, step, usual, a->x + at, scale, a->dy + at, r, a->dx + at);
     }
 }
 
@@ -154,5 +166,9 @@ static ct_status run(const ct_lrn_desc *d, ct_exec *ex, const ct_lrn_args *a)
     return polled;
 }
 
-const ct_lrn_impl ct_lrn_blocked_forward = { .name = "blocked", .supports = supports, .run = run };
-const ct_lrn_impl ct_lrn_blocked_backward = { .name = "blocked", .supports = supports, .run = run };
+const ct_lrn_impl ct_lrn_blocked_forward = {
+    .name = "blocked", .supports = supports, .run = run, .can = CT_LRN_CAN_REMAKE
+};
+const ct_lrn_impl ct_lrn_blocked_backward = {
+    .name = "blocked", .supports = supports, .run = run, .can = CT_LRN_CAN_REMAKE
+};

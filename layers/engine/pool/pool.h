@@ -4,6 +4,11 @@
  * the window's elements inside the plane; of equal ones the first in row-major order; a NaN if
  * there is one. AVE: the sum of those inside, over the number inside the plane *with its padding*
  * (Caffe's divisor).
+ *
+ * What MAX took it notes in a mask with a number an output: the element's place among those of its
+ * window inside the plane, counted along rows of ct_pool_pitch() places. A byte does for all usual
+ * windows. relu: a ReLU stands before or behind MAX, which come to the same; then y is not below 0,
+ * and where it is not above, no gradient passes, which the mask says too.
  */
 #ifndef CT_ENGINE_POOL_H
 #define CT_ENGINE_POOL_H
@@ -19,13 +24,17 @@ typedef struct ct_pool_desc {
     int64_t planes, h, w, oh, ow; /* planes: those that fill up a block, too   */
     int block; /* planes that stand together, as channels do in tensor.h; 0: none */
     int64_t kh, kw, sh, sw, ph, pw;
+    bool relu; /* MAX only */
 } ct_pool_desc;
+
+enum { CT_POOL_BYTE_NONE = 255, CT_POOL_NONE = -1 }; /* in a mask: no gradient passes */
 
 typedef struct ct_pool_args {
     const float *x;
-    float *y;        /* overwritten                                                           */
-    int32_t *mask;   /* MAX: like y, the place in its plane of the element taken; forward writes */
-    float *mask_top; /* MAX forward: the same as numbers; NULL: unwanted                      */
+    float *y;   /* overwritten                                                           */
+    void *mask; /* MAX: like y, of ct_pool_mask_bytes() each: uint8_t or int32_t; forward writes
+                 * it; NULL: unwanted */
+    float *mask_top; /* MAX forward: the places in their planes as numbers; NULL: unwanted    */
     const float *dy;
     void *work; /* workspace() bytes                                                          */
     float *dx;  /* overwritten                                                                 */
@@ -46,6 +55,20 @@ static inline void ct_pool_window(int64_t out, int64_t kernel, int64_t stride, i
     *padded_p = hi - lo;
     *lo_p = (lo > 0) ? lo : 0;
     *hi_p = (hi < in) ? hi : in;
+}
+
+/** Of the places that a mask counts. */
+static inline int64_t ct_pool_pitch(const ct_pool_desc *d)
+{
+    return (d->kw < d->w) ? d->kw : d->w;
+}
+
+/** Bytes of a number of MAX's mask. */
+static inline int ct_pool_mask_bytes(const ct_pool_desc *d)
+{
+    int64_t rows = (d->kh < d->h) ? d->kh : d->h;
+
+    return (rows * ct_pool_pitch(d) <= CT_POOL_BYTE_NONE) ? 1 : 4;
 }
 
 #endif

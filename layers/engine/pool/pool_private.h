@@ -14,4 +14,23 @@ static inline bool ct_pool_on_cpu(const ct_pool_desc *d)
     return d->device == CT_DEVICE_CPU;
 }
 
+/* Number o of a mask. */
+static inline void ct_pool_mark(const ct_pool_desc *d, void *mask, int64_t o, int32_t place)
+{
+    if (ct_pool_mask_bytes(d) == 1)
+        ((uint8_t *)mask)[o] = (uint8_t)place; /* CT_POOL_NONE becomes CT_POOL_BYTE_NONE */
+    else
+        ((int32_t *)mask)[o] = place;
+}
+
+/* CT_POOL_NONE: none. */
+static inline int32_t ct_pool_marked(const ct_pool_desc *d, const void *mask, int64_t o)
+{
+    int32_t place;
+
+    if (ct_pool_mask_bytes(d) == 4) return ((const int32_t *)mask)[o];
+    place = ((const uint8_t *)mask)[o];
+    return (place == CT_POOL_BYTE_NONE) ? CT_POOL_NONE : place;
+}
+
 #endif

@@ -63,9 +63,12 @@ static ct_status ref_forward(const ct_pool_desc *d, ct_exec *ex, const ct_pool_a
             a->y[o] = average(d, a->x, p, &v);
         } else {
             int64_t best = arg_max(d, a->x, p, &v);
+            int64_t place = (best / d->w - v.top) * ct_pool_pitch(d) + best % d->w - v.left;
+            float y = a->x[at(d, p, d->h * d->w, best)];
 
-            a->y[o] = a->x[at(d, p, d->h * d->w, best)];
-            a->mask[o] = (int32_t)best;
+            a->y[o] = (d->relu && (y < 0.0f)) ? 0.0f : y;
+            if (d->relu && !(y > 0.0f)) place = CT_POOL_NONE;
+            if (a->mask != NULL) ct_pool_mark(d, a->mask, o, (int32_t)place);
             if (a->mask_top != NULL) a->mask_top[o] = (float)best;
         }
     }
@@ -82,7 +85,10 @@ static ct_status ref_backward(const ct_pool_desc *d, ct_exec *ex, const ct_pool_
         int64_t n = d->h * d->w;
 
         if (d->method == CT_POOL_MAX) {
-            a->dx[at(d, p, n, a->mask[o])] += a->dy[o];
+            int64_t place = ct_pool_marked(d, a->mask, o), pitch = ct_pool_pitch(d);
+            int64_t r = v.top + place / pitch, c = v.left + place % pitch;
+
+            if (place != CT_POOL_NONE) a->dx[at(d, p, n, r * d->w + c)] += a->dy[o];
             continue;
         }
         for (int64_t r = v.top; r < v.bottom; r++) {

@@ -16,13 +16,16 @@ enum { CHUNK = 16 }; /* columns at a time: whole vectors, whatever their width *
  * outputs; a row of outputs is as long as whole chunks. */
 typedef struct scratch {
     float *value;   /* of each column; what stands beside the plane never wins and adds nothing */
-    int32_t *place; /* MAX: of that value                                                        */
+    int32_t *place; /* MAX: of that value, as masks have it, less what its column adds           */
     float *phase;   /* the row of columns sorted by remainder by the stride                      */
     int32_t *phase_place;
     float *best;    /* of each output; AVE backward: its gradient                                */
     int32_t *mask;  /* MAX: its place                                                            */
     float *columns; /* AVE: columns of its window, with the padding                              */
+    int32_t *shift; /* MAX: columns of its window that lie left of the plane                     */
 } scratch;
+
+enum { FAR = 1 << 30 }; /* the place of what stands beside the plane */
 
 static inline int64_t out_chunks(const ct_pool_desc *d)
 {
@@ -44,7 +47,7 @@ static inline int64_t row_floats(const ct_pool_desc *d)
 
 static int64_t scratch_floats(const ct_pool_desc *d)
 {
-    int64_t n = 4 * row_floats(d) + 3 * out_chunks(d);
+    int64_t n = 4 * row_floats(d) + 4 * out_chunks(d);
 
     return (int64_t)ct_align_up((size_t)n * sizeof(float)) / (int64_t)sizeof(float);
 }
@@ -64,17 +67,19 @@ static scratch scratch_of(const ct_pool_desc *d, const ct_pool_args *a, int64_t 
                   .phase_place = (int32_t *)(at + 3 * row),
                   .best = at + 4 * row,
                   .mask = (int32_t *)(at + 4 * row + out),
-                  .columns = at + 4 * row + 2 * out };
+                  .columns = at + 4 * row + 2 * out,
+                  .shift = (int32_t *)(at + 4 * row + 3 * out) };
 
     for (int64_t j = -d->pw; j < row - d->pw; j++) {
         s.value[j] = (d->method == CT_POOL_MAX) ? -INFINITY : 0.0f;
-        s.place[j] = INT32_MAX;
+        s.place[j] = FAR;
     }
     for (int64_t j = 0; j < d->ow; j++) {
         int64_t left, right, n;
 
         ct_pool_window(j, d->kw, d->sw, d->pw, d->w, &left, &right, &n);
         s.columns[j] = (float)n;
+        s.shift[j] = (int32_t)(left - (j * d->sw - d->pw));
     }
     for (int64_t j = d->ow; j < out; j++) s.columns[j] = 1.0f;
     return s;
@@ -105,12 +110,12 @@ static inline void sort_columns(const ct_pool_desc *d, const void *row, void *so
 
 /* ---- MAX. A NaN counts as larger than any number: a diverged net must show. */
 
-static inline void start_columns(int n, int place, const float *x, float *value, int32_t *at)
+static inline void start_columns(int n, const float *x, float *value, int32_t *at)
 {
 #pragma omp simd
     for (int j = 0; j < n; j++) {
         value[j] = x[j];
-        at[j] = place + j;
+        at[j] = 0;
     }
 }
 
@@ -122,7 +127,7 @@ static inline void raise_columns(int n, int place, const float *x, float *value,
         int more = (v > value[j]) | (v != v);
 
         value[j] = more ? v : value[j];
-        at[j] = more ? place + j : at[j];
+        at[j] = more ? place : at[j];
     }
 }
 
@@ -135,31 +140,34 @@ static inline void column_maxima(const ct_pool_desc *d, int64_t top, int64_t bot
 
     for (int64_t r = top; r < bottom; r++) {
         const float *row = x + r * d->w;
-        int place = (int)(r * d->w);
+        int place = (int)((r - top) * ct_pool_pitch(d));
 
         if (r == top) {
-            start_columns(w, place, row, s->value, s->place);
+            start_columns(w, row, s->value, s->place);
         } else if (w < CHUNK) {
             raise_columns(w, place, row, s->value, s->place);
         } else {
             for (int j = 0; j < w; j += CHUNK) {
                 int at = (j + CHUNK <= w) ? j : w - CHUNK;
 
-                raise_columns(CHUNK, place + at, row + at, s->value + at, s->place + at);
+                raise_columns(CHUNK, place, row + at, s->value + at, s->place + at);
             }
         }
     }
 }
 
-static inline void raise_outputs(const float *value, const int32_t *at, float *y, int32_t *mask)
+/* q: the column in the window */
+static inline void raise_outputs(int q, const float *value, const int32_t *at, float *y,
+                                 int32_t *mask)
 {
 #pragma omp simd
     for (int j = 0; j < CHUNK; j++) {
+        int32_t place = at[j] + q;
         int more =
-            (value[j] > y[j]) | (value[j] != value[j]) | ((value[j] == y[j]) & (at[j] < mask[j]));
+            (value[j] > y[j]) | (value[j] != value[j]) | ((value[j] == y[j]) & (place < mask[j]));
 
         y[j] = more ? value[j] : y[j];
-        mask[j] = more ? at[j] : mask[j];
+        mask[j] = more ? place : mask[j];
     }
 }
 
@@ -179,13 +187,46 @@ static inline void row_maxima(const ct_pool_desc *d, const float *value, const i
         for (int64_t q = 0; q < d->kw; q++) {
             int64_t at = q % d->sw * length + q / d->sw + j;
 
-            raise_outputs(value + at, place + at, y, mask);
+            raise_outputs((int)q, value + at, place + at, y, mask);
         }
     }
 }
 
+/* A row's outputs: values, masks from their first number on, places. */
+static inline void put_row(const ct_pool_desc *d, int64_t i, const scratch *s,
+                           const ct_pool_args *a, int64_t o)
+{
+    int64_t pitch = ct_pool_pitch(d), top, bottom, padded;
+    float *y = a->y + o;
+
+    for (int64_t j = 0; j < d->ow; j++) s->mask[j] -= s->shift[j];
+    ct_pool_window(i, d->kh, d->sh, d->ph, d->h, &top, &bottom, &padded);
+    for (int64_t j = 0; (a->mask_top != NULL) && (j < d->ow); j++) {
+        int64_t left = j * d->sw - d->pw + s->shift[j];
+
+        a->mask_top[o + j] = (float)((top + s->mask[j] / pitch) * d->w + left + s->mask[j] % pitch);
+    }
+    if (d->relu) {
+#pragma omp simd
+        for (int64_t j = 0; j < d->ow; j++) {
+            s->mask[j] = (s->best[j] > 0.0f) ? s->mask[j] : CT_POOL_NONE;
+            s->best[j] = (s->best[j] < 0.0f) ? 0.0f : s->best[j];
+        }
+    }
+    memcpy(y, s->best, (size_t)d->ow * sizeof(float));
+    if (a->mask == NULL) return;
+    if (ct_pool_mask_bytes(d) == 4) {
+        memcpy((int32_t *)a->mask + o, s->mask, (size_t)d->ow * sizeof(int32_t));
+    } else {
+        uint8_t *to = (uint8_t *)a->mask + o;
+
+        for (int64_t j = 0; j < d->ow; j++) to[j] = (uint8_t)s->mask[j];
+    }
+}
+
+/* The plane's outputs begin at o. */
 CT_SIMD_CLONES static void max_plane(const ct_pool_desc *d, const float *x, const scratch *s,
-                                     float *y, int32_t *mask)
+                                     const ct_pool_args *a, int64_t o)
 {
     for (int64_t i = 0; i < d->oh; i++) {
         int64_t top, bottom, padded;
@@ -199,8 +240,54 @@ CT_SIMD_CLONES static void max_plane(const ct_pool_desc *d, const float *x, cons
             sort_columns(d, s->place - d->pw, s->phase_place);
             row_maxima(d, s->phase, s->phase_place, s);
         }
-        memcpy(y + i * d->ow, s->best, (size_t)d->ow * sizeof(float));
-        memcpy(mask + i * d->ow, s->mask, (size_t)d->ow * sizeof(int32_t));
+        put_row(d, i, s, a, o + i * d->ow);
+    }
+}
+
+/* 2 x 2 windows side by side that fill the plane: no two meet. */
+static inline bool is_halving(const ct_pool_desc *d)
+{
+    return (d->kh == 2) && (d->kw == 2) && (d->sh == 2) && (d->sw == 2) && (d->ph == 0) &&
+           (d->pw == 0) && (2 * d->oh == d->h) && (2 * d->ow == d->w);
+}
+
+CT_SIMD_CLONES static void double_plane(const ct_pool_desc *d, const float *dy, const uint8_t *mask,
+                                        float *dx)
+{
+    for (int64_t k = 0; k < 2 * d->oh; k++) {
+        const float *g = dy + k / 2 * d->ow;
+        const uint8_t *m = mask + k / 2 * d->ow;
+        int first = (int)(k % 2) * 2;
+        float *to = dx + k * d->w;
+
+#pragma omp simd
+        for (int64_t j = 0; j < d->ow; j++) {
+            to[2 * j] = (m[j] == first) ? g[j] : 0.0f;
+            to[2 * j + 1] = (m[j] == first + 1) ? g[j] : 0.0f;
+        }
+    }
+}
+
+/* The plane's outputs begin at o. */
+static void max_back_plane(const ct_pool_desc *d, const ct_pool_args *a, int64_t o, float *dx)
+{
+    int64_t pitch = ct_pool_pitch(d);
+
+    if (is_halving(d)) {
+        double_plane(d, a->dy + o, (const uint8_t *)a->mask + o, dx);
+        return;
+    }
+    memset(dx, 0, (size_t)(d->h * d->w) * sizeof(float));
+    for (int64_t i = 0; i < d->oh; i++) {
+        int64_t top = (i * d->sh > d->ph) ? i * d->sh - d->ph : 0;
+
+        for (int64_t j = 0; j < d->ow; j++, o++) {
+            int64_t left = (j * d->sw > d->pw) ? j * d->sw - d->pw : 0;
+            int64_t place = ct_pool_marked(d, a->mask, o);
+
+            if (place != CT_POOL_NONE)
+                dx[(top + place / pitch) * d->w + left + place % pitch] += a->dy[o];
+        }
     }
 }
 
@@ -318,9 +405,7 @@ static void forward_plane(const ct_pool_desc *d, const ct_pool_args *a, int64_t 
         ave_plane(d, x, s, a->y + p * out);
         return;
     }
-    max_plane(d, x, s, a->y + p * out, a->mask + p * out);
-    if (a->mask_top == NULL) return;
-    for (int64_t o = p * out; o < (p + 1) * out; o++) a->mask_top[o] = (float)a->mask[o];
+    max_plane(d, x, s, a, p * out);
 }
 
 static void backward_plane(const ct_pool_desc *d, const ct_pool_args *a, int64_t p,
@@ -330,12 +415,10 @@ static void backward_plane(const ct_pool_desc *d, const ct_pool_args *a, int64_t
     const float *dy = a->dy + p * out;
     float *dx = a->dx + p * in;
 
-    if (d->method == CT_POOL_AVE) {
+    if (d->method == CT_POOL_AVE)
         ave_back_plane(d, dy, s, dx);
-        return;
-    }
-    memset(dx, 0, (size_t)in * sizeof(float));
-    for (int64_t o = 0; o < out; o++) dx[a->mask[p * out + o]] += dy[o];
+    else
+        max_back_plane(d, a, p * out, dx);
 }
 
 static ct_status run(const ct_pool_desc *d, ct_exec *ex, const ct_pool_args *a)
@@ -361,7 +444,7 @@ static ct_status run(const ct_pool_desc *d, ct_exec *ex, const ct_pool_args *a)
 /* places in a plane are 32-bit */
 static bool supports(const ct_pool_desc *d)
 {
-    return ct_pool_on_cpu(d) && (d->block == 0) && (d->h * d->w <= INT32_MAX);
+    return ct_pool_on_cpu(d) && (d->block == 0) && (d->h * d->w < FAR) && (d->kw < FAR);
 }
 
 const ct_pool_impl ct_pool_simd_forward = {

@@ -21,7 +21,13 @@ static __device__ void window(int64_t out, int64_t kernel, int64_t stride, int64
     *hi_p = (hi < in) ? hi : in;
 }
 
-static __global__ void forward_kernel(ct_pool_desc d, ct_pool_args a)
+/* How a mask is written: ct_pool_mask_bytes(), ct_pool_pitch(), which are the host's. */
+typedef struct mask_form {
+    int bytes;
+    int64_t pitch;
+} mask_form;
+
+static __global__ void forward_kernel(ct_pool_desc d, ct_pool_args a, mask_form f)
 {
     CT_CUDA_LOOP(i, d.planes * d.oh * d.ow)
     {
@@ -47,8 +53,16 @@ static __global__ void forward_kernel(ct_pool_desc d, ct_pool_args a)
             a.y[i] = sum / (float)(ph * pw);
             continue;
         }
-        a.y[i] = best;
-        a.mask[i] = (int32_t)place;
+        a.y[i] = (d.relu && (best < 0.0f)) ? 0.0f : best;
+        if (a.mask != NULL) {
+            int32_t mark = (int32_t)((place / d.w - h0) * f.pitch + place % d.w - w0);
+
+            if (d.relu && !(best > 0.0f)) mark = CT_POOL_NONE;
+            if (f.bytes == 1)
+                ((uint8_t *)a.mask)[i] = (uint8_t)mark;
+            else
+                ((int32_t *)a.mask)[i] = mark;
+        }
         if (a.mask_top != NULL) a.mask_top[i] = (float)place;
     }
 }
@@ -63,7 +77,7 @@ static __device__ void covering(int64_t in, int64_t kernel, int64_t stride, int6
     *hi_p = (hi < out) ? hi : out;
 }
 
-static __global__ void backward_kernel(ct_pool_desc d, ct_pool_args a)
+static __global__ void backward_kernel(ct_pool_desc d, ct_pool_args a, mask_form f)
 {
     CT_CUDA_LOOP(i, d.planes * d.h * d.w)
     {
@@ -75,32 +89,40 @@ static __global__ void backward_kernel(ct_pool_desc d, ct_pool_args a)
         covering(place % d.w, d.kw, d.sw, d.pw, d.ow, &ow0, &ow1);
         for (int64_t oh = oh0; oh < oh1; oh++) {
             for (int64_t ow = ow0; ow < ow1; ow++) {
-                int64_t at = first + oh * d.ow + ow, lo, hi, ph, pw;
+                int64_t at = first + oh * d.ow + ow, top, left, hi, ph, pw, mark;
 
-                if (d.method == CT_POOL_MAX) {
-                    if (a.mask[at] == place) sum += a.dy[at];
+                window(oh, d.kh, d.sh, d.ph, d.h, &top, &hi, &ph);
+                window(ow, d.kw, d.sw, d.pw, d.w, &left, &hi, &pw);
+                if (d.method == CT_POOL_AVE) {
+                    sum += a.dy[at] / (float)(ph * pw);
                     continue;
                 }
-                window(oh, d.kh, d.sh, d.ph, d.h, &lo, &hi, &ph);
-                window(ow, d.kw, d.sw, d.pw, d.w, &lo, &hi, &pw);
-                sum += a.dy[at] / (float)(ph * pw);
+                mark = (place / d.w - top) * f.pitch + place % d.w - left;
+                if (mark == ((f.bytes == 1) ? (int64_t)((const uint8_t *)a.mask)[at]
+                                            : (int64_t)((const int32_t *)a.mask)[at]))
+                    sum += a.dy[at];
             }
         }
         a.dx[i] = sum;
     }
 }
 
+static mask_form form_of(const ct_pool_desc *d)
+{
+    return { ct_pool_mask_bytes(d), ct_pool_pitch(d) };
+}
+
 static ct_status forward(const ct_pool_desc *d, ct_exec *ex, const ct_pool_args *a)
 {
     forward_kernel<<<ct_cuda_grid(d->planes * d->oh * d->ow), CT_CUDA_BLOCK, 0,
-                     (cudaStream_t)ex->stream>>>(*d, *a);
+                     (cudaStream_t)ex->stream>>>(*d, *a, form_of(d));
     return ct_cuda_launched("pooling");
 }
 
 static ct_status backward(const ct_pool_desc *d, ct_exec *ex, const ct_pool_args *a)
 {
     backward_kernel<<<ct_cuda_grid(d->planes * d->h * d->w), CT_CUDA_BLOCK, 0,
-                      (cudaStream_t)ex->stream>>>(*d, *a);
+                      (cudaStream_t)ex->stream>>>(*d, *a, form_of(d));
     return ct_cuda_launched("pooling backward");
 }
 
