@@ -46,12 +46,4 @@ wrong eltwise_shapes 'layer "e"' "$conv { num_output: 2 kernel_size: 3 } }" 'lay
 wrong huge 'layer "i"|layer "c"' "$conv { num_output: 4000000000 kernel_size: 1 } }" 'layer { name: "i" type: "InnerProduct" bottom: "c" top: "i" inner_product_param { num_output: 4000000000 } }'
 net "$conv { num_output: 2 kernel_size: 3 } }"
 runs good_net 0 'parameters  56' "$CORTADO" check --model=net.prototxt
-for model in "$ROOT"/models/*/; do
-    runs "model_$(basename "$model")" 0 '^traffic' "$CORTADO" check --solver="$model/solver.prototxt" --ranks=4
-    case $model in */lstm/) says=SoftmaxWithLoss ;; *) says='accuracy|top-1' ;; esac # its measure is the loss
-    runs "model_$(basename "$model")_test" 0 "$says" "$CORTADO" check --model="$model/train_val.prototxt" --phase=TEST
-done
-"$CORTADO" check --model="$ROOT/models/googlenet/train_val.prototxt" --json=g.json >out 2>&1
-is json_counts_parameters grep -q '"parameters":13378280' g.json
-command -v python3 >/dev/null && is models_are_generated python3 "$ROOT/scripts/make_models.py" --check
 finish

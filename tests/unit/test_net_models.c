@@ -10,8 +10,10 @@
 
 static void planned_near_the_peak(void **state)
 {
-    static const char *const name[] = { "lenet",     "quick", "resnet20", "alexnet",
-                                        "googlenet", "vgg16", "resnet50", "lstm" };
+    static const char *const name[] = {
+        "lenet",    "quick", "resnet20", "alexnet",      "googlenet",   "vgg16",
+        "resnet50", "lstm",  "senet50",  "inception_v3", "densenet121", "mobilenet_v2"
+    };
 
     (void)state;
     for (size_t i = 0; i < sizeof(name) / sizeof(name[0]); i++) {

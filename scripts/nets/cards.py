@@ -1,0 +1,60 @@
+"""What the README of each model says: title, learned parameters of the deploy net, published result, notes."""
+
+IMAGENET = ("data: `cortado convert images --list=train.txt --root=DIR --to=data/imagenet/train_lmdb --resize=256x256`, "
+            "the same of `val.txt` to `data/imagenet/val_lmdb`")
+CIFAR = "data: `cortado convert cifar10 --from=DIR --to=data/cifar10`"
+PTB = "data: `cortado convert text --from=DIR --to=data/ptb` (`ptb.train.txt`, `ptb.valid.txt`, `ptb.test.txt`)"
+UNTRAINED = "Not trained to the end here: ImageNet is not at hand."
+BATCHES = "`batch_size` is of a rank; the rates fit a global batch of 256."
+
+CARDS = {
+    "alexnet": ("AlexNet", 60965224, "57.1 % top-1, 80.2 % top-5 (Caffe's bvlc_alexnet)", IMAGENET, [UNTRAINED]),
+    "alexnet_bn": ("AlexNet with BatchNorm", 60982984, "none that is told apart from its system's", IMAGENET, [
+        "BatchNorm and Scale behind each convolution and each of fc6 and fc7, no LRN; the convolutions have no bias, "
+        "which BatchNorm would take off. swCaffe's paper says that LRN became BN and gives no prototxt.", UNTRAINED]),
+    "caffenet": ("CaffeNet", 60965224, "57.4 % top-1, 80.4 % top-5 (Caffe's bvlc_reference_caffenet)", IMAGENET,
+                 [UNTRAINED]),
+    "cifar10_full": ("CIFAR-10 full", 89578, "about 81 % (Caffe's example)", CIFAR, [
+        "Mean values of the colours in place of Caffe's mean image; biases do not decay."]),
+    "densenet121": ("DenseNet-121", 7978856, "25.0 % top-1 error, 7.7 % top-5", IMAGENET, [BATCHES, UNTRAINED]),
+    "fcn8s": ("FCN-8s on VGG-16", 134489759, "62.7 % mean IU on PASCAL VOC 2011",
+              "data: two LMDBs of equal size, images and label maps (one channel, 255: ignored), 500 x 500", [
+                  "Trained at once, from weights of VGG-16 (`--weights`), where the authors went over FCN-32s and 16s; "
+                  "the upsampling starts bilinear and learns at rate 0 as theirs.",
+                  "Images are padded to one size: shapes are fixed when a net is made.", "Not trained to the end here."]),
+    "googlenet": ("GoogLeNet", 6998552, "68.7 % top-1, 88.9 % top-5 (Caffe's bvlc_googlenet)", IMAGENET, [
+        "13 378 280 parameters with the two auxiliary heads, which only training has.", UNTRAINED]),
+    "inception_v3": ("Inception-v3", 23834568, "21.2 % top-1 error, 5.6 % top-5, one crop", IMAGENET.replace("256x256", "320x320"), [
+        "Momentum in place of RMSProp, no smoothed labels; the auxiliary head, which only training has, has 3 326 696 more "
+        "parameters.", UNTRAINED]),
+    "lenet": ("LeNet on MNIST", 431080, "99.1 %", "data: `cortado convert mnist --from=DIR --to=data/mnist`", [
+        "`tests/long/lenet_mnist.sh` trains it."]),
+    "lstm": ("LSTM language model, small", 4651600, "perplexity 114.5 on the test text", PTB, [
+        "`train_val_1500.prototxt` is the large model with the small one's data, for timing."]),
+    "lstm_large": ("LSTM language model, large", 66022000, "perplexity 78.4 on the test text", PTB, ["Not trained here."]),
+    "lstm_medium": ("LSTM language model, medium", 19775200, "perplexity 82.7 on the test text", PTB,
+                    ["Not trained here."]),
+    "mobilenet_v1": ("MobileNet v1", 4231976, "70.6 % top-1", IMAGENET, [
+        "Depthwise convolutions are `group: C`; ReLU where the paper's code has ReLU6, as in nets for Caffe.", BATCHES,
+        UNTRAINED]),
+    "mobilenet_v2": ("MobileNet v2", 3504872, "72.0 % top-1", IMAGENET, [
+        "Depthwise convolutions are `group: C`; ReLU where the paper has ReLU6, as in nets for Caffe.", BATCHES,
+        UNTRAINED]),
+    "quick": ("CIFAR-10 quick", 145578, "about 75 % (Caffe's example)", CIFAR, []),
+    "resnet20": ("ResNet-20", 272474, "91.25 % in 64 000 steps", CIFAR, [
+        "Projections (option B) where the paper's CIFAR nets pad with zeros (A): 2 752 parameters more than 269 722. "
+        "Images are mirrored but not shifted by 4 pixels."]),
+    "resnet44": ("ResNet-44", 661338, "92.83 % in 64 000 steps", CIFAR, ["As ResNet-20.", "Not trained to the end here."]),
+    "resnet50": ("ResNet-50", 25557032, "24.7 % top-1 error, 7.8 % top-5, one crop", IMAGENET, [BATCHES, UNTRAINED]),
+    "resnet101": ("ResNet-101", 44549160, "23.6 % top-1 error, 7.1 % top-5, one crop", IMAGENET, [BATCHES, UNTRAINED]),
+    "resnet152": ("ResNet-152", 60192808, "23.0 % top-1 error, 6.7 % top-5, one crop", IMAGENET, [BATCHES, UNTRAINED]),
+    "senet50": ("SE-ResNet-50", 28088024, "23.3 % top-1 error, 6.6 % top-5, one crop", IMAGENET, [
+        "Gates by Scale on the first axes, so two small InnerProducts take the place of 1 x 1 convolutions.", BATCHES,
+        UNTRAINED]),
+    "squeezenet": ("SqueezeNet 1.1", 1235496, "57.5 % top-1, 80.3 % top-5 at least", IMAGENET, [UNTRAINED]),
+    "ssd300": ("SSD 300 x 300 on VGG-16", 26285486, "74.3 % mAP on PASCAL VOC 2007", "", []),
+    "vgg16": ("VGG-16", 138357544, "25.6 % top-1 error, 8.1 % top-5", IMAGENET, [UNTRAINED]),
+    "vgg16_cifar": ("VGG-16 for CIFAR-10", 14724042, "none in the papers in this form", CIFAR, [
+        "BatchNorm behind each convolution, one fully connected layer of 512.", "Not trained to the end here."]),
+    "vgg19": ("VGG-19", 143667240, "25.5 % top-1 error, 8.0 % top-5", IMAGENET, [UNTRAINED]),
+}
