@@ -17,10 +17,10 @@ typedef struct ct_value {
     int n_reader;
     int reader, slot; /* the last reader and its bottom; -1: none                             */
     float loss_weight;
-    bool reached;  /* a gradient can come back to it                                          */
-    bool wants;    /* it has one                                                              */
-    bool zero;     /* its reader sends none: zeros stand for it                               */
-    int blob;      /* index in net->blob                                                      */
+    bool reached; /* a gradient can come back to it                                          */
+    bool wants;   /* it has one                                                              */
+    bool zero;    /* its reader sends none: zeros stand for it                               */
+    int blob;     /* index in net->blob                                                      */
 } ct_value;
 
 typedef struct ct_node {
