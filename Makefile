@@ -69,6 +69,8 @@ CFLAGS_lrn_simd := -fno-math-errno # sqrtf is then an instruction, which vectori
 CFLAGS_lrn_blocked := -fno-math-errno
 CFLAGS_softmax_omp := -fno-trapping-math # as the next
 CFLAGS_gates_simd := -fno-trapping-math # a choice may compute both sides, and loops with one vectorise
+CFLAGS_neuron_simd := -fno-trapping-math -fno-math-errno # as the last, and sqrtf is an instruction
+CFLAGS_sigmoid_loss_layer := -fno-trapping-math # as gates_simd
 
 # ---- sources: every .c in the four folders, less what is switched off
 SRC := $(sort $(shell find framework layers comm topology -name '*.c'))

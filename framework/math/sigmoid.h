@@ -10,15 +10,12 @@
 #include <stdint.h>
 #include <string.h>
 
-/** e^x, for x in [-87.34, 88]; x beyond is taken as the nearest of the two. */
-static inline float ct_exp_f32(float x)
+/** e^x = (1 + what is returned) 2^*k_p, k whole; |x| at most 110. */
+static inline float ct_exp_reduce(float x, float *k_p)
 {
     const float round_up = 0x1.8p23f; /* adding and taking it off rounds to a whole number */
-    float k, r, p, power;
-    uint32_t bits;
+    float k, r, p;
 
-    x = (x < -87.336544f) ? -87.336544f : x; /* NaN passes both */
-    x = (x > 88.0f) ? 88.0f : x;
     k = (x * 0x1.715476p+0f + round_up) - round_up; /* 1 / ln 2 */
     r = x - k * 0x1.62ep-1f;                        /* ln 2 in two parts, the first exact in k r */
     r = r - k * 0x1.0bfbe8p-15f;
@@ -29,13 +26,32 @@ static inline float ct_exp_f32(float x)
     p = p * r + 1.0f / 24.0f;
     p = p * r + 1.0f / 6.0f;
     p = p * r + 0.5f;
-    p = p * (r * r) + r + 1.0f;
-    /* 2^k by its exponent bits; k + 0x1.8p23 has k in its lowest bits, also where k is NaN */
-    power = k + (round_up + 127.0f);
+    *k_p = k;
+    return p * (r * r) + r;
+}
+
+/** 2^k for whole k in [-126, 127]; NaN: some number. */
+static inline float ct_power_of_two(float k)
+{
+    /* by its exponent bits; k + 0x1.8p23 has k in its lowest bits, also where k is NaN */
+    float power = k + (0x1.8p23f + 127.0f);
+    uint32_t bits;
+
     memcpy(&bits, &power, sizeof(bits));
     bits <<= 23;
     memcpy(&power, &bits, sizeof(power));
-    return p * power;
+    return power;
+}
+
+/** e^x, for x in [-87.34, 88]; x beyond is taken as the nearest of the two. */
+static inline float ct_exp_f32(float x)
+{
+    float k, rest;
+
+    x = (x < -87.336544f) ? -87.336544f : x; /* NaN passes both */
+    x = (x > 88.0f) ? 88.0f : x;
+    rest = ct_exp_reduce(x, &k);
+    return (rest + 1.0f) * ct_power_of_two(k);
 }
 
 /** 1 / (1 + e^-x) */

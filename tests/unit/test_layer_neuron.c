@@ -1,0 +1,394 @@
+/* Layers of one function and PReLU: against PyTorch, gradients, in place, edges of their ranges,
+ * what they refuse; the functions they are made of against the C library's in double. */
+#include "tests/test.h"
+#include "framework/math/scalar.h"
+#include "layers/engine/neuron/neuron.h"
+#include "tests/golden/neuron_golden.h"
+#include "tests/layer_harness.h"
+
+#include <math.h>
+#include <string.h>
+
+#define COUNT(_a) ((int64_t)(sizeof(_a) / sizeof((_a)[0])))
+
+static test_layer *make(const test_layer_spec *spec)
+{
+    test_layer *t;
+
+    assert_int_equal(test_layer_create(spec, &t), CT_OK);
+    return t;
+}
+
+static void set(float *to, const double *from, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) to[i] = (float)from[i];
+}
+
+static void run(test_layer *t)
+{
+    assert_int_equal(test_layer_forward(t), CT_OK);
+    assert_int_equal(test_layer_backward(t), CT_OK);
+}
+
+/* ---- the functions, over their ranges */
+
+static double units(double exact, float got)
+{
+    double ulp = fmax(fabs((double)(float)exact) * 0x1p-23, 0x1p-149);
+
+    return fabs((double)got - exact) / ulp;
+}
+
+static double softplus(double x)
+{
+    return (x > 0) ? x + log1p(exp(-x)) : log1p(exp(x));
+}
+
+static void functions(void **state)
+{
+    static const struct {
+        const char *name;
+        float (*fn)(float);
+        double (*exact)(double);
+        float low, high;
+        double allowed; /* units of the last place */
+    } f[] = {
+        { "exp", ct_exp_whole_f32, exp, -87.0f, 88.7f, 3 },
+        { "expm1", ct_expm1_f32, expm1, -20.0f, 80.0f, 4 },
+        { "expm1", ct_expm1_f32, expm1, -0.5f, 0.5f, 4 },
+        { "log", ct_log_f32, log, 1e-30f, 1e30f, 3 },
+        { "log", ct_log_f32, log, 0.25f, 4.0f, 3 },
+        { "softplus", ct_softplus_f32, softplus, -80.0f, 80.0f, 4 },
+        { "softplus", ct_softplus_f32, softplus, -3.0f, 3.0f, 4 },
+        { "erf", ct_erf_f32, erf, -5.0f, 5.0f, 4 },
+        { "erf", ct_erf_f32, erf, -1e-3f, 1e-3f, 4 },
+    };
+    enum { N = 100000 };
+
+    (void)state;
+    for (size_t k = 0; k < sizeof(f) / sizeof(f[0]); k++) {
+        for (int i = 0; i <= N; i++) {
+            float x = f[k].low + (f[k].high - f[k].low) * ((float)i / N);
+            float y = f[k].fn(x);
+
+            if (!(units(f[k].exact((double)x), y) <= f[k].allowed))
+                fail_msg("%s(%.9g) is %.9g, %.1f units off", f[k].name, (double)x, (double)y,
+                         units(f[k].exact((double)x), y));
+        }
+        assert_true(isnan(f[k].fn(NAN)));
+    }
+    for (float x = 1.0f; x > 1e-45f; x *= 0.7f) /* subnormal ones too */
+        assert_true(units(log((double)x), ct_log_f32(x)) <= 3);
+    assert_true(ct_exp_whole_f32(89.0f) == INFINITY);
+    assert_true(ct_exp_whole_f32(INFINITY) == INFINITY);
+    assert_true(ct_exp_whole_f32(-105.0f) == 0.0f);
+    assert_true(ct_exp_whole_f32(-INFINITY) == 0.0f);
+    assert_true(units(exp(-100.0), ct_exp_whole_f32(-100.0f)) <= 1); /* subnormal */
+    assert_true(ct_log_f32(0.0f) == -INFINITY);
+    assert_true(ct_log_f32(INFINITY) == INFINITY);
+    assert_true(isnan(ct_log_f32(-1.0f)));
+    assert_true(ct_log_f32(1.0f) == 0.0f);
+    assert_true((ct_erf_f32(0.0f) == 0.0f) && (ct_erf_f32(6.0f) == 1.0f));
+    assert_true((ct_erf_f32(INFINITY) == 1.0f) && (ct_erf_f32(-INFINITY) == -1.0f));
+    assert_true(ct_softplus_f32(200.0f) == 200.0f);
+    assert_true(ct_expm1_f32(0.0f) == 0.0f);
+}
+
+/* ---- against PyTorch, and central differences */
+
+typedef struct neuron_case {
+    const char *type, *text;
+    const double *x, *y, *dx;
+    double kinks; /* share of elements near one */
+} neuron_case;
+
+#define CASE(_type, _text, _x, _name, _kinks)                                                      \
+    {                                                                                              \
+        _type, _text, neuron_##_x, neuron_y_##_name, neuron_dx_##_name, _kinks                     \
+    }
+
+static const neuron_case neuron[] = {
+    CASE("AbsVal", NULL, x, abs, 0.05),
+    CASE("BNLL", NULL, x, bnll, 0),
+    CASE("Clip", "clip_param { min: -0.75 max: 1.5 }", x, clip, 0.05),
+    CASE("ELU", "elu_param { alpha: 0.7 }", x, elu, 0.05),
+    CASE("ELU", "elu_param { alpha: -0.4 }", x, elu_below, 0.05),
+    CASE("Exp", NULL, x, exp, 0),
+    CASE("Exp", "exp_param { base: 2 scale: 0.5 shift: 0.25 }", x, exp_base, 0),
+    CASE("GELU", NULL, x, gelu, 0),
+    CASE("GELU", "gelu_param { approximate: TANH }", x, gelu_tanh, 0),
+    CASE("Log", NULL, p, log, 0),
+    CASE("Log", "log_param { base: 10 scale: 3 shift: 0.5 }", p, log_base, 0),
+    CASE("Mish", NULL, x, mish, 0),
+    CASE("Power", "power_param { scale: 1.5 shift: -0.25 }", x, affine, 0),
+    CASE("Power", "power_param { power: 2 scale: 0.5 shift: 0.25 }", x, square, 0),
+    CASE("Power", "power_param { power: 0.5 scale: 2 shift: 0.5 }", p, root, 0),
+    CASE("Power", "power_param { power: -0.5 scale: 2 shift: 0.5 }", p, inverse_root, 0),
+    CASE("Power", "power_param { power: -1 scale: 2 shift: 0.5 }", p, inverse, 0),
+    CASE("Power", "power_param { power: 1.7 scale: 2 shift: 0.5 }", p, power, 0),
+    CASE("Power", "power_param { power: 3 scale: 0.5 shift: 0.25 }", x, cube, 0),
+    CASE("ReLU6", NULL, x, relu6, 0.05),
+    CASE("ReLU6", "relu6_param { negative_slope: 0.1 }", x, relu6_slope, 0.05),
+    CASE("Sigmoid", NULL, x, sigmoid, 0),
+    CASE("Swish", "swish_param { beta: 1.5 }", x, swish, 0),
+    CASE("TanH", NULL, x, tanh, 0),
+};
+enum { N_NEURON = sizeof(neuron) / sizeof(neuron[0]) };
+
+/* The functions are good to 4 units, arguments like 2 x + 0.5 are rounded twice and the slope up to
+ * 8 times; |x| < 8, so errors of the argument grow by no more than that. */
+static const double tolerance = 96 * 0x1p-24;
+
+static void as_recorded(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 2 * N_NEURON; k++) {
+        const neuron_case *c = &neuron[k / 2];
+        test_layer *t = make(&(test_layer_spec){ .type = c->type,
+                                                 .text = c->text,
+                                                 .n_bottom = 1,
+                                                 .bottom = { TEST_SHAPE(3, 5, 4) },
+                                                 .in_place = k % 2 == 1 });
+
+        set(t->input[0], c->x, 60);
+        set(t->top_diff[0], neuron_dy, 60);
+        run(t);
+        test_near(t->top[0], c->y, 60, tolerance, c->type);
+        test_near(t->input_diff[0], c->dx, 60, tolerance, c->type);
+        test_layer_destroy(t);
+    }
+}
+
+static void gradients(void **state)
+{
+    static const ct_shape shape[] = { { 1, { 37 } }, { 4, { 2, 3, 5, 3 } }, { 2, { 1, 1 } } };
+
+    (void)state;
+    for (int k = 0; k < 6 * N_NEURON; k++) {
+        const neuron_case *c = &neuron[k / 6];
+        test_layer *t = make(&(test_layer_spec){ .type = c->type,
+                                                 .text = c->text,
+                                                 .n_bottom = 1,
+                                                 .bottom = { shape[k % 3] },
+                                                 .in_place = k % 2 == 1 });
+        int64_t n = t->input_count[0];
+
+        if (n == 1)
+            t->input[0][0] = 0.7f;
+        else if (c->x == neuron_p)
+            test_random(t->input[0], n, 3, 0.3f, 2.0f);
+        else
+            test_random(t->input[0], n, 3, -2.5f, 2.5f);
+        test_layer_gradient(t, &(test_gradient){ .max_kink = c->kinks, .roundings = 32 });
+        test_layer_destroy(t);
+    }
+}
+
+/* Arrays longer than what one thread takes at a time, and their tails: the same bits as pieces. */
+static void any_length(void **state)
+{
+    static const ct_neuron *const fn[] = {
+        &ct_neuron_abs,   &ct_neuron_bnll,         &ct_neuron_clip,    &ct_neuron_constant,
+        &ct_neuron_elu,   &ct_neuron_elu_below,    &ct_neuron_exp,     &ct_neuron_gelu,
+        &ct_neuron_log,   &ct_neuron_gelu_tanh,    &ct_neuron_mish,    &ct_neuron_power,
+        &ct_neuron_root,  &ct_neuron_inverse_root, &ct_neuron_affine,  &ct_neuron_square,
+        &ct_neuron_relu6, &ct_neuron_inverse,      &ct_neuron_sigmoid, &ct_neuron_swish,
+        &ct_neuron_tanh,  &ct_neuron_threshold,
+    };
+    enum { N = 20011, PIECE = 13 };
+    static float x[N], dy[N], y[N], dx[N], part[PIECE];
+    const ct_neuron_args k = { 0.5f, 2.0f, 1.5f, 0.75f };
+
+    (void)state;
+    test_random(x, N, 1, 0.01f, 4.0f);
+    test_random(dy, N, 2, -1.0f, 1.0f);
+    for (size_t f = 0; f < sizeof(fn) / sizeof(fn[0]); f++) {
+        fn[f]->forward(&k, N, x, y);
+        for (int64_t at = 0; at < N; at += 1009) {
+            int64_t n = (N - at < PIECE) ? N - at : PIECE;
+
+            fn[f]->forward(&k, n, x + at, part);
+            test_same(part, y + at, n, "y");
+        }
+        if (fn[f]->backward == NULL) continue;
+        fn[f]->backward(&k, N, x, dy, dx);
+        for (int64_t at = 0; at < N; at += 1009) {
+            int64_t n = (N - at < PIECE) ? N - at : PIECE;
+
+            memcpy(part, dy + at, (size_t)n * sizeof(float));
+            fn[f]->backward(&k, n, x + at, part, part);
+            test_same(part, dx + at, n, "dx");
+        }
+    }
+}
+
+/* ---- edges */
+
+/* y and dx of one x, with dy 1. */
+static void check_at(const char *type, const char *text, float x, float y, float dx)
+{
+    for (int k = 0; k < 2; k++) {
+        test_layer *t = make(&(test_layer_spec){ .type = type,
+                                                 .text = text,
+                                                 .n_bottom = 1,
+                                                 .bottom = { TEST_SHAPE(1) },
+                                                 .in_place = k == 1 });
+
+        t->input[0][0] = x;
+        t->top_diff[0][0] = 1;
+        run(t);
+        if (!((t->top[0][0] == y) || (isnan(y) && isnan(t->top[0][0]))))
+            fail_msg("%s of %g is %g, not %g", type, (double)x, (double)t->top[0][0], (double)y);
+        if (!((t->input_diff[0][0] == dx) || (isnan(dx) && isnan(t->input_diff[0][0]))))
+            fail_msg("slope of %s at %g is %g, not %g", type, (double)x,
+                     (double)t->input_diff[0][0], (double)dx);
+        test_layer_destroy(t);
+    }
+}
+
+static void edges(void **state)
+{
+    static const char clip[] = "clip_param { min: -1 max: 2 }";
+
+    (void)state;
+    check_at("AbsVal", NULL, 0, 0, 0);
+    check_at("Clip", clip, -1, -1, 1);
+    check_at("Clip", clip, 2, 2, 1);
+    check_at("Clip", clip, nextafterf(2, 3), 2, 0);
+    check_at("Clip", clip, NAN, NAN, 0);
+    check_at("ELU", NULL, 0, 0, 1); /* alpha + y */
+    check_at("ELU", "elu_param { alpha: 0.5 }", 0, 0, 0.5f);
+    check_at("ReLU6", NULL, 0, 0, 0);
+    check_at("ReLU6", NULL, 6, 6, 0);
+    check_at("BNLL", NULL, 300, 300, 1);
+    check_at("Exp", NULL, 100, INFINITY, INFINITY);
+    check_at("Exp", NULL, -200, 0, 0);
+    check_at("Exp", "exp_param { base: 1 shift: 3 }", 5, 1, 0);
+    check_at("Log", NULL, 0, -INFINITY, INFINITY);
+    check_at("Log", NULL, -1, NAN, -1);
+    check_at("Power", "power_param { power: 0 }", NAN, 1, 0);
+    check_at("Power", "power_param { power: 2 scale: 0 shift: 3 }", NAN, 9, 0);
+    check_at("Power", "power_param { power: 3 }", 0, 0, 0); /* 0/0 in Caffe */
+    check_at("Power", "power_param { power: -1 }", 0, INFINITY, -INFINITY);
+    check_at("Power", "power_param { power: 1.5 }", -1, NAN, NAN);
+    check_at("Mish", NULL, 60, 60, 1);
+    check_at("GELU", NULL, 60, 60, 1);
+    check_at("GELU", "gelu_param { approximate: TANH }", 1e30f, 1e30f, 1);
+    check_at("Swish", "swish_param { beta: 0 }", 3, 1.5f, 0.5f);
+}
+
+static void threshold(void **state)
+{
+    test_layer *t = make(&(test_layer_spec){ .type = "Threshold",
+                                             .text = "threshold_param { threshold: 0.5 }",
+                                             .n_bottom = 1,
+                                             .bottom = { TEST_SHAPE(4) } });
+
+    (void)state;
+    assert_null(t->layer.ops->backward); /* no gradient passes */
+    t->input[0][0] = 0.5f, t->input[0][1] = nextafterf(0.5f, 1), t->input[0][2] = -7;
+    t->input[0][3] = NAN;
+    assert_int_equal(test_layer_forward(t), CT_OK);
+    assert_true((t->top[0][0] == 0) && (t->top[0][1] == 1) && (t->top[0][2] == 0));
+    assert_true(t->top[0][3] == 0);
+    test_layer_destroy(t);
+}
+
+static void refused(void **state)
+{
+    static const struct {
+        const char *type, *text, *message;
+    } c[] = {
+        { "Clip", NULL, "clip_param with min and max is missing" },
+        { "Clip", "clip_param { min: 2 max: 1 }", "min 2 is not below max 1" },
+        { "Clip", "clip_param { min: nan max: 1 }", "min nan is not below" },
+        { "ELU", "elu_param { alpha: inf }", "elu_param.alpha is inf" },
+        { "Exp", "exp_param { base: 0 }", "exp_param.base 0 must be above 0, or -1 for e" },
+        { "Exp", "exp_param { base: -2 }", "exp_param.base -2 must be above 0" },
+        { "Exp", "exp_param { base: 10 shift: 99 }", "base ^ shift is inf" },
+        { "Exp", "exp_param { scale: nan }", "exp_param.scale is nan" },
+        { "Log", "log_param { base: 0 }", "log_param.base 0 must be above 0, or -1 for e" },
+        { "Log", "log_param { base: 1 }", "log_param.base 1 has no logarithm" },
+        { "Log", "log_param { shift: inf }", "log_param.shift is inf" },
+        { "Power", "power_param { power: nan }", "power_param.power is nan" },
+        { "Power", "power_param { scale: inf }", "power_param.scale is inf" },
+        { "ReLU6", "relu6_param { negative_slope: -0.1 }", "negative_slope -0.1 must be at least" },
+        { "Swish", "swish_param { beta: inf }", "swish_param.beta is inf" },
+        { "Threshold", "threshold_param { threshold: nan }", "threshold_param.threshold is nan" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(c) / sizeof(c[0]); i++)
+        test_layer_refused(&(test_layer_spec){ .type = c[i].type,
+                                               .text = c[i].text,
+                                               .n_bottom = 1,
+                                               .bottom = { TEST_SHAPE(2, 3) } },
+                           CT_ERR_CONFIG, c[i].message);
+    test_layer_refused(
+        &(test_layer_spec){ .type = "PReLU", .n_bottom = 1, .bottom = { TEST_SHAPE(4) } },
+        CT_ERR_SHAPE, "has no channels");
+}
+
+/* ---- PReLU */
+
+static void prelu(void **state)
+{
+    static const char shared[] = "prelu_param { channel_shared: true }";
+
+    (void)state;
+    for (int k = 0; k < 4; k++) {
+        bool one = k % 2 == 1;
+        test_layer *t = make(&(test_layer_spec){ .type = "PReLU",
+                                                 .text = one ? shared : NULL,
+                                                 .n_bottom = 1,
+                                                 .bottom = { TEST_SHAPE(3, 5, 2, 3) },
+                                                 .in_place = k >= 2 });
+
+        assert_int_equal(t->weight_count[0], one ? 1 : 5);
+        assert_int_equal(t->layer.weight[0].shape.ndim, one ? 0 : 1);
+        for (int i = 0; i < t->weight_count[0]; i++) assert_true(t->weight[0][i] == 0.25f);
+        set(t->input[0], prelu_x, 90);
+        set(t->top_diff[0], prelu_dy, 90);
+        set(t->weight[0], one ? prelu_a_shared : prelu_a_each, t->weight_count[0]);
+        run(t);
+        test_near(t->top[0], one ? prelu_y_shared : prelu_y_each, 90, 2 * 0x1p-24, "y");
+        test_near(t->input_diff[0], one ? prelu_dx_shared : prelu_dx_each, 90, 2 * 0x1p-24, "dx");
+        test_near(t->weight_diff[0], one ? prelu_da_shared : prelu_da_each, t->weight_count[0],
+                  2 * 0x1p-24, "da"); /* summed in double */
+        test_layer_destroy(t);
+    }
+}
+
+static void prelu_gradients(void **state)
+{
+    static const char filler[] = "prelu_param { filler { type: 'uniform' min: -1 max: 1 } }";
+    static const ct_shape shape[] = { { 2, { 3, 7 } },
+                                      { 4, { 2, 3, 11, 13 } },
+                                      { 3, { 1, 1, 65 } } };
+
+    (void)state;
+    for (int k = 0; k < 6; k++) {
+        test_layer *t = make(&(test_layer_spec){ .type = "PReLU",
+                                                 .text = filler,
+                                                 .n_bottom = 1,
+                                                 .bottom = { shape[k / 2] },
+                                                 .in_place = k % 2 == 1,
+                                                 .add_weight_diff[0] = k == 3 });
+
+        test_layer_gradient(t, &(test_gradient){ .max_kink = 0.1, .roundings = 1000 });
+        test_layer_destroy(t);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(functions),       cmocka_unit_test(as_recorded),
+        cmocka_unit_test(gradients),       cmocka_unit_test(any_length),
+        cmocka_unit_test(edges),           cmocka_unit_test(threshold),
+        cmocka_unit_test(refused),         cmocka_unit_test(prelu),
+        cmocka_unit_test(prelu_gradients),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
