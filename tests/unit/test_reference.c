@@ -48,7 +48,7 @@ static void lines(void **state)
     assert_has(state, "\n| `bucket_mb` | float | `0` | ");
     assert_has(state, "\n| `overlap` | bool | `true` | ");
     assert_has(state, "\n| `layer` | list of [LayerParameter](#layerparameter) |  | ");
-    assert_has(state, "\n| `min` | float | must be given |  |\n");
+    assert_has(state, "\n| `min` | float | must be given | Smallest value that passes. |\n");
     assert_has(state, "\n| `pool` | MAX, AVE, STOCHASTIC | `MAX` | ");
 }
 
