@@ -57,6 +57,73 @@ bool ct_auto_takes(const ct_auto_times *coded, const ct_auto_times *dense, ct_au
     return c < ((now == CT_AUTO_DENSE) ? hysteresis : gain) * d;
 }
 
+/* ---- plans in turns */
+
+void ct_auto_trials_begin(ct_auto_trials *t, int n_plan)
+{
+    *t = (ct_auto_trials){ .n_plan = n_plan };
+}
+
+/* Of the plans before `end`; -1: none has steps. */
+static int fastest(const ct_auto_trials *t, int end)
+{
+    int best = -1;
+
+    for (int k = 0; k < end; ++k) {
+        if (t->times[k].n == 0) continue;
+        if ((best < 0) || (ct_auto_median(&t->times[k]) < ct_auto_median(&t->times[best])))
+            best = k;
+    }
+    return best;
+}
+
+int ct_auto_trials_best(const ct_auto_trials *t)
+{
+    int best = fastest(t, t->n_plan - 1);
+
+    return (best < 0) ? 0 : best;
+}
+
+/* Who has a second turn; false: nobody. */
+static bool look_again(ct_auto_trials *t)
+{
+    int best = ct_auto_trials_best(t);
+
+    if (t->again) return false;
+    for (int k = 0; k < t->n_plan; ++k) {
+        if ((k == best) || !ct_auto_is_near(&t->times[k], &t->times[best])) continue;
+        t->turn[k] = t->turn[best] = t->again = true;
+    }
+    return t->again;
+}
+
+static int decide(const ct_auto_trials *t, int held)
+{
+    int dense = t->n_plan - 1, coded = ct_auto_trials_best(t);
+    ct_auto_now now = (held < 0) ? CT_AUTO_NEW : (held == dense) ? CT_AUTO_DENSE : CT_AUTO_CODED;
+
+    if ((now == CT_AUTO_CODED) &&
+        (ct_auto_median(&t->times[coded]) >= hysteresis * ct_auto_median(&t->times[held])))
+        coded = held;
+    return ct_auto_takes(&t->times[coded], &t->times[dense], now) ? coded : dense;
+}
+
+ct_auto_turn ct_auto_trials_add(ct_auto_trials *t, int64_t ns, int held, int *plan_p)
+{
+    int before = fastest(t, t->at);
+
+    ct_auto_times_add(&t->times[t->at], ns);
+    if (!ct_auto_is_enough(&t->times[t->at], (before < 0) ? NULL : &t->times[before], t->again))
+        return CT_AUTO_STAY;
+    t->at += 1;
+    if ((t->at == t->n_plan) && look_again(t)) t->at = 0;
+    while (t->again && (t->at < t->n_plan) && !t->turn[t->at]) t->at += 1;
+    *plan_p = (t->at < t->n_plan) ? t->at : decide(t, held);
+    return (t->at < t->n_plan) ? CT_AUTO_NEXT : CT_AUTO_DECIDED;
+}
+
+/* ---- later */
+
 void ct_auto_drift_begin(ct_auto_drift *d, int skip)
 {
     *d = (ct_auto_drift){ .skip = skip, .rest = CT_AUTO_REST };

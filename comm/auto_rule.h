@@ -32,9 +32,28 @@ bool ct_auto_is_near(const ct_auto_times *coded, const ct_auto_times *dense);
 
 typedef enum { CT_AUTO_NEW, CT_AUTO_DENSE, CT_AUTO_CODED } ct_auto_now;
 
+/** Plans that take steps one after the other, dense the last. Those that are near the best, and the
+ *  best, have a second turn. */
+enum { CT_AUTO_PLANS = 4 };
+typedef struct ct_auto_trials {
+    int n_plan, at;
+    bool again;
+    bool turn[CT_AUTO_PLANS]; /* has a second one */
+    ct_auto_times times[CT_AUTO_PLANS];
+} ct_auto_trials;
+
+typedef enum { CT_AUTO_STAY, CT_AUTO_NEXT, CT_AUTO_DECIDED } ct_auto_turn;
+
 /** Whether to compress. At first: where it is 2 % faster. Later another way than now has to be 5 %
  *  faster. */
 bool ct_auto_takes(const ct_auto_times *coded, const ct_auto_times *dense, ct_auto_now now);
+
+void ct_auto_trials_begin(ct_auto_trials *t, int n_plan);
+/** The coded plan of the shortest steps, of those that had some. */
+int ct_auto_trials_best(const ct_auto_trials *t);
+/** A step of plan t->at took so long. held: the plan that was decided on before, which another has
+ *  to be 5 % faster than; -1: none. *plan_p: the plan to go to, where not CT_AUTO_STAY. */
+ct_auto_turn ct_auto_trials_add(ct_auto_trials *t, int64_t ns, int held, int *plan_p);
 
 /** Windows of steps against the first one. */
 typedef struct ct_auto_drift {

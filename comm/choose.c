@@ -227,15 +227,36 @@ static ct_status find_plans(ct_choose *c, double dense_s)
     return keep_searched(c, dense_s, &p, status);
 }
 
+/* As if nothing hid behind anything: then ranges do not hang on each other. */
+static ct_status find_alone(ct_choose *c)
+{
+    CT_TRY(make_plan(c, &c->alone));
+    for (int i = 0; i < c->n_range; ++i) {
+        double least = c->dense_s(c->ctx, c->range[i].count * (int64_t)sizeof(float));
+
+        for (int w = 1; (c->alone.way[i] >= 0) && (w < c->ways->n); ++w) {
+            const ct_coded_seconds *s = c->seconds + (size_t)i * CT_CHOOSE_WAYS + w;
+            double all = s->encode_s + s->wire_s + s->decode_s;
+
+            if (all >= least) continue;
+            least = all;
+            c->alone.way[i] = w;
+        }
+    }
+    return ct_choose_cost(c, &c->alone);
+}
+
 ct_status ct_choose_run(ct_choose *c)
 {
     ct_choose_plan dense;
     ct_status status = CT_OK;
 
     c->n_plan = 0;
+    c->alone = (ct_choose_plan){ .way = NULL };
     CT_TRY(make_plan(c, &dense));
     status = ct_choose_cost(c, &dense);
     if ((status == CT_OK) && (c->n_rank > 1)) status = find_plans(c, dense.times.step_s);
+    if ((status == CT_OK) && (c->n_rank > 1)) status = find_alone(c);
     c->plan[c->n_plan++] = dense; /* to be released in any case */
     return status;
 }
@@ -243,5 +264,7 @@ ct_status ct_choose_run(ct_choose *c)
 void ct_choose_release(ct_choose *c)
 {
     for (int k = 0; k < c->n_plan; ++k) free(c->plan[k].way);
+    free(c->alone.way);
+    c->alone.way = NULL;
     c->n_plan = 0;
 }

@@ -9,6 +9,7 @@
  * messages take a quarter longer than they should: what would only just hide is compressed. The
  * plans found are ranked with a tenth, in which a codec that sends little goes before one that
  * codes fast and just hides. Where, without either, nothing gains at least `margin`, all is dense.
+ * Beside these stands the plan that trusts in no hiding: each range goes as is shortest alone.
  */
 #ifndef CT_CHOOSE_H
 #define CT_CHOOSE_H
@@ -54,6 +55,9 @@ typedef struct ct_choose {
     /* out: the best with caution first; the last is dense. Those that gain nothing are not there */
     int n_plan;
     ct_choose_plan plan[CT_CHOOSE_WAYS + 2];
+    /* out: each range as it takes least, coding and messages one after the other; way NULL: there
+     * is nothing to choose. It may be one of the others, or dense, and may gain nothing */
+    ct_choose_plan alone;
 } ct_choose;
 
 /** What AUTO may take: codecs whose `automatic` is set, or those among the names where there are

@@ -40,7 +40,66 @@ static ct_status sum_once(ct_comm *c, ct_coll_ways *w)
     return status;
 }
 
-static ct_status time_sum(ct_comm *c, const char *allreduce, int64_t n, double *factor_p)
+/* ---- computation beside messages */
+
+enum { PIECE = 1 << 14 /* elements: some 10 microseconds */ };
+
+static const double alone_s = 0.02; /* long beside what a core stays with one process */
+
+/* A piece of computation, in the caches. */
+static void compute(float *v)
+{
+    for (int i = 0; i < PIECE; ++i) v[i] = 0.5f * v[i] + 1.0f / (1.0f + v[i] * v[i]);
+}
+
+/* Seconds and pieces of computation: of all ranks at once, and of all ranks between looks at sums.
+ */
+typedef struct beside {
+    double alone_s, beside_s;
+    int64_t n_alone, n_beside;
+} beside;
+
+static ct_status compute_beside(ct_comm *c, ct_coll_ways *w, float *v, beside *b)
+{
+    double start = 0;
+    ct_status status = CT_OK;
+
+    CT_TRY(ct_comm_barrier(c));
+    for (start = ct_clock_s(); ct_clock_s() - start < alone_s; b->n_alone += 1) compute(v);
+    b->alone_s += ct_clock_s() - start;
+    CT_TRY(ct_comm_barrier(c));
+    start = ct_clock_s();
+    CT_TRY(ct_coll_ways_start(w));
+    while ((status = ct_coll_ways_progress(w)) == CT_INPROGRESS) {
+        for (int i = 0; i < 8; ++i) compute(v);
+        b->n_beside += 8;
+    }
+    CT_TRY(status);
+    b->beside_s += ct_clock_s() - start;
+    return ct_comm_barrier(c);
+}
+
+/* sum_s: what the sum takes where nothing else is done. What remains of its time beside
+ * computation, less what that takes alone; the mean of the ranks. */
+static ct_status time_beside(ct_comm *c, ct_coll_ways *w, double sum_s, double *taken_p)
+{
+    float *v = ct_mem_acquire(sizeof(float) * PIECE);
+    beside b = { .n_alone = 0 };
+    double share = 0;
+    ct_status status = CT_OK;
+
+    if (v == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a look at the network");
+    for (int i = 0; (status == CT_OK) && (i < RUNS); ++i) status = compute_beside(c, w, v, &b);
+    ct_mem_release(v);
+    CT_TRY(status);
+    share = b.beside_s - b.alone_s * (double)b.n_beside / (double)b.n_alone;
+    share = (sum_s > 0) ? fmin(fmax(share / (RUNS * sum_s), 0), 1) / c->size : 0;
+    CT_TRY(ct_comm_sum(c, &share, 1));
+    *taken_p = share;
+    return ct_comm_broadcast(c, taken_p, sizeof(*taken_p));
+}
+
+static ct_status time_sum(ct_comm *c, const char *allreduce, int64_t n, ct_coding_calibration *out)
 {
     const ct_arena_ops *mem = ct_comm_arena(c);
     ct_coll_ways w = { .comm = c, .count = n, .dtype = CT_F32 };
@@ -61,7 +120,9 @@ static ct_status time_sum(ct_comm *c, const char *allreduce, int64_t n, double *
         CT_TRY_GOTO(status, done, sum_once(c, &w));
         best = fmin(best, ct_clock_s() - start);
     }
-    if (status == CT_OK) status = factor_of(c, best, ct_coll_ways_predicted_s(&w), factor_p);
+    if (status == CT_OK)
+        status = factor_of(c, best, ct_coll_ways_predicted_s(&w), &out->sum_factor);
+    if (status == CT_OK) status = time_beside(c, &w, best, &out->taken);
 
 done:
     ct_coll_ways_release(&w);
@@ -120,11 +181,11 @@ done:
     return status;
 }
 
-ct_status ct_coding_calibrate(ct_comm *c, const char *allreduce, int64_t n, double *sum_factor_p,
-                              double *wire_factor_p)
+ct_status ct_coding_calibrate(ct_comm *c, const char *allreduce, int64_t n,
+                              ct_coding_calibration *out)
 {
-    *sum_factor_p = *wire_factor_p = 1;
+    *out = (ct_coding_calibration){ .sum_factor = 1, .wire_factor = 1 };
     if ((c->size == 1) || (n < PER_ENTRY)) return CT_OK;
-    CT_TRY(time_sum(c, allreduce, n, sum_factor_p));
-    return time_exchange(c, n, wire_factor_p);
+    CT_TRY(time_sum(c, allreduce, n, out));
+    return time_exchange(c, n, &out->wire_factor);
 }

@@ -75,6 +75,7 @@ static ct_status choose_on(ct_grad_auto *a, ct_line *line, ct_choose *c)
     line->count = a->count;
     if (line->update_s == 0) /* momentum, weight and gradient */
         line->update_s = ct_coded_stream_s(&a->costs.costs, 20);
+    line->taken = a->taken;
     *c = (ct_choose){ .config = &a->gp->config,
                       .sizes = &a->sizes,
                       .range = a->range,
@@ -91,20 +92,37 @@ static ct_status choose_on(ct_grad_auto *a, ct_line *line, ct_choose *c)
 
 /* ---- agreeing: rank 0's plans */
 
+/* What real steps shall try, the best first, dense the last. The plan that trusts in no hiding is
+ * among them, and one place is for the plan of the start (put_first_back()). */
+static int list_tried(const ct_choose *c, size_t bytes, const ct_choose_plan **list)
+{
+    int dense = c->n_plan - 1, n = 0;
+    const ct_choose_plan *alone = &c->alone;
+
+    if (dense > 0) list[n++] = &c->plan[0];
+    if ((alone->way != NULL) &&
+        (alone->times.step_s < (1 - margin) * c->plan[dense].times.step_s) &&
+        ((n == 0) || (memcmp(alone->way, list[0]->way, bytes) != 0)))
+        list[n++] = alone;
+    for (int k = 1; (k < dense) && (n < CT_AUTO_TRIED - 1); ++k) {
+        if (c->plan[k].times.step_s > near_best * c->plan[0].times.step_s) continue;
+        if ((n == 2) && (memcmp(c->plan[k].way, list[1]->way, bytes) == 0)) continue;
+        list[n++] = &c->plan[k];
+    }
+    list[n++] = &c->plan[dense];
+    return n;
+}
+
 static ct_status share(ct_grad_auto *a, ct_status status, const ct_choose *c)
 {
     ct_comm *comm = a->gp->comm;
     size_t bytes = sizeof(int) * (size_t)a->gp->n_range;
+    const ct_choose_plan *list[CT_AUTO_PLANS];
     int n = 0;
 
     for (int k = 0; k < a->n_plan; ++k) free(a->plan[k].way);
     a->n_plan = 0;
-    if (comm->rank == 0) {
-        if (status == CT_OK) n = c->n_plan;
-        while ((n > 2) && (c->plan[n - 2].times.step_s > near_best * c->plan[0].times.step_s))
-            n -= 1;
-        if (n > CT_AUTO_TRIED + 1) n = CT_AUTO_TRIED + 1;
-    }
+    if ((comm->rank == 0) && (status == CT_OK)) n = list_tried(c, bytes, list);
     CT_TRY(ct_comm_broadcast(comm, &n, sizeof(n)));
     if (n == 0)
         return (status != CT_OK) ? status
@@ -116,12 +134,10 @@ static ct_status share(ct_grad_auto *a, ct_status status, const ct_choose *c)
         *p = (ct_auto_plan){ .way = malloc(bytes + 1) };
         if (p->way == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to choose compression");
         a->n_plan += 1;
-        if (comm->rank == 0) { /* dense is the last in any case */
-            const ct_choose_plan *from = &c->plan[(k == n - 1) ? c->n_plan - 1 : k];
-
-            memcpy(p->way, from->way, bytes);
-            figures[0] = from->times.step_s;
-            figures[1] = from->bytes;
+        if (comm->rank == 0) {
+            memcpy(p->way, list[k]->way, bytes);
+            figures[0] = list[k]->times.step_s;
+            figures[1] = list[k]->bytes;
         }
         CT_TRY(ct_comm_broadcast(comm, p->way, bytes));
         CT_TRY(ct_comm_broadcast(comm, figures, sizeof(figures)));
@@ -220,6 +236,7 @@ static ct_status prepare(ct_grad_auto *a, int64_t most)
     ct_grad_pipe *gp = a->gp;
     const ct_grad_pipe_config *config = &gp->config;
     ct_coded_costs *m = &a->costs.costs;
+    ct_coding_calibration here;
 
     CT_TRY(ct_choose_list(&config->codec_config, config->deterministic, &a->ways));
     CT_TRY(ct_grad_sizes_find(gp->comm, config, gp->range, gp->n_range, &a->sizes));
@@ -227,11 +244,14 @@ static ct_status prepare(ct_grad_auto *a, int64_t most)
     CT_TRY(ct_coded_costs_of(gp->comm, config->allreduce, &a->costs));
     if (!config->deterministic) {
         CT_TRY(ct_coding_calibrate(gp->comm, config->allreduce,
-                                   (most < LOOK_COUNT) ? most : LOOK_COUNT, &m->sum_factor,
-                                   &m->wire_factor));
+                                   (most < LOOK_COUNT) ? most : LOOK_COUNT, &here));
+        m->sum_factor = here.sum_factor;
+        m->wire_factor = here.wire_factor;
+        a->taken = here.taken;
         CT_INFO("compression auto: an allreduce takes %.3g times, a sparse exchange's messages "
-                "%.3g times what the model says",
-                m->sum_factor, m->wire_factor);
+                "%.3g times what the model says; computation beside messages stands still for %.2g "
+                "of their time",
+                here.sum_factor, here.wire_factor, here.taken);
     }
     ct_choose_seconds(m, config, a->range, gp->n_range, &a->ways, a->seconds);
     return ct_grad_auto_plan(a, NULL);

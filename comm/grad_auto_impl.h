@@ -8,7 +8,7 @@
 #include "comm/grad_auto.h"
 #include "comm/watch.h"
 
-enum { CT_AUTO_TRIED = 2 /* plans with codecs */ };
+enum { CT_AUTO_TRIED = CT_AUTO_PLANS - 1 /* plans with codecs */ };
 
 typedef enum {
     CT_AUTO_MODEL, /* the model decided, and that is that   */
@@ -21,13 +21,13 @@ typedef enum {
 typedef struct ct_auto_plan {
     int *way; /* [n_range] */
     double predicted_s, bytes;
-    ct_auto_times times;
 } ct_auto_plan;
 
 struct ct_grad_auto {
     ct_grad_pipe *gp;
     ct_choose_ways ways;
     ct_coded_comm_costs costs;
+    double taken; /* ct_line's */
     ct_grad_sizes sizes;
     ct_grad_range *range; /* [n_range] as the configuration has them */
     ct_coded_seconds *seconds;
@@ -36,10 +36,11 @@ struct ct_grad_auto {
     ct_auto_phase phase;
     bool fold; /* the step that begins sends everything */
     int n_plan;
-    ct_auto_plan plan[CT_AUTO_TRIED + 1]; /* the last is dense                     */
-    int *way;                             /* [n_range] that the pipe goes          */
-    int at, next;                         /* plan that is tried; FOLD: to go to     */
-    bool decided, again; /* next is for good; it was near, and all is tried once more */
+    ct_auto_plan plan[CT_AUTO_PLANS]; /* the last is dense                     */
+    ct_auto_trials trials;            /* of them                               */
+    int *way;                         /* [n_range] that the pipe goes          */
+    int next;                         /* plan to go to                          */
+    bool decided;                     /* … for good                             */
     int skip;
     double begun_at;
     ct_auto_drift drift;

@@ -39,12 +39,11 @@ static ct_status change(ct_grad_auto *a, const ct_auto_plan *p)
 static ct_status arrive(ct_grad_auto *a)
 {
     CT_TRY(change(a, &a->plan[a->next]));
-    a->at = a->next;
     a->skip = 1;
     a->phase = CT_AUTO_TRY;
     if (!a->decided) return CT_OK;
     a->phase = CT_AUTO_FIXED;
-    a->held = a->at;
+    a->held = a->next;
     CT_TRY(ct_grad_tune_create(a->gp, &a->gp->tune));
     ct_auto_drift_begin(&a->drift,
                         (a->gp->tune != NULL) ? ct_grad_tune_n_step(a->gp->tune) + 1 : 1);
@@ -64,74 +63,54 @@ static ct_status go(ct_grad_auto *a, int plan, bool for_good)
 
 /* ---- deciding */
 
-static int best_coded(const ct_grad_auto *a)
+/* All that was tried, in words: "512.7 412.0 …". */
+static void say_tried(const ct_grad_auto *a, char *text, size_t size)
 {
-    int best = 0;
+    size_t used = 0;
 
-    for (int k = 1; k < a->n_plan - 1; ++k) {
-        if (ct_auto_median(&a->plan[k].times) < ct_auto_median(&a->plan[best].times)) best = k;
-    }
-    return best;
+    text[0] = '\0';
+    for (int k = 0; (k < a->n_plan - 1) && (used < size); ++k)
+        used += (size_t)snprintf(text + used, size - used, "%s%.3f", (k > 0) ? ", " : "",
+                                 1e3 * ct_auto_median(&a->trials.times[k]));
 }
 
-static ct_status decide(ct_grad_auto *a)
-{
-    int dense = a->n_plan - 1, coded = best_coded(a);
-    const ct_auto_times *c = &a->plan[coded].times, *d = &a->plan[dense].times;
-    bool takes = false;
-    char why[160];
-
-    if (ct_auto_is_near(c, d) && !a->again) {
-        a->again = true;
-        return go(a, coded, false);
-    }
-    takes = ct_auto_takes(c, d,
-                          a->held < 0          ? CT_AUTO_NEW
-                          : (a->held == dense) ? CT_AUTO_DENSE
-                                               : CT_AUTO_CODED);
-    snprintf(why, sizeof(why), "as measured: %.3f ms a step so, %.3f dense",
-             1e3 * ct_auto_median(c), 1e3 * ct_auto_median(d));
-    if (takes) {
-        ct_grad_auto_log(a, &a->plan[coded], why);
-    } else {
-        CT_INFO("compression auto: off is faster here: %.3f ms a step, %.3f compressed",
-                1e3 * ct_auto_median(d), 1e3 * ct_auto_median(c));
-    }
-    return go(a, takes ? coded : dense, true);
-}
-
-/* The plan has had its steps. */
-static ct_status try_next(ct_grad_auto *a)
+static ct_status decide(ct_grad_auto *a, int plan)
 {
     int dense = a->n_plan - 1;
+    double dense_ms = 1e3 * ct_auto_median(&a->trials.times[dense]);
+    char tried[96], why[224];
 
-    if (a->at == dense) return decide(a);
-    /* the second time, the best and dense alone */
-    return go(a, a->again ? dense : a->at + 1, false);
+    say_tried(a, tried, sizeof(tried));
+    if (plan == dense) {
+        CT_INFO("compression auto: off is faster here: %.3f ms a step, compressed %s", dense_ms,
+                tried);
+    } else {
+        snprintf(why, sizeof(why), "as measured: %.3f ms a step so, %.3f dense, tried %s",
+                 1e3 * ct_auto_median(&a->trials.times[plan]), dense_ms, tried);
+        ct_grad_auto_log(a, &a->plan[plan], why);
+    }
+    return go(a, plan, true);
 }
 
 static ct_status begin_trials(ct_grad_auto *a)
 {
-    for (int k = 0; k < a->n_plan; ++k) a->plan[k].times.n = 0;
-    a->again = false;
+    ct_auto_trials_begin(&a->trials, a->n_plan);
     return go(a, 0, false);
 }
 
 /* What the model said when nothing hid anything is tried beside what it says now: messages take
- * more of the rank's own time than it knows. It stands second, or where it now says dense, first.
- */
+ * more of the rank's own time than it knows. There is room for it (list_tried()); dense stays the
+ * last. */
 static void put_first_back(ct_grad_auto *a, ct_auto_plan *first)
 {
-    int at = (a->n_plan == 1) ? 0 : 1;
+    size_t bytes = sizeof(int) * (size_t)a->gp->n_range;
 
-    if (memcmp(a->plan[0].way, first->way, sizeof(int) * (size_t)a->gp->n_range) == 0) return;
-    if (a->n_plan <= CT_AUTO_TRIED) { /* dense stays the last */
-        a->plan[a->n_plan] = a->plan[a->n_plan - 1];
-        a->n_plan += 1;
-    } else {
-        free(a->plan[at].way);
+    for (int k = 0; k < a->n_plan; ++k) {
+        if (memcmp(a->plan[k].way, first->way, bytes) == 0) return;
     }
-    a->plan[at] = *first;
+    a->plan[a->n_plan] = a->plan[a->n_plan - 1];
+    a->plan[a->n_plan - 1] = *first;
+    a->n_plan += 1;
     first->way = NULL;
 }
 
@@ -174,17 +153,18 @@ static ct_status watch(ct_grad_auto *a)
 
 static ct_status note_try(ct_grad_auto *a, double last_s)
 {
-    ct_auto_times *t = &a->plan[a->at].times;
     int64_t ns = (int64_t)(1e9 * last_s);
-    const ct_auto_times *against = (a->at == a->n_plan - 1) ? &a->plan[best_coded(a)].times : NULL;
+    int plan = 0;
+    ct_auto_turn turn;
 
     if (a->skip > 0) {
         a->skip -= 1;
         return CT_OK;
     }
     CT_TRY(ct_comm_max(a->gp->comm, &ns, 1));
-    ct_auto_times_add(t, ns);
-    return ct_auto_is_enough(t, against, a->again) ? try_next(a) : CT_OK;
+    turn = ct_auto_trials_add(&a->trials, ns, a->held, &plan);
+    if (turn == CT_AUTO_STAY) return CT_OK;
+    return (turn == CT_AUTO_NEXT) ? go(a, plan, false) : decide(a, plan);
 }
 
 static ct_status look_for_drift(ct_grad_auto *a, double last_s)
@@ -241,7 +221,7 @@ void ct_grad_auto_report(const ct_grad_auto *a)
     taken = &a->plan[a->held];
     dense = &a->plan[a->n_plan - 1];
     step_s = a->drift.all_s / (double)a->drift.n_all;
-    dense_s = ct_auto_median(&dense->times);
+    dense_s = ct_auto_median(&a->trials.times[a->n_plan - 1]);
     if (taken == dense) {
         CT_INFO("compression auto: off; a step took %.3f ms (mean of %lld), predicted %.3f",
                 1e3 * step_s, (long long)a->drift.n_all, 1e3 * dense->predicted_s);
@@ -266,8 +246,7 @@ int ct_grad_auto_n_step(const ct_grad_auto *a)
 
     if ((a->phase == CT_AUTO_MODEL) || (a->phase == CT_AUTO_FIXED)) return 0;
     /* each plan, and the near ones again; folds; then the tuning of the pipe */
-    return 1 + CT_WATCH_CYCLES + (CT_AUTO_TRIED + 3) * (CT_AUTO_STEPS + 2) +
-           ct_grad_tune_most(tune);
+    return 1 + CT_WATCH_CYCLES + 2 * CT_AUTO_PLANS * (CT_AUTO_STEPS + 2) + ct_grad_tune_most(tune);
 }
 
 void ct_grad_auto_enter(ct_grad_auto *a)

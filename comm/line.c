@@ -51,10 +51,28 @@ static void advance(timeline *t, double until, bool stop_at_landing)
     if ((t->link < until) && isfinite(until)) t->link = until; /* idle */
 }
 
+/* The rank works for so long. Messages under way have a share of its time. */
+static void work(timeline *t, double seconds)
+{
+    const double most = 0.9; /* something is always left to it */
+    double taken = fmin(t->line->taken, most), busy = 0;
+
+    if (taken > 0) {
+        advance(t, t->now, false);
+        for (int i = 0; i < t->n; ++i)
+            busy += (t->travel[i].left && !t->travel[i].landed) ? t->travel[i].rest : 0;
+    }
+    if (seconds < (1 - taken) * busy)
+        seconds /= 1 - taken;
+    else
+        seconds += taken * busy;
+    t->now += seconds;
+}
+
 /* The link of what leaves only now was idle until now. */
 static void leave(timeline *t, int i)
 {
-    t->now += t->parcel[i].encode_s;
+    work(t, t->parcel[i].encode_s);
     advance(t, t->now, false);
     t->travel[i].left = true;
 }
@@ -65,10 +83,10 @@ static void take(timeline *t, int i)
 
     t->travel[i].reported = true;
     t->n_reported += 1;
-    t->now += p->decode_s;
+    work(t, p->decode_s);
     for (int k = p->first; k < p->first + p->n; ++k) {
         t->parts_left[k] -= 1;
-        if (t->parts_left[k] == 0) t->now += t->line->update_s * (double)t->line->count[k];
+        if (t->parts_left[k] == 0) work(t, t->line->update_s * (double)t->line->count[k]);
     }
     advance(t, t->now, false);
 }
@@ -145,7 +163,7 @@ static void run_list(timeline *t, const ct_line_event *list, int n)
     for (int i = 0; i < n; ++i) {
         const ct_line_event *e = &list[i];
 
-        if (e->kind == CT_LINE_RUN) t->now += e->seconds;
+        if (e->kind == CT_LINE_RUN) work(t, e->seconds);
         if (e->kind == CT_LINE_READY) ready(t, e->range);
         if ((e->kind == CT_LINE_READ) && t->open) wait_for(t, e->range, 1);
     }

@@ -4,9 +4,10 @@
  * get ready, and weights that are about to be read. A bucket leaves when its last gradient is
  * ready, and is encoded then: the rank does nothing else meanwhile. Buckets have the link one after
  * the other; of those under way the one that forward reads first has it (it interrupts), and
- * messages move while layers compute. What has landed is decoded and updated at once, again in the
- * rank's own time. Forward waits before it reads a weight whose sum has not landed. What that
- * leaves out: that latencies of several buckets overlap, and that messages wait for the next poll.
+ * messages move while layers compute, and take a share of that time where `taken` says so. What has
+ * landed is decoded and updated at once, again in the rank's own time. Forward waits before it
+ * reads a weight whose sum has not landed. What that leaves out: that latencies of several buckets
+ * overlap, and that messages wait for the next poll.
  */
 #ifndef CT_LINE_H
 #define CT_LINE_H
@@ -41,6 +42,8 @@ typedef struct ct_line {
     const ct_line_event *forward, *backward;
     int n_forward, n_backward;
     double update_s; /* an element's                                      */
+    double taken;    /* of the time in which the link works: the rank's own work stands still for so
+                        much of it, 0 to 1; nothing where the rank waits anyway */
     ct_line_overlap overlap;
 } ct_line;
 

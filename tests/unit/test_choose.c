@@ -234,6 +234,35 @@ static void test_what_just_hides_comes_second(void **state)
     }
 }
 
+/* The same, but messages take cores that computation needs: then 58 ms of them hide behind nothing,
+ * and the second goes first, however much there is to hide behind. */
+static void test_messages_that_take_cores(void **state)
+{
+    rig r;
+
+    (void)state;
+    for (int k = 0; k < 2; ++k) {
+        rig_make(&r, 4, link_s, 0.020, 0.001f);
+        set_all(&r, 5e-9, 0.9);
+        set_costs(&r, 1, 0, 0.3);
+        set_costs(&r, 2, 0.002 / FC, 0.001);
+        r.seconds[1 * CT_CHOOSE_WAYS + 1] = r.seconds[1 * CT_CHOOSE_WAYS + 2];
+        r.line.taken = 0.5 * k;
+        assert_int_equal(run(&r)->way[0], 1 + k);
+        /* whichever is first: what takes least alone is at hand, to be tried */
+        assert_int_equal(r.choose.alone.way[0], 2);
+        assert_int_equal(r.choose.alone.way[2], -1);
+        assert_true(r.choose.alone.times.step_s > 0.120);
+        ct_choose_release(&r.choose);
+    }
+    /* where messages are free nothing is shorter than dense */
+    rig_make(&r, 4, 0, 0.020, 0.001f);
+    set_all(&r, 5e-9, 0.9);
+    assert_int_equal(run(&r)->way[0], 0);
+    assert_int_equal(r.choose.alone.way[0], 0);
+    ct_choose_release(&r.choose);
+}
+
 /* A gain below the margin is none. */
 static void test_margin(void **state)
 {
@@ -348,6 +377,57 @@ static void test_what_measured_steps_say(void **state)
     assert_false(ct_auto_is_enough(&few, &slow, false));
     assert_true(ct_auto_is_enough(&slow, NULL, false));
     assert_false(ct_auto_is_enough(&slow, NULL, true));
+}
+
+/* Steps on a clock of our own: plan k takes ms[k], each step up to a hundredth more or less, and
+ * now and then twice as long. Returns the plan that is decided on. */
+static int decide_on(const double *ms, int n_plan, int held, int *n_step_p)
+{
+    ct_auto_trials t;
+    int plan = 0, n = 0;
+    uint32_t x = 1;
+
+    ct_auto_trials_begin(&t, n_plan);
+    for (;; ++n) {
+        ct_auto_turn turn;
+        double step = 0;
+
+        assert_true(n < 2 * CT_AUTO_PLANS * CT_AUTO_STEPS);
+        assert_int_equal(plan, t.at);
+        x = x * 1664525u + 1013904223u;
+        step = ms[plan] * (0.99 + 0.02 * (double)(x >> 8) * 0x1p-24) * ((n % 9 == 4) ? 2 : 1);
+        turn = ct_auto_trials_add(&t, (int64_t)(1e6 * step), held, &plan);
+        if (turn == CT_AUTO_DECIDED) break;
+    }
+    *n_step_p = n + 1;
+    return plan;
+}
+
+static void test_trials(void **state)
+{
+    int n = 0, few = 0;
+
+    (void)state;
+    /* the model's first is not the fastest, as on hosts whose messages take their cores */
+    assert_int_equal(decide_on((double[]){ 482, 412, 540, 1264 }, 4, -1, &n), 1);
+    assert_int_equal(decide_on((double[]){ 482, 540, 412, 1264 }, 4, -1, &n), 2);
+    /* clearly longer ones end early: 4, 2, 2, 2 steps */
+    assert_int_equal(decide_on((double[]){ 100, 190, 300, 400 }, 4, -1, &few), 0);
+    assert_int_equal(few, CT_AUTO_STEPS + 3 * CT_AUTO_STEPS / 2);
+    /* near ones have a second turn, the others have not */
+    assert_int_equal(decide_on((double[]){ 105, 100, 400 }, 3, -1, &n), 1);
+    assert_int_equal(n, 2 * CT_AUTO_STEPS + CT_AUTO_STEPS / 2 + 2 * CT_AUTO_STEPS);
+    /* a codec has to gain 2 % */
+    assert_int_equal(decide_on((double[]){ 100, 100 }, 2, -1, &n), 1);
+    assert_int_equal(decide_on((double[]){ 90, 100 }, 2, -1, &n), 0);
+    assert_int_equal(decide_on((double[]){ 90 }, 1, -1, &n), 0);
+    /* what was decided on before is left for 5 % */
+    assert_int_equal(decide_on((double[]){ 98, 100, 150 }, 3, 1, &n), 1);
+    assert_int_equal(decide_on((double[]){ 90, 100, 150 }, 3, 1, &n), 0);
+    assert_int_equal(decide_on((double[]){ 120, 103, 100 }, 3, 1, &n), 1);
+    assert_int_equal(decide_on((double[]){ 120, 110, 100 }, 3, 1, &n), 2);
+    assert_int_equal(decide_on((double[]){ 97, 100 }, 2, 1, &n), 1);
+    assert_int_equal(decide_on((double[]){ 90, 100 }, 2, 1, &n), 0);
 }
 
 /* Three windows in a row, and not before there was a rest. */
@@ -473,6 +553,40 @@ static void test_line_with_coding(void **state)
     assert_true(fabs(t.step_s - 8.75) < 1e-9);
 }
 
+/* While the link works, half of the rank's work stands still; where it waits nothing is lost. */
+static void test_line_that_takes(void **state)
+{
+    int64_t count[2] = { 10, 10 };
+    ct_line_event backward[] = { { CT_LINE_RUN, 0, 1 },
+                                 { CT_LINE_READY, 0, 0 },
+                                 { CT_LINE_RUN, 0, 1 },
+                                 { CT_LINE_READY, 1, 0 } };
+    ct_line_event forward[] = {
+        { CT_LINE_READ, 1, 0 }, { CT_LINE_RUN, 0, 1 }, { CT_LINE_READ, 0, 0 }, { CT_LINE_RUN, 0, 1 }
+    };
+    ct_line line = { .n_range = 2,
+                     .count = count,
+                     .forward = forward,
+                     .backward = backward,
+                     .n_forward = 4,
+                     .n_backward = 4,
+                     .overlap = CT_LINE_BOTH,
+                     .taken = 0.5 };
+    ct_line_parcel parcel[2] = { { .first = 0, .n = 1, .n_part = 1, .wire_s = 4 },
+                                 { .first = 1, .n = 1, .n_part = 1, .wire_s = 1 } };
+    ct_line_times t;
+
+    (void)state;
+    /* 0 leaves at 1; backward until 3; 1 leaves and has the link until 4; forward takes 2 until 6,
+     * when 0, of which 2 were left at 4, lands; the last second alone: 7 */
+    assert_int_equal(ct_line_run(&line, parcel, 2, &t), CT_OK);
+    assert_true(fabs(t.step_s - 7) < 1e-9);
+    assert_true(fabs(t.exposed_s - 1) < 1e-9);
+    parcel[0].wire_s = 0.5; /* lands in backward, whose second half takes 1.25; 1 as before */
+    assert_int_equal(ct_line_run(&line, parcel, 2, &t), CT_OK);
+    assert_true(fabs(t.step_s - (1 + 1.25 + 1 + 2)) < 1e-9);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -482,13 +596,16 @@ int main(void)
         cmocka_unit_test(test_what_hides_stays_dense),
         cmocka_unit_test(test_each_range_by_its_own),
         cmocka_unit_test(test_what_just_hides_comes_second),
+        cmocka_unit_test(test_messages_that_take_cores),
         cmocka_unit_test(test_margin),
         cmocka_unit_test(test_own_codec_stays),
         cmocka_unit_test(test_crossover),
         cmocka_unit_test(test_what_measured_steps_say),
+        cmocka_unit_test(test_trials),
         cmocka_unit_test(test_drift),
         cmocka_unit_test(test_watched_line),
         cmocka_unit_test(test_line_with_coding),
+        cmocka_unit_test(test_line_that_takes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
