@@ -92,22 +92,50 @@ static ct_status choose_on(ct_grad_auto *a, ct_line *line, ct_choose *c)
 
 /* ---- agreeing: rank 0's plans */
 
+/* Every range takes as long: `hier` where nodes have one rank is another name for what is between
+ * them. */
+static bool is_alike(const ct_choose *c, const ct_choose_plan *x, const ct_choose_plan *y)
+{
+    const double little = 1e-6;
+
+    for (int i = 0; i < c->n_range; ++i) {
+        const ct_coded_seconds *s = c->seconds + (size_t)i * CT_CHOOSE_WAYS, *a, *b;
+
+        if (x->way[i] == y->way[i]) continue;
+        if ((x->way[i] <= 0) || (y->way[i] <= 0)) return false;
+        a = &s[x->way[i]];
+        b = &s[y->way[i]];
+        if ((fabs(a->encode_s - b->encode_s) > little * a->encode_s) ||
+            (fabs(a->wire_s - b->wire_s) > little * a->wire_s) ||
+            (fabs(a->decode_s - b->decode_s) > little * a->decode_s))
+            return false;
+    }
+    return true;
+}
+
+static bool is_listed(const ct_choose *c, const ct_choose_plan *const *list, int n,
+                      const ct_choose_plan *p)
+{
+    for (int k = 0; k < n; ++k) {
+        if (is_alike(c, list[k], p)) return true;
+    }
+    return false;
+}
+
 /* What real steps shall try, the best first, dense the last. The plan that trusts in no hiding is
  * among them, and one place is for the plan of the start (put_first_back()). */
-static int list_tried(const ct_choose *c, size_t bytes, const ct_choose_plan **list)
+static int list_tried(const ct_choose *c, const ct_choose_plan **list)
 {
     int dense = c->n_plan - 1, n = 0;
     const ct_choose_plan *alone = &c->alone;
 
     if (dense > 0) list[n++] = &c->plan[0];
-    if ((alone->way != NULL) &&
-        (alone->times.step_s < (1 - margin) * c->plan[dense].times.step_s) &&
-        ((n == 0) || (memcmp(alone->way, list[0]->way, bytes) != 0)))
+    if ((alone->way != NULL) && !is_listed(c, list, n, alone) &&
+        (alone->times.step_s < (1 - margin) * c->plan[dense].times.step_s))
         list[n++] = alone;
     for (int k = 1; (k < dense) && (n < CT_AUTO_TRIED - 1); ++k) {
         if (c->plan[k].times.step_s > near_best * c->plan[0].times.step_s) continue;
-        if ((n == 2) && (memcmp(c->plan[k].way, list[1]->way, bytes) == 0)) continue;
-        list[n++] = &c->plan[k];
+        if (!is_listed(c, list, n, &c->plan[k])) list[n++] = &c->plan[k];
     }
     list[n++] = &c->plan[dense];
     return n;
@@ -122,7 +150,7 @@ static ct_status share(ct_grad_auto *a, ct_status status, const ct_choose *c)
 
     for (int k = 0; k < a->n_plan; ++k) free(a->plan[k].way);
     a->n_plan = 0;
-    if ((comm->rank == 0) && (status == CT_OK)) n = list_tried(c, bytes, list);
+    if ((comm->rank == 0) && (status == CT_OK)) n = list_tried(c, list);
     CT_TRY(ct_comm_broadcast(comm, &n, sizeof(n)));
     if (n == 0)
         return (status != CT_OK) ? status
