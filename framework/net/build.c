@@ -190,11 +190,15 @@ static void alias(ct_net *net, int i)
 
 static ct_status reshape(ct_net *net, int i)
 {
+    const ct_graph *g = &ct_net_impl_of(net)->graph;
+    const ct_node *n = &g->node[i];
     ct_layer *l = net->layer[i];
     ct_instance *in = net->instance[i];
 
     in->backward_reads = l->backward_reads;
     in->top_is_share = l->ops->top_is_share;
+    if ((n->own != NULL) && (n->n_bottom > 0)) /* what the net adds passes it on */
+        in->top_is_share = net->instance[g->value[n->bottom[0]].node]->top_is_share;
     if (l->ops->reshape != NULL) CT_TRY(l->ops->reshape(l, in));
     for (int t = 0; t < l->n_top; t++) {
         if (!shape_ok(&in->top[t]->data.shape))

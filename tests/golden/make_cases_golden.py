@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""Writes cases_golden.h: a table of layers with inputs, results and gradients, computed by PyTorch
+in double from definitions written here, independently of the layers.
+
+Usage: tests/golden/make_cases_golden.py > tests/golden/cases_golden.h     (needs PyTorch)
+"""
+import math
+import torch
+import torch.nn.functional as F
+
+torch.manual_seed(7)
+torch.set_default_dtype(torch.float64)
+names = []
+arrays = []
+
+
+def rand(*shape):
+    return torch.randn(shape).float().double()  # exact in f32
+
+
+def distinct(*shape):
+    """Values far enough apart that rounding does not change which is larger."""
+    n = math.prod(shape)
+    return ((torch.randperm(n) - n // 2).double() / 32).reshape(shape)
+
+
+def emit(tensor):
+    text = ", ".join("%.9g" % v for v in tensor.detach().double().flatten().tolist())
+    arrays.append("static const double a%d[] = { %s };" % (len(arrays), text))
+    return "a%d" % (len(arrays) - 1)
+
+
+def shape_of(tensor):
+    return "{ %d, { %s } }" % (tensor.dim(), ", ".join(map(str, tensor.shape)) or "0")
+
+
+def case(kind, text, bottoms, fn, weights=(), constant=(), roundings=64, phase="CT_TRAIN", skip=()):
+    """fn(bottoms, weights) -> top or list of tops. constant: bottoms without a gradient; None: all.
+    skip: weights whose gradient is not compared."""
+    bottoms = [b.clone().requires_grad_(constant is not None and i not in constant)
+               for i, b in enumerate(bottoms)]
+    weights = [w.clone().requires_grad_(i not in skip) for i, w in enumerate(weights)]
+    tops = fn(bottoms, weights)
+    tops = tops if isinstance(tops, (list, tuple)) else [tops]
+    dy = [rand(*t.shape) for t in tops]
+    loss = sum((t * d).sum() for t, d in zip(tops, dy))
+    if loss.requires_grad:
+        loss.backward()
+
+    def grad(t):
+        if not t.requires_grad:
+            return "NULL"
+        return emit(t.grad if t.grad is not None else torch.zeros_like(t))
+
+    def row(items):
+        return "{ %s }" % (", ".join(items) or "0")
+
+    names.append('    { "%s", "%s", %s, %d, %d, %d, %d,\n      %s, %s, %s,\n      %s, %s, %s, %s, %s },'
+                 % (kind, text.replace('"', '\\"'), phase, len(bottoms), len(tops), len(weights), roundings,
+                    row(shape_of(b) for b in bottoms), row(emit(b) for b in bottoms),
+                    row(grad(b) for b in bottoms), row(shape_of(t) for t in tops),
+                    row(emit(t) for t in tops), row(emit(d) for d in dy),
+                    row(emit(w) for w in weights), row(grad(w) for w in weights)))
+
+
+# ---- layers that move values
+
+def structure():
+    case("Slice", "slice_param { axis: 2 slice_point: 1 slice_point: 4 }", [rand(2, 3, 5, 2)],
+         lambda b, w: [b[0][:, :, :1], b[0][:, :, 1:4], b[0][:, :, 4:]])
+    case("Slice", "", [rand(3, 4, 2)], lambda b, w: list(torch.chunk(b[0], 2, 1)))
+    case("Slice", "slice_param { slice_dim: 0 }", [rand(4, 3)], lambda b, w: list(torch.chunk(b[0], 4, 0)))
+    case("Crop", "crop_param { offset: 1 }", [rand(2, 3, 5, 6), rand(2, 3, 3, 4)],
+         lambda b, w: b[0][:, :, 1:4, 1:5], constant=(1,))
+    case("Crop", "crop_param { axis: 1 offset: 2 offset: 0 offset: 3 }", [rand(2, 5, 4, 6), rand(1, 2, 3, 3)],
+         lambda b, w: b[0][:, 2:4, 0:3, 3:6], constant=(1,))
+    case("Permute", "permute_param { order: 0 order: 2 order: 3 order: 1 }", [rand(2, 3, 4, 5)],
+         lambda b, w: b[0].permute(0, 2, 3, 1))
+    case("Permute", "permute_param { order: 2 }", [rand(3, 2, 4, 1, 3)], lambda b, w: b[0].permute(2, 0, 1, 3, 4))
+    case("ShuffleChannel", "shuffle_channel_param { group: 3 }", [rand(2, 6, 3, 2)],
+         lambda b, w: b[0].reshape(2, 3, 2, 3, 2).transpose(1, 2).reshape(2, 6, 3, 2))
+    case("Tile", "tile_param { axis: 1 tiles: 3 }", [rand(2, 3, 4)], lambda b, w: b[0].repeat(1, 3, 1))
+    case("Tile", "tile_param { axis: -1 tiles: 2 }", [rand(2, 3, 5)], lambda b, w: b[0].repeat(1, 1, 2))
+    case("Reshape", "reshape_param { shape { dim: 0 dim: -1 dim: 2 } axis: 1 num_axes: 2 }", [rand(2, 3, 4, 5)],
+         lambda b, w: b[0].reshape(2, 3, 2, 2, 5))
+    case("Reshape", "reshape_param { shape { dim: 1 } axis: -1 num_axes: 0 }", [rand(2, 3)],
+         lambda b, w: b[0].reshape(2, 3, 1))
+
+
+# ---- layers that reduce
+
+def reduce():
+    x = distinct(3, 5, 2, 2)
+    case("ArgMax", "", [x], lambda b, w: b[0].reshape(3, -1).argmax(1).reshape(3, 1, 1, 1).double(), constant=None)
+    case("ArgMax", "argmax_param { out_max_val: true top_k: 2 }", [x],
+         lambda b, w: torch.stack([v.double() for v in reversed(b[0].reshape(3, -1).topk(2, 1))], 1).reshape(3, 2, 2, 1),
+         constant=None)
+    case("ArgMax", "argmax_param { axis: 1 top_k: 3 }", [x], lambda b, w: b[0].topk(3, 1)[1].double(), constant=None)
+    case("ArgMax", "argmax_param { axis: -2 out_max_val: true }", [x], lambda b, w: b[0].topk(1, 2)[0], constant=None)
+    x = rand(4, 3, 5)
+    for op, f in (("SUM", lambda v: v), ("ASUM", abs), ("SUMSQ", lambda v: v * v), ("MEAN", lambda v: v)):
+        for axis in (0, 1, -1):
+            dims = tuple(range(axis % 3, 3))
+            scale = 0.5 / (math.prod(x.shape[axis % 3:]) if op == "MEAN" else 1)
+            case("Reduction", "reduction_param { operation: %s axis: %d coeff: 0.5 }" % (op, axis), [x],
+                 lambda b, w: scale * f(b[0]).sum(dims))
+
+
+for part in (structure, reduce):
+    part()
+print("/* Made by make_cases_golden.py with PyTorch %s; not edited. */" % torch.__version__.split("+")[0])
+print("/* clang-format off */")
+print("\n".join(arrays))
+print("static const golden_case golden[] = {")
+print("\n".join(names))
+print("};")
