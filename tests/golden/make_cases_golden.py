@@ -106,7 +106,62 @@ def reduce():
                  lambda b, w: scale * f(b[0]).sum(dims))
 
 
-for part in (structure, reduce):
+# ---- convolutions
+
+def unfold(x, kernel, stride, pad, dilation):
+    """N C *in -> N C*kernel *out, by indices."""
+    n = len(kernel)
+    x = F.pad(x, [p for q in reversed(pad) for p in (q, q)])
+    out = [(x.shape[2 + i] - dilation[i] * (kernel[i] - 1) - 1) // stride[i] + 1 for i in range(n)]
+    parts = []
+    for tap in range(math.prod(kernel)):
+        v = x
+        for i in range(n - 1, -1, -1):
+            t, tap = tap % kernel[i] * dilation[i], tap // kernel[i]
+            v = v.narrow(2 + i, t, stride[i] * (out[i] - 1) + 1)
+            v = v[tuple([slice(None)] * (2 + i) + [slice(None, None, stride[i])])]
+        parts.append(v)
+    return torch.stack(parts, 2).flatten(1, 2)
+
+
+def convolutions():
+    text = "convolution_param { num_output: %d %s }"
+    case("Convolution", text % (4, "kernel_size: 3 pad: 1 stride: 2"), [rand(2, 3, 4, 5, 3)],
+         lambda b, w: F.conv3d(b[0], w[0], w[1], 2, 1), [rand(4, 3, 3, 3, 3), rand(4)], roundings=512)
+    case("Convolution", text % (4, "kernel_size: 2 kernel_size: 1 kernel_size: 3 group: 2 dilation: 1 dilation: 1 "
+                                "dilation: 2 pad: 1 pad: 0 pad: 2 bias_term: false"), [rand(2, 4, 3, 2, 6)],
+         lambda b, w: F.conv3d(b[0], w[0], None, 1, (1, 0, 2), (1, 1, 2), 2), [rand(4, 2, 2, 1, 3)], roundings=512)
+    case("Convolution", text % (3, "kernel_size: 2 stride: 1 stride: 1 stride: 2 stride: 1"), [rand(1, 2, 2, 3, 4, 3)],
+         lambda b, w: torch.einsum("mk,nkuvxy->nmuvxy", w[0].flatten(1), unfold(b[0], (2,) * 4, (1, 1, 2, 1), (0,) * 4, (1,) * 4))
+         + w[1].reshape(3, 1, 1, 1, 1), [rand(3, 2, 2, 2, 2, 2), rand(3)], roundings=512)
+    case("Convolution", text % (3, "kernel_size: 3 pad: 1"), [rand(2, 4, 7)],
+         lambda b, w: F.conv1d(b[0], w[0], w[1], 1, 1), [rand(3, 4, 3), rand(3)], roundings=256)
+    case("Convolution", text % (3, ""), [rand(5, 4)],
+         lambda b, w: b[0] @ w[0].T + w[1], [rand(3, 4), rand(3)], roundings=256)
+    case("Convolution", text % (3, "axis: 2 kernel_size: 3"), [rand(2, 3, 4, 5, 6)],
+         lambda b, w: F.conv2d(b[0].flatten(0, 1), w[0], w[1]).reshape(2, 3, 3, 3, 4), [rand(3, 4, 3, 3), rand(3)],
+         roundings=256)
+    case("DepthwiseConvolution", text % (6, "kernel_size: 3 pad: 1 stride: 2 group: 3"), [rand(2, 3, 5, 6)],
+         lambda b, w: F.conv2d(b[0], w[0], w[1], 2, 1, 1, 3), [rand(6, 1, 3, 3), rand(6)], roundings=256)
+    case("DepthwiseConvolution", text % (4, "kernel_size: 3 bias_term: false"), [rand(2, 4, 5, 3)],
+         lambda b, w: F.conv2d(b[0], w[0], None, 1, 0, 1, 4), [rand(4, 1, 3, 3)], roundings=256)
+    case("Deconvolution", text % (3, "kernel_size: 4 stride: 2 pad: 1"), [rand(2, 4, 3, 5)],
+         lambda b, w: F.conv_transpose2d(b[0], w[0], w[1], 2, 1), [rand(4, 3, 4, 4), rand(3)], roundings=512)
+    case("Deconvolution", text % (4, "kernel_h: 3 kernel_w: 2 stride_h: 3 stride_w: 1 dilation: 2 group: 2 bias_term: false"),
+         [rand(2, 6, 3, 4)], lambda b, w: F.conv_transpose2d(b[0], w[0], None, (3, 1), 0, 0, 2, 2), [rand(6, 2, 3, 2)],
+         roundings=512)
+    case("Deconvolution", text % (2, "kernel_size: 3 stride: 2 pad: 1"), [rand(1, 3, 2, 3, 2)],
+         lambda b, w: F.conv_transpose3d(b[0], w[0], w[1], 2, 1), [rand(3, 2, 3, 3, 3), rand(2)], roundings=512)
+    case("Deconvolution", text % (3, "kernel_size: 1"), [rand(2, 4, 3, 3), rand(2, 4, 3, 3)],
+         lambda b, w: [F.conv_transpose2d(x, w[0], w[1]) for x in b], [rand(4, 3, 1, 1), rand(3)], roundings=512)
+    case("Im2col", "convolution_param { kernel_size: 3 stride: 2 pad: 1 }", [rand(2, 3, 5, 4)],
+         lambda b, w: unfold(b[0], (3, 3), (2, 2), (1, 1), (1, 1)))
+    case("Im2col", "convolution_param { kernel_size: 2 kernel_size: 1 kernel_size: 3 dilation: 1 dilation: 1 dilation: 2 "
+         "pad: 1 pad: 0 pad: 2 }", [rand(1, 2, 3, 2, 4)],
+         lambda b, w: unfold(b[0], (2, 1, 3), (1, 1, 1), (1, 0, 2), (1, 1, 2)))
+
+
+for part in (structure, reduce, convolutions):
     part()
 print("/* Made by make_cases_golden.py with PyTorch %s; not edited. */" % torch.__version__.split("+")[0])
 print("/* clang-format off */")

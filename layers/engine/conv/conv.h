@@ -9,6 +9,13 @@
 
 #include "layers/engine/engine.h"
 
+/** One spatial axis. */
+typedef struct ct_conv_axis {
+    int64_t in, out, kernel, stride, pad, dilation;
+} ct_conv_axis;
+
+enum { CT_CONV_FRONT = 5 };
+
 typedef struct ct_conv_desc {
     ct_device_kind device;
     int n_thread;
@@ -18,6 +25,8 @@ typedef struct ct_conv_desc {
     int64_t kh, kw, sh, sw, ph, pw, dh, dw;
     int x_block, y_block; /* layout of x and dx, and of y and dy: 0 is NCHW, as weights always are;
                            * b [N][C / b][H][W][b], where channels beyond C hold anything finite */
+    int n_front;          /* spatial axes in front of h and w: "nd" alone has them */
+    ct_conv_axis front[CT_CONV_FRONT]; /* outermost first                                        */
     int winograd; /* outputs, along an axis, of the largest tile that it may use: 4, 2, 0 never */
 } ct_conv_desc;
 

@@ -16,12 +16,36 @@ extern const ct_conv_impl ct_conv_direct_forward, ct_conv_direct_backward_data,
     ct_conv_direct_backward_weight;
 extern const ct_conv_impl ct_conv_blocked_forward, ct_conv_blocked_backward_data,
     ct_conv_blocked_backward_weight;
+extern const ct_conv_impl ct_conv_nd_forward, ct_conv_nd_backward_data, ct_conv_nd_backward_weight;
 extern const ct_conv_impl ct_conv_winograd_forward, ct_conv_winograd_backward_data,
     ct_conv_winograd_backward_weight;
 
 static inline bool is_plain(const ct_conv_desc *d)
 {
-    return (d->x_block == 0) && (d->y_block == 0);
+    return (d->x_block == 0) && (d->y_block == 0) && (d->n_front == 0);
+}
+
+/* Products over the axes in front of h and w: 1 where there are none. */
+static inline int64_t front_taps(const ct_conv_desc *d)
+{
+    int64_t n = 1;
+
+    for (int i = 0; i < d->n_front; i++) n *= d->front[i].kernel;
+    return n;
+}
+static inline int64_t front_in(const ct_conv_desc *d)
+{
+    int64_t n = 1;
+
+    for (int i = 0; i < d->n_front; i++) n *= d->front[i].in;
+    return n;
+}
+static inline int64_t front_out(const ct_conv_desc *d)
+{
+    int64_t n = 1;
+
+    for (int i = 0; i < d->n_front; i++) n *= d->front[i].out;
+    return n;
 }
 
 /* Of one group: rows and columns of the products, and the steps from group to group. */
@@ -31,15 +55,15 @@ static inline int64_t group_m(const ct_conv_desc *d)
 }
 static inline int64_t group_k(const ct_conv_desc *d)
 {
-    return d->c / d->group * d->kh * d->kw;
+    return d->c / d->group * d->kh * d->kw * front_taps(d);
 }
 static inline int64_t out_size(const ct_conv_desc *d)
 {
-    return d->oh * d->ow;
+    return d->oh * d->ow * front_out(d);
 }
 static inline int64_t in_size(const ct_conv_desc *d)
 {
-    return d->h * d->w;
+    return d->h * d->w * front_in(d);
 }
 
 /** The outputs [*lo_p, *hi_p) of `out` whose input o * stride + offset lies in [0, in). */
@@ -88,5 +112,8 @@ static inline void zero_row(float *to, int64_t n)
 void ct_im2col(const ct_conv_desc *d, int64_t c_from, int64_t c_to, const float *x, float *col);
 /** The adjoint: overwrites channels [c_from, c_to) of dx with the sums of col's entries. */
 void ct_col2im(const ct_conv_desc *d, int64_t c_from, int64_t c_to, const float *col, float *dx);
+/** The same over any number of axes; threads share the channels. */
+void ct_im2col_nd(const ct_conv_desc *d, int64_t channels, const float *x, float *col);
+void ct_col2im_nd(const ct_conv_desc *d, int64_t channels, const float *col, float *dx);
 
 #endif
