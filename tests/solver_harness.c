@@ -25,7 +25,7 @@ static ct_status probe_setup(ct_layer *l, const ct_shape *bottom)
     gaussian->type = (char *)(uintptr_t) "gaussian";
     gaussian->has_std = 1;
     gaussian->std = 1;
-    ct_layer_add_weight(l, &(ct_shape){ 1, { 5 } }, gaussian);
+    ct_layer_add_weight(l, &(ct_shape){ 2, { 5, 1 } }, gaussian);
     ct_layer_add_weight(l, &(ct_shape){ 1, { 3 } }, NULL);
     return CT_OK;
 }

@@ -8,7 +8,7 @@
 
 /** Cortado's layers, and one more:
  *
- *  Probe  bottom: any; top: a loss. Weights: 5 (filler: gaussian, std 1) and 3 (zeros). Its
+ *  Probe  bottom: any; top: a loss. Weights: 5 x 1 (filler: gaussian, std 1) and 3 (zeros). Its
  *         gradient is known: probe_gradient(), a function of the weight and the micro-step; the
  * loss is the micro-step + 1, or NaN from micro-step `num_output` on (inner_product_param), where
  *         that is given. */

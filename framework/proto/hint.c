@@ -33,15 +33,10 @@ static const struct {
     { "global_grad_scale", "NVIDIA" },
     { "scale_bias", "NVIDIA" },
     { "local_lr_auto", "NVIDIA" },
-    { "local_gw_ratio", "NVIDIA" },
     { "larc", "NVIDIA" },
     { "larc_policy", "NVIDIA" },
-    { "rampup_interval", "NVIDIA" },
-    { "rampup_lr", "NVIDIA" },
     { "bn_stats_batch_size", "Intel" },
     { "multinode", "Intel" },
-    { "warmup_iter", "Intel" },
-    { "warmup_start_lr", "Intel" },
     { "fuse_type", "Intel" },
 };
 

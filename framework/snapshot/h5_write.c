@@ -10,8 +10,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "framework/base/hash.h"
 #include "framework/base/hdf5_lock.h"
+#include "framework/snapshot/disk_file.h"
 #include <hdf5.h>
 
 typedef struct array_place { /* an array that goes from memory to disk without HDF5 */
@@ -211,47 +211,21 @@ ct_status ct_h5_put_attribute(ct_h5_writer *w, const char *name, const char *tex
     return (rc < 0) ? CT_FAIL(CT_ERR_IO, "HDF5 cannot store the attribute %s", name) : CT_OK;
 }
 
-typedef struct disk_file {
-    int fd;
-    int64_t at;
-    ct_hash hash;
-} disk_file;
-
-/* Returns 0 or errno. */
-static int disk_add(disk_file *d, const void *data, int64_t bytes)
-{
-    const char *p = data;
-
-    ct_hash_add(&d->hash, data, (size_t)bytes);
-    while (bytes > 0) {
-        size_t want = (bytes < ((int64_t)1 << 30)) ? (size_t)bytes : (size_t)1 << 30;
-        ssize_t n = pwrite(d->fd, p, want, d->at);
-
-        if ((n < 0) && (errno == EINTR)) continue;
-        if (n <= 0) return (n < 0) ? errno : ENOSPC;
-        p += n;
-        d->at += n;
-        bytes -= n;
-    }
-    return 0;
-}
-
 /* What HDF5 wrote, from d->at up to end. */
-static int disk_add_layout(disk_file *d, int memory_fd, int64_t end)
+static void add_layout(ct_disk_file *d, int memory_fd, int64_t end)
 {
     char block[65536];
 
-    while (d->at < end) {
+    while ((d->error == 0) && (d->at < end)) {
         int64_t left = end - d->at;
         size_t want = (left < (int64_t)sizeof(block)) ? (size_t)left : sizeof(block);
         ssize_t n = pread(memory_fd, block, want, d->at);
-        int rc;
 
-        if (n <= 0) return EIO;
-        rc = disk_add(d, block, n);
-        if (rc != 0) return rc;
+        if (n <= 0)
+            d->error = EIO;
+        else
+            ct_disk_add(d, block, n);
     }
-    return 0;
 }
 
 static int by_offset(const void *a, const void *b)
@@ -261,33 +235,27 @@ static int by_offset(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static int write_disk(ct_h5_writer *w, disk_file *d, int64_t end, const char *title)
+static void write_disk(ct_h5_writer *w, ct_disk_file *d, int64_t end, const char *title)
 {
     char head[CT_H5_HEAD] = { 0 };
-    int rc = 0;
 
     if (w->n_array > 0) qsort(w->array, (size_t)w->n_array, sizeof(*w->array), by_offset);
-    d->at = w->head ? CT_H5_HEAD : 0;
-    for (int i = 0; (rc == 0) && (i < w->n_array); i++) {
-        rc = disk_add_layout(d, w->fd, w->array[i].offset);
-        if (rc == 0) rc = disk_add(d, w->array[i].data, w->array[i].bytes);
+    for (int i = 0; i < w->n_array; i++) {
+        add_layout(d, w->fd, w->array[i].offset);
+        ct_disk_add(d, w->array[i].data, w->array[i].bytes);
     }
-    if (rc == 0) rc = disk_add_layout(d, w->fd, end);
-    if ((rc == 0) && w->head) {
-        snprintf(head, sizeof(head), "%s %016" PRIx64 "\n", title, ct_hash_value(&d->hash));
-        if (pwrite(d->fd, head, sizeof(head), 0) != (ssize_t)sizeof(head)) rc = ENOSPC;
-    }
-    if ((rc == 0) && (fsync(d->fd) != 0)) rc = errno;
-    return rc;
+    add_layout(d, w->fd, end);
+    if (!w->head) return;
+    snprintf(head, sizeof(head), "%s %016" PRIx64 "\n", title, ct_hash_value(&d->hash));
+    ct_disk_head(d, head, sizeof(head));
 }
 
 ct_status ct_h5_writer_finish(ct_h5_writer *w, const char *path, const char *title,
                               uint64_t *hash_p, int64_t *size_p)
 {
-    disk_file d = { .fd = -1 };
+    ct_disk_file d;
     int64_t end;
     herr_t closed;
-    int rc;
 
     ct_hdf5_lock();
     closed = H5Fflush(w->file, H5F_SCOPE_GLOBAL);
@@ -298,16 +266,7 @@ ct_status ct_h5_writer_finish(ct_h5_writer *w, const char *path, const char *tit
     if ((closed < 0) || (end <= 0))
         return CT_FAIL(CT_ERR_IO, "%s: HDF5 cannot lay out the file in memory", path);
 
-    ct_hash_init(&d.hash);
-    d.fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    rc = (d.fd < 0) ? errno : write_disk(w, &d, end, title);
-    if ((d.fd >= 0) && (close(d.fd) != 0) && (rc == 0)) rc = errno;
-    if (rc != 0) {
-        if (d.fd >= 0) unlink(path);
-        return CT_FAIL(CT_ERR_IO, "cannot write %s (%" PRId64 " bytes): %s", path, end,
-                       strerror(rc));
-    }
-    *hash_p = ct_hash_value(&d.hash);
-    *size_p = end;
-    return CT_OK;
+    ct_disk_open(&d, path, w->head ? CT_H5_HEAD : 0);
+    write_disk(w, &d, end, title);
+    return ct_disk_finish(&d, path, hash_p, size_p);
 }

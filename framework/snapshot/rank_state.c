@@ -98,6 +98,11 @@ static ct_status read_states(const char *file, const ct_net *net, const ct_snaps
         bool found = false;
 
         CT_TRY(x->state(x->ctx, i, &e));
+        if (state->foreign) { /* Caffe has none; what codecs hold of the momentum is the solver's */
+            memset(e.data, 0, (size_t)e.count * sizeof(float));
+            take_momentum(net, state, x, &e);
+            continue;
+        }
         CT_TRY(agree(x,
                      read_array(file, state->n_rank, x, e.name, &net->param[e.param], e.count,
                                 e.replicated, e.data, &found),
@@ -107,7 +112,7 @@ static ct_status read_states(const char *file, const ct_net *net, const ct_snaps
         else if ((state->n_rank != x->n_rank) && !e.replicated)
             CT_TRY(x->average(x->ctx, e.data, e.count, 1.0 / x->n_rank));
     }
-    if ((n > 0) && (state->n_rank != x->n_rank))
+    if ((n > 0) && (state->n_rank != x->n_rank) && !state->foreign)
         CT_INFO("residuals of %d ranks were summed and dealt out to %d", state->n_rank, x->n_rank);
     return CT_OK;
 }
@@ -235,7 +240,8 @@ ct_status ct_rank_state_read(const char *file, ct_net *net, ct_snapshot_state *s
     state->owed = NULL;
     status = agree(x, status, NULL);
     if (status == CT_OK) status = read_states(file, net, state, x);
-    if (status == CT_OK) status = agree(x, look_for(file, net, state->n_rank, x, kind_of), NULL);
+    if ((status == CT_OK) && !state->foreign)
+        status = agree(x, look_for(file, net, state->n_rank, x, kind_of), NULL);
     if (status == CT_OK) status = x->max(x->ctx, kind_of, net->n_param);
     if (status == CT_OK) status = settle(file, net, state, x, kind_of);
     free(kind_of);

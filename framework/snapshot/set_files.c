@@ -91,9 +91,20 @@ static bool is_temp(const char *suffix)
     return (n > temp) && (strcmp(suffix + n - temp, CT_SET_TEMP) == 0);
 }
 
+/* A part that rank 0 writes, other than the solver state. */
+static bool is_shared(const char *suffix)
+{
+    static const char *const shared[] = { CT_SET_WEIGHTS, CT_SET_AVERAGE, CT_SET_BINARY,
+                                          CT_SET_AVERAGE_BINARY, CT_SET_CAFFE };
+
+    for (size_t i = 0; i < sizeof(shared) / sizeof(shared[0]); i++)
+        if (strcmp(suffix, shared[i]) == 0) return true;
+    return false;
+}
+
 static bool is_part(const char *suffix)
 {
-    return (strcmp(suffix, CT_SET_WEIGHTS) == 0) || (rank_of(suffix) >= 0);
+    return is_shared(suffix) || (rank_of(suffix) >= 0);
 }
 
 static bool is_part_temp(const char *suffix)
@@ -217,7 +228,7 @@ static void prune_file(void *ctx, int64_t iteration, const char *suffix, const c
     const prune_ctx *c = ctx;
 
     if (iteration != c->iteration) return;
-    if ((rank_of(suffix) >= c->first_rank) || (c->weights && (strcmp(suffix, CT_SET_WEIGHTS) == 0)))
+    if ((rank_of(suffix) >= c->first_rank) || (c->weights && is_shared(suffix)))
         remove_beside(c->prefix, name);
 }
 

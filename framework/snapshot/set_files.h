@@ -9,9 +9,13 @@
 
 #include "framework/base/status.h"
 
-#define CT_SET_WEIGHTS "caffemodel.h5"
-#define CT_SET_STATE   "solverstate.h5"
-#define CT_SET_TEMP    ".tmp" /* behind the final name while a file is being written */
+#define CT_SET_WEIGHTS        "caffemodel.h5"
+#define CT_SET_AVERAGE        "average.caffemodel.h5"
+#define CT_SET_BINARY         "caffemodel" /* this and the next two with snapshot_format BINARYPROTO */
+#define CT_SET_AVERAGE_BINARY "average.caffemodel"
+#define CT_SET_CAFFE          "solverstate" /* for Caffe; CT_SET_STATE is there all the same */
+#define CT_SET_STATE          "solverstate.h5"
+#define CT_SET_TEMP           ".tmp" /* behind the final name while a file is being written */
 
 /** "PREFIX_iter_N.SUFFIX", malloc'ed; NULL without memory. */
 char *ct_set_path(const char *prefix, int64_t iteration, const char *suffix);

@@ -1,10 +1,14 @@
 /** @file snapshot.h  Snapshots: a set of files that is complete or not there.
  *
  *   PREFIX_iter_N.caffemodel.h5    weights in Caffe's HDF5 layout: /data/LAYER/INDEX
+ *   PREFIX_iter_N.average.caffemodel.h5  likewise, their average over the run, where there is one
  *   PREFIX_iter_N.rankR.h5         per rank, only where a codec keeps state
  *   PREFIX_iter_N.solverstate.h5   iteration, optimiser state by parameter key, what layers carry
  *                                  from batch to batch, by column, engines, provenance, the names,
  *                                  sizes and hashes of the other parts
+ *
+ * With snapshot_format BINARYPROTO the weights are PREFIX_iter_N.caffemodel in Caffe's binary form,
+ * and PREFIX_iter_N.solverstate says Caffe what the .h5 says us.
  *
  * Each file is written under a temporary name, flushed, synced and renamed; the solverstate last,
  * which commits the set. Its first line is "cortado solverstate XXH64", the hash of its bytes from
@@ -19,6 +23,13 @@
 #include "framework/net/net.h"
 #include "framework/solver/exchange.h"
 
+/** Name of the average of the weights among the histories. A snapshot of a run without one starts
+ *  it at the weights. */
+#define CT_HISTORY_AVERAGE "average"
+
+/** As in Intel's solver states. */
+#define CT_NO_LEAST_LOSS 1e38
+
 typedef struct ct_snapshot_state { /* what a set holds besides weights */
     int64_t iteration;
     int n_rank;
@@ -27,9 +38,16 @@ typedef struct ct_snapshot_state { /* what a set holds besides weights */
     int n_history;   /* optimiser state arenas, as long as the gradient arena */
     float **history; /* views; element order as the gradient arena's          */
     const char *const *history_name;
-    int64_t lr_step;          /* Caffe's current_step                                   */
-    const char *provenance;   /* JSON; NULL: none                                       */
-    const char *plan;         /* rows of engines, framework/net/engine_plan.h; NULL: none */
+    const float *average;    /* the one to keep as weights of their own; NULL: none yet */
+    const char *solver_type; /* for messages                                           */
+    int n_state;             /* histories of the rule itself, which come first         */
+    bool binary;             /* snapshot_format BINARYPROTO                            */
+    int64_t lr_step;         /* Caffe's current_step                                   */
+    double least_loss;       /* of lr_policy plateau; CT_NO_LEAST_LOSS: none seen      */
+    int64_t last_event;      /* likewise                                               */
+    bool foreign;           /* read from a solver state of Caffe: seed, batch, losses are unknown */
+    const char *provenance; /* JSON; NULL: none                                       */
+    const char *plan;       /* rows of engines, framework/net/engine_plan.h; NULL: none */
     double loss_window[1024]; /* average_loss                                           */
     int n_loss, next_loss;
     /* read: this rank's part of what was not sent of parameters that travel otherwise now, to be
@@ -43,10 +61,10 @@ typedef struct ct_snapshot_state { /* what a set holds besides weights */
  *  it took. CT_ERR_IO on every rank where one cannot write; no earlier set is touched then. */
 ct_status ct_snapshot_write(const char *prefix, const ct_net *net, const ct_snapshot_state *state,
                             const ct_exchange *exchange, int keep, double *seconds_p);
-/** Reads the set of a .solverstate.h5 into net (weights), state and the exchange's state. state
- *  comes with n_history, history and history_name filled in; provenance stays as it is. Collective:
- *  rank 0 reads the shared parts and broadcasts. CT_ERR_IO; CT_ERR_DATA (damaged, other net, other
- *  optimiser), logged with what was expected. */
+/** Reads the set of a .solverstate.h5, or a solver state of Caffe, into net (weights), state and
+ * the exchange's state. state comes with n_history, history and history_name filled in; provenance
+ * stays as it is. Collective: rank 0 reads the shared parts and broadcasts. CT_ERR_IO; CT_ERR_DATA
+ * (damaged, other net, other optimiser), logged with what was expected. */
 ct_status ct_snapshot_read(const char *file, ct_net *net, ct_snapshot_state *state,
                            const ct_exchange *exchange);
 /** The rows of engines that the set's run went by, malloc'ed, or NULL: it has none, or is damaged,
@@ -59,13 +77,15 @@ ct_status ct_snapshot_verify(const char *file, char **why_p);
  *  and unfinished ones that it skips. *file_p is malloc'ed, or NULL where there is none (not an
  *  error). Rank 0 calls it. */
 ct_status ct_snapshot_newest(const char *prefix, char **file_p);
-/** Copies weights by layer name from .caffemodel or .caffemodel.h5; logs which layers of the net
- * have none in the file and which of the file are not in the net. Shapes fit when they are equal
- * but for leading ones, so the four dimensions of old models do. CT_ERR_SHAPE where shapes or
- * numbers of blobs differ (both are printed), CT_ERR_DATA where no layer has a namesake; net is
- * untouched then. Not collective. */
+/** Copies weights by layer name from .caffemodel, .caffemodel.h5 or .npz; logs how many layers were
+ * loaded, which of the net have none in the file and which of the file are not in the net. Shapes
+ * fit when they are equal but for leading ones, so the four dimensions of old models do.
+ * CT_ERR_SHAPE where shapes or numbers of blobs differ (both are printed), CT_ERR_DATA where no
+ * layer has a namesake; net is untouched then. Not collective. */
 ct_status ct_weights_load(const char *file, ct_net *net);
-/** Writes weights in Caffe's HDF5 layout, atomically. */
+/** Writes weights whole or not at all, in the format of the name: .caffemodel, .h5 or .npz. */
 ct_status ct_weights_save(const char *file, const ct_net *net);
+/** Copies weights from a file of any format to one of the format that `to` names. */
+ct_status ct_weights_convert(const char *from, const char *to);
 
 #endif

@@ -5,13 +5,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "framework/snapshot/caffe_state.h"
 #include "framework/snapshot/carry.h"
 #include "framework/snapshot/h5.h"
 #include "framework/snapshot/host_copy.h"
 #include "framework/snapshot/rank_state.h"
 #include "framework/snapshot/set_files.h"
 #include "framework/snapshot/set_state.h"
-#include "framework/snapshot/weights_h5.h"
+#include "framework/snapshot/weights.h"
 
 static bool ends_with(const char *text, const char *end)
 {
@@ -29,11 +30,6 @@ static ct_status check_kind(const char *file)
                        "%s holds weights only: resuming (--snapshot) needs the .solverstate.h5 "
                        "beside it; to start from these weights use --weights",
                        file);
-    if (ends_with(file, ".solverstate"))
-        return CT_FAIL(CT_ERR_DATA,
-                       "%s is a binary solver state of Caffe, which cannot be resumed from; start "
-                       "from its .caffemodel with --weights",
-                       file);
     return CT_OK;
 }
 
@@ -45,7 +41,9 @@ static ct_status get_history(ct_h5_reader *r, const char *file, const ct_net *ne
     ct_status status;
 
     if (path.text == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to read %s", file);
-    if (!ct_h5_has(r, path.text)) {
+    if (!ct_h5_has(r, path.text) && (strcmp(name, CT_HISTORY_AVERAGE) == 0)) {
+        status = dev->to_host(NULL, host, ct_blob_data(&p->blob), (size_t)p->count * sizeof(float));
+    } else if (!ct_h5_has(r, path.text)) {
         status = CT_FAIL(CT_ERR_DATA,
                          "%s: no optimiser state \"%s\" of %s; was it written by another solver "
                          "type?",
@@ -71,6 +69,13 @@ static ct_status get_scalars(ct_h5_reader *r, ct_snapshot_state *state)
     CT_TRY(ct_h5_get_int(r, "/seed", &seed));
     CT_TRY(ct_h5_get_doubles(r, "/loss_window", capacity, state->loss_window, &n_loss));
     CT_TRY(ct_h5_get_int(r, "/next_loss", &next));
+    state->least_loss = CT_NO_LEAST_LOSS;
+    if (ct_h5_has(r, "/minimum_loss")) {
+        int64_t n_least = 0;
+
+        CT_TRY(ct_h5_get_doubles(r, "/minimum_loss", 1, &state->least_loss, &n_least));
+        CT_TRY(ct_h5_get_int(r, "/iter_last_event", &state->last_event));
+    }
     if ((n_rank < 1) || (n_rank > INT32_MAX) || (next < 0) || (next > n_loss))
         return CT_FAIL(CT_ERR_DATA, "solverstate: %" PRId64 " ranks, loss %" PRId64 " of %" PRId64,
                        n_rank, next, n_loss);
@@ -89,7 +94,7 @@ static ct_status get_weights(ct_h5_reader *r, const char *file, ct_net *net)
 
     CT_TRY(ct_h5_get_text(r, "/learned_net", &name));
     path = ct_path_beside(file, name);
-    status = (path != NULL) ? ct_weights_read_h5(path, net)
+    status = (path != NULL) ? ct_weights_read(path, net)
                             : CT_FAIL(CT_ERR_NOMEM, "no memory to read %s", file);
     free(path);
     free(name);
@@ -105,6 +110,7 @@ static ct_status read_shared(const char *file, ct_net *net, ct_snapshot_state *s
     ct_status status;
 
     CT_TRY(check_kind(file));
+    if (ct_caffe_state_is(file)) return ct_caffe_state_read(file, net, state);
     status = ct_snapshot_verify(file, &why);
     if (status != CT_OK) {
         status = CT_FAIL(status, "%s", (why != NULL) ? why : file);
@@ -162,6 +168,8 @@ static ct_status broadcast_shared(const ct_exchange *x, ct_net *net, ct_snapshot
     copy.n_history = state->n_history;
     copy.history = state->history;
     copy.history_name = state->history_name;
+    copy.average = state->average;
+    copy.solver_type = state->solver_type;
     copy.provenance = state->provenance;
     copy.plan = state->plan;
     *state = copy;
@@ -183,7 +191,7 @@ ct_status ct_snapshot_read(const char *file, ct_net *net, ct_snapshot_state *sta
     CT_TRY(exchange->max(exchange->ctx, &worst, 1));
     if (worst != 0) return (ct_status)worst;
     CT_TRY(broadcast_shared(exchange, net, state));
-    CT_TRY(ct_carry_read(file, net, exchange));
+    if (!state->foreign) CT_TRY(ct_carry_read(file, net, exchange));
     return ct_rank_state_read(file, net, state, exchange);
 }
 

@@ -7,12 +7,13 @@
 #include <unistd.h>
 
 #include "framework/base/clock.h"
+#include "framework/snapshot/caffe_state.h"
 #include "framework/snapshot/carry.h"
 #include "framework/snapshot/h5.h"
 #include "framework/snapshot/host_copy.h"
 #include "framework/snapshot/set_files.h"
 #include "framework/snapshot/set_state.h"
-#include "framework/snapshot/weights_h5.h"
+#include "framework/snapshot/weights.h"
 
 typedef struct set_file {
     char *path, *temp;
@@ -26,7 +27,8 @@ typedef struct set_writer {
     const ct_net *net;
     const ct_snapshot_state *state;
     const ct_exchange *exchange;
-    set_file weights, rank, solver;
+    set_file weights, average, caffe; /* the last two where state says so */
+    set_file rank, solver;
     int64_t *part; /* n_rank x {size, hash high, hash low}: all ranks' files */
     bool any_rank_file;
     ct_carry carry;
@@ -72,10 +74,13 @@ static ct_status name_file(const set_writer *s, const char *suffix, set_file *fi
 
 static ct_status name_files(set_writer *s)
 {
+    bool binary = s->state->binary;
     char suffix[32];
 
     snprintf(suffix, sizeof(suffix), "rank%d.h5", s->exchange->rank);
-    CT_TRY(name_file(s, CT_SET_WEIGHTS, &s->weights));
+    CT_TRY(name_file(s, binary ? CT_SET_BINARY : CT_SET_WEIGHTS, &s->weights));
+    CT_TRY(name_file(s, binary ? CT_SET_AVERAGE_BINARY : CT_SET_AVERAGE, &s->average));
+    CT_TRY(name_file(s, CT_SET_CAFFE, &s->caffe));
     CT_TRY(name_file(s, CT_SET_STATE, &s->solver));
     CT_TRY(name_file(s, suffix, &s->rank));
     s->part = calloc((size_t)s->exchange->n_rank, 3 * sizeof(*s->part));
@@ -135,10 +140,14 @@ static ct_status gather_parts(set_writer *s)
 
 static ct_status put_parts(const set_writer *s, ct_h5_writer *w)
 {
+    const set_file *shared[] = { &s->weights, &s->average, &s->caffe };
     ct_text parts = { 0 }, name = { 0 };
     ct_status status;
 
-    ct_state_add_part(&parts, ct_path_base(s->weights.path), s->weights.size, s->weights.hash);
+    for (int i = 0; i < 3; i++)
+        if (shared[i]->size > 0)
+            ct_state_add_part(&parts, ct_path_base(shared[i]->path), shared[i]->size,
+                              shared[i]->hash);
     for (int r = 0; r < s->exchange->n_rank; r++) {
         const int64_t *p = s->part + 3 * r;
 
@@ -169,6 +178,10 @@ static ct_status put_scalars(const set_writer *s, ct_h5_writer *w)
     CT_TRY(ct_h5_put_int(w, "/seed", (int64_t)state->seed));
     CT_TRY(ct_h5_put_doubles(w, "/loss_window", state->loss_window, state->n_loss));
     CT_TRY(ct_h5_put_int(w, "/next_loss", state->next_loss));
+    if (state->least_loss < CT_NO_LEAST_LOSS) {
+        CT_TRY(ct_h5_put_doubles(w, "/minimum_loss", &state->least_loss, 1));
+        CT_TRY(ct_h5_put_int(w, "/iter_last_event", state->last_event));
+    }
     if (state->provenance != NULL) CT_TRY(ct_h5_put_text(w, "/provenance", state->provenance));
     if (state->plan != NULL) CT_TRY(ct_h5_put_text(w, CT_STATE_PLAN, state->plan));
     return CT_OK;
@@ -219,6 +232,24 @@ out:
     return status;
 }
 
+/* What of the set rank 0 writes before the solver state. */
+static ct_status write_weights(set_writer *s)
+{
+    const ct_snapshot_state *state = s->state;
+    const ct_model_format *format = state->binary ? &ct_model_binary : &ct_model_h5;
+
+    CT_INFO("Snapshotting to %s file %s", state->binary ? "binary proto" : "HDF5", s->weights.path);
+    CT_TRY(ct_weights_write(s->weights.temp, s->net, NULL, format, state->provenance,
+                            &s->weights.hash, &s->weights.size));
+    if (state->average != NULL)
+        CT_TRY(ct_weights_write(s->average.temp, s->net, state->average, format, state->provenance,
+                                &s->average.hash, &s->average.size));
+    if (!state->binary) return CT_OK;
+    CT_INFO("Snapshotting solver state to binary proto file %s", s->caffe.path);
+    return ct_caffe_state_write(s->caffe.temp, s->weights.path, s->net, state, &s->caffe.hash,
+                                &s->caffe.size);
+}
+
 /* Everything is on disk under temporary names before the first rename. */
 static ct_status write_temps(set_writer *s)
 {
@@ -228,9 +259,7 @@ static ct_status write_temps(set_writer *s)
     if (x->rank == 0) ct_set_clean(s->prefix);
     CT_TRY(x->barrier(x->ctx)); /* nobody's new file is cleaned away */
     if (x->rank == 0) {
-        CT_INFO("Snapshotting to HDF5 file %s", s->weights.path);
-        status = ct_weights_write_h5(s->weights.temp, s->net, s->state->provenance,
-                                     &s->weights.hash, &s->weights.size);
+        status = write_weights(s);
     }
     if (status == CT_OK) status = write_rank(s);
     CT_TRY(agree(s, status));
@@ -248,7 +277,12 @@ static ct_status commit(set_writer *s)
 {
     ct_status status = CT_OK;
 
-    if (s->exchange->rank == 0) status = ct_file_commit(s->weights.temp, s->weights.path);
+    if (s->exchange->rank == 0) {
+        set_file *shared[] = { &s->weights, &s->average, &s->caffe };
+
+        for (int i = 0; (i < 3) && (status == CT_OK); i++)
+            if (shared[i]->size > 0) status = ct_file_commit(shared[i]->temp, shared[i]->path);
+    }
     if ((status == CT_OK) && (s->rank.size > 0))
         status = ct_file_commit(s->rank.temp, s->rank.path);
     CT_TRY(agree(s, status));
@@ -268,6 +302,8 @@ ct_status ct_snapshot_write(const char *prefix, const ct_net *net, const ct_snap
     if ((status == CT_OK) && (exchange->rank == 0))
         ct_set_prune(prefix, state->iteration, keep, s.any_rank_file ? exchange->n_rank : 0);
     drop_file(&s.weights, (status != CT_OK) && (exchange->rank == 0));
+    drop_file(&s.average, (status != CT_OK) && (exchange->rank == 0));
+    drop_file(&s.caffe, (status != CT_OK) && (exchange->rank == 0));
     drop_file(&s.solver, (status != CT_OK) && (exchange->rank == 0));
     drop_file(&s.rank, status != CT_OK);
     free(s.part);

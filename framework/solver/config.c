@@ -41,6 +41,7 @@ static ct_status check_rates(const Ct__SolverParameter *p)
     double rate;
 
     CT_TRY(ct_update_rule_find(p->type, &rule));
+    CT_TRY(ct_update_rule_check(rule, p));
     CT_TRY(ct_learning_rate(p, 0, &rate));
     if (!isfinite(rate)) return CT_FAIL(CT_ERR_CONFIG, "solver: the learning rate is %g", rate);
     if (!isfinite(p->momentum) || (p->momentum < 0.0f) || !isfinite(p->weight_decay))
@@ -54,10 +55,27 @@ static ct_status check_rates(const Ct__SolverParameter *p)
     return CT_OK;
 }
 
+static ct_status check_average(const Ct__WeightAverageParameter *a)
+{
+    if ((a == NULL) || (a->type == CT__WEIGHT_AVERAGE_PARAMETER__TYPE__NONE)) return CT_OK;
+    if (a->start_iter < 0)
+        return CT_FAIL(CT_ERR_CONFIG, "solver: average.start_iter is %d, needs at least 0",
+                       a->start_iter);
+    if ((a->type == CT__WEIGHT_AVERAGE_PARAMETER__TYPE__EMA) &&
+        !((a->decay >= 0.0f) && (a->decay < 1.0f)))
+        return CT_FAIL(CT_ERR_CONFIG, "solver: average.decay is %g, EMA needs 0 to below 1",
+                       (double)a->decay);
+    if ((a->type == CT__WEIGHT_AVERAGE_PARAMETER__TYPE__SWA) && (a->interval < 1))
+        return CT_FAIL(CT_ERR_CONFIG, "solver: average.interval is %d, SWA needs at least 1",
+                       a->interval);
+    return CT_OK;
+}
+
 ct_status ct_solver_check(const Ct__SolverParameter *p)
 {
     CT_TRY(check_counts(p));
     CT_TRY(check_rates(p));
+    CT_TRY(check_average(p->average));
     if ((p->snapshot_prefix == NULL) && (p->snapshot > 0))
         return CT_FAIL(CT_ERR_CONFIG, "solver: snapshot is %d, but snapshot_prefix is not set",
                        p->snapshot);
@@ -88,9 +106,6 @@ static void warn(const Ct__SolverParameter *p)
 {
     if ((p->snapshot_prefix == NULL) && p->snapshot_after_train)
         CT_WARN("solver: snapshot_prefix is not set, the trained weights will not be saved");
-    if (p->has_snapshot_format &&
-        (p->snapshot_format == CT__SOLVER_PARAMETER__SNAPSHOT_FORMAT__BINARYPROTO))
-        CT_INFO("snapshot_format BINARYPROTO: snapshots are written as HDF5 all the same");
     if (p->snapshot_diff)
         CT_WARN("solver: snapshot_diff is not supported, gradients are not saved");
     if (p->debug_info) CT_WARN("solver: debug_info is not supported, nothing more is printed");

@@ -7,6 +7,19 @@
 #include "framework/net/engine_plan.h"
 #include "framework/solver/solver_private.h"
 
+static bool average_begun(const ct_solver *s)
+{
+    return (s->step.average != NULL) && ct_average_begun(s->param->average, s->iteration);
+}
+
+ct_status ct_solver_take_average(ct_solver *s, bool average)
+{
+    if ((average == s->averaged) || (average && !average_begun(s))) return CT_OK;
+    CT_TRY(ct_train_step_swap_average(&s->step));
+    s->averaged = average;
+    return CT_OK;
+}
+
 static void fill_state(ct_solver *s, ct_snapshot_state *state)
 {
     *state = (ct_snapshot_state){
@@ -14,10 +27,18 @@ static void fill_state(ct_solver *s, ct_snapshot_state *state)
         .n_rank = s->exchange.n_rank,
         .global_batch = s->net->batch_global,
         .seed = s->seed,
-        .n_history = s->rule->n_state,
+        .n_history = s->step.n_history,
         .history = s->step.history,
-        .history_name = s->rule->state_name,
-        .lr_step = ct_learning_rate_step(s->param, s->iteration),
+        .history_name = s->step.history_name,
+        .average = average_begun(s) ? s->step.average : NULL,
+        .solver_type = s->rule->type,
+        .n_state = s->rule->n_state,
+        .binary = s->param->has_snapshot_format &&
+                  (s->param->snapshot_format == CT__SOLVER_PARAMETER__SNAPSHOT_FORMAT__BINARYPROTO),
+        .lr_step = ct_plateau_is(s->param) ? s->plateau.step
+                                           : ct_learning_rate_step(s->param, s->iteration),
+        .least_loss = s->plateau.begun ? s->plateau.least : CT_NO_LEAST_LOSS,
+        .last_event = s->plateau.event,
         .provenance = s->options.provenance,
         .n_loss = s->n_loss,
         .next_loss = s->next_loss,
@@ -30,7 +51,7 @@ static ct_status collect_momentum(ct_solver *s)
 {
     const ct_exchange *x = &s->exchange;
 
-    for (int i = 0; (s->rule->n_state > 0) && (i < x->n_state(x->ctx)); i++) {
+    for (int i = 0; s->rule->corrects && (i < x->n_state(x->ctx)); i++) {
         ct_exchange_state e = { 0 };
         float *history;
 
@@ -43,7 +64,7 @@ static ct_status collect_momentum(ct_solver *s)
     return CT_OK;
 }
 
-ct_status ct_solver_snapshot(ct_solver *s)
+static ct_status write_snapshot(ct_solver *s)
 {
     const ct_exchange *x = &s->exchange;
     ct_snapshot_state state;
@@ -51,7 +72,6 @@ ct_status ct_solver_snapshot(ct_solver *s)
     ct_status status;
     double seconds = 0.0, traced = ct_trace_start(s->options.trace);
 
-    if (s->iteration == s->last_snapshot) return CT_OK;
     CT_TRY(ct_solver_settle(s));
     ct_solver_beat(s, "snapshot");
     CT_TRY(ct_solver_average_statistics(s));
@@ -71,6 +91,18 @@ ct_status ct_solver_snapshot(ct_solver *s)
     return CT_OK;
 }
 
+ct_status ct_solver_snapshot(ct_solver *s)
+{
+    bool averaged = s->averaged; /* asked for by a signal during a test */
+    ct_status status;
+
+    if (s->iteration == s->last_snapshot) return CT_OK;
+    CT_TRY(ct_solver_take_average(s, false));
+    status = write_snapshot(s);
+    CT_TRY(ct_solver_take_average(s, averaged));
+    return status;
+}
+
 /* Takes up what a snapshot says; what differs from this run is said. */
 static void take_state(ct_solver *s, const ct_snapshot_state *state)
 {
@@ -79,6 +111,10 @@ static void take_state(ct_solver *s, const ct_snapshot_state *state)
                  (state->n_loss == 0));
 
     s->iteration = state->iteration;
+    s->plateau = (ct_plateau){ .begun = (state->least_loss < CT_NO_LEAST_LOSS),
+                               .least = state->least_loss,
+                               .event = state->last_event,
+                               .step = state->lr_step };
     if (s->param->random_seed < 0) {
         s->seed = state->seed;
     } else if (state->seed != s->seed) {
@@ -149,8 +185,11 @@ static ct_status restore_file(ct_solver *s, const char *file)
     s->step.owed = state.owed;
     take_state(s, &state);
     if (is_own_set(s, file)) s->last_snapshot = s->iteration;
-    CT_INFO("resuming after %" PRId64 " iterations, written by %d rank%s", s->iteration,
-            state.n_rank, (state.n_rank == 1) ? "" : "s");
+    if (state.foreign)
+        CT_INFO("resuming after %" PRId64 " iterations of Caffe", s->iteration);
+    else
+        CT_INFO("resuming after %" PRId64 " iterations, written by %d rank%s", s->iteration,
+                state.n_rank, (state.n_rank == 1) ? "" : "s");
     if (s->iteration > s->param->max_iter)
         CT_WARN("the snapshot is beyond max_iter %d", s->param->max_iter);
     return CT_OK;

@@ -1,5 +1,6 @@
 /* Learning-rate policies. The formulas are those Caffe documents for lr_policy, in double
- * precision; each is a function of the iteration alone, so a resumed run needs no state. */
+ * precision; each is a function of the iteration alone, so a resumed run needs no state (plateau is
+ * the exception: plateau.c). */
 #include "framework/solver/solver.h"
 
 #include <math.h>
@@ -13,7 +14,10 @@ enum {
     NEEDS_POWER = 2,
     NEEDS_STEPSIZE = 4,
     NEEDS_STEPVALUE = 8,
-    NEEDS_MAX_ITER = 16
+    NEEDS_MAX_ITER = 16,
+    NEEDS_STAGES = 32,
+    NEEDS_PLATEAU = 64,
+    NO_BASE_LR = 128
 };
 
 typedef struct lr_policy {
@@ -69,6 +73,15 @@ static double factor_cosine(const Ct__SolverParameter *p, double iteration)
     return 0.5 * (1.0 + cos(acos(-1.0) * ((done < 1.0) ? done : 1.0)));
 }
 
+/* Intel's: stagelr[i] up to and with iteration stageiter[i], the last one beyond. */
+static double factor_multifixed(const Ct__SolverParameter *p, double iteration)
+{
+    size_t i = 0;
+
+    while ((i + 1 < p->n_stagelr) && (iteration > (double)p->stageiter[i])) i++;
+    return (double)p->stagelr[i];
+}
+
 static const lr_policy policy_table[] = {
     { "fixed", 0, factor_fixed },
     { "step", NEEDS_GAMMA | NEEDS_STEPSIZE, factor_step },
@@ -78,6 +91,8 @@ static const lr_policy policy_table[] = {
     { "poly", NEEDS_POWER | NEEDS_MAX_ITER, factor_poly },
     { "sigmoid", NEEDS_GAMMA | NEEDS_STEPSIZE, factor_sigmoid },
     { "cosine", NEEDS_MAX_ITER, factor_cosine },
+    { "multifixed", NEEDS_STAGES | NO_BASE_LR, factor_multifixed },
+    { "plateau", NEEDS_GAMMA | NEEDS_PLATEAU, factor_fixed }, /* its steps: plateau.c */
 };
 enum { N_POLICY = (int)(sizeof(policy_table) / sizeof(policy_table[0])) };
 
@@ -95,7 +110,7 @@ static ct_status find_policy(const char *name, const lr_policy **policy_p)
     near = (name != NULL) ? ct_text_nearest(name, known, N_POLICY) : NULL;
     return CT_FAIL(CT_ERR_CONFIG,
                    "solver: lr_policy %s%s%s%s%s%s; known: fixed, step, exp, inv, multistep, poly, "
-                   "sigmoid, cosine",
+                   "sigmoid, cosine, multifixed, plateau",
                    (name != NULL) ? "\"" : "is not set", (name != NULL) ? name : "",
                    (name != NULL) ? "\" is unknown" : "", (near != NULL) ? "; did you mean \"" : "",
                    (near != NULL) ? near : "", (near != NULL) ? "\"?" : "");
@@ -106,13 +121,18 @@ static ct_status check_fields(const Ct__SolverParameter *p, const lr_policy *pol
     ct_text missing = { 0 };
     ct_status status = CT_OK;
 
-    if (!p->has_base_lr) ct_text_add(&missing, " base_lr");
+    if (!(policy->needs & NO_BASE_LR) && !p->has_base_lr) ct_text_add(&missing, " base_lr");
     if ((policy->needs & NEEDS_GAMMA) && !p->has_gamma) ct_text_add(&missing, " gamma");
     if ((policy->needs & NEEDS_POWER) && !p->has_power) ct_text_add(&missing, " power");
     if ((policy->needs & NEEDS_STEPSIZE) && !p->has_stepsize) ct_text_add(&missing, " stepsize");
     if ((policy->needs & NEEDS_STEPVALUE) && (p->n_stepvalue == 0))
         ct_text_add(&missing, " stepvalue");
     if ((policy->needs & NEEDS_MAX_ITER) && !p->has_max_iter) ct_text_add(&missing, " max_iter");
+    if ((policy->needs & NEEDS_STAGES) && (p->n_stagelr == 0)) ct_text_add(&missing, " stagelr");
+    if ((policy->needs & NEEDS_STAGES) && (p->n_stageiter == 0))
+        ct_text_add(&missing, " stageiter");
+    if ((policy->needs & NEEDS_PLATEAU) && (p->n_plateau_winsize == 0))
+        ct_text_add(&missing, " plateau_winsize");
     if (missing.text != NULL)
         status = CT_FAIL(CT_ERR_CONFIG, "solver: lr_policy \"%s\" needs a value for:%s",
                          policy->name, missing.text);
@@ -136,10 +156,48 @@ static ct_status check_values(const Ct__SolverParameter *p, const lr_policy *pol
             return CT_FAIL(CT_ERR_CONFIG, "solver: stepvalue %d stands after %d; they must ascend",
                            p->stepvalue[i], p->stepvalue[i - 1]);
     }
-    if ((p->warmup != NULL) && (p->warmup->iterations < 0))
-        return CT_FAIL(CT_ERR_CONFIG, "solver: warmup.iterations is %d, needs at least 0",
-                       p->warmup->iterations);
+    if ((policy->needs & NEEDS_STAGES) && (p->n_stagelr != p->n_stageiter))
+        return CT_FAIL(CT_ERR_CONFIG, "solver: %zu stagelr and %zu stageiter; each stage has both",
+                       p->n_stagelr, p->n_stageiter);
+    for (size_t i = 1; (policy->needs & NEEDS_STAGES) && (i < p->n_stageiter); i++) {
+        if (p->stageiter[i] <= p->stageiter[i - 1])
+            return CT_FAIL(CT_ERR_CONFIG, "solver: stageiter %d stands after %d; they must ascend",
+                           p->stageiter[i], p->stageiter[i - 1]);
+    }
+    for (size_t i = 0; (policy->needs & NEEDS_PLATEAU) && (i < p->n_plateau_winsize); i++) {
+        if (p->plateau_winsize[i] < 1)
+            return CT_FAIL(CT_ERR_CONFIG, "solver: plateau_winsize is %d, needs at least 1",
+                           p->plateau_winsize[i]);
+    }
     return CT_OK;
+}
+
+/* The three ways to say how the rate rises at the start. */
+static ct_status check_warmup(const Ct__SolverParameter *p)
+{
+    int32_t own = (p->warmup != NULL) ? p->warmup->iterations : 0;
+
+    if ((own < 0) || (p->warmup_iter < 0) || (p->rampup_interval < 0))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "solver: warmup.iterations is %d, warmup_iter %d, rampup_interval %d; none "
+                       "may be negative",
+                       own, p->warmup_iter, p->rampup_interval);
+    if ((own > 0) + (p->warmup_iter > 0) + (p->rampup_interval > 0) > 1)
+        return CT_FAIL(CT_ERR_CONFIG, "solver: warmup { }, warmup_iter and rampup_interval say the "
+                                      "same thing in three ways; give one");
+    return CT_OK;
+}
+
+/* Intel's and NVIDIA's: a line from a rate of its own to base_lr, instead of the policy. */
+static bool ramp(const Ct__SolverParameter *p, int64_t iteration, double *rate_p)
+{
+    bool intel = (p->warmup_iter > 0);
+    int64_t n = intel ? p->warmup_iter : p->rampup_interval;
+    double start = (double)(intel ? p->warmup_start_lr : p->rampup_lr);
+
+    if (iteration >= n) return false;
+    *rate_p = start + ((double)p->base_lr - start) * (double)iteration / (double)n;
+    return true;
 }
 
 int64_t ct_learning_rate_step(const Ct__SolverParameter *p, int64_t iteration)
@@ -163,7 +221,10 @@ ct_status ct_learning_rate(const Ct__SolverParameter *p, int64_t iteration, doub
     CT_TRY(find_policy(p->lr_policy, &policy));
     CT_TRY(check_fields(p, policy));
     CT_TRY(check_values(p, policy));
-    rate = (double)p->base_lr * policy->factor(p, (double)iteration);
+    CT_TRY(check_warmup(p));
+    if (ramp(p, iteration, rate_p)) return CT_OK;
+    rate = policy->factor(p, (double)iteration);
+    if (!(policy->needs & NO_BASE_LR)) rate *= (double)p->base_lr;
     if ((p->warmup != NULL) && (iteration < p->warmup->iterations)) {
         double start = (double)p->warmup->start_factor;
 

@@ -289,10 +289,17 @@ static ct_status step(ct_solver *s, bool *finite_p)
     double start = ct_clock_s(), loss = 0.0;
 
     CT_TRY(ct_learning_rate(s->param, s->iteration, &s->rate));
+    if (ct_plateau_is(s->param)) s->rate *= ct_plateau_factor(s->param, &s->plateau);
     log_multistep(s);
     CT_TRY(ct_train_step_run(&s->step, s->iteration, s->rate, &loss));
     ct_solver_note_loss(s, loss);
     *finite_p = isfinite(loss);
+    if (ct_plateau_is(s->param)) {
+        double smoothed = ct_solver_smoothed_loss(s);
+
+        CT_TRY(s->exchange.sum(s->exchange.ctx, &smoothed, 1));
+        ct_plateau_note(s->param, s->iteration, smoothed, &s->plateau);
+    }
     s->tally.step_s += ct_clock_s() - start;
     s->tally.iterations++;
     return CT_OK;

@@ -10,33 +10,11 @@
 
 #include "framework/net/net.h"
 #include "framework/solver/exchange.h"
+#include "framework/solver/update_rule.h"
 
 struct ct_report;
 
 typedef struct ct_solver ct_solver;
-
-/** What one update of one parameter works on: count elements, on dev. */
-typedef struct ct_update {
-    const ct_device *dev;
-    int64_t count;
-    float scale;                        /* of the gradient: clipping, 1 / iter_size */
-    float rate;                         /* lr * lr_mult                             */
-    float momentum, decay_l2, decay_l1; /* weight_decay * decay_mult; one of the two */
-    const float *grad;                  /* summed over ranks and micro-steps */
-    float *weight;
-    float *state[2];
-} ct_update;
-
-/** Element-wise update rule; state tensors are arenas as long as the gradient arena. */
-typedef struct ct_update_rule {
-    const char *type; /* solver `type:` */
-    int n_state;
-    const char *state_name[2]; /* "momentum" … */
-    ct_status (*apply)(const ct_update *u);
-} ct_update_rule;
-
-/** The rule of a solver type; NULL: SGD. CT_ERR_CONFIG with the known ones. */
-ct_status ct_update_rule_find(const char *type, const ct_update_rule **rule_p);
 
 /** What a signal asks for at the next step boundary. */
 typedef enum {
@@ -92,8 +70,9 @@ ct_net *ct_solver_test_net(ct_solver *s, int i);
 int64_t ct_solver_iteration(const ct_solver *s);
 uint64_t ct_solver_seed(const ct_solver *s);
 
-/** The learning rate of an iteration: fixed, step, exp, inv, multistep, poly, sigmoid, cosine, with
- *  linear warm-up. CT_ERR_CONFIG for an unknown policy or a missing field. */
+/** The learning rate of an iteration: fixed, step, exp, inv, multistep, poly, sigmoid, cosine,
+ *  multifixed, plateau (before its first step), with linear warm-up. CT_ERR_CONFIG for an unknown
+ *  policy or a missing field. */
 ct_status ct_learning_rate(const Ct__SolverParameter *p, int64_t iteration, double *rate_p);
 /** How often "step" or "multistep" has lowered the rate by then; 0 with other policies. */
 int64_t ct_learning_rate_step(const Ct__SolverParameter *p, int64_t iteration);

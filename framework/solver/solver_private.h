@@ -30,6 +30,14 @@ typedef struct ct_tally { /* since the last display */
     ct_exchange_coding coding;     /* likewise                  */
 } ct_tally;
 
+/** Where lr_policy "plateau" stands: plateau.c. */
+typedef struct ct_plateau {
+    bool begun;    /* a loss was seen                        */
+    double least;  /* the least loss so far                  */
+    int64_t event; /* iteration of the last least loss, step */
+    int64_t step;  /* how often the rate was lowered         */
+} ct_plateau;
+
 struct ct_solver {
     ct_solver_options options;
     const Ct__SolverParameter *param;
@@ -47,7 +55,9 @@ struct ct_solver {
     ct_train_step step;
     bool display; /* the outputs of this iteration are shown */
     int64_t iteration;
-    double rate;                             /* of this iteration      */
+    double rate; /* of this iteration      */
+    ct_plateau plateau;
+    bool averaged; /* weights and their average have changed places: a test runs */
     double loss_window[CT_MAX_AVERAGE_LOSS]; /* this rank's shares     */
     int n_loss, next_loss;
     double start_s;        /* max_hours counts from here            */
@@ -92,7 +102,17 @@ void ct_solver_note_loss(ct_solver *s, double share);
 /** This rank's share of the smoothed loss. */
 double ct_solver_smoothed_loss(const ct_solver *s);
 
+/* plateau.c */
+bool ct_plateau_is(const Ct__SolverParameter *p);
+/** The smoothed loss of an iteration, the same on all ranks. */
+void ct_plateau_note(const Ct__SolverParameter *p, int64_t iteration, double loss,
+                     ct_plateau *state);
+/** Of base_lr. */
+double ct_plateau_factor(const Ct__SolverParameter *p, const ct_plateau *state);
+
 /* keep.c */
+/** The nets' weights are their average from here on, where there is one, or themselves again. */
+ct_status ct_solver_take_average(ct_solver *s, bool average);
 ct_status ct_solver_snapshot(ct_solver *s);
 
 /* test_pass.c */

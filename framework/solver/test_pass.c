@@ -46,6 +46,7 @@ ct_status ct_solver_test(ct_solver *s, int i, double *output, int n_output)
 {
     ct_outputs *o;
     bool stopped = false;
+    ct_status status;
 
     if ((i < 0) || (i >= s->n_test) || (n_output < s->test_outputs[i].n))
         return CT_FAIL(CT_ERR_ARG, "test net %d of %d, room for %d outputs", i, s->n_test,
@@ -53,8 +54,11 @@ ct_status ct_solver_test(ct_solver *s, int i, double *output, int n_output)
     o = &s->test_outputs[i];
     CT_TRY(ct_solver_settle(s));
     CT_TRY(ct_solver_average_statistics(s));
+    CT_TRY(ct_solver_take_average(s, true));
     ct_net_weights_changed(s->test[i]);
-    CT_TRY(run_batches(s, i, &stopped));
+    status = run_batches(s, i, &stopped);
+    CT_TRY(ct_solver_take_average(s, false));
+    CT_TRY(status);
     if (stopped) return CT_STOPPED;
     for (int64_t k = 0; k <= o->n; k++) o->sum[k] /= s->param->test_iter[i];
     if (s->param->test_compute_loss) CT_INFO("Test loss: %g", o->sum[o->n]);

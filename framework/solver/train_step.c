@@ -7,6 +7,7 @@
 #include "framework/base/clock.h"
 #include "framework/base/trace.h"
 #include "framework/math/math.h"
+#include "framework/snapshot/snapshot.h"
 
 enum { UPDATE_CHUNK = 1 << 18 /* elements between two polls: some hundred microseconds */ };
 
@@ -30,43 +31,88 @@ static bool absorbed(const ct_train_step *t, int param)
 
 /* ---- updates */
 
+static int64_t chunk(int64_t left)
+{
+    return (left < UPDATE_CHUNK) ? left : UPDATE_CHUNK;
+}
+
 /* All that the rule does is in the sum. */
 static ct_status update_absorbed(ct_train_step *t, const ct_param *p)
 {
     const ct_math_ops *math = t->net->options.dev->math;
-    bool moves = (t->exec->poll != NULL);
+    float share =
+        (t->average != NULL) ? ct_average_share(t->param->average, t->iteration + 1) : 0.0f;
+    bool chunks = (t->exec->poll != NULL) || (share > 0.0f);
     int64_t n = 0;
 
     for (int64_t at = 0; at < p->count; at += n) {
-        n = p->count - at;
-        if (moves && (n > UPDATE_CHUNK)) n = UPDATE_CHUNK;
-        CT_TRY(math->axpy(t->exec->stream, n, -1.0f, ct_blob_diff(&p->blob) + at,
-                          ct_blob_data(&p->blob) + at));
+        float *weight = ct_blob_data(&p->blob) + at;
+
+        n = chunks ? chunk(p->count - at) : p->count;
+        CT_TRY(math->axpy(t->exec->stream, n, -1.0f, ct_blob_diff(&p->blob) + at, weight));
+        if (share > 0.0f)
+            CT_TRY(math->axpby(t->exec->stream, n, share, weight, 1.0f - share,
+                               t->average + p->offset + at));
         CT_TRY(ct_exec_poll(t->exec));
     }
+    return CT_OK;
+}
+
+/* The range [at, at + n) of a parameter. */
+static void set_range(const ct_train_step *t, const ct_param *p, int64_t at, int64_t n,
+                      ct_update *u)
+{
+    u->count = n;
+    u->grad = ct_blob_diff(&p->blob) + at;
+    u->weight = ct_blob_data(&p->blob) + at;
+    for (int i = 0; i < t->rule->n_state; i++) u->state[i] = t->history[i] + p->offset + at;
+}
+
+/* The trust ratio, summed in chunks whatever else moves: their sizes show in the last bits. One
+ * axis, as biases, scales and shifts have it: no ratio. */
+static ct_status find_trust(const ct_train_step *t, const ct_param *p, ct_update *u)
+{
+    double weight = 0.0, step = 0.0;
+
+    if (t->rule->norms == NULL) return CT_OK;
+    for (int64_t at = 0; at < p->count; at += u->count) {
+        double w = 0.0, s = 0.0;
+
+        set_range(t, p, at, chunk(p->count - at), u);
+        CT_TRY(t->rule->norms(u, &w, &s));
+        weight += w;
+        step += s;
+        CT_TRY(ct_exec_poll(t->exec));
+    }
+    if ((weight > 0.0) && (step > 0.0) && (p->blob.data.shape.ndim > 1))
+        u->trust = t->rule->trust(t->param, u, sqrt(weight), sqrt(step));
     return CT_OK;
 }
 
 static ct_status update_param(ct_train_step *t, const ct_param *p)
 {
     const Ct__SolverParameter *s = t->param;
+    const ct_math_ops *math = t->net->options.dev->math;
     float decay = s->weight_decay * p->decay_mult;
+    float share = (t->average != NULL) ? ct_average_share(s->average, t->iteration + 1) : 0.0f;
     bool l1 = (s->regularization_type != NULL) && (strcmp(s->regularization_type, "L1") == 0);
-    bool moves = (t->exec->poll != NULL); /* messages of other buckets, while this one is updated */
+    /* messages of other buckets move while this one is updated; the average finds a chunk in the
+     * cache */
+    bool chunks = (t->exec->poll != NULL) || (share > 0.0f);
     ct_update u = { .dev = t->net->options.dev,
                     .scale = t->scale,
                     .rate = (float)t->rate * p->lr_mult,
-                    .momentum = s->momentum,
                     .decay_l2 = l1 ? 0.0f : decay,
                     .decay_l1 = l1 ? decay : 0.0f };
 
+    ct_update_rule_numbers(t->rule, s, t->iteration, &u);
+    CT_TRY(find_trust(t, p, &u));
     for (int64_t at = 0; at < p->count; at += u.count) {
-        u.count = p->count - at;
-        if (moves && (u.count > UPDATE_CHUNK)) u.count = UPDATE_CHUNK;
-        u.grad = ct_blob_diff(&p->blob) + at;
-        u.weight = ct_blob_data(&p->blob) + at;
-        for (int i = 0; i < t->rule->n_state; i++) u.state[i] = t->history[i] + p->offset + at;
+        set_range(t, p, at, chunks ? chunk(p->count - at) : p->count, &u);
         CT_TRY(t->rule->apply(&u));
+        if (share > 0.0f)
+            CT_TRY(math->axpby(t->exec->stream, u.count, share, u.weight, 1.0f - share,
+                               t->average + p->offset + at));
         CT_TRY(ct_exec_poll(t->exec));
     }
     return CT_OK;
@@ -176,6 +222,7 @@ static ct_status begin(ct_train_step *t, int64_t iteration, double rate)
 {
     /* forward has waited for every parameter that it reads, which are all; to be sure */
     CT_TRY(ct_train_step_settle(t));
+    t->iteration = iteration;
     t->rate = rate;
     t->scale = 1.0f / (float)t->param->iter_size;
     CT_TRY(t->exchange->begin(t->exchange->ctx, iteration, t->scale, (float)rate));
@@ -213,23 +260,37 @@ ct_status ct_train_step_run(ct_train_step *t, int64_t iteration, double rate, do
 
 /* ---- making it */
 
+static ct_status add_history(ct_train_step *t, const char *name)
+{
+    const ct_net *net = t->net;
+    void *data = NULL;
+
+    CT_TRY(net->options.dev->mem_acquire((size_t)net->grad_count * sizeof(float), &data));
+    t->history[t->n_history] = data;
+    t->history_name[t->n_history++] = name;
+    return CT_OK;
+}
+
 ct_status ct_train_step_open(ct_train_step *t)
 {
     const Ct__CommParameter none = CT__COMM_PARAMETER__INIT;
     const Ct__CommParameter *comm = (t->param->comm != NULL) ? t->param->comm : &none;
+    const Ct__WeightAverageParameter *average = t->param->average;
     const ct_net *net = t->net;
 
+    if (!t->rule->any_device && (net->options.dev->kind != CT_DEVICE_CPU))
+        return CT_FAIL(CT_ERR_CONFIG, "solver: type \"%s\" runs on the CPU only, not on %s",
+                       t->rule->type, net->options.dev->name);
     t->forward_overlap =
         (t->exchange->n_rank > 1) && comm->overlap && comm->forward_overlap && !clips(t);
     t->landed = calloc((size_t)net->n_param + 1, sizeof(*t->landed));
     if (t->landed == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a training step");
-    for (int i = 0; i < t->rule->n_state; i++) {
-        void *data = NULL;
-
-        CT_TRY(net->options.dev->mem_acquire((size_t)net->grad_count * sizeof(float), &data));
-        t->history[i] = data;
+    for (int i = 0; i < t->rule->n_state; i++) CT_TRY(add_history(t, t->rule->state_name[i]));
+    if ((average != NULL) && (average->type != CT__WEIGHT_AVERAGE_PARAMETER__TYPE__NONE)) {
+        CT_TRY(add_history(t, CT_HISTORY_AVERAGE));
+        t->average = t->history[t->n_history - 1];
     }
-    if ((t->exchange->share != NULL) && (t->rule->n_state == 1))
+    if ((t->exchange->share != NULL) && t->rule->corrects)
         t->exchange->share(t->exchange->ctx, t->history[0]);
     t->exec->wait = on_wait;
     t->exec->wait_ctx = t;
@@ -238,10 +299,9 @@ ct_status ct_train_step_open(ct_train_step *t)
 
 void ct_train_step_close(ct_train_step *t)
 {
-    for (int i = 0; i < CT_MAX_STATE; i++) {
-        if (t->history[i] != NULL) t->net->options.dev->mem_release(t->history[i]);
-        t->history[i] = NULL;
-    }
+    for (int i = 0; i < t->n_history; i++) t->net->options.dev->mem_release(t->history[i]);
+    t->n_history = 0;
+    t->average = NULL;
     drop_owed(t);
     free(t->landed);
     t->landed = NULL;

@@ -11,9 +11,10 @@
 
 #include "framework/net/net.h"
 #include "framework/solver/exchange.h"
+#include "framework/solver/update_rule.h"
 #include "framework/solver/solver.h"
 
-enum { CT_MAX_STATE = 2 };
+enum { CT_MAX_HISTORY = 3 /* a rule's two, and the average of the weights */ };
 
 typedef struct ct_train_step {
     /* the caller's, before ct_train_step_open(); borrowed */
@@ -30,12 +31,18 @@ typedef struct ct_train_step {
     void *hook_ctx;
 
     /* made by ct_train_step_open() */
-    bool forward_overlap;         /* a step ends with gradients on their way */
-    float *history[CT_MAX_STATE]; /* on the net's device, as long as the gradient arena */
-    bool *landed;                 /* [n_param] updated since the gradients left */
+    bool forward_overlap; /* a step ends with gradients on their way */
+    /** On the net's device, as long as the gradient arena: the rule's states, then the average of
+     *  the weights where one is asked for. */
+    float *history[CT_MAX_HISTORY];
+    const char *history_name[CT_MAX_HISTORY];
+    int n_history;
+    float *average; /* one of them, or NULL */
+    bool *landed;   /* [n_param] updated since the gradients left */
 
     /* of the gradients on their way */
     bool open;
+    int64_t iteration;
     double rate;
     float scale;
 
@@ -55,5 +62,13 @@ ct_status ct_train_step_run(ct_train_step *t, int64_t iteration, double rate, do
 /** Returns with every gradient landed and every weight updated. Collective where several ranks
  *  have gradients on their way, free otherwise. */
 ct_status ct_train_step_settle(ct_train_step *t);
+
+/** How much of the weights after `done` updates goes into their average: 0: they do not count, 1:
+ *  they are its first. */
+float ct_average_share(const Ct__WeightAverageParameter *p, int64_t done);
+/** Whether an average of the weights exists after `done` updates. */
+bool ct_average_begun(const Ct__WeightAverageParameter *p, int64_t done);
+/** Weights and their average change places: before a test, and back after it. */
+ct_status ct_train_step_swap_average(ct_train_step *t);
 
 #endif

@@ -1,9 +1,103 @@
-/* The update rules there are. Formulas as in Caffe. */
+/* The update rules there are: the table, what each needs of the solver's parameters, and the
+ * numbers that it takes from them. Formulas: framework/math/update.h, sources: docs/training.md. */
+#include "framework/solver/update_rule.h"
+
+#include <math.h>
 #include <string.h>
 
 #include "framework/base/text.h"
-#include "framework/math/math.h"
-#include "framework/solver/solver.h"
+
+/* ---- what a rule needs */
+
+static bool is_l1(const Ct__SolverParameter *p)
+{
+    return (p->regularization_type != NULL) && (strcmp(p->regularization_type, "L1") == 0);
+}
+
+static ct_status check_share(const char *type, const char *field, float value)
+{
+    if ((value >= 0.0f) && (value < 1.0f)) return CT_OK;
+    return CT_FAIL(CT_ERR_CONFIG, "solver: type \"%s\" needs %s of at least 0 and below 1, not %g",
+                   type, field, (double)value);
+}
+
+static ct_status check_delta(const Ct__SolverParameter *p, const char *type)
+{
+    if (isfinite(p->delta) && (p->delta >= 0.0f)) return CT_OK;
+    return CT_FAIL(CT_ERR_CONFIG, "solver: type \"%s\" needs a delta of at least 0, not %g", type,
+                   (double)p->delta);
+}
+
+/* As Caffe does: a momentum that would not be looked at is a mistake. */
+static ct_status check_no_momentum(const Ct__SolverParameter *p, const char *type)
+{
+    if (p->momentum == 0.0f) return check_delta(p, type);
+    return CT_FAIL(CT_ERR_CONFIG, "solver: momentum is %g, but type \"%s\" has none: leave it out",
+                   (double)p->momentum, type);
+}
+
+static ct_status check_rmsprop(const Ct__SolverParameter *p, const char *type)
+{
+    CT_TRY(check_no_momentum(p, type));
+    return check_share(type, "rms_decay", p->rms_decay);
+}
+
+static ct_status check_adadelta(const Ct__SolverParameter *p, const char *type)
+{
+    CT_TRY(check_delta(p, type));
+    return check_share(type, "momentum", p->momentum);
+}
+
+static ct_status check_adam(const Ct__SolverParameter *p, const char *type)
+{
+    CT_TRY(check_adadelta(p, type));
+    return check_share(type, "momentum2", p->momentum2);
+}
+
+/* Caffe does not have these, so no old file relies on a momentum of 0 where none is given. */
+static ct_status check_own(const Ct__SolverParameter *p, const char *type)
+{
+    if (!p->has_momentum)
+        return CT_FAIL(CT_ERR_CONFIG, "solver: type \"%s\" needs momentum; 0.9 is usual", type);
+    if (is_l1(p) && (p->weight_decay != 0.0f))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "solver: type \"%s\" is defined with the decay of regularization_type L2 "
+                       "only",
+                       type);
+    return CT_OK;
+}
+
+static ct_status check_adamw(const Ct__SolverParameter *p, const char *type)
+{
+    CT_TRY(check_own(p, type));
+    return check_adam(p, type);
+}
+
+static ct_status check_lars(const Ct__SolverParameter *p, const char *type)
+{
+    CT_TRY(check_own(p, type));
+    if (isfinite(p->local_gw_ratio) && (p->local_gw_ratio > 0.0f)) return CT_OK;
+    return CT_FAIL(CT_ERR_CONFIG, "solver: local_gw_ratio is %g, type \"%s\" needs more than 0",
+                   (double)p->local_gw_ratio, type);
+}
+
+/* ---- trust ratios */
+
+/* You, Gitman, Ginsburg: Large Batch Training of Convolutional Networks, 2017, eq. 6. */
+static float trust_lars(const Ct__SolverParameter *p, const ct_update *u, double w, double g)
+{
+    return (float)((double)p->local_gw_ratio * w / (g + (double)u->decay_l2 * w));
+}
+
+/* You et al.: Large Batch Optimization for Deep Learning, ICLR 2020, algorithm 2, phi(x) = x. */
+static float trust_lamb(const Ct__SolverParameter *p, const ct_update *u, double w, double r)
+{
+    (void)p;
+    (void)u;
+    return (float)(w / r);
+}
+
+/* ---- the table */
 
 static ct_status sgd_apply(const ct_update *u)
 {
@@ -12,32 +106,104 @@ static ct_status sgd_apply(const ct_update *u)
 }
 
 static const ct_update_rule rule_table[] = {
-    { .type = "SGD", .n_state = 1, .state_name = { "momentum" }, .apply = sgd_apply },
+    { "SGD", 1, { "momentum" }, true, true, NULL, sgd_apply, NULL, NULL },
+    { "Nesterov", 1, { "momentum" }, false, false, NULL, ct_update_nesterov, NULL, NULL },
+    { "AdaGrad",
+      1,
+      { "sum_square" },
+      false,
+      false,
+      check_no_momentum,
+      ct_update_adagrad,
+      NULL,
+      NULL },
+    { "RMSProp", 1, { "mean_square" }, false, false, check_rmsprop, ct_update_rmsprop, NULL, NULL },
+    { "AdaDelta",
+      2,
+      { "mean_square", "mean_square_update" },
+      false,
+      false,
+      check_adadelta,
+      ct_update_adadelta,
+      NULL,
+      NULL },
+    { "Adam", 2, { "mean", "mean_square" }, false, false, check_adam, ct_update_adam, NULL, NULL },
+    { "AdamW",
+      2,
+      { "mean", "mean_square" },
+      false,
+      false,
+      check_adamw,
+      ct_update_adamw,
+      NULL,
+      NULL },
+    { "LARS",
+      1,
+      { "momentum" },
+      false,
+      false,
+      check_lars,
+      ct_update_lars,
+      ct_update_lars_norms,
+      trust_lars },
+    { "LAMB",
+      2,
+      { "mean", "mean_square" },
+      false,
+      false,
+      check_adamw,
+      ct_update_lamb,
+      ct_update_lamb_norms,
+      trust_lamb },
 };
 enum { N_RULE = (int)(sizeof(rule_table) / sizeof(rule_table[0])) };
-
-/* Caffe's others. */
-static const char *const not_yet[] = { "Nesterov", "AdaGrad", "RMSProp", "AdaDelta", "Adam" };
 
 ct_status ct_update_rule_find(const char *type, const ct_update_rule **rule_p)
 {
     const char *known[N_RULE], *near;
+    ct_text list = { 0 };
+    ct_status status;
 
     if (type == NULL) type = rule_table[0].type;
     for (int i = 0; i < N_RULE; i++) {
         if (strcmp(rule_table[i].type, type) == 0) {
+            ct_text_destroy(&list);
             *rule_p = &rule_table[i];
             return CT_OK;
         }
         known[i] = rule_table[i].type;
-    }
-    for (size_t i = 0; i < sizeof(not_yet) / sizeof(not_yet[0]); i++) {
-        if (strcmp(not_yet[i], type) == 0)
-            return CT_FAIL(CT_ERR_CONFIG, "solver: type \"%s\" is not supported yet; known: SGD",
-                           type);
+        ct_text_add(&list, "%s%s", (i > 0) ? ", " : "", known[i]);
     }
     near = ct_text_nearest(type, known, N_RULE);
-    return CT_FAIL(CT_ERR_CONFIG, "solver: type \"%s\" is unknown%s%s%s; known: SGD", type,
-                   (near != NULL) ? "; did you mean \"" : "", (near != NULL) ? near : "",
-                   (near != NULL) ? "\"?" : "");
+    status = CT_FAIL(CT_ERR_CONFIG, "solver: type \"%s\" is unknown%s%s%s; known: %s", type,
+                     (near != NULL) ? "; did you mean \"" : "", (near != NULL) ? near : "",
+                     (near != NULL) ? "\"?" : "", (list.text != NULL) ? list.text : "");
+    ct_text_destroy(&list);
+    return status;
+}
+
+ct_status ct_update_rule_check(const ct_update_rule *rule, const Ct__SolverParameter *p)
+{
+    return (rule->check != NULL) ? rule->check(p, rule->type) : CT_OK;
+}
+
+/* 1 / (1 - beta^t), in double as Caffe has it. */
+static double correction(float beta, int64_t t)
+{
+    return 1.0 / (1.0 - pow((double)beta, (double)t));
+}
+
+void ct_update_rule_numbers(const ct_update_rule *rule, const Ct__SolverParameter *p,
+                            int64_t iteration, ct_update *u)
+{
+    bool rms = (rule->apply == ct_update_rmsprop), adam = (rule->apply == ct_update_adam);
+    double first = correction(p->momentum, iteration + 1);
+    double second = correction(p->momentum2, iteration + 1);
+
+    u->momentum = p->momentum;
+    u->momentum2 = rms ? p->rms_decay : p->momentum2;
+    u->delta = p->delta;
+    u->correction = (float)(adam ? first / sqrt(second) : first);
+    u->correction2 = (float)second;
+    u->trust = 1.0f;
 }

@@ -171,10 +171,17 @@ static bool given(const char *name, const char *other)
     return (name != NULL) && (strcmp(name, other) == 0);
 }
 
-static ct_status check_pair(const Ct__SolverParameter *s, const char *who,
-                            const ct_coded_ops *codec, const ct_codec_config *c)
+ct_status ct_codec_check_solver(const Ct__SolverParameter *s, const char *who,
+                                const ct_coded_ops *codec, const ct_codec_config *c)
 {
     if (strcmp(codec->name, "none") == 0) return CT_OK;
+    if (c->momentum_correction && (s->type != NULL) && (strcmp(s->type, "SGD") != 0))
+        return CT_FAIL(
+            CT_ERR_CONFIG,
+            "%s: momentum_correction puts the momentum of SGD in front of what %s leaves "
+            "behind, and type \"%s\" has another rule: take momentum_correction: false, "
+            "a codec that keeps nothing such as BF16, or type \"SGD\"",
+            who, codec->name, s->type);
     if ((s->clip_gradients >= 0) && codec->keeps && !ct_compression_clips(s))
         return CT_FAIL(
             CT_ERR_CONFIG,
@@ -231,7 +238,7 @@ static ct_status check_net(const Ct__SolverParameter *s, const Ct__NetParameter 
             snprintf(who, sizeof(who), "layer \"%s\", param %zu, compress",
                      (l->name != NULL) ? l->name : "", w);
             CT_TRY(ct_codec_read_own(l->param[w]->compress, who, &codec, &c));
-            CT_TRY(check_pair(s, who, codec, &c));
+            CT_TRY(ct_codec_check_solver(s, who, codec, &c));
         }
     }
     return CT_OK;
@@ -243,7 +250,7 @@ ct_status ct_compression_check(const Ct__SolverParameter *param)
     ct_codec_config c;
 
     CT_TRY(ct_codec_read_config(param->compression, "compression", &codec, &c));
-    CT_TRY(check_pair(param, "compression", codec, &c));
+    CT_TRY(ct_codec_check_solver(param, "compression", codec, &c));
     CT_TRY(check_net(param, param->net_param));
     return check_net(param, param->train_net_param);
 }

@@ -18,6 +18,9 @@ ct_status ct_codec_read_config(const Ct__CompressionParameter *p, const char *wh
 /** The same of a parameter's own `compress`. */
 ct_status ct_codec_read_own(const Ct__CompressionParameter *p, const char *who,
                             const ct_coded_ops **codec_p, ct_codec_config *config_p);
+/** Whether the codec suits the rest of the solver. CT_ERR_CONFIG with the reason. */
+ct_status ct_codec_check_solver(const Ct__SolverParameter *s, const char *who,
+                                const ct_coded_ops *codec, const ct_codec_config *c);
 /** Everything that can be said of param's compression, and that of each parameter of its nets,
  *  before a net is made: what makes no sense together is CT_ERR_CONFIG with the reason. */
 ct_status ct_compression_check(const Ct__SolverParameter *param);

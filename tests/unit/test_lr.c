@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "framework/solver/solver.h"
+#include "framework/solver/solver_private.h"
 
 /* Fields are float: one rounding of each of them, and the powers' own error. */
 #define NEAR(_a, _b) assert_true(fabs((_a) - (_b)) <= 1e-6 * fabs(_b))
@@ -126,6 +126,64 @@ static void test_multistep_cosine_warmup(void **state)
     NEAR(rate(&p, 50), 0.25);
 }
 
+/* What Intel's and NVIDIA's forks have. */
+static void test_stages_and_ramps(void **state)
+{
+    char multifixed[] = "multifixed", plateau[] = "plateau";
+    float lr[] = { 0.5f, 0.25f, 0.125f };
+    int32_t at[] = { 10, 30, 40 }, window[] = { 3 };
+    Ct__SolverParameter p = make(multifixed);
+
+    (void)state;
+    p.has_base_lr = 0; /* it has no part in it */
+    p.n_stagelr = p.n_stageiter = 3;
+    p.stagelr = lr;
+    p.stageiter = at;
+    NEAR(rate(&p, 0), 0.5);
+    NEAR(rate(&p, 10), 0.5); /* up to and with it */
+    NEAR(rate(&p, 11), 0.25);
+    NEAR(rate(&p, 31), 0.125);
+    NEAR(rate(&p, 1000), 0.125);
+
+    p = make(plateau); /* 0.5 */
+    p.has_gamma = 1;
+    p.gamma = 0.1f;
+    p.n_plateau_winsize = 1;
+    p.plateau_winsize = window;
+    NEAR(rate(&p, 100), 0.5);
+    p.warmup_iter = 50;
+    p.warmup_start_lr = 0.1f;
+    NEAR(rate(&p, 0), 0.1);
+    NEAR(rate(&p, 25), 0.3);
+    NEAR(rate(&p, 50), 0.5);
+    p.warmup_iter = 0;
+    p.rampup_interval = 4;
+    NEAR(rate(&p, 1), 0.125);
+    NEAR(rate(&p, 4), 0.5);
+}
+
+/* Losses 5 4 4 4 …, then 1: a step after two and three iterations without news. */
+static void test_plateau(void **state)
+{
+    static const double loss[] = { 5, 4, 4, 4, 4, 4, 4, 4, 1, 2, 2, 2 };
+    static const int step[] = { 0, 0, 0, 1, 1, 1, 2, 2, 2, 2, 2, 2 };
+    int32_t window[] = { 2, 3 };
+    ct_plateau at = { .begun = false };
+    Ct__SolverParameter p = CT__SOLVER_PARAMETER__INIT;
+
+    (void)state;
+    p.gamma = 0.5f;
+    p.n_plateau_winsize = 2;
+    p.plateau_winsize = window;
+    for (int i = 0; i < 12; i++) {
+        ct_plateau_note(&p, i, loss[i], &at);
+        assert_int_equal(at.step, step[i]);
+    }
+    assert_true(at.least == 1);
+    assert_int_equal(at.event, 8);
+    NEAR(ct_plateau_factor(&p, &at), 0.25);
+}
+
 static void expect_config(const Ct__SolverParameter *p, const char *word)
 {
     double r = 7;
@@ -141,8 +199,9 @@ static void expect_config(const Ct__SolverParameter *p, const char *word)
 static void test_errors(void **state)
 {
     char wrong[] = "stepp", step[] = "step", multistep[] = "multistep", poly[] = "poly",
-         inv[] = "inv";
-    int32_t descending[] = { 30, 10 };
+         inv[] = "inv", multifixed[] = "multifixed", fixed[] = "fixed";
+    int32_t descending[] = { 30, 10 }, at[] = { 10, 30 };
+    float lr[] = { 0.5f };
     Ct__SolverParameter p = make(wrong);
 
     (void)state;
@@ -170,6 +229,16 @@ static void test_errors(void **state)
     p.n_stepvalue = 2;
     p.stepvalue = descending;
     expect_config(&p, "must ascend");
+    p.lr_policy = multifixed;
+    expect_config(&p, "a value for: stagelr stageiter");
+    p.n_stagelr = 1;
+    p.stagelr = lr;
+    p.n_stageiter = 2;
+    p.stageiter = at;
+    expect_config(&p, "1 stagelr and 2 stageiter");
+    p.lr_policy = fixed;
+    p.warmup_iter = p.rampup_interval = 5;
+    expect_config(&p, "in three ways; give one");
 }
 
 int main(void)
@@ -178,6 +247,8 @@ int main(void)
         cmocka_unit_test(test_fixed_step_exp),
         cmocka_unit_test(test_inv_poly_sigmoid),
         cmocka_unit_test(test_multistep_cosine_warmup),
+        cmocka_unit_test(test_stages_and_ramps),
+        cmocka_unit_test(test_plateau),
         cmocka_unit_test(test_errors),
     };
 

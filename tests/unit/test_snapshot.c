@@ -369,9 +369,10 @@ static void test_wrong_files_and_nets(void **state)
     refuses(&f, "s_iter_10.caffemodel.h5", CT_ERR_DATA,
             "to start from these weights use --weights");
     copy_file("s_iter_10.caffemodel.h5", "x.solverstate", -1, -1);
-    refuses(&f, "x.solverstate", CT_ERR_DATA, "binary solver state of Caffe");
+    refuses(&f, "x.solverstate", CT_ERR_DATA, "no solver state (/iter, /history); it holds weights");
     copy_file("s_iter_10.caffemodel.h5", "x.solverstate.h5", -1, -1);
-    refuses(&f, "x.solverstate.h5", CT_ERR_DATA, "no solverstate of cortado");
+    refuses(&f, "x.solverstate.h5", CT_ERR_DATA,
+            "no solver state (/iter, /history); it holds weights");
     refuses(&g, "s_iter_10.solverstate.h5", CT_ERR_DATA, "of another net than \"other\"");
     in_log("in/a/0 is 5 6 (30) in the file, 7 6 (42) in the net");
     in_log("new/0 is not in the file");

@@ -356,7 +356,8 @@ static void test_config_errors(void **state)
     refused(BASE "max_iter: 1 test_interval: 3 test_iter: 1 test_state {} test_state {} " NET("4"),
             "test_state is given 2 times for 1 test nets");
     refused(BASE "max_iter: 1 snapshot: 3 " NET("4"), "snapshot_prefix is not set");
-    refused(BASE "max_iter: 1 type: 'AdaGrad' " NET("4"), "not supported yet");
+    refused(BASE "max_iter: 1 type: 'AdaGrad' " NET("4"),
+            "type \"AdaGrad\" has none: leave it out");
     refused(BASE "max_iter: 1 regularization_type: 'L3' " NET("4"), "\"L3\" is unknown");
     refused("lr_policy: 'fixed' max_iter: 1 " NET("4"), "base_lr");
     refused(BASE "max_iter: 1 solver_mode: GPU " NET("4"), "CUDA=1");

@@ -1,0 +1,267 @@
+#include "framework/snapshot/model.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "framework/snapshot/host_copy.h"
+
+enum { MAX_LAYER = 1 << 16 };
+
+/* A file is asked in this order; the last says what is wrong with what is none of them. */
+static const ct_model_format *const format_table[] = { &ct_model_h5, &ct_model_npz,
+                                                       &ct_model_binary };
+enum { N_FORMAT = (int)(sizeof(format_table) / sizeof(format_table[0])) };
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+
+    return (n >= m) && (strcmp(text + n - m, end) == 0);
+}
+
+ct_status ct_model_format_of(const char *path, const ct_model_format **format_p)
+{
+    for (int i = 0; i < N_FORMAT; i++) {
+        if (ends_with(path, format_table[i]->suffix)) {
+            *format_p = format_table[i];
+            return CT_OK;
+        }
+    }
+    return CT_FAIL(CT_ERR_CONFIG,
+                   "%s: the end of the name says the format of weights: .caffemodel, "
+                   ".caffemodel.h5 (any .h5) or .npz",
+                   path);
+}
+
+bool ct_shapes_fit(const ct_shape *a, const ct_shape *b)
+{
+    int i = 0, j = 0;
+
+    while ((i < a->ndim) && (a->dim[i] == 1)) i++;
+    while ((j < b->ndim) && (b->dim[j] == 1)) j++;
+    if (a->ndim - i != b->ndim - j) return false;
+    for (; i < a->ndim; i++, j++) {
+        if (a->dim[i] != b->dim[j]) return false;
+    }
+    return true;
+}
+
+bool ct_model_split(const char *path, size_t *n_p, int *index_p)
+{
+    const char *slash = strrchr(path, '/');
+    char *end = NULL;
+    long index;
+
+    if ((slash == NULL) || (slash == path) || (slash[1] < '0') || (slash[1] > '9')) return false;
+    index = strtol(slash + 1, &end, 10);
+    if ((*end != '\0') || (index < 0) || (index >= CT_MAX_WEIGHT)) return false;
+    *n_p = (size_t)(slash - path);
+    *index_p = (int)index;
+    return true;
+}
+
+char *ct_model_path(const char *prefix, const char *layer, int index, const char *suffix)
+{
+    ct_text t = { 0 };
+
+    ct_text_add(&t, "%s%s/%d%s", prefix, layer, index, suffix);
+    if (t.failed) ct_text_destroy(&t);
+    return t.text;
+}
+
+static ct_status model_create(const char *file, ct_model **m_p)
+{
+    ct_model *m = calloc(1, sizeof(*m));
+
+    if ((m == NULL) || ((m->file = strdup(file)) == NULL)) {
+        free(m);
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for the weights of %s", file);
+    }
+    *m_p = m;
+    return CT_OK;
+}
+
+static bool is_layer(const ct_model *m, int l, const char *name, size_t n)
+{
+    return (strlen(m->layer[l].name) == n) && (memcmp(m->layer[l].name, name, n) == 0);
+}
+
+/* The arrays of a layer mostly come one after the other. */
+static int find_layer(const ct_model *m, const char *name, size_t n)
+{
+    for (int l = m->n_layer - 1; l >= 0; l--) {
+        if (is_layer(m, l, name, n)) return l;
+    }
+    return -1;
+}
+
+int ct_model_find(const ct_model *m, const char *layer)
+{
+    return find_layer(m, layer, strlen(layer));
+}
+
+static ct_status add_layer(ct_model *m, const char *name, size_t n)
+{
+    if (m->n_layer == MAX_LAYER)
+        return CT_FAIL(CT_ERR_DATA, "%s: more than %d layers", m->file, MAX_LAYER);
+    if (m->n_layer == m->capacity) {
+        int capacity = (m->capacity > 0) ? 2 * m->capacity : 32;
+        ct_model_layer *grown = realloc(m->layer, (size_t)capacity * sizeof(*grown));
+
+        if (grown == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to read %s", m->file);
+        m->layer = grown;
+        m->capacity = capacity;
+    }
+    memset(&m->layer[m->n_layer], 0, sizeof(*m->layer));
+    m->layer[m->n_layer].name = strndup(name, n);
+    if (m->layer[m->n_layer].name == NULL)
+        return CT_FAIL(CT_ERR_NOMEM, "no memory to read %s", m->file);
+    m->n_layer++;
+    return CT_OK;
+}
+
+ct_status ct_model_add(ct_model *m, const char *layer, size_t n, int index, const ct_shape *shape,
+                       ct_model_array **array_p)
+{
+    int l = find_layer(m, layer, n);
+    ct_model_array *a;
+
+    if ((index < 0) || (index >= CT_MAX_WEIGHT))
+        return CT_FAIL(CT_ERR_DATA, "%s: layer \"%.*s\" has a blob %d, at most %d are known",
+                       m->file, (int)n, layer, index, CT_MAX_WEIGHT);
+    if (l < 0) {
+        CT_TRY(add_layer(m, layer, n));
+        l = m->n_layer - 1;
+    }
+    a = &m->layer[l].array[index];
+    if (a->present)
+        return CT_FAIL(CT_ERR_DATA, "%s: blob %d of layer \"%.*s\" is there twice", m->file, index,
+                       (int)n, layer);
+    *a = (ct_model_array){ .present = true, .shape = *shape };
+    if (index >= m->layer[l].n_array) m->layer[l].n_array = index + 1;
+    *array_p = a;
+    return CT_OK;
+}
+
+ct_status ct_model_open(const char *file, ct_model **m_p)
+{
+    ct_model *m = NULL;
+    ct_status status;
+
+    if (access(file, R_OK) != 0) return CT_FAIL(CT_ERR_IO, "%s: cannot be read", file);
+    CT_TRY(model_create(file, &m));
+    for (int i = 0; (i < N_FORMAT) && (m->format == NULL); i++)
+        if (format_table[i]->is(file)) m->format = format_table[i];
+    status = m->format->open(m); /* the last format takes what no other does */
+    if (status != CT_OK) {
+        ct_model_close(m);
+        return status;
+    }
+    *m_p = m;
+    return CT_OK;
+}
+
+void ct_model_close(ct_model *m)
+{
+    if (m == NULL) return;
+    if (m->format != NULL) m->format->close(m);
+    for (int l = 0; l < m->n_layer; l++) {
+        for (int i = 0; i < m->layer[l].n_array; i++) ct_mem_release(m->layer[l].array[i].owned);
+        free(m->layer[l].name);
+    }
+    free(m->layer);
+    free(m->name);
+    free(m->file);
+    free(m);
+}
+
+ct_status ct_model_get(ct_model *m, int layer, int i, float *out)
+{
+    const ct_model_array *a = &m->layer[layer].array[i];
+    int64_t count = ct_shape_count(&a->shape, 0, -1);
+
+    if (a->data == NULL) return (count > 0) ? m->format->get(m, layer, i, out) : CT_OK;
+    memcpy(out, a->data, (size_t)count * sizeof(float));
+    return CT_OK;
+}
+
+static ct_status load_array(ct_model *m, int layer, int i)
+{
+    ct_model_array *a = &m->layer[layer].array[i];
+    float *data;
+
+    if (!a->present || (a->data != NULL)) return CT_OK;
+    data = ct_mem_acquire((size_t)ct_shape_count(&a->shape, 0, -1) * sizeof(float));
+    if (data == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for the weights of %s", m->file);
+    a->owned = data;
+    CT_TRY(ct_model_get(m, layer, i, data));
+    a->data = data;
+    return CT_OK;
+}
+
+ct_status ct_model_load(ct_model *m)
+{
+    for (int l = 0; l < m->n_layer; l++) {
+        for (int i = 0; i < m->layer[l].n_array; i++) CT_TRY(load_array(m, l, i));
+    }
+    return CT_OK;
+}
+
+ct_status ct_model_write(const ct_model *m, const ct_model_format *format, const char *path,
+                         const char *provenance, uint64_t *hash_p, int64_t *size_p)
+{
+    return format->write(m, path, provenance, hash_p, size_p);
+}
+
+/* ---- a net */
+
+static ct_status add_weight(ct_model *m, const ct_net *net, int l, int i, const float *learned)
+{
+    const ct_layer *layer = net->layer[l];
+    const ct_param *p = &net->param[ct_net_param_of(net, l, i)];
+    const float *data =
+        (learned != NULL && p->learns) ? learned + p->offset : ct_blob_data(&p->blob);
+    ct_host_copy copy = { 0 };
+    ct_model_array *a;
+
+    CT_TRY(ct_model_add(m, layer->name, strlen(layer->name), i, &p->blob.data.shape, &a));
+    a->shared = (p->index != i) || (strcmp(p->layer, layer->name) != 0);
+    CT_TRY(ct_host_copy_take(ct_net_device(net), data, p->count, &copy));
+    a->data = copy.data;
+    a->owned = copy.owned;
+    return CT_OK;
+}
+
+/* Splits that the net put in are not part of what a user reads. */
+static ct_status add_net(ct_model *m, const ct_net *net, const float *learned)
+{
+    for (int l = 0; l < net->n_layer; l++) {
+        const ct_layer *layer = net->layer[l];
+
+        if (strcmp(layer->ops->type, "Split") == 0) continue;
+        CT_TRY(add_layer(m, layer->name, strlen(layer->name)));
+        m->layer[m->n_layer - 1].param = layer->param;
+        for (int i = 0; i < layer->n_weight; i++) CT_TRY(add_weight(m, net, l, i, learned));
+    }
+    return CT_OK;
+}
+
+ct_status ct_model_of_net(const ct_net *net, const float *learned, ct_model **m_p)
+{
+    const char *name = (net->name != NULL) ? net->name : "";
+    ct_model *m = NULL;
+    ct_status status;
+
+    CT_TRY(model_create(name, &m));
+    m->name = strdup(name);
+    status = (m->name != NULL) ? add_net(m, net, learned)
+                               : CT_FAIL(CT_ERR_NOMEM, "no memory for the weights of %s", name);
+    if (status != CT_OK) {
+        ct_model_close(m);
+        return status;
+    }
+    *m_p = m;
+    return CT_OK;
+}

@@ -1,0 +1,89 @@
+/** @file model.h  Weights by layer and place, in a file of any format or in a net.
+ *
+ * Formats (a row each in the table): Caffe's binary .caffemodel, its HDF5 (/data/LAYER/INDEX),
+ * NumPy's .npz with arrays "LAYER/INDEX". A file is recognised by its content, written by its
+ * suffix.
+ */
+#ifndef CT_MODEL_H
+#define CT_MODEL_H
+
+#include <stdio.h>
+
+#include "framework/net/net.h"
+
+typedef struct ct_model_array {
+    bool present;
+    bool shared; /* another layer's, which comes first                       */
+    ct_shape shape;
+    const float *data; /* NULL: in the file yet                                    */
+    void *owned;       /* what data points to, where the model owns it             */
+    int64_t place;     /* the format's                                             */
+} ct_model_array;
+
+typedef struct ct_model_layer {
+    char *name;                      /* owned                                      */
+    const Ct__LayerParameter *param; /* borrowed; NULL: the file does not say      */
+    int n_array;                     /* one beyond the last that is present        */
+    ct_model_array array[CT_MAX_WEIGHT];
+} ct_model_layer;
+
+struct ct_model_format;
+
+typedef struct ct_model {
+    char *file; /* for messages: a path, or the net's name */
+    char *name; /* of the net; NULL: unknown               */
+    const struct ct_model_format *format;
+    void *source; /* the format's, while the file is open    */
+    int n_layer, capacity;
+    ct_model_layer *layer; /* in the file's order */
+} ct_model;
+
+typedef struct ct_model_format {
+    const char *name, *suffix;
+    bool (*is)(const char *file);
+    /** Fills in layers and arrays; those without data are got later. */
+    ct_status (*open)(ct_model *m);
+    ct_status (*get)(ct_model *m, int layer, int i, float *out);
+    void (*close)(ct_model *m);
+    /** All arrays have data. Writes path itself, synced. */
+    ct_status (*write)(const ct_model *m, const char *path, const char *provenance,
+                       uint64_t *hash_p, int64_t *size_p);
+} ct_model_format;
+
+/** The format of a file name; CT_ERR_CONFIG with the suffixes there are. */
+ct_status ct_model_format_of(const char *path, const ct_model_format **format_p);
+extern const ct_model_format ct_model_binary, ct_model_h5, ct_model_npz;
+
+/** The table of a file. CT_ERR_IO, CT_ERR_DATA (what it is instead, what is broken). */
+ct_status ct_model_open(const char *file, ct_model **m_p);
+/** The weights of a net, in its order. learned: instead of the net's learned weights, in the order
+ *  of its arena; NULL: those. */
+ct_status ct_model_of_net(const ct_net *net, const float *learned, ct_model **m_p);
+void ct_model_close(ct_model *m);                        /* NULL allowed */
+int ct_model_find(const ct_model *m, const char *layer); /* -1: none */
+/** Array i of a layer, which is present. */
+ct_status ct_model_get(ct_model *m, int layer, int i, float *out);
+/** Every array into memory. */
+ct_status ct_model_load(ct_model *m);
+/** provenance may be NULL. */
+ct_status ct_model_write(const ct_model *m, const ct_model_format *format, const char *path,
+                         const char *provenance, uint64_t *hash_p, int64_t *size_p);
+
+/* ---- for formats */
+
+/** Adds array `index` of the layer whose name has n bytes. CT_ERR_DATA where it is there already or
+ *  is beyond CT_MAX_WEIGHT. */
+ct_status ct_model_add(ct_model *m, const char *layer, size_t n, int index, const ct_shape *shape,
+                       ct_model_array **array_p);
+/** "LAYER/INDEX": the name may itself have slashes. False: it is not that. */
+bool ct_model_split(const char *path, size_t *n_p, int *index_p);
+/** "LAYER/INDEX" behind prefix; malloc'ed, NULL without memory. */
+char *ct_model_path(const char *prefix, const char *layer, int index, const char *suffix);
+/** The shape of a blob as Caffe stores it, today's form or four old numbers; the number of values
+ *  is checked. who names it in messages. CT_ERR_DATA. */
+ct_status ct_blob_shape(const Ct__BlobProto *blob, const char *who, ct_shape *shape_p);
+
+/** Caffe's rule for the old four-dimensional blobs, for all: leading ones do not count. */
+bool ct_shapes_fit(const ct_shape *a, const ct_shape *b);
+
+#endif
