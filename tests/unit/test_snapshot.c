@@ -369,7 +369,8 @@ static void test_wrong_files_and_nets(void **state)
     refuses(&f, "s_iter_10.caffemodel.h5", CT_ERR_DATA,
             "to start from these weights use --weights");
     copy_file("s_iter_10.caffemodel.h5", "x.solverstate", -1, -1);
-    refuses(&f, "x.solverstate", CT_ERR_DATA, "no solver state (/iter, /history); it holds weights");
+    refuses(&f, "x.solverstate", CT_ERR_DATA,
+            "no solver state (/iter, /history); it holds weights");
     copy_file("s_iter_10.caffemodel.h5", "x.solverstate.h5", -1, -1);
     refuses(&f, "x.solverstate.h5", CT_ERR_DATA,
             "no solver state (/iter, /history); it holds weights");
