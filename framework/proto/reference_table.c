@@ -498,11 +498,11 @@ const ct_meaning ct_meaning_table[] = {
     { "SolverParameter.plateau_winsize",
       "Iterations without a new least loss before `plateau` steps; one number a step." },
     { "SolverParameter.power", "Parameter of the policies `inv` and `poly`." },
-    { "SolverParameter.random_seed",
-      "Seed of initial weights, shuffling, dropout and augmentation; below 0: any." },
     { "SolverParameter.rampup_interval",
       "NVIDIA: iterations in which the rate rises from `rampup_lr` to `base_lr`; 0: none." },
     { "SolverParameter.rampup_lr", "Rate at the start of `rampup_interval`." },
+    { "SolverParameter.random_seed",
+      "Seed of initial weights, shuffling, dropout and augmentation; below 0: any." },
     { "SolverParameter.regularization_type", "`L2` or `L1`." },
     { "SolverParameter.reproducible_sum",
       "Cortado: gradients are summed as integers, so that placement, algorithm, buckets and timing "
@@ -536,7 +536,7 @@ const ct_meaning ct_meaning_table[] = {
     { "SolverParameter.train_state",
       "Phase, level and stages by which the training net's layers are chosen." },
     { "SolverParameter.type",
-      "Update rule: `SGD` (with momentum), `Nesterov`, `AdaGrad`, `RMSProp`, `AdaDelta`, `Adam`, "
+      "Update rule; `SGD` (with momentum), `Nesterov`, `AdaGrad`, `RMSProp`, `AdaDelta`, `Adam`, "
       "`AdamW`, `LARS`, `LAMB`: docs/training.md." },
     { "SolverParameter.warmup", "Cortado: linear warm-up of the learning rate." },
     { "SolverParameter.warmup_iter",
