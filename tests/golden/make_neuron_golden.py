@@ -80,13 +80,13 @@ def prelu():
         emit("prelu_da_" + name, slope.grad)
 
 
-def emit_loss(name, loss, *inputs):
+def emit_loss(name, loss, *inputs, factor=1):
     for v in inputs:
         v.grad = None
     (0.75 * loss).backward()  # 0.75: the loss weight
     emit(name, loss)
     for i, v in enumerate(inputs):
-        emit("%s_d%d" % (name, i), v.grad)
+        emit("%s_d%d" % (name, i), factor * v.grad)
 
 
 def hinge():
@@ -140,7 +140,10 @@ def contrastive():
     for name, legacy in (("new", False), ("legacy", True)):
         d2 = ((a - b) ** 2).sum(1)
         apart = torch.relu(1.5 - d2) if legacy else torch.relu(1.5 - torch.sqrt(d2)) ** 2
-        emit_loss("contrastive_" + name, torch.where(similar != 0, d2, apart).sum() / 12, a, b)
+        d = torch.sqrt(d2.detach())  # Caffe divides by d + 1e-4
+        factor = torch.where((similar != 0) | torch.tensor(legacy), torch.ones(6), d / (d + 1e-4))
+        emit_loss("contrastive_" + name, torch.where(similar != 0, d2, apart).sum() / 12, a, b,
+                  factor=factor.unsqueeze(1))
 
 
 def smooth_l1():

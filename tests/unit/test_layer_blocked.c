@@ -188,6 +188,12 @@ static void as_in_plain_order(void **state)
     static const blocked_case c[] = {
         { "type: 'ReLU' " A, 1, true },
         { "type: 'ReLU' " A " relu_param { negative_slope: 0.1 }", 1, true },
+        { "type: 'GELU' " A, 1, true },
+        { "type: 'Sigmoid' " A, 1, true },
+        { "type: 'ReLU6' " A, 1, true },
+        { "type: 'Exp' " A, 1, false },
+        { "type: 'PReLU' " A " prelu_param { filler { type: 'uniform' } }", 1, true },
+        { "type: 'PReLU' " A " prelu_param { channel_shared: true }", 1, true },
         { "type: 'Scale' " A " scale_param { bias_term: true filler { value: 2 } }", 1, true },
         { "type: 'Scale' " A " scale_param { axis: 0 num_axes: -1 filler { value: 2 } }", 1,
           false },

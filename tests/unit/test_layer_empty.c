@@ -15,15 +15,27 @@ static const empty_case cases[] = {
     { "Accuracy", "accuracy_param { ignore_label: 3 }", 2, 2, true, 2 },
     { "BatchNorm", NULL, 1, 1, false, 0 },
     { "Bias", NULL, 1, 1, false, 0 },
+    { "CenterLoss", "center_loss_param { num_output: 4 }", 2, 1, true, 1 },
     { "Concat", NULL, 2, 1, false, 0 },
+    { "ContrastiveLoss", NULL, 3, 1, true, 0 },
     { "Dropout", NULL, 1, 1, false, 0 },
     { "Eltwise", NULL, 2, 1, false, 0 },
     { "Eltwise", "eltwise_param { operation: MAX }", 2, 1, false, 0 },
     { "Eltwise", "eltwise_param { operation: PROD }", 3, 1, false, 0 },
     { "EuclideanLoss", NULL, 2, 1, false, 0 },
     { "Flatten", NULL, 1, 1, false, 0 },
+    { "FocalLoss", "loss_param { ignore_label: 3 }", 2, 2, true, 1 },
+    { "GELU", NULL, 1, 1, false, 0 },
+    { "HingeLoss", NULL, 2, 1, true, 0 },
+    { "MultinomialLogisticLoss", NULL, 2, 1, true, 0 },
+    { "Power", "power_param { power: -1 }", 1, 1, false, 0 },
+    { "PReLU", NULL, 1, 1, false, 0 },
     { "Scale", "scale_param { bias_term: true }", 1, 1, false, 0 },
+    { "SigmoidCrossEntropyLoss", NULL, 2, 1, false, 0 },
+    { "SigmoidCrossEntropyLoss", "loss_param { ignore_label: 3 normalization: VALID }", 2, 1, false,
+      1 },
     { "Silence", NULL, 1, 0, false, 0 },
+    { "SmoothL1Loss", NULL, 2, 1, false, 0 },
     { "Softmax", NULL, 1, 1, false, 0 },
     { "SoftmaxWithLoss", NULL, 2, 2, true, 0 },
     { "SoftmaxWithLoss", "loss_param { ignore_label: 3 }", 2, 1, true, 1 },
@@ -41,6 +53,10 @@ static void check(const empty_case *c, ct_phase phase)
     for (int i = 0; i < c->n_bottom; i++)
         spec.bottom[i] = (c->labels && (i == 1)) ? TEST_SHAPE(0) : TEST_SHAPE(0, 4, 3);
     if (c->labels) spec.bottom[0] = TEST_SHAPE(0, 4);
+    if (c->labels && (c->n_bottom == 3)) { /* pairs, similar or not */
+        spec.bottom[1] = TEST_SHAPE(0, 4);
+        spec.bottom[2] = TEST_SHAPE(0);
+    }
     assert_int_equal(test_layer_create(&spec, &t), CT_OK);
     t->ex.batch_local = 0;
     t->ex.batch_first = t->ex.batch_global = 5;

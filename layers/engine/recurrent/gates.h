@@ -24,9 +24,5 @@ void ct_rows_cont(int64_t n, int64_t hidden, const float *cont, const float *x, 
 void ct_tanh_forward(int64_t n, const float *x, float *y);
 /** dx = dy (1 - y^2); dx may be dy. */
 void ct_tanh_backward(int64_t n, const float *y, const float *dy, float *dx);
-/** y = 1 / (1 + e^-x); y may be x. */
-void ct_sigmoid_forward(int64_t n, const float *x, float *y);
-/** dx = dy y (1 - y); dx may be dy. */
-void ct_sigmoid_backward(int64_t n, const float *y, const float *dy, float *dx);
 
 #endif

@@ -113,20 +113,6 @@ static void tanh_part_backward(int64_t n, const float *y, const float *dy, float
     for (int64_t i = 0; i < n; i++) dx[i] = dy[i] * (1.0f - y[i] * y[i]);
 }
 
-CT_SIMD_CLONES
-static void sigmoid_part(int64_t n, const float *x, float *y)
-{
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) y[i] = ct_sigmoid_f32(x[i]);
-}
-
-CT_SIMD_CLONES
-static void sigmoid_part_backward(int64_t n, const float *y, const float *dy, float *dx)
-{
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) dx[i] = dy[i] * y[i] * (1.0f - y[i]);
-}
-
 static int64_t part_length(int64_t n, int64_t at)
 {
     return (at + CHUNK < n) ? CHUNK : n - at;
@@ -143,17 +129,4 @@ void ct_tanh_backward(int64_t n, const float *y, const float *dy, float *dx)
 #pragma omp parallel for schedule(static) if (n >= PARALLEL_MIN)
     for (int64_t at = 0; at < n; at += CHUNK)
         tanh_part_backward(part_length(n, at), y + at, dy + at, dx + at);
-}
-
-void ct_sigmoid_forward(int64_t n, const float *x, float *y)
-{
-#pragma omp parallel for schedule(static) if (n >= PARALLEL_MIN)
-    for (int64_t at = 0; at < n; at += CHUNK) sigmoid_part(part_length(n, at), x + at, y + at);
-}
-
-void ct_sigmoid_backward(int64_t n, const float *y, const float *dy, float *dx)
-{
-#pragma omp parallel for schedule(static) if (n >= PARALLEL_MIN)
-    for (int64_t at = 0; at < n; at += CHUNK)
-        sigmoid_part_backward(part_length(n, at), y + at, dy + at, dx + at);
 }
