@@ -57,7 +57,7 @@ def case(kind, text, bottoms, fn, weights=(), constant=(), roundings=64, phase="
 
     names.append('    { "%s", "%s", %s, %d, %d, %d, %d,\n      %s, %s, %s,\n      %s, %s, %s, %s, %s },'
                  % (kind, text.replace('"', '\\"'), phase, len(bottoms), len(tops), len(weights), roundings,
-                    row(shape_of(b) for b in bottoms), row(emit(b) for b in bottoms),
+                    row(shape_of(b) for b in bottoms).replace("{ 0 }", "{ { 0 } }"), row(emit(b) for b in bottoms),
                     row(grad(b) for b in bottoms), row(shape_of(t) for t in tops),
                     row(emit(t) for t in tops), row(emit(d) for d in dy),
                     row(emit(w) for w in weights), row(grad(w) for w in weights)))
@@ -161,7 +161,72 @@ def convolutions():
          lambda b, w: unfold(b[0], (2, 1, 3), (1, 1, 1), (1, 0, 2), (1, 1, 2)))
 
 
-for part in (structure, reduce, convolutions):
+# ---- samples, gates, normalisation, sizes
+
+def others():
+    index = torch.tensor([2., 0, 2, 1, 1])
+    case("BatchReindex", "", [rand(3, 2, 4), index], lambda b, w: b[0][index.long()], constant=(1,))
+    case("Parameter", "parameter_param { shape { dim: 2 dim: 3 } }", [], lambda b, w: w[0] * 1, [rand(2, 3)])
+    cont = torch.tensor([[1., 0, 1]])
+
+    def unit(b, w):
+        i, f, o, g = b[1].chunk(4, 2)
+        c = cont.unsqueeze(2) * f.sigmoid() * b[0] + i.sigmoid() * g.tanh()
+        return [c, o.sigmoid() * c.tanh()]
+    case("LSTMUnit", "", [rand(1, 3, 5), rand(1, 3, 20), cont], unit, constant=(2,))
+    case("Axpy", "", [rand(2, 3, 1, 1), rand(2, 3, 4, 5), rand(2, 3, 4, 5)], lambda b, w: b[0] * b[1] + b[2])
+    case("Axpy", "", [rand(3, 2), rand(3, 2, 4), rand(3, 2, 4)], lambda b, w: b[0].unsqueeze(2) * b[1] + b[2])
+
+
+def bn():
+    scale, shift, mean, var = rand(1, 4), rand(1, 4), rand(1, 4), rand(1, 4).abs() + 0.5
+    x = rand(3, 4, 2, 5)
+    flat = lambda v: v.flatten()
+    by_batch = lambda eps: (lambda b, w: F.batch_norm(b[0], None, None, flat(w[0]), flat(w[1]), True, 0, eps))
+    by_running = lambda eps: (lambda b, w: F.batch_norm(b[0], flat(w[2]), flat(w[3]), flat(w[0]), flat(w[1]), False, 0, eps))
+    ws = [scale, shift, mean, var]
+    wide = [w.reshape(1, 4, 1, 1) for w in ws]
+    case("BN", "bn_param { eps: 1e-3 momentum: 0.9 }", [x], by_batch(1e-3), ws, skip=(2, 3), roundings=256)
+    case("BN", "bn_param { eps: 1e-3 momentum: 0.9 }", [x], by_running(1e-3), ws, skip=(2, 3), roundings=256, phase="CT_TEST")
+    case("BN", "bn_param { frozen: true }", [x], by_running(1e-5), ws, skip=(0, 1, 2, 3), roundings=256)
+    case("BN", "bn_param { scale_filler { } var_eps: 1e-3 decay: 0.1 }", [x], by_batch(1e-3), wide, skip=(2, 3), roundings=256)
+    case("BN", "bn_param { scale_filler { } var_eps: 1e-3 decay: 0.1 }", [x], by_running(1e-3), wide, skip=(2, 3),
+         roundings=256, phase="CT_TEST")
+    case("BN", "bn_param { moving_average: false var_eps: 1e-3 }", [x], by_batch(1e-3), wide, skip=(2, 3),
+         roundings=256, phase="CT_TEST")
+    case("BN", "bn_param { scale_filler { } shift_filler { } }", [x], by_batch(1e-9), wide[:2], roundings=256, phase="CT_TEST")
+    case("BN", "bn_param { bn_mode: INFERENCE }", [x], lambda b, w: w[0] * b[0] + w[1], wide[:2], roundings=256)
+    case("BN", "", [rand(6, 4)], by_batch(1e-5), ws, skip=(2, 3), roundings=512)
+
+
+def sizes():
+    x = distinct(2, 3, 4, 6)
+    y, place = F.max_pool2d(x, 2, return_indices=True)
+    unpool = lambda size: (lambda b, w: F.max_unpool2d(b[0], place, 2, output_size=size))
+    case("Upsample", "upsample_param { scale: 2 }", [y, place.double()], unpool((4, 6)), constant=(1,))
+    case("Upsample", "upsample_param { upsample_h: 4 upsample_w: 6 }", [y, place.double()], unpool((4, 6)), constant=(1,))
+    x = distinct(1, 2, 5, 4)
+    y, place = F.max_pool2d(x, 2, return_indices=True, ceil_mode=True)
+    case("Upsample", "upsample_param { scale: 2 pad_out_h: true }", [y, place.double()],
+         lambda b, w: torch.zeros(1, 2, 20).scatter(2, place.flatten(2), b[0].flatten(2)).reshape(1, 2, 5, 4), constant=(1,))
+    case("Upsample", "upsample_param { scale_h: 3 scale_w: 2 }", [rand(2, 3, 2, 4)],
+         lambda b, w: F.interpolate(b[0], scale_factor=(3, 2), mode="nearest"))
+
+    def interp(size, beg=0, end=0):
+        def f(b, w):
+            v = b[0]
+            v = v[:, :, beg:v.shape[2] - end, beg:v.shape[3] - end]
+            return F.interpolate(v, size, mode="bilinear", align_corners=True)
+        return f
+    x = rand(2, 2, 5, 7)
+    case("Interp", "interp_param { height: 8 width: 10 }", [x], interp((8, 10)), roundings=128)
+    case("Interp", "interp_param { zoom_factor: 3 }", [x], interp((13, 19)), roundings=128)
+    case("Interp", "interp_param { shrink_factor: 2 pad_beg: -1 pad_end: -1 }", [x], interp((2, 3), 1, 1), roundings=128)
+    case("Interp", "interp_param { shrink_factor: 2 zoom_factor: 2 }", [x], interp((5, 7)), roundings=128)
+    case("Interp", "", [x, rand(1, 1, 3, 1)], interp((3, 1)), roundings=128, constant=(1,))
+
+
+for part in (structure, reduce, convolutions, others, bn, sizes):
     part()
 print("/* Made by make_cases_golden.py with PyTorch %s; not edited. */" % torch.__version__.split("+")[0])
 print("/* clang-format off */")

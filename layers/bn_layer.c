@@ -1,0 +1,255 @@
+/* BN: normalisation by statistics, factor and shift in one layer, as three forks have it under this
+ * name. They differ in the names of their fields, in when they use running statistics, and in how
+ * those move:
+ *  slopes    slope_filler, bias_filler, momentum, eps, frozen: like BatchNorm and Scale together
+ *  averages  scale_filler, shift_filler, var_eps, decay, moving_average (PSPNet's first)
+ *  segnet    scale_filler, shift_filler, bn_mode: statistics of the batch, or none at all */
+#include "layers/engine/batch_norm/batch_norm.h"
+#include "layers/layer_types.h"
+#include "layers/layer_util.h"
+
+#include <math.h>
+
+typedef enum { FORM_SLOPES, FORM_AVERAGES, FORM_SEGNET } bn_form;
+typedef enum { BY_BATCH, BY_RUNNING, BY_NOTHING } bn_by;
+
+typedef struct bn_state {
+    Ct__FillerParameter one; /* the default filler */
+    bn_form form;
+    bn_by by;
+    bool moves;      /* running statistics follow the batch's */
+    float keep, eps; /* running = keep running + (1 - keep) batch */
+} bn_state;
+
+typedef struct bn_plan {
+    ct_batch_norm_desc desc;
+    const ct_batch_norm_engine *engine;
+} bn_plan;
+
+enum { SCALE, SHIFT, MEAN, VARIANCE };     /* weights */
+enum { USED_MEAN, INV_STD, NORMAL, SUMS }; /* buffers */
+
+static bn_form form_of(const Ct__BNParameter *p)
+{
+    if (p == NULL) return FORM_SLOPES;
+    if (p->has_var_eps || p->has_decay || p->has_moving_average) return FORM_AVERAGES;
+    if ((p->scale_filler != NULL) || (p->shift_filler != NULL) || p->has_bn_mode)
+        return FORM_SEGNET;
+    return FORM_SLOPES;
+}
+
+static ct_status read_form(const ct_layer *l, const Ct__BNParameter *p, bn_state *s)
+{
+    bool test = l->phase == CT_TEST;
+
+    s->form = form_of(p);
+    s->keep = (p != NULL) ? p->momentum : 0.9f;
+    s->eps = (p != NULL) ? p->eps : 1e-5f;
+    if ((s->form != FORM_SLOPES) && ((p->slope_filler != NULL) || (p->bias_filler != NULL) ||
+                                     p->has_momentum || p->has_eps || p->has_frozen))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                             "bn_param mixes fields of different forks: slope_filler, bias_filler, "
+                             "momentum, eps, frozen; or scale_filler, shift_filler and others");
+    if ((s->form == FORM_AVERAGES) && p->has_bn_mode)
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                             "bn_param has SegNet's bn_mode and PSPNet's var_eps, decay or "
+                             "moving_average");
+    if (s->form == FORM_SLOPES) {
+        bool frozen = (p != NULL) && p->frozen;
+
+        s->by = (test || frozen) ? BY_RUNNING : BY_BATCH;
+        s->moves = !test && !frozen;
+    } else if (s->form == FORM_AVERAGES) {
+        s->keep = p->has_decay ? 1.0f - p->decay : 0.95f;
+        s->eps = p->has_var_eps ? p->var_eps : 1e-10f;
+        s->by = (test && (!p->has_moving_average || p->moving_average)) ? BY_RUNNING : BY_BATCH;
+        s->moves = !test;
+    } else {
+        s->eps = 1e-9f;
+        s->by = (p->bn_mode == CT__BNPARAMETER__BNMODE__INFERENCE) ? BY_NOTHING : BY_BATCH;
+    }
+    if (!(s->eps >= 0.0f) || isinf(s->eps) || !(s->keep >= 0.0f) || !(s->keep <= 1.0f))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                             "eps %g must not be below 0, the share of the batch in the running "
+                             "statistics, %g, lie in 0..1",
+                             (double)s->eps, 1.0 - (double)s->keep);
+    return CT_OK;
+}
+
+static ct_status setup(ct_layer *l, const ct_shape *bottom)
+{
+    const Ct__BNParameter *p = l->param->bn_param;
+    const Ct__FillerParameter *scale = NULL, *shift = NULL;
+    bn_state *s = l->state;
+    ct_shape shape;
+    bool frozen = (p != NULL) && p->frozen;
+
+    CT_TRY(read_form(l, p, s));
+    if (bottom[0].ndim < 2)
+        return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "bottom of shape %s has no channels",
+                             ct_shape_str(&bottom[0]).text);
+    shape = (s->form == FORM_SLOPES) ? (ct_shape){ 2, { 1, bottom[0].dim[1] } }
+                                     : (ct_shape){ 4, { 1, bottom[0].dim[1], 1, 1 } };
+    ct__filler_parameter__init(&s->one);
+    s->one.value = 1.0f;
+    if (p != NULL) {
+        scale = (s->form == FORM_SLOPES) ? p->slope_filler : p->scale_filler;
+        shift = (s->form == FORM_SLOPES) ? p->bias_filler : p->shift_filler;
+    }
+    ct_layer_add_weight(l, &shape, (scale != NULL) ? scale : &s->one);
+    ct_layer_add_weight(l, &shape, shift);
+    if (s->form != FORM_SEGNET) {
+        ct_layer_add_weight(l, &shape, NULL);
+        ct_layer_add_weight(l, &shape, frozen ? &s->one : NULL);
+    }
+    for (int i = 0; i < l->n_weight; i++) { /* what frozen holds is learned by nobody */
+        if ((i < MEAN) && !frozen) continue;
+        l->weight[i].kind = CT_WEIGHT_STATISTIC;
+        l->weight[i].default_lr_mult = 0.0f;
+    }
+    return CT_OK;
+}
+
+static bool takes(const Ct__LayerParameter *p, const ct_blob *const *bottom, int slot)
+{
+    (void)p;
+    return ct_layer_takes_block(bottom[slot]);
+}
+
+static ct_status reshape(const ct_layer *l, ct_instance *in)
+{
+    const ct_blob *x = in->bottom[0];
+    ct_shape shape = x->data.shape;
+    int64_t channels = l->weight[SCALE].shape.dim[1];
+    bn_plan *plan = in->state;
+    bool in_place = in->top[0] == in->bottom[0];
+
+    if ((shape.ndim < 2) || (shape.dim[1] != channels))
+        return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "bottom of shape %s for %lld channels",
+                             ct_shape_str(&shape).text, (long long)channels);
+    plan->desc = (ct_batch_norm_desc){ l->dev->kind, shape.dim[0], channels,
+                                       ct_shape_count(&shape, 2, -1), x->data.layout.block };
+    plan->engine = ct_batch_norm_choose(&plan->desc);
+    if (plan->engine == NULL)
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "not implemented on device %s", l->dev->name);
+    ct_instance_buffer(in, USED_MEAN, CT_KEEP_PASS, (size_t)channels * sizeof(float));
+    ct_instance_buffer(in, INV_STD, CT_KEEP_PASS, (size_t)channels * sizeof(float));
+    ct_instance_buffer(in, SUMS, CT_KEEP_CALL, 2 * (size_t)channels * sizeof(double));
+    if (in_place) in->backward_reads = 0;
+    in->over = 1;
+    ct_instance_buffer(in, NORMAL, CT_KEEP_PASS, in_place ? ct_tensor_bytes(&x->data) : 0);
+    ct_blob_set_layout(in->top[0], &shape, x->data.layout);
+    return CT_OK;
+}
+
+/* Mean and variance that the values are normalised by, into the buffers; the variance as it is. */
+static void find_statistics(const bn_state *s, const bn_plan *plan, ct_instance *in)
+{
+    const ct_batch_norm_desc *d = &plan->desc;
+    float *mean = in->buffer[USED_MEAN].data, *var = in->buffer[INV_STD].data;
+
+    if (s->by == BY_BATCH) {
+        plan->engine->statistics(d, 0, d->channels, ct_blob_data(in->bottom[0]), mean, var);
+        for (int64_t c = 0; s->moves && (c < d->channels); c++) {
+            float *m = ct_blob_data(&in->weight[MEAN]), *v = ct_blob_data(&in->weight[VARIANCE]);
+
+            m[c] = s->keep * m[c] + (1.0f - s->keep) * mean[c];
+            v[c] = s->keep * v[c] + (1.0f - s->keep) * var[c];
+        }
+        return;
+    }
+    for (int64_t c = 0; c < d->channels; c++) {
+        bool running = s->by == BY_RUNNING;
+
+        mean[c] = running ? ct_blob_data(&in->weight[MEAN])[c] : 0.0f;
+        var[c] = running ? ct_blob_data(&in->weight[VARIANCE])[c] : 1.0f - s->eps;
+    }
+}
+
+static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    const bn_state *s = l->state;
+    const bn_plan *plan = in->state;
+    const ct_batch_norm_desc *d = &plan->desc;
+    float *inv_std = in->buffer[INV_STD].data;
+    ct_batch_norm_map m = { .x = ct_blob_data(in->bottom[0]),
+                            .mean = in->buffer[USED_MEAN].data,
+                            .inv_std = inv_std,
+                            .scale = ct_blob_data(&in->weight[SCALE]),
+                            .bias = ct_blob_data(&in->weight[SHIFT]),
+                            .y = ct_blob_data(in->top[0]) };
+
+    (void)ex;
+    if (d->n * d->spatial == 0) return CT_OK; /* a rank without samples */
+    if (in->buffer[NORMAL].bytes > 0) m.normal = in->buffer[NORMAL].data;
+    find_statistics(s, plan, in);
+    for (int64_t c = 0; c < d->channels; c++)
+        inv_std[c] = (float)(1.0 / sqrt((double)inv_std[c] + (double)s->eps));
+    plan->engine->apply(d, 0, d->channels, &m);
+    return CT_OK;
+}
+
+static void put_weight_diff(const ct_instance *in, ct_exec *ex, int w, const double *sum)
+{
+    float *diff = ct_blob_diff(&in->weight[w]);
+    bool add = ct_weight_beta(in, ex, w) != 0.0f;
+    int64_t n = in->layer->weight[w].shape.dim[1];
+
+    for (int64_t c = 0; (diff != NULL) && (c < n); c++)
+        diff[c] = (float)(sum[c] + (add ? (double)diff[c] : 0.0));
+}
+
+static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    const bn_state *s = l->state;
+    const bn_plan *plan = in->state;
+    const ct_batch_norm_desc *d = &plan->desc;
+    bool kept = in->buffer[NORMAL].bytes > 0;
+    ct_batch_norm_back b = { .map = { .x = kept ? in->buffer[NORMAL].data
+                                                : ct_blob_data(in->bottom[0]),
+                                      .mean = kept ? NULL : in->buffer[USED_MEAN].data,
+                                      .inv_std = in->buffer[INV_STD].data,
+                                      .scale = ct_blob_data(&in->weight[SCALE]),
+                                      .bias = ct_blob_data(&in->weight[SHIFT]) },
+                             .dy = { ct_blob_diff(in->top[0]) },
+                             .n_dy = 1,
+                             .fixed = s->by != BY_BATCH,
+                             .dx = ct_blob_diff(in->bottom[0]),
+                             .sum = in->buffer[SUMS].data };
+
+    b.dot = b.sum + d->channels;
+    if (d->n * d->spatial == 0) { /* adds nothing */
+        for (int64_t c = 0; c < 2 * d->channels; c++) b.sum[c] = 0;
+    } else {
+        plan->engine->backward(d, 0, d->channels, &b);
+    }
+    put_weight_diff(in, ex, SCALE, b.dot);
+    put_weight_diff(in, ex, SHIFT, b.sum);
+    return CT_OK;
+}
+
+static void estimate(const ct_layer *l, const ct_instance *in, ct_estimate *e)
+{
+    const bn_plan *plan = in->state;
+
+    (void)l;
+    e->engine[CT_RUN_FORWARD] = e->engine[CT_RUN_BACKWARD_DATA] = plan->engine->name;
+}
+
+const ct_layer_ops ct_layer_bn = {
+    .type = "BN",
+    .min_bottom = 1,
+    .max_bottom = 1,
+    .min_top = 1,
+    .max_top = 1,
+    .allow_inplace = true,
+    .backward_reads = CT_READS_BOTTOM,
+    .state_size = sizeof(bn_state),
+    .instance_state_size = sizeof(bn_plan),
+    .setup = setup,
+    .takes = takes,
+    .reshape = reshape,
+    .forward = forward,
+    .backward = backward,
+    .estimate = estimate,
+};

@@ -1,0 +1,57 @@
+/** @file box.h  Boxes x0 y0 x1 y1 as SSD has them (Liu et al. 2016): overlap, coding by priors,
+ * matching, suppression. Private to layers/. */
+#ifndef CT_BOX_H
+#define CT_BOX_H
+
+#include "framework/net/layer.h"
+
+/** Where boxes may be, and how predictions lie on them: the third bottom of MultiBoxLoss and
+ *  DetectionOutput, 1 x 2 x 4n. */
+typedef struct ct_priors {
+    int64_t n;
+    const float *box, *variance; /* 4 each */
+    Ct__PriorBoxParameter__CodeType code;
+    bool plain; /* codes are not in units of the variances */
+} ct_priors;
+
+/** Area; 0 where a side is negative. */
+float ct_box_area(const float *b);
+/** Intersection over union; 0 where they do not overlap. */
+float ct_box_overlap(const float *a, const float *b);
+/** Whether an edge lies outside of [0, 1]. */
+bool ct_box_crosses(const float *b);
+/** The code of a box by prior i, and back. CENTER_SIZE: sides must be positive. */
+void ct_box_encode(const ct_priors *p, int64_t i, const float *box, float *code);
+void ct_box_decode(const ct_priors *p, int64_t i, const float *code, float *box);
+/** Whether all priors can code: finite, and with positive sides and variances where those divide.
+ */
+bool ct_box_priors_ok(const ct_priors *p, int64_t *bad_p);
+
+typedef struct ct_ranked {
+    float score;
+    int32_t index;
+} ct_ranked;
+
+/** Best first; of equal scores the lowest index. */
+void ct_box_rank(ct_ranked *r, int64_t n);
+/** Of ranked boxes those that overlap no better kept one by more than `threshold`, which each kept
+ *  one multiplies by eta while it is above 0.5; they move to the front. Returns how many. */
+int64_t ct_box_suppress(const float *box, ct_ranked *r, int64_t n, float threshold, float eta);
+
+/** The true boxes of one sample. */
+typedef struct ct_truth {
+    int64_t n;
+    const float *const *box; /* [n] */
+} ct_truth;
+
+enum { CT_BOX_NO_MATCH = -1, CT_BOX_OUTSIDE = -2 };
+
+/** match[i]: the true box that box i of `box` [n] stands for, CT_BOX_NO_MATCH, or CT_BOX_OUTSIDE
+ *  where boxes that reach out of the image are left out. First each true box takes the best free
+ *  box, the best pair first; then, with `threshold` >= 0, each free box the true one that it
+ *  overlaps most, by the threshold at least. overlap[i]: with the best true box. best: scratch,
+ *  one for each true box. */
+void ct_box_match(const ct_truth *t, const float *box, int64_t n, bool leave_out, float threshold,
+                  int32_t *match, float *overlap, ct_ranked *best);
+
+#endif

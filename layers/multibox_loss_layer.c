@@ -1,0 +1,462 @@
+/* MultiBoxLoss (SSD): true boxes are matched with priors; matched priors are to predict the code of
+ * their box and its class, the hardest of the others the background. Bottoms: locations N x 4P,
+ * scores N x PC, priors 1 x 2 x 4P, and true boxes, rows of 8: sample, class, instance, x0 y0 x1
+ * y1, difficult. */
+#include <math.h>
+#include <string.h>
+
+#include "framework/base/memory.h"
+#include "layers/box.h"
+#include "layers/layer_types.h"
+#include "layers/loss_util.h"
+
+typedef Ct__MultiBoxLossParameter__MiningType mining_type;
+
+typedef struct multibox_state {
+    const Ct__MultiBoxLossParameter *p;
+    int64_t n_class, loc_class;
+    int background;
+    mining_type mining;
+    ct_loss_rule rule;
+} multibox_state;
+
+typedef struct multibox_plan {
+    int64_t n, n_prior, n_row; /* samples, priors, rows of true boxes */
+    double divisor;            /* of the last forward                 */
+} multibox_plan;
+
+enum { MATCH, TARGET, ROWS, OVERLAP, RANKED, DECODED, LOSS, PAIRS }; /* buffers */
+enum { NOT_COUNTED = -1 };                                           /* target       */
+
+/* True boxes by sample: those of sample i are box[start[i] .. start[i + 1]). */
+typedef struct truth_table {
+    int64_t *start;
+    const float **box;
+    ct_ranked *best;
+} truth_table;
+
+static ct_status refuse(const ct_layer *l, const Ct__MultiBoxLossParameter *p)
+{
+    const multibox_state *s = l->state;
+
+    if (!p->share_location && (s->mining != CT__MULTI_BOX_LOSS_PARAMETER__MINING_TYPE__NONE))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                             "share_location: false goes with mining_type: NONE only");
+    if (!p->share_location && !p->use_prior_for_matching)
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                             "share_location: false with use_prior_for_matching: false is not "
+                             "supported");
+    if ((p->nms_param != NULL) && (p->nms_param->nms_threshold > 0.0f))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                             "nms_param in a MultiBoxLoss, suppression of negatives, is not "
+                             "supported; leave it out");
+    if (p->map_object_to_agnostic && (s->n_class != 2))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                             "map_object_to_agnostic needs num_classes 2: background and object");
+    if (p->has_do_neg_mining &&
+        (p->do_neg_mining != (s->mining != CT__MULTI_BOX_LOSS_PARAMETER__MINING_TYPE__NONE)))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "do_neg_mining says other than mining_type");
+    if (p->sample_size < 1)
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "sample_size %d is below 1", p->sample_size);
+    return CT_OK;
+}
+
+static ct_status setup(ct_layer *l, const ct_shape *bottom)
+{
+    const Ct__MultiBoxLossParameter *p = l->param->multibox_loss_param;
+    multibox_state *s = l->state;
+
+    (void)bottom;
+    if ((p == NULL) || !p->has_num_classes || (p->num_classes == 0))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "multibox_loss_param.num_classes is missing or 0");
+    if ((p->background_label_id >= p->num_classes) || (p->num_classes > INT32_MAX))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "background_label_id %u is not below num_classes %u",
+                             p->background_label_id, p->num_classes);
+    s->p = p;
+    s->n_class = p->num_classes;
+    s->loc_class = p->share_location ? 1 : s->n_class;
+    s->background = (int)p->background_label_id;
+    s->mining = p->mining_type;
+    s->rule = ct_loss_rule_read(l, CT__LOSS_PARAMETER__NORMALIZATION_MODE__VALID);
+    s->rule.has_ignore = true; /* how many match depends on the data */
+    return refuse(l, p);
+}
+
+static void declare_buffers(const multibox_state *s, const multibox_plan *r, ct_instance *in)
+{
+    size_t n = (size_t)(r->n * r->n_prior), rows = (size_t)r->n_row;
+
+    ct_instance_buffer(in, MATCH, CT_KEEP_PASS, n * sizeof(int32_t));
+    ct_instance_buffer(in, TARGET, CT_KEEP_PASS, n * sizeof(int32_t));
+    /* kept: a matched box is read again in backward */
+    ct_instance_buffer(in, ROWS, CT_KEEP_PASS,
+                       ((size_t)r->n + 1) * sizeof(int64_t) + rows * sizeof(float *));
+    ct_instance_buffer(in, OVERLAP, CT_KEEP_CALL, n * sizeof(float));
+    ct_instance_buffer(in, RANKED, CT_KEEP_CALL, n * sizeof(ct_ranked));
+    ct_instance_buffer(in, DECODED, CT_KEEP_CALL,
+                       s->p->use_prior_for_matching ? 0 : n * 4 * sizeof(float));
+    ct_instance_buffer(in, LOSS, CT_KEEP_CALL, 2 * (size_t)r->n * sizeof(double));
+    ct_instance_buffer(in, PAIRS, CT_KEEP_CALL, rows * sizeof(ct_ranked));
+}
+
+static ct_status reshape(const ct_layer *l, ct_instance *in)
+{
+    const multibox_state *s = l->state;
+    const ct_shape *loc = &in->bottom[0]->data.shape, *conf = &in->bottom[1]->data.shape;
+    const ct_shape *prior = &in->bottom[2]->data.shape, *truth = &in->bottom[3]->data.shape;
+    multibox_plan *r = in->state;
+    int64_t n_prior = ct_shape_count(prior, 0, -1) / 8;
+
+    if ((loc->ndim < 1) || (conf->ndim < 1) || (loc->dim[0] != conf->dim[0]) ||
+        (ct_shape_count(prior, 0, -1) % 8 != 0) ||
+        (ct_shape_count(loc, 1, -1) != n_prior * s->loc_class * 4) ||
+        (ct_shape_count(conf, 1, -1) != n_prior * s->n_class))
+        return CT_LAYER_FAIL(
+            l, CT_ERR_SHAPE,
+            "bottoms of shapes %s, %s, %s: with P priors and %lld classes, N x %s, "
+            "N x PC and 1 x 2 x 4P are needed",
+            ct_shape_str(loc).text, ct_shape_str(conf).text, ct_shape_str(prior).text,
+            (long long)s->n_class, (s->loc_class == 1) ? "4P" : "4PC");
+    if (ct_shape_count(truth, 0, -1) % 8 != 0)
+        return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "bottom 3 (true boxes) has shape %s: rows of 8",
+                             ct_shape_str(truth).text);
+    *r = (multibox_plan){ loc->dim[0], n_prior, ct_shape_count(truth, 0, -1) / 8, 1.0 };
+    if (r->n_prior > INT32_MAX) return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "too many priors");
+    declare_buffers(s, r, in);
+    ct_blob_set_shape(in->top[0], &(ct_shape){ 0 });
+    return CT_OK;
+}
+
+static ct_priors priors_of(const multibox_state *s, const multibox_plan *r, const ct_instance *in)
+{
+    const float *prior = ct_blob_data(in->bottom[2]);
+
+    return (ct_priors){ r->n_prior, prior, prior + 4 * r->n_prior, s->p->code_type,
+                        s->p->encode_variance_in_target };
+}
+
+static truth_table table_of(const multibox_plan *r, const ct_instance *in)
+{
+    int64_t *start = in->buffer[ROWS].data;
+
+    return (truth_table){ start, (const float **)(void *)(start + r->n + 1),
+                          in->buffer[PAIRS].data };
+}
+
+/* The sample of a row; -1: it does not count. */
+static ct_status check_row(const ct_layer *l, const ct_exec *ex, const multibox_plan *r,
+                           const float *row, int64_t at, int64_t *sample_p)
+{
+    const multibox_state *s = l->state;
+    int32_t sample, label;
+    bool good;
+
+    *sample_p = -1;
+    if ((row[0] == -1.0f) || (!s->p->use_difficult_gt && (row[7] != 0.0f))) return CT_OK;
+    good = ct_label_class(row[0], r->n, &sample) &&
+           ct_label_class(row[1], s->p->map_object_to_agnostic ? INT32_MAX : s->n_class, &label) &&
+           (label != s->background) && (row[5] > row[3]) && (row[6] > row[4]);
+    for (int i = 3; i < 7; i++) good = good && isfinite(row[i]);
+    if (!good)
+        return CT_LAYER_FAIL(l, CT_ERR_DATA,
+                             "true box %lld of batch %lld: sample %g of %lld, class %g of %lld "
+                             "(background %d), %g %g %g %g",
+                             (long long)at, (long long)ex->micro_step, (double)row[0],
+                             (long long)r->n, (double)row[1], (long long)s->n_class, s->background,
+                             (double)row[3], (double)row[4], (double)row[5], (double)row[6]);
+    *sample_p = sample;
+    return CT_OK;
+}
+
+/* Rows by sample, in their order. */
+static ct_status sort_rows(const ct_layer *l, const ct_instance *in, const ct_exec *ex,
+                           const truth_table *t)
+{
+    const multibox_plan *r = in->state;
+    const float *row = ct_blob_data(in->bottom[3]);
+    int64_t sample;
+
+    memset(t->start, 0, ((size_t)r->n + 1) * sizeof(t->start[0]));
+    for (int64_t k = 0; k < r->n_row; k++) {
+        CT_TRY(check_row(l, ex, r, row + 8 * k, k, &sample));
+        if (sample >= 0) t->start[sample + 1]++;
+    }
+    for (int64_t i = 0; i < r->n; i++) t->start[i + 1] += t->start[i];
+    for (int64_t k = 0; k < r->n_row; k++) {
+        CT_TRY(check_row(l, ex, r, row + 8 * k, k, &sample));
+        if (sample >= 0) t->box[t->start[sample]++] = row + 8 * k + 3;
+    }
+    for (int64_t i = r->n; i > 0; i--) t->start[i] = t->start[i - 1];
+    t->start[0] = 0;
+    return CT_OK;
+}
+
+/* The class of a true box, which stands two before it in its row. */
+static int class_of(const multibox_state *s, const float *box)
+{
+    return s->p->map_object_to_agnostic ? s->background + 1 : (int)box[-2];
+}
+
+/* ---- losses of one prior */
+
+static double softmax_loss(const float *x, int64_t n, int label, double scale, float *dx)
+{
+    double most = (double)x[0], sum = 0, p;
+
+    for (int64_t c = 1; c < n; c++) most = fmax(most, (double)x[c]);
+    for (int64_t c = 0; c < n; c++) sum += exp((double)x[c] - most);
+    p = exp((double)x[label] - most) / sum;
+    for (int64_t c = 0; (dx != NULL) && (c < n); c++)
+        dx[c] = (float)(scale * (exp((double)x[c] - most) / sum - ((c == label) ? 1.0 : 0.0)));
+    return -log(fmax(p, 0x1p-126));
+}
+
+static double logistic_loss(const float *x, int64_t n, int label, double scale, float *dx)
+{
+    double loss = 0;
+
+    for (int64_t c = 0; c < n; c++) {
+        double v = (double)x[c], target = (c == label) ? 1.0 : 0.0;
+
+        loss += fmax(v, 0.0) - v * target + log1p(exp(-fabs(v)));
+        if (dx != NULL) dx[c] = (float)(scale * (1.0 / (1.0 + exp(-v)) - target));
+    }
+    return loss;
+}
+
+static double conf_loss(const multibox_state *s, const float *x, int label, double scale, float *dx)
+{
+    bool soft = s->p->conf_loss_type == CT__MULTI_BOX_LOSS_PARAMETER__CONF_LOSS_TYPE__SOFTMAX;
+
+    return soft ? softmax_loss(x, s->n_class, label, scale, dx)
+                : logistic_loss(x, s->n_class, label, scale, dx);
+}
+
+/* Of prior i, to predict `truth`; where dx, the gradient. */
+static double loc_loss(const multibox_state *s, const ct_priors *p, int64_t i, const float *truth,
+                       const float *x, double scale, float *dx)
+{
+    bool smooth = s->p->loc_loss_type == CT__MULTI_BOX_LOSS_PARAMETER__LOC_LOSS_TYPE__SMOOTH_L1;
+    float code[4], box[4];
+    double loss = 0;
+
+    ct_box_encode(p, i, truth, code);
+    memcpy(box, p->box + 4 * i, sizeof(box));
+    if (s->p->bp_inside && !s->p->use_prior_for_matching) ct_box_decode(p, i, x, box);
+    for (int k = 0; k < 4; k++) {
+        double unit = p->plain ? (double)p->variance[4 * i + k] : 1.0;
+        double d = ((double)x[k] - (double)code[k]) / unit;
+        bool flat = smooth && (fabs(d) >= 1.0);
+
+        if (s->p->bp_inside && ((box[k] < 0.0f) || (box[k] > 1.0f))) d = 0, flat = false;
+        loss += flat ? fabs(d) - 0.5 : 0.5 * d * d;
+        if (dx != NULL) dx[k] = (float)(scale * (flat ? copysign(1.0, d) : d) / unit);
+    }
+    return loss;
+}
+
+/* ---- one sample */
+
+typedef struct sample {
+    const multibox_state *s;
+    ct_priors prior;
+    ct_truth truth;
+    const float *loc, *conf; /* of this sample   */
+    int32_t *match, *target; /* of its priors    */
+    float *overlap, *decoded;
+    ct_ranked *ranked, *best;
+} sample;
+
+static sample sample_of(const ct_layer *l, const ct_instance *in, int64_t i)
+{
+    const multibox_state *s = l->state;
+    const multibox_plan *r = in->state;
+    truth_table t = table_of(r, in);
+    int64_t at = i * r->n_prior;
+    float *decoded = in->buffer[DECODED].data;
+    sample m = { .s = s, .prior = priors_of(s, r, in) };
+
+    m.truth = (ct_truth){ t.start[i + 1] - t.start[i], t.box + t.start[i] };
+    m.loc = ct_blob_data(in->bottom[0]) + at * 4 * s->loc_class;
+    m.conf = ct_blob_data(in->bottom[1]) + at * s->n_class;
+    m.match = (int32_t *)in->buffer[MATCH].data + at;
+    m.target = (int32_t *)in->buffer[TARGET].data + at;
+    if (in->buffer[OVERLAP].data == NULL) return m;
+    m.overlap = (float *)in->buffer[OVERLAP].data + at;
+    m.ranked = (ct_ranked *)in->buffer[RANKED].data + at;
+    m.best = (t.best != NULL) ? t.best + t.start[i] : NULL;
+    m.decoded = (decoded != NULL) ? decoded + 4 * at : NULL;
+    return m;
+}
+
+/* The place of prior k's location among the predictions, for the class of its box. */
+static int64_t loc_at(const sample *m, int64_t k)
+{
+    int label = (m->s->loc_class > 1) ? class_of(m->s, m->truth.box[m->match[k]]) : 0;
+
+    return (k * m->s->loc_class + label) * 4;
+}
+
+static int label_of(const sample *m, int64_t k)
+{
+    return (m->match[k] >= 0) ? class_of(m->s, m->truth.box[m->match[k]]) : m->s->background;
+}
+
+static void match_sample(const sample *m)
+{
+    const Ct__MultiBoxLossParameter *p = m->s->p;
+    bool each = p->match_type == CT__MULTI_BOX_LOSS_PARAMETER__MATCH_TYPE__PER_PREDICTION;
+    const float *box = m->prior.box;
+
+    if (!p->use_prior_for_matching) {
+        for (int64_t k = 0; k < m->prior.n; k++)
+            ct_box_decode(&m->prior, k, m->loc + 4 * k, m->decoded + 4 * k);
+        box = m->decoded;
+    }
+    ct_box_match(&m->truth, box, m->prior.n, p->ignore_cross_boundary_bbox,
+                 each ? p->overlap_threshold : -1.0f, m->match, m->overlap, m->best);
+}
+
+/* The hardest candidates; how many of *n_p count. */
+static int64_t pick_hardest(const sample *m, bool all)
+{
+    const Ct__MultiBoxLossParameter *p = m->s->p;
+    int64_t n = 0, matched = 0, most;
+
+    for (int64_t k = 0; k < m->prior.n; k++) {
+        const float *x = m->conf + k * m->s->n_class;
+        double loss;
+
+        matched += m->match[k] >= 0;
+        if (!all && ((m->match[k] != CT_BOX_NO_MATCH) || !(m->overlap[k] < p->neg_overlap)))
+            continue;
+        loss = conf_loss(m->s, x, label_of(m, k), 0, NULL);
+        if (all && (m->match[k] >= 0))
+            loss += loc_loss(m->s, &m->prior, k, m->truth.box[m->match[k]], m->loc + loc_at(m, k),
+                             0, NULL);
+        m->ranked[n++] = (ct_ranked){ (float)loss, (int32_t)k };
+    }
+    ct_box_rank(m->ranked, n);
+    most = all ? p->sample_size : (int64_t)((float)matched * p->neg_pos_ratio);
+    return (most < n) ? most : n;
+}
+
+/* target: the class that a prior's scores are to show; matches that do not count are taken back. */
+static void choose_targets(const sample *m)
+{
+    bool hard = m->s->mining == CT__MULTI_BOX_LOSS_PARAMETER__MINING_TYPE__HARD_EXAMPLE;
+    bool none = m->s->mining == CT__MULTI_BOX_LOSS_PARAMETER__MINING_TYPE__NONE;
+    int64_t n;
+
+    for (int64_t k = 0; k < m->prior.n; k++) {
+        bool counts = none || (!hard && (m->match[k] >= 0));
+
+        m->target[k] = counts ? label_of(m, k) : NOT_COUNTED;
+    }
+    if (none || (m->truth.n == 0)) return;
+    n = pick_hardest(m, hard);
+    for (int64_t i = 0; i < n; i++) {
+        int32_t k = m->ranked[i].index;
+
+        if (m->match[k] != CT_BOX_OUTSIDE) m->target[k] = label_of(m, k);
+    }
+    for (int64_t k = 0; hard && (k < m->prior.n); k++) {
+        if ((m->match[k] >= 0) && (m->target[k] == NOT_COUNTED)) m->match[k] = CT_BOX_NO_MATCH;
+    }
+}
+
+static double sum_losses(const sample *m, int64_t *matched_p)
+{
+    double loc = 0, conf = 0;
+
+    *matched_p = 0;
+    for (int64_t k = 0; k < m->prior.n; k++) {
+        if (m->match[k] >= 0) {
+            loc += loc_loss(m->s, &m->prior, k, m->truth.box[m->match[k]], m->loc + loc_at(m, k), 0,
+                            NULL);
+            (*matched_p)++;
+        }
+        if (m->target[k] != NOT_COUNTED)
+            conf += conf_loss(m->s, m->conf + k * m->s->n_class, m->target[k], 0, NULL);
+    }
+    return (double)m->s->p->loc_weight * loc + conf;
+}
+
+static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    const multibox_state *s = l->state;
+    multibox_plan *r = in->state;
+    truth_table t = table_of(r, in);
+    ct_priors prior = priors_of(s, r, in);
+    double *loss = in->buffer[LOSS].data, sum = 0;
+    int64_t bad, matched = 0;
+
+    if (!ct_box_priors_ok(&prior, &bad))
+        return CT_LAYER_FAIL(l, CT_ERR_DATA, "prior %lld is no box with positive variances",
+                             (long long)bad);
+    CT_TRY(sort_rows(l, in, ex, &t));
+#pragma omp parallel for schedule(dynamic)
+    for (int64_t i = 0; i < r->n; i++) {
+        sample m = sample_of(l, in, i);
+        int64_t here;
+
+        match_sample(&m);
+        choose_targets(&m);
+        loss[i] = sum_losses(&m, &here);
+        loss[r->n + i] = (double)here;
+    }
+    for (int64_t i = 0; i < r->n; i++) {
+        sum += loss[i];
+        matched += (int64_t)loss[r->n + i];
+    }
+    CT_TRY(ct_loss_divisor(&s->rule, ex, r->n * r->n_prior, matched, r->n, &r->divisor));
+    *ct_blob_data(in->top[0]) = (float)(sum / r->divisor);
+    return CT_OK;
+}
+
+static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    const multibox_state *s = l->state;
+    const multibox_plan *r = in->state;
+    double scale = (double)ct_loss_weight(in) / r->divisor;
+    float *dloc = ct_blob_diff(in->bottom[0]), *dconf = ct_blob_diff(in->bottom[1]);
+
+    (void)ex;
+    if (dloc != NULL) memset(dloc, 0, ct_tensor_bytes(&in->bottom[0]->diff));
+    if (dconf != NULL) memset(dconf, 0, ct_tensor_bytes(&in->bottom[1]->diff));
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < r->n; i++) {
+        sample m = sample_of(l, in, i);
+
+        for (int64_t k = 0; k < r->n_prior; k++) {
+            int64_t at = i * r->n_prior;
+
+            if ((dloc != NULL) && (m.match[k] >= 0))
+                loc_loss(s, &m.prior, k, m.truth.box[m.match[k]], m.loc + loc_at(&m, k),
+                         scale * (double)s->p->loc_weight,
+                         dloc + at * 4 * s->loc_class + loc_at(&m, k));
+            if ((dconf != NULL) && (m.target[k] != NOT_COUNTED))
+                conf_loss(s, m.conf + k * s->n_class, m.target[k], scale,
+                          dconf + (at + k) * s->n_class);
+        }
+    }
+    return CT_OK;
+}
+
+const ct_layer_ops ct_layer_multibox_loss = {
+    .type = "MultiBoxLoss",
+    .min_bottom = 4,
+    .max_bottom = 4,
+    .min_top = 1,
+    .max_top = 1,
+    .is_loss = true,
+    .top_is_share = true,
+    .no_diff_bottom = 1 << 2 | 1 << 3,
+    .backward_reads = CT_READS_BOTTOM,
+    .state_size = sizeof(multibox_state),
+    .instance_state_size = sizeof(multibox_plan),
+    .setup = setup,
+    .reshape = reshape,
+    .forward = forward,
+    .backward = backward,
+};
