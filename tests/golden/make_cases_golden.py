@@ -12,6 +12,7 @@ torch.manual_seed(7)
 torch.set_default_dtype(torch.float64)
 names = []
 arrays = []
+known = {}
 
 
 def rand(*shape):
@@ -26,8 +27,10 @@ def distinct(*shape):
 
 def emit(tensor):
     text = ", ".join("%.9g" % v for v in tensor.detach().double().flatten().tolist())
-    arrays.append("static const double a%d[] = { %s };" % (len(arrays), text))
-    return "a%d" % (len(arrays) - 1)
+    if text not in known:
+        known[text] = "a%d" % len(known)
+        arrays.append("static const double %s[] = { %s };" % (known[text], text))
+    return known[text]
 
 
 def shape_of(tensor):
@@ -226,7 +229,219 @@ def sizes():
     case("Interp", "", [x, rand(1, 1, 3, 1)], interp((3, 1)), roundings=128, constant=(1,))
 
 
-for part in (structure, reduce, convolutions, others, bn, sizes):
+# ---- detection
+
+def regions():
+    x = distinct(2, 8, 7, 9)
+    roi = torch.tensor([[0, 3., 5, 40, 30], [1, 20, 8, 62, 50], [1, 60, 40, 100, 90], [0, 33, 21, 33, 21], [0, 90, 70, 99, 80]])
+
+    def grid(b, h, w, scale, mean, dim):
+        out = []
+        for n, x1, y1, x2, y2 in roi.tolist():
+            if mean:
+                x1, y1, x2, y2 = x1 * scale, y1 * scale, (x2 + 1) * scale, (y2 + 1) * scale
+                rw, rh = max(x2 - x1, 0.1), max(y2 - y1, 0.1)
+            else:
+                x1, y1, x2, y2 = (math.floor(v * scale + 0.5) for v in (x1, y1, x2, y2))
+                rw, rh = max(x2 - x1 + 1, 1), max(y2 - y1 + 1, 1)
+            rows = []
+            for i in range(h):
+                for j in range(w):
+                    t, d = math.floor(i * rh / h + y1), math.ceil((i + 1) * rh / h + y1)
+                    l, r = math.floor(j * rw / w + x1), math.ceil((j + 1) * rw / w + x1)
+                    t, d = (min(max(v, 0), b.shape[2]) for v in (t, d))
+                    l, r = (min(max(v, 0), b.shape[3]) for v in (l, r))
+                    v = b[int(n), :, t:d, l:r].flatten(1)
+                    if mean:
+                        v = v.reshape(dim, h * w, -1)[:, i * w + j]
+                    if v.shape[-1] == 0:
+                        rows.append(torch.zeros(v.shape[0]))
+                    else:
+                        rows.append(v.mean(-1) if mean else v.max(-1)[0])
+            out.append(torch.stack(rows, 1).reshape(-1, h, w))
+        return torch.stack(out)
+    case("ROIPooling", "roi_pooling_param { pooled_h: 3 pooled_w: 2 spatial_scale: 0.1 }", [x, roi],
+         lambda b, w: grid(b[0], 3, 2, 0.1, False, 0), constant=(1,))
+    case("PSROIPooling", "psroi_pooling_param { spatial_scale: 0.09375 output_dim: 2 group_size: 2 }", [x, roi],
+         lambda b, w: grid(b[0], 2, 2, 0.09375, True, 2), constant=(1,))
+
+
+def prior_boxes():
+    def boxes(h, w, ih, iw, mins, maxs, ratios, steps, offset, clip, variance):
+        out = []
+        for y in range(h):
+            for x in range(w):
+                cx, cy = (x + offset) * steps[1], (y + offset) * steps[0]
+                for k, m in enumerate(mins):
+                    sizes = [(m, m)] + ([(math.sqrt(m * maxs[k]),) * 2] if maxs else [])
+                    sizes += [(m * math.sqrt(r), m / math.sqrt(r)) for r in ratios]
+                    for bw, bh in sizes:
+                        out += [(cx - bw / 2) / iw, (cy - bh / 2) / ih, (cx + bw / 2) / iw, (cy + bh / 2) / ih]
+        out = torch.tensor(out)
+        if clip:
+            out = out.clamp(0, 1)
+        return torch.stack([out, torch.tensor(variance).repeat(len(out) // len(variance))]).unsqueeze(0)
+    feat, image = rand(1, 2, 3, 4), rand(1, 1, 24, 40)
+    case("PriorBox", "prior_box_param { min_size: 8 max_size: 14 aspect_ratio: 2 aspect_ratio: 3 clip: true "
+         "variance: [0.1, 0.1, 0.2, 0.2] }", [feat, image],
+         lambda b, w: boxes(3, 4, 24, 40, [8], [14], [2, 1 / 2, 3, 1 / 3], (8, 10), 0.5, True, [0.1, 0.1, 0.2, 0.2]), constant=None)
+    case("PriorBox", "prior_box_param { min_size: [5, 9] flip: false aspect_ratio: 2 img_size: 50 step: 12 offset: 0.25 }",
+         [feat, image], lambda b, w: boxes(3, 4, 50, 50, [5, 9], [], [2], (12, 12), 0.25, False, [0.1]), constant=None)
+
+
+def iou(a, b):
+    w = (torch.min(a[:, None, 2], b[None, :, 2]) - torch.max(a[:, None, 0], b[None, :, 0])).clamp(min=0)
+    h = (torch.min(a[:, None, 3], b[None, :, 3]) - torch.max(a[:, None, 1], b[None, :, 1])).clamp(min=0)
+    area = lambda v: (v[:, 2] - v[:, 0]) * (v[:, 3] - v[:, 1])
+    return w * h / (area(a)[:, None] + area(b)[None] - w * h)
+
+
+def encode(code, box, prior, variance):
+    pw, bw = prior[:, 2:] - prior[:, :2], box[:, 2:] - box[:, :2]
+    if code == "CORNER":
+        return (box - prior) / variance
+    if code == "CORNER_SIZE":
+        return (box - prior) / torch.cat([pw, pw], 1) / variance
+    mid = lambda v: (v[:, :2] + v[:, 2:]) / 2
+    return torch.cat([(mid(box) - mid(prior)) / pw, torch.log(bw / pw)], 1) / variance
+
+
+def decode(code, x, prior, variance):
+    pw, x = prior[:, 2:] - prior[:, :2], x * variance
+    if code == "CORNER":
+        return prior + x
+    if code == "CORNER_SIZE":
+        return prior + x * torch.cat([pw, pw], 1)
+    mid, size = (prior[:, :2] + prior[:, 2:]) / 2 + x[:, :2] * pw, torch.exp(x[:, 2:]) * pw
+    return torch.cat([mid - size / 2, mid + size / 2], 1)
+
+
+def some_boxes(n, low=0.0, high=1.0):
+    mid, size = low + (high - low) * torch.rand(n, 2), 0.1 + 0.4 * torch.rand(n, 2)
+    return torch.cat([mid - size / 2, mid + size / 2], 1).float().double()
+
+
+def match(overlap, threshold):
+    """For each row the column it stands for, or -1."""
+    found, left = [-1] * overlap.shape[0], overlap.clone()
+    while left.numel() and left.max() > 1e-6:
+        i, j = divmod(int(left.argmax()), left.shape[1])
+        found[i] = j
+        left[i, :] = 0
+        left[:, j] = 0
+    for i in range(overlap.shape[0]):
+        if found[i] < 0 and overlap.shape[1] and overlap[i].max() >= threshold:
+            found[i] = int(overlap[i].argmax())
+    return found
+
+
+def multibox():
+    P, C, N = 24, 4, 3
+    prior = some_boxes(P)
+    variance = torch.tensor([0.1, 0.1, 0.2, 0.2]).repeat(P, 1).float().double()
+    priors = torch.stack([prior.flatten(), variance.flatten()]).unsqueeze(0)
+    truth = torch.cat([torch.tensor([[0., 1, 0], [0, 3, 1], [2, 2, 0], [0, 1, 2], [-1, 0, 0], [2, 3, 1]]),
+                       some_boxes(6, 0.2, 0.8), torch.tensor([[0.], [0], [0], [1], [0], [0]])], 1).reshape(1, 1, 6, 8)
+
+    def loss(code="CORNER", threshold=0.3, mining="MAX_NEGATIVE", ratio=2.0, sample=5, smooth=True, logistic=False, weight=1.0,
+             difficult=True, mode="VALID", share=True, limit=0.5, plain=False, cross=False):
+        def f(b, w):
+            loc, conf = b[0].reshape(N, P, -1, 4), b[1].reshape(N, P, C)
+            unit = torch.ones_like(variance) if plain else variance
+            total, positives = 0, 0
+            for n in range(N):
+                rows = [r for r in b[3].reshape(6, 8) if int(r[0]) == n and (difficult or r[7] == 0)]
+                boxes = torch.stack([r[3:7] for r in rows]) if rows else torch.zeros(0, 4)
+                labels = [int(r[1]) for r in rows]
+                overlap = iou(prior, boxes)
+                out = ((prior < 0) | (prior > 1)).any(1)
+                if cross:
+                    overlap = torch.where(out[:, None], torch.zeros_like(overlap), overlap)
+                m = match(overlap.detach(), threshold)
+                target = [labels[j] if j >= 0 else 0 for j in m]
+                onehot = F.one_hot(torch.tensor(target), C).double()
+                if logistic:
+                    cl = F.binary_cross_entropy_with_logits(conf[n], onehot, reduction="none").sum(1)
+                else:
+                    cl = F.cross_entropy(conf[n], torch.tensor(target), reduction="none")
+                ll = torch.zeros(P)
+                for k in range(P):
+                    if m[k] < 0:
+                        continue
+                    goal = encode(code, boxes[m[k]][None], prior[k][None], unit[k][None])[0]
+                    d = loc[n, k, 0 if share else labels[m[k]]] - goal
+                    if plain:
+                        d = d / variance[k]
+                    e = torch.where(d.abs() < 1, d * d / 2, d.abs() - 0.5) if smooth else d * d / 2
+                    ll = ll + F.one_hot(torch.tensor(k), P) * e.sum()
+                used, kept = set(), [k for k in range(P) if m[k] >= 0]
+                if mining == "NONE":
+                    used = set(range(P))
+                elif rows and mining == "MAX_NEGATIVE":
+                    hard = [k for k in range(P) if m[k] < 0 and not (cross and out[k]) and overlap[k].max() < limit]
+                    hard.sort(key=lambda k: -float(cl[k]))
+                    used = set(kept) | set(hard[:int(len(kept) * ratio)])
+                elif rows:
+                    hard = sorted(range(P), key=lambda k: -float(cl[k] + ll[k]))[:sample]
+                    used, kept = set(hard), [k for k in kept if k in hard]
+                positives += len(kept)
+                total = total + weight * sum(ll[k] for k in kept) + sum(cl[k] for k in used)
+            return total / max(1, {"VALID": positives, "BATCH_SIZE": N, "FULL": N * P, "NONE": 1}[mode])
+        return f
+    base = "multibox_loss_param { num_classes: 4 overlap_threshold: 0.3 %s }"
+    loc, conf = rand(N, P * 4), rand(N, P * C)
+    for text, more, args in (
+            ("neg_pos_ratio: 2", "", {}),
+            ("code_type: CENTER_SIZE neg_pos_ratio: 2 loc_weight: 0.5 use_difficult_gt: false", "loss_param { normalization: FULL }",
+             dict(code="CENTER_SIZE", weight=0.5, difficult=False, mode="FULL")),
+            ("code_type: CORNER_SIZE neg_pos_ratio: 3 neg_overlap: 0.2 loc_loss_type: L2", "loss_param { normalize: false }",
+             dict(code="CORNER_SIZE", ratio=3.0, limit=0.2, smooth=False, mode="BATCH_SIZE")),
+            ("mining_type: NONE conf_loss_type: LOGISTIC", "", dict(mining="NONE", logistic=True)),
+            ("mining_type: HARD_EXAMPLE sample_size: 5", "", dict(mining="HARD_EXAMPLE")),
+            ("encode_variance_in_target: true neg_pos_ratio: 2 match_type: BIPARTITE", "", dict(plain=True, threshold=9)),
+            ("ignore_cross_boundary_bbox: true neg_pos_ratio: 2", "", dict(cross=True))):
+        case("MultiBoxLoss", base % text + " " + more, [loc, conf, priors, truth], loss(**args), constant=(2, 3), roundings=512)
+    case("MultiBoxLoss", base % "share_location: false mining_type: NONE", [rand(N, P * 4 * C), conf, priors, truth],
+         loss(mining="NONE", share=False), constant=(2, 3), roundings=512)
+
+
+def detections():
+    P, C, N = 20, 3, 2
+    prior = some_boxes(P)
+    variance = torch.tensor([0.1, 0.1, 0.2, 0.2]).repeat(P, 1).float().double()
+    priors = torch.stack([prior.flatten(), variance.flatten()]).unsqueeze(0)
+
+    def find(code, above, threshold, eta, top_k, keep, share, rows):
+        def f(b, w):
+            loc, conf, out = b[0].reshape(N, P, -1, 4), b[1].reshape(N, P, C), []
+            for n in range(N):
+                mine = []
+                for c in range(1, C):
+                    box = decode(code, loc[n, :, 0 if share else c], prior, variance)
+                    o = iou(box, box)
+                    order = [k for k in sorted(range(P), key=lambda k: -float(conf[n, k, c])) if conf[n, k, c] > above][:top_k]
+                    limit, kept = threshold, []
+                    for k in order:
+                        if all(o[k, j] <= limit for j in kept):
+                            kept.append(k)
+                            if limit > 0.5:
+                                limit *= eta
+                    mine += [(c, k, box[k]) for k in kept]
+                best = sorted(mine, key=lambda v: -float(conf[n, v[1], v[0]]))[:keep]
+                out += [torch.tensor([n, c, float(conf[n, k, c])] + v.tolist()) for c, k, v in mine
+                        if any(c == q[0] and k == q[1] for q in best)]
+            out += [torch.full((7,), -1.0)] * (rows - len(out))
+            return torch.stack(out).reshape(1, 1, rows, 7)
+        return f
+    conf = torch.softmax(rand(N, P, C), 2).float().double().flatten(1)
+    case("DetectionOutput", "detection_output_param { num_classes: 3 code_type: CENTER_SIZE keep_top_k: 6 confidence_threshold: 0.3 "
+         "nms_param { nms_threshold: 0.45 top_k: 8 } }", [rand(N, P * 4), conf, priors],
+         find("CENTER_SIZE", 0.3, 0.45, 1, 8, 6, True, 12), constant=None, roundings=512)
+    case("DetectionOutput", "detection_output_param { num_classes: 3 share_location: false nms_param { nms_threshold: 0.7 eta: 0.8 top_k: 5 } }",
+         [rand(N, P * 4 * C), conf, priors], find("CORNER", -9, 0.7, 0.8, 5, 99, False, 20), constant=None, roundings=512)
+
+
+for part in (structure, reduce, convolutions, others, bn, sizes, regions, prior_boxes, multibox, detections):
     part()
 print("/* Made by make_cases_golden.py with PyTorch %s; not edited. */" % torch.__version__.split("+")[0])
 print("/* clang-format off */")
