@@ -184,8 +184,43 @@ def focal():
         emit_loss("focal_" + name, (loss * keep).sum() / keep.sum(), x)
 
 
+def norms():
+    x, dy = rand(3, 5, 2, 4), rand(3, 5, 2, 4)
+    scale, bias, each, one = rand(2, 4), rand(2, 4), rand(5), rand(1)
+    for name, v in (("x", x), ("dy", dy), ("scale", scale), ("bias", bias), ("each", each),
+                    ("one", one)):
+        emit("norm_" + name, v)
+
+    def mvn(axes, divide, eps):
+        c = x - x.mean(axes, keepdim=True)
+        return c / (torch.sqrt((c * c).mean(axes, keepdim=True)) + eps) if divide else c
+
+    def normalize(axes, s, eps):
+        return x / torch.sqrt((x * x).sum(axes, keepdim=True) + eps) * s.view(1, -1, 1, 1)
+
+    cases = {
+        "mvn": (lambda: mvn((2, 3), True, 1e-9), ()),
+        "mvn_across": (lambda: mvn((1, 2, 3), True, 0.125), ()),
+        "mvn_mean": (lambda: mvn((2, 3), False, 0), ()),
+        "layer": (lambda: F.layer_norm(x, (2, 4), scale, bias, 0.01), (scale, bias)),
+        "layer_last": (lambda: F.layer_norm(x, (4,)), ()),
+        "ssd": (lambda: normalize((1,), each, 1e-10), (each,)),
+        "ssd_across": (lambda: normalize((1, 2, 3), one, 0.5), (one,)),
+        "ssd_mixed": (lambda: normalize((1, 2, 3), each, 1e-10), (each,)),
+    }
+    for name, (f, weights) in cases.items():
+        for v in (x,) + weights:
+            v.grad = None
+        y = f()
+        y.backward(dy)
+        emit("norm_y_" + name, y)
+        emit("norm_dx_" + name, x.grad)
+        for i, v in enumerate(weights):
+            emit("norm_d%d_%s" % (i, name), v.grad)
+
+
 print("/* Made by make_neuron_golden.py with PyTorch %s; not edited. */" % torch.__version__.split("+")[0])
 print("/* clang-format off */")
 for part in (neurons, prelu, hinge, multinomial, infogain, sigmoid_loss, contrastive, smooth_l1,
-             center, focal):
+             center, focal, norms):
     part()

@@ -61,14 +61,17 @@ FN constant_slope(arg k, float none)
 
 FN elu_value(arg k, float x)
 {
-    float below = k.a * ct_expm1_f32(x);
+    float z = (x < -87.0f) ? -87.0f : x, below = (z > 0.0f) ? 0.0f : z, e;
+    float rest = ct_exp_reduce(below, &e), power = ct_power_of_two(e);
 
-    return (x > 0.0f) ? x : below;
+    return (z - below) + k.a * (power * rest + (power - 1.0f)); /* no choice that may branch */
 }
 
 FN elu_slope(arg k, float y)
 {
-    return (y > 0.0f) ? 1.0f : k.a + y;
+    float low = (y > 0.0f) ? 0.0f : y;
+
+    return low + ((y > 0.0f) ? 1.0f : k.a);
 }
 
 FN elu_below_slope(arg k, float x)
