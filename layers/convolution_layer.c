@@ -86,7 +86,7 @@ static int top_block(const ct_layer *l, const ct_conv_desc *d, bool wants_dx)
 
     blocked.y_block = (int)block;
     if (d->x_block > 0) return (int)block;
-    if (!any || wants_dx || !images || (2 * filled > 3 * d->m)) return 0;
+    if (!any || wants_dx || !images || (5 * filled > 8 * d->m)) return 0;
     return (ct_conv_find(ct_conv_forward_table, &blocked, "blocked") != NULL) ? (int)block : 0;
 }
 

@@ -81,6 +81,11 @@ static ct_conv_desc draw_shape(conv_draw *r, int64_t b)
     return d;
 }
 
+static bool folds(const ct_conv_desc *d)
+{
+    return (d->group == 1) && (d->sh == 1) && (d->sw == 1) && (d->dh == 1) && (d->dw == 1);
+}
+
 static void odd_shapes(void)
 {
     conv_draw r = { 0 };
@@ -90,6 +95,7 @@ static void odd_shapes(void)
 
         for (conv_direction dir = CONV_FORWARD; dir < N_CONV_DIRECTION; dir++)
             assert_true(compare(d, dir));
+        assert_int_equal(conv_case_compare(d, CONV_DATA, "fold", limits), folds(&d));
     }
 }
 
@@ -238,6 +244,7 @@ static void usual_shapes(void)
         assert_true(conv_case_complete(&d));
         for (conv_direction dir = CONV_FORWARD; dir < N_CONV_DIRECTION; dir++)
             assert_true(compare(d, dir));
+        assert_int_equal(conv_case_compare(d, CONV_DATA, "fold", limits), folds(&d));
     }
 }
 

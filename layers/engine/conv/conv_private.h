@@ -18,7 +18,7 @@ extern const ct_conv_impl ct_conv_blocked_forward, ct_conv_blocked_backward_data
     ct_conv_blocked_backward_weight;
 extern const ct_conv_impl ct_conv_nd_forward, ct_conv_nd_backward_data, ct_conv_nd_backward_weight;
 extern const ct_conv_impl ct_conv_winograd_forward, ct_conv_winograd_backward_data,
-    ct_conv_winograd_backward_weight;
+    ct_conv_winograd_backward_weight, ct_conv_fold_backward_data;
 
 static inline bool is_plain(const ct_conv_desc *d)
 {
