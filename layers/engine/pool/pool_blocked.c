@@ -177,18 +177,20 @@ enum { INFINITE = 0x7f800000 }; /* as bits: what is above, without its sign, is 
                                          const uint8_t *mask, int32_t *room, float *dx)            \
     {                                                                                              \
         int64_t pitch = ct_pool_pitch(d), n_row = rows_over(d), row = d->ow * (_b), next = 0;      \
+        int64_t first;                                                                             \
                                                                                                    \
         for (int64_t k = 0; k < d->h; k++) {                                                       \
             span r = s->over_row[k];                                                               \
                                                                                                    \
             for (; next < r.to; next++) widen(row, mask + next * row, room + next % n_row * row);  \
+            first = r.from % n_row; /* once a row: a division costs more than a vector */          \
             for (int64_t l = 0; l < d->w; l++, dx += (_b)) {                                       \
                 span c = s->over_column[l];                                                        \
                 vec##_b sum = { 0 };                                                               \
                                                                                                    \
-                for (int64_t i = r.from; i < r.to; i++) {                                          \
+                for (int64_t i = r.from, at_row = first; i < r.to; i++) {                          \
                     int64_t place = (k - s->row[i].from) * pitch + l;                              \
-                    const int32_t *at = room + i % n_row * row;                                    \
+                    const int32_t *at = room + at_row * row;                                       \
                     const float *g = dy + i * row;                                                 \
                                                                                                    \
                     for (int64_t j = c.from; j < c.to; j++) {                                      \
@@ -197,6 +199,7 @@ enum { INFINITE = 0x7f800000 }; /* as bits: what is above, without its sign, is 
                                                                                                    \
                         sum += (vec##_b)(mine & *(const num##_b *)(g + j * (_b)));                 \
                     }                                                                              \
+                    at_row = (at_row + 1 == n_row) ? 0 : at_row + 1;                               \
                 }                                                                                  \
                 *(vec##_b *)dx = sum;                                                              \
             }                                                                                      \
@@ -206,7 +209,7 @@ enum { INFINITE = 0x7f800000 }; /* as bits: what is above, without its sign, is 
     CT_SIMD_PART void ave_back_plane##_b(const ct_pool_desc *d, const axes *s, const float *dy,    \
                                          float *room, float *dx)                                   \
     {                                                                                              \
-        int64_t n_row = rows_over(d), row = d->ow * (_b), next = 0;                                \
+        int64_t n_row = rows_over(d), row = d->ow * (_b), next = 0, first;                         \
                                                                                                    \
         for (int64_t k = 0; k < d->h; k++) {                                                       \
             span r = s->over_row[k];                                                               \
@@ -217,15 +220,17 @@ enum { INFINITE = 0x7f800000 }; /* as bits: what is above, without its sign, is 
                         *(const vec##_b *)(dy + next * row + j * (_b)) /                           \
                         (float)((int64_t)s->row[next].size * s->column[j].size);                   \
             }                                                                                      \
+            first = r.from % n_row;                                                                \
             for (int64_t l = 0; l < d->w; l++, dx += (_b)) {                                       \
                 span c = s->over_column[l];                                                        \
                 vec##_b sum = { 0 };                                                               \
                                                                                                    \
-                for (int64_t i = r.from; i < r.to; i++) {                                          \
-                    const float *g = room + i % n_row * row;                                       \
+                for (int64_t i = r.from, at_row = first; i < r.to; i++) {                          \
+                    const float *g = room + at_row * row;                                          \
                                                                                                    \
                     for (int64_t j = c.from; j < c.to; j++)                                        \
                         sum += *(const vec##_b *)(g + j * (_b));                                   \
+                    at_row = (at_row + 1 == n_row) ? 0 : at_row + 1;                               \
                 }                                                                                  \
                 *(vec##_b *)dx = sum;                                                              \
             }                                                                                      \
