@@ -12,7 +12,7 @@ import sys
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from nets import classic, compact, inception_v3, residual, words  # noqa: E402
+from nets import classic, compact, dense, inception_v3, residual, words  # noqa: E402
 from nets.cards import CARDS  # noqa: E402
 from nets.solvers import SOLVERS  # noqa: E402
 
@@ -21,7 +21,7 @@ NOTE = "# Made by scripts/make_models.py; change it there."
 NETS = (
     classic.alexnet, classic.alexnet_bn, classic.caffenet, classic.cifar10_full, classic.googlenet, classic.vgg16,
     classic.vgg16_cifar, classic.vgg19, compact.densenet121, compact.mobilenet_v1, compact.mobilenet_v2,
-    compact.squeezenet, inception_v3.inception_v3, residual.resnet20, residual.resnet44, residual.resnet50,
+    compact.squeezenet, dense.fcn8s, inception_v3.inception_v3, residual.resnet20, residual.resnet44, residual.resnet50,
     residual.resnet101, residual.resnet152, residual.senet50, words.lstm_large, words.lstm_medium,
 )
 BY_HAND = {
@@ -41,7 +41,20 @@ def readme(name, source):
     return "\n".join(text) + "\n"
 
 
+def index():
+    text = ["# Models", "", "Made by `scripts/make_models.py` from `scripts/nets`, but for lenet, quick and lstm. `train_val` and `deploy` nets and "
+            "`solver`; each folder's README says more.", "",
+            "| folder | net | learned parameters | published |", "|---|---|---|---|"]
+    for name in sorted([make.__name__ for make in NETS] + list(BY_HAND)):
+        title, count, published, *_ = CARDS[name]
+        text.append(f"| [{name}]({name}/README.md) | {title} | " + f"{count:,}".replace(",", " ") + f" | {published} |")
+    text += ["", "`tests/cli/test_models.sh` counts the parameters; `tests/models_fall.sh NAME…` trains any of them for 20 iterations on one "
+             "batch, and its loss must fall (the small ones in `make test`, all in `make test-long`)."]
+    return "\n".join(text) + "\n"
+
+
 def files():
+    yield os.path.join(ROOT, "README.md"), index()
     for make in NETS:
         name, net = make.__name__, make()
         folder = os.path.join(ROOT, name)

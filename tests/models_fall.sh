@@ -9,25 +9,28 @@ ITERATIONS=${ITERATIONS:-20}
 command -v python3 >/dev/null || { skip models "needs python3"; finish; }
 
 cat >images.py <<'PY'
-"""images.py SIZE COUNT: SIZE x SIZE PNG files of coloured squares, and list.txt of 'file label'."""
+"""images.py SIZE COUNT [VALUES]: SIZE x SIZE PNG files of coloured squares, and list.txt of 'file label';
+with VALUES grey ones of 0 to VALUES - 1, to be labels."""
 import random
 import struct
 import sys
 import zlib
 
 size, count = int(sys.argv[1]), int(sys.argv[2])
+values = int(sys.argv[3]) if len(sys.argv) > 3 else 256
+channels, kind_of_png = (3, 2) if values == 256 else (1, 0)
 random.seed(size)
 with open("list.txt", "w", encoding="ascii") as out:
     for k in range(count):
-        colours = [[bytes(random.randrange(256) for _ in range(3)) for _ in range(8)] for _ in range(8)]
+        colours = [[bytes(random.randrange(values) for _ in range(channels)) for _ in range(8)] for _ in range(8)]
         rows = b"".join(b"\0" + b"".join(colours[8 * y // size][8 * x // size] for x in range(size)) for y in range(size))
         png = b"\x89PNG\r\n\x1a\n"
-        for kind, body in ((b"IHDR", struct.pack(">IIBBBBB", size, size, 8, 2, 0, 0, 0)), (b"IDAT", zlib.compress(rows)),
+        for kind, body in ((b"IHDR", struct.pack(">IIBBBBB", size, size, 8, kind_of_png, 0, 0, 0)), (b"IDAT", zlib.compress(rows)),
                            (b"IEND", b"")):
             png += struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
-        with open(f"{size}_{k}.png", "wb") as f:
+        with open(f"{size}_{values}_{k}.png", "wb") as f:
             f.write(png)
-        out.write(f"{size}_{k}.png {k}\n")
+        out.write(f"{size}_{values}_{k}.png {k}\n")
 PY
 
 # of the input: pixels of the crop, or of the sample where nothing is cropped
@@ -37,6 +40,7 @@ size_of() {
 rate_of() {
     case $1 in
     lstm*) echo 1 ;;
+    fcn8s) echo 1e-11 ;; # its loss is a sum
     vgg16 | vgg19) echo 0.0001 ;;
     alexnet | caffenet | squeezenet) echo 0.003 ;; # without BatchNorm
     cifar10_full | quick | googlenet) echo 0.001 ;;
@@ -54,12 +58,19 @@ make_set() {
         ;;
     *)
         size=$(size_of "$2")
+        case $1 in fcn8s) size=64 ;; esac
         gray=
         case $1 in lenet) gray=--gray ;; esac
         set=set_$size$gray
         [ -e "$set" ] && return
         python3 images.py "$size" "$BATCH"
         "$CORTADO" convert images --list=list.txt --root="$PWD/" --to="$set" $gray >out 2>&1
+        case $1 in
+        fcn8s)
+            python3 images.py "$size" "$BATCH" 21
+            "$CORTADO" convert images --list=list.txt --root="$PWD/" --to=labels --gray >out 2>&1
+            ;;
+        esac
         ;;
     esac
 }
@@ -73,7 +84,7 @@ falls() { # of the losses in ./losses: the last five beside the first three
 for name in "$@"; do
     make_set "$name" "$ROOT/models/$name/train_val.prototxt"
     [ -e "$set" ] || { not_ok "$name" "no data"; continue; }
-    sed -E -e "s#source: \"[^\"]*\"#source: \"$PWD/$set\"#; s/batch_size: [0-9]+/batch_size: $BATCH/; s/steps: [0-9]+/steps: 35/" \
+    sed -E -e "s#source: \"[^\"]*_label_lmdb\"#source : \"labels\"#" -e "s#source: \"[^\"]*\"#source: \"$PWD/$set\"#; s/batch_size: [0-9]+/batch_size: $BATCH/; s/steps: [0-9]+/steps: 35/" \
         -e 's/mirror: true//; s/mean_file: "[^"]*"//' \
         "$ROOT/models/$name/train_val.prototxt" >net.prototxt
     cat >solver.prototxt <<EOS

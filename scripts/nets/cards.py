@@ -17,8 +17,10 @@ CARDS = {
     "cifar10_full": ("CIFAR-10 full", 89578, "about 81 % (Caffe's example)", CIFAR, [
         "Mean values of the colours in place of Caffe's mean image; biases do not decay."]),
     "densenet121": ("DenseNet-121", 7978856, "25.0 % top-1 error, 7.7 % top-5", IMAGENET, [BATCHES, UNTRAINED]),
-    "fcn8s": ("FCN-8s on VGG-16", 134489759, "62.7 % mean IU on PASCAL VOC 2011",
+    "fcn8s": ("FCN-8s on VGG-16", 134368799, "62.7 % mean IU on PASCAL VOC 2011",
               "data: two LMDBs of equal size, images and label maps (one channel, 255: ignored), 500 x 500", [
+                  "Upsampling class by class (`group: 21`), where the authors fill the diagonal of 21 x 21 kernels with a "
+                  "script: 120 960 fewer weights, all of them zeros that never learn.",
                   "Trained at once, from weights of VGG-16 (`--weights`), where the authors went over FCN-32s and 16s; "
                   "the upsampling starts bilinear and learns at rate 0 as theirs.",
                   "Images are padded to one size: shapes are fixed when a net is made.", "Not trained to the end here."]),

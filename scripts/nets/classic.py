@@ -124,12 +124,12 @@ def googlenet():
         return net.concat(f"{p}/output", one, three, five, proj)
 
     def auxiliary(p, bottom):
-        net.in_deploy = False
+        net.where = "train"
         top = conv_relu(p, "conv", net.pool(f"{p}/ave_pool", bottom, 5, 3, kind="AVE"), 128, 1)
         top = net.relu(f"{p}/relu_fc", net.fc(f"{p}/fc", top, 1024, bias=0.2))
         top = net.fc(f"{p}/classifier", net.dropout(f"{p}/drop_fc", top, 0.7), 1000)
         net.loss(f"{p}/loss", top, 0.3, f"{p}/top-1", f"{p}/top-5", top=f"{p}/{p}", keep=False)
-        net.in_deploy = True
+        net.where = ""
 
     top = net.imagenet(32, 224)
     top = net.relu("conv1/relu_7x7", net.conv("conv1/7x7_s2", top, 64, 7, 2, 3))

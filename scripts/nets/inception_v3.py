@@ -46,10 +46,10 @@ def inception_v3():
                           chain(f"{name}_doubleb", double, (384, (3, 1))), pooled(name, bottom, 192))
 
     def auxiliary(bottom):
-        net.in_deploy = False
+        net.where = "train"
         top = chain("aux", net.pool("aux_pool", bottom, 5, 3, kind="AVE"), (128, 1), (768, 5, 1))
         net.loss("loss_aux", net.fc("aux_fc", top, 1000), 0.3, top1=None, keep=False)
-        net.in_deploy = True
+        net.where = ""
 
     top = net.data("data/imagenet/train_lmdb", "data/imagenet/val_lmdb", (3, 320, 320), 32, 50,
                    "crop_size: 299 mean_value: 104 mean_value: 117 mean_value: 123")

@@ -1,8 +1,8 @@
 """The text of a net, layer by layer, and the deploy form of it."""
 import re
 
-INPUTS = ("Data", "TextData", "AnnotatedData", "ImageData")
-MEASURES = ("SoftmaxWithLoss", "Accuracy", "Silence", "MultiBoxLoss", "DetectionEvaluate")
+INPUTS = ("Data", "TextData", "HDF5Data")
+MEASURES = ("SoftmaxWithLoss", "Accuracy", "MultiBoxLoss")
 
 
 def pair(name, value):
@@ -16,12 +16,12 @@ class Net:
 
     def __init__(self, name, weight_filler, bias=None, lr2=True, eps=None):
         self.name = name
-        self.layers = []  # (type, head, tops, body, whether a deploy net has it)
+        self.layers = []  # (type, head, body, where)
         self.weight = weight_filler
         self.bias = bias  # value of the bias filler, None: no bias by default
         self.lr2 = lr2    # biases learn at twice the rate and do not decay, as Caffe's nets do
         self.eps = eps    # of BatchNorm, None: the default
-        self.in_deploy = True
+        self.where = ""   # of layers to come: "train" or "deploy", where only that form of the net has them
         self.input = []   # (top, shape) of the deploy net
         self.scores = None
 
@@ -29,19 +29,20 @@ class Net:
         b = " ".join(f'bottom: "{x}"' for x in bottoms)
         t = " ".join(f'top: "{x}"' for x in tops)
         head = f'layer {{ name: "{name}" type: "{kind}" {b}{" " if b else ""}{t}'.rstrip()
-        self.layers.append((kind, head, tops, body, self.in_deploy))
+        self.layers.append((kind, head, body, self.where))
         return tops[0] if tops else None
 
     def text(self):
-        return [f'name: "{self.name}"'] + [render(head, body) for _, head, _, body, _ in self.layers]
+        return [f'name: "{self.name}"'] + [render(head, body) for _, head, body, where in self.layers
+                                            if where != "deploy"]
 
     def deploy(self):
         """For inference: an Input for the data, no measures, nothing that only training needs."""
         tops = " ".join(f'top: "{top}"' for top, _ in self.input)
         shapes = " ".join("shape { " + " ".join(f"dim: {d}" for d in shape) + " }" for _, shape in self.input)
         out = [f'name: "{self.name}"', f'layer {{ name: "input" type: "Input" {tops}\n  input_param {{ {shapes} }}\n}}']
-        for kind, head, _, body, wanted in self.layers:
-            if kind not in INPUTS + MEASURES and wanted:
+        for kind, head, body, where in self.layers:
+            if kind not in INPUTS + MEASURES and where != "train":
                 out.append(render(head, [plain for plain in map(without_training, body) if plain]))
         if self.scores:
             out.append(f'layer {{ name: "prob" type: "Softmax" bottom: "{self.scores[0]}" top: "prob"{self.scores[1]} }}')
