@@ -23,6 +23,7 @@ typedef struct ct_convert_options {
     int64_t count; /* digits: training images, 0: 10000; a fifth of it for testing. text: words
                     * of the vocabulary, 0: all that occur */
     const char *vocabulary; /* text: this one instead of its own; may be NULL   */
+    const char *net;        /* model: shapes and fields from this net; may be NULL */
     uint64_t seed;          /* digits, shuffle                                                   */
 } ct_convert_options;
 

@@ -122,19 +122,28 @@ static ct_status add_layer(ct_model *m, const char *name, size_t n)
     return CT_OK;
 }
 
+ct_status ct_model_add_layer(ct_model *m, const char *layer, size_t n, int *layer_p)
+{
+    int l = find_layer(m, layer, n);
+
+    if (l < 0) {
+        CT_TRY(add_layer(m, layer, n));
+        l = m->n_layer - 1;
+    }
+    *layer_p = l;
+    return CT_OK;
+}
+
 ct_status ct_model_add(ct_model *m, const char *layer, size_t n, int index, const ct_shape *shape,
                        ct_model_array **array_p)
 {
-    int l = find_layer(m, layer, n);
+    int l = 0;
     ct_model_array *a;
 
     if ((index < 0) || (index >= CT_MAX_WEIGHT))
         return CT_FAIL(CT_ERR_DATA, "%s: layer \"%.*s\" has a blob %d, at most %d are known",
                        m->file, (int)n, layer, index, CT_MAX_WEIGHT);
-    if (l < 0) {
-        CT_TRY(add_layer(m, layer, n));
-        l = m->n_layer - 1;
-    }
+    CT_TRY(ct_model_add_layer(m, layer, n, &l));
     a = &m->layer[l].array[index];
     if (a->present)
         return CT_FAIL(CT_ERR_DATA, "%s: blob %d of layer \"%.*s\" is there twice", m->file, index,

@@ -35,7 +35,8 @@ typedef struct ct_model {
     const struct ct_model_format *format;
     void *source; /* the format's, while the file is open    */
     int n_layer, capacity;
-    ct_model_layer *layer; /* in the file's order */
+    ct_model_layer *layer; /* in the file's order; some have no arrays */
+    int64_t n_blob;        /* of a binary file                         */
 } ct_model;
 
 typedef struct ct_model_format {
@@ -69,8 +70,13 @@ ct_status ct_model_load(ct_model *m);
 ct_status ct_model_write(const ct_model *m, const ct_model_format *format, const char *path,
                          const char *provenance, uint64_t *hash_p, int64_t *size_p);
 
+/** Loads what is not loaded and writes all in the format of the name, whole or not at all. */
+ct_status ct_model_save(ct_model *m, const char *file);
+
 /* ---- for formats */
 
+/** The layer of that name, which is added where it is new. */
+ct_status ct_model_add_layer(ct_model *m, const char *layer, size_t n, int *layer_p);
 /** Adds array `index` of the layer whose name has n bytes. CT_ERR_DATA where it is there already or
  *  is beyond CT_MAX_WEIGHT. */
 ct_status ct_model_add(ct_model *m, const char *layer, size_t n, int index, const ct_shape *shape,

@@ -71,13 +71,16 @@ static ct_status add_blob(ct_model *m, const char *layer, int index, const Ct__B
 static ct_status add_blobs(ct_model *m, const char *layer, size_t n, Ct__BlobProto *const *blob,
                            const Ct__LayerParameter *param)
 {
+    int l = 0;
+
     if (layer == NULL) layer = "";
-    if (n == 0) return CT_OK;
     if (n > CT_MAX_WEIGHT)
         return CT_FAIL(CT_ERR_DATA, "%s: layer \"%s\" has %zu blobs, at most %d", m->file, layer, n,
                        CT_MAX_WEIGHT);
+    CT_TRY(ct_model_add_layer(m, layer, strlen(layer), &l));
+    if (param != NULL) m->layer[l].param = param;
     for (size_t i = 0; i < n; i++) CT_TRY(add_blob(m, layer, (int)i, blob[i]));
-    m->layer[m->n_layer - 1].param = param;
+    m->n_blob += (int64_t)n;
     return CT_OK;
 }
 
@@ -112,7 +115,7 @@ static ct_status binary_open(ct_model *m)
         if (old != NULL) CT_TRY(add_blobs(m, old->name, old->n_blobs, old->blobs, NULL));
         CT_TRY(add_blobs(m, l->name, l->n_blobs, l->blobs, NULL));
     }
-    if (m->n_layer == 0)
+    if (m->n_blob == 0)
         return CT_FAIL(CT_ERR_DATA, "%s: a binary net without any weights", m->file);
     return CT_OK;
 }

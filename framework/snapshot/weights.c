@@ -23,14 +23,17 @@ ct_status ct_weights_write(const char *path, const ct_net *net, const float *lea
     return status;
 }
 
-/* To a temporary name first: a file of that name is whole, or there is none. */
-static ct_status write_whole(const char *file, const ct_model *m, const ct_model_format *format)
+ct_status ct_model_save(ct_model *m, const char *file)
 {
-    char *temp = ct_path_temp(file);
+    const ct_model_format *format;
+    char *temp;
     uint64_t hash;
     int64_t size;
     ct_status status;
 
+    CT_TRY(ct_model_format_of(file, &format));
+    CT_TRY(ct_model_load(m));
+    temp = ct_path_temp(file);
     if (temp == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to write %s", file);
     status = ct_model_write(m, format, temp, NULL, &hash, &size);
     if (status == CT_OK) status = ct_file_commit(temp, file);
@@ -40,13 +43,11 @@ static ct_status write_whole(const char *file, const ct_model *m, const ct_model
 
 ct_status ct_weights_save(const char *file, const ct_net *net)
 {
-    const ct_model_format *format;
     ct_model *m = NULL;
     ct_status status;
 
-    CT_TRY(ct_model_format_of(file, &format));
     CT_TRY(ct_model_of_net(net, NULL, &m));
-    status = write_whole(file, m, format);
+    status = ct_model_save(m, file);
     ct_model_close(m);
     return status;
 }
@@ -57,10 +58,9 @@ ct_status ct_weights_convert(const char *from, const char *to)
     ct_model *m = NULL;
     ct_status status;
 
-    CT_TRY(ct_model_format_of(to, &format));
+    CT_TRY(ct_model_format_of(to, &format)); /* before anything is read */
     CT_TRY(ct_model_open(from, &m));
-    status = ct_model_load(m);
-    if (status == CT_OK) status = write_whole(to, m, format);
+    status = ct_model_save(m, to);
     ct_model_close(m);
     return status;
 }

@@ -17,6 +17,7 @@ static ct_status check_layer(const ct_model *m, const ct_model_layer *from, cons
     const char *name = net->layer[l]->name;
     int n_weight = net->layer[l]->n_weight;
 
+    if (from->n_array == 0) return CT_OK; /* named, but without weights: as if not there */
     for (int i = 0; i < n_weight; i++) {
         const ct_param *p = &net->param[ct_net_param_of(net, l, i)];
         const ct_model_array *a =
@@ -64,7 +65,8 @@ static const char *nearest(const ct_model *m, const ct_net *net, const char *nam
 
     if (unused == NULL) return NULL;
     for (int i = 0; i < m->n_layer; i++)
-        if (ct_net_find_layer(net, m->layer[i].name) < 0) unused[n++] = m->layer[i].name;
+        if ((m->layer[i].n_array > 0) && (ct_net_find_layer(net, m->layer[i].name) < 0))
+            unused[n++] = m->layer[i].name;
     near = ct_text_nearest(name, unused, n);
     free(unused);
     return near;
@@ -95,6 +97,13 @@ static void add_ignored(const ct_model_layer *l, ct_text *t)
     ct_text_add(t, "];");
 }
 
+static bool has_weights(const ct_model *m, const char *layer)
+{
+    int l = ct_model_find(m, layer);
+
+    return (l >= 0) && (m->layer[l].n_array > 0);
+}
+
 /* Says which layers the file leaves alone and which of its layers the net does not have. */
 static ct_status report_layers(const ct_model *m, const ct_net *net)
 {
@@ -103,7 +112,7 @@ static ct_status report_layers(const ct_model *m, const ct_net *net)
 
     for (int l = 0; l < net->n_layer; l++) {
         if (net->layer[l]->n_weight == 0) continue;
-        if (ct_model_find(m, net->layer[l]->name) >= 0) {
+        if (has_weights(m, net->layer[l]->name)) {
             n_loaded++;
         } else {
             add_without(m, net, net->layer[l], &without);
@@ -111,7 +120,7 @@ static ct_status report_layers(const ct_model *m, const ct_net *net)
         }
     }
     for (int i = 0; i < m->n_layer; i++) {
-        if (ct_net_find_layer(net, m->layer[i].name) >= 0) continue;
+        if ((m->layer[i].n_array == 0) || (ct_net_find_layer(net, m->layer[i].name) >= 0)) continue;
         add_ignored(&m->layer[i], &ignored);
         n_ignored++;
     }

@@ -6,6 +6,7 @@
 #include "framework/base/option.h"
 #include "framework/base/text.h"
 #include "framework/data/convert.h"
+#include "framework/tools/convert_model.h"
 #include "framework/tools/convert_net.h"
 
 #define MNIST   "convert mnist"
@@ -15,8 +16,9 @@
 #define TEXT    "convert text"
 #define NET     "convert net"
 #define SOLVER  "convert solver"
+#define MODEL   "convert model"
 #define SETS    MNIST " " CIFAR10 " " DIGITS " " IMAGES
-#define ALL     SETS " " TEXT " " NET " " SOLVER
+#define ALL     SETS " " TEXT " " NET " " SOLVER " " MODEL
 
 static const ct_option table[] = {
     { "from", CT_OPTION_TEXT, MNIST " " CIFAR10, "DIR", "the folder of the source files" },
@@ -27,6 +29,13 @@ static const ct_option table[] = {
     { "from", CT_OPTION_TEXT, NET, "FILE", "a prototxt of any age, or a binary .caffemodel" },
     { "from", CT_OPTION_TEXT, SOLVER, "FILE", "a solver prototxt" },
     { "to", CT_OPTION_TEXT, NET " " SOLVER, "FILE", "the same in today's form: text, or binary" },
+    { "from", CT_OPTION_TEXT, MODEL, "FILE",
+      "weights: .caffemodel of any age, .caffemodel.h5 or .npz, known by their bytes" },
+    { "to", CT_OPTION_TEXT, MODEL, "FILE",
+      "the same as .caffemodel, .h5 or .npz; without it they are listed" },
+    { "net", CT_OPTION_TEXT, MODEL, "FILE",
+      "the net's prototxt: fields of its layers, and its shapes in place of old ones of four "
+      "dimensions" },
     { "vocabulary", CT_OPTION_TEXT, TEXT, "FILE",
       "number the words by this vocabulary.txt or .h5 instead of train's own" },
     { "words", CT_OPTION_COUNT, TEXT, "N",
@@ -76,6 +85,7 @@ static const kind kinds[] = {
       ct_convert_text,
       "text as numbers of words, a sentence a line",
       { "from", "to" } },
+    { "model", MODEL, ct_convert_model, "weights, from one format to another", { "from" } },
     { "net",
       NET,
       ct_convert_net,
@@ -106,12 +116,12 @@ static ct_status find_kind(const char *name, const kind **kind_p)
         }
     }
     nearest = ct_text_nearest(name, names, N_KIND);
-    return CT_FAIL(
-        CT_ERR_CONFIG,
-        "cortado convert: unknown kind \"%s\"%s%s%s (mnist, cifar10, images, text, net, solver, "
-        "digits)",
-        name, (nearest != NULL) ? "; did you mean \"" : "", (nearest != NULL) ? nearest : "",
-        (nearest != NULL) ? "\"?" : "");
+    return CT_FAIL(CT_ERR_CONFIG,
+                   "cortado convert: unknown kind \"%s\"%s%s%s (mnist, cifar10, images, text, "
+                   "model, net, solver, "
+                   "digits)",
+                   name, (nearest != NULL) ? "; did you mean \"" : "",
+                   (nearest != NULL) ? nearest : "", (nearest != NULL) ? "\"?" : "");
 }
 
 /* "HxW" */
@@ -152,6 +162,7 @@ static ct_status run_kind(const kind *k, const ct_options *o)
     c.to = ct_options_text(o, "to");
     c.backend = ct_options_text(o, "backend");
     c.mean = ct_options_text(o, "mean");
+    c.net = ct_options_text(o, "net");
     c.force = ct_options_flag(o, "force");
     c.list = ct_options_text(o, "list");
     c.root = ct_options_text(o, "root");

@@ -28,7 +28,7 @@ const ct_verb ct_verb_table[] = {
     { "simulate", "collectives or training steps on a described machine (needs SimGrid)",
       "cortado simulate --machine=NAME --nodes=N --bench=BYTES|--profile=FILE", false, true,
       ct_verb_simulate },
-    { "convert", "data sets: mnist, cifar10, images, text, digits; old nets and solvers",
+    { "convert", "data sets: mnist, cifar10, images, text, digits; weights; old nets and solvers",
       "cortado convert KIND --to=PATH", false, true, run_convert },
     { NULL, NULL, NULL, false, false, NULL },
 };
