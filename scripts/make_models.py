@@ -48,7 +48,7 @@ def index():
     for name in sorted([make.__name__ for make in NETS] + list(BY_HAND)):
         title, count, published, *_ = CARDS[name]
         text.append(f"| [{name}]({name}/README.md) | {title} | " + f"{count:,}".replace(",", " ") + f" | {published} |")
-    text += ["", "`tests/cli/test_models.sh` counts the parameters; `tests/models_fall.sh NAME…` trains any of them for 20 iterations on one "
+    text += ["", "`tests/cli/test_models.sh` counts the parameters; `tests/models_fall.sh NAME...` trains any of them for 20 iterations on one "
              "batch, and its loss must fall (the small ones in `make test`, all in `make test-long`)."]
     return "\n".join(text) + "\n"
 
