@@ -1,4 +1,5 @@
-/* Input: tops of given shapes, which the caller fills before forward. */
+/* Input: tops of given shapes, which the caller fills before forward. MemoryData: the same, a batch
+ * of images and one of labels. */
 #include <stdlib.h>
 
 #include "framework/base/rng.h"
@@ -78,6 +79,50 @@ const ct_layer_ops ct_layer_input = {
     .keeps_top = true,
     .setup = input_setup,
     .reshape = input_reshape,
+    .forward = input_forward,
+    .on_cuda = true,
+};
+
+static ct_status memory_setup(ct_layer *l, const ct_shape *bottom)
+{
+    const Ct__MemoryDataParameter *p = l->param->memory_data_param;
+
+    (void)bottom;
+    if ((p == NULL) || (p->batch_size == 0) || (p->channels == 0) || (p->height == 0) ||
+        (p->width == 0))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                             "memory_data_param.batch_size, channels, height and width must be "
+                             "given, at least 1");
+    if (l->param->transform_param != NULL)
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                             "transform_param: who fills the blobs transforms, too");
+    if (!l->env->synthetic && !l->env->no_data)
+        CT_WARN("%s%slayer \"%s\" (%s): the program that made the net is to fill its tops; to read "
+                "files, use Data, HDF5Data or ImageData",
+                l->where, (l->where[0] != '\0') ? ": " : "", l->name, l->ops->type);
+    return CT_OK;
+}
+
+static ct_status memory_reshape(const ct_layer *l, ct_instance *in)
+{
+    const Ct__MemoryDataParameter *p = l->param->memory_data_param;
+    ct_shape data = { 4, { p->batch_size, p->channels, p->height, p->width } };
+
+    CT_TRY(ct_data_check_size(l, &data));
+    ct_blob_set_shape(in->top[0], &data);
+    ct_blob_set_shape(in->top[1], &(ct_shape){ 1, { p->batch_size } });
+    ct_data_set_even_batch(l, in, p->batch_size);
+    return CT_OK;
+}
+
+const ct_layer_ops ct_layer_memory_data = {
+    .type = "MemoryData",
+    .min_top = 2,
+    .max_top = 2,
+    .is_data = true,
+    .keeps_top = true,
+    .setup = memory_setup,
+    .reshape = memory_reshape,
     .forward = input_forward,
     .on_cuda = true,
 };

@@ -1,10 +1,14 @@
-/* Max and average pooling; sizes and divisors as Caffe defines them. */
+/* Max, average and stochastic pooling; sizes and divisors as Caffe defines them. */
 #include "layers/engine/pool/pool.h"
+#include "framework/base/rng.h"
 #include "layers/layer_types.h"
+#include "layers/stochastic_pool.h"
 
 typedef struct pool_state {
     bool global;
-    bool floor; /* round_mode: FLOOR */
+    bool floor;      /* round_mode: FLOOR */
+    bool stochastic; /* then method means nothing */
+    uint64_t name_hash;
     ct_pool_method method;
     int64_t kh, kw, sh, sw, ph, pw;
 } pool_state;
@@ -87,12 +91,23 @@ static ct_status pool_setup(ct_layer *l, const ct_shape *bottom)
         s->method = CT_POOL_AVE;
         break;
     default:
-        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
-                             "pooling_param.pool: STOCHASTIC is not supported "
-                             "yet; there are MAX and AVE");
+        s->method = CT_POOL_AVE;
+        s->stochastic = true;
+        if (l->dev->kind != CT_DEVICE_CPU)
+            return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                                 "pooling_param.pool: STOCHASTIC runs on the CPU "
+                                 "only");
+        s->name_hash = ct_rng_hash(l->name);
+        l->backward_reads = (l->phase == CT_TEST) ? CT_READS_BOTTOM : 0;
+        break;
     }
+    if (p->has_ceil_mode && p->has_round_mode &&
+        (p->ceil_mode != (p->round_mode == CT__POOLING_PARAMETER__ROUND_MODE__CEIL)))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "pooling_param: ceil_mode and round_mode disagree");
     s->global = p->global_pooling;
-    s->floor = (p->round_mode == CT__POOLING_PARAMETER__ROUND_MODE__FLOOR);
+    s->floor = (p->round_mode == CT__POOLING_PARAMETER__ROUND_MODE__FLOOR) || !p->ceil_mode;
+    if (s->stochastic && (p->pad != 0 || p->pad_h != 0 || p->pad_w != 0))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "pooling_param: STOCHASTIC goes without padding");
     if ((l->n_top > 1) && (s->method != CT_POOL_MAX))
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
                              "a second top holds the places of the maxima: only for pool: MAX");
@@ -134,6 +149,7 @@ static bool pool_takes(const Ct__LayerParameter *p, const ct_blob *const *bottom
     ct_pool_desc d = { .h = x->shape.dim[2], .w = x->shape.dim[3], .kh = INT32_MAX };
 
     if ((x->layout.order != CT_ORDER_NCHW) || (p->n_top != 1) ||
+        ((q != NULL) && (q->pool == CT__POOLING_PARAMETER__POOL_METHOD__STOCHASTIC)) ||
         ((x->layout.block != 8) && (x->layout.block != 16)))
         return false;
     d.kw = d.kh;
@@ -177,6 +193,7 @@ static ct_status make_desc(const ct_layer *l, const ct_tensor *bottom, ct_pool_d
 
 static ct_status pool_reshape(const ct_layer *l, ct_instance *in)
 {
+    const pool_state *s = l->state;
     pool_instance *r = in->state;
     ct_shape top = in->bottom[0]->data.shape;
     size_t work;
@@ -186,6 +203,9 @@ static ct_status pool_reshape(const ct_layer *l, ct_instance *in)
     top.dim[3] = r->desc.ow;
     for (int i = 0; i < l->n_top; i++)
         ct_blob_set_layout(in->top[i], &top, in->bottom[0]->data.layout);
+    if (s->stochastic && (l->phase == CT_TRAIN))
+        ct_instance_buffer(in, SLOT_MASK, CT_KEEP_PASS,
+                           (size_t)ct_tensor_count(&in->top[0]->data) * sizeof(int32_t));
     if (r->desc.method == CT_POOL_MAX)
         ct_instance_buffer(in, SLOT_MASK, CT_KEEP_PASS,
                            in->bottom[0]->wants_diff ? (size_t)ct_tensor_stored(&in->top[0]->data) *
@@ -200,10 +220,43 @@ static ct_status pool_reshape(const ct_layer *l, ct_instance *in)
     return CT_OK;
 }
 
+static void draw(const ct_layer *l, ct_instance *in, const ct_exec *ex)
+{
+    const pool_state *s = l->state;
+    const pool_instance *r = in->state;
+    int64_t n = ct_tensor_count(&in->top[0]->data),
+            local = (ex->batch_local > 0) ? ex->batch_local : 1;
+    uint64_t key = ct_rng_key(ex->seed, (uint64_t)ex->micro_step, s->name_hash);
+
+    if (l->phase == CT_TEST)
+        ct_stochastic_mean(&r->desc, ct_blob_data(in->bottom[0]), ct_blob_data(in->top[0]));
+    else
+        ct_stochastic_draw(&r->desc, key, (uint64_t)(ex->batch_first * (n / local)),
+                           ct_blob_data(in->bottom[0]), ct_blob_data(in->top[0]),
+                           in->buffer[SLOT_MASK].data);
+}
+
+static void draw_back(const ct_layer *l, ct_instance *in)
+{
+    const pool_instance *r = in->state;
+
+    if (l->phase == CT_TEST)
+        ct_stochastic_mean_back(&r->desc, ct_blob_data(in->bottom[0]), ct_blob_diff(in->top[0]),
+                                ct_blob_diff(in->bottom[0]));
+    else
+        ct_stochastic_draw_back(&r->desc, in->buffer[SLOT_MASK].data, ct_blob_diff(in->top[0]),
+                                ct_blob_diff(in->bottom[0]));
+}
+
 static ct_status pool_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
+    const pool_state *s = l->state;
     pool_instance *r = in->state;
 
+    if (s->stochastic) {
+        draw(l, in, ex);
+        return CT_OK;
+    }
     return r->forward->run(
         &r->desc, ex,
         &(ct_pool_args){ .x = ct_blob_data(in->bottom[0]),
@@ -215,14 +268,18 @@ static ct_status pool_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 
 static ct_status pool_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
+    const pool_state *s = l->state;
     pool_instance *r = in->state;
     const float *dy = ct_blob_diff(ct_instance_top(in));
 
-    (void)l;
     if (ct_blob_diff(in->bottom[0]) == NULL) return CT_OK;
     if (dy == NULL)
         return ex->dev->zero(ex->stream, ct_blob_diff(in->bottom[0]),
                              ct_tensor_bytes(&in->bottom[0]->diff));
+    if (s->stochastic) {
+        draw_back(l, in);
+        return CT_OK;
+    }
     return r->backward->run(&r->desc, ex,
                             &(ct_pool_args){ .mask = in->buffer[SLOT_MASK].data,
                                              .work = in->buffer[SLOT_WORK].data,

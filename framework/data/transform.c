@@ -26,6 +26,16 @@ static ct_status check(const Ct__TransformationParameter *p, const char *who)
         return CT_FAIL(CT_ERR_CONFIG, "%s: transform_param has both force_color and force_gray",
                        who);
     }
+    if ((p->resize_param != NULL) || (p->noise_param != NULL) || (p->distort_param != NULL) ||
+        (p->expand_param != NULL) || (p->emit_constraint != NULL) || p->has_crop_h ||
+        p->has_crop_w) {
+        return CT_FAIL(
+            CT_ERR_CONFIG,
+            "%s: transform_param has a field of the SSD fork (resize_param, noise_param, "
+            "distort_param, expand_param, emit_constraint, crop_h, crop_w), which is not "
+            "supported",
+            who);
+    }
     if (p->crop_size > (1u << 20)) {
         return CT_FAIL(CT_ERR_CONFIG, "%s: crop_size %u is too large", who, p->crop_size);
     }
