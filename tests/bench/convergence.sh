@@ -208,7 +208,7 @@ run_one() { # NET NAME COMPRESSION RANKS SEED
     }
     last=$(tests_of "$log.jsonl" $measure | tail -n 1)
     [ "${last%%,*}" = $iterations ] || { say "$log.jsonl: no last test"; return; }
-    density=$(sed -n 's/.*compression, a step in all: .*density \([0-9.e+-]*\) %.*/\1/p' "$log.log")
+    density=$(sed -n 's/.*compression, a step in all: .*density \([0-9.e+-]*\) %.*/\1/p' "$log.log" | tail -n 1) # a run that went on has two
     event=$(grep '"event":"train"' "$log.jsonl" | tail -n 1)
     coded=$(echo "$event" | value_of bytes_coded)
     sent=$(echo "$event" | value_of bytes_sent)
