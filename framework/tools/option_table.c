@@ -79,6 +79,8 @@ const ct_option ct_option_table[] = {
     { "sighup_effect", CT_OPTION_CHOICE, "train", "stop|snapshot|none", "the same (snapshot)" },
     { "threads", CT_OPTION_COUNT, JOB " info", "N",
       "threads a rank; otherwise OMP_NUM_THREADS, otherwise a fair share of the cores" },
+    { "layers", CT_OPTION_FLAG, "info", NULL,
+      "list the layer types: bottoms, tops, whether gradients pass, whether on GPUs too" },
     { "config_reference", CT_OPTION_FLAG, "info", NULL,
       "print the reference of all prototxt fields, as Markdown" },
     { "log", CT_OPTION_CHOICE, "*", "error|warn|info|debug", "how much to log (info)" },

@@ -32,6 +32,43 @@ static void print_build(void)
     printf("\n");
 }
 
+static void print_range(int least, int most)
+{
+    char text[32];
+
+    if (most < 0)
+        snprintf(text, sizeof(text), "%d or more", least);
+    else if (most > least)
+        snprintf(text, sizeof(text), "%d to %d", least, most);
+    else
+        snprintf(text, sizeof(text), "%d", least);
+    printf("  %-10s", text);
+}
+
+/* What has no forward is there to say why it is not supported; what the net adds is no user's. */
+static void print_layers(void)
+{
+    int n = 0, refused = 0;
+
+    printf("%-26s  %-10s  %-10s  %-8s  %s\n", "type", "bottoms", "tops", "gradient", "on GPUs");
+    for (int i = 0; ct_layer_table[i] != NULL; i++) {
+        const ct_layer_ops *ops = ct_layer_table[i];
+
+        refused += (ops->forward == NULL);
+        if ((ops->forward == NULL) || ops->by_net) continue;
+        n++;
+        printf("%-26s", ops->type);
+        print_range(ops->min_bottom, ops->max_bottom);
+        print_range(ops->min_top, ops->max_top);
+        printf("  %-8s  %s\n", (ops->backward != NULL) ? "yes" : "-", ops->on_cuda ? "yes" : "-");
+    }
+    printf("%d layer types; %d more are known and refused, with what to use instead:", n, refused);
+    for (int i = 0; ct_layer_table[i] != NULL; i++) {
+        if (ct_layer_table[i]->forward == NULL) printf(" %s", ct_layer_table[i]->type);
+    }
+    printf("\n");
+}
+
 static ct_status print_limits(void)
 {
     ct_machine_limit m;
@@ -78,6 +115,10 @@ ct_status ct_verb_info(ct_call *call)
         if ((status == CT_OK) && (text.text != NULL)) fputs(text.text, stdout);
         ct_text_destroy(&text);
         return status;
+    }
+    if (ct_options_flag(call->options, "layers")) {
+        print_layers();
+        return CT_OK;
     }
     print_build();
     CT_TRY(print_machine((int)ct_options_count(call->options, "threads", 0)));

@@ -16,6 +16,8 @@ runs twin_is_read 3 'fromenv.prototxt: No such file' env CORTADO_SOLVER=fromenv.
 runs twin_is_checked 2 'CORTADO_ITERATIONS=many' env CORTADO_ITERATIONS=many "$CORTADO" train --solver=x
 runs twin_misspelt 3 'CORTADO_COMPRESION is no option; did you mean CORTADO_COMPRESSION' env CORTADO_COMPRESION=topk "$CORTADO" train --solver=nothere
 runs info 0 'features .*lmdb' "$CORTADO" info
+runs layers 0 '^Convolution +1 or more +1 or more +yes' "$CORTADO" info --layers
+runs layers_refused 0 'known and refused, with what to use instead:.* Python' "$CORTADO" info --layers
 runs reference 0 '^## SolverParameter' "$CORTADO" info --config-reference
 is reference_is_current cmp -s out "$ROOT/docs/config-reference.md"
 
