@@ -83,6 +83,7 @@ const ct_layer_ops *const ct_layer_table[] = {
     &ct_layer_softmax,
     &ct_layer_softmax_loss,
     &ct_layer_split,
+    &ct_layer_spp,
     &ct_layer_swish,
     &ct_layer_tanh,
     &ct_layer_text_data,

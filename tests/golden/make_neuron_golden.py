@@ -219,8 +219,34 @@ def norms():
             emit("norm_d%d_%s" % (i, name), v.grad)
 
 
+def spp():
+    """Bins that overlap the border hang over it by the same on both sides, as in Caffe."""
+    x = rand(2, 3, 7, 6)
+    emit("spp_x", x)
+    for name, mean in (("max", False), ("mean", True)):
+        levels = []
+        for bins in (1, 2, 4):
+            (kh, ph), (kw, pw) = [(k, (k * bins - n + 1) // 2) for n in (7, 6)
+                                  for k in (-(-n // bins),)]
+            out = []
+            for i in range(bins):
+                for j in range(bins):
+                    top, left = i * kh - ph, j * kw - pw
+                    part = x[:, :, max(top, 0):top + kh, max(left, 0):left + kw]
+                    size = (min(top + kh, 7 + ph) - top) * (min(left + kw, 6 + pw) - left)
+                    out.append(part.sum((2, 3)) / size if mean else part.amax((2, 3)))
+            levels.append(torch.stack(out, 2).reshape(2, -1))
+        y = torch.cat(levels, 1)
+        dy = rand(*y.shape)
+        x.grad = None
+        y.backward(dy)
+        emit("spp_dy_" + name, dy)
+        emit("spp_y_" + name, y)
+        emit("spp_dx_" + name, x.grad)
+
+
 print("/* Made by make_neuron_golden.py with PyTorch %s; not edited. */" % torch.__version__.split("+")[0])
 print("/* clang-format off */")
 for part in (neurons, prelu, hinge, multinomial, infogain, sigmoid_loss, contrastive, smooth_l1,
-             center, focal, norms):
+             center, focal, norms, spp):
     part()

@@ -1,4 +1,5 @@
-/* MVN, LayerNorm, Normalize: against PyTorch, gradients over odd shapes, edges, what they refuse.
+/* MVN, LayerNorm, Normalize, SPP: against PyTorch, gradients over odd shapes, edges, what they
+ * refuse.
  */
 #include "tests/test.h"
 #include "tests/golden/neuron_golden.h"
@@ -210,13 +211,52 @@ static void refused(void **state)
             c[i].status, c[i].message);
 }
 
+/* ---- SPP */
+
+static void spp(void **state)
+{
+    test_layer_spec spec = { .type = "SPP", .n_bottom = 1, .bottom = { TEST_SHAPE(2, 3, 7, 6) } };
+
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        test_layer *t;
+
+        spec.text = (k == 0) ? "spp_param { pyramid_height: 3 }"
+                             : "spp_param { pyramid_height: 3 pool: AVE }";
+        t = make(&spec);
+        assert_true((t->top_shape[0].ndim == 2) && (t->top_shape[0].dim[1] == 3 * 21));
+        set(t->input[0], spp_x, 252);
+        set(t->top_diff[0], (k == 0) ? spp_dy_max : spp_dy_mean, 126);
+        run(t);
+        test_near(t->top[0], (k == 0) ? spp_y_max : spp_y_mean, 126, 42 * 0x1p-24, "y");
+        test_near(t->input_diff[0], (k == 0) ? spp_dx_max : spp_dx_mean, 252, tolerance, "dx");
+        test_random_distinct(t->input[0], 252, 4, -1, 1);
+        test_layer_gradient(t, &(test_gradient){ .step = 1e-3f, .max_kink = 0.05 });
+        test_layer_destroy(t);
+    }
+    spec.text = "spp_param { pyramid_height: 1 pool: AVE }";
+    {
+        test_layer *t = make(&spec);
+
+        assert_true((t->top_shape[0].ndim == 4) && (t->top_count[0] == 6)); /* as Caffe's */
+        test_layer_gradient(t, NULL);
+        test_layer_destroy(t);
+    }
+    spec.text = NULL;
+    test_layer_refused(&spec, CT_ERR_CONFIG, "number of levels must be 1 to 16");
+    spec.text = "spp_param { pyramid_height: 2 pool: STOCHASTIC }";
+    test_layer_refused(&spec, CT_ERR_CONFIG, "STOCHASTIC is not supported");
+    spec.text = "spp_param { pyramid_height: 4 }";
+    test_layer_refused(&spec, CT_ERR_SHAPE, "8 bins on an axis of 7 need a padding of 1");
+    spec.bottom[0] = TEST_SHAPE(2, 3, 5);
+    test_layer_refused(&spec, CT_ERR_SHAPE, "must have 4 axes");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(as_recorded),
-        cmocka_unit_test(gradients),
-        cmocka_unit_test(edges),
-        cmocka_unit_test(refused),
+        cmocka_unit_test(as_recorded), cmocka_unit_test(gradients), cmocka_unit_test(edges),
+        cmocka_unit_test(refused),     cmocka_unit_test(spp),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
