@@ -99,6 +99,10 @@ static void refused_one_by_one(void **state)
         { SOURCE "\nlayer { name: 'a' type: 'Linaer' bottom: 'x' top: 'y' }",
           "net:3: layer \"a\" (Linaer): unknown layer type; did you mean \"Linear\"?" },
         { SOURCE LAYER("a", "Zzzzzzzzz", "x", "y"), "(Zzzzzzzzz): unknown layer type" },
+        { SOURCE LAYER("a", "Python", "x", "y"),
+          "layer \"a\" (Python): this layer type is not supported: no Python runs inside a net; "
+          "write a layer in C" },
+        { SOURCE LAYER("a", "SoftmaxFocalLoss", "x", "y"), "not supported: FocalLoss is" },
         { SOURCE "layer { name: 'a' bottom: 'x' top: 'y' }", "it has no type" },
         { SOURCE2 LAYER("a", "Half", "labl", "y"),
           "net:3: layer \"a\" (Half): unknown bottom \"labl\"; did you mean \"label\"?" },
