@@ -8,18 +8,21 @@
 static const struct {
     const char *type, *why;
 } foreign[] = {
-    { "AnnotatedData", "images with boxes in SSD's databases are not read" },
+    { "AnnotatedData",
+      "images with boxes are not read yet; give images and rows of true boxes "
+      "(sample, class, instance, x0 y0 x1 y1, difficult) as two tops of HDF5Data" },
     { "ConvolutionDepthwise", "DepthwiseConvolution, or Convolution with group = channels, is" },
-    { "DetectionEvaluate", "precision of detections is computed outside of the net, from what "
-                           "DetectionOutput gives" },
-    { "HDF5Output", "make the blob an output of the net instead" },
-    { "MemoryData", "it gets its data from a program that calls Caffe; Input, or a data layer that "
-                    "reads files, takes its place" },
-    { "Proposal", "proposals are made outside of the net and come in as boxes, through an Input or "
-                  "HDF5Data layer" },
-    { "Python",
-      "no Python runs inside a net; write a layer in C (docs/contributing.md), or compute "
-      "its top beforehand and read it with HDF5Data" },
+    { "DetectionEvaluate", "average precision is not computed yet; write DetectionOutput's rows "
+                           "with HDF5Output and evaluate them outside" },
+    { "Filter", "how many samples pass changes from batch to batch, but shapes are fixed when a "
+                "net is made; keep all samples, and multiply by the selector (Eltwise PROD, Scale) "
+                "or give those that shall not count the loss's ignore_label" },
+    { "Proposal", "how many boxes there are changes from batch to batch, but shapes are fixed when "
+                  "a net is made; let proposals come in as boxes, through an Input or HDF5Data "
+                  "layer" },
+    { "Python", "there is no interpreter in a run; write it with the layers there are, or as a "
+                "layer in C (docs/contributing.md: one file, one line in a table), or compute its "
+                "tops beforehand and read them with HDF5Data" },
     { "Region", "YOLO's layers are not there" },
     { "Reorg", "YOLO's layers are not there" },
     { "SoftmaxFocalLoss", "FocalLoss is, and takes a softmax too" },

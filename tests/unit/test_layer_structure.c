@@ -401,10 +401,6 @@ static const refusal refused[] = {
       { { 0 } },
       CT_ERR_CONFIG,
       "must be given" },
-    { "Filter", "", 2, 1, { S(2, 3), S(2) }, CT_ERR_CONFIG, "shapes are fixed" },
-    { "Python", "", 1, 1, { S(2, 3) }, CT_ERR_CONFIG, "no interpreter" },
-    { "AnnotatedData", "", 0, 2, { { 0 } }, CT_ERR_CONFIG, "HDF5Data" },
-    { "DetectionEvaluate", "", 2, 1, { S(2, 3), S(2) }, CT_ERR_CONFIG, "average precision" },
 };
 /* clang-format on */
 

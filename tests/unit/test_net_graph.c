@@ -100,8 +100,10 @@ static void refused_one_by_one(void **state)
           "net:3: layer \"a\" (Linaer): unknown layer type; did you mean \"Linear\"?" },
         { SOURCE LAYER("a", "Zzzzzzzzz", "x", "y"), "(Zzzzzzzzz): unknown layer type" },
         { SOURCE LAYER("a", "Python", "x", "y"),
-          "layer \"a\" (Python): this layer type is not supported: no Python runs inside a net; "
-          "write a layer in C" },
+          "layer \"a\" (Python): this layer type is not supported: there is no interpreter" },
+        { SOURCE LAYER("a", "Filter", "x", "y"), "shapes are fixed when a net is made" },
+        { SOURCE LAYER("a", "AnnotatedData", "x", "y"), "as two tops of HDF5Data" },
+        { SOURCE LAYER("a", "DetectionEvaluate", "x", "y"), "average precision is not computed" },
         { SOURCE LAYER("a", "SoftmaxFocalLoss", "x", "y"), "not supported: FocalLoss is" },
         { SOURCE "layer { name: 'a' bottom: 'x' top: 'y' }", "it has no type" },
         { SOURCE2 LAYER("a", "Half", "labl", "y"),
