@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "comm/bf16.h"
+#include "framework/base/bf16.h"
 #include "comm/f16.h"
 #include "framework/base/simd.h"
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/bf16.h"
+#include "framework/base/bf16.h"
 #include "comm/coll.h"
 #include "comm/coll_cost.h"
 #include "comm/find_topology.h"

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "comm/bf16.h"
+#include "framework/base/bf16.h"
 
 void ct_wire_lay_out(const void *payload, ct_wire_code code, int64_t n, int64_t count,
                      ct_wire_view *v)

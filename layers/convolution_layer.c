@@ -108,6 +108,7 @@ static ct_status make_desc(const ct_layer *l, const ct_blob *bottom, ct_conv_des
                          .group = s->group,
                          .c = s->c,
                          .m = s->m,
+                         .bf16 = ct_engine_bf16(l),
                          .winograd = winograd_tile(l),
                          .x_block = bottom->data.layout.block };
     CT_TRY(ct_conv_fill_desc(l, s, x->dim + s->axis + 1, d));
@@ -236,16 +237,22 @@ static bool conv_join(const ct_layer *l, ct_instance *in)
     return true;
 }
 
+static const char *name_of(const ct_conv_impl *impl, const ct_conv_desc *d)
+{
+    return ct_engine_name(impl->name, d->bf16 && ((impl->can & CT_CONV_CAN_BF16) != 0));
+}
+
 static void conv_estimate(const ct_layer *l, const ct_instance *in, ct_estimate *e)
 {
     const conv_instance *r = in->state;
+    const ct_conv_desc *d = &r->desc;
     double outputs = (double)ct_tensor_count(&in->top[0]->data);
     double product = 2.0 * outputs * (double)ct_shape_count(&l->weight[0].shape, 1, -1);
     double bias = (l->n_weight > 1) ? outputs : 0.0;
 
-    e->engine[CT_RUN_FORWARD] = r->forward->name;
-    e->engine[CT_RUN_BACKWARD_WEIGHT] = r->backward_weight->name;
-    if (r->backward_data != NULL) e->engine[CT_RUN_BACKWARD_DATA] = r->backward_data->name;
+    e->engine[CT_RUN_FORWARD] = name_of(r->forward, d);
+    e->engine[CT_RUN_BACKWARD_WEIGHT] = name_of(r->backward_weight, d);
+    if (r->backward_data != NULL) e->engine[CT_RUN_BACKWARD_DATA] = name_of(r->backward_data, d);
     for (int i = 0; i < l->n_bottom; i++) {
         e->forward_flop += product + bias;
         e->backward_flop += product + bias + (in->bottom[i]->wants_diff ? product : 0.0);

@@ -13,7 +13,7 @@ ct_status ct_product_pick(const ct_layer *l, ct_run_kind kind, bool ta, bool tb,
     const char *policy = ct_engine_policy(l, kind);
     bool host = (l->dev->kind == CT_DEVICE_CPU), automatic = (strcmp(policy, "auto") == 0);
 
-    p->d = (ct_gemm_desc){ ta, tb, m, n, k, ct_engine_n_thread(l) };
+    p->d = (ct_gemm_desc){ ta, tb, m, n, k, ct_engine_n_thread(l), ct_engine_bf16(l) };
     if (host && ((automatic && ct_gemm_prefers(&p->d)) || (strcmp(policy, "packed") == 0)))
         p->math = NULL;
     else if (host && (strcmp(policy, "ref") == 0))
@@ -27,7 +27,7 @@ ct_status ct_product_pick(const ct_layer *l, ct_run_kind kind, bool ta, bool tb,
 
 const char *ct_product_name(const ct_product *p)
 {
-    if (p->math == NULL) return "packed";
+    if (p->math == NULL) return ct_engine_name("packed", p->d.bf16);
     return (p->math == &ct_math_ref) ? "ref" : "blas";
 }
 

@@ -173,10 +173,13 @@ static size_t reserve_steps(const ct_layer *l, ct_recurrent_plan *plan)
     const ct_recurrent_state *s = l->state;
     const char *way = ct_engine_policy(l, CT_RUN_FORWARD);
     int n_thread = ct_engine_n_thread(l);
+    bool bf16 = ct_engine_bf16(l);
     size_t forward, backward;
 
-    plan->forward = (ct_gemm_desc){ false, true, plan->columns, s->sums, s->hidden, n_thread };
-    plan->backward = (ct_gemm_desc){ false, false, plan->columns, s->hidden, s->sums, n_thread };
+    plan->forward =
+        (ct_gemm_desc){ false, true, plan->columns, s->sums, s->hidden, n_thread, bf16 };
+    plan->backward =
+        (ct_gemm_desc){ false, false, plan->columns, s->hidden, s->sums, n_thread, bf16 };
     plan->packs = (l->dev->kind == CT_DEVICE_CPU) && (plan->columns > 0) &&
                   ((strcmp(way, "auto") == 0) || (strcmp(way, "packed") == 0)) &&
                   ct_gemm_packed_prefers(&plan->forward, plan->steps);
@@ -312,7 +315,7 @@ static void run_packed(const ct_instance *in, const ct_recurrent_plan *p, const 
                        .lda = d->k,
                        .c = c,
                        .ldc = d->n,
-                       .work = packed + ct_gemm_packed_size(d->n, d->k) };
+                       .work = packed + ct_gemm_packed_size(d) };
 
     ct_gemm_run_packed(d, &g, packed, (t & 1) != 0);
 }

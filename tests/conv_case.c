@@ -2,6 +2,7 @@
 #include "tests/layer_harness.h"
 #include "tests/conv_case.h"
 
+#include "framework/base/bf16.h"
 #include "framework/base/rng.h"
 #include "framework/base/simd.h"
 
@@ -9,6 +10,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Kept numbers are bf16's where d is: rounded on their way they stay what they are, and the sums
+ * are as exact as those of f32. */
+static void narrow(int64_t n, float *v)
+{
+    for (int64_t i = 0; i < n; i++) v[i] = ct_bf16_to_f32(ct_bf16_from_f32(v[i]));
+}
 
 static const char *const level_name[] = { "portable", "avx2", "avx512" };
 
@@ -71,6 +79,7 @@ conv_tensors conv_case_make_tensors(const ct_conv_desc *d, bool absolute)
 
     for (int k = 0; k < 5; k++) {
         all[k] = array(count[k], (uint64_t)k + 1);
+        if (d->bf16) narrow(count[k], all[k]);
         for (int64_t i = 0; absolute && (i < count[k]); i++) all[k][i] = fabsf(all[k][i]);
     }
     t.x = all[0], t.weight = all[1], t.bias = all[2], t.dy = all[3], t.old = all[4];
@@ -135,10 +144,11 @@ static void describe(const ct_conv_desc *d, conv_direction dir, char text[256])
 {
     snprintf(text, 256,
              "%s direction %d: n %d group %d c %d h %d w %d m %d kernel %d x %d stride %d x %d pad "
-             "%d x %d dilation %d x %d blocks %d %d",
+             "%d x %d dilation %d x %d blocks %d %d%s",
              level_name[ct_simd_pick()], (int)dir, (int)d->n, (int)d->group, (int)d->c, (int)d->h,
              (int)d->w, (int)d->m, (int)d->kh, (int)d->kw, (int)d->sh, (int)d->sw, (int)d->ph,
-             (int)d->pw, (int)d->dh, (int)d->dw, d->x_block, d->y_block);
+             (int)d->pw, (int)d->dh, (int)d->dw, d->x_block, d->y_block,
+             d->bf16 ? (ct_simd_has_bf16() ? ", pairs" : ", rounded") : "");
 }
 
 int64_t conv_case_between(conv_draw *r, int64_t lo, int64_t hi)
@@ -169,6 +179,12 @@ void conv_case_each_level(void (*work)(void))
         work();
     }
     unsetenv("CORTADO_SIMD");
+}
+
+void conv_case_each_bf16(void (*work)(void))
+{
+    if (ct_simd_has_bf16()) work();
+    conv_case_each_level(work);
 }
 
 static int64_t result_floats(const conv_tensors *t, conv_direction dir)

@@ -17,7 +17,7 @@ typedef struct conv_draw {
 
 /** The engines of a direction. */
 const ct_conv_impl *const *conv_case_table_of(conv_direction dir);
-/** Random in [-1, 1], or their absolute values; to be released. */
+/** Random in [-1, 1], of bf16 if d is; or their absolute values; to be released. */
 conv_tensors conv_case_make_tensors(const ct_conv_desc *d, bool absolute);
 void conv_case_release(conv_tensors *t);
 /** What impl makes of t, in plain order; the caller's. Channels that fill up a block are 1000 and
@@ -33,6 +33,8 @@ int64_t conv_case_one_of(conv_draw *r, const int64_t *choice, int64_t n);
 bool conv_case_complete(ct_conv_desc *d);
 /** Calls work for each instruction set of this machine. */
 void conv_case_each_level(void (*work)(void));
+/** And, before them, with bf16's own instruction where there is one. */
+void conv_case_each_bf16(void (*work)(void));
 /** Allowed errors of the elements of a result; the caller's. */
 typedef double *(*conv_limits)(const ct_conv_desc *d, conv_direction dir);
 

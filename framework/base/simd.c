@@ -24,6 +24,20 @@ ct_simd_level ct_simd_pick(void)
     return level;
 }
 
+bool ct_simd_has_bf16(void)
+{
+#if defined(__x86_64__) && defined(__GNUC__)
+    const char *want = getenv("CORTADO_SIMD");
+
+    if ((want != NULL) && (strcmp(want, "avx512") == 0)) return false;
+    return (ct_simd_pick() == CT_SIMD_AVX512) && __builtin_cpu_supports("avx512bf16") &&
+           __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512vl");
+#else
+    return false;
+#endif
+}
+
 int ct_simd_block(void)
 {
     return (ct_simd_pick() == CT_SIMD_AVX512) ? 16 : 8;

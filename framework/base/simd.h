@@ -12,6 +12,7 @@
 #define CT_SIMD_H
 
 #include <limits.h> /* __GLIBC__ */
+#include <stdbool.h>
 
 #if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__) &&       \
     (__GNUC__ >= 12) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
@@ -33,6 +34,9 @@ typedef enum { CT_SIMD_PORTABLE, CT_SIMD_AVX2, CT_SIMD_AVX512 } ct_simd_level;
 /** The widest that this processor has, or less where the environment says CORTADO_SIMD=avx512,
  *  avx2 or portable: for tests and comparisons. Set it before anything runs, and leave it. */
 ct_simd_level ct_simd_pick(void);
+/** Whether there is an instruction for products of pairs of bf16 numbers added up in f32
+ *  (AVX512_BF16). CORTADO_SIMD=avx512, as anything below it, leaves it out. */
+bool ct_simd_has_bf16(void);
 /** Channels of a block in blocked layouts, [N][C / block][H][W][block]: 16 with AVX-512, else 8. */
 int ct_simd_block(void);
 

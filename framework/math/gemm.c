@@ -12,7 +12,7 @@
 #include "framework/math/gemm_private.h"
 
 enum {
-    KC = 384,  /* x a panel of 32 columns: 48 KB, for the first two caches */
+    KC = 384,  /* words, x a panel of 32 columns: 48 KB, for the first two caches */
     MC = 490,  /* x KC: 750 KB of a second-level cache                     */
     ALIGN = 16 /* floats of a cache line */
 };
@@ -30,9 +30,13 @@ static int64_t padded(const ct_gemm_set *s, int64_t m, int64_t n)
 
 static ct_gemm_desc turn(const ct_gemm_desc *d)
 {
-    return (ct_gemm_desc){
-        .ta = !d->tb, .tb = !d->ta, .m = d->n, .n = d->m, .k = d->k, .n_thread = d->n_thread
-    };
+    return (ct_gemm_desc){ .ta = !d->tb,
+                           .tb = !d->ta,
+                           .m = d->n,
+                           .n = d->m,
+                           .k = d->k,
+                           .n_thread = d->n_thread,
+                           .bf16 = d->bf16 };
 }
 
 /* Turned where that leaves a fifth less to do. */
@@ -87,7 +91,7 @@ static void split_grid(ct_gemm_plan *p)
 ct_gemm_plan ct_gemm_plan_for(const ct_gemm_set *s, const ct_gemm_desc *d)
 {
     ct_gemm_plan p = { .d = *d, .set = s, .grid_m = 1, .grid_n = 1, .n_worker = 1 };
-    int64_t pieces = ct_gemm_ceil_div(d->k, KC);
+    int64_t pieces = ct_gemm_ceil_div(d->k, (int64_t)KC * s->pair);
 
     p.turned = better_turned(s, d);
     if (p.turned) p.d = turn(d);
@@ -95,33 +99,34 @@ ct_gemm_plan ct_gemm_plan_for(const ct_gemm_set *s, const ct_gemm_desc *d)
         pick_grid(&p);
         split_grid(&p);
     }
-    p.kc = (pieces > 0) ? ct_gemm_ceil_div(d->k, pieces) : 0;
+    p.kc = (pieces > 0) ? ct_gemm_round_up(ct_gemm_ceil_div(d->k, pieces), s->pair) : 0;
     p.mc = ct_gemm_ceil_div(p.d.m, ct_gemm_ceil_div(p.d.m + (p.d.m == 0), MC));
     return p;
 }
 
 ct_gemm_plan ct_gemm_plan_make(const ct_gemm_desc *d)
 {
-    return ct_gemm_plan_for(ct_gemm_set_pick(), d);
+    return ct_gemm_plan_for(ct_gemm_set_pick(d->bf16), d);
 }
 
-/* Floats of a thread's packed rows of A, and of its panel of B. */
-static int64_t block_a(int64_t m, int64_t kc)
+/* Words of a thread's packed rows of A, and of its panel of B. */
+static int64_t block_a(const ct_gemm_plan *p, int64_t m)
 {
-    return ct_gemm_round_up(ct_gemm_smaller(MC, m) * kc, ALIGN);
+    return ct_gemm_round_up(ct_gemm_smaller(MC, m) * ct_gemm_words(p->set, p->kc), ALIGN);
 }
 
-static int64_t block_b(int64_t kc)
+static int64_t block_b(const ct_gemm_plan *p)
 {
-    return CT_GEMM_MAX_WIDTH * kc;
+    return CT_GEMM_MAX_WIDTH * ct_gemm_words(p->set, p->kc);
 }
 
 /* Either way round, since parts of a product may lie otherwise than the whole. */
 size_t ct_gemm_workspace(const ct_gemm_desc *d)
 {
-    int64_t kc = ct_gemm_plan_make(d).kc, threads = (d->n_thread > 1) ? d->n_thread : 1;
+    ct_gemm_plan p = ct_gemm_plan_make(d);
+    int64_t threads = (d->n_thread > 1) ? d->n_thread : 1;
 
-    return (size_t)(threads * (block_a((d->m > d->n) ? d->m : d->n, kc) + block_b(kc))) *
+    return (size_t)(threads * (block_a(&p, (d->m > d->n) ? d->m : d->n) + block_b(&p))) *
            sizeof(float);
 }
 
@@ -169,6 +174,7 @@ static void pack_rows(const ct_gemm_plan *p, const operands *o, int64_t i0, int6
     int64_t tiles = ct_gemm_ceil_div(m, p->set->rows);
     /* where A lies along its rows, some tiles at once: they share cache lines */
     int64_t together = (o->a_row == 1) ? 8 : 1, at_once = (o->a_row == 1) ? 32 : k;
+    int64_t words = ct_gemm_words(p->set, k);
 
     for (int64_t t0 = 0; t0 < tiles; t0 += together) {
         for (int64_t r = 0; r < k; r += at_once) {
@@ -178,7 +184,7 @@ static void pack_rows(const ct_gemm_plan *p, const operands *o, int64_t i0, int6
 
                 ct_gemm_pack_panel(p->set, rows, ct_gemm_smaller(at_once, k - r),
                                    o->a + (i0 + i) * o->a_row + (q + r) * o->a_column, o->a_row,
-                                   o->a_column, to + i * k + r * rows, rows);
+                                   o->a_column, to + i * words + r / p->set->pair * rows, rows);
             }
         }
     }
@@ -191,10 +197,12 @@ static void run_panel(const ct_gemm_plan *p, const operands *o, int64_t q, int64
     const ct_gemm_set *s = p->set;
     int vecs = (n > s->lanes) ? 2 : 1;
     int64_t tiles = ct_gemm_ceil_div(m, s->rows), width = (int64_t)vecs * s->lanes;
+    int64_t words = ct_gemm_words(s, k);
     const float *b = o->b + j * o->b_column + q * o->b_row;
     float beta = (q == 0) ? o->beta : 1.0f;
     bool whole = !p->turned && (n == width);
-    bool uses = whole && (vecs == CT_GEMM_VECS) && (o->b_column == 1); /* while it packs */
+    /* B as it is stored, while it packs */
+    bool uses = whole && (vecs == CT_GEMM_VECS) && (o->b_column == 1) && (s->first[0] != NULL);
 
     if (!uses) ct_gemm_pack_panel(s, n, k, b, o->b_column, o->b_row, panel, width);
     for (int64_t t = 0; t < tiles; t++) {
@@ -204,10 +212,11 @@ static void run_panel(const ct_gemm_plan *p, const operands *o, int64_t q, int64
         if (uses && (t == 0))
             s->first[rows - 1](k, a, b, o->b_row, panel, o->alpha, beta, c, o->ldc);
         else if (whole)
-            s->tile[vecs - 1][rows - 1](k, a + i * k, panel, panel, o->alpha, beta, c, o->ldc);
+            s->tile[vecs - 1][rows - 1](words, a + i * words, panel, panel, o->alpha, beta, c,
+                                        o->ldc);
         else
-            ct_gemm_edge(s, rows, n, k, a + i * k, panel, panel, vecs, o->alpha, beta, c, o->ldc,
-                         p->turned);
+            ct_gemm_edge(s, rows, n, words, a + i * words, panel, panel, vecs, o->alpha, beta, c,
+                         o->ldc, p->turned);
     }
 }
 
@@ -241,7 +250,7 @@ void ct_gemm_run(const ct_gemm_plan *p, const ct_gemm_args *g)
 {
     const ct_gemm_desc *d = &p->d;
     operands o = operands_of(p, g);
-    int64_t step = block_a(d->m, p->kc) + block_b(p->kc), width = ct_gemm_panel(p->set);
+    int64_t step = block_a(p, d->m) + block_b(p), width = ct_gemm_panel(p->set);
     int parts = p->grid_m * p->grid_n;
     bool team = (p->n_worker > 1) && !omp_in_parallel();
 
@@ -259,7 +268,7 @@ void ct_gemm_run(const ct_gemm_plan *p, const ct_gemm_args *g)
                    .n1 = ct_gemm_smaller(panels * (x + 1) / p->grid_n * width, d->n),
                    .work_a = (float *)g->work + omp_get_thread_num() * step };
 
-        w.work_b = w.work_a + block_a(d->m, p->kc);
+        w.work_b = w.work_a + block_a(p, d->m);
         run_part(p, &o, &w);
     }
 }
@@ -267,8 +276,9 @@ void ct_gemm_run(const ct_gemm_plan *p, const ct_gemm_args *g)
 /* Beside OpenBLAS 0.3.21 with its best kernels for the processor, two cores, all transpositions
  * (tests/bench/bench_gemm): with AVX-512 1.3 to 1.5 times as fast in the geometric mean of shapes
  * from fully connected, recurrent and convolutional layers, and as fast on large squares; with AVX2
- * as fast. Elsewhere nothing is measured. */
+ * as fast. Elsewhere nothing is measured. BLAS rounds nothing to bf16. */
 bool ct_gemm_prefers(const ct_gemm_desc *d)
 {
-    return (d->m > 0) && (d->n > 0) && (d->k > 0) && (ct_gemm_set_pick()->lanes >= 8);
+    return (d->m > 0) && (d->n > 0) && (d->k > 0) &&
+           (d->bf16 || (ct_gemm_set_pick(false)->lanes >= 8));
 }

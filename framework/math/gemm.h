@@ -7,6 +7,11 @@
  * Nothing allocates: a plan says how much workspace a call needs. An element's sum is in an order
  * that depends on the shape alone, so results are the same bits for any number of threads (and
  * differ between vector widths only in how multiply-adds are rounded).
+ *
+ * With bf16 op(A) and op(B) are rounded to bfloat16 as they are packed (to the nearest, ties to
+ * even), products are exact and added up in f32: where the processor has an instruction for pairs
+ * of them, panels hold pairs, otherwise f32 numbers that were rounded. Beside the error of f32
+ * sums, |computed - exact| <= (2 u + u^2) |alpha| sum |a||b|, u = 2^-8, for operands above 2^-126.
  */
 #ifndef CT_GEMM_H
 #define CT_GEMM_H
@@ -23,6 +28,7 @@ typedef struct ct_gemm_desc {
     bool ta, tb; /* A is stored k x m, B n x k */
     int64_t m, n, k;
     int n_thread; /* at most so many work on it */
+    bool bf16;    /* operands rounded            */
 } ct_gemm_desc;
 
 typedef struct ct_gemm_set ct_gemm_set;
@@ -58,7 +64,7 @@ bool ct_gemm_prefers(const ct_gemm_desc *d);
 /* ---- many products with one B: weights packed once, for few rows at a time */
 
 /** Floats of op(B) packed, for any number of rows; a multiple of 16. */
-int64_t ct_gemm_packed_size(int64_t n, int64_t k);
+int64_t ct_gemm_packed_size(const ct_gemm_desc *d);
 void ct_gemm_pack(const ct_gemm_desc *d, const float *b, int64_t ldb, float *packed);
 size_t ct_gemm_packed_workspace(const ct_gemm_desc *d);
 /** Both, one behind the other. */

@@ -1,6 +1,8 @@
 /* Packing: what a tile reads lies together, in the order in which it is read. */
 #include <string.h>
 
+#include "framework/base/bf16.h"
+#include "framework/base/simd.h"
 #include "framework/math/gemm_private.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -159,13 +161,22 @@ static void copy_panel(const ct_gemm_set *s, int64_t n, int64_t k, const float *
     }
 }
 
+CT_SIMD_CLONES static void round_panel(int64_t n, float *v)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) v[i] = ct_bf16_to_f32(ct_bf16_from_f32(v[i]));
+}
+
 void ct_gemm_pack_panel(const ct_gemm_set *s, int64_t n, int64_t k, const float *from, int64_t row,
                         int64_t column, float *to, int64_t width)
 {
-    for (int64_t q = 0; (n < width) && (q < k); q++)
+    for (int64_t q = 0; (n < width) && (q < ct_gemm_words(s, k)); q++)
         memset(to + q * width + n, 0, (size_t)(width - n) * sizeof(*to));
-    if (row == 1)
+    if (s->pair == 2)
+        ct_gemm_pack_pairs(n, k, from, row, column, to, width);
+    else if (row == 1)
         copy_panel(s, n, k, from, column, to, width);
     else
         turn_panel(s, n, k, from, row, to, width);
+    if (s->rounds) round_panel(k * width, to);
 }

@@ -6,23 +6,26 @@
 #include "framework/math/gemm_private.h"
 
 enum {
-    PIECE = 128 /* x a panel: 16 KB */,
+    PIECE = 128 /* words, x a panel: 16 KB */,
     TEAM_FLOP = 2000000 /* less is not worth waking a team */
 };
 
-int64_t ct_gemm_packed_size(int64_t n, int64_t k)
+int64_t ct_gemm_packed_size(const ct_gemm_desc *d)
 {
-    return ct_gemm_round_up(n, CT_GEMM_MAX_WIDTH) * k;
+    return ct_gemm_round_up(d->n, CT_GEMM_MAX_WIDTH) *
+           ct_gemm_words(ct_gemm_set_pick(d->bf16), d->k);
 }
 
 size_t ct_gemm_packed_workspace(const ct_gemm_desc *d)
 {
-    return (size_t)ct_gemm_round_up(d->m * d->k, 16) * sizeof(float);
+    int64_t words = ct_gemm_words(ct_gemm_set_pick(d->bf16), d->k);
+
+    return (size_t)ct_gemm_round_up(d->m * words, 16) * sizeof(float);
 }
 
 size_t ct_gemm_packed_bytes(const ct_gemm_desc *d)
 {
-    return (size_t)ct_gemm_packed_size(d->n, d->k) * sizeof(float) + ct_gemm_packed_workspace(d);
+    return (size_t)ct_gemm_packed_size(d) * sizeof(float) + ct_gemm_packed_workspace(d);
 }
 
 /* Laying B out costs about as much as 10 rows of a product; many rows pay for it by themselves. */
@@ -43,20 +46,21 @@ void ct_gemm_pack_for(const ct_gemm_set *s, const ct_gemm_desc *d, const float *
                       float *packed)
 {
     int64_t step = ct_gemm_panel(s), panels = ct_gemm_ceil_div(d->n, step);
+    int64_t words = ct_gemm_words(s, d->k);
 
 #pragma omp parallel for num_threads(d->n_thread) schedule(static) if (!omp_in_parallel())
     for (int64_t t = 0; t < panels; t++) {
         int64_t j = t * step;
 
         ct_gemm_pack_panel(s, ct_gemm_smaller(step, d->n - j), d->k, b + (d->tb ? j * ldb : j),
-                           d->tb ? ldb : 1, d->tb ? 1 : ldb, packed + j * d->k,
+                           d->tb ? ldb : 1, d->tb ? 1 : ldb, packed + j * words,
                            width_at(s, d->n, j));
     }
 }
 
 void ct_gemm_pack(const ct_gemm_desc *d, const float *b, int64_t ldb, float *packed)
 {
-    ct_gemm_pack_for(ct_gemm_set_pick(), d, b, ldb, packed);
+    ct_gemm_pack_for(ct_gemm_set_pick(d->bf16), d, b, ldb, packed);
 }
 
 /* Tile t of A over the whole sum: pieces one after the other, as run_panel wants them. */
@@ -66,7 +70,7 @@ static void pack_tile(const ct_gemm_set *s, const ct_gemm_desc *d, const ct_gemm
     int64_t i = ct_gemm_tile_row(d->m, tiles, t), rows = ct_gemm_tile_row(d->m, tiles, t + 1) - i;
 
     ct_gemm_pack_panel(s, rows, d->k, g->a + (d->ta ? i : i * g->lda), d->ta ? 1 : g->lda,
-                       d->ta ? g->lda : 1, packed + i * d->k, rows);
+                       d->ta ? g->lda : 1, packed + i * ct_gemm_words(s, d->k), rows);
 }
 
 /* The columns from j on, as wide as a panel. */
@@ -74,17 +78,18 @@ static void run_panel(const ct_gemm_set *s, const ct_gemm_desc *d, const ct_gemm
                       int64_t tiles, int64_t j, const float *a, const float *b)
 {
     int64_t n = ct_gemm_smaller(ct_gemm_panel(s), d->n - j), width = width_at(s, d->n, j);
+    int64_t words = ct_gemm_words(s, d->k);
     int vecs = (int)(width / s->lanes);
 
-    for (int64_t q = 0; q < d->k; q += PIECE) {
-        int64_t k = ct_gemm_smaller(PIECE, d->k - q);
+    for (int64_t q = 0; q < words; q += PIECE) {
+        int64_t k = ct_gemm_smaller(PIECE, words - q);
         float beta = (q == 0) ? g->beta : 1.0f;
 
         for (int64_t t = 0; t < tiles; t++) {
             int64_t i = ct_gemm_tile_row(d->m, tiles, t);
             int64_t rows = ct_gemm_tile_row(d->m, tiles, t + 1) - i;
             float *c = g->c + i * g->ldc + j;
-            const float *from = a + i * d->k + q * rows;
+            const float *from = a + i * words + q * rows;
             const float *here = b + q * width, *next = here + ((t == 0) ? PIECE * width : 0);
 
             if (n == width)
@@ -118,7 +123,7 @@ void ct_gemm_run_packed_for(const ct_gemm_set *s, const ct_gemm_desc *d, const c
         for (int64_t p = from; p < to; p++) {
             int64_t j = (last_first ? from + to - 1 - p : p) * step;
 
-            run_panel(s, d, g, tiles, j, a, packed + j * d->k);
+            run_panel(s, d, g, tiles, j, a, packed + j * ct_gemm_words(s, d->k));
         }
     }
 }
@@ -126,5 +131,5 @@ void ct_gemm_run_packed_for(const ct_gemm_set *s, const ct_gemm_desc *d, const c
 void ct_gemm_run_packed(const ct_gemm_desc *d, const ct_gemm_args *g, const float *packed,
                         bool last_first)
 {
-    ct_gemm_run_packed_for(ct_gemm_set_pick(), d, g, packed, last_first);
+    ct_gemm_run_packed_for(ct_gemm_set_pick(d->bf16), d, g, packed, last_first);
 }

@@ -5,10 +5,14 @@
 #include "framework/math/gemm.h"
 
 enum { CT_GEMM_MAX_ROWS = 14, CT_GEMM_VECS = 2, CT_GEMM_MAX_WIDTH = 32 /* floats */ };
+enum { CT_GEMM_MAX_SETS = 5 };
 
-/** c[i][0..vecs lanes) = alpha sum over q < k of a[q][i] b[q][0..vecs lanes) + beta c[i][..] for i
- *  of rows; a: k x rows, b: k x vecs lanes; beta == 0 does not read c. next: fetched meanwhile, as
- *  much as b. */
+/* Panels are counted in words of 32 bits: one value each, or a pair of bf16 numbers that follow one
+ * another in the sum, the first in the lower half; an odd sum's last word has a zero. */
+
+/** c[i][0..vecs lanes) = alpha sum over q < k words of a[q][i] b[q][0..vecs lanes) + beta c[i][..]
+ * for i of rows; a: k x rows, b: k x vecs lanes; beta == 0 does not read c. next: fetched
+ * meanwhile, as much as b. */
 typedef void (*ct_gemm_fn)(int64_t k, const float *a, const float *b, const float *next,
                            float alpha, float beta, float *c, int64_t ldc);
 
@@ -19,19 +23,24 @@ typedef void (*ct_gemm_first_fn)(int64_t k, const float *a, const float *b, int6
 struct ct_gemm_set {
     const char *name;
     int lanes, rows;                                 /* floats of a vector, most rows of a tile */
+    int pair;                                        /* values of a word                        */
+    bool rounds;                                     /* values to bf16, where they stay floats  */
     ct_gemm_fn tile[CT_GEMM_VECS][CT_GEMM_MAX_ROWS]; /* [vectors - 1][rows - 1]     */
-    ct_gemm_first_fn first[CT_GEMM_MAX_ROWS];        /* [rows - 1], of two vectors  */
+    ct_gemm_first_fn first[CT_GEMM_MAX_ROWS];        /* [rows - 1], of two vectors; NULL: none */
 };
 
-/** The set of ct_simd_pick(). */
-const ct_gemm_set *ct_gemm_set_pick(void);
-/** All that this processor runs, best first, then NULL; for tests. */
-int ct_gemm_set_all(const ct_gemm_set *set[4]);
+/** The best set that ct_simd_pick() allows. */
+const ct_gemm_set *ct_gemm_set_pick(bool bf16);
+/** All of them, best first, then NULL; for tests. */
+int ct_gemm_set_all(bool bf16, const ct_gemm_set *set[CT_GEMM_MAX_SETS]);
 
-/** to[q][i] = from[i row + q column] for i < n, q < k; to: k x width, zero where i >= n. One of
- *  row and column is 1. */
+/** to[q][i] = from[i row + q column] for i < n, q < k; to: words(k) x width, zero where i >= n. One
+ *  of row and column is 1. */
 void ct_gemm_pack_panel(const ct_gemm_set *s, int64_t n, int64_t k, const float *from, int64_t row,
                         int64_t column, float *to, int64_t width);
+/** Of pairs. */
+void ct_gemm_pack_pairs(int64_t n, int64_t k, const float *from, int64_t row, int64_t column,
+                        float *to, int64_t width);
 /** Tile t of `tiles` that rows [0, m) are cut into: heights that differ by at most 1. */
 static inline int64_t ct_gemm_tile_row(int64_t m, int64_t tiles, int64_t t)
 {
@@ -59,6 +68,12 @@ static inline int64_t ct_gemm_ceil_div(int64_t a, int64_t b)
 static inline int64_t ct_gemm_round_up(int64_t a, int64_t b)
 {
     return ct_gemm_ceil_div(a, b) * b;
+}
+
+/** Of k values. */
+static inline int64_t ct_gemm_words(const ct_gemm_set *s, int64_t k)
+{
+    return ct_gemm_ceil_div(k, s->pair);
 }
 
 static inline int64_t ct_gemm_panel(const ct_gemm_set *s)

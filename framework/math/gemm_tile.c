@@ -3,10 +3,19 @@
 #include "framework/base/simd.h"
 #include "framework/math/gemm_private.h"
 
+#if defined(__x86_64__) && defined(__GNUC__)
+#include <immintrin.h>
+#endif
+
 #define UNROLL _Pragma("GCC unroll 16")
 
-/* _take(q): what is done with row q of B once it is in registers. */
-#define TILE_BODY(_lanes, _rows, _vecs, _b_step, _take)                                            \
+/* _acc += _a times the word or words _x */
+#define ADD(_acc, _a, _x) (_acc) += (_a) * (_x)
+#define ADD_PAIRS(_acc, _a, _x)                                                                    \
+    (_acc) = (vec)_mm512_dpbf16_ps((__m512)(_acc), (__m512bh)_mm512_set1_ps(_a), (__m512bh)(_x))
+
+/* _add: one of them; _take: what is done with row q of B once it is in registers. */
+#define TILE_BODY(_add, _lanes, _rows, _vecs, _b_step, _take)                                      \
     typedef float vec __attribute__((vector_size(4 * (_lanes)), aligned(4), may_alias));           \
     const vec zero = { 0.0f };                                                                     \
     vec acc[_rows][_vecs];                                                                         \
@@ -24,7 +33,7 @@
         UNROLL for (int j = 0; j < (_vecs); j++) x[j] = *(const vec *)(b + j * (_lanes));          \
         _take UNROLL for (int i = 0; i < (_rows); i++)                                             \
         {                                                                                          \
-            UNROLL for (int j = 0; j < (_vecs); j++) acc[i][j] += a[i] * x[j];                     \
+            UNROLL for (int j = 0; j < (_vecs); j++) _add(acc[i][j], a[i], x[j]);                  \
         }                                                                                          \
         a += (_rows);                                                                              \
         b += (_b_step);                                                                            \
@@ -59,18 +68,23 @@
     }                                                                                              \
     keep += (_vecs) * (_lanes);
 
-#define TILE(_name, _target, _lanes, _rows, _vecs)                                                 \
+#define TILE_OF(_add, _name, _target, _lanes, _rows, _vecs)                                        \
     _target static void _name(int64_t k, const float *a, const float *b, const float *next,        \
                               float alpha, float beta, float *c, int64_t ldc)                      \
     {                                                                                              \
-        TILE_BODY(_lanes, _rows, _vecs, (_vecs) * (_lanes), SOON(_lanes, _vecs))                   \
+        TILE_BODY(_add, _lanes, _rows, _vecs, (_vecs) * (_lanes), SOON(_lanes, _vecs))             \
     }
+
+#define TILE(_name, _target, _lanes, _rows, _vecs)                                                 \
+    TILE_OF(ADD, _name, _target, _lanes, _rows, _vecs)
+#define TILE_PAIRS(_name, _target, _lanes, _rows, _vecs)                                           \
+    TILE_OF(ADD_PAIRS, _name, _target, _lanes, _rows, _vecs)
 
 #define FIRST(_name, _target, _lanes, _rows, _vecs)                                                \
     _target static void _name##_first(int64_t k, const float *a, const float *b, int64_t ldb,      \
                                       float *keep, float alpha, float beta, float *c, int64_t ldc) \
     {                                                                                              \
-        TILE_BODY(_lanes, _rows, _vecs, ldb, KEEP(_lanes, _vecs))                                  \
+        TILE_BODY(ADD, _lanes, _rows, _vecs, ldb, KEEP(_lanes, _vecs))                             \
     }
 
 enum { AHEAD = 32 };
@@ -102,13 +116,33 @@ enum { AHEAD = 32 };
             .name = #_set,                                                                         \
             .lanes = (_lanes),                                                                     \
             .rows = (_rows),                                                                       \
+            .pair = 1,                                                                             \
             .tile = { { NAMES_##_rows(_set, 1, ) }, { NAMES_##_rows(_set, 2, ) } },                \
             .first = { NAMES_##_rows(_set, 2, _first) },                                           \
-        };
+        };                                                                                         \
+    static const ct_gemm_set set_##_set##_rounds = {                                               \
+        .name = #_set " rounds",                                                                   \
+        .lanes = (_lanes),                                                                         \
+        .rows = (_rows),                                                                           \
+        .pair = 1,                                                                                 \
+        .rounds = true,                                                                            \
+        .tile = { { NAMES_##_rows(_set, 1, ) }, { NAMES_##_rows(_set, 2, ) } },                    \
+    };
 
 #if defined(__x86_64__) && defined(__GNUC__)
 SET(avx512, __attribute__((target("avx512f,fma"))), 16, 14)
 SET(avx2, __attribute__((target("avx2,fma"))), 8, 6)
+
+#define BF16 __attribute__((target("avx512f,avx512bf16,fma")))
+EACH_14(TILE_PAIRS, bf16, BF16, 16, 1)
+EACH_14(TILE_PAIRS, bf16, BF16, 16, 2)
+static const ct_gemm_set set_bf16 = {
+    .name = "bf16",
+    .lanes = 16,
+    .rows = 14,
+    .pair = 2,
+    .tile = { { NAMES_14(bf16, 1, ) }, { NAMES_14(bf16, 2, ) } },
+};
 #endif
 #if defined(__aarch64__)
 SET(portable, , 4, 14)
@@ -116,26 +150,27 @@ SET(portable, , 4, 14)
 SET(portable, , 4, 4)
 #endif
 
-int ct_gemm_set_all(const ct_gemm_set *set[4])
+int ct_gemm_set_all(bool bf16, const ct_gemm_set *set[CT_GEMM_MAX_SETS])
 {
     ct_simd_level level = ct_simd_pick();
     int n = 0;
 
 #if defined(__x86_64__) && defined(__GNUC__)
-    if (level >= CT_SIMD_AVX512) set[n++] = &set_avx512;
-    if (level >= CT_SIMD_AVX2) set[n++] = &set_avx2;
+    if (bf16 && ct_simd_has_bf16()) set[n++] = &set_bf16;
+    if (level >= CT_SIMD_AVX512) set[n++] = bf16 ? &set_avx512_rounds : &set_avx512;
+    if (level >= CT_SIMD_AVX2) set[n++] = bf16 ? &set_avx2_rounds : &set_avx2;
 #endif
     (void)level;
-    set[n++] = &set_portable;
+    set[n++] = bf16 ? &set_portable_rounds : &set_portable;
     set[n] = NULL;
     return n;
 }
 
-const ct_gemm_set *ct_gemm_set_pick(void)
+const ct_gemm_set *ct_gemm_set_pick(bool bf16)
 {
-    const ct_gemm_set *set[4];
+    const ct_gemm_set *set[CT_GEMM_MAX_SETS];
 
-    (void)ct_gemm_set_all(set);
+    (void)ct_gemm_set_all(bf16, set);
     return set[0];
 }
 

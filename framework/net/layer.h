@@ -36,7 +36,8 @@ typedef struct ct_net_env {
     bool synthetic;            /* `time`: where a data source is absent, make up its data     */
     int64_t synthetic_batch;   /* > 0 overrides batch_size of synthetic data                  */
     bool deterministic;
-    Ct__SolverParameter__Winograd winograd; /* the solver's */
+    Ct__SolverParameter__Winograd winograd;   /* the solver's */
+    Ct__SolverParameter__Precision precision; /* the solver's */
     bool no_data; /* `check`: open no data source; shapes from the prototxt where it tells them */
     struct ct_engine_plan *plan; /* engines chosen by timing; NULL: static rules. Then making a net
                                   * is collective */

@@ -40,6 +40,7 @@ void ct_net_options_fill(const ct_call *call, const ct_config *c, ct_phase phase
     out->no_fuse = (s->fuse == 0);
     out->env.deterministic = (s->deterministic != 0);
     out->env.winograd = s->winograd;
+    out->env.precision = s->precision;
 }
 
 static ct_status sum_ranks(void *ctx, double *v, int n)

@@ -185,6 +185,7 @@ static ct_status create_solver(training *t)
     options.env.global_batch_size = t->config.solver->global_batch_size;
     options.env.deterministic = (t->config.solver->deterministic != 0);
     options.env.winograd = t->config.solver->winograd;
+    options.env.precision = t->config.solver->precision;
     options.env.plan = t->plan;
     options.report = t->report;
     t->exchange = (ct_exchange_open){ .job = t->job, .param = t->config.solver };

@@ -20,6 +20,25 @@ int ct_engine_n_thread(const ct_layer *l)
     return (l->dev->kind == CT_DEVICE_CPU) ? omp_get_max_threads() : 1;
 }
 
+bool ct_engine_bf16(const ct_layer *l)
+{
+    return (l->env != NULL) && (l->dev->kind == CT_DEVICE_CPU) &&
+           (l->env->precision == CT__SOLVER_PARAMETER__PRECISION__BF16);
+}
+
+const char *ct_engine_name(const char *name, bool bf16)
+{
+    static const char *const both[][2] = { { "packed", "packed-bf16" },
+                                           { "gemm", "gemm-bf16" },
+                                           { "blocked", "blocked-bf16" },
+                                           { "winograd", "winograd-bf16" } };
+
+    for (size_t i = 0; bf16 && (i < sizeof(both) / sizeof(both[0])); i++) {
+        if (strcmp(both[i][0], name) == 0) return both[i][1];
+    }
+    return name;
+}
+
 void ct_engine_list(char *text, size_t size, const char *name)
 {
     size_t used = strlen(text);

@@ -24,6 +24,10 @@ const char *ct_engine_policy(const ct_layer *l, ct_run_kind kind);
 /** Threads that the kernels of this layer may use: fixed at reshape, since workspace and the
  *  order of sums depend on it. */
 int ct_engine_n_thread(const ct_layer *l);
+/** Whether operands of products may be rounded to bfloat16 (the solver's precision; on the CPU). */
+bool ct_engine_bf16(const ct_layer *l);
+/** What an engine is called where it does so. */
+const char *ct_engine_name(const char *name, bool bf16);
 /** Appends "name" to a list "a, b, c" in text[size]. */
 void ct_engine_list(char *text, size_t size, const char *name);
 /** Logs that no implementation called `policy` can run this; `names`: those that can. */

@@ -1,5 +1,5 @@
-/** @file gemm_bench.h  What bench_gemm and bench_gemm_dnnl share: the packed products, BLAS and, if
- * given, a third, call by call in turns, all four cases of transposition.
+/** @file gemm_bench.h  What bench_gemm and bench_gemm_dnnl share: the packed products, in f32 and
+ * in bf16, BLAS and, if given, a third, call by call in turns, all four cases of transposition.
  *
  * Usage: bench_gemm [rounds] [name of a shape, or part of it]; threads as OMP_NUM_THREADS says.
  * With one thread its own time counts, which other programs' turns are no part of. `blas` is
@@ -24,7 +24,7 @@
 typedef void (*bench_product)(bool ta, bool tb, int64_t m, int64_t n, int64_t k, const float *a,
                               int64_t lda, const float *b, int64_t ldb, float *c);
 
-enum { BENCH_MAX_ROUNDS = 51, BENCH_SIDES = 4 };
+enum { BENCH_MAX_ROUNDS = 51, BENCH_SIDES = 6 };
 
 static const struct {
     const char *name;
@@ -49,10 +49,10 @@ static const struct {
 };
 
 typedef struct bench_run {
-    ct_gemm_desc d;
-    ct_gemm_plan plan;
+    ct_gemm_desc d, narrow;
+    ct_gemm_plan plan, narrow_plan;
     ct_gemm_args args;
-    float *packed;
+    float *packed, *narrow_packed;
     bench_product third;
 } bench_run;
 
@@ -82,7 +82,8 @@ static float *bench_make(int64_t n, uint64_t key)
     return v;
 }
 
-/* side 0: packed products; 1: BLAS; 2: the third; 3: with B packed beforehand. */
+/* side 0: packed products; 1: BLAS; 2: the third; 3: with B packed beforehand; 4 and 5: 0 and 3 in
+ * bf16. */
 static void bench_call(const bench_run *r, int side)
 {
     const ct_gemm_desc *d = &r->d;
@@ -95,13 +96,18 @@ static void bench_call(const bench_run *r, int side)
                          0.0f, g->c, g->ldc);
     else if (side == 2)
         r->third(d->ta, d->tb, d->m, d->n, d->k, g->a, g->lda, g->b, g->ldb, g->c);
-    else
+    else if (side == 3)
         ct_gemm_run_packed(d, g, r->packed, false);
+    else if (side == 4)
+        ct_gemm_run(&r->narrow_plan, g);
+    else
+        ct_gemm_run_packed(&r->narrow, g, r->narrow_packed, false);
 }
 
 static bool bench_has(const bench_run *r, int side)
 {
-    return (side == 2) ? (r->third != NULL) : (side != 3) || (r->packed != NULL);
+    if (side == 2) return r->third != NULL;
+    return ((side != 3) && (side != 5)) || (r->packed != NULL);
 }
 
 /* Medians in GFLOP/s; 0 where a side is not there. */
@@ -141,6 +147,9 @@ static bench_run bench_open(int s, int way, bench_product third)
     size_t work = ct_gemm_workspace(&r.d), packed = ct_gemm_packed_workspace(&r.d);
 
     r.plan = ct_gemm_plan_make(&r.d);
+    r.narrow = r.d;
+    r.narrow.bf16 = true;
+    r.narrow_plan = ct_gemm_plan_make(&r.narrow);
     r.args =
         (ct_gemm_args){ .alpha = 1.0f, .lda = r.d.ta ? m : k, .ldb = r.d.tb ? k : n, .ldc = n };
     r.args.a = bench_make(m * k, 1);
@@ -149,8 +158,10 @@ static bench_run bench_open(int s, int way, bench_product third)
     r.args.work = ct_mem_acquire((work > packed) ? work : packed);
     if (r.args.work == NULL) exit(1);
     if (m > 64) return r; /* with many rows nobody keeps B packed */
-    r.packed = bench_make(ct_gemm_packed_size(n, k), 4);
+    r.packed = bench_make(ct_gemm_packed_size(&r.d), 4);
+    r.narrow_packed = bench_make(ct_gemm_packed_size(&r.narrow), 4);
     ct_gemm_pack(&r.d, r.args.b, r.args.ldb, r.packed);
+    ct_gemm_pack(&r.narrow, r.args.b, r.args.ldb, r.narrow_packed);
     return r;
 }
 
@@ -158,16 +169,18 @@ static void bench_close(bench_run *r)
 {
     ct_mem_release((void *)(uintptr_t)r->args.a), ct_mem_release((void *)(uintptr_t)r->args.b);
     ct_mem_release(r->args.c), ct_mem_release(r->args.work), ct_mem_release(r->packed);
+    ct_mem_release(r->narrow_packed);
 }
 
 static int bench_main(int argc, char **argv, const char *name, bench_product third)
 {
     int rounds = (argc > 1) ? atoi(argv[1]) : 3, n = 0;
-    double blas = 0.0, other = 0.0;
+    double blas = 0.0, other = 0.0, narrow = 0.0;
 
     if ((rounds < 1) || (rounds > BENCH_MAX_ROUNDS)) return 2;
-    printf("GFLOP/s, %d threads, medians of %d\n%-19s %5s %5s %5s    %8s %8s %8s %8s\n",
-           omp_get_max_threads(), rounds, "", "m", "n", "k", "own", "blas", name, "packed");
+    printf("GFLOP/s, %d threads, medians of %d\n%-19s %5s %5s %5s    %8s %8s %8s %8s %8s %8s\n",
+           omp_get_max_threads(), rounds, "", "m", "n", "k", "own", "blas", name, "packed", "bf16",
+           "packed");
     for (int i = 0; i < 4 * (int)(sizeof(bench_shape) / sizeof(bench_shape[0])); i++) {
         double rate[BENCH_SIDES];
         bench_run r;
@@ -175,17 +188,19 @@ static int bench_main(int argc, char **argv, const char *name, bench_product thi
         if ((argc > 2) && (strstr(bench_shape[i / 4].name, argv[2]) == NULL)) continue;
         r = bench_open(i / 4, i % 4, third);
         bench_time(&r, rounds, rate);
-        printf("%-19s %5d %5d %5d %c%c %8.1f %8.1f %8.1f %8.1f\n", bench_shape[i / 4].name,
-               (int)r.d.m, (int)r.d.n, (int)r.d.k, r.d.ta ? 'T' : 'N', r.d.tb ? 'T' : 'N', rate[0],
-               rate[1], rate[2], rate[3]);
+        printf("%-19s %5d %5d %5d %c%c %8.1f %8.1f %8.1f %8.1f %8.1f %8.1f\n",
+               bench_shape[i / 4].name, (int)r.d.m, (int)r.d.n, (int)r.d.k, r.d.ta ? 'T' : 'N',
+               r.d.tb ? 'T' : 'N', rate[0], rate[1], rate[2], rate[3], rate[4], rate[5]);
         fflush(stdout);
         blas += log(rate[0] / rate[1]);
         if (third != NULL) other += log(rate[0] / rate[2]);
+        narrow += log(rate[4] / rate[0]);
         n++;
         bench_close(&r);
     }
     if (n == 0) return 2;
     printf("own over blas, geometric mean: %.3f\n", exp(blas / n));
+    printf("bf16 over own f32, geometric mean: %.3f\n", exp(narrow / n));
     if (third != NULL) printf("own over %s, geometric mean: %.3f\n", name, exp(other / n));
     return 0;
 }

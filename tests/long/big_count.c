@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-#include "comm/bf16.h"
+#include "framework/base/bf16.h"
 #include "comm/coll.h"
 #include "framework/base/clock.h"
 

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "comm/bf16.h"
+#include "framework/base/bf16.h"
 #include "comm/coll.h"
 #include "comm/f16.h"
 #include "comm/node.h"

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "comm/bf16.h"
+#include "framework/base/bf16.h"
 #include "comm/cast.h"
 #include "comm/coded.h"
 

@@ -200,7 +200,7 @@ static double *limits(const ct_conv_desc *d, conv_direction dir)
     conv_tensors a = conv_case_make_tensors(d, true);
     maps t = make_maps(ct_wino_tile(d));
     int64_t n = (dir == CONV_FORWARD) ? a.n_y : (dir == CONV_DATA) ? a.n_x : a.n_weight;
-    double *limit = malloc((size_t)n * sizeof(double)), roundings;
+    double *limit = malloc((size_t)n * sizeof(double)), roundings, v = d->bf16 ? 0x1p-8 : 0.0;
     sums s = (dir == CONV_DATA) ? data_sums(d, &a) : forward_sums(d, &a);
 
     assert_non_null(limit);
@@ -217,7 +217,8 @@ static double *limits(const ct_conv_desc *d, conv_direction dir)
             }
         }
     }
-    for (int64_t i = 0; i < n; i++) limit[i] *= (roundings + CT_WINO_ROUNDINGS) * 0x1p-24;
+    roundings = (1.0 + v) * (1.0 + v) * (roundings + CT_WINO_ROUNDINGS) * 0x1p-24;
+    for (int64_t i = 0; i < n; i++) limit[i] *= roundings + (2.0 + v) * v;
     conv_case_release(&a);
     return limit;
 }
@@ -254,7 +255,7 @@ static void check_all(const ct_conv_desc *d)
 }
 
 /* Primes, ones, and sizes about those of blocks and tiles. */
-static void odd_shapes(void)
+static void odd_shapes_in(bool bf16)
 {
     static const int64_t channel[] = { 1, 3, 7, 8, 13, 16, 17, 24, 31, 32, 40, 53 };
     static const int64_t length[] = { 1, 2, 3, 4, 5, 6, 7, 8, 11, 13, 14, 19 };
@@ -270,6 +271,7 @@ static void odd_shapes(void)
                       conv_case_one_of(&r, channel, 12), 0);
             d.ph = conv_case_between(&r, 0, 3), d.pw = conv_case_between(&r, 0, 3);
             d.winograd = (int)conv_case_between(&r, 1, 2) * 2;
+            d.bf16 = bf16;
             if (conv_case_between(&r, 0, 4) == 0) {
                 d.group = conv_case_between(&r, 2, 3);
                 d.c = d.group * b, d.m = d.group * b * conv_case_between(&r, 1, 2);
@@ -277,6 +279,22 @@ static void odd_shapes(void)
         } while (!conv_case_complete(&d));
         check_all(&d);
     }
+}
+
+static void odd_shapes(void)
+{
+    odd_shapes_in(false);
+}
+
+static void odd_shapes_bf16(void)
+{
+    odd_shapes_in(true);
+}
+
+static void test_odd_shapes_bf16(void **state)
+{
+    (void)state;
+    conv_case_each_bf16(odd_shapes_bf16);
 }
 
 static void test_odd_shapes(void **state)
@@ -292,10 +310,59 @@ static void large_shapes(void)
     ct_conv_desc d[] = { shape(1, 20, 41, 43, 40, 1), shape(2, 300, 9, 9, 290, 1),
                          shape(0, 20, 9, 9, 40, 1) };
 
-    for (size_t i = 0; i < sizeof(d) / sizeof(d[0]); i++) {
-        assert_true(conv_case_complete(&d[i]));
-        check_all(&d[i]);
+    for (size_t i = 0; i < 2 * sizeof(d) / sizeof(d[0]); i++) {
+        ct_conv_desc *one = &d[i / 2];
+
+        one->bf16 = (i % 2 == 1);
+        assert_true(conv_case_complete(one));
+        check_all(one);
     }
+}
+
+/* How far bf16 moves results, by root mean square, relative to theirs: the limits above are for the
+ * worst that can happen. 64 channels, values in [-1, 1]: some 2^-9 for each operand of a plain sum;
+ * F2 less than 4 times that, F4 less than 12. */
+static void typical_error(void)
+{
+    static const double most[] = { 0.0028, 4 * 0.0028, 12 * 0.0028 };
+    ct_conv_desc d = shape(2, 64, 24, 24, 64, 1);
+
+    for (int i = 0; i < 3 * N_CONV_DIRECTION; i++) {
+        conv_direction dir = (conv_direction)(i / 3);
+        const ct_conv_impl *impl, *ref;
+        ct_conv_desc plain;
+        conv_tensors t;
+        float *got, *want;
+        double error = 0.0, size = 0.0;
+        int64_t n;
+
+        d.winograd = (i % 3) * 2;
+        d.bf16 = false;
+        assert_true(conv_case_complete(&d));
+        plain = conv_case_plain(&d);
+        t = conv_case_make_tensors(&d, false);
+        n = (dir == CONV_FORWARD) ? t.n_y : (dir == CONV_DATA) ? t.n_x : t.n_weight;
+        ref = ct_conv_find(conv_case_table_of(dir), &plain, "ref");
+        want = conv_case_run(ref, &plain, dir, &t);
+        d.bf16 = true;
+        impl = ct_conv_find(conv_case_table_of(dir), &d, (i % 3 > 0) ? "winograd" : "blocked");
+        got = conv_case_run(impl, &d, dir, &t);
+        for (int64_t k = 0; k < n; k++) {
+            error += ((double)got[k] - want[k]) * ((double)got[k] - want[k]);
+            size += (double)want[k] * want[k];
+        }
+        print_message("    %s F%d, direction %d: %.2e\n", impl->name, d.winograd, (int)dir,
+                      sqrt(error / size));
+        assert_true(sqrt(error / size) < most[i % 3]);
+        free(got), free(want);
+        conv_case_release(&t);
+    }
+}
+
+static void test_typical_error(void **state)
+{
+    (void)state;
+    typical_error();
 }
 
 static void test_large_shapes(void **state)
@@ -346,8 +413,8 @@ static void test_choice(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_odd_shapes),
-        cmocka_unit_test(test_large_shapes),
+        cmocka_unit_test(test_odd_shapes),    cmocka_unit_test(test_odd_shapes_bf16),
+        cmocka_unit_test(test_typical_error), cmocka_unit_test(test_large_shapes),
         cmocka_unit_test(test_choice),
     };
 

@@ -1,13 +1,17 @@
 /* The packed products against a sum in double. Values are uniform in [-1, 1): a sum of k products
  * in float, in any order, is within (k + 2) eps k of the exact one, eps = 2^-24 (Higham, Accuracy
- * and Stability, section 3.1); alpha, beta and pieces of the sum add a rounding each. */
+ * and Stability, section 3.1); alpha, beta and pieces of the sum add a rounding each. Of operands
+ * rounded to bf16, products are exact in float; the sum in double is of rounded operands then. */
 #include "tests/test.h"
 
+#include "framework/base/bf16.h"
 #include "framework/base/memory.h"
 #include "framework/base/rng.h"
+#include "framework/base/simd.h"
 #include "framework/math/gemm_private.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const double EPS = 0x1p-24;
@@ -33,7 +37,8 @@ static operands make_operands(const ct_gemm_desc *d, int64_t pad, float alpha, f
 {
     operands o = { .d = *d };
     int64_t rows_a = d->ta ? d->k : d->m, rows_b = d->tb ? d->n : d->k;
-    size_t work = ct_gemm_workspace(d), packed = ct_gemm_packed_workspace(d);
+    /* for any set: words may hold one value */
+    size_t work = 2 * ct_gemm_workspace(d), packed = 2 * ct_gemm_packed_workspace(d);
 
     o.g = (ct_gemm_args){ .alpha = alpha, .beta = beta };
     o.g.lda = (d->ta ? d->m : d->k) + pad;
@@ -58,14 +63,19 @@ static void release(operands *o)
     ct_mem_release(o->work);
 }
 
+static double operand(const operands *o, float v)
+{
+    return (double)(o->d.bf16 ? ct_bf16_to_f32(ct_bf16_from_f32(v)) : v);
+}
+
 static double exact(const operands *o, int64_t i, int64_t j)
 {
     const ct_gemm_args *g = &o->g;
     double sum = 0.0;
 
     for (int64_t q = 0; q < o->d.k; q++)
-        sum += (double)g->a[o->d.ta ? q * g->lda + i : i * g->lda + q] *
-               (double)g->b[o->d.tb ? j * g->ldb + q : q * g->ldb + j];
+        sum += operand(o, g->a[o->d.ta ? q * g->lda + i : i * g->lda + q]) *
+               operand(o, g->b[o->d.tb ? j * g->ldb + q : q * g->ldb + j]);
     sum *= (double)g->alpha;
     return (g->beta == 0.0f) ? sum : sum + (double)g->beta * (double)o->first[i * g->ldc + j];
 }
@@ -114,7 +124,7 @@ static ct_gemm_desc variant(const int64_t *s, int v)
 
 static void check_packed(const ct_gemm_set *s, operands *o, bool last_first)
 {
-    float *packed = make(ct_gemm_packed_size(o->d.n, o->d.k) + 1, 4);
+    float *packed = make(ct_gemm_packed_size(&o->d) * 2 + 1, 4); /* for any set */
 
     ct_gemm_pack_for(s, &o->d, o->g.b, o->g.ldb, packed);
     ct_gemm_run_packed_for(s, &o->d, &o->g, packed, last_first);
@@ -122,20 +132,21 @@ static void check_packed(const ct_gemm_set *s, operands *o, bool last_first)
     ct_mem_release(packed);
 }
 
-static void test_products(void **state)
+static void check_products(bool bf16)
 {
-    const ct_gemm_set *set[4];
-    int n_set = ct_gemm_set_all(set);
+    const ct_gemm_set *set[CT_GEMM_MAX_SETS];
+    int n_set = ct_gemm_set_all(bf16, set);
 
-    (void)state;
     for (int i = 0; i < n_set * N_SIZE * N_FACTOR * N_VARIANT; i++) {
         int v = i % N_VARIANT, f = i / N_VARIANT % N_FACTOR;
         ct_gemm_desc d = variant(size[i / N_VARIANT / N_FACTOR % N_SIZE], v);
         const ct_gemm_set *s = set[i / N_VARIANT / N_FACTOR / N_SIZE];
-        ct_gemm_plan p = ct_gemm_plan_for(s, &d);
+        ct_gemm_plan p;
         operands o;
 
         if ((d.n_thread > 1) && (f != 1)) continue;
+        d.bf16 = bf16;
+        p = ct_gemm_plan_for(s, &d);
         o = make_operands(&d, (v & 4) ? 3 : 0, factor[f][0], factor[f][1]);
 
         ct_gemm_run(&p, &o.g);
@@ -149,6 +160,35 @@ static void test_products(void **state)
     }
 }
 
+static void test_products(void **state)
+{
+    (void)state;
+    check_products(false);
+}
+
+static void test_bf16(void **state)
+{
+    (void)state;
+    check_products(true);
+}
+
+/* What makes a set of pairs the best one; CORTADO_SIMD leaves it out, and the others round. */
+static void test_bf16_sets(void **state)
+{
+    const ct_gemm_set *set[CT_GEMM_MAX_SETS];
+
+    (void)state;
+    assert_int_equal(ct_gemm_set_pick(true)->pair, ct_simd_has_bf16() ? 2 : 1);
+    assert_true(setenv("CORTADO_SIMD", "avx512", 1) == 0);
+    assert_false(ct_simd_has_bf16());
+    for (int i = 0; i < ct_gemm_set_all(true, set); i++) {
+        assert_int_equal(set[i]->pair, 1);
+        assert_true(set[i]->rounds && (set[i]->first[0] == NULL));
+    }
+    assert_true(unsetenv("CORTADO_SIMD") == 0);
+    assert_false(ct_gemm_set_pick(false)->rounds);
+}
+
 /* The other way round than the shape asks for. */
 static void test_turned(void **state)
 {
@@ -158,7 +198,7 @@ static void test_turned(void **state)
     for (int v = 0; v < N_VARIANT; v++) {
         ct_gemm_desc d = variant(shape, v);
 
-        assert_true(ct_gemm_plan_make(&d).turned || (ct_gemm_set_pick()->lanes < 16));
+        assert_true(ct_gemm_plan_make(&d).turned || (ct_gemm_set_pick(false)->lanes < 16));
         d.m = shape[1];
         d.n = shape[0];
         assert_false(ct_gemm_plan_make(&d).turned);
@@ -173,11 +213,16 @@ static void test_threads(void **state)
     };
 
     (void)state;
-    for (int s = 0; s < 4; s++) {
-        ct_gemm_desc d = variant(shape[s], 2);
-        operands want = make_operands(&d, 0, 1.0f, 0.5f);
-        ct_gemm_plan one = ct_gemm_plan_make(&d);
-        float *packed = make(ct_gemm_packed_size(d.n, d.k) + 1, 4);
+    for (int s = 0; s < 8; s++) {
+        ct_gemm_desc d = variant(shape[s % 4], 2);
+        operands want;
+        ct_gemm_plan one;
+        float *packed;
+
+        d.bf16 = (s >= 4);
+        want = make_operands(&d, 0, 1.0f, 0.5f);
+        one = ct_gemm_plan_make(&d);
+        packed = make(ct_gemm_packed_size(&d) + 1, 4);
 
         ct_gemm_run(&one, &want.g);
         ct_gemm_pack(&d, want.g.b, want.g.ldb, packed);
@@ -271,7 +316,8 @@ static void test_workspace(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_products),  cmocka_unit_test(test_turned),
+        cmocka_unit_test(test_products),  cmocka_unit_test(test_bf16),
+        cmocka_unit_test(test_bf16_sets), cmocka_unit_test(test_turned),
         cmocka_unit_test(test_threads),   cmocka_unit_test(test_batch),
         cmocka_unit_test(test_workspace),
     };

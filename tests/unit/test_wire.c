@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/bf16.h"
+#include "framework/base/bf16.h"
 #include "comm/wire_impl.h"
 #include "framework/base/rng.h"
 #include "tests/log_capture.h"

@@ -15,6 +15,7 @@
 
 #include "framework/base/simd.h"
 #include "layers/engine/conv/conv_private.h"
+#include "layers/engine/conv/narrow.h"
 
 enum {
     CT_BLK_MAX = 16,      /* channels of a block, at most               */
@@ -56,6 +57,9 @@ typedef struct ct_blk_grad {
     int64_t x_image, x_row, x_step, dy_image, dy_row, dy_block;
 } ct_blk_grad;
 
+/* Operands of tiles are counted in words of 32 bits: floats, or pairs of bf16 numbers (narrow.h).
+ * In pairs, channels c and c + 1 of x and of the weights are a word, so that a block of x has half
+ * as many, and `last` counts those; of weight gradients, places j and j + 1 of x and of dy. */
 typedef void (*ct_blk_tile_fn)(const ct_blk_tile *t);
 typedef void (*ct_blk_list_fn)(const ct_blk_list *t);
 typedef void (*ct_blk_grad_fn)(const ct_blk_grad *t);
@@ -66,16 +70,23 @@ enum { CT_BLK_LEVELS = CT_SIMD_AVX512 + 1 };
 extern const ct_blk_tile_fn ct_blk_tiles[CT_BLK_LEVELS][CT_BLK_MAX_VECS][CT_BLK_MAX_TILE];
 extern const ct_blk_list_fn ct_blk_lists[CT_BLK_LEVELS][CT_BLK_MAX_VECS][CT_BLK_MAX_TILE];
 extern const ct_blk_grad_fn ct_blk_grads[CT_BLK_LEVELS][CT_BLK_MAX_VECS][CT_BLK_MAX_TILE];
+/** Of pairs, for AVX512_BF16. */
+extern const ct_blk_tile_fn ct_blk_tiles_pair[CT_BLK_MAX_VECS][CT_BLK_MAX_TILE];
+extern const ct_blk_grad_fn ct_blk_grads_pair[CT_BLK_MAX_VECS][CT_BLK_MAX_TILE];
 
 /** What of them fits into the registers. */
 typedef struct ct_blk_set {
     ct_simd_level level;
     int b;
     int max_tile[CT_BLK_MAX_VECS]; /* outputs, with so many vecs less 1 */
+    const ct_narrow *narrow;       /* NULL: operands stay f32                         */
+    int pair, words;               /* values of a word; words of a block of channels  */
+    const ct_blk_tile_fn (*tiles)[CT_BLK_MAX_TILE];
+    const ct_blk_grad_fn (*grads)[CT_BLK_MAX_TILE];
 } ct_blk_set;
 
-/** The set of ct_simd_pick(). */
-ct_blk_set ct_blk_pick(void);
+/** The set of ct_simd_pick(); operands rounded to bf16, or not. */
+ct_blk_set ct_blk_pick(bool bf16);
 
 /** to[j][i] = from[i][j] for i < rows, j < cols; rows are `step` and `to_step` floats apart. */
 void ct_blk_turn(int64_t rows, int64_t cols, const float *from, int64_t step, float *to,
@@ -98,6 +109,19 @@ typedef struct ct_blk_sum {
     float *y, *work;                   /* ct_blk_sum_work() floats                         */
     bool relu;                         /* on what stands in y at last                      */
 } ct_blk_sum;
+
+/** Rounded on the way to where tiles read it (set.narrow is there). Of one input and one output
+ * block, `real` lanes and `n` channels of it: words of weights to[(map[tap] words + word) lanes +
+ * lane]; `map` says where a tap of the owner's is among those used, -1: it is not. `to` has zeros
+ * for all else. */
+void ct_blk_pack_words(const ct_blk_sum *s, const int64_t *map, int64_t real, int64_t n,
+                       int64_t lanes, const float *from, float *to);
+/** The place in x that a task reads: blocks [block, block + n_block) of n images, rows and columns
+ *  from (top, left) on; and its copy in words, [image][block][rows][cols][words]. */
+typedef struct ct_blk_patch {
+    int64_t n, images, g, block, n_block, top, rows, left, cols;
+} ct_blk_patch;
+void ct_blk_narrow_patch(const ct_blk_sum *s, const ct_blk_patch *at, float *to);
 
 /** y[i] = 0 where it is below. For what was just written, a row at a time. */
 void ct_blk_rectify(int64_t n, float *y);

@@ -153,7 +153,7 @@ static void add_image(const ct_conv_desc *d, const ct_blk_set *set, const float 
 
 ct_status ct_blk_depth_weight(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a)
 {
-    ct_blk_set set = ct_blk_pick();
+    ct_blk_set set = ct_blk_pick(false);
     int64_t b = set.b, n_block = blk_count(d->c, b), taps = d->kh * d->kw, slices = n_slice(d);
     float *dw = a->work;
     ct_status polled = CT_OK;

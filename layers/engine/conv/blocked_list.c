@@ -4,8 +4,8 @@
 #include "layers/engine/conv/blocked.h"
 #include "layers/engine/conv/blocked_vec.h"
 
-/* acc[i][] += values[i] lanes of factors at `from`, `step` floats apart */
-#define ADD(_size, _vecs, _values, _from, _step)                                                   \
+/* _add: how; acc[i][] += values[i] lanes of factors at `from`, `step` floats apart */
+#define ADD_TO(_add, _size, _vecs, _values, _from, _step)                                          \
     {                                                                                              \
         vec factor[_vecs];                                                                         \
                                                                                                    \
@@ -13,7 +13,7 @@
             *(const vec *)((_from) + v * (_step));                                                 \
         CT_UNROLL for (int i = 0; i < (_size); i++)                                                \
         {                                                                                          \
-            CT_UNROLL for (int v = 0; v < (_vecs); v++) acc[i][v] += (_values)[i] * factor[v];     \
+            CT_UNROLL for (int v = 0; v < (_vecs); v++) _add(acc[i][v], (_values)[i], factor[v]);  \
         }                                                                                          \
     }
 
@@ -37,7 +37,7 @@
         for (int64_t k = 0; k < t->n; k++, w += (_vecs) * (_b)) {                                  \
             const float *x = t->x + t->off[k];                                                     \
                                                                                                    \
-            ADD(_size, _vecs, x, w, _b)                                                            \
+            ADD_TO(CT_ADD, _size, _vecs, x, w, _b)                                                 \
         }                                                                                          \
         CT_UNROLL for (int i = 0; i < (_size); i++)                                                \
         {                                                                                          \
@@ -48,7 +48,7 @@
 
 enum { AHEAD = 16 }; /* places that a gradient tile fetches ahead */
 
-#define GRAD(_name, _target, _b, _size, _vecs)                                                     \
+#define GRAD_OF(_add, _name, _target, _b, _size, _vecs)                                            \
     _target static void _name##_grad(const ct_blk_grad *t)                                         \
     {                                                                                              \
         CT_VEC(_b);                                                                                \
@@ -68,7 +68,7 @@ enum { AHEAD = 16 }; /* places that a gradient tile fetches ahead */
                     __builtin_prefetch(x + AHEAD * t->x_step);                                     \
                     CT_UNROLL for (int v = 0; v < (_vecs); v++)                                    \
                         __builtin_prefetch(dy + v * t->dy_block + AHEAD * (_b));                   \
-                    ADD(_size, _vecs, x, dy, t->dy_block)                                          \
+                    ADD_TO(_add, _size, _vecs, x, dy, t->dy_block)                                 \
                 }                                                                                  \
             }                                                                                      \
         }                                                                                          \
@@ -79,8 +79,14 @@ enum { AHEAD = 16 }; /* places that a gradient tile fetches ahead */
         }                                                                                          \
     }
 
+#define GRAD(_name, _target, _b, _size, _vecs) GRAD_OF(CT_ADD, _name, _target, _b, _size, _vecs)
+#define GRAD_PAIR(_name, _target, _b, _size, _vecs)                                                \
+    GRAD_OF(CT_ADD_PAIR, _name, _target, _b, _size, _vecs)
+
 CT_TILES(LIST)
 CT_TILES(GRAD)
+CT_TILES_PAIR(GRAD_PAIR)
 
 const ct_blk_list_fn ct_blk_lists[CT_BLK_LEVELS][CT_BLK_MAX_VECS][CT_BLK_MAX_TILE] = CT_TABLE(list);
 const ct_blk_grad_fn ct_blk_grads[CT_BLK_LEVELS][CT_BLK_MAX_VECS][CT_BLK_MAX_TILE] = CT_TABLE(grad);
+const ct_blk_grad_fn ct_blk_grads_pair[CT_BLK_MAX_VECS][CT_BLK_MAX_TILE] = CT_TABLE_PAIR(grad);

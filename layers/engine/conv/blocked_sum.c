@@ -21,7 +21,8 @@ typedef struct plan {
     int64_t n_task;
     int64_t super, chunk; /* input blocks whose x, whose weights stay in a cache */
     int64_t chunk_p;      /* tap rows of a chunk, where that is one block       */
-    int64_t weights;      /* packed floats of a pair of input and output blocks */
+    int64_t weights;      /* packed words of a pair of input and output blocks  */
+    int64_t own;          /* words of x that a thread copies, rounded; 0: none  */
 } plan;
 
 /* A part of the sum: blocks [block, block + n_block), tap rows [p, p + n_p). */
@@ -56,7 +57,7 @@ static int64_t even(int64_t whole, int64_t most)
 /* At least PLACES, so that weights are worth fetching; more where all input blocks of them fit. */
 static void choose_strip(const ct_blk_sum *s, plan *p)
 {
-    int64_t column = s->set.b * (int64_t)sizeof(float), images = blk_larger(s->n, 1);
+    int64_t column = s->set.words * (int64_t)sizeof(float), images = blk_larger(s->n, 1);
     int64_t halo = blk_larger((s->n_p - 1) * s->row_step + 1 - s->si_h, 0);
     int64_t want = blk_larger(STRIP_BYTES / (p->in_block * column * s->si_h * s->si_w), PLACES);
     int64_t share = s->n * s->group * s->oh * s->ow / (TASKS * s->n_thread);
@@ -73,20 +74,43 @@ static void choose_strip(const ct_blk_sum *s, plan *p)
     p->super = blk_larger(STRIP_BYTES / column, 1);
 }
 
+/* Rows, or columns, of x that `count` outputs from `from` on read; they begin at *first_p. */
+static int64_t reach(int64_t from, int64_t count, int64_t si, int64_t first, int64_t taps,
+                     int64_t step, int64_t size, int64_t *first_p)
+{
+    int64_t lo = blk_larger(from * si + first, 0);
+    int64_t hi = blk_smaller((from + count - 1) * si + first + (taps - 1) * step + 1, size);
+
+    *first_p = blk_smaller(lo, size);
+    return blk_larger(hi - lo, 0);
+}
+
+static int64_t copied_words(const ct_blk_sum *s, const plan *p)
+{
+    int64_t rows = (p->rows - 1) * s->si_h + (s->n_p - 1) * s->row_step + 1;
+    int64_t cols = (p->cols - 1) * s->si_w + (s->n_q - 1) * s->col_step + 1;
+
+    if ((s->set.narrow == NULL) || (s->n_p * s->n_q == 0)) return 0;
+    return blk_count(p->images * blk_smaller(p->super, p->in_block) * blk_smaller(rows, s->h) *
+                         blk_smaller(cols, s->w) * s->set.words,
+                     16) *
+           16;
+}
+
 static plan make_plan(const ct_blk_sum *s)
 {
     int64_t b = s->set.b, taps = s->n_p * s->n_q, tasks, row;
     plan p = { .in_block = blk_count(s->in, b), .out_block = blk_count(s->out, b) };
     int64_t n_pair = blk_count(p.out_block, CT_BLK_MAX_VECS);
 
-    p.weights = taps * b * b;
+    p.weights = taps * s->set.words * b;
     choose_strip(s, &p);
     tasks = p.n_image * s->group * p.n_row * p.n_col;
     p.n_part = blk_smaller(n_pair, blk_count(TASKS * s->n_thread, blk_larger(tasks, 1)));
     p.pairs = blk_count(n_pair, p.n_part);
     p.n_part = blk_count(n_pair, p.pairs);
     p.n_task = tasks * p.n_part;
-    row = s->n_q * b * b * CT_BLK_MAX_VECS * (int64_t)sizeof(float);
+    row = s->n_q * s->set.words * b * CT_BLK_MAX_VECS * (int64_t)sizeof(float);
     p.chunk = blk_larger(CHUNK_BYTES / blk_larger(row * s->n_p, 1), 1);
     p.chunk = even(p.in_block, p.chunk);
     p.chunk_p = s->n_p;
@@ -94,10 +118,11 @@ static plan make_plan(const ct_blk_sum *s)
     p.super = even(p.in_block, p.super);
     p.super = blk_count(p.super, p.chunk) * p.chunk;
     p.chunk_p = blk_larger(blk_smaller(p.chunk_p, s->n_p), 1);
+    p.own = copied_words(s, &p);
     return p;
 }
 
-/* ---- weights: [group][pair of output blocks][input block][p][q][channel][vecs][b] */
+/* ---- weights: [group][pair of output blocks][input block][p][q][word of channels][vecs][b] */
 
 static int64_t map_floats(const ct_blk_sum *s)
 {
@@ -150,7 +175,9 @@ static void pack_block(const ct_blk_sum *s, int64_t first, int64_t vecs, int64_t
     for (int64_t v = 0; v < vecs; v++, from += b * s->w_out, to += b) {
         int64_t real = blk_smaller(s->out - (first + v) * b, b);
 
-        if ((s->w_out == 1) && (real == b)) { /* one tap: lanes are neighbours already */
+        if (s->set.narrow != NULL) {
+            ct_blk_pack_words(s, tap_map(s), real, n, lanes, from, to);
+        } else if ((s->w_out == 1) && (real == b)) { /* one tap: lanes are neighbours already */
             for (int64_t c = 0; c < n; c++) copy_row(to + c * lanes, from + c * s->w_in, b);
         } else if (s->w_in == s->w_taps) {
             pack_columns(s, real, lanes, 0, n * s->w_taps, from, to);
@@ -166,17 +193,29 @@ static float *group_start(const ct_blk_sum *s, const plan *p, int64_t g)
     return s->work + map_floats(s) + g * p->out_block * s->set.b;
 }
 
-static float *packed(const ct_blk_sum *s, const plan *p, int64_t g, int64_t block)
+static int64_t packed_at(const ct_blk_sum *s, const plan *p, int64_t g, int64_t block)
 {
-    return s->work + map_floats(s) + s->group * p->out_block * s->set.b +
+    return map_floats(s) + s->group * p->out_block * s->set.b +
            (g * p->out_block + block) * p->in_block * p->weights;
 }
 
-int64_t ct_blk_sum_work(const ct_blk_sum *s)
+static float *packed(const ct_blk_sum *s, const plan *p, int64_t g, int64_t block)
 {
-    plan p = make_plan(s);
+    return s->work + packed_at(s, p, g, block);
+}
 
-    return map_floats(s) + s->group * p.out_block * (s->set.b + p.in_block * p.weights);
+/* Where the copies of x begin, one a thread. */
+static int64_t copies_at(const ct_blk_sum *s, const plan *p)
+{
+    return packed_at(s, p, s->group, 0);
+}
+
+int64_t ct_blk_sum_work(const ct_blk_sum *whole)
+{
+    ct_blk_sum s = flat(whole);
+    plan p = make_plan(&s);
+
+    return copies_at(&s, &p) + s.n_thread * p.own;
 }
 
 static void pack_start(const ct_blk_sum *s, const plan *p)
@@ -205,6 +244,9 @@ static void pack_piece(const ct_blk_sum *s, const plan *p, int64_t i)
 typedef struct place {
     int64_t n, n_end, g, i, i_end, j, j_end; /* a strip */
     int64_t block, vecs;                     /* a pair  */
+    const float *x;                          /* first image, input block k, (top, left) … */
+    int64_t k, top, left, cols;              /* … of rows with so many columns            */
+    int64_t x_image, x_block;                /* words from one to the next                */
 } place;
 
 /* The tap rows of `c` that lie inside for output row i. */
@@ -215,42 +257,48 @@ static void clip_rows(const ct_blk_sum *s, const part *c, int64_t i, int64_t *lo
     valid_range(first, s->row_step, s->h, c->n_p, lo_p, hi_p);
 }
 
+/* Words of channels of an input block that there are. */
+static int64_t last_words(const ct_blk_sum *s, int64_t block)
+{
+    return blk_count(blk_smaller(s->in - block * s->set.b, s->set.b), s->set.pair);
+}
+
 static void run_rows(const ct_blk_sum *s, const plan *p, const place *l, const part *c)
 {
-    int64_t b = s->set.b, plane = s->h * s->w * b, y_plane = s->y_h * s->y_w * b;
+    int64_t b = s->set.b, words = s->set.words, y_plane = s->y_h * s->y_w * b;
     int64_t cols = l->j_end - l->j, n_tile = blk_count(cols, s->set.max_tile[l->vecs - 1]);
     const float *weight = packed(s, p, l->g, l->block) + c->block * l->vecs * p->weights;
-    int64_t image = s->group * p->out_block * y_plane, x_image = s->group * p->in_block * plane;
-    const ct_blk_tile_fn *tile = ct_blk_tiles[s->set.level][l->vecs - 1];
+    int64_t image = s->group * p->out_block * y_plane;
+    const ct_blk_tile_fn *tile = s->set.tiles[l->vecs - 1];
     float *y = s->y + ((l->n * s->group + l->g) * p->out_block + l->block) * y_plane;
-    ct_blk_tile t = { .x = s->x + ((l->n * s->group + l->g) * p->in_block + c->block) * plane,
+    ct_blk_tile t = { .x = l->x + (c->block - l->k) * l->x_block,
                       .start = c->first ? group_start(s, p, l->g) + l->block * b : NULL,
-                      .x_row = s->w * b,
-                      .x_block = plane,
+                      .x_row = l->cols * words,
+                      .x_block = l->x_block,
                       .weight_block = l->vecs * p->weights,
                       .y_step = s->so_w * b,
                       .y_block = y_plane,
                       .n_block = c->n_block,
-                      .last = blk_smaller(s->in - (c->block + c->n_block - 1) * b, b),
+                      .last = last_words(s, c->block + c->n_block - 1),
                       .row_step = s->row_step,
                       .col_step = s->col_step,
                       .n_q = s->n_q,
                       .si = s->si_w,
-                      .w = s->w };
+                      .w = l->cols };
 
-    for (int64_t r = l->n; r < l->n_end; r++, y += image, t.x += x_image) {
+    for (int64_t r = l->n; r < l->n_end; r++, y += image, t.x += l->x_image) {
         for (int64_t i = l->i; i < l->i_end; i++) {
             float *row = y + ((s->row + i * s->so_h) * s->y_w + s->col) * b;
             int64_t lo, hi;
 
             clip_rows(s, c, i, &lo, &hi);
             t.n_p = hi - lo;
-            t.row = i * s->si_h + s->row_first + (c->p + lo) * s->row_step;
-            t.weight = weight + (c->p + lo) * s->n_q * b * l->vecs * b;
+            t.row = i * s->si_h + s->row_first + (c->p + lo) * s->row_step - l->top;
+            t.weight = weight + (c->p + lo) * s->n_q * words * l->vecs * b;
             for (int64_t v = 0; (v < n_tile) && ((t.n_p > 0) || c->first); v++) {
                 int64_t j = l->j + cols * v / n_tile, end = l->j + cols * (v + 1) / n_tile;
 
-                t.col = j * s->si_w + s->col_first;
+                t.col = j * s->si_w + s->col_first - l->left;
                 t.y = row + j * s->so_w * b;
                 tile[end - j - 1](&t);
             }
@@ -278,6 +326,35 @@ static void run_pair(const ct_blk_sum *s, const plan *p, const place *l, int64_t
     }
 }
 
+/* Input blocks [from, to) of a strip: where they lie, or a copy in words. */
+static void look_at(const ct_blk_sum *s, const plan *p, int64_t from, int64_t to, place *l)
+{
+    int64_t plane = s->h * s->w * s->set.b;
+    ct_blk_patch at = {
+        .n = l->n, .images = l->n_end - l->n, .g = l->g, .block = from, .n_block = to - from
+    };
+    float *own;
+
+    l->k = from;
+    if (p->own == 0) {
+        l->x = s->x + ((l->n * s->group + l->g) * p->in_block + from) * plane;
+        l->top = l->left = 0, l->cols = s->w;
+        l->x_block = plane;
+        l->x_image = s->group * p->in_block * plane;
+        return;
+    }
+    own = s->work + copies_at(s, p) + omp_get_thread_num() * p->own;
+    at.rows =
+        reach(l->i, l->i_end - l->i, s->si_h, s->row_first, s->n_p, s->row_step, s->h, &l->top);
+    at.cols =
+        reach(l->j, l->j_end - l->j, s->si_w, s->col_first, s->n_q, s->col_step, s->w, &l->left);
+    at.top = l->top, at.left = l->left;
+    ct_blk_narrow_patch(s, &at, own);
+    l->x = own, l->cols = at.cols;
+    l->x_block = at.rows * at.cols * s->set.words;
+    l->x_image = at.n_block * l->x_block;
+}
+
 static void run_task(const ct_blk_sum *s, const plan *p, int64_t task)
 {
     int64_t share = task % p->n_part, strip = task / p->n_part;
@@ -294,6 +371,7 @@ static void run_task(const ct_blk_sum *s, const plan *p, int64_t task)
                 .j_end = blk_smaller((col + 1) * p->cols, s->ow) };
 
     for (int64_t k = 0; k < p->in_block; k += p->super) {
+        look_at(s, p, k, blk_smaller(k + p->super, p->in_block), &l);
         for (l.block = share * p->pairs * CT_BLK_MAX_VECS; l.block < end;
              l.block += CT_BLK_MAX_VECS) {
             l.vecs = blk_smaller(CT_BLK_MAX_VECS, p->out_block - l.block);

@@ -3,8 +3,9 @@
 #include "layers/engine/conv/blocked.h"
 #include "layers/engine/conv/blocked_vec.h"
 
-/* n channels, outputs [_lo, _hi) of the tile; x at the first of them, _step floats between. */
-#define ADD_CHANNELS(_b, _vecs, _lo, _hi, _step, _n, _x, _weight)                                  \
+/* n words of channels, outputs [_lo, _hi) of the tile; x at the first of them, _step words between.
+ */
+#define ADD_CHANNELS(_add, _b, _vecs, _lo, _hi, _step, _n, _x, _weight)                            \
     for (int64_t c = 0; c < (_n); c++) {                                                           \
         const float *wc = (_weight) + c * ((_vecs) * (_b));                                        \
         vec factor[_vecs];                                                                         \
@@ -14,8 +15,8 @@
         CT_UNROLL for (int v = 0; v < (_vecs); v++) factor[v] = *(const vec *)(wc + v * (_b));     \
         CT_UNROLL for (int i = (_lo); i < (_hi); i++)                                              \
         {                                                                                          \
-            CT_UNROLL for (int v = 0; v < (_vecs); v++) acc[i][v] +=                               \
-                (_x)[c + (i - (_lo)) * (_step)] * factor[v];                                       \
+            CT_UNROLL for (int v = 0; v < (_vecs); v++)                                            \
+                _add(acc[i][v], (_x)[c + (i - (_lo)) * (_step)], factor[v]);                       \
         }                                                                                          \
     }
 
@@ -26,7 +27,7 @@ static inline void inside(const ct_blk_tile *t, int64_t col, int64_t tile, int64
     valid_range(col, t->si, t->w, tile, lo_p, hi_p);
 }
 
-/* Columns of a tap one after the other, zeros for those outside. */
+/* Columns of a tap one after the other, b words each, zeros for those outside. */
 static inline void gather(int64_t b, int64_t tile, const float *row, int64_t col, int64_t si,
                           int64_t lo, int64_t hi, float *to)
 {
@@ -36,12 +37,13 @@ static inline void gather(int64_t b, int64_t tile, const float *row, int64_t col
     }
 }
 
-#define TILE(_name, _target, _b, _size, _vecs)                                                     \
+/* _add: how a word is added to a sum; _k: words of a block of x */
+#define TILE_OF(_add, _k, _name, _target, _b, _size, _vecs)                                        \
     _target static void _name##_tile(const ct_blk_tile *t)                                         \
     {                                                                                              \
         CT_VEC(_b);                                                                                \
         vec acc[_size][_vecs];                                                                     \
-        float edge[(_size) * (_b)];                                                                \
+        float edge[(_size) * (_k)];                                                                \
                                                                                                    \
         CT_UNROLL for (int i = 0; i < (_size); i++)                                                \
         {                                                                                          \
@@ -55,37 +57,37 @@ static inline void gather(int64_t b, int64_t tile, const float *row, int64_t col
         }                                                                                          \
         for (int64_t k = 0; k < t->n_block; k++) {                                                 \
             const float *w = t->weight + k * t->weight_block;                                      \
-            int64_t n = (k + 1 < t->n_block) ? (_b) : t->last;                                     \
+            int64_t n = (k + 1 < t->n_block) ? (_k) : t->last;                                     \
                                                                                                    \
             for (int64_t p = 0; p < t->n_p; p++) {                                                 \
                 const float *row = t->x + k * t->x_block + (t->row + p * t->row_step) * t->x_row;  \
                 int64_t col = t->col;                                                              \
                                                                                                    \
                 for (int64_t q = 0; q < t->n_q; q++) {                                             \
-                    const float *at = row + col * (_b);                                            \
+                    const float *at = row + col * (_k);                                            \
                     int64_t lo = 0, hi = (_size);                                                  \
                                                                                                    \
                     if ((col < 0) || (col + ((_size)-1) * t->si >= t->w))                          \
                         inside(t, col, (_size), &lo, &hi);                                         \
                     if ((lo == 0) && (hi == (_size)) && (t->si == 2)) {                            \
-                        ADD_CHANNELS(_b, _vecs, 0, _size, 2 * (_b), n, at, w)                      \
+                        ADD_CHANNELS(_add, _b, _vecs, 0, _size, 2 * (_k), n, at, w)                \
                     } else if ((lo == 1) && (hi == (_size)) && (t->si == 1)) {                     \
-                        ADD_CHANNELS(_b, _vecs, 1, _size, _b, n, at + (_b), w)                     \
+                        ADD_CHANNELS(_add, _b, _vecs, 1, _size, _k, n, at + (_k), w)               \
                     } else if ((lo == 0) && (hi == (_size)-1) && (t->si == 1)) {                   \
-                        ADD_CHANNELS(_b, _vecs, 0, (_size)-1, _b, n, at, w)                        \
+                        ADD_CHANNELS(_add, _b, _vecs, 0, (_size)-1, _k, n, at, w)                  \
                     } else if ((lo == 2) && (hi == (_size)) && (t->si == 1)) {                     \
-                        ADD_CHANNELS(_b, _vecs, 2, _size, _b, n, at + 2 * (_b), w)                 \
+                        ADD_CHANNELS(_add, _b, _vecs, 2, _size, _k, n, at + 2 * (_k), w)           \
                     } else if ((lo == 0) && (hi == (_size)-2) && (t->si == 1)) {                   \
-                        ADD_CHANNELS(_b, _vecs, 0, (_size)-2, _b, n, at, w)                        \
+                        ADD_CHANNELS(_add, _b, _vecs, 0, (_size)-2, _k, n, at, w)                  \
                     } else if (lo < hi) {                                                          \
                         if ((lo > 0) || (hi < (_size)) || (t->si != 1)) {                          \
-                            gather(_b, _size, row, col, t->si, lo, hi, edge);                      \
+                            gather(_k, _size, row, col, t->si, lo, hi, edge);                      \
                             at = edge;                                                             \
                         }                                                                          \
-                        ADD_CHANNELS(_b, _vecs, 0, _size, _b, n, at, w)                            \
+                        ADD_CHANNELS(_add, _b, _vecs, 0, _size, _k, n, at, w)                      \
                     }                                                                              \
                     col += t->col_step;                                                            \
-                    w += (_b) * (_vecs) * (_b);                                                    \
+                    w += (_k) * (_vecs) * (_b);                                                    \
                 }                                                                                  \
             }                                                                                      \
         }                                                                                          \
@@ -96,17 +98,29 @@ static inline void gather(int64_t b, int64_t tile, const float *row, int64_t col
         }                                                                                          \
     }
 
+#define TILE(_name, _target, _b, _size, _vecs) TILE_OF(CT_ADD, _b, _name, _target, _b, _size, _vecs)
+#define TILE_PAIR(_name, _target, _b, _size, _vecs)                                                \
+    TILE_OF(CT_ADD_PAIR, (_b) / 2, _name, _target, _b, _size, _vecs)
+
 CT_TILES(TILE)
+CT_TILES_PAIR(TILE_PAIR)
 
 const ct_blk_tile_fn ct_blk_tiles[CT_BLK_LEVELS][CT_BLK_MAX_VECS][CT_BLK_MAX_TILE] = CT_TABLE(tile);
+const ct_blk_tile_fn ct_blk_tiles_pair[CT_BLK_MAX_VECS][CT_BLK_MAX_TILE] = CT_TABLE_PAIR(tile);
 
-ct_blk_set ct_blk_pick(void)
+ct_blk_set ct_blk_pick(bool bf16)
 {
     ct_simd_level level = ct_simd_pick();
+    ct_blk_set s = { .level = level, .b = 8, .max_tile = { CT_BLK_ANY_TILE, CT_BLK_ANY_TILE / 2 } };
 
     if (level == CT_SIMD_AVX512)
-        return (ct_blk_set){ .level = level, .b = 16, .max_tile = { 16, 14 } };
-    if (level == CT_SIMD_AVX2) return (ct_blk_set){ .level = level, .b = 8, .max_tile = { 12, 6 } };
-    return (
-        ct_blk_set){ .level = level, .b = 8, .max_tile = { CT_BLK_ANY_TILE, CT_BLK_ANY_TILE / 2 } };
+        s = (ct_blk_set){ .level = level, .b = 16, .max_tile = { 16, 14 } };
+    else if (level == CT_SIMD_AVX2)
+        s = (ct_blk_set){ .level = level, .b = 8, .max_tile = { 12, 6 } };
+    s.narrow = bf16 ? ct_narrow_pick() : NULL;
+    s.pair = bf16 ? s.narrow->pair : 1;
+    s.words = s.b / s.pair;
+    s.tiles = (s.pair == 2) ? ct_blk_tiles_pair : ct_blk_tiles[level];
+    s.grads = (s.pair == 2) ? ct_blk_grads_pair : ct_blk_grads[level];
+    return s;
 }

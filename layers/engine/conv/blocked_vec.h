@@ -2,10 +2,19 @@
 #ifndef CT_ENGINE_CONV_BLOCKED_VEC_H
 #define CT_ENGINE_CONV_BLOCKED_VEC_H
 
+#if defined(__x86_64__) && defined(__GNUC__)
+#include <immintrin.h>
+#endif
+
 #define CT_UNROLL _Pragma("GCC unroll 16")
 
 /* A block of channels; the compiler splits it where the machine's vectors are shorter. */
 #define CT_VEC(_b) typedef float vec __attribute__((vector_size(4 * (_b)), aligned(4), may_alias))
+
+/* A sum becomes more by a word times a vector of words: floats, or pairs of bf16 numbers. */
+#define CT_ADD(_sum, _word, _x) (_sum) += (_word) * (_x)
+#define CT_ADD_PAIR(_sum, _word, _x)                                                               \
+    (_sum) = (vec)_mm512_dpbf16_ps((__m512)(_sum), (__m512bh)_mm512_set1_ps(_word), (__m512bh)(_x))
 
 /* _x(name, target, b, outputs, vecs) for 1 to N outputs, and a table of what they are called. */
 #define CT_EACH_3(_x, _s, _t, _b, _v)                                                              \
@@ -82,9 +91,24 @@
 #define CT_TABLE_X86(_k)                                                                           \
     [CT_SIMD_AVX2] = { CT_NAMES_12(avx2, 1, _k), CT_NAMES_6(avx2, 2, _k) },                        \
     [CT_SIMD_AVX512] = { CT_NAMES_16(avx512, 1, _k), CT_NAMES_14(avx512, 2, _k) },
-#define CT_AVX512 __attribute__((target("avx512f,fma")))
-#define CT_AVX2   __attribute__((target("avx2,fma")))
+#define CT_AVX512      __attribute__((target("avx512f,fma")))
+#define CT_AVX2        __attribute__((target("avx2,fma")))
+#define CT_AVX512_BF16 __attribute__((target("avx512f,avx512bf16,fma")))
+#define CT_TILES_PAIR(_x)                                                                          \
+    CT_EACH_16(_x, pair, CT_AVX512_BF16, 16, 1)                                                    \
+    CT_EACH_14(_x, pair, CT_AVX512_BF16, 16, 2)
+#define CT_TABLE_PAIR(_k)                                                                          \
+    {                                                                                              \
+        CT_NAMES_16(pair, 1, _k), CT_NAMES_14(pair, 2, _k)                                         \
+    }
 #else
+#define CT_TILES_PAIR(_x)
+#define CT_TABLE_PAIR(_k)                                                                          \
+    {                                                                                              \
+        {                                                                                          \
+            NULL                                                                                   \
+        }                                                                                          \
+    }
 #define CT_TILES_X86(_x)
 #define CT_TABLE_X86(_k)
 #endif

@@ -27,6 +27,7 @@ typedef struct ct_conv_desc {
                            * b [N][C / b][H][W][b], where channels beyond C hold anything finite */
     int n_front;          /* spatial axes in front of h and w: "nd" alone has them */
     ct_conv_axis front[CT_CONV_FRONT]; /* outermost first                                        */
+    bool bf16; /* x, weight and dy may be rounded to bfloat16 where they are multiplied */
     int winograd; /* outputs, along an axis, of the largest tile that it may use: 4, 2, 0 never */
 } ct_conv_desc;
 
@@ -41,8 +42,8 @@ typedef struct ct_conv_args {
     bool relu;      /* forward: y is 0 where it would be below; only where the engine can */
 } ct_conv_args;
 
-/** In ct_conv_impl.can: of a forward engine, that it heeds args.relu. */
-enum { CT_CONV_CAN_RELU = 1 };
+/** In ct_conv_impl.can: of a forward engine, that it heeds args.relu; of any, desc.bf16. */
+enum { CT_CONV_CAN_RELU = 1, CT_CONV_CAN_BF16 = 2 };
 
 CT_ENGINE_TIMED(conv)
 

@@ -30,7 +30,7 @@ static ct_blk_sum forward_sum(const ct_conv_desc *d)
 {
     int64_t taps = d->kh * d->kw;
 
-    return (ct_blk_sum){ .set = ct_blk_pick(),
+    return (ct_blk_sum){ .set = ct_blk_pick(d->bf16),
                          .n_thread = d->n_thread,
                          .n = d->n,
                          .group = d->group,
@@ -136,7 +136,7 @@ static ct_blk_sum backward_sum(const ct_conv_desc *d, int64_t row, int64_t col)
     phase p = phase_of(row, d->kh, d->sh, d->ph, d->dh);
     phase q = phase_of(col, d->kw, d->sw, d->pw, d->dw);
 
-    return (ct_blk_sum){ .set = ct_blk_pick(),
+    return (ct_blk_sum){ .set = ct_blk_pick(d->bf16),
                          .n_thread = d->n_thread,
                          .n = d->n,
                          .group = d->group,
@@ -220,8 +220,9 @@ const ct_conv_impl ct_conv_blocked_forward = { .name = "blocked",
                                                .supports = supports_forward,
                                                .workspace = forward_workspace,
                                                .run = forward,
-                                               .can = CT_CONV_CAN_RELU };
+                                               .can = CT_CONV_CAN_RELU | CT_CONV_CAN_BF16 };
 const ct_conv_impl ct_conv_blocked_backward_data = { .name = "blocked",
                                                      .supports = supports_backward,
                                                      .workspace = backward_workspace,
-                                                     .run = backward_data };
+                                                     .run = backward_data,
+                                                     .can = CT_CONV_CAN_BF16 };

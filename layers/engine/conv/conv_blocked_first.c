@@ -30,7 +30,7 @@ typedef struct plan {
 
 static plan make_plan(const ct_conv_desc *d)
 {
-    plan p = { .set = ct_blk_pick(), .in = d->c / d->group, .out = d->m / d->group };
+    plan p = { .set = ct_blk_pick(false), .in = d->c / d->group, .out = d->m / d->group };
     int64_t b = p.set.b, images = blk_larger(d->n * d->group, 1), row, halo;
 
     p.out_block = blk_count(p.out, b);

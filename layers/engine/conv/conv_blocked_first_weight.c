@@ -29,7 +29,7 @@ typedef struct plan {
 
 static plan make_plan(const ct_conv_desc *d)
 {
-    plan p = { .set = ct_blk_pick(), .in = d->c / d->group, .out = d->m / d->group };
+    plan p = { .set = ct_blk_pick(false), .in = d->c / d->group, .out = d->m / d->group };
     int64_t b = p.set.b, halo = (d->kh - 1) * d->dh + 1, dw_floats;
 
     p.out_block = blk_count(p.out, b);

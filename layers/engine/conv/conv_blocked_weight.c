@@ -25,6 +25,7 @@ typedef struct plan {
     int64_t n_slice;
     int64_t weights; /* floats of a pair of an input and an output block  */
     int64_t slice;   /* floats of a dW                                    */
+    int64_t own;     /* words of a unit that a thread copies, rounded     */
 } plan;
 
 static int64_t even(int64_t whole, int64_t most)
@@ -49,7 +50,8 @@ static void choose_unit(const ct_conv_desc *d, plan *p)
     /* x's places that taps share; those of one tap pass by */
     int64_t shared =
         (d->kh * d->kw > 1) ? blk_smaller(d->sh, d->kh) * blk_smaller(d->sw, d->kw) : 0;
-    int64_t places = UNIT_FLOATS / ((CT_BLK_MAX_VECS + shared) * p->set.b);
+    int64_t pair = p->set.pair;
+    int64_t places = UNIT_FLOATS * pair / ((CT_BLK_MAX_VECS + pair * shared) * p->set.b);
 
     p->cols = even(d->ow, blk_smaller(places, d->ow));
     p->rows = even(d->oh, blk_smaller(places / p->cols, d->oh));
@@ -60,9 +62,42 @@ static void choose_unit(const ct_conv_desc *d, plan *p)
     p->n_col = blk_count(d->ow, p->cols);
 }
 
+/* A unit's copy where operands are rounded: places j and j + 1 of dy are a word, the last one's
+ * partner a zero; so x's words are of places that are a stride apart, at every place that a tap may
+ * begin at. Without taps that share them only every other one is there. */
+static int64_t pairs_of(const plan *p, int64_t cols)
+{
+    return blk_count(cols, p->set.pair);
+}
+
+static int64_t x_step(const ct_conv_desc *d, const plan *p)
+{
+    return (d->kw == 1) ? p->set.pair * d->sw : 1;
+}
+
+static int64_t x_places(const ct_conv_desc *d, const plan *p, int64_t cols)
+{
+    int64_t last = (pairs_of(p, cols) - 1) * p->set.pair * d->sw;
+
+    return (d->kw == 1) ? pairs_of(p, cols) : last + (d->kw - 1) * d->dw + 1;
+}
+
+static int64_t x_rows(const ct_conv_desc *d, int64_t rows)
+{
+    return (rows - 1) * d->sh + (d->kh - 1) * d->dh + 1;
+}
+
+static int64_t copied_words(const ct_conv_desc *d, const plan *p)
+{
+    int64_t x = x_rows(d, p->rows) * x_places(d, p, p->cols);
+
+    if (p->set.narrow == NULL) return 0;
+    return p->images * p->set.b * (p->in_step * x + p->out_step * p->rows * pairs_of(p, p->cols));
+}
+
 static plan make_plan(const ct_conv_desc *d)
 {
-    plan p = { .set = ct_blk_pick(), .in = d->c / d->group, .out = d->m / d->group };
+    plan p = { .set = ct_blk_pick(d->bf16), .in = d->c / d->group, .out = d->m / d->group };
     int64_t b = p.set.b, pairs, tasks, units;
 
     p.in_block = blk_count(p.in, b);
@@ -84,6 +119,7 @@ static plan make_plan(const ct_conv_desc *d)
     p.n_slice = blk_smaller(p.n_slice, d->n * out_size(d) / SLICE_PLACES);
     p.n_slice = blk_smaller(p.n_slice, SLICE_BYTES / (p.slice * (int64_t)sizeof(float)));
     p.n_slice = blk_larger(p.n_slice, 1);
+    p.own = copied_words(d, &p);
     return p;
 }
 
@@ -98,6 +134,9 @@ static float *gradient(const plan *p, float *slice, int64_t g, int64_t block, in
 /* A place where things are: the unit, and the blocks. */
 typedef struct place {
     int64_t n, images, i, i_end, j, j_end, g, block, k;
+    int64_t first_k, first_block; /* of the task                    */
+    const float *x, *dy;          /* copies of them, where there are */
+    int64_t x_top, x_rows;        /* rows of the copy of x          */
 } place;
 
 /* All taps of one pair of output blocks and one input block over a unit. */
@@ -134,9 +173,113 @@ static void add_unit(const ct_conv_desc *d, const plan *p, const ct_conv_args *a
 
             t.x = x + ((i * d->sh + row) * d->w + j * d->sw + col) * b + c;
             t.dw = dw + c * vecs * b;
-            ct_blk_grads[p->set.level][vecs - 1][end - c - 1](&t);
+            p->set.grads[vecs - 1][end - c - 1](&t);
         }
     }
+}
+
+/* The same from copies. */
+static void add_copies(const ct_conv_desc *d, const plan *p, const place *l, float *dw)
+{
+    int64_t b = p->set.b, vecs = blk_smaller(p->out_block - l->block, CT_BLK_MAX_VECS);
+    int64_t real = blk_smaller(p->in - l->k * b, b);
+    int64_t n_part = blk_count(real, p->set.max_tile[vecs - 1]);
+    int64_t x_row = x_places(d, p, l->j_end - l->j) * b, rows = l->i_end - l->i;
+    ct_blk_grad t = { .images = l->images,
+                      .cols = pairs_of(p, l->j_end - l->j),
+                      .x_image = l->x_rows * x_row,
+                      .x_row = d->sh * x_row,
+                      .x_step = ((d->kw == 1) ? 1 : p->set.pair * d->sw) * b };
+    const float *x = l->x + (l->k - l->first_k) * l->images * t.x_image;
+
+    t.dy_row = t.cols * b;
+    t.dy_image = rows * t.dy_row;
+    t.dy_block = l->images * t.dy_image;
+    for (int64_t tap = 0; tap < d->kh * d->kw; tap++, dw += b * vecs * b) {
+        int64_t row = tap / d->kw * d->dh - d->ph, col = tap % d->kw * d->dw, i, i_end;
+
+        valid_range(row, d->sh, d->h, d->oh, &i, &i_end);
+        i = blk_larger(i, l->i), i_end = blk_smaller(i_end, l->i_end);
+        if (i >= i_end) continue;
+        t.rows = i_end - i;
+        t.dy = l->dy + (l->block - l->first_block) * t.dy_block + (i - l->i) * t.dy_row;
+        for (int64_t v = 0; v < n_part; v++) {
+            int64_t c = real * v / n_part, end = real * (v + 1) / n_part;
+
+            t.x = x + (i * d->sh + row - l->x_top) * x_row + col * b + c;
+            t.dw = dw + c * vecs * b;
+            p->set.grads[vecs - 1][end - c - 1](&t);
+        }
+    }
+}
+
+/* One row of x from column `col` on, `places` words of each channel. */
+static void copy_x_row(const ct_conv_desc *d, const plan *p, const float *x, int64_t col,
+                       int64_t places, float *to)
+{
+    static const float zeros[CT_BLK_MAX];
+    const ct_narrow *narrow = p->set.narrow;
+    int64_t b = p->set.b, step = x_step(d, p), partner = (p->set.pair == 2) ? d->sw : 0, lo, hi;
+
+    /* both are inside from lo to hi */
+    valid_range(col, step, d->w - partner, places, &lo, &hi);
+    for (int64_t t = 0; t < places; t++) {
+        int64_t a = col + t * step, c = a + partner;
+        bool has_a = (a >= 0) && (a < d->w), has_c = (c >= 0) && (c < d->w);
+
+        if ((t >= lo) && (t < hi)) continue;
+        narrow->across(1, b, has_a ? x + a * b : zeros, has_c ? x + c * b : NULL, 0, to + t * b, 0);
+    }
+    if (lo >= hi) return;
+    x += (col + lo * step) * b;
+    if (step == 1)
+        narrow->across(1, (hi - lo) * b, x, x + partner * b, 0, to + lo * b, 0);
+    else
+        narrow->across(hi - lo, b, x, x + partner * b, step * b, to + lo * b, b);
+}
+
+/* One row of dy: pairs of its places, the last one alone where they are odd. */
+static void copy_dy_row(const plan *p, const float *dy, int64_t cols, float *to)
+{
+    int64_t b = p->set.b, pair = p->set.pair, n = cols / pair;
+
+    p->set.narrow->across(n, b, dy, dy + b, pair * b, to, b);
+    if (n * pair < cols) p->set.narrow->across(1, b, dy + n * pair * b, NULL, 0, to + n * b, 0);
+}
+
+/* What blocks [first_k, last_k) of x and [first_block, last_block) of dy hold of a unit. */
+static void copy_unit(const ct_conv_desc *d, const plan *p, const ct_conv_args *a, place *l,
+                      int64_t last_k, int64_t last_block, float *own)
+{
+    int64_t b = p->set.b, cols = l->j_end - l->j, places = x_places(d, p, cols);
+    int64_t end = blk_smaller(l->i * d->sh - d->ph + x_rows(d, l->i_end - l->i), d->h);
+
+    l->x_top = blk_smaller(blk_larger(l->i * d->sh - d->ph, 0), d->h);
+    l->x_rows = blk_larger(end - l->x_top, 0);
+    l->x = own;
+    for (int64_t k = l->first_k; k < last_k; k++) {
+        for (int64_t n = l->n; n < l->n + l->images; n++) {
+            const float *x = a->x + ((n * d->group + l->g) * p->in_block + k) * in_size(d) * b;
+
+            for (int64_t r = l->x_top; r < l->x_top + l->x_rows; r++, own += places * b)
+                copy_x_row(d, p, x + r * d->w * b, l->j * d->sw - d->pw, places, own);
+        }
+    }
+    l->dy = own;
+    for (int64_t k = l->first_block; k < last_block; k++) {
+        for (int64_t n = l->n; n < l->n + l->images; n++) {
+            const float *dy = a->dy + ((n * d->group + l->g) * p->out_block + k) * out_size(d) * b;
+
+            for (int64_t i = l->i; i < l->i_end; i++, own += pairs_of(p, cols) * b)
+                copy_dy_row(p, dy + (i * d->ow + l->j) * b, cols, own);
+        }
+    }
+}
+
+/* A thread's copy of a unit: behind the slices. */
+static float *own_copy(const plan *p, const ct_conv_args *a)
+{
+    return (float *)a->work + p->n_slice * p->slice + omp_get_thread_num() * p->own;
 }
 
 static void run_unit(const ct_conv_desc *d, const plan *p, const ct_conv_args *a, int64_t unit,
@@ -152,12 +295,21 @@ static void run_unit(const ct_conv_desc *d, const plan *p, const ct_conv_args *a
                 .i_end = blk_smaller((row + 1) * p->rows, d->oh),
                 .j = col * p->cols,
                 .j_end = blk_smaller((col + 1) * p->cols, d->ow),
-                .g = task / p->n_in / p->n_out };
+                .g = task / p->n_in / p->n_out,
+                .first_k = first_in,
+                .first_block = first };
 
     l.images = blk_smaller(p->images, d->n - l.n);
+    if (p->own > 0) copy_unit(d, p, a, &l, last_in, last, own_copy(p, a));
     for (l.block = first; l.block < last; l.block += CT_BLK_MAX_VECS) {
-        for (l.k = first_in; l.k < last_in; l.k++)
-            add_unit(d, p, a, &l, gradient(p, slice, l.g, l.block, l.k));
+        for (l.k = first_in; l.k < last_in; l.k++) {
+            float *dw = gradient(p, slice, l.g, l.block, l.k);
+
+            if (p->own > 0)
+                add_copies(d, p, &l, dw);
+            else
+                add_unit(d, p, a, &l, dw);
+        }
     }
 }
 
@@ -227,6 +379,11 @@ static bool supports(const ct_conv_desc *d)
     return ct_blk_supports(d) || ct_blk_supports_first(d) || ct_blk_supports_depth(d);
 }
 
+static int64_t own_work(const ct_conv_desc *d, const plan *p)
+{
+    return p->n_slice * p->slice + d->n_thread * p->own;
+}
+
 static size_t workspace(const ct_conv_desc *d)
 {
     ct_conv_desc f;
@@ -237,7 +394,7 @@ static size_t workspace(const ct_conv_desc *d)
     f = ct_blk_is_sparse(d) ? ct_blk_dense(d) : *d;
     f = flat(&f);
     p = make_plan(&f);
-    return (size_t)(p.n_slice * p.slice + (ct_blk_is_sparse(d) ? ct_blk_dense_floats(d) : 0)) *
+    return (size_t)(own_work(&f, &p) + (ct_blk_is_sparse(d) ? ct_blk_dense_floats(d) : 0)) *
            sizeof(float);
 }
 
@@ -275,7 +432,7 @@ static ct_status run_sparse(const ct_conv_desc *d, ct_exec *ex, const ct_conv_ar
     ct_conv_desc f = flat(&dense);
     plan p = make_plan(&f);
     ct_conv_args used = *a;
-    float *x = (float *)a->work + p.n_slice * p.slice;
+    float *x = (float *)a->work + own_work(&f, &p);
 
     ct_blk_gather(d, a->x, x);
     used.x = x;
@@ -290,6 +447,8 @@ static ct_status run(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a)
     return run_blocked(d, ex, a);
 }
 
-const ct_conv_impl ct_conv_blocked_backward_weight = {
-    .name = "blocked", .supports = supports, .workspace = workspace, .run = run
-};
+const ct_conv_impl ct_conv_blocked_backward_weight = { .name = "blocked",
+                                                       .supports = supports,
+                                                       .workspace = workspace,
+                                                       .run = run,
+                                                       .can = CT_CONV_CAN_BF16 };

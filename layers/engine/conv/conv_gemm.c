@@ -67,17 +67,17 @@ static int64_t weight_step(const ct_conv_desc *d)
 
 static ct_gemm_desc forward_product(const ct_conv_desc *d, int n_thread)
 {
-    return (ct_gemm_desc){ false, false, group_m(d), out_size(d), group_k(d), n_thread };
+    return (ct_gemm_desc){ false, false, group_m(d), out_size(d), group_k(d), n_thread, d->bf16 };
 }
 
 static ct_gemm_desc data_product(const ct_conv_desc *d, int n_thread)
 {
-    return (ct_gemm_desc){ true, false, group_k(d), out_size(d), group_m(d), n_thread };
+    return (ct_gemm_desc){ true, false, group_k(d), out_size(d), group_m(d), n_thread, d->bf16 };
 }
 
 static ct_gemm_desc weight_product(const ct_conv_desc *d, int n_thread)
 {
-    return (ct_gemm_desc){ false, true, group_m(d), group_k(d), out_size(d), n_thread };
+    return (ct_gemm_desc){ false, true, group_m(d), group_k(d), out_size(d), n_thread, d->bf16 };
 }
 
 /* Floats that the products of one worker need. */
@@ -328,13 +328,19 @@ static ct_status gemm_backward_weight(const ct_conv_desc *d, ct_exec *ex, const 
 }
 
 const ct_conv_impl ct_conv_gemm_forward = {
-    .name = "gemm", .supports = gemm_supports, .workspace = gemm_workspace, .run = gemm_forward
+    .name = "gemm",
+    .supports = gemm_supports,
+    .workspace = gemm_workspace,
+    .run = gemm_forward,
+    .can = CT_CONV_CAN_BF16,
 };
 const ct_conv_impl ct_conv_gemm_backward_data = { .name = "gemm",
                                                   .supports = gemm_supports,
                                                   .workspace = gemm_data_workspace,
-                                                  .run = gemm_backward_data };
+                                                  .run = gemm_backward_data,
+                                                  .can = CT_CONV_CAN_BF16 };
 const ct_conv_impl ct_conv_gemm_backward_weight = { .name = "gemm",
                                                     .supports = gemm_supports,
                                                     .workspace = gemm_weight_workspace,
-                                                    .run = gemm_backward_weight };
+                                                    .run = gemm_backward_weight,
+                                                    .can = CT_CONV_CAN_BF16 };

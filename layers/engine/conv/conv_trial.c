@@ -12,11 +12,12 @@ void ct_conv_key(const ct_conv_desc *d, ct_run_kind kind, char *text, size_t siz
     at = snprintf(
         text, size,
         "conv %s n%lld g%lld c%lld %lldx%lld m%lld %lldx%lld k%lldx%lld s%lldx%lld p%lldx%lld "
-        "d%lldx%lld x%d y%d t%d",
+        "d%lldx%lld x%d y%d t%d%s",
         pass[kind], (long long)d->n, (long long)d->group, (long long)d->c, (long long)d->h,
         (long long)d->w, (long long)d->m, (long long)d->oh, (long long)d->ow, (long long)d->kh,
         (long long)d->kw, (long long)d->sh, (long long)d->sw, (long long)d->ph, (long long)d->pw,
-        (long long)d->dh, (long long)d->dw, d->x_block, d->y_block, d->winograd);
+        (long long)d->dh, (long long)d->dw, d->x_block, d->y_block, d->winograd,
+        d->bf16 ? " bf16" : "");
     for (int i = 0; (i < d->n_front) && (at >= 0) && ((size_t)at < size); i++) {
         const ct_conv_axis *f = &d->front[i];
 

@@ -31,7 +31,7 @@ bool ct_wino_prefers(const ct_conv_desc *d)
 
 static ct_wino_sum forward_sum(const ct_conv_desc *d)
 {
-    ct_blk_set set = ct_blk_pick();
+    ct_blk_set set = ct_blk_pick(d->bf16);
 
     return (ct_wino_sum){ .set = set,
                           .map = &ct_wino_map[set.level][ct_wino_tile(d) / 4],
@@ -101,9 +101,10 @@ const ct_conv_impl ct_conv_winograd_forward = { .name = "winograd",
                                                 .workspace = forward_workspace,
                                                 .run = forward,
                                                 .prefers = ct_wino_prefers,
-                                                .can = CT_CONV_CAN_RELU };
+                                                .can = CT_CONV_CAN_RELU | CT_CONV_CAN_BF16 };
 const ct_conv_impl ct_conv_winograd_backward_data = { .name = "winograd",
                                                       .supports = supports,
                                                       .workspace = backward_workspace,
                                                       .run = backward_data,
-                                                      .prefers = ct_wino_prefers };
+                                                      .prefers = ct_wino_prefers,
+                                                      .can = CT_CONV_CAN_BF16 };

@@ -15,15 +15,15 @@ typedef struct plan {
     int places;
     int64_t in, out, in_block, out_block, n_pair;
     int64_t tiles_h, tiles_w, n_tile, size; /* of a group */
-    int64_t unit;                           /* tiles that are added up at a time */
+    int64_t unit;                           /* words of tiles that are added up at a time */
     int64_t block;                          /* from block to block of tiles      */
     int64_t v_step, d_step, s_step;         /* from place to place: x, dy, sums  */
 } plan;
 
 static plan make_plan(const ct_conv_desc *d)
 {
-    plan p = { .set = ct_blk_pick(), .in = d->c / d->group, .out = d->m / d->group };
-    int64_t b = p.set.b, line, most, count;
+    plan p = { .set = ct_blk_pick(d->bf16), .in = d->c / d->group, .out = d->m / d->group };
+    int64_t b = p.set.b, line, most, count, words;
     int m = ct_wino_tile(d);
 
     p.map = &ct_wino_map[p.set.level][m / 4];
@@ -34,7 +34,7 @@ static plan make_plan(const ct_conv_desc *d)
     p.tiles_h = blk_count(d->oh, m);
     p.tiles_w = blk_count(d->ow, m);
     p.n_tile = d->n * p.tiles_h * p.tiles_w;
-    line = p.places * b * (p.in_block + p.out_block) * (int64_t)sizeof(float);
+    line = p.places * b * (p.in_block + p.out_block) * (int64_t)sizeof(float) / p.set.pair;
     p.s_step = wino_step(p.in_block * p.out_block * b * b);
     most = TILES;
     if (p.places * p.s_step * (int64_t)sizeof(float) <= FEW_SUMS)
@@ -43,8 +43,9 @@ static plan make_plan(const ct_conv_desc *d)
     count = blk_larger(blk_count(p.n_tile, most), 1);
     p.size = blk_larger(blk_count(p.n_tile, count), 1);
     p.unit = UNIT_FLOATS / ((CT_BLK_MAX_VECS + 1) * b);
-    p.unit = blk_count(p.size, blk_count(p.size, p.unit));
-    p.block = p.size * b;
+    words = blk_count(p.size, p.set.pair);
+    p.unit = blk_count(words, blk_count(words, p.unit));
+    p.block = words * b;
     p.v_step = wino_step(p.in_block * p.block);
     p.d_step = wino_step(p.out_block * p.block);
     return p;
@@ -93,21 +94,26 @@ static ct_wino_patch patch_of(const ct_conv_desc *d, const plan *p, const ct_con
 static void map_tiles(const ct_conv_desc *d, const plan *p, const ct_conv_args *a, bool dy,
                       const group *r, int64_t k, int64_t first, int64_t n)
 {
-    int64_t b = p->set.b;
-    float *to = (dy ? r->d : r->v) + k * p->block + first * b;
+    int64_t b = p->set.b, pair = p->set.pair, step = dy ? p->d_step : p->v_step;
+    float *to = (dy ? r->d : r->v) + k * p->block + first / pair * b;
+    float mapped[2][CT_WINO_MAX * CT_WINO_MAX * CT_BLK_MAX];
+    bool narrow = (p->set.narrow != NULL);
 
-    for (int64_t i = 0; i < n; i++, to += b) {
+    for (int64_t i = 0; i < n; i++) {
         ct_wino_patch at = patch_of(d, p, a, dy, r->g, k, r->first + first + i);
+        float *here = narrow ? mapped[i % pair] : to;
 
         if (i + AHEAD < n) {
             ct_wino_patch next = patch_of(d, p, a, dy, r->g, k, r->first + first + i + AHEAD);
 
             wino_fetch(&next, p->map->m + 2, b);
         }
-        if (dy)
-            p->map->grad(&at, to, p->d_step);
-        else
-            p->map->in(&at, to, p->v_step);
+        (dy ? p->map->grad : p->map->in)(&at, here, narrow ? b : step);
+        if ((i % pair < pair - 1) && (i < n - 1)) continue; /* its partner comes */
+        if (narrow)
+            p->set.narrow->across(p->places, b, mapped[0], (i % pair == 1) ? mapped[1] : NULL, b,
+                                  to, step);
+        to += b;
     }
 }
 
@@ -115,7 +121,7 @@ static void map_tiles(const ct_conv_desc *d, const plan *p, const ct_conv_args *
 static void add_place(const plan *p, float *work, const group *r, int64_t place, int64_t pair,
                       int64_t end)
 {
-    int64_t b = p->set.b;
+    int64_t b = p->set.b, words = blk_count(r->n, p->set.pair);
     ct_blk_grad t = { .images = 1, .rows = 1, .x_step = b, .dy_block = p->block };
 
     for (; pair < end; pair++) {
@@ -125,8 +131,8 @@ static void add_place(const plan *p, float *work, const group *r, int64_t place,
         if (r->first == 0)
             memset(sum_at(p, work, place, block, 0), 0,
                    (size_t)(p->in_block * vecs * b * b) * sizeof(float));
-        for (int64_t i = 0; i < r->n; i += p->unit) {
-            t.cols = blk_smaller(p->unit, r->n - i);
+        for (int64_t i = 0; i < words; i += p->unit) {
+            t.cols = blk_smaller(p->unit, words - i);
             t.dy = r->d + place * p->d_step + block * p->block + i * b;
             for (int64_t k = 0; k < p->in_block; k++) {
                 int64_t real = blk_smaller(p->in - k * b, b);
@@ -138,7 +144,7 @@ static void add_place(const plan *p, float *work, const group *r, int64_t place,
 
                     t.x = r->v + place * p->v_step + k * p->block + i * b + lo;
                     t.dw = sum + lo * vecs * b;
-                    ct_blk_grads[p->set.level][vecs - 1][hi - lo - 1](&t);
+                    p->set.grads[vecs - 1][hi - lo - 1](&t);
                 }
             }
         }
@@ -224,4 +230,5 @@ const ct_conv_impl ct_conv_winograd_backward_weight = { .name = "winograd",
                                                         .supports = supports,
                                                         .workspace = workspace,
                                                         .run = run,
-                                                        .prefers = ct_wino_prefers };
+                                                        .prefers = ct_wino_prefers,
+                                                        .can = CT_CONV_CAN_BF16 };

@@ -18,6 +18,8 @@
  * k = channels + CT_WINO_ROUNDINGS (by weights: tiles of the batch in place of channels, G^T and A
  * outside and inside). Where all |d| are one value and all |g| another, that is at most 63
  * times the bound of the plain sum with the same k, 39 in the mean of a tile (m = 4), or 7 (m = 2).
+ * In bf16 both mapped operands are rounded once more, by v = 2^-8 at most: k u becomes
+ * (1 + v)^2 k u + 2 v + v^2.
  */
 #ifndef CT_ENGINE_CONV_WINOGRAD_H
 #define CT_ENGINE_CONV_WINOGRAD_H

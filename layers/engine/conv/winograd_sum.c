@@ -18,11 +18,13 @@ static const float zeros[CT_BLK_MAX_VECS * CT_BLK_MAX];
 typedef struct plan {
     int n; /* places of a tile along an axis         */
     int64_t in_block, out_block, n_pair;
+    int64_t words;            /* of a block of channels of mapped inputs */
     int64_t tiles_h, tiles_w; /* of an image                            */
     int64_t n_tile, size;     /* of all images; of a group              */
     bool alone;
     int64_t chunk;           /* input blocks that are added at a time  */
     int64_t u_step, v_step;  /* from place to place: weights, inputs … */
+    int64_t v_block;         /* blocks of inputs */
     int64_t z_step, z_block; /* … outputs, and blocks of outputs       */
     int64_t u, own;          /* floats: weights, a thread's or all's   */
 } plan;
@@ -31,28 +33,31 @@ static plan make_plan(const ct_wino_sum *s)
 {
     int64_t b = s->set.b, step = s->set.max_tile[1], bytes, count, most;
     plan p = { .n = s->map->m + 2,
+               .words = s->set.words,
                .in_block = blk_count(s->in, b),
                .out_block = blk_count(s->out, b),
                .tiles_h = blk_count(s->oh, s->map->m),
                .tiles_w = blk_count(s->ow, s->map->m) };
-    int64_t places = (int64_t)p.n * p.n, line = places * b * (int64_t)sizeof(float);
+    int64_t places = (int64_t)p.n * p.n, line = places * (int64_t)sizeof(float);
 
     p.n_pair = blk_count(p.out_block, CT_BLK_MAX_VECS);
     p.n_tile = s->n * p.tiles_h * p.tiles_w;
-    p.u_step = wino_step(p.in_block * p.out_block * b * b);
+    p.u_step = wino_step(p.in_block * p.out_block * p.words * b);
     p.u = places * p.u_step;
     bytes = p.u * (int64_t)sizeof(float);
-    most = blk_smaller(ALONE_TILES / (line * p.in_block), ALONE_MOST);
+    most = blk_smaller(ALONE_TILES / (line * p.words * p.in_block), ALONE_MOST);
     count = blk_count(p.n_tile, blk_larger(most, step));
     p.alone = (bytes <= ALONE_WEIGHTS) && ((count >= 2 * s->n_thread) || (s->n_thread == 1));
     if (!p.alone) {
-        most = TOGETHER_TILES / (line * (p.in_block + p.out_block));
+        most = TOGETHER_TILES / (line * (p.words * p.in_block + b * p.out_block));
         count = blk_count(p.n_tile, blk_larger(most, step));
     }
     p.size = blk_count(p.n_tile, blk_larger(count, 1));
-    p.chunk = blk_larger(CHUNK_BYTES / (CT_BLK_MAX_VECS * b * b * (int64_t)sizeof(float)), 1);
+    p.chunk = CHUNK_BYTES / (CT_BLK_MAX_VECS * p.words * b * (int64_t)sizeof(float));
+    p.chunk = blk_larger(p.chunk, 1);
     p.z_block = p.size * b;
-    p.v_step = wino_step(p.in_block * p.size * b);
+    p.v_block = p.size * p.words;
+    p.v_step = wino_step(p.in_block * p.v_block);
     p.z_step = wino_step((p.alone ? CT_BLK_MAX_VECS : p.out_block) * p.z_block);
     p.own = places * (p.v_step + p.z_step);
     return p;
@@ -85,7 +90,19 @@ static void fill_bias(const ct_wino_sum *s, const plan *p)
     }
 }
 
-/* ---- weights: [place][pair of output blocks][input block][channel][vecs][b] */
+/* ---- weights: [place][pair of output blocks][input block][word of channels][vecs][b] */
+
+/* Rounded: channel c, turned, and the one behind it, if it is there. */
+static void map_words(const ct_wino_sum *s, const plan *p, const float *taps, int64_t next,
+                      int64_t step, float *to)
+{
+    int64_t b = s->set.b, places = (int64_t)p->n * p->n;
+    float mapped[2][CT_WINO_MAX * CT_WINO_MAX * CT_BLK_MAX];
+
+    s->map->weight(taps, step, mapped[0], b);
+    if (next > 0) s->map->weight(taps + next, step, mapped[1], b);
+    s->set.narrow->across(places, b, mapped[0], (next > 0) ? mapped[1] : NULL, b, to, p->u_step);
+}
 
 /* `real` lanes of an output block, `n` channels of an input block. */
 static void map_weights(const ct_wino_sum *s, const plan *p, const float *from, int64_t real,
@@ -101,8 +118,15 @@ static void map_weights(const ct_wino_sum *s, const plan *p, const float *from, 
         for (int64_t c = 0; c < n; c++)
             ct_blk_turn(real, TAPS, from + c * s->w_in, s->w_out, turned + c * TAPS * b, b);
     }
-    for (int64_t c = 0; c < n; c++)
-        s->map->weight(turned + (c * TAPS + first) * b, step * b, to + c * lanes, p->u_step);
+    for (int64_t c = 0; c < n; c += s->set.pair, to += lanes) {
+        const float *taps = turned + (c * TAPS + first) * b;
+        bool two = (s->set.pair == 2) && (c + 1 < n);
+
+        if (s->set.narrow != NULL)
+            map_words(s, p, taps, two ? TAPS * b : 0, step * b, to);
+        else
+            s->map->weight(taps, step * b, to, p->u_step);
+    }
 }
 
 /* Piece i: an input block of a pair of output blocks. */
@@ -111,7 +135,7 @@ static void pack_piece(const ct_wino_sum *s, const plan *p, int64_t g, int64_t i
     int64_t b = s->set.b, k = i % p->in_block, block = i / p->in_block * CT_BLK_MAX_VECS;
     int64_t vecs = blk_smaller(p->out_block - block, CT_BLK_MAX_VECS);
     const float *from = s->weight + g * s->w_group + block * b * s->w_out + k * b * s->w_in;
-    float *to = s->work + (block * p->in_block + k * vecs) * b * b;
+    float *to = s->work + (block * p->in_block + k * vecs) * p->words * b;
 
     for (int64_t v = 0; v < vecs; v++)
         map_weights(s, p, from + v * b * s->w_out, blk_smaller(s->out - (block + v) * b, b),
@@ -138,16 +162,23 @@ static void map_in(const ct_wino_sum *s, const plan *p, int64_t g, int64_t k, in
                    int64_t first, int64_t n, float *v)
 {
     int64_t b = s->set.b;
+    float mapped[CT_WINO_MAX * CT_WINO_MAX * CT_BLK_MAX];
 
     for (int64_t i = first; i < first + n; i++) {
         ct_wino_patch at = in_patch(s, p, g, k, i);
+        float *to = v + k * p->v_block + (i - t) * p->words;
 
         if (i + AHEAD < first + n) {
             ct_wino_patch next = in_patch(s, p, g, k, i + AHEAD);
 
             wino_fetch(&next, p->n, b);
         }
-        s->map->in(&at, v + k * p->z_block + (i - t) * b, p->v_step);
+        if (s->set.narrow == NULL) {
+            s->map->in(&at, to, p->v_step);
+        } else {
+            s->map->in(&at, mapped, b);
+            s->set.narrow->along((int64_t)p->n * p->n, b, mapped, b, to, p->v_step);
+        }
     }
 }
 
@@ -183,10 +214,10 @@ static void multiply(const ct_wino_sum *s, const plan *p, int64_t place, int64_t
 {
     int64_t b = s->set.b, vecs = blk_smaller(p->out_block - block, CT_BLK_MAX_VECS);
     int64_t n_part = blk_count(n, s->set.max_tile[vecs - 1]);
-    const ct_blk_tile_fn *tile = ct_blk_tiles[s->set.level][vecs - 1];
-    const float *weight = s->work + place * p->u_step + block * p->in_block * b * b;
-    ct_blk_tile t = { .x_block = p->z_block,
-                      .weight_block = vecs * b * b,
+    const ct_blk_tile_fn *tile = s->set.tiles[vecs - 1];
+    const float *weight = s->work + place * p->u_step + block * p->in_block * p->words * b;
+    ct_blk_tile t = { .x_block = p->v_block,
+                      .weight_block = vecs * p->words * b,
                       .y_step = b,
                       .y_block = p->z_block,
                       .n_p = 1,
@@ -196,9 +227,9 @@ static void multiply(const ct_wino_sum *s, const plan *p, int64_t place, int64_t
 
     for (int64_t k = 0; k < p->in_block; k += p->chunk) {
         t.n_block = blk_smaller(p->chunk, p->in_block - k);
-        t.last = blk_smaller(s->in - (k + t.n_block - 1) * b, b);
-        t.x = v + place * p->v_step + k * p->z_block;
-        t.weight = weight + k * vecs * b * b;
+        t.last = blk_count(blk_smaller(s->in - (k + t.n_block - 1) * b, b), s->set.pair);
+        t.x = v + place * p->v_step + k * p->v_block;
+        t.weight = weight + k * vecs * p->words * b;
         t.start = (k == 0) ? zeros : NULL;
         for (int64_t i = 0; i < n_part; i++) {
             int64_t end = n * (i + 1) / n_part;

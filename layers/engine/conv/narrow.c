@@ -1,0 +1,85 @@
+#include "layers/engine/conv/narrow.h"
+
+#include "framework/base/bf16.h"
+#include "framework/base/simd.h"
+
+/* ---- words of one value */
+
+CT_SIMD_CLONES static void along_one(int64_t rows, int64_t n, const float *x, int64_t step,
+                                     float *to, int64_t to_step)
+{
+    for (int64_t r = 0; r < rows; r++, x += step, to += to_step) {
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++) to[i] = ct_bf16_to_f32(ct_bf16_from_f32(x[i]));
+    }
+}
+
+static void across_one(int64_t rows, int64_t n, const float *a, const float *b, int64_t step,
+                       float *to, int64_t to_step)
+{
+    (void)b;
+    along_one(rows, n, a, step, to, to_step);
+}
+
+static const ct_narrow one = { .pair = 1, .along = along_one, .across = across_one };
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#include <immintrin.h>
+
+/* ---- pairs; blocks have 16 channels then */
+
+#define BF16 __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
+
+BF16 static void along_two(int64_t rows, int64_t n, const float *x, int64_t step, float *to,
+                           int64_t to_step)
+{
+    for (int64_t r = 0; r < rows; r++, x += step, to += to_step) {
+        int64_t i = 0;
+
+        for (; i + 32 <= n; i += 32)
+            _mm512_storeu_si512(
+                to + i / 2,
+                (__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(x + i + 16), _mm512_loadu_ps(x + i)));
+        for (; i < n; i += 8)
+            _mm_storeu_si128((__m128i *)(to + i / 2),
+                             (__m128i)_mm256_cvtneps_pbh(_mm256_loadu_ps(x + i)));
+    }
+}
+
+/* Of 16 first and 16 second values: first, second, first … */
+BF16 static inline __m512i turns(void)
+{
+    static const uint16_t order[32] = { 0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
+                                        21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
+                                        11, 27, 12, 28, 13, 29, 14, 30, 15, 31 };
+
+    return _mm512_loadu_si512(order);
+}
+
+BF16 static void across_two(int64_t rows, int64_t n, const float *a, const float *b, int64_t step,
+                            float *to, int64_t to_step)
+{
+    __m512i order = turns();
+
+    for (int64_t r = 0; r < rows; r++, a += step, to += to_step) {
+        for (int64_t i = 0; i < n; i += 16) {
+            __mmask16 mask = (n - i < 16) ? 0xff : 0xffff;
+            __m512 second =
+                (b != NULL) ? _mm512_maskz_loadu_ps(mask, b + r * step + i) : _mm512_setzero_ps();
+            __m512i both = (__m512i)_mm512_cvtne2ps_pbh(second, _mm512_maskz_loadu_ps(mask, a + i));
+
+            _mm512_mask_storeu_epi32(to + i, mask, _mm512_permutexvar_epi16(order, both));
+        }
+    }
+}
+
+static const ct_narrow two = { .pair = 2, .along = along_two, .across = across_two };
+#endif
+
+const ct_narrow *ct_narrow_pick(void)
+{
+#if defined(__x86_64__) && defined(__GNUC__)
+    if (ct_simd_has_bf16()) return &two;
+#endif
+    return &one;
+}
