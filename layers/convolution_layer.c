@@ -239,7 +239,12 @@ static bool conv_join(const ct_layer *l, ct_instance *in)
 
 static const char *name_of(const ct_conv_impl *impl, const ct_conv_desc *d)
 {
-    return ct_engine_name(impl->name, d->bf16 && ((impl->can & CT_CONV_CAN_BF16) != 0));
+    /* few channels stay f32, and so do channels that are alone in their group */
+    bool first = (d->x_block == 0) && (d->y_block > 0);
+    bool alone = (d->x_block > 0) && (d->group > 1) && (d->c == d->group);
+    bool rounds = ((impl->can & CT_CONV_CAN_BF16) != 0) && !first && !alone;
+
+    return ct_engine_name(impl->name, d->bf16 && rounds);
 }
 
 static void conv_estimate(const ct_layer *l, const ct_instance *in, ct_estimate *e)

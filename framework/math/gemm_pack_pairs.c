@@ -68,22 +68,32 @@ BF16 static void turn_words(int64_t n, int64_t k, const float *from, int64_t row
     }
 }
 
-/* Columns lie together: n <= 16 of them, of rows q and q + 1 each. */
+/* Columns lie together: n <= 32 of them, of rows q and q + 1 each. Fetched some rows before their
+ * turn, the next panel's at the end: rows may lie a page apart. */
 BF16 static void pair_rows(int64_t n, int64_t k, const float *from, int64_t column, float *to,
                            int64_t width)
 {
     static const uint16_t order[32] = { 0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
                                         21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
                                         11, 27, 12, 28, 13, 29, 14, 30, 15, 31 };
+    enum { ROWS = 32 };
     __m512i index = _mm512_loadu_si512(order);
-    __mmask16 mask = (__mmask16)((1u << n) - 1u);
 
     for (int64_t q = 0; q < k; q += 2, to += width) {
-        __m512 a = _mm512_maskz_loadu_ps(mask, from + q * column), b = _mm512_setzero_ps();
+        const float *a = from + q * column, *b = a + ((q + 1 < k) ? column : 0);
+        int64_t ahead = (q + ROWS < k) ? ROWS * column : (ROWS - k) * column + n;
 
-        if (q + 1 < k) b = _mm512_maskz_loadu_ps(mask, from + (q + 1) * column);
-        _mm512_mask_storeu_epi32(
-            to, mask, _mm512_permutexvar_epi16(index, (__m512i)_mm512_cvtne2ps_pbh(b, a)));
+        for (int64_t i = 0; i < n; i += 16) {
+            __mmask16 mask = (__mmask16)((n - i < 16) ? (1u << (n - i)) - 1u : 0xffffu);
+            __mmask16 second = (q + 1 < k) ? mask : 0;
+            __m512i both;
+
+            __builtin_prefetch(a + ahead + i);
+            __builtin_prefetch(b + ahead + i);
+            both = (__m512i)_mm512_cvtne2ps_pbh(_mm512_maskz_loadu_ps(second, b + i),
+                                                _mm512_maskz_loadu_ps(mask, a + i));
+            _mm512_mask_storeu_epi32(to + i, mask, _mm512_permutexvar_epi16(index, both));
+        }
     }
 }
 
@@ -92,15 +102,14 @@ void ct_gemm_pack_pairs(int64_t n, int64_t k, const float *from, int64_t row, in
 {
     int64_t squares = k / SIDE * SIDE;
 
-    for (int64_t i = 0; i < n; i += 16) {
-        int64_t here = ct_gemm_smaller(16, n - i);
-
-        if (row == 1)
-            pair_rows(here, k, from + i, column, to + i, width);
-        else
-            turn_words(here, squares, from + i * row, row, n * row, to + i, width);
+    if (row == 1) {
+        pair_rows(n, k, from, column, to, width);
+        return;
     }
-    if (row != 1) pack_rest(n, k, squares, from, row, column, to, width);
+    for (int64_t i = 0; i < n; i += 16)
+        turn_words(ct_gemm_smaller(16, n - i), squares, from + i * row, row, n * row, to + i,
+                   width);
+    pack_rest(n, k, squares, from, row, column, to, width);
 }
 
 #else

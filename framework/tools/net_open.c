@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "framework/base/simd.h"
+
 ct_status ct_net_state_read(const ct_options *o, ct_net_state *state)
 {
     const char *stages = ct_options_text(o, "stage");
@@ -41,6 +43,17 @@ void ct_net_options_fill(const ct_call *call, const ct_config *c, ct_phase phase
     out->env.deterministic = (s->deterministic != 0);
     out->env.winograd = s->winograd;
     out->env.precision = s->precision;
+}
+
+const char *ct_precision_text(const ct_net *net)
+{
+    const ct_device *dev = net->options.dev;
+
+    if ((net->options.env.precision != CT__SOLVER_PARAMETER__PRECISION__BF16) ||
+        ((dev != NULL) && (dev->kind != CT_DEVICE_CPU)))
+        return "F32";
+    return ct_simd_has_bf16() ? "BF16: operands of products are pairs of bf16 (AVX512_BF16)"
+                              : "BF16: operands of products are rounded (no instruction for bf16)";
 }
 
 static ct_status sum_ranks(void *ctx, double *v, int n)

@@ -20,6 +20,9 @@ void ct_net_options_fill(const ct_call *call, const ct_config *c, ct_phase phase
 /** An exec context for it; sum_ranks goes through the job's comm where there is one. */
 void ct_exec_fill(const ct_call *call, const ct_net *net, ct_exec *ex);
 
+/** What the solver's precision means on this processor: "F32", or "BF16: …"; static. */
+const char *ct_precision_text(const ct_net *net);
+
 /** What stands in a column of the per-layer tables. */
 int64_t ct_net_layer_params(const ct_net *net, int layer);
 

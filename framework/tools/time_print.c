@@ -164,6 +164,7 @@ ct_status ct_time_result_print(const ct_time_result *r, FILE *out)
     fprintf(out, "\n");
     if (r->engines) print_engines(net->options.env.plan, out);
     print_limits(r, &t, out);
+    fprintf(out, "precision %s\n", ct_precision_text(net));
     fprintf(out, "layouts   %d conversion%s, %.3f ms\n", t.n_reorder, (t.n_reorder == 1) ? "" : "s",
             t.reorder_ms);
     fprintf(out,

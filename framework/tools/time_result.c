@@ -260,7 +260,8 @@ static void add_limit(const ct_time_result *r, ct_text *t)
     int n_reorder = 0;
 
     for (int i = 0; i < r->net->n_layer; i++) n_reorder += r->net->layer[i]->ops->by_net;
-    ct_text_add(t, ",\"conversions\":%d", n_reorder);
+    ct_text_add(t, ",\"conversions\":%d,\"precision\":\"%.4s\"", n_reorder,
+                ct_precision_text(r->net));
     if (!(m->flop > 0)) return;
     ct_text_add(
         t,

@@ -69,6 +69,7 @@ static void log_net(const ct_net *net, int n_rank)
     for (int i = 0; i < net->n_param; i++) n += net->param[i].count;
     CT_INFO("net %s: %d layers, %" PRId64 " parameters, hash %016" PRIx64, net->name, net->n_layer,
             n, ct_net_hash(net));
+    CT_INFO("precision %s", ct_precision_text(net));
     CT_INFO("batch size %" PRId64 " on rank 0, %" PRId64 " on all %d ranks; %" PRId64
             " samples in the data set",
             net->batch_local, net->batch_global, n_rank, net->n_sample);
