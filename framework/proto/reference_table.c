@@ -499,7 +499,8 @@ const ct_meaning ct_meaning_table[] = {
       "Iterations without a new least loss before `plateau` steps; one number a step." },
     { "SolverParameter.power", "Parameter of the policies `inv` and `poly`." },
     { "SolverParameter.precision",
-      "Cortado: operands of convolutions and products as `F32`, or rounded to `BF16` and added up in "
+      "Cortado: operands of convolutions and products as `F32`, or rounded to `BF16` and added up "
+      "in "
       "f32, which is faster where the processor has the instruction; weights, their gradients and "
       "all that is kept stay f32." },
     { "SolverParameter.rampup_interval",

@@ -19,14 +19,15 @@ static bool supports(const ct_conv_desc *d)
 }
 
 /* Measured on AVX-512 (docs/performance.md): level at 16 channels, 1.3 to 3 times the direct sum
- * from 32 on, if the mapped weights are used for some tiles at all. */
+ * from 32 on, if the mapped weights are used for some tiles at all; more of them in bf16, which
+ * makes products cheaper and maps not. */
 bool ct_wino_prefers(const ct_conv_desc *d)
 {
-    enum { CHANNELS = 32, TILES = 16 };
-    int m = ct_wino_tile(d);
+    enum { CHANNELS = 32, TILES = 16, BF16_TILES = 96 };
+    int m = ct_wino_tile(d), least = d->bf16 ? BF16_TILES : TILES;
 
     if ((m == 0) || (d->c / d->group < CHANNELS) || (d->m / d->group < CHANNELS)) return false;
-    return d->n * blk_count(d->oh, m) * blk_count(d->ow, m) >= TILES;
+    return d->n * blk_count(d->oh, m) * blk_count(d->ow, m) >= least;
 }
 
 static ct_wino_sum forward_sum(const ct_conv_desc *d)

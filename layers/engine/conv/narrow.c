@@ -28,6 +28,8 @@ static const ct_narrow one = { .pair = 1, .along = along_one, .across = across_o
 
 /* ---- pairs; blocks have 16 channels then */
 
+enum { AHEAD = 512 /* floats that are fetched before their turn */ };
+
 #define BF16 __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
 
 BF16 static void along_two(int64_t rows, int64_t n, const float *x, int64_t step, float *to,
@@ -36,10 +38,13 @@ BF16 static void along_two(int64_t rows, int64_t n, const float *x, int64_t step
     for (int64_t r = 0; r < rows; r++, x += step, to += to_step) {
         int64_t i = 0;
 
-        for (; i + 32 <= n; i += 32)
+        for (; i + 32 <= n; i += 32) {
+            __builtin_prefetch(x + i + AHEAD);
+            __builtin_prefetch(x + i + AHEAD + 16);
             _mm512_storeu_si512(
                 to + i / 2,
                 (__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(x + i + 16), _mm512_loadu_ps(x + i)));
+        }
         for (; i < n; i += 8)
             _mm_storeu_si128((__m128i *)(to + i / 2),
                              (__m128i)_mm256_cvtneps_pbh(_mm256_loadu_ps(x + i)));
@@ -66,7 +71,10 @@ BF16 static void across_two(int64_t rows, int64_t n, const float *a, const float
             __mmask16 mask = (n - i < 16) ? 0xff : 0xffff;
             __m512 second =
                 (b != NULL) ? _mm512_maskz_loadu_ps(mask, b + r * step + i) : _mm512_setzero_ps();
-            __m512i both = (__m512i)_mm512_cvtne2ps_pbh(second, _mm512_maskz_loadu_ps(mask, a + i));
+            __m512i both;
+
+            __builtin_prefetch(a + i + AHEAD);
+            both = (__m512i)_mm512_cvtne2ps_pbh(second, _mm512_maskz_loadu_ps(mask, a + i));
 
             _mm512_mask_storeu_epi32(to + i, mask, _mm512_permutexvar_epi16(order, both));
         }

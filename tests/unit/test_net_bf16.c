@@ -1,0 +1,136 @@
+/* Nets whose solver says BF16: gradients near those of F32, by root mean square, and not the same;
+ * the same bits for any number of threads; with bf16's instruction and without it the same within
+ * what f32 sums may differ. */
+#include "tests/test.h"
+#include "tests/conv_case.h"
+#include "tests/net_layers.h"
+
+#include "framework/base/simd.h"
+
+#include <math.h>
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CONV(name, bottom, engine)                                                                 \
+    "layer { name: '" name "' type: 'Convolution' bottom: '" bottom "' top: '" name                \
+    "' convolution_param { num_output: 32 kernel_size: 3 pad: 1 weight_filler { type: 'msra' } "   \
+    "} " engine " } "
+#define ENGINE(name)                                                                               \
+    "ct_kernel { forward: '" name "' backward_data: '" name "' backward_weight: '" name "' }"
+
+/* Blocked, Winograd, plain order, and a product. */
+static const char images[] =
+    "layer { name: 'd' type: 'Source' top: 'd' input_param { shape { dim: 4 dim: 3 dim: 17 dim: 15 "
+    "} } } " CONV("a", "d", "") CONV("b", "a", ENGINE("blocked")) CONV("c", "b", ENGINE("winograd"))
+        CONV("g", "c",
+             ENGINE("gemm")) "layer { name: 'i' type: 'InnerProduct' bottom: 'g' top: 'i' "
+                             "inner_product_param { num_output: 37 weight_filler { type: 'xavier' "
+                             "} } } "
+                             "layer { name: 'loss' type: 'SumSq' bottom: 'i' top: 'loss' }";
+
+/* The nets' own types, and all real ones. */
+static const ct_layer_ops *const *table(void)
+{
+    enum { MOST = 300 };
+    static const ct_layer_ops *list[MOST];
+    int n = 0;
+
+    for (int i = 0; test_net_table[i] != NULL; i++) {
+        if (ct_layer_find(test_net_table[i]->type) == NULL) list[n++] = test_net_table[i];
+    }
+    for (int i = 0; ct_layer_table[i] != NULL; i++) list[n++] = ct_layer_table[i];
+    list[n] = NULL;
+    assert_true(n < MOST);
+    return list;
+}
+
+static test_net run(const char *text, Ct__SolverParameter__Precision precision, int threads)
+{
+    ct_net_options o = { .phase = CT_TRAIN, .table = table() };
+    test_net t;
+    int before = omp_get_max_threads();
+
+    omp_set_num_threads(threads);
+    o.env.precision = precision;
+    assert_int_equal(test_net_create(text, &o, &t), CT_OK);
+    (void)test_net_pass(&t, 0, false);
+    omp_set_num_threads(before);
+    return t;
+}
+
+static double difference(const test_net *a, const test_net *b)
+{
+    const float *x = a->net->grad_arena, *y = b->net->grad_arena;
+    double error = 0.0, size = 0.0;
+
+    assert_int_equal(a->net->grad_count, b->net->grad_count);
+    for (int64_t i = 0; i < a->net->grad_count; i++) {
+        error += ((double)x[i] - (double)y[i]) * ((double)x[i] - (double)y[i]);
+        size += (double)y[i] * (double)y[i];
+    }
+    assert_true(size > 0.0);
+    return sqrt(error / size);
+}
+
+static const char *engine(const test_net *t, const char *layer, ct_run_kind kind)
+{
+    for (int i = 0; i < t->net->n_layer; i++) {
+        ct_estimate e;
+
+        if (strcmp(t->net->layer[i]->name, layer) != 0) continue;
+        ct_net_estimate(t->net, i, &e);
+        return e.engine[kind];
+    }
+    fail_msg("no layer %s", layer);
+    return NULL;
+}
+
+static void near_f32(void)
+{
+    test_net f32 = run(images, CT__SOLVER_PARAMETER__PRECISION__F32, 2);
+    test_net bf16 = run(images, CT__SOLVER_PARAMETER__PRECISION__BF16, 2);
+    test_net one = run(images, CT__SOLVER_PARAMETER__PRECISION__BF16, 1);
+    double off = difference(&bf16, &f32);
+
+    /* a layer adds some 2^-8.5 of noise, Winograd's three times that; five of them, both ways */
+    if (!((off > 1e-4) && (off < 0.04))) fail_msg("%g off", off);
+    assert_true(difference(&one, &bf16) < 1e-6); /* plain order: bits may differ */
+    assert_string_equal(engine(&bf16, "b", CT_RUN_FORWARD), "blocked-bf16");
+    assert_string_equal(engine(&bf16, "c", CT_RUN_BACKWARD_WEIGHT), "winograd-bf16");
+    assert_string_equal(engine(&bf16, "g", CT_RUN_BACKWARD_DATA), "gemm-bf16");
+    assert_string_equal(engine(&bf16, "i", CT_RUN_FORWARD), "packed-bf16");
+    assert_string_equal(engine(&f32, "b", CT_RUN_FORWARD), "blocked");
+    test_net_destroy(&f32), test_net_destroy(&bf16), test_net_destroy(&one);
+}
+
+static void test_near_f32(void **state)
+{
+    (void)state;
+    conv_case_each_bf16(near_f32);
+}
+
+/* The instruction adds pairs in its own order and rounding; a value near a tie of bf16 may then
+ * round otherwise in the next layer. */
+static void test_emulated(void **state)
+{
+    test_net fast = run(images, CT__SOLVER_PARAMETER__PRECISION__BF16, 2), slow;
+
+    (void)state;
+    assert_true(setenv("CORTADO_SIMD", "avx512", 1) == 0);
+    assert_false(ct_simd_has_bf16());
+    slow = run(images, CT__SOLVER_PARAMETER__PRECISION__BF16, 2);
+    assert_true(unsetenv("CORTADO_SIMD") == 0);
+    assert_true(difference(&fast, &slow) < 0.004);
+    test_net_destroy(&fast), test_net_destroy(&slow);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_near_f32),
+        cmocka_unit_test(test_emulated),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
