@@ -30,6 +30,7 @@ const char *ct_engine_name(const char *name, bool bf16)
 {
     static const char *const both[][2] = { { "packed", "packed-bf16" },
                                            { "gemm", "gemm-bf16" },
+                                           { "fold", "fold-bf16" },
                                            { "blocked", "blocked-bf16" },
                                            { "winograd", "winograd-bf16" } };
 

@@ -22,6 +22,7 @@ typedef struct fold {
     int64_t images;                    /* of a unit                                         */
     int64_t n_worker, a, col, product; /* floats of a worker's buffers         */
     int64_t packed;
+    bool bf16; /* the product's operands */
 } fold;
 
 static int64_t aligned(int64_t floats)
@@ -32,12 +33,12 @@ static int64_t aligned(int64_t floats)
 /* Of so many places. */
 static ct_gemm_desc product_of(const fold *f, int64_t places)
 {
-    return (ct_gemm_desc){ .m = places, .n = f->width, .k = f->m, .n_thread = 1 };
+    return (ct_gemm_desc){ .m = places, .n = f->width, .k = f->m, .n_thread = 1, .bf16 = f->bf16 };
 }
 
 static fold make_fold(const ct_conv_desc *d)
 {
-    fold f = { .b = d->x_block, .step = blk_count(d->c, STEP) * STEP, .m = d->m };
+    fold f = { .b = d->x_block, .step = blk_count(d->c, STEP) * STEP, .m = d->m, .bf16 = d->bf16 };
     int64_t places;
     ct_gemm_desc p;
 
@@ -50,7 +51,7 @@ static fold make_fold(const ct_conv_desc *d)
     f.a = aligned(places * f.m);
     f.col = aligned(places * f.width);
     f.product = aligned((int64_t)(ct_gemm_packed_workspace(&p) / sizeof(float)));
-    f.packed = aligned(ct_gemm_packed_size(f.width, f.m));
+    f.packed = aligned(ct_gemm_packed_size(&p));
     return f;
 }
 
@@ -213,5 +214,10 @@ static ct_status run(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a)
 }
 
 const ct_conv_impl ct_conv_fold_backward_data = {
-    .name = "fold", .supports = supports, .workspace = workspace, .run = run, .prefers = prefers
+    .name = "fold",
+    .supports = supports,
+    .workspace = workspace,
+    .run = run,
+    .prefers = prefers,
+    .can = CT_CONV_CAN_BF16,
 };
