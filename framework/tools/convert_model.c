@@ -10,6 +10,7 @@
 #include "framework/proto/upgrade.h"
 #include "framework/snapshot/model.h"
 #include "framework/snapshot/snapshot.h"
+#include "framework/tools/onnx.h"
 
 static void list(const ct_model *m)
 {
@@ -84,6 +85,25 @@ static ct_status open_net(const char *file, fitted *f)
     return ct_net_create(f->param, &o, &f->net);
 }
 
+static bool is_onnx(const char *path)
+{
+    size_t n = strlen(path);
+
+    return (n >= 5) && (strcmp(path + n - 5, ".onnx") == 0);
+}
+
+static ct_status save(const ct_convert_options *o, const ct_net *net, ct_model *m)
+{
+    if (is_onnx(o->to)) {
+        CT_TRY(ct_model_load(m));
+        CT_TRY(ct_onnx_write(net, m, o->to));
+    } else {
+        CT_TRY(ct_model_save(m, o->to));
+    }
+    CT_INFO("wrote %s", o->to);
+    return CT_OK;
+}
+
 static ct_status convert(const ct_convert_options *o, ct_model *m)
 {
     fitted f = { .map = NULL };
@@ -94,8 +114,7 @@ static ct_status convert(const ct_convert_options *o, ct_model *m)
         if (status == CT_OK) status = fit(f.net, m);
     }
     if ((status == CT_OK) && (o->to == NULL)) list(m);
-    if ((status == CT_OK) && (o->to != NULL)) status = ct_model_save(m, o->to);
-    if ((status == CT_OK) && (o->to != NULL)) CT_INFO("wrote %s", o->to);
+    if ((status == CT_OK) && (o->to != NULL)) status = save(o, f.net, m);
     ct_net_destroy(f.net);
     if (f.param != NULL) ct__net_parameter__free_unpacked(f.param, NULL);
     ct_source_map_destroy(f.map);
@@ -109,7 +128,10 @@ ct_status ct_convert_model(const ct_convert_options *o)
     ct_status status;
 
     if (o->to != NULL) {
-        CT_TRY(ct_model_format_of(o->to, &format));
+        if (!is_onnx(o->to))
+            CT_TRY(ct_model_format_of(o->to, &format));
+        else if (o->net == NULL)
+            return CT_FAIL(CT_ERR_CONFIG, "%s: ONNX holds the net too: give its --net", o->to);
         if (!o->force && (access(o->to, F_OK) == 0))
             return CT_FAIL(CT_ERR_IO, "%s is there already; --force replaces it", o->to);
     }

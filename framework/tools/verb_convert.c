@@ -32,7 +32,8 @@ static const ct_option table[] = {
     { "from", CT_OPTION_TEXT, MODEL, "FILE",
       "weights: .caffemodel of any age, .caffemodel.h5 or .npz, known by their bytes" },
     { "to", CT_OPTION_TEXT, MODEL, "FILE",
-      "the same as .caffemodel, .h5 or .npz; without it they are listed" },
+      "the same as .caffemodel, .h5 or .npz, or with the net as .onnx; without it they are "
+      "listed" },
     { "net", CT_OPTION_TEXT, MODEL, "FILE",
       "the net's prototxt: fields of its layers, and its shapes in place of old ones of four "
       "dimensions" },
