@@ -3,12 +3,14 @@
  * those move:
  *  slopes    slope_filler, bias_filler, momentum, eps, frozen: like BatchNorm and Scale together
  *  averages  scale_filler, shift_filler, var_eps, decay, moving_average (PSPNet's first)
- *  segnet    scale_filler, shift_filler, bn_mode: statistics of the batch, or none at all */
+ *  segnet    scale_filler, shift_filler, bn_mode: statistics of the batch, or none at all
+ * SyncBN is the first with statistics of the global batch: ranks add up what they have of it. */
 #include "layers/engine/batch_norm/batch_norm.h"
 #include "layers/layer_types.h"
 #include "layers/layer_util.h"
 
 #include <math.h>
+#include <string.h>
 
 typedef enum { FORM_SLOPES, FORM_AVERAGES, FORM_SEGNET } bn_form;
 typedef enum { BY_BATCH, BY_RUNNING, BY_NOTHING } bn_by;
@@ -17,6 +19,7 @@ typedef struct bn_state {
     Ct__FillerParameter one; /* the default filler */
     bn_form form;
     bn_by by;
+    bool sync;       /* SyncBN */
     bool moves;      /* running statistics follow the batch's */
     float keep, eps; /* running = keep running + (1 - keep) batch */
 } bn_state;
@@ -24,10 +27,11 @@ typedef struct bn_state {
 typedef struct bn_plan {
     ct_batch_norm_desc desc;
     const ct_batch_norm_engine *engine;
+    double count; /* values in a channel of the last forward, of all ranks with SyncBN */
 } bn_plan;
 
-enum { SCALE, SHIFT, MEAN, VARIANCE };     /* weights */
-enum { USED_MEAN, INV_STD, NORMAL, SUMS }; /* buffers */
+enum { SCALE, SHIFT, MEAN, VARIANCE };             /* weights */
+enum { USED_MEAN, INV_STD, NORMAL, SUMS, SHARED }; /* buffers */
 
 static bn_form form_of(const Ct__BNParameter *p)
 {
@@ -43,6 +47,11 @@ static ct_status read_form(const ct_layer *l, const Ct__BNParameter *p, bn_state
     bool test = l->phase == CT_TEST;
 
     s->form = form_of(p);
+    s->sync = strcmp(l->ops->type, ct_layer_sync_bn.type) == 0;
+    if (s->sync && (s->form != FORM_SLOPES))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                             "SyncBN has slope_filler, bias_filler, momentum, eps and frozen, not "
+                             "the fields of PSPNet's and SegNet's BN");
     s->keep = (p != NULL) ? p->momentum : 0.9f;
     s->eps = (p != NULL) ? p->eps : 1e-5f;
     if ((s->form != FORM_SLOPES) && ((p->slope_filler != NULL) || (p->bias_filler != NULL) ||
@@ -118,6 +127,7 @@ static bool takes(const Ct__LayerParameter *p, const ct_blob *const *bottom, int
 
 static ct_status reshape(const ct_layer *l, ct_instance *in)
 {
+    const bn_state *s = l->state;
     const ct_blob *x = in->bottom[0];
     ct_shape shape = x->data.shape;
     int64_t channels = l->weight[SCALE].shape.dim[1];
@@ -135,6 +145,8 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     ct_instance_buffer(in, USED_MEAN, CT_KEEP_PASS, (size_t)channels * sizeof(float));
     ct_instance_buffer(in, INV_STD, CT_KEEP_PASS, (size_t)channels * sizeof(float));
     ct_instance_buffer(in, SUMS, CT_KEEP_CALL, 2 * (size_t)channels * sizeof(double));
+    ct_instance_buffer(in, SHARED, CT_KEEP_CALL,
+                       s->sync ? (2 * (size_t)channels + 1) * sizeof(double) : 0);
     if (in_place) in->backward_reads = 0;
     in->over = 1;
     ct_instance_buffer(in, NORMAL, CT_KEEP_PASS, in_place ? ct_tensor_bytes(&x->data) : 0);
@@ -142,21 +154,54 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     return CT_OK;
 }
 
-/* Mean and variance that the values are normalised by, into the buffers; the variance as it is. */
-static void find_statistics(const bn_state *s, const bn_plan *plan, ct_instance *in)
+static ct_status sum_ranks(ct_exec *ex, double *v, int64_t n)
+{
+    return (ex->sum_ranks != NULL) ? ex->sum_ranks(ex->hook_ctx, v, (int)n) : CT_OK;
+}
+
+/* The means and variances of ranks with `here` values a channel become those of all their values:
+ * M = sum n mean / N, then V = sum n (var + (mean - M)^2) / N. Collective. */
+static ct_status join_statistics(const bn_plan *plan, double here, const ct_instance *in,
+                                 ct_exec *ex, double *count_p)
+{
+    float *mean = in->buffer[USED_MEAN].data, *var = in->buffer[INV_STD].data;
+    double *v = in->buffer[SHARED].data;
+    int64_t n = plan->desc.channels;
+
+    for (int64_t c = 0; c < n; c++) v[c] = (here > 0) ? here * (double)mean[c] : 0.0;
+    v[n] = here;
+    CT_TRY(sum_ranks(ex, v, n + 1));
+    *count_p = v[n];
+    for (int64_t c = 0; c < n; c++) {
+        double all = (*count_p > 0) ? v[c] / *count_p : 0.0, off = (double)mean[c] - all;
+
+        v[c] = (here > 0) ? here * ((double)var[c] + off * off) : 0.0;
+        mean[c] = (float)all;
+    }
+    CT_TRY(sum_ranks(ex, v, n));
+    for (int64_t c = 0; c < n; c++) var[c] = (*count_p > 0) ? (float)(v[c] / *count_p) : 0.0f;
+    return CT_OK;
+}
+
+/* Mean and variance that the values are normalised by, into the buffers; the variance as it is.
+ * Collective for SyncBN. */
+static ct_status find_statistics(const bn_state *s, bn_plan *plan, ct_instance *in, ct_exec *ex)
 {
     const ct_batch_norm_desc *d = &plan->desc;
     float *mean = in->buffer[USED_MEAN].data, *var = in->buffer[INV_STD].data;
 
+    plan->count = (double)(d->n * d->spatial);
     if (s->by == BY_BATCH) {
-        plan->engine->statistics(d, 0, d->channels, ct_blob_data(in->bottom[0]), mean, var);
-        for (int64_t c = 0; s->moves && (c < d->channels); c++) {
+        if (plan->count > 0)
+            plan->engine->statistics(d, 0, d->channels, ct_blob_data(in->bottom[0]), mean, var);
+        if (s->sync) CT_TRY(join_statistics(plan, plan->count, in, ex, &plan->count));
+        for (int64_t c = 0; s->moves && (plan->count > 0) && (c < d->channels); c++) {
             float *m = ct_blob_data(&in->weight[MEAN]), *v = ct_blob_data(&in->weight[VARIANCE]);
 
             m[c] = s->keep * m[c] + (1.0f - s->keep) * mean[c];
             v[c] = s->keep * v[c] + (1.0f - s->keep) * var[c];
         }
-        return;
+        return CT_OK;
     }
     for (int64_t c = 0; c < d->channels; c++) {
         bool running = s->by == BY_RUNNING;
@@ -164,12 +209,13 @@ static void find_statistics(const bn_state *s, const bn_plan *plan, ct_instance 
         mean[c] = running ? ct_blob_data(&in->weight[MEAN])[c] : 0.0f;
         var[c] = running ? ct_blob_data(&in->weight[VARIANCE])[c] : 1.0f - s->eps;
     }
+    return CT_OK;
 }
 
 static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
     const bn_state *s = l->state;
-    const bn_plan *plan = in->state;
+    bn_plan *plan = in->state;
     const ct_batch_norm_desc *d = &plan->desc;
     float *inv_std = in->buffer[INV_STD].data;
     ct_batch_norm_map m = { .x = ct_blob_data(in->bottom[0]),
@@ -179,13 +225,18 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
                             .bias = ct_blob_data(&in->weight[SHIFT]),
                             .y = ct_blob_data(in->top[0]) };
 
-    (void)ex;
+    if (in->buffer[NORMAL].bytes > 0) { /* then factor and shift have a pass of their own */
+        m.normal = in->buffer[NORMAL].data;
+        m.scale = m.bias = NULL;
+    }
+    CT_TRY(find_statistics(s, plan, in, ex));
     if (d->n * d->spatial == 0) return CT_OK; /* a rank without samples */
-    if (in->buffer[NORMAL].bytes > 0) m.normal = in->buffer[NORMAL].data;
-    find_statistics(s, plan, in);
     for (int64_t c = 0; c < d->channels; c++)
         inv_std[c] = (float)(1.0 / sqrt((double)inv_std[c] + (double)s->eps));
     plan->engine->apply(d, 0, d->channels, &m);
+    if (m.normal != NULL)
+        ct_view_affine(&(ct_view){ d->n, d->channels, d->spatial, d->block }, m.y,
+                       ct_blob_data(&in->weight[SCALE]), ct_blob_data(&in->weight[SHIFT]), m.y);
     return CT_OK;
 }
 
@@ -197,6 +248,30 @@ static void put_weight_diff(const ct_instance *in, ct_exec *ex, int w, const dou
 
     for (int64_t c = 0; (diff != NULL) && (c < n); c++)
         diff[c] = (float)(sum[c] + (add ? (double)diff[c] : 0.0));
+}
+
+/* dx = (dn - E dn - normal E(dn normal)) inv_std with dn = dy scale, where means are over all
+ * ranks; it comes as dn inv_std. Collective. */
+static ct_status take_means_off(const bn_plan *plan, const ct_instance *in,
+                                const ct_batch_norm_back *b, ct_exec *ex)
+{
+    const ct_batch_norm_desc *d = &plan->desc;
+    double *v = in->buffer[SHARED].data;
+
+    memcpy(v, b->sum, 2 * (size_t)d->channels * sizeof(*v));
+    CT_TRY(sum_ranks(ex, v, 2 * d->channels));
+#pragma omp parallel for schedule(static) if (d->n * d->channels * d->spatial >= CT_PARALLEL_MIN)
+    for (int64_t k = 0; k < d->n * d->channels; k++) {
+        int64_t c = k % d->channels;
+        double unit = (double)b->map.scale[c] * (double)b->map.inv_std[c] / plan->count;
+        float mean = (b->map.mean != NULL) ? b->map.mean[c] : 0.0f;
+        float slope = (b->map.mean != NULL) ? b->map.inv_std[c] : 1.0f;
+        float all = (float)(v[c] * unit), by_normal = (float)(v[d->channels + c] * unit);
+
+        for (int64_t i = k * d->spatial; i < (k + 1) * d->spatial; i++)
+            b->dx[i] -= all + (b->map.x[i] - mean) * slope * by_normal;
+    }
+    return CT_OK;
 }
 
 static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
@@ -213,7 +288,7 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
                                       .bias = ct_blob_data(&in->weight[SHIFT]) },
                              .dy = { ct_blob_diff(in->top[0]) },
                              .n_dy = 1,
-                             .fixed = s->by != BY_BATCH,
+                             .fixed = (s->by != BY_BATCH) || s->sync,
                              .dx = ct_blob_diff(in->bottom[0]),
                              .sum = in->buffer[SUMS].data };
 
@@ -223,6 +298,8 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     } else {
         plan->engine->backward(d, 0, d->channels, &b);
     }
+    if (s->sync && (s->by == BY_BATCH) && in->bottom[0]->wants_diff)
+        CT_TRY(take_means_off(plan, in, &b, ex));
     put_weight_diff(in, ex, SCALE, b.dot);
     put_weight_diff(in, ex, SHIFT, b.sum);
     return CT_OK;
@@ -236,20 +313,13 @@ static void estimate(const ct_layer *l, const ct_instance *in, ct_estimate *e)
     e->engine[CT_RUN_FORWARD] = e->engine[CT_RUN_BACKWARD_DATA] = plan->engine->name;
 }
 
-const ct_layer_ops ct_layer_bn = {
-    .type = "BN",
-    .min_bottom = 1,
-    .max_bottom = 1,
-    .min_top = 1,
-    .max_top = 1,
-    .allow_inplace = true,
-    .backward_reads = CT_READS_BOTTOM,
-    .state_size = sizeof(bn_state),
-    .instance_state_size = sizeof(bn_plan),
-    .setup = setup,
-    .takes = takes,
-    .reshape = reshape,
-    .forward = forward,
-    .backward = backward,
-    .estimate = estimate,
-};
+#define BN(_type, _takes)                                                                          \
+    {                                                                                              \
+        .type = _type, .min_bottom = 1, .max_bottom = 1, .min_top = 1, .max_top = 1,               \
+        .allow_inplace = true, .backward_reads = CT_READS_BOTTOM, .state_size = sizeof(bn_state),  \
+        .instance_state_size = sizeof(bn_plan), .setup = setup, .takes = _takes,                   \
+        .reshape = reshape, .forward = forward, .backward = backward, .estimate = estimate,        \
+    }
+
+const ct_layer_ops ct_layer_bn = BN("BN", takes);
+const ct_layer_ops ct_layer_sync_bn = BN("SyncBN", NULL);

@@ -81,6 +81,7 @@ const ct_layer_ops *const ct_layer_table[] = {
     &ct_layer_split,
     &ct_layer_spp,
     &ct_layer_swish,
+    &ct_layer_sync_bn,
     &ct_layer_tanh,
     &ct_layer_text_data,
     &ct_layer_threshold,

@@ -79,6 +79,7 @@ extern const ct_layer_ops ct_layer_softmax_loss;
 extern const ct_layer_ops ct_layer_split;
 extern const ct_layer_ops ct_layer_spp;
 extern const ct_layer_ops ct_layer_swish;
+extern const ct_layer_ops ct_layer_sync_bn;
 extern const ct_layer_ops ct_layer_tanh;
 extern const ct_layer_ops ct_layer_text_data;
 extern const ct_layer_ops ct_layer_threshold;

@@ -26,13 +26,14 @@ static void set(float *to, const double *from, int64_t n)
     for (int64_t i = 0; i < n; i++) to[i] = (float)from[i];
 }
 
-static test_layer *make(const golden_case *g)
+static test_layer *make(const golden_case *g, bool in_place)
 {
     test_layer_spec spec = { .type = g->type,
                              .text = g->text,
                              .phase = g->phase,
                              .n_bottom = g->n_bottom,
-                             .n_top = g->n_top };
+                             .n_top = g->n_top,
+                             .in_place = in_place };
     test_layer *t;
 
     for (int i = 0; i < g->n_bottom; i++) spec.bottom[i] = g->bottom[i];
@@ -43,10 +44,10 @@ static test_layer *make(const golden_case *g)
     return t;
 }
 
-static void compare(const golden_case *g)
+static void compare(const golden_case *g, bool in_place)
 {
     double tolerance = g->roundings * 0x1p-24;
-    test_layer *t = make(g);
+    test_layer *t = make(g, in_place);
     char what[160];
 
     for (int k = 0; k < g->n_top; k++) {
@@ -78,7 +79,10 @@ static void compare(const golden_case *g)
 static void same_as_recorded(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof(golden) / sizeof(golden[0]); i++) compare(&golden[i]);
+    for (size_t i = 0; i < sizeof(golden) / sizeof(golden[0]); i++) {
+        compare(&golden[i], false);
+        if (ct_layer_find(golden[i].type)->allow_inplace) compare(&golden[i], true);
+    }
 }
 
 static void gradients(void **state)
@@ -89,7 +93,7 @@ static void gradients(void **state)
         test_layer *t;
 
         if (g->dx[0] == NULL) continue; /* none, or of places that numbers say */
-        t = make(g);
+        t = make(g, false);
         test_layer_gradient(t, &(test_gradient){ .step = 1.0f / 64,
                                                  .roundings = g->roundings,
                                                  .max_element = 40,
