@@ -673,9 +673,7 @@ static void sync_bn(void **state)
         int n = (first[r + 1] - first[r]) * PER;
 
         for (int i = 0; i < n; i++) {
-            if (i < 8)
-                printf("%d %d %g %g\n", r, i, (double)rank[r].t->input_diff[0][i],
-                       (double)all->input_diff[0][first[r] * PER + i]); /* at most 32 roundings of
+            /* at most 32 roundings of
                                                                            numbers up to 16 */
             assert_true(fabsf(rank[r].t->top[0][i] - all->top[0][first[r] * PER + i]) <
                         512 * 0x1p-24f);
