@@ -39,6 +39,9 @@ ct_status ct_convert_images(const ct_convert_options *o);
  *  vocabulary is train's; other words become <unk> where that is in it. CT_ERR_DATA, with file and
  *  line, where it is not. */
 ct_status ct_convert_text(const ct_convert_options *o);
+/** The mean image of the data set `from` (backend as above), as .binaryproto `to`; logs the mean of
+ *  each channel. */
+ct_status ct_convert_mean(const ct_convert_options *o);
 /** Rendered digits, 28 x 28, one channel: the same images for the same seed and count. */
 ct_status ct_convert_digits(const ct_convert_options *o);
 

@@ -2,15 +2,13 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "framework/data/writer.h"
 #include "framework/proto/upgrade.h"
 
 static ct_status check_target(const ct_convert_options *o)
 {
-    if (!o->force && (access(o->to, F_OK) == 0)) {
-        return CT_FAIL(CT_ERR_IO, "%s is there already; --force replaces it", o->to);
-    }
+    CT_TRY(ct_path_check_free(o->to, o->force));
     return ct_file_check_writable(o->to);
 }
 

@@ -1,18 +1,18 @@
 #include "framework/tools/tools.h"
 
-#define JOB "train test time"
+#define JOB "train test time extract"
 
 const ct_option ct_option_table[] = {
     { "solver", CT_OPTION_TEXT, "train time check", "FILE", "the solver prototxt" },
-    { "model", CT_OPTION_TEXT, "test time check", "FILE", "the net prototxt" },
-    { "weights", CT_OPTION_TEXT, "train test", "FILE[,FILE]",
+    { "model", CT_OPTION_TEXT, "test time check extract", "FILE", "the net prototxt" },
+    { "weights", CT_OPTION_TEXT, "train test extract", "FILE[,FILE]",
       "weights to start from, by layer name: .caffemodel or .caffemodel.h5" },
     { "snapshot", CT_OPTION_TEXT, "train", "FILE|auto",
       "resume from a .solverstate.h5; auto: the newest good one of snapshot_prefix, else start" },
     { "iterations", CT_OPTION_COUNT, JOB, "N",
-      "train: max_iter; test: batches (50); time: timed steps (10), with "
+      "train: max_iter; test and extract: batches (50); time: timed steps (10), with "
       "--data batches (100)" },
-    { "set", CT_OPTION_LIST, "train test time check", "FIELD=VALUE",
+    { "set", CT_OPTION_LIST, "train test time check extract", "FIELD=VALUE",
       "override, repeatable: a solver field (base_lr, comm.bucket_mb), batch_size (every data "
       "layer "
       "of the phase: TRAIN for train, time and check, TEST for test), or layer[NAME].field.sub" },
@@ -21,6 +21,8 @@ const ct_option ct_option_table[] = {
       "what ran when on every rank, for chrome://tracing or ui.perfetto.dev" },
     { "trace_iterations", CT_OPTION_TEXT, "train time", "A-B",
       "the iterations to trace (the fourth to the eighth of the run)" },
+    { "blobs", CT_OPTION_TEXT, "extract", "NAME[,NAME]", "what to write, one data set each" },
+    { "to", CT_OPTION_TEXT, "extract", "FILE", "the HDF5 file" },
     { "data", CT_OPTION_FLAG, "time", NULL,
       "time the data layers alone: how many images/s they could deliver" },
     { "json", CT_OPTION_TEXT, "time", "FILE", "write the result as JSON" },
@@ -64,8 +66,9 @@ const ct_option ct_option_table[] = {
     { "phase", CT_OPTION_CHOICE, "time", "TRAIN|TEST", "the phase of the net (TRAIN)" },
     { "phase", CT_OPTION_CHOICE, "check", "TRAIN|TEST",
       "the phase of the net; both if not given, with --solver the nets that it trains and tests" },
-    { "level", CT_OPTION_COUNT, "test time check", "N", "the level of the net's state" },
-    { "stage", CT_OPTION_TEXT, "test time check", "NAME[,NAME]", "the stages of the net's state" },
+    { "level", CT_OPTION_COUNT, "test time check extract", "N", "the level of the net's state" },
+    { "stage", CT_OPTION_TEXT, "test time check extract", "NAME[,NAME]",
+      "the stages of the net's state" },
     { "ranks", CT_OPTION_COUNT, "check", "N", "how many ranks to reckon with (1)" },
     { "nodes", CT_OPTION_COUNT, "check", "N",
       "on how many nodes: says what compression would gain there" },

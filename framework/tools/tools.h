@@ -35,6 +35,7 @@ extern const int ct_option_table_n;
 
 ct_status ct_verb_train(ct_call *call);
 ct_status ct_verb_test(ct_call *call);
+ct_status ct_verb_extract(ct_call *call);
 ct_status ct_verb_time(ct_call *call);
 ct_status ct_verb_check(ct_call *call);
 ct_status ct_verb_info(ct_call *call);

@@ -14,11 +14,12 @@
 #define DIGITS  "convert digits"
 #define IMAGES  "convert images"
 #define TEXT    "convert text"
+#define MEAN    "convert mean"
 #define NET     "convert net"
 #define SOLVER  "convert solver"
 #define MODEL   "convert model"
 #define SETS    MNIST " " CIFAR10 " " DIGITS " " IMAGES
-#define ALL     SETS " " TEXT " " NET " " SOLVER " " MODEL
+#define ALL     SETS " " TEXT " " MEAN " " NET " " SOLVER " " MODEL
 
 static const ct_option table[] = {
     { "from", CT_OPTION_TEXT, MNIST " " CIFAR10, "DIR", "the folder of the source files" },
@@ -26,6 +27,9 @@ static const ct_option table[] = {
       "a folder with *train*.txt, *valid*.txt, *test*.txt, or one text" },
     { "to", CT_OPTION_TEXT, TEXT, "PATH",
       "the folder for train.h5, valid.h5, test.h5 and vocabulary.txt; of one text, the file" },
+    { "from", CT_OPTION_TEXT, MEAN, "SET", "a data set of images of one size" },
+    { "to", CT_OPTION_TEXT, MEAN, "FILE", "its mean image, as .binaryproto" },
+    { "backend", CT_OPTION_CHOICE, MEAN, "lmdb|hdf5", "the set's format; lmdb if not given" },
     { "from", CT_OPTION_TEXT, NET, "FILE", "a prototxt of any age, or a binary .caffemodel" },
     { "from", CT_OPTION_TEXT, SOLVER, "FILE", "a solver prototxt" },
     { "to", CT_OPTION_TEXT, NET " " SOLVER, "FILE", "the same in today's form: text, or binary" },
@@ -52,7 +56,7 @@ static const ct_option table[] = {
     { "root", CT_OPTION_TEXT, IMAGES, "DIR", "the folder that the listed paths start from" },
     { "resize", CT_OPTION_TEXT, IMAGES, "HxW", "resize to height x width" },
     { "encoded", CT_OPTION_FLAG, IMAGES, NULL, "keep images compressed" },
-    { "gray", CT_OPTION_FLAG, IMAGES, NULL, "one channel" },
+    { "gray", CT_OPTION_FLAG, IMAGES " " MEAN, NULL, "one channel" },
     { "shuffle", CT_OPTION_FLAG, IMAGES, NULL, "mix the order" },
     { "count", CT_OPTION_COUNT, DIGITS, "N",
       "training images, 10000 if not given; a fifth as many for testing" },
@@ -87,6 +91,7 @@ static const kind kinds[] = {
       "text as numbers of words, a sentence a line",
       { "from", "to" } },
     { "model", MODEL, ct_convert_model, "weights, from one format to another", { "from" } },
+    { "mean", MEAN, ct_convert_mean, "the mean image of a data set", { "from", "to" } },
     { "net",
       NET,
       ct_convert_net,
@@ -119,8 +124,7 @@ static ct_status find_kind(const char *name, const kind **kind_p)
     nearest = ct_text_nearest(name, names, N_KIND);
     return CT_FAIL(CT_ERR_CONFIG,
                    "cortado convert: unknown kind \"%s\"%s%s%s (mnist, cifar10, images, text, "
-                   "model, net, solver, "
-                   "digits)",
+                   "model, mean, net, solver, digits)",
                    name, (nearest != NULL) ? "; did you mean \"" : "",
                    (nearest != NULL) ? nearest : "", (nearest != NULL) ? "\"?" : "");
 }

@@ -12,6 +12,10 @@ const ct_verb ct_verb_table[] = {
       true, false, ct_verb_train },
     { "test", "score a trained net: --model=FILE --weights=FILE",
       "cortado test --model=FILE --weights=FILE [--iterations=N]", true, false, ct_verb_test },
+    { "extract", "blobs of a trained net as HDF5: --model=FILE --weights=FILE --blobs=NAME,…",
+      "cortado extract --model=FILE --weights=FILE --blobs=NAME[,NAME] --to=FILE.h5 "
+      "[--iterations=N]",
+      true, false, ct_verb_extract },
     { "time", "time a training step, layer by layer: --model=FILE",
       "cortado time --model=FILE [--iterations=N] [--json=FILE] [--data]", true, false,
       ct_verb_time },

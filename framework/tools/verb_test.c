@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "framework/report/report.h"
-#include "framework/snapshot/snapshot.h"
 #include "framework/tools/net_open.h"
 
 /* This rank's share of the outputs of one batch, element by element; the ranks' shares add up. */
@@ -84,20 +83,6 @@ out:
     return status;
 }
 
-static ct_status load_weights(const ct_call *call, ct_net *net)
-{
-    const char *files = ct_options_text(call->options, "weights");
-    char *list = strdup(files);
-    ct_status status = CT_OK;
-
-    if (list == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a file name");
-    for (char *rest = list, *at; (status == CT_OK) && ((at = strsep(&rest, ",")) != NULL);) {
-        status = ct_weights_load(at, net);
-    }
-    free(list);
-    return status;
-}
-
 static ct_status run(ct_call *call, const ct_config *c, ct_net *net)
 {
     int64_t n_batch = ct_options_count(call->options, "iterations", 50);
@@ -115,7 +100,7 @@ static ct_status run(ct_call *call, const ct_config *c, ct_net *net)
     CT_TRY_GOTO(status, out, ct_report_create(&options, &report));
     ct_call_provenance(call, c, &text);
     CT_TRY_GOTO(status, out, ct_report_run(report, text.text));
-    CT_TRY_GOTO(status, out, load_weights(call, net));
+    CT_TRY_GOTO(status, out, ct_weights_load_list(ct_options_text(call->options, "weights"), net));
     CT_INFO("Running for %" PRId64 " iterations of %" PRId64 " samples.", n_batch,
             net->batch_global);
     CT_TRY_GOTO(status, out, score(call, net, n_batch, mean, n));

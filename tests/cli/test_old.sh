@@ -6,7 +6,7 @@ runs net 0 '12 layers brought up' "$CORTADO" convert net --from="$old/alexnet_v0
 is written grep -q 'type: "Convolution"' new.prototxt
 runs again 0 '' "$CORTADO" convert net --from=new.prototxt --to=same.prototxt
 is unchanged cmp new.prototxt same.prototxt
-runs exists 3 'new.prototxt is there already; --force replaces it' "$CORTADO" convert net --from=new.prototxt --to=new.prototxt
+runs exists 2 'new.prototxt exists already; --force replaces it' "$CORTADO" convert net --from=new.prototxt --to=new.prototxt
 runs force 0 '' "$CORTADO" convert net --from=new.prototxt --to=same.prototxt --force
 runs absent 3 'none.prototxt: No such file' "$CORTADO" convert net --from=none.prototxt --to=x.prototxt
 runs no_folder 3 'nowhere' "$CORTADO" convert net --from=new.prototxt --to=nowhere/x.prototxt

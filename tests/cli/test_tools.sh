@@ -1,0 +1,78 @@
+# What stands for Caffe's smaller tools: extract, convert mean, the plot of a log, parse_log on our log.
+. "$ROOT/tests/cli/lib.sh"
+make_case
+"$CORTADO" train --solver=solver.prototxt --set=test_interval=10 --metrics=m.jsonl >train.log 2>&1 || not_ok trains "training failed"
+weights=s_iter_20.caffemodel.h5
+
+# ---- extract
+extract="$CORTADO extract --model=net.prototxt --weights=$weights"
+runs extracts 0 'f.h5: conv, 60 6 12 12' $extract --blobs=conv,ip,label --to=f.h5 --iterations=3
+runs extract_again 0 "g.h5: ip, 40 10" $extract --blobs=ip,accuracy --to=g.h5 --iterations=2
+runs scalar 0 'g.h5: accuracy, 2 \(2\)' $extract --blobs=accuracy --to=g.h5 --iterations=2
+runs unknown_blob 2 'no blob "cnv"; did you mean "conv"' $extract --blobs=cnv --to=g.h5
+runs no_blobs 2 'needs --blobs' $extract --to=g.h5
+runs no_folder 3 'nowhere' $extract --blobs=ip --to=nowhere/f.h5
+runs no_batches 2 'at least 1' $extract --blobs=ip --to=g.h5 --iterations=0
+runs one_rank_only 2 'one rank, not on 2' $JOB 2 $extract --blobs=ip --to=g.h5
+# the classifier on the extracted features says what the net said: the same scores, the same loss
+cat >on_ip.prototxt <<'NET'
+layer { name: "f" type: "HDF5Data" top: "ip" top: "label" hdf5_data_param { source: "f.h5" batch_size: 20 } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }
+layer { name: "accuracy" type: "Accuracy" bottom: "ip" bottom: "label" top: "accuracy" }
+NET
+cat >on_conv.prototxt <<'NET'
+layer { name: "f" type: "HDF5Data" top: "conv" top: "label" hdf5_data_param { source: "f.h5" batch_size: 20 } }
+layer { name: "ip" type: "InnerProduct" bottom: "conv" top: "ip" inner_product_param { num_output: 10 } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }
+layer { name: "accuracy" type: "Accuracy" bottom: "ip" bottom: "label" top: "accuracy" }
+NET
+loss_of() { "$CORTADO" test --model=$1 --weights=$weights --iterations=3 2>&1 | sed -n 's/.*\] Loss: //p; s/.*\] accuracy = //p'; }
+loss_of net.prototxt >whole
+is loss_said test -s whole
+loss_of on_conv.prototxt >out
+is same_from_conv cmp out whole
+runs check_on_ip 0 "HDF5Data" "$CORTADO" check --model=on_ip.prototxt --phase=TEST
+
+# ---- convert mean: that of convert digits --mean
+"$CORTADO" convert digits --to=again --count=600 --seed=3 --mean=want.binaryproto >out 2>&1
+runs mean 0 'got.binaryproto: the mean of 600 images of 1 28 28' "$CORTADO" convert mean --from=data/train_lmdb --to=got.binaryproto
+is mean_of_channel grep -q 'mean value of channel 0: ' out
+is mean_is_equal cmp want.binaryproto got.binaryproto
+runs mean_there 2 'got.binaryproto.*force' "$CORTADO" convert mean --from=data/train_lmdb --to=got.binaryproto
+runs mean_nothing 3 'nowhere' "$CORTADO" convert mean --from=nowhere --to=x.binaryproto
+"$CORTADO" convert digits --to=h5 --count=600 --seed=3 --backend=hdf5 >out 2>&1
+runs mean_hdf5 0 'the mean of 600 images' "$CORTADO" convert mean --from=h5/train.h5 --backend=hdf5 --to=h5.binaryproto
+is mean_hdf5_is_equal cmp want.binaryproto h5.binaryproto
+
+# ---- the log
+if command -v python3 >/dev/null; then
+    plot="python3 $ROOT/scripts/plot_log.py"
+    runs plot 0 '' $plot log.svg train.log
+    is plot_is_xml python3 -c "import xml.dom.minidom as m; m.parse('log.svg')"
+    is plot_has_loss grep -q '>loss<' log.svg
+    is plot_has_rate grep -q '>lr<' log.svg
+    runs plot_metrics 0 '' $plot metrics.svg m.jsonl --fields=loss
+    is plot_metrics_curve grep -q '<polyline' metrics.svg
+    runs plot_two 0 '' $plot two.svg train.log train.log --fields=loss --average=3
+    is plot_two_curves test "$(grep -c '<polyline' two.svg)" -ge 2
+    runs plot_unknown 1 'no such field: speed' $plot x.svg train.log --fields=speed
+    runs plot_nothing 1 'no iterations' $plot x.svg net.prototxt
+fi
+if [ -n "${CORTADO_PARSE_LOG:-}" ] && command -v python3 >/dev/null; then
+    # Caffe's own script, which an older Python wrote: print statements become calls, nothing else
+    cat >run.py <<'PY'
+import os, re, sys
+p = sys.argv[1]
+sys.path.insert(0, os.path.dirname(p))
+text = re.sub(r"print ('[^']*' % \w+)", r"print(\1)", open(p).read())
+sys.argv = sys.argv[1:]
+exec(compile(text, p, "exec"))
+PY
+    runs parse_log 0 '' python3 -W ignore run.py "$CORTADO_PARSE_LOG" train.log .
+    is parse_log_train grep -q '^NumIters,Seconds,LearningRate,loss' train.log.train
+    is parse_log_test test "$(wc -l <train.log.test)" -ge 2
+    is parse_log_rate grep -q '^10.0,.*,0.05,' train.log.train
+else
+    skip parse_log "CORTADO_PARSE_LOG names no copy of Caffe's parse_log.py"
+fi
+finish
