@@ -1,4 +1,5 @@
 /* From a list of layers to a graph: types, blobs by name, counts. */
+#include "framework/net/foreign.h"
 #include "framework/net/graph.h"
 
 #include <stdlib.h>
@@ -85,9 +86,9 @@ static ct_status find_type(ct_node *n, const ct_net_options *o)
         }
         if (n_name < MAX_NAMES) name[n_name++] = table[i]->type;
     }
-    if (ct_net_foreign_type(type) != NULL)
+    if (ct_foreign_why(type) != NULL)
         return CT_NODE_FAIL(n, CT_ERR_CONFIG, "this layer type is not supported: %s",
-                            ct_net_foreign_type(type));
+                            ct_foreign_why(type));
     near = ct_text_nearest(type, name, n_name);
     if (near != NULL)
         return CT_NODE_FAIL(n, CT_ERR_CONFIG, "unknown layer type; did you mean \"%s\"?", near);

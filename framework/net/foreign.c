@@ -1,13 +1,11 @@
 /* Layer types of Caffe and of its forks that are known and not there: what each would take. A type
- * that a table holds is never looked up here. */
+ * that is in the table of layers is not looked up here. */
 #include <stddef.h>
 #include <string.h>
 
-#include "framework/net/graph.h"
+#include "framework/net/foreign.h"
 
-static const struct {
-    const char *type, *why;
-} foreign[] = {
+const ct_foreign_type ct_foreign_table[] = {
     { "AnnotatedData",
       "images with boxes are not read yet; give images and rows of true boxes "
       "(sample, class, instance, x0 y0 x1 y1, difficult) as two tops of HDF5Data" },
@@ -28,12 +26,13 @@ static const struct {
     { "SoftmaxFocalLoss", "FocalLoss is, and takes a softmax too" },
     { "VideoData", "cut the video into images, and read them with ImageData" },
     { "WindowData", "cut the windows out of the images beforehand, and read them with ImageData" },
+    { NULL, NULL },
 };
 
-const char *ct_net_foreign_type(const char *type)
+const char *ct_foreign_why(const char *type)
 {
-    for (size_t i = 0; i < sizeof(foreign) / sizeof(foreign[0]); i++) {
-        if (strcmp(foreign[i].type, type) == 0) return foreign[i].why;
+    for (const ct_foreign_type *f = ct_foreign_table; f->type != NULL; f++) {
+        if (strcmp(f->type, type) == 0) return f->why;
     }
     return NULL;
 }

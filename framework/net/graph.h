@@ -74,9 +74,6 @@ void ct_graph_unfuse(ct_graph *g, int group);
 /** True where a value stays within a group, so that nobody but its runner knows it. */
 bool ct_graph_is_inner(const ct_graph *g, const ct_value *v);
 
-/** Of a known type of Caffe or a fork that is in no table: what to use instead, or why it cannot be
- *  there. NULL: unknown. */
-const char *ct_net_foreign_type(const char *type);
 /** The table of layer types in force. */
 const ct_layer_ops *const *ct_graph_table(const ct_net_options *o);
 /** "net.prototxt:12", or "" where the place is unknown; freed with free(). */

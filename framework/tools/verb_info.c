@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "framework/net/foreign.h"
 #include "framework/net/layer.h"
 #include "framework/proto/reference.h"
 #include "framework/tools/blas_core.h"
@@ -45,7 +46,7 @@ static void print_range(int least, int most)
     printf("  %-10s", text);
 }
 
-/* What has no forward is there to say why it is not supported; what the net adds is no user's. */
+/* What the net adds is no user's. */
 static void print_layers(void)
 {
     int n = 0, refused = 0;
@@ -54,18 +55,16 @@ static void print_layers(void)
     for (int i = 0; ct_layer_table[i] != NULL; i++) {
         const ct_layer_ops *ops = ct_layer_table[i];
 
-        refused += (ops->forward == NULL);
-        if ((ops->forward == NULL) || ops->by_net) continue;
+        if (ops->by_net) continue;
         n++;
         printf("%-26s", ops->type);
         print_range(ops->min_bottom, ops->max_bottom);
         print_range(ops->min_top, ops->max_top);
         printf("  %-8s  %s\n", (ops->backward != NULL) ? "yes" : "-", ops->on_cuda ? "yes" : "-");
     }
+    while (ct_foreign_table[refused].type != NULL) refused++;
     printf("%d layer types; %d more are known and refused, with what to use instead:", n, refused);
-    for (int i = 0; ct_layer_table[i] != NULL; i++) {
-        if (ct_layer_table[i]->forward == NULL) printf(" %s", ct_layer_table[i]->type);
-    }
+    for (int i = 0; i < refused; i++) printf(" %s", ct_foreign_table[i].type);
     printf("\n");
 }
 
