@@ -21,7 +21,8 @@ typedef struct multibox_state {
 } multibox_state;
 
 typedef struct multibox_plan {
-    int64_t n, n_prior, n_row; /* samples, priors, rows of true boxes */
+    int64_t n, n_prior, n_row; /* samples, priors, rows of true boxes            */
+    int64_t per_sample;        /* > 0: so many rows belong to each sample in turn */
     double divisor;            /* of the last forward                 */
 } multibox_plan;
 
@@ -120,7 +121,9 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     if (ct_shape_count(truth, 0, -1) % 8 != 0)
         return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "bottom 3 (true boxes) has shape %s: rows of 8",
                              ct_shape_str(truth).text);
-    *r = (multibox_plan){ loc->dim[0], n_prior, ct_shape_count(truth, 0, -1) / 8, 1.0 };
+    *r = (multibox_plan){ loc->dim[0], n_prior, ct_shape_count(truth, 0, -1) / 8, 0, 1.0 };
+    if ((truth->ndim == 3) && (truth->dim[0] == r->n) && (truth->dim[2] == 8))
+        r->per_sample = truth->dim[1];
     if (r->n_prior > INT32_MAX) return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "too many priors");
     declare_buffers(s, r, in);
     ct_blob_set_shape(in->top[0], &(ct_shape){ 0 });
@@ -148,12 +151,13 @@ static ct_status check_row(const ct_layer *l, const ct_exec *ex, const multibox_
                            const float *row, int64_t at, int64_t *sample_p)
 {
     const multibox_state *s = l->state;
+    float number = (r->per_sample > 0) ? (float)(at / r->per_sample) : row[0];
     int32_t sample, label;
     bool good;
 
     *sample_p = -1;
     if ((row[0] == -1.0f) || (!s->p->use_difficult_gt && (row[7] != 0.0f))) return CT_OK;
-    good = ct_label_class(row[0], r->n, &sample) &&
+    good = ct_label_class(number, r->n, &sample) &&
            ct_label_class(row[1], s->p->map_object_to_agnostic ? INT32_MAX : s->n_class, &label) &&
            (label != s->background) && (row[5] > row[3]) && (row[6] > row[4]);
     for (int i = 3; i < 7; i++) good = good && isfinite(row[i]);
@@ -161,7 +165,7 @@ static ct_status check_row(const ct_layer *l, const ct_exec *ex, const multibox_
         return CT_LAYER_FAIL(l, CT_ERR_DATA,
                              "true box %lld of batch %lld: sample %g of %lld, class %g of %lld "
                              "(background %d), %g %g %g %g",
-                             (long long)at, (long long)ex->micro_step, (double)row[0],
+                             (long long)at, (long long)ex->micro_step, (double)number,
                              (long long)r->n, (double)row[1], (long long)s->n_class, s->background,
                              (double)row[3], (double)row[4], (double)row[5], (double)row[6]);
     *sample_p = sample;

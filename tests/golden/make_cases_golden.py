@@ -401,6 +401,13 @@ def multibox():
             ("encode_variance_in_target: true neg_pos_ratio: 2 match_type: BIPARTITE", "", dict(plain=True, threshold=9)),
             ("ignore_cross_boundary_bbox: true neg_pos_ratio: 2", "", dict(cross=True))):
         case("MultiBoxLoss", base % text + " " + more, [loc, conf, priors, truth], loss(**args), constant=(2, 3), roundings=512)
+    by_sample = torch.full((N, 3, 8), -1.0)
+    for n in range(N):
+        for k, r in enumerate([r for r in truth.reshape(6, 8) if int(r[0]) == n]):
+            by_sample[n, k] = r
+            by_sample[n, k, 0] = 7
+    case("MultiBoxLoss", base % "neg_pos_ratio: 2", [loc, conf, priors, by_sample],
+         lambda b, w: loss()([b[0], b[1], b[2], truth], w), constant=(2, 3), roundings=512)
     case("MultiBoxLoss", base % "share_location: false mining_type: NONE", [rand(N, P * 4 * C), conf, priors, truth],
          loss(mining="NONE", share=False), constant=(2, 3), roundings=512)
 
