@@ -21,7 +21,7 @@ NOTE = "# Made by scripts/make_models.py; change it there."
 NETS = (
     classic.alexnet, classic.alexnet_bn, classic.caffenet, classic.cifar10_full, classic.googlenet, classic.vgg16,
     classic.vgg16_cifar, classic.vgg19, compact.densenet121, compact.mobilenet_v1, compact.mobilenet_v2,
-    compact.squeezenet, dense.fcn8s, inception_v3.inception_v3, residual.resnet20, residual.resnet44, residual.resnet50,
+    compact.squeezenet, dense.fcn8s, dense.ssd300, inception_v3.inception_v3, residual.resnet20, residual.resnet44, residual.resnet50,
     residual.resnet101, residual.resnet152, residual.senet50, words.lstm_large, words.lstm_medium,
 )
 BY_HAND = {

@@ -41,7 +41,7 @@ rate_of() {
     case $1 in
     lstm*) echo 1 ;;
     fcn8s) echo 1e-11 ;; # its loss is a sum
-    vgg16 | vgg19) echo 0.0001 ;;
+    vgg16 | vgg19 | ssd300) echo 0.0001 ;;
     alexnet | caffenet | squeezenet) echo 0.003 ;; # without BatchNorm
     cifar10_full | quick | googlenet) echo 0.001 ;;
     *) echo 0.01 ;;
@@ -58,7 +58,7 @@ make_set() {
         ;;
     *)
         size=$(size_of "$2")
-        case $1 in fcn8s) size=64 ;; esac
+        case $1 in fcn8s) size=64 ;; ssd300) size=300 BATCH=1 ;; esac # those have one image a batch
         gray=
         case $1 in lenet) gray=--gray ;; esac
         set=set_$size$gray
@@ -66,6 +66,10 @@ make_set() {
         python3 images.py "$size" "$BATCH"
         "$CORTADO" convert images --list=list.txt --root="$PWD/" --to="$set" $gray >out 2>&1
         case $1 in
+        ssd300)
+            boxes >boxes.prototxt
+            "$CORTADO" extract --model=boxes.prototxt --blobs=data,boxes --to=boxes.h5 --iterations=1 >out 2>&1
+            ;;
         fcn8s)
             python3 images.py "$size" "$BATCH" 21
             "$CORTADO" convert images --list=list.txt --root="$PWD/" --to=labels --gray >out 2>&1
@@ -73,6 +77,22 @@ make_set() {
         esac
         ;;
     esac
+}
+# two true boxes, of classes 3 and 7, beside one image
+boxes() {
+    echo "layer { name: 'data' type: 'Data' top: 'data' transform_param { mean_value: 128 }"
+    echo "  data_param { source: '$set' backend: LMDB batch_size: 1 } }"
+    for k in 1 2; do
+        bottoms=
+        for column in 0 $((4 * k - 1)) 0 0.$k 0.2 0.$((3 * k)) 0.8 0; do
+            top=b${k}_$(echo "$bottoms" | wc -w)
+            bottoms="$bottoms bottom:'$top'"
+            echo "layer { name: '$top' type: 'DummyData' top: '$top' dummy_data_param {"
+            echo "  shape { dim: 1 dim: 1 dim: 1 } data_filler { value: $column } } }"
+        done
+        echo "layer { name: 'box$k' type: 'Concat' $bottoms top: 'box$k' concat_param { axis: 2 } }"
+    done
+    echo "layer { name: 'boxes' type: 'Concat' bottom: 'box1' bottom: 'box2' top: 'boxes' concat_param { axis: 1 } }"
 }
 falls() { # of the losses in ./losses: the last five beside the first three
     awk '{ l[NR] = $1 } END {
@@ -91,6 +111,7 @@ for name in "$@"; do
 net: "net.prototxt" base_lr: ${RATE:-$(rate_of "$name")} lr_policy: "fixed" momentum: 0.9 max_iter: $ITERATIONS display: 1
 snapshot_after_train: false snapshot_prefix: "x" random_seed: 1 solver_mode: CPU
 EOS
+    case $name in ssd300) sed -i "s#source: \"[^\"]*\"#source: \"boxes.h5\"#" net.prototxt ;; esac
     case $name in lstm*) echo 'clip_gradients: 1' >>solver.prototxt ;; esac
     if timeout "${LIMIT:-900}" "$CORTADO" train --solver=solver.prototxt >out 2>&1 </dev/null; then
         sed -n 's/.*Iteration [0-9]*.*, loss = \([0-9.e+-]*\).*/\1/p' out >losses

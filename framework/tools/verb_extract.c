@@ -138,6 +138,7 @@ static ct_status take_batches(ct_call *call, ct_net *net, int64_t n_batch, const
 static ct_status run(ct_call *call, const ct_config *c, wanted *w)
 {
     const char *to = ct_options_text(call->options, "to");
+    const char *weights = ct_options_text(call->options, "weights");
     int64_t n_batch = ct_options_count(call->options, "iterations", 50);
     ct_net_options options;
     ct_net_state state;
@@ -155,7 +156,12 @@ static ct_status run(ct_call *call, const ct_config *c, wanted *w)
     options.forward_only = true;
     CT_TRY(ct_call_device(call, c, &options.dev));
     CT_TRY_GOTO(status, out, ct_net_create(c->net, &options, &net));
-    CT_TRY_GOTO(status, out, ct_weights_load_list(ct_options_text(call->options, "weights"), net));
+    if (weights != NULL) {
+        CT_TRY_GOTO(status, out, ct_weights_load_list(weights, net));
+    } else if (net->n_param > 0) {
+        status = CT_FAIL(CT_ERR_CONFIG, "cortado extract needs --weights: the net has weights");
+        goto out;
+    }
     CT_TRY_GOTO(status, out, make_room(net, n_batch, w));
     CT_TRY_GOTO(status, out, take_batches(call, net, n_batch, w));
     CT_TRY_GOTO(status, out, ct_array_file_write(to, w->array, w->n));
@@ -168,7 +174,7 @@ out:
 
 ct_status ct_verb_extract(ct_call *call)
 {
-    static const char *const needs[] = { "weights", "blobs", "to" };
+    static const char *const needs[] = { "blobs", "to" };
     wanted w = { .n = 0 };
     ct_config c;
     ct_status status;

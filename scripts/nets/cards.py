@@ -54,7 +54,15 @@ CARDS = {
         "Gates by Scale on the first axes, so two small InnerProducts take the place of 1 x 1 convolutions.", BATCHES,
         UNTRAINED]),
     "squeezenet": ("SqueezeNet 1.1", 1235496, "57.5 % top-1, 80.3 % top-5 at least", IMAGENET, [UNTRAINED]),
-    "ssd300": ("SSD 300 x 300 on VGG-16", 26285486, "74.3 % mAP on PASCAL VOC 2007", "", []),
+    "ssd300": ("SSD 300 x 300 on VGG-16", 26285486, "74.3 % mAP on PASCAL VOC 2007", (
+        "data: `data/voc/trainval_ssd300.txt` lists HDF5 files with `data` (3 x 300 x 300, mean taken off) and `boxes` (64 rows "
+        "of 8 an image: 0, class 1 to 20, 0, x0, y0, x1, y1 from 0 to 1, difficult; the first column is -1 in rows that are not "
+        "used); `cortado extract` can write them"), [
+            "One image a rank at a time and `iter_size: 32`: in Caffe's form a row says which image of the batch it belongs to, and "
+            "rows of a data set cannot know that. The losses' divisor is so the matches of one image, not of 32.",
+            "No AnnotatedData layer: the samplers and distortions of the authors' data layer are to be made beforehand, and there is "
+            "no DetectionEvaluate; the test net tells its loss. The deploy net ends in DetectionOutput.",
+            "Start from weights of VGG-16 (`--weights`); the authors cut fc6 and fc7 down.", "Not trained to the end here."]),
     "vgg16": ("VGG-16", 138357544, "25.6 % top-1 error, 8.1 % top-5", IMAGENET, [UNTRAINED]),
     "vgg16_cifar": ("VGG-16 for CIFAR-10", 14724042, "none in the papers in this form", CIFAR, [
         "BatchNorm behind each convolution, one fully connected layer of 512.", "Not trained to the end here."]),

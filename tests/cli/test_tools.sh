@@ -11,6 +11,7 @@ runs extract_again 0 "g.h5: ip, 40 10" $extract --blobs=ip,accuracy --to=g.h5 --
 runs scalar 0 'g.h5: accuracy, 2 \(2\)' $extract --blobs=accuracy --to=g.h5 --iterations=2
 runs unknown_blob 2 'no blob "cnv"; did you mean "conv"' $extract --blobs=cnv --to=g.h5
 runs no_blobs 2 'needs --blobs' $extract --to=g.h5
+runs no_weights 2 'needs --weights: the net has weights' "$CORTADO" extract --model=net.prototxt --blobs=ip --to=g.h5
 runs no_folder 3 'nowhere' $extract --blobs=ip --to=nowhere/f.h5
 runs no_batches 2 'at least 1' $extract --blobs=ip --to=g.h5 --iterations=0
 runs one_rank_only 2 'one rank, not on 2' $JOB 2 $extract --blobs=ip --to=g.h5
