@@ -9,6 +9,8 @@ const ct_foreign_type ct_foreign_table[] = {
     { "AnnotatedData",
       "images with boxes are not read yet; give images and rows of true boxes "
       "(sample, class, instance, x0 y0 x1 y1, difficult) as two tops of HDF5Data" },
+    { "BoxAnnotatorOHEM",
+      "hard examples are not picked while a net runs; losses take all regions" },
     { "ConvolutionDepthwise", "DepthwiseConvolution, or Convolution with group = channels, is" },
     { "DetectionEvaluate", "average precision is not computed yet; write DetectionOutput's rows "
                            "with HDF5Output and evaluate them outside" },
@@ -23,7 +25,10 @@ const ct_foreign_type ct_foreign_table[] = {
                 "tops beforehand and read them with HDF5Data" },
     { "Region", "YOLO's layers are not there" },
     { "Reorg", "YOLO's layers are not there" },
+    { "SmoothL1LossOHEM", "hard examples are not picked while a net runs; SmoothL1Loss takes all" },
     { "SoftmaxFocalLoss", "FocalLoss is, and takes a softmax too" },
+    { "SoftmaxWithLossOHEM",
+      "hard examples are not picked while a net runs; SoftmaxWithLoss takes all" },
     { "VideoData", "cut the video into images, and read them with ImageData" },
     { "WindowData", "cut the windows out of the images beforehand, and read them with ImageData" },
     { NULL, NULL },

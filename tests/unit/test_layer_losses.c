@@ -468,6 +468,37 @@ static void no_direction(void **state)
     test_layer_destroy(t);
 }
 
+/* Targets are compared with ignore_label without their fraction, as a conversion to int leaves
+ * them.
+ */
+static void ignored_targets(void **state)
+{
+    static const float target[] = { 0.25f, -0.5f, 0.0f, 1.0f, 1.75f, -1.0f, -1.5f, 2.0f, NAN };
+    static const struct {
+        int ignore;
+        unsigned ignored; /* bits of target */
+    } c[] = { { 0, 0x07 }, { 1, 0x18 }, { -1, 0x60 }, { 2, 0x80 }, { 3, 0 } };
+
+    (void)state;
+    for (size_t k = 0; k < sizeof(c) / sizeof(c[0]); k++) {
+        char text[64];
+        test_layer *t;
+
+        snprintf(text, sizeof(text), "loss_param { ignore_label: %d normalization: NONE }",
+                 c[k].ignore);
+        t = make(&(test_layer_spec){ .type = "SigmoidCrossEntropyLoss",
+                                     .text = text,
+                                     .n_bottom = 2,
+                                     .bottom = { S(9), S(9) } });
+        for (int i = 0; i < 9; i++) t->input[0][i] = 5, t->input[1][i] = target[i];
+        run(t);
+        for (int i = 0; i < 9; i++)
+            assert_int_equal(t->input_diff[0][i] == 0.0f, (c[k].ignored >> i) & 1);
+        assert_true(isnan(t->top[0][0])); /* not hidden */
+        test_layer_destroy(t);
+    }
+}
+
 static void bad_labels(void **state)
 {
     static const char *const type[] = { "HingeLoss", "MultinomialLogisticLoss", "FocalLoss",
@@ -617,11 +648,12 @@ static void refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(as_recorded),   cmocka_unit_test(gradients),
-        cmocka_unit_test(odd_shapes),    cmocka_unit_test(center_rule),
-        cmocka_unit_test(several_ranks), cmocka_unit_test(matrix_file),
-        cmocka_unit_test(finite_losses), cmocka_unit_test(no_direction),
-        cmocka_unit_test(bad_labels),    cmocka_unit_test(refused),
+        cmocka_unit_test(as_recorded),     cmocka_unit_test(gradients),
+        cmocka_unit_test(odd_shapes),      cmocka_unit_test(center_rule),
+        cmocka_unit_test(several_ranks),   cmocka_unit_test(matrix_file),
+        cmocka_unit_test(finite_losses),   cmocka_unit_test(no_direction),
+        cmocka_unit_test(bad_labels),      cmocka_unit_test(refused),
+        cmocka_unit_test(ignored_targets),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
