@@ -112,8 +112,10 @@ static ct_status binary_open(ct_model *m)
         const Ct__V1LayerParameter *l = net->layers[i];
         const Ct__V0LayerParameter *old = l->layer;
 
-        if (old != NULL) CT_TRY(add_blobs(m, old->name, old->n_blobs, old->blobs, NULL));
-        CT_TRY(add_blobs(m, l->name, l->n_blobs, l->blobs, NULL));
+        if (old != NULL) /* of 2013: a layer inside of a layer */
+            CT_TRY(add_blobs(m, old->name, old->n_blobs, old->blobs, NULL));
+        else
+            CT_TRY(add_blobs(m, l->name, l->n_blobs, l->blobs, NULL));
     }
     if (m->n_blob == 0)
         return CT_FAIL(CT_ERR_DATA, "%s: a binary net without any weights", m->file);

@@ -277,6 +277,46 @@ static void open_fails(const char *file, ct_status want, const char *why)
     in_log(why);
 }
 
+/* A net of 2013: layers inside of layers, of which one has a blob of four dimensions. */
+static void test_v0(void **state)
+{
+    Ct__NetParameter net = CT__NET_PARAMETER__INIT;
+    Ct__V1LayerParameter outer = CT__V1_LAYER_PARAMETER__INIT, *outers[] = { &outer, &outer };
+    Ct__V0LayerParameter inner = CT__V0_LAYER_PARAMETER__INIT;
+    Ct__BlobProto blob = CT__BLOB_PROTO__INIT, *blobs[] = { &blob };
+    float data[] = { 1, 2, 3, 4, 5, 6 };
+    char name[] = "ip";
+    uint8_t bytes[256];
+    ct_model *m = NULL;
+
+    (void)state;
+    blob.has_num = blob.has_channels = blob.has_height = blob.has_width = 1;
+    blob.num = blob.channels = 1;
+    blob.height = 2;
+    blob.width = 3;
+    blob.n_data = 6;
+    blob.data = data;
+    inner.name = name;
+    inner.n_blobs = 1;
+    inner.blobs = blobs;
+    outer.layer = &inner;
+    net.n_layers = 1;
+    net.layers = outers;
+    assert_true(ct__net_parameter__get_packed_size(&net) <= sizeof(bytes));
+    assert_int_equal(
+        ct_file_write(at("v0.caffemodel"), bytes, ct__net_parameter__pack(&net, bytes)), CT_OK);
+    assert_int_equal(ct_model_open(at("v0.caffemodel"), &m), CT_OK);
+    assert_int_equal(m->n_layer, 1);
+    assert_string_equal(m->layer[0].name, "ip");
+    assert_int_equal(m->layer[0].array[0].shape.ndim, 4);
+    assert_true(m->layer[0].array[0].data[5] == 6);
+    ct_model_close(m);
+    net.n_layers = 2; /* the same name again */
+    assert_int_equal(
+        ct_file_write(at("twice.caffemodel"), bytes, ct__net_parameter__pack(&net, bytes)), CT_OK);
+    open_fails(at("twice.caffemodel"), CT_ERR_DATA, "blob 0 of layer \"ip\" is there twice");
+}
+
 static void test_bad_files(void **state)
 {
     static const char not_npy[] = "neither array nor anything";
@@ -353,6 +393,7 @@ int main(void)
         TEST(test_bad_states),
         TEST(test_round_trips),
         TEST(test_numpy),
+        TEST(test_v0),
         TEST(test_bad_files),
         TEST(test_report),
     };
