@@ -14,12 +14,15 @@ static bool keeps(const ct_grad_auto *a, int way)
     return (way > 0) && a->ways.way[way].ops->keeps;
 }
 
-static bool must_fold(const ct_grad_auto *a, const ct_auto_plan *p)
+/* While plans are tried all is sent after each turn, whatever comes next: what a few steps leave
+ * behind is about what dense steps would have done, what all turns leave behind, at once, would be
+ * one step of many times the rate. */
+static bool must_fold(const ct_grad_auto *a, const ct_auto_plan *p, bool for_good)
 {
     bool must = false;
 
     for (int i = 0; i < a->gp->n_range; ++i)
-        must = must || (keeps(a, a->way[i]) && !keeps(a, p->way[i]));
+        must = must || (keeps(a, a->way[i]) && (!for_good || !keeps(a, p->way[i])));
     return must;
 }
 
@@ -50,12 +53,13 @@ static ct_status arrive(ct_grad_auto *a)
     return CT_OK;
 }
 
-/* With a dense step before, where something is kept that the next plan has no place for. */
+/* With a dense step before, where something is kept that the next plan has no place for, or for too
+ * long. */
 static ct_status go(ct_grad_auto *a, int plan, bool for_good)
 {
     a->next = plan;
     a->decided = for_good;
-    if (!must_fold(a, &a->plan[plan])) return arrive(a);
+    if (!must_fold(a, &a->plan[plan], for_good)) return arrive(a);
     a->fold = true;
     a->phase = CT_AUTO_FOLD;
     return CT_OK;
