@@ -61,16 +61,16 @@ bool ct_auto_takes(const ct_auto_times *coded, const ct_auto_times *dense, ct_au
 
 void ct_auto_trials_begin(ct_auto_trials *t, int n_plan)
 {
-    *t = (ct_auto_trials){ .n_plan = n_plan };
+    *t = (ct_auto_trials){ .n_plan = n_plan, .at = n_plan - 1 };
 }
 
-/* Of the plans before `end`; -1: none has steps. */
-static int fastest(const ct_auto_trials *t, int end)
+/* Of n plans, but one; -1: none has steps. */
+static int fastest(const ct_auto_trials *t, int n, int but)
 {
     int best = -1;
 
-    for (int k = 0; k < end; ++k) {
-        if (t->times[k].n == 0) continue;
+    for (int k = 0; k < n; ++k) {
+        if ((k == but) || (t->times[k].n == 0)) continue;
         if ((best < 0) || (ct_auto_median(&t->times[k]) < ct_auto_median(&t->times[best])))
             best = k;
     }
@@ -79,12 +79,12 @@ static int fastest(const ct_auto_trials *t, int end)
 
 int ct_auto_trials_best(const ct_auto_trials *t)
 {
-    int best = fastest(t, t->n_plan - 1);
+    int best = fastest(t, t->n_plan - 1, -1);
 
     return (best < 0) ? 0 : best;
 }
 
-/* Who has a second turn; false: nobody. */
+/* Who has a second turn: the best codec where any plan is near it, and codecs that are. */
 static bool look_again(ct_auto_trials *t)
 {
     int best = ct_auto_trials_best(t);
@@ -108,18 +108,30 @@ static int decide(const ct_auto_trials *t, int held)
     return ct_auto_takes(&t->times[coded], &t->times[dense], now) ? coded : dense;
 }
 
+/* Dense, then codecs from the first to the last, then those with a second turn. */
+static int next_plan(ct_auto_trials *t)
+{
+    int n_coded = t->n_plan - 1, next = (t->at == n_coded) ? 0 : t->at + 1;
+
+    if ((next == n_coded) && (n_coded > 0) && look_again(t)) next = 0;
+    while (t->again && (next < n_coded) && !t->turn[next]) next += 1;
+    return next;
+}
+
 ct_auto_turn ct_auto_trials_add(ct_auto_trials *t, int64_t ns, int held, int *plan_p)
 {
-    int before = fastest(t, t->at);
+    int other = fastest(t, t->n_plan, t->at), next = 0;
 
     ct_auto_times_add(&t->times[t->at], ns);
-    if (!ct_auto_is_enough(&t->times[t->at], (before < 0) ? NULL : &t->times[before], t->again))
+    if (!ct_auto_is_enough(&t->times[t->at], (other < 0) ? NULL : &t->times[other], t->again))
         return CT_AUTO_STAY;
-    t->at += 1;
-    if ((t->at == t->n_plan) && look_again(t)) t->at = 0;
-    while (t->again && (t->at < t->n_plan) && !t->turn[t->at]) t->at += 1;
-    *plan_p = (t->at < t->n_plan) ? t->at : decide(t, held);
-    return (t->at < t->n_plan) ? CT_AUTO_NEXT : CT_AUTO_DECIDED;
+    next = next_plan(t);
+    if (next >= t->n_plan - 1) { /* nobody is left */
+        *plan_p = decide(t, held);
+        return CT_AUTO_DECIDED;
+    }
+    *plan_p = t->at = next;
+    return CT_AUTO_NEXT;
 }
 
 /* ---- later */

@@ -84,7 +84,8 @@ typedef struct ct_coded_step {
     int64_t iteration;
     float scale; /* 1 / iter_size, times what local_clip makes of it               */
     float rate;  /* of this parameter in this step: lr * lr_mult                   */
-    bool dense;  /* whatever the configuration says: all of V travels               */
+    bool dense;  /* whatever the configuration says: all of V travels …             */
+    float keep;  /* … but this share of it                                          */
 } ct_coded_step;
 
 /** Since creation, on this rank. */
@@ -152,7 +153,8 @@ typedef struct ct_coded_ops {
     ct_status (*create)(const ct_coded_setup *setup, void **obj_p);
     void (*destroy)(void *obj);
     /** A dense step: turns grad into what is to be summed (absorbed: all of V, after this step's
-     *  gradient; else grad + V), and leaves V = 0. NULL: grad is it. Local. */
+     *  gradient; else grad + V), and leaves V = 0, or step->keep of what it was. NULL: grad is it.
+     * Local. */
     ct_status (*fold)(void *obj, const ct_coded_step *step);
     /** Encodes and starts. CT_ERR_DIVERGED where the gradient is not finite. */
     ct_status (*start)(void *obj, const ct_coded_step *step);

@@ -56,12 +56,23 @@ ct_accum ct_keep_accum(ct_keep *k, const ct_coded_step *step, int64_t first, int
                        .n_thread = s->comm->n_thread };
 }
 
+/* share of what is to be sent stays behind. */
+static void keep_back(float *grad, float *v, int64_t n, float share, int n_thread)
+{
+#pragma omp parallel for simd schedule(static) num_threads(n_thread)
+    for (int64_t i = 0; i < n; ++i) {
+        v[i] = share * grad[i];
+        grad[i] -= v[i];
+    }
+}
+
 void ct_keep_fold(ct_keep *k, const ct_coded_step *step, ct_coded_stats *stats)
 {
     double start = ct_clock_s();
     ct_accum a = ct_keep_accum(k, step, 0, k->setup->n, k->setup->comm->size);
 
     ct_accum_all(&a, k->setup->grad);
+    if (step->keep > 0) keep_back(k->setup->grad, k->v, k->setup->n, step->keep, a.n_thread);
     stats->accumulate_s += ct_clock_s() - start;
 }
 

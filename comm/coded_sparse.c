@@ -126,7 +126,7 @@ static ct_status sparse_fold(void *obj, const ct_coded_step *step)
 
     ct_keep_fold(&x->keep, step, &x->stats);
     x->spread_u = has_nodes(x) && x->setup.absorb;
-    x->spread_v = false;
+    x->spread_v = has_nodes(x) && (step->keep > 0);
     return CT_OK;
 }
 

@@ -8,6 +8,8 @@
 #include "comm/grad_auto.h"
 #include "comm/watch.h"
 
+/* What was not sent goes in this many dense steps: an equal part in each. */
+enum { CT_AUTO_FOLDS = 6 };
 enum { CT_AUTO_TRIED = CT_AUTO_PLANS - 1 /* plans with codecs */ };
 
 typedef enum {
@@ -34,7 +36,7 @@ struct ct_grad_auto {
     int64_t *count; /* [n_range] */
     ct_watch watch;
     ct_auto_phase phase;
-    bool fold; /* the step that begins sends everything */
+    int fold; /* dense steps that are left, this one included, until everything is sent */
     int n_plan;
     ct_auto_plan plan[CT_AUTO_PLANS]; /* the last is dense                     */
     ct_auto_trials trials;            /* of them                               */

@@ -14,15 +14,12 @@ static bool keeps(const ct_grad_auto *a, int way)
     return (way > 0) && a->ways.way[way].ops->keeps;
 }
 
-/* While plans are tried all is sent after each turn, whatever comes next: what a few steps leave
- * behind is about what dense steps would have done, what all turns leave behind, at once, would be
- * one step of many times the rate. */
-static bool must_fold(const ct_grad_auto *a, const ct_auto_plan *p, bool for_good)
+static bool must_fold(const ct_grad_auto *a, const ct_auto_plan *p)
 {
     bool must = false;
 
     for (int i = 0; i < a->gp->n_range; ++i)
-        must = must || (keeps(a, a->way[i]) && (!for_good || !keeps(a, p->way[i])));
+        must = must || (keeps(a, a->way[i]) && !keeps(a, p->way[i]));
     return must;
 }
 
@@ -53,14 +50,13 @@ static ct_status arrive(ct_grad_auto *a)
     return CT_OK;
 }
 
-/* With a dense step before, where something is kept that the next plan has no place for, or for too
- * long. */
+/* With dense steps before, where something is kept that the next plan has no place for. */
 static ct_status go(ct_grad_auto *a, int plan, bool for_good)
 {
     a->next = plan;
     a->decided = for_good;
-    if (!must_fold(a, &a->plan[plan], for_good)) return arrive(a);
-    a->fold = true;
+    if (!must_fold(a, &a->plan[plan])) return arrive(a);
+    a->fold = CT_AUTO_FOLDS;
     a->phase = CT_AUTO_FOLD;
     return CT_OK;
 }
@@ -99,7 +95,7 @@ static ct_status decide(ct_grad_auto *a, int plan)
 static ct_status begin_trials(ct_grad_auto *a)
 {
     ct_auto_trials_begin(&a->trials, a->n_plan);
-    return go(a, 0, false);
+    return go(a, a->trials.at, false);
 }
 
 /* What the model said when nothing hid anything is tried beside what it says now: messages take
@@ -187,13 +183,13 @@ static ct_status look_for_drift(ct_grad_auto *a, double last_s)
     return begin_trials(a);
 }
 
-ct_status ct_grad_auto_step(ct_grad_auto *a, int64_t iteration, bool *dense_p)
+ct_status ct_grad_auto_step(ct_grad_auto *a, int64_t iteration, bool *dense_p, float *keep_p)
 {
     double now = ct_clock_s(), last_s = now - a->begun_at;
     ct_status status = CT_OK;
 
     a->begun_at = now;
-    a->fold = false;
+    *keep_p = 0;
     *dense_p = false;
     if (iteration < a->gp->config.codec_config.warmup_iterations) return CT_OK;
     switch (a->phase) {
@@ -206,13 +202,15 @@ ct_status ct_grad_auto_step(ct_grad_auto *a, int64_t iteration, bool *dense_p)
         status = note_try(a, last_s);
         break;
     case CT_AUTO_FOLD:
-        status = arrive(a);
+        a->fold -= 1;
+        if (a->fold == 0) status = arrive(a);
         break;
     case CT_AUTO_FIXED:
         status = look_for_drift(a, last_s);
         break;
     }
-    *dense_p = a->fold;
+    *dense_p = (a->fold > 0);
+    if (a->fold > 0) *keep_p = 1 - 1 / (float)a->fold;
     return status;
 }
 
@@ -250,7 +248,8 @@ int ct_grad_auto_n_step(const ct_grad_auto *a)
 
     if ((a->phase == CT_AUTO_MODEL) || (a->phase == CT_AUTO_FIXED)) return 0;
     /* each plan, and the near ones again; folds; then the tuning of the pipe */
-    return 1 + CT_WATCH_CYCLES + 2 * CT_AUTO_PLANS * (CT_AUTO_STEPS + 2) + ct_grad_tune_most(tune);
+    return 1 + CT_WATCH_CYCLES + 2 * CT_AUTO_FOLDS + 2 * CT_AUTO_PLANS * (CT_AUTO_STEPS + 1) +
+           ct_grad_tune_most(tune);
 }
 
 void ct_grad_auto_enter(ct_grad_auto *a)

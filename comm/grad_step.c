@@ -15,6 +15,7 @@ static ct_status fate(ct_grad_pipe *gp)
 ct_status ct_grad_pipe_begin(ct_grad_pipe *gp, int64_t iteration, float scale, float rate)
 {
     bool dense = false;
+    float keep = 0;
     ct_status status = CT_OK;
 
     if (gp->open) return CT_FAIL(CT_ERR_ARG, "a gradient exchange begins inside another");
@@ -23,13 +24,14 @@ ct_status ct_grad_pipe_begin(ct_grad_pipe *gp, int64_t iteration, float scale, f
     ct_grad_auto_enter(gp->choice);
     if (gp->tune != NULL) status = ct_grad_tune_step(gp->tune);
     if ((gp->choice != NULL) && (status == CT_OK))
-        status = ct_grad_auto_step(gp->choice, iteration, &dense);
+        status = ct_grad_auto_step(gp->choice, iteration, &dense, &keep);
     if (status != CT_OK) {
         ct_comm_unlock(gp->comm);
         return status;
     }
-    gp->step =
-        (ct_coded_step){ .iteration = iteration, .scale = scale, .rate = rate, .dense = dense };
+    gp->step = (ct_coded_step){
+        .iteration = iteration, .scale = scale, .rate = rate, .dense = dense, .keep = keep
+    };
     gp->n_landed = gp->n_reported = gp->n_left = 0;
     memset(gp->ready, 0, sizeof(*gp->ready) * (size_t)gp->n_range);
     memset(gp->parts_left, 0, sizeof(*gp->parts_left) * (size_t)gp->n_range);

@@ -5,9 +5,7 @@
 #include <stdlib.h>
 
 #include "comm/coded_types.h"
-#include "comm/auto_rule.h"
-#include "comm/grad_auto.h"
-#include "comm/watch.h"
+#include "comm/grad_auto_impl.h"
 #include "framework/base/rng.h"
 
 enum { N_RANGE = 3, N = 3 * 8000, N_TABLE = 1 << 14 };
@@ -292,7 +290,7 @@ static int tries(ct_comm *c)
     rig r;
     int fault = 0;
     int64_t before = 0;
-    int age = 0, oldest = 0;
+    int folds = 0, parts = 0;
 
     config.deterministic = true; /* the figures count, not this machine's */
     config.tune_iterations = 1;
@@ -313,9 +311,13 @@ static int tries(ct_comm *c)
         int64_t least = ct_grad_pipe_generation(r.gp), most = least;
 
         fault += rig_step(&r, s);
-        age = (sum_kept(&r) > 0) ? age + 1 : 0;
-        if (ct_grad_pipe_n_trial(r.gp) == 0) age = 0; /* decided */
-        oldest = (age > oldest) ? age : oldest;
+        if (r.gp->step.dense) { /* on its way out, a part in each step, in the last one all */
+            bool all = (r.gp->step.keep == 0);
+
+            fault += MPI_FAULT_UNLESS(all == (sum_kept(&r) == 0));
+            folds += all;
+            parts += !all;
+        }
         MPI_Allreduce(MPI_IN_PLACE, &least, 1, MPI_INT64_T, MPI_MIN, MPI_COMM_WORLD);
         MPI_Allreduce(MPI_IN_PLACE, &most, 1, MPI_INT64_T, MPI_MAX, MPI_COMM_WORLD);
         fault += MPI_FAULT_UNLESS(least == most);
@@ -323,8 +325,7 @@ static int tries(ct_comm *c)
         fault += MPI_FAULT_UNLESS(now.bytes_sent >= before);
         before = now.bytes_sent;
     }
-    /* after each turn all is sent */
-    fault += MPI_FAULT_UNLESS((oldest > 0) && (oldest <= CT_WATCH_CYCLES + CT_AUTO_STEPS));
+    fault += MPI_FAULT_UNLESS((folds > 0) && (parts == (CT_AUTO_FOLDS - 1) * folds));
     n_tried += (ct_grad_pipe_generation(r.gp) > 0);
     n_decided += (ct_grad_pipe_n_trial(r.gp) == 0);
     fault += MPI_FAULT_UNLESS(ct_grad_pipe_generation(r.gp) > 0);
