@@ -13,16 +13,12 @@ enum { MAX_CANDIDATES = 256, MAX_LISTED = 12 };
 static const struct {
     const char *field, *fork;
 } fork_field[] = {
-    { "norm_param", "SSD" },
     { "video_data_param", "SSD" },
     { "eval_type", "SSD" },
     { "ap_version", "SSD" },
-    { "plateau_winsize", "SSD" },
-    { "smooth_l1_loss_param", "Fast R-CNN" },
     { "box_annotator_ohem_param", "R-FCN" },
     { "dense_image_data_param", "SegNet" },
     { "seg_accuracy_param", "DeepLab or PSPNet" },
-    { "center_loss_param", "the center-loss" },
     { "reorg_param", "YOLO" },
     { "default_forward_type", "NVIDIA" },
     { "default_backward_type", "NVIDIA" },
