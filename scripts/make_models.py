@@ -4,6 +4,7 @@
 Each net is a function that emits layers in order. lenet, quick and lstm are written by hand; only their README is not.
     scripts/make_models.py            writes models/
     scripts/make_models.py --check    fails where files differ from what it would write
+    scripts/make_models.py --public=DIR  writes the deploy nets of scripts/nets/public.py there, and counts
     scripts/make_models.py --counts   prints NAME and the learned parameters that its deploy net must have
 """
 import os
@@ -12,7 +13,7 @@ import sys
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from nets import classic, compact, dense, inception_v3, residual, words  # noqa: E402
+from nets import classic, compact, dense, inception_v3, public, residual, words  # noqa: E402
 from nets.cards import CARDS  # noqa: E402
 from nets.solvers import SOLVERS  # noqa: E402
 
@@ -79,7 +80,18 @@ def differs(path, text):
     return not same
 
 
+def write_public(folder):
+    with open(os.path.join(folder, "counts"), "w", encoding="ascii") as counts:
+        for name, (make, count) in public.NETS.items():
+            with open(os.path.join(folder, name + ".prototxt"), "w", encoding="ascii") as f:
+                f.write("\n".join(make().deploy()) + "\n")
+            counts.write(f"{name} {count}\n")
+    return 0
+
+
 def main():
+    if sys.argv[1:] and sys.argv[1].startswith("--public="):
+        return write_public(sys.argv[1].split("=", 1)[1])
     if "--counts" in sys.argv[1:]:
         for name in [make.__name__ for make in NETS] + list(BY_HAND):
             print(name, CARDS[name][1])

@@ -24,18 +24,22 @@ def squeezenet():
     return net
 
 
-def mobilenet_v1():
-    """Howard et al., "MobileNets", 2017, width 1, 224 x 224."""
-    net = Net("MobileNet-v1", 'type: "msra"', lr2=False)
-    top = net.conv_bn("conv1", net.imagenet(32, 224), 32, 3, 2, 1)
-    width = 32
+def mobilenet(name, part):
+    net = Net(name, 'type: "msra"', lr2=False)
+    width = int(32 * part)
+    top = net.conv_bn("conv1", net.imagenet(32, 224), width, 3, 2, 1)
     for i, (out, stride) in enumerate(((64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2)) + ((512, 1),) * 5
                                       + ((1024, 2), (1024, 1)), 2):
         top = net.conv_bn(f"conv{i}_dw", top, width, 3, stride, 1, group=width)
-        top = net.conv_bn(f"conv{i}_sep", top, out, 1)
-        width = out
+        width = int(out * part)
+        top = net.conv_bn(f"conv{i}_sep", top, width, 1)
     net.loss("loss", net.fc("fc", net.global_pool("pool", top), 1000), top5="accuracy_top5")
     return net
+
+
+def mobilenet_v1():
+    """Howard et al., "MobileNets", 2017, width 1, 224 x 224."""
+    return mobilenet("MobileNet-v1", 1)
 
 
 def mobilenet_v2():
@@ -60,26 +64,29 @@ def mobilenet_v2():
     return net
 
 
-def densenet121():
-    """Huang et al., "Densely connected convolutional networks", CVPR 2017, growth 32."""
-    net = Net("DenseNet-121", 'type: "msra"', lr2=False)
+def densenet(name, growth, width, counts):
+    net = Net(name, 'type: "msra"', lr2=False)
 
     def bn_relu(name, bottom):
         return net.relu(f"relu_{name}", net.batch_norm(name, bottom, top=f"{name}_bn"))
 
-    top = net.pool("pool1", net.conv_bn("conv1", net.imagenet(32, 224), 64, 7, 2, 3), 3, 2, pad=1)
-    width = 64
-    for stage, count in enumerate((6, 12, 24, 16), 2):
+    top = net.pool("pool1", net.conv_bn("conv1", net.imagenet(32, 224), width, 7, 2, 3), 3, 2, pad=1)
+    for stage, count in enumerate(counts, 2):
         for i in range(1, count + 1):
             name = f"conv{stage}_{i}"
-            new = net.conv(f"{name}_x1", bn_relu(f"{name}_a", top), 128, 1, bias=False)
-            new = net.conv(f"{name}_x2", net.relu(f"relu_{name}_b", net.batch_norm(f"{name}_b", new)), 32, 3, pad=1,
+            new = net.conv(f"{name}_x1", bn_relu(f"{name}_a", top), 4 * growth, 1, bias=False)
+            new = net.conv(f"{name}_x2", net.relu(f"relu_{name}_b", net.batch_norm(f"{name}_b", new)), growth, 3, pad=1,
                            bias=False)
             top = net.concat(f"concat_{stage}_{i}", top, new)
-            width += 32
+            width += growth
         if stage < 5:
             width //= 2
             top = net.conv(f"conv{stage}_blk", bn_relu(f"conv{stage}_blk", top), width, 1, bias=False)
             top = net.pool(f"pool{stage}", top, 2, 2, kind="AVE")
     net.loss("loss", net.fc("fc", net.global_pool("pool5", bn_relu("conv5_blk", top)), 1000), top5="accuracy_top5")
     return net
+
+
+def densenet121():
+    """Huang et al., "Densely connected convolutional networks", CVPR 2017, growth 32."""
+    return densenet("DenseNet-121", 32, 64, (6, 12, 24, 16))

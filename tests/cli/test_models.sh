@@ -19,6 +19,14 @@ if command -v python3 >/dev/null; then
         "$CORTADO" check --model="$ROOT/models/$name/deploy.prototxt" --phase=TEST >out 2>&1
         is "${name}_deploy_has_$count" grep -Eq "^parameters  $count," out
     done <counts
+    # nets that are no models here: of scripts/nets/public.py
+    mkdir public
+    python3 "$ROOT/scripts/make_models.py" --public=public
+    is public_there test "$(wc -l <public/counts)" -ge 29
+    while read -r name count; do
+        "$CORTADO" check --model="public/$name.prototxt" --phase=TEST >out 2>&1
+        is "public_${name}_has_$count" grep -Eq "^parameters  $count," out
+    done <public/counts
     # a net with BatchNorm: no statistics among them
     is inception_with_head sh -c '"$1" check --model="$2/models/inception_v3/train_val.prototxt" | grep -q "^parameters  27161264,"' sh "$CORTADO" "$ROOT"
 else
