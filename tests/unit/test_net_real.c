@@ -89,13 +89,83 @@ static const char siamese[] = DATA("1", "6") LAYER("half", "Bias", "data", "b", 
             FC("fx", "x", "fx", "4") FC("fy", "y", "fy", "4") RELU("ry", "fy")
                 JOIN("loss", "EuclideanLoss", "fx", "fy", "loss");
 
+/* places of maxima go back where they were; a BN in place; deconvolution, cropped; a slice of it */
+static const char segnet[] = DATA("2", "9") CONV("c1", "data", "c1", "4", "3", "pad: 1") LAYER(
+    "bn", "BN", "c1", "c1", "bn_param { }")
+    RELU("r1", "c1") "layer { name: 'p1' type: 'Pooling' bottom: 'c1' top: 'p1' top: 'place' "
+                     "pooling_param { "
+                     "pool: MAX kernel_size: 2 stride: 2 } }" CONV(
+                         "c2", "p1", "c2", "4",
+                         "3", "pad: 1") "layer { name: 'up' type: 'Upsample' bottom: 'c2' bottom: "
+                                        "'place' top: 'up' "
+                                        "upsample_param { upsample_h: 9 upsample_w: 9 } }\n" LAYER(
+                                            "de", "Deconvolution", "up", "de",
+                                            "convolution_param { num_output: 5 kernel_size: 4 "
+                                            "stride: 2 weight_filler { "
+                                            "type: 'xavier' } }")
+                                            JOIN("crop", "Crop", "de", "up",
+                                                 "crop") LAYER("big", "Interp", "c2", "big",
+                                                               "interp_param { height: 3 width: 3 "
+                                                               "}") "layer { name: 'cut' type: "
+                                                                    "'Slice' bottom: 'crop' top: "
+                                                                    "'a' top: 'b' "
+                                                                    "slice_param { slice_point: 3 "
+                                                                    "} }" LAYER(
+                                                                        "t", "Tile", "b", "bt",
+                                                                        "tile_param { tiles: 2 }")
+                                                                        LAYER("sum", "Reduction",
+                                                                              "big", "sum",
+                                                                              "reduction_param { "
+                                                                              "operation: SUMSQ "
+                                                                              "axis: 1 } "
+                                                                              "loss_weight: "
+                                                                              "0.01") FC("f", "bt",
+                                                                                         "f", "5")
+                                                                            LAYER(
+                                                                                "mean", "Reduction",
+                                                                                "a", "mean",
+                                                                                "reduction_param { "
+                                                                                "operation: MEAN } "
+                                                                                "loss_weight: 0.5")
+                                                                                LOSS("loss", "f",
+                                                                                     "");
+
+#define CONSTANT(name, value)                                                                      \
+    "layer { name: '" name "' type: 'DummyData' top: '" name                                       \
+    "' dummy_data_param { shape { dim: 4 dim: 1 dim: 1 } data_filler { value: " value " } } }\n"
+#define HEAD(blob, kind, n)                                                                        \
+    CONV(kind, blob, kind, n, "3", "pad: 1")                                                       \
+    LAYER(kind "p", "Permute", kind, kind "p",                                                     \
+          "permute_param { order: 0 order: 2 order: 3 order: 1 }")                                 \
+    LAYER(kind "f", "Flatten", kind "p", kind "f", "")
+
+/* one true box a sample */
+static const char ssd[] = DATA("3", "16") CONSTANT("none", "0") CONSTANT("class", "1")
+    CONSTANT("x0", "0.1") CONSTANT("y0", "0.2") CONSTANT("x1", "0.6") CONSTANT(
+        "y1",
+        "0.8") "layer { name: 'box' type: 'Concat' bottom: 'none' bottom: 'class' bottom: 'none' "
+               "bottom: "
+               "'x0' bottom: 'y0' bottom: 'x1' bottom: 'y1' bottom: 'none' top: 'box' concat_param "
+               "{ "
+               "axis: 2 } }" CONV("c1", "data", "c1", "6", "3", "stride: 4") RELU("r1", "c1")
+                   LAYER("shuffle", "ShuffleChannel", "c1", "s1",
+                         "shuffle_channel_param { group: 3 }") HEAD("s1", "loc", "12")
+                       HEAD("s1", "conf",
+                            "9") "layer { name: 'prior' type: 'PriorBox' bottom: 's1' bottom: "
+                                 "'data' top: "
+                                 "'prior' prior_box_param { min_size: 7 aspect_ratio: 2 } }\n"
+                                 "layer { name: 'loss' type: 'MultiBoxLoss' bottom: 'locf' bottom: "
+                                 "'conff' "
+                                 "bottom: 'prior' bottom: 'box' top: 'loss' multibox_loss_param { "
+                                 "num_classes: 3 overlap_threshold: 0.3 code_type: CENTER_SIZE "
+                                 "neg_pos_ratio: 2 } }\n"
+                                 "layer { name: 'quiet' type: 'Silence' bottom: 'label' }";
+
 static const struct {
     const char *name, *text;
-} model[] = { { "lenet", lenet },
-              { "alexnet", alexnet },
-              { "googlenet", googlenet },
-              { "resnet", resnet },
-              { "siamese", siamese } };
+} model[] = { { "lenet", lenet },   { "alexnet", alexnet }, { "googlenet", googlenet },
+              { "resnet", resnet }, { "siamese", siamese }, { "segnet", segnet },
+              { "ssd", ssd } };
 #define N_MODEL ((int)(sizeof(model) / sizeof(model[0])))
 
 static void create(int i, bool unshared, bool poison, test_net *t)
