@@ -90,45 +90,38 @@ static const char siamese[] = DATA("1", "6") LAYER("half", "Bias", "data", "b", 
                 JOIN("loss", "EuclideanLoss", "fx", "fy", "loss");
 
 /* places of maxima go back where they were; a BN in place; deconvolution, cropped; a slice of it */
-static const char segnet[] = DATA("2", "9") CONV("c1", "data", "c1", "4", "3", "pad: 1") LAYER(
-    "bn", "BN", "c1", "c1", "bn_param { }")
-    RELU("r1", "c1") "layer { name: 'p1' type: 'Pooling' bottom: 'c1' top: 'p1' top: 'place' "
-                     "pooling_param { "
-                     "pool: MAX kernel_size: 2 stride: 2 } }" CONV(
-                         "c2", "p1", "c2", "4",
-                         "3", "pad: 1") "layer { name: 'up' type: 'Upsample' bottom: 'c2' bottom: "
-                                        "'place' top: 'up' "
-                                        "upsample_param { upsample_h: 9 upsample_w: 9 } }\n" LAYER(
-                                            "de", "Deconvolution", "up", "de",
-                                            "convolution_param { num_output: 5 kernel_size: 4 "
-                                            "stride: 2 weight_filler { "
-                                            "type: 'xavier' } }")
-                                            JOIN("crop", "Crop", "de", "up",
-                                                 "crop") LAYER("big", "Interp", "c2", "big",
-                                                               "interp_param { height: 3 width: 3 "
-                                                               "}") "layer { name: 'cut' type: "
-                                                                    "'Slice' bottom: 'crop' top: "
-                                                                    "'a' top: 'b' "
-                                                                    "slice_param { slice_point: 3 "
-                                                                    "} }" LAYER(
-                                                                        "t", "Tile", "b", "bt",
-                                                                        "tile_param { tiles: 2 }")
-                                                                        LAYER("sum", "Reduction",
-                                                                              "big", "sum",
-                                                                              "reduction_param { "
-                                                                              "operation: SUMSQ "
-                                                                              "axis: 1 } "
-                                                                              "loss_weight: "
-                                                                              "0.01") FC("f", "bt",
-                                                                                         "f", "5")
-                                                                            LAYER(
-                                                                                "mean", "Reduction",
-                                                                                "a", "mean",
-                                                                                "reduction_param { "
-                                                                                "operation: MEAN } "
-                                                                                "loss_weight: 0.5")
-                                                                                LOSS("loss", "f",
-                                                                                     "");
+static const char segnet[] = DATA("2", "9") CONV("c1", "data", "c1", "4", "3", "pad: 1")
+    LAYER("bn", "BN", "c1", "c1", "bn_param { }") RELU(
+        "r1", "c1") "layer { name: 'p1' type: 'Pooling' bottom: 'c1' top: 'p1' top: 'place' "
+                    "pooling_param { "
+                    "pool: MAX kernel_size: 2 stride: 2 } }" CONV(
+                        "c2", "p1", "c2", "4", "3",
+                        "pad: 1") "layer { name: 'up' type: 'Upsample' bottom: 'c2' bottom: "
+                                  "'place' top: 'up' "
+                                  "upsample_param { upsample_h: 9 upsample_w: 9 } }\n" LAYER(
+                                      "de", "Deconvolution", "up", "de",
+                                      "convolution_param { num_output: 5 kernel_size: 4 "
+                                      "stride: 2 weight_filler { "
+                                      "type: 'xavier' } }") JOIN("crop", "Crop", "de", "up", "crop")
+                                      LAYER("big", "Interp", "c2", "big",
+                                            "interp_param { height: 3 width: 3 "
+                                            "}") "layer { name: 'cut' type: "
+                                                 "'Slice' bottom: 'crop' top: "
+                                                 "'a' top: 'b' "
+                                                 "slice_param { slice_point: 3 "
+                                                 "} }" LAYER("t", "Tile", "b", "bt",
+                                                             "tile_param { tiles: 2 }")
+                                                     LAYER("sum", "Reduction", "big", "sum",
+                                                           "reduction_param { "
+                                                           "operation: SUMSQ "
+                                                           "axis: 1 } "
+                                                           "loss_weight: "
+                                                           "0.01") FC("f", "bt", "f", "5")
+                                                         LAYER("mean", "Reduction", "a", "mean",
+                                                               "reduction_param { "
+                                                               "operation: MEAN } "
+                                                               "loss_weight: 0.5")
+                                                             LOSS("loss", "f", "");
 
 #define CONSTANT(name, value)                                                                      \
     "layer { name: '" name "' type: 'DummyData' top: '" name                                       \
