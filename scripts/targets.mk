@@ -105,7 +105,7 @@ DATA := $(PREFIX)/share/cortado
 install: $(B)/cortado
 	install -D -m 755 $(B)/cortado $(DESTDIR)$(PREFIX)/bin/cortado
 	for f in $$(find models topology/machines -name '*.prototxt') $(wildcard scripts/slurm/*.sbatch) LICENSE VERSION \
-	    $$(find docs -name '*.md') $(wildcard README.md CHANGELOG.md); do \
+	    $$(find docs models -name '*.md') $(wildcard README.md CHANGELOG.md); do \
 	    install -D -m 644 $$f $(DESTDIR)$(DATA)/$$f || exit 1; done
 
 clean:

@@ -120,7 +120,8 @@ ct_status ct_check_data_shapes(const ct_options *o, Ct__NetParameter *net)
 
         if (is_type(l, "Data") && (l->data_param != NULL))
             status = set_one(e, n, l, &l->data_param->synthetic_shape);
-        if (is_type(l, "ImageData") && (l->image_data_param != NULL))
+        if (is_type(l, "ImageData") && (l->image_data_param != NULL) &&
+            (l->image_data_param->new_height == 0)) /* otherwise the net says it */
             status = set_one(e, n, l, &l->image_data_param->synthetic_shape);
         if (is_type(l, "HDF5Data") && (l->hdf5_data_param != NULL))
             status = set_all(e, n, l, l->hdf5_data_param);

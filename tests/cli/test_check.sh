@@ -34,6 +34,13 @@ runs zero_shape 2 'data_shape=0,2,2: expected' $check --data_shape=0,2,2
 runs stage 0 '^extra +Silence' $check --phase=TEST --stage=extra
 sed '/type: "Input"/d' net.prototxt >train.prototxt
 runs train_net 0 'net n has no data in phase TEST: not checked there' "$CORTADO" check --model=train.prototxt --data_shape=3,8,8
+cat >images.prototxt <<'NET'
+layer { name: "d" type: "ImageData" top: "x" top: "y" image_data_param { source: "none" batch_size: 4 new_height: 20 new_width: 30 } }
+layer { name: "s" type: "Silence" bottom: "x" bottom: "y" }
+NET
+runs net_says_it 0 '^d +ImageData +x +4 3 20 30 ' "$CORTADO" check --model=images.prototxt --data_shape=3,8,8
+sed 's/new_height: 20 new_width: 30//' images.prototxt >any.prototxt
+runs images_any 0 '^d +ImageData +x +4 1 8 9 ' "$CORTADO" check --model=any.prototxt --data_shape=1,8,9
 cat >rows.prototxt <<'NET'
 layer { name: "d" type: "HDF5Data" top: "x" top: "y" top: "z" hdf5_data_param { source: "none" batch_size: 4 } }
 layer { name: "s" type: "Silence" bottom: "x" bottom: "y" bottom: "z" }
