@@ -1,10 +1,10 @@
 #!/bin/sh
 # 20 iterations of training on one batch of made data: the loss must fall. For each NAME under models/:
-#   tests/models_fall.sh NAME...      BATCH (4), ITERATIONS (20) and RATE (a net's own, see rate_of) may be set
+#   tests/models_fall.sh NAME...      BATCH (2), ITERATIONS (20) and RATE (a net's own, see rate_of) may be set
 # The batch is images of random coloured squares, or sentences of random words; a data set has just one batch,
 # images are as large as the crop and not mirrored, so that nothing changes but weights and dropout.
 . "$ROOT/tests/cli/lib.sh"
-BATCH=${BATCH:-4}
+BATCH=${BATCH:-2}
 ITERATIONS=${ITERATIONS:-20}
 command -v python3 >/dev/null || { skip models "needs python3"; finish; }
 
@@ -105,7 +105,7 @@ for name in "$@"; do
     make_set "$name" "$ROOT/models/$name/train_val.prototxt"
     [ -e "$set" ] || { not_ok "$name" "no data"; continue; }
     sed -E -e "s#source: \"[^\"]*_label_lmdb\"#source : \"labels\"#" -e "s#source: \"[^\"]*\"#source: \"$PWD/$set\"#; s/batch_size: [0-9]+/batch_size: $BATCH/; s/steps: [0-9]+/steps: 35/" \
-        -e 's/mirror: true//; s/mean_file: "[^"]*"//' \
+        -e 's/mirror: true//; s/mean_file: "[^"]*"/mean_value: 128/' \
         "$ROOT/models/$name/train_val.prototxt" >net.prototxt
     cat >solver.prototxt <<EOS
 net: "net.prototxt" base_lr: ${RATE:-$(rate_of "$name")} lr_policy: "fixed" momentum: 0.9 max_iter: $ITERATIONS display: 1
