@@ -79,13 +79,16 @@ static ct_conv_desc draw_shape(conv_draw *r, int64_t b)
 static void odd_shapes(void)
 {
     conv_draw r = { 3000 };
+    int folded = 0;
 
     for (int i = 0; i < 50; i++) {
         ct_conv_desc d = draw_shape(&r, ct_simd_block());
 
         for (conv_direction dir = CONV_FORWARD; dir < N_CONV_DIRECTION; dir++)
             assert_true(conv_case_compare(d, dir, "blocked", limits));
+        folded += conv_case_compare(d, CONV_DATA, "fold", limits);
     }
+    assert_true(folded > 0);
 }
 
 static void test_odd_shapes(void **state)
