@@ -2,7 +2,7 @@
 # Loss curves of f32 and bf16: the same short training with both, one rank, one seed.
 #   tests/bench/precision_curves.sh FOLDER [NET ITERATIONS EVERY]...   net: lenet, quick, resnet20
 # FOLDER holds data/mnist and data/cifar10 as the models name them. Rows go to docs/convergence/precision.csv (ROWS=file):
-# net, precision, seed, iteration, loss (mean of the last EVERY iterations), test accuracy, test loss.
+# net, precision, seed, iteration, loss (mean of the last EVERY iterations), test accuracy, test loss (over TESTS batches).
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
 cortado=${CORTADO:-$root/cortado}
