@@ -308,7 +308,7 @@ static void test_odd_shapes(void **state)
 static void large_shapes(void)
 {
     ct_conv_desc d[] = { shape(1, 20, 41, 43, 40, 1), shape(2, 300, 9, 9, 290, 1),
-                         shape(0, 20, 9, 9, 40, 1) };
+                         shape(0, 20, 9, 9, 40, 1), shape(1, 512, 5, 4, 256, 1) /* slices */ };
 
     for (size_t i = 0; i < 2 * sizeof(d) / sizeof(d[0]); i++) {
         ct_conv_desc *one = &d[i / 2];

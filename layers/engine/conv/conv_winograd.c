@@ -30,7 +30,8 @@ bool ct_wino_prefers(const ct_conv_desc *d)
     return d->n * blk_count(d->oh, m) * blk_count(d->ow, m) >= least;
 }
 
-static ct_wino_sum forward_sum(const ct_conv_desc *d)
+/* Of whole groups. */
+static ct_wino_sum plain_sum(const ct_conv_desc *d)
 {
     ct_blk_set set = ct_blk_pick(d->bf16);
 
@@ -52,16 +53,25 @@ static ct_wino_sum forward_sum(const ct_conv_desc *d)
                           .w_in = d->kh * d->kw };
 }
 
+static ct_wino_sum forward_sum(const ct_conv_desc *d)
+{
+    ct_wino_sum s = plain_sum(d);
+
+    ct_wino_slice(&s);
+    return s;
+}
+
 /* dx[i] takes dy[i + pad - p] by tap p: the taps turned, from dy[i + pad - 2] on. */
 static ct_wino_sum backward_sum(const ct_conv_desc *d)
 {
-    ct_wino_sum s = forward_sum(d);
+    ct_wino_sum s = plain_sum(d);
 
     s.in = d->m / d->group, s.out = d->c / d->group;
     s.h = d->oh, s.w = d->ow, s.oh = d->h, s.ow = d->w;
     s.row = d->ph - 2, s.col = d->pw - 2;
     s.w_out = d->kh * d->kw, s.w_in = group_k(d);
     s.turned = true;
+    ct_wino_slice(&s);
     return s;
 }
 

@@ -13,6 +13,8 @@ typedef struct plan {
     ct_blk_set set;
     const ct_wino_maps *map;
     int places;
+    int64_t n_group; /* the convolution's, or slices of the output channels, which share x */
+    bool same_x;
     int64_t in, out, in_block, out_block, n_pair;
     int64_t tiles_h, tiles_w, n_tile, size; /* of a group */
     int64_t unit;                           /* words of tiles that are added up at a time */
@@ -20,28 +22,47 @@ typedef struct plan {
     int64_t v_step, d_step, s_step;         /* from place to place: x, dy, sums  */
 } plan;
 
+static int64_t sum_bytes(const plan *p)
+{
+    return p->places * p->s_step * (int64_t)sizeof(float);
+}
+
+/* Output blocks, and into groups of how many tiles the images are cut. */
+static void cut(const ct_conv_desc *d, plan *p)
+{
+    int64_t b = p->set.b, most = TILES, line, count;
+
+    p->out_block = blk_count(p->out, b);
+    p->n_pair = blk_count(p->out_block, CT_BLK_MAX_VECS);
+    p->s_step = wino_step(p->in_block * p->out_block * b * b);
+    line = p->places * b * (p->in_block + p->out_block) * (int64_t)sizeof(float) / p->set.pair;
+    if (!p->same_x && (sum_bytes(p) <= FEW_SUMS))
+        most = blk_smaller(most, blk_larger(FEW_TILES, d->n_thread * THREAD_TILES));
+    most = blk_larger(most / line, 16);
+    count = blk_larger(blk_count(p->n_tile, most), 1);
+    p->size = blk_larger(blk_count(p->n_tile, count), 1);
+}
+
 static plan make_plan(const ct_conv_desc *d)
 {
     plan p = { .set = ct_blk_pick(d->bf16), .in = d->c / d->group, .out = d->m / d->group };
-    int64_t b = p.set.b, line, most, count, words;
+    int64_t b = p.set.b, words;
     int m = ct_wino_tile(d);
 
     p.map = &ct_wino_map[p.set.level][m / 4];
     p.places = (m + 2) * (m + 2);
     p.in_block = blk_count(p.in, b);
-    p.out_block = blk_count(p.out, b);
-    p.n_pair = blk_count(p.out_block, CT_BLK_MAX_VECS);
+    p.n_group = d->group;
     p.tiles_h = blk_count(d->oh, m);
     p.tiles_w = blk_count(d->ow, m);
     p.n_tile = d->n * p.tiles_h * p.tiles_w;
-    line = p.places * b * (p.in_block + p.out_block) * (int64_t)sizeof(float) / p.set.pair;
-    p.s_step = wino_step(p.in_block * p.out_block * b * b);
-    most = TILES;
-    if (p.places * p.s_step * (int64_t)sizeof(float) <= FEW_SUMS)
-        most = blk_smaller(most, blk_larger(FEW_TILES, d->n_thread * THREAD_TILES));
-    most = blk_larger(most / line, 16);
-    count = blk_larger(blk_count(p.n_tile, most), 1);
-    p.size = blk_larger(blk_count(p.n_tile, count), 1);
+    cut(d, &p);
+    if ((d->group == 1) && (p.size >= p.n_tile)) { /* the tiles of x stay: slices cost nothing */
+        p.n_group = ct_wino_slices(sum_bytes(&p), p.out, b);
+        p.same_x = (p.n_group > 1);
+        p.out /= p.n_group;
+        if (p.same_x) cut(d, &p);
+    }
     p.unit = UNIT_FLOATS / ((CT_BLK_MAX_VECS + 1) * b);
     words = blk_count(p.size, p.set.pair);
     p.unit = blk_count(words, blk_count(words, p.unit));
@@ -87,7 +108,8 @@ static ct_wino_patch patch_of(const ct_conv_desc *d, const plan *p, const ct_con
 
     wino_at(t, p->tiles_h, p->tiles_w, p->map->m, &image, &at.row, &at.col);
     if (!dy) at.row -= d->ph, at.col -= d->pw;
-    at.plane = (dy ? a->dy : a->x) + ((image * d->group + g) * blocks + k) * at.h * at.w * p->set.b;
+    if (dy || !p->same_x) image = image * p->n_group + g;
+    at.plane = (dy ? a->dy : a->x) + (image * blocks + k) * at.h * at.w * p->set.b;
     return at;
 }
 
@@ -156,7 +178,8 @@ static void add_group(const ct_conv_desc *d, const plan *p, const ct_conv_args *
                       ct_exec *ex, ct_status *polled)
 {
     enum { PIECE = 16 };
-    int64_t n_piece = blk_count(r->n, PIECE), n_x = p->in_block * n_piece;
+    int64_t n_piece = blk_count(r->n, PIECE);
+    int64_t n_x = (p->same_x && (r->g > 0)) ? 0 : p->in_block * n_piece; /* there since the first */
     int64_t n_part = blk_smaller(p->n_pair, blk_count(4 * d->n_thread, p->places));
 
 #pragma omp for schedule(static)
@@ -211,7 +234,7 @@ static ct_status run(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a)
 
     if (p.n_tile == 0) memset(work, 0, (size_t)(p.places * p.s_step) * sizeof(float));
 #pragma omp parallel num_threads(d->n_thread)
-    for (int64_t g = 0; g < d->group; g++) {
+    for (int64_t g = 0; g < p.n_group; g++) {
         group r = { .g = g };
 
         r.v = work + p.places * p.s_step;

@@ -65,10 +65,17 @@ typedef struct ct_wino_sum {
     int64_t w_group, w_out, w_in; /* floats from group to group, channel to channel */
     bool relu;                    /* on y at last              */
     bool turned;                  /* the last tap is the first                      */
+    bool same_x;                  /* groups are slices of y's channels: x is that of all */
     const float *x, *weight, *bias;
     float *y, *work;
 } ct_wino_sum;
 
+/** Makes slices of y's channels where few tiles meet many weights: of one slice after the other the
+ *  weights are mapped, which takes less memory and no more time. Sums stay as they are. */
+void ct_wino_slice(ct_wino_sum *s);
+/** Slices of `out` channels that bytes which grow with them are cut to, of one group whose tiles
+ * are mapped only once; 1: none. */
+int64_t ct_wino_slices(int64_t bytes, int64_t out, int64_t b);
 int64_t ct_wino_sum_work(const ct_wino_sum *s);
 ct_status ct_wino_sum_run(const ct_wino_sum *s, ct_exec *ex);
 

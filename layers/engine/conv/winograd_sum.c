@@ -11,6 +11,7 @@ static const int64_t ALONE_WEIGHTS = 12 << 20;  /* bytes of mapped weights of a 
 static const int64_t ALONE_TILES = 1040 << 10;  /* bytes of mapped inputs that a thread keeps     */
 static const int64_t TOGETHER_TILES = 40 << 20; /* of mapped inputs and outputs                   */
 static const int64_t ALONE_MOST = 56;           /* tiles of a thread */
+static const int64_t SLICE_WEIGHTS = 10 << 20;  /* bytes of mapped weights of a slice of channels */
 static const int64_t CHUNK_BYTES = 64 << 10;    /* weights of a pair that stay near               */
 
 static const float zeros[CT_BLK_MAX_VECS * CT_BLK_MAX];
@@ -47,7 +48,8 @@ static plan make_plan(const ct_wino_sum *s)
     bytes = p.u * (int64_t)sizeof(float);
     most = blk_smaller(ALONE_TILES / (line * p.words * p.in_block), ALONE_MOST);
     count = blk_count(p.n_tile, blk_larger(most, step));
-    p.alone = (bytes <= ALONE_WEIGHTS) && ((count >= 2 * s->n_thread) || (s->n_thread == 1));
+    p.alone = !s->same_x && (bytes <= ALONE_WEIGHTS) &&
+              ((count >= 2 * s->n_thread) || (s->n_thread == 1));
     if (!p.alone) {
         most = TOGETHER_TILES / (line * (p.words * p.in_block + b * p.out_block));
         count = blk_count(p.n_tile, blk_larger(most, step));
@@ -61,6 +63,26 @@ static plan make_plan(const ct_wino_sum *s)
     p.z_step = wino_step((p.alone ? CT_BLK_MAX_VECS : p.out_block) * p.z_block);
     p.own = places * (p.v_step + p.z_step);
     return p;
+}
+
+int64_t ct_wino_slices(int64_t bytes, int64_t out, int64_t b)
+{
+    int64_t n = 1, pair = CT_BLK_MAX_VECS * b;
+
+    while ((bytes / n > SLICE_WEIGHTS) && (out % (2 * n * pair) == 0)) n *= 2;
+    return n;
+}
+
+void ct_wino_slice(ct_wino_sum *s)
+{
+    plan p = make_plan(s);
+    int64_t n = ct_wino_slices(p.u * (int64_t)sizeof(float), s->out, s->set.b);
+
+    if ((s->group != 1) || p.alone || (p.size < p.n_tile)) return;
+    s->same_x = (n > 1);
+    s->group = n;
+    s->out /= n;
+    s->w_group = s->out * s->w_out;
 }
 
 /* Work: mapped weights, bias of all groups, mapped tiles. */
@@ -151,7 +173,8 @@ static ct_wino_patch in_patch(const ct_wino_sum *s, const plan *p, int64_t g, in
 
     wino_at(t, p->tiles_h, p->tiles_w, s->map->m, &image, &at.row, &at.col);
     at.row += s->row, at.col += s->col;
-    at.plane = s->x + ((image * s->group + g) * p->in_block + k) * s->h * s->w * s->set.b;
+    if (!s->same_x) image = image * s->group + g;
+    at.plane = s->x + (image * p->in_block + k) * s->h * s->w * s->set.b;
     return at;
 }
 
@@ -269,8 +292,9 @@ static void run_together(const ct_wino_sum *s, const plan *p, int64_t g, int64_t
     int64_t n_part = blk_smaller(p->n_pair, blk_count(4 * s->n_thread, places));
     float *v = s->work + tiles_from(s, p), *z = v + places * p->v_step;
 
+    /* of slices, the tiles are all there since the first */
 #pragma omp for schedule(static)
-    for (int64_t i = 0; i < p->in_block * n_piece; i++) {
+    for (int64_t i = 0; i < ((s->same_x && (g > 0)) ? 0 : p->in_block * n_piece); i++) {
         int64_t first = i % n_piece * PIECE;
 
         map_in(s, p, g, i / n_piece, t, t + first, blk_smaller(PIECE, n - first), v);

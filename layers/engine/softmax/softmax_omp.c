@@ -49,8 +49,7 @@ static inline float exp_below(float x)
 }
 
 /* In LANES sums, whatever the width of the processor's vectors. */
-CT_SIMD_CLONES
-static float exp_row(int64_t n, const float *x, float largest, float *y)
+CT_SIMD_PART float exp_row(int64_t n, const float *x, float largest, float *y)
 {
     float part[LANES] = { 0 }, sum = 0;
     int64_t whole = n / LANES * LANES;
@@ -64,7 +63,7 @@ static float exp_row(int64_t n, const float *x, float largest, float *y)
     return sum;
 }
 
-static void forward_row(int64_t n, const float *x, float *y)
+CT_SIMD_CLONES static void forward_row(int64_t n, const float *x, float *y)
 {
     float largest = -INFINITY, inv;
 
@@ -126,11 +125,32 @@ static ct_status forward(const ct_softmax_desc *d, ct_exec *ex, const float *x, 
     return CT_OK;
 }
 
+/* Classes side by side: in LANES sums, whatever the width of the processor's vectors. */
+CT_SIMD_CLONES static void backward_row(int64_t n, const float *y, const float *dy, float *dx)
+{
+    double part[LANES] = { 0 }, dot = 0;
+    int64_t whole = n / LANES * LANES;
+    float less;
+
+    for (int64_t c = 0; c < whole; c += LANES) {
+        for (int i = 0; i < LANES; i++) part[i] += (double)y[c + i] * (double)dy[c + i];
+    }
+    for (int i = 0; i < LANES; i++) dot += part[i];
+    for (int64_t c = whole; c < n; c++) dot += (double)y[c] * (double)dy[c];
+    less = (float)dot;
+#pragma omp simd
+    for (int64_t c = 0; c < n; c++) dx[c] = y[c] * (dy[c] - less);
+}
+
 static void backward_tile(const ct_softmax_desc *d, tile t, const float *y, const float *dy,
                           float *dx)
 {
     double dot[TILE] = { 0 };
 
+    if (d->inner == 1) {
+        backward_row(d->classes, y + t.offset, dy + t.offset, dx + t.offset);
+        return;
+    }
     for (int64_t c = 0; c < d->classes; c++) {
         int64_t k = t.offset + c * d->inner;
 
@@ -173,11 +193,24 @@ static ct_status loss(const ct_softmax_desc *d, ct_exec *ex, const float *p, con
     return CT_OK;
 }
 
+CT_SIMD_CLONES static void scale_row(int64_t n, float factor, const float *p, float *dx)
+{
+#pragma omp simd
+    for (int64_t c = 0; c < n; c++) dx[c] = factor * p[c];
+}
+
 static void loss_backward_tile(const ct_softmax_desc *d, tile t, const float *p,
                                const int32_t *label, float scale, float *dx)
 {
     float factor[TILE];
 
+    if (d->inner == 1) {
+        int32_t is = label[t.label];
+
+        scale_row(d->classes, (is == CT_LABEL_IGNORED) ? 0.0f : scale, p + t.offset, dx + t.offset);
+        if (is != CT_LABEL_IGNORED) dx[t.offset + is] = scale * (p[t.offset + is] - 1.0f);
+        return;
+    }
     for (int i = 0; i < t.n; i++)
         factor[i] = (label[t.label + i] == CT_LABEL_IGNORED) ? 0.0f : scale;
     for (int64_t c = 0; c < d->classes; c++) {
