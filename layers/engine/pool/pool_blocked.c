@@ -88,6 +88,44 @@ CT_SIMD_PART void widen(int64_t n, const uint8_t *from, int32_t *to)
     for (int64_t i = 0; i < n; i++) to[i] = from[i];
 }
 
+/* Rows of outputs from which a row of the plane gathers. */
+enum { MOST_ROWS = 4 };
+typedef struct source {
+    int rows;
+    const float *g[MOST_ROWS];    /* gradients, AVE: over the number of places               */
+    const int32_t *at[MOST_ROWS]; /* MAX: places taken; NULL: all                            */
+    int64_t place[MOST_ROWS];     /* in the windows, of this row of the plane, left column 0 */
+} source;
+
+/* Row k of the plane, outputs from row i on. */
+CT_SIMD_PART source source_of(const ct_pool_desc *d, const axes *s, int64_t k, int64_t i, bool max,
+                              const float *dy, const void *room)
+{
+    int64_t n_row = rows_over(d), row = d->ow * d->block, left = s->over_row[k].to - i;
+    source q = { .rows = (int)((left < MOST_ROWS) ? left : MOST_ROWS) };
+
+    if (left < 0) q.rows = 0;
+    for (int e = 0; e < q.rows; e++) {
+        int64_t at = (i + e) % n_row * row;
+
+        q.g[e] = max ? dy + (i + e) * row : (const float *)room + at;
+        q.at[e] = max ? (const int32_t *)room + at : NULL;
+        q.place[e] = (k - s->row[i + e].from) * ct_pool_pitch(d);
+    }
+    return q;
+}
+
+/* Outputs [*first_p, *end_p): from the first places of their windows on, a stride wide, all outputs
+ * over them have windows that begin inside of the plane. */
+CT_SIMD_PART void usual_columns(const ct_pool_desc *d, int64_t *first_p, int64_t *end_p)
+{
+    int64_t first = (d->pw + d->sw - 1) / d->sw + (d->kw - 1) / d->sw, end = (d->w + d->pw) / d->sw;
+
+    if (end > d->ow) end = d->ow;
+    *first_p = first;
+    *end_p = (end > first) ? end : first;
+}
+
 enum { INFINITE = 0x7f800000 }; /* as bits: what is above, without its sign, is a NaN */
 
 /* Kernels of a block, in vectors of _b. A NaN counts as larger than any number: a diverged net must
@@ -173,70 +211,122 @@ enum { INFINITE = 0x7f800000 }; /* as bits: what is above, without its sign, is 
         }                                                                                          \
     }                                                                                              \
                                                                                                    \
-    CT_SIMD_PART void max_back_plane##_b(const ct_pool_desc *d, const axes *s, const float *dy,    \
-                                         const uint8_t *mask, int32_t *room, float *dx)            \
+    CT_SIMD_PART void gather##_b(const source *q, bool max, int i, int64_t j, int64_t place,       \
+                                 vec##_b *sum)                                                     \
     {                                                                                              \
-        int64_t pitch = ct_pool_pitch(d), n_row = rows_over(d), row = d->ow * (_b), next = 0;      \
-        int64_t first;                                                                             \
+        num##_b g = *(const num##_b *)(q->g[i] + j * (_b));                                        \
                                                                                                    \
-        for (int64_t k = 0; k < d->h; k++) {                                                       \
-            span r = s->over_row[k];                                                               \
+        if (max) g &= *(const num##_b *)(q->at[i] + j * (_b)) == (int32_t)(q->place[i] + place);   \
+        *sum += (vec##_b)g;                                                                        \
+    }                                                                                              \
+    CT_SIMD_PART void usual_row##_b(const source *whole, int64_t pad, int64_t first, int64_t end,  \
+                                    const int kernel, const int stride, const int rows, bool max,  \
+                                    float *dx)                                                     \
+    {                                                                                              \
+        source q = *whole;                                                                         \
                                                                                                    \
-            for (; next < r.to; next++) widen(row, mask + next * row, room + next % n_row * row);  \
-            first = r.from % n_row; /* once a row: a division costs more than a vector */          \
-            for (int64_t l = 0; l < d->w; l++, dx += (_b)) {                                       \
-                span c = s->over_column[l];                                                        \
+        for (int64_t j = first; j < end; j++) {                                                    \
+            float *to = dx + (j * stride - pad) * (_b);                                            \
+                                                                                                   \
+            _Pragma("GCC unroll 4") for (int o = 0; o < stride; o++)                               \
+            {                                                                                      \
                 vec##_b sum = { 0 };                                                               \
                                                                                                    \
-                for (int64_t i = r.from, at_row = first; i < r.to; i++) {                          \
-                    int64_t place = (k - s->row[i].from) * pitch + l;                              \
-                    const int32_t *at = room + at_row * row;                                       \
-                    const float *g = dy + i * row;                                                 \
-                                                                                                   \
-                    for (int64_t j = c.from; j < c.to; j++) {                                      \
-                        num##_b mine = *(const num##_b *)(at + j * (_b)) ==                        \
-                                       (int32_t)(place - s->column[j].from);                       \
-                                                                                                   \
-                        sum += (vec##_b)(mine & *(const num##_b *)(g + j * (_b)));                 \
-                    }                                                                              \
-                    at_row = (at_row + 1 == n_row) ? 0 : at_row + 1;                               \
+                _Pragma("GCC unroll 4") for (int i = 0; i < rows; i++)                             \
+                {                                                                                  \
+                    _Pragma("GCC unroll 4") for (int t = (kernel - 1 - o) / stride; t >= 0; t--)   \
+                        gather##_b(&q, max, i, j - t, o + t * stride, &sum);                       \
                 }                                                                                  \
-                *(vec##_b *)dx = sum;                                                              \
+                *(vec##_b *)(to + o * (_b)) = sum;                                                 \
             }                                                                                      \
         }                                                                                          \
     }                                                                                              \
                                                                                                    \
-    CT_SIMD_PART void ave_back_plane##_b(const ct_pool_desc *d, const axes *s, const float *dy,    \
-                                         float *room, float *dx)                                   \
+    CT_SIMD_PART bool usual_rows##_b(const ct_pool_desc *d, const source *q, int64_t first,        \
+                                     int64_t end, bool max, float *dx)                             \
     {                                                                                              \
-        int64_t n_row = rows_over(d), row = d->ow * (_b), next = 0, first;                         \
+        if ((d->kw == 3) && (d->sw == 2) && (q->rows == 1))                                        \
+            usual_row##_b(q, d->pw, first, end, 3, 2, 1, max, dx);                                 \
+        else if ((d->kw == 3) && (d->sw == 2) && (q->rows == 2))                                   \
+            usual_row##_b(q, d->pw, first, end, 3, 2, 2, max, dx);                                 \
+        else if ((d->kw == 3) && (d->sw == 1) && (q->rows == 2))                                   \
+            usual_row##_b(q, d->pw, first, end, 3, 1, 2, max, dx);                                 \
+        else if ((d->kw == 3) && (d->sw == 1) && (q->rows == 3))                                   \
+            usual_row##_b(q, d->pw, first, end, 3, 1, 3, max, dx);                                 \
+        else if ((d->kw == 2) && (d->sw == 2) && (q->rows == 1))                                   \
+            usual_row##_b(q, d->pw, first, end, 2, 2, 1, max, dx);                                 \
+        else                                                                                       \
+            return false;                                                                          \
+        return true;                                                                               \
+    }                                                                                              \
                                                                                                    \
-        for (int64_t k = 0; k < d->h; k++) {                                                       \
+    CT_SIMD_PART void gather_row##_b(const span *over, const span *column, const source *q,        \
+                                     int64_t l, int64_t end, bool max, float *dx)                  \
+    {                                                                                              \
+        for (; l < end; l++) {                                                                     \
+            vec##_b sum = { 0 };                                                                   \
+                                                                                                   \
+            for (int i = 0; i < q->rows; i++) {                                                    \
+                for (int64_t j = over[l].from; j < over[l].to; j++)                                \
+                    gather##_b(q, max, i, j, l - column[j].from, &sum);                            \
+            }                                                                                      \
+            *(vec##_b *)(dx + l * (_b)) = sum;                                                     \
+        }                                                                                          \
+    }                                                                                              \
+                                                                                                   \
+    CT_SIMD_PART void add_rows##_b(const span *over, const span *column, const source *q,          \
+                                   int64_t end, bool max, float *dx)                               \
+    {                                                                                              \
+        for (int64_t l = 0; l < end; l++) {                                                        \
+            vec##_b sum = *(const vec##_b *)(dx + l * (_b));                                       \
+                                                                                                   \
+            for (int i = 0; i < q->rows; i++) {                                                    \
+                for (int64_t j = over[l].from; j < over[l].to; j++)                                \
+                    gather##_b(q, max, i, j, l - column[j].from, &sum);                            \
+            }                                                                                      \
+            *(vec##_b *)(dx + l * (_b)) = sum;                                                     \
+        }                                                                                          \
+    }                                                                                              \
+                                                                                                   \
+    CT_SIMD_PART void scale_row##_b(const ct_pool_desc *d, const axes *s, int64_t i,               \
+                                    const float *dy, float *to)                                    \
+    {                                                                                              \
+        for (int64_t j = 0; j < d->ow; j++)                                                        \
+            *(vec##_b *)(to + j * (_b)) = *(const vec##_b *)(dy + j * (_b)) /                      \
+                                          (float)((int64_t)s->row[i].size * s->column[j].size);    \
+    }                                                                                              \
+                                                                                                   \
+    CT_SIMD_PART void back_plane##_b(const ct_pool_desc *d, const axes *s, bool max,               \
+                                     const float *dy, const uint8_t *mask, void *room, float *dx)  \
+    {                                                                                              \
+        int64_t n_row = rows_over(d), row = d->ow * (_b), next = 0, first, end;                    \
+                                                                                                   \
+        usual_columns(d, &first, &end);                                                            \
+        for (int64_t k = 0; k < d->h; k++, dx += d->w * (_b)) {                                    \
             span r = s->over_row[k];                                                               \
+            int64_t from = 0, to = 0;                                                              \
                                                                                                    \
             for (; next < r.to; next++) {                                                          \
-                for (int64_t j = 0; j < d->ow; j++)                                                \
-                    *(vec##_b *)(room + next % n_row * row + j * (_b)) =                           \
-                        *(const vec##_b *)(dy + next * row + j * (_b)) /                           \
-                        (float)((int64_t)s->row[next].size * s->column[j].size);                   \
+                if (max)                                                                           \
+                    widen(row, mask + next * row, (int32_t *)room + next % n_row * row);           \
+                else                                                                               \
+                    scale_row##_b(d, s, next, dy + next * row,                                     \
+                                  (float *)room + next % n_row * row);                             \
             }                                                                                      \
-            first = r.from % n_row;                                                                \
-            for (int64_t l = 0; l < d->w; l++, dx += (_b)) {                                       \
-                span c = s->over_column[l];                                                        \
-                vec##_b sum = { 0 };                                                               \
+            for (int64_t i = r.from; (i < r.to) || (i == r.from); i += MOST_ROWS) {                \
+                source q = source_of(d, s, k, i, max, dy, room);                                   \
                                                                                                    \
-                for (int64_t i = r.from, at_row = first; i < r.to; i++) {                          \
-                    const float *g = room + at_row * row;                                          \
-                                                                                                   \
-                    for (int64_t j = c.from; j < c.to; j++)                                        \
-                        sum += *(const vec##_b *)(g + j * (_b));                                   \
-                    at_row = (at_row + 1 == n_row) ? 0 : at_row + 1;                               \
+                if (i > r.from) {                                                                  \
+                    add_rows##_b(s->over_column, s->column, &q, d->w, max, dx);                    \
+                    continue;                                                                      \
                 }                                                                                  \
-                *(vec##_b *)dx = sum;                                                              \
+                if ((r.to - r.from == q.rows) && usual_rows##_b(d, &q, first, end, max, dx))       \
+                    from = first * d->sw - d->pw, to = end * d->sw - d->pw;                        \
+                gather_row##_b(s->over_column, s->column, &q, 0, from, max, dx);                   \
+                gather_row##_b(s->over_column, s->column, &q, to, d->w, max, dx);                  \
             }                                                                                      \
         }                                                                                          \
     }                                                                                              \
-                                                                                                   \
     CT_SIMD_CLONES static void run_plane##_b(const ct_pool_desc *d, const axes *s, void *room,     \
                                              const float *x, float *y, uint8_t *mask,              \
                                              const float *dy, float *dx)                           \
@@ -246,9 +336,9 @@ enum { INFINITE = 0x7f800000 }; /* as bits: what is above, without its sign, is 
         else if (dx == NULL)                                                                       \
             ave_plane##_b(d, s, x, y);                                                             \
         else if (d->method == CT_POOL_MAX)                                                         \
-            max_back_plane##_b(d, s, dy, mask, room, dx);                                          \
+            back_plane##_b(d, s, true, dy, mask, room, dx);                                        \
         else                                                                                       \
-            ave_back_plane##_b(d, s, dy, room, dx);                                                \
+            back_plane##_b(d, s, false, dy, NULL, room, dx);                                       \
     }
 
 KERNELS(8)
