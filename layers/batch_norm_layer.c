@@ -185,6 +185,20 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     return CT_OK;
 }
 
+/* The map with the batch's statistics as they are kept: the same bits. */
+static bool again(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    const batch_norm_plan *plan = in->state;
+    ct_batch_norm_map m;
+
+    (void)l;
+    if (!is_group(in)) return false;
+    if ((ex == NULL) || (plan->desc.n * plan->desc.spatial == 0)) return true;
+    fill_map(in, &m);
+    plan->engine->apply(&plan->desc, 0, plan->desc.channels, &m);
+    return true;
+}
+
 /* The tail's weights get their gradients from the sums. */
 static void put_weight_diffs(const ct_instance *in, ct_exec *ex, int64_t channels,
                              const ct_batch_norm_back *b)
@@ -300,6 +314,7 @@ const ct_layer_ops ct_layer_batch_norm = {
     .reshape = reshape,
     .tails = 1u << CT_TAIL_AFFINE | 1u << CT_TAIL_SUM | 1u << CT_TAIL_RELU | 1u << CT_TAIL_SPLIT,
     .join = join,
+    .again = again,
     .forward = forward,
     .backward = backward,
     .estimate = estimate,

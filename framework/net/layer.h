@@ -158,6 +158,9 @@ typedef struct ct_layer_ops {
     ct_status (*forward)(const ct_layer *l, ct_instance *in, ct_exec *ex);
     /** Top diffs to bottom diffs and weight diffs. NULL: no gradient passes. */
     ct_status (*backward)(const ct_layer *l, ct_instance *in, ct_exec *ex);
+    /** Makes the (group's) tops again in backward, with the same bits, from bottoms and
+     * CT_KEEP_PASS buffers; cheaply. ex NULL: only whether it can. May be NULL. */
+    bool (*again)(const ct_layer *l, ct_instance *in, ct_exec *ex);
     /** Operations of one forward and backward, and the engines. e comes with the bytes that
      * bottoms, tops and weights have (ct_net_estimate()): a layer that moves less says so. NULL: no
      *  operations worth counting. */

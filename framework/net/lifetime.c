@@ -29,15 +29,25 @@ static bool runs_backward(const ct_net *net, int i)
     return m->graph.node[m->place[i]].runs_backward;
 }
 
-static void touch_data(const ct_net *net, const ct_value *v, int end, ct_span *s)
+void ct_net_touch_reads(const ct_net *net, const ct_value *v, ct_span *s)
+{
+    if (ct_graph_is_inner(&ct_net_impl_of(net)->graph, v)) return;
+    if (runs_backward(net, v->node) && (net->instance[v->node]->backward_reads & CT_READS_TOP))
+        touch(s, backward_time(net, v->node));
+    if ((v->reader >= 0) && runs_backward(net, v->reader) &&
+        (net->instance[v->reader]->backward_reads & CT_READS_BOTTOM))
+        touch(s, backward_time(net, v->reader));
+}
+
+/* back: of its readers in backward; as s, unless the value is made again. */
+static void touch_data(const ct_net *net, const ct_value *v, int end, ct_span *s, ct_span *back)
 {
     const ct_graph *g = &ct_net_impl_of(net)->graph;
     const ct_node *maker = &g->node[v->node];
 
     if (ct_graph_is_inner(g, v)) return;
     touch(s, forward_time(net, v->node));
-    if (runs_backward(net, v->node) && (net->instance[v->node]->backward_reads & CT_READS_TOP))
-        touch(s, backward_time(net, v->node));
+    ct_net_touch_reads(net, v, back);
     if (maker->ops->keeps_top) {
         s->persists = true;
         touch(s, 0);
@@ -48,9 +58,6 @@ static void touch_data(const ct_net *net, const ct_value *v, int end, ct_span *s
         return;
     }
     touch(s, forward_time(net, v->reader));
-    if (runs_backward(net, v->reader) &&
-        (net->instance[v->reader]->backward_reads & CT_READS_BOTTOM))
-        touch(s, backward_time(net, v->reader));
 }
 
 void ct_net_touch_diff(const ct_net *net, const ct_value *v, ct_span *s)
@@ -87,14 +94,19 @@ static size_t group_bytes(const ct_net *net, const int *root, int r, bool diff)
     return most;
 }
 
-static void add_blobs(const ct_net *net, const ct_span *data, const ct_span *diff)
+/* back: of data that is made again. */
+static void add_blobs(const ct_net *net, const ct_span *data, const ct_span *back,
+                      const ct_span *diff)
 {
     ct_net_impl *m = ct_net_impl_of(net);
 
     for (int b = 0; b < net->n_blob; b++) {
         if (data[b].last >= 0)
             add_region(m, group_bytes(net, m->data_root, b, false), &data[b],
-                       (ct_use){ .kind = CT_USE_DATA, .index = b });
+                       (ct_use){ .kind = CT_USE_DATA, .index = b, .forward = true });
+        if (back[b].last >= 0)
+            add_region(m, group_bytes(net, m->data_root, b, false), &back[b],
+                       (ct_use){ .kind = CT_USE_DATA, .index = b, .backward = true });
         if (diff[b].last >= 0)
             add_region(m, group_bytes(net, m->diff_root, b, true), &diff[b],
                        (ct_use){ .kind = CT_USE_DIFF, .index = b });
@@ -131,22 +143,25 @@ ct_status ct_net_lifetimes(ct_net *net)
 {
     ct_net_impl *m = ct_net_impl_of(net);
     size_t n_blob = (size_t)net->n_blob + 1;
-    size_t n_most = 2 * n_blob + 2 * (size_t)CT_MAX_BUFFER * (size_t)net->n_layer;
-    ct_span *data = malloc(n_blob * sizeof(data[0])), *diff = malloc(n_blob * sizeof(diff[0]));
+    size_t n_most = 3 * n_blob + 2 * (size_t)CT_MAX_BUFFER * (size_t)net->n_layer;
+    ct_span *data = malloc(3 * n_blob * sizeof(data[0])), *diff = data + n_blob;
+    ct_span *back = diff + n_blob;
     int end = net->n_forward + net->n_backward - 1;
 
     m->region = calloc(n_most, sizeof(m->region[0]));
     m->use = calloc(n_most, sizeof(m->use[0]));
-    if ((data == NULL) || (diff == NULL) || (m->region == NULL) || (m->use == NULL)) {
+    if ((data == NULL) || (m->region == NULL) || (m->use == NULL)) {
         free(data);
-        free(diff);
         return CT_FAIL(CT_ERR_NOMEM, "no memory for a plan of %zu regions", n_most);
     }
-    for (size_t b = 0; b < n_blob; b++) data[b] = diff[b] = (ct_span){ 0, -1, false };
+    for (size_t b = 0; b < 3 * n_blob; b++) data[b] = (ct_span){ 0, -1, false };
     for (int i = 0; i < m->graph.n_value; i++) {
         const ct_value *v = &m->graph.value[i];
+        int root = m->data_root[v->blob];
+        const ct_again *again = ct_net_again(net, root);
 
-        touch_data(net, v, end, &data[m->data_root[v->blob]]);
+        touch_data(net, v, end, &data[root], (again != NULL) ? &back[root] : &data[root]);
+        if (again != NULL) touch(&back[root], again->when);
         ct_net_touch_diff(net, v, &diff[m->diff_root[v->blob]]);
     }
     for (int j = 0; j < net->n_backward; j++) {
@@ -154,9 +169,8 @@ ct_status ct_net_lifetimes(ct_net *net)
 
         if (s->blob >= 0) touch(&diff[m->diff_root[s->blob]], net->n_forward + j);
     }
-    add_blobs(net, data, diff);
+    add_blobs(net, data, back, diff);
     for (int i = 0; i < net->n_layer; i++) add_buffers(net, i);
     free(data);
-    free(diff);
     return CT_OK;
 }

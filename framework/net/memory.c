@@ -11,7 +11,7 @@ static ct_status place(ct_net *net)
     size_t unshared = 0, bytes = 0;
 
     for (int i = 0; i < m->n_region; i++) {
-        bool second = (m->use[i].kind == CT_USE_BUFFER) && !m->use[i].forward;
+        bool second = m->use[i].backward && !m->use[i].forward;
 
         if (net->options.unshared) m->region[i].offset = bytes;
         bytes += ct_align_up(m->region[i].bytes);
@@ -40,6 +40,12 @@ static void bind_blobs(ct_net *net)
         const ct_use *u = &m->use[i];
         void *at = block + m->region[i].offset;
 
+        for (int k = 0; (u->kind == CT_USE_DATA) && (k < m->n_again); k++) {
+            if (m->again[k].root != u->index) continue;
+            if (u->forward) m->again[k].forward = at;
+            if (u->backward) m->again[k].backward = at;
+        }
+        if ((u->kind == CT_USE_DATA) && !u->forward) continue;
         for (int b = 0; b < net->n_blob; b++) {
             if ((u->kind == CT_USE_DATA) && (m->data_root[b] == u->index))
                 net->blob[b]->data.data = at;

@@ -12,6 +12,7 @@ static ct_status make(ct_net *net, const Ct__NetParameter *param)
     CT_TRY(ct_net_arenas(net));
     CT_TRY(ct_net_steps(net));
     if (!net->options.unshared) CT_TRY(ct_net_share_diffs(net));
+    CT_TRY(ct_net_recompute(net));
     CT_TRY(ct_net_lifetimes(net));
     return ct_net_memory(net);
 }
@@ -37,6 +38,7 @@ ct_status ct_net_create(const Ct__NetParameter *param, const ct_net_options *opt
     net->options.env.synthetic |= options->no_data; /* shapes of data that is not there */
     m->forward_only = options->forward_only || (options->share != NULL);
     m->no_fuse = !param->fuse;
+    m->recompute = param->recompute || options->recompute;
     m->force_backward = param->has_force_backward && param->force_backward;
     if ((param->state != NULL) && param->state->has_phase &&
         ((param->state->phase == CT__PHASE__TEST) != (options->phase == CT_TEST)))
@@ -95,6 +97,7 @@ void ct_net_destroy(ct_net *net)
     free(m->data_root);
     free(m->diff_root);
     free(m->tail);
+    free(m->again);
     free(m->runner);
     free(m->place);
     free(m->forward_step);

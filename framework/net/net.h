@@ -43,6 +43,7 @@ typedef struct ct_net_options {
     bool no_data;                     /* `check`: set up and plan, place no memory, open no data */
     bool unshared;                    /* every blob and buffer has memory of its own (debugging) */
     bool no_fuse;                     /* every layer runs alone                                  */
+    bool recompute;                   /* cheap values are made again in backward, not kept       */
     const ct_layer_ops *const *table; /* the layer types; NULL: ct_layer_table               */
 } ct_net_options;
 

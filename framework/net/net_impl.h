@@ -20,8 +20,9 @@ typedef struct ct_use {
     ct_use_kind kind;
     int index;     /* blob, or layer of a buffer                                     */
     int slot;      /* of a buffer                                                    */
-    bool forward;  /* CT_KEEP_CALL has two regions: of forward, and of backward      */
-    bool backward; /* other buffers have one, both flags set                         */
+    bool forward;  /* CT_KEEP_CALL has two regions: of forward, and of backward; so has data
+                    * that is made again                                             */
+    bool backward; /* other buffers have one, both flags set; other data: of forward */
     bool persists; /* keeps its content from pass to pass                            */
 } ct_use;
 
@@ -31,9 +32,16 @@ typedef struct ct_call_buffer {
     void *forward, *backward;
 } ct_call_buffer;
 
+/** The tops of a group that are not kept for backward, but made again. */
+typedef struct ct_again {
+    int layer, root;          /* who makes them; the blob in whose memory they lie */
+    int when;                 /* the step, after those of forward, before which    */
+    void *forward, *backward; /* where they lie                                    */
+} ct_again;
+
 typedef struct ct_net_impl {
     ct_graph graph;
-    bool force_backward, forward_only, no_fuse;
+    bool force_backward, forward_only, no_fuse, recompute;
     int *data_root, *diff_root; /* per blob: the blob whose memory it uses, itself as a rule */
     ct_param_rule *rule;
     int n_rule;
@@ -51,6 +59,8 @@ typedef struct ct_net_impl {
     size_t always_bytes;
     ct_call_buffer *call_buffer;
     int n_call_buffer;
+    ct_again *again; /* values made again in backward, in the order of forward */
+    int n_again;
     bool poison;      /* CORTADO_POISON: fill what dies with NaN */
     float *loss_host; /* room for the largest top with a loss weight */
 } ct_net_impl;
@@ -87,6 +97,15 @@ void ct_net_arenas_release(ct_net *net);
 ct_status ct_net_steps(ct_net *net);
 /** Widens s by the moments at which the diff of v is written or read. */
 void ct_net_touch_diff(const ct_net *net, const ct_value *v, ct_span *s);
+/** Widens s by the moments of backward that read the data of v. */
+void ct_net_touch_reads(const ct_net *net, const ct_value *v, ct_span *s);
+/** Finds what is to be made again in backward. */
+ct_status ct_net_recompute(ct_net *net);
+/** What is made again and lies in `root`, or NULL. */
+const ct_again *ct_net_again(const ct_net *net, int root);
+/** Binds it as forward wants it; makes again what step `when` is the first to want. */
+void ct_net_again_reset(ct_net *net);
+ct_status ct_net_again_run(ct_net *net, ct_exec *ex, int when);
 /** Lifetimes of all blobs and buffers: region[] and use[], not placed yet. */
 ct_status ct_net_lifetimes(ct_net *net);
 /** Plans, gets the memory and binds blobs and buffers to it. */

@@ -73,12 +73,12 @@ static ct_status run_step(void *ctx, ct_step *s, int i)
     const ct_tensor *diff;
     ct_status status = CT_OK;
 
-    (void)i;
     switch (s->kind) {
     case CT_STEP_FORWARD:
         if (l->ops->forward != NULL) status = l->ops->forward(l, in, ex);
         break;
     case CT_STEP_BACKWARD:
+        CT_TRY(ct_net_again_run(net, ex, p->first + i));
         status = l->ops->backward(l, in, ex);
         break;
     case CT_STEP_ZERO_DIFF:
@@ -214,6 +214,7 @@ ct_status ct_net_forward(ct_net *net, ct_exec *ex, double *loss_p)
     ex->batch_first = net->batch_first;
     ex->batch_axis = net->batch_axis;
     prepare(net, true);
+    ct_net_again_reset(net);
     if (ct_net_impl_of(net)->poison) poison_all(net);
     CT_TRY(run_list(&p, net->forward, net->n_forward));
     return (loss_p != NULL) ? sum_loss(net, ex, loss_p) : CT_OK;

@@ -358,6 +358,9 @@ const ct_meaning ct_meaning_table[] = {
     { "NetParameter.layer", "The layers, in the order in which they run." },
     { "NetParameter.layers", "Old form of `layer`; brought up to date when read." },
     { "NetParameter.name", "Name of the net, for messages." },
+    { "NetParameter.recompute",
+      "Make cheap values again in backward instead of keeping them: less memory, "
+      "a few per cent slower." },
     { "NetParameter.state", "Phase, level and stages by which layers are chosen." },
     { "NetState.level", "Compared with a rule's levels." },
     { "NetState.phase", "TRAIN or TEST." },
@@ -508,6 +511,9 @@ const ct_meaning ct_meaning_table[] = {
     { "SolverParameter.rampup_lr", "Rate at the start of `rampup_interval`." },
     { "SolverParameter.random_seed",
       "Seed of initial weights, shuffling, dropout and augmentation; below 0: any." },
+    { "SolverParameter.recompute",
+      "Cortado: make cheap values (behind BatchNorm) again in backward "
+      "instead of keeping them: less memory, a few per cent slower." },
     { "SolverParameter.regularization_type", "`L2` or `L1`." },
     { "SolverParameter.reproducible_sum",
       "Cortado: gradients are summed as integers, so that placement, algorithm, buckets and timing "

@@ -317,6 +317,62 @@ static void a_net_may_forbid_it(void **state)
     free(all);
 }
 
+/* What is made again in backward has the same bits, chains of it too, and is not kept: its memory
+ * is poisoned between. */
+static void values_made_again_are_the_same(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        for (size_t c = 0; c < sizeof(channels) / sizeof(channels[0]); c++) {
+            char *text = with_channels(model[i].text, channels[c]);
+            char *again = malloc(strlen(text) + 20);
+            test_net a, b;
+
+            sprintf(again, "recompute: true %s", text);
+            make((c % 2 == 0) ? again : text,
+                 (ct_net_options){ .phase = CT_TRAIN, .recompute = true }, true, &a);
+            make(text, (ct_net_options){ .phase = CT_TRAIN }, false, &b);
+            assert_true(ct_net_impl_of(a.net)->n_again > 0);
+            assert_int_equal(ct_net_impl_of(b.net)->n_again, 0);
+            assert_true(a.net->memory.peak_alive <= b.net->memory.peak_alive);
+            compare_nets(&a, &b, model[i].name, true);
+            test_net_destroy(&a);
+            test_net_destroy(&b);
+            free(text);
+            free(again);
+        }
+    }
+}
+
+/* A sum of a sum: made again in the order of forward, both when the second is wanted. */
+static void sums_of_sums_are_made_again_in_order(void **state)
+{
+    static const char *text = DATA CONV("x", "data", "3", "pad: 1") NORM("0", "x") RELU("r0", "x")
+        CONV("y", "x", "1", "") NORM("1", "y") JOIN("s", "Eltwise", "x", "y", "s", "")
+            RELU("rs", "s") CONV("z", "s", "1", "") NORM("2", "z")
+                JOIN("t", "Eltwise", "s", "z", "t", "") RELU("rt", "t") CONV("u", "t", "1", "")
+                    NORM("3", "u") JOIN("v", "Eltwise", "t", "u", "v", "") RELU("rv", "v")
+                        CONV("w", "v", "3", "") END("w");
+    char *with = with_channels(text, 13);
+    ct_net_options o = { .phase = CT_TRAIN, .recompute = true };
+    const ct_net_impl *m;
+    test_net a, b;
+
+    (void)state;
+    make(with, o, true, &a);
+    make(with, (ct_net_options){ .phase = CT_TRAIN }, false, &b);
+    m = ct_net_impl_of(a.net);
+    assert_int_equal(m->n_again, 4);
+    for (int k = 1; k < 4; k++) { /* all when the last is wanted */
+        assert_true(m->again[k].layer > m->again[k - 1].layer);
+        assert_int_equal(m->again[k].when, m->again[0].when);
+    }
+    compare_nets(&a, &b, "sums of sums", true);
+    test_net_destroy(&a);
+    test_net_destroy(&b);
+    free(with);
+}
+
 /* The sign of a ReLU in front of a maximum goes with the maximum's places. */
 static void a_maximum_does_the_relu_before_it(void **state)
 {
@@ -358,6 +414,8 @@ int main(void)
         cmocka_unit_test(threads_do_not_show),
         cmocka_unit_test(a_net_may_forbid_it),
         cmocka_unit_test(groups_take_less_memory),
+        cmocka_unit_test(values_made_again_are_the_same),
+        cmocka_unit_test(sums_of_sums_are_made_again_in_order),
         cmocka_unit_test(a_maximum_does_the_relu_before_it),
     };
 
