@@ -64,12 +64,22 @@ static ct_status new_axes(const ct_layer *l, const ct_shape *x, int from, ct_sha
     return CT_OK;
 }
 
+/* Elements, where an axis of length 0 counts as 1: a rank without samples has the shapes of the
+ * others, but for the batch. */
+static int64_t count_of_full(const ct_shape *s)
+{
+    int64_t n = 1;
+
+    for (int i = 0; i < s->ndim; i++) n *= (s->dim[i] > 0) ? s->dim[i] : 1;
+    return n;
+}
+
 static ct_status reshape(const ct_layer *l, ct_instance *in)
 {
     const Ct__ReshapeParameter *p = l->param->reshape_param;
     const ct_shape *x = &in->bottom[0]->data.shape;
     size_t n = ((p != NULL) && (p->shape != NULL)) ? p->shape->n_dim : 0;
-    int64_t count = ct_shape_count(x, 0, -1), known;
+    int64_t count = ct_shape_count(x, 0, -1), full = count_of_full(x), known;
     ct_shape top = { 0 };
     int from, to, rest;
 
@@ -80,9 +90,9 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     CT_TRY(new_axes(l, x, from, &top, &rest));
     for (int i = to; i < x->ndim; i++) top.dim[top.ndim++] = x->dim[i];
     CT_TRY(ct_shape_check(&top));
-    known = ct_shape_count(&top, 0, -1);
-    if ((rest >= 0) && (known > 0) && (count % known == 0)) top.dim[rest] = count / known;
-    if (ct_shape_count(&top, 0, -1) != count)
+    known = count_of_full(&top);
+    if ((rest >= 0) && (full % known == 0)) top.dim[rest] = full / known;
+    if ((count_of_full(&top) != full) || (ct_shape_count(&top, 0, -1) != count))
         return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "the %lld elements of the bottom %s do not fill %s%s",
                              (long long)count, ct_shape_str(x).text, ct_shape_str(&top).text,
                              (rest >= 0) ? " any number of times" : "");

@@ -15,9 +15,14 @@ static const empty_case cases[] = {
     { "Accuracy", "accuracy_param { ignore_label: 3 }", 2, 2, true, 2 },
     { "BatchNorm", NULL, 1, 1, false, 0 },
     { "Bias", NULL, 1, 1, false, 0 },
+    { "ArgMax", NULL, 1, 1, false, 0 },
+    { "BN", NULL, 1, 1, false, 0 },
     { "CenterLoss", "center_loss_param { num_output: 4 }", 2, 1, true, 1 },
     { "Concat", NULL, 2, 1, false, 0 },
     { "ContrastiveLoss", NULL, 3, 1, true, 0 },
+    { "Convolution", "convolution_param { num_output: 2 kernel_size: 2 }", 1, 1, false, 0 },
+    { "Crop", NULL, 2, 1, false, 0 },
+    { "Deconvolution", "convolution_param { num_output: 2 kernel_size: 2 }", 1, 1, false, 0 },
     { "Dropout", NULL, 1, 1, false, 0 },
     { "Eltwise", NULL, 2, 1, false, 0 },
     { "Eltwise", "eltwise_param { operation: MAX }", 2, 1, false, 0 },
@@ -27,22 +32,31 @@ static const empty_case cases[] = {
     { "FocalLoss", "loss_param { ignore_label: 3 }", 2, 2, true, 1 },
     { "GELU", NULL, 1, 1, false, 0 },
     { "HingeLoss", NULL, 2, 1, true, 0 },
+    { "Im2col", "convolution_param { kernel_size: 2 }", 1, 1, false, 0 },
     { "LayerNorm", NULL, 1, 1, false, 0 },
     { "MultinomialLogisticLoss", NULL, 2, 1, true, 0 },
     { "MVN", NULL, 1, 1, false, 0 },
     { "Normalize", "norm_param { across_spatial: false channel_shared: false }", 1, 1, false, 0 },
+    { "Permute", "permute_param { order: 0 order: 2 }", 1, 1, false, 0 },
     { "Power", "power_param { power: -1 }", 1, 1, false, 0 },
     { "PReLU", NULL, 1, 1, false, 0 },
+    { "Reduction", NULL, 1, 1, false, 0 },
+    { "Reduction", "reduction_param { operation: MEAN }", 1, 1, false, 0 },
+    { "Reduction", "reduction_param { operation: MEAN axis: 1 }", 1, 1, false, 0 },
+    { "Reshape", "reshape_param { shape { dim: 0 dim: -1 } }", 1, 1, false, 0 },
     { "Scale", "scale_param { bias_term: true }", 1, 1, false, 0 },
     { "SigmoidCrossEntropyLoss", NULL, 2, 1, false, 0 },
     { "SigmoidCrossEntropyLoss", "loss_param { ignore_label: 3 normalization: VALID }", 2, 1, false,
       1 },
+    { "ShuffleChannel", "shuffle_channel_param { group: 2 }", 1, 1, false, 0 },
     { "Silence", NULL, 1, 0, false, 0 },
+    { "Slice", NULL, 1, 2, false, 0 },
     { "SmoothL1Loss", NULL, 2, 1, false, 0 },
     { "Softmax", NULL, 1, 1, false, 0 },
     { "SoftmaxWithLoss", NULL, 2, 2, true, 0 },
     { "SoftmaxWithLoss", "loss_param { ignore_label: 3 }", 2, 1, true, 1 },
     { "Split", NULL, 1, 2, false, 0 },
+    { "Tile", "tile_param { tiles: 2 }", 1, 1, false, 0 },
 };
 
 static void check(const empty_case *c, ct_phase phase)
@@ -78,6 +92,21 @@ static void check(const empty_case *c, ct_phase phase)
     test_layer_destroy(t);
 }
 
+/* What follows has weights of its shape: they must be those of ranks with samples. */
+static void reshaped(void **state)
+{
+    test_layer_spec spec = { .type = "Reshape",
+                             .text = "reshape_param { shape { dim: 0 dim: -1 dim: 2 } }",
+                             .n_bottom = 1,
+                             .bottom = { TEST_SHAPE(0, 4, 3) } };
+    test_layer *t;
+
+    (void)state;
+    assert_int_equal(test_layer_create(&spec, &t), CT_OK);
+    assert_true(ct_shape_equal(&t->top_shape[0], &TEST_SHAPE(0, 6, 2)));
+    test_layer_destroy(t);
+}
+
 static void test_empty(void **state)
 {
     (void)state;
@@ -89,7 +118,7 @@ static void test_empty(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_empty) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_empty), cmocka_unit_test(reshaped) };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

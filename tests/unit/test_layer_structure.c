@@ -693,6 +693,88 @@ static void sync_bn(void **state)
     test_layer_destroy(all);
 }
 
+static ct_status count_call(void *ctx, double *v, int n)
+{
+    (void)v, (void)n;
+    ++*(int *)ctx;
+    return CT_OK;
+}
+
+/* A rank without samples takes part in all sums, and what it makes has the shape of nothing. */
+static void no_samples(void **state)
+{
+    static const struct {
+        test_layer_spec spec;
+        int n_sum[2]; /* of forward, of backward */
+    } empty[] = {
+        { { .type = "SyncBN", .n_bottom = 1, .bottom = { S(0, 3, 4) } }, { 2, 1 } },
+        { { .type = "MultiBoxLoss",
+            .text = MULTI "}",
+            .n_bottom = 4,
+            .bottom = { S(0, 16), S(0, 12), S(1, 2, 16), S(0, 2, 8) } },
+          { 1, 0 } },
+        { { .type = "MultiBoxLoss",
+            .text = MULTI "use_prior_for_matching: false mining_type: HARD_EXAMPLE }",
+            .n_bottom = 4,
+            .bottom = { S(0, 16), S(0, 12), S(1, 2, 16), S(1, 1, 0, 8) } },
+          { 1, 0 } },
+        { { .type = "DetectionOutput",
+            .text = "detection_output_param { num_classes: 3 keep_top_k: 5 }",
+            .n_bottom = 3,
+            .bottom = { S(0, 16), S(0, 12), S(1, 2, 16) } },
+          { 0, 0 } },
+        { { .type = "ROIPooling",
+            .text = "roi_pooling_param { pooled_h: 2 pooled_w: 2 }",
+            .n_bottom = 2,
+            .bottom = { S(0, 2, 3, 3), S(0, 5) } },
+          { 0, 0 } },
+        { { .type = "PSROIPooling",
+            .text = "psroi_pooling_param { spatial_scale: 1 output_dim: 2 group_size: 1 }",
+            .n_bottom = 2,
+            .bottom = { S(2, 2, 3, 3), S(0, 5) } },
+          { 0, 0 } },
+        { { .type = "Upsample",
+            .text = "upsample_param { scale: 2 }",
+            .n_bottom = 1,
+            .bottom = { S(0, 2, 3, 3) } },
+          { 0, 0 } },
+        { { .type = "Interp",
+            .text = "interp_param { zoom_factor: 2 }",
+            .n_bottom = 1,
+            .bottom = { S(0, 2, 3, 3) } },
+          { 0, 0 } },
+        { { .type = "Axpy", .n_bottom = 3, .bottom = { S(0, 2), S(0, 2, 3), S(0, 2, 3) } },
+          { 0, 0 } },
+        { { .type = "Pooling",
+            .text = "pooling_param { pool: STOCHASTIC kernel_size: 2 }",
+            .n_bottom = 1,
+            .bottom = { S(0, 2, 3, 3) } },
+          { 0, 0 } },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(empty) / sizeof(empty[0]); i++) {
+        test_layer *t = make(&empty[i].spec);
+        int calls = 0;
+
+        for (int64_t k = 0; (empty[i].spec.n_bottom > 2) && (k < t->input_count[2]); k++)
+            t->input[2][k] = (k >= 16) ? 0.1f : (k % 4 < 2) ? 0.0f : 0.5f; /* priors */
+        t->ex.batch_local = 0;
+        t->ex.batch_first = t->ex.batch_global = 5;
+        t->ex.sum_ranks = count_call;
+        t->ex.hook_ctx = &calls;
+        assert_int_equal(test_layer_forward(t), CT_OK);
+        assert_int_equal(calls, empty[i].n_sum[0]);
+        for (int64_t k = 0; k < t->top_count[0]; k++) assert_true(t->top[0][k] == 0.0f);
+        if (t->layer.ops->backward != NULL) assert_int_equal(test_layer_backward(t), CT_OK);
+        assert_int_equal(calls, empty[i].n_sum[0] + empty[i].n_sum[1]);
+        for (int k = 0; k < t->layer.n_weight; k++) {
+            if (t->weight_diff[k] != NULL) assert_true(t->weight_diff[k][0] == 0.0f);
+        }
+        test_layer_destroy(t);
+    }
+}
+
 /* What is drawn depends on the sample's place in the global batch alone, and is drawn as often as
  * it is large. */
 static void stochastic_pooling(void **state)
@@ -783,6 +865,7 @@ int main(void)
         cmocka_unit_test(many_elements),   cmocka_unit_test(running_statistics),
         cmocka_unit_test(shares_of_ranks), cmocka_unit_test(stochastic_pooling),
         cmocka_unit_test(hdf5_output),     cmocka_unit_test(sync_bn),
+        cmocka_unit_test(no_samples),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
