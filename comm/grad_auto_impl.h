@@ -8,8 +8,9 @@
 #include "comm/grad_auto.h"
 #include "comm/watch.h"
 
-/* What was not sent goes in this many dense steps: an equal part in each. */
-enum { CT_AUTO_FOLDS = 6 };
+/* What was not sent goes in as many dense steps as there were without them, an equal part in each:
+ * so much a step as momentum would have made of it. No fewer, and no more, than these. */
+enum { CT_AUTO_LEAST_FOLDS = 6, CT_AUTO_MOST_FOLDS = 24 };
 enum { CT_AUTO_TRIED = CT_AUTO_PLANS - 1 /* plans with codecs */ };
 
 typedef enum {
@@ -36,7 +37,8 @@ struct ct_grad_auto {
     int64_t *count; /* [n_range] */
     ct_watch watch;
     ct_auto_phase phase;
-    int fold; /* dense steps that are left, this one included, until everything is sent */
+    int64_t unsent; /* steps, since everything was sent, of plans that keep something */
+    int fold;       /* dense steps that are left, this one included, until everything is sent */
     int n_plan;
     ct_auto_plan plan[CT_AUTO_PLANS]; /* the last is dense                     */
     ct_auto_trials trials;            /* of them                               */

@@ -14,6 +14,14 @@ static bool keeps(const ct_grad_auto *a, int way)
     return (way > 0) && a->ways.way[way].ops->keeps;
 }
 
+static bool keeps_any(const ct_grad_auto *a)
+{
+    bool any = false;
+
+    for (int i = 0; i < a->gp->n_range; ++i) any = any || keeps(a, a->way[i]);
+    return any;
+}
+
 static bool must_fold(const ct_grad_auto *a, const ct_auto_plan *p)
 {
     bool must = false;
@@ -56,7 +64,8 @@ static ct_status go(ct_grad_auto *a, int plan, bool for_good)
     a->next = plan;
     a->decided = for_good;
     if (!must_fold(a, &a->plan[plan])) return arrive(a);
-    a->fold = CT_AUTO_FOLDS;
+    a->fold = (int)((a->unsent < CT_AUTO_MOST_FOLDS) ? a->unsent : CT_AUTO_MOST_FOLDS);
+    if (a->fold < CT_AUTO_LEAST_FOLDS) a->fold = CT_AUTO_LEAST_FOLDS;
     a->phase = CT_AUTO_FOLD;
     return CT_OK;
 }
@@ -211,6 +220,8 @@ ct_status ct_grad_auto_step(ct_grad_auto *a, int64_t iteration, bool *dense_p, f
     }
     *dense_p = (a->fold > 0);
     if (a->fold > 0) *keep_p = 1 - 1 / (float)a->fold;
+    if (a->fold == 0) a->unsent += keeps_any(a);
+    if (a->fold == 1) a->unsent = 0;
     return status;
 }
 
@@ -248,7 +259,7 @@ int ct_grad_auto_n_step(const ct_grad_auto *a)
 
     if ((a->phase == CT_AUTO_MODEL) || (a->phase == CT_AUTO_FIXED)) return 0;
     /* each plan, and the near ones again; folds; then the tuning of the pipe */
-    return 1 + CT_WATCH_CYCLES + 2 * CT_AUTO_FOLDS + 2 * CT_AUTO_PLANS * (CT_AUTO_STEPS + 1) +
+    return 1 + CT_WATCH_CYCLES + 2 * CT_AUTO_MOST_FOLDS + 2 * CT_AUTO_PLANS * (CT_AUTO_STEPS + 1) +
            ct_grad_tune_most(tune);
 }
 
