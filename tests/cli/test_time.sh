@@ -23,7 +23,7 @@ is table grep -Eq '^conv +Convolution +[0-9]+ forward +[0-9.]+ +[0-9.]+ +[0-9.-]
 is table_backward grep -Eq '^ +backward +[0-9.]+ ' out
 is limits_printed grep -Eq '^limits of 1 thread, [a-z0-9]+: [0-9.]+ GFLOP/s; memory' out
 # the operations are those of check: both totals, in GFLOP
-"$CORTADO" check --model=net.prototxt --json=c.json >check.out 2>&1
+"$CORTADO" check --model=net.prototxt --phase=TRAIN --json=c.json >check.out 2>&1
 flop() { sed 's/.*"layers"//' t.json | grep -o "\"$1\":{[^}]*" | grep -o '"flop":[0-9.e+-]*' | cut -d: -f2 | awk '{ s += $1 } END { printf "%.6g", s * 1e-9 }'; }
 of_check() { grep -o "\"$1_gflop\":[0-9.e+-]*" c.json | cut -d: -f2 | awk '{ printf "%.6g", $1 }'; }
 is flop_forward test "$(flop forward)" = "$(of_check forward)"
