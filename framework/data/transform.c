@@ -11,6 +11,7 @@ struct ct_transform {
     float scale;
     bool mirror;
     int64_t crop;
+    int64_t pad; /* border that a random crop may reach into; 0 in TEST */
     int n_mean_value;
     float *mean_value;
     float *mean; /* of mean_file, NULL: none */
@@ -39,6 +40,15 @@ static ct_status check(const Ct__TransformationParameter *p, const char *who)
     if (p->crop_size > (1u << 20)) {
         return CT_FAIL(CT_ERR_CONFIG, "%s: crop_size %u is too large", who, p->crop_size);
     }
+    if (p->pad > (1u << 20)) {
+        return CT_FAIL(CT_ERR_CONFIG, "%s: transform_param.pad %u is too large", who, p->pad);
+    }
+    if ((p->pad > 0) && (p->crop_size == 0)) {
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: transform_param.pad %u without crop_size: a border only serves random "
+                       "crops; give crop_size, usually the height of the images",
+                       who, p->pad);
+    }
     return CT_OK;
 }
 
@@ -48,6 +58,7 @@ static ct_status read_param(ct_transform *t, const Ct__TransformationParameter *
     t->scale = p->scale;
     t->mirror = p->mirror;
     t->crop = p->crop_size;
+    t->pad = (t->phase == CT_TRAIN) ? p->pad : 0;
     if (p->n_mean_value > 0) {
         t->mean_value = malloc(p->n_mean_value * sizeof(float));
         if (t->mean_value == NULL) return CT_FAIL(CT_ERR_NOMEM, "%s: no memory", who);
@@ -113,21 +124,28 @@ ct_status ct_transform_shape(const ct_transform *t, const ct_shape *in, ct_shape
                       t->n_mean_value, (long long)in->dim[0]);
     }
     if (t->crop > 0) {
-        if ((in->dim[1] < t->crop) || (in->dim[2] < t->crop)) {
-            return CT_WHY(why, CT_ERR_DATA, "the sample is %lld x %lld, crop_size %lld",
-                          (long long)in->dim[1], (long long)in->dim[2], (long long)t->crop);
+        if ((in->dim[1] + 2 * t->pad < t->crop) || (in->dim[2] + 2 * t->pad < t->crop)) {
+            return CT_WHY(why, CT_ERR_DATA, "the sample is %lld x %lld, pad %lld, crop_size %lld",
+                          (long long)in->dim[1], (long long)in->dim[2], (long long)t->pad,
+                          (long long)t->crop);
         }
         out_p->dim[1] = out_p->dim[2] = t->crop;
     }
     return CT_OK;
 }
 
-/* Where the output lies in the sample. */
+/* Where the output lies in the sample. With a border it may reach out of it. */
 typedef struct window {
     int64_t channels, height, width;          /* of the sample */
     int64_t out_height, out_width, top, left; /* of the output */
     bool mirrored;
 } window;
+
+/* A place among `places`, by 32 random bits. */
+static int64_t pick(uint32_t bits, int64_t places)
+{
+    return (int64_t)(((uint64_t)bits * (uint64_t)places) >> 32);
+}
 
 static window place(const ct_transform *t, const ct_shape *shape, uint64_t seed, int64_t position)
 {
@@ -148,8 +166,8 @@ static window place(const ct_transform *t, const ct_shape *shape, uint64_t seed,
 
         v.mirrored = t->mirror && ((b.v[0] >> 31) != 0);
         if ((t->crop > 0) && (t->phase == CT_TRAIN)) {
-            v.top = (int64_t)(((uint64_t)b.v[1] * (uint64_t)(v.height - t->crop + 1)) >> 32);
-            v.left = (int64_t)(((uint64_t)b.v[2] * (uint64_t)(v.width - t->crop + 1)) >> 32);
+            v.top = pick(b.v[1], v.height + 2 * t->pad - t->crop + 1) - t->pad;
+            v.left = pick(b.v[2], v.width + 2 * t->pad - t->crop + 1) - t->pad;
         }
     }
     return v;
@@ -185,30 +203,38 @@ static void row_reverse(int64_t n, float *row)
     }
 }
 
+/* n values of channel c from the sample's place `from` on. */
+static void row_values(const ct_transform *t, const ct_sample *sample, int64_t c, int64_t from,
+                       int64_t n, float *out)
+{
+    float mean_value = (t->n_mean_value > 0) ? t->mean_value[(t->n_mean_value > 1) ? c : 0] : 0.0f;
+
+    if (sample->u8 != NULL) {
+        row_from_u8(sample->u8 + from, n, out);
+    } else {
+        memcpy(out, sample->f32 + from, (size_t)n * sizeof(float));
+    }
+    if ((t->mean != NULL) || (t->n_mean_value > 0) || (t->scale != 1.0f)) {
+        row_scale(n, (t->mean != NULL) ? t->mean + from : NULL, mean_value, t->scale, out);
+    }
+}
+
 void ct_transform_apply(const ct_transform *t, const ct_sample *sample, uint64_t seed,
                         int64_t position, float *out)
 {
     window v = place(t, &sample->shape, seed, position);
-    bool scales = (t->mean != NULL) || (t->n_mean_value > 0) || (t->scale != 1.0f);
+    int64_t first = (v.left < 0) ? -v.left : 0; /* columns [first, end) lie in the sample */
+    int64_t end = (v.left + v.out_width > v.width) ? v.width - v.left : v.out_width;
 
     for (int64_t c = 0; c < v.channels; c++) {
-        float mean_value =
-            (t->n_mean_value > 0) ? t->mean_value[(t->n_mean_value > 1) ? c : 0] : 0.0f;
-
-        for (int64_t y = 0; y < v.out_height; y++) {
-            int64_t from = (c * v.height + v.top + y) * v.width + v.left;
-
-            if (sample->u8 != NULL) {
-                row_from_u8(sample->u8 + from, v.out_width, out);
-            } else {
-                memcpy(out, sample->f32 + from, (size_t)v.out_width * sizeof(float));
+        for (int64_t y = v.top; y < v.top + v.out_height; y++, out += v.out_width) {
+            if ((first > 0) || (end < v.out_width) || (y < 0) || (y >= v.height)) {
+                memset(out, 0, (size_t)v.out_width * sizeof(float));
             }
-            if (scales) {
-                row_scale(v.out_width, (t->mean != NULL) ? t->mean + from : NULL, mean_value,
-                          t->scale, out);
-            }
+            if ((y < 0) || (y >= v.height) || (first >= end)) continue;
+            row_values(t, sample, c, (c * v.height + y) * v.width + v.left + first, end - first,
+                       out + first);
             if (v.mirrored) row_reverse(v.out_width, out);
-            out += v.out_width;
         }
     }
 }

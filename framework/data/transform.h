@@ -4,6 +4,8 @@
  * In TRAIN the crop's place and the mirroring are random, keyed by (seed, position of the sample in
  * the endless stream), so they depend neither on threads nor on the number of ranks; two data
  * layers that walk in step are cropped and mirrored alike. In TEST the crop is the centre.
+ * With `pad` (ours) a random crop may reach that many pixels out of the sample, where values are 0,
+ * the mean (He et al., "Deep Residual Learning", 2016, section 4.2: 4 pixels on CIFAR-10).
  */
 #ifndef CT_TRANSFORM_H
 #define CT_TRANSFORM_H

@@ -577,6 +577,9 @@ const ct_meaning ct_meaning_table[] = {
     { "TransformationParameter.mean_file", "File of the mean image that is taken off." },
     { "TransformationParameter.mean_value", "Mean of each channel, or one for all." },
     { "TransformationParameter.mirror", "Mirror at random." },
+    { "TransformationParameter.pad", "Pixels that a random crop may reach out of the image in "
+                                     "TRAIN, where values are 0, the mean; "
+                                     "needs `crop_size`." },
     { "TransformationParameter.scale", "Factor of every value, after the mean is taken off." },
     { "UpsampleParameter.pad_out_h", "One row less, for odd sizes." },
     { "UpsampleParameter.pad_out_w", "One column less." },

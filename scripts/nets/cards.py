@@ -44,8 +44,7 @@ CARDS = {
         UNTRAINED]),
     "quick": ("CIFAR-10 quick", 145578, "about 75 % (Caffe's example)", CIFAR, []),
     "resnet20": ("ResNet-20", 272474, "91.25 % in 64 000 steps", CIFAR, [
-        "Projections (option B) where the paper's CIFAR nets pad with zeros (A): 2 752 parameters more than 269 722. "
-        "Images are mirrored but not shifted by 4 pixels."]),
+        "Projections (option B) where the paper's CIFAR nets pad with zeros (A): 2 752 parameters more than 269 722."]),
     "resnet44": ("ResNet-44", 661338, "92.83 % in 64 000 steps", CIFAR, ["As ResNet-20.", "Not trained to the end here."]),
     "resnet50": ("ResNet-50", 25557032, "24.7 % top-1 error, 7.8 % top-5, one crop", IMAGENET, [BATCHES, UNTRAINED]),
     "resnet101": ("ResNet-101", 44549160, "23.6 % top-1 error, 7.1 % top-5, one crop", IMAGENET, [BATCHES, UNTRAINED]),

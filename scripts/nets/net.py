@@ -48,11 +48,11 @@ class Net:
             out.append(f'layer {{ name: "prob" type: "Softmax" bottom: "{self.scores[0]}" top: "prob"{self.scores[1]} }}')
         return out
 
-    def data(self, train, test, shape, train_batch, test_batch, transform):
+    def data(self, train, test, shape, train_batch, test_batch, transform, training="mirror: true "):
         for phase, source, batch in (("TRAIN", train, train_batch), ("TEST", test, test_batch)):
-            mirror = "mirror: true " if phase == "TRAIN" else ""
+            random = training if phase == "TRAIN" else ""
             self.layer("data", "Data", [], ["data", "label"], f"include {{ phase: {phase} }}",
-                       f"transform_param {{ {mirror}{transform} }}",
+                       f"transform_param {{ {random}{transform} }}",
                        f'data_param {{ source: "{source}" backend: LMDB batch_size: {batch}'
                        f" synthetic_shape {{ dim: {shape[0]} dim: {shape[1]} dim: {shape[2]} }} }}")
         crop = re.search(r"crop_size: (\d+)", transform)
@@ -66,7 +66,8 @@ class Net:
 
     def cifar10(self, batch):
         return self.data("data/cifar10/train_lmdb", "data/cifar10/test_lmdb", (3, 32, 32), batch, 100,
-                         "mean_value: 125 mean_value: 123 mean_value: 114 scale: 0.0157")
+                         "mean_value: 125 mean_value: 123 mean_value: 114 scale: 0.0157",
+                         "mirror: true crop_size: 32 pad: 4 ")
 
     def params(self, bias):
         if not self.lr2:

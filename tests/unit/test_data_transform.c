@@ -197,6 +197,77 @@ static void test_crop_mirror_mean_file(void **state)
     test_folder_remove(&f);
 }
 
+/* ---- a border around the image, for random crops of its own size */
+enum { PAD = 3 };
+
+/* The value at a place of the sample, 0 outside: what a border means, said anew. */
+static float bordered(int c, int y, int x, float mean_value, float scale)
+{
+    bool inside = (y >= 0) && (y < H) && (x >= 0) && (x < W);
+
+    return inside ? ((float)pixel[(c * H + y) * W + x] - mean_value) * scale : 0.0f;
+}
+
+static bool is_at(const float *out, int size, int top, int left, bool mirrored)
+{
+    for (int c = 0; c < C; c++) {
+        for (int y = 0; y < size; y++) {
+            for (int x = 0; x < size; x++) {
+                int from = left + (mirrored ? size - 1 - x : x);
+
+                if (*out++ != bordered(c, top + y, from, 7.5f, 0.5f)) return false;
+            }
+        }
+    }
+    return true;
+}
+
+static void test_pad(void **state)
+{
+    Ct__TransformationParameter p = CT__TRANSFORMATION_PARAMETER__INIT;
+    enum { SIZE = (H < W) ? H : W };
+    float mean_value = 7.5f, out[C * SIZE * SIZE];
+    int seen_top[H + 2 * PAD] = { 0 }, seen_left[W + 2 * PAD] = { 0 };
+    int tops = H + 2 * PAD - SIZE + 1, lefts = W + 2 * PAD - SIZE + 1;
+    ct_sample s = sample_of(true);
+    ct_shape shape;
+    ct_transform *t;
+
+    (void)state;
+    p.scale = 0.5f;
+    p.n_mean_value = 1;
+    p.mean_value = &mean_value;
+    p.crop_size = SIZE;
+    p.pad = PAD;
+    p.mirror = true;
+    t = make(&p, CT_TRAIN, &shape);
+    assert_true(ct_shape_equal(&shape, &(ct_shape){ 3, { C, SIZE, SIZE } }));
+    for (int64_t position = 0; position < 100 * tops; position++) {
+        int found = 0;
+
+        ct_transform_apply(t, &s, 9, position, out);
+        for (int place = 0; place < tops * lefts * 2; place++) {
+            int top = place / 2 / lefts, left = place / 2 % lefts;
+
+            if (!is_at(out, SIZE, top - PAD, left - PAD, place % 2)) continue;
+            found++;
+            seen_top[top]++;
+            seen_left[left]++;
+        }
+        assert_int_equal(found, 1);
+    }
+    /* each place is as likely: 100 of each top, 5 standard deviations of a binomial */
+    for (int i = 0; i < tops; i++) assert_in_range(seen_top[i], 100 - 50, 100 + 50);
+    for (int i = 0; i < lefts; i++) assert_true(seen_left[i] > 0);
+    ct_transform_destroy(t);
+
+    t = make(&p, CT_TEST, &shape); /* no border in TEST: the middle */
+    ct_transform_apply(t, &s, 9, 0, out);
+    assert_true(is_at(out, SIZE, (H - SIZE) / 2, (W - SIZE) / 2, false) ||
+                is_at(out, SIZE, (H - SIZE) / 2, (W - SIZE) / 2, true));
+    ct_transform_destroy(t);
+}
+
 /* ---- refusals */
 
 static void refuse(const Ct__TransformationParameter *p, ct_status status, const char *part)
@@ -239,6 +310,12 @@ static void test_refusals(void **state)
     p.crop_size = 8;
     refuse_shape(&p, &in, CT_ERR_DATA, "crop_size 8");
     refuse_shape(&p, &flat, CT_ERR_CONFIG, "channels x height x width");
+    p.crop_size = 16;
+    p.pad = 4; /* 15 x 17 with its border */
+    refuse_shape(&p, &in, CT_ERR_DATA, "the sample is 7 x 9, pad 4, crop_size 16");
+    p.crop_size = 0;
+    refuse(&p, CT_ERR_CONFIG, "net:3: transform_param.pad 4 without crop_size");
+    p.pad = 0;
     p.force_color = p.force_gray = true;
     refuse(&p, CT_ERR_CONFIG, "force_gray");
 }
@@ -274,6 +351,7 @@ int main(void)
         cmocka_unit_test(test_nothing),    cmocka_unit_test(test_scale),
         cmocka_unit_test(test_mean_value), cmocka_unit_test(test_crop_mirror_mean_file),
         cmocka_unit_test(test_refusals),   cmocka_unit_test(test_broken_mean_files),
+        cmocka_unit_test(test_pad),
     };
 
     return cmocka_run_group_tests(tests, fill, NULL);
