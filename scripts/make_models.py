@@ -35,7 +35,7 @@ BY_HAND = {
 def readme(name, source):
     title, count, published, data, notes = CARDS[name]
     text = [f"# {title}", "", source, "", "| | |", "|---|---|",
-            f"| learned parameters, deploy net | {count:,} |".replace(",", " "), f"| published | {published} |", "",
+            "| learned parameters, deploy net | " + f"{count:,}".replace(",", " ") + " |", f"| published | {published} |", "",
             f"    cortado check --solver=models/{name}/solver.prototxt",
             f"    mpirun -np N cortado train --solver=models/{name}/solver.prototxt", ""]
     text += [f"* {note[0].upper() + note[1:]}{'' if note.endswith('.') else '.'}" for note in [data, *notes] if note]
@@ -89,15 +89,7 @@ def write_public(folder):
     return 0
 
 
-def main():
-    if sys.argv[1:] and sys.argv[1].startswith("--public="):
-        return write_public(sys.argv[1].split("=", 1)[1])
-    if "--counts" in sys.argv[1:]:
-        for name in [make.__name__ for make in NETS] + list(BY_HAND):
-            print(name, CARDS[name][1])
-        return 0
-    if "--check" in sys.argv[1:]:
-        return int(any([differs(path, text) for path, text in files()]))
+def write_models():
     for path, text in files():
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "w", encoding="ascii") as f:
@@ -105,5 +97,24 @@ def main():
     return 0
 
 
+def write_counts():
+    for name in [make.__name__ for make in NETS] + list(BY_HAND):
+        print(name, CARDS[name][1])
+    return 0
+
+
+def main(arguments):
+    if not arguments:
+        return write_models()
+    if arguments == ["--check"]:
+        return int(any([differs(path, text) for path, text in files()]))
+    if arguments == ["--counts"]:
+        return write_counts()
+    if len(arguments) == 1 and arguments[0].startswith("--public="):
+        return write_public(arguments[0].split("=", 1)[1])
+    print(__doc__.strip(), file=sys.stderr)
+    return 0 if arguments in (["-h"], ["--help"]) else 2
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

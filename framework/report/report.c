@@ -163,8 +163,7 @@ int64_t ct_report_n_output(const ct_net *net)
     return n;
 }
 
-/* Of a text the loss is the cross-entropy per word. */
-static bool is_of_words(const ct_net *net, int i)
+bool ct_report_is_of_words(const ct_net *net, int i)
 {
     return (net->batch_axis == 1) && (net->output[i].loss_weight != 0.0f) &&
            (output_count(net, i) == 1) &&
@@ -190,7 +189,7 @@ static void log_outputs(const char *phase, const ct_net *net, const double *valu
                         output_name(net, i), v);
             }
         }
-        if (is_of_words(net, i))
+        if (ct_report_is_of_words(net, i))
             CT_INFO("    %s net perplexity: %g (e^%s)", phase, exp(value[number - 1]),
                     output_name(net, i));
     }
@@ -274,7 +273,7 @@ static void add_outputs(ct_text *line, const ct_net *net, const double *value)
 static void add_perplexity(ct_text *line, const ct_net *net, const double *value)
 {
     for (int i = 0; i < net->n_output; value += output_count(net, i), i++) {
-        if (!is_of_words(net, i)) continue;
+        if (!ct_report_is_of_words(net, i)) continue;
         add_field(line, "perplexity", exp(*value));
         return;
     }

@@ -1,4 +1,5 @@
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,6 +60,7 @@ static void log_mean(const ct_net *net, const double *v)
                 CT_INFO("%s = %g", b->name, *v);
             }
         }
+        if (ct_report_is_of_words(net, i)) CT_INFO("perplexity = %g (e^%s)", exp(v[-1]), b->name);
     }
 }
 

@@ -32,6 +32,9 @@ CARDS = {
     "lenet": ("LeNet on MNIST", 431080, "99.1 %", "data: `cortado convert mnist --from=DIR --to=data/mnist`", [
         "`tests/long/lenet_mnist.sh` trains it."]),
     "lstm": ("LSTM language model, small", 4651600, "perplexity 114.5 on the test text", PTB, [
+        "Trained here as it is (30 199 steps, one rank, 2 threads): perplexity 118.6 on the validation text, 114.0 on the test text: "
+        "`cortado test --model=models/lstm/train_val.prototxt --weights=lstm_iter_30199.caffemodel.h5 --iterations=3933 "
+        "--set=batch_size=1 --set='layer[text].text_data_param.source=data/ptb/test.h5'`.",
         "`train_val_1500.prototxt` is the large model with the small one's data, for timing."]),
     "lstm_large": ("LSTM language model, large", 66022000, "perplexity 78.4 on the test text", PTB, ["Not trained here."]),
     "lstm_medium": ("LSTM language model, medium", 19775200, "perplexity 82.7 on the test text", PTB,

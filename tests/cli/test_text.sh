@@ -73,6 +73,8 @@ runs train 0 'Test net perplexity: ' $train --metrics=whole.jsonl
 is learns awk -v p="$(sed -n 's/.*"right":\([0-9.]*\).*/\1/p' whole.jsonl | tail -1)" 'BEGIN { exit !(p > 0.6) }'
 is perplexity awk -v l="$(sed -n 's/.*"loss":\([0-9.]*\),"right".*"perplexity":\([0-9.]*\).*/\1 \2/p' whole.jsonl | tail -1)" \
     'BEGIN { split(l, v, " "); exit !(v[2] / exp(v[1]) > 0.999999 && v[2] / exp(v[1]) < 1.000001) }'
+runs tests 0 'perplexity = ' "$CORTADO" test --model=net.prototxt --weights="$(ls *_iter_*.caffemodel.h5 | tail -1)" --iterations=5
+is perplexity_of_test awk '/ loss = .* loss\)/ { l = $(NF - 1) } / perplexity = / { p = $(NF - 1) } END { exit !(l > 0 && p / exp(l) > 0.9999 && p / exp(l) < 1.0001) }' out
 
 # a test does not disturb the state of training, nor does another number of tests
 losses whole.jsonl >whole
