@@ -6,7 +6,13 @@
 #include "framework/base/text.h"
 #include "framework/base/trace.h"
 
-enum { SYNTHETIC_SAMPLES = 1024, DEFAULT_DEPTH = 4, MAX_DEPTH = 64, MAX_THREADS = 64 };
+enum {
+    SYNTHETIC_SAMPLES = 1024,
+    DEFAULT_DEPTH = 4,
+    MAX_DEPTH = 64,
+    MAX_THREADS = 64,
+    MAX_BROKEN = 1 << 20
+};
 
 /* ---- set-up */
 
@@ -70,6 +76,7 @@ static ct_status open_source(ct_layer *l, const ct_data_source *s)
 
     o.who = d->who;
     o.n_field = l->n_top;
+    o.skip_broken = d->skip_broken;
     d->synthetic = s->absent && l->env->synthetic;
     if (d->synthetic) {
         CT_TRY(synthetic_shapes(l, s, &o));
@@ -80,10 +87,10 @@ static ct_status open_source(ct_layer *l, const ct_data_source *s)
 }
 
 /* Made-up data has no mean of its own: where the file is missing, none is taken off. */
-static ct_status open_transform(ct_layer *l)
+static ct_status open_transform(ct_layer *l, bool whole)
 {
     ct_data_state *d = l->state;
-    const Ct__TransformationParameter *p = l->param->transform_param;
+    const Ct__TransformationParameter *p = whole ? NULL : l->param->transform_param;
     Ct__TransformationParameter without;
     ct_status status;
     ct_why why;
@@ -124,13 +131,18 @@ ct_status ct_data_setup(ct_layer *l, const ct_data_source *source)
                              MAX_THREADS);
     }
     if (d->depth < d->threads) d->depth = d->threads;
+    if (l->param->transform_param != NULL) d->skip_broken = l->param->transform_param->skip_broken;
+    if (d->skip_broken > MAX_BROKEN) {
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "skip_broken is %lld, must be 0 to %d",
+                             (long long)d->skip_broken, MAX_BROKEN);
+    }
     CT_TRY(open_source(l, source));
     if (d->synthetic && (l->env->synthetic_batch > 0)) d->batch_size = l->env->synthetic_batch;
     if ((d->batch_size < 1) || (d->batch_size > INT32_MAX)) {
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "batch_size is %lld, must be at least 1",
                              (long long)d->batch_size);
     }
-    return open_transform(l);
+    return open_transform(l, source->whole);
 }
 
 void ct_data_destroy(ct_layer *l)
@@ -172,6 +184,7 @@ ct_status ct_data_reshape(const ct_layer *l, ct_instance *in)
                             .shape = d->shape,
                             .shuffle = d->shuffle,
                             .rand_skip = d->rand_skip,
+                            .skip_broken = d->skip_broken,
                             .depth = d->depth,
                             .threads = d->threads };
 
@@ -205,6 +218,32 @@ ct_status ct_data_put(const ct_exec *ex, ct_blob *top, const float *values, int6
     return CT_OK;
 }
 
+/* Broken samples of an epoch, of all ranks together: every rank finds the limit passed in the same
+ * step, whatever their number. Batches that do not follow one another (a test
+ * pass from its start, a resumed run) begin to count anew. */
+static ct_status count_broken(const ct_layer *l, ct_data_instance *di, ct_exec *ex,
+                              const ct_batch *b)
+{
+    const ct_data_state *d = l->state;
+    double n[2] = { (double)b->broken[0], (double)b->broken[1] };
+
+    if (ex->sum_ranks != NULL) CT_TRY(ex->sum_ranks(ex->hook_ctx, n, 2));
+    if ((ex->micro_step != di->next_step) || (ex->micro_step == 0)) {
+        di->broken[0] = di->broken[1] = 0;
+    } else if (b->epoch != di->epoch) {
+        di->broken[0] = di->broken[1];
+        di->broken[1] = 0;
+    }
+    di->next_step = ex->micro_step + 1;
+    di->epoch = b->epoch;
+    for (int i = 0; i < 2; i++) di->broken[i] += (int64_t)n[i];
+    ex->broken_samples += (int64_t)(n[0] + n[1]);
+    if ((di->broken[0] <= d->skip_broken) && (di->broken[1] <= d->skip_broken)) return CT_OK;
+    return CT_LAYER_FAIL(l, CT_ERR_DATA,
+                         "%s: more broken samples in an epoch than skip_broken, %lld, allows",
+                         d->reader->source, (long long)d->skip_broken);
+}
+
 ct_status ct_data_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
     ct_data_instance *di = in->state;
@@ -225,7 +264,9 @@ ct_status ct_data_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
         status = ct_data_put(ex, in->top[i], batch.field[i], batch.count[i]);
     }
     ct_loader_give_back(di->loader);
-    return status;
+    CT_TRY(status);
+    return (((const ct_data_state *)l->state)->skip_broken > 0) ? count_broken(l, di, ex, &batch)
+                                                                : CT_OK;
 }
 
 void ct_data_release(const ct_layer *l, ct_instance *in)

@@ -18,11 +18,14 @@ typedef struct ct_data_state {
     bool shuffle;
     uint32_t rand_skip;
     int depth, threads;
+    int64_t skip_broken; /* 0: broken samples are errors */
     bool synthetic;
 } ct_data_state;
 
 typedef struct ct_data_instance {
     ct_loader *loader;
+    int64_t next_step, epoch;
+    int64_t broken[2]; /* samples of all ranks that were replaced in this epoch, in the next */
 } ct_data_instance;
 
 /** What a layer type tells of its parameters. */
@@ -34,6 +37,7 @@ typedef struct ct_data_source {
     bool has_shuffle, shuffle;
     uint32_t rand_skip;
     uint32_t threads;
+    bool whole; /* samples come as they go into the top: transform_param is the reader's business */
     Ct__BlobShape *const *synthetic; /* synthetic_shape of each top without the batch axis, …  */
     size_t n_synthetic;              /* … as many as are given                                 */
 } ct_data_source;

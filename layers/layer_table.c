@@ -87,6 +87,7 @@ const ct_layer_ops *const ct_layer_table[] = {
     &ct_layer_threshold,
     &ct_layer_tile,
     &ct_layer_upsample,
+    &ct_layer_window_data,
     NULL,
 };
 /* clang-format on */

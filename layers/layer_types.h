@@ -85,5 +85,6 @@ extern const ct_layer_ops ct_layer_text_data;
 extern const ct_layer_ops ct_layer_threshold;
 extern const ct_layer_ops ct_layer_tile;
 extern const ct_layer_ops ct_layer_upsample;
+extern const ct_layer_ops ct_layer_window_data;
 
 #endif

@@ -36,13 +36,18 @@ typedef struct ct_image_codec {
 
 extern const ct_image_codec *const ct_image_codec_table[]; /* NULL-terminated */
 
-/** Decodes an image of any built-in kind, told by its first bytes. Pixels go into room. Quiet:
- *  errors fill why. CT_ERR_DATA (not an image, truncated, corrupt), CT_ERR_CONFIG (a kind that is
- *  not built in), CT_ERR_NOMEM. */
+/** Decodes an image of any built-in kind, told by its first bytes. Pixels go into room, turned and
+ *  mirrored as EXIF says where `color` is not native, as OpenCV's imread() and imdecode() do.
+ * Quiet: errors fill why. CT_ERR_DATA (not an image, truncated, corrupt), CT_ERR_CONFIG (a kind
+ * that is not built in), CT_ERR_NOMEM. */
 ct_status ct_image_decode(const void *data, size_t size, ct_color color, ct_room *room,
                           ct_image *image_p, ct_why *why);
-/** Bilinear resize with pixel centres aligned, as OpenCV's default; into room, which must not be
- * the one that holds `from`. */
+/** The orientation that a JPEG or PNG file states in EXIF, 1 to 8; 1 where it states none. */
+int ct_exif_orientation(const uint8_t *data, size_t size);
+/** Turns and mirrors an image that is stored with this EXIF orientation upright, in its memory. */
+ct_status ct_image_turn(ct_image *image, int orientation, ct_why *why);
+/** Bilinear resize with pixel centres aligned: OpenCV's INTER_LINEAR (its default, and Caffe's),
+ *  bit for bit; into room, which must not be the one that holds `from`. */
 ct_status ct_image_resize(const ct_image *from, int64_t height, int64_t width, ct_room *room,
                           ct_image *to_p);
 /** Interleaved pixels to planes[channels][height][width]. */

@@ -11,16 +11,17 @@ static bool harmless(tjhandle h)
            (strstr(tjGetErrorStr2(h), "extraneous bytes before marker") != NULL);
 }
 
-/* Adobe's CMYK, stored inverted: light = colour * black / 255. */
+/* Adobe's CMYK, stored inverted: light = colour * black / 255. In OpenCV's roundings, as are the
+ * shares of a grey below, in 2^-14. */
 static void cmyk_to_bgr(uint8_t *pixel, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
         const uint8_t *p = pixel + 4 * i;
         int c = p[0], m = p[1], y = p[2], k = p[3];
 
-        pixel[3 * i] = (uint8_t)((y * k + 127) / 255);
-        pixel[3 * i + 1] = (uint8_t)((m * k + 127) / 255);
-        pixel[3 * i + 2] = (uint8_t)((c * k + 127) / 255);
+        pixel[3 * i] = (uint8_t)(k - (((255 - y) * k) >> 8));
+        pixel[3 * i + 1] = (uint8_t)(k - (((255 - m) * k) >> 8));
+        pixel[3 * i + 2] = (uint8_t)(k - (((255 - c) * k) >> 8));
     }
 }
 
@@ -29,7 +30,7 @@ static void bgr_to_gray(uint8_t *pixel, int64_t n)
     for (int64_t i = 0; i < n; i++) {
         const uint8_t *p = pixel + 3 * i;
 
-        pixel[i] = (uint8_t)((114 * p[0] + 587 * p[1] + 299 * p[2] + 500) / 1000);
+        pixel[i] = (uint8_t)((1868 * p[0] + 9617 * p[1] + 4899 * p[2] + 8192) >> 14);
     }
 }
 

@@ -66,14 +66,12 @@ static ct_status parse(ct_image_list *list, const char *path, const char *who)
     return CT_OK;
 }
 
-ct_status ct_image_list_read(ct_image_list *list, const char *path, const char *root,
-                             const char *who)
+ct_status ct_image_list_parse(ct_image_list *list, char *text, size_t size, const char *path,
+                              const char *root, const char *who)
 {
-    size_t size;
     ct_status status;
 
-    *list = (ct_image_list){ 0 };
-    CT_TRY(ct_file_read(path, &list->text, &size));
+    *list = (ct_image_list){ .text = text };
     list->root = strdup((root != NULL) ? root : "");
     if (list->root == NULL) {
         status = CT_FAIL(CT_ERR_NOMEM, "%s: no memory for %s", who, path);
@@ -84,6 +82,17 @@ ct_status ct_image_list_read(ct_image_list *list, const char *path, const char *
     }
     if (status != CT_OK) ct_image_list_release(list);
     return status;
+}
+
+ct_status ct_image_list_read(ct_image_list *list, const char *path, const char *root,
+                             const char *who)
+{
+    char *text;
+    size_t size;
+
+    *list = (ct_image_list){ 0 };
+    CT_TRY(ct_file_read(path, &text, &size));
+    return ct_image_list_parse(list, text, size, path, root, who);
 }
 
 void ct_image_list_release(ct_image_list *list)

@@ -26,6 +26,9 @@ typedef struct ct_image_room {
  *  not count. CT_ERR_IO, CT_ERR_DATA (which line, what is wrong), logged with who in front. */
 ct_status ct_image_list_read(ct_image_list *list, const char *path, const char *root,
                              const char *who);
+/** The same of a text of `size` bytes and a NUL, from malloc: taken over. `path` for messages. */
+ct_status ct_image_list_parse(ct_image_list *list, char *text, size_t size, const char *path,
+                              const char *root, const char *who);
 void ct_image_list_release(ct_image_list *list);
 /** The path as listed, without the root. */
 const char *ct_image_list_path(const ct_image_list *list, int64_t i);

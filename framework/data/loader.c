@@ -21,6 +21,7 @@ typedef struct slot {
     int64_t generation;
     ct_status status;
     float *field[CT_MAX_FIELD];
+    int64_t epoch, broken[2]; /* as in ct_batch */
 } slot;
 
 struct ct_loader {
@@ -39,57 +40,117 @@ struct ct_loader {
     int64_t generation;
     int64_t next_make, next_take; /* steps */
     slot *slot;
-    bool taken; /* the main thread reads the slot of next_take - 1 */
+    bool taken;            /* the main thread reads the slot of next_take - 1 */
+    int64_t *told, n_told; /* broken samples that have been spoken of; room for skip_broken */
 };
 
 /* ---- one batch; runs in a thread, without the lock */
 
-static ct_status make_sample(const ct_loader *l, uint64_t seed, int64_t position, void *local,
-                             ct_sample *sample, float *out)
+static ct_status read_and_transform(const ct_loader *l, uint64_t seed, int64_t position, int64_t id,
+                                    void *local, ct_sample *sample, float *out)
 {
     const ct_reader *r = l->o.reader;
-    int64_t id = ct_sample_at(seed, l->o.shuffle, position, r->count);
+    ct_why *why = sample->why;
     ct_shape shape;
-    ct_why why;
-    ct_status status;
 
     CT_TRY(r->ops->read(r, local, id, sample));
-    status = ct_transform_shape(l->o.transform, &sample->shape, &shape, &why);
-    if ((status == CT_OK) && !ct_shape_equal(&shape, &l->o.shape)) {
-        status = CT_WHY(&why, CT_ERR_DATA,
-                        "its shape is %s, that of the first sample %s; records of one data set "
-                        "must agree, or crop_size must fix their size",
-                        ct_shape_str(&shape).text, ct_shape_str(&l->o.shape).text);
-    }
-    if (status != CT_OK) {
-        char name[512];
-
-        r->ops->describe(r, id, name, sizeof(name));
-        return CT_READER_FAIL(r, status, "%s: %s", name, why.text);
+    CT_TRY(ct_transform_shape(l->o.transform, &sample->shape, &shape, why));
+    if (!ct_shape_equal(&shape, &l->o.shape)) {
+        return CT_WHY(why, CT_ERR_DATA,
+                      "its shape is %s, that of the first sample %s; records of one data set "
+                      "must agree, or crop_size must fix their size",
+                      ct_shape_str(&shape).text, ct_shape_str(&l->o.shape).text);
     }
     ct_transform_apply(l->o.transform, sample, seed, position, out);
     return CT_OK;
 }
 
-static ct_status make_batch(const ct_loader *l, uint64_t seed, int64_t step, void *local,
-                            float *rest, float *const *field)
+static ct_status fail(const ct_loader *l, int64_t id, ct_status status, const ct_why *why)
+{
+    ct_sample loud = { 0 };
+
+    return (why->text[0] != '\0') ? ct_reader_bad(l->o.reader, id, &loud, status, why) : status;
+}
+
+/* Says once in a run that `by` stands in for sample id. Names of records are the lock's too. */
+static void tell(ct_loader *l, int64_t id, int64_t by, const ct_why *why)
 {
     const ct_reader *r = l->o.reader;
-    int64_t first = step * l->o.share.global + l->o.share.first;
-    int64_t size = ct_shape_count(&l->o.shape, 0, -1);
+    char name[512], other[512];
+    bool told = false;
 
-    if (l->o.rand_skip > 0) {
-        first += (int64_t)(ct_rng_key(seed, ct_rng_hash("rand_skip"), 0) % l->o.rand_skip);
+    pthread_mutex_lock(&l->lock);
+    for (int64_t i = 0; i < l->n_told; i++) told = told || (l->told[i] == id);
+    if (!told && (l->n_told < l->o.skip_broken)) {
+        l->told[l->n_told++] = id;
+        r->ops->describe(r, id, name, sizeof(name));
+        r->ops->describe(r, by, other, sizeof(other));
+        CT_WARN("%s: %s: %s; skipped, %s stands in for it", r->who, name, why->text, other);
     }
-    for (int64_t i = 0; i < l->o.share.local; i++) {
-        ct_sample sample = { .rest = rest };
-        const float *from = rest;
+    pthread_mutex_unlock(&l->lock);
+}
 
-        CT_TRY(make_sample(l, seed, first + i, local, &sample, field[0] + i * size));
+/* The sample of a position, or the one that stands in for it. */
+static ct_status make_sample(ct_loader *l, uint64_t seed, int64_t position, int64_t id, void *local,
+                             float *rest, float *out, bool *replaced_p)
+{
+    const ct_reader *r = l->o.reader;
+    int64_t wanted = id, tried = 0;
+    ct_why first = { "" };
+
+    for (;;) {
+        ct_why why = { "" };
+        ct_sample sample = { .rest = rest, .why = &why };
+        ct_status status = read_and_transform(l, seed, position, id, local, &sample, out);
+
+        if (status == CT_OK) break;
+        if (tried == 0) first = why;
+        if ((l->o.skip_broken == 0) || !ct_reader_may_skip(status))
+            return fail(l, id, status, &why);
+        if ((tried++ >= l->o.skip_broken) || (tried >= r->count)) {
+            (void)fail(l, wanted, status, &first);
+            return CT_READER_FAIL(r, status,
+                                  "%s: more broken samples in a row than skip_broken, %lld, allows",
+                                  r->source, (long long)l->o.skip_broken);
+        }
+        id = ct_reader_after(r, id);
+    }
+    *replaced_p = tried > 0;
+    if (tried > 0) tell(l, wanted, id, &first);
+    return CT_OK;
+}
+
+static int64_t first_position(const ct_loader *l, uint64_t seed, int64_t step)
+{
+    int64_t skip = 0;
+
+    if (l->o.rand_skip > 0)
+        skip = (int64_t)(ct_rng_key(seed, ct_rng_hash("rand_skip"), 0) % l->o.rand_skip);
+    return step * l->o.share.global + skip;
+}
+
+static ct_status make_batch(ct_loader *l, uint64_t seed, int64_t step, void *local, float *rest,
+                            slot *s)
+{
+    const ct_reader *r = l->o.reader;
+    const ct_share *share = &l->o.share;
+    int64_t begin = first_position(l, seed, step), size = ct_shape_count(&l->o.shape, 0, -1);
+
+    s->epoch = begin / r->count;
+    s->broken[0] = s->broken[1] = 0;
+    for (int64_t i = 0; i < share->local; i++) {
+        int64_t place = share->first + i, position = begin + place;
+        int64_t id = (r->ops->pick != NULL) ? r->ops->pick(r, seed, position, place, share->global)
+                                            : ct_sample_at(seed, l->o.shuffle, position, r->count);
+        const float *from = rest;
+        bool replaced;
+
+        CT_TRY(make_sample(l, seed, position, id, local, rest, s->field[0] + i * size, &replaced));
+        s->broken[position / r->count > s->epoch] += replaced;
         for (int f = 1; f < r->n_field; f++) {
             int64_t n = ct_shape_count(&r->field[f], 0, -1);
 
-            memcpy(field[f] + i * n, from, (size_t)n * sizeof(float));
+            memcpy(s->field[f] + i * n, from, (size_t)n * sizeof(float));
             from += n;
         }
     }
@@ -127,7 +188,7 @@ static void *loader_thread(void *arg)
         s->state = SLOT_FILLING;
         s->generation = generation;
         pthread_mutex_unlock(&l->lock);
-        status = (start == CT_OK) ? make_batch(l, seed, step, local, rest, s->field) : start;
+        status = (start == CT_OK) ? make_batch(l, seed, step, local, rest, s) : start;
         pthread_mutex_lock(&l->lock);
         s->status = status;
         s->state = (generation == l->generation) ? SLOT_READY : SLOT_EMPTY;
@@ -201,7 +262,8 @@ ct_status ct_loader_create(const ct_loader_options *options, ct_loader **loader_
         pthread_cond_init(&l->ready, NULL);
         l->thread = calloc((size_t)l->o.threads, sizeof(*l->thread));
         l->slot = calloc((size_t)l->o.depth, sizeof(*l->slot));
-        good = (l->thread != NULL) && (l->slot != NULL);
+        l->told = malloc(((size_t)l->o.skip_broken + 1) * sizeof(*l->told));
+        good = (l->thread != NULL) && (l->slot != NULL) && (l->told != NULL);
     }
     if (!good) {
         ct_loader_destroy(l);
@@ -226,6 +288,7 @@ void ct_loader_destroy(ct_loader *l)
     pthread_cond_destroy(&l->ready);
     pthread_mutex_destroy(&l->lock);
     free(l->slot);
+    free(l->told);
     free(l->thread);
     free(l);
 }
@@ -306,6 +369,8 @@ ct_status ct_loader_take(ct_loader *l, uint64_t seed, int64_t step, ct_batch *ba
         batch_p->field[f] = s->field[f];
         batch_p->count[f] = l->count[f];
     }
+    batch_p->epoch = s->epoch;
+    memcpy(batch_p->broken, s->broken, sizeof(s->broken));
     return CT_OK;
 }
 

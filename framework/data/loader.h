@@ -4,6 +4,11 @@
  * own order. Step s of G samples takes positions [s G, (s + 1) G); rank r takes a contiguous part
  * of them. A batch is a function of (seed, s) alone: threads decide when it is made, not what is in
  * it.
+ *
+ * With skip_broken, a sample that cannot be read or does not fit is replaced by the next good one
+ * in the order of the data set (ct_reader_after()), with its labels; crop and mirroring stay those
+ * of the position. Batches count what was replaced; who may sum over ranks compares it with the
+ * limit (layers/data_common.c).
  */
 #ifndef CT_LOADER_H
 #define CT_LOADER_H
@@ -29,9 +34,10 @@ typedef struct ct_loader_options {
     ct_shape shape;                /* of field 0 of a sample after the transform */
     ct_share share;
     bool shuffle;
-    uint32_t rand_skip; /* > 0: the stream starts at a place in [0, rand_skip) drawn from seed */
-    int depth;          /* batches made ahead, at least 1  */
-    int threads;        /* decoding threads, at least 1    */
+    uint32_t rand_skip;  /* > 0: the stream starts at a place in [0, rand_skip) drawn from seed */
+    int64_t skip_broken; /* 0: a broken sample is an error; else at most so many in a row */
+    int depth;           /* batches made ahead, at least 1  */
+    int threads;         /* decoding threads, at least 1    */
 } ct_loader_options;
 
 typedef struct ct_loader ct_loader;
@@ -40,6 +46,8 @@ typedef struct ct_loader ct_loader;
 typedef struct ct_batch {
     const float *field[CT_MAX_FIELD];
     int64_t count[CT_MAX_FIELD];
+    int64_t epoch;     /* in which the global batch begins */
+    int64_t broken[2]; /* of this rank's samples: replaced ones of that epoch, of later ones */
 } ct_batch;
 
 /** Places no batches and starts no thread yet: the first ct_loader_take() does. */

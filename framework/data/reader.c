@@ -16,6 +16,56 @@ static ct_status find(const char *backend, const char *who, const ct_reader_ops 
     return CT_FAIL(CT_ERR_CONFIG, "%s: unknown backend \"%s\"", who, backend);
 }
 
+ct_status ct_reader_bad(const ct_reader *r, int64_t id, const ct_sample *s, ct_status status,
+                        const ct_why *why)
+{
+    char name[512];
+
+    if (s->why != NULL) {
+        *s->why = *why;
+        return status;
+    }
+    r->ops->describe(r, id, name, sizeof(name));
+    return CT_READER_FAIL(r, status, "%s: %s", name, why->text);
+}
+
+bool ct_reader_may_skip(ct_status status)
+{
+    return (status == CT_ERR_DATA) || (status == CT_ERR_IO);
+}
+
+int64_t ct_reader_after(const ct_reader *r, int64_t id)
+{
+    return (r->ops->next != NULL) ? r->ops->next(r, id) : (id + 1) % r->count;
+}
+
+/* The first good sample says what the others look like. */
+static ct_status probe(ct_reader *r, int64_t skip)
+{
+    ct_why why = { "" };
+    ct_sample sample = { .why = &why };
+    void *local = NULL;
+    ct_status status = ct_reader_local(r, &local);
+    int64_t id = 0;
+
+    sample.rest = malloc(((size_t)ct_reader_rest_count(r) + 1) * sizeof(float));
+    if (sample.rest == NULL) status = CT_READER_FAIL(r, CT_ERR_NOMEM, "no memory for a sample");
+    if (status == CT_OK) {
+        do {
+            status = r->ops->read(r, local, id, &sample);
+        } while (ct_reader_may_skip(status) && (id < skip) && (++id < r->count));
+        if (status == CT_OK) {
+            r->field[0] = sample.shape;
+        } else {
+            sample.why = NULL; /* the last one that was read */
+            status = ct_reader_bad(r, (id < r->count) ? id : id - 1, &sample, status, &why);
+        }
+    }
+    ct_reader_local_release(r, local);
+    free(sample.rest);
+    return status;
+}
+
 ct_status ct_reader_open(const char *backend, const ct_reader_options *options,
                          ct_reader **reader_p)
 {
@@ -39,6 +89,7 @@ ct_status ct_reader_open(const char *backend, const ct_reader_options *options,
     if ((status == CT_OK) && (r->count < 1)) {
         status = CT_READER_FAIL(r, CT_ERR_DATA, "%s: no sample in it", r->source);
     }
+    if ((status == CT_OK) && ops->probes) status = probe(r, options->skip_broken);
     if (status != CT_OK) {
         ct_reader_close(r);
         return status;

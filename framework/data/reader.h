@@ -17,6 +17,8 @@ typedef struct ct_reader_options {
     const char *root_folder;       /* images: in front of each path; NULL: none             */
     int64_t new_height, new_width; /* images: 0, or the size they are resized to            */
     int64_t ram_limit;             /* HDF5: read whole into memory up to this; 0: 512 MiB    */
+    int64_t skip_broken;           /* so many samples may be broken, the first ones too      */
+    const struct ct_window_rule *window; /* windows: window_rule.h; borrowed                 */
     /* synthetic: */
     ct_shape shape[CT_MAX_FIELD];
     int64_t count;
@@ -25,19 +27,26 @@ typedef struct ct_reader_options {
 typedef struct ct_reader ct_reader;
 
 typedef struct ct_reader_ops {
-    const char *name; /* "lmdb", "hdf5", "images", "synthetic" */
+    const char *name; /* "lmdb", "hdf5", "images", "synthetic", "windows" */
     /** Fills r->count, r->n_field, r->field; r->state is zeroed and state_size long. */
     ct_status (*open)(ct_reader *r, const ct_reader_options *o);
     void (*close)(ct_reader *r); /* also after an open that failed half way */
     /** Memory of one reading thread, or NULL where none is needed. */
     size_t local_size;
     void (*local_release)(void *local); /* what local points to; may be NULL */
-    /** Reads sample id; local: this thread's, zeroed before its first call. Errors are logged with
-     *  the record's name. */
+    /** Reads sample id; local: this thread's, zeroed before its first call. Errors go through
+     *  ct_reader_bad(): they are logged with the record's name, or come back in sample->why. */
     ct_status (*read)(const ct_reader *r, void *local, int64_t id, ct_sample *sample);
     /** Writes the record's name: `record 7 (key "00000007") of examples/mnist_train_lmdb`. */
     void (*describe)(const ct_reader *r, int64_t id, char *text, size_t size);
     size_t state_size;
+    bool probes; /* field[0] is left to the first good sample; otherwise open fills it */
+    /** Draws a sample instead of going through the set: of place `place` in a global batch of
+     *  `global`, at a position of the stream. Ids are then the backend's own. NULL: none. */
+    int64_t (*pick)(const ct_reader *r, uint64_t seed, int64_t position, int64_t place,
+                    int64_t global);
+    /** The sample that stands in for a broken one. NULL: id + 1, after the last the first. */
+    int64_t (*next)(const ct_reader *r, int64_t id);
 } ct_reader_ops;
 
 /** Immutable once open; shared by threads. */
@@ -66,6 +75,13 @@ extern const ct_reader_entry ct_reader_table[]; /* ends with name NULL */
 ct_status ct_reader_open(const char *backend, const ct_reader_options *options,
                          ct_reader **reader_p);
 void ct_reader_close(ct_reader *r); /* NULL allowed; no thread may still read */
+/** For read: logs why sample id cannot be read, or hands that on in s->why. Evaluates to status. */
+ct_status ct_reader_bad(const ct_reader *r, int64_t id, const ct_sample *s, ct_status status,
+                        const ct_why *why);
+/** Whether a status speaks against one sample alone, so that another may stand in for it. */
+bool ct_reader_may_skip(ct_status status);
+/** The sample that stands in for a broken one. */
+int64_t ct_reader_after(const ct_reader *r, int64_t id);
 /** Memory for one reading thread; released with ct_reader_local_release(). */
 ct_status ct_reader_local(const ct_reader *r, void **local_p);
 void ct_reader_local_release(const ct_reader *r, void *local); /* local NULL allowed */

@@ -1,24 +1,27 @@
 /* HDF5 as Caffe's HDF5Data reads it: one data set a top, by the top's name, rows along the first
  * axis, in one file or in those that a text file lists.
  *
- * A set below the limit is read into memory whole, 8-bit data as 8 bits; a larger one row by row.
- * The library is not thread-safe, so every call to it holds the process-wide lock.
+ * A set below the limit is read into memory whole, 8-bit data as 8 bits. Of a larger one, rows are
+ * read as they are asked for: one alone, or, after a row that followed the one before it, a piece
+ * of the rows behind it at once. The library is not thread-safe, so every call to it holds the
+ * process-wide lock.
  */
 #include "framework/data/reader_private.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <hdf5.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "framework/base/hdf5_lock.h"
-#include "framework/base/text.h"
+#include "framework/data/hdf5_list.h"
 
-enum { MAX_OPEN = 64 }; /* files open at once: a process may have no more than some hundred */
+enum {
+    MAX_OPEN = 64,  /* files open at once: a process may have no more than some hundred */
+    PIECE = 1 << 20 /* bytes of rows that are read at once */
+};
 
 static const int64_t default_ram_limit = (int64_t)512 << 20;
 
@@ -37,8 +40,11 @@ typedef struct hdf5_state {
     void *ram[CT_MAX_FIELD]; /* whole fields, or NULL              */
 } hdf5_state;
 
+/* A thread's rows [first, first + rows) of the whole set, all of one file. */
 typedef struct hdf5_local {
-    ct_room value;
+    int64_t first, rows;
+    int64_t last; /* the row that was asked for before, and 1: zeroed, none was */
+    ct_room value[CT_MAX_FIELD];
 } hdf5_local;
 
 static size_t value_size(const hdf5_state *s, int field)
@@ -51,74 +57,24 @@ static hid_t value_type(const hdf5_state *s, int field)
     return ((field == 0) && s->u8) ? H5T_NATIVE_UINT8 : H5T_NATIVE_FLOAT;
 }
 
-/* ---- the list */
-
-static bool is_hdf5(const char *path)
-{
-    char magic[8] = "";
-    FILE *f = fopen(path, "rb");
-    bool good =
-        (f != NULL) && (fread(magic, 1, 8, f) == 8) && (memcmp(magic, "\x89HDF\r\n\x1a\n", 8) == 0);
-
-    if (f != NULL) fclose(f);
-    return good;
-}
-
-static bool has_suffix(const char *path)
-{
-    const char *dot = strrchr(path, '.');
-
-    return (dot != NULL) && ((strcmp(dot, ".h5") == 0) || (strcmp(dot, ".hdf5") == 0));
-}
-
-/* A listed name is taken as it stands, as in Caffe, else from the folder of the list. */
-static char *resolve(const char *list, const char *name)
-{
-    const char *slash = strrchr(list, '/');
-    ct_text t = { 0 };
-
-    if ((name[0] == '/') || (slash == NULL) || (access(name, F_OK) == 0)) return strdup(name);
-    ct_text_add(&t, "%.*s/%s", (int)(slash - list), list, name);
-    if (access((t.text != NULL) ? t.text : name, F_OK) == 0) return t.text;
-    ct_text_destroy(&t);
-    return strdup(name);
-}
-
-static ct_status add_file(ct_reader *r, char *path)
-{
-    hdf5_state *s = r->state;
-    h5_file *grown =
-        (path != NULL) ? realloc(s->file, (size_t)(s->n_file + 1) * sizeof(*grown)) : NULL;
-
-    if (grown == NULL) {
-        free(path);
-        return CT_READER_FAIL(r, CT_ERR_NOMEM, "no memory for the list %s", r->source);
-    }
-    s->file = grown;
-    s->file[s->n_file++] = (h5_file){ .path = path };
-    return CT_OK;
-}
-
 static ct_status read_list(ct_reader *r)
 {
-    char *text, *save = NULL;
-    size_t size;
-    ct_status status = CT_OK;
+    hdf5_state *s = r->state;
+    char **path;
+    int n;
 
-    if (access(r->source, R_OK) != 0) {
-        return CT_READER_FAIL(r, CT_ERR_IO, "cannot open %s: %s", r->source, strerror(errno));
+    CT_TRY(ct_hdf5_list(r->source, r->who, &path, &n));
+    s->file = calloc((size_t)n, sizeof(*s->file));
+    for (int i = 0; i < n; i++) {
+        if (s->file != NULL)
+            s->file[s->n_file++].path = path[i];
+        else
+            free(path[i]);
     }
-    if (is_hdf5(r->source) || has_suffix(r->source)) return add_file(r, strdup(r->source));
-    CT_TRY(ct_file_read(r->source, &text, &size));
-    for (char *name = strtok_r(text, " \t\r\n", &save); (name != NULL) && (status == CT_OK);
-         name = strtok_r(NULL, " \t\r\n", &save)) {
-        status = add_file(r, resolve(r->source, name));
-    }
-    free(text);
-    if ((status == CT_OK) && (((hdf5_state *)r->state)->n_file == 0)) {
-        status = CT_READER_FAIL(r, CT_ERR_DATA, "%s lists no HDF5 file", r->source);
-    }
-    return status;
+    free(path);
+    if (s->file == NULL)
+        return CT_READER_FAIL(r, CT_ERR_NOMEM, "no memory for the list %s", r->source);
+    return CT_OK;
 }
 
 /* ---- files; the lock is held */
@@ -174,11 +130,7 @@ static ct_status open_file(const ct_reader *r, h5_file *f)
     for (int i = 0; i < r->n_field; i++) f->set[i] = -1;
     for (int i = 0; i < r->n_field; i++) {
         f->set[i] = H5Dopen2(f->file, s->name[i], H5P_DEFAULT);
-        if (f->set[i] < 0) {
-            return CT_READER_FAIL(r, CT_ERR_DATA,
-                                  "%s has no data set \"%s\"; tops are named after data sets",
-                                  f->path, s->name[i]);
-        }
+        if (f->set[i] < 0) return ct_hdf5_no_set(f->file, f->path, s->name[i], r->who);
     }
     return CT_OK;
 }
@@ -258,9 +210,9 @@ static ct_status scan_file(ct_reader *r, int index)
     return CT_OK;
 }
 
-/* Rows [first, first + n) of one field. */
+/* Rows [first, first + n) of one field. Quiet. */
 static ct_status read_rows(const ct_reader *r, h5_file *f, int field, int64_t first, int64_t n,
-                           void *to)
+                           void *to, ct_why *why)
 {
     const hdf5_state *s = r->state;
     hsize_t start[CT_MAX_DIM] = { (hsize_t)first }, count[CT_MAX_DIM] = { (hsize_t)n };
@@ -276,8 +228,8 @@ static ct_status read_rows(const ct_reader *r, h5_file *f, int field, int64_t fi
     H5Sclose(out);
     H5Sclose(in);
     if (rc < 0) {
-        return CT_READER_FAIL(r, CT_ERR_IO, "%s: cannot read rows %lld to %lld of \"%s\"", f->path,
-                              (long long)first, (long long)(first + n - 1), s->name[field]);
+        return CT_WHY(why, CT_ERR_IO, "%s: cannot read rows %lld to %lld of \"%s\"", f->path,
+                      (long long)first, (long long)(first + n - 1), s->name[field]);
     }
     return CT_OK;
 }
@@ -285,6 +237,7 @@ static ct_status read_rows(const ct_reader *r, h5_file *f, int field, int64_t fi
 static ct_status load_all(ct_reader *r)
 {
     hdf5_state *s = r->state;
+    ct_why why;
 
     for (int i = 0; i < r->n_field; i++) {
         size_t row = (size_t)ct_shape_count(&r->field[i], 0, -1) * value_size(s, i);
@@ -298,7 +251,9 @@ static ct_status load_all(ct_reader *r)
 
             if (f->rows == 0) continue;
             CT_TRY(open_file(r, f));
-            CT_TRY(read_rows(r, f, i, 0, f->rows, (char *)s->ram[i] + (size_t)f->first * row));
+            if (read_rows(r, f, i, 0, f->rows, (char *)s->ram[i] + (size_t)f->first * row, &why) !=
+                CT_OK)
+                return CT_READER_FAIL(r, CT_ERR_IO, "%s", why.text);
         }
     }
     for (int k = 0; k < s->n_file; k++) close_file(s, &s->file[k], r->n_field);
@@ -375,45 +330,74 @@ static h5_file *file_of(const ct_reader *r, int64_t id)
     return &s->file[low];
 }
 
-static ct_status read_from_file(const ct_reader *r, int64_t id, void *value, float *rest)
+/* How many rows from `id` on to read at once. Rows in mixed order come one by one. */
+static int64_t piece_rows(const ct_reader *r, const hdf5_local *l, const h5_file *f, int64_t id)
+{
+    int64_t bytes = 0, n, left = f->first + f->rows - id;
+
+    if (l->last != id) return 1; /* last counts from 1: the row before id */
+    for (int i = 0; i < r->n_field; i++)
+        bytes += ct_shape_count(&r->field[i], 0, -1) * (int64_t)value_size(r->state, i);
+    n = (bytes > 0) ? PIECE / bytes : 1;
+    return (n < 1) ? 1 : (n < left) ? n : left;
+}
+
+/* Row id, and what follows it, into l. */
+static ct_status read_piece(const ct_reader *r, hdf5_local *l, int64_t id, ct_why *why)
 {
     h5_file *f = file_of(r, id);
+    int64_t n = piece_rows(r, l, f, id);
+    ct_status status = CT_OK;
 
-    CT_TRY(open_file(r, f));
+    l->rows = 0;
     for (int i = 0; i < r->n_field; i++) {
-        CT_TRY(read_rows(r, f, i, id - f->first, 1, (i == 0) ? value : rest));
-        if (i > 0) rest += ct_shape_count(&r->field[i], 0, -1);
+        size_t bytes = (size_t)(n * ct_shape_count(&r->field[i], 0, -1)) * value_size(r->state, i);
+
+        CT_TRY(ct_room_reserve(&l->value[i], bytes + 1));
     }
+    ct_hdf5_lock();
+    status = open_file(r, f);
+    if (status != CT_OK) ct_why_set(why, "%s: cannot be opened again", f->path);
+    for (int i = 0; (i < r->n_field) && (status == CT_OK); i++)
+        status = read_rows(r, f, i, id - f->first, n, l->value[i].data, why);
+    ct_hdf5_unlock();
+    CT_TRY(status);
+    l->first = id;
+    l->rows = n;
     return CT_OK;
+}
+
+static const void *row_of(const ct_reader *r, const void *rows, int field, int64_t row)
+{
+    size_t n = (size_t)ct_shape_count(&r->field[field], 0, -1) * value_size(r->state, field);
+
+    return (const char *)rows + (size_t)row * n;
 }
 
 static ct_status hdf5_read(const ct_reader *r, void *local, int64_t id, ct_sample *sample)
 {
     const hdf5_state *s = r->state;
     hdf5_local *l = local;
-    size_t row = (size_t)ct_shape_count(&r->field[0], 0, -1) * value_size(s, 0);
+    bool whole = s->ram[0] != NULL;
+    float *rest = sample->rest;
     const void *value;
 
-    if (s->ram[0] != NULL) {
-        float *rest = sample->rest;
+    if (!whole && ((id < l->first) || (id >= l->first + l->rows))) {
+        ct_why why;
+        ct_status status = read_piece(r, l, id, &why);
 
-        value = (const char *)s->ram[0] + (size_t)id * row;
-        for (int i = 1; i < r->n_field; i++) {
-            int64_t n = ct_shape_count(&r->field[i], 0, -1);
-
-            memcpy(rest, (const float *)s->ram[i] + id * n, (size_t)n * sizeof(float));
-            rest += n;
-        }
-    } else {
-        ct_status status;
-
-        CT_TRY(ct_room_reserve(&l->value, row + 1));
-        ct_hdf5_lock();
-        status = read_from_file(r, id, l->value.data, sample->rest);
-        ct_hdf5_unlock();
-        CT_TRY(status);
-        value = l->value.data;
+        if (status != CT_OK) return ct_reader_bad(r, id, sample, status, &why);
     }
+    l->last = id + 1;
+    for (int i = 1; i < r->n_field; i++) {
+        int64_t n = ct_shape_count(&r->field[i], 0, -1);
+
+        memcpy(rest,
+               whole ? row_of(r, s->ram[i], i, id) : row_of(r, l->value[i].data, i, id - l->first),
+               (size_t)n * sizeof(float));
+        rest += n;
+    }
+    value = whole ? row_of(r, s->ram[0], 0, id) : row_of(r, l->value[0].data, 0, id - l->first);
     sample->u8 = s->u8 ? value : NULL;
     sample->f32 = s->u8 ? NULL : value;
     sample->shape = r->field[0];
@@ -429,7 +413,7 @@ static void hdf5_describe(const ct_reader *r, int64_t id, char *text, size_t siz
 
 static void hdf5_local_release(void *local)
 {
-    ct_room_release(&((hdf5_local *)local)->value);
+    for (int i = 0; i < CT_MAX_FIELD; i++) ct_room_release(&((hdf5_local *)local)->value[i]);
 }
 
 const ct_reader_ops ct_reader_hdf5 = {

@@ -39,12 +39,7 @@ static ct_status images_read(const ct_reader *r, void *local, int64_t id, ct_sam
     ct_status status =
         ct_image_load(&s->list, id, s->color, s->height, s->width, &l->room, &image, &why);
 
-    if (status != CT_OK) {
-        char name[512];
-
-        images_describe(r, id, name, sizeof(name));
-        return CT_READER_FAIL(r, status, "%s: %s", name, why.text);
-    }
+    if (status != CT_OK) return ct_reader_bad(r, id, sample, status, &why);
     CT_TRY(ct_room_reserve(&l->room.planes, (size_t)(image.height * image.width * image.channels)));
     ct_image_to_planes(&image, l->room.planes.data);
     sample->u8 = l->room.planes.data;
@@ -57,10 +52,6 @@ static ct_status images_read(const ct_reader *r, void *local, int64_t id, ct_sam
 static ct_status images_open(ct_reader *r, const ct_reader_options *o)
 {
     images_state *s = r->state;
-    images_local l = { 0 };
-    float label;
-    ct_sample sample = { .rest = &label };
-    ct_status status;
 
     if (o->n_field > 2) {
         return CT_READER_FAIL(r, CT_ERR_CONFIG, "images give data and label, not %d tops",
@@ -73,10 +64,7 @@ static ct_status images_open(ct_reader *r, const ct_reader_options *o)
     s->height = o->new_height;
     s->width = o->new_width;
     if (r->count == 0) return CT_READER_FAIL(r, CT_ERR_DATA, "%s lists no image", r->source);
-    status = images_read(r, &l, 0, &sample);
-    if (status == CT_OK) r->field[0] = sample.shape;
-    ct_image_room_release(&l.room);
-    return status;
+    return CT_OK;
 }
 
 static void images_close(ct_reader *r)
@@ -102,4 +90,5 @@ const ct_reader_ops ct_reader_images = {
     .read = images_read,
     .describe = images_describe,
     .state_size = sizeof(images_state),
+    .probes = true,
 };

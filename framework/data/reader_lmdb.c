@@ -175,26 +175,7 @@ static ct_status lmdb_read(const ct_reader *r, void *local, int64_t id, ct_sampl
     ct_status status = ct_datum_decode(s->record[id].data, s->record[id].size, s->color, local,
                                        sample, (r->n_field > 1) ? sample->rest : NULL, &why);
 
-    if (status != CT_OK) {
-        char name[256];
-
-        lmdb_describe(r, id, name, sizeof(name));
-        return CT_READER_FAIL(r, status, "%s: %s", name, why.text);
-    }
-    return CT_OK;
-}
-
-/* The first record says what the others look like. */
-static ct_status probe(ct_reader *r)
-{
-    ct_datum_room room = { 0 };
-    float label;
-    ct_sample sample = { .rest = &label };
-    ct_status status = lmdb_read(r, &room, 0, &sample);
-
-    if (status == CT_OK) r->field[0] = sample.shape;
-    ct_datum_room_release(&room);
-    return status;
+    return (status == CT_OK) ? CT_OK : ct_reader_bad(r, id, sample, status, &why);
 }
 
 static ct_status lmdb_open(ct_reader *r, const ct_reader_options *o)
@@ -232,8 +213,7 @@ static ct_status lmdb_open(ct_reader *r, const ct_reader_options *o)
         return CT_READER_FAIL(r, CT_ERR_CONFIG, "LMDB gives data and label, not %d tops",
                               o->n_field);
     }
-    CT_TRY(walk(r, s, info.me_mapsize));
-    return probe(r);
+    return walk(r, s, info.me_mapsize);
 }
 
 static void lmdb_close(ct_reader *r)
@@ -259,4 +239,5 @@ const ct_reader_ops ct_reader_lmdb = {
     .read = lmdb_read,
     .describe = lmdb_describe,
     .state_size = sizeof(lmdb_state),
+    .probes = true,
 };

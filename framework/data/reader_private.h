@@ -4,6 +4,7 @@
 
 #include "framework/data/reader.h"
 
-extern const ct_reader_ops ct_reader_lmdb, ct_reader_hdf5, ct_reader_images, ct_reader_synthetic;
+extern const ct_reader_ops ct_reader_lmdb, ct_reader_hdf5, ct_reader_images, ct_reader_synthetic,
+    ct_reader_windows;
 
 #endif

@@ -24,13 +24,6 @@ typedef struct ct_room {
 ct_status ct_room_reserve(ct_room *r, size_t bytes);
 void ct_room_release(ct_room *r);
 
-typedef struct ct_sample {
-    const uint8_t *u8; /* one of u8 and f32 is set; valid until the next read of the same thread */
-    const float *f32;
-    ct_shape shape; /* of field 0, without the batch axis                                   */
-    float *rest;    /* the caller's: fields 1, 2 …, ct_reader_rest_count() values           */
-} ct_sample;
-
 /** Why a record cannot be used. Decoders fill it instead of logging, because only their caller
  *  knows the record's name; the caller logs once, with both. */
 typedef struct ct_why {
@@ -41,5 +34,13 @@ void ct_why_set(ct_why *why, const char *fmt, ...) __attribute__((format(printf,
 
 /** Writes the reason and evaluates to _code. */
 #define CT_WHY(_why, _code, ...) (ct_why_set(_why, __VA_ARGS__), (_code))
+
+typedef struct ct_sample {
+    const uint8_t *u8; /* one of u8 and f32 is set; valid until the next read of the same thread */
+    const float *f32;
+    ct_shape shape; /* of field 0, without the batch axis                                   */
+    float *rest;    /* the caller's: fields 1, 2 …, ct_reader_rest_count() values           */
+    ct_why *why;    /* the caller's: a read that fails writes the reason here; NULL: it logs it */
+} ct_sample;
 
 #endif

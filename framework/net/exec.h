@@ -46,6 +46,7 @@ typedef struct ct_exec {
 
     struct ct_trace *trace; /* framework/base/trace.h; NULL: none */
     double wait_data_s;     /* data layers add the time they waited for their batch */
+    int64_t broken_samples; /* … and the broken samples of all ranks that others stand in for */
 } ct_exec;
 
 /** The divisor of a loss or accuracy over the *global* batch, from this rank's own count: scaled

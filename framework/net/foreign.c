@@ -30,7 +30,6 @@ const ct_foreign_type ct_foreign_table[] = {
     { "SoftmaxWithLossOHEM",
       "hard examples are not picked while a net runs; SoftmaxWithLoss takes all" },
     { "VideoData", "cut the video into images, and read them with ImageData" },
-    { "WindowData", "cut the windows out of the images beforehand, and read them with ImageData" },
     { NULL, NULL },
 };
 

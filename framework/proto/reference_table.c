@@ -581,6 +581,11 @@ const ct_meaning ct_meaning_table[] = {
                                      "TRAIN, where values are 0, the mean; "
                                      "needs `crop_size`." },
     { "TransformationParameter.scale", "Factor of every value, after the mean is taken off." },
+    { "TransformationParameter.skip_broken",
+      "Cortado: that many samples of an epoch may be broken (an image that does not decode, a file "
+      "that is missing, another shape): each is replaced by the next good one of the set. One "
+      "more, "
+      "or 0: the run stops with the sample's name." },
     { "UpsampleParameter.pad_out_h", "One row less, for odd sizes." },
     { "UpsampleParameter.pad_out_w", "One column less." },
     { "UpsampleParameter.scale", "Factor of height and width." },
@@ -596,5 +601,21 @@ const ct_meaning ct_meaning_table[] = {
     { "WeightAverageParameter.start_iter", "Updates before the first that counts." },
     { "WeightAverageParameter.type",
       "`NONE`; `EMA`, exponentially decaying; `SWA`, the plain mean." },
+    { "WindowDataParameter.batch_size", "Windows per iteration and rank." },
+    { "WindowDataParameter.bg_threshold", "Windows that overlap less are background, label 0." },
+    { "WindowDataParameter.cache_images", "Keep all image files in memory, compressed." },
+    { "WindowDataParameter.context_pad",
+      "Pixels of context around a window, counted in what comes out." },
+    { "WindowDataParameter.crop_mode",
+      "`warp` stretches a window to the crop; `square` widens it to a square first." },
+    { "WindowDataParameter.crop_size", "Old form of `transform_param.crop_size`." },
+    { "WindowDataParameter.fg_fraction", "Share of the batch that is foreground." },
+    { "WindowDataParameter.fg_threshold", "Windows that overlap as much or more are foreground." },
+    { "WindowDataParameter.mean_file", "Old form of `transform_param.mean_file`." },
+    { "WindowDataParameter.mirror", "Old form of `transform_param.mirror`." },
+    { "WindowDataParameter.root_folder", "Goes before every path." },
+    { "WindowDataParameter.scale", "Old form of `transform_param.scale`." },
+    { "WindowDataParameter.source", "The window file: images and their windows." },
+    { "WindowDataParameter.threads", "Cortado: threads that decode and warp." },
     { NULL, NULL },
 };

@@ -241,6 +241,8 @@ ct_status ct_report_train(ct_report *r, const ct_report_train_event *e)
     add_field(&line, "compute_ms", e->compute_ms);
     add_field(&line, "comm_exposed_ms", e->comm_exposed_ms);
     ct_text_add(&line, ",\"bytes_sent\":%" PRId64, e->bytes_sent);
+    if (e->broken_samples > 0)
+        ct_text_add(&line, ",\"broken_samples\":%" PRId64, e->broken_samples);
     if (e->coding.n_coded > 0) add_coding(&line, &e->coding);
     ct_text_add(&line, "}");
     return write_line(r, &line);
@@ -294,6 +296,12 @@ ct_status ct_report_test(ct_report *r, int64_t iteration, int net_index, const c
     add_perplexity(&line, net, output);
     ct_text_add(&line, "}");
     return write_line(r, &line);
+}
+
+void ct_report_broken(ct_report *r, const char *in, int64_t samples)
+{
+    if ((r == NULL) || !r->speaks || (samples == 0)) return;
+    CT_WARN("%s: others stood in for %" PRId64 " broken samples (skip_broken)", in, samples);
 }
 
 void ct_report_final_loss(ct_report *r, int64_t iteration, double loss)

@@ -51,6 +51,7 @@ typedef struct ct_report_train_event {
     double images_per_s;
     double wait_data_ms, compute_ms, comm_exposed_ms; /* per step              */
     int64_t bytes_sent;                               /* payload per rank and step              */
+    int64_t broken_samples; /* that others stood in for, in this run so far; 0: nothing is said */
     ct_report_coding coding;
     const ct_net *net;
     const double *output; /* one mean per element of net's outputs  */
@@ -65,6 +66,9 @@ ct_status ct_report_train(ct_report *r, const ct_report_train_event *e);
 ct_status ct_report_test_start(ct_report *r, int64_t iteration, int net_index);
 ct_status ct_report_test(ct_report *r, int64_t iteration, int net_index, const ct_net *net,
                          const double *output);
+/** A warning with how many broken samples others stood in for, where there were any. `in`:
+ * "training", "testing". */
+void ct_report_broken(ct_report *r, const char *in, int64_t samples);
 /** {"event":"compression", …}: fields as in ct_report_run(). What it did in the whole run. */
 ct_status ct_report_compression(ct_report *r, const char *fields);
 /** {"event":"done", …}: fields as in ct_report_run(). */

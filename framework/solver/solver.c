@@ -240,6 +240,7 @@ static ct_status show(ct_solver *s)
     e.comm_exposed_ms = 1e3 * (now.exposed_s - t->counters.exposed_s + t->agree_s) / steps;
     e.compute_ms = 1e3 * t->step_s / steps - e.wait_data_ms - e.comm_exposed_ms;
     e.bytes_sent = (now.bytes_sent - t->counters.bytes_sent) / (int64_t)steps;
+    e.broken_samples = s->exec.broken_samples;
     if (s->exchange.coding != NULL) coding_since(s, steps, &e.coding);
     s->shown_loss = e.loss;
     CT_TRY(ct_report_train(s->options.report, &e));
@@ -405,6 +406,11 @@ int ct_solver_n_test(const ct_solver *s)
 ct_net *ct_solver_test_net(ct_solver *s, int i)
 {
     return s->test[i];
+}
+
+int64_t ct_solver_broken_samples(const ct_solver *s)
+{
+    return s->exec.broken_samples;
 }
 
 int64_t ct_solver_iteration(const ct_solver *s)

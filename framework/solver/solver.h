@@ -68,6 +68,8 @@ ct_net *ct_solver_net(ct_solver *s);
 int ct_solver_n_test(const ct_solver *s);
 ct_net *ct_solver_test_net(ct_solver *s, int i);
 int64_t ct_solver_iteration(const ct_solver *s);
+/** Broken samples of all ranks that others stood in for in training so far. */
+int64_t ct_solver_broken_samples(const ct_solver *s);
 uint64_t ct_solver_seed(const ct_solver *s);
 
 /** The learning rate of an iteration: fixed, step, exp, inv, multistep, poly, sigmoid, cosine,

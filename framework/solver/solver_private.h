@@ -63,6 +63,7 @@ struct ct_solver {
     double start_s;        /* max_hours counts from here            */
     int64_t last_snapshot; /* iteration of the set on disk, -1: none */
     double shown_loss;     /* of the last display, for the progress line */
+    int64_t test_broken;   /* broken samples that others stood in for in the last test pass */
     ct_tally tally;
 };
 

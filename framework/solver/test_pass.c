@@ -13,6 +13,7 @@ static void fill_exec(const ct_solver *s, ct_exec *ex)
     ex->accumulate = false;
     ex->wait = NULL; /* settled */
     ex->wait_data_s = 0.0;
+    ex->broken_samples = 0;
     ex->trace = NULL; /* one span for the whole pass */
 }
 
@@ -39,6 +40,7 @@ static ct_status run_batches(ct_solver *s, int i, bool *stopped_p)
         CT_TRY(ct_outputs_add(o, &ex));
         o->sum[o->n] += loss;
     }
+    s->test_broken = ex.broken_samples;
     return s->exchange.sum(s->exchange.ctx, o->sum, (int)o->n + 1);
 }
 
@@ -79,6 +81,7 @@ ct_status ct_solver_test_all(ct_solver *s)
         if (status == CT_STOPPED) CT_INFO("Test interrupted.");
         CT_TRY(status);
         CT_TRY(ct_report_test(s->options.report, s->iteration, i, s->test[i], o->sum));
+        ct_report_broken(s->options.report, "testing", s->test_broken);
     }
     ct_trace_end(s->options.trace, traced, CT_TRACE_TEST, NULL, NULL);
     return CT_OK;

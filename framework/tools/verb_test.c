@@ -64,7 +64,8 @@ static void log_mean(const ct_net *net, const double *v)
     }
 }
 
-static ct_status score(ct_call *call, ct_net *net, int64_t n_batch, double *mean, int64_t n)
+static ct_status score(ct_call *call, ct_net *net, int64_t n_batch, double *mean, int64_t n,
+                       ct_report *report)
 {
     double *v = calloc((size_t)n + 1, sizeof(*v));
     ct_status status = CT_OK;
@@ -80,6 +81,7 @@ static ct_status score(ct_call *call, ct_net *net, int64_t n_batch, double *mean
         log_batch(net, i, v);
         for (int64_t k = 0; k < n; k++) mean[k] += v[k] / (double)n_batch;
     }
+    ct_report_broken(report, "testing", ex.broken_samples);
 out:
     free(v);
     return status;
@@ -105,7 +107,7 @@ static ct_status run(ct_call *call, const ct_config *c, ct_net *net)
     CT_TRY_GOTO(status, out, ct_weights_load_list(ct_options_text(call->options, "weights"), net));
     CT_INFO("Running for %" PRId64 " iterations of %" PRId64 " samples.", n_batch,
             net->batch_global);
-    CT_TRY_GOTO(status, out, score(call, net, n_batch, mean, n));
+    CT_TRY_GOTO(status, out, score(call, net, n_batch, mean, n, report));
     log_mean(net, mean);
     if (options.metrics != NULL) {
         CT_TRY_GOTO(status, out, ct_report_test(report, 0, 0, net, mean));

@@ -109,8 +109,11 @@ static ct_status report_run(training *t)
 static ct_status report_done(training *t, ct_status how, double seconds)
 {
     uint64_t checksum = ct_net_checksum(ct_solver_net(t->solver), true);
-    char fields[200];
+    int64_t broken = ct_solver_broken_samples(t->solver);
+    char fields[240];
+    size_t n;
 
+    ct_report_broken(t->report, "training", broken);
     CT_INFO("weights after iteration %" PRId64 ": checksum %016" PRIx64,
             ct_solver_iteration(t->solver), checksum);
     snprintf(fields, sizeof(fields),
@@ -118,6 +121,9 @@ static ct_status report_done(training *t, ct_status how, double seconds)
              "\"",
              ct_solver_iteration(t->solver), (how == CT_STOPPED) ? "stopped" : "finished", seconds,
              checksum);
+    n = strlen(fields);
+    if (broken > 0)
+        snprintf(fields + n, sizeof(fields) - n, ",\"broken_samples\":%" PRId64, broken);
     return ct_report_done(t->report, fields);
 }
 
