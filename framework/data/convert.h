@@ -24,6 +24,7 @@ typedef struct ct_convert_options {
                     * of the vocabulary, 0: all that occur */
     const char *vocabulary; /* text: this one instead of its own; may be NULL   */
     const char *net;        /* model: shapes and fields from this net; may be NULL */
+    int64_t skip_broken;    /* images: so many may be broken, and are left out */
     uint64_t seed;          /* digits, shuffle                                                   */
 } ct_convert_options;
 

@@ -6,6 +6,7 @@
 #include "framework/base/text.h"
 #include "framework/data/convert_sink.h"
 #include "framework/data/image_list.h"
+#include "framework/data/reader.h"
 
 enum { JPEG_QUALITY = 95 };
 
@@ -56,12 +57,60 @@ static ct_status convert_one(work *w, int64_t i, ct_sink *sink)
     return ct_sink_add(sink, &r, ct_image_list_path(&w->list, i), w->room.planes.data);
 }
 
+/* --skip-broken: takes what cannot be used off the list, before a set of so many images is begun.
+ */
+static ct_status drop_broken(work *w)
+{
+    ct_color color = w->o->gray ? CT_COLOR_GRAY : CT_COLOR_BGR;
+    ct_image_list *list = &w->list;
+    int64_t kept = 0, all = list->count;
+
+    for (int64_t i = 0; i < all; i++) {
+        ct_image image;
+        ct_why why;
+        ct_status status =
+            ct_image_load(list, i, color, w->o->height, w->o->width, &w->room, &image, &why);
+
+        if (status == CT_OK) {
+            list->entry[kept++] = list->entry[i];
+            continue;
+        }
+        if (!ct_reader_may_skip(status)) return CT_FAIL(status, "%s", why.text);
+        CT_WARN("%s:%lld: %s: %s; left out", w->o->list, (long long)list->entry[i].line,
+                ct_image_list_path(list, i), why.text);
+        if (i + 1 - kept > w->o->skip_broken)
+            return CT_FAIL(status, "%s: more broken images than --skip-broken=%lld allows",
+                           w->o->list, (long long)w->o->skip_broken);
+    }
+    list->count = kept;
+    if (kept < all)
+        CT_WARN("%s: %lld of %lld images are broken and left out", w->o->list,
+                (long long)(all - kept), (long long)all);
+    return CT_OK;
+}
+
+/* The folder that the set goes into, as for the other kinds. */
+static ct_status make_parent(const char *to)
+{
+    const char *slash = strrchr(to, '/');
+    char *folder;
+    ct_status status;
+
+    if ((slash == NULL) || (slash == to)) return CT_OK;
+    folder = strndup(to, (size_t)(slash - to));
+    status = (folder != NULL) ? ct_convert_make_folder(folder) : CT_FAIL(CT_ERR_NOMEM, "no memory");
+    free(folder);
+    return status;
+}
+
 static ct_status convert_all(work *w)
 {
     uint64_t key = ct_rng_key(w->o->seed, ct_rng_hash("convert"), 0);
     ct_sink sink;
     ct_status status;
 
+    if (w->o->skip_broken > 0) CT_TRY(drop_broken(w));
+    CT_TRY(make_parent(w->o->to));
     CT_TRY(ct_sink_open(&sink, w->o, w->o->to, w->o->mean, w->list.count));
     status = CT_OK;
     for (int64_t i = 0; (i < w->list.count) && (status == CT_OK); i++) {

@@ -86,6 +86,7 @@ ct_status ct_sink_add(ct_sink *s, ct_record *record, const char *name, const uin
         CT_TRY(add_to_mean(s, record, (pixels != NULL) ? pixels : record->values));
     }
     CT_TRY(ct_writer_put(s->writer, record));
+    ct_label_count_add(&s->labels, record->label);
     s->n++;
     return CT_OK;
 }
@@ -115,11 +116,15 @@ ct_status ct_sink_close(ct_sink *s, ct_status status)
     }
     if (status == CT_OK) {
         status = ct_writer_commit(s->writer);
-        if (status == CT_OK) CT_INFO("%s: %lld images", s->path, (long long)s->n);
+        if (status == CT_OK) {
+            CT_INFO("%s: %lld images", s->path, (long long)s->n);
+            ct_label_count_report(&s->labels, s->path, true);
+        }
     } else {
         ct_writer_abort(s->writer);
     }
     if (mean && (status != CT_OK)) ct_path_remove(s->mean_path);
+    ct_label_count_release(&s->labels);
     free(s->sum);
     *s = (ct_sink){ 0 };
     return status;

@@ -4,6 +4,7 @@
 #define CT_CONVERT_SINK_H
 
 #include "framework/data/convert.h"
+#include "framework/data/label_count.h"
 #include "framework/data/writer.h"
 
 typedef struct ct_sink {
@@ -12,6 +13,7 @@ typedef struct ct_sink {
     bool force;
     int64_t *sum;
     ct_record first; /* whose shape the others must have for a mean */
+    ct_label_count labels;
     int64_t n;
 } ct_sink;
 

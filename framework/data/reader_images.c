@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "framework/data/image_list.h"
+#include "framework/data/label_count.h"
 
 typedef struct images_state {
     ct_image_list list;
@@ -49,6 +50,17 @@ static ct_status images_read(const ct_reader *r, void *local, int64_t id, ct_sam
     return CT_OK;
 }
 
+/* Classes without samples are seen here, before training. */
+static void log_labels(const ct_reader *r)
+{
+    const images_state *s = r->state;
+    ct_label_count c = { 0 };
+
+    for (int64_t i = 0; i < s->list.count; i++) ct_label_count_add(&c, s->list.entry[i].label);
+    ct_label_count_report(&c, r->source, false);
+    ct_label_count_release(&c);
+}
+
 static ct_status images_open(ct_reader *r, const ct_reader_options *o)
 {
     images_state *s = r->state;
@@ -64,6 +76,7 @@ static ct_status images_open(ct_reader *r, const ct_reader_options *o)
     s->height = o->new_height;
     s->width = o->new_width;
     if (r->count == 0) return CT_READER_FAIL(r, CT_ERR_DATA, "%s lists no image", r->source);
+    if (o->n_field > 1) log_labels(r);
     return CT_OK;
 }
 

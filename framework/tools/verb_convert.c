@@ -57,6 +57,8 @@ static const ct_option table[] = {
     { "resize", CT_OPTION_TEXT, IMAGES, "HxW", "resize to height x width" },
     { "encoded", CT_OPTION_FLAG, IMAGES, NULL, "keep images compressed" },
     { "gray", CT_OPTION_FLAG, IMAGES " " MEAN, NULL, "one channel" },
+    { "skip_broken", CT_OPTION_COUNT, IMAGES, "N",
+      "leave out images that cannot be read, N at most; the first one stops if not given" },
     { "shuffle", CT_OPTION_FLAG, IMAGES, NULL, "mix the order" },
     { "count", CT_OPTION_COUNT, DIGITS, "N",
       "training images, 10000 if not given; a fifth as many for testing" },
@@ -176,6 +178,7 @@ static ct_status run_kind(const kind *k, const ct_options *o)
     c.shuffle = ct_options_flag(o, "shuffle");
     c.count = ct_options_count(o, (k->run == ct_convert_text) ? "words" : "count", 0);
     c.vocabulary = ct_options_text(o, "vocabulary");
+    c.skip_broken = ct_options_count(o, "skip_broken", 0);
     c.seed = (uint64_t)ct_options_count(o, "seed", 1);
     CT_TRY(read_size(ct_options_text(o, "resize"), &c.height, &c.width));
     return k->run(&c);

@@ -687,7 +687,15 @@ static void test_hdf5_refused(void **state)
     assert_true(H5Ldelete(file, "label", H5P_DEFAULT) >= 0);
     H5Fclose(file);
     ct_hdf5_unlock();
-    expect_open("hdf5", test_path(&f, "a.h5"), CT_ERR_DATA, "no data set \"label\"");
+    expect_open("hdf5", test_path(&f, "a.h5"), CT_ERR_DATA,
+                "a.h5 has no data set \"label\" (it has: data); tops");
+    ct_hdf5_lock();
+    file = H5Fopen(test_path(&f, "a.h5"), H5F_ACC_RDWR, H5P_DEFAULT);
+    H5Gclose(H5Gcreate2(file, "labels", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
+    H5Fclose(file);
+    ct_hdf5_unlock();
+    expect_open("hdf5", test_path(&f, "a.h5"), CT_ERR_DATA,
+                "(it has: data, labels); did you mean \"labels\"?");
     test_folder_remove(&f);
 }
 
