@@ -4,11 +4,12 @@
 i=0
 for f in plain.jpg halved.jpg progressive.jpg cmyk.jpg gray.jpg rgba.png palette.png bits.png exif6.jpg exif3.jpg; do
     cp "$ROOT/tests/golden/images/$f" . && echo "$f $((i % 3))" >>list
+    [ $i != 0 ] || echo "nowhere.png 2" >>list
     i=$((i + 1))
 done
 echo "no image" >broken.jpg
 head -c 300 plain.jpg >cut.jpg
-printf 'broken.jpg 1\ncut.jpg 0\nnowhere.png 2\n' >>list
+printf 'broken.jpg 1\ncut.jpg 0\n' >>list
 cat >net.prototxt <<'EOF'
 layer { name: "in" type: "ImageData" top: "data" top: "label" transform_param { mirror: true scale: 0.01 }
   image_data_param { source: "list" batch_size: 2 new_height: 8 new_width: 8 } }
@@ -19,12 +20,12 @@ EOF
 echo 'net: "net.prototxt" base_lr: 0.01 lr_policy: "fixed" max_iter: 26 display: 13 snapshot_after_train: false
   random_seed: 5 solver_mode: CPU global_batch_size: 6' >solver.prototxt # 12 epochs of 13
 train="$CORTADO train --solver=solver.prototxt"
-runs stops 3 'layer "in" \(ImageData\): (broken|cut)\.jpg \(line 1[12] of list\)|nowhere\.png' $train
+runs stops 3 'layer "in" \(ImageData\): (broken|cut)\.jpg \(line 1[23] of list\)|nowhere\.png' $train
 layer='layer[in].transform_param.skip_broken'
 for p in 1 2 3; do
     runs skips_$p 0 'training: others stood in for [0-9]+ broken samples' $JOB $p $train --set="$layer=3" --metrics=m$p.jsonl
     grep -o 'others stood in for [0-9]*' out >count$p
-    is told_$p grep -Eq 'broken.jpg \(line 11 of list\): neither JPEG nor PNG .*; skipped, .* stands in for it' out
+    is told_$p grep -Eq 'broken.jpg \(line 12 of list\): neither JPEG nor PNG .*; skipped, .* stands in for it' out
     runs too_many_$p 3 'more broken samples in an epoch than skip_broken, 2, allows' $JOB $p $train --set="$layer=2"
     sed -n 's/.*"event":"train","iter":13.*"broken_samples":\([0-9]*\).*/\1/p' m$p.jsonl >metric$p
 done
@@ -37,7 +38,7 @@ is metric_on_2 cmp metric1 metric2
 is in_done grep -q '"event":"done".*"broken_samples":' m1.jsonl
 
 # ---- conversions
-runs convert_stops 3 'list:11: broken.jpg: neither JPEG nor PNG' "$CORTADO" convert images --list=list --to=sets/a --resize=8x8
+runs convert_stops 3 'list:2: nowhere.png: cannot open nowhere.png' "$CORTADO" convert images --list=list --to=sets/a --resize=8x8
 runs convert_skips 0 '3 of 13 images are broken and left out' "$CORTADO" convert images --list=list --to=sets/a --resize=8x8 --skip-broken=3
 is convert_count grep -q 'sets/a: 10 images' out
 is convert_classes grep -q 'sets/a: 3 classes up to label 2, of 3 (class 1) to 4 (class 0) samples' out
