@@ -65,9 +65,7 @@ CFLAGS_blocked_list := -ffp-contract=fast # as tile
 CFLAGS_winograd_map := -ffp-contract=fast # as tile
 CFLAGS_bench_conv_dnnl := -ffp-contract=fast # as tile
 CFLAGS_machine_limit := -ffp-contract=fast # as tile
-CFLAGS_lrn_simd := -fno-math-errno # sqrtf is then an instruction, which vectorises
-CFLAGS_lrn_blocked := -fno-math-errno
-CFLAGS_update_cpu := -fno-math-errno # as lrn_simd
+CFLAGS_update_cpu := -fno-math-errno # sqrtf is then an instruction, which vectorises
 CFLAGS_softmax_omp := -fno-trapping-math # as the next
 CFLAGS_gates_simd := -fno-trapping-math # a choice may compute both sides, and loops with one vectorise
 CFLAGS_neuron_simd := -fno-trapping-math -fno-math-errno # as the last, and sqrtf is an instruction

@@ -1,23 +1,43 @@
 #include "framework/base/memory.h"
 
+#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
-enum { HUGE_PAGE = 2 << 20 };
+enum { HUGE_PAGE = 2 << 20, LARGE = 4 * HUGE_PAGE };
+
+/* A page lies in the memory next to the core that first writes it: a team's threads each take the
+ * share that a static loop over the block gives them, as updates and many layers do. */
+static void clear_large(char *block, size_t bytes)
+{
+#pragma omp parallel for schedule(static) if (!omp_in_parallel())
+    for (size_t at = 0; at < bytes; at += HUGE_PAGE)
+        memset(block + at, 0, (bytes - at < HUGE_PAGE) ? bytes - at : HUGE_PAGE);
+}
+
+/* Only the beginning stands on a huge page's border: what the block does not need of the last one
+ * stays without memory. */
+static void *acquire_large(size_t bytes)
+{
+    void *block = NULL;
+
+    if (posix_memalign(&block, HUGE_PAGE, bytes) != 0) return NULL;
+#ifdef MADV_HUGEPAGE
+    (void)madvise(block, bytes, MADV_HUGEPAGE); /* only a wish */
+#endif
+    clear_large(block, bytes);
+    return block;
+}
 
 void *ct_mem_acquire(size_t bytes)
 {
-    size_t align = (bytes >= 4 * (size_t)HUGE_PAGE) ? HUGE_PAGE : CT_ALIGN;
-    size_t padded = (bytes + align - 1) / align * align;
+    size_t padded = ct_align_up((bytes > 0) ? bytes : 1);
     void *block = NULL;
 
     if (padded < bytes) return NULL;
-    if (padded == 0) padded = align;
-    if (posix_memalign(&block, align, padded) != 0) return NULL;
-#ifdef MADV_HUGEPAGE
-    if (align == HUGE_PAGE) (void)madvise(block, padded, MADV_HUGEPAGE); /* only a wish */
-#endif
+    if (padded >= LARGE) return acquire_large(padded);
+    if (posix_memalign(&block, CT_ALIGN, padded) != 0) return NULL;
     memset(block, 0, padded);
     return block;
 }

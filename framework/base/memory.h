@@ -25,7 +25,7 @@ static inline size_t ct_align_up(size_t bytes)
 }
 
 /** A block aligned to CT_ALIGN and zeroed; NULL without memory. bytes may be 0. Large blocks ask
- *  for huge pages. Freed with ct_mem_release(). */
+ *  for huge pages, and are first written by the team, a share each. Freed with ct_mem_release(). */
 void *ct_mem_acquire(size_t bytes);
 void ct_mem_release(void *block); /* NULL allowed */
 

@@ -22,6 +22,7 @@ ct_status ct_net_create(const Ct__NetParameter *param, const ct_net_options *opt
 {
     ct_net *net = calloc(1, sizeof(*net));
     ct_net_impl *m = calloc(1, sizeof(*m));
+    const char *unshared = getenv("CORTADO_UNSHARED");
     ct_status status;
 
     if ((net == NULL) || (m == NULL)) {
@@ -32,6 +33,7 @@ ct_status ct_net_create(const Ct__NetParameter *param, const ct_net_options *opt
     net->impl = m;
     net->name = (param->name != NULL) ? param->name : "";
     net->options = *options;
+    net->options.unshared |= (unshared != NULL) && (strcmp(unshared, "1") == 0);
     if (net->options.dev == NULL) net->options.dev = ct_device_cpu();
     if (net->options.env.n_rank == 0) net->options.env.n_rank = 1;
     net->options.env.no_data |= options->no_data;

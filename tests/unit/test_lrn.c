@@ -1,5 +1,8 @@
 /* Local response normalisation: engines against the definition, gradients, messages. */
 #include "tests/test.h"
+#include "framework/base/memory.h"
+#include "framework/base/stream.h"
+#include "layers/engine/lrn/lrn_private.h"
 #include "tests/layer_harness.h"
 
 #include <math.h>
@@ -100,6 +103,163 @@ static void test_gradients(void **state)
     }
 }
 
+/* Floats of an array in blocks. */
+static int64_t stored(const ct_lrn_desc *d)
+{
+    return d->n * ((d->c + d->block - 1) / d->block * d->block) * d->h * d->w;
+}
+
+/* Whether element i of such an array is a channel that there is. */
+static bool is_real(const ct_lrn_desc *d, int64_t i)
+{
+    int64_t n_block = (d->c + d->block - 1) / d->block, row = d->h * d->w * d->block;
+
+    return i / row % n_block * d->block + i % d->block < d->c;
+}
+
+typedef struct arrays {
+    float *x, *dy, *y[2], *dx[2], *scale;
+} arrays;
+
+static arrays make_arrays(int64_t n)
+{
+    arrays a = { .x = ct_mem_acquire((size_t)n * sizeof(float)),
+                 .dy = ct_mem_acquire((size_t)n * sizeof(float)),
+                 .scale = ct_mem_acquire((size_t)n * sizeof(float)) };
+
+    for (int v = 0; v < 2; v++) {
+        a.y[v] = ct_mem_acquire((size_t)n * sizeof(float));
+        a.dx[v] = ct_mem_acquire((size_t)n * sizeof(float));
+        assert_true((a.y[v] != NULL) && (a.dx[v] != NULL));
+    }
+    assert_true((a.x != NULL) && (a.dy != NULL) && (a.scale != NULL));
+    test_random(a.x, n, 7, -1.0f, 1.0f);
+    test_random(a.dy, n, 8, -1.0f, 1.0f);
+    return a;
+}
+
+static void free_arrays(arrays *a)
+{
+    ct_mem_release(a->x), ct_mem_release(a->dy), ct_mem_release(a->scale);
+    for (int v = 0; v < 2; v++) ct_mem_release(a->y[v]), ct_mem_release(a->dx[v]);
+}
+
+/* Both directions by the reference into [0], by the blocked engine into [1]. */
+static void run_both(const ct_lrn_desc *d, arrays *a)
+{
+    ct_exec ex = { 0 };
+
+    for (int v = 0; v < 2; v++) {
+        const ct_lrn_impl *f = (v == 0) ? &ct_lrn_ref_forward : &ct_lrn_blocked_forward;
+        const ct_lrn_impl *b = (v == 0) ? &ct_lrn_ref_backward : &ct_lrn_blocked_backward;
+        float *scale = (v == 0) ? a->scale : NULL;
+
+        assert_true(f->supports(d) && b->supports(d));
+        assert_int_equal(f->run(d, &ex, &(ct_lrn_args){ .x = a->x, .y = a->y[v], .scale = scale }),
+                         CT_OK);
+        assert_int_equal(
+            b->run(d, &ex,
+                   &(ct_lrn_args){ .x = a->x, .scale = scale, .dy = a->dy, .dx = a->dx[v] }),
+            CT_OK);
+    }
+}
+
+/* |x|, |dy| <= 1 and scale >= k >= 1, so powers are at most 1: y has the roundings of `size`
+ * squares and of the power (8 ulp), dx those of two such terms, the second of 2 alpha beta / size
+ * times at most `size` ratios. */
+static void compare_blocked(const ct_lrn_desc *d)
+{
+    arrays a = make_arrays(stored(d));
+    float of_y = ((float)d->size + 12.0f) * 0x1p-24f;
+    float of_dx = of_y * (1.0f + 2.0f * d->alpha * d->beta * 2.0f);
+
+    run_both(d, &a);
+    for (int64_t i = 0; i < stored(d); i++) {
+        if (is_real(d, i)) {
+            assert_true(fabsf(a.y[1][i] - a.y[0][i]) <= of_y);
+            assert_true(fabsf(a.dx[1][i] - a.dx[0][i]) <= of_dx);
+        } else {
+            assert_true(isfinite(a.y[1][i]) && isfinite(a.dx[1][i]));
+        }
+    }
+    free_arrays(&a);
+}
+
+/* Windows below, of and beyond the usual ones, up to a block to each side; channels below, of and
+ * beyond blocks; planes below, of and beyond a piece. */
+static void test_blocked(void **state)
+{
+    static const int64_t size[] = { 1, 3, 5, 7, 9, 17 }, channels[] = { 1, 3, 8, 16, 17, 35, 48 };
+    static const int64_t plane[][2] = { { 1, 1 }, { 3, 5 }, { 4, 8 }, { 5, 13 } };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(size) / sizeof(size[0]); i++) {
+        for (size_t k = 0; k < sizeof(channels) / sizeof(channels[0]); k++) {
+            for (int v = 0; v < 8; v++) {
+                ct_lrn_desc d = { .device = CT_DEVICE_CPU,
+                                  .n_thread = 2,
+                                  .n = 1 + v % 3,
+                                  .c = channels[k],
+                                  .h = plane[v / 2][0],
+                                  .w = plane[v / 2][1],
+                                  .block = (v % 2) ? 16 : 8,
+                                  .size = size[i],
+                                  .alpha = 1.5f,
+                                  .beta = ((v + (int)k) % 3 == 0) ? 0.6f : 0.75f,
+                                  .k = (v < 4) ? 1.0f : 2.0f };
+
+                compare_blocked(&d);
+            }
+        }
+    }
+}
+
+/* Arrays beyond the caches are written past them: the same numbers as image by image. */
+static void test_streamed(void **state)
+{
+    ct_lrn_desc whole = { .device = CT_DEVICE_CPU,
+                          .n_thread = 2,
+                          .n = 9,
+                          .c = 61,
+                          .h = 128,
+                          .w = 131,
+                          .size = 5,
+                          .alpha = 1e-4f,
+                          .beta = 0.75f,
+                          .k = 1.0f };
+    ct_exec ex = { 0 };
+
+    (void)state;
+    for (int block = 8; block <= 16; block += 8) {
+        ct_lrn_desc one;
+        arrays a;
+        size_t bytes;
+
+        whole.block = block;
+        one = whole;
+        one.n = 1;
+        a = make_arrays(stored(&whole));
+        bytes = (size_t)stored(&whole) * sizeof(float);
+        assert_true(ct_stream_pays(a.y[1], bytes));
+        assert_false(ct_stream_pays(a.y[1], bytes / 9));
+        for (int v = 0; v < 2; v++) {
+            const ct_lrn_desc *d = (v == 0) ? &one : &whole;
+
+            for (int64_t n = 0; n < ((v == 0) ? whole.n : 1); n++) {
+                int64_t at = n * stored(&one);
+                ct_lrn_args f = { .x = a.x + at, .y = a.y[v] + at };
+                ct_lrn_args b = { .x = a.x + at, .dy = a.dy + at, .dx = a.dx[v] + at };
+
+                assert_int_equal(ct_lrn_blocked_forward.run(d, &ex, &f), CT_OK);
+                assert_int_equal(ct_lrn_blocked_backward.run(d, &ex, &b), CT_OK);
+            }
+        }
+        assert_memory_equal(a.y[0], a.y[1], bytes);
+        assert_memory_equal(a.dx[0], a.dx[1], bytes);
+        free_arrays(&a);
+    }
+}
+
 static void test_refusals(void **state)
 {
     test_layer_spec spec = { .type = "LRN",
@@ -119,10 +279,9 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_engines),
-        cmocka_unit_test(test_by_hand),
-        cmocka_unit_test(test_gradients),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_engines),   cmocka_unit_test(test_by_hand),
+        cmocka_unit_test(test_gradients), cmocka_unit_test(test_blocked),
+        cmocka_unit_test(test_streamed),  cmocka_unit_test(test_refusals),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,239 +1,313 @@
-/* Across channels that stand in blocks: the channels of one place are gathered into a row, with
- * zeros around it, along which windows are sums of shifted vectors. */
+/* Across channels that stand in blocks, one pass over memory each way. A block's channels of a
+ * place are one vector; its window is made of the blocks before and behind it, moved by some lanes.
+ *
+ * Work goes by pieces of PLACES places, in them by blocks, in these by places, so that each array
+ * is read and written in runs of some lines, and what a block shares with its neighbours is still
+ * in a first-level cache: the squares of x are made three times, which costs less than keeping
+ * them. scale is made again in backward, where reading it would be a third more traffic. */
 #include "framework/base/simd.h"
+#include "framework/base/stream.h"
 #include "layers/engine/lrn/lrn_private.h"
 
 #include <math.h>
 
-enum { MOST_CHANNELS = 2048, MOST_SIZE = 33, ROW = MOST_CHANNELS + 2 * MOST_SIZE, PLACES = 32 };
+enum { PLACES = 32, MOST_BLOCK = 16 };
 
 static bool supports(const ct_lrn_desc *d)
 {
-    return ct_lrn_on_cpu(d) && (d->block > 0) && !d->within && (d->c <= MOST_CHANNELS - d->block) &&
-           (d->size <= MOST_SIZE);
+    return ct_lrn_on_cpu(d) && ((d->block == 8) || (d->block == 16)) && !d->within &&
+           ((d->size - 1) / 2 <= d->block);
 }
 
-/* Places are taken SIDE at a time, a step of the computation each: what one step stores, the next
- * reads at other offsets, which processors do badly while it is still on its way to the cache. */
-enum { SIDE = 8 };
+static inline int64_t blocks_of(const ct_lrn_desc *d)
+{
+    return (d->c + d->block - 1) / d->block;
+}
 
+/* A row: `places` places of a block. Beside the first and the last block stand zeros. */
+typedef struct row {
+    const float *at;
+    int step; /* floats from place to place: the block; of zeros 0 */
+} row;
+
+/* Rows of a piece as they go by: the ratio of a block and of its neighbours, dy scale^-beta of it
+ * and of the next. */
 typedef struct scratch {
-    float v[SIDE][ROW]; /* a place each: [half] zeros, the channels, zeros to the block's end and
-                         * [half] */
-    float scale[SIDE][MOST_CHANNELS];
-    float sum[MOST_CHANNELS];
+    float ratio[3][PLACES * MOST_BLOCK] __attribute__((aligned(64)));
+    float part[2][PLACES * MOST_BLOCK] __attribute__((aligned(64)));
+    float zero[MOST_BLOCK] __attribute__((aligned(64)));
 } scratch;
 
-static inline int64_t rounded(const ct_lrn_desc *d)
+/* One piece of an image: all blocks of `places` places. */
+typedef struct piece {
+    const ct_lrn_desc *d;
+    const float *x, *dy; /* at the first place of block 0 */
+    float *y, *dx, *scale;
+    int64_t step; /* floats from block to block */
+    int places;
+    float factor;
+    bool stream; /* what is written passes the caches by */
+    scratch *s;
+} piece;
+
+/* Block j of an array of the piece. */
+CT_SIMD_PART row row_of(const piece *p, const float *array, int64_t j)
 {
-    return (d->c + d->block - 1) / d->block * d->block;
+    if ((j < 0) || (j >= blocks_of(p->d))) return (row){ p->s->zero, 0 };
+    return (row){ array + j * p->step, p->d->block };
 }
 
-/* sum[i] = sum of `size` numbers of v from i on, in their order */
-CT_SIMD_PART void window_sums(const ct_lrn_desc *d, const float *v, float *sum)
+/* The same of a ring of n rows in scratch. */
+CT_SIMD_PART row kept_row(const piece *p, float ring[][PLACES * MOST_BLOCK], int n, int64_t j)
 {
-    int64_t n = rounded(d), size = d->size;
+    if ((j < 0) || (j >= blocks_of(p->d))) return (row){ p->s->zero, 0 };
+    return (row){ ring[j % n], p->d->block };
+}
 
-    if (size == 5) {
-#pragma omp simd
-        for (int64_t i = 0; i < n; i++) sum[i] = v[i] + v[i + 1] + v[i + 2] + v[i + 3] + v[i + 4];
-        return;
+/* Block j, which is read soon, of this piece or of the next: memory is far, and rows are too short
+ * for the processor to see where they go. */
+CT_SIMD_PART const float *ahead(const piece *p, const float *array, int64_t j)
+{
+    int64_t n = blocks_of(p->d);
+
+    return (j < n) ? array + j * p->step
+                   : array + (j - n) * p->step + (int64_t)PLACES * p->d->block;
+}
+
+#define LANES_8(_q)  (_q), (_q) + 1, (_q) + 2, (_q) + 3, (_q) + 4, (_q) + 5, (_q) + 6, (_q) + 7
+#define LANES_16(_q) LANES_8(_q), LANES_8((_q) + 8)
+
+/* Lanes [_q, _q + _b) of two vectors behind one another. */
+#if defined(__clang__) || (__GNUC__ >= 12)
+#define MOVED(_b, _low, _high, _q) __builtin_shufflevector(_low, _high, LANES_##_b(_q))
+#else
+#define MOVED(_b, _low, _high, _q) __builtin_shuffle(_low, _high, (num##_b){ LANES_##_b(_q) })
+#endif
+
+/* Kernels of blocks of _b channels. */
+#define KERNELS(_b)                                                                                \
+    typedef float vec##_b __attribute__((vector_size(4 * (_b)), aligned(4), may_alias));           \
+    typedef int32_t num##_b __attribute__((vector_size(4 * (_b)), aligned(4), may_alias));         \
+                                                                                                   \
+    CT_LRN_ROOT(root##_b, vec##_b, num##_b)                                                        \
+                                                                                                   \
+    CT_SIMD_PART vec##_b load##_b(row r, int p)                                                    \
+    {                                                                                              \
+        return *(const vec##_b *)(r.at + p * r.step);                                              \
+    }                                                                                              \
+                                                                                                   \
+    CT_SIMD_PART vec##_b masked##_b(vec##_b v, num##_b mask)                                       \
+    {                                                                                              \
+        return (vec##_b)((num##_b)v & mask);                                                       \
+    }                                                                                              \
+                                                                                                   \
+    CT_SIMD_PART void put##_b(bool stream, vec##_b v, float *to)                                   \
+    {                                                                                              \
+        if (stream)                                                                                \
+            ct_stream_put((_b), (const float *)&v, to);                                            \
+        else                                                                                       \
+            *(vec##_b *)to = v;                                                                    \
+    }                                                                                              \
+                                                                                                   \
+    /* the channels that there are in block j, as a mask */                                        \
+    CT_SIMD_PART num##_b real##_b(const ct_lrn_desc *d, int64_t j)                                 \
+    {                                                                                              \
+        num##_b mask;                                                                              \
+                                                                                                   \
+        for (int i = 0; i < (_b); i++) mask[i] = (j * (_b) + i < d->c) ? -1 : 0;                   \
+        return mask;                                                                               \
+    }                                                                                              \
+                                                                                                   \
+    /* sums over windows, in the order of the channels */                                          \
+    CT_SIMD_PART vec##_b window##_b(int64_t size, vec##_b low, vec##_b mid, vec##_b high)          \
+    {                                                                                              \
+        float v[3 * (_b)];                                                                         \
+        int64_t first = (_b) - (size - 1) / 2;                                                     \
+        vec##_b sum;                                                                               \
+                                                                                                   \
+        if (size == 5)                                                                             \
+            return MOVED(_b, low, mid, (_b)-2) + MOVED(_b, low, mid, (_b)-1) + mid +               \
+                   MOVED(_b, mid, high, 1) + MOVED(_b, mid, high, 2);                              \
+        if (size == 3) return MOVED(_b, low, mid, (_b)-1) + mid + MOVED(_b, mid, high, 1);         \
+        *(vec##_b *)v = low;                                                                       \
+        *(vec##_b *)(v + (_b)) = mid;                                                              \
+        *(vec##_b *)(v + 2 * (_b)) = high;                                                         \
+        sum = *(const vec##_b *)(v + first);                                                       \
+        for (int64_t q = 1; q < size; q++) sum += *(const vec##_b *)(v + first + q);               \
+        return sum;                                                                                \
+    }                                                                                              \
+                                                                                                   \
+    /* s^-beta, and s^-1 */                                                                        \
+    CT_SIMD_PART void powers##_b(bool usual, float beta, vec##_b s, vec##_b *power_p,              \
+                                 vec##_b *inverse_p)                                               \
+    {                                                                                              \
+        vec##_b r;                                                                                 \
+                                                                                                   \
+        if (usual) {                                                                               \
+            r = root##_b(s);                                                                       \
+            *power_p = r * (r * r);                                                                \
+            *inverse_p = (r * r) * (r * r);                                                        \
+            return;                                                                                \
+        }                                                                                          \
+        for (int i = 0; i < (_b); i++) r[i] = powf(s[i], -beta);                                   \
+        *power_p = r;                                                                              \
+        *inverse_p = 1.0f / s;                                                                     \
+    }                                                                                              \
+                                                                                                   \
+    /* scale of a place of a block, whose x come out; mask: of the block, next: of the one behind  \
+     */                                                                                            \
+    CT_SIMD_PART vec##_b scale##_b(float k, float factor, int64_t size, const row *r, int p,       \
+                                   num##_b mask, num##_b next, vec##_b *x_p)                       \
+    {                                                                                              \
+        vec##_b low = load##_b(r[0], p), mid = masked##_b(load##_b(r[1], p), mask);                \
+        vec##_b high = masked##_b(load##_b(r[2], p), next);                                        \
+                                                                                                   \
+        *x_p = mid;                                                                                \
+        return k + factor * window##_b(size, low * low, mid * mid, high * high);                   \
+    }                                                                                              \
+                                                                                                   \
+    CT_SIMD_PART void forward##_b(const piece *w, int64_t j, int64_t size, bool usual,             \
+                                  bool stream)                                                     \
+    {                                                                                              \
+        const ct_lrn_desc *d = w->d;                                                               \
+        const row r[3] = { row_of(w, w->x, j - 1), row_of(w, w->x, j), row_of(w, w->x, j + 1) };   \
+        const float *soon = ahead(w, w->x, j + 3);                                                 \
+        float *y = w->y + j * w->step, k = d->k, factor = w->factor, beta = d->beta;               \
+        float *keep = (w->scale != NULL) ? w->scale + j * w->step : NULL;                          \
+        int n = w->places;                                                                         \
+        num##_b mask = real##_b(d, j), next = real##_b(d, j + 1);                                  \
+                                                                                                   \
+        for (int p = 0; p < n; p++) {                                                              \
+            vec##_b x, s, power, inverse;                                                          \
+                                                                                                   \
+            __builtin_prefetch(soon + p * (_b));                                                   \
+            s = scale##_b(k, factor, size, r, p, mask, next, &x);                                  \
+            powers##_b(usual, beta, s, &power, &inverse);                                          \
+            put##_b(stream, masked##_b(x *power, mask), y + p * (_b));                             \
+            if (keep != NULL) *(vec##_b *)(keep + p * (_b)) = s;                                   \
+        }                                                                                          \
+    }                                                                                              \
+                                                                                                   \
+    /* dy scale^-beta of block j, and that times x / scale */                                      \
+    CT_SIMD_PART void ratios##_b(const piece *w, int64_t j, int64_t size, bool usual)              \
+    {                                                                                              \
+        const ct_lrn_desc *d = w->d;                                                               \
+        const row r[3] = { row_of(w, w->x, j - 1), row_of(w, w->x, j), row_of(w, w->x, j + 1) };   \
+        const float *dy = w->dy + j * w->step, *soon = ahead(w, w->x, j + 2);                      \
+        const float *soon_dy = ahead(w, w->dy, j + 1);                                             \
+        float *part = w->s->part[j % 2], *ratio = w->s->ratio[j % 3];                              \
+        float k = d->k, factor = w->factor, beta = d->beta;                                        \
+        int n = w->places;                                                                         \
+        num##_b mask = real##_b(d, j), next = real##_b(d, j + 1);                                  \
+                                                                                                   \
+        for (int p = 0; p < n; p++) {                                                              \
+            vec##_b x, s, power, inverse, g;                                                       \
+                                                                                                   \
+            __builtin_prefetch(soon + p * (_b));                                                   \
+            __builtin_prefetch(soon_dy + p * (_b));                                                \
+            s = scale##_b(k, factor, size, r, p, mask, next, &x);                                  \
+            powers##_b(usual, beta, s, &power, &inverse);                                          \
+            g = *(const vec##_b *)(dy + p * (_b)) * power;                                         \
+            *(vec##_b *)(part + p * (_b)) = masked##_b(g, mask);                                   \
+            *(vec##_b *)(ratio + p * (_b)) = masked##_b(g * x * inverse, mask);                    \
+        }                                                                                          \
+    }                                                                                              \
+                                                                                                   \
+    CT_SIMD_PART void gradients##_b(const piece *w, int64_t j, int64_t size, bool stream)          \
+    {                                                                                              \
+        const ct_lrn_desc *d = w->d;                                                               \
+        const row r[3] = { kept_row(w, w->s->ratio, 3, j - 1), kept_row(w, w->s->ratio, 3, j),     \
+                           kept_row(w, w->s->ratio, 3, j + 1) };                                   \
+        const float *x = w->x + j * w->step, *part = w->s->part[j % 2];                            \
+        float *dx = w->dx + j * w->step, factor = 2.0f * w->factor * d->beta;                      \
+        int n = w->places;                                                                         \
+        num##_b mask = real##_b(d, j);                                                             \
+                                                                                                   \
+        for (int p = 0; p < n; p++) {                                                              \
+            vec##_b sum =                                                                          \
+                window##_b(size, load##_b(r[0], p), load##_b(r[1], p), load##_b(r[2], p));         \
+            vec##_b v = masked##_b(*(const vec##_b *)(x + p * (_b)), mask);                        \
+                                                                                                   \
+            put##_b(stream, *(const vec##_b *)(part + p * (_b)) - factor * v * sum,                \
+                    dx + p * (_b));                                                                \
+        }                                                                                          \
+    }                                                                                              \
+                                                                                                   \
+    CT_SIMD_PART void pass##_b(const piece *w, int64_t size, bool usual, bool stream)              \
+    {                                                                                              \
+        int64_t n = blocks_of(w->d);                                                               \
+                                                                                                   \
+        if (w->dx == NULL) {                                                                       \
+            for (int64_t j = 0; j < n; j++) forward##_b(w, j, size, usual, stream);                \
+            return;                                                                                \
+        }                                                                                          \
+        for (int64_t j = 0; j <= n; j++) {                                                         \
+            if (j < n) ratios##_b(w, j, size, usual);                                              \
+            if (j > 0) gradients##_b(w, j - 1, size, stream);                                      \
+        }                                                                                          \
+    }                                                                                              \
+                                                                                                   \
+    /* the usual cases each for itself, so that their loops have no others */                      \
+    CT_SIMD_CLONES static void piece##_b(const piece *w)                                           \
+    {                                                                                              \
+        bool usual = ct_lrn_is_usual(w->d);                                                        \
+                                                                                                   \
+        if (usual && (w->d->size == 5) && w->stream)                                               \
+            pass##_b(w, 5, true, true);                                                            \
+        else if (usual && (w->d->size == 5))                                                       \
+            pass##_b(w, 5, true, false);                                                           \
+        else if (usual && (w->d->size == 3))                                                       \
+            pass##_b(w, 3, true, w->stream);                                                       \
+        else                                                                                       \
+            pass##_b(w, w->d->size, usual, w->stream);                                             \
     }
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) sum[i] = v[i];
-    for (int64_t q = 1; q < size; q++) {
-#pragma omp simd
-        for (int64_t i = 0; i < n; i++) sum[i] += v[i + q];
-    }
-}
 
-CT_SIMD_PART void clear_edges(const ct_lrn_desc *d, float *v)
+KERNELS(8)
+KERNELS(16)
+
+/* Piece t of the batch: image t / n_piece. */
+static void run_piece(const ct_lrn_desc *d, const ct_lrn_args *a, int64_t t, bool stream,
+                      scratch *s)
 {
-    int64_t half = (d->size - 1) / 2, end = rounded(d) + half;
+    int64_t area = d->h * d->w, n_piece = (area + PLACES - 1) / PLACES;
+    int64_t first = t % n_piece * PLACES;
+    int64_t at = (t / n_piece * blocks_of(d) * area + first) * d->block;
+    piece w = { .d = d,
+                .x = a->x + at,
+                .y = (a->dx == NULL) ? a->y + at : NULL,
+                .dy = (a->dx != NULL) ? a->dy + at : NULL,
+                .dx = (a->dx != NULL) ? a->dx + at : NULL,
+                .scale = (a->scale != NULL) ? a->scale + at : NULL,
+                .step = area * d->block,
+                .places = (area - first < PLACES) ? (int)(area - first) : PLACES,
+                .factor = ct_lrn_factor(d),
+                .stream = stream,
+                .s = s };
 
-    for (int64_t i = 0; i < half; i++) v[i] = 0.0f;
-    for (int64_t i = half + d->c; i < end + half; i++) v[i] = 0.0f;
-}
-
-/* What all published nets use: beta = 3/4, and sums that are not below k. */
-static inline bool is_usual(const ct_lrn_desc *d)
-{
-    return (d->beta == 0.75f) && (d->alpha >= 0.0f) && (d->k >= 1e-20f);
-}
-
-/* s^(-1/4) of a normal positive number: from a guess by its exponent (3 % off) by the series of
- * (1 - e)^(-1/4) twice; within 2 units of the last place. Not a number stays so. */
-static inline float root(float s)
-{
-    union {
-        float f;
-        int32_t i;
-    } u = { .f = s };
-    float r, e;
-
-    u.i = 0x4f586000 - (u.i >> 2);
-    r = u.f;
-    e = 1.0f - s * (r * r * (r * r));
-    r += r * (e * (0.25f + e * (0.15625f + e * 0.1171875f)));
-    e = 1.0f - s * (r * r * (r * r));
-    return r + r * (e * 0.25f);
-}
-
-/* s^-beta, and s^-1 */
-static inline void powers(float s, float beta, bool usual, float *power_p, float *inverse_p)
-{
-    float r;
-
-    if (!usual) {
-        *power_p = powf(s, -beta);
-        *inverse_p = 1.0f / s;
-        return;
-    }
-    r = root(s);
-    *power_p = r * (r * r);
-    *inverse_p = (r * r) * (r * r);
-}
-
-/* What fills up the last block stays finite whatever k is. */
-static inline void fill_up(const ct_lrn_desc *d, int64_t step, float value, float *y)
-{
-    int64_t last = (d->c - 1) / d->block * step;
-
-    for (int64_t i = (d->c - 1) % d->block + 1; i < d->block; i++) y[last + i] = value;
-}
-
-/* x: at the first of `places` of block 0; step: floats from block to block. Into r->scale. */
-CT_SIMD_PART void make_scale(const ct_lrn_desc *d, int64_t step, int places, const float *x,
-                             scratch *r)
-{
-    int64_t half = (d->size - 1) / 2, b = d->block, n = rounded(d);
-    float factor = ct_lrn_factor(d), k = d->k;
-
-    for (int p = 0; p < places; p++) {
-        for (int64_t j = 0; j * b < d->c; j++) {
-            float *to = r->v[p] + half + j * b;
-            const float *from = x + j * step + p * b;
-
-#pragma omp simd
-            for (int64_t i = 0; i < b; i++) to[i] = from[i] * from[i];
-        }
-        clear_edges(d, r->v[p]);
-    }
-    for (int p = 0; p < places; p++) {
-        float *scale = r->scale[p];
-
-        window_sums(d, r->v[p], scale);
-#pragma omp simd
-        for (int64_t i = 0; i < n; i++) scale[i] = k + factor * scale[i];
-        fill_up(d, b, 1.0f, scale);
-    }
-}
-
-/* x, scale (NULL: not wanted), y: at the first of the places of block 0 */
-CT_SIMD_PART void forward_places(const ct_lrn_desc *d, int64_t step, bool usual, int places,
-                                 const float *x, scratch *r, float *scale, float *y)
-{
-    int64_t b = d->block;
-    float beta = d->beta;
-
-    make_scale(d, step, places, x, r);
-    for (int p = 0; p < places; p++) {
-        for (int64_t j = 0; j * b < d->c; j++) {
-            const float *from = x + j * step + p * b, *s = r->scale[p] + j * b;
-            float *to = y + j * step + p * b;
-
-#pragma omp simd
-            for (int64_t i = 0; i < b; i++) {
-                float power, inverse;
-
-                powers(s[i], beta, usual, &power, &inverse);
-                to[i] = from[i] * power;
-            }
-            if (scale != NULL) memcpy(scale + j * step + p * b, s, (size_t)b * sizeof(float));
-        }
-        fill_up(d, step, 0.0f, y + p * b);
-    }
-}
-
-CT_SIMD_PART void backward_places(const ct_lrn_desc *d, int64_t step, bool usual, int places,
-                                  const float *x, const float *scale, const float *dy, scratch *r,
-                                  float *dx)
-{
-    int64_t half = (d->size - 1) / 2, b = d->block;
-    float factor = 2.0f * ct_lrn_factor(d) * d->beta, beta = d->beta;
-
-    if (scale == NULL) make_scale(d, step, places, x, r);
-    for (int p = 0; p < places; p++) {
-        for (int64_t j = 0; j * b < d->c; j++) {
-            int64_t at = j * step + p * b;
-            const float *from = x + at, *up = dy + at;
-            const float *s = (scale != NULL) ? scale + at : r->scale[p] + j * b;
-            float *to = r->v[p] + half + j * b, *down = dx + at;
-
-#pragma omp simd
-            for (int64_t i = 0; i < b; i++) {
-                float power, inverse;
-
-                powers(s[i], beta, usual, &power, &inverse);
-                down[i] = up[i] * power;
-                to[i] = down[i] * from[i] * inverse;
-            }
-        }
-        clear_edges(d, r->v[p]);
-    }
-    for (int p = 0; p < places; p++) {
-        window_sums(d, r->v[p], r->sum);
-        for (int64_t j = 0; j * b < d->c; j++) {
-            const float *from = x + j * step + p * b, *sum = r->sum + j * b;
-            float *down = dx + j * step + p * b;
-
-#pragma omp simd
-            for (int64_t i = 0; i < b; i++) down[i] -= factor * from[i] * sum[i];
-        }
-    }
-}
-
-CT_SIMD_PART void run_cases(const ct_lrn_desc *d, const ct_lrn_args *a, bool usual, int64_t at,
-                            int64_t n, scratch *r)
-{
-    int64_t step = d->h * d->w * d->block;
-
-    for (int64_t s = 0; s < n; s += SIDE, at += SIDE * d->block) {
-        int places = (n - s < SIDE) ? (int)(n - s) : SIDE;
-        float *scale = (a->scale != NULL) ? a->scale + at : NULL;
-
-        if (a->dx == NULL)
-            forward_places(d, step, usual, places, a->x + at, r, scale, a->y + at);
-        else
-            backward_places(d, step, usual, places, a->x + at, scale, a->dy + at, r, a->dx + at);
-    }
-}
-
-CT_SIMD_CLONES static void run_places(const ct_lrn_desc *d, const ct_lrn_args *a, int64_t at,
-                                      int64_t n, scratch *r)
-{
-    if (is_usual(d))
-        run_cases(d, a, true, at, n, r);
+    if (d->block == 16)
+        piece16(&w);
     else
-        run_cases(d, a, false, at, n, r);
+        piece8(&w);
 }
 
 static ct_status run(const ct_lrn_desc *d, ct_exec *ex, const ct_lrn_args *a)
 {
-    int64_t s = d->h * d->w, n_piece = (s + PLACES - 1) / PLACES;
+    int64_t n_piece = d->n * ((d->h * d->w + PLACES - 1) / PLACES);
+    size_t bytes = (size_t)(d->n * blocks_of(d) * d->block * d->h * d->w) * sizeof(float);
+    bool stream = ct_stream_pays((a->dx != NULL) ? a->dx : a->y, bytes);
     ct_status polled = CT_OK;
 
 #pragma omp parallel num_threads(d->n_thread)
     {
-        scratch r;
+        scratch s;
 
+        memset(s.zero, 0, sizeof(s.zero));
 #pragma omp for schedule(static)
-        for (int64_t t = 0; t < d->n * n_piece; t++) {
-            int64_t first = t % n_piece * PLACES, n = (s - first < PLACES) ? s - first : PLACES;
-
-            run_places(d, a, t / n_piece * rounded(d) * s + first * d->block, n, &r);
+        for (int64_t t = 0; t < n_piece; t++) {
+            run_piece(d, a, t, stream, &s);
             ct_engine_poll(ex, &polled);
         }
+        ct_stream_end();
     }
     return polled;
 }

@@ -2,7 +2,8 @@
  *
  * Sums are taken anew for each place rather than carried along: with windows of 3 to 9 that costs
  * little next to the power, and a large value that left the window leaves no rounding behind.
- * beta = 0.75, which every published net uses, needs two square roots instead of a power. */
+ * scale is not kept: to make it again costs less than to write and to read it. beta = 0.75, which
+ * every published net uses, needs neither a power nor a root. */
 #include "framework/base/memory.h"
 #include "framework/base/simd.h"
 #include "layers/engine/lrn/lrn_private.h"
@@ -11,20 +12,21 @@
 
 enum { TILE = 256 }; /* places of a channel that one task takes */
 
-/* r = scale^-beta */
-static inline void powers(int64_t n, float beta, const float *scale, float *r)
-{
-    if (beta == 0.75f) {
-#pragma omp simd
-        for (int64_t i = 0; i < n; i++) {
-            float root = sqrtf(scale[i]);
+CT_LRN_ROOT(root, float, int32_t)
 
-            r[i] = 1.0f / (root * sqrtf(root));
-        }
-    } else {
-#pragma omp simd
-        for (int64_t i = 0; i < n; i++) r[i] = powf(scale[i], -beta);
+/* s^-beta, and s^-1 */
+static inline void power_of(bool usual, float beta, float s, float *power_p, float *inverse_p)
+{
+    float r;
+
+    if (!usual) {
+        *power_p = powf(s, -beta);
+        *inverse_p = 1.0f / s;
+        return;
     }
+    r = root(s);
+    *power_p = r * (r * r);
+    *inverse_p = (r * r) * (r * r);
 }
 
 static inline void add_squares(int64_t n, const float *x, float *sum)
@@ -39,37 +41,49 @@ static inline void add(int64_t n, const float *x, float *sum)
     for (int64_t i = 0; i < n; i++) sum[i] += x[i];
 }
 
-static inline void finish_forward(const ct_lrn_desc *d, int64_t n, const float *sum, const float *x,
-                                  float *scale, float *y)
+/* From sums of squares to y = x scale^-beta; scale NULL: not wanted. */
+static inline void finish_forward(const ct_lrn_desc *d, bool usual, int64_t n, const float *sum,
+                                  const float *x, float *scale, float *y)
 {
-    float factor = ct_lrn_factor(d), k = d->k;
+    float factor = ct_lrn_factor(d), k = d->k, beta = d->beta;
 
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) scale[i] = k + factor * sum[i];
-    powers(n, d->beta, scale, y);
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) y[i] *= x[i];
-}
-
-/* dx = dy scale^-beta, ratio = dx x / scale */
-static inline void begin_backward(const ct_lrn_desc *d, int64_t n, const float *dy, const float *x,
-                                  const float *scale, float *ratio, float *dx)
-{
-    powers(n, d->beta, scale, dx);
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
-        dx[i] *= dy[i];
-        ratio[i] = dx[i] * x[i] / scale[i];
+        float power, inverse;
+
+        power_of(usual, beta, k + factor * sum[i], &power, &inverse);
+        y[i] = x[i] * power;
+    }
+    if (scale == NULL) return;
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) scale[i] = k + factor * sum[i];
+}
+
+/* From sums of squares to part = dy scale^-beta, ratio = part x / scale. */
+static inline void begin_backward(const ct_lrn_desc *d, bool usual, int64_t n, const float *sum,
+                                  const float *dy, const float *x, float *ratio, float *part)
+{
+    float factor = ct_lrn_factor(d), k = d->k, beta = d->beta;
+
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        float power, inverse, g;
+
+        power_of(usual, beta, k + factor * sum[i], &power, &inverse);
+        g = dy[i] * power;
+        part[i] = g;
+        ratio[i] = g * x[i] * inverse;
     }
 }
 
+/* dx = part - 2 a beta x sum; part may be dx. */
 static inline void finish_backward(const ct_lrn_desc *d, int64_t n, const float *sum,
-                                   const float *x, float *dx)
+                                   const float *x, const float *part, float *dx)
 {
     float factor = 2.0f * ct_lrn_factor(d) * d->beta;
 
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) dx[i] -= factor * x[i] * sum[i];
+    for (int64_t i = 0; i < n; i++) dx[i] = part[i] - factor * x[i] * sum[i];
 }
 
 /* ---- across channels: `len` places of all channels of one image; pointers at channel 0 */
@@ -82,39 +96,89 @@ static inline void channel_window(const ct_lrn_desc *d, int64_t c, int64_t *lo_p
     *hi_p = (c + half + 1 < d->c) ? c + half + 1 : d->c;
 }
 
-CT_SIMD_CLONES static void across_forward(const ct_lrn_desc *d, int64_t len, const float *x,
-                                          float *scale, float *y)
+/* sum = squares of x over the window around channel c; the five of the usual window in one go */
+CT_SIMD_PART void square_window(const ct_lrn_desc *d, int64_t c, int64_t len, const float *x,
+                                float *sum)
+{
+    int64_t s = d->h * d->w, lo, hi;
+
+    channel_window(d, c, &lo, &hi);
+    x += lo * s;
+    if (hi - lo != 5) {
+        memset(sum, 0, (size_t)len * sizeof(float));
+        for (; lo < hi; lo++, x += s) add_squares(len, x, sum);
+        return;
+    }
+#pragma omp simd
+    for (int64_t i = 0; i < len; i++) {
+        const float *v = x + i;
+
+        sum[i] = v[0] * v[0] + v[s] * v[s] + v[2 * s] * v[2 * s] + v[3 * s] * v[3 * s] +
+                 v[4 * s] * v[4 * s];
+    }
+}
+
+CT_SIMD_PART void forward_tile(const ct_lrn_desc *d, bool usual, int64_t len, const float *x,
+                               float *scale, float *y)
 {
     int64_t s = d->h * d->w;
     float sum[TILE];
 
     for (int64_t c = 0; c < d->c; c++) {
-        int64_t lo, hi;
+        square_window(d, c, len, x, sum);
+        finish_forward(d, usual, len, sum, x + c * s, (scale != NULL) ? scale + c * s : NULL,
+                       y + c * s);
+    }
+}
 
-        channel_window(d, c, &lo, &hi);
-        memset(sum, 0, sizeof(sum));
-        for (int64_t e = lo; e < hi; e++) add_squares(len, x + e * s, sum);
-        finish_forward(d, len, sum, x + c * s, scale + c * s, y + c * s);
+CT_SIMD_CLONES static void across_forward(const ct_lrn_desc *d, int64_t len, const float *x,
+                                          float *scale, float *y)
+{
+    if (ct_lrn_is_usual(d))
+        forward_tile(d, true, len, x, scale, y);
+    else
+        forward_tile(d, false, len, x, scale, y);
+}
+
+/* Ratios of the channels of a window, in a ring of rows: channel e's in row e % size. */
+CT_SIMD_PART void ratio_window(const ct_lrn_desc *d, int64_t c, int64_t len, const float *ring,
+                               float *sum)
+{
+    int64_t lo, hi;
+
+    channel_window(d, c, &lo, &hi);
+    memset(sum, 0, (size_t)len * sizeof(float));
+    for (int64_t e = lo; e < hi; e++) add(len, ring + e % d->size * TILE, sum);
+}
+
+/* Channel c's gradient needs ratios half a window ahead; dy scale^-beta waits in dx for them. */
+CT_SIMD_PART void backward_tile(const ct_lrn_desc *d, bool usual, int64_t len, const float *x,
+                                const float *dy, float *ring, float *dx)
+{
+    int64_t s = d->h * d->w, half = (d->size - 1) / 2;
+    float sum[TILE];
+
+    for (int64_t c = 0; c < d->c + half; c++) {
+        int64_t now = c - half;
+
+        if (c < d->c) {
+            square_window(d, c, len, x, sum);
+            begin_backward(d, usual, len, sum, dy + c * s, x + c * s, ring + c % d->size * TILE,
+                           dx + c * s);
+        }
+        if (now < 0) continue;
+        ratio_window(d, now, len, ring, sum);
+        finish_backward(d, len, sum, x + now * s, dx + now * s, dx + now * s);
     }
 }
 
 CT_SIMD_CLONES static void across_backward(const ct_lrn_desc *d, int64_t len, const float *x,
-                                           const float *scale, const float *dy, float *ratio,
-                                           float *dx)
+                                           const float *dy, float *ring, float *dx)
 {
-    int64_t s = d->h * d->w;
-    float sum[TILE];
-
-    for (int64_t c = 0; c < d->c; c++)
-        begin_backward(d, len, dy + c * s, x + c * s, scale + c * s, ratio + c * TILE, dx + c * s);
-    for (int64_t c = 0; c < d->c; c++) {
-        int64_t lo, hi;
-
-        channel_window(d, c, &lo, &hi);
-        memset(sum, 0, sizeof(sum));
-        for (int64_t e = lo; e < hi; e++) add(len, ratio + e * TILE, sum);
-        finish_backward(d, len, sum, x + c * s, dx + c * s);
-    }
+    if (ct_lrn_is_usual(d))
+        backward_tile(d, true, len, x, dy, ring, dx);
+    else
+        backward_tile(d, false, len, x, dy, ring, dx);
 }
 
 /* ---- within a channel: one plane; box sums along the rows, then along the columns */
@@ -150,25 +214,41 @@ static inline void column_sum(const ct_lrn_desc *d, int64_t i, const float *line
     for (int64_t p = lo; p < hi; p++) add(d->w, line + p * d->w, sum);
 }
 
+/* scale NULL: not wanted */
 CT_SIMD_CLONES static void within_forward(const ct_lrn_desc *d, const float *x, float *line,
                                           float *sum, float *scale, float *y)
 {
+    bool usual = ct_lrn_is_usual(d);
+
     row_sums(d, true, x, line);
-    for (int64_t i = 0; i < d->h; i++) {
+    for (int64_t i = 0; i < d->h; i++, x += d->w, y += d->w) {
+        float *keep = (scale != NULL) ? scale + i * d->w : NULL;
+
         column_sum(d, i, line, sum);
-        finish_forward(d, d->w, sum, x + i * d->w, scale + i * d->w, y + i * d->w);
+        if (usual)
+            finish_forward(d, true, d->w, sum, x, keep, y);
+        else
+            finish_forward(d, false, d->w, sum, x, keep, y);
     }
 }
 
-CT_SIMD_CLONES static void within_backward(const ct_lrn_desc *d, const float *x, const float *scale,
-                                           const float *dy, float *line, float *sum, float *ratio,
-                                           float *dx)
+CT_SIMD_CLONES static void within_backward(const ct_lrn_desc *d, const float *x, const float *dy,
+                                           float *line, float *sum, float *ratio, float *dx)
 {
-    begin_backward(d, d->h * d->w, dy, x, scale, ratio, dx);
-    row_sums(d, false, ratio, line);
-    for (int64_t i = 0; i < d->h; i++) {
+    bool usual = ct_lrn_is_usual(d);
+
+    row_sums(d, true, x, line);
+    for (int64_t i = 0, at = 0; i < d->h; i++, at += d->w) {
         column_sum(d, i, line, sum);
-        finish_backward(d, d->w, sum, x + i * d->w, dx + i * d->w);
+        if (usual)
+            begin_backward(d, true, d->w, sum, dy + at, x + at, ratio + at, dx + at);
+        else
+            begin_backward(d, false, d->w, sum, dy + at, x + at, ratio + at, dx + at);
+    }
+    row_sums(d, false, ratio, line);
+    for (int64_t i = 0, at = 0; i < d->h; i++, at += d->w) {
+        column_sum(d, i, line, sum);
+        finish_backward(d, d->w, sum, x + at, dx + at, dx + at);
     }
 }
 
@@ -181,7 +261,7 @@ static int64_t scratch_of_worker(const ct_lrn_desc *d, bool backward)
     if (d->within)
         n = (backward ? 2 : 1) * d->h * d->w + d->w;
     else if (backward)
-        n = d->c * TILE;
+        n = d->size * TILE;
     return (int64_t)ct_align_up((size_t)n * sizeof(float)) / (int64_t)sizeof(float);
 }
 
@@ -201,16 +281,17 @@ static void run_task(const ct_lrn_desc *d, const ct_lrn_args *a, int64_t task, f
     int64_t from = d->within ? 0 : task % n_tile * TILE;
     int64_t at = d->within ? task * s : task / n_tile * d->c * s + from;
     int64_t len = (s - from < TILE) ? s - from : TILE;
-    float *sum = scratch + s, *ratio = sum + d->w;
+    float *sum = d->within ? scratch + s : NULL, *ratio = d->within ? sum + d->w : NULL;
+    float *scale = (a->scale != NULL) ? a->scale + at : NULL;
 
     if (d->within && (a->dx == NULL))
-        within_forward(d, a->x + at, scratch, sum, a->scale + at, a->y + at);
+        within_forward(d, a->x + at, scratch, sum, scale, a->y + at);
     else if (d->within)
-        within_backward(d, a->x + at, a->scale + at, a->dy + at, scratch, sum, ratio, a->dx + at);
+        within_backward(d, a->x + at, a->dy + at, scratch, sum, ratio, a->dx + at);
     else if (a->dx == NULL)
-        across_forward(d, len, a->x + at, a->scale + at, a->y + at);
+        across_forward(d, len, a->x + at, scale, a->y + at);
     else
-        across_backward(d, len, a->x + at, a->scale + at, a->dy + at, scratch, a->dx + at);
+        across_backward(d, len, a->x + at, a->dy + at, scratch, a->dx + at);
 }
 
 static ct_status run(const ct_lrn_desc *d, ct_exec *ex, const ct_lrn_args *a)
@@ -237,9 +318,13 @@ static bool supports(const ct_lrn_desc *d)
     return ct_lrn_on_cpu(d) && (d->block == 0);
 }
 
-const ct_lrn_impl ct_lrn_simd_forward = {
-    .name = "simd", .supports = supports, .workspace = forward_workspace, .run = run
-};
-const ct_lrn_impl ct_lrn_simd_backward = {
-    .name = "simd", .supports = supports, .workspace = backward_workspace, .run = run
-};
+const ct_lrn_impl ct_lrn_simd_forward = { .name = "simd",
+                                          .supports = supports,
+                                          .workspace = forward_workspace,
+                                          .run = run,
+                                          .can = CT_LRN_CAN_REMAKE };
+const ct_lrn_impl ct_lrn_simd_backward = { .name = "simd",
+                                           .supports = supports,
+                                           .workspace = backward_workspace,
+                                           .run = run,
+                                           .can = CT_LRN_CAN_REMAKE };
