@@ -84,86 +84,85 @@ CT_SIMD_PART const float *ahead(const piece *p, const float *array, int64_t j)
 #define MOVED(_b, _low, _high, _q) __builtin_shuffle(_low, _high, (num##_b){ LANES_##_b(_q) })
 #endif
 
-/* Kernels of blocks of _b channels. */
+#define LOAD(_b, _row, _p)    (*(const vec##_b *)((_row).at + (_p) * (_row).step))
+#define MASKED(_b, _v, _mask) ((vec##_b)((num##_b)(_v) & (_mask)))
+
+/* Kernels of blocks of _b channels; vectors go by their addresses, since how functions take them
+ * differs between sets of instructions. */
 #define KERNELS(_b)                                                                                \
     typedef float vec##_b __attribute__((vector_size(4 * (_b)), aligned(4), may_alias));           \
     typedef int32_t num##_b __attribute__((vector_size(4 * (_b)), aligned(4), may_alias));         \
                                                                                                    \
     CT_LRN_ROOT(root##_b, vec##_b, num##_b)                                                        \
                                                                                                    \
-    CT_SIMD_PART vec##_b load##_b(row r, int p)                                                    \
-    {                                                                                              \
-        return *(const vec##_b *)(r.at + p * r.step);                                              \
-    }                                                                                              \
-                                                                                                   \
-    CT_SIMD_PART vec##_b masked##_b(vec##_b v, num##_b mask)                                       \
-    {                                                                                              \
-        return (vec##_b)((num##_b)v & mask);                                                       \
-    }                                                                                              \
-                                                                                                   \
-    CT_SIMD_PART void put##_b(bool stream, vec##_b v, float *to)                                   \
+    CT_SIMD_PART void put##_b(bool stream, const vec##_b *v, float *to)                            \
     {                                                                                              \
         if (stream)                                                                                \
-            ct_stream_put((_b), (const float *)&v, to);                                            \
+            ct_stream_put((_b), (const float *)v, to);                                             \
         else                                                                                       \
-            *(vec##_b *)to = v;                                                                    \
+            *(vec##_b *)to = *v;                                                                   \
     }                                                                                              \
                                                                                                    \
     /* the channels that there are in block j, as a mask */                                        \
-    CT_SIMD_PART num##_b real##_b(const ct_lrn_desc *d, int64_t j)                                 \
+    CT_SIMD_PART void real##_b(const ct_lrn_desc *d, int64_t j, num##_b *mask_p)                   \
     {                                                                                              \
-        num##_b mask;                                                                              \
+        int32_t left = (d->c - j * (_b) < (_b)) ? (int32_t)(d->c - j * (_b)) : (_b);               \
                                                                                                    \
-        for (int i = 0; i < (_b); i++) mask[i] = (j * (_b) + i < d->c) ? -1 : 0;                   \
-        return mask;                                                                               \
+        *mask_p = (num##_b){ LANES_##_b(0) } < (num##_b){ 0 } + left;                              \
     }                                                                                              \
                                                                                                    \
     /* sums over windows, in the order of the channels */                                          \
-    CT_SIMD_PART vec##_b window##_b(int64_t size, vec##_b low, vec##_b mid, vec##_b high)          \
+    CT_SIMD_PART void window##_b(int64_t size, const vec##_b *low_p, const vec##_b *mid_p,         \
+                                 const vec##_b *high_p, vec##_b *sum_p)                            \
     {                                                                                              \
-        float v[3 * (_b)];                                                                         \
+        vec##_b low = *low_p, mid = *mid_p, high = *high_p, sum;                                   \
         int64_t first = (_b) - (size - 1) / 2;                                                     \
-        vec##_b sum;                                                                               \
+        float v[3 * (_b)];                                                                         \
                                                                                                    \
-        if (size == 5)                                                                             \
-            return MOVED(_b, low, mid, (_b)-2) + MOVED(_b, low, mid, (_b)-1) + mid +               \
-                   MOVED(_b, mid, high, 1) + MOVED(_b, mid, high, 2);                              \
-        if (size == 3) return MOVED(_b, low, mid, (_b)-1) + mid + MOVED(_b, mid, high, 1);         \
-        *(vec##_b *)v = low;                                                                       \
-        *(vec##_b *)(v + (_b)) = mid;                                                              \
-        *(vec##_b *)(v + 2 * (_b)) = high;                                                         \
-        sum = *(const vec##_b *)(v + first);                                                       \
-        for (int64_t q = 1; q < size; q++) sum += *(const vec##_b *)(v + first + q);               \
-        return sum;                                                                                \
+        if (size == 5) {                                                                           \
+            sum = MOVED(_b, low, mid, (_b)-2) + MOVED(_b, low, mid, (_b)-1) + mid +                \
+                  MOVED(_b, mid, high, 1) + MOVED(_b, mid, high, 2);                               \
+        } else if (size == 3) {                                                                    \
+            sum = MOVED(_b, low, mid, (_b)-1) + mid + MOVED(_b, mid, high, 1);                     \
+        } else {                                                                                   \
+            *(vec##_b *)v = low;                                                                   \
+            *(vec##_b *)(v + (_b)) = mid;                                                          \
+            *(vec##_b *)(v + 2 * (_b)) = high;                                                     \
+            sum = *(const vec##_b *)(v + first);                                                   \
+            for (int64_t q = 1; q < size; q++) sum += *(const vec##_b *)(v + first + q);           \
+        }                                                                                          \
+        *sum_p = sum;                                                                              \
     }                                                                                              \
                                                                                                    \
     /* s^-beta, and s^-1 */                                                                        \
-    CT_SIMD_PART void powers##_b(bool usual, float beta, vec##_b s, vec##_b *power_p,              \
+    CT_SIMD_PART void powers##_b(bool usual, float beta, const vec##_b *s, vec##_b *power_p,       \
                                  vec##_b *inverse_p)                                               \
     {                                                                                              \
-        vec##_b r;                                                                                 \
+        vec##_b r = *s;                                                                            \
                                                                                                    \
         if (usual) {                                                                               \
-            r = root##_b(s);                                                                       \
+            root##_b(s, &r);                                                                       \
             *power_p = r * (r * r);                                                                \
             *inverse_p = (r * r) * (r * r);                                                        \
             return;                                                                                \
         }                                                                                          \
-        for (int i = 0; i < (_b); i++) r[i] = powf(s[i], -beta);                                   \
+        for (int i = 0; i < (_b); i++) r[i] = powf(r[i], -beta);                                   \
         *power_p = r;                                                                              \
-        *inverse_p = 1.0f / s;                                                                     \
+        *inverse_p = 1.0f / *s;                                                                    \
     }                                                                                              \
                                                                                                    \
-    /* scale of a place of a block, whose x come out; mask: of the block, next: of the one behind  \
-     */                                                                                            \
-    CT_SIMD_PART vec##_b scale##_b(float k, float factor, int64_t size, const row *r, int p,       \
-                                   num##_b mask, num##_b next, vec##_b *x_p)                       \
+    /* scale of a place of a block, whose x come out; masks of the block and the next one */       \
+    CT_SIMD_PART void scale##_b(float k, float factor, int64_t size, const row *r, int p,          \
+                                const num##_b *mask, const num##_b *next, vec##_b *x_p,            \
+                                vec##_b *scale_p)                                                  \
     {                                                                                              \
-        vec##_b low = load##_b(r[0], p), mid = masked##_b(load##_b(r[1], p), mask);                \
-        vec##_b high = masked##_b(load##_b(r[2], p), next);                                        \
+        vec##_b low = LOAD(_b, r[0], p), mid = MASKED(_b, LOAD(_b, r[1], p), *mask);               \
+        vec##_b high = MASKED(_b, LOAD(_b, r[2], p), *next), sum;                                  \
                                                                                                    \
         *x_p = mid;                                                                                \
-        return k + factor * window##_b(size, low * low, mid * mid, high * high);                   \
+        low *= low, mid *= mid, high *= high;                                                      \
+        window##_b(size, &low, &mid, &high, &sum);                                                 \
+        *scale_p = k + factor * sum;                                                               \
     }                                                                                              \
                                                                                                    \
     CT_SIMD_PART void forward##_b(const piece *w, int64_t j, int64_t size, bool usual,             \
@@ -175,15 +174,18 @@ CT_SIMD_PART const float *ahead(const piece *p, const float *array, int64_t j)
         float *y = w->y + j * w->step, k = d->k, factor = w->factor, beta = d->beta;               \
         float *keep = (w->scale != NULL) ? w->scale + j * w->step : NULL;                          \
         int n = w->places;                                                                         \
-        num##_b mask = real##_b(d, j), next = real##_b(d, j + 1);                                  \
+        num##_b mask, next;                                                                        \
                                                                                                    \
+        real##_b(d, j, &mask);                                                                     \
+        real##_b(d, j + 1, &next);                                                                 \
         for (int p = 0; p < n; p++) {                                                              \
             vec##_b x, s, power, inverse;                                                          \
                                                                                                    \
             __builtin_prefetch(soon + p * (_b));                                                   \
-            s = scale##_b(k, factor, size, r, p, mask, next, &x);                                  \
-            powers##_b(usual, beta, s, &power, &inverse);                                          \
-            put##_b(stream, masked##_b(x *power, mask), y + p * (_b));                             \
+            scale##_b(k, factor, size, r, p, &mask, &next, &x, &s);                                \
+            powers##_b(usual, beta, &s, &power, &inverse);                                         \
+            x = MASKED(_b, x * power, mask);                                                       \
+            put##_b(stream, &x, y + p * (_b));                                                     \
             if (keep != NULL) *(vec##_b *)(keep + p * (_b)) = s;                                   \
         }                                                                                          \
     }                                                                                              \
@@ -198,18 +200,20 @@ CT_SIMD_PART const float *ahead(const piece *p, const float *array, int64_t j)
         float *part = w->s->part[j % 2], *ratio = w->s->ratio[j % 3];                              \
         float k = d->k, factor = w->factor, beta = d->beta;                                        \
         int n = w->places;                                                                         \
-        num##_b mask = real##_b(d, j), next = real##_b(d, j + 1);                                  \
+        num##_b mask, next;                                                                        \
                                                                                                    \
+        real##_b(d, j, &mask);                                                                     \
+        real##_b(d, j + 1, &next);                                                                 \
         for (int p = 0; p < n; p++) {                                                              \
             vec##_b x, s, power, inverse, g;                                                       \
                                                                                                    \
             __builtin_prefetch(soon + p * (_b));                                                   \
             __builtin_prefetch(soon_dy + p * (_b));                                                \
-            s = scale##_b(k, factor, size, r, p, mask, next, &x);                                  \
-            powers##_b(usual, beta, s, &power, &inverse);                                          \
+            scale##_b(k, factor, size, r, p, &mask, &next, &x, &s);                                \
+            powers##_b(usual, beta, &s, &power, &inverse);                                         \
             g = *(const vec##_b *)(dy + p * (_b)) * power;                                         \
-            *(vec##_b *)(part + p * (_b)) = masked##_b(g, mask);                                   \
-            *(vec##_b *)(ratio + p * (_b)) = masked##_b(g * x * inverse, mask);                    \
+            *(vec##_b *)(part + p * (_b)) = MASKED(_b, g, mask);                                   \
+            *(vec##_b *)(ratio + p * (_b)) = MASKED(_b, g * x * inverse, mask);                    \
         }                                                                                          \
     }                                                                                              \
                                                                                                    \
@@ -221,15 +225,16 @@ CT_SIMD_PART const float *ahead(const piece *p, const float *array, int64_t j)
         const float *x = w->x + j * w->step, *part = w->s->part[j % 2];                            \
         float *dx = w->dx + j * w->step, factor = 2.0f * w->factor * d->beta;                      \
         int n = w->places;                                                                         \
-        num##_b mask = real##_b(d, j);                                                             \
+        num##_b mask;                                                                              \
                                                                                                    \
+        real##_b(d, j, &mask);                                                                     \
         for (int p = 0; p < n; p++) {                                                              \
-            vec##_b sum =                                                                          \
-                window##_b(size, load##_b(r[0], p), load##_b(r[1], p), load##_b(r[2], p));         \
-            vec##_b v = masked##_b(*(const vec##_b *)(x + p * (_b)), mask);                        \
+            vec##_b v = MASKED(_b, *(const vec##_b *)(x + p * (_b)), mask), sum;                   \
+            vec##_b low = LOAD(_b, r[0], p), mid = LOAD(_b, r[1], p), high = LOAD(_b, r[2], p);    \
                                                                                                    \
-            put##_b(stream, *(const vec##_b *)(part + p * (_b)) - factor * v * sum,                \
-                    dx + p * (_b));                                                                \
+            window##_b(size, &low, &mid, &high, &sum);                                             \
+            v = *(const vec##_b *)(part + p * (_b)) - factor * v * sum;                            \
+            put##_b(stream, &v, dx + p * (_b));                                                    \
         }                                                                                          \
     }                                                                                              \
                                                                                                    \

@@ -20,25 +20,25 @@ static inline bool ct_lrn_is_usual(const ct_lrn_desc *d)
     return (d->beta == 0.75f) && (d->alpha >= 0.0f) && (d->k >= 1e-20f);
 }
 
-/** _name(s) = s^(-1/4) of normal positive numbers, for floats or vectors of them, _int: the
+/** _name(&s, &r): r = s^(-1/4) of normal positive numbers, for floats or vectors of them, _int: the
  *  integers of the same bits. From a guess by the exponent (3 % off) by the series of (1 -
  * e)^(-1/4) twice; within 2 units of the last place. Not a number stays so. No division and no
  * root, which take a vector as long as ten multiplications. */
 #define CT_LRN_ROOT(_name, _float, _int)                                                           \
-    CT_SIMD_PART _float _name(_float s)                                                            \
+    CT_SIMD_PART void _name(const _float *s_p, _float *root_p)                                     \
     {                                                                                              \
         union {                                                                                    \
             _float f;                                                                              \
             _int i;                                                                                \
-        } u = { .f = s };                                                                          \
-        _float r, e;                                                                               \
+        } u = { .f = *s_p };                                                                       \
+        _float s = *s_p, r, e;                                                                     \
                                                                                                    \
         u.i = 0x4f586000 - (u.i >> 2);                                                             \
         r = u.f;                                                                                   \
         e = 1.0f - s * (r * r * (r * r));                                                          \
         r += r * (e * (0.25f + e * (0.15625f + e * 0.1171875f)));                                  \
         e = 1.0f - s * (r * r * (r * r));                                                          \
-        return r + r * (e * 0.25f);                                                                \
+        *root_p = r + r * (e * 0.25f);                                                             \
     }
 
 #endif

@@ -24,7 +24,7 @@ static inline void power_of(bool usual, float beta, float s, float *power_p, flo
         *inverse_p = 1.0f / s;
         return;
     }
-    r = root(s);
+    root(&s, &r);
     *power_p = r * (r * r);
     *inverse_p = (r * r) * (r * r);
 }
