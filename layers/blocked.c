@@ -124,7 +124,7 @@ static void add_dot(const void *ctx, int64_t k, int64_t at, int64_t inner, int b
     dot_block(inner, block, d->a + at, (d->b != NULL) ? d->b + at : NULL, first);
 }
 
-void ct_blocked_dot(const ct_blocked *v, const float *a, const float *b, bool add, float *out)
+void ct_blocked_total(const ct_blocked *v, ct_blocked_fn fn, const void *ctx, bool add, float *out)
 {
     double first[CT_BLOCKED_GROUP * CT_BLOCK_MAX], second[CT_BLOCKED_GROUP * CT_BLOCK_MAX];
     int64_t n = ct_blocked_n(v);
@@ -132,8 +132,13 @@ void ct_blocked_dot(const ct_blocked *v, const float *a, const float *b, bool ad
     for (int64_t k = 0; k < n; k += CT_BLOCKED_GROUP) {
         int64_t to = (k + CT_BLOCKED_GROUP < n) ? k + CT_BLOCKED_GROUP : n;
 
-        ct_blocked_sums(v, k, to, add_dot, &(dot_ctx){ a, b }, first, second);
+        ct_blocked_sums(v, k, to, fn, ctx, first, second);
         for (int64_t c = k * v->block; (c < to * v->block) && (c < v->mid); c++)
             out[c] = (float)(first[c - k * v->block] + (add ? (double)out[c] : 0.0));
     }
+}
+
+void ct_blocked_dot(const ct_blocked *v, const float *a, const float *b, bool add, float *out)
+{
+    ct_blocked_total(v, add_dot, &(dot_ctx){ a, b }, add, out);
 }

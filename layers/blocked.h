@@ -28,6 +28,8 @@ typedef void (*ct_blocked_fn)(const void *ctx, int64_t k, int64_t at, int64_t in
  *  first, second [(to - from) block]. */
 void ct_blocked_sums(const ct_blocked *v, int64_t from, int64_t to, ct_blocked_fn add,
                      const void *ctx, double *first, double *second);
+/** out[c] = the first sum of channel c. add: added to out. */
+void ct_blocked_total(const ct_blocked *v, ct_blocked_fn fn, const void *ctx, bool add, float *out);
 /** out[c] = sum of a b over channel c, in double; b NULL: 1. add: added to out. */
 void ct_blocked_dot(const ct_blocked *v, const float *a, const float *b, bool add, float *out);
 

@@ -180,23 +180,46 @@ static ct_status conv_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 }
 
 /* The first bottom overwrites or adds as the rule says, the others add to it. */
-static ct_status backward_weights(const ct_layer *l, ct_instance *in, ct_exec *ex, int i,
-                                  const float *dy)
+static ct_status weight_gradient(ct_instance *in, ct_exec *ex, int i, const float *dy)
 {
-    const ct_conv_geometry *s = l->state;
     conv_instance *r = in->state;
     ct_conv_args a = { .x = ct_blob_data(in->bottom[i]),
                        .dy = dy,
+                       .dweight = ct_blob_diff(&in->weight[0]),
+                       .beta = (i > 0) ? 1.0f : ct_weight_beta(in, ex, 0),
                        .work = in->buffer[SLOT_WORK].data };
-    ct_bias_args b = { .dy = a.dy };
 
-    a.dweight = ct_blob_diff(&in->weight[0]);
-    a.beta = (i > 0) ? 1.0f : ct_weight_beta(in, ex, 0);
-    if (a.dweight != NULL) CT_TRY(r->backward_weight->run(&r->desc, ex, &a));
-    if (!s->bias || (ct_blob_diff(&in->weight[1]) == NULL)) return CT_OK;
-    b.dbias = ct_blob_diff(&in->weight[1]);
-    b.beta = (i > 0) ? 1.0f : ct_weight_beta(in, ex, 1);
+    return (a.dweight != NULL) ? r->backward_weight->run(&r->desc, ex, &a) : CT_OK;
+}
+
+/* Likewise, with what the tail's ReLU, whose values are `top`, makes of dy. */
+static ct_status bias_gradient(ct_instance *in, ct_exec *ex, int i, float *dy, const float *top)
+{
+    conv_instance *r = in->state;
+    ct_bias_args b = { .dy = dy,
+                       .dbias = ct_blob_diff(&in->weight[1]),
+                       .beta = (i > 0) ? 1.0f : ct_weight_beta(in, ex, 1),
+                       .top = top,
+                       .masked = dy };
+
     return r->bias_backward->run(&r->bias_desc, ex, &b);
+}
+
+/* dy is masked in place, nobody else reads it: while the bias adds it up, where it can. */
+static ct_status relu_and_bias(const ct_layer *l, ct_instance *in, ct_exec *ex, int i, float *dy)
+{
+    const ct_conv_geometry *s = l->state;
+    conv_instance *r = in->state;
+    const float *top = NULL;
+    bool bias = s->bias && (ct_blob_diff(&in->weight[1]) != NULL);
+
+    if ((in->tail != NULL) && !in->tail->relu_done) top = ct_blob_data(ct_instance_top(in));
+    if ((top != NULL) && !(bias && ((r->bias_backward->can & CT_BIAS_CAN_RELU) != 0))) {
+        CT_TRY(r->relu_backward->run(&r->relu_desc, ex,
+                                     &(ct_relu_args){ .x = top, .dy = dy, .dx = dy }));
+        top = NULL;
+    }
+    return bias ? bias_gradient(in, ex, i, dy, top) : CT_OK;
 }
 
 static ct_status conv_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
@@ -206,11 +229,8 @@ static ct_status conv_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     for (int i = 0; i < l->n_bottom; i++) {
         float *dy = ct_blob_diff((i == 0) ? ct_instance_top(in) : in->top[i]);
 
-        if ((in->tail != NULL) && !in->tail->relu_done) /* in place: nobody else reads it */
-            CT_TRY(r->relu_backward->run(
-                &r->relu_desc, ex,
-                &(ct_relu_args){ .x = ct_blob_data(ct_instance_top(in)), .dy = dy, .dx = dy }));
-        CT_TRY(backward_weights(l, in, ex, i, dy));
+        CT_TRY(relu_and_bias(l, in, ex, i, dy));
+        CT_TRY(weight_gradient(in, ex, i, dy));
         if (ct_blob_diff(in->bottom[i]) == NULL) continue;
         CT_TRY(r->backward_data->run(&r->desc, ex,
                                      &(ct_conv_args){ .weight = ct_blob_data(&in->weight[0]),

@@ -103,7 +103,8 @@ CT_SIMD_CLONES static void drop_chunk(const dropout_state *s, int64_t n, const u
     for (int64_t at = 0; (mask != NULL) && (at < n); at += WORD) {
         uint32_t bits = 0;
 
-        for (int i = 0; i < WORD; i++) bits |= (uint32_t)(word[at + i] >= below) << i;
+#pragma omp simd reduction(| : bits)
+        for (int i = 0; i < WORD; i++) bits |= (word[at + i] >= below) ? 1u << i : 0u;
         mask[at / WORD] = (uint16_t)bits;
     }
 #pragma omp simd

@@ -17,7 +17,7 @@ layer() { # NAME TYPE FIELDS: on top of the last
 }
 {
     echo "name: 'memory_$kind' fuse: false"
-    [ "$kind" = blocked ] && channels=16 || channels=64
+    [ "$kind" = blocked ] && channels=3 || channels=64
     echo "layer { name: 'data' type: 'DummyData' top: 'data' dummy_data_param {
             shape { dim: $batch dim: $channels dim: 112 dim: 112 } data_filler { type: 'gaussian' std: 1 } } }
           layer { name: 'label' type: 'DummyData' top: 'label' dummy_data_param {

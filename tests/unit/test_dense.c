@@ -47,6 +47,43 @@ static void test_bias_engines(void **state)
     }
 }
 
+/* With a ReLU's values: the same bits as masking first and adding up then. */
+static void test_bias_with_relu(void **state)
+{
+    static const int64_t size[][3] = { { 1, 1, 1 }, { 5, 19, 35 }, { 2, 33, 576 }, { 9, 16, 7 } };
+    ct_exec ex = { .dev = ct_device_cpu() };
+
+    (void)state;
+    for (size_t i = 0; i < 2 * sizeof(size) / sizeof(size[0]); i++) {
+        int block = (i % 2) ? 16 : 8;
+        ct_bias_desc d = {
+            CT_DEVICE_CPU, 3, size[i / 2][0], size[i / 2][1], size[i / 2][2], block
+        };
+        int64_t n = d.n * ((d.c + block - 1) / block * block) * d.s;
+        const ct_bias_impl *impl = ct_bias_find(ct_bias_backward_table, &d, "auto");
+        float *top = ct_mem_acquire((size_t)n * 4), *dy[2], db[2][64];
+
+        assert_true((impl->can & CT_BIAS_CAN_RELU) != 0);
+        test_random(top, n, 1, -1.0f, 1.0f);
+        for (int64_t k = 0; k < n; k++) top[k] = (top[k] > 0.0f) ? top[k] : 0.0f;
+        for (int v = 0; v < 2; v++) {
+            ct_bias_args a = { .dbias = db[v], .beta = 0.5f };
+
+            a.dy = dy[v] = ct_mem_acquire((size_t)n * 4);
+            test_random(dy[v], n, 2, -1.0f, 1.0f);
+            for (int64_t k = 0; k < d.c; k++) db[v][k] = (float)k * 0.01f;
+            for (int64_t k = 0; (v == 0) && (k < n); k++) {
+                if (top[k] <= 0.0f) dy[v][k] = 0.0f;
+            }
+            if (v == 1) a.top = top, a.masked = dy[v];
+            assert_int_equal(impl->run(&d, &ex, &a), CT_OK);
+        }
+        assert_memory_equal(dy[0], dy[1], (size_t)n * 4);
+        assert_memory_equal(db[0], db[1], (size_t)d.c * 4);
+        ct_mem_release(top), ct_mem_release(dy[0]), ct_mem_release(dy[1]);
+    }
+}
+
 static const char *const ip_fields[] = {
     "num_output: 5",
     "num_output: 5 bias_term: false",

@@ -17,7 +17,13 @@ typedef struct ct_bias_args {
     const float *dy;   /* n x c x s                                      */
     float *dbias;      /* c: beta dbias[j] + sum over i and s of dy      */
     float beta;        /* 0 overwrites                                   */
+    const float *top;  /* NULL, or of engines that can: values of a ReLU. Where they are not
+                        * positive dy becomes 0, and is added up so */
+    float *masked;     /* then dy, to be written                         */
 } ct_bias_args;
+
+/** In ct_bias_impl.can: heeds args.top. */
+enum { CT_BIAS_CAN_RELU = 1 };
 
 CT_ENGINE(bias)
 

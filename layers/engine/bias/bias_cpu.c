@@ -131,13 +131,61 @@ static ct_status simd_backward(const ct_bias_desc *d, ct_exec *ex, const ct_bias
     return CT_OK;
 }
 
+/* ---- blocks: the sums, and where a ReLU stands in front of them its gradient, in one pass */
+
+typedef struct masked {
+    const float *top;
+    float *dy;
+} masked;
+
+CT_SIMD_PART void mask_rows(int64_t inner, int block, const float *top, float *dy, double *sum)
+{
+    double acc[CT_BLOCK_MAX];
+
+    for (int i = 0; i < block; i++) acc[i] = sum[i];
+    for (int64_t s = 0; s < inner; s++, top += block, dy += block) {
+#pragma omp simd
+        for (int i = 0; i < block; i++) {
+            float g = (top[i] > 0.0f) ? dy[i] : 0.0f;
+
+            dy[i] = g;
+            acc[i] += (double)g;
+        }
+    }
+    for (int i = 0; i < block; i++) sum[i] = acc[i];
+}
+
+CT_SIMD_CLONES static void mask_block(int64_t inner, int block, const float *top, float *dy,
+                                      double *sum)
+{
+    if (block == 16)
+        mask_rows(inner, 16, top, dy, sum);
+    else if (block == 8)
+        mask_rows(inner, 8, top, dy, sum);
+    else
+        mask_rows(inner, block, top, dy, sum);
+}
+
+static void add_masked(const void *ctx, int64_t k, int64_t at, int64_t inner, int block,
+                       double *first, double *second)
+{
+    const masked *m = ctx;
+
+    (void)k, (void)second;
+    mask_block(inner, block, m->top + at, m->dy + at, first);
+}
+
 static ct_status blocked_backward(const ct_bias_desc *d, ct_exec *ex, const ct_bias_args *a)
 {
     ct_blocked v = { d->n, d->c, d->s, d->block };
+    bool add = (a->beta != 0.0f);
 
     (void)ex;
-    for (int64_t j = 0; (a->beta != 0.0f) && (j < d->c); j++) a->dbias[j] *= a->beta;
-    ct_blocked_dot(&v, a->dy, NULL, a->beta != 0.0f, a->dbias);
+    for (int64_t j = 0; add && (j < d->c); j++) a->dbias[j] *= a->beta;
+    if (a->top != NULL)
+        ct_blocked_total(&v, add_masked, &(masked){ a->top, a->masked }, add, a->dbias);
+    else
+        ct_blocked_dot(&v, a->dy, NULL, add, a->dbias);
     return CT_OK;
 }
 
@@ -145,9 +193,9 @@ const ct_bias_impl ct_bias_simd_fill = { .name = "simd",
                                          .supports = on_cpu_plain,
                                          .run = simd_fill };
 const ct_bias_impl ct_bias_ref_fill = { .name = "ref", .supports = on_cpu_plain, .run = ref_fill };
-const ct_bias_impl ct_bias_blocked_backward = { .name = "blocked",
-                                                .supports = on_cpu_blocked,
-                                                .run = blocked_backward };
+const ct_bias_impl ct_bias_blocked_backward = {
+    .name = "blocked", .supports = on_cpu_blocked, .run = blocked_backward, .can = CT_BIAS_CAN_RELU
+};
 const ct_bias_impl ct_bias_simd_backward = { .name = "simd",
                                              .supports = on_cpu_plain,
                                              .run = simd_backward };

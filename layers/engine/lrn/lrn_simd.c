@@ -15,7 +15,7 @@ enum { TILE = 256 }; /* places of a channel that one task takes */
 CT_LRN_ROOT(root, float, int32_t)
 
 /* s^-beta, and s^-1 */
-static inline void power_of(bool usual, float beta, float s, float *power_p, float *inverse_p)
+CT_SIMD_PART void power_of(bool usual, float beta, float s, float *power_p, float *inverse_p)
 {
     float r;
 
@@ -29,21 +29,21 @@ static inline void power_of(bool usual, float beta, float s, float *power_p, flo
     *inverse_p = (r * r) * (r * r);
 }
 
-static inline void add_squares(int64_t n, const float *x, float *sum)
+CT_SIMD_PART void add_squares(int64_t n, const float *x, float *sum)
 {
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) sum[i] += x[i] * x[i];
 }
 
-static inline void add(int64_t n, const float *x, float *sum)
+CT_SIMD_PART void add(int64_t n, const float *x, float *sum)
 {
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) sum[i] += x[i];
 }
 
 /* From sums of squares to y = x scale^-beta; scale NULL: not wanted. */
-static inline void finish_forward(const ct_lrn_desc *d, bool usual, int64_t n, const float *sum,
-                                  const float *x, float *scale, float *y)
+CT_SIMD_PART void finish_forward(const ct_lrn_desc *d, bool usual, int64_t n, const float *sum,
+                                 const float *x, float *scale, float *y)
 {
     float factor = ct_lrn_factor(d), k = d->k, beta = d->beta;
 
@@ -60,8 +60,8 @@ static inline void finish_forward(const ct_lrn_desc *d, bool usual, int64_t n, c
 }
 
 /* From sums of squares to part = dy scale^-beta, ratio = part x / scale. */
-static inline void begin_backward(const ct_lrn_desc *d, bool usual, int64_t n, const float *sum,
-                                  const float *dy, const float *x, float *ratio, float *part)
+CT_SIMD_PART void begin_backward(const ct_lrn_desc *d, bool usual, int64_t n, const float *sum,
+                                 const float *dy, const float *x, float *ratio, float *part)
 {
     float factor = ct_lrn_factor(d), k = d->k, beta = d->beta;
 
@@ -77,8 +77,8 @@ static inline void begin_backward(const ct_lrn_desc *d, bool usual, int64_t n, c
 }
 
 /* dx = part - 2 a beta x sum; part may be dx. */
-static inline void finish_backward(const ct_lrn_desc *d, int64_t n, const float *sum,
-                                   const float *x, const float *part, float *dx)
+CT_SIMD_PART void finish_backward(const ct_lrn_desc *d, int64_t n, const float *sum, const float *x,
+                                  const float *part, float *dx)
 {
     float factor = 2.0f * ct_lrn_factor(d) * d->beta;
 
@@ -184,7 +184,7 @@ CT_SIMD_CLONES static void across_backward(const ct_lrn_desc *d, int64_t len, co
 /* ---- within a channel: one plane; box sums along the rows, then along the columns */
 
 /* line[i][j] = sum over the row window of v (squared where `squares`) */
-static inline void row_sums(const ct_lrn_desc *d, bool squares, const float *v, float *line)
+CT_SIMD_PART void row_sums(const ct_lrn_desc *d, bool squares, const float *v, float *line)
 {
     int64_t half = (d->size - 1) / 2;
 
@@ -205,7 +205,7 @@ static inline void row_sums(const ct_lrn_desc *d, bool squares, const float *v, 
 }
 
 /* sum[j] = sum over the column window around row i of line */
-static inline void column_sum(const ct_lrn_desc *d, int64_t i, const float *line, float *sum)
+CT_SIMD_PART void column_sum(const ct_lrn_desc *d, int64_t i, const float *line, float *sum)
 {
     int64_t half = (d->size - 1) / 2;
     int64_t lo = (i > half) ? i - half : 0, hi = (i + half + 1 < d->h) ? i + half + 1 : d->h;

@@ -97,22 +97,22 @@ typedef struct source {
     int64_t place[MOST_ROWS];     /* in the windows, of this row of the plane, left column 0 */
 } source;
 
-/* Row k of the plane, outputs from row i on. */
-CT_SIMD_PART source source_of(const ct_pool_desc *d, const axes *s, int64_t k, int64_t i, bool max,
-                              const float *dy, const void *room)
+/* Row k of the plane, outputs from row i on. Filled and read by its members: a copy of the whole
+ * would wait for the stores of the parts. */
+CT_SIMD_PART void find_source(const ct_pool_desc *d, const axes *s, int64_t k, int64_t i, bool max,
+                              const float *dy, const void *room, source *q)
 {
     int64_t n_row = rows_over(d), row = d->ow * d->block, left = s->over_row[k].to - i;
-    source q = { .rows = (int)((left < MOST_ROWS) ? left : MOST_ROWS) };
 
-    if (left < 0) q.rows = 0;
-    for (int e = 0; e < q.rows; e++) {
+    q->rows = (int)((left < MOST_ROWS) ? left : MOST_ROWS);
+    if (left < 0) q->rows = 0;
+    for (int e = 0; e < q->rows; e++) {
         int64_t at = (i + e) % n_row * row;
 
-        q.g[e] = max ? dy + (i + e) * row : (const float *)room + at;
-        q.at[e] = max ? (const int32_t *)room + at : NULL;
-        q.place[e] = (k - s->row[i + e].from) * ct_pool_pitch(d);
+        q->g[e] = max ? dy + (i + e) * row : (const float *)room + at;
+        q->at[e] = max ? (const int32_t *)room + at : NULL;
+        q->place[e] = (k - s->row[i + e].from) * ct_pool_pitch(d);
     }
-    return q;
 }
 
 /* Outputs [*first_p, *end_p): from the first places of their windows on, a stride wide, all outputs
@@ -223,8 +223,14 @@ enum { INFINITE = 0x7f800000 }; /* as bits: what is above, without its sign, is 
                                     const int kernel, const int stride, const int rows, bool max,  \
                                     float *dx)                                                     \
     {                                                                                              \
-        source q = *whole;                                                                         \
+        source q;                                                                                  \
                                                                                                    \
+        _Pragma("GCC unroll 4") for (int i = 0; i < rows; i++)                                     \
+        {                                                                                          \
+            q.g[i] = whole->g[i];                                                                  \
+            q.at[i] = whole->at[i];                                                                \
+            q.place[i] = whole->place[i];                                                          \
+        }                                                                                          \
         for (int64_t j = first; j < end; j++) {                                                    \
             float *to = dx + (j * stride - pad) * (_b);                                            \
                                                                                                    \
@@ -314,8 +320,9 @@ enum { INFINITE = 0x7f800000 }; /* as bits: what is above, without its sign, is 
                                   (float *)room + next % n_row * row);                             \
             }                                                                                      \
             for (int64_t i = r.from; (i < r.to) || (i == r.from); i += MOST_ROWS) {                \
-                source q = source_of(d, s, k, i, max, dy, room);                                   \
+                source q;                                                                          \
                                                                                                    \
+                find_source(d, s, k, i, max, dy, room, &q);                                        \
                 if (i > r.from) {                                                                  \
                     add_rows##_b(s->over_column, s->column, &q, d->w, max, dx);                    \
                     continue;                                                                      \

@@ -9,7 +9,7 @@
 #include "framework/base/simd.h"
 #include "framework/math/sigmoid.h"
 
-enum { TILE = 128, PARALLEL_MIN = 4096, LANES = 16 };
+enum { TILE = 256, PARALLEL_MIN = 4096, LANES = 16 };
 
 /* The positions [from, from + n) of outer row o. */
 typedef struct tile {
@@ -75,8 +75,8 @@ CT_SIMD_CLONES static void forward_row(int64_t n, const float *x, float *y)
 }
 
 /* One class of a tile: its exponentials, added to the sums. */
-CT_SIMD_CLONES
-static void exp_column(int n, const float *from, const float *largest, float *to, float *sum)
+CT_SIMD_PART
+void exp_column(int n, const float *from, const float *largest, float *to, float *sum)
 {
 #pragma omp simd
     for (int i = 0; i < n; i++) to[i] = exp_below(from[i] - largest[i]);
@@ -84,7 +84,7 @@ static void exp_column(int n, const float *from, const float *largest, float *to
     for (int i = 0; i < n; i++) sum[i] += to[i];
 }
 
-static void forward_tile(const ct_softmax_desc *d, tile t, const float *x, float *y)
+CT_SIMD_CLONES static void forward_tile(const ct_softmax_desc *d, tile t, const float *x, float *y)
 {
     float largest[TILE], sum[TILE];
 
@@ -142,15 +142,11 @@ CT_SIMD_CLONES static void backward_row(int64_t n, const float *y, const float *
     for (int64_t c = 0; c < n; c++) dx[c] = y[c] * (dy[c] - less);
 }
 
-static void backward_tile(const ct_softmax_desc *d, tile t, const float *y, const float *dy,
-                          float *dx)
+CT_SIMD_CLONES static void backward_tile(const ct_softmax_desc *d, tile t, const float *y,
+                                         const float *dy, float *dx)
 {
     double dot[TILE] = { 0 };
 
-    if (d->inner == 1) {
-        backward_row(d->classes, y + t.offset, dy + t.offset, dx + t.offset);
-        return;
-    }
     for (int64_t c = 0; c < d->classes; c++) {
         int64_t k = t.offset + c * d->inner;
 
@@ -168,7 +164,14 @@ static ct_status backward(const ct_softmax_desc *d, ct_exec *ex, const float *y,
 {
     (void)ex;
 #pragma omp parallel for schedule(static) if (worth_threads(d))
-    for (int64_t k = 0; k < n_tile(d); k++) backward_tile(d, make_tile(d, k), y, dy, dx);
+    for (int64_t k = 0; k < n_tile(d); k++) {
+        tile t = make_tile(d, k);
+
+        if (d->inner == 1)
+            backward_row(d->classes, y + t.offset, dy + t.offset, dx + t.offset);
+        else
+            backward_tile(d, t, y, dy, dx);
+    }
     return CT_OK;
 }
 
