@@ -323,7 +323,7 @@ int main(void)
         cmocka_unit_test(test_ip_accumulates),    cmocka_unit_test(test_ip_refusals),
         cmocka_unit_test(test_ip_reshape_checks), cmocka_unit_test(test_relu_values),
         cmocka_unit_test(test_relu_engines),      cmocka_unit_test(test_relu_gradients),
-        cmocka_unit_test(test_relu_refusal),
+        cmocka_unit_test(test_relu_refusal),      cmocka_unit_test(test_bias_with_relu),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
