@@ -13,7 +13,7 @@
 #define N_ORDER     5
 #define MAX_REPAIR  200         /* times the order is changed                     */
 #define MAX_WORK    400000000.0 /* comparisons spent on that                      */
-#define GOOD_ENOUGH 1.005       /* of the peak: no more repairs                   */
+#define GOOD_ENOUGH 1.001       /* of the peak: no more repairs                   */
 
 typedef struct job {
     const ct_region *region;
