@@ -89,7 +89,9 @@ static inline void ct_comm_unlock(ct_comm *c)
 
 /* Small blocking collectives; each is collective over the world. Gradients under way move while
  * they wait (mover). */
-ct_status ct_comm_sum(ct_comm *c, double *v, int n); /* in rank order: bitwise equal everywhere */
+/* Bitwise equal everywhere, in an order that n and the number of ranks decide: that of the ranks,
+ * or for many numbers of many ranks a tree (comm_sum.h). */
+ct_status ct_comm_sum(ct_comm *c, double *v, int n);
 ct_status ct_comm_max(ct_comm *c, int64_t *v, int n);
 ct_status ct_comm_broadcast(ct_comm *c, void *data, size_t bytes);
 ct_status ct_comm_barrier(ct_comm *c);

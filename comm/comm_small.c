@@ -1,5 +1,6 @@
 /* The small blocking collectives. */
 #include "comm/coll_parts.h"
+#include "comm/comm_sum.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -9,10 +10,8 @@ enum {
     LARGE = 1 << 20      /* bytes from which a broadcast is one of our own */
 };
 
-/* Waits for a collective of our own; what else is under way moves meanwhile, if the communicator
- * has something that does (comm.h). Not the blocking calls of MPI: those would leave it standing.
- */
-static ct_status complete(ct_comm *c, MPI_Request *request)
+/* Not the blocking calls of MPI: those would leave standing what else is under way. */
+ct_status ct_comm_complete(ct_comm *c, MPI_Request *request)
 {
     int idle = 0;
 
@@ -44,12 +43,13 @@ ct_status ct_comm_sum(ct_comm *c, double *v, int n)
     int rc = MPI_SUCCESS;
 
     if ((c->size == 1) || (n == 0)) return CT_OK;
+    if (ct_comm_sums_by_tree(c, n)) return ct_comm_sum_tree(c, v, n);
     all = malloc(sizeof(*all) * (size_t)n * (size_t)c->size);
     if (all == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d x %d numbers", c->size, n);
     ct_comm_lock(c);
     rc = MPI_Iallgather(v, n, MPI_DOUBLE, all, n, MPI_DOUBLE, c->world, &request);
     ct_comm_unlock(c);
-    status = (rc == MPI_SUCCESS) ? complete(c, &request) : CT_OK;
+    status = (rc == MPI_SUCCESS) ? ct_comm_complete(c, &request) : CT_OK;
     if ((rc == MPI_SUCCESS) && (status == CT_OK)) {
         for (int i = 0; i < n; ++i) {
             double sum = all[i];
@@ -73,7 +73,7 @@ ct_status ct_comm_max(ct_comm *c, int64_t *v, int n)
     rc = MPI_Iallreduce(MPI_IN_PLACE, v, n, MPI_INT64_T, MPI_MAX, c->world, &request);
     ct_comm_unlock(c);
     CT_TRY_MPI(rc);
-    return complete(c, &request);
+    return ct_comm_complete(c, &request);
 }
 
 ct_status ct_comm_broadcast(ct_comm *c, void *data, size_t bytes)
@@ -91,7 +91,7 @@ ct_status ct_comm_broadcast(ct_comm *c, void *data, size_t bytes)
         rc = MPI_Ibcast(at, (int)n, MPI_BYTE, 0, c->world, &request);
         ct_comm_unlock(c);
         CT_TRY_MPI(rc);
-        CT_TRY(complete(c, &request));
+        CT_TRY(ct_comm_complete(c, &request));
         at += n;
         bytes -= n;
     }
@@ -108,5 +108,5 @@ ct_status ct_comm_barrier(ct_comm *c)
     rc = MPI_Ibarrier(c->world, &request);
     ct_comm_unlock(c);
     CT_TRY_MPI(rc);
-    return complete(c, &request);
+    return ct_comm_complete(c, &request);
 }

@@ -79,26 +79,36 @@ static ct_status count(const ct_layer *l, ct_instance *in, ct_exec *ex, int64_t 
     const ct_view *v = &plan->view;
     const float *score, *value;
     double *right_of = in->buffer[RIGHT_OF_CLASS].data, *of = in->buffer[SAMPLES_OF_CLASS].data;
-    int64_t n = v->outer * v->inner;
+    int64_t n = v->outer * v->inner, right = 0, counted = 0, bad = n;
 
     CT_TRY(ct_stage_read(ex, &plan->scores, ct_blob_data(in->bottom[0]),
                          ct_tensor_count(&in->bottom[0]->data), &score));
     CT_TRY(ct_stage_read(ex, &plan->labels, ct_blob_data(in->bottom[1]), n, &value));
+    /* counts are whole numbers, so the order in which threads add them does not matter */
+#pragma omp parallel for schedule(static) reduction(+ : right, counted) reduction(min : bad)       \
+    if (n * v->mid >= CT_PARALLEL_MIN)
     for (int64_t k = 0; k < n; k++) {
         int32_t label;
-        bool right;
+        bool hit;
 
         if (s->has_ignore && (value[k] == (float)s->ignore)) continue;
-        if (!ct_label_class(value[k], v->mid, &label))
-            return ct_label_fail(l, ex, value[k], k, n / in->bottom[1]->data.shape.dim[0], v->mid);
-        right =
-            is_right(v, score + k / v->inner * v->mid * v->inner + k % v->inner, label, s->top_k);
-        *right_p += right;
-        *counted_p += 1;
+        if (!ct_label_class(value[k], v->mid, &label)) {
+            bad = (k < bad) ? k : bad;
+            continue;
+        }
+        hit = is_right(v, score + k / v->inner * v->mid * v->inner + k % v->inner, label, s->top_k);
+        right += hit;
+        counted += 1;
         if (l->n_top < 2) continue;
+#pragma omp atomic
         of[label] += 1;
-        right_of[label] += right;
+#pragma omp atomic
+        right_of[label] += hit;
     }
+    if (bad < n)
+        return ct_label_fail(l, ex, value[bad], bad, n / in->bottom[1]->data.shape.dim[0], v->mid);
+    *right_p = right;
+    *counted_p = counted;
     return CT_OK;
 }
 

@@ -3,13 +3,6 @@
 #include "layers/layer_types.h"
 #include "layers/loss_util.h"
 
-enum { LABEL };
-
-typedef struct hinge_plan {
-    double samples; /* of the global batch, in the last forward */
-    int64_t n, classes;
-} hinge_plan;
-
 static bool squared(const ct_layer *l)
 {
     const Ct__HingeLossParameter *p = l->param->hinge_loss_param;
@@ -17,25 +10,8 @@ static bool squared(const ct_layer *l)
     return (p != NULL) && (p->norm == CT__HINGE_LOSS_PARAMETER__NORM__L2);
 }
 
-static ct_status reshape(const ct_layer *l, ct_instance *in)
-{
-    const ct_shape *x = &in->bottom[0]->data.shape;
-    ct_shape scalar = { 0 };
-    hinge_plan *plan = in->state;
-    ct_view v;
-
-    if (x->ndim < 1) return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "bottom 0 has no samples");
-    v = (ct_view){ x->dim[0], ct_shape_count(x, 1, -1), 1, 0 };
-    CT_TRY(ct_layer_check_labels(l, x, &in->bottom[1]->data.shape, &v));
-    plan->n = v.outer;
-    plan->classes = v.mid;
-    ct_instance_buffer(in, LABEL, CT_KEEP_PASS, (size_t)v.outer * sizeof(int32_t));
-    ct_blob_set_shape(in->top[0], &scalar);
-    return CT_OK;
-}
-
 typedef struct hinge {
-    const hinge_plan *plan;
+    const ct_class_loss *plan;
     const float *x;
     const int32_t *label;
     bool squared;
@@ -61,13 +37,11 @@ static double part(const void *ctx, int64_t from, int64_t to)
 
 static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
-    hinge_plan *plan = in->state;
-    int32_t *label = in->buffer[LABEL].data;
+    const ct_class_loss *plan = in->state;
+    const int32_t *label = in->buffer[CT_CLASS_LOSS_LABEL].data;
     hinge h = { plan, ct_blob_data(in->bottom[0]), label, squared(l) };
 
-    CT_TRY(ct_loss_labels(l, ex, NULL, ct_blob_data(in->bottom[1]), plan->n, 1, plan->classes,
-                          label, NULL));
-    CT_TRY(ct_loss_samples(in, ex, &plan->samples));
+    CT_TRY(ct_class_loss_begin(l, in, ex));
     ct_blob_data(in->top[0])[0] =
         (float)(ct_loss_sum(plan->n, plan->n * plan->classes, part, &h) / plan->samples);
     return CT_OK;
@@ -75,8 +49,8 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 
 static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
-    const hinge_plan *plan = in->state;
-    const int32_t *label = in->buffer[LABEL].data;
+    const ct_class_loss *plan = in->state;
+    const int32_t *label = in->buffer[CT_CLASS_LOSS_LABEL].data;
     const float *x = ct_blob_data(in->bottom[0]);
     float *dx = ct_blob_diff(in->bottom[0]);
     float scale = (float)((double)ct_loss_weight(in) / plan->samples);
@@ -106,8 +80,8 @@ const ct_layer_ops ct_layer_hinge_loss = {
     .top_is_share = true,
     .no_diff_bottom = 1 << 1,
     .backward_reads = CT_READS_BOTTOM,
-    .instance_state_size = sizeof(hinge_plan),
-    .reshape = reshape,
+    .instance_state_size = sizeof(ct_class_loss),
+    .reshape = ct_class_loss_reshape,
     .forward = forward,
     .backward = backward,
 };

@@ -75,8 +75,10 @@ ct_status ct_loss_reshape_pair(const ct_layer *l, ct_instance *in, int a, int b)
     const ct_shape *x = &in->bottom[a]->data.shape, *y = &in->bottom[b]->data.shape;
     ct_shape scalar = { 0 };
 
-    if ((x->ndim < 1) || (y->ndim < 1) || (x->dim[0] != y->dim[0]) ||
-        (ct_shape_count(x, 1, -1) != ct_shape_count(y, 1, -1)))
+    if ((x->ndim < 1) || (y->ndim < 1))
+        return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "bottom %d is a scalar, which has no axis of samples",
+                             (x->ndim < 1) ? a : b);
+    if ((x->dim[0] != y->dim[0]) || (ct_shape_count(x, 1, -1) != ct_shape_count(y, 1, -1)))
         return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "bottoms %d and %d of shapes %s and %s do not match",
                              a, b, ct_shape_str(x).text, ct_shape_str(y).text);
     ct_blob_set_shape(in->top[0], &scalar);
@@ -100,4 +102,29 @@ ct_status ct_loss_labels(const ct_layer *l, const ct_exec *ex, const ct_loss_rul
     }
     if (counted_p != NULL) *counted_p = counted;
     return CT_OK;
+}
+
+ct_status ct_class_loss_reshape(const ct_layer *l, ct_instance *in)
+{
+    const ct_shape *x = &in->bottom[0]->data.shape;
+    ct_class_loss *plan = in->state;
+    ct_view v;
+
+    if (x->ndim < 1) return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "bottom 0 has no samples");
+    v = (ct_view){ x->dim[0], ct_shape_count(x, 1, -1), 1, 0 };
+    CT_TRY(ct_layer_check_labels(l, x, &in->bottom[1]->data.shape, &v));
+    plan->n = v.outer;
+    plan->classes = v.mid;
+    ct_instance_buffer(in, CT_CLASS_LOSS_LABEL, CT_KEEP_PASS, (size_t)v.outer * sizeof(int32_t));
+    ct_blob_set_shape(in->top[0], &(ct_shape){ 0 });
+    return CT_OK;
+}
+
+ct_status ct_class_loss_begin(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    ct_class_loss *plan = in->state;
+
+    CT_TRY(ct_loss_labels(l, ex, NULL, ct_blob_data(in->bottom[1]), plan->n, 1, plan->classes,
+                          in->buffer[CT_CLASS_LOSS_LABEL].data, NULL));
+    return ct_loss_samples(in, ex, &plan->samples);
 }

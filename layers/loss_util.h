@@ -42,6 +42,21 @@ ct_status ct_loss_labels(const ct_layer *l, const ct_exec *ex, const ct_loss_rul
                          const float *value, int64_t n, int64_t per_sample, int64_t n_class,
                          int32_t *label, int64_t *counted_p);
 
+/* ---- losses of scores, bottom 0, with one label a sample in bottom 1; the other axes are classes
+ */
+
+typedef struct ct_class_loss {
+    double samples; /* of the global batch, in the last forward */
+    int64_t n, classes;
+} ct_class_loss;
+
+enum { CT_CLASS_LOSS_LABEL }; /* buffer: the labels as int32_t, for backward */
+
+/** in->state is a ct_class_loss; the top is a scalar. CT_ERR_SHAPE, logged. */
+ct_status ct_class_loss_reshape(const ct_layer *l, ct_instance *in);
+/** forward, first: labels and samples. Collective. CT_ERR_DATA, logged. */
+ct_status ct_class_loss_begin(const ct_layer *l, ct_instance *in, ct_exec *ex);
+
 /* ---- losses on the softmax of bottom 0 with labels in bottom 1; top 1, if any, is the softmax */
 
 typedef struct ct_softmax_loss {

@@ -6,19 +6,8 @@
 #include <string.h>
 
 #include "framework/base/memory.h"
-#include "layers/box.h"
 #include "layers/layer_types.h"
-#include "layers/loss_util.h"
-
-typedef Ct__MultiBoxLossParameter__MiningType mining_type;
-
-typedef struct multibox_state {
-    const Ct__MultiBoxLossParameter *p;
-    int64_t n_class, loc_class;
-    int background;
-    mining_type mining;
-    ct_loss_rule rule;
-} multibox_state;
+#include "layers/multibox.h"
 
 typedef struct multibox_plan {
     int64_t n, n_prior, n_row; /* samples, priors, rows of true boxes            */
@@ -27,7 +16,6 @@ typedef struct multibox_plan {
 } multibox_plan;
 
 enum { MATCH, TARGET, ROWS, OVERLAP, RANKED, DECODED, LOSS, PAIRS }; /* buffers */
-enum { NOT_COUNTED = -1 };                                           /* target       */
 
 /* True boxes by sample: those of sample i are box[start[i] .. start[i + 1]). */
 typedef struct truth_table {
@@ -38,7 +26,7 @@ typedef struct truth_table {
 
 static ct_status refuse(const ct_layer *l, const Ct__MultiBoxLossParameter *p)
 {
-    const multibox_state *s = l->state;
+    const ct_multibox_rule *s = l->state;
 
     if (!p->share_location && (s->mining != CT__MULTI_BOX_LOSS_PARAMETER__MINING_TYPE__NONE))
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
@@ -65,7 +53,7 @@ static ct_status refuse(const ct_layer *l, const Ct__MultiBoxLossParameter *p)
 static ct_status setup(ct_layer *l, const ct_shape *bottom)
 {
     const Ct__MultiBoxLossParameter *p = l->param->multibox_loss_param;
-    multibox_state *s = l->state;
+    ct_multibox_rule *s = l->state;
 
     (void)bottom;
     if ((p == NULL) || !p->has_num_classes || (p->num_classes == 0))
@@ -78,12 +66,12 @@ static ct_status setup(ct_layer *l, const ct_shape *bottom)
     s->loc_class = p->share_location ? 1 : s->n_class;
     s->background = (int)p->background_label_id;
     s->mining = p->mining_type;
-    s->rule = ct_loss_rule_read(l, CT__LOSS_PARAMETER__NORMALIZATION_MODE__VALID);
-    s->rule.has_ignore = true; /* how many match depends on the data */
+    s->loss = ct_loss_rule_read(l, CT__LOSS_PARAMETER__NORMALIZATION_MODE__VALID);
+    s->loss.has_ignore = true; /* how many match depends on the data */
     return refuse(l, p);
 }
 
-static void declare_buffers(const multibox_state *s, const multibox_plan *r, ct_instance *in)
+static void declare_buffers(const ct_multibox_rule *s, const multibox_plan *r, ct_instance *in)
 {
     size_t n = (size_t)(r->n * r->n_prior), rows = (size_t)r->n_row;
 
@@ -102,7 +90,7 @@ static void declare_buffers(const multibox_state *s, const multibox_plan *r, ct_
 
 static ct_status reshape(const ct_layer *l, ct_instance *in)
 {
-    const multibox_state *s = l->state;
+    const ct_multibox_rule *s = l->state;
     const ct_shape *loc = &in->bottom[0]->data.shape, *conf = &in->bottom[1]->data.shape;
     const ct_shape *prior = &in->bottom[2]->data.shape, *truth = &in->bottom[3]->data.shape;
     multibox_plan *r = in->state;
@@ -130,7 +118,7 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     return CT_OK;
 }
 
-static ct_priors priors_of(const multibox_state *s, const multibox_plan *r, const ct_instance *in)
+static ct_priors priors_of(const ct_multibox_rule *s, const multibox_plan *r, const ct_instance *in)
 {
     const float *prior = ct_blob_data(in->bottom[2]);
 
@@ -150,7 +138,7 @@ static truth_table table_of(const multibox_plan *r, const ct_instance *in)
 static ct_status check_row(const ct_layer *l, const ct_exec *ex, const multibox_plan *r,
                            const float *row, int64_t at, int64_t *sample_p)
 {
-    const multibox_state *s = l->state;
+    const ct_multibox_rule *s = l->state;
     float number = (r->per_sample > 0) ? (float)(at / r->per_sample) : row[0];
     int32_t sample, label;
     bool good;
@@ -195,90 +183,14 @@ static ct_status sort_rows(const ct_layer *l, const ct_instance *in, const ct_ex
     return CT_OK;
 }
 
-/* The class of a true box, which stands two before it in its row. */
-static int class_of(const multibox_state *s, const float *box)
+static ct_multibox_sample sample_of(const ct_layer *l, const ct_instance *in, int64_t i)
 {
-    return s->p->map_object_to_agnostic ? s->background + 1 : (int)box[-2];
-}
-
-/* ---- losses of one prior */
-
-static double softmax_loss(const float *x, int64_t n, int label, double scale, float *dx)
-{
-    double most = (double)x[0], sum = 0, p;
-
-    for (int64_t c = 1; c < n; c++) most = fmax(most, (double)x[c]);
-    for (int64_t c = 0; c < n; c++) sum += exp((double)x[c] - most);
-    p = exp((double)x[label] - most) / sum;
-    for (int64_t c = 0; (dx != NULL) && (c < n); c++)
-        dx[c] = (float)(scale * (exp((double)x[c] - most) / sum - ((c == label) ? 1.0 : 0.0)));
-    return -log(fmax(p, 0x1p-126));
-}
-
-static double logistic_loss(const float *x, int64_t n, int label, double scale, float *dx)
-{
-    double loss = 0;
-
-    for (int64_t c = 0; c < n; c++) {
-        double v = (double)x[c], target = (c == label) ? 1.0 : 0.0;
-
-        loss += fmax(v, 0.0) - v * target + log1p(exp(-fabs(v)));
-        if (dx != NULL) dx[c] = (float)(scale * (1.0 / (1.0 + exp(-v)) - target));
-    }
-    return loss;
-}
-
-static double conf_loss(const multibox_state *s, const float *x, int label, double scale, float *dx)
-{
-    bool soft = s->p->conf_loss_type == CT__MULTI_BOX_LOSS_PARAMETER__CONF_LOSS_TYPE__SOFTMAX;
-
-    return soft ? softmax_loss(x, s->n_class, label, scale, dx)
-                : logistic_loss(x, s->n_class, label, scale, dx);
-}
-
-/* Of prior i, to predict `truth`; where dx, the gradient. */
-static double loc_loss(const multibox_state *s, const ct_priors *p, int64_t i, const float *truth,
-                       const float *x, double scale, float *dx)
-{
-    bool smooth = s->p->loc_loss_type == CT__MULTI_BOX_LOSS_PARAMETER__LOC_LOSS_TYPE__SMOOTH_L1;
-    float code[4], box[4];
-    double loss = 0;
-
-    ct_box_encode(p, i, truth, code);
-    memcpy(box, p->box + 4 * i, sizeof(box));
-    if (s->p->bp_inside && !s->p->use_prior_for_matching) ct_box_decode(p, i, x, box);
-    for (int k = 0; k < 4; k++) {
-        double unit = p->plain ? (double)p->variance[4 * i + k] : 1.0;
-        double d = ((double)x[k] - (double)code[k]) / unit;
-        bool flat = smooth && (fabs(d) >= 1.0);
-
-        if (s->p->bp_inside && ((box[k] < 0.0f) || (box[k] > 1.0f))) d = 0, flat = false;
-        loss += flat ? fabs(d) - 0.5 : 0.5 * d * d;
-        if (dx != NULL) dx[k] = (float)(scale * (flat ? copysign(1.0, d) : d) / unit);
-    }
-    return loss;
-}
-
-/* ---- one sample */
-
-typedef struct sample {
-    const multibox_state *s;
-    ct_priors prior;
-    ct_truth truth;
-    const float *loc, *conf; /* of this sample   */
-    int32_t *match, *target; /* of its priors    */
-    float *overlap, *decoded;
-    ct_ranked *ranked, *best;
-} sample;
-
-static sample sample_of(const ct_layer *l, const ct_instance *in, int64_t i)
-{
-    const multibox_state *s = l->state;
+    const ct_multibox_rule *s = l->state;
     const multibox_plan *r = in->state;
     truth_table t = table_of(r, in);
     int64_t at = i * r->n_prior;
     float *decoded = in->buffer[DECODED].data;
-    sample m = { .s = s, .prior = priors_of(s, r, in) };
+    ct_multibox_sample m = { .rule = s, .prior = priors_of(s, r, in) };
 
     m.truth = (ct_truth){ t.start[i + 1] - t.start[i], t.box + t.start[i] };
     m.loc = ct_blob_data(in->bottom[0]) + at * 4 * s->loc_class;
@@ -293,102 +205,9 @@ static sample sample_of(const ct_layer *l, const ct_instance *in, int64_t i)
     return m;
 }
 
-/* The place of prior k's location among the predictions, for the class of its box. */
-static int64_t loc_at(const sample *m, int64_t k)
-{
-    int label = (m->s->loc_class > 1) ? class_of(m->s, m->truth.box[m->match[k]]) : 0;
-
-    return (k * m->s->loc_class + label) * 4;
-}
-
-static int label_of(const sample *m, int64_t k)
-{
-    return (m->match[k] >= 0) ? class_of(m->s, m->truth.box[m->match[k]]) : m->s->background;
-}
-
-static void match_sample(const sample *m)
-{
-    const Ct__MultiBoxLossParameter *p = m->s->p;
-    bool each = p->match_type == CT__MULTI_BOX_LOSS_PARAMETER__MATCH_TYPE__PER_PREDICTION;
-    const float *box = m->prior.box;
-
-    if (!p->use_prior_for_matching) {
-        for (int64_t k = 0; k < m->prior.n; k++)
-            ct_box_decode(&m->prior, k, m->loc + 4 * k, m->decoded + 4 * k);
-        box = m->decoded;
-    }
-    ct_box_match(&m->truth, box, m->prior.n, p->ignore_cross_boundary_bbox,
-                 each ? p->overlap_threshold : -1.0f, m->match, m->overlap, m->best);
-}
-
-/* The hardest candidates; how many of *n_p count. */
-static int64_t pick_hardest(const sample *m, bool all)
-{
-    const Ct__MultiBoxLossParameter *p = m->s->p;
-    int64_t n = 0, matched = 0, most;
-
-    for (int64_t k = 0; k < m->prior.n; k++) {
-        const float *x = m->conf + k * m->s->n_class;
-        double loss;
-
-        matched += m->match[k] >= 0;
-        if (!all && ((m->match[k] != CT_BOX_NO_MATCH) || !(m->overlap[k] < p->neg_overlap)))
-            continue;
-        loss = conf_loss(m->s, x, label_of(m, k), 0, NULL);
-        if (all && (m->match[k] >= 0))
-            loss += loc_loss(m->s, &m->prior, k, m->truth.box[m->match[k]], m->loc + loc_at(m, k),
-                             0, NULL);
-        m->ranked[n++] = (ct_ranked){ (float)loss, (int32_t)k };
-    }
-    ct_box_rank(m->ranked, n);
-    most = all ? p->sample_size : (int64_t)((float)matched * p->neg_pos_ratio);
-    return (most < n) ? most : n;
-}
-
-/* target: the class that a prior's scores are to show; matches that do not count are taken back. */
-static void choose_targets(const sample *m)
-{
-    bool hard = m->s->mining == CT__MULTI_BOX_LOSS_PARAMETER__MINING_TYPE__HARD_EXAMPLE;
-    bool none = m->s->mining == CT__MULTI_BOX_LOSS_PARAMETER__MINING_TYPE__NONE;
-    int64_t n;
-
-    for (int64_t k = 0; k < m->prior.n; k++) {
-        bool counts = none || (!hard && (m->match[k] >= 0));
-
-        m->target[k] = counts ? label_of(m, k) : NOT_COUNTED;
-    }
-    if (none || (m->truth.n == 0)) return;
-    n = pick_hardest(m, hard);
-    for (int64_t i = 0; i < n; i++) {
-        int32_t k = m->ranked[i].index;
-
-        if (m->match[k] != CT_BOX_OUTSIDE) m->target[k] = label_of(m, k);
-    }
-    for (int64_t k = 0; hard && (k < m->prior.n); k++) {
-        if ((m->match[k] >= 0) && (m->target[k] == NOT_COUNTED)) m->match[k] = CT_BOX_NO_MATCH;
-    }
-}
-
-static double sum_losses(const sample *m, int64_t *matched_p)
-{
-    double loc = 0, conf = 0;
-
-    *matched_p = 0;
-    for (int64_t k = 0; k < m->prior.n; k++) {
-        if (m->match[k] >= 0) {
-            loc += loc_loss(m->s, &m->prior, k, m->truth.box[m->match[k]], m->loc + loc_at(m, k), 0,
-                            NULL);
-            (*matched_p)++;
-        }
-        if (m->target[k] != NOT_COUNTED)
-            conf += conf_loss(m->s, m->conf + k * m->s->n_class, m->target[k], 0, NULL);
-    }
-    return (double)m->s->p->loc_weight * loc + conf;
-}
-
 static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
-    const multibox_state *s = l->state;
+    const ct_multibox_rule *s = l->state;
     multibox_plan *r = in->state;
     truth_table t = table_of(r, in);
     ct_priors prior = priors_of(s, r, in);
@@ -401,26 +220,26 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     CT_TRY(sort_rows(l, in, ex, &t));
 #pragma omp parallel for schedule(dynamic)
     for (int64_t i = 0; i < r->n; i++) {
-        sample m = sample_of(l, in, i);
+        ct_multibox_sample m = sample_of(l, in, i);
         int64_t here;
 
-        match_sample(&m);
-        choose_targets(&m);
-        loss[i] = sum_losses(&m, &here);
+        ct_multibox_match(&m);
+        ct_multibox_targets(&m);
+        loss[i] = ct_multibox_sum(&m, &here);
         loss[r->n + i] = (double)here;
     }
     for (int64_t i = 0; i < r->n; i++) {
         sum += loss[i];
         matched += (int64_t)loss[r->n + i];
     }
-    CT_TRY(ct_loss_divisor(&s->rule, ex, r->n * r->n_prior, matched, r->n, &r->divisor));
+    CT_TRY(ct_loss_divisor(&s->loss, ex, r->n * r->n_prior, matched, r->n, &r->divisor));
     *ct_blob_data(in->top[0]) = (float)(sum / r->divisor);
     return CT_OK;
 }
 
 static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
-    const multibox_state *s = l->state;
+    const ct_multibox_rule *s = l->state;
     const multibox_plan *r = in->state;
     double scale = (double)ct_loss_weight(in) / r->divisor;
     float *dloc = ct_blob_diff(in->bottom[0]), *dconf = ct_blob_diff(in->bottom[1]);
@@ -430,19 +249,11 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     if (dconf != NULL) memset(dconf, 0, ct_tensor_bytes(&in->bottom[1]->diff));
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < r->n; i++) {
-        sample m = sample_of(l, in, i);
+        ct_multibox_sample m = sample_of(l, in, i);
+        int64_t at = i * r->n_prior;
 
-        for (int64_t k = 0; k < r->n_prior; k++) {
-            int64_t at = i * r->n_prior;
-
-            if ((dloc != NULL) && (m.match[k] >= 0))
-                loc_loss(s, &m.prior, k, m.truth.box[m.match[k]], m.loc + loc_at(&m, k),
-                         scale * (double)s->p->loc_weight,
-                         dloc + at * 4 * s->loc_class + loc_at(&m, k));
-            if ((dconf != NULL) && (m.target[k] != NOT_COUNTED))
-                conf_loss(s, m.conf + k * s->n_class, m.target[k], scale,
-                          dconf + (at + k) * s->n_class);
-        }
+        ct_multibox_gradient(&m, scale, (dloc != NULL) ? dloc + at * 4 * s->loc_class : NULL,
+                             (dconf != NULL) ? dconf + at * s->n_class : NULL);
     }
     return CT_OK;
 }
@@ -457,7 +268,7 @@ const ct_layer_ops ct_layer_multibox_loss = {
     .top_is_share = true,
     .no_diff_bottom = 1 << 2 | 1 << 3,
     .backward_reads = CT_READS_BOTTOM,
-    .state_size = sizeof(multibox_state),
+    .state_size = sizeof(ct_multibox_rule),
     .instance_state_size = sizeof(multibox_plan),
     .setup = setup,
     .reshape = reshape,

@@ -7,6 +7,7 @@
 #include "framework/base/text.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -224,6 +225,24 @@ void test_near(const float *a, const double *b, int64_t n, double tolerance, con
             fail_msg("%s[%lld] is %.9g, expected %.9g +- %.2g", what, (long long)i, (double)a[i],
                      b[i], tolerance * (1 + fabs(b[i])));
     }
+}
+
+void test_near_golden(const test_layer *t, test_side side, const float *a, const double *b,
+                      int64_t n, double tolerance, const char *what)
+{
+    const char *path = getenv("CORTADO_GOLDEN");
+    double worst = 0;
+    FILE *f;
+
+    test_near(a, b, n, tolerance, what);
+    if ((path == NULL) || (path[0] == '\0')) return;
+    for (int64_t i = 0; i < n; i++)
+        worst = fmax(worst, fabs((double)a[i] - b[i]) / (1 + fabs(b[i])));
+    f = fopen(path, "a");
+    assert_non_null(f);
+    fprintf(f, "%s %s %.3g %.3g\n", t->layer.ops->type,
+            (side == TEST_FORWARD) ? "FORWARD" : "BACKWARD", worst, tolerance);
+    assert_int_equal(fclose(f), 0);
 }
 
 void test_same(const float *a, const float *b, int64_t n, const char *what)

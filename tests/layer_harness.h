@@ -125,6 +125,12 @@ const char *test_log_stop(void);
 
 /** Asserts |a[i] - b[i]| <= tolerance (1 + |b[i]|) for all i; says the worst place. */
 void test_near(const float *a, const double *b, int64_t n, double tolerance, const char *what);
+/** test_near() against numbers of an independent implementation. Where CORTADO_GOLDEN names a file,
+ *  a line "TYPE FORWARD|BACKWARD ERROR ALLOWED" goes to its end, ERROR the largest
+ *  |a[i] - b[i]| / (1 + |b[i]|): what docs/layers-golden.md is made of. */
+typedef enum { TEST_FORWARD, TEST_BACKWARD } test_side;
+void test_near_golden(const test_layer *t, test_side side, const float *a, const double *b,
+                      int64_t n, double tolerance, const char *what);
 /** Asserts that a and b hold the same bits. */
 void test_same(const float *a, const float *b, int64_t n, const char *what);
 

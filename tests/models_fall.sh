@@ -58,7 +58,7 @@ make_set() {
         ;;
     *)
         size=$(size_of "$2")
-        case $1 in fcn8s) size=64 ;; ssd300) size=300 BATCH=1 ;; esac # those have one image a batch
+        case $1 in fcn8s) size=64 BATCH=1 ;; ssd300) size=300 ;; esac
         gray=
         case $1 in lenet) gray=--gray ;; esac
         set=set_$size$gray
@@ -78,17 +78,17 @@ make_set() {
         ;;
     esac
 }
-# two true boxes, of classes 3 and 7, beside one image
+# two true boxes, of classes 3 and 7, beside each image
 boxes() {
     echo "layer { name: 'data' type: 'Data' top: 'data' transform_param { mean_value: 128 }"
-    echo "  data_param { source: '$set' backend: LMDB batch_size: 1 } }"
+    echo "  data_param { source: '$set' backend: LMDB batch_size: $BATCH shuffle: false } }"
     for k in 1 2; do
         bottoms=
         for column in 0 $((4 * k - 1)) 0 0.$k 0.2 0.$((3 * k)) 0.8 0; do
             top=b${k}_$(echo "$bottoms" | wc -w)
             bottoms="$bottoms bottom:'$top'"
             echo "layer { name: '$top' type: 'DummyData' top: '$top' dummy_data_param {"
-            echo "  shape { dim: 1 dim: 1 dim: 1 } data_filler { value: $column } } }"
+            echo "  shape { dim: $BATCH dim: 1 dim: 1 } data_filler { value: $column } } }"
         done
         echo "layer { name: 'box$k' type: 'Concat' $bottoms top: 'box$k' concat_param { axis: 2 } }"
     done
@@ -101,7 +101,9 @@ falls() { # of the losses in ./losses: the last five beside the first three
         printf "    %d losses, from %.4f to %.4f\n", NR, a, b
         exit !(NR >= 20 && b < 0.98 * a) }' losses
 }
+wanted=$BATCH
 for name in "$@"; do
+    BATCH=$wanted
     make_set "$name" "$ROOT/models/$name/train_val.prototxt"
     [ -e "$set" ] || { not_ok "$name" "no data"; continue; }
     sed -E -e "s#source: \"[^\"]*_label_lmdb\"#source : \"labels\"#" -e "s#source: \"[^\"]*\"#source: \"$PWD/$set\"#; s/batch_size: [0-9]+/batch_size: $BATCH/; s/steps: [0-9]+/steps: 35/" \

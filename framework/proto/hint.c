@@ -3,8 +3,10 @@
 #include <string.h>
 #include <strings.h>
 
+#include "framework/net/foreign.h"
 #include "framework/proto/cortado.pb-c.h"
 #include "framework/proto/reader.h"
+#include "framework/proto/upgrade.h"
 
 enum { MAX_CANDIDATES = 256, MAX_LISTED = 12 };
 
@@ -180,11 +182,28 @@ static bool add_fork_hint(ct_text *t, const char *word)
     return false;
 }
 
+/* Parameters of a layer whose type nobody knows: the type is what is at fault. */
+static bool add_type_hint(ct_text *t, const ProtobufCMessageDescriptor *type, const ct_frame *frame,
+                          const char *word)
+{
+    size_t n = strlen(word);
+    char own[64];
+
+    if ((type != &ct__layer_parameter__descriptor) || (frame == NULL) || (n < 6) ||
+        (strcmp(word + n - 6, "_param") != 0) || !ct_frame_layer_type(frame, own, sizeof(own)) ||
+        ct_type_is_listed(own))
+        return false;
+    ct_text_add(t, "; layers of type \"%s\" are not there", own);
+    if (ct_foreign_why(own) != NULL) ct_text_add(t, ": %s", ct_foreign_why(own));
+    return true;
+}
+
 void ct_add_field_hint(ct_text *t, const ProtobufCMessageDescriptor *type, const ct_frame *frame,
                        const char *word)
 {
     if (add_file_hint(t, type, word) || add_child_hint(t, type, frame, word) ||
-        add_parent_hint(t, frame, word) || add_fork_hint(t, word) || add_near_hint(t, type, word) ||
+        add_parent_hint(t, frame, word) || add_fork_hint(t, word) ||
+        add_type_hint(t, type, frame, word) || add_near_hint(t, type, word) ||
         add_elsewhere_hint(t, type, word)) {
         return;
     }

@@ -349,7 +349,7 @@ const ct_meaning ct_meaning_table[] = {
     { "MultiBoxLossParameter.use_prior_for_matching", "Match priors, not predictions." },
     { "MultiBoxLossParameter.use_prior_for_nms",
       "Overlap of priors, not of predictions, in `nms_param`." },
-    { "NetParameter.debug_info", "Log the size of values and gradients of every layer." },
+    { "NetParameter.debug_info", "Taken with a warning, and without effect." },
     { "NetParameter.force_backward", "Run backward also where no layer needs it." },
     { "NetParameter.fuse", "Let neighbouring layers run as one where that is exact." },
     { "NetParameter.input", "Old form of an Input layer." },
@@ -486,6 +486,8 @@ const ct_meaning ct_meaning_table[] = {
     { "SolverParameter.global_batch_size", "Cortado: samples per iteration over all ranks; 0: "
                                            "`batch_size` of the data layer times ranks." },
     { "SolverParameter.iter_size", "Batches whose gradients are added up before an update." },
+    { "SolverParameter.layer_wise_reduce",
+      "false: Caffe's `comm { overlap: false }`, where that is not given." },
     { "SolverParameter.local_gw_ratio",
       "LARS: a layer moves by this share of its weights' norm, at a rate of 1." },
     { "SolverParameter.lr_policy",
@@ -521,7 +523,7 @@ const ct_meaning ct_meaning_table[] = {
     { "SolverParameter.rms_decay", "Decay of RMSProp's mean square." },
     { "SolverParameter.snapshot", "Iterations between snapshots; 0: only at the end." },
     { "SolverParameter.snapshot_after_train", "Write a snapshot at the end." },
-    { "SolverParameter.snapshot_diff", "Write gradients into snapshots too." },
+    { "SolverParameter.snapshot_diff", "Taken with a warning, and without effect." },
     { "SolverParameter.snapshot_format",
       "`BINARYPROTO`, where it is given: weights in Caffe's binary form, and a solver state for "
       "Caffe too." },

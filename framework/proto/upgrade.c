@@ -234,6 +234,7 @@ ct_status ct_net_read(const char *path, ct_source_map *map, Ct__NetParameter **n
     net = (Ct__NetParameter *)message;
     CT_TRY_GOTO(status, err_release, check_sizes(&(ct_upgrade){ net, path, map }));
     CT_TRY_GOTO(status, err_release, ct_net_upgrade(net, path, map));
+    ct_net_warn_unused(net, path, map);
     *net_p = net;
     return CT_OK;
 
@@ -265,13 +266,21 @@ static ct_status upgrade_solver_type(const ct_upgrade *u, Ct__SolverParameter *s
     return (solver->type != NULL) ? CT_OK : CT_FAIL(CT_ERR_NOMEM, "no memory for a solver");
 }
 
+static ct_status upgrade_inner_net(Ct__NetParameter *net, const char *file, ct_source_map *map)
+{
+    if (net == NULL) return CT_OK;
+    CT_TRY(ct_net_upgrade(net, file, map));
+    ct_net_warn_unused(net, file, map);
+    return CT_OK;
+}
+
 static ct_status upgrade_inner_nets(Ct__SolverParameter *solver, const char *file,
                                     ct_source_map *map)
 {
-    if (solver->net_param != NULL) CT_TRY(ct_net_upgrade(solver->net_param, file, map));
-    if (solver->train_net_param != NULL) CT_TRY(ct_net_upgrade(solver->train_net_param, file, map));
+    CT_TRY(upgrade_inner_net(solver->net_param, file, map));
+    CT_TRY(upgrade_inner_net(solver->train_net_param, file, map));
     for (size_t i = 0; i < solver->n_test_net_param; i++) {
-        CT_TRY(ct_net_upgrade(solver->test_net_param[i], file, map));
+        CT_TRY(upgrade_inner_net(solver->test_net_param[i], file, map));
     }
     return CT_OK;
 }

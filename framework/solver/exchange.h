@@ -60,7 +60,8 @@ typedef struct ct_exchange {
      * meanwhile is reported too, each once a step. From after the last `ready` of a step until
      * every bucket was reported; then it returns at once, and so does finish. */
     ct_status (*wait)(void *ctx, int first, int n, ct_landed_fn landed, void *landed_ctx);
-    /** v[i] = sum over ranks, in rank order: bitwise the same everywhere. Blocking. */
+    /** v[i] = sum over ranks, in an order that n and their number decide: bitwise the same
+     *  everywhere. Blocking. */
     ct_status (*sum)(void *ctx, double *v, int n);
     /** v[i] = max over ranks. Blocking. */
     ct_status (*max)(void *ctx, int64_t *v, int n);

@@ -40,7 +40,8 @@ ct_status ct_exchange_read_config(const Ct__SolverParameter *param, ct_grad_pipe
     CT_TRY(ct_coll_check_spec(comm->allreduce));
     config->bucket_bytes = (int64_t)bytes;
     config->allreduce = comm->allreduce;
-    config->overlap = (comm->overlap != 0);
+    /* Caffe's name for it holds where ours is not given */
+    config->overlap = comm->has_overlap ? (comm->overlap != 0) : (param->layer_wise_reduce != 0);
     config->reproducible = (param->reproducible_sum != 0);
     config->deterministic = (param->deterministic != 0);
     /* what was fastest this time may add in another order than what is next time */

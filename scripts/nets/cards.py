@@ -60,8 +60,8 @@ CARDS = {
         "data: `data/voc/trainval_ssd300.txt` lists HDF5 files with `data` (3 x 300 x 300, mean taken off) and `boxes` (64 rows "
         "of 8 an image: 0, class 1 to 20, 0, x0, y0, x1, y1 from 0 to 1, difficult; the first column is -1 in rows that are not "
         "used); `cortado extract` can write them"), [
-            "One image a rank at a time and `iter_size: 32`: in Caffe's form a row says which image of the batch it belongs to, and "
-            "rows of a data set cannot know that. The losses' divisor is so the matches of one image, not of 32.",
+            "8 images a rank and `iter_size: 4` make the authors' 32 on one rank; the loss is divided by the matches of one such part, "
+            "as theirs is on several GPUs. With 4 ranks set `iter_size: 1`.",
             "No AnnotatedData layer: the samplers and distortions of the authors' data layer are to be made beforehand, and there is "
             "no DetectionEvaluate; the test net tells its loss. The deploy net ends in DetectionOutput.",
             "Start from weights of VGG-16 (`--weights`); the authors cut fc6 and fc7 down.", "Not trained to the end here."]),

@@ -87,7 +87,7 @@ def ssd300():
     net = Net("SSD300", 'type: "xavier"', bias=0)
     for phase, part in (("TRAIN", "trainval"), ("TEST", "test")):
         net.layer("data", "HDF5Data", [], ["data", "boxes"], f"include {{ phase: {phase} }}",
-                  f'hdf5_data_param {{ source: "data/voc/{part}_ssd300.txt" batch_size: 1'
+                  f'hdf5_data_param {{ source: "data/voc/{part}_ssd300.txt" batch_size: 8'
                   " synthetic_shape { dim: 3 dim: 300 dim: 300 } synthetic_shape { dim: 64 dim: 8 } }")
     net.input = [("data", (1, 3, 300, 300))]
     ends = vgg_base(net, "data")

@@ -46,7 +46,7 @@ SOLVERS = {
     "resnet152": RESNET,
     "senet50": RESNET,
     "squeezenet": sgd(0.04, 0.0002, 'lr_policy: "poly"\npower: 1\n', 170000, more="iter_size: 16\n"),
-    "ssd300": sgd(0.001, 0.0005, multistep(0.1, 80000, 100000), 120000, 4952, 10000, more="iter_size: 32\n"),
+    "ssd300": sgd(0.001, 0.0005, multistep(0.1, 80000, 100000), 120000, 619, 10000, more="iter_size: 4\n"),
     "vgg16": VGG,
     "vgg16_cifar": sgd(0.05, 0.0005, multistep(0.1, 32000, 48000), 64000, 100, 500, 100, 8000),
     "vgg19": VGG,

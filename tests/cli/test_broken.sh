@@ -44,6 +44,8 @@ wrong dropout_ratio 'dropout_ratio' 'layer { name: "d" type: "Dropout" bottom: "
 wrong concat_shapes 'layer "k"' "$conv { num_output: 2 kernel_size: 3 } }" 'layer { name: "k" type: "Concat" bottom: "x" bottom: "c" top: "k" }'
 wrong eltwise_shapes 'layer "e"' "$conv { num_output: 2 kernel_size: 3 } }" 'layer { name: "e" type: "Eltwise" bottom: "x" bottom: "c" top: "e" }'
 wrong huge 'layer "i"|layer "c"' "$conv { num_output: 4000000000 kernel_size: 1 } }" 'layer { name: "i" type: "InnerProduct" bottom: "c" top: "i" inner_product_param { num_output: 4000000000 } }'
+net "$conv { num_output: 2 kernel_size: 3 } pooling_param { kernel_size: 2 } }"
+runs stray_parameters 0 'net.prototxt:3: in layer "c" .Convolution.: pooling_param means nothing' "$CORTADO" check --model=net.prototxt
 net "$conv { num_output: 2 kernel_size: 3 } }"
 runs good_net 0 'parameters  56' "$CORTADO" check --model=net.prototxt
 finish

@@ -58,6 +58,41 @@ if command -v python3 >/dev/null; then
     is plot_two_curves test "$(grep -c '<polyline' two.svg)" -ge 2
     runs plot_unknown 1 'no such field: speed' $plot x.svg train.log --fields=speed
     runs plot_nothing 1 'no iterations' $plot x.svg net.prototxt
+    # what Caffe's parse_log.py, extract_seconds.py and parse_log.sh look for: these forms, and nothing else
+    cat >forms.py <<'PY'
+import re
+import sys
+
+HEAD = re.compile(r"[IWEF](\d\d)(\d\d) (\d\d):(\d\d):(\d\d)\.(\d+) +\d+ \S+\] ")
+TRAIN = re.compile(r"Train net output #(\d+): (\S+) = ([\.\deE+-]+)")
+TEST = re.compile(r"Test net output #(\d+): (\S+) = ([\.\deE+-]+)")
+RATE = re.compile(r"lr = ([-+]?[0-9]*\.?[0-9]+([eE]?[-+]?[0-9]+)?)")
+solving, iteration, rows, rates, last = False, None, {}, {}, None
+for line in open(sys.argv[1]):
+    head = HEAD.match(line)
+    if "Solving" in line:  # where seconds are counted from
+        assert head, line
+        solving = True
+    at = re.search(r"Iteration (\d+)", line)
+    if at:
+        assert solving and head, line  # a time before each, and a start before the first
+        iteration = int(at.group(1))
+        rates.update({iteration: float(RATE.search(line).group(1))} if RATE.search(line) else {})
+    for kind, form in (("train", TRAIN), ("test", TEST)):
+        output = form.search(line)
+        if output:
+            assert head and iteration is not None, line
+            rows.setdefault((kind, iteration), {})[output.group(2)] = float(output.group(3))
+    if head:
+        moment = tuple(int(v) for v in head.groups()[:5]) + (float("0." + head.group(6)),)
+        assert last is None or moment >= last, line
+        last = moment
+assert ("train", 0) in rows and ("train", 10) in rows, rows
+assert all(set(r) == {"loss"} for (kind, _), r in rows.items() if kind == "train"), rows
+assert all(set(r) == {"loss", "accuracy"} for (kind, _), r in rows.items() if kind == "test"), rows
+assert len([k for k in rows if k[0] == "test"]) >= 2 and rates[10] == 0.05, (rows, rates)
+PY
+    runs log_forms 0 '' python3 forms.py train.log
 fi
 if [ -n "${CORTADO_PARSE_LOG:-}" ] && command -v python3 >/dev/null; then
     # Caffe's own script, which an older Python wrote: print statements become calls, nothing else

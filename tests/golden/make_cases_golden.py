@@ -448,7 +448,57 @@ def detections():
          [rand(N, P * 4 * C), conf, priors], find("CORNER", -9, 0.7, 0.8, 5, 99, False, 20), constant=None, roundings=512)
 
 
-for part in (structure, reduce, convolutions, others, bn, sizes, regions, prior_boxes, multibox, detections):
+# ---- layers that add, multiply and pass on
+
+def plain():
+    x = (2, 3, 4, 5)
+    case("Concat", "", [rand(2, 3, 1), rand(2, 1, 1), rand(2, 2, 1)], lambda b, w: torch.cat(b, 1))
+    case("Concat", "concat_param { axis: -2 }", [rand(2, 3, 1, 5), rand(2, 3, 7, 5)], lambda b, w: torch.cat(b, 2))
+    case("Concat", "concat_param { concat_dim: 0 }", [rand(1, 3), rand(4, 3)], lambda b, w: torch.cat(b, 0))
+    three = [distinct(*x), distinct(*x) + 0.01, rand(*x)]
+    case("Eltwise", "", three, lambda b, w: b[0] + b[1] + b[2])
+    case("Eltwise", "eltwise_param { coeff: -0.5 coeff: 2 }", three[:2], lambda b, w: 2 * b[1] - b[0] / 2)
+    case("Eltwise", "eltwise_param { operation: MAX }", three, lambda b, w: torch.max(torch.max(b[0], b[1]), b[2]), roundings=1)
+    factors = [rand(*x) for _ in range(3)]
+    case("Eltwise", "eltwise_param { operation: PROD }", factors, lambda b, w: b[0] * b[1] * b[2])
+    away = [(v.abs() + 0.5).float().double() for v in factors]
+    case("Eltwise", "eltwise_param { operation: PROD stable_prod_grad: false }", away, lambda b, w: b[0] * b[1] * b[2])
+    index = torch.tensor([[2., 0, 2], [6, 1, 1]])
+    case("Embed", "embed_param { num_output: 5 input_dim: 7 }", [index], lambda b, w: F.embedding(b[0].long(), w[0]) + w[1],
+         [rand(7, 5), rand(5)], constant=None)
+    case("Embed", "embed_param { num_output: 1 input_dim: 7 bias_term: false }", [index],
+         lambda b, w: F.embedding(b[0].long(), w[0]), [rand(7, 1)], constant=None)
+    case("Bias", "", [rand(*x)], lambda b, w: b[0] + w[0].reshape(1, 3, 1, 1), [rand(3)])
+    case("Bias", "bias_param { axis: -2 }", [rand(*x), rand(4, 5)], lambda b, w: b[0] + b[1])
+    case("Scale", "scale_param { bias_term: true }", [rand(*x)],
+         lambda b, w: b[0] * w[0].reshape(1, 3, 1, 1) + w[1].reshape(1, 3, 1, 1), [rand(3), rand(3)])
+    case("Scale", "scale_param { axis: 0 num_axes: -1 }", [rand(3, 1, 7)], lambda b, w: b[0] * w[0], [rand(3, 1, 7)])
+    case("Scale", "scale_param { axis: 1 bias_term: true }", [rand(*x), rand(3, 4)],
+         lambda b, w: b[0] * b[1].reshape(1, 3, 4, 1) + w[0].reshape(1, 3, 4, 1), [rand(3, 4)], roundings=128)
+    case("Scale", "scale_param { num_axes: 0 bias_term: true }", [rand(2, 5)], lambda b, w: b[0] * w[0] + w[1], [rand(), rand()])
+    case("Flatten", "", [rand(*x)], lambda b, w: b[0].flatten(1), roundings=1)
+    case("Flatten", "flatten_param { axis: -3 end_axis: -2 }", [rand(*x)], lambda b, w: b[0].flatten(1, 2), roundings=1)
+    case("Split", "", [rand(3, 1, 5)], lambda b, w: [b[0] * 1, b[0] * 1, b[0] * 1])
+    case("Dropout", "dropout_param { dropout_ratio: 0.3 }", [rand(3, 7)], lambda b, w: b[0] * 1, phase="CT_TEST", roundings=1)
+    score, label = distinct(4, 5, 2, 1), torch.tensor([[[0.], [3]], [[4], [1]], [[1], [2]], [[3], [3]]])
+
+    def accuracy(k, ignore=None, each=False):
+        def f(b, w):
+            right = (b[0].topk(k, 1)[1] == label.long().unsqueeze(1)).any(1).double()
+            keep = (label != ignore).double() if ignore is not None else torch.ones_like(label)
+            classes = [(right * (label == c)).sum() / max(1, (label == c).sum()) for c in range(5)]
+            return [(right * keep).sum() / keep.sum()] + ([torch.stack(classes)] if each else [])
+        return f
+    case("Accuracy", "", [score, label], accuracy(1, each=True), constant=None, roundings=1)
+    case("Accuracy", "accuracy_param { top_k: 3 ignore_label: 3 }", [score, label], accuracy(3, 3), constant=None, roundings=1)
+    case("Pooling", "pooling_param { pool: STOCHASTIC kernel_size: 2 stride: 2 }", [(rand(2, 3, 4, 6).abs() + 0.1).float().double()],
+         lambda b, w: F.avg_pool2d(b[0] * b[0], 2) / F.avg_pool2d(b[0], 2), phase="CT_TEST")
+    ws = [rand(1, 4), rand(1, 4), rand(1, 4), rand(1, 4).abs() + 0.5]
+    case("SyncBN", "bn_param { eps: 1e-3 }", [rand(3, 4, 2, 5)],
+         lambda b, w: F.batch_norm(b[0], None, None, w[0].flatten(), w[1].flatten(), True, 0, 1e-3), ws, skip=(2, 3), roundings=256)
+
+
+for part in (structure, reduce, convolutions, others, bn, sizes, regions, prior_boxes, multibox, detections, plain):
     part()
 print("/* Made by make_cases_golden.py with PyTorch %s; not edited. */" % torch.__version__.split("+")[0])
 print("/* clang-format off */")

@@ -37,6 +37,28 @@ static int small_collectives(ct_comm *c)
     return fault;
 }
 
+/* So many numbers that they go up and down a tree: those of the pairs, of the pairs of pairs, …,
+ * bit by bit; and many enough that ranks without a partner stand on every level. */
+static int many_sums(ct_comm *c)
+{
+    enum { N = 20011, RANKS = 16 };
+    double *v = malloc(N * sizeof(*v)), part[RANKS];
+    int fault = 0;
+
+    if (c->size > RANKS) return 1;
+    for (int i = 0; i < N; ++i) v[i] = 0.1 * (c->rank + 1) + 1e-9 * i;
+    fault += MPI_FAULT_UNLESS(ct_comm_sum(c, v, N) == CT_OK);
+    for (int i = 0; i < N; ++i) {
+        for (int r = 0; r < c->size; ++r) part[r] = 0.1 * (r + 1) + 1e-9 * i;
+        for (int step = 1; step < c->size; step *= 2) {
+            for (int r = 0; r + step < c->size; r += 2 * step) part[r] += part[r + step];
+        }
+        fault += (c->size > 1) && (v[i] != part[0]);
+    }
+    free(v);
+    return fault;
+}
+
 static int tags(ct_comm *c)
 {
     int a = ct_comm_take_tags(c, 100), b = ct_comm_take_tags(c, 100);
@@ -155,6 +177,7 @@ static void test_small(void **state)
 {
     (void)state;
     assert_int_equal(mpi_verdict(mpi_on_machines(small_collectives)), 0);
+    assert_int_equal(mpi_verdict(mpi_on_machines(many_sums)), 0);
     assert_int_equal(mpi_verdict(mpi_on_machines(tags)), 0);
 }
 

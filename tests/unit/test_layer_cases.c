@@ -59,19 +59,21 @@ static void compare(const golden_case *g, bool in_place)
     assert_int_equal(test_layer_forward(t), CT_OK);
     for (int k = 0; k < g->n_top; k++) {
         snprintf(what, sizeof(what), "%s { %s } top %d", g->type, g->text, k);
-        test_near(t->top[k], g->y[k], t->top_count[k], tolerance, what);
+        test_near_golden(t, TEST_FORWARD, t->top[k], g->y[k], t->top_count[k], tolerance, what);
     }
     if (t->layer.ops->backward != NULL) assert_int_equal(test_layer_backward(t), CT_OK);
     for (int i = 0; i < g->n_bottom; i++) {
         snprintf(what, sizeof(what), "%s { %s } bottom diff %d", g->type, g->text, i);
         if ((g->dx[i] != NULL) && (t->input_diff[i] == NULL)) fail_msg("%s is missing", what);
         if (g->dx[i] != NULL)
-            test_near(t->input_diff[i], g->dx[i], t->input_count[i], tolerance, what);
+            test_near_golden(t, TEST_BACKWARD, t->input_diff[i], g->dx[i], t->input_count[i],
+                             tolerance, what);
     }
     for (int i = 0; i < g->n_weight; i++) {
         snprintf(what, sizeof(what), "%s { %s } weight diff %d", g->type, g->text, i);
         if (g->dweight[i] != NULL)
-            test_near(t->weight_diff[i], g->dweight[i], t->weight_count[i], tolerance, what);
+            test_near_golden(t, TEST_BACKWARD, t->weight_diff[i], g->dweight[i], t->weight_count[i],
+                             tolerance, what);
     }
     test_layer_destroy(t);
 }

@@ -50,15 +50,15 @@ static void check_batch_norm(bool in_place)
         set(t->input[0], x[step], n);
         set(t->top_diff[0], dy[step], n);
         run(t);
-        test_near(t->top[0], y[step], n, tolerance, "y");
-        test_near(t->input_diff[0], dx[step], n, tolerance, "dx");
+        test_near_golden(t, TEST_FORWARD, t->top[0], y[step], n, tolerance, "y");
+        test_near_golden(t, TEST_BACKWARD, t->input_diff[0], dx[step], n, tolerance, "dx");
         for (int i = 0; i < 3; i++) /* what a net's arena would hold now */
             for (int64_t k = 0; k < t->weight_count[i]; k++)
                 t->weight[i][k] = t->weight_after[i][k];
     }
-    test_near(t->weight[0], bn_mean, 3, tolerance, "mean");
-    test_near(t->weight[1], bn_var, 3, tolerance, "variance");
-    test_near(t->weight[2], bn_factor, 1, tolerance, "factor");
+    test_near_golden(t, TEST_FORWARD, t->weight[0], bn_mean, 3, tolerance, "mean");
+    test_near_golden(t, TEST_FORWARD, t->weight[1], bn_var, 3, tolerance, "variance");
+    test_near_golden(t, TEST_FORWARD, t->weight[2], bn_factor, 1, tolerance, "factor");
     spec.phase = CT_TEST;
     test = make(&spec);
     for (int i = 0; i < 3; i++)
@@ -66,8 +66,10 @@ static void check_batch_norm(bool in_place)
     set(test->input[0], bn_x_test, n);
     set(test->top_diff[0], bn_dy_test, n);
     run(test);
-    test_near(test->top[0], bn_y_test, n, tolerance, "y of the test phase");
-    test_near(test->input_diff[0], bn_dx_test, n, tolerance, "dx of the test phase");
+    test_near_golden(test, TEST_FORWARD, test->top[0], bn_y_test, n, tolerance,
+                     "y of the test phase");
+    test_near_golden(test, TEST_BACKWARD, test->input_diff[0], bn_dx_test, n, tolerance,
+                     "dx of the test phase");
     for (int i = 0; i < 3; i++)
         test_same(test->weight_after[i], test->weight[i], test->weight_count[i], "statistics");
     test_layer_destroy(t);
@@ -95,8 +97,8 @@ static void test_softmax(void **state)
         set(t->input[0], softmax_x, n);
         set(t->top_diff[0], softmax_dy, n);
         run(t);
-        test_near(t->top[0], softmax_y, n, tolerance, "y");
-        test_near(t->input_diff[0], softmax_dx, n, tolerance, "dx");
+        test_near_golden(t, TEST_FORWARD, t->top[0], softmax_y, n, tolerance, "y");
+        test_near_golden(t, TEST_BACKWARD, t->input_diff[0], softmax_dx, n, tolerance, "dx");
         test_layer_destroy(t);
     }
 }
@@ -114,8 +116,8 @@ static void check_loss(const char *text, const double *loss, const double *dx)
     set(t->input[1], loss_label, COUNT(loss_label));
     run(t);
     assert_int_equal(t->top_shape[0].ndim, 0);
-    test_near(t->top[0], loss, 1, tolerance, "loss");
-    test_near(t->input_diff[0], dx, COUNT(loss_x), tolerance, "dx");
+    test_near_golden(t, TEST_FORWARD, t->top[0], loss, 1, tolerance, "loss");
+    test_near_golden(t, TEST_BACKWARD, t->input_diff[0], dx, COUNT(loss_x), tolerance, "dx");
     test_layer_destroy(t);
 }
 
@@ -142,9 +144,9 @@ static void test_euclidean(void **state)
     set(t->input[0], euclidean_a, 30);
     set(t->input[1], euclidean_b, 30);
     run(t);
-    test_near(t->top[0], euclidean_loss, 1, tolerance, "loss");
-    test_near(t->input_diff[0], euclidean_da, 30, tolerance, "da");
-    test_near(t->input_diff[1], euclidean_db, 30, tolerance, "db");
+    test_near_golden(t, TEST_FORWARD, t->top[0], euclidean_loss, 1, tolerance, "loss");
+    test_near_golden(t, TEST_BACKWARD, t->input_diff[0], euclidean_da, 30, tolerance, "da");
+    test_near_golden(t, TEST_BACKWARD, t->input_diff[1], euclidean_db, 30, tolerance, "db");
     test_layer_destroy(t);
 }
 

@@ -145,12 +145,13 @@ static void as_recorded(void **state)
         t->top_diff[0][0] = 0.75f;
         run(t);
         assert_int_equal(t->top_shape[0].ndim, 0);
-        test_near(t->top[0], c->loss, 1, tolerance, c->type);
+        test_near_golden(t, TEST_FORWARD, t->top[0], c->loss, 1, tolerance, c->type);
         for (int k = 0; k < t->layer.n_bottom; k++) {
             if ((k > 1) || (c->diff[k] == NULL))
                 assert_null(t->input_diff[k]); /* labels, weights */
             else
-                test_near(t->input_diff[k], c->diff[k], t->input_count[k], tolerance, c->type);
+                test_near_golden(t, TEST_BACKWARD, t->input_diff[k], c->diff[k], t->input_count[k],
+                                 tolerance, c->type);
         }
         test_layer_destroy(t);
     }
@@ -226,9 +227,9 @@ static void center_rule(void **state)
         for (int i = 0; i < 24; i++) t->weight_diff[0][i] = 0.5f;
         run(t);
         for (int i = 0; (add == 1) && (i < 24); i++) t->weight_diff[0][i] -= 0.5f;
-        test_near(t->top[0], center, 1, tolerance, "loss");
-        test_near(t->input_diff[0], center_d0, 42, tolerance, "dx");
-        test_near(t->weight_diff[0], center_dc, 24, tolerance, "centers");
+        test_near_golden(t, TEST_FORWARD, t->top[0], center, 1, tolerance, "loss");
+        test_near_golden(t, TEST_BACKWARD, t->input_diff[0], center_d0, 42, tolerance, "dx");
+        test_near_golden(t, TEST_BACKWARD, t->weight_diff[0], center_dc, 24, tolerance, "centers");
         test_layer_destroy(t);
     }
 }
@@ -391,8 +392,9 @@ static void matrix_file(void **state)
         set(t->input[1], infogain_label, 12);
         t->top_diff[0][0] = 0.75f;
         run(t);
-        test_near(t->top[0], infogain_valid, 1, tolerance, "loss");
-        test_near(t->input_diff[0], infogain_valid_d0, 48, tolerance, "dx");
+        test_near_golden(t, TEST_FORWARD, t->top[0], infogain_valid, 1, tolerance, "loss");
+        test_near_golden(t, TEST_BACKWARD, t->input_diff[0], infogain_valid_d0, 48, tolerance,
+                         "dx");
         for (int i = 0; i < 4; i++) /* the second top: the probabilities */
             assert_true(fabsf(t->top[1][i] + t->top[1][4 + i] + t->top[1][8 + i] +
                               t->top[1][12 + i] - 1) <= 4 * 0x1p-23f);

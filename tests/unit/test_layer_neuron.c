@@ -153,8 +153,8 @@ static void as_recorded(void **state)
         set(t->input[0], c->x, 60);
         set(t->top_diff[0], neuron_dy, 60);
         run(t);
-        test_near(t->top[0], c->y, 60, tolerance, c->type);
-        test_near(t->input_diff[0], c->dx, 60, tolerance, c->type);
+        test_near_golden(t, TEST_FORWARD, t->top[0], c->y, 60, tolerance, c->type);
+        test_near_golden(t, TEST_BACKWARD, t->input_diff[0], c->dx, 60, tolerance, c->type);
         test_layer_destroy(t);
     }
 }
@@ -351,10 +351,12 @@ static void prelu(void **state)
         set(t->top_diff[0], prelu_dy, 90);
         set(t->weight[0], one ? prelu_a_shared : prelu_a_each, t->weight_count[0]);
         run(t);
-        test_near(t->top[0], one ? prelu_y_shared : prelu_y_each, 90, 2 * 0x1p-24, "y");
-        test_near(t->input_diff[0], one ? prelu_dx_shared : prelu_dx_each, 90, 2 * 0x1p-24, "dx");
-        test_near(t->weight_diff[0], one ? prelu_da_shared : prelu_da_each, t->weight_count[0],
-                  2 * 0x1p-24, "da"); /* summed in double */
+        test_near_golden(t, TEST_FORWARD, t->top[0], one ? prelu_y_shared : prelu_y_each, 90,
+                         2 * 0x1p-24, "y");
+        test_near_golden(t, TEST_BACKWARD, t->input_diff[0], one ? prelu_dx_shared : prelu_dx_each,
+                         90, 2 * 0x1p-24, "dx");
+        test_near_golden(t, TEST_BACKWARD, t->weight_diff[0], one ? prelu_da_shared : prelu_da_each,
+                         t->weight_count[0], 2 * 0x1p-24, "da"); /* summed in double */
         test_layer_destroy(t);
     }
 }

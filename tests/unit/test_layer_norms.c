@@ -103,10 +103,11 @@ static void check(const norm_case *c, bool in_place)
     for (int i = 0; (i < t->layer.n_weight) && (c->weight[i] != NULL); i++)
         set(t->weight[i], c->weight[i], t->weight_count[i]);
     run(t);
-    test_near(t->top[0], c->y, 120, tolerance, c->type);
-    test_near(t->input_diff[0], c->dx, 120, tolerance, c->type);
+    test_near_golden(t, TEST_FORWARD, t->top[0], c->y, 120, tolerance, c->type);
+    test_near_golden(t, TEST_BACKWARD, t->input_diff[0], c->dx, 120, tolerance, c->type);
     for (int i = 0; (i < t->layer.n_weight) && (c->dw[i] != NULL); i++)
-        test_near(t->weight_diff[i], c->dw[i], t->weight_count[i], tolerance, c->type);
+        test_near_golden(t, TEST_BACKWARD, t->weight_diff[i], c->dw[i], t->weight_count[i],
+                         tolerance, c->type);
     test_layer_destroy(t);
 }
 
@@ -228,8 +229,10 @@ static void spp(void **state)
         set(t->input[0], spp_x, 252);
         set(t->top_diff[0], (k == 0) ? spp_dy_max : spp_dy_mean, 126);
         run(t);
-        test_near(t->top[0], (k == 0) ? spp_y_max : spp_y_mean, 126, 42 * 0x1p-24, "y");
-        test_near(t->input_diff[0], (k == 0) ? spp_dx_max : spp_dx_mean, 252, tolerance, "dx");
+        test_near_golden(t, TEST_FORWARD, t->top[0], (k == 0) ? spp_y_max : spp_y_mean, 126,
+                         42 * 0x1p-24, "y");
+        test_near_golden(t, TEST_BACKWARD, t->input_diff[0], (k == 0) ? spp_dx_max : spp_dx_mean,
+                         252, tolerance, "dx");
         test_random_distinct(t->input[0], 252, 4, -1, 1);
         test_layer_gradient(t, &(test_gradient){ .step = 1e-3f, .max_kink = 0.05 });
         test_layer_destroy(t);

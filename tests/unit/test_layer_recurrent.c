@@ -79,10 +79,11 @@ static void set(float *to, int64_t n, const golden *from)
     for (int64_t i = 0; i < n; i++) to[i] = (float)from->v[i];
 }
 
-static void near(const float *a, int64_t n, const golden *b, const char *what)
+static void near(const test_layer *t, test_side side, const float *a, int64_t n, const golden *b,
+                 const char *what)
 {
     assert_int_equal(n, b->n);
-    test_near(a, b->v, n, tolerance, what);
+    test_near_golden(t, side, a, b->v, n, tolerance, what);
 }
 
 static void run_batch(test_layer *t, const recurrence *r, const batch *b)
@@ -92,12 +93,14 @@ static void run_batch(test_layer *t, const recurrence *r, const batch *b)
     set(t->input[2], t->input_count[2], &b->fixed);
     set(t->top_diff[0], t->top_count[0], &b->dy);
     assert_int_equal(test_layer_forward(t), CT_OK);
-    near(t->top[0], t->top_count[0], &b->y, "y");
+    near(t, TEST_FORWARD, t->top[0], t->top_count[0], &b->y, "y");
     assert_int_equal(test_layer_backward(t), CT_OK);
-    near(t->input_diff[0], t->input_count[0], &b->dx, "dx");
-    near(t->input_diff[2], t->input_count[2], &b->dfixed, "dx of the static input");
+    near(t, TEST_BACKWARD, t->input_diff[0], t->input_count[0], &b->dx, "dx");
+    near(t, TEST_BACKWARD, t->input_diff[2], t->input_count[2], &b->dfixed,
+         "dx of the static input");
     for (int i = 0; i < r->n_weight; i++)
-        near(t->weight_diff[i], t->weight_count[i], &b->dw[i], "a weight's gradient");
+        near(t, TEST_BACKWARD, t->weight_diff[i], t->weight_count[i], &b->dw[i],
+             "a weight's gradient");
 }
 
 static void check_golden(const recurrence *r)

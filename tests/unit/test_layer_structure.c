@@ -5,7 +5,6 @@
 #include "tests/layer_harness.h"
 
 #include <hdf5.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <math.h>
 #include <stdlib.h>
@@ -594,105 +593,6 @@ static void shares_of_ranks(void **state)
     }
 }
 
-/* Two ranks as threads that add up their numbers. */
-typedef struct meeting {
-    pthread_barrier_t all;
-    double sum[2][64];
-} meeting;
-
-typedef struct rank_thread {
-    test_layer *t;
-    meeting *m;
-    int rank;
-    bool backward;
-    ct_status status;
-} rank_thread;
-
-static ct_status meet(void *ctx, double *v, int n)
-{
-    rank_thread *r = ctx;
-
-    memcpy(r->m->sum[r->rank], v, (size_t)n * sizeof(*v));
-    pthread_barrier_wait(&r->m->all);
-    for (int i = 0; i < n; i++) v[i] = r->m->sum[0][i] + r->m->sum[1][i];
-    pthread_barrier_wait(&r->m->all);
-    return CT_OK;
-}
-
-static void *run_rank(void *ctx)
-{
-    rank_thread *r = ctx;
-
-    r->status = r->backward ? test_layer_backward(r->t) : test_layer_forward(r->t);
-    return NULL;
-}
-
-/* SyncBN on two ranks with 1 and 3 samples: what one rank makes of all 4. */
-static void sync_bn(void **state)
-{
-    enum { C = 5, PER = C * 6 };
-    static const int first[3] = { 0, 1, 4 };
-    test_layer_spec spec = {
-        .type = "SyncBN", .text = "bn_param { }", .n_bottom = 1, .bottom = { S(4, C, 2, 3) }
-    };
-    test_layer *all = make(&spec);
-    rank_thread rank[2];
-    meeting m;
-
-    (void)state;
-    for (int i = 0; i < 4 * PER; i++) all->input[0][i] += (float)(i / PER); /* unequal means */
-    for (int c = 0; c < C; c++) all->weight[0][c] = 0.5f + (float)c;
-    test_random(all->top_diff[0], 4 * PER, 9, -1, 1);
-    assert_int_equal(test_layer_forward(all), CT_OK);
-    assert_int_equal(test_layer_backward(all), CT_OK);
-    assert_int_equal(pthread_barrier_init(&m.all, NULL, 2), 0);
-    for (int r = 0; r < 2; r++) {
-        int n = (first[r + 1] - first[r]) * PER;
-
-        spec.bottom[0] = S(first[r + 1] - first[r], C, 2, 3);
-        spec.in_place = r == 1; /* both ways of keeping the values */
-        rank[r] = (rank_thread){ make(&spec), &m, r, false, CT_OK };
-        rank[r].t->ex.sum_ranks = meet;
-        rank[r].t->ex.hook_ctx = &rank[r];
-        memcpy(rank[r].t->input[0], all->input[0] + first[r] * PER, (size_t)n * sizeof(float));
-        memcpy(rank[r].t->top_diff[0], all->top_diff[0] + first[r] * PER,
-               (size_t)n * sizeof(float));
-        memcpy(rank[r].t->weight[0], all->weight[0], C * sizeof(float));
-    }
-    for (int pass = 0; pass < 2; pass++) {
-        pthread_t thread[2];
-
-        for (int r = 0; r < 2; r++) {
-            rank[r].backward = pass == 1;
-            assert_int_equal(pthread_create(&thread[r], NULL, run_rank, &rank[r]), 0);
-        }
-        for (int r = 0; r < 2; r++) pthread_join(thread[r], NULL);
-        for (int r = 0; r < 2; r++) assert_int_equal(rank[r].status, CT_OK);
-    }
-    for (int r = 0; r < 2; r++) {
-        int n = (first[r + 1] - first[r]) * PER;
-
-        for (int i = 0; i < n; i++) {
-            /* at most 32 roundings of
-                                                                           numbers up to 16 */
-            assert_true(fabsf(rank[r].t->top[0][i] - all->top[0][first[r] * PER + i]) <
-                        512 * 0x1p-24f);
-            assert_true(fabsf(rank[r].t->input_diff[0][i] -
-                              all->input_diff[0][first[r] * PER + i]) < 512 * 0x1p-24f);
-        }
-    }
-    for (int c = 0; c < C; c++) {
-        float dw = rank[0].t->weight_diff[0][c] + rank[1].t->weight_diff[0][c];
-
-        assert_true(fabsf(dw - all->weight_diff[0][c]) < 512 * 0x1p-24f);
-        for (int w = 2; w < 4; w++) /* the running statistics are alike without averaging */
-            assert_true(rank[0].t->weight_after[w][c] == rank[1].t->weight_after[w][c]);
-    }
-    pthread_barrier_destroy(&m.all);
-    for (int r = 0; r < 2; r++) test_layer_destroy(rank[r].t);
-    test_layer_destroy(all);
-}
-
 static ct_status count_call(void *ctx, double *v, int n)
 {
     (void)v, (void)n;
@@ -864,8 +764,7 @@ int main(void)
         cmocka_unit_test(refusals),        cmocka_unit_test(bad_data),
         cmocka_unit_test(many_elements),   cmocka_unit_test(running_statistics),
         cmocka_unit_test(shares_of_ranks), cmocka_unit_test(stochastic_pooling),
-        cmocka_unit_test(hdf5_output),     cmocka_unit_test(sync_bn),
-        cmocka_unit_test(no_samples),
+        cmocka_unit_test(hdf5_output),     cmocka_unit_test(no_samples),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
