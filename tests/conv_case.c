@@ -227,3 +227,65 @@ bool conv_case_compare(ct_conv_desc d, conv_direction dir, const char *engine, c
     conv_case_release(&t);
     return true;
 }
+
+ct_conv_desc conv_case_draw(conv_draw *r, int64_t b, int n_tap, bool bf16)
+{
+    static const int64_t channel[] = { 1, 3, 7, 8, 13, 16, 17, 24, 31, 32, 40, 53 };
+    static const int64_t length[] = { 1, 2, 3, 5, 7, 11, 13, 14, 15, 17, 28, 31 };
+    static const int64_t one[] = { 1, 1, 1, 2, 2, 3, 5, 7 };
+    ct_conv_desc d;
+
+    do {
+        d = (ct_conv_desc){ .n = conv_case_between(r, 1, 3),
+                            .group = 1,
+                            .c = conv_case_one_of(r, channel, 12),
+                            .h = conv_case_one_of(r, length, 12),
+                            .w = conv_case_one_of(r, length, 12),
+                            .m = conv_case_one_of(r, channel, 12),
+                            .kh = conv_case_one_of(r, one, n_tap),
+                            .kw = conv_case_one_of(r, one, n_tap),
+                            .sh = conv_case_between(r, 1, 3),
+                            .sw = conv_case_between(r, 1, 3),
+                            .dh = conv_case_between(r, 1, 2),
+                            .dw = conv_case_between(r, 1, 2),
+                            .bf16 = bf16 };
+        if (conv_case_between(r, 0, 2) == 0) d.sh = d.sw = 1; /* the usual ones more often */
+        if (conv_case_between(r, 0, 1) == 0) d.dh = d.dw = 1;
+        d.ph = conv_case_between(r, 0, d.kh);
+        d.pw = conv_case_between(r, 0, d.kw);
+        if (conv_case_between(r, 0, 4) == 0) {
+            d.group = conv_case_between(r, 2, 3);
+            d.c = d.group * b * conv_case_between(r, 1, 2);
+            d.m = d.group * b * conv_case_between(r, 1, 3);
+        }
+    } while (!conv_case_complete(&d));
+    d.x_block = d.y_block = (int)b;
+    return d;
+}
+
+static double roundings(const ct_conv_desc *d, conv_direction dir)
+{
+    double taps = (double)(d->kh * d->kw);
+
+    if (dir == CONV_FORWARD) return taps * (double)(d->c / d->group) + 4.0;
+    if (dir == CONV_DATA) return taps * (double)(d->m / d->group) + 4.0;
+    return (double)(d->n * d->oh * d->ow) + 6.0;
+}
+
+double *conv_case_sum_limits(const ct_conv_desc *d, conv_direction dir)
+{
+    ct_conv_desc p = conv_case_plain(d);
+    conv_tensors absolute = conv_case_make_tensors(d, true);
+    float *size =
+        conv_case_run(ct_conv_find(conv_case_table_of(dir), &p, "ref"), &p, dir, &absolute);
+    int64_t n = (dir == CONV_FORWARD) ? absolute.n_y
+                : (dir == CONV_DATA)  ? absolute.n_x
+                                      : absolute.n_weight;
+    double *limit = malloc((size_t)n * sizeof(double));
+
+    assert_non_null(limit);
+    for (int64_t i = 0; i < n; i++) limit[i] = roundings(d, dir) * size[i] * 0x1p-24;
+    free(size);
+    conv_case_release(&absolute);
+    return limit;
+}

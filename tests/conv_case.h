@@ -35,8 +35,15 @@ bool conv_case_complete(ct_conv_desc *d);
 void conv_case_each_level(void (*work)(void));
 /** And, before them, with bf16's own instruction where there is one. */
 void conv_case_each_bf16(void (*work)(void));
+/** Primes, ones, and sizes about those of blocks of b channels and of tiles, with something left of
+ *  the plane; taps: one of the first n_tap of 1, 1, 1, 2, 2, 3, 5, 7. */
+ct_conv_desc conv_case_draw(conv_draw *r, int64_t b, int n_tap, bool bf16);
 /** Allowed errors of the elements of a result; the caller's. */
 typedef double *(*conv_limits)(const ct_conv_desc *d, conv_direction dir);
+/** Those of sums, one product after the other: k rounded products and sums are off by at most k eps
+ *  times the sum of all absolute values (Higham 3.1), to first order, and the reference, summed in
+ *  double, by the last rounding. Products of bf16 numbers are exact. */
+double *conv_case_sum_limits(const ct_conv_desc *d, conv_direction dir);
 
 /** Fails unless `engine` gives what the reference does, within limits, and the same bits with 1, 3
  *  and 5 threads. Returns whether it takes d. */

@@ -180,3 +180,36 @@ void test_directory_remove(const char *path)
     if (d != NULL) closedir(d);
     rmdir(path);
 }
+
+void test_log_holds(const char *text)
+{
+    static char log[65536];
+
+    if (strstr(test_log_all(), text) != NULL) return;
+    snprintf(log, sizeof(log), "%s", test_log_all());
+    test_log_all_stop();
+    fail_msg("\"%s\" is not in:\n%s", text, log);
+}
+
+static char dir[64]; /* tests run one at a time */
+
+int test_solver_setup(void **state)
+{
+    (void)state;
+    test_directory_make(dir, sizeof(dir));
+    test_log_all_start();
+    return 0;
+}
+
+int test_solver_teardown(void **state)
+{
+    (void)state;
+    test_log_all_stop();
+    test_directory_remove(dir);
+    return 0;
+}
+
+const char *test_solver_dir(void)
+{
+    return dir;
+}

@@ -32,6 +32,14 @@ void test_log_all_start(void);
 const char *test_log_all(void);
 void test_log_all_stop(void); /* frees it; the log goes to stderr again */
 
+/** Fails, with the whole log, where it does not hold the text. */
+void test_log_holds(const char *text);
+
+/** Set-up and tear-down of a test with files: a directory of its own, and its log collected. */
+int test_solver_setup(void **state);
+int test_solver_teardown(void **state);
+const char *test_solver_dir(void); /* of the test that runs */
+
 /** A new directory, and its removal with the files in it. */
 void test_directory_make(char *path, size_t size);
 void test_directory_remove(const char *path);

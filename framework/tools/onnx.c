@@ -7,258 +7,9 @@
 #include "framework/snapshot/disk_file.h"
 #include "framework/snapshot/proto_wire.h"
 #include "framework/snapshot/set_files.h"
+#include "framework/tools/onnx_impl.h"
 
-enum {
-    IR_VERSION = 7,
-    OPSET = 13,
-    FLOAT = 1,
-    ATTRIBUTE_FLOAT = 1,
-    ATTRIBUTE_INT = 2,
-    ATTRIBUTE_INTS = 7
-};
-
-typedef struct initializer {
-    ct_text head; /* TensorProto up to raw_data */
-    const float *data;
-    float *owned;
-    int64_t bytes;
-} initializer;
-
-typedef struct value { /* what a blob of the net is called now */
-    const char *blob;
-    char *name; /* owned */
-    bool read;
-} value;
-
-struct ct_onnx {
-    ct_text nodes, node, attributes, values;
-    initializer *init;
-    int n_init;
-    value *value;
-    int n_value;
-    bool failed; /* no memory */
-};
-
-/* ---- the wire, into a text */
-
-static void add_number(ct_text *t, uint64_t v)
-{
-    char byte[10];
-    size_t n = 0;
-
-    for (; v >= 0x80; v >>= 7) byte[n++] = (char)(v | 0x80);
-    byte[n++] = (char)v;
-    ct_text_add_bytes(t, byte, n);
-}
-
-static void add_int(ct_text *t, unsigned field, int64_t v)
-{
-    add_number(t, (uint64_t)field << 3);
-    add_number(t, (uint64_t)v);
-}
-
-static void add_bytes(ct_text *t, unsigned field, const char *bytes, size_t n)
-{
-    add_number(t, (uint64_t)field << 3 | 2);
-    add_number(t, n);
-    ct_text_add_bytes(t, (bytes != NULL) ? bytes : "", n);
-}
-
-static void add_text(ct_text *t, unsigned field, const char *text)
-{
-    add_bytes(t, field, text, strlen(text));
-}
-
-/* The message is used up. */
-static void add_message(ct_text *t, unsigned field, ct_text *message)
-{
-    add_bytes(t, field, message->text, message->length);
-    t->failed = t->failed || message->failed;
-    ct_text_destroy(message);
-}
-
-/* ---- nodes: NodeProto { input 1 output 2 name 3 op_type 4 attribute 5 } */
-
-void ct_onnx_begin(ct_onnx *x, const ct_onnx_layer *l, const char *op)
-{
-    add_text(&x->node, 3, l->layer->name);
-    add_text(&x->node, 4, op);
-}
-
-void ct_onnx_end(ct_onnx *x)
-{
-    ct_text_add_bytes(&x->node, (x->attributes.text != NULL) ? x->attributes.text : "",
-                      x->attributes.length);
-    x->failed = x->failed || x->attributes.failed;
-    ct_text_destroy(&x->attributes);
-    add_message(&x->nodes, 1, &x->node);
-}
-
-void ct_onnx_input(ct_onnx *x, const char *name)
-{
-    add_text(&x->node, 1, name);
-}
-
-static value *find_value(ct_onnx *x, const char *blob)
-{
-    for (int i = x->n_value - 1; i >= 0; i--) {
-        if (strcmp(x->value[i].blob, blob) == 0) return &x->value[i];
-    }
-    return NULL;
-}
-
-/* blob is now called name, which is taken over. */
-static void set_value(ct_onnx *x, const char *blob, char *name)
-{
-    value *grown = realloc(x->value, (size_t)(x->n_value + 1) * sizeof(*grown));
-
-    if (grown != NULL) x->value = grown;
-    if ((grown == NULL) || (name == NULL)) {
-        free(name);
-        x->failed = true;
-        return;
-    }
-    x->value[x->n_value++] = (value){ .blob = blob, .name = name };
-}
-
-static const char *bottom_name(const ct_onnx_layer *l, int i)
-{
-    return l->layer->param->bottom[i];
-}
-
-void ct_onnx_bottom(ct_onnx *x, const ct_onnx_layer *l, int i)
-{
-    value *v = find_value(x, bottom_name(l, i));
-
-    if (v != NULL) v->read = true;
-    ct_onnx_input(x, (v != NULL) ? v->name : bottom_name(l, i));
-}
-
-static char *joined(const char *a, const char *b)
-{
-    ct_text t = { 0 };
-
-    ct_text_add(&t, "%s/%s", a, b);
-    if (t.failed) ct_text_destroy(&t);
-    return t.text;
-}
-
-void ct_onnx_top(ct_onnx *x, const ct_onnx_layer *l, int i)
-{
-    const char *blob = l->layer->param->top[i];
-    char *name = (find_value(x, blob) == NULL) ? strdup(blob) : joined(blob, l->layer->name);
-
-    if (name != NULL) add_text(&x->node, 2, name);
-    set_value(x, blob, name);
-}
-
-void ct_onnx_part(ct_onnx *x, const ct_onnx_layer *l, const char *part, bool output)
-{
-    char *name = joined(l->layer->name, part);
-
-    if (name == NULL)
-        x->failed = true;
-    else
-        add_text(&x->node, output ? 2 : 1, name);
-    free(name);
-}
-
-void ct_onnx_alias(ct_onnx *x, const ct_onnx_layer *l, int i)
-{
-    value *v = find_value(x, bottom_name(l, 0));
-
-    if (strcmp(bottom_name(l, 0), l->layer->param->top[i]) == 0) return;
-    if (v != NULL) v->read = true; /* whether it is an output, the new name says */
-    set_value(x, l->layer->param->top[i], strdup((v != NULL) ? v->name : bottom_name(l, 0)));
-}
-
-/* AttributeProto { name 1 f 2 i 3 ints 8 type 20 } */
-static void add_attribute(ct_onnx *x, ct_text *a, int type)
-{
-    add_int(a, 20, type);
-    add_message(&x->attributes, 5, a);
-}
-
-void ct_onnx_int(ct_onnx *x, const char *name, int64_t v)
-{
-    ct_text a = { 0 };
-
-    add_text(&a, 1, name);
-    add_int(&a, 3, v);
-    add_attribute(x, &a, ATTRIBUTE_INT);
-}
-
-void ct_onnx_ints(ct_onnx *x, const char *name, int n, const int64_t *v)
-{
-    ct_text a = { 0 };
-
-    add_text(&a, 1, name);
-    for (int i = 0; i < n; i++) add_int(&a, 8, v[i]);
-    add_attribute(x, &a, ATTRIBUTE_INTS);
-}
-
-void ct_onnx_float(ct_onnx *x, const char *name, float v)
-{
-    ct_text a = { 0 };
-    char bytes[sizeof(v)];
-
-    memcpy(bytes, &v, sizeof(v));
-    add_text(&a, 1, name);
-    add_number(&a, 2 << 3 | 5);
-    ct_text_add_bytes(&a, bytes, sizeof(bytes));
-    add_attribute(x, &a, ATTRIBUTE_FLOAT);
-}
-
-/* ---- initializers: TensorProto { dims 1 data_type 2 name 8 raw_data 9 } */
-
-static void add_initializer(ct_onnx *x, const char *name, const ct_shape *shape, const float *data,
-                            float *owned)
-{
-    initializer *grown = realloc(x->init, (size_t)(x->n_init + 1) * sizeof(*grown)), *i;
-
-    if (grown == NULL) {
-        free(owned);
-        x->failed = true;
-        return;
-    }
-    x->init = grown;
-    i = &x->init[x->n_init++];
-    *i = (initializer){ .data = data, .owned = owned };
-    i->bytes = ct_shape_count(shape, 0, -1) * (int64_t)sizeof(float);
-    for (int d = 0; d < shape->ndim; d++) add_int(&i->head, 1, shape->dim[d]);
-    add_int(&i->head, 2, FLOAT);
-    add_text(&i->head, 8, name);
-    ct_onnx_input(x, name);
-}
-
-void ct_onnx_weight(ct_onnx *x, const ct_onnx_layer *l, int i, const ct_shape *shape)
-{
-    char *name = ct_model_path("", l->layer->name, i, "");
-
-    if (name == NULL)
-        x->failed = true;
-    else
-        add_initializer(x, name, (shape != NULL) ? shape : &l->layer->weight[i].shape,
-                        l->weights->array[i].data, NULL);
-    free(name);
-}
-
-void ct_onnx_floats(ct_onnx *x, const ct_onnx_layer *l, const char *name, const ct_shape *shape,
-                    const float *v)
-{
-    size_t bytes = (size_t)ct_shape_count(shape, 0, -1) * sizeof(float);
-    char *full = joined(l->layer->name, name);
-    float *copy = malloc(bytes + 1);
-
-    if ((full == NULL) || (copy == NULL)) {
-        x->failed = true;
-        free(copy);
-    } else {
-        memcpy(copy, v, bytes);
-        add_initializer(x, full, shape, copy, copy);
-    }
-    free(full);
-}
+enum { IR_VERSION = 7, OPSET = 13 };
 
 /* ---- the graph */
 
@@ -271,15 +22,15 @@ static void add_value(ct_text *t, unsigned field, const char *name, const ct_sha
     for (int i = 0; i < shape->ndim; i++) {
         ct_text dim = { 0 };
 
-        add_int(&dim, 1, shape->dim[i]);
-        add_message(&dims, 1, &dim);
+        ct_onnx_put_int(&dim, 1, shape->dim[i]);
+        ct_onnx_put_message(&dims, 1, &dim);
     }
-    add_int(&tensor, 1, FLOAT);
-    add_message(&tensor, 2, &dims);
-    add_message(&type, 1, &tensor);
-    add_text(&info, 1, name);
-    add_message(&info, 2, &type);
-    add_message(t, field, &info);
+    ct_onnx_put_int(&tensor, 1, CT_ONNX_FLOAT);
+    ct_onnx_put_message(&tensor, 2, &dims);
+    ct_onnx_put_message(&type, 1, &tensor);
+    ct_onnx_put_text(&info, 1, name);
+    ct_onnx_put_message(&info, 2, &type);
+    ct_onnx_put_message(t, field, &info);
 }
 
 enum { GRAPH_INPUT = 11, GRAPH_OUTPUT = 12 };
@@ -290,7 +41,7 @@ static void add_inputs(ct_onnx *x, const ct_onnx_layer *l)
     for (int i = 0; i < l->layer->n_top; i++) {
         const char *blob = l->layer->param->top[i];
 
-        set_value(x, blob, strdup(blob));
+        ct_onnx_set_value(x, blob, strdup(blob));
         add_value(&x->values, GRAPH_INPUT, blob, &l->in->top[i]->data.shape);
     }
 }
@@ -334,13 +85,14 @@ static void add_outputs(ct_onnx *x, const ct_net *net)
     for (int i = 0; i < x->n_value; i++) {
         int b = ct_net_find_blob(net, x->value[i].blob);
 
-        if (x->value[i].read || (find_value(x, x->value[i].blob) != &x->value[i]) || (b < 0))
+        if (x->value[i].read || (ct_onnx_find_value(x, x->value[i].blob) != &x->value[i]) ||
+            (b < 0))
             continue;
         add_value(&x->values, GRAPH_OUTPUT, x->value[i].name, &net->blob[b]->data.shape);
     }
 }
 
-static int64_t init_size(const initializer *i)
+static int64_t init_size(const ct_onnx_init *i)
 {
     return (int64_t)i->head.length + ct_proto_field_size(9, i->bytes);
 }
@@ -354,11 +106,11 @@ static ct_status write_file(const ct_onnx *x, const char *net_name, const char *
     uint64_t hash;
     ct_disk_file d;
 
-    add_text(&name, 2, net_name);
-    add_int(&head, 1, IR_VERSION);
-    add_text(&head, 2, "cortado");
-    add_int(&opset, 2, OPSET);
-    add_message(&head, 8, &opset);
+    ct_onnx_put_text(&name, 2, net_name);
+    ct_onnx_put_int(&head, 1, IR_VERSION);
+    ct_onnx_put_text(&head, 2, "cortado");
+    ct_onnx_put_int(&opset, 2, OPSET);
+    ct_onnx_put_message(&head, 8, &opset);
     graph = (int64_t)(x->nodes.length + x->values.length + name.length);
     for (int i = 0; i < x->n_init; i++) graph += ct_proto_field_size(5, init_size(&x->init[i]));
     ct_disk_open(&d, path, 0);
@@ -367,7 +119,7 @@ static ct_status write_file(const ct_onnx *x, const char *net_name, const char *
     ct_disk_add(&d, x->nodes.text, (int64_t)x->nodes.length);
     ct_disk_add(&d, name.text, (int64_t)name.length);
     for (int i = 0; i < x->n_init; i++) {
-        const initializer *in = &x->init[i];
+        const ct_onnx_init *in = &x->init[i];
 
         ct_proto_field(&d, 5, (uint64_t)init_size(in));
         ct_disk_add(&d, in->head.text, (int64_t)in->head.length);

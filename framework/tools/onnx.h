@@ -35,13 +35,18 @@ ct_onnx_fn ct_onnx_find(const char *type);
 void ct_onnx_begin(ct_onnx *x, const ct_onnx_layer *l, const char *op);
 /** The value that bottom i has now. */
 void ct_onnx_bottom(ct_onnx *x, const ct_onnx_layer *l, int i);
-/** A value by name. */
+/** Bottom i serves for its shape, or for nothing: no output of the graph for that. */
+void ct_onnx_leave(ct_onnx *x, const ct_onnx_layer *l, int i);
+/** A value by name; "": one that an operator may do without. */
 void ct_onnx_input(ct_onnx *x, const char *name);
 /** Array i of the layer as an initializer, and as input; shape NULL: its own. */
 void ct_onnx_weight(ct_onnx *x, const ct_onnx_layer *l, int i, const ct_shape *shape);
 /** Numbers of our own making, copied, as an initializer "LAYER/NAME" and as input. */
 void ct_onnx_floats(ct_onnx *x, const ct_onnx_layer *l, const char *name, const ct_shape *shape,
                     const float *v);
+/** One number, or a list of whole ones, the same way. */
+void ct_onnx_number(ct_onnx *x, const ct_onnx_layer *l, const char *name, float v);
+void ct_onnx_list(ct_onnx *x, const ct_onnx_layer *l, const char *name, int n, const int64_t *v);
 /** Top i under a new name; NULL part, or a value in between of that name. */
 void ct_onnx_top(ct_onnx *x, const ct_onnx_layer *l, int i);
 void ct_onnx_part(ct_onnx *x, const ct_onnx_layer *l, const char *part, bool output);
@@ -50,6 +55,7 @@ void ct_onnx_alias(ct_onnx *x, const ct_onnx_layer *l, int i);
 void ct_onnx_int(ct_onnx *x, const char *name, int64_t v);
 void ct_onnx_ints(ct_onnx *x, const char *name, int n, const int64_t *v);
 void ct_onnx_float(ct_onnx *x, const char *name, float v);
+void ct_onnx_string(ct_onnx *x, const char *name, const char *v);
 void ct_onnx_end(ct_onnx *x);
 
 #endif

@@ -1,6 +1,7 @@
 /* Caffe's layers in ONNX's operators, in the phase TEST. */
-#include "framework/tools/onnx.h"
+#include "framework/tools/onnx_forms.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,59 +15,9 @@ static const ct_shape *bottom_shape(const ct_onnx_layer *l, int i)
     return &l->in->bottom[i]->data.shape;
 }
 
-static ct_status no_form(const ct_onnx_layer *l, const char *why)
-{
-    return CT_FAIL(CT_ERR_CONFIG, "%s%slayer \"%s\" (%s): %s has no form in ONNX here",
-                   l->layer->where, (l->layer->where[0] != '\0') ? ": " : "", l->layer->name,
-                   l->layer->ops->type, why);
-}
-
-/* One bottom, one top, no more to say. */
-static ct_status unary(ct_onnx *x, const ct_onnx_layer *l, const char *op)
-{
-    ct_onnx_begin(x, l, op);
-    ct_onnx_bottom(x, l, 0);
-    ct_onnx_top(x, l, 0);
-    ct_onnx_end(x);
-    return CT_OK;
-}
-
-static ct_status sigmoid(ct_onnx *x, const ct_onnx_layer *l)
-{
-    return unary(x, l, "Sigmoid");
-}
-
-static ct_status tanh_of(ct_onnx *x, const ct_onnx_layer *l)
-{
-    return unary(x, l, "Tanh");
-}
-
-static ct_status abs_of(ct_onnx *x, const ct_onnx_layer *l)
-{
-    return unary(x, l, "Abs");
-}
-
-static ct_status softplus(ct_onnx *x, const ct_onnx_layer *l)
-{
-    return unary(x, l, "Softplus");
-}
-
 static ct_status same(ct_onnx *x, const ct_onnx_layer *l)
 {
     ct_onnx_alias(x, l, 0);
-    return CT_OK;
-}
-
-static ct_status relu(ct_onnx *x, const ct_onnx_layer *l)
-{
-    const Ct__ReLUParameter *p = l->layer->param->relu_param;
-
-    if ((p == NULL) || (p->negative_slope == 0.0f)) return unary(x, l, "Relu");
-    ct_onnx_begin(x, l, "LeakyRelu");
-    ct_onnx_bottom(x, l, 0);
-    ct_onnx_top(x, l, 0);
-    ct_onnx_float(x, "alpha", p->negative_slope);
-    ct_onnx_end(x);
     return CT_OK;
 }
 
@@ -95,9 +46,11 @@ static void pair(size_t n, const uint32_t *v, bool has_hw, uint32_t h, uint32_t 
 static ct_status convolution_as(ct_onnx *x, const ct_onnx_layer *l, const char *op)
 {
     const Ct__ConvolutionParameter *p = l->layer->param->convolution_param;
-    int64_t kernel[2], stride[2], pad[2], dilation[2], pads[4];
+    int64_t kernel[2], stride[2], pad[2], dilation[2], pads[4], group = p->group;
 
-    if (bottom_shape(l, 0)->ndim != 4) return no_form(l, "other than two axes of space");
+    if (strcmp(l->layer->ops->type, "DepthwiseConvolution") == 0)
+        group = bottom_shape(l, 0)->dim[1];
+    if (bottom_shape(l, 0)->ndim != 4) return ct_onnx_no_form(l, "other than two axes of space");
     pair(p->n_kernel_size, p->kernel_size, p->has_kernel_h, p->kernel_h, p->kernel_w, 1, kernel);
     pair(p->n_stride, p->stride, p->has_stride_h, p->stride_h, p->stride_w, 1, stride);
     pair(p->n_pad, p->pad, p->has_pad_h || p->has_pad_w, p->pad_h, p->pad_w, 0, pad);
@@ -108,7 +61,7 @@ static ct_status convolution_as(ct_onnx *x, const ct_onnx_layer *l, const char *
     for (int i = 0; i < l->layer->n_weight; i++) ct_onnx_weight(x, l, i, NULL);
     ct_onnx_top(x, l, 0);
     ct_onnx_ints(x, "dilations", 2, dilation);
-    ct_onnx_int(x, "group", p->group);
+    ct_onnx_int(x, "group", group);
     ct_onnx_ints(x, "kernel_shape", 2, kernel);
     ct_onnx_ints(x, "pads", 4, pads);
     ct_onnx_ints(x, "strides", 2, stride);
@@ -131,7 +84,8 @@ static ct_status inner_product(ct_onnx *x, const ct_onnx_layer *l)
 {
     const Ct__InnerProductParameter *p = l->layer->param->inner_product_param;
 
-    if ((p->axis != 1) || (top_shape(l)->ndim != 2)) return no_form(l, "an axis other than 1");
+    if ((p->axis != 1) || (top_shape(l)->ndim != 2))
+        return ct_onnx_no_form(l, "an axis other than 1");
     ct_onnx_begin(x, l, "Flatten");
     ct_onnx_bottom(x, l, 0);
     ct_onnx_part(x, l, "flat", true);
@@ -163,8 +117,11 @@ static ct_status pooling(ct_onnx *x, const ct_onnx_layer *l)
 
     if ((p->pool == CT__POOLING_PARAMETER__POOL_METHOD__STOCHASTIC) || (l->layer->n_top != 1) ||
         (bottom_shape(l, 0)->ndim != 4))
-        return no_form(l, "stochastic pooling, a mask, or other than two axes of space");
-    if (p->global_pooling) return unary(x, l, mean ? "GlobalAveragePool" : "GlobalMaxPool");
+        return ct_onnx_no_form(l, "stochastic pooling, a mask, or other than two axes of space");
+    if (p->global_pooling) {
+        ct_onnx_unary(x, l, mean ? "GlobalAveragePool" : "GlobalMaxPool", NULL, NULL);
+        return CT_OK;
+    }
     for (int i = 0; i < 2; i++) {
         int64_t in = bottom_shape(l, 0)->dim[2 + i], out = top_shape(l)->dim[2 + i];
         int64_t need = (out - 1) * stride[i] + kernel[i] - in - pad[i];
@@ -174,7 +131,7 @@ static ct_status pooling(ct_onnx *x, const ct_onnx_layer *l)
         sticks_out = sticks_out || (need > pad[i]);
     }
     if (mean && sticks_out && ((pad[0] > 0) || (pad[1] > 0)))
-        return no_form(l, "a mean with pads whose last window is cut off");
+        return ct_onnx_no_form(l, "a mean with pads whose last window is cut off");
     ct_onnx_begin(x, l, mean ? "AveragePool" : "MaxPool");
     ct_onnx_bottom(x, l, 0);
     ct_onnx_top(x, l, 0);
@@ -193,7 +150,7 @@ static ct_status lrn(ct_onnx *x, const ct_onnx_layer *l)
         (l->layer->param->lrn_param != NULL) ? l->layer->param->lrn_param : &none;
 
     if (p->norm_region != CT__LRNPARAMETER__NORM_REGION__ACROSS_CHANNELS)
-        return no_form(l, "WITHIN_CHANNEL");
+        return ct_onnx_no_form(l, "WITHIN_CHANNEL");
     ct_onnx_begin(x, l, "LRN");
     ct_onnx_bottom(x, l, 0);
     ct_onnx_top(x, l, 0);
@@ -236,55 +193,61 @@ static ct_status batch_norm(ct_onnx *x, const ct_onnx_layer *l)
     return CT_OK;
 }
 
-/* The shape of a weight that spans axes from `axis` on, so that it meets them: ones behind. */
-static ct_shape spread(const ct_onnx_layer *l, int i, int axis)
+/* Terms of a sum with their factors first. */
+static ct_status weighted_sum(ct_onnx *x, const ct_onnx_layer *l, const Ct__EltwiseParameter *p)
 {
-    const ct_shape *w = &l->layer->weight[i].shape, *b = bottom_shape(l, 0);
-    ct_shape s = { .ndim = b->ndim - ((axis < 0) ? axis + b->ndim : axis) };
+    char name[32], part[32];
 
-    for (int d = 0; d < s.ndim; d++) s.dim[d] = (d < w->ndim) ? w->dim[d] : 1;
-    return s;
+    for (int i = 0; i < l->layer->n_bottom; i++) {
+        snprintf(name, sizeof(name), "coeff%d", i);
+        snprintf(part, sizeof(part), "term%d", i);
+        ct_onnx_begin(x, l, "Mul");
+        ct_onnx_bottom(x, l, i);
+        ct_onnx_number(x, l, name, p->coeff[i]);
+        ct_onnx_to(x, l, part);
+        ct_onnx_end(x);
+    }
+    ct_onnx_begin(x, l, "Sum");
+    for (int i = 0; i < l->layer->n_bottom; i++) {
+        snprintf(part, sizeof(part), "term%d", i);
+        ct_onnx_part(x, l, part, false);
+    }
+    ct_onnx_to(x, l, NULL);
+    ct_onnx_end(x);
+    return CT_OK;
 }
 
-static ct_status scale(ct_onnx *x, const ct_onnx_layer *l)
+/* A product has two factors in ONNX. */
+static ct_status product(ct_onnx *x, const ct_onnx_layer *l)
 {
-    const Ct__ScaleParameter none = CT__SCALE_PARAMETER__INIT;
-    const Ct__ScaleParameter *p =
-        (l->layer->param->scale_param != NULL) ? l->layer->param->scale_param : &none;
-    ct_shape shape;
+    int n = l->layer->n_bottom;
+    char part[32];
 
-    if ((l->layer->n_bottom != 1) || (l->layer->n_weight < 1)) return no_form(l, "a second bottom");
-    shape = spread(l, 0, p->axis);
-    ct_onnx_begin(x, l, "Mul");
-    ct_onnx_bottom(x, l, 0);
-    ct_onnx_weight(x, l, 0, &shape);
-    if (l->layer->n_weight == 1) {
-        ct_onnx_top(x, l, 0);
+    for (int i = 1; i < n; i++) {
+        ct_onnx_begin(x, l, "Mul");
+        if (i == 1)
+            ct_onnx_bottom(x, l, 0);
+        else
+            ct_onnx_part(x, l, part, false);
+        ct_onnx_bottom(x, l, i);
+        snprintf(part, sizeof(part), "product%d", i);
+        ct_onnx_to(x, l, (i == n - 1) ? NULL : part);
         ct_onnx_end(x);
-        return CT_OK;
     }
-    ct_onnx_part(x, l, "scaled", true);
-    ct_onnx_end(x);
-    ct_onnx_begin(x, l, "Add");
-    ct_onnx_part(x, l, "scaled", false);
-    ct_onnx_weight(x, l, 1, &shape);
-    ct_onnx_top(x, l, 0);
-    ct_onnx_end(x);
     return CT_OK;
 }
 
 static ct_status eltwise(ct_onnx *x, const ct_onnx_layer *l)
 {
-    static const char *const op[] = { "Mul", "Sum", "Max" };
     const Ct__EltwiseParameter none = CT__ELTWISE_PARAMETER__INIT;
     const Ct__EltwiseParameter *p =
         (l->layer->param->eltwise_param != NULL) ? l->layer->param->eltwise_param : &none;
 
-    if ((p->operation == CT__ELTWISE_PARAMETER__ELTWISE_OP__PROD) && (l->layer->n_bottom != 2))
-        return no_form(l, "a product of more than two");
-    for (size_t i = 0; i < p->n_coeff; i++)
-        if (p->coeff[i] != 1.0f) return no_form(l, "a coeff other than 1");
-    ct_onnx_begin(x, l, op[p->operation]);
+    if (p->operation == CT__ELTWISE_PARAMETER__ELTWISE_OP__PROD) return product(x, l);
+    for (size_t i = 0; i < p->n_coeff; i++) {
+        if (p->coeff[i] != 1.0f) return weighted_sum(x, l, p);
+    }
+    ct_onnx_begin(x, l, (p->operation == CT__ELTWISE_PARAMETER__ELTWISE_OP__MAX) ? "Max" : "Sum");
     for (int i = 0; i < l->layer->n_bottom; i++) ct_onnx_bottom(x, l, i);
     ct_onnx_top(x, l, 0);
     ct_onnx_end(x);
@@ -308,8 +271,10 @@ static ct_status flatten(ct_onnx *x, const ct_onnx_layer *l)
 {
     const Ct__FlattenParameter *p = l->layer->param->flatten_param;
 
-    if ((p != NULL) && ((p->axis != 1) || (p->end_axis != -1)))
-        return no_form(l, "axes other than from 1 to the last");
+    if ((p != NULL) && ((p->axis != 1) || (p->end_axis != -1))) {
+        ct_onnx_reshape(x, l, 0, NULL, "shape", top_shape(l), NULL);
+        return CT_OK;
+    }
     ct_onnx_begin(x, l, "Flatten");
     ct_onnx_bottom(x, l, 0);
     ct_onnx_top(x, l, 0);
@@ -318,33 +283,65 @@ static ct_status flatten(ct_onnx *x, const ct_onnx_layer *l)
     return CT_OK;
 }
 
-static const struct {
-    const char *type;
-    ct_onnx_fn write;
-} table[] = {
-    { "AbsVal", abs_of },
-    { "BNLL", softplus },
+/* What nobody wants. */
+static ct_status silence(ct_onnx *x, const ct_onnx_layer *l)
+{
+    for (int i = 0; i < l->layer->n_bottom; i++) ct_onnx_leave(x, l, i);
+    return CT_OK;
+}
+
+/* The forks' normalisation, scale and shift in one, by the running statistics. */
+static ct_status bn(ct_onnx *x, const ct_onnx_layer *l)
+{
+    const Ct__BNParameter none = CT__BNPARAMETER__INIT;
+    const Ct__BNParameter *p =
+        (l->layer->param->bn_param != NULL) ? l->layer->param->bn_param : &none;
+    bool averages = p->has_var_eps || p->has_decay || p->has_moving_average;
+    ct_shape shape = { 1, { bottom_shape(l, 0)->dim[1] } };
+
+    if ((l->layer->n_weight != 4) || (p->has_moving_average && !p->moving_average))
+        return ct_onnx_no_form(l, "statistics of the batch");
+    ct_onnx_begin(x, l, "BatchNormalization");
+    ct_onnx_bottom(x, l, 0);
+    for (int i = 0; i < 4; i++) ct_onnx_weight(x, l, i, &shape);
+    ct_onnx_top(x, l, 0);
+    ct_onnx_float(x, "epsilon", averages ? (p->has_var_eps ? p->var_eps : 1e-10f) : p->eps);
+    ct_onnx_end(x);
+    return CT_OK;
+}
+
+/* ONNX's is Fast R-CNN's own. */
+static ct_status roi_pooling(ct_onnx *x, const ct_onnx_layer *l)
+{
+    const Ct__ROIPoolingParameter *p = l->layer->param->roi_pooling_param;
+    const int64_t size[2] = { p->pooled_h, p->pooled_w };
+
+    ct_onnx_begin(x, l, "MaxRoiPool");
+    ct_onnx_bottom(x, l, 0);
+    ct_onnx_bottom(x, l, 1);
+    ct_onnx_top(x, l, 0);
+    ct_onnx_ints(x, "pooled_shape", 2, size);
+    ct_onnx_float(x, "spatial_scale", p->spatial_scale);
+    ct_onnx_end(x);
+    return CT_OK;
+}
+
+const ct_onnx_form ct_onnx_layers[] = {
+    { "BN", bn },
     { "BatchNorm", batch_norm },
     { "Concat", concat },
     { "Convolution", convolution },
     { "Deconvolution", deconvolution },
+    { "DepthwiseConvolution", convolution },
     { "Dropout", same },
     { "Eltwise", eltwise },
     { "Flatten", flatten },
     { "InnerProduct", inner_product },
     { "LRN", lrn },
     { "Pooling", pooling },
-    { "ReLU", relu },
-    { "Scale", scale },
-    { "Sigmoid", sigmoid },
+    { "ROIPooling", roi_pooling },
+    { "Silence", silence },
     { "Softmax", softmax },
-    { "TanH", tanh_of },
+    { "SyncBN", bn },
+    { NULL, NULL },
 };
-
-ct_onnx_fn ct_onnx_find(const char *type)
-{
-    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
-        if (strcmp(table[i].type, type) == 0) return table[i].write;
-    }
-    return NULL;
-}

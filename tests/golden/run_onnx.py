@@ -49,7 +49,7 @@ def text(f, k):
 def attributes(node):
     out = {}
     for a in map(fields, node.get(5, [])):
-        out[text(a, 1)] = {1: lambda: a[2][0], 2: lambda: a[3][0], 7: lambda: a[8]}[a[20][0]]()
+        out[text(a, 1)] = {1: lambda: a[2][0], 2: lambda: a[3][0], 3: lambda: a[4][0].decode(), 7: lambda: a[8]}[a[20][0]]()
     return out
 
 
@@ -72,7 +72,45 @@ def run(op, a, v):
         square = F.pad((v[0] ** 2).transpose(1, 3), ((n - 1) // 2, n // 2))
         total = square.unfold(3, n, 1).sum(-1).transpose(1, 3)
         return v[0] / (a["bias"] + a["alpha"] / n * total) ** a["beta"]
+    if op == "ConvTranspose":
+        assert a["pads"][:2] == a["pads"][2:]
+        return F.conv_transpose2d(v[0], v[1], v[2] if len(v) > 2 else None, a["strides"], a["pads"][:2], 0, a["group"],
+                                  a["dilations"])
+    if op == "Resize" and a["mode"] == "nearest":
+        assert (a["coordinate_transformation_mode"], a["nearest_mode"]) == ("asymmetric", "floor")
+        out = v[0]
+        for axis, factor in enumerate(v[2].tolist()):
+            n = out.shape[axis]
+            out = out.index_select(axis, torch.tensor([int(k / factor) for k in range(round(n * factor))]))
+        return out
+    if op == "Resize":
+        assert (a["coordinate_transformation_mode"], a["mode"]) == ("align_corners", "linear")
+        return F.interpolate(v[0], v[3].tolist()[2:], mode="bilinear", align_corners=True)
+    if op == "Slice":
+        out = v[0]
+        for start, end, axis in zip(*(w.tolist() for w in v[1:4])):
+            out = out.narrow(axis, start, end - start)
+        return out
+    if op == "ReduceSum":
+        return v[0].sum(v[1].tolist(), keepdim=bool(a["keepdims"]))
+    if op.startswith("Reduce"):
+        inner = {"ReduceMean": v[0], "ReduceL1": v[0].abs(), "ReduceSumSquare": v[0] ** 2}[op]
+        total = inner.sum(a["axes"], keepdim=bool(a["keepdims"]))
+        return total * total.numel() / v[0].numel() if op == "ReduceMean" else total
+    if op == "ArgMax":  # the last of the largest
+        assert a["select_last_index"] == 1
+        n = v[0].shape[a["axis"]]
+        return n - 1 - v[0].flip(a["axis"]).argmax(a["axis"], keepdim=bool(a["keepdims"]))
     return {
+        "Abs": lambda: v[0].abs(), "Softplus": lambda: F.softplus(v[0]), "Elu": lambda: F.elu(v[0], a["alpha"]),
+        "Exp": lambda: v[0].exp(), "Log": lambda: v[0].log(), "Pow": lambda: v[0] ** v[1], "Sqrt": lambda: v[0].sqrt(),
+        "Erf": lambda: v[0].erf(), "Clip": lambda: v[0].clamp(float(v[1]), float(v[2])), "Sub": lambda: v[0] - v[1],
+        "Div": lambda: v[0] / v[1], "PRelu": lambda: torch.where(v[0] < 0, v[0] * v[1], v[0]),
+        "Reshape": lambda: v[0].reshape(v[1].tolist()), "Transpose": lambda: v[0].permute(a["perm"]),
+        "Split": lambda: v[0].split(v[1].tolist(), a["axis"]), "Tile": lambda: v[0].repeat(v[1].tolist()),
+        "Cast": lambda: v[0].to({1: torch.float32, 7: torch.int64}[a["to"]]), "Greater": lambda: v[0] > v[1],
+        "Gather": lambda: v[0][v[1]], "GlobalAveragePool": lambda: v[0].mean((2, 3), True),
+        "GlobalMaxPool": lambda: v[0].amax((2, 3), True),
         "BatchNormalization": lambda: F.batch_norm(v[0], v[3], v[4], v[1], v[2], False, 0.0, a["epsilon"]),
         "Mul": lambda: v[0] * v[1], "Add": lambda: v[0] + v[1], "Sum": lambda: sum(v[1:], v[0]),
         "Max": lambda: torch.stack(v).max(0).values, "Relu": lambda: v[0].relu(), "Tanh": lambda: v[0].tanh(),
@@ -91,14 +129,16 @@ def main():
     graph = fields(fields(data)[7][0])
     value = {}
     for t in map(fields, graph.get(5, [])):
-        assert t[2] == [1]
-        value[text(t, 8)] = torch.frombuffer(bytearray(t[9][0]), dtype=torch.float32).reshape(t.get(1, []))
+        kind = {1: torch.float32, 7: torch.int64}[t[2][0]]
+        value[text(t, 8)] = torch.frombuffer(bytearray(t[9][0]), dtype=kind).reshape(t.get(1, []))
     for i in map(fields, graph.get(11, [])):
         tensor = fields(fields(i[2][0])[1][0])
         dims = [fields(d)[1][0] for d in fields(tensor[2][0])[1]]
         value[text(i, 1)] = torch.full(dims, float(sys.argv[2]))
     for n in map(fields, graph[1]):
-        value[text(n, 2)] = run(text(n, 4), attributes(n), [value[k.decode()] for k in n[1]])
+        made = run(text(n, 4), attributes(n), [value[k.decode()] if k else None for k in n[1]])
+        for name, v in zip(n[2], made if isinstance(made, tuple) else (made,)):
+            value[name.decode()] = v
     for o in map(fields, graph[12]):
         for v in value[text(o, 1)].flatten().tolist():
             print("%.6g" % v)

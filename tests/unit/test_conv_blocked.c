@@ -11,74 +11,10 @@
 
 #include <stdlib.h>
 
-/* k rounded products and sums: off by at most k eps times the sum of all absolute values (Higham
- * 3.1), to first order; the reference, summed in double, by the last rounding. */
-static double roundings(const ct_conv_desc *d, conv_direction dir)
-{
-    double taps = (double)(d->kh * d->kw);
-
-    if (dir == CONV_FORWARD) return taps * (double)(d->c / d->group) + 4.0;
-    if (dir == CONV_DATA) return taps * (double)(d->m / d->group) + 4.0;
-    return (double)(d->n * d->oh * d->ow) + 6.0;
-}
-
-static double *limits(const ct_conv_desc *d, conv_direction dir)
-{
-    ct_conv_desc p = conv_case_plain(d);
-    conv_tensors absolute = conv_case_make_tensors(d, true);
-    float *size =
-        conv_case_run(ct_conv_find(conv_case_table_of(dir), &p, "ref"), &p, dir, &absolute);
-    int64_t n = (dir == CONV_FORWARD) ? absolute.n_y
-                : (dir == CONV_DATA)  ? absolute.n_x
-                                      : absolute.n_weight;
-    double *limit = malloc((size_t)n * sizeof(double));
-
-    assert_non_null(limit);
-    for (int64_t i = 0; i < n; i++) limit[i] = roundings(d, dir) * size[i] * 0x1p-24;
-    free(size);
-    conv_case_release(&absolute);
-    return limit;
-}
-
 /* Returns whether the engine takes it. */
 static bool compare(ct_conv_desc d, conv_direction dir)
 {
-    return conv_case_compare(d, dir, "blocked", limits);
-}
-
-/* Primes, ones, and sizes about those of blocks and tiles. */
-static ct_conv_desc draw_shape(conv_draw *r, int64_t b)
-{
-    static const int64_t channel[] = { 1, 3, 7, 8, 13, 16, 17, 24, 31, 32, 40, 53 };
-    static const int64_t length[] = { 1, 2, 3, 5, 7, 11, 13, 14, 15, 17, 28, 31 };
-    static const int64_t one[] = { 1, 1, 1, 2, 2, 3, 5 };
-    ct_conv_desc d;
-
-    do {
-        d = (ct_conv_desc){ .n = conv_case_between(r, 1, 3),
-                            .group = 1,
-                            .c = conv_case_one_of(r, channel, 12),
-                            .h = conv_case_one_of(r, length, 12),
-                            .w = conv_case_one_of(r, length, 12),
-                            .m = conv_case_one_of(r, channel, 12),
-                            .kh = conv_case_one_of(r, one, 7),
-                            .kw = conv_case_one_of(r, one, 7),
-                            .sh = conv_case_between(r, 1, 3),
-                            .sw = conv_case_between(r, 1, 3),
-                            .dh = conv_case_between(r, 1, 2),
-                            .dw = conv_case_between(r, 1, 2) };
-        if (conv_case_between(r, 0, 2) == 0) d.sh = d.sw = 1; /* the usual ones more often */
-        if (conv_case_between(r, 0, 1) == 0) d.dh = d.dw = 1;
-        d.ph = conv_case_between(r, 0, d.kh);
-        d.pw = conv_case_between(r, 0, d.kw);
-        if (conv_case_between(r, 0, 4) == 0) {
-            d.group = conv_case_between(r, 2, 3);
-            d.c = d.group * b * conv_case_between(r, 1, 2);
-            d.m = d.group * b * conv_case_between(r, 1, 3);
-        }
-    } while (!conv_case_complete(&d));
-    d.x_block = d.y_block = (int)b;
-    return d;
+    return conv_case_compare(d, dir, "blocked", conv_case_sum_limits);
 }
 
 static bool folds(const ct_conv_desc *d)
@@ -91,11 +27,11 @@ static void odd_shapes(void)
     conv_draw r = { 0 };
 
     for (int i = 0; i < 60; i++) {
-        ct_conv_desc d = draw_shape(&r, ct_simd_block());
+        ct_conv_desc d = conv_case_draw(&r, ct_simd_block(), 7, false);
 
         for (conv_direction dir = CONV_FORWARD; dir < N_CONV_DIRECTION; dir++)
             assert_true(compare(d, dir));
-        assert_int_equal(conv_case_compare(d, CONV_DATA, "fold", limits), folds(&d));
+        assert_int_equal(conv_case_compare(d, CONV_DATA, "fold", conv_case_sum_limits), folds(&d));
     }
 }
 
@@ -106,7 +42,7 @@ static void first_layers(void)
     int64_t b = ct_simd_block();
 
     for (int i = 0; i < 40; i++) {
-        ct_conv_desc d = draw_shape(&r, b);
+        ct_conv_desc d = conv_case_draw(&r, b, 7, false);
 
         d.c = conv_case_between(&r, 1, 4);
         d.x_block = 0;
@@ -131,7 +67,7 @@ static void depthwise(void)
     conv_draw r = { 2000 };
 
     for (int i = 0; i < 25; i++) {
-        ct_conv_desc d = draw_shape(&r, ct_simd_block());
+        ct_conv_desc d = conv_case_draw(&r, ct_simd_block(), 7, false);
 
         if (d.c == 1) d.c = 2;
         d.group = d.m = d.c;
@@ -244,7 +180,7 @@ static void usual_shapes(void)
         assert_true(conv_case_complete(&d));
         for (conv_direction dir = CONV_FORWARD; dir < N_CONV_DIRECTION; dir++)
             assert_true(compare(d, dir));
-        assert_int_equal(conv_case_compare(d, CONV_DATA, "fold", limits), folds(&d));
+        assert_int_equal(conv_case_compare(d, CONV_DATA, "fold", conv_case_sum_limits), folds(&d));
     }
 }
 

@@ -15,41 +15,13 @@
 
 #define GOLDEN "tests/golden/caffe/"
 
-static char dir[64];
-
-static int setup(void **state)
-{
-    (void)state;
-    test_directory_make(dir, sizeof(dir));
-    test_log_all_start();
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    test_log_all_stop();
-    test_directory_remove(dir);
-    return 0;
-}
-
-static void in_log(const char *text)
-{
-    static char log[65536];
-
-    if (strstr(test_log_all(), text) != NULL) return;
-    snprintf(log, sizeof(log), "%s", test_log_all());
-    test_log_all_stop();
-    fail_msg("\"%s\" is not in:\n%s", text, log);
-}
-
 static const char *at(const char *name)
 {
     static char path[4][160];
     static int turn;
     char *p = path[turn++ % 4];
 
-    snprintf(p, sizeof(path[0]), "%s/%s", dir, name);
+    snprintf(p, sizeof(path[0]), "%s/%s", test_solver_dir(), name);
     return p;
 }
 
@@ -98,7 +70,7 @@ static void test_goes_on_from_caffe(void **state)
         /* its weights are not where it says, but beside it */
         snprintf(file, sizeof(file), GOLDEN "%s_iter_4.solverstate%s", kinds[k].name, kinds[k].end);
         assert_int_equal(ct_solver_restore(t.solver, file), CT_OK);
-        in_log("resuming after 4 iterations of Caffe");
+        test_log_holds("resuming after 4 iterations of Caffe");
         assert_int_equal(ct_solver_iteration(t.solver), 4);
         assert_int_equal(ct_solver_run(t.solver), CT_OK);
         snprintf(file, sizeof(file), GOLDEN "%s_iter_8.caffemodel%s", kinds[k].name, kinds[k].end);
@@ -129,7 +101,7 @@ static void test_writes_for_caffe(void **state)
         snprintf(fields, sizeof(fields),
                  "%s snapshot: 4 snapshot_format: BINARYPROTO "
                  "snapshot_prefix: '%s/s'",
-                 kinds[k].fields, dir);
+                 kinds[k].fields, test_solver_dir());
         make(fields, &t);
         assert_int_equal(ct_solver_run(t.solver), CT_OK);
         make(kinds[k].fields, &own);
@@ -147,8 +119,8 @@ static void test_writes_for_caffe(void **state)
         test_solver_destroy(&t);
         test_solver_destroy(&own);
         test_solver_destroy(&theirs);
-        teardown(NULL);
-        setup(NULL);
+        test_solver_teardown(NULL);
+        test_solver_setup(NULL);
     }
 }
 
@@ -158,7 +130,7 @@ static void restore_fails(const char *fields, const char *file, ct_status want, 
 
     make(fields, &t);
     assert_int_equal(ct_solver_restore(t.solver, file), want);
-    in_log(why);
+    test_log_holds(why);
     test_solver_destroy(&t);
 }
 
@@ -250,7 +222,7 @@ static void test_numpy(void **state)
 
     (void)state;
     assert_int_equal(ct_model_open("tests/golden/numpy.npz", &m), CT_OK);
-    in_log("other.npy is no LAYER/INDEX.npy of weights, left out");
+    test_log_holds("other.npy is no LAYER/INDEX.npy of weights, left out");
     assert_int_equal(m->n_layer, 2);
     l = ct_model_find(m, "ip1");
     assert_int_equal(m->layer[l].n_array, 2);
@@ -274,7 +246,7 @@ static void open_fails(const char *file, ct_status want, const char *why)
     if (status == CT_OK) status = ct_model_load(m);
     ct_model_close(m);
     assert_int_equal(status, want);
-    in_log(why);
+    test_log_holds(why);
 }
 
 /* A net of 2013: layers inside of layers, of which one has a blob of four dimensions. */
@@ -344,7 +316,7 @@ static void test_bad_files(void **state)
     open_fails(at("nothing.npz"), CT_ERR_IO, "cannot be read");
     assert_int_equal(ct_weights_convert(GOLDEN "sgd_iter_4.caffemodel", at("a.txt")),
                      CT_ERR_CONFIG);
-    in_log("the end of the name says the format");
+    test_log_holds("the end of the name says the format");
 }
 
 /* What was loaded, what not, with names that come near, and everything that does not fit. */
@@ -369,8 +341,8 @@ static void test_report(void **state)
     assert_int_equal(test_solver_create(text, NULL, NULL, NULL, &t), CT_OK);
     assert_int_equal(ct_solver_load_weights(t.solver, GOLDEN "sgd_iter_4.caffemodel"),
                      CT_ERR_SHAPE);
-    in_log("blob 0 of layer \"ip1\" has shape 4 3 (12) in the file, 6 5 (30) in the net");
-    in_log("blob 0 of layer \"frozen\" has shape 3 4 (12) in the file, 3 2 (6) in the net");
+    test_log_holds("blob 0 of layer \"ip1\" has shape 4 3 (12) in the file, 6 5 (30) in the net");
+    test_log_holds("blob 0 of layer \"frozen\" has shape 3 4 (12) in the file, 3 2 (6) in the net");
     test_solver_destroy(&t);
     snprintf(text, sizeof(text), renamed, 3, 4);
     for (char *at_frozen = strstr(text, "frozen"); at_frozen != NULL;
@@ -378,15 +350,15 @@ static void test_report(void **state)
         memcpy(at_frozen, "frozem", 6);
     assert_int_equal(test_solver_create(text, NULL, NULL, NULL, &t), CT_OK);
     assert_int_equal(ct_solver_load_weights(t.solver, GOLDEN "sgd_iter_4.caffemodel"), CT_OK);
-    in_log("weights of 1 layers, 2 of the net not there, 2 there not in the net");
-    in_log("frozem [3 2 (6), 3 (3)] (the file has frozen);");
-    in_log("Ignoring source layer frozen [3 4 (12), 3 (3)]; ip2 [2 3 (6), 2 (2)];");
+    test_log_holds("weights of 1 layers, 2 of the net not there, 2 there not in the net");
+    test_log_holds("frozem [3 2 (6), 3 (3)] (the file has frozen);");
+    test_log_holds("Ignoring source layer frozen [3 4 (12), 3 (3)]; ip2 [2 3 (6), 2 (2)];");
     test_solver_destroy(&t);
 }
 
 int main(void)
 {
-#define TEST(_f) cmocka_unit_test_setup_teardown(_f, setup, teardown)
+#define TEST(_f) cmocka_unit_test_setup_teardown(_f, test_solver_setup, test_solver_teardown)
     const struct CMUnitTest tests[] = {
         TEST(test_goes_on_from_caffe),
         TEST(test_writes_for_caffe),

@@ -27,34 +27,6 @@
     "base_lr: 0.05 weight_decay: 0.01 deterministic: true random_seed: 7 delta: 0.001 "            \
     "average_loss: 3 snapshot_prefix: '%s/s' max_iter: %d %s "
 
-static char dir[64];
-
-static int setup(void **state)
-{
-    (void)state;
-    test_directory_make(dir, sizeof(dir));
-    test_log_all_start();
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    test_log_all_stop();
-    test_directory_remove(dir);
-    return 0;
-}
-
-static void in_log(const char *text)
-{
-    static char log[65536];
-
-    if (strstr(test_log_all(), text) != NULL) return;
-    snprintf(log, sizeof(log), "%s", test_log_all());
-    test_log_all_stop();
-    fail_msg("\"%s\" is not in:\n%s", text, log);
-}
-
 enum { MOST = 128 };
 
 typedef struct run {
@@ -90,8 +62,8 @@ static ct_status run_ranks(int n, const char *type, int max_iter, const char *mo
     thread_rank rank[THREAD_RANKS_MAX];
 
     for (int r = 0; r < n; r++) {
-        snprintf(runs[r].text, sizeof(runs[r].text), "%s " FIELDS NET, type, dir, max_iter, more,
-                 12 / n);
+        snprintf(runs[r].text, sizeof(runs[r].text), "%s " FIELDS NET, type, test_solver_dir(),
+                 max_iter, more, 12 / n);
         runs[r].restore = restore;
         rank[r] = (thread_rank){ .out = &runs[r] };
     }
@@ -137,8 +109,8 @@ static void test_resume(void **state)
             assert_int_equal(run_ranks(n, types[t], 14, NO_END, "auto", part), CT_OK);
             for (int r = 0; r < n; r++) assert_same(&whole[r], &part[r]);
         }
-        teardown(NULL);
-        setup(NULL);
+        test_solver_teardown(NULL);
+        test_solver_setup(NULL);
     }
 }
 
@@ -158,8 +130,8 @@ static void test_other_ranks(void **state)
             if (!(fabsf(whole[0].weight[i] - part[0].weight[i]) <= 7 * 16 * 8 * FLT_EPSILON / 2))
                 fail_msg("%s, weight %d: %.9g alone, %.9g on three ranks", types[t], i,
                          (double)part[0].weight[i], (double)whole[0].weight[i]);
-        teardown(NULL);
-        setup(NULL);
+        test_solver_teardown(NULL);
+        test_solver_setup(NULL);
     }
 }
 
@@ -171,8 +143,8 @@ static void test_other_type(void **state)
     (void)state;
     assert_int_equal(run_ranks(1, types[0], 3, "", NULL, r), CT_OK);
     assert_int_equal(run_ranks(1, types[5], 6, NO_END, "auto", r), CT_ERR_DATA);
-    in_log("no optimiser state \"mean\" of");
-    in_log("was it written by another solver type?");
+    test_log_holds("no optimiser state \"mean\" of");
+    test_log_holds("was it written by another solver type?");
 }
 
 /* ---- averages ---- */
@@ -195,12 +167,12 @@ static void check_average(const char *fields, int start, int interval, double de
         float weight[12];
         test_solver t;
 
-        snprintf(text, sizeof(text), FIXED "type: 'SGD' momentum: 0.9 %s " FIELDS NET, fields, dir,
-                 done, "", 12);
+        snprintf(text, sizeof(text), FIXED "type: 'SGD' momentum: 0.9 %s " FIELDS NET, fields,
+                 test_solver_dir(), done, "", 12);
         assert_int_equal(test_solver_create(text, NULL, NULL, NULL, &t), CT_OK);
         assert_int_equal(ct_solver_run(t.solver), CT_OK);
         memcpy(weight, student(t.solver), sizeof(weight));
-        snprintf(file, sizeof(file), "%s/s_iter_%d.average.caffemodel.h5", dir, done);
+        snprintf(file, sizeof(file), "%s/s_iter_%d.average.caffemodel.h5", test_solver_dir(), done);
         if ((done > start) && ((done - start) % interval == 0)) {
             counted++;
             for (int i = 0; i < 12; i++) {
@@ -224,8 +196,8 @@ static void test_averages(void **state)
 {
     (void)state;
     check_average("average { type: EMA decay: 0.75 start_iter: 3 }", 3, 1, 0.75);
-    teardown(NULL);
-    setup(NULL);
+    test_solver_teardown(NULL);
+    test_solver_setup(NULL);
     check_average("average { type: SWA start_iter: 2 interval: 3 }", 2, 3, -1);
 }
 
@@ -240,7 +212,8 @@ static void test_average_is_tested(void **state)
     float before[12];
 
     (void)state;
-    snprintf(text, sizeof(text), FIXED "type: 'SGD' momentum: 0.9 " FIELDS NET, dir, 6, more, 12);
+    snprintf(text, sizeof(text), FIXED "type: 'SGD' momentum: 0.9 " FIELDS NET, test_solver_dir(),
+             6, more, 12);
     assert_int_equal(test_solver_create(text, NULL, NULL, NULL, &t), CT_OK);
     assert_int_equal(ct_solver_run(t.solver), CT_OK);
     memcpy(before, student(t.solver), sizeof(before));
@@ -248,14 +221,14 @@ static void test_average_is_tested(void **state)
     assert_memory_equal(before, student(t.solver), sizeof(before));
     test_solver_destroy(&t);
 
-    snprintf(text, sizeof(text), FIXED "type: 'SGD' momentum: 0.9 " FIELDS NET, dir, 6,
-             "test_iter: 2 test_interval: 100 snapshot_after_train: false", 12);
+    snprintf(text, sizeof(text), FIXED "type: 'SGD' momentum: 0.9 " FIELDS NET, test_solver_dir(),
+             6, "test_iter: 2 test_interval: 100 snapshot_after_train: false", 12);
     assert_int_equal(test_solver_create(text, NULL, NULL, NULL, &t), CT_OK);
-    snprintf(file, sizeof(file), "%s/s_iter_6.caffemodel.h5", dir);
+    snprintf(file, sizeof(file), "%s/s_iter_6.caffemodel.h5", test_solver_dir());
     assert_int_equal(ct_solver_load_weights(t.solver, file), CT_OK);
     assert_memory_equal(before, student(t.solver), sizeof(before)); /* the weights, not the mean */
     assert_int_equal(ct_solver_test(t.solver, 0, &own, 1), CT_OK);
-    snprintf(file, sizeof(file), "%s/s_iter_6.average.caffemodel.h5", dir);
+    snprintf(file, sizeof(file), "%s/s_iter_6.average.caffemodel.h5", test_solver_dir());
     assert_int_equal(ct_solver_load_weights(t.solver, file), CT_OK);
     assert_int_equal(ct_solver_test(t.solver, 0, &again, 1), CT_OK);
     test_solver_destroy(&t);
@@ -278,7 +251,7 @@ static void test_average_begins_late(void **state)
 
 int main(void)
 {
-#define TEST(_f) cmocka_unit_test_setup_teardown(_f, setup, teardown)
+#define TEST(_f) cmocka_unit_test_setup_teardown(_f, test_solver_setup, test_solver_teardown)
     const struct CMUnitTest tests[] = {
         TEST(test_resume),   TEST(test_other_ranks),       TEST(test_other_type),
         TEST(test_averages), TEST(test_average_is_tested), TEST(test_average_begins_late),
