@@ -473,7 +473,7 @@ const ct_meaning ct_meaning_table[] = {
       "Gradients are scaled down where their global norm exceeds this; below 0: never." },
     { "SolverParameter.comm", "Cortado: how gradients travel between ranks." },
     { "SolverParameter.compression", "Cortado: how gradients are compressed on the way." },
-    { "SolverParameter.debug_info", "Log the size of values and gradients of every layer." },
+    { "SolverParameter.debug_info", "Taken with a warning, and without effect." },
     { "SolverParameter.delta", "Keeps divisors from 0 in all types but SGD, Nesterov and LARS." },
     { "SolverParameter.deterministic",
       "Cortado: bitwise the same results for the same ranks, placement and plan." },

@@ -123,6 +123,7 @@ static void look_at(const Ct__LayerParameter *layer, const char *file, const ct_
 
 void ct_net_warn_unused(const Ct__NetParameter *net, const char *file, const ct_source_map *map)
 {
+    if (net->debug_info) CT_WARN("%s: debug_info is not supported, nothing more is printed", file);
     for (size_t i = 0; i < net->n_layer; i++) {
         const Ct__LayerParameter *layer = net->layer[i];
 

@@ -121,7 +121,7 @@ tile|Tile|c|tile_param { axis: 1 tiles: 2 }
 sum|Reduction|c|reduction_param { axis: 2 coeff: 0.5 }
 mean|Reduction|c|reduction_param { operation: MEAN axis: 2 }
 asum|Reduction|c|reduction_param { operation: ASUM axis: 3 }
-sumsq|Reduction|c|reduction_param { operation: SUMSQ axis: 1 }
+sumsq|Reduction|c|reduction_param { operation: SUMSQ axis: 2 }
 argmax|ArgMax|c|argmax_param { axis: 1 }
 embed|Embed|argmax|embed_param { num_output: 3 input_dim: 6 weight_filler { type: "gaussian" } bias_filler { type: "gaussian" } }
 threshold|Threshold|c|threshold_param { threshold: 0.25 }

@@ -35,7 +35,7 @@ static const struct {
     { "ImageData", "reads files: test_data_layers" },
     { "Reorder", "the net puts it between layouts: test_layer_blocked" },
     { "TextData", "reads files: test_data_text" },
-    { "WindowData", "reads files: test_data_window" },
+    { "WindowData", "reads files" },
 };
 
 #define ONE   S(1, 1, 1, 1)
