@@ -82,7 +82,7 @@ else
   SRC := $(filter-out %_cuda.c,$(SRC))
 endif
 ifeq ($(HAVE_LMDB),0)
-  SRC := $(filter-out %_lmdb.c,$(SRC))
+  SRC := $(filter-out %/writer_lmdb.c,$(SRC))
 endif
 ifeq ($(HAVE_TURBOJPEG),0)
   SRC := $(filter-out %_jpeg.c,$(SRC))

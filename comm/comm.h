@@ -138,4 +138,11 @@ void ct_comm_prepare_launch(void);
  *  order on all ranks; the bytes may differ. The result lives as long as c. */
 const ct_arena_ops *ct_comm_arena(ct_comm *c);
 
+/** `bytes` zeroed bytes of the node's first rank, which all ranks of the node map; the others pass
+ *  0. *own_p is for the release. CT_UNSUPPORTED, on all ranks alike, where there is no space, no
+ *  sharing, or no node of several ranks. Collective over the world, and the release too. */
+ct_status ct_comm_share_block(ct_comm *c, size_t bytes, const char *what, void **first_p,
+                              void **own_p);
+void ct_comm_release_block(ct_comm *c, void *own);
+
 #endif

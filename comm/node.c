@@ -187,6 +187,24 @@ ct_status ct_node_acquire(ct_node *node, size_t bytes, const char *what, void **
     return CT_OK;
 }
 
+ct_status ct_comm_share_block(ct_comm *c, size_t bytes, const char *what, void **first_p,
+                              void **own_p)
+{
+    int index = 0;
+    int64_t offset = 0;
+
+    CT_TRY(ct_node_acquire(c->node_memory, bytes, what, own_p));
+    if (!ct_node_find(c->node_memory, *own_p, 0, &index, &offset))
+        return CT_FAIL(CT_ERR_COMM, "a window was lost");
+    *first_p = ct_node_block(c->node_memory, index, 0);
+    return CT_OK;
+}
+
+void ct_comm_release_block(ct_comm *c, void *own)
+{
+    ct_node_release(c->node_memory, own);
+}
+
 bool ct_node_find(const ct_node *node, const void *p, size_t bytes, int *window_p,
                   int64_t *offset_p)
 {

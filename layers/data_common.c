@@ -5,6 +5,9 @@
 
 #include "framework/base/text.h"
 #include "framework/base/trace.h"
+#include "framework/data/group.h"
+#include "framework/data/reader_far.h"
+#include "framework/data/stripes.h"
 
 enum {
     SYNTHETIC_SAMPLES = 1024,
@@ -69,6 +72,28 @@ static ct_status synthetic_shapes(const ct_layer *l, const ct_data_source *s, ct
     return CT_OK;
 }
 
+/* Rank 0 opens the set first, so that the others find its index; then those who read. A rank that
+ * does not is told what the set looks like. */
+static ct_status open_together(ct_layer *l, const char *backend, const ct_reader_options *o)
+{
+    const ct_data_group *g = l->env->group;
+    ct_data_state *d = l->state;
+    ct_status status = CT_OK;
+    ct_reader_facts facts;
+    bool reads;
+
+    d->fed = g->one_reader && ct_reader_can_feed(backend) && (o->skip_broken == 0);
+    reads = !d->fed || (g->node_rank == 0);
+    if (g->rank == 0) status = ct_reader_open(backend, o, &d->reader);
+    CT_TRY(g->agree(g->ctx, d->who, status));
+    if (reads && (g->rank > 0)) status = ct_reader_open(backend, o, &d->reader);
+    CT_TRY(g->agree(g->ctx, d->who, status));
+    if (!d->fed) return CT_OK;
+    if (reads) ct_reader_tell(d->reader, &facts);
+    CT_TRY(g->share(g->ctx, &facts, sizeof(facts)));
+    return reads ? CT_OK : ct_reader_open_far(backend, o, &facts, &d->reader);
+}
+
 static ct_status open_source(ct_layer *l, const ct_data_source *s)
 {
     ct_data_state *d = l->state;
@@ -83,6 +108,7 @@ static ct_status open_source(ct_layer *l, const ct_data_source *s)
         return ct_reader_open("synthetic", &o, &d->reader);
     }
     if (o.source == NULL) return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "source is not set");
+    if (l->env->group != NULL) return open_together(l, s->backend, &o);
     return ct_reader_open(s->backend, &o, &d->reader);
 }
 
@@ -111,6 +137,23 @@ static ct_status open_transform(ct_layer *l, bool whole)
     return CT_OK;
 }
 
+/* Stripes are the set's own unless the layer says otherwise. */
+static ct_status settle_order(ct_layer *l, const ct_data_source *source)
+{
+    ct_data_state *d = l->state;
+    bool shuffle = source->has_shuffle ? source->shuffle : (l->phase == CT_TRAIN);
+    int64_t stripes = (source->stripes > 0) ? source->stripes : d->reader->stripes;
+
+    if (d->synthetic) stripes = 1;
+
+    if ((stripes > d->reader->count) || (stripes > CT_MAX_STRIPE)) {
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "%lld stripes of %lld samples; at most %d",
+                             (long long)stripes, (long long)d->reader->count, CT_MAX_STRIPE);
+    }
+    d->stripes = !shuffle ? 0 : (stripes > 1) ? stripes : 1;
+    return CT_OK;
+}
+
 ct_status ct_data_setup(ct_layer *l, const ct_data_source *source)
 {
     ct_data_state *d = l->state;
@@ -118,7 +161,6 @@ ct_status ct_data_setup(ct_layer *l, const ct_data_source *source)
 
     CT_TRY(name_owner(l, &d->who));
     d->batch_size = source->batch_size;
-    d->shuffle = source->has_shuffle ? source->shuffle : (l->phase == CT_TRAIN);
     d->rand_skip = source->rand_skip;
     d->depth = ((p != NULL) && p->has_prefetch) ? (int)p->prefetch : DEFAULT_DEPTH;
     d->threads = (int)source->threads;
@@ -137,6 +179,7 @@ ct_status ct_data_setup(ct_layer *l, const ct_data_source *source)
                              (long long)d->skip_broken, MAX_BROKEN);
     }
     CT_TRY(open_source(l, source));
+    CT_TRY(settle_order(l, source));
     if (d->synthetic && (l->env->synthetic_batch > 0)) d->batch_size = l->env->synthetic_batch;
     if ((d->batch_size < 1) || (d->batch_size > INT32_MAX)) {
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "batch_size is %lld, must be at least 1",
@@ -155,6 +198,27 @@ void ct_data_destroy(ct_layer *l)
 }
 
 /* ---- an instance */
+
+/* A set of shards: how many files a batch touches, and how many ranks meet at one. */
+static void tell_shards(const ct_layer *l, const ct_share *share)
+{
+    const ct_data_state *d = l->state;
+    const ct_reader *r = d->reader;
+    ct_shards s = { .n = r->count, .stripes = r->stripes, .n_file = r->n_file };
+    int touched;
+
+    if ((r->n_file < 2) || (r->stripes < 2)) return;
+    touched = ct_shards_touched(&s, share->local);
+    CT_INFO("%s: %lld samples in %d files, stripes of %lld: a batch of %lld touches at most %d "
+            "files, of %d ranks at most %d meet at a file",
+            d->who, (long long)s.n, s.n_file, (long long)(s.n / s.stripes), (long long)share->local,
+            touched, l->env->n_rank, ct_shards_readers(&s, share->local, l->env->n_rank));
+    if ((d->stripes == 1) && (l->phase == CT_TRAIN))
+        CT_WARN("%s: shuffled over all samples, batches touch all files (stripes: 1)", d->who);
+    else if ((touched > 2) && (share->local > s.n / s.stripes))
+        CT_WARN("%s: the batch is longer than a stripe: convert with --stripe=%lld or more", d->who,
+                (long long)share->local);
+}
 
 static ct_shape with_batch(int64_t batch, const ct_shape *sample)
 {
@@ -182,16 +246,18 @@ ct_status ct_data_reshape(const ct_layer *l, ct_instance *in)
     ct_loader_options o = { .reader = d->reader,
                             .transform = d->transform,
                             .shape = d->shape,
-                            .shuffle = d->shuffle,
+                            .stripes = d->stripes,
                             .rand_skip = d->rand_skip,
                             .skip_broken = d->skip_broken,
                             .depth = d->depth,
-                            .threads = d->threads };
+                            .threads = d->threads,
+                            .group = d->fed ? l->env->group : NULL };
 
     if ((l->phase == CT_TRAIN) && (l->env->global_batch_size > 0)) {
         global = l->env->global_batch_size;
     }
     CT_TRY(ct_share_of(global, l->env->rank, l->env->n_rank, &o.share));
+    tell_shards(l, &o.share);
     in->batch_local = o.share.local;
     in->batch_global = o.share.global;
     in->batch_first = o.share.first;

@@ -15,11 +15,12 @@ typedef struct ct_data_state {
     ct_transform *transform;
     ct_shape shape; /* of field 0 of a sample, transformed */
     int64_t batch_size;
-    bool shuffle;
+    int64_t stripes; /* of the order: as in ct_loader_options */
     uint32_t rand_skip;
     int depth, threads;
     int64_t skip_broken; /* 0: broken samples are errors */
     bool synthetic;
+    bool fed; /* one rank of a node reads for the others */
 } ct_data_state;
 
 typedef struct ct_data_instance {
@@ -35,6 +36,7 @@ typedef struct ct_data_source {
     bool absent;               /* the source is not there: made up if that is allowed */
     uint32_t batch_size;
     bool has_shuffle, shuffle;
+    uint32_t stripes; /* 0: the set's own */
     uint32_t rand_skip;
     uint32_t threads;
     bool whole; /* samples come as they go into the top: transform_param is the reader's business */

@@ -50,6 +50,7 @@ static ct_status data_setup(ct_layer *l, const ct_shape *bottom)
     s.batch_size = p->batch_size;
     s.has_shuffle = p->has_shuffle;
     s.shuffle = p->shuffle;
+    s.stripes = p->stripes;
     s.rand_skip = p->rand_skip;
     s.threads = p->threads;
     s.synthetic = &p->synthetic_shape;

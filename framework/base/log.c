@@ -33,6 +33,13 @@ void ct_log_init(int rank, int n_rank, const char *host)
     }
 }
 
+static _Thread_local char last_error[600];
+
+void ct_log_last_error(char *text, size_t size)
+{
+    snprintf(text, size, "%s", last_error);
+}
+
 bool ct_log_on(ct_log_level level)
 {
     if (level > cfg.level) return false;
@@ -102,7 +109,10 @@ void ct_log_at(ct_log_level level, const char *file, int line, const char *fmt, 
     va_start(ap, fmt);
     vsnprintf(text + used, sizeof(text) - used - 1, fmt, ap);
     va_end(ap);
-    if (level == CT_LOG_ERROR) note_error(text + used);
+    if (level == CT_LOG_ERROR) {
+        note_error(text + used);
+        snprintf(last_error, sizeof(last_error), "%s", text + used);
+    }
     strcat(text, "\n");
 
     if (cfg.sink != NULL) {

@@ -9,6 +9,7 @@
 #define CT_LOG_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -28,6 +29,8 @@ long ct_log_n_error(void);
 /** A hash of those lines without time, rank, host and a leading FILE:LINE: equal where ranks found
  * the same errors. */
 unsigned long long ct_log_error_hash(void);
+/** The message of the last ERROR line of this thread, without what stands in front; "": none. */
+void ct_log_last_error(char *text, size_t size);
 /** A hook called with each complete line instead of writing it to stderr; NULL: stderr again.
  *  For tests and for the progress line. Called before any thread starts. */
 void ct_log_set_sink(void (*sink)(void *ctx, const char *text), void *ctx);

@@ -25,6 +25,7 @@ typedef struct ct_convert_options {
     const char *vocabulary; /* text: this one instead of its own; may be NULL   */
     const char *net;        /* model: shapes and fields from this net; may be NULL */
     int64_t skip_broken;    /* images: so many may be broken, and are left out */
+    int64_t shards, stripe; /* LMDB in so many files, 0: one; records of a stripe, 0: 1024 */
     uint64_t seed;          /* digits, shuffle                                                   */
 } ct_convert_options;
 

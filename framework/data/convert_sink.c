@@ -50,7 +50,12 @@ ct_status ct_sink_open(ct_sink *s, const ct_convert_options *o, const char *path
     *s = (ct_sink){ .path = path, .mean_path = mean, .force = o->force };
     if (expected < 1) return CT_FAIL(CT_ERR_DATA, "nothing to write to %s", path);
     if (mean != NULL) CT_TRY(ct_path_check_free(mean, o->force));
-    return ct_writer_open(ct_convert_backend(o), path, expected, o->force, &s->writer);
+    if (o->shards == 0)
+        return ct_writer_open(ct_convert_backend(o), path, expected, o->force, &s->writer);
+    if (strcmp(ct_convert_backend(o), "lmdb") != 0)
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "--shards is for --backend=lmdb; HDF5Data reads a list of files");
+    return ct_writer_open_shards(path, expected, o->force, o->shards, o->stripe, &s->writer);
 }
 
 static ct_status add_to_mean(ct_sink *s, const ct_record *r, const uint8_t *pixels)

@@ -13,6 +13,7 @@
 #include "framework/base/clock.h"
 #include "framework/base/memory.h"
 #include "framework/base/rng.h"
+#include "framework/data/feed.h"
 
 typedef enum { SLOT_EMPTY, SLOT_FILLING, SLOT_READY } slot_state;
 
@@ -40,20 +41,31 @@ struct ct_loader {
     int64_t generation;
     int64_t next_make, next_take; /* steps */
     slot *slot;
+    ct_feed *feed;         /* NULL: this rank reads */
     bool taken;            /* the main thread reads the slot of next_take - 1 */
     int64_t *told, n_told; /* broken samples that have been spoken of; room for skip_broken */
 };
 
 /* ---- one batch; runs in a thread, without the lock */
 
-static ct_status read_and_transform(const ct_loader *l, uint64_t seed, int64_t position, int64_t id,
-                                    void *local, ct_sample *sample, float *out)
+/* What another rank fetched of a sample; bytes NULL: nobody did. */
+typedef struct fetched {
+    const void *bytes;
+    size_t size;
+} fetched;
+
+static ct_status read_and_transform(const ct_loader *l, fetched raw, uint64_t seed,
+                                    int64_t position, int64_t id, void *local, ct_sample *sample,
+                                    float *out)
 {
     const ct_reader *r = l->o.reader;
     ct_why *why = sample->why;
     ct_shape shape;
 
-    CT_TRY(r->ops->read(r, local, id, sample));
+    if (raw.bytes != NULL)
+        CT_TRY(r->ops->decode(r, local, id, raw.bytes, raw.size, sample));
+    else
+        CT_TRY(r->ops->read(r, local, id, sample));
     CT_TRY(ct_transform_shape(l->o.transform, &sample->shape, &shape, why));
     if (!ct_shape_equal(&shape, &l->o.shape)) {
         return CT_WHY(why, CT_ERR_DATA,
@@ -91,8 +103,8 @@ static void tell(ct_loader *l, int64_t id, int64_t by, const ct_why *why)
 }
 
 /* The sample of a position, or the one that stands in for it. */
-static ct_status make_sample(ct_loader *l, uint64_t seed, int64_t position, int64_t id, void *local,
-                             float *rest, float *out, bool *replaced_p)
+static ct_status make_sample(ct_loader *l, fetched raw, uint64_t seed, int64_t position, int64_t id,
+                             void *local, float *rest, float *out, bool *replaced_p)
 {
     const ct_reader *r = l->o.reader;
     int64_t wanted = id, tried = 0;
@@ -101,7 +113,7 @@ static ct_status make_sample(ct_loader *l, uint64_t seed, int64_t position, int6
     for (;;) {
         ct_why why = { "" };
         ct_sample sample = { .rest = rest, .why = &why };
-        ct_status status = read_and_transform(l, seed, position, id, local, &sample, out);
+        ct_status status = read_and_transform(l, raw, seed, position, id, local, &sample, out);
 
         if (status == CT_OK) break;
         if (tried == 0) first = why;
@@ -114,6 +126,7 @@ static ct_status make_sample(ct_loader *l, uint64_t seed, int64_t position, int6
                                   r->source, (long long)l->o.skip_broken);
         }
         id = ct_reader_after(r, id);
+        raw = (fetched){ 0 };
     }
     *replaced_p = tried > 0;
     if (tried > 0) tell(l, wanted, id, &first);
@@ -129,8 +142,8 @@ static int64_t first_position(const ct_loader *l, uint64_t seed, int64_t step)
     return step * l->o.share.global + skip;
 }
 
-static ct_status make_batch(ct_loader *l, uint64_t seed, int64_t step, void *local, float *rest,
-                            slot *s)
+static ct_status make_batch(ct_loader *l, const ct_feed_part *part, uint64_t seed, int64_t step,
+                            void *local, float *rest, slot *s)
 {
     const ct_reader *r = l->o.reader;
     const ct_share *share = &l->o.share;
@@ -141,11 +154,14 @@ static ct_status make_batch(ct_loader *l, uint64_t seed, int64_t step, void *loc
     for (int64_t i = 0; i < share->local; i++) {
         int64_t place = share->first + i, position = begin + place;
         int64_t id = (r->ops->pick != NULL) ? r->ops->pick(r, seed, position, place, share->global)
-                                            : ct_sample_at(seed, l->o.shuffle, position, r->count);
+                                            : ct_sample_at(seed, l->o.stripes, position, r->count);
         const float *from = rest;
+        fetched raw = { 0 };
         bool replaced;
 
-        CT_TRY(make_sample(l, seed, position, id, local, rest, s->field[0] + i * size, &replaced));
+        if (part != NULL) raw.bytes = ct_feed_record(l->feed, part, i, &raw.size);
+        CT_TRY(make_sample(l, raw, seed, position, id, local, rest, s->field[0] + i * size,
+                           &replaced));
         s->broken[position / r->count > s->epoch] += replaced;
         for (int f = 1; f < r->n_field; f++) {
             int64_t n = ct_shape_count(&r->field[f], 0, -1);
@@ -155,6 +171,27 @@ static ct_status make_batch(ct_loader *l, uint64_t seed, int64_t step, void *loc
         }
     }
     return CT_OK;
+}
+
+/* The same, where another rank may fetch. */
+static ct_status make(ct_loader *l, int64_t generation, uint64_t seed, int64_t step, void *local,
+                      float *rest, slot *s)
+{
+    const ct_data_group *g = l->o.group;
+    ct_feed_part part;
+    ct_status status;
+
+    if (l->feed == NULL) return make_batch(l, NULL, seed, step, local, rest, s);
+    CT_TRY(ct_feed_wait(l->feed, generation, step, &part));
+    status = part.status;
+    if (status == CT_OK) {
+        status = make_batch(l, &part, seed, step, local, rest, s);
+    } else if (g->node_rank > 0) { /* the other one has said it, for itself */
+        (void)CT_FAIL(status, "rank %d, which reads for this node, failed: %s", g->member[0],
+                      part.text);
+    }
+    ct_feed_done(l->feed, &part);
+    return status;
 }
 
 /* ---- threads */
@@ -188,7 +225,7 @@ static void *loader_thread(void *arg)
         s->state = SLOT_FILLING;
         s->generation = generation;
         pthread_mutex_unlock(&l->lock);
-        status = (start == CT_OK) ? make_batch(l, seed, step, local, rest, s) : start;
+        status = (start == CT_OK) ? make(l, generation, seed, step, local, rest, s) : start;
         pthread_mutex_lock(&l->lock);
         s->status = status;
         s->state = (generation == l->generation) ? SLOT_READY : SLOT_EMPTY;
@@ -243,6 +280,20 @@ static ct_status start_threads(ct_loader *l)
 
 /* ---- the main thread */
 
+/* Where no memory can be shared every rank reads by itself. */
+static ct_status create_feed(ct_loader *l)
+{
+    ct_feed_options o = { .reader = l->o.reader,
+                          .group = l->o.group,
+                          .global = l->o.share.global,
+                          .stripes = l->o.stripes,
+                          .rand_skip = l->o.rand_skip,
+                          .threads = l->o.threads };
+    ct_status status = ct_feed_create(&o, &l->feed);
+
+    return (status == CT_UNSUPPORTED) ? CT_OK : status;
+}
+
 ct_status ct_loader_create(const ct_loader_options *options, ct_loader **loader_p)
 {
     const ct_reader *r = options->reader;
@@ -269,6 +320,14 @@ ct_status ct_loader_create(const ct_loader_options *options, ct_loader **loader_
         ct_loader_destroy(l);
         return CT_READER_FAIL(r, CT_ERR_NOMEM, "no memory for a loader");
     }
+    if (l->o.group != NULL) {
+        ct_status status = create_feed(l);
+
+        if (status != CT_OK) {
+            ct_loader_destroy(l);
+            return status;
+        }
+    }
     *loader_p = l;
     return CT_OK;
 }
@@ -280,7 +339,9 @@ void ct_loader_destroy(ct_loader *l)
     l->stop = true;
     pthread_cond_broadcast(&l->work);
     pthread_mutex_unlock(&l->lock);
+    if (l->feed != NULL) ct_feed_stop(l->feed);
     for (int i = 0; i < l->n_thread; i++) pthread_join(l->thread[i], NULL);
+    ct_feed_destroy(l->feed);
     for (int i = 0; (l->slot != NULL) && (i < l->o.depth); i++) {
         for (int f = 0; f < CT_MAX_FIELD; f++) ct_mem_release(l->slot[i].field[f]);
     }
@@ -294,8 +355,10 @@ void ct_loader_destroy(ct_loader *l)
 }
 
 /* The lock is held. */
-static void jump(ct_loader *l, uint64_t seed, int64_t step)
+static ct_status jump(ct_loader *l, uint64_t seed, int64_t step)
 {
+    int64_t taken = l->next_take;
+
     l->generation++;
     l->runs = true;
     l->halted = false;
@@ -305,15 +368,20 @@ static void jump(ct_loader *l, uint64_t seed, int64_t step)
         if (l->slot[i].state == SLOT_READY) l->slot[i].state = SLOT_EMPTY;
     }
     pthread_cond_broadcast(&l->work);
+    if (l->feed == NULL) return CT_OK;
+    return ct_feed_jump(l->feed, l->generation, seed, step, taken);
 }
 
 /* The threads work towards this step. */
 static ct_status aim(ct_loader *l, uint64_t seed, int64_t step)
 {
+    ct_status status = CT_OK;
+
     if (step < 0) return CT_READER_FAIL(l->o.reader, CT_ERR_ARG, "step %lld", (long long)step);
     pthread_mutex_lock(&l->lock);
-    if (!l->runs || (step != l->next_take) || (seed != l->seed)) jump(l, seed, step);
+    if (!l->runs || (step != l->next_take) || (seed != l->seed)) status = jump(l, seed, step);
     pthread_mutex_unlock(&l->lock);
+    CT_TRY(status);
     return (l->n_thread == 0) ? start_threads(l) : CT_OK;
 }
 

@@ -24,20 +24,23 @@ typedef struct ct_share {
 /** Deals `global` samples out to n_rank ranks, uneven by at most one: local = G/P + (r < G%P).
  *  CT_ERR_CONFIG, logged, where a rank would get none. */
 ct_status ct_share_of(int64_t global, int rank, int n_rank, ct_share *share_p);
-/** The sample at a position of the stream over a data set of n: epoch position / n, shuffled by
- *  ct_rng_permute() with key (seed, epoch), or in order. */
-int64_t ct_sample_at(uint64_t seed, bool shuffle, int64_t position, int64_t n);
+/** The sample at a position of the stream over a data set of n: epoch position / n. stripes 0: in
+ *  order; 1: shuffled by ct_rng_permute() with key (seed, epoch); more: stripe by stripe
+ *  (stripes.h). */
+int64_t ct_sample_at(uint64_t seed, int64_t stripes, int64_t position, int64_t n);
 
 typedef struct ct_loader_options {
     const ct_reader *reader;       /* borrowed */
     const ct_transform *transform; /* borrowed */
     ct_shape shape;                /* of field 0 of a sample after the transform */
     ct_share share;
-    bool shuffle;
+    int64_t stripes;     /* of the order: 0: none, in order; 1: shuffled; more: within stripes */
     uint32_t rand_skip;  /* > 0: the stream starts at a place in [0, rand_skip) drawn from seed */
     int64_t skip_broken; /* 0: a broken sample is an error; else at most so many in a row */
     int depth;           /* batches made ahead, at least 1  */
     int threads;         /* decoding threads, at least 1    */
+    const struct ct_data_group *group; /* one rank of a node reads for the others (feed.h); then
+                                        * create and destroy are collective. NULL: this one does */
 } ct_loader_options;
 
 typedef struct ct_loader ct_loader;

@@ -1,9 +1,9 @@
-#include "framework/data/reader.h"
+#include "framework/data/reader_private.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static ct_status find(const char *backend, const char *who, const ct_reader_ops **ops_p)
+ct_status ct_reader_find(const char *backend, const char *who, const ct_reader_ops **ops_p)
 {
     for (const ct_reader_entry *e = ct_reader_table; e->name != NULL; e++) {
         if (strcmp(e->name, backend) != 0) continue;
@@ -66,6 +66,25 @@ static ct_status probe(ct_reader *r, int64_t skip)
     return status;
 }
 
+ct_status ct_reader_create(const ct_reader_ops *ops, const char *who, const char *source,
+                           ct_reader **reader_p)
+{
+    ct_reader *r = calloc(1, sizeof(*r));
+
+    if (r == NULL) return CT_FAIL(CT_ERR_NOMEM, "%s: no memory", who);
+    r->who = strdup(who);
+    r->source = strdup((source != NULL) ? source : "");
+    r->state = calloc(1, ops->state_size);
+    r->io = calloc(1, sizeof(*r->io));
+    if ((r->who == NULL) || (r->source == NULL) || (r->state == NULL) || (r->io == NULL)) {
+        ct_reader_close(r);
+        return CT_FAIL(CT_ERR_NOMEM, "%s: no memory", who);
+    }
+    r->ops = ops;
+    *reader_p = r;
+    return CT_OK;
+}
+
 ct_status ct_reader_open(const char *backend, const ct_reader_options *options,
                          ct_reader **reader_p)
 {
@@ -74,18 +93,9 @@ ct_status ct_reader_open(const char *backend, const ct_reader_options *options,
     ct_status status;
     ct_reader *r;
 
-    CT_TRY(find(backend, who, &ops));
-    r = calloc(1, sizeof(*r));
-    if (r == NULL) return CT_FAIL(CT_ERR_NOMEM, "%s: no memory", who);
-    r->ops = ops;
-    r->who = strdup(who);
-    r->source = strdup((options->source != NULL) ? options->source : "");
-    r->state = calloc(1, ops->state_size);
-    if ((r->who == NULL) || (r->source == NULL) || (r->state == NULL)) {
-        status = CT_FAIL(CT_ERR_NOMEM, "%s: no memory", who);
-    } else {
-        status = ops->open(r, options);
-    }
+    CT_TRY(ct_reader_find(backend, who, &ops));
+    CT_TRY(ct_reader_create(ops, who, options->source, &r));
+    status = ops->open(r, options);
     if ((status == CT_OK) && (r->count < 1)) {
         status = CT_READER_FAIL(r, CT_ERR_DATA, "%s: no sample in it", r->source);
     }
@@ -101,8 +111,9 @@ ct_status ct_reader_open(const char *backend, const ct_reader_options *options,
 void ct_reader_close(ct_reader *r)
 {
     if (r == NULL) return;
-    if (r->state != NULL) r->ops->close(r);
+    if (r->ops != NULL) r->ops->close(r);
     free(r->state);
+    free(r->io);
     free(r->who);
     free(r->source);
     free(r);

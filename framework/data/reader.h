@@ -37,6 +37,12 @@ typedef struct ct_reader_ops {
     /** Reads sample id; local: this thread's, zeroed before its first call. Errors go through
      *  ct_reader_bad(): they are logged with the record's name, or come back in sample->why. */
     ct_status (*read)(const ct_reader *r, void *local, int64_t id, ct_sample *sample);
+    /** The two halves of read, where one rank reads for others (feed.h): what the file has of the
+     *  sample, r->largest bytes at most; and the sample from these, which needs no file. NULL:
+     * none. */
+    ct_status (*fetch)(const ct_reader *r, void *local, int64_t id, void *to, size_t *size_p);
+    ct_status (*decode)(const ct_reader *r, void *local, int64_t id, const void *bytes, size_t size,
+                        ct_sample *sample);
     /** Writes the record's name: `record 7 (key "00000007") of examples/mnist_train_lmdb`. */
     void (*describe)(const ct_reader *r, int64_t id, char *text, size_t size);
     size_t state_size;
@@ -49,6 +55,12 @@ typedef struct ct_reader_ops {
     int64_t (*next)(const ct_reader *r, int64_t id);
 } ct_reader_ops;
 
+/** What a reader did to its files; counted by backends that have `fetch`. */
+typedef struct ct_reader_io {
+    int64_t bytes, opened; /* read, metadata included; files opened */
+    bool walked;           /* no index was found: it made one       */
+} ct_reader_io;
+
 /** Immutable once open; shared by threads. */
 struct ct_reader {
     const ct_reader_ops *ops;
@@ -58,6 +70,12 @@ struct ct_reader {
     ct_shape field[CT_MAX_FIELD]; /* per sample; field[0] is the first sample's: others may differ
                                      in height and width where the backend allows it */
     bool same_shape;              /* all samples are known to have the shape of field[0] */
+    ct_color color;               /* what decode needs to know: of compressed images, … */
+    bool u8;                      /* … field 0 is of bytes                              */
+    int64_t largest, bytes;       /* of one sample as fetch gives it, of all; 0: no fetch */
+    int64_t stripes; /* runs of samples that lie together, as the set was made; 0, 1: none */
+    int n_file;
+    ct_reader_io *io; /* under the backend's lock while threads read */
     void *state;
 };
 

@@ -275,6 +275,14 @@ static ct_status scan(ct_reader *r, int64_t ram_limit)
     return (bytes <= (double)ram_limit) ? load_all(r) : CT_OK;
 }
 
+/* What fetch gives: the row of field 0, then, from a multiple of 8 on, the others'. */
+static size_t rest_at(const ct_reader *r)
+{
+    size_t n = (size_t)ct_shape_count(&r->field[0], 0, -1) * (r->u8 ? 1 : sizeof(float));
+
+    return (n + 7) / 8 * 8;
+}
+
 static ct_status hdf5_open(ct_reader *r, const ct_reader_options *o)
 {
     hdf5_state *s = r->state;
@@ -293,6 +301,9 @@ static ct_status hdf5_open(ct_reader *r, const ct_reader_options *o)
     ct_hdf5_lock();
     status = scan(r, (o->ram_limit > 0) ? o->ram_limit : default_ram_limit);
     ct_hdf5_unlock();
+    r->u8 = ((hdf5_state *)r->state)->u8;
+    r->largest = (int64_t)rest_at(r) + ct_reader_rest_count(r) * (int64_t)sizeof(float);
+    r->bytes = r->largest * r->count;
     return status;
 }
 
@@ -404,6 +415,33 @@ static ct_status hdf5_read(const ct_reader *r, void *local, int64_t id, ct_sampl
     return CT_OK;
 }
 
+static ct_status hdf5_fetch(const ct_reader *r, void *local, int64_t id, void *to, size_t *size_p)
+{
+    ct_sample sample = { .rest = (float *)(void *)((char *)to + rest_at(r)) };
+
+    CT_TRY(hdf5_read(r, local, id, &sample));
+    memcpy(to, (sample.u8 != NULL) ? (const void *)sample.u8 : sample.f32,
+           (size_t)ct_shape_count(&r->field[0], 0, -1) * (r->u8 ? 1 : sizeof(float)));
+    *size_p = (size_t)r->largest;
+    return CT_OK;
+}
+
+static ct_status hdf5_decode(const ct_reader *r, void *local, int64_t id, const void *bytes,
+                             size_t size, ct_sample *sample)
+{
+    int64_t rest = ct_reader_rest_count(r);
+
+    (void)local;
+    (void)id;
+    (void)size;
+    if (rest > 0)
+        memcpy(sample->rest, (const char *)bytes + rest_at(r), (size_t)rest * sizeof(float));
+    sample->u8 = r->u8 ? bytes : NULL;
+    sample->f32 = r->u8 ? NULL : bytes;
+    sample->shape = r->field[0];
+    return CT_OK;
+}
+
 static void hdf5_describe(const ct_reader *r, int64_t id, char *text, size_t size)
 {
     const h5_file *f = file_of(r, id);
@@ -423,6 +461,8 @@ const ct_reader_ops ct_reader_hdf5 = {
     .local_size = sizeof(hdf5_local),
     .local_release = hdf5_local_release,
     .read = hdf5_read,
+    .fetch = hdf5_fetch,
+    .decode = hdf5_decode,
     .describe = hdf5_describe,
     .state_size = sizeof(hdf5_state),
 };

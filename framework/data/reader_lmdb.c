@@ -1,242 +1,369 @@
-/* LMDB with Caffe's Datum records.
+/* LMDB with Caffe's Datum records: a folder or a file, or a folder of shards (stripes.h).
  *
- * The data file is mapped and never written, so once it is open a record is a place and a length.
- * They are all noted at the start by one walk over the keys, in key order as Caffe reads them: the
- * walk touches no record that has pages of its own. Any thread then reads any record, without
- * transactions, locks or tree look-ups.
- *
- * A mapped file that is shorter than its tree kills the process (SIGBUS) when it is touched, and
- * the library does not look: check_length() does, from the two meta pages.
+ * The files are only read, by places and lengths that the set's index has (record_index.h): no
+ * locks, no maps, no tree look-ups, and any thread reads any record. Without an index one walk over
+ * the keys makes it; records with pages of their own are not touched by that.
  */
 #include "framework/data/reader_private.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <lmdb.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "framework/base/text.h"
 #include "framework/data/datum.h"
+#include "framework/data/lmdb_file.h"
+#include "framework/data/record_index.h"
+#include "framework/data/stripes.h"
 
-typedef struct record {
-    const void *data;
-    size_t size;
-} record;
+typedef struct data_file {
+    char *path;
+    int fd;    /* -1: not open yet */
+    int64_t n; /* records indexed so far */
+} data_file;
 
 typedef struct lmdb_state {
-    MDB_env *env;
-    MDB_txn *txn;
-    MDB_dbi dbi;
-    record *record;
-    ct_color color;
+    ct_shards shards; /* a set that has none: one file, one stripe */
+    data_file *file;
+    char *index_path;
+    ct_record_index index;
+    pthread_mutex_t lock; /* of opening files, and of counting */
+    bool has_lock;
 } lmdb_state;
 
-/* On 64-bit machines: page header of 16 bytes, then this (LMDB 0.9's data format version 1). */
-typedef struct meta_page {
-    uint64_t page_number;
-    uint16_t pad, flags;
-    uint32_t bounds;
-    uint32_t magic, version;
-    uint64_t address, map_size;
-    struct {
-        uint32_t pad; /* of the first: the page size */
-        uint16_t flags, depth;
-        uint64_t branch_pages, leaf_pages, overflow_pages, entries, root;
-    } tree[2];
-    uint64_t last_page, transaction;
-} meta_page;
+typedef struct lmdb_local {
+    ct_datum_room room;
+    ct_room raw;
+} lmdb_local;
 
-enum { MAGIC = 0xBEEFC0DE, MAX_PAGE = 1 << 16 };
+/* ---- files */
 
-static ct_status read_meta(const ct_reader *r, int fd, const char *path, off_t at, meta_page *m)
+static int file_of(const lmdb_state *s, int64_t id)
 {
-    if (pread(fd, m, sizeof(*m), at) != (ssize_t)sizeof(*m)) {
-        return CT_READER_FAIL(r, CT_ERR_IO, "%s: truncated inside its meta pages", path);
-    }
-    if ((m->magic != MAGIC) || (m->tree[0].pad < 256) || (m->tree[0].pad > MAX_PAGE) ||
-        ((m->tree[0].pad & (m->tree[0].pad - 1)) != 0)) {
-        return CT_READER_FAIL(r, CT_ERR_IO, "%s: not an LMDB data file", path);
-    }
-    return CT_OK;
+    return (int)(ct_stripe_of(s->shards.n, s->shards.stripes, id) % s->shards.n_file);
 }
 
-static ct_status check_length(const ct_reader *r, int fd, const char *path, int64_t *size_p)
+static int64_t index_file_of(const void *ctx, int64_t id)
 {
-    meta_page m[2];
-    const meta_page *newer;
-    struct stat st;
-    int64_t page, need;
-
-    if (fstat(fd, &st) != 0) return CT_READER_FAIL(r, CT_ERR_IO, "%s: %s", path, strerror(errno));
-    *size_p = st.st_size;
-    CT_TRY(read_meta(r, fd, path, 0, &m[0]));
-    page = m[0].tree[0].pad;
-    CT_TRY(read_meta(r, fd, path, page, &m[1]));
-    newer = (m[1].transaction > m[0].transaction) ? &m[1] : &m[0];
-    if (newer->last_page > (uint64_t)(INT64_MAX / MAX_PAGE - 1)) {
-        return CT_READER_FAIL(r, CT_ERR_IO, "%s: its meta pages are damaged", path);
-    }
-    need = (int64_t)(newer->last_page + 1) * page;
-    if (st.st_size < need) {
-        return CT_READER_FAIL(r, CT_ERR_IO, "%s: truncated: %lld bytes, its pages take %lld", path,
-                              (long long)st.st_size, (long long)need);
-    }
-    return CT_OK;
+    return file_of(ctx, id);
 }
 
-/* The data file of an environment, and whether it is a file by itself. */
-static ct_status find_file(const ct_reader *r, char *path, size_t size, bool *single_p)
+static ct_status open_file(const ct_reader *r, data_file *f)
 {
+    lmdb_state *s = r->state;
+    ct_status status = CT_OK;
+
+    pthread_mutex_lock(&s->lock);
+    if (f->fd < 0) {
+        f->fd = open(f->path, O_RDONLY | O_CLOEXEC);
+        if (f->fd < 0) {
+            status =
+                CT_READER_FAIL(r, CT_ERR_IO, "cannot open LMDB %s: %s", f->path, strerror(errno));
+        } else {
+            r->io->opened++;
+        }
+    }
+    pthread_mutex_unlock(&s->lock);
+    return status;
+}
+
+static void count_bytes(const ct_reader *r, int64_t n)
+{
+    lmdb_state *s = r->state;
+
+    pthread_mutex_lock(&s->lock);
+    r->io->bytes += n;
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* What the set consists of: its files by name. */
+static ct_status find_files(ct_reader *r)
+{
+    lmdb_state *s = r->state;
+    bool shards = ct_shards_is_set(r->source);
+    ct_text path = { 0 };
     struct stat st;
 
+    s->shards = (ct_shards){ .stripes = 1, .n_file = 1 };
     if (stat(r->source, &st) != 0) {
         return CT_READER_FAIL(r, CT_ERR_IO, "cannot open LMDB %s: %s", r->source, strerror(errno));
     }
-    *single_p = !S_ISDIR(st.st_mode);
-    if (snprintf(path, size, *single_p ? "%s" : "%s/data.mdb", r->source) >= (int)size) {
-        return CT_READER_FAIL(r, CT_ERR_IO, "%s: the path is too long", r->source);
+    if (shards) CT_TRY(ct_shards_read(r->source, r->who, &s->shards));
+    s->file = calloc((size_t)s->shards.n_file, sizeof(*s->file));
+    if (s->file == NULL) return CT_READER_FAIL(r, CT_ERR_NOMEM, "no memory");
+    for (int k = 0; k < s->shards.n_file; k++) s->file[k].fd = -1;
+    for (int k = 0; shards && (k < s->shards.n_file); k++) {
+        s->file[k].path = ct_shards_path(r->source, k);
+        if (s->file[k].path == NULL) return CT_READER_FAIL(r, CT_ERR_NOMEM, "no memory");
+    }
+    if (!shards) {
+        ct_text_add(&path, S_ISDIR(st.st_mode) ? "%s/data.mdb" : "%s", r->source);
+        s->file[0].path = path.text;
+        path = (ct_text){ 0 };
+    }
+    ct_text_add(&path, shards ? "%s/index" : "%s.index", shards ? r->source : s->file[0].path);
+    s->index_path = path.text;
+    return ((s->file[0].path != NULL) && !path.failed)
+               ? CT_OK
+               : CT_READER_FAIL(r, CT_ERR_NOMEM, "no memory");
+}
+
+/* ---- the index */
+
+/* The stamps of the files as they are; of a set without shards, the count too. */
+static ct_status stamp_files(ct_reader *r, ct_lmdb_file *first)
+{
+    lmdb_state *s = r->state;
+
+    if (s->shards.n == 0) {
+        CT_TRY(open_file(r, &s->file[0]));
+        CT_TRY(ct_lmdb_look(s->file[0].fd, s->file[0].path, r->who, first));
+        count_bytes(r, first->bytes_read);
+        if (first->entries == 0)
+            return CT_READER_FAIL(r, CT_ERR_DATA, "LMDB %s has no records", r->source);
+        s->shards.n = first->entries;
+        s->shards.count[0] = first->entries;
+    }
+    CT_TRY(ct_record_index_create(&s->index, s->shards.n, s->shards.n_file));
+    for (int k = 0; k < s->shards.n_file; k++) {
+        struct stat st;
+
+        if (stat(s->file[k].path, &st) != 0) {
+            return CT_READER_FAIL(r, CT_ERR_IO, "cannot open LMDB %s: %s", s->file[k].path,
+                                  strerror(errno));
+        }
+        s->index.file[k] = (ct_file_stamp){ .size = st.st_size,
+                                            .mtime_s = (int64_t)st.st_mtim.tv_sec,
+                                            .mtime_ns = (int64_t)st.st_mtim.tv_nsec,
+                                            .entries = s->shards.count[k] };
     }
     return CT_OK;
 }
 
-static ct_status open_env(const ct_reader *r, lmdb_state *s, const char *path, bool single)
-{
-    /* Without locks first: shared file systems often have none, and the file may be read-only. */
-    const unsigned way[] = { MDB_NOLOCK, 0 };
-    int64_t size = 0;
-    int rc = 0, fd = open(path, O_RDONLY | O_CLOEXEC);
-    ct_status status;
+/* The walks over the files go through each one's stripes in order. */
+typedef struct indexing {
+    ct_reader *r;
+    int k;
+    int64_t stripe, left, next; /* records left of the stripe, and the number of its next one */
+} indexing;
 
-    if (fd < 0) {
-        return CT_READER_FAIL(r, CT_ERR_IO, "cannot open LMDB %s: %s", path, strerror(errno));
+static ct_status index_record(void *ctx, const ct_lmdb_entry *e)
+{
+    indexing *w = ctx;
+    lmdb_state *s = w->r->state;
+    const ct_shards *d = &s->shards;
+
+    if (s->file[w->k].n == d->count[w->k]) return CT_STOPPED; /* more than shards.txt tells of */
+    while (w->left == 0) {
+        w->stripe += (w->stripe < 0) ? w->k + 1 : d->n_file;
+        w->next = ct_stripe_first(d->n, d->stripes, w->stripe);
+        w->left = ct_stripe_first(d->n, d->stripes, w->stripe + 1) - w->next;
     }
-    status = (sizeof(void *) == 8) ? check_length(r, fd, path, &size) : CT_OK;
-    close(fd);
-    CT_TRY(status);
-    for (size_t i = 0; i < sizeof(way) / sizeof(way[0]); i++) {
-        rc = mdb_env_create(&s->env);
-        if (rc != 0) break;
-        mdb_env_set_mapsize(s->env, (size_t)size); /* not the huge map its writer asked for */
-        rc = mdb_env_open(s->env, r->source,
-                          MDB_RDONLY | MDB_NOTLS | way[i] | (single ? MDB_NOSUBDIR : 0u), 0644);
-        if (rc == 0) return CT_OK;
-        mdb_env_close(s->env);
-        s->env = NULL;
-    }
-    return CT_READER_FAIL(r, CT_ERR_IO, "cannot open LMDB %s: %s", r->source, mdb_strerror(rc));
+    s->index.offset[w->next] = e->offset;
+    s->index.size[w->next] = (uint32_t)e->size;
+    s->file[w->k].n++;
+    w->next++;
+    w->left--;
+    return CT_OK;
 }
 
-static ct_status walk(ct_reader *r, lmdb_state *s, size_t file_size)
+static ct_status walk_file(ct_reader *r, int k)
 {
-    MDB_cursor *cursor;
-    MDB_val key, value;
-    ct_status status = CT_OK;
-    int64_t n = 0;
-    int rc = mdb_cursor_open(s->txn, s->dbi, &cursor);
+    lmdb_state *s = r->state;
+    data_file *f = &s->file[k];
+    indexing w = { .r = r, .k = k, .stripe = -1 };
+    ct_lmdb_file file;
+    ct_status status;
 
-    if (rc != 0) return CT_READER_FAIL(r, CT_ERR_IO, "%s: %s", r->source, mdb_strerror(rc));
-    while ((rc = mdb_cursor_get(cursor, &key, &value, MDB_NEXT)) == 0) {
-        if ((n == r->count) || (value.mv_size > file_size)) break;
-        s->record[n++] = (record){ value.mv_data, value.mv_size };
-    }
-    mdb_cursor_close(cursor);
-    if ((rc != MDB_NOTFOUND) || (n != r->count)) {
-        status = CT_READER_FAIL(r, CT_ERR_IO, "%s: damaged: record %lld of %lld: %s", r->source,
-                                (long long)n, (long long)r->count,
-                                (rc != 0) ? mdb_strerror(rc) : "impossible length");
+    CT_TRY(open_file(r, f));
+    CT_TRY(ct_lmdb_look(f->fd, f->path, r->who, &file));
+    status = ct_lmdb_walk(&file, index_record, &w);
+    count_bytes(r, file.bytes_read);
+    if ((status == CT_STOPPED) || ((status == CT_OK) && (f->n != s->shards.count[k]))) {
+        return CT_READER_FAIL(r, CT_ERR_DATA, "%s has %lld records, shards.txt says %lld", f->path,
+                              (long long)file.entries, (long long)s->shards.count[k]);
     }
     return status;
+}
+
+static ct_status make_index(ct_reader *r)
+{
+    lmdb_state *s = r->state;
+    ct_index_state found;
+    int64_t bytes = 0;
+
+    found = ct_record_index_load(&s->index, s->index_path, index_file_of, s, &bytes);
+    count_bytes(r, bytes);
+    if (found == CT_INDEX_GOOD) return CT_OK;
+    if (found == CT_INDEX_CORRUPT) {
+        CT_WARN("%s: %s is damaged: making it anew", r->who, s->index_path);
+    } else if (found == CT_INDEX_STALE) {
+        CT_INFO("%s: %s is of an older state of the data: making it anew", r->who, s->index_path);
+    }
+    for (int k = 0; k < s->shards.n_file; k++) CT_TRY(walk_file(r, k));
+    ct_record_index_sum(&s->index);
+    r->io->walked = true;
+    if (!ct_record_index_save(&s->index, s->index_path)) {
+        CT_INFO("%s: cannot keep the index as %s (%s): it stays in memory", r->who, s->index_path,
+                strerror(errno));
+    }
+    return CT_OK;
+}
+
+/* ---- samples */
+
+/* The key of record number `left` of a file, as far as the walk has come. */
+typedef struct key_search {
+    int64_t left;
+    char key[256];
+} key_search;
+
+static ct_status search_key(void *ctx, const ct_lmdb_entry *e)
+{
+    key_search *k = ctx;
+
+    if (k->left-- > 0) return CT_OK;
+    snprintf(k->key, sizeof(k->key), "%.*s", (int)e->key_size, e->key);
+    return CT_STOPPED;
+}
+
+/* Samples of id's file in front of it. */
+static int64_t place_in_file(const lmdb_state *s, int64_t id)
+{
+    const ct_shards *d = &s->shards;
+    int64_t stripe = ct_stripe_of(d->n, d->stripes, id), n = 0;
+
+    for (int64_t k = stripe - d->n_file; k >= 0; k -= d->n_file)
+        n += ct_stripe_first(d->n, d->stripes, k + 1) - ct_stripe_first(d->n, d->stripes, k);
+    return n + id - ct_stripe_first(d->n, d->stripes, stripe);
 }
 
 static void lmdb_describe(const ct_reader *r, int64_t id, char *text, size_t size)
 {
     const lmdb_state *s = r->state;
-    MDB_cursor *cursor;
-    MDB_val key = { 0 }, value;
-    int rc = mdb_cursor_open(s->txn, s->dbi, &cursor);
+    const data_file *f = &s->file[file_of(s, id)];
+    key_search k = { .left = place_in_file(s, id) };
+    ct_lmdb_file file;
 
-    if (rc == 0) {
-        for (int64_t i = 0; (i <= id) && (rc == 0); i++) {
-            rc = mdb_cursor_get(cursor, &key, &value, MDB_NEXT);
-        }
-        mdb_cursor_close(cursor);
-    }
-    snprintf(text, size, "record %lld (key \"%.*s\") of %s", (long long)id,
-             (rc == 0) ? (int)key.mv_size : 0, (const char *)key.mv_data, r->source);
+    if ((f->fd >= 0) && (ct_lmdb_look(f->fd, f->path, r->who, &file) == CT_OK))
+        (void)ct_lmdb_walk(&file, search_key, &k);
+    snprintf(text, size, "record %lld (key \"%s\") of %s", (long long)id, k.key,
+             (s->shards.n_file > 1) ? f->path : r->source);
+}
+
+/* Quiet. */
+static ct_status read_record(const ct_reader *r, int64_t id, void *to, ct_why *why)
+{
+    const lmdb_state *s = r->state;
+    data_file *f = &s->file[file_of(s, id)];
+    size_t size = s->index.size[id];
+
+    if (open_file(r, f) != CT_OK) return CT_WHY(why, CT_ERR_IO, "%s cannot be opened", f->path);
+    if (!ct_read_at(f->fd, to, size, s->index.offset[id]))
+        return CT_WHY(why, CT_ERR_IO, "cannot be read: %s",
+                      (errno != 0) ? strerror(errno) : "the file became shorter");
+    count_bytes(r, (int64_t)size);
+    return CT_OK;
+}
+
+static ct_status lmdb_fetch(const ct_reader *r, void *local, int64_t id, void *to, size_t *size_p)
+{
+    const lmdb_state *s = r->state;
+    ct_sample loud = { 0 };
+    ct_why why;
+    ct_status status = read_record(r, id, to, &why);
+
+    (void)local;
+    *size_p = s->index.size[id];
+    return (status == CT_OK) ? CT_OK : ct_reader_bad(r, id, &loud, status, &why);
+}
+
+static ct_status lmdb_decode(const ct_reader *r, void *local, int64_t id, const void *bytes,
+                             size_t size, ct_sample *sample)
+{
+    lmdb_local *l = local;
+    ct_why why;
+    ct_status status = ct_datum_decode(bytes, size, r->color, &l->room, sample,
+                                       (r->n_field > 1) ? sample->rest : NULL, &why);
+
+    return (status == CT_OK) ? CT_OK : ct_reader_bad(r, id, sample, status, &why);
 }
 
 static ct_status lmdb_read(const ct_reader *r, void *local, int64_t id, ct_sample *sample)
 {
     const lmdb_state *s = r->state;
+    lmdb_local *l = local;
+    size_t size = s->index.size[id];
     ct_why why;
-    ct_status status = ct_datum_decode(s->record[id].data, s->record[id].size, s->color, local,
-                                       sample, (r->n_field > 1) ? sample->rest : NULL, &why);
+    ct_status status;
 
-    return (status == CT_OK) ? CT_OK : ct_reader_bad(r, id, sample, status, &why);
+    CT_TRY(ct_room_reserve(&l->raw, size + 1));
+    status = read_record(r, id, l->raw.data, &why);
+    if (status != CT_OK) return ct_reader_bad(r, id, sample, status, &why);
+    return lmdb_decode(r, local, id, l->raw.data, size, sample);
+}
+
+static void lmdb_local_release(void *local)
+{
+    lmdb_local *l = local;
+
+    ct_datum_room_release(&l->room);
+    ct_room_release(&l->raw);
 }
 
 static ct_status lmdb_open(ct_reader *r, const ct_reader_options *o)
 {
     lmdb_state *s = r->state;
-    char path[4096];
-    bool single;
-    MDB_stat st;
-    MDB_envinfo info;
-    int rc;
+    ct_lmdb_file first;
 
-    CT_TRY(find_file(r, path, sizeof(path), &single));
-    CT_TRY(open_env(r, s, path, single));
-    rc = mdb_txn_begin(s->env, NULL, MDB_RDONLY, &s->txn);
-    if (rc == 0) rc = mdb_dbi_open(s->txn, NULL, 0, &s->dbi);
-    if (rc == 0) rc = mdb_stat(s->txn, s->dbi, &st);
-    if (rc == 0) rc = mdb_env_info(s->env, &info);
-    if (rc != 0) {
-        return CT_READER_FAIL(r, CT_ERR_IO, "cannot read LMDB %s: %s", r->source, mdb_strerror(rc));
-    }
-    if (st.ms_entries == 0) {
-        return CT_READER_FAIL(r, CT_ERR_DATA, "LMDB %s has no records", r->source);
-    }
-    if (st.ms_entries > info.me_mapsize / 8) { /* a node has at least 8 bytes */
-        return CT_READER_FAIL(r, CT_ERR_IO, "%s: damaged: impossible count", r->source);
-    }
-    r->count = (int64_t)st.ms_entries;
-    r->n_field = o->n_field;
-    s->color = o->color;
-    s->record = malloc((size_t)r->count * sizeof(record));
-    if (s->record == NULL) {
-        return CT_READER_FAIL(r, CT_ERR_NOMEM, "no memory for the index of %s", r->source);
-    }
     if (o->n_field > 2) {
         return CT_READER_FAIL(r, CT_ERR_CONFIG, "LMDB gives data and label, not %d tops",
                               o->n_field);
     }
-    return walk(r, s, info.me_mapsize);
+    if (pthread_mutex_init(&s->lock, NULL) != 0)
+        return CT_READER_FAIL(r, CT_ERR_NOMEM, "no memory for a lock");
+    s->has_lock = true;
+    CT_TRY(find_files(r));
+    CT_TRY(stamp_files(r, &first));
+    CT_TRY(make_index(r));
+    r->count = s->index.count;
+    r->n_field = o->n_field;
+    r->color = o->color;
+    r->largest = s->index.largest;
+    r->bytes = s->index.bytes;
+    r->stripes = s->shards.stripes;
+    r->n_file = s->shards.n_file;
+    return CT_OK;
 }
 
 static void lmdb_close(ct_reader *r)
 {
     lmdb_state *s = r->state;
 
-    if (s->txn != NULL) mdb_txn_abort(s->txn);
-    if (s->env != NULL) mdb_env_close(s->env);
-    free(s->record);
-}
-
-static void lmdb_local_release(void *local)
-{
-    ct_datum_room_release(local);
+    for (int k = 0; (s->file != NULL) && (k < s->shards.n_file); k++) {
+        if (s->file[k].fd >= 0) close(s->file[k].fd);
+        free(s->file[k].path);
+    }
+    free(s->file);
+    free(s->index_path);
+    ct_record_index_release(&s->index);
+    if (s->has_lock) pthread_mutex_destroy(&s->lock);
 }
 
 const ct_reader_ops ct_reader_lmdb = {
     .name = "lmdb",
     .open = lmdb_open,
     .close = lmdb_close,
-    .local_size = sizeof(ct_datum_room),
+    .local_size = sizeof(lmdb_local),
     .local_release = lmdb_local_release,
     .read = lmdb_read,
+    .fetch = lmdb_fetch,
+    .decode = lmdb_decode,
     .describe = lmdb_describe,
     .state_size = sizeof(lmdb_state),
     .probes = true,

@@ -3,14 +3,8 @@
 
 #include <stddef.h>
 
-#ifdef CT_HAVE_LMDB
-#define LMDB &ct_reader_lmdb
-#else
-#define LMDB NULL
-#endif
-
 const ct_reader_entry ct_reader_table[] = {
-    { "lmdb", LMDB, "LMDB (liblmdb-dev)" },
+    { "lmdb", &ct_reader_lmdb, "" },
     { "hdf5", &ct_reader_hdf5, "" },
     { "images", &ct_reader_images, "" },
     { "synthetic", &ct_reader_synthetic, "" },

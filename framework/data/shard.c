@@ -1,6 +1,6 @@
 /* Which samples a step and a rank take. */
-#include "framework/base/rng.h"
 #include "framework/data/loader.h"
+#include "framework/data/stripes.h"
 
 ct_status ct_share_of(int64_t global, int rank, int n_rank, ct_share *share_p)
 {
@@ -17,11 +17,7 @@ ct_status ct_share_of(int64_t global, int rank, int n_rank, ct_share *share_p)
     return CT_OK;
 }
 
-int64_t ct_sample_at(uint64_t seed, bool shuffle, int64_t position, int64_t n)
+int64_t ct_sample_at(uint64_t seed, int64_t stripes, int64_t position, int64_t n)
 {
-    int64_t epoch = position / n, i = position % n;
-
-    if (!shuffle) return i;
-    return (int64_t)ct_rng_permute(ct_rng_key(seed, ct_rng_hash("shuffle"), (uint64_t)epoch),
-                                   (uint64_t)i, (uint64_t)n);
+    return (stripes == 0) ? position % n : ct_stripe_sample_at(seed, stripes, position, n);
 }

@@ -1,4 +1,4 @@
-#include "framework/data/writer.h"
+#include "framework/data/writer_private.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -36,7 +36,7 @@ ct_status ct_path_check_free(const char *path, bool force)
     return CT_FAIL(CT_ERR_CONFIG, "%s exists already; --force replaces it", path);
 }
 
-static ct_status find(const char *backend, const ct_writer_ops **ops_p)
+ct_status ct_writer_find(const char *backend, const ct_writer_ops **ops_p)
 {
     for (const ct_writer_entry *e = ct_writer_table; e->name != NULL; e++) {
         if (strcmp(e->name, backend) != 0) continue;
@@ -60,11 +60,18 @@ ct_status ct_writer_open(const char *backend, const char *path, int64_t expected
                          ct_writer **writer_p)
 {
     const ct_writer_ops *ops;
+
+    CT_TRY(ct_writer_find(backend, &ops));
+    return ct_writer_open_with(ops, NULL, path, expected, force, writer_p);
+}
+
+ct_status ct_writer_open_with(const ct_writer_ops *ops, const struct ct_shards *shards,
+                              const char *path, int64_t expected, bool force, ct_writer **writer_p)
+{
     ct_text temporary = { 0 };
     ct_status status;
     ct_writer *w;
 
-    CT_TRY(find(backend, &ops));
     CT_TRY(ct_path_check_free(path, force));
     w = calloc(1, sizeof(*w));
     if (w == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to write %s", path);
@@ -74,6 +81,7 @@ ct_status ct_writer_open(const char *backend, const char *path, int64_t expected
     w->temporary = temporary.text;
     w->expected = expected;
     w->force = force;
+    w->shards = shards;
     w->state = calloc(1, ops->state_size);
     if ((w->path == NULL) || temporary.failed || (w->state == NULL)) {
         status = CT_FAIL(CT_ERR_NOMEM, "no memory to write %s", path);
@@ -85,6 +93,7 @@ ct_status ct_writer_open(const char *backend, const char *path, int64_t expected
         ct_writer_abort(w);
         return status;
     }
+    w->shards = NULL; /* the caller's */
     *writer_p = w;
     return CT_OK;
 }

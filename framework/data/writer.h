@@ -26,6 +26,8 @@ typedef struct ct_writer_ops {
     /** Creates w->temporary. */
     ct_status (*open)(ct_writer *w);
     ct_status (*put)(ct_writer *w, const ct_record *record);
+    /** Writes what waits in memory; NULL: nothing does. */
+    ct_status (*flush)(ct_writer *w);
     /** Everything on disk, and closed. */
     ct_status (*finish)(ct_writer *w);
     void (*close)(ct_writer *w); /* frees; also after a failure half way */
@@ -37,6 +39,8 @@ struct ct_writer {
     char *path, *temporary;
     int64_t expected, count; /* records to come, records put */
     bool force;
+    bool single;                    /* LMDB: a file by itself, not a folder with data.mdb */
+    const struct ct_shards *shards; /* while a striped set is opened   */
     void *state;
 };
 
@@ -52,6 +56,10 @@ extern const ct_writer_entry ct_writer_table[]; /* ends with name NULL */
  *  the commit; without it CT_ERR_CONFIG. CT_ERR_IO where nothing can be made there. Logged. */
 ct_status ct_writer_open(const char *backend, const char *path, int64_t expected, bool force,
                          ct_writer **writer_p);
+/** A striped set (stripes.h) of n_file LMDB files, in stripes of `stripe` records or a few more (0:
+ *  1024, or what gives each file one). CT_ERR_CONFIG where that does not work out. */
+ct_status ct_writer_open_shards(const char *path, int64_t expected, bool force, int64_t n_file,
+                                int64_t stripe, ct_writer **writer_p);
 /** CT_ERR_IO: a full disk, …; CT_ERR_DATA: a record that does not fit the others (HDF5). Logged. */
 ct_status ct_writer_put(ct_writer *w, const ct_record *record);
 /** Syncs and renames. Frees w in any case; where it fails nothing is left behind. */

@@ -39,17 +39,18 @@ static ct_status failed(const ct_writer *w, int rc)
 
 static ct_status lmdb_open(ct_writer *w)
 {
+    const unsigned single = w->single ? MDB_NOSUBDIR : 0;
     lmdb_state *s = w->state;
     int rc;
 
-    if (mkdir(w->temporary, 0777) != 0) {
+    if (!w->single && (mkdir(w->temporary, 0777) != 0)) {
         return CT_FAIL(CT_ERR_IO, "cannot make %s: %s", w->temporary, strerror(errno));
     }
     s->map_size = (size_t)64 << 20;
     rc = mdb_env_create(&s->env);
     if (rc == 0) rc = mdb_env_set_mapsize(s->env, s->map_size);
     /* nobody else knows the file yet: no locks, and one sync at the end */
-    if (rc == 0) rc = mdb_env_open(s->env, w->temporary, MDB_NOLOCK | MDB_NOSYNC, 0666);
+    if (rc == 0) rc = mdb_env_open(s->env, w->temporary, MDB_NOLOCK | MDB_NOSYNC | single, 0666);
     return (rc == 0) ? CT_OK : failed(w, rc);
 }
 
@@ -83,7 +84,7 @@ static int put_queue(lmdb_state *s)
     return mdb_txn_commit(txn);
 }
 
-static ct_status flush(ct_writer *w)
+static ct_status lmdb_flush(ct_writer *w)
 {
     lmdb_state *s = w->state;
     int rc = put_queue(s);
@@ -115,7 +116,7 @@ static ct_status lmdb_put(ct_writer *w, const ct_record *record)
     }
     memcpy(q->data, s->room.data, size);
     s->bytes += size;
-    return ((s->n == QUEUE_RECORDS) || (s->bytes >= QUEUE_BYTES)) ? flush(w) : CT_OK;
+    return ((s->n == QUEUE_RECORDS) || (s->bytes >= QUEUE_BYTES)) ? lmdb_flush(w) : CT_OK;
 }
 
 static ct_status lmdb_finish(ct_writer *w)
@@ -123,7 +124,7 @@ static ct_status lmdb_finish(ct_writer *w)
     lmdb_state *s = w->state;
     int rc;
 
-    CT_TRY(flush(w));
+    CT_TRY(lmdb_flush(w));
     rc = mdb_env_sync(s->env, 1);
     return (rc == 0) ? CT_OK : failed(w, rc);
 }
@@ -141,6 +142,7 @@ const ct_writer_ops ct_writer_lmdb = {
     .name = "lmdb",
     .open = lmdb_open,
     .put = lmdb_put,
+    .flush = lmdb_flush,
     .finish = lmdb_finish,
     .close = lmdb_close,
     .state_size = sizeof(lmdb_state),

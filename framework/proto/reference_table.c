@@ -148,6 +148,10 @@ const ct_meaning ct_meaning_table[] = {
     { "DataParameter.shuffle",
       "Cortado: shuffle in every epoch, over all ranks; default: true in TRAIN, false in TEST." },
     { "DataParameter.source", "Path of the database." },
+    { "DataParameter.stripes",
+      "Cortado: shuffle in so many runs of consecutive samples: their order, and within each. 0: "
+      "as "
+      "the set was striped by `convert --shards`, else 1: all samples at once." },
     { "DataParameter.synthetic_shape",
       "Cortado: sizes of made-up samples, for `cortado time` without the data." },
     { "DataParameter.threads", "Cortado: threads that decode and transform." },
@@ -500,6 +504,9 @@ const ct_meaning ct_meaning_table[] = {
     { "SolverParameter.net",
       "Path of the net file, for training and testing; as given, or beside the solver file." },
     { "SolverParameter.net_param", "The net itself in place of a path." },
+    { "SolverParameter.node_reader", "Cortado: one rank of each node reads LMDB and HDF5 sets for "
+                                     "all ranks of the node; the samples "
+                                     "are the same either way." },
     { "SolverParameter.plateau_winsize",
       "Iterations without a new least loss before `plateau` steps; one number a step." },
     { "SolverParameter.power", "Parameter of the policies `inv` and `poly`." },

@@ -7,6 +7,7 @@
 
 #include "framework/base/clock.h"
 #include "framework/tools/blas_core.h"
+#include "framework/tools/data_group.h"
 #include "framework/tools/held.h"
 
 #define AGREE_S 3.0 /* how long a failing rank waits for the others to fail as well */
@@ -88,6 +89,7 @@ ct_status ct_job_broadcast(ct_job *job, void **data_p, size_t *size_p)
 void ct_job_finish(ct_job *job)
 {
     ct_watchdog_stop(job->watchdog);
+    ct_data_group_close(job->data);
     ct_comm_destroy(job->comm);
     MPI_Comm_free(&job->node);
     MPI_Comm_free(&job->agree);

@@ -13,9 +13,10 @@
 typedef struct ct_job {
     int rank, size;
     char host[64];
-    MPI_Comm node;  /* ranks of this host                                            */
-    MPI_Comm agree; /* for ct_job_fail alone: its messages meet no others            */
-    ct_comm *comm;  /* NULL until ct_job_connect                                     */
+    MPI_Comm node;              /* ranks of this host                                            */
+    MPI_Comm agree;             /* for ct_job_fail alone: its messages meet no others            */
+    ct_comm *comm;              /* NULL until ct_job_connect                                     */
+    struct ct_data_group *data; /* how data is read together: data_group.h; NULL: each for itself */
     ct_threads threads;
     bool told;             /* rank 0 said why the job fails: ct_job_share()                    */
     ct_watchdog *watchdog; /* NULL until a verb starts one */

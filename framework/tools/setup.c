@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "framework/tools/data_group.h"
 #include "framework/tools/features.h"
 
 static ct_status share_config(ct_call *call, ct_config *c)
@@ -53,5 +54,6 @@ ct_status ct_call_device(const ct_call *call, const ct_config *c, const ct_devic
 
 ct_status ct_call_connect(ct_call *call, const ct_config *c)
 {
-    return ct_job_connect(call->job, c->solver->comm->topology);
+    CT_TRY(ct_job_connect(call->job, c->solver->comm->topology));
+    return ct_data_group_open(call->job->comm, c->solver->node_reader, NULL, &call->job->data);
 }

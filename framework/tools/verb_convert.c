@@ -49,6 +49,11 @@ static const ct_option table[] = {
       "the folder for train_lmdb and test_lmdb (train.h5, test.h5); of images, the data set "
       "itself" },
     { "backend", CT_OPTION_CHOICE, SETS, "lmdb|hdf5", "the format written; lmdb if not given" },
+    { "shards", CT_OPTION_COUNT, SETS, "N",
+      "stripe the set over N LMDB files, for storage of many disks; one if not given" },
+    { "stripe", CT_OPTION_COUNT, SETS, "RECORDS",
+      "with --shards: records that lie together in a file; at least the batch of a rank; 1024 if "
+      "not given" },
     { "mean", CT_OPTION_TEXT, SETS, "FILE",
       "also write the mean image (of the training set), as .binaryproto" },
     { "force", CT_OPTION_FLAG, ALL, NULL, "replace what is there" },
@@ -177,6 +182,8 @@ static ct_status run_kind(const kind *k, const ct_options *o)
     c.gray = ct_options_flag(o, "gray");
     c.shuffle = ct_options_flag(o, "shuffle");
     c.count = ct_options_count(o, (k->run == ct_convert_text) ? "words" : "count", 0);
+    c.shards = ct_options_count(o, "shards", 0);
+    c.stripe = ct_options_count(o, "stripe", 0);
     c.vocabulary = ct_options_text(o, "vocabulary");
     c.skip_broken = ct_options_count(o, "skip_broken", 0);
     c.seed = (uint64_t)ct_options_count(o, "seed", 1);

@@ -189,6 +189,7 @@ static ct_status create_solver(training *t)
     }
     options.env.rank = t->job->rank;
     options.env.n_rank = t->job->size;
+    options.env.group = t->job->data;
     options.env.global_batch_size = t->config.solver->global_batch_size;
     options.env.deterministic = (t->config.solver->deterministic != 0);
     options.env.winograd = t->config.solver->winograd;

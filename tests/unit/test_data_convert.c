@@ -22,7 +22,7 @@ static const char *const field[2] = { "data", "label" };
 
 static bool have_lmdb(void)
 {
-    return ct_reader_table[0].ops != NULL;
+    return ct_writer_table[0].ops != NULL;
 }
 
 /* ---- a small MNIST: 12 training and 5 test images of 3 x 4 */

@@ -7,6 +7,7 @@
 
 #include "framework/data/convert.h"
 #include "framework/data/loader.h"
+#include "framework/data/writer.h"
 #include "framework/net/net.h"
 #include "framework/proto/prototxt.h"
 #include "tests/data_files.h"
@@ -249,7 +250,7 @@ static void test_data(void **state)
     ct_shape shape;
 
     (void)state;
-    if (ct_reader_table[0].ops == NULL) skip();
+    if (ct_writer_table[0].ops == NULL) skip();
     test_folder_make(&d);
     o.to = d.path;
     test_log_start();

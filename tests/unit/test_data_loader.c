@@ -75,7 +75,7 @@ static ct_loader *loader(fixture *f, int64_t global, int rank, int n_rank, bool 
     ct_loader_options o = { .reader = &f->reader,
                             .transform = f->transform,
                             .shape = { 1, { 1 } },
-                            .shuffle = shuffle,
+                            .stripes = shuffle,
                             .depth = depth,
                             .threads = threads };
     ct_loader *l;
