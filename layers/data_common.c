@@ -7,6 +7,7 @@
 #include "framework/base/trace.h"
 #include "framework/data/group.h"
 #include "framework/data/reader_far.h"
+#include "framework/data/stage.h"
 #include "framework/data/stripes.h"
 
 enum {
@@ -72,6 +73,26 @@ static ct_status synthetic_shapes(const ct_layer *l, const ct_data_source *s, ct
     return CT_OK;
 }
 
+/* --stage: one rank a host copies the set, and all read the copy. */
+static ct_status stage_source(ct_layer *l, const char *backend, ct_reader_options *o)
+{
+    const ct_data_group *g = l->env->group;
+    ct_data_state *d = l->state;
+    ct_status status = CT_OK;
+
+    if (g->stage == NULL) return CT_OK;
+    if (!ct_stage_can(backend, o->source)) {
+        CT_INFO("%s: %s is not staged: LMDB sets and HDF5 files are", d->who, o->source);
+        return CT_OK;
+    }
+    if (g->copies) status = ct_stage_make(g->stage, o->source, d->who);
+    CT_TRY(g->agree(g->ctx, d->who, status));
+    d->staged = ct_stage_path(g->stage, o->source);
+    if (d->staged == NULL) return CT_LAYER_FAIL(l, CT_ERR_IO, "%s is not there", o->source);
+    o->source = d->staged;
+    return CT_OK;
+}
+
 /* Rank 0 opens the set first, so that the others find its index; then those who read. A rank that
  * does not is told what the set looks like. */
 static ct_status open_together(ct_layer *l, const char *backend, const ct_reader_options *o)
@@ -108,7 +129,12 @@ static ct_status open_source(ct_layer *l, const ct_data_source *s)
         return ct_reader_open("synthetic", &o, &d->reader);
     }
     if (o.source == NULL) return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "source is not set");
-    if (l->env->group != NULL) return open_together(l, s->backend, &o);
+    if (l->env->group != NULL) {
+        ct_status status = stage_source(l, s->backend, &o);
+
+        if (status == CT_OK) status = open_together(l, s->backend, &o);
+        return status;
+    }
     return ct_reader_open(s->backend, &o, &d->reader);
 }
 
@@ -194,6 +220,7 @@ void ct_data_destroy(ct_layer *l)
 
     ct_reader_close(d->reader);
     ct_transform_destroy(d->transform);
+    free(d->staged);
     free(d->who);
 }
 

@@ -20,7 +20,8 @@ typedef struct ct_data_state {
     int depth, threads;
     int64_t skip_broken; /* 0: broken samples are errors */
     bool synthetic;
-    bool fed; /* one rank of a node reads for the others */
+    char *staged; /* the node-local copy that is read; NULL: the source itself */
+    bool fed;     /* one rank of a node reads for the others */
 } ct_data_state;
 
 typedef struct ct_data_instance {

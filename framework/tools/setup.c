@@ -1,6 +1,7 @@
 #include "framework/tools/tools.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "framework/tools/data_group.h"
 #include "framework/tools/features.h"
@@ -54,6 +55,10 @@ ct_status ct_call_device(const ct_call *call, const ct_config *c, const ct_devic
 
 ct_status ct_call_connect(ct_call *call, const ct_config *c)
 {
+    /* --stage of the other verbs is Caffe's, of the net's state */
+    const char *stage = ct_options_text(
+        call->options, (strcmp(call->argv[0], "train") == 0) ? "stage" : "stage_dir");
+
     CT_TRY(ct_job_connect(call->job, c->solver->comm->topology));
-    return ct_data_group_open(call->job->comm, c->solver->node_reader, NULL, &call->job->data);
+    return ct_data_group_open(call->job->comm, c->solver->node_reader, stage, &call->job->data);
 }

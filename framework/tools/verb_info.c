@@ -10,6 +10,7 @@
 #include "framework/tools/features.h"
 #include "framework/tools/machine_limit.h"
 #include "framework/tools/plan_open.h"
+#include "framework/tools/show_data.h"
 #include "framework/tools/show_topology.h"
 #include "framework/tools/tools.h"
 
@@ -107,6 +108,8 @@ ct_status ct_verb_info(ct_call *call)
 {
     if (ct_options_origin(call->options, "topology") == CT_ORIGIN_COMMAND)
         return ct_show_topology(call, ct_options_text(call->options, "topology"));
+    if (ct_options_text(call->options, "data") != NULL)
+        return ct_show_data(ct_options_text(call->options, "data"));
     if (ct_options_flag(call->options, "config_reference")) {
         ct_text text = { 0 };
         ct_status status = ct_config_reference(&text);

@@ -29,7 +29,7 @@ static const ct_option table[] = {
     { "ablate", CT_OPTION_LIST, S, "LIST",
       "the same points in other ways: flat, hier, overlap-off, overlap-backward, swcaffe, "
       "compression=SPEC, allreduce=NAME, set=FIELD=VALUE; simulated also placement=cyclic|"
-      "random:SEED" },
+      "random:SEED; modelled also read=FIELD=VALUE, changes of --read" },
     { "launcher", CT_OPTION_TEXT, S, "TEXT",
       "measured: what starts the ranks, with {ranks} and {nodes} in it (srun in an allocation, "
       "else mpirun)" },
@@ -44,6 +44,10 @@ static const ct_option table[] = {
     { "jitter_seed", CT_OPTION_COUNT, S, "SEED",
       "simulated: each rank's steps vary as the profile's samples do (they do not)" },
     { "placement", CT_OPTION_TEXT, S, "block|cyclic|random:SEED", "of the ranks (block)" },
+    { "read", CT_OPTION_TEXT, S, "bytes=B,node=GBS,file=GBS,files=N,total=GBS",
+      "modelled: steps also wait for their samples: bytes of one, bandwidth of a node, of a file "
+      "(a "
+      "disk array), how many files, of all together; docs/scaling.md" },
     { "kind", CT_OPTION_TEXT, S, "LIST", "on a machine: simulated, modelled (both)" },
     { "simulate_to", CT_OPTION_COUNT, S, "N", "more nodes are modelled only (1024)" },
     { "warmup", CT_OPTION_COUNT, S, "N", "simulated: steps that do not count (1)" },

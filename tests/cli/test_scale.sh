@@ -97,6 +97,12 @@ is scale_bound_at_one sh -c 'grep "\"default\",\"modelled\",1,1," far/points.csv
 is scale_bound_holds sh -c 'grep "\"modelled\"," far/points.csv | cut -d, -f20,30 |
     awk -F, "{ if (\$1 > \$2 * 1.000001) exit 1 } END { exit NR != 30 }"'
 is scale_says_model_error grep -q 'the error of the .* modelled points is not known' far/report.md
+# reading: 100 images/s with the net's batch; one file for all, or 32
+runs scale_read 0 'report' $on --nodes=1,1024 --kind=modelled --images_per_s=100 --read=bytes=1e6,file=1 --ablate=read=files=32 --out=reading
+is scale_read_bound sh -c 'awk -F, "/\"default\",\"modelled\",1024,/ { one = \$10 } /\"read=files=32\",\"modelled\",1024,/ { many = \$10 } END { exit !(many > 0 && one > 20 * many) }" reading/points.csv'
+is scale_read_said grep -q 'reading of samples is \*\*modelled\*\*' reading/report.md
+is scale_read_share grep -q 'reading % of the step' reading/report.md
+runs scale_bad_read 2 'no bandwidth' $on --nodes=2 --read=bytes=5 --kind=modelled --out=no
 is scale_modelled_only sh -c '! grep -q "images/s on 40960 ranks.*\*\*measured" far/report.md'
 : "${CORTADO_SIM:=$(dirname "$(readlink -f "$CORTADO")")/../smpicc/cortado-sim}"
 if [ -x "$CORTADO_SIM" ] && command -v smpirun >/dev/null; then

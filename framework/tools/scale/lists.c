@@ -114,6 +114,7 @@ static const ablation known[] = {
     { "allreduce=", { "--set=comm.allreduce=%s" }, { "--set=comm.allreduce=%s" } },
     { "set=", { "--set=%s" }, { "--set=%s" } },
     { "placement=", { NULL }, { "--placement=%s" } },
+    { "read=", { NULL }, { NULL } },
 };
 
 enum { N_KNOWN = sizeof(known) / sizeof(known[0]) };
@@ -164,6 +165,7 @@ static ct_status add_config(ct_scale *s, const char *item)
     snprintf(c->name, sizeof(c->name), "%s", item);
     if (strcmp(a->name, "placement=") == 0)
         snprintf(c->placement, sizeof(c->placement), "%s", value);
+    if (strcmp(a->name, "read=") == 0) snprintf(c->read, sizeof(c->read), "%s", value);
     for (int k = 0; (k < 3) && (a->option[k] != NULL); k++)
         add_option(&c->options, a->option[k], value);
     for (int k = 0; (k < 4) && (a->simulated[k] != NULL); k++)

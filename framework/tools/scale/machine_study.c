@@ -130,7 +130,20 @@ static json_t *describe(const ct_machine_study *m)
     if (m->images_per_s > 0) json_object_set_new(p, "scaled_to", json_real(m->images_per_s));
     json_object_set_new(p, "samples", json_integer(m->profile->n_sample));
     json_object_set_new(o, "profile", p);
+    if (m->read.sample_bytes > 0)
+        json_object_set_new(o, "read", json_string(ct_options_text(m->scale->options, "read")));
     return o;
+}
+
+static ct_status read_reading(ct_machine_study *m)
+{
+    const char *text = ct_options_text(m->scale->options, "read");
+    ct_read_model unused;
+
+    if (text != NULL) CT_TRY(ct_read_model_parse("read", text, &m->read));
+    for (int c = 0; c < m->scale->n_config; c++)
+        CT_TRY(ct_machine_study_reading(m, &m->scale->config[c], &unused));
+    return CT_OK;
 }
 
 ct_status ct_machine_study_read(ct_scale *s, ct_machine_study *m)
@@ -162,6 +175,7 @@ ct_status ct_machine_study_read(ct_scale *s, ct_machine_study *m)
         return CT_FAIL(CT_ERR_CONFIG, "%s has no step_ms_samples to draw jitter from",
                        m->profile_path);
     CT_TRY(check_sizes(m));
+    CT_TRY(read_reading(m));
     /* placements are checked on the smallest point, before anything runs */
     for (int c = 0; c < s->n_config; c++) {
         CT_TRY(ct_topo_place(m->machine, (int)s->rank[0], (int)m->per_node,
@@ -188,6 +202,25 @@ int64_t ct_machine_study_batch(const ct_machine_study *m, int64_t nodes)
 const char *ct_machine_study_placement(const ct_machine_study *m, const ct_scale_config *c)
 {
     return (c->placement[0] != '\0') ? c->placement : m->placement;
+}
+
+ct_status ct_machine_study_reading(const ct_machine_study *m, const ct_scale_config *c,
+                                   ct_read_model *out)
+{
+    *out = m->read;
+    return (c->read[0] != '\0') ? ct_read_model_parse("ablate=read", c->read, out) : CT_OK;
+}
+
+/* Every figure of it decides the result. */
+static void define_reading(const ct_machine_study *m, const ct_scale_config *c, json_t *d)
+{
+    ct_read_model r;
+
+    if ((ct_machine_study_reading(m, c, &r) != CT_OK) || (r.sample_bytes <= 0)) return;
+    json_object_set_new(d, "read",
+                        json_pack("{s:f,s:f,s:f,s:f,s:I}", "bytes", r.sample_bytes, "node_gbs",
+                                  1e-9 * r.node, "file_gbs", 1e-9 * r.file, "total_gbs",
+                                  1e-9 * r.total, "files", (json_int_t)r.files));
 }
 
 int64_t ct_machine_study_iterations(const ct_machine_study *m, int64_t nodes)
@@ -234,6 +267,7 @@ json_t *ct_machine_study_define(const ct_machine_study *m, const char *kind, int
     json_object_set_new(d, "version", json_string(ct_build_version()));
     if (m->images_per_s > 0) json_object_set_new(d, "images_per_s", json_real(m->images_per_s));
     if (m->jitter_seed > 0) json_object_set_new(d, "jitter_seed", json_integer(m->jitter_seed));
+    if (strcmp(kind, "modelled") == 0) define_reading(m, c, d);
     return d;
 }
 

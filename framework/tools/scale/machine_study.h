@@ -3,6 +3,7 @@
 #define CT_MACHINE_STUDY_H
 
 #include "framework/tools/profile.h"
+#include "framework/tools/scale/read_model.h"
 #include "framework/tools/scale/scale.h"
 #include "topology/topo.h"
 
@@ -16,6 +17,7 @@ typedef struct ct_machine_study {
     int64_t simulate_to; /* nodes */
     int64_t per_node, batch, global_batch, iterations, warmup, jitter_seed;
     double images_per_s; /* 0: the profile's */
+    ct_read_model read;  /* --read */
 } ct_machine_study;
 
 /** Reads and checks all of it: an unknown machine, one too small, a profile of another net, counts
@@ -28,6 +30,9 @@ int64_t ct_machine_study_batch(const ct_machine_study *m, int64_t nodes);
 /** The definition of a point, but for what only its kind knows. */
 json_t *ct_machine_study_define(const ct_machine_study *m, const char *kind, int64_t nodes,
                                 const ct_scale_config *c);
+/** The read model of a configuration. CT_ERR_CONFIG. */
+ct_status ct_machine_study_reading(const ct_machine_study *m, const ct_scale_config *c,
+                                   ct_read_model *out);
 /** Steps of a point: with jitter more on few nodes, so that all points average over as many draws.
  */
 int64_t ct_machine_study_iterations(const ct_machine_study *m, int64_t nodes);

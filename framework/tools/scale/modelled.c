@@ -60,7 +60,26 @@ static json_t *bucket_of(const ct_step_model_bucket *b)
                      1e3 * b->encode_s, "wire_ms", 1e3 * b->wire_s, "decode_ms", 1e3 * b->decode_s);
 }
 
-static json_t *result_of(const ct_machine_study *m, int64_t nodes, const ct_step_model *r)
+/* The step with its wait for data. Reading goes on beside it, one batch or more ahead. */
+static void add_reading(const ct_machine_study *m, int64_t nodes, const ct_scale_config *c,
+                        double step_s, json_t *o)
+{
+    ct_read_model model;
+    ct_read_times t;
+    double wait_s;
+
+    if ((ct_machine_study_reading(m, c, &model) != CT_OK) || (model.sample_bytes <= 0)) return;
+    t = ct_read_model_run(&model, nodes, (double)(m->per_node * ct_machine_study_batch(m, nodes)));
+    wait_s = (t.read_s > step_s) ? t.read_s - step_s : 0;
+    json_object_set_new(o, "step_ms", json_real(1e3 * (step_s + wait_s)));
+    json_object_set_new(o, "wait_data_ms", json_real(1e3 * wait_s));
+    json_object_set_new(o, "read_ms", json_real(1e3 * t.read_s));
+    json_object_set_new(o, "read_bound", json_string(t.bound));
+    json_object_set_new(o, "read_readers", json_integer(t.readers));
+}
+
+static json_t *result_of(const ct_machine_study *m, int64_t nodes, const ct_scale_config *c,
+                         const ct_step_model *r)
 {
     json_t *o = json_object(), *buckets = json_array();
     int64_t ranks = nodes * m->per_node;
@@ -74,6 +93,7 @@ static json_t *result_of(const ct_machine_study *m, int64_t nodes, const ct_step
     json_object_set_new(o, "bytes_sent", json_real(r->bytes_sent));
     for (int i = 0; i < r->n_bucket; i++) json_array_append_new(buckets, bucket_of(&r->bucket[i]));
     json_object_set_new(o, "buckets", buckets);
+    add_reading(m, nodes, c, r->step_s, o);
     if (m->jitter_seed > 0)
         json_object_set_new(
             o, "jitter_bound",
@@ -133,7 +153,7 @@ static ct_status add_point(const ct_machine_study *m, int64_t nodes, const ct_sc
     status = read_settings(json_object_get(d, "options"), &s);
     if (status == CT_OK) status = model(m, nodes, c, &s, &r);
     if (status == CT_OK) {
-        result = result_of(m, nodes, &r);
+        result = result_of(m, nodes, c, &r);
         extra = facts(ct_clock_s() - start);
         status = ct_run_save(&m->scale->study, d, result, NULL, extra);
         json_decref(result);

@@ -28,10 +28,11 @@ typedef struct ct_point {
     double images_per_s, speedup, efficiency; /* against the series' base; NAN: no base */
     /* of a step, in ms; NAN where the program did not say */
     double compute_ms, exposed_ms, comm_ms, wait_ms, compress_ms, imbalance_ms;
-    double bytes;  /* a rank sends in a step                          */
-    double memory; /* bytes of the largest rank                       */
-    double bound;  /* of jitter: E[mean step] / E[slowest of the ranks]; NAN: no jitter */
-    double wall_s; /* what the run itself took                        */
+    double bytes;   /* a rank sends in a step                          */
+    double memory;  /* bytes of the largest rank                       */
+    double bound;   /* of jitter: E[mean step] / E[slowest of the ranks]; NAN: no jitter */
+    double read_ms; /* what reading a step's samples takes, waited for or not; modelled */
+    double wall_s;  /* what the run itself took                        */
     char algorithm[96];
 } ct_point;
 

@@ -160,6 +160,7 @@ void ct_point_fill(ct_point *p, json_t *const *run, int n)
     p->memory = either(median_of(run, n, "result.memory_bytes"),
                        (p->kind < CT_KIND_SIMULATED) ? median_of(run, n, "peak_rss") : NAN);
     p->bound = either(median_of(run, n, "result.jitter_bound"), drawn_bound(p, result));
+    p->read_ms = median_of(run, n, "result.read_ms");
     p->wall_s = median_of(run, n, "wall_s");
     p->threads = (int)ct_json_number(result, "threads", 0);
     find_algorithm(result, p->algorithm, sizeof(p->algorithm));

@@ -101,6 +101,12 @@ static void add_pretended(const json_t *notes, ct_text *t)
                         "the proportions of that host",
                         ct_json_number(p, "scaled_to", 0));
         ct_text_add(t, "\n");
+        if (json_is_string(json_object_get(o, "read")))
+            ct_text_add(t,
+                        "* reading of samples is **modelled** in the modelled points: `--read=%s`; "
+                        "the largest of D / node, D ceil(nodes / files) / file and D nodes / total "
+                        "for D bytes a node and step, beside the step\n",
+                        ct_json_text(o, "read", "?"));
     }
 }
 

@@ -7,7 +7,7 @@ static const char header[] =
     "net,machine,mode,config,kind,nodes,ranks,threads,global_batch,step_ms,p5_ms,p95_ms,least_ms,"
     "most_ms,samples,runs,failed_runs,images_per_s,speedup,efficiency,compute_ms,comm_ms,"
     "exposed_ms,exposed_share,wait_data_ms,compress_ms,imbalance_ms,bytes_sent,memory_bytes,"
-    "jitter_bound,algorithm,jitter_seed,images_per_s_alone,wall_s\n";
+    "jitter_bound,algorithm,jitter_seed,images_per_s_alone,wall_s,read_ms\n";
 
 static void text_cell(ct_text *t, const char *s)
 {
@@ -48,6 +48,8 @@ static void csv_row(const ct_points *p, const ct_point *q, ct_text *t)
     number_cell(t, ct_json_number(q->define, "jitter_seed", NAN));
     number_cell(t, (g->speed > 0) ? g->speed : NAN);
     if (isfinite(q->wall_s)) ct_text_add(t, "%.3f", q->wall_s);
+    ct_text_add(t, ",");
+    if (isfinite(q->read_ms)) ct_text_add(t, "%.9g", q->read_ms);
     ct_text_add(t, "\n");
 }
 
@@ -79,6 +81,7 @@ static json_t *json_point(const ct_point *q)
     set(o, "comm_ms", q->comm_ms);
     set(o, "exposed_ms", q->exposed_ms);
     set(o, "wait_data_ms", q->wait_ms);
+    set(o, "read_ms", q->read_ms);
     set(o, "compress_ms", q->compress_ms);
     set(o, "imbalance_ms", q->imbalance_ms);
     set(o, "bytes_sent", q->bytes);

@@ -69,6 +69,8 @@ VALUE(get_comm, q->comm_ms)
 VALUE(get_exposed, q->exposed_ms)
 VALUE(get_share, 100 * q->exposed_ms / q->step_ms)
 VALUE(get_wait, q->wait_ms)
+VALUE(get_read, q->read_ms)
+VALUE(get_read_share, 100 * q->read_ms / q->step_ms)
 VALUE(get_compress, q->compress_ms)
 VALUE(get_bytes, q->bytes * 1e-6)
 VALUE(get_imbalance, q->imbalance_ms)
@@ -91,6 +93,8 @@ static const column cost_table[] = {
     { "communication ms", NULL, get_comm },
     { "exposed ms", NULL, get_exposed },
     { "exposed %", "%.1f", get_share },
+    { "reading ms", NULL, get_read },
+    { "reading % of the step", "%.1f", get_read_share },
     { "waiting for data ms", NULL, get_wait },
     { "compression ms", NULL, get_compress },
     { "MB sent a rank", "%.4g", get_bytes },

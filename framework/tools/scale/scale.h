@@ -18,6 +18,7 @@ typedef struct ct_scale_config {
     ct_words options;   /* of `cortado time`                               */
     ct_words simulated; /* of the simulator                                */
     char placement[32]; /* "": the study's own                             */
+    char read[96];      /* modelled: changes of --read                     */
 } ct_scale_config;
 
 typedef struct ct_scale {

@@ -163,7 +163,10 @@ static ct_status list_runs(simulation *w)
     for (int i = 0; i < s->n_node; i++) {
         if (s->node[i] > w->m->simulate_to) break;
         largest = s->node[i];
-        for (int c = 0; c < s->n_config; c++) CT_TRY(add_training(w, s->node[i], &s->config[c]));
+        for (int c = 0; c < s->n_config; c++) {
+            if (s->config[c].read[0] == '\0') /* reading is modelled only */
+                CT_TRY(add_training(w, s->node[i], &s->config[c]));
+        }
     }
     if ((largest > 1) && !ct_options_flag(s->options, "no_bench")) CT_TRY(add_bench(w, largest));
     return CT_OK;

@@ -1,0 +1,58 @@
+/* LMDB files and indices: any bytes end in places inside the file, or in a message. */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "framework/data/lmdb_file.h"
+#include "framework/data/record_index.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static ct_status look(void *ctx, const ct_lmdb_entry *e)
+{
+    const ct_lmdb_file *f = ctx;
+    unsigned sum = 0;
+
+    if ((e->offset < 0) || (e->size < 0) || (e->size > f->size - e->offset)) abort();
+    for (size_t i = 0; i < e->key_size; i++) sum += (unsigned char)e->key[i];
+    return (sum == 1u << 31) ? CT_STOPPED : CT_OK;
+}
+
+static int64_t one_file(const void *ctx, int64_t i)
+{
+    (void)ctx;
+    (void)i;
+    return 0;
+}
+
+static void drop(void *ctx, const char *text)
+{
+    (void)ctx;
+    (void)text;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    int fd = memfd_create("fuzz", 0);
+    ct_record_index x;
+    ct_lmdb_file f;
+    int64_t bytes = 0;
+    char path[64];
+
+    ct_log_set_sink(drop, NULL);
+    if ((fd < 0) || (write(fd, data, size) != (ssize_t)size)) abort();
+    if (ct_lmdb_look(fd, "file", "fuzz", &f) == CT_OK) (void)ct_lmdb_walk(&f, look, &f);
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    if (ct_record_index_create(&x, 1 + (int64_t)(size % 5), 1) == CT_OK) {
+        x.file[0] = (ct_file_stamp){ 1000, 5, 6, 3 };
+        if (ct_record_index_load(&x, path, one_file, NULL, &bytes) == CT_INDEX_GOOD) {
+            for (int64_t i = 0; i < x.count; i++)
+                if ((x.offset[i] < 0) || (x.offset[i] + x.size[i] > 1000)) abort();
+        }
+        ct_record_index_release(&x);
+    }
+    close(fd);
+    return 0;
+}
