@@ -57,7 +57,7 @@ extern const ct_writer_entry ct_writer_table[]; /* ends with name NULL */
 ct_status ct_writer_open(const char *backend, const char *path, int64_t expected, bool force,
                          ct_writer **writer_p);
 /** A striped set (stripes.h) of n_file LMDB files, in stripes of `stripe` records or a few more (0:
- *  1024, or what gives each file one). CT_ERR_CONFIG where that does not work out. */
+ *  1024, or what gives each file one); fewer files where there are fewer stripes. CT_ERR_CONFIG. */
 ct_status ct_writer_open_shards(const char *path, int64_t expected, bool force, int64_t n_file,
                                 int64_t stripe, ct_writer **writer_p);
 /** CT_ERR_IO: a full disk, …; CT_ERR_DATA: a record that does not fit the others (HDF5). Logged. */

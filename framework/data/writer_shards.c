@@ -95,28 +95,29 @@ static const ct_writer_ops writer_shards = {
     .state_size = sizeof(shards_state),
 };
 
-/* Stripes of so many records, or of 1024 where that leaves each file one at least. */
+/* Stripes of so many records, or of 1024 where that leaves each file one at least. A set that is
+ * too small for so many files gets fewer: a batch shall touch two of them at most. */
 static ct_status cut(const char *path, int64_t expected, int64_t n_file, int64_t stripe,
                      ct_shards *s)
 {
     const int64_t usual = 1024;
-    int64_t stripes;
+    int64_t stripes = expected / ((stripe > 0) ? stripe : usual);
 
     if ((n_file < 1) || (n_file > CT_MAX_SHARD))
         return CT_FAIL(CT_ERR_CONFIG, "--shards=%lld: 1 to %d files", (long long)n_file,
                        CT_MAX_SHARD);
-    if (expected < n_file)
-        return CT_FAIL(CT_ERR_CONFIG, "%s: %lld records do not fill %lld shards", path,
-                       (long long)expected, (long long)n_file);
-    stripes = expected / ((stripe > 0) ? stripe : usual);
     if ((stripe == 0) && (stripes < n_file)) stripes = n_file;
-    if ((stripes < n_file) || (stripes > CT_MAX_STRIPE))
-        return CT_FAIL(
-            CT_ERR_CONFIG,
-            "%s: %lld records in stripes of %lld are %lld stripes; %lld shards take %lld "
-            "to %d",
-            path, (long long)expected, (long long)stripe, (long long)stripes, (long long)n_file,
-            (long long)n_file, CT_MAX_STRIPE);
+    if (stripes > expected) stripes = expected;
+    if (stripes < 1) stripes = 1;
+    if (stripes > CT_MAX_STRIPE)
+        return CT_FAIL(CT_ERR_CONFIG, "%s: %lld records in stripes of %lld are %lld, at most %d",
+                       path, (long long)expected, (long long)stripe, (long long)stripes,
+                       CT_MAX_STRIPE);
+    if (stripes < n_file) {
+        CT_INFO("%s: its %lld records fill %lld stripes and as many files, not %lld", path,
+                (long long)expected, (long long)stripes, (long long)n_file);
+        n_file = stripes;
+    }
     *s = (ct_shards){ .n = expected, .stripes = stripes, .n_file = (int)n_file };
     ct_shards_deal(s);
     return CT_OK;

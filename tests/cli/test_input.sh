@@ -28,7 +28,7 @@ same one_reader_on_each_of_two_nodes pretended pretended_each
 runs convert_shards 0 '' "$CORTADO" convert digits --to=striped --count=600 --seed=3 --shards=4 --stripe=20
 is shard_files sh -c '[ -e striped/train_lmdb/shard-00003.mdb ] && [ -e striped/train_lmdb/shards.txt ]'
 runs convert_shards_hdf5 2 '--shards is for --backend=lmdb' "$CORTADO" convert digits --to=no --count=600 --shards=4 --backend=hdf5
-runs convert_shards_many 2 'do not fill' "$CORTADO" convert digits --to=no --count=30 --shards=31
+runs convert_shards_many 0 '20 records fill 20 stripes and as many files, not 31' "$CORTADO" convert digits --to=few --count=100 --shards=31
 is nothing_left sh -c '[ -z "$(ls no 2>/dev/null)" ]'
 sed 's,data/,striped/,' net.prototxt >striped.prototxt
 sed 's,net.prototxt,striped.prototxt,' solver.prototxt >striped_solver.prototxt

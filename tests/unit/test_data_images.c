@@ -261,7 +261,7 @@ static void test_broken_are_replaced(void **state)
             ct_loader_options o = { .reader = r,
                                     .transform = t,
                                     .shape = r->field[0],
-                                    .shuffle = true,
+                                    .stripes = true,
                                     .skip_broken = 3,
                                     .depth = 3,
                                     .threads = 1 + rank };
