@@ -15,7 +15,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 from nets import classic, compact, dense, inception_v3, public, residual, words  # noqa: E402
 from nets.cards import CARDS  # noqa: E402
-from nets.solvers import SOLVERS  # noqa: E402
+from nets.solvers import SHORT, SOLVERS  # noqa: E402
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "models")
 NOTE = "# Made by scripts/make_models.py; change it there."
@@ -62,8 +62,9 @@ def files():
         head = [NOTE, f"# {make.__doc__}"]
         yield os.path.join(folder, "train_val.prototxt"), "\n".join(head + net.text()) + "\n"
         yield os.path.join(folder, "deploy.prototxt"), "\n".join(head + net.deploy()) + "\n"
-        yield os.path.join(folder, "solver.prototxt"), (
-            f'{NOTE}\nnet: "train_val.prototxt"\n{SOLVERS[name]}snapshot_prefix: "{name}"\nsolver_mode: CPU\n')
+        for solver, settings in {"solver.prototxt": SOLVERS[name], **SHORT.get(name, {})}.items():
+            yield os.path.join(folder, solver), (
+                f'{NOTE}\nnet: "train_val.prototxt"\n{settings}snapshot_prefix: "{name}"\nsolver_mode: CPU\n')
         yield os.path.join(folder, "README.md"), readme(name, make.__doc__)
     for name, source in BY_HAND.items():
         yield os.path.join(ROOT, name, "README.md"), readme(name, source)

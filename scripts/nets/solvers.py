@@ -51,3 +51,9 @@ SOLVERS = {
     "vgg16_cifar": sgd(0.05, 0.0005, multistep(0.1, 32000, 48000), 64000, 100, 500, 100, 8000),
     "vgg19": VGG,
 }
+
+# Besides: file: settings, for those who have not the time of the published ones.
+SHORT = {
+    "resnet20": {"solver_40_epochs.prototxt": sgd(0.1, 0.0005, 'lr_policy: "cosine"\n', 15600, 100, 2600, 100, 2000,
+                                                  more='type: "Nesterov"\n')},
+}
