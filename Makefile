@@ -4,6 +4,7 @@
 # make check            format, include directions, headers that stand alone, warnings as errors
 # make bench            benchmarks                make install PREFIX=/usr/local DESTDIR=
 # make SAN=address test also undefined, thread    make CUDA=1   needs nvcc      V=1 prints commands
+# make test-gpu         on a GPU; bench-gpu timings  make test-emulated  CUDA's side without one
 # make SIMGRID=1        builds build/smpicc/cortado-sim, the simulator: docs/simulation.md
 # Extra flags go in the environment (CFLAGS=... make), not after make: += would be lost.
 
@@ -20,12 +21,12 @@ ifeq ($(SIMGRID),1)
   MPICC := smpicc
 endif
 MPIRUN ?= mpirun
-B := build/$(notdir $(MPICC))$(if $(filter 1,$(SIM_REAL)),-real)$(if $(filter-out gcc,$(OMPI_CC)$(MPICH_CC)),-$(OMPI_CC)$(MPICH_CC))$(if $(filter 1,$(CUDA)),-cuda)$(if $(filter 1,$(DEBUG)),-debug)$(SAN:%=-%)
+B := build/$(notdir $(MPICC))$(if $(filter 1,$(SIM_REAL)),-real)$(if $(filter-out gcc,$(OMPI_CC)$(MPICH_CC)),-$(OMPI_CC)$(MPICH_CC))$(if $(filter 1,$(CUDA)),-cuda)$(if $(filter emulated,$(CUDA)),-emulated)$(if $(filter 1,$(DEBUG)),-debug)$(SAN:%=-%)
 
 CC        := $(MPICC)
-NVCC      ?= nvcc
 CUDA_HOME ?= /usr/local/cuda
-CUDA_ARCH ?= 80 90
+NVCC      ?= $(or $(shell command -v nvcc 2>/dev/null),$(CUDA_HOME)/bin/nvcc)
+CUDA_ARCH ?= 80 90 120# machine code of each, and PTX of the last for what comes after
 
 # ---- what is optional: found by pkg-config, or switched off with HAVE_X=0
 have = $(shell pkg-config --exists $(1) 2>/dev/null && echo 1 || echo 0)
@@ -74,12 +75,31 @@ CFLAGS_sigmoid_loss_layer := -fno-trapping-math # as gates_simd
 # ---- sources: every .c in the four folders, less what is switched off
 SRC := $(sort $(shell find framework layers comm topology -name '*.c'))
 CU  :=
-ifeq ($(CUDA),1)
-  CPPFLAGS += -DCT_HAVE_CUDA -I$(CUDA_HOME)/include
-  LDLIBS   += -L$(CUDA_HOME)/lib64 -lcublas -lcudart -lstdc++
+CUFLAGS := -std=c++17 -O3 -I. -I$(B) -MMD -MP
+ifneq ($(filter 1 emulated,$(CUDA)),)
+  CPPFLAGS += -DCT_HAVE_CUDA
   CU       := $(sort $(shell find framework layers -name '*.cu'))
+endif
+# kernels as loops on the host, for tests where there is no GPU: tests/emulated_cuda
+ifeq ($(CUDA),emulated)
+  CXX      ?= g++
+  CUCC     := $(CXX) -x c++ $(CUFLAGS) -g -fopenmp -fno-omit-frame-pointer -Itests/emulated_cuda $(SAN:%=-fsanitize=%)
+  CU       += tests/emulated_cuda/emulated_cuda.cu
+  LDLIBS   += -lstdc++
+endif
+# cuDNN 9: its header here, its library, if it is there, when the program runs
+HAVE_CUDNN ?= $(if $(filter 1,$(CUDA)),$(if $(wildcard $(CUDA_HOME)/include/cudnn.h /usr/include/cudnn.h),1,0),0)
+ifeq ($(HAVE_CUDNN),1)
+  CPPFLAGS += -DCT_HAVE_CUDNN
 else
-  SRC := $(filter-out %_cuda.c,$(SRC))
+  CU := $(filter-out %_cudnn.cu,$(CU))
+endif
+ifeq ($(CUDA),1)
+  CPPFLAGS += -I$(CUDA_HOME)/include
+  LDLIBS   += -L$(CUDA_HOME)/lib64 -lcublas -lcudart -lstdc++ -ldl
+  CUCC     := $(NVCC) $(CUFLAGS) --extended-lambda -lineinfo -Xcompiler -fopenmp \
+              $(foreach a,$(CUDA_ARCH),-gencode arch=compute_$(a),code=sm_$(a)) \
+              -gencode arch=compute_$(lastword $(CUDA_ARCH)),code=compute_$(lastword $(CUDA_ARCH))
 endif
 ifeq ($(HAVE_LMDB),0)
   SRC := $(filter-out %/writer_lmdb.c,$(SRC))
@@ -181,8 +201,8 @@ $(B)/%.o: %.c | $(PB).h $(B)/build_info.h
 
 $(B)/%.cu.o: %.cu | $(PB).h
 	@mkdir -p $(@D)
-	$(if $(Q),@echo "NVCC $<")
-	$(Q)$(NVCC) -std=c++17 $(foreach a,$(CUDA_ARCH),-gencode arch=compute_$(a),code=sm_$(a)) -O3 -I. -I$(B) -MMD -MP -c $< -o $@
+	$(if $(Q),@echo "CU   $<")
+	$(Q)$(CUCC) -c $< -o $@
 
 $(B)/libcortado.a: $(LIB_OBJ)
 	$(if $(Q),@echo "AR   $@")

@@ -51,9 +51,6 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     CT_TRY(ct_stage_reserve(l, &plan->labels, v->outer * v->inner));
     ct_blob_set_shape(in->top[0], &scalar);
     if (l->n_top < 2) return CT_OK;
-    if (l->dev->kind != CT_DEVICE_CPU)
-        return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "the second top is not implemented on device %s",
-                             l->dev->name);
     ct_blob_set_shape(in->top[1], &(ct_shape){ 1, { v->mid } });
     ct_instance_buffer(in, RIGHT_OF_CLASS, CT_KEEP_CALL, (size_t)v->mid * sizeof(double));
     ct_instance_buffer(in, SAMPLES_OF_CLASS, CT_KEEP_CALL, (size_t)v->mid * sizeof(double));

@@ -1,4 +1,5 @@
 /* Bias: adds a learned blob, or the second bottom, broadcast from `axis` on. */
+#include "layers/device_kernels.h"
 #include "layers/layer_types.h"
 #include "layers/layer_util.h"
 
@@ -41,10 +42,8 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
     const ct_blob *b = (l->n_bottom > 1) ? in->bottom[1] : &in->weight[0];
 
-    (void)ex;
-    ct_view_affine(in->state, ct_blob_data(in->bottom[0]), NULL, ct_blob_data(b),
-                   ct_blob_data(in->top[0]));
-    return CT_OK;
+    return ct_kernels(ex)->affine(ex, in->state, ct_blob_data(in->bottom[0]), NULL, ct_blob_data(b),
+                                  ct_blob_data(in->top[0]));
 }
 
 static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
@@ -54,9 +53,9 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     float *db = ct_blob_diff((l->n_bottom > 1) ? in->bottom[1] : &in->weight[0]);
     bool add = (l->n_bottom == 1) && (ct_weight_beta(in, ex, 0) != 0.0f);
 
-    if (db != NULL) ct_view_dot(in->state, dy, NULL, add, db);
-    if (dx != NULL) ct_copy_f32(ct_tensor_stored(&in->bottom[0]->data), dy, dx);
-    return CT_OK;
+    if (db != NULL) CT_TRY(ct_kernels(ex)->dot(ex, in->state, dy, NULL, add, db));
+    if (dx == NULL) return CT_OK;
+    return ct_device_copy(ex, ct_tensor_stored(&in->bottom[0]->data), dy, dx);
 }
 
 const ct_layer_ops ct_layer_bias = {
@@ -72,4 +71,5 @@ const ct_layer_ops ct_layer_bias = {
     .reshape = reshape,
     .forward = forward,
     .backward = backward,
+    .on_cuda = true,
 };

@@ -5,6 +5,7 @@
  *  averages  scale_filler, shift_filler, var_eps, decay, moving_average (PSPNet's first)
  *  segnet    scale_filler, shift_filler, bn_mode: statistics of the batch, or none at all
  * SyncBN is the first with statistics of the global batch: ranks add up what they have of it. */
+#include "layers/bn.h"
 #include "layers/engine/batch_norm/batch_norm.h"
 #include "layers/layer_types.h"
 #include "layers/layer_util.h"
@@ -12,17 +13,8 @@
 #include <math.h>
 #include <string.h>
 
-typedef enum { FORM_SLOPES, FORM_AVERAGES, FORM_SEGNET } bn_form;
-typedef enum { BY_BATCH, BY_RUNNING, BY_NOTHING } bn_by;
-
-typedef struct bn_state {
-    Ct__FillerParameter one; /* the default filler */
-    bn_form form;
-    bn_by by;
-    bool sync;       /* SyncBN */
-    bool moves;      /* running statistics follow the batch's */
-    float keep, eps; /* running = keep running + (1 - keep) batch */
-} bn_state;
+typedef ct_bn_form bn_form;
+typedef ct_bn_state bn_state;
 
 typedef struct bn_plan {
     ct_batch_norm_desc desc;
@@ -30,16 +22,13 @@ typedef struct bn_plan {
     double count; /* values in a channel of the last forward, of all ranks with SyncBN */
 } bn_plan;
 
-enum { SCALE, SHIFT, MEAN, VARIANCE };             /* weights */
-enum { USED_MEAN, INV_STD, NORMAL, SUMS, SHARED }; /* buffers */
-
 static bn_form form_of(const Ct__BNParameter *p)
 {
-    if (p == NULL) return FORM_SLOPES;
-    if (p->has_var_eps || p->has_decay || p->has_moving_average) return FORM_AVERAGES;
+    if (p == NULL) return CT_BN_SLOPES;
+    if (p->has_var_eps || p->has_decay || p->has_moving_average) return CT_BN_AVERAGES;
     if ((p->scale_filler != NULL) || (p->shift_filler != NULL) || p->has_bn_mode)
-        return FORM_SEGNET;
-    return FORM_SLOPES;
+        return CT_BN_SEGNET;
+    return CT_BN_SLOPES;
 }
 
 static ct_status read_form(const ct_layer *l, const Ct__BNParameter *p, bn_state *s)
@@ -48,34 +37,35 @@ static ct_status read_form(const ct_layer *l, const Ct__BNParameter *p, bn_state
 
     s->form = form_of(p);
     s->sync = strcmp(l->ops->type, ct_layer_sync_bn.type) == 0;
-    if (s->sync && (s->form != FORM_SLOPES))
+    if (s->sync && (s->form != CT_BN_SLOPES))
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
                              "SyncBN has slope_filler, bias_filler, momentum, eps and frozen, not "
                              "the fields of PSPNet's and SegNet's BN");
     s->keep = (p != NULL) ? p->momentum : 0.9f;
     s->eps = (p != NULL) ? p->eps : 1e-5f;
-    if ((s->form != FORM_SLOPES) && ((p->slope_filler != NULL) || (p->bias_filler != NULL) ||
-                                     p->has_momentum || p->has_eps || p->has_frozen))
+    if ((s->form != CT_BN_SLOPES) && ((p->slope_filler != NULL) || (p->bias_filler != NULL) ||
+                                      p->has_momentum || p->has_eps || p->has_frozen))
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
                              "bn_param mixes fields of different forks: slope_filler, bias_filler, "
                              "momentum, eps, frozen; or scale_filler, shift_filler and others");
-    if ((s->form == FORM_AVERAGES) && p->has_bn_mode)
+    if ((s->form == CT_BN_AVERAGES) && p->has_bn_mode)
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
                              "bn_param has SegNet's bn_mode and PSPNet's var_eps, decay or "
                              "moving_average");
-    if (s->form == FORM_SLOPES) {
+    if (s->form == CT_BN_SLOPES) {
         bool frozen = (p != NULL) && p->frozen;
 
-        s->by = (test || frozen) ? BY_RUNNING : BY_BATCH;
+        s->by = (test || frozen) ? CT_BN_RUNNING : CT_BN_BATCH;
         s->moves = !test && !frozen;
-    } else if (s->form == FORM_AVERAGES) {
+    } else if (s->form == CT_BN_AVERAGES) {
         s->keep = p->has_decay ? 1.0f - p->decay : 0.95f;
         s->eps = p->has_var_eps ? p->var_eps : 1e-10f;
-        s->by = (test && (!p->has_moving_average || p->moving_average)) ? BY_RUNNING : BY_BATCH;
+        s->by =
+            (test && (!p->has_moving_average || p->moving_average)) ? CT_BN_RUNNING : CT_BN_BATCH;
         s->moves = !test;
     } else {
         s->eps = 1e-9f;
-        s->by = (p->bn_mode == CT__BNPARAMETER__BNMODE__INFERENCE) ? BY_NOTHING : BY_BATCH;
+        s->by = (p->bn_mode == CT__BNPARAMETER__BNMODE__INFERENCE) ? CT_BN_NOTHING : CT_BN_BATCH;
     }
     if (!(s->eps >= 0.0f) || isinf(s->eps) || !(s->keep >= 0.0f) || !(s->keep <= 1.0f))
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
@@ -97,22 +87,22 @@ static ct_status setup(ct_layer *l, const ct_shape *bottom)
     if (bottom[0].ndim < 2)
         return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "bottom of shape %s has no channels",
                              ct_shape_str(&bottom[0]).text);
-    shape = (s->form == FORM_SLOPES) ? (ct_shape){ 2, { 1, bottom[0].dim[1] } }
-                                     : (ct_shape){ 4, { 1, bottom[0].dim[1], 1, 1 } };
+    shape = (s->form == CT_BN_SLOPES) ? (ct_shape){ 2, { 1, bottom[0].dim[1] } }
+                                      : (ct_shape){ 4, { 1, bottom[0].dim[1], 1, 1 } };
     ct__filler_parameter__init(&s->one);
     s->one.value = 1.0f;
     if (p != NULL) {
-        scale = (s->form == FORM_SLOPES) ? p->slope_filler : p->scale_filler;
-        shift = (s->form == FORM_SLOPES) ? p->bias_filler : p->shift_filler;
+        scale = (s->form == CT_BN_SLOPES) ? p->slope_filler : p->scale_filler;
+        shift = (s->form == CT_BN_SLOPES) ? p->bias_filler : p->shift_filler;
     }
     ct_layer_add_weight(l, &shape, (scale != NULL) ? scale : &s->one);
     ct_layer_add_weight(l, &shape, shift);
-    if (s->form != FORM_SEGNET) {
+    if (s->form != CT_BN_SEGNET) {
         ct_layer_add_weight(l, &shape, NULL);
         ct_layer_add_weight(l, &shape, frozen ? &s->one : NULL);
     }
     for (int i = 0; i < l->n_weight; i++) { /* what frozen holds is learned by nobody */
-        if ((i < MEAN) && !frozen) continue;
+        if ((i < CT_BN_MEAN) && !frozen) continue;
         l->weight[i].kind = CT_WEIGHT_STATISTIC;
         l->weight[i].default_lr_mult = 0.0f;
     }
@@ -130,7 +120,7 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     const bn_state *s = l->state;
     const ct_blob *x = in->bottom[0];
     ct_shape shape = x->data.shape;
-    int64_t channels = l->weight[SCALE].shape.dim[1];
+    int64_t channels = l->weight[CT_BN_SCALE].shape.dim[1];
     bn_plan *plan = in->state;
     bool in_place = in->top[0] == in->bottom[0];
 
@@ -142,14 +132,14 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     plan->engine = ct_batch_norm_choose(&plan->desc);
     if (plan->engine == NULL)
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "not implemented on device %s", l->dev->name);
-    ct_instance_buffer(in, USED_MEAN, CT_KEEP_PASS, (size_t)channels * sizeof(float));
-    ct_instance_buffer(in, INV_STD, CT_KEEP_PASS, (size_t)channels * sizeof(float));
-    ct_instance_buffer(in, SUMS, CT_KEEP_CALL, 2 * (size_t)channels * sizeof(double));
-    ct_instance_buffer(in, SHARED, CT_KEEP_CALL,
+    ct_instance_buffer(in, CT_BN_USED_MEAN, CT_KEEP_PASS, (size_t)channels * sizeof(float));
+    ct_instance_buffer(in, CT_BN_INV_STD, CT_KEEP_PASS, (size_t)channels * sizeof(float));
+    ct_instance_buffer(in, CT_BN_SUMS, CT_KEEP_CALL, 2 * (size_t)channels * sizeof(double));
+    ct_instance_buffer(in, CT_BN_SHARED, CT_KEEP_CALL,
                        s->sync ? (2 * (size_t)channels + 1) * sizeof(double) : 0);
     if (in_place) in->backward_reads = 0;
     in->over = 1;
-    ct_instance_buffer(in, NORMAL, CT_KEEP_PASS, in_place ? ct_tensor_bytes(&x->data) : 0);
+    ct_instance_buffer(in, CT_BN_NORMAL, CT_KEEP_PASS, in_place ? ct_tensor_bytes(&x->data) : 0);
     ct_blob_set_layout(in->top[0], &shape, x->data.layout);
     return CT_OK;
 }
@@ -164,8 +154,8 @@ static ct_status sum_ranks(ct_exec *ex, double *v, int64_t n)
 static ct_status join_statistics(const bn_plan *plan, double here, const ct_instance *in,
                                  ct_exec *ex, double *count_p)
 {
-    float *mean = in->buffer[USED_MEAN].data, *var = in->buffer[INV_STD].data;
-    double *v = in->buffer[SHARED].data;
+    float *mean = in->buffer[CT_BN_USED_MEAN].data, *var = in->buffer[CT_BN_INV_STD].data;
+    double *v = in->buffer[CT_BN_SHARED].data;
     int64_t n = plan->desc.channels;
 
     for (int64_t c = 0; c < n; c++) v[c] = (here > 0) ? here * (double)mean[c] : 0.0;
@@ -188,15 +178,16 @@ static ct_status join_statistics(const bn_plan *plan, double here, const ct_inst
 static ct_status find_statistics(const bn_state *s, bn_plan *plan, ct_instance *in, ct_exec *ex)
 {
     const ct_batch_norm_desc *d = &plan->desc;
-    float *mean = in->buffer[USED_MEAN].data, *var = in->buffer[INV_STD].data;
+    float *mean = in->buffer[CT_BN_USED_MEAN].data, *var = in->buffer[CT_BN_INV_STD].data;
 
     plan->count = (double)(d->n * d->spatial);
-    if (s->by == BY_BATCH) {
+    if (s->by == CT_BN_BATCH) {
         if (plan->count > 0)
             plan->engine->statistics(d, 0, d->channels, ct_blob_data(in->bottom[0]), mean, var);
         if (s->sync) CT_TRY(join_statistics(plan, plan->count, in, ex, &plan->count));
         for (int64_t c = 0; s->moves && (plan->count > 0) && (c < d->channels); c++) {
-            float *m = ct_blob_data(&in->weight[MEAN]), *v = ct_blob_data(&in->weight[VARIANCE]);
+            float *m = ct_blob_data(&in->weight[CT_BN_MEAN]),
+                  *v = ct_blob_data(&in->weight[CT_BN_VARIANCE]);
 
             m[c] = s->keep * m[c] + (1.0f - s->keep) * mean[c];
             v[c] = s->keep * v[c] + (1.0f - s->keep) * var[c];
@@ -204,10 +195,10 @@ static ct_status find_statistics(const bn_state *s, bn_plan *plan, ct_instance *
         return CT_OK;
     }
     for (int64_t c = 0; c < d->channels; c++) {
-        bool running = s->by == BY_RUNNING;
+        bool running = s->by == CT_BN_RUNNING;
 
-        mean[c] = running ? ct_blob_data(&in->weight[MEAN])[c] : 0.0f;
-        var[c] = running ? ct_blob_data(&in->weight[VARIANCE])[c] : 1.0f - s->eps;
+        mean[c] = running ? ct_blob_data(&in->weight[CT_BN_MEAN])[c] : 0.0f;
+        var[c] = running ? ct_blob_data(&in->weight[CT_BN_VARIANCE])[c] : 1.0f - s->eps;
     }
     return CT_OK;
 }
@@ -217,16 +208,16 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     const bn_state *s = l->state;
     bn_plan *plan = in->state;
     const ct_batch_norm_desc *d = &plan->desc;
-    float *inv_std = in->buffer[INV_STD].data;
+    float *inv_std = in->buffer[CT_BN_INV_STD].data;
     ct_batch_norm_map m = { .x = ct_blob_data(in->bottom[0]),
-                            .mean = in->buffer[USED_MEAN].data,
+                            .mean = in->buffer[CT_BN_USED_MEAN].data,
                             .inv_std = inv_std,
-                            .scale = ct_blob_data(&in->weight[SCALE]),
-                            .bias = ct_blob_data(&in->weight[SHIFT]),
+                            .scale = ct_blob_data(&in->weight[CT_BN_SCALE]),
+                            .bias = ct_blob_data(&in->weight[CT_BN_SHIFT]),
                             .y = ct_blob_data(in->top[0]) };
 
-    if (in->buffer[NORMAL].bytes > 0) { /* then factor and shift have a pass of their own */
-        m.normal = in->buffer[NORMAL].data;
+    if (in->buffer[CT_BN_NORMAL].bytes > 0) { /* then factor and shift have a pass of their own */
+        m.normal = in->buffer[CT_BN_NORMAL].data;
         m.scale = m.bias = NULL;
     }
     CT_TRY(find_statistics(s, plan, in, ex));
@@ -236,7 +227,8 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     plan->engine->apply(d, 0, d->channels, &m);
     if (m.normal != NULL)
         ct_view_affine(&(ct_view){ d->n, d->channels, d->spatial, d->block }, m.y,
-                       ct_blob_data(&in->weight[SCALE]), ct_blob_data(&in->weight[SHIFT]), m.y);
+                       ct_blob_data(&in->weight[CT_BN_SCALE]),
+                       ct_blob_data(&in->weight[CT_BN_SHIFT]), m.y);
     return CT_OK;
 }
 
@@ -256,7 +248,7 @@ static ct_status take_means_off(const bn_plan *plan, const ct_instance *in,
                                 const ct_batch_norm_back *b, ct_exec *ex)
 {
     const ct_batch_norm_desc *d = &plan->desc;
-    double *v = in->buffer[SHARED].data;
+    double *v = in->buffer[CT_BN_SHARED].data;
 
     memcpy(v, b->sum, 2 * (size_t)d->channels * sizeof(*v));
     CT_TRY(sum_ranks(ex, v, 2 * d->channels));
@@ -279,18 +271,18 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     const bn_state *s = l->state;
     const bn_plan *plan = in->state;
     const ct_batch_norm_desc *d = &plan->desc;
-    bool kept = in->buffer[NORMAL].bytes > 0;
-    ct_batch_norm_back b = { .map = { .x = kept ? in->buffer[NORMAL].data
+    bool kept = in->buffer[CT_BN_NORMAL].bytes > 0;
+    ct_batch_norm_back b = { .map = { .x = kept ? in->buffer[CT_BN_NORMAL].data
                                                 : ct_blob_data(in->bottom[0]),
-                                      .mean = kept ? NULL : in->buffer[USED_MEAN].data,
-                                      .inv_std = in->buffer[INV_STD].data,
-                                      .scale = ct_blob_data(&in->weight[SCALE]),
-                                      .bias = ct_blob_data(&in->weight[SHIFT]) },
+                                      .mean = kept ? NULL : in->buffer[CT_BN_USED_MEAN].data,
+                                      .inv_std = in->buffer[CT_BN_INV_STD].data,
+                                      .scale = ct_blob_data(&in->weight[CT_BN_SCALE]),
+                                      .bias = ct_blob_data(&in->weight[CT_BN_SHIFT]) },
                              .dy = { ct_blob_diff(in->top[0]) },
                              .n_dy = 1,
-                             .fixed = (s->by != BY_BATCH) || s->sync,
+                             .fixed = (s->by != CT_BN_BATCH) || s->sync,
                              .dx = ct_blob_diff(in->bottom[0]),
-                             .sum = in->buffer[SUMS].data };
+                             .sum = in->buffer[CT_BN_SUMS].data };
 
     b.dot = b.sum + d->channels;
     if (d->n * d->spatial == 0) { /* adds nothing */
@@ -298,10 +290,10 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     } else {
         plan->engine->backward(d, 0, d->channels, &b);
     }
-    if (s->sync && (s->by == BY_BATCH) && in->bottom[0]->wants_diff)
+    if (s->sync && (s->by == CT_BN_BATCH) && in->bottom[0]->wants_diff)
         CT_TRY(take_means_off(plan, in, &b, ex));
-    put_weight_diff(in, ex, SCALE, b.dot);
-    put_weight_diff(in, ex, SHIFT, b.sum);
+    put_weight_diff(in, ex, CT_BN_SCALE, b.dot);
+    put_weight_diff(in, ex, CT_BN_SHIFT, b.sum);
     return CT_OK;
 }
 

@@ -48,16 +48,14 @@ static void plan(const ct_instance *in, int t, ct_strided *s)
 
 static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
-    (void)l, (void)ex;
-    ct_move_forward(in, plan);
-    return CT_OK;
+    (void)l;
+    return ct_move_forward(in, ex, plan);
 }
 
 static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
-    (void)l, (void)ex;
-    ct_move_backward(in, plan, true);
-    return CT_OK;
+    (void)l;
+    return ct_move_backward(in, ex, plan, true);
 }
 
 const ct_layer_ops ct_layer_crop = {
@@ -71,4 +69,5 @@ const ct_layer_ops ct_layer_crop = {
     .reshape = reshape,
     .forward = forward,
     .backward = backward,
+    .on_cuda = true,
 };

@@ -2,6 +2,7 @@
  * backward by data, its backward by data that one's forward, with the same engines. n bottoms share
  * the weights. */
 #include "layers/conv_geometry.h"
+#include "layers/device_kernels.h"
 #include "layers/engine/bias/bias.h"
 #include "layers/layer_types.h"
 #include "layers/layer_util.h"
@@ -110,7 +111,8 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
                                                       .dy = ct_blob_data(in->bottom[i]),
                                                       .dx = y,
                                                       .work = in->buffer[SLOT_WORK].data }));
-        if (g->bias) ct_view_affine(&v, y, NULL, ct_blob_data(&in->weight[1]), y);
+        if (g->bias)
+            CT_TRY(ct_kernels(ex)->affine(ex, &v, y, NULL, ct_blob_data(&in->weight[1]), y));
     }
     return CT_OK;
 }
@@ -180,4 +182,5 @@ const ct_layer_ops ct_layer_deconvolution = {
     .forward = forward,
     .backward = backward,
     .estimate = estimate,
+    .on_cuda = true,
 };

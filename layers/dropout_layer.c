@@ -4,14 +4,11 @@
  * the blob of time t is numbered like a batch of its own, after those before it. */
 #include "framework/base/rng.h"
 #include "framework/base/simd.h"
+#include "layers/dropout.h"
 #include "layers/layer_types.h"
 #include "layers/layer_util.h"
 
-typedef struct dropout_state {
-    uint64_t drop_below; /* of the 32-bit numbers: those below drop the element */
-    float scale;
-    uint64_t name_hash;
-} dropout_state;
+typedef ct_dropout_state dropout_state;
 
 enum { MASK };
 
@@ -53,7 +50,9 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     ct_blob_set_shape(in->top[0], &x->data.shape);
     in->over = 1;
     ct_instance_buffer(in, MASK, CT_KEEP_PASS,
-                       ((l->phase == CT_TRAIN) && x->wants_diff) ? most_bytes(&x->data) : 0);
+                       ((l->phase == CT_TRAIN) && x->wants_diff && (l->dev->kind == CT_DEVICE_CPU))
+                           ? most_bytes(&x->data)
+                           : 0); /* others draw the numbers again */
     return CT_OK;
 }
 
@@ -67,14 +66,9 @@ static uint64_t first_counter(const ct_tensor *x, const ct_exec *ex)
     return (samples > 0) ? (uint64_t)ex->batch_first * (uint64_t)(n / samples) : 0;
 }
 
-/* A blob as rows, in each of which the stream's numbers follow one another. */
-typedef struct numbering {
-    int64_t n_row, row; /* rows, elements in each                       */
-    uint64_t first;     /* number of row 0's first element              */
-    uint64_t stride;    /* from a row's first number to the next one's  */
-} numbering;
+typedef ct_dropout_numbers numbering;
 
-static numbering number_elements(const ct_tensor *x, const ct_exec *ex)
+ct_dropout_numbers ct_dropout_number(const ct_tensor *x, const ct_exec *ex)
 {
     numbering r = { 1, ct_tensor_count(x), 0, 0 };
     int64_t inner;
@@ -148,7 +142,7 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
         return CT_OK;
     }
     key = ct_rng_key(ex->seed, (uint64_t)ex->micro_step, s->name_hash);
-    r = number_elements(&in->bottom[0]->data, ex);
+    r = ct_dropout_number(&in->bottom[0]->data, ex);
 #pragma omp parallel for schedule(static) collapse(2)
     for (int64_t row = 0; row < r.n_row; row++) {
         for (int64_t at = 0; at < r.row; at += CHUNK) {
@@ -170,7 +164,7 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     const float *dy = ct_blob_diff(in->top[0]);
     float *dx = ct_blob_diff(in->bottom[0]);
     const uint16_t *mask = in->buffer[MASK].data;
-    numbering r = number_elements(&in->bottom[0]->data, ex);
+    numbering r = ct_dropout_number(&in->bottom[0]->data, ex);
 
     if (dx == NULL) return CT_OK;
     if (l->phase == CT_TEST) {

@@ -1,5 +1,6 @@
 /* Flatten: the dimensions axis .. end_axis become one. Values are copied, unless the net has given
  * top and bottom the same memory. */
+#include "layers/device_kernels.h"
 #include "layers/layer_types.h"
 #include "layers/layer_util.h"
 
@@ -25,20 +26,16 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
 static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
     (void)l;
-    (void)ex;
-    ct_copy_f32(ct_tensor_count(&in->bottom[0]->data), ct_blob_data(in->bottom[0]),
-                ct_blob_data(in->top[0]));
-    return CT_OK;
+    return ct_device_copy(ex, ct_tensor_count(&in->bottom[0]->data), ct_blob_data(in->bottom[0]),
+                          ct_blob_data(in->top[0]));
 }
 
 static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
     (void)l;
-    (void)ex;
-    if (ct_blob_diff(in->bottom[0]) != NULL)
-        ct_copy_f32(ct_tensor_count(&in->bottom[0]->data), ct_blob_diff(in->top[0]),
-                    ct_blob_diff(in->bottom[0]));
-    return CT_OK;
+    if (ct_blob_diff(in->bottom[0]) == NULL) return CT_OK;
+    return ct_device_copy(ex, ct_tensor_count(&in->bottom[0]->data), ct_blob_diff(in->top[0]),
+                          ct_blob_diff(in->bottom[0]));
 }
 
 const ct_layer_ops ct_layer_flatten = {
@@ -51,4 +48,5 @@ const ct_layer_ops ct_layer_flatten = {
     .reshape = reshape,
     .forward = forward,
     .backward = backward,
+    .on_cuda = true,
 };

@@ -21,9 +21,11 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
         return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "no spatial axes behind axis %d of %s", g->axis,
                              ct_shape_str(x).text);
     CT_TRY(ct_conv_check_bottoms(l, in, g));
-    *d = (ct_conv_desc){
-        .n_thread = ct_engine_n_thread(l), .n = ct_shape_count(x, 0, g->axis), .group = 1, .c = g->c
-    };
+    *d = (ct_conv_desc){ .device = l->dev->kind,
+                         .n_thread = ct_engine_n_thread(l),
+                         .n = ct_shape_count(x, 0, g->axis),
+                         .group = 1,
+                         .c = g->c };
     CT_TRY(ct_conv_fill_desc(l, g, x->dim + g->axis + 1, d));
     for (int i = 0; i < g->n; i++) out[i] = ct_conv_out_of(g, d, i);
     top = ct_conv_shape(g, x, group_k(d), out);

@@ -1,18 +1,14 @@
 /* Interp: bilinear interpolation to another height and width, corners onto corners (DeepLab,
  * PSPNet).
  */
+#include "layers/interp.h"
 #include "layers/layer_types.h"
 #include "layers/layer_util.h"
 
 #include <string.h>
 
-typedef struct interp_axis {
-    int64_t in, out, beg; /* used places of the bottom, those of the top, the first used one */
-} interp_axis;
-
-typedef struct interp_plan {
-    interp_axis h, w;
-} interp_plan;
+typedef ct_interp_axis interp_axis;
+typedef ct_interp_plan interp_plan;
 
 static ct_status setup(ct_layer *l, const ct_shape *bottom)
 {
@@ -93,28 +89,15 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     return CT_OK;
 }
 
-/* Place k of the top lies between *lo_p and the next of the bottom; the share of the next. */
-static inline float between(const interp_axis *a, int64_t k, int64_t *lo_p, int64_t *step_p)
-{
-    float step = (a->out > 1) ? (float)(a->in - 1) / (float)(a->out - 1) : 0.0f;
-    float at = step * (float)k;
-    int64_t lo = (int64_t)at;
-
-    if (lo > a->in - 1) lo = a->in - 1;
-    *lo_p = lo + a->beg;
-    *step_p = (lo < a->in - 1) ? 1 : 0;
-    return at - (float)lo;
-}
-
 static void plane(const interp_plan *r, int64_t width, const float *x, float *y)
 {
     for (int64_t i = 0; i < r->h.out; i++) {
         int64_t top, down, left, right;
-        float v = between(&r->h, i, &top, &down);
+        float v = ct_interp_between(&r->h, i, &top, &down);
         const float *a = x + top * width, *b = a + down * width;
 
         for (int64_t j = 0; j < r->w.out; j++) {
-            float u = between(&r->w, j, &left, &right);
+            float u = ct_interp_between(&r->w, j, &left, &right);
 
             y[i * r->w.out + j] = (1.0f - v) * ((1.0f - u) * a[left] + u * a[left + right]) +
                                   v * ((1.0f - u) * b[left] + u * b[left + right]);
@@ -126,11 +109,11 @@ static void plane_back(const interp_plan *r, int64_t width, const float *dy, flo
 {
     for (int64_t i = 0; i < r->h.out; i++) {
         int64_t top, down, left, right;
-        float v = between(&r->h, i, &top, &down);
+        float v = ct_interp_between(&r->h, i, &top, &down);
         float *a = dx + top * width, *b = a + down * width;
 
         for (int64_t j = 0; j < r->w.out; j++) {
-            float u = between(&r->w, j, &left, &right), g = dy[i * r->w.out + j];
+            float u = ct_interp_between(&r->w, j, &left, &right), g = dy[i * r->w.out + j];
 
             a[left] += (1.0f - v) * (1.0f - u) * g;
             a[left + right] += (1.0f - v) * u * g;

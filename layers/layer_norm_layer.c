@@ -14,9 +14,7 @@ typedef struct layer_norm_state {
     int axis;
 } layer_norm_state;
 
-typedef struct layer_norm_plan {
-    int64_t rows, n;
-} layer_norm_plan;
+typedef ct_row_plan layer_norm_plan;
 
 static ct_status setup(ct_layer *l, const ct_shape *bottom)
 {
@@ -55,7 +53,7 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     if ((l->n_weight > 0) && (ct_shape_count(&l->weight[0].shape, 0, -1) != plan->n))
         return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "bottom %s, scales %s", ct_shape_str(x).text,
                              ct_shape_str(&l->weight[0].shape).text);
-    ct_instance_buffer(in, STAT, CT_KEEP_PASS, (size_t)plan->rows * sizeof(ct_row_stat));
+    ct_instance_buffer(in, STAT, CT_KEEP_PASS, ct_row_bytes(l, plan));
     ct_instance_buffer(in, NORMAL, CT_KEEP_CALL, ct_tensor_bytes(&in->bottom[0]->data));
     ct_blob_set_shape(in->top[0], x);
     return CT_OK;

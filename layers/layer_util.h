@@ -79,6 +79,13 @@ static inline bool ct_label_class(float value, int64_t n_class, int32_t *class_p
     return true;
 }
 
+/** Whole numbers that a buffer for m row indices below n needs: on devices backward finds the rows
+ * of an index in order of the batch. */
+static inline size_t ct_index_ints(const ct_layer *l, int64_t m, int64_t n)
+{
+    return (size_t)((l->dev->kind == CT_DEVICE_CPU) ? m : 2 * m + n + 1);
+}
+
 /** Logs a label that ct_label_class() refused and evaluates to CT_ERR_DATA. at: index of the
  *  label in its blob, of which a sample has `per_sample`. */
 ct_status ct_label_fail(const ct_layer *l, const ct_exec *ex, float value, int64_t at,

@@ -22,6 +22,18 @@ ct_loss_rule ct_loss_rule_read(const ct_layer *l, Ct__LossParameter__Normalizati
  *  labels may be ignored and VALID counts them. NONE is a plain sum, over the ranks too. */
 ct_status ct_loss_divisor(const ct_loss_rule *r, ct_exec *ex, int64_t all, int64_t counted,
                           int64_t samples, double *divisor_p);
+/** Where a loss that is not on a softmax keeps its divisor of the last forward: in->state begins
+ * with it, whichever device it ran on. */
+static inline double *ct_loss_kept(const ct_instance *in)
+{
+    return (double *)in->state;
+}
+/** SigmoidCrossEntropyLoss: targets t with above < t < below are ignored: those that are
+ *  `ignore_label` without their fraction, as in Caffe. */
+typedef struct ct_sigmoid_loss {
+    ct_loss_rule rule;
+    float above, below;
+} ct_sigmoid_loss;
 /** For losses that are a mean over samples, the first axis of bottom 0: their global number. */
 ct_status ct_loss_samples(const ct_instance *in, ct_exec *ex, double *samples_p);
 /** The gradient of the total by this loss: its loss weight. Host memory. */

@@ -147,4 +147,5 @@ const ct_layer_ops ct_layer_lrn = {
     .forward = lrn_forward,
     .backward = lrn_backward,
     .estimate = lrn_estimate,
+    .on_cuda = true,
 };

@@ -3,9 +3,7 @@
  *   c_t = cont_t sigmoid(f) c_t-1 + sigmoid(i) tanh(g);  h_t = sigmoid(o) tanh(c_t)
  * Weights: W_xc 4H x inputs, b_c 4H, with a static input W_xc_static 4H x its inputs, W_hc 4H x H.
  * What Caffe leaves out: gradients reach the exposed states, h_0 c_0 and h_T c_T. */
-#include <string.h>
-
-#include "layers/engine/recurrent/gates.h"
+#include "layers/device_kernels.h"
 #include "layers/layer_types.h"
 #include "layers/layer_util.h"
 #include "layers/recurrent.h"
@@ -58,26 +56,26 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
     const ct_recurrent_state *s = l->state;
     const ct_recurrent_plan *p = in->state;
+    const ct_device_kernels *k = ct_kernels(ex);
     int64_t block = p->columns * s->hidden;
     float *gates = in->buffer[GATES].data, *c = in->buffer[CELL].data;
     float *conted = in->buffer[CONTED].data, *h = ct_blob_data(in->top[0]);
     const float *cont = ct_blob_data(in->bottom[1]), *before = first_state(s, in, 0);
 
     CT_TRY(ct_recurrent_inputs(l, in, ex, p, gates));
-    ct_copy_f32(block, first_state(s, in, 1), c);
+    CT_TRY(ct_device_copy(ex, block, first_state(s, in, 1), c));
     ct_recurrent_begin(in, p);
     for (int64_t t = 0; t < p->steps; t++) {
         float *at = gates + 4 * t * block, *hc = conted + t * block;
 
-        ct_rows_cont(p->columns, s->hidden, cont + t * p->columns, before, hc);
+        CT_TRY(k->rows_cont(ex, p->columns, s->hidden, cont + t * p->columns, before, hc));
         CT_TRY(ct_recurrent_step(l, in, ex, p, t, hc, at));
-        ct_lstm_step(p->columns, s->hidden, cont + t * p->columns, c + t * block, at,
-                     c + (t + 1) * block, h + t * block);
+        CT_TRY(k->lstm_step(ex, p->columns, s->hidden, cont + t * p->columns, c + t * block, at,
+                            c + (t + 1) * block, h + t * block));
         before = h + t * block;
     }
-    ct_copy_f32(block, before, last_state(s, in, 0));
-    ct_copy_f32(block, c + p->steps * block, last_state(s, in, 1));
-    return CT_OK;
+    CT_TRY(ct_device_copy(ex, block, before, last_state(s, in, 0)));
+    return ct_device_copy(ex, block, c + p->steps * block, last_state(s, in, 1));
 }
 
 /* The diff of exposed top i, or zeros. */
@@ -90,18 +88,19 @@ static const float *state_diff(const ct_recurrent_state *s, const ct_instance *i
 }
 
 /* What went back to the state before the first step: where the state is a bottom. */
-static void put_state_diff(const ct_recurrent_state *s, const ct_instance *in, int i, int64_t block,
-                           const float *diff)
+static ct_status put_state_diff(const ct_recurrent_state *s, const ct_instance *in, ct_exec *ex,
+                                int i, int64_t block, const float *diff)
 {
     float *to = s->expose ? ct_blob_diff(in->bottom[ct_recurrent_bottom(s, i)]) : NULL;
 
-    if (to != NULL) ct_copy_f32(block, diff, to);
+    return (to != NULL) ? ct_device_copy(ex, block, diff, to) : CT_OK;
 }
 
 static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
     const ct_recurrent_state *s = l->state;
     const ct_recurrent_plan *p = in->state;
+    const ct_device_kernels *k = ct_kernels(ex);
     int64_t block = p->columns * s->hidden;
     float *work = in->buffer[WORK].data, *d_sums = in->buffer[D_SUMS].data;
     float *dh = work + WORK_DH * block, *dc = work + WORK_DC * block;
@@ -109,21 +108,21 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     const float *gates = in->buffer[GATES].data, *c = in->buffer[CELL].data;
     const float *cont = ct_blob_data(in->bottom[1]), *top = ct_blob_diff(in->top[0]);
 
-    memset(zero, 0, (size_t)block * sizeof(*zero));
-    ct_copy_f32(block, state_diff(s, in, 0, zero), dh);
-    ct_copy_f32(block, state_diff(s, in, 1, zero), dc);
+    CT_TRY(ct_device_zero(ex, block, zero));
+    CT_TRY(ct_device_copy(ex, block, state_diff(s, in, 0, zero), dh));
+    CT_TRY(ct_device_copy(ex, block, state_diff(s, in, 1, zero), dc));
     ct_recurrent_begin_backward(in, p);
     for (int64_t t = p->steps - 1; t >= 0; t--) {
         const float *cont_t = cont + t * p->columns;
         float *d = d_sums + 4 * t * block;
 
-        ct_lstm_step_backward(p->columns, s->hidden, cont_t, c + t * block, gates + 4 * t * block,
-                              c + (t + 1) * block, (top != NULL) ? top + t * block : zero, dh, dc,
-                              d);
+        CT_TRY(k->lstm_step_backward(ex, p->columns, s->hidden, cont_t, c + t * block,
+                                     gates + 4 * t * block, c + (t + 1) * block,
+                                     (top != NULL) ? top + t * block : zero, dh, dc, d));
         CT_TRY(ct_recurrent_step_backward(l, in, ex, p, t, cont_t, d, dh));
     }
-    put_state_diff(s, in, 0, block, dh);
-    put_state_diff(s, in, 1, block, dc);
+    CT_TRY(put_state_diff(s, in, ex, 0, block, dh));
+    CT_TRY(put_state_diff(s, in, ex, 1, block, dc));
     return ct_recurrent_inputs_backward(l, in, ex, p, d_sums, in->buffer[CONTED].data,
                                         work + WORK_STATIC * block);
 }
@@ -151,4 +150,5 @@ const ct_layer_ops ct_layer_lstm = {
     .forward = forward,
     .backward = backward,
     .estimate = estimate,
+    .on_cuda = true,
 };

@@ -11,12 +11,9 @@
 #include "layers/layer_types.h"
 #include "layers/layer_util.h"
 
-typedef struct neuron_state {
-    const ct_neuron *fn;
-    ct_neuron_args args;
-} neuron_state;
+typedef ct_neuron_state neuron_state;
 
-enum { INPUT }; /* in place: the bottom, where backward reads it */
+enum { INPUT = CT_NEURON_INPUT };
 
 /* ---- constants */
 

@@ -5,8 +5,8 @@
 #include "layers/layer_types.h"
 #include "layers/layer_util.h"
 
-enum { INVERSE, NORMAL }; /* 1 / norm of each place; x over the norms */
-enum { TILE = 64 };       /* places that a thread takes together      */
+enum { INVERSE, NORMAL, DOT }; /* 1 / norm of each place; x over the norms; DOT: of devices, sums */
+enum { TILE = 64 };            /* places that a thread takes together      */
 
 typedef struct normalize_state {
     Ct__FillerParameter one; /* the default filler */
@@ -55,6 +55,10 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     ct_instance_buffer(in, INVERSE, CT_KEEP_PASS,
                        (size_t)(plan->samples * plan->places) * sizeof(float));
     ct_instance_buffer(in, NORMAL, CT_KEEP_CALL, ct_tensor_bytes(&in->bottom[0]->data));
+    ct_instance_buffer(in, DOT, CT_KEEP_CALL,
+                       (l->dev->kind == CT_DEVICE_CPU)
+                           ? 0
+                           : (size_t)(plan->samples * plan->places) * sizeof(double));
     ct_blob_set_shape(in->top[0], x);
     return CT_OK;
 }

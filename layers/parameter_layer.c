@@ -1,5 +1,6 @@
 /* Parameter: a learned blob as a top. */
 #include "framework/math/math.h"
+#include "layers/device_kernels.h"
 #include "layers/layer_types.h"
 #include "layers/layer_util.h"
 
@@ -32,10 +33,9 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
 
 static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
-    (void)l, (void)ex;
-    ct_copy_f32(ct_tensor_count(&in->top[0]->data), ct_blob_data(&in->weight[0]),
-                ct_blob_data(in->top[0]));
-    return CT_OK;
+    (void)l;
+    return ct_device_copy(ex, ct_tensor_count(&in->top[0]->data), ct_blob_data(&in->weight[0]),
+                          ct_blob_data(in->top[0]));
 }
 
 static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
@@ -55,4 +55,5 @@ const ct_layer_ops ct_layer_parameter = {
     .reshape = reshape,
     .forward = forward,
     .backward = backward,
+    .on_cuda = true,
 };

@@ -58,16 +58,14 @@ static void permute_plan(const ct_instance *in, int t, ct_strided *s)
 
 static ct_status permute_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
-    (void)l, (void)ex;
-    ct_move_forward(in, permute_plan);
-    return CT_OK;
+    (void)l;
+    return ct_move_forward(in, ex, permute_plan);
 }
 
 static ct_status permute_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
-    (void)l, (void)ex;
-    ct_move_backward(in, permute_plan, false);
-    return CT_OK;
+    (void)l;
+    return ct_move_backward(in, ex, permute_plan, false);
 }
 
 const ct_layer_ops ct_layer_permute = {
@@ -81,6 +79,7 @@ const ct_layer_ops ct_layer_permute = {
     .reshape = permute_reshape,
     .forward = permute_forward,
     .backward = permute_backward,
+    .on_cuda = true,
 };
 
 static int64_t group_of(const ct_layer *l)
@@ -122,16 +121,14 @@ static void shuffle_plan(const ct_instance *in, int t, ct_strided *s)
 
 static ct_status shuffle_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
-    (void)l, (void)ex;
-    ct_move_forward(in, shuffle_plan);
-    return CT_OK;
+    (void)l;
+    return ct_move_forward(in, ex, shuffle_plan);
 }
 
 static ct_status shuffle_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
-    (void)l, (void)ex;
-    ct_move_backward(in, shuffle_plan, false);
-    return CT_OK;
+    (void)l;
+    return ct_move_backward(in, ex, shuffle_plan, false);
 }
 
 const ct_layer_ops ct_layer_shuffle_channel = {
@@ -143,4 +140,5 @@ const ct_layer_ops ct_layer_shuffle_channel = {
     .reshape = shuffle_reshape,
     .forward = shuffle_forward,
     .backward = shuffle_backward,
+    .on_cuda = true,
 };

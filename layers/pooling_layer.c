@@ -14,7 +14,7 @@ typedef struct pool_state {
 } pool_state;
 
 typedef struct pool_instance {
-    ct_pool_desc desc;
+    ct_pool_desc desc; /* first: layers/cuda reads it there */
     const ct_pool_impl *forward, *backward;
 } pool_instance;
 
@@ -93,10 +93,6 @@ static ct_status pool_setup(ct_layer *l, const ct_shape *bottom)
     default:
         s->method = CT_POOL_AVE;
         s->stochastic = true;
-        if (l->dev->kind != CT_DEVICE_CPU)
-            return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
-                                 "pooling_param.pool: STOCHASTIC runs on the CPU "
-                                 "only");
         s->name_hash = ct_rng_hash(l->name);
         l->backward_reads = (l->phase == CT_TEST) ? CT_READS_BOTTOM : 0;
         break;

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "layers/engine/recurrent/gates.h"
+#include "layers/device_kernels.h"
 #include "layers/layer_util.h"
 
 /* ---- set-up */
@@ -264,24 +264,17 @@ ct_status ct_recurrent_weight_diff(ct_instance *in, ct_exec *ex, int w, int64_t 
 
 /* ---- forward */
 
-/* Every row of y[m x n] becomes b. */
-static void fill_rows(int64_t m, int64_t n, const float *b, float *y)
-{
-#pragma omp parallel for schedule(static) if (m * n >= CT_PARALLEL_MIN)
-    for (int64_t r = 0; r < m; r++) memcpy(y + r * n, b, (size_t)n * sizeof(*y));
-}
-
 ct_status ct_recurrent_inputs(const ct_layer *l, ct_instance *in, ct_exec *ex,
                               const ct_recurrent_plan *p, float *sums)
 {
     const ct_recurrent_state *s = l->state;
     int64_t step = p->columns * s->sums;
 
-    fill_rows(p->columns, s->sums, ct_blob_data(&in->weight[1]), sums);
+    CT_TRY(ct_kernels(ex)->fill_rows(ex, p->columns, s->sums, ct_blob_data(&in->weight[1]), sums));
     if (s->has_static)
         CT_TRY(ct_recurrent_product(in, ex, s->w_static, p->columns, s->sums, s->n_static,
                                     ct_blob_data(in->bottom[2]), 1.0f, sums));
-    for (int64_t t = 1; t < p->steps; t++) ct_copy_f32(step, sums, sums + t * step);
+    for (int64_t t = 1; t < p->steps; t++) CT_TRY(ct_device_copy(ex, step, sums, sums + t * step));
     return ct_recurrent_product(in, ex, 0, p->steps * p->columns, s->sums, s->n_in,
                                 ct_blob_data(in->bottom[0]), 1.0f, sums);
 }
@@ -345,29 +338,18 @@ ct_status ct_recurrent_step_backward(const ct_layer *l, ct_instance *in, ct_exec
     else
         CT_TRY(
             ct_recurrent_product_back(in, ex, s->w_h, p->columns, s->sums, s->hidden, d_sums, dh));
-    ct_rows_cont(p->columns, s->hidden, cont, dh, dh);
+    CT_TRY(ct_kernels(ex)->rows_cont(ex, p->columns, s->hidden, cont, dh, dh));
     return ct_exec_poll(ex);
 }
 
-void ct_recurrent_bias_diff(ct_instance *in, const ct_exec *ex, int w, int64_t m, int64_t n,
-                            const float *dy)
+ct_status ct_recurrent_bias_diff(ct_instance *in, ct_exec *ex, int w, int64_t m, int64_t n,
+                                 const float *dy)
 {
     float *db = ct_blob_diff(&in->weight[w]);
 
-    if (db == NULL) return;
-    ct_view_dot(&(ct_view){ m, n, 1, 0 }, dy, NULL, ct_weight_beta(in, ex, w) != 0.0f, db);
-}
-
-/* sum over the steps: the static input is there in all of them. */
-static void sum_steps(const ct_recurrent_plan *p, int64_t step, const float *d_sums, float *sum)
-{
-#pragma omp parallel for schedule(static) if (step >= CT_PARALLEL_MIN)
-    for (int64_t i = 0; i < step; i++) {
-        float v = 0;
-
-        for (int64_t t = 0; t < p->steps; t++) v += d_sums[t * step + i];
-        sum[i] = v;
-    }
+    if (db == NULL) return CT_OK;
+    return ct_kernels(ex)->dot(ex, &(ct_view){ m, n, 1, 0 }, dy, NULL,
+                               ct_weight_beta(in, ex, w) != 0.0f, db);
 }
 
 static ct_status static_backward(const ct_layer *l, ct_instance *in, ct_exec *ex,
@@ -376,7 +358,8 @@ static ct_status static_backward(const ct_layer *l, ct_instance *in, ct_exec *ex
     const ct_recurrent_state *s = l->state;
     float *dx = ct_blob_diff(in->bottom[2]);
 
-    sum_steps(p, p->columns * s->sums, d_sums, scratch);
+    /* the static input is there in all steps */
+    CT_TRY(ct_kernels(ex)->sum_steps(ex, p->steps, p->columns * s->sums, d_sums, scratch));
     CT_TRY(ct_recurrent_weight_diff(in, ex, s->w_static, p->columns, s->sums, s->n_static, scratch,
                                     ct_blob_data(in->bottom[2])));
     if (dx == NULL) return CT_OK;
@@ -395,7 +378,7 @@ ct_status ct_recurrent_inputs_backward(const ct_layer *l, ct_instance *in, ct_ex
     CT_TRY(ct_recurrent_weight_diff(in, ex, s->w_h, rows, s->sums, s->hidden, d_sums, conted));
     CT_TRY(ct_recurrent_weight_diff(in, ex, 0, rows, s->sums, s->n_in, d_sums,
                                     ct_blob_data(in->bottom[0])));
-    ct_recurrent_bias_diff(in, ex, 1, rows, s->sums, d_sums);
+    CT_TRY(ct_recurrent_bias_diff(in, ex, 1, rows, s->sums, d_sums));
     if (s->has_static) CT_TRY(static_backward(l, in, ex, p, d_sums, scratch));
     if (dx == NULL) return CT_OK;
     return ct_recurrent_product_back(in, ex, 0, rows, s->sums, s->n_in, d_sums, dx);

@@ -80,7 +80,7 @@ ct_status ct_recurrent_product_back(ct_instance *in, ct_exec *ex, int w, int64_t
 ct_status ct_recurrent_weight_diff(ct_instance *in, ct_exec *ex, int w, int64_t m, int64_t rows,
                                    int64_t n, const float *dy, const float *x);
 /** db (+)= sums over the m rows of dy[m x n], added in double. */
-void ct_recurrent_bias_diff(ct_instance *in, const ct_exec *ex, int w, int64_t m, int64_t n,
-                            const float *dy);
+ct_status ct_recurrent_bias_diff(ct_instance *in, ct_exec *ex, int w, int64_t m, int64_t n,
+                                 const float *dy);
 
 #endif

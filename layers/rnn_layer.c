@@ -3,10 +3,8 @@
  *   o_t = tanh(W_ho h_t + b_o), the top
  * Weights: W_xh H x inputs, b_h H, with a static input W_xh_static H x its inputs, W_hh H x H, W_ho
  * H x H, b_o H. What Caffe leaves out: gradients reach the exposed states, h_0 and h_T. */
-#include <string.h>
-
 #include "framework/math/math.h"
-#include "layers/engine/recurrent/gates.h"
+#include "layers/device_kernels.h"
 #include "layers/layer_types.h"
 #include "layers/layer_util.h"
 #include "layers/recurrent.h"
@@ -55,9 +53,9 @@ static ct_status put_outputs(const ct_layer *l, ct_instance *in, ct_exec *ex, in
     float *o = ct_blob_data(in->top[0]);
     int64_t n = s->hidden;
 
-    for (int64_t r = 0; r < rows; r++) memcpy(o + r * n, b, (size_t)n * sizeof(*o));
+    CT_TRY(ct_kernels(ex)->fill_rows(ex, rows, n, b, o));
     CT_TRY(ct_recurrent_product(in, ex, s->w_h + 1, rows, n, n, in->buffer[STATES].data, 1.0f, o));
-    ct_tanh_forward(rows * n, o, o);
+    CT_TRY(ct_kernels(ex)->tanh_forward(ex, rows * n, o, o));
     return ct_exec_poll(ex);
 }
 
@@ -65,6 +63,7 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
     const ct_recurrent_state *s = l->state;
     const ct_recurrent_plan *p = in->state;
+    const ct_device_kernels *k = ct_kernels(ex);
     int64_t block = p->columns * s->hidden;
     float *h = in->buffer[STATES].data, *conted = in->buffer[CONTED].data;
     const float *cont = ct_blob_data(in->bottom[1]);
@@ -76,12 +75,13 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     for (int64_t t = 0; t < p->steps; t++) {
         float *now = h + t * block, *hc = conted + t * block;
 
-        ct_rows_cont(p->columns, s->hidden, cont + t * p->columns, before, hc);
+        CT_TRY(k->rows_cont(ex, p->columns, s->hidden, cont + t * p->columns, before, hc));
         CT_TRY(ct_recurrent_step(l, in, ex, p, t, hc, now));
-        ct_tanh_forward(block, now, now);
+        CT_TRY(k->tanh_forward(ex, block, now, now));
         before = now;
     }
-    ct_copy_f32(block, before, s->expose ? ct_blob_data(in->top[1]) : in->buffer[H_CARRIED].data);
+    CT_TRY(ct_device_copy(ex, block, before,
+                          s->expose ? ct_blob_data(in->top[1]) : in->buffer[H_CARRIED].data));
     return put_outputs(l, in, ex, p->steps * p->columns);
 }
 
@@ -94,12 +94,12 @@ static ct_status outputs_backward(const ct_layer *l, ct_instance *in, ct_exec *e
     int64_t n = s->hidden;
 
     if (dy == NULL)
-        memset(d_out, 0, (size_t)(rows * n) * sizeof(*d_out));
+        CT_TRY(ct_device_zero(ex, rows * n, d_out));
     else
-        ct_tanh_backward(rows * n, ct_blob_data(in->top[0]), dy, d_out);
+        CT_TRY(ct_kernels(ex)->tanh_backward(ex, rows * n, ct_blob_data(in->top[0]), dy, d_out));
     CT_TRY(
         ct_recurrent_weight_diff(in, ex, s->w_h + 1, rows, n, n, d_out, in->buffer[STATES].data));
-    ct_recurrent_bias_diff(in, ex, s->w_h + 2, rows, n, d_out);
+    CT_TRY(ct_recurrent_bias_diff(in, ex, s->w_h + 2, rows, n, d_out));
     return ct_recurrent_product_back(in, ex, s->w_h + 1, rows, n, n, d_out, dh);
 }
 
@@ -116,18 +116,18 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 
     CT_TRY(outputs_backward(l, in, ex, p->steps * p->columns, in->buffer[D_OUT].data, d_sums));
     if (last != NULL)
-        ct_copy_f32(block, last, dh);
+        CT_TRY(ct_device_copy(ex, block, last, dh));
     else
-        memset(dh, 0, (size_t)block * sizeof(*dh));
+        CT_TRY(ct_device_zero(ex, block, dh));
     ct_recurrent_begin_backward(in, p);
     for (int64_t t = p->steps - 1; t >= 0; t--) {
         float *d = d_sums + t * block;
 
         CT_TRY(math->axpy(ex->stream, block, 1.0f, dh, d));
-        ct_tanh_backward(block, h + t * block, d, d);
+        CT_TRY(ct_kernels(ex)->tanh_backward(ex, block, h + t * block, d, d));
         CT_TRY(ct_recurrent_step_backward(l, in, ex, p, t, cont + t * p->columns, d, dh));
     }
-    if (first != NULL) ct_copy_f32(block, dh, first);
+    if (first != NULL) CT_TRY(ct_device_copy(ex, block, dh, first));
     return ct_recurrent_inputs_backward(l, in, ex, p, d_sums, in->buffer[CONTED].data, dh + block);
 }
 
@@ -158,4 +158,5 @@ const ct_layer_ops ct_layer_rnn = {
     .forward = forward,
     .backward = backward,
     .estimate = estimate,
+    .on_cuda = true,
 };

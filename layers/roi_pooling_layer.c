@@ -6,23 +6,13 @@
 
 #include "layers/layer_types.h"
 #include "layers/layer_util.h"
+#include "layers/roi.h"
 
-typedef struct roi_state {
-    int64_t h, w, dim; /* bins; channels of the top, 0: those of the bottom */
-    float scale;
-} roi_state;
+typedef ct_roi_state roi_state;
+typedef ct_roi_bin bin;
+typedef ct_roi_region region;
 
 enum { WINNER }; /* MAX: the place in its plane; -1: an empty bin */
-
-/* A bin on the bottom: rows [top, bottom), columns [left, right). */
-typedef struct bin {
-    int64_t top, bottom, left, right;
-} bin;
-
-typedef struct region {
-    int64_t sample;
-    float y, x, h, w; /* where it begins, and sizes of its bins */
-} region;
 
 static ct_status roi_setup(ct_layer *l, const ct_shape *bottom)
 {
@@ -125,59 +115,6 @@ static ct_status check_regions(const ct_layer *l, const ct_instance *in, const c
     return CT_OK;
 }
 
-/* MAX: edges are rounded on the bottom. Mean: in pixels, and may lie between places. */
-static region region_of(const roi_state *s, const float *roi)
-{
-    region r = { .sample = (int64_t)roi[0] };
-    float w, h;
-
-    if (s->dim == 0) {
-        r.x = roundf(roi[1] * s->scale);
-        r.y = roundf(roi[2] * s->scale);
-        w = fmaxf(roundf(roi[3] * s->scale) - r.x + 1.0f, 1.0f);
-        h = fmaxf(roundf(roi[4] * s->scale) - r.y + 1.0f, 1.0f);
-    } else {
-        r.x = roundf(roi[1]) * s->scale;
-        r.y = roundf(roi[2]) * s->scale;
-        w = fmaxf((roundf(roi[3]) + 1.0f) * s->scale - r.x, 0.1f);
-        h = fmaxf((roundf(roi[4]) + 1.0f) * s->scale - r.y, 0.1f);
-    }
-    r.w = w / (float)s->w;
-    r.h = h / (float)s->h;
-    return r;
-}
-
-static int64_t inside(float at, int64_t n)
-{
-    return (at <= 0.0f) ? 0 : (at >= (float)n) ? n : (int64_t)at;
-}
-
-static bin bin_of(const region *r, int64_t i, int64_t j, const ct_shape *x)
-{
-    return (bin){ inside(floorf((float)i * r->h + r->y), x->dim[2]),
-                  inside(ceilf((float)(i + 1) * r->h + r->y), x->dim[2]),
-                  inside(floorf((float)j * r->w + r->x), x->dim[3]),
-                  inside(ceilf((float)(j + 1) * r->w + r->x), x->dim[3]) };
-}
-
-static bool is_empty(const bin *b)
-{
-    return (b->bottom <= b->top) || (b->right <= b->left);
-}
-
-static int32_t largest(const float *x, int64_t width, const bin *b)
-{
-    int64_t best = b->top * width + b->left;
-
-    if (is_empty(b)) return -1;
-    for (int64_t i = b->top; i < b->bottom; i++) {
-        for (int64_t k = i * width + b->left; k < i * width + b->right; k++) {
-            if (x[k] > x[best]) best = k;
-        }
-    }
-    return (int32_t)best;
-}
-
 static ct_status roi_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
     const roi_state *s = l->state;
@@ -190,13 +127,13 @@ static ct_status roi_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     CT_TRY(check_regions(l, in, ex));
 #pragma omp parallel for schedule(static)
     for (int64_t k = 0; k < n * x->dim[1]; k++) {
-        region r = region_of(s, roi + k / x->dim[1] * 5);
+        region r = ct_roi_region_of(s, roi + k / x->dim[1] * 5);
         const float *from =
             ct_blob_data(in->bottom[0]) + (r.sample * x->dim[1] + k % x->dim[1]) * plane;
 
         for (int64_t o = 0; o < s->h * s->w; o++) {
-            bin b = bin_of(&r, o / s->w, o % s->w, x);
-            int32_t best = largest(from, x->dim[3], &b);
+            bin b = ct_roi_bin_of(&r, o / s->w, o % s->w, x->dim[2], x->dim[3]);
+            int32_t best = ct_roi_largest(from, x->dim[3], &b);
 
             winner[k * s->h * s->w + o] = best;
             y[k * s->h * s->w + o] = (best >= 0) ? from[best] : 0.0f;
@@ -260,18 +197,19 @@ static ct_status psroi_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     CT_TRY(check_regions(l, in, ex));
 #pragma omp parallel for schedule(static)
     for (int64_t k = 0; k < n * x->dim[1]; k++) { /* channel of the bottom: dim and bin */
-        region r = region_of(s, roi + k / x->dim[1] * 5);
+        region r = ct_roi_region_of(s, roi + k / x->dim[1] * 5);
         int64_t c = k % x->dim[1], o = c % bins;
         const float *from =
             ct_blob_data(in->bottom[0]) + (r.sample * x->dim[1] + c) * x->dim[2] * x->dim[3];
-        bin b = bin_of(&r, o / s->w, o % s->w, x);
+        bin b = ct_roi_bin_of(&r, o / s->w, o % s->w, x->dim[2], x->dim[3]);
         double sum = 0;
 
         for (int64_t i = b.top; i < b.bottom; i++) {
             for (int64_t j = b.left; j < b.right; j++) sum += (double)from[i * x->dim[3] + j];
         }
-        y[k] =
-            is_empty(&b) ? 0.0f : (float)(sum / (double)((b.bottom - b.top) * (b.right - b.left)));
+        y[k] = ct_roi_is_empty(&b)
+                   ? 0.0f
+                   : (float)(sum / (double)((b.bottom - b.top) * (b.right - b.left)));
     }
     return CT_OK;
 }
@@ -292,9 +230,9 @@ static ct_status psroi_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
         for (int64_t k = 0; k < x->dim[0]; k++)
             memset(dx + (k * x->dim[1] + c) * plane, 0, (size_t)plane * sizeof(*dx));
         for (int64_t k = 0; k < n; k++) {
-            region r = region_of(s, roi + k * 5);
+            region r = ct_roi_region_of(s, roi + k * 5);
             float *to = dx + (r.sample * x->dim[1] + c) * plane;
-            bin b = bin_of(&r, c % bins / s->w, c % bins % s->w, x);
+            bin b = ct_roi_bin_of(&r, c % bins / s->w, c % bins % s->w, x->dim[2], x->dim[3]);
             float g = dy[k * x->dim[1] + c] / (float)((b.bottom - b.top) * (b.right - b.left));
 
             for (int64_t i = b.top; i < b.bottom; i++) {

@@ -14,6 +14,19 @@ typedef struct ct_row_stat {
                             * factor = (variance + eps)^(-1/2), 0 where it is constant         */
 } ct_row_stat;
 
+/** in->state of layers on rows begins with it. */
+typedef struct ct_row_plan {
+    int64_t rows, n;
+} ct_row_plan;
+
+/** Of the buffer that keeps the statistics: on devices with room for two sums a row. */
+static inline size_t ct_row_bytes(const ct_layer *l, const ct_row_plan *p)
+{
+    size_t sums = (l->dev->kind == CT_DEVICE_CPU) ? 0 : 2 * sizeof(double);
+
+    return (size_t)p->rows * (sizeof(ct_row_stat) + sums);
+}
+
 void ct_row_stats(int64_t rows, int64_t n, const float *x, ct_row_stat *stat);
 /** y may be x. */
 void ct_row_normalise(int64_t rows, int64_t n, const float *x, const ct_row_stat *stat, float *y);

@@ -1,5 +1,6 @@
 /* Scale: multiplies by a learned blob, or by the second bottom, broadcast from `axis` on, and may
  * add a learned bias of the same shape. In place the input is kept for the scale's gradient. */
+#include "layers/device_kernels.h"
 #include "layers/layer_types.h"
 #include "layers/layer_util.h"
 
@@ -80,13 +81,12 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     const ct_blob *scale = (l->n_bottom > 1) ? in->bottom[1] : &in->weight[0];
     const float *x = ct_blob_data(in->bottom[0]);
 
-    (void)ex;
     if (in->buffer[INPUT].bytes > 0)
-        ct_copy_f32(ct_tensor_stored(&in->bottom[0]->data), x, in->buffer[INPUT].data);
-    ct_view_affine(in->state, x, ct_blob_data(scale),
-                   (s->bias >= 0) ? ct_blob_data(&in->weight[s->bias]) : NULL,
-                   ct_blob_data(in->top[0]));
-    return CT_OK;
+        CT_TRY(
+            ct_device_copy(ex, ct_tensor_stored(&in->bottom[0]->data), x, in->buffer[INPUT].data));
+    return ct_kernels(ex)->affine(ex, in->state, x, ct_blob_data(scale),
+                                  (s->bias >= 0) ? ct_blob_data(&in->weight[s->bias]) : NULL,
+                                  ct_blob_data(in->top[0]));
 }
 
 static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
@@ -99,12 +99,14 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     float *dx = ct_blob_diff(in->bottom[0]), *db;
 
     if ((s->bias >= 0) && ((db = ct_blob_diff(&in->weight[s->bias])) != NULL))
-        ct_view_dot(in->state, dy, NULL, ct_weight_beta(in, ex, s->bias) != 0.0f, db);
+        CT_TRY(ct_kernels(ex)->dot(ex, in->state, dy, NULL, ct_weight_beta(in, ex, s->bias) != 0.0f,
+                                   db));
     if (ct_blob_diff(scale) != NULL)
-        ct_view_dot(in->state, dy, x, (l->n_bottom == 1) && (ct_weight_beta(in, ex, 0) != 0.0f),
-                    ct_blob_diff(scale));
-    if (dx != NULL) ct_view_affine(in->state, dy, ct_blob_data(scale), NULL, dx);
-    return CT_OK;
+        CT_TRY(ct_kernels(ex)->dot(ex, in->state, dy, x,
+                                   (l->n_bottom == 1) && (ct_weight_beta(in, ex, 0) != 0.0f),
+                                   ct_blob_diff(scale)));
+    if (dx == NULL) return CT_OK;
+    return ct_kernels(ex)->affine(ex, in->state, dy, ct_blob_data(scale), NULL, dx);
 }
 
 const ct_layer_ops ct_layer_scale = {
@@ -123,4 +125,5 @@ const ct_layer_ops ct_layer_scale = {
     .as_tail = as_tail,
     .forward = forward,
     .backward = backward,
+    .on_cuda = true,
 };

@@ -9,12 +9,7 @@
 
 enum { LANES = 16 }; /* sums in so many, whatever the width of the processor's vectors */
 
-/* Targets t with above < t < below are ignored: those that are `ignore_label` without their
- * fraction, as in Caffe. */
-typedef struct sigmoid_state {
-    ct_loss_rule rule;
-    float above, below;
-} sigmoid_state;
+typedef ct_sigmoid_loss sigmoid_state;
 
 typedef struct sigmoid_plan {
     double divisor; /* of the last forward */

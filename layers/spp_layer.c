@@ -1,5 +1,6 @@
 /* SPP: pooling into 1 x 1, 2 x 2, 4 x 4 ... windows, so that any plane becomes a vector of one
  * length. Windows are those of a pooling with kernel = stride = ceil(size / bins). */
+#include "framework/math/math.h"
 #include "layers/engine/pool/pool.h"
 #include "layers/layer_types.h"
 #include "layers/layer_util.h"
@@ -160,8 +161,7 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
                                                          .dy = ct_blob_diff(in->top[0]) + at,
                                                          .dx = (k == 0) ? dx : sum }));
             if (k == 0) continue;
-#pragma omp parallel for simd schedule(static) if (plan->in >= CT_PARALLEL_MIN)
-            for (int64_t i = 0; i < plan->in; i++) dx[i] += sum[i];
+            CT_TRY(ex->dev->math->axpy(ex->stream, plan->in, 1.0f, sum, dx));
         }
         CT_TRY(ct_exec_poll(ex));
     }
@@ -179,4 +179,5 @@ const ct_layer_ops ct_layer_spp = {
     .reshape = reshape,
     .forward = forward,
     .backward = backward,
+    .on_cuda = true,
 };

@@ -1,5 +1,6 @@
 #include "layers/strided.h"
 
+#include "layers/device_kernels.h"
 #include "layers/layer_util.h"
 
 #include <string.h>
@@ -136,29 +137,32 @@ static bool is_empty(const ct_blob *b)
     return ct_tensor_count(&b->data) == 0;
 }
 
-void ct_move_forward(const ct_instance *in, ct_move_fn plan)
+ct_status ct_move_forward(const ct_instance *in, ct_exec *ex, ct_move_fn plan)
 {
     for (int t = 0; t < in->layer->n_top; t++) {
         ct_strided s = { 0 };
 
         if (is_empty(in->top[t])) continue;
         plan(in, t, &s);
-        ct_strided_copy(&s, ct_blob_data(in->bottom[0]), ct_blob_data(in->top[t]));
+        CT_TRY(
+            ct_kernels(ex)->strided(ex, &s, ct_blob_data(in->bottom[0]), ct_blob_data(in->top[t])));
     }
+    return CT_OK;
 }
 
-void ct_move_backward(const ct_instance *in, ct_move_fn plan, bool partly)
+ct_status ct_move_backward(const ct_instance *in, ct_exec *ex, ct_move_fn plan, bool partly)
 {
     float *dx = ct_blob_diff(in->bottom[0]);
 
-    if (dx == NULL) return;
-    if (partly) memset(dx, 0, ct_tensor_bytes(&in->bottom[0]->diff));
+    if (dx == NULL) return CT_OK;
+    if (partly) CT_TRY(ex->dev->zero(ex->stream, dx, ct_tensor_bytes(&in->bottom[0]->diff)));
     for (int t = 0; t < in->layer->n_top; t++) {
         ct_strided s = { 0 }, back;
 
         if (is_empty(in->top[t])) continue;
         plan(in, t, &s);
         back = ct_strided_turn(&s);
-        ct_strided_copy(&back, ct_blob_diff(in->top[t]), dx);
+        CT_TRY(ct_kernels(ex)->strided(ex, &back, ct_blob_diff(in->top[t]), dx));
     }
+    return CT_OK;
 }

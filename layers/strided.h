@@ -32,8 +32,8 @@ void ct_strided_copy(const ct_strided *s, const float *from, float *to);
 typedef void (*ct_move_fn)(const ct_instance *in, int t, ct_strided *s);
 
 /** forward: every top from its elements of the bottom. */
-void ct_move_forward(const ct_instance *in, ct_move_fn plan);
+ct_status ct_move_forward(const ct_instance *in, ct_exec *ex, ct_move_fn plan);
 /** backward of elements that each go to one top at most; `partly`: those that go to none get 0. */
-void ct_move_backward(const ct_instance *in, ct_move_fn plan, bool partly);
+ct_status ct_move_backward(const ct_instance *in, ct_exec *ex, ct_move_fn plan, bool partly);
 
 #endif

@@ -6,12 +6,9 @@
 
 #include "layers/layer_types.h"
 #include "layers/layer_util.h"
+#include "layers/upsample.h"
 
-typedef struct upsample_state {
-    int64_t scale_h, scale_w; /* 0: sizes are given */
-    int64_t h, w;             /* 0: by scale        */
-    bool pad_h, pad_w;
-} upsample_state;
+typedef ct_upsample_state upsample_state;
 
 static ct_status read_scale(const ct_layer *l, const Ct__UpsampleParameter *p, upsample_state *s)
 {

@@ -1,5 +1,6 @@
 #include "framework/base/rng.h"
 
+#include "framework/base/philox.h"
 #include "framework/base/simd.h"
 
 #include <math.h>
@@ -7,21 +8,7 @@
 
 ct_rng_block ct_rng_philox(uint64_t key, uint64_t counter_hi, uint64_t counter)
 {
-    uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
-    uint32_t c0 = (uint32_t)counter, c1 = (uint32_t)(counter >> 32);
-    uint32_t c2 = (uint32_t)counter_hi, c3 = (uint32_t)(counter_hi >> 32);
-
-    for (int round = 0; round < 10; round++) {
-        uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
-
-        c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
-        c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
-        c1 = (uint32_t)p1;
-        c3 = (uint32_t)p0;
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
-    }
-    return (ct_rng_block){ { c0, c1, c2, c3 } };
+    return ct_philox(key, counter_hi, counter);
 }
 
 enum { SIDE = 16 }; /* blocks side by side */

@@ -11,6 +11,8 @@
 
 #include <stdint.h>
 
+#include "framework/base/hd.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -29,7 +31,7 @@ uint64_t ct_rng_key(uint64_t a, uint64_t b, uint64_t c);
 /** 64-bit FNV-1a of a string, e.g. a layer's name. */
 uint64_t ct_rng_hash(const char *text);
 /** Uniform in [0, 1): 24 bits. */
-static inline float ct_rng_uniform(uint32_t word)
+CT_HD static inline float ct_rng_uniform(uint32_t word)
 {
     return (float)(word >> 8) * 0x1p-24f;
 }

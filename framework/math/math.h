@@ -18,6 +18,9 @@
 extern "C" {
 #endif
 
+struct ct_update;
+struct ct_update_all;
+
 typedef struct ct_math_ops {
     const char *name; /* "openblas", "ref", "cublas" */
     /** C = alpha op(A) op(B) + beta C; op(A) m x k, op(B) k x n. lda: row stride of A as stored,
@@ -42,6 +45,13 @@ typedef struct ct_math_ops {
      *  h = momentum h + rate g; w -= h. decay_l1 and decay_l2: at most one non-zero. */
     ct_status (*sgd)(ct_stream st, int64_t n, float scale, float rate, float momentum,
                      float decay_l2, float decay_l1, const float *grad, float *h, float *w);
+    /* The other rules: update.h. */
+    ct_status (*update)(ct_stream st, int kind, const struct ct_update *u);
+    ct_status (*lamb_norms)(ct_stream st, const struct ct_update *u, double *weight_p,
+                            double *step_p);
+    /** Many parameters in one pass; NULL: one after the other is as good. */
+    ct_status (*update_all)(ct_stream st, int kind, const struct ct_update *u,
+                            const struct ct_update_all *all);
 } ct_math_ops;
 
 /** Plain loops, written to be read: the oracle of the others. */

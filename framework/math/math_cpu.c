@@ -1,5 +1,6 @@
 /* Matrix products through CBLAS. BLAS has 32-bit sizes, so larger ones are cut into blocks. */
 #include "framework/math/math_private.h"
+#include "framework/math/update.h"
 
 #include <cblas.h>
 #include <limits.h>
@@ -99,4 +100,6 @@ const ct_math_ops ct_math_cpu = {
     .sumsq = ct_cpu_sumsq,
     .asum = ct_cpu_asum,
     .sgd = ct_cpu_sgd,
+    .update = ct_update_cpu,
+    .lamb_norms = ct_update_cpu_lamb_norms,
 };

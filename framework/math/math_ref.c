@@ -1,4 +1,5 @@
 #include "framework/math/math.h"
+#include "framework/math/update.h"
 
 #include <math.h>
 
@@ -120,4 +121,6 @@ const ct_math_ops ct_math_ref = {
     .sumsq = ref_sumsq,
     .asum = ref_asum,
     .sgd = ref_sgd,
+    .update = ct_update_cpu,
+    .lamb_norms = ct_update_cpu_lamb_norms,
 };

@@ -14,7 +14,7 @@
 #include "framework/math/sigmoid.h"
 
 /** e^x of every x: 0 and infinity where it leaves the range. */
-static inline float ct_exp_whole_f32(float x)
+CT_HD static inline float ct_exp_whole_f32(float x)
 {
     const float round_up = 0x1.8p23f;
     float k, half, rest;
@@ -27,7 +27,7 @@ static inline float ct_exp_whole_f32(float x)
 }
 
 /** e^x - 1, for x at most 88; without cancellation near 0. */
-static inline float ct_expm1_f32(float x)
+CT_HD static inline float ct_expm1_f32(float x)
 {
     float k, rest, power;
 
@@ -39,7 +39,7 @@ static inline float ct_expm1_f32(float x)
 }
 
 /** ln x: -infinity at 0, NaN below. */
-static inline float ct_log_f32(float x)
+CT_HD static inline float ct_log_f32(float x)
 {
     const uint32_t root_half = 0x3f3504f3; /* bits of sqrt(1/2) */
     bool tiny = x < FLT_MIN;
@@ -69,7 +69,7 @@ static inline float ct_log_f32(float x)
 }
 
 /** ln(1 + e^x) */
-static inline float ct_softplus_f32(float x)
+CT_HD static inline float ct_softplus_f32(float x)
 {
     float size = (x < 0.0f) ? -x : x, e = ct_exp_f32(-size), s, z, p;
 
@@ -89,7 +89,7 @@ static inline float ct_softplus_f32(float x)
 }
 
 /** The error function. */
-static inline float ct_erf_f32(float x)
+CT_HD static inline float ct_erf_f32(float x)
 {
     float size = (x < 0.0f) ? -x : x, z = x * x, near, far, t;
 

@@ -10,8 +10,10 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "framework/base/hd.h"
+
 /** e^x = (1 + what is returned) 2^*k_p, k whole; |x| at most 110. */
-static inline float ct_exp_reduce(float x, float *k_p)
+CT_HD static inline float ct_exp_reduce(float x, float *k_p)
 {
     const float round_up = 0x1.8p23f; /* adding and taking it off rounds to a whole number */
     float k, r, p;
@@ -31,7 +33,7 @@ static inline float ct_exp_reduce(float x, float *k_p)
 }
 
 /** 2^k for whole k in [-126, 127]; NaN: some number. */
-static inline float ct_power_of_two(float k)
+CT_HD static inline float ct_power_of_two(float k)
 {
     /* by its exponent bits; k + 0x1.8p23 has k in its lowest bits, also where k is NaN */
     float power = k + (0x1.8p23f + 127.0f);
@@ -44,7 +46,7 @@ static inline float ct_power_of_two(float k)
 }
 
 /** e^x, for x in [-87.34, 88]; x beyond is taken as the nearest of the two. */
-static inline float ct_exp_f32(float x)
+CT_HD static inline float ct_exp_f32(float x)
 {
     float k, rest;
 
@@ -55,12 +57,12 @@ static inline float ct_exp_f32(float x)
 }
 
 /** 1 / (1 + e^-x) */
-static inline float ct_sigmoid_f32(float x)
+CT_HD static inline float ct_sigmoid_f32(float x)
 {
     return 1.0f / (1.0f + ct_exp_f32(-x));
 }
 
-static inline float ct_tanh_f32(float x)
+CT_HD static inline float ct_tanh_f32(float x)
 {
     float z = x * x, near, far, size = (x < 0.0f) ? -x : x;
 

@@ -1,14 +1,18 @@
-/** @file update.h  The solver's update rules over contiguous ranges of the arenas, on the CPU.
+/** @file update.h  The solver's update rules over contiguous ranges of the arenas.
  *
  * Each is one pass over memory, fused with what clipping, iter_size and regularisation do to the
  * gradient: g = scale grad + decay_l2 w + decay_l1 sign(w). Called outside a parallel region they
- * use the OpenMP team; results do not depend on the number of threads. SGD with momentum is
- * ct_math_ops.sgd.
+ * use the OpenMP team, on the CPU; results do not depend on the number of threads. SGD with
+ * momentum is ct_math_ops.sgd.
  */
 #ifndef CT_UPDATE_H
 #define CT_UPDATE_H
 
 #include "framework/math/math.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 /** What one update of a range works on: count elements, on dev. */
 typedef struct ct_update {
@@ -26,6 +30,43 @@ typedef struct ct_update {
     float *state[2];
 } ct_update;
 
+typedef enum {
+    CT_UPDATE_SGD,
+    CT_UPDATE_NESTEROV,
+    CT_UPDATE_ADAGRAD,
+    CT_UPDATE_RMSPROP,
+    CT_UPDATE_ADADELTA,
+    CT_UPDATE_ADAM,
+    CT_UPDATE_ADAMW,
+    CT_UPDATE_LARS,
+    CT_UPDATE_LAMB
+} ct_update_kind;
+
+/** A parameter in a pass over all of them: its elements in the arenas, and its multipliers. */
+typedef struct ct_update_part {
+    int64_t offset, count;
+    float lr_mult, decay_mult;
+} ct_update_part;
+/** A line of the arenas belongs to one parameter: they begin at multiples of this. */
+enum { CT_UPDATE_LINE = 16 };
+
+/** One pass over parameters [first, first + n) in the arena, whatever their multipliers; u: of the
+ *  whole arenas, with the rate and the decays as they are before the multipliers. part and
+ *  part_of_line (a number a line of the arena) lie on the device. CT_UPDATE_LARS and _LAMB take
+ *  u->trust for all. */
+typedef struct ct_update_all {
+    const ct_update_part *part;
+    const uint16_t *part_of_line;
+    int64_t from, to; /* elements of the arena, whole lines */
+} ct_update_all;
+
+/* What a device has of them: math.h. */
+ct_status ct_update_cpu(ct_stream st, int kind, const ct_update *u);
+ct_status ct_update_cpu_lamb_norms(ct_stream st, const ct_update *u, double *weight_p,
+                                   double *step_p);
+
+/** h = momentum h + rate g; w -= h. State: h. As ct_math_ops.sgd, which solvers use. */
+ct_status ct_update_sgd(const ct_update *u);
 /** Nesterov's momentum as Caffe has it: h' = momentum h + rate g; w -= (1 + momentum) h' - momentum
  *  h. State: h. */
 ct_status ct_update_nesterov(const ct_update *u);
@@ -53,5 +94,9 @@ ct_status ct_update_lamb(const ct_update *u);
 ct_status ct_update_lars_norms(const ct_update *u, double *weight_p, double *step_p);
 /** Moves m and v on, as Adam without decay does; sums of w^2 and r^2. */
 ct_status ct_update_lamb_norms(const ct_update *u, double *weight_p, double *step_p);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

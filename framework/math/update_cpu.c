@@ -1,11 +1,9 @@
 /* The update rules: an OpenMP loop over blocks, and per rule one block function that the compiler
- * vectorises (with CFLAGS_update_cpu, which make sqrtf an instruction). */
-#include "framework/math/update.h"
+ * vectorises (with CFLAGS_update_cpu, which make sqrtf an instruction). What they do to an element
+ * is in update_math.h. And what callers of all devices see. */
+#include "framework/math/update_math.h"
 
-#include <math.h>
 #include <omp.h>
-
-#include "framework/base/simd.h"
 
 enum {
     BLOCK = 4096,    /* elements: four operands fit into a first-level cache */
@@ -32,167 +30,28 @@ static ct_status run(const ct_update *u, void (*block)(ct_update b))
     return CT_OK;
 }
 
-/* Clipped, divided by iter_size, regularised; u is the block's own copy, so that the compiler knows
- * that no store changes it. */
-CT_SIMD_PART float gradient(const ct_update *u, float grad, float w)
-{
-    float sign = (float)(w > 0.0f) - (float)(w < 0.0f);
-
-    return u->scale * grad + u->decay_l2 * w + u->decay_l1 * sign;
-}
-
-CT_SIMD_CLONES static void nesterov_block(ct_update u)
-{
-    float *h = u.state[0], *w = u.weight;
-
-#pragma omp simd
-    for (int64_t i = 0; i < u.count; i++) {
-        float old = h[i], now = u.momentum * old + u.rate * gradient(&u, u.grad[i], w[i]);
-
-        h[i] = now;
-        w[i] -= (1.0f + u.momentum) * now - u.momentum * old;
+#define BLOCK_OF(_name, _kind)                                                                     \
+    CT_SIMD_CLONES static void _name##_block(ct_update u)                                          \
+    {                                                                                              \
+        _Pragma("omp simd") for (int64_t i = 0; i < u.count; i++) ct_update_##_name##_at(&u, i);   \
     }
+CT_UPDATE_LIST(BLOCK_OF)
+
+#define ROW_OF(_name, _kind) [_kind] = _name##_block,
+ct_status ct_update_cpu(ct_stream st, int kind, const ct_update *u)
+{
+    static void (*const block[])(ct_update b) = { CT_UPDATE_LIST(ROW_OF) };
+
+    (void)st;
+    return run(u, block[kind]);
 }
 
-CT_SIMD_CLONES static void adagrad_block(ct_update u)
-{
-    float *h = u.state[0], *w = u.weight;
-
-#pragma omp simd
-    for (int64_t i = 0; i < u.count; i++) {
-        float g = gradient(&u, u.grad[i], w[i]), sum = h[i] + g * g;
-
-        h[i] = sum;
-        w[i] -= u.rate * (g / (sqrtf(sum) + u.delta));
+#define ENTRY_OF(_name, _kind)                                                                     \
+    ct_status ct_update_##_name(const ct_update *u)                                                \
+    {                                                                                              \
+        return u->dev->math->update(NULL, _kind, u);                                               \
     }
-}
-
-CT_SIMD_CLONES static void rmsprop_block(ct_update u)
-{
-    float *h = u.state[0], *w = u.weight, rest = 1.0f - u.momentum2;
-
-#pragma omp simd
-    for (int64_t i = 0; i < u.count; i++) {
-        float g = gradient(&u, u.grad[i], w[i]), mean = u.momentum2 * h[i] + rest * (g * g);
-
-        h[i] = mean;
-        w[i] -= u.rate * (g / (sqrtf(mean) + u.delta));
-    }
-}
-
-CT_SIMD_CLONES static void adadelta_block(ct_update u)
-{
-    float *h = u.state[0], *d = u.state[1], *w = u.weight, rest = 1.0f - u.momentum;
-
-#pragma omp simd
-    for (int64_t i = 0; i < u.count; i++) {
-        float g = gradient(&u, u.grad[i], w[i]), mean = u.momentum * h[i] + rest * (g * g);
-        float step = g * sqrtf((d[i] + u.delta) / (mean + u.delta));
-
-        h[i] = mean;
-        d[i] = u.momentum * d[i] + rest * (step * step);
-        w[i] -= u.rate * step;
-    }
-}
-
-CT_SIMD_CLONES static void adam_block(ct_update u)
-{
-    float *m = u.state[0], *v = u.state[1], *w = u.weight;
-    float rest = 1.0f - u.momentum, rest2 = 1.0f - u.momentum2, rate = u.rate * u.correction;
-
-#pragma omp simd
-    for (int64_t i = 0; i < u.count; i++) {
-        float g = gradient(&u, u.grad[i], w[i]);
-        float mean = u.momentum * m[i] + rest * g, square = u.momentum2 * v[i] + rest2 * (g * g);
-
-        m[i] = mean;
-        v[i] = square;
-        w[i] -= rate * (mean / (sqrtf(square) + u.delta));
-    }
-}
-
-/* What AdamW and LAMB take a share of. */
-CT_SIMD_PART float adam_step(const ct_update *u, float mean, float square, float w)
-{
-    return u->correction * mean / (sqrtf(u->correction2 * square) + u->delta) + u->decay_l2 * w;
-}
-
-CT_SIMD_CLONES static void adamw_block(ct_update u)
-{
-    float *m = u.state[0], *v = u.state[1], *w = u.weight;
-    float rest = 1.0f - u.momentum, rest2 = 1.0f - u.momentum2;
-
-#pragma omp simd
-    for (int64_t i = 0; i < u.count; i++) {
-        float g = u.scale * u.grad[i];
-        float mean = u.momentum * m[i] + rest * g, square = u.momentum2 * v[i] + rest2 * (g * g);
-
-        m[i] = mean;
-        v[i] = square;
-        w[i] -= u.rate * adam_step(&u, mean, square, w[i]);
-    }
-}
-
-CT_SIMD_CLONES static void lars_block(ct_update u)
-{
-    float *h = u.state[0], *w = u.weight, rate = u.rate * u.trust;
-
-#pragma omp simd
-    for (int64_t i = 0; i < u.count; i++) {
-        float step = u.momentum * h[i] + rate * gradient(&u, u.grad[i], w[i]);
-
-        h[i] = step;
-        w[i] -= step;
-    }
-}
-
-CT_SIMD_CLONES static void lamb_block(ct_update u)
-{
-    float *m = u.state[0], *v = u.state[1], *w = u.weight, rate = u.rate * u.trust;
-
-#pragma omp simd
-    for (int64_t i = 0; i < u.count; i++) w[i] -= rate * adam_step(&u, m[i], v[i], w[i]);
-}
-
-ct_status ct_update_nesterov(const ct_update *u)
-{
-    return run(u, nesterov_block);
-}
-
-ct_status ct_update_adagrad(const ct_update *u)
-{
-    return run(u, adagrad_block);
-}
-
-ct_status ct_update_rmsprop(const ct_update *u)
-{
-    return run(u, rmsprop_block);
-}
-
-ct_status ct_update_adadelta(const ct_update *u)
-{
-    return run(u, adadelta_block);
-}
-
-ct_status ct_update_adam(const ct_update *u)
-{
-    return run(u, adam_block);
-}
-
-ct_status ct_update_adamw(const ct_update *u)
-{
-    return run(u, adamw_block);
-}
-
-ct_status ct_update_lars(const ct_update *u)
-{
-    return run(u, lars_block);
-}
-
-ct_status ct_update_lamb(const ct_update *u)
-{
-    return run(u, lamb_block);
-}
+CT_UPDATE_LIST(ENTRY_OF)
 
 ct_status ct_update_lars_norms(const ct_update *u, double *weight_p, double *step_p)
 {
@@ -204,13 +63,16 @@ ct_status ct_update_lars_norms(const ct_update *u, double *weight_p, double *ste
     return CT_OK;
 }
 
+ct_status ct_update_lamb_norms(const ct_update *u, double *weight_p, double *step_p)
+{
+    return u->dev->math->lamb_norms(NULL, u, weight_p, step_p);
+}
+
 enum { N_LANE = 16 };
 
 /* Sums side by side, whatever the vector width. */
 CT_SIMD_CLONES static void lamb_norms_block(ct_update u, double *weight_p, double *step_p)
 {
-    float *m = u.state[0], *v = u.state[1];
-    float rest = 1.0f - u.momentum, rest2 = 1.0f - u.momentum2;
     double weight[N_LANE] = { 0.0 }, step[N_LANE] = { 0.0 };
 
     for (int64_t from = 0; from < u.count; from += N_LANE) {
@@ -219,13 +81,8 @@ CT_SIMD_CLONES static void lamb_norms_block(ct_update u, double *weight_p, doubl
 #pragma omp simd
         for (int j = 0; j < n; j++) {
             int64_t i = from + j;
-            float w = u.weight[i], g = u.scale * u.grad[i], r;
-            float mean = u.momentum * m[i] + rest * g;
-            float square = u.momentum2 * v[i] + rest2 * (g * g);
+            float w = u.weight[i], r = ct_update_moments_at(&u, i);
 
-            m[i] = mean;
-            v[i] = square;
-            r = adam_step(&u, mean, square, w);
             weight[j] += (double)w * (double)w;
             step[j] += (double)r * (double)r;
         }
@@ -236,11 +93,13 @@ CT_SIMD_CLONES static void lamb_norms_block(ct_update u, double *weight_p, doubl
     }
 }
 
-ct_status ct_update_lamb_norms(const ct_update *u, double *weight_p, double *step_p)
+ct_status ct_update_cpu_lamb_norms(ct_stream st, const ct_update *u, double *weight_p,
+                                   double *step_p)
 {
     enum { AT_ONCE = 256 }; /* blocks whose sums wait for their turn */
     double weight = 0.0, step = 0.0;
 
+    (void)st;
     for (int64_t from = 0; from < u->count; from += (int64_t)AT_ONCE * BLOCK) {
         double part[AT_ONCE][2] = { { 0.0 } };
         int64_t left = (u->count - from + BLOCK - 1) / BLOCK;

@@ -65,7 +65,7 @@ static ct_status make_layer(ct_net *net, int i)
     l->name = n->name;
     l->where = n->where;
     l->env = &net->options.env;
-    l->dev = net->options.dev;
+    ct_layer_place(l, net->options.dev);
     l->phase = net->options.phase;
     if (n->param->has_phase) l->phase = (n->param->phase == CT__PHASE__TEST) ? CT_TEST : CT_TRAIN;
     l->n_bottom = n->n_bottom;
@@ -200,6 +200,7 @@ static ct_status reshape(ct_net *net, int i)
     if ((n->own != NULL) && (n->n_bottom > 0)) /* what the net adds passes it on */
         in->top_is_share = net->instance[g->value[n->bottom[0]].node]->top_is_share;
     if (l->ops->reshape != NULL) CT_TRY(l->ops->reshape(l, in));
+    if (ct_host_layer_is(net, i)) in->backward_reads = 0; /* its copies are there in backward */
     for (int t = 0; t < l->n_top; t++) {
         if (!shape_ok(&in->top[t]->data.shape))
             return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "top \"%s\" would have the impossible shape %s",

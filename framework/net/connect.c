@@ -78,10 +78,6 @@ static ct_status find_type(ct_node *n, const ct_net_options *o)
     for (int i = 0; table[i] != NULL; i++) {
         if (strcmp(table[i]->type, type) == 0) {
             n->ops = table[i];
-            if ((o->dev != NULL) && (o->dev->kind == CT_DEVICE_CUDA) && !table[i]->on_cuda)
-                return CT_NODE_FAIL(n, CT_ERR_CONFIG,
-                                    "this layer type does not run on device cuda yet; "
-                                    "solver_mode: CPU runs it");
             return CT_OK;
         }
         if (n_name < MAX_NAMES) name[n_name++] = table[i]->type;

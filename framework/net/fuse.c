@@ -13,6 +13,16 @@ static bool is_simple(const ct_node *n)
     return (n->param->n_propagate_down == 0) && !n->ops->by_net;
 }
 
+/* On devices: engines that say so, and forms. */
+static bool may_lead(const ct_node *n, const ct_net_options *o)
+{
+    const ct_layer_form *form;
+
+    return (n->ops->join != NULL) && (n->n_top == 1) && (n->n_bottom >= 1) && is_simple(n) &&
+           ((o->dev == NULL) || (ct_layer_on_device(n->ops, n->param, o->dev, &form) &&
+                                 ((form == NULL) || form->tails)));
+}
+
 /* The kind of tail that the reader of v is, if it may follow one of kind `after`; else CT_N_TAIL.
  */
 static ct_tail_kind follower(const ct_graph *g, const ct_value *v, unsigned tails, int after,
@@ -44,9 +54,7 @@ void ct_graph_fuse(ct_graph *g, const ct_net_options *o)
         int at = i, after = -1;
         ct_tail_kind kind;
 
-        if ((n->group > 0) || (n->ops->join == NULL) || (n->n_top != 1) || (n->n_bottom < 1) ||
-            !is_simple(n))
-            continue;
+        if ((n->group > 0) || !may_lead(n, o)) continue;
         while ((g->node[at].n_top == 1) &&
                ((kind = follower(g, &g->value[g->node[at].top[0]], n->ops->tails, after, o)) !=
                 CT_N_TAIL)) {

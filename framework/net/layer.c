@@ -10,6 +10,39 @@ const ct_layer_ops *ct_layer_find(const char *type)
     return NULL;
 }
 
+bool ct_layer_on_device(const ct_layer_ops *ops, const Ct__LayerParameter *p, const ct_device *dev,
+                        const ct_layer_form **form_p)
+{
+    *form_p = NULL;
+    if (dev->kind == CT_DEVICE_CPU) return true;
+    for (int i = 0; ct_layer_form_table[i] != NULL; i++) {
+        const ct_layer_form *f = ct_layer_form_table[i];
+
+        if (strcmp(f->type, ops->type) != 0) continue;
+        if ((f->can != NULL) && !f->can(p)) return false;
+        *form_p = f;
+        return true;
+    }
+    return ops->on_cuda;
+}
+
+void ct_layer_place(ct_layer *l, const ct_device *dev)
+{
+    l->dev = ct_layer_on_device(l->ops, l->param, dev, &l->form) ? dev : ct_device_cpu();
+}
+
+ct_status ct_layer_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    if ((l->form != NULL) && (l->form->forward != NULL)) return l->form->forward(l, in, ex);
+    return l->ops->forward(l, in, ex);
+}
+
+ct_status ct_layer_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    if ((l->form != NULL) && (l->form->backward != NULL)) return l->form->backward(l, in, ex);
+    return l->ops->backward(l, in, ex);
+}
+
 ct_weight_spec *ct_layer_add_weight(ct_layer *l, const ct_shape *shape,
                                     const Ct__FillerParameter *filler)
 {

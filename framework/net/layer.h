@@ -123,7 +123,7 @@ typedef struct ct_layer_ops {
     int alias;          /* CT_ALIAS_…                                                       */
     bool null_top_diff; /* backward takes a top diff that is NULL as zeros; otherwise the net
                          * fills in zeros where no reader of a top sends a gradient         */
-    bool on_cuda;       /* runs on the CUDA device too; the net refuses the others there    */
+    bool on_cuda;       /* forward and backward run on any device; others need a ct_layer_form */
     bool keeps_top;     /* the caller writes the tops (Input): their memory is never shared */
     bool by_net;        /* the net adds it where it is needed, whatever is written: no part of what
                          * the net is (Reorder)                                              */
@@ -171,13 +171,26 @@ typedef struct ct_layer_ops {
     void (*destroy)(ct_layer *l);                        /* what l->state points to; may be NULL  */
 } ct_layer_ops;
 
+/** What a layer of a type does on devices other than the CPU. Weights, shapes and buffers are those
+ *  of its ops, whose setup and reshape find l->dev. */
+typedef struct ct_layer_form {
+    const char *type;
+    /** Whether it does what the prototxt asks for; NULL: always. */
+    bool (*can)(const Ct__LayerParameter *p);
+    /** NULL: those of the ops, which then run on any device. */
+    ct_status (*forward)(const ct_layer *l, ct_instance *in, ct_exec *ex);
+    ct_status (*backward)(const ct_layer *l, ct_instance *in, ct_exec *ex);
+    bool tails; /* they run the group that ops.join takes; otherwise the layer runs alone */
+} ct_layer_form;
+
 struct ct_layer {
     const ct_layer_ops *ops;         /* static                                         */
+    const ct_layer_form *form;       /* static; NULL: the ops' own forward and backward */
     const Ct__LayerParameter *param; /* borrowed from the net's parameter              */
     const char *name;                /* borrowed                                       */
     const char *where;               /* "lenet.prototxt:23", or "" ; for messages      */
     const ct_net_env *env;           /* borrowed from the net                          */
-    const ct_device *dev;
+    const ct_device *dev; /* where it computes: the net's, or the CPU (ct_layer_on_host()) */
     ct_phase phase;
     int n_bottom, n_top;
     int backward_reads;
@@ -221,6 +234,18 @@ ct_blob *ct_instance_top(const ct_instance *in);
 float ct_weight_beta(const ct_instance *in, const ct_exec *ex, int i);
 
 extern const ct_layer_ops *const ct_layer_table[]; /* NULL-terminated; defined in layers/ */
+/** Of the devices that are built in; NULL-terminated, defined in layers/. */
+extern const ct_layer_form *const ct_layer_form_table[];
+
+/** What a layer of type ops with these parameters is to a device: *form_p as in ct_layer. False
+ * where it has no way to run there, and runs on the host. */
+bool ct_layer_on_device(const ct_layer_ops *ops, const Ct__LayerParameter *p, const ct_device *dev,
+                        const ct_layer_form **form_p);
+/** Before setup, with ops and param set: sets dev and form of a layer in a net on `dev`. */
+void ct_layer_place(ct_layer *l, const ct_device *dev);
+/** What its forward and backward are; backward NULL: no gradient passes. */
+ct_status ct_layer_forward(const ct_layer *l, ct_instance *in, ct_exec *ex);
+ct_status ct_layer_backward(const ct_layer *l, ct_instance *in, ct_exec *ex);
 
 /** The ops whose type is `type`, or NULL. */
 const ct_layer_ops *ct_layer_find(const char *type);

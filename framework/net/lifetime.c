@@ -120,6 +120,7 @@ static void add_buffers(const ct_net *net, int i)
     bool runs = runs_backward(net, i);
     int at = forward_time(net, i);
 
+    if (ct_host_layer_is(net, i)) return;
     for (int s = 0; s < CT_MAX_BUFFER; s++) {
         const ct_buffer *b = &in->buffer[s];
         ct_span forward = { at, at, false };

@@ -21,7 +21,8 @@ static ct_status place(ct_net *net)
         for (int s = 0; s < CT_MAX_BUFFER; s++) {
             const ct_buffer *b = &net->instance[i]->buffer[s];
 
-            if (b->keep == CT_KEEP_ALWAYS) m->always_bytes += ct_align_up(b->bytes);
+            if ((b->keep == CT_KEEP_ALWAYS) && !ct_host_layer_is(net, i))
+                m->always_bytes += ct_align_up(b->bytes);
         }
     }
     if (!net->options.unshared) CT_TRY(ct_plan_place(m->region, m->n_region, &bytes));
@@ -93,7 +94,8 @@ static ct_status bind_buffers(ct_net *net)
         for (int s = 0; s < CT_MAX_BUFFER; s++) {
             ct_buffer *b = &net->instance[i]->buffer[s];
 
-            if ((b->bytes == 0) || (b->keep != CT_KEEP_ALWAYS)) continue;
+            if ((b->bytes == 0) || (b->keep != CT_KEEP_ALWAYS) || ct_host_layer_is(net, i))
+                continue;
             b->data = always;
             always += ct_align_up(b->bytes);
         }
@@ -131,6 +133,7 @@ ct_status ct_net_memory(ct_net *net)
     if (m->always_bytes > 0) CT_TRY(dev->mem_acquire(m->always_bytes, &m->always));
     bind_blobs(net);
     CT_TRY(bind_buffers(net));
+    CT_TRY(ct_host_layers(net));
     m->poison = (poison != NULL) && (strcmp(poison, "1") == 0) && (dev->kind == CT_DEVICE_CPU);
     return make_loss_host(net);
 }
@@ -141,6 +144,7 @@ void ct_net_memory_release(ct_net *net)
 
     if (m->block != NULL) net->options.dev->mem_release(m->block);
     if (m->always != NULL) net->options.dev->mem_release(m->always);
+    ct_host_layers_release(net);
     ct_mem_release(m->loss_host);
     free(m->call_buffer);
     free(m->region);

@@ -39,6 +39,9 @@ typedef struct ct_again {
     void *forward, *backward; /* where they lie                                    */
 } ct_again;
 
+/** A layer that runs on the host in a net on a device: host_layer.c. */
+typedef struct ct_host_layer ct_host_layer;
+
 typedef struct ct_net_impl {
     ct_graph graph;
     bool force_backward, forward_only, no_fuse, recompute;
@@ -61,8 +64,9 @@ typedef struct ct_net_impl {
     int n_call_buffer;
     ct_again *again; /* values made again in backward, in the order of forward */
     int n_again;
-    bool poison;      /* CORTADO_POISON: fill what dies with NaN */
-    float *loss_host; /* room for the largest top with a loss weight */
+    bool poison;          /* CORTADO_POISON: fill what dies with NaN */
+    ct_host_layer **host; /* per layer; NULL: it runs on the net's device. May be NULL itself */
+    float *loss_host;     /* room for the largest top with a loss weight */
 } ct_net_impl;
 
 /** When a value or buffer is alive, in steps of forward followed by backward. */
@@ -108,6 +112,15 @@ void ct_net_again_reset(ct_net *net);
 ct_status ct_net_again_run(ct_net *net, ct_exec *ex, int when);
 /** Lifetimes of all blobs and buffers: region[] and use[], not placed yet. */
 ct_status ct_net_lifetimes(ct_net *net);
+/** Whether layer i runs on the host although the net's device is another. */
+bool ct_host_layer_is(const ct_net *net, int i);
+/** Gives such layers memory on the host for what they read, write and keep. The device's is placed.
+ */
+ct_status ct_host_layers(ct_net *net);
+void ct_host_layers_release(ct_net *net);
+/** Copies in what layer i reads, runs it, copies out what it wrote. */
+ct_status ct_host_layer_forward(ct_net *net, int i, ct_exec *ex);
+ct_status ct_host_layer_backward(ct_net *net, int i, ct_exec *ex);
 /** Plans, gets the memory and binds blobs and buffers to it. */
 ct_status ct_net_memory(ct_net *net);
 void ct_net_memory_release(ct_net *net);

@@ -90,8 +90,9 @@ static bool may(ct_net *net, int i, ct_again *again_p)
     int root;
     ct_span reads;
 
-    if ((m->runner[i] != i) || (net->layer[i]->ops->again == NULL) || !last->runs_backward ||
-        (last->n_top == 0) || !net->layer[i]->ops->again(net->layer[i], net->instance[i], NULL))
+    if ((m->runner[i] != i) || (net->layer[i]->ops->again == NULL) ||
+        (net->layer[i]->form != NULL) || !last->runs_backward || (last->n_top == 0) ||
+        !net->layer[i]->ops->again(net->layer[i], net->instance[i], NULL))
         return false;
     root = top_root(net, i);
     reads = reads_of(net, root);

@@ -75,11 +75,14 @@ static ct_status run_step(void *ctx, ct_step *s, int i)
 
     switch (s->kind) {
     case CT_STEP_FORWARD:
-        if (l->ops->forward != NULL) status = l->ops->forward(l, in, ex);
+        if (l->ops->forward == NULL) break;
+        status = ct_host_layer_is(net, s->layer) ? ct_host_layer_forward(net, s->layer, ex)
+                                                 : ct_layer_forward(l, in, ex);
         break;
     case CT_STEP_BACKWARD:
         CT_TRY(ct_net_again_run(net, ex, p->first + i));
-        status = l->ops->backward(l, in, ex);
+        status = ct_host_layer_is(net, s->layer) ? ct_host_layer_backward(net, s->layer, ex)
+                                                 : ct_layer_backward(l, in, ex);
         break;
     case CT_STEP_ZERO_DIFF:
         diff = &net->blob[s->blob]->diff;

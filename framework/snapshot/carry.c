@@ -22,6 +22,12 @@ static const ct_buffer *buffer_of(const ct_net *net, const ct_carry_item *k)
     return &net->instance[k->layer]->buffer[k->slot];
 }
 
+/* Where that buffer lies: layers may run on the host in a net on a device. */
+static const ct_device *device_of(const ct_net *net, const ct_carry_item *k)
+{
+    return net->layer[k->layer]->dev;
+}
+
 /* The worst status of all ranks, on every rank. */
 static ct_status agree(const ct_exchange *x, ct_status mine)
 {
@@ -97,8 +103,8 @@ static ct_status lay_out(const ct_net *net, ct_carry_item *k)
     k->data = ct_mem_acquire(item_bytes(k, k->rows));
     if (k->data == NULL) return no_memory();
     memset(k->data, 0, item_bytes(k, k->rows));
-    return ct_net_device(net)->to_host(NULL, k->data + k->first * k->row, buffer_of(net, k)->data,
-                                       item_bytes(k, k->local));
+    return device_of(net, k)->to_host(NULL, k->data + k->first * k->row, buffer_of(net, k)->data,
+                                      item_bytes(k, k->local));
 }
 
 ct_status ct_carry_gather(const ct_net *net, const ct_exchange *x, ct_carry *c)
@@ -213,9 +219,9 @@ ct_status ct_carry_read(const char *file, ct_net *net, const ct_exchange *x)
 
         CT_TRY_GOTO(status, out, x->broadcast(x->ctx, k->data, item_bytes(k, k->rows)));
         CT_TRY_GOTO(status, out,
-                    ct_net_device(net)->from_host(NULL, buffer_of(net, k)->data,
-                                                  k->data + k->first * k->row,
-                                                  item_bytes(k, k->local)));
+                    device_of(net, k)->from_host(NULL, buffer_of(net, k)->data,
+                                                 k->data + k->first * k->row,
+                                                 item_bytes(k, k->local)));
     }
 out:
     ct_carry_destroy(&c);

@@ -89,23 +89,32 @@ static ct_status find_trust(const ct_train_step *t, const ct_param *p, ct_update
     return CT_OK;
 }
 
-static ct_status update_param(ct_train_step *t, const ct_param *p)
+/* All but the range, for multipliers of the rate and the decay. */
+static ct_update numbers(const ct_train_step *t, float lr_mult, float decay_mult)
 {
     const Ct__SolverParameter *s = t->param;
-    const ct_math_ops *math = t->net->options.dev->math;
-    float decay = s->weight_decay * p->decay_mult;
-    float share = (t->average != NULL) ? ct_average_share(s->average, t->iteration + 1) : 0.0f;
+    float decay = s->weight_decay * decay_mult;
     bool l1 = (s->regularization_type != NULL) && (strcmp(s->regularization_type, "L1") == 0);
-    /* messages of other buckets move while this one is updated; the average finds a chunk in the
-     * cache */
-    bool chunks = (t->exec->poll != NULL) || (share > 0.0f);
     ct_update u = { .dev = t->net->options.dev,
                     .scale = t->scale,
-                    .rate = (float)t->rate * p->lr_mult,
+                    .rate = (float)t->rate * lr_mult,
                     .decay_l2 = l1 ? 0.0f : decay,
                     .decay_l1 = l1 ? decay : 0.0f };
 
     ct_update_rule_numbers(t->rule, s, t->iteration, &u);
+    return u;
+}
+
+static ct_status update_param(ct_train_step *t, const ct_param *p)
+{
+    const Ct__SolverParameter *s = t->param;
+    const ct_math_ops *math = t->net->options.dev->math;
+    float share = (t->average != NULL) ? ct_average_share(s->average, t->iteration + 1) : 0.0f;
+    /* messages of other buckets move while this one is updated; the average finds a chunk in the
+     * cache */
+    bool chunks = (t->exec->poll != NULL) || (share > 0.0f);
+    ct_update u = numbers(t, p->lr_mult, p->decay_mult);
+
     CT_TRY(find_trust(t, p, &u));
     for (int64_t at = 0; at < p->count; at += u.count) {
         set_range(t, p, at, chunks ? chunk(p->count - at) : p->count, &u);
@@ -118,13 +127,41 @@ static ct_status update_param(ct_train_step *t, const ct_param *p)
     return CT_OK;
 }
 
+/* How many parameters from `first` on may go in one pass. */
+static int at_once(const ct_train_step *t, int first, int end)
+{
+    int i = first;
+
+    if (t->all.part == NULL) return 0;
+    while ((i < end) && t->net->param[i].learns && !absorbed(t, i)) i++;
+    return i - first;
+}
+
+static ct_status update_many(ct_train_step *t, int first, int n)
+{
+    const ct_net *net = t->net;
+    ct_update u = numbers(t, 1.0f, 1.0f);
+
+    u.count = net->grad_count;
+    u.grad = net->grad_arena;
+    u.weight = net->weight_arena;
+    for (int i = 0; i < t->rule->n_state; i++) u.state[i] = t->history[i];
+    return ct_update_plan_run(net, &t->all, t->exec->stream, t->rule->kind, &u, first, n);
+}
+
 static ct_status update_range(ct_train_step *t, int first, int n)
 {
     double start = ct_clock_s(), traced = ct_trace_start(t->exec->trace);
 
     for (int i = first; i < first + n; i++) {
         const ct_param *p = &t->net->param[i];
+        int many = at_once(t, i, first + n);
 
+        if (many > 0) {
+            CT_TRY(update_many(t, i, many));
+            i += many - 1;
+            continue;
+        }
         if (p->learns) CT_TRY(absorbed(t, i) ? update_absorbed(t, p) : update_param(t, p));
     }
     t->update_s += ct_clock_s() - start;
@@ -278,9 +315,6 @@ ct_status ct_train_step_open(ct_train_step *t)
     const Ct__WeightAverageParameter *average = t->param->average;
     const ct_net *net = t->net;
 
-    if (!t->rule->any_device && (net->options.dev->kind != CT_DEVICE_CPU))
-        return CT_FAIL(CT_ERR_CONFIG, "solver: type \"%s\" runs on the CPU only, not on %s",
-                       t->rule->type, net->options.dev->name);
     t->forward_overlap =
         (t->exchange->n_rank > 1) && comm->overlap && comm->forward_overlap && !clips(t);
     t->landed = calloc((size_t)net->n_param + 1, sizeof(*t->landed));
@@ -290,6 +324,8 @@ ct_status ct_train_step_open(ct_train_step *t)
         CT_TRY(add_history(t, CT_HISTORY_AVERAGE));
         t->average = t->history[t->n_history - 1];
     }
+    /* ratios of norms are a parameter's own, and an average finds a chunk in the cache */
+    if ((t->rule->norms == NULL) && (t->average == NULL)) CT_TRY(ct_update_plan_open(net, &t->all));
     if ((t->exchange->share != NULL) && t->rule->corrects)
         t->exchange->share(t->exchange->ctx, t->history[0]);
     t->exec->wait = on_wait;
@@ -300,6 +336,7 @@ ct_status ct_train_step_open(ct_train_step *t)
 void ct_train_step_close(ct_train_step *t)
 {
     for (int i = 0; i < t->n_history; i++) t->net->options.dev->mem_release(t->history[i]);
+    ct_update_plan_close(t->net, &t->all);
     t->n_history = 0;
     t->average = NULL;
     drop_owed(t);

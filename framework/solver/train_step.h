@@ -13,6 +13,7 @@
 #include "framework/solver/exchange.h"
 #include "framework/solver/update_rule.h"
 #include "framework/solver/solver.h"
+#include "framework/solver/update_all.h"
 
 enum { CT_MAX_HISTORY = 3 /* a rule's two, and the average of the weights */ };
 
@@ -37,8 +38,9 @@ typedef struct ct_train_step {
     float *history[CT_MAX_HISTORY];
     const char *history_name[CT_MAX_HISTORY];
     int n_history;
-    float *average; /* one of them, or NULL */
-    bool *landed;   /* [n_param] updated since the gradients left */
+    float *average;     /* one of them, or NULL */
+    bool *landed;       /* [n_param] updated since the gradients left */
+    ct_update_plan all; /* many parameters in one pass; empty: one by one */
 
     /* of the gradients on their way */
     bool open;

@@ -19,7 +19,7 @@ typedef struct ct_update_rule {
     const char *state_name[2]; /* "momentum" … */
     /** State 0 is the momentum of SGD, which codecs may correct: comm/coded.h. */
     bool corrects;
-    bool any_device;                                                    /* not on the CPU alone */
+    ct_update_kind kind;
     ct_status (*check)(const Ct__SolverParameter *p, const char *type); /* NULL: needs nothing */
     ct_status (*apply)(const ct_update *u);
     /** Sums of squares over a range, of weights and of what else the ratio is about; NULL: no

@@ -6,6 +6,7 @@
 #ifndef CT_DEVICE_H
 #define CT_DEVICE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "framework/base/status.h"
@@ -31,14 +32,41 @@ typedef struct ct_device {
     ct_status (*zero)(ct_stream st, void *data, size_t bytes);
     ct_status (*sync)(ct_stream st); /* waits for all work of the stream */
     const struct ct_math_ops *math;  /* framework/math/math.h            */
+    /* Host memory that copies to and from it are fast with; NULL: any. */
+    ct_status (*host_acquire)(size_t bytes, void **data_p); /* 64-byte aligned, of any content */
+    void (*host_release)(void *data);
+    /* Copies beside what the device computes; NULL: none. down: `data` to `host`, after the
+     * stream's work so far; *ticket_p tells when it is there. Else up, and the stream's further
+     * work waits for it; *ticket_p is NULL. Many may be under way. host: of host_acquire. */
+    ct_status (*copy_begin)(ct_stream st, void *host, void *data, size_t bytes, bool down,
+                            void **ticket_p);
+    ct_status (*copy_done)(void *ticket, bool wait, bool *done_p); /* where done, it is gone */
 } ct_device;
 
 const ct_device *ct_device_cpu(void);
 /** The device of `mode` ("cpu" or "cuda"), bound to this process; local_rank picks among the
  *  visible ones. Errors: CT_ERR_CONFIG where it is not built in, CT_ERR_DEVICE where none works. */
 ct_status ct_device_open(const char *mode, int local_rank, const ct_device **dev_p);
-/** ct_device_open() for "cuda"; only in builds with CUDA=1. */
+/** Where one device of this process stands. */
+typedef struct ct_device_place {
+    char name[128], id[32]; /* what it is; which one in this computer: its PCI bus id */
+    double memory;          /* bytes */
+} ct_device_place;
+
+/** Devices of `mode` that this process sees; 0 where there is none, no driver, or it is not built
+ * in. Logs nothing. */
+int ct_device_count(const char *mode);
+/** Of number i of them. CT_ERR_DEVICE, CT_ERR_CONFIG. */
+ct_status ct_device_look(const char *mode, int i, ct_device_place *place_p);
+/** What the open device of `mode` really does: bytes/s of a copy on it, read and written counted,
+ * and operations/s of a large product in f32. */
+ct_status ct_device_measure(const char *mode, double *copy_p, double *product_p);
+
+/* Those for "cuda"; only in builds with CUDA. */
 ct_status ct_device_cuda_open(int local_rank, const ct_device **dev_p);
+int ct_device_cuda_count(void);
+ct_status ct_device_cuda_look(int i, ct_device_place *place_p);
+ct_status ct_device_cuda_measure(double *copy_p, double *product_p);
 
 #ifdef __cplusplus
 }

@@ -10,27 +10,74 @@ static ct_status cpu_open(int local_rank, const ct_device **dev_p)
     return CT_OK;
 }
 
-static const struct {
+typedef struct device_row {
     const char *mode;
     ct_status (*open)(int local_rank, const ct_device **dev_p); /* NULL: not built in */
-    const char *how;                                            /* to have it built  */
-} device_table[] = {
-    { "cpu", cpu_open, "" },
+    int (*count)(void);                                         /* NULL: no device but the host */
+    ct_status (*look)(int i, ct_device_place *place_p);
+    ct_status (*measure)(double *copy_p, double *product_p);
+    const char *how; /* to have it built  */
+} device_row;
+
+static const device_row device_table[] = {
+    { "cpu", cpu_open, NULL, NULL, NULL, "" },
 #ifdef CT_HAVE_CUDA
-    { "cuda", ct_device_cuda_open, "" },
+    { "cuda", ct_device_cuda_open, ct_device_cuda_count, ct_device_cuda_look,
+      ct_device_cuda_measure, "" },
 #else
-    { "cuda", NULL, "build with make CUDA=1" },
+    { "cuda", NULL, NULL, NULL, NULL, "build with make CUDA=1" },
 #endif
 };
 
-ct_status ct_device_open(const char *mode, int local_rank, const ct_device **dev_p)
+static const device_row *find(const char *mode)
 {
     for (size_t i = 0; i < sizeof(device_table) / sizeof(device_table[0]); i++) {
-        if (strcmp(device_table[i].mode, mode) != 0) continue;
-        if (device_table[i].open == NULL)
-            return CT_FAIL(CT_ERR_CONFIG, "this cortado was built without device \"%s\": %s", mode,
-                           device_table[i].how);
-        return device_table[i].open(local_rank, dev_p);
+        if (strcmp(device_table[i].mode, mode) == 0) return &device_table[i];
     }
-    return CT_FAIL(CT_ERR_CONFIG, "unknown device \"%s\"; there are cpu and cuda", mode);
+    return NULL;
+}
+
+static ct_status find_built(const char *mode, const device_row **row_p)
+{
+    *row_p = find(mode);
+    if (*row_p == NULL)
+        return CT_FAIL(CT_ERR_CONFIG, "unknown device \"%s\"; there are cpu and cuda", mode);
+    if ((*row_p)->open == NULL)
+        return CT_FAIL(CT_ERR_CONFIG, "this cortado was built without device \"%s\": %s", mode,
+                       (*row_p)->how);
+    return CT_OK;
+}
+
+ct_status ct_device_open(const char *mode, int local_rank, const ct_device **dev_p)
+{
+    const device_row *row;
+
+    CT_TRY(find_built(mode, &row));
+    return row->open(local_rank, dev_p);
+}
+
+int ct_device_count(const char *mode)
+{
+    const device_row *row = find(mode);
+
+    return ((row != NULL) && (row->count != NULL)) ? row->count() : 0;
+}
+
+ct_status ct_device_look(const char *mode, int i, ct_device_place *place_p)
+{
+    const device_row *row;
+
+    CT_TRY(find_built(mode, &row));
+    if (row->look == NULL) return CT_FAIL(CT_ERR_CONFIG, "device \"%s\" has no place", mode);
+    return row->look(i, place_p);
+}
+
+ct_status ct_device_measure(const char *mode, double *copy_p, double *product_p)
+{
+    const device_row *row;
+
+    CT_TRY(find_built(mode, &row));
+    if (row->measure == NULL)
+        return CT_FAIL(CT_ERR_CONFIG, "device \"%s\" is measured elsewhere", mode);
+    return row->measure(copy_p, product_p);
 }

@@ -5,6 +5,7 @@
 
 #include "comm/repro.h"
 #include "framework/tools/exchange_config.h"
+#include "framework/tools/exchange_staged.h"
 
 typedef struct exchange_mpi {
     ct_comm *comm;
@@ -13,10 +14,11 @@ typedef struct exchange_mpi {
     int n_param, n_learned; /* the learned ones come first, and are the pipe's ranges */
     int n_state;
     struct {
-        int param, k;     /* the k-th state of it */
-    } * state;            /* [n_state], with room for all that there may come to be */
-    int generation;       /* of the pipe that they are states of */
-    ct_codec_config *own; /* [n_learned] of parameters with a codec of their own */
+        int param, k;           /* the k-th state of it */
+    } * state;                  /* [n_state], with room for all that there may come to be */
+    int generation;             /* of the pipe that they are states of */
+    ct_codec_config *own;       /* [n_learned] of parameters with a codec of their own */
+    ct_exchange_staged *staged; /* of gradients on a device; NULL: they are the host's */
 } exchange_mpi;
 
 enum { MOST_STATES = 8 /* of a parameter */ };
@@ -194,6 +196,11 @@ void ct_exchange_mpi_coding(void *ctx, ct_text *out)
     ct_grad_pipe_coding_json(((exchange_mpi *)ctx)->pipe, out);
 }
 
+ct_exchange_staged *ct_exchange_mpi_staged(void *ctx)
+{
+    return ((exchange_mpi *)ctx)->staged;
+}
+
 void ct_exchange_mpi_describe(void *ctx, char *text, size_t size)
 {
     ct_grad_pipe_describe(((exchange_mpi *)ctx)->pipe, text, size);
@@ -229,19 +236,43 @@ static ct_status list_ranges(exchange_mpi *x, const Ct__SolverParameter *s, cons
     return CT_OK;
 }
 
+static bool on_device(const ct_net *net)
+{
+    return (net->options.dev != NULL) && (net->options.dev->kind != CT_DEVICE_CPU);
+}
+
+/* Codecs read weights and take momentum over, which lie on the device. */
+static ct_status check_plain(const Ct__SolverParameter *s, const ct_net *net)
+{
+    bool coded = (s->compression != NULL) &&
+                 ((s->compression->type != CT__COMPRESSION_PARAMETER__TYPE__NONE) ||
+                  (s->compression->local_clip > 0.0f));
+
+    for (int i = 0; i < net->n_param; ++i) coded = coded || (net->param[i].compress != NULL);
+    if (coded)
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "compression of gradients on device %s is not there yet: "
+                       "solver_mode: CPU has it",
+                       net->options.dev->name);
+    return CT_OK;
+}
+
 static ct_status open_pipe(exchange_mpi *x, const Ct__SolverParameter *param, ct_net *net,
                            ct_grad_range *range)
 {
     ct_grad_pipe_config config = { .allreduce = NULL };
 
-    if ((net->options.dev != NULL) && (net->options.dev != ct_device_cpu()))
-        return CT_FAIL(CT_ERR_CONFIG,
-                       "gradients on device %s: several ranks, and compression, need the CPU",
-                       net->options.dev->name);
+    float *arena = net->grad_arena;
+
+    if (on_device(net)) {
+        CT_TRY(check_plain(param, net));
+        CT_TRY(ct_exchange_staged_create(net, &x->staged));
+        arena = ct_exchange_staged_arena(x->staged);
+    }
     CT_TRY(ct_exchange_read_config(param, &config));
     x->reproducible = config.reproducible;
     CT_TRY(list_ranges(x, param, net, range));
-    CT_TRY(ct_grad_pipe_create(x->comm, &config, net->grad_arena, range, x->n_learned, &x->pipe));
+    CT_TRY(ct_grad_pipe_create(x->comm, &config, arena, range, x->n_learned, &x->pipe));
     x->state = calloc(MOST_STATES * (size_t)x->n_learned + 1, sizeof(*x->state));
     if (x->state == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for an exchange");
     count_states(x);
@@ -251,6 +282,7 @@ static ct_status open_pipe(exchange_mpi *x, const Ct__SolverParameter *param, ct
 static void destroy(exchange_mpi *x)
 {
     ct_grad_pipe_destroy(x->pipe);
+    ct_exchange_staged_destroy(x->staged);
     free(x->own);
     free(x->state);
     free(x);

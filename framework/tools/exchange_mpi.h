@@ -23,6 +23,9 @@ const ct_arena_ops *ct_exchange_mpi_arena(ct_comm *comm, const Ct__SolverParamet
 ct_status ct_exchange_mpi_trace(void *ctx, ct_trace *t);
 /** What compression did on this rank: ct_grad_pipe_coding_json(). ctx: that of the exchange. */
 void ct_exchange_mpi_coding(void *ctx, ct_text *out);
+/** Of a net whose gradients lie on a device: what brings them to the exchange, which works on the
+ * host; NULL: not needed. ctx: that of the exchange. */
+struct ct_exchange_staged *ct_exchange_mpi_staged(void *ctx);
 /** Before comm and net go. Collective. */
 void ct_exchange_mpi_close(ct_exchange *exchange);
 /** What the exchange waits for. ctx: that of the exchange; from any thread, until it is closed. */

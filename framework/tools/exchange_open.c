@@ -2,6 +2,7 @@
 
 #include "framework/tools/exchange_config.h"
 #include "framework/tools/exchange_mpi.h"
+#include "framework/tools/exchange_staged.h"
 
 static bool codes(const Ct__CompressionParameter *c)
 {
@@ -34,7 +35,9 @@ ct_status ct_exchange_open_net(void *ctx, ct_net *net, ct_exchange *out)
     CT_TRY(ct_trace_file_reserve(open->trace, net, open->param, open->exchange.n_trial));
     if (open->trace != NULL) CT_TRY(ct_exchange_mpi_trace(open->exchange.ctx, open->trace->trace));
     *out = open->exchange;
-    ct_watchdog_watch(open->job->watchdog, ct_exchange_mpi_describe, out->ctx);
+    if (ct_exchange_mpi_staged(open->exchange.ctx) != NULL)
+        ct_exchange_staged_wrap(ct_exchange_mpi_staged(open->exchange.ctx), &open->exchange, out);
+    ct_watchdog_watch(open->job->watchdog, ct_exchange_mpi_describe, open->exchange.ctx);
     return CT_OK;
 }
 

@@ -39,18 +39,53 @@ ct_status ct_call_setup(ct_call *call, ct_phase phase, ct_config *c)
     return CT_OK;
 }
 
+/* Two ranks of a node on one GPU are an oversight, unless told. Collective over the node. */
+static ct_status check_own_gpu(const ct_call *call, int gpu)
+{
+    const ct_job *job = call->job;
+    ct_device_place mine, *all;
+    int n, rank;
+    ct_status status = CT_OK;
+
+    if ((job == NULL) || (job->node == MPI_COMM_NULL)) return CT_OK;
+    MPI_Comm_size(job->node, &n);
+    MPI_Comm_rank(job->node, &rank);
+    CT_TRY(ct_device_look("cuda", gpu, &mine));
+    all = calloc((size_t)n, sizeof(*all));
+    if (all == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for the GPUs of %d ranks", n);
+    MPI_Allgather(&mine, (int)sizeof(mine), MPI_BYTE, all, (int)sizeof(mine), MPI_BYTE, job->node);
+    for (int r = 0; (r < n) && (status == CT_OK); r++) {
+        if ((r == rank) || (strcmp(all[r].id, mine.id) != 0) ||
+            ct_options_flag(call->options, "share_gpu"))
+            continue;
+        status =
+            CT_FAIL(CT_ERR_CONFIG,
+                    "ranks %d and %d of host %s would use the same GPU, %s (%s): give each its "
+                    "own, or say --share_gpu",
+                    (r < rank) ? r : rank, (r < rank) ? rank : r, job->host, mine.id, mine.name);
+    }
+    free(all);
+    return status;
+}
+
 ct_status ct_call_device(const ct_call *call, const ct_config *c, const ct_device **dev_p)
 {
     const Ct__SolverParameter *s = c->solver;
     bool gpu = (s->solver_mode == CT__SOLVER_PARAMETER__SOLVER_MODE__GPU);
-    int local = 0, n_local = 1;
+    int local = 0, n_local = 1, n = ct_device_count("cuda"), which;
 
     if ((call->job != NULL) && (call->job->node != MPI_COMM_NULL)) {
         MPI_Comm_rank(call->job->node, &local);
         MPI_Comm_size(call->job->node, &n_local);
     }
+    if (!gpu) return ct_device_open("cpu", 0, dev_p);
     /* several ranks on a node: one device each; a single one takes the one it is told */
-    return ct_device_open(gpu ? "cuda" : "cpu", (n_local > 1) ? local : s->device_id, dev_p);
+    which = (n_local > 1) ? local % ((n > 0) ? n : 1) : s->device_id;
+    if ((n > 0) && ((which < 0) || (which >= n)))
+        return CT_FAIL(CT_ERR_CONFIG, "device_id %d, but this process sees %d GPU%s, from 0 on",
+                       which, n, (n > 1) ? "s" : "");
+    CT_TRY(ct_device_open("cuda", which, dev_p));
+    return check_own_gpu(call, which);
 }
 
 ct_status ct_call_connect(ct_call *call, const ct_config *c)

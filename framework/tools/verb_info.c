@@ -47,6 +47,15 @@ static void print_range(int least, int most)
     printf("  %-10s", text);
 }
 
+/* With the usual parameters; a build without CUDA knows those alone that need no form. */
+static bool runs_on_gpu(const ct_layer_ops *ops)
+{
+    for (int i = 0; ct_layer_form_table[i] != NULL; i++) {
+        if (strcmp(ct_layer_form_table[i]->type, ops->type) == 0) return true;
+    }
+    return ops->on_cuda;
+}
+
 /* What the net adds is no user's. */
 static void print_layers(void)
 {
@@ -61,7 +70,8 @@ static void print_layers(void)
         printf("%-26s", ops->type);
         print_range(ops->min_bottom, ops->max_bottom);
         print_range(ops->min_top, ops->max_top);
-        printf("  %-8s  %s\n", (ops->backward != NULL) ? "yes" : "-", ops->on_cuda ? "yes" : "-");
+        printf("  %-8s  %s\n", (ops->backward != NULL) ? "yes" : "-",
+               runs_on_gpu(ops) ? "yes" : "host");
     }
     while (ct_foreign_table[refused].type != NULL) refused++;
     printf("%d layer types; %d more are known and refused, with what to use instead:", n, refused);
@@ -104,6 +114,34 @@ static ct_status print_machine(int wanted)
     return CT_OK;
 }
 
+/* Those that this process sees; `all`: and what the first really does. */
+static ct_status print_gpus(bool all)
+{
+    int n = ct_device_count("cuda");
+    const ct_device *dev;
+    double copy, product;
+
+    for (int i = 0; i < n; i++) {
+        ct_device_place p;
+
+        CT_TRY(ct_device_look("cuda", i, &p));
+        printf("gpu %-7d %s, %.1f GiB, %s\n", i, p.name, p.memory / ldexp(1, 30), p.id);
+    }
+    if (!all) {
+        if (n == 0)
+            printf("gpus        none that works%s\n",
+                   ct_feature_has("cuda") ? "" : ": this cortado was built without CUDA=1");
+        return CT_OK;
+    }
+    CT_TRY(ct_device_open("cuda", 0, &dev));
+    CT_TRY(ct_device_measure("cuda", &copy, &product));
+    printf(
+        "gpu limits  copy %.0f GB/s, read and written; products %.2f TFLOP/s in f32; measured just "
+        "now on gpu 0\n",
+        copy * 1e-9, product * 1e-12);
+    return CT_OK;
+}
+
 ct_status ct_verb_info(ct_call *call)
 {
     if (ct_options_origin(call->options, "topology") == CT_ORIGIN_COMMAND)
@@ -118,11 +156,13 @@ ct_status ct_verb_info(ct_call *call)
         ct_text_destroy(&text);
         return status;
     }
+    if (ct_options_flag(call->options, "gpus")) return print_gpus(true);
     if (ct_options_flag(call->options, "layers")) {
         print_layers();
         return CT_OK;
     }
     print_build();
+    CT_TRY(print_gpus(false));
     CT_TRY(print_machine((int)ct_options_count(call->options, "threads", 0)));
     ct_blas_core_log();
     return CT_OK;

@@ -3,13 +3,13 @@
 
 #include <cublas_v2.h>
 
-#include "framework/tensor/cuda/device_cuda.h"
+#include "framework/math/update.h"
+#include "framework/tensor/cuda/launch.h"
 
-/* One process drives one device from its main thread, so the handle and the block of reduction
- * results belong to the device, like the context that CUDA itself keeps. */
+/* One process drives one device from its main thread, so the handle belongs to the device, like the
+ * context that CUDA itself keeps. */
 static struct {
     cublasHandle_t handle;
-    double *result; /* on the device */
 } blas;
 
 static ct_status blas_check(cublasStatus_t st, const char *what)
@@ -21,7 +21,6 @@ static ct_status blas_check(cublasStatus_t st, const char *what)
 extern "C" ct_status ct_math_cuda_open(void)
 {
     if (blas.handle != NULL) return CT_OK;
-    CT_TRY(ct_cuda_check(cudaMalloc((void **)&blas.result, sizeof(double)), "cudaMalloc"));
     CT_TRY(blas_check(cublasCreate(&blas.handle), "cublasCreate"));
     /* f32 means f32: no TF32 behind the user's back */
     return blas_check(cublasSetMathMode(blas.handle, CUBLAS_PEDANTIC_MATH), "cublasSetMathMode");
@@ -32,14 +31,14 @@ static ct_status launched(const char *what)
     return ct_cuda_check(cudaGetLastError(), what);
 }
 
-static ct_status cuda_gemm(ct_stream st, bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k,
-                           float alpha, const float *a, int64_t lda, const float *b, int64_t ldb,
-                           float beta, float *c, int64_t ldc)
+static ct_status cuda_gemm(ct_stream st, bool trans_a, bool trans_b, int64_t m, int64_t n,
+                           int64_t k, float alpha, const float *a, int64_t lda, const float *b,
+                           int64_t ldb, float beta, float *c, int64_t ldc)
 {
     CT_TRY(blas_check(cublasSetStream(blas.handle, (cudaStream_t)st), "cublasSetStream"));
     return blas_check(cublasSgemm_64(blas.handle, trans_b ? CUBLAS_OP_T : CUBLAS_OP_N,
-                                     trans_a ? CUBLAS_OP_T : CUBLAS_OP_N, n, m, k, &alpha, b, ldb, a,
-                                     lda, &beta, c, ldc),
+                                     trans_a ? CUBLAS_OP_T : CUBLAS_OP_N, n, m, k, &alpha, b, ldb,
+                                     a, lda, &beta, c, ldc),
                       "cublasSgemm");
 }
 
@@ -50,10 +49,10 @@ extern "C" ct_status ct_math_cuda_gemm_batch(ct_stream st, bool trans_a, bool tr
                                              int64_t ldc, int64_t c_step, int64_t n_batch)
 {
     CT_TRY(blas_check(cublasSetStream(blas.handle, (cudaStream_t)st), "cublasSetStream"));
-    return blas_check(cublasSgemmStridedBatched_64(
-                          blas.handle, trans_b ? CUBLAS_OP_T : CUBLAS_OP_N,
-                          trans_a ? CUBLAS_OP_T : CUBLAS_OP_N, n, m, k, &alpha, b, ldb, b_step, a,
-                          lda, a_step, &beta, c, ldc, c_step, n_batch),
+    return blas_check(cublasSgemmStridedBatched_64(blas.handle, trans_b ? CUBLAS_OP_T : CUBLAS_OP_N,
+                                                   trans_a ? CUBLAS_OP_T : CUBLAS_OP_N, n, m, k,
+                                                   &alpha, b, ldb, b_step, a, lda, a_step, &beta, c,
+                                                   ldc, c_step, n_batch),
                       "cublasSgemmStridedBatched");
 }
 
@@ -73,7 +72,7 @@ static __global__ void set_kernel(int64_t n, float value, float *y)
 
 static ct_status cuda_set(ct_stream st, int64_t n, float value, float *y)
 {
-    set_kernel<<<ct_cuda_grid(n), CT_CUDA_BLOCK, 0, (cudaStream_t)st>>>(n, value, y);
+    CT_CUDA_RUN(set_kernel, ct_cuda_grid(n), st, n, value, y);
     return launched("set");
 }
 
@@ -84,7 +83,7 @@ static __global__ void scale_kernel(int64_t n, float a, float *y)
 
 static ct_status cuda_scale(ct_stream st, int64_t n, float a, float *y)
 {
-    scale_kernel<<<ct_cuda_grid(n), CT_CUDA_BLOCK, 0, (cudaStream_t)st>>>(n, a, y);
+    CT_CUDA_RUN(scale_kernel, ct_cuda_grid(n), st, n, a, y);
     return launched("scale");
 }
 
@@ -95,7 +94,7 @@ static __global__ void axpby_kernel(int64_t n, float a, const float *x, float b,
 
 static ct_status cuda_axpby(ct_stream st, int64_t n, float a, const float *x, float b, float *y)
 {
-    axpby_kernel<<<ct_cuda_grid(n), CT_CUDA_BLOCK, 0, (cudaStream_t)st>>>(n, a, x, b, y);
+    CT_CUDA_RUN(axpby_kernel, ct_cuda_grid(n), st, n, a, x, b, y);
     return launched("axpby");
 }
 
@@ -111,57 +110,30 @@ static __global__ void mul_kernel(int64_t n, const float *a, const float *b, flo
 
 static ct_status cuda_mul(ct_stream st, int64_t n, const float *a, const float *b, float *y)
 {
-    mul_kernel<<<ct_cuda_grid(n), CT_CUDA_BLOCK, 0, (cudaStream_t)st>>>(n, a, b, y);
+    CT_CUDA_RUN(mul_kernel, ct_cuda_grid(n), st, n, a, b, y);
     return launched("mul");
-}
-
-/* One block, so that the order of the additions is fixed; reductions are rare (clipping, checks). */
-enum { REDUCE_DOT, REDUCE_ABS };
-
-static __global__ void reduce_kernel(int kind, int64_t n, const float *a, const float *b, double *out)
-{
-    __shared__ double part[CT_CUDA_BLOCK];
-    double sum = 0.0;
-
-    for (int64_t i = threadIdx.x; i < n; i += blockDim.x)
-        sum += (kind == REDUCE_DOT) ? (double)a[i] * b[i] : fabs((double)a[i]);
-    part[threadIdx.x] = sum;
-    __syncthreads();
-    for (int half = CT_CUDA_BLOCK / 2; half > 0; half /= 2) {
-        if (threadIdx.x < half) part[threadIdx.x] += part[threadIdx.x + half];
-        __syncthreads();
-    }
-    if (threadIdx.x == 0) *out = part[0];
-}
-
-static ct_status reduce(ct_stream st, int kind, int64_t n, const float *a, const float *b, double *out)
-{
-    cudaStream_t stream = (cudaStream_t)st;
-
-    reduce_kernel<<<1, CT_CUDA_BLOCK, 0, stream>>>(kind, n, a, b, blas.result);
-    CT_TRY(launched("reduce"));
-    CT_TRY(ct_cuda_check(
-        cudaMemcpyAsync(out, blas.result, sizeof(*out), cudaMemcpyDeviceToHost, stream), "reduce"));
-    return ct_cuda_check(cudaStreamSynchronize(stream), "reduce");
 }
 
 static ct_status cuda_dot(ct_stream st, int64_t n, const float *a, const float *b, double *out)
 {
-    return reduce(st, REDUCE_DOT, n, a, b, out);
+    return ct_cuda_sum_host(
+        st, "dot", n, [=] __device__(int64_t i, double *sum) { *sum += (double)a[i] * b[i]; }, out);
 }
 
 static ct_status cuda_sumsq(ct_stream st, int64_t n, const float *x, double *out)
 {
-    return reduce(st, REDUCE_DOT, n, x, x, out);
+    return cuda_dot(st, n, x, x, out);
 }
 
 static ct_status cuda_asum(ct_stream st, int64_t n, const float *x, double *out)
 {
-    return reduce(st, REDUCE_ABS, n, x, x, out);
+    return ct_cuda_sum_host(
+        st, "asum", n, [=] __device__(int64_t i, double *sum) { *sum += fabs((double)x[i]); }, out);
 }
 
-static __global__ void sgd_kernel(int64_t n, float scale, float rate, float momentum, float decay_l2,
-                                  float decay_l1, const float *grad, float *h, float *w)
+static __global__ void sgd_kernel(int64_t n, float scale, float rate, float momentum,
+                                  float decay_l2, float decay_l1, const float *grad, float *h,
+                                  float *w)
 {
     CT_CUDA_LOOP(i, n)
     {
@@ -176,12 +148,18 @@ static __global__ void sgd_kernel(int64_t n, float scale, float rate, float mome
 static ct_status cuda_sgd(ct_stream st, int64_t n, float scale, float rate, float momentum,
                           float decay_l2, float decay_l1, const float *grad, float *h, float *w)
 {
-    sgd_kernel<<<ct_cuda_grid(n), CT_CUDA_BLOCK, 0, (cudaStream_t)st>>>(
-        n, scale, rate, momentum, decay_l2, decay_l1, grad, h, w);
+    CT_CUDA_RUN(sgd_kernel, ct_cuda_grid(n), st, n, scale, rate, momentum, decay_l2, decay_l1, grad,
+                h, w);
     return launched("sgd");
 }
 
 extern "C" const ct_math_ops ct_math_cuda = {
-    "cublas", cuda_gemm, cuda_gemv, cuda_set,   cuda_scale, cuda_axpy,
-    cuda_axpby, cuda_mul, cuda_dot, cuda_sumsq, cuda_asum,  cuda_sgd,
+    "cublas",           cuda_gemm,
+    cuda_gemv,          cuda_set,
+    cuda_scale,         cuda_axpy,
+    cuda_axpby,         cuda_mul,
+    cuda_dot,           cuda_sumsq,
+    cuda_asum,          cuda_sgd,
+    ct_update_cuda,     ct_update_cuda_lamb_norms,
+    ct_update_cuda_all,
 };

@@ -19,6 +19,15 @@ ct_status ct_math_cuda_gemm_batch(ct_stream st, bool trans_a, bool trans_b, int6
                                   float beta, float *c, int64_t ldc, int64_t c_step,
                                   int64_t n_batch);
 
+/* The update rules (update.h): a kernel each, of the lines that the CPU's loops are made of. */
+struct ct_update;
+struct ct_update_all;
+ct_status ct_update_cuda(ct_stream st, int kind, const struct ct_update *u);
+ct_status ct_update_cuda_lamb_norms(ct_stream st, const struct ct_update *u, double *weight_p,
+                                    double *step_p);
+ct_status ct_update_cuda_all(ct_stream st, int kind, const struct ct_update *u,
+                             const struct ct_update_all *all);
+
 #ifdef __cplusplus
 }
 #endif

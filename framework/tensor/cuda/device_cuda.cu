@@ -3,6 +3,9 @@
 
 #include <cuda_runtime.h>
 
+#include <cstdio>
+#include <cstring>
+
 #include "framework/math/cuda/math_cuda.h"
 
 ct_status ct_cuda_check(cudaError_t err, const char *what)
@@ -26,6 +29,31 @@ static void cuda_release(void *data)
     (void)ct_cuda_check(cudaFree(data), "cudaFree");
 }
 
+/* One process drives one device from its main thread: the scratch of sums and the pinned block
+ * belong to the device, like the context that CUDA itself keeps. */
+static struct {
+    double *scratch;
+    void *stage;
+    size_t stage_bytes;
+} process;
+
+double *ct_cuda_scratch(void)
+{
+    return process.scratch;
+}
+
+void *ct_cuda_stage(size_t bytes)
+{
+    if (bytes <= process.stage_bytes) return process.stage;
+    if (process.stage != NULL) (void)cudaFreeHost(process.stage);
+    process.stage = NULL;
+    process.stage_bytes = 0;
+    bytes = (bytes + ((size_t)1 << 20)) >> 20 << 20;
+    if (ct_cuda_check(cudaMallocHost(&process.stage, bytes), "pinned memory") != CT_OK) return NULL;
+    process.stage_bytes = bytes;
+    return process.stage;
+}
+
 static cudaStream_t stream_of(ct_stream st)
 {
     return (cudaStream_t)st;
@@ -46,8 +74,8 @@ static ct_status cuda_to_host(ct_stream st, void *host, const void *data, size_t
 /* Returns when the host block may be used again, so that callers need no events of their own. */
 static ct_status cuda_from_host(ct_stream st, void *data, const void *host, size_t bytes)
 {
-    CT_TRY(ct_cuda_check(
-        cudaMemcpyAsync(data, host, bytes, cudaMemcpyHostToDevice, stream_of(st)), "copy from host"));
+    CT_TRY(ct_cuda_check(cudaMemcpyAsync(data, host, bytes, cudaMemcpyHostToDevice, stream_of(st)),
+                         "copy from host"));
     return cuda_sync(st);
 }
 
@@ -62,19 +90,117 @@ static ct_status cuda_zero(ct_stream st, void *data, size_t bytes)
     return ct_cuda_check(cudaMemsetAsync(data, 0, bytes, stream_of(st)), "cudaMemsetAsync");
 }
 
+static ct_status cuda_host_acquire(size_t bytes, void **data_p)
+{
+    return ct_cuda_check(cudaMallocHost(data_p, (bytes > 0) ? bytes : 1), "pinned memory");
+}
+
+static void cuda_host_release(void *data)
+{
+    (void)ct_cuda_check(cudaFreeHost(data), "cudaFreeHost");
+}
+
+/* Copies have a stream each way, beside the one that computes; events order them. */
+enum { MOST_EVENTS = 1 << 12 };
+
+static struct {
+    cudaStream_t down, up;
+    cudaEvent_t spare[MOST_EVENTS]; /* events are made in the first steps, then used again */
+    int n_spare;
+} copies;
+
+static ct_status copies_open(void)
+{
+    if (copies.down != NULL) return CT_OK;
+    CT_TRY(ct_cuda_check(cudaStreamCreateWithFlags(&copies.down, cudaStreamNonBlocking), "stream"));
+    return ct_cuda_check(cudaStreamCreateWithFlags(&copies.up, cudaStreamNonBlocking), "stream");
+}
+
+static ct_status event_take(cudaEvent_t *event_p)
+{
+    if (copies.n_spare > 0) {
+        *event_p = copies.spare[--copies.n_spare];
+        return CT_OK;
+    }
+    return ct_cuda_check(cudaEventCreateWithFlags(event_p, cudaEventDisableTiming),
+                         "cudaEventCreate");
+}
+
+static void event_give(cudaEvent_t event)
+{
+    if (copies.n_spare < MOST_EVENTS)
+        copies.spare[copies.n_spare++] = event;
+    else
+        (void)cudaEventDestroy(event);
+}
+
+/* `behind` goes on after what `first` was given so far. An event may be used again at once: waits
+ * take its state when they are called. */
+static ct_status follow(cudaStream_t first, cudaStream_t behind)
+{
+    cudaEvent_t event;
+
+    CT_TRY(event_take(&event));
+    CT_TRY(ct_cuda_check(cudaEventRecord(event, first), "cudaEventRecord"));
+    CT_TRY(ct_cuda_check(cudaStreamWaitEvent(behind, event, 0), "cudaStreamWaitEvent"));
+    event_give(event);
+    return CT_OK;
+}
+
+static ct_status cuda_copy_begin(ct_stream st, void *host, void *data, size_t bytes, bool down,
+                                 void **ticket_p)
+{
+    cudaStream_t compute = stream_of(st), way;
+    cudaEvent_t event;
+
+    *ticket_p = NULL;
+    CT_TRY(copies_open());
+    way = down ? copies.down : copies.up;
+    CT_TRY(follow(compute, way)); /* up, too: what lies there may still be read */
+    CT_TRY(
+        ct_cuda_check(cudaMemcpyAsync(down ? host : data, down ? data : host, bytes,
+                                      down ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice, way),
+                      "copy beside computation"));
+    if (!down) return follow(way, compute);
+    CT_TRY(event_take(&event));
+    CT_TRY(ct_cuda_check(cudaEventRecord(event, way), "cudaEventRecord"));
+    *ticket_p = (void *)event;
+    return CT_OK;
+}
+
+static ct_status cuda_copy_done(void *ticket, bool wait, bool *done_p)
+{
+    cudaEvent_t event = (cudaEvent_t)ticket;
+    cudaError_t err = wait ? cudaEventSynchronize(event) : cudaEventQuery(event);
+
+    *done_p = (err == cudaSuccess);
+    if (err == cudaErrorNotReady) return CT_OK;
+    event_give(event);
+    return ct_cuda_check(err, "copy beside computation");
+}
+
 static const ct_device cuda_device = {
-    "cuda",         CT_DEVICE_CUDA, cuda_acquire, cuda_release, cuda_to_host,
-    cuda_from_host, cuda_copy,      cuda_zero,    cuda_sync,    &ct_math_cuda,
+    "cuda",          CT_DEVICE_CUDA, cuda_acquire,      cuda_release,
+    cuda_to_host,    cuda_from_host, cuda_copy,         cuda_zero,
+    cuda_sync,       &ct_math_cuda,  cuda_host_acquire, cuda_host_release,
+    cuda_copy_begin, cuda_copy_done,
 };
 
 extern "C" ct_status ct_device_cuda_open(int local_rank, const ct_device **dev_p)
 {
     int n = 0;
+    cudaError_t err = cudaGetDeviceCount(&n);
 
-    CT_TRY(ct_cuda_check(cudaGetDeviceCount(&n), "cudaGetDeviceCount"));
-    if (n == 0) return CT_FAIL(CT_ERR_DEVICE, "solver_mode GPU: no CUDA device is visible");
+    if ((err != cudaSuccess) || (n == 0))
+        return CT_FAIL(CT_ERR_DEVICE,
+                       "no GPU works here (%s); solver_mode: CPU computes on the processor",
+                       (err != cudaSuccess) ? cudaGetErrorString(err) : "none is visible");
     CT_TRY(ct_cuda_check(cudaSetDevice(local_rank % n), "cudaSetDevice"));
     CT_TRY(ct_math_cuda_open());
+    if (process.scratch == NULL) /* and a few numbers more: sums that the host reads */
+        CT_TRY(ct_cuda_check(
+            cudaMalloc((void **)&process.scratch, (CT_CUDA_SCRATCH + 8) * sizeof(double)),
+            "cudaMalloc"));
     *dev_p = &cuda_device;
     return CT_OK;
 }
@@ -84,4 +210,18 @@ extern "C" int ct_device_cuda_count(void)
     int n = 0;
 
     return (cudaGetDeviceCount(&n) == cudaSuccess) ? n : 0;
+}
+
+extern "C" ct_status ct_device_cuda_look(int i, ct_device_place *place_p)
+{
+    cudaDeviceProp p;
+
+    memset(place_p, 0, sizeof(*place_p));
+    CT_TRY(ct_cuda_check(cudaGetDeviceProperties(&p, i), "cudaGetDeviceProperties"));
+    CT_TRY(ct_cuda_check(cudaDeviceGetPCIBusId(place_p->id, (int)sizeof(place_p->id), i),
+                         "cudaDeviceGetPCIBusId"));
+    snprintf(place_p->name, sizeof(place_p->name), "%.80s, compute %d.%d, %d multiprocessors",
+             p.name, p.major, p.minor, p.multiProcessorCount);
+    place_p->memory = (double)p.totalGlobalMem;
+    return CT_OK;
 }

@@ -9,17 +9,15 @@
 extern "C" {
 #endif
 
-/** Binds this process to device local_rank mod the visible ones. CT_ERR_DEVICE where none works. */
-ct_status ct_device_cuda_open(int local_rank, const ct_device **dev_p);
-/** Visible CUDA devices; 0 where there is none or no driver. Logs nothing. */
-int ct_device_cuda_count(void);
+/* ct_device_cuda_open() binds this process to device local_rank mod the visible ones. */
 
 #ifdef __cplusplus
 }
 #endif
 
-#ifdef __CUDACC__
+#ifdef __cplusplus
 #include <cuda_runtime.h>
+#if defined(__CUDACC__) || defined(CT_CUDA_EMULATED)
 /** CT_OK, or CT_ERR_DEVICE logged with CUDA's text. */
 ct_status ct_cuda_check(cudaError_t err, const char *what);
 /** Of the kernel just launched. */
@@ -28,7 +26,20 @@ static inline ct_status ct_cuda_launched(const char *what)
     return ct_cuda_check(cudaGetLastError(), what);
 }
 
+/** Device memory that one kernel may use between its two halves, in the order of the stream; made
+ *  when the device is opened. CT_CUDA_SCRATCH doubles. */
+double *ct_cuda_scratch(void);
+/** Pinned host memory of at least `bytes`, the same block at every call: use it, and have the
+ * copies from it done, before the next. Grows in the first step, then never. NULL: none (logged).
+ */
+void *ct_cuda_stage(size_t bytes);
+
+#ifdef CT_CUDA_EMULATED
+enum { CT_CUDA_BLOCK = 32 }; /* threads that take turns are slow */
+#else
 enum { CT_CUDA_BLOCK = 256 };
+#endif
+enum { CT_CUDA_SCRATCH = 1 << 17 };
 /** Blocks for n elements in a grid-stride loop: enough to fill a device, never too many. */
 static inline unsigned ct_cuda_grid(int64_t n)
 {
@@ -39,6 +50,20 @@ static inline unsigned ct_cuda_grid(int64_t n)
 #define CT_CUDA_LOOP(_i, _n)                                                                       \
     for (int64_t _i = blockIdx.x * (int64_t)blockDim.x + threadIdx.x; _i < (_n);                   \
          _i += (int64_t)gridDim.x * blockDim.x)
+
+/** Launches `blocks` blocks of CT_CUDA_BLOCK threads. _RUN: kernels without __syncthreads();
+ *  _RUN_BLOCKS: with. */
+#ifdef CT_CUDA_EMULATED
+#define CT_CUDA_RUN(_kernel, _blocks, _st, ...)                                                    \
+    ct_emulated_run((_blocks), CT_CUDA_BLOCK, false, [&]() { (void)(_st), _kernel(__VA_ARGS__); })
+#define CT_CUDA_RUN_BLOCKS(_kernel, _blocks, _st, ...)                                             \
+    ct_emulated_run((_blocks), CT_CUDA_BLOCK, true, [&]() { (void)(_st), _kernel(__VA_ARGS__); })
+#else
+#define CT_CUDA_RUN(_kernel, _blocks, _st, ...)                                                    \
+    _kernel<<<(_blocks), CT_CUDA_BLOCK, 0, (cudaStream_t)(_st)>>>(__VA_ARGS__)
+#define CT_CUDA_RUN_BLOCKS CT_CUDA_RUN
+#endif
+#endif
 #endif
 
 #endif

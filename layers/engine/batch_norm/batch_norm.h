@@ -56,6 +56,9 @@ typedef struct ct_batch_norm_engine {
                      const ct_batch_norm_back *b);
 } ct_batch_norm_engine;
 
+/** On CUDA the layers have forms of their own (layers/cuda), which run these kernels differently.
+ */
+extern const ct_batch_norm_engine ct_batch_norm_cuda;
 extern const ct_batch_norm_engine ct_batch_norm_omp, ct_batch_norm_blocked, ct_batch_norm_ref;
 /** Best first, the reference last; NULL-terminated. */
 extern const ct_batch_norm_engine *const ct_batch_norm_table[];

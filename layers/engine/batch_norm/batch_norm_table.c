@@ -4,6 +4,9 @@
 #include <stddef.h>
 
 const ct_batch_norm_engine *const ct_batch_norm_table[] = {
+#ifdef CT_HAVE_CUDA
+    &ct_batch_norm_cuda,
+#endif
     &ct_batch_norm_omp,
     &ct_batch_norm_blocked,
     &ct_batch_norm_ref, /* last: written to be read, oracle of the others */

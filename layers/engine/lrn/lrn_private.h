@@ -6,6 +6,7 @@
 #include "layers/engine/lrn/lrn.h"
 
 extern const ct_lrn_impl ct_lrn_ref_forward, ct_lrn_ref_backward;
+extern const ct_lrn_impl ct_lrn_cuda_forward, ct_lrn_cuda_backward;
 extern const ct_lrn_impl ct_lrn_simd_forward, ct_lrn_simd_backward;
 extern const ct_lrn_impl ct_lrn_blocked_forward, ct_lrn_blocked_backward;
 

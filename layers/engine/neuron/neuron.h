@@ -23,6 +23,18 @@ typedef struct ct_neuron {
                      float *dx);
 } ct_neuron;
 
+/** What a layer of a function is: setup chooses. Its buffer CT_NEURON_INPUT is the bottom, where it
+ *  works in place and backward reads that. */
+typedef struct ct_neuron_state {
+    const ct_neuron *fn;
+    ct_neuron_args args;
+} ct_neuron_state;
+enum { CT_NEURON_INPUT };
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 extern const ct_neuron ct_neuron_abs;       /* |x|, slope 0 at 0                       */
 extern const ct_neuron ct_neuron_bnll;      /* ln(1 + e^x)                             */
 extern const ct_neuron ct_neuron_clip;      /* x kept in [a, b]; slope 1 there, else 0 */
@@ -42,5 +54,9 @@ extern const ct_neuron ct_neuron_sigmoid;
 extern const ct_neuron ct_neuron_swish; /* x / (1 + e^(-a x))                      */
 extern const ct_neuron ct_neuron_tanh;
 extern const ct_neuron ct_neuron_threshold; /* 1 above a, else 0                       */
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

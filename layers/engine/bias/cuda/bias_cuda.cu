@@ -23,7 +23,7 @@ static __global__ void backward_kernel(ct_bias_desc d, const float *dy, float be
     part[threadIdx.x] = sum;
     __syncthreads();
     for (int half = CT_CUDA_BLOCK / 2; half > 0; half /= 2) {
-        if (threadIdx.x < half) part[threadIdx.x] += part[threadIdx.x + half];
+        if ((int)threadIdx.x < half) part[threadIdx.x] += part[threadIdx.x + half];
         __syncthreads();
     }
     if (threadIdx.x == 0)
@@ -32,15 +32,13 @@ static __global__ void backward_kernel(ct_bias_desc d, const float *dy, float be
 
 static ct_status fill(const ct_bias_desc *d, ct_exec *ex, const ct_bias_args *a)
 {
-    fill_kernel<<<ct_cuda_grid(d->n * d->c * d->s), CT_CUDA_BLOCK, 0, (cudaStream_t)ex->stream>>>(
-        *d, a->bias, a->y);
+    CT_CUDA_RUN(fill_kernel, ct_cuda_grid(d->n * d->c * d->s), ex->stream, *d, a->bias, a->y);
     return ct_cuda_launched("bias");
 }
 
 static ct_status backward(const ct_bias_desc *d, ct_exec *ex, const ct_bias_args *a)
 {
-    backward_kernel<<<(unsigned)d->c, CT_CUDA_BLOCK, 0, (cudaStream_t)ex->stream>>>(
-        *d, a->dy, a->beta, a->dbias);
+    CT_CUDA_RUN_BLOCKS(backward_kernel, (unsigned)d->c, ex->stream, *d, a->dy, a->beta, a->dbias);
     return ct_cuda_launched("bias backward");
 }
 

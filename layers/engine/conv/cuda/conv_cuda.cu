@@ -2,14 +2,15 @@
  * Per image and group, with K = C/G KH KW and S = OH OW:
  *   y = W col, dcol = W^T dy (folded onto dx), dW += sum over images of dy col^T. */
 #include "framework/math/cuda/math_cuda.h"
-#include "framework/tensor/cuda/device_cuda.h"
+#include "framework/tensor/cuda/launch.h"
 #include "layers/engine/conv/conv_private.h"
+#include "layers/engine/conv/cuda/window_cuda.h"
 
 static const int64_t WORK_MAX = (int64_t)256 << 20;
 
 static bool on_cuda(const ct_conv_desc *d)
 {
-    return d->device == CT_DEVICE_CUDA;
+    return (d->device == CT_DEVICE_CUDA) && (d->x_block == 0) && (d->y_block == 0);
 }
 
 /* Floats of one image's column block; of all groups. */
@@ -90,30 +91,122 @@ static __global__ void add_bias_kernel(int64_t n, int64_t m, int64_t s, const fl
     CT_CUDA_LOOP(i, n) y[i] += bias[i / s % m];
 }
 
-static ct_status im2col(const ct_conv_desc *d, ct_exec *ex, int64_t n, const float *x, float *col)
+/* The same over any number of axes, outermost first. */
+enum { MAX_AXIS = CT_CONV_FRONT + 2 };
+
+typedef struct axes {
+    int n;
+    ct_conv_axis axis[MAX_AXIS];
+    int64_t taps, in, out; /* products over the axes */
+} axes;
+
+static axes axes_of(const ct_conv_desc *d)
 {
-    im2col_kernel<<<ct_cuda_grid(n * col_floats(d)), CT_CUDA_BLOCK, 0, (cudaStream_t)ex->stream>>>(
-        *d, n, x, col);
+    axes a = {};
+
+    for (; a.n < d->n_front; a.n++) a.axis[a.n] = d->front[a.n];
+    a.axis[a.n++] = { d->h, d->oh, d->kh, d->sh, d->ph, d->dh };
+    a.axis[a.n++] = { d->w, d->ow, d->kw, d->sw, d->pw, d->dw };
+    a.taps = d->kh * d->kw * front_taps(d);
+    a.in = in_size(d);
+    a.out = out_size(d);
+    return a;
+}
+
+/* Where output `at` of tap `tap` reads in its channel; -1: outside. */
+static __device__ int64_t input_of(const axes &a, int64_t tap, int64_t at)
+{
+    int64_t place = 0, step = 1;
+
+    for (int i = a.n - 1; i >= 0; i--) {
+        const ct_conv_axis &x = a.axis[i];
+        int64_t k = at % x.out * x.stride - x.pad + tap % x.kernel * x.dilation;
+
+        if ((k < 0) || (k >= x.in)) return -1;
+        place += k * step;
+        step *= x.in;
+        at /= x.out;
+        tap /= x.kernel;
+    }
+    return place;
+}
+
+/* The output that reads `place` by tap `tap`; -1: none. */
+static __device__ int64_t output_of(const axes &a, int64_t tap, int64_t place)
+{
+    int64_t at = 0, step = 1;
+
+    for (int i = a.n - 1; i >= 0; i--) {
+        const ct_conv_axis &x = a.axis[i];
+        int64_t k = place % x.in + x.pad - tap % x.kernel * x.dilation;
+
+        if ((k < 0) || (k % x.stride != 0) || (k / x.stride >= x.out)) return -1;
+        at += k / x.stride * step;
+        step *= x.out;
+        place /= x.in;
+        tap /= x.kernel;
+    }
+    return at;
+}
+
+ct_status ct_cuda_im2col(ct_exec *ex, const ct_conv_desc *d, int64_t n, const float *x, float *col)
+{
+    int64_t channels = d->c;
+
+    if (d->n_front > 0) {
+        axes a = axes_of(d);
+
+        return ct_cuda_map(ex->stream, "im2col", n * channels * a.taps * a.out,
+                           [=] __device__(int64_t i) {
+                               int64_t row = i / a.out, at = input_of(a, row % a.taps, i % a.out);
+
+                               col[i] = (at >= 0) ? x[row / a.taps * a.in + at] : 0.0f;
+                           });
+    }
+    CT_CUDA_RUN(im2col_kernel, ct_cuda_grid(n * col_floats(d)), ex->stream, *d, n, x, col);
     return ct_cuda_launched("im2col");
+}
+
+ct_status ct_cuda_col2im(ct_exec *ex, const ct_conv_desc *d, int64_t n, const float *col, float *dx)
+{
+    int64_t count = n * d->c * in_size(d);
+
+    if (d->n_front > 0) {
+        axes a = axes_of(d);
+
+        return ct_cuda_map(ex->stream, "col2im", count, [=] __device__(int64_t e) {
+            float sum = 0.0f;
+
+            for (int64_t tap = 0; tap < a.taps; tap++) {
+                int64_t at = output_of(a, tap, e % a.in);
+
+                if (at >= 0) sum += col[(e / a.in * a.taps + tap) * a.out + at];
+            }
+            dx[e] = sum;
+        });
+    }
+    CT_CUDA_RUN(col2im_kernel, ct_cuda_grid(count), ex->stream, *d, n, col, dx);
+    return ct_cuda_launched("col2im");
 }
 
 static ct_status forward(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a)
 {
-    int64_t step = images_at_once(d, col_floats(d)), m = group_m(d), k = group_k(d), s = out_size(d);
+    int64_t step = images_at_once(d, col_floats(d)), m = group_m(d), k = group_k(d),
+            s = out_size(d);
     float *col = (float *)a->work;
 
     for (int64_t first = 0; first < d->n; first += step) {
         int64_t n = (d->n - first < step) ? d->n - first : step;
         float *y = a->y + first * d->m * s;
 
-        CT_TRY(im2col(d, ex, n, a->x + first * d->c * in_size(d), col));
+        CT_TRY(ct_cuda_im2col(ex, d, n, a->x + first * d->c * in_size(d), col));
         for (int64_t g = 0; g < d->group; g++)
             CT_TRY(ct_math_cuda_gemm_batch(ex->stream, false, false, m, s, k, 1.0f,
                                            a->weight + g * m * k, k, 0, col + g * k * s, s,
                                            col_floats(d), 0.0f, y + g * m * s, s, d->m * s, n));
         if (a->bias == NULL) continue;
-        add_bias_kernel<<<ct_cuda_grid(n * d->m * s), CT_CUDA_BLOCK, 0,
-                          (cudaStream_t)ex->stream>>>(n * d->m * s, d->m, s, a->bias, y);
+        CT_CUDA_RUN(add_bias_kernel, ct_cuda_grid(n * d->m * s), ex->stream, n * d->m * s, d->m, s,
+                    a->bias, y);
         CT_TRY(ct_cuda_launched("convolution bias"));
     }
     return CT_OK;
@@ -121,21 +214,19 @@ static ct_status forward(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args 
 
 static ct_status backward_data(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a)
 {
-    int64_t step = images_at_once(d, col_floats(d)), m = group_m(d), k = group_k(d), s = out_size(d);
+    int64_t step = images_at_once(d, col_floats(d)), m = group_m(d), k = group_k(d),
+            s = out_size(d);
     float *col = (float *)a->work;
 
     for (int64_t first = 0; first < d->n; first += step) {
         int64_t n = (d->n - first < step) ? d->n - first : step;
-        int64_t count = n * d->c * in_size(d);
 
         for (int64_t g = 0; g < d->group; g++)
             CT_TRY(ct_math_cuda_gemm_batch(ex->stream, true, false, k, s, m, 1.0f,
                                            a->weight + g * m * k, k, 0,
                                            a->dy + (first * d->m + g * m) * s, s, d->m * s, 0.0f,
                                            col + g * k * s, s, col_floats(d), n));
-        col2im_kernel<<<ct_cuda_grid(count), CT_CUDA_BLOCK, 0, (cudaStream_t)ex->stream>>>(
-            *d, n, col, a->dx + first * d->c * in_size(d));
-        CT_TRY(ct_cuda_launched("col2im"));
+        CT_TRY(ct_cuda_col2im(ex, d, n, col, a->dx + first * d->c * in_size(d)));
     }
     return CT_OK;
 }
@@ -159,24 +250,25 @@ static ct_status backward_weight(const ct_conv_desc *d, ct_exec *ex, const ct_co
     int64_t m = group_m(d), k = group_k(d), s = out_size(d);
     float *col = (float *)a->work, *part = col + step * col_floats(d);
 
+    if (d->n == 0) /* a rank without samples */
+        return (a->beta == 0.0f)
+                   ? ex->dev->zero(ex->stream, a->dweight, (size_t)count * sizeof(float))
+                   : CT_OK;
     for (int64_t first = 0; first < d->n; first += step) {
         int64_t n = (d->n - first < step) ? d->n - first : step;
 
-        CT_TRY(im2col(d, ex, n, a->x + first * d->c * in_size(d), col));
+        CT_TRY(ct_cuda_im2col(ex, d, n, a->x + first * d->c * in_size(d), col));
         for (int64_t g = 0; g < d->group; g++)
-            CT_TRY(ct_math_cuda_gemm_batch(ex->stream, false, true, m, k, s, 1.0f,
-                                           a->dy + (first * d->m + g * m) * s, s, d->m * s,
-                                           col + g * k * s, s, col_floats(d), 0.0f,
-                                           part + g * m * k, k, count, n));
-        sum_blocks_kernel<<<ct_cuda_grid(count), CT_CUDA_BLOCK, 0, (cudaStream_t)ex->stream>>>(
-            count, n, part, (first == 0) ? a->beta : 1.0f, a->dweight);
+            CT_TRY(ct_math_cuda_gemm_batch(
+                ex->stream, false, true, m, k, s, 1.0f, a->dy + (first * d->m + g * m) * s, s,
+                d->m * s, col + g * k * s, s, col_floats(d), 0.0f, part + g * m * k, k, count, n));
+        CT_CUDA_RUN(sum_blocks_kernel, ct_cuda_grid(count), ex->stream, count, n, part,
+                    (first == 0) ? a->beta : 1.0f, a->dweight);
         CT_TRY(ct_cuda_launched("weight gradient"));
     }
     return CT_OK;
 }
 
 const ct_conv_impl ct_conv_cuda_forward = { "cuda", on_cuda, work_col, forward };
-const ct_conv_impl ct_conv_cuda_backward_data = { "cuda", on_cuda, work_col,
-                                                             backward_data };
-const ct_conv_impl ct_conv_cuda_backward_weight = { "cuda", on_cuda, work_weight,
-                                                               backward_weight };
+const ct_conv_impl ct_conv_cuda_backward_data = { "cuda", on_cuda, work_col, backward_data };
+const ct_conv_impl ct_conv_cuda_backward_weight = { "cuda", on_cuda, work_weight, backward_weight };

@@ -68,8 +68,8 @@ static __global__ void forward_kernel(ct_pool_desc d, ct_pool_args a, mask_form 
 }
 
 /* The outputs [*lo_p, *hi_p) whose windows may cover `in`. */
-static __device__ void covering(int64_t in, int64_t kernel, int64_t stride, int64_t pad, int64_t out,
-                                int64_t *lo_p, int64_t *hi_p)
+static __device__ void covering(int64_t in, int64_t kernel, int64_t stride, int64_t pad,
+                                int64_t out, int64_t *lo_p, int64_t *hi_p)
 {
     int64_t hi = (in + pad) / stride + 1;
 
@@ -114,15 +114,15 @@ static mask_form form_of(const ct_pool_desc *d)
 
 static ct_status forward(const ct_pool_desc *d, ct_exec *ex, const ct_pool_args *a)
 {
-    forward_kernel<<<ct_cuda_grid(d->planes * d->oh * d->ow), CT_CUDA_BLOCK, 0,
-                     (cudaStream_t)ex->stream>>>(*d, *a, form_of(d));
+    CT_CUDA_RUN(forward_kernel, ct_cuda_grid(d->planes * d->oh * d->ow), ex->stream, *d, *a,
+                form_of(d));
     return ct_cuda_launched("pooling");
 }
 
 static ct_status backward(const ct_pool_desc *d, ct_exec *ex, const ct_pool_args *a)
 {
-    backward_kernel<<<ct_cuda_grid(d->planes * d->h * d->w), CT_CUDA_BLOCK, 0,
-                      (cudaStream_t)ex->stream>>>(*d, *a, form_of(d));
+    CT_CUDA_RUN(backward_kernel, ct_cuda_grid(d->planes * d->h * d->w), ex->stream, *d, *a,
+                form_of(d));
     return ct_cuda_launched("pooling backward");
 }
 

@@ -24,15 +24,14 @@ static __global__ void backward_kernel(int64_t n, float slope, const float *x, c
 
 static ct_status forward(const ct_relu_desc *d, ct_exec *ex, const ct_relu_args *a)
 {
-    forward_kernel<<<ct_cuda_grid(d->count), CT_CUDA_BLOCK, 0, (cudaStream_t)ex->stream>>>(
-        d->count, d->slope, a->x, a->y);
+    CT_CUDA_RUN(forward_kernel, ct_cuda_grid(d->count), ex->stream, d->count, d->slope, a->x, a->y);
     return ct_cuda_launched("relu");
 }
 
 static ct_status backward(const ct_relu_desc *d, ct_exec *ex, const ct_relu_args *a)
 {
-    backward_kernel<<<ct_cuda_grid(d->count), CT_CUDA_BLOCK, 0, (cudaStream_t)ex->stream>>>(
-        d->count, d->slope, a->x, a->dy, a->dx);
+    CT_CUDA_RUN(backward_kernel, ct_cuda_grid(d->count), ex->stream, d->count, d->slope, a->x,
+                a->dy, a->dx);
     return ct_cuda_launched("relu backward");
 }
 

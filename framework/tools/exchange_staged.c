@@ -1,0 +1,264 @@
+#include "framework/tools/exchange_staged.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A gradient on its way down. */
+typedef struct descent {
+    int param;
+    void *ticket; /* of the device's copy; NULL: it is there */
+} descent;
+
+struct ct_exchange_staged {
+    ct_exchange inner;
+    const ct_net *net;
+    const ct_device *dev;
+    float *host; /* as long as the gradient arena */
+    descent *queue;
+    int first, end; /* of queue: not handed over yet; it is as long as there are parameters */
+    ct_landed_fn landed;
+    void *landed_ctx;
+    int64_t down, up;
+};
+
+/* ---- memory */
+
+ct_status ct_exchange_staged_create(const ct_net *net, ct_exchange_staged **s_p)
+{
+    const ct_device *dev = net->options.dev;
+    size_t bytes = (size_t)net->grad_count * sizeof(float);
+    ct_exchange_staged *s = calloc(1, sizeof(*s));
+    void *host = NULL;
+
+    if (s == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to stage gradients");
+    s->net = net;
+    s->dev = dev;
+    s->queue = calloc((size_t)net->n_param + 1, sizeof(*s->queue));
+    if (s->queue != NULL) {
+        if (dev->host_acquire != NULL)
+            (void)dev->host_acquire(bytes, &host);
+        else
+            host = ct_mem_acquire(bytes);
+    }
+    if (host == NULL) {
+        ct_exchange_staged_destroy(s);
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for %zu bytes of gradients on the host", bytes);
+    }
+    memset(host, 0, bytes);
+    s->host = host;
+    *s_p = s;
+    return CT_OK;
+}
+
+void ct_exchange_staged_destroy(ct_exchange_staged *s)
+{
+    if (s == NULL) return;
+    if ((s->host != NULL) && (s->dev->host_release != NULL))
+        s->dev->host_release(s->host);
+    else
+        ct_mem_release(s->host);
+    free(s->queue);
+    free(s);
+}
+
+float *ct_exchange_staged_arena(const ct_exchange_staged *s)
+{
+    return s->host;
+}
+
+void ct_exchange_staged_bytes(const ct_exchange_staged *s, int64_t *down_p, int64_t *up_p)
+{
+    *down_p = s->down;
+    *up_p = s->up;
+}
+
+/* ---- down */
+
+static bool is_there(const ct_exchange_staged *s, descent *d, bool wait, ct_status *status_p)
+{
+    bool done = true;
+
+    if (d->ticket == NULL) return true;
+    *status_p = s->dev->copy_done(d->ticket, wait, &done);
+    if (done) d->ticket = NULL;
+    return done && (*status_p == CT_OK);
+}
+
+/* Hands over what is there, in the order in which it got ready; wait: all of it. */
+static ct_status hand_over(ct_exchange_staged *s, bool wait)
+{
+    ct_status status = CT_OK;
+
+    while ((s->first < s->end) && is_there(s, &s->queue[s->first], wait, &status)) {
+        CT_TRY(s->inner.ready(s->inner.ctx, s->queue[s->first].param));
+        s->first++;
+    }
+    return status;
+}
+
+static ct_status staged_ready(void *ctx, int param)
+{
+    ct_exchange_staged *s = ctx;
+    const ct_param *p;
+    size_t bytes;
+
+    if ((param < 0) || (param >= s->net->n_param))
+        return CT_FAIL(CT_ERR_ARG, "gradient of parameter %d of %d", param, s->net->n_param);
+    p = &s->net->param[param];
+    if (!p->learns) return s->inner.ready(s->inner.ctx, param);
+    bytes = (size_t)p->count * sizeof(float);
+    if (s->first == s->end) s->first = s->end = 0;
+    s->queue[s->end] = (descent){ .param = param };
+    if (s->dev->copy_begin != NULL)
+        CT_TRY(s->dev->copy_begin(NULL, s->host + p->offset, ct_blob_diff(&p->blob), bytes, true,
+                                  &s->queue[s->end].ticket));
+    else
+        CT_TRY(s->dev->to_host(NULL, s->host + p->offset, ct_blob_diff(&p->blob), bytes));
+    s->end++;
+    s->down += (int64_t)bytes;
+    return hand_over(s, false);
+}
+
+static ct_status staged_poll(void *ctx)
+{
+    ct_exchange_staged *s = ctx;
+
+    CT_TRY(hand_over(s, false));
+    return s->inner.poll(s->inner.ctx);
+}
+
+/* ---- up: the parameters of a bucket are neighbours in the arena */
+
+static ct_status up(void *ctx, int first, int n)
+{
+    ct_exchange_staged *s = ctx;
+    const ct_net *net = s->net;
+    const ct_param *last;
+    int64_t from, count;
+    void *ticket = NULL;
+
+    while ((n > 0) && !net->param[first + n - 1].learns) n--;
+    if (n > 0) {
+        last = &net->param[first + n - 1];
+        from = net->param[first].offset;
+        count = last->offset + last->count - from;
+        if (s->dev->copy_begin != NULL)
+            CT_TRY(s->dev->copy_begin(NULL, s->host + from, net->grad_arena + from,
+                                      (size_t)count * sizeof(float), false, &ticket));
+        else
+            CT_TRY(s->dev->from_host(NULL, net->grad_arena + from, s->host + from,
+                                     (size_t)count * sizeof(float)));
+        s->up += count * (int64_t)sizeof(float);
+    }
+    return s->landed(s->landed_ctx, first, n);
+}
+
+static ct_status staged_finish(void *ctx, ct_landed_fn landed, void *landed_ctx)
+{
+    ct_exchange_staged *s = ctx;
+
+    s->landed = landed;
+    s->landed_ctx = landed_ctx;
+    CT_TRY(hand_over(s, true));
+    return s->inner.finish(s->inner.ctx, up, s);
+}
+
+static ct_status staged_wait(void *ctx, int first, int n, ct_landed_fn landed, void *landed_ctx)
+{
+    ct_exchange_staged *s = ctx;
+
+    s->landed = landed;
+    s->landed_ctx = landed_ctx;
+    CT_TRY(hand_over(s, true));
+    return s->inner.wait(s->inner.ctx, first, n, up, s);
+}
+
+/* ---- what is the other's */
+
+#define INNER(_ctx) (((ct_exchange_staged *)(_ctx))->inner)
+
+static ct_status staged_begin(void *ctx, int64_t iteration, float scale, float rate)
+{
+    return INNER(ctx).begin(INNER(ctx).ctx, iteration, scale, rate);
+}
+
+static ct_status staged_sum(void *ctx, double *v, int n)
+{
+    return INNER(ctx).sum(INNER(ctx).ctx, v, n);
+}
+
+static ct_status staged_max(void *ctx, int64_t *v, int n)
+{
+    return INNER(ctx).max(INNER(ctx).ctx, v, n);
+}
+
+static ct_status staged_average(void *ctx, float *v, int64_t n, double share)
+{
+    return INNER(ctx).average(INNER(ctx).ctx, v, n, share);
+}
+
+static ct_status staged_broadcast(void *ctx, void *data, size_t bytes)
+{
+    return INNER(ctx).broadcast(INNER(ctx).ctx, data, bytes);
+}
+
+static ct_status staged_barrier(void *ctx)
+{
+    return INNER(ctx).barrier(INNER(ctx).ctx);
+}
+
+static void staged_counters(void *ctx, ct_exchange_counters *out)
+{
+    INNER(ctx).counters(INNER(ctx).ctx, out);
+}
+
+static void staged_coding(void *ctx, ct_exchange_coding *out)
+{
+    INNER(ctx).coding(INNER(ctx).ctx, out);
+}
+
+static void staged_reads(void *ctx, int param)
+{
+    INNER(ctx).reads(INNER(ctx).ctx, param);
+}
+
+static int staged_n_state(void *ctx)
+{
+    return INNER(ctx).n_state(INNER(ctx).ctx);
+}
+
+static ct_status staged_state(void *ctx, int i, ct_exchange_state *out)
+{
+    return INNER(ctx).state(INNER(ctx).ctx, i, out);
+}
+
+static ct_status staged_restored(void *ctx)
+{
+    return INNER(ctx).restored(INNER(ctx).ctx);
+}
+
+/* The momentum is on the device: no codec takes it (share, absorbed). */
+void ct_exchange_staged_wrap(ct_exchange_staged *s, const ct_exchange *inner, ct_exchange *out)
+{
+    s->inner = *inner;
+    *out = (ct_exchange){ .ctx = s,
+                          .rank = inner->rank,
+                          .n_rank = inner->n_rank,
+                          .n_trial = inner->n_trial,
+                          .begin = staged_begin,
+                          .ready = staged_ready,
+                          .poll = staged_poll,
+                          .finish = staged_finish,
+                          .wait = staged_wait,
+                          .sum = staged_sum,
+                          .max = staged_max,
+                          .average = staged_average,
+                          .broadcast = staged_broadcast,
+                          .barrier = staged_barrier,
+                          .counters = staged_counters,
+                          .coding = (inner->coding != NULL) ? staged_coding : NULL,
+                          .reads = (inner->reads != NULL) ? staged_reads : NULL,
+                          .n_state = staged_n_state,
+                          .state = staged_state,
+                          .restored = (inner->restored != NULL) ? staged_restored : NULL };
+}

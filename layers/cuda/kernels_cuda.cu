@@ -1,0 +1,158 @@
+/* What many layers share (layers/device_kernels.h): strided copies, a vector along one axis both
+ * ways, the element by element parts of recurrent steps. */
+#include "layers/cuda/layer_cuda.h"
+
+#include "framework/math/sigmoid.h"
+
+static ct_status strided(ct_exec *ex, const ct_strided *how, const float *from, float *to)
+{
+    ct_strided s = *how;
+    int64_t n = 1;
+
+    for (int i = 0; i < s.n; i++) n *= s.dim[i];
+    return ct_cuda_map(
+        ex->stream, "strided copy", n, KERNEL(int64_t e) {
+            int64_t a = s.from_first, b = s.to_first, rest = e;
+
+            for (int i = s.n - 1; i >= 0; i--) {
+                int64_t k = rest % s.dim[i];
+
+                rest /= s.dim[i];
+                a += k * s.from[i];
+                b += k * s.to[i];
+            }
+            to[b] = from[a];
+        });
+}
+
+static ct_status affine(ct_exec *ex, const ct_view *view, const float *x, const float *scale,
+                        const float *bias, float *y)
+{
+    ct_view v = *view;
+
+    return ct_cuda_map(
+        ex->stream, "scale and bias", v.outer * v.mid * v.inner, KERNEL(int64_t i) {
+            int64_t d = i / v.inner % v.mid;
+
+            y[i] = x[i] * ((scale != NULL) ? scale[d] : 1.0f) + ((bias != NULL) ? bias[d] : 0.0f);
+        });
+}
+
+static ct_status dot(ct_exec *ex, const ct_view *view, const float *a, const float *b, bool add,
+                     float *out)
+{
+    ct_view v = *view;
+    auto put = KERNEL(int64_t d, const double *sum)
+    {
+        out[d] = (float)(*sum + (add ? (double)out[d] : 0.0));
+    };
+
+    if ((v.inner == 1) && (v.mid > 1))
+        return ct_cuda_column_sums<1>(
+            ex->stream, "sums down columns", v.mid, v.outer,
+            KERNEL(int64_t d, int64_t o, double *sum) {
+                int64_t i = o * v.mid + d;
+
+                *sum += (double)a[i] * ((b != NULL) ? (double)b[i] : 1.0);
+            },
+            put);
+    return ct_cuda_sums<1>(
+        ex->stream, "sums along an axis", v.mid, v.outer * v.inner,
+        KERNEL(int64_t d, int64_t k, double *sum) {
+            int64_t i = (k / v.inner * v.mid + d) * v.inner + k % v.inner;
+
+            *sum += (double)a[i] * ((b != NULL) ? (double)b[i] : 1.0);
+        },
+        put);
+}
+
+/* ---- recurrent steps; layers/engine/recurrent/gates.h */
+
+static ct_status lstm_step(ct_exec *ex, int64_t n, int64_t hidden, const float *cont,
+                           const float *c_before, float *gates, float *c, float *h)
+{
+    return ct_cuda_map(
+        ex->stream, "LSTM step", n * hidden, KERNEL(int64_t e) {
+            int64_t r = e / hidden;
+            float *gate = gates + r * 4 * hidden + e % hidden;
+            float i = ct_sigmoid_f32(gate[0]), f = ct_sigmoid_f32(gate[hidden]);
+            float o = ct_sigmoid_f32(gate[2 * hidden]), g = ct_tanh_f32(gate[3 * hidden]);
+            float old = (cont[r] == 0.0f) ? 0.0f : cont[r] * f * c_before[e];
+            float now = old + i * g;
+
+            gate[0] = i;
+            gate[hidden] = f;
+            gate[2 * hidden] = o;
+            gate[3 * hidden] = g;
+            c[e] = now;
+            h[e] = o * ct_tanh_f32(now);
+        });
+}
+
+static ct_status lstm_step_backward(ct_exec *ex, int64_t n, int64_t hidden, const float *cont,
+                                    const float *c_before, const float *gates, const float *c,
+                                    const float *top, const float *more, float *dc, float *d_gates)
+{
+    return ct_cuda_map(
+        ex->stream, "LSTM step backward", n * hidden, KERNEL(int64_t e) {
+            int64_t r = e / hidden, at = r * 4 * hidden + e % hidden;
+            const float *gate = gates + at;
+            float *d = d_gates + at;
+            float i = gate[0], f = gate[hidden], o = gate[2 * hidden], g = gate[3 * hidden];
+            float dh = top[e] + more[e], tanh_c = ct_tanh_f32(c[e]);
+            float cell = dc[e] + dh * o * (1.0f - tanh_c * tanh_c);
+            float old = (cont[r] == 0.0f) ? 0.0f : cont[r] * c_before[e];
+
+            dc[e] = (cont[r] == 0.0f) ? 0.0f : cell * cont[r] * f;
+            d[0] = cell * g * i * (1.0f - i);
+            d[hidden] = cell * old * f * (1.0f - f);
+            d[2 * hidden] = dh * tanh_c * o * (1.0f - o);
+            d[3 * hidden] = cell * i * (1.0f - g * g);
+        });
+}
+
+static ct_status rows_cont(ct_exec *ex, int64_t n, int64_t hidden, const float *cont,
+                           const float *x, float *y)
+{
+    return ct_cuda_map(
+        ex->stream, "continuation", n * hidden, KERNEL(int64_t e) {
+            float k = cont[e / hidden];
+
+            y[e] = (k == 0.0f) ? 0.0f : k * x[e];
+        });
+}
+
+static ct_status tanh_forward(ct_exec *ex, int64_t n, const float *x, float *y)
+{
+    return ct_cuda_map(
+        ex->stream, "tanh", n, KERNEL(int64_t i) { y[i] = ct_tanh_f32(x[i]); });
+}
+
+static ct_status tanh_backward(ct_exec *ex, int64_t n, const float *y, const float *dy, float *dx)
+{
+    return ct_cuda_map(
+        ex->stream, "tanh backward", n,
+        KERNEL(int64_t i) { dx[i] = dy[i] * (1.0f - y[i] * y[i]); });
+}
+
+static ct_status fill_rows(ct_exec *ex, int64_t m, int64_t n, const float *b, float *y)
+{
+    return ct_cuda_map(
+        ex->stream, "rows of a bias", m * n, KERNEL(int64_t i) { y[i] = b[i % n]; });
+}
+
+static ct_status sum_steps(ct_exec *ex, int64_t steps, int64_t n, const float *x, float *sum)
+{
+    return ct_cuda_map(
+        ex->stream, "sum over steps", n, KERNEL(int64_t i) {
+            float v = 0.0f;
+
+            for (int64_t t = 0; t < steps; t++) v += x[t * n + i];
+            sum[i] = v;
+        });
+}
+
+const ct_device_kernels ct_kernels_cuda = {
+    CT_DEVICE_CUDA, strided,      affine,        dot,       lstm_step, lstm_step_backward,
+    rows_cont,      tanh_forward, tanh_backward, fill_rows, sum_steps,
+};

@@ -1,0 +1,82 @@
+/* Functions of one number: a kernel each, of the lines that the CPU's loops are made of. */
+#include "layers/cuda/layer_cuda.h"
+
+#include "layers/engine/neuron/neuron_math.h"
+
+typedef ct_status (*map_fn)(ct_exec *ex, arg k, int64_t n, const float *v, const float *dy,
+                            float *to);
+
+#define CT_NEURON_KERNELS(_name, _reads, _value, _slope)                                           \
+    static ct_status _name##_forward(ct_exec *ex, arg k, int64_t n, const float *x, const float *, \
+                                     float *y)                                                     \
+    {                                                                                              \
+        return ct_cuda_map(                                                                        \
+            ex->stream, #_name, n, KERNEL(int64_t i) { y[i] = _value(k, x[i]); });                 \
+    }                                                                                              \
+    static ct_status _name##_backward(ct_exec *ex, arg k, int64_t n, const float *v,               \
+                                      const float *dy, float *dx)                                  \
+    {                                                                                              \
+        return ct_cuda_map(                                                                        \
+            ex->stream, #_name " backward", n,                                                     \
+            KERNEL(int64_t i) { dx[i] = dy[i] * _slope(k, v[i]); });                               \
+    }
+CT_NEURON_LIST(CT_NEURON_KERNELS)
+CT_NEURON_KERNELS(threshold, 0, threshold_value, constant_slope) /* its layer passes no gradient */
+
+#define CT_NEURON_ROW(_name, _reads, _value, _slope)                                               \
+    { &ct_neuron_##_name, _name##_forward, _name##_backward },
+static const struct {
+    const ct_neuron *fn;
+    map_fn forward, backward;
+} table[] = { CT_NEURON_LIST(CT_NEURON_ROW){ &ct_neuron_threshold, threshold_forward,
+                                             threshold_backward } };
+
+static int row_of(const ct_neuron_state *s)
+{
+    int i = 0;
+
+    while (table[i].fn != s->fn) i++; /* every function is in the list */
+    return i;
+}
+
+static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    const ct_neuron_state *s = (const ct_neuron_state *)l->state;
+    const ct_buffer *kept = &in->buffer[CT_NEURON_INPUT];
+    const float *x = ct_blob_data(in->bottom[0]);
+    int64_t n = count_of(in->bottom[0]);
+
+    if (kept->bytes > 0) CT_TRY(ct_device_copy(ex, n, x, (float *)kept->data));
+    return table[row_of(s)].forward(ex, s->args, n, x, NULL, ct_blob_data(in->top[0]));
+}
+
+static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    const ct_neuron_state *s = (const ct_neuron_state *)l->state;
+    const ct_buffer *kept = &in->buffer[CT_NEURON_INPUT];
+    const float *dy = ct_blob_diff(in->top[0]), *v = dy;
+    float *dx = ct_blob_diff(in->bottom[0]);
+
+    if (dx == NULL) return CT_OK;
+    if (s->fn->reads == CT_READS_TOP) v = ct_blob_data(in->top[0]);
+    if (s->fn->reads == CT_READS_BOTTOM)
+        v = (kept->bytes > 0) ? (const float *)kept->data : ct_blob_data(in->bottom[0]);
+    return table[row_of(s)].backward(ex, s->args, count_of(in->bottom[0]), v, dy, dx);
+}
+
+#define CT_NEURON_FORM(_symbol, _type)                                                             \
+    const ct_layer_form _symbol = { _type, NULL, forward, backward }
+CT_NEURON_FORM(ct_cuda_abs_val, "AbsVal");
+CT_NEURON_FORM(ct_cuda_bnll, "BNLL");
+CT_NEURON_FORM(ct_cuda_clip, "Clip");
+CT_NEURON_FORM(ct_cuda_elu, "ELU");
+CT_NEURON_FORM(ct_cuda_exp, "Exp");
+CT_NEURON_FORM(ct_cuda_gelu, "GELU");
+CT_NEURON_FORM(ct_cuda_log, "Log");
+CT_NEURON_FORM(ct_cuda_mish, "Mish");
+CT_NEURON_FORM(ct_cuda_power, "Power");
+CT_NEURON_FORM(ct_cuda_relu6, "ReLU6");
+CT_NEURON_FORM(ct_cuda_sigmoid, "Sigmoid");
+CT_NEURON_FORM(ct_cuda_swish, "Swish");
+CT_NEURON_FORM(ct_cuda_tanh, "TanH");
+CT_NEURON_FORM(ct_cuda_threshold, "Threshold");

@@ -1,0 +1,485 @@
+/* Layers that move values or add them up: Concat, Tile, Reduction, BatchReindex, Embed, ArgMax,
+ * Im2col, Pooling by drawing. */
+#include "layers/cuda/layer_cuda.h"
+
+extern "C" {
+#include "layers/engine/conv/conv_private.h"
+#include "layers/engine/pool/pool.h"
+}
+#include "framework/base/philox.h"
+#include "layers/engine/conv/cuda/window_cuda.h"
+
+/* ---- Concat: the axis is the one along which the bottoms add up to the top */
+
+static int concat_axis(const ct_instance *in)
+{
+    const ct_shape *x = &in->bottom[0]->data.shape, *y = &in->top[0]->data.shape;
+    int axis = 0;
+
+    while ((axis < y->ndim - 1) && (x->dim[axis] == y->dim[axis])) axis++;
+    return axis;
+}
+
+static ct_status concat_move(const ct_layer *l, const ct_instance *in, ct_exec *ex, bool to_top)
+{
+    int axis = concat_axis(in);
+    int64_t outer = ct_shape_count(&in->top[0]->data.shape, 0, axis), offset = 0;
+    int64_t stride = ct_shape_count(&in->top[0]->data.shape, axis, -1);
+
+    for (int k = 0; k < l->n_bottom; k++) {
+        int64_t row = (outer > 0) ? count_of(in->bottom[k]) / outer : 0;
+        float *mine = to_top ? ct_blob_data(in->bottom[k]) : ct_blob_diff(in->bottom[k]);
+        float *whole = (to_top ? ct_blob_data(in->top[0]) : ct_blob_diff(in->top[0])) + offset;
+
+        offset += row;
+        if (mine == NULL) continue;
+        CT_TRY(ct_cuda_map(
+            ex->stream, "Concat", outer * row, KERNEL(int64_t i) {
+                int64_t at = i / row * stride + i % row;
+
+                if (to_top)
+                    whole[at] = mine[i];
+                else
+                    mine[i] = whole[at];
+            }));
+    }
+    return CT_OK;
+}
+
+static ct_status concat_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    return concat_move(l, in, ex, true);
+}
+
+static ct_status concat_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    return concat_move(l, in, ex, false);
+}
+
+const ct_layer_form ct_cuda_concat = { "Concat", NULL, concat_forward, concat_backward };
+
+/* ---- Tile: mid copies of inner elements, outer times */
+
+static ct_status tile_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    ct_view v = *(const ct_view *)in->state;
+    const float *dy = ct_blob_diff(in->top[0]);
+    float *dx = ct_blob_diff(in->bottom[0]);
+
+    (void)l;
+    if (dx == NULL) return CT_OK;
+    return ct_cuda_map(
+        ex->stream, "Tile backward", v.outer * v.inner, KERNEL(int64_t e) {
+            const float *g = dy + e / v.inner * v.mid * v.inner + e % v.inner;
+            float sum = g[0];
+
+            for (int64_t k = 1; k < v.mid; k++) sum += g[k * v.inner];
+            dx[e] = sum;
+        });
+}
+
+const ct_layer_form ct_cuda_tile = { "Tile", NULL, NULL, tile_backward };
+
+/* ---- Reduction: what the top has no axes for is one row */
+
+typedef struct reduction {
+    Ct__ReductionParameter__ReductionOp op;
+    int64_t rows, n;
+    double factor;
+} reduction;
+
+static ct_status reduction_of(const ct_layer *l, const ct_instance *in, ct_exec *ex, reduction *r)
+{
+    const Ct__ReductionParameter *p = l->param->reduction_param;
+    const ct_shape *x = &in->bottom[0]->data.shape;
+    int axis = in->top[0]->data.shape.ndim;
+    double n;
+
+    r->op = (p != NULL) ? p->operation : CT__REDUCTION_PARAMETER__REDUCTION_OP__SUM;
+    r->rows = ct_shape_count(x, 0, axis);
+    r->n = ct_shape_count(x, axis, -1);
+    r->factor = (p != NULL) ? (double)p->coeff : 1.0;
+    if (r->op != CT__REDUCTION_PARAMETER__REDUCTION_OP__MEAN) return CT_OK;
+    n = (double)r->n;
+    if (axis == 0) CT_TRY(ct_exec_global_count(ex, n, false, &n)); /* over the samples, too */
+    if (n > 0.0) r->factor /= n;
+    return CT_OK;
+}
+
+static ct_status reduction_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    const float *x = ct_blob_data(in->bottom[0]);
+    float *y = ct_blob_data(in->top[0]);
+    reduction r;
+
+    CT_TRY(reduction_of(l, in, ex, &r));
+    return ct_cuda_sums<1>(
+        ex->stream, "Reduction", r.rows, r.n,
+        KERNEL(int64_t k, int64_t i, double *sum) {
+            double v = (double)x[k * r.n + i];
+
+            *sum += (r.op == CT__REDUCTION_PARAMETER__REDUCTION_OP__ASUM)    ? fabs(v)
+                    : (r.op == CT__REDUCTION_PARAMETER__REDUCTION_OP__SUMSQ) ? v * v
+                                                                             : v;
+        },
+        KERNEL(int64_t k, const double *sum) { y[k] = (float)(r.factor * *sum); });
+}
+
+static ct_status reduction_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    const float *x = ct_blob_data(in->bottom[0]), *dy = ct_blob_diff(in->top[0]);
+    float *dx = ct_blob_diff(in->bottom[0]);
+    reduction r;
+
+    if (dx == NULL) return CT_OK;
+    CT_TRY(reduction_of(l, in, ex, &r));
+    return ct_cuda_map(
+        ex->stream, "Reduction backward", r.rows * r.n, KERNEL(int64_t i) {
+            float g = (float)(r.factor * (double)dy[i / r.n]);
+
+            if (r.op == CT__REDUCTION_PARAMETER__REDUCTION_OP__ASUM)
+                dx[i] = (x[i] > 0.0f) ? g : (x[i] < 0.0f) ? -g : 0.0f;
+            else
+                dx[i] =
+                    (r.op == CT__REDUCTION_PARAMETER__REDUCTION_OP__SUMSQ) ? 2.0f * g * x[i] : g;
+        });
+}
+
+const ct_layer_form ct_cuda_reduction = { "Reduction", NULL, reduction_forward,
+                                          reduction_backward };
+
+/* ---- rows by index: BatchReindex and Embed. Buffer 0 has the m indices, then their order by index
+ * (m, stable), then where each of them begins in it for backward (n + 1): ct_index_ints(). */
+
+/* Reads, checks and sorts. */
+static ct_status read_index(const ct_layer *l, ct_exec *ex, const float *values, int64_t m,
+                            int64_t n, int32_t *index)
+{
+    size_t ints = (size_t)(2 * m + n + 1);
+    const float *value;
+    void *more;
+    int32_t *host, *order, *start;
+
+    CT_TRY(read_values(ex, values, m, ints * sizeof(int32_t), &value, &more));
+    host = (int32_t *)more;
+    order = host + m;
+    start = order + m;
+    memset(start, 0, (size_t)(n + 1) * sizeof(*start));
+    for (int64_t i = 0; i < m; i++) {
+        if (!ct_label_class(value[i], n, &host[i]))
+            return CT_LAYER_FAIL(
+                l, CT_ERR_DATA, "%s %lld of batch %lld is %g, not a whole number in 0..%lld",
+                (strcmp(l->ops->type, "Embed") == 0) ? "element" : "index", (long long)i,
+                (long long)ex->micro_step, (double)value[i], (long long)(n - 1));
+        start[host[i] + 1]++;
+    }
+    for (int64_t k = 0; k < n; k++) start[k + 1] += start[k];
+    for (int64_t i = 0; i < m; i++) order[start[host[i]]++] = (int32_t)i;
+    for (int64_t k = n; k > 0; k--) start[k] = start[k - 1]; /* each had moved to the next one's */
+    start[0] = 0;
+    return ex->dev->from_host(ex->stream, index, host, ints * sizeof(*host));
+}
+
+/* to[r] (+)= the rows of `from` whose index is r, in their order. */
+static ct_status add_rows(ct_exec *ex, int64_t n, int64_t m, int64_t row, const int32_t *index,
+                          const float *from, bool add, float *to)
+{
+    const int32_t *order = index + m, *start = order + m;
+
+    return ct_cuda_map(
+        ex->stream, "rows by index", n * row, KERNEL(int64_t e) {
+            int64_t r = e / row, c = e % row;
+            float sum = add ? to[e] : 0.0f;
+
+            for (int32_t k = start[r]; k < start[r + 1]; k++) sum += from[order[k] * row + c];
+            to[e] = sum;
+        });
+}
+
+static ct_status reindex_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    int64_t m = dim_of(in->top[0], 0), n = dim_of(in->bottom[0], 0);
+    int64_t row = ct_shape_count(&in->top[0]->data.shape, 1, -1);
+    int32_t *index = (int32_t *)in->buffer[0].data;
+    const float *x = ct_blob_data(in->bottom[0]);
+    float *y = ct_blob_data(in->top[0]);
+
+    CT_TRY(read_index(l, ex, ct_blob_data(in->bottom[1]), m, n, index));
+    return ct_cuda_map(
+        ex->stream, "BatchReindex", m * row,
+        KERNEL(int64_t e) { y[e] = x[index[e / row] * row + e % row]; });
+}
+
+static ct_status reindex_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    float *dx = ct_blob_diff(in->bottom[0]);
+
+    (void)l;
+    if (dx == NULL) return CT_OK;
+    return add_rows(ex, dim_of(in->bottom[0], 0), dim_of(in->top[0], 0),
+                    ct_shape_count(&in->top[0]->data.shape, 1, -1),
+                    (const int32_t *)in->buffer[0].data, ct_blob_diff(in->top[0]), false, dx);
+}
+
+const ct_layer_form ct_cuda_batch_reindex = { "BatchReindex", NULL, reindex_forward,
+                                              reindex_backward };
+
+static ct_status embed_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    int64_t m = count_of(in->bottom[0]), k = l->weight[0].shape.dim[0];
+    int64_t n = l->weight[0].shape.dim[1];
+    int32_t *index = (int32_t *)in->buffer[0].data;
+    const float *w = ct_blob_data(&in->weight[0]);
+    const float *b = (l->n_weight > 1) ? ct_blob_data(&in->weight[1]) : NULL;
+    float *y = ct_blob_data(in->top[0]);
+
+    CT_TRY(read_index(l, ex, ct_blob_data(in->bottom[0]), m, k, index));
+    return ct_cuda_map(
+        ex->stream, "Embed", m * n, KERNEL(int64_t e) {
+            float v = w[index[e / n] * n + e % n];
+
+            y[e] = (b != NULL) ? v + b[e % n] : v;
+        });
+}
+
+static ct_status embed_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    int64_t m = count_of(in->bottom[0]), n = l->weight[0].shape.dim[1];
+    const float *dy = ct_blob_diff(in->top[0]);
+    float *dw = ct_blob_diff(&in->weight[0]);
+    ct_view v = { m, n, 1, 0 };
+
+    if (dw != NULL)
+        CT_TRY(add_rows(ex, l->weight[0].shape.dim[0], m, n, (const int32_t *)in->buffer[0].data,
+                        dy, ct_weight_beta(in, ex, 0) != 0.0f, dw));
+    if ((l->n_weight < 2) || (ct_blob_diff(&in->weight[1]) == NULL)) return CT_OK;
+    return ct_kernels(ex)->dot(ex, &v, dy, NULL, ct_weight_beta(in, ex, 1) != 0.0f,
+                               ct_blob_diff(&in->weight[1]));
+}
+
+const ct_layer_form ct_cuda_embed = { "Embed", NULL, embed_forward, embed_backward };
+
+/* ---- ArgMax: a distribution a thread; buffer 0 holds the best of each, in order */
+
+typedef struct found {
+    float value;
+    int64_t place;
+} found;
+
+/* Of equal values the later place comes first, as in Caffe; what is no number comes last. */
+static __device__ bool before(float a, float b)
+{
+    return (a >= b) || ((b != b) && (a == a)) || ((a != a) && (b != b));
+}
+
+static __device__ void best_of(const float *x, int64_t n, int64_t step, int64_t k, found *f)
+{
+    int64_t have = 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        float value = x[i * step];
+        int64_t at = have;
+
+        if ((have == k) && !before(value, f[k - 1].value)) continue;
+        if (have < k)
+            have++;
+        else
+            at = k - 1;
+        for (; (at > 0) && before(value, f[at - 1].value); at--) f[at] = f[at - 1];
+        f[at].value = value;
+        f[at].place = i;
+    }
+}
+
+static ct_status argmax_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    const Ct__ArgMaxParameter *p = l->param->argmax_param;
+    bool values = (p != NULL) && p->out_max_val, has_axis = (p != NULL) && p->has_axis;
+    int64_t k = (p != NULL) ? p->top_k : 1;
+    ct_view v = *(const ct_view *)in->state;
+    const float *x = ct_blob_data(in->bottom[0]);
+    float *y = ct_blob_data(in->top[0]);
+    found *all = (found *)in->buffer[0].data;
+
+    return ct_cuda_map(
+        ex->stream, "ArgMax", v.outer * v.inner, KERNEL(int64_t d) {
+            int64_t o = d / v.inner, i = d % v.inner;
+            found *f = all + d * k;
+
+            best_of(x + o * v.mid * v.inner + i, v.mid, v.inner, k, f);
+            for (int64_t j = 0; j < k; j++) {
+                float place = (float)f[j].place;
+
+                if (has_axis) {
+                    y[(o * k + j) * v.inner + i] = values ? f[j].value : place;
+                } else if (values) {
+                    y[2 * o * k + j] = place;
+                    y[(2 * o + 1) * k + j] = f[j].value;
+                } else {
+                    y[o * k + j] = place;
+                }
+            }
+        });
+}
+
+const ct_layer_form ct_cuda_argmax = { "ArgMax", NULL, argmax_forward, NULL };
+
+/* ---- Im2col */
+
+static ct_status im2col_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    ct_conv_desc d = *(const ct_conv_desc *)in->state;
+
+    (void)l;
+    return ct_cuda_im2col(ex, &d, d.n, ct_blob_data(in->bottom[0]), ct_blob_data(in->top[0]));
+}
+
+static ct_status im2col_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    ct_conv_desc d = *(const ct_conv_desc *)in->state;
+
+    (void)l;
+    if (ct_blob_diff(in->bottom[0]) == NULL) return CT_OK;
+    return ct_cuda_col2im(ex, &d, d.n, ct_blob_diff(in->top[0]), ct_blob_diff(in->bottom[0]));
+}
+
+const ct_layer_form ct_cuda_im2col_layer = { "Im2col", NULL, im2col_forward, im2col_backward };
+
+/* ---- Pooling: MAX and AVE are engines; STOCHASTIC draws one element of each window */
+
+static bool is_stochastic(const ct_layer *l)
+{
+    return l->param->pooling_param->pool == CT__POOLING_PARAMETER__POOL_METHOD__STOCHASTIC;
+}
+
+typedef struct draw_window {
+    int64_t top, bottom, left, right;
+} draw_window;
+
+static __device__ draw_window window_of(const ct_pool_desc &d, int64_t o)
+{
+    draw_window v;
+
+    v.top = o / d.ow % d.oh * d.sh;
+    v.left = o % d.ow * d.sw;
+    v.bottom = (v.top + d.kh < d.h) ? v.top + d.kh : d.h;
+    v.right = (v.left + d.kw < d.w) ? v.left + d.kw : d.w;
+    return v;
+}
+
+static __device__ void window_sums(const ct_pool_desc &d, const draw_window &v, const float *x,
+                                   float *sum_p, float *square_p)
+{
+    float sum = 0.0f, square = 0.0f;
+
+    for (int64_t i = v.top; i < v.bottom; i++) {
+        for (int64_t j = v.left; j < v.right; j++) {
+            sum += x[i * d.w + j];
+            square += x[i * d.w + j] * x[i * d.w + j];
+        }
+    }
+    *sum_p = sum;
+    *square_p = square;
+}
+
+/* The first element at which the running sum reaches share * sum; the last where rounding keeps it
+ * below. */
+static __device__ int32_t reach(const ct_pool_desc &d, const draw_window &v, const float *x,
+                                float share)
+{
+    float sum, square, run = 0.0f;
+    int64_t at = v.top * d.w + v.left;
+
+    window_sums(d, v, x, &sum, &square);
+    for (int64_t i = v.top; i < v.bottom; i++) {
+        for (int64_t j = v.left; j < v.right; j++) {
+            at = i * d.w + j;
+            run += x[at];
+            if (run >= share * sum) return (int32_t)at;
+        }
+    }
+    return (int32_t)at;
+}
+
+static ct_status pooling_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    ct_pool_desc d = *(const ct_pool_desc *)in->state;
+    int64_t n = count_of(in->top[0]), local = (ex->batch_local > 0) ? ex->batch_local : 1;
+    uint64_t key = ct_rng_key(ex->seed, (uint64_t)ex->micro_step, ct_rng_hash(l->name));
+    uint64_t first = (uint64_t)(ex->batch_first * (n / local));
+    const float *x = ct_blob_data(in->bottom[0]);
+    float *y = ct_blob_data(in->top[0]);
+    int32_t *place = (int32_t *)in->buffer[0].data;
+    bool test = (l->phase == CT_TEST);
+
+    if (!is_stochastic(l)) return l->ops->forward(l, in, ex);
+    return ct_cuda_map(
+        ex->stream, "Pooling", n, KERNEL(int64_t o) {
+            const float *from = x + o / (d.oh * d.ow) * d.h * d.w;
+            draw_window v = window_of(d, o);
+            uint64_t number = first + (uint64_t)o;
+
+            if (test) {
+                float sum, square;
+
+                window_sums(d, v, from, &sum, &square);
+                y[o] = (sum > 0.0f) ? square / (sum + FLT_MIN) : 0.0f;
+                return;
+            }
+            place[o] =
+                reach(d, v, from, ct_rng_uniform(ct_philox(key, 0, number / 4).v[number % 4]));
+            y[o] = from[place[o]];
+        });
+}
+
+/* The outputs [*lo_p, *hi_p) whose windows cover `in`. */
+static __device__ void covering(int64_t in, int64_t kernel, int64_t stride, int64_t out,
+                                int64_t *lo_p, int64_t *hi_p)
+{
+    *lo_p = (in < kernel) ? 0 : (in - kernel) / stride + 1;
+    *hi_p = (in / stride + 1 < out) ? in / stride + 1 : out;
+}
+
+static ct_status pooling_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    ct_pool_desc d = *(const ct_pool_desc *)in->state;
+    const float *x = ct_blob_data(in->bottom[0]), *dy = ct_blob_diff(in->top[0]);
+    const int32_t *place = (const int32_t *)in->buffer[0].data;
+    float *dx = ct_blob_diff(in->bottom[0]);
+    bool test = (l->phase == CT_TEST);
+
+    if (!is_stochastic(l) || (dx == NULL) || (dy == NULL)) return l->ops->backward(l, in, ex);
+    return ct_cuda_map(
+        ex->stream, "Pooling backward", count_of(in->bottom[0]), KERNEL(int64_t e) {
+            int64_t at = e % (d.h * d.w), plane = e / (d.h * d.w), i0, i1, j0, j1;
+            float total = 0.0f;
+
+            covering(at / d.w, d.kh, d.sh, d.oh, &i0, &i1);
+            covering(at % d.w, d.kw, d.sw, d.ow, &j0, &j1);
+            for (int64_t i = i0; i < i1; i++) {
+                for (int64_t j = j0; j < j1; j++) {
+                    int64_t o = (plane * d.oh + i) * d.ow + j;
+                    float sum, square;
+
+                    if (!test) {
+                        total += (place[o] == at) ? dy[o] : 0.0f;
+                        continue;
+                    }
+                    window_sums(d, window_of(d, o), x + plane * d.h * d.w, &sum, &square);
+                    if (sum > 0.0f) total += dy[o] * (2.0f * x[e] - square / sum) / sum;
+                }
+            }
+            dx[e] = total;
+        });
+}
+
+const ct_layer_form ct_cuda_pooling = { "Pooling", NULL, pooling_forward, pooling_backward, true };
+
+/* ---- Accuracy: its scores go to the host; the second top is made there alone */
+
+static bool accuracy_can(const Ct__LayerParameter *p)
+{
+    return p->n_top < 2;
+}
+
+const ct_layer_form ct_cuda_accuracy = { "Accuracy", accuracy_can, NULL, NULL };

@@ -1,0 +1,310 @@
+/** @file neuron_math.h  The functions themselves, y = f(x) and the slope, of one number: the CPU's
+ * loops and the CUDA kernels are made of the same lines. Private to layers/engine/neuron.
+ */
+#ifndef CT_NEURON_MATH_H
+#define CT_NEURON_MATH_H
+
+#include <math.h>
+
+#include "framework/base/hd.h"
+#include "framework/base/simd.h"
+#include "framework/math/scalar.h"
+#include "layers/engine/neuron/neuron.h"
+
+#ifdef __CUDACC__
+#define FN CT_HD static inline float
+#else
+#define FN CT_SIMD_PART float
+#endif
+typedef ct_neuron_args arg;
+
+FN abs_value(arg k, float x)
+{
+    (void)k;
+    return (x < 0.0f) ? -x : x;
+}
+
+FN abs_slope(arg k, float x)
+{
+    (void)k;
+    return (x > 0.0f) ? 1.0f : (x < 0.0f) ? -1.0f : 0.0f;
+}
+
+FN bnll_value(arg k, float x)
+{
+    (void)k;
+    return ct_softplus_f32(x);
+}
+
+/* 1 / (1 + e^-x) = 1 - e^-y */
+FN bnll_slope(arg k, float y)
+{
+    (void)k;
+    return -ct_expm1_f32(-y);
+}
+
+FN clip_value(arg k, float x)
+{
+    x = (x > k.b) ? k.b : x;
+    return (x < k.a) ? k.a : x;
+}
+
+FN clip_slope(arg k, float x)
+{
+    return ((x >= k.a) && (x <= k.b)) ? 1.0f : 0.0f;
+}
+
+FN constant_value(arg k, float x)
+{
+    (void)x;
+    return k.a;
+}
+
+FN constant_slope(arg k, float none)
+{
+    (void)k, (void)none;
+    return 0.0f;
+}
+
+FN elu_value(arg k, float x)
+{
+    float z = (x < -87.0f) ? -87.0f : x, below = (z > 0.0f) ? 0.0f : z, e;
+    float rest = ct_exp_reduce(below, &e), power = ct_power_of_two(e);
+
+    return (z - below) + k.a * (power * rest + (power - 1.0f)); /* no choice that may branch */
+}
+
+FN elu_slope(arg k, float y)
+{
+    float low = (y > 0.0f) ? 0.0f : y;
+
+    return low + ((y > 0.0f) ? 1.0f : k.a);
+}
+
+FN elu_below_slope(arg k, float x)
+{
+    float below = k.a * ct_exp_f32(x);
+
+    return (x > 0.0f) ? 1.0f : below;
+}
+
+FN exp_value(arg k, float x)
+{
+    return k.b * ct_exp_whole_f32(k.a * x);
+}
+
+FN exp_slope(arg k, float y)
+{
+    return k.a * y;
+}
+
+/* Beyond 16 the functions below are 0 or x to the last bit; x^2 then cannot overflow. */
+FN within16(float x)
+{
+    x = (x > 16.0f) ? 16.0f : x;
+    return (x < -16.0f) ? -16.0f : x;
+}
+
+FN gelu_value(arg k, float x)
+{
+    (void)k;
+    return x * (0.5f + 0.5f * ct_erf_f32(x * 0x1.6a09e6p-1f)); /* 1 / sqrt(2) */
+}
+
+FN gelu_slope(arg k, float x)
+{
+    float z = within16(x), density = 0x1.988454p-2f * ct_exp_f32(-0.5f * z * z); /* 1/sqrt(2 pi) */
+
+    (void)k;
+    return 0.5f + 0.5f * ct_erf_f32(z * 0x1.6a09e6p-1f) + z * density;
+}
+
+#define GELU_FACTOR 0x1.988454p-1f /* sqrt(2 / pi) */
+#define GELU_CUBE   0.044715f
+
+FN gelu_tanh_value(arg k, float x)
+{
+    float z = within16(x);
+
+    (void)k;
+    return 0.5f * x * (1.0f + ct_tanh_f32(GELU_FACTOR * (z + GELU_CUBE * z * z * z)));
+}
+
+FN gelu_tanh_slope(arg k, float x)
+{
+    float z = within16(x), t = ct_tanh_f32(GELU_FACTOR * (z + GELU_CUBE * z * z * z));
+
+    (void)k;
+    return 0.5f * (1.0f + t) +
+           0.5f * z * (1.0f - t * t) * GELU_FACTOR * (1.0f + 3.0f * GELU_CUBE * z * z);
+}
+
+FN log_value(arg k, float x)
+{
+    return k.c * ct_log_f32(k.a * x + k.b);
+}
+
+FN log_slope(arg k, float x)
+{
+    return k.c * k.a / (k.a * x + k.b);
+}
+
+/* tanh(ln(1 + e)) = n / (n + 2) with e = e^x, n = e^2 + 2 e; from 20 on that is 1 */
+FN mish_value(arg k, float x)
+{
+    float e = ct_exp_f32((x < 20.0f) ? x : 20.0f), n = e * (e + 2.0f);
+
+    (void)k;
+    return x * (n / (n + 2.0f));
+}
+
+FN mish_slope(arg k, float x)
+{
+    float z = (x < 20.0f) ? x : 20.0f, e = ct_exp_f32(z), n = e * (e + 2.0f), m = n + 2.0f;
+
+    (void)k;
+    return n / m + 4.0f * z * e * (1.0f + e) / (m * m);
+}
+
+FN power_value(arg k, float x)
+{
+    return powf(k.a * x + k.b, k.c);
+}
+
+FN power_slope(arg k, float x)
+{
+    return k.d * powf(k.a * x + k.b, k.c - 1.0f);
+}
+
+FN affine_value(arg k, float x)
+{
+    return k.a * x + k.b;
+}
+
+FN affine_slope(arg k, float none)
+{
+    (void)none;
+    return k.d;
+}
+
+FN square_value(arg k, float x)
+{
+    float t = k.a * x + k.b;
+
+    return t * t;
+}
+
+FN square_slope(arg k, float x)
+{
+    return k.d * (k.a * x + k.b);
+}
+
+FN root_value(arg k, float x)
+{
+    return sqrtf(k.a * x + k.b);
+}
+
+FN root_slope(arg k, float y)
+{
+    return k.d / y;
+}
+
+FN inverse_root_value(arg k, float x)
+{
+    return 1.0f / sqrtf(k.a * x + k.b);
+}
+
+FN inverse_root_slope(arg k, float y)
+{
+    return k.d * y * y * y;
+}
+
+FN inverse_value(arg k, float x)
+{
+    return 1.0f / (k.a * x + k.b);
+}
+
+FN inverse_slope(arg k, float y)
+{
+    return k.d * y * y;
+}
+
+FN relu6_value(arg k, float x)
+{
+    float below = k.a * x;
+
+    x = (x > 6.0f) ? 6.0f : x;
+    return (x < 0.0f) ? below : x;
+}
+
+FN relu6_slope(arg k, float y)
+{
+    return (y <= 0.0f) ? k.a : (y < 6.0f) ? 1.0f : 0.0f;
+}
+
+FN sigmoid_value(arg k, float x)
+{
+    (void)k;
+    return ct_sigmoid_f32(x);
+}
+
+FN sigmoid_slope(arg k, float y)
+{
+    (void)k;
+    return y * (1.0f - y);
+}
+
+FN swish_value(arg k, float x)
+{
+    return x * ct_sigmoid_f32(k.a * x);
+}
+
+FN swish_slope(arg k, float x)
+{
+    float s = ct_sigmoid_f32(k.a * x);
+
+    return s + k.a * x * s * (1.0f - s);
+}
+
+FN tanh_value(arg k, float x)
+{
+    (void)k;
+    return ct_tanh_f32(x);
+}
+
+FN tanh_slope(arg k, float y)
+{
+    (void)k;
+    return 1.0f - y * y;
+}
+
+FN threshold_value(arg k, float x)
+{
+    return (x > k.a) ? 1.0f : 0.0f;
+}
+
+/** X(name, what the slope is a function of, value, slope). */
+#define CT_NEURON_LIST(X)                                                                          \
+    X(abs, CT_READS_BOTTOM, abs_value, abs_slope)                                                  \
+    X(affine, 0, affine_value, affine_slope)                                                       \
+    X(bnll, CT_READS_TOP, bnll_value, bnll_slope)                                                  \
+    X(clip, CT_READS_BOTTOM, clip_value, clip_slope)                                               \
+    X(constant, 0, constant_value, constant_slope)                                                 \
+    X(elu, CT_READS_TOP, elu_value, elu_slope)                                                     \
+    X(elu_below, CT_READS_BOTTOM, elu_value, elu_below_slope)                                      \
+    X(exp, CT_READS_TOP, exp_value, exp_slope)                                                     \
+    X(gelu, CT_READS_BOTTOM, gelu_value, gelu_slope)                                               \
+    X(gelu_tanh, CT_READS_BOTTOM, gelu_tanh_value, gelu_tanh_slope)                                \
+    X(inverse, CT_READS_TOP, inverse_value, inverse_slope)                                         \
+    X(inverse_root, CT_READS_TOP, inverse_root_value, inverse_root_slope)                          \
+    X(log, CT_READS_BOTTOM, log_value, log_slope)                                                  \
+    X(mish, CT_READS_BOTTOM, mish_value, mish_slope)                                               \
+    X(power, CT_READS_BOTTOM, power_value, power_slope)                                            \
+    X(relu6, CT_READS_TOP, relu6_value, relu6_slope)                                               \
+    X(root, CT_READS_TOP, root_value, root_slope)                                                  \
+    X(sigmoid, CT_READS_TOP, sigmoid_value, sigmoid_slope)                                         \
+    X(square, CT_READS_BOTTOM, square_value, square_slope)                                         \
+    X(swish, CT_READS_BOTTOM, swish_value, swish_slope)                                            \
+    X(tanh, CT_READS_TOP, tanh_value, tanh_slope)
+
+#endif

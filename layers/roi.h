@@ -1,0 +1,87 @@
+/** @file roi.h  Where the bins of a region lie on the bottom: what ROIPooling and PSROIPooling
+ * compute with, on the host and on devices. Private to layers/. */
+#ifndef CT_ROI_H
+#define CT_ROI_H
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "framework/base/hd.h"
+
+typedef struct ct_roi_state {
+    int64_t h, w, dim; /* bins; channels of the top, 0: those of the bottom */
+    float scale;
+} ct_roi_state;
+
+/** A bin on the bottom: rows [top, bottom), columns [left, right). */
+typedef struct ct_roi_bin {
+    int64_t top, bottom, left, right;
+} ct_roi_bin;
+
+typedef struct ct_roi_region {
+    int64_t sample;
+    float y, x, h, w; /* where it begins, and sizes of its bins */
+} ct_roi_region;
+
+/** MAX: edges are rounded on the bottom. Mean: in pixels, and may lie between places. */
+CT_HD static inline ct_roi_region ct_roi_region_of(const ct_roi_state *s, const float *roi)
+{
+    ct_roi_region r;
+    float w, h;
+
+    r.sample = (int64_t)roi[0];
+    if (s->dim == 0) {
+        r.x = roundf(roi[1] * s->scale);
+        r.y = roundf(roi[2] * s->scale);
+        w = fmaxf(roundf(roi[3] * s->scale) - r.x + 1.0f, 1.0f);
+        h = fmaxf(roundf(roi[4] * s->scale) - r.y + 1.0f, 1.0f);
+    } else {
+        r.x = roundf(roi[1]) * s->scale;
+        r.y = roundf(roi[2]) * s->scale;
+        w = fmaxf((roundf(roi[3]) + 1.0f) * s->scale - r.x, 0.1f);
+        h = fmaxf((roundf(roi[4]) + 1.0f) * s->scale - r.y, 0.1f);
+    }
+    r.w = w / (float)s->w;
+    r.h = h / (float)s->h;
+    return r;
+}
+
+CT_HD static inline int64_t ct_roi_inside(float at, int64_t n)
+{
+    return (at <= 0.0f) ? 0 : (at >= (float)n) ? n : (int64_t)at;
+}
+
+/** Bin (i, j) on planes of height x width. */
+CT_HD static inline ct_roi_bin ct_roi_bin_of(const ct_roi_region *r, int64_t i, int64_t j,
+                                             int64_t height, int64_t width)
+{
+    ct_roi_bin b;
+
+    b.top = ct_roi_inside(floorf((float)i * r->h + r->y), height);
+    b.bottom = ct_roi_inside(ceilf((float)(i + 1) * r->h + r->y), height);
+    b.left = ct_roi_inside(floorf((float)j * r->w + r->x), width);
+    b.right = ct_roi_inside(ceilf((float)(j + 1) * r->w + r->x), width);
+    return b;
+}
+
+CT_HD static inline bool ct_roi_is_empty(const ct_roi_bin *b)
+{
+    return (b->bottom <= b->top) || (b->right <= b->left);
+}
+
+/** The place of the first largest value of a bin; -1: it is empty. */
+CT_HD static inline int32_t ct_roi_largest(const float *x, int64_t width, const ct_roi_bin *b)
+{
+    int64_t best = b->top * width + b->left;
+
+    if (ct_roi_is_empty(b)) return -1;
+    for (int64_t i = b->top; i < b->bottom; i++) {
+        for (int64_t k = i * width + b->left; k < i * width + b->right; k++) {
+            if (x[k] > x[best]) best = k;
+        }
+    }
+    return (int32_t)best;
+}
+
+#endif
