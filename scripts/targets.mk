@@ -65,6 +65,29 @@ test-cli: $(B)/cortado
 test-slurm: $(B)/cortado
 	$(Q)STRICT=$(STRICT) $(TEST_ENV) ASAN_OPTIONS=detect_leaks=0 $(RUN) slurm/test_slurm bash tests/slurm/test_slurm.sh
 
+# ---- on a GPU: each builds with CUDA=1 and says "no GPU: nothing run" where none works, exit code 77
+GPU_BUILD := build/cuda
+GPU_TESTS := cuda $(shell sed -n 's/^layers=.*:-\(.*\)}$$/\1/p' scripts/gpu/test.sh)
+.PHONY: test-gpu bench-gpu gpu-bundle gpu-programs test-emulated
+gpu-programs:
+	$(Q)$(MAKE) --no-print-directory $(JOBS) CUDA=1 B=$(GPU_BUILD) $(GPU_BUILD)/cortado \
+	    $(GPU_BUILD)/tests/bench/bench_gpu $(GPU_TESTS:%=$(GPU_BUILD)/tests/unit/test_%)
+test-gpu: gpu-programs
+	$(Q)scripts/gpu/test.sh $(GPU_BUILD)
+bench-gpu: gpu-programs
+	$(Q)scripts/gpu/bench.sh $(GPU_BUILD)
+# one folder for nodes on which nothing can be built: scripts/gpu/test.sh build/gpu-bundle there
+gpu-bundle: gpu-programs
+	$(Q)scripts/gpu/bundle.sh $(GPU_BUILD) build/gpu-bundle
+
+# the same tests without a GPU, kernels as loops on the host: tests/emulated_cuda
+EMULATED := $(if $(T),$(filter $(T)%,cuda_staged $(GPU_TESTS)),cuda_staged $(GPU_TESTS))
+test-emulated:
+	$(Q)$(MAKE) --no-print-directory $(JOBS) CUDA=emulated do-test-emulated
+.PHONY: do-test-emulated
+do-test-emulated: $(EMULATED:%=$(B)/tests/unit/test_%)
+	$(Q)for t in $^; do STRICT=$(STRICT) CORTADO_TEST_DEVICE=cuda $(RUN) emulated/$$(basename $$t) $$t || exit 1; done
+
 # ---- make check: nothing runs, everything is looked at
 check: $(PB).h $(B)/build_info.h
 	$(Q)scripts/check_includes.sh
@@ -76,7 +99,7 @@ check: $(PB).h $(B)/build_info.h
 
 BENCH_RANKS ?= 2 4
 bench: $(B)/cortado $(BENCH_BIN)
-	$(Q)for t in $(BENCH_BIN); do echo "BENCH $$t"; $$t || exit 1; done
+	$(Q)for t in $(filter-out %/bench_gpu,$(BENCH_BIN)); do echo "BENCH $$t"; $$t || exit 1; done
 	$(Q)echo "BENCH nets"; CORTADO=$(B)/cortado tests/bench/nets.sh
 	$(Q)for n in $(BENCH_RANKS); do echo "BENCH comm, $$n ranks"; OMP_NUM_THREADS=1 \
 	    $(MPIRUN) $(MPIRUN_FLAGS) -np $$n $(B)/cortado bench comm || exit 1; done

@@ -100,6 +100,17 @@ static size_t f32_bytes(int64_t n)
 
 /* ---- building */
 
+/* CORTADO_TEST_DEVICE=cuda runs the tests of layers there: those that have no way to run on it, and
+ * tests that name a device, stay where they are. */
+static const ct_device *test_device(void)
+{
+    const char *mode = getenv("CORTADO_TEST_DEVICE");
+    const ct_device *dev = ct_device_cpu();
+
+    if (mode != NULL) assert_int_equal(ct_device_open(mode, 0, &dev), CT_OK);
+    return dev;
+}
+
 static ct_status parse_param(test_layer *t)
 {
     const test_layer_spec *s = &t->spec;
@@ -226,6 +237,16 @@ static void place_all(test_layer *t)
     }
 }
 
+/* On the CPU, of a layer that the environment alone put elsewhere. */
+static ct_status make_twin(test_layer *t)
+{
+    test_layer_spec spec = t->spec;
+
+    if ((t->layer.dev->kind == CT_DEVICE_CPU) || (t->spec.dev != NULL)) return CT_OK;
+    spec.dev = ct_device_cpu();
+    return test_layer_create(&spec, &t->twin);
+}
+
 static ct_status build(test_layer *t)
 {
     const test_layer_spec *s = &t->spec;
@@ -239,7 +260,9 @@ static ct_status build(test_layer *t)
     l->name = (l->param->name != NULL) ? l->param->name : "layer";
     l->where = "";
     l->env = &t->env;
-    l->dev = (s->dev != NULL) ? s->dev : ct_device_cpu();
+    ct_layer_place(l, (s->dev != NULL) ? s->dev : test_device());
+    /* engines that a test names are the CPU's; its twin has them */
+    if ((s->dev == NULL) && (l->dev->kind != CT_DEVICE_CPU)) t->own_param.ct_kernel = NULL;
     l->phase = s->phase;
     l->backward_reads = l->ops->backward_reads;
     l->state = calloc(1, l->ops->state_size + 1);
@@ -270,6 +293,7 @@ ct_status test_layer_create(const test_layer_spec *spec, test_layer **t_p)
     t->ex = (ct_exec){ .dev = t->layer.dev, .phase = spec->phase, .seed = t->env.seed };
     t->ex.batch_local = (spec->n_bottom > 0) ? ct_shape_legacy(&spec->bottom[0], 0) : 1;
     t->ex.batch_global = t->ex.batch_local;
+    assert_int_equal(make_twin(t), CT_OK);
     *t_p = t;
     return CT_OK;
 }
@@ -277,6 +301,7 @@ ct_status test_layer_create(const test_layer_spec *spec, test_layer **t_p)
 void test_layer_destroy(test_layer *t)
 {
     if (t == NULL) return;
+    test_layer_destroy(t->twin);
     if ((t->layer.ops != NULL) && (t->layer.ops->release != NULL) && (t->instance.state != NULL))
         t->layer.ops->release(&t->layer, &t->instance);
     if ((t->layer.ops != NULL) && (t->layer.ops->destroy != NULL) && (t->layer.state != NULL))
@@ -314,6 +339,81 @@ static void unchanged(test_layer *t, const ct_tensor *now, const float *host, co
     if (!same) fail_msg("layer %s changed %s", t->layer.ops->type, what);
 }
 
+/* Both sides take other orders of sums and other roundings of exp and log. */
+static void compare_twins(const test_layer *t, const float *mine, const float *twin, int64_t n,
+                          const char *what, int k)
+{
+    const double share = 2e-5; /* some 300 roundings */
+    double largest = 1.0;
+
+    for (int64_t i = 0; i < n; i++) {
+        double size = fabs((double)twin[i]);
+
+        if (isfinite(size)) largest = fmax(largest, size);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        bool alike = fabs((double)mine[i] - (double)twin[i]) <= share * largest;
+        bool special = (isnan(mine[i]) && isnan(twin[i])) || (mine[i] == twin[i]);
+
+        if (!alike && !special)
+            fail_msg("%s: %s %d, element %lld: %.9g on %s, %.9g on the CPU", t->layer.ops->type,
+                     what, k, (long long)i, (double)mine[i], t->layer.dev->name, (double)twin[i]);
+    }
+}
+
+enum { COMPARED = 6 /* passes of a layer */ };
+
+static bool has_twin(const test_layer *t)
+{
+    /* pretended ranks count what a layer asks of them */
+    return (t->twin != NULL) && (t->n_compared < COMPARED) && (t->ex.sum_ranks == NULL);
+}
+
+static void twin_forward(test_layer *t, ct_status status)
+{
+    test_layer *w = t->twin;
+
+    w->ex = t->ex;
+    w->ex.dev = w->layer.dev;
+    w->env = t->env;
+    for (int i = 0; i < t->layer.n_bottom; i++)
+        memcpy(w->input[i], t->input[i], f32_bytes(t->input_count[i]));
+    for (int i = 0; i < t->layer.n_weight; i++)
+        memcpy(w->weight[i], t->weight[i], f32_bytes(t->weight_count[i]));
+    assert_int_equal(test_layer_forward(w), status);
+    for (int i = 0; (status == CT_OK) && (i < t->layer.n_top); i++)
+        compare_twins(t, t->top[i], w->top[i], t->top_count[i], "top", i);
+    for (int i = 0; (status == CT_OK) && (i < t->layer.n_weight); i++)
+        compare_twins(t, t->weight_after[i], w->weight_after[i], t->weight_count[i], "weight", i);
+}
+
+/* before: the twin takes what it adds to. */
+static void twin_backward(test_layer *t, bool before, ct_status status)
+{
+    test_layer *w = t->twin;
+
+    for (int i = 0; before && (i < t->layer.n_weight); i++) {
+        if (t->weight_diff[i] != NULL)
+            memcpy(w->weight_diff[i], t->weight_diff[i], f32_bytes(t->weight_count[i]));
+    }
+    if (before) return;
+    w->ex.accumulate = t->ex.accumulate;
+    for (int i = 0; i < t->layer.n_top; i++)
+        memcpy(w->top_diff[i], t->top_diff[i], f32_bytes(t->top_count[i]));
+    assert_int_equal(test_layer_backward(w), status);
+    for (int i = 0; i < t->layer.n_bottom; i++) {
+        if (t->input_diff[i] != NULL)
+            compare_twins(t, t->input_diff[i], w->input_diff[i], t->input_count[i], "bottom diff",
+                          i);
+    }
+    for (int i = 0; i < t->layer.n_weight; i++) {
+        if (t->weight_diff[i] != NULL)
+            compare_twins(t, t->weight_diff[i], w->weight_diff[i], t->weight_count[i],
+                          "weight diff", i);
+    }
+    t->n_compared++;
+}
+
 ct_status test_layer_forward(test_layer *t)
 {
     ct_instance *in = &t->instance;
@@ -327,7 +427,7 @@ ct_status test_layer_forward(test_layer *t)
         put(t, in->weight[i].data.data, t->weight[i], f32_bytes(t->weight_count[i]));
     in->weight_version++;
     poison_scratch(t);
-    status = t->layer.ops->forward(&t->layer, in, &t->ex);
+    status = ct_layer_forward(&t->layer, in, &t->ex);
     for (int i = 0; i < t->layer.n_top; i++)
         get(t, t->top[i], in->top[i]->data.data, f32_bytes(t->top_count[i]));
     for (int i = 0; i < t->layer.n_weight; i++) {
@@ -340,6 +440,7 @@ ct_status test_layer_forward(test_layer *t)
             unchanged(t, &in->bottom[i]->data, t->input[i], "a bottom in forward");
     }
     check_guards(t);
+    if (has_twin(t)) twin_forward(t, status);
     return status;
 }
 
@@ -365,6 +466,7 @@ ct_status test_layer_backward(test_layer *t)
     ct_instance *in = &t->instance;
     ct_status status;
 
+    if (has_twin(t)) twin_backward(t, true, CT_OK);
     forget_unread(t);
     for (int i = 0; i < t->layer.n_bottom; i++)
         poison(t, in->bottom[i]->diff.data, f32_bytes(t->input_count[i]));
@@ -380,7 +482,7 @@ ct_status test_layer_backward(test_layer *t)
             put(t, in->weight[i].diff.data, t->weight_diff[i], f32_bytes(t->weight_count[i]));
     }
     poison_scratch(t);
-    status = t->layer.ops->backward(&t->layer, in, &t->ex);
+    status = ct_layer_backward(&t->layer, in, &t->ex);
     for (int i = 0; i < t->layer.n_bottom; i++) {
         if (t->input_diff[i] != NULL)
             get(t, t->input_diff[i], in->bottom[i]->diff.data, f32_bytes(t->input_count[i]));
@@ -395,5 +497,6 @@ ct_status test_layer_backward(test_layer *t)
             unchanged(t, &in->top[i]->diff, t->top_diff[i], "a top diff");
     }
     check_guards(t);
+    if (has_twin(t)) twin_backward(t, false, status);
     return status;
 }

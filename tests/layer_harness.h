@@ -7,6 +7,10 @@
  *  - writes outside a blob or buffer, or changes a bottom, a learned weight or a top diff;
  *  - relies on scratch (CT_KEEP_CALL is NaN before every call), on old tops or old diffs (NaN);
  *  - reads more in backward than ops.backward_reads admits (the rest is NaN by then).
+ *
+ * With CORTADO_TEST_DEVICE=cuda in the environment, layers run there wherever a test names no
+ * device, and the first passes of each are compared with those of a twin on the CPU: so every shape
+ * that a test looks at is one of GPU against CPU.
  */
 #ifndef CT_TEST_LAYER_HARNESS_H
 #define CT_TEST_LAYER_HARNESS_H
@@ -68,6 +72,8 @@ typedef struct test_layer {
     ct_blob *bottom_ptr[TEST_MAX_BLOB], *top_ptr[TEST_MAX_BLOB];
     test_block block[4 * TEST_MAX_BLOB + 2 * CT_MAX_WEIGHT + CT_MAX_BUFFER];
     int n_block;
+    struct test_layer *twin; /* the same on the CPU, where the layer runs elsewhere: see below */
+    int n_compared;
     Ct__LayerParameter own_param;
     char *blob_name[2 * TEST_MAX_BLOB];
     Ct__LayerParameter *parsed;

@@ -1,0 +1,41 @@
+#!/bin/sh
+# Tests on a GPU: what make test-gpu runs, also from a folder that make gpu-bundle made elsewhere.
+#   scripts/gpu/test.sh FOLDER       FOLDER/cortado and FOLDER/tests/unit/test_*; FOLDER/lib if there
+# Exits 0 where all is well, 1 where a test failed, 77 where no GPU works: then nothing was run.
+# SANITIZE=0 leaves compute-sanitizer out; CORTADO_TEST_LAYERS="..." names other tests of layers.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+b=${1:?folder of a build with CUDA=1}
+. scripts/gpu/env.sh
+results=$b/results-gpu
+run="scripts/run_test.sh $results"
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-4}
+
+if ! gpus=$("$b/cortado" info --gpus 2>&1); then
+    echo "$gpus"
+    echo "no GPU: nothing run"
+    exit 77
+fi
+echo "$gpus"
+rm -rf "$results"
+
+# layers, with gradients, golden values and the CPU beside each: the tests of the CPU, on the GPU
+layers=${CORTADO_TEST_LAYERS:-layer_cases layer_golden layer_accuracy layer_batch_norm layer_dropout layer_eltwise layer_embed layer_empty layer_losses layer_neuron layer_norms layer_recurrent layer_scale layer_shape layer_sigmoid layer_softmax layer_structure}
+$run gpu/cuda timeout 120 "$b/tests/unit/test_cuda"
+for t in $layers; do
+    [ -x "$b/tests/unit/test_$t" ] || continue
+    CORTADO_TEST_DEVICE=cuda $run "gpu/$t" timeout 60 "$b/tests/unit/test_$t"
+done
+
+# memory errors and races, on a few: the tools slow a program down some ten to hundred times
+tool=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)
+if [ "${SANITIZE:-1}" = 1 ] && [ -n "$tool" ]; then
+    $run gpu/memcheck timeout 120 "$tool" --tool memcheck --leak-check no --error-exitcode 9 \
+        "$b/tests/unit/test_cuda"
+    $run gpu/racecheck timeout 90 "$tool" --tool racecheck --error-exitcode 9 "$b/tests/unit/test_cuda"
+    CORTADO_TEST_DEVICE=cuda $run gpu/memcheck_losses timeout 90 "$tool" --tool memcheck \
+        --leak-check no --error-exitcode 9 "$b/tests/unit/test_layer_softmax"
+else
+    echo "skip gpu/memcheck: no compute-sanitizer, or SANITIZE=0"
+fi
+scripts/test_summary.sh "$results"

@@ -1,0 +1,162 @@
+/* Memory-bound layers on the GPU: GB/s of what they must read and write at least, each operand
+ * once, and that as a share of a copy on the device, both measured here; and the update of 25 M
+ * weights. Needs CUDA=1 and a GPU: says so otherwise, and exits 77. */
+#include "tests/test.h"
+#include "tests/layer_harness.h"
+
+#include "framework/base/clock.h"
+#include "framework/math/update.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { TURNS = 20 };
+
+static const struct {
+    const char *type, *text;
+    int n_bottom;
+    ct_shape bottom[3];
+} job[] = {
+    { "ReLU", "", 1, { { 4, { 128, 256, 56, 56 } } } },
+    { "Sigmoid", "", 1, { { 4, { 128, 256, 56, 56 } } } },
+    { "GELU", "", 1, { { 4, { 128, 256, 56, 56 } } } },
+    { "Dropout", "", 1, { { 2, { 4096, 25088 } } } },
+    { "Eltwise", "", 2, { { 4, { 128, 256, 56, 56 } }, { 4, { 128, 256, 56, 56 } } } },
+    { "Concat", "", 2, { { 4, { 128, 192, 28, 28 } }, { 4, { 128, 320, 28, 28 } } } },
+    { "Scale", "scale_param { bias_term: true }", 1, { { 4, { 128, 256, 56, 56 } } } },
+    { "PReLU", "", 1, { { 4, { 128, 256, 56, 56 } } } },
+    { "BatchNorm", "", 1, { { 4, { 128, 64, 112, 112 } } } },
+    { "BatchNorm", "", 1, { { 4, { 128, 2048, 7, 7 } } } },
+    { "LayerNorm", "", 1, { { 2, { 16384, 1024 } } } },
+    { "LRN", "lrn_param { local_size: 5 }", 1, { { 4, { 256, 96, 55, 55 } } } },
+    { "Pooling",
+      "pooling_param { kernel_size: 3 stride: 2 }",
+      1,
+      { { 4, { 128, 64, 112, 112 } } } },
+    { "Pooling",
+      "pooling_param { pool: AVE global_pooling: true }",
+      1,
+      { { 4, { 128, 2048, 7, 7 } } } },
+    { "Softmax", "", 1, { { 2, { 4096, 1000 } } } },
+    { "Softmax", "", 1, { { 4, { 8, 21, 512, 512 } } } },
+    { "Permute",
+      "permute_param { order: 0 order: 2 order: 3 order: 1 }",
+      1,
+      { { 4, { 32, 512, 38, 38 } } } },
+    { "Interp", "interp_param { zoom_factor: 8 }", 1, { { 4, { 8, 21, 65, 65 } } } },
+};
+
+static double bytes_of(const int64_t *count, int n)
+{
+    double sum = 0.0;
+
+    for (int i = 0; i < n; i++) sum += 4.0 * (double)count[i];
+    return sum;
+}
+
+/* Seconds of one call, the fastest of three times TURNS. */
+static double time_of(test_layer *t, bool backward)
+{
+    double best = 1e9;
+
+    for (int k = 0; k < 4; k++) {
+        double start = ct_clock_s(), seconds;
+
+        for (int i = 0; i < TURNS; i++)
+            assert_int_equal(backward ? ct_layer_backward(&t->layer, &t->instance, &t->ex)
+                                      : ct_layer_forward(&t->layer, &t->instance, &t->ex),
+                             CT_OK);
+        assert_int_equal(t->layer.dev->sync(NULL), CT_OK);
+        seconds = (ct_clock_s() - start) / TURNS;
+        if ((k > 0) && (seconds < best)) best = seconds;
+    }
+    return best;
+}
+
+static void bench_layer(const ct_device *dev, size_t k, double copy)
+{
+    test_layer_spec spec = {
+        .type = job[k].type, .text = job[k].text, .n_bottom = job[k].n_bottom, .dev = dev
+    };
+    double in, out, forward, backward, back_bytes;
+    test_layer *t;
+
+    memcpy(spec.bottom, job[k].bottom, sizeof(job[k].bottom));
+    assert_int_equal(test_layer_create(&spec, &t), CT_OK);
+    if (t->layer.dev != dev) { /* it would run on the host */
+        printf("%-10s has no form for the device\n", job[k].type);
+        test_layer_destroy(t);
+        return;
+    }
+    assert_int_equal(test_layer_forward(t), CT_OK);
+    assert_int_equal(test_layer_backward(t), CT_OK);
+    in = bytes_of(t->input_count, t->layer.n_bottom);
+    out = bytes_of(t->top_count, t->layer.n_top);
+    back_bytes = in + out + (((t->instance.backward_reads & CT_READS_BOTTOM) != 0) ? in : 0.0) +
+                 (((t->instance.backward_reads & CT_READS_TOP) != 0) ? out : 0.0);
+    forward = time_of(t, false);
+    backward = time_of(t, true);
+    printf("%-10s %-24s %8.1f %7.0f %5.0f %% %8.1f %7.0f %5.0f %%\n", job[k].type,
+           ct_shape_str(&job[k].bottom[0]).text, 1e6 * forward, 1e-9 * (in + out) / forward,
+           100.0 * (in + out) / forward / copy, 1e6 * backward, 1e-9 * back_bytes / backward,
+           100.0 * back_bytes / backward / copy);
+    test_layer_destroy(t);
+}
+
+/* Weight, gradient and states read, weight and states written. */
+static void bench_update(const ct_device *dev, const char *name, int kind, int n_state, double copy)
+{
+    const int64_t n = 25 << 20;
+    size_t bytes = (size_t)n * sizeof(float);
+    ct_update u = { .dev = dev,
+                    .count = n,
+                    .scale = 1.0f,
+                    .rate = 0.01f,
+                    .momentum = 0.9f,
+                    .momentum2 = 0.99f,
+                    .decay_l2 = 5e-4f,
+                    .delta = 1e-8f,
+                    .correction = 1.0f,
+                    .correction2 = 1.0f,
+                    .trust = 1.0f };
+    void *at[4];
+    double best = 1e9, moved = 4.0 * (double)n * (double)(3 + 2 * n_state);
+
+    for (int i = 0; i < 4; i++) assert_int_equal(dev->mem_acquire(bytes, &at[i]), CT_OK);
+    u.grad = at[0];
+    u.weight = at[1];
+    u.state[0] = at[2];
+    u.state[1] = at[3];
+    for (int k = 0; k < 4; k++) {
+        double start = ct_clock_s(), seconds;
+
+        for (int i = 0; i < TURNS; i++) assert_int_equal(dev->math->update(NULL, kind, &u), CT_OK);
+        assert_int_equal(dev->sync(NULL), CT_OK);
+        seconds = (ct_clock_s() - start) / TURNS;
+        if ((k > 0) && (seconds < best)) best = seconds;
+    }
+    printf("update     %-24s %8.1f %7.0f %5.0f %%\n", name, 1e6 * best, 1e-9 * moved / best,
+           100.0 * moved / best / copy);
+    for (int i = 0; i < 4; i++) dev->mem_release(at[i]);
+}
+
+int main(void)
+{
+    const ct_device *dev;
+    double copy, product;
+
+    if (ct_device_count("cuda") == 0) {
+        printf("no GPU: nothing run\n");
+        return 77;
+    }
+    if ((ct_device_open("cuda", 0, &dev) != CT_OK) ||
+        (ct_device_measure("cuda", &copy, &product) != CT_OK))
+        return 1;
+    printf("copy on the device: %.0f GB/s, read and written\n", 1e-9 * copy);
+    printf("%-10s %-24s %8s %7s %7s %8s %7s %7s\n", "layer", "bottom", "fwd us", "GB/s", "of copy",
+           "bwd us", "GB/s", "of copy");
+    for (size_t k = 0; k < sizeof(job) / sizeof(job[0]); k++) bench_layer(dev, k, copy);
+    bench_update(dev, "SGD, 25 M weights", CT_UPDATE_SGD, 1, copy);
+    bench_update(dev, "Adam, 25 M weights", CT_UPDATE_ADAM, 2, copy);
+    return 0;
+}

@@ -1,0 +1,37 @@
+# GPUs as a user meets them: a build without CUDA, one with it but without a GPU, and one whose kernels
+# run as loops on the host (make CUDA=emulated), which trains on one and two ranks.
+. "$ROOT/tests/cli/lib.sh"
+make_case
+gpu="$CORTADO train --solver=solver.prototxt --set=max_iter=6 --set=display=1 --solver_mode=gpu"
+if "$CORTADO" info 2>/dev/null | grep -q ' no-cuda'; then
+    runs not_built 2 'built without device "cuda": build with make CUDA=1' "$CORTADO" info --gpus
+    runs train_not_built 2 'build with make CUDA=1' $gpu
+    runs info_says_so 0 'gpus +none that works: this cortado was built without CUDA=1' "$CORTADO" info
+    finish
+fi
+if ! "$CORTADO" info --gpus >gpus.log 2>&1; then
+    runs no_gpu 1 'no GPU works here .*solver_mode: CPU computes' "$CORTADO" info --gpus
+    runs train_no_gpu 1 'no GPU works here' $gpu
+    mkdir -p b && ln -s "$CORTADO" b/cortado
+    runs tests_say_so 77 'no GPU: nothing run' sh "$ROOT/scripts/gpu/test.sh" "$PWD/b"
+    runs benches_say_so 77 'no GPU: nothing run' sh "$ROOT/scripts/gpu/bench.sh" "$PWD/b"
+    finish
+fi
+runs has_gpu 0 'gpu limits +copy [0-9]+ GB/s' "$CORTADO" info --gpus
+runs wrong_id 2 'device_id 77, but this process sees' $gpu --gpu=77
+"$CORTADO" train --solver=solver.prototxt --set=max_iter=6 --set=display=1 --solver_mode=cpu >cpu.log 2>&1 || not_ok cpu "training on the CPU failed"
+$gpu >gpu.log 2>&1 || not_ok gpu "training on the GPU failed"
+losses() { sed -n 's/.*Iteration \([0-9]*\).*loss = \([0-9.e+-]*\).*/\1 \2/p' "$1"; }
+# a thousand roundings in six steps
+same() {
+    losses "$1" >a.txt && losses "$2" >b.txt
+    paste -d' ' a.txt b.txt | awk '{ d = $2 - $4; if (d < 0) d = -d; if ($1 != $3 || d > 2e-4 * $2) bad = 1 } END { exit bad || NR < 3 }'
+}
+if same cpu.log gpu.log; then ok gpu_as_cpu; else not_ok gpu_as_cpu "$(paste a.txt b.txt)"; fi
+# two ranks: gradients through the host; on one GPU only where that is meant
+runs one_gpu_each 2 'would use the same GPU' $JOB 2 $gpu
+$JOB 2 $gpu --share_gpu --global_batch_size=20 >two.log 2>&1 || not_ok two "two ranks failed: $(tail -3 two.log)"
+$gpu --global_batch_size=20 >one.log 2>&1 || not_ok one "one rank failed"
+if same one.log two.log; then ok two_ranks_as_one; else not_ok two_ranks_as_one "$(paste a.txt b.txt)"; fi
+runs no_codec 2 'compression of gradients on device cuda is not there yet' $JOB 2 $gpu --share_gpu '--set=compression{type:TOPK}'
+finish

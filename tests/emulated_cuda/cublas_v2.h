@@ -1,0 +1,30 @@
+/** @file cublas_v2.h  The products that the sources here call, as plain loops on the host: column
+ * major, as cuBLAS has it. */
+#ifndef CT_EMULATED_CUBLAS_H
+#define CT_EMULATED_CUBLAS_H
+
+#include <cuda_runtime.h>
+
+typedef enum { CUBLAS_STATUS_SUCCESS = 0, CUBLAS_STATUS_INVALID_VALUE = 7 } cublasStatus_t;
+typedef enum { CUBLAS_OP_N = 0, CUBLAS_OP_T = 1 } cublasOperation_t;
+typedef enum { CUBLAS_PEDANTIC_MATH = 2 } cublasMath_t;
+typedef struct ct_emulated_cublas *cublasHandle_t;
+
+cublasStatus_t cublasCreate(cublasHandle_t *handle);
+cublasStatus_t cublasSetMathMode(cublasHandle_t handle, cublasMath_t mode);
+cublasStatus_t cublasSetStream(cublasHandle_t handle, cudaStream_t st);
+cublasStatus_t cublasSgemm_64(cublasHandle_t handle, cublasOperation_t ta, cublasOperation_t tb,
+                              int64_t m, int64_t n, int64_t k, const float *alpha, const float *a,
+                              int64_t lda, const float *b, int64_t ldb, const float *beta, float *c,
+                              int64_t ldc);
+cublasStatus_t cublasSgemmStridedBatched_64(cublasHandle_t handle, cublasOperation_t ta,
+                                            cublasOperation_t tb, int64_t m, int64_t n, int64_t k,
+                                            const float *alpha, const float *a, int64_t lda,
+                                            long long a_step, const float *b, int64_t ldb,
+                                            long long b_step, const float *beta, float *c,
+                                            int64_t ldc, long long c_step, int64_t count);
+cublasStatus_t cublasSgemv_64(cublasHandle_t handle, cublasOperation_t ta, int64_t m, int64_t n,
+                              const float *alpha, const float *a, int64_t lda, const float *x,
+                              int64_t step_x, const float *beta, float *y, int64_t step_y);
+
+#endif

@@ -1,0 +1,186 @@
+/* Gradients of a device through the host (framework/tools/exchange_staged.h), around an exchange
+ * that makes twice of them, as two ranks with equal gradients would: copies, order, what lands, and
+ * a step of the solver's. Skips where no CUDA device works. */
+#include "tests/test.h"
+#include "tests/log_capture.h"
+
+#include "framework/math/math.h"
+#include "framework/proto/prototxt.h"
+#include "framework/tools/exchange_staged.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST = 16 };
+
+/* The inner exchange: what it was told, and where the gradients lie. */
+typedef struct twice {
+    const ct_net *net;
+    float *arena;
+    int ready[MOST], n_ready, n_begin;
+} twice;
+
+static ct_status twice_begin(void *ctx, int64_t iteration, float scale, float rate)
+{
+    twice *t = ctx;
+
+    (void)iteration, (void)scale, (void)rate;
+    t->n_ready = 0;
+    t->n_begin++;
+    return CT_OK;
+}
+
+static ct_status twice_ready(void *ctx, int param)
+{
+    twice *t = ctx;
+    const ct_param *p = &t->net->param[param];
+
+    t->ready[t->n_ready++] = param;
+    for (int64_t i = p->offset; i < p->offset + p->count; i++) t->arena[i] *= 2.0f;
+    return CT_OK;
+}
+
+static ct_status twice_poll(void *ctx)
+{
+    (void)ctx;
+    return CT_OK;
+}
+
+/* In two buckets. */
+static ct_status twice_finish(void *ctx, ct_landed_fn landed, void *landed_ctx)
+{
+    const twice *t = ctx;
+    int n = t->net->n_param, half = n / 2;
+
+    assert_int_equal(t->n_ready, n); /* all were handed over before */
+    CT_TRY(landed(landed_ctx, 0, half));
+    return landed(landed_ctx, half, n - half);
+}
+
+static const char text[] =
+    "layer { name: 'data' type: 'DummyData' top: 'x' top: 'y' dummy_data_param { "
+    "shape { dim: 5 dim: 7 } shape { dim: 5 } data_filler { type: 'gaussian' std: 1 } "
+    "data_filler { value: 1 } } }\n"
+    "layer { name: 'a' type: 'InnerProduct' bottom: 'x' top: 'a' inner_product_param { "
+    "num_output: 21 weight_filler { type: 'xavier' } } }\n"
+    "layer { name: 'r' type: 'TanH' bottom: 'a' top: 'a' }\n"
+    "layer { name: 'b' type: 'InnerProduct' bottom: 'a' top: 'b' inner_product_param { "
+    "num_output: 3 weight_filler { type: 'xavier' } } }\n"
+    "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'b' bottom: 'y' top: 'loss' }\n";
+
+/* What the solver's side saw. */
+typedef struct seen {
+    const ct_net *net;
+    bool landed[MOST];
+    const float *plain; /* the gradients before, in the arena's order */
+} seen;
+
+static ct_status on_landed(void *ctx, int first, int n)
+{
+    seen *s = ctx;
+
+    for (int i = first; i < first + n; i++) {
+        const ct_param *p = &s->net->param[i];
+        float *g = malloc((size_t)p->count * sizeof(*g));
+
+        assert_non_null(g);
+        assert_false(s->landed[i]);
+        s->landed[i] = true;
+        assert_int_equal(
+            s->net->options.dev->to_host(NULL, g, p->blob.diff.data, (size_t)p->count * sizeof(*g)),
+            CT_OK);
+        for (int64_t k = 0; k < p->count; k++) assert_true(g[k] == 2.0f * s->plain[p->offset + k]);
+        free(g);
+    }
+    return CT_OK;
+}
+
+static const ct_device *cuda(void)
+{
+    const ct_device *dev = NULL;
+    log_capture log;
+    ct_status status;
+
+    log_capture_start(&log);
+    status = ct_device_open("cuda", 0, &dev);
+    log_capture_stop();
+    if (status != CT_OK) {
+        print_message("skipped: no CUDA device, or built without CUDA=1\n");
+        skip();
+    }
+    return dev;
+}
+
+static void twice_of_everything(void **unused)
+{
+    const ct_device *dev = cuda();
+    ct_net_options o = { .phase = CT_TRAIN, .env = { .n_rank = 1, .seed = 5 }, .dev = dev };
+    ct_exec ex = { .dev = dev, .phase = CT_TRAIN, .seed = 5 };
+    ProtobufCMessage *message;
+    ct_exchange_staged *staged;
+    ct_net *net = NULL;
+    ct_exchange out;
+    twice t = { NULL };
+    int64_t down, up;
+
+    (void)unused;
+    assert_int_equal(ct_prototxt_parse(&ct__net_parameter__descriptor, "test", text, strlen(text),
+                                       NULL, &message),
+                     CT_OK);
+    assert_int_equal(ct_net_create((const Ct__NetParameter *)message, &o, &net), CT_OK);
+    assert_int_equal(ct_exchange_staged_create(net, &staged), CT_OK);
+    t.net = net;
+    t.arena = ct_exchange_staged_arena(staged);
+    ct_exchange_staged_wrap(staged,
+                            &(ct_exchange){ .ctx = &t,
+                                            .n_rank = 2,
+                                            .begin = twice_begin,
+                                            .ready = twice_ready,
+                                            .poll = twice_poll,
+                                            .finish = twice_finish },
+                            &out);
+    assert_int_equal(out.n_rank, 2);
+    for (int step = 0; step < 3; step++) {
+        float *plain = malloc((size_t)net->grad_count * sizeof(*plain));
+        seen s = { net, { false }, plain };
+
+        assert_non_null(plain);
+        ex.micro_step = step;
+        assert_int_equal(ct_net_forward(net, &ex, NULL), CT_OK);
+        assert_int_equal(ct_net_backward(net, &ex, NULL, NULL), CT_OK);
+        assert_int_equal(
+            dev->to_host(NULL, plain, net->grad_arena, (size_t)net->grad_count * sizeof(*plain)),
+            CT_OK);
+        /* backward has used the memory of what forward made: the same forward again */
+        assert_int_equal(ct_net_forward(net, &ex, NULL), CT_OK);
+        assert_int_equal(out.begin(out.ctx, step, 1.0f, 0.1f), CT_OK);
+        assert_int_equal(ct_net_backward(net, &ex, out.ready, out.ctx), CT_OK);
+        assert_int_equal(out.poll(out.ctx), CT_OK);
+        assert_int_equal(out.finish(out.ctx, on_landed, &s), CT_OK);
+        for (int i = 0; i < net->n_param; i++) {
+            assert_int_equal(t.ready[i], i); /* in the order of backward, which is the arena's */
+            assert_true(s.landed[i]);
+        }
+        free(plain);
+    }
+    assert_int_equal(t.n_begin, 3);
+    ct_exchange_staged_bytes(staged, &down, &up);
+    {
+        int64_t learned = 0;
+
+        for (int i = 0; i < net->n_param; i++) learned += net->param[i].count;
+        assert_int_equal(down, 3 * 4 * learned); /* each gradient once a step, and no byte more */
+        assert_true((up >= down) &&
+                    (up <= 3 * 4 * net->grad_count)); /* with padding between them */
+    }
+    ct_exchange_staged_destroy(staged);
+    ct_net_destroy(net);
+    protobuf_c_message_free_unpacked(message, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(twice_of_everything) };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
