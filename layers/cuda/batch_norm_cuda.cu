@@ -1,7 +1,7 @@
 /* BatchNorm, with the tail that it runs, and BN. The maths is
  * layers/engine/batch_norm/batch_norm.h's; sums run in double in one pass, and what follows from
  * them stays on the device. */
-#include "layers/cuda/layer_cuda.h"
+#include "layers/cuda/layer_cuda.cuh"
 
 extern "C" {
 #include "layers/bn.h"

@@ -1,6 +1,6 @@
 /* What many layers share (layers/device_kernels.h): strided copies, a vector along one axis both
  * ways, the element by element parts of recurrent steps. */
-#include "layers/cuda/layer_cuda.h"
+#include "layers/cuda/layer_cuda.cuh"
 
 #include "framework/math/sigmoid.h"
 

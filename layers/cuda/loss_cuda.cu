@@ -1,6 +1,6 @@
 /* Losses. The value goes from the sum's last kernel straight into the top, and backward reads the
  * top's diff where it lies: the host waits for labels alone, where it must check them. */
-#include "layers/cuda/layer_cuda.h"
+#include "layers/cuda/layer_cuda.cuh"
 
 #include "framework/math/scalar.h"
 

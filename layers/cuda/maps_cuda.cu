@@ -1,5 +1,5 @@
 /* Layers that work element by element. */
-#include "layers/cuda/layer_cuda.h"
+#include "layers/cuda/layer_cuda.cuh"
 
 extern "C" {
 #include "layers/dropout.h"

@@ -1,5 +1,5 @@
 /* Functions of one number: a kernel each, of the lines that the CPU's loops are made of. */
-#include "layers/cuda/layer_cuda.h"
+#include "layers/cuda/layer_cuda.cuh"
 
 #include "layers/engine/neuron/neuron_math.h"
 

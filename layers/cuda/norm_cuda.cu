@@ -1,5 +1,5 @@
 /* MVN, LayerNorm and Normalize. Sums and what follows from them in double, as on the CPU. */
-#include "layers/cuda/layer_cuda.h"
+#include "layers/cuda/layer_cuda.cuh"
 
 extern "C" {
 #include "layers/row_norm.h"

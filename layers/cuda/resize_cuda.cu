@@ -1,6 +1,6 @@
 /* Interp, Upsample, ROIPooling and PSROIPooling. Gradients are gathered, each element by one
  * thread, in a fixed order: no atomics. */
-#include "layers/cuda/layer_cuda.h"
+#include "layers/cuda/layer_cuda.cuh"
 
 extern "C" {
 #include "layers/upsample.h"

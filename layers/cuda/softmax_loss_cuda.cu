@@ -1,6 +1,6 @@
 /* Losses on a softmax whose formulas are no engine's: InfogainLoss with its matrix as a bottom,
  * FocalLoss. And CenterLoss. */
-#include "layers/cuda/layer_cuda.h"
+#include "layers/cuda/layer_cuda.cuh"
 
 /* Sum of f(k, sum) over the positions, on the host: the divisor is known there. */
 template <class F>

@@ -1,6 +1,6 @@
 /* Layers that move values or add them up: Concat, Tile, Reduction, BatchReindex, Embed, ArgMax,
  * Im2col, Pooling by drawing. */
-#include "layers/cuda/layer_cuda.h"
+#include "layers/cuda/layer_cuda.cuh"
 
 extern "C" {
 #include "layers/engine/conv/conv_private.h"

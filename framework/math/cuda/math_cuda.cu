@@ -4,7 +4,7 @@
 #include <cublas_v2.h>
 
 #include "framework/math/update.h"
-#include "framework/tensor/cuda/launch.h"
+#include "framework/tensor/cuda/launch.cuh"
 
 /* One process drives one device from its main thread, so the handle belongs to the device, like the
  * context that CUDA itself keeps. */

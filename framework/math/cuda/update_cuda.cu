@@ -2,7 +2,7 @@
 
 #include "framework/math/cuda/math_cuda.h"
 #include "framework/math/update_math.h"
-#include "framework/tensor/cuda/launch.h"
+#include "framework/tensor/cuda/launch.cuh"
 
 /* The range alone, or [from, to) of the arena, where a line's parameter says the multipliers. */
 template <class F>

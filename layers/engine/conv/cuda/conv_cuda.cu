@@ -2,7 +2,7 @@
  * Per image and group, with K = C/G KH KW and S = OH OW:
  *   y = W col, dcol = W^T dy (folded onto dx), dW += sum over images of dy col^T. */
 #include "framework/math/cuda/math_cuda.h"
-#include "framework/tensor/cuda/launch.h"
+#include "framework/tensor/cuda/launch.cuh"
 #include "layers/engine/conv/conv_private.h"
 #include "layers/engine/conv/cuda/window_cuda.h"
 

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "framework/tensor/cuda/launch.h"
+#include "framework/tensor/cuda/launch.cuh"
 #include "layers/engine/conv/conv_private.h"
 
 static const size_t WORK_MAX = (size_t)512 << 20;

@@ -1,6 +1,6 @@
 /* Normalisation on CUDA: a thread an element, which adds up its window. Backward makes the terms of
  * its sum in a pass of their own, so that each power is taken once. */
-#include "framework/tensor/cuda/launch.h"
+#include "framework/tensor/cuda/launch.cuh"
 #include "layers/engine/lrn/lrn_private.h"
 
 static bool on_cuda(const ct_lrn_desc *d)

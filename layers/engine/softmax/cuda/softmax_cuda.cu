@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "framework/base/memory.h"
-#include "framework/tensor/cuda/launch.h"
+#include "framework/tensor/cuda/launch.cuh"
 #include "layers/engine/softmax/softmax.h"
 
 static bool supports(const ct_softmax_desc *d)

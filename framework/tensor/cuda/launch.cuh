@@ -1,4 +1,4 @@
-/** @file launch.h  Kernels from functions of an index: what most layers' CUDA sides are made of.
+/** @file launch.cuh  Kernels from functions of an index: what most layers' CUDA sides are made of.
  *
  * A function object that maps an index to its work runs once for each index, in any order. Written
  * so, the same lines run on the host where CUDA is emulated. Sums run in double and in an order

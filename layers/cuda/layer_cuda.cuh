@@ -1,8 +1,8 @@
-/** @file layer_cuda.h  What the CUDA forms of layers include. Private to layers/cuda.
+/** @file layer_cuda.cuh  What the CUDA forms of layers include. Private to layers/cuda.
  *
  * A form is a forward and a backward of the same signatures as a layer's ops; shapes, weights,
  * buffers and what in->state holds are the layer's. Bodies of kernels are lambdas over an index
- * (framework/tensor/cuda/launch.h).
+ * (framework/tensor/cuda/launch.cuh).
  */
 #ifndef CT_LAYER_CUDA_H
 #define CT_LAYER_CUDA_H
@@ -17,7 +17,7 @@
 #include <omp.h>
 
 #include "framework/base/memory.h"
-#include "framework/tensor/cuda/launch.h"
+#include "framework/tensor/cuda/launch.cuh"
 
 extern "C" {
 #include "framework/base/rng.h"
