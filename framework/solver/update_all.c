@@ -51,10 +51,9 @@ ct_status ct_update_plan_open(const ct_net *net, ct_update_plan *p)
 
 void ct_update_plan_close(const ct_net *net, ct_update_plan *p)
 {
-    const ct_device *dev = net->options.dev;
-
-    if (p->part != NULL) dev->mem_release(p->part);
-    if (p->part_of_line != NULL) dev->mem_release(p->part_of_line);
+    /* net may be NULL where nothing was opened */
+    if (p->part != NULL) net->options.dev->mem_release(p->part);
+    if (p->part_of_line != NULL) net->options.dev->mem_release(p->part_of_line);
     *p = (ct_update_plan){ NULL, NULL };
 }
 
