@@ -85,8 +85,9 @@ EMULATED := $(if $(T),$(filter $(T)%,cuda_staged $(GPU_TESTS)),cuda_staged $(GPU
 test-emulated:
 	$(Q)$(MAKE) --no-print-directory $(JOBS) CUDA=emulated do-test-emulated
 .PHONY: do-test-emulated
-do-test-emulated: $(EMULATED:%=$(B)/tests/unit/test_%)
-	$(Q)for t in $^; do STRICT=$(STRICT) CORTADO_TEST_DEVICE=cuda $(RUN) emulated/$$(basename $$t) $$t || exit 1; done
+do-test-emulated: $(EMULATED:%=$(B)/tests/unit/test_%) $(B)/cortado
+	$(Q)for t in $(filter-out %/cortado,$^); do STRICT=$(STRICT) CORTADO_TEST_DEVICE=cuda $(RUN) emulated/$$(basename $$t) $$t || exit 1; done
+	$(Q)STRICT=$(STRICT) $(TEST_ENV) $(RUN) emulated/gpu sh tests/cli/test_gpu.sh
 
 # ---- make check: nothing runs, everything is looked at
 check: $(PB).h $(B)/build_info.h

@@ -33,5 +33,5 @@ runs one_gpu_each 2 'would use the same GPU' $JOB 2 $gpu
 $JOB 2 $gpu --share_gpu --global_batch_size=20 >two.log 2>&1 || not_ok two "two ranks failed: $(tail -3 two.log)"
 $gpu --global_batch_size=20 >one.log 2>&1 || not_ok one "one rank failed"
 if same one.log two.log; then ok two_ranks_as_one; else not_ok two_ranks_as_one "$(paste a.txt b.txt)"; fi
-runs no_codec 2 'compression of gradients on device cuda is not there yet' $JOB 2 $gpu --share_gpu '--set=compression{type:TOPK}'
+runs no_codec 2 'compression of gradients on device cuda is not there yet' $JOB 2 $gpu --share_gpu --compression=topk
 finish
