@@ -76,7 +76,7 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
                              ct_shape_str(&shape).text, (long long)l->weight[MEAN].shape.dim[0]);
     plan->desc = (ct_batch_norm_desc){ l->dev->kind, shape.dim[0], channels,
                                        ct_shape_count(&shape, (shape.ndim > 1) ? 2 : 1, -1),
-                                       x->data.layout.block };
+                                       x->data.layout.block, ct_blob_is_bf16(x) };
     plan->engine = ct_batch_norm_choose(&plan->desc);
     if (plan->engine == NULL)
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "not implemented on device %s", l->dev->name);
@@ -89,7 +89,7 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     ct_instance_buffer(in, NORMAL, CT_KEEP_PASS,
                        (in_place && x->wants_diff && !s->use_global) ? ct_tensor_bytes(&x->data)
                                                                      : 0);
-    ct_blob_set_layout(in->top[0], &shape, x->data.layout);
+    ct_blob_set_like(in->top[0], &shape, &x->data);
     return CT_OK;
 }
 
@@ -253,7 +253,7 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
         return CT_OK;
     }
     if (!is_group(in) && s->use_global) {
-        ct_view v = { d->n, d->channels, d->spatial, d->block };
+        ct_view v = { d->n, d->channels, d->spatial, d->block, d->bf16 };
 
         if (b.dx != NULL) ct_view_affine(&v, b.dy[0], b.map.inv_std, NULL, b.dx);
         return CT_OK;
@@ -311,6 +311,7 @@ const ct_layer_ops ct_layer_batch_norm = {
     .instance_state_size = sizeof(batch_norm_plan),
     .setup = setup,
     .takes = takes,
+    .bf16 = true,
     .reshape = reshape,
     .tails = 1u << CT_TAIL_AFFINE | 1u << CT_TAIL_SUM | 1u << CT_TAIL_RELU | 1u << CT_TAIL_SPLIT,
     .join = join,

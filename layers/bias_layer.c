@@ -34,7 +34,8 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     CT_TRY(ct_layer_broadcast_view(l, x, b, (p != NULL) ? p->axis : 1, in->state));
     if (l->n_bottom == 1) in->over = 1;
     ((ct_view *)in->state)->block = in->bottom[0]->data.layout.block;
-    ct_blob_set_layout(in->top[0], x, in->bottom[0]->data.layout);
+    ((ct_view *)in->state)->bf16 = ct_blob_is_bf16(in->bottom[0]);
+    ct_blob_set_like(in->top[0], x, &in->bottom[0]->data);
     return CT_OK;
 }
 
@@ -55,7 +56,7 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 
     if (db != NULL) CT_TRY(ct_kernels(ex)->dot(ex, in->state, dy, NULL, add, db));
     if (dx == NULL) return CT_OK;
-    return ct_device_copy(ex, ct_tensor_stored(&in->bottom[0]->data), dy, dx);
+    return ct_device_copy(ex, ct_tensor_words(&in->bottom[0]->data), dy, dx);
 }
 
 const ct_layer_ops ct_layer_bias = {
@@ -68,6 +69,7 @@ const ct_layer_ops ct_layer_bias = {
     .instance_state_size = sizeof(ct_view),
     .setup = setup,
     .takes = takes,
+    .bf16 = true,
     .reshape = reshape,
     .forward = forward,
     .backward = backward,

@@ -2,29 +2,34 @@
 
 #include <string.h>
 
+#include "framework/base/bf16.h"
 #include "framework/base/simd.h"
 #include "layers/layer_util.h"
 
 /* ---- affine */
 
-static inline void affine_rows(int64_t inner, int block, const float *x, const float *scale,
-                               const float *bias, float *y)
+CT_SIMD_PART void affine_rows(int64_t inner, int block, bool bf16, const float *x,
+                              const float *scale, const float *bias, float *y)
 {
     for (int64_t s = 0; s < inner; s++) {
 #pragma omp simd
-        for (int i = 0; i < block; i++) y[s * block + i] = x[s * block + i] * scale[i] + bias[i];
+        for (int i = 0; i < block; i++)
+            ct_num_put(y, bf16, s * block + i,
+                       ct_num_get(x, bf16, s * block + i) * scale[i] + bias[i]);
     }
 }
 
-CT_SIMD_CLONES static void affine(int64_t inner, int block, const float *x, const float *scale,
-                                  const float *bias, float *y)
+CT_SIMD_CLONES static void affine(int64_t inner, int block, bool bf16, const float *x,
+                                  const float *scale, const float *bias, float *y)
 {
-    if (block == 16)
-        affine_rows(inner, 16, x, scale, bias, y);
-    else if (block == 8)
-        affine_rows(inner, 8, x, scale, bias, y);
+    if ((block == 16) && bf16)
+        affine_rows(inner, 16, true, x, scale, bias, y);
+    else if (block == 16)
+        affine_rows(inner, 16, false, x, scale, bias, y);
+    else if ((block == 8) && !bf16)
+        affine_rows(inner, 8, false, x, scale, bias, y);
     else
-        affine_rows(inner, block, x, scale, bias, y);
+        affine_rows(inner, block, bf16, x, scale, bias, y);
 }
 
 void ct_blocked_affine(const ct_blocked *v, const float *x, const float *scale, const float *bias,
@@ -38,7 +43,8 @@ void ct_blocked_affine(const ct_blocked *v, const float *x, const float *scale, 
 
         ct_blocked_pick(v, r % n, scale, 1.0f, s);
         ct_blocked_pick(v, r % n, bias, 0.0f, b);
-        affine(v->inner, v->block, x + r * row, s, b, y + r * row);
+        affine(v->inner, v->block, v->bf16, ct_num_at(x, v->bf16, r * row), s, b,
+               ct_num_to(y, v->bf16, r * row));
     }
 }
 
@@ -85,9 +91,11 @@ void ct_blocked_sums(const ct_blocked *v, int64_t from, int64_t to, ct_blocked_f
 
 typedef struct dot_ctx {
     const float *a, *b;
+    bool bf16;
 } dot_ctx;
 
-static inline void dot_rows(int64_t inner, int block, const float *a, const float *b, double *sum)
+CT_SIMD_PART void dot_rows(int64_t inner, int block, bool bf16, const float *a, const float *b,
+                           double *sum)
 {
     double acc[CT_BLOCK_MAX];
 
@@ -95,24 +103,34 @@ static inline void dot_rows(int64_t inner, int block, const float *a, const floa
     for (int64_t s = 0; s < inner; s++) {
 #pragma omp simd
         for (int i = 0; i < block; i++)
-            acc[i] += (double)a[s * block + i] * ((b != NULL) ? (double)b[s * block + i] : 1.0);
+            acc[i] += (double)ct_num_get(a, bf16, s * block + i) *
+                      ((b != NULL) ? (double)ct_num_get(b, bf16, s * block + i) : 1.0);
     }
     for (int i = 0; i < block; i++) sum[i] = acc[i];
 }
 
-CT_SIMD_CLONES static void dot_block(int64_t inner, int block, const float *a, const float *b,
-                                     double *sum)
+CT_SIMD_PART void dot_cases(int64_t inner, int block, bool bf16, const float *a, const float *b,
+                            double *sum)
 {
-    if ((block == 16) && (b != NULL))
-        dot_rows(inner, 16, a, b, sum);
-    else if ((block == 8) && (b != NULL))
-        dot_rows(inner, 8, a, b, sum);
-    else if (block == 16)
-        dot_rows(inner, 16, a, NULL, sum);
-    else if (block == 8)
-        dot_rows(inner, 8, a, NULL, sum);
+    if (bf16 && (b != NULL))
+        dot_rows(inner, block, true, a, b, sum);
+    else if (bf16)
+        dot_rows(inner, block, true, a, NULL, sum);
+    else if (b != NULL)
+        dot_rows(inner, block, false, a, b, sum);
     else
-        dot_rows(inner, block, a, b, sum);
+        dot_rows(inner, block, false, a, NULL, sum);
+}
+
+CT_SIMD_CLONES static void dot_block(int64_t inner, int block, bool bf16, const float *a,
+                                     const float *b, double *sum)
+{
+    if (block == 16)
+        dot_cases(inner, 16, bf16, a, b, sum);
+    else if (block == 8)
+        dot_cases(inner, 8, bf16, a, b, sum);
+    else
+        dot_cases(inner, block, bf16, a, b, sum);
 }
 
 static void add_dot(const void *ctx, int64_t k, int64_t at, int64_t inner, int block, double *first,
@@ -121,7 +139,8 @@ static void add_dot(const void *ctx, int64_t k, int64_t at, int64_t inner, int b
     const dot_ctx *d = ctx;
 
     (void)k, (void)second;
-    dot_block(inner, block, d->a + at, (d->b != NULL) ? d->b + at : NULL, first);
+    dot_block(inner, block, d->bf16, ct_num_at(d->a, d->bf16, at), ct_num_at(d->b, d->bf16, at),
+              first);
 }
 
 void ct_blocked_total(const ct_blocked *v, ct_blocked_fn fn, const void *ctx, bool add, float *out)
@@ -140,5 +159,5 @@ void ct_blocked_total(const ct_blocked *v, ct_blocked_fn fn, const void *ctx, bo
 
 void ct_blocked_dot(const ct_blocked *v, const float *a, const float *b, bool add, float *out)
 {
-    ct_blocked_total(v, add_dot, &(dot_ctx){ a, b }, add, out);
+    ct_blocked_total(v, add_dot, &(dot_ctx){ a, b, v->bf16 }, add, out);
 }

@@ -14,6 +14,7 @@ enum { CT_BLOCK_MAX = 16, CT_BLOCKED_GROUP = 16 };
 typedef struct ct_blocked {
     int64_t outer, mid, inner;
     int block; /* at most CT_BLOCK_MAX */
+    bool bf16; /* x and y, a and b     */
 } ct_blocked;
 
 /** y = x scale + bias; NULL: 1, 0. y may be x. */

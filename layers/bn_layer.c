@@ -128,7 +128,7 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
         return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "bottom of shape %s for %lld channels",
                              ct_shape_str(&shape).text, (long long)channels);
     plan->desc = (ct_batch_norm_desc){ l->dev->kind, shape.dim[0], channels,
-                                       ct_shape_count(&shape, 2, -1), x->data.layout.block };
+                                       ct_shape_count(&shape, 2, -1), x->data.layout.block, false };
     plan->engine = ct_batch_norm_choose(&plan->desc);
     if (plan->engine == NULL)
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "not implemented on device %s", l->dev->name);
@@ -226,7 +226,7 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
         inv_std[c] = (float)(1.0 / sqrt((double)inv_std[c] + (double)s->eps));
     plan->engine->apply(d, 0, d->channels, &m);
     if (m.normal != NULL)
-        ct_view_affine(&(ct_view){ d->n, d->channels, d->spatial, d->block }, m.y,
+        ct_view_affine(&(ct_view){ d->n, d->channels, d->spatial, d->block, false }, m.y,
                        ct_blob_data(&in->weight[CT_BN_SCALE]),
                        ct_blob_data(&in->weight[CT_BN_SHIFT]), m.y);
     return CT_OK;

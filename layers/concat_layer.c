@@ -1,4 +1,5 @@
 /* Concat: the bottoms behind one another along one axis. */
+#include "framework/base/bf16.h"
 #include "layers/layer_types.h"
 #include "layers/layer_util.h"
 
@@ -21,9 +22,10 @@ static bool takes(const Ct__LayerParameter *p, const ct_blob *const *bottom, int
     ct_layout layout = bottom[slot]->data.layout;
     int axis = (c == NULL) ? 1 : c->has_concat_dim ? (int)c->concat_dim : c->axis;
 
-    if (!ct_layer_is_channels(&bottom[slot]->data.shape, axis)) return false;
+    if ((layout.block == 0) || !ct_layer_is_channels(&bottom[slot]->data.shape, axis)) return false;
     for (size_t i = 0; i < p->n_bottom; i++) {
         if (!ct_layout_equal(bottom[i]->data.layout, layout)) return false;
+        if (ct_blob_is_bf16(bottom[slot]) && !ct_blob_is_bf16(bottom[i])) return false;
         if ((i + 1 < p->n_bottom) && (bottom[i]->data.shape.dim[1] % layout.block != 0))
             return false;
     }
@@ -64,7 +66,7 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
         sum.dim[*axis] += length;
     }
     CT_TRY(ct_shape_check(&sum));
-    ct_blob_set_layout(in->top[0], &sum, in->bottom[0]->data.layout);
+    ct_blob_set_like(in->top[0], &sum, &in->bottom[0]->data);
     return CT_OK;
 }
 
@@ -85,16 +87,17 @@ static void move_slice(const ct_instance *in, int i, int64_t offset, bool to_top
     int64_t outer = ct_shape_count(&in->top[0]->data.shape, 0, axis);
     int64_t row = row_of(&in->bottom[i]->data, axis), stride = row_of(&in->top[0]->data, axis);
     float *mine = to_top ? ct_blob_data(in->bottom[i]) : ct_blob_diff(in->bottom[i]);
-    float *whole = (to_top ? ct_blob_data(in->top[0]) : ct_blob_diff(in->top[0])) + offset;
-    size_t bytes = (size_t)row * sizeof(float);
+    float *whole = to_top ? ct_blob_data(in->top[0]) : ct_blob_diff(in->top[0]);
+    bool bf16 = ct_blob_is_bf16(in->top[0]);
+    size_t bytes = (size_t)row * ct_num_size(bf16);
 
     if (bytes == 0) return;
 #pragma omp parallel for schedule(static) if (outer * row >= CT_PARALLEL_MIN)
     for (int64_t o = 0; o < outer; o++) {
-        if (to_top)
-            memcpy(whole + o * stride, mine + o * row, bytes);
-        else
-            memcpy(mine + o * row, whole + o * stride, bytes);
+        float *part = ct_num_to(mine, bf16, o * row);
+        float *there = ct_num_to(whole, bf16, offset + o * stride);
+
+        memcpy(to_top ? there : part, to_top ? part : there, bytes);
     }
 }
 
@@ -132,6 +135,7 @@ const ct_layer_ops ct_layer_concat = {
     .instance_state_size = sizeof(int),
     .setup = setup,
     .takes = takes,
+    .bf16 = true,
     .reshape = reshape,
     .forward = forward,
     .backward = backward,

@@ -67,7 +67,9 @@ static bool conv_takes(const Ct__LayerParameter *p, const ct_blob *const *bottom
         return false;
     for (size_t i = 0; i < p->n_bottom; i++) {
         if (!ct_layout_equal(bottom[i]->data.layout, x->layout)) return false;
+        if ((x->dtype == CT_BF16) && !ct_blob_is_bf16(bottom[i])) return false;
     }
+    if ((x->dtype == CT_BF16) && (group > 1) && (x->shape.dim[1] == group)) return false;
     return (group == 1) || ((x->shape.dim[1] == group) && (c->num_output == group)) ||
            ((x->shape.dim[1] % (block * group) == 0) && (c->num_output % (block * group) == 0));
 }
@@ -90,6 +92,23 @@ static int top_block(const ct_layer *l, const ct_conv_desc *d, bool wants_dx)
     return (ct_conv_find(ct_conv_forward_table, &blocked, "blocked") != NULL) ? (int)block : 0;
 }
 
+/* Tops in bf16: where products are, and every engine that is asked for can. */
+static bool top_bf16(const ct_layer *l, const ct_conv_desc *d)
+{
+    static const ct_conv_impl *const *const table[CT_N_RUN] = { ct_conv_forward_table,
+                                                                ct_conv_backward_data_table,
+                                                                ct_conv_backward_weight_table };
+    ct_conv_desc narrow = *d;
+
+    narrow.y_bf16 = true;
+    for (int k = 0; k < CT_N_RUN; k++) {
+        if ((k == CT_RUN_BACKWARD_DATA) && (d->x_block == 0)) continue; /* images get none */
+        if (ct_conv_find(table[k], &narrow, ct_engine_policy(l, (ct_run_kind)k)) == NULL)
+            return false;
+    }
+    return d->bf16 && (d->y_block > 0);
+}
+
 /* Outputs of the largest tile, as ct_conv_desc has it. */
 static int winograd_tile(const ct_layer *l)
 {
@@ -110,9 +129,11 @@ static ct_status make_desc(const ct_layer *l, const ct_blob *bottom, ct_conv_des
                          .m = s->m,
                          .bf16 = ct_engine_bf16(l),
                          .winograd = winograd_tile(l),
-                         .x_block = bottom->data.layout.block };
+                         .x_block = bottom->data.layout.block,
+                         .x_bf16 = ct_blob_is_bf16(bottom) };
     CT_TRY(ct_conv_fill_desc(l, s, x->dim + s->axis + 1, d));
     d->y_block = top_block(l, d, bottom->wants_diff);
+    d->y_bf16 = top_bf16(l, d);
     return CT_OK;
 }
 
@@ -133,13 +154,15 @@ static ct_status conv_reshape(const ct_layer *l, ct_instance *in)
     for (int i = 0; i < s->n; i++) out[i] = ct_conv_out_of(s, d, i);
     top = ct_conv_shape(s, x, s->m, out);
     for (int i = 0; i < l->n_bottom; i++)
-        ct_blob_set_layout(in->top[i], &top, (ct_layout){ CT_ORDER_NCHW, d->y_block });
+        ct_blob_set_storage(in->top[i], &top, (ct_layout){ CT_ORDER_NCHW, d->y_block },
+                            d->y_bf16 ? CT_BF16 : CT_F32);
     r->bias_desc = (ct_bias_desc){ .device = d->device,
                                    .n_thread = d->n_thread,
                                    .n = d->n,
                                    .c = d->m,
                                    .s = ct_shape_count(&top, s->axis + 1, -1),
-                                   .block = d->y_block };
+                                   .block = d->y_block,
+                                   .bf16 = d->y_bf16 };
     r->bias_backward = ct_bias_find(ct_bias_backward_table, &r->bias_desc, "auto");
     if (r->bias_backward == NULL) return ct_engine_refuse(l, CT_RUN_BACKWARD_WEIGHT, "auto", "");
     CT_TRY(ct_conv_pick(l, CT_RUN_FORWARD, ct_conv_forward_table, d, &r->forward));
@@ -248,7 +271,8 @@ static bool conv_join(const ct_layer *l, ct_instance *in)
 
     r->relu_desc = (ct_relu_desc){ .device = r->desc.device,
                                    .n_thread = r->desc.n_thread,
-                                   .count = ct_tensor_stored(&in->top[0]->data) };
+                                   .count = ct_tensor_stored(&in->top[0]->data),
+                                   .bf16 = r->desc.y_bf16 };
     r->relu_forward = ct_relu_find(ct_relu_forward_table, &r->relu_desc, "auto");
     r->relu_backward = ct_relu_find(ct_relu_backward_table, &r->relu_desc, "auto");
     if ((l->n_bottom != 1) || (r->relu_forward == NULL) || (r->relu_backward == NULL)) return false;
@@ -303,6 +327,7 @@ static ct_status depthwise_setup(ct_layer *l, const ct_shape *bottom)
         .type = _type, .min_bottom = 1, .max_bottom = -1, .min_top = 1, .max_top = -1,             \
         .backward_reads = CT_READS_BOTTOM, .state_size = sizeof(ct_conv_geometry),                 \
         .instance_state_size = sizeof(conv_instance), .setup = _setup, .takes = conv_takes,        \
+        .bf16 = true,                                                                              \
         .reshape = conv_reshape, .tails = 1u << CT_TAIL_RELU, .join = conv_join,                   \
         .skips_relu = true, .forward = conv_forward, .backward = conv_backward,                    \
         .estimate = conv_estimate, .on_cuda = true,                                                \

@@ -1,4 +1,6 @@
 /* Eltwise: product, weighted sum or maximum of bottoms of the same shape. */
+#include "framework/base/bf16.h"
+#include "framework/base/simd.h"
 #include "layers/layer_types.h"
 #include "layers/layer_util.h"
 
@@ -42,15 +44,6 @@ static ct_status setup(ct_layer *l, const ct_shape *bottom)
     return CT_OK;
 }
 
-/* Element by element: any order that all bottoms have. */
-static bool takes(const Ct__LayerParameter *p, const ct_blob *const *bottom, int slot)
-{
-    for (size_t i = 0; i < p->n_bottom; i++) {
-        if (!ct_layout_equal(bottom[i]->data.layout, bottom[slot]->data.layout)) return false;
-    }
-    return true;
-}
-
 static bool plain_sum(const Ct__LayerParameter *p)
 {
     const Ct__EltwiseParameter *e = p->eltwise_param;
@@ -60,6 +53,19 @@ static bool plain_sum(const Ct__LayerParameter *p)
         if (e->coeff[i] != 1.0f) return false;
     }
     return e->operation == CT__ELTWISE_PARAMETER__ELTWISE_OP__SUM;
+}
+
+/* Element by element: any order that all bottoms have; in bf16 sums alone. */
+static bool takes(const Ct__LayerParameter *p, const ct_blob *const *bottom, int slot)
+{
+    bool bf16 = ct_blob_is_bf16(bottom[slot]);
+
+    if (bf16 && !plain_sum(p)) return false;
+    for (size_t i = 0; i < p->n_bottom; i++) {
+        if (!ct_layout_equal(bottom[i]->data.layout, bottom[slot]->data.layout)) return false;
+        if (bf16 && !ct_blob_is_bf16(bottom[i])) return false;
+    }
+    return true;
 }
 
 static bool as_tail(const Ct__LayerParameter *p, ct_tail_kind *kind_p)
@@ -81,7 +87,7 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
                                  ct_shape_str(first).text);
         wanted = wanted || in->bottom[i]->wants_diff;
     }
-    ct_blob_set_layout(in->top[0], first, in->bottom[0]->data.layout);
+    ct_blob_set_like(in->top[0], first, &in->bottom[0]->data);
     if (plain_sum(l->param)) in->over = ~0u;
     ct_instance_buffer(in, WINNER, CT_KEEP_PASS,
                        (wanted && (s->op == CT__ELTWISE_PARAMETER__ELTWISE_OP__MAX))
@@ -155,6 +161,35 @@ static void forward_max(const ct_layer *l, ct_instance *in, int64_t n, float *y)
     }
 }
 
+enum { PIECE = 1024 }; /* elements at a time, in a first-level cache */
+
+/* n bf16 numbers from `at` on, with the ReLU of the tail; added up in f32, rounded once. */
+CT_SIMD_CLONES static void sum_bf16(const ct_layer *l, const ct_instance *in, bool relu, int64_t at,
+                                    int64_t n, float *y)
+{
+    float sum[PIECE];
+
+    for (int k = 0; k < l->n_bottom; k++) {
+        const float *x = ct_num_at(ct_blob_data(in->bottom[k]), true, at);
+
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++)
+            sum[i] = ct_num_get(x, true, i) + ((k > 0) ? sum[i] : 0.0f);
+    }
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        ct_num_put(y, true, at + i, (relu && (sum[i] < 0.0f)) ? 0.0f : sum[i]);
+}
+
+static void forward_bf16(const ct_layer *l, ct_instance *in, int64_t n, float *y)
+{
+    bool relu = (in->tail != NULL) && (in->tail->of[CT_TAIL_RELU] != NULL);
+
+#pragma omp parallel for schedule(static) if (n >= CT_PARALLEL_MIN)
+    for (int64_t at = 0; at < n; at += PIECE)
+        sum_bf16(l, in, relu, at, (n - at < PIECE) ? n - at : PIECE, y);
+}
+
 static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
     const eltwise_state *s = l->state;
@@ -162,6 +197,10 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     float *y = ct_blob_data(ct_instance_top(in));
 
     (void)ex;
+    if (ct_blob_is_bf16(in->bottom[0])) {
+        forward_bf16(l, in, n, y);
+        return CT_OK;
+    }
     if ((in->tail != NULL) && (in->tail->of[CT_TAIL_RELU] != NULL)) {
         forward_rectified(n, ct_blob_data(in->bottom[0]), ct_blob_data(in->bottom[1]), y);
         return CT_OK;
@@ -203,27 +242,37 @@ static void backward_prod(const ct_layer *l, ct_instance *in, int which, int64_t
 
 /* The gradient of the sum from those of the tail's tops, y > 0 where it passes (y NULL: all of it),
  * to one or both bottoms; any may be the first dy. */
-static void put_gradient(int64_t n, int n_dy, const float *const *dy, const float *y, float *to_a,
-                         float *to_b)
+static void put_gradient(int64_t n, bool bf16, int n_dy, const float *const *dy, const float *y,
+                         float *to_a, float *to_b)
 {
-    enum { PIECE = 1024 };
-
 #pragma omp parallel for schedule(static) if (n >= CT_PARALLEL_MIN)
     for (int64_t at = 0; at < n; at += PIECE) {
         int64_t len = (n - at < PIECE) ? n - at : PIECE;
-        float g[PIECE];
+        float g[PIECE], room[PIECE];
+        float *a = ct_num_to(to_a, bf16, at), *b = ct_num_to(to_b, bf16, at);
 
-        memcpy(g, dy[0] + at, (size_t)len * sizeof(float));
+        memcpy(g, ct_num_read(ct_num_at(dy[0], bf16, at), bf16, len, room),
+               (size_t)len * sizeof(float));
         for (int k = 1; k < n_dy; k++) {
+            const float *other = ct_num_read(ct_num_at(dy[k], bf16, at), bf16, len, room);
+
 #pragma omp simd
-            for (int64_t i = 0; i < len; i++) g[i] += dy[k][at + i];
+            for (int64_t i = 0; i < len; i++) g[i] += other[i];
         }
         if (y != NULL) {
+            const float *sign = ct_num_read(ct_num_at(y, bf16, at), bf16, len, room);
+
 #pragma omp simd
-            for (int64_t i = 0; i < len; i++) g[i] = (y[at + i] > 0.0f) ? g[i] : 0.0f;
+            for (int64_t i = 0; i < len; i++) g[i] = (sign[i] > 0.0f) ? g[i] : 0.0f;
         }
-        if (to_a != NULL) memcpy(to_a + at, g, (size_t)len * sizeof(float));
-        if ((to_b != NULL) && (to_b != to_a)) memcpy(to_b + at, g, (size_t)len * sizeof(float));
+        if (bf16) {
+            ct_bf16_narrow(len, g, room);
+            if (a != NULL) memcpy(a, room, (size_t)len * sizeof(ct_bf16));
+            if ((b != NULL) && (b != a)) memcpy(b, room, (size_t)len * sizeof(ct_bf16));
+        } else {
+            if (a != NULL) memcpy(a, g, (size_t)len * sizeof(float));
+            if ((b != NULL) && (b != a)) memcpy(b, g, (size_t)len * sizeof(float));
+        }
     }
 }
 
@@ -239,7 +288,7 @@ static void backward_group(ct_instance *in)
         if (ct_blob_diff(tail->last->top[t]) != NULL) dy[n_dy++] = ct_blob_diff(tail->last->top[t]);
     }
     if (n_dy == 0) return;
-    put_gradient(ct_tensor_stored(&in->bottom[0]->data), n_dy, dy,
+    put_gradient(ct_tensor_stored(&in->bottom[0]->data), ct_blob_is_bf16(in->bottom[0]), n_dy, dy,
                  (tail->of[CT_TAIL_RELU] != NULL) ? ct_blob_data(tail->last->top[0]) : NULL,
                  ct_blob_diff(in->bottom[0]), ct_blob_diff(in->bottom[1]));
 }
@@ -272,6 +321,10 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
         float *dx = ct_blob_diff(in->bottom[k]), c = coefficient(l, k);
 
         if ((dx == NULL) || ((dx == dy) && plain_sum(l->param))) continue;
+        if (ct_blob_is_bf16(in->bottom[k])) {
+            memcpy(dx, dy, ct_tensor_bytes(&in->bottom[k]->diff));
+            continue;
+        }
         if (s->op == CT__ELTWISE_PARAMETER__ELTWISE_OP__PROD) {
             backward_prod(l, in, k, n, dx);
         } else if (s->op == CT__ELTWISE_PARAMETER__ELTWISE_OP__SUM) {
@@ -295,6 +348,7 @@ const ct_layer_ops ct_layer_eltwise = {
     .state_size = sizeof(eltwise_state),
     .setup = setup,
     .takes = takes,
+    .bf16 = true,
     .reshape = reshape,
     .tails = 1u << CT_TAIL_RELU | 1u << CT_TAIL_SPLIT,
     .as_tail = as_tail,

@@ -15,6 +15,7 @@ const ct_layer_ops *const ct_layer_table[] = {
     &ct_layer_bias,
     &ct_layer_bn,
     &ct_layer_bnll,
+    &ct_layer_cast,
     &ct_layer_center_loss,
     &ct_layer_clip,
     &ct_layer_concat,

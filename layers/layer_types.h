@@ -13,6 +13,7 @@ extern const ct_layer_ops ct_layer_batch_reindex;
 extern const ct_layer_ops ct_layer_bias;
 extern const ct_layer_ops ct_layer_bn;
 extern const ct_layer_ops ct_layer_bnll;
+extern const ct_layer_ops ct_layer_cast;
 extern const ct_layer_ops ct_layer_center_loss;
 extern const ct_layer_ops ct_layer_clip;
 extern const ct_layer_ops ct_layer_concat;

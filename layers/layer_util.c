@@ -13,7 +13,8 @@ bool ct_layer_in_place(const ct_layer *l)
 
 bool ct_layer_takes_block(const ct_blob *b)
 {
-    return (b->data.layout.order == CT_ORDER_NCHW) && (b->data.layout.block <= CT_BLOCK_MAX);
+    return (b->data.layout.order == CT_ORDER_NCHW) && (b->data.layout.block > 0) &&
+           (b->data.layout.block <= CT_BLOCK_MAX);
 }
 
 bool ct_layer_is_channels(const ct_shape *s, int axis)
@@ -93,7 +94,7 @@ void ct_view_affine(const ct_view *v, const float *x, const float *scale, const 
     bool along = v->inner == 1;
 
     if (v->block > 0) {
-        ct_blocked_affine(&(ct_blocked){ v->outer, v->mid, v->inner, v->block }, x, scale, bias, y);
+        ct_blocked_affine(&(ct_blocked){ v->outer, v->mid, v->inner, v->block, v->bf16 }, x, scale, bias, y);
         return;
     }
 #pragma omp parallel for schedule(static) if (n_row * n >= CT_PARALLEL_MIN)
@@ -143,7 +144,7 @@ void ct_view_dot(const ct_view *v, const float *a, const float *b, bool add, flo
     int64_t block = (v->inner == 1) ? BLOCK : 1, n_block = (v->mid + block - 1) / block;
 
     if (v->block > 0) {
-        ct_blocked_dot(&(ct_blocked){ v->outer, v->mid, v->inner, v->block }, a, b, add, out);
+        ct_blocked_dot(&(ct_blocked){ v->outer, v->mid, v->inner, v->block, v->bf16 }, a, b, add, out);
         return;
     }
 #pragma omp parallel for schedule(static) if (v->outer * v->mid * v->inner >= CT_PARALLEL_MIN)
@@ -160,17 +161,17 @@ void ct_view_dot(const ct_view *v, const float *a, const float *b, bool add, flo
     }
 }
 
-void ct_copy_f32(int64_t n, const float *from, float *to)
+void ct_copy_bytes(size_t bytes, const void *from, void *to)
 {
-    enum { CHUNK = 1 << 14 };
-    int64_t n_chunk = (n + CHUNK - 1) / CHUNK;
+    const size_t chunk = 1 << 16;
+    int64_t n_chunk = (int64_t)((bytes + chunk - 1) / chunk);
 
-    if ((from == to) || (n == 0)) return;
+    if ((from == to) || (bytes == 0)) return;
 #pragma omp parallel for schedule(static) if (n_chunk > 1)
     for (int64_t c = 0; c < n_chunk; c++) {
-        int64_t at = c * CHUNK, len = (at + CHUNK <= n) ? CHUNK : n - at;
+        size_t at = (size_t)c * chunk, len = (at + chunk <= bytes) ? chunk : bytes - at;
 
-        memcpy(to + at, from + at, (size_t)len * sizeof(float));
+        memcpy((char *)to + at, (const char *)from + at, len);
     }
 }
 

@@ -19,6 +19,7 @@ ct_status ct_layer_axis(const ct_layer *l, const ct_shape *s, int axis, const ch
 typedef struct ct_view {
     int64_t outer, mid, inner;
     int block; /* mid in blocks, as channels are in tensor.h; 0: plain order */
+    bool bf16; /* blocks alone: the large arrays of ct_view_affine() and ct_view_dot() are bf16 */
 } ct_view;
 
 ct_view ct_view_make(const ct_shape *s, int axis, int n_axis);
@@ -44,8 +45,13 @@ void ct_view_affine(const ct_view *v, const float *x, const float *scale, const 
  *  added to instead of overwritten. The same for any number of threads. */
 void ct_view_dot(const ct_view *v, const float *a, const float *b, bool add, float *out);
 
-/** to[i] = from[i]; nothing where they are the same memory. */
-void ct_copy_f32(int64_t n, const float *from, float *to);
+/** By a team; nothing where they are the same memory. */
+void ct_copy_bytes(size_t bytes, const void *from, void *to);
+/** to[i] = from[i]. */
+static inline void ct_copy_f32(int64_t n, const float *from, float *to)
+{
+    ct_copy_bytes((size_t)n * sizeof(float), from, to);
+}
 
 /** Host copies of small device blobs, for layers that read values on the host (labels, scores). On
  *  the CPU it holds nothing. Zero-initialised in the instance's state. */

@@ -146,7 +146,8 @@ static bool pool_takes(const Ct__LayerParameter *p, const ct_blob *const *bottom
 
     if ((x->layout.order != CT_ORDER_NCHW) || (p->n_top != 1) ||
         ((q != NULL) && (q->pool == CT__POOLING_PARAMETER__POOL_METHOD__STOCHASTIC)) ||
-        ((x->layout.block != 8) && (x->layout.block != 16)))
+        ((x->layout.block != 8) && (x->layout.block != 16)) ||
+        ((x->dtype == CT_BF16) && !ct_engine_is_auto(p->ct_kernel)))
         return false;
     d.kw = d.kh;
     if ((q != NULL) && !q->global_pooling) {
@@ -171,6 +172,7 @@ static ct_status make_desc(const ct_layer *l, const ct_tensor *bottom, ct_pool_d
         .method = s->method,
         .planes = x->dim[0] * ((block > 0) ? (x->dim[1] + block - 1) / block * block : x->dim[1]),
         .block = block,
+        .bf16 = (bottom->dtype == CT_BF16),
         .h = x->dim[2],
         .w = x->dim[3],
         .kh = s->global ? x->dim[2] : s->kh,
@@ -198,7 +200,7 @@ static ct_status pool_reshape(const ct_layer *l, ct_instance *in)
     top.dim[2] = r->desc.oh;
     top.dim[3] = r->desc.ow;
     for (int i = 0; i < l->n_top; i++)
-        ct_blob_set_layout(in->top[i], &top, in->bottom[0]->data.layout);
+        ct_blob_set_like(in->top[i], &top, &in->bottom[0]->data);
     if (s->stochastic && (l->phase == CT_TRAIN))
         ct_instance_buffer(in, SLOT_MASK, CT_KEEP_PASS,
                            (size_t)ct_tensor_count(&in->top[0]->data) * sizeof(int32_t));
@@ -318,6 +320,7 @@ const ct_layer_ops ct_layer_pooling = {
     .instance_state_size = sizeof(pool_instance),
     .setup = pool_setup,
     .takes = pool_takes,
+    .bf16 = true,
     .reshape = pool_reshape,
     .tails = 1u << CT_TAIL_RELU,
     .join = take_relu,

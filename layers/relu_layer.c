@@ -48,11 +48,12 @@ static ct_status relu_reshape(const ct_layer *l, ct_instance *in)
                              (double)s->slope);
     in->over = 1;
     if (in->top[0] != in->bottom[0])
-        ct_blob_set_layout(in->top[0], &in->bottom[0]->data.shape, in->bottom[0]->data.layout);
+        ct_blob_set_like(in->top[0], &in->bottom[0]->data.shape, &in->bottom[0]->data);
     r->desc = (ct_relu_desc){ .device = l->dev->kind,
                               .n_thread = ct_engine_n_thread(l),
                               .count = ct_tensor_stored(&in->bottom[0]->data),
-                              .slope = s->slope };
+                              .slope = s->slope,
+                              .bf16 = ct_blob_is_bf16(in->bottom[0]) };
     CT_TRY(ct_relu_pick(l, CT_RUN_FORWARD, ct_relu_forward_table, &r->desc, &r->forward));
     return ct_relu_pick(l, CT_RUN_BACKWARD_DATA, ct_relu_backward_table, &r->desc, &r->backward);
 }
@@ -101,6 +102,7 @@ const ct_layer_ops ct_layer_relu = {
     .instance_state_size = sizeof(relu_instance),
     .setup = relu_setup,
     .takes = relu_takes,
+    .bf16 = true,
     .reshape = relu_reshape,
     .as_tail = relu_as_tail,
     .forward = relu_forward,

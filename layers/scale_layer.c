@@ -71,7 +71,8 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     if ((in->top[0] == in->bottom[0]) && (l->n_bottom == 1)) in->backward_reads = 0;
     if (l->n_bottom == 1) in->over = 1;
     ((ct_view *)in->state)->block = x->data.layout.block;
-    ct_blob_set_layout(in->top[0], &x->data.shape, x->data.layout);
+    ((ct_view *)in->state)->bf16 = ct_blob_is_bf16(x);
+    ct_blob_set_like(in->top[0], &x->data.shape, &x->data);
     return CT_OK;
 }
 
@@ -83,7 +84,7 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 
     if (in->buffer[INPUT].bytes > 0)
         CT_TRY(
-            ct_device_copy(ex, ct_tensor_stored(&in->bottom[0]->data), x, in->buffer[INPUT].data));
+            ct_device_copy(ex, ct_tensor_words(&in->bottom[0]->data), x, in->buffer[INPUT].data));
     return ct_kernels(ex)->affine(ex, in->state, x, ct_blob_data(scale),
                                   (s->bias >= 0) ? ct_blob_data(&in->weight[s->bias]) : NULL,
                                   ct_blob_data(in->top[0]));
@@ -121,6 +122,7 @@ const ct_layer_ops ct_layer_scale = {
     .instance_state_size = sizeof(ct_view),
     .setup = setup,
     .takes = takes,
+    .bf16 = true,
     .reshape = reshape,
     .as_tail = as_tail,
     .forward = forward,

@@ -1,5 +1,7 @@
 /* Split: every top is the bottom; the bottom's gradient is the sum of the tops'. A top without a
  * diff counts as zero. Values are copied, unless the net has given a top the bottom's memory. */
+#include "framework/base/bf16.h"
+#include "framework/base/simd.h"
 #include "framework/math/math.h"
 #include "layers/layer_types.h"
 #include "layers/layer_util.h"
@@ -14,7 +16,7 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
 {
     in->over = 1;
     for (int i = 0; i < l->n_top; i++)
-        ct_blob_set_layout(in->top[i], &in->bottom[0]->data.shape, in->bottom[0]->data.layout);
+        ct_blob_set_like(in->top[i], &in->bottom[0]->data.shape, &in->bottom[0]->data);
     return CT_OK;
 }
 
@@ -37,17 +39,33 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     return CT_OK;
 }
 
-static void add(int64_t n, const float *a, const float *b, float *y)
+CT_SIMD_CLONES static void add_f32(int64_t n, const float *a, const float *b, float *y)
 {
-#pragma omp parallel for simd schedule(static) if (n >= CT_PARALLEL_MIN)
+#pragma omp simd
     for (int64_t i = 0; i < n; i++) y[i] = a[i] + b[i];
 }
 
+CT_SIMD_CLONES static void add_bf16(int64_t n, const float *a, const float *b, float *y)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++)
+        ct_num_put(y, true, i, ct_num_get(a, true, i) + ct_num_get(b, true, i));
+}
+
+static void add(int64_t n, bool bf16, const float *a, const float *b, float *y)
+{
+#pragma omp parallel for schedule(static) if (n >= CT_PARALLEL_MIN)
+    for (int64_t i = 0; i < n; i += CT_PARALLEL_MIN)
+        (bf16 ? add_bf16 : add_f32)((n - i < CT_PARALLEL_MIN) ? n - i : CT_PARALLEL_MIN,
+                                    ct_num_at(a, bf16, i), ct_num_at(b, bf16, i),
+                                    ct_num_to(y, bf16, i));
+}
+
 /* y = a + b, where y may be a: one pass on the CPU. */
-static ct_status sum(ct_exec *ex, int64_t n, const float *a, const float *b, float *y)
+static ct_status sum(ct_exec *ex, int64_t n, bool bf16, const float *a, const float *b, float *y)
 {
     if (ex->dev->kind == CT_DEVICE_CPU) {
-        add(n, a, b, y);
+        add(n, bf16, a, b, y);
         return CT_OK;
     }
     if (y != a) CT_TRY(ex->dev->copy(ex->stream, y, a, (size_t)n * sizeof(*y)));
@@ -57,7 +75,7 @@ static ct_status sum(ct_exec *ex, int64_t n, const float *a, const float *b, flo
 static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
     int64_t n = ct_tensor_stored(&in->bottom[0]->data);
-    size_t bytes = (size_t)n * sizeof(float);
+    size_t bytes = ct_tensor_bytes(&in->bottom[0]->diff);
     float *dx = ct_blob_diff(in->bottom[0]);
     const float *first = NULL; /* the sum so far: one top's diff, later dx itself */
 
@@ -67,7 +85,7 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 
         if (dy == NULL) continue;
         if (first != NULL) {
-            CT_TRY(sum(ex, n, first, dy, dx)); /* dx may be the first dy */
+            CT_TRY(sum(ex, n, ct_blob_is_bf16(in->bottom[0]), first, dy, dx)); /* dx may be the first dy */
             first = dx;
         } else {
             first = dy;
@@ -86,6 +104,7 @@ const ct_layer_ops ct_layer_split = {
     .alias = CT_ALIAS_DATA,
     .null_top_diff = true,
     .takes = takes,
+    .bf16 = true,
     .reshape = reshape,
     .as_tail = as_tail,
     .forward = forward,

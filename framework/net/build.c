@@ -2,6 +2,7 @@
 #include "framework/net/net_impl.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* True where layer i may overwrite what lies in the memory of its bottom value: nobody reads it
  * later, forward or backward. */
@@ -28,11 +29,6 @@ static bool overwritable(const ct_net *net, int i, int value)
             return false;
     }
     return true;
-}
-
-static bool is_plain(const ct_blob *b)
-{
-    return ct_layout_equal(b->data.layout, (ct_layout){ CT_ORDER_NCHW, 0 });
 }
 
 static ct_status add_blob(ct_net *net, const char *name, int *blob_p)
@@ -223,41 +219,100 @@ static ct_status reshape(ct_net *net, int i)
     return CT_OK;
 }
 
-/* Puts a Reorder before node i where it does not take a bottom as it is, or behind all nodes where
- * a value that is not in plain order has no reader. One at a time: it stands at i then. */
+/* How a bottom has to be brought to a node: as it is (NULL), or by a layer of which type. */
+static ct_status find_conversion(const ct_node *n, const ct_blob **bottom, int b,
+                                 const char **type_p)
+{
+    const Ct__LayerParameter *p = n->param;
+    bool bf16 = ct_blob_is_bf16(bottom[b]), taken;
+    const ct_blob **as_f32;
+    ct_blob *copy;
+
+    *type_p = NULL;
+    if (ct_tensor_is_usual(&bottom[b]->data)) return CT_OK;
+    *type_p = "Reorder";
+    if (n->ops->bf16 || !bf16) {
+        taken = (n->ops->takes != NULL) && n->ops->takes(p, bottom, b);
+        if (taken) *type_p = NULL;
+        if (taken || !bf16) return CT_OK;
+    }
+    as_f32 = malloc((size_t)n->n_bottom * sizeof(as_f32[0]));
+    copy = malloc((size_t)n->n_bottom * sizeof(copy[0]));
+    if ((as_f32 == NULL) || (copy == NULL)) {
+        free(as_f32);
+        free(copy);
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for layer \"%s\"", n->name);
+    }
+    for (int i = 0; i < n->n_bottom; i++) {
+        copy[i] = *bottom[i];
+        copy[i].data.dtype = copy[i].diff.dtype = CT_F32;
+        as_f32[i] = &copy[i];
+    }
+    if (ct_tensor_is_usual(&copy[b].data) ||
+        ((n->ops->takes != NULL) && n->ops->takes(p, as_f32, b)))
+        *type_p = "Cast";
+    free(as_f32);
+    free(copy);
+    return CT_OK;
+}
+
+static ct_status convert(ct_net *net, int at, int value, const char *type)
+{
+    bool cast = (strcmp(type, "Cast") == 0);
+
+    return ct_graph_convert(&ct_net_impl_of(net)->graph, at, value, type, cast ? "f32" : "plain",
+                            &net->options);
+}
+
+/* Puts a Reorder or a Cast before node i where it does not take a bottom as it is, or a Reorder
+ * behind all nodes where a value that is not f32 in plain order has no reader. One at a time: it
+ * stands at i then. */
 static ct_status bring_to_plain(ct_net *net, int i)
 {
     ct_graph *g = &ct_net_impl_of(net)->graph;
     const ct_node *n = &g->node[i];
+    ct_status status = CT_OK;
+    const char *type = NULL;
     const ct_blob **bottom;
     int found = -1;
 
     if (i == g->n_node) {
         for (int v = 0; (v < g->n_value) && (found < 0); v++) {
-            if ((g->value[v].reader < 0) && !is_plain(net->blob[g->value[v].blob])) found = v;
+            if ((g->value[v].reader < 0) &&
+                !ct_tensor_is_usual(&net->blob[g->value[v].blob]->data))
+                found = v;
         }
-        return (found >= 0) ? ct_graph_reorder(g, i, found, &net->options) : CT_OK;
+        return (found >= 0) ? convert(net, i, found, "Reorder") : CT_OK;
     }
     if (n->ops->by_net) return CT_OK;
     bottom = malloc(((size_t)n->n_bottom + 1) * sizeof(bottom[0]));
     if (bottom == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for layer \"%s\"", n->name);
     for (int b = 0; b < n->n_bottom; b++) bottom[b] = net->blob[g->value[n->bottom[b]].blob];
-    for (int b = 0; (b < n->n_bottom) && (found < 0); b++) {
-        if (!is_plain(bottom[b]) &&
-            ((n->ops->takes == NULL) || !n->ops->takes(n->param, bottom, b)))
-            found = n->bottom[b];
+    for (int b = 0; (b < n->n_bottom) && (found < 0) && (status == CT_OK); b++) {
+        status = find_conversion(n, bottom, b, &type);
+        if (type != NULL) found = n->bottom[b];
     }
     free(bottom);
+    CT_TRY(status);
     if (found < 0) return CT_OK;
     if (ct_graph_is_inner(g, &g->value[found])) ct_graph_unfuse(g, n->group);
-    return ct_graph_reorder(g, i, found, &net->options);
+    return convert(net, i, found, type);
 }
 
-/* Room for a Reorder behind every value. */
+/* Room for a Cast and a Reorder behind every value. */
+static size_t most_nodes(const ct_graph *g)
+{
+    return (size_t)g->n_node + 2 * (size_t)g->n_value + 1;
+}
+
+static size_t most_values(const ct_graph *g)
+{
+    return 3 * (size_t)g->n_value + 1;
+}
+
 static ct_status make_room(ct_graph *g)
 {
-    size_t n_node = (size_t)g->n_node + (size_t)g->n_value + 1;
-    size_t n_value = 2 * (size_t)g->n_value + 1;
+    size_t n_node = most_nodes(g), n_value = most_values(g);
     ct_node *node = realloc(g->node, n_node * sizeof(node[0]));
     ct_value *value;
 
@@ -297,8 +352,8 @@ ct_status ct_net_build(ct_net *net, const Ct__NetParameter *param)
 
     CT_TRY(build_graph(net, param));
     CT_TRY(ct_net_param_rules(net));
-    n_node = (size_t)m->graph.n_node + (size_t)m->graph.n_value + 1;
-    n_value = 2 * (size_t)m->graph.n_value + 1;
+    n_node = most_nodes(&m->graph);
+    n_value = most_values(&m->graph);
     net->layer = calloc(n_node, sizeof(net->layer[0]));
     net->instance = calloc(n_node, sizeof(net->instance[0]));
     net->blob = calloc(n_value, sizeof(net->blob[0]));

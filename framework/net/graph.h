@@ -25,7 +25,7 @@ typedef struct ct_value {
 
 typedef struct ct_node {
     const Ct__LayerParameter *param;
-    Ct__LayerParameter *own; /* == param for layers made here (Split, Reorder) */
+    Ct__LayerParameter *own; /* == param for layers made here (Split, Reorder, Cast) */
     const ct_layer_ops *ops;
     const char *name; /* never NULL                                        */
     char *where;      /* "net.prototxt:12", or ""; owned                   */
@@ -87,10 +87,11 @@ ct_status ct_node_alloc(ct_node *n, int n_bottom, int n_top);
  *  errors too; NULL stands for no memory. */
 ct_status ct_node_make(ct_node *n, const ct_node *maker, const ct_layer_ops *ops, char *name,
                        const char *bottom, char *const *top, int n_top);
-/** Puts a Reorder at place `at`, before the reader of `value` or, where it has none, behind all. It
- *  reads the value, what it makes the reader reads instead. Nodes and values have room for one
- *  more; the nodes from `at` on move up. */
-ct_status ct_graph_reorder(ct_graph *g, int at, int value, const ct_net_options *o);
+/** Puts a layer of `type` (Reorder, Cast), called as the value with a suffix, at place `at`, before
+ *  the reader of `value` or, where it has none, behind all. It reads the value, what it makes the
+ *  reader reads instead. Nodes and values have room for one more; the nodes from `at` on move up. */
+ct_status ct_graph_convert(ct_graph *g, int at, int value, const char *type, const char *suffix,
+                           const ct_net_options *o);
 void ct_graph_destroy(ct_graph *g);
 
 /** Like CT_LAYER_FAIL, before there is a layer. */

@@ -126,14 +126,17 @@ typedef struct ct_layer_ops {
     bool on_cuda;       /* forward and backward run on any device; others need a ct_layer_form */
     bool keeps_top;     /* the caller writes the tops (Input): their memory is never shared */
     bool by_net;        /* the net adds it where it is needed, whatever is written: no part of what
-                         * the net is (Reorder)                                              */
+                         * the net is (Reorder, Cast)                                        */
     size_t state_size;  /* zeroed l->state given before setup     */
     size_t instance_state_size; /* zeroed in->state given before reshape  */
 
-    /** Whether bottom `slot`, which is not in plain order, may come as it is; the bottoms have
-     *  their shapes and layouts. Otherwise, and where this is NULL, the net puts a Reorder before
-     *  it, and it comes in plain order. Tops have the layout that reshape gives them. */
+    /** Whether bottom `slot`, which is not f32 in plain order, may come as it is; the bottoms have
+     *  their shapes, layouts and dtypes. Otherwise, and where this is NULL, the net puts a Reorder
+     *  before it, and it comes so; or a Cast, where it may come in its layout if all are f32. Tops
+     *  have the layout and dtype that reshape gives them. */
     bool (*takes)(const Ct__LayerParameter *p, const ct_blob *const *bottom, int slot);
+    bool bf16; /* takes looks at dtypes (bf16; an f32 bottom beside it is no reason to refuse that
+                * one); otherwise it is asked of f32 bottoms only */
     /** Reads l->param, checks it, declares weights with ct_layer_add_weight(). bottom[i]: shapes.
      *  Errors are logged with CT_LAYER_FAIL. May be NULL. */
     ct_status (*setup)(ct_layer *l, const ct_shape *bottom);

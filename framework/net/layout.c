@@ -1,5 +1,5 @@
-/* Layers that the net adds: how they are made, and the Reorders that bring values to plain order.
- */
+/* Layers that the net adds: how they are made, and those that bring values to an order and a dtype
+ * that their reader takes. */
 #include "framework/net/graph.h"
 
 #include <stdlib.h>
@@ -77,9 +77,10 @@ static void take_over(ct_graph *g, int at, int from, int to)
     old->loss_weight = 0.0f;
 }
 
-ct_status ct_graph_reorder(ct_graph *g, int at, int value, const ct_net_options *o)
+ct_status ct_graph_convert(ct_graph *g, int at, int value, const char *type, const char *suffix,
+                           const ct_net_options *o)
 {
-    const ct_layer_ops *ops = ct_graph_type(o, "Reorder");
+    const ct_layer_ops *ops = ct_graph_type(o, type);
     const char *blob = g->value[value].name;
     ct_text name = { 0 };
     ct_node *n = &g->node[at];
@@ -88,12 +89,12 @@ ct_status ct_graph_reorder(ct_graph *g, int at, int value, const ct_net_options 
 
     if (ops == NULL)
         return CT_NODE_FAIL(&g->node[g->value[value].node], CT_ERR_CONFIG,
-                            "top \"%s\" is not in plain order, and there is no layer type "
-                            "\"Reorder\"",
-                            blob);
+                            "top \"%s\" is not as its reader takes it, and there is no layer type "
+                            "\"%s\"",
+                            blob, type);
     g->n_value++;
     top = strdup(blob); /* it is the same to who asks for it by name */
-    ct_text_add(&name, "%s_plain", blob);
+    ct_text_add(&name, "%s_%s", blob, suffix);
     if (name.failed) ct_text_destroy(&name);
     make_room(g, at);
     take_over(g, at, value, made);

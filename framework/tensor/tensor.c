@@ -33,7 +33,7 @@ void ct_tensor_destroy(ct_tensor *t)
     memset(t, 0, sizeof(*t));
 }
 
-void ct_blob_set_layout(ct_blob *b, const ct_shape *shape, ct_layout layout)
+void ct_blob_set_storage(ct_blob *b, const ct_shape *shape, ct_layout layout, ct_dtype dtype)
 {
     bool same = (shape->ndim < 2) || ((ct_shape_count(shape, 2, -1) == 1) && (layout.block > 0) &&
                                       (shape->dim[1] % layout.block == 0));
@@ -41,8 +41,13 @@ void ct_blob_set_layout(ct_blob *b, const ct_shape *shape, ct_layout layout)
     if (same) layout.block = 0;
     b->data.shape = *shape;
     b->diff.shape = *shape;
-    b->data.dtype = b->diff.dtype = CT_F32;
+    b->data.dtype = b->diff.dtype = dtype;
     b->data.layout = b->diff.layout = layout;
+}
+
+void ct_blob_set_layout(ct_blob *b, const ct_shape *shape, ct_layout layout)
+{
+    ct_blob_set_storage(b, shape, layout, CT_F32);
 }
 
 void ct_blob_set_shape(ct_blob *b, const ct_shape *shape)

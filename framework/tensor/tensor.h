@@ -40,6 +40,12 @@ typedef struct ct_tensor {
     ct_shape shape;
 } ct_tensor;
 
+/** Whether t is as every layer takes it: f32 in plain order. */
+static inline bool ct_tensor_is_usual(const ct_tensor *t)
+{
+    return (t->dtype == CT_F32) && (t->layout.order == CT_ORDER_NCHW) && (t->layout.block == 0);
+}
+
 /** What flows between layers: values and, where wanted, the gradient of the loss by them. */
 typedef struct ct_blob {
     const char *name; /* borrowed; for messages                                        */
@@ -58,6 +64,11 @@ static inline int64_t ct_tensor_count(const ct_tensor *t)
 size_t ct_tensor_bytes(const ct_tensor *t);
 /** Elements in memory: more than ct_tensor_count() where channels fill up a block. */
 int64_t ct_tensor_stored(const ct_tensor *t);
+/** Memory of t in words of 4 bytes, for copies; of f32 or of bf16 in blocks. */
+static inline int64_t ct_tensor_words(const ct_tensor *t)
+{
+    return (int64_t)(ct_tensor_bytes(t) / sizeof(float));
+}
 /** A zeroed f32 tensor that owns its memory. dev NULL: CPU. */
 ct_status ct_tensor_create(const ct_device *dev, const ct_shape *shape, ct_tensor *t_p);
 /** Releases what t owns and zeroes it; zeroed tensors are allowed. */
@@ -67,6 +78,19 @@ void ct_tensor_destroy(ct_tensor *t);
 void ct_blob_set_shape(ct_blob *b, const ct_shape *shape);
 /** The same in another layout; plain order where blocks lie in memory just so. */
 void ct_blob_set_layout(ct_blob *b, const ct_shape *shape, ct_layout layout);
+/** The same in another dtype, too: CT_F32, or CT_BF16 where all who read it know that. */
+void ct_blob_set_storage(ct_blob *b, const ct_shape *shape, ct_layout layout, ct_dtype dtype);
+/** Layout and dtype of `like`: for tops of layers that only pass over what they are given. */
+static inline void ct_blob_set_like(ct_blob *b, const ct_shape *shape, const ct_tensor *like)
+{
+    ct_blob_set_storage(b, shape, like->layout, like->dtype);
+}
+/** Whether values and gradients of b are bf16: memory is 2 bytes an element then, whatever the type
+ *  of the pointer that ct_blob_data() and ct_blob_diff() give (framework/base/bf16.h). */
+static inline bool ct_blob_is_bf16(const ct_blob *b)
+{
+    return b->data.dtype == CT_BF16;
+}
 static inline float *ct_blob_data(const ct_blob *b)
 {
     return (float *)b->data.data;

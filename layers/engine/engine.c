@@ -15,6 +15,13 @@ const char *ct_engine_policy(const ct_layer *l, ct_run_kind kind)
     return (kind == CT_RUN_BACKWARD_DATA) ? p->backward_data : p->backward_weight;
 }
 
+bool ct_engine_is_auto(const Ct__KernelParameter *k)
+{
+    return (k == NULL) || ((strcmp(k->forward, "auto") == 0) &&
+                           (strcmp(k->backward_data, "auto") == 0) &&
+                           (strcmp(k->backward_weight, "auto") == 0));
+}
+
 int ct_engine_n_thread(const ct_layer *l)
 {
     return (l->dev->kind == CT_DEVICE_CPU) ? omp_get_max_threads() : 1;

@@ -21,6 +21,8 @@ extern "C" {
 
 /** What the prototxt's ct_kernel asks for; "auto" where it says nothing. Never NULL. */
 const char *ct_engine_policy(const ct_layer *l, ct_run_kind kind);
+/** Whether k, which may be NULL, leaves all engines to "auto". */
+bool ct_engine_is_auto(const Ct__KernelParameter *k);
 /** Threads that the kernels of this layer may use: fixed at reshape, since workspace and the
  *  order of sums depend on it. */
 int ct_engine_n_thread(const ct_layer *l);

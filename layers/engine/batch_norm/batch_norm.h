@@ -18,6 +18,7 @@ typedef struct ct_batch_norm_desc {
     ct_device_kind device;
     int64_t n, channels, spatial;
     int block; /* channels that stand together, as in tensor.h; 0: plain order */
+    bool bf16; /* x, y, add, normal, dy, g and dx; in blocks alone             */
 } ct_batch_norm_desc;
 
 enum { CT_BATCH_NORM_MAX_DY = 4 };

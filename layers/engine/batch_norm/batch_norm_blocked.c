@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "framework/base/bf16.h"
 #include "framework/base/simd.h"
 #include "layers/blocked.h"
 #include "layers/layer_util.h"
@@ -16,7 +17,7 @@ static bool supports(const ct_batch_norm_desc *d)
 
 static ct_blocked view_of(const ct_batch_norm_desc *d)
 {
-    return (ct_blocked){ d->n, d->channels, d->spatial, d->block };
+    return (ct_blocked){ d->n, d->channels, d->spatial, d->block, d->bf16 };
 }
 
 /* Blocks in groups, as ct_blocked_sums() takes them. */
@@ -32,8 +33,8 @@ static int64_t blocks(const ct_batch_norm_desc *d, int64_t channels)
 
 /* ---- statistics */
 
-static inline void square_rows(int64_t inner, int block, const float *x, double *sum,
-                               double *square)
+CT_SIMD_PART void square_rows(int64_t inner, int block, bool bf16, const float *x, double *sum,
+                              double *square)
 {
     double s[CT_BLOCK_MAX], q[CT_BLOCK_MAX];
 
@@ -44,7 +45,7 @@ static inline void square_rows(int64_t inner, int block, const float *x, double 
     for (int64_t r = 0; r < inner; r++) {
 #pragma omp simd
         for (int i = 0; i < block; i++) {
-            double v = (double)x[r * block + i];
+            double v = (double)ct_num_get(x, bf16, r * block + i);
 
             s[i] += v;
             q[i] += v * v;
@@ -56,22 +57,31 @@ static inline void square_rows(int64_t inner, int block, const float *x, double 
     }
 }
 
-CT_SIMD_CLONES static void square_block(int64_t inner, int block, const float *x, double *sum,
-                                        double *square)
+CT_SIMD_CLONES static void square_block(int64_t inner, int block, bool bf16, const float *x,
+                                        double *sum, double *square)
 {
-    if (block == 16)
-        square_rows(inner, 16, x, sum, square);
-    else if (block == 8)
-        square_rows(inner, 8, x, sum, square);
+    if ((block == 16) && bf16)
+        square_rows(inner, 16, true, x, sum, square);
+    else if (block == 16)
+        square_rows(inner, 16, false, x, sum, square);
+    else if ((block == 8) && !bf16)
+        square_rows(inner, 8, false, x, sum, square);
     else
-        square_rows(inner, block, x, sum, square);
+        square_rows(inner, block, bf16, x, sum, square);
 }
+
+typedef struct square_ctx {
+    const float *x;
+    bool bf16;
+} square_ctx;
 
 static void add_squares(const void *ctx, int64_t k, int64_t at, int64_t inner, int block,
                         double *first, double *second)
 {
+    const square_ctx *q = ctx;
+
     (void)k;
-    square_block(inner, block, (const float *)ctx + at, first, second);
+    square_block(inner, block, q->bf16, ct_num_at(q->x, q->bf16, at), first, second);
 }
 
 static void statistics(const ct_batch_norm_desc *d, int64_t from, int64_t to, const float *x,
@@ -83,7 +93,8 @@ static void statistics(const ct_batch_norm_desc *d, int64_t from, int64_t to, co
     int64_t last = blocks(d, to);
 
     for (int64_t k = from / d->block; k < last; k += CT_BLOCKED_GROUP) {
-        ct_blocked_sums(&v, k, end_of(k, last), add_squares, x, sum, square);
+        ct_blocked_sums(&v, k, end_of(k, last), add_squares, &(square_ctx){ x, d->bf16 },
+                        sum, square);
         for (int64_t c = k * d->block; (c < end_of(k, last) * d->block) && (c < to); c++) {
             double e = sum[c - k * d->block] / m;
             double variance = square[c - k * d->block] / m - e * e;
@@ -112,48 +123,51 @@ static void pick(const ct_blocked *v, int64_t k, const ct_batch_norm_map *m, fac
 
 /* ---- forward */
 
-CT_SIMD_PART void map_rows(int64_t rows, int block, const factors *f, bool affine, bool relu,
-                           const float *x, const float *add, float *y)
+CT_SIMD_PART void map_rows(int64_t rows, int block, bool bf16, const factors *f, bool affine,
+                           bool relu, const float *x, const float *add, float *y)
 {
-    for (int64_t r = 0; r < rows; r++, x += block, y += block) {
+    for (int64_t r = 0; r < rows; r++) {
 #pragma omp simd
         for (int i = 0; i < block; i++) {
-            float z = (x[i] - f->mean[i]) * f->inv_std[i];
+            int64_t at = r * block + i;
+            float z = (ct_num_get(x, bf16, at) - f->mean[i]) * f->inv_std[i];
 
             if (affine) z = z * f->scale[i] + f->bias[i];
-            if (add != NULL) z += add[r * block + i];
+            if (add != NULL) z += ct_num_get(add, bf16, at);
             if (relu) z = (z < 0.0f) ? 0.0f : z;
-            y[i] = z;
+            ct_num_put(y, bf16, at, z);
         }
     }
 }
 
 /* Each case for itself, so that the loop has none. */
-CT_SIMD_PART void map_cases(int64_t rows, int block, const factors *f, const ct_batch_norm_map *m,
-                            const float *x, const float *add, float *y)
+CT_SIMD_PART void map_cases(int64_t rows, int block, bool bf16, const factors *f,
+                            const ct_batch_norm_map *m, const float *x, const float *add, float *y)
 {
     bool affine = (m->scale != NULL) || (m->bias != NULL);
 
     if (!affine && !m->relu && (add == NULL))
-        map_rows(rows, block, f, false, false, x, NULL, y);
+        map_rows(rows, block, bf16, f, false, false, x, NULL, y);
     else if (!m->relu && (add == NULL))
-        map_rows(rows, block, f, true, false, x, NULL, y);
+        map_rows(rows, block, bf16, f, true, false, x, NULL, y);
     else if (add == NULL)
-        map_rows(rows, block, f, affine, true, x, NULL, y);
+        map_rows(rows, block, bf16, f, affine, true, x, NULL, y);
     else
-        map_rows(rows, block, f, affine, m->relu, x, add, y);
+        map_rows(rows, block, bf16, f, affine, m->relu, x, add, y);
 }
 
-CT_SIMD_CLONES static void map_block(int64_t rows, int block, const factors *f,
+CT_SIMD_CLONES static void map_block(int64_t rows, int block, bool bf16, const factors *f,
                                      const ct_batch_norm_map *m, const float *x, const float *add,
                                      float *y)
 {
-    if (block == 16)
-        map_cases(rows, 16, f, m, x, add, y);
-    else if (block == 8)
-        map_cases(rows, 8, f, m, x, add, y);
+    if ((block == 16) && bf16)
+        map_cases(rows, 16, true, f, m, x, add, y);
+    else if (block == 16)
+        map_cases(rows, 16, false, f, m, x, add, y);
+    else if ((block == 8) && !bf16)
+        map_cases(rows, 8, false, f, m, x, add, y);
     else
-        map_cases(rows, block, f, m, x, add, y);
+        map_cases(rows, block, bf16, f, m, x, add, y);
 }
 
 static void apply(const ct_batch_norm_desc *d, int64_t from, int64_t to, const ct_batch_norm_map *m)
@@ -168,9 +182,11 @@ static void apply(const ct_batch_norm_desc *d, int64_t from, int64_t to, const c
         factors f;
 
         pick(&v, k, m, &f);
-        map_block(d->spatial, d->block, &f, m, m->x + at, (m->add != NULL) ? m->add + at : NULL,
-                  m->y + at);
-        if (m->normal != NULL) memcpy(m->normal + at, m->y + at, (size_t)row * sizeof(float));
+        map_block(d->spatial, d->block, d->bf16, &f, m, ct_num_at(m->x, d->bf16, at),
+                  ct_num_at(m->add, d->bf16, at), ct_num_to(m->y, d->bf16, at));
+        if (m->normal != NULL)
+            memcpy(ct_num_to(m->normal, d->bf16, at), ct_num_at(m->y, d->bf16, at),
+                   (size_t)row * ct_num_size(d->bf16));
     }
 }
 
@@ -188,48 +204,62 @@ typedef struct gradient {
     int64_t first;
 } gradient;
 
-CT_SIMD_PART void add_rows(int64_t n, const float *a, const float *b, float *to)
+/* to, f32, is a + b; b, of the layer's dtype, NULL: 0 */
+CT_SIMD_PART void add_rows(int64_t n, bool bf16, const float *a, bool a_bf16, const float *b,
+                           float *to)
 {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) to[i] = a[i] + b[i];
+    for (int64_t i = 0; i < n; i++)
+        to[i] = ct_num_get(a, a_bf16, i) + ((b != NULL) ? ct_num_get(b, bf16, i) : 0.0f);
 }
 
-CT_SIMD_PART void mask_rows(int64_t n, const float *y, const float *a, float *to)
+CT_SIMD_PART void mask_rows(int64_t n, bool bf16, const float *y, const float *a, float *to)
 {
 #pragma omp simd
-    for (int64_t i = 0; i < n; i++) to[i] = (y[i] > 0.0f) ? a[i] : 0.0f;
+    for (int64_t i = 0; i < n; i++) to[i] = (ct_num_get(y, bf16, i) > 0.0f) ? a[i] : 0.0f;
 }
 
-CT_SIMD_PART void mask_again(int64_t rows, int block, const factors *f, const float *x,
+CT_SIMD_PART void mask_again(int64_t rows, int block, bool bf16, const factors *f, const float *x,
                              const float *a, float *to)
 {
-    for (int64_t r = 0; r < rows; r++, x += block, a += block, to += block) {
+    for (int64_t r = 0; r < rows; r++, a += block, to += block) {
 #pragma omp simd
         for (int i = 0; i < block; i++) {
-            float z = (x[i] - f->mean[i]) * f->inv_std[i] * f->scale[i] + f->bias[i];
+            float z = (ct_num_get(x, bf16, r * block + i) - f->mean[i]) * f->inv_std[i] *
+                          f->scale[i] +
+                      f->bias[i];
 
             to[i] = (z > 0.0f) ? a[i] : 0.0f;
         }
     }
 }
 
-/* g of `rows` rows at `at`: in room, or where it stands already. */
+/* g of `rows` rows at `at`, f32: in room, or where it stands already. */
 CT_SIMD_PART const float *make_rows(const gradient *q, int64_t at, int64_t rows, int block,
-                                    const factors *f, float *room)
+                                    bool bf16, const factors *f, float *room)
 {
     const ct_batch_norm_map *m = &q->b->map;
-    const float *g = q->dy[0] + at;
+    const float *g = ct_num_at(q->dy[0], bf16, at);
+    int k = 1;
 
-    for (int k = 1; k < q->n_dy; k++, g = room) add_rows(rows * block, g, q->dy[k] + at, room);
+    if (bf16 && (q->n_dy == 1)) {
+        add_rows(rows * block, true, g, true, NULL, room);
+        g = room;
+    } else if (bf16) {
+        add_rows(rows * block, true, g, true, ct_num_at(q->dy[k++], true, at), room);
+        g = room;
+    }
+    for (; k < q->n_dy; k++, g = room)
+        add_rows(rows * block, bf16, g, false, ct_num_at(q->dy[k], bf16, at), room);
     if (q->masked || !m->relu) return g;
     if (m->add != NULL)
-        mask_rows(rows * block, m->y + at, g, room);
+        mask_rows(rows * block, bf16, ct_num_at(m->y, bf16, at), g, room);
     else
-        mask_again(rows, block, f, m->x + at, g, room);
+        mask_again(rows, block, bf16, f, ct_num_at(m->x, bf16, at), g, room);
     return room;
 }
 
-CT_SIMD_PART void sum_rows(int64_t rows, int block, const factors *f, const float *x,
+CT_SIMD_PART void sum_rows(int64_t rows, int block, bool bf16, const factors *f, const float *x,
                            const float *g, double *sum, double *dot)
 {
     double s[CT_BLOCK_MAX], t[CT_BLOCK_MAX];
@@ -241,7 +271,7 @@ CT_SIMD_PART void sum_rows(int64_t rows, int block, const factors *f, const floa
     for (int64_t r = 0; r < rows; r++) {
 #pragma omp simd
         for (int i = 0; i < block; i++) {
-            float y = (x[r * block + i] - f->mean[i]) * f->inv_std[i];
+            float y = (ct_num_get(x, bf16, r * block + i) - f->mean[i]) * f->inv_std[i];
 
             s[i] += (double)g[r * block + i];
             t[i] += (double)g[r * block + i] * (double)y;
@@ -253,33 +283,50 @@ CT_SIMD_PART void sum_rows(int64_t rows, int block, const factors *f, const floa
     }
 }
 
-CT_SIMD_PART void sum_cases(const gradient *q, int64_t at, int64_t inner, int block,
+/* What is kept of g is what counts: in bf16 its roundings are in the sums. */
+CT_SIMD_PART void keep_rows(int64_t n, bool bf16, float *room, const float *g, float *to)
+{
+    if (bf16) {
+#pragma omp simd
+        for (int64_t i = 0; i < n; i++) {
+            uint16_t h = ct_bf16_from_f32(g[i]);
+
+            ((ct_bf16 *)(void *)to)[i] = h;
+            room[i] = ct_bf16_to_f32(h);
+        }
+    } else if (to != g) {
+        for (int64_t i = 0; i < n; i++) to[i] = g[i];
+    }
+}
+
+CT_SIMD_PART void sum_cases(const gradient *q, int64_t at, int64_t inner, int block, bool bf16,
                             const factors *f, double *sum, double *dot)
 {
     float room[ROWS * CT_BLOCK_MAX];
 
     for (int64_t r = 0; r < inner; r += ROWS, at += ROWS * block) {
         int64_t rows = (inner - r < ROWS) ? inner - r : ROWS;
-        const float *g = make_rows(q, at, rows, block, f, room);
+        const float *g = make_rows(q, at, rows, block, bf16, f, room);
 
-        if (q->b->g != NULL) {
-            float *to = q->b->g + at;
-
-            for (int64_t i = 0; (to != g) && (i < rows * block); i++) to[i] = g[i];
-        }
-        sum_rows(rows, block, f, q->b->map.x + at, g, sum, dot);
+        if (q->b->g != NULL)
+            keep_rows(rows * block, bf16, room, g, ct_num_to(q->b->g, bf16, at));
+        sum_rows(rows, block, bf16, f, ct_num_at(q->b->map.x, bf16, at), g, sum, dot);
     }
 }
 
 CT_SIMD_CLONES static void sum_block(const gradient *q, int64_t at, int64_t inner, int block,
                                      const factors *f, double *sum, double *dot)
 {
-    if (block == 16)
-        sum_cases(q, at, inner, 16, f, sum, dot);
-    else if (block == 8)
-        sum_cases(q, at, inner, 8, f, sum, dot);
+    bool bf16 = q->v->bf16;
+
+    if ((block == 16) && bf16)
+        sum_cases(q, at, inner, 16, true, f, sum, dot);
+    else if (block == 16)
+        sum_cases(q, at, inner, 16, false, f, sum, dot);
+    else if ((block == 8) && !bf16)
+        sum_cases(q, at, inner, 8, false, f, sum, dot);
     else
-        sum_cases(q, at, inner, block, f, sum, dot);
+        sum_cases(q, at, inner, block, bf16, f, sum, dot);
 }
 
 static void add_gradient(const void *ctx, int64_t k, int64_t at, int64_t inner, int block,
@@ -292,19 +339,23 @@ static void add_gradient(const void *ctx, int64_t k, int64_t at, int64_t inner, 
     sum_block(q, at, inner, block, &f, first, second);
 }
 
-CT_SIMD_PART void put_rows(int64_t rows, int block, const factors *f, const float *inv_std,
-                           const float *less, const float *dot, const float *x, const float *g,
-                           float *dx)
+CT_SIMD_PART void put_rows(int64_t rows, int block, bool bf16, const factors *f,
+                           const float *inv_std, const float *less, const float *dot,
+                           const float *x, const float *g, float *dx)
 {
-    for (int64_t r = 0; r < rows; r++, x += block, g += block, dx += block) {
+    for (int64_t r = 0; r < rows; r++) {
 #pragma omp simd
-        for (int i = 0; i < block; i++)
-            dx[i] = (g[i] * f->scale[i] - less[i] - (x[i] - f->mean[i]) * f->inv_std[i] * dot[i]) *
-                    inv_std[i];
+        for (int i = 0; i < block; i++) {
+            int64_t at = r * block + i;
+            float normal = (ct_num_get(x, bf16, at) - f->mean[i]) * f->inv_std[i];
+
+            ct_num_put(dx, bf16, at,
+                       (g[at] * f->scale[i] - less[i] - normal * dot[i]) * inv_std[i]);
+        }
     }
 }
 
-CT_SIMD_PART void put_cases(const gradient *q, int64_t at, int64_t inner, int block,
+CT_SIMD_PART void put_cases(const gradient *q, int64_t at, int64_t inner, int block, bool bf16,
                             const factors *f, const float *inv_std, const float *less,
                             const float *dot)
 {
@@ -312,9 +363,10 @@ CT_SIMD_PART void put_cases(const gradient *q, int64_t at, int64_t inner, int bl
 
     for (int64_t r = 0; r < inner; r += ROWS, at += ROWS * block) {
         int64_t rows = (inner - r < ROWS) ? inner - r : ROWS;
-        const float *g = make_rows(q, at, rows, block, f, room);
+        const float *g = make_rows(q, at, rows, block, bf16, f, room);
 
-        put_rows(rows, block, f, inv_std, less, dot, q->b->map.x + at, g, q->b->dx + at);
+        put_rows(rows, block, bf16, f, inv_std, less, dot, ct_num_at(q->b->map.x, bf16, at), g,
+                 ct_num_to(q->b->dx, bf16, at));
     }
 }
 
@@ -322,12 +374,16 @@ CT_SIMD_CLONES static void put_block(const gradient *q, int64_t at, int64_t inne
                                      const factors *f, const float *inv_std, const float *less,
                                      const float *dot)
 {
-    if (block == 16)
-        put_cases(q, at, inner, 16, f, inv_std, less, dot);
-    else if (block == 8)
-        put_cases(q, at, inner, 8, f, inv_std, less, dot);
+    bool bf16 = q->v->bf16;
+
+    if ((block == 16) && bf16)
+        put_cases(q, at, inner, 16, true, f, inv_std, less, dot);
+    else if (block == 16)
+        put_cases(q, at, inner, 16, false, f, inv_std, less, dot);
+    else if ((block == 8) && !bf16)
+        put_cases(q, at, inner, 8, false, f, inv_std, less, dot);
     else
-        put_cases(q, at, inner, block, f, inv_std, less, dot);
+        put_cases(q, at, inner, block, bf16, f, inv_std, less, dot);
 }
 
 /* dx of blocks [from, to). */

@@ -5,7 +5,7 @@
 
 static bool supports(const ct_batch_norm_desc *d)
 {
-    return d->device == CT_DEVICE_CPU;
+    return (d->device == CT_DEVICE_CPU) && !d->bf16;
 }
 
 static int64_t at(const ct_batch_norm_desc *d, int64_t n, int64_t c, int64_t s)

@@ -9,6 +9,7 @@ typedef struct ct_bias_desc {
     int n_thread;
     int64_t n, c, s; /* outer, channels, inner */
     int block;       /* of dy, channels that stand together, as in tensor.h; 0: plain order */
+    bool bf16;       /* dy, in blocks alone */
 } ct_bias_desc;
 
 typedef struct ct_bias_args {

@@ -1,3 +1,4 @@
+#include "framework/base/bf16.h"
 #include "framework/base/simd.h"
 #include "layers/blocked.h"
 #include "layers/engine/bias/bias_private.h"
@@ -38,7 +39,8 @@ static ct_status ref_backward(const ct_bias_desc *d, ct_exec *ex, const ct_bias_
 
         for (int64_t i = 0; i < d->n; i++) {
             for (int64_t k = 0; k < d->s; k++)
-                sum += a->dy[((i * n_block + j / b) * d->s + k) * b + j % b];
+                sum += (double)ct_num_get(a->dy, d->bf16,
+                                          ((i * n_block + j / b) * d->s + k) * b + j % b);
         }
         a->dbias[j] = (float)(((a->beta != 0.0f) ? a->beta * a->dbias[j] : 0.0f) + sum);
     }
@@ -136,34 +138,39 @@ static ct_status simd_backward(const ct_bias_desc *d, ct_exec *ex, const ct_bias
 typedef struct masked {
     const float *top;
     float *dy;
+    bool bf16;
 } masked;
 
-CT_SIMD_PART void mask_rows(int64_t inner, int block, const float *top, float *dy, double *sum)
+CT_SIMD_PART void mask_rows(int64_t inner, int block, bool bf16, const float *top, float *dy,
+                            double *sum)
 {
     double acc[CT_BLOCK_MAX];
 
     for (int i = 0; i < block; i++) acc[i] = sum[i];
-    for (int64_t s = 0; s < inner; s++, top += block, dy += block) {
+    for (int64_t s = 0; s < inner; s++) {
 #pragma omp simd
         for (int i = 0; i < block; i++) {
-            float g = (top[i] > 0.0f) ? dy[i] : 0.0f;
+            int64_t at = s * block + i;
+            float g = (ct_num_get(top, bf16, at) > 0.0f) ? ct_num_get(dy, bf16, at) : 0.0f;
 
-            dy[i] = g;
+            ct_num_put(dy, bf16, at, g);
             acc[i] += (double)g;
         }
     }
     for (int i = 0; i < block; i++) sum[i] = acc[i];
 }
 
-CT_SIMD_CLONES static void mask_block(int64_t inner, int block, const float *top, float *dy,
-                                      double *sum)
+CT_SIMD_CLONES static void mask_block(int64_t inner, int block, bool bf16, const float *top,
+                                      float *dy, double *sum)
 {
-    if (block == 16)
-        mask_rows(inner, 16, top, dy, sum);
-    else if (block == 8)
-        mask_rows(inner, 8, top, dy, sum);
+    if ((block == 16) && bf16)
+        mask_rows(inner, 16, true, top, dy, sum);
+    else if (block == 16)
+        mask_rows(inner, 16, false, top, dy, sum);
+    else if ((block == 8) && !bf16)
+        mask_rows(inner, 8, false, top, dy, sum);
     else
-        mask_rows(inner, block, top, dy, sum);
+        mask_rows(inner, block, bf16, top, dy, sum);
 }
 
 static void add_masked(const void *ctx, int64_t k, int64_t at, int64_t inner, int block,
@@ -172,18 +179,19 @@ static void add_masked(const void *ctx, int64_t k, int64_t at, int64_t inner, in
     const masked *m = ctx;
 
     (void)k, (void)second;
-    mask_block(inner, block, m->top + at, m->dy + at, first);
+    mask_block(inner, block, m->bf16, ct_num_at(m->top, m->bf16, at),
+               ct_num_to(m->dy, m->bf16, at), first);
 }
 
 static ct_status blocked_backward(const ct_bias_desc *d, ct_exec *ex, const ct_bias_args *a)
 {
-    ct_blocked v = { d->n, d->c, d->s, d->block };
+    ct_blocked v = { d->n, d->c, d->s, d->block, d->bf16 };
     bool add = (a->beta != 0.0f);
 
     (void)ex;
     for (int64_t j = 0; add && (j < d->c); j++) a->dbias[j] *= a->beta;
     if (a->top != NULL)
-        ct_blocked_total(&v, add_masked, &(masked){ a->top, a->masked }, add, a->dbias);
+        ct_blocked_total(&v, add_masked, &(masked){ a->top, a->masked, d->bf16 }, add, a->dbias);
     else
         ct_blocked_dot(&v, a->dy, NULL, add, a->dbias);
     return CT_OK;

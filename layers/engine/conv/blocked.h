@@ -108,6 +108,7 @@ typedef struct ct_blk_sum {
     int64_t w_taps, w_first, w_p, w_q; /* taps, KH KW; the first one used, steps to others */
     float *y, *work;                   /* ct_blk_sum_work() floats                         */
     bool relu;                         /* on what stands in y at last                      */
+    bool x_bf16, y_bf16;               /* they are bf16 numbers                            */
 } ct_blk_sum;
 
 /** Rounded on the way to where tiles read it (set.narrow is there). Of one input and one output
@@ -125,15 +126,17 @@ void ct_blk_narrow_patch(const ct_blk_sum *s, const ct_blk_patch *at, float *to)
 
 /** y[i] = 0 where it is below. For what was just written, a row at a time. */
 void ct_blk_rectify(int64_t n, float *y);
+/** The same of bf16 numbers. */
+void ct_blk_rectify_bf16(int64_t n, float *y);
 
-/** x plain with few channels, y blocked: first layers. Nothing by data. */
+/** x plain f32 with few channels, y blocked: first layers. Nothing by data. */
 bool ct_blk_supports_first(const ct_conv_desc *d);
 size_t ct_blk_first_workspace(const ct_conv_desc *d);
 ct_status ct_blk_first_forward(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a);
 size_t ct_blk_first_weight_workspace(const ct_conv_desc *d);
 ct_status ct_blk_first_weight(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a);
 
-/** Depthwise, both layouts blocked: s->group channels, each with a kernel; s->in and out unused. */
+/** Depthwise, both layouts blocked, all f32: s->group channels, each with a kernel; s->in and out unused. */
 bool ct_blk_supports_depth(const ct_conv_desc *d);
 int64_t ct_blk_depth_work(const ct_blk_sum *s);
 ct_status ct_blk_depth_run(const ct_blk_sum *s, ct_exec *ex);

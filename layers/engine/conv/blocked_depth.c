@@ -71,7 +71,7 @@ bool ct_blk_supports_depth(const ct_conv_desc *d)
     int64_t b = ct_simd_block();
 
     return (d->device == CT_DEVICE_CPU) && (d->x_block == b) && (d->y_block == b) &&
-           (d->group > 1) && (d->c == d->group) && (d->m == d->group);
+           (d->group > 1) && (d->c == d->group) && (d->m == d->group) && !d->x_bf16 && !d->y_bf16;
 }
 
 /* ---- by data, both ways: weights [block][p][q][b], what sums start with [block][b] */

@@ -50,8 +50,14 @@ void ct_blk_narrow_patch(const ct_blk_sum *s, const ct_blk_patch *at, float *to)
     for (int64_t n = at->n; n < at->n + at->images; n++) {
         for (int64_t k = at->block; k < at->block + at->n_block; k++, to += at->rows * step) {
             int64_t plane = (n * s->group + at->g) * in_block + k;
-            const float *x = s->x + (plane * s->h + at->top) * row + at->left * b;
+            const float *x =
+                ct_num_at(s->x, s->x_bf16, (plane * s->h + at->top) * row + at->left * b);
 
+            if (s->x_bf16) { /* words of one value: pairs are read where they stand */
+                for (int64_t r = 0; r < at->rows; r++)
+                    ct_bf16_widen(at->cols * b, ct_num_at(x, true, r * row), to + r * step);
+                continue;
+            }
             if (at->cols == s->w) /* rows lie together */
                 s->set.narrow->along(1, at->rows * row, x, 0, to, 0);
             else

@@ -29,6 +29,18 @@ CT_SIMD_CLONES void ct_blk_rectify(int64_t n, float *y)
     for (int64_t i = 0; i < n; i++) y[i] = (y[i] < 0.0f) ? 0.0f : y[i];
 }
 
+CT_SIMD_CLONES void ct_blk_rectify_bf16(int64_t n, float *y)
+{
+    ct_bf16 *h = (void *)y;
+
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        uint16_t below = (uint16_t)(h[i] - 0x8001) < 0x7f80; /* -0 and NaN stay */
+
+        h[i] = below ? 0 : h[i];
+    }
+}
+
 void ct_blk_turn(int64_t rows, int64_t cols, const float *from, int64_t step, float *to,
                  int64_t to_step)
 {
@@ -74,9 +86,15 @@ int64_t ct_blk_dense_floats(const ct_conv_desc *d)
     return planes(d) * out_size(d) * d->x_block;
 }
 
+/* A place of a block, in floats: bf16 numbers are copied in pairs. */
+static int64_t place_floats(const ct_conv_desc *d)
+{
+    return d->x_bf16 ? d->x_block / 2 : d->x_block;
+}
+
 void ct_blk_gather(const ct_conv_desc *d, const float *x, float *dense)
 {
-    int64_t b = d->x_block, rows = planes(d) * d->oh;
+    int64_t b = place_floats(d), rows = planes(d) * d->oh;
 
 #pragma omp parallel for schedule(static) num_threads(d->n_thread)
     for (int64_t i = 0; i < rows; i++) {
@@ -89,7 +107,7 @@ void ct_blk_gather(const ct_conv_desc *d, const float *x, float *dense)
 
 void ct_blk_spread(const ct_conv_desc *d, const float *dense, float *dx)
 {
-    int64_t b = d->x_block, rows = planes(d) * d->h;
+    int64_t b = place_floats(d), rows = planes(d) * d->h;
 
 #pragma omp parallel for schedule(static) num_threads(d->n_thread)
     for (int64_t i = 0; i < rows; i++) {

@@ -23,6 +23,7 @@ typedef struct plan {
     int64_t chunk_p;      /* tap rows of a chunk, where that is one block       */
     int64_t weights;      /* packed words of a pair of input and output blocks  */
     int64_t own;          /* words of x that a thread copies, rounded; 0: none  */
+    int64_t room;         /* floats of sums that a thread keeps, until they are rounded; 0: none */
 } plan;
 
 /* A part of the sum: blocks [block, block + n_block), tap rows [p, p + n_p). */
@@ -91,10 +92,31 @@ static int64_t copied_words(const ct_blk_sum *s, const plan *p)
     int64_t cols = (p->cols - 1) * s->si_w + (s->n_q - 1) * s->col_step + 1;
 
     if ((s->set.narrow == NULL) || (s->n_p * s->n_q == 0)) return 0;
+    if (s->x_bf16 && (s->set.pair == 2)) return 0; /* words as they lie */
     return blk_count(p->images * blk_smaller(p->super, p->in_block) * blk_smaller(rows, s->h) *
                          blk_smaller(cols, s->w) * s->set.words,
                      16) *
            16;
+}
+
+/* Floats of sums that a task keeps until they are rounded: a row of a pair where that is done at
+ * once, else the pair at work, or all where the input blocks come in parts. */
+static bool is_at_once(const ct_blk_sum *s, const plan *p)
+{
+    return (p->chunk >= p->in_block) && (p->chunk_p >= s->n_p);
+}
+
+static int64_t kept_blocks(const plan *p)
+{
+    return (p->super >= p->in_block) ? CT_BLK_MAX_VECS : p->pairs * CT_BLK_MAX_VECS;
+}
+
+static int64_t kept_floats(const ct_blk_sum *s, const plan *p)
+{
+    int64_t row = p->cols * s->set.b;
+
+    if (!s->y_bf16) return 0;
+    return is_at_once(s, p) ? CT_BLK_MAX_VECS * row : kept_blocks(p) * p->images * p->rows * row;
 }
 
 static plan make_plan(const ct_blk_sum *s)
@@ -119,6 +141,7 @@ static plan make_plan(const ct_blk_sum *s)
     p.super = blk_count(p.super, p.chunk) * p.chunk;
     p.chunk_p = blk_larger(blk_smaller(p.chunk_p, s->n_p), 1);
     p.own = copied_words(s, &p);
+    p.room = kept_floats(s, &p);
     return p;
 }
 
@@ -215,7 +238,7 @@ int64_t ct_blk_sum_work(const ct_blk_sum *whole)
     ct_blk_sum s = flat(whole);
     plan p = make_plan(&s);
 
-    return copies_at(&s, &p) + s.n_thread * p.own;
+    return copies_at(&s, &p) + s.n_thread * (p.own + p.room);
 }
 
 static void pack_start(const ct_blk_sum *s, const plan *p)
@@ -243,7 +266,7 @@ static void pack_piece(const ct_blk_sum *s, const plan *p, int64_t i)
 
 typedef struct place {
     int64_t n, n_end, g, i, i_end, j, j_end; /* a strip */
-    int64_t block, vecs;                     /* a pair  */
+    int64_t block, vecs, first_block;        /* a pair; the first of the task */
     const float *x;                          /* first image, input block k, (top, left) … */
     int64_t k, top, left, cols;              /* … of rows with so many columns            */
     int64_t x_image, x_block;                /* words from one to the next                */
@@ -263,21 +286,80 @@ static int64_t last_words(const ct_blk_sum *s, int64_t block)
     return blk_count(blk_smaller(s->in - block * s->set.b, s->set.b), s->set.pair);
 }
 
+/* Where the outputs of a pair go, from the first of the place on, and steps to others. */
+typedef struct target {
+    float *y;
+    int64_t image, row, col, block;
+} target;
+
+static int64_t first_output(const ct_blk_sum *s, const plan *p, const place *l)
+{
+    int64_t plane = (l->n * s->group + l->g) * p->out_block + l->block;
+    int64_t row = s->row + l->i * s->so_h, col = s->col + l->j * s->so_w;
+
+    return ((plane * s->y_h + row) * s->y_w + col) * s->set.b;
+}
+
+static target output_of(const ct_blk_sum *s, const plan *p, const place *l)
+{
+    int64_t b = s->set.b, plane = s->y_h * s->y_w * b;
+
+    return (target){ .y = ct_num_to(s->y, s->y_bf16, first_output(s, p, l)),
+                     .image = s->group * p->out_block * plane,
+                     .row = s->so_h * s->y_w * b,
+                     .col = s->so_w * b,
+                     .block = plane };
+}
+
+/* Sums that wait as f32: those of the place alone. */
+static target room_of(const ct_blk_sum *s, const plan *p, const place *l)
+{
+    float *first = s->work + copies_at(s, p) + s->n_thread * p->own;
+    target t = { .y = first + omp_get_thread_num() * p->room, .col = s->set.b };
+
+    t.block = (l->j_end - l->j) * t.col;
+    if (is_at_once(s, p)) return t; /* each row where the one before it was */
+    t.row = t.block;
+    t.image = (l->i_end - l->i) * t.row;
+    t.block = (l->n_end - l->n) * t.image;
+    if (kept_blocks(p) > CT_BLK_MAX_VECS) t.y += (l->block - l->first_block) * t.block;
+    return t;
+}
+
+/* What is done with a row of outputs of image r that is complete. */
+static void finish_row(const ct_blk_sum *s, const plan *p, const place *l, const target *sum,
+                       int64_t r, int64_t i)
+{
+    int64_t b = s->set.b, cols = l->j_end - l->j;
+    target out = output_of(s, p, l);
+    const float *from = sum->y + (r - l->n) * sum->image + (i - l->i) * sum->row;
+    int64_t to = (r - l->n) * out.image + (i - l->i) * out.row;
+
+    for (int64_t v = 0; v < l->vecs; v++, from += sum->block, to += out.block) {
+        if (!s->y_bf16)
+            ct_blk_rectify(cols * b, out.y + to);
+        else if (out.col == b)
+            s->set.narrow->out(1, cols * b, s->relu, from, 0, ct_num_to(out.y, true, to), 0);
+        else
+            s->set.narrow->out(cols, b, s->relu, from, b, ct_num_to(out.y, true, to), out.col);
+    }
+}
+
 static void run_rows(const ct_blk_sum *s, const plan *p, const place *l, const part *c)
 {
-    int64_t b = s->set.b, words = s->set.words, y_plane = s->y_h * s->y_w * b;
+    int64_t b = s->set.b, words = s->set.words;
     int64_t cols = l->j_end - l->j, n_tile = blk_count(cols, s->set.max_tile[l->vecs - 1]);
     const float *weight = packed(s, p, l->g, l->block) + c->block * l->vecs * p->weights;
-    int64_t image = s->group * p->out_block * y_plane;
     const ct_blk_tile_fn *tile = s->set.tiles[l->vecs - 1];
-    float *y = s->y + ((l->n * s->group + l->g) * p->out_block + l->block) * y_plane;
+    target y = s->y_bf16 ? room_of(s, p, l) : output_of(s, p, l);
+    bool finish = c->last && (s->relu || s->y_bf16);
     ct_blk_tile t = { .x = l->x + (c->block - l->k) * l->x_block,
                       .start = c->first ? group_start(s, p, l->g) + l->block * b : NULL,
                       .x_row = l->cols * words,
                       .x_block = l->x_block,
                       .weight_block = l->vecs * p->weights,
-                      .y_step = s->so_w * b,
-                      .y_block = y_plane,
+                      .y_step = y.col,
+                      .y_block = y.block,
                       .n_block = c->n_block,
                       .last = last_words(s, c->block + c->n_block - 1),
                       .row_step = s->row_step,
@@ -286,9 +368,9 @@ static void run_rows(const ct_blk_sum *s, const plan *p, const place *l, const p
                       .si = s->si_w,
                       .w = l->cols };
 
-    for (int64_t r = l->n; r < l->n_end; r++, y += image, t.x += l->x_image) {
+    for (int64_t r = l->n; r < l->n_end; r++, t.x += l->x_image) {
         for (int64_t i = l->i; i < l->i_end; i++) {
-            float *row = y + ((s->row + i * s->so_h) * s->y_w + s->col) * b;
+            float *row = y.y + (r - l->n) * y.image + (i - l->i) * y.row;
             int64_t lo, hi;
 
             clip_rows(s, c, i, &lo, &hi);
@@ -296,14 +378,13 @@ static void run_rows(const ct_blk_sum *s, const plan *p, const place *l, const p
             t.row = i * s->si_h + s->row_first + (c->p + lo) * s->row_step - l->top;
             t.weight = weight + (c->p + lo) * s->n_q * words * l->vecs * b;
             for (int64_t v = 0; (v < n_tile) && ((t.n_p > 0) || c->first); v++) {
-                int64_t j = l->j + cols * v / n_tile, end = l->j + cols * (v + 1) / n_tile;
+                int64_t j = cols * v / n_tile, end = cols * (v + 1) / n_tile;
 
-                t.col = j * s->si_w + s->col_first - l->left;
-                t.y = row + j * s->so_w * b;
+                t.col = (l->j + j) * s->si_w + s->col_first - l->left;
+                t.y = row + j * y.col;
                 tile[end - j - 1](&t);
             }
-            for (int64_t v = 0; s->relu && c->last && (v < l->vecs); v++)
-                ct_blk_rectify(cols * b, row + v * y_plane + l->j * b);
+            if (finish) finish_row(s, p, l, &y, r, i);
         }
     }
 }
@@ -329,7 +410,7 @@ static void run_pair(const ct_blk_sum *s, const plan *p, const place *l, int64_t
 /* Input blocks [from, to) of a strip: where they lie, or a copy in words. */
 static void look_at(const ct_blk_sum *s, const plan *p, int64_t from, int64_t to, place *l)
 {
-    int64_t plane = s->h * s->w * s->set.b;
+    int64_t words = s->h * s->w * s->set.words, plane = s->h * s->w * s->set.b;
     ct_blk_patch at = {
         .n = l->n, .images = l->n_end - l->n, .g = l->g, .block = from, .n_block = to - from
     };
@@ -337,10 +418,11 @@ static void look_at(const ct_blk_sum *s, const plan *p, int64_t from, int64_t to
 
     l->k = from;
     if (p->own == 0) {
-        l->x = s->x + ((l->n * s->group + l->g) * p->in_block + from) * plane;
+        l->x = ct_num_at(s->x, s->x_bf16,
+                         ((l->n * s->group + l->g) * p->in_block + from) * plane);
         l->top = l->left = 0, l->cols = s->w;
-        l->x_block = plane;
-        l->x_image = s->group * p->in_block * plane;
+        l->x_block = words;
+        l->x_image = s->group * p->in_block * words;
         return;
     }
     own = s->work + copies_at(s, p) + omp_get_thread_num() * p->own;
@@ -361,8 +443,10 @@ static void run_task(const ct_blk_sum *s, const plan *p, int64_t task)
     int64_t col = strip % p->n_col, row = strip / p->n_col % p->n_row;
     int64_t g = strip / p->n_col / p->n_row % s->group;
     int64_t image = strip / p->n_col / p->n_row / s->group;
-    int64_t end = blk_smaller((share + 1) * p->pairs * CT_BLK_MAX_VECS, p->out_block);
-    place l = { .n = image * p->images,
+    int64_t first = share * p->pairs * CT_BLK_MAX_VECS;
+    int64_t end = blk_smaller(first + p->pairs * CT_BLK_MAX_VECS, p->out_block);
+    place l = { .first_block = first,
+                .n = image * p->images,
                 .n_end = blk_smaller((image + 1) * p->images, s->n),
                 .g = g,
                 .i = row * p->rows,
@@ -372,8 +456,7 @@ static void run_task(const ct_blk_sum *s, const plan *p, int64_t task)
 
     for (int64_t k = 0; k < p->in_block; k += p->super) {
         look_at(s, p, k, blk_smaller(k + p->super, p->in_block), &l);
-        for (l.block = share * p->pairs * CT_BLK_MAX_VECS; l.block < end;
-             l.block += CT_BLK_MAX_VECS) {
+        for (l.block = first; l.block < end; l.block += CT_BLK_MAX_VECS) {
             l.vecs = blk_smaller(CT_BLK_MAX_VECS, p->out_block - l.block);
             run_pair(s, p, &l, k, blk_smaller(k + p->super, p->in_block));
         }

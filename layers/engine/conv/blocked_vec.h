@@ -11,6 +11,23 @@
 /* A block of channels; the compiler splits it where the machine's vectors are shorter. */
 #define CT_VEC(_b) typedef float vec __attribute__((vector_size(4 * (_b)), aligned(4), may_alias))
 
+/* A block of bf16 numbers, as a block of floats; and floats rounded to the nearest, ties to even, a
+ * NaN stays one (framework/base/bf16.h). In functions that have CT_VEC and CT_VEC_BF16. */
+#define CT_VEC_BF16(_b)                                                                            \
+    typedef uint16_t half __attribute__((vector_size(2 * (_b)), aligned(2), may_alias));           \
+    typedef uint32_t word __attribute__((vector_size(4 * (_b))))
+#define CT_WIDE(_at)                                                                               \
+    ((vec)(__builtin_convertvector(*(const half *)(const void *)(_at), word) << 16))
+#define CT_NARROW(_at, _v)                                                                         \
+    {                                                                                              \
+        vec value = (_v);                                                                          \
+        word bits = (word)value, nan = (word)(value != value);                                     \
+        word near = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;                                  \
+                                                                                                   \
+        near = (near & ~nan) | (((bits >> 16) | 0x40u) & nan);                                     \
+        *(half *)(void *)(_at) = __builtin_convertvector(near, half);                              \
+    }
+
 /* A sum becomes more by a word times a vector of words: floats, or pairs of bf16 numbers. */
 #define CT_ADD(_sum, _word, _x) (_sum) += (_word) * (_x)
 #define CT_ADD_PAIR(_sum, _word, _x)                                                               \

@@ -11,6 +11,7 @@ bool ct_blk_supports(const ct_conv_desc *d)
     int64_t b = ct_simd_block();
 
     if ((d->device != CT_DEVICE_CPU) || (d->x_block != b) || (d->y_block != b)) return false;
+    if ((d->x_bf16 || d->y_bf16) && !d->bf16) return false;
     return (d->group == 1) || ((d->c / d->group % b == 0) && (d->m / d->group % b == 0));
 }
 
@@ -57,7 +58,9 @@ static ct_blk_sum forward_sum(const ct_conv_desc *d)
                          .w_in = taps,
                          .w_taps = taps,
                          .w_p = d->kw,
-                         .w_q = 1 };
+                         .w_q = 1,
+                         .x_bf16 = d->x_bf16,
+                         .y_bf16 = d->y_bf16 };
 }
 
 static bool supports_forward(const ct_conv_desc *d)
@@ -166,7 +169,9 @@ static ct_blk_sum backward_sum(const ct_conv_desc *d, int64_t row, int64_t col)
                          .w_taps = d->kh * d->kw,
                          .w_first = p.at * d->kw + q.at,
                          .w_p = p.tap_step * d->kw,
-                         .w_q = q.tap_step };
+                         .w_q = q.tap_step,
+                         .x_bf16 = d->y_bf16,
+                         .y_bf16 = d->x_bf16 };
 }
 
 static size_t backward_workspace(const ct_conv_desc *d)

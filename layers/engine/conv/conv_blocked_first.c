@@ -16,21 +16,24 @@ bool ct_blk_supports_first(const ct_conv_desc *d)
     int64_t b = ct_simd_block();
 
     if ((d->device != CT_DEVICE_CPU) || (d->x_block != 0) || (d->y_block != b)) return false;
+    if (d->x_bf16 || (d->y_bf16 && !d->bf16)) return false;
     return (d->c / d->group <= CT_BLK_MAX_PLAIN) && ((d->group == 1) || (d->m / d->group % b == 0));
 }
 
 typedef struct plan {
     ct_blk_set set;
+    const ct_narrow *narrow;       /* for y in bf16 */
     int64_t in, out, out_block, k; /* channels of a group; its blocks; taps and channels of a sum */
     int64_t rows, n_row;           /* output rows of a strip; strips of an image                  */
     int64_t in_rows, length;       /* copied rows of a strip; columns with the same remainder     */
     int64_t chunk_p;               /* tap rows whose weights are used together                    */
     size_t start, weights, off, worker, worker_step, total; /* bytes in the workspace             */
+    size_t room; /* of a worker's part: where sums of a strip begin that are rounded at last      */
 } plan;
 
 static plan make_plan(const ct_conv_desc *d)
 {
-    plan p = { .set = ct_blk_pick(false), .in = d->c / d->group, .out = d->m / d->group };
+    plan p = { .set = ct_blk_pick(false), .narrow = ct_narrow_pick(), .in = d->c / d->group, .out = d->m / d->group };
     int64_t b = p.set.b, images = blk_larger(d->n * d->group, 1), row, halo;
 
     p.out_block = blk_count(p.out, b);
@@ -49,7 +52,10 @@ static plan make_plan(const ct_conv_desc *d)
     p.weights = p.start + ct_align_up((size_t)(d->group * p.out_block * b) * sizeof(float));
     p.off = p.weights + ct_align_up((size_t)(d->group * p.out_block * b * p.k) * sizeof(float));
     p.worker = p.off + ct_align_up((size_t)p.k * sizeof(int64_t));
-    p.worker_step = ct_align_up((size_t)(p.in_rows * row));
+    p.room = ct_align_up((size_t)(p.in_rows * row));
+    p.worker_step = p.room;
+    if (d->y_bf16)
+        p.worker_step += ct_align_up((size_t)(CT_BLK_MAX_VECS * p.rows * d->ow * b) * sizeof(float));
     p.total = p.worker + (size_t)d->n_thread * p.worker_step;
     return p;
 }
@@ -111,20 +117,39 @@ CT_SIMD_CLONES static void copy_rows(const ct_conv_desc *d, int64_t length, cons
     }
 }
 
+/* A row of a pair that is complete: `sum` of it to y, `step` and y_block numbers to the next block.
+ */
+static void finish_row(const ct_conv_desc *d, const plan *p, const ct_conv_args *a, int64_t vecs,
+                       float *sum, int64_t step, int64_t y, int64_t y_block)
+{
+    int64_t n = d->ow * d->y_block;
+
+    for (int64_t v = 0; v < vecs; v++, sum += step, y += y_block) {
+        if (d->y_bf16)
+            p->narrow->out(1, n, a->relu, sum, 0, ct_num_to(a->y, true, y), 0);
+        else
+            ct_blk_rectify(n, sum);
+    }
+}
+
 /* A pair of output blocks, a chunk of tap rows [p0, p1), for a strip. */
 static void run_strip(const ct_conv_desc *d, const plan *p, const ct_conv_args *a, int64_t image,
-                      int64_t first, int64_t block, int64_t p0, int64_t p1, const float *rows)
+                      int64_t first, int64_t block, int64_t p0, int64_t p1, float *rows)
 {
     int64_t b = p->set.b, vecs = blk_smaller(p->out_block - block, CT_BLK_MAX_VECS);
     int64_t g = image % d->group, end = blk_smaller(first + p->rows, d->oh);
     int64_t n_tile = blk_count(d->ow, p->set.max_tile[vecs - 1]), step = p->in * d->kw;
+    int64_t y_block = out_size(d) * b, y_row = d->ow * b, at;
+    bool finish = (p1 == d->kh) && (a->relu || d->y_bf16);
     char *work = a->work;
     const float *weight = (float *)(work + p->weights) + (g * p->out_block + block) * b * p->k;
-    float *y = a->y + (image * p->out_block + block) * out_size(d) * b;
-    ct_blk_list t = { .y_step = b, .y_block = out_size(d) * b };
+    float *y = (float *)((char *)rows + p->room);
+    ct_blk_list t = { .y_step = b, .y_block = d->y_bf16 ? p->rows * y_row : y_block };
 
+    at = (image * p->out_block + block) * y_block + first * y_row;
+    if (!d->y_bf16) y = a->y + at;
     if (p0 == 0) t.start = (float *)(work + p->start) + (g * p->out_block + block) * b;
-    for (int64_t i = first; i < end; i++) {
+    for (int64_t i = first; i < end; i++, y += y_row, at += y_row) {
         const float *x = rows + (i - first) * d->sh * d->sw * p->length;
         int64_t lo, hi;
 
@@ -137,11 +162,10 @@ static void run_strip(const ct_conv_desc *d, const plan *p, const ct_conv_args *
             int64_t j = d->ow * v / n_tile, j_end = d->ow * (v + 1) / n_tile;
 
             t.x = x + j;
-            t.y = y + (i * d->ow + j) * b;
+            t.y = y + j * b;
             ct_blk_lists[p->set.level][vecs - 1][j_end - j - 1](&t);
         }
-        for (int64_t v = 0; a->relu && (p1 == d->kh) && (v < vecs); v++)
-            ct_blk_rectify(d->ow * b, y + v * t.y_block + i * d->ow * b);
+        if (finish) finish_row(d, p, a, vecs, y, t.y_block, at, y_block);
     }
 }
 

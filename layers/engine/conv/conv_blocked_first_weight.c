@@ -24,7 +24,9 @@ typedef struct plan {
     int64_t rows, n_row; /* of a unit; units of an image                                        */
     int64_t n_unit, n_slice;
     int64_t weights; /* floats of a block of dW                                             */
+    int64_t few;     /* rows of dY at a time                                                */
     size_t dw, dw_step, turned, turned_step, total; /* bytes in the workspace                     */
+    size_t wide;                                    /* of a slice's part: dY as f32, if it is not */
 } plan;
 
 static plan make_plan(const ct_conv_desc *d)
@@ -52,6 +54,10 @@ static plan make_plan(const ct_conv_desc *d)
     p.turned = p.dw + (size_t)p.n_slice * p.dw_step;
     p.turned_step =
         ct_align_up((size_t)(((p.rows - 1) * d->sh + halo) * p.wp * p.in) * sizeof(float));
+    p.few = blk_smaller(blk_larger(UNIT_FLOATS / (d->ow * b * CT_BLK_MAX_VECS), 1), p.rows);
+    p.wide = p.turned_step;
+    if (d->y_bf16)
+        p.turned_step += ct_align_up((size_t)(CT_BLK_MAX_VECS * p.few * d->ow * b) * sizeof(float));
     p.total = p.turned + (size_t)p.n_slice * p.turned_step;
     return p;
 }
@@ -95,9 +101,10 @@ static void add_run(const plan *p, int64_t vecs, ct_blk_grad *t)
 }
 
 /* All taps of a pair of blocks for output rows [i, i_end) of a unit that begins with row `first`.
- */
+ * dy: at row i, dy_block floats from block to block. */
 static void add_rows(const ct_conv_desc *d, const plan *p, const float *turned, int64_t first,
-                     int64_t i, int64_t i_end, const float *dy, int64_t vecs, float *dw)
+                     int64_t i, int64_t i_end, const float *dy, int64_t dy_block, int64_t vecs,
+                     float *dw)
 {
     int64_t b = p->set.b;
     ct_blk_grad t = { .images = 1,
@@ -105,7 +112,7 @@ static void add_rows(const ct_conv_desc *d, const plan *p, const float *turned, 
                       .x_row = d->sh * p->wp * p->in,
                       .x_step = d->sw * p->in,
                       .dy_row = d->ow * b,
-                      .dy_block = out_size(d) * b };
+                      .dy_block = dy_block };
 
     for (int64_t k = 0; k < d->kh; k++) {
         int64_t lo, hi;
@@ -116,11 +123,27 @@ static void add_rows(const ct_conv_desc *d, const plan *p, const float *turned, 
         t.rows = hi - lo;
         for (int64_t q = 0; q < p->n_run; q++) {
             t.x = turned + (((lo - first) * d->sh + k * d->dh) * p->wp + q * d->dw) * p->in;
-            t.dy = dy + lo * d->ow * b;
+            t.dy = dy + (lo - i) * d->ow * b;
             t.dw = dw + (k * p->n_run + q) * p->run * vecs * b;
             add_run(p, vecs, &t);
         }
     }
+}
+
+/* Rows [i, i_end) of a pair of blocks, of which dy is the first's beginning. */
+static void add_strip(const ct_conv_desc *d, const plan *p, float *turned, int64_t first, int64_t i,
+                      int64_t i_end, const float *dy, int64_t vecs, float *dw)
+{
+    float *wide = (float *)((char *)turned + p->wide);
+    int64_t row = d->ow * p->set.b, plane = out_size(d) * p->set.b, n = (i_end - i) * row;
+
+    if (!d->y_bf16) {
+        add_rows(d, p, turned, first, i, i_end, dy + i * row, plane, vecs, dw);
+        return;
+    }
+    for (int64_t v = 0; v < vecs; v++)
+        ct_bf16_widen(n, ct_num_at(dy, true, v * plane + i * row), wide + v * n);
+    add_rows(d, p, turned, first, i, i_end, wide, n, vecs, dw);
 }
 
 static void run_unit(const ct_conv_desc *d, const plan *p, const ct_conv_args *a, int64_t unit,
@@ -128,7 +151,6 @@ static void run_unit(const ct_conv_desc *d, const plan *p, const ct_conv_args *a
 {
     int64_t n = unit / p->n_row, first = unit % p->n_row * p->rows, b = p->set.b;
     int64_t end = blk_smaller(first + p->rows, d->oh);
-    int64_t few = blk_larger(UNIT_FLOATS / (d->ow * b * CT_BLK_MAX_VECS), 1);
 
     for (int64_t g = 0; g < d->group; g++) {
         turn_rows(d, p, a->x + (n * d->group + g) * p->in * in_size(d), first * d->sh - d->ph,
@@ -136,11 +158,12 @@ static void run_unit(const ct_conv_desc *d, const plan *p, const ct_conv_args *a
         for (int64_t block = 0; block < p->out_block; block += CT_BLK_MAX_VECS) {
             int64_t at = g * p->out_block + block;
             int64_t vecs = blk_smaller(p->out_block - block, CT_BLK_MAX_VECS);
-            const float *dy = a->dy + (n * d->group * p->out_block + at) * out_size(d) * b;
+            const float *dy = ct_num_at(a->dy, d->y_bf16,
+                                        (n * d->group * p->out_block + at) * out_size(d) * b);
 
-            for (int64_t i = first; i < end; i += few)
-                add_rows(d, p, turned, first, i, blk_smaller(i + few, end), dy, vecs,
-                         dw + at * p->weights);
+            for (int64_t i = first; i < end; i += p->few)
+                add_strip(d, p, turned, first, i, blk_smaller(i + p->few, end), dy, vecs,
+                          dw + at * p->weights);
         }
     }
 }

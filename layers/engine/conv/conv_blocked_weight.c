@@ -218,7 +218,9 @@ static void copy_x_row(const ct_conv_desc *d, const plan *p, const float *x, int
                        int64_t places, float *to)
 {
     static const float zeros[CT_BLK_MAX];
-    const ct_narrow *narrow = p->set.narrow;
+    bool h = d->x_bf16;
+    void (*across)(int64_t, int64_t, const float *, const float *, int64_t, float *, int64_t) =
+        h ? p->set.narrow->across_bf16 : p->set.narrow->across;
     int64_t b = p->set.b, step = x_step(d, p), partner = (p->set.pair == 2) ? d->sw : 0, lo, hi;
 
     /* both are inside from lo to hi */
@@ -228,23 +230,26 @@ static void copy_x_row(const ct_conv_desc *d, const plan *p, const float *x, int
         bool has_a = (a >= 0) && (a < d->w), has_c = (c >= 0) && (c < d->w);
 
         if ((t >= lo) && (t < hi)) continue;
-        narrow->across(1, b, has_a ? x + a * b : zeros, has_c ? x + c * b : NULL, 0, to + t * b, 0);
+        across(1, b, has_a ? ct_num_at(x, h, a * b) : zeros, has_c ? ct_num_at(x, h, c * b) : NULL,
+               0, to + t * b, 0);
     }
     if (lo >= hi) return;
-    x += (col + lo * step) * b;
+    x = ct_num_at(x, h, (col + lo * step) * b);
     if (step == 1)
-        narrow->across(1, (hi - lo) * b, x, x + partner * b, 0, to + lo * b, 0);
+        across(1, (hi - lo) * b, x, ct_num_at(x, h, partner * b), 0, to + lo * b, 0);
     else
-        narrow->across(hi - lo, b, x, x + partner * b, step * b, to + lo * b, b);
+        across(hi - lo, b, x, ct_num_at(x, h, partner * b), step * b, to + lo * b, b);
 }
 
 /* One row of dy: pairs of its places, the last one alone where they are odd. */
-static void copy_dy_row(const plan *p, const float *dy, int64_t cols, float *to)
+static void copy_dy_row(const plan *p, bool h, const float *dy, int64_t cols, float *to)
 {
+    void (*across)(int64_t, int64_t, const float *, const float *, int64_t, float *, int64_t) =
+        h ? p->set.narrow->across_bf16 : p->set.narrow->across;
     int64_t b = p->set.b, pair = p->set.pair, n = cols / pair;
 
-    p->set.narrow->across(n, b, dy, dy + b, pair * b, to, b);
-    if (n * pair < cols) p->set.narrow->across(1, b, dy + n * pair * b, NULL, 0, to + n * b, 0);
+    across(n, b, dy, ct_num_at(dy, h, b), pair * b, to, b);
+    if (n * pair < cols) across(1, b, ct_num_at(dy, h, n * pair * b), NULL, 0, to + n * b, 0);
 }
 
 /* What blocks [first_k, last_k) of x and [first_block, last_block) of dy hold of a unit. */
@@ -259,19 +264,21 @@ static void copy_unit(const ct_conv_desc *d, const plan *p, const ct_conv_args *
     l->x = own;
     for (int64_t k = l->first_k; k < last_k; k++) {
         for (int64_t n = l->n; n < l->n + l->images; n++) {
-            const float *x = a->x + ((n * d->group + l->g) * p->in_block + k) * in_size(d) * b;
+            int64_t plane = ((n * d->group + l->g) * p->in_block + k) * in_size(d);
 
             for (int64_t r = l->x_top; r < l->x_top + l->x_rows; r++, own += places * b)
-                copy_x_row(d, p, x + r * d->w * b, l->j * d->sw - d->pw, places, own);
+                copy_x_row(d, p, ct_num_at(a->x, d->x_bf16, (plane + r * d->w) * b),
+                           l->j * d->sw - d->pw, places, own);
         }
     }
     l->dy = own;
     for (int64_t k = l->first_block; k < last_block; k++) {
         for (int64_t n = l->n; n < l->n + l->images; n++) {
-            const float *dy = a->dy + ((n * d->group + l->g) * p->out_block + k) * out_size(d) * b;
+            int64_t plane = ((n * d->group + l->g) * p->out_block + k) * out_size(d);
 
             for (int64_t i = l->i; i < l->i_end; i++, own += pairs_of(p, cols) * b)
-                copy_dy_row(p, dy + (i * d->ow + l->j) * b, cols, own);
+                copy_dy_row(p, d->y_bf16,
+                            ct_num_at(a->dy, d->y_bf16, (plane + i * d->ow + l->j) * b), cols, own);
         }
     }
 }

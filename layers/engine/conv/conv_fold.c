@@ -99,10 +99,15 @@ CT_SIMD_CLONES static void unblock(const ct_conv_desc *d, int64_t places, const 
 {
     int64_t b = d->y_block;
 
-    for (int64_t m = 0; m < d->m; m += b, dy += out_size(d) * b) {
+    for (int64_t m = 0; m < d->m; m += b, dy = ct_num_at(dy, d->y_bf16, out_size(d) * b)) {
         int64_t here = blk_smaller(d->m - m, b);
 
-        for (int64_t i = 0; i < places; i++) copy_row(to + i * d->m + m, dy + i * b, here);
+        for (int64_t i = 0; (i < places) && !d->y_bf16; i++)
+            copy_row(to + i * d->m + m, dy + i * b, here);
+        for (int64_t i = 0; (i < places) && d->y_bf16; i++) {
+            for (int64_t k = 0; k < here; k++)
+                to[i * d->m + m + k] = ct_num_get(dy, true, i * b + k);
+        }
     }
 }
 
@@ -110,12 +115,12 @@ CT_SIMD_CLONES static void unblock(const ct_conv_desc *d, int64_t places, const 
 
 /* A row of a block of an image's dx: n lanes of what each place's taps have in col. `n` is a
  * constant where it matters; the lanes of the block beyond it become 0. */
-CT_SIMD_PART void sum_row(const ct_conv_desc *d, const fold *f, int64_t y, int n,
+CT_SIMD_PART void sum_row(const ct_conv_desc *d, const fold *f, int64_t y, int n, bool bf16,
                           const float *restrict col, float *restrict dx)
 {
     int64_t p_lo = blk_larger(0, y + d->ph - d->oh + 1), p_hi = blk_smaller(d->kh - 1, y + d->ph);
 
-    for (int64_t x = 0; x < d->w; x++, dx += f->b) {
+    for (int64_t x = 0; x < d->w; x++, dx = ct_num_to(dx, bf16, f->b)) {
         int64_t q_lo = blk_larger(0, x + d->pw - d->ow + 1);
         int64_t q_hi = blk_smaller(d->kw - 1, x + d->pw);
         float sum[CT_BLK_MAX] = { 0 };
@@ -128,30 +133,39 @@ CT_SIMD_PART void sum_row(const ct_conv_desc *d, const fold *f, int64_t y, int n
                 for (int k = 0; k < n; k++) sum[k] += from[k];
             }
         }
-        for (int k = 0; k < n; k++) dx[k] = sum[k];
-        for (int64_t k = n; k < f->b; k++) dx[k] = 0.0f;
+        for (int k = 0; k < n; k++) ct_num_put(dx, bf16, k, sum[k]);
+        for (int64_t k = n; k < f->b; k++) ct_num_put(dx, bf16, k, 0.0f);
     }
 }
 
-CT_SIMD_CLONES static void sum_image(const ct_conv_desc *d, const fold *f, const float *col,
-                                     float *dx)
+CT_SIMD_PART void sum_planes(const ct_conv_desc *d, const fold *f, bool bf16, const float *col,
+                             float *dx)
 {
     int64_t row = d->w * f->b;
 
     for (int64_t c = 0; c < f->step; c += f->b, col += f->b) {
         int n = (int)blk_smaller(f->step - c, f->b);
 
-        for (int64_t y = 0; y < d->h; y++, dx += row) {
+        for (int64_t y = 0; y < d->h; y++, dx = ct_num_to(dx, bf16, row)) {
             if (n == 16)
-                sum_row(d, f, y, 16, col, dx);
+                sum_row(d, f, y, 16, bf16, col, dx);
             else if (n == 8)
-                sum_row(d, f, y, 8, col, dx);
+                sum_row(d, f, y, 8, bf16, col, dx);
             else if (n == 4)
-                sum_row(d, f, y, 4, col, dx);
+                sum_row(d, f, y, 4, bf16, col, dx);
             else
-                sum_row(d, f, y, n, col, dx);
+                sum_row(d, f, y, n, bf16, col, dx);
         }
     }
+}
+
+CT_SIMD_CLONES static void sum_image(const ct_conv_desc *d, const fold *f, const float *col,
+                                     float *dx)
+{
+    if (d->x_bf16)
+        sum_planes(d, f, true, col, dx);
+    else
+        sum_planes(d, f, false, col, dx);
 }
 
 /* What one worker has. */
@@ -169,7 +183,7 @@ static void run_unit(const ct_conv_desc *d, const fold *f, const ct_conv_args *a
     ct_gemm_desc p = product_of(f, images * places);
 
     for (int64_t k = 0; k < images; k++)
-        unblock(d, places, a->dy + (n + k) * y_image, w->a + k * places * f->m);
+        unblock(d, places, ct_num_at(a->dy, d->y_bf16, (n + k) * y_image), w->a + k * places * f->m);
     ct_gemm_run_packed(&p,
                        &(ct_gemm_args){ .alpha = 1.0f,
                                         .a = w->a,
@@ -179,7 +193,7 @@ static void run_unit(const ct_conv_desc *d, const fold *f, const ct_conv_args *a
                                         .work = w->product },
                        w->packed, false);
     for (int64_t k = 0; k < images; k++)
-        sum_image(d, f, w->col + k * places * f->width, a->dx + (n + k) * x_image);
+        sum_image(d, f, w->col + k * places * f->width, ct_num_to(a->dx, d->x_bf16, (n + k) * x_image));
 }
 
 static size_t workspace(const ct_conv_desc *d)

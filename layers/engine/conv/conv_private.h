@@ -26,7 +26,7 @@ extern const ct_conv_impl ct_conv_winograd_forward, ct_conv_winograd_backward_da
 
 static inline bool is_plain(const ct_conv_desc *d)
 {
-    return (d->x_block == 0) && (d->y_block == 0) && (d->n_front == 0);
+    return (d->x_block == 0) && (d->y_block == 0) && (d->n_front == 0) && !d->x_bf16 && !d->y_bf16;
 }
 
 /* Products over the axes in front of h and w: 1 where there are none. */

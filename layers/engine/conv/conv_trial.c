@@ -1,4 +1,5 @@
 /* Convolutions on made-up data, for choosing engines by timing. */
+#include "framework/base/bf16.h"
 #include "layers/engine/conv/conv_private.h"
 
 #include <stdio.h>
@@ -12,12 +13,12 @@ void ct_conv_key(const ct_conv_desc *d, ct_run_kind kind, char *text, size_t siz
     at = snprintf(
         text, size,
         "conv %s n%lld g%lld c%lld %lldx%lld m%lld %lldx%lld k%lldx%lld s%lldx%lld p%lldx%lld "
-        "d%lldx%lld x%d y%d t%d%s",
+        "d%lldx%lld x%d%s y%d%s t%d%s",
         pass[kind], (long long)d->n, (long long)d->group, (long long)d->c, (long long)d->h,
         (long long)d->w, (long long)d->m, (long long)d->oh, (long long)d->ow, (long long)d->kh,
         (long long)d->kw, (long long)d->sh, (long long)d->sw, (long long)d->ph, (long long)d->pw,
-        (long long)d->dh, (long long)d->dw, d->x_block, d->y_block, d->winograd,
-        d->bf16 ? " bf16" : "");
+        (long long)d->dh, (long long)d->dw, d->x_block, d->x_bf16 ? "h" : "", d->y_block,
+        d->y_bf16 ? "h" : "", d->winograd, d->bf16 ? " bf16" : "");
     for (int i = 0; (i < d->n_front) && (at >= 0) && ((size_t)at < size); i++) {
         const ct_conv_axis *f = &d->front[i];
 
@@ -33,6 +34,18 @@ static int64_t stored(int64_t n, int64_t c, int64_t s, int block)
     return n * s * ((block > 0) ? (c + block - 1) / block * block : c);
 }
 
+/* As ct_engine_scratch(), of bf16 numbers where they are such. */
+static float *values(void *block, size_t *bytes_p, int64_t n, bool bf16, bool fill)
+{
+    float *v = ct_engine_scratch(block, bytes_p, bf16 ? (n + 1) / 2 : n, fill && !bf16);
+
+    if ((v == NULL) || !fill || !bf16) return v;
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < n; i++)
+        ct_num_put(v, true, i, (float)((int32_t)((uint32_t)i * 2654435761u) | 0x10000) * 0x1p-31f);
+    return v;
+}
+
 void ct_conv_scratch(const ct_conv_desc *d, ct_run_kind kind, void *block, size_t *bytes_p,
                      ct_conv_args *a)
 {
@@ -40,8 +53,8 @@ void ct_conv_scratch(const ct_conv_desc *d, ct_run_kind kind, void *block, size_
     int64_t n_y = stored(d->n, d->m, out_size(d), d->y_block);
     int64_t n_w = d->m * group_k(d);
     bool forward = (kind == CT_RUN_FORWARD), data = (kind == CT_RUN_BACKWARD_DATA);
-    float *x = ct_engine_scratch(block, bytes_p, n_x, !data);
-    float *y = ct_engine_scratch(block, bytes_p, n_y, !forward);
+    float *x = values(block, bytes_p, n_x, d->x_bf16, !data);
+    float *y = values(block, bytes_p, n_y, d->y_bf16, !forward);
     float *w = ct_engine_scratch(block, bytes_p, n_w, forward || data);
 
     *a = (ct_conv_args){ .work = NULL };

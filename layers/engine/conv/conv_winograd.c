@@ -50,7 +50,9 @@ static ct_wino_sum plain_sum(const ct_conv_desc *d)
                           .col = -d->pw,
                           .w_group = group_m(d) * group_k(d),
                           .w_out = group_k(d),
-                          .w_in = d->kh * d->kw };
+                          .w_in = d->kh * d->kw,
+                          .x_bf16 = d->x_bf16,
+                          .y_bf16 = d->y_bf16 };
 }
 
 static ct_wino_sum forward_sum(const ct_conv_desc *d)
@@ -71,6 +73,7 @@ static ct_wino_sum backward_sum(const ct_conv_desc *d)
     s.row = d->ph - 2, s.col = d->pw - 2;
     s.w_out = d->kh * d->kw, s.w_in = group_k(d);
     s.turned = true;
+    s.x_bf16 = d->y_bf16, s.y_bf16 = d->x_bf16;
     ct_wino_slice(&s);
     return s;
 }

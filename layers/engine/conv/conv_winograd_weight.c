@@ -106,10 +106,12 @@ static ct_wino_patch patch_of(const ct_conv_desc *d, const plan *p, const ct_con
     int64_t image, blocks = dy ? p->out_block : p->in_block;
     ct_wino_patch at = { .h = dy ? d->oh : d->h, .w = dy ? d->ow : d->w };
 
+    at.bf16 = dy ? d->y_bf16 : d->x_bf16;
+
     wino_at(t, p->tiles_h, p->tiles_w, p->map->m, &image, &at.row, &at.col);
     if (!dy) at.row -= d->ph, at.col -= d->pw;
     if (dy || !p->same_x) image = image * p->n_group + g;
-    at.plane = (dy ? a->dy : a->x) + (image * blocks + k) * at.h * at.w * p->set.b;
+    at.plane = ct_num_at(dy ? a->dy : a->x, at.bf16, (image * blocks + k) * at.h * at.w * p->set.b);
     return at;
 }
 

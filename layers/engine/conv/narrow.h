@@ -9,7 +9,7 @@
 #ifndef CT_ENGINE_CONV_NARROW_H
 #define CT_ENGINE_CONV_NARROW_H
 
-#include <stdint.h>
+#include "framework/base/bf16.h"
 
 typedef struct ct_narrow {
     int pair; /* values of a word: 2 or 1 */
@@ -21,6 +21,13 @@ typedef struct ct_narrow {
      *  zeros. With words of one value a alone is there. */
     void (*across)(int64_t rows, int64_t n, const float *a, const float *b, int64_t step, float *to,
                    int64_t to_step);
+    /** The same of arrays of bf16 numbers. */
+    void (*across_bf16)(int64_t rows, int64_t n, const float *a, const float *b, int64_t step,
+                        float *to, int64_t to_step);
+    /** Results as bf16 numbers: `rows` runs of n of them, a multiple of 8, step and to_step numbers
+     *  apart. relu: 0 where they are below. */
+    void (*out)(int64_t rows, int64_t n, bool relu, const float *x, int64_t step, float *to,
+                int64_t to_step);
 } ct_narrow;
 
 /** As ct_simd_has_bf16() says. */

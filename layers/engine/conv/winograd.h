@@ -35,6 +35,7 @@ enum {
 typedef struct ct_wino_patch {
     const float *plane;
     int64_t row, col, h, w;
+    bool bf16; /* its numbers are */
 } ct_wino_patch;
 
 /** Places are `step` floats apart in the transformed tiles. */
@@ -42,7 +43,7 @@ typedef struct ct_wino_maps {
     int m; /* outputs of a tile along an axis */
     void (*in)(const ct_wino_patch *p, float *to, int64_t step);   /* B^T d B           */
     void (*grad)(const ct_wino_patch *p, float *to, int64_t step); /* A dy A^T          */
-    /** A^T from A + bias, into what lies inside of the plane y. */
+    /** A^T from A + bias, into what lies inside of the plane y, of the patch's dtype. */
     void (*out)(const float *from, int64_t step, const float *bias, const ct_wino_patch *at,
                 float *y);
     /** G g G^T of taps that are tap_step floats apart. */
@@ -64,6 +65,7 @@ typedef struct ct_wino_sum {
     int64_t row, col;             /* in x of the first tap of output (0, 0)         */
     int64_t w_group, w_out, w_in; /* floats from group to group, channel to channel */
     bool relu;                    /* on y at last              */
+    bool x_bf16, y_bf16;          /* they are bf16 numbers     */
     bool turned;                  /* the last tap is the first                      */
     bool same_x;                  /* groups are slices of y's channels: x is that of all */
     const float *x, *weight, *bias;
@@ -107,10 +109,8 @@ static inline void wino_fetch(const ct_wino_patch *p, int64_t n, int64_t b)
     int64_t last = blk_smaller(p->row + n, p->h);
 
     for (int64_t i = blk_larger(p->row, 0); i < last; i++) {
-        const float *x = p->plane + (i * p->w + p->col) * b;
-
         for (int64_t j = blk_larger(2, -p->col); j < blk_smaller(n, p->w - p->col); j++)
-            __builtin_prefetch(x + j * b);
+            __builtin_prefetch(ct_num_at(p->plane, p->bf16, (i * p->w + p->col + j) * b));
     }
 }
 

@@ -94,7 +94,7 @@
         vec l[_n], r[_k];                                                                          \
                                                                                                    \
         for (int j = 0; j < (_n); j++) {                                                           \
-            CT_UNROLL for (int i = 0; i < (_n); i++) l[i] = *(const vec *)(_load(i, j));           \
+            CT_UNROLL for (int i = 0; i < (_n); i++) l[i] = _load(i, j);                           \
             _line(l, r) CT_UNROLL for (int i = 0; i < (_k); i++) mid[i][j] = r[i];                 \
         }                                                                                          \
         for (int i = 0; i < (_k); i++) {                                                           \
@@ -115,66 +115,74 @@ static bool is_inside(const ct_wino_patch *p, int64_t n)
         int64_t at = p->row + i;                                                                   \
                                                                                                    \
         for (int64_t j = 0; j < (_n); j++) {                                                       \
-            int64_t col = p->col + j;                                                              \
+            int64_t col = p->col + j, from = (at * p->w + col) * BLOCK;                            \
             bool in = (at >= 0) && (at < p->h) && (col >= 0) && (col < p->w);                      \
             vec v = { 0.0f };                                                                      \
                                                                                                    \
-            if (in) v = *(const vec *)(p->plane + (at * p->w + col) * BLOCK);                      \
+            if (in) v = p->bf16 ? CT_WIDE(ct_num_at(p->plane, true, from))                         \
+                                : *(const vec *)(p->plane + from);                                 \
             *(vec *)(edge + (i * (_n) + j) * BLOCK) = v;                                           \
         }                                                                                          \
     }
 
-#define FROM_PATCH(_i, _j)    (x + (_i)*row + (_j)*BLOCK)
-#define FROM_PLACES(_i, _j)   (from + ((_i)*N + (_j)) * step)
-#define FROM_TAPS(_i, _j)     (taps + ((_i)*3 + (_j)) * tap_step)
+#define FROM_PATCH(_i, _j)    (*(const vec *)(x + (_i)*row + (_j)*BLOCK))
+#define FROM_BF16(_i, _j)     CT_WIDE(ct_num_at(x, true, (_i)*row + (_j)*BLOCK))
+#define FROM_PLACES(_i, _j)   (*(const vec *)(from + ((_i)*N + (_j)) * step))
+#define FROM_TAPS(_i, _j)     (*(const vec *)(taps + ((_i)*3 + (_j)) * tap_step))
 #define TO_PLACES(_i, _j, _v) *(vec *)(to + ((_i)*N + (_j)) * step) = (_v);
 #define TO_TAPS(_i, _j, _v)   *(vec *)(taps + ((_i)*3 + (_j)) * BLOCK) = (_v);
 #define TO_PLANE(_i, _j, _v)  *(vec *)(to + (_i)*row + (_j)*BLOCK) = (_v) + start;
+#define TO_BF16(_i, _j, _v)   CT_NARROW(ct_num_to(to, true, (_i)*row + (_j)*BLOCK), (_v) + start)
+
+/* B^T d B or A dy A^T: patches of K x K to N x N places. */
+#define MAP_PATCH(_name, _line, _k, _target, _b, _m)                                               \
+    _target static void _name(const ct_wino_patch *p, float *to, int64_t step)                     \
+    {                                                                                              \
+        enum { BLOCK = _b, N = _m + 2 };                                                           \
+        CT_VEC(_b);                                                                                \
+        CT_VEC_BF16(_b);                                                                           \
+        float edge[(_k) * (_k)*BLOCK] __attribute__((aligned(64)));                                \
+        bool inside = is_inside(p, _k);                                                            \
+        const float *x = edge;                                                                     \
+        int64_t row = (inside ? p->w : (_k)) * BLOCK;                                              \
+                                                                                                   \
+        if (inside) x = ct_num_at(p->plane, p->bf16, (p->row * p->w + p->col) * BLOCK);            \
+        if (inside && p->bf16) {                                                                   \
+            MAP(_line, _k, N, FROM_BF16, TO_PLACES)                                                \
+            return;                                                                                \
+        }                                                                                          \
+        if (!inside) GATHER(_k)                                                                    \
+                                                                                                   \
+        MAP(_line, _k, N, FROM_PATCH, TO_PLACES)                                                   \
+    }
 
 /* Of one set and m: N places along an axis. */
 #define MAPS(_name, _target, _b, _m)                                                               \
-    _target static void _name##_in_##_m(const ct_wino_patch *p, float *to, int64_t step)           \
-    {                                                                                              \
-        enum { BLOCK = _b, N = _m + 2 };                                                           \
-        CT_VEC(_b);                                                                                \
-        float edge[N * N * BLOCK] __attribute__((aligned(64)));                                    \
-        bool inside = is_inside(p, N);                                                             \
-        const float *x = inside ? p->plane + (p->row * p->w + p->col) * BLOCK : edge;              \
-        int64_t row = (inside ? p->w : N) * BLOCK;                                                 \
-                                                                                                   \
-        if (!inside) GATHER(N)                                                                     \
-                                                                                                   \
-        MAP(IN_##_m, N, N, FROM_PATCH, TO_PLACES)                                                  \
-    }                                                                                              \
-    _target static void _name##_grad_##_m(const ct_wino_patch *p, float *to, int64_t step)         \
-    {                                                                                              \
-        enum { BLOCK = _b, N = _m + 2 };                                                           \
-        CT_VEC(_b);                                                                                \
-        float edge[_m * _m * BLOCK] __attribute__((aligned(64)));                                  \
-        bool inside = is_inside(p, _m);                                                            \
-        const float *x = inside ? p->plane + (p->row * p->w + p->col) * BLOCK : edge;              \
-        int64_t row = (inside ? p->w : _m) * BLOCK;                                                \
-                                                                                                   \
-        if (!inside) GATHER(_m)                                                                    \
-                                                                                                   \
-        MAP(GRAD_##_m, _m, N, FROM_PATCH, TO_PLACES)                                               \
-    }                                                                                              \
+    MAP_PATCH(_name##_in_##_m, IN_##_m, _m + 2, _target, _b, _m)                                   \
+    MAP_PATCH(_name##_grad_##_m, GRAD_##_m, _m, _target, _b, _m)                                   \
     _target static void _name##_out_##_m(const float *from, int64_t step, const float *bias,       \
                                          const ct_wino_patch *at, float *y)                        \
     {                                                                                              \
         enum { BLOCK = _b, N = _m + 2 };                                                           \
         CT_VEC(_b);                                                                                \
+        CT_VEC_BF16(_b);                                                                           \
         float edge[_m * _m * BLOCK] __attribute__((aligned(64)));                                  \
         bool inside = is_inside(at, _m);                                                           \
-        float *to = inside ? y + (at->row * at->w + at->col) * BLOCK : edge;                       \
+        float *to = ct_num_to(y, at->bf16, (at->row * at->w + at->col) * BLOCK);                   \
         int64_t row = (inside ? at->w : _m) * BLOCK;                                               \
         const vec start = *(const vec *)bias;                                                      \
+        size_t bytes = (size_t)(blk_smaller(_m, at->w - at->col) * BLOCK) * ct_num_size(at->bf16); \
                                                                                                    \
-        MAP(OUT_##_m, N, _m, FROM_PLACES, TO_PLANE)                                                \
+        if (!inside) to = edge;                                                                    \
+        if (at->bf16) {                                                                            \
+            MAP(OUT_##_m, N, _m, FROM_PLACES, TO_BF16)                                             \
+        } else {                                                                                   \
+            MAP(OUT_##_m, N, _m, FROM_PLACES, TO_PLANE)                                            \
+        }                                                                                          \
         if (inside) return;                                                                        \
         for (int64_t i = 0; i < blk_smaller(_m, at->h - at->row); i++)                             \
-            memcpy(y + ((at->row + i) * at->w + at->col) * BLOCK, edge + i * _m * BLOCK,           \
-                   (size_t)(blk_smaller(_m, at->w - at->col) * BLOCK) * sizeof(float));            \
+            memcpy(ct_num_to(y, at->bf16, ((at->row + i) * at->w + at->col) * BLOCK),              \
+                   ct_num_at(edge, at->bf16, i * _m * BLOCK), bytes);                              \
     }                                                                                              \
     _target static void _name##_weight_##_m(const float *taps, int64_t tap_step, float *to,        \
                                             int64_t step)                                          \

@@ -168,13 +168,13 @@ static void pack_piece(const ct_wino_sum *s, const plan *p, int64_t g, int64_t i
 
 static ct_wino_patch in_patch(const ct_wino_sum *s, const plan *p, int64_t g, int64_t k, int64_t t)
 {
-    ct_wino_patch at = { .h = s->h, .w = s->w };
+    ct_wino_patch at = { .h = s->h, .w = s->w, .bf16 = s->x_bf16 };
     int64_t image;
 
     wino_at(t, p->tiles_h, p->tiles_w, s->map->m, &image, &at.row, &at.col);
     at.row += s->row, at.col += s->col;
     if (!s->same_x) image = image * s->group + g;
-    at.plane = s->x + (image * p->in_block + k) * s->h * s->w * s->set.b;
+    at.plane = ct_num_at(s->x, s->x_bf16, (image * p->in_block + k) * s->h * s->w * s->set.b);
     return at;
 }
 
@@ -210,8 +210,14 @@ static void rectify(const ct_wino_patch *at, int64_t m, int64_t b, float *y)
 {
     int64_t n = blk_smaller(m, at->w - at->col) * b;
 
-    for (int64_t i = at->row; i < blk_smaller(at->row + m, at->h); i++)
-        ct_blk_rectify(n, y + (i * at->w + at->col) * b);
+    for (int64_t i = at->row; i < blk_smaller(at->row + m, at->h); i++) {
+        float *row = ct_num_to(y, at->bf16, (i * at->w + at->col) * b);
+
+        if (at->bf16)
+            ct_blk_rectify_bf16(n, row);
+        else
+            ct_blk_rectify(n, row);
+    }
 }
 
 /* Tiles of output block `block`, which is number `at` of z. */
@@ -219,12 +225,13 @@ static void map_out(const ct_wino_sum *s, const plan *p, int64_t g, int64_t bloc
                     int64_t first, int64_t n, const float *z, int64_t at)
 {
     int64_t b = s->set.b, image;
-    ct_wino_patch patch = { .h = s->oh, .w = s->ow };
+    ct_wino_patch patch = { .h = s->oh, .w = s->ow, .bf16 = s->y_bf16 };
     float *y;
 
     for (int64_t i = first; i < first + n; i++) {
         wino_at(i, p->tiles_h, p->tiles_w, s->map->m, &image, &patch.row, &patch.col);
-        y = s->y + ((image * s->group + g) * p->out_block + block) * s->oh * s->ow * b;
+        y = ct_num_to(s->y, s->y_bf16,
+                      ((image * s->group + g) * p->out_block + block) * s->oh * s->ow * b);
         s->map->out(z + at * p->z_block + (i - t) * b, p->z_step, bias_of(s, p, g) + block * b,
                     &patch, y);
         if (s->relu) rectify(&patch, s->map->m, b, y);

@@ -25,6 +25,7 @@ typedef struct ct_pool_desc {
     int block; /* planes that stand together, as channels do in tensor.h; 0: none */
     int64_t kh, kw, sh, sw, ph, pw;
     bool relu; /* MAX only */
+    bool bf16; /* x, y, dy, dx; of blocks alone */
 } ct_pool_desc;
 
 enum { CT_POOL_BYTE_NONE = 255, CT_POOL_NONE = -1 }; /* in a mask: no gradient passes */

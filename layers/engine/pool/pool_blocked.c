@@ -1,6 +1,7 @@
 /* Pooling of channels in blocks: a place of a block is one vector, so that windows are loops over
  * vectors whatever their size, stride and padding. Backward gathers: each place of the bottom is
  * written once, the sum of what the windows over it have for it, in their order. */
+#include "framework/base/bf16.h"
 #include "framework/base/memory.h"
 #include "framework/base/simd.h"
 #include "layers/engine/pool/pool_private.h"
@@ -36,10 +37,22 @@ static size_t span_bytes(const ct_pool_desc *d)
     return (size_t)(d->oh + d->ow + d->h + d->w) * sizeof(span);
 }
 
-/* A thread's room: rows of outputs. */
-static size_t room_bytes(const ct_pool_desc *d)
+/* A thread's room: rows of outputs; of bf16, their gradients as f32 and a row of the plane, too. */
+static size_t outputs_bytes(const ct_pool_desc *d)
 {
     return ct_align_up((size_t)(rows_over(d) * d->ow * d->block) * sizeof(float));
+}
+
+static size_t row_bytes(const ct_pool_desc *d)
+{
+    int64_t longest = (d->w > d->ow) ? d->w : d->ow;
+
+    return ct_align_up((size_t)(longest * d->block) * sizeof(float));
+}
+
+static size_t room_bytes(const ct_pool_desc *d)
+{
+    return outputs_bytes(d) + (d->bf16 ? outputs_bytes(d) + row_bytes(d) : 0);
 }
 
 static size_t workspace(const ct_pool_desc *d)
@@ -102,6 +115,7 @@ typedef struct source {
 CT_SIMD_PART void find_source(const ct_pool_desc *d, const axes *s, int64_t k, int64_t i, bool max,
                               const float *dy, const void *room, source *q)
 {
+    const float *wide = (const float *)((const char *)room + outputs_bytes(d));
     int64_t n_row = rows_over(d), row = d->ow * d->block, left = s->over_row[k].to - i;
 
     q->rows = (int)((left < MOST_ROWS) ? left : MOST_ROWS);
@@ -109,7 +123,7 @@ CT_SIMD_PART void find_source(const ct_pool_desc *d, const axes *s, int64_t k, i
     for (int e = 0; e < q->rows; e++) {
         int64_t at = (i + e) % n_row * row;
 
-        q->g[e] = max ? dy + (i + e) * row : (const float *)room + at;
+        q->g[e] = !max ? (const float *)room + at : d->bf16 ? wide + at : dy + (i + e) * row;
         q->at[e] = max ? (const int32_t *)room + at : NULL;
         q->place[e] = (k - s->row[i + e].from) * ct_pool_pitch(d);
     }
@@ -130,25 +144,32 @@ enum { INFINITE = 0x7f800000 }; /* as bits: what is above, without its sign, is 
 
 /* Kernels of a block, in vectors of _b. A NaN counts as larger than any number: a diverged net must
  * show. The compiler chokes on two comparisons of floats in one mask, so it is looked for apart.
- * max_window: rows x columns of a window that begins at x. */
+ * max_window: rows x columns of a window that begins at x, whose numbers are bf16 or not. */
 #define KERNELS(_b)                                                                                \
     typedef float vec##_b __attribute__((vector_size(4 * (_b)), aligned(4), may_alias));           \
     typedef int32_t num##_b __attribute__((vector_size(4 * (_b)), aligned(4), may_alias));         \
+    typedef uint16_t half##_b __attribute__((vector_size(2 * (_b)), aligned(2), may_alias));       \
                                                                                                    \
-    CT_SIMD_PART void max_window##_b(const ct_pool_desc *d, int rows, int columns, const float *x, \
-                                     float *y, int32_t *place)                                     \
+    CT_SIMD_PART vec##_b load##_b(const float *x, bool bf16, int64_t i)                            \
+    {                                                                                              \
+        const char *at = (const char *)ct_num_at(x, bf16, i);                                      \
+                                                                                                   \
+        if (!bf16) return *(const vec##_b *)at;                                                    \
+        return (vec##_b)(__builtin_convertvector(*(const half##_b *)at, num##_b) << 16);           \
+    }                                                                                              \
+                                                                                                   \
+    CT_SIMD_PART void max_window##_b(const ct_pool_desc *d, int rows, int columns, bool bf16,      \
+                                     const float *x, float *y, int32_t *place)                     \
     {                                                                                              \
         int pitch = (int)ct_pool_pitch(d);                                                         \
-        vec##_b best = *(const vec##_b *)x;                                                        \
+        vec##_b best = load##_b(x, bf16, 0);                                                       \
         num##_b at = { 0 }, most = { 0 };                                                          \
                                                                                                    \
         _Pragma("GCC unroll 4") for (int r = 0; r < rows; r++)                                     \
         {                                                                                          \
-            const float *from = x + r * d->w * (_b);                                               \
-                                                                                                   \
             _Pragma("GCC unroll 4") for (int c = 0; c < columns; c++)                              \
             {                                                                                      \
-                vec##_b v = *(const vec##_b *)(from + c * (_b));                                   \
+                vec##_b v = load##_b(x, bf16, (r * d->w + c) * (_b));                              \
                 num##_b more = (num##_b)(v > best), here = (num##_b){ 0 } + (r * pitch + c);       \
                 num##_b bits = (num##_b)v & INT32_MAX, high = bits > most;                         \
                                                                                                    \
@@ -166,48 +187,57 @@ enum { INFINITE = 0x7f800000 }; /* as bits: what is above, without its sign, is 
         *(num##_b *)place = at;                                                                    \
     }                                                                                              \
                                                                                                    \
-    CT_SIMD_PART void max_plane##_b(const ct_pool_desc *d, const axes *s, const float *x,          \
-                                    float *y, uint8_t *mask, int32_t *room)                        \
+    CT_SIMD_PART void max_row##_b(const ct_pool_desc *d, const axes *s, int rows, bool bf16,       \
+                                  const float *x, float *y, int32_t *room)                         \
     {                                                                                              \
-        for (int64_t i = 0; i < d->oh; i++, y += d->ow * (_b)) {                                   \
-            const float *row = x + s->row[i].from * d->w * (_b);                                   \
-            int rows = s->row[i].to - s->row[i].from;                                              \
+        for (int64_t j = 0; j < d->ow; j++, y += (_b), room += (_b)) {                             \
+            int columns = s->column[j].to - s->column[j].from;                                     \
+            const float *from = ct_num_at(x, bf16, (int64_t)s->column[j].from * (_b));             \
                                                                                                    \
-            for (int64_t j = 0; j < d->ow; j++) {                                                  \
-                int columns = s->column[j].to - s->column[j].from;                                 \
-                const float *from = row + (int64_t)s->column[j].from * (_b);                       \
-                                                                                                   \
-                if ((rows == 3) && (columns == 3))                                                 \
-                    max_window##_b(d, 3, 3, from, y + j * (_b), room + j * (_b));                  \
-                else if ((rows == 2) && (columns == 3))                                            \
-                    max_window##_b(d, 2, 3, from, y + j * (_b), room + j * (_b));                  \
-                else if ((rows == 3) && (columns == 2))                                            \
-                    max_window##_b(d, 3, 2, from, y + j * (_b), room + j * (_b));                  \
-                else if ((rows == 2) && (columns == 2))                                            \
-                    max_window##_b(d, 2, 2, from, y + j * (_b), room + j * (_b));                  \
-                else                                                                               \
-                    max_window##_b(d, rows, columns, from, y + j * (_b), room + j * (_b));         \
-            }                                                                                      \
-            if (mask != NULL) narrow(d->ow *(_b), room, mask + i * d->ow * (_b));                  \
+            if ((rows == 3) && (columns == 3))                                                     \
+                max_window##_b(d, 3, 3, bf16, from, y, room);                                      \
+            else if ((rows == 2) && (columns == 3))                                                \
+                max_window##_b(d, 2, 3, bf16, from, y, room);                                      \
+            else if ((rows == 3) && (columns == 2))                                                \
+                max_window##_b(d, 3, 2, bf16, from, y, room);                                      \
+            else if ((rows == 2) && (columns == 2))                                                \
+                max_window##_b(d, 2, 2, bf16, from, y, room);                                      \
+            else                                                                                   \
+                max_window##_b(d, rows, columns, bf16, from, y, room);                             \
         }                                                                                          \
     }                                                                                              \
                                                                                                    \
-    CT_SIMD_PART void ave_plane##_b(const ct_pool_desc *d, const axes *s, const float *x,          \
-                                    float *y)                                                      \
+    CT_SIMD_PART void ave_row##_b(const ct_pool_desc *d, const axes *s, span r, bool bf16,         \
+                                  const float *x, float *y)                                        \
     {                                                                                              \
-        for (int64_t i = 0; i < d->oh; i++) {                                                      \
-            span r = s->row[i];                                                                    \
+        for (int64_t j = 0; j < d->ow; j++, y += (_b)) {                                           \
+            span c = s->column[j];                                                                 \
+            vec##_b sum = { 0 };                                                                   \
                                                                                                    \
-            for (int64_t j = 0; j < d->ow; j++, y += (_b)) {                                       \
-                span c = s->column[j];                                                             \
-                vec##_b sum = { 0 };                                                               \
-                                                                                                   \
-                for (int64_t k = r.from; k < r.to; k++) {                                          \
-                    for (int64_t l = c.from; l < c.to; l++)                                        \
-                        sum += *(const vec##_b *)(x + (k * d->w + l) * (_b));                      \
-                }                                                                                  \
-                *(vec##_b *)y = sum / (float)((int64_t)r.size * c.size);                           \
+            for (int64_t k = 0; k < r.to - r.from; k++) {                                          \
+                for (int64_t l = c.from; l < c.to; l++)                                            \
+                    sum += load##_b(x, bf16, (k * d->w + l) * (_b));                               \
             }                                                                                      \
+            *(vec##_b *)y = sum / (float)((int64_t)r.size * c.size);                               \
+        }                                                                                          \
+    }                                                                                              \
+                                                                                                   \
+    CT_SIMD_PART void forward_plane##_b(const ct_pool_desc *d, const axes *s, bool max, bool bf16, \
+                                        const float *x, float *y, uint8_t *mask, void *room)       \
+    {                                                                                              \
+        int64_t row = d->ow * (_b);                                                                \
+        float *wide = (float *)((char *)room + 2 * outputs_bytes(d));                              \
+                                                                                                   \
+        for (int64_t i = 0; i < d->oh; i++) {                                                      \
+            const float *from = ct_num_at(x, bf16, s->row[i].from * d->w * (_b));                  \
+            float *to = bf16 ? wide : y + i * row;                                                 \
+                                                                                                   \
+            if (max)                                                                               \
+                max_row##_b(d, s, s->row[i].to - s->row[i].from, bf16, from, to, room);            \
+            else                                                                                   \
+                ave_row##_b(d, s, s->row[i], bf16, from, to);                                      \
+            if (mask != NULL) narrow(row, room, mask + i * row);                                   \
+            if (bf16) ct_bf16_narrow(row, wide, ct_num_to(y, true, i * row));                      \
         }                                                                                          \
     }                                                                                              \
                                                                                                    \
@@ -302,21 +332,25 @@ enum { INFINITE = 0x7f800000 }; /* as bits: what is above, without its sign, is 
                                           (float)((int64_t)s->row[i].size * s->column[j].size);    \
     }                                                                                              \
                                                                                                    \
-    CT_SIMD_PART void back_plane##_b(const ct_pool_desc *d, const axes *s, bool max,               \
-                                     const float *dy, const uint8_t *mask, void *room, float *dx)  \
+    CT_SIMD_PART void back_plane##_b(const ct_pool_desc *d, const axes *s, bool max, bool bf16,    \
+                                     const float *dy, const uint8_t *mask, void *room, float *dxs) \
     {                                                                                              \
         int64_t n_row = rows_over(d), row = d->ow * (_b), next = 0, first, end;                    \
+        float *wide = (float *)((char *)room + outputs_bytes(d));                                  \
+        float *dx = bf16 ? (float *)((char *)wide + outputs_bytes(d)) : dxs;                       \
                                                                                                    \
         usual_columns(d, &first, &end);                                                            \
-        for (int64_t k = 0; k < d->h; k++, dx += d->w * (_b)) {                                    \
+        for (int64_t k = 0; k < d->h; k++, dx += bf16 ? 0 : d->w * (_b)) {                         \
             span r = s->over_row[k];                                                               \
             int64_t from = 0, to = 0;                                                              \
                                                                                                    \
             for (; next < r.to; next++) {                                                          \
                 if (max)                                                                           \
                     widen(row, mask + next * row, (int32_t *)room + next % n_row * row);           \
-                else                                                                               \
-                    scale_row##_b(d, s, next, dy + next * row,                                     \
+                if (bf16)                                                                          \
+                    ct_bf16_widen(row, ct_num_at(dy, true, next * row), wide + next % n_row *row); \
+                if (!max)                                                                          \
+                    scale_row##_b(d, s, next, bf16 ? wide + next % n_row * row : dy + next * row,  \
                                   (float *)room + next % n_row * row);                             \
             }                                                                                      \
             for (int64_t i = r.from; (i < r.to) || (i == r.from); i += MOST_ROWS) {                \
@@ -332,20 +366,25 @@ enum { INFINITE = 0x7f800000 }; /* as bits: what is above, without its sign, is 
                 gather_row##_b(s->over_column, s->column, &q, 0, from, max, dx);                   \
                 gather_row##_b(s->over_column, s->column, &q, to, d->w, max, dx);                  \
             }                                                                                      \
+            if (bf16) ct_bf16_narrow(d->w *(_b), dx, ct_num_to(dxs, true, k * d->w * (_b)));       \
         }                                                                                          \
     }                                                                                              \
     CT_SIMD_CLONES static void run_plane##_b(const ct_pool_desc *d, const axes *s, void *room,     \
                                              const float *x, float *y, uint8_t *mask,              \
                                              const float *dy, float *dx)                           \
     {                                                                                              \
-        if ((dx == NULL) && (d->method == CT_POOL_MAX))                                            \
-            max_plane##_b(d, s, x, y, mask, room);                                                 \
+        bool max = (d->method == CT_POOL_MAX);                                                     \
+                                                                                                   \
+        if ((dx == NULL) && d->bf16)                                                               \
+            forward_plane##_b(d, s, max, true, x, y, mask, room);                                  \
+        else if ((dx == NULL) && max)                                                              \
+            forward_plane##_b(d, s, true, false, x, y, mask, room);                                \
         else if (dx == NULL)                                                                       \
-            ave_plane##_b(d, s, x, y);                                                             \
-        else if (d->method == CT_POOL_MAX)                                                         \
-            back_plane##_b(d, s, true, dy, mask, room, dx);                                        \
+            forward_plane##_b(d, s, false, false, x, y, mask, room);                               \
+        else if (max)                                                                              \
+            back_plane##_b(d, s, true, d->bf16, dy, mask, room, dx);                               \
         else                                                                                       \
-            back_plane##_b(d, s, false, dy, NULL, room, dx);                                       \
+            back_plane##_b(d, s, false, d->bf16, dy, NULL, room, dx);                              \
     }
 
 KERNELS(8)
@@ -354,7 +393,7 @@ KERNELS(16)
 static ct_status run(const ct_pool_desc *d, ct_exec *ex, const ct_pool_args *a)
 {
     int64_t in = d->h * d->w * d->block, out = d->oh * d->ow * d->block;
-    bool max = (d->method == CT_POOL_MAX) && (a->mask != NULL), back = (a->dx != NULL);
+    bool max = (d->method == CT_POOL_MAX) && (a->mask != NULL);
     axes s = make_axes(d, a->work);
     ct_status polled = CT_OK;
 
@@ -362,8 +401,8 @@ static ct_status run(const ct_pool_desc *d, ct_exec *ex, const ct_pool_args *a)
     for (int64_t p = 0; p < d->planes / d->block; p++) {
         char *room = (char *)a->work + ct_align_up(span_bytes(d)) +
                      (size_t)omp_get_thread_num() * room_bytes(d);
-        const float *x = back ? NULL : a->x + p * in, *dy = back ? a->dy + p * out : NULL;
-        float *y = back ? NULL : a->y + p * out, *dx = back ? a->dx + p * in : NULL;
+        const float *x = ct_num_at(a->x, d->bf16, p * in), *dy = ct_num_at(a->dy, d->bf16, p * out);
+        float *y = ct_num_to(a->y, d->bf16, p * out), *dx = ct_num_to(a->dx, d->bf16, p * in);
         uint8_t *mask = max ? (uint8_t *)a->mask + p * out : NULL;
 
         if (d->block == 16)

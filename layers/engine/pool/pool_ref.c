@@ -99,9 +99,14 @@ static ct_status ref_backward(const ct_pool_desc *d, ct_exec *ex, const ct_pool_
     return CT_OK;
 }
 
+static bool supports(const ct_pool_desc *d)
+{
+    return ct_pool_on_cpu(d) && !d->bf16;
+}
+
 const ct_pool_impl ct_pool_ref_forward = { .name = "ref",
-                                           .supports = ct_pool_on_cpu,
+                                           .supports = supports,
                                            .run = ref_forward };
 const ct_pool_impl ct_pool_ref_backward = { .name = "ref",
-                                            .supports = ct_pool_on_cpu,
+                                            .supports = supports,
                                             .run = ref_backward };

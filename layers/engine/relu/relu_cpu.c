@@ -1,3 +1,4 @@
+#include "framework/base/bf16.h"
 #include "framework/base/simd.h"
 #include "layers/engine/relu/relu_private.h"
 
@@ -12,9 +13,9 @@ static ct_status ref_forward(const ct_relu_desc *d, ct_exec *ex, const ct_relu_a
 {
     (void)ex;
     for (int64_t i = 0; i < d->count; i++) {
-        float low = (d->slope == 0.0f) ? 0.0f : d->slope * a->x[i];
+        float x = ct_num_get(a->x, d->bf16, i), low = (d->slope == 0.0f) ? 0.0f : d->slope * x;
 
-        a->y[i] = (a->x[i] < 0.0f) ? low : a->x[i];
+        ct_num_put(a->y, d->bf16, i, (x < 0.0f) ? low : x);
     }
     return CT_OK;
 }
@@ -22,36 +23,89 @@ static ct_status ref_forward(const ct_relu_desc *d, ct_exec *ex, const ct_relu_a
 static ct_status ref_backward(const ct_relu_desc *d, ct_exec *ex, const ct_relu_args *a)
 {
     (void)ex;
-    for (int64_t i = 0; i < d->count; i++)
-        a->dx[i] = (a->x[i] > 0.0f) ? a->dy[i] : d->slope * a->dy[i];
+    for (int64_t i = 0; i < d->count; i++) {
+        float dy = ct_num_get(a->dy, d->bf16, i);
+
+        ct_num_put(a->dx, d->bf16, i,
+                   (ct_num_get(a->x, d->bf16, i) > 0.0f) ? dy : d->slope * dy);
+    }
     return CT_OK;
 }
 
-CT_SIMD_CLONES static void clip_block(int64_t n, const float *x, float *y)
-{
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) y[i] = (x[i] < 0.0f) ? 0.0f : x[i];
-}
-
-CT_SIMD_CLONES static void leak_block(int64_t n, float slope, const float *x, float *y)
+/* Each with bf16 as a constant. */
+CT_SIMD_PART void clip(int64_t n, bool bf16, const float *x, float *y)
 {
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
-        float low = slope * x[i];
+        float v = ct_num_get(x, bf16, i);
 
-        y[i] = (x[i] < 0.0f) ? low : x[i];
+        ct_num_put(y, bf16, i, (v < 0.0f) ? 0.0f : v);
     }
 }
 
-CT_SIMD_CLONES static void backward_block(int64_t n, float slope, const float *x, const float *dy,
-                                          float *dx)
+CT_SIMD_PART void leak(int64_t n, bool bf16, float slope, const float *x, float *y)
 {
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
-        float low = slope * dy[i];
+        float v = ct_num_get(x, bf16, i), low = slope * v;
 
-        dx[i] = (x[i] > 0.0f) ? dy[i] : low;
+        ct_num_put(y, bf16, i, (v < 0.0f) ? low : v);
     }
+}
+
+CT_SIMD_PART void back(int64_t n, bool bf16, float slope, const float *x, const float *dy,
+                       float *dx)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        float g = ct_num_get(dy, bf16, i), low = slope * g;
+
+        ct_num_put(dx, bf16, i, (ct_num_get(x, bf16, i) > 0.0f) ? g : low);
+    }
+}
+
+/* bf16 and slope 0: numbers only pass, or become 0. */
+CT_SIMD_PART void clip_bits(int64_t n, const ct_bf16 *x, ct_bf16 *y)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        uint16_t below = (uint16_t)(x[i] - 0x8001) < 0x7f80; /* -0 and NaN pass */
+
+        y[i] = below ? 0 : x[i];
+    }
+}
+
+CT_SIMD_PART void back_bits(int64_t n, const ct_bf16 *x, const ct_bf16 *dy, ct_bf16 *dx)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) {
+        uint16_t above = (uint16_t)(x[i] - 1) < 0x7f80; /* no NaN */
+
+        dx[i] = above ? dy[i] : 0;
+    }
+}
+
+CT_SIMD_CLONES static void forward_block(const ct_relu_desc *d, int64_t n, const float *x, float *y)
+{
+    if (d->bf16 && (d->slope == 0.0f))
+        clip_bits(n, (const void *)x, (void *)y);
+    else if (d->bf16)
+        leak(n, true, d->slope, x, y);
+    else if (d->slope == 0.0f)
+        clip(n, false, x, y);
+    else
+        leak(n, false, d->slope, x, y);
+}
+
+CT_SIMD_CLONES static void backward_block(const ct_relu_desc *d, int64_t n, const float *x,
+                                          const float *dy, float *dx)
+{
+    if (d->bf16 && (d->slope == 0.0f))
+        back_bits(n, (const void *)x, (const void *)dy, (void *)dx);
+    else if (d->bf16)
+        back(n, true, d->slope, x, dy, dx);
+    else
+        back(n, false, d->slope, x, dy, dx);
 }
 
 static ct_status simd_forward(const ct_relu_desc *d, ct_exec *ex, const ct_relu_args *a)
@@ -63,10 +117,7 @@ static ct_status simd_forward(const ct_relu_desc *d, ct_exec *ex, const ct_relu_
         int64_t n = (d->count - i < BLOCK) ? d->count - i : BLOCK;
 
         if (i / BLOCK % POLL_BLOCKS == 0) ct_engine_poll(ex, &polled);
-        if (d->slope == 0.0f)
-            clip_block(n, a->x + i, a->y + i);
-        else
-            leak_block(n, d->slope, a->x + i, a->y + i);
+        forward_block(d, n, ct_num_at(a->x, d->bf16, i), ct_num_to(a->y, d->bf16, i));
     }
     return polled;
 }
@@ -80,7 +131,8 @@ static ct_status simd_backward(const ct_relu_desc *d, ct_exec *ex, const ct_relu
         int64_t n = (d->count - i < BLOCK) ? d->count - i : BLOCK;
 
         if (i / BLOCK % POLL_BLOCKS == 0) ct_engine_poll(ex, &polled);
-        backward_block(n, d->slope, a->x + i, a->dy + i, a->dx + i);
+        backward_block(d, n, ct_num_at(a->x, d->bf16, i), ct_num_at(a->dy, d->bf16, i),
+                       ct_num_to(a->dx, d->bf16, i));
     }
     return polled;
 }
