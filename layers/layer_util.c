@@ -36,7 +36,7 @@ ct_status ct_layer_axis(const ct_layer *l, const ct_shape *s, int axis, const ch
 ct_view ct_view_make(const ct_shape *s, int axis, int n_axis)
 {
     return (ct_view){ ct_shape_count(s, 0, axis), ct_shape_count(s, axis, axis + n_axis),
-                      ct_shape_count(s, axis + n_axis, -1), 0 };
+                      ct_shape_count(s, axis + n_axis, -1), 0, false };
 }
 
 ct_status ct_layer_broadcast_shape(const ct_layer *l, const ct_shape *bottom, int axis,

@@ -76,7 +76,7 @@ static void map(const ct_view *v, bool shared, const float *x, const float *from
                 const float *slope, float *to)
 {
     enum { WIDE = 64 };
-    ct_blocked b = { v->outer, v->mid, v->inner, (v->block > 0) ? v->block : 1 };
+    ct_blocked b = { v->outer, v->mid, v->inner, (v->block > 0) ? v->block : 1, false };
     int64_t n = ct_blocked_n(&b), row = b.inner * b.block;
 
 #pragma omp parallel for schedule(static) if (b.outer * n * row >= CT_PARALLEL_MIN)
@@ -116,7 +116,7 @@ static void slope_gradient(const ct_instance *in, bool shared, const float *x, c
     const ct_view *v = in->state;
     int64_t n = ct_tensor_stored(t), c = t->shape.dim[1], s = ct_shape_count(&t->shape, 2, -1);
     int64_t b = (t->layout.block > 0) ? t->layout.block : 1, n_block = (c + b - 1) / b;
-    ct_view all = { 1, 1, n, 0 };
+    ct_view all = { 1, 1, n, 0, false };
     float *below = in->buffer[BELOW].data;
 
 #pragma omp parallel for simd schedule(static) if (n >= CT_PARALLEL_MIN)

@@ -99,6 +99,27 @@ static float *nans(int64_t n)
     return v;
 }
 
+/* The same numbers in an array of bf16, without slack; v is released. */
+static float *stored_bf16(float *v, int64_t n)
+{
+    float *half = malloc((size_t)(n > 0 ? n : 1) * sizeof(ct_bf16));
+
+    assert_non_null(half);
+    for (int64_t i = 0; i < n; i++) ct_num_put(half, true, i, v[i]);
+    free(v);
+    return half;
+}
+
+static float *stored_f32(float *half, int64_t n)
+{
+    float *v = malloc((size_t)(n > 0 ? n : 1) * sizeof(float));
+
+    assert_non_null(v);
+    for (int64_t i = 0; i < n; i++) v[i] = ct_num_get(half, true, i);
+    free(half);
+    return v;
+}
+
 /* The result in plain order; the caller's. */
 float *conv_case_run(const ct_conv_impl *impl, const ct_conv_desc *d, conv_direction dir,
                      const conv_tensors *t)
@@ -109,13 +130,17 @@ float *conv_case_run(const ct_conv_impl *impl, const ct_conv_desc *d, conv_direc
     float *dy = block(t->dy, d->n, d->m, out, d->y_block);
     float *y = nans(floats(d->n, d->m, out, d->y_block));
     float *dx = nans(floats(d->n, d->c, in, d->x_block));
+    int64_t n_x = floats(d->n, d->c, in, d->x_block), n_y = floats(d->n, d->m, out, d->y_block);
     float *result = array((dir == CONV_FORWARD) ? t->n_y
                           : (dir == CONV_DATA)  ? t->n_x
                                                 : t->n_weight,
                           9);
     ct_exec ex = { .dev = ct_device_cpu() };
-    ct_conv_args a = { .x = x, .weight = t->weight, .bias = t->bias, .beta = 0.5f };
+    ct_conv_args a = { .weight = t->weight, .bias = t->bias, .beta = 0.5f };
 
+    if (d->x_bf16) x = stored_bf16(x, n_x), dx = stored_bf16(dx, n_x);
+    if (d->y_bf16) y = stored_bf16(y, n_y), dy = stored_bf16(dy, n_y);
+    a.x = x;
     a.work = aligned_alloc(64, (work + 63) / 64 * 64 + 64);
     memset(a.work, 0xFF, work);
     if (dir == CONV_FORWARD) a.y = y;
@@ -126,6 +151,8 @@ float *conv_case_run(const ct_conv_impl *impl, const ct_conv_desc *d, conv_direc
         memcpy(result, t->old, (size_t)t->n_weight * sizeof(float));
     }
     assert_int_equal(impl->run(d, &ex, &a), CT_OK);
+    if (d->x_bf16) dx = stored_f32(dx, n_x);
+    if (d->y_bf16) y = stored_f32(y, n_y);
     if (dir == CONV_FORWARD) unblock(y, d->n, d->m, out, d->y_block, result);
     if (dir == CONV_DATA) unblock(dx, d->n, d->c, in, d->x_block, result);
     free(x), free(dy), free(y), free(dx), free(a.work);
@@ -137,6 +164,7 @@ ct_conv_desc conv_case_plain(const ct_conv_desc *d)
     ct_conv_desc p = *d;
 
     p.x_block = p.y_block = 0;
+    p.x_bf16 = p.y_bf16 = false;
     return p;
 }
 
@@ -193,6 +221,34 @@ static int64_t result_floats(const conv_tensors *t, conv_direction dir)
     return (dir == CONV_DATA) ? t->n_x : t->n_weight;
 }
 
+/* With x, y or both stored in bf16, which has all numbers of t: `want`, the result in f32, rounded
+ * once, bit by bit; weight gradients as they are. */
+static int compare_stored(const ct_conv_impl *impl, ct_conv_desc d, conv_direction dir,
+                          const conv_tensors *t, const float *want, const char *text)
+{
+    int n = 0;
+
+    for (int stored = 1; stored < 4; stored++) {
+        bool rounded;
+        float *got;
+
+        d.x_bf16 = (stored & 1) != 0, d.y_bf16 = (stored & 2) != 0;
+        if (!impl->supports(&d)) continue;
+        n++;
+        rounded = (dir == CONV_FORWARD) ? d.y_bf16 : (dir == CONV_DATA) && d.x_bf16;
+        got = conv_case_run(impl, &d, dir, t);
+        for (int64_t i = 0; i < result_floats(t, dir); i++) {
+            float value = rounded ? ct_bf16_to_f32(ct_bf16_from_f32(want[i])) : want[i];
+
+            if (got[i] != value)
+                fail_msg("%s, stored %d: element %lld is %.9g, not %.9g", text, stored,
+                         (long long)i, got[i], value);
+        }
+        free(got);
+    }
+    return n;
+}
+
 bool conv_case_compare(ct_conv_desc d, conv_direction dir, const char *engine, conv_limits limits)
 {
     const ct_conv_impl *impl = ct_conv_find(conv_case_table_of(dir), &d, engine);
@@ -223,6 +279,9 @@ bool conv_case_compare(ct_conv_desc d, conv_direction dir, const char *engine, c
         if (first != NULL) free(got);
         if (first == NULL) first = got;
     }
+    d.n_thread = 3;
+    if (d.bf16 && (compare_stored(impl, d, dir, &t, first, text) == 0))
+        assert_true(((d.c == d.group) && (d.group > 1)) || ((d.x_block == 0) && (d.y_block == 0)));
     free(first), free(want), free(limit);
     conv_case_release(&t);
     return true;

@@ -71,6 +71,47 @@ static void usual_shapes(void)
     }
 }
 
+/* Images, which stay f32, into blocks; kernels in one part and in several, dilated, in groups. */
+static void first_layers(void)
+{
+    static const int64_t shape[][8] = {
+        /* n, group, c, size, m, kernel, stride, dilation */
+        { 2, 1, 3, 23, 24, 3, 1, 1 },  { 1, 1, 3, 67, 96, 11, 4, 1 }, { 2, 1, 1, 28, 20, 5, 1, 1 },
+        { 1, 1, 4, 31, 37, 3, 2, 2 },  { 1, 2, 6, 17, 32, 3, 1, 1 },  { 1, 1, 3, 112, 64, 7, 2, 1 },
+        { 1, 1, 2, 300, 9, 21, 1, 1 },
+    };
+
+    for (size_t i = 0; i < sizeof(shape) / sizeof(shape[0]); i++) {
+        const int64_t *s = shape[i];
+        ct_conv_desc d = { .n = s[0],
+                           .group = s[1],
+                           .c = s[2],
+                           .h = s[3],
+                           .w = s[3] - 1,
+                           .m = s[4],
+                           .kh = s[5],
+                           .kw = s[5],
+                           .sh = s[6],
+                           .sw = s[6],
+                           .ph = s[5] / 2,
+                           .pw = s[5] / 2,
+                           .dh = s[7],
+                           .dw = s[7],
+                           .bf16 = true,
+                           .y_block = ct_simd_block() };
+
+        assert_true(conv_case_complete(&d));
+        assert_true(conv_case_compare(d, CONV_FORWARD, "blocked", limits));
+        assert_true(conv_case_compare(d, CONV_WEIGHT, "blocked", limits));
+    }
+}
+
+static void test_first_layers(void **state)
+{
+    (void)state;
+    conv_case_each_bf16(first_layers);
+}
+
 static void test_usual_shapes(void **state)
 {
     (void)state;
@@ -187,10 +228,9 @@ static void test_words(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_words),
-        cmocka_unit_test(test_rounds),
-        cmocka_unit_test(test_odd_shapes),
-        cmocka_unit_test(test_usual_shapes),
+        cmocka_unit_test(test_words),        cmocka_unit_test(test_rounds),
+        cmocka_unit_test(test_odd_shapes),   cmocka_unit_test(test_usual_shapes),
+        cmocka_unit_test(test_first_layers),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

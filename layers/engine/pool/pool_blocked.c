@@ -145,31 +145,28 @@ enum { INFINITE = 0x7f800000 }; /* as bits: what is above, without its sign, is 
 /* Kernels of a block, in vectors of _b. A NaN counts as larger than any number: a diverged net must
  * show. The compiler chokes on two comparisons of floats in one mask, so it is looked for apart.
  * max_window: rows x columns of a window that begins at x, whose numbers are bf16 or not. */
+#define LOAD(_b, _x, _bf16, _i)                                                                    \
+    ((_bf16) ? (vec##_b)(__builtin_convertvector(                                                  \
+                             *(const half##_b *)(const void *)ct_num_at(_x, true, _i), num##_b)    \
+                         << 16)                                                                    \
+             : *(const vec##_b *)((_x) + (_i)))
 #define KERNELS(_b)                                                                                \
     typedef float vec##_b __attribute__((vector_size(4 * (_b)), aligned(4), may_alias));           \
     typedef int32_t num##_b __attribute__((vector_size(4 * (_b)), aligned(4), may_alias));         \
     typedef uint16_t half##_b __attribute__((vector_size(2 * (_b)), aligned(2), may_alias));       \
                                                                                                    \
-    CT_SIMD_PART vec##_b load##_b(const float *x, bool bf16, int64_t i)                            \
-    {                                                                                              \
-        const char *at = (const char *)ct_num_at(x, bf16, i);                                      \
-                                                                                                   \
-        if (!bf16) return *(const vec##_b *)at;                                                    \
-        return (vec##_b)(__builtin_convertvector(*(const half##_b *)at, num##_b) << 16);           \
-    }                                                                                              \
-                                                                                                   \
     CT_SIMD_PART void max_window##_b(const ct_pool_desc *d, int rows, int columns, bool bf16,      \
                                      const float *x, float *y, int32_t *place)                     \
     {                                                                                              \
         int pitch = (int)ct_pool_pitch(d);                                                         \
-        vec##_b best = load##_b(x, bf16, 0);                                                       \
+        vec##_b best = LOAD(_b, x, bf16, 0);                                                       \
         num##_b at = { 0 }, most = { 0 };                                                          \
                                                                                                    \
         _Pragma("GCC unroll 4") for (int r = 0; r < rows; r++)                                     \
         {                                                                                          \
             _Pragma("GCC unroll 4") for (int c = 0; c < columns; c++)                              \
             {                                                                                      \
-                vec##_b v = load##_b(x, bf16, (r * d->w + c) * (_b));                              \
+                vec##_b v = LOAD(_b, x, bf16, (r * d->w + c) * (_b));                              \
                 num##_b more = (num##_b)(v > best), here = (num##_b){ 0 } + (r * pitch + c);       \
                 num##_b bits = (num##_b)v & INT32_MAX, high = bits > most;                         \
                                                                                                    \
@@ -216,7 +213,7 @@ enum { INFINITE = 0x7f800000 }; /* as bits: what is above, without its sign, is 
                                                                                                    \
             for (int64_t k = 0; k < r.to - r.from; k++) {                                          \
                 for (int64_t l = c.from; l < c.to; l++)                                            \
-                    sum += load##_b(x, bf16, (k * d->w + l) * (_b));                               \
+                    sum += LOAD(_b, x, bf16, (k * d->w + l) * (_b));                               \
             }                                                                                      \
             *(vec##_b *)y = sum / (float)((int64_t)r.size * c.size);                               \
         }                                                                                          \
@@ -237,7 +234,7 @@ enum { INFINITE = 0x7f800000 }; /* as bits: what is above, without its sign, is 
             else                                                                                   \
                 ave_row##_b(d, s, s->row[i], bf16, from, to);                                      \
             if (mask != NULL) narrow(row, room, mask + i * row);                                   \
-            if (bf16) ct_bf16_narrow(row, wide, ct_num_to(y, true, i * row));                      \
+            if (bf16) ct_bf16_narrow(row, wide, ct_num_to(y, true, i *row));                       \
         }                                                                                          \
     }                                                                                              \
                                                                                                    \
@@ -345,12 +342,11 @@ enum { INFINITE = 0x7f800000 }; /* as bits: what is above, without its sign, is 
             int64_t from = 0, to = 0;                                                              \
                                                                                                    \
             for (; next < r.to; next++) {                                                          \
-                if (max)                                                                           \
-                    widen(row, mask + next * row, (int32_t *)room + next % n_row * row);           \
+                if (max) widen(row, mask + next * row, (int32_t *)room + next % n_row * row);      \
                 if (bf16)                                                                          \
-                    ct_bf16_widen(row, ct_num_at(dy, true, next * row), wide + next % n_row *row); \
+                    ct_bf16_widen(row, ct_num_at(dy, true, next *row), wide + next % n_row * row); \
                 if (!max)                                                                          \
-                    scale_row##_b(d, s, next, bf16 ? wide + next % n_row * row : dy + next * row,  \
+                    scale_row##_b(d, s, next, bf16 ? wide + next % n_row *row : dy + next * row,   \
                                   (float *)room + next % n_row * row);                             \
             }                                                                                      \
             for (int64_t i = r.from; (i < r.to) || (i == r.from); i += MOST_ROWS) {                \
