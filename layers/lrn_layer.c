@@ -1,4 +1,5 @@
 /* Local response normalisation, across channels or within each. */
+#include "framework/base/bf16.h"
 #include "layers/engine/lrn/lrn.h"
 #include "layers/layer_types.h"
 
@@ -11,9 +12,11 @@ typedef struct lrn_state {
 typedef struct lrn_instance {
     ct_lrn_desc desc;
     const ct_lrn_impl *forward, *backward;
+    int64_t images; /* of bf16 numbers, so many at a time go through a shared cache as f32 */
+    int64_t image;  /* numbers of one */
 } lrn_instance;
 
-enum { SLOT_SCALE, SLOT_WORK };
+enum { SLOT_SCALE, SLOT_WORK, SLOT_WIDE };
 
 static ct_status lrn_setup(ct_layer *l, const ct_shape *bottom)
 {
@@ -40,8 +43,28 @@ static bool lrn_takes(const Ct__LayerParameter *p, const ct_blob *const *bottom,
 {
     const Ct__LRNParameter *r = p->lrn_param;
 
+    if (ct_blob_is_bf16(bottom[slot]) &&
+        ((bottom[slot]->data.layout.block == 0) || !ct_engine_is_auto(p->ct_kernel)))
+        return false;
     return (bottom[slot]->data.layout.order == CT_ORDER_NCHW) &&
            ((r == NULL) || (r->norm_region == CT__LRNPARAMETER__NORM_REGION__ACROSS_CHANNELS));
+}
+
+/* Room for x, dy and what is made of them, of the images that are done together. */
+static void reserve_wide(ct_instance *in)
+{
+    enum { BYTES = 4 << 20 };
+    lrn_instance *r = in->state;
+    const ct_tensor *x = &in->bottom[0]->data;
+
+    r->image = (r->desc.n > 0) ? ct_tensor_stored(x) / r->desc.n : 0;
+    r->images = r->desc.n;
+    if (x->dtype != CT_BF16) return;
+    r->images = BYTES / (3 * (r->image + 1) * (int64_t)sizeof(float));
+    if (r->images > r->desc.n) r->images = r->desc.n;
+    if (r->images < 1) r->images = 1;
+    ct_instance_buffer(in, SLOT_WIDE, CT_KEEP_CALL,
+                       (size_t)(3 * r->images * r->image) * sizeof(float));
 }
 
 static ct_status lrn_reshape(const ct_layer *l, ct_instance *in)
@@ -55,7 +78,7 @@ static ct_status lrn_reshape(const ct_layer *l, ct_instance *in)
     if (x->ndim != 4)
         return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "the bottom %s must have 4 axes: N C H W",
                              ct_shape_str(x).text);
-    ct_blob_set_layout(in->top[0], x, in->bottom[0]->data.layout);
+    ct_blob_set_like(in->top[0], x, &in->bottom[0]->data);
     r->desc = (ct_lrn_desc){ .device = l->dev->kind,
                              .n_thread = ct_engine_n_thread(l),
                              .within = s->within,
@@ -80,6 +103,7 @@ static ct_status lrn_reshape(const ct_layer *l, ct_instance *in)
     if (in->bottom[0]->wants_diff && (ct_lrn_workspace(r->backward, &r->desc) > work))
         work = ct_lrn_workspace(r->backward, &r->desc);
     ct_instance_buffer(in, SLOT_WORK, CT_KEEP_CALL, work);
+    reserve_wide(in);
     return CT_OK;
 }
 
@@ -92,16 +116,50 @@ static float *scale_of(const ct_instance *in, const ct_lrn_impl *impl)
     return ((b->bytes > 0) && needed) ? b->data : NULL;
 }
 
+/* One engine over bf16 numbers: some images at a time become f32, and what is made of them bf16. */
+static ct_status run_bf16(ct_instance *in, ct_exec *ex, const ct_lrn_impl *impl,
+                          const ct_lrn_args *all)
+{
+    lrn_instance *r = in->state;
+    ct_lrn_desc d = r->desc;
+    float *x = in->buffer[SLOT_WIDE].data, *dy = x + r->images * r->image;
+    float *made = dy + r->images * r->image;
+
+    for (int64_t n = 0; n < r->desc.n; n += d.n) {
+        int64_t at = n * r->image, count;
+        ct_lrn_args a = { .x = x, .work = all->work };
+
+        d.n = (r->desc.n - n < r->images) ? r->desc.n - n : r->images;
+        count = d.n * r->image;
+        if (all->scale != NULL) a.scale = all->scale + at;
+        ct_bf16_widen_all(count, ct_num_at(all->x, true, at), x);
+        if (all->dy != NULL) ct_bf16_widen_all(count, ct_num_at(all->dy, true, at), dy);
+        if (all->dy != NULL) a.dy = dy, a.dx = made;
+        if (all->dy == NULL) a.y = made;
+        CT_TRY(impl->run(&d, ex, &a));
+        ct_bf16_narrow_all(count, made, ct_num_to((all->dy != NULL) ? all->dx : all->y, true, at));
+    }
+    return CT_OK;
+}
+
+static ct_status run(ct_instance *in, ct_exec *ex, const ct_lrn_impl *impl, const ct_lrn_args *a)
+{
+    const lrn_instance *r = in->state;
+
+    if (ct_blob_is_bf16(in->bottom[0])) return run_bf16(in, ex, impl, a);
+    return impl->run(&r->desc, ex, a);
+}
+
 static ct_status lrn_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
     lrn_instance *r = in->state;
 
     (void)l;
-    return r->forward->run(&r->desc, ex,
-                           &(ct_lrn_args){ .x = ct_blob_data(in->bottom[0]),
-                                           .y = ct_blob_data(in->top[0]),
-                                           .scale = scale_of(in, r->forward),
-                                           .work = in->buffer[SLOT_WORK].data });
+    return run(in, ex, r->forward,
+               &(ct_lrn_args){ .x = ct_blob_data(in->bottom[0]),
+                               .y = ct_blob_data(in->top[0]),
+                               .scale = scale_of(in, r->forward),
+                               .work = in->buffer[SLOT_WORK].data });
 }
 
 static ct_status lrn_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
@@ -110,12 +168,12 @@ static ct_status lrn_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 
     (void)l;
     if (ct_blob_diff(in->bottom[0]) == NULL) return CT_OK;
-    return r->backward->run(&r->desc, ex,
-                            &(ct_lrn_args){ .x = ct_blob_data(in->bottom[0]),
-                                            .scale = scale_of(in, r->backward),
-                                            .dy = ct_blob_diff(in->top[0]),
-                                            .dx = ct_blob_diff(in->bottom[0]),
-                                            .work = in->buffer[SLOT_WORK].data });
+    return run(in, ex, r->backward,
+               &(ct_lrn_args){ .x = ct_blob_data(in->bottom[0]),
+                               .scale = scale_of(in, r->backward),
+                               .dy = ct_blob_diff(in->top[0]),
+                               .dx = ct_blob_diff(in->bottom[0]),
+                               .work = in->buffer[SLOT_WORK].data });
 }
 
 static void lrn_estimate(const ct_layer *l, const ct_instance *in, ct_estimate *e)
@@ -143,6 +201,7 @@ const ct_layer_ops ct_layer_lrn = {
     .instance_state_size = sizeof(lrn_instance),
     .setup = lrn_setup,
     .takes = lrn_takes,
+    .bf16 = true,
     .reshape = lrn_reshape,
     .forward = lrn_forward,
     .backward = lrn_backward,

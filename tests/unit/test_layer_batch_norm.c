@@ -140,7 +140,7 @@ static void test_tails(void **state)
     (void)state;
     for (size_t i = 0; i < 3 * sizeof(size) / sizeof(size[0]); i++) {
         const int64_t *of = size[i / 3];
-        ct_batch_norm_desc d = { CT_DEVICE_CPU, of[0], of[1], of[2], (int)(i % 3) * 8 };
+        ct_batch_norm_desc d = { CT_DEVICE_CPU, of[0], of[1], of[2], (int)(i % 3) * 8, false };
 
         for (int bits = 0; bits < 32; bits++) check_tail(ct_batch_norm_choose(&d), d, bits);
     }
@@ -154,7 +154,7 @@ static void test_engines(void **state)
     (void)state;
     for (size_t i = 0; i < 3 * sizeof(size) / sizeof(size[0]); i++) {
         const int64_t *of = size[i / 3];
-        ct_batch_norm_desc d = { CT_DEVICE_CPU, of[0], of[1], of[2], (int)(i % 3) * 8 };
+        ct_batch_norm_desc d = { CT_DEVICE_CPU, of[0], of[1], of[2], (int)(i % 3) * 8, false };
         int n = 0;
 
         for (int k = 0; ct_batch_norm_table[k] != NULL; k++) {
