@@ -74,9 +74,12 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     if ((shape.ndim < 1) || (channels != l->weight[MEAN].shape.dim[0]))
         return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "bottom of shape %s for statistics of %lld channels",
                              ct_shape_str(&shape).text, (long long)l->weight[MEAN].shape.dim[0]);
-    plan->desc = (ct_batch_norm_desc){ l->dev->kind, shape.dim[0], channels,
+    plan->desc = (ct_batch_norm_desc){ l->dev->kind,
+                                       shape.dim[0],
+                                       channels,
                                        ct_shape_count(&shape, (shape.ndim > 1) ? 2 : 1, -1),
-                                       x->data.layout.block, ct_blob_is_bf16(x) };
+                                       x->data.layout.block,
+                                       ct_blob_is_bf16(x) };
     plan->engine = ct_batch_norm_choose(&plan->desc);
     if (plan->engine == NULL)
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "not implemented on device %s", l->dev->name);

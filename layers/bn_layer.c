@@ -127,8 +127,10 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     if ((shape.ndim < 2) || (shape.dim[1] != channels))
         return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "bottom of shape %s for %lld channels",
                              ct_shape_str(&shape).text, (long long)channels);
-    plan->desc = (ct_batch_norm_desc){ l->dev->kind, shape.dim[0], channels,
-                                       ct_shape_count(&shape, 2, -1), x->data.layout.block, false };
+    plan->desc = (ct_batch_norm_desc){
+        l->dev->kind,         shape.dim[0], channels, ct_shape_count(&shape, 2, -1),
+        x->data.layout.block, false
+    };
     plan->engine = ct_batch_norm_choose(&plan->desc);
     if (plan->engine == NULL)
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "not implemented on device %s", l->dev->name);

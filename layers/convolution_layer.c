@@ -327,8 +327,7 @@ static ct_status depthwise_setup(ct_layer *l, const ct_shape *bottom)
         .type = _type, .min_bottom = 1, .max_bottom = -1, .min_top = 1, .max_top = -1,             \
         .backward_reads = CT_READS_BOTTOM, .state_size = sizeof(ct_conv_geometry),                 \
         .instance_state_size = sizeof(conv_instance), .setup = _setup, .takes = conv_takes,        \
-        .bf16 = true,                                                                              \
-        .reshape = conv_reshape, .tails = 1u << CT_TAIL_RELU, .join = conv_join,                   \
+        .bf16 = true, .reshape = conv_reshape, .tails = 1u << CT_TAIL_RELU, .join = conv_join,     \
         .skips_relu = true, .forward = conv_forward, .backward = conv_backward,                    \
         .estimate = conv_estimate, .on_cuda = true,                                                \
     }

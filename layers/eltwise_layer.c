@@ -173,8 +173,7 @@ CT_SIMD_CLONES static void sum_bf16(const ct_layer *l, const ct_instance *in, bo
         const float *x = ct_num_at(ct_blob_data(in->bottom[k]), true, at);
 
 #pragma omp simd
-        for (int64_t i = 0; i < n; i++)
-            sum[i] = ct_num_get(x, true, i) + ((k > 0) ? sum[i] : 0.0f);
+        for (int64_t i = 0; i < n; i++) sum[i] = ct_num_get(x, true, i) + ((k > 0) ? sum[i] : 0.0f);
     }
 #pragma omp simd
     for (int64_t i = 0; i < n; i++)

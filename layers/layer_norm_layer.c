@@ -75,8 +75,8 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     }
     ct_row_normalise(plan->rows, plan->n, x, stat, y);
     if (l->n_weight > 0)
-        ct_view_affine(&(ct_view){ plan->rows, plan->n, 1, 0, false }, y, ct_blob_data(&in->weight[0]),
-                       ct_blob_data(&in->weight[1]), y);
+        ct_view_affine(&(ct_view){ plan->rows, plan->n, 1, 0, false }, y,
+                       ct_blob_data(&in->weight[0]), ct_blob_data(&in->weight[1]), y);
     return CT_OK;
 }
 

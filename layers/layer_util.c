@@ -94,7 +94,8 @@ void ct_view_affine(const ct_view *v, const float *x, const float *scale, const 
     bool along = v->inner == 1;
 
     if (v->block > 0) {
-        ct_blocked_affine(&(ct_blocked){ v->outer, v->mid, v->inner, v->block, v->bf16 }, x, scale, bias, y);
+        ct_blocked_affine(&(ct_blocked){ v->outer, v->mid, v->inner, v->block, v->bf16 }, x, scale,
+                          bias, y);
         return;
     }
 #pragma omp parallel for schedule(static) if (n_row * n >= CT_PARALLEL_MIN)
@@ -144,7 +145,8 @@ void ct_view_dot(const ct_view *v, const float *a, const float *b, bool add, flo
     int64_t block = (v->inner == 1) ? BLOCK : 1, n_block = (v->mid + block - 1) / block;
 
     if (v->block > 0) {
-        ct_blocked_dot(&(ct_blocked){ v->outer, v->mid, v->inner, v->block, v->bf16 }, a, b, add, out);
+        ct_blocked_dot(&(ct_blocked){ v->outer, v->mid, v->inner, v->block, v->bf16 }, a, b, add,
+                       out);
         return;
     }
 #pragma omp parallel for schedule(static) if (v->outer * v->mid * v->inner >= CT_PARALLEL_MIN)

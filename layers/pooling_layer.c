@@ -199,8 +199,7 @@ static ct_status pool_reshape(const ct_layer *l, ct_instance *in)
     CT_TRY(make_desc(l, &in->bottom[0]->data, &r->desc));
     top.dim[2] = r->desc.oh;
     top.dim[3] = r->desc.ow;
-    for (int i = 0; i < l->n_top; i++)
-        ct_blob_set_like(in->top[i], &top, &in->bottom[0]->data);
+    for (int i = 0; i < l->n_top; i++) ct_blob_set_like(in->top[i], &top, &in->bottom[0]->data);
     if (s->stochastic && (l->phase == CT_TRAIN))
         ct_instance_buffer(in, SLOT_MASK, CT_KEEP_PASS,
                            (size_t)ct_tensor_count(&in->top[0]->data) * sizeof(int32_t));

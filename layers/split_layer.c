@@ -85,7 +85,8 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 
         if (dy == NULL) continue;
         if (first != NULL) {
-            CT_TRY(sum(ex, n, ct_blob_is_bf16(in->bottom[0]), first, dy, dx)); /* dx may be the first dy */
+            CT_TRY(sum(ex, n, ct_blob_is_bf16(in->bottom[0]), first, dy,
+                       dx)); /* dx may be the first dy */
             first = dx;
         } else {
             first = dy;

@@ -278,8 +278,7 @@ static ct_status bring_to_plain(ct_net *net, int i)
 
     if (i == g->n_node) {
         for (int v = 0; (v < g->n_value) && (found < 0); v++) {
-            if ((g->value[v].reader < 0) &&
-                !ct_tensor_is_usual(&net->blob[g->value[v].blob]->data))
+            if ((g->value[v].reader < 0) && !ct_tensor_is_usual(&net->blob[g->value[v].blob]->data))
                 found = v;
         }
         return (found >= 0) ? convert(net, i, found, "Reorder") : CT_OK;

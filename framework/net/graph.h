@@ -89,7 +89,8 @@ ct_status ct_node_make(ct_node *n, const ct_node *maker, const ct_layer_ops *ops
                        const char *bottom, char *const *top, int n_top);
 /** Puts a layer of `type` (Reorder, Cast), called as the value with a suffix, at place `at`, before
  *  the reader of `value` or, where it has none, behind all. It reads the value, what it makes the
- *  reader reads instead. Nodes and values have room for one more; the nodes from `at` on move up. */
+ *  reader reads instead. Nodes and values have room for one more; the nodes from `at` on move up.
+ */
 ct_status ct_graph_convert(ct_graph *g, int at, int value, const char *type, const char *suffix,
                            const ct_net_options *o);
 void ct_graph_destroy(ct_graph *g);

@@ -511,10 +511,9 @@ const ct_meaning ct_meaning_table[] = {
       "Iterations without a new least loss before `plateau` steps; one number a step." },
     { "SolverParameter.power", "Parameter of the policies `inv` and `poly`." },
     { "SolverParameter.precision",
-      "Cortado: operands of convolutions and products as `F32`, or rounded to `BF16` and added up "
-      "in "
-      "f32, which is faster where the processor has the instruction; weights, their gradients and "
-      "all that is kept stay f32." },
+      "Cortado: operands of convolutions and products, and values between layers that take them, "
+      "as `F32`, or rounded to `BF16` and added up in f32: less memory, and faster where the "
+      "processor has the instruction; weights, their gradients and snapshots stay f32." },
     { "SolverParameter.rampup_interval",
       "NVIDIA: iterations in which the rate rises from `rampup_lr` to `base_lr`; 0: none." },
     { "SolverParameter.rampup_lr", "Rate at the start of `rampup_interval`." },

@@ -27,8 +27,7 @@ CT_SIMD_PART void block_from_plain(int64_t rows, int64_t s, int block, bool bf16
         int64_t m = (s - first < PIECE) ? s - first : PIECE;
 
         for (int64_t j = first; j < first + m; j++) {
-            for (int64_t i = 0; i < rows; i++)
-                ct_num_put(to, bf16, j * block + i, from[i * s + j]);
+            for (int64_t i = 0; i < rows; i++) ct_num_put(to, bf16, j * block + i, from[i * s + j]);
             for (int64_t i = rows; i < block; i++) ct_num_put(to, bf16, j * block + i, 0.0f);
         }
     }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "framework/tools/check.h"
+#include "framework/tools/net_open.h"
 
 static bool is_shown(const ct_net *net, int i)
 {
@@ -91,7 +92,7 @@ void ct_check_print(const ct_check *c, FILE *to)
 {
     const ct_net *net = c->net;
     const double mib = ldexp(1, 20);
-    int w[4] = { 5, 4, 3, 5 };
+    int w[4] = { 5, 4, 3, 5 }, n_bf16, n_top;
 
     find_widths(net, w);
     fprintf(to, "%-*s %-*s %-*s %-*s %12s %10s %10s\n", w[0], "layer", w[1], "type", w[2], "top",
@@ -114,6 +115,10 @@ void ct_check_print(const ct_check *c, FILE *to)
         "required for data: %.0f\"\n",
         (double)net->memory.planned / mib, (double)net->memory.peak_alive / mib,
         (double)net->memory.unshared / mib, (double)net->memory.weights / mib, c->caffe_bytes);
+    n_bf16 = ct_precision_tops(net, &n_top);
+    if (n_bf16 > 0)
+        fprintf(to, "precision   %d of %d tops, and their gradients, are stored as bf16\n", n_bf16,
+                n_top);
     fprintf(to,
             "traffic     %.3f MiB a rank and step: 2 (P-1)/P x %.3f MiB summed + (P-1) x %.3f MiB "
             "gathered, P = %" PRId64 "\n",
@@ -130,7 +135,7 @@ static void add_shape(const ct_shape *s, ct_text *out)
     ct_text_add(out, "]");
 }
 
-/* The name that a bottom has in Caffe: that of what a Reorder reads. */
+/* The name that a bottom has in Caffe: that of what a Reorder or Cast reads. */
 static const char *bottom_name(const ct_net *net, int i, int b)
 {
     const ct_blob *blob = net->instance[i]->bottom[b];

@@ -60,6 +60,20 @@ const char *ct_precision_text(const ct_net *net)
                               : "BF16: operands of products are rounded (no instruction for bf16)";
 }
 
+int ct_precision_tops(const ct_net *net, int *all_p)
+{
+    int n = 0, all = 0;
+
+    for (int i = 0; i < net->n_layer; i++) {
+        for (int t = 0; t < net->layer[i]->n_top; t++) {
+            all++;
+            n += ct_blob_is_bf16(net->instance[i]->top[t]);
+        }
+    }
+    *all_p = all;
+    return n;
+}
+
 static ct_status sum_ranks(void *ctx, double *v, int n)
 {
     return ct_comm_sum(ctx, v, n);

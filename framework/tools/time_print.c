@@ -153,7 +153,7 @@ ct_status ct_time_result_print(const ct_time_result *r, FILE *out)
 {
     const ct_net *net = r->net;
     ct_time_pass *list = calloc(2 * (size_t)net->n_layer + 1, sizeof(*list));
-    int n = 0;
+    int n = 0, n_bf16, n_top;
     totals t;
 
     if (list == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d layers", net->n_layer);
@@ -164,7 +164,10 @@ ct_status ct_time_result_print(const ct_time_result *r, FILE *out)
     fprintf(out, "\n");
     if (r->engines) print_engines(net->options.env.plan, out);
     print_limits(r, &t, out);
-    fprintf(out, "precision %s\n", ct_precision_text(net));
+    fprintf(out, "precision %s", ct_precision_text(net));
+    n_bf16 = ct_precision_tops(net, &n_top);
+    if (n_bf16 > 0) fprintf(out, "; %d of %d tops stored as bf16", n_bf16, n_top);
+    fprintf(out, "\n");
     fprintf(out, "layouts   %d conversion%s, %.3f ms\n", t.n_reorder, (t.n_reorder == 1) ? "" : "s",
             t.reorder_ms);
     fprintf(out,

@@ -257,11 +257,11 @@ static void add_layers(const ct_time_result *r, ct_text *t)
 static void add_limit(const ct_time_result *r, ct_text *t)
 {
     const ct_machine_limit *m = &r->limit;
-    int n_reorder = 0;
+    int n_reorder = 0, n_top;
 
     for (int i = 0; i < r->net->n_layer; i++) n_reorder += r->net->layer[i]->ops->by_net;
-    ct_text_add(t, ",\"conversions\":%d,\"precision\":\"%.4s\"", n_reorder,
-                ct_precision_text(r->net));
+    ct_text_add(t, ",\"conversions\":%d,\"precision\":\"%.4s\",\"bf16_tops\":%d", n_reorder,
+                ct_precision_text(r->net), ct_precision_tops(r->net, &n_top));
     if (!(m->flop > 0)) return;
     ct_text_add(
         t,

@@ -93,8 +93,8 @@ static void statistics(const ct_batch_norm_desc *d, int64_t from, int64_t to, co
     int64_t last = blocks(d, to);
 
     for (int64_t k = from / d->block; k < last; k += CT_BLOCKED_GROUP) {
-        ct_blocked_sums(&v, k, end_of(k, last), add_squares, &(square_ctx){ x, d->bf16 },
-                        sum, square);
+        ct_blocked_sums(&v, k, end_of(k, last), add_squares, &(square_ctx){ x, d->bf16 }, sum,
+                        square);
         for (int64_t c = k * d->block; (c < end_of(k, last) * d->block) && (c < to); c++) {
             double e = sum[c - k * d->block] / m;
             double variance = square[c - k * d->block] / m - e * e;
@@ -225,9 +225,9 @@ CT_SIMD_PART void mask_again(int64_t rows, int block, bool bf16, const factors *
     for (int64_t r = 0; r < rows; r++, a += block, to += block) {
 #pragma omp simd
         for (int i = 0; i < block; i++) {
-            float z = (ct_num_get(x, bf16, r * block + i) - f->mean[i]) * f->inv_std[i] *
-                          f->scale[i] +
-                      f->bias[i];
+            float z =
+                (ct_num_get(x, bf16, r * block + i) - f->mean[i]) * f->inv_std[i] * f->scale[i] +
+                f->bias[i];
 
             to[i] = (z > 0.0f) ? a[i] : 0.0f;
         }
@@ -308,8 +308,7 @@ CT_SIMD_PART void sum_cases(const gradient *q, int64_t at, int64_t inner, int bl
         int64_t rows = (inner - r < ROWS) ? inner - r : ROWS;
         const float *g = make_rows(q, at, rows, block, bf16, f, room);
 
-        if (q->b->g != NULL)
-            keep_rows(rows * block, bf16, room, g, ct_num_to(q->b->g, bf16, at));
+        if (q->b->g != NULL) keep_rows(rows * block, bf16, room, g, ct_num_to(q->b->g, bf16, at));
         sum_rows(rows, block, bf16, f, ct_num_at(q->b->map.x, bf16, at), g, sum, dot);
     }
 }

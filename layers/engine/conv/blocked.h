@@ -136,7 +136,8 @@ ct_status ct_blk_first_forward(const ct_conv_desc *d, ct_exec *ex, const ct_conv
 size_t ct_blk_first_weight_workspace(const ct_conv_desc *d);
 ct_status ct_blk_first_weight(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a);
 
-/** Depthwise, both layouts blocked, all f32: s->group channels, each with a kernel; s->in and out unused. */
+/** Depthwise, both layouts blocked, all f32: s->group channels, each with a kernel; s->in and out
+ * unused. */
 bool ct_blk_supports_depth(const ct_conv_desc *d);
 int64_t ct_blk_depth_work(const ct_blk_sum *s);
 ct_status ct_blk_depth_run(const ct_blk_sum *s, ct_exec *ex);

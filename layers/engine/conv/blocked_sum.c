@@ -418,8 +418,7 @@ static void look_at(const ct_blk_sum *s, const plan *p, int64_t from, int64_t to
 
     l->k = from;
     if (p->own == 0) {
-        l->x = ct_num_at(s->x, s->x_bf16,
-                         ((l->n * s->group + l->g) * p->in_block + from) * plane);
+        l->x = ct_num_at(s->x, s->x_bf16, ((l->n * s->group + l->g) * p->in_block + from) * plane);
         l->top = l->left = 0, l->cols = s->w;
         l->x_block = words;
         l->x_image = s->group * p->in_block * words;

@@ -27,7 +27,7 @@ typedef struct ct_conv_desc {
                            * b [N][C / b][H][W][b], where channels beyond C hold anything finite */
     int n_front;          /* spatial axes in front of h and w: "nd" alone has them */
     ct_conv_axis front[CT_CONV_FRONT]; /* outermost first                                        */
-    bool bf16;    /* x, weight and dy may be rounded to bfloat16 where they are multiplied */
+    bool bf16;           /* x, weight and dy may be rounded to bfloat16 where they are multiplied */
     bool x_bf16, y_bf16; /* x and dx, y and dy are bf16 numbers: in blocks, and where bf16 is set */
     int winograd; /* outputs, along an axis, of the largest tile that it may use: 4, 2, 0 never */
 } ct_conv_desc;

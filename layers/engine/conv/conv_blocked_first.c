@@ -33,7 +33,10 @@ typedef struct plan {
 
 static plan make_plan(const ct_conv_desc *d)
 {
-    plan p = { .set = ct_blk_pick(false), .narrow = ct_narrow_pick(), .in = d->c / d->group, .out = d->m / d->group };
+    plan p = { .set = ct_blk_pick(false),
+               .narrow = ct_narrow_pick(),
+               .in = d->c / d->group,
+               .out = d->m / d->group };
     int64_t b = p.set.b, images = blk_larger(d->n * d->group, 1), row, halo;
 
     p.out_block = blk_count(p.out, b);
@@ -55,7 +58,8 @@ static plan make_plan(const ct_conv_desc *d)
     p.room = ct_align_up((size_t)(p.in_rows * row));
     p.worker_step = p.room;
     if (d->y_bf16)
-        p.worker_step += ct_align_up((size_t)(CT_BLK_MAX_VECS * p.rows * d->ow * b) * sizeof(float));
+        p.worker_step +=
+            ct_align_up((size_t)(CT_BLK_MAX_VECS * p.rows * d->ow * b) * sizeof(float));
     p.total = p.worker + (size_t)d->n_thread * p.worker_step;
     return p;
 }

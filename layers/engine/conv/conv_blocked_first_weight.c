@@ -158,8 +158,8 @@ static void run_unit(const ct_conv_desc *d, const plan *p, const ct_conv_args *a
         for (int64_t block = 0; block < p->out_block; block += CT_BLK_MAX_VECS) {
             int64_t at = g * p->out_block + block;
             int64_t vecs = blk_smaller(p->out_block - block, CT_BLK_MAX_VECS);
-            const float *dy = ct_num_at(a->dy, d->y_bf16,
-                                        (n * d->group * p->out_block + at) * out_size(d) * b);
+            const float *dy =
+                ct_num_at(a->dy, d->y_bf16, (n * d->group * p->out_block + at) * out_size(d) * b);
 
             for (int64_t i = first; i < end; i += p->few)
                 add_strip(d, p, turned, first, i, blk_smaller(i + p->few, end), dy, vecs,

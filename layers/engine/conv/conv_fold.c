@@ -183,7 +183,8 @@ static void run_unit(const ct_conv_desc *d, const fold *f, const ct_conv_args *a
     ct_gemm_desc p = product_of(f, images * places);
 
     for (int64_t k = 0; k < images; k++)
-        unblock(d, places, ct_num_at(a->dy, d->y_bf16, (n + k) * y_image), w->a + k * places * f->m);
+        unblock(d, places, ct_num_at(a->dy, d->y_bf16, (n + k) * y_image),
+                w->a + k * places * f->m);
     ct_gemm_run_packed(&p,
                        &(ct_gemm_args){ .alpha = 1.0f,
                                         .a = w->a,
@@ -193,7 +194,8 @@ static void run_unit(const ct_conv_desc *d, const fold *f, const ct_conv_args *a
                                         .work = w->product },
                        w->packed, false);
     for (int64_t k = 0; k < images; k++)
-        sum_image(d, f, w->col + k * places * f->width, ct_num_to(a->dx, d->x_bf16, (n + k) * x_image));
+        sum_image(d, f, w->col + k * places * f->width,
+                  ct_num_to(a->dx, d->x_bf16, (n + k) * x_image));
 }
 
 static size_t workspace(const ct_conv_desc *d)

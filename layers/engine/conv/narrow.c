@@ -118,8 +118,9 @@ BF16 static void across_two_bf16(int64_t rows, int64_t n, const float *a, const 
             __builtin_prefetch(first + i + AHEAD);
             if (second != NULL)
                 low = _mm512_or_si512(
-                    low, _mm512_slli_epi32(
-                             _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, second + i)), 16));
+                    low,
+                    _mm512_slli_epi32(
+                        _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, second + i)), 16));
             _mm512_mask_storeu_epi32(to + i, mask, low);
         }
     }
@@ -136,10 +137,9 @@ BF16 static void out_two(int64_t rows, int64_t n, bool relu, const float *x, int
         int64_t i = 0;
 
         for (; i + 32 <= n; i += 32)
-            _mm512_storeu_si512(
-                row + i, (__m512i)_mm512_cvtne2ps_pbh(
-                             _mm512_max_ps(least, _mm512_loadu_ps(x + i + 16)),
-                             _mm512_max_ps(least, _mm512_loadu_ps(x + i))));
+            _mm512_storeu_si512(row + i, (__m512i)_mm512_cvtne2ps_pbh(
+                                             _mm512_max_ps(least, _mm512_loadu_ps(x + i + 16)),
+                                             _mm512_max_ps(least, _mm512_loadu_ps(x + i))));
         for (; i < n; i += 8)
             _mm_storeu_si128((__m128i *)(row + i),
                              (__m128i)_mm256_cvtneps_pbh(_mm256_max_ps(

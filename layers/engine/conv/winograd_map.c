@@ -119,8 +119,9 @@ static bool is_inside(const ct_wino_patch *p, int64_t n)
             bool in = (at >= 0) && (at < p->h) && (col >= 0) && (col < p->w);                      \
             vec v = { 0.0f };                                                                      \
                                                                                                    \
-            if (in) v = p->bf16 ? CT_WIDE(ct_num_at(p->plane, true, from))                         \
-                                : *(const vec *)(p->plane + from);                                 \
+            if (in)                                                                                \
+                v = p->bf16 ? CT_WIDE(ct_num_at(p->plane, true, from))                             \
+                            : *(const vec *)(p->plane + from);                                     \
             *(vec *)(edge + (i * (_n) + j) * BLOCK) = v;                                           \
         }                                                                                          \
     }
@@ -182,7 +183,7 @@ static bool is_inside(const ct_wino_patch *p, int64_t n)
         if (inside) return;                                                                        \
         for (int64_t i = 0; i < blk_smaller(_m, at->h - at->row); i++)                             \
             memcpy(ct_num_to(y, at->bf16, ((at->row + i) * at->w + at->col) * BLOCK),              \
-                   ct_num_at(edge, at->bf16, i * _m * BLOCK), bytes);                              \
+                   ct_num_at(edge, at->bf16, i *_m *BLOCK), bytes);                                \
     }                                                                                              \
     _target static void _name##_weight_##_m(const float *taps, int64_t tap_step, float *to,        \
                                             int64_t step)                                          \

@@ -26,8 +26,7 @@ static ct_status ref_backward(const ct_relu_desc *d, ct_exec *ex, const ct_relu_
     for (int64_t i = 0; i < d->count; i++) {
         float dy = ct_num_get(a->dy, d->bf16, i);
 
-        ct_num_put(a->dx, d->bf16, i,
-                   (ct_num_get(a->x, d->bf16, i) > 0.0f) ? dy : d->slope * dy);
+        ct_num_put(a->dx, d->bf16, i, (ct_num_get(a->x, d->bf16, i) > 0.0f) ? dy : d->slope * dy);
     }
     return CT_OK;
 }
