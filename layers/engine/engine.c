@@ -17,9 +17,9 @@ const char *ct_engine_policy(const ct_layer *l, ct_run_kind kind)
 
 bool ct_engine_is_auto(const Ct__KernelParameter *k)
 {
-    return (k == NULL) || ((strcmp(k->forward, "auto") == 0) &&
-                           (strcmp(k->backward_data, "auto") == 0) &&
-                           (strcmp(k->backward_weight, "auto") == 0));
+    return (k == NULL) ||
+           ((strcmp(k->forward, "auto") == 0) && (strcmp(k->backward_data, "auto") == 0) &&
+            (strcmp(k->backward_weight, "auto") == 0));
 }
 
 int ct_engine_n_thread(const ct_layer *l)

@@ -125,11 +125,106 @@ static void test_emulated(void **state)
     test_net_destroy(&fast), test_net_destroy(&slow);
 }
 
+/* ---- values between layers in bf16: all that takes them, and some that do not */
+
+#define LAYER(name, type, bottoms, top, more)                                                      \
+    "layer { name: '" name "' type: '" type "' " bottoms " top: '" top "' " more " } "
+#define HALF_1 "0"
+#define HALF_3 "1"
+#define HALF_5 "2"
+#define KERNEL(size, stride, out)                                                                  \
+    "convolution_param { num_output: " #out " kernel_size: " #size " stride: " #stride             \
+    " pad: " HALF_##size " weight_filler { type: 'msra' } bias_filler { value: 0.1 } }"
+#define PRODUCT "inner_product_param { num_output: 9 weight_filler { type: 'xavier' } }"
+
+static const char mixed[] =
+    "layer { name: 'd' type: 'Source' top: 'd' input_param { shape { dim: 6 dim: 3 dim: 33 dim: 31 "
+    "} } } "
+    /* clang-format off */
+    LAYER("c1", "Convolution", "bottom: 'd'", "c1", KERNEL(5, 1, 48))
+    LAYER("r1", "ReLU", "bottom: 'c1'", "c1", "")
+    LAYER("p1", "Pooling", "bottom: 'c1'", "p1", "pooling_param { kernel_size: 3 stride: 2 }")
+    LAYER("n1", "LRN", "bottom: 'p1'", "n1", "lrn_param { local_size: 5 alpha: 0.1 }")
+    LAYER("c2", "Convolution", "bottom: 'n1'", "c2", KERNEL(3, 2, 64))
+    LAYER("b2", "BatchNorm", "bottom: 'c2'", "b2", "")
+    LAYER("s2", "Scale", "bottom: 'b2'", "b2", "scale_param { bias_term: true }")
+    LAYER("r2", "ReLU", "bottom: 'b2'", "b2", "")
+    LAYER("c3", "Convolution", "bottom: 'b2'", "c3", KERNEL(1, 1, 64))
+    LAYER("b3", "BatchNorm", "bottom: 'c3'", "b3", "")
+    LAYER("s3", "Scale", "bottom: 'b3'", "b3", "scale_param { bias_term: true }")
+    LAYER("c4", "Convolution", "bottom: 'b2'", "c4", KERNEL(3, 1, 64))
+    LAYER("e", "Eltwise", "bottom: 'b3' bottom: 'c4'", "e", "")
+    LAYER("r3", "ReLU", "bottom: 'e'", "e", "")
+    LAYER("t", "TanH", "bottom: 'e'", "t", "")
+    LAYER("k", "Concat", "bottom: 'e' bottom: 'c4'", "k", "")
+    LAYER("g", "Pooling", "bottom: 'k'", "g", "pooling_param { pool: AVE global_pooling: true }")
+    LAYER("i", "InnerProduct", "bottom: 'g'", "i", PRODUCT)
+    LAYER("u", "Pooling", "bottom: 't'", "u", "pooling_param { pool: AVE global_pooling: true }")
+    LAYER("j", "InnerProduct", "bottom: 'u'", "j", PRODUCT)
+    LAYER("loss", "SumSq", "bottom: 'i'", "loss", "") LAYER("l2", "SumSq", "bottom: 'j'", "l2", "");
+/* clang-format on */
+
+static test_net run_mixed(Ct__SolverParameter__Precision precision, int threads, bool fuse,
+                          bool recompute)
+{
+    ct_net_options o = {
+        .phase = CT_TRAIN, .table = table(), .no_fuse = !fuse, .recompute = recompute
+    };
+    int before = omp_get_max_threads();
+    test_net t;
+
+    omp_set_num_threads(threads);
+    o.env.precision = precision;
+    assert_int_equal(test_net_create(mixed, &o, &t), CT_OK);
+    (void)test_net_pass(&t, 0, false);
+    omp_set_num_threads(before);
+    return t;
+}
+
+static ct_dtype dtype_of(const test_net *t, const char *blob)
+{
+    return t->net->blob[ct_net_find_blob(t->net, blob)]->data.dtype;
+}
+
+static void stored(void)
+{
+    test_net f32 = run_mixed(CT__SOLVER_PARAMETER__PRECISION__F32, 2, true, false);
+    test_net bf16 = run_mixed(CT__SOLVER_PARAMETER__PRECISION__BF16, 2, true, false);
+    test_net one = run_mixed(CT__SOLVER_PARAMETER__PRECISION__BF16, 1, true, false);
+    test_net apart = run_mixed(CT__SOLVER_PARAMETER__PRECISION__BF16, 3, false, false);
+    test_net made_again = run_mixed(CT__SOLVER_PARAMETER__PRECISION__BF16, 2, true, true);
+    double off = difference(&bf16, &f32);
+    size_t bytes = (size_t)bf16.net->grad_count * sizeof(float);
+
+    /* some 2^-8.5 of noise a layer and a stored value; about twelve of them, both ways */
+    if (!((off > 1e-3) && (off < 0.06))) fail_msg("%g off", off);
+    off = difference(&apart, &f32);
+    if (!((off > 1e-3) && (off < 0.08))) fail_msg("%g off, each layer alone", off);
+    assert_true(difference(&one, &bf16) < 1e-6); /* fully connected layers' sums */
+    assert_memory_equal(made_again.net->grad_arena, bf16.net->grad_arena, bytes);
+    assert_int_equal(dtype_of(&bf16, "c1"), CT_BF16);
+    assert_int_equal(dtype_of(&bf16, "n1"), CT_BF16);
+    assert_int_equal(dtype_of(&bf16, "k"), CT_BF16);
+    assert_int_equal(dtype_of(&bf16, "t"), CT_F32);
+    assert_int_equal(dtype_of(&bf16, "i"), CT_F32);
+    assert_int_equal(dtype_of(&f32, "c1"), CT_F32);
+    assert_true(3 * bf16.net->memory.unshared < 2 * f32.net->memory.unshared);
+    test_net_destroy(&f32), test_net_destroy(&bf16), test_net_destroy(&one);
+    test_net_destroy(&apart), test_net_destroy(&made_again);
+}
+
+static void test_stored(void **state)
+{
+    (void)state;
+    conv_case_each_bf16(stored);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_near_f32),
         cmocka_unit_test(test_emulated),
+        cmocka_unit_test(test_stored),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
