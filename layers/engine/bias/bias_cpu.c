@@ -179,8 +179,8 @@ static void add_masked(const void *ctx, int64_t k, int64_t at, int64_t inner, in
     const masked *m = ctx;
 
     (void)k, (void)second;
-    mask_block(inner, block, m->bf16, ct_num_at(m->top, m->bf16, at),
-               ct_num_to(m->dy, m->bf16, at), first);
+    mask_block(inner, block, m->bf16, ct_num_at(m->top, m->bf16, at), ct_num_to(m->dy, m->bf16, at),
+               first);
 }
 
 static ct_status blocked_backward(const ct_bias_desc *d, ct_exec *ex, const ct_bias_args *a)
