@@ -43,7 +43,9 @@ enum {
 static const uint32_t magic = 0xBEEFC0DE;
 
 #define FAIL_AT(_f, _fmt, ...)                                                                     \
-    CT_FAIL(CT_ERR_IO, "%s: %s: " _fmt, (_f)->who, (_f)->path, ##__VA_ARGS__)
+    (((_f)->who == NULL)                                                                           \
+         ? CT_ERR_IO                                                                               \
+         : CT_FAIL(CT_ERR_IO, "%s: %s: " _fmt, (_f)->who, (_f)->path, ##__VA_ARGS__))
 
 bool ct_read_at(int fd, void *to, size_t n, int64_t at)
 {
@@ -192,7 +194,7 @@ static ct_status walk_page(walk *w, uint64_t number, int depth)
     page_head h;
     ct_status status;
 
-    if (page == NULL) return CT_FAIL(CT_ERR_NOMEM, "%s: no memory for a page", w->f->who);
+    if (page == NULL) return CT_FAIL(CT_ERR_NOMEM, "%s: no memory for a page", w->f->path);
     status = (depth < MAX_DEPTH) ? read_page(w, number, page, &n_node)
                                  : FAIL_AT(w->f, "damaged: the tree is too deep");
     if (status == CT_OK) memcpy(&h, page, sizeof(h));

@@ -31,8 +31,8 @@ typedef struct ct_lmdb_entry {
     int64_t offset, size; /* of the value in the file; inside it */
 } ct_lmdb_entry;
 
-/** Reads the meta pages of an open file. CT_ERR_IO: cut off, damaged, of another kind; logged. The
- *  caller closes fd. */
+/** Reads the meta pages of an open file. CT_ERR_IO: cut off, damaged, of another kind; logged, here
+ *  and by the walk, unless who is NULL. The caller closes fd. */
 ct_status ct_lmdb_look(int fd, const char *path, const char *who, ct_lmdb_file *f);
 /** Visits all entries in the order of their keys; a visit that does not return CT_OK ends the walk
  *  with its status. Reads branch and leaf pages, no overflow pages. CT_ERR_IO, logged. */

@@ -6,6 +6,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -23,6 +24,7 @@ typedef struct slot {
     ct_status status;
     float *field[CT_MAX_FIELD];
     int64_t epoch, broken[2]; /* as in ct_batch */
+    char why[600];            /* of a fetch that failed on another rank, which has said it */
 } slot;
 
 struct ct_loader {
@@ -181,14 +183,14 @@ static ct_status make(ct_loader *l, int64_t generation, uint64_t seed, int64_t s
     ct_feed_part part;
     ct_status status;
 
+    s->why[0] = '\0';
     if (l->feed == NULL) return make_batch(l, NULL, seed, step, local, rest, s);
     CT_TRY(ct_feed_wait(l->feed, generation, step, &part));
     status = part.status;
     if (status == CT_OK) {
         status = make_batch(l, &part, seed, step, local, rest, s);
-    } else if (g->node_rank > 0) { /* the other one has said it, for itself */
-        (void)CT_FAIL(status, "rank %d, which reads for this node, failed: %s", g->member[0],
-                      part.text);
+    } else if (g->node_rank > 0) {
+        snprintf(s->why, sizeof(s->why), "%s", part.text);
     }
     ct_feed_done(l->feed, &part);
     return status;
@@ -432,6 +434,9 @@ ct_status ct_loader_take(ct_loader *l, uint64_t seed, int64_t step, ct_batch *ba
     }
     pthread_mutex_unlock(&l->lock);
     *wait_s += ct_clock_s() - start;
+    if ((status != CT_OK) && (s->why[0] != '\0'))
+        return CT_FAIL(status, "rank %d, which reads for this node, failed: %s",
+                       l->o.group->member[0], s->why);
     CT_TRY(status);
     for (int f = 0; f < CT_MAX_FIELD; f++) {
         batch_p->field[f] = s->field[f];

@@ -250,7 +250,7 @@ static void lmdb_describe(const ct_reader *r, int64_t id, char *text, size_t siz
     key_search k = { .left = place_in_file(s, id) };
     ct_lmdb_file file;
 
-    if ((f->fd >= 0) && (ct_lmdb_look(f->fd, f->path, r->who, &file) == CT_OK))
+    if ((f->fd >= 0) && (ct_lmdb_look(f->fd, f->path, NULL, &file) == CT_OK)) /* quiet */
         (void)ct_lmdb_walk(&file, search_key, &k);
     snprintf(text, size, "record %lld (key \"%s\") of %s", (long long)id, k.key,
              (s->shards.n_file > 1) ? f->path : r->source);
