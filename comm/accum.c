@@ -117,6 +117,95 @@ void ct_accum_all(const ct_accum *a, float *out)
     all_blocks(a, out);
 }
 
+/* What this step adds goes to out, what was there before stays in v, in this step's rate. */
+CT_SIMD_CLONES static void part(int64_t n, float carry, const float *step, float *v, float *out,
+                                double sum[2])
+{
+    double own = 0, before = 0;
+
+#pragma omp simd reduction(+ : own, before)
+    for (int64_t i = 0; i < n; ++i) {
+        v[i] *= carry;
+        out[i] = step[i];
+        own += (double)step[i] * step[i];
+        before += (double)v[i] * v[i];
+    }
+    sum[0] += own;
+    sum[1] += before;
+}
+
+static void apart_block(const ct_accum *a, int64_t first, int64_t n, float *out, double sum[2])
+{
+    float step[CT_SELECT_BLOCK] = { 0 };
+    ct_accum own = *a;
+
+    own.grad += first;
+    own.v = step;
+    own.carry = 1.0f;
+    if (own.weight != NULL) own.weight += first;
+    if (own.u != NULL) own.u += first;
+    ct_accum_block(&own, 0, n);
+    part(n, ((a->u != NULL) && (a->carry != 0)) ? a->carry : 1.0f, step, a->v + first, out + first,
+         sum);
+}
+
+/* Sums of parts that do not hang on the number of threads. */
+void ct_accum_apart(const ct_accum *a, float *out, double sum[2])
+{
+    enum { PARTS = 64 };
+    int64_t n_block = (a->n + CT_SELECT_BLOCK - 1) / CT_SELECT_BLOCK;
+    int team = ct_accum_team(a);
+    double of[PARTS][2] = { { 0 } };
+
+#pragma omp parallel for schedule(static) num_threads(team) if (team > 1)
+    for (int p = 0; p < PARTS; ++p) {
+        for (int64_t b = n_block * p / PARTS; b < n_block * (p + 1) / PARTS; ++b) {
+            int64_t first = b * CT_SELECT_BLOCK;
+            int64_t n = (a->n - first < CT_SELECT_BLOCK) ? a->n - first : CT_SELECT_BLOCK;
+
+            apart_block(a, first, n, out, of[p]);
+        }
+    }
+    sum[0] = sum[1] = 0;
+    for (int p = 0; p < PARTS; ++p) {
+        sum[0] += of[p][0];
+        sum[1] += of[p][1];
+    }
+}
+
+bool ct_accum_holds(const float *v, int64_t n)
+{
+    for (int64_t i = 0; i < n; ++i) {
+        if (v[i] != 0) return true;
+    }
+    return false;
+}
+
+CT_SIMD_CLONES static void send_block(int64_t n, float share, float *v, float *out)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) {
+        float sent = share * v[i];
+
+        out[i] += sent;
+        v[i] -= sent;
+    }
+}
+
+void ct_accum_send(const ct_accum *a, float share, float *out)
+{
+    int64_t n_block = (a->n + CT_SELECT_BLOCK - 1) / CT_SELECT_BLOCK;
+    int team = ct_accum_team(a);
+
+#pragma omp parallel for schedule(static) num_threads(team) if (team > 1)
+    for (int64_t b = 0; b < n_block; ++b) {
+        int64_t first = b * CT_SELECT_BLOCK;
+        int64_t n = (a->n - first < CT_SELECT_BLOCK) ? a->n - first : CT_SELECT_BLOCK;
+
+        send_block(n, share, a->v + first, out + first);
+    }
+}
+
 double ct_accum_square(const float *v, int64_t n)
 {
     double sum = 0;

@@ -32,9 +32,9 @@ bool ct_auto_is_near(const ct_auto_times *coded, const ct_auto_times *dense);
 
 typedef enum { CT_AUTO_NEW, CT_AUTO_DENSE, CT_AUTO_CODED } ct_auto_now;
 
-/** Plans that take steps one after the other. Dense is the last of them, but tried first: so what
- *  codecs leave behind need not be sent in between, which after many steps would be one of many
- *  times the rate. Codecs near the best plan, and the best, have a second turn. */
+/** Plans that take steps one after the other. Dense is the last of them, but tried first: others
+ * may end sooner where it took much longer. Codecs near the best plan, and the best, have a second
+ *  turn. */
 enum { CT_AUTO_PLANS = 4 };
 typedef struct ct_auto_trials {
     int n_plan, at;

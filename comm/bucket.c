@@ -121,8 +121,7 @@ static void note_coding(ct_bucket *b)
     b->coded_bytes = s.bytes_coded - b->coded_before;
 }
 
-/* Before the codec's warm-up is over, or to bring everyone up to date. What was not sent yet goes
- * along whole. */
+/* Before the codec's warm-up is over, or to bring everyone up to date. */
 static ct_status leave_dense(ct_bucket *b, const ct_coded_step *step)
 {
     if (b->cut.coded && (b->ops->fold != NULL)) {
@@ -157,7 +156,7 @@ static bool is_dense_step(const ct_bucket *b, const ct_coded_step *step)
     int64_t iteration = step->iteration;
     const ct_codec_config *c = b->codec_config;
 
-    if (!b->cut.coded || step->dense || (iteration < c->warmup_iterations)) return true;
+    if (!b->cut.coded || b->leaves || (iteration < c->warmup_iterations)) return true;
     return (c->resync_iterations > 0) && ((iteration + 1) % c->resync_iterations == 0);
 }
 
@@ -167,6 +166,11 @@ ct_status ct_bucket_leave(ct_bucket *b, const ct_coded_step *step)
     ct_coded_step own = *step;
 
     own.rate *= b->range->rate_mult;
+    /* those that `resync` brings stand alone */
+    if (dense && !b->leaves)
+        own = (ct_coded_step){
+            .iteration = own.iteration, .scale = own.scale, .rate = own.rate, .begins = true
+        };
     b->left_at = ct_clock_s();
     b->traced_at = ct_trace_start(b->trace);
     b->iteration = step->iteration;

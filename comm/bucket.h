@@ -28,6 +28,7 @@ typedef struct ct_bucket {
     _Atomic int missing;    /* gradients not ready                  */
     _Atomic bool dense_now; /* this step travels as plain f32       */
     bool dense_alone;       /* one rank, or never dense             */
+    bool leaves;            /* its codec: dense from now on         */
     ct_coll_ways dense;
     ct_repro *repro;         /* dense in its place, where the config says so; NULL: no     */
     const ct_coded_ops *ops; /* cut.coded: its codec, …                                    */

@@ -18,9 +18,10 @@
  * was left behind arrives at the rate of the step in which it arrives, as in the papers, whose rate
  * stands outside (docs/compression.md says why); momentum itself stays Caffe's. S, a part of V, is
  * sent: V = V - S, and with mask_momentum U = 0 where S is not. The solver then does weight =
- * weight - sum over ranks of S, and nothing else. A dense step sends all of V, and leaves U alone.
- * So with everything sent always this is Caffe's SGD exactly, and codecs may be switched on and off
- * at any step without losing anything. (comm/select.h has these three lines.)
+ * weight - sum over ranks of S, and nothing else. A dense step sends this step's update, and of V
+ * so much that it goes no farther (coded_keep.h). So with everything sent always this is Caffe's
+ * SGD exactly, and codecs may be switched on and off at any step without losing anything.
+ * (comm/select.h has these three lines.)
  *
  * A parameter that is not absorbed: V = V + grad, S is sent, and the solver applies scale, decay,
  * rate and momentum to the sum.
@@ -84,8 +85,8 @@ typedef struct ct_coded_step {
     int64_t iteration;
     float scale; /* 1 / iter_size, times what local_clip makes of it               */
     float rate;  /* of this parameter in this step: lr * lr_mult                   */
-    bool dense;  /* whatever the configuration says: all of V travels …             */
-    float keep;  /* … but this share of it                                          */
+    bool begins; /* dense: the first after others                                  */
+    float least; /* dense: share of V that leaves at least                         */
 } ct_coded_step;
 
 /** Since creation, on this rank. */
@@ -152,9 +153,8 @@ typedef struct ct_coded_ops {
     /** Collective, in one order on all ranks, as destroy (NULL allowed) is. */
     ct_status (*create)(const ct_coded_setup *setup, void **obj_p);
     void (*destroy)(void *obj);
-    /** A dense step: turns grad into what is to be summed (absorbed: all of V, after this step's
-     *  gradient; else grad + V), and leaves V = 0, or step->keep of what it was. NULL: grad is it.
-     * Local. */
+    /** A dense step: turns grad into what is to be summed: this step's update (absorbed), or the
+     *  gradient, and as much of V as may go at once (coded_keep.h). NULL: grad is it. Local. */
     ct_status (*fold)(void *obj, const ct_coded_step *step);
     /** Encodes and starts. CT_ERR_DIVERGED where the gradient is not finite. */
     ct_status (*start)(void *obj, const ct_coded_step *step);

@@ -1,6 +1,7 @@
 #include "comm/coded_keep.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "framework/base/clock.h"
 
@@ -41,6 +42,7 @@ ct_accum ct_keep_accum(ct_keep *k, const ct_coded_step *step, int64_t first, int
     const ct_coded_setup *s = k->setup;
     bool decays = s->absorb && (s->weight != NULL) && (s->decay != 0);
 
+    k->empty = false;
     return (ct_accum){ .grad = s->grad + first,
                        .weight = decays ? s->weight + first : NULL,
                        .u = s->absorb ? k->u + first : NULL,
@@ -56,23 +58,34 @@ ct_accum ct_keep_accum(ct_keep *k, const ct_coded_step *step, int64_t first, int
                        .n_thread = s->comm->n_thread };
 }
 
-/* share of what is to be sent stays behind. */
-static void keep_back(float *grad, float *v, int64_t n, float share, int n_thread)
+/* How much of V goes along, of squares of the update and of V. */
+static float share_of(double update, double v, int n_rank, float least)
 {
-#pragma omp parallel for simd schedule(static) num_threads(n_thread)
-    for (int64_t i = 0; i < n; ++i) {
-        v[i] = share * grad[i];
-        grad[i] -= v[i];
-    }
+    double share = (v > 0) ? sqrt(update / (v * n_rank)) : 1;
+
+    if (share < (double)least) share = (double)least;
+    return (share < 1) ? (float)share : 1.0f; /* 1 where it is not a number: that shows soon */
 }
 
 void ct_keep_fold(ct_keep *k, const ct_coded_step *step, ct_coded_stats *stats)
 {
-    double start = ct_clock_s();
-    ct_accum a = ct_keep_accum(k, step, 0, k->setup->n, k->setup->comm->size);
+    double start = ct_clock_s(), sum[2];
+    const ct_coded_setup *s = k->setup;
+    bool empty = k->empty || !ct_accum_holds(k->v, s->n);
+    ct_accum a = ct_keep_accum(k, step, 0, s->n, s->comm->size);
 
-    ct_accum_all(&a, k->setup->grad);
-    if (step->keep > 0) keep_back(k->setup->grad, k->v, k->setup->n, step->keep, a.n_thread);
+    if (empty) {
+        ct_accum_all(&a, s->grad);
+    } else {
+        float share = 1.0f;
+
+        if (s->absorb && step->begins && k->masks) memset(k->u, 0, sizeof(*k->u) * (size_t)s->n);
+        ct_accum_apart(&a, s->grad, sum);
+        share = share_of(sum[0], sum[1], s->comm->size, step->least);
+        ct_accum_send(&a, share, s->grad);
+        empty = (share == 1.0f);
+    }
+    k->empty = empty;
     stats->accumulate_s += ct_clock_s() - start;
 }
 
@@ -90,6 +103,7 @@ bool ct_keep_state(ct_keep *k, int i, ct_coded_state *out)
     };
 
     if ((i < 0) || (i >= ct_keep_states(k))) return false;
+    k->empty = false; /* who looks may write */
     *out = all[i];
     return true;
 }

@@ -74,6 +74,7 @@ static ct_status prepare(sparse *x)
                             .k_own = k,
                             .copies = 1 };
     CT_TRY(ct_keep_acquire(s, &x->keep));
+    x->keep.masks = s->config->mask_momentum;
     CT_TRY(ct_sparse_selection(s->config->selection, &kind));
     if (s->comm->size > 1) {
         CT_TRY(ct_exch_choose(s->comm, s->n, k, x->req.form, exchange_name(s), &exch));
@@ -126,7 +127,6 @@ static ct_status sparse_fold(void *obj, const ct_coded_step *step)
 
     ct_keep_fold(&x->keep, step, &x->stats);
     x->spread_u = has_nodes(x) && x->setup.absorb;
-    x->spread_v = has_nodes(x) && (step->keep > 0);
     return CT_OK;
 }
 

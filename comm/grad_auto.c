@@ -23,6 +23,7 @@ void ct_grad_auto_destroy(ct_grad_auto *a)
     free(a->seconds);
     free(a->count);
     free(a->way);
+    free(a->home);
     free(a);
 }
 
@@ -35,7 +36,9 @@ static ct_status acquire(ct_grad_auto *a)
     a->seconds = calloc(n * CT_CHOOSE_WAYS, sizeof(*a->seconds));
     a->count = malloc(sizeof(*a->count) * n);
     a->way = malloc(sizeof(*a->way) * n);
-    if ((a->range == NULL) || (a->seconds == NULL) || (a->count == NULL) || (a->way == NULL))
+    a->home = malloc(sizeof(*a->home) * n);
+    if ((a->range == NULL) || (a->seconds == NULL) || (a->count == NULL) || (a->way == NULL) ||
+        (a->home == NULL))
         return CT_FAIL(CT_ERR_NOMEM, "no memory to choose compression");
     for (int i = 0; i < gp->n_range; ++i) {
         a->range[i] = gp->range[i];
@@ -199,9 +202,9 @@ ct_status ct_grad_auto_plan(ct_grad_auto *a, ct_line *seen)
     return status;
 }
 
-void ct_grad_auto_take(ct_grad_auto *a, const ct_auto_plan *p)
+void ct_grad_auto_take(ct_grad_auto *a, const int *way)
 {
-    memcpy(a->way, p->way, sizeof(*a->way) * (size_t)a->gp->n_range);
+    memmove(a->way, way, sizeof(*a->way) * (size_t)a->gp->n_range);
     memcpy(a->gp->range, a->range, sizeof(*a->range) * (size_t)a->gp->n_range);
     ct_choose_apply(&a->ways, a->way, a->gp->range, a->gp->n_range);
 }
@@ -305,7 +308,7 @@ ct_status ct_grad_auto_create(ct_grad_pipe *gp, ct_grad_auto **a_p)
         goto done;
     }
     CT_TRY_GOTO(status, done, prepare(a, most));
-    ct_grad_auto_take(a, &a->plan[0]);
+    ct_grad_auto_take(a, a->plan[0].way);
     ct_grad_auto_log(a, &a->plan[0],
                      is_dense(a)                 ? "off is faster here"
                      : (gp->config.line == NULL) ? "were there nothing to hide behind"

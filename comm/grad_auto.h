@@ -9,10 +9,12 @@
  * clearly faster than dense. Later, steps that are much longer in a few windows in a row than they
  * were when this was decided have it decided anew.
  *
- * A plan is changed between steps, and loses nothing: the steps before a range goes dense send all
- * of V, a part each, since at once it would be a step of many times the rate; what ranks then have
- * of its momentum goes, summed, to the solver, and back in equal shares. All ranks decide from the
- * same numbers.
+ * What is tried hurts nobody: in a trial the codecs that leave something behind work on shares of
+ * the solver's momentum, and travel, land and are read as ever, but no weight moves by what they
+ * sum, and what they keep is forgotten. What the pipe kept before waits aside. Plans that round,
+ * and dense ones, are steps like any other. The way that was decided on loses nothing: where it has
+ * no place for what was left behind before, dense steps bring that to the weights, no faster than
+ * they move them by themselves (coded_keep.h). All ranks decide from the same numbers.
  */
 #ifndef CT_GRAD_AUTO_H
 #define CT_GRAD_AUTO_H
@@ -23,9 +25,9 @@
  *  tried. Collective. */
 ct_status ct_grad_auto_create(ct_grad_pipe *gp, ct_grad_auto **a_p);
 void ct_grad_auto_destroy(ct_grad_auto *a); /* NULL allowed */
-/** A step begins; may change the pipe's plan. *dense_p: the step is to be dense, but for the share
- *  *keep_p of what codecs keep. Collective; with the lock held. */
-ct_status ct_grad_auto_step(ct_grad_auto *a, int64_t iteration, bool *dense_p, float *keep_p);
+/** A step begins; may change the pipe's plan. *begins_p, *least_p: of ct_coded_step. Collective;
+ *  with the lock held. */
+ct_status ct_grad_auto_step(ct_grad_auto *a, int64_t iteration, bool *begins_p, float *least_p);
 /** Plans are going to be tried: the pipe is tuned afterwards. */
 bool ct_grad_auto_tries(const ct_grad_auto *a);
 /** At the end: what steps took against what was predicted, and measured dense. */

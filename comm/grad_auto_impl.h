@@ -8,16 +8,16 @@
 #include "comm/grad_auto.h"
 #include "comm/watch.h"
 
-/* What was not sent goes in as many dense steps as there were without them, an equal part in each:
- * so much a step as momentum would have made of it. No fewer, and no more, than these. */
-enum { CT_AUTO_LEAST_FOLDS = 6, CT_AUTO_MOST_FOLDS = 24 };
+/* Dense steps until nothing is left behind, at most; the last ones send more than may go at once
+ * (coded_keep.h). */
+enum { CT_AUTO_MOST_LEAVING = 512 };
 enum { CT_AUTO_TRIED = CT_AUTO_PLANS - 1 /* plans with codecs */ };
 
 typedef enum {
     CT_AUTO_MODEL, /* the model decided, and that is that   */
     CT_AUTO_WATCH, /* how long computation takes            */
     CT_AUTO_TRY,   /* a plan takes its steps                */
-    CT_AUTO_FOLD,  /* the step that is over was dense: now to a plan that keeps nothing */
+    CT_AUTO_LEAVE, /* what codecs kept is sent, before they are given up */
     CT_AUTO_FIXED
 } ct_auto_phase;
 
@@ -37,14 +37,13 @@ struct ct_grad_auto {
     int64_t *count; /* [n_range] */
     ct_watch watch;
     ct_auto_phase phase;
-    int64_t unsent; /* steps, since everything was sent, of plans that keep something */
-    int fold;       /* dense steps that are left, this one included, until everything is sent */
+    int leaving; /* dense steps that are left, this one included, until nothing is left behind */
     int n_plan;
     ct_auto_plan plan[CT_AUTO_PLANS]; /* the last is dense                     */
     ct_auto_trials trials;            /* of them                               */
     int *way;                         /* [n_range] that the pipe goes          */
-    int next;                         /* plan to go to                          */
-    bool decided;                     /* … for good                             */
+    int *home;                        /* [n_range] that it went before plans were tried */
+    int next;                         /* the plan that was decided on           */
     int skip;
     double begun_at;
     ct_auto_drift drift;
@@ -54,8 +53,8 @@ struct ct_grad_auto {
 /** Rank 0 chooses on the line that was seen; NULL: on the configuration's, or an empty one. All
  *  ranks then have its plans. Collective. */
 ct_status ct_grad_auto_plan(ct_grad_auto *a, ct_line *seen);
-/** The pipe's ranges from now on have the plan's codecs; its buckets are still the old ones. */
-void ct_grad_auto_take(ct_grad_auto *a, const ct_auto_plan *p);
+/** The pipe's ranges from now on go these ways; its buckets are still the old ones. */
+void ct_grad_auto_take(ct_grad_auto *a, const int *way);
 void ct_grad_auto_log(const ct_grad_auto *a, const ct_auto_plan *p, const char *why);
 
 #endif

@@ -14,42 +14,45 @@ static bool keeps(const ct_grad_auto *a, int way)
     return (way > 0) && a->ways.way[way].ops->keeps;
 }
 
-static bool keeps_any(const ct_grad_auto *a)
+static bool absorbs(const ct_grad_auto *a, int way)
 {
-    bool any = false;
-
-    for (int i = 0; i < a->gp->n_range; ++i) any = any || keeps(a, a->way[i]);
-    return any;
+    return (way > 0) && a->ways.way[way].config.momentum_correction;
 }
 
-static bool must_fold(const ct_grad_auto *a, const ct_auto_plan *p)
+/* What is left behind on one way has no place on the other. */
+static bool gives_up(const ct_grad_auto *a, int from, int to)
 {
-    bool must = false;
-
-    for (int i = 0; i < a->gp->n_range; ++i)
-        must = must || (keeps(a, a->way[i]) && !keeps(a, p->way[i]));
-    return must;
+    return keeps(a, from) && (!keeps(a, to) || (absorbs(a, from) != absorbs(a, to)));
 }
 
-static bool goes(const ct_grad_auto *a, const ct_auto_plan *p)
+static bool goes(const ct_grad_auto *a, const int *way)
 {
-    return memcmp(a->way, p->way, sizeof(*a->way) * (size_t)a->gp->n_range) == 0;
+    return memcmp(a->way, way, sizeof(*a->way) * (size_t)a->gp->n_range) == 0;
 }
 
-static ct_status change(ct_grad_auto *a, const ct_auto_plan *p)
+/* Plans are tried so that they cannot hurt: what codecs absorb in a trial moves no weight, and what
+ * they leave behind is forgotten. */
+static ct_status try(ct_grad_auto *a, const int *way)
 {
-    if (goes(a, p)) return CT_OK;
-    ct_grad_auto_take(a, p);
+    if (a->gp->aside == NULL)
+        memcpy(a->home, a->way, sizeof(*a->home) * (size_t)a->gp->n_range);
+    else if (goes(a, way))
+        return CT_OK;
+    ct_grad_auto_take(a, way);
+    return ct_grad_pipe_recode_to_try(a->gp);
+}
+
+static ct_status go(ct_grad_auto *a, const int *way)
+{
+    if ((a->gp->aside == NULL) && goes(a, way)) return CT_OK;
+    ct_grad_auto_take(a, way);
     return ct_grad_pipe_recode(a->gp);
 }
 
 /* What is fixed is tuned as any pipe is. */
-static ct_status arrive(ct_grad_auto *a)
+static ct_status settle(ct_grad_auto *a)
 {
-    CT_TRY(change(a, &a->plan[a->next]));
-    a->skip = 1;
-    a->phase = CT_AUTO_TRY;
-    if (!a->decided) return CT_OK;
+    CT_TRY(go(a, a->plan[a->next].way));
     a->phase = CT_AUTO_FIXED;
     a->held = a->next;
     CT_TRY(ct_grad_tune_create(a->gp, &a->gp->tune));
@@ -58,16 +61,37 @@ static ct_status arrive(ct_grad_auto *a)
     return CT_OK;
 }
 
-/* With dense steps before, where something is kept that the next plan has no place for. */
-static ct_status go(ct_grad_auto *a, int plan, bool for_good)
+/* ---- leaving: dense steps until what was left behind is with the weights */
+
+/* On any rank, of ranges whose way home is given up. */
+static ct_status look_for_kept(const ct_grad_auto *a, int64_t *any_p)
 {
-    a->next = plan;
-    a->decided = for_good;
-    if (!must_fold(a, &a->plan[plan])) return arrive(a);
-    a->fold = (int)((a->unsent < CT_AUTO_MOST_FOLDS) ? a->unsent : CT_AUTO_MOST_FOLDS);
-    if (a->fold < CT_AUTO_LEAST_FOLDS) a->fold = CT_AUTO_LEAST_FOLDS;
-    a->phase = CT_AUTO_FOLD;
+    const ct_auto_plan *to = &a->plan[a->next];
+
+    *any_p = 0;
+    for (int i = 0; (*any_p == 0) && (i < a->gp->n_range); ++i)
+        *any_p = gives_up(a, a->home[i], to->way[i]) && ct_grad_pipe_holds(a->gp, i);
+    return ct_comm_max(a->gp->comm, any_p, 1);
+}
+
+static ct_status begin_leaving(ct_grad_auto *a)
+{
+    CT_TRY(go(a, a->home));
+    for (int i = 0; i < a->gp->n_range; ++i)
+        a->gp->bucket[a->gp->bucket_of[i]].leaves =
+            gives_up(a, a->home[i], a->plan[a->next].way[i]);
+    a->leaving = CT_AUTO_MOST_LEAVING;
+    a->phase = CT_AUTO_LEAVE;
     return CT_OK;
+}
+
+static ct_status leave(ct_grad_auto *a)
+{
+    int64_t any = 0;
+
+    CT_TRY(look_for_kept(a, &any));
+    a->leaving -= 1;
+    return (any > 0) ? CT_OK : settle(a);
 }
 
 /* ---- deciding */
@@ -88,6 +112,7 @@ static ct_status decide(ct_grad_auto *a, int plan)
     int dense = a->n_plan - 1;
     double dense_ms = 1e3 * ct_auto_median(&a->trials.times[dense]);
     char tried[96], why[224];
+    int64_t any = 0;
 
     say_tried(a, tried, sizeof(tried));
     if (plan == dense) {
@@ -98,13 +123,23 @@ static ct_status decide(ct_grad_auto *a, int plan)
                  1e3 * ct_auto_median(&a->trials.times[plan]), dense_ms, tried);
         ct_grad_auto_log(a, &a->plan[plan], why);
     }
-    return go(a, plan, true);
+    a->next = plan;
+    CT_TRY(look_for_kept(a, &any));
+    return (any > 0) ? begin_leaving(a) : settle(a);
+}
+
+static ct_status try_plan(ct_grad_auto *a, int plan)
+{
+    CT_TRY(try(a, a->plan[plan].way));
+    a->skip = 1;
+    a->phase = CT_AUTO_TRY;
+    return CT_OK;
 }
 
 static ct_status begin_trials(ct_grad_auto *a)
 {
     ct_auto_trials_begin(&a->trials, a->n_plan);
-    return go(a, a->trials.at, false);
+    return try_plan(a, a->trials.at);
 }
 
 /* What the model said when nothing hid anything is tried beside what it says now: messages take
@@ -152,6 +187,7 @@ static ct_status watch(ct_grad_auto *a)
         return ct_grad_tune_create(a->gp, &a->gp->tune);
     }
     if (!a->watch.on) {
+        CT_TRY(try(a, a->way));
         a->watch.on = true;
         ct_watch_turn(&a->watch, true);
         return CT_OK;
@@ -173,7 +209,7 @@ static ct_status note_try(ct_grad_auto *a, double last_s)
     CT_TRY(ct_comm_max(a->gp->comm, &ns, 1));
     turn = ct_auto_trials_add(&a->trials, ns, a->held, &plan);
     if (turn == CT_AUTO_STAY) return CT_OK;
-    return (turn == CT_AUTO_NEXT) ? go(a, plan, false) : decide(a, plan);
+    return (turn == CT_AUTO_NEXT) ? try_plan(a, plan) : decide(a, plan);
 }
 
 static ct_status look_for_drift(ct_grad_auto *a, double last_s)
@@ -192,14 +228,14 @@ static ct_status look_for_drift(ct_grad_auto *a, double last_s)
     return begin_trials(a);
 }
 
-ct_status ct_grad_auto_step(ct_grad_auto *a, int64_t iteration, bool *dense_p, float *keep_p)
+ct_status ct_grad_auto_step(ct_grad_auto *a, int64_t iteration, bool *begins_p, float *least_p)
 {
     double now = ct_clock_s(), last_s = now - a->begun_at;
     ct_status status = CT_OK;
 
     a->begun_at = now;
-    *keep_p = 0;
-    *dense_p = false;
+    *least_p = 0;
+    *begins_p = false;
     if (iteration < a->gp->config.codec_config.warmup_iterations) return CT_OK;
     switch (a->phase) {
     case CT_AUTO_MODEL:
@@ -210,18 +246,16 @@ ct_status ct_grad_auto_step(ct_grad_auto *a, int64_t iteration, bool *dense_p, f
     case CT_AUTO_TRY:
         status = note_try(a, last_s);
         break;
-    case CT_AUTO_FOLD:
-        a->fold -= 1;
-        if (a->fold == 0) status = arrive(a);
+    case CT_AUTO_LEAVE:
+        status = leave(a);
         break;
     case CT_AUTO_FIXED:
         status = look_for_drift(a, last_s);
         break;
     }
-    *dense_p = (a->fold > 0);
-    if (a->fold > 0) *keep_p = 1 - 1 / (float)a->fold;
-    if (a->fold == 0) a->unsent += keeps_any(a);
-    if (a->fold == 1) a->unsent = 0;
+    if (a->phase != CT_AUTO_LEAVE) return status;
+    *begins_p = (a->leaving == CT_AUTO_MOST_LEAVING);
+    *least_p = 1 / (float)a->leaving;
     return status;
 }
 
@@ -258,9 +292,8 @@ int ct_grad_auto_n_step(const ct_grad_auto *a)
     int tune = a->gp->config.tune_iterations;
 
     if ((a->phase == CT_AUTO_MODEL) || (a->phase == CT_AUTO_FIXED)) return 0;
-    /* each plan, and the near ones again; folds; then the tuning of the pipe */
-    return 1 + CT_WATCH_CYCLES + 2 * CT_AUTO_MOST_FOLDS + 2 * CT_AUTO_PLANS * (CT_AUTO_STEPS + 1) +
-           ct_grad_tune_most(tune);
+    /* each plan, and the near ones again; then the tuning of the pipe */
+    return 1 + CT_WATCH_CYCLES + 2 * CT_AUTO_PLANS * (CT_AUTO_STEPS + 1) + ct_grad_tune_most(tune);
 }
 
 void ct_grad_auto_enter(ct_grad_auto *a)

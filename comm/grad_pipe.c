@@ -210,6 +210,7 @@ void ct_grad_pipe_destroy(ct_grad_pipe *gp)
     ct_grad_auto_report(gp->choice);
     ct_grad_tune_destroy(gp->tune);
     ct_grad_auto_destroy(gp->choice);
+    ct_grad_pipe_forget_aside(gp);
     for (int i = 0; i < gp->n_bucket; ++i) ct_bucket_release(&gp->bucket[i]);
     free(gp->range);
     free(gp->keys);
@@ -247,11 +248,28 @@ int ct_grad_pipe_n_trial(const ct_grad_pipe *gp)
     return (gp->tune != NULL) ? ct_grad_tune_n_step(gp->tune) : 0;
 }
 
+/* What is only tried is nobody's business; of what waits aside the momentum need not be there. */
+static bool aside_state(ct_grad_pipe *gp, int i, int k, ct_coded_state *out)
+{
+    ct_grad_kept *c = &gp->aside[i];
+    ct_coded_state all[] = {
+        { .name = CT_CODED_RESIDUAL, .data = c->v, .count = gp->range[i].count },
+        { .name = CT_CODED_RATE, .data = &c->rate, .count = 1, .replicated = true },
+        { .name = CT_CODED_MOMENTUM, .data = c->u, .count = gp->range[i].count },
+    };
+    int n = (c->v == NULL) ? 0 : !c->absorbed ? 1 : (c->u == NULL) ? 2 : 3;
+
+    if ((k < 0) || (k >= n)) return false;
+    *out = all[k];
+    return true;
+}
+
 bool ct_grad_pipe_state(ct_grad_pipe *gp, int i, int k, ct_coded_state *out)
 {
     const ct_bucket *b = NULL;
 
     if ((i < 0) || (i >= gp->n_range)) return false;
+    if (gp->aside != NULL) return aside_state(gp, i, k, out);
     b = &gp->bucket[gp->bucket_of[i]]; /* a coded one has one range */
     return (b->coded != NULL) && (b->ops->state != NULL) && b->ops->state(b->coded, k, out);
 }
@@ -269,6 +287,11 @@ ct_status ct_grad_pipe_restored(ct_grad_pipe *gp)
 bool ct_grad_pipe_absorbs(const ct_grad_pipe *gp, int i)
 {
     return (i >= 0) && (i < gp->n_range) && gp->bucket[gp->bucket_of[i]].absorbed;
+}
+
+bool ct_grad_pipe_tries(const ct_grad_pipe *gp, int i)
+{
+    return (gp->aside != NULL) && ct_grad_pipe_absorbs(gp, i);
 }
 
 void ct_grad_pipe_share(ct_grad_pipe *gp, float *history)

@@ -118,6 +118,9 @@ bool ct_grad_pipe_state(ct_grad_pipe *gp, int i, int k, ct_coded_state *out);
 ct_status ct_grad_pipe_restored(ct_grad_pipe *gp);
 /** The sum is what the weight changes by: decay, momentum and rate are in it (coded.h). */
 bool ct_grad_pipe_absorbs(const ct_grad_pipe *gp, int i);
+/** This step's sum of range i, which it absorbs, only shows how long codecs take: the weight stays.
+ */
+bool ct_grad_pipe_tries(const ct_grad_pipe *gp, int i);
 /** The codec that range i travels by: its own or the pipe's, "none" where it is dense; *config_p
  *  (NULL allowed) is its configuration. */
 const ct_coded_ops *ct_grad_range_codec(const ct_grad_pipe_config *config,

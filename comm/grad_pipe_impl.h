@@ -9,6 +9,13 @@
 typedef struct ct_grad_tune ct_grad_tune;
 typedef struct ct_grad_auto ct_grad_auto;
 
+/** What a codec keeps of a range, apart from the bucket. */
+typedef struct ct_grad_kept {
+    float *v, *u; /* [count], owned; NULL: there is none */
+    float rate;   /* in which V counts                   */
+    bool absorbed;
+} ct_grad_kept;
+
 /* Who touches what: everything from `landed` to `n_left`, and the buckets but for their atomics,
  * only under the communicator's lock; the rest only the main thread. */
 struct ct_grad_pipe {
@@ -34,6 +41,8 @@ struct ct_grad_pipe {
     ct_grad_auto *choice;  /* type AUTO; NULL: nothing to choose                    */
     float *history;        /* of the solver, as the arena; borrowed; NULL: unknown   */
     ct_trace *trace;       /* borrowed                                              */
+    ct_grad_kept *aside;   /* [n_range] what codecs keep, while others are only tried; NULL: the
+                              buckets have it                                       */
     int generation;        /* of buckets                                            */
     _Atomic bool remaking; /* the buckets are being made: nobody looks              */
     double past_encode_s;  /* of buckets of earlier generations, …                  */
@@ -62,8 +71,15 @@ void ct_grad_pipe_log_coding(const ct_grad_pipe *gp);
 /** Cuts the ranges into buckets and makes these, and what lists them. Collective. */
 ct_status ct_grad_pipe_make_buckets(ct_grad_pipe *gp);
 /** The same again, the ranges' codecs having changed; what codecs keep goes over. Ranges that
- *  keep nothing any more have just had a dense step. Collective. */
+ *  keep nothing any more have nothing left behind. Collective. */
 ct_status ct_grad_pipe_recode(ct_grad_pipe *gp);
+/** The same, but to try codecs: until the next recode what they keep is of no importance, and of
+ *  what they absorb nothing moves (ct_grad_pipe_tries()). Needs `history`. Collective. */
+ct_status ct_grad_pipe_recode_to_try(ct_grad_pipe *gp);
+/** What they had kept before may not be lost with the codecs that the ranges have now: is there
+ *  any of range i, on this rank. */
+bool ct_grad_pipe_holds(const ct_grad_pipe *gp, int i);
+void ct_grad_pipe_forget_aside(ct_grad_pipe *gp);
 
 /** Makes the thread, where the configuration may come to need one. CT_ERR_CONFIG. */
 ct_status ct_grad_pipe_open_thread(ct_grad_pipe *gp);

@@ -1,19 +1,17 @@
 /* The pipe changes the ways of its gradients between two steps, and loses nothing.
  *
  * V of a range that stays compressed goes over with its rate, as does U. Where a range keeps
- * nothing from now on its V is 0, since the step before sent all; its U, summed over the ranks, is
+ * nothing from now on its V is 0, since the steps before sent all; its U, summed over the ranks, is
  * what the solver's momentum would have become, and goes there. The other way round each rank
- * starts with an equal share of the solver's momentum. */
+ * starts with an equal share of the solver's momentum.
+ *
+ * While codecs are only tried, V stays aside, and the momentum is the solver's: codecs begin with
+ * shares of it, and what becomes of those is forgotten. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "comm/grad_pipe_impl.h"
-
-typedef struct carried {
-    float *v, *u; /* [count], owned; NULL: there is none */
-    float rate;   /* in which V counts                   */
-    bool absorbed;
-} carried;
+#include "comm/select.h"
 
 static float *find_state(const ct_grad_pipe *gp, int i, const char *name)
 {
@@ -40,6 +38,13 @@ static ct_status copy_state(const ct_grad_pipe *gp, int i, const char *name, flo
     return CT_OK;
 }
 
+bool ct_grad_pipe_holds(const ct_grad_pipe *gp, int i)
+{
+    const float *v = (gp->aside != NULL) ? gp->aside[i].v : find_state(gp, i, CT_CODED_RESIDUAL);
+
+    return (v != NULL) && ct_accum_holds(v, gp->range[i].count);
+}
+
 /* gp->range has the new codecs, the buckets the old ones. */
 static bool will_absorb(const ct_grad_pipe *gp, int i)
 {
@@ -63,20 +68,50 @@ static ct_status sum_momentum(ct_grad_pipe *gp, int i)
     return ct_coll_run(ops, gp->comm, history, n, CT_F32);
 }
 
-static ct_status carry_out(ct_grad_pipe *gp, carried *c)
+static ct_status carry_out(ct_grad_pipe *gp, int i, ct_grad_kept *c)
+{
+    const float *rate = find_state(gp, i, CT_CODED_RATE);
+    bool absorbs = will_absorb(gp, i);
+
+    c->absorbed = gp->bucket[gp->bucket_of[i]].absorbed;
+    if (c->absorbed && !absorbs && (gp->history != NULL)) CT_TRY(sum_momentum(gp, i));
+    if (c->absorbed != absorbs) return CT_OK;
+    CT_TRY(copy_state(gp, i, CT_CODED_RESIDUAL, &c->v));
+    CT_TRY(copy_state(gp, i, CT_CODED_MOMENTUM, &c->u));
+    if (rate != NULL) c->rate = *rate;
+    return CT_OK;
+}
+
+/* V waits. U is no momentum where it was built up while nothing moved (coded_keep.h): then it
+ * waits, too. */
+static ct_status set_aside(ct_grad_pipe *gp, int i, ct_grad_kept *c)
+{
+    const ct_bucket *b = &gp->bucket[gp->bucket_of[i]];
+    const float *u = find_state(gp, i, CT_CODED_MOMENTUM), *rate = find_state(gp, i, CT_CODED_RATE);
+    int64_t n = gp->range[i].count, has[2];
+
+    if (!b->cut.coded) return CT_OK;
+    c->absorbed = b->absorbed;
+    has[0] = (u != NULL) && ct_accum_holds(u, n);
+    has[1] = ct_grad_pipe_holds(gp, i);
+    CT_TRY(ct_comm_max(gp->comm, has, 2));
+    if (rate != NULL) c->rate = *rate;
+    if (has[1] > 0) {
+        CT_TRY(copy_state(gp, i, CT_CODED_RESIDUAL, &c->v));
+        if (b->ops->sparse && b->codec_config->mask_momentum) {
+            CT_TRY(copy_state(gp, i, CT_CODED_MOMENTUM, &c->u));
+            has[0] = 0;
+        }
+    }
+    if (has[0] > 0) return sum_momentum(gp, i);
+    if (c->absorbed) memset(gp->history + gp->range[i].offset, 0, sizeof(float) * (size_t)n);
+    return CT_OK;
+}
+
+static ct_status carry_all_out(ct_grad_pipe *gp, bool try, ct_grad_kept *c)
 {
     for (int i = 0; i < gp->n_range; ++i) {
-        bool absorbs = will_absorb(gp, i);
-        const float *rate = NULL;
-
-        if (gp->range[i].count == 0) continue;
-        c[i].absorbed = gp->bucket[gp->bucket_of[i]].absorbed;
-        if (c[i].absorbed && !absorbs && (gp->history != NULL)) CT_TRY(sum_momentum(gp, i));
-        if (c[i].absorbed != absorbs) continue;
-        CT_TRY(copy_state(gp, i, CT_CODED_RESIDUAL, &c[i].v));
-        CT_TRY(copy_state(gp, i, CT_CODED_MOMENTUM, &c[i].u));
-        rate = find_state(gp, i, CT_CODED_RATE);
-        if (rate != NULL) c[i].rate = *rate;
+        if (gp->range[i].count > 0) CT_TRY(try ? set_aside(gp, i, &c[i]) : carry_out(gp, i, &c[i]));
     }
     return CT_OK;
 }
@@ -86,7 +121,8 @@ static void put(float *to, const float *from, int64_t n)
     if ((to != NULL) && (from != NULL)) memcpy(to, from, sizeof(*to) * (size_t)n);
 }
 
-static void carry_in(ct_grad_pipe *gp, const carried *c)
+/* c NULL: nothing but the momentum. */
+static void carry_in(ct_grad_pipe *gp, const ct_grad_kept *c)
 {
     float share = 1.0f / (float)gp->comm->size;
 
@@ -95,11 +131,14 @@ static void carry_in(ct_grad_pipe *gp, const carried *c)
         float *u = NULL;
 
         if (n == 0) continue;
-        put(find_state(gp, i, CT_CODED_RESIDUAL), c[i].v, n);
-        put(find_state(gp, i, CT_CODED_RATE), &c[i].rate, 1);
         u = find_state(gp, i, CT_CODED_MOMENTUM);
-        put(u, c[i].u, n);
-        if ((u == NULL) || c[i].absorbed || (gp->history == NULL)) continue;
+        if ((c != NULL) && (c[i].absorbed == gp->bucket[gp->bucket_of[i]].absorbed)) {
+            put(find_state(gp, i, CT_CODED_RESIDUAL), c[i].v, n);
+            put(find_state(gp, i, CT_CODED_RATE), &c[i].rate, 1);
+            put(u, c[i].u, n);
+            if (c[i].u != NULL) continue;
+        }
+        if ((u == NULL) || (gp->history == NULL)) continue;
         for (int64_t k = 0; k < n; ++k) u[k] = share * gp->history[gp->range[i].offset + k];
     }
 }
@@ -124,25 +163,60 @@ static ct_status make_anew(ct_grad_pipe *gp)
     return ct_grad_pipe_make_buckets(gp);
 }
 
-ct_status ct_grad_pipe_recode(ct_grad_pipe *gp)
+static void forget(const ct_grad_pipe *gp, ct_grad_kept *c)
 {
-    carried *c = calloc((size_t)gp->n_range + 1, sizeof(*c));
-    ct_status status = CT_OK;
-
-    if (c == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to change compression");
-    atomic_store(&gp->remaking, true);
-    keep_counts(gp);
-    status = carry_out(gp, c);
-    if (status == CT_OK) status = make_anew(gp);
-    if (status == CT_OK) carry_in(gp, c);
-    if (status == CT_OK) status = ct_grad_pipe_restored(gp);
-    if ((status == CT_OK) && (gp->trace != NULL)) status = ct_grad_pipe_trace(gp, gp->trace);
-    gp->generation += 1;
-    atomic_store(&gp->remaking, false);
-    for (int i = 0; i < gp->n_range; ++i) {
+    for (int i = 0; (c != NULL) && (i < gp->n_range); ++i) {
         ct_mem_release(c[i].v);
         ct_mem_release(c[i].u);
     }
     free(c);
+}
+
+void ct_grad_pipe_forget_aside(ct_grad_pipe *gp)
+{
+    forget(gp, gp->aside);
+    gp->aside = NULL;
+}
+
+/* c: what buckets had, or have had before something was tried. */
+static ct_status remake(ct_grad_pipe *gp, bool try, bool tried, ct_grad_kept *c)
+{
+    ct_status status = CT_OK;
+
+    atomic_store(&gp->remaking, true);
+    keep_counts(gp);
+    if (!tried) status = carry_all_out(gp, try, c);
+    if (status == CT_OK) status = make_anew(gp);
+    if (status == CT_OK) carry_in(gp, try ? NULL : c);
+    if (status == CT_OK) status = ct_grad_pipe_restored(gp);
+    if ((status == CT_OK) && (gp->trace != NULL)) status = ct_grad_pipe_trace(gp, gp->trace);
+    gp->generation += 1;
+    atomic_store(&gp->remaking, false);
     return status;
+}
+
+static ct_status recode(ct_grad_pipe *gp, bool try)
+{
+    bool tried = (gp->aside != NULL);
+    ct_grad_kept *c = tried ? gp->aside : calloc((size_t)gp->n_range + 1, sizeof(*c));
+    ct_status status = CT_OK;
+
+    if (c == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to change compression");
+    gp->aside = NULL;
+    status = remake(gp, try, tried, c);
+    if (try)
+        gp->aside = c;
+    else
+        forget(gp, c);
+    return status;
+}
+
+ct_status ct_grad_pipe_recode(ct_grad_pipe *gp)
+{
+    return recode(gp, false);
+}
+
+ct_status ct_grad_pipe_recode_to_try(ct_grad_pipe *gp)
+{
+    return recode(gp, true);
 }

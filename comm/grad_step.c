@@ -14,8 +14,8 @@ static ct_status fate(ct_grad_pipe *gp)
 
 ct_status ct_grad_pipe_begin(ct_grad_pipe *gp, int64_t iteration, float scale, float rate)
 {
-    bool dense = false;
-    float keep = 0;
+    bool begins = false;
+    float least = 0;
     ct_status status = CT_OK;
 
     if (gp->open) return CT_FAIL(CT_ERR_ARG, "a gradient exchange begins inside another");
@@ -24,13 +24,13 @@ ct_status ct_grad_pipe_begin(ct_grad_pipe *gp, int64_t iteration, float scale, f
     ct_grad_auto_enter(gp->choice);
     if (gp->tune != NULL) status = ct_grad_tune_step(gp->tune);
     if ((gp->choice != NULL) && (status == CT_OK))
-        status = ct_grad_auto_step(gp->choice, iteration, &dense, &keep);
+        status = ct_grad_auto_step(gp->choice, iteration, &begins, &least);
     if (status != CT_OK) {
         ct_comm_unlock(gp->comm);
         return status;
     }
     gp->step = (ct_coded_step){
-        .iteration = iteration, .scale = scale, .rate = rate, .dense = dense, .keep = keep
+        .iteration = iteration, .scale = scale, .rate = rate, .begins = begins, .least = least
     };
     gp->n_landed = gp->n_reported = gp->n_left = 0;
     memset(gp->ready, 0, sizeof(*gp->ready) * (size_t)gp->n_range);

@@ -46,6 +46,13 @@ void ct_accum_run(const ct_accum *a);
 double ct_accum_square(const float *v, int64_t n);
 /** A dense step: out[n] = V after the update, V = 0, U stays. out may be the gradient itself. */
 void ct_accum_all(const ct_accum *a, float *out);
+/** The update, but what this step would add to V goes to out[n]; V keeps what it held before, as it
+ *  counts now. sum: the squares of out, and of V; the same for any number of threads. */
+void ct_accum_apart(const ct_accum *a, float *out, double sum[2]);
+/** This share of V moves over to out. */
+void ct_accum_send(const ct_accum *a, float share, float *out);
+/** Anything but zeros. */
+bool ct_accum_holds(const float *v, int64_t n);
 
 typedef enum {
     CT_SELECT_AUTO,    /* EXACT                                                               */

@@ -76,6 +76,9 @@ typedef struct ct_exchange {
     /** Scale, rate, momentum and decay are in the sum of this parameter's gradient: it is what the
      *  weight goes down by. NULL: of none. */
     bool (*absorbed)(void *ctx, int param);
+    /** This step's sum of a parameter that is absorbed only shows how long codecs take: the weight
+     *  stays, after the same work. NULL: never. */
+    bool (*tries)(void *ctx, int param);
     /** The momentum of the solver's rule, as the gradient arena; borrowed as long as the exchange.
      *  Between steps, in begin, the exchange may take momentum from there or put it there, and then
      *  `absorbed` and the states are others. Without this call it does neither. NULL: never does.

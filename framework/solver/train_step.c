@@ -29,6 +29,11 @@ static bool absorbed(const ct_train_step *t, int param)
     return (t->exchange->absorbed != NULL) && t->exchange->absorbed(t->exchange->ctx, param);
 }
 
+static bool tries(const ct_train_step *t, int param)
+{
+    return (t->exchange->tries != NULL) && t->exchange->tries(t->exchange->ctx, param);
+}
+
 /* ---- updates */
 
 static int64_t chunk(int64_t left)
@@ -36,20 +41,22 @@ static int64_t chunk(int64_t left)
     return (left < UPDATE_CHUNK) ? left : UPDATE_CHUNK;
 }
 
-/* All that the rule does is in the sum. */
+/* All that the rule does is in the sum. What is only tried is added up as well, zero times, since
+ * how long that takes counts. */
 static ct_status update_absorbed(ct_train_step *t, const ct_param *p)
 {
     const ct_math_ops *math = t->net->options.dev->math;
     float share =
         (t->average != NULL) ? ct_average_share(t->param->average, t->iteration + 1) : 0.0f;
     bool chunks = (t->exec->poll != NULL) || (share > 0.0f);
+    float factor = tries(t, (int)(p - t->net->param)) ? 0.0f : -1.0f;
     int64_t n = 0;
 
     for (int64_t at = 0; at < p->count; at += n) {
         float *weight = ct_blob_data(&p->blob) + at;
 
         n = chunks ? chunk(p->count - at) : p->count;
-        CT_TRY(math->axpy(t->exec->stream, n, -1.0f, ct_blob_diff(&p->blob) + at, weight));
+        CT_TRY(math->axpy(t->exec->stream, n, factor, ct_blob_diff(&p->blob) + at, weight));
         if (share > 0.0f)
             CT_TRY(math->axpby(t->exec->stream, n, share, weight, 1.0f - share,
                                t->average + p->offset + at));

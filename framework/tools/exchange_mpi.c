@@ -49,6 +49,13 @@ static bool mpi_absorbed(void *ctx, int param)
     return (param < x->n_learned) && ct_grad_pipe_absorbs(x->pipe, param);
 }
 
+static bool mpi_tries(void *ctx, int param)
+{
+    const exchange_mpi *x = ctx;
+
+    return (param < x->n_learned) && ct_grad_pipe_tries(x->pipe, param);
+}
+
 static ct_status mpi_ready(void *ctx, int param)
 {
     exchange_mpi *x = ctx;
@@ -328,6 +335,7 @@ ct_status ct_exchange_mpi_open(ct_comm *comm, const Ct__SolverParameter *param, 
         .counters = mpi_counters,
         .coding = mpi_coding,
         .absorbed = mpi_absorbed,
+        .tries = mpi_tries,
         .restored = mpi_restored,
         .share = mpi_share,
         .reads = mpi_reads,

@@ -100,12 +100,16 @@ static float gradient(int rank, int64_t step, int i)
     return table[(i * 7 + step * 131 + rank * 977 + i * step % 13) % N_TABLE];
 }
 
-/* Gradients that do not hang on weights, so that what is sent late is sent all the same. */
+/* Gradients that do not hang on weights, so that what is sent late is sent all the same. What is
+ * only tried is as if it had not been. */
 static void fill(rig *r, int64_t step)
 {
     for (int i = 0; i < N_RANGE; ++i) {
+        bool tries = ct_grad_pipe_tries(r->gp, i);
+
         for (int64_t k = r->range[i].offset; k < r->range[i].offset + r->range[i].count; ++k) {
             r->arena[k] = gradient(r->comm->rank, step, (int)k);
+            if (tries) continue;
             r->want_h[k] *= (double)momentum;
             for (int p = 0; p < r->comm->size; ++p)
                 r->want_h[k] += (double)rate_of(step) * (double)gradient(p, step, (int)k);
@@ -119,6 +123,7 @@ static void update(rig *r, int64_t step)
     for (int i = 0; i < N_RANGE; ++i) {
         bool absorbed = ct_grad_pipe_absorbs(r->gp, i);
 
+        if (ct_grad_pipe_tries(r->gp, i)) continue;
         for (int64_t k = r->range[i].offset; k < r->range[i].offset + r->range[i].count; ++k) {
             if (!absorbed) r->history[k] = momentum * r->history[k] + rate_of(step) * r->arena[k];
             r->weight[k] -= absorbed ? r->arena[k] : r->history[k];
@@ -283,15 +288,89 @@ static void promise(ct_comm *c, double slower)
 
 static int n_tried, n_decided;
 
+/* The way that is to win was faster in all steps so far. */
+static void turn_out(ct_grad_auto *a, bool coded)
+{
+    for (int k = 0; k < a->n_plan; ++k) {
+        for (int j = 0; j < a->trials.times[k].n; ++j)
+            a->trials.times[k].ns[j] = ((k < a->n_plan - 1) == coded) ? 1000 : 1000000000;
+    }
+}
+
+static int auto_step(rig *r, int64_t s)
+{
+    int64_t least = ct_grad_pipe_generation(r->gp), most = least;
+    int fault = rig_step(r, s);
+
+    MPI_Allreduce(MPI_IN_PLACE, &least, 1, MPI_INT64_T, MPI_MIN, MPI_COMM_WORLD);
+    MPI_Allreduce(MPI_IN_PLACE, &most, 1, MPI_INT64_T, MPI_MAX, MPI_COMM_WORLD);
+    return fault + MPI_FAULT_UNLESS(least == most);
+}
+
+/* While plans are tried no weight moves that a codec has absorbed, and none of them is kept. */
+static int try_all(rig *r, int64_t *s, bool coded)
+{
+    ct_grad_auto *a = r->gp->choice;
+    int fault = 0, n = 0;
+    int64_t before = 0;
+
+    for (; (n < 80) && ((a->phase == CT_AUTO_WATCH) || (a->phase == CT_AUTO_TRY)); ++n) {
+        ct_grad_pipe_counters now;
+
+        fault += auto_step(r, (*s)++);
+        turn_out(a, coded);
+        ct_grad_pipe_get_counters(r->gp, &now); /* never less than it was */
+        fault += MPI_FAULT_UNLESS(now.bytes_sent >= before);
+        before = now.bytes_sent;
+    }
+    return fault + MPI_FAULT_UNLESS((n > 4) && (n < 80));
+}
+
+/* Codecs win, and take part for a while. */
+static int settle_on_codecs(rig *r, int64_t *s)
+{
+    int fault = try_all(r, s, true), n_kept = 0;
+
+    fault += MPI_FAULT_UNLESS(r->gp->choice->phase == CT_AUTO_FIXED);
+    fault += MPI_FAULT_UNLESS(!ct_grad_pipe_tries(r->gp, 0));
+    fault += MPI_FAULT_UNLESS(ct_grad_pipe_absorbs(r->gp, 0));
+    for (int k = 0; k < 40; ++k) fault += auto_step(r, (*s)++);
+    n_kept = sum_kept(r);
+    return fault + MPI_FAULT_UNLESS(n_kept > 0);
+}
+
+/* Steps get longer, all is tried once more, and dense wins: what was left behind leaves before. */
+static int turn_to_dense(rig *r, int64_t *s)
+{
+    ct_grad_auto *a = r->gp->choice;
+    int fault = 0, n = 0, kept = sum_kept(r);
+
+    a->drift.rest = 0;
+    a->drift.skip = 0;
+    a->drift.longer = CT_AUTO_WINDOWS - 1;
+    a->drift.reference_s = 1e-12;
+    a->drift.n = CT_AUTO_WINDOW - 1;
+    for (int k = 0; k < CT_AUTO_WINDOW; ++k) a->drift.step_s[k] = 1;
+    fault += auto_step(r, (*s)++);
+    fault += MPI_FAULT_UNLESS(a->phase == CT_AUTO_TRY);
+    fault += MPI_FAULT_UNLESS(sum_kept(r) == kept); /* aside */
+    fault += try_all(r, s, false);
+    fault += MPI_FAULT_UNLESS(a->phase == CT_AUTO_LEAVE);
+    for (; (n < CT_AUTO_MOST_LEAVING) && (a->phase == CT_AUTO_LEAVE); ++n)
+        fault += auto_step(r, (*s)++);
+    fault += MPI_FAULT_UNLESS((n > 3) && (n < CT_AUTO_MOST_LEAVING));
+    fault += MPI_FAULT_UNLESS(a->phase == CT_AUTO_FIXED);
+    fault += MPI_FAULT_UNLESS(!ct_grad_pipe_absorbs(r->gp, 0));
+    for (int k = 0; k < 5; ++k) fault += auto_step(r, (*s)++);
+    return fault;
+}
+
 static int tries(ct_comm *c)
 {
-    enum { STEPS = 140 };
     ct_grad_pipe_config config = config_of(&ct_coded_auto, 0.01f);
     rig r;
+    int64_t s = 0;
     int fault = 0;
-    int64_t before = 0;
-    int64_t parts = 0, sparse = 0;
-    int folds = 0;
 
     config.deterministic = true; /* the figures count, not this machine's */
     config.tune_iterations = 1;
@@ -306,40 +385,10 @@ static int tries(ct_comm *c)
     }
     fault += MPI_FAULT_UNLESS(ct_grad_pipe_absorbs(r.gp, 0));
     fault += MPI_FAULT_UNLESS(ct_grad_pipe_n_trial(r.gp) > 0);
-    fault += MPI_FAULT_UNLESS(ct_grad_pipe_n_trial(r.gp) < STEPS);
-    for (int64_t s = 0; s < STEPS; ++s) {
-        ct_grad_pipe_counters now;
-        int64_t least = ct_grad_pipe_generation(r.gp), most = least;
-
-        fault += rig_step(&r, s);
-        if (r.gp->step.dense) { /* on its way out, a part in each step, in the last one all */
-            bool all = (r.gp->step.keep == 0);
-
-            fault += MPI_FAULT_UNLESS(all == (sum_kept(&r) == 0));
-            folds += all;
-            parts += 1;
-            if (all) {
-                int64_t want = (sparse > CT_AUTO_MOST_FOLDS) ? CT_AUTO_MOST_FOLDS : sparse;
-
-                if (want < CT_AUTO_LEAST_FOLDS) want = CT_AUTO_LEAST_FOLDS;
-                fault += MPI_FAULT_UNLESS(parts == want);
-                parts = sparse = 0;
-            }
-        } else {
-            sparse += (sum_kept(&r) > 0);
-        }
-        MPI_Allreduce(MPI_IN_PLACE, &least, 1, MPI_INT64_T, MPI_MIN, MPI_COMM_WORLD);
-        MPI_Allreduce(MPI_IN_PLACE, &most, 1, MPI_INT64_T, MPI_MAX, MPI_COMM_WORLD);
-        fault += MPI_FAULT_UNLESS(least == most);
-        ct_grad_pipe_get_counters(r.gp, &now); /* never less than it was */
-        fault += MPI_FAULT_UNLESS(now.bytes_sent >= before);
-        before = now.bytes_sent;
-    }
-    fault += MPI_FAULT_UNLESS(folds > 0);
+    fault += settle_on_codecs(&r, &s);
     n_tried += (ct_grad_pipe_generation(r.gp) > 0);
+    fault += turn_to_dense(&r, &s);
     n_decided += (ct_grad_pipe_n_trial(r.gp) == 0);
-    fault += MPI_FAULT_UNLESS(ct_grad_pipe_generation(r.gp) > 0);
-    fault += MPI_FAULT_UNLESS(ct_grad_pipe_n_trial(r.gp) == 0);
     rig_close(&r);
     return fault;
 }
