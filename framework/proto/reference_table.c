@@ -100,7 +100,8 @@ const ct_meaning ct_meaning_table[] = {
                                        "iterations; not in the layer that the loss reads." },
     { "CompressionParameter.rank", "POWERSGD: columns of the two factors, 1 to 256." },
     { "CompressionParameter.resync_iter",
-      "Every so many iterations one is uncompressed, with all that was left behind. 0: never." },
+      "Every so many iterations one is uncompressed, with as much of what was left behind as moves "
+      "weights no farther than the iteration itself. 0: never." },
     { "CompressionParameter.selection",
       "TOPK, REDSYNC: how values are selected. EXACT, or RedSync's ways: TRIMMED, SEARCH, SAMPLED, "
       "REDSYNC_SIZES (by the size of the tensor). AUTO: EXACT." },

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Steps between pretended hosts (scripts/netns.sh; root), dense and overlapped against codecs.
 #   tests/bench/codec_steps.sh [HOSTS] [RATE] [OPTION...]     4 1gbit; options go to `cortado time`
-#   NETS="alexnet lstm"  WAYS="none redsync:... ..."  ITERATIONS=3
+#   NETS="alexnet lstm"  WAYS="none redsync:... ..."  ITERATIONS=3  TUNE=1 (comm { tune_iterations } of auto)
 #   KEEP=FOLDER: leaves the profiles and logs there
 # The batches are small, so that dense communication takes five times the computation and more:
 # `link` is what the wire needs for the dense gradient, `compute` the rest of the step.
@@ -34,11 +34,12 @@ bits=$(echo "$rate" | sed 's/gbit$/e9/; s/mbit$/e6/; s/kbit$/e3/')
 printf '%-8s %-44s %9s %9s %9s %9s  %s\n' net way 'step ms' exposed compute link 'a step in all'
 for net in ${NETS:-alexnet lstm}; do
     for way in $WAYS; do
-        codec=
+        codec= tune=0
         [ "$way" = none ] || codec="--compression=$way"
+        case $way in auto*) tune=${TUNE:-1} ;; esac # with 0 the model alone would choose
         # shellcheck disable=SC2046 # options are words
         "$root/scripts/netns.sh" run "$hosts" "$cortado" time $(net_options "$net") --iterations="${ITERATIONS:-3}" \
-            --set=comm.tune_iterations=0 --json="$dir/json" $codec "$@" >"$dir/log" 2>&1 ||
+            --set=comm.tune_iterations=$tune --json="$dir/json" $codec "$@" >"$dir/log" 2>&1 ||
             { tail -n 20 "$dir/log"; exit 1; }
         figures=$(python3 "$here/overlap_theory.py" "$dir/json" both "$hosts" "$bits") || exit 1
         all=$(sed -n 's/.*compression, a step in all: //p' "$dir/log" | tail -n 1)

@@ -16,7 +16,8 @@ static float rig_table[RIG_TABLE]; /* normal numbers */
 
 static inline void rig_make_table(void)
 {
-    for (int i = 0; (rig_table[0] == 0) && (i < RIG_TABLE); ++i)
+    if (rig_table[0] != 0) return;
+    for (int i = 0; i < RIG_TABLE; ++i)
         rig_table[i] = ct_rng_normal_at(11, (uint64_t)i);
 }
 

@@ -56,8 +56,7 @@ static int rig_open(rig *r, ct_comm *c, const ct_grad_pipe_config *config)
     void *block = NULL;
     int fault = 0;
 
-    for (int i = 0; (table[0] == 0) && (i < N_TABLE); ++i)
-        table[i] = ct_rng_normal_at(11, (uint64_t)i);
+    for (int i = 0; i < N_TABLE; ++i) table[i] = ct_rng_normal_at(11, (uint64_t)i);
     memset(r, 0, sizeof(*r));
     r->comm = c;
     fault += MPI_FAULT_UNLESS(mem->acquire(mem->ctx, sizeof(float) * N, "arena", &block) == CT_OK);
