@@ -17,8 +17,7 @@ static float rig_table[RIG_TABLE]; /* normal numbers */
 static inline void rig_make_table(void)
 {
     if (rig_table[0] != 0) return;
-    for (int i = 0; i < RIG_TABLE; ++i)
-        rig_table[i] = ct_rng_normal_at(11, (uint64_t)i);
+    for (int i = 0; i < RIG_TABLE; ++i) rig_table[i] = ct_rng_normal_at(11, (uint64_t)i);
 }
 
 /** What rank r has at element i in step s; the first hundred elements are always large. */
