@@ -160,8 +160,8 @@ static int conserve(ct_comm *c, const struct way *w)
         wrong += !(fabs(arrived[i] + kept[i] - given[i]) <= 1.1 * reach);
     if (wrong > 0) fprintf(stderr, "%s: %d elements are not conserved\n", w->codec->name, wrong);
     fault += MPI_FAULT_UNLESS(wrong == 0);
-    /* a step that is lost is seen, where its gradient is large */
-    last = (w->absorb ? 0.5 * rig_rate(MANY_STEPS) : 1.0) * largest(grad, RIG_CODED);
+    /* a step that all lose is seen, where its gradient is large */
+    last = (w->absorb ? 0.5 * rig_rate(MANY_STEPS) : 1.0) * largest(grad, RIG_CODED) * c->size;
     if (!(reach < 0.5 * last)) fprintf(stderr, "conserved to %g of %g\n", reach, last);
     fault += MPI_FAULT_UNLESS(reach < 0.5 * last);
     fault += rig_same_on_all(r.hash);
