@@ -1,5 +1,5 @@
 /* From a list of layers to a graph: types, blobs by name, counts. */
-#include "framework/net/foreign.h"
+#include "framework/proto/foreign.h"
 #include "framework/net/graph.h"
 
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "framework/net/foreign.h"
+#include "framework/proto/foreign.h"
 #include "framework/proto/cortado.pb-c.h"
 #include "framework/proto/reader.h"
 #include "framework/proto/upgrade.h"

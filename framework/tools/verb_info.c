@@ -3,7 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "framework/net/foreign.h"
+#include "framework/proto/foreign.h"
 #include "framework/net/layer.h"
 #include "framework/proto/reference.h"
 #include "framework/tools/blas_core.h"

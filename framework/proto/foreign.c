@@ -3,7 +3,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "framework/net/foreign.h"
+#include "framework/proto/foreign.h"
 
 const ct_foreign_type ct_foreign_table[] = {
     { "AnnotatedData",
