@@ -94,9 +94,11 @@ static ct_status hier_prepare(ct_exch_req *r)
     if (h->lanes.mine >= 0) {
         r->first = slice(r, h->lanes.mine);
         r->length = slice(r, h->lanes.mine + 1) - r->first;
-        r->k_own = ct_exch_share(r->k, h->lanes.n);
+        /* by the slice's length: slices are not all as long, and all of k = n are to go */
+        r->k_own = (r->k * r->length + r->n - 1) / r->n;
         if (r->k_own > r->length) r->k_own = r->length;
         r->room_own = ct_exch_share(r->room, h->lanes.n);
+        if (r->room_own < r->k_own) r->room_own = r->k_own;
         if (r->room_own > r->length) r->room_own = r->length;
         CT_TRY(prepare_inner(r, h));
         r->room_own = h->inner.room_own;

@@ -78,9 +78,9 @@ static const struct {
     { "focal_loss_param", " FocalLoss " },
     { "gelu_param", " GELU " },
     { "layer_norm_param", " LayerNorm " },
-    { "",
-      " AbsVal Axpy BatchReindex BNLL EuclideanLoss LSTMUnit Mish MultinomialLogisticLoss Reorder "
-      "Silence Split " },
+    { "", " AbsVal Axpy BatchReindex BNLL Cast EuclideanLoss LSTMUnit Mish MultinomialLogisticLoss "
+          "Reorder "
+          "Silence Split " },
 };
 enum { N_READER = sizeof(reader) / sizeof(reader[0]) };
 

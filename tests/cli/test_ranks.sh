@@ -98,8 +98,9 @@ kill -CONT "$stopped" 2>/dev/null
 is watchdog_warns grep -Eq '^W.*rank [01] on .*no progress for 1 s in ' out
 is watchdog_names grep -Eq '^E.*rank [01] on .*no progress for 2 s in .*(bucket|waits)' out
 
-# a rank that fails alone is the one that speaks
+# a rank that fails alone is the one that speaks; where each reads for itself
 mkdir elsewhere
-runs one_rank_fails 3 'rank 1 on .*train_lmdb' $MPIRUN $MPIRUN_FLAGS -np 1 $train : -np 1 -wdir "$work/elsewhere" $train
+runs one_rank_fails 3 'rank 1 on .*train_lmdb' $MPIRUN $MPIRUN_FLAGS -np 1 $train --set=node_reader=false : \
+    -np 1 -wdir "$work/elsewhere" $train --set=node_reader=false
 is it_alone_speaks test "$(grep -c '^E' out)" = 1
 finish

@@ -273,7 +273,7 @@ static void test_bits(void **state)
 
 /* ---- a quadratic is solved, though the ranks pull apart */
 
-enum { QUADRATIC_STEPS = 600 };
+enum { QUADRATIC_STEPS = 1000 };
 
 /* Rank r wants weight i at target(r, i), with a force of its own; together they want the mean,
  * weighted by force, which no rank's gradient leads to. */

@@ -33,6 +33,7 @@ static const struct {
     { "HDF5Data", "reads files: test_data_layers" },
     { "HDF5Output", "writes a file: test_layer_structure" },
     { "ImageData", "reads files: test_data_layers" },
+    { "Cast", "the net puts it between dtypes: test_layer_bf16" },
     { "Reorder", "the net puts it between layouts: test_layer_blocked" },
     { "TextData", "reads files: test_data_text" },
     { "WindowData", "reads files" },
