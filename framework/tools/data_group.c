@@ -20,7 +20,7 @@ static ct_status agree(void *ctx, const char *who, ct_status mine)
     if (c->rank == first) ct_log_last_error(s.text, sizeof(s.text));
     CT_TRY_MPI(MPI_Bcast(&s, (int)sizeof(s), MPI_BYTE, first, c->world));
     if (mine != CT_OK) return mine; /* it has spoken for itself */
-    return CT_FAIL((ct_status)s.status, "%s", s.text);
+    return CT_FAIL((ct_status)s.status, "rank %d says: %s", first, s.text);
 }
 
 static ct_status share(void *ctx, void *data, size_t size)
