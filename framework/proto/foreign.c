@@ -11,7 +11,6 @@ const ct_foreign_type ct_foreign_table[] = {
       "(sample, class, instance, x0 y0 x1 y1, difficult) as two tops of HDF5Data" },
     { "BoxAnnotatorOHEM",
       "hard examples are not picked while a net runs; losses take all regions" },
-    { "ConvolutionDepthwise", "DepthwiseConvolution, or Convolution with group = channels, is" },
     { "DetectionEvaluate", "average precision is not computed yet; write DetectionOutput's rows "
                            "with HDF5Output and evaluate them outside" },
     { "Filter", "how many samples pass changes from batch to batch, but shapes are fixed when a "

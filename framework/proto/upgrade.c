@@ -203,6 +203,28 @@ static void upgrade_batch_norm(Ct__NetParameter *net)
     }
 }
 
+/* ---- types that forks call otherwise, with the same parameters and weights */
+
+static ct_status upgrade_types(const ct_upgrade *u)
+{
+    static const char *const same[][2] = { { "ConvolutionDepthwise", "DepthwiseConvolution" } };
+    size_t n_renamed = 0;
+
+    for (size_t i = 0; i < u->net->n_layer; i++) {
+        Ct__LayerParameter *layer = u->net->layer[i];
+
+        for (size_t k = 0; (layer->type != NULL) && (k < sizeof(same) / sizeof(same[0])); k++) {
+            if (strcmp(layer->type, same[k][0]) != 0) continue;
+            free(layer->type);
+            layer->type = strdup(same[k][1]);
+            if (layer->type == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a layer");
+            if (n_renamed++ == 0)
+                CT_INFO("%s: layers of type %s are taken as %s", u->file, same[k][0], same[k][1]);
+        }
+    }
+    return CT_OK;
+}
+
 ct_status ct_net_upgrade(Ct__NetParameter *net, const char *file, ct_source_map *map)
 {
     ct_upgrade u = { net, file, map };
@@ -210,6 +232,7 @@ ct_status ct_net_upgrade(Ct__NetParameter *net, const char *file, ct_source_map 
     CT_TRY(ct_upgrade_v1(&u));
     CT_TRY(upgrade_transformations(&u));
     CT_TRY(upgrade_input(&u));
+    CT_TRY(upgrade_types(&u));
     upgrade_batch_norm(net);
     return CT_OK;
 }

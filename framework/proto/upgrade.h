@@ -2,7 +2,8 @@
  *
  * Old forms: `layers { layer { type: "conv" } }` (V0LayerParameter) with its padding layers,
  * `layers { type: CONVOLUTION }` (V1LayerParameter), `input` with `input_dim` or
- * `input_shape` (they become Input layers), transformation fields in data layers, solver_type.
+ * `input_shape` (they become Input layers), transformation fields in data layers, solver_type,
+ * other names of a type (ConvolutionDepthwise).
  */
 #ifndef CT_UPGRADE_H
 #define CT_UPGRADE_H

@@ -174,10 +174,17 @@ static ct_status check_test_nets(checked *k)
 
 static ct_status check_phases(checked *k, const char *phase)
 {
-    const Ct__SolverParameter *s = k->config.solver;
+    Ct__SolverParameter *s = k->config.solver;
     Ct__NetParameter *net = k->config.net;
 
-    if (!k->config.is_model) CT_TRY(ct_solver_check(s));
+    if (!k->config.is_model) {
+        /* Solvers that a script runs have none: nets and memory can be checked all the same. */
+        if (!s->has_max_iter) {
+            CT_WARN("max_iter is not set: training needs it, or --iterations=N");
+            s->has_max_iter = true;
+        }
+        CT_TRY(ct_solver_check(s));
+    }
     if (phase != NULL) {
         bool test = strcmp(phase, "TEST") == 0;
 

@@ -55,6 +55,8 @@ test_state { stage: "extra" }
 NET
 runs solver 0 'phase TRAIN' "$CORTADO" check --solver=solver.prototxt --data_shape=3,8,8
 is solver_tests grep -Eq '^extra +Silence' out
+sed 's/max_iter: 5//' solver.prototxt >endless.prototxt
+runs solver_no_end 0 'max_iter is not set: training needs it' "$CORTADO" check --solver=endless.prototxt --data_shape=3,8,8
 sed 's/"fixed"/"fixd"/' solver.prototxt >wrong.prototxt
 runs solver_policy 2 'fixd' "$CORTADO" check --solver=wrong.prototxt --data_shape=3,8,8
 sed 's/test_iter: 3//' solver.prototxt >wrong.prototxt

@@ -50,6 +50,17 @@ static void new_form_stays(void **state)
     assert_upgrades("", "");
 }
 
+static void other_names(void **state)
+{
+    (void)state;
+    assert_upgrades("layer { name: 'a' type: 'ConvolutionDepthwise' engine: 'MKLDNN' "
+                    "convolution_param { num_output: 4 engine: MKL2017 } }"
+                    "layer { name: 'b' } layer { name: 'c' type: 'ConvolutionDepthwise' }",
+                    "layer { name: 'a' type: 'DepthwiseConvolution' engine: 'MKLDNN' "
+                    "convolution_param { num_output: 4 engine: MKL2017 } }"
+                    "layer { name: 'b' } layer { name: 'c' type: 'DepthwiseConvolution' }");
+}
+
 static void v1_layers(void **state)
 {
     (void)state;
@@ -405,6 +416,7 @@ int main(void)
 {
     const struct CMUnitTest test[] = {
         cmocka_unit_test(new_form_stays),
+        cmocka_unit_test(other_names),
         cmocka_unit_test(v1_layers),
         cmocka_unit_test(v1_parameters),
         cmocka_unit_test(v1_params),
