@@ -33,6 +33,7 @@ const ct_layer_ops *const ct_layer_table[] = {
     &ct_layer_embed,
     &ct_layer_euclidean_loss,
     &ct_layer_exp,
+    &ct_layer_filter,
     &ct_layer_flatten,
     &ct_layer_focal_loss,
     &ct_layer_gelu,

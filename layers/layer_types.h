@@ -31,6 +31,7 @@ extern const ct_layer_ops ct_layer_elu;
 extern const ct_layer_ops ct_layer_embed;
 extern const ct_layer_ops ct_layer_euclidean_loss;
 extern const ct_layer_ops ct_layer_exp;
+extern const ct_layer_ops ct_layer_filter;
 extern const ct_layer_ops ct_layer_flatten;
 extern const ct_layer_ops ct_layer_focal_loss;
 extern const ct_layer_ops ct_layer_gelu;

@@ -93,6 +93,10 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     CT_TRY(ct_shape_check(&top));
     known = count_of_full(&top);
     if ((rest >= 0) && (full % known == 0)) top.dim[rest] = full / known;
+    if ((rest >= 0) && (count == 0) && (ct_shape_count(&top, 0, -1) > 0)) {
+        top.dim[rest] = 0; /* the samples go there */
+        full = count_of_full(&top);
+    }
     if ((count_of_full(&top) != full) || (ct_shape_count(&top, 0, -1) != count))
         return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "the %lld elements of the bottom %s do not fill %s%s",
                              (long long)count, ct_shape_str(x).text, ct_shape_str(&top).text,

@@ -149,8 +149,9 @@ static void bind_blobs(test_layer *t)
         *b = (ct_blob){ .name = "bottom" };
         b->data.dev = b->diff.dev = l->dev;
         ct_blob_set_shape(b, &s->bottom[i]);
-        b->wants_diff = !s->forward_only && !s->no_propagate[i] &&
-                        (((l->ops->no_diff_bottom >> i) & 1) == 0) && (l->ops->backward != NULL);
+        b->wants_diff =
+            !s->forward_only && !s->no_propagate[i] && (((l->ops->no_diff_bottom >> i) & 1) == 0) &&
+            !(l->ops->no_diff_last && (i == l->n_bottom - 1)) && (l->ops->backward != NULL);
         t->bottom_ptr[i] = b;
     }
     for (int i = 0; i < l->n_top; i++) {
@@ -298,6 +299,35 @@ ct_status test_layer_create(const test_layer_spec *spec, test_layer **t_p)
     return CT_OK;
 }
 
+static void take_tops(test_layer *t)
+{
+    for (int i = 0; i < t->layer.n_top; i++) {
+        t->top_shape[i] = t->instance.top[i]->data.shape;
+        t->top_count[i] = ct_tensor_count(&t->instance.top[i]->data);
+    }
+}
+
+ct_status test_layer_shape(test_layer *t, const ct_shape *bottom)
+{
+    ct_instance *in = &t->instance;
+    size_t bytes[CT_MAX_BUFFER];
+
+    for (int s = 0; s < CT_MAX_BUFFER; s++) bytes[s] = in->buffer[s].bytes;
+    for (int i = 0; i < t->layer.n_bottom; i++) {
+        ct_blob_set_shape(in->bottom[i], &bottom[i]);
+        t->spec.bottom[i] = bottom[i];
+        t->input_count[i] = ct_tensor_count(&in->bottom[i]->data);
+    }
+    in->backward_reads = t->layer.backward_reads;
+    CT_TRY(t->layer.ops->reshape(&t->layer, in));
+    take_tops(t);
+    for (int s = 0; s < CT_MAX_BUFFER; s++) {
+        if (in->buffer[s].bytes > bytes[s]) in->buffer[s].data = place(t, in->buffer[s].bytes);
+    }
+    t->ex.batch_local = t->ex.batch_global = ct_shape_legacy(&bottom[0], 0);
+    return (t->twin != NULL) ? test_layer_shape(t->twin, bottom) : CT_OK;
+}
+
 void test_layer_destroy(test_layer *t)
 {
     if (t == NULL) return;
@@ -419,6 +449,10 @@ ct_status test_layer_forward(test_layer *t)
     ct_instance *in = &t->instance;
     ct_status status;
 
+    if (t->layer.ops->varies) { /* the largest tops again */
+        if (t->layer.ops->reshape(&t->layer, in) != CT_OK) return CT_ERR_SHAPE;
+        take_tops(t);
+    }
     for (int i = 0; i < t->layer.n_top; i++)
         poison(t, in->top[i]->data.data, f32_bytes(t->top_count[i]));
     for (int i = 0; i < t->layer.n_bottom; i++)
@@ -428,6 +462,7 @@ ct_status test_layer_forward(test_layer *t)
     in->weight_version++;
     poison_scratch(t);
     status = ct_layer_forward(&t->layer, in, &t->ex);
+    if (t->layer.ops->varies) take_tops(t);
     for (int i = 0; i < t->layer.n_top; i++)
         get(t, t->top[i], in->top[i]->data.data, f32_bytes(t->top_count[i]));
     for (int i = 0; i < t->layer.n_weight; i++) {

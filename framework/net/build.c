@@ -60,7 +60,7 @@ static ct_status make_layer(ct_net *net, int i)
     l->param = n->param;
     l->name = n->name;
     l->where = n->where;
-    l->env = &net->options.env;
+    l->env = n->varies ? &ct_net_impl_of(net)->untimed : &net->options.env;
     ct_layer_place(l, net->options.dev);
     l->phase = net->options.phase;
     if (n->param->has_phase) l->phase = (n->param->phase == CT__PHASE__TEST) ? CT_TEST : CT_TRAIN;
@@ -184,7 +184,7 @@ static void alias(ct_net *net, int i)
         m->diff_root[to] = m->diff_root[from];
 }
 
-static ct_status reshape(ct_net *net, int i)
+ct_status ct_net_reshape_layer(ct_net *net, int i)
 {
     const ct_graph *g = &ct_net_impl_of(net)->graph;
     const ct_node *n = &g->node[i];
@@ -202,6 +202,15 @@ static ct_status reshape(ct_net *net, int i)
             return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "top \"%s\" would have the impossible shape %s",
                                  in->top[t]->name, ct_shape_str(&in->top[t]->data.shape).text);
     }
+    return CT_OK;
+}
+
+static ct_status reshape(ct_net *net, int i)
+{
+    const ct_layer *l = net->layer[i];
+    const ct_instance *in = net->instance[i];
+
+    CT_TRY(ct_net_reshape_layer(net, i));
     alias(net, i);
     if (l->ops->is_data && (net->batch_global == 0)) {
         net->batch_local = in->batch_local;
@@ -340,6 +349,7 @@ static ct_status build_graph(ct_net *net, const Ct__NetParameter *param)
     CT_TRY(status);
     CT_TRY(make_room(&m->graph));
     CT_TRY(ct_graph_reach(&m->graph));
+    ct_graph_vary(&m->graph);
     if (!net->options.no_fuse && !m->no_fuse) ct_graph_fuse(&m->graph, &net->options);
     return CT_OK;
 }

@@ -50,7 +50,7 @@ static void add_layer(const ct_net *net, int i, int name_width, int type_width, 
     for (int t = 0; t < l->n_top; t++) {
         const ct_blob *top = net->instance[i]->top[t];
 
-        ct_text_add(out, "%s %s ", (t > 0) ? "," : "", top->name);
+        ct_text_add(out, "%s %s %s", (t > 0) ? "," : "", top->name, top->varies ? "<= " : "");
         add_shape(out, &top->data.shape);
         if (ct_blob_is_bf16(top)) ct_text_add(out, " bf16");
     }

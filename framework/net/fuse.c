@@ -8,9 +8,10 @@
 
 /* ---- on the graph */
 
+/* What varies from batch to batch is shaped again layer by layer: vary.c. */
 static bool is_simple(const ct_node *n)
 {
-    return (n->param->n_propagate_down == 0) && !n->ops->by_net;
+    return (n->param->n_propagate_down == 0) && !n->ops->by_net && !n->varies;
 }
 
 /* On devices: engines that say so, and forms. */

@@ -5,6 +5,7 @@
 bool ct_node_passes(const ct_node *n, int slot)
 {
     if (n->ops->backward == NULL) return false;
+    if (n->ops->no_diff_last && (slot == n->n_bottom - 1)) return false;
     if ((slot < 32) && (((unsigned)n->ops->no_diff_bottom >> slot) & 1u)) return false;
     return (n->param->n_propagate_down == 0) || n->param->propagate_down[slot];
 }

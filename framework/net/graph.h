@@ -35,6 +35,7 @@ typedef struct ct_node {
     bool *bottom_wanted; /* backward computes the gradient of bottom i     */
     bool weight_wanted[CT_MAX_WEIGHT];
     int param_of[CT_MAX_WEIGHT]; /* in net->param                          */
+    bool varies;                 /* it reads, or what it reads is made of, tops of ops.varies */
     bool reached;                /* some top is                            */
     bool runs_backward;
     int group; /* layers that run as one, from 1 on; 0: it runs alone */
@@ -59,6 +60,13 @@ ct_status ct_graph_connect(const Ct__NetParameter *net, const Ct__LayerParameter
 ct_status ct_graph_split(ct_graph *raw, const ct_net_options *o, ct_graph *g_p);
 /** Marks what a gradient can come back to: loss weights and all that leads to them. */
 ct_status ct_graph_reach(ct_graph *g);
+/** Marks what lies behind layers whose tops vary from batch to batch. */
+void ct_graph_vary(ct_graph *g);
+/** Whether the samples of v may be others in number from batch to batch. */
+static inline bool ct_value_varies(const ct_graph *g, const ct_value *v)
+{
+    return g->node[v->node].varies || g->node[v->node].ops->varies;
+}
 /** True where gradients pass from the tops of reader `n` to its bottom `slot`. */
 bool ct_node_passes(const ct_node *n, int slot);
 /** True where the prototxt insists on the gradient of bottom `slot`. */

@@ -84,7 +84,7 @@ uint64_t ct_net_hash(const ct_net *net)
             h = add_int(h, v->top);
         }
         for (int t = 0; t < n->n_top; t++)
-            h = add_shape(h, &net->instance[i]->top[t]->data.shape, net->batch_axis);
+            h = add_shape(h, ct_net_most(net, g->value[n->top[t]].blob), net->batch_axis);
         for (int w = 0; w < l->n_weight; w++) {
             h = add_shape(h, &l->weight[w].shape, -1);
             h = add_owner(h, net, n->param_of[w]);

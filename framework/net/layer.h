@@ -6,7 +6,10 @@
  * two micro-batches can share one layer. Neither owns blobs or weights: the net does.
  *
  * Order of calls: setup once per layer; reshape once per instance and whenever a bottom shape
- * changes; then forward and backward any number of times; release, destroy.
+ * changes; then forward and backward any number of times; release, destroy. Behind a layer with
+ * ops.varies bottoms change from batch to batch: reshape may come right before each forward, with
+ * any number of samples from 0 to what it was first given, and starts over from the bottoms' shapes
+ * each time (buffers, kernels). What setup made holds for every number of samples.
  *
  * The rules of backward: a bottom diff is overwritten; a weight diff is overwritten or added to
  * (ct_weight_beta()); what is not wanted (diff.data == NULL) is not computed.
@@ -119,6 +122,9 @@ typedef struct ct_layer_ops {
     bool top_is_share;  /* tops are this rank's share of a global mean: ranks' values add up */
     bool allow_inplace; /* top i may be bottom i                                            */
     int no_diff_bottom; /* bit i: bottom i never gets a gradient (labels)                   */
+    bool no_diff_last;  /* nor does the last bottom                                         */
+    bool varies; /* forward gives the tops the shape that reshape gave them, but that the first
+                  * dimension may be smaller, another one in each batch (Filter)            */
     int backward_reads; /* CT_READS_…; setup may narrow l->backward_reads                   */
     int alias;          /* CT_ALIAS_…                                                       */
     bool null_top_diff; /* backward takes a top diff that is NULL as zeros; otherwise the net

@@ -102,6 +102,7 @@ ct_status ct_graph_convert(ct_graph *g, int at, int value, const char *type, con
     g->value[made].name = n->own->top[0];
     n->bottom[0] = value;
     n->top[0] = made;
+    n->varies = ct_value_varies(g, &g->value[value]);
     n->reached = g->value[value].reached;
     n->bottom_wanted[0] = g->value[value].wants && n->reached;
     return CT_OK;

@@ -7,6 +7,7 @@
 static ct_status make(ct_net *net, const Ct__NetParameter *param)
 {
     CT_TRY(ct_net_build(net, param));
+    CT_TRY(ct_net_vary(net));
     CT_TRY(ct_net_fuse(net));
     CT_TRY(ct_net_params(net));
     CT_TRY(ct_net_arenas(net));
@@ -38,6 +39,8 @@ ct_status ct_net_create(const Ct__NetParameter *param, const ct_net_options *opt
     if (net->options.env.n_rank == 0) net->options.env.n_rank = 1;
     net->options.env.no_data |= options->no_data;
     net->options.env.synthetic |= options->no_data; /* shapes of data that is not there */
+    m->untimed = net->options.env;
+    m->untimed.plan = NULL;
     m->forward_only = options->forward_only || (options->share != NULL);
     m->no_fuse = !param->fuse;
     m->recompute = param->recompute || options->recompute;
@@ -90,6 +93,7 @@ void ct_net_destroy(ct_net *net)
     free(net->instance);
     for (int b = 0; b < net->n_blob; b++) free(net->blob[b]);
     free(net->blob);
+    ct_net_vary_release(net);
     ct_net_arenas_release(net);
     ct_net_memory_release(net);
     free(net->param);
@@ -131,6 +135,13 @@ int ct_net_find_layer(const ct_net *net, const char *name)
         if ((found < 0) || (net->layer[i]->n_weight > 0)) found = i;
     }
     return found;
+}
+
+int64_t ct_net_output_count(const ct_net *net, int i)
+{
+    const ct_blob *b = net->blob[net->output[i].blob];
+
+    return b->varies ? 0 : ct_tensor_count(&b->data);
 }
 
 int ct_net_find_param(const ct_net *net, const char *key)

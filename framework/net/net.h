@@ -121,6 +121,8 @@ ct_status ct_net_forward(ct_net *net, ct_exec *ex, double *loss_p);
 ct_status ct_net_backward(ct_net *net, ct_exec *ex, ct_ready_fn ready, void *ready_ctx);
 /** Weights changed: caches derived from them are stale. */
 void ct_net_weights_changed(ct_net *net);
+/** Elements of output i, as they are reported; 0 where their number changes from batch to batch. */
+int64_t ct_net_output_count(const ct_net *net, int i);
 /** Index of the blob / layer / parameter of that name, or -1. */
 int ct_net_find_blob(const ct_net *net, const char *name);
 int ct_net_find_layer(const ct_net *net, const char *name);

@@ -42,8 +42,13 @@ typedef struct ct_again {
 /** A layer that runs on the host in a net on a device: host_layer.c. */
 typedef struct ct_host_layer ct_host_layer;
 
+/** What changes from batch to batch: vary.c. */
+typedef struct ct_vary ct_vary;
+
 typedef struct ct_net_impl {
     ct_graph graph;
+    ct_net_env untimed; /* the net's without a plan: ranks with other batches ask other questions */
+    ct_vary *vary;      /* NULL: every batch has the same shapes */
     bool force_backward, forward_only, no_fuse, recompute;
     int *data_root, *diff_root; /* per blob: the blob whose memory it uses, itself as a rule */
     ct_param_rule *rule;
@@ -84,6 +89,22 @@ static inline ct_net_impl *ct_net_impl_of(const ct_net *net)
 
 /** Graph, layers, blobs and shapes. */
 ct_status ct_net_build(ct_net *net, const Ct__NetParameter *param);
+/** Calls reshape of layer i, and checks its tops. */
+ct_status ct_net_reshape_layer(ct_net *net, int i);
+/** Where tops vary from batch to batch: tries whether what follows them can, and raises its buffers
+ *  to what they need at most. CT_ERR_CONFIG or what a reshape says. */
+ct_status ct_net_vary(ct_net *net);
+void ct_net_vary_release(ct_net *net);
+/** Gives layer i, which is about to run forward, the shapes of this batch and ex its samples; takes
+ *  over how many it made. Collective where ex has other ranks. */
+ct_status ct_net_vary_before(ct_net *net, int i, ct_exec *ex);
+ct_status ct_net_vary_after(ct_net *net, int i, ct_exec *ex);
+/** Gives ex the samples that layer i works on. i < 0: the net's. */
+void ct_net_vary_exec(const ct_net *net, int i, ct_exec *ex);
+/** After buffers are bound for a pass: those that outgrew the plan lie elsewhere. */
+void ct_net_vary_bind(ct_net *net);
+/** The shape that blob b has at most. */
+const ct_shape *ct_net_most(const ct_net *net, int b);
 /** Gives the groups to the layers that run them, or dissolves those that they do not take. */
 ct_status ct_net_fuse(ct_net *net);
 /** Lets a group's gradients share memory where it can work in place. After the steps are made. */

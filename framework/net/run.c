@@ -60,6 +60,19 @@ static ct_status trace_step(const ct_net *net, const ct_exec *ex, const ct_step 
     return CT_OK;
 }
 
+static ct_status forward_layer(ct_net *net, int i, ct_exec *ex)
+{
+    const ct_layer *l = net->layer[i];
+
+    CT_TRY(ct_net_vary_before(net, i, ex));
+    if (l->ops->forward == NULL) return CT_OK;
+    if (ct_host_layer_is(net, i))
+        CT_TRY(ct_host_layer_forward(net, i, ex));
+    else
+        CT_TRY(ct_layer_forward(l, net->instance[i], ex));
+    return ct_net_vary_after(net, i, ex);
+}
+
 static ct_status run_step(void *ctx, ct_step *s, int i)
 {
     const pass *p = ctx;
@@ -75,11 +88,10 @@ static ct_status run_step(void *ctx, ct_step *s, int i)
 
     switch (s->kind) {
     case CT_STEP_FORWARD:
-        if (l->ops->forward == NULL) break;
-        status = ct_host_layer_is(net, s->layer) ? ct_host_layer_forward(net, s->layer, ex)
-                                                 : ct_layer_forward(l, in, ex);
+        status = forward_layer(net, s->layer, ex);
         break;
     case CT_STEP_BACKWARD:
+        ct_net_vary_exec(net, s->layer, ex);
         CT_TRY(ct_net_again_run(net, ex, p->first + i));
         status = ct_host_layer_is(net, s->layer) ? ct_host_layer_backward(net, s->layer, ex)
                                                  : ct_layer_backward(l, in, ex);
@@ -198,6 +210,7 @@ static void prepare(ct_net *net, bool forward)
 
         net->instance[c->layer]->buffer[c->slot].data = forward ? c->forward : c->backward;
     }
+    ct_net_vary_bind(net);
 }
 
 static ct_status check_runnable(const ct_net *net)
@@ -220,6 +233,7 @@ ct_status ct_net_forward(ct_net *net, ct_exec *ex, double *loss_p)
     ct_net_again_reset(net);
     if (ct_net_impl_of(net)->poison) poison_all(net);
     CT_TRY(run_list(&p, net->forward, net->n_forward));
+    ct_net_vary_exec(net, -1, ex);
     return (loss_p != NULL) ? sum_loss(net, ex, loss_p) : CT_OK;
 }
 
@@ -231,7 +245,9 @@ ct_status ct_net_backward(ct_net *net, ct_exec *ex, ct_ready_fn ready, void *rea
     if (ct_net_impl_of(net)->forward_only)
         return CT_FAIL(CT_ERR_ARG, "net \"%s\" was made for forward only", net->name);
     prepare(net, false);
-    return run_list(&p, net->backward, net->n_backward);
+    CT_TRY(run_list(&p, net->backward, net->n_backward));
+    ct_net_vary_exec(net, -1, ex);
+    return CT_OK;
 }
 
 void ct_net_weights_changed(ct_net *net)

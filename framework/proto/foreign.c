@@ -13,12 +13,8 @@ const ct_foreign_type ct_foreign_table[] = {
       "hard examples are not picked while a net runs; losses take all regions" },
     { "DetectionEvaluate", "average precision is not computed yet; write DetectionOutput's rows "
                            "with HDF5Output and evaluate them outside" },
-    { "Filter", "how many samples pass changes from batch to batch, but shapes are fixed when a "
-                "net is made; keep all samples, and multiply by the selector (Eltwise PROD, Scale) "
-                "or give those that shall not count the loss's ignore_label" },
-    { "Proposal", "how many boxes there are changes from batch to batch, but shapes are fixed when "
-                  "a net is made; let proposals come in as boxes, through an Input or HDF5Data "
-                  "layer" },
+    { "Proposal", "it is not there yet; let proposals come in as boxes, through an Input or "
+                  "HDF5Data layer" },
     { "Python", "there is no interpreter in a run; write it with the layers there are, or as a "
                 "layer in C (docs/contributing.md: one file, one line in a table), or compute its "
                 "tops beforehand and read them with HDF5Data" },

@@ -145,11 +145,6 @@ ct_status ct_report_done(ct_report *r, const char *fields)
     return write_fields(r, "done", fields);
 }
 
-static int64_t output_count(const ct_net *net, int i)
-{
-    return ct_tensor_count(&net->blob[net->output[i].blob]->data);
-}
-
 static const char *output_name(const ct_net *net, int i)
 {
     return net->blob[net->output[i].blob]->name;
@@ -159,14 +154,14 @@ int64_t ct_report_n_output(const ct_net *net)
 {
     int64_t n = 0;
 
-    for (int i = 0; i < net->n_output; i++) n += output_count(net, i);
+    for (int i = 0; i < net->n_output; i++) n += ct_net_output_count(net, i);
     return n;
 }
 
 bool ct_report_is_of_words(const ct_net *net, int i)
 {
     return (net->batch_axis == 1) && (net->output[i].loss_weight != 0.0f) &&
-           (output_count(net, i) == 1) &&
+           (ct_net_output_count(net, i) == 1) &&
            (strcmp(net->layer[net->output[i].layer]->ops->type, "SoftmaxWithLoss") == 0);
 }
 
@@ -178,7 +173,7 @@ static void log_outputs(const char *phase, const ct_net *net, const double *valu
     for (int i = 0; i < net->n_output; i++) {
         double weight = (double)net->output[i].loss_weight;
 
-        for (int64_t k = 0; k < output_count(net, i); k++, number++) {
+        for (int64_t k = 0; k < ct_net_output_count(net, i); k++, number++) {
             double v = value[number];
 
             if (weight != 0.0) {
@@ -258,7 +253,7 @@ ct_status ct_report_test_start(ct_report *r, int64_t iteration, int net_index)
 static void add_outputs(ct_text *line, const ct_net *net, const double *value)
 {
     for (int i = 0; i < net->n_output; i++) {
-        int64_t n = output_count(net, i);
+        int64_t n = ct_net_output_count(net, i);
 
         if (i > 0) ct_text_add(line, ",");
         ct_text_add_json(line, output_name(net, i));
@@ -274,7 +269,7 @@ static void add_outputs(ct_text *line, const ct_net *net, const double *value)
 /* Of the first loss of words, if there is one. */
 static void add_perplexity(ct_text *line, const ct_net *net, const double *value)
 {
-    for (int i = 0; i < net->n_output; value += output_count(net, i), i++) {
+    for (int i = 0; i < net->n_output; value += ct_net_output_count(net, i), i++) {
         if (!ct_report_is_of_words(net, i)) continue;
         add_field(line, "perplexity", exp(*value));
         return;

@@ -5,11 +5,6 @@
 
 #include "framework/solver/solver_private.h"
 
-static int64_t output_count(const ct_net *net, int i)
-{
-    return ct_tensor_count(&net->blob[net->output[i].blob]->data);
-}
-
 /* size becomes the largest of any rank; that is rank 0's, since ranks of lower number have the
  * larger part of a batch that does not divide evenly. */
 static ct_status agree_sizes(const ct_exchange *x, const ct_net *net, int64_t *size, bool *uneven)
@@ -17,7 +12,7 @@ static ct_status agree_sizes(const ct_exchange *x, const ct_net *net, int64_t *s
     int n = net->n_output;
 
     for (int i = 0; i < n; i++) {
-        size[i] = output_count(net, i);
+        size[i] = ct_net_output_count(net, i);
         size[n + i] = -size[i];
     }
     CT_TRY(x->max(x->ctx, size, 2 * n));
@@ -65,11 +60,11 @@ ct_status ct_outputs_add(ct_outputs *o, const ct_exec *ex)
 
     for (int i = 0; i < net->n_output; sum += o->size[i], i++) {
         const ct_tensor *t = &net->blob[net->output[i].blob]->data;
-        int64_t n = ct_tensor_count(t);
+        int64_t n = ct_net_output_count(net, i);
         double share = net->output[i].is_share ? 1.0 : part;
 
         if (o->uneven[i]) share = (o->rank == 0) ? 1.0 : 0.0;
-        if (share == 0.0) continue;
+        if ((share == 0.0) || (n == 0)) continue;
         CT_TRY(ex->dev->to_host(ex->stream, o->host, t->data, (size_t)n * sizeof(*o->host)));
         for (int64_t k = 0; k < n; k++) sum[k] += share * (double)o->host[k];
     }

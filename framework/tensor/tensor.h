@@ -52,6 +52,7 @@ typedef struct ct_blob {
     ct_tensor data;
     ct_tensor diff;  /* same shape; diff.data == NULL at run time: no gradient wanted  */
     bool wants_diff; /* known before memory is placed: shape functions ask this        */
+    bool varies;     /* its shape changes from batch to batch; before the first: the largest  */
 } ct_blob;
 
 size_t ct_dtype_size(ct_dtype dtype);

@@ -55,7 +55,7 @@ static void add_arrow(const ct_blob *b, int from, int to, bool to_end, ct_text *
 
     ct_text_add(out, "  n%d -> %s%d [label=\"", from, to_end ? "end" : "n", to);
     add_escaped(b->name, out);
-    ct_text_add(out, "\\n");
+    ct_text_add(out, "\\n%s", b->varies ? "&le; " : "");
     for (int k = 0; k < s->ndim; k++)
         ct_text_add(out, "%s%lld", (k > 0) ? " x " : "", (long long)s->dim[k]);
     ct_text_add(out, "\"];\n");

@@ -49,6 +49,17 @@ void ct_check_count(const ct_net *net, int64_t n_rank, ct_check *c)
 
 /* ---- for people */
 
+/* "<= 64 10 (640)" where it is the largest of several. */
+static ct_shape_text shape_text(const ct_blob *top)
+{
+    ct_shape_text plain = ct_shape_str(&top->data.shape), marked = plain;
+
+    if (!top->varies || (strlen(plain.text) + 4 > sizeof(plain.text))) return plain;
+    strcpy(marked.text, "<= ");
+    strcat(marked.text, plain.text);
+    return marked;
+}
+
 /* Wide enough for all: 0 name and 1 type of layers, 2 tops' names, 3 their shapes. */
 static void find_widths(const ct_net *net, int width[4])
 {
@@ -60,7 +71,7 @@ static void find_widths(const ct_net *net, int width[4])
         for (int t = 0; t < l->n_top; t++) {
             const ct_blob *top = net->instance[i]->top[t];
             int name = (int)strlen(top->name);
-            int shape = (int)strlen(ct_shape_str(&top->data.shape).text);
+            int shape = (int)strlen(shape_text(top).text);
 
             width[2] = (name > width[2]) ? name : width[2];
             width[3] = (shape > width[3]) ? shape : width[3];
@@ -80,7 +91,7 @@ static void print_layer(const ct_net *net, int i, const int w[4], FILE *to)
 
         fprintf(to, "%-*s %-*s %-*s %-*s", w[0], (t == 0) ? l->name : "", w[1],
                 (t == 0) ? l->ops->type : "", w[2], (top != NULL) ? top->name : "", w[3],
-                (top != NULL) ? ct_shape_str(&top->data.shape).text : "");
+                (top != NULL) ? shape_text(top).text : "");
         if (t == 0)
             fprintf(to, " %12" PRId64 " %10.4g %10.4g", layer_parameters(net, i),
                     e.forward_flop * 1e-9, e.backward_flop * 1e-9);
@@ -187,7 +198,7 @@ static void add_layer(const ct_net *net, int i, ct_text *out)
         ct_text_add_json(out, top->name);
         ct_text_add(out, ",\"shape\":");
         add_shape(&top->data.shape, out);
-        ct_text_add(out, "}");
+        ct_text_add(out, "%s}", top->varies ? ",\"varies\":true" : "");
     }
     ct_text_add(out, "],\"weights\":[");
     add_weights(net, i, out);

@@ -15,7 +15,7 @@ typedef struct wanted {
     char *list; /* the option's text, cut up */
     int n;
     const char *name[MOST_BLOBS];
-    ct_named_array array[MOST_BLOBS];
+    ct_named_array array[MOST_BLOBS]; /* of as many samples as there are so far */
     float *data[MOST_BLOBS];
 } wanted;
 
@@ -95,7 +95,8 @@ static const ct_blob *find_blob(const ct_net *net, int i)
     return net->blob[ct_net_find_blob(net, name)];
 }
 
-/* Room for n batches of every blob: batches one behind the other along the first axis. */
+/* Room for n batches of every blob: batches one behind the other along the first axis. Behind a
+ * Filter they have different numbers of samples. */
 static ct_status make_room(const ct_net *net, int64_t n, wanted *w)
 {
     for (int i = 0; i < w->n; i++) {
@@ -104,9 +105,9 @@ static ct_status make_room(const ct_net *net, int64_t n, wanted *w)
         ct_named_array *a = &w->array[i];
 
         *a = (ct_named_array){ .name = w->name[i], .shape = *s };
-        if (s->ndim == 0) a->shape = (ct_shape){ 1, { 1 } };
-        if (__builtin_mul_overflow(a->shape.dim[0], n, &a->shape.dim[0]) ||
-            __builtin_mul_overflow(count * (int64_t)sizeof(float), n, &bytes) ||
+        if (s->ndim == 0) a->shape.ndim = 1;
+        a->shape.dim[0] = 0;
+        if (__builtin_mul_overflow(count * (int64_t)sizeof(float), n, &bytes) ||
             ((w->data[i] = malloc((size_t)bytes + 1)) == NULL))
             return CT_FAIL(CT_ERR_NOMEM, "no memory for %" PRId64 " batches of blob \"%s\"", n,
                            w->name[i]);
@@ -115,7 +116,21 @@ static ct_status make_room(const ct_net *net, int64_t n, wanted *w)
     return CT_OK;
 }
 
-static ct_status take_batches(ct_call *call, ct_net *net, int64_t n_batch, const wanted *w)
+/* Batches lie one behind the other: they may differ along the first axis alone. */
+static ct_status check_rows(const ct_named_array *a, const ct_shape *s)
+{
+    bool same = (s->ndim <= 1) || (s->ndim == a->shape.ndim);
+
+    for (int k = 1; same && (k < s->ndim); k++) same = (s->dim[k] == a->shape.dim[k]);
+    if (same) return CT_OK;
+    return CT_FAIL(
+        CT_ERR_CONFIG,
+        "--blobs: \"%s\" has shape %s in one batch and %s in another: only its first axis "
+        "may change",
+        a->name, ct_shape_str(&a->shape).text, ct_shape_str(s).text);
+}
+
+static ct_status take_batches(ct_call *call, ct_net *net, int64_t n_batch, wanted *w)
 {
     ct_exec ex;
 
@@ -125,10 +140,12 @@ static ct_status take_batches(ct_call *call, ct_net *net, int64_t n_batch, const
         CT_TRY(ct_net_forward(net, &ex, NULL));
         for (int i = 0; i < w->n; i++) {
             const ct_blob *blob = find_blob(net, i);
-            size_t count = (size_t)ct_tensor_count(&blob->data);
+            int64_t first = ct_shape_count(&w->array[i].shape, 0, -1);
 
-            CT_TRY(ex.dev->to_host(ex.stream, w->data[i] + (size_t)b * count, blob->data.data,
-                                   count * sizeof(float)));
+            CT_TRY(check_rows(&w->array[i], &blob->data.shape));
+            CT_TRY(ex.dev->to_host(ex.stream, w->data[i] + first, blob->data.data,
+                                   (size_t)ct_tensor_count(&blob->data) * sizeof(float)));
+            w->array[i].shape.dim[0] += ct_shape_legacy(&blob->data.shape, 0);
         }
         CT_DEBUG("batch %" PRId64 " of %" PRId64, b + 1, n_batch);
     }

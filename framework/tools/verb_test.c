@@ -14,7 +14,7 @@ static ct_status take_share(const ct_net *net, ct_exec *ex, double *v)
     for (int i = 0; i < net->n_output; i++) {
         const ct_output *o = &net->output[i];
         const ct_blob *b = net->blob[o->blob];
-        int64_t n = ct_tensor_count(&b->data);
+        int64_t n = ct_net_output_count(net, i);
         float *host = malloc((size_t)(n + 1) * sizeof(*host));
         ct_status status;
 
@@ -32,7 +32,7 @@ static void log_batch(const ct_net *net, int64_t batch, const double *v)
     for (int i = 0; i < net->n_output; i++) {
         const ct_blob *b = net->blob[net->output[i].blob];
 
-        for (int64_t k = 0; k < ct_tensor_count(&b->data); k++) {
+        for (int64_t k = 0; k < ct_net_output_count(net, i); k++) {
             CT_INFO("Batch %" PRId64 ", %s = %g", batch, b->name, *v++);
         }
     }
@@ -44,7 +44,7 @@ static void log_mean(const ct_net *net, const double *v)
     double loss = 0;
 
     for (int i = 0; i < net->n_output; i++) {
-        int64_t n = ct_tensor_count(&net->blob[net->output[i].blob]->data);
+        int64_t n = ct_net_output_count(net, i);
 
         for (int64_t k = 0; k < n; k++) loss += (double)net->output[i].loss_weight * *at++;
     }
@@ -53,7 +53,7 @@ static void log_mean(const ct_net *net, const double *v)
         const ct_blob *b = net->blob[net->output[i].blob];
         double w = (double)net->output[i].loss_weight;
 
-        for (int64_t k = 0; k < ct_tensor_count(&b->data); k++, v++) {
+        for (int64_t k = 0; k < ct_net_output_count(net, i); k++, v++) {
             if (w != 0) {
                 CT_INFO("%s = %g (* %g = %g loss)", b->name, *v, w, w * *v);
             } else {

@@ -33,8 +33,8 @@ ELSEWHERE = """
 Without a row: Data, HDF5Data, ImageData, TextData, WindowData, MemoryData, Input, DummyData and HDF5Output have no gradient and copy values
 (`test_data_layers`, `test_data_text`, `test_layer_structure`); Silence gives zeros; Reorder changes the order in memory
 (`test_layer_blocked`). Stochastic pooling in TRAIN and Dropout in TRAIN draw their own numbers: their definition is tested in
-`test_layer_structure` and `test_layer_dropout`. Against Caffe only what Caffe has: no fork's layers; its Filter and Python layers are
-refused here.
+`test_layer_structure` and `test_layer_dropout`. Against Caffe only what Caffe has: no fork's layers, and not its Filter, which
+stands beside NumPy instead of PyTorch (`make_filter_golden.py`); its Python layers are refused here.
 """
 
 

@@ -177,6 +177,9 @@ static const row rows[] = {
     { "InfogainLoss", NULL, "rlr", 0, 1, { ONE, S(1, 1, 1), S(1, 1, 1, 1) }, 0, 64, false },
     { "InfogainLoss", NULL, "rlr", 0, 5, { PRIME, S(3, 2, 7), S(5, 5) }, 0, 128, false },
     { "InfogainLoss", NULL, "rlr", 0, 17, { LARGE, S(3, 31, 37), S(17, 17) }, 0, 512, false },
+    { "Filter", NULL, "rc", 0, 0, { ONE, S(1) }, 0, 16, false }, /* none */
+    { "Filter", NULL, "rrc", 2, 0, { PRIME, S(3, 2), S(3, 1, 1) }, 0, 16, false },
+    { "Filter", NULL, "rc", 0, 0, { S(13, 701), S(13) }, 0, 16, false },
     CONV("Convolution", "num_output: 7 kernel_size: 1", ONE, PRIME, LARGE),
     CONV("Convolution", "num_output: 3 kernel_size: 3 pad: 1 stride: 2", ONE, PRIME, LARGE),
     CONV("Convolution", "num_output: 2 kernel_size: 3 pad: 2 dilation: 2", S(1, 1, 1), S(3, 5, 7), S(3, 5, 1201)),
@@ -423,12 +426,102 @@ static void threads(void **state)
     omp_set_num_threads(before);
 }
 
+/* ---- shaped again */
+
+/* Bottoms that have a sample for each of the first one's, on the first axis; of regions and indices
+ * there may be any number. */
+static bool has_samples(const row *c, int i)
+{
+    char v = c->values[i];
+
+    if ((strchr(c->values, 'i') != NULL) || (strcmp(c->type, "BatchReindex") == 0)) return i == 1;
+    return (v != 'b') && (v != 't') && (c->bottom[i].ndim > 0) &&
+           (c->bottom[i].dim[0] == c->bottom[0].dim[0]);
+}
+
+static row of_size(const row *c, int64_t n)
+{
+    row r = *c;
+
+    for (int i = 0; c->values[i] != '\0'; i++) {
+        if (has_samples(c, i)) r.bottom[i].dim[0] = n;
+    }
+    return r;
+}
+
+static ct_status try(const row *c, test_layer **t_p)
+{
+    test_layer_spec spec = { .type = c->type,
+                             .text = c->text,
+                             .n_top = (c->n_top < 0) ? 0 : c->n_top };
+
+    spec.n_bottom = (int)strlen(c->values);
+    for (int i = 0; i < spec.n_bottom; i++) spec.bottom[i] = c->bottom[i];
+    return test_layer_create(&spec, t_p);
+}
+
+static void compare_again(const row *c, test_layer *a, test_layer *b)
+{
+    const ct_layer *l = &a->layer;
+
+    for (int k = 0; k < l->n_top; k++) {
+        assert_true(ct_shape_equal(&a->top_shape[k], &b->top_shape[k]));
+        test_same(b->top[k], a->top[k], a->top_count[k], c->type);
+    }
+    for (int k = 0; k < l->n_weight; k++)
+        test_same(b->weight_after[k], a->weight_after[k], a->weight_count[k], c->type);
+    for (int k = 0; (l->ops->backward != NULL) && (k < l->n_bottom); k++) {
+        if (a->input_diff[k] != NULL)
+            test_same(b->input_diff[k], a->input_diff[k], a->input_count[k], c->type);
+    }
+    for (int k = 0; (l->ops->backward != NULL) && (k < l->n_weight); k++) {
+        if (a->weight_diff[k] != NULL)
+            test_same(b->weight_diff[k], a->weight_diff[k], a->weight_count[k], c->type);
+    }
+}
+
+/* The row with n samples: by a layer made for them, and by one made for more that ran more. */
+static void again(const row *c, int64_t n)
+{
+    row less = of_size(c, n), more = of_size(c, 2 * c->bottom[0].dim[0] + 1);
+    test_layer *a, *b = make(&more);
+
+    run(b, 1);
+    if (try(&less, &a) != CT_OK) fail_msg("%s of %lld samples", c->type, (long long)n);
+    if (test_layer_shape(b, less.bottom) != CT_OK) fail_msg("%s, shaped again", c->type);
+    fill(a, &less);
+    for (int i = 0; i < a->layer.n_bottom; i++)
+        memcpy(b->input[i], a->input[i], (size_t)a->input_count[i] * sizeof(float));
+    for (int i = 0; i < a->layer.n_weight; i++) /* statistics have moved */
+        memcpy(b->weight[i], a->weight[i], (size_t)a->weight_count[i] * sizeof(float));
+    run(a, 1);
+    run(b, 1);
+    compare_again(c, a, b);
+    test_layer_destroy(a);
+    test_layer_destroy(b);
+}
+
+static void shaped_again(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_ROW; i++) {
+        const row *c = &rows[i];
+        bool state_of_batches = (strcmp(c->type, "LSTM") == 0) || (strcmp(c->type, "RNN") == 0);
+
+        if ((c->values[0] == '\0') || (c->bottom[0].dim[0] == 1) || state_of_batches) continue;
+        again(c, c->bottom[0].dim[0]);
+        again(c, 1);
+        if (strchr(c->values, 't') == NULL) again(c, 0); /* true boxes are of samples */
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_type),
         cmocka_unit_test(gradients),
         cmocka_unit_test(threads),
+        cmocka_unit_test(shaped_again),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -101,7 +101,7 @@ static void refused_one_by_one(void **state)
         { SOURCE LAYER("a", "Zzzzzzzzz", "x", "y"), "(Zzzzzzzzz): unknown layer type" },
         { SOURCE LAYER("a", "Python", "x", "y"),
           "layer \"a\" (Python): this layer type is not supported: there is no interpreter" },
-        { SOURCE LAYER("a", "Filter", "x", "y"), "shapes are fixed when a net is made" },
+        { SOURCE LAYER("a", "Proposal", "x", "y"), "let proposals come in as boxes" },
         { SOURCE LAYER("a", "AnnotatedData", "x", "y"), "as two tops of HDF5Data" },
         { SOURCE LAYER("a", "DetectionEvaluate", "x", "y"), "average precision is not computed" },
         { SOURCE LAYER("a", "SoftmaxFocalLoss", "x", "y"), "not supported: FocalLoss is" },
