@@ -21,12 +21,9 @@ static ct_status setup(ct_layer *l, const ct_shape *bottom)
     output_state *s = l->state;
     int n;
 
+    (void)bottom;
     if ((p == NULL) || (p->file_name == NULL) || (p->file_name[0] == '\0'))
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "hdf5_output_param.file_name is missing");
-    if ((bottom[0].ndim < 1) || (bottom[1].ndim < 1) || (bottom[0].dim[0] != bottom[1].dim[0]))
-        return CT_LAYER_FAIL(l, CT_ERR_SHAPE,
-                             "bottoms of shapes %s and %s: the same number of samples is needed",
-                             ct_shape_str(&bottom[0]).text, ct_shape_str(&bottom[1]).text);
     if (l->env->n_rank > 1)
         n = snprintf(s->path, sizeof(s->path), "%s.%d", p->file_name, l->env->rank);
     else
@@ -38,7 +35,12 @@ static ct_status setup(ct_layer *l, const ct_shape *bottom)
 
 static ct_status reshape(const ct_layer *l, ct_instance *in)
 {
-    (void)l, (void)in;
+    const ct_shape *a = &in->bottom[0]->data.shape, *b = &in->bottom[1]->data.shape;
+
+    if ((a->ndim < 1) || (b->ndim < 1) || (a->dim[0] != b->dim[0]))
+        return CT_LAYER_FAIL(l, CT_ERR_SHAPE,
+                             "bottoms of shapes %s and %s: the same number of samples is needed",
+                             ct_shape_str(a).text, ct_shape_str(b).text);
     return CT_OK;
 }
 

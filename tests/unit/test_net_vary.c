@@ -434,6 +434,32 @@ static void ranks_add_up(void **state)
     test_net_destroy(&whole);
 }
 
+/* Two choices may meet as long as they are of the same number. */
+static void unequal_filters_end_the_run(void **state)
+{
+    static const char text[] = INPUT("data", "dim: " N_TEXT " " IMAGES)
+        INPUT("label", "dim: " N_TEXT) INPUT("pick", "dim: " N_TEXT) INPUT("pick2", "dim: " N_TEXT)
+            BY("one", "data", "pick", "a") BY("two", "data", "pick2", "b")
+                TWO("sum", "Eltwise", "a", "b", "s", "") FC("f", "s", "f", "2");
+    static const float pick[2][N] = { { 1, 0, 1, 0, 0, 0, 0 }, { 0, 0, 0, 1, 0, 0, 0 } };
+    static batch b;
+    double loss;
+    test_net t;
+
+    (void)state;
+    create(text, (ct_net_options){ .phase = CT_TEST }, false, &t);
+    make_batch(&b, "0000011", 0);
+    put_batch(&t, &b);
+    put(&t, "pick2", pick[0], N);
+    assert_int_equal(ct_net_forward(t.net, &t.ex, &loss), CT_OK);
+    assert_true(ct_shape_equal(&blob(&t, "f")->data.shape, &TEST_SHAPE(2, 2)));
+    put(&t, "pick2", pick[1], N);
+    test_log_start();
+    assert_int_equal(ct_net_forward(t.net, &t.ex, &loss), CT_ERR_SHAPE);
+    assert_non_null(strstr(test_log_stop(), "layer \"sum\" (Eltwise)"));
+    test_net_destroy(&t);
+}
+
 /* ---- what there is to see, and what is refused */
 
 static void shapes_are_the_largest(void **state)
@@ -518,6 +544,26 @@ static void refused(void **state)
             "dim: 2") "layer { name: 'f' type: 'Filter' bottom: 'data' bottom: 'pick' top: 'x' "
                       "top: 'y' }",
         &o, "2 tops for 2 bottoms: one for each but the last, the selector");
+    o.no_data = true;
+    test_net_refused(
+        "layer { name: 'text' type: 'TextData' top: 'words' top: 'cont' top: 'next' "
+        "text_data_param { source: 'none.h5' batch_size: 2 steps: 3 } }"
+        "layer { name: 'cut' type: 'Slice' bottom: 'words' top: 'pick' top: 'other' slice_param { "
+        "axis: 1 } }" TWO("f", "Filter", "next", "pick", "x", ""),
+        &o, "layer \"f\" (Filter): the net's data are sequences");
+}
+
+/* What it says of its own bottoms. */
+static void selectors_refused(void **state)
+{
+    test_layer_spec spec = { .type = "Filter",
+                             .n_bottom = 2,
+                             .bottom = { TEST_SHAPE(3, 2), TEST_SHAPE(3, 2) } };
+
+    (void)state;
+    test_layer_refused(&spec, CT_ERR_SHAPE, "the selector, its last bottom, has shape 3 2 (6)");
+    spec.bottom[1] = TEST_SHAPE(4);
+    test_layer_refused(&spec, CT_ERR_SHAPE, "bottom 0 has shape 3 2 (6), the selector 4 (4)");
 }
 
 int main(void)
@@ -530,6 +576,8 @@ int main(void)
         cmocka_unit_test(ranks_add_up),
         cmocka_unit_test(shapes_are_the_largest),
         cmocka_unit_test(refused),
+        cmocka_unit_test(selectors_refused),
+        cmocka_unit_test(unequal_filters_end_the_run),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
