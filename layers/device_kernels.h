@@ -18,6 +18,8 @@ typedef struct ct_device_kernels {
                         const float *bias, float *y);
     ct_status (*dot)(ct_exec *ex, const ct_view *v, const float *a, const float *b, bool add,
                      float *out);
+    /** As ct_view_scale_back(); NULL: by the two before it. */
+    ct_status (*scale_back)(ct_exec *ex, const ct_view *v, const ct_scale_back *a);
     /** As layers/engine/recurrent/gates.h says; y[m x n] rows of b; sum over t of x[t][n]. */
     ct_status (*lstm_step)(ct_exec *ex, int64_t n, int64_t hidden, const float *cont,
                            const float *c_before, float *gates, float *c, float *h);

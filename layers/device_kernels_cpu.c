@@ -27,6 +27,13 @@ static ct_status dot(ct_exec *ex, const ct_view *v, const float *a, const float 
     return CT_OK;
 }
 
+static ct_status scale_back(ct_exec *ex, const ct_view *v, const ct_scale_back *a)
+{
+    (void)ex;
+    ct_view_scale_back(v, a);
+    return CT_OK;
+}
+
 static ct_status lstm_step(ct_exec *ex, int64_t n, int64_t hidden, const float *cont,
                            const float *c_before, float *gates, float *c, float *h)
 {
@@ -92,6 +99,7 @@ const ct_device_kernels ct_kernels_cpu = {
     .strided = strided,
     .affine = affine,
     .dot = dot,
+    .scale_back = scale_back,
     .lstm_step = lstm_step,
     .lstm_step_backward = lstm_step_backward,
     .rows_cont = rows_cont,

@@ -45,6 +45,17 @@ void ct_view_affine(const ct_view *v, const float *x, const float *scale, const 
  *  added to instead of overwritten. The same for any number of threads. */
 void ct_view_dot(const ct_view *v, const float *a, const float *b, bool add, float *out);
 
+/** Backward of ct_view_affine(): dscale = sums of dy x, dbias = sums of dy, dx = dy scale, as three
+ *  of the calls above do, but in one pass where inner > 1. dbias, dx: NULL: unwanted; dx may be dy.
+ *  Sums as of ct_view_dot(). */
+typedef struct ct_scale_back {
+    const float *x, *dy, *scale;
+    bool add_scale, add_bias;
+    float *dscale, *dbias, *dx;
+} ct_scale_back;
+
+void ct_view_scale_back(const ct_view *v, const ct_scale_back *a);
+
 /** By a team; nothing where they are the same memory. */
 void ct_copy_bytes(size_t bytes, const void *from, void *to);
 /** to[i] = from[i]. */

@@ -90,6 +90,25 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
                                   ct_blob_data(in->top[0]));
 }
 
+/* Gradients of scale and bias, and dx, in one pass. */
+static ct_status backward_at_once(const ct_layer *l, ct_instance *in, ct_exec *ex,
+                                  const ct_blob *scale, const float *x)
+{
+    const scale_state *s = l->state;
+    ct_scale_back a = { .x = x,
+                        .dy = ct_blob_diff(in->top[0]),
+                        .scale = ct_blob_data(scale),
+                        .add_scale = (l->n_bottom == 1) && (ct_weight_beta(in, ex, 0) != 0.0f),
+                        .dscale = ct_blob_diff(scale),
+                        .dx = ct_blob_diff(in->bottom[0]) };
+
+    if (s->bias >= 0) {
+        a.dbias = ct_blob_diff(&in->weight[s->bias]);
+        a.add_bias = ct_weight_beta(in, ex, s->bias) != 0.0f;
+    }
+    return ct_kernels(ex)->scale_back(ex, in->state, &a);
+}
+
 static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
     const scale_state *s = l->state;
@@ -99,6 +118,8 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     const float *dy = ct_blob_diff(in->top[0]);
     float *dx = ct_blob_diff(in->bottom[0]), *db;
 
+    if ((ct_kernels(ex)->scale_back != NULL) && (ct_blob_diff(scale) != NULL))
+        return backward_at_once(l, in, ex, scale, x);
     if ((s->bias >= 0) && ((db = ct_blob_diff(&in->weight[s->bias])) != NULL))
         CT_TRY(ct_kernels(ex)->dot(ex, in->state, dy, NULL, ct_weight_beta(in, ex, s->bias) != 0.0f,
                                    db));

@@ -153,6 +153,6 @@ static ct_status sum_steps(ct_exec *ex, int64_t steps, int64_t n, const float *x
 }
 
 const ct_device_kernels ct_kernels_cuda = {
-    CT_DEVICE_CUDA, strided,      affine,        dot,       lstm_step, lstm_step_backward,
-    rows_cont,      tanh_forward, tanh_backward, fill_rows, sum_steps,
+    CT_DEVICE_CUDA,     strided,   affine,       dot,           NULL,      lstm_step,
+    lstm_step_backward, rows_cont, tanh_forward, tanh_backward, fill_rows, sum_steps,
 };
