@@ -39,6 +39,12 @@ static const pool_case good[] = {
     { "kernel_size: 5 stride: 2 pad: 2", { 4, { 2, 3, 33, 35 } }, 17, 18 },
     { "kernel_size: 17 stride: 7 pad: 3", { 4, { 2, 2, 33, 35 } }, 5, 5 }, /* masks of words */
     { "kernel_h: 2 kernel_w: 9 stride: 2 pad_h: 0 pad_w: 8", { 4, { 2, 2, 4, 3 } }, 2, 6 },
+    { "kernel_size: 3 stride: 1 pad: 2", { 4, { 2, 3, 19, 21 } }, 21, 23 },
+    { "kernel_size: 4 stride: 1 pad: 1", { 4, { 1, 3, 12, 9 } }, 11, 8 },
+    { "kernel_size: 5 stride: 1 pad: 2", { 4, { 1, 3, 13, 17 } }, 13, 17 }, /* 25 windows a place */
+    { "kernel_size: 3 stride: 3 pad: 1", { 4, { 2, 3, 17, 25 } }, 6, 9 },
+    { "kernel_size: 2 stride: 5 round_mode: FLOOR", { 4, { 2, 3, 22, 24 } }, 5, 5 }, /* gaps */
+    { "kernel_h: 5 kernel_w: 3 stride: 2 pad_h: 1 pad_w: 1", { 4, { 2, 2, 17, 33 } }, 8, 17 },
 };
 enum { N_GOOD = sizeof(good) / sizeof(good[0]) };
 
@@ -170,6 +176,25 @@ static void test_not_a_number(void **state)
     }
 }
 
+/* Nothing is larger than -inf: the first place inside of each window, as in the reference. */
+static void test_least(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_GOOD; i++) {
+        test_layer *t[2];
+
+        for (int v = 0; v < 2; v++) {
+            t[v] = make(&good[i], "MAX", (v == 0) ? "ref" : "simd", 2, true);
+            for (int64_t k = 0; k < t[v]->input_count[0]; k++)
+                t[v]->input[0][k] = (k % 11 == 0) ? -3e38f : -INFINITY;
+            assert_int_equal(test_layer_forward(t[v]), CT_OK);
+        }
+        for (int k = 0; k < 2; k++)
+            test_same(t[1]->top[k], t[0]->top[k], t[0]->top_count[k], good[i].fields);
+        test_layer_destroy(t[0]), test_layer_destroy(t[1]);
+    }
+}
+
 static void test_gradients(void **state)
 {
     (void)state;
@@ -246,7 +271,7 @@ int main(void)
         cmocka_unit_test(test_sizes),        cmocka_unit_test(test_engines),
         cmocka_unit_test(test_ties),         cmocka_unit_test(test_average_by_hand),
         cmocka_unit_test(test_gradients),    cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_not_a_number),
+        cmocka_unit_test(test_not_a_number), cmocka_unit_test(test_least),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

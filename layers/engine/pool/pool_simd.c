@@ -1,53 +1,55 @@
-/* Pooling in two steps for each row of outputs: first along the columns of the window, for every
- * column of the plane, then along its rows. Both are loops that the compiler vectorises, and a
- * window costs kh + kw steps. Planes are dealt out to the threads.
+/* Forward pooling of planes in plain order. Each row of the plane is pooled along the columns once:
+ * of every output's window the part in this row. Outputs then take as many of these rows as their
+ * windows are high, so a window costs kh + kw steps. Both are loops over vectors. Planes are dealt
+ * out to the threads.
  *
- * Of equal elements the one with the smaller place wins, so the order of the steps does not show.
- */
+ * Of equal elements the first in row-major order wins: along a row the first, and of the rows too.
+ * A NaN counts as larger than any number, since a diverged net must show: rows that hold one are
+ * noticed, and windows over them are looked at one by one. */
 #include "framework/base/memory.h"
-#include "framework/base/simd.h"
-#include "layers/engine/pool/pool_private.h"
+#include "layers/engine/pool/pool_simd.h"
 
 #include <math.h>
 
-enum { CHUNK = 16 }; /* columns at a time: whole vectors, whatever their width */
-
-/* A worker's scratch. A row of columns has the padding around it, so that every tap has all
- * outputs; a row of outputs is as long as whole chunks. */
+/* A worker's. */
 typedef struct scratch {
-    float *value;   /* of each column; what stands beside the plane never wins and adds nothing */
-    int32_t *place; /* MAX: of that value, as masks have it, less what its column adds           */
-    float *phase;   /* the row of columns sorted by remainder by the stride                      */
-    int32_t *phase_place;
-    float *best;    /* of each output; AVE backward: its gradient                                */
-    int32_t *mask;  /* MAX: its place                                                            */
-    float *columns; /* AVE: columns of its window, with the padding                              */
-    int32_t *shift; /* MAX: columns of its window that lie left of the plane                     */
+    float *line;     /* a row with its padding, which never wins and adds nothing        */
+    float *sorted;   /* its columns by their remainder by the stride                     */
+    float *value;    /* ring of pooled rows                                              */
+    int32_t *column; /* MAX: columns of their windows where those values stand           */
+    bool *has_nan;   /* MAX: of the ring's rows                                          */
+    float *best;     /* a row of outputs                                                 */
+    int32_t *mask;   /* MAX: its places                                                  */
+    float *columns;  /* AVE: columns of its windows, with the padding                    */
+    int32_t *shift;  /* MAX: columns of its windows that lie left of the plane           */
 } scratch;
 
-enum { FAR = 1 << 30 }; /* the place of what stands beside the plane */
-
-static inline int64_t out_chunks(const ct_pool_desc *d)
+static inline int64_t out_lanes(const ct_pool_desc *d)
 {
-    return (d->ow + CHUNK - 1) / CHUNK * CHUNK;
+    return ct_pool_lanes(d->ow);
 }
 
-/* Columns of one remainder by the stride: what the outputs of whole chunks read. */
-static inline int64_t phase_floats(const ct_pool_desc *d)
+/* Columns of one remainder by the stride: what whole vectors of outputs read. */
+static inline int64_t sorted_floats(const ct_pool_desc *d)
 {
-    return out_chunks(d) + (d->kw / d->sw / CHUNK + 1) * CHUNK;
+    return ct_pool_lanes(out_lanes(d) + d->kw / d->sw + 1);
 }
 
-static inline int64_t row_floats(const ct_pool_desc *d)
+static inline int64_t line_floats(const ct_pool_desc *d)
 {
-    int64_t read = phase_floats(d) * d->sw, plane = d->pw + d->w;
+    int64_t read = sorted_floats(d) * d->sw, plane = ct_pool_lanes(d->pw + d->w);
 
     return (read > plane) ? read : plane;
 }
 
+static inline int64_t ring_rows(const ct_pool_desc *d)
+{
+    return (d->kh < d->h) ? d->kh : d->h;
+}
+
 static int64_t scratch_floats(const ct_pool_desc *d)
 {
-    int64_t n = 4 * row_floats(d) + 4 * out_chunks(d);
+    int64_t n = 2 * line_floats(d) + ring_rows(d) * (2 * out_lanes(d) + 1) + 4 * out_lanes(d);
 
     return (int64_t)ct_align_up((size_t)n * sizeof(float)) / (int64_t)sizeof(float);
 }
@@ -59,283 +61,264 @@ static size_t workspace(const ct_pool_desc *d)
 
 static scratch scratch_of(const ct_pool_desc *d, const ct_pool_args *a, int64_t v)
 {
-    float *at = (float *)a->work + v * scratch_floats(d);
-    int64_t row = row_floats(d), out = out_chunks(d);
-    scratch s = { .value = at + d->pw,
-                  .place = (int32_t *)(at + row) + d->pw,
-                  .phase = at + 2 * row,
-                  .phase_place = (int32_t *)(at + 3 * row),
-                  .best = at + 4 * row,
-                  .mask = (int32_t *)(at + 4 * row + out),
-                  .columns = at + 4 * row + 2 * out,
-                  .shift = (int32_t *)(at + 4 * row + 3 * out) };
+    int64_t line = line_floats(d), out = out_lanes(d), ring = ring_rows(d) * out;
+    scratch s = { .line = (float *)a->work + v * scratch_floats(d) };
 
-    for (int64_t j = -d->pw; j < row - d->pw; j++) {
-        s.value[j] = (d->method == CT_POOL_MAX) ? -INFINITY : 0.0f;
-        s.place[j] = FAR;
-    }
-    for (int64_t j = 0; j < d->ow; j++) {
+    s.sorted = s.line + line;
+    s.value = s.sorted + line;
+    s.column = (int32_t *)(s.value + ring);
+    s.best = s.value + 2 * ring;
+    s.mask = (int32_t *)(s.best + out);
+    s.columns = s.best + 2 * out;
+    s.shift = (int32_t *)(s.best + 3 * out);
+    s.has_nan = (bool *)(s.best + 4 * out);
+    for (int64_t j = 0; j < line; j++) s.line[j] = (d->method == CT_POOL_MAX) ? -INFINITY : 0.0f;
+    for (int64_t j = 0; j < out; j++) {
         int64_t left, right, n;
 
-        ct_pool_window(j, d->kw, d->sw, d->pw, d->w, &left, &right, &n);
+        ct_pool_window((j < d->ow) ? j : 0, d->kw, d->sw, d->pw, d->w, &left, &right, &n);
         s.columns[j] = (float)n;
-        s.shift[j] = (int32_t)(left - (j * d->sw - d->pw));
+        s.shift[j] = (j < d->ow) ? (int32_t)(left - (j * d->sw - d->pw)) : 0;
     }
-    for (int64_t j = d->ow; j < out; j++) s.columns[j] = 1.0f;
     return s;
 }
 
-typedef uint32_t word __attribute__((may_alias)); /* a value or a place, which are only moved */
-
-/* to[r][j] = from[j sw + r]: after it every tap reads consecutive values. */
-static inline void sort_columns(const ct_pool_desc *d, const void *row, void *sorted)
+/* to[r][j] = line[j sw + r]: after it every tap reads consecutive values. */
+CT_SIMD_PART void sort_columns(int64_t length, int64_t sw, const float *line, float *to)
 {
-    const word *from = row;
-    word *to = sorted;
-    int64_t length = phase_floats(d);
-    word *odd = to + length;
+    float *odd = to + length;
 
-    if (d->sw == 2) {
+    if (sw == 2) {
 #pragma omp simd
         for (int64_t j = 0; j < length; j++) {
-            to[j] = from[2 * j];
-            odd[j] = from[2 * j + 1];
+            to[j] = line[2 * j];
+            odd[j] = line[2 * j + 1];
         }
         return;
     }
-    for (int64_t r = 0; r < d->sw; r++) {
-        for (int64_t j = 0; j < length; j++) to[r * length + j] = from[j * d->sw + r];
+    for (int64_t r = 0; r < sw; r++) {
+        for (int64_t j = 0; j < length; j++) to[r * length + j] = line[j * sw + r];
     }
 }
 
-/* ---- MAX. A NaN counts as larger than any number: a diverged net must show. */
-
-static inline void start_columns(int n, const float *x, float *value, int32_t *at)
+/* Where column q of all windows begins: line, or its sorted columns. */
+CT_SIMD_PART const float *tap(const float *from, int64_t length, int64_t sw, int64_t q)
 {
-#pragma omp simd
-    for (int j = 0; j < n; j++) {
-        value[j] = x[j];
-        at[j] = 0;
+    return (sw == 1) ? from + q : from + q % sw * length + q / sw;
+}
+
+CT_SIMD_PART void max_taps(int64_t out, int64_t length, int kw, int sw, const float *from,
+                           const int32_t *shift, float *value, int32_t *column)
+{
+    for (int64_t j = 0; j < out; j += CT_POOL_LANES) {
+        ct_pool_vec best = (ct_pool_vec){ 0 } - INFINITY;
+        ct_pool_num at = *(const ct_pool_num *)(shift + j);
+
+        _Pragma("GCC unroll 3") for (int q = 0; q < kw; q++)
+        {
+            ct_pool_vec v = *(const ct_pool_vec *)(tap(from, length, sw, q) + j);
+            ct_pool_num more = v > best, here = (ct_pool_num){ 0 } + q;
+
+            best = (ct_pool_vec)((more & (ct_pool_num)v) | (~more & (ct_pool_num)best));
+            at = (more & here) | (~more & at);
+        }
+        *(ct_pool_vec *)(value + j) = best;
+        *(ct_pool_num *)(column + j) = at;
     }
 }
 
-static inline void raise_columns(int n, int place, const float *x, float *value, int32_t *at)
+CT_SIMD_PART void sum_taps(int64_t out, int64_t length, int kw, int sw, const float *from,
+                           float *value)
 {
-#pragma omp simd
-    for (int j = 0; j < n; j++) {
-        float v = x[j];
-        int more = (v > value[j]) | (v != v);
+    for (int64_t j = 0; j < out; j += CT_POOL_LANES) {
+        ct_pool_vec sum = *(const ct_pool_vec *)(from + j);
 
-        value[j] = more ? v : value[j];
-        at[j] = more ? place : at[j];
+        _Pragma("GCC unroll 3") for (int q = 1; q < kw; q++) sum +=
+            *(const ct_pool_vec *)(tap(from, length, sw, q) + j);
+        *(ct_pool_vec *)(value + j) = sum;
     }
 }
 
-/* The last chunk overlaps the one before it where the row is not whole chunks: doing a column
- * twice changes nothing. */
-static inline void column_maxima(const ct_pool_desc *d, int64_t top, int64_t bottom, const float *x,
-                                 const scratch *s)
+CT_SIMD_PART bool holds_nan(int64_t n, const float *x)
 {
-    int w = (int)d->w;
+    int32_t most = 0;
 
-    for (int64_t r = top; r < bottom; r++) {
-        const float *row = x + r * d->w;
-        int place = (int)((r - top) * ct_pool_pitch(d));
+#pragma omp simd reduction(max : most)
+    for (int64_t j = 0; j < n; j++) {
+        union {
+            float f;
+            int32_t bits;
+        } v = { x[j] };
 
-        if (r == top) {
-            start_columns(w, row, s->value, s->place);
-        } else if (w < CHUNK) {
-            raise_columns(w, place, row, s->value, s->place);
-        } else {
-            for (int j = 0; j < w; j += CHUNK) {
-                int at = (j + CHUNK <= w) ? j : w - CHUNK;
+        most = ((v.bits & INT32_MAX) > most) ? v.bits & INT32_MAX : most;
+    }
+    return most > 0x7f800000;
+}
 
-                raise_columns(CHUNK, place, row + at, s->value + at, s->place + at);
+/* One row of the plane, pooled along its columns, into its place in the ring. */
+CT_SIMD_PART void pool_row(const ct_pool_desc *d, const scratch *s, bool max, const float *x,
+                           int64_t row)
+{
+    int64_t out = out_lanes(d), length = sorted_floats(d), slot = row % ring_rows(d);
+    const float *from = s->line;
+    float *value = s->value + slot * out;
+    int32_t *column = s->column + slot * out;
+    int kw = (int)d->kw, sw = (int)d->sw;
+
+    memcpy(s->line + d->pw, x + row * d->w, (size_t)d->w * sizeof(float));
+    if (sw > 1) {
+        sort_columns(length, sw, s->line, s->sorted);
+        from = s->sorted;
+    }
+    if (max) s->has_nan[slot] = holds_nan(d->w, x + row * d->w);
+    if (max && (kw == 3) && (sw == 1))
+        max_taps(out, length, 3, 1, from, s->shift, value, column);
+    else if (max && (kw == 3) && (sw == 2))
+        max_taps(out, length, 3, 2, from, s->shift, value, column);
+    else if (max && (kw == 2) && (sw == 2))
+        max_taps(out, length, 2, 2, from, s->shift, value, column);
+    else if (max)
+        max_taps(out, length, kw, sw, from, s->shift, value, column);
+    else if ((kw == 3) && (sw == 1))
+        sum_taps(out, length, 3, 1, from, value);
+    else if ((kw == 3) && (sw == 2))
+        sum_taps(out, length, 3, 2, from, value);
+    else
+        sum_taps(out, length, kw, sw, from, value);
+}
+
+/* ---- rows of outputs: of rows [top, bottom) of the ring */
+
+CT_SIMD_PART void max_rows(const ct_pool_desc *d, const scratch *s, int64_t top, int64_t bottom)
+{
+    int64_t out = out_lanes(d), n_ring = ring_rows(d);
+    int pitch = (int)ct_pool_pitch(d);
+
+    for (int64_t j = 0; j < out; j += CT_POOL_LANES) {
+        int64_t slot = top % n_ring;
+        ct_pool_vec best = *(const ct_pool_vec *)(s->value + slot * out + j);
+        ct_pool_num at = *(const ct_pool_num *)(s->column + slot * out + j);
+        int place = 0;
+
+        for (int64_t r = top + 1; r < bottom; r++) {
+            slot = (slot + 1 < n_ring) ? slot + 1 : 0;
+            ct_pool_vec v = *(const ct_pool_vec *)(s->value + slot * out + j);
+            ct_pool_num more = v > best;
+            ct_pool_num here =
+                *(const ct_pool_num *)(s->column + slot * out + j) + (place += pitch);
+
+            best = (ct_pool_vec)((more & (ct_pool_num)v) | (~more & (ct_pool_num)best));
+            at = (more & here) | (~more & at);
+        }
+        at -= *(const ct_pool_num *)(s->shift + j);
+        if (d->relu) {
+            at |= ~(ct_pool_num)(best > 0.0f);
+            best = (ct_pool_vec)(~(ct_pool_num)(best < 0.0f) & (ct_pool_num)best);
+        }
+        *(ct_pool_vec *)(s->best + j) = best;
+        *(ct_pool_num *)(s->mask + j) = at;
+    }
+}
+
+/* The same where a row holds a NaN, by the definition. */
+static void max_rows_slowly(const ct_pool_desc *d, const scratch *s, const float *x, int64_t top,
+                            int64_t bottom)
+{
+    for (int64_t j = 0; j < d->ow; j++) {
+        int64_t left, right, n, best;
+
+        ct_pool_window(j, d->kw, d->sw, d->pw, d->w, &left, &right, &n);
+        best = top * d->w + left;
+        for (int64_t r = top; r < bottom; r++) {
+            for (int64_t c = left; c < right; c++) {
+                if ((x[r * d->w + c] > x[best]) || isnan(x[r * d->w + c])) best = r * d->w + c;
             }
         }
+        s->best[j] = (d->relu && (x[best] < 0.0f)) ? 0.0f : x[best];
+        s->mask[j] = (int32_t)((best / d->w - top) * ct_pool_pitch(d) + best % d->w - left);
+        if (d->relu && !(x[best] > 0.0f)) s->mask[j] = CT_POOL_NONE;
     }
 }
 
-/* q: the column in the window */
-static inline void raise_outputs(int q, const float *value, const int32_t *at, float *y,
-                                 int32_t *mask)
+CT_SIMD_PART void sum_rows(const ct_pool_desc *d, const scratch *s, int64_t top, int64_t bottom,
+                           int64_t rows)
 {
-#pragma omp simd
-    for (int j = 0; j < CHUNK; j++) {
-        int32_t place = at[j] + q;
-        int more =
-            (value[j] > y[j]) | (value[j] != value[j]) | ((value[j] == y[j]) & (place < mask[j]));
+    int64_t out = out_lanes(d), n_ring = ring_rows(d);
 
-        y[j] = more ? value[j] : y[j];
-        mask[j] = more ? place : mask[j];
-    }
-}
+    for (int64_t j = 0; j < out; j += CT_POOL_LANES) {
+        int64_t slot = top % n_ring;
+        ct_pool_vec sum = *(const ct_pool_vec *)(s->value + slot * out + j);
 
-static inline void row_maxima(const ct_pool_desc *d, const float *value, const int32_t *place,
-                              const scratch *s)
-{
-    int64_t length = phase_floats(d);
-
-    for (int64_t j = 0; j < d->ow; j += CHUNK) {
-        float *y = s->best + j;
-        int32_t *mask = s->mask + j;
-
-        for (int i = 0; i < CHUNK; i++) {
-            y[i] = -INFINITY;
-            mask[i] = INT32_MAX;
+        for (int64_t r = top + 1; r < bottom; r++) {
+            slot = (slot + 1 < n_ring) ? slot + 1 : 0;
+            sum += *(const ct_pool_vec *)(s->value + slot * out + j);
         }
-        for (int64_t q = 0; q < d->kw; q++) {
-            int64_t at = q % d->sw * length + q / d->sw + j;
-
-            raise_outputs((int)q, value + at, place + at, y, mask);
-        }
+        *(ct_pool_vec *)(s->best + j) =
+            sum / ((float)rows * *(const ct_pool_vec *)(s->columns + j));
     }
 }
 
-/* A row's outputs: values, masks from their first number on, places. */
-static inline void put_row(const ct_pool_desc *d, int64_t i, const scratch *s,
-                           const ct_pool_args *a, int64_t o)
+/* Places in the plane, from those in the windows. */
+static void put_places(const ct_pool_desc *d, const scratch *s, int64_t top, float *to)
 {
-    int64_t pitch = ct_pool_pitch(d), top, bottom, padded;
-    float *y = a->y + o;
+    int64_t pitch = ct_pool_pitch(d);
 
-    for (int64_t j = 0; j < d->ow; j++) s->mask[j] -= s->shift[j];
-    ct_pool_window(i, d->kh, d->sh, d->ph, d->h, &top, &bottom, &padded);
-    for (int64_t j = 0; (a->mask_top != NULL) && (j < d->ow); j++) {
+    for (int64_t j = 0; j < d->ow; j++) {
         int64_t left = j * d->sw - d->pw + s->shift[j];
 
-        a->mask_top[o + j] = (float)((top + s->mask[j] / pitch) * d->w + left + s->mask[j] % pitch);
+        to[j] = (float)((top + s->mask[j] / pitch) * d->w + left + s->mask[j] % pitch);
     }
-    if (d->relu) {
-#pragma omp simd
-        for (int64_t j = 0; j < d->ow; j++) {
-            s->mask[j] = (s->best[j] > 0.0f) ? s->mask[j] : CT_POOL_NONE;
-            s->best[j] = (s->best[j] < 0.0f) ? 0.0f : s->best[j];
-        }
-    }
-    memcpy(y, s->best, (size_t)d->ow * sizeof(float));
+}
+
+CT_SIMD_PART void put_row(const ct_pool_desc *d, const scratch *s, const ct_pool_args *a, int64_t o)
+{
+    memcpy(a->y + o, s->best, (size_t)d->ow * sizeof(float));
     if (a->mask == NULL) return;
     if (ct_pool_mask_bytes(d) == 4) {
         memcpy((int32_t *)a->mask + o, s->mask, (size_t)d->ow * sizeof(int32_t));
     } else {
         uint8_t *to = (uint8_t *)a->mask + o;
 
+#pragma omp simd
         for (int64_t j = 0; j < d->ow; j++) to[j] = (uint8_t)s->mask[j];
     }
 }
 
-/* The plane's outputs begin at o. */
-CT_SIMD_CLONES static void max_plane(const ct_pool_desc *d, const float *x, const scratch *s,
-                                     const ct_pool_args *a, int64_t o)
+static bool any_nan(const ct_pool_desc *d, const scratch *s, int64_t top, int64_t bottom)
 {
-    for (int64_t i = 0; i < d->oh; i++) {
-        int64_t top, bottom, padded;
+    bool any = false;
 
-        ct_pool_window(i, d->kh, d->sh, d->ph, d->h, &top, &bottom, &padded);
-        column_maxima(d, top, bottom, x, s);
-        if (d->sw == 1) {
-            row_maxima(d, s->value - d->pw, s->place - d->pw, s);
-        } else {
-            sort_columns(d, s->value - d->pw, s->phase);
-            sort_columns(d, s->place - d->pw, s->phase_place);
-            row_maxima(d, s->phase, s->phase_place, s);
-        }
-        put_row(d, i, s, a, o + i * d->ow);
-    }
-}
-
-/* 2 x 2 windows side by side that fill the plane: no two meet. */
-static inline bool is_halving(const ct_pool_desc *d)
-{
-    return (d->kh == 2) && (d->kw == 2) && (d->sh == 2) && (d->sw == 2) && (d->ph == 0) &&
-           (d->pw == 0) && (2 * d->oh == d->h) && (2 * d->ow == d->w);
-}
-
-CT_SIMD_CLONES static void double_plane(const ct_pool_desc *d, const float *dy, const uint8_t *mask,
-                                        float *dx)
-{
-    for (int64_t k = 0; k < 2 * d->oh; k++) {
-        const float *g = dy + k / 2 * d->ow;
-        const uint8_t *m = mask + k / 2 * d->ow;
-        int first = (int)(k % 2) * 2;
-        float *to = dx + k * d->w;
-
-#pragma omp simd
-        for (int64_t j = 0; j < d->ow; j++) {
-            to[2 * j] = (m[j] == first) ? g[j] : 0.0f;
-            to[2 * j + 1] = (m[j] == first + 1) ? g[j] : 0.0f;
-        }
-    }
+    for (int64_t r = top; r < bottom; r++) any = any || s->has_nan[r % ring_rows(d)];
+    return any;
 }
 
 /* The plane's outputs begin at o. */
-static void max_back_plane(const ct_pool_desc *d, const ct_pool_args *a, int64_t o, float *dx)
+CT_SIMD_PART void pool_plane(const ct_pool_desc *d, const float *x, const scratch *s, bool max,
+                             const ct_pool_args *a, int64_t o)
 {
-    int64_t pitch = ct_pool_pitch(d);
+    int64_t next = 0;
 
-    if (is_halving(d)) {
-        double_plane(d, a->dy + o, (const uint8_t *)a->mask + o, dx);
-        return;
-    }
-    memset(dx, 0, (size_t)(d->h * d->w) * sizeof(float));
-    for (int64_t i = 0; i < d->oh; i++) {
-        int64_t top = (i * d->sh > d->ph) ? i * d->sh - d->ph : 0;
+    for (int64_t i = 0; i < d->oh; i++, o += d->ow) {
+        int64_t top, bottom, rows;
 
-        for (int64_t j = 0; j < d->ow; j++, o++) {
-            int64_t left = (j * d->sw > d->pw) ? j * d->sw - d->pw : 0;
-            int64_t place = ct_pool_marked(d, a->mask, o);
-
-            if (place != CT_POOL_NONE)
-                dx[(top + place / pitch) * d->w + left + place % pitch] += a->dy[o];
+        ct_pool_window(i, d->kh, d->sh, d->ph, d->h, &top, &bottom, &rows);
+        for (next = (next > top) ? next : top; next < bottom; next++) pool_row(d, s, max, x, next);
+        if (!max) {
+            sum_rows(d, s, top, bottom, rows);
+            memcpy(a->y + o, s->best, (size_t)d->ow * sizeof(float));
+            continue;
         }
+        if (any_nan(d, s, top, bottom))
+            max_rows_slowly(d, s, x, top, bottom);
+        else
+            max_rows(d, s, top, bottom);
+        if (a->mask_top != NULL) put_places(d, s, top, a->mask_top + o);
+        put_row(d, s, a, o);
     }
-}
-
-/* ---- AVE */
-
-static inline void add_row(int64_t n, const float *x, float *sum)
-{
-#pragma omp simd
-    for (int64_t j = 0; j < n; j++) sum[j] += x[j];
-}
-
-/* Within one tap no two outputs touch the same column. */
-static inline void add_outputs(int stride, const float *y, float *value)
-{
-#pragma omp simd
-    for (int j = 0; j < CHUNK; j++) value[j * stride] += y[j];
-}
-
-/* best = the sums over the windows of value (whole chunks) */
-static inline void window_sums(const ct_pool_desc *d, const float *value, const scratch *s)
-{
-    int64_t length = phase_floats(d);
-
-    for (int64_t j = 0; j < d->ow; j += CHUNK) {
-        memset(s->best + j, 0, CHUNK * sizeof(float));
-        for (int64_t q = 0; q < d->kw; q++)
-            add_row(CHUNK, value + q % d->sw * length + q / d->sw + j, s->best + j);
-    }
-}
-
-/* The adjoint: value, with its padding, is overwritten. */
-static inline void spread_outputs(const ct_pool_desc *d, int stride, const scratch *s)
-{
-    memset(s->value - d->pw, 0, (size_t)row_floats(d) * sizeof(float));
-    for (int64_t j = 0; j < d->ow; j += CHUNK) {
-        for (int64_t q = 0; q < d->kw; q++)
-            add_outputs(stride, s->best + j, s->value + j * stride - d->pw + q);
-    }
-}
-
-static inline bool is_global(const ct_pool_desc *d)
-{
-    return (d->oh == 1) && (d->ow == 1) && (d->kh == d->h) && (d->kw == d->w) && (d->ph == 0) &&
-           (d->pw == 0);
 }
 
 /* Sixteen sums side by side, in a fixed order. */
-static inline float plane_sum(int64_t n, const float *x)
+CT_SIMD_PART float plane_sum(int64_t n, const float *x)
 {
     float lane[16] = { 0.0f }, sum = 0.0f;
     int64_t i = 0;
@@ -349,76 +332,17 @@ static inline float plane_sum(int64_t n, const float *x)
     return sum;
 }
 
-CT_SIMD_CLONES static void ave_plane(const ct_pool_desc *d, const float *x, const scratch *s,
-                                     float *y)
+CT_SIMD_CLONES static void run_plane(const ct_pool_desc *d, const ct_pool_args *a, int64_t p,
+                                     const scratch *s)
 {
-    if (is_global(d)) {
-        y[0] = plane_sum(d->h * d->w, x) / (float)(d->h * d->w);
-        return;
-    }
-    for (int64_t i = 0; i < d->oh; i++, y += d->ow) {
-        int64_t top, bottom, rows;
+    int64_t in = d->h * d->w, out = d->oh * d->ow;
 
-        ct_pool_window(i, d->kh, d->sh, d->ph, d->h, &top, &bottom, &rows);
-        memcpy(s->value, x + top * d->w, (size_t)d->w * sizeof(float));
-        for (int64_t r = top + 1; r < bottom; r++) add_row(d->w, x + r * d->w, s->value);
-        if (d->sw > 1) sort_columns(d, s->value - d->pw, s->phase);
-        window_sums(d, (d->sw > 1) ? s->phase : s->value - d->pw, s);
-#pragma omp simd
-        for (int64_t j = 0; j < d->ow; j++) y[j] = s->best[j] / ((float)rows * s->columns[j]);
-    }
-}
-
-CT_SIMD_CLONES static void ave_back_plane(const ct_pool_desc *d, const float *dy, const scratch *s,
-                                          float *dx)
-{
-    if (is_global(d)) {
-        float each = dy[0] / (float)(d->h * d->w);
-
-        for (int64_t i = 0; i < d->h * d->w; i++) dx[i] = each;
-        return;
-    }
-    memset(dx, 0, (size_t)(d->h * d->w) * sizeof(float));
-    memset(s->best, 0, (size_t)out_chunks(d) * sizeof(float));
-    for (int64_t i = 0; i < d->oh; i++, dy += d->ow) {
-        int64_t top, bottom, rows;
-
-        ct_pool_window(i, d->kh, d->sh, d->ph, d->h, &top, &bottom, &rows);
-#pragma omp simd
-        for (int64_t j = 0; j < d->ow; j++) s->best[j] = dy[j] / ((float)rows * s->columns[j]);
-        if (d->sw == 1)
-            spread_outputs(d, 1, s);
-        else
-            spread_outputs(d, (int)d->sw, s);
-        for (int64_t r = top; r < bottom; r++) add_row(d->w, s->value, dx + r * d->w);
-    }
-}
-
-/* ---- planes, by worker */
-
-static void forward_plane(const ct_pool_desc *d, const ct_pool_args *a, int64_t p, const scratch *s)
-{
-    int64_t out = d->oh * d->ow;
-    const float *x = a->x + p * d->h * d->w;
-
-    if (d->method == CT_POOL_AVE) {
-        ave_plane(d, x, s, a->y + p * out);
-        return;
-    }
-    max_plane(d, x, s, a, p * out);
-}
-
-static void backward_plane(const ct_pool_desc *d, const ct_pool_args *a, int64_t p,
-                           const scratch *s)
-{
-    int64_t out = d->oh * d->ow, in = d->h * d->w;
-    const float *dy = a->dy + p * out;
-    float *dx = a->dx + p * in;
-
-    if (d->method == CT_POOL_AVE)
-        ave_back_plane(d, dy, s, dx);
+    if (d->method == CT_POOL_MAX)
+        pool_plane(d, a->x + p * in, s, true, a, p * out);
+    else if (ct_pool_is_global(d))
+        a->y[p] = plane_sum(in, a->x + p * in) / (float)in;
     else
-        max_back_plane(d, a, p * out, dx);
+        pool_plane(d, a->x + p * in, s, false, a, p * out);
 }
 
 static ct_status run(const ct_pool_desc *d, ct_exec *ex, const ct_pool_args *a)
@@ -431,25 +355,13 @@ static ct_status run(const ct_pool_desc *d, ct_exec *ex, const ct_pool_args *a)
         scratch s = scratch_of(d, a, v);
 
         for (int64_t p = d->planes * v / nw; p < d->planes * (v + 1) / nw; p++) {
-            if (a->dx == NULL)
-                forward_plane(d, a, p, &s);
-            else
-                backward_plane(d, a, p, &s);
+            run_plane(d, a, p, &s);
             ct_engine_poll(ex, &polled);
         }
     }
     return polled;
 }
 
-/* places in a plane are 32-bit */
-static bool supports(const ct_pool_desc *d)
-{
-    return ct_pool_on_cpu(d) && (d->block == 0) && (d->h * d->w < FAR) && (d->kw < FAR);
-}
-
 const ct_pool_impl ct_pool_simd_forward = {
-    .name = "simd", .supports = supports, .workspace = workspace, .run = run
-};
-const ct_pool_impl ct_pool_simd_backward = {
-    .name = "simd", .supports = supports, .workspace = workspace, .run = run
+    .name = "simd", .supports = ct_pool_simd_supports, .workspace = workspace, .run = run
 };
