@@ -576,8 +576,9 @@ const ct_meaning ct_meaning_table[] = {
       "Weight of the regularisation term, times each parameter's `decay_mult`." },
     { "SolverParameter.weights", "Files of weights to start from." },
     { "SolverParameter.winograd",
-      "Cortado: 3 x 3 convolutions of step 1 may multiply fewer times, on tiles of 4 x 4 outputs "
-      "(F4) or 2 x 2 (F2), which rounds more (docs/performance.md), or NEVER." },
+      "Cortado: 3 x 3 and 5 x 5 convolutions of step 1 may multiply fewer times, which rounds more "
+      "(docs/performance.md): on tiles of up to 6 x 6 places (F4), of 4 x 4, which only 3 x 3 has "
+      "(F2), or NEVER." },
     { "SwishParameter.beta", "Factor of x in the sigmoid." },
     { "TanHParameter.engine", "Taken, and without effect: `ct_kernel` names implementations." },
     { "TextDataParameter.batch_size", "Columns per rank." },

@@ -15,7 +15,7 @@ enum { MAX = CT_WINO_MAX };
 /* ---- the maps, as the Toom-Cook construction gives them */
 
 typedef struct maps {
-    int m, n;
+    int m, r, n;
     double a[MAX][MAX], b[MAX][MAX], g[MAX][MAX]; /* |A^T|, |B^T|, |G| */
 } maps;
 
@@ -30,11 +30,12 @@ static void multiply_out(const double *p, int n, int left_out, double *coefficie
     }
 }
 
-static maps make_maps(int m)
+static maps make_maps(const ct_wino_maps *kind)
 {
     static const double point[2][5] = { { 0, 1, -1 }, { 0, 0.625, -0.625, 1.5, -1.5 } };
-    const double *p = point[m / 4];
-    maps t = { .m = m, .n = m + 2 };
+    int m = kind->m, r = kind->taps;
+    const double *p = point[m + r - 1 == 6];
+    maps t = { .m = m, .r = r, .n = m + r - 1 };
 
     for (int i = 0; i < t.n; i++) {
         bool infinite = (i == t.n - 1);
@@ -42,7 +43,7 @@ static maps make_maps(int m)
 
         multiply_out(p, t.n - 1, infinite ? -1 : i, t.b[i]);
         for (int k = 0; !infinite && (k < t.n - 1); k++) size *= (k == i) ? 1.0 : p[i] - p[k];
-        for (int k = 0; k < 3; k++) t.g[i][k] = infinite ? (k == 2) : pow(p[i], k) / size;
+        for (int k = 0; k < r; k++) t.g[i][k] = infinite ? (k == r - 1) : pow(p[i], k) / size;
         for (int k = 0; k < m; k++) t.a[k][i] = infinite ? (k == m - 1) : pow(p[i], k);
     }
     return t;
@@ -102,12 +103,13 @@ static void bound_tile(const sums *s, const maps *t, int64_t plane, int64_t i, i
 {
     int64_t image = plane / (s->group * s->out), g = plane / s->out % s->group, o = plane % s->out;
     double d[MAX][MAX], v[MAX][MAX], u[MAX][MAX], z[MAX][MAX] = { { 0.0 } };
+    int taps = t->r * t->r;
 
     for (int64_t c = 0; c < s->in; c++) {
         const float *w = s->weight + g * s->w_group + o * s->w_out + c * s->w_in;
 
-        for (int k = 0; k < 9; k++) d[k / 3][k % 3] = w[s->turned ? 8 - k : k];
-        both(t->n, 3, (double(*)[MAX])t->g, false, d, u);
+        for (int k = 0; k < taps; k++) d[k / t->r][k % t->r] = w[s->turned ? taps - 1 - k : k];
+        both(t->n, t->r, (double(*)[MAX])t->g, false, d, u);
         cut(s->x + ((image * s->group + g) * s->in + c) * s->h * s->w, s->h, s->w, i + s->row,
             j + s->col, t->n, d);
         both(t->n, t->n, (double(*)[MAX])t->b, false, d, v);
@@ -143,17 +145,17 @@ static void bound_weight(const ct_conv_desc *d, const maps *t, const conv_tensor
             }
         }
     }
-    both(3, t->n, (double(*)[MAX])t->g, true, z, p);
-    for (int k = 0; k < 9; k++) {
-        int64_t at = (m * (d->c / d->group) + c) * 9 + k;
+    both(t->r, t->n, (double(*)[MAX])t->g, true, z, p);
+    for (int k = 0; k < t->r * t->r; k++) {
+        int64_t at = (m * (d->c / d->group) + c) * t->r * t->r + k;
 
-        y[at] = p[k / 3][k % 3] + 0.5 * a->old[at]; /* beta */
+        y[at] = p[k / t->r][k % t->r] + 0.5 * a->old[at]; /* beta */
     }
 }
 
 static sums forward_sums(const ct_conv_desc *d, const conv_tensors *a)
 {
-    int64_t in = d->c / d->group, out = d->m / d->group;
+    int64_t in = d->c / d->group, out = d->m / d->group, taps = d->kh * d->kw;
 
     return (sums){ .n = d->n,
                    .group = d->group,
@@ -165,9 +167,9 @@ static sums forward_sums(const ct_conv_desc *d, const conv_tensors *a)
                    .ow = d->ow,
                    .row = -d->ph,
                    .col = -d->pw,
-                   .w_out = in * 9,
-                   .w_in = 9,
-                   .w_group = out * in * 9,
+                   .w_out = in * taps,
+                   .w_in = taps,
+                   .w_group = out * in * taps,
                    .x = a->x,
                    .weight = a->weight,
                    .bias = a->bias };
@@ -175,7 +177,7 @@ static sums forward_sums(const ct_conv_desc *d, const conv_tensors *a)
 
 static sums data_sums(const ct_conv_desc *d, const conv_tensors *a)
 {
-    int64_t in = d->c / d->group, out = d->m / d->group;
+    int64_t in = d->c / d->group, out = d->m / d->group, taps = d->kh * d->kw;
 
     return (sums){ .n = d->n,
                    .group = d->group,
@@ -185,11 +187,11 @@ static sums data_sums(const ct_conv_desc *d, const conv_tensors *a)
                    .w = d->ow,
                    .oh = d->h,
                    .ow = d->w,
-                   .row = d->ph - 2,
-                   .col = d->pw - 2,
-                   .w_out = 9,
-                   .w_in = in * 9,
-                   .w_group = out * in * 9,
+                   .row = d->ph - (d->kh - 1),
+                   .col = d->pw - (d->kw - 1),
+                   .w_out = taps,
+                   .w_in = in * taps,
+                   .w_group = out * in * taps,
                    .turned = true,
                    .x = a->dy,
                    .weight = a->weight };
@@ -198,7 +200,7 @@ static sums data_sums(const ct_conv_desc *d, const conv_tensors *a)
 static double *limits(const ct_conv_desc *d, conv_direction dir)
 {
     conv_tensors a = conv_case_make_tensors(d, true);
-    maps t = make_maps(ct_wino_tile(d));
+    maps t = make_maps(ct_wino_maps_of(d));
     int64_t n = (dir == CONV_FORWARD) ? a.n_y : (dir == CONV_DATA) ? a.n_x : a.n_weight;
     double *limit = malloc((size_t)n * sizeof(double)), roundings, v = d->bf16 ? 0x1p-8 : 0.0;
     sums s = (dir == CONV_DATA) ? data_sums(d, &a) : forward_sums(d, &a);
@@ -261,7 +263,7 @@ static void odd_shapes_in(bool bf16)
     static const int64_t length[] = { 1, 2, 3, 4, 5, 6, 7, 8, 11, 13, 14, 19 };
     conv_draw r = { 0 };
 
-    for (int i = 0; i < 24; i++) {
+    for (int i = 0; i < 36; i++) {
         int64_t b = ct_simd_block();
         ct_conv_desc d;
 
@@ -269,8 +271,9 @@ static void odd_shapes_in(bool bf16)
             d = shape(conv_case_between(&r, 1, 3), conv_case_one_of(&r, channel, 12),
                       conv_case_one_of(&r, length, 12), conv_case_one_of(&r, length, 12),
                       conv_case_one_of(&r, channel, 12), 0);
+            d.kh = d.kw = (i % 3 == 0) ? 5 : 3;
             d.ph = conv_case_between(&r, 0, 3), d.pw = conv_case_between(&r, 0, 3);
-            d.winograd = (int)conv_case_between(&r, 1, 2) * 2;
+            d.winograd = (d.kh == 5) ? 4 : (int)conv_case_between(&r, 1, 2) * 2;
             d.bf16 = bf16;
             if (conv_case_between(&r, 0, 4) == 0) {
                 d.group = conv_case_between(&r, 2, 3);
@@ -308,7 +311,10 @@ static void test_odd_shapes(void **state)
 static void large_shapes(void)
 {
     ct_conv_desc d[] = { shape(1, 20, 41, 43, 40, 1), shape(2, 300, 9, 9, 290, 1),
-                         shape(0, 20, 9, 9, 40, 1), shape(1, 512, 5, 4, 256, 1) /* slices */ };
+                         shape(0, 20, 9, 9, 40, 1),   shape(1, 512, 5, 4, 256, 1) /* slices */,
+                         shape(2, 50, 27, 23, 70, 2), shape(1, 512, 3, 5, 256, 2) };
+
+    d[4].kh = d[4].kw = d[5].kh = d[5].kw = 5;
 
     for (size_t i = 0; i < 2 * sizeof(d) / sizeof(d[0]); i++) {
         ct_conv_desc *one = &d[i / 2];
@@ -388,15 +394,15 @@ static void test_choice(void **state)
     (void)state;
     assert_true(conv_case_complete(&d));
     expect(&d, "winograd");
-    assert_int_equal(ct_wino_tile(&d), 4);
+    assert_int_equal(ct_wino_maps_of(&d)->m, 4);
     d.winograd = 2;
-    assert_int_equal(ct_wino_tile(&d), 2);
+    assert_int_equal(ct_wino_maps_of(&d)->m, 2);
     d.winograd = 0; /* forbidden */
     expect(&d, "blocked");
     assert_null(ct_conv_find(ct_conv_forward_table, &d, "winograd"));
     d.winograd = 4, d.h = d.w = 2; /* 36 products for 4 outputs, or 16 */
     assert_true(conv_case_complete(&d));
-    assert_int_equal(ct_wino_tile(&d), 2);
+    assert_int_equal(ct_wino_maps_of(&d)->m, 2);
     d.h = d.w = 28, d.sw = 2;
     assert_true(conv_case_complete(&d));
     expect(&d, "blocked");
@@ -406,6 +412,13 @@ static void test_choice(void **state)
     d.dh = 1, d.kw = 5;
     assert_true(conv_case_complete(&d));
     expect(&d, "blocked");
+    d.kh = 5, d.ph = d.pw = 2;
+    assert_true(conv_case_complete(&d));
+    expect(&d, "winograd");
+    assert_int_equal(ct_wino_maps_of(&d)->taps, 5);
+    d.winograd = 2; /* its tiles have six places */
+    expect(&d, "blocked");
+    d.winograd = 4, d.kh = 3, d.ph = d.pw = 1;
     d.kw = 3, d.x_block = 0; /* many plain channels */
     assert_null(ct_conv_find(ct_conv_forward_table, &d, "auto"));
 }

@@ -1,21 +1,24 @@
-/* Winograd's convolution on blocked layouts: 3 x 3, step 1. Which plane and channels it takes, and
- * what it sums. */
+/* Winograd's convolution on blocked layouts: 3 x 3 and 5 x 5, step 1. Which plane and channels it
+ * takes, and what it sums. */
 #include "layers/engine/conv/winograd.h"
 
-int ct_wino_tile(const ct_conv_desc *d)
+const ct_wino_maps *ct_wino_maps_of(const ct_conv_desc *d)
 {
+    const ct_wino_maps *kind = ct_wino_map[ct_simd_pick()];
     int64_t small = blk_count(d->oh, 2) * blk_count(d->ow, 2) * 16;
     int64_t large = blk_count(d->oh, 4) * blk_count(d->ow, 4) * 36;
 
-    if ((d->winograd < 2) || !ct_blk_supports(d)) return 0;
-    if ((d->kh != 3) || (d->kw != 3) || (d->sh != 1) || (d->sw != 1)) return 0;
-    if ((d->dh != 1) || (d->dw != 1)) return 0;
-    return ((d->winograd >= 4) && (large <= small)) ? 4 : 2;
+    if ((d->winograd < 2) || !ct_blk_supports(d)) return NULL;
+    if ((d->kh != d->kw) || (d->sh != 1) || (d->sw != 1)) return NULL;
+    if ((d->dh != 1) || (d->dw != 1)) return NULL;
+    if (d->kh == 5) return (d->winograd >= 4) ? &kind[2] : NULL;
+    if (d->kh != 3) return NULL;
+    return ((d->winograd >= 4) && (large <= small)) ? &kind[1] : &kind[0];
 }
 
 static bool supports(const ct_conv_desc *d)
 {
-    return ct_wino_tile(d) > 0;
+    return ct_wino_maps_of(d) != NULL;
 }
 
 /* Measured on AVX-512 (docs/performance.md): level at 16 channels, 1.3 to 3 times the direct sum
@@ -24,10 +27,11 @@ static bool supports(const ct_conv_desc *d)
 bool ct_wino_prefers(const ct_conv_desc *d)
 {
     enum { CHANNELS = 32, TILES = 16, BF16_TILES = 96 };
-    int m = ct_wino_tile(d), least = d->bf16 ? BF16_TILES : TILES;
+    const ct_wino_maps *map = ct_wino_maps_of(d);
+    int least = d->bf16 ? BF16_TILES : TILES;
 
-    if ((m == 0) || (d->c / d->group < CHANNELS) || (d->m / d->group < CHANNELS)) return false;
-    return d->n * blk_count(d->oh, m) * blk_count(d->ow, m) >= least;
+    if ((map == NULL) || (d->c / d->group < CHANNELS) || (d->m / d->group < CHANNELS)) return false;
+    return d->n * blk_count(d->oh, map->m) * blk_count(d->ow, map->m) >= least;
 }
 
 /* Of whole groups. */
@@ -36,7 +40,7 @@ static ct_wino_sum plain_sum(const ct_conv_desc *d)
     ct_blk_set set = ct_blk_pick(d->bf16);
 
     return (ct_wino_sum){ .set = set,
-                          .map = &ct_wino_map[set.level][ct_wino_tile(d) / 4],
+                          .map = ct_wino_maps_of(d),
                           .n_thread = d->n_thread,
                           .n = d->n,
                           .group = d->group,
@@ -63,14 +67,14 @@ static ct_wino_sum forward_sum(const ct_conv_desc *d)
     return s;
 }
 
-/* dx[i] takes dy[i + pad - p] by tap p: the taps turned, from dy[i + pad - 2] on. */
+/* dx[i] takes dy[i + pad - p] by tap p: the taps turned, from dy[i + pad - (taps - 1)] on. */
 static ct_wino_sum backward_sum(const ct_conv_desc *d)
 {
     ct_wino_sum s = plain_sum(d);
 
     s.in = d->m / d->group, s.out = d->c / d->group;
     s.h = d->oh, s.w = d->ow, s.oh = d->h, s.ow = d->w;
-    s.row = d->ph - 2, s.col = d->pw - 2;
+    s.row = d->ph - (d->kh - 1), s.col = d->pw - (d->kw - 1);
     s.w_out = d->kh * d->kw, s.w_in = group_k(d);
     s.turned = true;
     s.x_bf16 = d->y_bf16, s.y_bf16 = d->x_bf16;

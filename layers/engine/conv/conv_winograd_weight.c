@@ -47,10 +47,11 @@ static plan make_plan(const ct_conv_desc *d)
 {
     plan p = { .set = ct_blk_pick(d->bf16), .in = d->c / d->group, .out = d->m / d->group };
     int64_t b = p.set.b, words;
-    int m = ct_wino_tile(d);
+    int m;
 
-    p.map = &ct_wino_map[p.set.level][m / 4];
-    p.places = (m + 2) * (m + 2);
+    p.map = ct_wino_maps_of(d);
+    m = p.map->m;
+    p.places = wino_places(p.map) * wino_places(p.map);
     p.in_block = blk_count(p.in, b);
     p.n_group = d->group;
     p.tiles_h = blk_count(d->oh, m);
@@ -82,7 +83,7 @@ static float *sum_at(const plan *p, float *work, int64_t place, int64_t block, i
 
 static bool supports(const ct_conv_desc *d)
 {
-    return ct_wino_tile(d) > 0;
+    return ct_wino_maps_of(d) != NULL;
 }
 
 static size_t workspace(const ct_conv_desc *d)
@@ -130,7 +131,7 @@ static void map_tiles(const ct_conv_desc *d, const plan *p, const ct_conv_args *
         if (i + AHEAD < n) {
             ct_wino_patch next = patch_of(d, p, a, dy, r->g, k, r->first + first + i + AHEAD);
 
-            wino_fetch(&next, p->map->m + 2, b);
+            wino_fetch(&next, wino_places(p->map), b);
         }
         (dy ? p->map->grad : p->map->in)(&at, here, narrow ? b : step);
         if ((i % pair < pair - 1) && (i < n - 1)) continue; /* its partner comes */
@@ -203,19 +204,20 @@ static void add_group(const ct_conv_desc *d, const plan *p, const ct_conv_args *
 /* The sums of an input block and a pair of output blocks, in Caffe's order. */
 static void map_back(const plan *p, const ct_conv_args *a, int64_t g, int64_t piece)
 {
-    enum { TAPS = 9, ROW = CT_BLK_MAX * TAPS };
+    enum { ROW = CT_BLK_MAX * CT_WINO_MAX_TAPS * CT_WINO_MAX_TAPS };
+    int64_t taps_n = p->map->taps * p->map->taps;
     int64_t b = p->set.b, k = piece % p->in_block, block = piece / p->in_block * CT_BLK_MAX_VECS;
     int64_t vecs = blk_smaller(p->out_block - block, CT_BLK_MAX_VECS);
-    int64_t n = blk_smaller(p->in - k * b, b) * TAPS, step = p->in * TAPS;
+    int64_t n = blk_smaller(p->in - k * b, b) * taps_n, step = p->in * taps_n;
     float taps[ROW * CT_BLK_MAX] __attribute__((aligned(64))), turned[CT_BLK_MAX * ROW];
 
     for (int64_t v = 0; v < vecs; v++) {
         int64_t real = blk_smaller(p->out - (block + v) * b, b);
         const float *sum = sum_at(p, a->work, 0, block, k) + v * b;
-        float *dw = a->dweight + (g * p->out + (block + v) * b) * step + k * b * TAPS;
+        float *dw = a->dweight + (g * p->out + (block + v) * b) * step + k * b * taps_n;
 
-        for (int64_t c = 0; c < n / TAPS; c++)
-            p->map->dweight(sum + c * vecs * b, p->s_step, taps + c * TAPS * b);
+        for (int64_t c = 0; c < n / taps_n; c++)
+            p->map->dweight(sum + c * vecs * b, p->s_step, taps + c * taps_n * b);
         if (a->beta == 0.0f) {
             ct_blk_turn(n, real, taps, b, dw, step);
             continue;

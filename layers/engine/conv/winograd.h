@@ -1,25 +1,25 @@
 /** @file winograd.h  Winograd's minimal filtering on blocked layouts; private to conv/.
  *
- * F(m x m, 3 x 3): m x m outputs of a plane from (m + 2) x (m + 2) inputs d and 3 x 3 weights g,
- *   y = A^T [ (G g G^T) . (B^T d B) ] A,
- * the product taken place by place, so that each place is a product of matrices over channels.
- * (S. Winograd 1980; A. Lavin, S. Gray, CVPR 2016.) With points p_0 … p_m and infinity (Toom and
- * Cook; A. Barabasz et al., ACM TOMS 46, 2020), N_i the product of p_i - p_k over k != i and M(x)
- * that of all x - p_k: row i of B^T has the coefficients of M(x) / (x - p_i), the last those of
- * M; row i of G is (1, p_i, p_i^2) / N_i, the last (0, 0, 1); column i of A^T is p_i^0 … p_i^(m-1),
- * the last (0, …, 0, 1). Points: 0, 1, -1 for m = 2; 0, 5/8, -5/8, 3/2, -3/2 for m = 4, where B and
- * A are exact in f32 and errors half those with 0, 1, -1, 2, -2.
- * The gradients are the transposed maps: by data the same with turned weights, by weights
- *   dg = G^T [ (A dy A^T) . (B^T d B) ] G, summed over all tiles before the outer map.
+ * F(m x m, r x r): m x m outputs of a plane from n x n inputs d, n = m + r - 1, and r x r weights
+ * g, y = A^T [ (G g G^T) . (B^T d B) ] A, the product taken place by place, so that each place is a
+ * product of matrices over channels. (S. Winograd 1980; A. Lavin, S. Gray, CVPR 2016.) With n - 1
+ * points p_i and infinity (Toom and Cook; A. Barabasz et al., ACM TOMS 46, 2020), N_i the product
+ * of p_i - p_k over k != i and M(x) that of all x - p_k: row i of B^T has the coefficients of M(x)
+ * / (x - p_i), the last those of M; row i of G is (1, p_i, … p_i^(r-1)) / N_i, the last (0, …, 0,
+ * 1); column i of A^T is p_i^0 … p_i^(m-1), the last (0, …, 0, 1). Points: 0, 1, -1 for n = 4, F(2
+ * x 2, 3 x 3); 0, 5/8, -5/8, 3/2, -3/2 for n = 6, F(4 x 4, 3 x 3) and F(2 x 2, 5 x 5), where B and
+ * A are exact in f32 and errors half those with 0, 1, -1, 2, -2. The gradients are the transposed
+ * maps: by data the same with turned weights, by weights dg = G^T [ (A dy A^T) . (B^T d B) ] G,
+ * summed over all tiles before the outer map.
  *
  * Error, to first order, u = 2^-24 (each value meets at most k roundings on its way; Higham,
  * Accuracy and Stability of Numerical Algorithms, 3.1): element by element
  *   |computed - exact| <= k u |A^T| [ sum over channels of (|G||g||G^T|) . (|B^T||d||B|) ] |A|,
  * k = channels + CT_WINO_ROUNDINGS (by weights: tiles of the batch in place of channels, G^T and A
- * outside and inside). Where all |d| are one value and all |g| another, that is at most 63
- * times the bound of the plain sum with the same k, 39 in the mean of a tile (m = 4), or 7 (m = 2).
- * In bf16 both mapped operands are rounded once more, by v = 2^-8 at most: k u becomes
- * (1 + v)^2 k u + 2 v + v^2.
+ * outside and inside). Where all |d| are one value and all |g| another, that is at most 63 times
+ * the bound of the plain sum with the same k, 39 in the mean of a tile (F(4 x 4, 3 x 3)), or 46 and
+ * 43 (F(2 x 2, 5 x 5)), or 7 (F(2 x 2, 3 x 3)). In bf16 both mapped operands are rounded once more,
+ * by v = 2^-8 at most: k u becomes (1 + v)^2 k u + 2 v + v^2.
  */
 #ifndef CT_ENGINE_CONV_WINOGRAD_H
 #define CT_ENGINE_CONV_WINOGRAD_H
@@ -28,7 +28,9 @@
 
 enum {
     CT_WINO_ROUNDINGS = 32, /* of three maps along two axes, 5 each at most, and two more */
-    CT_WINO_MAX = 6         /* inputs of a tile along an axis                             */
+    CT_WINO_MAX = 6,        /* inputs of a tile along an axis                             */
+    CT_WINO_MAX_TAPS = 5,   /* of weights along an axis                                   */
+    CT_WINO_KINDS = 3       /* F(2 x 2, 3 x 3), F(4 x 4, 3 x 3), F(2 x 2, 5 x 5)          */
 };
 
 /** Part of a plane of a block: n x n from (row, col) on, zeros outside of h x w. */
@@ -40,7 +42,7 @@ typedef struct ct_wino_patch {
 
 /** Places are `step` floats apart in the transformed tiles. */
 typedef struct ct_wino_maps {
-    int m; /* outputs of a tile along an axis */
+    int m, taps; /* outputs of a tile, and weights, along an axis */
     void (*in)(const ct_wino_patch *p, float *to, int64_t step);   /* B^T d B           */
     void (*grad)(const ct_wino_patch *p, float *to, int64_t step); /* A dy A^T          */
     /** A^T from A + bias, into what lies inside of the plane y, of the patch's dtype. */
@@ -52,10 +54,15 @@ typedef struct ct_wino_maps {
     void (*dweight)(const float *from, int64_t step, float *taps);
 } ct_wino_maps;
 
-/** [instruction set][0: m = 2, 1: m = 4] */
-extern const ct_wino_maps ct_wino_map[CT_BLK_LEVELS][2];
+extern const ct_wino_maps ct_wino_map[CT_BLK_LEVELS][CT_WINO_KINDS];
 
-/** The sum of blocked.h for 3 x 3 weights, step 1, as tiles. */
+/** Places of a tile along an axis. */
+static inline int wino_places(const ct_wino_maps *map)
+{
+    return map->m + map->taps - 1;
+}
+
+/** The sum of blocked.h for square weights, step 1, as tiles. */
 typedef struct ct_wino_sum {
     ct_blk_set set;
     const ct_wino_maps *map;
@@ -81,8 +88,8 @@ int64_t ct_wino_slices(int64_t bytes, int64_t out, int64_t b);
 int64_t ct_wino_sum_work(const ct_wino_sum *s);
 ct_status ct_wino_sum_run(const ct_wino_sum *s, ct_exec *ex);
 
-/** Which F(m x m, 3 x 3) runs d: 4, 2, or 0: none may. */
-int ct_wino_tile(const ct_conv_desc *d);
+/** What runs d; NULL: none may. Six places a tile only where d->winograd is 4, four from 2 on. */
+const ct_wino_maps *ct_wino_maps_of(const ct_conv_desc *d);
 
 /** Whether "auto" takes it. */
 bool ct_wino_prefers(const ct_conv_desc *d);

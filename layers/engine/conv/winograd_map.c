@@ -3,13 +3,17 @@
 #include "layers/engine/conv/blocked_vec.h"
 #include "layers/engine/conv/winograd.h"
 
-/* m = 4: points 0, +-a, +-b, infinity */
+/* Six places: points 0, +-a, +-b, infinity. m = 4: 4 x 4 outputs of 3 x 3 taps; m = 2 of 5 x 5 */
 #define PA  0.625f
 #define PB  1.5f
 #define PA2 (PA * PA)
 #define PB2 (PB * PB)
 #define NA  (2.0 * PA2 * (PA2 - PB2))
 #define NB  (2.0 * PB2 * (PB2 - PA2))
+#define CA3 (float)(PA * PA2 / NA)
+#define CB3 (float)(PB * PB2 / NB)
+#define CA4 (float)(PA2 * PA2 / NA)
+#define CB4 (float)(PB2 * PB2 / NB)
 
 /* _l: values along an axis, _r: what the map makes of them */
 #define IN_4(_l, _r)                                                                               \
@@ -60,7 +64,46 @@
         _r[2] = _l[5] + (float)(PA2 / NA) * sum_a + (float)(PB2 / NB) * sum_b;                     \
     }
 
-/* m = 2: points 0, +-1, infinity */
+#define IN_5(_l, _r) IN_4(_l, _r)
+#define OUT_5(_l, _r)                                                                              \
+    {                                                                                              \
+        vec dif_a = _l[1] - _l[2], dif_b = _l[3] - _l[4];                                          \
+                                                                                                   \
+        _r[0] = _l[0] + (_l[1] + _l[2]) + (_l[3] + _l[4]);                                         \
+        _r[1] = _l[5] + PA * dif_a + PB * dif_b;                                                   \
+    }
+#define GRAD_5(_l, _r)                                                                             \
+    {                                                                                              \
+        vec odd_a = PA * _l[1], odd_b = PB * _l[1];                                                \
+                                                                                                   \
+        _r[0] = _l[0], _r[5] = _l[1];                                                              \
+        _r[1] = _l[0] + odd_a, _r[2] = _l[0] - odd_a;                                              \
+        _r[3] = _l[0] + odd_b, _r[4] = _l[0] - odd_b;                                              \
+    }
+#define WEIGHT_5(_l, _r)                                                                           \
+    {                                                                                              \
+        vec even = (float)(1 / NA) * _l[0] + (float)(PA2 / NA) * _l[2] + CA4 * _l[4];              \
+        vec odd = (float)(PA / NA) * _l[1] + CA3 * _l[3];                                          \
+                                                                                                   \
+        _r[0] = (1.0f / (PA2 * PB2)) * _l[0], _r[5] = _l[4];                                       \
+        _r[1] = even + odd, _r[2] = even - odd;                                                    \
+        even = (float)(1 / NB) * _l[0] + (float)(PB2 / NB) * _l[2] + CB4 * _l[4];                  \
+        odd = (float)(PB / NB) * _l[1] + CB3 * _l[3];                                              \
+        _r[3] = even + odd, _r[4] = even - odd;                                                    \
+    }
+#define DWEIGHT_5(_l, _r)                                                                          \
+    {                                                                                              \
+        vec sum_a = _l[1] + _l[2], sum_b = _l[3] + _l[4];                                          \
+        vec dif_a = _l[1] - _l[2], dif_b = _l[3] - _l[4];                                          \
+                                                                                                   \
+        _r[0] = (1.0f / (PA2 * PB2)) * _l[0] + (float)(1 / NA) * sum_a + (float)(1 / NB) * sum_b;  \
+        _r[1] = (float)(PA / NA) * dif_a + (float)(PB / NB) * dif_b;                               \
+        _r[2] = (float)(PA2 / NA) * sum_a + (float)(PB2 / NB) * sum_b;                             \
+        _r[3] = CA3 * dif_a + CB3 * dif_b;                                                         \
+        _r[4] = _l[5] + CA4 * sum_a + CB4 * sum_b;                                                 \
+    }
+
+/* Four places: points 0, +-1, infinity */
 #define IN_2(_l, _r)                                                                               \
     {                                                                                              \
         _r[0] = _l[2] - _l[0], _r[3] = _l[3] - _l[1];                                              \
@@ -129,17 +172,17 @@ static bool is_inside(const ct_wino_patch *p, int64_t n)
 #define FROM_PATCH(_i, _j)    (*(const vec *)(x + (_i)*row + (_j)*BLOCK))
 #define FROM_BF16(_i, _j)     CT_WIDE(ct_num_at(x, true, (_i)*row + (_j)*BLOCK))
 #define FROM_PLACES(_i, _j)   (*(const vec *)(from + ((_i)*N + (_j)) * step))
-#define FROM_TAPS(_i, _j)     (*(const vec *)(taps + ((_i)*3 + (_j)) * tap_step))
+#define FROM_TAPS(_i, _j)     (*(const vec *)(taps + ((_i)*TAPS + (_j)) * tap_step))
 #define TO_PLACES(_i, _j, _v) *(vec *)(to + ((_i)*N + (_j)) * step) = (_v);
-#define TO_TAPS(_i, _j, _v)   *(vec *)(taps + ((_i)*3 + (_j)) * BLOCK) = (_v);
+#define TO_TAPS(_i, _j, _v)   *(vec *)(taps + ((_i)*TAPS + (_j)) * BLOCK) = (_v);
 #define TO_PLANE(_i, _j, _v)  *(vec *)(to + (_i)*row + (_j)*BLOCK) = (_v) + start;
 #define TO_BF16(_i, _j, _v)   CT_NARROW(ct_num_to(to, true, (_i)*row + (_j)*BLOCK), (_v) + start)
 
 /* B^T d B or A dy A^T: patches of K x K to N x N places. */
-#define MAP_PATCH(_name, _line, _k, _target, _b, _m)                                               \
+#define MAP_PATCH(_name, _line, _k, _n, _target, _b)                                               \
     _target static void _name(const ct_wino_patch *p, float *to, int64_t step)                     \
     {                                                                                              \
-        enum { BLOCK = _b, N = _m + 2 };                                                           \
+        enum { BLOCK = _b, N = _n };                                                               \
         CT_VEC(_b);                                                                                \
         CT_VEC_BF16(_b);                                                                           \
         float edge[(_k) * (_k)*BLOCK] __attribute__((aligned(64)));                                \
@@ -157,14 +200,14 @@ static bool is_inside(const ct_wino_patch *p, int64_t n)
         MAP(_line, _k, N, FROM_PATCH, TO_PLACES)                                                   \
     }
 
-/* Of one set and m: N places along an axis. */
-#define MAPS(_name, _target, _b, _m)                                                               \
-    MAP_PATCH(_name##_in_##_m, IN_##_m, _m + 2, _target, _b, _m)                                   \
-    MAP_PATCH(_name##_grad_##_m, GRAD_##_m, _m, _target, _b, _m)                                   \
-    _target static void _name##_out_##_m(const float *from, int64_t step, const float *bias,       \
+/* Of one set and kind _k: m outputs, N = m + r - 1 places and r taps along an axis. */
+#define MAPS(_name, _target, _b, _k, _m, _r)                                                       \
+    MAP_PATCH(_name##_in_##_k, IN_##_k, (_m) + (_r)-1, (_m) + (_r)-1, _target, _b)                 \
+    MAP_PATCH(_name##_grad_##_k, GRAD_##_k, _m, (_m) + (_r)-1, _target, _b)                        \
+    _target static void _name##_out_##_k(const float *from, int64_t step, const float *bias,       \
                                          const ct_wino_patch *at, float *y)                        \
     {                                                                                              \
-        enum { BLOCK = _b, N = _m + 2 };                                                           \
+        enum { BLOCK = _b, N = (_m) + (_r)-1 };                                                    \
         CT_VEC(_b);                                                                                \
         CT_VEC_BF16(_b);                                                                           \
         float edge[_m * _m * BLOCK] __attribute__((aligned(64)));                                  \
@@ -176,48 +219,52 @@ static bool is_inside(const ct_wino_patch *p, int64_t n)
                                                                                                    \
         if (!inside) to = edge;                                                                    \
         if (at->bf16) {                                                                            \
-            MAP(OUT_##_m, N, _m, FROM_PLACES, TO_BF16)                                             \
+            MAP(OUT_##_k, N, _m, FROM_PLACES, TO_BF16)                                             \
         } else {                                                                                   \
-            MAP(OUT_##_m, N, _m, FROM_PLACES, TO_PLANE)                                            \
+            MAP(OUT_##_k, N, _m, FROM_PLACES, TO_PLANE)                                            \
         }                                                                                          \
         if (inside) return;                                                                        \
         for (int64_t i = 0; i < blk_smaller(_m, at->h - at->row); i++)                             \
             memcpy(ct_num_to(y, at->bf16, ((at->row + i) * at->w + at->col) * BLOCK),              \
                    ct_num_at(edge, at->bf16, i *_m *BLOCK), bytes);                                \
     }                                                                                              \
-    _target static void _name##_weight_##_m(const float *taps, int64_t tap_step, float *to,        \
+    _target static void _name##_weight_##_k(const float *taps, int64_t tap_step, float *to,        \
                                             int64_t step)                                          \
     {                                                                                              \
-        enum { N = _m + 2 };                                                                       \
+        enum { TAPS = _r, N = (_m) + (_r)-1 };                                                     \
         CT_VEC(_b);                                                                                \
-        MAP(WEIGHT_##_m, 3, N, FROM_TAPS, TO_PLACES)                                               \
+        MAP(WEIGHT_##_k, _r, N, FROM_TAPS, TO_PLACES)                                              \
     }                                                                                              \
-    _target static void _name##_dweight_##_m(const float *from, int64_t step, float *taps)         \
+    _target static void _name##_dweight_##_k(const float *from, int64_t step, float *taps)         \
     {                                                                                              \
-        enum { BLOCK = _b, N = _m + 2 };                                                           \
+        enum { BLOCK = _b, TAPS = _r, N = (_m) + (_r)-1 };                                         \
         CT_VEC(_b);                                                                                \
-        MAP(DWEIGHT_##_m, N, 3, FROM_PLACES, TO_TAPS)                                              \
+        MAP(DWEIGHT_##_k, N, _r, FROM_PLACES, TO_TAPS)                                             \
     }
 
-#define SET(_name, _m)                                                                             \
+#define SET(_name, _k, _m, _r)                                                                     \
     {                                                                                              \
-        _m, _name##_in_##_m, _name##_grad_##_m, _name##_out_##_m, _name##_weight_##_m,             \
-            _name##_dweight_##_m                                                                   \
+        _m, _r, _name##_in_##_k, _name##_grad_##_k, _name##_out_##_k, _name##_weight_##_k,         \
+            _name##_dweight_##_k                                                                   \
+    }
+#define KINDS(_name, _target, _b)                                                                  \
+    MAPS(_name, _target, _b, 2, 2, 3)                                                              \
+    MAPS(_name, _target, _b, 4, 4, 3) MAPS(_name, _target, _b, 5, 2, 5)
+#define SETS(_name)                                                                                \
+    {                                                                                              \
+        SET(_name, 2, 2, 3), SET(_name, 4, 4, 3), SET(_name, 5, 2, 5)                              \
     }
 
-MAPS(any, , 8, 2)
-MAPS(any, , 8, 4)
+KINDS(any, , 8)
 #ifdef CT_AVX512
-MAPS(avx2, CT_AVX2, 8, 2)
-MAPS(avx2, CT_AVX2, 8, 4)
-MAPS(avx512, CT_AVX512, 16, 2)
-MAPS(avx512, CT_AVX512, 16, 4)
+KINDS(avx2, CT_AVX2, 8)
+KINDS(avx512, CT_AVX512, 16)
 #endif
 
-const ct_wino_maps ct_wino_map[CT_BLK_LEVELS][2] = {
-    [CT_SIMD_PORTABLE] = { SET(any, 2), SET(any, 4) },
+const ct_wino_maps ct_wino_map[CT_BLK_LEVELS][CT_WINO_KINDS] = {
+    [CT_SIMD_PORTABLE] = SETS(any),
 #ifdef CT_AVX512
-    [CT_SIMD_AVX2] = { SET(avx2, 2), SET(avx2, 4) },
-    [CT_SIMD_AVX512] = { SET(avx512, 2), SET(avx512, 4) },
+    [CT_SIMD_AVX2] = SETS(avx2),
+    [CT_SIMD_AVX512] = SETS(avx512),
 #endif
 };

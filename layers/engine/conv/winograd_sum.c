@@ -33,7 +33,7 @@ typedef struct plan {
 static plan make_plan(const ct_wino_sum *s)
 {
     int64_t b = s->set.b, step = s->set.max_tile[1], bytes, count, most;
-    plan p = { .n = s->map->m + 2,
+    plan p = { .n = wino_places(s->map),
                .words = s->set.words,
                .in_block = blk_count(s->in, b),
                .out_block = blk_count(s->out, b),
@@ -130,22 +130,23 @@ static void map_words(const ct_wino_sum *s, const plan *p, const float *taps, in
 static void map_weights(const ct_wino_sum *s, const plan *p, const float *from, int64_t real,
                         int64_t n, int64_t lanes, float *to)
 {
-    enum { TAPS = 9 };
-    int64_t b = s->set.b, first = s->turned ? TAPS - 1 : 0, step = s->turned ? -1 : 1;
-    float turned[CT_BLK_MAX * TAPS * CT_BLK_MAX] = { 0.0f };
+    int64_t b = s->set.b, taps_n = s->map->taps * s->map->taps;
+    int64_t first = s->turned ? taps_n - 1 : 0, step = s->turned ? -1 : 1;
+    float turned[CT_BLK_MAX * CT_WINO_MAX_TAPS * CT_WINO_MAX_TAPS * CT_BLK_MAX];
 
-    if (s->w_in == TAPS) {
-        ct_blk_turn(real, n * TAPS, from, s->w_out, turned, b);
+    memset(turned, 0, (size_t)(n * taps_n * b) * sizeof(float));
+    if (s->w_in == taps_n) {
+        ct_blk_turn(real, n * taps_n, from, s->w_out, turned, b);
     } else {
         for (int64_t c = 0; c < n; c++)
-            ct_blk_turn(real, TAPS, from + c * s->w_in, s->w_out, turned + c * TAPS * b, b);
+            ct_blk_turn(real, taps_n, from + c * s->w_in, s->w_out, turned + c * taps_n * b, b);
     }
     for (int64_t c = 0; c < n; c += s->set.pair, to += lanes) {
-        const float *taps = turned + (c * TAPS + first) * b;
+        const float *taps = turned + (c * taps_n + first) * b;
         bool two = (s->set.pair == 2) && (c + 1 < n);
 
         if (s->set.narrow != NULL)
-            map_words(s, p, taps, two ? TAPS * b : 0, step * b, to);
+            map_words(s, p, taps, two ? taps_n * b : 0, step * b, to);
         else
             s->map->weight(taps, step * b, to, p->u_step);
     }
