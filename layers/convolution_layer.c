@@ -283,10 +283,9 @@ static bool conv_join(const ct_layer *l, ct_instance *in)
 
 static const char *name_of(const ct_conv_impl *impl, const ct_conv_desc *d)
 {
-    /* few channels stay f32, and so do channels that are alone in their group */
-    bool first = (d->x_block == 0) && (d->y_block > 0);
+    /* channels that are alone in their group stay f32 */
     bool alone = (d->x_block > 0) && (d->group > 1) && (d->c == d->group);
-    bool rounds = ((impl->can & CT_CONV_CAN_BF16) != 0) && !first && !alone;
+    bool rounds = ((impl->can & CT_CONV_CAN_BF16) != 0) && !alone;
 
     return ct_engine_name(impl->name, d->bf16 && rounds);
 }

@@ -34,7 +34,7 @@ static void test_odd_shapes(void **state)
     conv_case_each_bf16(odd_shapes);
 }
 
-/* Sums in parts, planes in strips and units; many taps; first layers and depthwise stay f32. */
+/* Sums in parts, planes in strips and units; many taps; depthwise stays f32. */
 static void usual_shapes(void)
 {
     static const int64_t shape[][9] = {
@@ -71,7 +71,7 @@ static void usual_shapes(void)
     }
 }
 
-/* Images, which stay f32, into blocks; kernels in one part and in several, dilated, in groups. */
+/* Images into blocks; kernels in one part and in several, dilated, in groups. */
 static void first_layers(void)
 {
     static const int64_t shape[][8] = {
@@ -171,10 +171,54 @@ static void rounds(void)
     }
 }
 
+/* The same of first layers: images of three channels, kernels of odd and even width. */
+static void first_layer_rounds(void)
+{
+    for (int i = 0; i < 8; i++) {
+        ct_conv_desc d = { .n = 2,
+                           .group = 1,
+                           .c = 3,
+                           .h = 19,
+                           .w = 22,
+                           .m = 35,
+                           .kh = 3,
+                           .kw = 4 + i / 2 % 2,
+                           .sh = 2,
+                           .sw = 1 + i / 4,
+                           .ph = 1,
+                           .pw = 2,
+                           .dh = 1,
+                           .dw = 1,
+                           .y_block = ct_simd_block() };
+        conv_direction dir = (i % 2 == 0) ? CONV_FORWARD : CONV_WEIGHT;
+        const ct_conv_impl *impl;
+        conv_tensors t;
+        float *any, *rounded, *f32;
+        int64_t n, differ = 0;
+
+        assert_true(conv_case_complete(&d));
+        impl = ct_conv_find(conv_case_table_of(dir), &d, "blocked");
+        assert_non_null(impl);
+        t = conv_case_make_tensors(&d, false);
+        n = (dir == CONV_FORWARD) ? t.n_y : t.n_weight;
+        f32 = conv_case_run(impl, &d, dir, &t);
+        d.bf16 = true;
+        any = conv_case_run(impl, &d, dir, &t);
+        round_all(t.n_x, t.x), round_all(t.n_weight, t.weight), round_all(t.n_y, t.dy);
+        rounded = conv_case_run(impl, &d, dir, &t);
+        assert_memory_equal(any, rounded, (size_t)n * sizeof(float));
+        for (int64_t k = 0; k < n; k++) differ += (any[k] != f32[k]);
+        assert_true(differ > n / 2);
+        free(any), free(rounded), free(f32);
+        conv_case_release(&t);
+    }
+}
+
 static void test_rounds(void **state)
 {
     (void)state;
     conv_case_each_bf16(rounds);
+    conv_case_each_bf16(first_layer_rounds);
 }
 
 /* Halves, ties, what rounds up into another exponent or to infinity, signs; NaN stays one. */

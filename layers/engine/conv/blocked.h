@@ -72,6 +72,7 @@ extern const ct_blk_list_fn ct_blk_lists[CT_BLK_LEVELS][CT_BLK_MAX_VECS][CT_BLK_
 extern const ct_blk_grad_fn ct_blk_grads[CT_BLK_LEVELS][CT_BLK_MAX_VECS][CT_BLK_MAX_TILE];
 /** Of pairs, for AVX512_BF16. */
 extern const ct_blk_tile_fn ct_blk_tiles_pair[CT_BLK_MAX_VECS][CT_BLK_MAX_TILE];
+extern const ct_blk_list_fn ct_blk_lists_pair[CT_BLK_MAX_VECS][CT_BLK_MAX_TILE];
 extern const ct_blk_grad_fn ct_blk_grads_pair[CT_BLK_MAX_VECS][CT_BLK_MAX_TILE];
 
 /** What of them fits into the registers. */
@@ -82,6 +83,7 @@ typedef struct ct_blk_set {
     const ct_narrow *narrow;       /* NULL: operands stay f32                         */
     int pair, words;               /* values of a word; words of a block of channels  */
     const ct_blk_tile_fn (*tiles)[CT_BLK_MAX_TILE];
+    const ct_blk_list_fn (*lists)[CT_BLK_MAX_TILE];
     const ct_blk_grad_fn (*grads)[CT_BLK_MAX_TILE];
 } ct_blk_set;
 
@@ -129,7 +131,8 @@ void ct_blk_rectify(int64_t n, float *y);
 /** The same of bf16 numbers. */
 void ct_blk_rectify_bf16(int64_t n, float *y);
 
-/** x plain f32 with few channels, y blocked: first layers. Nothing by data. */
+/** x plain f32 with few channels, y blocked: first layers. Nothing by data. In bf16 x is rounded on
+ *  the way. */
 bool ct_blk_supports_first(const ct_conv_desc *d);
 size_t ct_blk_first_workspace(const ct_conv_desc *d);
 ct_status ct_blk_first_forward(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a);

@@ -17,7 +17,7 @@
         }                                                                                          \
     }
 
-#define LIST(_name, _target, _b, _size, _vecs)                                                     \
+#define LIST_OF(_add, _name, _target, _b, _size, _vecs)                                            \
     _target static void _name##_list(const ct_blk_list *t)                                         \
     {                                                                                              \
         CT_VEC(_b);                                                                                \
@@ -37,7 +37,7 @@
         for (int64_t k = 0; k < t->n; k++, w += (_vecs) * (_b)) {                                  \
             const float *x = t->x + t->off[k];                                                     \
                                                                                                    \
-            ADD_TO(CT_ADD, _size, _vecs, x, w, _b)                                                 \
+            ADD_TO(_add, _size, _vecs, x, w, _b)                                                   \
         }                                                                                          \
         CT_UNROLL for (int i = 0; i < (_size); i++)                                                \
         {                                                                                          \
@@ -79,14 +79,19 @@ enum { AHEAD = 16 }; /* places that a gradient tile fetches ahead */
         }                                                                                          \
     }
 
+#define LIST(_name, _target, _b, _size, _vecs) LIST_OF(CT_ADD, _name, _target, _b, _size, _vecs)
+#define LIST_PAIR(_name, _target, _b, _size, _vecs)                                                \
+    LIST_OF(CT_ADD_PAIR, _name, _target, _b, _size, _vecs)
 #define GRAD(_name, _target, _b, _size, _vecs) GRAD_OF(CT_ADD, _name, _target, _b, _size, _vecs)
 #define GRAD_PAIR(_name, _target, _b, _size, _vecs)                                                \
     GRAD_OF(CT_ADD_PAIR, _name, _target, _b, _size, _vecs)
 
 CT_TILES(LIST)
+CT_TILES_PAIR(LIST_PAIR)
 CT_TILES(GRAD)
 CT_TILES_PAIR(GRAD_PAIR)
 
 const ct_blk_list_fn ct_blk_lists[CT_BLK_LEVELS][CT_BLK_MAX_VECS][CT_BLK_MAX_TILE] = CT_TABLE(list);
+const ct_blk_list_fn ct_blk_lists_pair[CT_BLK_MAX_VECS][CT_BLK_MAX_TILE] = CT_TABLE_PAIR(list);
 const ct_blk_grad_fn ct_blk_grads[CT_BLK_LEVELS][CT_BLK_MAX_VECS][CT_BLK_MAX_TILE] = CT_TABLE(grad);
 const ct_blk_grad_fn ct_blk_grads_pair[CT_BLK_MAX_VECS][CT_BLK_MAX_TILE] = CT_TABLE_PAIR(grad);

@@ -121,6 +121,7 @@ ct_blk_set ct_blk_pick(bool bf16)
     s.pair = bf16 ? s.narrow->pair : 1;
     s.words = s.b / s.pair;
     s.tiles = (s.pair == 2) ? ct_blk_tiles_pair : ct_blk_tiles[level];
+    s.lists = (s.pair == 2) ? ct_blk_lists_pair : ct_blk_lists[level];
     s.grads = (s.pair == 2) ? ct_blk_grads_pair : ct_blk_grads[level];
     return s;
 }

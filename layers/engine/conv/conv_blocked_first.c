@@ -2,7 +2,8 @@
  *
  * Forward: a strip of output rows is a task. Its input rows are copied with their padding at the
  * sides, columns sorted by their remainder by the stride, so that what a tap meets at the outputs
- * of a tile is consecutive; taps are a table of addresses. */
+ * of a tile is consecutive; taps are a table of addresses. Where operands are rounded, the copies
+ * and weights are words (narrow.h), of pairs those of taps q and q + 1 of a tap row. */
 #include "framework/base/memory.h"
 #include "framework/base/simd.h"
 #include "layers/engine/conv/blocked.h"
@@ -22,26 +23,37 @@ bool ct_blk_supports_first(const ct_conv_desc *d)
 
 typedef struct plan {
     ct_blk_set set;
-    const ct_narrow *narrow;       /* for y in bf16 */
-    int64_t in, out, out_block, k; /* channels of a group; its blocks; taps and channels of a sum */
-    int64_t rows, n_row;           /* output rows of a strip; strips of an image                  */
-    int64_t in_rows, length;       /* copied rows of a strip; columns with the same remainder     */
-    int64_t chunk_p;               /* tap rows whose weights are used together                    */
+    const ct_narrow *narrow;    /* for y in bf16 */
+    int64_t in, out, out_block; /* channels of a group; its blocks                               */
+    int64_t taps, n_q, k;       /* of an output's weights; words of a tap row, and of a sum    */
+    int64_t rows, n_row;        /* output rows of a strip; strips of an image                  */
+    int64_t in_rows, length;    /* copied rows of a strip; columns with the same remainder     */
+    int64_t chunk_p;            /* tap rows whose weights are used together                    */
     size_t start, weights, off, worker, worker_step, total; /* bytes in the workspace             */
-    size_t room; /* of a worker's part: where sums of a strip begin that are rounded at last      */
+    size_t line, room; /* of a worker's part: a row on its way into words; sums of a strip that are
+                        * rounded at last */
 } plan;
+
+/* Columns of a row that is on its way into words. */
+static int64_t line_length(const ct_conv_desc *d, const plan *p)
+{
+    return p->length + d->dw / d->sw + 1;
+}
 
 static plan make_plan(const ct_conv_desc *d)
 {
-    plan p = { .set = ct_blk_pick(false),
+    plan p = { .set = ct_blk_pick(d->bf16),
                .narrow = ct_narrow_pick(),
                .in = d->c / d->group,
                .out = d->m / d->group };
     int64_t b = p.set.b, images = blk_larger(d->n * d->group, 1), row, halo;
 
     p.out_block = blk_count(p.out, b);
-    p.k = d->kh * p.in * d->kw;
+    p.taps = d->kh * p.in * d->kw;
+    p.n_q = blk_count(d->kw, p.set.pair);
+    p.k = d->kh * p.in * p.n_q;
     p.length = d->ow + (d->kw - 1) * d->dw / d->sw;
+    if (p.set.narrow != NULL) p.length = blk_count(p.length, 8) * 8;
     row = p.in * d->sw * p.length * (int64_t)sizeof(float);
     halo = (d->kh - 1) * d->dh + 1;
     p.rows = blk_larger((STRIP_BYTES / row - halo) / d->sh + 1, 1);
@@ -49,13 +61,16 @@ static plan make_plan(const ct_conv_desc *d)
     p.rows = blk_count(d->oh, blk_smaller(p.n_row, d->oh));
     p.n_row = blk_count(d->oh, p.rows);
     p.in_rows = (p.rows - 1) * d->sh + halo;
-    p.chunk_p = CHUNK_BYTES / (p.in * d->kw * CT_BLK_MAX_VECS * b * (int64_t)sizeof(float));
+    p.chunk_p = CHUNK_BYTES / (p.in * p.n_q * CT_BLK_MAX_VECS * b * (int64_t)sizeof(float));
     p.chunk_p = blk_count(d->kh, blk_count(d->kh, blk_larger(p.chunk_p, 1)));
     p.start = 0;
     p.weights = p.start + ct_align_up((size_t)(d->group * p.out_block * b) * sizeof(float));
     p.off = p.weights + ct_align_up((size_t)(d->group * p.out_block * b * p.k) * sizeof(float));
     p.worker = p.off + ct_align_up((size_t)p.k * sizeof(int64_t));
-    p.room = ct_align_up((size_t)(p.in_rows * row));
+    p.line = ct_align_up((size_t)(p.in_rows * row));
+    p.room = p.line;
+    if (p.set.narrow != NULL)
+        p.room += ct_align_up((size_t)(d->sw * line_length(d, &p)) * sizeof(float));
     p.worker_step = p.room;
     if (d->y_bf16)
         p.worker_step +=
@@ -64,7 +79,21 @@ static plan make_plan(const ct_conv_desc *d)
     return p;
 }
 
-/* ---- weights: [group][pair of blocks][p][channel][q][vecs][b] */
+/* ---- weights: [group][pair of blocks][p][channel][word of q][vecs][b] */
+
+/* `lanes` outputs, the first `real` of which there are; `from`: tap q of the first's. */
+static void pack_word(const ct_conv_desc *d, const plan *p, int64_t lanes, int64_t real, int64_t q,
+                      const float *from, float *to)
+{
+    float one[CT_BLK_MAX_VECS * CT_BLK_MAX] = { 0 }, other[CT_BLK_MAX_VECS * CT_BLK_MAX] = { 0 };
+
+    for (int64_t l = 0; l < real; l++) one[l] = from[l * p->taps];
+    for (int64_t l = 0; (q + 1 < d->kw) && (l < real); l++) other[l] = from[l * p->taps + 1];
+    if (p->set.narrow != NULL)
+        p->set.narrow->across(1, lanes, one, other, 0, to, 0);
+    else
+        copy_row(to, one, lanes);
+}
 
 static void pack(const ct_conv_desc *d, const plan *p, const ct_conv_args *a)
 {
@@ -79,14 +108,13 @@ static void pack(const ct_conv_desc *d, const plan *p, const ct_conv_args *a)
     }
     for (int64_t i = 0; i < d->group * full; i += CT_BLK_MAX_VECS * b) { /* pairs */
         int64_t first = i % full, lanes = blk_smaller(full - first, CT_BLK_MAX_VECS * b);
-        const float *from = a->weight + (i / full * p->out + first) * p->k;
+        const float *from = a->weight + (i / full * p->out + first) * p->taps;
 
-        for (int64_t k = 0; k < p->k; k++) {
-            int64_t q = k % d->kw, c = k / d->kw % p->in, row = k / d->kw / p->in;
-            int64_t at = (c * d->kh + row) * d->kw + q;
+        for (int64_t k = 0; k < p->k; k++, to += lanes) {
+            int64_t q = k % p->n_q * p->set.pair, c = k / p->n_q % p->in, row = k / p->n_q / p->in;
 
-            for (int64_t l = 0; l < lanes; l++)
-                *to++ = (first + l < p->out) ? from[l * p->k + at] : 0.0f;
+            pack_word(d, p, lanes, blk_smaller(lanes, p->out - first), q,
+                      from + (c * d->kh + row) * d->kw + q, to);
         }
         i -= CT_BLK_MAX_VECS * b - lanes; /* a group may end with one block */
     }
@@ -95,7 +123,8 @@ static void pack(const ct_conv_desc *d, const plan *p, const ct_conv_args *a)
 static void make_offsets(const ct_conv_desc *d, const plan *p, int64_t *off)
 {
     for (int64_t k = 0; k < p->k; k++) {
-        int64_t q = k % d->kw * d->dw, c = k / d->kw % p->in, row = k / d->kw / p->in * d->dh;
+        int64_t q = k % p->n_q * p->set.pair * d->dw;
+        int64_t c = k / p->n_q % p->in, row = k / p->n_q / p->in * d->dh;
 
         off[k] = ((c * p->in_rows + row) * d->sw + q % d->sw) * p->length + q / d->sw;
     }
@@ -121,6 +150,35 @@ CT_SIMD_CLONES static void copy_rows(const ct_conv_desc *d, int64_t length, cons
     }
 }
 
+/* Whether a tap's word begins at columns of remainder f. */
+static bool reads(const ct_conv_desc *d, const plan *p, int64_t f)
+{
+    bool any = false;
+
+    for (int64_t q = 0; q < d->kw; q += p->set.pair) any = any || (q * d->dw % d->sw == f);
+    return any;
+}
+
+/* The same in words: column c's is of c and of c + dw. */
+static void copy_words(const ct_conv_desc *d, const plan *p, const float *x, int64_t first,
+                       int64_t n, float *line, float *to)
+{
+    int64_t whole = line_length(d, p);
+
+    for (int64_t r = 0; r < n; r++, to += d->sw * p->length) {
+        if ((first + r < 0) || (first + r >= d->h)) continue;
+        copy_rows(d, whole, x, first + r, 1, line);
+        for (int64_t f = 0; f < d->sw; f++) {
+            int64_t other = f + d->dw;
+
+            if (reads(d, p, f))
+                p->set.narrow->across(1, p->length, line + f * whole,
+                                      line + other % d->sw * whole + other / d->sw, 0,
+                                      to + f * p->length, 0);
+        }
+    }
+}
+
 /* A row of a pair that is complete: `sum` of it to y, `step` and y_block numbers to the next block.
  */
 static void finish_row(const ct_conv_desc *d, const plan *p, const ct_conv_args *a, int64_t vecs,
@@ -142,7 +200,7 @@ static void run_strip(const ct_conv_desc *d, const plan *p, const ct_conv_args *
 {
     int64_t b = p->set.b, vecs = blk_smaller(p->out_block - block, CT_BLK_MAX_VECS);
     int64_t g = image % d->group, end = blk_smaller(first + p->rows, d->oh);
-    int64_t n_tile = blk_count(d->ow, p->set.max_tile[vecs - 1]), step = p->in * d->kw;
+    int64_t n_tile = blk_count(d->ow, p->set.max_tile[vecs - 1]), step = p->in * p->n_q;
     int64_t y_block = out_size(d) * b, y_row = d->ow * b, at;
     bool finish = (p1 == d->kh) && (a->relu || d->y_bf16);
     char *work = a->work;
@@ -167,7 +225,7 @@ static void run_strip(const ct_conv_desc *d, const plan *p, const ct_conv_args *
 
             t.x = x + j;
             t.y = y + j * b;
-            ct_blk_lists[p->set.level][vecs - 1][j_end - j - 1](&t);
+            p->set.lists[vecs - 1][j_end - j - 1](&t);
         }
         if (finish) finish_row(d, p, a, vecs, y, t.y_block, at, y_block);
     }
@@ -180,9 +238,15 @@ static void run_task(const ct_conv_desc *d, const plan *p, const ct_conv_args *a
     int64_t last = blk_smaller(first + p->rows, d->oh) - 1;
     int64_t n = (last - first) * d->sh + (d->kh - 1) * d->dh + 1;
 
-    for (int64_t c = 0; c < p->in; c++)
-        copy_rows(d, p->length, a->x + (image * p->in + c) * in_size(d), first * d->sh - d->ph, n,
-                  rows + c * p->in_rows * d->sw * p->length);
+    for (int64_t c = 0; c < p->in; c++) {
+        const float *x = a->x + (image * p->in + c) * in_size(d);
+        float *to = rows + c * p->in_rows * d->sw * p->length;
+
+        if (p->set.narrow != NULL)
+            copy_words(d, p, x, first * d->sh - d->ph, n, (float *)((char *)rows + p->line), to);
+        else
+            copy_rows(d, p->length, x, first * d->sh - d->ph, n, to);
+    }
     for (int64_t block = 0; block < p->out_block; block += CT_BLK_MAX_VECS) {
         for (int64_t k = 0; k < d->kh; k += p->chunk_p)
             run_strip(d, p, a, image, first, block, k, blk_smaller(k + p->chunk_p, d->kh), rows);

@@ -4,6 +4,9 @@
  * column, channel) order with their padding at the sides: what a tap row meets at a place is then
  * one run of KW C values, and a tile sums up to 14 of them times one or two blocks of dY.
  *
+ * Where operands are rounded, both are words (narrow.h), of pairs those of places j and j + 1: a
+ * turned row's value and the one a stride further.
+ *
  * Slices are some units each, fixed by the shape, with a dW of their own; they are added up in
  * their order. */
 #include "framework/base/memory.h"
@@ -26,12 +29,23 @@ typedef struct plan {
     int64_t weights; /* floats of a block of dW                                             */
     int64_t few;     /* rows of dY at a time                                                */
     size_t dw, dw_step, turned, turned_step, total; /* bytes in the workspace                     */
-    size_t wide;                                    /* of a slice's part: dY as f32, if it is not */
+    size_t line, words; /* of a slice's part: a turned row on its way into words; words of dY */
 } plan;
+
+/* Words of a row of dY's places, and floats of a turned row that is on its way into words. */
+static int64_t row_words(const ct_conv_desc *d, const plan *p)
+{
+    return blk_count(d->ow, p->set.pair);
+}
+
+static int64_t line_floats(const ct_conv_desc *d, const plan *p)
+{
+    return blk_count(p->wp * p->in, 8) * 8 + d->sw * p->in;
+}
 
 static plan make_plan(const ct_conv_desc *d)
 {
-    plan p = { .set = ct_blk_pick(false), .in = d->c / d->group, .out = d->m / d->group };
+    plan p = { .set = ct_blk_pick(d->bf16), .in = d->c / d->group, .out = d->m / d->group };
     int64_t b = p.set.b, halo = (d->kh - 1) * d->dh + 1, dw_floats;
 
     p.out_block = blk_count(p.out, b);
@@ -53,11 +67,14 @@ static plan make_plan(const ct_conv_desc *d)
     p.dw_step = ct_align_up((size_t)dw_floats * sizeof(float));
     p.turned = p.dw + (size_t)p.n_slice * p.dw_step;
     p.turned_step =
-        ct_align_up((size_t)(((p.rows - 1) * d->sh + halo) * p.wp * p.in) * sizeof(float));
+        ct_align_up((size_t)(((p.rows - 1) * d->sh + halo) * p.wp * p.in + 8) * sizeof(float));
     p.few = blk_smaller(blk_larger(UNIT_FLOATS / (d->ow * b * CT_BLK_MAX_VECS), 1), p.rows);
-    p.wide = p.turned_step;
-    if (d->y_bf16)
-        p.turned_step += ct_align_up((size_t)(CT_BLK_MAX_VECS * p.few * d->ow * b) * sizeof(float));
+    p.line = p.turned_step;
+    p.words = p.line + ct_align_up((size_t)line_floats(d, &p) * sizeof(float));
+    if (p.set.narrow != NULL)
+        p.turned_step =
+            p.words +
+            ct_align_up((size_t)(CT_BLK_MAX_VECS * p.few * row_words(d, &p) * b) * sizeof(float));
     p.total = p.turned + (size_t)p.n_slice * p.turned_step;
     return p;
 }
@@ -84,6 +101,20 @@ CT_SIMD_CLONES static void turn_rows(const ct_conv_desc *d, const plan *p, const
     }
 }
 
+/* The same in words. The last of a row spill into the next one, which is written afterwards. */
+static void turn_words(const ct_conv_desc *d, const plan *p, const float *x, int64_t first,
+                       int64_t n, float *line, float *to)
+{
+    int64_t row = p->wp * p->in, step = d->sw * p->in;
+
+    zero_row(line + row, line_floats(d, p) - row);
+    for (int64_t r = first; r < first + n; r++, to += row) {
+        if ((r < 0) || (r >= d->h)) continue;
+        turn_rows(d, p, x, r, 1, line);
+        p->set.narrow->across(1, blk_count(row, 8) * 8, line, line + step, 0, to, 0);
+    }
+}
+
 /* One run of one tap row, a pair of blocks, output rows [i, i_end). */
 static void add_run(const plan *p, int64_t vecs, ct_blk_grad *t)
 {
@@ -96,7 +127,7 @@ static void add_run(const plan *p, int64_t vecs, ct_blk_grad *t)
 
         t->x = x + at;
         t->dw = dw + at * vecs * p->set.b;
-        ct_blk_grads[p->set.level][vecs - 1][end - at - 1](t);
+        p->set.grads[vecs - 1][end - at - 1](t);
     }
 }
 
@@ -108,10 +139,10 @@ static void add_rows(const ct_conv_desc *d, const plan *p, const float *turned, 
 {
     int64_t b = p->set.b;
     ct_blk_grad t = { .images = 1,
-                      .cols = d->ow,
+                      .cols = row_words(d, p),
                       .x_row = d->sh * p->wp * p->in,
-                      .x_step = d->sw * p->in,
-                      .dy_row = d->ow * b,
+                      .x_step = p->set.pair * d->sw * p->in,
+                      .dy_row = row_words(d, p) * b,
                       .dy_block = dy_block };
 
     for (int64_t k = 0; k < d->kh; k++) {
@@ -123,27 +154,43 @@ static void add_rows(const ct_conv_desc *d, const plan *p, const float *turned, 
         t.rows = hi - lo;
         for (int64_t q = 0; q < p->n_run; q++) {
             t.x = turned + (((lo - first) * d->sh + k * d->dh) * p->wp + q * d->dw) * p->in;
-            t.dy = dy + (lo - i) * d->ow * b;
+            t.dy = dy + (lo - i) * t.dy_row;
             t.dw = dw + (k * p->n_run + q) * p->run * vecs * b;
             add_run(p, vecs, &t);
         }
     }
 }
 
+/* A row of dY in words: pairs of its places, the last one alone where they are odd. */
+static void copy_row_words(const ct_conv_desc *d, const plan *p, const float *dy, float *to)
+{
+    const ct_narrow *way = p->set.narrow;
+    bool h = d->y_bf16;
+    void (*across)(int64_t, int64_t, const float *, const float *, int64_t, float *, int64_t) =
+        h ? way->across_bf16 : way->across;
+    int64_t b = p->set.b, pair = p->set.pair, n = d->ow / pair;
+
+    across(n, b, dy, ct_num_at(dy, h, b), pair * b, to, b);
+    if (n * pair < d->ow) across(1, b, ct_num_at(dy, h, n * pair * b), NULL, 0, to + n * b, 0);
+}
+
 /* Rows [i, i_end) of a pair of blocks, of which dy is the first's beginning. */
 static void add_strip(const ct_conv_desc *d, const plan *p, float *turned, int64_t first, int64_t i,
                       int64_t i_end, const float *dy, int64_t vecs, float *dw)
 {
-    float *wide = (float *)((char *)turned + p->wide);
-    int64_t row = d->ow * p->set.b, plane = out_size(d) * p->set.b, n = (i_end - i) * row;
+    float *words = (float *)((char *)turned + p->words), *to = words;
+    int64_t row = d->ow * p->set.b, plane = out_size(d) * p->set.b;
+    int64_t row_to = row_words(d, p) * p->set.b;
 
-    if (!d->y_bf16) {
+    if (p->set.narrow == NULL) {
         add_rows(d, p, turned, first, i, i_end, dy + i * row, plane, vecs, dw);
         return;
     }
-    for (int64_t v = 0; v < vecs; v++)
-        ct_bf16_widen(n, ct_num_at(dy, true, v * plane + i * row), wide + v * n);
-    add_rows(d, p, turned, first, i, i_end, wide, n, vecs, dw);
+    for (int64_t v = 0; v < vecs; v++) {
+        for (int64_t r = i; r < i_end; r++, to += row_to)
+            copy_row_words(d, p, ct_num_at(dy, d->y_bf16, v * plane + r * row), to);
+    }
+    add_rows(d, p, turned, first, i, i_end, words, (i_end - i) * row_to, vecs, dw);
 }
 
 static void run_unit(const ct_conv_desc *d, const plan *p, const ct_conv_args *a, int64_t unit,
@@ -153,8 +200,14 @@ static void run_unit(const ct_conv_desc *d, const plan *p, const ct_conv_args *a
     int64_t end = blk_smaller(first + p->rows, d->oh);
 
     for (int64_t g = 0; g < d->group; g++) {
-        turn_rows(d, p, a->x + (n * d->group + g) * p->in * in_size(d), first * d->sh - d->ph,
-                  (end - 1 - first) * d->sh + (d->kh - 1) * d->dh + 1, turned);
+        const float *x = a->x + (n * d->group + g) * p->in * in_size(d);
+        int64_t rows = (end - 1 - first) * d->sh + (d->kh - 1) * d->dh + 1;
+
+        if (p->set.narrow != NULL)
+            turn_words(d, p, x, first * d->sh - d->ph, rows, (float *)((char *)turned + p->line),
+                       turned);
+        else
+            turn_rows(d, p, x, first * d->sh - d->ph, rows, turned);
         for (int64_t block = 0; block < p->out_block; block += CT_BLK_MAX_VECS) {
             int64_t at = g * p->out_block + block;
             int64_t vecs = blk_smaller(p->out_block - block, CT_BLK_MAX_VECS);
