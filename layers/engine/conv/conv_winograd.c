@@ -23,14 +23,14 @@ static bool supports(const ct_conv_desc *d)
 
 /* Measured on AVX-512 (docs/performance.md): level at 16 channels, 1.3 to 3 times the direct sum
  * from 32 on, if the mapped weights are used for some tiles at all; more of them in bf16, which
- * makes products cheaper and maps not. */
+ * makes products cheaper and maps not. 5 x 5: 1.3 to 1.7 times from some 20 channels on. */
 bool ct_wino_prefers(const ct_conv_desc *d)
 {
-    enum { CHANNELS = 32, TILES = 16, BF16_TILES = 96 };
+    enum { CHANNELS = 32, CHANNELS_5 = 20, TILES = 16, BF16_TILES = 96 };
     const ct_wino_maps *map = ct_wino_maps_of(d);
-    int least = d->bf16 ? BF16_TILES : TILES;
+    int least = d->bf16 ? BF16_TILES : TILES, channels = (d->kh == 5) ? CHANNELS_5 : CHANNELS;
 
-    if ((map == NULL) || (d->c / d->group < CHANNELS) || (d->m / d->group < CHANNELS)) return false;
+    if ((map == NULL) || (d->c / d->group < channels) || (d->m / d->group < channels)) return false;
     return d->n * blk_count(d->oh, map->m) * blk_count(d->ow, map->m) >= least;
 }
 
