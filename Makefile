@@ -172,14 +172,22 @@ define BUILD_INFO :=
 #define CT_BUILD_CFLAGS "$(strip $(CFLAGS))"
 endef
 export BUILD_INFO
-$(B)/build_info.h: FORCE
+$(B)/build_info.h: FORCE | needs
 	@mkdir -p $(B)
 	@printf '%s\n' "$$BUILD_INFO" | cmp -s - $@ || printf '%s\n' "$$BUILD_INFO" > $@
 .PHONY: FORCE
 FORCE:
 
+# before anything is compiled: one line for what is missing, in place of the first tool's complaint
+.PHONY: needs needs-test
+needs:
+	@MPICC=$(MPICC) scripts/setup.sh --check
+needs-test:
+	@MPICC=$(MPICC) scripts/setup.sh --check cmocka
+$(TEST_OBJ) $(UNIT_BIN:%=%.o) $(MPI_BIN:%=%.o): | needs-test
+
 # protobuf-c puts its own member `base` into every struct, so a field of that name gets an underscore
-$(PB).c $(PB).h &: framework/proto/cortado.proto
+$(PB).c $(PB).h &: framework/proto/cortado.proto | needs
 	@mkdir -p $(B)
 	$(Q)protoc-c --c_out=$(B) $<
 	$(Q)sed -i 's/^  float base;/  float base_;/' $(PB).h
@@ -188,7 +196,7 @@ $(PB).o: $(PB).c
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -w -c $< -o $@
 
 # the ready machines' files, as text inside the program: found by name wherever it runs
-$(READY).c: scripts/ready_machines.sh $(wildcard topology/machines/*.prototxt)
+$(READY).c: scripts/ready_machines.sh $(wildcard topology/machines/*.prototxt) | needs
 	@mkdir -p $(@D)
 	$(Q)scripts/ready_machines.sh $(wordlist 2,$(words $^),$^) > $@.tmp && mv $@.tmp $@
 $(READY).o: $(READY).c

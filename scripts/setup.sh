@@ -2,6 +2,8 @@
 # Makes sure that what the build needs is there. Quick when it is. On Debian and Ubuntu it installs
 # the packages (as root or with sudo); elsewhere it lists what to load and fails.
 #   scripts/setup.sh            needs of `make`, `make demo` and `make test`
+#   scripts/setup.sh --check    of `make` alone: one line says what is missing, nothing is installed
+#   scripts/setup.sh --check cmocka    and of test programs
 set -eu
 
 case ${MPICC:-mpicc} in
@@ -12,16 +14,35 @@ packages="gcc make pkg-config $mpi libopenblas-openmp-dev libhdf5-dev
 protobuf-c-compiler libprotobuf-c-dev zlib1g-dev libjansson-dev libcmocka-dev liblmdb-dev libturbojpeg0-dev
 libpng-dev libhwloc-dev"
 
-# One line each thing that is missing.
-missing() {
-    for tool in gcc make pkg-config protoc-c "${MPICC:-mpicc}" "${MPIRUN:-mpirun}"; do
+libraries="openblas hdf5 libprotobuf-c jansson zlib"
+[ "${MPICC:-mpicc}" != smpicc ] || libraries="libprotobuf-c jansson" # the simulator alone
+
+# One line each thing that is missing: missing_tools TOOL..., missing_libraries NAME...
+missing_tools() {
+    for tool in "$@"; do
         command -v "$tool" >/dev/null 2>&1 || echo "command $tool"
     done
+}
+missing_libraries() {
     command -v pkg-config >/dev/null 2>&1 || return 0
-    for lib in openblas hdf5 libprotobuf-c jansson zlib cmocka; do
+    ! pkg-config --exists "$@" 2>/dev/null || return 0
+    for lib in "$@"; do
         pkg-config --exists "$lib" 2>/dev/null || echo "library $lib"
     done
 }
+missing() {
+    missing_tools gcc make pkg-config protoc-c "${MPICC:-mpicc}" "${MPIRUN:-mpirun}"
+    missing_libraries $libraries cmocka
+}
+
+if [ "${1:-}" = --check ]; then
+    shift
+    lack=$(missing_tools pkg-config protoc-c "${MPICC:-mpicc}" && missing_libraries $libraries "$@")
+    [ -n "$lack" ] || exit 0
+    echo "make: missing for the build:" $(echo "$lack" | sed '$!s/$/,/')". scripts/setup.sh" \
+        "installs it on Debian and Ubuntu, and lists elsewhere what to load; make demo runs it" >&2
+    exit 1
+fi
 
 # Optional ones, which the demo and most tests want: installed where that is possible.
 missing_optional() {
