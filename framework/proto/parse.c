@@ -48,6 +48,8 @@ static ct_status parse_field(ct_reader *r, ProtobufCMessage *m, seen_set *seen)
     line = r->token.line;
     column = r->token.column;
     r->field = f->name;
+    if (r->map != NULL)
+        CT_TRY(ct_source_map_add(r->map, (char *)m + f->offset, r->file, line, column));
     ct_reader_next(r);
     if (!ct_reader_accept(r, ':') && (f->type != PROTOBUF_C_TYPE_MESSAGE)) {
         return ct_reader_fail_expected(r, "\":\"");

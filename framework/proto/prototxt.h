@@ -15,19 +15,28 @@
 
 #include "framework/base/text.h"
 
-/** Where each message of a parsed file stands. */
+/** Where each message of a parsed file stands, and each field of one. A field goes by the address
+ *  of its member: ct_source_map_find(map, &solver->base_lr); of a repeated one, the last given. */
 typedef struct ct_source_map ct_source_map;
 
 typedef struct ct_place {
     const char *file; /* "" : unknown */
-    int line, column;
+    int line, column; /* 0: file is the name of the option that set it */
 } ct_place;
+
+typedef struct ct_where {
+    char text[400];
+} ct_where;
 
 ct_status ct_source_map_create(ct_source_map **map_p);
 void ct_source_map_destroy(ct_source_map *map); /* NULL allowed */
-/** The place of a message object that a reader made; {"", 0, 0} where unknown or map is NULL. */
+/** The place of a message or field that a reader made; {"", 0, 0} where unknown or map is NULL. */
 ct_place ct_source_map_find(const ct_source_map *map, const void *message);
-/** Says that `message` (made by an upgrade, a copy) stands where `like` does. */
+/** "solver.prototxt:4:1", or "--set": of the field, of the message where the field was not given,
+ *  else `otherwise`. */
+ct_where ct_source_map_where(const ct_source_map *map, const void *message, const void *field,
+                             const char *otherwise);
+/** Says that `message` or field (made by an upgrade, a copy) stands where `like` does. */
 ct_status ct_source_map_copy(ct_source_map *map, const void *message, const void *like);
 
 /** Parses text[0..size) of file `name` into a new message; *message_p is freed with
@@ -51,6 +60,9 @@ ct_status ct_prototxt_write(const ProtobufCMessage *message, ct_text *out);
  * change nothing. CT_ERR_CONFIG with the nearest name. */
 ct_status ct_prototxt_set(ProtobufCMessage *message, const char *path, const char *value,
                           const char *origin);
+/** The same, and map (NULL allowed) says from then on that the field stands in the option. */
+ct_status ct_prototxt_set_noted(ProtobufCMessage *message, const char *path, const char *value,
+                                const char *origin, ct_source_map *map);
 /** Appends a field's value as ct_prototxt_set() takes it: a scalar, a string in quotes, a list in
  *  [ ]. *is_set_p: false where it is the default. Returns false, and appends nothing, where the
  *  field is unset and without default, is a message, or the path leads nowhere. */

@@ -18,6 +18,7 @@ typedef struct route {
     step step[MAX_STEPS];
     int n;
     const char *path, *value, *origin; /* value and origin: of a set */
+    ct_source_map *map;                /* NULL: nothing is noted     */
 } route;
 
 static bool is_repeated(const ProtobufCFieldDescriptor *f)
@@ -209,6 +210,17 @@ static ct_status read_value(const route *r, ProtobufCMessage *m)
     return status;
 }
 
+/* The field stands in the option now. */
+static ct_status note_place(const route *r, const ProtobufCMessage *m,
+                            const ProtobufCFieldDescriptor *f)
+{
+    int file;
+
+    if (r->map == NULL) return CT_OK;
+    CT_TRY(ct_source_map_add_file(r->map, r->origin, &file));
+    return ct_source_map_add(r->map, (const char *)m + f->offset, file, 0, 0);
+}
+
 static ct_status set_leaf(const route *r, ProtobufCMessage *m)
 {
     const ProtobufCFieldDescriptor *f = r->step[r->n - 1].f;
@@ -217,7 +229,10 @@ static ct_status set_leaf(const route *r, ProtobufCMessage *m)
 
     if (scratch == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a value");
     status = read_value(r, scratch);
+    for (size_t k = 0; (f->type == PROTOBUF_C_TYPE_MESSAGE) && (k < ct_field_count(m, f)); k++)
+        ct_source_map_forget(r->map, ct_field_message(m, f, k)); /* about to be freed */
     if (status == CT_OK) status = ct_field_move(m, f, scratch, f);
+    if (status == CT_OK) status = note_place(r, m, f);
     protobuf_c_message_free_unpacked(scratch, NULL);
     return status;
 }
@@ -298,7 +313,15 @@ static ct_status check_value(const route *r, const ProtobufCMessageDescriptor *r
 ct_status ct_prototxt_set(ProtobufCMessage *message, const char *path, const char *value,
                           const char *origin)
 {
-    route r = { .path = path, .value = value, .origin = (origin != NULL) ? origin : "set" };
+    return ct_prototxt_set_noted(message, path, value, origin, NULL);
+}
+
+ct_status ct_prototxt_set_noted(ProtobufCMessage *message, const char *path, const char *value,
+                                const char *origin, ct_source_map *map)
+{
+    route r = {
+        .path = path, .value = value, .origin = (origin != NULL) ? origin : "set", .map = map
+    };
 
     CT_TRY(resolve(&r, message->descriptor));
     CT_TRY(check_value(&r, message->descriptor));

@@ -1,4 +1,6 @@
-/* A hash table from the address of a message to its place; open addressing. */
+/* A hash table from the address of a message, or of a member of one, to its place; open
+ * addressing. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -124,6 +126,21 @@ ct_place ct_source_map_find(const ct_source_map *map, const void *message)
     return (ct_place){ map->file[e->file], e->line, e->column };
 }
 
+ct_where ct_source_map_where(const ct_source_map *map, const void *message, const void *field,
+                             const char *otherwise)
+{
+    ct_place p = ct_source_map_find(map, field);
+    ct_where w;
+
+    if (p.file[0] == '\0') p = ct_source_map_find(map, message);
+    if (p.file[0] == '\0') p.file = otherwise;
+    if (p.line > 0)
+        snprintf(w.text, sizeof(w.text), "%s:%d:%d", p.file, p.line, p.column);
+    else
+        snprintf(w.text, sizeof(w.text), "%s", p.file);
+    return w;
+}
+
 ct_status ct_source_map_copy(ct_source_map *map, const void *message, const void *like)
 {
     const entry *found = find(map, like);
@@ -135,6 +152,11 @@ ct_status ct_source_map_copy(ct_source_map *map, const void *message, const void
     return insert(map, &e);
 }
 
+static void forget(ct_source_map *map, const void *key)
+{
+    if (find(map, key) != NULL) map->entry[slot_of(map, key)].message = GONE;
+}
+
 void ct_source_map_forget(ct_source_map *map, const ProtobufCMessage *message)
 {
     const ProtobufCMessageDescriptor *type;
@@ -144,10 +166,11 @@ void ct_source_map_forget(ct_source_map *map, const ProtobufCMessage *message)
     for (unsigned i = 0; i < type->n_fields; i++) {
         const ProtobufCFieldDescriptor *f = &type->fields[i];
 
+        forget(map, (const char *)message + f->offset);
         if (f->type != PROTOBUF_C_TYPE_MESSAGE) continue;
         for (size_t k = 0; k < ct_field_count(message, f); k++) {
             ct_source_map_forget(map, ct_field_message(message, f, k));
         }
     }
-    if (find(map, message) != NULL) map->entry[slot_of(map, message)].message = GONE;
+    forget(map, message);
 }

@@ -286,7 +286,9 @@ static ct_status upgrade_solver_type(const ct_upgrade *u, Ct__SolverParameter *s
     }
     solver->type = strdup(name[type]);
     solver->has_solver_type = false;
-    return (solver->type != NULL) ? CT_OK : CT_FAIL(CT_ERR_NOMEM, "no memory for a solver");
+    if (solver->type == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a solver");
+    return (u->map != NULL) ? ct_source_map_copy(u->map, &solver->type, &solver->solver_type)
+                            : CT_OK;
 }
 
 static ct_status upgrade_inner_net(Ct__NetParameter *net, const char *file, ct_source_map *map)

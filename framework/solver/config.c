@@ -9,76 +9,98 @@
 
 #include "framework/base/text.h"
 #include "framework/solver/solver_private.h"
+#include "framework/solver/where.h"
 
-static ct_status check_counts(const Ct__SolverParameter *p)
+static ct_status at_least(const ct_solver_text *t, const int32_t *field, const char *name,
+                          int32_t least)
 {
-    if (!p->has_max_iter) return CT_FAIL(CT_ERR_CONFIG, "solver: max_iter is not set");
-    if (p->max_iter < 0)
-        return CT_FAIL(CT_ERR_CONFIG, "solver: max_iter is %d, needs at least 0", p->max_iter);
-    if (p->iter_size < 1)
-        return CT_FAIL(CT_ERR_CONFIG, "solver: iter_size is %d, needs at least 1", p->iter_size);
+    if (*field >= least) return CT_OK;
+    return CT_FAIL(CT_ERR_CONFIG, "%s: %s is %d, needs at least %d",
+                   ct_source_map_where(t->map, t->p, field, "solver").text, name, *field, least);
+}
+
+static ct_status check_counts(const ct_solver_text *t)
+{
+    const Ct__SolverParameter *p = t->p;
+
+    if (!p->has_max_iter)
+        return CT_FAIL(CT_ERR_CONFIG, "%s: max_iter is not set", CT_SOLVER_AT(t, max_iter));
+    CT_TRY(at_least(t, &p->max_iter, "max_iter", 0));
+    CT_TRY(at_least(t, &p->iter_size, "iter_size", 1));
     if ((p->average_loss < 1) || (p->average_loss > CT_MAX_AVERAGE_LOSS))
-        return CT_FAIL(CT_ERR_CONFIG, "solver: average_loss is %d, needs 1 to %d", p->average_loss,
-                       CT_MAX_AVERAGE_LOSS);
-    if ((p->display < 0) || (p->snapshot < 0) || (p->test_interval < 0) ||
-        (p->checksum_interval < 0) || (p->snapshot_keep < 0))
-        return CT_FAIL(CT_ERR_CONFIG,
-                       "solver: display %d, snapshot %d, test_interval %d, checksum_interval %d, "
-                       "snapshot_keep %d: none may be negative",
-                       p->display, p->snapshot, p->test_interval, p->checksum_interval,
-                       p->snapshot_keep);
+        return CT_FAIL(CT_ERR_CONFIG, "%s: average_loss is %d, needs 1 to %d",
+                       CT_SOLVER_AT(t, average_loss), p->average_loss, CT_MAX_AVERAGE_LOSS);
+    CT_TRY(at_least(t, &p->display, "display", 0));
+    CT_TRY(at_least(t, &p->snapshot, "snapshot", 0));
+    CT_TRY(at_least(t, &p->test_interval, "test_interval", 0));
+    CT_TRY(at_least(t, &p->checksum_interval, "checksum_interval", 0));
+    CT_TRY(at_least(t, &p->snapshot_keep, "snapshot_keep", 0));
     for (size_t i = 0; i < p->n_test_iter; i++) {
         if (p->test_iter[i] < 1)
-            return CT_FAIL(CT_ERR_CONFIG, "solver: test_iter is %d, needs at least 1",
-                           p->test_iter[i]);
+            return CT_FAIL(CT_ERR_CONFIG, "%s: test_iter is %d, needs at least 1",
+                           CT_SOLVER_AT(t, test_iter), p->test_iter[i]);
     }
     return CT_OK;
 }
 
-static ct_status check_rates(const Ct__SolverParameter *p)
+static ct_status check_regularization(const ct_solver_text *t)
 {
-    const ct_update_rule *rule;
+    static const char *const known[] = { "L2", "L1" };
+    const char *type = t->p->regularization_type, *near;
+
+    if ((type == NULL) || (strcmp(type, known[0]) == 0) || (strcmp(type, known[1]) == 0))
+        return CT_OK;
+    near = ct_text_nearest(type, known, 2);
+    return CT_FAIL(CT_ERR_CONFIG, "%s: regularization_type \"%s\" is unknown%s%s%s; known: L2, L1",
+                   CT_SOLVER_AT(t, regularization_type), type,
+                   (near != NULL) ? "; did you mean \"" : "", (near != NULL) ? near : "",
+                   (near != NULL) ? "\"?" : "");
+}
+
+static ct_status check_rates(const ct_solver_text *t)
+{
+    const Ct__SolverParameter *p = t->p;
     double rate;
 
-    CT_TRY(ct_update_rule_find(p->type, &rule));
-    CT_TRY(ct_update_rule_check(rule, p));
+    CT_TRY(ct_update_rule_check(t));
+    CT_TRY(ct_learning_rate_check(t));
     CT_TRY(ct_learning_rate(p, 0, &rate));
-    if (!isfinite(rate)) return CT_FAIL(CT_ERR_CONFIG, "solver: the learning rate is %g", rate);
-    if (!isfinite(p->momentum) || (p->momentum < 0.0f) || !isfinite(p->weight_decay))
-        return CT_FAIL(CT_ERR_CONFIG, "solver: momentum is %g, weight_decay is %g",
-                       (double)p->momentum, (double)p->weight_decay);
-    if ((p->regularization_type != NULL) && (strcmp(p->regularization_type, "L2") != 0) &&
-        (strcmp(p->regularization_type, "L1") != 0))
-        return CT_FAIL(CT_ERR_CONFIG,
-                       "solver: regularization_type \"%s\" is unknown; known: L2, L1",
-                       p->regularization_type);
-    return CT_OK;
+    if (!isfinite(rate))
+        return CT_FAIL(CT_ERR_CONFIG, "%s: the learning rate is %g", CT_SOLVER_AT(t, base_lr),
+                       rate);
+    if (!isfinite(p->momentum) || (p->momentum < 0.0f))
+        return CT_FAIL(CT_ERR_CONFIG, "%s: momentum is %g, needs at least 0",
+                       CT_SOLVER_AT(t, momentum), (double)p->momentum);
+    if (!isfinite(p->weight_decay))
+        return CT_FAIL(CT_ERR_CONFIG, "%s: weight_decay is %g", CT_SOLVER_AT(t, weight_decay),
+                       (double)p->weight_decay);
+    return check_regularization(t);
 }
 
-static ct_status check_average(const Ct__WeightAverageParameter *a)
+static ct_status check_average(const ct_solver_text *t)
 {
+    const Ct__WeightAverageParameter *a = t->p->average;
+
     if ((a == NULL) || (a->type == CT__WEIGHT_AVERAGE_PARAMETER__TYPE__NONE)) return CT_OK;
-    if (a->start_iter < 0)
-        return CT_FAIL(CT_ERR_CONFIG, "solver: average.start_iter is %d, needs at least 0",
-                       a->start_iter);
+    CT_TRY(at_least(t, &a->start_iter, "average.start_iter", 0));
     if ((a->type == CT__WEIGHT_AVERAGE_PARAMETER__TYPE__EMA) &&
         !((a->decay >= 0.0f) && (a->decay < 1.0f)))
-        return CT_FAIL(CT_ERR_CONFIG, "solver: average.decay is %g, EMA needs 0 to below 1",
-                       (double)a->decay);
-    if ((a->type == CT__WEIGHT_AVERAGE_PARAMETER__TYPE__SWA) && (a->interval < 1))
-        return CT_FAIL(CT_ERR_CONFIG, "solver: average.interval is %d, SWA needs at least 1",
-                       a->interval);
-    return CT_OK;
+        return CT_FAIL(CT_ERR_CONFIG, "%s: average.decay is %g, EMA needs 0 to below 1",
+                       CT_SOLVER_AT(t, average->decay), (double)a->decay);
+    if (a->type != CT__WEIGHT_AVERAGE_PARAMETER__TYPE__SWA) return CT_OK;
+    return at_least(t, &a->interval, "average.interval", 1);
 }
 
-ct_status ct_solver_check(const Ct__SolverParameter *p)
+ct_status ct_solver_check(const Ct__SolverParameter *p, const struct ct_source_map *map)
 {
-    CT_TRY(check_counts(p));
-    CT_TRY(check_rates(p));
-    CT_TRY(check_average(p->average));
+    const ct_solver_text text = { p, map }, *t = &text;
+
+    CT_TRY(check_counts(t));
+    CT_TRY(check_rates(t));
+    CT_TRY(check_average(t));
     if ((p->snapshot_prefix == NULL) && (p->snapshot > 0))
-        return CT_FAIL(CT_ERR_CONFIG, "solver: snapshot is %d, but snapshot_prefix is not set",
-                       p->snapshot);
+        return CT_FAIL(CT_ERR_CONFIG, "%s: snapshot is %d, but snapshot_prefix is not set",
+                       CT_SOLVER_AT(t, snapshot), p->snapshot);
     return CT_OK;
 }
 

@@ -96,8 +96,9 @@ static const lr_policy policy_table[] = {
 };
 enum { N_POLICY = (int)(sizeof(policy_table) / sizeof(policy_table[0])) };
 
-static ct_status find_policy(const char *name, const lr_policy **policy_p)
+static ct_status find_policy(const ct_solver_text *t, const lr_policy **policy_p)
 {
+    const char *name = t->p->lr_policy;
     const char *known[N_POLICY], *near;
 
     for (int i = 0; i < N_POLICY; i++) {
@@ -109,15 +110,17 @@ static ct_status find_policy(const char *name, const lr_policy **policy_p)
     }
     near = (name != NULL) ? ct_text_nearest(name, known, N_POLICY) : NULL;
     return CT_FAIL(CT_ERR_CONFIG,
-                   "solver: lr_policy %s%s%s%s%s%s; known: fixed, step, exp, inv, multistep, poly, "
+                   "%s: lr_policy %s%s%s%s%s%s; known: fixed, step, exp, inv, multistep, poly, "
                    "sigmoid, cosine, multifixed, plateau",
-                   (name != NULL) ? "\"" : "is not set", (name != NULL) ? name : "",
-                   (name != NULL) ? "\" is unknown" : "", (near != NULL) ? "; did you mean \"" : "",
-                   (near != NULL) ? near : "", (near != NULL) ? "\"?" : "");
+                   CT_SOLVER_AT(t, lr_policy), (name != NULL) ? "\"" : "is not set",
+                   (name != NULL) ? name : "", (name != NULL) ? "\" is unknown" : "",
+                   (near != NULL) ? "; did you mean \"" : "", (near != NULL) ? near : "",
+                   (near != NULL) ? "\"?" : "");
 }
 
-static ct_status check_fields(const Ct__SolverParameter *p, const lr_policy *policy)
+static ct_status check_fields(const ct_solver_text *t, const lr_policy *policy)
 {
+    const Ct__SolverParameter *p = t->p;
     ct_text missing = { 0 };
     ct_status status = CT_OK;
 
@@ -134,57 +137,67 @@ static ct_status check_fields(const Ct__SolverParameter *p, const lr_policy *pol
     if ((policy->needs & NEEDS_PLATEAU) && (p->n_plateau_winsize == 0))
         ct_text_add(&missing, " plateau_winsize");
     if (missing.text != NULL)
-        status = CT_FAIL(CT_ERR_CONFIG, "solver: lr_policy \"%s\" needs a value for:%s",
-                         policy->name, missing.text);
+        status = CT_FAIL(CT_ERR_CONFIG, "%s: lr_policy \"%s\" needs a value for:%s",
+                         CT_SOLVER_AT(t, lr_policy), policy->name, missing.text);
     ct_text_destroy(&missing);
     return status;
 }
 
-static ct_status check_values(const Ct__SolverParameter *p, const lr_policy *policy)
+static ct_status check_values(const ct_solver_text *t, const lr_policy *policy)
 {
+    const Ct__SolverParameter *p = t->p;
+
     if ((policy->needs & NEEDS_GAMMA) && !(p->gamma >= 0.0f))
-        return CT_FAIL(CT_ERR_CONFIG, "solver: gamma is %g, lr_policy \"%s\" needs at least 0",
-                       (double)p->gamma, policy->name);
+        return CT_FAIL(CT_ERR_CONFIG, "%s: gamma is %g, lr_policy \"%s\" needs at least 0",
+                       CT_SOLVER_AT(t, gamma), (double)p->gamma, policy->name);
     if ((policy->needs & NEEDS_STEPSIZE) && (p->stepsize <= 0))
-        return CT_FAIL(CT_ERR_CONFIG, "solver: stepsize is %d, lr_policy \"%s\" needs at least 1",
-                       p->stepsize, policy->name);
+        return CT_FAIL(CT_ERR_CONFIG, "%s: stepsize is %d, lr_policy \"%s\" needs at least 1",
+                       CT_SOLVER_AT(t, stepsize), p->stepsize, policy->name);
     if ((policy->needs & NEEDS_MAX_ITER) && (p->max_iter <= 0))
-        return CT_FAIL(CT_ERR_CONFIG, "solver: max_iter is %d, lr_policy \"%s\" needs at least 1",
-                       p->max_iter, policy->name);
+        return CT_FAIL(CT_ERR_CONFIG, "%s: max_iter is %d, lr_policy \"%s\" needs at least 1",
+                       CT_SOLVER_AT(t, max_iter), p->max_iter, policy->name);
     for (size_t i = 1; (policy->needs & NEEDS_STEPVALUE) && (i < p->n_stepvalue); i++) {
         if (p->stepvalue[i] <= p->stepvalue[i - 1])
-            return CT_FAIL(CT_ERR_CONFIG, "solver: stepvalue %d stands after %d; they must ascend",
-                           p->stepvalue[i], p->stepvalue[i - 1]);
+            return CT_FAIL(CT_ERR_CONFIG, "%s: stepvalue %d stands after %d; they must ascend",
+                           CT_SOLVER_AT(t, stepvalue), p->stepvalue[i], p->stepvalue[i - 1]);
     }
     if ((policy->needs & NEEDS_STAGES) && (p->n_stagelr != p->n_stageiter))
-        return CT_FAIL(CT_ERR_CONFIG, "solver: %zu stagelr and %zu stageiter; each stage has both",
-                       p->n_stagelr, p->n_stageiter);
+        return CT_FAIL(CT_ERR_CONFIG, "%s: %zu stagelr and %zu stageiter; each stage has both",
+                       CT_SOLVER_AT(t, stagelr), p->n_stagelr, p->n_stageiter);
     for (size_t i = 1; (policy->needs & NEEDS_STAGES) && (i < p->n_stageiter); i++) {
         if (p->stageiter[i] <= p->stageiter[i - 1])
-            return CT_FAIL(CT_ERR_CONFIG, "solver: stageiter %d stands after %d; they must ascend",
-                           p->stageiter[i], p->stageiter[i - 1]);
+            return CT_FAIL(CT_ERR_CONFIG, "%s: stageiter %d stands after %d; they must ascend",
+                           CT_SOLVER_AT(t, stageiter), p->stageiter[i], p->stageiter[i - 1]);
     }
     for (size_t i = 0; (policy->needs & NEEDS_PLATEAU) && (i < p->n_plateau_winsize); i++) {
         if (p->plateau_winsize[i] < 1)
-            return CT_FAIL(CT_ERR_CONFIG, "solver: plateau_winsize is %d, needs at least 1",
-                           p->plateau_winsize[i]);
+            return CT_FAIL(CT_ERR_CONFIG, "%s: plateau_winsize is %d, needs at least 1",
+                           CT_SOLVER_AT(t, plateau_winsize), p->plateau_winsize[i]);
     }
     return CT_OK;
 }
 
 /* The three ways to say how the rate rises at the start. */
-static ct_status check_warmup(const Ct__SolverParameter *p)
+static ct_status check_warmup(const ct_solver_text *t)
 {
+    const Ct__SolverParameter *p = t->p;
     int32_t own = (p->warmup != NULL) ? p->warmup->iterations : 0;
 
-    if ((own < 0) || (p->warmup_iter < 0) || (p->rampup_interval < 0))
-        return CT_FAIL(CT_ERR_CONFIG,
-                       "solver: warmup.iterations is %d, warmup_iter %d, rampup_interval %d; none "
-                       "may be negative",
-                       own, p->warmup_iter, p->rampup_interval);
+    if (own < 0)
+        return CT_FAIL(CT_ERR_CONFIG, "%s: warmup.iterations is %d, needs at least 0",
+                       CT_SOLVER_AT(t, warmup->iterations), own);
+    if (p->warmup_iter < 0)
+        return CT_FAIL(CT_ERR_CONFIG, "%s: warmup_iter is %d, needs at least 0",
+                       CT_SOLVER_AT(t, warmup_iter), p->warmup_iter);
+    if (p->rampup_interval < 0)
+        return CT_FAIL(CT_ERR_CONFIG, "%s: rampup_interval is %d, needs at least 0",
+                       CT_SOLVER_AT(t, rampup_interval), p->rampup_interval);
     if ((own > 0) + (p->warmup_iter > 0) + (p->rampup_interval > 0) > 1)
-        return CT_FAIL(CT_ERR_CONFIG, "solver: warmup { }, warmup_iter and rampup_interval say the "
-                                      "same thing in three ways; give one");
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: warmup { }, warmup_iter and rampup_interval say the same thing in "
+                       "three ways; give one",
+                       (p->warmup_iter > 0) ? CT_SOLVER_AT(t, warmup_iter)
+                                            : CT_SOLVER_AT(t, rampup_interval));
     return CT_OK;
 }
 
@@ -213,15 +226,27 @@ int64_t ct_learning_rate_step(const Ct__SolverParameter *p, int64_t iteration)
     return step;
 }
 
+static ct_status check(const ct_solver_text *t, const lr_policy **policy_p)
+{
+    CT_TRY(find_policy(t, policy_p));
+    CT_TRY(check_fields(t, *policy_p));
+    CT_TRY(check_values(t, *policy_p));
+    return check_warmup(t);
+}
+
+ct_status ct_learning_rate_check(const ct_solver_text *t)
+{
+    const lr_policy *policy;
+
+    return check(t, &policy);
+}
+
 ct_status ct_learning_rate(const Ct__SolverParameter *p, int64_t iteration, double *rate_p)
 {
     const lr_policy *policy = NULL;
     double rate;
 
-    CT_TRY(find_policy(p->lr_policy, &policy));
-    CT_TRY(check_fields(p, policy));
-    CT_TRY(check_values(p, policy));
-    CT_TRY(check_warmup(p));
+    CT_TRY(check(&(ct_solver_text){ p, NULL }, &policy));
     if (ramp(p, iteration, rate_p)) return CT_OK;
     rate = policy->factor(p, (double)iteration);
     if (!(policy->needs & NO_BASE_LR)) rate *= (double)p->base_lr;

@@ -6,6 +6,7 @@
 
 #include "framework/proto/upgrade.h"
 #include "framework/solver/solver_private.h"
+#include "framework/solver/where.h"
 
 static ct_status read_net(ct_solver *s, const char *path, const Ct__NetParameter **param_p)
 {
@@ -45,6 +46,7 @@ static void fill_options(const ct_solver *s, const Ct__NetParameter *param, bool
 
 ct_status ct_solver_make_train_net(ct_solver *s)
 {
+    const ct_solver_text text = { s->param, s->options.map }, *t = &text;
     const Ct__SolverParameter *p = s->param;
     const Ct__NetParameter *param = p->train_net_param;
     int n = (p->net != NULL) + (p->net_param != NULL) + (p->train_net != NULL) +
@@ -54,9 +56,9 @@ ct_status ct_solver_make_train_net(ct_solver *s)
 
     if (n != 1)
         return CT_FAIL(CT_ERR_CONFIG,
-                       "solver: %s of net, net_param, train_net, train_net_param is set; exactly "
+                       "%s: %s of net, net_param, train_net, train_net_param is set; exactly "
                        "one says what to train",
-                       (n == 0) ? "none" : "more than one");
+                       CT_SOLVER_AT(t, base), (n == 0) ? "none" : "more than one");
     if (p->net_param != NULL) param = p->net_param;
     if (param == NULL) {
         own = true;
@@ -69,26 +71,28 @@ ct_status ct_solver_make_train_net(ct_solver *s)
     return ct_net_create(param, &o, &s->net);
 }
 
-ct_status ct_solver_count_test_nets(const Ct__SolverParameter *p, int *n_p)
+ct_status ct_solver_count_test_nets(const Ct__SolverParameter *p, const struct ct_source_map *map,
+                                    int *n_p)
 {
+    const ct_solver_text text = { p, map }, *t = &text;
     size_t n_named = p->n_test_net_param + p->n_test_net;
     bool common = (p->net != NULL) || (p->net_param != NULL);
 
     if (common ? (p->n_test_iter < n_named) : (p->n_test_iter != n_named))
         return CT_FAIL(CT_ERR_CONFIG,
-                       "solver: test_iter is given %zu times for %zu test nets; give it once for "
-                       "each",
-                       p->n_test_iter, n_named);
+                       "%s: test_iter is given %zu times for %zu test nets; give it once for each",
+                       CT_SOLVER_AT(t, test_iter), p->n_test_iter, n_named);
     if ((p->n_test_state > 0) && (p->n_test_state != p->n_test_iter))
         return CT_FAIL(CT_ERR_CONFIG,
-                       "solver: test_state is given %zu times for %zu test nets; give none, or one "
-                       "for each",
-                       p->n_test_state, p->n_test_iter);
+                       "%s: test_state is given %zu times for %zu test nets; give none, or one for "
+                       "each",
+                       CT_SOLVER_AT(t, test_state), p->n_test_state, p->n_test_iter);
     if ((p->n_test_iter > 0) && (p->test_interval <= 0))
-        return CT_FAIL(CT_ERR_CONFIG, "solver: test_iter is set, but test_interval is not");
+        return CT_FAIL(CT_ERR_CONFIG, "%s: test_iter is set, but test_interval is not",
+                       CT_SOLVER_AT(t, test_iter));
     if ((p->n_test_iter == 0) && (p->test_interval > 0))
-        return CT_FAIL(CT_ERR_CONFIG, "solver: test_interval is %d, but test_iter is not set",
-                       p->test_interval);
+        return CT_FAIL(CT_ERR_CONFIG, "%s: test_interval is %d, but test_iter is not set",
+                       CT_SOLVER_AT(t, test_interval), p->test_interval);
     *n_p = (int)p->n_test_iter;
     return CT_OK;
 }
@@ -119,7 +123,7 @@ ct_status ct_solver_make_test_nets(ct_solver *s)
 {
     int n = 0;
 
-    CT_TRY(ct_solver_count_test_nets(s->param, &n));
+    CT_TRY(ct_solver_count_test_nets(s->param, s->options.map, &n));
     s->test = calloc((size_t)n + 1, sizeof(*s->test));
     s->test_outputs = calloc((size_t)n + 1, sizeof(*s->test_outputs));
     if ((s->test == NULL) || (s->test_outputs == NULL))

@@ -103,7 +103,7 @@ static ct_status create(ct_solver *s)
 {
     ct_status status = CT_OK;
 
-    CT_TRY(ct_solver_check(s->param));
+    CT_TRY(ct_solver_check(s->param, s->options.map));
     CT_TRY(ct_update_rule_find(s->param->type, &s->rule));
     CT_TRY(choose_device(s));
     CT_TRY(ct_source_map_create(&s->map));

@@ -43,11 +43,13 @@ typedef struct ct_solver_options {
     struct ct_trace *trace; /* framework/base/trace.h; NULL: none */
 } ct_solver_options;
 
-/** What a solver parameter must say, nets aside. CT_ERR_CONFIG. */
-ct_status ct_solver_check(const Ct__SolverParameter *p);
+/** What a solver parameter must say, nets aside; map (NULL allowed) knows where the fields stand.
+ *  CT_ERR_CONFIG. */
+ct_status ct_solver_check(const Ct__SolverParameter *p, const struct ct_source_map *map);
 /** How many test nets there are: the named ones, then as many of the common net as test_iter has
  * entries left. CT_ERR_CONFIG where test_iter, test_state and test_interval do not fit together. */
-ct_status ct_solver_count_test_nets(const Ct__SolverParameter *p, int *n_p);
+ct_status ct_solver_count_test_nets(const Ct__SolverParameter *p, const struct ct_source_map *map,
+                                    int *n_p);
 /** Creates train and test nets, opens the exchange, broadcasts the initial weights, loads the
  *  solver's `weights`. CT_ERR_CONFIG, CT_ERR_IO (snapshot_prefix cannot be written). Collective. */
 ct_status ct_solver_create(const ct_solver_options *options, ct_solver **solver_p);
@@ -76,6 +78,8 @@ uint64_t ct_solver_seed(const ct_solver *s);
  *  multifixed, plateau (before its first step), with linear warm-up. CT_ERR_CONFIG for an unknown
  *  policy or a missing field. */
 ct_status ct_learning_rate(const Ct__SolverParameter *p, int64_t iteration, double *rate_p);
+/** The same errors, with their places. */
+ct_status ct_learning_rate_check(const ct_solver_text *t);
 /** How often "step" or "multistep" has lowered the rate by then; 0 with other policies. */
 int64_t ct_learning_rate_step(const Ct__SolverParameter *p, int64_t iteration);
 

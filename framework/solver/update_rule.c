@@ -14,71 +14,73 @@ static bool is_l1(const Ct__SolverParameter *p)
     return (p->regularization_type != NULL) && (strcmp(p->regularization_type, "L1") == 0);
 }
 
-static ct_status check_share(const char *type, const char *field, float value)
+static ct_status check_share(const ct_solver_text *t, const char *type, const char *name,
+                             const float *field)
 {
-    if ((value >= 0.0f) && (value < 1.0f)) return CT_OK;
-    return CT_FAIL(CT_ERR_CONFIG, "solver: type \"%s\" needs %s of at least 0 and below 1, not %g",
-                   type, field, (double)value);
+    if ((*field >= 0.0f) && (*field < 1.0f)) return CT_OK;
+    return CT_FAIL(CT_ERR_CONFIG, "%s: type \"%s\" needs %s of at least 0 and below 1, not %g",
+                   ct_source_map_where(t->map, t->p, field, "solver").text, type, name,
+                   (double)*field);
 }
 
-static ct_status check_delta(const Ct__SolverParameter *p, const char *type)
+static ct_status check_delta(const ct_solver_text *t, const char *type)
 {
-    if (isfinite(p->delta) && (p->delta >= 0.0f)) return CT_OK;
-    return CT_FAIL(CT_ERR_CONFIG, "solver: type \"%s\" needs a delta of at least 0, not %g", type,
-                   (double)p->delta);
+    if (isfinite(t->p->delta) && (t->p->delta >= 0.0f)) return CT_OK;
+    return CT_FAIL(CT_ERR_CONFIG, "%s: type \"%s\" needs a delta of at least 0, not %g",
+                   CT_SOLVER_AT(t, delta), type, (double)t->p->delta);
 }
 
 /* As Caffe does: a momentum that would not be looked at is a mistake. */
-static ct_status check_no_momentum(const Ct__SolverParameter *p, const char *type)
+static ct_status check_no_momentum(const ct_solver_text *t, const char *type)
 {
-    if (p->momentum == 0.0f) return check_delta(p, type);
-    return CT_FAIL(CT_ERR_CONFIG, "solver: momentum is %g, but type \"%s\" has none: leave it out",
-                   (double)p->momentum, type);
+    if (t->p->momentum == 0.0f) return check_delta(t, type);
+    return CT_FAIL(CT_ERR_CONFIG, "%s: momentum is %g, but type \"%s\" has none: leave it out",
+                   CT_SOLVER_AT(t, momentum), (double)t->p->momentum, type);
 }
 
-static ct_status check_rmsprop(const Ct__SolverParameter *p, const char *type)
+static ct_status check_rmsprop(const ct_solver_text *t, const char *type)
 {
-    CT_TRY(check_no_momentum(p, type));
-    return check_share(type, "rms_decay", p->rms_decay);
+    CT_TRY(check_no_momentum(t, type));
+    return check_share(t, type, "rms_decay", &t->p->rms_decay);
 }
 
-static ct_status check_adadelta(const Ct__SolverParameter *p, const char *type)
+static ct_status check_adadelta(const ct_solver_text *t, const char *type)
 {
-    CT_TRY(check_delta(p, type));
-    return check_share(type, "momentum", p->momentum);
+    CT_TRY(check_delta(t, type));
+    return check_share(t, type, "momentum", &t->p->momentum);
 }
 
-static ct_status check_adam(const Ct__SolverParameter *p, const char *type)
+static ct_status check_adam(const ct_solver_text *t, const char *type)
 {
-    CT_TRY(check_adadelta(p, type));
-    return check_share(type, "momentum2", p->momentum2);
+    CT_TRY(check_adadelta(t, type));
+    return check_share(t, type, "momentum2", &t->p->momentum2);
 }
 
 /* Caffe does not have these, so no old file relies on a momentum of 0 where none is given. */
-static ct_status check_own(const Ct__SolverParameter *p, const char *type)
+static ct_status check_own(const ct_solver_text *t, const char *type)
 {
-    if (!p->has_momentum)
-        return CT_FAIL(CT_ERR_CONFIG, "solver: type \"%s\" needs momentum; 0.9 is usual", type);
-    if (is_l1(p) && (p->weight_decay != 0.0f))
+    if (!t->p->has_momentum)
+        return CT_FAIL(CT_ERR_CONFIG, "%s: type \"%s\" needs momentum; 0.9 is usual",
+                       CT_SOLVER_AT(t, type), type);
+    if (is_l1(t->p) && (t->p->weight_decay != 0.0f))
         return CT_FAIL(CT_ERR_CONFIG,
-                       "solver: type \"%s\" is defined with the decay of regularization_type L2 "
-                       "only",
-                       type);
+                       "%s: type \"%s\" is defined with the decay of regularization_type L2 only",
+                       CT_SOLVER_AT(t, regularization_type), type);
     return CT_OK;
 }
 
-static ct_status check_adamw(const Ct__SolverParameter *p, const char *type)
+static ct_status check_adamw(const ct_solver_text *t, const char *type)
 {
-    CT_TRY(check_own(p, type));
-    return check_adam(p, type);
+    CT_TRY(check_own(t, type));
+    return check_adam(t, type);
 }
 
-static ct_status check_lars(const Ct__SolverParameter *p, const char *type)
+static ct_status check_lars(const ct_solver_text *t, const char *type)
 {
-    CT_TRY(check_own(p, type));
-    if (isfinite(p->local_gw_ratio) && (p->local_gw_ratio > 0.0f)) return CT_OK;
-    return CT_FAIL(CT_ERR_CONFIG, "solver: local_gw_ratio is %g, type \"%s\" needs more than 0",
-                   (double)p->local_gw_ratio, type);
+    CT_TRY(check_own(t, type));
+    if (isfinite(t->p->local_gw_ratio) && (t->p->local_gw_ratio > 0.0f)) return CT_OK;
+    return CT_FAIL(CT_ERR_CONFIG, "%s: local_gw_ratio is %g, type \"%s\" needs more than 0",
+                   CT_SOLVER_AT(t, local_gw_ratio), (double)t->p->local_gw_ratio, type);
 }
 
 /* ---- trust ratios */
@@ -120,7 +122,8 @@ static const ct_update_rule rule_table[] = {
 /* clang-format on */
 enum { N_RULE = (int)(sizeof(rule_table) / sizeof(rule_table[0])) };
 
-ct_status ct_update_rule_find(const char *type, const ct_update_rule **rule_p)
+/* where: of the type. */
+static ct_status find(const char *type, const char *where, const ct_update_rule **rule_p)
 {
     const char *known[N_RULE], *near;
     ct_text list = { 0 };
@@ -137,16 +140,24 @@ ct_status ct_update_rule_find(const char *type, const ct_update_rule **rule_p)
         ct_text_add(&list, "%s%s", (i > 0) ? ", " : "", known[i]);
     }
     near = ct_text_nearest(type, known, N_RULE);
-    status = CT_FAIL(CT_ERR_CONFIG, "solver: type \"%s\" is unknown%s%s%s; known: %s", type,
+    status = CT_FAIL(CT_ERR_CONFIG, "%s: type \"%s\" is unknown%s%s%s; known: %s", where, type,
                      (near != NULL) ? "; did you mean \"" : "", (near != NULL) ? near : "",
                      (near != NULL) ? "\"?" : "", (list.text != NULL) ? list.text : "");
     ct_text_destroy(&list);
     return status;
 }
 
-ct_status ct_update_rule_check(const ct_update_rule *rule, const Ct__SolverParameter *p)
+ct_status ct_update_rule_find(const char *type, const ct_update_rule **rule_p)
 {
-    return (rule->check != NULL) ? rule->check(p, rule->type) : CT_OK;
+    return find(type, "solver", rule_p);
+}
+
+ct_status ct_update_rule_check(const ct_solver_text *t)
+{
+    const ct_update_rule *rule;
+
+    CT_TRY(find(t->p->type, CT_SOLVER_AT(t, type), &rule));
+    return (rule->check != NULL) ? rule->check(t, rule->type) : CT_OK;
 }
 
 /* 1 / (1 - beta^t), in double as Caffe has it. */

@@ -11,6 +11,7 @@
 
 #include "framework/math/update.h"
 #include "framework/proto/cortado.pb-c.h"
+#include "framework/solver/where.h"
 
 /** Element-wise update rule; state tensors are arenas as long as the gradient arena. */
 typedef struct ct_update_rule {
@@ -20,7 +21,7 @@ typedef struct ct_update_rule {
     /** State 0 is the momentum of SGD, which codecs may correct: comm/coded.h. */
     bool corrects;
     ct_update_kind kind;
-    ct_status (*check)(const Ct__SolverParameter *p, const char *type); /* NULL: needs nothing */
+    ct_status (*check)(const ct_solver_text *t, const char *type); /* NULL: needs nothing */
     ct_status (*apply)(const ct_update *u);
     /** Sums of squares over a range, of weights and of what else the ratio is about; NULL: no
      *  ratio. Called for every range of a parameter, once, before apply is for any. */
@@ -31,8 +32,8 @@ typedef struct ct_update_rule {
 
 /** The rule of a solver type; NULL: SGD. CT_ERR_CONFIG with the known ones. */
 ct_status ct_update_rule_find(const char *type, const ct_update_rule **rule_p);
-/** Whether the solver's parameters suit the rule. CT_ERR_CONFIG. */
-ct_status ct_update_rule_check(const ct_update_rule *rule, const Ct__SolverParameter *p);
+/** Whether there is a rule of the solver's type, and its parameters suit it. CT_ERR_CONFIG. */
+ct_status ct_update_rule_check(const ct_solver_text *t);
 /** Fills in momentum, momentum2, delta and the corrections of the update of iteration `iteration`
  *  (from 0), and a trust ratio of 1. */
 void ct_update_rule_numbers(const ct_update_rule *rule, const Ct__SolverParameter *p,

@@ -2,9 +2,11 @@
 #include "framework/tools/exchange_config.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "comm/choose.h"
+#include "framework/proto/prototxt.h"
 
 /* An enum's value by its name in the schema, in lower case: what the tables of comm/ know. The
  * names of the values are static; lower ones are looked up here. */
@@ -244,13 +246,17 @@ static ct_status check_net(const Ct__SolverParameter *s, const Ct__NetParameter 
     return CT_OK;
 }
 
-ct_status ct_compression_check(const Ct__SolverParameter *param)
+ct_status ct_compression_check(const Ct__SolverParameter *param, const struct ct_source_map *map)
 {
     const ct_coded_ops *codec = NULL;
+    ct_place place = ct_source_map_find(map, param->compression);
+    char who[400] = "compression";
     ct_codec_config c;
 
-    CT_TRY(ct_codec_read_config(param->compression, "compression", &codec, &c));
-    CT_TRY(ct_codec_check_solver(param, "compression", codec, &c));
+    if (place.line > 0)
+        snprintf(who, sizeof(who), "%s:%d:%d: compression", place.file, place.line, place.column);
+    CT_TRY(ct_codec_read_config(param->compression, who, &codec, &c));
+    CT_TRY(ct_codec_check_solver(param, who, codec, &c));
     CT_TRY(check_net(param, param->net_param));
     return check_net(param, param->train_net_param);
 }

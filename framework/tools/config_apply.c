@@ -104,7 +104,8 @@ static const ProtobufCFieldDescriptor *field_of(const ProtobufCMessageDescriptor
 }
 
 /* Strings may be given without the quotes that the text format wants. */
-static ct_status set_path(ProtobufCMessage *m, const char *path, const char *value, const char *who)
+static ct_status set_path(ct_config *c, ProtobufCMessage *m, const char *path, const char *value,
+                          const char *who)
 {
     const ProtobufCFieldDescriptor *f = field_of(m->descriptor, path);
     ct_text quoted = { 0 };
@@ -112,16 +113,16 @@ static ct_status set_path(ProtobufCMessage *m, const char *path, const char *val
 
     if ((f == NULL) || (f->type != PROTOBUF_C_TYPE_STRING) || (value[0] == '"') ||
         (value[0] == '\'') || (value[0] == '[')) {
-        return ct_prototxt_set(m, path, value, who);
+        return ct_prototxt_set_noted(m, path, value, who, c->map);
     }
     ct_text_add(&quoted, "\"");
-    for (const char *c = value; *c != '\0'; c++) {
-        if ((*c == '"') || (*c == '\\')) ct_text_add(&quoted, "\\");
-        ct_text_add_bytes(&quoted, c, 1);
+    for (const char *at = value; *at != '\0'; at++) {
+        if ((*at == '"') || (*at == '\\')) ct_text_add(&quoted, "\\");
+        ct_text_add_bytes(&quoted, at, 1);
     }
     ct_text_add(&quoted, "\"");
     status = quoted.failed ? CT_FAIL(CT_ERR_NOMEM, "no memory for %s", path)
-                           : ct_prototxt_set(m, path, quoted.text, who);
+                           : ct_prototxt_set_noted(m, path, quoted.text, who, c->map);
     ct_text_destroy(&quoted);
     return status;
 }
@@ -148,15 +149,15 @@ static ct_status set_layer(ct_config *c, const char *path, const char *value, co
 
     for (int i = 0; i < 2; i++) {
         if (!has_layer(net[i], path)) continue;
-        CT_TRY(set_path(&net[i]->base, path, value, who));
+        CT_TRY(set_path(c, &net[i]->base, path, value, who));
         found = true;
     }
     for (size_t i = 0; i < s->n_test_net_param; i++) {
         if (!has_layer(s->test_net_param[i], path)) continue;
-        CT_TRY(set_path(&s->test_net_param[i]->base, path, value, who));
+        CT_TRY(set_path(c, &s->test_net_param[i]->base, path, value, who));
         found = true;
     }
-    return found ? CT_OK : set_path(&c->net->base, path, value, who);
+    return found ? CT_OK : set_path(c, &c->net->base, path, value, who);
 }
 
 static ct_status note(ct_config *c, const char *path, const char *value, ct_origin origin)
@@ -189,7 +190,7 @@ static ct_status set_field(ct_config *c, const char *path, const char *value, ct
     } else if (strncmp(path, "layer[", 6) == 0) {
         CT_TRY(set_layer(c, path, value, who));
     } else {
-        CT_TRY(set_path(&c->solver->base, path, value, who));
+        CT_TRY(set_path(c, &c->solver->base, path, value, who));
     }
     return note(c, path, value, origin);
 }
@@ -294,5 +295,6 @@ ct_status ct_config_apply(const ct_options *o, ct_config *c)
         CT_TRY(set_field(c, "solver_mode", ct_feature_has("cuda") ? "GPU" : "CPU",
                          CT_ORIGIN_DEFAULT, "default"));
     }
-    return ct_compression_check(c->solver);
+    CT_TRY(ct_comm_check(c->solver, c->map));
+    return ct_compression_check(c->solver, c->map);
 }

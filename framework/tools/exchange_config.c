@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "comm/coll.h"
+#include "framework/solver/where.h"
 
 enum { MOST_TUNE = 10000 };
 
@@ -23,22 +24,32 @@ static ct_status progress_kind(const Ct__CommParameter *p, ct_progress_kind *kin
     }
 }
 
+ct_status ct_comm_check(const Ct__SolverParameter *param, const struct ct_source_map *map)
+{
+    const ct_solver_text text = { param, map }, *t = &text;
+    const Ct__CommParameter *comm = param->comm;
+    double bytes = (comm != NULL) ? ldexp((double)comm->bucket_mb, 20) : 0;
+
+    if (comm == NULL) return CT_OK;
+    if ((!(bytes >= 1) && (bytes != 0)) || (bytes > ldexp(1, 40)))
+        return CT_FAIL(
+            CT_ERR_CONFIG,
+            "%s: comm { bucket_mb: %g }: expected a size in MiB, up to 2^20, or 0: automatic",
+            CT_SOLVER_AT(t, comm->bucket_mb), (double)comm->bucket_mb);
+    if ((comm->tune_iterations < 0) || (comm->tune_iterations > MOST_TUNE))
+        return CT_FAIL(CT_ERR_CONFIG, "%s: comm { tune_iterations: %d }: expected 0 to %d",
+                       CT_SOLVER_AT(t, comm->tune_iterations), (int)comm->tune_iterations,
+                       MOST_TUNE);
+    return ct_coll_check_spec(comm->allreduce);
+}
+
 ct_status ct_exchange_read_config(const Ct__SolverParameter *param, ct_grad_pipe_config *config)
 {
     const Ct__CommParameter none = CT__COMM_PARAMETER__INIT;
     const Ct__CommParameter *comm = (param->comm != NULL) ? param->comm : &none;
-    double bytes = ldexp((double)comm->bucket_mb, 20);
 
-    if ((!(bytes >= 1) && (bytes != 0)) || (bytes > ldexp(1, 40)))
-        return CT_FAIL(
-            CT_ERR_CONFIG,
-            "comm { bucket_mb: %g }: expected a size in MiB, up to 2^20, or 0: automatic",
-            (double)comm->bucket_mb);
-    if ((comm->tune_iterations < 0) || (comm->tune_iterations > MOST_TUNE))
-        return CT_FAIL(CT_ERR_CONFIG, "comm { tune_iterations: %d }: expected 0 to %d",
-                       (int)comm->tune_iterations, MOST_TUNE);
-    CT_TRY(ct_coll_check_spec(comm->allreduce));
-    config->bucket_bytes = (int64_t)bytes;
+    CT_TRY(ct_comm_check(param, NULL));
+    config->bucket_bytes = (int64_t)ldexp((double)comm->bucket_mb, 20);
     config->allreduce = comm->allreduce;
     /* Caffe's name for it holds where ours is not given */
     config->overlap = comm->has_overlap ? (comm->overlap != 0) : (param->layer_wise_reduce != 0);

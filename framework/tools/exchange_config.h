@@ -7,6 +7,11 @@
 #include "comm/grad_pipe.h"
 #include "framework/proto/cortado.pb-c.h"
 
+struct ct_source_map;
+
+/** The values of `comm`, before anything is made; map (NULL allowed) knows where they stand.
+ *  CT_ERR_CONFIG. */
+ct_status ct_comm_check(const Ct__SolverParameter *param, const struct ct_source_map *map);
 /** What the exchange of a job and the simulation of one make of param. Names inside *config are
  *  borrowed from param. CT_ERR_CONFIG. */
 ct_status ct_exchange_read_config(const Ct__SolverParameter *param, ct_grad_pipe_config *config);
@@ -23,7 +28,7 @@ ct_status ct_codec_check_solver(const Ct__SolverParameter *s, const char *who,
                                 const ct_coded_ops *codec, const ct_codec_config *c);
 /** Everything that can be said of param's compression, and that of each parameter of its nets,
  *  before a net is made: what makes no sense together is CT_ERR_CONFIG with the reason. */
-ct_status ct_compression_check(const Ct__SolverParameter *param);
+ct_status ct_compression_check(const Ct__SolverParameter *param, const struct ct_source_map *map);
 /** clip_gradients is given, but local_clip takes its place. */
 bool ct_compression_clips(const Ct__SolverParameter *param);
 

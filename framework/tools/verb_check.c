@@ -163,7 +163,7 @@ static ct_status check_test_nets(checked *k)
     const Ct__SolverParameter *s = k->config.solver;
     int n;
 
-    CT_TRY(ct_solver_count_test_nets(s, &n));
+    CT_TRY(ct_solver_count_test_nets(s, k->config.map, &n));
     for (size_t i = 0; i < (size_t)n; i++) {
         Ct__NetParameter *param = (i < s->n_test_net_param) ? s->test_net_param[i] : k->config.net;
 
@@ -183,7 +183,7 @@ static ct_status check_phases(checked *k, const char *phase)
             CT_WARN("max_iter is not set: training needs it, or --iterations=N");
             s->has_max_iter = true;
         }
-        CT_TRY(ct_solver_check(s));
+        CT_TRY(ct_solver_check(s, k->config.map));
     }
     if (phase != NULL) {
         bool test = strcmp(phase, "TEST") == 0;

@@ -1,21 +1,36 @@
 # Broken prototxts through the real program: exit code 2, one error line, the right place.
 . "$ROOT/tests/cli/lib.sh"
-cd "$ROOT/tests/golden/broken" || exit 1
-while IFS= read -r line; do
-    file=${line%%:*}
-    option=--model
-    case $file in solver_*) option=--solver ;; esac
-    "$CORTADO" check $option="$file" >"$work/out" 2>&1
-    rc=$?
-    if [ $rc = 2 ] && grep -Fq "] $line" "$work/out" && [ "$(grep -c '^E' "$work/out")" = 1 ]; then
-        ok "$file"
-    else
-        cd "$work"
-        not_ok "$file" "exit code $rc; expected 2 and: $line"
-        cd "$ROOT/tests/golden/broken"
-    fi
-done <expected.txt
-cd "$work"
+broken() { # FOLDER: every line of its expected.txt
+    cd "$ROOT/tests/golden/$1" || exit 1
+    while IFS= read -r line; do
+        file=${line%%:*}
+        option=--model
+        case $1/$file in broken/solver_* | broken_solver/*) option=--solver ;; esac
+        "$CORTADO" check $option="$file" >"$work/out" 2>&1
+        rc=$?
+        if [ $rc = 2 ] && grep -Fq "] $line" "$work/out" && [ "$(grep -c '^E' "$work/out")" = 1 ]; then
+            ok "$1_$file"
+        else
+            cd "$work"
+            not_ok "$1_$file" "exit code $rc; expected 2 and: $line"
+            cd "$ROOT/tests/golden/$1"
+        fi
+    done <expected.txt
+    cd "$work"
+}
+broken broken
+broken broken_solver
+
+# A wrong value of an option names the option, not the file.
+cp "$ROOT/tests/golden/broken_solver/net.prototxt" .
+printf '%s\n' 'net: "net.prototxt"' 'base_lr: 0.1 lr_policy: "step" gamma: 0.1' 'stepsize: 5 max_iter: 9' 'comm { bucket_mb: 1 }' >solver.prototxt
+runs set_wrong_value 2 '[]] --set: stepsize is 0, lr_policy "step" needs' "$CORTADO" check --solver=solver.prototxt --set=stepsize=0
+runs set_and_file 2 '[]] solver.prototxt:3:13: max_iter is -1' sh -c 'sed s/max_iter:.9/max_iter:-1/ solver.prototxt >s && mv s solver.prototxt && exec "$0" check --solver=solver.prototxt --set=stepsize=2' "$CORTADO"
+runs comm_value 2 '[]] solver.prototxt:4:8: comm . bucket_mb: -2 .: expected a size' sh -c 'sed "s/max_iter:-1/max_iter: 9/; s/bucket_mb: 1/bucket_mb: -2/" solver.prototxt >s && mv s solver.prototxt && exec "$0" check --solver=solver.prototxt' "$CORTADO"
+printf '%s\n' 'net: "net.prototxt"' 'base_lr: 0.1 lr_policy: "fixed" max_iter: 9' 'compression { type: TOPK density: 2 }' >solver.prototxt
+runs compression_value 2 '[]] solver.prototxt:3:1: compression.*density' "$CORTADO" check --solver=solver.prototxt
+printf '%s\n' 'net: "net.prototxt"' 'base_lr: 0.1 lr_policy: "fixed" max_iter: 9' 'test_interval: 3' >solver.prototxt
+runs test_nets 2 '[]] solver.prototxt:3:1: test_interval is 3, but test_iter' "$CORTADO" check --solver=solver.prototxt
 
 # Nets that read well and make no sense. layer() TEXT...: a net of an input and these layers.
 net() {
