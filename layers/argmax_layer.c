@@ -1,26 +1,14 @@
 /* ArgMax: where the largest values are, along an axis or in the whole sample. */
+#include "layers/argmax.h"
 #include "layers/layer_types.h"
 #include "layers/layer_util.h"
-
-#include <math.h>
-#include <string.h>
-
-typedef struct argmax_state {
-    bool values, has_axis; /* out_max_val */
-    int64_t top_k;
-} argmax_state;
-
-typedef struct found {
-    float value;
-    int64_t place;
-} found;
 
 enum { FOUND }; /* buffer: top_k of each distribution */
 
 static ct_status setup(ct_layer *l, const ct_shape *bottom)
 {
     const Ct__ArgMaxParameter *p = l->param->argmax_param;
-    argmax_state *s = l->state;
+    ct_argmax_state *s = l->state;
 
     (void)bottom;
     s->values = (p != NULL) && p->out_max_val;
@@ -33,7 +21,7 @@ static ct_status setup(ct_layer *l, const ct_shape *bottom)
 
 static ct_status reshape(const ct_layer *l, ct_instance *in)
 {
-    const argmax_state *s = l->state;
+    const ct_argmax_state *s = l->state;
     const ct_shape *x = &in->bottom[0]->data.shape;
     ct_view *v = in->state;
     ct_shape top = *x;
@@ -55,63 +43,23 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "top_k is %lld, but there are only %lld values",
                              (long long)s->top_k, (long long)v->mid);
     ct_instance_buffer(in, FOUND, CT_KEEP_CALL,
-                       (size_t)(v->outer * v->inner * s->top_k) * sizeof(found));
+                       (size_t)(v->outer * v->inner * s->top_k) * sizeof(ct_argmax_found));
     ct_blob_set_shape(in->top[0], &top);
     return CT_OK;
 }
 
-/* Of equal values the later place comes first, as in Caffe; what is no number comes last. */
-static bool before(float a, float b)
-{
-    return (a >= b) || (isnan(b) && !isnan(a)) || (isnan(a) && isnan(b));
-}
-
-/* The k best of n values `step` apart, by insertion: k is small. */
-static void best_of(const float *x, int64_t n, int64_t step, int64_t k, found *f)
-{
-    int64_t have = 0;
-
-    for (int64_t i = 0; i < n; i++) {
-        float value = x[i * step];
-        int64_t at = have;
-
-        if ((have == k) && !before(value, f[k - 1].value)) continue;
-        if (have < k)
-            have++;
-        else
-            at = k - 1;
-        for (; (at > 0) && before(value, f[at - 1].value); at--) f[at] = f[at - 1];
-        f[at] = (found){ value, i };
-    }
-}
-
 static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
-    const argmax_state *s = l->state;
+    const ct_argmax_state *s = l->state;
     const ct_view *v = in->state;
     const float *x = ct_blob_data(in->bottom[0]);
     float *y = ct_blob_data(in->top[0]);
-    found *all = in->buffer[FOUND].data;
-    int64_t k = s->top_k;
+    ct_argmax_found *all = in->buffer[FOUND].data;
 
     (void)ex;
 #pragma omp parallel for schedule(static) if (v->outer * v->mid * v->inner >= CT_PARALLEL_MIN)
-    for (int64_t d = 0; d < v->outer * v->inner; d++) {
-        int64_t o = d / v->inner, i = d % v->inner;
-        found *f = all + d * k;
-
-        best_of(x + o * v->mid * v->inner + i, v->mid, v->inner, k, f);
-        for (int64_t j = 0; j < k; j++) {
-            if (s->has_axis) {
-                y[(o * k + j) * v->inner + i] = s->values ? f[j].value : (float)f[j].place;
-            } else if (s->values) {
-                y[2 * o * k + j] = (float)f[j].place;
-                y[(2 * o + 1) * k + j] = f[j].value;
-            } else {
-                y[o * k + j] = (float)f[j].place;
-            }
-        }
-    }
+    for (int64_t d = 0; d < v->outer * v->inner; d++)
+        ct_argmax_one(s, d, v->mid, v->inner, x, all + d * s->top_k, y);
     return CT_OK;
 }
 
@@ -121,7 +69,7 @@ const ct_layer_ops ct_layer_argmax = {
     .max_bottom = 1,
     .min_top = 1,
     .max_top = 1,
-    .state_size = sizeof(argmax_state),
+    .state_size = sizeof(ct_argmax_state),
     .instance_state_size = sizeof(ct_view),
     .setup = setup,
     .reshape = reshape,

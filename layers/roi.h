@@ -9,6 +9,12 @@
 
 #include "framework/base/hd.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#include "framework/net/layer.h"
+
 typedef struct ct_roi_state {
     int64_t h, w, dim; /* bins; channels of the top, 0: those of the bottom */
     float scale;
@@ -23,6 +29,14 @@ typedef struct ct_roi_region {
     int64_t sample;
     float y, x, h, w; /* where it begins, and sizes of its bins */
 } ct_roi_region;
+
+/** Whether all n regions, in host memory, name one of the samples, and numbers; CT_ERR_DATA. */
+ct_status ct_roi_check(const ct_layer *l, const ct_exec *ex, const float *roi, int64_t n,
+                       int64_t samples);
+
+#ifdef __cplusplus
+}
+#endif
 
 /** MAX: edges are rounded on the bottom. Mean: in pixels, and may lie between places. */
 CT_HD static inline ct_roi_region ct_roi_region_of(const ct_roi_state *s, const float *roi)

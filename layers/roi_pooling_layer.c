@@ -93,12 +93,9 @@ static ct_status psroi_reshape(const ct_layer *l, ct_instance *in)
     return CT_OK;
 }
 
-/* All regions name a sample that there is, and numbers. */
-static ct_status check_regions(const ct_layer *l, const ct_instance *in, const ct_exec *ex)
+ct_status ct_roi_check(const ct_layer *l, const ct_exec *ex, const float *roi, int64_t n,
+                       int64_t samples)
 {
-    const float *roi = ct_blob_data(in->bottom[1]);
-    int64_t n = in->bottom[1]->data.shape.dim[0], samples = in->bottom[0]->data.shape.dim[0];
-
     for (int64_t r = 0; r < n; r++, roi += 5) {
         int32_t sample;
         bool good = ct_label_class(roi[0], samples, &sample);
@@ -113,6 +110,12 @@ static ct_status check_regions(const ct_layer *l, const ct_instance *in, const c
                                  (long long)samples);
     }
     return CT_OK;
+}
+
+static ct_status check_regions(const ct_layer *l, const ct_instance *in, const ct_exec *ex)
+{
+    return ct_roi_check(l, ex, ct_blob_data(in->bottom[1]), in->bottom[1]->data.shape.dim[0],
+                        in->bottom[0]->data.shape.dim[0]);
 }
 
 static ct_status roi_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)

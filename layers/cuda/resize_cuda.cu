@@ -202,28 +202,15 @@ static planes planes_of(const ct_blob *b)
     return { dim_of(b, 0), dim_of(b, 1), dim_of(b, 2), dim_of(b, 3) };
 }
 
-/* All regions name a sample that there is, and numbers; the host looks. */
+/* The host looks. */
 static ct_status check_regions(const ct_layer *l, const ct_instance *in, ct_exec *ex)
 {
-    int64_t n = dim_of(in->bottom[1], 0), samples = dim_of(in->bottom[0], 0);
+    int64_t n = dim_of(in->bottom[1], 0);
     const float *roi;
     void *more;
 
     CT_TRY(read_values(ex, ct_blob_data(in->bottom[1]), 5 * n, 0, &roi, &more));
-    for (int64_t r = 0; r < n; r++, roi += 5) {
-        int32_t sample;
-        bool good = ct_label_class(roi[0], samples, &sample);
-
-        for (int i = 1; i < 5; i++) good = good && (fabsf(roi[i]) < 1e9f);
-        if (!good)
-            return CT_LAYER_FAIL(l, CT_ERR_DATA,
-                                 "region %lld of batch %lld is %g %g %g %g %g: the first must be "
-                                 "one of the %lld samples",
-                                 (long long)r, (long long)ex->micro_step, (double)roi[0],
-                                 (double)roi[1], (double)roi[2], (double)roi[3], (double)roi[4],
-                                 (long long)samples);
-    }
-    return CT_OK;
+    return ct_roi_check(l, ex, roi, n, dim_of(in->bottom[0], 0));
 }
 
 static ct_status roi_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)

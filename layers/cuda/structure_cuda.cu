@@ -7,6 +7,7 @@ extern "C" {
 #include "layers/engine/pool/pool.h"
 }
 #include "framework/base/philox.h"
+#include "layers/argmax.h"
 #include "layers/engine/conv/cuda/window_cuda.h"
 
 /* ---- Concat: the axis is the one along which the bottoms add up to the top */
@@ -261,64 +262,17 @@ const ct_layer_form ct_cuda_embed = { "Embed", NULL, embed_forward, embed_backwa
 
 /* ---- ArgMax: a distribution a thread; buffer 0 holds the best of each, in order */
 
-typedef struct found {
-    float value;
-    int64_t place;
-} found;
-
-/* Of equal values the later place comes first, as in Caffe; what is no number comes last. */
-static __device__ bool before(float a, float b)
-{
-    return (a >= b) || ((b != b) && (a == a)) || ((a != a) && (b != b));
-}
-
-static __device__ void best_of(const float *x, int64_t n, int64_t step, int64_t k, found *f)
-{
-    int64_t have = 0;
-
-    for (int64_t i = 0; i < n; i++) {
-        float value = x[i * step];
-        int64_t at = have;
-
-        if ((have == k) && !before(value, f[k - 1].value)) continue;
-        if (have < k)
-            have++;
-        else
-            at = k - 1;
-        for (; (at > 0) && before(value, f[at - 1].value); at--) f[at] = f[at - 1];
-        f[at].value = value;
-        f[at].place = i;
-    }
-}
-
 static ct_status argmax_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
-    const Ct__ArgMaxParameter *p = l->param->argmax_param;
-    bool values = (p != NULL) && p->out_max_val, has_axis = (p != NULL) && p->has_axis;
-    int64_t k = (p != NULL) ? p->top_k : 1;
+    ct_argmax_state s = *(const ct_argmax_state *)l->state;
     ct_view v = *(const ct_view *)in->state;
     const float *x = ct_blob_data(in->bottom[0]);
     float *y = ct_blob_data(in->top[0]);
-    found *all = (found *)in->buffer[0].data;
+    ct_argmax_found *all = (ct_argmax_found *)in->buffer[0].data;
 
     return ct_cuda_map(
         ex->stream, "ArgMax", v.outer * v.inner, KERNEL(int64_t d) {
-            int64_t o = d / v.inner, i = d % v.inner;
-            found *f = all + d * k;
-
-            best_of(x + o * v.mid * v.inner + i, v.mid, v.inner, k, f);
-            for (int64_t j = 0; j < k; j++) {
-                float place = (float)f[j].place;
-
-                if (has_axis) {
-                    y[(o * k + j) * v.inner + i] = values ? f[j].value : place;
-                } else if (values) {
-                    y[2 * o * k + j] = place;
-                    y[(2 * o + 1) * k + j] = f[j].value;
-                } else {
-                    y[o * k + j] = place;
-                }
-            }
+            ct_argmax_one(&s, d, v.mid, v.inner, x, all + d * s.top_k, y);
         });
 }
 
