@@ -353,6 +353,24 @@ const ct_layer_ops *const test_net_table[] = { &source, &given, &linear, &tanh_o
                                                &square, &add,   &split,  &pass,     &work,
                                                &stat,   &stop,  &sumsq,  &twin,     NULL };
 
+const ct_layer_ops *const *test_full_table(const ct_layer_ops *own)
+{
+    enum { MOST = 300 };
+    static const ct_layer_ops *list[MOST];
+    int n = 0;
+
+    for (int i = 0; test_net_table[i] != NULL; i++) {
+        if (ct_layer_find(test_net_table[i]->type) == NULL) list[n++] = test_net_table[i];
+    }
+    for (int i = 0; ct_layer_table[i] != NULL; i++) {
+        assert_true(n < MOST - 2);
+        list[n++] = ct_layer_table[i];
+    }
+    if (own != NULL) list[n++] = own;
+    list[n] = NULL;
+    return list;
+}
+
 ct_status test_net_create(const char *text, const ct_net_options *options, test_net *t_p)
 {
     ct_net_options o = { .phase = CT_TRAIN };

@@ -1,5 +1,6 @@
 #include "tests/test.h"
 #include "tests/solver_harness.h"
+#include "tests/net_layers.h"
 
 #include <dirent.h>
 #include <math.h>
@@ -84,12 +85,7 @@ static const ct_layer_ops probe = {
 
 const ct_layer_ops *const *test_solver_table(void)
 {
-    static const ct_layer_ops *table[128];
-    int n = 0;
-
-    table[n++] = &probe;
-    for (int i = 0; (ct_layer_table[i] != NULL) && (n < 127); i++) table[n++] = ct_layer_table[i];
-    return table;
+    return test_full_table(&probe);
 }
 
 Ct__SolverParameter *test_solver_parse(const char *text)

@@ -77,22 +77,6 @@ static const ct_layer_ops give = { .type = "Give",
                                    .forward = give_forward,
                                    .backward = give_backward };
 
-static const ct_layer_ops *const *table(void)
-{
-    enum { MOST = 200 };
-    static const ct_layer_ops *list[MOST];
-    int n = 0;
-
-    for (int i = 0; test_net_table[i] != NULL; i++) {
-        if (ct_layer_find(test_net_table[i]->type) == NULL) list[n++] = test_net_table[i];
-    }
-    for (int i = 0; ct_layer_table[i] != NULL; i++) list[n++] = ct_layer_table[i];
-    list[n++] = &give;
-    list[n] = NULL;
-    assert_true(n < MOST);
-    return list;
-}
-
 /* ---- nets: a (and b) in blocks; layers from them to y; the loss is sum of y w, so that y gets the
  * gradient w, which is bf16 already, whatever y is */
 
@@ -121,7 +105,7 @@ static test_net make(const bf16_case *c, const int64_t *dim, const int64_t *y, i
                      bool fuse, bool unshared)
 {
     char text[8192];
-    ct_net_options o = { .phase = CT_TRAIN, .table = table(), .no_fuse = !fuse };
+    ct_net_options o = { .phase = CT_TRAIN, .table = test_full_table(&give), .no_fuse = !fuse };
     test_net t;
     int at;
 

@@ -75,22 +75,6 @@ static const ct_layer_ops block = { .type = "Block",
                                     .forward = block_forward,
                                     .backward = block_backward };
 
-static const ct_layer_ops *const *table(void)
-{
-    enum { MOST = 200 };
-    static const ct_layer_ops *list[MOST];
-    int n = 0;
-
-    for (int i = 0; test_net_table[i] != NULL; i++) {
-        if (ct_layer_find(test_net_table[i]->type) == NULL) list[n++] = test_net_table[i];
-    }
-    for (int i = 0; ct_layer_table[i] != NULL; i++) list[n++] = ct_layer_table[i];
-    list[n++] = &block;
-    list[n] = NULL;
-    assert_true(n < MOST);
-    return list;
-}
-
 /* ---- nets: sources in blocks, the layer, a square so that gradients differ, the loss */
 
 typedef struct blocked_case {
@@ -103,7 +87,7 @@ static ct_status make(const blocked_case *c, const int64_t *dim, const int64_t *
                       test_net *t)
 {
     char text[2048], source[256] = "", other[256] = "";
-    ct_net_options o = { .phase = CT_TRAIN, .table = table(), .unshared = true };
+    ct_net_options o = { .phase = CT_TRAIN, .table = test_full_table(&block), .unshared = true };
 
     snprintf(source, sizeof(source),
              "layer { name: 'da' type: 'Source' top: 'da' input_param { shape { dim: %d dim: %d "
@@ -338,7 +322,7 @@ static void convolution(void **state)
 /* From images to a product, as nets are: blocks from the first layer on, against plain order. */
 static void from_images_on(void **state)
 {
-    ct_net_options o = { .phase = CT_TRAIN, .table = table() };
+    ct_net_options o = { .phase = CT_TRAIN, .table = test_full_table(&block) };
     test_net plain, blocked;
     static const blocked_case c = { "a net", 1, true };
 
@@ -370,7 +354,7 @@ static void from_images_on(void **state)
 
 static test_net two(const char *text, Ct__SolverParameter__Winograd winograd)
 {
-    ct_net_options o = { .phase = CT_TRAIN, .table = table() };
+    ct_net_options o = { .phase = CT_TRAIN, .table = test_full_table(&block) };
     test_net t;
 
     o.env.winograd = winograd;

@@ -29,25 +29,9 @@ static const char images[] =
                              "} } } "
                              "layer { name: 'loss' type: 'SumSq' bottom: 'i' top: 'loss' }";
 
-/* The nets' own types, and all real ones. */
-static const ct_layer_ops *const *table(void)
-{
-    enum { MOST = 300 };
-    static const ct_layer_ops *list[MOST];
-    int n = 0;
-
-    for (int i = 0; test_net_table[i] != NULL; i++) {
-        if (ct_layer_find(test_net_table[i]->type) == NULL) list[n++] = test_net_table[i];
-    }
-    for (int i = 0; ct_layer_table[i] != NULL; i++) list[n++] = ct_layer_table[i];
-    list[n] = NULL;
-    assert_true(n < MOST);
-    return list;
-}
-
 static test_net run(const char *text, Ct__SolverParameter__Precision precision, int threads)
 {
-    ct_net_options o = { .phase = CT_TRAIN, .table = table() };
+    ct_net_options o = { .phase = CT_TRAIN, .table = test_full_table(NULL) };
     test_net t;
     int before = omp_get_max_threads();
 
@@ -168,7 +152,7 @@ static test_net run_mixed(Ct__SolverParameter__Precision precision, int threads,
                           bool recompute)
 {
     ct_net_options o = {
-        .phase = CT_TRAIN, .table = table(), .no_fuse = !fuse, .recompute = recompute
+        .phase = CT_TRAIN, .table = test_full_table(NULL), .no_fuse = !fuse, .recompute = recompute
     };
     int before = omp_get_max_threads();
     test_net t;
