@@ -1,7 +1,9 @@
 #include "layers/data_common.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "framework/base/text.h"
 #include "framework/base/trace.h"
@@ -73,23 +75,38 @@ static ct_status synthetic_shapes(const ct_layer *l, const ct_data_source *s, ct
     return CT_OK;
 }
 
-/* --stage: one rank a host copies the set, and all read the copy. */
+/* This rank's path of the copy, which must be there for it too. */
+static ct_status find_copy(ct_layer *l, const ct_reader_options *o)
+{
+    const char *stage = l->env->group->stage;
+    ct_data_state *d = l->state;
+
+    d->staged = ct_stage_path(stage, o->source);
+    if (d->staged == NULL) return CT_LAYER_FAIL(l, CT_ERR_IO, "%s: %s", o->source, strerror(errno));
+    if (access(d->staged, R_OK) == 0) return CT_OK;
+    return CT_LAYER_FAIL(l, CT_ERR_IO,
+                         "the copy %s is not there for rank %d: %s; --stage=%s must be one folder "
+                         "for all ranks of a host",
+                         d->staged, l->env->group->rank, strerror(errno), stage);
+}
+
+/* --stage: one rank a host copies the set, and all read the copy. Ranks may see different things
+ * (a source that only some hosts have), but they meet at the same places. */
 static ct_status stage_source(ct_layer *l, const char *backend, ct_reader_options *o)
 {
     const ct_data_group *g = l->env->group;
     ct_data_state *d = l->state;
     ct_status status = CT_OK;
+    bool can;
 
     if (g->stage == NULL) return CT_OK;
-    if (!ct_stage_can(backend, o->source)) {
-        CT_INFO("%s: %s is not staged: LMDB sets and HDF5 files are", d->who, o->source);
-        return CT_OK;
-    }
-    if (g->copies) status = ct_stage_make(g->stage, o->source, d->who);
-    CT_TRY(g->agree(g->ctx, d->who, status));
-    d->staged = ct_stage_path(g->stage, o->source);
-    if (d->staged == NULL) return CT_LAYER_FAIL(l, CT_ERR_IO, "%s is not there", o->source);
-    o->source = d->staged;
+    can = ct_stage_can(backend, o->source);
+    if (!can) CT_INFO("%s: %s is not staged: LMDB sets and HDF5 files are", d->who, o->source);
+    if (can && g->copies) status = ct_stage_make(g->stage, o->source, d->who);
+    CT_TRY(g->agree(g->ctx, status));
+    if (can) status = find_copy(l, o);
+    CT_TRY(g->agree(g->ctx, status));
+    if (can) o->source = d->staged;
     return CT_OK;
 }
 
@@ -106,9 +123,9 @@ static ct_status open_together(ct_layer *l, const char *backend, const ct_reader
     d->fed = g->one_reader && ct_reader_can_feed(backend) && (o->skip_broken == 0);
     reads = !d->fed || (g->node_rank == 0);
     if (g->rank == 0) status = ct_reader_open(backend, o, &d->reader);
-    CT_TRY(g->agree(g->ctx, d->who, status));
+    CT_TRY(g->agree(g->ctx, status));
     if (reads && (g->rank > 0)) status = ct_reader_open(backend, o, &d->reader);
-    CT_TRY(g->agree(g->ctx, d->who, status));
+    CT_TRY(g->agree(g->ctx, status));
     if (!d->fed) return CT_OK;
     if (reads) ct_reader_tell(d->reader, &facts);
     CT_TRY(g->share(g->ctx, &facts, sizeof(facts)));

@@ -1,103 +1,6 @@
-#include "framework/data/feed.h"
+#include "framework/data/feed_private.h"
 
-#include <pthread.h>
-#include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-
-#include "framework/base/memory.h"
-#include "framework/base/rng.h"
-#include "framework/data/loader.h"
-
-enum { RUNS = 8, MAX_THREADS = 64 };
-
-/* Steps [first, end) of a seed; end is known once a rank has left the run. */
-typedef struct run {
-    int64_t generation, next, end;
-    uint64_t seed;
-    bool failed; /* nothing is made behind a step that failed */
-} run;
-
-typedef enum { SLOT_NEW, SLOT_FILLING, SLOT_READY } slot_state;
-
-typedef struct slot {
-    slot_state state;
-    int64_t generation, step;
-    ct_status status;
-    char text[600];
-} slot;
-
-/* The shared memory: this, then one `member` a rank, then the slots (each: slot, mark a rank, place
- * a sample, records). Ranks map it at different addresses, so it holds no pointers. */
-typedef struct head {
-    pthread_mutex_t lock;
-    pthread_cond_t moved;
-    int64_t top, making; /* generations: the newest asked for; the one being made */
-    run run[RUNS];       /* of generation g: run[g % RUNS]                        */
-} head;
-
-typedef struct member {
-    int64_t generation; /* that this rank is in */
-} member;
-
-typedef struct mark { /* of a rank, on a slot */
-    int busy;
-    bool done;
-} mark;
-
-typedef struct place {
-    int64_t offset; /* in the slot's records; -1: it did not fit */
-    int64_t size;
-} place;
-
-struct ct_feed {
-    ct_feed_options o;
-    ct_share *share; /* [node_size] */
-    int64_t *base;   /* [node_size] each rank's first place in a slot */
-    int64_t n_sample, room;
-    int n_slot;
-    size_t mark_at, place_at, data_at, slot_bytes; /* in a slot */
-    char *memory;                                  /* shared */
-    void *handle;
-    bool stop; /* this rank waits no more; under the lock */
-    bool ended;
-    pthread_t thread[MAX_THREADS];
-    int n_thread;
-};
-
-/* ---- the layout */
-
-static head *head_of(const ct_feed *f)
-{
-    return (head *)(void *)f->memory;
-}
-
-static member *member_of(const ct_feed *f, int r)
-{
-    return (member *)(void *)(f->memory + ct_align_up(sizeof(head)) + (size_t)r * CT_ALIGN);
-}
-
-static char *slot_start(const ct_feed *f, int i)
-{
-    return f->memory + ct_align_up(sizeof(head)) + (size_t)f->o.group->node_size * CT_ALIGN +
-           (size_t)i * f->slot_bytes;
-}
-
-static slot *slot_of(const ct_feed *f, int i)
-{
-    return (slot *)(void *)slot_start(f, i);
-}
-
-static mark *mark_of(const ct_feed *f, int i, int r)
-{
-    return (mark *)(void *)(slot_start(f, i) + f->mark_at) + r;
-}
-
-static place *places_of(const ct_feed *f, int i)
-{
-    return (place *)(void *)(slot_start(f, i) + f->place_at);
-}
 
 /* Samples of one size fill a slot exactly. Of others half as much again as the mean is enough for
  * all but unusual steps, whose last records every rank then reads itself. */
@@ -142,6 +45,7 @@ static ct_status start_head(ct_feed *f)
 
 static void release(ct_feed *f)
 {
+    if (f == NULL) return;
     free(f->share);
     free(f->base);
     free(f);
@@ -164,163 +68,46 @@ static ct_status deal(ct_feed *f)
     return CT_OK;
 }
 
-ct_status ct_feed_create(const ct_feed_options *options, ct_feed **feed_p)
+static ct_status make_local(const ct_feed_options *options, ct_feed **feed_p)
 {
-    const ct_data_group *g = options->group;
-    void *base = NULL;
+    ct_feed *f = calloc(1, sizeof(*f));
     ct_status status;
-    size_t bytes;
-    ct_feed *f;
 
-    f = calloc(1, sizeof(*f));
     if (f == NULL) return CT_READER_FAIL(options->reader, CT_ERR_NOMEM, "no memory for a feed");
     f->o = *options;
     if (f->o.threads > MAX_THREADS) f->o.threads = MAX_THREADS;
     status = deal(f);
-    if (status == CT_OK) {
-        bytes = lay_out(f);
-        status = g->acquire(g->ctx, bytes, &base, &f->handle);
-    }
-    if (status == CT_OK) {
-        f->memory = base;
-        if (g->node_rank == 0) status = start_head(f);
-        status = g->agree(g->ctx, options->reader->who, status); /* nobody before it is there */
-    }
-    if (status != CT_OK) {
+    if (status == CT_OK)
+        *feed_p = f;
+    else
         release(f);
-        return status;
-    }
+    return status;
+}
+
+/* Every step is taken by all ranks or by none: each is collective, and so is the way back. */
+ct_status ct_feed_create(const ct_feed_options *options, ct_feed **feed_p)
+{
+    const ct_data_group *g = options->group;
+    ct_feed *f = NULL;
+    void *base = NULL;
+    ct_status status = g->agree(g->ctx, make_local(options, &f));
+
+    CT_TRY_GOTO(status, err_release, status);
+    CT_TRY_GOTO(status, err_release, g->acquire(g->ctx, lay_out(f), &base, &f->handle));
+    f->memory = base;
+    if (g->node_rank == 0) status = start_head(f);
+    CT_TRY_GOTO(status, err_give_back, g->agree(g->ctx, status)); /* nobody before it is there */
     *feed_p = f;
     return CT_OK;
+
+err_give_back:
+    g->release(g->ctx, f->handle);
+err_release:
+    release(f);
+    return status;
 }
 
-/* ---- the fetching threads; h->lock is held where nothing else is said */
-
-/* May rank r still want what the slot holds? */
-static bool is_wanted(const ct_feed *f, int i, int r)
-{
-    const mark *m = mark_of(f, i, r);
-
-    if (m->busy > 0) return true;
-    return !m->done && (slot_of(f, i)->generation >= member_of(f, r)->generation);
-}
-
-static int find_free(const ct_feed *f)
-{
-    for (int i = 0; i < f->n_slot; i++) {
-        const slot *s = slot_of(f, i);
-        bool wanted = (s->state == SLOT_FILLING);
-
-        for (int r = 0; (s->state == SLOT_READY) && (r < f->o.group->node_size); r++)
-            wanted = wanted || is_wanted(f, i, r);
-        if (!wanted) return i;
-    }
-    return -1;
-}
-
-/* The run that has a step to be made, or NULL. */
-static run *find_work(head *h)
-{
-    run *w = &h->run[h->making % RUNS];
-
-    while (((h->making == 0) || w->failed || (w->next >= w->end)) && (h->making < h->top)) {
-        h->making++;
-        w = &h->run[h->making % RUNS];
-    }
-    if ((h->making == 0) || w->failed || (w->next >= w->end)) return NULL;
-    return w;
-}
-
-/* The records of one step, of all ranks of the node; without the lock. */
-static ct_status fetch_step(const ct_feed *f, void *local, uint64_t seed, int64_t step, int at)
-{
-    const ct_reader *reader = f->o.reader;
-    place *p = places_of(f, at);
-    char *data = slot_start(f, at) + f->data_at;
-    int64_t used = 0, begin = step * f->o.global;
-
-    if (f->o.rand_skip > 0)
-        begin += (int64_t)(ct_rng_key(seed, ct_rng_hash("rand_skip"), 0) % f->o.rand_skip);
-    for (int r = 0; r < f->o.group->node_size; r++) {
-        for (int64_t i = 0; i < f->share[r].local; i++, p++) {
-            int64_t id =
-                ct_sample_at(seed, f->o.stripes, begin + f->share[r].first + i, reader->count);
-            size_t size = 0;
-
-            *p = (place){ .offset = -1 };
-            if (f->room - used < reader->largest) continue;
-            CT_TRY(reader->ops->fetch(reader, local, id, data + used, &size));
-            *p = (place){ used, (int64_t)size };
-            used += ((int64_t)size + 7) / 8 * 8; /* floats among them stay aligned */
-        }
-    }
-    return CT_OK;
-}
-
-/* good: this thread has what it reads with. */
-static void fill_slot(ct_feed *f, run *w, int at, void *local, bool good)
-{
-    head *h = head_of(f);
-    slot *s = slot_of(f, at);
-    int64_t step = w->next++, generation = w->generation;
-    uint64_t seed = w->seed;
-    ct_status status;
-
-    s->state = SLOT_FILLING;
-    s->generation = generation;
-    s->step = step;
-    pthread_mutex_unlock(&h->lock);
-    status = good ? fetch_step(f, local, seed, step, at) : CT_ERR_NOMEM;
-    s->text[0] = '\0';
-    if (status != CT_OK) ct_log_last_error(s->text, sizeof(s->text));
-    pthread_mutex_lock(&h->lock);
-    s->status = status;
-    s->state = SLOT_READY;
-    if (status != CT_OK) h->run[generation % RUNS].failed = true;
-    for (int r = 0; r < f->o.group->node_size; r++) *mark_of(f, at, r) = (mark){ 0 };
-    pthread_cond_broadcast(&h->moved);
-}
-
-static void *feed_thread(void *arg)
-{
-    ct_feed *f = arg;
-    head *h = head_of(f);
-    void *local = NULL;
-    bool good = ct_reader_local(f->o.reader, &local) == CT_OK;
-
-    pthread_mutex_lock(&h->lock);
-    while (!f->ended) {
-        run *w = find_work(h);
-        int at = (w != NULL) ? find_free(f) : -1;
-
-        if (at < 0)
-            pthread_cond_wait(&h->moved, &h->lock);
-        else
-            fill_slot(f, w, at, local, good);
-    }
-    pthread_mutex_unlock(&h->lock);
-    ct_reader_local_release(f->o.reader, local);
-    return NULL;
-}
-
-/* Signals are for the main thread, which looks at them between steps. */
-static ct_status start_threads(ct_feed *f)
-{
-    sigset_t all, old;
-    int rc = 0;
-
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    while ((f->n_thread < f->o.threads) && (rc == 0)) {
-        rc = pthread_create(&f->thread[f->n_thread], NULL, feed_thread, f);
-        if (rc == 0) f->n_thread++;
-    }
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (f->n_thread > 0) return CT_OK;
-    return CT_READER_FAIL(f->o.reader, CT_ERR_NOMEM, "cannot start a thread: %s", strerror(rc));
-}
-
-/* ---- every rank */
+/* ---- every step */
 
 /* A run's place is free once all ranks have gone on from the one that had it. */
 static bool run_is_free(const ct_feed *f, int64_t generation)
@@ -347,7 +134,7 @@ ct_status ct_feed_jump(ct_feed *f, int64_t generation, uint64_t seed, int64_t st
     member_of(f, f->o.group->node_rank)->generation = generation;
     pthread_cond_broadcast(&h->moved);
     pthread_mutex_unlock(&h->lock);
-    return ((f->o.group->node_rank == 0) && (f->n_thread == 0)) ? start_threads(f) : CT_OK;
+    return ((f->o.group->node_rank == 0) && (f->n_thread == 0)) ? ct_feed_start_threads(f) : CT_OK;
 }
 
 static int find_step(const ct_feed *f, int64_t generation, int64_t step)

@@ -24,7 +24,7 @@ typedef struct ct_data_group {
     bool copies;       /* this rank copies for its host                            */
     /** Collective: CT_OK where all ranks say CT_OK; else the status of the first that does not, and
      *  a line on every other rank that says which one failed, and how: its last logged error. */
-    ct_status (*agree)(void *ctx, const char *who, ct_status mine);
+    ct_status (*agree)(void *ctx, ct_status mine);
     /** Bytes of the node's rank 0 to the others of the node. Collective on the node. */
     ct_status (*share)(void *ctx, void *data, size_t size);
     /** `bytes` zeroed bytes that all ranks of the node have, mapped where each likes. Collective;

@@ -8,13 +8,12 @@ typedef struct said {
     char text[600];
 } said;
 
-static ct_status agree(void *ctx, const char *who, ct_status mine)
+static ct_status agree(void *ctx, ct_status mine)
 {
     ct_comm *c = ctx;
     int failed = (mine == CT_OK) ? c->size : c->rank, first = c->size;
     said s = { .status = (int)mine };
 
-    (void)who;
     CT_TRY_MPI(MPI_Allreduce(&failed, &first, 1, MPI_INT, MPI_MIN, c->world));
     if (first == c->size) return CT_OK;
     if (c->rank == first) ct_log_last_error(s.text, sizeof(s.text));

@@ -10,6 +10,7 @@
 #include "framework/tools/data_group.h"
 #include "layers/data_common.h"
 #include "tests/data_files.h"
+#include "tests/log_capture.h"
 
 enum { SET_LMDB, SET_SHARDS, SET_HDF5, N_SET, COUNT = 60 };
 
@@ -264,6 +265,117 @@ static void test_absent(void **state)
     assert_int_equal(mpi_verdict(fault), 0);
 }
 
+/* A group of which the `fail_at`-th agreement fails on rank 0, and that counts. */
+typedef struct failing {
+    ct_data_group *real;
+    int n_agree, fail_at, acquired, released;
+} failing;
+
+static ct_status failing_agree(void *ctx, ct_status mine)
+{
+    failing *f = ctx;
+
+    if ((f->n_agree++ == f->fail_at) && (f->real->rank == 0))
+        mine = CT_FAIL(CT_ERR_COMM, "made to fail");
+    return f->real->agree(f->real->ctx, mine);
+}
+
+static ct_status failing_share(void *ctx, void *data, size_t size)
+{
+    failing *f = ctx;
+
+    return f->real->share(f->real->ctx, data, size);
+}
+
+static ct_status failing_acquire(void *ctx, size_t bytes, void **base_p, void **handle_p)
+{
+    failing *f = ctx;
+    ct_status status = f->real->acquire(f->real->ctx, bytes, base_p, handle_p);
+
+    f->acquired += (status == CT_OK);
+    return status;
+}
+
+static void failing_release(void *ctx, void *handle)
+{
+    failing *f = ctx;
+
+    f->released++;
+    f->real->release(f->real->ctx, handle);
+}
+
+/* Whichever agreement of the set-up fails: all ranks hear it, once, and give back the memory. */
+static void test_gives_back(void **state)
+{
+    ct_comm *c = NULL;
+    int fault = 0, n_failed = 0;
+    bool good = false;
+
+    (void)state;
+    assert_int_equal(ct_comm_create(MPI_COMM_WORLD, "auto", &c), CT_OK);
+    while (!good && (n_failed < 20)) {
+        failing f = { .fail_at = n_failed };
+        ct_data_group g;
+        stream s = { 0 };
+        long before;
+
+        fault += MPI_FAULT_UNLESS(ct_data_group_open(c, true, NULL, &f.real) == CT_OK);
+        g = *f.real;
+        g.agree = failing_agree;
+        g.share = failing_share;
+        g.acquire = failing_acquire;
+        g.release = failing_release;
+        g.ctx = &f;
+        before = ct_log_n_error();
+        good = (open_stream(SET_HDF5, 3, c, &g, &s) == CT_OK) && (take(&s, 3, 0) == CT_OK);
+        fault += MPI_FAULT_UNLESS(good == (f.n_agree <= f.fail_at));
+        fault += MPI_FAULT_UNLESS(ct_log_n_error() == before + (good ? 0 : 1));
+        close_stream(&s);
+        fault += MPI_FAULT_UNLESS(f.acquired == f.released);
+        fault += MPI_FAULT_UNLESS(!good || (c->size == 1) || (f.acquired == 1));
+        n_failed += good ? 0 : 1;
+        ct_data_group_close(f.real);
+        if (mpi_verdict(fault) > 0) break;
+    }
+    ct_comm_destroy(c);
+    assert_int_equal(mpi_verdict(fault), 0);
+    assert_true(good && (n_failed >= 2));
+}
+
+/* The last rank looks for copies where nobody made any: it says so, and all end with that. */
+static void test_copy_missing(void **state)
+{
+    ct_comm *c = NULL;
+    ct_data_group *g = NULL;
+    stream s = { 0 };
+    char disk[300], other[300];
+    log_capture log;
+    int fault = 0;
+
+    (void)state;
+    snprintf(disk, sizeof(disk), "%s", test_path(&folder, "disk"));
+    snprintf(other, sizeof(other), "%s", test_path(&folder, "other"));
+    assert_int_equal(ct_comm_create(MPI_COMM_WORLD, "auto", &c), CT_OK);
+    fault += MPI_FAULT_UNLESS(ct_data_group_open(c, true, disk, &g) == CT_OK);
+    fault += MPI_FAULT_UNLESS(open_stream(SET_HDF5, 3, c, g, &s) == CT_OK);
+    fault += MPI_FAULT_UNLESS(take(&s, 3, 0) == CT_OK);
+    close_stream(&s);
+    if (c->rank == c->size - 1) {
+        g->stage = other;
+        g->copies = false;
+    }
+    log_capture_start(&log);
+    fault += MPI_FAULT_UNLESS(open_stream(SET_HDF5, 3, c, g, &s) == CT_ERR_IO);
+    log_capture_stop();
+    fault += MPI_FAULT_UNLESS(log.n_error == 1);
+    fault += MPI_FAULT_UNLESS(strstr(log.error, "other/train.h5-") != NULL);
+    fault += MPI_FAULT_UNLESS(strstr(log.error, "No such file") != NULL);
+    close_stream(&s);
+    ct_data_group_close(g);
+    ct_comm_destroy(c);
+    assert_int_equal(mpi_verdict(fault), 0);
+}
+
 static int start(void **state)
 {
     int rank;
@@ -290,6 +402,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_same_samples, start),
         cmocka_unit_test(test_bytes_of_a_node),
+        cmocka_unit_test(test_gives_back),
+        cmocka_unit_test(test_copy_missing),
         cmocka_unit_test(test_reader_fails),
         cmocka_unit_test_teardown(test_absent, end),
     };
