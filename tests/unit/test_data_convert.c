@@ -2,6 +2,7 @@
  * and what is broken is refused, with nothing left behind. */
 #include "tests/test.h"
 
+#include <omp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,9 +15,11 @@
 #include "framework/data/reader.h"
 #include "framework/data/transform.h"
 #include "framework/data/writer.h"
+#include "framework/tools/features.h"
 #include "framework/tools/verb_convert.h"
 #include "tests/data_files.h"
 #include "tests/layer_harness.h"
+#include "tests/log_capture.h"
 
 static const char *const field[2] = { "data", "label" };
 
@@ -364,6 +367,113 @@ static void test_broken_cifar10(void **state)
     test_folder_remove(&f);
 }
 
+/* ---- image files: a team decodes, the order stays */
+
+enum { N_PICTURE = 23 };
+
+/* ThreadSanitizer does not know libgomp's barriers: it would see races between any two teams. */
+static void set_threads(int n)
+{
+#ifdef __SANITIZE_THREAD__
+    n = 1;
+#endif
+    omp_set_num_threads(n);
+}
+
+static void make_pictures(test_folder *f)
+{
+    char list[1024] = "", name[32];
+
+    for (int i = 0; i < N_PICTURE; i++) {
+        uint8_t pixels[2 * 3 * 3];
+
+        memset(pixels, 10 * i + 1, sizeof(pixels));
+        snprintf(name, sizeof(name), "p%d.png", i);
+        test_png(test_path(f, name), 2, 3, 3, pixels);
+        snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s %d\n", name, i);
+    }
+    test_file_text(test_path(f, "list"), list);
+}
+
+static void read_labels(const char *path, float *labels)
+{
+    ct_reader *r = open_set("hdf5", path, 0);
+    void *local;
+
+    assert_int_equal(r->count, N_PICTURE);
+    assert_int_equal(ct_reader_local(r, &local), CT_OK);
+    for (int i = 0; i < N_PICTURE; i++) {
+        float values[2 * 3 * 3];
+
+        read_one(r, local, i, values, &labels[i]);
+        assert_true(values[7] == 10.0f * labels[i] + 1.0f);
+    }
+    ct_reader_local_release(r, local);
+    ct_reader_close(r);
+}
+
+static void test_images_in_order(void **state)
+{
+    static const int threads[] = { 1, 2, 3, 16 };
+    float plain[N_PICTURE], mixed[N_PICTURE], first[N_PICTURE] = { 0 };
+    int before = omp_get_max_threads(), moved = 0;
+    test_folder f;
+
+    (void)state;
+    if (!ct_feature_has("png")) skip();
+    test_folder_make(&f);
+    make_pictures(&f);
+    for (int k = 0; k < 4; k++) {
+        ct_convert_options o = { .backend = "hdf5", .seed = 3, .force = true };
+
+        o.list = test_path(&f, "list");
+        o.root = f.path;
+        o.to = test_path(&f, "set.h5");
+        set_threads(threads[k]);
+        assert_int_equal(ct_convert_images(&o), CT_OK);
+        read_labels(o.to, plain);
+        o.shuffle = true;
+        assert_int_equal(ct_convert_images(&o), CT_OK);
+        read_labels(o.to, mixed);
+        for (int i = 0; i < N_PICTURE; i++) assert_true(plain[i] == (float)i);
+        if (k == 0) memcpy(first, mixed, sizeof(first));
+        assert_memory_equal(mixed, first, sizeof(first));
+    }
+    for (int i = 0; i < N_PICTURE; i++) moved += first[i] != (float)i;
+    assert_true(moved > N_PICTURE / 2);
+    omp_set_num_threads(before);
+    test_folder_remove(&f);
+}
+
+/* Of two broken ones the first in the list is named, alone, and no set appears. */
+static void test_images_broken(void **state)
+{
+    int before = omp_get_max_threads();
+    test_folder f;
+
+    (void)state;
+    if (!ct_feature_has("png")) skip();
+    test_folder_make(&f);
+    make_pictures(&f);
+    test_file_truncate(test_path(&f, "p7.png"), 60);
+    test_file_truncate(test_path(&f, "p9.png"), 60);
+    for (int n = 1; n < 9; n += 3) {
+        ct_convert_options o = { .backend = "hdf5", .list = test_path(&f, "list"), .root = f.path };
+        log_capture log;
+
+        o.to = test_path(&f, "set.h5");
+        set_threads(n);
+        log_capture_start(&log);
+        assert_int_equal(ct_convert_images(&o), CT_ERR_DATA);
+        log_capture_stop();
+        assert_int_equal(log.n_error, 1);
+        assert_non_null(strstr(log.error, "list:8: "));
+        assert_false(test_file_exists(o.to));
+    }
+    omp_set_num_threads(before);
+    test_folder_remove(&f);
+}
+
 /* ---- digits */
 
 static void test_digits(void **state)
@@ -495,7 +605,8 @@ static void test_real_mnist(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mnist),          cmocka_unit_test(test_refuses_to_overwrite),
+        cmocka_unit_test(test_mnist),          cmocka_unit_test(test_images_in_order),
+        cmocka_unit_test(test_images_broken),  cmocka_unit_test(test_refuses_to_overwrite),
         cmocka_unit_test(test_broken_mnist),   cmocka_unit_test(test_truncated_gzip),
         cmocka_unit_test(test_full_disk),      cmocka_unit_test(test_cifar10),
         cmocka_unit_test(test_broken_cifar10), cmocka_unit_test(test_digits),
