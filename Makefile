@@ -84,7 +84,7 @@ endif
 ifeq ($(CUDA),emulated)
   CXX      ?= g++
   CUCC     := $(CXX) -x c++ $(CUFLAGS) -g -fopenmp -fno-omit-frame-pointer -Itests/emulated_cuda $(SAN:%=-fsanitize=%)
-  CU       += tests/emulated_cuda/emulated_cuda.cu
+  CU       += $(wildcard tests/emulated_cuda/*.cu)
   LDLIBS   += -lstdc++
 endif
 # cuDNN 9: its header here, its library, if it is there, when the program runs

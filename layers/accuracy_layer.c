@@ -1,27 +1,16 @@
 /* Accuracy: the share of samples whose label is among the top_k scores; the second top tells it
  * class by class. A rank's values are its part of the global batch's: they add up. */
+#include "layers/accuracy.h"
 #include "layers/layer_types.h"
-#include "layers/layer_util.h"
 
 #include <string.h>
-
-typedef struct accuracy_state {
-    int64_t top_k;
-    bool has_ignore;
-    int32_t ignore;
-} accuracy_state;
-
-typedef struct accuracy_plan {
-    ct_view view;
-    ct_stage scores, labels;
-} accuracy_plan;
 
 enum { RIGHT_OF_CLASS, SAMPLES_OF_CLASS }; /* buffers, in double: they are summed over the ranks */
 
 static ct_status setup(ct_layer *l, const ct_shape *bottom)
 {
     const Ct__AccuracyParameter *p = l->param->accuracy_param;
-    accuracy_state *s = l->state;
+    ct_accuracy_state *s = l->state;
 
     (void)bottom;
     s->top_k = (p != NULL) ? (int64_t)p->top_k : 1;
@@ -34,10 +23,10 @@ static ct_status setup(ct_layer *l, const ct_shape *bottom)
 static ct_status reshape(const ct_layer *l, ct_instance *in)
 {
     const Ct__AccuracyParameter *p = l->param->accuracy_param;
-    const accuracy_state *s = l->state;
+    const ct_accuracy_state *s = l->state;
     const ct_shape *x = &in->bottom[0]->data.shape;
     ct_shape scalar = { 0 };
-    accuracy_plan *plan = in->state;
+    ct_accuracy_plan *plan = in->state;
     ct_view *v = &plan->view;
     int axis;
 
@@ -47,8 +36,6 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     if (s->top_k > v->mid)
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "top_k %lld of %lld classes", (long long)s->top_k,
                              (long long)v->mid);
-    CT_TRY(ct_stage_reserve(l, &plan->scores, ct_shape_count(x, 0, -1)));
-    CT_TRY(ct_stage_reserve(l, &plan->labels, v->outer * v->inner));
     ct_blob_set_shape(in->top[0], &scalar);
     if (l->n_top < 2) return CT_OK;
     ct_blob_set_shape(in->top[1], &(ct_shape){ 1, { v->mid } });
@@ -71,16 +58,13 @@ static bool is_right(const ct_view *v, const float *score, int32_t label, int64_
 static ct_status count(const ct_layer *l, ct_instance *in, ct_exec *ex, int64_t *right_p,
                        int64_t *counted_p)
 {
-    const accuracy_state *s = l->state;
-    accuracy_plan *plan = in->state;
+    const ct_accuracy_state *s = l->state;
+    ct_accuracy_plan *plan = in->state;
     const ct_view *v = &plan->view;
-    const float *score, *value;
+    const float *score = ct_blob_data(in->bottom[0]), *value = ct_blob_data(in->bottom[1]);
     double *right_of = in->buffer[RIGHT_OF_CLASS].data, *of = in->buffer[SAMPLES_OF_CLASS].data;
     int64_t n = v->outer * v->inner, right = 0, counted = 0, bad = n;
 
-    CT_TRY(ct_stage_read(ex, &plan->scores, ct_blob_data(in->bottom[0]),
-                         ct_tensor_count(&in->bottom[0]->data), &score));
-    CT_TRY(ct_stage_read(ex, &plan->labels, ct_blob_data(in->bottom[1]), n, &value));
     /* counts are whole numbers, so the order in which threads add them does not matter */
 #pragma omp parallel for schedule(static) reduction(+ : right, counted) reduction(min : bad)       \
     if (n * v->mid >= CT_PARALLEL_MIN)
@@ -111,8 +95,8 @@ static ct_status count(const ct_layer *l, ct_instance *in, ct_exec *ex, int64_t 
 
 static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
-    const accuracy_state *s = l->state;
-    const accuracy_plan *plan = in->state;
+    const ct_accuracy_state *s = l->state;
+    const ct_accuracy_plan *plan = in->state;
     const ct_view *v = &plan->view;
     double *right_of = in->buffer[RIGHT_OF_CLASS].data, *of = in->buffer[SAMPLES_OF_CLASS].data;
     int64_t right = 0, counted = 0;
@@ -124,22 +108,12 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     }
     CT_TRY(count(l, in, ex, &right, &counted));
     CT_TRY(ct_exec_global_count(ex, (double)counted, s->has_ignore, &all));
-    CT_TRY(ct_scalar_put(ex, ct_blob_data(in->top[0]),
-                         (all > 0) ? (float)((double)right / all) : 0.0f));
+    ct_blob_data(in->top[0])[0] = (all > 0) ? (float)((double)right / all) : 0.0f;
     if (l->n_top < 2) return CT_OK;
     if (ex->sum_ranks != NULL) CT_TRY(ex->sum_ranks(ex->hook_ctx, of, (int)v->mid));
     for (int64_t c = 0; c < v->mid; c++)
         ct_blob_data(in->top[1])[c] = (of[c] > 0) ? (float)(right_of[c] / of[c]) : 0.0f;
     return CT_OK;
-}
-
-static void release(const ct_layer *l, ct_instance *in)
-{
-    accuracy_plan *plan = in->state;
-
-    (void)l;
-    ct_stage_release(&plan->scores);
-    ct_stage_release(&plan->labels);
 }
 
 const ct_layer_ops ct_layer_accuracy = {
@@ -150,11 +124,9 @@ const ct_layer_ops ct_layer_accuracy = {
     .max_top = 2,
     .top_is_share = true,
     .no_diff_bottom = 1 << 0 | 1 << 1,
-    .state_size = sizeof(accuracy_state),
-    .instance_state_size = sizeof(accuracy_plan),
+    .state_size = sizeof(ct_accuracy_state),
+    .instance_state_size = sizeof(ct_accuracy_plan),
     .setup = setup,
     .reshape = reshape,
     .forward = forward,
-    .release = release,
-    .on_cuda = true,
 };

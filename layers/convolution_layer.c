@@ -128,6 +128,7 @@ static ct_status make_desc(const ct_layer *l, const ct_blob *bottom, ct_conv_des
                          .c = s->c,
                          .m = s->m,
                          .bf16 = ct_engine_bf16(l),
+                         .operand = ct_engine_operand(l),
                          .winograd = winograd_tile(l),
                          .x_block = bottom->data.layout.block,
                          .x_bf16 = ct_blob_is_bf16(bottom) };
@@ -287,7 +288,7 @@ static const char *name_of(const ct_conv_impl *impl, const ct_conv_desc *d)
     bool alone = (d->x_block > 0) && (d->group > 1) && (d->c == d->group);
     bool rounds = ((impl->can & CT_CONV_CAN_BF16) != 0) && !alone;
 
-    return ct_engine_name(impl->name, d->bf16 && rounds);
+    return ct_engine_name(impl->name, rounds ? d->operand : CT_OPERAND_F32);
 }
 
 static void conv_estimate(const ct_layer *l, const ct_instance *in, ct_estimate *e)

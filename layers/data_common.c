@@ -321,6 +321,8 @@ ct_status ct_data_put(const ct_exec *ex, ct_blob *top, const float *values, int6
 {
     size_t bytes = (size_t)n * sizeof(float);
 
+    if ((ex->dev != NULL) && (ex->dev->upload != NULL))
+        return ex->dev->upload(ex->stream, top->data.data, values, bytes);
     if ((ex->dev != NULL) && (ex->dev->kind != CT_DEVICE_CPU)) {
         return ex->dev->from_host(ex->stream, top->data.data, values, bytes);
     }

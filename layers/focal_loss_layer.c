@@ -154,5 +154,4 @@ const ct_layer_ops ct_layer_focal_loss = {
     .forward = forward,
     .backward = backward,
     .estimate = ct_softmax_loss_estimate,
-    .release = ct_softmax_loss_release,
 };

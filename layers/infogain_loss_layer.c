@@ -204,6 +204,5 @@ const ct_layer_ops ct_layer_infogain_loss = {
     .forward = forward,
     .backward = backward,
     .estimate = ct_softmax_loss_estimate,
-    .release = ct_softmax_loss_release,
     .destroy = destroy,
 };

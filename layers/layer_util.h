@@ -64,23 +64,6 @@ static inline void ct_copy_f32(int64_t n, const float *from, float *to)
     ct_copy_bytes((size_t)n * sizeof(float), from, to);
 }
 
-/** Host copies of small device blobs, for layers that read values on the host (labels, scores). On
- *  the CPU it holds nothing. Zero-initialised in the instance's state. */
-typedef struct ct_stage {
-    float *host;
-    int64_t count; /* floats that fit */
-} ct_stage;
-
-/** reshape: makes room for n floats. CT_ERR_NOMEM. */
-ct_status ct_stage_reserve(const ct_layer *l, ct_stage *s, int64_t n);
-void ct_stage_release(ct_stage *s);
-/** values[0..n) of the device on the host: the block itself on the CPU, else a copy in s. */
-ct_status ct_stage_read(ct_exec *ex, ct_stage *s, const float *values, int64_t n,
-                        const float **host_p);
-/** Writes or reads one number of the device. */
-ct_status ct_scalar_put(ct_exec *ex, float *at, float value);
-ct_status ct_scalar_get(ct_exec *ex, const float *at, float *value_p);
-
 /** reshape of layers that compare scores x with labels: one label for each of the outer x inner
  *  distributions of v. CT_ERR_SHAPE, logged. */
 ct_status ct_layer_check_labels(const ct_layer *l, const ct_shape *x, const ct_shape *label,

@@ -4,6 +4,7 @@
 #ifndef CT_LOSS_UTIL_H
 #define CT_LOSS_UTIL_H
 
+#include "framework/base/memory.h"
 #include "framework/net/layer.h"
 #include "layers/engine/softmax/softmax.h"
 #include "layers/layer_util.h"
@@ -54,6 +55,13 @@ ct_status ct_loss_labels(const ct_layer *l, const ct_exec *ex, const ct_loss_rul
                          const float *value, int64_t n, int64_t per_sample, int64_t n_class,
                          int32_t *label, int64_t *counted_p);
 
+/** Bytes of a buffer of n labels; on devices their divisor, a double, stands behind them, 64-byte
+ *  aligned. */
+static inline size_t ct_loss_label_bytes(const ct_layer *l, int64_t n)
+{
+    return ct_align_up((size_t)n * sizeof(int32_t)) + ((l->dev->kind == CT_DEVICE_CPU) ? 0 : 64);
+}
+
 /* ---- losses of scores, bottom 0, with one label a sample in bottom 1; the other axes are classes
  */
 
@@ -74,9 +82,7 @@ ct_status ct_class_loss_begin(const ct_layer *l, ct_instance *in, ct_exec *ex);
 typedef struct ct_softmax_loss {
     ct_softmax_desc desc;
     const ct_softmax_engine *engine;
-    double divisor; /* of the last forward */
-    ct_stage labels;
-    int32_t *host_label; /* the classes on the host, where the device is elsewhere */
+    double divisor; /* of the last forward, where the host knows it */
 } ct_softmax_loss;
 
 /** Buffers of the instance: kept for backward, and ct_softmax_scratch() bytes of a call. */
@@ -84,12 +90,11 @@ enum { CT_SOFTMAX_LOSS_PROB, CT_SOFTMAX_LOSS_LABEL, CT_SOFTMAX_LOSS_SCRATCH };
 
 /** in->state begins with a ct_softmax_loss. */
 ct_status ct_softmax_loss_reshape(const ct_layer *l, ct_instance *in, int axis);
-/** Labels, divisor and softmax; then fn gives the sum of the losses. */
+/** On the CPU: labels, divisor and softmax; then fn gives the sum of the losses. */
 ct_status ct_softmax_loss_forward(const ct_layer *l, ct_instance *in, ct_exec *ex,
                                   const ct_loss_rule *rule,
                                   ct_status (*fn)(const ct_layer *l, ct_instance *in, ct_exec *ex,
                                                   double *sum_p));
-void ct_softmax_loss_release(const ct_layer *l, ct_instance *in);
 void ct_softmax_loss_estimate(const ct_layer *l, const ct_instance *in, ct_estimate *e);
 
 #endif

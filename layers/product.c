@@ -14,6 +14,7 @@ ct_status ct_product_pick(const ct_layer *l, ct_run_kind kind, bool ta, bool tb,
     bool host = (l->dev->kind == CT_DEVICE_CPU), automatic = (strcmp(policy, "auto") == 0);
 
     p->d = (ct_gemm_desc){ ta, tb, m, n, k, ct_engine_n_thread(l), ct_engine_bf16(l) };
+    p->operand = host ? CT_OPERAND_F32 : ct_engine_operand(l);
     if (host && ((automatic && ct_gemm_prefers(&p->d)) || (strcmp(policy, "packed") == 0)))
         p->math = NULL;
     else if (host && (strcmp(policy, "ref") == 0))
@@ -27,13 +28,17 @@ ct_status ct_product_pick(const ct_layer *l, ct_run_kind kind, bool ta, bool tb,
 
 const char *ct_product_name(const ct_product *p)
 {
-    if (p->math == NULL) return ct_engine_name("packed", p->d.bf16);
-    return (p->math == &ct_math_ref) ? "ref" : "blas";
+    if (p->math == NULL)
+        return ct_engine_name("packed", p->d.bf16 ? CT_OPERAND_BF16 : CT_OPERAND_F32);
+    return (p->math == &ct_math_ref) ? "ref" : ct_engine_name("blas", p->operand);
 }
 
 size_t ct_product_workspace(const ct_product *p)
 {
-    return (p->math == NULL) ? ct_gemm_workspace(&p->d) : 0;
+    if (p->math == NULL) return ct_gemm_workspace(&p->d);
+    return (p->operand == CT_OPERAND_F32)
+               ? 0
+               : p->math->narrow_room(p->operand, p->d.m, p->d.n, p->d.k);
 }
 
 static int64_t count_pieces(const ct_product *p, const ct_exec *ex, int64_t length)
@@ -62,6 +67,9 @@ static ct_status run_piece(const ct_product *p, ct_exec *ex, const ct_product_ar
         d.m = length;
     else
         d.n = length;
+    if (p->operand != CT_OPERAND_F32)
+        return p->math->gemm_narrow(ex->stream, p->operand, d.ta, d.tb, d.m, d.n, d.k, 1.0f, a,
+                                    g->lda, b, g->ldb, g->beta, c, g->ldc, g->work);
     if (p->math != NULL)
         return p->math->gemm(ex->stream, d.ta, d.tb, d.m, d.n, d.k, 1.0f, a, g->lda, b, g->ldb,
                              g->beta, c, g->ldc);

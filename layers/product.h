@@ -13,7 +13,8 @@
 
 typedef struct ct_product {
     ct_gemm_desc d;
-    const ct_math_ops *math; /* NULL: packed panels */
+    const ct_math_ops *math; /* NULL: packed panels                          */
+    ct_operand operand;      /* of math's products; F32 on the CPU, whose d says bf16 */
 } ct_product;
 
 /** C (m x n) = op(A) op(B) + beta C, row major; row strides as stored. work:

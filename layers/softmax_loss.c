@@ -23,43 +23,23 @@ ct_status ct_softmax_loss_reshape(const ct_layer *l, ct_instance *in, int axis)
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "not implemented on device %s", l->dev->name);
     ct_instance_buffer(in, CT_SOFTMAX_LOSS_PROB, CT_KEEP_PASS,
                        ct_tensor_bytes(&in->bottom[0]->data));
-    ct_instance_buffer(in, CT_SOFTMAX_LOSS_LABEL, CT_KEEP_PASS, (size_t)n_label * sizeof(int32_t));
+    ct_instance_buffer(in, CT_SOFTMAX_LOSS_LABEL, CT_KEEP_PASS, ct_loss_label_bytes(l, n_label));
     ct_instance_buffer(in, CT_SOFTMAX_LOSS_SCRATCH, CT_KEEP_CALL, ct_softmax_scratch(&plan->desc));
     ct_blob_set_shape(in->top[0], &scalar);
     if (l->n_top > 1) ct_blob_set_shape(in->top[1], x);
-    CT_TRY(ct_stage_reserve(l, &plan->labels, n_label));
-    if (l->dev->kind == CT_DEVICE_CPU) return CT_OK;
-    ct_mem_release(plan->host_label);
-    plan->host_label = ct_mem_acquire((size_t)n_label * sizeof(int32_t));
-    if (plan->host_label == NULL) return CT_LAYER_FAIL(l, CT_ERR_NOMEM, "no memory for labels");
     return CT_OK;
 }
 
-void ct_softmax_loss_release(const ct_layer *l, ct_instance *in)
-{
-    ct_softmax_loss *plan = in->state;
-
-    (void)l;
-    ct_stage_release(&plan->labels);
-    ct_mem_release(plan->host_label);
-}
-
 /* Labels as classes, checked once so that nothing behind can read out of bounds. */
-static ct_status read_labels(const ct_layer *l, ct_instance *in, ct_exec *ex,
+static ct_status read_labels(const ct_layer *l, const ct_instance *in, const ct_exec *ex,
                              const ct_loss_rule *rule, int64_t *counted_p)
 {
-    ct_softmax_loss *plan = in->state;
-    bool on_host = (l->dev->kind == CT_DEVICE_CPU);
-    int32_t *label = on_host ? in->buffer[CT_SOFTMAX_LOSS_LABEL].data : plan->host_label;
+    const ct_softmax_loss *plan = in->state;
     int64_t n = plan->desc.outer * plan->desc.inner, samples = in->bottom[1]->data.shape.dim[0];
-    const float *value;
 
-    CT_TRY(ct_stage_read(ex, &plan->labels, ct_blob_data(in->bottom[1]), n, &value));
-    CT_TRY(ct_loss_labels(l, ex, rule, value, n, (samples > 0) ? n / samples : 1,
-                          plan->desc.classes, label, counted_p));
-    if (on_host) return CT_OK;
-    return ex->dev->from_host(ex->stream, in->buffer[CT_SOFTMAX_LOSS_LABEL].data, label,
-                              (size_t)n * sizeof(*label));
+    return ct_loss_labels(l, ex, rule, ct_blob_data(in->bottom[1]), n,
+                          (samples > 0) ? n / samples : 1, plan->desc.classes,
+                          in->buffer[CT_SOFTMAX_LOSS_LABEL].data, counted_p);
 }
 
 ct_status ct_softmax_loss_forward(const ct_layer *l, ct_instance *in, ct_exec *ex,
@@ -77,7 +57,7 @@ ct_status ct_softmax_loss_forward(const ct_layer *l, ct_instance *in, ct_exec *e
                            &plan->divisor));
     CT_TRY(plan->engine->forward(&plan->desc, ex, ct_blob_data(in->bottom[0]), prob));
     CT_TRY(fn(l, in, ex, &sum));
-    CT_TRY(ct_scalar_put(ex, ct_blob_data(in->top[0]), (float)(sum / plan->divisor)));
+    ct_blob_data(in->top[0])[0] = (float)(sum / plan->divisor);
     if (l->n_top < 2) return CT_OK;
     return ex->dev->copy(ex->stream, ct_blob_data(in->top[1]), prob,
                          ct_tensor_bytes(&in->bottom[0]->data));

@@ -36,15 +36,12 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
     const ct_softmax_loss *plan = in->state;
-    const float *top_diff = ct_blob_diff(in->top[0]); /* the loss weight */
-    float weight = 0.0f;
 
     (void)l;
     if (ct_blob_diff(in->bottom[0]) == NULL) return CT_OK;
-    if (top_diff != NULL) CT_TRY(ct_scalar_get(ex, top_diff, &weight));
     return plan->engine->loss_backward(&plan->desc, ex, in->buffer[CT_SOFTMAX_LOSS_PROB].data,
                                        in->buffer[CT_SOFTMAX_LOSS_LABEL].data,
-                                       (float)((double)weight / plan->divisor),
+                                       (float)((double)ct_loss_weight(in) / plan->divisor),
                                        ct_blob_diff(in->bottom[0]));
 }
 
@@ -65,6 +62,4 @@ const ct_layer_ops ct_layer_softmax_loss = {
     .forward = forward,
     .backward = backward,
     .estimate = ct_softmax_loss_estimate,
-    .release = ct_softmax_loss_release,
-    .on_cuda = true,
 };

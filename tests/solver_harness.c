@@ -111,6 +111,7 @@ ct_status test_solver_create(const char *text, thread_rank *rank, volatile int *
 
     *t_p = (test_solver){ .param = test_solver_parse(text) };
     o.param = t_p->param;
+    o.env.precision = o.param->precision;
     if (rank != NULL) {
         o.env.rank = rank->rank;
         o.env.n_rank = rank->job->n;

@@ -11,13 +11,15 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "framework/base/hd.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 typedef uint16_t ct_bf16;
 
-static inline float ct_bf16_to_f32(uint16_t h)
+CT_HD static inline float ct_bf16_to_f32(uint16_t h)
 {
     uint32_t bits = (uint32_t)h << 16;
     float f;
@@ -27,7 +29,7 @@ static inline float ct_bf16_to_f32(uint16_t h)
 }
 
 /** To the nearest, ties to even; too large becomes infinity; a NaN stays one, quiet. */
-static inline uint16_t ct_bf16_from_f32(float f)
+CT_HD static inline uint16_t ct_bf16_from_f32(float f)
 {
     uint32_t bits, rounded, nan;
 
@@ -46,7 +48,7 @@ void ct_bf16_widen_all(int64_t n, const void *x, float *y);
 void ct_bf16_narrow_all(int64_t n, const float *x, void *y);
 
 /** Bytes of a number. */
-static inline size_t ct_num_size(bool bf16)
+CT_HD static inline size_t ct_num_size(bool bf16)
 {
     return bf16 ? sizeof(ct_bf16) : sizeof(float);
 }
@@ -60,11 +62,11 @@ static inline float *ct_num_to(float *y, bool bf16, int64_t i)
     return (y != NULL) ? (float *)((char *)y + i * (int64_t)ct_num_size(bf16)) : NULL;
 }
 /** Number i of x. In loops that shall be vectorised `bf16` must be a constant. */
-static inline float ct_num_get(const float *x, bool bf16, int64_t i)
+CT_HD static inline float ct_num_get(const float *x, bool bf16, int64_t i)
 {
     return bf16 ? ct_bf16_to_f32(((const ct_bf16 *)(const void *)x)[i]) : x[i];
 }
-static inline void ct_num_put(float *y, bool bf16, int64_t i, float value)
+CT_HD static inline void ct_num_put(float *y, bool bf16, int64_t i, float value)
 {
     if (bf16)
         ((ct_bf16 *)(void *)y)[i] = ct_bf16_from_f32(value);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 enum { MAX_ROW = 64 /* of the exchange; more buckets at a time share the last */ };
+enum { DEVICE_ROW = MAX_ROW + 1 };
 
 static const struct {
     const char *name, *category;
@@ -23,6 +24,7 @@ static const struct {
     [CT_TRACE_TEST] = { "test", "report", NULL },
     [CT_TRACE_SNAPSHOT] = { "snapshot", "report", NULL },
     [CT_TRACE_CHECKSUM] = { "checksum", "report", NULL },
+    [CT_TRACE_DEVICE] = { "device", "device", "type" },
     [CT_TRACE_BUCKET] = { "bucket", "bucket", "algorithm" },
     [CT_TRACE_ENCODE] = { "encode", "codec", NULL },
     [CT_TRACE_DECODE] = { "decode", "codec", NULL },
@@ -125,6 +127,7 @@ static int row_of(const ct_trace_span *s, row *rows, int *n_row)
 {
     int r = 0;
 
+    if (s->kind == CT_TRACE_DEVICE) return DEVICE_ROW;
     if (s->kind < CT_TRACE_BUCKET) return 0;
     if (s->kind != CT_TRACE_BUCKET) {
         for (r = *n_row - 1; r >= 0; --r) {
@@ -184,6 +187,7 @@ ct_status ct_trace_write(ct_trace *t, int rank, const char *host, const ct_trace
     int64_t lost = 0, n = ct_trace_count(t, &lost);
     row rows[MAX_ROW] = { { 0, -1 } };
     int n_row = 0;
+    bool device = false;
     char name[128];
 
     qsort(t->span, (size_t)n, sizeof(*t->span), compare);
@@ -202,6 +206,7 @@ ct_status ct_trace_write(ct_trace *t, int rank, const char *host, const ct_trace
     for (int64_t i = 0; i < n; ++i) {
         const ct_trace_span *s = &t->span[i];
 
+        device |= (s->kind == CT_TRACE_DEVICE);
         add_span(s, rank, row_of(s, rows, &n_row), to_ns(clock, zero_s, s->start_s),
                  to_ns(clock, zero_s, s->end_s), out);
     }
@@ -209,5 +214,6 @@ ct_status ct_trace_write(ct_trace *t, int rank, const char *host, const ct_trace
         snprintf(name, sizeof(name), "gradients %d", r);
         add_name(out, "thread_name", rank, r, name);
     }
+    if (device) add_name(out, "thread_name", rank, DEVICE_ROW, "device");
     return out->failed ? CT_FAIL(CT_ERR_NOMEM, "no memory for the text of a trace") : CT_OK;
 }

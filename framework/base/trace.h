@@ -34,6 +34,7 @@ typedef enum {
     CT_TRACE_TEST,
     CT_TRACE_SNAPSHOT,
     CT_TRACE_CHECKSUM,
+    CT_TRACE_DEVICE, /* what a device computed: a layer; it has a row of its own */
     /* of the exchange: they overlap each other, and get rows of their own */
     CT_TRACE_BUCKET, /* from leaving to landing               */
     CT_TRACE_ENCODE, /* inside the bucket of the same number  */
@@ -81,6 +82,12 @@ void ct_trace_add(ct_trace *t, const ct_trace_span *span);
 /** A span of this iteration, from start to now; nothing where start is 0. */
 void ct_trace_end(ct_trace *t, double start, ct_trace_kind kind, const char *name,
                   const char *detail);
+
+/** Of what is recorded now; t is not NULL. */
+static inline int64_t ct_trace_iteration(const ct_trace *t)
+{
+    return atomic_load_explicit(&t->iteration, memory_order_relaxed);
+}
 
 /** A rank's clock against that of rank 0 at two moments: mine - rank 0's, interpolated between. */
 typedef struct ct_trace_clock {

@@ -21,6 +21,9 @@ extern "C" {
 struct ct_update;
 struct ct_update_all;
 
+/** What products multiply: f32, or operands rounded to fewer bits; sums are f32 in any case. */
+typedef enum { CT_OPERAND_F32, CT_OPERAND_TF32, CT_OPERAND_BF16, CT_OPERAND_F16 } ct_operand;
+
 typedef struct ct_math_ops {
     const char *name; /* "openblas", "ref", "cublas" */
     /** C = alpha op(A) op(B) + beta C; op(A) m x k, op(B) k x n. lda: row stride of A as stored,
@@ -52,6 +55,13 @@ typedef struct ct_math_ops {
     /** Many parameters in one pass; NULL: one after the other is as good. */
     ct_status (*update_all)(ct_stream st, int kind, const struct ct_update *u,
                             const struct ct_update_all *all);
+    /** gemm of operands that are rounded (to the nearest, ties to even) on the way, in `room` of
+     *  narrow_room() bytes on the device. NULL on the CPU, where gemm.h does that. */
+    size_t (*narrow_room)(ct_operand operand, int64_t m, int64_t n, int64_t k);
+    ct_status (*gemm_narrow)(ct_stream st, ct_operand operand, bool trans_a, bool trans_b,
+                             int64_t m, int64_t n, int64_t k, float alpha, const float *a,
+                             int64_t lda, const float *b, int64_t ldb, float beta, float *c,
+                             int64_t ldc, void *room);
 } ct_math_ops;
 
 /** Plain loops, written to be read: the oracle of the others. */

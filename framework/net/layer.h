@@ -190,6 +190,8 @@ typedef struct ct_layer_form {
     ct_status (*forward)(const ct_layer *l, ct_instance *in, ct_exec *ex);
     ct_status (*backward)(const ct_layer *l, ct_instance *in, ct_exec *ex);
     bool tails; /* they run the group that ops.join takes; otherwise the layer runs alone */
+    /** Whether what it gives the device differs from step to step (random numbers); NULL: never. */
+    bool (*varies)(const Ct__LayerParameter *p);
 } ct_layer_form;
 
 struct ct_layer {
@@ -208,6 +210,19 @@ struct ct_layer {
     void *state;
 };
 
+/** What kernels found wrong in data that the host has not looked at: they put down the first place
+ *  and its value, and the net, which reads that with the losses, has it told. */
+typedef struct ct_fault {
+    uint64_t *word; /* on the device, 0 before each forward; NULL: nobody reads it */
+    /** Logs; CT_ERR_DATA. value: at place `at`; a, b: the layer's, set with it. */
+    ct_status (*tell)(const ct_layer *l, const ct_exec *ex, float value, int64_t at, int64_t a,
+                      int64_t b);
+    int64_t a, b;
+} ct_fault;
+/** A word is CT_FAULT_FIRST - place in its upper half, the value's bits in its lower one: the
+ *  largest is that of the first place. Places beyond 2^31 stand as that. */
+#define CT_FAULT_FIRST UINT64_C(0xffffffff)
+
 struct ct_instance {
     const ct_layer *layer;
     ct_blob **bottom, **top; /* borrowed from the net; n_bottom, n_top of the layer             */
@@ -223,6 +238,7 @@ struct ct_instance {
     int64_t batch_local, batch_global, batch_first; /* set in reshape by data layers            */
     int batch_axis;   /* axis of the tops that counts samples: 0; 1 for sequences (time first)    */
     int64_t n_sample; /* size of the data set; 0: unknown         */
+    ct_fault fault;
     void *state;
 };
 

@@ -1,6 +1,7 @@
 /* From lifetimes to memory: one block, and every blob and buffer bound to its place in it. */
 #include "framework/net/engine_plan.h"
 #include "framework/net/net_impl.h"
+#include "framework/net/step_graph.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -103,23 +104,6 @@ static ct_status bind_buffers(ct_net *net)
     return CT_OK;
 }
 
-/* Room on the host for the tops that carry a loss weight. */
-static ct_status make_loss_host(ct_net *net)
-{
-    size_t bytes = sizeof(float);
-
-    for (int i = 0; i < net->n_output; i++) {
-        const ct_tensor *t = &net->blob[net->output[i].blob]->data;
-
-        if ((net->output[i].loss_weight != 0.0f) && (ct_tensor_bytes(t) > bytes))
-            bytes = ct_tensor_bytes(t);
-    }
-    ct_net_impl_of(net)->loss_host = ct_mem_acquire(bytes);
-    if (ct_net_impl_of(net)->loss_host == NULL)
-        return CT_FAIL(CT_ERR_NOMEM, "no memory for %zu bytes of losses", bytes);
-    return CT_OK;
-}
-
 ct_status ct_net_memory(ct_net *net)
 {
     ct_net_impl *m = ct_net_impl_of(net);
@@ -135,7 +119,9 @@ ct_status ct_net_memory(ct_net *net)
     CT_TRY(bind_buffers(net));
     CT_TRY(ct_host_layers(net));
     m->poison = (poison != NULL) && (strcmp(poison, "1") == 0) && (dev->kind == CT_DEVICE_CPU);
-    return make_loss_host(net);
+    CT_TRY(ct_net_report_make(net));
+    m->graphs = ct_step_graphs_create(net);
+    return CT_OK;
 }
 
 void ct_net_memory_release(ct_net *net)
@@ -144,8 +130,9 @@ void ct_net_memory_release(ct_net *net)
 
     if (m->block != NULL) net->options.dev->mem_release(m->block);
     if (m->always != NULL) net->options.dev->mem_release(m->always);
+    ct_step_graphs_destroy(m->graphs);
     ct_host_layers_release(net);
-    ct_mem_release(m->loss_host);
+    ct_net_report_release(net);
     free(m->call_buffer);
     free(m->region);
     free(m->use);

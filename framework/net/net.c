@@ -4,8 +4,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What only devices have is refused before anything is computed in something else. */
+static ct_status check_precision(const ct_net *net)
+{
+    const ct_net_options *o = &net->options;
+
+    bool tf32 = (o->env.precision == CT__SOLVER_PARAMETER__PRECISION__TF32);
+    bool fp16 = (o->env.precision == CT__SOLVER_PARAMETER__PRECISION__FP16);
+
+    if ((o->dev->kind != CT_DEVICE_CPU) || o->no_data || !(tf32 || fp16)) return CT_OK;
+    return CT_FAIL(CT_ERR_CONFIG,
+                   "precision %s is for GPUs, and this run is on the CPU: F32 or BF16 there",
+                   tf32 ? "TF32" : "FP16");
+}
+
 static ct_status make(ct_net *net, const Ct__NetParameter *param)
 {
+    CT_TRY(check_precision(net));
     CT_TRY(ct_net_build(net, param));
     CT_TRY(ct_net_vary(net));
     CT_TRY(ct_net_fuse(net));

@@ -44,6 +44,7 @@ typedef struct ct_net_options {
     bool no_data;                     /* `check`: set up and plan, place no memory, open no data */
     bool unshared;                    /* every blob and buffer has memory of its own (debugging) */
     bool no_fuse;                     /* every layer runs alone                                  */
+    bool graph;                       /* a device may be given runs of steps as one             */
     bool recompute;                   /* cheap values are made again in backward, not kept       */
     const ct_layer_ops *const *table; /* the layer types; NULL: ct_layer_table               */
 } ct_net_options;
@@ -117,6 +118,11 @@ void ct_net_destroy(ct_net *net); /* NULL allowed */
 
 /** Runs forward; *loss_p is this rank's share of the weighted loss. loss_p may be NULL. */
 ct_status ct_net_forward(ct_net *net, ct_exec *ex, double *loss_p);
+/** The same in two halves: a device still computes when the first returns, and its losses, and
+ *  whatever was wrong with labels or indices (CT_ERR_DATA, logged), cross beside what it is given
+ *  next. The second waits for them; once for each first, before the next. */
+ct_status ct_net_forward_begin(ct_net *net, ct_exec *ex);
+ct_status ct_net_forward_end(ct_net *net, ct_exec *ex, double *loss_p);
 /** Runs backward after a forward of the same batch; ready may be NULL. */
 ct_status ct_net_backward(ct_net *net, ct_exec *ex, ct_ready_fn ready, void *ready_ctx);
 /** Weights changed: caches derived from them are stale. */

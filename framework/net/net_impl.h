@@ -45,6 +45,13 @@ typedef struct ct_host_layer ct_host_layer;
 /** What changes from batch to batch: vary.c. */
 typedef struct ct_vary ct_vary;
 
+/** What a pass tells the host: report.c. */
+typedef struct ct_net_report {
+    void *there, *here; /* on the device, on the host: a word a layer, then the losses */
+    size_t loss_at, bytes;
+    void *ticket; /* of the copy under way */
+} ct_net_report;
+
 typedef struct ct_net_impl {
     ct_graph graph;
     ct_net_env untimed; /* the net's without a plan: ranks with other batches ask other questions */
@@ -71,7 +78,9 @@ typedef struct ct_net_impl {
     int n_again;
     bool poison;          /* CORTADO_POISON: fill what dies with NaN */
     ct_host_layer **host; /* per layer; NULL: it runs on the net's device. May be NULL itself */
-    float *loss_host;     /* room for the largest top with a loss weight */
+    ct_net_report report;
+    double clock_s;                /* when mark 0 of step_clock.c was passed; 0: it was not */
+    struct ct_step_graphs *graphs; /* NULL: steps are given to the device one by one */
 } ct_net_impl;
 
 /** When a value or buffer is alive, in steps of forward followed by backward. */
@@ -142,6 +151,13 @@ void ct_host_layers_release(ct_net *net);
 /** Copies in what layer i reads, runs it, copies out what it wrote. */
 ct_status ct_host_layer_forward(ct_net *net, int i, ct_exec *ex);
 ct_status ct_host_layer_backward(ct_net *net, int i, ct_exec *ex);
+/** Memory for a pass's losses and faults; forward begins with begin and ends with send; take waits
+ *  for what was sent: CT_ERR_DATA, logged, where a kernel found wrong data. */
+ct_status ct_net_report_make(ct_net *net);
+void ct_net_report_release(ct_net *net);
+ct_status ct_net_report_begin(ct_net *net, ct_exec *ex);
+ct_status ct_net_report_send(ct_net *net, ct_exec *ex);
+ct_status ct_net_report_take(ct_net *net, const ct_exec *ex, double *loss_p);
 /** Plans, gets the memory and binds blobs and buffers to it. */
 ct_status ct_net_memory(ct_net *net);
 void ct_net_memory_release(ct_net *net);

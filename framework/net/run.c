@@ -3,6 +3,8 @@
 #include "framework/base/trace.h"
 #include "framework/math/math.h"
 #include "framework/net/net_impl.h"
+#include "framework/net/step_clock.h"
+#include "framework/net/step_graph.h"
 #include "framework/net/step_run.h"
 
 #include <string.h>
@@ -45,15 +47,21 @@ typedef struct pass {
     int first; /* the number of the list's first step in the plan's time */
     ct_ready_fn ready;
     void *ready_ctx;
+    bool marked; /* the device is timed by marks */
 } pass;
 
-/* Only whole layers show; a device's have ended. */
+static bool is_layers(const ct_step *s)
+{
+    return (s->kind == CT_STEP_FORWARD) || (s->kind == CT_STEP_BACKWARD);
+}
+
+/* Only whole layers show. Those of a device have ended, or have a row of its own. */
 static ct_status trace_step(const ct_net *net, const ct_exec *ex, const ct_step *s, double start)
 {
     const ct_layer *l = net->layer[s->layer];
 
-    if ((s->kind != CT_STEP_FORWARD) && (s->kind != CT_STEP_BACKWARD)) return CT_OK;
-    CT_TRY(net->options.dev->sync(ex->stream));
+    if (!is_layers(s)) return CT_OK;
+    if (net->options.dev->marks == NULL) CT_TRY(net->options.dev->sync(ex->stream));
     ct_trace_end(ex->trace, start,
                  (s->kind == CT_STEP_FORWARD) ? CT_TRACE_FORWARD : CT_TRACE_BACKWARD, l->name,
                  l->ops->type);
@@ -73,9 +81,8 @@ static ct_status forward_layer(ct_net *net, int i, ct_exec *ex)
     return ct_net_vary_after(net, i, ex);
 }
 
-static ct_status run_step(void *ctx, ct_step *s, int i)
+static ct_status compute_step(const pass *p, ct_step *s, int i)
 {
-    const pass *p = ctx;
     ct_net *net = p->net;
     ct_exec *ex = p->ex;
     const ct_layer *l = net->layer[s->layer];
@@ -102,7 +109,9 @@ static ct_status run_step(void *ctx, ct_step *s, int i)
         break;
     case CT_STEP_LOSS_DIFF:
         diff = &net->blob[s->blob]->diff;
-        status = dev->math->set(ex->stream, ct_tensor_count(diff), s->value, diff->data);
+        status = dev->math->set(ex->stream, ct_tensor_count(diff),
+                                s->value * ((ex->loss_scale > 0.0f) ? ex->loss_scale : 1.0f),
+                                diff->data);
         break;
     case CT_STEP_READY:
     case CT_STEP_WAIT:
@@ -110,6 +119,23 @@ static ct_status run_step(void *ctx, ct_step *s, int i)
     }
     s->polls = (int)(ex->n_poll - polls);
     if ((start > 0) && (status == CT_OK)) status = trace_step(net, ex, s, start);
+    return status;
+}
+
+/* With a name for profilers, and marks where the device is timed. */
+static ct_status run_step(void *ctx, ct_step *s, int i)
+{
+    const pass *p = ctx;
+    const ct_device *dev = p->net->options.dev;
+    ct_status status;
+
+    if (dev->marks == NULL) return compute_step(p, s, i);
+    if (p->marked) CT_TRY(ct_step_clock_mark(p->net, p->ex, p->first + i, false));
+    dev->marks->range(is_layers(s) ? p->net->layer[s->layer]->name : "gradients");
+    status = compute_step(p, s, i);
+    dev->marks->range(NULL);
+    if (p->marked && (status == CT_OK))
+        status = ct_step_clock_mark(p->net, p->ex, p->first + i, true);
     return status;
 }
 
@@ -165,36 +191,52 @@ static void ended(void *ctx, int i)
     poison_dead(p->net, p->first + i);
 }
 
-static ct_status run_list(pass *p, ct_step *list, int n)
+static ct_status graph_one(void *ctx, int i)
 {
+    const pass *p = ctx;
+
+    return run_step(ctx, &((p->first == 0) ? p->net->forward : p->net->backward)[i], i);
+}
+
+static ct_status graph_call(void *ctx, int i)
+{
+    const pass *p = ctx;
+    const ct_step *s = &((p->first == 0) ? p->net->forward : p->net->backward)[i];
+
+    return (s->kind == CT_STEP_READY) ? ready_param(ctx, s->param) : wait_param(ctx, s->param);
+}
+
+static ct_status give_list(pass *p, ct_step *list, int n)
+{
+    static const ct_graph_hooks graph = { graph_one, graph_call, poll_between };
     ct_step_hooks h = { .run = run_step,
                         .ready = ready_param,
                         .wait = wait_param,
                         .poll = poll_between,
-                        .now = p->net->timing ? now : NULL,
+                        .now = (p->net->timing && !p->marked) ? now : NULL,
                         .ended = ct_net_impl_of(p->net)->poison ? ended : NULL };
+    ct_step_graphs *graphs = ct_net_impl_of(p->net)->graphs;
 
+    /* each step is a graph's part, or can be looked at */
+    if ((graphs != NULL) && !p->net->timing && (ct_trace_start(p->ex->trace) <= 0) &&
+        (p->ex->stream != NULL))
+        return ct_step_graphs_run(graphs, p->ex, p->first == 0, &graph, p);
     return ct_steps_run(list, n, &h, p);
 }
 
-static ct_status sum_loss(const ct_net *net, const ct_exec *ex, double *loss_p)
+static ct_status run_list(pass *p, ct_step *list, int n)
 {
-    const ct_device *dev = net->options.dev;
-    float *host = ct_net_impl_of(net)->loss_host;
-    double loss = 0.0;
+    const ct_mark_ops *marks = p->net->options.dev->marks;
+    ct_status status;
 
-    for (int i = 0; i < net->n_output; i++) {
-        const ct_output *o = &net->output[i];
-        const ct_tensor *t = &net->blob[o->blob]->data;
-        double sum = 0.0;
-
-        if (o->loss_weight == 0.0f) continue;
-        CT_TRY(dev->to_host(ex->stream, host, t->data, ct_tensor_bytes(t)));
-        for (int64_t e = 0; e < ct_tensor_count(t); e++) sum += (double)host[e];
-        loss += (double)o->loss_weight * sum;
-    }
-    *loss_p = loss;
-    return CT_OK;
+    p->marked = ct_step_clock_is_on(p->net, p->ex);
+    if (p->marked && (p->first == 0)) CT_TRY(ct_step_clock_begin(p->net, p->ex));
+    if (marks != NULL) marks->range((p->first == 0) ? "forward" : "backward");
+    status = give_list(p, list, n);
+    if (marks != NULL) marks->range(NULL);
+    if (p->marked && (status == CT_OK))
+        status = ct_step_clock_take(p->net, p->ex, list, n, p->first);
+    return status;
 }
 
 /* Version numbers of caches, and the place of buffers whose place depends on the direction. */
@@ -220,7 +262,7 @@ static ct_status check_runnable(const ct_net *net)
     return CT_OK;
 }
 
-ct_status ct_net_forward(ct_net *net, ct_exec *ex, double *loss_p)
+ct_status ct_net_forward_begin(ct_net *net, ct_exec *ex)
 {
     pass p = { .net = net, .ex = ex };
 
@@ -232,14 +274,26 @@ ct_status ct_net_forward(ct_net *net, ct_exec *ex, double *loss_p)
     prepare(net, true);
     ct_net_again_reset(net);
     if (ct_net_impl_of(net)->poison) poison_all(net);
+    CT_TRY(ct_net_report_begin(net, ex));
     CT_TRY(run_list(&p, net->forward, net->n_forward));
     ct_net_vary_exec(net, -1, ex);
-    return (loss_p != NULL) ? sum_loss(net, ex, loss_p) : CT_OK;
+    return ct_net_report_send(net, ex);
+}
+
+ct_status ct_net_forward_end(ct_net *net, ct_exec *ex, double *loss_p)
+{
+    return ct_net_report_take(net, ex, loss_p);
+}
+
+ct_status ct_net_forward(ct_net *net, ct_exec *ex, double *loss_p)
+{
+    CT_TRY(ct_net_forward_begin(net, ex));
+    return ct_net_forward_end(net, ex, loss_p);
 }
 
 ct_status ct_net_backward(ct_net *net, ct_exec *ex, ct_ready_fn ready, void *ready_ctx)
 {
-    pass p = { net, ex, net->n_forward, ready, ready_ctx };
+    pass p = { net, ex, net->n_forward, ready, ready_ctx, false };
 
     CT_TRY(check_runnable(net));
     if (ct_net_impl_of(net)->forward_only)

@@ -486,6 +486,9 @@ const ct_meaning ct_meaning_table[] = {
       "Gradients are scaled down where their global norm exceeds this; below 0: never." },
     { "SolverParameter.comm", "Cortado: how gradients travel between ranks." },
     { "SolverParameter.compression", "Cortado: how gradients are compressed on the way." },
+    { "SolverParameter.cuda_graph", "Cortado: GPUs are given runs of layers as one, recorded in "
+                                    "the second step; false: kernel by "
+                                    "kernel." },
     { "SolverParameter.debug_info", "Taken with a warning, and without effect." },
     { "SolverParameter.delta", "Keeps divisors from 0 in all types but SGD, Nesterov and LARS." },
     { "SolverParameter.deterministic",
@@ -503,6 +506,11 @@ const ct_meaning ct_meaning_table[] = {
       "false: Caffe's `comm { overlap: false }`, where that is not given." },
     { "SolverParameter.local_gw_ratio",
       "LARS: a layer moves by this share of its weights' norm, at a rate of 1." },
+    { "SolverParameter.loss_scale",
+      "Cortado: what the loss is multiplied with at the start of a run with `precision: FP16`, a "
+      "power of two; a step whose gradients are not finite changes no weight and halves it." },
+    { "SolverParameter.loss_scale_window",
+      "Cortado: steps with finite gradients after which `loss_scale` doubles; 0: it never does." },
     { "SolverParameter.lr_policy",
       "How the rate changes: `fixed`, `step`, `exp`, `inv`, "
       "`multistep`, `poly`, `sigmoid`, `cosine`, `multifixed`, `plateau`." },
@@ -522,7 +530,10 @@ const ct_meaning ct_meaning_table[] = {
     { "SolverParameter.precision",
       "Cortado: operands of convolutions and products, and values between layers that take them, "
       "as `F32`, or rounded to `BF16` and added up in f32: less memory, and faster where the "
-      "processor has the instruction; weights, their gradients and snapshots stay f32." },
+      "processor has the instruction; weights, their gradients and snapshots stay f32. On GPUs "
+      "operands alone are rounded, and there are `TF32` (10 bits behind the point) and `FP16` "
+      "(with "
+      "`loss_scale`)." },
     { "SolverParameter.rampup_interval",
       "NVIDIA: iterations in which the rate rises from `rampup_lr` to `base_lr`; 0: none." },
     { "SolverParameter.rampup_lr", "Rate at the start of `rampup_interval`." },

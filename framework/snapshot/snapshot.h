@@ -45,6 +45,8 @@ typedef struct ct_snapshot_state { /* what a set holds besides weights */
     int64_t lr_step;         /* Caffe's current_step                                   */
     double least_loss;       /* of lr_policy plateau; CT_NO_LEAST_LOSS: none seen      */
     int64_t last_event;      /* likewise                                               */
+    double loss_scale;       /* of precision FP16; 0: none                             */
+    int64_t good_steps;      /* likewise: since it last changed                        */
     bool foreign;           /* read from a solver state of Caffe: seed, batch, losses are unknown */
     const char *provenance; /* JSON; NULL: none                                       */
     const char *plan;       /* rows of engines, framework/net/engine_plan.h; NULL: none */

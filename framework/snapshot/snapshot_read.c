@@ -76,6 +76,13 @@ static ct_status get_scalars(ct_h5_reader *r, ct_snapshot_state *state)
         CT_TRY(ct_h5_get_doubles(r, "/minimum_loss", 1, &state->least_loss, &n_least));
         CT_TRY(ct_h5_get_int(r, "/iter_last_event", &state->last_event));
     }
+    state->loss_scale = 0.0;
+    if (ct_h5_has(r, "/loss_scale")) {
+        int64_t n_scale = 0;
+
+        CT_TRY(ct_h5_get_doubles(r, "/loss_scale", 1, &state->loss_scale, &n_scale));
+        CT_TRY(ct_h5_get_int(r, "/good_steps", &state->good_steps));
+    }
     if ((n_rank < 1) || (n_rank > INT32_MAX) || (next < 0) || (next > n_loss))
         return CT_FAIL(CT_ERR_DATA, "solverstate: %" PRId64 " ranks, loss %" PRId64 " of %" PRId64,
                        n_rank, next, n_loss);

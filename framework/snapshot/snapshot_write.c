@@ -182,6 +182,10 @@ static ct_status put_scalars(const set_writer *s, ct_h5_writer *w)
         CT_TRY(ct_h5_put_doubles(w, "/minimum_loss", &state->least_loss, 1));
         CT_TRY(ct_h5_put_int(w, "/iter_last_event", state->last_event));
     }
+    if (state->loss_scale > 0.0) {
+        CT_TRY(ct_h5_put_doubles(w, "/loss_scale", &state->loss_scale, 1));
+        CT_TRY(ct_h5_put_int(w, "/good_steps", state->good_steps));
+    }
     if (state->provenance != NULL) CT_TRY(ct_h5_put_text(w, "/provenance", state->provenance));
     if (state->plan != NULL) CT_TRY(ct_h5_put_text(w, CT_STATE_PLAN, state->plan));
     return CT_OK;

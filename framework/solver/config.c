@@ -77,6 +77,24 @@ static ct_status check_rates(const ct_solver_text *t)
     return check_regularization(t);
 }
 
+/* Powers of two divide without rounding, so that scaling itself changes no bit. */
+static ct_status check_loss_scale(const ct_solver_text *t)
+{
+    const Ct__SolverParameter *p = t->p;
+    int exponent;
+
+    if (!(p->loss_scale > 0.0f) || (frexpf(p->loss_scale, &exponent) != 0.5f))
+        return CT_FAIL(CT_ERR_CONFIG, "%s: loss_scale is %g, needs a power of two",
+                       CT_SOLVER_AT(t, loss_scale), (double)p->loss_scale);
+    CT_TRY(at_least(t, &p->loss_scale_window, "loss_scale_window", 0));
+    /* what codecs leave behind would keep the infinities of a step that changes nothing */
+    if ((p->precision == CT__SOLVER_PARAMETER__PRECISION__FP16) && (p->compression != NULL) &&
+        (p->compression->type != CT__COMPRESSION_PARAMETER__TYPE__NONE))
+        return CT_FAIL(CT_ERR_CONFIG, "%s: precision FP16 and compression do not go together",
+                       CT_SOLVER_AT(t, precision));
+    return CT_OK;
+}
+
 static ct_status check_average(const ct_solver_text *t)
 {
     const Ct__WeightAverageParameter *a = t->p->average;
@@ -98,6 +116,7 @@ ct_status ct_solver_check(const Ct__SolverParameter *p, const struct ct_source_m
     CT_TRY(check_counts(t));
     CT_TRY(check_rates(t));
     CT_TRY(check_average(t));
+    CT_TRY(check_loss_scale(t));
     if ((p->snapshot_prefix == NULL) && (p->snapshot > 0))
         return CT_FAIL(CT_ERR_CONFIG, "%s: snapshot is %d, but snapshot_prefix is not set",
                        CT_SOLVER_AT(t, snapshot), p->snapshot);

@@ -39,6 +39,8 @@ static void fill_state(ct_solver *s, ct_snapshot_state *state)
                                            : ct_learning_rate_step(s->param, s->iteration),
         .least_loss = s->plateau.begun ? s->plateau.least : CT_NO_LEAST_LOSS,
         .last_event = s->plateau.event,
+        .loss_scale = s->step.loss_scale.on ? (double)s->step.loss_scale.scale : 0.0,
+        .good_steps = s->step.loss_scale.good,
         .provenance = s->options.provenance,
         .n_loss = s->n_loss,
         .next_loss = s->next_loss,
@@ -115,6 +117,10 @@ static void take_state(ct_solver *s, const ct_snapshot_state *state)
                                .least = state->least_loss,
                                .event = state->last_event,
                                .step = state->lr_step };
+    if (s->step.loss_scale.on && (state->loss_scale > 0.0)) {
+        s->step.loss_scale.scale = (float)state->loss_scale;
+        s->step.loss_scale.good = state->good_steps;
+    }
     if (s->param->random_seed < 0) {
         s->seed = state->seed;
     } else if (state->seed != s->seed) {

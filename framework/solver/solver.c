@@ -69,6 +69,8 @@ static ct_status agree_seed(ct_solver *s)
         .hook_ctx = x->ctx,
         .trace = s->options.trace,
     };
+    if ((s->dev->graph != NULL) && s->net->options.graph)
+        CT_TRY(s->dev->graph->stream_open(&s->exec.stream));
     return CT_OK;
 }
 

@@ -24,6 +24,12 @@ static bool clips(const ct_train_step *t)
     return (t->param->clip_gradients >= 0.0f) && ((c == NULL) || !(c->local_clip > 0.0f));
 }
 
+/* No weight may change before all gradients are known. */
+static bool waits_for_all(const ct_train_step *t)
+{
+    return clips(t) || t->loss_scale.on;
+}
+
 static bool absorbed(const ct_train_step *t, int param)
 {
     return (t->exchange->absorbed != NULL) && t->exchange->absorbed(t->exchange->ctx, param);
@@ -186,24 +192,35 @@ static ct_status on_landed(void *ctx, int first, int n)
             return CT_FAIL(CT_ERR_ARG, "the gradient of %s landed twice", t->net->param[i].key);
         t->landed[i] = true;
     }
-    return clips(t) ? CT_OK : update_range(t, first, n);
+    return waits_for_all(t) ? CT_OK : update_range(t, first, n);
 }
 
-/* The norm of the summed gradient before it is divided by iter_size, as Caffe takes it. Padding is
- * zero, so the arena is summed in one go. */
-static ct_status clip_scale(const ct_train_step *t, float *scale_p)
+/* The norm of the summed gradient before it is divided by iter_size, as Caffe takes it, without the
+ * loss's scale. Padding is zero, so the arena is summed in one go. */
+static ct_status gradient_norm(const ct_train_step *t, double *norm_p)
 {
     const ct_net *net = t->net;
-    double limit = (double)t->param->clip_gradients, sumsq = 0.0, norm;
+    double sumsq = 0.0;
 
     CT_TRY(
         net->options.dev->math->sumsq(t->exec->stream, net->grad_count, net->grad_arena, &sumsq));
-    norm = sqrt(sumsq);
-    if (!(norm > limit)) return CT_OK;
-    CT_INFO("Gradient clipping: scaling down gradients (L2 norm %g > %g) by scale factor %g", norm,
-            limit, limit / norm);
-    *scale_p *= (float)(limit / norm);
+    *norm_p = sqrt(sumsq) / (double)t->loss_scale.scale;
     return CT_OK;
+}
+
+/* All gradients are there: the update, unless 16 bits were too few for one of them. */
+static ct_status update_all(ct_train_step *t)
+{
+    double limit = (double)t->param->clip_gradients, norm;
+
+    CT_TRY(gradient_norm(t, &norm));
+    if (!ct_loss_scale_step(&t->loss_scale, t->iteration, isfinite(norm))) return CT_OK;
+    if (clips(t) && (norm > limit)) {
+        CT_INFO("Gradient clipping: scaling down gradients (L2 norm %g > %g) by scale factor %g",
+                norm, limit, limit / norm);
+        t->scale *= (float)(limit / norm);
+    }
+    return update_range(t, 0, t->net->n_param);
 }
 
 ct_status ct_train_step_settle(ct_train_step *t)
@@ -214,10 +231,7 @@ ct_status ct_train_step_settle(ct_train_step *t)
     beat(t, "exchange of gradients and update");
     CT_TRY(t->exchange->finish(t->exchange->ctx, on_landed, t));
     ct_trace_end(t->exec->trace, start, CT_TRACE_WAIT, NULL, NULL);
-    if (clips(t)) {
-        CT_TRY(clip_scale(t, &t->scale));
-        CT_TRY(update_range(t, 0, t->net->n_param));
-    }
+    if (waits_for_all(t)) CT_TRY(update_all(t));
     t->open = false;
     ct_net_weights_changed(t->net);
     return CT_OK;
@@ -231,8 +245,8 @@ static ct_status on_ready(void *ctx, int param)
     const ct_param *p = &t->net->param[param];
 
     if ((t->owed != NULL) && p->learns)
-        CT_TRY(t->net->options.dev->math->axpy(t->exec->stream, p->count, 1.0f, t->owed + p->offset,
-                                               ct_blob_diff(&p->blob)));
+        CT_TRY(t->net->options.dev->math->axpy(t->exec->stream, p->count, t->loss_scale.scale,
+                                               t->owed + p->offset, ct_blob_diff(&p->blob)));
     return t->exchange->ready(t->exchange->ctx, param);
 }
 
@@ -268,7 +282,7 @@ static ct_status begin(ct_train_step *t, int64_t iteration, double rate)
     CT_TRY(ct_train_step_settle(t));
     t->iteration = iteration;
     t->rate = rate;
-    t->scale = 1.0f / (float)t->param->iter_size;
+    t->scale = 1.0f / ((float)t->param->iter_size * t->loss_scale.scale);
     CT_TRY(t->exchange->begin(t->exchange->ctx, iteration, t->scale, (float)rate));
     memset(t->landed, 0, (size_t)t->net->n_param * sizeof(*t->landed));
     return CT_OK;
@@ -277,25 +291,31 @@ static ct_status begin(ct_train_step *t, int64_t iteration, double rate)
 ct_status ct_train_step_run(ct_train_step *t, int64_t iteration, double rate, double *loss_p)
 {
     int n = t->param->iter_size;
-    double loss = 0.0;
+    double loss = 0.0, one = 0.0;
 
     for (int i = 0; i < n; i++) {
         bool last = (i == n - 1);
-        double one = 0.0;
 
         t->exec->micro_step = iteration * n + i;
         t->exec->accumulate = (i > 0);
+        t->exec->loss_scale = t->loss_scale.scale;
         beat(t, "forward");
-        CT_TRY(ct_net_forward(t->net, t->exec, &one));
-        loss += one;
+        CT_TRY(ct_net_forward_begin(t->net, t->exec));
         if (i == 0) CT_TRY(begin(t, iteration, rate));
         if (last && (t->look != NULL)) CT_TRY(t->look(t->hook_ctx));
         beat(t, "backward");
         CT_TRY(ct_net_backward(t->net, t->exec, last ? on_ready : NULL, t));
+        /* a device has all of the step to do by now, so waiting for its loss leaves no gap */
+        if (!last) {
+            CT_TRY(ct_net_forward_end(t->net, t->exec, &one));
+            loss += one;
+        }
     }
     drop_owed(t);
     t->open = true;
     if (!t->forward_overlap) CT_TRY(ct_train_step_settle(t));
+    CT_TRY(ct_net_forward_end(t->net, t->exec, &one));
+    loss += one;
     /* what still travels arrives before its first reader looks */
     ct_net_weights_changed(t->net);
     *loss_p = loss / n;
@@ -322,8 +342,9 @@ ct_status ct_train_step_open(ct_train_step *t)
     const Ct__WeightAverageParameter *average = t->param->average;
     const ct_net *net = t->net;
 
+    t->loss_scale = ct_loss_scale_open(t->param);
     t->forward_overlap =
-        (t->exchange->n_rank > 1) && comm->overlap && comm->forward_overlap && !clips(t);
+        (t->exchange->n_rank > 1) && comm->overlap && comm->forward_overlap && !waits_for_all(t);
     t->landed = calloc((size_t)net->n_param + 1, sizeof(*t->landed));
     if (t->landed == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a training step");
     for (int i = 0; i < t->rule->n_state; i++) CT_TRY(add_history(t, t->rule->state_name[i]));

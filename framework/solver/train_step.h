@@ -11,6 +11,7 @@
 
 #include "framework/net/net.h"
 #include "framework/solver/exchange.h"
+#include "framework/solver/loss_scale.h"
 #include "framework/solver/update_rule.h"
 #include "framework/solver/solver.h"
 #include "framework/solver/update_all.h"
@@ -41,6 +42,8 @@ typedef struct ct_train_step {
     float *average;     /* one of them, or NULL */
     bool *landed;       /* [n_param] updated since the gradients left */
     ct_update_plan all; /* many parameters in one pass; empty: one by one */
+
+    ct_loss_scale loss_scale;
 
     /* of the gradients on their way */
     bool open;

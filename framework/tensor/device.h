@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "framework/base/status.h"
 
@@ -19,6 +20,25 @@ typedef enum { CT_DEVICE_CPU, CT_DEVICE_CUDA } ct_device_kind;
 
 struct ct_math_ops;
 typedef void *ct_stream; /* a device's queue of work; NULL: the default one, always on the CPU */
+
+/** Work of a stream that is recorded once and given again as one. While it is recorded nothing
+ *  runs, and nothing may wait for the stream. */
+typedef struct ct_graph_ops {
+    ct_status (*stream_open)(
+        ct_stream *st_p); /* a stream that can be recorded, the same each time */
+    ct_status (*begin)(ct_stream st);
+    ct_status (*end)(ct_stream st, void **graph_p); /* an error where something could not be */
+    ct_status (*run)(ct_stream st, void *graph);
+    void (*release)(void *graph);
+    int64_t (*waits)(void); /* how often this process has waited for the device so far */
+} ct_graph_ops;
+
+/** Moments of a stream, and names for what profilers show. */
+typedef struct ct_mark_ops {
+    ct_status (*mark)(ct_stream st, int slot); /* the stream gets here; slots count from 0 */
+    ct_status (*between)(int from, int to, double *seconds_p); /* of two that were passed */
+    void (*range)(const char *name); /* what the host gives from here on; NULL: the last ends */
+} ct_mark_ops;
 
 typedef struct ct_device {
     const char *name; /* "cpu", "cuda" */
@@ -41,6 +61,12 @@ typedef struct ct_device {
     ct_status (*copy_begin)(ct_stream st, void *host, void *data, size_t bytes, bool down,
                             void **ticket_p);
     ct_status (*copy_done)(void *ticket, bool wait, bool *done_p); /* where done, it is gone */
+    /** As from_host, but the host block may be used again at once, and nobody waits for the stream:
+     *  bytes go to pinned memory first, up beside what the device computes, and to their place in
+     *  the order of the stream. NULL: from_host is as good. */
+    ct_status (*upload)(ct_stream st, void *data, const void *host, size_t bytes);
+    const ct_graph_ops *graph; /* NULL: none */
+    const ct_mark_ops *marks;  /* NULL: none */
 } ct_device;
 
 const ct_device *ct_device_cpu(void);

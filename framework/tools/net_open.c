@@ -44,6 +44,7 @@ void ct_net_options_fill(const ct_call *call, const ct_config *c, ct_phase phase
     out->env.global_batch_size = s->global_batch_size;
     out->no_fuse = (s->fuse == 0);
     out->recompute = (s->recompute != 0);
+    out->graph = (s->cuda_graph != 0);
     out->env.deterministic = (s->deterministic != 0);
     out->env.winograd = s->winograd;
     out->env.precision = s->precision;
@@ -52,10 +53,15 @@ void ct_net_options_fill(const ct_call *call, const ct_config *c, ct_phase phase
 const char *ct_precision_text(const ct_net *net)
 {
     const ct_device *dev = net->options.dev;
+    Ct__SolverParameter__Precision precision = net->options.env.precision;
 
-    if ((net->options.env.precision != CT__SOLVER_PARAMETER__PRECISION__BF16) ||
-        ((dev != NULL) && (dev->kind != CT_DEVICE_CPU)))
-        return "F32";
+    if (precision == CT__SOLVER_PARAMETER__PRECISION__F32) return "F32";
+    if (precision == CT__SOLVER_PARAMETER__PRECISION__TF32)
+        return "TF32: operands of products are rounded to 10 bits behind the point";
+    if (precision == CT__SOLVER_PARAMETER__PRECISION__FP16)
+        return "FP16: operands of products are rounded to f16, sums are f32, the loss is scaled";
+    if ((dev != NULL) && (dev->kind != CT_DEVICE_CPU))
+        return "BF16: operands of products are rounded to bf16, sums are f32";
     return ct_simd_has_bf16() ? "BF16: operands of products are pairs of bf16 (AVX512_BF16)"
                               : "BF16: operands of products are rounded (no instruction for bf16)";
 }

@@ -49,6 +49,7 @@ extern const ct_layer_form ct_cuda_roi_pooling;
 extern const ct_layer_form ct_cuda_sigmoid;
 extern const ct_layer_form ct_cuda_sigmoid_loss;
 extern const ct_layer_form ct_cuda_smooth_l1_loss;
+extern const ct_layer_form ct_cuda_softmax_loss;
 extern const ct_layer_form ct_cuda_swish;
 extern const ct_layer_form ct_cuda_tanh;
 extern const ct_layer_form ct_cuda_threshold;
@@ -98,6 +99,7 @@ extern const ct_layer_form ct_cuda_upsample;
     &ct_cuda_sigmoid, \
     &ct_cuda_sigmoid_loss, \
     &ct_cuda_smooth_l1_loss, \
+    &ct_cuda_softmax_loss, \
     &ct_cuda_swish, \
     &ct_cuda_tanh, \
     &ct_cuda_threshold, \

@@ -4,23 +4,86 @@
 
 #include "framework/math/sigmoid.h"
 
-static ct_status strided(ct_exec *ex, const ct_strided *how, const float *from, float *to)
+/* Axes that lie in one piece on both sides become one. */
+static ct_strided merged(const ct_strided *how)
 {
     ct_strided s = *how;
+
+    s.n = 0;
+    for (int i = 0; i < how->n; i++) {
+        int k = s.n - 1;
+
+        if (how->dim[i] == 1) continue;
+        if ((k >= 0) && (s.from[k] == how->from[i] * how->dim[i]) &&
+            (s.to[k] == how->to[i] * how->dim[i])) {
+            s.dim[k] *= how->dim[i];
+        } else {
+            k = s.n++;
+            s.dim[k] = how->dim[i];
+        }
+        s.from[k] = how->from[i];
+        s.to[k] = how->to[i];
+    }
+    return s;
+}
+
+/* Where element e of the axes but the two skipped begins, on both sides. */
+static __device__ void places(const ct_strided &s, int64_t e, int skip_0, int skip_1, int64_t *a,
+                              int64_t *b)
+{
+    *a = s.from_first;
+    *b = s.to_first;
+    for (int i = s.n - 1; i >= 0; i--) {
+        if ((i == skip_0) || (i == skip_1)) continue;
+        *a += e % s.dim[i] * s.from[i];
+        *b += e % s.dim[i] * s.to[i];
+        e /= s.dim[i];
+    }
+}
+
+#ifdef CT_CUDA_EMULATED
+enum { WORTH_TILES = 2 }; /* so that small tests get there */
+#else
+enum { WORTH_TILES = 8 };
+#endif
+
+/* The axis whose elements are neighbours in `step`, if it is long enough; -1: none. */
+static int dense_axis(const ct_strided &s, const int64_t *step)
+{
+    for (int i = 0; i < s.n; i++) {
+        if ((step[i] == 1) && (s.dim[i] >= WORTH_TILES)) return i;
+    }
+    return -1;
+}
+
+/* Where the two sides are dense along different axes (Permute), tiles of those two. */
+static ct_status strided(ct_exec *ex, const ct_strided *how, const float *from, float *to)
+{
+    ct_strided s = merged(how);
+    int column = dense_axis(s, s.from), row = dense_axis(s, s.to);
     int64_t n = 1;
 
     for (int i = 0; i < s.n; i++) n *= s.dim[i];
+    if ((n > 0) && (column >= 0) && (row >= 0) && (column != row))
+        return ct_cuda_turn(
+            ex->stream, "strided copy", n / s.dim[row] / s.dim[column], s.dim[row], s.dim[column],
+            KERNEL(int64_t e, int64_t r, int64_t c) {
+                int64_t a, b;
+
+                places(s, e, row, column, &a, &b);
+                return from[a + r * s.from[row] + c];
+            },
+            KERNEL(int64_t e, int64_t r, int64_t c, float value) {
+                int64_t a, b;
+
+                places(s, e, row, column, &a, &b);
+                to[b + r + c * s.to[column]] = value;
+            });
     return ct_cuda_map(
         ex->stream, "strided copy", n, KERNEL(int64_t e) {
-            int64_t a = s.from_first, b = s.to_first, rest = e;
+            int64_t a, b;
 
-            for (int i = s.n - 1; i >= 0; i--) {
-                int64_t k = rest % s.dim[i];
-
-                rest /= s.dim[i];
-                a += k * s.from[i];
-                b += k * s.to[i];
-            }
+            places(s, e, -1, -1, &a, &b);
             to[b] = from[a];
         });
 }

@@ -55,27 +55,107 @@ static inline ct_status read_values(ct_exec *ex, const float *values, int64_t n,
     return CT_OK;
 }
 
-/* As ct_loss_labels(), of a blob on the device; the classes go to label, on the device, too.
- * *host_p: the same on the host, until the next use of the pinned block. */
-static inline ct_status read_labels(const ct_layer *l, ct_exec *ex, const ct_loss_rule *rule,
-                                    const ct_blob *from, int64_t n, int64_t per_sample,
-                                    int64_t classes, int32_t *label, int64_t *counted_p,
-                                    const int32_t **host_p)
-{
-    const float *value;
-    void *more;
+/* Where kernels put down what they find wrong: the first place wins. */
+struct fault_word {
+    uint64_t *word;
 
-    CT_TRY(read_values(ex, ct_blob_data(from), n, (size_t)n * sizeof(int32_t), &value, &more));
-    CT_TRY(ct_loss_labels(l, ex, rule, value, n, per_sample, classes, (int32_t *)more, counted_p));
-    if (host_p != NULL) *host_p = (const int32_t *)more;
-    if (n == 0) return CT_OK;
-    return ex->dev->from_host(ex->stream, label, more, (size_t)n * sizeof(*label));
+    __device__ void put(int64_t at, float value) const
+    {
+        uint64_t place = (at < 0x7fffffff) ? (uint64_t)at : 0x7fffffff;
+        uint32_t bits;
+
+        memcpy(&bits, &value, sizeof(bits));
+        (void)atomicMax((unsigned long long *)word,
+                        (unsigned long long)((CT_FAULT_FIRST - place) << 32 | bits));
+    }
+};
+
+/* Before the kernels that check. Where no net reads the word, one of the process's serves, and
+ * checked() waits for it. */
+static inline ct_status check_begin(const ct_instance *in, ct_exec *ex, fault_word *f)
+{
+    f->word = (in->fault.word != NULL) ? in->fault.word
+                                       : (uint64_t *)(ct_cuda_scratch() + CT_CUDA_SCRATCH + 4);
+    if (in->fault.word != NULL) return CT_OK;
+    return ex->dev->zero(ex->stream, f->word, sizeof(*f->word));
 }
 
-/* What backward of a loss multiplies with: the top's diff over the divisor, read where it lies. */
-static __device__ inline float loss_scale(const float *top_diff, double divisor)
+/* Behind them: who tells of what they found. */
+static inline ct_status checked(const ct_layer *l, ct_instance *in, ct_exec *ex,
+                                const fault_word *f, int64_t a, int64_t b,
+                                ct_status (*tell)(const ct_layer *l, const ct_exec *ex, float value,
+                                                  int64_t at, int64_t a, int64_t b))
 {
-    return (top_diff != NULL) ? (float)((double)top_diff[0] / divisor) : 0.0f;
+    uint64_t word;
+    uint32_t bits;
+    float value;
+
+    in->fault.tell = tell;
+    in->fault.a = a;
+    in->fault.b = b;
+    if (in->fault.word != NULL) return CT_OK;
+    CT_TRY(ex->dev->to_host(ex->stream, &word, f->word, sizeof(word)));
+    if (word == 0) return CT_OK;
+    bits = (uint32_t)word;
+    memcpy(&value, &bits, sizeof(value));
+    return tell(l, ex, value, (int64_t)(CT_FAULT_FIRST - (word >> 32)), a, b);
+}
+
+/* As ct_label_class(). */
+static __device__ inline bool class_of(float value, int64_t n, int32_t *class_p)
+{
+    if (!((value >= 0.0f) && (value < (float)n) && (value == floorf(value)))) return false;
+    *class_p = (int32_t)value;
+    return (int64_t)*class_p < n;
+}
+
+/* As ct_loss_labels(), without waiting: classes on the device. What is no class is told of at the
+ * end of the pass, and until then stands as class 0, so that no kernel reads out of bounds. */
+static inline ct_status put_labels(const ct_layer *l, ct_instance *in, ct_exec *ex,
+                                   const ct_loss_rule *rule, const ct_blob *from, int64_t n,
+                                   int64_t per_sample, int64_t classes, int32_t *label)
+{
+    const float *value = ct_blob_data(from);
+    bool has_ignore = (rule != NULL) && rule->has_ignore;
+    float ignore = has_ignore ? (float)rule->ignore : 0.0f;
+    fault_word fault;
+
+    CT_TRY(check_begin(in, ex, &fault));
+    CT_TRY(ct_cuda_map(
+        ex->stream, "labels", n, KERNEL(int64_t i) {
+            int32_t found = (has_ignore && (value[i] == ignore)) ? CT_LABEL_IGNORED : 0;
+
+            if ((found != CT_LABEL_IGNORED) && !class_of(value[i], classes, &found)) {
+                found = 0;
+                fault.put(i, value[i]);
+            }
+            label[i] = found;
+        }));
+    return checked(l, in, ex, &fault, per_sample, classes, ct_label_fail);
+}
+
+/* Whether a divisor depends on labels that the host has not seen, and need not see. */
+static inline bool ct_loss_counts_on_device(const ct_loss_rule *rule, const ct_exec *ex)
+{
+    return rule->has_ignore && (rule->mode == CT__LOSS_PARAMETER__NORMALIZATION_MODE__VALID) &&
+           (ex->sum_ranks == NULL);
+}
+
+/* A divisor that the host knows, or that lies on the device. */
+struct divisor {
+    double known;
+    const double *there;
+
+    __device__ double get() const
+    {
+        return (there != NULL) ? *there : known;
+    }
+};
+
+/* What backward of a loss multiplies with: the top's diff over the divisor, read where it lies. */
+static __device__ inline float loss_scale(const float *top_diff, double by)
+{
+    return (top_diff != NULL) ? (float)((double)top_diff[0] / by) : 0.0f;
 }
 
 #endif

@@ -58,8 +58,8 @@ const ct_layer_form ct_cuda_euclidean_loss = { "EuclideanLoss", NULL, euclidean_
 static ct_status class_labels(const ct_layer *l, ct_instance *in, ct_exec *ex, int64_t n,
                               int64_t classes)
 {
-    CT_TRY(read_labels(l, ex, NULL, in->bottom[1], n, 1, classes, (int32_t *)in->buffer[0].data,
-                       NULL, NULL));
+    CT_TRY(
+        put_labels(l, in, ex, NULL, in->bottom[1], n, 1, classes, (int32_t *)in->buffer[0].data));
     return ct_loss_samples(in, ex, ct_loss_kept(in));
 }
 
@@ -161,27 +161,55 @@ static __device__ bool is_ignored(float t, float above, float below)
     return (t > above) && (t < below);
 }
 
-static ct_status sigmoid_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+static divisor sigmoid_divisor(const ct_layer *l, const ct_instance *in, const ct_exec *ex)
 {
     const ct_sigmoid_loss *s = (const ct_sigmoid_loss *)l->state;
-    const float *x = ct_blob_data(in->bottom[0]), *t = ct_blob_data(in->bottom[1]);
+
+    return { *ct_loss_kept(in),
+             ct_loss_counts_on_device(&s->rule, ex) ? (const double *)in->buffer[0].data : NULL };
+}
+
+/* Targets that count: over the ranks on the host, on one rank where they are. */
+static ct_status find_sigmoid_divisor(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    const ct_sigmoid_loss *s = (const ct_sigmoid_loss *)l->state;
+    const float *t = ct_blob_data(in->bottom[1]);
     float above = s->above, below = s->below;
     int64_t n = count_of(in->bottom[0]);
-    double counted = (double)n;
+    double counted = (double)n, *there = (double *)sigmoid_divisor(l, in, ex).there;
 
+    if (there != NULL)
+        return ct_cuda_sums<1>(
+            ex->stream, "SigmoidCrossEntropyLoss", 1, n,
+            KERNEL(int64_t, int64_t i, double *sum) {
+                *sum += is_ignored(t[i], above, below) ? 0.0 : 1.0;
+            },
+            KERNEL(int64_t, const double *sum) { *there = (*sum < 1.0) ? 1.0 : *sum; });
     if (s->rule.has_ignore)
         CT_TRY(ct_cuda_sum_host(
             ex->stream, "SigmoidCrossEntropyLoss", n,
             KERNEL(int64_t i, double *sum) { *sum += is_ignored(t[i], above, below) ? 0.0 : 1.0; },
             &counted));
-    CT_TRY(ct_loss_divisor(&s->rule, ex, n, (int64_t)counted, dim_of(in->bottom[0], 0),
-                           ct_loss_kept(in)));
-    return put_loss(
-        in, ex, "SigmoidCrossEntropyLoss", n, 1.0 / *ct_loss_kept(in),
-        KERNEL(int64_t i, double *sum) {
+    return ct_loss_divisor(&s->rule, ex, n, (int64_t)counted, dim_of(in->bottom[0], 0),
+                           ct_loss_kept(in));
+}
+
+static ct_status sigmoid_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    const ct_sigmoid_loss *s = (const ct_sigmoid_loss *)l->state;
+    const float *x = ct_blob_data(in->bottom[0]), *t = ct_blob_data(in->bottom[1]);
+    float above = s->above, below = s->below, *top = ct_blob_data(in->top[0]);
+    divisor by;
+
+    CT_TRY(find_sigmoid_divisor(l, in, ex));
+    by = sigmoid_divisor(l, in, ex);
+    return ct_cuda_sums<1>(
+        ex->stream, "SigmoidCrossEntropyLoss", 1, count_of(in->bottom[0]),
+        KERNEL(int64_t, int64_t i, double *sum) {
             if (!is_ignored(t[i], above, below))
                 *sum += (double)(ct_softplus_f32(x[i]) - t[i] * x[i]);
-        });
+        },
+        KERNEL(int64_t, const double *sum) { top[0] = (float)(*sum / by.get()); });
 }
 
 static ct_status sigmoid_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
@@ -190,12 +218,12 @@ static ct_status sigmoid_backward(const ct_layer *l, ct_instance *in, ct_exec *e
     const float *x = ct_blob_data(in->bottom[0]), *t = ct_blob_data(in->bottom[1]);
     const float *weight = ct_blob_diff(in->top[0]);
     float above = s->above, below = s->below, *dx = ct_blob_diff(in->bottom[0]);
-    double divisor = *ct_loss_kept(in);
+    divisor by = sigmoid_divisor(l, in, ex);
 
     if (dx == NULL) return CT_OK;
     return ct_cuda_map(
         ex->stream, "SigmoidCrossEntropyLoss backward", count_of(in->bottom[0]), KERNEL(int64_t i) {
-            float v = loss_scale(weight, divisor) * (ct_sigmoid_f32(x[i]) - t[i]);
+            float v = loss_scale(weight, by.get()) * (ct_sigmoid_f32(x[i]) - t[i]);
 
             dx[i] = is_ignored(t[i], above, below) ? 0.0f : v;
         });

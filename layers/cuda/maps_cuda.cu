@@ -265,7 +265,13 @@ static ct_status dropout_backward(const ct_layer *l, ct_instance *in, ct_exec *e
     return drop(l, in, ex, ct_blob_diff(in->top[0]), ct_blob_diff(in->bottom[0]));
 }
 
-const ct_layer_form ct_cuda_dropout = { "Dropout", NULL, dropout_forward, dropout_backward };
+static bool draws(const Ct__LayerParameter *)
+{
+    return true;
+}
+
+const ct_layer_form ct_cuda_dropout = { "Dropout",        NULL,  dropout_forward,
+                                        dropout_backward, false, draws };
 
 /* ---- LSTMUnit: columns x hidden; x has the four sums `n` apart */
 

@@ -106,28 +106,13 @@ static __device__ bool is_place(float place, int64_t n)
     return (place >= 0.0f) && (place < (float)n) && (place == floorf(place));
 }
 
-/* Refuses places that are none, with the first. */
-static ct_status check_places(const ct_layer *l, const ct_instance *in, ct_exec *ex, int64_t m)
+static ct_status place_fail(const ct_layer *l, const ct_exec *ex, float value, int64_t at,
+                            int64_t m, int64_t)
 {
-    const float *place = ct_blob_data(in->bottom[1]), *host;
-    int64_t n = count_of(in->bottom[1]);
-    double bad;
-    void *more;
-
-    CT_TRY(ct_cuda_sum_host(
-        ex->stream, "Upsample", n,
-        KERNEL(int64_t i, double *sum) { *sum += is_place(place[i], m) ? 0.0 : 1.0; }, &bad));
-    if (bad == 0.0) return CT_OK;
-    CT_TRY(read_values(ex, place, n, 0, &host, &more));
-    for (int64_t i = 0; i < n; i++) {
-        if ((host[i] >= 0.0f) && (host[i] < (float)m) && (host[i] == floorf(host[i]))) continue;
-        return CT_LAYER_FAIL(l, CT_ERR_DATA,
-                             "value %lld of batch %lld has the place %g, planes of the top have "
-                             "%lld: the places come from a pooling of a larger or smaller input",
-                             (long long)i, (long long)ex->micro_step, (double)host[i],
-                             (long long)m);
-    }
-    return CT_OK;
+    return CT_LAYER_FAIL(l, CT_ERR_DATA,
+                         "value %lld of batch %lld has the place %g, planes of the top have "
+                         "%lld: the places come from a pooling of a larger or smaller input",
+                         (long long)at, (long long)ex->micro_step, (double)value, (long long)m);
 }
 
 static ct_status upsample_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
@@ -136,6 +121,7 @@ static ct_status upsample_forward(const ct_layer *l, ct_instance *in, ct_exec *e
     int64_t n = u.h * u.w, m = u.oh * u.ow;
     const float *x = ct_blob_data(in->bottom[0]), *place;
     float *y = ct_blob_data(in->top[0]);
+    fault_word fault;
 
     if (l->n_bottom == 1)
         return ct_cuda_map(
@@ -144,8 +130,8 @@ static ct_status upsample_forward(const ct_layer *l, ct_instance *in, ct_exec *e
 
                 y[e] = x[e / m * n + i * u.w + j];
             });
-    CT_TRY(check_places(l, in, ex, m));
     place = ct_blob_data(in->bottom[1]);
+    CT_TRY(check_begin(in, ex, &fault));
     /* of values with one place the last wins, as on the CPU, since pooling windows may overlap: the
      * top first holds the largest index that has a place, then its value */
     CT_TRY(ct_cuda_map(
@@ -153,8 +139,12 @@ static ct_status upsample_forward(const ct_layer *l, ct_instance *in, ct_exec *e
         KERNEL(int64_t e) { ((int32_t *)y)[e] = -1; }));
     CT_TRY(ct_cuda_map(
         ex->stream, "Upsample", count_of(in->bottom[0]), KERNEL(int64_t e) {
-            (void)atomicMax((int32_t *)y + e / n * m + (int64_t)place[e], (int32_t)(e % n));
+            if (is_place(place[e], m))
+                (void)atomicMax((int32_t *)y + e / n * m + (int64_t)place[e], (int32_t)(e % n));
+            else
+                fault.put(e, place[e]);
         }));
+    CT_TRY(checked(l, in, ex, &fault, m, 0, place_fail));
     return ct_cuda_map(
         ex->stream, "Upsample", count_of(in->top[0]), KERNEL(int64_t e) {
             int32_t k = ((const int32_t *)y)[e];
@@ -185,8 +175,9 @@ static ct_status upsample_backward(const ct_layer *l, ct_instance *in, ct_exec *
             });
     place = ct_blob_data(in->bottom[1]);
     return ct_cuda_map(
-        ex->stream, "Upsample backward", count_of(in->bottom[0]),
-        KERNEL(int64_t e) { dx[e] = dy[e / n * m + (int64_t)place[e]]; });
+        ex->stream, "Upsample backward", count_of(in->bottom[0]), KERNEL(int64_t e) {
+            dx[e] = is_place(place[e], m) ? dy[e / n * m + (int64_t)place[e]] : 0.0f;
+        });
 }
 
 const ct_layer_form ct_cuda_upsample = { "Upsample", NULL, upsample_forward, upsample_backward };

@@ -1,15 +1,117 @@
-/* Losses on a softmax whose formulas are no engine's: InfogainLoss with its matrix as a bottom,
- * FocalLoss. And CenterLoss. */
+/* Losses on a softmax: SoftmaxWithLoss, InfogainLoss with its matrix as a bottom, FocalLoss. And
+ * CenterLoss. The host waits for none of them, but where ignored labels of several ranks count. */
 #include "layers/cuda/layer_cuda.cuh"
 
-/* Sum of f(k, sum) over the positions, on the host: the divisor is known there. */
-template <class F>
-static ct_status sum_positions(const ct_instance *in, ct_exec *ex, F f, double *sum_p)
+/* Behind the labels: ct_loss_label_bytes(). */
+static divisor divisor_of(const ct_instance *in, const ct_exec *ex, const ct_loss_rule *rule)
 {
     const ct_softmax_loss *plan = (const ct_softmax_loss *)in->state;
+    size_t labels = (size_t)(plan->desc.outer * plan->desc.inner) * sizeof(int32_t);
+    const char *there = (const char *)in->buffer[CT_SOFTMAX_LOSS_LABEL].data;
 
-    return ct_cuda_sum_host(ex->stream, "loss", plan->desc.outer * plan->desc.inner, f, sum_p);
+    return { plan->divisor, ct_loss_counts_on_device(rule, ex)
+                                ? (const double *)(there + ct_align_up(labels))
+                                : NULL };
 }
+
+/* Labels that count: over the ranks on the host, on one rank where they are. */
+static ct_status find_divisor(ct_instance *in, ct_exec *ex, const ct_loss_rule *rule)
+{
+    ct_softmax_loss *plan = (ct_softmax_loss *)in->state;
+    const int32_t *label = (const int32_t *)in->buffer[CT_SOFTMAX_LOSS_LABEL].data;
+    int64_t n = plan->desc.outer * plan->desc.inner;
+    double *there = (double *)divisor_of(in, ex, rule).there, counted = (double)n;
+
+    if (there != NULL)
+        return ct_cuda_sums<1>(
+            ex->stream, "labels", 1, n,
+            KERNEL(int64_t, int64_t i, double *sum) { *sum += (label[i] >= 0) ? 1.0 : 0.0; },
+            KERNEL(int64_t, const double *sum) { *there = (*sum < 1.0) ? 1.0 : *sum; });
+    if (rule->has_ignore && (rule->mode == CT__LOSS_PARAMETER__NORMALIZATION_MODE__VALID))
+        CT_TRY(ct_cuda_sum_host(
+            ex->stream, "labels", n,
+            KERNEL(int64_t i, double *sum) { *sum += (label[i] >= 0) ? 1.0 : 0.0; }, &counted));
+    return ct_loss_divisor(rule, ex, n, (int64_t)counted, plan->desc.outer, &plan->divisor);
+}
+
+/* Labels, divisor, softmax; then the top is the sum of f(k, sum) over the positions, divided. */
+template <class F>
+static ct_status softmax_loss(const ct_layer *l, ct_instance *in, ct_exec *ex,
+                              const ct_loss_rule *rule, F f)
+{
+    const ct_softmax_loss *plan = (const ct_softmax_loss *)in->state;
+    float *prob = (float *)in->buffer[CT_SOFTMAX_LOSS_PROB].data, *top = ct_blob_data(in->top[0]);
+    int64_t n = plan->desc.outer * plan->desc.inner, samples = dim_of(in->bottom[1], 0);
+    divisor by;
+
+    CT_TRY(put_labels(l, in, ex, rule, in->bottom[1], n, (samples > 0) ? n / samples : 1,
+                      plan->desc.classes, (int32_t *)in->buffer[CT_SOFTMAX_LOSS_LABEL].data));
+    CT_TRY(find_divisor(in, ex, rule));
+    by = divisor_of(in, ex, rule);
+    CT_TRY(plan->engine->forward(&plan->desc, ex, ct_blob_data(in->bottom[0]), prob));
+    CT_TRY(ct_cuda_sums<1>(
+        ex->stream, "loss", 1, n, KERNEL(int64_t, int64_t k, double *sum) { f(k, sum); },
+        KERNEL(int64_t, const double *sum) { top[0] = (float)(*sum / by.get()); }));
+    if (l->n_top < 2) return CT_OK;
+    return ex->dev->copy(ex->stream, ct_blob_data(in->top[1]), prob,
+                         ct_tensor_bytes(&in->bottom[0]->data));
+}
+
+/* Of a loss on a softmax: what its kernels read. */
+typedef struct scores {
+    ct_softmax_desc d;
+    const float *prob;
+    const int32_t *label;
+} scores;
+
+static scores scores_of(const ct_instance *in)
+{
+    return { ((const ct_softmax_loss *)in->state)->desc,
+             (const float *)in->buffer[CT_SOFTMAX_LOSS_PROB].data,
+             (const int32_t *)in->buffer[CT_SOFTMAX_LOSS_LABEL].data };
+}
+
+/* The probability of the label at position k, which is not ignored; NaN stays NaN. */
+static __device__ float label_prob(const scores &f, int64_t k)
+{
+    float p = f.prob[(k / f.d.inner * f.d.classes + f.label[k]) * f.d.inner + k % f.d.inner];
+
+    return (p < FLT_MIN) ? FLT_MIN : p;
+}
+
+/* ---- SoftmaxWithLoss */
+
+static ct_status softmax_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    scores f = scores_of(in);
+
+    return softmax_loss(
+        l, in, ex, (const ct_loss_rule *)l->state, KERNEL(int64_t k, double *sum) {
+            if (f.label[k] != CT_LABEL_IGNORED) *sum -= (double)logf(label_prob(f, k));
+        });
+}
+
+static ct_status softmax_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    scores f = scores_of(in);
+    divisor by = divisor_of(in, ex, (const ct_loss_rule *)l->state);
+    const float *weight = ct_blob_diff(in->top[0]);
+    float *dx = ct_blob_diff(in->bottom[0]);
+
+    if (dx == NULL) return CT_OK;
+    return ct_cuda_map(
+        ex->stream, "SoftmaxWithLoss backward", f.d.outer * f.d.classes * f.d.inner,
+        KERNEL(int64_t i) {
+            int64_t c = i / f.d.inner % f.d.classes;
+            int32_t y = f.label[i / (f.d.inner * f.d.classes) * f.d.inner + i % f.d.inner];
+            float off = f.prob[i] - ((c == y) ? 1.0f : 0.0f);
+
+            dx[i] = (y == CT_LABEL_IGNORED) ? 0.0f : loss_scale(weight, by.get()) * off;
+        });
+}
+
+const ct_layer_form ct_cuda_softmax_loss = { "SoftmaxWithLoss", NULL, softmax_forward,
+                                             softmax_backward };
 
 /* ---- InfogainLoss */
 
@@ -21,28 +123,14 @@ static bool infogain_can(const Ct__LayerParameter *p)
     return p->n_bottom > 2;
 }
 
-typedef struct infogain {
-    ct_softmax_desc d;
-    const float *matrix, *prob;
-    const int32_t *label;
-} infogain;
-
-static infogain infogain_of(const ct_instance *in)
+static ct_status infogain_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
-    return { ((const ct_softmax_loss *)in->state)->desc, ct_blob_data(in->bottom[2]),
-             (const float *)in->buffer[CT_SOFTMAX_LOSS_PROB].data,
-             (const int32_t *)in->buffer[CT_SOFTMAX_LOSS_LABEL].data };
-}
+    scores f = scores_of(in);
+    const float *matrix = ct_blob_data(in->bottom[2]);
 
-static ct_status infogain_sum(const ct_layer *l, ct_instance *in, ct_exec *ex, double *sum_p)
-{
-    infogain f = infogain_of(in);
-
-    (void)l;
-    return sum_positions(
-        in, ex,
-        KERNEL(int64_t k, double *sum) {
-            const float *row = f.matrix + f.label[k] * f.d.classes;
+    return softmax_loss(
+        l, in, ex, (const ct_loss_rule *)l->state, KERNEL(int64_t k, double *sum) {
+            const float *row = matrix + f.label[k] * f.d.classes;
             const float *prob = f.prob + k / f.d.inner * f.d.classes * f.d.inner + k % f.d.inner;
 
             if (f.label[k] == CT_LABEL_IGNORED) return;
@@ -51,32 +139,25 @@ static ct_status infogain_sum(const ct_layer *l, ct_instance *in, ct_exec *ex, d
 
                 *sum -= (double)row[c] * log((p < LEAST) ? LEAST : p);
             }
-        },
-        sum_p);
-}
-
-static ct_status infogain_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
-{
-    return ct_softmax_loss_forward(l, in, ex, (const ct_loss_rule *)l->state, infogain_sum);
+        });
 }
 
 /* p_c sum_k H[label][k] - H[label][c] */
 static ct_status infogain_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
-    infogain f = infogain_of(in);
-    double divisor = ((const ct_softmax_loss *)in->state)->divisor;
-    const float *weight = ct_blob_diff(in->top[0]);
+    scores f = scores_of(in);
+    divisor by = divisor_of(in, ex, (const ct_loss_rule *)l->state);
+    const float *matrix = ct_blob_data(in->bottom[2]), *weight = ct_blob_diff(in->top[0]);
     float *dx = ct_blob_diff(in->bottom[0]);
     float *total = (float *)in->buffer[CT_SOFTMAX_LOSS_SCRATCH].data;
 
-    (void)l;
     if (dx == NULL) return CT_OK;
     CT_TRY(ct_cuda_map(
         ex->stream, "InfogainLoss backward", f.d.outer * f.d.inner, KERNEL(int64_t k) {
             double sum = 0.0;
 
             for (int64_t c = 0; (f.label[k] != CT_LABEL_IGNORED) && (c < f.d.classes); c++)
-                sum += (double)f.matrix[f.label[k] * f.d.classes + c];
+                sum += (double)matrix[f.label[k] * f.d.classes + c];
             total[k] = (float)sum;
         }));
     return ct_cuda_map(
@@ -85,9 +166,9 @@ static ct_status infogain_backward(const ct_layer *l, ct_instance *in, ct_exec *
             int64_t c = i / f.d.inner % f.d.classes;
             int64_t k = i / (f.d.inner * f.d.classes) * f.d.inner + i % f.d.inner;
             int32_t y = f.label[k];
-            float h = (y == CT_LABEL_IGNORED) ? 0.0f : f.matrix[y * f.d.classes + c];
+            float h = (y == CT_LABEL_IGNORED) ? 0.0f : matrix[y * f.d.classes + c];
 
-            dx[i] = loss_scale(weight, divisor) * (f.prob[i] * total[k] - h);
+            dx[i] = loss_scale(weight, by.get()) * (f.prob[i] * total[k] - h);
         });
 }
 
@@ -98,9 +179,7 @@ const ct_layer_form ct_cuda_infogain_loss = { "InfogainLoss", infogain_can, info
 
 typedef struct focal {
     double alpha, gamma;
-    ct_softmax_desc d;
-    const float *prob;
-    const int32_t *label;
+    scores s;
 } focal;
 
 static focal focal_of(const ct_layer *l, const ct_instance *in)
@@ -108,39 +187,21 @@ static focal focal_of(const ct_layer *l, const ct_instance *in)
     const Ct__FocalLossParameter *p = l->param->focal_loss_param;
 
     return { (p != NULL) ? (double)p->alpha : 0.25, (p != NULL) ? (double)p->gamma : 2.0,
-             ((const ct_softmax_loss *)in->state)->desc,
-             (const float *)in->buffer[CT_SOFTMAX_LOSS_PROB].data,
-             (const int32_t *)in->buffer[CT_SOFTMAX_LOSS_LABEL].data };
-}
-
-/* The probability of the label at position k, which is not ignored; NaN stays NaN. */
-static __device__ double label_prob(const focal &f, int64_t k)
-{
-    double p =
-        (double)f.prob[(k / f.d.inner * f.d.classes + f.label[k]) * f.d.inner + k % f.d.inner];
-
-    return (p < (double)FLT_MIN) ? (double)FLT_MIN : p;
-}
-
-static ct_status focal_sum(const ct_layer *l, ct_instance *in, ct_exec *ex, double *sum_p)
-{
-    focal f = focal_of(l, in);
-
-    return sum_positions(
-        in, ex,
-        KERNEL(int64_t k, double *sum) {
-            double p;
-
-            if (f.label[k] == CT_LABEL_IGNORED) return;
-            p = label_prob(f, k);
-            *sum -= f.alpha * pow(1.0 - p, f.gamma) * log(p);
-        },
-        sum_p);
+             scores_of(in) };
 }
 
 static ct_status focal_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
-    return ct_softmax_loss_forward(l, in, ex, (const ct_loss_rule *)l->state, focal_sum);
+    focal f = focal_of(l, in);
+
+    return softmax_loss(
+        l, in, ex, (const ct_loss_rule *)l->state, KERNEL(int64_t k, double *sum) {
+            double p;
+
+            if (f.s.label[k] == CT_LABEL_IGNORED) return;
+            p = (double)label_prob(f.s, k);
+            *sum -= f.alpha * pow(1.0 - p, f.gamma) * log(p);
+        });
 }
 
 /* The loss's slope along the score of a class is this times ([class is the label] - p_class). */
@@ -148,8 +209,8 @@ static __device__ double focal_slope(const focal &f, int64_t k)
 {
     double p, rest;
 
-    if (f.label[k] == CT_LABEL_IGNORED) return 0.0;
-    p = label_prob(f, k);
+    if (f.s.label[k] == CT_LABEL_IGNORED) return 0.0;
+    p = (double)label_prob(f.s, k);
     rest = (f.gamma > 0.0) ? 0.0 : -1.0; /* at p = 1, where (1 - p)^(gamma - 1) may be infinite */
     if (!(p >= 1.0))
         rest = f.gamma * pow(1.0 - p, f.gamma - 1.0) * p * log(p) - pow(1.0 - p, f.gamma);
@@ -159,24 +220,25 @@ static __device__ double focal_slope(const focal &f, int64_t k)
 static ct_status focal_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
     focal f = focal_of(l, in);
-    double divisor = ((const ct_softmax_loss *)in->state)->divisor;
+    ct_softmax_desc d = f.s.d;
+    divisor by = divisor_of(in, ex, (const ct_loss_rule *)l->state);
     const float *weight = ct_blob_diff(in->top[0]);
     float *dx = ct_blob_diff(in->bottom[0]);
     float *factor = (float *)in->buffer[CT_SOFTMAX_LOSS_SCRATCH].data;
 
     if (dx == NULL) return CT_OK;
     CT_TRY(ct_cuda_map(
-        ex->stream, "FocalLoss backward", f.d.outer * f.d.inner, KERNEL(int64_t k) {
-            double scale = (weight != NULL) ? (double)weight[0] / divisor : 0.0;
+        ex->stream, "FocalLoss backward", d.outer * d.inner, KERNEL(int64_t k) {
+            double scale = (weight != NULL) ? (double)weight[0] / by.get() : 0.0;
 
             factor[k] = (float)(scale * focal_slope(f, k));
         }));
     return ct_cuda_map(
-        ex->stream, "FocalLoss backward", f.d.outer * f.d.classes * f.d.inner, KERNEL(int64_t i) {
-            int64_t c = i / f.d.inner % f.d.classes;
-            int64_t k = i / (f.d.inner * f.d.classes) * f.d.inner + i % f.d.inner;
+        ex->stream, "FocalLoss backward", d.outer * d.classes * d.inner, KERNEL(int64_t i) {
+            int64_t c = i / d.inner % d.classes;
+            int64_t k = i / (d.inner * d.classes) * d.inner + i % d.inner;
 
-            dx[i] = factor[k] * (((f.label[k] == c) ? 1.0f : 0.0f) - f.prob[i]);
+            dx[i] = factor[k] * (((f.s.label[k] == c) ? 1.0f : 0.0f) - f.s.prob[i]);
         });
 }
 
@@ -187,17 +249,25 @@ const ct_layer_form ct_cuda_focal_loss = { "FocalLoss", NULL, focal_forward, foc
 static ct_status count_classes(ct_instance *in, ct_exec *ex, const int32_t *label, int64_t m,
                                int64_t classes)
 {
-    double *count = (double *)calloc((size_t)classes + 1, sizeof(*count));
-    ct_status status = CT_OK;
+    double *count = (double *)in->buffer[1].data, *host;
+    ct_status status;
 
-    if (count == NULL)
+    CT_TRY(ct_cuda_map(
+        ex->stream, "CenterLoss", classes, KERNEL(int64_t c) {
+            double n = 0.0;
+
+            for (int64_t i = 0; i < m; i++) n += (label[i] == c) ? 1.0 : 0.0;
+            count[c] = n;
+        }));
+    if (ex->sum_ranks == NULL) return CT_OK;
+    host = (double *)malloc((size_t)classes * sizeof(*host) + 1);
+    if (host == NULL)
         return CT_FAIL(CT_ERR_NOMEM, "no memory to count %lld classes", (long long)classes);
-    for (int64_t i = 0; i < m; i++) count[label[i]] += 1.0;
-    if (ex->sum_ranks != NULL) status = ex->sum_ranks(ex->hook_ctx, count, (int)classes);
+    status = ex->dev->to_host(ex->stream, host, count, (size_t)classes * sizeof(*host));
+    if (status == CT_OK) status = ex->sum_ranks(ex->hook_ctx, host, (int)classes);
     if (status == CT_OK)
-        status = ex->dev->from_host(ex->stream, in->buffer[1].data, count,
-                                    (size_t)classes * sizeof(*count));
-    free(count);
+        status = ex->dev->from_host(ex->stream, count, host, (size_t)classes * sizeof(*host));
+    free(host);
     return status;
 }
 
@@ -208,15 +278,14 @@ static ct_status center_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     const float *x = ct_blob_data(in->bottom[0]), *center = ct_blob_data(&in->weight[0]);
     int32_t *label = (int32_t *)in->buffer[0].data;
     float *top = ct_blob_data(in->top[0]);
-    const int32_t *host;
-    double divisor;
+    double by;
 
-    CT_TRY(read_labels(l, ex, NULL, in->bottom[1], m, (samples > 0) ? m / samples : 1, classes,
-                       label, NULL, &host));
-    CT_TRY(ct_exec_global_count(ex, (double)m, false, &divisor));
-    if (divisor < 1.0) divisor = 1.0;
-    *ct_loss_kept(in) = divisor;
-    if (ct_blob_diff(&in->weight[0]) != NULL) CT_TRY(count_classes(in, ex, host, m, classes));
+    CT_TRY(put_labels(l, in, ex, NULL, in->bottom[1], m, (samples > 0) ? m / samples : 1, classes,
+                      label));
+    CT_TRY(ct_exec_global_count(ex, (double)m, false, &by));
+    if (by < 1.0) by = 1.0;
+    *ct_loss_kept(in) = by;
+    if (ct_blob_diff(&in->weight[0]) != NULL) CT_TRY(count_classes(in, ex, label, m, classes));
     return ct_cuda_sums<1>(
         ex->stream, "CenterLoss", 1, m * length,
         KERNEL(int64_t, int64_t i, double *sum) {
@@ -224,7 +293,7 @@ static ct_status center_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 
             *sum += d * d;
         },
-        KERNEL(int64_t, const double *sum) { top[0] = (float)(*sum / divisor / 2.0); });
+        KERNEL(int64_t, const double *sum) { top[0] = (float)(*sum / by / 2.0); });
 }
 
 /* Each element of a center gathers its samples, in the order of the batch. */
@@ -238,13 +307,14 @@ static ct_status center_backward(const ct_layer *l, ct_instance *in, ct_exec *ex
     float *dx = ct_blob_diff(in->bottom[0]), *dc = ct_blob_diff(&in->weight[0]);
     bool add = ct_weight_beta(in, ex, 0) != 0.0f;
     double samples = *ct_loss_kept(in);
+    float scale = (ex->loss_scale > 0.0f) ? ex->loss_scale : 1.0f; /* of all gradients */
 
     if (dc != NULL)
         CT_TRY(ct_cuda_map(
             ex->stream, "CenterLoss centers", l->weight[0].shape.dim[0] * length,
             KERNEL(int64_t e) {
                 int64_t c = e / length, k = e % length;
-                float share = (float)(1.0 / (count[c] + 1.0)), sum = add ? dc[e] : 0.0f;
+                float share = scale * (float)(1.0 / (count[c] + 1.0)), sum = add ? dc[e] : 0.0f;
 
                 for (int64_t i = 0; i < m; i++) {
                     if (label[i] == c) sum += share * (center[e] - x[i * length + k]);

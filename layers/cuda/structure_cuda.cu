@@ -149,117 +149,6 @@ static ct_status reduction_backward(const ct_layer *l, ct_instance *in, ct_exec 
 const ct_layer_form ct_cuda_reduction = { "Reduction", NULL, reduction_forward,
                                           reduction_backward };
 
-/* ---- rows by index: BatchReindex and Embed. Buffer 0 has the m indices, then their order by index
- * (m, stable), then where each of them begins in it for backward (n + 1): ct_index_ints(). */
-
-/* Reads, checks and sorts. */
-static ct_status read_index(const ct_layer *l, ct_exec *ex, const float *values, int64_t m,
-                            int64_t n, int32_t *index)
-{
-    size_t ints = (size_t)(2 * m + n + 1);
-    const float *value;
-    void *more;
-    int32_t *host, *order, *start;
-
-    CT_TRY(read_values(ex, values, m, ints * sizeof(int32_t), &value, &more));
-    host = (int32_t *)more;
-    order = host + m;
-    start = order + m;
-    memset(start, 0, (size_t)(n + 1) * sizeof(*start));
-    for (int64_t i = 0; i < m; i++) {
-        if (!ct_label_class(value[i], n, &host[i]))
-            return CT_LAYER_FAIL(
-                l, CT_ERR_DATA, "%s %lld of batch %lld is %g, not a whole number in 0..%lld",
-                (strcmp(l->ops->type, "Embed") == 0) ? "element" : "index", (long long)i,
-                (long long)ex->micro_step, (double)value[i], (long long)(n - 1));
-        start[host[i] + 1]++;
-    }
-    for (int64_t k = 0; k < n; k++) start[k + 1] += start[k];
-    for (int64_t i = 0; i < m; i++) order[start[host[i]]++] = (int32_t)i;
-    for (int64_t k = n; k > 0; k--) start[k] = start[k - 1]; /* each had moved to the next one's */
-    start[0] = 0;
-    return ex->dev->from_host(ex->stream, index, host, ints * sizeof(*host));
-}
-
-/* to[r] (+)= the rows of `from` whose index is r, in their order. */
-static ct_status add_rows(ct_exec *ex, int64_t n, int64_t m, int64_t row, const int32_t *index,
-                          const float *from, bool add, float *to)
-{
-    const int32_t *order = index + m, *start = order + m;
-
-    return ct_cuda_map(
-        ex->stream, "rows by index", n * row, KERNEL(int64_t e) {
-            int64_t r = e / row, c = e % row;
-            float sum = add ? to[e] : 0.0f;
-
-            for (int32_t k = start[r]; k < start[r + 1]; k++) sum += from[order[k] * row + c];
-            to[e] = sum;
-        });
-}
-
-static ct_status reindex_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
-{
-    int64_t m = dim_of(in->top[0], 0), n = dim_of(in->bottom[0], 0);
-    int64_t row = ct_shape_count(&in->top[0]->data.shape, 1, -1);
-    int32_t *index = (int32_t *)in->buffer[0].data;
-    const float *x = ct_blob_data(in->bottom[0]);
-    float *y = ct_blob_data(in->top[0]);
-
-    CT_TRY(read_index(l, ex, ct_blob_data(in->bottom[1]), m, n, index));
-    return ct_cuda_map(
-        ex->stream, "BatchReindex", m * row,
-        KERNEL(int64_t e) { y[e] = x[index[e / row] * row + e % row]; });
-}
-
-static ct_status reindex_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
-{
-    float *dx = ct_blob_diff(in->bottom[0]);
-
-    (void)l;
-    if (dx == NULL) return CT_OK;
-    return add_rows(ex, dim_of(in->bottom[0], 0), dim_of(in->top[0], 0),
-                    ct_shape_count(&in->top[0]->data.shape, 1, -1),
-                    (const int32_t *)in->buffer[0].data, ct_blob_diff(in->top[0]), false, dx);
-}
-
-const ct_layer_form ct_cuda_batch_reindex = { "BatchReindex", NULL, reindex_forward,
-                                              reindex_backward };
-
-static ct_status embed_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
-{
-    int64_t m = count_of(in->bottom[0]), k = l->weight[0].shape.dim[0];
-    int64_t n = l->weight[0].shape.dim[1];
-    int32_t *index = (int32_t *)in->buffer[0].data;
-    const float *w = ct_blob_data(&in->weight[0]);
-    const float *b = (l->n_weight > 1) ? ct_blob_data(&in->weight[1]) : NULL;
-    float *y = ct_blob_data(in->top[0]);
-
-    CT_TRY(read_index(l, ex, ct_blob_data(in->bottom[0]), m, k, index));
-    return ct_cuda_map(
-        ex->stream, "Embed", m * n, KERNEL(int64_t e) {
-            float v = w[index[e / n] * n + e % n];
-
-            y[e] = (b != NULL) ? v + b[e % n] : v;
-        });
-}
-
-static ct_status embed_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
-{
-    int64_t m = count_of(in->bottom[0]), n = l->weight[0].shape.dim[1];
-    const float *dy = ct_blob_diff(in->top[0]);
-    float *dw = ct_blob_diff(&in->weight[0]);
-    ct_view v = { m, n, 1, 0 };
-
-    if (dw != NULL)
-        CT_TRY(add_rows(ex, l->weight[0].shape.dim[0], m, n, (const int32_t *)in->buffer[0].data,
-                        dy, ct_weight_beta(in, ex, 0) != 0.0f, dw));
-    if ((l->n_weight < 2) || (ct_blob_diff(&in->weight[1]) == NULL)) return CT_OK;
-    return ct_kernels(ex)->dot(ex, &v, dy, NULL, ct_weight_beta(in, ex, 1) != 0.0f,
-                               ct_blob_diff(&in->weight[1]));
-}
-
-const ct_layer_form ct_cuda_embed = { "Embed", NULL, embed_forward, embed_backward };
-
 /* ---- ArgMax: a distribution a thread; buffer 0 holds the best of each, in order */
 
 static ct_status argmax_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
@@ -285,7 +174,8 @@ static ct_status im2col_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     ct_conv_desc d = *(const ct_conv_desc *)in->state;
 
     (void)l;
-    return ct_cuda_im2col(ex, &d, d.n, ct_blob_data(in->bottom[0]), ct_blob_data(in->top[0]));
+    return ct_cuda_im2col(ex, &d, CT_OPERAND_F32, d.n, ct_blob_data(in->bottom[0]),
+                          ct_blob_data(in->top[0]));
 }
 
 static ct_status im2col_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
@@ -427,13 +317,11 @@ static ct_status pooling_backward(const ct_layer *l, ct_instance *in, ct_exec *e
         });
 }
 
-const ct_layer_form ct_cuda_pooling = { "Pooling", NULL, pooling_forward, pooling_backward, true };
-
-/* ---- Accuracy: its scores go to the host; the second top is made there alone */
-
-static bool accuracy_can(const Ct__LayerParameter *p)
+static bool pooling_draws(const Ct__LayerParameter *p)
 {
-    return p->n_top < 2;
+    return (p->pooling_param != NULL) &&
+           (p->pooling_param->pool == CT__POOLING_PARAMETER__POOL_METHOD__STOCHASTIC);
 }
 
-const ct_layer_form ct_cuda_accuracy = { "Accuracy", accuracy_can, NULL, NULL };
+const ct_layer_form ct_cuda_pooling = { "Pooling",        NULL, pooling_forward,
+                                        pooling_backward, true, pooling_draws };

@@ -27,22 +27,38 @@ int ct_engine_n_thread(const ct_layer *l)
     return (l->dev->kind == CT_DEVICE_CPU) ? omp_get_max_threads() : 1;
 }
 
-bool ct_engine_bf16(const ct_layer *l)
+ct_operand ct_engine_operand(const ct_layer *l)
 {
-    return (l->env != NULL) && (l->dev->kind == CT_DEVICE_CPU) &&
-           (l->env->precision == CT__SOLVER_PARAMETER__PRECISION__BF16);
+    switch ((l->env != NULL) ? l->env->precision : CT__SOLVER_PARAMETER__PRECISION__F32) {
+    case CT__SOLVER_PARAMETER__PRECISION__BF16:
+        return CT_OPERAND_BF16;
+    case CT__SOLVER_PARAMETER__PRECISION__FP16:
+        return CT_OPERAND_F16;
+    case CT__SOLVER_PARAMETER__PRECISION__TF32:
+        return CT_OPERAND_TF32;
+    default:
+        return CT_OPERAND_F32;
+    }
 }
 
-const char *ct_engine_name(const char *name, bool bf16)
+bool ct_engine_bf16(const ct_layer *l)
 {
-    static const char *const both[][2] = { { "packed", "packed-bf16" },
-                                           { "gemm", "gemm-bf16" },
-                                           { "fold", "fold-bf16" },
-                                           { "blocked", "blocked-bf16" },
-                                           { "winograd", "winograd-bf16" } };
+    return ct_engine_operand(l) == CT_OPERAND_BF16;
+}
 
-    for (size_t i = 0; bf16 && (i < sizeof(both) / sizeof(both[0])); i++) {
-        if (strcmp(both[i][0], name) == 0) return both[i][1];
+#define NAMES(_name)                                                                               \
+    {                                                                                              \
+        _name, _name "-tf32", _name "-bf16", _name "-f16"                                          \
+    }
+
+const char *ct_engine_name(const char *name, ct_operand operand)
+{
+    static const char *const all[][4] = { NAMES("packed"),  NAMES("gemm"),     NAMES("fold"),
+                                          NAMES("blocked"), NAMES("winograd"), NAMES("blas"),
+                                          NAMES("cuda"),    NAMES("cudnn") };
+
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        if (strcmp(all[i][0], name) == 0) return all[i][operand];
     }
     return name;
 }

@@ -8,6 +8,7 @@
 #ifndef CT_ENGINE_H
 #define CT_ENGINE_H
 
+#include "framework/math/math.h"
 #include "framework/net/engine_plan.h"
 #include "framework/net/layer.h"
 
@@ -26,10 +27,12 @@ bool ct_engine_is_auto(const Ct__KernelParameter *k);
 /** Threads that the kernels of this layer may use: fixed at reshape, since workspace and the
  *  order of sums depend on it. */
 int ct_engine_n_thread(const ct_layer *l);
-/** Whether operands of products may be rounded to bfloat16 (the solver's precision; on the CPU). */
+/** What products of this layer may multiply: the solver's precision. */
+ct_operand ct_engine_operand(const ct_layer *l);
+/** Whether that is bfloat16. */
 bool ct_engine_bf16(const ct_layer *l);
-/** What an engine is called where it does so. */
-const char *ct_engine_name(const char *name, bool bf16);
+/** What an engine is called where it rounds so. */
+const char *ct_engine_name(const char *name, ct_operand operand);
 /** Appends "name" to a list "a, b, c" in text[size]. */
 void ct_engine_list(char *text, size_t size, const char *name);
 /** Logs that no implementation called `policy` can run this; `names`: those that can. */

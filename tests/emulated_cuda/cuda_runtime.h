@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 
 #define CT_CUDA_EMULATED 1
 #define __global__
@@ -26,7 +27,8 @@ typedef enum {
     cudaSuccess = 0,
     cudaErrorInvalidValue = 1,
     cudaErrorMemoryAllocation = 2,
-    cudaErrorNotReady = 600
+    cudaErrorNotReady = 600,
+    cudaErrorStreamCaptureUnsupported = 900
 } cudaError_t;
 typedef enum {
     cudaMemcpyHostToDevice = 1,
@@ -35,6 +37,9 @@ typedef enum {
 } cudaMemcpyKind;
 typedef void *cudaStream_t;
 typedef struct ct_emulated_event *cudaEvent_t;
+typedef struct ct_emulated_graph *cudaGraph_t;
+typedef struct ct_emulated_graph *cudaGraphExec_t;
+typedef enum { cudaStreamCaptureModeThreadLocal = 1 } cudaStreamCaptureMode;
 
 struct ct_emulated_dim {
     unsigned x, y, z;
@@ -63,7 +68,16 @@ cudaError_t cudaMemsetAsync(void *data, int byte, size_t bytes, cudaStream_t st)
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t st);
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *st, unsigned flags);
+cudaError_t cudaStreamCreate(cudaStream_t *st);
 cudaError_t cudaStreamDestroy(cudaStream_t st);
+/** While a stream is captured kernels, copies and products are kept instead of run, and waits and
+ *  copies to the host's own memory are errors. */
+cudaError_t cudaStreamBeginCapture(cudaStream_t st, cudaStreamCaptureMode mode);
+cudaError_t cudaStreamEndCapture(cudaStream_t st, cudaGraph_t *graph_p);
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec_p, cudaGraph_t graph, unsigned long long f);
+cudaError_t cudaGraphDestroy(cudaGraph_t graph);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t st);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
 cudaError_t cudaStreamSynchronize(cudaStream_t st);
 cudaError_t cudaStreamWaitEvent(cudaStream_t st, cudaEvent_t event, unsigned flags);
 cudaError_t cudaDeviceSynchronize(void);
@@ -77,21 +91,31 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to);
 cudaError_t cudaGetLastError(void);
 const char *cudaGetErrorString(cudaError_t err);
 
+/** How often the host waited for a stream, an event or the device. */
+extern "C" int ct_emulated_waits(void);
+/** What the host has given the device: kernels, copies, products; a graph counts once. */
+extern "C" int ct_emulated_given(void);
+/** Now, or where a stream is captured, when its graph is launched. */
+void ct_emulated_give(std::function<void()> work);
+
 /** Opens the device's memory to the host while a kernel runs; calls nest. */
 void ct_emulated_open(void);
 void ct_emulated_close(void);
-/** One thread of a kernel: closure(ctx) with threadIdx and blockIdx set. barriers: the kernel has
+/** Threads of a kernel, with threadIdx and blockIdx set. barriers: the kernel has
  *  __syncthreads(); then all threads of a block take turns between them. */
 void ct_emulated_launch(unsigned blocks, unsigned threads, bool barriers,
-                        void (*closure)(void *ctx), void *ctx);
+                        const std::function<void()> &thread);
 void ct_emulated_barrier(void);
 #define __syncthreads ct_emulated_barrier
 
-template <class F>
-static inline void ct_emulated_run(unsigned blocks, unsigned threads, bool barriers, F f)
+/** Arguments are copied when the kernel is launched, as a device's are. */
+template <class... P, class... A>
+static inline void ct_emulated_call(void (*kernel)(P...), unsigned blocks, unsigned threads,
+                                    bool barriers, A... args)
 {
-    ct_emulated_launch(
-        blocks, threads, barriers, [](void *ctx) { (*(F *)ctx)(); }, &f);
+    std::function<void()> thread = [=]() { kernel(args...); };
+
+    ct_emulated_give([=]() { ct_emulated_launch(blocks, threads, barriers, thread); });
 }
 
 template <class T> static inline T atomicAdd(T *at, T value)

@@ -1,7 +1,7 @@
-/* Memory that only kernels and copies may touch, threads of a block as coroutines, cuBLAS's
- * products as loops. One host thread uses it. */
-#include <cublas_v2.h>
+/* Memory that only kernels and copies may touch, threads of a block as coroutines. One host thread
+ * uses it. */
 #include <cuda_runtime.h>
+#include <nvtx3/nvToolsExt.h>
 
 #include <chrono>
 #include <cstdio>
@@ -87,12 +87,91 @@ cudaError_t cudaFreeHost(void *data)
     return cudaSuccess;
 }
 
+/* ---- work, given at once or kept for a graph */
+
+struct ct_emulated_graph {
+    std::vector<std::function<void()>> work;
+};
+
+namespace
+{
+ct_emulated_graph *captured; /* NULL: nothing is */
+bool capture_failed;
+int n_given;
+} // namespace
+
+int ct_emulated_given(void)
+{
+    return n_given;
+}
+
+void ct_emulated_give(std::function<void()> work)
+{
+    if (captured != nullptr) {
+        captured->work.push_back(std::move(work));
+        return;
+    }
+    n_given++;
+    work();
+}
+
+/* What a captured stream cannot do. */
+static bool forbidden(void)
+{
+    capture_failed |= (captured != nullptr);
+    return captured != nullptr;
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t st, cudaStreamCaptureMode)
+{
+    if ((st == nullptr) || (captured != nullptr)) return cudaErrorStreamCaptureUnsupported;
+    captured = new ct_emulated_graph();
+    capture_failed = false;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t *graph_p)
+{
+    if (captured == nullptr) return cudaErrorInvalidValue;
+    *graph_p = captured;
+    captured = nullptr;
+    return capture_failed ? cudaErrorStreamCaptureUnsupported : cudaSuccess;
+}
+
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec_p, cudaGraph_t graph, unsigned long long)
+{
+    *exec_p = new ct_emulated_graph(*graph);
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t graph)
+{
+    delete graph;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
+{
+    delete exec;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t)
+{
+    ct_emulated_give([=]() {
+        for (const auto &w : exec->work) w();
+    });
+    return cudaSuccess;
+}
+
 cudaError_t cudaMemset(void *data, int byte, size_t bytes)
 {
     if ((bytes > 0) && !on_device(data)) return cudaErrorInvalidValue;
-    ct_emulated_open();
-    if (bytes > 0) memset(data, byte, bytes);
-    ct_emulated_close();
+    ct_emulated_give([=]() {
+        ct_emulated_open();
+        if (bytes > 0) memset(data, byte, bytes);
+        ct_emulated_close();
+    });
     return cudaSuccess;
 }
 
@@ -108,9 +187,12 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpy
     if ((on_device(to) != (kind != cudaMemcpyDeviceToHost)) ||
         (on_device(from) != (kind != cudaMemcpyHostToDevice)))
         return cudaErrorInvalidValue;
-    ct_emulated_open();
-    memmove(to, from, bytes);
-    ct_emulated_close();
+    if ((kind != cudaMemcpyDeviceToDevice) && forbidden()) return cudaErrorStreamCaptureUnsupported;
+    ct_emulated_give([=]() {
+        ct_emulated_open();
+        memmove(to, from, bytes);
+        ct_emulated_close();
+    });
     return cudaSuccess;
 }
 
@@ -118,6 +200,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpy
 
 struct ct_emulated_event {
     std::chrono::steady_clock::time_point at;
+    bool recorded;
 };
 
 cudaError_t cudaGetDeviceCount(int *n)
@@ -161,13 +244,27 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *st, unsigned)
     return cudaSuccess;
 }
 
+cudaError_t cudaStreamCreate(cudaStream_t *st)
+{
+    return cudaStreamCreateWithFlags(st, 0);
+}
+
 cudaError_t cudaStreamDestroy(cudaStream_t)
 {
     return cudaSuccess;
 }
 
+static int n_wait;
+
+int ct_emulated_waits(void)
+{
+    return n_wait;
+}
+
 cudaError_t cudaStreamSynchronize(cudaStream_t)
 {
+    if (forbidden()) return cudaErrorStreamCaptureUnsupported;
+    n_wait++;
     return cudaSuccess;
 }
 
@@ -178,6 +275,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned)
 
 cudaError_t cudaDeviceSynchronize(void)
 {
+    if (forbidden()) return cudaErrorStreamCaptureUnsupported;
+    n_wait++;
     return cudaSuccess;
 }
 
@@ -200,7 +299,9 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t)
 {
+    if (forbidden()) return cudaErrorStreamCaptureUnsupported;
     event->at = std::chrono::steady_clock::now();
+    event->recorded = true;
     return cudaSuccess;
 }
 
@@ -209,8 +310,10 @@ cudaError_t cudaEventQuery(cudaEvent_t)
     return cudaSuccess;
 }
 
-cudaError_t cudaEventSynchronize(cudaEvent_t)
+cudaError_t cudaEventSynchronize(cudaEvent_t event)
 {
+    if (forbidden()) return cudaErrorStreamCaptureUnsupported;
+    n_wait += event->recorded;
     return cudaSuccess;
 }
 
@@ -227,9 +330,11 @@ cudaError_t cudaGetLastError(void)
 
 const char *cudaGetErrorString(cudaError_t err)
 {
-    return (err == cudaErrorMemoryAllocation) ? "out of memory"
-           : (err == cudaSuccess)             ? "no error"
-                                              : "invalid argument";
+    return (err == cudaErrorMemoryAllocation)           ? "out of memory"
+           : (err == cudaErrorStreamCaptureUnsupported) ? "operation not permitted when stream is "
+                                                          "capturing"
+           : (err == cudaSuccess)                       ? "no error"
+                                                        : "invalid argument";
 }
 
 /* ---- kernels */
@@ -246,12 +351,11 @@ struct fiber {
 
 ucontext_t scheduler;
 fiber *current; /* NULL: no kernel with barriers runs */
-void (*kernel)(void *);
-void *kernel_ctx;
+const std::function<void()> *kernel;
 
 void fiber_main()
 {
-    kernel(kernel_ctx);
+    (*kernel)();
     current->done = true;
     swapcontext(&current->context, &scheduler);
 }
@@ -300,8 +404,8 @@ void ct_emulated_barrier(void)
     swapcontext(&current->context, &scheduler);
 }
 
-void ct_emulated_launch(unsigned blocks, unsigned threads, bool barriers, void (*closure)(void *),
-                        void *ctx)
+void ct_emulated_launch(unsigned blocks, unsigned threads, bool barriers,
+                        const std::function<void()> &thread)
 {
     static std::vector<fiber> team;
 
@@ -309,8 +413,7 @@ void ct_emulated_launch(unsigned blocks, unsigned threads, bool barriers, void (
     ct_emulated_open();
     gridDim = { blocks, 1, 1 };
     blockDim = { threads, 1, 1 };
-    kernel = closure;
-    kernel_ctx = ctx;
+    kernel = &thread;
     team.resize(barriers ? threads : team.size());
     for (unsigned b = 0; b < blocks; b++) {
         blockIdx = { b, 0, 0 };
@@ -320,83 +423,31 @@ void ct_emulated_launch(unsigned blocks, unsigned threads, bool barriers, void (
         }
         for (unsigned t = 0; t < threads; t++) {
             threadIdx = { t, 0, 0 };
-            closure(ctx);
+            thread();
         }
     }
     ct_emulated_close();
 }
 
-/* ---- cuBLAS */
+/* ---- NVTX */
 
-cublasStatus_t cublasCreate(cublasHandle_t *handle)
+static int range_depth, n_range;
+
+int nvtxRangePushA(const char *name)
 {
-    static char one;
-
-    *handle = (cublasHandle_t)&one;
-    return CUBLAS_STATUS_SUCCESS;
+    if (name == nullptr) fail("a range without a name");
+    n_range++;
+    return range_depth++;
 }
 
-cublasStatus_t cublasSetMathMode(cublasHandle_t, cublasMath_t)
+int nvtxRangePop(void)
 {
-    return CUBLAS_STATUS_SUCCESS;
+    if (range_depth == 0) fail("a range ends that did not begin");
+    return --range_depth;
 }
 
-cublasStatus_t cublasSetStream(cublasHandle_t, cudaStream_t)
+int ct_emulated_ranges(int *open_p)
 {
-    return CUBLAS_STATUS_SUCCESS;
-}
-
-static int64_t at(cublasOperation_t t, int64_t row, int64_t column, int64_t ld)
-{
-    return (t == CUBLAS_OP_N) ? row + column * ld : column + row * ld;
-}
-
-cublasStatus_t cublasSgemm_64(cublasHandle_t, cublasOperation_t ta, cublasOperation_t tb, int64_t m,
-                              int64_t n, int64_t k, const float *alpha, const float *a, int64_t lda,
-                              const float *b, int64_t ldb, const float *beta, float *c, int64_t ldc)
-{
-    if ((m < 0) || (n < 0) || (k < 0) || (lda < ((ta == CUBLAS_OP_N) ? m : k)) || (ldc < m) ||
-        (ldb < ((tb == CUBLAS_OP_N) ? k : n)) || (lda < 1) || (ldb < 1) || (ldc < 1))
-        return CUBLAS_STATUS_INVALID_VALUE;
-    ct_emulated_open();
-    for (int64_t j = 0; j < n; j++) {
-        for (int64_t i = 0; i < m; i++) {
-            double sum = 0.0;
-
-            for (int64_t p = 0; p < k; p++)
-                sum += (double)a[at(ta, i, p, lda)] * (double)b[at(tb, p, j, ldb)];
-            c[i + j * ldc] =
-                (float)((double)*alpha * sum +
-                        ((*beta != 0.0f) ? (double)*beta * (double)c[i + j * ldc] : 0.0));
-        }
-    }
-    ct_emulated_close();
-    return CUBLAS_STATUS_SUCCESS;
-}
-
-cublasStatus_t cublasSgemmStridedBatched_64(cublasHandle_t h, cublasOperation_t ta,
-                                            cublasOperation_t tb, int64_t m, int64_t n, int64_t k,
-                                            const float *alpha, const float *a, int64_t lda,
-                                            long long a_step, const float *b, int64_t ldb,
-                                            long long b_step, const float *beta, float *c,
-                                            int64_t ldc, long long c_step, int64_t count)
-{
-    for (int64_t i = 0; i < count; i++) {
-        cublasStatus_t st = cublasSgemm_64(h, ta, tb, m, n, k, alpha, a + i * a_step, lda,
-                                           b + i * b_step, ldb, beta, c + i * c_step, ldc);
-
-        if (st != CUBLAS_STATUS_SUCCESS) return st;
-    }
-    return CUBLAS_STATUS_SUCCESS;
-}
-
-cublasStatus_t cublasSgemv_64(cublasHandle_t h, cublasOperation_t ta, int64_t m, int64_t n,
-                              const float *alpha, const float *a, int64_t lda, const float *x,
-                              int64_t step_x, const float *beta, float *y, int64_t step_y)
-{
-    bool turned = (ta == CUBLAS_OP_T);
-
-    if ((step_x != 1) || (step_y != 1)) return CUBLAS_STATUS_INVALID_VALUE;
-    return cublasSgemm_64(h, ta, CUBLAS_OP_N, turned ? n : m, 1, turned ? m : n, alpha, a, lda, x,
-                          turned ? m : n, beta, y, turned ? n : m);
+    *open_p = range_depth;
+    return n_range;
 }

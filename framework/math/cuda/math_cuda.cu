@@ -21,9 +21,18 @@ static ct_status blas_check(cublasStatus_t st, const char *what)
 extern "C" ct_status ct_math_cuda_open(void)
 {
     if (blas.handle != NULL) return CT_OK;
-    CT_TRY(blas_check(cublasCreate(&blas.handle), "cublasCreate"));
-    /* f32 means f32: no TF32 behind the user's back */
-    return blas_check(cublasSetMathMode(blas.handle, CUBLAS_PEDANTIC_MATH), "cublasSetMathMode");
+    return blas_check(cublasCreate(&blas.handle), "cublasCreate");
+}
+
+/* f32 means f32: TF32 only for those who ask. Sums are f32 whatever is multiplied. */
+static ct_status prepare(ct_stream st, ct_operand operand)
+{
+    cublasMath_t mode = (operand == CT_OPERAND_F32)    ? CUBLAS_PEDANTIC_MATH
+                        : (operand == CT_OPERAND_TF32) ? CUBLAS_TF32_TENSOR_OP_MATH
+                                                       : CUBLAS_DEFAULT_MATH;
+
+    CT_TRY(blas_check(cublasSetStream(blas.handle, (cudaStream_t)st), "cublasSetStream"));
+    return blas_check(cublasSetMathMode(blas.handle, mode), "cublasSetMathMode");
 }
 
 static ct_status launched(const char *what)
@@ -31,35 +40,46 @@ static ct_status launched(const char *what)
     return ct_cuda_check(cudaGetLastError(), what);
 }
 
+extern "C" ct_status ct_math_cuda_gemm_batch(ct_stream st, ct_operand operand, bool trans_a,
+                                             bool trans_b, int64_t m, int64_t n, int64_t k,
+                                             float alpha, const void *a, int64_t lda,
+                                             int64_t a_step, const void *b, int64_t ldb,
+                                             int64_t b_step, float beta, float *c, int64_t ldc,
+                                             int64_t c_step, int64_t n_batch)
+{
+    cublasOperation_t op_a = trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+    cublasOperation_t op_b = trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+    cudaDataType_t type = (operand == CT_OPERAND_F16) ? CUDA_R_16F : CUDA_R_16BF;
+
+    if ((m < 1) || (n < 1)) return CT_OK;
+    CT_TRY(prepare(st, operand));
+    if (ct_operand_size(operand) == sizeof(uint16_t))
+        return blas_check(cublasGemmStridedBatchedEx_64(blas.handle, op_b, op_a, n, m, k, &alpha, b,
+                                                        type, ldb, b_step, a, type, lda, a_step,
+                                                        &beta, c, CUDA_R_32F, ldc, c_step, n_batch,
+                                                        CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
+                          "cublasGemmStridedBatchedEx");
+    return blas_check(cublasSgemmStridedBatched_64(blas.handle, op_b, op_a, n, m, k, &alpha,
+                                                   (const float *)b, ldb, b_step, (const float *)a,
+                                                   lda, a_step, &beta, c, ldc, c_step, n_batch),
+                      "cublasSgemmStridedBatched");
+}
+
 static ct_status cuda_gemm(ct_stream st, bool trans_a, bool trans_b, int64_t m, int64_t n,
                            int64_t k, float alpha, const float *a, int64_t lda, const float *b,
                            int64_t ldb, float beta, float *c, int64_t ldc)
 {
-    CT_TRY(blas_check(cublasSetStream(blas.handle, (cudaStream_t)st), "cublasSetStream"));
+    CT_TRY(prepare(st, CT_OPERAND_F32));
     return blas_check(cublasSgemm_64(blas.handle, trans_b ? CUBLAS_OP_T : CUBLAS_OP_N,
                                      trans_a ? CUBLAS_OP_T : CUBLAS_OP_N, n, m, k, &alpha, b, ldb,
                                      a, lda, &beta, c, ldc),
                       "cublasSgemm");
 }
 
-extern "C" ct_status ct_math_cuda_gemm_batch(ct_stream st, bool trans_a, bool trans_b, int64_t m,
-                                             int64_t n, int64_t k, float alpha, const float *a,
-                                             int64_t lda, int64_t a_step, const float *b,
-                                             int64_t ldb, int64_t b_step, float beta, float *c,
-                                             int64_t ldc, int64_t c_step, int64_t n_batch)
-{
-    CT_TRY(blas_check(cublasSetStream(blas.handle, (cudaStream_t)st), "cublasSetStream"));
-    return blas_check(cublasSgemmStridedBatched_64(blas.handle, trans_b ? CUBLAS_OP_T : CUBLAS_OP_N,
-                                                   trans_a ? CUBLAS_OP_T : CUBLAS_OP_N, n, m, k,
-                                                   &alpha, b, ldb, b_step, a, lda, a_step, &beta, c,
-                                                   ldc, c_step, n_batch),
-                      "cublasSgemmStridedBatched");
-}
-
 static ct_status cuda_gemv(ct_stream st, bool trans_a, int64_t m, int64_t n, float alpha,
                            const float *a, int64_t lda, const float *x, float beta, float *y)
 {
-    CT_TRY(blas_check(cublasSetStream(blas.handle, (cudaStream_t)st), "cublasSetStream"));
+    CT_TRY(prepare(st, CT_OPERAND_F32));
     return blas_check(cublasSgemv_64(blas.handle, trans_a ? CUBLAS_OP_N : CUBLAS_OP_T, n, m, &alpha,
                                      a, lda, x, 1, &beta, y, 1),
                       "cublasSgemv");
@@ -154,12 +174,21 @@ static ct_status cuda_sgd(ct_stream st, int64_t n, float scale, float rate, floa
 }
 
 extern "C" const ct_math_ops ct_math_cuda = {
-    "cublas",           cuda_gemm,
-    cuda_gemv,          cuda_set,
-    cuda_scale,         cuda_axpy,
-    cuda_axpby,         cuda_mul,
-    cuda_dot,           cuda_sumsq,
-    cuda_asum,          cuda_sgd,
-    ct_update_cuda,     ct_update_cuda_lamb_norms,
+    "cublas",
+    cuda_gemm,
+    cuda_gemv,
+    cuda_set,
+    cuda_scale,
+    cuda_axpy,
+    cuda_axpby,
+    cuda_mul,
+    cuda_dot,
+    cuda_sumsq,
+    cuda_asum,
+    cuda_sgd,
+    ct_update_cuda,
+    ct_update_cuda_lamb_norms,
     ct_update_cuda_all,
+    ct_math_cuda_narrow_room,
+    ct_math_cuda_gemm_narrow,
 };

@@ -69,7 +69,7 @@ extern "C" ct_status ct_update_cuda_lamb_norms(ct_stream st, const ct_update *up
     CT_TRY(ct_cuda_check(
         cudaMemcpyAsync(both, at, sizeof(both), cudaMemcpyDeviceToHost, (cudaStream_t)st),
         "LAMB norms"));
-    CT_TRY(ct_cuda_check(cudaStreamSynchronize((cudaStream_t)st), "LAMB norms"));
+    CT_TRY(ct_cuda_wait((cudaStream_t)st, "LAMB norms"));
     *weight_p = both[0];
     *step_p = both[1];
     return CT_OK;

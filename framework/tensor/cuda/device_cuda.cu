@@ -35,7 +35,19 @@ static struct {
     double *scratch;
     void *stage;
     size_t stage_bytes;
+    int64_t n_wait;
 } process;
+
+ct_status ct_cuda_wait(cudaStream_t st, const char *what)
+{
+    process.n_wait++;
+    return ct_cuda_check(cudaStreamSynchronize(st), what);
+}
+
+int64_t ct_cuda_waits(void)
+{
+    return process.n_wait;
+}
 
 double *ct_cuda_scratch(void)
 {
@@ -61,7 +73,7 @@ static cudaStream_t stream_of(ct_stream st)
 
 static ct_status cuda_sync(ct_stream st)
 {
-    return ct_cuda_check(cudaStreamSynchronize(stream_of(st)), "cudaStreamSynchronize");
+    return ct_cuda_wait(stream_of(st), "cudaStreamSynchronize");
 }
 
 static ct_status cuda_to_host(ct_stream st, void *host, const void *data, size_t bytes)
@@ -147,6 +159,11 @@ static ct_status follow(cudaStream_t first, cudaStream_t behind)
     return CT_OK;
 }
 
+ct_status ct_cuda_follow(ct_stream first, ct_stream behind)
+{
+    return follow(stream_of(first), stream_of(behind));
+}
+
 static ct_status cuda_copy_begin(ct_stream st, void *host, void *data, size_t bytes, bool down,
                                  void **ticket_p)
 {
@@ -179,11 +196,90 @@ static ct_status cuda_copy_done(void *ticket, bool wait, bool *done_p)
     return ct_cuda_check(err, "copy beside computation");
 }
 
+/* Uploads: a few pinned blocks of each size, with as much on the device, taken in turn. The host
+ * waits only where it comes back to one that has not crossed yet. */
+enum { UPLOADS = 32, EACH = 4 };
+
+static struct {
+    struct {
+        void *here, *there;
+        size_t bytes;
+        cudaEvent_t crossed, used; /* NULL: never used */
+        int64_t turn;
+    } slot[UPLOADS];
+    int64_t turn;
+} uploads;
+
+static ct_status slot_make(int k, size_t bytes)
+{
+    if (uploads.slot[k].bytes >= bytes) return CT_OK;
+    if (uploads.slot[k].used != NULL)
+        CT_TRY(ct_cuda_check(cudaEventSynchronize(uploads.slot[k].used), "upload"));
+    if (uploads.slot[k].here != NULL) (void)cudaFreeHost(uploads.slot[k].here);
+    if (uploads.slot[k].there != NULL) (void)cudaFree(uploads.slot[k].there);
+    uploads.slot[k].here = uploads.slot[k].there = NULL;
+    uploads.slot[k].bytes = 0;
+    CT_TRY(ct_cuda_check(cudaMallocHost(&uploads.slot[k].here, bytes), "pinned memory"));
+    CT_TRY(ct_cuda_check(cudaMalloc(&uploads.slot[k].there, bytes), "cudaMalloc"));
+    uploads.slot[k].bytes = bytes;
+    if (uploads.slot[k].crossed != NULL) return CT_OK;
+    CT_TRY(ct_cuda_check(cudaEventCreateWithFlags(&uploads.slot[k].crossed, cudaEventDisableTiming),
+                         "event"));
+    return ct_cuda_check(cudaEventCreateWithFlags(&uploads.slot[k].used, cudaEventDisableTiming),
+                         "event");
+}
+
+/* Of those of about this size the one that was taken first; a new one while they are few. */
+static int slot_of(size_t bytes)
+{
+    int oldest = 0, best = -1, spare = -1, n = 0;
+
+    for (int i = 0; i < UPLOADS; i++) {
+        size_t has = uploads.slot[i].bytes;
+
+        if (uploads.slot[i].turn < uploads.slot[oldest].turn) oldest = i;
+        if (has == 0) {
+            if (spare < 0) spare = i;
+        } else if ((has >= bytes) && (has <= 2 * bytes + 4096)) {
+            n++;
+            if ((best < 0) || (uploads.slot[i].turn < uploads.slot[best].turn)) best = i;
+        }
+    }
+    if ((n < EACH) && (spare >= 0)) return spare;
+    return (best >= 0) ? best : oldest;
+}
+
+static ct_status cuda_upload(ct_stream st, void *data, const void *host, size_t bytes)
+{
+    cudaStream_t compute = stream_of(st);
+    int k;
+
+    if (bytes == 0) return CT_OK;
+    CT_TRY(copies_open());
+    k = slot_of(bytes);
+    uploads.slot[k].turn = ++uploads.turn;
+    CT_TRY(slot_make(k, bytes));
+    if (cudaEventQuery(uploads.slot[k].crossed) != cudaSuccess)
+        CT_TRY(ct_cuda_check(cudaEventSynchronize(uploads.slot[k].crossed), "upload"));
+    memcpy(uploads.slot[k].here, host, bytes);
+    CT_TRY(ct_cuda_check(cudaStreamWaitEvent(copies.up, uploads.slot[k].used, 0), "upload"));
+    CT_TRY(ct_cuda_check(cudaMemcpyAsync(uploads.slot[k].there, uploads.slot[k].here, bytes,
+                                         cudaMemcpyHostToDevice, copies.up),
+                         "upload"));
+    CT_TRY(ct_cuda_check(cudaEventRecord(uploads.slot[k].crossed, copies.up), "upload"));
+    CT_TRY(ct_cuda_check(cudaStreamWaitEvent(compute, uploads.slot[k].crossed, 0), "upload"));
+    CT_TRY(cuda_copy(st, data, uploads.slot[k].there, bytes));
+    return ct_cuda_check(cudaEventRecord(uploads.slot[k].used, compute), "upload");
+}
+
+extern "C" const ct_graph_ops ct_graph_cuda;
+extern "C" const ct_mark_ops ct_marks_cuda;
 static const ct_device cuda_device = {
     "cuda",          CT_DEVICE_CUDA, cuda_acquire,      cuda_release,
     cuda_to_host,    cuda_from_host, cuda_copy,         cuda_zero,
     cuda_sync,       &ct_math_cuda,  cuda_host_acquire, cuda_host_release,
-    cuda_copy_begin, cuda_copy_done,
+    cuda_copy_begin, cuda_copy_done, cuda_upload,       &ct_graph_cuda,
+    &ct_marks_cuda,
 };
 
 extern "C" ct_status ct_device_cuda_open(int local_rank, const ct_device **dev_p)

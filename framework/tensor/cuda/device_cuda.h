@@ -26,6 +26,10 @@ static inline ct_status ct_cuda_launched(const char *what)
     return ct_cuda_check(cudaGetLastError(), what);
 }
 
+/** cudaStreamSynchronize(), counted. */
+ct_status ct_cuda_wait(cudaStream_t st, const char *what);
+int64_t ct_cuda_waits(void);
+
 /** Device memory that one kernel may use between its two halves, in the order of the stream; made
  *  when the device is opened. CT_CUDA_SCRATCH doubles. */
 double *ct_cuda_scratch(void);
@@ -33,6 +37,9 @@ double *ct_cuda_scratch(void);
  * copies from it done, before the next. Grows in the first step, then never. NULL: none (logged).
  */
 void *ct_cuda_stage(size_t bytes);
+
+/** `behind` goes on after all that `first` was given so far. */
+ct_status ct_cuda_follow(ct_stream first, ct_stream behind);
 
 #ifdef CT_CUDA_EMULATED
 enum { CT_CUDA_BLOCK = 32 }; /* threads that take turns are slow */
@@ -55,9 +62,9 @@ static inline unsigned ct_cuda_grid(int64_t n)
  *  _RUN_BLOCKS: with. */
 #ifdef CT_CUDA_EMULATED
 #define CT_CUDA_RUN(_kernel, _blocks, _st, ...)                                                    \
-    ct_emulated_run((_blocks), CT_CUDA_BLOCK, false, [&]() { (void)(_st), _kernel(__VA_ARGS__); })
+    ((void)(_st), ct_emulated_call(_kernel, (_blocks), CT_CUDA_BLOCK, false, __VA_ARGS__))
 #define CT_CUDA_RUN_BLOCKS(_kernel, _blocks, _st, ...)                                             \
-    ct_emulated_run((_blocks), CT_CUDA_BLOCK, true, [&]() { (void)(_st), _kernel(__VA_ARGS__); })
+    ((void)(_st), ct_emulated_call(_kernel, (_blocks), CT_CUDA_BLOCK, true, __VA_ARGS__))
 #else
 #define CT_CUDA_RUN(_kernel, _blocks, _st, ...)                                                    \
     _kernel<<<(_blocks), CT_CUDA_BLOCK, 0, (cudaStream_t)(_st)>>>(__VA_ARGS__)

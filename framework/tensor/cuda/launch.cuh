@@ -155,6 +155,52 @@ static ct_status ct_cuda_column_sums(ct_stream st, const char *what, int64_t col
     return ct_cuda_launched(what);
 }
 
+enum { CT_CUDA_TILE = 32 };
+
+/* A tile a block at a time, through shared memory. */
+template <class L, class S>
+__global__ void ct_turn_kernel(int64_t batch, int64_t rows, int64_t columns, L load, S store)
+{
+    __shared__ float tile[CT_CUDA_TILE][CT_CUDA_TILE + 1];
+    const int all = CT_CUDA_TILE * CT_CUDA_TILE;
+    int64_t down = (rows + CT_CUDA_TILE - 1) / CT_CUDA_TILE;
+    int64_t across = (columns + CT_CUDA_TILE - 1) / CT_CUDA_TILE;
+
+    for (int64_t t = blockIdx.x; t < batch * down * across; t += gridDim.x) {
+        int64_t b = t / (down * across), r = t / across % down * CT_CUDA_TILE;
+        int64_t c = t % across * CT_CUDA_TILE;
+
+        for (int i = (int)threadIdx.x; i < all; i += CT_CUDA_BLOCK) {
+            int y = i / CT_CUDA_TILE, x = i % CT_CUDA_TILE;
+
+            if ((r + y < rows) && (c + x < columns)) tile[y][x] = load(b, r + y, c + x);
+        }
+        __syncthreads();
+        for (int i = (int)threadIdx.x; i < all; i += CT_CUDA_BLOCK) {
+            int y = i % CT_CUDA_TILE, x = i / CT_CUDA_TILE;
+
+            if ((r + y < rows) && (c + x < columns)) store(b, r + y, c + x, tile[y][x]);
+        }
+        __syncthreads();
+    }
+}
+
+/** `batch` matrices, read along their rows and written down their columns: load(b, r, c) gives what
+ *  store(b, r, c, value) gets. Neighbouring threads have neighbouring columns as they load, and
+ *  neighbouring rows as they store, so memory is walked along on both sides. */
+template <class L, class S>
+static ct_status ct_cuda_turn(ct_stream st, const char *what, int64_t batch, int64_t rows,
+                              int64_t columns, L load, S store)
+{
+    int64_t tiles = batch * ((rows + CT_CUDA_TILE - 1) / CT_CUDA_TILE) *
+                    ((columns + CT_CUDA_TILE - 1) / CT_CUDA_TILE);
+
+    if (tiles <= 0) return CT_OK;
+    CT_CUDA_RUN_BLOCKS((ct_turn_kernel<L, S>), (unsigned)((tiles < (1 << 16)) ? tiles : 1 << 16),
+                       st, batch, rows, columns, load, store);
+    return ct_cuda_launched(what);
+}
+
 /** One sum, on the host; waits for it. f(i, sum). */
 template <class F>
 static ct_status ct_cuda_sum_host(ct_stream st, const char *what, int64_t n, F f, double *sum_p)
@@ -167,7 +213,7 @@ static ct_status ct_cuda_sum_host(ct_stream st, const char *what, int64_t n, F f
     CT_TRY(ct_cuda_check(
         cudaMemcpyAsync(sum_p, at, sizeof(*sum_p), cudaMemcpyDeviceToHost, (cudaStream_t)st),
         what));
-    return ct_cuda_check(cudaStreamSynchronize((cudaStream_t)st), what);
+    return ct_cuda_wait((cudaStream_t)st, what);
 }
 
 #endif

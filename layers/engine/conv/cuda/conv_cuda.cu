@@ -1,7 +1,11 @@
 /* Convolution on CUDA: im2col of as many images as the workspace holds, then one batched product.
  * Per image and group, with K = C/G KH KW and S = OH OW:
- *   y = W col, dcol = W^T dy (folded onto dx), dW += sum over images of dy col^T. */
+ *   y = W col, dcol = W^T dy (folded onto dx), dW += sum over images of dy col^T.
+ * What products read in 16 bits is rounded on its way: col as it is unfolded, W and dy into the
+ * workspace. */
 #include "framework/math/cuda/math_cuda.h"
+#include "framework/math/cuda/narrow.cuh"
+#include "framework/base/memory.h"
 #include "framework/tensor/cuda/launch.cuh"
 #include "layers/engine/conv/conv_private.h"
 #include "layers/engine/conv/cuda/window_cuda.h"
@@ -24,6 +28,22 @@ static int64_t weight_floats(const ct_conv_desc *d)
     return d->m * group_k(d);
 }
 
+static bool narrows(const ct_conv_desc *d)
+{
+    return ct_operand_size(d->operand) == sizeof(uint16_t);
+}
+
+/* Bytes of n numbers that a product reads. */
+static size_t read_bytes(const ct_conv_desc *d, int64_t n)
+{
+    return ct_align_up((size_t)n * ct_operand_size(d->operand));
+}
+
+static int64_t dy_floats(const ct_conv_desc *d)
+{
+    return d->m * out_size(d);
+}
+
 static int64_t images_at_once(const ct_conv_desc *d, int64_t floats_per_image)
 {
     int64_t n = WORK_MAX / (int64_t)sizeof(float) / floats_per_image;
@@ -31,20 +51,58 @@ static int64_t images_at_once(const ct_conv_desc *d, int64_t floats_per_image)
     return (n < 1) ? 1 : (n > d->n) ? d->n : n;
 }
 
-static size_t work_col(const ct_conv_desc *d)
+/* Where things lie in the workspace: col, parts of the weight gradient (f32), rounded W and dy. */
+typedef struct room {
+    int64_t images;
+    size_t part, weight, dy, bytes;
+} room;
+
+static room room_of(const ct_conv_desc *d, ct_run_kind kind)
 {
-    return (size_t)(images_at_once(d, col_floats(d)) * col_floats(d)) * sizeof(float);
+    int64_t col = col_floats(d), weight = weight_floats(d);
+    bool data = (kind == CT_RUN_BACKWARD_DATA), grad = (kind == CT_RUN_BACKWARD_WEIGHT);
+    room r;
+
+    r.images = images_at_once(d, col + (grad ? weight : 0));
+    /* by data col is what the product makes: f32 */
+    r.part = data ? ct_align_up((size_t)(r.images * col) * sizeof(float))
+                  : read_bytes(d, r.images * col);
+    r.weight = r.part + (grad ? ct_align_up((size_t)(r.images * weight) * sizeof(float)) : 0);
+    r.dy = r.weight + ((narrows(d) && !grad) ? read_bytes(d, weight) : 0);
+    r.bytes =
+        r.dy +
+        ((narrows(d) && (kind != CT_RUN_FORWARD)) ? read_bytes(d, r.images * dy_floats(d)) : 0);
+    return r;
+}
+
+static size_t work_forward(const ct_conv_desc *d)
+{
+    return room_of(d, CT_RUN_FORWARD).bytes;
+}
+
+static size_t work_data(const ct_conv_desc *d)
+{
+    return room_of(d, CT_RUN_BACKWARD_DATA).bytes;
 }
 
 static size_t work_weight(const ct_conv_desc *d)
 {
-    int64_t per_image = col_floats(d) + weight_floats(d);
+    return room_of(d, CT_RUN_BACKWARD_WEIGHT).bytes;
+}
 
-    return (size_t)(images_at_once(d, per_image) * per_image) * sizeof(float);
+/* n numbers as products read them: x itself, or rounded `at` bytes into the workspace. */
+static ct_status operand(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a, int64_t n,
+                         const float *x, size_t at, const char **there_p)
+{
+    char *room = (char *)a->work + at;
+
+    *there_p = narrows(d) ? room : (const char *)x;
+    return narrows(d) ? ct_cuda_narrow(ex->stream, d->operand, n, x, room) : CT_OK;
 }
 
 /* One thread per entry of col: [image][channel kh kw][oh ow]. */
-static __global__ void im2col_kernel(ct_conv_desc d, int64_t n, const float *x, float *col)
+static __global__ void im2col_kernel(ct_conv_desc d, ct_operand to, int64_t n, const float *x,
+                                     void *col)
 {
     int64_t kernel = d.kh * d.kw, s = d.oh * d.ow;
 
@@ -55,7 +113,7 @@ static __global__ void im2col_kernel(ct_conv_desc d, int64_t n, const float *x, 
         int64_t h = at / d.ow * d.sh - d.ph + p * d.dh, w = at % d.ow * d.sw - d.pw + q * d.dw;
         bool inside = (h >= 0) && (h < d.h) && (w >= 0) && (w < d.w);
 
-        col[i] = inside ? x[((image * d.c + c) * d.h + h) * d.w + w] : 0.0f;
+        ct_narrow_put(to, col, i, inside ? x[((image * d.c + c) * d.h + h) * d.w + w] : 0.0f);
     }
 }
 
@@ -149,21 +207,22 @@ static __device__ int64_t output_of(const axes &a, int64_t tap, int64_t place)
     return at;
 }
 
-ct_status ct_cuda_im2col(ct_exec *ex, const ct_conv_desc *d, int64_t n, const float *x, float *col)
+ct_status ct_cuda_im2col(ct_exec *ex, const ct_conv_desc *d, ct_operand to, int64_t n,
+                         const float *x, void *col)
 {
     int64_t channels = d->c;
 
     if (d->n_front > 0) {
         axes a = axes_of(d);
 
-        return ct_cuda_map(ex->stream, "im2col", n * channels * a.taps * a.out,
-                           [=] __device__(int64_t i) {
-                               int64_t row = i / a.out, at = input_of(a, row % a.taps, i % a.out);
+        return ct_cuda_map(
+            ex->stream, "im2col", n * channels * a.taps * a.out, [=] __device__(int64_t i) {
+                int64_t row = i / a.out, at = input_of(a, row % a.taps, i % a.out);
 
-                               col[i] = (at >= 0) ? x[row / a.taps * a.in + at] : 0.0f;
-                           });
+                ct_narrow_put(to, col, i, (at >= 0) ? x[row / a.taps * a.in + at] : 0.0f);
+            });
     }
-    CT_CUDA_RUN(im2col_kernel, ct_cuda_grid(n * col_floats(d)), ex->stream, *d, n, x, col);
+    CT_CUDA_RUN(im2col_kernel, ct_cuda_grid(n * col_floats(d)), ex->stream, *d, to, n, x, col);
     return ct_cuda_launched("im2col");
 }
 
@@ -191,19 +250,23 @@ ct_status ct_cuda_col2im(ct_exec *ex, const ct_conv_desc *d, int64_t n, const fl
 
 static ct_status forward(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a)
 {
-    int64_t step = images_at_once(d, col_floats(d)), m = group_m(d), k = group_k(d),
-            s = out_size(d);
-    float *col = (float *)a->work;
+    room r = room_of(d, CT_RUN_FORWARD);
+    int64_t m = group_m(d), k = group_k(d), s = out_size(d);
+    size_t size = ct_operand_size(d->operand);
+    char *col = (char *)a->work;
+    const char *weight;
 
-    for (int64_t first = 0; first < d->n; first += step) {
-        int64_t n = (d->n - first < step) ? d->n - first : step;
+    CT_TRY(operand(d, ex, a, weight_floats(d), a->weight, r.weight, &weight));
+    for (int64_t first = 0; first < d->n; first += r.images) {
+        int64_t n = (d->n - first < r.images) ? d->n - first : r.images;
         float *y = a->y + first * d->m * s;
 
-        CT_TRY(ct_cuda_im2col(ex, d, n, a->x + first * d->c * in_size(d), col));
+        CT_TRY(ct_cuda_im2col(ex, d, d->operand, n, a->x + first * d->c * in_size(d), col));
         for (int64_t g = 0; g < d->group; g++)
-            CT_TRY(ct_math_cuda_gemm_batch(ex->stream, false, false, m, s, k, 1.0f,
-                                           a->weight + g * m * k, k, 0, col + g * k * s, s,
-                                           col_floats(d), 0.0f, y + g * m * s, s, d->m * s, n));
+            CT_TRY(ct_math_cuda_gemm_batch(ex->stream, d->operand, false, false, m, s, k, 1.0f,
+                                           weight + (size_t)(g * m * k) * size, k, 0,
+                                           col + (size_t)(g * k * s) * size, s, col_floats(d), 0.0f,
+                                           y + g * m * s, s, d->m * s, n));
         if (a->bias == NULL) continue;
         CT_CUDA_RUN(add_bias_kernel, ct_cuda_grid(n * d->m * s), ex->stream, n * d->m * s, d->m, s,
                     a->bias, y);
@@ -214,17 +277,21 @@ static ct_status forward(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args 
 
 static ct_status backward_data(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a)
 {
-    int64_t step = images_at_once(d, col_floats(d)), m = group_m(d), k = group_k(d),
-            s = out_size(d);
+    room r = room_of(d, CT_RUN_BACKWARD_DATA);
+    int64_t m = group_m(d), k = group_k(d), s = out_size(d);
+    size_t size = ct_operand_size(d->operand);
     float *col = (float *)a->work;
+    const char *weight, *dy;
 
-    for (int64_t first = 0; first < d->n; first += step) {
-        int64_t n = (d->n - first < step) ? d->n - first : step;
+    CT_TRY(operand(d, ex, a, weight_floats(d), a->weight, r.weight, &weight));
+    for (int64_t first = 0; first < d->n; first += r.images) {
+        int64_t n = (d->n - first < r.images) ? d->n - first : r.images;
 
+        CT_TRY(operand(d, ex, a, n * dy_floats(d), a->dy + first * dy_floats(d), r.dy, &dy));
         for (int64_t g = 0; g < d->group; g++)
-            CT_TRY(ct_math_cuda_gemm_batch(ex->stream, true, false, k, s, m, 1.0f,
-                                           a->weight + g * m * k, k, 0,
-                                           a->dy + (first * d->m + g * m) * s, s, d->m * s, 0.0f,
+            CT_TRY(ct_math_cuda_gemm_batch(ex->stream, d->operand, true, false, k, s, m, 1.0f,
+                                           weight + (size_t)(g * m * k) * size, k, 0,
+                                           dy + (size_t)(g * m * s) * size, s, d->m * s, 0.0f,
                                            col + g * k * s, s, col_floats(d), n));
         CT_TRY(ct_cuda_col2im(ex, d, n, col, a->dx + first * d->c * in_size(d)));
     }
@@ -246,22 +313,27 @@ static __global__ void sum_blocks_kernel(int64_t count, int64_t n, const float *
 
 static ct_status backward_weight(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a)
 {
-    int64_t count = weight_floats(d), step = images_at_once(d, col_floats(d) + count);
-    int64_t m = group_m(d), k = group_k(d), s = out_size(d);
-    float *col = (float *)a->work, *part = col + step * col_floats(d);
+    room r = room_of(d, CT_RUN_BACKWARD_WEIGHT);
+    int64_t count = weight_floats(d), m = group_m(d), k = group_k(d), s = out_size(d);
+    size_t size = ct_operand_size(d->operand);
+    char *col = (char *)a->work;
+    float *part = (float *)(col + r.part);
+    const char *dy;
 
     if (d->n == 0) /* a rank without samples */
         return (a->beta == 0.0f)
                    ? ex->dev->zero(ex->stream, a->dweight, (size_t)count * sizeof(float))
                    : CT_OK;
-    for (int64_t first = 0; first < d->n; first += step) {
-        int64_t n = (d->n - first < step) ? d->n - first : step;
+    for (int64_t first = 0; first < d->n; first += r.images) {
+        int64_t n = (d->n - first < r.images) ? d->n - first : r.images;
 
-        CT_TRY(ct_cuda_im2col(ex, d, n, a->x + first * d->c * in_size(d), col));
+        CT_TRY(ct_cuda_im2col(ex, d, d->operand, n, a->x + first * d->c * in_size(d), col));
+        CT_TRY(operand(d, ex, a, n * dy_floats(d), a->dy + first * dy_floats(d), r.dy, &dy));
         for (int64_t g = 0; g < d->group; g++)
-            CT_TRY(ct_math_cuda_gemm_batch(
-                ex->stream, false, true, m, k, s, 1.0f, a->dy + (first * d->m + g * m) * s, s,
-                d->m * s, col + g * k * s, s, col_floats(d), 0.0f, part + g * m * k, k, count, n));
+            CT_TRY(ct_math_cuda_gemm_batch(ex->stream, d->operand, false, true, m, k, s, 1.0f,
+                                           dy + (size_t)(g * m * s) * size, s, d->m * s,
+                                           col + (size_t)(g * k * s) * size, s, col_floats(d), 0.0f,
+                                           part + g * m * k, k, count, n));
         CT_CUDA_RUN(sum_blocks_kernel, ct_cuda_grid(count), ex->stream, count, n, part,
                     (first == 0) ? a->beta : 1.0f, a->dweight);
         CT_TRY(ct_cuda_launched("weight gradient"));
@@ -269,6 +341,9 @@ static ct_status backward_weight(const ct_conv_desc *d, ct_exec *ex, const ct_co
     return CT_OK;
 }
 
-const ct_conv_impl ct_conv_cuda_forward = { "cuda", on_cuda, work_col, forward };
-const ct_conv_impl ct_conv_cuda_backward_data = { "cuda", on_cuda, work_col, backward_data };
-const ct_conv_impl ct_conv_cuda_backward_weight = { "cuda", on_cuda, work_weight, backward_weight };
+const ct_conv_impl ct_conv_cuda_forward = { "cuda",  on_cuda, work_forward,
+                                            forward, NULL,    CT_CONV_CAN_BF16 };
+const ct_conv_impl ct_conv_cuda_backward_data = { "cuda",        on_cuda, work_data,
+                                                  backward_data, NULL,    CT_CONV_CAN_BF16 };
+const ct_conv_impl ct_conv_cuda_backward_weight = { "cuda",          on_cuda, work_weight,
+                                                    backward_weight, NULL,    CT_CONV_CAN_BF16 };

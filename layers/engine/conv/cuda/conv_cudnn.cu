@@ -1,197 +1,10 @@
 /* Convolution by cuDNN 9, found when the program runs: built where its header is there, used where
- * its library is. Deterministic algorithms in f32 without TF32, chosen by its heuristics, with as
- * much workspace as they may have at most. */
-#include <cudnn.h>
-#include <dlfcn.h>
-
-#include <cstdlib>
-#include <cstring>
-
-#include "framework/tensor/cuda/launch.cuh"
-#include "layers/engine/conv/conv_private.h"
-
-static const size_t WORK_MAX = (size_t)512 << 20;
-
-#define CALLS(X)                                                                                   \
-    X(cudnnCreate)                                                                                 \
-    X(cudnnSetStream)                                                                              \
-    X(cudnnGetErrorString)                                                                         \
-    X(cudnnCreateTensorDescriptor)                                                                 \
-    X(cudnnSetTensor4dDescriptor)                                                                  \
-    X(cudnnCreateFilterDescriptor)                                                                 \
-    X(cudnnSetFilter4dDescriptor)                                                                  \
-    X(cudnnCreateConvolutionDescriptor)                                                            \
-    X(cudnnSetConvolution2dDescriptor)                                                             \
-    X(cudnnSetConvolutionGroupCount)                                                               \
-    X(cudnnSetConvolutionMathType)                                                                 \
-    X(cudnnGetConvolutionForwardAlgorithm_v7)                                                      \
-    X(cudnnGetConvolutionBackwardDataAlgorithm_v7)                                                 \
-    X(cudnnGetConvolutionBackwardFilterAlgorithm_v7)                                               \
-    X(cudnnConvolutionForward)                                                                     \
-    X(cudnnConvolutionBackwardData)                                                                \
-    X(cudnnConvolutionBackwardFilter)
-
-/* The library is the process's, like the device; as the handle of cuBLAS. */
-static struct {
-    bool looked;
-    cudnnHandle_t handle; /* NULL: there is none */
-#define MEMBER(_name) decltype(&::_name) p_##_name;
-    CALLS(MEMBER)
-} dnn;
-
-static bool find_calls(void *lib)
-{
-#define FIND(_name)                                                                                \
-    dnn.p_##_name = (decltype(dnn.p_##_name))dlsym(lib, #_name);                                   \
-    if (dnn.p_##_name == NULL) return false;
-    CALLS(FIND)
-    return true;
-}
-
-static bool is_there(void)
-{
-    void *lib;
-
-    if (dnn.looked) return dnn.handle != NULL;
-    dnn.looked = true;
-    lib = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
-    if ((lib == NULL) || !find_calls(lib) ||
-        (dnn.p_cudnnCreate(&dnn.handle) != CUDNN_STATUS_SUCCESS)) {
-        dnn.handle = NULL;
-        CT_DEBUG("no cuDNN 9 here: convolutions go through im2col");
-    }
-    return dnn.handle != NULL;
-}
-
-static ct_status check(cudnnStatus_t st, const char *what)
-{
-    if (st == CUDNN_STATUS_SUCCESS) return CT_OK;
-    return CT_FAIL(CT_ERR_DEVICE, "%s: cuDNN: %s", what, dnn.p_cudnnGetErrorString(st));
-}
-
-/* ---- what a convolution of these shapes takes, found once */
-
-typedef struct plan {
-    ct_conv_desc desc;
-    ct_run_kind kind;
-    cudnnTensorDescriptor_t x, y;
-    cudnnFilterDescriptor_t weight;
-    cudnnConvolutionDescriptor_t conv;
-    int algorithm; /* -1: cuDNN has none */
-    size_t memory;
-} plan;
-
-static struct {
-    plan *of;
-    int n, room;
-} plans;
-
-static ct_status describe(plan *p)
-{
-    const ct_conv_desc *d = &p->desc;
-
-    CT_TRY(check(dnn.p_cudnnCreateTensorDescriptor(&p->x), "x"));
-    CT_TRY(check(dnn.p_cudnnCreateTensorDescriptor(&p->y), "y"));
-    CT_TRY(check(dnn.p_cudnnCreateFilterDescriptor(&p->weight), "weight"));
-    CT_TRY(check(dnn.p_cudnnCreateConvolutionDescriptor(&p->conv), "convolution"));
-    CT_TRY(check(dnn.p_cudnnSetTensor4dDescriptor(p->x, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT,
-                                                  (int)d->n, (int)d->c, (int)d->h, (int)d->w),
-                 "x"));
-    CT_TRY(check(dnn.p_cudnnSetTensor4dDescriptor(p->y, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT,
-                                                  (int)d->n, (int)d->m, (int)d->oh, (int)d->ow),
-                 "y"));
-    CT_TRY(check(dnn.p_cudnnSetFilter4dDescriptor(p->weight, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NCHW,
-                                                  (int)d->m, (int)(d->c / d->group), (int)d->kh,
-                                                  (int)d->kw),
-                 "weight"));
-    CT_TRY(check(dnn.p_cudnnSetConvolution2dDescriptor(p->conv, (int)d->ph, (int)d->pw, (int)d->sh,
-                                                       (int)d->sw, (int)d->dh, (int)d->dw,
-                                                       CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT),
-                 "convolution"));
-    CT_TRY(check(dnn.p_cudnnSetConvolutionGroupCount(p->conv, (int)d->group), "groups"));
-    return check(dnn.p_cudnnSetConvolutionMathType(p->conv, CUDNN_FMA_MATH), "f32");
-}
-
-/* The first that heuristics name, gives the same bits each time and has room. */
-template <class P> static void take_first(plan *p, const P *perf, int n)
-{
-    for (int i = 0; i < n; i++) {
-        if ((perf[i].status != CUDNN_STATUS_SUCCESS) || (perf[i].memory > WORK_MAX) ||
-            (perf[i].determinism != CUDNN_DETERMINISTIC))
-            continue;
-        p->algorithm = (int)perf[i].algo;
-        p->memory = perf[i].memory;
-        return;
-    }
-}
-
-static ct_status choose(plan *p)
-{
-    enum { MOST = 10 };
-    int n = 0;
-
-    p->algorithm = -1;
-    if (p->kind == CT_RUN_FORWARD) {
-        cudnnConvolutionFwdAlgoPerf_t perf[MOST];
-
-        CT_TRY(check(dnn.p_cudnnGetConvolutionForwardAlgorithm_v7(dnn.handle, p->x, p->weight,
-                                                                  p->conv, p->y, MOST, &n, perf),
-                     "choice"));
-        take_first(p, perf, n);
-    } else if (p->kind == CT_RUN_BACKWARD_DATA) {
-        cudnnConvolutionBwdDataAlgoPerf_t perf[MOST];
-
-        CT_TRY(check(dnn.p_cudnnGetConvolutionBackwardDataAlgorithm_v7(
-                         dnn.handle, p->weight, p->y, p->conv, p->x, MOST, &n, perf),
-                     "choice"));
-        take_first(p, perf, n);
-    } else {
-        cudnnConvolutionBwdFilterAlgoPerf_t perf[MOST];
-
-        CT_TRY(check(dnn.p_cudnnGetConvolutionBackwardFilterAlgorithm_v7(
-                         dnn.handle, p->x, p->y, p->conv, p->weight, MOST, &n, perf),
-                     "choice"));
-        take_first(p, perf, n);
-    }
-    return CT_OK;
-}
-
-/* NULL: no memory, or cuDNN refused (logged). */
-static const plan *plan_of(const ct_conv_desc *d, ct_run_kind kind)
-{
-    plan *p;
-
-    for (int i = 0; i < plans.n; i++) {
-        if ((plans.of[i].kind == kind) && (memcmp(&plans.of[i].desc, d, sizeof(*d)) == 0))
-            return &plans.of[i];
-    }
-    if (plans.n == plans.room) {
-        int room = 2 * plans.room + 64;
-        plan *more = (plan *)realloc(plans.of, (size_t)room * sizeof(*more));
-
-        if (more == NULL) return NULL;
-        plans.of = more;
-        plans.room = room;
-    }
-    p = &plans.of[plans.n];
-    memset(p, 0, sizeof(*p));
-    memcpy(&p->desc, d, sizeof(*d));
-    p->kind = kind;
-    if ((describe(p) != CT_OK) || (choose(p) != CT_OK)) p->algorithm = -1;
-    plans.n++;
-    return p;
-}
-
-static bool fits(const ct_conv_desc *d, ct_run_kind kind)
-{
-    const plan *p;
-
-    if ((d->device != CT_DEVICE_CUDA) || (d->x_block != 0) || (d->y_block != 0) ||
-        (d->n_front != 0) || (d->n < 1) || !is_there())
-        return false;
-    p = plan_of(d, kind);
-    return (p != NULL) && (p->algorithm >= 0);
-}
+ * its library is. Deterministic algorithms, chosen by its heuristics, with as much workspace as
+ * they may have at most; in f32 without TF32, or as the solver's precision says. cuDNN takes and
+ * gives 16 bits on both sides, so in 16 bits operands are rounded into the workspace, and what it
+ * makes, added up in f32 and rounded once, is widened from there. On the way both change to and
+ * from NHWC, which tensor cores want, where cuDNN takes that. */
+#include "layers/engine/conv/cuda/cudnn_plan.cuh"
 
 /* ---- the three ways */
 
@@ -203,47 +16,156 @@ static ct_status open_run(const ct_conv_desc *d, ct_run_kind kind, const ct_exec
     return check(dnn.p_cudnnSetStream(dnn.handle, (cudaStream_t)ex->stream), "stream");
 }
 
+/* x, weight and dy or y rounded, behind the algorithm's memory. */
+typedef struct sides {
+    size_t x, weight, y, bytes;
+} sides;
+
+static sides sides_of(const plan *p)
+{
+    const ct_conv_desc *d = &p->desc;
+    sides s = { p->memory, p->memory, p->memory, p->memory };
+
+    if (!narrows(d)) return s;
+    s.x = ct_align_up(p->memory);
+    s.weight = s.x + ct_align_up((size_t)(d->n * d->c * d->h * d->w) * sizeof(uint16_t));
+    s.y = s.weight + ct_align_up((size_t)(d->m * group_k(d)) * sizeof(uint16_t));
+    s.bytes = s.y + ct_align_up((size_t)(d->n * d->m * d->oh * d->ow) * sizeof(uint16_t));
+    return s;
+}
+
+/* An operand as `batch` matrices of channels and places. */
+typedef struct planes {
+    int64_t batch, channels, places;
+} planes;
+
+static planes x_of(const ct_conv_desc *d)
+{
+    return { d->n, d->c, d->h * d->w };
+}
+
+static planes y_of(const ct_conv_desc *d)
+{
+    return { d->n, d->m, d->oh * d->ow };
+}
+
+static planes weight_of(const ct_conv_desc *d)
+{
+    return { d->m, d->c / d->group, d->kh * d->kw };
+}
+
+/* What cuDNN reads: v itself, or its numbers rounded `at` bytes into the workspace. */
+static ct_status reads(const plan *p, ct_exec *ex, const ct_conv_args *a, planes of, const float *v,
+                       size_t at, const void **there_p)
+{
+    uint16_t *there = (uint16_t *)((char *)a->work + at);
+    ct_operand operand = p->desc.operand;
+
+    *there_p = narrows(&p->desc) ? (const void *)there : (const void *)v;
+    if (!narrows(&p->desc)) return CT_OK;
+    if (!p->nhwc)
+        return ct_cuda_narrow(ex->stream, operand, of.batch * of.channels * of.places, v, there);
+    return ct_cuda_turn(
+        ex->stream, "rounding", of.batch, of.channels, of.places,
+        [=] __device__(int64_t b, int64_t r, int64_t c) {
+            return v[(b * of.channels + r) * of.places + c];
+        },
+        [=] __device__(int64_t b, int64_t r, int64_t c, float value) {
+            there[(b * of.places + c) * of.channels + r] = ct_narrow_bits(operand, value);
+        });
+}
+
+/* Where it writes. */
+static void *writes(const plan *p, const ct_conv_args *a, float *v, size_t at)
+{
+    return narrows(&p->desc) ? (void *)((char *)a->work + at) : (void *)v;
+}
+
+/* v = beta v + what cuDNN wrote + the channel's bias, which may be NULL. */
+static ct_status finish(const plan *p, ct_exec *ex, const ct_conv_args *a, planes of, size_t at,
+                        float beta, const float *bias, float *v)
+{
+    const uint16_t *from = (const uint16_t *)((const char *)a->work + at);
+    ct_operand operand = p->desc.operand;
+    bool narrow = narrows(&p->desc);
+
+    if (!narrow && (bias == NULL)) return CT_OK;
+    if (!p->nhwc)
+        return ct_cuda_map(
+            ex->stream, "widening", of.batch * of.channels * of.places, [=] __device__(int64_t i) {
+                float old = !narrow ? v[i] : (beta == 0.0f) ? 0.0f : beta * v[i];
+                float made = narrow ? ct_narrow_value(operand, from[i]) : 0.0f;
+
+                v[i] = made + old + ((bias != NULL) ? bias[i / of.places % of.channels] : 0.0f);
+            });
+    return ct_cuda_turn(
+        ex->stream, "widening", of.batch, of.places, of.channels,
+        [=] __device__(int64_t b, int64_t r, int64_t c) {
+            return ct_narrow_value(operand, from[(b * of.places + r) * of.channels + c]) +
+                   ((bias != NULL) ? bias[c] : 0.0f);
+        },
+        [=] __device__(int64_t b, int64_t r, int64_t c, float value) {
+            int64_t i = (b * of.channels + c) * of.places + r;
+
+            v[i] = value + ((beta == 0.0f) ? 0.0f : beta * v[i]);
+        });
+}
+
 static ct_status forward(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a)
 {
-    const float one = 1.0f, zero = 0.0f, *bias = a->bias;
-    int64_t m = d->m, s = d->oh * d->ow;
-    float *y = a->y;
+    const float one = 1.0f, zero = 0.0f;
+    const void *x, *weight;
     const plan *p;
+    sides s;
 
     CT_TRY(open_run(d, CT_RUN_FORWARD, ex, &p));
-    CT_TRY(check(dnn.p_cudnnConvolutionForward(dnn.handle, &one, p->x, a->x, p->weight, a->weight,
-                                               p->conv, (cudnnConvolutionFwdAlgo_t)p->algorithm,
-                                               a->work, p->memory, &zero, p->y, a->y),
-                 "convolution"));
-    if (bias == NULL) return CT_OK;
-    return ct_cuda_map(ex->stream, "convolution bias", d->n * m * s,
-                       [=] __device__(int64_t i) { y[i] += bias[i / s % m]; });
+    s = sides_of(p);
+    CT_TRY(reads(p, ex, a, x_of(d), a->x, s.x, &x));
+    CT_TRY(reads(p, ex, a, weight_of(d), a->weight, s.weight, &weight));
+    CT_TRY(
+        check(dnn.p_cudnnConvolutionForward(dnn.handle, &one, p->x, x, p->weight, weight, p->conv,
+                                            (cudnnConvolutionFwdAlgo_t)p->algorithm, a->work,
+                                            p->memory, &zero, p->y, writes(p, a, a->y, s.y)),
+              "convolution"));
+    return finish(p, ex, a, y_of(d), s.y, 0.0f, a->bias, a->y);
 }
 
 static ct_status backward_data(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a)
 {
     const float one = 1.0f, zero = 0.0f;
+    const void *dy, *weight;
     const plan *p;
+    sides s;
 
     CT_TRY(open_run(d, CT_RUN_BACKWARD_DATA, ex, &p));
-    return check(dnn.p_cudnnConvolutionBackwardData(dnn.handle, &one, p->weight, a->weight, p->y,
-                                                    a->dy, p->conv,
-                                                    (cudnnConvolutionBwdDataAlgo_t)p->algorithm,
-                                                    a->work, p->memory, &zero, p->x, a->dx),
-                 "convolution by data");
+    s = sides_of(p);
+    CT_TRY(reads(p, ex, a, y_of(d), a->dy, s.y, &dy));
+    CT_TRY(reads(p, ex, a, weight_of(d), a->weight, s.weight, &weight));
+    CT_TRY(check(
+        dnn.p_cudnnConvolutionBackwardData(dnn.handle, &one, p->weight, weight, p->y, dy, p->conv,
+                                           (cudnnConvolutionBwdDataAlgo_t)p->algorithm, a->work,
+                                           p->memory, &zero, p->x, writes(p, a, a->dx, s.x)),
+        "convolution by data"));
+    return finish(p, ex, a, x_of(d), s.x, 0.0f, NULL, a->dx);
 }
 
 static ct_status backward_weight(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a)
 {
-    const float one = 1.0f, beta = a->beta;
+    const float one = 1.0f, beta = narrows(d) ? 0.0f : a->beta;
+    const void *x, *dy;
     const plan *p;
+    sides s;
 
     CT_TRY(open_run(d, CT_RUN_BACKWARD_WEIGHT, ex, &p));
-    return check(
-        dnn.p_cudnnConvolutionBackwardFilter(dnn.handle, &one, p->x, a->x, p->y, a->dy, p->conv,
-                                             (cudnnConvolutionBwdFilterAlgo_t)p->algorithm, a->work,
-                                             p->memory, &beta, p->weight, a->dweight),
-        "convolution by weight");
+    s = sides_of(p);
+    CT_TRY(reads(p, ex, a, x_of(d), a->x, s.x, &x));
+    CT_TRY(reads(p, ex, a, y_of(d), a->dy, s.y, &dy));
+    CT_TRY(check(dnn.p_cudnnConvolutionBackwardFilter(dnn.handle, &one, p->x, x, p->y, dy, p->conv,
+                                                      (cudnnConvolutionBwdFilterAlgo_t)p->algorithm,
+                                                      a->work, p->memory, &beta, p->weight,
+                                                      writes(p, a, a->dweight, s.weight)),
+                 "convolution by weight"));
+    return finish(p, ex, a, weight_of(d), s.weight, a->beta, NULL, a->dweight);
 }
 
 #define ENGINE(_symbol, _kind, _run)                                                               \
@@ -253,9 +175,11 @@ static ct_status backward_weight(const ct_conv_desc *d, ct_exec *ex, const ct_co
     }                                                                                              \
     static size_t _run##_work(const ct_conv_desc *d)                                               \
     {                                                                                              \
-        return plan_of(d, _kind)->memory;                                                          \
+        return sides_of(plan_of(d, _kind)).bytes;                                                  \
     }                                                                                              \
-    const ct_conv_impl _symbol = { "cudnn", _run##_fits, _run##_work, _run };
+    const ct_conv_impl _symbol = {                                                                 \
+        "cudnn", _run##_fits, _run##_work, _run, NULL, CT_CONV_CAN_BF16                            \
+    };
 
 ENGINE(ct_conv_cudnn_forward, CT_RUN_FORWARD, forward)
 ENGINE(ct_conv_cudnn_backward_data, CT_RUN_BACKWARD_DATA, backward_data)

@@ -1,0 +1,29 @@
+/** @file narrow.cuh  Numbers of 16 bits on the device. Included by .cu files. */
+#ifndef CT_MATH_NARROW_CUH
+#define CT_MATH_NARROW_CUH
+
+#include "framework/base/bf16.h"
+#include "framework/base/f16.h"
+#include "framework/math/cuda/math_cuda.h"
+#include "framework/tensor/cuda/device_cuda.h"
+
+static __host__ __device__ inline uint16_t ct_narrow_bits(ct_operand operand, float v)
+{
+    return (operand == CT_OPERAND_F16) ? ct_f16_from_f32(v) : ct_bf16_from_f32(v);
+}
+
+static __host__ __device__ inline float ct_narrow_value(ct_operand operand, uint16_t bits)
+{
+    return (operand == CT_OPERAND_F16) ? ct_f16_to_f32(bits) : ct_bf16_to_f32(bits);
+}
+
+/** Number i of y, which holds numbers of `operand`. */
+static __device__ inline void ct_narrow_put(ct_operand operand, void *y, int64_t i, float v)
+{
+    if ((operand == CT_OPERAND_BF16) || (operand == CT_OPERAND_F16))
+        ((uint16_t *)y)[i] = ct_narrow_bits(operand, v);
+    else
+        ((float *)y)[i] = v;
+}
+
+#endif

@@ -1,0 +1,227 @@
+/* Rows by index: BatchReindex and Embed; and Accuracy. */
+#include "layers/cuda/layer_cuda.cuh"
+
+extern "C" {
+#include "layers/accuracy.h"
+}
+
+/* Buffer 0 has the m indices, then their order by index (m, stable), then where each of them begins
+ * in it for backward (n + 1): ct_index_ints(). */
+
+static ct_status index_fail(const ct_layer *l, const ct_exec *ex, float value, int64_t at,
+                            int64_t n, int64_t)
+{
+    return CT_LAYER_FAIL(l, CT_ERR_DATA,
+                         "%s %lld of batch %lld is %g, not a whole number in "
+                         "0..%lld",
+                         (strcmp(l->ops->type, "Embed") == 0) ? "element" : "index", (long long)at,
+                         (long long)ex->micro_step, (double)value, (long long)(n - 1));
+}
+
+/* Where element i stands in order of index: before it are all that are smaller, and equal ones that
+ * come earlier. That compares each with each, which is nothing for the words of a batch. */
+static ct_status sort_few(ct_exec *ex, int64_t m, int64_t n, int32_t *index)
+{
+    int32_t *order = index + m, *start = order + m;
+
+    CT_TRY(ct_cuda_map(
+        ex->stream, "order of indices", m, KERNEL(int64_t i) {
+            int32_t mine = index[i], at = 0;
+
+            for (int64_t k = 0; k < m; k++)
+                at += (index[k] < mine) || ((index[k] == mine) && (k < i));
+            order[at] = (int32_t)i;
+        }));
+    return ct_cuda_map(
+        ex->stream, "starts of indices", n + 1, KERNEL(int64_t r) {
+            int64_t low = 0, high = m;
+
+            while (low < high) {
+                int64_t mid = (low + high) / 2;
+
+                if (index[order[mid]] < r)
+                    low = mid + 1;
+                else
+                    high = mid;
+            }
+            start[r] = (int32_t)low;
+        });
+}
+
+/* Many are sorted by the host, which waits for them. */
+static ct_status sort_many(ct_exec *ex, int64_t m, int64_t n, int32_t *index)
+{
+    size_t ints = (size_t)(2 * m + n + 1);
+    int32_t *host = (int32_t *)ct_cuda_stage(ints * sizeof(*host)), *order = host + m,
+            *start = order + m;
+
+    if (host == NULL) return CT_ERR_NOMEM;
+    CT_TRY(ex->dev->to_host(ex->stream, host, index, (size_t)m * sizeof(*host)));
+    memset(start, 0, (size_t)(n + 1) * sizeof(*start));
+    for (int64_t i = 0; i < m; i++) start[host[i] + 1]++;
+    for (int64_t k = 0; k < n; k++) start[k + 1] += start[k];
+    for (int64_t i = 0; i < m; i++) order[start[host[i]]++] = (int32_t)i;
+    for (int64_t k = n; k > 0; k--) start[k] = start[k - 1]; /* each had moved to the next one's */
+    start[0] = 0;
+    return ex->dev->from_host(ex->stream, index, host, ints * sizeof(*host));
+}
+
+/* Checks and sorts. What is no index is told of at the end of the pass, and is 0 until then. */
+static ct_status read_index(const ct_layer *l, ct_instance *in, ct_exec *ex, const float *value,
+                            int64_t m, int64_t n, int32_t *index)
+{
+    const int64_t few = 1 << 14;
+    fault_word fault;
+
+    CT_TRY(check_begin(in, ex, &fault));
+    CT_TRY(ct_cuda_map(
+        ex->stream, "indices", m, KERNEL(int64_t i) {
+            int32_t found;
+            bool good = class_of(value[i], n, &found);
+
+            index[i] = good ? found : 0;
+            if (!good) fault.put(i, value[i]);
+        }));
+    CT_TRY(checked(l, in, ex, &fault, n, 0, index_fail));
+    return (m <= few) ? sort_few(ex, m, n, index) : sort_many(ex, m, n, index);
+}
+
+/* to[r] (+)= the rows of `from` whose index is r, in their order. */
+static ct_status add_rows(ct_exec *ex, int64_t n, int64_t m, int64_t row, const int32_t *index,
+                          const float *from, bool add, float *to)
+{
+    const int32_t *order = index + m, *start = order + m;
+
+    return ct_cuda_map(
+        ex->stream, "rows by index", n * row, KERNEL(int64_t e) {
+            int64_t r = e / row, c = e % row;
+            float sum = add ? to[e] : 0.0f;
+
+            for (int32_t k = start[r]; k < start[r + 1]; k++) sum += from[order[k] * row + c];
+            to[e] = sum;
+        });
+}
+
+static ct_status reindex_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    int64_t m = dim_of(in->top[0], 0), n = dim_of(in->bottom[0], 0);
+    int64_t row = ct_shape_count(&in->top[0]->data.shape, 1, -1);
+    int32_t *index = (int32_t *)in->buffer[0].data;
+    const float *x = ct_blob_data(in->bottom[0]);
+    float *y = ct_blob_data(in->top[0]);
+
+    CT_TRY(read_index(l, in, ex, ct_blob_data(in->bottom[1]), m, n, index));
+    return ct_cuda_map(
+        ex->stream, "BatchReindex", m * row,
+        KERNEL(int64_t e) { y[e] = x[index[e / row] * row + e % row]; });
+}
+
+static ct_status reindex_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    float *dx = ct_blob_diff(in->bottom[0]);
+
+    (void)l;
+    if (dx == NULL) return CT_OK;
+    return add_rows(ex, dim_of(in->bottom[0], 0), dim_of(in->top[0], 0),
+                    ct_shape_count(&in->top[0]->data.shape, 1, -1),
+                    (const int32_t *)in->buffer[0].data, ct_blob_diff(in->top[0]), false, dx);
+}
+
+const ct_layer_form ct_cuda_batch_reindex = { "BatchReindex", NULL, reindex_forward,
+                                              reindex_backward };
+
+static ct_status embed_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    int64_t m = count_of(in->bottom[0]), k = l->weight[0].shape.dim[0];
+    int64_t n = l->weight[0].shape.dim[1];
+    int32_t *index = (int32_t *)in->buffer[0].data;
+    const float *w = ct_blob_data(&in->weight[0]);
+    const float *b = (l->n_weight > 1) ? ct_blob_data(&in->weight[1]) : NULL;
+    float *y = ct_blob_data(in->top[0]);
+
+    CT_TRY(read_index(l, in, ex, ct_blob_data(in->bottom[0]), m, k, index));
+    return ct_cuda_map(
+        ex->stream, "Embed", m * n, KERNEL(int64_t e) {
+            float v = w[index[e / n] * n + e % n];
+
+            y[e] = (b != NULL) ? v + b[e % n] : v;
+        });
+}
+
+static ct_status embed_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    int64_t m = count_of(in->bottom[0]), n = l->weight[0].shape.dim[1];
+    const float *dy = ct_blob_diff(in->top[0]);
+    float *dw = ct_blob_diff(&in->weight[0]);
+    ct_view v = { m, n, 1, 0 };
+
+    if (dw != NULL)
+        CT_TRY(add_rows(ex, l->weight[0].shape.dim[0], m, n, (const int32_t *)in->buffer[0].data,
+                        dy, ct_weight_beta(in, ex, 0) != 0.0f, dw));
+    if ((l->n_weight < 2) || (ct_blob_diff(&in->weight[1]) == NULL)) return CT_OK;
+    return ct_kernels(ex)->dot(ex, &v, dy, NULL, ct_weight_beta(in, ex, 1) != 0.0f,
+                               ct_blob_diff(&in->weight[1]));
+}
+
+const ct_layer_form ct_cuda_embed = { "Embed", NULL, embed_forward, embed_backward };
+
+/* ---- Accuracy, its first top; the second is made on the host */
+
+static bool accuracy_can(const Ct__LayerParameter *p)
+{
+    return p->n_top < 2;
+}
+
+/* Other classes with a score as high, or one that cannot be compared, push the label down. */
+static __device__ bool is_right(const ct_view &v, const float *score, int32_t label, int64_t top_k)
+{
+    float mine = score[label * v.inner];
+    int64_t ahead = 0;
+
+    for (int64_t c = 0; (c < v.mid) && (ahead < top_k); c++)
+        ahead += (c != label) && !(score[c * v.inner] < mine);
+    return ahead < top_k;
+}
+
+static ct_status accuracy_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    ct_accuracy_state s = *(const ct_accuracy_state *)l->state;
+    ct_view v = ((const ct_accuracy_plan *)in->state)->view;
+    const float *score = ct_blob_data(in->bottom[0]), *value = ct_blob_data(in->bottom[1]);
+    int64_t n = v.outer * v.inner, samples = dim_of(in->bottom[1], 0);
+    bool ranks = s.has_ignore && (ex->sum_ranks != NULL);
+    double *sums = ct_cuda_scratch() + CT_CUDA_SCRATCH + 2, host[2], all = 0.0;
+    float *top = ct_blob_data(in->top[0]);
+    fault_word fault;
+
+    CT_TRY(check_begin(in, ex, &fault));
+    if (!s.has_ignore) CT_TRY(ct_exec_global_count(ex, (double)n, false, &all));
+    CT_TRY(ct_cuda_sums<2>(
+        ex->stream, "Accuracy", 1, n,
+        KERNEL(int64_t, int64_t k, double *sum) {
+            const float *from = score + k / v.inner * v.mid * v.inner + k % v.inner;
+            int32_t label;
+
+            if (s.has_ignore && (value[k] == (float)s.ignore)) return;
+            if (class_of(value[k], v.mid, &label)) {
+                sum[0] += is_right(v, from, label, s.top_k) ? 1.0 : 0.0;
+                sum[1] += 1.0;
+            } else {
+                fault.put(k, value[k]);
+            }
+        },
+        KERNEL(int64_t, const double *sum) {
+            double by = s.has_ignore ? sum[1] : all;
+
+            top[0] = (by > 0.0) ? (float)(sum[0] / by) : 0.0f;
+            sums[0] = sum[0];
+            sums[1] = sum[1];
+        }));
+    CT_TRY(checked(l, in, ex, &fault, (samples > 0) ? n / samples : 1, v.mid, ct_label_fail));
+    if (!ranks) return CT_OK;
+    CT_TRY(ex->dev->to_host(ex->stream, host, sums, sizeof(host)));
+    CT_TRY(ct_exec_global_count(ex, host[1], true, &all));
+    return ex->dev->math->set(ex->stream, 1, (all > 0.0) ? (float)(host[0] / all) : 0.0f, top);
+}
+
+const ct_layer_form ct_cuda_accuracy = { "Accuracy", accuracy_can, accuracy_forward, NULL };

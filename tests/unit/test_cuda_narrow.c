@@ -1,0 +1,378 @@
+/* Products and convolutions on the device whose operands are rounded to bf16, f16 or TF32: as exact
+ * as in f32 where the numbers fit, the same bits for numbers that were rounded before, and nets
+ * beside the CPU's in bf16. Skips where no device works. */
+#include "tests/test.h"
+#include "tests/conv_case.h"
+#include "tests/layer_harness.h"
+#include "tests/log_capture.h"
+
+#include "framework/base/bf16.h"
+#include "framework/base/f16.h"
+#include "framework/math/math.h"
+#include "framework/net/net.h"
+#include "framework/proto/prototxt.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const ct_device *cuda(void)
+{
+    const ct_device *dev = NULL;
+    log_capture log;
+    ct_status status;
+
+    log_capture_start(&log);
+    status = ct_device_open("cuda", 0, &dev);
+    log_capture_stop();
+    if (status != CT_OK) {
+        print_message("skipped: no CUDA device, or built without CUDA=1\n");
+        skip();
+    }
+    return dev;
+}
+
+static float rounded(ct_operand operand, float v)
+{
+    if (operand == CT_OPERAND_BF16) return ct_bf16_to_f32(ct_bf16_from_f32(v));
+    return (operand == CT_OPERAND_F16) ? ct_f16_to_f32(ct_f16_from_f32(v)) : v;
+}
+
+static void *put(const ct_device *dev, const void *from, size_t bytes)
+{
+    void *to = NULL;
+
+    assert_int_equal(dev->mem_acquire(bytes + 64, &to), CT_OK);
+    if (from != NULL) assert_int_equal(dev->from_host(NULL, to, from, bytes), CT_OK);
+    return to;
+}
+
+/* ---- products */
+
+/* Row strides with room behind each row; sums of k products rounded to f32 k times, the reference
+ * in double; TF32 keeps 10 bits behind the point, however a device rounds to them. */
+static void product(const ct_device *dev, ct_operand operand, bool ta, bool tb)
+{
+    enum { M = 13, N = 21, K = 37, MORE = 3, LDC = N + MORE };
+    int64_t lda = (ta ? M : K) + MORE, ldb = (tb ? K : N) + MORE;
+    float a[(K + MORE) * K], b[(K + MORE) * K], c[M * LDC], old[M * LDC];
+    void *room = put(dev, NULL, dev->math->narrow_room(operand, M, N, K)), *on[3];
+    double loss = (operand == CT_OPERAND_TF32) ? 2.1 * 0x1p-10 : 0.0;
+
+    test_random(a, (K + MORE) * K, 1, -1.0f, 1.0f);
+    test_random(b, (K + MORE) * K, 2, -1.0f, 1.0f);
+    test_random(old, M * LDC, 3, -1.0f, 1.0f);
+    on[0] = put(dev, a, sizeof(a)), on[1] = put(dev, b, sizeof(b));
+    on[2] = put(dev, old, sizeof(old));
+    assert_int_equal(dev->math->gemm_narrow(NULL, operand, ta, tb, M, N, K, 2.0f, on[0], lda, on[1],
+                                            ldb, 0.5f, on[2], LDC, room),
+                     CT_OK);
+    assert_int_equal(dev->to_host(NULL, c, on[2], sizeof(c)), CT_OK);
+    for (int64_t i = 0; i < M; i++) {
+        for (int64_t j = 0; j < LDC; j++) {
+            double sum = 0.0, size = 0.0, before = 0.5 * (double)old[i * LDC + j];
+
+            for (int64_t p = 0; (j < N) && (p < K); p++) {
+                double one = (double)rounded(operand, a[ta ? p * lda + i : i * lda + p]) *
+                             (double)rounded(operand, b[tb ? j * ldb + p : p * ldb + j]);
+
+                sum += one;
+                size += fabs(one);
+            }
+            if (j >= N) { /* between two rows */
+                assert_true(c[i * LDC + j] == old[i * LDC + j]);
+                continue;
+            }
+            if (!(fabs((double)c[i * LDC + j] - 2.0 * sum - before) <=
+                  ((K + 4) * 0x1p-24 + loss) * (2.0 * size + fabs(before))))
+                fail_msg("operand %d, %d %d: c[%d][%d] is %.9g, not %.9g", (int)operand, ta, tb,
+                         (int)i, (int)j, c[i * LDC + j], 2.0 * sum + before);
+        }
+    }
+    for (int k = 0; k < 3; k++) dev->mem_release(on[k]);
+    dev->mem_release(room);
+}
+
+static void products_round(void **state)
+{
+    static const ct_operand each[] = { CT_OPERAND_TF32, CT_OPERAND_BF16, CT_OPERAND_F16 };
+    const ct_device *dev = cuda();
+
+    (void)state;
+    for (int k = 0; k < 3; k++) {
+        for (int way = 0; way < 4; way++) product(dev, each[k], (way & 1) != 0, (way & 2) != 0);
+    }
+}
+
+/* ---- convolutions */
+
+static int64_t result_floats(const conv_tensors *t, conv_direction dir)
+{
+    return (dir == CONV_FORWARD) ? t->n_y : (dir == CONV_DATA) ? t->n_x : t->n_weight;
+}
+
+/* As conv_case_run(), on the device. */
+static float *run_conv(const ct_device *dev, const ct_conv_impl *impl, const ct_conv_desc *d,
+                       conv_direction dir, const conv_tensors *t)
+{
+    const float *from[] = { t->x, t->weight, t->bias, t->dy };
+    int64_t count[] = { t->n_x, t->n_weight, d->m, t->n_y }, n = result_floats(t, dir);
+    float *result = malloc((size_t)n * sizeof(float) + 1);
+    void *on[6];
+    ct_exec ex = { .dev = dev };
+    ct_conv_args a = { .beta = 0.5f };
+
+    assert_non_null(result);
+    for (int k = 0; k < 4; k++) on[k] = put(dev, from[k], (size_t)count[k] * sizeof(float));
+    on[4] = put(dev, (dir == CONV_WEIGHT) ? t->old : NULL, (size_t)n * sizeof(float));
+    on[5] = put(dev, NULL, ct_conv_workspace(impl, d));
+    a.x = on[0], a.weight = on[1], a.bias = on[2], a.work = on[5];
+    if (dir != CONV_FORWARD) a.dy = on[3];
+    if (dir == CONV_FORWARD) a.y = on[4];
+    if (dir == CONV_DATA) a.dx = on[4];
+    if (dir == CONV_WEIGHT) a.dweight = on[4];
+    assert_int_equal(impl->run(d, &ex, &a), CT_OK);
+    assert_int_equal(dev->to_host(NULL, result, on[4], (size_t)n * sizeof(float)), CT_OK);
+    for (int k = 0; k < 6; k++) dev->mem_release(on[k]);
+    return result;
+}
+
+/* Of numbers that bf16 has the result is as exact as in f32; cuDNN rounds it once more. */
+static void compare_conv(const ct_device *dev, ct_conv_desc d, conv_direction dir,
+                         const char *engine)
+{
+    ct_conv_desc host = d;
+    const ct_conv_impl *ref = ct_conv_find(conv_case_table_of(dir), &host, "ref"), *impl;
+    bool again = (strcmp(engine, "cudnn") == 0);
+    conv_tensors t = conv_case_make_tensors(&d, false);
+    float *want = conv_case_run(ref, &host, dir, &t), *got;
+    double *limit = conv_case_sum_limits(&host, dir);
+
+    d.device = CT_DEVICE_CUDA;
+    d.operand = CT_OPERAND_BF16;
+    impl = ct_conv_find(conv_case_table_of(dir), &d, engine);
+    if (impl != NULL) {
+        got = run_conv(dev, impl, &d, dir, &t);
+        for (int64_t i = 0; i < result_floats(&t, dir); i++) {
+            /* the bias, below 1, is added behind the rounding; old weights likewise */
+            double more = again ? 0x1p-8 * (fabs((double)want[i]) + 1.0) : 0.0;
+
+            if (!(fabs((double)got[i] - (double)want[i]) <= limit[i] + more))
+                fail_msg("%s, direction %d: element %lld is %.9g, not %.9g within %g", engine,
+                         (int)dir, (long long)i, got[i], want[i], limit[i] + more);
+        }
+        free(got);
+    }
+    free(want), free(limit);
+    conv_case_release(&t);
+}
+
+static void convolutions_are_exact_where_they_can(void **state)
+{
+    const ct_device *dev = cuda();
+    conv_draw r = { 77 };
+
+    (void)state;
+    for (int i = 0; i < 25; i++) {
+        ct_conv_desc d = conv_case_draw(&r, 8, 7, true);
+
+        d.x_block = d.y_block = 0;
+        for (conv_direction dir = CONV_FORWARD; dir < N_CONV_DIRECTION; dir++) {
+            compare_conv(dev, d, dir, "cuda");
+            compare_conv(dev, d, dir, "cudnn");
+        }
+    }
+}
+
+static void round_all(ct_operand operand, int64_t n, float *v)
+{
+    for (int64_t i = 0; i < n; i++) v[i] = rounded(operand, v[i]);
+}
+
+/* Any numbers give the bits of rounded ones, and others than f32's. */
+static void convolutions_round(void **state)
+{
+    static const ct_operand each[] = { CT_OPERAND_BF16, CT_OPERAND_F16 };
+    const ct_device *dev = cuda();
+    ct_conv_desc d = { .n = 3,
+                       .group = 2,
+                       .c = 10,
+                       .h = 9,
+                       .w = 11,
+                       .m = 14,
+                       .kh = 3,
+                       .kw = 3,
+                       .sh = 2,
+                       .sw = 1,
+                       .ph = 1,
+                       .pw = 1,
+                       .dh = 1,
+                       .dw = 1 };
+
+    (void)state;
+    assert_true(conv_case_complete(&d));
+    d.device = CT_DEVICE_CUDA;
+    for (int i = 0; i < 2 * N_CONV_DIRECTION; i++) {
+        conv_direction dir = (conv_direction)(i / 2);
+        ct_operand operand = each[i % 2];
+        const ct_conv_impl *impl = ct_conv_find(conv_case_table_of(dir), &d, "cuda");
+        conv_tensors t = conv_case_make_tensors(&d, false);
+        int64_t n = result_floats(&t, dir), differ = 0;
+        float *f32, *any, *before;
+
+        assert_non_null(impl);
+        d.operand = CT_OPERAND_F32;
+        f32 = run_conv(dev, impl, &d, dir, &t);
+        d.operand = operand;
+        any = run_conv(dev, impl, &d, dir, &t);
+        round_all(operand, t.n_x, t.x), round_all(operand, t.n_weight, t.weight);
+        round_all(operand, t.n_y, t.dy);
+        before = run_conv(dev, impl, &d, dir, &t);
+        assert_memory_equal(any, before, (size_t)n * sizeof(float));
+        for (int64_t k = 0; k < n; k++) differ += (any[k] != f32[k]);
+        assert_true(differ > n / 2);
+        free(f32), free(any), free(before);
+        conv_case_release(&t);
+    }
+}
+
+/* ---- nets */
+
+static const char words[] =
+    "layer { name: 'data' type: 'DummyData' top: 'w' top: 'cont' top: 'label' dummy_data_param { "
+    "shape { dim: 4 dim: 3 } shape { dim: 4 dim: 3 } shape { dim: 4 dim: 3 } "
+    "data_filler { value: 3 } data_filler { value: 1 } data_filler { value: 2 } } }\n"
+    "layer { name: 'e' type: 'Embed' bottom: 'w' top: 'e' embed_param { num_output: 16 "
+    "input_dim: 8 weight_filler { type: 'uniform' min: -1 } } }\n"
+    "layer { name: 'l' type: 'LSTM' bottom: 'e' bottom: 'cont' top: 'l' recurrent_param { "
+    "num_output: 24 weight_filler { type: 'uniform' min: -1 } } }\n"
+    "layer { name: 'f' type: 'InnerProduct' bottom: 'l' top: 'f' inner_product_param { "
+    "num_output: 8 axis: 2 weight_filler { type: 'xavier' } } }\n"
+    "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'f' bottom: 'label' top: 'loss' "
+    "softmax_param { axis: 2 } }\n";
+
+static const char images[] =
+    "layer { name: 'data' type: 'DummyData' top: 'data' top: 'label' dummy_data_param { "
+    "shape { dim: 6 dim: 5 dim: 17 dim: 15 } shape { dim: 6 } "
+    "data_filler { type: 'gaussian' std: 1 } data_filler { value: 2 } } }\n"
+    "layer { name: 'a' type: 'Convolution' bottom: 'data' top: 'a' convolution_param { "
+    "num_output: 12 kernel_size: 3 weight_filler { type: 'xavier' } } "
+    "ct_kernel { forward: 'gemm' backward_data: 'gemm' backward_weight: 'gemm' } }\n"
+    "layer { name: 'r' type: 'TanH' bottom: 'a' top: 'r' }\n"
+    "layer { name: 'b' type: 'Convolution' bottom: 'r' top: 'b' convolution_param { "
+    "num_output: 10 kernel_size: 3 group: 2 weight_filler { type: 'xavier' } } "
+    "ct_kernel { forward: 'gemm' backward_data: 'gemm' backward_weight: 'gemm' } }\n"
+    "layer { name: 'f' type: 'InnerProduct' bottom: 'b' top: 'f' inner_product_param { "
+    "num_output: 8 weight_filler { type: 'xavier' } } }\n"
+    "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'f' bottom: 'label' top: 'loss' }\n";
+
+typedef struct narrow_run {
+    double loss;
+    float *grad;
+    int64_t n;
+    char engine[3][32]; /* of layer "f" */
+} narrow_run;
+
+/* ct_kernel names engines of the CPU. */
+static void any_engine(Ct__NetParameter *p)
+{
+    for (size_t i = 0; i < p->n_layer; i++) {
+        Ct__LayerParameter *l = p->layer[i];
+
+        if (l->ct_kernel != NULL)
+            protobuf_c_message_free_unpacked((ProtobufCMessage *)l->ct_kernel, NULL);
+        l->ct_kernel = NULL;
+    }
+}
+
+static narrow_run run_net(const char *text, const ct_device *dev,
+                          Ct__SolverParameter__Precision precision)
+{
+    ct_net_options o = { .phase = CT_TRAIN, .env = { .n_rank = 1, .seed = 5 }, .dev = dev };
+    ct_exec ex = { .dev = dev, .phase = CT_TRAIN, .seed = 5 };
+    ProtobufCMessage *message = NULL;
+    ct_net *net = NULL;
+    narrow_run r;
+    ct_estimate e;
+
+    assert_int_equal(ct_prototxt_parse(&ct__net_parameter__descriptor, "test", text, strlen(text),
+                                       NULL, &message),
+                     CT_OK);
+    if (dev->kind != CT_DEVICE_CPU) any_engine((Ct__NetParameter *)message);
+    o.env.precision = precision;
+    assert_int_equal(ct_net_create((const Ct__NetParameter *)message, &o, &net), CT_OK);
+    assert_int_equal(ct_net_forward(net, &ex, &r.loss), CT_OK);
+    assert_int_equal(ct_net_backward(net, &ex, NULL, NULL), CT_OK);
+    r.n = net->grad_count;
+    r.grad = malloc((size_t)r.n * sizeof(float));
+    assert_non_null(r.grad);
+    assert_int_equal(dev->to_host(NULL, r.grad, net->grad_arena, (size_t)r.n * sizeof(float)),
+                     CT_OK);
+    ct_net_estimate(net, ct_net_find_layer(net, "f"), &e);
+    for (int k = 0; k < 3; k++) snprintf(r.engine[k], sizeof(r.engine[k]), "%s", e.engine[k]);
+    ct_net_destroy(net);
+    protobuf_c_message_free_unpacked(message, NULL);
+    return r;
+}
+
+/* Root mean square, relative. */
+static double difference(const narrow_run *a, const narrow_run *b)
+{
+    double off = 0.0, size = 0.0;
+
+    assert_int_equal(a->n, b->n);
+    for (int64_t i = 0; i < a->n; i++) {
+        off += ((double)a->grad[i] - b->grad[i]) * ((double)a->grad[i] - b->grad[i]);
+        size += (double)b->grad[i] * b->grad[i];
+    }
+    assert_true(size > 0.0);
+    return sqrt(off / size);
+}
+
+/* Both round the same operands of all products; where f32 sums differ in their last bits, a value
+ * near a tie may round otherwise in the next layer, which is far less than what rounding costs. */
+static void compare_net(const char *text, const char *name)
+{
+    narrow_run f32 = run_net(text, cuda(), CT__SOLVER_PARAMETER__PRECISION__F32);
+    narrow_run gpu = run_net(text, cuda(), CT__SOLVER_PARAMETER__PRECISION__BF16);
+    narrow_run cpu = run_net(text, ct_device_cpu(), CT__SOLVER_PARAMETER__PRECISION__BF16);
+    double cost = difference(&gpu, &f32), off = difference(&gpu, &cpu);
+
+    if (!((cost > 1e-4) && (cost < 0.04))) fail_msg("%s: %g off f32", name, cost);
+    if (!(off < 0.1 * cost)) fail_msg("%s: %g off the CPU, %g off f32", name, off, cost);
+    for (int k = 0; k < 3; k++) assert_string_equal(gpu.engine[k], "blas-bf16");
+    assert_string_equal(f32.engine[0], "blas");
+    free(f32.grad), free(gpu.grad), free(cpu.grad);
+}
+
+static void nets_are_the_cpus(void **state)
+{
+    (void)state;
+    compare_net(words, "words");
+    compare_net(images, "images");
+}
+
+static void tf32_is_near_f32(void **state)
+{
+    narrow_run f32 = run_net(images, cuda(), CT__SOLVER_PARAMETER__PRECISION__F32);
+    narrow_run tf32 = run_net(images, cuda(), CT__SOLVER_PARAMETER__PRECISION__TF32);
+    double off = difference(&tf32, &f32);
+
+    (void)state;
+    if (!((off > 1e-5) && (off < 0.005))) fail_msg("%g off f32", off);
+    assert_string_equal(tf32.engine[1], "blas-tf32");
+    free(f32.grad), free(tf32.grad);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(products_round),
+        cmocka_unit_test(convolutions_are_exact_where_they_can),
+        cmocka_unit_test(convolutions_round),
+        cmocka_unit_test(nets_are_the_cpus),
+        cmocka_unit_test(tf32_is_near_f32),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
