@@ -94,6 +94,13 @@ ifeq ($(HAVE_CUDNN),1)
 else
   CU := $(filter-out %_cudnn.cu,$(CU))
 endif
+# NCCL likewise
+HAVE_NCCL ?= $(if $(filter 1,$(CUDA)),$(if $(wildcard $(CUDA_HOME)/include/nccl.h /usr/include/nccl.h),1,0),0)
+ifeq ($(HAVE_NCCL),1)
+  CPPFLAGS += -DCT_HAVE_NCCL
+else
+  CU := $(filter-out %_nccl.cu,$(CU))
+endif
 ifeq ($(CUDA),1)
   CPPFLAGS += -I$(CUDA_HOME)/include
   LDLIBS   += -L$(CUDA_HOME)/lib64 -lcublas -lcudart -lstdc++ -ldl

@@ -66,6 +66,11 @@ const ct_meaning ct_meaning_table[] = {
     { "CommParameter.forward_overlap",
       "With `overlap`: gradients may travel on during the next forward, which waits only for the "
       "weights it is about to read. Off with `clip_gradients`, whose norm needs all of them." },
+    { "CommParameter.gpu_sum",
+      "Where gradients of GPUs are added up: `NCCL`, on the GPUs, where its library is and each "
+      "rank "
+      "has one of its own; `HOST`, through pinned memory and MPI, where the fields here count; "
+      "`AUTO` takes NCCL unless sums are to be repeatable or gradients are compressed." },
     { "CommParameter.overlap", "Send while backward still runs, and during the next forward." },
     { "CommParameter.progress",
       "Who moves messages while layers compute: POLL (the main thread, between layers), THREAD "

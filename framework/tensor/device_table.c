@@ -1,5 +1,6 @@
 /* The kinds of device there are, and which were built in. */
 #include "framework/tensor/device.h"
+#include "framework/tensor/device_sum.h"
 
 #include <string.h>
 
@@ -80,4 +81,13 @@ ct_status ct_device_measure(const char *mode, double *copy_p, double *product_p)
     if (row->measure == NULL)
         return CT_FAIL(CT_ERR_CONFIG, "device \"%s\" is measured elsewhere", mode);
     return row->measure(copy_p, product_p);
+}
+
+const ct_device_sum_ops *ct_device_sum_of(const ct_device *dev)
+{
+#ifdef CT_HAVE_NCCL
+    if (dev->kind == CT_DEVICE_CUDA) return &ct_device_sum_nccl;
+#endif
+    (void)dev;
+    return NULL;
 }

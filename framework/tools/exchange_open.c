@@ -1,6 +1,7 @@
 #include "framework/tools/exchange_open.h"
 
 #include "framework/tools/exchange_config.h"
+#include "framework/tools/exchange_device.h"
 #include "framework/tools/exchange_mpi.h"
 #include "framework/tools/exchange_staged.h"
 
@@ -16,6 +17,60 @@ static bool is_coded(const Ct__SolverParameter *p, const ct_net *net)
 
     for (int i = 0; i < net->n_param; i++) any = any || codes(net->param[i].compress);
     return any;
+}
+
+/* What keeps NCCL from adding up this job's gradients; NULL: nothing. */
+static const char *against_nccl(const ct_exchange_open *open, const ct_net *net,
+                                const ct_device_sum_ops *ops, bool asked)
+{
+    const Ct__SolverParameter *p = open->param;
+
+    if (ops == NULL) return "this cortado was built without it, or computes on the CPU";
+    if (!ops->there()) return "its library, libnccl.so.2, is not there";
+    if (open->job->shares_gpu) return "ranks share a GPU";
+    if (is_coded(p, net)) return "gradients are compressed";
+    if (p->reproducible_sum) return "reproducible_sum";
+    return (p->deterministic && !asked) ? "deterministic" : NULL;
+}
+
+/* Every rank must be able to, or none does. *ops_p NULL: through the host. Collective. */
+static ct_status pick_device_sum(const ct_exchange_open *open, const ct_net *net,
+                                 const ct_device_sum_ops **ops_p)
+{
+    const Ct__CommParameter none = CT__COMM_PARAMETER__INIT;
+    const Ct__CommParameter *comm = (open->param->comm != NULL) ? open->param->comm : &none;
+    const ct_device_sum_ops *ops = ct_device_sum_of(net->options.dev);
+    bool asked = (comm->gpu_sum == CT__COMM_PARAMETER__GPU__SUM__NCCL);
+    const char *why = against_nccl(open, net, ops, asked);
+    int64_t refusing = (why != NULL);
+
+    *ops_p = NULL;
+    if ((comm->gpu_sum == CT__COMM_PARAMETER__GPU__SUM__HOST) ||
+        ((net->options.dev->kind == CT_DEVICE_CPU) && !asked))
+        return CT_OK;
+    CT_TRY(open->exchange.max(open->exchange.ctx, &refusing, 1));
+    if (refusing == 0) *ops_p = ops;
+    if ((refusing != 0) && asked)
+        return (why != NULL) ? CT_FAIL(CT_ERR_CONFIG, "comm { gpu_sum: NCCL } on rank %d: %s",
+                                       open->job->rank, why)
+                             : CT_ERR_CONFIG; /* the rank that cannot says why */
+    if ((refusing != 0) && (why != NULL))
+        CT_INFO("gradients are added up through the host: %s", why);
+    return CT_OK;
+}
+
+static ct_status open_device(ct_exchange_open *open, const ct_net *net, ct_exchange *out)
+{
+    const ct_device_sum_ops *ops;
+    double mb = (open->param->comm != NULL) ? (double)open->param->comm->bucket_mb : 0.0;
+
+    CT_TRY(pick_device_sum(open, net, &ops));
+    if (ops == NULL) return CT_OK;
+    CT_TRY(
+        ct_exchange_device_create(net, ops, &open->exchange, (int64_t)(mb * 1e6), &open->device));
+    ct_exchange_device_wrap(open->device, out);
+    CT_INFO("gradients are added up on the GPUs, by %s", ops->name);
+    return CT_OK;
 }
 
 ct_status ct_exchange_open_net(void *ctx, ct_net *net, ct_exchange *out)
@@ -37,6 +92,7 @@ ct_status ct_exchange_open_net(void *ctx, ct_net *net, ct_exchange *out)
     *out = open->exchange;
     if (ct_exchange_mpi_staged(open->exchange.ctx) != NULL)
         ct_exchange_staged_wrap(ct_exchange_mpi_staged(open->exchange.ctx), &open->exchange, out);
+    CT_TRY(open_device(open, net, out));
     ct_watchdog_watch(open->job->watchdog, ct_exchange_mpi_describe, open->exchange.ctx);
     return CT_OK;
 }
@@ -44,6 +100,8 @@ ct_status ct_exchange_open_net(void *ctx, ct_net *net, ct_exchange *out)
 void ct_exchange_open_close(ct_exchange_open *open)
 {
     ct_watchdog_watch(open->job->watchdog, NULL, NULL);
+    ct_exchange_device_destroy(open->device);
+    open->device = NULL;
     if (open->is_mpi) ct_exchange_mpi_close(&open->exchange);
     open->is_mpi = false;
 }

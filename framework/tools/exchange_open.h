@@ -14,6 +14,7 @@ typedef struct ct_exchange_open {
     ct_trace_file *trace;             /* borrowed; NULL or empty: none           */
     ct_exchange exchange;             /* where is_mpi: what close releases       */
     bool is_mpi;
+    struct ct_exchange_device *device; /* where gradients are summed on the device; else NULL */
 } ct_exchange_open;
 
 /** Fits ct_solver_options.open_exchange: ctx is a ct_exchange_open. Over comm/ in a job of several

@@ -18,6 +18,7 @@ typedef struct ct_job {
     ct_comm *comm;              /* NULL until ct_job_connect                                     */
     struct ct_data_group *data; /* how data is read together: data_group.h; NULL: each for itself */
     ct_threads threads;
+    bool shares_gpu;       /* another rank of this host computes on the same one */
     bool told;             /* rank 0 said why the job fails: ct_job_share()                    */
     ct_watchdog *watchdog; /* NULL until a verb starts one */
 } ct_job;

@@ -42,7 +42,7 @@ ct_status ct_call_setup(ct_call *call, ct_phase phase, ct_config *c)
 /* Two ranks of a node on one GPU are an oversight, unless told. Collective over the node. */
 static ct_status check_own_gpu(const ct_call *call, int gpu)
 {
-    const ct_job *job = call->job;
+    ct_job *job = call->job;
     ct_device_place mine, *all;
     int n, rank;
     ct_status status = CT_OK;
@@ -55,9 +55,9 @@ static ct_status check_own_gpu(const ct_call *call, int gpu)
     if (all == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for the GPUs of %d ranks", n);
     MPI_Allgather(&mine, (int)sizeof(mine), MPI_BYTE, all, (int)sizeof(mine), MPI_BYTE, job->node);
     for (int r = 0; (r < n) && (status == CT_OK); r++) {
-        if ((r == rank) || (strcmp(all[r].id, mine.id) != 0) ||
-            ct_options_flag(call->options, "share_gpu"))
-            continue;
+        if ((r == rank) || (strcmp(all[r].id, mine.id) != 0)) continue;
+        job->shares_gpu = true;
+        if (ct_options_flag(call->options, "share_gpu")) continue;
         status =
             CT_FAIL(CT_ERR_CONFIG,
                     "ranks %d and %d of host %s would use the same GPU, %s (%s): give each its "

@@ -1,0 +1,132 @@
+/* Sums over ranks by NCCL, found when the program runs: built where its header is there, used where
+ * its library is. */
+#include <dlfcn.h>
+#include <nccl.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "framework/tensor/cuda/device_cuda.h"
+#include "framework/tensor/device_sum.h"
+
+#define CALLS(X)                                                                                   \
+    X(ncclGetUniqueId)                                                                             \
+    X(ncclCommInitRank)                                                                            \
+    X(ncclCommDestroy)                                                                             \
+    X(ncclCommGetAsyncError)                                                                       \
+    X(ncclAllReduce)                                                                               \
+    X(ncclGetErrorString)
+
+/* The library is the process's, like the device. */
+static struct {
+    bool looked, found;
+#define MEMBER(_name) decltype(&::_name) p_##_name;
+    CALLS(MEMBER)
+} nccl;
+
+static bool find_calls(void *lib)
+{
+#define FIND(_name)                                                                                \
+    nccl.p_##_name = (decltype(nccl.p_##_name))dlsym(lib, #_name);                                 \
+    if (nccl.p_##_name == NULL) return false;
+    CALLS(FIND)
+    return true;
+}
+
+static bool there(void)
+{
+    void *lib;
+
+    if (nccl.looked) return nccl.found;
+    nccl.looked = true;
+    lib = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
+    nccl.found = (lib != NULL) && find_calls(lib);
+    return nccl.found;
+}
+
+/* All that a rank has of its group. */
+typedef struct group {
+    ncclComm_t comm;
+    cudaStream_t stream;
+    int rank, n_rank;
+} group;
+
+static ct_status check(ncclResult_t result, int rank, const char *what)
+{
+    if ((result == ncclSuccess) || (result == ncclInProgress)) return CT_OK;
+    return CT_FAIL(CT_ERR_COMM, "rank %d: %s: NCCL: %s", rank, what,
+                   nccl.p_ncclGetErrorString(result));
+}
+
+static ct_status make_id(void *id)
+{
+    ncclUniqueId one;
+
+    static_assert(sizeof(one) == CT_DEVICE_SUM_ID, "NCCL's ids have another size");
+    CT_TRY(check(nccl.p_ncclGetUniqueId(&one), 0, "id"));
+    memcpy(id, &one, sizeof(one));
+    return CT_OK;
+}
+
+static void close_group(void *of)
+{
+    group *g = (group *)of;
+
+    if (g == NULL) return;
+    if (g->comm != NULL) (void)nccl.p_ncclCommDestroy(g->comm);
+    if (g->stream != NULL) (void)cudaStreamDestroy(g->stream);
+    free(g);
+}
+
+static ct_status open_group(const void *id, int rank, int n_rank, void **group_p)
+{
+    group *g = (group *)calloc(1, sizeof(*g));
+    ncclUniqueId one;
+    ct_status status;
+
+    if (g == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a group of NCCL");
+    g->rank = rank;
+    g->n_rank = n_rank;
+    memcpy(&one, id, sizeof(one));
+    status = ct_cuda_check(cudaStreamCreateWithFlags(&g->stream, cudaStreamNonBlocking), "stream");
+    if (status == CT_OK)
+        status = check(nccl.p_ncclCommInitRank(&g->comm, n_rank, one, rank), rank, "start");
+    if (status != CT_OK) {
+        close_group(g);
+        return status;
+    }
+    *group_p = g;
+    return CT_OK;
+}
+
+static ct_status begin(void *of, ct_stream st, float *data, int64_t n, void **ticket_p)
+{
+    group *g = (group *)of;
+    ncclResult_t trouble = ncclSuccess;
+    cudaEvent_t ended;
+
+    /* another rank's end shows here at the latest */
+    CT_TRY(check(nccl.p_ncclCommGetAsyncError(g->comm, &trouble), g->rank, "state"));
+    CT_TRY(check(trouble, g->rank, "sum of gradients"));
+    CT_TRY(ct_cuda_follow(st, (ct_stream)g->stream));
+    CT_TRY(
+        check(nccl.p_ncclAllReduce(data, data, (size_t)n, ncclFloat, ncclSum, g->comm, g->stream),
+              g->rank, "sum of gradients"));
+    CT_TRY(ct_cuda_check(cudaEventCreateWithFlags(&ended, cudaEventDisableTiming), "event"));
+    CT_TRY(ct_cuda_check(cudaEventRecord(ended, g->stream), "event"));
+    *ticket_p = (void *)ended;
+    return CT_OK;
+}
+
+static ct_status follow(void *, ct_stream st, void *ticket)
+{
+    cudaEvent_t ended = (cudaEvent_t)ticket;
+    ct_status status = ct_cuda_check(cudaStreamWaitEvent((cudaStream_t)st, ended, 0), "event");
+
+    (void)cudaEventDestroy(ended); /* waits took its state when they were called */
+    return status;
+}
+
+extern "C" const ct_device_sum_ops ct_device_sum_nccl = {
+    "nccl", there, make_id, open_group, close_group, begin, follow,
+};

@@ -1,0 +1,40 @@
+/** @file device_sum.h  Sums over ranks that a device's own library makes, on the device's memory.
+ *
+ * The ranks share an id, which one of them makes, and each opens a group with it. From then on all
+ * begin the same sums in the same order; they run on a stream of their own, beside what the device
+ * computes, and the host waits for none of them.
+ */
+#ifndef CT_DEVICE_SUM_H
+#define CT_DEVICE_SUM_H
+
+#include "framework/tensor/device.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { CT_DEVICE_SUM_ID = 128 /* bytes */ };
+
+typedef struct ct_device_sum_ops {
+    const char *name;    /* "nccl"                                                   */
+    bool (*there)(void); /* whether the library is, on this rank; logs nothing       */
+    ct_status (*make_id)(void *id);
+    /** Collective over the ranks that have the id. Errors name the rank. */
+    ct_status (*open)(const void *id, int rank, int n_rank, void **group_p);
+    void (*close)(void *group); /* NULL allowed */
+    /** data[0..n) becomes the sum over ranks, after what `st` was given so far. */
+    ct_status (*begin)(void *group, ct_stream st, float *data, int64_t n, void **ticket_p);
+    /** What `st` is given from here on comes after that sum, whose ticket is gone. */
+    ct_status (*follow)(void *group, ct_stream st, void *ticket);
+} ct_device_sum_ops;
+
+/** Of a device; NULL: none was built in. */
+const ct_device_sum_ops *ct_device_sum_of(const ct_device *dev);
+
+extern const ct_device_sum_ops ct_device_sum_nccl;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,257 @@
+#include "framework/tools/exchange_device.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define BUCKET_BYTES                                                                               \
+    (16 << 20) /* long enough to run at the link's speed, short enough to overlap */
+
+/* Parameters [first, first + n), which travel together. */
+typedef struct bucket {
+    int first, n, n_ready;
+    void *ticket; /* of the sum under way; NULL: it has not begun, or has landed */
+} bucket;
+
+struct ct_exchange_device {
+    ct_exchange inner;
+    const ct_net *net;
+    const ct_device_sum_ops *ops;
+    void *group;
+    ct_stream stream; /* what the device computes */
+    bucket *bucket;
+    int *bucket_of; /* per parameter */
+    int n_bucket;
+    int begun, landed; /* buckets of this step, in their order */
+    int64_t bytes;
+};
+
+/* Sizes alone decide, so all ranks cut alike. */
+static void cut(ct_exchange_device *x, int64_t most)
+{
+    const ct_net *net = x->net;
+
+    for (int i = 0; i < net->n_param;) {
+        bucket *b = &x->bucket[x->n_bucket];
+        int64_t bytes = 0;
+
+        *b = (bucket){ .first = i };
+        while ((i < net->n_param) && ((bytes == 0) || (bytes < most))) {
+            if (net->param[i].learns) bytes += net->param[i].count * (int64_t)sizeof(float);
+            x->bucket_of[i++] = x->n_bucket;
+            b->n++;
+        }
+        x->n_bucket++;
+    }
+}
+
+static ct_status open_group(ct_exchange_device *x)
+{
+    char id[CT_DEVICE_SUM_ID] = { 0 };
+    ct_status status = CT_OK;
+    int64_t worst;
+
+    if (x->inner.rank == 0) status = x->ops->make_id(id);
+    worst = (int64_t)status;
+    CT_TRY(x->inner.max(x->inner.ctx, &worst, 1));
+    if (worst != 0) return (ct_status)worst;
+    CT_TRY(x->inner.broadcast(x->inner.ctx, id, sizeof(id)));
+    return x->ops->open(id, x->inner.rank, x->inner.n_rank, &x->group);
+}
+
+ct_status ct_exchange_device_create(const ct_net *net, const ct_device_sum_ops *ops,
+                                    const ct_exchange *inner, int64_t bucket_bytes,
+                                    ct_exchange_device **x_p)
+{
+    ct_exchange_device *x = calloc(1, sizeof(*x));
+    const ct_graph_ops *graph = net->options.dev->graph;
+    ct_status status = CT_OK;
+
+    if (x == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for an exchange");
+    x->inner = *inner;
+    x->net = net;
+    x->ops = ops;
+    x->bucket = calloc((size_t)net->n_param + 1, sizeof(*x->bucket));
+    x->bucket_of = calloc((size_t)net->n_param + 1, sizeof(*x->bucket_of));
+    if ((x->bucket == NULL) || (x->bucket_of == NULL))
+        status = CT_FAIL(CT_ERR_NOMEM, "no memory for an exchange");
+    if (status == CT_OK) {
+        cut(x, (bucket_bytes > 0) ? bucket_bytes : BUCKET_BYTES);
+        if ((graph != NULL) && net->options.graph) status = graph->stream_open(&x->stream);
+    }
+    if (status == CT_OK) status = open_group(x);
+    if (status != CT_OK) {
+        ct_exchange_device_destroy(x);
+        return status;
+    }
+    x->begun = x->landed = x->n_bucket; /* nothing is under way */
+    *x_p = x;
+    return CT_OK;
+}
+
+void ct_exchange_device_destroy(ct_exchange_device *x)
+{
+    if (x == NULL) return;
+    x->ops->close(x->group);
+    free(x->bucket);
+    free(x->bucket_of);
+    free(x);
+}
+
+/* ---- a step */
+
+static ct_status device_begin(void *ctx, int64_t iteration, float scale, float rate)
+{
+    ct_exchange_device *x = ctx;
+
+    (void)iteration, (void)scale, (void)rate;
+    if (x->landed != x->n_bucket)
+        return CT_FAIL(CT_ERR_ARG, "a step begins with %d of %d buckets under way",
+                       x->n_bucket - x->landed, x->n_bucket);
+    for (int k = 0; k < x->n_bucket; k++) {
+        bucket *b = &x->bucket[k];
+
+        b->n_ready = 0;
+        for (int i = b->first; i < b->first + b->n; i++) b->n_ready += !x->net->param[i].learns;
+    }
+    x->begun = x->landed = 0;
+    return CT_OK;
+}
+
+/* Buckets leave in their order, the same on all ranks, whenever each is whole. */
+static ct_status leave(ct_exchange_device *x)
+{
+    while ((x->begun < x->n_bucket) && (x->bucket[x->begun].n_ready == x->bucket[x->begun].n)) {
+        bucket *b = &x->bucket[x->begun];
+        const ct_param *param = x->net->param;
+        int end = b->first + b->n;
+        int64_t from, count;
+
+        while ((end > b->first) && !param[end - 1].learns) end--; /* those come last */
+        if (end > b->first) {
+            from = param[b->first].offset;
+            count = param[end - 1].offset + param[end - 1].count - from;
+            CT_TRY(
+                x->ops->begin(x->group, x->stream, x->net->grad_arena + from, count, &b->ticket));
+            x->bytes += count * (int64_t)sizeof(float);
+        }
+        x->begun++;
+    }
+    return CT_OK;
+}
+
+static ct_status device_ready(void *ctx, int param)
+{
+    ct_exchange_device *x = ctx;
+
+    if ((param < 0) || (param >= x->net->n_param))
+        return CT_FAIL(CT_ERR_ARG, "gradient of parameter %d of %d", param, x->net->n_param);
+    if (!x->net->param[param].learns) return CT_OK;
+    x->bucket[x->bucket_of[param]].n_ready++;
+    return leave(x);
+}
+
+/* Up to bucket `end`: what the device is given from here on comes after their sums. */
+static ct_status land(ct_exchange_device *x, int end, ct_landed_fn landed, void *landed_ctx)
+{
+    CT_TRY(leave(x)); /* a net may have buckets without any gradient */
+    if (end > x->begun)
+        return CT_FAIL(CT_ERR_ARG, "bucket %d of %d is waited for and has not left", x->begun,
+                       x->n_bucket);
+    while (x->landed < end) {
+        bucket *b = &x->bucket[x->landed];
+
+        if (b->ticket != NULL) CT_TRY(x->ops->follow(x->group, x->stream, b->ticket));
+        b->ticket = NULL;
+        x->landed++;
+        CT_TRY(landed(landed_ctx, b->first, b->n));
+    }
+    return CT_OK;
+}
+
+static ct_status device_finish(void *ctx, ct_landed_fn landed, void *landed_ctx)
+{
+    ct_exchange_device *x = ctx;
+
+    return land(x, x->n_bucket, landed, landed_ctx);
+}
+
+static ct_status device_wait(void *ctx, int first, int n, ct_landed_fn landed, void *landed_ctx)
+{
+    ct_exchange_device *x = ctx;
+
+    return (n > 0) ? land(x, x->bucket_of[first + n - 1] + 1, landed, landed_ctx) : CT_OK;
+}
+
+static ct_status device_poll(void *ctx)
+{
+    (void)ctx; /* the device needs nobody */
+    return CT_OK;
+}
+
+static void device_counters(void *ctx, ct_exchange_counters *out)
+{
+    const ct_exchange_device *x = ctx;
+
+    *out = (ct_exchange_counters){ .bytes_sent = x->bytes };
+}
+
+/* ---- what is the other's */
+
+#define INNER(_ctx) (((ct_exchange_device *)(_ctx))->inner)
+
+static ct_status device_sum(void *ctx, double *v, int n)
+{
+    return INNER(ctx).sum(INNER(ctx).ctx, v, n);
+}
+
+static ct_status device_max(void *ctx, int64_t *v, int n)
+{
+    return INNER(ctx).max(INNER(ctx).ctx, v, n);
+}
+
+static ct_status device_average(void *ctx, float *v, int64_t n, double share)
+{
+    return INNER(ctx).average(INNER(ctx).ctx, v, n, share);
+}
+
+static ct_status device_broadcast(void *ctx, void *data, size_t bytes)
+{
+    return INNER(ctx).broadcast(INNER(ctx).ctx, data, bytes);
+}
+
+static ct_status device_barrier(void *ctx)
+{
+    return INNER(ctx).barrier(INNER(ctx).ctx);
+}
+
+static int device_n_state(void *ctx)
+{
+    (void)ctx;
+    return 0;
+}
+
+static ct_status device_state(void *ctx, int i, ct_exchange_state *out)
+{
+    (void)ctx, (void)out;
+    return CT_FAIL(CT_ERR_ARG, "sums on the device keep no state, asked for %d", i);
+}
+
+void ct_exchange_device_wrap(ct_exchange_device *x, ct_exchange *out)
+{
+    *out = (ct_exchange){ .ctx = x,
+                          .rank = x->inner.rank,
+                          .n_rank = x->inner.n_rank,
+                          .begin = device_begin,
+                          .ready = device_ready,
+                          .poll = device_poll,
+                          .finish = device_finish,
+                          .wait = device_wait,
+                          .sum = device_sum,
+                          .max = device_max,
+                          .average = device_average,
+                          .broadcast = device_broadcast,
+                          .barrier = device_barrier,
+                          .counters = device_counters,
+                          .n_state = device_n_state,
+                          .state = device_state };
+}

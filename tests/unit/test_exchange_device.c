@@ -1,0 +1,228 @@
+/* Gradients that a device's library adds up (framework/tools/exchange_device.h), with a made-up
+ * library that makes twice of them, as two ranks with equal gradients would, when it is followed.
+ */
+#include "tests/test.h"
+#include "tests/log_capture.h"
+
+#include "framework/proto/prototxt.h"
+#include "framework/tools/exchange_device.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST = 16 };
+
+/* What the library was asked for. */
+static struct library {
+    char id[CT_DEVICE_SUM_ID];
+    int rank, n_rank, n_open;
+    struct sum {
+        float *data;
+        int64_t n;
+        bool followed;
+    } sum[MOST];
+    int n_sum;
+} lib;
+
+static bool lib_there(void)
+{
+    return true;
+}
+
+static ct_status lib_id(void *id)
+{
+    memset(id, 7, CT_DEVICE_SUM_ID);
+    return CT_OK;
+}
+
+static ct_status lib_open(const void *id, int rank, int n_rank, void **group_p)
+{
+    memcpy(lib.id, id, sizeof(lib.id));
+    lib.rank = rank;
+    lib.n_rank = n_rank;
+    lib.n_open++;
+    *group_p = &lib;
+    return CT_OK;
+}
+
+static void lib_close(void *group)
+{
+    if (group != NULL) lib.n_open--;
+}
+
+static ct_status lib_begin(void *group, ct_stream st, float *data, int64_t n, void **ticket_p)
+{
+    (void)st;
+    assert_ptr_equal(group, &lib);
+    assert_true(lib.n_sum < MOST);
+    lib.sum[lib.n_sum] = (struct sum){ data, n, false };
+    *ticket_p = &lib.sum[lib.n_sum++];
+    return CT_OK;
+}
+
+static ct_status lib_follow(void *group, ct_stream st, void *ticket)
+{
+    struct sum *s = ticket;
+
+    (void)group, (void)st;
+    assert_false(s->followed);
+    s->followed = true;
+    for (int64_t i = 0; i < s->n; i++) s->data[i] *= 2.0f;
+    return CT_OK;
+}
+
+static const ct_device_sum_ops ops = { "made up", lib_there, lib_id,    lib_open,
+                                       lib_close, lib_begin, lib_follow };
+
+/* The other exchange: rank 0's id to everyone. */
+static ct_status inner_max(void *ctx, int64_t *v, int n)
+{
+    (void)ctx, (void)v, (void)n;
+    return CT_OK;
+}
+
+static ct_status inner_broadcast(void *ctx, void *data, size_t bytes)
+{
+    (void)ctx, (void)data;
+    assert_int_equal(bytes, CT_DEVICE_SUM_ID);
+    return CT_OK;
+}
+
+static const char text[] =
+    "layer { name: 'data' type: 'DummyData' top: 'x' top: 'y' dummy_data_param { "
+    "shape { dim: 5 dim: 7 } shape { dim: 5 } data_filler { type: 'gaussian' std: 1 } "
+    "data_filler { value: 1 } } }\n"
+    "layer { name: 'a' type: 'InnerProduct' bottom: 'x' top: 'a' inner_product_param { "
+    "num_output: 21 weight_filler { type: 'xavier' } } }\n"
+    "layer { name: 'n' type: 'BatchNorm' bottom: 'a' top: 'n' }\n"
+    "layer { name: 'b' type: 'InnerProduct' bottom: 'n' top: 'b' inner_product_param { "
+    "num_output: 3 weight_filler { type: 'xavier' } } }\n"
+    "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'b' bottom: 'y' top: 'loss' }\n";
+
+typedef struct job {
+    ct_net *net;
+    ProtobufCMessage *message;
+    ct_exchange_device *device;
+    ct_exchange x;
+    int landed[MOST], n_landed; /* parameters, in the order in which they landed */
+} job;
+
+static job open_job(int64_t bucket_bytes)
+{
+    ct_net_options o = { .phase = CT_TRAIN, .env = { .n_rank = 1, .seed = 5 } };
+    ct_exchange inner = { .rank = 0, .n_rank = 2, .max = inner_max, .broadcast = inner_broadcast };
+    job j = { .n_landed = 0 };
+
+    memset(&lib, 0, sizeof(lib));
+    assert_int_equal(ct_prototxt_parse(&ct__net_parameter__descriptor, "test", text, strlen(text),
+                                       NULL, &j.message),
+                     CT_OK);
+    assert_int_equal(ct_net_create((const Ct__NetParameter *)j.message, &o, &j.net), CT_OK);
+    assert_int_equal(ct_exchange_device_create(j.net, &ops, &inner, bucket_bytes, &j.device),
+                     CT_OK);
+    ct_exchange_device_wrap(j.device, &j.x);
+    return j;
+}
+
+static void close_job(job *j)
+{
+    ct_exchange_device_destroy(j->device);
+    assert_int_equal(lib.n_open, 0);
+    ct_net_destroy(j->net);
+    protobuf_c_message_free_unpacked(j->message, NULL);
+}
+
+static ct_status on_landed(void *ctx, int first, int n)
+{
+    job *j = ctx;
+
+    for (int i = first; i < first + n; i++) j->landed[j->n_landed++] = i;
+    return CT_OK;
+}
+
+static int count_learned(const ct_net *net)
+{
+    int n = 0;
+
+    for (int i = 0; i < net->n_param; i++) n += net->param[i].learns;
+    return n;
+}
+
+/* Each step: gradients leave as they get ready, the sums of those before are all that a wait lands,
+ * and every gradient is summed once, whatever the buckets. */
+static void run_steps(int64_t bucket_bytes, int least_sums, int most_sums)
+{
+    job j = open_job(bucket_bytes);
+    ct_net *net = j.net;
+    int learned = count_learned(net), sums = 0;
+    float *plain = malloc((size_t)net->grad_count * sizeof(*plain));
+
+    assert_non_null(plain);
+    assert_int_equal(lib.n_open, 1);
+    assert_int_equal(lib.n_rank, 2);
+    assert_int_equal(lib.id[CT_DEVICE_SUM_ID - 1], 7);
+    assert_true((learned == 4) && (net->n_param > learned)); /* BatchNorm's statistics */
+    for (int step = 0; step < 3; step++) {
+        lib.n_sum = 0;
+        j.n_landed = 0;
+        for (int64_t i = 0; i < net->grad_count; i++) plain[i] = (float)(i % 11) - 5.0f;
+        memcpy(net->grad_arena, plain, (size_t)net->grad_count * sizeof(*plain));
+        assert_int_equal(j.x.begin(j.x.ctx, step, 1.0f, 0.1f), CT_OK);
+        for (int i = 0; i < learned; i++) assert_int_equal(j.x.ready(j.x.ctx, i), CT_OK);
+        sums = lib.n_sum; /* they left while backward ran */
+        assert_int_equal(j.x.wait(j.x.ctx, 0, 1, on_landed, &j), CT_OK);
+        assert_true(j.n_landed >= 1);
+        if (sums > 1) assert_true(j.n_landed < net->n_param);
+        assert_int_equal(j.x.finish(j.x.ctx, on_landed, &j), CT_OK);
+        assert_int_equal(j.n_landed, net->n_param);
+        for (int i = 0; i < net->n_param; i++) assert_int_equal(j.landed[i], i);
+        for (int i = 0; i < learned; i++) {
+            const ct_param *p = &net->param[i];
+
+            for (int64_t k = p->offset; k < p->offset + p->count; k++)
+                assert_true(net->grad_arena[k] == 2.0f * plain[k]);
+        }
+        assert_int_equal(j.x.finish(j.x.ctx, on_landed, &j), CT_OK); /* free, and nothing twice */
+        assert_int_equal(j.n_landed, net->n_param);
+    }
+    assert_true((sums >= least_sums) && (sums <= most_sums));
+    free(plain);
+    close_job(&j);
+}
+
+static void sums_once(void **state)
+{
+    (void)state;
+    run_steps(0, 1, 1);
+    run_steps(1, 4, 4);  /* each by itself */
+    run_steps(80, 2, 3); /* neighbours together */
+}
+
+/* What leaves too early or never is said. */
+static void wrong_order_is_told(void **state)
+{
+    job j = open_job(1);
+    log_capture log;
+
+    (void)state;
+    log_capture_start(&log);
+    assert_int_equal(j.x.begin(j.x.ctx, 0, 1.0f, 0.1f), CT_OK);
+    assert_int_equal(j.x.ready(j.x.ctx, 1), CT_OK);
+    assert_int_equal(lib.n_sum, 0); /* the same order on all ranks: not before the first */
+    assert_int_equal(j.x.finish(j.x.ctx, on_landed, &j), CT_ERR_ARG);
+    assert_non_null(strstr(log.error, "is waited for and has not left"));
+    assert_int_equal(j.x.begin(j.x.ctx, 1, 1.0f, 0.1f), CT_ERR_ARG);
+    assert_int_equal(j.x.ready(j.x.ctx, 99), CT_ERR_ARG);
+    log_capture_stop();
+    close_job(&j);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sums_once),
+        cmocka_unit_test(wrong_order_is_told),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
