@@ -2,7 +2,7 @@
 # Timings on a GPU: what make bench-gpu runs. Under 8 minutes.
 #   scripts/gpu/bench.sh FOLDER [SECONDS]       as scripts/gpu/test.sh; exits 77 where no GPU works
 # Prints the GPU with its measured copy bandwidth and product rate, kernels in GB/s as shares of it, and
-# training steps of models in images/s, beside PyTorch's where python3 has torch.
+# training steps of models in f32 and bf16, beside PyTorch's (eager and compiled) where python3 has torch.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 b=${1:?folder of a build with CUDA=1}
@@ -21,22 +21,25 @@ echo "$gpus"
 
 json=$(mktemp)
 trap 'rm -f "$json"' EXIT
-printf '%-10s %6s %9s %12s   %s\n' model batch 'step ms' images/s 'slowest layers, ms (forward + backward)'
-for job in "lenet 64 200" "alexnet 256 20" "googlenet 128 10" "resnet50 128 10" "vgg16 64 10"; do
+printf '%-11s %6s %5s %9s %12s\n' model batch bits 'step ms' 'samples/s'
+for job in "alexnet 256 20" "vgg16 64 10" "resnet50 128 10" "googlenet 128 10" "lstm_large 20 20"; do
     set -- $job
-    [ "$(date +%s)" -lt "$end" ] || { echo "out of time: $job and what follows not run"; break; }
-    if ! timeout 100 "$b/cortado" time --model="models/$1/train_val.prototxt" --solver_mode=gpu \
-        --iterations="$3" --set=batch_size="$2" --json="$json" --log=error >"$json.out" 2>&1; then
-        echo "$1 $2: failed: $(tail -1 "$json.out")"
-        continue
-    fi
-    printf '%-10s %6s %9.2f %12.1f\n' "$1" "$2" \
-        "$(sed -n 's/.*"step_ms":\([0-9.e+-]*\).*/\1/p' "$json" | head -1)" \
-        "$(sed -n 's/.*"images_per_s":\([0-9.e+-]*\).*/\1/p' "$json" | head -1)"
+    for precision in F32 BF16; do
+        [ "$(date +%s)" -lt "$end" ] || { echo "out of time: $1 $precision and what follows not run"; break 2; }
+        if ! timeout 100 "$b/cortado" time --model="models/$1/train_val.prototxt" --solver_mode=gpu \
+            --iterations="$3" --set=batch_size="$2" --set=precision=$precision --json="$json" --log=error >"$json.out" 2>&1; then
+            echo "$1 $2 $precision: failed: $(tail -1 "$json.out")"
+            continue
+        fi
+        printf '%-11s %6s %5s %9.2f %12.1f\n' "$1" "$2" $precision \
+            "$(sed -n 's/.*"step_ms":\([0-9.e+-]*\).*/\1/p' "$json" | head -1)" \
+            "$(sed -n 's/.*"images_per_s":\([0-9.e+-]*\).*/\1/p' "$json" | head -1)"
+    done
 done
 rm -f "$json.out"
+# "lstm_large" counts columns of 35 words
 if python3 -c 'import torch, torchvision' 2>/dev/null && [ "$(date +%s)" -lt "$end" ]; then
-    timeout $((end - $(date +%s) + 30)) python3 tests/bench/torch_gpu.py
+    SECONDS_LEFT=$((end - $(date +%s))) timeout $((end - $(date +%s) + 30)) python3 tests/bench/torch_gpu.py
 else
     echo "no PyTorch with torchvision, or out of time: nothing to compare with"
 fi
