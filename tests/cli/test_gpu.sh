@@ -33,5 +33,14 @@ runs one_gpu_each 2 'would use the same GPU' $JOB 2 $gpu
 $JOB 2 $gpu --share_gpu --global_batch_size=20 >two.log 2>&1 || not_ok two "two ranks failed: $(tail -3 two.log)"
 $gpu --global_batch_size=20 >one.log 2>&1 || not_ok one "one rank failed"
 if same one.log two.log; then ok two_ranks_as_one; else not_ok two_ranks_as_one "$(paste a.txt b.txt)"; fi
+cp solver.prototxt nccl.prototxt && echo 'comm { gpu_sum: NCCL }' >>nccl.prototxt
+runs no_nccl 2 'gpu_sum: NCCL .* (built without it|libnccl.so.2, is not there|ranks share a GPU)' \
+    $JOB 2 "$CORTADO" train --solver=nccl.prototxt --set=max_iter=2 --solver_mode=gpu --share_gpu
+runs bf16 0 'precision BF16: operands of products are rounded' $gpu --set=precision=BF16
+runs fp16 0 'precision FP16: .* the loss is scaled' $gpu --set=precision=FP16
+runs fp16_on_cpu 2 'precision FP16 is for GPUs' "$CORTADO" train --solver=solver.prototxt --set=max_iter=2 --solver_mode=cpu --set=precision=FP16
+runs graphs 0 'backward: [0-9]+ of [0-9]+ steps in [0-9]+ graph' $gpu
+runs trace 0 "" $gpu --trace=trace.json --trace_iterations=2-4
+if grep -q '"name":"device"' trace.json; then ok trace_device; else not_ok trace_device "no row of the device in the trace"; fi
 runs no_codec 2 'compression of gradients on device cuda is not there yet' $JOB 2 $gpu --share_gpu --compression=topk
 finish
