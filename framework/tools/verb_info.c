@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "comm/mpi_cuda.h"
 #include "framework/proto/foreign.h"
 #include "framework/net/layer.h"
 #include "framework/proto/reference.h"
@@ -139,6 +140,7 @@ static ct_status print_gpus(bool all)
         "gpu limits  copy %.0f GB/s, read and written; products %.2f TFLOP/s in f32; measured just "
         "now on gpu 0\n",
         copy * 1e-9, product * 1e-12);
+    printf("gpu memory  in messages of this MPI: %s\n", ct_mpi_takes_cuda());
     return CT_OK;
 }
 

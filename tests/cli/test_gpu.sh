@@ -18,6 +18,7 @@ if ! "$CORTADO" info --gpus >gpus.log 2>&1; then
     finish
 fi
 runs has_gpu 0 'gpu limits +copy [0-9]+ GB/s' "$CORTADO" info --gpus
+runs mpi_tells 0 'gpu memory +in messages of this MPI: (yes|no|it does not say)' "$CORTADO" info --gpus
 runs wrong_id 2 'device_id 77, but this process sees' $gpu --gpu=77
 "$CORTADO" train --solver=solver.prototxt --set=max_iter=6 --set=display=1 --solver_mode=cpu >cpu.log 2>&1 || not_ok cpu "training on the CPU failed"
 $gpu >gpu.log 2>&1 || not_ok gpu "training on the GPU failed"

@@ -111,16 +111,16 @@ static int64_t result_floats(const conv_tensors *t, conv_direction dir)
     return (dir == CONV_FORWARD) ? t->n_y : (dir == CONV_DATA) ? t->n_x : t->n_weight;
 }
 
-/* As conv_case_run(), on the device. */
-static float *run_conv(const ct_device *dev, const ct_conv_impl *impl, const ct_conv_desc *d,
-                       conv_direction dir, const conv_tensors *t)
+/* As conv_case_run(), on the device; forward with a ReLU behind it. */
+static float *run_relu(const ct_device *dev, const ct_conv_impl *impl, const ct_conv_desc *d,
+                       conv_direction dir, const conv_tensors *t, bool relu)
 {
     const float *from[] = { t->x, t->weight, t->bias, t->dy };
     int64_t count[] = { t->n_x, t->n_weight, d->m, t->n_y }, n = result_floats(t, dir);
     float *result = malloc((size_t)n * sizeof(float) + 1);
     void *on[6];
     ct_exec ex = { .dev = dev };
-    ct_conv_args a = { .beta = 0.5f };
+    ct_conv_args a = { .beta = 0.5f, .relu = relu };
 
     assert_non_null(result);
     for (int k = 0; k < 4; k++) on[k] = put(dev, from[k], (size_t)count[k] * sizeof(float));
@@ -135,6 +135,12 @@ static float *run_conv(const ct_device *dev, const ct_conv_impl *impl, const ct_
     assert_int_equal(dev->to_host(NULL, result, on[4], (size_t)n * sizeof(float)), CT_OK);
     for (int k = 0; k < 6; k++) dev->mem_release(on[k]);
     return result;
+}
+
+static float *run_conv(const ct_device *dev, const ct_conv_impl *impl, const ct_conv_desc *d,
+                       conv_direction dir, const conv_tensors *t)
+{
+    return run_relu(dev, impl, d, dir, t, false);
 }
 
 /* Of numbers that bf16 has the result is as exact as in f32; cuDNN rounds it once more. */
@@ -160,6 +166,14 @@ static void compare_conv(const ct_device *dev, ct_conv_desc d, conv_direction di
             if (!(fabs((double)got[i] - (double)want[i]) <= limit[i] + more))
                 fail_msg("%s, direction %d: element %lld is %.9g, not %.9g within %g", engine,
                          (int)dir, (long long)i, got[i], want[i], limit[i] + more);
+        }
+        if (dir == CONV_FORWARD) {
+            float *above = run_relu(dev, impl, &d, dir, &t, true);
+
+            assert_true((impl->can & CT_CONV_CAN_RELU) != 0);
+            for (int64_t i = 0; i < t.n_y; i++)
+                assert_true(above[i] == ((got[i] > 0.0f) ? got[i] : 0.0f));
+            free(above);
         }
         free(got);
     }

@@ -144,9 +144,16 @@ static __global__ void col2im_kernel(ct_conv_desc d, int64_t n, const float *col
     }
 }
 
-static __global__ void add_bias_kernel(int64_t n, int64_t m, int64_t s, const float *bias, float *y)
+/* bias NULL: none. */
+static __global__ void finish_kernel(int64_t n, int64_t m, int64_t s, const float *bias, bool relu,
+                                     float *y)
 {
-    CT_CUDA_LOOP(i, n) y[i] += bias[i / s % m];
+    CT_CUDA_LOOP(i, n)
+    {
+        float v = y[i] + ((bias != NULL) ? bias[i / s % m] : 0.0f);
+
+        y[i] = (relu && (v < 0.0f)) ? 0.0f : v; /* NaN stays */
+    }
 }
 
 /* The same over any number of axes, outermost first. */
@@ -267,9 +274,9 @@ static ct_status forward(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args 
                                            weight + (size_t)(g * m * k) * size, k, 0,
                                            col + (size_t)(g * k * s) * size, s, col_floats(d), 0.0f,
                                            y + g * m * s, s, d->m * s, n));
-        if (a->bias == NULL) continue;
-        CT_CUDA_RUN(add_bias_kernel, ct_cuda_grid(n * d->m * s), ex->stream, n * d->m * s, d->m, s,
-                    a->bias, y);
+        if ((a->bias == NULL) && !a->relu) continue;
+        CT_CUDA_RUN(finish_kernel, ct_cuda_grid(n * d->m * s), ex->stream, n * d->m * s, d->m, s,
+                    a->bias, a->relu, y);
         CT_TRY(ct_cuda_launched("convolution bias"));
     }
     return CT_OK;
@@ -342,7 +349,7 @@ static ct_status backward_weight(const ct_conv_desc *d, ct_exec *ex, const ct_co
 }
 
 const ct_conv_impl ct_conv_cuda_forward = { "cuda",  on_cuda, work_forward,
-                                            forward, NULL,    CT_CONV_CAN_BF16 };
+                                            forward, NULL,    CT_CONV_CAN_BF16 | CT_CONV_CAN_RELU };
 const ct_conv_impl ct_conv_cuda_backward_data = { "cuda",        on_cuda, work_data,
                                                   backward_data, NULL,    CT_CONV_CAN_BF16 };
 const ct_conv_impl ct_conv_cuda_backward_weight = { "cuda",          on_cuda, work_weight,

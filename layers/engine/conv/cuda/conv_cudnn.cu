@@ -81,22 +81,24 @@ static void *writes(const plan *p, const ct_conv_args *a, float *v, size_t at)
     return narrows(&p->desc) ? (void *)((char *)a->work + at) : (void *)v;
 }
 
-/* v = beta v + what cuDNN wrote + the channel's bias, which may be NULL. */
+/* v = beta v + what cuDNN wrote + the channel's bias, which may be NULL; relu: 0 where that would
+ * be below. */
 static ct_status finish(const plan *p, ct_exec *ex, const ct_conv_args *a, planes of, size_t at,
-                        float beta, const float *bias, float *v)
+                        float beta, const float *bias, bool relu, float *v)
 {
     const uint16_t *from = (const uint16_t *)((const char *)a->work + at);
     ct_operand operand = p->desc.operand;
     bool narrow = narrows(&p->desc);
 
-    if (!narrow && (bias == NULL)) return CT_OK;
+    if (!narrow && (bias == NULL) && !relu) return CT_OK;
     if (!p->nhwc)
         return ct_cuda_map(
             ex->stream, "widening", of.batch * of.channels * of.places, [=] __device__(int64_t i) {
                 float old = !narrow ? v[i] : (beta == 0.0f) ? 0.0f : beta * v[i];
                 float made = narrow ? ct_narrow_value(operand, from[i]) : 0.0f;
+                float all = made + old + ((bias != NULL) ? bias[i / of.places % of.channels] : 0);
 
-                v[i] = made + old + ((bias != NULL) ? bias[i / of.places % of.channels] : 0.0f);
+                v[i] = (relu && (all < 0.0f)) ? 0.0f : all; /* NaN stays */
             });
     return ct_cuda_turn(
         ex->stream, "widening", of.batch, of.places, of.channels,
@@ -106,8 +108,9 @@ static ct_status finish(const plan *p, ct_exec *ex, const ct_conv_args *a, plane
         },
         [=] __device__(int64_t b, int64_t r, int64_t c, float value) {
             int64_t i = (b * of.channels + c) * of.places + r;
+            float all = value + ((beta == 0.0f) ? 0.0f : beta * v[i]);
 
-            v[i] = value + ((beta == 0.0f) ? 0.0f : beta * v[i]);
+            v[i] = (relu && (all < 0.0f)) ? 0.0f : all;
         });
 }
 
@@ -127,7 +130,7 @@ static ct_status forward(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args 
                                             (cudnnConvolutionFwdAlgo_t)p->algorithm, a->work,
                                             p->memory, &zero, p->y, writes(p, a, a->y, s.y)),
               "convolution"));
-    return finish(p, ex, a, y_of(d), s.y, 0.0f, a->bias, a->y);
+    return finish(p, ex, a, y_of(d), s.y, 0.0f, a->bias, a->relu, a->y);
 }
 
 static ct_status backward_data(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a)
@@ -146,7 +149,7 @@ static ct_status backward_data(const ct_conv_desc *d, ct_exec *ex, const ct_conv
                                            (cudnnConvolutionBwdDataAlgo_t)p->algorithm, a->work,
                                            p->memory, &zero, p->x, writes(p, a, a->dx, s.x)),
         "convolution by data"));
-    return finish(p, ex, a, x_of(d), s.x, 0.0f, NULL, a->dx);
+    return finish(p, ex, a, x_of(d), s.x, 0.0f, NULL, false, a->dx);
 }
 
 static ct_status backward_weight(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a)
@@ -165,10 +168,10 @@ static ct_status backward_weight(const ct_conv_desc *d, ct_exec *ex, const ct_co
                                                       a->work, p->memory, &beta, p->weight,
                                                       writes(p, a, a->dweight, s.weight)),
                  "convolution by weight"));
-    return finish(p, ex, a, weight_of(d), s.weight, a->beta, NULL, a->dweight);
+    return finish(p, ex, a, weight_of(d), s.weight, a->beta, NULL, false, a->dweight);
 }
 
-#define ENGINE(_symbol, _kind, _run)                                                               \
+#define ENGINE(_symbol, _kind, _run, _can)                                                         \
     static bool _run##_fits(const ct_conv_desc *d)                                                 \
     {                                                                                              \
         return fits(d, _kind);                                                                     \
@@ -178,9 +181,9 @@ static ct_status backward_weight(const ct_conv_desc *d, ct_exec *ex, const ct_co
         return sides_of(plan_of(d, _kind)).bytes;                                                  \
     }                                                                                              \
     const ct_conv_impl _symbol = {                                                                 \
-        "cudnn", _run##_fits, _run##_work, _run, NULL, CT_CONV_CAN_BF16                            \
+        "cudnn", _run##_fits, _run##_work, _run, NULL, CT_CONV_CAN_BF16 | (_can)                   \
     };
 
-ENGINE(ct_conv_cudnn_forward, CT_RUN_FORWARD, forward)
-ENGINE(ct_conv_cudnn_backward_data, CT_RUN_BACKWARD_DATA, backward_data)
-ENGINE(ct_conv_cudnn_backward_weight, CT_RUN_BACKWARD_WEIGHT, backward_weight)
+ENGINE(ct_conv_cudnn_forward, CT_RUN_FORWARD, forward, CT_CONV_CAN_RELU)
+ENGINE(ct_conv_cudnn_backward_data, CT_RUN_BACKWARD_DATA, backward_data, 0)
+ENGINE(ct_conv_cudnn_backward_weight, CT_RUN_BACKWARD_WEIGHT, backward_weight, 0)
