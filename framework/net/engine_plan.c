@@ -7,6 +7,7 @@
 #include "framework/base/clock.h"
 #include "framework/base/memory.h"
 #include "framework/net/engine_plan_impl.h"
+#include "framework/tensor/device.h"
 
 /* A row costs at most about BUDGET times what its fastest engine takes, and a run or two of each
  * that is slower: with 3 % of 1000 iterations 30 would be allowed. An engine's time is that of its
@@ -83,12 +84,23 @@ void ct_engine_plan_destroy(ct_engine_plan *p)
     free(p);
 }
 
+static bool on_host(const ct_device *dev)
+{
+    return (dev == NULL) || (dev->kind == CT_DEVICE_CPU);
+}
+
 void *ct_engine_plan_scratch(ct_engine_plan *p, size_t bytes)
 {
-    if (bytes > p->scratch_bytes) {
+    bool host = on_host(p->dev);
+
+    if ((bytes > p->scratch_bytes) || (p->dev != p->scratch_dev)) {
         ct_engine_plan_settle(p);
-        p->scratch = ct_mem_acquire(bytes);
+        if (host)
+            p->scratch = ct_mem_acquire(bytes);
+        else if (p->dev->mem_acquire(bytes, &p->scratch) != CT_OK)
+            p->scratch = NULL;
         p->scratch_bytes = (p->scratch != NULL) ? bytes : 0;
+        p->scratch_dev = p->dev;
         if (p->scratch_bytes > p->tally.scratch) p->tally.scratch = p->scratch_bytes;
     }
     return p->scratch;
@@ -97,7 +109,10 @@ void *ct_engine_plan_scratch(ct_engine_plan *p, size_t bytes)
 void ct_engine_plan_settle(ct_engine_plan *p)
 {
     if (p == NULL) return;
-    ct_mem_release(p->scratch);
+    if (on_host(p->scratch_dev))
+        ct_mem_release(p->scratch);
+    else
+        p->scratch_dev->mem_release(p->scratch);
     p->scratch = NULL;
     p->scratch_bytes = 0;
 }
@@ -126,10 +141,12 @@ static double now(const ct_engine_plan *p)
 /* One run; an engine that fails is out. */
 static void run_once(timing *m, int i, bool counts)
 {
+    const ct_device *dev = m->a->dev;
     trial *t = &m->t[i];
     double start = now(m->p), took;
 
     t->live = (m->a->run(m->a->ctx, i) == CT_OK);
+    if (t->live && !on_host(dev)) t->live = (dev->sync(NULL) == CT_OK);
     took = now(m->p) - start;
     m->spent += took;
     if (!t->live || !counts) return;
@@ -211,6 +228,7 @@ static ct_plan_row *time_row(ct_engine_plan *p, const ct_plan_ask *a)
     double start = now(p);
     ct_plan_row row = { .n = 0 }, *kept;
 
+    p->dev = a->dev;
     if ((a->prepare != NULL) && (a->prepare(a->ctx) != CT_OK)) return NULL;
     run_trials(&m);
     fill_row(&m, &row);

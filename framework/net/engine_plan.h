@@ -71,7 +71,8 @@ typedef struct ct_plan_row {
 typedef struct ct_plan_ask {
     const char *layer, *key;
     const char *name[CT_PLAN_ENGINES];
-    int n, fixed; /* of name; the one of the static rule */
+    int n, fixed;                /* of name; the one of the static rule */
+    const struct ct_device *dev; /* where it runs, and scratch data lie; NULL: the CPU */
     /** Makes scratch data for all, from ct_engine_plan_scratch(). */
     ct_status (*prepare)(void *ctx);
     /** Runs engine i once on it. */
@@ -108,8 +109,8 @@ ct_status ct_engine_plan_write(ct_engine_plan *p, const char *path);
 /** The engine to take, an index of a->name. Collective. The static rule's where timing is not
  *  possible for want of memory. CT_ERR_CONFIG where this rank does not have rank 0's. */
 ct_status ct_engine_plan_choose(ct_engine_plan *p, const ct_plan_ask *a, int *choice_p);
-/** At least `bytes` with anything in them, 64-byte aligned, for the ask under way. NULL: no memory.
- */
+/** At least `bytes` with anything in them, 64-byte aligned, for the ask under way, on its device.
+ *  NULL: no memory. */
 void *ct_engine_plan_scratch(ct_engine_plan *p, size_t bytes);
 /** Gives the scratch memory back: when a net is built, before it gets its own. */
 void ct_engine_plan_settle(ct_engine_plan *p); /* NULL allowed */

@@ -16,6 +16,7 @@ struct ct_engine_plan {
     int n_section;
     void *scratch;
     size_t scratch_bytes;
+    const struct ct_device *scratch_dev, *dev; /* where it lies; of the ask under way. NULL: CPU */
     ct_plan_tally tally;
 };
 

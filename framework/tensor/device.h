@@ -85,14 +85,14 @@ int ct_device_count(const char *mode);
 /** Of number i of them. CT_ERR_DEVICE, CT_ERR_CONFIG. */
 ct_status ct_device_look(const char *mode, int i, ct_device_place *place_p);
 /** What the open device of `mode` really does: bytes/s of a copy on it, read and written counted,
- * and operations/s of a large product in f32. */
-ct_status ct_device_measure(const char *mode, double *copy_p, double *product_p);
+ * and operations/s of a large product in f32, and of operands in bf16. */
+ct_status ct_device_measure(const char *mode, double *copy_p, double *product_p, double *narrow_p);
 
 /* Those for "cuda"; only in builds with CUDA. */
 ct_status ct_device_cuda_open(int local_rank, const ct_device **dev_p);
 int ct_device_cuda_count(void);
 ct_status ct_device_cuda_look(int i, ct_device_place *place_p);
-ct_status ct_device_cuda_measure(double *copy_p, double *product_p);
+ct_status ct_device_cuda_measure(double *copy_p, double *product_p, double *narrow_p);
 
 #ifdef __cplusplus
 }

@@ -16,7 +16,7 @@ typedef struct device_row {
     ct_status (*open)(int local_rank, const ct_device **dev_p); /* NULL: not built in */
     int (*count)(void);                                         /* NULL: no device but the host */
     ct_status (*look)(int i, ct_device_place *place_p);
-    ct_status (*measure)(double *copy_p, double *product_p);
+    ct_status (*measure)(double *copy_p, double *product_p, double *narrow_p);
     const char *how; /* to have it built  */
 } device_row;
 
@@ -73,14 +73,14 @@ ct_status ct_device_look(const char *mode, int i, ct_device_place *place_p)
     return row->look(i, place_p);
 }
 
-ct_status ct_device_measure(const char *mode, double *copy_p, double *product_p)
+ct_status ct_device_measure(const char *mode, double *copy_p, double *product_p, double *narrow_p)
 {
     const device_row *row;
 
     CT_TRY(find_built(mode, &row));
     if (row->measure == NULL)
         return CT_FAIL(CT_ERR_CONFIG, "device \"%s\" is measured elsewhere", mode);
-    return row->measure(copy_p, product_p);
+    return row->measure(copy_p, product_p, narrow_p);
 }
 
 const ct_device_sum_ops *ct_device_sum_of(const ct_device *dev)

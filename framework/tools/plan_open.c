@@ -34,13 +34,20 @@ static ct_status share(void *ctx, void *data, size_t bytes)
     return CT_OK;
 }
 
-static void fill_machine(const ct_job *job, ct_plan_machine *m)
+/* With a GPU its name stands in place of the processor's: that of the first, as nodes have equal
+ * ones. */
+static void fill_machine(const ct_job *job, bool gpu, ct_plan_machine *m)
 {
     static const char *const name[] = { "portable", "avx2", "avx512" };
+    ct_device_place place;
 
     memset(m, 0, sizeof(*m));
     ct_cpu_name(m->cpu, sizeof(m->cpu));
     snprintf(m->simd, sizeof(m->simd), "%s", name[ct_simd_pick()]);
+    if (gpu && (ct_device_count("cuda") > 0) && (ct_device_look("cuda", 0, &place) == CT_OK)) {
+        snprintf(m->cpu, sizeof(m->cpu), "%.*s", (int)sizeof(m->cpu) - 1, place.name);
+        snprintf(m->simd, sizeof(m->simd), "cuda");
+    }
     snprintf(m->version, sizeof(m->version), "%s", ct_build_version());
     m->threads = job->threads.n;
 }
@@ -73,19 +80,18 @@ ct_status ct_call_plan_open(ct_call *call, const ct_config *c, const char *snaps
     ct_engine_plan_options o = {
         .rank = job->rank, .n_rank = job->size, .share = share, .share_ctx = job
     };
-    bool cpu = (c->solver->solver_mode != CT__SOLVER_PARAMETER__SOLVER_MODE__GPU);
+    bool gpu = (c->solver->solver_mode == CT__SOLVER_PARAMETER__SOLVER_MODE__GPU);
     int wanted = survey || (ct_options_text(call->options, "plan") != NULL);
     char *rows = NULL;
     ct_engine_plan *plan = NULL;
     ct_status status = CT_OK, shared;
 
     *plan_p = NULL;
-    if (!cpu) return CT_OK;
     if ((job->rank == 0) && (snapshot != NULL)) status = ct_snapshot_plan(snapshot, &rows);
     wanted = wanted || (rows != NULL);
     if (MPI_Bcast(&wanted, 1, MPI_INT, 0, job->agree) != MPI_SUCCESS)
         status = CT_FAIL(CT_ERR_COMM, "whether there is a plan could not be shared");
-    fill_machine(job, &o.machine);
+    fill_machine(job, gpu, &o.machine);
     if (timing_allowed(call, c)) o.mode = CT_PLAN_TIME;
     if (survey && (ct_options_text(call->options, "plan") == NULL)) o.mode = CT_PLAN_SURVEY;
     if ((status == CT_OK) && wanted) status = ct_engine_plan_create(&o, &plan);

@@ -120,7 +120,7 @@ static ct_status print_gpus(bool all)
 {
     int n = ct_device_count("cuda");
     const ct_device *dev;
-    double copy, product;
+    double copy, product, narrow;
 
     for (int i = 0; i < n; i++) {
         ct_device_place p;
@@ -135,11 +135,11 @@ static ct_status print_gpus(bool all)
         return CT_OK;
     }
     CT_TRY(ct_device_open("cuda", 0, &dev));
-    CT_TRY(ct_device_measure("cuda", &copy, &product));
+    CT_TRY(ct_device_measure("cuda", &copy, &product, &narrow));
     printf(
-        "gpu limits  copy %.0f GB/s, read and written; products %.2f TFLOP/s in f32; measured just "
-        "now on gpu 0\n",
-        copy * 1e-9, product * 1e-12);
+        "gpu limits  copy %.0f GB/s, read and written; products %.2f TFLOP/s in f32, %.2f of bf16; "
+        "measured just now on gpu 0\n",
+        copy * 1e-9, product * 1e-12, narrow * 1e-12);
     printf("gpu memory  in messages of this MPI: %s\n", ct_mpi_takes_cuda());
     return CT_OK;
 }

@@ -83,7 +83,7 @@ ct_status ct_engine_refuse(const ct_layer *l, ct_run_kind kind, const char *poli
 
 ct_engine_plan *ct_engine_plan_of(const ct_layer *l)
 {
-    return ((l->env != NULL) && (l->dev->kind == CT_DEVICE_CPU)) ? l->env->plan : NULL;
+    return (l->env != NULL) ? l->env->plan : NULL;
 }
 
 void ct_engine_offer_add(ct_engine_offer *o, const char *name, int index, bool fixed)
@@ -103,6 +103,7 @@ ct_status ct_engine_ask(const ct_layer *l, const char *key, const ct_engine_offe
                       .key = key,
                       .n = o->n,
                       .fixed = o->fixed,
+                      .dev = l->dev,
                       .prepare = prepare,
                       .run = run,
                       .ctx = ctx };

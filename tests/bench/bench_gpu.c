@@ -143,14 +143,14 @@ static void bench_update(const ct_device *dev, const char *name, int kind, int n
 int main(void)
 {
     const ct_device *dev;
-    double copy, product;
+    double copy, product, narrow;
 
     if (ct_device_count("cuda") == 0) {
         printf("no GPU: nothing run\n");
         return 77;
     }
     if ((ct_device_open("cuda", 0, &dev) != CT_OK) ||
-        (ct_device_measure("cuda", &copy, &product) != CT_OK))
+        (ct_device_measure("cuda", &copy, &product, &narrow) != CT_OK))
         return 1;
     printf("copy on the device: %.0f GB/s, read and written\n", 1e-9 * copy);
     printf("%-10s %-24s %8s %7s %7s %8s %7s %7s\n", "layer", "bottom", "fwd us", "GB/s", "of copy",

@@ -30,11 +30,11 @@ template <class F> static ct_status time_of(F run, double *seconds_p)
     return CT_OK;
 }
 
-static ct_status measure(char *block, double *copy_p, double *product_p)
+static ct_status measure(char *block, double *copy_p, double *product_p, double *narrow_p)
 {
     const int64_t n = SIDE;
     float *a = (float *)block, *b = a + n * n, *c = b + n * n;
-    double copy, product;
+    double copy, product, narrow, flop = 2.0 * (double)n * (double)n * (double)n;
 
     CT_TRY(time_of(
         [=]() {
@@ -47,19 +47,26 @@ static ct_status measure(char *block, double *copy_p, double *product_p)
             return ct_math_cuda.gemm(NULL, false, false, n, n, n, 1.0f, a, n, b, n, 0.0f, c, n);
         },
         &product));
+    CT_TRY(time_of(
+        [=]() {
+            return ct_math_cuda_gemm_batch(NULL, CT_OPERAND_BF16, false, false, n, n, n, 1.0f, a, n,
+                                           0, b, n, 0, 0.0f, c, n, 0, 1);
+        },
+        &narrow));
     *copy_p = 2.0 * (double)BYTES / copy;
-    *product_p = 2.0 * (double)n * (double)n * (double)n / product;
+    *product_p = flop / product;
+    *narrow_p = flop / narrow;
     return CT_OK;
 }
 
-extern "C" ct_status ct_device_cuda_measure(double *copy_p, double *product_p)
+extern "C" ct_status ct_device_cuda_measure(double *copy_p, double *product_p, double *narrow_p)
 {
     void *block = NULL;
     ct_status status;
 
     CT_TRY(ct_cuda_check(cudaMalloc(&block, 2 * BYTES), "cudaMalloc"));
     status = ct_cuda_check(cudaMemset(block, 0, 2 * BYTES), "cudaMemset");
-    if (status == CT_OK) status = measure((char *)block, copy_p, product_p);
+    if (status == CT_OK) status = measure((char *)block, copy_p, product_p, narrow_p);
     (void)cudaFree(block);
     return status;
 }

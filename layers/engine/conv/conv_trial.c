@@ -7,18 +7,20 @@
 void ct_conv_key(const ct_conv_desc *d, ct_run_kind kind, char *text, size_t size)
 {
     static const char *const pass[CT_N_RUN] = { "forward", "backward_data", "backward_weight" };
-
+    static const char *const operand[] = { "", " tf32", " bf16", " f16" };
+    bool host = (d->device == CT_DEVICE_CPU);
     int at;
 
     at = snprintf(
         text, size,
         "conv %s n%lld g%lld c%lld %lldx%lld m%lld %lldx%lld k%lldx%lld s%lldx%lld p%lldx%lld "
-        "d%lldx%lld x%d%s y%d%s t%d%s",
+        "d%lldx%lld x%d%s y%d%s t%d%s%s",
         pass[kind], (long long)d->n, (long long)d->group, (long long)d->c, (long long)d->h,
         (long long)d->w, (long long)d->m, (long long)d->oh, (long long)d->ow, (long long)d->kh,
         (long long)d->kw, (long long)d->sh, (long long)d->sw, (long long)d->ph, (long long)d->pw,
         (long long)d->dh, (long long)d->dw, d->x_block, d->x_bf16 ? "h" : "", d->y_block,
-        d->y_bf16 ? "h" : "", d->winograd, d->bf16 ? " bf16" : "");
+        d->y_bf16 ? "h" : "", d->winograd, host ? (d->bf16 ? " bf16" : "") : operand[d->operand],
+        host ? "" : " gpu");
     for (int i = 0; (i < d->n_front) && (at >= 0) && ((size_t)at < size); i++) {
         const ct_conv_axis *f = &d->front[i];
 
@@ -53,12 +55,13 @@ void ct_conv_scratch(const ct_conv_desc *d, ct_run_kind kind, void *block, size_
     int64_t n_y = stored(d->n, d->m, out_size(d), d->y_block);
     int64_t n_w = d->m * group_k(d);
     bool forward = (kind == CT_RUN_FORWARD), data = (kind == CT_RUN_BACKWARD_DATA);
-    float *x = values(block, bytes_p, n_x, d->x_bf16, !data);
-    float *y = values(block, bytes_p, n_y, d->y_bf16, !forward);
-    float *w = ct_engine_scratch(block, bytes_p, n_w, forward || data);
+    bool fill = (d->device == CT_DEVICE_CPU); /* a device's memory comes as zeros, which do */
+    float *x = values(block, bytes_p, n_x, d->x_bf16, fill && !data);
+    float *y = values(block, bytes_p, n_y, d->y_bf16, fill && !forward);
+    float *w = ct_engine_scratch(block, bytes_p, n_w, fill && (forward || data));
 
     *a = (ct_conv_args){ .work = NULL };
-    if (forward) a->bias = ct_engine_scratch(block, bytes_p, d->m, true);
+    if (forward) a->bias = ct_engine_scratch(block, bytes_p, d->m, fill);
     if (!data) a->x = x;
     if (data) a->dx = x;
     if (forward) a->y = y;
