@@ -1,10 +1,24 @@
-/** @file philox.h  ct_rng_philox() for code that draws a block at a time where it needs it: kernels
- * of devices. */
+/** @file philox.h  ct_rng_philox() and ct_rng_key() for code that draws a block at a time where it
+ * needs it: kernels of devices. */
 #ifndef CT_PHILOX_H
 #define CT_PHILOX_H
 
 #include "framework/base/hd.h"
 #include "framework/base/rng.h"
+
+CT_HD static inline uint64_t ct_mix(uint64_t z)
+{
+    z += 0x9E3779B97F4A7C15u;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+}
+
+/** As ct_rng_key(). */
+CT_HD static inline uint64_t ct_mix_key(uint64_t a, uint64_t b, uint64_t c)
+{
+    return ct_mix(ct_mix(ct_mix(a) ^ b) ^ c);
+}
 
 CT_HD static inline ct_rng_block ct_philox(uint64_t key, uint64_t counter_hi, uint64_t counter)
 {

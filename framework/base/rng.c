@@ -60,17 +60,9 @@ void ct_rng_words(uint64_t key, uint64_t first, int64_t n, uint32_t *words)
     }
 }
 
-static uint64_t mix(uint64_t z)
-{
-    z += 0x9E3779B97F4A7C15u;
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    return z ^ (z >> 31);
-}
-
 uint64_t ct_rng_key(uint64_t a, uint64_t b, uint64_t c)
 {
-    return mix(mix(mix(a) ^ b) ^ c);
+    return ct_mix_key(a, b, c);
 }
 
 uint64_t ct_rng_hash(const char *text)
@@ -107,7 +99,7 @@ uint64_t ct_rng_permute(uint64_t key, uint64_t i, uint64_t n)
         uint64_t left = i >> half, right = i & mask;
 
         for (int round = 0; round < 6; round++) {
-            uint64_t f = mix(key ^ mix(right * 8 + (uint64_t)round)) & mask;
+            uint64_t f = ct_mix(key ^ ct_mix(right * 8 + (uint64_t)round)) & mask;
             uint64_t old = right;
 
             right = left ^ f;

@@ -190,8 +190,8 @@ typedef struct ct_layer_form {
     ct_status (*forward)(const ct_layer *l, ct_instance *in, ct_exec *ex);
     ct_status (*backward)(const ct_layer *l, ct_instance *in, ct_exec *ex);
     bool tails; /* they run the group that ops.join takes; otherwise the layer runs alone */
-    /** Whether what it gives the device differs from step to step (random numbers); NULL: never. */
-    bool (*varies)(const Ct__LayerParameter *p);
+    /** Whether its kernels draw numbers, by the step that ex->step_there holds; NULL: never. */
+    bool (*draws)(const Ct__LayerParameter *p);
 } ct_layer_form;
 
 struct ct_layer {

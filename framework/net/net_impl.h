@@ -49,6 +49,7 @@ typedef struct ct_vary ct_vary;
 typedef struct ct_net_report {
     void *there, *here; /* on the device, on the host: a word a layer, then the losses */
     size_t loss_at, bytes;
+    bool draws;   /* some layer's kernels read the number of the step */
     void *ticket; /* of the copy under way */
 } ct_net_report;
 

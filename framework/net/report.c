@@ -22,12 +22,24 @@ static ct_status host_acquire(const ct_device *dev, size_t bytes, void **block_p
     return (*block_p != NULL) ? CT_OK : CT_FAIL(CT_ERR_NOMEM, "no memory for %zu bytes", bytes);
 }
 
+static bool draws(const ct_net *net)
+{
+    for (int i = 0; i < net->n_layer; i++) {
+        const ct_layer_form *f = net->layer[i]->form;
+
+        if ((f != NULL) && (f->draws != NULL) && f->draws(net->layer[i]->param)) return true;
+    }
+    return false;
+}
+
 ct_status ct_net_report_make(ct_net *net)
 {
     ct_net_report *r = &ct_net_impl_of(net)->report;
     const ct_device *dev = net->options.dev;
 
-    r->loss_at = on_device(net) ? (size_t)net->n_layer * sizeof(uint64_t) : 0;
+    /* behind the layers' words the number of the step */
+    r->loss_at = on_device(net) ? ((size_t)net->n_layer + 1) * sizeof(uint64_t) : 0;
+    r->draws = on_device(net) && draws(net);
     r->bytes = r->loss_at;
     for (int i = 0; i < net->n_output; i++) {
         if (tells(&net->output[i]))
@@ -56,7 +68,16 @@ ct_status ct_net_report_begin(ct_net *net, ct_exec *ex)
 {
     ct_net_report *r = &ct_net_impl_of(net)->report;
 
-    return (r->loss_at > 0) ? net->options.dev->zero(ex->stream, r->there, r->loss_at) : CT_OK;
+    const ct_device *dev = net->options.dev;
+    uint64_t step = (uint64_t)ex->micro_step, *there = (uint64_t *)r->there + net->n_layer;
+
+    ex->step_there = NULL;
+    if (r->loss_at == 0) return CT_OK;
+    CT_TRY(dev->zero(ex->stream, r->there, r->loss_at));
+    if (!r->draws) return CT_OK;
+    ex->step_there = there;
+    return (dev->upload != NULL) ? dev->upload(ex->stream, there, &step, sizeof(step))
+                                 : dev->from_host(ex->stream, there, &step, sizeof(step));
 }
 
 ct_status ct_net_report_send(ct_net *net, ct_exec *ex)

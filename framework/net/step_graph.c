@@ -59,8 +59,7 @@ static bool stays_out(const ct_net *net, const ct_step *s)
     default:
         break;
     }
-    return l->ops->is_data || ct_host_layer_is(net, s->layer) ||
-           ((l->form != NULL) && (l->form->varies != NULL) && l->form->varies(l->param));
+    return l->ops->is_data || ct_host_layer_is(net, s->layer);
 }
 
 ct_step_graphs *ct_step_graphs_create(ct_net *net)

@@ -2,8 +2,8 @@
  *
  * Giving a device its work costs the host a few microseconds a kernel. Where a net gives the same
  * kernels in every pass, a run of its steps is recorded once, in the second pass, and from then on
- * given as one. Out of it stay data layers, layers on the host, what waits for the device, and what
- * draws numbers; between ranks also the steps at which gradients leave and weights are waited for.
+ * given as one. Out of it stay data layers, layers on the host, and what waits for the device;
+ * between ranks also the steps at which gradients leave and weights are waited for.
  * Values are the same, bit for bit. Private to framework/net.
  */
 #ifndef CT_STEP_GRAPH_H

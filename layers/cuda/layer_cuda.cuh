@@ -20,6 +20,7 @@
 #include "framework/tensor/cuda/launch.cuh"
 
 extern "C" {
+#include "framework/base/philox.h"
 #include "framework/base/rng.h"
 #include "framework/math/math.h"
 #include "layers/cuda/forms.h"
@@ -53,6 +54,22 @@ static inline ct_status read_values(ct_exec *ex, const float *values, int64_t n,
     *host_p = (const float *)stage;
     *more_p = stage + bytes;
     return CT_OK;
+}
+
+/* The key of a layer's random numbers in this step, as ct_rng_key() makes it. */
+struct draw_key {
+    uint64_t seed, step, layer;
+    const uint64_t *there; /* the step, where the device has it */
+
+    __device__ uint64_t get() const
+    {
+        return ct_mix_key(seed, (there != NULL) ? *there : step, layer);
+    }
+};
+
+static inline draw_key key_of(const ct_exec *ex, uint64_t layer)
+{
+    return { ex->seed, (uint64_t)ex->micro_step, layer, ex->step_there };
 }
 
 /* Where kernels put down what they find wrong: the first place wins. */

@@ -229,7 +229,7 @@ static ct_status drop(const ct_layer *l, const ct_instance *in, ct_exec *ex, con
 {
     const ct_dropout_state *s = (const ct_dropout_state *)l->state;
     ct_dropout_numbers r = ct_dropout_number(&in->bottom[0]->data, ex);
-    uint64_t key = ct_rng_key(ex->seed, (uint64_t)ex->micro_step, s->name_hash);
+    draw_key key = key_of(ex, s->name_hash);
     uint32_t below = (uint32_t)s->drop_below;
     float scale = s->scale;
     int64_t groups = r.row / 4 + 2; /* that a row may begin and end within */
@@ -244,7 +244,7 @@ static ct_status drop(const ct_layer *l, const ct_instance *in, ct_exec *ex, con
             ct_rng_block b;
 
             if (at >= r.row) return;
-            b = ct_philox(key, 0, block);
+            b = ct_philox(key.get(), 0, block);
             for (int k = 0; k < 4; k++) {
                 int64_t to = row * r.row + at + k;
 

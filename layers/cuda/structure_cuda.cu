@@ -249,7 +249,7 @@ static ct_status pooling_forward(const ct_layer *l, ct_instance *in, ct_exec *ex
 {
     ct_pool_desc d = *(const ct_pool_desc *)in->state;
     int64_t n = count_of(in->top[0]), local = (ex->batch_local > 0) ? ex->batch_local : 1;
-    uint64_t key = ct_rng_key(ex->seed, (uint64_t)ex->micro_step, ct_rng_hash(l->name));
+    draw_key key = key_of(ex, ct_rng_hash(l->name));
     uint64_t first = (uint64_t)(ex->batch_first * (n / local));
     const float *x = ct_blob_data(in->bottom[0]);
     float *y = ct_blob_data(in->top[0]);
@@ -270,8 +270,8 @@ static ct_status pooling_forward(const ct_layer *l, ct_instance *in, ct_exec *ex
                 y[o] = (sum > 0.0f) ? square / (sum + FLT_MIN) : 0.0f;
                 return;
             }
-            place[o] =
-                reach(d, v, from, ct_rng_uniform(ct_philox(key, 0, number / 4).v[number % 4]));
+            place[o] = reach(d, v, from,
+                             ct_rng_uniform(ct_philox(key.get(), 0, number / 4).v[number % 4]));
             y[o] = from[place[o]];
         });
 }
