@@ -78,7 +78,7 @@ CU  :=
 CUFLAGS := -std=c++17 -O3 -I. -I$(B) -MMD -MP
 ifneq ($(filter 1 emulated,$(CUDA)),)
   CPPFLAGS += -DCT_HAVE_CUDA
-  CU       := $(sort $(shell find framework layers -name '*.cu'))
+  CU       := $(sort $(shell find framework layers comm -name '*.cu'))
 endif
 # kernels as loops on the host, for tests where there is no GPU: tests/emulated_cuda
 ifeq ($(CUDA),emulated)

@@ -2,6 +2,7 @@
  * all that matters is that they are read and written once. */
 #include <omp.h>
 
+#include "comm/accum_math.h"
 #include "comm/select_impl.h"
 #include "framework/base/simd.h"
 
@@ -9,20 +10,16 @@ enum { MIN_PER_THREAD = 1 << 16 }; /* elements */
 
 #define INLINE static inline __attribute__((always_inline))
 
-typedef struct factors {
-    float scale, rate, momentum, decay, carry;
-} factors;
+typedef ct_accum_factors factors;
 
 INLINE void update(int64_t n, factors f, bool decays, bool nesterov, const float *restrict g,
                    const float *restrict w, float *restrict u, float *restrict v)
 {
 #pragma omp simd
     for (int64_t i = 0; i < n; ++i) {
-        float scaled = f.rate * (decays ? f.scale * g[i] + f.decay * w[i] : f.scale * g[i]);
-        float step = f.momentum * u[i] + scaled;
+        float step = ct_accum_step(f, decays, nesterov, g[i], decays ? w[i] : 0.0f, &u[i]);
 
-        u[i] = step;
-        v[i] = f.carry * v[i] + (nesterov ? f.momentum * step + scaled : step);
+        v[i] = ct_accum_keep(f.carry, v[i], step);
     }
 }
 
@@ -51,7 +48,7 @@ CT_SIMD_CLONES static void nesterov_decay(int64_t n, factors f, const float *g, 
 CT_SIMD_CLONES static void residual_only(int64_t n, float scale, const float *g, float *v)
 {
 #pragma omp simd
-    for (int64_t i = 0; i < n; ++i) v[i] += scale * g[i];
+    for (int64_t i = 0; i < n; ++i) v[i] += ct_accum_plain(scale, g[i]);
 }
 
 CT_SIMD_CLONES static void take_all(int64_t n, float *v, float *out)

@@ -11,6 +11,11 @@
 
 /* ---- making it */
 
+static bool on_device(const ct_bucket *b)
+{
+    return b->cut.coded && (b->config->dev != NULL);
+}
+
 static ct_status prepare_dense(ct_bucket *b)
 {
     if (b->config->reproducible)
@@ -19,6 +24,13 @@ static ct_status prepare_dense(ct_bucket *b)
     b->dense = (ct_coll_ways){
         .comm = b->comm, .buf = b->grad, .count = b->cut.count, .dtype = CT_F32, .tag = b->tag
     };
+    if (on_device(b)) { /* ranks start it in any order */
+        const ct_coll_ops *ops = NULL;
+
+        CT_TRY(ct_coll_ways_choose_own(b->comm, b->cut.count, CT_F32, b->config->allreduce,
+                                       b->ops->name, &ops));
+        return ct_coll_ways_prepare(&b->dense, ops->name, b->config->deterministic);
+    }
     return ct_coll_ways_prepare(&b->dense, b->config->allreduce, b->config->deterministic);
 }
 
@@ -30,7 +42,7 @@ static ct_status prepare_coded(ct_bucket *b)
                              .key = b->key,
                              .n = b->cut.count,
                              .rows = (range->rows > 0) ? range->rows : 1,
-                             .grad = b->grad,
+                             .grad = on_device(b) ? range->on_device : b->grad,
                              .weight = range->weight,
                              .absorb = b->absorbed,
                              .output = range->output,
@@ -39,8 +51,14 @@ static ct_status prepare_coded(ct_bucket *b)
                              .nesterov = b->config->nesterov,
                              .tag = b->tag,
                              .allreduce = b->config->allreduce,
-                             .deterministic = b->config->deterministic };
+                             .deterministic = b->config->deterministic,
+                             .dev = b->config->dev,
+                             .host = b->grad };
 
+    if (on_device(b) && (b->ops->on_device == NULL))
+        return CT_FAIL(CT_ERR_CONFIG, "compression %s of gradients on device %s is not there yet",
+                       b->ops->name, b->config->dev->name);
+    if (on_device(b)) b->ops = b->ops->on_device;
     return b->ops->create(&setup, &b->coded);
 }
 
@@ -96,14 +114,20 @@ static void clip(float *grad, int64_t n, double limit)
     for (int64_t i = 0; i < n; ++i) grad[i] *= scale;
 }
 
-/* Each of its gradients by itself, so that none waits for another; a part of one, too. */
-static void clip_locally(const ct_bucket *b)
+static double norm_limit(const ct_bucket *b)
 {
     double limit = (double)b->config->codec_config.local_clip;
 
     if (b->cut.coded) limit = (double)b->codec_config->local_clip;
-    if (!(limit > 0)) return;
-    limit /= sqrt((double)b->comm->size);
+    return (limit > 0) ? limit / sqrt((double)b->comm->size) : 0;
+}
+
+/* Each of its gradients by itself, so that none waits for another; a part of one, too. */
+static void clip_locally(const ct_bucket *b)
+{
+    double limit = norm_limit(b);
+
+    if (!(limit > 0) || on_device(b)) return;
     if ((b->cut.n_part > 1) || (b->cut.n == 1)) {
         clip(b->grad, b->cut.count, limit);
         return;
@@ -121,15 +145,31 @@ static void note_coding(ct_bucket *b)
     b->coded_bytes = s.bytes_coded - b->coded_before;
 }
 
-/* Before the codec's warm-up is over, or to bring everyone up to date. */
-static ct_status leave_dense(ct_bucket *b, const ct_coded_step *step)
+static ct_status start_dense(ct_bucket *b)
 {
-    if (b->cut.coded && (b->ops->fold != NULL)) {
-        CT_TRY(b->ops->fold(b->coded, step));
-        note_coding(b);
-    }
     if (b->repro != NULL) return ct_repro_start(b->repro);
     return b->dense_alone ? CT_OK : ct_coll_ways_start(&b->dense);
+}
+
+/* Before the codec's warm-up is over, or to bring everyone up to date. On a device it takes a while
+ * until what is to be summed is here. */
+static ct_status fold(ct_bucket *b)
+{
+    ct_status status = CT_OK;
+
+    if (b->cut.coded && (b->ops->fold != NULL)) {
+        status = b->ops->fold(b->coded, &b->step);
+        note_coding(b);
+    }
+    b->folded = (status == CT_OK);
+    return b->folded ? start_dense(b) : status;
+}
+
+static ct_status leave_dense(ct_bucket *b)
+{
+    ct_status status = fold(b);
+
+    return (status == CT_INPROGRESS) ? CT_OK : status;
 }
 
 /* The codec knows what went wrong, only we know where. */
@@ -160,7 +200,8 @@ static bool is_dense_step(const ct_bucket *b, const ct_coded_step *step)
     return (c->resync_iterations > 0) && ((iteration + 1) % c->resync_iterations == 0);
 }
 
-ct_status ct_bucket_leave(ct_bucket *b, const ct_coded_step *step)
+/* The step, as this bucket has it. */
+static bool take_step(ct_bucket *b, const ct_coded_step *step)
 {
     bool dense = is_dense_step(b, step);
     ct_coded_step own = *step;
@@ -171,13 +212,29 @@ ct_status ct_bucket_leave(ct_bucket *b, const ct_coded_step *step)
         own = (ct_coded_step){
             .iteration = own.iteration, .scale = own.scale, .rate = own.rate, .begins = true
         };
+    b->step = own;
+    b->iteration = step->iteration;
+    return dense;
+}
+
+ct_status ct_bucket_ready(ct_bucket *b, const ct_coded_step *step)
+{
+    bool dense = take_step(b, step);
+    ct_status status = b->ops->ready(b->coded, &b->step, dense, norm_limit(b));
+
+    return (status == CT_OK) ? CT_OK : fail_coded(b, status);
+}
+
+ct_status ct_bucket_leave(ct_bucket *b, const ct_coded_step *step)
+{
+    bool dense = take_step(b, step);
+
     b->left_at = ct_clock_s();
     b->traced_at = ct_trace_start(b->trace);
-    b->iteration = step->iteration;
     atomic_store(&b->dense_now, dense);
     atomic_store(&b->state, CT_BUCKET_RUNNING);
     clip_locally(b);
-    return dense ? leave_dense(b, &own) : leave_coded(b, &own);
+    return dense ? leave_dense(b) : leave_coded(b, &b->step);
 }
 
 static ct_coll_where *where_now(ct_bucket *b)
@@ -196,8 +253,11 @@ static ct_status move_messages(ct_bucket *b, bool in_turn)
         b->encode_s = ct_repro_code_s(b->repro);
         return status;
     }
-    if (atomic_load(&b->dense_now))
-        return b->dense_alone ? CT_OK : ct_coll_ways_progress(&b->dense);
+    if (atomic_load(&b->dense_now)) {
+        if (!b->folded) CT_TRY(fold(b));
+        if (!b->dense_alone) status = ct_coll_ways_progress(&b->dense);
+        return ((status == CT_OK) && on_device(b)) ? b->ops->summed(b->coded) : status;
+    }
     status = b->ops->progress(b->coded);
     note_coding(b);
     return ((status == CT_OK) || (status == CT_INPROGRESS)) ? status : fail_coded(b, status);
@@ -240,7 +300,7 @@ int ct_bucket_pending(ct_bucket *b, MPI_Request **out, int max)
 {
     if (b->repro != NULL) return ct_repro_pending(b->repro, out, max);
     if (atomic_load(&b->dense_now))
-        return b->dense_alone ? 0 : ct_coll_ways_pending(&b->dense, out, max);
+        return (b->dense_alone || !b->folded) ? 0 : ct_coll_ways_pending(&b->dense, out, max);
     return (b->ops->pending != NULL) ? b->ops->pending(b->coded, out, max) : 0;
 }
 

@@ -29,9 +29,10 @@ typedef struct ct_bucket {
     _Atomic bool dense_now; /* this step travels as plain f32       */
     bool dense_alone;       /* one rank, or never dense             */
     bool leaves;            /* its codec: dense from now on         */
+    bool folded;            /* dense: what is to be summed is there */
     ct_coll_ways dense;
     ct_repro *repro;         /* dense in its place, where the config says so; NULL: no     */
-    const ct_coded_ops *ops; /* cut.coded: its codec, …                                    */
+    const ct_coded_ops *ops; /* cut.coded: its codec, as on its device, …                  */
     const ct_codec_config *codec_config;
     void *coded;        /* … and the object of it                                          */
     bool absorbed;      /* coded.h                                                         */
@@ -49,6 +50,7 @@ typedef struct ct_bucket {
     int64_t coded_bytes;   /* what this rank encoded in the last coded use, … */
     int64_t coded_before;  /* … since what it had before                */
     int64_t iteration;
+    ct_coded_step step; /* with its own rate */
 } ct_bucket;
 
 /** b is zeroed but for comm, config, range, key, grad and cut. Collective, in one order on all
@@ -56,6 +58,9 @@ typedef struct ct_bucket {
 ct_status ct_bucket_prepare(ct_bucket *b, int tag);
 void ct_bucket_release(ct_bucket *b); /* half-prepared ones too; collective */
 
+/** On a device, before it leaves: its gradient will be there in the order of the device's stream.
+ */
+ct_status ct_bucket_ready(ct_bucket *b, const ct_coded_step *step);
 /** Encodes where it is to be, and starts. step: its rate is the step's, before the parameter's
  *  multiplier. */
 ct_status ct_bucket_leave(ct_bucket *b, const ct_coded_step *step);

@@ -26,6 +26,12 @@
  * A parameter that is not absorbed: V = V + grad, S is sent, and the solver applies scale, decay,
  * rate and momentum to the sum.
  *
+ * Gradients on a device. Where setup.dev is one, grad, weight, U and V lie there, and the bucket
+ * takes ops->on_device in place of ops: the same codec, and the same calls. There `ready` is called
+ * first, once a step, as soon as the device was told to make the gradient: it queues the work and
+ * returns. start and fold wait for nothing either; fold may be CT_INPROGRESS, and is then called
+ * again until `host` holds what is to be summed. Only payloads cross to the host, and back.
+ *
  * Who drops, keeps: what a codec, its wire format or its exchange does not deliver is added to V on
  * the rank that dropped it. So sum over ranks of (sent + V) is what was accumulated, to rounding.
  */
@@ -34,6 +40,7 @@
 
 #include "comm/coll_ways.h"
 #include "comm/exch_cost.h"
+#include "framework/tensor/device.h"
 
 /** What `compression { }` says; each codec reads what it knows. Names are lower case and borrowed;
  *  NULL is "auto". */
@@ -79,6 +86,8 @@ typedef struct ct_coded_setup {
     const char *allreduce; /* of the codecs that sum: as ct_coll_choose's. What is by_mpi may only
                               be started in `start` */
     bool deterministic;    /* the same bits in the next run, too                   */
+    const ct_device *dev;  /* where grad, weight and state lie; NULL: on the host  */
+    float *host; /* [n] with dev: host memory that copies are fast with, for dense steps */
 } ct_coded_setup;
 
 typedef struct ct_coded_step {
@@ -89,7 +98,8 @@ typedef struct ct_coded_step {
     float least; /* dense: share of V that leaves at least                         */
 } ct_coded_step;
 
-/** Since creation, on this rank. */
+/** Since creation, on this rank. On a device times are those that the host sees: select_s until the
+ *  payload is there. */
 typedef struct ct_coded_stats {
     int64_t n_step;      /* coded steps                                            */
     int64_t bytes_dense; /* 4 n a coded step: what a dense gradient holds          */
@@ -139,12 +149,13 @@ typedef struct ct_coded_seconds {
 
 typedef struct ct_coded_ops {
     const char *name; /* `compression { type }`, lower case                        */
-    bool gathers;     /* the payloads of all ranks meet; no: they are summed in an allreduce */
-    bool sparse;      /* density, exchange, selection, wire and quantize mean something */
-    bool keeps;       /* has a residual; no: what is lost is lost                  */
-    bool absorbs;     /* can do momentum correction                                */
-    bool chains;      /* begins sums in `progress`, when ranks do in any order: not by MPI's own */
-    bool automatic;   /* type AUTO may take it: nothing but `density` decides on accuracy */
+    const struct ct_coded_ops *on_device; /* … of gradients on a device; NULL: there is none */
+    bool gathers;   /* the payloads of all ranks meet; no: they are summed in an allreduce */
+    bool sparse;    /* density, exchange, selection, wire and quantize mean something */
+    bool keeps;     /* has a residual; no: what is lost is lost                  */
+    bool absorbs;   /* can do momentum correction                                */
+    bool chains;    /* begins sums in `progress`, when ranks do in any order: not by MPI's own */
+    bool automatic; /* type AUTO may take it: nothing but `density` decides on accuracy */
     /** What it cannot do. No MPI, no net. NULL: everything. CT_ERR_CONFIG. */
     ct_status (*check)(const ct_codec_config *c);
     /** Whether a matrix of n elements in so many rows travels coded, and not dense. No MPI. NULL:
@@ -156,6 +167,11 @@ typedef struct ct_coded_ops {
     /** A dense step: turns grad into what is to be summed: this step's update (absorbed), or the
      *  gradient, and as much of V as may go at once (coded_keep.h). NULL: grad is it. Local. */
     ct_status (*fold)(void *obj, const ct_coded_step *step);
+    /** On a device only: the gradient will be there in the order of the device's stream. limit:
+     * what its norm is brought down to; 0: any. */
+    ct_status (*ready)(void *obj, const ct_coded_step *step, bool dense, double limit);
+    /** On a device only: a dense step's sum is in `host`. NULL with fold NULL. */
+    ct_status (*summed)(void *obj);
     /** Encodes and starts. CT_ERR_DIVERGED where the gradient is not finite. */
     ct_status (*start)(void *obj, const ct_coded_step *step);
     /** CT_INPROGRESS until grad holds the sum. Never waits. One rank: grad is what it sent. */
@@ -168,9 +184,12 @@ typedef struct ct_coded_ops {
     const char *(*exchange)(const void *obj);
     /** Optional: the allreduce of a codec that sums once; the first steps may try others. */
     ct_coll_ways *(*ways)(void *obj);
-    /** i = 0, 1 …; false: there is no such one. NULL: none. */
+    /** i = 0, 1 …; false: there is no such one. NULL: none. The host's memory, between steps; on a
+     *  device a copy, which `restored` brings there again. */
     bool (*state)(void *obj, int i, ct_coded_state *out);
     void (*stats)(const void *obj, ct_coded_stats *out);
+    /** Optional: the sum of V's squares, where that costs less than to look at its state. */
+    double (*left)(void *obj);
     /** Optional: state was written from outside (a snapshot was read). Local. */
     ct_status (*restored)(void *obj);
     /** Bytes that a rank's payload has, about, of a matrix of n elements and so many rows. No MPI.

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "comm/cast.h"
+#include "comm/coded_cast.h"
 #include "comm/coded_cost.h"
 #include "comm/coded_types.h"
 #include "framework/base/clock.h"
@@ -232,7 +233,7 @@ static void cast_stats(const void *obj, ct_coded_stats *out)
     out->bytes_sent = ct_coll_ways_bytes_sent(&x->ways) + ct_coll_ways_bytes_sent(&x->agree);
 }
 
-static int64_t half_bytes(const ct_codec_config *c, int64_t n, int64_t rows)
+int64_t ct_cast_payload_bytes(const ct_codec_config *c, int64_t n, int64_t rows)
 {
     (void)c;
     (void)rows;
@@ -250,8 +251,8 @@ static void cast_seconds(const ct_coded_costs *m, ct_dtype dtype, int64_t n, ct_
                                .bytes = ct_coded_sum_bytes(m, bytes) };
 }
 
-static void bf16_seconds(const ct_coded_costs *m, const ct_codec_config *c, int64_t n, int64_t rows,
-                         ct_coded_seconds *out)
+void ct_bf16_seconds(const ct_coded_costs *m, const ct_codec_config *c, int64_t n, int64_t rows,
+                     ct_coded_seconds *out)
 {
     (void)c;
     (void)rows;
@@ -259,8 +260,8 @@ static void bf16_seconds(const ct_coded_costs *m, const ct_codec_config *c, int6
 }
 
 /* The exponent goes ahead: the gradient is read once more. */
-static void fp16_seconds(const ct_coded_costs *m, const ct_codec_config *c, int64_t n, int64_t rows,
-                         ct_coded_seconds *out)
+void ct_fp16_seconds(const ct_coded_costs *m, const ct_codec_config *c, int64_t n, int64_t rows,
+                     ct_coded_seconds *out)
 {
     (void)c;
     (void)rows;
@@ -271,6 +272,7 @@ static void fp16_seconds(const ct_coded_costs *m, const ct_codec_config *c, int6
 
 const ct_coded_ops ct_coded_bf16 = {
     .name = "bf16",
+    .on_device = &ct_coded_bf16_device,
     .automatic = true,
     .create = bf16_create,
     .destroy = cast_destroy,
@@ -281,12 +283,13 @@ const ct_coded_ops ct_coded_bf16 = {
     .exchange = cast_exchange,
     .ways = cast_ways,
     .stats = cast_stats,
-    .payload_bytes = half_bytes,
-    .seconds = bf16_seconds,
+    .payload_bytes = ct_cast_payload_bytes,
+    .seconds = ct_bf16_seconds,
 };
 
 const ct_coded_ops ct_coded_fp16 = {
     .name = "fp16",
+    .on_device = &ct_coded_fp16_device,
     .chains = true,
     .automatic = true,
     .create = fp16_create,
@@ -297,6 +300,6 @@ const ct_coded_ops ct_coded_fp16 = {
     .where = cast_where,
     .exchange = cast_exchange,
     .stats = cast_stats,
-    .payload_bytes = half_bytes,
-    .seconds = fp16_seconds,
+    .payload_bytes = ct_cast_payload_bytes,
+    .seconds = ct_fp16_seconds,
 };

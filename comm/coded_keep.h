@@ -13,6 +13,9 @@ typedef struct ct_keep {
     float rate; /* absorbed: that of the last step, in which V is counted; 0: not known */
     bool empty; /* V is 0; no: nobody knows                                              */
     bool masks; /* momentum that nothing moved by does not go on: set by who selects     */
+    /* setup->dev: u and v lie there, and work on them is queued here; set by who made it */
+    ct_stream stream;
+    float *host_u, *host_v; /* copies of them, between steps; NULL: nobody has looked       */
 } ct_keep;
 
 /** CT_ERR_NOMEM: release it, too. */
@@ -40,5 +43,9 @@ void ct_keep_fold(ct_keep *k, const ct_coded_step *step, ct_coded_stats *stats);
 /** Number of states: V, then U and the rate where there is one. As ct_coded_ops.state. */
 int ct_keep_states(const ct_keep *k);
 bool ct_keep_state(ct_keep *k, int i, ct_coded_state *out);
+/** On a device: the copies that were looked at, and perhaps written, go there. */
+ct_status ct_keep_restored(ct_keep *k);
+/** … are of no use any more: a step begins. */
+void ct_keep_forget_copy(ct_keep *k);
 
 #endif

@@ -313,34 +313,9 @@ static ct_status topk_check(const ct_codec_config *c)
     return ct_sparse_check(c);
 }
 
-static int64_t topk_bytes(const ct_codec_config *c, int64_t n, int64_t rows)
-{
-    (void)rows;
-    return ct_sparse_payload_bytes(c, n, true);
-}
-
-static void topk_seconds(const ct_coded_costs *m, const ct_codec_config *c, int64_t n, int64_t rows,
-                         ct_coded_seconds *out)
-{
-    (void)rows;
-    ct_sparse_seconds(m, c, n, true, out);
-}
-
-static int64_t redsync_bytes(const ct_codec_config *c, int64_t n, int64_t rows)
-{
-    (void)rows;
-    return ct_sparse_payload_bytes(c, n, false);
-}
-
-static void redsync_seconds(const ct_coded_costs *m, const ct_codec_config *c, int64_t n,
-                            int64_t rows, ct_coded_seconds *out)
-{
-    (void)rows;
-    ct_sparse_seconds(m, c, n, false, out);
-}
-
 const ct_coded_ops ct_coded_topk = {
     .name = "topk",
+    .on_device = &ct_coded_topk_device,
     .gathers = true,
     .sparse = true,
     .keeps = true,
@@ -356,12 +331,13 @@ const ct_coded_ops ct_coded_topk = {
     .state = sparse_state,
     .restored = sparse_restored,
     .stats = sparse_stats,
-    .payload_bytes = topk_bytes,
-    .seconds = topk_seconds,
+    .payload_bytes = ct_topk_payload_bytes,
+    .seconds = ct_topk_seconds,
 };
 
 const ct_coded_ops ct_coded_redsync = {
     .name = "redsync",
+    .on_device = &ct_coded_redsync_device,
     .automatic = true,
     .gathers = true,
     .sparse = true,
@@ -379,6 +355,6 @@ const ct_coded_ops ct_coded_redsync = {
     .state = sparse_state,
     .restored = sparse_restored,
     .stats = sparse_stats,
-    .payload_bytes = redsync_bytes,
-    .seconds = redsync_seconds,
+    .payload_bytes = ct_redsync_payload_bytes,
+    .seconds = ct_redsync_seconds,
 };

@@ -104,3 +104,31 @@ void ct_sparse_seconds(const ct_coded_costs *m, const ct_codec_config *c, int64_
     if (out->encode_s < 0) out->encode_s = 0;
     exchange_seconds(m, c, n, form, out);
 }
+
+/* ---- as the table has it */
+
+int64_t ct_topk_payload_bytes(const ct_codec_config *c, int64_t n, int64_t rows)
+{
+    (void)rows;
+    return ct_sparse_payload_bytes(c, n, true);
+}
+
+void ct_topk_seconds(const ct_coded_costs *m, const ct_codec_config *c, int64_t n, int64_t rows,
+                     ct_coded_seconds *out)
+{
+    (void)rows;
+    ct_sparse_seconds(m, c, n, true, out);
+}
+
+int64_t ct_redsync_payload_bytes(const ct_codec_config *c, int64_t n, int64_t rows)
+{
+    (void)rows;
+    return ct_sparse_payload_bytes(c, n, false);
+}
+
+void ct_redsync_seconds(const ct_coded_costs *m, const ct_codec_config *c, int64_t n, int64_t rows,
+                        ct_coded_seconds *out)
+{
+    (void)rows;
+    ct_sparse_seconds(m, c, n, false, out);
+}

@@ -13,4 +13,10 @@ extern const ct_coded_ops ct_coded_redsync;
 extern const ct_coded_ops ct_coded_powersgd;
 extern const ct_coded_ops ct_coded_onebit;
 
+/* … on a device: ct_coded_ops.on_device */
+extern const ct_coded_ops ct_coded_bf16_device;
+extern const ct_coded_ops ct_coded_fp16_device;
+extern const ct_coded_ops ct_coded_topk_device;
+extern const ct_coded_ops ct_coded_redsync_device;
+
 #endif

@@ -23,6 +23,8 @@ struct ct_gather {
     int tag, n_part;
     int64_t n_message;
     char *payload; /* [size] of stride bytes; each starts CT_ALIGN into its own, after its size */
+    const ct_device *dev; /* whose `block` holds them; NULL: nobody's */
+    void *block;
     MPI_Request send[WINDOW], recv[WINDOW];
     int64_t send_posted, send_done, recv_posted, recv_done;
 };
@@ -62,10 +64,28 @@ ct_status ct_gather_create_among(ct_comm *c, const int *member, int n, int me, s
     return CT_OK;
 }
 
+ct_status ct_gather_keep_on(ct_gather *g, const ct_device *dev)
+{
+    void *block = NULL;
+    size_t bytes = g->stride * (size_t)g->n;
+
+    if (dev->host_acquire == NULL) return CT_OK;
+    CT_TRY(dev->host_acquire(bytes + CT_ALIGN, &block));
+    ct_mem_release(g->payload);
+    g->dev = dev;
+    g->block = block;
+    g->payload = (char *)(ct_align_up((size_t)(uintptr_t)block));
+    memset(g->payload, 0, bytes);
+    return CT_OK;
+}
+
 void ct_gather_destroy(ct_gather *g)
 {
     if (g == NULL) return;
-    ct_mem_release(g->payload);
+    if (g->dev != NULL)
+        g->dev->host_release(g->block);
+    else
+        ct_mem_release(g->payload);
     free(g->member);
     free(g->size);
     free(g);

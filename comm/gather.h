@@ -9,6 +9,7 @@
 #define CT_GATHER_H
 
 #include "comm/coll.h"
+#include "framework/tensor/device.h"
 
 typedef struct ct_gather ct_gather;
 
@@ -18,6 +19,9 @@ ct_status ct_gather_create(ct_comm *c, size_t bound, int tag, ct_gather **g_p);
  *  ring in this order. Payloads are then counted as members are. */
 ct_status ct_gather_create_among(ct_comm *c, const int *member, int n, int me, size_t bound,
                                  int tag, ct_gather **g_p);
+/** Its payloads lie in memory that copies to and from the device are fast with; before it is used.
+ */
+ct_status ct_gather_keep_on(ct_gather *g, const ct_device *dev);
 void ct_gather_destroy(ct_gather *g); /* NULL allowed */
 /** The payload of a rank (member); this one's own is written here before start. 64-byte aligned. */
 void *ct_gather_payload(ct_gather *g, int i);

@@ -289,6 +289,12 @@ bool ct_grad_pipe_absorbs(const ct_grad_pipe *gp, int i)
     return (i >= 0) && (i < gp->n_range) && gp->bucket[gp->bucket_of[i]].absorbed;
 }
 
+bool ct_grad_pipe_on_device(const ct_grad_pipe *gp, int i)
+{
+    return (gp->config.dev != NULL) && (i >= 0) && (i < gp->n_range) &&
+           gp->bucket[gp->bucket_of[i]].cut.coded;
+}
+
 bool ct_grad_pipe_tries(const ct_grad_pipe *gp, int i)
 {
     return (gp->aside != NULL) && ct_grad_pipe_absorbs(gp, i);

@@ -23,7 +23,8 @@ typedef struct ct_grad_range {
     int64_t offset, count; /* elements in the arena; ranges ascend, gaps are padding (zero) */
     int64_t rows;          /* as a matrix: count / rows columns; 0: 1                        */
     /* what codecs need (coded.h); zeroed where there is none, or none that absorbs */
-    const float *weight; /* [count]; borrowed                                                */
+    float *on_device;    /* [count] the gradient, where config.dev is one; borrowed          */
+    const float *weight; /* [count]; borrowed; on the device, too                            */
     float decay;         /* weight_decay * decay_mult                                        */
     float rate_mult;     /* times the rate of begin: this gradient's                         */
     bool output;         /* of the layer that the loss reads                                 */
@@ -54,6 +55,8 @@ typedef struct ct_grad_pipe_config {
                             and again as many, but at least 8, for AUTO progress; 8 in between
                             where one seemed better than the model's; 0: the model decides */
     ct_progress_kind progress; /* THREAD: CT_ERR_CONFIG where MPI does not allow it     */
+    const ct_device *dev; /* gradients lie there; NULL: on the host. Those that travel coded stay
+                             (ct_grad_range.on_device); of the others the arena has copies */
     const ct_line
         *line; /* of codec "auto": what a step computes, and the model alone decides; NULL:
                   it is watched, and real steps decide (grad_auto.h). Borrowed by create */
@@ -118,6 +121,9 @@ bool ct_grad_pipe_state(ct_grad_pipe *gp, int i, int k, ct_coded_state *out);
 ct_status ct_grad_pipe_restored(ct_grad_pipe *gp);
 /** The sum is what the weight changes by: decay, momentum and rate are in it (coded.h). */
 bool ct_grad_pipe_absorbs(const ct_grad_pipe *gp, int i);
+/** With config.dev: range i travels coded. Its gradient is taken from the device when it is ready
+ *  in the order of the device's stream, and its sum is there in that order when it lands. */
+bool ct_grad_pipe_on_device(const ct_grad_pipe *gp, int i);
 /** This step's sum of range i, which it absorbs, only shows how long codecs take: the weight stays.
  */
 bool ct_grad_pipe_tries(const ct_grad_pipe *gp, int i);

@@ -9,6 +9,7 @@ static double residual_square(const ct_bucket *b)
 {
     ct_coded_state s;
 
+    if (b->ops->left != NULL) return b->ops->left(b->coded);
     if ((b->ops->state == NULL) || !b->ops->state(b->coded, 0, &s)) return 0;
     return ct_accum_square(s.data, s.count);
 }

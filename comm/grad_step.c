@@ -94,6 +94,8 @@ static ct_status take_ready(ct_grad_pipe *gp, int i)
                        gp->open ? "twice, or does not exist" : "outside of a step");
     CT_TRY(fate(gp));
     gp->ready[i] = true;
+    if (ct_grad_pipe_on_device(gp, i))
+        CT_TRY(ct_bucket_ready(&gp->bucket[gp->bucket_of[i]], &gp->step));
     for (int k = 0, at = gp->bucket_of[i]; k < gp->bucket[at].cut.n_part; ++k)
         complete = (atomic_fetch_sub(&gp->bucket[at + k].missing, 1) == 1) || complete;
     if (!gp->config.overlap) return CT_OK;

@@ -33,17 +33,9 @@ void ct_wire_lay_out(const void *payload, ct_wire_code code, int64_t n, int64_t 
 
 /* ---- rounding */
 
-/* bf16 reaches as far as f32, but for the last half step below infinity. */
-static uint16_t to_half(float v)
-{
-    uint16_t h = ct_bf16_from_f32(v);
-
-    return (isinf(ct_bf16_to_f32(h)) && !isinf(v)) ? (uint16_t)(h - 1) : h;
-}
-
 float ct_wire_half(float v)
 {
-    return ct_bf16_to_f32(to_half(v));
+    return ct_bf16_to_f32(ct_wire_half_bits(v));
 }
 
 static float mean_of(const ct_sparse *s)

@@ -78,14 +78,16 @@ static ct_status agree(const ct_exchange *x, ct_status status, bool *any_p)
 /* ---- what this run keeps, too */
 
 /* The run of the snapshot kept its momentum in the solver, or the snapshot is a dense run's. */
-static void take_momentum(const ct_net *net, const ct_snapshot_state *state, const ct_exchange *x,
-                          const ct_exchange_state *e)
+static ct_status take_momentum(const ct_net *net, const ct_snapshot_state *state,
+                               const ct_exchange *x, const ct_exchange_state *e)
 {
     const float *from = NULL;
 
-    if (!e->is_momentum || (state->n_history < 1)) return;
+    if (!e->is_momentum || (state->n_history < 1)) return CT_OK;
     from = state->history[0] + net->param[e->param].offset;
-    for (int64_t i = 0; i < e->count; i++) e->data[i] = from[i] / (float)x->n_rank;
+    CT_TRY(ct_net_device(net)->to_host(NULL, e->data, from, (size_t)e->count * sizeof(*from)));
+    for (int64_t i = 0; i < e->count; i++) e->data[i] /= (float)x->n_rank;
+    return CT_OK;
 }
 
 static ct_status read_states(const char *file, const ct_net *net, const ct_snapshot_state *state,
@@ -100,7 +102,7 @@ static ct_status read_states(const char *file, const ct_net *net, const ct_snaps
         CT_TRY(x->state(x->ctx, i, &e));
         if (state->foreign) { /* Caffe has none; what codecs hold of the momentum is the solver's */
             memset(e.data, 0, (size_t)e.count * sizeof(float));
-            take_momentum(net, state, x, &e);
+            CT_TRY(take_momentum(net, state, x, &e));
             continue;
         }
         CT_TRY(agree(x,
@@ -108,7 +110,7 @@ static ct_status read_states(const char *file, const ct_net *net, const ct_snaps
                                 e.replicated, e.data, &found),
                      &found));
         if (!found)
-            take_momentum(net, state, x, &e);
+            CT_TRY(take_momentum(net, state, x, &e));
         else if ((state->n_rank != x->n_rank) && !e.replicated)
             CT_TRY(x->average(x->ctx, e.data, e.count, 1.0 / x->n_rank));
     }

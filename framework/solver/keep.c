@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "framework/base/memory.h"
 #include "framework/base/trace.h"
 #include "framework/net/engine_plan.h"
 #include "framework/solver/solver_private.h"
@@ -48,6 +49,25 @@ static void fill_state(ct_solver *s, ct_snapshot_state *state)
     memcpy(state->loss_window, s->loss_window, (size_t)s->n_loss * sizeof(*s->loss_window));
 }
 
+/* history = the sum over the ranks of what codecs hold of it. */
+static ct_status sum_momentum(ct_solver *s, const ct_exchange_state *e, float *history)
+{
+    const ct_exchange *x = &s->exchange;
+    const ct_device *dev = s->net->options.dev;
+    size_t bytes = (size_t)e->count * sizeof(*history);
+    float *sum = history;
+    ct_status status;
+
+    if (dev->kind != CT_DEVICE_CPU) sum = ct_mem_acquire(bytes);
+    if (sum == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a momentum of %zu bytes", bytes);
+    memcpy(sum, e->data, bytes);
+    status = x->average(x->ctx, sum, e->count, 1.0);
+    if (sum == history) return status;
+    if (status == CT_OK) status = dev->from_host(NULL, history, sum, bytes);
+    ct_mem_release(sum);
+    return status;
+}
+
 /* What codecs have absorbed of the momentum, summed: so a run without them can go on from here. */
 static ct_status collect_momentum(ct_solver *s)
 {
@@ -55,13 +75,10 @@ static ct_status collect_momentum(ct_solver *s)
 
     for (int i = 0; s->rule->corrects && (i < x->n_state(x->ctx)); i++) {
         ct_exchange_state e = { 0 };
-        float *history;
 
         CT_TRY(x->state(x->ctx, i, &e));
-        if (!e.is_momentum) continue;
-        history = s->step.history[0] + s->net->param[e.param].offset;
-        memcpy(history, e.data, (size_t)e.count * sizeof(*history));
-        CT_TRY(x->average(x->ctx, history, e.count, 1.0));
+        if (e.is_momentum)
+            CT_TRY(sum_momentum(s, &e, s->step.history[0] + s->net->param[e.param].offset));
     }
     return CT_OK;
 }

@@ -248,19 +248,50 @@ static bool on_device(const ct_net *net)
     return (net->options.dev != NULL) && (net->options.dev->kind != CT_DEVICE_CPU);
 }
 
-/* Codecs read weights and take momentum over, which lie on the device. */
-static ct_status check_plain(const Ct__SolverParameter *s, const ct_net *net)
+/* What codecs on a device cannot do, or not yet. */
+static ct_status check_device(const ct_net *net, const ct_grad_pipe_config *config,
+                              const ct_coded_ops *codec, const ct_codec_config *c, const char *who)
 {
-    bool coded = (s->compression != NULL) &&
-                 ((s->compression->type != CT__COMPRESSION_PARAMETER__TYPE__NONE) ||
-                  (s->compression->local_clip > 0.0f));
+    const char *name = net->options.dev->name;
 
-    for (int i = 0; i < net->n_param; ++i) coded = coded || (net->param[i].compress != NULL);
-    if (coded)
+    if (strcmp(codec->name, "none") == 0) return CT_OK;
+    if (codec->on_device == NULL)
+        return CT_FAIL(
+            CT_ERR_CONFIG,
+            "%s: compression %s of gradients on device %s is not there yet; REDSYNC, TOPK, "
+            "BF16 and FP16 are, and solver_mode: CPU has all",
+            who, codec->name, name);
+    if (config->progress == CT_PROGRESS_THREAD)
         return CT_FAIL(CT_ERR_CONFIG,
-                       "compression of gradients on device %s is not there yet: "
-                       "solver_mode: CPU has it",
-                       net->options.dev->name);
+                       "comm { progress: THREAD }: with compression on device %s the main thread "
+                       "moves messages; take POLL or AUTO",
+                       name);
+    if ((config->allreduce != NULL) && (strcmp(config->allreduce, "impi") == 0))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: on device %s sums begin when a gradient has come down, in any order; "
+                       "MPI's own allreduce wants one order: leave comm { allreduce: \"impi\" } "
+                       "out, or take another",
+                       who, name);
+    return (codec->on_device->check != NULL) ? codec->on_device->check(c) : CT_OK;
+}
+
+/* The pipe learns where gradients lie; those that travel dense it sees on the host. */
+static ct_status put_on_device(const ct_net *net, ct_grad_pipe_config *config, ct_grad_range *range,
+                               int n)
+{
+    bool coded = false;
+
+    CT_TRY(check_device(net, config, config->codec, &config->codec_config, "compression"));
+    for (int i = 0; i < n; ++i) {
+        const ct_codec_config *c = NULL;
+        const ct_coded_ops *codec = ct_grad_range_codec(config, &range[i], &c);
+
+        CT_TRY(check_device(net, config, codec, c, range[i].key));
+        coded = coded || (strcmp(codec->name, "none") != 0);
+        range[i].on_device = ct_blob_diff(&net->param[i].blob);
+    }
+    config->dev = net->options.dev;
+    if (coded) config->progress = CT_PROGRESS_POLL;
     return CT_OK;
 }
 
@@ -272,17 +303,19 @@ static ct_status open_pipe(exchange_mpi *x, const Ct__SolverParameter *param, ct
     float *arena = net->grad_arena;
 
     if (on_device(net)) {
-        CT_TRY(check_plain(param, net));
         CT_TRY(ct_exchange_staged_create(net, &x->staged));
         arena = ct_exchange_staged_arena(x->staged);
     }
     CT_TRY(ct_exchange_read_config(param, &config));
     x->reproducible = config.reproducible;
     CT_TRY(list_ranges(x, param, net, range));
+    if (on_device(net)) CT_TRY(put_on_device(net, &config, range, x->n_learned));
     CT_TRY(ct_grad_pipe_create(x->comm, &config, arena, range, x->n_learned, &x->pipe));
     x->state = calloc(MOST_STATES * (size_t)x->n_learned + 1, sizeof(*x->state));
     if (x->state == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for an exchange");
     count_states(x);
+    for (int i = 0; (x->staged != NULL) && (i < x->n_learned); ++i)
+        if (ct_grad_pipe_on_device(x->pipe, i)) ct_exchange_staged_leave(x->staged, i);
     return CT_OK;
 }
 

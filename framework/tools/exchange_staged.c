@@ -14,6 +14,7 @@ struct ct_exchange_staged {
     const ct_net *net;
     const ct_device *dev;
     float *host; /* as long as the gradient arena */
+    bool *stays; /* [n_param] on the device: ct_exchange_staged_leave() */
     descent *queue;
     int first, end; /* of queue: not handed over yet; it is as long as there are parameters */
     ct_landed_fn landed;
@@ -34,7 +35,8 @@ ct_status ct_exchange_staged_create(const ct_net *net, ct_exchange_staged **s_p)
     s->net = net;
     s->dev = dev;
     s->queue = calloc((size_t)net->n_param + 1, sizeof(*s->queue));
-    if (s->queue != NULL) {
+    s->stays = calloc((size_t)net->n_param + 1, sizeof(*s->stays));
+    if ((s->queue != NULL) && (s->stays != NULL)) {
         if (dev->host_acquire != NULL)
             (void)dev->host_acquire(bytes, &host);
         else
@@ -58,7 +60,13 @@ void ct_exchange_staged_destroy(ct_exchange_staged *s)
     else
         ct_mem_release(s->host);
     free(s->queue);
+    free(s->stays);
     free(s);
+}
+
+void ct_exchange_staged_leave(ct_exchange_staged *s, int param)
+{
+    s->stays[param] = true;
 }
 
 float *ct_exchange_staged_arena(const ct_exchange_staged *s)
@@ -105,7 +113,7 @@ static ct_status staged_ready(void *ctx, int param)
     if ((param < 0) || (param >= s->net->n_param))
         return CT_FAIL(CT_ERR_ARG, "gradient of parameter %d of %d", param, s->net->n_param);
     p = &s->net->param[param];
-    if (!p->learns) return s->inner.ready(s->inner.ctx, param);
+    if (!p->learns || s->stays[param]) return s->inner.ready(s->inner.ctx, param);
     bytes = (size_t)p->count * sizeof(float);
     if (s->first == s->end) s->first = s->end = 0;
     s->queue[s->end] = (descent){ .param = param };
@@ -138,7 +146,7 @@ static ct_status up(void *ctx, int first, int n)
     void *ticket = NULL;
 
     while ((n > 0) && !net->param[first + n - 1].learns) n--;
-    if (n > 0) {
+    if ((n > 0) && !s->stays[first]) { /* those that stay are buckets of their own */
         last = &net->param[first + n - 1];
         from = net->param[first].offset;
         count = last->offset + last->count - from;
@@ -232,12 +240,17 @@ static ct_status staged_state(void *ctx, int i, ct_exchange_state *out)
     return INNER(ctx).state(INNER(ctx).ctx, i, out);
 }
 
+static bool staged_absorbed(void *ctx, int param)
+{
+    return INNER(ctx).absorbed(INNER(ctx).ctx, param);
+}
+
 static ct_status staged_restored(void *ctx)
 {
     return INNER(ctx).restored(INNER(ctx).ctx);
 }
 
-/* The momentum is on the device: no codec takes it (share, absorbed). */
+/* The solver's momentum stays its own (share): AUTO, which moves it, is not for devices yet. */
 void ct_exchange_staged_wrap(ct_exchange_staged *s, const ct_exchange *inner, ct_exchange *out)
 {
     s->inner = *inner;
@@ -257,6 +270,7 @@ void ct_exchange_staged_wrap(ct_exchange_staged *s, const ct_exchange *inner, ct
                           .barrier = staged_barrier,
                           .counters = staged_counters,
                           .coding = (inner->coding != NULL) ? staged_coding : NULL,
+                          .absorbed = (inner->absorbed != NULL) ? staged_absorbed : NULL,
                           .reads = (inner->reads != NULL) ? staged_reads : NULL,
                           .n_state = staged_n_state,
                           .state = staged_state,

@@ -3,8 +3,8 @@
  *
  * A parameter's gradient that is ready is copied down beside what the device goes on computing, and
  * handed to the other exchange once it is there; what lands is copied up, and the update follows it
- * on the device. So whatever moves messages on the host serves GPUs, with any MPI. Compression acts
- * on the host's copy.
+ * on the device. So whatever moves messages on the host serves GPUs, with any MPI. Gradients that
+ * the other exchange takes from the device by itself, as codecs do, are left there.
  */
 #ifndef CT_EXCHANGE_STAGED_H
 #define CT_EXCHANGE_STAGED_H
@@ -18,6 +18,9 @@ typedef struct ct_exchange_staged ct_exchange_staged;
  *  arena; zeros. The net's device is not the CPU. */
 ct_status ct_exchange_staged_create(const ct_net *net, ct_exchange_staged **s_p);
 float *ct_exchange_staged_arena(const ct_exchange_staged *s);
+/** The gradient of this parameter stays where it is: inner is told at once that it is ready, in the
+ *  order of the device's stream, and its sum lands there. */
+void ct_exchange_staged_leave(ct_exchange_staged *s, int param);
 /** inner works on that arena; *out is what the solver gets, and inner is copied. */
 void ct_exchange_staged_wrap(ct_exchange_staged *s, const ct_exchange *inner, ct_exchange *out);
 void ct_exchange_staged_destroy(ct_exchange_staged *s); /* NULL allowed; not inner */

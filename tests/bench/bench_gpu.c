@@ -1,10 +1,15 @@
 /* Memory-bound layers on the GPU: GB/s of what they must read and write at least, each operand
  * once, and that as a share of a copy on the device, both measured here; and the update of 25 M
- * weights. Needs CUDA=1 and a GPU: says so otherwise, and exits 77. */
+ * weights; the update of momentum and
+ * residual with the selection of a thousandth, beside the same update alone, as docs/compression.md
+ * has them. Needs CUDA=1 and a GPU: says so otherwise, and exits 77. */
 #include "tests/test.h"
 #include "tests/layer_harness.h"
 
+#include "comm/device_codec.h"
 #include "framework/base/clock.h"
+#include "framework/base/memory.h"
+#include "framework/base/rng.h"
 #include "framework/math/update.h"
 
 #include <stdio.h>
@@ -140,6 +145,63 @@ static void bench_update(const ct_device *dev, const char *name, int kind, int n
     for (int i = 0; i < 4; i++) dev->mem_release(at[i]);
 }
 
+/* Seconds of what `run` queues, the fastest of three times TURNS. */
+static double codec_time(const ct_device *dev, const ct_device_codec *codec, ct_stream st,
+                         ct_device_coder *coder, const ct_accum *a, bool selects)
+{
+    double best = 1e9;
+
+    for (int k = 0; k < 4; k++) {
+        double start = ct_clock_s(), seconds;
+
+        for (int i = 0; i < TURNS; i++)
+            assert_int_equal(selects ? codec->select(coder, st, a, 0) : codec->update(coder, st, a),
+                             CT_OK);
+        assert_int_equal(dev->sync(st), CT_OK);
+        seconds = (ct_clock_s() - start) / TURNS;
+        if ((k > 0) && (seconds < best)) best = seconds;
+    }
+    return best;
+}
+
+/* Gradient, U and V read, U and V written: 20 bytes an element. */
+static void bench_selection(const ct_device *dev, ct_select_kind kind, int64_t n, double copy)
+{
+    const ct_device_codec *codec = ct_device_codec_find(dev->kind);
+    ct_coder_setup setup = { kind, n, n / 1000, CT_WIRE_HALF, 1 };
+    size_t bytes = (size_t)n * sizeof(float);
+    double moved = 20.0 * (double)n, alone, all;
+    float *host = ct_mem_acquire(bytes);
+    ct_device_coder *coder = NULL;
+    void *at[3];
+    ct_stream st;
+    ct_accum a;
+
+    assert_non_null(host);
+    for (int64_t i = 0; i < n; i++) host[i] = ct_rng_normal_at(3, (uint64_t)(i & 0xfffff));
+    assert_int_equal(codec->stream(&st), CT_OK);
+    assert_int_equal(codec->create(&setup, &coder), CT_OK);
+    for (int i = 0; i < 3; i++) assert_int_equal(dev->mem_acquire(bytes, &at[i]), CT_OK);
+    assert_int_equal(dev->from_host(st, at[0], host, bytes), CT_OK);
+    a = (ct_accum){ .grad = at[0],
+                    .u = at[1],
+                    .v = at[2],
+                    .n = n,
+                    .scale = 1.0f,
+                    .rate = 0.01f,
+                    .momentum = 0.9f,
+                    .mask_momentum = true };
+    alone = codec_time(dev, codec, st, coder, &a, false);
+    all = codec_time(dev, codec, st, coder, &a, true);
+    printf("%-10s of %4.0f M: update alone %8.1f us %6.0f GB/s %4.0f %% of copy; with selection "
+           "%8.1f us, %.2f times the update\n",
+           ct_select_name(kind), 1e-6 * (double)n, 1e6 * alone, 1e-9 * moved / alone,
+           100.0 * moved / alone / copy, 1e6 * all, all / alone);
+    codec->destroy(coder);
+    for (int i = 0; i < 3; i++) dev->mem_release(at[i]);
+    ct_mem_release(host);
+}
+
 int main(void)
 {
     const ct_device *dev;
@@ -158,5 +220,10 @@ int main(void)
     for (size_t k = 0; k < sizeof(job) / sizeof(job[0]); k++) bench_layer(dev, k, copy);
     bench_update(dev, "SGD, 25 M weights", CT_UPDATE_SGD, 1, copy);
     bench_update(dev, "Adam, 25 M weights", CT_UPDATE_ADAM, 2, copy);
+    printf("selection of the largest thousandth, fused with the update of momentum and residual\n");
+    for (int64_t n = 25000000; n <= 138000000; n += 113000000) {
+        bench_selection(dev, CT_SELECT_EXACT, n, copy);
+        bench_selection(dev, CT_SELECT_SAMPLED, n, copy);
+    }
     return 0;
 }

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Training steps of the models of scripts/gpu/bench.sh in PyTorch, on the same GPU: eager and
-compiled, channels_last, f32 without TF32 and bf16 (autocast), the batch on the device; samples/s.
+compiled, channels_last, f32 without TF32 and bf16 (autocast), the batch on the device; samples/s. And torch.topk of the largest
+thousandth, beside bench_gpu's selections.
 SECONDS_LEFT: no step of the list begins later."""
 import os
 import time
@@ -75,6 +76,17 @@ LIST = (
 )
 
 print(f"PyTorch {torch.__version__} on {torch.cuda.get_device_name()}")
+for n in (25_000_000, 138_000_000):
+    v = torch.randn(n, device="cuda")
+    for turn in range(3):
+        torch.cuda.synchronize()
+        start = time.time()
+        for _ in range(5):
+            torch.topk(v.abs(), n // 1000, sorted=False)
+        torch.cuda.synchronize()
+        s = (time.time() - start) / 5
+    print(f"torch.topk of {n // 1000000} M: {1e6 * s:.1f} us", flush=True)
+    del v
 for compiled in (False, True):
     for name, make, batch, steps in LIST:
         for bf16 in (False, True):

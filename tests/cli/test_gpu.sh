@@ -43,5 +43,32 @@ runs fp16_on_cpu 2 'precision FP16 is for GPUs' "$CORTADO" train --solver=solver
 runs graphs 0 'backward: [0-9]+ of [0-9]+ steps in [0-9]+ graph' $gpu
 runs trace 0 "" $gpu --trace=trace.json --trace_iterations=2-4
 if grep -q '"name":"device"' trace.json; then ok trace_device; else not_ok trace_device "no row of the device in the trace"; fi
-runs no_codec 2 'compression of gradients on device cuda is not there yet' $JOB 2 $gpu --share_gpu --compression=topk
+# codecs: gradients and residuals stay on the GPU; one rank and two give the CPU's losses
+cpu="$CORTADO train --solver=solver.prototxt --set=max_iter=6 --set=display=1 --solver_mode=cpu"
+coded() {
+    name=$1
+    shift
+    for n in 1 2; do
+        $JOB $n $cpu "$@" >cpu.log 2>&1 || not_ok cpu_${name}_$n "training on the CPU failed: $(tail -2 cpu.log)"
+        $JOB $n $gpu --share_gpu "$@" >gpu.log 2>&1 || not_ok gpu_${name}_$n "training on the GPU failed: $(tail -2 gpu.log)"
+        if same cpu.log gpu.log; then ok ${name}_$n; else not_ok ${name}_$n "$(paste a.txt b.txt)"; fi
+    done
+}
+coded redsync --compression=redsync:density=0.1,min_bytes=1000
+coded redsync_dense --compression=redsync:density=0.1,min_bytes=500,warmup_iter=2,resync_iter=4,local_clip=1
+coded topk --compression=topk:density=0.1,min_bytes=1000
+coded bf16 --compression=bf16:min_bytes=1000
+coded fp16 --compression=fp16:min_bytes=1000
+# snapshots have U and V as on the CPU, and a run goes on from them exactly
+long="$CORTADO train --solver=solver.prototxt --solver_mode=gpu --share_gpu --compression=redsync:density=0.1,min_bytes=500"
+sum_of() { sed -n 's/.*weights after iteration \([0-9]*\): checksum \([0-9a-f]*\).*/\1 \2/p' out | tail -1; }
+runs whole 0 'Optimization Done' $JOB 2 $long --set=snapshot_prefix=whole
+whole=$(sum_of)
+runs part 0 'snapshot of iteration 10' $JOB 2 $long --set=snapshot_prefix=part --iterations=10
+runs resumes 0 'resuming after 10 iterations, written by 2 ranks' $JOB 2 $long --set=snapshot_prefix=part --snapshot=auto
+is resumes_exactly test -n "$whole" -a "$(sum_of)" = "$whole"
+runs goes_on_dense 0 'Optimization Done' $JOB 2 $CORTADO train --solver=solver.prototxt --solver_mode=cpu --snapshot=part_iter_10.solverstate.h5 --set=snapshot_prefix=dense
+runs no_powersgd 2 'compression powersgd of gradients on device cuda is not there yet; REDSYNC' $JOB 2 $gpu --share_gpu --compression=powersgd
+runs no_auto 2 'compression auto of gradients on device cuda is not there yet' $gpu --compression=auto:density=0.01
+runs no_gtopk 2 'exchange gtopk of gradients on a device is not there yet' $JOB 2 $gpu --share_gpu --compression=topk:exchange=gtopk
 finish

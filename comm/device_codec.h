@@ -1,0 +1,98 @@
+/** @file device_codec.h  What codecs do on a device: the kernels behind ct_coded_ops.on_device.
+ *
+ * One table a kind of device. Work is queued on a stream of its own, beside the one that computes,
+ * and returns at once; nothing is allocated in a step. A coder belongs to one parameter: it turns
+ * the gradient into a payload (wire.h), the same bytes that the CPU makes, and adds payloads to a
+ * sum, one after the other, so that all ranks get the CPU's bits. U, V and the gradient stay on the
+ * device; what the host gets is the payload and a ct_coder_note.
+ */
+#ifndef CT_DEVICE_CODEC_H
+#define CT_DEVICE_CODEC_H
+
+#include "comm/select.h"
+#include "comm/wire.h"
+#include "framework/tensor/device.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct ct_device_coder ct_device_coder;
+
+typedef struct ct_coder_setup {
+    ct_select_kind kind;
+    int64_t n, k; /* 1 <= k <= n < 2^32 */
+    ct_wire_form form;
+    int n_payload; /* most that come in in a step */
+} ct_coder_setup;
+
+/** What the host is told with a payload. */
+typedef struct ct_coder_note {
+    int64_t count;      /* elements selected                                                  */
+    int64_t filled;     /* elements of the last sum that are not 0                            */
+    int64_t candidates; /* elements compacted on the way                                      */
+    uint32_t bad;       /* V is no longer finite                                              */
+    uint32_t wrong;     /* a payload of the last sum named elements out of order or beyond n  */
+    uint32_t passes;    /* over V                                                             */
+    uint32_t unused[7];
+} ct_coder_note;
+
+typedef struct ct_device_codec {
+    ct_device_kind kind;
+    /** The stream of codecs; the same at every call. */
+    ct_status (*stream)(ct_stream *st_p);
+    /** `behind` goes on after all that `first` was given so far. */
+    ct_status (*follow)(ct_stream first, ct_stream behind);
+
+    ct_status (*create)(const ct_coder_setup *setup, ct_device_coder **c_p);
+    void (*destroy)(ct_device_coder *c); /* NULL allowed */
+    /** Until the next call gradients count as often as brings the norm of this one down to limit;
+     *  0: once. */
+    ct_status (*clip)(ct_device_coder *c, ct_stream st, const float *grad, int64_t n, double limit);
+    /** The update alone (ct_accum_run()). Arrays 16-byte aligned, on the device, here and below. */
+    ct_status (*update)(ct_device_coder *c, ct_stream st, const ct_accum *a);
+    /** The update and the selection (ct_selector_run()), and the payload of what is selected; what
+     *  its form loses is in V. */
+    ct_status (*select)(ct_device_coder *c, ct_stream st, const ct_accum *a, int sign);
+    /** A dense step: ct_keep_fold() of a V that is known to be zeros, … */
+    ct_status (*all)(ct_device_coder *c, ct_stream st, const ct_accum *a, float *out);
+    /** … or not known. restart: where it is not, U begins at 0. */
+    ct_status (*apart)(ct_device_coder *c, ct_stream st, const ct_accum *a, bool restart,
+                       int n_rank, float least, float *out);
+    /** The sum of v[n]'s squares; waits for it. */
+    ct_status (*square)(ct_device_coder *c, ct_stream st, const float *v, int64_t n, double *sum_p);
+    /** Where the payload and the note lie; both are there in the stream's order. */
+    void *(*payload)(ct_device_coder *c);
+    void *(*note)(ct_device_coder *c);
+    /** Room for payload i of other ranks: ct_coder_room() bytes. */
+    void *(*incoming)(ct_device_coder *c, int i);
+    /** sum[n] = the payloads, in this order. What they say is checked: note.wrong. */
+    ct_status (*add)(ct_device_coder *c, ct_stream st, const void *const *payload, int n_payload,
+                     float *sum);
+    /** Forgets thresholds of earlier steps. */
+    ct_status (*forget)(ct_device_coder *c, ct_stream st);
+
+    /* Casts (cast.h), without a coder. */
+    /** *out, on the device, is ct_cast_exponent(). */
+    ct_status (*exponent)(ct_stream st, const float *v, int64_t n, uint32_t *out);
+    /** out[n] = v[n] as bf16, or as fp16 of scale times it; and back, times scale. */
+    ct_status (*encode)(ct_stream st, bool fp16, const float *v, int64_t n, float scale,
+                        uint16_t *out);
+    ct_status (*decode)(ct_stream st, bool fp16, const uint16_t *in, int64_t n, float scale,
+                        float *v);
+} ct_device_codec;
+
+/** NULL: there is none for this kind of device. */
+const ct_device_codec *ct_device_codec_find(ct_device_kind kind);
+/** Most elements that a coder selects, and most bytes of its payload. */
+int64_t ct_coder_limit(const ct_coder_setup *setup);
+size_t ct_coder_room(const ct_coder_setup *setup);
+
+/* That of "cuda"; only in builds with CUDA. */
+extern const ct_device_codec ct_device_codec_cuda;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
