@@ -84,6 +84,8 @@ typedef struct ct_device_codec {
 
 /** NULL: there is none for this kind of device. */
 const ct_device_codec *ct_device_codec_find(ct_device_kind kind);
+/** What it does: EXACT (TRIMMED, too, which is a way to find the same), SEARCH or SAMPLED. */
+ct_select_kind ct_coder_kind(const ct_coder_setup *setup);
 /** Most elements that a coder selects, and most bytes of its payload. */
 int64_t ct_coder_limit(const ct_coder_setup *setup);
 size_t ct_coder_room(const ct_coder_setup *setup);

@@ -57,18 +57,6 @@ __global__ void once_kernel(coder_kept *kept)
     if (threadIdx.x == 0) kept->clip = 1.0f;
 }
 
-/* RedSync's trimmed selection is a way to find the exact one. */
-ct_select_kind kind_of(const ct_coder_setup *s)
-{
-    enum { REDSYNC_BYTES = 4 << 20 };
-
-    if (s->kind == CT_SELECT_REDSYNC_SIZES)
-        return (s->n < REDSYNC_BYTES / (int64_t)sizeof(float)) ? CT_SELECT_EXACT
-                                                               : CT_SELECT_SAMPLED;
-    return ((s->kind == CT_SELECT_SEARCH) || (s->kind == CT_SELECT_SAMPLED)) ? s->kind
-                                                                             : CT_SELECT_EXACT;
-}
-
 ct_status make(ct_device_coder *c)
 {
     int64_t room = 4 * c->limit + 4096;
@@ -95,7 +83,7 @@ ct_status create(const ct_coder_setup *setup, ct_device_coder **c_p)
 
     if (c == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a coder");
     c->s = *setup;
-    c->kind = c->s.kind = kind_of(setup);
+    c->kind = ct_coder_kind(setup);
     c->limit = ct_coder_limit(&c->s);
     status = make(c);
     if (status != CT_OK) {

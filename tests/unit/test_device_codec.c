@@ -244,6 +244,8 @@ static void thresholds(void **unused)
         steps(CT_SELECT_SAMPLED, 20011, 200, CT_WIRE_HALF, c, 12);
         steps(CT_SELECT_SAMPLED, 9000, 90, CT_WIRE_MEAN, c, 13);
     }
+    steps(CT_SELECT_REDSYNC_SIZES, 20011, 200, CT_WIRE_PAIRS, NORMAL, 2);
+    steps(CT_SELECT_REDSYNC_SIZES, (1 << 20) + 5, 1000, CT_WIRE_PAIRS, NORMAL, 2);
 }
 
 static void not_finite(void **unused)
@@ -273,7 +275,7 @@ static void not_finite(void **unused)
 /* What was sent and what is left is what was accumulated. */
 static void nothing_is_lost(void **unused)
 {
-    enum { N = 3001, STEPS = 300 };
+    enum { N = 3001, STEPS = 120 };
     double *all, most = 0;
     float *sent;
     pair p;
