@@ -128,9 +128,10 @@ static const char *write_words(void)
     const char *path = test_path(&folder, "numbers.h5");
     int32_t word[WORDS];
     char text[4 * KINDS + 1] = "";
+    size_t n = 0;
 
     for (int i = 0; i < WORDS; i++) word[i] = i % KINDS;
-    for (int i = 0; i < KINDS; i++) snprintf(text + strlen(text), 5, "%d\n", i);
+    for (int i = 0; i < KINDS; i++) n += (size_t)snprintf(text + n, sizeof(text) - n, "%d\n", i);
     assert_int_equal(ct_words_write(path, word, WORDS, text, strlen(text)), CT_OK);
     return path;
 }
