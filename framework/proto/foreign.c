@@ -13,8 +13,9 @@ const ct_foreign_type ct_foreign_table[] = {
       "hard examples are not picked while a net runs; losses take all regions" },
     { "DetectionEvaluate", "average precision is not computed yet; write DetectionOutput's rows "
                            "with HDF5Output and evaluate them outside" },
-    { "Proposal", "it is not there yet; let proposals come in as boxes, through an Input or "
-                  "HDF5Data layer" },
+    { "Proposal",
+      "no boxes are proposed while a net runs; let proposals come in as boxes, through an "
+      "Input or HDF5Data layer" },
     { "Python", "there is no interpreter in a run; write it with the layers there are, or as a "
                 "layer in C (docs/contributing.md: one file, one line in a table), or compute its "
                 "tops beforehand and read them with HDF5Data" },
