@@ -83,9 +83,9 @@ typedef struct test_layer {
 ct_status test_layer_create(const test_layer_spec *spec, test_layer **t_p);
 void test_layer_destroy(test_layer *t); /* NULL allowed */
 
-/** Shapes t again, as a net does behind a layer whose tops vary: bottoms of these shapes, none larger
- *  than those that it was made with. The status of reshape. Inputs and top diffs are the test's to
- *  set again. */
+/** Shapes t again, as a net does behind a layer whose tops vary: bottoms of these shapes, none
+ * larger than those that it was made with. The status of reshape. Inputs and top diffs are the
+ * test's to set again. */
 ct_status test_layer_shape(test_layer *t, const ct_shape *bottom);
 
 /** input, weight -> top. Its own errors fail the test; the layer's status is returned. */

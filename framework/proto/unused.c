@@ -78,7 +78,8 @@ static const struct {
     { "focal_loss_param", " FocalLoss " },
     { "gelu_param", " GELU " },
     { "layer_norm_param", " LayerNorm " },
-    { "", " AbsVal Axpy BatchReindex BNLL Cast EuclideanLoss Filter LSTMUnit Mish MultinomialLogisticLoss "
+    { "", " AbsVal Axpy BatchReindex BNLL Cast EuclideanLoss Filter LSTMUnit Mish "
+          "MultinomialLogisticLoss "
           "Reorder "
           "Silence Split " },
 };
