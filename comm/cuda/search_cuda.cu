@@ -87,7 +87,7 @@ __global__ void probe_kernel(const float *v, int64_t n, ct_select_key key, coder
     }
 }
 
-__global__ void step_kernel(coder_run *run, int64_t k)
+__global__ void step_kernel(coder_run *run, int64_t k, int64_t most)
 {
     int j = CT_SELECT_PROBES - 1;
 
@@ -100,7 +100,7 @@ __global__ void step_kernel(coder_run *run, int64_t k)
         run->low = 0.0f;
     } else {
         run->low = run->probe[j];
-        run->found = (run->over[j] <= (unsigned long long)ct_select_most(k));
+        run->found = (run->over[j] <= (unsigned long long)most);
         if (j < CT_SELECT_PROBES - 1) run->high = run->probe[j + 1];
     }
     if (!run->found) set_probes(run);
@@ -152,7 +152,7 @@ ct_status ct_coder_search(ct_device_coder *c, ct_stream st, const ct_accum *a, i
     CT_CUDA_RUN_BLOCKS(spread_kernel, 1, st, c->run, c->part, c->n_chunk, a->n);
     for (int i = 0; i < MAX_ROUND; i++) {
         CT_CUDA_RUN_BLOCKS(probe_kernel, blocks, st, a->v, a->n, key, c->run);
-        CT_CUDA_RUN(step_kernel, 1, st, c->run, c->s.k);
+        CT_CUDA_RUN(step_kernel, 1, st, c->run, c->s.k, ct_select_most(c->s.k));
     }
     CT_CUDA_RUN(settle_kernel, 1, st, c->run, c->kept, sign);
     CT_CUDA_RUN_BLOCKS(count_again_kernel, blocks, st, a->v, a->n, key, c->run);
