@@ -78,6 +78,7 @@ static ct_status one_step(const ct_exch_ops *ops, vectors *x, int step,
 {
     ct_exch_req *r = &x->r;
     float *v = x->v + r->first;
+    int64_t some = 0;
 
     for (int64_t i = 0; i < x->n; ++i) x->sum[i] = grad(x, step, i);
     if (ops->node_start != NULL) {
@@ -93,11 +94,15 @@ static ct_status one_step(const ct_exch_ops *ops, vectors *x, int step,
         }
         CT_TRY(status);
     }
-    CT_TRY(ct_sparse_reserve(&x->own, r->length));
+    for (int64_t i = 0; i < r->length; ++i) {
+        v[i] += x->sum[r->first + i];
+        some += (v[i] != 0);
+    }
+    CT_TRY(ct_sparse_reserve(&x->own,
+                             some)); /* a thousand ranks in one process have no room for all */
     x->own.n = r->length;
     x->own.count = 0;
     for (int64_t i = 0; i < r->length; ++i) {
-        v[i] += x->sum[r->first + i];
         if (v[i] == 0) continue;
         x->own.index[x->own.count] = (uint32_t)i;
         x->own.value[x->own.count++] = v[i];
@@ -165,17 +170,21 @@ enum { COLUMNS = 2 }; /* of powersgd */
 static double theory_of(const char *name, const ct_comm *c, int64_t k, int64_t n)
 {
     double p = c->size, sum = 2 * (p - 1) / p;
-    double own = 0;
+    double all = 0;
     ct_sign_cut cut = { .n = n, .parts = c->size };
 
     if (strcmp(name, "none") == 0) return sum * 4 * (double)n;
     if (strcmp(name, "powersgd") == 0) return sum * 4 * COLUMNS * (double)(k + n / k);
     if (strcmp(name, "onebit") != 0) return sum * 2 * (double)n;
-    /* each part to its owner, and its owner's signs of the sum to everyone */
-    for (int j = 0; j < c->size; ++j)
-        own += (double)(ct_sign_at(&cut, j + 1) - ct_sign_at(&cut, j));
-    own /= p;
-    return 2 * (p - 1) * own;
+    /* each part to its owner, where it has one, and its owner's signs of the sum to everyone */
+    for (int j = 0; j < c->size; ++j) {
+        double bytes = (double)(ct_sign_at(&cut, j + 1) - ct_sign_at(&cut, j));
+        int64_t first = 0, of_part = 0;
+
+        ct_sign_part(&cut, j, &first, &of_part);
+        all += (of_part > 0) ? 2 * bytes : bytes;
+    }
+    return (p - 1) / p * all;
 }
 
 static ct_status coded_steps(ct_grad_pipe *gp, float *arena, int64_t n, int rank, int steps)

@@ -4,9 +4,11 @@
 #   tests/bench/exchange_volume.sh wire [HOSTS...]  2 4 8 pretended hosts (scripts/netns.sh; root),
 #                                                   counted at their links, all that MPI adds included
 #   tests/bench/exchange_volume.sh simulated [RANKS...]   64 256 1024 ranks under SMPI (SimGrid): the
-#                                                   same code and bytes, no network; above 256 ranks
-#                                                   (EVEN_FROM=257) one step of even entries alone
-# NAMES="allgather gtopk oktopk none bf16 fp16 powersgd onebit"
+#                                                   same code and bytes, no network
+# NAMES="allgather gtopk oktopk none bf16 fp16 powersgd onebit", for simulated ranks hier, too: 4 a node.
+# simulated: KEEP=FOLDER keeps each line, and goes on where it stopped. K entries a rank (256), STEPS
+# uneven ones (4) after four that do not count; from EVEN_FROM (257) ranks on what sends ranks^2 messages
+# does one step of even entries alone, and UNEVEN_TOO="oktopk" all the same.
 # Columns as bench_exchange.c says; `most` is the largest sender over the mean, to be 1.3 at most.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -60,11 +62,41 @@ wire() {
     done
 }
 
+# One name on p simulated ranks. All sends meet their receives; collectives of MPI that are not counted
+# take few messages: SMPI's own choices take one between every two ranks, several times over.
+simulate() {
+    p=$1 name=$2 machine=${1}x1 k=${K:-256} stride=1000 steps=${STEPS:-4}
+    [ "$p" -le 1000 ] || stride=1024
+    [ "$name" != hier ] || machine=$((p / 4))x4
+    case $name in
+    allgather | oktopk)
+        [ "$p" -lt "${EVEN_FROM:-257}" ] || case " ${UNEVEN_TOO:-} " in *" $name "*) ;; *) steps=0 ;; esac ;;
+    onebit) [ "$p" -lt "${EVEN_FROM:-257}" ] || steps=1 ;;
+    esac
+    kept=${KEEP:-$dir}/$name-$p-$k-$stride-$steps
+    if [ ! -s "$kept" ]; then
+        began=$(date +%s)
+        smpirun -no-privatize -np "$p" -platform "$dir/platform.xml" -hostfile "$dir/hosts" \
+            --cfg=smpi/simulate-computation:no --cfg=smpi/send-is-detached-thresh:0 \
+            --cfg=smpi/coll-selector:ompi --cfg=smpi/bcast:binomial_tree --cfg=smpi/allreduce:rdb \
+            --cfg=smpi/allgather:bruck --log=root.thres:error \
+            build/smpicc-real/tests/bench/bench_exchange "$machine" "$k" $stride "$steps" "$name" \
+            >"$dir/out" 2>"$dir/err" || { cat "$dir/out" "$dir/err"; exit 1; }
+        grep "^$name " "$dir/out" | sed "s/\$/  $(($(date +%s) - began)) s/" >"$dir/line"
+        mv "$dir/line" "$kept"
+    fi
+    cat "$kept"
+}
+
 simulated() {
     [ $# -ge 1 ] || set -- 64 256 1024
     make -s SIMGRID=1 SIM_REAL=1 build/smpicc-real/tests/bench/bench_exchange
+    [ -z "${KEEP:-}" ] || mkdir -p "$KEEP"
     dir=$(mktemp -d)
     trap 'rm -rf "$dir"' EXIT
+    trap 'exit 1' INT TERM
+    printf '%-10s %-6s %5s %9s %12s %12s %8s %12s %8s %8s  %s\n' exchange wire ranks k theory even /theory \
+        uneven /theory most took
     for p; do
         # one switch, enough of it: only bytes are looked at
         cat >"$dir/platform.xml" <<END
@@ -75,16 +107,7 @@ simulated() {
 </platform>
 END
         seq -f 'n%g' 0 $((p - 1)) >"$dir/hosts"
-        stride=1000
-        [ "$p" -le 1000 ] || stride=2000
-        steps=${STEPS:-4}
-        [ "$p" -lt "${EVEN_FROM:-257}" ] || steps=0
-        for name in ${NAMES:-$all}; do
-            smpirun -no-privatize -np "$p" -platform "$dir/platform.xml" -hostfile "$dir/hosts" \
-                --cfg=smpi/simulate-computation:no --cfg=smpi/send-is-detached-thresh:0 --log=root.thres:error \
-                build/smpicc-real/tests/bench/bench_exchange "${p}x1" "${K:-256}" $stride "$steps" "$name" 2>&1 |
-                grep -v '^I'
-        done
+        for name in ${NAMES:-$all}; do simulate "$p" "$name"; done
     done
 }
 
@@ -92,5 +115,5 @@ case $how in
 count) counted "$@" ;;
 wire) wire "$@" ;;
 simulated) simulated "$@" ;;
-*) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 2 ;;
+*) sed -n '2,13s/^# \{0,1\}//p' "$0"; exit 2 ;;
 esac
