@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Steps of training with every codec on described machines: SIMULATED and MODELLED, never measured.
 
-    codec_table.py FOLDER PROFILES [--nodes=16,128,1024] [--minutes=60] [--csv=FILE] [--no_run]
+    codec_table.py FOLDER PROFILES [--nodes=16,128,1024] [--ways=dense,...] [--minutes=60] [--csv=FILE] [--no_run]
 
 PROFILES holds alexnet.json, vgg16.json, lstm.json and resnet50.json, of `cortado time --json` on an
 idle machine (lstm: models/lstm/train_val_1500.prototxt). FOLDER keeps every run: the same command
@@ -335,6 +335,7 @@ def main():
     a.add_argument("--nodes", default="16,128,1024")
     a.add_argument("--nets", default="alexnet,vgg16,lstm,resnet50")
     a.add_argument("--machines", default=",".join(MACHINES))
+    a.add_argument("--ways", default=",".join(WAYS), help="simulated ones; the model has all")
     a.add_argument("--minutes", type=float, default=60)
     a.add_argument("--csv", default="")
     a.add_argument("--no_run", action="store_true")
@@ -343,6 +344,7 @@ def main():
     os.makedirs(folder, exist_ok=True)
     runner = Runner(folder, time.time() + 60 * o.minutes, not o.no_run)
     nodes = [int(n) for n in o.nodes.split(",")]
+    runner.ways = o.ways.split(",")
     rows = []
     for m in o.machines.split(","):
         machine_file(folder, m)
@@ -368,11 +370,11 @@ def cell(runner, classes, m, net, path, n, nodes):
         if spec:
             words.append(f"--compression={spec}")
         simulated = None
-        if messages(way, result, n) <= MOST_MESSAGES:
+        if way in runner.ways and messages(way, result, n) <= MOST_MESSAGES:
             simulated = runner.simulate(f"{m}-{n}-{net}-{way}", words)
         composed = None
-        if way != "quantised" or simulated is None:
-            composed = compose(classes, model, way, profile, update_s, True) if way != "quantised" else None
+        if way != "quantised" and way in runner.ways:
+            composed = compose(classes, model, way, profile, update_s, True)
         check = compose(classes, model, way, profile, update_s, False)
         if abs(check * 1e3 / result["step_ms"] - 1) > 1e-6:
             sys.exit(f"{m} {n} {net} {way}: the timeline gives {1e3 * check:.6f} ms, "
