@@ -16,7 +16,7 @@ enum {
     TILE = CT_WIRE_BLOCK,     /* elements: a quarter of a megabyte, and of a usual second cache */
     BATCH = 1024,             /* payloads at a time; their views and cursors lie on the stack  */
     MIN_PER_THREAD = 1 << 16, /* entries                                                      */
-    AHEAD = 8,                /* payloads: fetched while others are added                     */
+    AHEAD = 32,               /* payloads: fetched while others are added                     */
     MOST_FETCHED = 2048,      /* bytes of an array of one: longer ones are streams of their own */
     LINE = 64                 /* bytes of a cache line                                        */
 };
@@ -158,12 +158,13 @@ static void add_dense(const ct_wire_view *v, int64_t start, int64_t len, float *
     }
 }
 
+/* Into the second cache: the first one's lines under way are few, and additions need them. */
 static void fetch_lines(const void *from, size_t bytes)
 {
     const char *p = from;
 
     if (bytes > MOST_FETCHED) bytes = MOST_FETCHED;
-    for (size_t i = 0; i < bytes; i += LINE) __builtin_prefetch(p + i);
+    for (size_t i = 0; i < bytes; i += LINE) __builtin_prefetch(p + i, 0, 2);
 }
 
 /* What the next tile takes of a payload, or this one of a later payload. */
@@ -183,14 +184,15 @@ static void fetch(const ct_wire_view *v, uint32_t at, uint32_t some)
 static bool add_tile(stretch *s, int64_t start, int64_t len)
 {
     float *tile = s->dense + start;
+    int ahead = (s->n_view > AHEAD) ? AHEAD : s->n_view - 1;
     bool good = true;
 
     for (int p = 0; p < s->n_view; ++p) {
         const ct_wire_view *v = &s->view[p];
-        int next = p + AHEAD;
+        int next = p + ahead;
 
         if (next >= s->n_view) next -= s->n_view; /* its cursor is at the next tile already */
-        if (next < s->n_view) fetch(&s->view[next], s->at[next], s->some[next]);
+        if (ahead > 0) fetch(&s->view[next], s->at[next], s->some[next]);
         if (v->index32 != NULL) {
             good = add_pairs(v, &s->at[p], start, len, s->some[p], tile) && good;
         } else if (v->index16 != NULL) {
