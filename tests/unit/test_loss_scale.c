@@ -69,7 +69,7 @@ static ct_status check(const char *fields)
 
     snprintf(text, sizeof(text), "base_lr: 1 lr_policy: 'fixed' max_iter: 1 %s", fields);
     p = test_solver_parse(text);
-    status = ct_solver_check(p);
+    status = ct_solver_check(p, NULL);
     protobuf_c_message_free_unpacked((ProtobufCMessage *)p, NULL);
     return status;
 }
