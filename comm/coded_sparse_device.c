@@ -10,7 +10,6 @@
 #include "comm/coded_types.h"
 #include "comm/device_codec.h"
 #include "comm/gather.h"
-#include "comm/wire_impl.h"
 #include "framework/base/clock.h"
 
 typedef enum { PHASE_DOWN, PHASE_GATHER } phase;
@@ -244,10 +243,9 @@ static ct_status add_all(sparse *x)
     for (int i = 0; i < x->setup.comm->size; ++i) {
         void *from = ct_gather_payload(x->gather, i), *none = NULL;
         size_t bytes = ct_gather_bytes(x->gather, i);
-        ct_wire_view view;
 
         if (i == x->me) continue;
-        CT_TRY(ct_wire_open(from, bytes, x->setup.n, &view));
+        CT_TRY(ct_wire_check(from, bytes, x->setup.n));
         CT_TRY(x->setup.dev->copy_begin(x->stream, from, (void *)(uintptr_t)x->payload[i], bytes,
                                         false, &none));
     }

@@ -198,6 +198,13 @@ ct_status ct_wire_open(const void *payload, size_t bytes, int64_t n, ct_wire_vie
     return (v->per_block != NULL) ? check_blocks(v) : CT_OK;
 }
 
+ct_status ct_wire_check(const void *payload, size_t bytes, int64_t n)
+{
+    ct_wire_view v;
+
+    return ct_wire_open(payload, bytes, n, &v);
+}
+
 static ct_status read_dense(const ct_wire_view *v, ct_sparse *out)
 {
     int64_t count = 0;

@@ -53,6 +53,9 @@ ct_status ct_wire_pack_vector(const float *v, int64_t n, ct_sparse *scratch, voi
  *  CT_ERR_NOMEM; what out holds is then undefined. A simulation leaves out->count as it is. */
 ct_status ct_wire_unpack(const void *payload, size_t bytes, int64_t n, ct_sparse *out);
 
+/** What a payload says of itself, its indices excepted, holds. CT_ERR_COMM. */
+ct_status ct_wire_check(const void *payload, size_t bytes, int64_t n);
+
 /** The size that a payload states of itself: where more than `bound`, it is none. Of a message that
  *  has come in, to see how much of it there is. In a simulation, whose large messages hold nothing,
  *  the size that is expected. */
