@@ -1,7 +1,8 @@
 /* Greedy placement of regions: one after the other into the gap that fits, in several orders. Which
  * order is best depends on the net (by size for nets of a few large blobs, by time for deep regular
  * ones), so all are tried, and then the regions that stick out at the top are moved to the front
- * for as long as that helps. */
+ * for as long as that helps. What is left of the gap is sought in small changes of the best order.
+ */
 #include "framework/net/plan.h"
 
 #include "framework/base/memory.h"
@@ -13,6 +14,7 @@
 #define N_ORDER     5
 #define MAX_REPAIR  200         /* times the order is changed                     */
 #define MAX_WORK    400000000.0 /* comparisons spent on that                      */
+#define MAX_CHANGES 20000000.0  /* comparisons spent on changes of the best order */
 #define GOOD_ENOUGH 1.001       /* of the peak: no more repairs                   */
 
 typedef struct job {
@@ -22,7 +24,9 @@ typedef struct job {
     int *order;     /* regions in the order of placing                */
     int *placed;    /* regions placed so far, by offset               */
     size_t *offset; /* by region                                      */
+    int *best;      /* the best order so far                          */
     bool tight;     /* smallest gap that fits, else the lowest        */
+    bool best_tight;
 } job;
 
 size_t ct_plan_peak(const ct_region *r, int n)
@@ -142,11 +146,54 @@ static void promote(job *j, size_t end)
     }
 }
 
-static void keep(const job *j, size_t end, ct_region *r, size_t *best_p)
+static void keep(job *j, size_t end, ct_region *r, size_t *best_p)
 {
     if (end >= *best_p) return;
     *best_p = end;
+    memcpy(j->best, j->order, (size_t)j->n * sizeof(int));
+    j->best_tight = j->tight;
     for (int i = 0; i < j->n; i++) r[i].offset = j->offset[i];
+}
+
+/* to[0..n) = from, but the element at `a` stands at `b`. */
+static void move(const int *from, int n, int a, int b, int *to)
+{
+    memcpy(to, from, (size_t)n * sizeof(int));
+    if (a < b)
+        memmove(&to[a], &to[a + 1], (size_t)(b - a) * sizeof(int));
+    else
+        memmove(&to[b + 1], &to[b], (size_t)(a - b) * sizeof(int));
+    to[b] = from[a];
+}
+
+/* One region is placed earlier or later; an order that is not worse becomes the one to change. The
+ * numbers are always the same, so plans are. */
+static void change(job *j, size_t enough, ct_region *r, size_t *best_p)
+{
+    int tries = (int)(MAX_CHANGES / ((double)j->n * (double)j->n + 1.0));
+    size_t at = *best_p;
+    uint32_t draw = 1;
+    int *now = malloc(((size_t)j->n + 1) * sizeof(now[0]));
+
+    if (now == NULL) return; /* the plan is good as it is */
+    memcpy(now, j->best, (size_t)j->n * sizeof(int));
+    j->tight = j->best_tight;
+    for (int i = 0; (i < tries) && (*best_p > enough); i++) {
+        int a, b;
+        size_t end;
+
+        draw = draw * 1664525u + 1013904223u;
+        a = (int)((draw >> 8) % (uint32_t)j->n);
+        draw = draw * 1664525u + 1013904223u;
+        b = (int)((draw >> 8) % (uint32_t)j->n);
+        move(now, j->n, a, b, j->order);
+        end = put_all(j);
+        keep(j, end, r, best_p);
+        if (end > at) continue;
+        at = end;
+        memcpy(now, j->order, (size_t)j->n * sizeof(int));
+    }
+    free(now);
 }
 
 static void search(job *j, entry *e, size_t enough, ct_region *r, size_t *best_p)
@@ -179,12 +226,16 @@ ct_status ct_plan_place(ct_region *r, int n, size_t *bytes_p)
     j.offset = malloc(count * sizeof(j.offset[0]));
     j.order = malloc(count * sizeof(j.order[0]));
     j.placed = malloc(count * sizeof(j.placed[0]));
+    j.best = malloc(count * sizeof(j.best[0]));
     if ((e == NULL) || (j.bytes == NULL) || (j.offset == NULL) || (j.order == NULL) ||
-        (j.placed == NULL)) {
+        (j.placed == NULL) || (j.best == NULL)) {
         status = CT_FAIL(CT_ERR_NOMEM, "no memory to plan %d regions", n);
     } else {
+        size_t enough = (size_t)(GOOD_ENOUGH * (double)ct_plan_peak(r, n));
+
         for (int i = 0; i < n; i++) j.bytes[i] = ct_align_up(r[i].bytes);
-        search(&j, e, (size_t)(GOOD_ENOUGH * (double)ct_plan_peak(r, n)), r, &best);
+        search(&j, e, enough, r, &best);
+        if (n > 1) change(&j, enough, r, &best);
         *bytes_p = best;
     }
     free(e);
@@ -192,5 +243,6 @@ ct_status ct_plan_place(ct_region *r, int n, size_t *bytes_p)
     free(j.offset);
     free(j.order);
     free(j.placed);
+    free(j.best);
     return status;
 }
