@@ -66,7 +66,7 @@ static ct_status hdf5_open(ct_reader *r, const ct_reader_options *o)
     ct_hdf5_unlock();
     r->u8 = ((ct_hdf5_state *)r->state)->u8;
     r->largest = (int64_t)rest_at(r) + ct_reader_rest_count(r) * (int64_t)sizeof(float);
-    r->bytes = r->largest * r->count;
+    if (__builtin_mul_overflow(r->largest, r->count, &r->bytes)) r->bytes = INT64_MAX;
     return status;
 }
 
