@@ -55,10 +55,10 @@ typedef struct ct_reader_ops {
     int64_t (*next)(const ct_reader *r, int64_t id);
 } ct_reader_ops;
 
-/** What a reader did to its files; counted by backends that have `fetch`. */
+/** What a reader did to its files; counted by backends that have `fetch`, in any thread. */
 typedef struct ct_reader_io {
-    int64_t bytes, opened; /* read, metadata included; files opened */
-    bool walked;           /* no index was found: it made one       */
+    _Atomic int64_t bytes, opened; /* read, metadata included; files opened */
+    bool walked;                   /* no index was found: it made one       */
 } ct_reader_io;
 
 /** Immutable once open; shared by threads. */
