@@ -215,7 +215,7 @@ ct_status ct_coder_update(ct_device_coder *c, ct_stream st, const ct_accum *accu
     bool nesterov = accum->nesterov;
 
 #define RUN(_rule, _decays)                                                                        \
-    CT_CUDA_RUN((update_kernel<_rule, _decays, NOTHING>), pass_blocks(a.n), st, a, NULL)
+    CT_CUDA_RUN((update_kernel<_rule, _decays, NOTHING>), pass_blocks(a.n), st, a, (float *)NULL)
     CT_WITH_RULE(a, RUN);
 #undef RUN
     return ct_cuda_launched("update of a residual");
