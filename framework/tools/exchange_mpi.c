@@ -276,8 +276,8 @@ static ct_status check_device(const ct_net *net, const ct_grad_pipe_config *conf
 }
 
 /* The pipe learns where gradients lie; those that travel dense it sees on the host. */
-static ct_status put_on_device(const Ct__SolverParameter *param, const ct_net *net,
-                               ct_grad_pipe_config *config, ct_grad_range *range, int n)
+static ct_status put_on_device(const ct_net *net, ct_grad_pipe_config *config, ct_grad_range *range,
+                               int n)
 {
     bool coded = false;
 
@@ -290,11 +290,6 @@ static ct_status put_on_device(const Ct__SolverParameter *param, const ct_net *n
         coded = coded || (strcmp(codec->name, "none") != 0);
         range[i].on_device = ct_blob_diff(&net->param[i].blob);
     }
-    /* a step that overflows is no step, which shows when it is in the residual */
-    if (coded && (param->precision == CT__SOLVER_PARAMETER__PRECISION__FP16))
-        return CT_FAIL(CT_ERR_CONFIG,
-                       "compression on device %s with precision FP16 is not there yet: take BF16",
-                       net->options.dev->name);
     config->dev = net->options.dev;
     if (coded) config->progress = CT_PROGRESS_POLL;
     return CT_OK;
@@ -314,7 +309,7 @@ static ct_status open_pipe(exchange_mpi *x, const Ct__SolverParameter *param, ct
     CT_TRY(ct_exchange_read_config(param, &config));
     x->reproducible = config.reproducible;
     CT_TRY(list_ranges(x, param, net, range));
-    if (on_device(net)) CT_TRY(put_on_device(param, net, &config, range, x->n_learned));
+    if (on_device(net)) CT_TRY(put_on_device(net, &config, range, x->n_learned));
     CT_TRY(ct_grad_pipe_create(x->comm, &config, arena, range, x->n_learned, &x->pipe));
     x->state = calloc(MOST_STATES * (size_t)x->n_learned + 1, sizeof(*x->state));
     if (x->state == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for an exchange");

@@ -70,6 +70,6 @@ is resumes_exactly test -n "$whole" -a "$(sum_of)" = "$whole"
 runs goes_on_dense 0 'Optimization Done' $JOB 2 $CORTADO train --solver=solver.prototxt --solver_mode=cpu --snapshot=part_iter_10.solverstate.h5 --set=snapshot_prefix=dense
 runs no_powersgd 2 'compression powersgd of gradients on device cuda is not there yet; REDSYNC' $JOB 2 $gpu --share_gpu --compression=powersgd
 runs no_auto 2 'compression auto of gradients on device cuda is not there yet' $gpu --compression=auto:density=0.01
-runs no_scaled 2 'compression on device cuda with precision FP16 is not there yet' $gpu --compression=topk:min_bytes=1000 --set=precision=FP16
+runs no_scaled 2 'precision FP16 and compression do not go together' $gpu --compression=topk:min_bytes=1000 --set=precision=FP16
 runs no_gtopk 2 'exchange gtopk of gradients on a device is not there yet' $JOB 2 $gpu --share_gpu --compression=topk:exchange=gtopk
 finish
