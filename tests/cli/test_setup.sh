@@ -16,7 +16,7 @@ lacks() { # NAME WHAT VARIABLE=VALUE...
     shift 2
     runs "$name" 2 "missing for the build: $what\\. scripts/setup.sh installs it" \
         env MAKEFLAGS= MPICC=mpicc "$@" make --no-print-directory -C "$ROOT" B="$work/none"
-    is "${name}_in_one_line" [ "$(grep -vc '^make: \*\*\*' out)" = 1 ]
+    is "${name}_in_one_line" [ "$(grep -Evc '^make(\[[0-9]+\])?: [*]{3}' out)" = 1 ]
 }
 
 if ! command -v make >/dev/null || ! MPICC=mpicc "$ROOT/scripts/setup.sh" --check >out 2>&1; then
