@@ -105,8 +105,10 @@ static ct_status check_average(const ct_solver_text *t)
         !((a->decay >= 0.0f) && (a->decay < 1.0f)))
         return CT_FAIL(CT_ERR_CONFIG, "%s: average.decay is %g, EMA needs 0 to below 1",
                        CT_SOLVER_AT(t, average->decay), (double)a->decay);
-    if (a->type != CT__WEIGHT_AVERAGE_PARAMETER__TYPE__SWA) return CT_OK;
-    return at_least(t, &a->interval, "average.interval", 1);
+    if ((a->type == CT__WEIGHT_AVERAGE_PARAMETER__TYPE__SWA) && (a->interval < 1))
+        return CT_FAIL(CT_ERR_CONFIG, "%s: average.interval is %d, SWA needs at least 1",
+                       CT_SOLVER_AT(t, average->interval), a->interval);
+    return CT_OK;
 }
 
 ct_status ct_solver_check(const Ct__SolverParameter *p, const struct ct_source_map *map)
