@@ -35,7 +35,7 @@ typedef enum { CT_AUTO_NEW, CT_AUTO_DENSE, CT_AUTO_CODED } ct_auto_now;
 /** Plans that take steps one after the other. Dense is the last of them, but tried first: others
  * may end sooner where it took much longer. Codecs near the best plan, and the best, have a second
  *  turn. */
-enum { CT_AUTO_PLANS = 4 };
+enum { CT_AUTO_PLANS = 7 };
 typedef struct ct_auto_trials {
     int n_plan, at;
     bool again;
