@@ -1,32 +1,20 @@
-/* Weight gradients on blocked layouts.
+/* Weight gradients on blocked layouts: the driver of their tiles (blocked_weight.h).
  *
- * A task is some output blocks x some input blocks of a group, for a slice of the places of all
- * images; its part of dW stays in a second-level cache. It goes through its places in units, some
- * rows of an image or several small images, which stay in a first-level cache while all taps of a
- * pair of output blocks and an input block take them.
- *
- * Slices are fixed by the shape; each has its own dW, and they are added up in their order. */
+ * Slices are fixed by the shape; each has its own dW, and they are added up in their order. Where
+ * there is one, a task's part goes to its owner while it still is in a cache. */
 #include "framework/base/memory.h"
-#include "layers/engine/conv/blocked.h"
+#include "layers/engine/conv/blocked_weight.h"
 
-static const int64_t UNIT_FLOATS = 8448;     /* of x and dY: part of a first-level cache        */
+static const int64_t UNIT_FLOATS = 8448; /* of x and dY: part of a first-level cache        */
+static const int64_t ALONE_FLOATS =
+    25344; /* the same of one tap, which shares nothing: of a second */
 static const int64_t BLOCK_BYTES = 96 << 10; /* of a task's dW: part of a second-level cache   */
 static const int64_t TASKS = 32;             /* slices are cut until there are so many …       */
 static const int64_t SLICE_BYTES = 32ll << 20; /* … unless they would take more memory than this */
 static const int64_t SLICE_PLACES = 2048;      /* at least: adding up costs little beside */
 
-typedef struct plan {
-    ct_blk_set set;
-    int64_t in, out, in_block, out_block; /* channels of a group, and its blocks               */
-    int64_t in_step, out_step;            /* blocks of a task                                  */
-    int64_t n_in, n_out;                  /* tasks along them                                  */
-    int64_t images, rows, cols;           /* of a unit                                         */
-    int64_t n_image, n_row, n_col;        /* units along them                                  */
-    int64_t n_slice;
-    int64_t weights; /* floats of a pair of an input and an output block  */
-    int64_t slice;   /* floats of a dW                                    */
-    int64_t own;     /* words of a unit that a thread copies, rounded     */
-} plan;
+typedef ct_grad_plan plan;
+typedef ct_grad_place place;
 
 static int64_t even(int64_t whole, int64_t most)
 {
@@ -50,9 +38,10 @@ static void choose_unit(const ct_conv_desc *d, plan *p)
     /* x's places that taps share; those of one tap pass by */
     int64_t shared =
         (d->kh * d->kw > 1) ? blk_smaller(d->sh, d->kh) * blk_smaller(d->sw, d->kw) : 0;
-    int64_t pair = p->set.pair;
-    int64_t places = UNIT_FLOATS * pair / ((CT_BLK_MAX_VECS + pair * shared) * p->set.b);
+    int64_t pair = p->set.pair, room = UNIT_FLOATS, places;
 
+    if ((d->kh * d->kw == 1) && (p->set.narrow == NULL)) room = ALONE_FLOATS;
+    places = room * pair / ((CT_BLK_MAX_VECS + pair * shared) * p->set.b);
     p->cols = even(d->ow, blk_smaller(places, d->ow));
     p->rows = even(d->oh, blk_smaller(places / p->cols, d->oh));
     p->images = (p->cols * p->rows < d->ow * d->oh) ? 1 : places / (p->rows * p->cols);
@@ -62,43 +51,10 @@ static void choose_unit(const ct_conv_desc *d, plan *p)
     p->n_col = blk_count(d->ow, p->cols);
 }
 
-/* A unit's copy where operands are rounded: places j and j + 1 of dy are a word, the last one's
- * partner a zero; so x's words are of places that are a stride apart, at every place that a tap may
- * begin at. Without taps that share them only every other one is there. */
-static int64_t pairs_of(const plan *p, int64_t cols)
-{
-    return blk_count(cols, p->set.pair);
-}
-
-static int64_t x_step(const ct_conv_desc *d, const plan *p)
-{
-    return (d->kw == 1) ? p->set.pair * d->sw : 1;
-}
-
-static int64_t x_places(const ct_conv_desc *d, const plan *p, int64_t cols)
-{
-    int64_t last = (pairs_of(p, cols) - 1) * p->set.pair * d->sw;
-
-    return (d->kw == 1) ? pairs_of(p, cols) : last + (d->kw - 1) * d->dw + 1;
-}
-
-static int64_t x_rows(const ct_conv_desc *d, int64_t rows)
-{
-    return (rows - 1) * d->sh + (d->kh - 1) * d->dh + 1;
-}
-
-static int64_t copied_words(const ct_conv_desc *d, const plan *p)
-{
-    int64_t x = x_rows(d, p->rows) * x_places(d, p, p->cols);
-
-    if (p->set.narrow == NULL) return 0;
-    return p->images * p->set.b * (p->in_step * x + p->out_step * p->rows * pairs_of(p, p->cols));
-}
-
 static plan make_plan(const ct_conv_desc *d)
 {
     plan p = { .set = ct_blk_pick(d->bf16), .in = d->c / d->group, .out = d->m / d->group };
-    int64_t b = p.set.b, pairs, tasks, units;
+    int64_t b = p.set.b, pairs, units, slice;
 
     p.in_block = blk_count(p.in, b);
     p.out_block = blk_count(p.out, b);
@@ -108,36 +64,48 @@ static plan make_plan(const ct_conv_desc *d)
     while (p.in_step * p.in_step * CT_BLK_MAX_VECS < pairs) p.in_step++; /* x's part about dY's */
     p.out_step = blk_larger(pairs / p.in_step, 1) * CT_BLK_MAX_VECS;
     p.in_step = even(p.in_block, p.in_step);
-    p.out_step = blk_smaller(p.out_step, blk_count(p.out_block, 2) * 2);
+    p.out_step = even(blk_count(p.out_block, CT_BLK_MAX_VECS), p.out_step / CT_BLK_MAX_VECS) *
+                 CT_BLK_MAX_VECS;
     p.n_in = blk_count(p.in_block, p.in_step);
     p.n_out = blk_count(p.out_block, p.out_step);
     choose_unit(d, &p);
-    p.slice = d->group * p.in_block * p.out_block * p.weights;
-    tasks = d->group * p.n_in * p.n_out;
+    p.part = p.in_step * p.out_step * p.weights;
+    p.n_task = d->group * p.n_in * p.n_out;
+    slice = p.n_task * p.part;
     units = p.n_image * p.n_row * p.n_col;
-    p.n_slice = blk_smaller(blk_count(TASKS, tasks), units);
+    p.n_slice = blk_smaller(blk_count(TASKS, p.n_task), units);
     p.n_slice = blk_smaller(p.n_slice, d->n * out_size(d) / SLICE_PLACES);
-    p.n_slice = blk_smaller(p.n_slice, SLICE_BYTES / (p.slice * (int64_t)sizeof(float)));
+    p.n_slice = blk_smaller(p.n_slice, SLICE_BYTES / (slice * (int64_t)sizeof(float)));
     p.n_slice = blk_larger(p.n_slice, 1);
-    p.own = copied_words(d, &p);
+    p.own = ct_grad_copied(d, &p);
     return p;
 }
 
-/* Where the gradients of a pair of output blocks, from `block` on, and an input block begin. */
-static float *gradient(const plan *p, float *slice, int64_t g, int64_t block, int64_t k)
+/* Blocks [first_k, last_k) x [first, last) of group g. */
+typedef struct task {
+    int64_t g, first_k, last_k, first, last;
+} task;
+
+static task find_task(const plan *p, int64_t t)
+{
+    task b = { .g = t / p->n_in / p->n_out,
+               .first_k = t % p->n_in * p->in_step,
+               .first = t / p->n_in % p->n_out * p->out_step };
+
+    b.last_k = blk_smaller(b.first_k + p->in_step, p->in_block);
+    b.last = blk_smaller(b.first + p->out_step, p->out_block);
+    return b;
+}
+
+/* Where the gradients of a pair of output blocks, from `block` on, and input block k begin in the
+ * task's part. */
+static float *gradient(const plan *p, const task *b, float *part, int64_t block, int64_t k)
 {
     int64_t vecs = blk_smaller(p->out_block - block, CT_BLK_MAX_VECS);
 
-    return slice + ((g * p->out_block + block) * p->in_block + k * vecs) * p->weights;
+    return part +
+           ((block - b->first) * (b->last_k - b->first_k) + (k - b->first_k) * vecs) * p->weights;
 }
-
-/* A place where things are: the unit, and the blocks. */
-typedef struct place {
-    int64_t n, images, i, i_end, j, j_end, g, block, k;
-    int64_t first_k, first_block; /* of the task                    */
-    const float *x, *dy;          /* copies of them, where there are */
-    int64_t x_top, x_rows;        /* rows of the copy of x          */
-} place;
 
 /* All taps of one pair of output blocks and one input block over a unit. */
 static void add_unit(const ct_conv_desc *d, const plan *p, const ct_conv_args *a, const place *l,
@@ -178,159 +146,50 @@ static void add_unit(const ct_conv_desc *d, const plan *p, const ct_conv_args *a
     }
 }
 
-/* The same from copies. */
-static void add_copies(const ct_conv_desc *d, const plan *p, const place *l, float *dw)
+static int64_t parts_kept(const ct_conv_desc *d, const plan *p)
 {
-    int64_t b = p->set.b, vecs = blk_smaller(p->out_block - l->block, CT_BLK_MAX_VECS);
-    int64_t real = blk_smaller(p->in - l->k * b, b);
-    int64_t n_part = blk_count(real, p->set.max_tile[vecs - 1]);
-    int64_t x_row = x_places(d, p, l->j_end - l->j) * b, rows = l->i_end - l->i;
-    ct_blk_grad t = { .images = l->images,
-                      .cols = pairs_of(p, l->j_end - l->j),
-                      .x_image = l->x_rows * x_row,
-                      .x_row = d->sh * x_row,
-                      .x_step = ((d->kw == 1) ? 1 : p->set.pair * d->sw) * b };
-    const float *x = l->x + (l->k - l->first_k) * l->images * t.x_image;
-
-    t.dy_row = t.cols * b;
-    t.dy_image = rows * t.dy_row;
-    t.dy_block = l->images * t.dy_image;
-    for (int64_t tap = 0; tap < d->kh * d->kw; tap++, dw += b * vecs * b) {
-        int64_t row = tap / d->kw * d->dh - d->ph, col = tap % d->kw * d->dw, i, i_end;
-
-        valid_range(row, d->sh, d->h, d->oh, &i, &i_end);
-        i = blk_larger(i, l->i), i_end = blk_smaller(i_end, l->i_end);
-        if (i >= i_end) continue;
-        t.rows = i_end - i;
-        t.dy = l->dy + (l->block - l->first_block) * t.dy_block + (i - l->i) * t.dy_row;
-        for (int64_t v = 0; v < n_part; v++) {
-            int64_t c = real * v / n_part, end = real * (v + 1) / n_part;
-
-            t.x = x + (i * d->sh + row - l->x_top) * x_row + col * b + c;
-            t.dw = dw + c * vecs * b;
-            p->set.grads[vecs - 1][end - c - 1](&t);
-        }
-    }
+    return (p->n_slice > 1) ? p->n_slice * p->n_task : d->n_thread;
 }
 
-/* One row of x from column `col` on, `places` words of each channel. */
-static void copy_x_row(const ct_conv_desc *d, const plan *p, const float *x, int64_t col,
-                       int64_t places, float *to)
+/* Of slice s and task t: their own where there are several slices, else one a thread. */
+static float *part_of(const plan *p, const ct_conv_args *a, int64_t s, int64_t t)
 {
-    static const float zeros[CT_BLK_MAX];
-    bool h = d->x_bf16;
-    void (*across)(int64_t, int64_t, const float *, const float *, int64_t, float *, int64_t) =
-        h ? p->set.narrow->across_bf16 : p->set.narrow->across;
-    int64_t b = p->set.b, step = x_step(d, p), partner = (p->set.pair == 2) ? d->sw : 0, lo, hi;
+    int64_t i = (p->n_slice > 1) ? s * p->n_task + t : omp_get_thread_num();
 
-    /* both are inside from lo to hi */
-    valid_range(col, step, d->w - partner, places, &lo, &hi);
-    for (int64_t t = 0; t < places; t++) {
-        int64_t a = col + t * step, c = a + partner;
-        bool has_a = (a >= 0) && (a < d->w), has_c = (c >= 0) && (c < d->w);
-
-        if ((t >= lo) && (t < hi)) continue;
-        across(1, b, has_a ? ct_num_at(x, h, a * b) : zeros, has_c ? ct_num_at(x, h, c * b) : NULL,
-               0, to + t * b, 0);
-    }
-    if (lo >= hi) return;
-    x = ct_num_at(x, h, (col + lo * step) * b);
-    if (step == 1)
-        across(1, (hi - lo) * b, x, ct_num_at(x, h, partner * b), 0, to + lo * b, 0);
-    else
-        across(hi - lo, b, x, ct_num_at(x, h, partner * b), step * b, to + lo * b, b);
+    return (float *)a->work + i * p->part;
 }
 
-/* One row of dy: pairs of its places, the last one alone where they are odd. */
-static void copy_dy_row(const plan *p, bool h, const float *dy, int64_t cols, float *to)
+/* A thread's copy of a unit: behind the parts. */
+static float *own_copy(const ct_conv_desc *d, const plan *p, const ct_conv_args *a)
 {
-    void (*across)(int64_t, int64_t, const float *, const float *, int64_t, float *, int64_t) =
-        h ? p->set.narrow->across_bf16 : p->set.narrow->across;
-    int64_t b = p->set.b, pair = p->set.pair, n = cols / pair;
-
-    across(n, b, dy, ct_num_at(dy, h, b), pair * b, to, b);
-    if (n * pair < cols) across(1, b, ct_num_at(dy, h, n * pair * b), NULL, 0, to + n * b, 0);
-}
-
-/* What blocks [first_k, last_k) of x and [first_block, last_block) of dy hold of a unit. */
-static void copy_unit(const ct_conv_desc *d, const plan *p, const ct_conv_args *a, place *l,
-                      int64_t last_k, int64_t last_block, float *own)
-{
-    int64_t b = p->set.b, cols = l->j_end - l->j, places = x_places(d, p, cols);
-    int64_t end = blk_smaller(l->i * d->sh - d->ph + x_rows(d, l->i_end - l->i), d->h);
-
-    l->x_top = blk_smaller(blk_larger(l->i * d->sh - d->ph, 0), d->h);
-    l->x_rows = blk_larger(end - l->x_top, 0);
-    l->x = own;
-    for (int64_t k = l->first_k; k < last_k; k++) {
-        for (int64_t n = l->n; n < l->n + l->images; n++) {
-            int64_t plane = ((n * d->group + l->g) * p->in_block + k) * in_size(d);
-
-            for (int64_t r = l->x_top; r < l->x_top + l->x_rows; r++, own += places * b)
-                copy_x_row(d, p, ct_num_at(a->x, d->x_bf16, (plane + r * d->w) * b),
-                           l->j * d->sw - d->pw, places, own);
-        }
-    }
-    l->dy = own;
-    for (int64_t k = l->first_block; k < last_block; k++) {
-        for (int64_t n = l->n; n < l->n + l->images; n++) {
-            int64_t plane = ((n * d->group + l->g) * p->out_block + k) * out_size(d);
-
-            for (int64_t i = l->i; i < l->i_end; i++, own += pairs_of(p, cols) * b)
-                copy_dy_row(p, d->y_bf16,
-                            ct_num_at(a->dy, d->y_bf16, (plane + i * d->ow + l->j) * b), cols, own);
-        }
-    }
-}
-
-/* A thread's copy of a unit: behind the slices. */
-static float *own_copy(const plan *p, const ct_conv_args *a)
-{
-    return (float *)a->work + p->n_slice * p->slice + omp_get_thread_num() * p->own;
+    return (float *)a->work + parts_kept(d, p) * p->part + omp_get_thread_num() * p->own;
 }
 
 static void run_unit(const ct_conv_desc *d, const plan *p, const ct_conv_args *a, int64_t unit,
-                     int64_t task, float *slice)
+                     const task *b, float *part)
 {
     int64_t image = unit / p->n_col / p->n_row, row = unit / p->n_col % p->n_row;
     int64_t col = unit % p->n_col;
-    int64_t first_in = task % p->n_in * p->in_step, first = task / p->n_in % p->n_out * p->out_step;
-    int64_t last_in = blk_smaller(first_in + p->in_step, p->in_block);
-    int64_t last = blk_smaller(first + p->out_step, p->out_block);
     place l = { .n = image * p->images,
                 .i = row * p->rows,
                 .i_end = blk_smaller((row + 1) * p->rows, d->oh),
                 .j = col * p->cols,
                 .j_end = blk_smaller((col + 1) * p->cols, d->ow),
-                .g = task / p->n_in / p->n_out,
-                .first_k = first_in,
-                .first_block = first };
+                .g = b->g,
+                .first_k = b->first_k,
+                .first_block = b->first };
 
     l.images = blk_smaller(p->images, d->n - l.n);
-    if (p->own > 0) copy_unit(d, p, a, &l, last_in, last, own_copy(p, a));
-    for (l.block = first; l.block < last; l.block += CT_BLK_MAX_VECS) {
-        for (l.k = first_in; l.k < last_in; l.k++) {
-            float *dw = gradient(p, slice, l.g, l.block, l.k);
+    if (p->own > 0) ct_grad_copy_unit(d, p, a, &l, b->last_k, b->last, own_copy(d, p, a));
+    for (l.block = b->first; l.block < b->last; l.block += CT_BLK_MAX_VECS) {
+        for (l.k = b->first_k; l.k < b->last_k; l.k++) {
+            float *dw = gradient(p, b, part, l.block, l.k);
 
             if (p->own > 0)
-                add_copies(d, p, &l, dw);
+                ct_grad_add_copies(d, p, &l, dw);
             else
                 add_unit(d, p, a, &l, dw);
         }
-    }
-}
-
-static void clear(const plan *p, int64_t task, float *slice)
-{
-    int64_t first_in = task % p->n_in * p->in_step, first = task / p->n_in % p->n_out * p->out_step;
-    int64_t n_in = blk_smaller(p->in_step, p->in_block - first_in);
-    int64_t last = blk_smaller(first + p->out_step, p->out_block);
-
-    for (int64_t block = first; block < last; block += CT_BLK_MAX_VECS) {
-        int64_t vecs = blk_smaller(p->out_block - block, CT_BLK_MAX_VECS);
-
-        memset(gradient(p, slice, task / p->n_in / p->n_out, block, first_in), 0,
-               (size_t)(n_in * vecs * p->weights) * sizeof(float));
     }
 }
 
@@ -359,23 +218,22 @@ static void unpack(const plan *p, int64_t taps, int64_t out, int64_t n, float be
     }
 }
 
-/* One input block of a pair of output blocks: slices added up, in Caffe's order. */
-static void add_piece(const ct_conv_desc *d, const plan *p, const ct_conv_args *a, int64_t piece)
+/* One input block of a pair of output blocks of task t: slices added up, in Caffe's order. */
+static void add_piece(const ct_conv_desc *d, const plan *p, const ct_conv_args *a, int64_t t,
+                      const task *of, int64_t block, int64_t k)
 {
-    int64_t n_pair = blk_count(p->out_block, CT_BLK_MAX_VECS), k = piece % p->in_block;
-    int64_t block = piece / p->in_block % n_pair * CT_BLK_MAX_VECS;
-    int64_t g = piece / p->in_block / n_pair, b = p->set.b, taps = d->kh * d->kw;
-    int64_t vecs = blk_smaller(p->out_block - block, CT_BLK_MAX_VECS), lanes = vecs * b;
+    int64_t vecs = blk_smaller(p->out_block - block, CT_BLK_MAX_VECS), b = p->set.b;
+    int64_t lanes = vecs * b, taps = d->kh * d->kw;
     int64_t n_out = blk_smaller(p->out - block * b, lanes), n_in = blk_smaller(p->in - k * b, b);
-    float *sum = gradient(p, a->work, g, block, k);
+    float *sum = gradient(p, of, part_of(p, a, 0, t), block, k);
 
     for (int64_t s = 1; s < p->n_slice; s++) {
-        const float *other = sum + s * p->slice;
+        const float *other = gradient(p, of, part_of(p, a, s, t), block, k);
 
         for (int64_t i = 0; i < vecs * p->weights; i++) sum[i] += other[i];
     }
     for (int64_t m = 0; m < n_out; m += b) {
-        float *dw = a->dweight + ((g * p->out + block * b + m) * p->in + k * b) * taps;
+        float *dw = a->dweight + ((of->g * p->out + block * b + m) * p->in + k * b) * taps;
 
         unpack(p, taps, blk_smaller(n_out - m, b), n_in * taps, a->beta, sum + m, lanes, dw);
     }
@@ -388,7 +246,7 @@ static bool supports(const ct_conv_desc *d)
 
 static int64_t own_work(const ct_conv_desc *d, const plan *p)
 {
-    return p->n_slice * p->slice + d->n_thread * p->own;
+    return parts_kept(d, p) * p->part + d->n_thread * p->own;
 }
 
 static size_t workspace(const ct_conv_desc *d)
@@ -405,29 +263,52 @@ static size_t workspace(const ct_conv_desc *d)
            sizeof(float);
 }
 
+/* Task t of slice s. */
+static void run_task(const ct_conv_desc *d, const plan *p, const ct_conv_args *a, ct_exec *ex,
+                     int64_t s, int64_t t, ct_status *polled_p)
+{
+    int64_t n_unit = p->n_image * p->n_row * p->n_col, last = n_unit * (s + 1) / p->n_slice;
+    task b = find_task(p, t);
+    float *part = part_of(p, a, s, t);
+
+    memset(part, 0, (size_t)p->part * sizeof(float));
+    for (int64_t u = n_unit * s / p->n_slice; u < last; u++) {
+        run_unit(d, p, a, u, &b, part);
+        ct_engine_poll(ex, polled_p);
+    }
+    if (p->n_slice > 1) return;
+    for (int64_t block = b.first; block < b.last; block += CT_BLK_MAX_VECS) {
+        for (int64_t k = b.first_k; k < b.last_k; k++) add_piece(d, p, a, t, &b, block, k);
+    }
+}
+
+/* Piece i of all, where there are several slices. */
+static void join_slices(const ct_conv_desc *d, const plan *p, const ct_conv_args *a, int64_t i)
+{
+    int64_t n_pair = blk_count(p->out_step, CT_BLK_MAX_VECS), t = i / n_pair / p->in_step;
+    task b = find_task(p, t);
+    int64_t block = b.first + i / p->in_step % n_pair * CT_BLK_MAX_VECS;
+    int64_t k = b.first_k + i % p->in_step;
+
+    if ((block < b.last) && (k < b.last_k)) add_piece(d, p, a, t, &b, block, k);
+}
+
 static ct_status run_blocked(const ct_conv_desc *whole, ct_exec *ex, const ct_conv_args *a)
 {
     ct_conv_desc f = flat(whole), *d = &f;
     plan p = make_plan(d);
-    int64_t n_task = d->group * p.n_in * p.n_out, n_unit = p.n_image * p.n_row * p.n_col;
-    int64_t n_piece = d->group * p.in_block * blk_count(p.out_block, CT_BLK_MAX_VECS);
+    int64_t n_piece = p.n_task * p.in_step * blk_count(p.out_step, CT_BLK_MAX_VECS);
     ct_status polled = CT_OK;
 
 #pragma omp parallel num_threads(d->n_thread)
     {
 #pragma omp for schedule(static)
-        for (int64_t t = 0; t < p.n_slice * n_task; t++) {
-            int64_t s = t / n_task, last = n_unit * (s + 1) / p.n_slice;
-            float *slice = (float *)a->work + s * p.slice;
-
-            clear(&p, t % n_task, slice);
-            for (int64_t u = n_unit * s / p.n_slice; u < last; u++) {
-                run_unit(d, &p, a, u, t % n_task, slice);
-                ct_engine_poll(ex, &polled);
-            }
-        }
+        for (int64_t t = 0; t < p.n_slice * p.n_task; t++)
+            run_task(d, &p, a, ex, t / p.n_task, t % p.n_task, &polled);
+        if (p.n_slice > 1) {
 #pragma omp for schedule(static)
-        for (int64_t i = 0; i < n_piece; i++) add_piece(d, &p, a, i);
+            for (int64_t i = 0; i < n_piece; i++) join_slices(d, &p, a, i);
+        }
     }
     return polled;
 }

@@ -74,9 +74,15 @@ static inline int64_t in_size(const ct_conv_desc *d)
 static inline void valid_range(int64_t offset, int64_t stride, int64_t in, int64_t out,
                                int64_t *lo_p, int64_t *hi_p)
 {
-    int64_t lo = (offset >= 0) ? 0 : (-offset + stride - 1) / stride;
-    int64_t hi = (offset >= in) ? 0 : (in - 1 - offset) / stride + 1;
+    int64_t lo, hi;
 
+    if ((offset >= 0) && (offset + (out - 1) * stride < in)) { /* usual: no division */
+        *lo_p = 0;
+        *hi_p = out;
+        return;
+    }
+    lo = (offset >= 0) ? 0 : (-offset + stride - 1) / stride;
+    hi = (offset >= in) ? 0 : (in - 1 - offset) / stride + 1;
     if (hi > out) hi = out;
     if (lo > hi) lo = hi;
     *lo_p = lo;
