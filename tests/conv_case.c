@@ -26,12 +26,12 @@ const ct_conv_impl *const *conv_case_table_of(conv_direction dir)
     return (dir == CONV_DATA) ? ct_conv_backward_data_table : ct_conv_backward_weight_table;
 }
 
-/* No slack: a sanitizer sees what is beyond. */
+/* Lines of a cache are whole, as in a net's memory; no slack: a sanitizer sees what is beyond. */
 static float *array(int64_t n, uint64_t seed)
 {
-    float *v = malloc((size_t)(n > 0 ? n : 1) * sizeof(float));
+    void *v = NULL;
 
-    assert_non_null(v);
+    assert_int_equal(posix_memalign(&v, 64, (size_t)(n > 0 ? n : 1) * sizeof(float)), 0);
     test_random(v, n, seed, -1.0f, 1.0f);
     return v;
 }

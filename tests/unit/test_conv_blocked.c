@@ -6,6 +6,7 @@
 #include "tests/layer_harness.h"
 
 #include "framework/base/simd.h"
+#include "framework/base/stream.h"
 
 #include "framework/base/memory.h"
 
@@ -81,6 +82,35 @@ static void test_depthwise(void **state)
 {
     (void)state;
     conv_case_each_level(depthwise);
+}
+
+/* Outputs beyond the caches are written past them; with a ReLU, as in test_relu. */
+static void test_streamed(void **state)
+{
+    int64_t b = ct_simd_block(), m = 37, side = 450, n_y = (m + b - 1) / b * b * side * side;
+    ct_conv_desc d = { .n = 1,
+                       .group = 1,
+                       .c = 5,
+                       .h = side,
+                       .w = side,
+                       .m = m,
+                       .kh = 1,
+                       .kw = 1,
+                       .sh = 1,
+                       .sw = 1,
+                       .dh = 1,
+                       .dw = 1,
+                       .x_block = (int)b,
+                       .y_block = (int)b };
+    float *aligned = ct_mem_acquire((size_t)n_y * sizeof(float));
+
+    (void)state;
+    assert_true(conv_case_complete(&d));
+    assert_true(ct_stream_pays(aligned, (size_t)n_y * sizeof(float)));
+    ct_mem_release(aligned);
+    assert_true(compare(d, CONV_FORWARD));
+    d.c = m, d.m = 5;
+    assert_true(compare(d, CONV_DATA));
 }
 
 /* What it leaves to others; and others leave blocked layouts to it. */
@@ -268,6 +298,7 @@ int main(void)
         cmocka_unit_test(test_odd_shapes),   cmocka_unit_test(test_first_layers),
         cmocka_unit_test(test_depthwise),    cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_usual_shapes), cmocka_unit_test(test_relu),
+        cmocka_unit_test(test_streamed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -36,6 +36,9 @@ typedef struct ct_blk_tile {
     int64_t n_p;                /* tap rows, all inside                                */
     int64_t col, col_step, n_q; /* of the first output; may lie outside                */
     int64_t si, w;              /* from output to output; columns of x                 */
+    int64_t soon;               /* words from a place to one that is fetched ahead     */
+    bool relu;                  /* on what is stored                                   */
+    bool stream;                /* y passes the caches by                              */
 } ct_blk_tile;
 
 /** One tile whose taps are a table: y[i] = start (y[i] where NULL) + sum over k < n of (x +

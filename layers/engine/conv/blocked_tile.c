@@ -1,16 +1,19 @@
 /* The tiles of convolutions on blocked layouts: sums that stay in registers. Compiled with
  * -ffp-contract=fast: multiply-adds are fused where the set has them. */
+#include "framework/base/stream.h"
 #include "layers/engine/conv/blocked.h"
 #include "layers/engine/conv/blocked_vec.h"
 
 /* n words of channels, outputs [_lo, _hi) of the tile; x at the first of them, _step words between.
  */
 #define ADD_CHANNELS(_add, _b, _vecs, _lo, _hi, _step, _n, _x, _weight)                            \
+    ADD_AHEAD(_add, _b, _vecs, _lo, _hi, _step, _n, _x, _weight, ((_hi) - (_lo)) * (_step))
+#define ADD_AHEAD(_add, _b, _vecs, _lo, _hi, _step, _n, _x, _weight, _soon)                        \
     for (int64_t c = 0; c < (_n); c++) {                                                           \
         const float *wc = (_weight) + c * ((_vecs) * (_b));                                        \
         vec factor[_vecs];                                                                         \
                                                                                                    \
-        __builtin_prefetch((_x) + ((_hi) - (_lo) + c) * (_step));                                  \
+        __builtin_prefetch((_x) + (_soon) + c * (_step));                                          \
                                                                                                    \
         CT_UNROLL for (int v = 0; v < (_vecs); v++) factor[v] = *(const vec *)(wc + v * (_b));     \
         CT_UNROLL for (int i = (_lo); i < (_hi); i++)                                              \
@@ -42,6 +45,7 @@ static inline void gather(int64_t b, int64_t tile, const float *row, int64_t col
     _target static void _name##_tile(const ct_blk_tile *t)                                         \
     {                                                                                              \
         CT_VEC(_b);                                                                                \
+        CT_VEC_BITS(_b);                                                                           \
         vec acc[_size][_vecs];                                                                     \
         float edge[(_size) * (_k)];                                                                \
                                                                                                    \
@@ -53,6 +57,8 @@ static inline void gather(int64_t b, int64_t tile, const float *row, int64_t col
                     acc[i][v] = *(const vec *)(t->start + v * (_b));                               \
                 else                                                                               \
                     acc[i][v] = *(const vec *)(t->y + i * t->y_step + v * t->y_block);             \
+                if ((t->start != NULL) && !t->stream)                                              \
+                    __builtin_prefetch(t->y + i * t->y_step + v * t->y_block, 1);                  \
             }                                                                                      \
         }                                                                                          \
         for (int64_t k = 0; k < t->n_block; k++) {                                                 \
@@ -84,17 +90,34 @@ static inline void gather(int64_t b, int64_t tile, const float *row, int64_t col
                             gather(_k, _size, row, col, t->si, lo, hi, edge);                      \
                             at = edge;                                                             \
                         }                                                                          \
-                        ADD_CHANNELS(_add, _b, _vecs, 0, _size, _k, n, at, w)                      \
+                        ADD_AHEAD(_add, _b, _vecs, 0, _size, _k, n, at, w, t->soon)                \
                     }                                                                              \
                     col += t->col_step;                                                            \
                     w += (_k) * (_vecs) * (_b);                                                    \
                 }                                                                                  \
             }                                                                                      \
         }                                                                                          \
+        if (t->relu) {                                                                             \
+            CT_UNROLL for (int i = 0; i < (_size); i++)                                            \
+            {                                                                                      \
+                CT_UNROLL for (int v = 0; v < (_vecs); v++) acc[i][v] =                            \
+                    (vec)((bits)acc[i][v] & ~(acc[i][v] < 0.0f));                                  \
+            }                                                                                      \
+        }                                                                                          \
         CT_UNROLL for (int i = 0; i < (_size); i++)                                                \
         {                                                                                          \
-            CT_UNROLL for (int v = 0; v < (_vecs); v++) *                                          \
-                (vec *)(t->y + i * t->y_step + v * t->y_block) = acc[i][v];                        \
+            CT_UNROLL for (int v = 0; v < (_vecs); v++)                                            \
+            {                                                                                      \
+                float *to = t->y + i * t->y_step + v * t->y_block;                                 \
+                                                                                                   \
+                if (t->stream) {                                                                   \
+                    vec out = acc[i][v];                                                           \
+                                                                                                   \
+                    ct_stream_put((_b), (const float *)&out, to);                                  \
+                } else {                                                                           \
+                    *(vec *)to = acc[i][v];                                                        \
+                }                                                                                  \
+            }                                                                                      \
         }                                                                                          \
     }
 

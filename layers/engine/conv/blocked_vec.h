@@ -11,6 +11,10 @@
 /* A block of channels; the compiler splits it where the machine's vectors are shorter. */
 #define CT_VEC(_b) typedef float vec __attribute__((vector_size(4 * (_b)), aligned(4), may_alias))
 
+/* The same as bits, which comparisons give. */
+#define CT_VEC_BITS(_b)                                                                            \
+    typedef int32_t bits __attribute__((vector_size(4 * (_b)), aligned(4), may_alias))
+
 /* A block of bf16 numbers, as a block of floats; and floats rounded to the nearest, ties to even, a
  * NaN stays one (framework/base/bf16.h). In functions that have CT_VEC and CT_VEC_BF16. */
 #define CT_VEC_BF16(_b)                                                                            \
