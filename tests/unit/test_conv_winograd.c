@@ -423,12 +423,39 @@ static void test_choice(void **state)
     assert_null(ct_conv_find(ct_conv_forward_table, &d, "auto"));
 }
 
+/* 5 x 5 in bf16: products are cheap and maps are not. */
+static void test_choice_bf16(void **state)
+{
+    static const struct {
+        int64_t c, side, m;
+        const char *sum;
+    } row[] = { { 48, 27, 128, "winograd" },
+                { 32, 14, 64, "winograd" },
+                { 24, 14, 64, "blocked" },
+                { 32, 7, 128, "blocked" } };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+        ct_conv_desc d = shape(32, row[i].c, row[i].side, row[i].side, row[i].m, 2);
+
+        d.kh = d.kw = 5;
+        assert_true(conv_case_complete(&d));
+        expect(&d, "winograd"); /* in f32 */
+        d.bf16 = true;
+        assert_string_equal(ct_conv_find(ct_conv_forward_table, &d, "auto")->name, row[i].sum);
+        assert_string_equal(ct_conv_find(ct_conv_backward_data_table, &d, "auto")->name,
+                            row[i].sum);
+        assert_string_equal(ct_conv_find(ct_conv_backward_weight_table, &d, "auto")->name,
+                            "winograd");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_odd_shapes),    cmocka_unit_test(test_odd_shapes_bf16),
         cmocka_unit_test(test_typical_error), cmocka_unit_test(test_large_shapes),
-        cmocka_unit_test(test_choice),
+        cmocka_unit_test(test_choice),        cmocka_unit_test(test_choice_bf16),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -185,7 +185,8 @@ static void add_group(const ct_conv_desc *d, const plan *p, const ct_conv_args *
     int64_t n_x = (p->same_x && (r->g > 0)) ? 0 : p->in_block * n_piece; /* there since the first */
     int64_t n_part = blk_smaller(p->n_pair, blk_count(4 * d->n_thread, p->places));
 
-#pragma omp for schedule(static)
+    /* in turns, since tiles of x and of dy do not take the same time */
+#pragma omp for schedule(static, 1)
     for (int64_t i = 0; i < n_x + p->out_block * n_piece; i++) {
         int64_t first = i % n_piece * PIECE, n = blk_smaller(PIECE, r->n - first);
 

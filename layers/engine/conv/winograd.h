@@ -93,6 +93,8 @@ const ct_wino_maps *ct_wino_maps_of(const ct_conv_desc *d);
 
 /** Whether "auto" takes it. */
 bool ct_wino_prefers(const ct_conv_desc *d);
+/** The same of forward and by data. */
+bool ct_wino_prefers_sum(const ct_conv_desc *d);
 
 /** Floats from place to place of transformed tiles of n floats: those of one tile then lie in
  *  different sets of a cache. */
