@@ -11,7 +11,9 @@
 
 #include <math.h>
 
-enum { PLACES = 32, MOST_BLOCK = 16 };
+/* SIDE: places whose powers are taken side by side. One's is a chain of 20 operations that wait for
+ * each other; four of them keep a processor busy. */
+enum { PLACES = 64, MOST_BLOCK = 16, SIDE = 4 };
 
 static bool supports(const ct_lrn_desc *d)
 {
@@ -93,7 +95,7 @@ CT_SIMD_PART const float *ahead(const piece *p, const float *array, int64_t j)
     typedef float vec##_b __attribute__((vector_size(4 * (_b)), aligned(4), may_alias));           \
     typedef int32_t num##_b __attribute__((vector_size(4 * (_b)), aligned(4), may_alias));         \
                                                                                                    \
-    CT_LRN_ROOT(root##_b, vec##_b, num##_b)                                                        \
+    CT_LRN_ROOTS(roots##_b, vec##_b, num##_b)                                                      \
                                                                                                    \
     CT_SIMD_PART void put##_b(bool stream, const vec##_b *v, float *to)                            \
     {                                                                                              \
@@ -134,21 +136,25 @@ CT_SIMD_PART const float *ahead(const piece *p, const float *array, int64_t j)
         *sum_p = sum;                                                                              \
     }                                                                                              \
                                                                                                    \
-    /* s^-beta, and s^-1 */                                                                        \
-    CT_SIMD_PART void powers##_b(bool usual, float beta, const vec##_b *s, vec##_b *power_p,       \
-                                 vec##_b *inverse_p)                                               \
+    /* s^-beta, and s^-1, of n places */                                                           \
+    CT_SIMD_PART void powers##_b(const int n, bool usual, float beta, const vec##_b *s,            \
+                                 vec##_b *power, vec##_b *inverse)                                 \
     {                                                                                              \
-        vec##_b r = *s;                                                                            \
+        vec##_b r[SIDE];                                                                           \
                                                                                                    \
         if (usual) {                                                                               \
-            root##_b(s, &r);                                                                       \
-            *power_p = r * (r * r);                                                                \
-            *inverse_p = (r * r) * (r * r);                                                        \
+            roots##_b(n, s, r);                                                                    \
+            CT_LRN_EACH(n) power[i] = r[i] * (r[i] * r[i]);                                        \
+            CT_LRN_EACH(n) inverse[i] = (r[i] * r[i]) * (r[i] * r[i]);                             \
             return;                                                                                \
         }                                                                                          \
-        for (int i = 0; i < (_b); i++) r[i] = powf(r[i], -beta);                                   \
-        *power_p = r;                                                                              \
-        *inverse_p = 1.0f / *s;                                                                    \
+        CT_LRN_EACH(n)                                                                             \
+        {                                                                                          \
+            r[i] = s[i];                                                                           \
+            for (int c = 0; c < (_b); c++) r[i][c] = powf(r[i][c], -beta);                         \
+            power[i] = r[i];                                                                       \
+            inverse[i] = 1.0f / s[i];                                                              \
+        }                                                                                          \
     }                                                                                              \
                                                                                                    \
     /* scale of a place of a block, whose x come out; masks of the block and the next one */       \
@@ -165,56 +171,83 @@ CT_SIMD_PART const float *ahead(const piece *p, const float *array, int64_t j)
         *scale_p = k + factor * sum;                                                               \
     }                                                                                              \
                                                                                                    \
-    CT_SIMD_PART void forward##_b(const piece *w, int64_t j, int64_t size, bool usual,             \
-                                  bool stream)                                                     \
+    /* n places of block j from place p on; r: rows of x */                                        \
+    CT_SIMD_PART void forward_some##_b(const int n, const piece *w, int64_t j, const row *r,       \
+                                       int64_t size, bool usual, bool stream, int p)               \
     {                                                                                              \
         const ct_lrn_desc *d = w->d;                                                               \
-        const row r[3] = { row_of(w, w->x, j - 1), row_of(w, w->x, j), row_of(w, w->x, j + 1) };   \
-        const float *soon = ahead(w, w->x, j + 3);                                                 \
-        float *y = w->y + j * w->step, k = d->k, factor = w->factor, beta = d->beta;               \
-        float *keep = (w->scale != NULL) ? w->scale + j * w->step : NULL;                          \
-        int n = w->places;                                                                         \
+        float *y = w->y + j * w->step + p * (_b);                                                  \
+        float *keep = (w->scale != NULL) ? w->scale + j * w->step + p * (_b) : NULL;               \
+        vec##_b x[SIDE], s[SIDE], power[SIDE], inverse[SIDE];                                      \
         num##_b mask, next;                                                                        \
                                                                                                    \
         real##_b(d, j, &mask);                                                                     \
         real##_b(d, j + 1, &next);                                                                 \
-        for (int p = 0; p < n; p++) {                                                              \
-            vec##_b x, s, power, inverse;                                                          \
-                                                                                                   \
-            __builtin_prefetch(soon + p * (_b));                                                   \
-            scale##_b(k, factor, size, r, p, &mask, &next, &x, &s);                                \
-            powers##_b(usual, beta, &s, &power, &inverse);                                         \
-            x = MASKED(_b, x * power, mask);                                                       \
-            put##_b(stream, &x, y + p * (_b));                                                     \
-            if (keep != NULL) *(vec##_b *)(keep + p * (_b)) = s;                                   \
+        CT_LRN_EACH(n)                                                                             \
+        {                                                                                          \
+            scale##_b(d->k, w->factor, size, r, p + i, &mask, &next, &x[i], &s[i]);                \
+        }                                                                                          \
+        powers##_b(n, usual, d->beta, s, power, inverse);                                          \
+        CT_LRN_EACH(n)                                                                             \
+        {                                                                                          \
+            x[i] = MASKED(_b, x[i] * power[i], mask);                                              \
+            put##_b(stream, &x[i], y + i * (_b));                                                  \
+            if (keep != NULL) *(vec##_b *)(keep + i * (_b)) = s[i];                                \
         }                                                                                          \
     }                                                                                              \
                                                                                                    \
-    /* dy scale^-beta of block j, and that times x / scale */                                      \
-    CT_SIMD_PART void ratios##_b(const piece *w, int64_t j, int64_t size, bool usual)              \
+    CT_SIMD_PART void forward##_b(const piece *w, int64_t j, int64_t size, bool usual,             \
+                                  bool stream)                                                     \
+    {                                                                                              \
+        const row r[3] = { row_of(w, w->x, j - 1), row_of(w, w->x, j), row_of(w, w->x, j + 1) };   \
+        const float *soon = ahead(w, w->x, j + 3);                                                 \
+        int n = w->places, p = 0;                                                                  \
+                                                                                                   \
+        for (; p + SIDE <= n; p += SIDE) {                                                         \
+            CT_LRN_EACH(SIDE) __builtin_prefetch(soon + (p + i) * (_b));                           \
+            forward_some##_b(SIDE, w, j, r, size, usual, stream, p);                               \
+        }                                                                                          \
+        for (; p < n; p++) forward_some##_b(1, w, j, r, size, usual, stream, p);                   \
+    }                                                                                              \
+                                                                                                   \
+    /* dy scale^-beta of n places of block j, and that times x / scale */                          \
+    CT_SIMD_PART void ratios_some##_b(const int n, const piece *w, int64_t j, const row *r,        \
+                                      int64_t size, bool usual, int p)                             \
     {                                                                                              \
         const ct_lrn_desc *d = w->d;                                                               \
-        const row r[3] = { row_of(w, w->x, j - 1), row_of(w, w->x, j), row_of(w, w->x, j + 1) };   \
-        const float *dy = w->dy + j * w->step, *soon = ahead(w, w->x, j + 2);                      \
-        const float *soon_dy = ahead(w, w->dy, j + 1);                                             \
-        float *part = w->s->part[j % 2], *ratio = w->s->ratio[j % 3];                              \
-        float k = d->k, factor = w->factor, beta = d->beta;                                        \
-        int n = w->places;                                                                         \
+        const float *dy = w->dy + j * w->step + p * (_b);                                          \
+        float *part = w->s->part[j % 2] + p * (_b), *ratio = w->s->ratio[j % 3] + p * (_b);        \
+        vec##_b x[SIDE], s[SIDE], power[SIDE], inverse[SIDE];                                      \
         num##_b mask, next;                                                                        \
                                                                                                    \
         real##_b(d, j, &mask);                                                                     \
         real##_b(d, j + 1, &next);                                                                 \
-        for (int p = 0; p < n; p++) {                                                              \
-            vec##_b x, s, power, inverse, g;                                                       \
-                                                                                                   \
-            __builtin_prefetch(soon + p * (_b));                                                   \
-            __builtin_prefetch(soon_dy + p * (_b));                                                \
-            scale##_b(k, factor, size, r, p, &mask, &next, &x, &s);                                \
-            powers##_b(usual, beta, &s, &power, &inverse);                                         \
-            g = *(const vec##_b *)(dy + p * (_b)) * power;                                         \
-            *(vec##_b *)(part + p * (_b)) = MASKED(_b, g, mask);                                   \
-            *(vec##_b *)(ratio + p * (_b)) = MASKED(_b, g * x * inverse, mask);                    \
+        CT_LRN_EACH(n)                                                                             \
+        {                                                                                          \
+            scale##_b(d->k, w->factor, size, r, p + i, &mask, &next, &x[i], &s[i]);                \
         }                                                                                          \
+        powers##_b(n, usual, d->beta, s, power, inverse);                                          \
+        CT_LRN_EACH(n)                                                                             \
+        {                                                                                          \
+            vec##_b g = *(const vec##_b *)(dy + i * (_b)) * power[i];                              \
+                                                                                                   \
+            *(vec##_b *)(part + i * (_b)) = MASKED(_b, g, mask);                                   \
+            *(vec##_b *)(ratio + i * (_b)) = MASKED(_b, g * x[i] * inverse[i], mask);              \
+        }                                                                                          \
+    }                                                                                              \
+                                                                                                   \
+    CT_SIMD_PART void ratios##_b(const piece *w, int64_t j, int64_t size, bool usual)              \
+    {                                                                                              \
+        const row r[3] = { row_of(w, w->x, j - 1), row_of(w, w->x, j), row_of(w, w->x, j + 1) };   \
+        const float *soon = ahead(w, w->x, j + 2), *soon_dy = ahead(w, w->dy, j + 1);              \
+        int n = w->places, p = 0;                                                                  \
+                                                                                                   \
+        for (; p + SIDE <= n; p += SIDE) {                                                         \
+            CT_LRN_EACH(SIDE) __builtin_prefetch(soon + (p + i) * (_b));                           \
+            CT_LRN_EACH(SIDE) __builtin_prefetch(soon_dy + (p + i) * (_b));                        \
+            ratios_some##_b(SIDE, w, j, r, size, usual, p);                                        \
+        }                                                                                          \
+        for (; p < n; p++) ratios_some##_b(1, w, j, r, size, usual, p);                            \
     }                                                                                              \
                                                                                                    \
     CT_SIMD_PART void gradients##_b(const piece *w, int64_t j, int64_t size, bool stream)          \

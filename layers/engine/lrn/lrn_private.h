@@ -42,4 +42,21 @@ static inline bool ct_lrn_is_usual(const ct_lrn_desc *d)
         *root_p = r + r * (e * 0.25f);                                                             \
     }
 
+/** The same of the first n (at most 4, a constant) of an array, step by step of all. */
+#define CT_LRN_EACH(_n) _Pragma("GCC unroll 4") for (int i = 0; i < (_n); i++)
+#define CT_LRN_ROOTS(_name, _float, _int)                                                          \
+    CT_SIMD_PART void _name(const int n, const _float *s, _float *root)                            \
+    {                                                                                              \
+        _float r[4], e[4];                                                                         \
+                                                                                                   \
+        CT_LRN_EACH(n) r[i] = (_float)(0x4f586000 - ((_int)s[i] >> 2));                            \
+        CT_LRN_EACH(n) e[i] = r[i] * r[i];                                                         \
+        CT_LRN_EACH(n) e[i] = 1.0f - s[i] * (e[i] * e[i]);                                         \
+        CT_LRN_EACH(n)                                                                             \
+        r[i] += r[i] * (e[i] * (0.25f + e[i] * (0.15625f + e[i] * 0.1171875f)));                   \
+        CT_LRN_EACH(n) e[i] = r[i] * r[i];                                                         \
+        CT_LRN_EACH(n) e[i] = 1.0f - s[i] * (e[i] * e[i]);                                         \
+        CT_LRN_EACH(n) root[i] = r[i] + r[i] * (e[i] * 0.25f);                                     \
+    }
+
 #endif
