@@ -3,7 +3,8 @@
 #include "tests/layer_harness.h"
 
 #include "framework/base/memory.h"
-#include "layers/engine/pool/pool.h"
+#include "framework/base/stream.h"
+#include "layers/engine/pool/pool_private.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -265,6 +266,145 @@ static void test_refusals(void **state)
                        CT_ERR_SHAPE, "must have 4 axes");
 }
 
+/* ---- in blocks of planes, engine by engine */
+
+typedef struct pool_arrays {
+    float *x, *dy, *y[2], *dx[2];
+    uint8_t *mask[2];
+    void *work;
+} pool_arrays;
+
+static ct_pool_desc blocked_desc(ct_pool_method method, int64_t planes, int block, int64_t h,
+                                 int64_t w, int64_t kernel, int64_t stride, int64_t pad)
+{
+    return (ct_pool_desc){ .device = CT_DEVICE_CPU,
+                           .n_thread = 2,
+                           .method = method,
+                           .planes = planes,
+                           .block = block,
+                           .h = h,
+                           .w = w,
+                           .oh = (h + 2 * pad - kernel) / stride + 1,
+                           .ow = (w + 2 * pad - kernel) / stride + 1,
+                           .kh = kernel,
+                           .kw = kernel,
+                           .sh = stride,
+                           .sw = stride,
+                           .ph = pad,
+                           .pw = pad };
+}
+
+/* x of few different numbers, so that many are equal, zeros of both signs among them. */
+static pool_arrays make_arrays(const ct_pool_desc *d)
+{
+    int64_t in = d->planes * d->h * d->w, out = d->planes * d->oh * d->ow;
+    size_t work = ct_pool_workspace(&ct_pool_blocked_forward, d);
+    pool_arrays a;
+
+    if (ct_pool_workspace(&ct_pool_ref_forward, d) > work)
+        work = ct_pool_workspace(&ct_pool_ref_forward, d);
+    a.x = ct_mem_acquire((size_t)in * sizeof(float));
+    a.dy = ct_mem_acquire((size_t)out * sizeof(float));
+    for (int v = 0; v < 2; v++) {
+        a.y[v] = ct_mem_acquire((size_t)out * sizeof(float));
+        a.dx[v] = ct_mem_acquire((size_t)in * sizeof(float));
+        a.mask[v] = ct_mem_acquire((size_t)out);
+    }
+    a.work = ct_mem_acquire(work);
+    test_random(a.x, in, 5, -1.0f, 1.0f);
+    for (int64_t i = 0; i < in; i++) a.x[i] = truncf(a.x[i] * 4.0f) * 0.25f;
+    test_random(a.dy, out, 6, -1.0f, 1.0f);
+    return a;
+}
+
+static void free_arrays(pool_arrays *a)
+{
+    for (int v = 0; v < 2; v++)
+        ct_mem_release(a->y[v]), ct_mem_release(a->dx[v]), ct_mem_release(a->mask[v]);
+    ct_mem_release(a->x), ct_mem_release(a->dy), ct_mem_release(a->work);
+}
+
+/* Windows of 3 x 3 and step 1: the numbers and places of the definition. */
+static void compare_max3(const ct_pool_desc *d, int64_t nan)
+{
+    pool_arrays a = make_arrays(d);
+    int64_t in = d->planes * d->h * d->w, out = d->planes * d->oh * d->ow;
+    ct_exec ex = { 0 };
+
+    for (int64_t k = 0; k < nan; k++) a.x[(k * 7919 + 11) % in] = NAN;
+    for (int v = 0; v < 2; v++) {
+        const ct_pool_impl *e = (v == 0) ? &ct_pool_ref_forward : &ct_pool_blocked_forward;
+        ct_pool_args f = { .x = a.x, .y = a.y[v], .mask = a.mask[v], .work = a.work };
+
+        assert_true(e->supports(d));
+        assert_int_equal(e->run(d, &ex, &f), CT_OK);
+    }
+    for (int64_t k = 0; k < out; k++) {
+        bool same = (a.y[0][k] == a.y[1][k]) || (isnan(a.y[0][k]) && isnan(a.y[1][k]));
+
+        if (!same || (a.mask[0][k] != a.mask[1][k]))
+            fail_msg("%lld x %lld, pad %lld, output %lld: %g and %g, places %d and %d",
+                     (long long)d->h, (long long)d->w, (long long)d->pw, (long long)k,
+                     (double)a.y[0][k], (double)a.y[1][k], a.mask[0][k], a.mask[1][k]);
+    }
+    memset(a.y[0], 0, (size_t)out * sizeof(float));
+    assert_int_equal(ct_pool_blocked_forward.run(
+                         d, &ex, &(ct_pool_args){ .x = a.x, .y = a.y[0], .work = a.work }),
+                     CT_OK); /* no places wanted */
+    assert_memory_equal(a.y[0], a.y[1], (size_t)out * sizeof(float));
+    free_arrays(&a);
+}
+
+static void test_max3(void **state)
+{
+    static const int64_t side[] = { 3, 4, 5, 17, 33 };
+
+    (void)state;
+    for (int i = 0; i < 5 * 5 * 3 * 4; i++) {
+        int block = (i % 2 == 0) ? 16 : 8;
+        ct_pool_desc d = blocked_desc(CT_POOL_MAX, 2 * block, block, side[i % 5], side[i / 5 % 5],
+                                      3, 1, i / 25 % 3);
+
+        d.relu = (i / 75 % 2 == 1);
+        compare_max3(&d, (i / 150 == 1) ? 3 : 0);
+    }
+}
+
+/* Arrays beyond the caches are written past them: the same numbers as block by block. */
+static void test_streamed(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        int block = (i % 2 == 0) ? 16 : 8;
+        int64_t stride = 1 + i / 4;
+        ct_pool_desc whole = blocked_desc((i / 2 % 2 == 0) ? CT_POOL_MAX : CT_POOL_AVE, 5 * block,
+                                          block, 333, (block == 16) ? 349 : 697, 3, stride, 1);
+        ct_pool_desc one = whole;
+        pool_arrays a = make_arrays(&whole);
+        int64_t in = block * whole.h * whole.w, out = block * whole.oh * whole.ow;
+        ct_exec ex = { 0 };
+
+        one.planes = block;
+        assert_true(ct_stream_pays(a.dx[1], (size_t)(5 * in) * sizeof(float)));
+        assert_int_equal(ct_stream_pays(a.y[1], (size_t)(5 * out) * sizeof(float)), stride == 1);
+        assert_false(ct_stream_pays(a.dx[0], (size_t)in * sizeof(float)));
+        for (int64_t k = 0; k <= 5; k++) {
+            int v = (k == 5) ? 1 : 0;
+            int64_t p = (k == 5) ? 0 : k;
+            const ct_pool_desc *d = (k == 5) ? &whole : &one;
+            ct_pool_args f = { .x = a.x + p * in, .y = a.y[v] + p * out, .work = a.work };
+            ct_pool_args b = { .dy = a.dy + p * out, .dx = a.dx[v] + p * in, .work = a.work };
+
+            f.mask = b.mask = a.mask[v] + p * out;
+            assert_int_equal(ct_pool_blocked_forward.run(d, &ex, &f), CT_OK);
+            assert_int_equal(ct_pool_blocked_backward.run(d, &ex, &b), CT_OK);
+        }
+        assert_memory_equal(a.y[0], a.y[1], (size_t)(5 * out) * sizeof(float));
+        assert_memory_equal(a.dx[0], a.dx[1], (size_t)(5 * in) * sizeof(float));
+        free_arrays(&a);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -272,6 +412,7 @@ int main(void)
         cmocka_unit_test(test_ties),         cmocka_unit_test(test_average_by_hand),
         cmocka_unit_test(test_gradients),    cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_not_a_number), cmocka_unit_test(test_least),
+        cmocka_unit_test(test_max3),         cmocka_unit_test(test_streamed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

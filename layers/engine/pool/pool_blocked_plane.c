@@ -1,0 +1,339 @@
+/* Pooling of a plane of blocks: a place of a block is one vector, so that windows are loops over
+ * vectors whatever their size, stride and padding. Backward gathers: each place of the bottom is
+ * written once, the sum of what the windows over it have for it, in their order. */
+#include "framework/base/bf16.h"
+#include "framework/base/simd.h"
+#include "framework/base/stream.h"
+#include "layers/engine/pool/pool_blocked.h"
+
+/* Masks are bytes in memory, and in a thread's room as wide as what they tell. */
+CT_SIMD_PART void narrow(int64_t n, const int32_t *from, uint8_t *to)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) to[i] = (uint8_t)from[i];
+}
+
+CT_SIMD_PART void widen(int64_t n, const uint8_t *from, int32_t *to)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; i++) to[i] = from[i];
+}
+
+/* Rows of outputs from which a row of the plane gathers. */
+enum { MOST_ROWS = 4 };
+typedef struct source {
+    int rows;
+    const float *g[MOST_ROWS];    /* gradients, AVE: over the number of places               */
+    const int32_t *at[MOST_ROWS]; /* MAX: places taken; NULL: all                            */
+    int64_t place[MOST_ROWS];     /* in the windows, of this row of the plane, left column 0 */
+} source;
+
+/* Row k of the plane, outputs from row i on. Filled and read by its members: a copy of the whole
+ * would wait for the stores of the parts. */
+CT_SIMD_PART void find_source(const ct_pool_desc *d, const ct_pool_axes *s, int64_t k, int64_t i,
+                              bool max, const float *dy, const void *room, source *q)
+{
+    const float *wide = (const float *)((const char *)room + ct_pool_outputs_bytes(d));
+    int64_t n_row = ct_pool_rows_over(d), row = d->ow * d->block, left = s->over_row[k].to - i;
+
+    q->rows = (int)((left < MOST_ROWS) ? left : MOST_ROWS);
+    if (left < 0) q->rows = 0;
+    for (int e = 0; e < q->rows; e++) {
+        int64_t at = (i + e) % n_row * row;
+
+        q->g[e] = !max ? (const float *)room + at : d->bf16 ? wide + at : dy + (i + e) * row;
+        q->at[e] = max ? (const int32_t *)room + at : NULL;
+        q->place[e] = (k - s->row[i + e].from) * ct_pool_pitch(d);
+    }
+}
+
+/* Outputs [*first_p, *end_p): from the first places of their windows on, a stride wide, all outputs
+ * over them have windows that begin inside of the plane. */
+CT_SIMD_PART void usual_columns(const ct_pool_desc *d, int64_t *first_p, int64_t *end_p)
+{
+    int64_t first = (d->pw + d->sw - 1) / d->sw + (d->kw - 1) / d->sw, end = (d->w + d->pw) / d->sw;
+
+    if (end > d->ow) end = d->ow;
+    *first_p = first;
+    *end_p = (end > first) ? end : first;
+}
+
+enum { INFINITE = 0x7f800000 }; /* as bits: what is above, without its sign, is a NaN */
+
+/* Kernels of a block, in vectors of _b. A NaN counts as larger than any number: a diverged net must
+ * show. The compiler chokes on two comparisons of floats in one mask, so it is looked for apart.
+ * max_window: rows x columns of a window that begins at x, whose numbers are bf16 or not. */
+#define LOAD(_b, _x, _bf16, _i)                                                                    \
+    ((_bf16) ? (vec##_b)(__builtin_convertvector(                                                  \
+                             *(const half##_b *)(const void *)ct_num_at(_x, true, _i), num##_b)    \
+                         << 16)                                                                    \
+             : *(const vec##_b *)((_x) + (_i)))
+#define KERNELS(_b)                                                                                \
+    typedef float vec##_b __attribute__((vector_size(4 * (_b)), aligned(4), may_alias));           \
+    typedef int32_t num##_b __attribute__((vector_size(4 * (_b)), aligned(4), may_alias));         \
+    typedef uint16_t half##_b __attribute__((vector_size(2 * (_b)), aligned(2), may_alias));       \
+                                                                                                   \
+    CT_SIMD_PART void max_window##_b(const ct_pool_desc *d, int rows, int columns, bool bf16,      \
+                                     const float *x, float *y, int32_t *place)                     \
+    {                                                                                              \
+        int pitch = (int)ct_pool_pitch(d);                                                         \
+        vec##_b best = LOAD(_b, x, bf16, 0);                                                       \
+        num##_b at = { 0 }, most = { 0 };                                                          \
+                                                                                                   \
+        _Pragma("GCC unroll 4") for (int r = 0; r < rows; r++)                                     \
+        {                                                                                          \
+            _Pragma("GCC unroll 4") for (int c = 0; c < columns; c++)                              \
+            {                                                                                      \
+                vec##_b v = LOAD(_b, x, bf16, (r * d->w + c) * (_b));                              \
+                num##_b more = (num##_b)(v > best), here = (num##_b){ 0 } + (r * pitch + c);       \
+                num##_b bits = (num##_b)v & INT32_MAX, high = bits > most;                         \
+                                                                                                   \
+                best = (vec##_b)((more & (num##_b)v) | (~more & (num##_b)best));                   \
+                at = (more & here) | (~more & at);                                                 \
+                most = (high & bits) | (~high & most);                                             \
+            }                                                                                      \
+        }                                                                                          \
+        best = (vec##_b)((num##_b)best | (most > INFINITE));                                       \
+        if (d->relu) {                                                                             \
+            at |= ~(num##_b)(best > 0.0f);                                                         \
+            best = (vec##_b)(~(num##_b)(best < 0.0f) & (num##_b)best);                             \
+        }                                                                                          \
+        *(vec##_b *)y = best;                                                                      \
+        *(num##_b *)place = at;                                                                    \
+    }                                                                                              \
+                                                                                                   \
+    CT_SIMD_PART void max_row##_b(const ct_pool_desc *d, const ct_pool_axes *s, int rows,          \
+                                  bool bf16, const float *x, float *y, int32_t *room)              \
+    {                                                                                              \
+        for (int64_t j = 0; j < d->ow; j++, y += (_b), room += (_b)) {                             \
+            int columns = s->column[j].to - s->column[j].from;                                     \
+            const float *from = ct_num_at(x, bf16, (int64_t)s->column[j].from * (_b));             \
+                                                                                                   \
+            if ((rows == 3) && (columns == 3))                                                     \
+                max_window##_b(d, 3, 3, bf16, from, y, room);                                      \
+            else if ((rows == 2) && (columns == 3))                                                \
+                max_window##_b(d, 2, 3, bf16, from, y, room);                                      \
+            else if ((rows == 3) && (columns == 2))                                                \
+                max_window##_b(d, 3, 2, bf16, from, y, room);                                      \
+            else if ((rows == 2) && (columns == 2))                                                \
+                max_window##_b(d, 2, 2, bf16, from, y, room);                                      \
+            else                                                                                   \
+                max_window##_b(d, rows, columns, bf16, from, y, room);                             \
+        }                                                                                          \
+    }                                                                                              \
+                                                                                                   \
+    CT_SIMD_PART void ave_window##_b(const ct_pool_desc *d, int rows, int columns, bool bf16,      \
+                                     const float *x, float count, float *y)                        \
+    {                                                                                              \
+        vec##_b sum = { 0 };                                                                       \
+                                                                                                   \
+        _Pragma("GCC unroll 4") for (int r = 0; r < rows; r++)                                     \
+        {                                                                                          \
+            _Pragma("GCC unroll 4") for (int c = 0; c < columns; c++) sum +=                       \
+                LOAD(_b, x, bf16, (r * d->w + c) * (_b));                                          \
+        }                                                                                          \
+        *(vec##_b *)y = sum / count;                                                               \
+    }                                                                                              \
+                                                                                                   \
+    CT_SIMD_PART void ave_row##_b(const ct_pool_desc *d, const ct_pool_axes *s, ct_pool_span r,    \
+                                  bool bf16, const float *x, float *y)                             \
+    {                                                                                              \
+        int rows = r.to - r.from;                                                                  \
+                                                                                                   \
+        for (int64_t j = 0; j < d->ow; j++, y += (_b)) {                                           \
+            ct_pool_span c = s->column[j];                                                         \
+            const float *from = ct_num_at(x, bf16, (int64_t)c.from * (_b));                        \
+            float count = (float)((int64_t)r.size * c.size);                                       \
+                                                                                                   \
+            if ((rows == 3) && (c.to - c.from == 3))                                               \
+                ave_window##_b(d, 3, 3, bf16, from, count, y);                                     \
+            else if ((rows == 2) && (c.to - c.from == 2))                                          \
+                ave_window##_b(d, 2, 2, bf16, from, count, y);                                     \
+            else                                                                                   \
+                ave_window##_b(d, rows, c.to - c.from, bf16, from, count, y);                      \
+        }                                                                                          \
+    }                                                                                              \
+                                                                                                   \
+    CT_SIMD_PART void forward_plane##_b(const ct_pool_desc *d, const ct_pool_axes *s, bool max,    \
+                                        bool bf16, bool stream, const float *x, float *y,          \
+                                        uint8_t *mask, void *room)                                 \
+    {                                                                                              \
+        int64_t row = d->ow * (_b);                                                                \
+        float *own = ct_pool_row_room(d, room);                                                    \
+                                                                                                   \
+        for (int64_t i = 0; i < d->oh; i++) {                                                      \
+            const float *from = ct_num_at(x, bf16, s->row[i].from * d->w * (_b));                  \
+            float *to = (bf16 || stream) ? own : y + i * row;                                      \
+                                                                                                   \
+            if (max)                                                                               \
+                max_row##_b(d, s, s->row[i].to - s->row[i].from, bf16, from, to, room);            \
+            else                                                                                   \
+                ave_row##_b(d, s, s->row[i], bf16, from, to);                                      \
+            if (mask != NULL) narrow(row, room, mask + i * row);                                   \
+            if (bf16)                                                                              \
+                ct_bf16_narrow(row, own, ct_num_to(y, true, i *row));                              \
+            else if (stream)                                                                       \
+                ct_stream_put((int)row, own, y + i * row);                                         \
+        }                                                                                          \
+    }                                                                                              \
+                                                                                                   \
+    CT_SIMD_PART void gather##_b(const source *q, bool max, int i, int64_t j, int64_t place,       \
+                                 vec##_b *sum)                                                     \
+    {                                                                                              \
+        num##_b g = *(const num##_b *)(q->g[i] + j * (_b));                                        \
+                                                                                                   \
+        if (max) g &= *(const num##_b *)(q->at[i] + j * (_b)) == (int32_t)(q->place[i] + place);   \
+        *sum += (vec##_b)g;                                                                        \
+    }                                                                                              \
+    CT_SIMD_PART void usual_row##_b(const source *whole, int64_t pad, int64_t first, int64_t end,  \
+                                    const int kernel, const int stride, const int rows, bool max,  \
+                                    float *dx)                                                     \
+    {                                                                                              \
+        source q;                                                                                  \
+                                                                                                   \
+        _Pragma("GCC unroll 4") for (int i = 0; i < rows; i++)                                     \
+        {                                                                                          \
+            q.g[i] = whole->g[i];                                                                  \
+            q.at[i] = whole->at[i];                                                                \
+            q.place[i] = whole->place[i];                                                          \
+        }                                                                                          \
+        for (int64_t j = first; j < end; j++) {                                                    \
+            float *to = dx + (j * stride - pad) * (_b);                                            \
+                                                                                                   \
+            _Pragma("GCC unroll 4") for (int o = 0; o < stride; o++)                               \
+            {                                                                                      \
+                vec##_b sum = { 0 };                                                               \
+                                                                                                   \
+                _Pragma("GCC unroll 4") for (int i = 0; i < rows; i++)                             \
+                {                                                                                  \
+                    _Pragma("GCC unroll 4") for (int t = (kernel - 1 - o) / stride; t >= 0; t--)   \
+                        gather##_b(&q, max, i, j - t, o + t * stride, &sum);                       \
+                }                                                                                  \
+                *(vec##_b *)(to + o * (_b)) = sum;                                                 \
+            }                                                                                      \
+        }                                                                                          \
+    }                                                                                              \
+                                                                                                   \
+    CT_SIMD_PART bool usual_rows##_b(const ct_pool_desc *d, const source *q, int64_t first,        \
+                                     int64_t end, bool max, float *dx)                             \
+    {                                                                                              \
+        if ((d->kw == 3) && (d->sw == 2) && (q->rows == 1))                                        \
+            usual_row##_b(q, d->pw, first, end, 3, 2, 1, max, dx);                                 \
+        else if ((d->kw == 3) && (d->sw == 2) && (q->rows == 2))                                   \
+            usual_row##_b(q, d->pw, first, end, 3, 2, 2, max, dx);                                 \
+        else if ((d->kw == 3) && (d->sw == 1) && (q->rows == 2))                                   \
+            usual_row##_b(q, d->pw, first, end, 3, 1, 2, max, dx);                                 \
+        else if ((d->kw == 3) && (d->sw == 1) && (q->rows == 3))                                   \
+            usual_row##_b(q, d->pw, first, end, 3, 1, 3, max, dx);                                 \
+        else if ((d->kw == 2) && (d->sw == 2) && (q->rows == 1))                                   \
+            usual_row##_b(q, d->pw, first, end, 2, 2, 1, max, dx);                                 \
+        else                                                                                       \
+            return false;                                                                          \
+        return true;                                                                               \
+    }                                                                                              \
+                                                                                                   \
+    CT_SIMD_PART void gather_row##_b(const ct_pool_span *over, const ct_pool_span *column,         \
+                                     const source *q, int64_t l, int64_t end, bool max, float *dx) \
+    {                                                                                              \
+        for (; l < end; l++) {                                                                     \
+            vec##_b sum = { 0 };                                                                   \
+                                                                                                   \
+            for (int i = 0; i < q->rows; i++) {                                                    \
+                for (int64_t j = over[l].from; j < over[l].to; j++)                                \
+                    gather##_b(q, max, i, j, l - column[j].from, &sum);                            \
+            }                                                                                      \
+            *(vec##_b *)(dx + l * (_b)) = sum;                                                     \
+        }                                                                                          \
+    }                                                                                              \
+                                                                                                   \
+    CT_SIMD_PART void add_rows##_b(const ct_pool_span *over, const ct_pool_span *column,           \
+                                   const source *q, int64_t end, bool max, float *dx)              \
+    {                                                                                              \
+        for (int64_t l = 0; l < end; l++) {                                                        \
+            vec##_b sum = *(const vec##_b *)(dx + l * (_b));                                       \
+                                                                                                   \
+            for (int i = 0; i < q->rows; i++) {                                                    \
+                for (int64_t j = over[l].from; j < over[l].to; j++)                                \
+                    gather##_b(q, max, i, j, l - column[j].from, &sum);                            \
+            }                                                                                      \
+            *(vec##_b *)(dx + l * (_b)) = sum;                                                     \
+        }                                                                                          \
+    }                                                                                              \
+                                                                                                   \
+    CT_SIMD_PART void scale_row##_b(const ct_pool_desc *d, const ct_pool_axes *s, int64_t i,       \
+                                    const float *dy, float *to)                                    \
+    {                                                                                              \
+        for (int64_t j = 0; j < d->ow; j++)                                                        \
+            *(vec##_b *)(to + j * (_b)) = *(const vec##_b *)(dy + j * (_b)) /                      \
+                                          (float)((int64_t)s->row[i].size * s->column[j].size);    \
+    }                                                                                              \
+                                                                                                   \
+    CT_SIMD_PART void back_plane##_b(const ct_pool_desc *d, const ct_pool_axes *s, bool max,       \
+                                     bool bf16, bool stream, const float *dy, const uint8_t *mask, \
+                                     void *room, float *dxs)                                       \
+    {                                                                                              \
+        int64_t n_row = ct_pool_rows_over(d), row = d->ow * (_b), next = 0, first, end;            \
+        float *wide = (float *)((char *)room + ct_pool_outputs_bytes(d));                          \
+        float *dx = (bf16 || stream) ? ct_pool_row_room(d, room) : dxs;                            \
+                                                                                                   \
+        usual_columns(d, &first, &end);                                                            \
+        for (int64_t k = 0; k < d->h; k++, dx += (bf16 || stream) ? 0 : d->w * (_b)) {             \
+            ct_pool_span r = s->over_row[k];                                                       \
+            int64_t from = 0, to = 0;                                                              \
+                                                                                                   \
+            for (; next < r.to; next++) {                                                          \
+                if (max) widen(row, mask + next * row, (int32_t *)room + next % n_row * row);      \
+                if (bf16)                                                                          \
+                    ct_bf16_widen(row, ct_num_at(dy, true, next *row), wide + next % n_row * row); \
+                if (!max)                                                                          \
+                    scale_row##_b(d, s, next, bf16 ? wide + next % n_row *row : dy + next * row,   \
+                                  (float *)room + next % n_row * row);                             \
+            }                                                                                      \
+            for (int64_t i = r.from; (i < r.to) || (i == r.from); i += MOST_ROWS) {                \
+                source q;                                                                          \
+                                                                                                   \
+                find_source(d, s, k, i, max, dy, room, &q);                                        \
+                if (i > r.from) {                                                                  \
+                    add_rows##_b(s->over_column, s->column, &q, d->w, max, dx);                    \
+                    continue;                                                                      \
+                }                                                                                  \
+                if ((r.to - r.from == q.rows) && usual_rows##_b(d, &q, first, end, max, dx))       \
+                    from = first * d->sw - d->pw, to = end * d->sw - d->pw;                        \
+                gather_row##_b(s->over_column, s->column, &q, 0, from, max, dx);                   \
+                gather_row##_b(s->over_column, s->column, &q, to, d->w, max, dx);                  \
+            }                                                                                      \
+            if (bf16)                                                                              \
+                ct_bf16_narrow(d->w *(_b), dx, ct_num_to(dxs, true, k * d->w * (_b)));             \
+            else if (stream)                                                                       \
+                ct_stream_put((int)d->w *(_b), dx, dxs + k * d->w * (_b));                         \
+        }                                                                                          \
+    }                                                                                              \
+    CT_SIMD_CLONES static void run_plane##_b(const ct_pool_desc *d, const ct_pool_axes *s,         \
+                                             bool stream, void *room, const float *x, float *y,    \
+                                             uint8_t *mask, const float *dy, float *dx)            \
+    {                                                                                              \
+        bool max = (d->method == CT_POOL_MAX);                                                     \
+                                                                                                   \
+        if ((dx == NULL) && d->bf16)                                                               \
+            forward_plane##_b(d, s, max, true, false, x, y, mask, room);                           \
+        else if ((dx == NULL) && max)                                                              \
+            forward_plane##_b(d, s, true, false, stream, x, y, mask, room);                        \
+        else if (dx == NULL)                                                                       \
+            forward_plane##_b(d, s, false, false, stream, x, y, mask, room);                       \
+        else if (max)                                                                              \
+            back_plane##_b(d, s, true, d->bf16, stream, dy, mask, room, dx);                       \
+        else                                                                                       \
+            back_plane##_b(d, s, false, d->bf16, stream, dy, NULL, room, dx);                      \
+    }
+
+KERNELS(8)
+KERNELS(16)
+
+void ct_pool_blocked_plane(const ct_pool_desc *d, const ct_pool_axes *s, bool stream, void *room,
+                           const float *x, float *y, uint8_t *mask, const float *dy, float *dx)
+{
+    if (d->block == 16)
+        run_plane16(d, s, stream, room, x, y, mask, dy, dx);
+    else
+        run_plane8(d, s, stream, room, x, y, mask, dy, dx);
+}
