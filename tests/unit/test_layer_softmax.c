@@ -1,6 +1,7 @@
 /* Softmax and SoftmaxWithLoss: kernels against the reference, gradients, labels, ranks. */
 #include "tests/test.h"
 #include "framework/base/memory.h"
+#include "framework/base/stream.h"
 #include "layers/engine/softmax/softmax.h"
 #include "tests/fake_ranks.h"
 #include "tests/layer_harness.h"
@@ -62,6 +63,43 @@ static void check_backward(const ct_softmax_engine *e, ct_softmax_desc d)
     ok(e->backward(&d, &cpu_exec, y, dy, dy));
     test_same(dy, dx, n, "dx in place");
     free(y), free(dy), free(dx), free(ref);
+}
+
+static float *aligned_array(int64_t n, uint64_t seed)
+{
+    float *v = ct_mem_acquire((size_t)n * sizeof(float));
+
+    assert_non_null(v);
+    test_random(v, n, seed, -3, 3);
+    return v;
+}
+
+/* Arrays beyond the caches are written past them: the same numbers as row by row. */
+static void test_streamed(void **state)
+{
+    static const ct_softmax_desc size[] = { { CT_DEVICE_CPU, 2, 17, 246736 },
+                                            { CT_DEVICE_CPU, 2, 131, 32032 } };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(size) / sizeof(size[0]); i++) {
+        ct_softmax_desc one = size[i];
+        int64_t part = one.classes * one.inner, n = one.outer * part;
+        float *x = aligned_array(n, 1), *y = aligned_array(n, 2), *z = aligned_array(n, 3);
+
+        one.outer = 1;
+        assert_true(ct_stream_pays(y, (size_t)n * sizeof(float)));
+        assert_false(ct_stream_pays(z, (size_t)part * sizeof(float)));
+        ok(ct_softmax_omp.forward(&size[i], &cpu_exec, x, y));
+        for (int o = 0; o < 2; o++) {
+            ok(ct_softmax_omp.forward(&one, &cpu_exec, x + o * part, z + o * part));
+            test_same(y + o * part, z + o * part, part, "y");
+        }
+        ok(ct_softmax_omp.backward(&size[i], &cpu_exec, y, x, z));
+        for (int o = 0; o < 2; o++) /* in place */
+            ok(ct_softmax_omp.backward(&one, &cpu_exec, y + o * part, x + o * part, x + o * part));
+        test_same(z, x, n, "dx");
+        ct_mem_release(x), ct_mem_release(y), ct_mem_release(z);
+    }
 }
 
 static void check_loss(const ct_softmax_engine *e, ct_softmax_desc d)
@@ -341,7 +379,7 @@ int main(void)
         cmocka_unit_test(test_loss_gradients), cmocka_unit_test(test_loss_weight),
         cmocka_unit_test(test_loss_is_finite), cmocka_unit_test(test_all_ignored),
         cmocka_unit_test(test_bad_labels),     cmocka_unit_test(test_shapes_refused),
-        cmocka_unit_test(test_ranks),
+        cmocka_unit_test(test_ranks),          cmocka_unit_test(test_streamed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,9 +7,11 @@
 #include <math.h>
 
 #include "framework/base/simd.h"
+#include "framework/base/stream.h"
 #include "framework/math/sigmoid.h"
 
 enum { TILE = 256, PARALLEL_MIN = 4096, LANES = 16 };
+enum { KEPT = 128 }; /* classes, at most, whose exponentials of a tile a thread keeps */
 
 /* The positions [from, from + n) of outer row o. */
 typedef struct tile {
@@ -84,9 +86,18 @@ void exp_column(int n, const float *from, const float *largest, float *to, float
     for (int i = 0; i < n; i++) sum[i] += to[i];
 }
 
-CT_SIMD_CLONES static void forward_tile(const ct_softmax_desc *d, tile t, const float *x, float *y)
+/* A row of the next tile: rows are short and far apart, so that the processor does not see them
+ * coming. */
+CT_SIMD_PART void fetch_row(const float *row)
 {
-    float largest[TILE], sum[TILE];
+    for (int i = TILE; i < 2 * TILE; i += LANES) __builtin_prefetch(row + i, 0, 2);
+}
+
+/* kept: room for a tile, where y is written once, past the caches; or NULL. */
+CT_SIMD_CLONES static void forward_tile(const ct_softmax_desc *d, tile t, const float *x, float *y,
+                                        float *kept)
+{
+    float largest[TILE], sum[TILE], out[TILE];
 
     for (int i = 0; i < t.n; i++) {
         largest[i] = -INFINITY;
@@ -100,27 +111,48 @@ CT_SIMD_CLONES static void forward_tile(const ct_softmax_desc *d, tile t, const 
     for (int64_t c = 0; c < d->classes; c++) {
         int64_t at = t.offset + c * d->inner;
 
-        exp_column(t.n, x + at, largest, y + at, sum);
+        fetch_row(x + at);
+        exp_column(t.n, x + at, largest, (kept != NULL) ? kept + c * TILE : y + at, sum);
     }
     for (int i = 0; i < t.n; i++) sum[i] = 1.0f / sum[i];
     for (int64_t c = 0; c < d->classes; c++) {
         float *to = y + t.offset + c * d->inner;
 
-        for (int i = 0; i < t.n; i++) to[i] *= sum[i];
+        if (kept != NULL) {
+            for (int i = 0; i < t.n; i++) out[i] = kept[c * TILE + i] * sum[i];
+            ct_stream_put(t.n, out, to);
+        } else {
+            for (int i = 0; i < t.n; i++) to[i] *= sum[i];
+        }
     }
+}
+
+/* Whether an array of that size, in tiles, passes the caches by. */
+static bool streams(const ct_softmax_desc *d, const float *y)
+{
+    return (d->inner % LANES == 0) &&
+           ct_stream_pays(y, (size_t)(d->outer * d->classes * d->inner) * sizeof(float));
 }
 
 static ct_status forward(const ct_softmax_desc *d, ct_exec *ex, const float *x, float *y)
 {
-    (void)ex;
-#pragma omp parallel for schedule(static) if (worth_threads(d))
-    for (int64_t k = 0; k < n_tile(d); k++) {
-        tile t = make_tile(d, k);
+    bool keep = (d->classes <= KEPT) && (x != y) && streams(d, y);
 
-        if (d->inner == 1)
-            forward_row(d->classes, x + t.offset, y + t.offset);
-        else
-            forward_tile(d, t, x, y);
+    (void)ex;
+#pragma omp parallel if (worth_threads(d))
+    {
+        float kept[KEPT * TILE];
+
+#pragma omp for schedule(static) nowait
+        for (int64_t k = 0; k < n_tile(d); k++) {
+            tile t = make_tile(d, k);
+
+            if (d->inner == 1)
+                forward_row(d->classes, x + t.offset, y + t.offset);
+            else
+                forward_tile(d, t, x, y, keep ? kept : NULL);
+        }
+        ct_stream_end();
     }
     return CT_OK;
 }
@@ -143,34 +175,46 @@ CT_SIMD_CLONES static void backward_row(int64_t n, const float *y, const float *
 }
 
 CT_SIMD_CLONES static void backward_tile(const ct_softmax_desc *d, tile t, const float *y,
-                                         const float *dy, float *dx)
+                                         const float *dy, float *dx, bool stream)
 {
     double dot[TILE] = { 0 };
+    float less[TILE], out[TILE];
 
     for (int64_t c = 0; c < d->classes; c++) {
         int64_t k = t.offset + c * d->inner;
 
         for (int i = 0; i < t.n; i++) dot[i] += (double)y[k + i] * (double)dy[k + i];
     }
+    for (int i = 0; i < t.n; i++) less[i] = (float)dot[i];
     for (int64_t c = 0; c < d->classes; c++) {
         int64_t k = t.offset + c * d->inner;
+        float *to = stream ? out : dx + k;
 
-        for (int i = 0; i < t.n; i++) dx[k + i] = y[k + i] * (dy[k + i] - (float)dot[i]);
+        fetch_row(y + k);
+        fetch_row(dy + k);
+        for (int i = 0; i < t.n; i++) to[i] = y[k + i] * (dy[k + i] - less[i]);
+        if (stream) ct_stream_put(t.n, out, dx + k);
     }
 }
 
 static ct_status backward(const ct_softmax_desc *d, ct_exec *ex, const float *y, const float *dy,
                           float *dx)
 {
-    (void)ex;
-#pragma omp parallel for schedule(static) if (worth_threads(d))
-    for (int64_t k = 0; k < n_tile(d); k++) {
-        tile t = make_tile(d, k);
+    bool stream = (dx != dy) && (dx != y) && streams(d, dx);
 
-        if (d->inner == 1)
-            backward_row(d->classes, y + t.offset, dy + t.offset, dx + t.offset);
-        else
-            backward_tile(d, t, y, dy, dx);
+    (void)ex;
+#pragma omp parallel if (worth_threads(d))
+    {
+#pragma omp for schedule(static) nowait
+        for (int64_t k = 0; k < n_tile(d); k++) {
+            tile t = make_tile(d, k);
+
+            if (d->inner == 1)
+                backward_row(d->classes, y + t.offset, dy + t.offset, dx + t.offset);
+            else
+                backward_tile(d, t, y, dy, dx, stream);
+        }
+        ct_stream_end();
     }
     return CT_OK;
 }
