@@ -4,6 +4,7 @@
  * the blob of time t is numbered like a batch of its own, after those before it. */
 #include "framework/base/rng.h"
 #include "framework/base/simd.h"
+#include "framework/base/stream.h"
 #include "layers/dropout.h"
 #include "layers/layer_types.h"
 #include "layers/layer_util.h"
@@ -87,19 +88,23 @@ ct_dropout_numbers ct_dropout_number(const ct_tensor *x, const ct_exec *ex)
 
 enum { CHUNK = 1024 }; /* elements of a row that one task takes: whole words */
 
-/* Elements of one task, n of them; word: their random numbers. */
+/* Elements of one task, n of them; word: their random numbers. With w words of bits, element i w +
+ * k has bit i of word k: neighbours are in neighbouring words, and nothing is added up across. */
 CT_SIMD_CLONES static void drop_chunk(const dropout_state *s, int64_t n, const uint32_t *word,
                                       const float *x, float *y, uint16_t *mask)
 {
     uint32_t below = (uint32_t)s->drop_below;
+    int64_t w = words_of(n);
     float scale = s->scale;
 
-    for (int64_t at = 0; (mask != NULL) && (at < n); at += WORD) {
-        uint32_t bits = 0;
+    if (mask != NULL) {
+#pragma omp simd
+        for (int64_t k = 0; k < w; k++) {
+            uint32_t bits = 0;
 
-#pragma omp simd reduction(| : bits)
-        for (int i = 0; i < WORD; i++) bits |= (word[at + i] >= below) ? 1u << i : 0u;
-        mask[at / WORD] = (uint16_t)bits;
+            for (int i = 0; i < WORD; i++) bits |= (word[i * w + k] >= below) ? 1u << i : 0u;
+            mask[k] = (uint16_t)bits;
+        }
     }
 #pragma omp simd
     for (int64_t i = 0; i < n; i++) {
@@ -112,20 +117,32 @@ CT_SIMD_CLONES static void drop_chunk(const dropout_state *s, int64_t n, const u
 CT_SIMD_CLONES static void pass_chunk(float scale, int64_t n, const uint16_t *mask, const float *dy,
                                       float *dx)
 {
-    int64_t at = 0;
+    int64_t w = words_of(n);
 
-    for (; at + WORD <= n; at += WORD, dy += WORD, dx += WORD) {
-        uint32_t bits = mask[at / WORD];
+    for (int i = 0; i < WORD; i++, dy += w, dx += w) {
+        int64_t here = (n - i * w < w) ? n - i * w : w;
 
 #pragma omp simd
-        for (int i = 0; i < WORD; i++) {
-            float passed = dy[i] * scale;
+        for (int64_t k = 0; k < here; k++) {
+            float passed = dy[k] * scale;
 
-            dx[i] = ((bits >> i) & 1u) ? passed : 0.0f;
+            dx[k] = ((mask[k] >> i) & 1) ? passed : 0.0f;
         }
     }
-    for (int64_t i = 0; i < n - at; i++)
-        dx[i] = (((uint32_t)mask[at / WORD] >> i) & 1u) ? dy[i] * scale : 0.0f;
+}
+
+/* One task; first: number of its first element. stream: y passes the caches by. */
+static void run_chunk(const dropout_state *s, uint64_t key, uint64_t first, int64_t n,
+                      const float *x, float *y, bool stream, uint16_t *mask)
+{
+    uint32_t word[CHUNK];
+    float kept[CHUNK];
+
+    for (int64_t i = 0; i < n; i += WORD) __builtin_prefetch(x + i); /* while numbers are drawn */
+    ct_rng_words(key, first, n, word);
+    for (int64_t i = n; i < words_of(n) * WORD; i++) word[i] = 0;
+    drop_chunk(s, n, word, x, stream ? kept : y, mask);
+    if (stream) ct_stream_put((int)n, kept, y);
 }
 
 static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
@@ -136,6 +153,7 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     uint16_t *mask = (in->buffer[MASK].bytes > 0) ? in->buffer[MASK].data : NULL;
     uint64_t key;
     numbering r;
+    bool stream;
 
     if (l->phase == CT_TEST) {
         ct_copy_f32(ct_tensor_count(&in->bottom[0]->data), x, y);
@@ -143,17 +161,21 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     }
     key = ct_rng_key(ex->seed, (uint64_t)ex->micro_step, s->name_hash);
     r = ct_dropout_number(&in->bottom[0]->data, ex);
-#pragma omp parallel for schedule(static) collapse(2)
-    for (int64_t row = 0; row < r.n_row; row++) {
-        for (int64_t at = 0; at < r.row; at += CHUNK) {
-            int64_t start = row * r.row + at, n = (at + CHUNK < r.row) ? CHUNK : r.row - at;
-            uint32_t word[CHUNK];
+    stream = (x != y) && (r.row % WORD == 0) &&
+             ct_stream_pays(y, (size_t)(r.n_row * r.row) * sizeof(float));
+#pragma omp parallel
+    {
+#pragma omp for schedule(static) collapse(2) nowait
+        for (int64_t row = 0; row < r.n_row; row++) {
+            for (int64_t at = 0; at < r.row; at += CHUNK) {
+                int64_t start = row * r.row + at, n = (at + CHUNK < r.row) ? CHUNK : r.row - at;
+                uint64_t first = r.first + (uint64_t)row * r.stride + (uint64_t)at;
 
-            ct_rng_words(key, r.first + (uint64_t)row * r.stride + (uint64_t)at, n, word);
-            for (int64_t i = n; i < words_of(n) * WORD; i++) word[i] = 0;
-            drop_chunk(s, n, word, x + start, y + start,
-                       (mask != NULL) ? mask + row * words_of(r.row) + at / WORD : NULL);
+                run_chunk(s, key, first, n, x + start, y + start, stream,
+                          (mask != NULL) ? mask + row * words_of(r.row) + at / WORD : NULL);
+            }
         }
+        ct_stream_end();
     }
     return CT_OK;
 }

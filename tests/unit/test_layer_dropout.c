@@ -4,9 +4,11 @@
 #include "tests/layer_harness.h"
 
 #include "framework/base/rng.h"
+#include "framework/base/simd.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { SAMPLE = 3 * 71, N = 41 };
@@ -203,8 +205,8 @@ static void test_columns(void **state)
 }
 
 /* Many numbers at a time are those of the definition, from any number on, over the carry of the
- * counter's lower word. */
-static void test_words(void **state)
+ * counter's lower word, with every set of instructions. */
+static void compare_words(void)
 {
     static const uint64_t first[] = {
         0, 1, 2, 3, 61, 64, 4294967290u * 4u, ((uint64_t)1 << 34) - 41
@@ -212,7 +214,6 @@ static void test_words(void **state)
     uint64_t key = ct_rng_key(7, 8, 9);
     uint32_t word[200];
 
-    (void)state;
     for (size_t i = 0; i < sizeof(first) / sizeof(first[0]); i++) {
         for (int64_t n = 1; n <= 199; n += 33) {
             word[n] = 12345;
@@ -227,13 +228,60 @@ static void test_words(void **state)
     }
 }
 
+static void test_words(void **state)
+{
+    static const char *const name[] = { "portable", "avx2", "avx512" };
+
+    (void)state;
+    unsetenv("CORTADO_SIMD");
+    for (int level = (int)ct_simd_pick(); level >= 0; level--) {
+        setenv("CORTADO_SIMD", name[level], 1);
+        compare_words();
+    }
+    unsetenv("CORTADO_SIMD");
+}
+
+/* Backward passes what forward kept, whole tasks and the last one, of any length; past the caches,
+ * where the blob is large. */
+static void test_mask(void **state)
+{
+    static const int64_t size[] = { 1, 15, 16, 17, 1023, 1024, 1025, 3000, (8 << 20) + 48 };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(size) / sizeof(size[0]); i++) {
+        test_layer_spec spec = { .type = "Dropout",
+                                 .text = "dropout_param { dropout_ratio: 0.375 }",
+                                 .n_bottom = 1,
+                                 .bottom = { TEST_SHAPE(1, size[i]) },
+                                 .phase = CT_TRAIN };
+        int64_t kept = 0;
+        test_layer *t;
+
+        assert_int_equal(test_layer_create(&spec, &t), CT_OK);
+        for (int64_t k = 0; k < size[i]; k++)
+            t->input[0][k] = t->top_diff[0][k] = (float)(k % 5 + 1);
+        forward(t);
+        assert_int_equal(test_layer_backward(t), CT_OK);
+        test_same(t->input_diff[0], t->top[0], size[i], "what passes");
+        for (int64_t k = 0; k < size[i]; k++) {
+            float want = (float)(k % 5 + 1) * 1.6f;
+
+            assert_true((t->top[0][k] == 0.0f) || (t->top[0][k] == want));
+            kept += (t->top[0][k] != 0.0f);
+        }
+        assert_true(fabs((double)kept - 0.625 * (double)size[i]) <=
+                    6 * sqrt(0.625 * 0.375 * (double)size[i]));
+        test_layer_destroy(t);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_words),           cmocka_unit_test(test_ratio),
-        cmocka_unit_test(test_nothing_dropped), cmocka_unit_test(test_keys),
-        cmocka_unit_test(test_ranks),           cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_columns),
+        cmocka_unit_test(test_words),   cmocka_unit_test(test_mask),
+        cmocka_unit_test(test_ratio),   cmocka_unit_test(test_nothing_dropped),
+        cmocka_unit_test(test_keys),    cmocka_unit_test(test_ranks),
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_columns),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
