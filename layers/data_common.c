@@ -282,6 +282,12 @@ ct_status ct_data_check_size(const ct_layer *l, const ct_shape *shape)
     return CT_OK;
 }
 
+/* Whether the device of the layer makes its values from bytes. */
+static bool transforms(const ct_layer *l)
+{
+    return (l->dev != NULL) && (l->dev->kind != CT_DEVICE_CPU) && (l->dev->copy_ahead != NULL);
+}
+
 ct_status ct_data_reshape(const ct_layer *l, ct_instance *in)
 {
     const ct_data_state *d = l->state;
@@ -312,9 +318,16 @@ ct_status ct_data_reshape(const ct_layer *l, ct_instance *in)
         CT_TRY(ct_data_check_size(l, &shape));
         ct_blob_set_shape(in->top[i], &shape);
     }
+    ct_data_ahead_end(l, in);
     ct_loader_destroy(di->loader);
     di->loader = NULL;
-    return ct_loader_create(&o, &di->loader);
+    if (transforms(l)) {
+        o.pack = l->dev;
+        o.depth += CT_DATA_AHEAD; /* these stay until they are used */
+    }
+    CT_TRY(ct_loader_create(&o, &di->loader));
+    if (ct_loader_pack(di->loader) != NULL) ct_data_ahead_buffers(l, in);
+    return CT_OK;
 }
 
 ct_status ct_data_put(const ct_exec *ex, ct_blob *top, const float *values, int64_t n)
@@ -362,8 +375,8 @@ ct_status ct_data_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     ct_batch batch;
     double start = ct_trace_start(ex->trace);
     bool ready = false;
-    ct_status status = CT_OK;
 
+    CT_TRY(ct_data_ahead_begin(l, in, ex));
     /* gradients on their way move while the batch is waited for */
     while ((ex->poll != NULL) && !ready) {
         CT_TRY(
@@ -372,11 +385,7 @@ ct_status ct_data_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     }
     CT_TRY(ct_loader_take(di->loader, ex->seed, ex->micro_step, &batch, &ex->wait_data_s));
     ct_trace_end(ex->trace, start, CT_TRACE_DATA, NULL, NULL);
-    for (int i = 0; (i < l->n_top) && (status == CT_OK); i++) {
-        status = ct_data_put(ex, in->top[i], batch.field[i], batch.count[i]);
-    }
-    ct_loader_give_back(di->loader);
-    CT_TRY(status);
+    CT_TRY(ct_data_ahead_use(l, in, ex, &batch));
     return (((const ct_data_state *)l->state)->skip_broken > 0) ? count_broken(l, di, ex, &batch)
                                                                 : CT_OK;
 }
@@ -385,7 +394,7 @@ void ct_data_release(const ct_layer *l, ct_instance *in)
 {
     ct_data_instance *di = in->state;
 
-    (void)l;
+    ct_data_ahead_end(l, in);
     ct_loader_destroy(di->loader);
 }
 

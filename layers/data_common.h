@@ -24,10 +24,29 @@ typedef struct ct_data_state {
     bool fed;     /* one rank of a node reads for the others */
 } ct_data_state;
 
+enum {
+    CT_DATA_AHEAD = 2,
+    CT_DATA_PLACES = CT_DATA_AHEAD + 1,
+    CT_DATA_BLOCKS = 0,
+    CT_DATA_MEAN = 1
+};
+
+/** A packed batch on its way to the device, or there. */
+typedef struct ct_data_place {
+    int64_t step;
+    void *ticket; /* of its copy; NULL: nothing is here */
+} ct_data_place;
+
 typedef struct ct_data_instance {
     ct_loader *loader;
     int64_t next_step, epoch;
     int64_t broken[2]; /* samples of all ranks that were replaced in this epoch, in the next */
+    /* where the device transforms batches: step s has place s % CT_DATA_PLACES */
+    ct_data_place place[CT_DATA_PLACES];
+    uint64_t seed;
+    int64_t used;    /* the step whose batch is still to be given back; -1: none */
+    int64_t coming;  /* the next step, if it is one of the same run              */
+    bool mean_there; /* buffer CT_DATA_MEAN has it                                */
 } ct_data_instance;
 
 /** What a layer type tells of its parameters. */
@@ -51,6 +70,17 @@ ct_status ct_data_reshape(const ct_layer *l, ct_instance *in);
 ct_status ct_data_forward(const ct_layer *l, ct_instance *in, ct_exec *ex);
 void ct_data_release(const ct_layer *l, ct_instance *in);
 void ct_data_destroy(ct_layer *l);
+
+/** data_ahead.c: batches into tops, and for devices that transform them ahead of their step.
+ * reshape: buffers for `loader`, which packs. */
+void ct_data_ahead_buffers(const ct_layer *l, ct_instance *in);
+/** Before the loader is asked for the batch of this step: ends what was begun for others. */
+ct_status ct_data_ahead_begin(const ct_layer *l, ct_instance *in, ct_exec *ex);
+/** Its batch into the tops, and back to the loader: where it was packed, at the next begin. Then
+ *  those that come next go up. */
+ct_status ct_data_ahead_use(const ct_layer *l, ct_instance *in, ct_exec *ex, const ct_batch *b);
+/** Waits for what is under way. */
+void ct_data_ahead_end(const ct_layer *l, ct_instance *in);
 
 /** The batch fields of in, for a layer whose own part is `local` samples on every rank. */
 void ct_data_set_even_batch(const ct_layer *l, ct_instance *in, int64_t local);

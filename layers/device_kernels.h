@@ -7,6 +7,7 @@
 #ifndef CT_DEVICE_KERNELS_H
 #define CT_DEVICE_KERNELS_H
 
+#include "framework/data/pack.h"
 #include "layers/layer_util.h"
 #include "layers/strided.h"
 
@@ -32,6 +33,9 @@ typedef struct ct_device_kernels {
     ct_status (*tanh_backward)(ct_exec *ex, int64_t n, const float *y, const float *dy, float *dx);
     ct_status (*fill_rows)(ct_exec *ex, int64_t m, int64_t n, const float *b, float *y);
     ct_status (*sum_steps)(ct_exec *ex, int64_t steps, int64_t n, const float *x, float *sum);
+    /** Field 0 of a packed batch, transformed: framework/data/pack.h. NULL: the host does that. */
+    ct_status (*unpack)(ct_exec *ex, const ct_pack *pack, const ct_pack_rule *rule,
+                        const void *block, float *y);
 } ct_device_kernels;
 
 extern const ct_device_kernels ct_kernels_cpu, ct_kernels_cuda;

@@ -67,7 +67,7 @@ test-slurm: $(B)/cortado
 
 # ---- on a GPU: each builds with CUDA=1 and says "no GPU: nothing run" where none works, exit code 77
 GPU_BUILD := build/cuda
-GPU_TESTS := cuda cuda_narrow cuda_plan cuda_step device_codec $(shell sed -n 's/^layers=.*:-\(.*\)}$$/\1/p' scripts/gpu/test.sh)
+GPU_TESTS := cuda cuda_data cuda_narrow cuda_plan cuda_step device_codec $(shell sed -n 's/^layers=.*:-\(.*\)}$$/\1/p' scripts/gpu/test.sh)
 .PHONY: test-gpu bench-gpu gpu-bundle gpu-programs test-emulated
 gpu-programs:
 	$(Q)$(MAKE) --no-print-directory $(JOBS) CUDA=1 B=$(GPU_BUILD) $(GPU_BUILD)/cortado \

@@ -11,6 +11,7 @@
 
 #include "framework/base/clock.h"
 #include "framework/base/memory.h"
+#include "framework/tensor/device.h"
 
 /* ---- threads */
 
@@ -61,18 +62,29 @@ static void *loader_thread(void *arg)
     return NULL;
 }
 
+ct_status ct_loader_place(const ct_loader *l, ct_loader_slot *s)
+{
+    for (int f = 0; f < l->o.reader->n_field; f++) {
+        float **field = &s->field[f];
+
+        if (*field == NULL) *field = ct_mem_acquire((size_t)l->count[f] * sizeof(float));
+        if (*field == NULL) {
+            return CT_READER_FAIL(l->o.reader, CT_ERR_NOMEM, "no memory for %d batches ahead",
+                                  l->o.depth);
+        }
+    }
+    return CT_OK;
+}
+
 static ct_status place_slots(ct_loader *l)
 {
     for (int i = 0; i < l->o.depth; i++) {
-        for (int f = 0; f < l->o.reader->n_field; f++) {
-            float **field = &l->slot[i].field[f];
+        ct_loader_slot *s = &l->slot[i];
 
-            if (*field == NULL) *field = ct_mem_acquire((size_t)l->count[f] * sizeof(float));
-            if (*field == NULL) {
-                return CT_READER_FAIL(l->o.reader, CT_ERR_NOMEM, "no memory for %d batches ahead",
-                                      l->o.depth);
-            }
-        }
+        if (l->o.pack == NULL)
+            CT_TRY(ct_loader_place(l, s));
+        else if (s->block == NULL)
+            CT_TRY(l->o.pack->host_acquire(l->pack.bytes, &s->block));
     }
     return CT_OK;
 }
@@ -127,6 +139,9 @@ ct_status ct_loader_create(const ct_loader_options *options, ct_loader **loader_
             l->count[f] =
                 l->o.share.local * ct_shape_count((f == 0) ? &l->o.shape : &r->field[f], 0, -1);
         }
+        if ((l->o.pack != NULL) && !ct_pack_can(&l->o.shape)) l->o.pack = NULL;
+        if (l->o.pack != NULL)
+            l->pack = ct_pack_lay(l->o.share.local, &l->o.shape, !r->u8, r->n_field, l->count);
         pthread_mutex_init(&l->lock, NULL);
         pthread_cond_init(&l->work, NULL);
         pthread_cond_init(&l->ready, NULL);
@@ -163,6 +178,7 @@ void ct_loader_destroy(ct_loader *l)
     ct_feed_destroy(l->feed);
     for (int i = 0; (l->slot != NULL) && (i < l->o.depth); i++) {
         for (int f = 0; f < CT_MAX_FIELD; f++) ct_mem_release(l->slot[i].field[f]);
+        if (l->slot[i].block != NULL) l->o.pack->host_release(l->slot[i].block);
     }
     pthread_cond_destroy(&l->work);
     pthread_cond_destroy(&l->ready);
@@ -231,6 +247,18 @@ ct_status ct_loader_wait(ct_loader *l, uint64_t seed, int64_t step, double secon
     return CT_OK;
 }
 
+static ct_batch batch_of(const ct_loader *l, const ct_loader_slot *s)
+{
+    ct_batch b = { .block = s->packed ? s->block : NULL, .epoch = s->epoch };
+
+    for (int f = 0; f < CT_MAX_FIELD; f++) {
+        b.field[f] = s->field[f];
+        b.count[f] = l->count[f];
+    }
+    memcpy(b.broken, s->broken, sizeof(b.broken));
+    return b;
+}
+
 ct_status ct_loader_take(ct_loader *l, uint64_t seed, int64_t step, ct_batch *batch_p,
                          double *wait_s)
 {
@@ -255,13 +283,27 @@ ct_status ct_loader_take(ct_loader *l, uint64_t seed, int64_t step, ct_batch *ba
         return CT_FAIL(status, "rank %d, which reads for this node, failed: %s",
                        l->o.group->member[0], s->why);
     CT_TRY(status);
-    for (int f = 0; f < CT_MAX_FIELD; f++) {
-        batch_p->field[f] = s->field[f];
-        batch_p->count[f] = l->count[f];
-    }
-    batch_p->epoch = s->epoch;
-    memcpy(batch_p->broken, s->broken, sizeof(s->broken));
+    *batch_p = batch_of(l, s);
     return CT_OK;
+}
+
+bool ct_loader_look(ct_loader *l, int ahead, ct_batch *batch_p)
+{
+    int64_t step = l->next_take + ahead - 1;
+    const ct_loader_slot *s = &l->slot[step % l->o.depth];
+    bool good;
+
+    pthread_mutex_lock(&l->lock);
+    /* the slot of the one that is taken is ready, too */
+    good = l->runs && (ahead <= l->o.depth - l->taken) && is_ready(l, step) && (s->status == CT_OK);
+    pthread_mutex_unlock(&l->lock);
+    if (good) *batch_p = batch_of(l, s);
+    return good;
+}
+
+const ct_pack *ct_loader_pack(const ct_loader *l)
+{
+    return (l->o.pack != NULL) ? &l->pack : NULL;
 }
 
 void ct_loader_give_back(ct_loader *l)

@@ -29,6 +29,8 @@ ct_status ct_share_of(int64_t global, int rank, int n_rank, ct_share *share_p);
  *  (stripes.h). */
 int64_t ct_sample_at(uint64_t seed, int64_t stripes, int64_t position, int64_t n);
 
+struct ct_device;
+
 typedef struct ct_loader_options {
     const ct_reader *reader;       /* borrowed */
     const ct_transform *transform; /* borrowed */
@@ -41,6 +43,8 @@ typedef struct ct_loader_options {
     int threads;         /* decoding threads, at least 1    */
     const struct ct_data_group *group; /* one rank of a node reads for the others (feed.h); then
                                         * create and destroy are collective. NULL: this one does */
+    const struct ct_device *pack; /* transforms batches itself: they come packed (pack.h), in memory
+                                   * of its host_acquire. NULL: as floats                        */
 } ct_loader_options;
 
 typedef struct ct_loader ct_loader;
@@ -49,6 +53,7 @@ typedef struct ct_loader ct_loader;
 typedef struct ct_batch {
     const float *field[CT_MAX_FIELD];
     int64_t count[CT_MAX_FIELD];
+    const void *block; /* not NULL: packed, and no fields                    */
     int64_t epoch;     /* in which the global batch begins */
     int64_t broken[2]; /* of this rank's samples: replaced ones of that epoch, of later ones */
 } ct_batch;
@@ -65,6 +70,12 @@ ct_status ct_loader_wait(ct_loader *l, uint64_t seed, int64_t step, double secon
  *  *wait_s. Main thread only. */
 ct_status ct_loader_take(ct_loader *l, uint64_t seed, int64_t step, ct_batch *batch_p,
                          double *wait_s);
+/** Looks at the batch that comes `ahead` steps behind the last one taken (1, 2 …), and takes
+ * nothing: false where it is not ready, or will end in an error. It stays where it is until it is
+ * taken and given back, or until a take or wait for another step than the next. Main thread. */
+bool ct_loader_look(ct_loader *l, int ahead, ct_batch *batch_p);
+/** How packed batches are laid out; NULL: they are not. */
+const ct_pack *ct_loader_pack(const ct_loader *l);
 /** Gives the batch of the last successful take back. */
 void ct_loader_give_back(ct_loader *l);
 

@@ -13,9 +13,17 @@ typedef struct fetched {
     size_t size;
 } fetched;
 
+/* Where a sample goes. */
+typedef struct target {
+    float *values;        /* transformed; NULL: packed */
+    ct_pack_place *place; /* … and packed              */
+    void *window;
+} target;
+
+/* CT_UNSUPPORTED: packed batches of this set are of bytes, this sample is of floats. */
 static ct_status read_and_transform(const ct_loader *l, fetched raw, uint64_t seed,
                                     int64_t position, int64_t id, void *local, ct_sample *sample,
-                                    float *out)
+                                    const target *to)
 {
     const ct_reader *r = l->o.reader;
     ct_why *why = sample->why;
@@ -32,7 +40,11 @@ static ct_status read_and_transform(const ct_loader *l, fetched raw, uint64_t se
                       "must agree, or crop_size must fix their size",
                       ct_shape_str(&shape).text, ct_shape_str(&l->o.shape).text);
     }
-    ct_transform_apply(l->o.transform, sample, seed, position, out);
+    if (to->values != NULL)
+        ct_transform_apply(l->o.transform, sample, seed, position, to->values);
+    else if (!ct_transform_pack(l->o.transform, sample, seed, position, l->pack.wide, to->place,
+                                to->window))
+        return CT_UNSUPPORTED;
     return CT_OK;
 }
 
@@ -63,7 +75,7 @@ static void tell(ct_loader *l, int64_t id, int64_t by, const ct_why *why)
 
 /* The sample of a position, or the one that stands in for it. */
 static ct_status make_sample(ct_loader *l, fetched raw, uint64_t seed, int64_t position, int64_t id,
-                             void *local, float *rest, float *out, bool *replaced_p)
+                             void *local, float *rest, const target *to, bool *replaced_p)
 {
     const ct_reader *r = l->o.reader;
     int64_t wanted = id, tried = 0;
@@ -72,9 +84,10 @@ static ct_status make_sample(ct_loader *l, fetched raw, uint64_t seed, int64_t p
     for (;;) {
         ct_why why = { "" };
         ct_sample sample = { .rest = rest, .why = &why };
-        ct_status status = read_and_transform(l, raw, seed, position, id, local, &sample, out);
+        ct_status status = read_and_transform(l, raw, seed, position, id, local, &sample, to);
 
         if (status == CT_OK) break;
+        if (status == CT_UNSUPPORTED) return status;
         if (tried == 0) first = why;
         if ((l->o.skip_broken == 0) || !ct_reader_may_skip(status))
             return fail(l, id, status, &why);
@@ -101,12 +114,27 @@ static int64_t first_position(const ct_loader *l, uint64_t seed, int64_t step)
     return step * l->o.share.global + skip;
 }
 
-static ct_status make_batch(ct_loader *l, const ct_feed_part *part, uint64_t seed, int64_t step,
-                            void *local, float *rest, ct_loader_slot *s)
+static target target_of(const ct_loader *l, const ct_loader_slot *s, int64_t i)
+{
+    int64_t size = ct_shape_count(&l->o.shape, 0, -1);
+
+    if (!s->packed) return (target){ .values = s->field[0] + i * size };
+    return (target){ .place = (ct_pack_place *)s->block + i,
+                     .window = (char *)s->block + l->pack.values_at +
+                               (size_t)(i * size) * (l->pack.wide ? sizeof(float) : 1) };
+}
+
+static float *rest_of(const ct_loader *l, const ct_loader_slot *s, int f)
+{
+    return s->packed ? (float *)((char *)s->block + l->pack.rest_at[f]) : s->field[f];
+}
+
+static ct_status fill(ct_loader *l, const ct_feed_part *part, uint64_t seed, int64_t step,
+                      void *local, float *rest, ct_loader_slot *s)
 {
     const ct_reader *r = l->o.reader;
     const ct_share *share = &l->o.share;
-    int64_t begin = first_position(l, seed, step), size = ct_shape_count(&l->o.shape, 0, -1);
+    int64_t begin = first_position(l, seed, step);
 
     s->epoch = begin / r->count;
     s->broken[0] = s->broken[1] = 0;
@@ -114,22 +142,37 @@ static ct_status make_batch(ct_loader *l, const ct_feed_part *part, uint64_t see
         int64_t place = share->first + i, position = begin + place;
         int64_t id = (r->ops->pick != NULL) ? r->ops->pick(r, seed, position, place, share->global)
                                             : ct_sample_at(seed, l->o.stripes, position, r->count);
+        target to = target_of(l, s, i);
         const float *from = rest;
         fetched raw = { 0 };
         bool replaced;
 
         if (part != NULL) raw.bytes = ct_feed_record(l->feed, part, i, &raw.size);
-        CT_TRY(make_sample(l, raw, seed, position, id, local, rest, s->field[0] + i * size,
-                           &replaced));
+        CT_TRY(make_sample(l, raw, seed, position, id, local, rest, &to, &replaced));
         s->broken[position / r->count > s->epoch] += replaced;
         for (int f = 1; f < r->n_field; f++) {
             int64_t n = ct_shape_count(&r->field[f], 0, -1);
 
-            memcpy(s->field[f] + i * n, from, (size_t)n * sizeof(float));
+            memcpy(rest_of(l, s, f) + i * n, from, (size_t)n * sizeof(float));
             from += n;
         }
     }
     return CT_OK;
+}
+
+/* A set whose first sample is of bytes may have others of floats: such a batch comes as without a
+ * device. */
+static ct_status make_batch(ct_loader *l, const ct_feed_part *part, uint64_t seed, int64_t step,
+                            void *local, float *rest, ct_loader_slot *s)
+{
+    ct_status status;
+
+    s->packed = l->o.pack != NULL;
+    status = fill(l, part, seed, step, local, rest, s);
+    if (status != CT_UNSUPPORTED) return status;
+    s->packed = false;
+    CT_TRY(ct_loader_place(l, s));
+    return fill(l, part, seed, step, local, rest, s);
 }
 
 ct_status ct_loader_make(ct_loader *l, int64_t generation, uint64_t seed, int64_t step, void *local,

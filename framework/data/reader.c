@@ -56,6 +56,7 @@ static ct_status probe(ct_reader *r, int64_t skip)
         } while (ct_reader_may_skip(status) && (id < skip) && (++id < r->count));
         if (status == CT_OK) {
             r->field[0] = sample.shape;
+            r->u8 = sample.u8 != NULL;
         } else {
             sample.why = NULL; /* the last one that was read */
             status = ct_reader_bad(r, (id < r->count) ? id : id - 1, &sample, status, &why);

@@ -71,7 +71,7 @@ struct ct_reader {
                                      in height and width where the backend allows it */
     bool same_shape;              /* all samples are known to have the shape of field[0] */
     ct_color color;               /* what decode needs to know: of compressed images, … */
-    bool u8;                      /* … field 0 is of bytes                              */
+    bool u8;                      /* … field 0 is of bytes, that of the first sample if mixed */
     int64_t largest, bytes;       /* of one sample as fetch gives it, of all; 0: no fetch */
     int64_t stripes; /* runs of samples that lie together, as the set was made; 0, 1: none */
     int n_file;

@@ -12,7 +12,7 @@ static ct_status synthetic_open(ct_reader *r, const ct_reader_options *o)
 {
     r->count = o->count;
     r->n_field = o->n_field;
-    r->same_shape = true;
+    r->same_shape = r->u8 = true;
     for (int i = 0; i < o->n_field; i++) {
         CT_TRY(ct_shape_check(&o->shape[i]));
         r->field[i] = o->shape[i];

@@ -203,6 +203,11 @@ static void row_reverse(int64_t n, float *row)
     }
 }
 
+static bool computes(const ct_transform *t)
+{
+    return (t->mean != NULL) || (t->n_mean_value > 0) || (t->scale != 1.0f);
+}
+
 /* n values of channel c from the sample's place `from` on. */
 static void row_values(const ct_transform *t, const ct_sample *sample, int64_t c, int64_t from,
                        int64_t n, float *out)
@@ -214,17 +219,25 @@ static void row_values(const ct_transform *t, const ct_sample *sample, int64_t c
     } else {
         memcpy(out, sample->f32 + from, (size_t)n * sizeof(float));
     }
-    if ((t->mean != NULL) || (t->n_mean_value > 0) || (t->scale != 1.0f)) {
+    if (computes(t)) {
         row_scale(n, (t->mean != NULL) ? t->mean + from : NULL, mean_value, t->scale, out);
     }
+}
+
+/* Columns [first, end) of a window lie in the sample. */
+static void columns(const window *v, int64_t *first_p, int64_t *end_p)
+{
+    *first_p = (v->left < 0) ? -v->left : 0;
+    *end_p = (v->left + v->out_width > v->width) ? v->width - v->left : v->out_width;
 }
 
 void ct_transform_apply(const ct_transform *t, const ct_sample *sample, uint64_t seed,
                         int64_t position, float *out)
 {
     window v = place(t, &sample->shape, seed, position);
-    int64_t first = (v.left < 0) ? -v.left : 0; /* columns [first, end) lie in the sample */
-    int64_t end = (v.left + v.out_width > v.width) ? v.width - v.left : v.out_width;
+    int64_t first, end;
+
+    columns(&v, &first, &end);
 
     for (int64_t c = 0; c < v.channels; c++) {
         for (int64_t y = v.top; y < v.top + v.out_height; y++, out += v.out_width) {
@@ -237,4 +250,51 @@ void ct_transform_apply(const ct_transform *t, const ct_sample *sample, uint64_t
             if (v.mirrored) row_reverse(v.out_width, out);
         }
     }
+}
+
+/* n values from the sample's place `from` on, as the batch has them. */
+static void row_pack(const ct_sample *sample, int64_t from, int64_t n, bool wide, void *out)
+{
+    if (!wide)
+        memcpy(out, sample->u8 + from, (size_t)n);
+    else if (sample->u8 != NULL)
+        row_from_u8(sample->u8 + from, n, out);
+    else
+        memcpy(out, sample->f32 + from, (size_t)n * sizeof(float));
+}
+
+bool ct_transform_pack(const ct_transform *t, const ct_sample *sample, uint64_t seed,
+                       int64_t position, bool wide, ct_pack_place *place_p, void *out)
+{
+    window v = place(t, &sample->shape, seed, position);
+    int64_t width = wide ? (int64_t)sizeof(float) : 1, first, end;
+    char *to = out;
+
+    if (!wide && (sample->u8 == NULL)) return false;
+    columns(&v, &first, &end);
+    for (int64_t c = 0; c < v.channels; c++) {
+        for (int64_t y = v.top; y < v.top + v.out_height; y++, to += v.out_width * width) {
+            if ((y >= 0) && (y < v.height) && (first < end))
+                row_pack(sample, (c * v.height + y) * v.width + v.left + first, end - first, wide,
+                         to + first * width);
+        }
+    }
+    *place_p = (ct_pack_place){ .top = (int32_t)v.top,
+                                .left = (int32_t)v.left,
+                                .height = (int32_t)v.height,
+                                .width = (int32_t)v.width,
+                                .mirrored = v.mirrored };
+    return true;
+}
+
+ct_pack_rule ct_transform_rule(const ct_transform *t)
+{
+    ct_pack_rule r = { .computes = computes(t), .scale = t->scale, .mean = t->mean_value };
+
+    r.n_mean = t->n_mean_value;
+    if (t->mean == NULL) return r;
+    r.mean = t->mean;
+    r.mean_file = true;
+    r.n_mean = ct_shape_count(&t->mean_shape, 0, -1);
+    return r;
 }

@@ -10,7 +10,7 @@
 #ifndef CT_TRANSFORM_H
 #define CT_TRANSFORM_H
 
-#include "framework/data/sample.h"
+#include "framework/data/pack.h"
 #include "framework/net/exec.h"
 #include "framework/proto/cortado.pb-c.h"
 
@@ -29,6 +29,13 @@ ct_status ct_transform_shape(const ct_transform *t, const ct_shape *in, ct_shape
  *  sample in the stream. out: as many floats as the shape says. */
 void ct_transform_apply(const ct_transform *t, const ct_sample *sample, uint64_t seed,
                         int64_t position, float *out);
+/** The same but for the arithmetic, which pack.h says: the sample's window as `wide` has it, and
+ *  where it lies. False, and nothing is written, where a sample of floats meets a batch of bytes.
+ */
+bool ct_transform_pack(const ct_transform *t, const ct_sample *sample, uint64_t seed,
+                       int64_t position, bool wide, ct_pack_place *place_p, void *out);
+/** What is left to do; mean lies on the host and is the transform's. */
+ct_pack_rule ct_transform_rule(const ct_transform *t);
 /** True where the output shape does not depend on a sample's height and width. */
 bool ct_transform_crops(const ct_transform *t);
 

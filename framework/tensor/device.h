@@ -67,6 +67,11 @@ typedef struct ct_device {
     ct_status (*upload)(ct_stream st, void *data, const void *host, size_t bytes);
     const ct_graph_ops *graph; /* NULL: none */
     const ct_mark_ops *marks;  /* NULL: none */
+    /** Up, too, for work that is given later: as copy_begin, but the stream waits for it only from
+     *  copy_follow() on. The ticket ends with copy_done(). NULL: none. */
+    ct_status (*copy_ahead)(ct_stream st, const void *host, void *data, size_t bytes,
+                            void **ticket_p);
+    ct_status (*copy_follow)(ct_stream st, void *ticket);
 } ct_device;
 
 const ct_device *ct_device_cpu(void);

@@ -215,7 +215,19 @@ static ct_status sum_steps(ct_exec *ex, int64_t steps, int64_t n, const float *x
         });
 }
 
+static ct_status unpack(ct_exec *ex, const ct_pack *pack, const ct_pack_rule *rule,
+                        const void *block, float *y)
+{
+    ct_pack p = *pack;
+    ct_pack_rule r = *rule;
+
+    return ct_cuda_map(
+        ex->stream, "transform of data", p.samples * p.channels * p.height * p.width,
+        KERNEL(int64_t i) { y[i] = ct_pack_value(&p, &r, block, i); });
+}
+
 const ct_device_kernels ct_kernels_cuda = {
     CT_DEVICE_CUDA,     strided,   affine,       dot,           NULL,      lstm_step,
     lstm_step_backward, rows_cont, tanh_forward, tanh_backward, fill_rows, sum_steps,
+    unpack,
 };

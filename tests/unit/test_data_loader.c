@@ -9,6 +9,7 @@
 
 #include "framework/base/rng.h"
 #include "framework/data/loader.h"
+#include "framework/tensor/device.h"
 
 /* ---- a reader: sample id is one float, id; its label is id + 0.5 */
 
@@ -327,6 +328,141 @@ static void test_rand_skip(void **state)
     ct_transform_destroy(f.transform);
 }
 
+/* ---- packed batches, for a device that transforms them */
+
+static int blocks_out; /* blocks that the loader has */
+
+static ct_status take_block(size_t bytes, void **data_p)
+{
+    *data_p = aligned_alloc(CT_ALIGN, ct_align_up(bytes));
+    blocks_out++;
+    return (*data_p != NULL) ? CT_OK : CT_ERR_NOMEM;
+}
+
+static void release_block(void *data)
+{
+    free(data);
+    blocks_out--;
+}
+
+static const ct_device packs = { .name = "packs",
+                                 .host_acquire = take_block,
+                                 .host_release = release_block };
+
+/* Samples are bytes below 20, then floats. */
+static ct_status mixed_read(const ct_reader *r, void *local, int64_t id, ct_sample *sample)
+{
+    CT_TRY(fake_read(r, local, id, sample));
+    if (id >= 20) return CT_OK;
+    *(uint8_t *)local = (uint8_t)id;
+    sample->u8 = local;
+    sample->f32 = NULL;
+    return CT_OK;
+}
+
+static const ct_reader_ops mixed_ops = {
+    .name = "mixed",
+    .local_size = sizeof(float),
+    .read = mixed_read,
+    .describe = fake_describe,
+};
+
+/* What a batch holds, packed or not. */
+static void read_batch(const ct_loader *l, const fixture *f, const ct_batch *b, float *ids,
+                       float *labels)
+{
+    const ct_pack *p = ct_loader_pack(l);
+    ct_pack_rule rule = ct_transform_rule(f->transform);
+
+    for (int64_t i = 0; i < b->count[0]; i++) {
+        if (b->block == NULL) {
+            ids[i] = b->field[0][i];
+            labels[i] = b->field[1][i];
+        } else {
+            ids[i] = ct_pack_value(p, &rule, b->block, i);
+            memcpy(&labels[i], (const char *)b->block + p->rest_at[1] + i * 4, sizeof(float));
+        }
+    }
+}
+
+static void test_packed_batches_hold_the_same(void **state)
+{
+    enum { G = 5, N = 40, STEPS = 30, DEPTH = 4 };
+    (void)state;
+    for (int wide = 0; wide < 2; wide++) {
+        int packed = 0, ahead = 0;
+        fixture f;
+        ct_loader_options o = { .shape = { 1, { 1 } }, .depth = DEPTH, .threads = 2 };
+        ct_loader *l;
+
+        fixture_open(&f, N);
+        f.reader.ops = &mixed_ops;
+        f.reader.u8 = !wide;
+        o.reader = &f.reader;
+        o.transform = f.transform;
+        o.pack = &packs;
+        assert_int_equal(ct_share_of(G, 0, 1, &o.share), CT_OK);
+        assert_int_equal(ct_loader_create(&o, &l), CT_OK);
+        assert_int_equal(ct_loader_pack(l)->wide, wide);
+        for (int64_t s = 0; s < STEPS; s++) {
+            float ids[G], labels[G];
+            double wait = 0;
+            ct_batch b;
+
+            assert_int_equal(ct_loader_take(l, 1, s, &b, &wait), CT_OK);
+            read_batch(l, &f, &b, ids, labels);
+            packed += b.block != NULL;
+            for (int64_t i = 0; i < G; i++) {
+                assert_true(ids[i] == (float)((s * G + i) % N));
+                assert_true(labels[i] == ids[i] + 0.5f);
+            }
+            for (int k = 1; ct_loader_look(l, k, &b); k++) { /* and those behind it */
+                assert_true(k < DEPTH);
+                read_batch(l, &f, &b, ids, labels);
+                for (int64_t i = 0; i < G; i++)
+                    assert_true(ids[i] == (float)(((s + k) * G + i) % N));
+                ahead++;
+            }
+            ct_loader_give_back(l);
+            usleep(200);
+        }
+        /* of 8 steps an epoch, 4 have bytes alone */
+        assert_int_equal(packed, wide ? STEPS : STEPS / 8 * 4 + 4);
+        assert_true(ahead > 0);
+        assert_int_equal(blocks_out, DEPTH);
+        ct_loader_destroy(l);
+        assert_int_equal(blocks_out, 0);
+        ct_transform_destroy(f.transform);
+    }
+}
+
+static void test_looking_ahead_meets_no_error(void **state)
+{
+    enum { G = 5, N = 50 };
+    fixture f;
+    ct_loader *l;
+    ct_batch b;
+    double wait = 0;
+
+    (void)state;
+    fixture_open(&f, N);
+    f.state.bad = 13; /* step 2 */
+    l = loader(&f, G, 0, 1, false, 4, 2);
+    assert_false(ct_loader_look(l, 1, &b)); /* nothing was asked for yet */
+    assert_int_equal(ct_loader_take(l, 1, 0, &b, &wait), CT_OK);
+    while (!ct_loader_look(l, 1, &b)) usleep(1000);
+    assert_true(b.field[0][0] == 5.0f);
+    usleep(20000);
+    assert_false(ct_loader_look(l, 2, &b));
+    ct_loader_give_back(l);
+    assert_int_equal(ct_loader_take(l, 1, 1, &b, &wait), CT_OK);
+    ct_loader_give_back(l);
+    assert_int_equal(ct_loader_take(l, 1, 2, &b, &wait), CT_ERR_DATA);
+    assert_false(ct_loader_look(l, 1, &b));
+    ct_loader_destroy(l);
+    ct_transform_destroy(f.transform);
+}
+
 static void test_destroy_while_busy(void **state)
 {
     fixture f;
@@ -357,6 +493,8 @@ int main(void)
         cmocka_unit_test(test_prefetches_no_more_than_depth),
         cmocka_unit_test(test_error_comes_out_at_its_step),
         cmocka_unit_test(test_rand_skip),
+        cmocka_unit_test(test_packed_batches_hold_the_same),
+        cmocka_unit_test(test_looking_ahead_meets_no_error),
         cmocka_unit_test(test_destroy_while_busy),
     };
 

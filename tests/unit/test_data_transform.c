@@ -268,6 +268,84 @@ static void test_pad(void **state)
     ct_transform_destroy(t);
 }
 
+/* ---- packed, and made from that: the same bits */
+
+static void packs_as_it_applies(const Ct__TransformationParameter *p, ct_phase phase)
+{
+    enum { MOST = C * (H + 2 * PAD) * (W + 2 * PAD) };
+    int64_t count[2];
+    ct_shape shape;
+    ct_transform *t = make(p, phase, &shape);
+    ct_pack_rule rule = ct_transform_rule(t);
+
+    count[0] = ct_shape_count(&shape, 0, -1);
+    count[1] = 2;
+    for (int k = 0; k < 3; k++) { /* bytes; bytes in a batch of floats; floats */
+        ct_sample s = sample_of(k < 2);
+        ct_pack pack;
+        char block[2 * CT_ALIGN + MOST * sizeof(float)] __attribute__((aligned(CT_ALIGN)));
+
+        pack = ct_pack_lay(1, &shape, k > 0, 2, count);
+        assert_true(pack.bytes <= sizeof(block));
+        assert_int_equal(pack.rest_at[1], CT_ALIGN);
+        assert_int_equal(pack.values_at, 2 * CT_ALIGN);
+        for (int64_t position = 0; position < 60; position++) {
+            float out[MOST];
+
+            memset(block, 0xa5, sizeof(block));
+            ct_transform_apply(t, &s, 9, position, out);
+            assert_true(ct_transform_pack(t, &s, 9, position, k > 0, (ct_pack_place *)(void *)block,
+                                          block + pack.values_at));
+            for (int64_t i = 0; i < count[0]; i++) {
+                float v = ct_pack_value(&pack, &rule, block, i);
+
+                assert_memory_equal(&v, &out[i], sizeof(v));
+            }
+        }
+    }
+    ct_transform_destroy(t);
+}
+
+static void test_pack(void **state)
+{
+    Ct__TransformationParameter p = CT__TRANSFORMATION_PARAMETER__INIT;
+    float each[C] = { 104.3f, 117.1f, 123.7f }, mean[C * H * W];
+    ct_shape mean_shape = { 3, { C, H, W } };
+    ct_pack_place place;
+    test_folder f;
+
+    (void)state;
+    for (int i = 0; i < C * H * W; i++) mean[i] = (float)(i % 100) / 3.0f;
+    test_folder_make(&f);
+    assert_int_equal(ct_mean_write(test_path(&f, "mean"), &mean_shape, mean), CT_OK);
+    for (int k = 0; k < 32; k++) {
+        p.mirror = k & 1;
+        p.scale = (k & 2) ? 0.0173f : 1.0f;
+        p.crop_size = (k & 4) ? CROP : 0;
+        p.pad = ((k & 12) == 12) ? PAD : 0;
+        p.n_mean_value = (k & 16) ? ((k & 8) ? C : 1) : 0;
+        p.mean_value = each;
+        for (int phase = CT_TRAIN; phase <= CT_TEST; phase++) {
+            packs_as_it_applies(&p, (ct_phase)phase);
+            if (p.n_mean_value > 0) continue;
+            p.mean_file = (char *)(uintptr_t)test_path(&f, "mean");
+            packs_as_it_applies(&p, (ct_phase)phase);
+            p.mean_file = NULL;
+        }
+    }
+    packs_as_it_applies(NULL, CT_TRAIN);
+    { /* floats are no bytes */
+        ct_sample s = sample_of(false);
+        ct_shape shape;
+        ct_transform *t = make(NULL, CT_TRAIN, &shape);
+        char out[C * H * W];
+
+        assert_false(ct_transform_pack(t, &s, 1, 2, false, &place, out));
+        ct_transform_destroy(t);
+    }
+    test_folder_remove(&f);
+}
+
 /* ---- refusals */
 
 static void refuse(const Ct__TransformationParameter *p, ct_status status, const char *part)
@@ -351,7 +429,7 @@ int main(void)
         cmocka_unit_test(test_nothing),    cmocka_unit_test(test_scale),
         cmocka_unit_test(test_mean_value), cmocka_unit_test(test_crop_mirror_mean_file),
         cmocka_unit_test(test_refusals),   cmocka_unit_test(test_broken_mean_files),
-        cmocka_unit_test(test_pad),
+        cmocka_unit_test(test_pad),        cmocka_unit_test(test_pack),
     };
 
     return cmocka_run_group_tests(tests, fill, NULL);

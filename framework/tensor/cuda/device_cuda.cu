@@ -116,7 +116,7 @@ static void cuda_host_release(void *data)
 enum { MOST_EVENTS = 1 << 12 };
 
 static struct {
-    cudaStream_t down, up;
+    cudaStream_t down, up, ahead;   /* ahead: batches, which gradients need not wait behind */
     cudaEvent_t spare[MOST_EVENTS]; /* events are made in the first steps, then used again */
     int n_spare;
 } copies;
@@ -125,6 +125,8 @@ static ct_status copies_open(void)
 {
     if (copies.down != NULL) return CT_OK;
     CT_TRY(ct_cuda_check(cudaStreamCreateWithFlags(&copies.down, cudaStreamNonBlocking), "stream"));
+    CT_TRY(
+        ct_cuda_check(cudaStreamCreateWithFlags(&copies.ahead, cudaStreamNonBlocking), "stream"));
     return ct_cuda_check(cudaStreamCreateWithFlags(&copies.up, cudaStreamNonBlocking), "stream");
 }
 
@@ -194,6 +196,27 @@ static ct_status cuda_copy_done(void *ticket, bool wait, bool *done_p)
     if (err == cudaErrorNotReady) return CT_OK;
     event_give(event);
     return ct_cuda_check(err, "copy beside computation");
+}
+
+static ct_status cuda_copy_ahead(ct_stream st, const void *host, void *data, size_t bytes,
+                                 void **ticket_p)
+{
+    cudaEvent_t event;
+
+    *ticket_p = NULL;
+    CT_TRY(copies_open());
+    CT_TRY(follow(stream_of(st), copies.ahead)); /* what lies there may still be read */
+    CT_TRY(ct_cuda_check(cudaMemcpyAsync(data, host, bytes, cudaMemcpyHostToDevice, copies.ahead),
+                         "copy ahead"));
+    CT_TRY(event_take(&event));
+    CT_TRY(ct_cuda_check(cudaEventRecord(event, copies.ahead), "cudaEventRecord"));
+    *ticket_p = (void *)event;
+    return CT_OK;
+}
+
+static ct_status cuda_copy_follow(ct_stream st, void *ticket)
+{
+    return ct_cuda_check(cudaStreamWaitEvent(stream_of(st), (cudaEvent_t)ticket, 0), "copy ahead");
 }
 
 /* Uploads: a few pinned blocks of each size, with as much on the device, taken in turn. The host
@@ -275,11 +298,11 @@ static ct_status cuda_upload(ct_stream st, void *data, const void *host, size_t 
 extern "C" const ct_graph_ops ct_graph_cuda;
 extern "C" const ct_mark_ops ct_marks_cuda;
 static const ct_device cuda_device = {
-    "cuda",          CT_DEVICE_CUDA, cuda_acquire,      cuda_release,
-    cuda_to_host,    cuda_from_host, cuda_copy,         cuda_zero,
-    cuda_sync,       &ct_math_cuda,  cuda_host_acquire, cuda_host_release,
-    cuda_copy_begin, cuda_copy_done, cuda_upload,       &ct_graph_cuda,
-    &ct_marks_cuda,
+    "cuda",          CT_DEVICE_CUDA,  cuda_acquire,      cuda_release,
+    cuda_to_host,    cuda_from_host,  cuda_copy,         cuda_zero,
+    cuda_sync,       &ct_math_cuda,   cuda_host_acquire, cuda_host_release,
+    cuda_copy_begin, cuda_copy_done,  cuda_upload,       &ct_graph_cuda,
+    &ct_marks_cuda,  cuda_copy_ahead, cuda_copy_follow,
 };
 
 extern "C" ct_status ct_device_cuda_open(int local_rank, const ct_device **dev_p)
