@@ -89,7 +89,7 @@ ifeq ($(CUDA),emulated)
   LDLIBS   += -lstdc++
 endif
 # cuDNN 9: its header here, its library, if it is there, when the program runs
-HAVE_CUDNN ?= $(if $(filter 1,$(CUDA)),$(if $(wildcard $(CUDA_HOME)/include/cudnn.h /usr/include/cudnn.h),1,0),0)
+HAVE_CUDNN ?= $(if $(filter emulated,$(CUDA)),1,$(if $(filter 1,$(CUDA)),$(if $(wildcard $(CUDA_HOME)/include/cudnn.h /usr/include/cudnn.h),1,0),0))
 ifeq ($(HAVE_CUDNN),1)
   CPPFLAGS += -DCT_HAVE_CUDNN
 else

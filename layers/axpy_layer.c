@@ -13,7 +13,7 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
                              "bottoms 1 and 2 have shapes %s and %s: the same "
                              "N x C x ... are needed",
                              ct_shape_str(x).text, ct_shape_str(y).text);
-    *v = (ct_view){ x->dim[0] * x->dim[1], 1, ct_shape_count(x, 2, -1), 0, false };
+    *v = (ct_view){ x->dim[0] * x->dim[1], 1, ct_shape_count(x, 2, -1), 0, CT_F32 };
     if ((a->ndim < 2) || (a->dim[0] != x->dim[0]) || (a->dim[1] != x->dim[1]) ||
         (ct_shape_count(a, 0, -1) != v->outer))
         return CT_LAYER_FAIL(l, CT_ERR_SHAPE,

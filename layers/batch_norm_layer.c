@@ -59,7 +59,7 @@ static ct_status setup(ct_layer *l, const ct_shape *bottom)
 static bool takes(const Ct__LayerParameter *p, const ct_blob *const *bottom, int slot)
 {
     (void)p;
-    return ct_layer_takes_block(bottom[slot]);
+    return ct_blob_is_last(bottom[slot]) || ct_layer_takes_block(bottom[slot]);
 }
 
 static ct_status reshape(const ct_layer *l, ct_instance *in)
@@ -256,7 +256,7 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
         return CT_OK;
     }
     if (!is_group(in) && s->use_global) {
-        ct_view v = { d->n, d->channels, d->spatial, d->block, d->bf16 };
+        ct_view v = { d->n, d->channels, d->spatial, d->block, d->bf16 ? CT_BF16 : CT_F32 };
 
         if (b.dx != NULL) ct_view_affine(&v, b.dy[0], b.map.inv_std, NULL, b.dx);
         return CT_OK;
@@ -315,6 +315,7 @@ const ct_layer_ops ct_layer_batch_norm = {
     .setup = setup,
     .takes = takes,
     .bf16 = true,
+    .last = true,
     .reshape = reshape,
     .tails = 1u << CT_TAIL_AFFINE | 1u << CT_TAIL_SUM | 1u << CT_TAIL_RELU | 1u << CT_TAIL_SPLIT,
     .join = join,

@@ -34,7 +34,7 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     CT_TRY(ct_layer_broadcast_view(l, x, b, (p != NULL) ? p->axis : 1, in->state));
     if (l->n_bottom == 1) in->over = 1;
     ((ct_view *)in->state)->block = in->bottom[0]->data.layout.block;
-    ((ct_view *)in->state)->bf16 = ct_blob_is_bf16(in->bottom[0]);
+    ((ct_view *)in->state)->dtype = in->bottom[0]->data.dtype;
     ct_blob_set_like(in->top[0], x, &in->bottom[0]->data);
     return CT_OK;
 }

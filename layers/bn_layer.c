@@ -228,7 +228,7 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
         inv_std[c] = (float)(1.0 / sqrt((double)inv_std[c] + (double)s->eps));
     plan->engine->apply(d, 0, d->channels, &m);
     if (m.normal != NULL)
-        ct_view_affine(&(ct_view){ d->n, d->channels, d->spatial, d->block, false }, m.y,
+        ct_view_affine(&(ct_view){ d->n, d->channels, d->spatial, d->block, CT_F32 }, m.y,
                        ct_blob_data(&in->weight[CT_BN_SCALE]),
                        ct_blob_data(&in->weight[CT_BN_SHIFT]), m.y);
     return CT_OK;

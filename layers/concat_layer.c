@@ -22,10 +22,13 @@ static bool takes(const Ct__LayerParameter *p, const ct_blob *const *bottom, int
     ct_layout layout = bottom[slot]->data.layout;
     int axis = (c == NULL) ? 1 : c->has_concat_dim ? (int)c->concat_dim : c->axis;
 
-    if ((layout.block == 0) || !ct_layer_is_channels(&bottom[slot]->data.shape, axis)) return false;
+    if (((layout.block == 0) && !ct_blob_is_last(bottom[slot])) ||
+        !ct_layer_is_channels(&bottom[slot]->data.shape, axis))
+        return false;
     for (size_t i = 0; i < p->n_bottom; i++) {
         if (!ct_layout_equal(bottom[i]->data.layout, layout)) return false;
         if (ct_blob_is_bf16(bottom[slot]) && !ct_blob_is_bf16(bottom[i])) return false;
+        if (layout.block == 0) continue;
         if ((i + 1 < p->n_bottom) && (bottom[i]->data.shape.dim[1] % layout.block != 0))
             return false;
     }
@@ -136,6 +139,7 @@ const ct_layer_ops ct_layer_concat = {
     .setup = setup,
     .takes = takes,
     .bf16 = true,
+    .last = true,
     .reshape = reshape,
     .forward = forward,
     .backward = backward,

@@ -51,6 +51,16 @@ static int64_t group_of(const Ct__LayerParameter *p, int64_t channels)
     return is_depthwise(p) ? channels : p->convolution_param->group;
 }
 
+/* Channels last, as devices have them: all bottoms so. */
+static bool takes_last(const Ct__LayerParameter *p, const ct_blob *const *bottom)
+{
+    for (size_t i = 0; i < p->n_bottom; i++) {
+        if (!ct_blob_is_last(bottom[i])) return false;
+    }
+    return ct_engine_is_auto(p->ct_kernel) && (p->convolution_param != NULL) &&
+           ct_layer_is_channels(&bottom[0]->data.shape, p->convolution_param->axis);
+}
+
 /* Blocks as wide as this processor's vectors, in groups that are whole blocks or one channel. */
 static bool conv_takes(const Ct__LayerParameter *p, const ct_blob *const *bottom, int slot)
 {
@@ -58,6 +68,8 @@ static bool conv_takes(const Ct__LayerParameter *p, const ct_blob *const *bottom
     const ct_tensor *x = &bottom[slot]->data;
     const Ct__KernelParameter *k = p->ct_kernel;
     int64_t block = ct_simd_block(), group = (c != NULL) ? group_of(p, x->shape.dim[1]) : 0;
+
+    if (ct_blob_is_last(bottom[slot])) return takes_last(p, bottom);
 
     if ((group < 1) || !ct_layer_is_channels(&x->shape, c->axis) ||
         !ct_layout_equal(x->layout, (ct_layout){ CT_ORDER_NCHW, (int)block }))
@@ -92,18 +104,37 @@ static int top_block(const ct_layer *l, const ct_conv_desc *d, bool wants_dx)
     return (ct_conv_find(ct_conv_forward_table, &blocked, "blocked") != NULL) ? (int)block : 0;
 }
 
+static const ct_conv_impl *const *const table_of[CT_N_RUN] = { ct_conv_forward_table,
+                                                               ct_conv_backward_data_table,
+                                                               ct_conv_backward_weight_table };
+
+/* Tops in 16 bits, channels last: on devices where products are of 16 bits. Depthwise convolutions,
+ * which make no products, only go on with what they are given. */
+static bool top_last(const ct_layer *l, const ct_conv_desc *d)
+{
+    const ct_conv_geometry *s = l->state;
+    ct_conv_desc last = *d;
+
+    last.y_last = true;
+    if ((d->device == CT_DEVICE_CPU) || (ct_dtype_of(d->operand) == CT_F32) || (s->axis != 1) ||
+        (s->n != 2) || !ct_engine_is_auto(l->param->ct_kernel) ||
+        (!d->x_last && (d->group > 1) && (d->group == d->c)))
+        return false;
+    for (int k = 0; k < CT_N_RUN; k++) {
+        if (ct_conv_find(table_of[k], &last, "auto") == NULL) return false;
+    }
+    return true;
+}
+
 /* Tops in bf16: where products are, and every engine that is asked for can. */
 static bool top_bf16(const ct_layer *l, const ct_conv_desc *d)
 {
-    static const ct_conv_impl *const *const table[CT_N_RUN] = { ct_conv_forward_table,
-                                                                ct_conv_backward_data_table,
-                                                                ct_conv_backward_weight_table };
     ct_conv_desc narrow = *d;
 
     narrow.y_bf16 = true;
     for (int k = 0; k < CT_N_RUN; k++) {
         if ((k == CT_RUN_BACKWARD_DATA) && (d->x_block == 0)) continue; /* images get none */
-        if (ct_conv_find(table[k], &narrow, ct_engine_policy(l, (ct_run_kind)k)) == NULL)
+        if (ct_conv_find(table_of[k], &narrow, ct_engine_policy(l, (ct_run_kind)k)) == NULL)
             return false;
     }
     return d->bf16 && (d->y_block > 0);
@@ -131,10 +162,12 @@ static ct_status make_desc(const ct_layer *l, const ct_blob *bottom, ct_conv_des
                          .operand = ct_engine_operand(l),
                          .winograd = winograd_tile(l),
                          .x_block = bottom->data.layout.block,
-                         .x_bf16 = ct_blob_is_bf16(bottom) };
+                         .x_bf16 = ct_blob_is_bf16(bottom) && !ct_blob_is_last(bottom),
+                         .x_last = ct_blob_is_last(bottom) };
     CT_TRY(ct_conv_fill_desc(l, s, x->dim + s->axis + 1, d));
     d->y_block = top_block(l, d, bottom->wants_diff);
     d->y_bf16 = top_bf16(l, d);
+    d->y_last = top_last(l, d);
     return CT_OK;
 }
 
@@ -155,15 +188,20 @@ static ct_status conv_reshape(const ct_layer *l, ct_instance *in)
     for (int i = 0; i < s->n; i++) out[i] = ct_conv_out_of(s, d, i);
     top = ct_conv_shape(s, x, s->m, out);
     for (int i = 0; i < l->n_bottom; i++)
-        ct_blob_set_storage(in->top[i], &top, (ct_layout){ CT_ORDER_NCHW, d->y_block },
-                            d->y_bf16 ? CT_BF16 : CT_F32);
+        ct_blob_set_storage(in->top[i], &top,
+                            (ct_layout){ d->y_last ? CT_ORDER_NHWC : CT_ORDER_NCHW, d->y_block },
+                            d->y_last   ? ct_dtype_of(d->operand)
+                            : d->y_bf16 ? CT_BF16
+                                        : CT_F32);
     r->bias_desc = (ct_bias_desc){ .device = d->device,
                                    .n_thread = d->n_thread,
                                    .n = d->n,
                                    .c = d->m,
                                    .s = ct_shape_count(&top, s->axis + 1, -1),
                                    .block = d->y_block,
-                                   .bf16 = d->y_bf16 };
+                                   .bf16 = d->y_bf16,
+                                   .last = d->y_last,
+                                   .dtype = in->top[0]->data.dtype };
     r->bias_backward = ct_bias_find(ct_bias_backward_table, &r->bias_desc, "auto");
     if (r->bias_backward == NULL) return ct_engine_refuse(l, CT_RUN_BACKWARD_WEIGHT, "auto", "");
     CT_TRY(ct_conv_pick(l, CT_RUN_FORWARD, ct_conv_forward_table, d, &r->forward));
@@ -273,7 +311,8 @@ static bool conv_join(const ct_layer *l, ct_instance *in)
     r->relu_desc = (ct_relu_desc){ .device = r->desc.device,
                                    .n_thread = r->desc.n_thread,
                                    .count = ct_tensor_stored(&in->top[0]->data),
-                                   .bf16 = r->desc.y_bf16 };
+                                   .bf16 = r->desc.y_bf16,
+                                   .dtype = in->top[0]->data.dtype };
     r->relu_forward = ct_relu_find(ct_relu_forward_table, &r->relu_desc, "auto");
     r->relu_backward = ct_relu_find(ct_relu_backward_table, &r->relu_desc, "auto");
     if ((l->n_bottom != 1) || (r->relu_forward == NULL) || (r->relu_backward == NULL)) return false;
@@ -327,8 +366,8 @@ static ct_status depthwise_setup(ct_layer *l, const ct_shape *bottom)
         .type = _type, .min_bottom = 1, .max_bottom = -1, .min_top = 1, .max_top = -1,             \
         .backward_reads = CT_READS_BOTTOM, .state_size = sizeof(ct_conv_geometry),                 \
         .instance_state_size = sizeof(conv_instance), .setup = _setup, .takes = conv_takes,        \
-        .bf16 = true, .reshape = conv_reshape, .tails = 1u << CT_TAIL_RELU, .join = conv_join,     \
-        .skips_relu = true, .forward = conv_forward, .backward = conv_backward,                    \
+        .bf16 = true, .last = true, .reshape = conv_reshape, .tails = 1u << CT_TAIL_RELU,          \
+        .join = conv_join, .skips_relu = true, .forward = conv_forward, .backward = conv_backward, \
         .estimate = conv_estimate, .on_cuda = true,                                                \
     }
 

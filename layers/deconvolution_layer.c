@@ -101,7 +101,7 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
     const ct_conv_geometry *g = l->state;
     deconv_instance *r = in->state;
-    ct_view v = { r->bias_desc.n, r->bias_desc.c, r->bias_desc.s, 0, false };
+    ct_view v = { r->bias_desc.n, r->bias_desc.c, r->bias_desc.s, 0, CT_F32 };
 
     for (int i = 0; i < l->n_bottom; i++) {
         float *y = ct_blob_data(in->top[i]);

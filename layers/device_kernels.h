@@ -33,6 +33,14 @@ typedef struct ct_device_kernels {
     ct_status (*tanh_backward)(ct_exec *ex, int64_t n, const float *y, const float *dy, float *dx);
     ct_status (*fill_rows)(ct_exec *ex, int64_t m, int64_t n, const float *b, float *y);
     ct_status (*sum_steps)(ct_exec *ex, int64_t steps, int64_t n, const float *x, float *sum);
+    /** x[n][s][c] of a dtype to y[n][c][s] of f32, and back: channels that come last. */
+    ct_status (*last_to_plain)(ct_exec *ex, int64_t n, int64_t c, int64_t s, ct_dtype type,
+                               const float *x, float *y);
+    ct_status (*plain_to_last)(ct_exec *ex, int64_t n, int64_t c, int64_t s, ct_dtype type,
+                               const float *x, float *y);
+    /** y = a + b, of a dtype; y may be a. */
+    ct_status (*add)(ct_exec *ex, int64_t n, ct_dtype type, const float *a, const float *b,
+                     float *y);
     /** Field 0 of a packed batch, transformed: framework/data/pack.h. NULL: the host does that. */
     ct_status (*unpack)(ct_exec *ex, const ct_pack *pack, const ct_pack_rule *rule,
                         const void *block, float *y);

@@ -58,9 +58,10 @@ static bool plain_sum(const Ct__LayerParameter *p)
 /* Element by element: any order that all bottoms have; in bf16 sums alone. */
 static bool takes(const Ct__LayerParameter *p, const ct_blob *const *bottom, int slot)
 {
-    bool bf16 = ct_blob_is_bf16(bottom[slot]);
+    bool bf16 = ct_blob_is_bf16(bottom[slot]), last = ct_blob_is_last(bottom[slot]);
 
-    if (bf16 && !plain_sum(p)) return false;
+    if ((bf16 || last) && !plain_sum(p)) return false;
+    if (last && (p->n_bottom > CT_ELTWISE_LAST)) return false;
     for (size_t i = 0; i < p->n_bottom; i++) {
         if (!ct_layout_equal(bottom[i]->data.layout, bottom[slot]->data.layout)) return false;
         if (bf16 && !ct_blob_is_bf16(bottom[i])) return false;
@@ -348,6 +349,7 @@ const ct_layer_ops ct_layer_eltwise = {
     .setup = setup,
     .takes = takes,
     .bf16 = true,
+    .last = true,
     .reshape = reshape,
     .tails = 1u << CT_TAIL_RELU | 1u << CT_TAIL_SPLIT,
     .as_tail = as_tail,

@@ -105,8 +105,8 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
         add_rows(m, s->n, in->buffer[INDEX].data, dy, dw);
     }
     if (s->bias && (ct_blob_diff(&in->weight[1]) != NULL))
-        ct_view_dot(&(ct_view){ m, s->n, 1, 0, false }, dy, NULL, ct_weight_beta(in, ex, 1) != 0.0f,
-                    ct_blob_diff(&in->weight[1]));
+        ct_view_dot(&(ct_view){ m, s->n, 1, 0, CT_F32 }, dy, NULL,
+                    ct_weight_beta(in, ex, 1) != 0.0f, ct_blob_diff(&in->weight[1]));
     return CT_OK;
 }
 

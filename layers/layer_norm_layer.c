@@ -75,7 +75,7 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     }
     ct_row_normalise(plan->rows, plan->n, x, stat, y);
     if (l->n_weight > 0)
-        ct_view_affine(&(ct_view){ plan->rows, plan->n, 1, 0, false }, y,
+        ct_view_affine(&(ct_view){ plan->rows, plan->n, 1, 0, CT_F32 }, y,
                        ct_blob_data(&in->weight[0]), ct_blob_data(&in->weight[1]), y);
     return CT_OK;
 }
@@ -84,7 +84,7 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
     const layer_norm_plan *plan = in->state;
     const float *dy = ct_blob_diff(in->top[0]);
-    const ct_view v = { plan->rows, plan->n, 1, 0, false };
+    const ct_view v = { plan->rows, plan->n, 1, 0, CT_F32 };
     float *normal = in->buffer[NORMAL].data, *dx = ct_blob_diff(in->bottom[0]);
 
     ct_row_normalise(plan->rows, plan->n, ct_blob_data(in->bottom[0]), in->buffer[STAT].data,

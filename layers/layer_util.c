@@ -17,6 +17,14 @@ bool ct_layer_takes_block(const ct_blob *b)
            (b->data.layout.block <= CT_BLOCK_MAX);
 }
 
+void ct_layer_view_last(const ct_blob *b, ct_view *view_p)
+{
+    view_p->dtype = b->data.dtype;
+    if (!ct_blob_is_last(b)) return;
+    view_p->outer *= view_p->inner;
+    view_p->inner = 1;
+}
+
 bool ct_layer_is_channels(const ct_shape *s, int axis)
 {
     int index;
@@ -36,7 +44,7 @@ ct_status ct_layer_axis(const ct_layer *l, const ct_shape *s, int axis, const ch
 ct_view ct_view_make(const ct_shape *s, int axis, int n_axis)
 {
     return (ct_view){ ct_shape_count(s, 0, axis), ct_shape_count(s, axis, axis + n_axis),
-                      ct_shape_count(s, axis + n_axis, -1), 0, false };
+                      ct_shape_count(s, axis + n_axis, -1), 0, CT_F32 };
 }
 
 ct_status ct_layer_broadcast_shape(const ct_layer *l, const ct_shape *bottom, int axis,
@@ -94,8 +102,9 @@ void ct_view_affine(const ct_view *v, const float *x, const float *scale, const 
     bool along = v->inner == 1;
 
     if (v->block > 0) {
-        ct_blocked_affine(&(ct_blocked){ v->outer, v->mid, v->inner, v->block, v->bf16 }, x, scale,
-                          bias, y);
+        ct_blocked_affine(
+            &(ct_blocked){ v->outer, v->mid, v->inner, v->block, v->dtype == CT_BF16 }, x, scale,
+            bias, y);
         return;
     }
 #pragma omp parallel for schedule(static) if (n_row * n >= CT_PARALLEL_MIN)
@@ -145,8 +154,8 @@ void ct_view_dot(const ct_view *v, const float *a, const float *b, bool add, flo
     int64_t block = (v->inner == 1) ? BLOCK : 1, n_block = (v->mid + block - 1) / block;
 
     if (v->block > 0) {
-        ct_blocked_dot(&(ct_blocked){ v->outer, v->mid, v->inner, v->block, v->bf16 }, a, b, add,
-                       out);
+        ct_blocked_dot(&(ct_blocked){ v->outer, v->mid, v->inner, v->block, v->dtype == CT_BF16 },
+                       a, b, add, out);
         return;
     }
 #pragma omp parallel for schedule(static) if (v->outer * v->mid * v->inner >= CT_PARALLEL_MIN)

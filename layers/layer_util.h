@@ -18,8 +18,9 @@ ct_status ct_layer_axis(const ct_layer *l, const ct_shape *s, int axis, const ch
 /** A blob seen as outer x mid x inner around the axes [axis, axis + n_axis). */
 typedef struct ct_view {
     int64_t outer, mid, inner;
-    int block; /* mid in blocks, as channels are in tensor.h; 0: plain order */
-    bool bf16; /* blocks alone: the large arrays of ct_view_affine() and ct_view_dot() are bf16 */
+    int block;      /* mid in blocks, as channels are in tensor.h; 0: plain order */
+    ct_dtype dtype; /* of the large arrays of ct_view_affine() and ct_view_dot(): in blocks bf16,
+                     * and on devices bf16 and f16, besides f32 */
 } ct_view;
 
 ct_view ct_view_make(const ct_shape *s, int axis, int n_axis);
@@ -33,6 +34,10 @@ ct_status ct_layer_broadcast_shape(const ct_layer *l, const ct_shape *bottom, in
 ct_status ct_layer_broadcast_view(const ct_layer *l, const ct_shape *bottom, const ct_shape *small,
                                   int axis, ct_view *view_p);
 
+/** Bottoms of an Eltwise at most whose channels come last. */
+enum { CT_ELTWISE_LAST = 8 };
+/** Gives a view along the channels of b the dtype of b, and turns it where they come last. */
+void ct_layer_view_last(const ct_blob *b, ct_view *view_p);
 /** Whether b has channels in blocks, of a width that layers here know. */
 bool ct_layer_takes_block(const ct_blob *b);
 /** Whether `axis`, as in a prototxt, is that of the channels of s. */

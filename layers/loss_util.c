@@ -111,7 +111,7 @@ ct_status ct_class_loss_reshape(const ct_layer *l, ct_instance *in)
     ct_view v;
 
     if (x->ndim < 1) return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "bottom 0 has no samples");
-    v = (ct_view){ x->dim[0], ct_shape_count(x, 1, -1), 1, 0, false };
+    v = (ct_view){ x->dim[0], ct_shape_count(x, 1, -1), 1, 0, CT_F32 };
     CT_TRY(ct_layer_check_labels(l, x, &in->bottom[1]->data.shape, &v));
     plan->n = v.outer;
     plan->classes = v.mid;

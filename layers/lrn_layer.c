@@ -43,10 +43,10 @@ static bool lrn_takes(const Ct__LayerParameter *p, const ct_blob *const *bottom,
 {
     const Ct__LRNParameter *r = p->lrn_param;
 
-    if (ct_blob_is_bf16(bottom[slot]) &&
+    if (!ct_blob_is_last(bottom[slot]) && ct_blob_is_bf16(bottom[slot]) &&
         ((bottom[slot]->data.layout.block == 0) || !ct_engine_is_auto(p->ct_kernel)))
         return false;
-    return (bottom[slot]->data.layout.order == CT_ORDER_NCHW) &&
+    return ((bottom[slot]->data.layout.order == CT_ORDER_NCHW) || ct_blob_is_last(bottom[slot])) &&
            ((r == NULL) || (r->norm_region == CT__LRNPARAMETER__NORM_REGION__ACROSS_CHANNELS));
 }
 
@@ -59,7 +59,7 @@ static void reserve_wide(ct_instance *in)
 
     r->image = (r->desc.n > 0) ? ct_tensor_stored(x) / r->desc.n : 0;
     r->images = r->desc.n;
-    if (x->dtype != CT_BF16) return;
+    if ((x->dtype != CT_BF16) || ct_blob_is_last(in->bottom[0])) return;
     r->images = BYTES / (3 * (r->image + 1) * (int64_t)sizeof(float));
     if (r->images > r->desc.n) r->images = r->desc.n;
     if (r->images < 1) r->images = 1;
@@ -87,6 +87,8 @@ static ct_status lrn_reshape(const ct_layer *l, ct_instance *in)
                              .h = x->dim[2],
                              .w = x->dim[3],
                              .block = in->bottom[0]->data.layout.block,
+                             .last = ct_blob_is_last(in->bottom[0]),
+                             .dtype = in->bottom[0]->data.dtype,
                              .size = s->size,
                              .alpha = s->alpha,
                              .beta = s->beta,
@@ -146,7 +148,7 @@ static ct_status run(ct_instance *in, ct_exec *ex, const ct_lrn_impl *impl, cons
 {
     const lrn_instance *r = in->state;
 
-    if (ct_blob_is_bf16(in->bottom[0])) return run_bf16(in, ex, impl, a);
+    if (ct_blob_is_bf16(in->bottom[0]) && !r->desc.last) return run_bf16(in, ex, impl, a);
     return impl->run(&r->desc, ex, a);
 }
 
@@ -202,6 +204,7 @@ const ct_layer_ops ct_layer_lrn = {
     .setup = lrn_setup,
     .takes = lrn_takes,
     .bf16 = true,
+    .last = true,
     .reshape = lrn_reshape,
     .forward = lrn_forward,
     .backward = lrn_backward,

@@ -95,8 +95,9 @@ static void rescale(const ct_layer *l, const ct_instance *in, const float *from,
     const normalize_state *s = l->state;
     const normalize_plan *p = in->state;
     int64_t n = ct_tensor_count(&in->bottom[0]->data);
-    ct_view v = s->shared ? (ct_view){ 1, 1, n, 0, false }
-                          : (ct_view){ p->samples, l->weight[0].shape.dim[0], p->scaled, 0, false };
+    ct_view v = s->shared
+                    ? (ct_view){ 1, 1, n, 0, CT_F32 }
+                    : (ct_view){ p->samples, l->weight[0].shape.dim[0], p->scaled, 0, CT_F32 };
 
     ct_view_affine(&v, from, ct_blob_data(&in->weight[0]), NULL, to);
 }
@@ -158,9 +159,9 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     const float *dy = ct_blob_diff(in->top[0]), *inverse = in->buffer[INVERSE].data;
     float *normal = in->buffer[NORMAL].data, *dx = ct_blob_diff(in->bottom[0]);
     float *ds = ct_blob_diff(&in->weight[0]);
-    ct_view v = { p->samples, l->weight[0].shape.dim[0], p->scaled, 0, false };
+    ct_view v = { p->samples, l->weight[0].shape.dim[0], p->scaled, 0, CT_F32 };
 
-    if (s->shared) v = (ct_view){ 1, 1, ct_tensor_count(&in->bottom[0]->data), 0, false };
+    if (s->shared) v = (ct_view){ 1, 1, ct_tensor_count(&in->bottom[0]->data), 0, CT_F32 };
     divide(p, ct_blob_data(in->bottom[0]), inverse, normal);
     if (ds != NULL) ct_view_dot(&v, dy, normal, ct_weight_beta(in, ex, 0) != 0.0f, ds);
     if (dx == NULL) return CT_OK;

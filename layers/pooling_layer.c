@@ -144,9 +144,11 @@ static bool pool_takes(const Ct__LayerParameter *p, const ct_blob *const *bottom
     bool max = (q != NULL) && (q->pool == CT__POOLING_PARAMETER__POOL_METHOD__MAX);
     ct_pool_desc d = { .h = x->shape.dim[2], .w = x->shape.dim[3], .kh = INT32_MAX };
 
-    if ((x->layout.order != CT_ORDER_NCHW) || (p->n_top != 1) ||
-        ((q != NULL) && (q->pool == CT__POOLING_PARAMETER__POOL_METHOD__STOCHASTIC)) ||
-        ((x->layout.block != 8) && (x->layout.block != 16)) ||
+    if ((p->n_top != 1) ||
+        ((q != NULL) && (q->pool == CT__POOLING_PARAMETER__POOL_METHOD__STOCHASTIC)))
+        return false;
+    if (ct_blob_is_last(bottom[slot])) return true;
+    if ((x->layout.order != CT_ORDER_NCHW) || ((x->layout.block != 8) && (x->layout.block != 16)) ||
         ((x->dtype == CT_BF16) && !ct_engine_is_auto(p->ct_kernel)))
         return false;
     d.kw = d.kh;
@@ -173,6 +175,8 @@ static ct_status make_desc(const ct_layer *l, const ct_tensor *bottom, ct_pool_d
         .planes = x->dim[0] * ((block > 0) ? (x->dim[1] + block - 1) / block * block : x->dim[1]),
         .block = block,
         .bf16 = (bottom->dtype == CT_BF16),
+        .last = (bottom->layout.order == CT_ORDER_NHWC) ? x->dim[1] : 0,
+        .dtype = bottom->dtype,
         .h = x->dim[2],
         .w = x->dim[3],
         .kh = s->global ? x->dim[2] : s->kh,
@@ -320,6 +324,7 @@ const ct_layer_ops ct_layer_pooling = {
     .setup = pool_setup,
     .takes = pool_takes,
     .bf16 = true,
+    .last = true,
     .reshape = pool_reshape,
     .tails = 1u << CT_TAIL_RELU,
     .join = take_relu,

@@ -348,7 +348,7 @@ ct_status ct_recurrent_bias_diff(ct_instance *in, ct_exec *ex, int w, int64_t m,
     float *db = ct_blob_diff(&in->weight[w]);
 
     if (db == NULL) return CT_OK;
-    return ct_kernels(ex)->dot(ex, &(ct_view){ m, n, 1, 0, false }, dy, NULL,
+    return ct_kernels(ex)->dot(ex, &(ct_view){ m, n, 1, 0, CT_F32 }, dy, NULL,
                                ct_weight_beta(in, ex, w) != 0.0f, db);
 }
 

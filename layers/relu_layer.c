@@ -53,7 +53,8 @@ static ct_status relu_reshape(const ct_layer *l, ct_instance *in)
                               .n_thread = ct_engine_n_thread(l),
                               .count = ct_tensor_stored(&in->bottom[0]->data),
                               .slope = s->slope,
-                              .bf16 = ct_blob_is_bf16(in->bottom[0]) };
+                              .bf16 = ct_blob_is_bf16(in->bottom[0]),
+                              .dtype = in->bottom[0]->data.dtype };
     CT_TRY(ct_relu_pick(l, CT_RUN_FORWARD, ct_relu_forward_table, &r->desc, &r->forward));
     return ct_relu_pick(l, CT_RUN_BACKWARD_DATA, ct_relu_backward_table, &r->desc, &r->backward);
 }
@@ -103,6 +104,7 @@ const ct_layer_ops ct_layer_relu = {
     .setup = relu_setup,
     .takes = relu_takes,
     .bf16 = true,
+    .last = true,
     .reshape = relu_reshape,
     .as_tail = relu_as_tail,
     .forward = relu_forward,

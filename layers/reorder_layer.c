@@ -4,6 +4,7 @@
  *  Cast     the bottom in f32, in its layout */
 #include "framework/base/bf16.h"
 #include "framework/tensor/reorder.h"
+#include "layers/device_kernels.h"
 #include "layers/layer_types.h"
 
 static ct_status reorder_reshape(const ct_layer *l, ct_instance *in)
@@ -57,6 +58,10 @@ static ct_status reorder_forward(const ct_layer *l, ct_instance *in, ct_exec *ex
 {
     const ct_tensor *x = &in->bottom[0]->data;
 
+    if (ct_blob_is_last(in->bottom[0]))
+        return ct_kernels(ex)->last_to_plain(ex, x->shape.dim[0], x->shape.dim[1],
+                                             places(&x->shape), x->dtype, x->data,
+                                             ct_blob_data(in->top[0]));
     if (x->layout.block == 0) return cast_forward(l, in, ex);
     if (x->dtype == CT_BF16)
         ct_reorder_to_plain_bf16(x->shape.dim[0], x->shape.dim[1], places(&x->shape),
@@ -72,6 +77,9 @@ static ct_status reorder_backward(const ct_layer *l, ct_instance *in, ct_exec *e
     const ct_tensor *dx = &in->bottom[0]->diff;
     const float *dy = ct_blob_diff(in->top[0]);
 
+    if ((dx->data != NULL) && ct_blob_is_last(in->bottom[0]))
+        return ct_kernels(ex)->plain_to_last(ex, dx->shape.dim[0], dx->shape.dim[1],
+                                             places(&dx->shape), dx->dtype, dy, dx->data);
     if ((dx->data == NULL) || (dx->layout.block == 0)) return cast_backward(l, in, ex);
     if (dx->dtype == CT_BF16)
         ct_reorder_to_blocked_bf16(dx->shape.dim[0], dx->shape.dim[1], places(&dx->shape),

@@ -124,7 +124,7 @@ static void add_block(const void *ctx, int64_t k, int64_t at, int64_t inner, int
 
 static void blocked(const ct_view *view, const ct_scale_back *a)
 {
-    ct_blocked v = { view->outer, view->mid, view->inner, view->block, view->bf16 };
+    ct_blocked v = { view->outer, view->mid, view->inner, view->block, view->dtype == CT_BF16 };
     double product[CT_BLOCKED_GROUP * CT_BLOCK_MAX], sum[CT_BLOCKED_GROUP * CT_BLOCK_MAX];
     int64_t n = ct_blocked_n(&v);
 

@@ -41,7 +41,7 @@ static bool takes(const Ct__LayerParameter *p, const ct_blob *const *bottom, int
 
     return (p->n_bottom == 1) && ((s == NULL) || (s->num_axes == 1)) &&
            ct_layer_is_channels(&bottom[slot]->data.shape, (s != NULL) ? s->axis : 1) &&
-           ct_layer_takes_block(bottom[slot]);
+           (ct_blob_is_last(bottom[slot]) || ct_layer_takes_block(bottom[slot]));
 }
 
 /* Along the channels alone. */
@@ -71,7 +71,7 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     if ((in->top[0] == in->bottom[0]) && (l->n_bottom == 1)) in->backward_reads = 0;
     if (l->n_bottom == 1) in->over = 1;
     ((ct_view *)in->state)->block = x->data.layout.block;
-    ((ct_view *)in->state)->bf16 = ct_blob_is_bf16(x);
+    ct_layer_view_last(x, in->state);
     ct_blob_set_like(in->top[0], &x->data.shape, &x->data);
     return CT_OK;
 }
@@ -144,6 +144,7 @@ const ct_layer_ops ct_layer_scale = {
     .setup = setup,
     .takes = takes,
     .bf16 = true,
+    .last = true,
     .reshape = reshape,
     .as_tail = as_tail,
     .forward = forward,

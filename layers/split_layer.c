@@ -3,8 +3,8 @@
 #include "framework/base/bf16.h"
 #include "framework/base/simd.h"
 #include "framework/math/math.h"
+#include "layers/device_kernels.h"
 #include "layers/layer_types.h"
-#include "layers/layer_util.h"
 
 static bool takes(const Ct__LayerParameter *p, const ct_blob *const *bottom, int slot)
 {
@@ -62,12 +62,14 @@ static void add(int64_t n, bool bf16, const float *a, const float *b, float *y)
 }
 
 /* y = a + b, where y may be a: one pass on the CPU. */
-static ct_status sum(ct_exec *ex, int64_t n, bool bf16, const float *a, const float *b, float *y)
+static ct_status sum(ct_exec *ex, int64_t n, ct_dtype type, const float *a, const float *b,
+                     float *y)
 {
     if (ex->dev->kind == CT_DEVICE_CPU) {
-        add(n, bf16, a, b, y);
+        add(n, type == CT_BF16, a, b, y);
         return CT_OK;
     }
+    if (type != CT_F32) return ct_kernels(ex)->add(ex, n, type, a, b, y);
     if (y != a) CT_TRY(ex->dev->copy(ex->stream, y, a, (size_t)n * sizeof(*y)));
     return ex->dev->math->axpy(ex->stream, n, 1.0f, b, y);
 }
@@ -85,8 +87,8 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 
         if (dy == NULL) continue;
         if (first != NULL) {
-            CT_TRY(sum(ex, n, ct_blob_is_bf16(in->bottom[0]), first, dy,
-                       dx)); /* dx may be the first dy */
+            CT_TRY(
+                sum(ex, n, in->bottom[0]->data.dtype, first, dy, dx)); /* dx may be the first dy */
             first = dx;
         } else {
             first = dy;
@@ -106,6 +108,7 @@ const ct_layer_ops ct_layer_split = {
     .null_top_diff = true,
     .takes = takes,
     .bf16 = true,
+    .last = true,
     .reshape = reshape,
     .as_tail = as_tail,
     .forward = forward,

@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "framework/tensor/device.h"
+#include "framework/tensor/tensor.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -23,6 +23,11 @@ struct ct_update_all;
 
 /** What products multiply: f32, or operands rounded to fewer bits; sums are f32 in any case. */
 typedef enum { CT_OPERAND_F32, CT_OPERAND_TF32, CT_OPERAND_BF16, CT_OPERAND_F16 } ct_operand;
+/** As values in memory. */
+static inline ct_dtype ct_dtype_of(ct_operand operand)
+{
+    return (operand == CT_OPERAND_BF16) ? CT_BF16 : (operand == CT_OPERAND_F16) ? CT_F16 : CT_F32;
+}
 
 typedef struct ct_math_ops {
     const char *name; /* "openblas", "ref", "cublas" */

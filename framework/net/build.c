@@ -229,17 +229,24 @@ static ct_status reshape(ct_net *net, int i)
 }
 
 /* How a bottom has to be brought to a node: as it is (NULL), or by a layer of which type. */
-static ct_status find_conversion(const ct_node *n, const ct_blob **bottom, int b,
-                                 const char **type_p)
+static ct_status find_conversion(const ct_node *n, const ct_device *dev, const ct_blob **bottom,
+                                 int b, const char **type_p)
 {
     const Ct__LayerParameter *p = n->param;
     bool bf16 = ct_blob_is_bf16(bottom[b]), taken;
+    const ct_layer_form *form;
     const ct_blob **as_f32;
     ct_blob *copy;
 
     *type_p = NULL;
     if (ct_tensor_is_usual(&bottom[b]->data)) return CT_OK;
     *type_p = "Reorder";
+    if (ct_blob_is_last(bottom[b])) {
+        taken = n->ops->last && ct_layer_on_device(n->ops, p, dev, &form) &&
+                n->ops->takes(p, bottom, b);
+        if (taken) *type_p = NULL;
+        return CT_OK;
+    }
     if (n->ops->bf16 || !bf16) {
         taken = (n->ops->takes != NULL) && n->ops->takes(p, bottom, b);
         if (taken) *type_p = NULL;
@@ -297,7 +304,7 @@ static ct_status bring_to_plain(ct_net *net, int i)
     if (bottom == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for layer \"%s\"", n->name);
     for (int b = 0; b < n->n_bottom; b++) bottom[b] = net->blob[g->value[n->bottom[b]].blob];
     for (int b = 0; (b < n->n_bottom) && (found < 0) && (status == CT_OK); b++) {
-        status = find_conversion(n, bottom, b, &type);
+        status = find_conversion(n, net->options.dev, bottom, b, &type);
         if (type != NULL) found = n->bottom[b];
     }
     free(bottom);

@@ -52,7 +52,7 @@ static void add_layer(const ct_net *net, int i, int name_width, int type_width, 
 
         ct_text_add(out, "%s %s %s", (t > 0) ? "," : "", top->name, top->varies ? "<= " : "");
         add_shape(out, &top->data.shape);
-        if (ct_blob_is_bf16(top)) ct_text_add(out, " bf16");
+        if (top->data.dtype != CT_F32) ct_text_add(out, ct_blob_is_bf16(top) ? " bf16" : " f16");
     }
     ct_text_add(out, "\n");
 }

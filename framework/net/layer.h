@@ -141,6 +141,8 @@ typedef struct ct_layer_ops {
      *  before it, and it comes so; or a Cast, where it may come in its layout if all are f32. Tops
      *  have the layout and dtype that reshape gives them. */
     bool (*takes)(const Ct__LayerParameter *p, const ct_blob *const *bottom, int slot);
+    bool last; /* takes looks at orders, too: channels come last, in 16 bits, where a device makes
+                * values so. Others get a Reorder without being asked                          */
     bool bf16; /* takes looks at dtypes (bf16; an f32 bottom beside it is no reason to refuse that
                 * one); otherwise it is asked of f32 bottoms only */
     /** Reads l->param, checks it, declares weights with ct_layer_add_weight(). bottom[i]: shapes.

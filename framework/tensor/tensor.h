@@ -65,10 +65,11 @@ static inline int64_t ct_tensor_count(const ct_tensor *t)
 size_t ct_tensor_bytes(const ct_tensor *t);
 /** Elements in memory: more than ct_tensor_count() where channels fill up a block. */
 int64_t ct_tensor_stored(const ct_tensor *t);
-/** Memory of t in words of 4 bytes, for copies; of f32 or of bf16 in blocks. */
+/** Memory of t in words of 4 bytes, for copies. An odd number of 16 bits is rounded up: what the
+ *  net places begins at multiples of CT_ALIGN. */
 static inline int64_t ct_tensor_words(const ct_tensor *t)
 {
-    return (int64_t)(ct_tensor_bytes(t) / sizeof(float));
+    return (int64_t)((ct_tensor_bytes(t) + sizeof(float) - 1) / sizeof(float));
 }
 /** A zeroed f32 tensor that owns its memory. dev NULL: CPU. */
 ct_status ct_tensor_create(const ct_device *dev, const ct_shape *shape, ct_tensor *t_p);
@@ -79,7 +80,8 @@ void ct_tensor_destroy(ct_tensor *t);
 void ct_blob_set_shape(ct_blob *b, const ct_shape *shape);
 /** The same in another layout; plain order where blocks lie in memory just so. */
 void ct_blob_set_layout(ct_blob *b, const ct_shape *shape, ct_layout layout);
-/** The same in another dtype, too: CT_F32, or CT_BF16 where all who read it know that. */
+/** The same in another dtype, too: CT_F32, or CT_BF16 (on devices CT_F16, too) where all who read
+ * it know that. */
 void ct_blob_set_storage(ct_blob *b, const ct_shape *shape, ct_layout layout, ct_dtype dtype);
 /** Layout and dtype of `like`: for tops of layers that only pass over what they are given. */
 static inline void ct_blob_set_like(ct_blob *b, const ct_shape *shape, const ct_tensor *like)
@@ -91,6 +93,11 @@ static inline void ct_blob_set_like(ct_blob *b, const ct_shape *shape, const ct_
 static inline bool ct_blob_is_bf16(const ct_blob *b)
 {
     return b->data.dtype == CT_BF16;
+}
+/** Whether channels of b come last, which values of 16 bits have on devices, and they alone. */
+static inline bool ct_blob_is_last(const ct_blob *b)
+{
+    return b->data.layout.order == CT_ORDER_NHWC;
 }
 static inline float *ct_blob_data(const ct_blob *b)
 {

@@ -128,8 +128,8 @@ void ct_check_print(const ct_check *c, FILE *to)
         (double)net->memory.unshared / mib, (double)net->memory.weights / mib, c->caffe_bytes);
     n_bf16 = ct_precision_tops(net, &n_top);
     if (n_bf16 > 0)
-        fprintf(to, "precision   %d of %d tops, and their gradients, are stored as bf16\n", n_bf16,
-                n_top);
+        fprintf(to, "precision   %d of %d tops, and their gradients, are stored as %s\n", n_bf16,
+                n_top, ct_precision_stored(net));
     fprintf(to,
             "traffic     %.3f MiB a rank and step: 2 (P-1)/P x %.3f MiB summed + (P-1) x %.3f MiB "
             "gathered, P = %" PRId64 "\n",

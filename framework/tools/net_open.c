@@ -73,11 +73,16 @@ int ct_precision_tops(const ct_net *net, int *all_p)
     for (int i = 0; i < net->n_layer; i++) {
         for (int t = 0; t < net->layer[i]->n_top; t++) {
             all++;
-            n += ct_blob_is_bf16(net->instance[i]->top[t]);
+            n += net->instance[i]->top[t]->data.dtype != CT_F32;
         }
     }
     *all_p = all;
     return n;
+}
+
+const char *ct_precision_stored(const ct_net *net)
+{
+    return (net->options.env.precision == CT__SOLVER_PARAMETER__PRECISION__FP16) ? "f16" : "bf16";
 }
 
 static ct_status sum_ranks(void *ctx, double *v, int n)

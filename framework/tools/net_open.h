@@ -20,8 +20,10 @@ void ct_net_options_fill(const ct_call *call, const ct_config *c, ct_phase phase
 /** An exec context for it; sum_ranks goes through the job's comm where there is one. */
 void ct_exec_fill(const ct_call *call, const ct_net *net, ct_exec *ex);
 
-/** Tops that are stored as bf16; and all there are. */
+/** Tops that are stored in 16 bits; and all there are. */
 int ct_precision_tops(const ct_net *net, int *all_p);
+/** As what: "bf16" or "f16"; static. */
+const char *ct_precision_stored(const ct_net *net);
 /** What the solver's precision means on this processor: "F32", or "BF16: …"; static. */
 const char *ct_precision_text(const ct_net *net);
 

@@ -166,7 +166,8 @@ ct_status ct_time_result_print(const ct_time_result *r, FILE *out)
     print_limits(r, &t, out);
     fprintf(out, "precision %s", ct_precision_text(net));
     n_bf16 = ct_precision_tops(net, &n_top);
-    if (n_bf16 > 0) fprintf(out, "; %d of %d tops stored as bf16", n_bf16, n_top);
+    if (n_bf16 > 0)
+        fprintf(out, "; %d of %d tops stored as %s", n_bf16, n_top, ct_precision_stored(net));
     fprintf(out, "\n");
     fprintf(out, "layouts   %d conversion%s, %.3f ms\n", t.n_reorder, (t.n_reorder == 1) ? "" : "s",
             t.reorder_ms);

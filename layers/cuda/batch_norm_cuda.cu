@@ -1,6 +1,7 @@
 /* BatchNorm, with the tail that it runs, and BN. The maths is
  * layers/engine/batch_norm/batch_norm.h's; sums run in double in one pass, and what follows from
  * them stays on the device. */
+#include "framework/math/cuda/narrow.cuh"
 #include "layers/cuda/layer_cuda.cuh"
 
 extern "C" {
@@ -17,15 +18,19 @@ extern const ct_batch_norm_engine ct_batch_norm_cuda;
 const ct_batch_norm_engine ct_batch_norm_cuda = { "cuda", on_cuda, NULL, NULL, NULL };
 
 typedef struct extent {
-    int64_t n, c, s; /* samples, channels, places */
+    int64_t n, c, s; /* samples, channels, places; where channels come last every place is a sample */
+    ct_dtype type;   /* of all that has places */
 } extent;
 
 static extent extent_of(const ct_instance *in)
 {
     const ct_shape *x = &in->bottom[0]->data.shape;
+    ct_dtype type = in->bottom[0]->data.dtype;
+    int64_t places = ct_shape_count(x, 2, -1);
 
-    if (x->ndim < 2) return { x->dim[0], 1, 1 };
-    return { x->dim[0], x->dim[1], ct_shape_count(x, 2, -1) };
+    if (x->ndim < 2) return { x->dim[0], 1, 1, type };
+    if (ct_blob_is_last(in->bottom[0])) return { x->dim[0] * places, x->dim[1], 1, type };
+    return { x->dim[0], x->dim[1], places, type };
 }
 
 /* Value i of channel c. */
@@ -34,15 +39,33 @@ static __device__ int64_t place_of(extent e, int64_t c, int64_t i)
     return (i / e.s * e.c + c) * e.s + i % e.s;
 }
 
+static __device__ float get(const extent &e, const float *x, int64_t i)
+{
+    return ct_numbers_at(x, e.type)[i];
+}
+
+static __device__ void put(const extent &e, float *y, int64_t i, float v)
+{
+    ct_numbers_at(y, e.type).put(i, v);
+}
+
+/* Two sums a channel; where channels are neighbours threads side by side have channels. */
+template <class F, class P>
+static ct_status channel_sums(ct_exec *ex, const char *what, extent e, F f, P take)
+{
+    if ((e.s == 1) && (e.c > 1)) return ct_cuda_column_sums<2>(ex->stream, what, e.c, e.n, f, take);
+    return ct_cuda_sums<2>(ex->stream, what, e.c, e.n * e.s, f, take);
+}
+
 /* Mean and variance of each channel to take(c, mean, variance), which keeps what it needs. */
 template <class T> static ct_status statistics(ct_exec *ex, extent e, const float *x, T take)
 {
     double count = (double)(e.n * e.s);
 
-    return ct_cuda_sums<2>(
-        ex->stream, "batch statistics", e.c, e.n * e.s,
+    return channel_sums(
+        ex, "batch statistics", e,
         KERNEL(int64_t c, int64_t i, double *sum) {
-            double v = (double)x[place_of(e, c, i)];
+            double v = (double)get(e, x, place_of(e, c, i));
 
             sum[0] += v;
             sum[1] += v * v;
@@ -54,18 +77,21 @@ template <class T> static ct_status statistics(ct_exec *ex, extent e, const floa
         });
 }
 
-static __device__ float normal_of(const ct_batch_norm_map &m, int64_t c, int64_t i)
+static __device__ float normal_of(const extent &e, const ct_batch_norm_map &m, int64_t c, int64_t i)
 {
-    return (m.mean != NULL) ? (m.x[i] - m.mean[c]) * m.inv_std[c] : m.x[i];
+    float x = get(e, m.x, i);
+
+    return (m.mean != NULL) ? (x - m.mean[c]) * m.inv_std[c] : x;
 }
 
-static __device__ float before_relu(const ct_batch_norm_map &m, int64_t c, int64_t i)
+static __device__ float before_relu(const extent &e, const ct_batch_norm_map &m, int64_t c,
+                                    int64_t i)
 {
-    float z = normal_of(m, c, i);
+    float z = normal_of(e, m, c, i);
 
     if (m.scale != NULL) z *= m.scale[c];
     if (m.bias != NULL) z += m.bias[c];
-    return (m.add != NULL) ? z + m.add[i] : z;
+    return (m.add != NULL) ? z + get(e, m.add, i) : z;
 }
 
 static ct_status apply(ct_exec *ex, extent e, ct_batch_norm_map m)
@@ -73,20 +99,21 @@ static ct_status apply(ct_exec *ex, extent e, ct_batch_norm_map m)
     return ct_cuda_map(
         ex->stream, "batch normalisation", e.n * e.c * e.s, KERNEL(int64_t i) {
             int64_t c = i / e.s % e.c;
-            float z = before_relu(m, c, i);
+            float z = before_relu(e, m, c, i);
 
-            if (m.normal != NULL) m.normal[i] = normal_of(m, c, i);
-            m.y[i] = (m.relu && (z < 0.0f)) ? 0.0f : z;
+            if (m.normal != NULL) put(e, m.normal, i, normal_of(e, m, c, i));
+            put(e, m.y, i, (m.relu && (z < 0.0f)) ? 0.0f : z);
         });
 }
 
 /* The gradient of z. */
-static __device__ float gradient_of(const ct_batch_norm_back &b, int64_t c, int64_t i)
+static __device__ float gradient_of(const extent &e, const ct_batch_norm_back &b, int64_t c,
+                                    int64_t i)
 {
     float g = 0.0f, sign = 1.0f;
 
-    for (int k = 0; k < b.n_dy; k++) g += b.dy[k][i];
-    if (b.map.relu) sign = (b.map.add != NULL) ? b.map.y[i] : before_relu(b.map, c, i);
+    for (int k = 0; k < b.n_dy; k++) g += get(e, b.dy[k], i);
+    if (b.map.relu) sign = (b.map.add != NULL) ? get(e, b.map.y, i) : before_relu(e, b.map, c, i);
     return (sign > 0.0f) ? g : 0.0f;
 }
 
@@ -112,14 +139,14 @@ static ct_status backward_all(ct_exec *ex, extent e, ct_batch_norm_back b, weigh
 {
     double count = (double)(e.n * e.s);
 
-    CT_TRY(ct_cuda_sums<2>(
-        ex->stream, "batch normalisation backward", e.c, e.n * e.s,
+    CT_TRY(channel_sums(
+        ex, "batch normalisation backward", e,
         KERNEL(int64_t c, int64_t i, double *sum) {
             int64_t at = place_of(e, c, i);
-            double g = (double)gradient_of(b, c, at);
+            double g = (double)gradient_of(e, b, c, at);
 
             sum[0] += g;
-            sum[1] += g * (double)normal_of(b.map, c, at);
+            sum[1] += g * (double)normal_of(e, b.map, c, at);
         },
         KERNEL(int64_t c, const double *sum) {
             b.sum[c] = sum[0];
@@ -131,14 +158,14 @@ static ct_status backward_all(ct_exec *ex, extent e, ct_batch_norm_back b, weigh
     return ct_cuda_map(
         ex->stream, "batch normalisation backward", e.n * e.c * e.s, KERNEL(int64_t i) {
             int64_t c = i / e.s % e.c;
-            float g = gradient_of(b, c, i), less = 0.0f;
+            float g = gradient_of(e, b, c, i), less = 0.0f;
             float unit = ((b.map.scale != NULL) ? b.map.scale[c] : 1.0f) * b.map.inv_std[c];
 
             if (!b.fixed)
-                less =
-                    (float)(b.sum[c] / count) + normal_of(b.map, c, i) * (float)(b.dot[c] / count);
-            if (b.g != NULL) b.g[i] = g;
-            if (b.dx != NULL) b.dx[i] = (g - less) * unit;
+                less = (float)(b.sum[c] / count) +
+                       normal_of(e, b.map, c, i) * (float)(b.dot[c] / count);
+            if (b.g != NULL) put(e, b.g, i, g);
+            if (b.dx != NULL) put(e, b.dx, i, (g - less) * unit);
         });
 }
 

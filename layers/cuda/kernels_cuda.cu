@@ -2,6 +2,7 @@
  * ways, the element by element parts of recurrent steps. */
 #include "layers/cuda/layer_cuda.cuh"
 
+#include "framework/math/cuda/narrow.cuh"
 #include "framework/math/sigmoid.h"
 
 /* Axes that lie in one piece on both sides become one. */
@@ -92,12 +93,14 @@ static ct_status affine(ct_exec *ex, const ct_view *view, const float *x, const 
                         const float *bias, float *y)
 {
     ct_view v = *view;
+    ct_numbers from = ct_numbers_at(x, v.dtype), to = ct_numbers_at(y, v.dtype);
 
     return ct_cuda_map(
         ex->stream, "scale and bias", v.outer * v.mid * v.inner, KERNEL(int64_t i) {
             int64_t d = i / v.inner % v.mid;
 
-            y[i] = x[i] * ((scale != NULL) ? scale[d] : 1.0f) + ((bias != NULL) ? bias[d] : 0.0f);
+            to.put(i, from[i] * ((scale != NULL) ? scale[d] : 1.0f) +
+                          ((bias != NULL) ? bias[d] : 0.0f));
         });
 }
 
@@ -105,6 +108,7 @@ static ct_status dot(ct_exec *ex, const ct_view *view, const float *a, const flo
                      float *out)
 {
     ct_view v = *view;
+    ct_numbers first = ct_numbers_at(a, v.dtype), second = ct_numbers_at(b, v.dtype);
     auto put = KERNEL(int64_t d, const double *sum)
     {
         out[d] = (float)(*sum + (add ? (double)out[d] : 0.0));
@@ -116,7 +120,7 @@ static ct_status dot(ct_exec *ex, const ct_view *view, const float *a, const flo
             KERNEL(int64_t d, int64_t o, double *sum) {
                 int64_t i = o * v.mid + d;
 
-                *sum += (double)a[i] * ((b != NULL) ? (double)b[i] : 1.0);
+                *sum += (double)first[i] * ((second.at != NULL) ? (double)second[i] : 1.0);
             },
             put);
     return ct_cuda_sums<1>(
@@ -124,9 +128,47 @@ static ct_status dot(ct_exec *ex, const ct_view *view, const float *a, const flo
         KERNEL(int64_t d, int64_t k, double *sum) {
             int64_t i = (k / v.inner * v.mid + d) * v.inner + k % v.inner;
 
-            *sum += (double)a[i] * ((b != NULL) ? (double)b[i] : 1.0);
+            *sum += (double)first[i] * ((second.at != NULL) ? (double)second[i] : 1.0);
         },
         put);
+}
+
+/* ---- channels that come last, in 16 bits */
+
+static ct_status last_to_plain(ct_exec *ex, int64_t n, int64_t c, int64_t s, ct_dtype type,
+                               const float *x, float *y)
+{
+    ct_numbers from = ct_numbers_at(x, type);
+
+    return ct_cuda_turn(
+        ex->stream, "channels to the front", n, s, c,
+        KERNEL(int64_t b, int64_t row, int64_t column) { return from[(b * s + row) * c + column]; },
+        KERNEL(int64_t b, int64_t row, int64_t column, float value) {
+            y[(b * c + column) * s + row] = value;
+        });
+}
+
+static ct_status plain_to_last(ct_exec *ex, int64_t n, int64_t c, int64_t s, ct_dtype type,
+                               const float *x, float *y)
+{
+    ct_numbers to = ct_numbers_at(y, type);
+
+    return ct_cuda_turn(
+        ex->stream, "channels to the end", n, c, s,
+        KERNEL(int64_t b, int64_t row, int64_t column) { return x[(b * c + row) * s + column]; },
+        KERNEL(int64_t b, int64_t row, int64_t column, float value) {
+            to.put((b * s + column) * c + row, value);
+        });
+}
+
+static ct_status add(ct_exec *ex, int64_t n, ct_dtype type, const float *a, const float *b,
+                     float *y)
+{
+    ct_numbers one = ct_numbers_at(a, type), other = ct_numbers_at(b, type);
+    ct_numbers sum = ct_numbers_at(y, type);
+
+    return ct_cuda_map(
+        ex->stream, "sum", n, KERNEL(int64_t i) { sum.put(i, one[i] + other[i]); });
 }
 
 /* ---- recurrent steps; layers/engine/recurrent/gates.h */
@@ -227,7 +269,7 @@ static ct_status unpack(ct_exec *ex, const ct_pack *pack, const ct_pack_rule *ru
 }
 
 const ct_device_kernels ct_kernels_cuda = {
-    CT_DEVICE_CUDA,     strided,   affine,       dot,           NULL,      lstm_step,
-    lstm_step_backward, rows_cont, tanh_forward, tanh_backward, fill_rows, sum_steps,
-    unpack,
+    CT_DEVICE_CUDA,     strided,       affine,       dot,           NULL,      lstm_step,
+    lstm_step_backward, rows_cont,     tanh_forward, tanh_backward, fill_rows, sum_steps,
+    last_to_plain,      plain_to_last, add,          unpack,
 };

@@ -6,6 +6,7 @@ extern "C" {
 #include "layers/engine/neuron/neuron.h"
 }
 #include "framework/base/philox.h"
+#include "framework/math/cuda/narrow.cuh"
 #include "framework/math/sigmoid.h"
 
 /* ---- PReLU: the view of reshape; one slope where its weight is a scalar */
@@ -108,6 +109,29 @@ static Ct__EltwiseParameter__EltwiseOp operation(const ct_layer *l)
     return (p != NULL) ? p->operation : CT__ELTWISE_PARAMETER__ELTWISE_OP__SUM;
 }
 
+/* Sums of numbers of 16 bits, added up in f32 and rounded once. */
+typedef struct addends {
+    ct_numbers x[CT_ELTWISE_LAST];
+    int n;
+} addends;
+
+static ct_status sum_narrow(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    ct_numbers y = ct_numbers_at(ct_blob_data(in->top[0]), in->top[0]->data.dtype);
+    addends a;
+
+    a.n = l->n_bottom;
+    for (int k = 0; k < a.n; k++)
+        a.x[k] = ct_numbers_at(ct_blob_data(in->bottom[k]), in->bottom[k]->data.dtype);
+    return ct_cuda_map(
+        ex->stream, "Eltwise", count_of(in->top[0]), KERNEL(int64_t i) {
+            float sum = a.x[0][i];
+
+            for (int k = 1; k < a.n; k++) sum += a.x[k][i];
+            y.put(i, sum);
+        });
+}
+
 static ct_status eltwise_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
     unsigned char *winner = (in->buffer[0].bytes > 0) ? (unsigned char *)in->buffer[0].data : NULL;
@@ -115,6 +139,7 @@ static ct_status eltwise_forward(const ct_layer *l, ct_instance *in, ct_exec *ex
     const float *a = ct_blob_data(in->bottom[0]);
     float *y = ct_blob_data(in->top[0]), ca = coefficient(l, 0);
 
+    if (ct_blob_is_last(in->top[0])) return sum_narrow(l, in, ex);
     for (int k = 1; k < l->n_bottom; k++) {
         const float *b = ct_blob_data(in->bottom[k]);
 
@@ -166,6 +191,11 @@ static ct_status eltwise_backward(const ct_layer *l, ct_instance *in, ct_exec *e
         float *dx = ct_blob_diff(in->bottom[k]), c = coefficient(l, k);
 
         if (dx == NULL) continue;
+        if (ct_blob_is_last(in->bottom[k])) {
+            if (dx != dy)
+                CT_TRY(ex->dev->copy(ex->stream, dx, dy, ct_tensor_bytes(&in->bottom[k]->diff)));
+            continue;
+        }
         if (operation(l) == CT__ELTWISE_PARAMETER__ELTWISE_OP__PROD)
             CT_TRY(product_backward(l, in, ex, k, dx));
         else if (operation(l) == CT__ELTWISE_PARAMETER__ELTWISE_OP__SUM)

@@ -22,6 +22,8 @@ rm -rf "$results"
 # layers, with gradients, golden values and the CPU beside each: the tests of the CPU, on the GPU
 layers=${CORTADO_TEST_LAYERS:-layer_cases layer_golden layer_accuracy layer_batch_norm layer_dropout layer_eltwise layer_embed layer_empty layer_losses layer_neuron layer_norms layer_recurrent layer_scale layer_shape layer_sigmoid layer_softmax layer_structure}
 $run gpu/cuda timeout 120 "$b/tests/unit/test_cuda"
+$run gpu/cuda_data timeout 60 "$b/tests/unit/test_cuda_data"
+$run gpu/cuda_last timeout 60 "$b/tests/unit/test_cuda_last"
 $run gpu/cuda_narrow timeout 60 "$b/tests/unit/test_cuda_narrow"
 $run gpu/cuda_plan timeout 60 "$b/tests/unit/test_cuda_plan"
 $run gpu/cuda_step timeout 60 "$b/tests/unit/test_cuda_step"

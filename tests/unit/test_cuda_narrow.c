@@ -287,15 +287,23 @@ typedef struct narrow_run {
     char engine[3][32]; /* of layer "f" */
 } narrow_run;
 
-/* ct_kernel names engines of the CPU. */
-static void any_engine(Ct__NetParameter *p)
+static void set(char **to, const char *name)
+{
+    if (strcmp(*to, "auto") != 0) free(*to);
+    *to = strdup(name);
+    assert_non_null(*to);
+}
+
+/* ct_kernel names engines of the CPU; on the device a name keeps values f32 in plain order. */
+static void name_engine(Ct__NetParameter *p, const char *name)
 {
     for (size_t i = 0; i < p->n_layer; i++) {
-        Ct__LayerParameter *l = p->layer[i];
+        Ct__KernelParameter *k = p->layer[i]->ct_kernel;
 
-        if (l->ct_kernel != NULL)
-            protobuf_c_message_free_unpacked((ProtobufCMessage *)l->ct_kernel, NULL);
-        l->ct_kernel = NULL;
+        if (k == NULL) continue;
+        set(&k->forward, name);
+        set(&k->backward_data, name);
+        set(&k->backward_weight, name);
     }
 }
 
@@ -312,7 +320,7 @@ static narrow_run run_net(const char *text, const ct_device *dev,
     assert_int_equal(ct_prototxt_parse(&ct__net_parameter__descriptor, "test", text, strlen(text),
                                        NULL, &message),
                      CT_OK);
-    if (dev->kind != CT_DEVICE_CPU) any_engine((Ct__NetParameter *)message);
+    if (dev->kind != CT_DEVICE_CPU) name_engine((Ct__NetParameter *)message, "cuda");
     o.env.precision = precision;
     assert_int_equal(ct_net_create((const Ct__NetParameter *)message, &o, &net), CT_OK);
     assert_int_equal(ct_net_forward(net, &ex, &r.loss), CT_OK);

@@ -17,7 +17,8 @@ static void test_bias_engines(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof(size) / sizeof(size[0]); i++) {
-        ct_bias_desc d = { CT_DEVICE_CPU, 3, size[i][0], size[i][1], size[i][2], 0, false };
+        ct_bias_desc d = { CT_DEVICE_CPU, 3,     size[i][0], size[i][1], size[i][2], 0,
+                           false,         false, CT_F32 };
         int64_t n = d.n * d.c * d.s;
         double terms = (double)(d.n * d.s) + 1.0;
         float *y[2], *db[2], *x = ct_mem_acquire((size_t)n * 4), *b = ct_mem_acquire(4096);
@@ -56,8 +57,8 @@ static void test_bias_with_relu(void **state)
     (void)state;
     for (size_t i = 0; i < 2 * sizeof(size) / sizeof(size[0]); i++) {
         int block = (i % 2) ? 16 : 8;
-        ct_bias_desc d = { CT_DEVICE_CPU,  3,     size[i / 2][0], size[i / 2][1],
-                           size[i / 2][2], block, false };
+        ct_bias_desc d = { CT_DEVICE_CPU, 3,     size[i / 2][0], size[i / 2][1], size[i / 2][2],
+                           block,         false, false,          CT_F32 };
         int64_t n = d.n * ((d.c + block - 1) / block * block) * d.s;
         const ct_bias_impl *impl = ct_bias_find(ct_bias_backward_table, &d, "auto");
         float *top = ct_mem_acquire((size_t)n * 4), *dy[2], db[2][64];
@@ -293,7 +294,8 @@ static void test_bias_in_blocks(void **state)
     (void)state;
     for (size_t i = 0; i < 2 * sizeof(size) / sizeof(size[0]); i++) {
         const int64_t *of = size[i / 2];
-        ct_bias_desc d = { CT_DEVICE_CPU, 3, of[0], of[1], of[2], (i % 2 == 0) ? 8 : 16, false };
+        ct_bias_desc d = { CT_DEVICE_CPU,         3,     of[0], of[1], of[2],
+                           (i % 2 == 0) ? 8 : 16, false, false, CT_F32 };
         int64_t n = d.n * ((d.c + d.block - 1) / d.block * d.block) * d.s;
         double terms = (double)(d.n * d.s) + 1.0;
         float *x = ct_mem_acquire((size_t)n * 4), db[2][300];

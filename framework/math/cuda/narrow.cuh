@@ -6,6 +6,7 @@
 #include "framework/base/f16.h"
 #include "framework/math/cuda/math_cuda.h"
 #include "framework/tensor/cuda/device_cuda.h"
+#include "framework/tensor/tensor.h"
 
 static __host__ __device__ inline uint16_t ct_narrow_bits(ct_operand operand, float v)
 {
@@ -15,6 +16,31 @@ static __host__ __device__ inline uint16_t ct_narrow_bits(ct_operand operand, fl
 static __host__ __device__ inline float ct_narrow_value(ct_operand operand, uint16_t bits)
 {
     return (operand == CT_OPERAND_F16) ? ct_f16_to_f32(bits) : ct_bf16_to_f32(bits);
+}
+
+/** Device arrays whose numbers are of a dtype, read and written as floats: f32, bf16 or f16. */
+struct ct_numbers {
+    void *at; /* NULL: no array */
+    ct_dtype type;
+
+    __device__ float operator[](int64_t i) const
+    {
+        if (type == CT_F32) return ((const float *)at)[i];
+        return (type == CT_BF16) ? ct_bf16_to_f32(((const uint16_t *)at)[i])
+                                 : ct_f16_to_f32(((const uint16_t *)at)[i]);
+    }
+    __device__ void put(int64_t i, float v) const
+    {
+        if (type == CT_F32)
+            ((float *)at)[i] = v;
+        else
+            ((uint16_t *)at)[i] = (type == CT_BF16) ? ct_bf16_from_f32(v) : ct_f16_from_f32(v);
+    }
+};
+
+static __host__ __device__ inline ct_numbers ct_numbers_at(const float *at, ct_dtype type)
+{
+    return { (void *)at, type };
 }
 
 /** Number i of y, which holds numbers of `operand`. */

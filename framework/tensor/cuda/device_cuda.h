@@ -46,7 +46,7 @@ enum { CT_CUDA_BLOCK = 32 }; /* threads that take turns are slow */
 #else
 enum { CT_CUDA_BLOCK = 256 };
 #endif
-enum { CT_CUDA_SCRATCH = 1 << 17 };
+enum { CT_CUDA_SCRATCH = 1 << 20 };
 /** Blocks for n elements in a grid-stride loop: enough to fill a device, never too many. */
 static inline unsigned ct_cuda_grid(int64_t n)
 {

@@ -93,6 +93,42 @@ __global__ void ct_add_parts_kernel(int64_t rows, int64_t parts, const double *s
     }
 }
 
+/* The same by a block a row. */
+template <int K, class P>
+__global__ void ct_add_many_kernel(int64_t rows, int64_t parts, const double *scratch, P put)
+{
+    __shared__ ct_sums<K> part[CT_CUDA_BLOCK];
+
+    for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) {
+        ct_sums<K> sum = {};
+
+        for (int64_t p = threadIdx.x; p < parts; p += CT_CUDA_BLOCK) {
+            for (int k = 0; k < K; k++) sum.v[k] += scratch[(r * parts + p) * K + k];
+        }
+        ct_block_add<K>(part, sum);
+        if (threadIdx.x == 0) put(r, part[0].v);
+        __syncthreads();
+    }
+}
+
+/* The sums of parts, which lie in scratch, to put. */
+template <int K, class P>
+static ct_status ct_cuda_add_parts(ct_stream st, const char *what, int64_t rows, int64_t parts,
+                                   P put)
+{
+    enum { FEW = 32, MOST_BLOCKS = 1 << 16 };
+
+    if (parts <= FEW) {
+        CT_CUDA_RUN((ct_add_parts_kernel<K, P>), ct_cuda_grid(rows), st, rows, parts,
+                    ct_cuda_scratch(), put);
+    } else {
+        CT_CUDA_RUN_BLOCKS((ct_add_many_kernel<K, P>),
+                           (unsigned)((rows < MOST_BLOCKS) ? rows : MOST_BLOCKS), st, rows, parts,
+                           ct_cuda_scratch(), put);
+    }
+    return ct_cuda_launched(what);
+}
+
 /** K sums over each of `rows` rows: f(r, i, sum) adds what element i of row r brings to the
  *  doubles sum[K]; put(r, sum) gets them. Rows of no elements are put as zeros. */
 template <int K, class F, class P>
@@ -113,10 +149,10 @@ static ct_status ct_cuda_sums(ct_stream st, const char *what, int64_t rows, int6
                        ct_cuda_scratch(), f, put);
     CT_TRY(ct_cuda_launched(what));
     if (parts == 1) return CT_OK;
-    CT_CUDA_RUN((ct_add_parts_kernel<K, P>), ct_cuda_grid(rows), st, rows, parts, ct_cuda_scratch(),
-                put);
-    return ct_cuda_launched(what);
+    return ct_cuda_add_parts<K>(st, what, rows, parts, put);
 }
+
+enum { CT_CUDA_COLUMN_THREADS = 1 << 18 }; /* enough to keep a device's memory busy */
 
 /* Neighbouring threads have neighbouring columns; parts of the rows go to different threads. */
 template <int K, class F>
@@ -142,7 +178,7 @@ static ct_status ct_cuda_column_sums(ct_stream st, const char *what, int64_t col
 
     if (columns <= 0) return CT_OK;
     if (parts > most) parts = most;
-    if (parts > (1 << 16) / columns + 1) parts = (1 << 16) / columns + 1;
+    if (parts > CT_CUDA_COLUMN_THREADS / columns + 1) parts = CT_CUDA_COLUMN_THREADS / columns + 1;
     if (parts < 1) { /* more columns than scratch has room for: they are enough threads */
         CT_CUDA_RUN((ct_short_rows_kernel<K, F, P>), ct_cuda_grid(columns), st, columns, n, f, put);
         return ct_cuda_launched(what);
@@ -150,9 +186,7 @@ static ct_status ct_cuda_column_sums(ct_stream st, const char *what, int64_t col
     CT_CUDA_RUN((ct_columns_kernel<K, F>), ct_cuda_grid(columns * parts), st, columns, n, parts,
                 ct_cuda_scratch(), f);
     CT_TRY(ct_cuda_launched(what));
-    CT_CUDA_RUN((ct_add_parts_kernel<K, P>), ct_cuda_grid(columns), st, columns, parts,
-                ct_cuda_scratch(), put);
-    return ct_cuda_launched(what);
+    return ct_cuda_add_parts<K>(st, what, columns, parts, put);
 }
 
 enum { CT_CUDA_TILE = 32 };

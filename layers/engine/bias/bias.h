@@ -10,6 +10,8 @@ typedef struct ct_bias_desc {
     int64_t n, c, s; /* outer, channels, inner */
     int block;       /* of dy, channels that stand together, as in tensor.h; 0: plain order */
     bool bf16;       /* dy, in blocks alone */
+    bool last;       /* on devices: dy is n x s x c, numbers of dtype; for gradients alone */
+    ct_dtype dtype;
 } ct_bias_desc;
 
 typedef struct ct_bias_args {

@@ -29,7 +29,10 @@ typedef struct ct_conv_desc {
     ct_conv_axis front[CT_CONV_FRONT]; /* outermost first                                        */
     bool bf16;           /* x, weight and dy may be rounded to bfloat16 where they are multiplied */
     bool x_bf16, y_bf16; /* x and dx, y and dy are bf16 numbers: in blocks, and where bf16 is set */
-    ct_operand operand;  /* the same on devices; on the CPU only bf16 counts */
+    bool x_last,
+        y_last;         /* on devices: x and dx, y and dy are numbers of `operand`'s 16 bits, and
+                         * channels come last: [N][H][W][C]. x_last without y_last is not asked for */
+    ct_operand operand; /* the same on devices; on the CPU only bf16 counts */
     int winograd; /* outputs, along an axis, of the largest tile that it may use: 4, 2, 0 never */
 } ct_conv_desc;
 

@@ -14,6 +14,8 @@ extern const ct_conv_impl ct_conv_cuda_forward, ct_conv_cuda_backward_data,
     ct_conv_cuda_backward_weight;
 extern const ct_conv_impl ct_conv_cudnn_forward, ct_conv_cudnn_backward_data,
     ct_conv_cudnn_backward_weight;
+extern const ct_conv_impl ct_conv_cuda_last_forward, ct_conv_cuda_last_backward_data,
+    ct_conv_cuda_last_backward_weight;
 extern const ct_conv_impl ct_conv_cuda_depth_forward, ct_conv_cuda_depth_backward_data,
     ct_conv_cuda_depth_backward_weight;
 extern const ct_conv_impl ct_conv_direct_forward, ct_conv_direct_backward_data,

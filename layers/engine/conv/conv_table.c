@@ -8,6 +8,7 @@ const ct_conv_impl *const ct_conv_forward_table[] = {
     &ct_conv_cudnn_forward,
 #endif
     &ct_conv_cuda_forward,
+    &ct_conv_cuda_last_forward,
 #endif
     &ct_conv_direct_forward,
     &ct_conv_gemm_forward,
@@ -23,7 +24,7 @@ const ct_conv_impl *const ct_conv_backward_data_table[] = {
 #ifdef CT_HAVE_CUDNN
     &ct_conv_cudnn_backward_data,
 #endif
-    &ct_conv_cuda_backward_data,
+    &ct_conv_cuda_backward_data,       &ct_conv_cuda_last_backward_data,
 #endif
     &ct_conv_direct_backward_data,     &ct_conv_gemm_backward_data,
     &ct_conv_fold_backward_data,       &ct_conv_winograd_backward_data,
@@ -37,6 +38,7 @@ const ct_conv_impl *const ct_conv_backward_weight_table[] = {
     &ct_conv_cudnn_backward_weight,
 #endif
     &ct_conv_cuda_backward_weight,
+    &ct_conv_cuda_last_backward_weight,
 #endif
     &ct_conv_direct_backward_weight,
     &ct_conv_gemm_backward_weight,

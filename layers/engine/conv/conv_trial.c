@@ -4,6 +4,11 @@
 
 #include <stdio.h>
 
+static const char *kind_of(bool bf16, bool last)
+{
+    return last ? "l" : bf16 ? "h" : "";
+}
+
 void ct_conv_key(const ct_conv_desc *d, ct_run_kind kind, char *text, size_t size)
 {
     static const char *const pass[CT_N_RUN] = { "forward", "backward_data", "backward_weight" };
@@ -18,9 +23,9 @@ void ct_conv_key(const ct_conv_desc *d, ct_run_kind kind, char *text, size_t siz
         pass[kind], (long long)d->n, (long long)d->group, (long long)d->c, (long long)d->h,
         (long long)d->w, (long long)d->m, (long long)d->oh, (long long)d->ow, (long long)d->kh,
         (long long)d->kw, (long long)d->sh, (long long)d->sw, (long long)d->ph, (long long)d->pw,
-        (long long)d->dh, (long long)d->dw, d->x_block, d->x_bf16 ? "h" : "", d->y_block,
-        d->y_bf16 ? "h" : "", d->winograd, host ? (d->bf16 ? " bf16" : "") : operand[d->operand],
-        host ? "" : " gpu");
+        (long long)d->dh, (long long)d->dw, d->x_block, kind_of(d->x_bf16, d->x_last), d->y_block,
+        kind_of(d->y_bf16, d->y_last), d->winograd,
+        host ? (d->bf16 ? " bf16" : "") : operand[d->operand], host ? "" : " gpu");
     for (int i = 0; (i < d->n_front) && (at >= 0) && ((size_t)at < size); i++) {
         const ct_conv_axis *f = &d->front[i];
 

@@ -16,8 +16,10 @@ typedef struct ct_lrn_desc {
     int n_thread;
     bool within;
     int64_t n, c, h, w;
-    int block;    /* channels that stand together, as in tensor.h; 0: plain order */
-    int64_t size; /* odd */
+    int block;      /* channels that stand together, as in tensor.h; 0: plain order */
+    bool last;      /* on devices: channels come last, in scale too */
+    ct_dtype dtype; /* of x, y, dy, dx on devices; scale is f32 */
+    int64_t size;   /* odd */
     float alpha, beta, k;
 } ct_lrn_desc;
 

@@ -24,8 +24,10 @@ typedef struct ct_pool_desc {
     int64_t planes, h, w, oh, ow; /* planes: those that fill up a block, too   */
     int block; /* planes that stand together, as channels do in tensor.h; 0: none */
     int64_t kh, kw, sh, sw, ph, pw;
-    bool relu; /* MAX only */
-    bool bf16; /* x, y, dy, dx; of blocks alone */
+    bool relu;      /* MAX only */
+    bool bf16;      /* x, y, dy, dx; of blocks alone */
+    int64_t last;   /* on devices: so many channels come last, in the mask too; 0: planes do */
+    ct_dtype dtype; /* of x, y, dy, dx on devices */
 } ct_pool_desc;
 
 enum { CT_POOL_BYTE_NONE = 255, CT_POOL_NONE = -1 }; /* in a mask: no gradient passes */

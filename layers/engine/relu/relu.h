@@ -10,7 +10,8 @@ typedef struct ct_relu_desc {
     int n_thread;
     int64_t count;
     float slope;
-    bool bf16; /* all arrays are: addresses of bf16 numbers */
+    bool bf16;      /* all arrays are: addresses of bf16 numbers */
+    ct_dtype dtype; /* of all arrays, on devices */
 } ct_relu_desc;
 
 typedef struct ct_relu_args {

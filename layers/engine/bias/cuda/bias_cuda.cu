@@ -1,4 +1,5 @@
-#include "framework/tensor/cuda/device_cuda.h"
+#include "framework/math/cuda/narrow.cuh"
+#include "framework/tensor/cuda/launch.cuh"
 #include "layers/engine/bias/bias_private.h"
 
 static bool on_cuda(const ct_bias_desc *d)
@@ -36,8 +37,24 @@ static ct_status fill(const ct_bias_desc *d, ct_exec *ex, const ct_bias_args *a)
     return ct_cuda_launched("bias");
 }
 
+/* Channels last: sums down the columns. */
+static ct_status backward_last(const ct_bias_desc *d, ct_exec *ex, const ct_bias_args *a)
+{
+    ct_numbers dy = ct_numbers_at(a->dy, d->dtype);
+    float *dbias = a->dbias, beta = a->beta;
+    int64_t columns = d->c;
+
+    return ct_cuda_column_sums<1>(
+        ex->stream, "bias backward", columns, d->n * d->s,
+        [=] __device__(int64_t c, int64_t i, double *sum) { *sum += (double)dy[i * columns + c]; },
+        [=] __device__(int64_t c, const double *sum) {
+            dbias[c] = (float)(((beta != 0.0f) ? (double)(beta * dbias[c]) : 0.0) + *sum);
+        });
+}
+
 static ct_status backward(const ct_bias_desc *d, ct_exec *ex, const ct_bias_args *a)
 {
+    if (d->last) return backward_last(d, ex, a);
     CT_CUDA_RUN_BLOCKS(backward_kernel, (unsigned)d->c, ex->stream, *d, a->dy, a->beta, a->dbias);
     return ct_cuda_launched("bias backward");
 }

@@ -14,7 +14,8 @@ static const int64_t WORK_MAX = (int64_t)256 << 20;
 
 static bool on_cuda(const ct_conv_desc *d)
 {
-    return (d->device == CT_DEVICE_CUDA) && (d->x_block == 0) && (d->y_block == 0);
+    return (d->device == CT_DEVICE_CUDA) && (d->x_block == 0) && (d->y_block == 0) && !d->x_last &&
+           !d->y_last;
 }
 
 /* Floats of one image's column block; of all groups. */

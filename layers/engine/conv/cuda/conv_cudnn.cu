@@ -3,7 +3,8 @@
  * they may have at most; in f32 without TF32, or as the solver's precision says. cuDNN takes and
  * gives 16 bits on both sides, so in 16 bits operands are rounded into the workspace, and what it
  * makes, added up in f32 and rounded once, is widened from there. On the way both change to and
- * from NHWC, which tensor cores want, where cuDNN takes that. */
+ * from NHWC, which tensor cores want, where cuDNN takes that. Where values lie so already, channels
+ * last in 16 bits, it reads and writes them in place. */
 #include "layers/engine/conv/cuda/cudnn_plan.cuh"
 
 /* ---- the three ways */
@@ -16,10 +17,45 @@ static ct_status open_run(const ct_conv_desc *d, ct_run_kind kind, const ct_exec
     return check(dnn.p_cudnnSetStream(dnn.handle, (cudaStream_t)ex->stream), "stream");
 }
 
-/* x, weight and dy or y rounded, behind the algorithm's memory. */
+/* An operand as `batch` matrices of channels and places; last: it lies with channels last in 16
+ * bits, else in plain f32. */
+typedef struct planes {
+    int64_t batch, channels, places;
+    bool last;
+} planes;
+
+static planes x_of(const ct_conv_desc *d)
+{
+    return { d->n, d->c, d->h * d->w, d->x_last };
+}
+
+static planes y_of(const ct_conv_desc *d)
+{
+    return { d->n, d->m, d->oh * d->ow, d->y_last };
+}
+
+static planes weight_of(const ct_conv_desc *d)
+{
+    return { d->m, d->c / d->group, d->kh * d->kw, false };
+}
+
+/* Whether cuDNN works on it where it lies. */
+static bool in_place(const plan *p, planes of)
+{
+    return narrows(&p->desc) ? (of.last && p->nhwc) : true;
+}
+
+/* Room for x, weight and dy or y as cuDNN wants them, behind the algorithm's memory. */
 typedef struct sides {
     size_t x, weight, y, bytes;
 } sides;
+
+static size_t room_of(const plan *p, planes of)
+{
+    return in_place(p, of)
+               ? 0
+               : ct_align_up((size_t)(of.batch * of.channels * of.places) * sizeof(uint16_t));
+}
 
 static sides sides_of(const plan *p)
 {
@@ -28,89 +64,91 @@ static sides sides_of(const plan *p)
 
     if (!narrows(d)) return s;
     s.x = ct_align_up(p->memory);
-    s.weight = s.x + ct_align_up((size_t)(d->n * d->c * d->h * d->w) * sizeof(uint16_t));
-    s.y = s.weight + ct_align_up((size_t)(d->m * group_k(d)) * sizeof(uint16_t));
-    s.bytes = s.y + ct_align_up((size_t)(d->n * d->m * d->oh * d->ow) * sizeof(uint16_t));
+    s.weight = s.x + room_of(p, x_of(d));
+    s.y = s.weight + room_of(p, weight_of(d));
+    s.bytes = s.y + room_of(p, y_of(d));
     return s;
 }
 
-/* An operand as `batch` matrices of channels and places. */
-typedef struct planes {
-    int64_t batch, channels, places;
-} planes;
-
-static planes x_of(const ct_conv_desc *d)
+/* Between how an operand lies and how cuDNN sees it: `last` at places of [batch][place][channel],
+ * else of [batch][channel][place]. Memory is walked along on both sides. */
+template <class L, class S>
+static ct_status change(ct_exec *ex, const char *what, planes of, bool from_last, bool to_last,
+                        L load, S store)
 {
-    return { d->n, d->c, d->h * d->w };
+    if (from_last == to_last)
+        return ct_cuda_map(
+            ex->stream, what, of.batch * of.channels * of.places, [=] __device__(int64_t i) {
+                store(i, from_last ? i % of.channels : i / of.places % of.channels, load(i));
+            });
+    if (to_last)
+        return ct_cuda_turn(
+            ex->stream, what, of.batch, of.channels, of.places,
+            [=] __device__(int64_t b, int64_t r, int64_t c) {
+                return load((b * of.channels + r) * of.places + c);
+            },
+            [=] __device__(int64_t b, int64_t r, int64_t c, float value) {
+                store((b * of.places + c) * of.channels + r, r, value);
+            });
+    return ct_cuda_turn(
+        ex->stream, what, of.batch, of.places, of.channels,
+        [=] __device__(int64_t b, int64_t r, int64_t c) {
+            return load((b * of.places + r) * of.channels + c);
+        },
+        [=] __device__(int64_t b, int64_t r, int64_t c, float value) {
+            store((b * of.channels + c) * of.places + r, c, value);
+        });
 }
 
-static planes y_of(const ct_conv_desc *d)
+static ct_numbers numbers_of(const plan *p, planes of, const float *v)
 {
-    return { d->n, d->m, d->oh * d->ow };
+    return ct_numbers_at(v, of.last ? ct_dtype_of(p->desc.operand) : CT_F32);
 }
 
-static planes weight_of(const ct_conv_desc *d)
-{
-    return { d->m, d->c / d->group, d->kh * d->kw };
-}
-
-/* What cuDNN reads: v itself, or its numbers rounded `at` bytes into the workspace. */
+/* What cuDNN reads: v itself, or its numbers `at` bytes into the workspace. */
 static ct_status reads(const plan *p, ct_exec *ex, const ct_conv_args *a, planes of, const float *v,
                        size_t at, const void **there_p)
 {
     uint16_t *there = (uint16_t *)((char *)a->work + at);
     ct_operand operand = p->desc.operand;
+    ct_numbers from = numbers_of(p, of, v);
 
-    *there_p = narrows(&p->desc) ? (const void *)there : (const void *)v;
-    if (!narrows(&p->desc)) return CT_OK;
-    if (!p->nhwc)
+    *there_p = in_place(p, of) ? (const void *)v : (const void *)there;
+    if (in_place(p, of)) return CT_OK;
+    if (!of.last && !p->nhwc)
         return ct_cuda_narrow(ex->stream, operand, of.batch * of.channels * of.places, v, there);
-    return ct_cuda_turn(
-        ex->stream, "rounding", of.batch, of.channels, of.places,
-        [=] __device__(int64_t b, int64_t r, int64_t c) {
-            return v[(b * of.channels + r) * of.places + c];
-        },
-        [=] __device__(int64_t b, int64_t r, int64_t c, float value) {
-            there[(b * of.places + c) * of.channels + r] = ct_narrow_bits(operand, value);
+    return change(
+        ex, "rounding", of, of.last, p->nhwc, [=] __device__(int64_t i) { return from[i]; },
+        [=] __device__(int64_t i, int64_t, float value) {
+            there[i] = ct_narrow_bits(operand, value);
         });
 }
 
 /* Where it writes. */
-static void *writes(const plan *p, const ct_conv_args *a, float *v, size_t at)
+static void *writes(const plan *p, const ct_conv_args *a, planes of, float *v, size_t at)
 {
-    return narrows(&p->desc) ? (void *)((char *)a->work + at) : (void *)v;
+    return in_place(p, of) ? (void *)v : (void *)((char *)a->work + at);
 }
 
 /* v = beta v + what cuDNN wrote + the channel's bias, which may be NULL; relu: 0 where that would
- * be below. */
+ * be below. What it wrote in place it has multiplied with beta itself. */
 static ct_status finish(const plan *p, ct_exec *ex, const ct_conv_args *a, planes of, size_t at,
                         float beta, const float *bias, bool relu, float *v)
 {
-    const uint16_t *from = (const uint16_t *)((const char *)a->work + at);
-    ct_operand operand = p->desc.operand;
-    bool narrow = narrows(&p->desc);
+    bool there = in_place(p, of);
+    ct_numbers to = numbers_of(p, of, v);
+    ct_numbers from = { (char *)a->work + at, ct_dtype_of(p->desc.operand) };
 
-    if (!narrow && (bias == NULL) && !relu) return CT_OK;
-    if (!p->nhwc)
-        return ct_cuda_map(
-            ex->stream, "widening", of.batch * of.channels * of.places, [=] __device__(int64_t i) {
-                float old = !narrow ? v[i] : (beta == 0.0f) ? 0.0f : beta * v[i];
-                float made = narrow ? ct_narrow_value(operand, from[i]) : 0.0f;
-                float all = made + old + ((bias != NULL) ? bias[i / of.places % of.channels] : 0);
+    if (there && (bias == NULL) && !relu) return CT_OK;
+    if (there) from = to;
+    return change(
+        ex, "widening", of, narrows(&p->desc) && p->nhwc, of.last,
+        [=] __device__(int64_t i) { return from[i]; },
+        [=] __device__(int64_t i, int64_t c, float value) {
+            float all = value + ((there || (beta == 0.0f)) ? 0.0f : beta * to[i]) +
+                        ((bias != NULL) ? bias[c] : 0.0f);
 
-                v[i] = (relu && (all < 0.0f)) ? 0.0f : all; /* NaN stays */
-            });
-    return ct_cuda_turn(
-        ex->stream, "widening", of.batch, of.places, of.channels,
-        [=] __device__(int64_t b, int64_t r, int64_t c) {
-            return ct_narrow_value(operand, from[(b * of.places + r) * of.channels + c]) +
-                   ((bias != NULL) ? bias[c] : 0.0f);
-        },
-        [=] __device__(int64_t b, int64_t r, int64_t c, float value) {
-            int64_t i = (b * of.channels + c) * of.places + r;
-            float all = value + ((beta == 0.0f) ? 0.0f : beta * v[i]);
-
-            v[i] = (relu && (all < 0.0f)) ? 0.0f : all;
+            to.put(i, (relu && (all < 0.0f)) ? 0.0f : all); /* NaN stays */
         });
 }
 
@@ -128,7 +166,7 @@ static ct_status forward(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args 
     CT_TRY(
         check(dnn.p_cudnnConvolutionForward(dnn.handle, &one, p->x, x, p->weight, weight, p->conv,
                                             (cudnnConvolutionFwdAlgo_t)p->algorithm, a->work,
-                                            p->memory, &zero, p->y, writes(p, a, a->y, s.y)),
+                                            p->memory, &zero, p->y, writes(p, a, y_of(d), a->y, s.y)),
               "convolution"));
     return finish(p, ex, a, y_of(d), s.y, 0.0f, a->bias, a->relu, a->y);
 }
@@ -147,7 +185,7 @@ static ct_status backward_data(const ct_conv_desc *d, ct_exec *ex, const ct_conv
     CT_TRY(check(
         dnn.p_cudnnConvolutionBackwardData(dnn.handle, &one, p->weight, weight, p->y, dy, p->conv,
                                            (cudnnConvolutionBwdDataAlgo_t)p->algorithm, a->work,
-                                           p->memory, &zero, p->x, writes(p, a, a->dx, s.x)),
+                                           p->memory, &zero, p->x, writes(p, a, x_of(d), a->dx, s.x)),
         "convolution by data"));
     return finish(p, ex, a, x_of(d), s.x, 0.0f, NULL, false, a->dx);
 }
@@ -166,7 +204,7 @@ static ct_status backward_weight(const ct_conv_desc *d, ct_exec *ex, const ct_co
     CT_TRY(check(dnn.p_cudnnConvolutionBackwardFilter(dnn.handle, &one, p->x, x, p->y, dy, p->conv,
                                                       (cudnnConvolutionBwdFilterAlgo_t)p->algorithm,
                                                       a->work, p->memory, &beta, p->weight,
-                                                      writes(p, a, a->dweight, s.weight)),
+                                                      writes(p, a, weight_of(d), a->dweight, s.weight)),
                  "convolution by weight"));
     return finish(p, ex, a, weight_of(d), s.weight, a->beta, NULL, false, a->dweight);
 }

@@ -47,6 +47,22 @@ static struct {
     CALLS(MEMBER)
 } dnn;
 
+#ifdef CT_CUDA_EMULATED
+static void *open_library(void)
+{
+    return &dnn;
+}
+static bool find_calls(void *)
+{
+#define LINKED(_name) dnn.p_##_name = _name;
+    CALLS(LINKED)
+    return true;
+}
+#else
+static void *open_library(void)
+{
+    return dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
+}
 static bool find_calls(void *lib)
 {
 #define FIND(_name)                                                                                \
@@ -55,6 +71,7 @@ static bool find_calls(void *lib)
     CALLS(FIND)
     return true;
 }
+#endif
 
 static bool is_there(void)
 {
@@ -62,7 +79,7 @@ static bool is_there(void)
 
     if (dnn.looked) return dnn.handle != NULL;
     dnn.looked = true;
-    lib = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
+    lib = open_library();
     if ((lib == NULL) || !find_calls(lib) ||
         (dnn.p_cudnnCreate(&dnn.handle) != CUDNN_STATUS_SUCCESS)) {
         dnn.handle = NULL;
@@ -85,7 +102,7 @@ typedef struct plan {
     cudnnTensorDescriptor_t x, y;
     cudnnFilterDescriptor_t weight;
     cudnnConvolutionDescriptor_t conv;
-    bool nhwc;     /* in the workspace     */
+    bool nhwc;     /* what cuDNN sees      */
     int algorithm; /* -1: cuDNN has none */
     size_t memory; /* of the algorithm, at the front of the workspace */
 } plan;
@@ -215,7 +232,7 @@ static const plan *plan_of(const ct_conv_desc *d, ct_run_kind kind)
     memset(p, 0, sizeof(*p));
     memcpy(&p->desc, d, sizeof(*d));
     p->kind = kind;
-    p->nhwc = narrows(d) && (d->c % 8 == 0) && (d->m % 8 == 0);
+    p->nhwc = narrows(d) && (d->y_last || ((d->c % 8 == 0) && (d->m % 8 == 0)));
     look_up(p);
     if (p->nhwc && (p->algorithm < 0)) {
         forget(p);
@@ -230,7 +247,7 @@ static bool fits(const ct_conv_desc *d, ct_run_kind kind)
 {
     const plan *p;
 
-    if ((d->device != CT_DEVICE_CUDA) || (d->x_block != 0) || (d->y_block != 0) ||
+    if ((d->device != CT_DEVICE_CUDA) || (d->x_last && !d->y_last) || (d->x_block != 0) || (d->y_block != 0) ||
         (d->n_front != 0) || (d->n < 1) || !is_there())
         return false;
     p = plan_of(d, kind);

@@ -1,5 +1,6 @@
 /* Normalisation on CUDA: a thread an element, which adds up its window. Backward makes the terms of
  * its sum in a pass of their own, so that each power is taken once. */
+#include "framework/math/cuda/narrow.cuh"
 #include "framework/tensor/cuda/launch.cuh"
 #include "layers/engine/lrn/lrn_private.h"
 
@@ -30,10 +31,10 @@ template <class V> static __device__ float window_sum(const ct_lrn_desc &d, int6
         return sum;
     }
     {
-        int64_t c = e / plane % d.c, c0 = (c > half) ? c - half : 0;
+        int64_t step = d.last ? 1 : plane, c = e / step % d.c, c0 = (c > half) ? c - half : 0;
         int64_t c1 = (c + half < d.c) ? c + half : d.c - 1;
 
-        for (int64_t k = c0; k <= c1; k++) sum += v(e + (k - c) * plane);
+        for (int64_t k = c0; k <= c1; k++) sum += v(e + (k - c) * step);
     }
     return sum;
 }
@@ -42,14 +43,14 @@ static ct_status forward(const ct_lrn_desc *desc, ct_exec *ex, const ct_lrn_args
 {
     ct_lrn_desc d = *desc;
     ct_lrn_args a = *args;
+    ct_numbers x = ct_numbers_at(a.x, d.dtype), y = ct_numbers_at(a.y, d.dtype);
     float factor = ct_lrn_factor(desc);
 
     return ct_cuda_map(ex->stream, "LRN", count_of(desc), [=] __device__(int64_t e) {
-        const float *x = a.x;
         float scale = d.k + factor * window_sum(d, e, [x](int64_t at) { return x[at] * x[at]; });
 
         a.scale[e] = scale;
-        a.y[e] = x[e] * powf(scale, -d.beta);
+        y.put(e, x[e] * powf(scale, -d.beta));
     });
 }
 
@@ -64,13 +65,16 @@ static ct_status backward(const ct_lrn_desc *desc, ct_exec *ex, const ct_lrn_arg
     ct_lrn_args a = *args;
     float factor = 2.0f * ct_lrn_factor(desc) * d.beta, *ratio = (float *)a.work;
 
+    ct_numbers x = ct_numbers_at(a.x, d.dtype), dy = ct_numbers_at(a.dy, d.dtype);
+    ct_numbers dx = ct_numbers_at(a.dx, d.dtype);
+
     CT_TRY(ct_cuda_map(ex->stream, "LRN backward", count_of(desc), [=] __device__(int64_t e) {
-        ratio[e] = a.dy[e] * a.x[e] * powf(a.scale[e], -d.beta - 1.0f);
+        ratio[e] = dy[e] * x[e] * powf(a.scale[e], -d.beta - 1.0f);
     }));
     return ct_cuda_map(ex->stream, "LRN backward", count_of(desc), [=] __device__(int64_t e) {
         float sum = window_sum(d, e, [ratio](int64_t at) { return ratio[at]; });
 
-        a.dx[e] = a.dy[e] * powf(a.scale[e], -d.beta) - factor * a.x[e] * sum;
+        dx.put(e, dy[e] * powf(a.scale[e], -d.beta) - factor * x[e] * sum);
     });
 }
 

@@ -1,7 +1,7 @@
 /* Pooling on CUDA: one thread an output forward, one thread an input backward (it gathers). */
 #include <cfloat>
 
-#include "framework/tensor/cuda/device_cuda.h"
+#include "framework/math/cuda/narrow.cuh"
 #include "layers/engine/pool/pool_private.h"
 
 static bool on_cuda(const ct_pool_desc *d)
@@ -27,20 +27,42 @@ typedef struct mask_form {
     int64_t pitch;
 } mask_form;
 
+/* Element i of planes of h x w: which plane or image it is of, its channel (0 in planes), where it
+ * stands. Places are `step` apart in memory. */
+typedef struct spot {
+    int64_t plane, channel, row, column;
+} spot;
+
+static __device__ spot spot_of(const ct_pool_desc &d, int64_t i, int64_t h, int64_t w)
+{
+    int64_t step = (d.last > 0) ? d.last : 1, place = i / step;
+
+    return { place / w / h, i % step, place / w % h, place % w };
+}
+
+static __device__ int64_t index_of(const ct_pool_desc &d, const spot &s, int64_t h, int64_t w,
+                                   int64_t row, int64_t column)
+{
+    int64_t step = (d.last > 0) ? d.last : 1;
+
+    return ((s.plane * h + row) * w + column) * step + s.channel;
+}
+
 static __global__ void forward_kernel(ct_pool_desc d, ct_pool_args a, mask_form f)
 {
     CT_CUDA_LOOP(i, d.planes * d.oh * d.ow)
     {
         int64_t h0, h1, w0, w1, ph, pw;
-        const float *x = a.x + i / (d.oh * d.ow) * d.h * d.w;
+        ct_numbers x = ct_numbers_at(a.x, d.dtype), y = ct_numbers_at(a.y, d.dtype);
+        spot s = spot_of(d, i, d.oh, d.ow);
         float sum = 0.0f, best = 0.0f;
         int64_t place = -1;
 
-        window(i / d.ow % d.oh, d.kh, d.sh, d.ph, d.h, &h0, &h1, &ph);
-        window(i % d.ow, d.kw, d.sw, d.pw, d.w, &w0, &w1, &pw);
+        window(s.row, d.kh, d.sh, d.ph, d.h, &h0, &h1, &ph);
+        window(s.column, d.kw, d.sw, d.pw, d.w, &w0, &w1, &pw);
         for (int64_t h = h0; h < h1; h++) {
             for (int64_t w = w0; w < w1; w++) {
-                float v = x[h * d.w + w];
+                float v = x[index_of(d, s, d.h, d.w, h, w)];
 
                 sum += v;
                 if ((place < 0) || (v > best) || ((v != v) && (best == best))) { /* NaN shows */
@@ -50,10 +72,10 @@ static __global__ void forward_kernel(ct_pool_desc d, ct_pool_args a, mask_form 
             }
         }
         if (d.method == CT_POOL_AVE) {
-            a.y[i] = sum / (float)(ph * pw);
+            y.put(i, sum / (float)(ph * pw));
             continue;
         }
-        a.y[i] = (d.relu && (best < 0.0f)) ? 0.0f : best;
+        y.put(i, (d.relu && (best < 0.0f)) ? 0.0f : best);
         if (a.mask != NULL) {
             int32_t mark = (int32_t)((place / d.w - h0) * f.pitch + place % d.w - w0);
 
@@ -81,29 +103,30 @@ static __global__ void backward_kernel(ct_pool_desc d, ct_pool_args a, mask_form
 {
     CT_CUDA_LOOP(i, d.planes * d.h * d.w)
     {
-        int64_t place = i % (d.h * d.w), first = i / (d.h * d.w) * d.oh * d.ow;
+        ct_numbers dy = ct_numbers_at(a.dy, d.dtype), dx = ct_numbers_at(a.dx, d.dtype);
+        spot s = spot_of(d, i, d.h, d.w);
         int64_t oh0, oh1, ow0, ow1;
         float sum = 0.0f;
 
-        covering(place / d.w, d.kh, d.sh, d.ph, d.oh, &oh0, &oh1);
-        covering(place % d.w, d.kw, d.sw, d.pw, d.ow, &ow0, &ow1);
+        covering(s.row, d.kh, d.sh, d.ph, d.oh, &oh0, &oh1);
+        covering(s.column, d.kw, d.sw, d.pw, d.ow, &ow0, &ow1);
         for (int64_t oh = oh0; oh < oh1; oh++) {
             for (int64_t ow = ow0; ow < ow1; ow++) {
-                int64_t at = first + oh * d.ow + ow, top, left, hi, ph, pw, mark;
+                int64_t at = index_of(d, s, d.oh, d.ow, oh, ow), top, left, hi, ph, pw, mark;
 
                 window(oh, d.kh, d.sh, d.ph, d.h, &top, &hi, &ph);
                 window(ow, d.kw, d.sw, d.pw, d.w, &left, &hi, &pw);
                 if (d.method == CT_POOL_AVE) {
-                    sum += a.dy[at] / (float)(ph * pw);
+                    sum += dy[at] / (float)(ph * pw);
                     continue;
                 }
-                mark = (place / d.w - top) * f.pitch + place % d.w - left;
+                mark = (s.row - top) * f.pitch + s.column - left;
                 if (mark == ((f.bytes == 1) ? (int64_t)((const uint8_t *)a.mask)[at]
                                             : (int64_t)((const int32_t *)a.mask)[at]))
-                    sum += a.dy[at];
+                    sum += dy[at];
             }
         }
-        a.dx[i] = sum;
+        dx.put(i, sum);
     }
 }
 

@@ -1,0 +1,93 @@
+/** @file cudnn.h  The convolutions that the sources here call, as plain loops on the host. There is
+ * such a library only where CORTADO_EMULATED_CUDNN is set, so that tests run with it and without.
+ */
+#ifndef CT_EMULATED_CUDNN_H
+#define CT_EMULATED_CUDNN_H
+
+#include <cuda_runtime.h>
+
+typedef enum {
+    CUDNN_STATUS_SUCCESS = 0,
+    CUDNN_STATUS_NOT_INITIALIZED,
+    CUDNN_STATUS_BAD_PARAM,
+    CUDNN_STATUS_NOT_SUPPORTED
+} cudnnStatus_t;
+typedef enum { CUDNN_DATA_FLOAT = 0, CUDNN_DATA_HALF = 2, CUDNN_DATA_BFLOAT16 = 9 } cudnnDataType_t;
+typedef enum { CUDNN_TENSOR_NCHW = 0, CUDNN_TENSOR_NHWC = 1 } cudnnTensorFormat_t;
+typedef enum { CUDNN_CONVOLUTION = 0, CUDNN_CROSS_CORRELATION = 1 } cudnnConvolutionMode_t;
+typedef enum { CUDNN_DEFAULT_MATH = 0, CUDNN_TENSOR_OP_MATH, CUDNN_FMA_MATH = 3 } cudnnMathType_t;
+typedef enum { CUDNN_NON_DETERMINISTIC = 0, CUDNN_DETERMINISTIC = 1 } cudnnDeterminism_t;
+typedef enum { CUDNN_FWD_FIRST } cudnnConvolutionFwdAlgo_t;
+typedef enum { CUDNN_DATA_FIRST } cudnnConvolutionBwdDataAlgo_t;
+typedef enum { CUDNN_FILTER_FIRST } cudnnConvolutionBwdFilterAlgo_t;
+
+typedef struct ct_emulated_cudnn *cudnnHandle_t;
+typedef struct ct_emulated_array *cudnnTensorDescriptor_t;
+typedef struct ct_emulated_array *cudnnFilterDescriptor_t;
+typedef struct ct_emulated_convolution *cudnnConvolutionDescriptor_t;
+
+template <class A> struct ct_emulated_perf {
+    A algo;
+    cudnnStatus_t status;
+    size_t memory;
+    cudnnDeterminism_t determinism;
+    cudnnMathType_t mathType;
+};
+typedef ct_emulated_perf<cudnnConvolutionFwdAlgo_t> cudnnConvolutionFwdAlgoPerf_t;
+typedef ct_emulated_perf<cudnnConvolutionBwdDataAlgo_t> cudnnConvolutionBwdDataAlgoPerf_t;
+typedef ct_emulated_perf<cudnnConvolutionBwdFilterAlgo_t> cudnnConvolutionBwdFilterAlgoPerf_t;
+
+cudnnStatus_t cudnnCreate(cudnnHandle_t *handle);
+cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t st);
+const char *cudnnGetErrorString(cudnnStatus_t st);
+cudnnStatus_t cudnnCreateTensorDescriptor(cudnnTensorDescriptor_t *t);
+cudnnStatus_t cudnnDestroyTensorDescriptor(cudnnTensorDescriptor_t t);
+cudnnStatus_t cudnnCreateFilterDescriptor(cudnnFilterDescriptor_t *f);
+cudnnStatus_t cudnnDestroyFilterDescriptor(cudnnFilterDescriptor_t f);
+cudnnStatus_t cudnnCreateConvolutionDescriptor(cudnnConvolutionDescriptor_t *c);
+cudnnStatus_t cudnnDestroyConvolutionDescriptor(cudnnConvolutionDescriptor_t c);
+cudnnStatus_t cudnnSetTensor4dDescriptor(cudnnTensorDescriptor_t t, cudnnTensorFormat_t format,
+                                         cudnnDataType_t type, int n, int c, int h, int w);
+cudnnStatus_t cudnnSetFilter4dDescriptor(cudnnFilterDescriptor_t f, cudnnDataType_t type,
+                                         cudnnTensorFormat_t format, int m, int c, int h, int w);
+cudnnStatus_t cudnnSetConvolution2dDescriptor(cudnnConvolutionDescriptor_t c, int ph, int pw,
+                                              int sh, int sw, int dh, int dw,
+                                              cudnnConvolutionMode_t mode, cudnnDataType_t sums);
+cudnnStatus_t cudnnSetConvolutionGroupCount(cudnnConvolutionDescriptor_t c, int groups);
+cudnnStatus_t cudnnSetConvolutionMathType(cudnnConvolutionDescriptor_t c, cudnnMathType_t math);
+cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(cudnnHandle_t handle,
+                                                     cudnnTensorDescriptor_t x,
+                                                     cudnnFilterDescriptor_t w,
+                                                     cudnnConvolutionDescriptor_t c,
+                                                     cudnnTensorDescriptor_t y, int most, int *n,
+                                                     cudnnConvolutionFwdAlgoPerf_t *perf);
+cudnnStatus_t cudnnGetConvolutionBackwardDataAlgorithm_v7(
+    cudnnHandle_t handle, cudnnFilterDescriptor_t w, cudnnTensorDescriptor_t dy,
+    cudnnConvolutionDescriptor_t c, cudnnTensorDescriptor_t dx, int most, int *n,
+    cudnnConvolutionBwdDataAlgoPerf_t *perf);
+cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm_v7(
+    cudnnHandle_t handle, cudnnTensorDescriptor_t x, cudnnTensorDescriptor_t dy,
+    cudnnConvolutionDescriptor_t c, cudnnFilterDescriptor_t dw, int most, int *n,
+    cudnnConvolutionBwdFilterAlgoPerf_t *perf);
+cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t handle, const void *alpha,
+                                      cudnnTensorDescriptor_t x, const void *x_at,
+                                      cudnnFilterDescriptor_t w, const void *w_at,
+                                      cudnnConvolutionDescriptor_t c, cudnnConvolutionFwdAlgo_t how,
+                                      void *work, size_t bytes, const void *beta,
+                                      cudnnTensorDescriptor_t y, void *y_at);
+cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t handle, const void *alpha,
+                                           cudnnFilterDescriptor_t w, const void *w_at,
+                                           cudnnTensorDescriptor_t dy, const void *dy_at,
+                                           cudnnConvolutionDescriptor_t c,
+                                           cudnnConvolutionBwdDataAlgo_t how, void *work,
+                                           size_t bytes, const void *beta,
+                                           cudnnTensorDescriptor_t dx, void *dx_at);
+cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t handle, const void *alpha,
+                                             cudnnTensorDescriptor_t x, const void *x_at,
+                                             cudnnTensorDescriptor_t dy, const void *dy_at,
+                                             cudnnConvolutionDescriptor_t c,
+                                             cudnnConvolutionBwdFilterAlgo_t how, void *work,
+                                             size_t bytes, const void *beta,
+                                             cudnnFilterDescriptor_t dw, void *dw_at);
+
+#endif
