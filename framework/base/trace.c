@@ -6,7 +6,7 @@
 #include <string.h>
 
 enum { MAX_ROW = 64 /* of the exchange; more buckets at a time share the last */ };
-enum { DEVICE_ROW = MAX_ROW + 1 };
+enum { DEVICE_ROW = MAX_ROW + 1, COPY_ROW /* up; down is the next */ };
 
 static const struct {
     const char *name, *category;
@@ -25,6 +25,7 @@ static const struct {
     [CT_TRACE_SNAPSHOT] = { "snapshot", "report", NULL },
     [CT_TRACE_CHECKSUM] = { "checksum", "report", NULL },
     [CT_TRACE_DEVICE] = { "device", "device", "type" },
+    [CT_TRACE_COPY] = { "copy", "copy", NULL },
     [CT_TRACE_BUCKET] = { "bucket", "bucket", "algorithm" },
     [CT_TRACE_ENCODE] = { "encode", "codec", NULL },
     [CT_TRACE_DECODE] = { "decode", "codec", NULL },
@@ -128,6 +129,7 @@ static int row_of(const ct_trace_span *s, row *rows, int *n_row)
     int r = 0;
 
     if (s->kind == CT_TRACE_DEVICE) return DEVICE_ROW;
+    if (s->kind == CT_TRACE_COPY) return COPY_ROW + s->number;
     if (s->kind < CT_TRACE_BUCKET) return 0;
     if (s->kind != CT_TRACE_BUCKET) {
         for (r = *n_row - 1; r >= 0; --r) {
@@ -164,7 +166,8 @@ static void add_span(const ct_trace_span *s, int rank, int r, int64_t start, int
     ct_text_add(out, ",\"args\":{\"kind\":\"%s\",\"iteration\":%" PRId64, kind_table[s->kind].name,
                 s->iteration);
     if (s->kind >= CT_TRACE_BUCKET) ct_text_add(out, ",\"bucket\":%d", s->number);
-    if (s->kind == CT_TRACE_BUCKET) ct_text_add(out, ",\"bytes\":%" PRId64, s->bytes);
+    if ((s->kind == CT_TRACE_BUCKET) || (s->kind == CT_TRACE_COPY))
+        ct_text_add(out, ",\"bytes\":%" PRId64, s->bytes);
     if ((s->detail != NULL) && (kind_table[s->kind].detail != NULL)) {
         ct_text_add(out, ",\"%s\":", kind_table[s->kind].detail);
         ct_text_add_json(out, s->detail);
@@ -187,7 +190,7 @@ ct_status ct_trace_write(ct_trace *t, int rank, const char *host, const ct_trace
     int64_t lost = 0, n = ct_trace_count(t, &lost);
     row rows[MAX_ROW] = { { 0, -1 } };
     int n_row = 0;
-    bool device = false;
+    bool device = false, copies[2] = { false, false };
     char name[128];
 
     qsort(t->span, (size_t)n, sizeof(*t->span), compare);
@@ -207,6 +210,7 @@ ct_status ct_trace_write(ct_trace *t, int rank, const char *host, const ct_trace
         const ct_trace_span *s = &t->span[i];
 
         device |= (s->kind == CT_TRACE_DEVICE);
+        if (s->kind == CT_TRACE_COPY) copies[s->number] = true;
         add_span(s, rank, row_of(s, rows, &n_row), to_ns(clock, zero_s, s->start_s),
                  to_ns(clock, zero_s, s->end_s), out);
     }
@@ -215,5 +219,7 @@ ct_status ct_trace_write(ct_trace *t, int rank, const char *host, const ct_trace
         add_name(out, "thread_name", rank, r, name);
     }
     if (device) add_name(out, "thread_name", rank, DEVICE_ROW, "device");
+    if (copies[0]) add_name(out, "thread_name", rank, COPY_ROW, "copies up");
+    if (copies[1]) add_name(out, "thread_name", rank, COPY_ROW + 1, "copies down");
     return out->failed ? CT_FAIL(CT_ERR_NOMEM, "no memory for the text of a trace") : CT_OK;
 }

@@ -35,6 +35,7 @@ typedef enum {
     CT_TRACE_SNAPSHOT,
     CT_TRACE_CHECKSUM,
     CT_TRACE_DEVICE, /* what a device computed: a layer; it has a row of its own */
+    CT_TRACE_COPY,   /* between host and device, beside that: a row each way; number: 1 down */
     /* of the exchange: they overlap each other, and get rows of their own */
     CT_TRACE_BUCKET, /* from leaving to landing               */
     CT_TRACE_ENCODE, /* inside the bucket of the same number  */
@@ -46,7 +47,7 @@ typedef struct ct_trace_span {
     int number;         /* BUCKET, ENCODE, DECODE: of the bucket             */
     const char *name;   /* layer, parameter …; NULL: what the kind is called */
     const char *detail; /* layer type, algorithm; may be NULL                */
-    int64_t bytes;      /* of a bucket                                       */
+    int64_t bytes;      /* of a bucket, of a copy                            */
     int64_t iteration;
     double start_s, end_s; /* ct_clock_s()                                   */
 } ct_trace_span;           /* name and detail are borrowed until the trace is written */

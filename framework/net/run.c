@@ -231,6 +231,7 @@ static ct_status run_list(pass *p, ct_step *list, int n)
 
     p->marked = ct_step_clock_is_on(p->net, p->ex);
     if (p->marked && (p->first == 0)) CT_TRY(ct_step_clock_begin(p->net, p->ex));
+    if (!p->marked && (p->first == 0)) CT_TRY(ct_step_clock_end(p->net, p->ex));
     if (marks != NULL) marks->range((p->first == 0) ? "forward" : "backward");
     status = give_list(p, list, n);
     if (marks != NULL) marks->range(NULL);

@@ -10,6 +10,8 @@
 bool ct_step_clock_is_on(const ct_net *net, const ct_exec *ex);
 /** Before a forward: where traced spans count from. Waits. */
 ct_status ct_step_clock_begin(const ct_net *net, ct_exec *ex);
+/** Before a forward that is not traced: what the traced ones before it began is added. */
+ct_status ct_step_clock_end(const ct_net *net, ct_exec *ex);
 /** Around step `at` of forward followed by backward. */
 ct_status ct_step_clock_mark(const ct_net *net, ct_exec *ex, int at, bool ends);
 /** After a list has run, which starts at `first`: waits, fills in its steps' seconds, and adds the

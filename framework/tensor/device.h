@@ -33,11 +33,24 @@ typedef struct ct_graph_ops {
     int64_t (*waits)(void); /* how often this process has waited for the device so far */
 } ct_graph_ops;
 
+/** A copy between host and device, beside what it computes. */
+typedef struct ct_copy_seen {
+    bool down; /* to the host */
+    size_t bytes;
+    double start_s, end_s;
+} ct_copy_seen;
+
 /** Moments of a stream, and names for what profilers show. */
 typedef struct ct_mark_ops {
     ct_status (*mark)(ct_stream st, int slot); /* the stream gets here; slots count from 0 */
     ct_status (*between)(int from, int to, double *seconds_p); /* of two that were passed */
     void (*range)(const char *name); /* what the host gives from here on; NULL: the last ends */
+    /** From here on copies beside streams (copy_begin, copy_ahead, upload) are kept for `who`; what
+     *  was kept for another is dropped. NULL: for nobody. */
+    void (*watch)(const void *who);
+    /** The next of them, in the order in which they were begun, if it has ended; wait: once it has.
+     *  *got_p false: there is none. Times count from mark slot `from`. */
+    ct_status (*watched)(const void *who, int from, bool wait, ct_copy_seen *copy_p, bool *got_p);
 } ct_mark_ops;
 
 typedef struct ct_device {

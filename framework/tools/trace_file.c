@@ -71,6 +71,8 @@ ct_status ct_trace_file_reserve(ct_trace_file *f, const ct_net *net,
     if (f->trace->relative) place_window(f->trace, param, n_trial);
     steps = (int64_t)param->iter_size * 2 * (net->n_forward + net->n_backward);
     each = steps + (int64_t)PER_PARAM * net->n_param + PER_ITERATION;
+    if (net->options.dev->marks != NULL)
+        each += 2 * (int64_t)net->n_param + PER_ITERATION; /* copies */
     n = f->trace->last - f->trace->first + 1;
     if (n > MOST_SPANS / each)
         return CT_FAIL(CT_ERR_CONFIG,

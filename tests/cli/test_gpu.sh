@@ -43,6 +43,9 @@ runs fp16_on_cpu 2 'precision FP16 is for GPUs' "$CORTADO" train --solver=solver
 runs graphs 0 'backward: [0-9]+ of [0-9]+ steps in [0-9]+ graph' $gpu
 runs trace 0 "" $gpu --trace=trace.json --trace_iterations=2-4
 if grep -q '"name":"device"' trace.json; then ok trace_device; else not_ok trace_device "no row of the device in the trace"; fi
+# losses come down; a batch goes up as bytes: 16 places of 32, 16 labels, 16 x 28 x 28 pixels
+if grep -q '"copies down"' trace.json && grep -q '"copies up"' trace.json && grep -q '"name":"to the device".*"bytes":13120}' trace.json
+then ok trace_copies; else not_ok trace_copies "no copies in the trace"; fi
 # codecs: gradients and residuals stay on the GPU; one rank and two give the CPU's losses
 cpu="$CORTADO train --solver=solver.prototxt --set=max_iter=6 --set=display=1 --solver_mode=cpu"
 coded() {

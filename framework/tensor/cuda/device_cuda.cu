@@ -176,10 +176,8 @@ static ct_status cuda_copy_begin(ct_stream st, void *host, void *data, size_t by
     CT_TRY(copies_open());
     way = down ? copies.down : copies.up;
     CT_TRY(follow(compute, way)); /* up, too: what lies there may still be read */
-    CT_TRY(
-        ct_cuda_check(cudaMemcpyAsync(down ? host : data, down ? data : host, bytes,
-                                      down ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice, way),
-                      "copy beside computation"));
+    CT_TRY(ct_cuda_copy_beside(way, down ? host : data, down ? data : host, bytes, down,
+                               "copy beside computation"));
     if (!down) return follow(way, compute);
     CT_TRY(event_take(&event));
     CT_TRY(ct_cuda_check(cudaEventRecord(event, way), "cudaEventRecord"));
@@ -206,8 +204,7 @@ static ct_status cuda_copy_ahead(ct_stream st, const void *host, void *data, siz
     *ticket_p = NULL;
     CT_TRY(copies_open());
     CT_TRY(follow(stream_of(st), copies.ahead)); /* what lies there may still be read */
-    CT_TRY(ct_cuda_check(cudaMemcpyAsync(data, host, bytes, cudaMemcpyHostToDevice, copies.ahead),
-                         "copy ahead"));
+    CT_TRY(ct_cuda_copy_beside(copies.ahead, data, host, bytes, false, "copy ahead"));
     CT_TRY(event_take(&event));
     CT_TRY(ct_cuda_check(cudaEventRecord(event, copies.ahead), "cudaEventRecord"));
     *ticket_p = (void *)event;
@@ -286,9 +283,8 @@ static ct_status cuda_upload(ct_stream st, void *data, const void *host, size_t 
         CT_TRY(ct_cuda_check(cudaEventSynchronize(uploads.slot[k].crossed), "upload"));
     memcpy(uploads.slot[k].here, host, bytes);
     CT_TRY(ct_cuda_check(cudaStreamWaitEvent(copies.up, uploads.slot[k].used, 0), "upload"));
-    CT_TRY(ct_cuda_check(cudaMemcpyAsync(uploads.slot[k].there, uploads.slot[k].here, bytes,
-                                         cudaMemcpyHostToDevice, copies.up),
-                         "upload"));
+    CT_TRY(ct_cuda_copy_beside(copies.up, uploads.slot[k].there, uploads.slot[k].here, bytes, false,
+                               "upload"));
     CT_TRY(ct_cuda_check(cudaEventRecord(uploads.slot[k].crossed, copies.up), "upload"));
     CT_TRY(ct_cuda_check(cudaStreamWaitEvent(compute, uploads.slot[k].crossed, 0), "upload"));
     CT_TRY(cuda_copy(st, data, uploads.slot[k].there, bytes));

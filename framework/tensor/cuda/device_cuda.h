@@ -38,6 +38,9 @@ double *ct_cuda_scratch(void);
  */
 void *ct_cuda_stage(size_t bytes);
 
+/** cudaMemcpyAsync() on a stream of its own, seen by who watches copies (device.h). */
+ct_status ct_cuda_copy_beside(cudaStream_t way, void *to, const void *from, size_t bytes, bool down,
+                              const char *what);
 /** `behind` goes on after all that `first` was given so far. */
 ct_status ct_cuda_follow(ct_stream first, ct_stream behind);
 
