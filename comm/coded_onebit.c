@@ -16,6 +16,7 @@
 
 #include "comm/coded_cost.h"
 #include "comm/coded_keep.h"
+#include "comm/coded_onebit.h"
 #include "comm/coded_types.h"
 #include "comm/exch_cost.h"
 #include "comm/gather.h"
@@ -85,9 +86,8 @@ static bool splits(const ct_codec_config *c, const ct_exch_seconds *split,
 }
 
 /* Ranks of unlike processors may round a cost differently: rank 0 says. */
-static ct_status choose(onebit *x)
+ct_status ct_onebit_choose(const ct_coded_setup *s, bool *splits_p)
 {
-    const ct_coded_setup *s = &x->setup;
     const ct_exch_model *m = NULL;
     ct_exch_seconds split, gather;
     int64_t yes = 0;
@@ -96,7 +96,7 @@ static ct_status choose(onebit *x)
     costs(m, s->comm->size, s->n, &split, &gather);
     yes = splits(s->config, &split, &gather);
     CT_TRY(ct_comm_broadcast(s->comm, &yes, sizeof(yes)));
-    x->splits = (yes != 0);
+    *splits_p = (yes != 0);
     return CT_OK;
 }
 
@@ -137,7 +137,7 @@ static ct_status prepare(onebit *x)
         x->payload = ct_mem_acquire(ct_sign_bytes(s->n));
         return (x->payload != NULL) ? CT_OK : no_memory(x);
     }
-    CT_TRY(choose(x));
+    CT_TRY(ct_onebit_choose(s, &x->splits));
     if (x->splits) return create_split(x);
     return ct_gather_create_among(s->comm, x->order, s->comm->size, x->me, ct_sign_bytes(s->n),
                                   s->tag, &x->gather);
@@ -307,7 +307,7 @@ static void onebit_stats(const void *obj, ct_coded_stats *out)
     *out = x->stats;
 }
 
-static ct_status onebit_check(const ct_codec_config *c)
+ct_status ct_onebit_check(const ct_codec_config *c)
 {
     if (!is_auto(c->exchange) && (strcmp(c->exchange, "split") != 0) &&
         (strcmp(c->exchange, "allgather") != 0))
@@ -317,7 +317,7 @@ static ct_status onebit_check(const ct_codec_config *c)
     return CT_OK;
 }
 
-static int64_t onebit_bytes(const ct_codec_config *c, int64_t n, int64_t rows)
+int64_t ct_onebit_bytes(const ct_codec_config *c, int64_t n, int64_t rows)
 {
     (void)c;
     (void)rows;
@@ -326,8 +326,8 @@ static int64_t onebit_bytes(const ct_codec_config *c, int64_t n, int64_t rows)
 
 /* Signs are found and taken out while a block is in the cache; what the accumulation takes more
  * than the solver's update, which it replaces: as for the sparse ones. */
-static void onebit_seconds(const ct_coded_costs *m, const ct_codec_config *c, int64_t n,
-                           int64_t rows, ct_coded_seconds *out)
+void ct_onebit_seconds(const ct_coded_costs *m, const ct_codec_config *c, int64_t n, int64_t rows,
+                       ct_coded_seconds *out)
 {
     double update_s = m->speed.update_s * (double)n;
     ct_exch_seconds split, gather;
@@ -352,9 +352,10 @@ static void onebit_seconds(const ct_coded_costs *m, const ct_codec_config *c, in
 
 const ct_coded_ops ct_coded_onebit = {
     .name = "onebit",
+    .on_device = &ct_coded_onebit_device,
     .keeps = true,
     .absorbs = true,
-    .check = onebit_check,
+    .check = ct_onebit_check,
     .create = onebit_create,
     .destroy = onebit_destroy,
     .fold = onebit_fold,
@@ -365,6 +366,6 @@ const ct_coded_ops ct_coded_onebit = {
     .exchange = onebit_exchange,
     .state = onebit_state,
     .stats = onebit_stats,
-    .payload_bytes = onebit_bytes,
-    .seconds = onebit_seconds,
+    .payload_bytes = ct_onebit_bytes,
+    .seconds = ct_onebit_seconds,
 };

@@ -15,12 +15,10 @@
 
 #include "comm/coded_cost.h"
 #include "comm/coded_keep.h"
+#include "comm/coded_powersgd.h"
 #include "comm/coded_types.h"
-#include "comm/low_rank.h"
 #include "framework/base/clock.h"
 #include "framework/base/rng.h"
-
-#define STATE_Q "powersgd_q"
 
 enum { MOST_RANK = 256 };
 
@@ -43,7 +41,7 @@ typedef struct powersgd {
 
 /* ---- shapes */
 
-static ct_low_rank shape_of(const ct_codec_config *c, int64_t n, int64_t rows)
+ct_low_rank ct_powersgd_shape(const ct_codec_config *c, int64_t n, int64_t rows)
 {
     ct_low_rank s = { .rows = rows, .cols = n / rows, .r = c->rank };
 
@@ -52,16 +50,16 @@ static ct_low_rank shape_of(const ct_codec_config *c, int64_t n, int64_t rows)
     return s;
 }
 
-static bool powersgd_takes(const ct_codec_config *c, int64_t n, int64_t rows)
+bool ct_powersgd_takes(const ct_codec_config *c, int64_t n, int64_t rows)
 {
     ct_low_rank s;
 
     if ((rows < 1) || (n % rows != 0)) return false;
-    s = shape_of(c, n, rows);
+    s = ct_powersgd_shape(c, n, rows);
     return s.r * (s.rows + s.cols) < n;
 }
 
-static ct_status powersgd_check(const ct_codec_config *c)
+ct_status ct_powersgd_check(const ct_codec_config *c)
 {
     if ((c->rank < 1) || (c->rank > MOST_RANK))
         return CT_FAIL(CT_ERR_CONFIG, "compression powersgd: rank %d, but 1 to %d is needed",
@@ -107,9 +105,8 @@ static ct_status acquire_shared(const powersgd *x, int64_t count, float **block_
 
 /* Both begin when the one before is done, or in `start`: never MPI's own, which would want one
  * order. */
-static ct_status prepare_sum(const powersgd *x, float *buf, int64_t count, ct_coll_ways *ways)
+ct_status ct_powersgd_sum(const ct_coded_setup *s, float *buf, int64_t count, ct_coll_ways *ways)
 {
-    const ct_coded_setup *s = &x->setup;
     const ct_coll_ops *ops = NULL;
 
     *ways = (ct_coll_ways){
@@ -119,9 +116,9 @@ static ct_status prepare_sum(const powersgd *x, float *buf, int64_t count, ct_co
     return ct_coll_ways_prepare(ways, ops->name, s->deterministic);
 }
 
-static uint64_t key_of(const powersgd *x, int64_t iteration)
+uint64_t ct_powersgd_key(const char *param, int64_t iteration)
 {
-    return ct_rng_key(ct_rng_hash(x->setup.key), ct_rng_hash(STATE_Q), (uint64_t)iteration);
+    return ct_rng_key(ct_rng_hash(param), ct_rng_hash(CT_POWERSGD_Q), (uint64_t)iteration);
 }
 
 static ct_status prepare(powersgd *x)
@@ -138,10 +135,17 @@ static ct_status prepare(powersgd *x)
     x->scratch = ct_mem_acquire(sizeof(float) * (size_t)scratch);
     if ((x->warm == NULL) || (x->own_q == NULL) || (x->scratch == NULL))
         return CT_FAIL(CT_ERR_NOMEM, "no memory to compress %s", s->key);
-    ct_low_rank_warm(&x->shape, key_of(x, -1), x->warm);
+    ct_low_rank_warm(&x->shape, ct_powersgd_key(x->setup.key, -1), x->warm);
     if (s->comm->size == 1) return CT_OK;
-    CT_TRY(prepare_sum(x, x->p, of_p, &x->ways_p));
-    return prepare_sum(x, x->q, of_q, &x->ways_q);
+    CT_TRY(ct_powersgd_sum(s, x->p, of_p, &x->ways_p));
+    return ct_powersgd_sum(s, x->q, of_q, &x->ways_q);
+}
+
+ct_status ct_powersgd_check_shape(const ct_coded_setup *setup)
+{
+    if (ct_powersgd_takes(setup->config, setup->n, setup->rows)) return CT_OK;
+    return CT_FAIL(CT_ERR_ARG, "powersgd of %s, %lld elements in %lld rows", setup->key,
+                   (long long)setup->n, (long long)setup->rows);
 }
 
 static ct_status powersgd_create(const ct_coded_setup *setup, void **obj_p)
@@ -149,13 +153,11 @@ static ct_status powersgd_create(const ct_coded_setup *setup, void **obj_p)
     powersgd *x = NULL;
     ct_status status = CT_OK;
 
-    if (!powersgd_takes(setup->config, setup->n, setup->rows))
-        return CT_FAIL(CT_ERR_ARG, "powersgd of %s, %lld elements in %lld rows", setup->key,
-                       (long long)setup->n, (long long)setup->rows);
+    CT_TRY(ct_powersgd_check_shape(setup));
     x = calloc(1, sizeof(*x));
     if (x == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to compress %s", setup->key);
     x->setup = *setup;
-    x->shape = shape_of(setup->config, setup->n, setup->rows);
+    x->shape = ct_powersgd_shape(setup->config, setup->n, setup->rows);
     atomic_store(&x->stage, STAGE_Q);
     atomic_store(&x->alone.rank, -1);
     status = prepare(x);
@@ -236,7 +238,7 @@ static ct_status powersgd_progress(void *obj)
     start = ct_clock_s();
     ct_low_rank_put(&x->shape, x->p, x->q, s->comm->n_thread, s->grad);
     memcpy(x->warm, x->q, sizeof(float) * (size_t)(x->shape.r * x->shape.cols));
-    ct_low_rank_warm(&x->shape, key_of(x, x->step.iteration), x->warm);
+    ct_low_rank_warm(&x->shape, ct_powersgd_key(x->setup.key, x->step.iteration), x->warm);
     x->stats.decoded_at[0] = start;
     x->stats.decoded_at[1] = ct_clock_s();
     x->stats.exchange_s += start - x->left_at;
@@ -279,9 +281,10 @@ static bool powersgd_state(void *obj, int i, ct_coded_state *out)
     powersgd *x = obj;
 
     if (i != ct_keep_states(&x->keep)) return ct_keep_state(&x->keep, i, out);
-    *out = (ct_coded_state){
-        .name = STATE_Q, .data = x->warm, .count = x->shape.r * x->shape.cols, .replicated = true
-    };
+    *out = (ct_coded_state){ .name = CT_POWERSGD_Q,
+                             .data = x->warm,
+                             .count = x->shape.r * x->shape.cols,
+                             .replicated = true };
     return true;
 }
 
@@ -290,7 +293,7 @@ static ct_status powersgd_restored(void *obj)
 {
     powersgd *x = obj;
 
-    ct_low_rank_warm(&x->shape, key_of(x, -1), x->warm);
+    ct_low_rank_warm(&x->shape, ct_powersgd_key(x->setup.key, -1), x->warm);
     return CT_OK;
 }
 
@@ -302,18 +305,18 @@ static void powersgd_stats(const void *obj, ct_coded_stats *out)
     out->bytes_sent = ct_coll_ways_bytes_sent(&x->ways_p) + ct_coll_ways_bytes_sent(&x->ways_q);
 }
 
-static int64_t powersgd_bytes(const ct_codec_config *c, int64_t n, int64_t rows)
+int64_t ct_powersgd_bytes(const ct_codec_config *c, int64_t n, int64_t rows)
 {
-    ct_low_rank s = shape_of(c, n, rows);
+    ct_low_rank s = ct_powersgd_shape(c, n, rows);
 
     return s.r * (s.rows + s.cols) * (int64_t)sizeof(float);
 }
 
 /* Four products a column: with the update, for Q, for what goes out of V, and for the sum. */
-static void powersgd_seconds(const ct_coded_costs *m, const ct_codec_config *c, int64_t n,
-                             int64_t rows, ct_coded_seconds *out)
+void ct_powersgd_seconds(const ct_coded_costs *m, const ct_codec_config *c, int64_t n, int64_t rows,
+                         ct_coded_seconds *out)
 {
-    ct_low_rank s = shape_of(c, n, rows);
+    ct_low_rank s = ct_powersgd_shape(c, n, rows);
     double elements = (double)n, update_s = m->speed.update_s * elements;
     double products_s = (double)s.r * m->speed.column_s * elements;
     int64_t of_p = s.r * s.rows * (int64_t)sizeof(float);
@@ -329,11 +332,12 @@ static void powersgd_seconds(const ct_coded_costs *m, const ct_codec_config *c, 
 
 const ct_coded_ops ct_coded_powersgd = {
     .name = "powersgd",
+    .on_device = &ct_coded_powersgd_device,
     .chains = true,
     .keeps = true,
     .absorbs = true,
-    .check = powersgd_check,
-    .takes = powersgd_takes,
+    .check = ct_powersgd_check,
+    .takes = ct_powersgd_takes,
     .create = powersgd_create,
     .destroy = powersgd_destroy,
     .fold = powersgd_fold,
@@ -345,6 +349,6 @@ const ct_coded_ops ct_coded_powersgd = {
     .state = powersgd_state,
     .restored = powersgd_restored,
     .stats = powersgd_stats,
-    .payload_bytes = powersgd_bytes,
-    .seconds = powersgd_seconds,
+    .payload_bytes = ct_powersgd_bytes,
+    .seconds = ct_powersgd_seconds,
 };

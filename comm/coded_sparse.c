@@ -134,7 +134,7 @@ static ct_status sparse_fold(void *obj, const ct_coded_step *step)
 static void deliver_alone(sparse *x)
 {
     memset(x->setup.grad, 0, sizeof(float) * (size_t)x->setup.n);
-    ct_wire_round(x->req.form, &x->own, x->keep.v);
+    ct_wire_round(x->req.form, &x->own, &(ct_drops){ .v = x->keep.v });
     ct_sparse_add_to(&x->own, x->setup.grad);
     x->req.filled = x->own.count;
 }
@@ -165,7 +165,7 @@ static ct_status select_and_start(sparse *x)
     CT_TRY(select_own(x));
     selected = ct_clock_s();
     x->req.own = &x->own;
-    x->req.residual = x->keep.v + x->req.first;
+    x->req.residual = (ct_drops){ .v = x->keep.v + x->req.first };
     x->phase = PHASE_EXCHANGE;
     if (x->exch == NULL)
         deliver_alone(x);

@@ -18,5 +18,7 @@ extern const ct_coded_ops ct_coded_bf16_device;
 extern const ct_coded_ops ct_coded_fp16_device;
 extern const ct_coded_ops ct_coded_topk_device;
 extern const ct_coded_ops ct_coded_redsync_device;
+extern const ct_coded_ops ct_coded_powersgd_device;
+extern const ct_coded_ops ct_coded_onebit_device;
 
 #endif

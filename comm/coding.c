@@ -128,7 +128,7 @@ static ct_status exchange(bench *b, double *pack_s, double *add_s, double *merge
     const void *payload = b->payload;
     size_t bytes = 0;
 
-    ct_wire_round(CT_WIRE_PAIRS, &b->low, b->v);
+    ct_wire_round(CT_WIRE_PAIRS, &b->low, &(ct_drops){ .v = b->v });
     bytes = ct_wire_pack(CT_WIRE_PAIRS, &b->low, b->payload);
     *pack_s = ct_clock_s() - start;
     start = ct_clock_s();

@@ -156,7 +156,7 @@ static ct_status time_exchange(ct_comm *c, int64_t n, double *factor_p)
 
     r.tag = ct_comm_take_tags(c, CT_COLL_TAGS);
     r.sum = sum;
-    r.residual = sum; /* pairs lose nothing */
+    r.residual.v = sum; /* pairs lose nothing */
     r.own = &own;
     if (sum == NULL) status = CT_FAIL(CT_ERR_NOMEM, "no memory for a look at the network");
     if (status == CT_OK) status = ct_exch_model_of(c, &model);

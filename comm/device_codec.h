@@ -9,6 +9,7 @@
 #ifndef CT_DEVICE_CODEC_H
 #define CT_DEVICE_CODEC_H
 
+#include "comm/low_rank.h"
 #include "comm/select.h"
 #include "comm/wire.h"
 #include "framework/tensor/device.h"
@@ -49,7 +50,10 @@ typedef struct ct_device_codec {
     /** Until the next call gradients count as often as brings the norm of this one down to limit;
      *  0: once. */
     ct_status (*clip)(ct_device_coder *c, ct_stream st, const float *grad, int64_t n, double limit);
-    /** The update alone (ct_accum_run()). Arrays 16-byte aligned, on the device, here and below. */
+    /** The gradient itself is brought down to that norm; 0: nothing is done. */
+    ct_status (*shrink)(ct_device_coder *c, ct_stream st, float *grad, int64_t n, double limit);
+    /** The update alone (ct_accum_run()). Arrays on the device, here and below; fast where
+     *  16-byte aligned. */
     ct_status (*update)(ct_device_coder *c, ct_stream st, const ct_accum *a);
     /** The update and the selection (ct_selector_run()), and the payload of what is selected; what
      *  its form loses is in V. */
@@ -69,8 +73,35 @@ typedef struct ct_device_codec {
     /** sum[n] = the payloads, in this order. What they say is checked: note.wrong. */
     ct_status (*add)(ct_device_coder *c, ct_stream st, const void *const *payload, int n_payload,
                      float *sum);
+    /** v[index[j]] += value[j] for each of `count`, no element twice; all on the device. */
+    ct_status (*put_back)(ct_device_coder *c, ct_stream st, const uint32_t *index,
+                          const float *value, int64_t count, float *v);
     /** Forgets thresholds of earlier steps. */
     ct_status (*forget)(ct_device_coder *c, ct_stream st);
+
+    /* Signs (sign.h). What came in is checked as `add` does. */
+    /** The update, and the payloads of all parts but `skip` (-1: none), between heads that are
+     *  there; ct_sign_encode(). The note is there, too. */
+    ct_status (*sign)(ct_device_coder *c, ct_stream st, const ct_accum *a, int parts, int skip,
+                      void *payload);
+    /** The payload of v[n], which it leaves v. */
+    ct_status (*sign_take)(ct_device_coder *c, ct_stream st, float *v, int64_t n, void *payload);
+    /** v[n] = (onto: v +) the payloads, each `stride` bytes behind the last, in this order. */
+    ct_status (*sign_add)(ct_device_coder *c, ct_stream st, const void *payload, size_t stride,
+                          int n_payload, bool onto, float *v, int64_t n);
+    /** v[n] = what the payloads of its parts say. */
+    ct_status (*sign_put)(ct_device_coder *c, ct_stream st, const void *payload, size_t stride,
+                          int parts, float *v, int64_t n);
+
+    /* Thin factors (low_rank.h), without a coder. */
+    /** P = V Q. */
+    ct_status (*left)(ct_stream st, const ct_low_rank *s, const float *v, const float *q, float *p);
+    /** Q = transposed V P; scratch as there. */
+    ct_status (*right)(ct_stream st, const ct_low_rank *s, const float *v, const float *p,
+                       float *scratch, float *q);
+    /** V = P transposed Q; takes: V -= that. */
+    ct_status (*product)(ct_stream st, const ct_low_rank *s, const float *p, const float *q,
+                         bool takes, float *v);
 
     /* Casts (cast.h), without a coder. */
     /** *out, on the device, is ct_cast_exponent(). */

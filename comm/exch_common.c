@@ -23,6 +23,7 @@ ct_status ct_exch_defaults(ct_exch_req *r)
     r->k_own = r->k;
     r->room_own = r->room;
     r->copies = r->n_member;
+    r->most_lost = 2 * r->room;
     return CT_OK;
 }
 
@@ -31,8 +32,27 @@ ct_status ct_exch_take_own(ct_exch_req *r)
     if (r->own->n != r->length)
         return CT_FAIL(CT_ERR_ARG, "entries of %lld elements for an exchange of %lld",
                        (long long)r->own->n, (long long)r->length);
-    if (r->own->count > r->room_own) ct_sparse_keep(r->own, r->room_own, r->residual);
-    ct_wire_round(r->form, r->own, r->residual);
+    if (r->own->count > r->room_own) ct_sparse_keep(r->own, r->room_own, &r->residual);
+    ct_wire_round(r->form, r->own, &r->residual);
+    return CT_OK;
+}
+
+void ct_exch_begin_list(ct_exch_req *r)
+{
+    if (r->list == NULL) return;
+    r->list->n = r->n;
+    r->list->count = 0;
+    r->filled = 0;
+}
+
+ct_status ct_exch_append(const ct_sparse *list, int64_t first, ct_sparse *out, int64_t *filled_p)
+{
+    CT_TRY(ct_sparse_reserve(out, out->count + list->count));
+    for (int64_t j = 0; j < list->count; ++j) {
+        out->index[out->count] = (uint32_t)(list->index[j] + first);
+        out->value[out->count++] = list->value[j];
+        *filled_p += (list->value[j] != 0);
+    }
     return CT_OK;
 }
 

@@ -48,25 +48,28 @@ static int keeper(uint32_t index, int n)
     return (int)((mixed * (uint64_t)n) >> 32);
 }
 
-void ct_exch_keep_lost(const ct_sparse *list, const ct_sparse *kept, int n, int me, float *residual)
+void ct_exch_keep_lost(const ct_sparse *list, const ct_sparse *kept, int n, int me,
+                       const ct_drops *lost)
 {
     int64_t j = 0;
 
+    ct_drop_next(lost);
     for (int64_t i = 0; i < list->count; ++i) {
         while ((j < kept->count) && (kept->index[j] < list->index[i])) j += 1;
         if ((j < kept->count) && (kept->index[j] == list->index[i])) continue;
-        if (keeper(list->index[i], n) == me) residual[list->index[i]] += list->value[i];
+        if (keeper(list->index[i], n) == me) ct_drop(lost, list->index[i], list->value[i]);
     }
 }
 
-void ct_exch_round_shared(ct_wire_form form, ct_sparse *list, int n, int me, float *residual)
+void ct_exch_round_shared(ct_wire_form form, ct_sparse *list, int n, int me, const ct_drops *lost)
 {
     if (form != CT_WIRE_HALF) return;
+    ct_drop_next(lost);
     for (int64_t j = 0; j < list->count; ++j) {
         float v = list->value[j], r = ct_wire_half(v);
 
         list->value[j] = r;
-        if (keeper(list->index[j], n) == me) residual[list->index[j]] += v - r;
+        if (keeper(list->index[j], n) == me) ct_drop(lost, list->index[j], v - r);
     }
 }
 
@@ -156,6 +159,7 @@ ct_status ct_exch_take_region(float *sum, int64_t n, uint64_t *touched, ct_exch_
     int64_t kept = 0;
 
     CT_TRY(collect(sum, n, touched, out));
+    ct_drop_next(&f->lost);
     f->wanted = f->share;
     if (f->threshold > 0) {
         for (int64_t j = 0; j < out->count; ++j) {
@@ -164,12 +168,12 @@ ct_status ct_exch_take_region(float *sum, int64_t n, uint64_t *touched, ct_exch_
             if (!(fabsf(v) < f->threshold)) /* a NaN passes, to be seen */
                 append_at(out, kept++, out->index[j], v);
             else
-                f->residual[out->index[j]] += v;
+                ct_drop(&f->lost, out->index[j], v);
         }
         out->count = f->wanted = kept;
     }
     kept = (f->threshold > 0) ? f->most : f->share;
-    if (out->count > kept) ct_sparse_keep(out, kept, f->residual);
+    if (out->count > kept) ct_sparse_keep(out, kept, &f->lost);
     f->least = (out->count > 0) ? INFINITY : 0;
     for (int64_t j = 0; j < out->count; ++j) f->least = fminf(f->least, fabsf(out->value[j]));
     return CT_OK;

@@ -25,22 +25,23 @@ ct_status ct_exch_merge(const ct_sparse *low, const ct_sparse *high, int64_t k, 
     return CT_OK;
 }
 
-void ct_exch_keep_lost(const ct_sparse *list, const ct_sparse *kept, int n, int me, float *residual)
+void ct_exch_keep_lost(const ct_sparse *list, const ct_sparse *kept, int n, int me,
+                       const ct_drops *lost)
 {
     (void)list;
     (void)kept;
     (void)n;
     (void)me;
-    (void)residual;
+    (void)lost;
 }
 
-void ct_exch_round_shared(ct_wire_form form, ct_sparse *list, int n, int me, float *residual)
+void ct_exch_round_shared(ct_wire_form form, ct_sparse *list, int n, int me, const ct_drops *lost)
 {
     (void)form;
     (void)list;
     (void)n;
     (void)me;
-    (void)residual;
+    (void)lost;
 }
 
 void ct_exch_clear(float *v, int64_t n, int n_thread)

@@ -127,6 +127,8 @@ static ct_status gtopk_prepare(ct_exch_req *r)
     g->landing = ct_mem_acquire(g->bound);
     if ((g->payload[0] == NULL) || (g->payload[1] == NULL) || (g->landing == NULL))
         return CT_FAIL(CT_ERR_NOMEM, "no memory for payloads of %zu bytes", g->bound);
+    r->most = r->room;
+    r->most_lost = 2 * r->room + g->n_round * (r->room + 2 * r->k);
     CT_TRY(ct_sparse_reserve(&g->list[0], 2 * r->room));
     CT_TRY(ct_sparse_reserve(&g->list[1], 2 * r->room));
     return ct_sparse_reserve(&g->other, r->room);
@@ -137,6 +139,7 @@ static ct_status gtopk_start(ct_exch_req *r)
     gtopk *g = r->state;
 
     CT_TRY(ct_exch_take_own(r));
+    ct_exch_begin_list(r);
     g->now = 0;
     g->posted = g->delivered = false;
     return CT_OK;
@@ -205,9 +208,9 @@ static ct_status merge_lists(ct_exch_req *r)
     g->other.count = expected(r, m->all - m->half);
     CT_TRY(ct_wire_unpack(g->landing, g->in.bytes, r->n, &g->other));
     CT_TRY(ct_exch_merge(m->low ? mine : &g->other, m->low ? &g->other : mine, r->k, out));
-    ct_exch_keep_lost(mine, out, m->half, r->me - m->half_at, r->residual);
+    ct_exch_keep_lost(mine, out, m->half, r->me - m->half_at, &r->residual);
     if (m->all < r->n_member)
-        ct_exch_round_shared(r->form, out, m->all, r->me - m->all_at, r->residual);
+        ct_exch_round_shared(r->form, out, m->all, r->me - m->all_at, &r->residual);
     g->now += 1;
     g->posted = false;
     r->decode_s += ct_clock_s() - at;
@@ -252,8 +255,9 @@ static ct_status gtopk_progress(ct_exch_req *r)
     }
     note_place(r, moved);
     if ((g->now < g->n_round) || !left[0] || !left[1]) return CT_INPROGRESS;
-    ct_exch_deliver(list_of(r, g->now), r->sum, r->n, r->comm->n_thread, &r->filled);
     g->delivered = true;
+    if (r->list != NULL) return ct_exch_append(list_of(r, g->now), 0, r->list, &r->filled);
+    ct_exch_deliver(list_of(r, g->now), r->sum, r->n, r->comm->n_thread, &r->filled);
     return CT_OK;
 }
 

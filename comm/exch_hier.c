@@ -102,6 +102,7 @@ static ct_status hier_prepare(ct_exch_req *r)
         if (r->room_own > r->length) r->room_own = r->length;
         CT_TRY(prepare_inner(r, h));
         r->room_own = h->inner.room_own;
+        r->most_lost = h->inner.most_lost;
     }
     CT_TRY(ct_exch_node_create(r->comm, r->sum, r->n, h->lanes.n, r->tag + NODE_TAG, &h->node));
     return ct_gather_create_among(r->comm, r->comm->node_member, r->comm->node_size,

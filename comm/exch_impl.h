@@ -33,12 +33,12 @@ static inline ct_wire_form ct_exch_merged_form(ct_wire_form form)
 /** out = the k largest of low + high, of equal ones those of lowest index; zeros are left out. The
  *  same bits whoever computes it. CT_ERR_NOMEM. */
 ct_status ct_exch_merge(const ct_sparse *low, const ct_sparse *high, int64_t k, ct_sparse *out);
-/** residual += the entries of `list` that `kept` lacks and that are this member's to look after:
+/** Drops the entries of `list` that `kept` lacks and that are this member's to look after:
  *  n members have the same list, and each looks after its share of the elements. */
 void ct_exch_keep_lost(const ct_sparse *list, const ct_sparse *kept, int n, int me,
-                       float *residual);
+                       const ct_drops *lost);
 /** The list as the form carries it, for n members who have the same; what is lost as above. */
-void ct_exch_round_shared(ct_wire_form form, ct_sparse *list, int n, int me, float *residual);
+void ct_exch_round_shared(ct_wire_form form, ct_sparse *list, int n, int me, const ct_drops *lost);
 /** v[n] = 0, by n_thread threads at most. */
 void ct_exch_clear(float *v, int64_t n, int n_thread);
 /** v = 0, then the list; *filled_p: its entries that are not 0. */
@@ -54,15 +54,19 @@ void ct_exch_add_region(const ct_sparse *list, int64_t first, int64_t last, int6
 typedef struct ct_exch_filter {
     float threshold; /* 0: none; the `share` largest are kept                */
     int64_t share, most;
-    float *residual; /* [n] gets what goes                                   */
-    float least;     /* out: smallest magnitude kept; 0: none                */
-    int64_t wanted;  /* out: entries over the threshold                      */
+    ct_drops lost;  /* what goes, of n elements                             */
+    float least;    /* out: smallest magnitude kept; 0: none                */
+    int64_t wanted; /* out: entries over the threshold                      */
 } ct_exch_filter;
 
 /** Takes the touched elements out of sum[n], which is then 0 there, clears touched[], and keeps in
  *  out those that pass. CT_ERR_NOMEM. */
 ct_status ct_exch_take_region(float *sum, int64_t n, uint64_t *touched, ct_exch_filter *f,
                               ct_sparse *out);
+/** start, where a list is to be made of the sum. */
+void ct_exch_begin_list(ct_exch_req *r);
+/** The entries, as elements `first` and on, come behind those of `out`. CT_ERR_NOMEM. */
+ct_status ct_exch_append(const ct_sparse *list, int64_t first, ct_sparse *out, int64_t *filled_p);
 /** sum[index] = value; *filled_p += those that are not 0. */
 void ct_exch_put(const ct_sparse *list, float *sum, int64_t *filled_p);
 /** ct_regions_learn(). */

@@ -97,6 +97,10 @@ static ct_status oktopk_prepare(ct_exch_req *r)
     CT_TRY(ct_regions_create(r->n, r->n_member, &o->regions));
     CT_TRY(allocate(r, o));
     o->most = most_kept(r);
+    r->most = (o->most * r->n_member < r->n) ? o->most * r->n_member : r->n;
+    r->most_lost = 2 * r->room + 2 * r->room * r->n_member;
+    if (r->most_lost > 2 * r->n) r->most_lost = 2 * r->n;
+    r->most_lost += o->most;
     o->stage = DONE;
     return ct_gather_create_among(r->comm, r->member, r->n_member, r->me,
                                   sizeof(ct_region_news) + ct_wire_bytes(form, r->n, o->most),
@@ -119,7 +123,8 @@ static ct_status oktopk_start(ct_exch_req *r)
     double at = ct_clock_s();
 
     CT_TRY(ct_exch_take_own(r));
-    ct_exch_clear(r->sum, r->n, r->comm->n_thread);
+    ct_exch_begin_list(r);
+    if (r->list == NULL) ct_exch_clear(r->sum, r->n, r->comm->n_thread);
     ct_exch_cut(r->own, o->regions.bound, r->n_member, o->part);
     memset(o->bin, 0, sizeof(o->bin));
     o->n_received = 0;
@@ -209,12 +214,12 @@ static ct_status start_gather(ct_exch_req *r)
     ct_exch_filter f = { .threshold = o->regions.threshold,
                          .most = o->most,
                          .share = ct_exch_share(r->k, r->n_member),
-                         .residual = r->residual + first };
+                         .lost = ct_drops_from(&r->residual, first) };
     size_t bytes = 0;
 
-    if (r->n_member == 1) f = (ct_exch_filter){ .share = r->n, .residual = r->residual };
+    if (r->n_member == 1) f = (ct_exch_filter){ .share = r->n, .lost = r->residual };
     CT_TRY(ct_exch_take_region(r->sum + first, n, o->touched, &f, &o->result));
-    ct_wire_round(form, &o->result, r->residual + first);
+    ct_wire_round(form, &o->result, &f.lost);
     *news = (ct_region_news){ .least = f.least,
                               .kept = (uint32_t)o->result.count,
                               .wanted = (uint32_t)f.wanted,
@@ -243,7 +248,10 @@ static ct_status deliver(ct_exch_req *r)
         bytes -= sizeof(ct_region_news);
         o->other.count = ct_exch_share(r->k, r->n_member);
         CT_TRY(ct_wire_unpack(from + sizeof(ct_region_news), bytes, region_n(o, j), &o->other));
-        ct_exch_put(&o->other, r->sum + region_first(o, j), &r->filled);
+        if (r->list != NULL)
+            CT_TRY(ct_exch_append(&o->other, region_first(o, j), r->list, &r->filled));
+        else
+            ct_exch_put(&o->other, r->sum + region_first(o, j), &r->filled);
     }
     ct_exch_learn(&o->regions, o->news, r->k);
     o->stage = DONE;

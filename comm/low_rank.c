@@ -12,9 +12,6 @@ enum {
     GROUP = 4, /* columns at a time                                                        */
     TILE = 1024,
     TILE_ROWS = 16,
-    WIDE = 8192,    /* columns from which on they alone are work enough for all threads   */
-    SLAB = 1 << 16, /* elements of the rows that are added up apart, where there are fewer */
-    MOST_SLABS = 16,
     ALONE = 65536 /* elements: fewer are not worth a team */
 };
 
@@ -195,24 +192,15 @@ static void strip_right(const ct_low_rank *s, const float *v, const float *p, in
 
 /* Wide matrices are cut into columns for the threads, others into rows as well, whose sums are then
  * added up: both by the shape alone. */
-static int slabs_of(const ct_low_rank *s)
-{
-    int64_t n = s->rows * s->cols / SLAB;
-
-    if ((s->cols >= WIDE) || (n < 2)) return 1;
-    n = smaller(n, MOST_SLABS);
-    return (int)smaller(n, s->rows);
-}
-
 int64_t ct_low_rank_scratch(const ct_low_rank *s)
 {
-    return (slabs_of(s) > 1) ? slabs_of(s) * s->r * s->cols : 0;
+    return (ct_low_rank_slabs(s) > 1) ? ct_low_rank_slabs(s) * s->r * s->cols : 0;
 }
 
 void ct_low_rank_right(const ct_low_rank *s, const float *v, const float *p, int n_thread,
                        float *scratch, float *q)
 {
-    int slabs = slabs_of(s), team = (s->rows * s->cols > ALONE) ? n_thread : 1;
+    int slabs = ct_low_rank_slabs(s), team = (s->rows * s->cols > ALONE) ? n_thread : 1;
     int64_t strips = (s->cols + TILE - 1) / TILE, size = s->r * s->cols;
     float *to = (slabs > 1) ? scratch : q;
 

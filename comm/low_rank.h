@@ -14,6 +14,23 @@ typedef struct ct_low_rank {
     int r;
 } ct_low_rank;
 
+enum {
+    CT_LOW_RANK_WIDE = 8192, /* columns from which on they alone are work enough for all threads */
+    CT_LOW_RANK_SLAB =
+        1 << 16, /* elements of the rows that are added up apart, where there are fewer */
+    CT_LOW_RANK_SLABS = 16
+};
+
+/** Rows that ct_low_rank_right() adds up apart, in so many slabs: by the shape alone. */
+static inline int ct_low_rank_slabs(const ct_low_rank *s)
+{
+    int64_t n = s->rows * s->cols / CT_LOW_RANK_SLAB;
+
+    if ((s->cols >= CT_LOW_RANK_WIDE) || (n < 2)) return 1;
+    if (n > CT_LOW_RANK_SLABS) n = CT_LOW_RANK_SLABS;
+    return (int)((n < s->rows) ? n : s->rows);
+}
+
 /** Floats that ct_low_rank_right() needs. */
 int64_t ct_low_rank_scratch(const ct_low_rank *s);
 /** The update of *a, whose V is the matrix, and P = V Q. CT_ERR_DIVERGED where P is not finite,

@@ -15,11 +15,6 @@ typedef struct block {
 
 _Static_assert(sizeof(block) == CT_SIGN_BLOCK_BYTES, "payloads have no gaps");
 
-typedef struct head {
-    uint64_t bytes;
-    int64_t n;
-} head;
-
 static int64_t blocks_of(int64_t n)
 {
     return (n + CT_SIGN_BLOCK - 1) / CT_SIGN_BLOCK;
@@ -140,11 +135,6 @@ static int length_at(int64_t n, int64_t b)
     return (left < CT_SIGN_BLOCK) ? (int)left : CT_SIGN_BLOCK;
 }
 
-static void write_head(void *payload, int64_t n)
-{
-    memcpy(payload, &(head){ .bytes = ct_sign_bytes(n), .n = n }, sizeof(head));
-}
-
 static const block *blocks_in(const void *payload)
 {
     return (const block *)(const void *)((const char *)payload + CT_SIGN_HEAD);
@@ -170,7 +160,7 @@ ct_status ct_sign_encode(const ct_sign_cut *c, const ct_accum *a, int skip, void
         int64_t first = 0, n = 0;
 
         ct_sign_part(c, j, &first, &n);
-        if (j != skip) write_head((char *)payload + ct_sign_at(c, j), n);
+        if (j != skip) ct_sign_head((char *)payload + ct_sign_at(c, j), n);
     }
 #pragma omp parallel for schedule(static) num_threads(team) reduction(| : bad)
     for (int64_t b = 0; b < n_block; ++b) {
@@ -197,23 +187,11 @@ ct_status ct_sign_take(float *v, int64_t n, int n_thread, void *payload)
     int64_t n_block = blocks_of(n);
     int team = (n > ALONE) ? n_thread : 1, bad = 0;
 
-    write_head(payload, n);
+    ct_sign_head(payload, n);
 #pragma omp parallel for schedule(static) num_threads(team) reduction(| : bad)
     for (int64_t b = 0; b < n_block; ++b)
         bad |= !encode_block(v + b * CT_SIGN_BLOCK, length_at(n, b), &to[b]);
     return bad ? fail_diverged() : CT_OK;
-}
-
-static ct_status check(const void *payload, size_t bytes, int64_t n)
-{
-    head h = { 0 };
-
-    if (bytes >= CT_SIGN_HEAD) memcpy(&h, payload, sizeof(h));
-    if ((bytes != ct_sign_bytes(n)) || (h.bytes != bytes) || (h.n != n))
-        return CT_FAIL(CT_ERR_COMM,
-                       "signs of %lld elements in %zu bytes say of themselves: %lld in %llu",
-                       (long long)n, bytes, (long long)h.n, (unsigned long long)h.bytes);
-    return CT_OK;
 }
 
 static ct_status fail_mean(void)
@@ -226,7 +204,7 @@ ct_status ct_sign_add(const void *payload, size_t bytes, float *v, int64_t n, in
     int64_t n_block = blocks_of(n);
     int team = (n > ALONE) ? n_thread : 1, bad = 0;
 
-    CT_TRY(check(payload, bytes, n));
+    CT_TRY(ct_sign_check(payload, bytes, n));
 #pragma omp parallel for schedule(static) num_threads(team) reduction(| : bad)
     for (int64_t b = 0; b < n_block; ++b)
         bad |= !decode_block(&blocks_in(payload)[b], length_at(n, b), v + b * CT_SIGN_BLOCK);
@@ -239,7 +217,7 @@ ct_status ct_sign_sum(const void *const *payload, const size_t *bytes, int n_pay
     int64_t n_block = blocks_of(n);
     int team = (n > ALONE) ? n_thread : 1, bad = 0;
 
-    for (int p = 0; p < n_payload; ++p) CT_TRY(check(payload[p], bytes[p], n));
+    for (int p = 0; p < n_payload; ++p) CT_TRY(ct_sign_check(payload[p], bytes[p], n));
 #pragma omp parallel for schedule(static) num_threads(team) reduction(| : bad)
     for (int64_t b = 0; b < n_block; ++b) {
         int length = length_at(n, b);

@@ -28,6 +28,10 @@ size_t ct_sign_bytes(int64_t n);
 /** Where the payload of part j begins among all; j == parts: the bytes of all. */
 size_t ct_sign_at(const ct_sign_cut *c, int j);
 
+/** The head of a payload of n elements. */
+void ct_sign_head(void *payload, int64_t n);
+/** What a payload says of itself holds; its means are not looked at. CT_ERR_COMM. */
+ct_status ct_sign_check(const void *payload, size_t bytes, int64_t n);
 /** The update of *a, whose V has c->n elements, and of all parts but `skip` (-1: none) the
  * payloads; what they hold is taken out of V. payload: 8-byte aligned. CT_ERR_DIVERGED where V is
  * no longer finite, that of part `skip` not looked at. */

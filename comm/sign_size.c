@@ -1,5 +1,12 @@
-/* How blocks of signs are dealt, and how many bytes they take. */
+/* How blocks of signs are dealt, how many bytes they take, and what payloads say of that. */
 #include "comm/sign.h"
+
+#include <string.h>
+
+typedef struct head {
+    uint64_t bytes;
+    int64_t n;
+} head;
 
 static int64_t blocks_of(int64_t n)
 {
@@ -27,4 +34,21 @@ size_t ct_sign_bytes(int64_t n)
 size_t ct_sign_at(const ct_sign_cut *c, int j)
 {
     return CT_SIGN_HEAD * (size_t)j + CT_SIGN_BLOCK_BYTES * (size_t)first_block(c, j);
+}
+
+void ct_sign_head(void *payload, int64_t n)
+{
+    memcpy(payload, &(head){ .bytes = ct_sign_bytes(n), .n = n }, sizeof(head));
+}
+
+ct_status ct_sign_check(const void *payload, size_t bytes, int64_t n)
+{
+    head h = { 0 };
+
+    if (bytes >= CT_SIGN_HEAD) memcpy(&h, payload, sizeof(h));
+    if ((bytes != ct_sign_bytes(n)) || (h.bytes != bytes) || (h.n != n))
+        return CT_FAIL(CT_ERR_COMM,
+                       "signs of %lld elements in %zu bytes say of themselves: %lld in %llu",
+                       (long long)n, bytes, (long long)h.n, (unsigned long long)h.bytes);
+    return CT_OK;
 }

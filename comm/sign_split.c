@@ -14,7 +14,9 @@ struct ct_sign_split {
     int me, tag;
     int64_t n;     /* elements of its part                   */
     char *payload; /* of all parts                           */
-    char *landing; /* [WINDOW] of room bytes: signs of part `me` */
+    char *landing; /* [slots] of room bytes: signs of part `me` */
+    int slots;     /* WINDOW; kept on a device: one a shift */
+    const ct_device *dev;
     size_t room;
     ct_parcel out[WINDOW], in[WINDOW];
     int sent, send_done, received, recv_done; /* of the shifts 1 .. parts - 1 */
@@ -34,6 +36,7 @@ ct_status ct_sign_split_create(ct_comm *c, const ct_sign_cut *cut, const int *or
     s->tag = tag;
     ct_sign_part(cut, me, &first, &s->n);
     s->room = ct_align_up(ct_sign_bytes(s->n));
+    s->slots = WINDOW;
     s->payload = ct_mem_acquire(ct_sign_at(cut, cut->parts));
     s->landing = ct_mem_acquire(WINDOW * s->room);
     if ((s->payload == NULL) || (s->landing == NULL)) {
@@ -44,12 +47,46 @@ ct_status ct_sign_split_create(ct_comm *c, const ct_sign_cut *cut, const int *or
     return CT_OK;
 }
 
+static void release(const ct_sign_split *s, void *block)
+{
+    if (s->dev == NULL)
+        ct_mem_release(block);
+    else if (block != NULL)
+        s->dev->host_release(block);
+}
+
 void ct_sign_split_destroy(ct_sign_split *s)
 {
     if (s == NULL) return;
-    ct_mem_release(s->payload);
-    ct_mem_release(s->landing);
+    release(s, s->payload);
+    release(s, s->landing);
     free(s);
+}
+
+ct_status ct_sign_split_keep_on(ct_sign_split *s, const ct_device *dev)
+{
+    void *payload = NULL, *landing = NULL;
+
+    release(s, s->payload);
+    release(s, s->landing);
+    s->payload = s->landing = NULL;
+    s->dev = dev;
+    s->slots = s->cut.parts;
+    CT_TRY(dev->host_acquire(ct_sign_at(&s->cut, s->cut.parts), &payload));
+    s->payload = payload;
+    CT_TRY(dev->host_acquire((size_t)s->slots * s->room, &landing));
+    s->landing = landing;
+    return CT_OK;
+}
+
+static char *landing_of(const ct_sign_split *s, int shift)
+{
+    return s->landing + (size_t)(shift % s->slots) * s->room;
+}
+
+void *ct_sign_split_landed(ct_sign_split *s, int shift)
+{
+    return landing_of(s, shift);
 }
 
 void *ct_sign_split_payload(ct_sign_split *s)
@@ -74,7 +111,7 @@ static ct_status post(ct_sign_split *s, bool *moved, int64_t *bytes_sent)
         *moved = true;
         s->in[slot].busy = false;
         if (s->n == 0) continue;
-        CT_TRY(ct_parcel_recv(s->comm, &s->in[slot], s->landing + (size_t)slot * s->room, s->room,
+        CT_TRY(ct_parcel_recv(s->comm, &s->in[slot], landing_of(s, s->received), s->room,
                               ct_sign_bytes(s->n), s->order[from], s->tag));
     }
     for (; (s->sent < p) && (s->sent < s->send_done + WINDOW); ++s->sent) {
@@ -103,9 +140,9 @@ static ct_status take(ct_sign_split *s, float *part, bool *moved, double *decode
         CT_TRY(ct_parcel_progress(s->comm, &s->in[slot], &done));
         if (!done) break;
         *moved = true;
-        if (s->n == 0) continue;
+        if ((s->n == 0) || (part == NULL)) continue;
         start = ct_clock_s();
-        CT_TRY(ct_sign_add(s->landing + (size_t)slot * s->room, s->in[slot].bytes, part, s->n,
+        CT_TRY(ct_sign_add(landing_of(s, s->recv_done), s->in[slot].bytes, part, s->n,
                            s->comm->n_thread));
         *decode_s += ct_clock_s() - start;
     }

@@ -14,6 +14,8 @@
 
 #define CT_SPARSE_MAX ((int64_t)UINT32_MAX) /* most elements of the whole vector */
 
+struct ct_drops;
+
 typedef struct ct_sparse {
     int64_t n;       /* elements of the whole vector                */
     int64_t count;   /* those held here                             */
@@ -33,8 +35,8 @@ void ct_sparse_add_to(const ct_sparse *s, float *dense);
  *  even if that is zero. out is neither a nor b. */
 ct_status ct_sparse_merge(const ct_sparse *a, const ct_sparse *b, ct_sparse *out);
 /** Keeps the k entries of largest magnitude, of equal ones those of lowest index. What goes is
- *  added to dropped[n], where not NULL. Nothing is allocated. A NaN counts as the largest. */
-void ct_sparse_keep(ct_sparse *s, int64_t k, float *dropped);
+ *  dropped there (drops.h), where not NULL. Nothing is allocated. A NaN counts as the largest. */
+void ct_sparse_keep(ct_sparse *s, int64_t k, const struct ct_drops *dropped);
 
 /** The k-th largest magnitude of value[count], exactly, as its 31 bits (which order floats without
  *  sign like integers), and how many of the entries equal to it belong to the k largest. Radix

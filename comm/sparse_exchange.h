@@ -35,6 +35,8 @@ typedef struct ct_exch_req {
                           selection the smallest are dropped (into the residual)               */
     ct_wire_form form; /* MEAN: merged lists have many values, and travel as PAIRS */
     int tag;
+    ct_sparse *list;   /* NULL, or out: the sum's entries, instead of the sum. `sum` is then zeros
+                          when it begins, and zeros again in the end. gtopk and oktopk only */
     const char *inner; /* hier: between the nodes; NULL: the one of least cost */
     float *sum; /* [n] out: the sum; zeroed and filled, from start on. hier: see node_start */
 
@@ -47,14 +49,16 @@ typedef struct ct_exch_req {
                       is to be shared among so many                                 */
 
     /* for start: */
-    ct_sparse *own;  /* this rank's entries, own->n = length, indices relative to first; they are
-                        already out of the residual. The request rounds and shortens it   */
-    float *residual; /* [length], from `first`: += what this rank drops              */
+    ct_sparse *own;    /* this rank's entries, own->n = length, indices relative to first; they are
+                          already out of the residual. The request rounds and shortens it   */
+    ct_drops residual; /* of `length` elements, from `first`: += what this rank drops */
 
     /* out */
-    int64_t bytes_sent; /* payload this rank has sent to other ranks; only grows      */
-    int64_t filled;     /* elements of the last sum that are not 0                    */
-    double decode_s;    /* seconds spent merging and adding; only grows               */
+    int64_t most, most_lost; /* from prepare on: entries that a list, and residual's, have at most;
+                                most not of allgather and hier */
+    int64_t bytes_sent;      /* payload this rank has sent to other ranks; only grows      */
+    int64_t filled;          /* elements of the last sum that are not 0                    */
+    double decode_s;         /* seconds spent merging and adding; only grows               */
     ct_coll_where where;
     void *state; /* the algorithm's; acquired by prepare(), freed by release() */
 

@@ -46,15 +46,16 @@ static float mean_of(const ct_sparse *s)
     return (s->count > 0) ? (float)(sum / (double)s->count) : 0;
 }
 
-void ct_wire_round(ct_wire_form form, ct_sparse *s, float *residual)
+void ct_wire_round(ct_wire_form form, ct_sparse *s, const ct_drops *lost)
 {
     float mean = (form == CT_WIRE_MEAN) ? mean_of(s) : 0;
 
     if (form == CT_WIRE_PAIRS) return;
+    ct_drop_next(lost);
     for (int64_t j = 0; j < s->count; ++j) {
         float v = s->value[j], r = (form == CT_WIRE_MEAN) ? mean : ct_wire_half(v);
 
-        residual[s->index[j]] += v - r;
+        ct_drop(lost, s->index[j], v - r);
         s->value[j] = r;
     }
 }

@@ -19,7 +19,7 @@
 
 #include <stddef.h>
 
-#include "comm/sparse.h"
+#include "comm/drops.h"
 
 typedef enum { CT_WIRE_PAIRS, CT_WIRE_HALF, CT_WIRE_MEAN } ct_wire_form;
 
@@ -32,8 +32,8 @@ const char *ct_wire_name(ct_wire_form form);
 size_t ct_wire_bytes(ct_wire_form form, int64_t n, int64_t count);
 
 /** Makes s what will arrive: HALF rounds the values to bf16, MEAN replaces them by their mean. What
- *  is lost is added to residual[s->n], so that the sum stays. */
-void ct_wire_round(ct_wire_form form, ct_sparse *s, float *residual);
+ *  is lost is dropped there (of s->n elements), so that the sum stays. */
+void ct_wire_round(ct_wire_form form, ct_sparse *s, const ct_drops *lost);
 
 /** v as HALF carries it. */
 float ct_wire_half(float v);

@@ -8,11 +8,11 @@ static void charge(int64_t entries)
     ct_coding_sim_pass(ct_coding_sim().pack_s * (double)entries);
 }
 
-void ct_wire_round(ct_wire_form form, ct_sparse *s, float *residual)
+void ct_wire_round(ct_wire_form form, ct_sparse *s, const ct_drops *lost)
 {
     (void)form;
     (void)s;
-    (void)residual;
+    (void)lost;
 }
 
 float ct_wire_half(float v)

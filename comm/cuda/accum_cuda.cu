@@ -200,6 +200,19 @@ __global__ void clip_kernel(const double *part, int64_t n_chunk, double limit, c
     kept->clip = ((sum > limit) && (sum <= 1.7e308)) ? (float)(limit / sum) : 1.0f;
 }
 
+__global__ void shrink_kernel(float *grad, int64_t n, const coder_kept *kept)
+{
+    float clip = kept->clip;
+
+    if (clip == 1.0f) return;
+    CT_CUDA_LOOP(i, n) grad[i] = ct_accum_mul(grad[i], clip);
+}
+
+__global__ void whole_kernel(coder_kept *kept)
+{
+    if (threadIdx.x == 0) kept->clip = 1.0f;
+}
+
 __global__ void sum_squares_kernel(const double *part, int64_t n_chunk, coder_kept *kept)
 {
     double sum = 0;
@@ -260,6 +273,15 @@ ct_status ct_coder_clip(ct_device_coder *c, ct_stream st, const float *grad, int
     CT_CUDA_RUN_BLOCKS(square_kernel, chunk_blocks(c), st, grad, n, c->n_chunk, c->part);
     CT_CUDA_RUN_BLOCKS(clip_kernel, 1, st, c->part, c->n_chunk, limit, c->kept);
     return ct_cuda_launched("norm of a gradient");
+}
+
+ct_status ct_coder_shrink(ct_device_coder *c, ct_stream st, float *grad, int64_t n, double limit)
+{
+    if (!(limit > 0)) return CT_OK;
+    CT_TRY(ct_coder_clip(c, st, grad, n, limit));
+    CT_CUDA_RUN(shrink_kernel, pass_blocks(n), st, grad, n, c->kept);
+    CT_CUDA_RUN(whole_kernel, 1, st, c->kept);
+    return ct_cuda_launched("limit of a norm");
 }
 
 ct_status ct_coder_update_and_count(ct_device_coder *c, ct_stream st, const ct_accum *accum,

@@ -143,11 +143,17 @@ struct alignas(16) four_floats {
     float x[FOUR];
 };
 
+/* Slices begin anywhere. */
+static __device__ inline bool fours(const float *x)
+{
+    return ((uintptr_t)x % sizeof(four_floats)) == 0;
+}
+
 static __device__ inline four_floats load_four(const float *from, int64_t i, int64_t n)
 {
     four_floats r = {};
 
-    if (i + FOUR <= n) return *(const four_floats *)(const void *)(from + i);
+    if ((i + FOUR <= n) && fours(from)) return *(const four_floats *)(const void *)(from + i);
     for (int c = 0; c < FOUR; c++) {
         if (i + c < n) r.x[c] = from[i + c];
     }
@@ -156,7 +162,7 @@ static __device__ inline four_floats load_four(const float *from, int64_t i, int
 
 static __device__ inline void store_four(float *to, int64_t i, int64_t n, const four_floats &r)
 {
-    if (i + FOUR <= n) {
+    if ((i + FOUR <= n) && fours(to)) {
         *(four_floats *)(void *)(to + i) = r;
         return;
     }
@@ -219,9 +225,10 @@ static __device__ inline void add_parts(const double *part, int64_t n, int sums,
     }
 }
 
-/** select_cuda.cu, accum_cuda.cu, payload_cuda.cu, cast_cuda.cu: members of the table. */
+/** What the other files here have: members of the table. */
 ct_status ct_coder_clip(ct_device_coder *c, ct_stream st, const float *grad, int64_t n,
                         double limit);
+ct_status ct_coder_shrink(ct_device_coder *c, ct_stream st, float *grad, int64_t n, double limit);
 ct_status ct_coder_update(ct_device_coder *c, ct_stream st, const ct_accum *a);
 ct_status ct_coder_all(ct_device_coder *c, ct_stream st, const ct_accum *a, float *out);
 ct_status ct_coder_apart(ct_device_coder *c, ct_stream st, const ct_accum *a, bool restart,
@@ -231,6 +238,21 @@ ct_status ct_coder_square(ct_device_coder *c, ct_stream st, const float *v, int6
 ct_status ct_coder_select(ct_device_coder *c, ct_stream st, const ct_accum *a, int sign);
 ct_status ct_coder_add(ct_device_coder *c, ct_stream st, const void *const *payload, int n_payload,
                        float *sum);
+ct_status ct_coder_put_back(ct_device_coder *c, ct_stream st, const uint32_t *index,
+                            const float *value, int64_t count, float *v);
+ct_status ct_coder_sign(ct_device_coder *c, ct_stream st, const ct_accum *a, int parts, int skip,
+                        void *payload);
+ct_status ct_coder_sign_take(ct_device_coder *c, ct_stream st, float *v, int64_t n, void *payload);
+ct_status ct_coder_sign_add(ct_device_coder *c, ct_stream st, const void *payload, size_t stride,
+                            int n_payload, bool onto, float *v, int64_t n);
+ct_status ct_coder_sign_put(ct_device_coder *c, ct_stream st, const void *payload, size_t stride,
+                            int parts, float *v, int64_t n);
+ct_status ct_low_rank_left_cuda(ct_stream st, const ct_low_rank *s, const float *v, const float *q,
+                                float *p);
+ct_status ct_low_rank_right_cuda(ct_stream st, const ct_low_rank *s, const float *v, const float *p,
+                                 float *scratch, float *q);
+ct_status ct_low_rank_product_cuda(ct_stream st, const ct_low_rank *s, const float *p,
+                                   const float *q, bool takes, float *v);
 ct_status ct_cast_exponent_cuda(ct_stream st, const float *v, int64_t n, uint32_t *out);
 ct_status ct_cast_encode_cuda(ct_stream st, bool fp16, const float *v, int64_t n, float scale,
                               uint16_t *out);

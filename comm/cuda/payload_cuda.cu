@@ -216,7 +216,20 @@ __global__ void add_kernel(const char *payload, int64_t n, float *sum, coder_kep
     if ((threadIdx.x == 0) && (filled != 0))
         atomicAdd(&kept->filled, (unsigned long long)(long long)filled);
 }
+
+__global__ void put_back_kernel(const uint32_t *index, const float *value, int64_t count, float *v)
+{
+    CT_CUDA_LOOP(j, count) v[index[j]] = ct_accum_add(v[index[j]], value[j]);
+}
 } // namespace
+
+ct_status ct_coder_put_back(ct_device_coder *c, ct_stream st, const uint32_t *index,
+                            const float *value, int64_t count, float *v)
+{
+    (void)c;
+    CT_CUDA_RUN(put_back_kernel, pass_blocks(FOUR * count), st, index, value, count, v);
+    return ct_cuda_launched("what an exchange dropped");
+}
 
 ct_status ct_coder_pack(ct_device_coder *c, ct_stream st, float *v)
 {

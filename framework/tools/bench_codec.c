@@ -168,7 +168,7 @@ static ct_status encode(bench *b, const way *w, int step, size_t *bytes_p)
     if (!s->history) ct_selector_forget(sel);
     if (s->wire == CT_WIRE_MEAN) ct_selector_sign(sel, (step % 2 == 0) ? 1 : -1);
     CT_TRY(ct_selector_run(sel, &a, &b->out));
-    if (s->wire != CT_WIRE_PAIRS) ct_wire_round(s->wire, &b->out, b->v);
+    if (s->wire != CT_WIRE_PAIRS) ct_wire_round(s->wire, &b->out, &(ct_drops){ .v = b->v });
     *bytes_p = ct_wire_pack(s->wire, &b->out, b->payload);
     return CT_OK;
 }

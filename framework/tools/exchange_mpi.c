@@ -258,8 +258,8 @@ static ct_status check_device(const ct_net *net, const ct_grad_pipe_config *conf
     if (codec->on_device == NULL)
         return CT_FAIL(
             CT_ERR_CONFIG,
-            "%s: compression %s of gradients on device %s is not there yet; REDSYNC, TOPK, "
-            "BF16 and FP16 are, and solver_mode: CPU has all",
+            "%s: compression %s of gradients on device %s is not there yet; the others are, and "
+            "solver_mode: CPU has all",
             who, codec->name, name);
     if (config->progress == CT_PROGRESS_THREAD)
         return CT_FAIL(CT_ERR_CONFIG,

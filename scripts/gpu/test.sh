@@ -28,6 +28,7 @@ $run gpu/cuda_narrow timeout 60 "$b/tests/unit/test_cuda_narrow"
 $run gpu/cuda_plan timeout 60 "$b/tests/unit/test_cuda_plan"
 $run gpu/cuda_step timeout 60 "$b/tests/unit/test_cuda_step"
 $run gpu/device_codec timeout 60 "$b/tests/unit/test_device_codec"
+$run gpu/device_signs timeout 60 "$b/tests/unit/test_device_signs"
 for t in $layers; do
     [ -x "$b/tests/unit/test_$t" ] || continue
     CORTADO_TEST_DEVICE=cuda $run "gpu/$t" timeout 60 "$b/tests/unit/test_$t"
@@ -41,6 +42,7 @@ if [ "${SANITIZE:-1}" = 1 ] && [ -n "$tool" ]; then
     $run gpu/racecheck timeout 90 "$tool" --tool racecheck --error-exitcode 9 "$b/tests/unit/test_cuda"
     for t in memcheck racecheck; do
         $run gpu/${t}_device_codec timeout 60 "$tool" --tool $t --error-exitcode 9 "$b/tests/unit/test_device_codec"
+        $run gpu/${t}_device_signs timeout 60 "$tool" --tool $t --error-exitcode 9 "$b/tests/unit/test_device_signs"
     done
     CORTADO_TEST_DEVICE=cuda $run gpu/memcheck_losses timeout 90 "$tool" --tool memcheck \
         --leak-check no --error-exitcode 9 "$b/tests/unit/test_layer_softmax"

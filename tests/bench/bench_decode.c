@@ -67,7 +67,7 @@ static void bench(ct_wire_form form, int p, int64_t n, double density, int n_thr
         ct_sparse s = { 0 };
 
         make(n, density, 17 + (uint64_t)r, &s);
-        ct_wire_round(form, &s, lost);
+        ct_wire_round(form, &s, &(ct_drops){ .v = lost });
         payload[r] = block + (size_t)r * stride;
         bytes[r] = ct_wire_pack(form, &s, payload[r]);
         all += bytes[r];

@@ -108,9 +108,9 @@ static ct_status one_step(const ct_exch_ops *ops, vectors *x, int step,
         x->own.value[x->own.count++] = v[i];
         v[i] = 0;
     }
-    ct_sparse_keep(&x->own, r->k_own, v);
+    ct_sparse_keep(&x->own, r->k_own, &(ct_drops){ .v = v });
     r->own = &x->own;
-    r->residual = v;
+    r->residual.v = v;
     return ct_exch_run(ops, r);
 }
 

@@ -60,6 +60,11 @@ coded() {
 coded redsync --compression=redsync:density=0.1,min_bytes=1000
 coded redsync_dense --compression=redsync:density=0.1,min_bytes=500,warmup_iter=2,resync_iter=4,local_clip=1
 coded topk --compression=topk:density=0.1,min_bytes=1000
+coded gtopk --compression=topk:density=0.1,min_bytes=1000,exchange=gtopk
+coded oktopk --compression=redsync:density=0.1,min_bytes=1000,exchange=oktopk
+coded hier --compression=redsync:density=0.1,min_bytes=1000,exchange=hier,warmup_iter=1
+coded onebit --compression=onebit:min_bytes=1000,warmup_iter=1
+coded powersgd --compression=powersgd:min_bytes=1000,rank=2
 coded bf16 --compression=bf16:min_bytes=1000
 coded fp16 --compression=fp16:min_bytes=1000
 # snapshots have U and V as on the CPU, and a run goes on from them exactly
@@ -71,8 +76,6 @@ runs part 0 'snapshot of iteration 10' $JOB 2 $long --set=snapshot_prefix=part -
 runs resumes 0 'resuming after 10 iterations, written by 2 ranks' $JOB 2 $long --set=snapshot_prefix=part --snapshot=auto
 is resumes_exactly test -n "$whole" -a "$(sum_of)" = "$whole"
 runs goes_on_dense 0 'Optimization Done' $JOB 2 $CORTADO train --solver=solver.prototxt --solver_mode=cpu --snapshot=part_iter_10.solverstate.h5 --set=snapshot_prefix=dense
-runs no_powersgd 2 'compression powersgd of gradients on device cuda is not there yet; REDSYNC' $JOB 2 $gpu --share_gpu --compression=powersgd
 runs no_auto 2 'compression auto of gradients on device cuda is not there yet' $gpu --compression=auto:density=0.01
 runs no_scaled 2 'precision FP16 and compression do not go together' $gpu --compression=topk:min_bytes=1000 --set=precision=FP16
-runs no_gtopk 2 'exchange gtopk of gradients on a device is not there yet' $JOB 2 $gpu --share_gpu --compression=topk:exchange=gtopk
 finish

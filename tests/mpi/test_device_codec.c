@@ -8,11 +8,16 @@
 #include <stdlib.h>
 
 #include "comm/device_codec.h"
+#include "comm/node.h"
+#include "comm/schedule.h"
+#include "comm/sign.h"
 #include "framework/base/memory.h"
 
 static const ct_device *real;
 static ct_device counting; /* real, but it counts what copies bring */
 static int64_t down, up;
+static int64_t sums; /* bytes of the sums that a list exchange brings up, by theory */
+static int64_t lost; /* … entries dropped, where they can be told; else -1          */
 
 static ct_status count_copies(ct_stream st, void *host, void *data, size_t bytes, bool is_down,
                               void **ticket_p)
@@ -111,7 +116,8 @@ static int device_step(device_rig *d, int64_t s, float rate, const float *grad, 
     return fault;
 }
 
-static ct_grad_pipe_config config_of(const ct_coded_ops *codec, const char *wire, bool quantize)
+static ct_grad_pipe_config config_of(const ct_coded_ops *codec, const char *wire, bool quantize,
+                                     const char *exchange)
 {
     bool plain = (codec == &ct_coded_topk);
 
@@ -119,13 +125,26 @@ static ct_grad_pipe_config config_of(const ct_coded_ops *codec, const char *wire
                                   .overlap = true,
                                   .codec = codec,
                                   .codec_config = { .density = 0.01f,
-                                                    .exchange = "allgather",
+                                                    .exchange = exchange,
                                                     .selection = "auto",
                                                     .wire = wire,
                                                     .quantize = quantize,
                                                     .momentum_correction = !plain,
                                                     .mask_momentum = !plain },
                                   .momentum = 0.9f };
+}
+
+static bool exchange_is(const ct_grad_pipe_config *config, const char *name)
+{
+    return strcmp(config->codec_config.exchange, name) == 0;
+}
+
+static int check_bytes(int64_t want_down, int64_t want_up)
+{
+    if ((down != want_down) || (up != want_up))
+        fprintf(stderr, "%lld bytes down and %lld up, not %lld and %lld\n", (long long)down,
+                (long long)up, (long long)want_down, (long long)want_up);
+    return MPI_FAULT_UNLESS(down == want_down) + MPI_FAULT_UNLESS(up == want_up);
 }
 
 /* What a coded step brings over the bus: the note and the payload down, the others' up. */
@@ -135,11 +154,99 @@ static int count_bytes(const ct_comm *c, int64_t n_coded, int64_t n_dense, ct_wi
     int64_t others = c->size - 1, dense = (others > 0) ? 4 * RIG_CODED : 0;
     int64_t note = (int64_t)sizeof(ct_coder_note), one = (others > 0) ? note + payload : note;
 
-    if ((down != n_coded * one + n_dense * dense) ||
-        (up != n_coded * others * payload + n_dense * dense))
-        fprintf(stderr, "%lld bytes down and %lld up\n", (long long)down, (long long)up);
-    return MPI_FAULT_UNLESS(down == n_coded * one + n_dense * dense) +
-           MPI_FAULT_UNLESS(up == n_coded * others * payload + n_dense * dense);
+    return check_bytes(n_coded * one + n_dense * dense,
+                       n_coded * others * payload + n_dense * dense);
+}
+
+/* … and up what the exchange made of it: the sum's entries, and those that are given back; hier:
+ * the gradient down, and a slice of the node's sum up. */
+static int count_list_bytes(const ct_comm *c, const ct_grad_pipe_config *config, int64_t n_coded,
+                            int64_t n_dense, ct_wire_form form)
+{
+    int64_t n = RIG_CODED, k = n / 100, first = 0, length = n, dense = n_dense * 4 * n;
+    int64_t each_down = 0, each_up = 0, extra = 0;
+    int lanes = c->node_size;
+
+    if (exchange_is(config, "hier")) {
+        MPI_Allreduce(MPI_IN_PLACE, &lanes, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+        first = ct_part(n, lanes, (c->node_rank < lanes) ? c->node_rank : lanes);
+        length = (c->node_rank < lanes) ? ct_part(n, lanes, c->node_rank + 1) - first : 0;
+        k = (k * length + n - 1) / n;
+        each_down = 4 * n;
+        each_up = 4 * length;
+    }
+    if (length > 0)
+        each_down += (int64_t)sizeof(ct_coder_note) + (int64_t)ct_wire_bytes(form, length, k);
+    extra = up - (n_coded * each_up + sums + dense);
+    if (lost >= 0) return check_bytes(n_coded * each_down + dense, up - extra + 8 * lost);
+    if ((extra < 0) || (extra % 8 != 0)) fprintf(stderr, "%lld bytes more up\n", (long long)extra);
+    return check_bytes(n_coded * each_down + dense, up) +
+           MPI_FAULT_UNLESS((extra >= 0) && (extra % 8 == 0));
+}
+
+/* Signs of all elements down, and the others' up; split: those of the other parts, and then of its
+ * own with what came for it. */
+static int count_sign_bytes(const ct_comm *c, bool splits, int64_t n_coded, int64_t n_dense)
+{
+    ct_sign_cut cut = { .n = RIG_CODED, .parts = splits ? c->size : 1 };
+    int64_t all = (int64_t)ct_sign_at(&cut, cut.parts), others = c->size - 1;
+    int64_t dense = (others > 0) ? n_dense * 4 * RIG_CODED : 0, first = 0, n = 0, want = 0;
+    int64_t note = (int64_t)sizeof(ct_coder_note);
+
+    if (others == 0) return check_bytes(n_coded * note, 0);
+    if (!splits) return check_bytes(n_coded * (note + all) + dense, n_coded * others * all + dense);
+    for (int j = 0; j < c->size; ++j) {
+        ct_sign_part(&cut, j, &first, &n);
+        if (c->topo->order[j] != c->rank)
+            want += (int64_t)ct_sign_bytes(n);
+        else if (n > 0)
+            want += others * (int64_t)ct_sign_bytes(n);
+    }
+    return check_bytes(n_coded * (note + all) + dense, n_coded * want + dense);
+}
+
+/* Both factors down, and up: the last Q, the basis, and with other ranks the sum of Q. */
+static int count_factor_bytes(const ct_comm *c, int r, int64_t n_coded, int64_t n_dense)
+{
+    int64_t p = 4 * r * RIG_ROWS, q = 4 * r * (RIG_CODED / RIG_ROWS);
+    int64_t dense = (c->size > 1) ? n_dense * 4 * RIG_CODED : 0;
+
+    return check_bytes(n_coded * (p + q) + dense,
+                       n_coded * (p + ((c->size > 1) ? 2 : 1) * q) + dense);
+}
+
+/* Counts what the step just made should bring up. V is 0 where an entry was sent and not given
+ * back, and nowhere else; between two ranks gtopk gives back nothing but own entries. */
+static void count_step(const rig *host, const ct_grad_pipe_config *config, bool dense)
+{
+    int64_t filled = 0, zeros = 0;
+    ct_coded_state v;
+
+    if (dense) return;
+    for (int i = 0; i < RIG_CODED; ++i) filled += (host->arena[i] != 0);
+    sums += (int64_t)ct_wire_bytes(CT_WIRE_PAIRS, RIG_CODED, filled);
+    if (!exchange_is(config, "gtopk") || (host->comm->size != 2) ||
+        (strcmp(config->codec_config.wire, "pairs") != 0) ||
+        (config->codec_config.warmup_iterations > 0) || !ct_grad_pipe_state(host->gp, 0, 0, &v)) {
+        lost = -1;
+        return;
+    }
+    for (int i = 0; i < RIG_CODED; ++i) zeros += (v.data[i] == 0);
+    lost += RIG_CODED / 100 - zeros;
+}
+
+/* V and U, or Q, as a snapshot would have them. */
+static int same_states(const rig *host, const device_rig *d)
+{
+    ct_coded_state a, b;
+    int fault = 0;
+
+    for (int i = 0; ct_grad_pipe_state(host->gp, 0, i, &a); ++i) {
+        if (!ct_grad_pipe_state(d->r.gp, 0, i, &b)) return fault + 1;
+        fault += MPI_FAULT_UNLESS((strcmp(a.name, b.name) == 0) && (a.count == b.count));
+        fault += MPI_FAULT_UNLESS(memcmp(a.data, b.data, sizeof(float) * (size_t)a.count) == 0);
+    }
+    return fault;
 }
 
 /* Bit by bit: what no residual is folded into. */
@@ -154,7 +261,7 @@ static int as_cpu(ct_comm *c, const ct_grad_pipe_config *config, ct_wire_form fo
 
     with.codec_config.warmup_iterations = warmup;
     fault += open_both(&host, &d, c, &with, 0.01f);
-    down = up = 0;
+    down = up = sums = lost = 0;
     for (int64_t s = 0; (s < STEPS) && (fault == 0); ++s) {
         float rate = (s < 15) ? 0.1f : 0.01f;
 
@@ -162,19 +269,28 @@ static int as_cpu(ct_comm *c, const ct_grad_pipe_config *config, ct_wire_form fo
         fault += rig_step(&host, s, 0.5f, rate, grad);
         fault += device_step(&d, s, rate, grad, sum);
         fault += MPI_FAULT_UNLESS(memcmp(sum, host.arena, sizeof(sum)) == 0);
+        count_step(&host, config, s < warmup);
     }
     fault += rig_same_on_all(d.r.hash);
-    fault += count_bytes(c, STEPS - warmup, warmup, form);
+    if (config->codec == &ct_coded_onebit)
+        fault += count_sign_bytes(c, exchange_is(config, "split"), STEPS - warmup, warmup);
+    else if (config->codec == &ct_coded_powersgd)
+        fault += count_factor_bytes(c, config->codec_config.rank, STEPS - warmup, warmup);
+    else if ((c->size == 1) || exchange_is(config, "allgather"))
+        fault += count_bytes(c, STEPS - warmup, warmup, form);
+    else
+        fault += count_list_bytes(c, config, STEPS - warmup, warmup, form);
+    fault += same_states(&host, &d);
     close_both(&host, &d);
     return fault;
 }
 
-static int all_as_cpu(ct_comm *c)
+static int all_as_cpu(ct_comm *c, const char *exchange)
 {
-    ct_grad_pipe_config pairs = config_of(&ct_coded_redsync, "pairs", false);
-    ct_grad_pipe_config half = config_of(&ct_coded_redsync, "half", false);
-    ct_grad_pipe_config mean = config_of(&ct_coded_redsync, "auto", true);
-    ct_grad_pipe_config plain = config_of(&ct_coded_topk, "auto", false);
+    ct_grad_pipe_config pairs = config_of(&ct_coded_redsync, "pairs", false, exchange);
+    ct_grad_pipe_config half = config_of(&ct_coded_redsync, "half", false, exchange);
+    ct_grad_pipe_config mean = config_of(&ct_coded_redsync, "auto", true, exchange);
+    ct_grad_pipe_config plain = config_of(&ct_coded_topk, "auto", false, exchange);
     int fault = as_cpu(c, &pairs, CT_WIRE_PAIRS, 0) + as_cpu(c, &half, CT_WIRE_HALF, 0);
 
     pairs.nesterov = true;
@@ -183,20 +299,69 @@ static int all_as_cpu(ct_comm *c)
     return fault + as_cpu(c, &mean, CT_WIRE_MEAN, 0);
 }
 
+static int allgather_as_cpu(ct_comm *c)
+{
+    return all_as_cpu(c, "allgather");
+}
+
+static int lists_as_cpu(ct_comm *c)
+{
+    return all_as_cpu(c, "gtopk") + all_as_cpu(c, "oktopk");
+}
+
+/* Where gradients lie in memory that a node's ranks share they are added up in another order than
+ * messages have: here the CPU's lie apart, as those of devices do. */
+static int hier_as_cpu(ct_comm *c)
+{
+    int fault = 0;
+
+    ct_node_set_limit(c->node_memory, 0);
+    fault = all_as_cpu(c, "hier");
+    ct_node_set_limit(c->node_memory, -1);
+    return fault;
+}
+
+static int signs_as_cpu(ct_comm *c)
+{
+    ct_grad_pipe_config config = config_of(&ct_coded_onebit, "auto", false, "split");
+    int fault = as_cpu(c, &config, CT_WIRE_PAIRS, 0);
+
+    config.nesterov = true;
+    fault += as_cpu(c, &config, CT_WIRE_PAIRS, 3);
+    config.codec_config.exchange = "allgather";
+    fault += as_cpu(c, &config, CT_WIRE_PAIRS, 0);
+    config.codec_config.momentum_correction = false;
+    return fault + as_cpu(c, &config, CT_WIRE_PAIRS, 2);
+}
+
+static int factors_as_cpu(ct_comm *c)
+{
+    ct_grad_pipe_config config = config_of(&ct_coded_powersgd, "auto", false, "auto");
+    int fault = 0;
+
+    for (int r = 1; r <= 7; r += (r == 1) ? 1 : 5) {
+        config.codec_config.rank = r;
+        fault += as_cpu(c, &config, CT_WIRE_PAIRS, (r == 2) ? 3 : 0);
+    }
+    return fault;
+}
+
 /* Dense steps in between: what was sent and what is left is what there was, on all ranks together;
  * and states as a snapshot takes them and gives them back. */
-static int nothing_is_lost(ct_comm *c)
+static int keeps_all(ct_comm *c, const ct_coded_ops *codec, const char *exchange)
 {
     enum { STEPS = 60 };
     static rig host;
     static device_rig d;
     static double all[RIG_CODED];
-    ct_grad_pipe_config config = config_of(&ct_coded_topk, "half", false);
+    ct_grad_pipe_config config = config_of(codec, "half", false, exchange);
     float grad[RIG_CODED], sum[RIG_CODED];
     double most = 0;
     ct_coded_state v;
     int fault = 0;
 
+    config.codec_config.momentum_correction = config.codec_config.mask_momentum = false;
+    config.codec_config.rank = 3;
     config.codec_config.resync_iterations = 7;
     config.codec_config.warmup_iterations = 2;
     fault += open_both(&host, &d, c, &config, 0);
@@ -227,13 +392,23 @@ static int nothing_is_lost(ct_comm *c)
     return fault;
 }
 
+static int nothing_is_lost(ct_comm *c)
+{
+    const ct_coded_ops *topk = &ct_coded_topk;
+
+    return keeps_all(c, topk, "allgather") + keeps_all(c, topk, "gtopk") +
+           keeps_all(c, topk, "oktopk") + keeps_all(c, topk, "hier") +
+           keeps_all(c, &ct_coded_onebit, "split") + keeps_all(c, &ct_coded_onebit, "allgather") +
+           keeps_all(c, &ct_coded_powersgd, "auto");
+}
+
 /* Norms are limited where the gradient lies. */
-static int limited(ct_comm *c)
+static int limited_by(ct_comm *c, const char *exchange)
 {
     enum { STEPS = 12 };
     static rig host;
     static device_rig d;
-    ct_grad_pipe_config config = config_of(&ct_coded_redsync, "pairs", false);
+    ct_grad_pipe_config config = config_of(&ct_coded_redsync, "pairs", false, exchange);
     float grad[RIG_CODED], sum[RIG_CODED];
     int fault = 0;
 
@@ -254,6 +429,11 @@ static int limited(ct_comm *c)
     return fault;
 }
 
+static int limited(ct_comm *c)
+{
+    return limited_by(c, "allgather") + limited_by(c, "hier");
+}
+
 static void on_machines(int (*f)(ct_comm *c))
 {
     if (!has_device()) {
@@ -266,7 +446,31 @@ static void on_machines(int (*f)(ct_comm *c))
 static void test_as_on_the_cpu(void **unused)
 {
     (void)unused;
-    on_machines(all_as_cpu);
+    on_machines(allgather_as_cpu);
+}
+
+static void test_lists_as_on_the_cpu(void **unused)
+{
+    (void)unused;
+    on_machines(lists_as_cpu);
+}
+
+static void test_hier_as_on_the_cpu(void **unused)
+{
+    (void)unused;
+    on_machines(hier_as_cpu);
+}
+
+static void test_signs_as_on_the_cpu(void **unused)
+{
+    (void)unused;
+    on_machines(signs_as_cpu);
+}
+
+static void test_factors_as_on_the_cpu(void **unused)
+{
+    (void)unused;
+    on_machines(factors_as_cpu);
 }
 
 static void test_nothing_is_lost(void **unused)
@@ -284,6 +488,10 @@ static void test_limited(void **unused)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_as_on_the_cpu),
+                                        cmocka_unit_test(test_lists_as_on_the_cpu),
+                                        cmocka_unit_test(test_hier_as_on_the_cpu),
+                                        cmocka_unit_test(test_signs_as_on_the_cpu),
+                                        cmocka_unit_test(test_factors_as_on_the_cpu),
                                         cmocka_unit_test(test_nothing_is_lost),
                                         cmocka_unit_test(test_limited) };
 

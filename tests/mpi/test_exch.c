@@ -145,9 +145,9 @@ static int select_own(run *x)
         x->own.value[x->own.count++] = v[i];
         v[i] = 0;
     }
-    ct_sparse_keep(&x->own, r->k_own, v);
+    ct_sparse_keep(&x->own, r->k_own, &(ct_drops){ .v = v });
     r->own = &x->own;
-    r->residual = v;
+    r->residual.v = v;
     return 0;
 }
 

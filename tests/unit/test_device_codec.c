@@ -150,7 +150,7 @@ static void step(pair *p, how h)
     put(p->d_weight, p->weight, p->bytes);
     ct_selector_sign(p->selector, h.sign);
     assert_int_equal(ct_selector_run(p->selector, &host, &p->own), CT_OK);
-    ct_wire_round(p->setup.form, &p->own, p->v);
+    ct_wire_round(p->setup.form, &p->own, &(ct_drops){ .v = p->v });
     bytes = ct_wire_pack(p->setup.form, &p->own, p->payload);
     assert_int_equal(codec->follow(NULL, stream), CT_OK);
     assert_int_equal(codec->select(p->coder, stream, &device, h.sign), CT_OK);
@@ -339,7 +339,7 @@ static void sums(void **unused)
                 s.value[j] = element(NORMAL, r, j);
             }
             s.count = count;
-            ct_wire_round((ct_wire_form)form, &s, sum);
+            ct_wire_round((ct_wire_form)form, &s, &(ct_drops){ .v = sum });
             payload[r] = ct_mem_acquire(ct_coder_room(&p.setup));
             bytes[r] = ct_wire_pack((ct_wire_form)form, &s, payload[r]);
             at[r] = codec->incoming(p.coder, r);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/sparse.h"
+#include "comm/drops.h"
 #include "framework/base/rng.h"
 
 enum { N = 1009 };
@@ -117,7 +117,7 @@ static void test_keep(void **state)
         qsort(order, (size_t)was.count, sizeof(*order), by_magnitude);
         keep = (k < 0) ? 0 : (k > was.count) ? was.count : k;
         for (int64_t j = 0; j < keep; ++j) stays[order[j]] = true;
-        ct_sparse_keep(&s, k, (k % 2 == 0) ? NULL : dropped);
+        ct_sparse_keep(&s, k, (k % 2 == 0) ? NULL : &(ct_drops){ .v = dropped });
         assert_int_equal(s.count, keep);
         for (int64_t j = 0; j < was.count; ++j) {
             if (!stays[j]) {
@@ -165,12 +165,62 @@ static void test_kth(void **state)
     }
 }
 
+/* What is dropped is noted where the vector is elsewhere; batch by batch it makes the same bits. */
+static void test_drops_are_noted(void **state)
+{
+    enum { M = 64, K = 5 };
+    float v[M], late[M];
+    uint32_t index[M];
+    float value[M];
+    ct_sparse s = { .n = M, .index = index, .value = value, .room = M };
+    ct_drop_list list = { .n_batch = 0 };
+    ct_drops noted = { .list = &list }, here = { .v = v };
+
+    (void)state;
+    assert_int_equal(ct_sparse_reserve(&list.entry, 2 * M), CT_OK);
+    for (int i = 0; i < M; ++i) v[i] = late[i] = 0.1f * (float)i;
+    for (int turn = 0; turn < 2; ++turn) {
+        for (int kept = 0; kept < 2; ++kept) {
+            s.count = M;
+            for (int i = 0; i < M; ++i) {
+                index[i] = (uint32_t)i;
+                value[i] = 1 / (float)(1 + (i * 7 + turn) % M) + 1e-3f;
+            }
+            ct_sparse_keep(&s, K, (kept == 0) ? &here : &noted);
+            assert_int_equal(s.count, K);
+        }
+    }
+    ct_drop_next(&noted);
+    assert_int_equal(list.n_batch, 2);
+    assert_int_equal(list.entry.count, 2 * (M - K));
+    assert_false(list.full);
+    for (int b = 0; b < list.n_batch; ++b) {
+        int64_t last = -1;
+
+        for (int64_t j = (b > 0) ? list.end[b - 1] : 0; j < list.end[b]; ++j) {
+            assert_true(last < list.entry.index[j]);
+            last = list.entry.index[j];
+            late[last] += list.entry.value[j];
+        }
+    }
+    assert_memory_equal(v, late, sizeof(v));
+    ct_drop(&noted, 3, 0); /* changes nothing */
+    assert_int_equal(list.entry.count, 2 * (M - K));
+    list.entry.count = list.entry.room;
+    ct_drop(&noted, 3, 1);
+    assert_true(list.full);
+    ct_drop_clear(&list);
+    assert_false(list.full);
+    assert_int_equal(list.entry.count, 0);
+    ct_sparse_destroy(&list.entry);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reserve),       cmocka_unit_test(test_merge),
         cmocka_unit_test(test_merge_refused), cmocka_unit_test(test_keep),
-        cmocka_unit_test(test_kth),
+        cmocka_unit_test(test_kth),           cmocka_unit_test(test_drops_are_noted),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -57,7 +57,7 @@ static void test_round_trip(void **state)
 
             make(7 + (uint64_t)k, n, count, &s);
             for (int64_t j = 0; j < count; ++j) before[j] = s.value[j];
-            ct_wire_round(forms[f], &s, residual);
+            ct_wire_round(forms[f], &s, &(ct_drops){ .v = residual });
             payload[bytes] = 77;
             assert_int_equal(ct_wire_pack(forms[f], &s, payload), bytes);
             assert_int_equal(payload[bytes], 77);
@@ -164,7 +164,7 @@ static void sum_of(int n_payload, int64_t n, int64_t most)
         ct_sparse s = { 0 };
 
         make(100 + (uint64_t)p, n, count, &s);
-        ct_wire_round(form, &s, lost);
+        ct_wire_round(form, &s, &(ct_drops){ .v = lost });
         payload[p] = malloc(ct_wire_bytes(form, n, count));
         bytes[p] = ct_wire_pack(form, &s, payload[p]);
         ct_sparse_add_to(&s, want);
