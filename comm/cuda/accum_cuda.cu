@@ -1,44 +1,9 @@
 /* The update of momentum and residual on a device: each stream is read and written once, by fours,
  * and what a selection wants to know of V is counted on the way. */
-#include "comm/cuda/coder_cuda.cuh"
+#include "comm/cuda/update.cuh"
 
 namespace
 {
-__device__ inline bool is_bad(float v)
-{
-    return (ct_select_bits(v) & CT_SELECT_FIRST_BAD) == CT_SELECT_FIRST_BAD;
-}
-
-enum look { NOTHING, COUNTS, TAKES };
-
-/* out: TAKES, of all of V. */
-template <update_rule RULE, bool DECAYS, look LOOK>
-__device__ inline bool update_four(const accum_args &a, float clip, int64_t i, ct_select_key key,
-                                   unsigned *bin, float *out)
-{
-    four_floats g = load_four(a.grad, i, a.n), v = load_four(a.v, i, a.n), w = {}, u = {};
-    bool bad = false;
-
-    if (RULE != RESIDUAL) u = load_four(a.u, i, a.n);
-    if (DECAYS) w = load_four(a.weight, i, a.n);
-    for (int c = 0; c < FOUR; c++) {
-        float step = update_step<RULE, DECAYS>(a, clip, g.x[c], w.x[c], &u.x[c]);
-
-        v.x[c] = ct_accum_keep(a.f.carry, v.x[c], step);
-        if (LOOK == COUNTS) {
-            bad = bad || is_bad(v.x[c]);
-            if (i + c < a.n) count_key(bin, v.x[c], key);
-        }
-    }
-    if (RULE != RESIDUAL) store_four(a.u, i, a.n, u);
-    if (LOOK == TAKES) {
-        store_four(out, i, a.n, v);
-        v = {};
-    }
-    store_four(a.v, i, a.n, v);
-    return bad;
-}
-
 template <update_rule RULE, bool DECAYS, look LOOK>
 __global__ void update_kernel(accum_args a, float *out)
 {
@@ -47,7 +12,7 @@ __global__ void update_kernel(accum_args a, float *out)
 
     CT_CUDA_LOOP(q, (a.n + FOUR - 1) / FOUR)
     {
-        (void)update_four<RULE, DECAYS, LOOK>(a, clip, q * FOUR, key, NULL, out);
+        (void)update_four<RULE, DECAYS, LOOK>(a, clip, q * FOUR, key, NULL, out, NULL);
     }
 }
 
@@ -62,7 +27,7 @@ __global__ void count_kernel(accum_args a, ct_select_key key, coder_run *run)
     __syncthreads();
     CT_CUDA_LOOP(q, (a.n + FOUR - 1) / FOUR)
     {
-        bad = update_four<RULE, DECAYS, COUNTS>(a, clip, q * FOUR, key, bin, NULL) || bad;
+        bad = update_four<RULE, DECAYS, COUNTS>(a, clip, q * FOUR, key, bin, NULL, NULL) || bad;
     }
     if (bad) run->bad = 1; /* whoever says so says the same */
     __syncthreads();
@@ -86,8 +51,7 @@ __global__ void sum_kernel(accum_args a, ct_select_key key, coder_run *run, int6
              i += FOUR * CT_WARP) {
             four_floats v;
 
-            (void)update_four<RULE, DECAYS, NOTHING>(a, clip, i, key, NULL, NULL);
-            v = load_four(a.v, i, a.n);
+            (void)update_four<RULE, DECAYS, NOTHING>(a, clip, i, key, NULL, NULL, &v);
             for (int j = 0; j < FOUR; j++) {
                 int32_t k = ct_select_key_of(v.x[j], key);
 

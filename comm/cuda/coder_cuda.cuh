@@ -55,6 +55,7 @@ struct coder_run {
     unsigned most, over[CT_SELECT_PROBES];
     float low, high, probe[CT_SELECT_PROBES];
     unsigned searches, found;
+    unsigned collects, guess; /* candidates over `guess` are collected in the update's own pass */
 };
 
 /* From run to run. */
@@ -64,7 +65,7 @@ struct coder_kept {
     unsigned long long filled;
     double square;
     struct {
-        float threshold;
+        float threshold, margin;
         int age;
     } history[3]; /* of sign -1, 0, 1 */
 };
@@ -261,6 +262,10 @@ ct_status ct_cast_decode_cuda(ct_stream st, bool fp16, const uint16_t *in, int64
 /** The update, and how many keys each of the upper bins has. */
 ct_status ct_coder_update_and_count(ct_device_coder *c, ct_stream st, const ct_accum *a,
                                     ct_select_key key);
+/** … and candidates over the last threshold; judge, behind find_kernel, says whether they do. */
+ct_status ct_coder_update_and_collect(ct_device_coder *c, ct_stream st, const ct_accum *a, int sign,
+                                      ct_select_key key);
+ct_status ct_coder_judge(ct_device_coder *c, ct_stream st, int sign);
 /** … and of each chunk the sum of keys, and the largest key. */
 ct_status ct_coder_update_and_sum(ct_device_coder *c, ct_stream st, const ct_accum *a,
                                   ct_select_key key);

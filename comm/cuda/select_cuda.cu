@@ -1,11 +1,14 @@
 /* Selections on a device. Exact: the update's own pass counts the keys' upper 12 bits, which tells
- * the bin of the k-th; a second pass collects what is in that bin or above, and two rounds over
- * these few find the k-th key itself. Nothing waits for the host: kernels that turn out not to be
- * needed return at once. */
-#include "comm/cuda/coder_cuda.cuh"
+ * the bin of the k-th, and collects what is over the last step's threshold, a little lowered
+ * (collect_cuda.cu). Where these are fewer than k, or more than there is room for, a second pass
+ * collects what is in that bin or above. Two rounds over these few find the k-th key itself.
+ * Nothing waits for the host: kernels that turn out not to be needed return at once. */
+#include "comm/cuda/segment.cuh"
 
 namespace
 {
+enum { LARGE_SHARE = 16 /* from this share on bounds spare nothing, as on the CPU */ };
+
 /* From the top, the bin that holds the k-th key of those with the prefix so far. */
 __global__ void find_kernel(coder_run *run, int at, int bins, int bits, int64_t k)
 {
@@ -38,43 +41,11 @@ __global__ void find_kernel(coder_run *run, int at, int bins, int bits, int64_t 
 __device__ inline unsigned over_bound(const float *v, int64_t i, int64_t n, ct_select_key key,
                                       int32_t bound)
 {
-    four_floats x = load_four(v, i, n); /* beyond n: zeros, over no bound */
-    unsigned yes = 0;
-
-    for (int c = 0; c < FOUR; c++) yes |= (unsigned)(ct_select_key_of(x.x[c], key) > bound) << c;
-    return yes;
+    return four_over(load_four(v, i, n), key, bound); /* beyond n: zeros, over no bound */
 }
 
-/* Writes a chunk's candidates: bit 4 r + c of mask is element 128 r + 4 lane + c of the chunk. */
-__device__ inline void write_segment(const float *v, int64_t first, uint64_t mask, unsigned at,
-                                     unsigned *index, float *value)
-{
-    uint64_t any = ct_warp_or(mask);
-
-    while (any != 0) {
-        int r = ct_first_bit(any) / FOUR;
-        unsigned mine = (unsigned)(mask >> (FOUR * r)) & 15u, place = at, all = 0;
-        int64_t i = first + r * FOUR * CT_WARP + FOUR * (int64_t)ct_lane();
-
-        for (int c = 0; c < FOUR; c++) {
-            unsigned lanes = ct_warp_ballot((mine >> c) & 1u);
-
-            place += (unsigned)ct_popc(lanes & ct_lanes_before());
-            all += (unsigned)ct_popc(lanes);
-        }
-        for (int c = 0; c < FOUR; c++) {
-            if (((mine >> c) & 1u) == 0) continue;
-            index[place] = (unsigned)(i + c);
-            value[place++] = v[i + c];
-        }
-        at += all;
-        any &= ~((uint64_t)15 << (FOUR * r));
-    }
-}
-
-__global__ void gather_kernel(const float *v, int64_t n, int64_t n_chunk, ct_select_key key,
-                              coder_run *run, unsigned room, unsigned *start, unsigned *count,
-                              unsigned *index, float *value)
+__global__ void gather_kernel(segments l, int64_t n, int64_t n_chunk, ct_select_key key,
+                              coder_run *run)
 {
     int32_t bound = (int32_t)run->bound;
 
@@ -83,24 +54,13 @@ __global__ void gather_kernel(const float *v, int64_t n, int64_t n_chunk, ct_sel
     CT_WARP_LOOP(c, n_chunk)
     {
         uint64_t mask = 0;
-        unsigned total = 0, at = 0;
 
         for (int r = 0; r < CHUNK / (FOUR * CT_WARP); r++) {
             int64_t i = c * CHUNK + (r * CT_WARP + (int64_t)ct_lane()) * FOUR;
 
-            mask |= (uint64_t)over_bound(v, i, n, key, bound) << (FOUR * r);
+            mask |= (uint64_t)over_bound(l.v, i, n, key, bound) << (FOUR * r);
         }
-        total = (unsigned)(ct_popc((unsigned)mask) + ct_popc((unsigned)(mask >> 32)));
-        total = ct_warp_add(total);
-        if (ct_lane() == 0) {
-            at = atomicAdd(&run->cursor, total);
-            start[c] = at;
-            count[c] = total;
-            if ((uint64_t)at + total > room) run->overflow = 1;
-        }
-        at = ct_warp_from(at, 0);
-        if ((total > 0) && ((uint64_t)at + total <= room))
-            write_segment(v, c * CHUNK, mask, at, index, value);
+        keep_segment(run, l, c, mask);
     }
 }
 
@@ -217,11 +177,15 @@ __device__ inline unsigned long long sums_before(unsigned *count, int64_t n)
     return sum;
 }
 
-__global__ void scan_kernel(coder_run *run, int64_t n_chunk, unsigned *over, unsigned *equal)
+/* remembers: the k-th key, for the next step; NULL: nobody does. */
+__global__ void scan_kernel(coder_run *run, int64_t n_chunk, unsigned *over, unsigned *equal,
+                            float *remembers)
 {
     unsigned long long sum = sums_before(over, n_chunk), ties = sums_before(equal, n_chunk);
 
-    if (threadIdx.x == 0) run->count = sum + ((ties < run->rest) ? ties : run->rest);
+    if (threadIdx.x != 0) return;
+    run->count = sum + ((ties < run->rest) ? ties : run->rest);
+    if (remembers != NULL) *remembers = run->settled ? 0.0f : ct_select_float((int32_t)run->prefix);
 }
 
 /* Where the selected ones of a chunk go; they leave V, and U where it is masked. */
@@ -267,8 +231,8 @@ __global__ void take_kernel(lists l, ct_select_key key, const coder_run *run, co
 
 ct_status ct_coder_gather(ct_device_coder *c, ct_stream st, const ct_accum *a, ct_select_key key)
 {
-    CT_CUDA_RUN_BLOCKS(gather_kernel, chunk_blocks(c), st, a->v, a->n, c->n_chunk, key, c->run,
-                       c->room, c->start, c->count, c->found_index, c->found_value);
+    CT_CUDA_RUN_BLOCKS(gather_kernel, chunk_blocks(c), st, segments_of(c, a->v), a->n, c->n_chunk,
+                       key, c->run);
     return ct_cuda_launched("candidates of a selection");
 }
 
@@ -278,13 +242,19 @@ ct_status ct_coder_select(ct_device_coder *c, ct_stream st, const ct_accum *a, i
     ct_select_key key = ct_select_key_of_sign(sign);
     unsigned blocks = chunk_blocks(c);
     float *u = a->mask_momentum ? a->u : NULL;
+    bool exact = (c->kind == CT_SELECT_EXACT), few = (c->s.k <= a->n / LARGE_SHARE);
     lists l = { a->v, a->n, c->n_chunk, c->start, c->count, c->found_index, c->found_value };
 
     CT_TRY(ct_cuda_check(cudaMemsetAsync(c->run, 0, sizeof(*c->run), (cudaStream_t)st),
                          "cudaMemsetAsync"));
-    CT_TRY((c->kind == CT_SELECT_EXACT) ? ct_coder_update_and_count(c, st, a, key)
-                                        : ct_coder_search(c, st, a, sign, key));
+    if (!exact)
+        CT_TRY(ct_coder_search(c, st, a, sign, key));
+    else if (few)
+        CT_TRY(ct_coder_update_and_collect(c, st, a, sign, key));
+    else
+        CT_TRY(ct_coder_update_and_count(c, st, a, key));
     CT_CUDA_RUN_BLOCKS(find_kernel, 1, st, c->run, 0, (int)TOP_BINS, (int)TOP_BITS, c->s.k);
+    if (exact && few) CT_TRY(ct_coder_judge(c, st, sign));
     CT_TRY(ct_coder_gather(c, st, a, key));
     CT_CUDA_RUN_BLOCKS(refine_kernel, blocks, st, l, key, c->run, (int)MID_AT, (int)MID_BINS,
                        MID_BITS + LOW_BITS, (int)LOW_BITS);
@@ -295,7 +265,8 @@ ct_status ct_coder_select(ct_device_coder *c, ct_stream st, const ct_accum *a, i
     CT_CUDA_RUN_BLOCKS(find_kernel, 1, st, c->run, (int)LOW_AT, (int)LOW_BINS, (int)LOW_BITS,
                        c->s.k);
     CT_CUDA_RUN_BLOCKS(count_chunks_kernel, blocks, st, l, key, c->run, c->over, c->equal);
-    CT_CUDA_RUN_BLOCKS(scan_kernel, 1, st, c->run, c->n_chunk, c->over, c->equal);
+    CT_CUDA_RUN_BLOCKS(scan_kernel, 1, st, c->run, c->n_chunk, c->over, c->equal,
+                       exact ? &c->kept->history[sign + 1].threshold : (float *)NULL);
     CT_CUDA_RUN_BLOCKS(take_kernel, blocks, st, l, key, c->run, c->over, c->equal,
                        c->s.form == CT_WIRE_HALF, c->limit, a->v, u, c->index, c->value);
     CT_TRY(ct_cuda_launched("selection"));

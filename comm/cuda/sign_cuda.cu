@@ -1,7 +1,7 @@
 /* Signs (sign.h) on a device: a block of 1024 elements a warp, 32 of them in each thread's
  * registers. A ballot makes 32 bits at once; sums are added up in the CPU's order, so payloads have
  * its bytes. */
-#include "comm/cuda/coder_cuda.cuh"
+#include "comm/cuda/update.cuh"
 
 extern "C" {
 #include "comm/sign.h"
@@ -16,11 +16,6 @@ struct sign_block {
     float plus, minus;
     unsigned below[EACH];
 };
-
-__device__ inline bool is_bad(float v)
-{
-    return (ct_select_bits(v) & CT_SELECT_FIRST_BAD) == CT_SELECT_FIRST_BAD;
-}
 
 /* What an element adds to its side's sum. */
 __device__ inline float on_side(float x, bool below)

@@ -248,6 +248,40 @@ static void thresholds(void **unused)
     steps(CT_SELECT_REDSYNC_SIZES, (1 << 20) + 5, 1000, CT_WIRE_PAIRS, NORMAL, 2);
 }
 
+/* Candidates come with the update's own pass, as long as the last threshold is a good one: what is
+ * selected is the CPU's also where that fails, on either side. */
+static void one_pass(void **unused)
+{
+    enum { N = 50021, K = 120, STEPS = 24, LARGER = 8, SMALLER = 16 };
+    int n_one = 0;
+    pair p;
+
+    (void)unused;
+    NEEDS_DEVICE;
+    open_pair(&p, CT_SELECT_EXACT, N, K, CT_WIRE_PAIRS, 1);
+    for (int s = 0; s < STEPS; s++) {
+        how h = { .carry = 1.0f };
+
+        fill(&p, NORMAL, s);
+        if (s == LARGER) /* far more are over the last threshold than there is room for */
+            for (int i = 0; i < N; i++) p.grad[i] *= 100.0f;
+        if (s == SMALLER) { /* hardly any */
+            memset(p.v, 0, p.bytes);
+            put(p.d_v, p.v, p.bytes);
+        }
+        step(&p, h);
+        n_one += (p.note.passes == 1);
+        if ((s == 0) || (s == LARGER) || (s == SMALLER)) assert_int_equal(p.note.passes, 2);
+        assert_true(p.note.candidates >= K);
+    }
+    assert_true(n_one >= STEPS / 2);
+    assert_int_equal(codec->forget(p.coder, stream), CT_OK);
+    fill(&p, NORMAL, 99);
+    step(&p, (how){ .carry = 1.0f });
+    assert_int_equal(p.note.passes, 2);
+    close_pair(&p);
+}
+
 static void not_finite(void **unused)
 {
     static const float bad[] = { NAN, -NAN, INFINITY, -INFINITY };
@@ -456,10 +490,15 @@ static void dense_steps(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes_and_forms), cmocka_unit_test(contents_of_all_kinds),
-        cmocka_unit_test(thresholds),      cmocka_unit_test(not_finite),
-        cmocka_unit_test(nothing_is_lost), cmocka_unit_test(sums),
-        cmocka_unit_test(wrong_payloads),  cmocka_unit_test(dense_steps),
+        cmocka_unit_test(sizes_and_forms),
+        cmocka_unit_test(contents_of_all_kinds),
+        cmocka_unit_test(one_pass),
+        cmocka_unit_test(thresholds),
+        cmocka_unit_test(not_finite),
+        cmocka_unit_test(nothing_is_lost),
+        cmocka_unit_test(sums),
+        cmocka_unit_test(wrong_payloads),
+        cmocka_unit_test(dense_steps),
     };
 
     return cmocka_run_group_tests(tests, open_device, NULL);
