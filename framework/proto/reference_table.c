@@ -70,6 +70,7 @@ const ct_meaning ct_meaning_table[] = {
       "Where gradients of GPUs are added up: `NCCL`, on the GPUs, where its library is and each "
       "rank "
       "has one of its own; `HOST`, through pinned memory and MPI, where the fields here count; "
+      "`MPI`, by its own allreduce on the GPUs' addresses, where it says that it takes them; "
       "`AUTO` takes NCCL unless sums are to be repeatable or gradients are compressed." },
     { "CommParameter.overlap", "Send while backward still runs, and during the next forward." },
     { "CommParameter.progress",

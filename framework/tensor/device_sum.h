@@ -2,7 +2,8 @@
  *
  * The ranks share an id, which one of them makes, and each opens a group with it. From then on all
  * begin the same sums in the same order; they run on a stream of their own, beside what the device
- * computes, and the host waits for none of them.
+ * computes, and the host waits for none of them. An MPI that takes the device's memory does the
+ * same but for that: it moves while it is called, and is waited for (comm/sum_mpi.h).
  */
 #ifndef CT_DEVICE_SUM_H
 #define CT_DEVICE_SUM_H
@@ -16,16 +17,18 @@ extern "C" {
 enum { CT_DEVICE_SUM_ID = 128 /* bytes */ };
 
 typedef struct ct_device_sum_ops {
-    const char *name;    /* "nccl"                                                   */
+    const char *name;    /* "nccl", "MPI"                                            */
     bool (*there)(void); /* whether the library is, on this rank; logs nothing       */
     ct_status (*make_id)(void *id);
     /** Collective over the ranks that have the id. Errors name the rank. */
-    ct_status (*open)(const void *id, int rank, int n_rank, void **group_p);
+    ct_status (*open)(const ct_device *dev, const void *id, int rank, int n_rank, void **group_p);
     void (*close)(void *group); /* NULL allowed */
     /** data[0..n) becomes the sum over ranks, after what `st` was given so far. */
     ct_status (*begin)(void *group, ct_stream st, float *data, int64_t n, void **ticket_p);
     /** What `st` is given from here on comes after that sum, whose ticket is gone. */
     ct_status (*follow)(void *group, ct_stream st, void *ticket);
+    /** Now and then, from the host, while sums are under way; NULL: the device needs nobody. */
+    ct_status (*poll)(void *group);
 } ct_device_sum_ops;
 
 /** Of a device; NULL: none was built in. */

@@ -55,7 +55,7 @@ static ct_status open_group(ct_exchange_device *x)
     CT_TRY(x->inner.max(x->inner.ctx, &worst, 1));
     if (worst != 0) return (ct_status)worst;
     CT_TRY(x->inner.broadcast(x->inner.ctx, id, sizeof(id)));
-    return x->ops->open(id, x->inner.rank, x->inner.n_rank, &x->group);
+    return x->ops->open(x->net->options.dev, id, x->inner.rank, x->inner.n_rank, &x->group);
 }
 
 ct_status ct_exchange_device_create(const ct_net *net, const ct_device_sum_ops *ops,
@@ -184,8 +184,9 @@ static ct_status device_wait(void *ctx, int first, int n, ct_landed_fn landed, v
 
 static ct_status device_poll(void *ctx)
 {
-    (void)ctx; /* the device needs nobody */
-    return CT_OK;
+    ct_exchange_device *x = ctx;
+
+    return (x->ops->poll != NULL) ? x->ops->poll(x->group) : CT_OK;
 }
 
 static void device_counters(void *ctx, ct_exchange_counters *out)

@@ -1,9 +1,9 @@
 /** @file exchange_device.h  An exchange whose gradients are summed where they are, on the device,
  * by the device's own library (framework/tensor/device_sum.h).
  *
- * Parameters that are neighbours in the arena travel together, a few megabytes at a time. Nobody
- * waits on the host: an update follows its sum in the order of the device. All else (numbers that
- * ranks agree on, weights, statistics) is the other exchange's.
+ * Parameters that are neighbours in the arena travel together, a few megabytes at a time. With NCCL
+ * nobody waits on the host: an update follows its sum in the order of the device. All else (numbers
+ * that ranks agree on, weights, statistics) is the other exchange's.
  */
 #ifndef CT_EXCHANGE_DEVICE_H
 #define CT_EXCHANGE_DEVICE_H

@@ -1,5 +1,6 @@
 #include "framework/tools/exchange_open.h"
 
+#include "comm/sum_mpi.h"
 #include "framework/tools/exchange_config.h"
 #include "framework/tools/exchange_device.h"
 #include "framework/tools/exchange_mpi.h"
@@ -19,15 +20,20 @@ static bool is_coded(const Ct__SolverParameter *p, const ct_net *net)
     return any;
 }
 
-/* What keeps NCCL from adding up this job's gradients; NULL: nothing. */
-static const char *against_nccl(const ct_exchange_open *open, const ct_net *net,
-                                const ct_device_sum_ops *ops, bool asked)
+/* What keeps them from adding up this job's gradients; NULL: nothing. NCCL is what is asked for
+ * where nobody asked. */
+static const char *against(const ct_exchange_open *open, const ct_net *net,
+                           const ct_device_sum_ops *ops, bool asked)
 {
     const Ct__SolverParameter *p = open->param;
+    bool is_mpi = (ops == &ct_device_sum_mpi);
 
     if (ops == NULL) return "this cortado was built without it, or computes on the CPU";
-    if (!ops->there()) return "its library, libnccl.so.2, is not there";
-    if (open->job->shares_gpu) return "ranks share a GPU";
+    if (net->options.dev->kind == CT_DEVICE_CPU) return "gradients are in the host's memory";
+    if (!ops->there())
+        return is_mpi ? "this MPI does not say that it takes a GPU's memory"
+                      : "its library, libnccl.so.2, is not there";
+    if (!is_mpi && open->job->shares_gpu) return "ranks share a GPU";
     if (is_coded(p, net)) return "gradients are compressed";
     if (p->reproducible_sum) return "reproducible_sum";
     return (p->deterministic && !asked) ? "deterministic" : NULL;
@@ -39,9 +45,10 @@ static ct_status pick_device_sum(const ct_exchange_open *open, const ct_net *net
 {
     const Ct__CommParameter none = CT__COMM_PARAMETER__INIT;
     const Ct__CommParameter *comm = (open->param->comm != NULL) ? open->param->comm : &none;
-    const ct_device_sum_ops *ops = ct_device_sum_of(net->options.dev);
-    bool asked = (comm->gpu_sum == CT__COMM_PARAMETER__GPU__SUM__NCCL);
-    const char *why = against_nccl(open, net, ops, asked);
+    bool mpi = (comm->gpu_sum == CT__COMM_PARAMETER__GPU__SUM__MPI);
+    const ct_device_sum_ops *ops = mpi ? &ct_device_sum_mpi : ct_device_sum_of(net->options.dev);
+    bool asked = mpi || (comm->gpu_sum == CT__COMM_PARAMETER__GPU__SUM__NCCL);
+    const char *why = against(open, net, ops, asked);
     int64_t refusing = (why != NULL);
 
     *ops_p = NULL;
@@ -51,8 +58,8 @@ static ct_status pick_device_sum(const ct_exchange_open *open, const ct_net *net
     CT_TRY(open->exchange.max(open->exchange.ctx, &refusing, 1));
     if (refusing == 0) *ops_p = ops;
     if ((refusing != 0) && asked)
-        return (why != NULL) ? CT_FAIL(CT_ERR_CONFIG, "comm { gpu_sum: NCCL } on rank %d: %s",
-                                       open->job->rank, why)
+        return (why != NULL) ? CT_FAIL(CT_ERR_CONFIG, "comm { gpu_sum: %s } on rank %d: %s",
+                                       mpi ? "MPI" : "NCCL", open->job->rank, why)
                              : CT_ERR_CONFIG; /* the rank that cannot says why */
     if ((refusing != 0) && (why != NULL))
         CT_INFO("gradients are added up through the host: %s", why);

@@ -15,7 +15,7 @@ enum { MOST = 16 };
 /* What the library was asked for. */
 static struct library {
     char id[CT_DEVICE_SUM_ID];
-    int rank, n_rank, n_open;
+    int rank, n_rank, n_open, n_poll;
     struct sum {
         float *data;
         int64_t n;
@@ -35,9 +35,11 @@ static ct_status lib_id(void *id)
     return CT_OK;
 }
 
-static ct_status lib_open(const void *id, int rank, int n_rank, void **group_p)
+static ct_status lib_open(const ct_device *dev, const void *id, int rank, int n_rank,
+                          void **group_p)
 {
     memcpy(lib.id, id, sizeof(lib.id));
+    (void)dev;
     lib.rank = rank;
     lib.n_rank = n_rank;
     lib.n_open++;
@@ -71,8 +73,15 @@ static ct_status lib_follow(void *group, ct_stream st, void *ticket)
     return CT_OK;
 }
 
-static const ct_device_sum_ops ops = { "made up", lib_there, lib_id,    lib_open,
-                                       lib_close, lib_begin, lib_follow };
+static ct_status lib_poll(void *group)
+{
+    (void)group;
+    lib.n_poll++;
+    return CT_OK;
+}
+
+static const ct_device_sum_ops ops = { "made up", lib_there, lib_id,     lib_open,
+                                       lib_close, lib_begin, lib_follow, lib_poll };
 
 /* The other exchange: rank 0's id to everyone. */
 static ct_status inner_max(void *ctx, int64_t *v, int n)
@@ -170,6 +179,9 @@ static void run_steps(int64_t bucket_bytes, int least_sums, int most_sums)
         assert_int_equal(j.x.begin(j.x.ctx, step, 1.0f, 0.1f), CT_OK);
         for (int i = 0; i < learned; i++) assert_int_equal(j.x.ready(j.x.ctx, i), CT_OK);
         sums = lib.n_sum; /* they left while backward ran */
+        lib.n_poll = 0;
+        assert_int_equal(j.x.poll(j.x.ctx), CT_OK);
+        assert_int_equal(lib.n_poll, 1);
         assert_int_equal(j.x.wait(j.x.ctx, 0, 1, on_landed, &j), CT_OK);
         assert_true(j.n_landed >= 1);
         if (sums > 1) assert_true(j.n_landed < net->n_param);

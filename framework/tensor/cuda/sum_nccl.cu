@@ -78,7 +78,7 @@ static void close_group(void *of)
     free(g);
 }
 
-static ct_status open_group(const void *id, int rank, int n_rank, void **group_p)
+static ct_status open_group(const ct_device *, const void *id, int rank, int n_rank, void **group_p)
 {
     group *g = (group *)calloc(1, sizeof(*g));
     ncclUniqueId one;
@@ -128,5 +128,5 @@ static ct_status follow(void *, ct_stream st, void *ticket)
 }
 
 extern "C" const ct_device_sum_ops ct_device_sum_nccl = {
-    "nccl", there, make_id, open_group, close_group, begin, follow,
+    "nccl", there, make_id, open_group, close_group, begin, follow, NULL,
 };

@@ -1,0 +1,12 @@
+/** @file sum_mpi.h  Sums of gradients on devices by an MPI that takes their memory in messages. */
+#ifndef CT_SUM_MPI_H
+#define CT_SUM_MPI_H
+
+#include "framework/tensor/device_sum.h"
+
+/** MPI's own nonblocking allreduce, on the device's addresses. `there` is what MPI says of itself
+ *  (mpi_cuda.h). A sum begins once the device has made the gradient, seen by `poll` and `follow`,
+ *  and in the order of `begin`; `follow` waits for it on the host. Over MPI_COMM_WORLD. */
+extern const ct_device_sum_ops ct_device_sum_mpi;
+
+#endif
