@@ -60,6 +60,12 @@ bool ct_choose_is_open(const ct_grad_pipe_config *config, const ct_grad_range *r
            (range->count * (int64_t)sizeof(float) >= config->codec_config.min_bytes);
 }
 
+/* Where gradients are on a device, so is the codec. */
+static const ct_coded_ops *used(const ct_coded_costs *m, const ct_coded_ops *ops)
+{
+    return (m->bus.there && (ops->on_device != NULL)) ? ops->on_device : ops;
+}
+
 void ct_choose_seconds(const ct_coded_costs *m, const ct_grad_pipe_config *config,
                        const ct_grad_range *range, int n_range, const ct_choose_ways *ways,
                        ct_coded_seconds *seconds)
@@ -70,12 +76,12 @@ void ct_choose_seconds(const ct_coded_costs *m, const ct_grad_pipe_config *confi
 
         memset(s, 0, sizeof(*s) * CT_CHOOSE_WAYS);
         if ((range[i].codec != NULL) && (range[i].codec->seconds != NULL))
-            range[i].codec->seconds(m, range[i].codec_config, range[i].count, rows, s);
+            used(m, range[i].codec)->seconds(m, range[i].codec_config, range[i].count, rows, s);
         if (!ct_choose_is_open(config, &range[i])) continue;
         for (int w = 1; w < ways->n; ++w) {
             const ct_choose_way *way = &ways->way[w];
 
-            way->ops->seconds(m, &way->config, range[i].count, rows, &s[w]);
+            used(m, way->ops)->seconds(m, &way->config, range[i].count, rows, &s[w]);
         }
     }
 }

@@ -125,11 +125,18 @@ typedef struct ct_coded_state {
                         dealt out in equal shares */
 } ct_coded_state;
 
+/** Gradients on a device: what a byte takes to the host, and back there; else nothing is there. */
+typedef struct ct_coded_bus {
+    bool there;
+    double down_s, up_s;
+} ct_coded_bus;
+
 /** A machine and what things take there: a communicator's (coded_cost.h), or one that we do not
  *  have. */
 typedef struct ct_coded_costs {
     int n_rank;
-    ct_coding_speed speed;
+    ct_coding_speed speed; /* where gradients are */
+    ct_coded_bus bus;
     const ct_exch_model *exch;
     /** Seconds of an allreduce; never below 0. */
     double (*allreduce_s)(void *ctx, ct_dtype dtype, int64_t bytes);
@@ -141,7 +148,7 @@ typedef struct ct_coded_costs {
 /** What one step of a parameter takes, without overlap. */
 typedef struct ct_coded_seconds {
     double encode_s;      /* of a core's time before anything can leave                        */
-    double wire_s;        /* messages                                                          */
+    double wire_s;        /* messages, and on a device the way to the host and back            */
     double decode_s;      /* of a core's time after that, and in between                       */
     double bytes;         /* that a rank sends, about                                          */
     const char *exchange; /* the sparse exchange of least cost, static; NULL: an allreduce     */

@@ -5,6 +5,7 @@
 
 #include "comm/cast.h"
 #include "comm/coded_cast.h"
+#include "comm/coded_cost.h"
 #include "comm/coded_types.h"
 #include "comm/device_codec.h"
 #include "framework/base/clock.h"
@@ -15,6 +16,7 @@ typedef struct cast {
     ct_coded_setup setup;
     const ct_device_codec *codec;
     ct_stream stream;
+    ct_device_coder *coder; /* for local_clip; else NULL */
     ct_dtype dtype;
     uint16_t *there, *payload; /* [n] on the device; several ranks: on the host */
     uint32_t *most, *down;     /* fp16: the exponent on the device, and on the host */
@@ -39,6 +41,7 @@ static void cast_destroy(void *obj)
     (void)dev->sync(x->stream);
     ct_coll_ways_release(&x->agree);
     ct_coll_ways_release(&x->ways);
+    x->codec->destroy(x->coder);
     dev->mem_release(x->there);
     dev->mem_release(x->most);
     if (x->payload != NULL) dev->host_release(x->payload);
@@ -70,8 +73,10 @@ static ct_status prepare(cast *x)
     const ct_device *dev = x->setup.dev;
     size_t bytes = sizeof(*x->payload) * (size_t)x->setup.n;
     void *there = NULL, *payload = NULL, *most = NULL, *down = NULL;
+    ct_coder_setup plain = { .n = x->setup.n, .k = 1 };
 
     CT_TRY(x->codec->stream(&x->stream));
+    if (x->setup.config->local_clip > 0) CT_TRY(x->codec->create(&plain, &x->coder));
     CT_TRY(dev->mem_acquire(bytes + CT_ALIGN, &there)); /* kernels write whole fours */
     x->there = there;
     CT_TRY(dev->mem_acquire(sizeof(*x->most), &most));
@@ -149,9 +154,9 @@ static ct_status cast_ready(void *obj, const ct_coded_step *step, bool dense, do
     const ct_coded_setup *s = &x->setup;
 
     (void)step;
-    (void)limit; /* refused: cast_check() */
     x->stats.encoded_at[0] = ct_clock_s();
     CT_TRY(x->codec->follow(NULL, x->stream));
+    if (x->coder != NULL) CT_TRY(x->codec->shrink(x->coder, x->stream, s->grad, s->n, limit));
     if (dense) {
         if (s->comm->size == 1) return CT_OK;
         return bring(x, s->host, s->grad, sizeof(float) * (size_t)s->n);
@@ -295,18 +300,27 @@ static void cast_stats(const void *obj, ct_coded_stats *out)
     out->bytes_sent = ct_coll_ways_bytes_sent(&x->ways) + ct_coll_ways_bytes_sent(&x->agree);
 }
 
-static ct_status cast_check(const ct_codec_config *c)
+static void bf16_seconds(const ct_coded_costs *m, const ct_codec_config *c, int64_t n, int64_t rows,
+                         ct_coded_seconds *out)
 {
-    if (!(c->local_clip > 0)) return CT_OK;
-    return CT_FAIL(CT_ERR_CONFIG,
-                   "local_clip: %g with a cast of gradients on a device is not there yet: take "
-                   "clip_gradients, REDSYNC or TOPK, or solver_mode: CPU",
-                   (double)c->local_clip);
+    double bytes = (double)sizeof(uint16_t) * (double)n;
+
+    ct_bf16_seconds(m, c, n, rows, out);
+    out->wire_s += ct_coded_bus_s(m, bytes, bytes);
+}
+
+static void fp16_seconds(const ct_coded_costs *m, const ct_codec_config *c, int64_t n, int64_t rows,
+                         ct_coded_seconds *out)
+{
+    double bytes = (double)sizeof(uint16_t) * (double)n;
+
+    ct_fp16_seconds(m, c, n, rows, out);
+    out->wire_s += ct_coded_bus_s(m, bytes + sizeof(uint32_t), bytes);
 }
 
 #define CAST_ON_DEVICE                                                                             \
-    .chains = true, .check = cast_check, .destroy = cast_destroy, .fold = cast_fold,               \
-    .ready = cast_ready, .summed = cast_summed, .start = cast_start, .progress = cast_progress,    \
+    .chains = true, .destroy = cast_destroy, .fold = cast_fold, .ready = cast_ready,               \
+    .summed = cast_summed, .start = cast_start, .progress = cast_progress,                         \
     .pending = cast_pending, .where = cast_where, .exchange = cast_exchange, .stats = cast_stats,  \
     .payload_bytes = ct_cast_payload_bytes
 
@@ -314,12 +328,12 @@ const ct_coded_ops ct_coded_bf16_device = {
     .name = "bf16",
     CAST_ON_DEVICE,
     .create = bf16_create,
-    .seconds = ct_bf16_seconds,
+    .seconds = bf16_seconds,
 };
 
 const ct_coded_ops ct_coded_fp16_device = {
     .name = "fp16",
     CAST_ON_DEVICE,
     .create = fp16_create,
-    .seconds = ct_fp16_seconds,
+    .seconds = fp16_seconds,
 };

@@ -23,6 +23,11 @@ ct_status ct_coded_costs_of(ct_comm *c, const char *allreduce, ct_coded_comm_cos
     return ct_exch_model_of(c, &out->costs.exch);
 }
 
+double ct_coded_bus_s(const ct_coded_costs *m, double down, double up)
+{
+    return m->bus.there ? m->bus.down_s * down + m->bus.up_s * up : 0;
+}
+
 double ct_coded_stream_s(const ct_coded_costs *m, double bytes)
 {
     return (m->speed.memory > 0) ? bytes / m->speed.memory : 0;

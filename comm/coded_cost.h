@@ -14,6 +14,8 @@ typedef struct ct_coded_comm_costs {
 } ct_coded_comm_costs;
 ct_status ct_coded_costs_of(ct_comm *c, const char *allreduce, ct_coded_comm_costs *out);
 
+/** What gradients on a device bring to the host, and back. */
+double ct_coded_bus_s(const ct_coded_costs *m, double down, double up);
 /** Reading or writing so many bytes of memory. */
 double ct_coded_stream_s(const ct_coded_costs *m, double bytes);
 /** An allreduce of so many bytes; 0 on one rank. */

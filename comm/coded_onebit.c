@@ -61,10 +61,9 @@ static void onebit_destroy(void *obj)
 }
 
 /* Each part's signs to its owner, the sums' to everyone; or everyone's to everyone. */
-static void costs(const ct_exch_model *m, int p, int64_t n, ct_exch_seconds *split,
-                  ct_exch_seconds *gather)
+static void costs(const ct_exch_model *m, const ct_coding_speed *speed, int p, int64_t n,
+                  ct_exch_seconds *split, ct_exch_seconds *gather)
 {
-    const ct_coding_speed *speed = ct_exch_model_coding(m);
     double part = (double)ct_sign_bytes(n / p), elements = (double)n;
 
     split->wire_s = ct_exch_model_split_s(m, part) + ct_exch_model_ring_s(m, part);
@@ -93,7 +92,7 @@ ct_status ct_onebit_choose(const ct_coded_setup *s, bool *splits_p)
     int64_t yes = 0;
 
     CT_TRY(ct_exch_model_of(s->comm, &m));
-    costs(m, s->comm->size, s->n, &split, &gather);
+    costs(m, ct_exch_model_coding(m), s->comm->size, s->n, &split, &gather);
     yes = splits(s->config, &split, &gather);
     CT_TRY(ct_comm_broadcast(s->comm, &yes, sizeof(yes)));
     *splits_p = (yes != 0);
@@ -333,7 +332,8 @@ void ct_onebit_seconds(const ct_coded_costs *m, const ct_codec_config *c, int64_
     ct_exch_seconds split, gather;
 
     (void)rows;
-    costs(m->exch, m->n_rank, n, &split, &gather);
+    costs(m->exch, m->bus.there ? &m->speed : ct_exch_model_coding(m->exch), m->n_rank, n, &split,
+          &gather);
     if (c->momentum_correction) update_s -= ct_coded_stream_s(m, 8 * (double)n);
     *out = (ct_coded_seconds){ .encode_s =
                                    ((update_s > 0) ? update_s : 0) + m->speed.sign_s * (double)n };

@@ -2,7 +2,9 @@
  * there and come down, and what others sent goes up and is added in the CPU's order. With the
  * exchange split a rank's part is completed there, too: its signs come down once more. */
 #include <stdlib.h>
+#include <string.h>
 
+#include "comm/coded_cost.h"
 #include "comm/coded_onebit.h"
 #include "comm/coded_types.h"
 #include "comm/device_side.h"
@@ -340,6 +342,16 @@ static double onebit_left(void *obj)
     return ct_side_left(&((onebit *)obj)->side);
 }
 
+static void onebit_seconds(const ct_coded_costs *m, const ct_codec_config *c, int64_t n,
+                           int64_t rows, ct_coded_seconds *out)
+{
+    double signs = (double)ct_sign_bytes(n), others = m->n_rank - 1;
+
+    ct_onebit_seconds(m, c, n, rows, out);
+    if (strcmp(out->exchange, "split") == 0) others *= 2.0 / m->n_rank;
+    out->wire_s += ct_coded_bus_s(m, signs, others * signs);
+}
+
 const ct_coded_ops ct_coded_onebit_device = {
     .name = "onebit",
     .keeps = true,
@@ -360,5 +372,5 @@ const ct_coded_ops ct_coded_onebit_device = {
     .stats = onebit_stats,
     .left = onebit_left,
     .payload_bytes = ct_onebit_bytes,
-    .seconds = ct_onebit_seconds,
+    .seconds = onebit_seconds,
 };

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "comm/coded_cost.h"
 #include "comm/coded_powersgd.h"
 #include "comm/coded_types.h"
 #include "comm/device_side.h"
@@ -287,6 +288,16 @@ static double powersgd_left(void *obj)
     return ct_side_left(&((powersgd *)obj)->side);
 }
 
+static void powersgd_seconds(const ct_coded_costs *m, const ct_codec_config *c, int64_t n,
+                             int64_t rows, ct_coded_seconds *out)
+{
+    ct_low_rank s = ct_powersgd_shape(c, n, rows);
+    double p = (double)bytes_of(s.r * s.rows), q = (double)bytes_of(s.r * s.cols);
+
+    ct_powersgd_seconds(m, c, n, rows, out);
+    out->wire_s += ct_coded_bus_s(m, p + q, p + 2 * q);
+}
+
 const ct_coded_ops ct_coded_powersgd_device = {
     .name = "powersgd",
     .chains = true,
@@ -308,5 +319,5 @@ const ct_coded_ops ct_coded_powersgd_device = {
     .stats = powersgd_stats,
     .left = powersgd_left,
     .payload_bytes = ct_powersgd_bytes,
-    .seconds = ct_powersgd_seconds,
+    .seconds = powersgd_seconds,
 };

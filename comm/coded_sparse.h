@@ -21,6 +21,10 @@ int64_t ct_sparse_payload_bytes(const ct_codec_config *c, int64_t n, bool plain)
 void ct_sparse_seconds(const ct_coded_costs *m, const ct_codec_config *c, int64_t n, bool plain,
                        ct_coded_seconds *out);
 
+/** … of gradients on a device. */
+void ct_sparse_device_seconds(const ct_coded_costs *m, const ct_codec_config *c, int64_t n,
+                              bool plain, ct_coded_seconds *out);
+
 /** Fit ct_coded_ops.payload_bytes and seconds. */
 int64_t ct_topk_payload_bytes(const ct_codec_config *c, int64_t n, int64_t rows);
 int64_t ct_redsync_payload_bytes(const ct_codec_config *c, int64_t n, int64_t rows);

@@ -105,6 +105,32 @@ void ct_sparse_seconds(const ct_coded_costs *m, const ct_codec_config *c, int64_
     exchange_seconds(m, c, n, form, out);
 }
 
+/* Payloads of an allgather are added on the device; the others merge on the host, and their sum, of
+ * about k entries, goes up, and as many that were dropped. */
+void ct_sparse_device_seconds(const ct_coded_costs *m, const ct_codec_config *c, int64_t n,
+                              bool plain, ct_coded_seconds *out)
+{
+    ct_codec_config own = *c;
+    double payload = (double)ct_sparse_payload_bytes(c, n, plain),
+           k = (double)ct_sparse_wanted(c, n);
+    double down = payload, up = CT_WIRE_HEAD + 16 * k, whole = (double)n * sizeof(float);
+
+    if (ct_sparse_is_auto(c->exchange)) own.exchange = "allgather";
+    ct_sparse_seconds(m, &own, n, plain, out);
+    if (strcmp(own.exchange, "allgather") == 0) {
+        up = (m->n_rank - 1) * payload;
+        out->decode_s = m->n_rank * k * m->speed.add_s;
+    } else {
+        out->decode_s += 2 * k * m->speed.add_s;
+    }
+    if (strcmp(own.exchange, "hier") == 0) { /* a node's sum is made on the host */
+        down += whole;
+        up += whole;
+    }
+    out->decode_s += ct_coded_stream_s(m, whole); /* of zeros */
+    out->wire_s += ct_coded_bus_s(m, down, up);
+}
+
 /* ---- as the table has it */
 
 int64_t ct_topk_payload_bytes(const ct_codec_config *c, int64_t n, int64_t rows)

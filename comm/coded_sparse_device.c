@@ -248,6 +248,20 @@ static double sparse_left(void *obj)
     return ct_side_left(&((sparse *)obj)->side);
 }
 
+static void topk_seconds(const ct_coded_costs *m, const ct_codec_config *c, int64_t n, int64_t rows,
+                         ct_coded_seconds *out)
+{
+    (void)rows;
+    ct_sparse_device_seconds(m, c, n, true, out);
+}
+
+static void redsync_seconds(const ct_coded_costs *m, const ct_codec_config *c, int64_t n,
+                            int64_t rows, ct_coded_seconds *out)
+{
+    (void)rows;
+    ct_sparse_device_seconds(m, c, n, false, out);
+}
+
 #define SPARSE_ON_DEVICE                                                                           \
     .gathers = true, .sparse = true, .keeps = true, .chains = true,                                \
     .destroy = ct_sparse_device_destroy, .fold = sparse_fold, .ready = sparse_ready,               \
@@ -260,7 +274,7 @@ const ct_coded_ops ct_coded_topk_device = {
     SPARSE_ON_DEVICE,
     .create = topk_create,
     .payload_bytes = ct_topk_payload_bytes,
-    .seconds = ct_topk_seconds,
+    .seconds = topk_seconds,
 };
 
 const ct_coded_ops ct_coded_redsync_device = {
@@ -269,5 +283,5 @@ const ct_coded_ops ct_coded_redsync_device = {
     .absorbs = true,
     .create = redsync_create,
     .payload_bytes = ct_redsync_payload_bytes,
-    .seconds = ct_redsync_seconds,
+    .seconds = redsync_seconds,
 };

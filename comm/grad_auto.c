@@ -5,6 +5,7 @@
 
 #include "comm/coded_types.h"
 #include "comm/coding.h"
+#include "comm/coding_device.h"
 #include "comm/grad_auto_impl.h"
 
 enum { LOOK_COUNT = 1 << 20 /* elements of the allreduce that shows how fast the network is */ };
@@ -50,7 +51,7 @@ static ct_status acquire(ct_grad_auto *a)
 
 static double dense_s(void *ctx, int64_t bytes)
 {
-    return ct_coded_sum_s(ctx, CT_F32, bytes);
+    return ct_coded_sum_s(ctx, CT_F32, bytes) + ct_coded_bus_s(ctx, (double)bytes, (double)bytes);
 }
 
 /* Nothing to hide behind: gradients are ready at once, and weights are read at once. */
@@ -263,6 +264,17 @@ static bool is_dense(const ct_grad_auto *a)
     return dense;
 }
 
+/* Nothing is known of a device that is not measured. */
+static ct_status look_at_device(const ct_grad_pipe *gp, ct_coded_costs *m)
+{
+    if (gp->config.deterministic)
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "compression auto on device %s chooses by what it measures there, and so "
+                       "not the same in every run, as deterministic wants: name a codec",
+                       gp->config.dev->name);
+    return ct_coding_device(gp->comm, gp->config.dev, &m->speed, &m->bus);
+}
+
 /* deterministic: in each run the same numbers, so none that are measured. */
 static ct_status prepare(ct_grad_auto *a, int64_t most)
 {
@@ -275,6 +287,7 @@ static ct_status prepare(ct_grad_auto *a, int64_t most)
     CT_TRY(ct_grad_sizes_find(gp->comm, config, gp->range, gp->n_range, &a->sizes));
     if (!config->deterministic) CT_TRY(ct_coding_find(gp->comm));
     CT_TRY(ct_coded_costs_of(gp->comm, config->allreduce, &a->costs));
+    if (config->dev != NULL) CT_TRY(look_at_device(gp, m));
     if (!config->deterministic) {
         CT_TRY(ct_coding_calibrate(gp->comm, config->allreduce,
                                    (most < LOOK_COUNT) ? most : LOOK_COUNT, &here));

@@ -6,8 +6,9 @@
  * for good. The first steps are watched: what computes between gradients that get ready and weights
  * that are read is the line on which rank 0 chooses again. Then the best plans, and all dense,
  * take some real steps each: the fastest on the slowest rank is taken, a codec only where it is
- * clearly faster than dense. Later, steps that are much longer in a few windows in a row than they
- * were when this was decided have it decided anew.
+ * clearly faster than dense. Where the solver shares no momentum, as on devices, the model decides.
+ * Later, steps that are much longer in a few windows in a row than they were when this was decided
+ * have it decided anew.
  *
  * What is tried hurts nobody: in a trial the codecs that leave something behind work on shares of
  * the solver's momentum, and travel, land and are read as ever, but no weight moves by what they

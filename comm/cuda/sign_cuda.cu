@@ -9,6 +9,13 @@ extern "C" {
 
 namespace
 {
+/* So that a thread's elements stay in registers. */
+#ifdef __CUDACC__
+#define CT_UNROLL _Pragma("unroll")
+#else
+#define CT_UNROLL
+#endif
+
 enum { EACH = CT_SIGN_BLOCK / CT_WARP, LANES = CT_WARP / 2 /* that the CPU adds up apart */ };
 
 /* As it travels. */
@@ -44,6 +51,7 @@ __device__ inline bool encode_block(float *x, int n, sign_block *to)
     float sum = 0, plus = 0, minus = 0;
     int n_below = 0;
 
+    CT_UNROLL
     for (int w = 0; w < EACH; w++) {
         float other = ct_warp_from(x[w], lane ^ LANES);
         unsigned below = ct_warp_ballot(x[w] < 0);
@@ -64,6 +72,7 @@ __device__ inline bool encode_block(float *x, int n, sign_block *to)
         to->plus = plus;
         to->minus = minus;
     }
+    CT_UNROLL
     for (int w = 0; w < EACH; w++) x[w] = ct_accum_add(x[w], -((x[w] < 0) ? minus : plus));
     return true;
 }
@@ -83,6 +92,7 @@ __global__ void encode_kernel(accum_args a, int64_t n_block, int parts, int skip
         int64_t j = ((b + 1) * parts - 1) / n_block;
         char *to = payload + CT_SIGN_HEAD * (j + 1) + CT_SIGN_BLOCK_BYTES * b;
 
+        CT_UNROLL
         for (int w = 0; w < EACH; w++) {
             int64_t i = first + w * CT_WARP + (int64_t)ct_lane();
 
@@ -99,6 +109,7 @@ __global__ void encode_kernel(accum_args a, int64_t n_block, int parts, int skip
         bad = !encode_block(x, (int)((left < CT_SIGN_BLOCK) ? left : CT_SIGN_BLOCK),
                             (j != skip) ? (sign_block *)(void *)to : NULL) ||
               bad;
+        CT_UNROLL
         for (int w = 0; w < EACH; w++) {
             int64_t i = first + w * CT_WARP + (int64_t)ct_lane();
 
@@ -125,6 +136,7 @@ __device__ inline const sign_block *block_of(const char *payload, int64_t b)
 
 __device__ inline bool add_block(const sign_block *s, float *x)
 {
+    CT_UNROLL
     for (int w = 0; w < EACH; w++) {
         bool below = ((s->below[w] >> ct_lane()) & 1u) != 0;
 
@@ -135,6 +147,7 @@ __device__ inline bool add_block(const sign_block *s, float *x)
 
 __device__ inline void load_block(const float *v, int64_t first, int64_t n, float *x)
 {
+    CT_UNROLL
     for (int w = 0; w < EACH; w++) {
         int64_t i = first + w * CT_WARP + (int64_t)ct_lane();
 
@@ -144,6 +157,7 @@ __device__ inline void load_block(const float *v, int64_t first, int64_t n, floa
 
 __device__ inline void store_block(float *v, int64_t first, int64_t n, const float *x)
 {
+    CT_UNROLL
     for (int w = 0; w < EACH; w++) {
         int64_t i = first + w * CT_WARP + (int64_t)ct_lane();
 

@@ -253,9 +253,10 @@ static ct_status check_device(const ct_net *net, const ct_grad_pipe_config *conf
                               const ct_coded_ops *codec, const ct_codec_config *c, const char *who)
 {
     const char *name = net->options.dev->name;
+    bool chooses = (strcmp(codec->name, "auto") == 0);
 
     if (strcmp(codec->name, "none") == 0) return CT_OK;
-    if (codec->on_device == NULL)
+    if ((codec->on_device == NULL) && !chooses)
         return CT_FAIL(
             CT_ERR_CONFIG,
             "%s: compression %s of gradients on device %s is not there yet; the others are, and "
@@ -272,7 +273,8 @@ static ct_status check_device(const ct_net *net, const ct_grad_pipe_config *conf
                        "MPI's own allreduce wants one order: leave comm { allreduce: \"impi\" } "
                        "out, or take another",
                        who, name);
-    return (codec->on_device->check != NULL) ? codec->on_device->check(c) : CT_OK;
+    if (chooses || (codec->on_device->check == NULL)) return CT_OK;
+    return codec->on_device->check(c);
 }
 
 /* The pipe learns where gradients lie; those that travel dense it sees on the host. */

@@ -250,7 +250,8 @@ static ct_status staged_restored(void *ctx)
     return INNER(ctx).restored(INNER(ctx).ctx);
 }
 
-/* The solver's momentum stays its own (share): AUTO, which moves it, is not for devices yet. */
+/* The solver's momentum stays its own (share): AUTO, which would move it
+ * while it tries plans, takes what it measures and its model says (grad_auto.h). */
 void ct_exchange_staged_wrap(ct_exchange_staged *s, const ct_exchange *inner, ct_exchange *out)
 {
     s->inner = *inner;

@@ -37,6 +37,8 @@ if same one.log two.log; then ok two_ranks_as_one; else not_ok two_ranks_as_one 
 cp solver.prototxt nccl.prototxt && echo 'comm { gpu_sum: NCCL }' >>nccl.prototxt
 runs no_nccl 2 'gpu_sum: NCCL .* (built without it|libnccl.so.2, is not there|ranks share a GPU)' \
     $JOB 2 "$CORTADO" train --solver=nccl.prototxt --set=max_iter=2 --solver_mode=gpu --share_gpu
+cp solver.prototxt mpi.prototxt && echo 'comm { gpu_sum: MPI }' >>mpi.prototxt
+runs no_mpi 2 'gpu_sum: MPI .*does not say that it takes' $JOB 2 "$CORTADO" train --solver=mpi.prototxt --set=max_iter=2 --solver_mode=gpu --share_gpu
 runs bf16 0 'precision BF16: operands of products are rounded' $gpu --set=precision=BF16
 runs fp16 0 'precision FP16: .* the loss is scaled' $gpu --set=precision=FP16
 runs fp16_on_cpu 2 'precision FP16 is for GPUs' "$CORTADO" train --solver=solver.prototxt --set=max_iter=2 --solver_mode=cpu --set=precision=FP16
@@ -65,17 +67,27 @@ coded oktopk --compression=redsync:density=0.1,min_bytes=1000,exchange=oktopk
 coded hier --compression=redsync:density=0.1,min_bytes=1000,exchange=hier,warmup_iter=1
 coded onebit --compression=onebit:min_bytes=1000,warmup_iter=1
 coded powersgd --compression=powersgd:min_bytes=1000,rank=2
+coded bf16_clipped --compression=bf16:min_bytes=1000,local_clip=1
 coded bf16 --compression=bf16:min_bytes=1000
 coded fp16 --compression=fp16:min_bytes=1000
-# snapshots have U and V as on the CPU, and a run goes on from them exactly
-long="$CORTADO train --solver=solver.prototxt --solver_mode=gpu --share_gpu --compression=redsync:density=0.1,min_bytes=500"
+# snapshots have U and V, and Q, as on the CPU, and a run goes on from them exactly
 sum_of() { sed -n 's/.*weights after iteration \([0-9]*\): checksum \([0-9a-f]*\).*/\1 \2/p' out | tail -1; }
-runs whole 0 'Optimization Done' $JOB 2 $long --set=snapshot_prefix=whole
-whole=$(sum_of)
-runs part 0 'snapshot of iteration 10' $JOB 2 $long --set=snapshot_prefix=part --iterations=10
-runs resumes 0 'resuming after 10 iterations, written by 2 ranks' $JOB 2 $long --set=snapshot_prefix=part --snapshot=auto
-is resumes_exactly test -n "$whole" -a "$(sum_of)" = "$whole"
+goes_on() {
+    name=$1
+    long="$CORTADO train --solver=solver.prototxt --solver_mode=gpu --share_gpu --compression=$2"
+    runs ${name}_whole 0 'Optimization Done' $JOB 2 $long --set=snapshot_prefix=${name}_whole
+    whole=$(sum_of)
+    runs ${name}_part 0 'snapshot of iteration 10' $JOB 2 $long --set=snapshot_prefix=$name --iterations=10
+    runs ${name}_resumes 0 'resuming after 10 iterations, written by 2 ranks' $JOB 2 $long --set=snapshot_prefix=$name --snapshot=auto
+    is ${name}_resumes_exactly test -n "$whole" -a "$(sum_of)" = "$whole"
+}
+goes_on powersgd powersgd:min_bytes=500
+goes_on hier redsync:density=0.1,min_bytes=500,exchange=hier
+goes_on part redsync:density=0.1,min_bytes=500
 runs goes_on_dense 0 'Optimization Done' $JOB 2 $CORTADO train --solver=solver.prototxt --solver_mode=cpu --snapshot=part_iter_10.solverstate.h5 --set=snapshot_prefix=dense
-runs no_auto 2 'compression auto of gradients on device cuda is not there yet' $gpu --compression=auto:density=0.01
+free="$gpu --share_gpu --set=deterministic=false --compression=auto:density=0.01,min_bytes=1000"
+runs auto 0 'codecs on device cuda: .* to the host' $JOB 2 $free
+runs auto_decides 0 'compression auto: .* predicted' $JOB 2 $free
+runs no_auto 2 'name a codec' $JOB 2 $gpu --share_gpu --compression=auto:density=0.01,min_bytes=1000
 runs no_scaled 2 'precision FP16 and compression do not go together' $gpu --compression=topk:min_bytes=1000 --set=precision=FP16
 finish

@@ -434,6 +434,93 @@ static int limited(ct_comm *c)
     return limited_by(c, "allgather") + limited_by(c, "hier");
 }
 
+/* Casts, too. What is rounded may differ in the last of 8 bits, where the factor's last bit does;
+ * the sum, of ranks whose norms are at most 3 / sqrt(ranks), has one of 3 sqrt(ranks). */
+static int limited_cast(ct_comm *c, const ct_coded_ops *codec)
+{
+    enum { STEPS = 6, WARMUP = 2 };
+    static rig host;
+    static device_rig d;
+    ct_grad_pipe_config config = config_of(codec, "auto", false, "auto");
+    float grad[RIG_CODED], sum[RIG_CODED];
+    int fault = 0;
+
+    config.codec_config.momentum_correction = false;
+    config.codec_config.local_clip = 3;
+    config.codec_config.warmup_iterations = WARMUP;
+    fault += open_both(&host, &d, c, &config, 0);
+    for (int64_t s = 0; (s < STEPS) && (fault == 0); ++s) {
+        double off = 0, norm = 0;
+
+        for (int i = 0; i < RIG_CODED; ++i) grad[i] = rig_noise(c->rank, s, i);
+        fault += rig_step(&host, s, 0.5f, 0.1f, grad);
+        fault += device_step(&d, s, 0.1f, grad, sum);
+        for (int i = 0; i < RIG_CODED; ++i) {
+            off = fmax(off, fabs((double)sum[i] - (double)host.arena[i]));
+            norm += (double)sum[i] * sum[i];
+        }
+        fault += MPI_FAULT_UNLESS(off <= 3 * c->size * 0x1p-7);
+        fault += MPI_FAULT_UNLESS((norm > 0) && (sqrt(norm) < 1.01 * 3 * sqrt(c->size)));
+    }
+    fault += rig_same_on_all(d.r.hash);
+    close_both(&host, &d);
+    return fault;
+}
+
+static int casts_limited(ct_comm *c)
+{
+    return limited_cast(c, &ct_coded_bf16) + limited_cast(c, &ct_coded_fp16);
+}
+
+/* AUTO measures codecs and the bus, and takes whatever is faster there; sums are the same on all
+ * ranks. What has to be the same in every run cannot hang on that. */
+static int auto_chooses(ct_comm *c)
+{
+    enum { STEPS = 4 };
+    static rig r;
+    device_rig d;
+    ct_grad_pipe_config config = config_of(&ct_coded_auto, "auto", false, "auto");
+    ct_grad_range one = { .key = "fc[0]", .count = RIG_CODED, .rows = RIG_ROWS, .rate_mult = 1 };
+    ct_grad_pipe *refused = NULL;
+    float grad[RIG_CODED], sum[RIG_CODED];
+    void *block = NULL;
+    log_capture log;
+    int fault = MPI_FAULT_UNLESS(real->host_acquire(sizeof(float) * RIG_N, &block) == CT_OK);
+
+    memset(block, 0, sizeof(float) * RIG_N);
+    d = (device_rig){ .r = { .arena = block, .hash = 1, .comm = c } };
+    d.grad = on_device(block, sizeof(float) * RIG_N);
+    d.weight = on_device(block, sizeof(float) * RIG_N);
+    one.on_device = d.grad;
+    one.weight = d.weight;
+    config.dev = real;
+    config.progress = CT_PROGRESS_POLL;
+    config.deterministic = (c->size > 1);
+    log_capture_start(&log);
+    if (config.deterministic)
+        fault += MPI_FAULT_UNLESS(ct_grad_pipe_create(c, &config, block, &one, 1, &refused) ==
+                                  CT_ERR_CONFIG);
+    log_capture_stop();
+    config.deterministic = false;
+    fault += MPI_FAULT_UNLESS(ct_grad_pipe_create(c, &config, block, &one, 1, &d.r.gp) == CT_OK);
+    for (int64_t s = 0; (s < STEPS) && (fault == 0); ++s) {
+        for (int i = 0; i < RIG_CODED; ++i) grad[i] = rig_noise(c->rank, s, i);
+        if (ct_grad_pipe_on_device(d.r.gp, 0)) {
+            fault += device_step(&d, s, 0.1f, grad, sum);
+        } else {
+            fault += rig_step(&d.r, s, 0.5f, 0.1f, grad);
+            memcpy(sum, d.r.arena, sizeof(sum));
+        }
+        r.hash = rig_hash(r.hash, sum, RIG_CODED);
+    }
+    fault += rig_same_on_all(r.hash);
+    ct_grad_pipe_destroy(d.r.gp);
+    real->host_release(block);
+    real->mem_release(d.grad);
+    real->mem_release(d.weight);
+    return fault;
+}
+
 static void on_machines(int (*f)(ct_comm *c))
 {
     if (!has_device()) {
@@ -485,6 +572,18 @@ static void test_limited(void **unused)
     on_machines(limited);
 }
 
+static void test_casts_limited(void **unused)
+{
+    (void)unused;
+    on_machines(casts_limited);
+}
+
+static void test_auto_chooses(void **unused)
+{
+    (void)unused;
+    on_machines(auto_chooses);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_as_on_the_cpu),
@@ -493,7 +592,9 @@ int main(int argc, char **argv)
                                         cmocka_unit_test(test_signs_as_on_the_cpu),
                                         cmocka_unit_test(test_factors_as_on_the_cpu),
                                         cmocka_unit_test(test_nothing_is_lost),
-                                        cmocka_unit_test(test_limited) };
+                                        cmocka_unit_test(test_limited),
+                                        cmocka_unit_test(test_casts_limited),
+                                        cmocka_unit_test(test_auto_chooses) };
 
     rig_make_table();
     return mpi_main(argc, argv, tests, sizeof(tests) / sizeof(tests[0]), 120);

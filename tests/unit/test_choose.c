@@ -9,6 +9,7 @@
 #include "comm/choose.h"
 #include "comm/coded_cost.h"
 #include "comm/coded_types.h"
+#include "comm/sign.h"
 #include "comm/watch.h"
 #include "topology/topo.h"
 
@@ -298,25 +299,90 @@ static void test_own_codec_stays(void **state)
 
 /* ---- the crossover */
 
-/* Whether RedSync's allgather pays between p ranks, coding being free. */
-static bool pays(int p, float density, const char *wire)
+static ct_exch_model *model_of(int p, ct_machine **m, ct_topo **t)
 {
-    rig r;
     char text[256];
-    ct_machine *m = NULL;
-    ct_topo *t = NULL;
     ct_exch_model *model = NULL;
-    ct_coded_costs costs = { .n_rank = p, .sum_factor = 1, .wire_factor = 1 };
-    bool coded;
 
-    rig_make(&r, p, link_s, 0, density);
     snprintf(text, sizeof(text),
              "level { name: \"node\" size: 1 latency_us: 0.001 bandwidth_gbs: 100 } "
              "level { name: \"machine\" size: %d latency_us: 0.000001 bandwidth_gbs: 0.125 }",
              p);
-    assert_int_equal(ct_machine_parse("m", text, strlen(text), &m), CT_OK);
-    assert_int_equal(ct_topo_place(m, p, 1, "block", &t), CT_OK);
-    assert_int_equal(ct_exch_model_create(t, &model), CT_OK);
+    assert_int_equal(ct_machine_parse("m", text, strlen(text), m), CT_OK);
+    assert_int_equal(ct_topo_place(*m, p, 1, "block", t), CT_OK);
+    assert_int_equal(ct_exch_model_create(*t, &model), CT_OK);
+    return model;
+}
+
+static double no_allreduce(void *ctx, ct_dtype dtype, int64_t bytes)
+{
+    (void)ctx, (void)dtype, (void)bytes;
+    return 0;
+}
+
+/* Gradients on a device: what a codec's payloads take over the bus counts as messages do. */
+static void test_the_way_to_the_host(void **state)
+{
+    enum { P = 4, N = 1 << 20, ROWS = 1024, R = 2 };
+    const int64_t k = N / 1000 + 1, pairs = (int64_t)ct_wire_bytes(CT_WIRE_PAIRS, N, k);
+    const int64_t signs = (int64_t)ct_sign_bytes(N), thin = 4 * R * ROWS;
+    const struct {
+        const ct_coded_ops *ops;
+        const char *exchange;
+        int64_t down, up;
+    } way[] = { { &ct_coded_topk, "allgather", pairs, 3 * pairs },
+                { &ct_coded_topk, "auto", pairs, 3 * pairs },
+                { &ct_coded_topk, "gtopk", pairs, CT_WIRE_HEAD + 16 * k },
+                { &ct_coded_topk, "oktopk", pairs, CT_WIRE_HEAD + 16 * k },
+                { &ct_coded_topk, "hier", pairs + 4 * N, CT_WIRE_HEAD + 16 * k + 4 * N },
+                { &ct_coded_onebit, "allgather", signs, 3 * signs },
+                { &ct_coded_onebit, "split", signs, 3 * signs / 2 },
+                { &ct_coded_powersgd, "auto", 2 * thin, 3 * thin },
+                { &ct_coded_bf16, "auto", 2 * N, 2 * N },
+                { &ct_coded_fp16, "auto", 2 * N + 4, 2 * N } };
+    ct_machine *m = NULL;
+    ct_topo *t = NULL;
+    ct_coded_costs costs = {
+        .n_rank = P, .sum_factor = 1, .wire_factor = 1, .allreduce_s = no_allreduce
+    };
+
+    (void)state;
+    costs.exch = model_of(P, &m, &t);
+    costs.bus.there = true;
+    for (size_t i = 0; i < sizeof(way) / sizeof(way[0]); ++i) {
+        ct_codec_config c = {
+            .density = (float)k / N, .wire = "pairs", .exchange = way[i].exchange, .rank = R
+        };
+        const ct_coded_ops *ops = way[i].ops->on_device;
+        ct_coded_seconds free_bus, down, up;
+
+        costs.bus.down_s = costs.bus.up_s = 0;
+        ops->seconds(&costs, &c, N, ROWS, &free_bus);
+        costs.bus.down_s = 1e-6;
+        ops->seconds(&costs, &c, N, ROWS, &down);
+        costs.bus.down_s = 0;
+        costs.bus.up_s = 1e-6;
+        ops->seconds(&costs, &c, N, ROWS, &up);
+        assert_true(down.encode_s == free_bus.encode_s);
+        assert_true(fabs(1e6 * (down.wire_s - free_bus.wire_s) - (double)way[i].down) < 1);
+        assert_true(fabs(1e6 * (up.wire_s - free_bus.wire_s) - (double)way[i].up) < 1);
+    }
+    ct_exch_model_destroy((ct_exch_model *)(uintptr_t)costs.exch);
+    ct_topo_destroy(t);
+    ct_machine_destroy(m);
+}
+
+/* Whether RedSync's allgather pays between p ranks, coding being free. */
+static bool pays(int p, float density, const char *wire)
+{
+    rig r;
+    ct_machine *m = NULL;
+    ct_topo *t = NULL;
+    ct_exch_model *model = model_of(p, &m, &t);
+    ct_coded_costs costs = { .n_rank = p, .sum_factor = 1, .wire_factor = 1 };
+    bool coded;
+
+    rig_make(&r, p, link_s, 0, density);
     costs.exch = model;
     r.config.codec_config.exchange = "allgather";
     r.config.codec_config.wire = wire;
@@ -599,6 +665,7 @@ int main(void)
         cmocka_unit_test(test_messages_that_take_cores),
         cmocka_unit_test(test_margin),
         cmocka_unit_test(test_own_codec_stays),
+        cmocka_unit_test(test_the_way_to_the_host),
         cmocka_unit_test(test_crossover),
         cmocka_unit_test(test_what_measured_steps_say),
         cmocka_unit_test(test_trials),
