@@ -252,7 +252,7 @@ static int same_states(const rig *host, const device_rig *d)
 /* Bit by bit: what no residual is folded into. */
 static int as_cpu(ct_comm *c, const ct_grad_pipe_config *config, ct_wire_form form, int warmup)
 {
-    enum { STEPS = 24 };
+    enum { STEPS = 16 };
     static rig host;
     static device_rig d;
     ct_grad_pipe_config with = *config;
@@ -263,7 +263,7 @@ static int as_cpu(ct_comm *c, const ct_grad_pipe_config *config, ct_wire_form fo
     fault += open_both(&host, &d, c, &with, 0.01f);
     down = up = sums = lost = 0;
     for (int64_t s = 0; (s < STEPS) && (fault == 0); ++s) {
-        float rate = (s < 15) ? 0.1f : 0.01f;
+        float rate = (s < 10) ? 0.1f : 0.01f;
 
         for (int i = 0; i < RIG_CODED; ++i) grad[i] = rig_noise(c->rank, s, i);
         fault += rig_step(&host, s, 0.5f, rate, grad);
@@ -350,7 +350,7 @@ static int factors_as_cpu(ct_comm *c)
  * and states as a snapshot takes them and gives them back. */
 static int keeps_all(ct_comm *c, const ct_coded_ops *codec, const char *exchange)
 {
-    enum { STEPS = 60 };
+    enum { STEPS = 36 };
     static rig host;
     static device_rig d;
     static double all[RIG_CODED];
@@ -371,7 +371,7 @@ static int keeps_all(ct_comm *c, const ct_coded_ops *codec, const char *exchange
         fault += device_step(&d, s, 0.1f, grad, sum);
         for (int i = 0; i < RIG_CODED; ++i)
             all[i] += (double)grad[i] - ((c->rank == 0) ? (double)sum[i] : 0);
-        if (s != 30) continue;
+        if (s != 18) continue;
         fault += MPI_FAULT_UNLESS(ct_grad_pipe_state(d.r.gp, 0, 0, &v));
         for (int i = 0; i < RIG_CODED; ++i) {
             all[i] += 0.25;
