@@ -127,9 +127,9 @@ static bool is_listed(const ct_choose *c, const ct_choose_plan *const *list, int
 }
 
 /* What real steps shall try, the best first, dense the last. The plan that trusts in no hiding is
- * among them, and one place is for the plan of the start (put_first_back()). The others are the best
- * of each way: between exchanges that all hide the model cannot tell what messages take of a rank's
- * own time. */
+ * among them, and one place is for the plan of the start (put_first_back()). The others are the
+ * best of each way: between exchanges that all hide the model cannot tell what messages take of a
+ * rank's own time. */
 static int list_tried(const ct_choose *c, const ct_choose_plan **list)
 {
     int dense = c->n_plan - 1, n = 0;
