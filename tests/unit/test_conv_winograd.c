@@ -126,6 +126,40 @@ static void bound_tile(const sums *s, const maps *t, int64_t plane, int64_t i, i
     }
 }
 
+/* dx of a plane, as the forward pass transposed: tiles of dy meet in it. */
+static void bound_adjoint(const ct_conv_desc *d, const maps *t, const conv_tensors *a,
+                          int64_t image, int64_t c, double *y)
+{
+    int64_t in = d->c / d->group, out = d->m / d->group, g = c / in;
+    int taps = t->r * t->r;
+    double p[MAX][MAX], v[MAX][MAX], u[MAX][MAX];
+
+    memset(y, 0, (size_t)(d->h * d->w) * sizeof(*y));
+    for (int64_t i = 0; i < d->oh; i += t->m) {
+        for (int64_t j = 0; j < d->ow; j += t->m) {
+            double z[MAX][MAX] = { { 0.0 } };
+
+            for (int64_t m = g * out; m < (g + 1) * out; m++) {
+                const float *w = a->weight + (m * in + c % in) * taps;
+
+                for (int k = 0; k < taps; k++) p[k / t->r][k % t->r] = w[k];
+                both(t->n, t->r, (double(*)[MAX])t->g, false, p, u);
+                cut(a->dy + (image * d->m + m) * d->oh * d->ow, d->oh, d->ow, i, j, t->m, p);
+                both(t->n, t->m, (double(*)[MAX])t->a, true, p, v);
+                for (int k = 0; k < t->n * t->n; k++)
+                    z[k / t->n][k % t->n] += u[k / t->n][k % t->n] * v[k / t->n][k % t->n];
+            }
+            both(t->n, t->n, (double(*)[MAX])t->b, true, z, p);
+            for (int64_t k = 0; k < t->n * t->n; k++) {
+                int64_t row = i - d->ph + k / t->n, col = j - d->pw + k % t->n;
+
+                if ((row >= 0) && (row < d->h) && (col >= 0) && (col < d->w))
+                    y[row * d->w + col] += p[k / t->n][k % t->n];
+            }
+        }
+    }
+}
+
 static void bound_weight(const ct_conv_desc *d, const maps *t, const conv_tensors *a, int64_t m,
                          int64_t c, double *y)
 {
@@ -211,6 +245,10 @@ static double *limits(const ct_conv_desc *d, conv_direction dir)
         roundings = (double)(d->n * ((d->oh + t.m - 1) / t.m) * ((d->ow + t.m - 1) / t.m));
         for (int64_t i = 0; i < d->m * (d->c / d->group); i++)
             bound_weight(d, &t, &a, i / (d->c / d->group), i % (d->c / d->group), limit);
+    } else if ((dir == CONV_DATA) && ct_wino_is_adjoint(d)) {
+        roundings = (double)s.in + CT_WINO_MEETING;
+        for (int64_t i = 0; i < d->n * d->c; i++)
+            bound_adjoint(d, &t, &a, i / d->c, i % d->c, limit + i * d->h * d->w);
     } else {
         roundings = (double)s.in;
         for (int64_t plane = 0; plane < s.n * s.group * s.out; plane++) {
@@ -310,11 +348,16 @@ static void test_odd_shapes(void **state)
  * of a sum; and no image. */
 static void large_shapes(void)
 {
-    ct_conv_desc d[] = { shape(1, 20, 41, 43, 40, 1), shape(2, 300, 9, 9, 290, 1),
-                         shape(0, 20, 9, 9, 40, 1),   shape(1, 512, 5, 4, 256, 1) /* slices */,
-                         shape(2, 50, 27, 23, 70, 2), shape(1, 512, 3, 5, 256, 2) };
+    ct_conv_desc d[] = { shape(1, 20, 41, 43, 40, 1),
+                         shape(2, 300, 9, 9, 290, 1),
+                         shape(0, 20, 9, 9, 40, 1),
+                         shape(1, 512, 5, 4, 256, 1) /* slices */,
+                         shape(2, 50, 27, 23, 70, 2),
+                         shape(1, 512, 3, 5, 256, 2),
+                         shape(16, 5, 12, 12, 18, 0) /* tiles of dy, and in parts */,
+                         shape(13, 6, 11, 13, 19, 0) };
 
-    d[4].kh = d[4].kw = d[5].kh = d[5].kw = 5;
+    d[4].kh = d[4].kw = d[5].kh = d[5].kw = d[6].kh = d[6].kw = 5;
 
     for (size_t i = 0; i < 2 * sizeof(d) / sizeof(d[0]); i++) {
         ct_conv_desc *one = &d[i / 2];
@@ -423,6 +466,23 @@ static void test_choice(void **state)
     assert_null(ct_conv_find(ct_conv_forward_table, &d, "auto"));
 }
 
+/* By data: tiles of whichever plane has fewer; where those are of dy, before "fold". */
+static void test_adjoint(void **state)
+{
+    ct_conv_desc d = shape(64, 20, 12, 12, 50, 0);
+
+    (void)state;
+    d.kh = d.kw = 5;
+    assert_true(conv_case_complete(&d));
+    assert_true(ct_wino_is_adjoint(&d));
+    expect(&d, "winograd");
+    d.winograd = 0;
+    assert_string_equal(ct_conv_find(ct_conv_backward_data_table, &d, "auto")->name, "fold");
+    d.winograd = 4, d.ph = d.pw = 2;
+    assert_true(conv_case_complete(&d));
+    assert_false(ct_wino_is_adjoint(&d));
+}
+
 /* 5 x 5 in bf16: products are cheap and maps are not. */
 static void test_choice_bf16(void **state)
 {
@@ -456,6 +516,7 @@ int main(void)
         cmocka_unit_test(test_odd_shapes),    cmocka_unit_test(test_odd_shapes_bf16),
         cmocka_unit_test(test_typical_error), cmocka_unit_test(test_large_shapes),
         cmocka_unit_test(test_choice),        cmocka_unit_test(test_choice_bf16),
+        cmocka_unit_test(test_adjoint),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -27,7 +27,7 @@ const ct_conv_impl *const ct_conv_backward_data_table[] = {
     &ct_conv_cuda_backward_data,       &ct_conv_cuda_last_backward_data,
 #endif
     &ct_conv_direct_backward_data,     &ct_conv_gemm_backward_data,
-    &ct_conv_fold_backward_data,       &ct_conv_winograd_backward_data,
+    &ct_conv_winograd_backward_data,   &ct_conv_fold_backward_data,
     &ct_conv_blocked_backward_data,    &ct_conv_nd_backward_data,
     &ct_conv_ref_backward_data,        NULL
 };

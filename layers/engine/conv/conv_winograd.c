@@ -16,6 +16,14 @@ const ct_wino_maps *ct_wino_maps_of(const ct_conv_desc *d)
     return ((d->winograd >= 4) && (large <= small)) ? &kind[1] : &kind[0];
 }
 
+bool ct_wino_is_adjoint(const ct_conv_desc *d)
+{
+    const ct_wino_maps *map = ct_wino_maps_of(d);
+    int64_t of_dx = blk_count(d->h, map->m) * blk_count(d->w, map->m);
+
+    return 4 * blk_count(d->oh, map->m) * blk_count(d->ow, map->m) <= 3 * of_dx;
+}
+
 static bool supports(const ct_conv_desc *d)
 {
     return ct_wino_maps_of(d) != NULL;
@@ -89,9 +97,10 @@ static ct_wino_sum backward_sum(const ct_conv_desc *d)
 
     s.in = d->m / d->group, s.out = d->c / d->group;
     s.h = d->oh, s.w = d->ow, s.oh = d->h, s.ow = d->w;
-    s.row = d->ph - (d->kh - 1), s.col = d->pw - (d->kw - 1);
     s.w_out = d->kh * d->kw, s.w_in = group_k(d);
-    s.turned = true;
+    s.adjoint = ct_wino_is_adjoint(d);
+    s.turned = !s.adjoint;
+    if (s.turned) s.row = d->ph - (d->kh - 1), s.col = d->pw - (d->kw - 1);
     s.x_bf16 = d->y_bf16, s.y_bf16 = d->x_bf16;
     ct_wino_slice(&s);
     return s;

@@ -1,6 +1,11 @@
 /* Weight gradients with Winograd's tiles: x and dy mapped, multiplied over the tiles of a group
- * place by place, added up over groups, and mapped back once. The order of all sums is fixed by
- * the shape. */
+ * place by place, added up over groups, and mapped back once.
+ *
+ * Where the sums are small, tiles are cut into parts with sums of their own, which are added up at
+ * last: then a thread has parts to itself ("alone"), and what it has mapped is in its own cache
+ * when it multiplies. Otherwise, and where parts cannot be dealt out evenly, all threads work on
+ * one group of tiles after the other. Parts are fixed by the shape, and within one each tile is
+ * added to what came before: so sums are the same for any threads. */
 #include "layers/engine/conv/winograd.h"
 
 static const int64_t TILES = 40 << 20;       /* bytes of mapped x and dy of a group …          */
@@ -8,6 +13,10 @@ static const int64_t FEW_SUMS = 4 << 20;     /* … unless the sums are fewer by
 static const int64_t FEW_TILES = 3 << 20;    /* … then these, and at least …                  */
 static const int64_t THREAD_TILES = 3 << 19; /* … these of each thread                        */
 static const int64_t UNIT_FLOATS = 9216;     /* of x and dy: part of a first-level cache          */
+static const int64_t PART_SUMS = 512 << 10; /* bytes of the sums of a part, at most …            */
+static const int64_t PARTS = 4;       /* … of so many parts …                              */
+static const int64_t PART_TILES = 64; /* … of so many tiles at least                       */
+static const int64_t ALONE_TILES = 400 << 10; /* bytes of mapped x and dy that a thread keeps     */
 
 typedef struct plan {
     ct_blk_set set;
@@ -16,10 +25,13 @@ typedef struct plan {
     int64_t n_group; /* the convolution's, or slices of the output channels, which share x */
     bool same_x;
     int64_t in, out, in_block, out_block, n_pair;
-    int64_t tiles_h, tiles_w, n_tile, size; /* of a group */
-    int64_t unit;                           /* words of tiles that are added up at a time */
-    int64_t block;                          /* from block to block of tiles      */
-    int64_t v_step, d_step, s_step;         /* from place to place: x, dy, sums  */
+    int64_t tiles_h, tiles_w, n_tile;
+    int64_t n_part, part; /* parts, and tiles of one               */
+    bool alone;
+    int64_t size;                   /* tiles of a group                      */
+    int64_t unit;                   /* words of tiles that are added up at a time */
+    int64_t block;                  /* from block to block of tiles      */
+    int64_t v_step, d_step, s_step; /* from place to place: x, dy, sums  */
 } plan;
 
 static int64_t sum_bytes(const plan *p)
@@ -27,20 +39,41 @@ static int64_t sum_bytes(const plan *p)
     return p->places * p->s_step * (int64_t)sizeof(float);
 }
 
-/* Output blocks, and into groups of how many tiles the images are cut. */
+static int64_t whole_words(const plan *p, int64_t tiles)
+{
+    return blk_count(tiles, p->set.pair) * p->set.pair;
+}
+
+/* Whether threads may have them to themselves: where at least three quarters of them then work. */
+static void cut_parts(const ct_conv_desc *d, plan *p)
+{
+    int64_t turns;
+
+    p->n_part = 1;
+    if (!p->same_x && (sum_bytes(p) <= PART_SUMS))
+        p->n_part = blk_larger(blk_smaller(p->n_tile / PART_TILES, PARTS), 1);
+    p->part = whole_words(p, blk_larger(blk_count(p->n_tile, p->n_part), 1));
+    p->n_part = blk_larger(blk_count(p->n_tile, p->part), 1);
+    turns = blk_count(p->n_part, d->n_thread);
+    p->alone = (p->n_part > 1) && (4 * p->n_part >= 3 * turns * d->n_thread);
+}
+
+/* Output blocks, parts, and into groups of how many tiles those are cut. */
 static void cut(const ct_conv_desc *d, plan *p)
 {
-    int64_t b = p->set.b, most = TILES, line, count;
+    int64_t b = p->set.b, most = TILES, line;
 
     p->out_block = blk_count(p->out, b);
     p->n_pair = blk_count(p->out_block, CT_BLK_MAX_VECS);
     p->s_step = wino_step(p->in_block * p->out_block * b * b);
     line = p->places * b * (p->in_block + p->out_block) * (int64_t)sizeof(float) / p->set.pair;
-    if (!p->same_x && (sum_bytes(p) <= FEW_SUMS))
+    cut_parts(d, p);
+    if (p->alone)
+        most = ALONE_TILES;
+    else if (!p->same_x && (sum_bytes(p) <= FEW_SUMS))
         most = blk_smaller(most, blk_larger(FEW_TILES, d->n_thread * THREAD_TILES));
     most = blk_larger(most / line, 16);
-    count = blk_larger(blk_count(p->n_tile, most), 1);
-    p->size = blk_larger(blk_count(p->n_tile, count), 1);
+    p->size = whole_words(p, blk_larger(blk_count(p->part, blk_count(p->part, most)), 1));
 }
 
 static plan make_plan(const ct_conv_desc *d)
@@ -58,7 +91,8 @@ static plan make_plan(const ct_conv_desc *d)
     p.tiles_w = blk_count(d->ow, m);
     p.n_tile = d->n * p.tiles_h * p.tiles_w;
     cut(d, &p);
-    if ((d->group == 1) && (p.size >= p.n_tile)) { /* the tiles of x stay: slices cost nothing */
+    if ((d->group == 1) && (p.n_part == 1) &&
+        (p.size >= p.n_tile)) { /* the tiles of x stay: slices cost nothing */
         p.n_group = ct_wino_slices(sum_bytes(&p), p.out, b);
         p.same_x = (p.n_group > 1);
         p.out /= p.n_group;
@@ -73,12 +107,23 @@ static plan make_plan(const ct_conv_desc *d)
     return p;
 }
 
-/* Work: sums, [place][pair of output blocks][input block][channel][vecs][b]; mapped x; mapped dy */
-static float *sum_at(const plan *p, float *work, int64_t place, int64_t block, int64_t k)
+/* Work: the parts' sums, [place][pair of output blocks][input block][channel][vecs][b]; mapped x
+ * and dy, alone: of each thread */
+static float *part_at(const plan *p, float *work, int64_t part)
+{
+    return work + part * p->places * p->s_step;
+}
+
+static float *sum_at(const plan *p, float *sums, int64_t place, int64_t block, int64_t k)
 {
     int64_t vecs = blk_smaller(p->out_block - block, CT_BLK_MAX_VECS);
 
-    return work + place * p->s_step + (block * p->in_block + k * vecs) * p->set.b * p->set.b;
+    return sums + place * p->s_step + (block * p->in_block + k * vecs) * p->set.b * p->set.b;
+}
+
+static int64_t tile_floats(const plan *p)
+{
+    return p->places * (p->v_step + p->d_step);
 }
 
 static bool supports(const ct_conv_desc *d)
@@ -90,12 +135,16 @@ static size_t workspace(const ct_conv_desc *d)
 {
     plan p = make_plan(d);
 
-    return (size_t)(p.places * (p.s_step + p.v_step + p.d_step)) * sizeof(float);
+    return (size_t)(p.n_part * p.places * p.s_step +
+                    (p.alone ? d->n_thread : 1) * tile_floats(&p)) *
+           sizeof(float);
 }
 
 typedef struct group {
-    int64_t g, first, n; /* of channels; tiles */
-    float *v, *d;        /* mapped x and dy    */
+    int64_t g, first, n; /* of channels; tiles                  */
+    float *v, *d;        /* mapped x and dy                     */
+    float *sum;          /* of its part, which it begins or not */
+    bool begins;
 } group;
 
 enum { AHEAD = 2 }; /* tiles that are fetched ahead */
@@ -143,8 +192,7 @@ static void map_tiles(const ct_conv_desc *d, const plan *p, const ct_conv_args *
 }
 
 /* One place: pairs [pair, end) of output blocks, all input blocks, the tiles of a group. */
-static void add_place(const plan *p, float *work, const group *r, int64_t place, int64_t pair,
-                      int64_t end)
+static void add_place(const plan *p, const group *r, int64_t place, int64_t pair, int64_t end)
 {
     int64_t b = p->set.b, words = blk_count(r->n, p->set.pair);
     ct_blk_grad t = { .images = 1, .rows = 1, .x_step = b, .dy_block = p->block };
@@ -153,8 +201,8 @@ static void add_place(const plan *p, float *work, const group *r, int64_t place,
         int64_t block = pair * CT_BLK_MAX_VECS;
         int64_t vecs = blk_smaller(p->out_block - block, CT_BLK_MAX_VECS);
 
-        if (r->first == 0)
-            memset(sum_at(p, work, place, block, 0), 0,
+        if (r->begins)
+            memset(sum_at(p, r->sum, place, block, 0), 0,
                    (size_t)(p->in_block * vecs * b * b) * sizeof(float));
         for (int64_t i = 0; i < words; i += p->unit) {
             t.cols = blk_smaller(p->unit, words - i);
@@ -162,7 +210,7 @@ static void add_place(const plan *p, float *work, const group *r, int64_t place,
             for (int64_t k = 0; k < p->in_block; k++) {
                 int64_t real = blk_smaller(p->in - k * b, b);
                 int64_t n_part = blk_count(real, p->set.max_tile[vecs - 1]);
-                float *sum = sum_at(p, work, place, block, k);
+                float *sum = sum_at(p, r->sum, place, block, k);
 
                 for (int64_t c = 0; c < n_part; c++) {
                     int64_t lo = real * c / n_part, hi = real * (c + 1) / n_part;
@@ -196,9 +244,62 @@ static void add_group(const ct_conv_desc *d, const plan *p, const ct_conv_args *
     for (int64_t i = 0; i < p->places * n_part; i++) {
         int64_t part = i % n_part;
 
-        add_place(p, a->work, r, i / n_part, p->n_pair * part / n_part,
-                  p->n_pair * (part + 1) / n_part);
+        add_place(p, r, i / n_part, p->n_pair * part / n_part, p->n_pair * (part + 1) / n_part);
         ct_engine_poll(ex, polled);
+    }
+}
+
+/* By one thread. */
+static void add_group_alone(const ct_conv_desc *d, const plan *p, const ct_conv_args *a,
+                            const group *r)
+{
+    for (int64_t k = 0; k < p->in_block; k++) map_tiles(d, p, a, false, r, k, 0, r->n);
+    for (int64_t k = 0; k < p->out_block; k++) map_tiles(d, p, a, true, r, k, 0, r->n);
+    for (int64_t i = 0; i < p->places; i++) add_place(p, r, i, 0, p->n_pair);
+}
+
+/* Inside a parallel region, unless alone. */
+static void add_part(const ct_conv_desc *d, const plan *p, const ct_conv_args *a, int64_t g,
+                     int64_t part, ct_exec *ex, ct_status *polled)
+{
+    int64_t end = blk_smaller((part + 1) * p->part, p->n_tile);
+    float *tiles = part_at(p, a->work, p->n_part);
+    group r = { .g = g, .first = part * p->part, .begins = true };
+
+    if (p->alone) tiles += omp_get_thread_num() * tile_floats(p);
+    r.sum = part_at(p, a->work, part);
+    r.v = tiles, r.d = tiles + p->places * p->v_step;
+    for (; r.first < end; r.first += p->size, r.begins = false) {
+        r.n = blk_smaller(p->size, end - r.first);
+        if (!p->alone) {
+            add_group(d, p, a, &r, ex, polled);
+            continue;
+        }
+        add_group_alone(d, p, a, &r);
+        ct_engine_poll(ex, polled);
+    }
+}
+
+/* All parts, into the first one's sums. Inside a parallel region. */
+static void add_parts(const ct_conv_desc *d, const plan *p, const ct_conv_args *a, int64_t g,
+                      ct_exec *ex, ct_status *polled)
+{
+    float *sum = a->work;
+
+    if (!p->alone) {
+        for (int64_t i = 0; i < p->n_part; i++) add_part(d, p, a, g, i, ex, polled);
+    } else {
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < p->n_part; i++) add_part(d, p, a, g, i, ex, polled);
+    }
+    if (p->n_part == 1) return;
+#pragma omp for schedule(static)
+    for (int64_t i = 0; i < p->places * p->s_step; i += 16) {
+        for (int64_t part = 1; part < p->n_part; part++) {
+            const float *from = part_at(p, a->work, part);
+
+            for (int64_t k = i; k < i + 16; k++) sum[k] += from[k];
+        }
     }
 }
 
@@ -240,14 +341,7 @@ static ct_status run(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a)
     if (p.n_tile == 0) memset(work, 0, (size_t)(p.places * p.s_step) * sizeof(float));
 #pragma omp parallel num_threads(d->n_thread)
     for (int64_t g = 0; g < p.n_group; g++) {
-        group r = { .g = g };
-
-        r.v = work + p.places * p.s_step;
-        r.d = r.v + p.places * p.v_step;
-        for (; r.first < p.n_tile; r.first += p.size) {
-            r.n = blk_smaller(p.size, p.n_tile - r.first);
-            add_group(d, &p, a, &r, ex, &polled);
-        }
+        add_parts(d, &p, a, g, ex, &polled);
 #pragma omp for schedule(static)
         for (int64_t i = 0; i < p.n_pair * p.in_block; i++) map_back(&p, a, g, i);
     }

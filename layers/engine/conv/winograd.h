@@ -9,17 +9,19 @@
  * 1); column i of A^T is p_i^0 … p_i^(m-1), the last (0, …, 0, 1). Points: 0, 1, -1 for n = 4, F(2
  * x 2, 3 x 3); 0, 5/8, -5/8, 3/2, -3/2 for n = 6, F(4 x 4, 3 x 3) and F(2 x 2, 5 x 5), where B and
  * A are exact in f32 and errors half those with 0, 1, -1, 2, -2. The gradients are the transposed
- * maps: by data the same with turned weights, by weights dg = G^T [ (A dy A^T) . (B^T d B) ] G,
- * summed over all tiles before the outer map.
+ * maps: by data the same with turned weights, or, where dy has fewer tiles, dd = B [ (G g G^T) . (A
+ * dy A^T) ] B^T, which overlap; by weights dg = G^T [ (A dy A^T) . (B^T d B) ] G, summed over all
+ * tiles before the outer map.
  *
  * Error, to first order, u = 2^-24 (each value meets at most k roundings on its way; Higham,
  * Accuracy and Stability of Numerical Algorithms, 3.1): element by element
  *   |computed - exact| <= k u |A^T| [ sum over channels of (|G||g||G^T|) . (|B^T||d||B|) ] |A|,
  * k = channels + CT_WINO_ROUNDINGS (by weights: tiles of the batch in place of channels, G^T and A
- * outside and inside). Where all |d| are one value and all |g| another, that is at most 63 times
- * the bound of the plain sum with the same k, 39 in the mean of a tile (F(4 x 4, 3 x 3)), or 46 and
- * 43 (F(2 x 2, 5 x 5)), or 7 (F(2 x 2, 3 x 3)). In bf16 both mapped operands are rounded once more,
- * by v = 2^-8 at most: k u becomes (1 + v)^2 k u + 2 v + v^2.
+ * outside and inside; by data with tiles of dy: A inside, B outside, of all tiles that meet, and k
+ * is CT_WINO_MEETING more). Where all |d| are one value and all |g| another, that is at most 63
+ * times the bound of the plain sum with the same k, 39 in the mean of a tile (F(4 x 4, 3 x 3)), or
+ * 46 and 43 (F(2 x 2, 5 x 5)), or 7 (F(2 x 2, 3 x 3)). In bf16 both mapped operands are rounded
+ * once more, by v = 2^-8 at most: k u becomes (1 + v)^2 k u + 2 v + v^2.
  */
 #ifndef CT_ENGINE_CONV_WINOGRAD_H
 #define CT_ENGINE_CONV_WINOGRAD_H
@@ -28,6 +30,7 @@
 
 enum {
     CT_WINO_ROUNDINGS = 32, /* of three maps along two axes, 5 each at most, and two more */
+    CT_WINO_MEETING = 9,    /* tiles of dy that meet in a place of dx, at most            */
     CT_WINO_MAX = 6,        /* inputs of a tile along an axis                             */
     CT_WINO_MAX_TAPS = 5,   /* of weights along an axis                                   */
     CT_WINO_KINDS = 3       /* F(2 x 2, 3 x 3), F(4 x 4, 3 x 3), F(2 x 2, 5 x 5)          */
@@ -45,6 +48,8 @@ typedef struct ct_wino_maps {
     int m, taps; /* outputs of a tile, and weights, along an axis */
     void (*in)(const ct_wino_patch *p, float *to, int64_t step);   /* B^T d B           */
     void (*grad)(const ct_wino_patch *p, float *to, int64_t step); /* A dy A^T          */
+    /** B from B^T, added to what lies at `to`, rows `row` floats apart. */
+    void (*back)(const float *from, int64_t step, float *to, int64_t row);
     /** A^T from A + bias, into what lies inside of the plane y, of the patch's dtype. */
     void (*out)(const float *from, int64_t step, const float *bias, const ct_wino_patch *at,
                 float *y);
@@ -69,12 +74,13 @@ typedef struct ct_wino_sum {
     int n_thread;
     int64_t n, group, in, out;    /* channels of a group: of x, of y                */
     int64_t h, w, oh, ow;         /* planes of x and y                              */
-    int64_t row, col;             /* in x of the first tap of output (0, 0)         */
+    int64_t row, col;             /* in x of the first tap of output (0, 0); adjoint: of y */
     int64_t w_group, w_out, w_in; /* floats from group to group, channel to channel */
     bool relu;                    /* on y at last              */
     bool x_bf16, y_bf16;          /* they are bf16 numbers     */
     bool turned;                  /* the last tap is the first                      */
     bool same_x;                  /* groups are slices of y's channels: x is that of all */
+    bool adjoint; /* by data, as the forward pass transposed: tiles of x, not of y */
     const float *x, *weight, *bias;
     float *y, *work;
 } ct_wino_sum;
@@ -90,6 +96,10 @@ ct_status ct_wino_sum_run(const ct_wino_sum *s, ct_exec *ex);
 
 /** What runs d; NULL: none may. Six places a tile only where d->winograd is 4, four from 2 on. */
 const ct_wino_maps *ct_wino_maps_of(const ct_conv_desc *d);
+
+/** Whether the gradient by data is the forward pass transposed, B [ (G g G^T) . (A dy A^T) ] B^T
+ * with tiles of dy that meet in dx, which are fewer where kernels reach beyond the plane. */
+bool ct_wino_is_adjoint(const ct_conv_desc *d);
 
 /** Whether "auto" takes it. */
 bool ct_wino_prefers(const ct_conv_desc *d);

@@ -64,7 +64,21 @@
         _r[2] = _l[5] + (float)(PA2 / NA) * sum_a + (float)(PB2 / NB) * sum_b;                     \
     }
 
-#define IN_5(_l, _r) IN_4(_l, _r)
+#define BACK_4(_l, _r)                                                                             \
+    {                                                                                              \
+        vec sum_a = _l[1] + _l[2], sum_b = _l[3] + _l[4];                                          \
+        vec dif_a = _l[1] - _l[2], dif_b = _l[3] - _l[4];                                          \
+                                                                                                   \
+        _r[0] = (PA2 * PB2) * _l[0];                                                               \
+        _r[1] = (PA2 * PB2) * _l[5] - (PA * PB2) * dif_a - (PB * PA2) * dif_b;                     \
+        _r[2] = -(PA2 + PB2) * _l[0] - PB2 * sum_a - PA2 * sum_b;                                  \
+        _r[3] = PA * dif_a + PB * dif_b - (PA2 + PB2) * _l[5];                                     \
+        _r[4] = _l[0] + sum_a + sum_b;                                                             \
+        _r[5] = _l[5];                                                                             \
+    }
+
+#define IN_5(_l, _r)   IN_4(_l, _r)
+#define BACK_5(_l, _r) BACK_4(_l, _r)
 #define OUT_5(_l, _r)                                                                              \
     {                                                                                              \
         vec dif_a = _l[1] - _l[2], dif_b = _l[3] - _l[4];                                          \
@@ -108,6 +122,11 @@
     {                                                                                              \
         _r[0] = _l[2] - _l[0], _r[3] = _l[3] - _l[1];                                              \
         _r[1] = _l[2] + _l[1], _r[2] = _l[2] - _l[1];                                              \
+    }
+#define BACK_2(_l, _r)                                                                             \
+    {                                                                                              \
+        _r[0] = -_l[0], _r[1] = _l[1] - _l[2] - _l[3];                                             \
+        _r[2] = _l[0] + _l[1] + _l[2], _r[3] = _l[3];                                              \
     }
 #define OUT_2(_l, _r)                                                                              \
     {                                                                                              \
@@ -175,6 +194,7 @@ static bool is_inside(const ct_wino_patch *p, int64_t n)
 #define FROM_TAPS(_i, _j)     (*(const vec *)(taps + ((_i)*TAPS + (_j)) * tap_step))
 #define TO_PLACES(_i, _j, _v) *(vec *)(to + ((_i)*N + (_j)) * step) = (_v);
 #define TO_TAPS(_i, _j, _v)   *(vec *)(taps + ((_i)*TAPS + (_j)) * BLOCK) = (_v);
+#define TO_SUM(_i, _j, _v)    *(vec *)(to + (_i)*row + (_j)*BLOCK) += (_v);
 #define TO_PLANE(_i, _j, _v)  *(vec *)(to + (_i)*row + (_j)*BLOCK) = (_v) + start;
 #define TO_BF16(_i, _j, _v)   CT_NARROW(ct_num_to(to, true, (_i)*row + (_j)*BLOCK), (_v) + start)
 
@@ -204,6 +224,12 @@ static bool is_inside(const ct_wino_patch *p, int64_t n)
 #define MAPS(_name, _target, _b, _k, _m, _r)                                                       \
     MAP_PATCH(_name##_in_##_k, IN_##_k, (_m) + (_r)-1, (_m) + (_r)-1, _target, _b)                 \
     MAP_PATCH(_name##_grad_##_k, GRAD_##_k, _m, (_m) + (_r)-1, _target, _b)                        \
+    _target static void _name##_back_##_k(const float *from, int64_t step, float *to, int64_t row) \
+    {                                                                                              \
+        enum { BLOCK = _b, N = (_m) + (_r)-1 };                                                    \
+        CT_VEC(_b);                                                                                \
+        MAP(BACK_##_k, N, N, FROM_PLACES, TO_SUM)                                                  \
+    }                                                                                              \
     _target static void _name##_out_##_k(const float *from, int64_t step, const float *bias,       \
                                          const ct_wino_patch *at, float *y)                        \
     {                                                                                              \
@@ -244,8 +270,8 @@ static bool is_inside(const ct_wino_patch *p, int64_t n)
 
 #define SET(_name, _k, _m, _r)                                                                     \
     {                                                                                              \
-        _m, _r, _name##_in_##_k, _name##_grad_##_k, _name##_out_##_k, _name##_weight_##_k,         \
-            _name##_dweight_##_k                                                                   \
+        _m, _r, _name##_in_##_k, _name##_grad_##_k, _name##_back_##_k, _name##_out_##_k,           \
+            _name##_weight_##_k, _name##_dweight_##_k                                              \
     }
 #define KINDS(_name, _target, _b)                                                                  \
     MAPS(_name, _target, _b, 2, 2, 3)                                                              \

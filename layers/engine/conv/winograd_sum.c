@@ -1,179 +1,19 @@
-/* Forward and backward by data with Winograd's tiles: weights are mapped once in each call, then
- * tiles go through in groups: mapped, multiplied over channels place by place, mapped back.
- *
- * Where the mapped weights fit beside it into a nearby cache, each thread takes groups of its own,
- * whose mapped tiles stay in its second-level cache ("alone"); otherwise all threads work on one
- * group, large enough that weights are worth fetching ("together"). An output's sum is the same
- * both ways. */
-#include "layers/engine/conv/winograd.h"
-
-static const int64_t ALONE_WEIGHTS = 12 << 20;  /* bytes of mapped weights of a group of channels */
-static const int64_t ALONE_TILES = 1040 << 10;  /* bytes of mapped inputs that a thread keeps     */
-static const int64_t TOGETHER_TILES = 40 << 20; /* of mapped inputs and outputs                   */
-static const int64_t ALONE_MOST = 56;           /* tiles of a thread */
-static const int64_t SLICE_WEIGHTS = 10 << 20;  /* bytes of mapped weights of a slice of channels */
-static const int64_t CHUNK_BYTES = 64 << 10;    /* weights of a pair that stay near               */
+/* Forward and backward by data with Winograd's tiles (winograd_sum.h): tiles are mapped, multiplied
+ * and mapped back. */
+#include "layers/engine/conv/winograd_sum.h"
 
 static const float zeros[CT_BLK_MAX_VECS * CT_BLK_MAX];
 
-typedef struct plan {
-    int n; /* places of a tile along an axis         */
-    int64_t in_block, out_block, n_pair;
-    int64_t words;            /* of a block of channels of mapped inputs */
-    int64_t tiles_h, tiles_w; /* of an image                            */
-    int64_t n_tile, size;     /* of all images; of a group              */
-    bool alone;
-    int64_t chunk;           /* input blocks that are added at a time  */
-    int64_t u_step, v_step;  /* from place to place: weights, inputs … */
-    int64_t v_block;         /* blocks of inputs */
-    int64_t z_step, z_block; /* … outputs, and blocks of outputs       */
-    int64_t u, own;          /* floats: weights, a thread's or all's   */
-} plan;
-
-static plan make_plan(const ct_wino_sum *s)
-{
-    int64_t b = s->set.b, step = s->set.max_tile[1], bytes, count, most;
-    plan p = { .n = wino_places(s->map),
-               .words = s->set.words,
-               .in_block = blk_count(s->in, b),
-               .out_block = blk_count(s->out, b),
-               .tiles_h = blk_count(s->oh, s->map->m),
-               .tiles_w = blk_count(s->ow, s->map->m) };
-    int64_t places = (int64_t)p.n * p.n, line = places * (int64_t)sizeof(float);
-
-    p.n_pair = blk_count(p.out_block, CT_BLK_MAX_VECS);
-    p.n_tile = s->n * p.tiles_h * p.tiles_w;
-    p.u_step = wino_step(p.in_block * p.out_block * p.words * b);
-    p.u = places * p.u_step;
-    bytes = p.u * (int64_t)sizeof(float);
-    most = blk_smaller(ALONE_TILES / (line * p.words * p.in_block), ALONE_MOST);
-    count = blk_count(p.n_tile, blk_larger(most, step));
-    p.alone = !s->same_x && (bytes <= ALONE_WEIGHTS) &&
-              ((count >= 2 * s->n_thread) || (s->n_thread == 1));
-    if (!p.alone) {
-        most = TOGETHER_TILES / (line * (p.words * p.in_block + b * p.out_block));
-        count = blk_count(p.n_tile, blk_larger(most, step));
-    }
-    p.size = blk_count(p.n_tile, blk_larger(count, 1));
-    p.chunk = CHUNK_BYTES / (CT_BLK_MAX_VECS * p.words * b * (int64_t)sizeof(float));
-    p.chunk = blk_larger(p.chunk, 1);
-    p.z_block = p.size * b;
-    p.v_block = p.size * p.words;
-    p.v_step = wino_step(p.in_block * p.v_block);
-    p.z_step = wino_step((p.alone ? CT_BLK_MAX_VECS : p.out_block) * p.z_block);
-    p.own = places * (p.v_step + p.z_step);
-    return p;
-}
-
-int64_t ct_wino_slices(int64_t bytes, int64_t out, int64_t b)
-{
-    int64_t n = 1, pair = CT_BLK_MAX_VECS * b;
-
-    while ((bytes / n > SLICE_WEIGHTS) && (out % (2 * n * pair) == 0)) n *= 2;
-    return n;
-}
-
-void ct_wino_slice(ct_wino_sum *s)
-{
-    plan p = make_plan(s);
-    int64_t n = ct_wino_slices(p.u * (int64_t)sizeof(float), s->out, s->set.b);
-
-    if ((s->group != 1) || p.alone || (p.size < p.n_tile)) return;
-    s->same_x = (n > 1);
-    s->group = n;
-    s->out /= n;
-    s->w_group = s->out * s->w_out;
-}
-
-/* Work: mapped weights, bias of all groups, mapped tiles. */
-static float *bias_of(const ct_wino_sum *s, const plan *p, int64_t g)
-{
-    return s->work + p->u + g * p->out_block * s->set.b;
-}
-
-static int64_t tiles_from(const ct_wino_sum *s, const plan *p)
-{
-    return p->u + blk_count(s->group * p->out_block * s->set.b, 16) * 16;
-}
-
-int64_t ct_wino_sum_work(const ct_wino_sum *s)
-{
-    plan p = make_plan(s);
-
-    return tiles_from(s, &p) + p.own * (p.alone ? s->n_thread : 1);
-}
-
-static void fill_bias(const ct_wino_sum *s, const plan *p)
-{
-    for (int64_t g = 0; g < s->group; g++) {
-        for (int64_t i = 0; i < p->out_block * s->set.b; i++)
-            bias_of(s, p, g)[i] =
-                ((s->bias != NULL) && (i < s->out)) ? s->bias[g * s->out + i] : 0.0f;
-    }
-}
-
-/* ---- weights: [place][pair of output blocks][input block][word of channels][vecs][b] */
-
-/* Rounded: channel c, turned, and the one behind it, if it is there. */
-static void map_words(const ct_wino_sum *s, const plan *p, const float *taps, int64_t next,
-                      int64_t step, float *to)
-{
-    int64_t b = s->set.b, places = (int64_t)p->n * p->n;
-    float mapped[2][CT_WINO_MAX * CT_WINO_MAX * CT_BLK_MAX];
-
-    s->map->weight(taps, step, mapped[0], b);
-    if (next > 0) s->map->weight(taps + next, step, mapped[1], b);
-    s->set.narrow->across(places, b, mapped[0], (next > 0) ? mapped[1] : NULL, b, to, p->u_step);
-}
-
-/* `real` lanes of an output block, `n` channels of an input block. */
-static void map_weights(const ct_wino_sum *s, const plan *p, const float *from, int64_t real,
-                        int64_t n, int64_t lanes, float *to)
-{
-    int64_t b = s->set.b, taps_n = s->map->taps * s->map->taps;
-    int64_t first = s->turned ? taps_n - 1 : 0, step = s->turned ? -1 : 1;
-    float turned[CT_BLK_MAX * CT_WINO_MAX_TAPS * CT_WINO_MAX_TAPS * CT_BLK_MAX];
-
-    memset(turned, 0, (size_t)(n * taps_n * b) * sizeof(float));
-    if (s->w_in == taps_n) {
-        ct_blk_turn(real, n * taps_n, from, s->w_out, turned, b);
-    } else {
-        for (int64_t c = 0; c < n; c++)
-            ct_blk_turn(real, taps_n, from + c * s->w_in, s->w_out, turned + c * taps_n * b, b);
-    }
-    for (int64_t c = 0; c < n; c += s->set.pair, to += lanes) {
-        const float *taps = turned + (c * taps_n + first) * b;
-        bool two = (s->set.pair == 2) && (c + 1 < n);
-
-        if (s->set.narrow != NULL)
-            map_words(s, p, taps, two ? taps_n * b : 0, step * b, to);
-        else
-            s->map->weight(taps, step * b, to, p->u_step);
-    }
-}
-
-/* Piece i: an input block of a pair of output blocks. */
-static void pack_piece(const ct_wino_sum *s, const plan *p, int64_t g, int64_t i)
-{
-    int64_t b = s->set.b, k = i % p->in_block, block = i / p->in_block * CT_BLK_MAX_VECS;
-    int64_t vecs = blk_smaller(p->out_block - block, CT_BLK_MAX_VECS);
-    const float *from = s->weight + g * s->w_group + block * b * s->w_out + k * b * s->w_in;
-    float *to = s->work + (block * p->in_block + k * vecs) * p->words * b;
-
-    for (int64_t v = 0; v < vecs; v++)
-        map_weights(s, p, from + v * b * s->w_out, blk_smaller(s->out - (block + v) * b, b),
-                    blk_smaller(s->in - k * b, b), vecs * b, to + v * b);
-}
-
 /* ---- tiles */
 
-static ct_wino_patch in_patch(const ct_wino_sum *s, const plan *p, int64_t g, int64_t k, int64_t t)
+static ct_wino_patch in_patch(const ct_wino_sum *s, const ct_wino_plan *p, int64_t g, int64_t k,
+                              int64_t t)
 {
     ct_wino_patch at = { .h = s->h, .w = s->w, .bf16 = s->x_bf16 };
     int64_t image;
 
     wino_at(t, p->tiles_h, p->tiles_w, s->map->m, &image, &at.row, &at.col);
-    at.row += s->row, at.col += s->col;
+    if (!s->adjoint) at.row += s->row, at.col += s->col;
     if (!s->same_x) image = image * s->group + g;
     at.plane = ct_num_at(s->x, s->x_bf16, (image * p->in_block + k) * s->h * s->w * s->set.b);
     return at;
@@ -182,10 +22,11 @@ static ct_wino_patch in_patch(const ct_wino_sum *s, const plan *p, int64_t g, in
 enum { AHEAD = 2 }; /* tiles that are fetched ahead */
 
 /* Tiles [first, first + n) of input block k, to places first - t on of a group that begins at t. */
-static void map_in(const ct_wino_sum *s, const plan *p, int64_t g, int64_t k, int64_t t,
+static void map_in(const ct_wino_sum *s, const ct_wino_plan *p, int64_t g, int64_t k, int64_t t,
                    int64_t first, int64_t n, float *v)
 {
     int64_t b = s->set.b;
+    void (*map)(const ct_wino_patch *, float *, int64_t) = s->adjoint ? s->map->grad : s->map->in;
     float mapped[CT_WINO_MAX * CT_WINO_MAX * CT_BLK_MAX];
 
     for (int64_t i = first; i < first + n; i++) {
@@ -195,12 +36,12 @@ static void map_in(const ct_wino_sum *s, const plan *p, int64_t g, int64_t k, in
         if (i + AHEAD < first + n) {
             ct_wino_patch next = in_patch(s, p, g, k, i + AHEAD);
 
-            wino_fetch(&next, p->n, b);
+            wino_fetch(&next, s->adjoint ? s->map->m : p->n, b);
         }
         if (s->set.narrow == NULL) {
-            s->map->in(&at, to, p->v_step);
+            map(&at, to, p->v_step);
         } else {
-            s->map->in(&at, mapped, b);
+            map(&at, mapped, b);
             s->set.narrow->along((int64_t)p->n * p->n, b, mapped, b, to, p->v_step);
         }
     }
@@ -222,8 +63,8 @@ static void rectify(const ct_wino_patch *at, int64_t m, int64_t b, float *y)
 }
 
 /* Tiles of output block `block`, which is number `at` of z. */
-static void map_out(const ct_wino_sum *s, const plan *p, int64_t g, int64_t block, int64_t t,
-                    int64_t first, int64_t n, const float *z, int64_t at)
+static void map_out(const ct_wino_sum *s, const ct_wino_plan *p, int64_t g, int64_t block,
+                    int64_t t, int64_t first, int64_t n, const float *z, int64_t at)
 {
     int64_t b = s->set.b, image;
     ct_wino_patch patch = { .h = s->oh, .w = s->ow, .bf16 = s->y_bf16 };
@@ -233,15 +74,42 @@ static void map_out(const ct_wino_sum *s, const plan *p, int64_t g, int64_t bloc
         wino_at(i, p->tiles_h, p->tiles_w, s->map->m, &image, &patch.row, &patch.col);
         y = ct_num_to(s->y, s->y_bf16,
                       ((image * s->group + g) * p->out_block + block) * s->oh * s->ow * b);
-        s->map->out(z + at * p->z_block + (i - t) * b, p->z_step, bias_of(s, p, g) + block * b,
+        s->map->out(z + at * p->z_block + (i - t) * b, p->z_step, ct_wino_bias(s, p, g) + block * b,
                     &patch, y);
         if (s->relu) rectify(&patch, s->map->m, b, y);
     }
 }
 
+/* The same of the tiles of whole images, which meet in a plane. */
+static void fold_out(const ct_wino_sum *s, const ct_wino_plan *p, int64_t g, int64_t block,
+                     int64_t t, int64_t first, int64_t n, const float *z, int64_t at)
+{
+    int64_t b = s->set.b, m = s->map->m, per = p->tiles_h * p->tiles_w, size = s->ow * b;
+    float *plane = ct_wino_plane(s, p);
+    const float *inside = plane - s->row * p->plane_row - s->col * b;
+
+    for (int64_t i = first; i < first + n; i += per) {
+        const float *from = z + at * p->z_block + (i - t) * b;
+        float *y = ct_num_to(s->y, s->y_bf16,
+                             ((i / per * s->group + g) * p->out_block + block) * s->oh * size);
+
+        memset(plane, 0, (size_t)p->plane * sizeof(float));
+        for (int64_t k = 0; k < per; k++)
+            s->map->back(from + k * b, p->z_step,
+                         plane + k / p->tiles_w * m * p->plane_row + k % p->tiles_w * m * b,
+                         p->plane_row);
+        for (int64_t k = 0; k < s->oh; k++) {
+            if (s->y_bf16)
+                ct_bf16_narrow(size, inside + k * p->plane_row, ct_num_to(y, true, k * size));
+            else
+                memcpy(y + k * size, inside + k * p->plane_row, (size_t)size * sizeof(float));
+        }
+    }
+}
+
 /* One place: a pair of output blocks of n tiles. */
-static void multiply(const ct_wino_sum *s, const plan *p, int64_t place, int64_t block, int64_t n,
-                     const float *v, float *z)
+static void multiply(const ct_wino_sum *s, const ct_wino_plan *p, int64_t place, int64_t block,
+                     int64_t n, const float *v, float *z)
 {
     int64_t b = s->set.b, vecs = blk_smaller(p->out_block - block, CT_BLK_MAX_VECS);
     int64_t n_part = blk_count(n, s->set.max_tile[vecs - 1]);
@@ -274,31 +142,32 @@ static void multiply(const ct_wino_sum *s, const plan *p, int64_t place, int64_t
 
 /* ---- alone */
 
-static void run_alone(const ct_wino_sum *s, const plan *p, int64_t g, int64_t group)
+static void run_alone(const ct_wino_sum *s, const ct_wino_plan *p, int64_t g, int64_t group)
 {
     int64_t t = group * p->size, n = blk_smaller(p->size, p->n_tile - t);
-    float *v = s->work + tiles_from(s, p) + omp_get_thread_num() * p->own;
+    float *v = ct_wino_tiles(s, p) + omp_get_thread_num() * p->own;
     float *z = v + p->n * p->n * p->v_step;
 
     for (int64_t k = 0; k < p->in_block; k++) map_in(s, p, g, k, t, t, n, v);
     for (int64_t block = 0; block < p->out_block; block += CT_BLK_MAX_VECS) {
         for (int64_t i = 0; i < p->n * p->n; i++) multiply(s, p, i, block, n, v, z + i * p->z_step);
         for (int64_t k = block; k < blk_smaller(block + CT_BLK_MAX_VECS, p->out_block); k++)
-            map_out(s, p, g, k, t, t, n, z, k - block);
+            (s->adjoint ? fold_out : map_out)(s, p, g, k, t, t, n, z, k - block);
     }
 }
 
 /* ---- together */
 
 /* Inside a parallel region. */
-static void run_together(const ct_wino_sum *s, const plan *p, int64_t g, int64_t group, ct_exec *ex,
-                         ct_status *polled)
+static void run_together(const ct_wino_sum *s, const ct_wino_plan *p, int64_t g, int64_t group,
+                         ct_exec *ex, ct_status *polled)
 {
     enum { PIECE = 16 }; /* tiles that are mapped at a time */
     int64_t t = group * p->size, n = blk_smaller(p->size, p->n_tile - t), places = p->n * p->n;
     int64_t n_piece = blk_count(n, PIECE);
+    int64_t piece_out = s->adjoint ? p->tiles_h * p->tiles_w : PIECE;
     int64_t n_part = blk_smaller(p->n_pair, blk_count(4 * s->n_thread, places));
-    float *v = s->work + tiles_from(s, p), *z = v + places * p->v_step;
+    float *v = ct_wino_tiles(s, p), *z = v + places * p->v_step;
 
     /* of slices, the tiles are all there since the first */
 #pragma omp for schedule(static)
@@ -318,27 +187,29 @@ static void run_together(const ct_wino_sum *s, const plan *p, int64_t g, int64_t
         }
         ct_engine_poll(ex, polled);
     }
+    if (s->adjoint) n_piece = n / piece_out;
 #pragma omp for schedule(static)
     for (int64_t i = 0; i < p->out_block * n_piece; i++) {
-        int64_t first = i % n_piece * PIECE, block = i / n_piece;
+        int64_t first = i % n_piece * piece_out, block = i / n_piece;
 
-        map_out(s, p, g, block, t, t + first, blk_smaller(PIECE, n - first), z, block);
+        (s->adjoint ? fold_out : map_out)(s, p, g, block, t, t + first,
+                                          blk_smaller(piece_out, n - first), z, block);
     }
 }
 
 ct_status ct_wino_sum_run(const ct_wino_sum *s, ct_exec *ex)
 {
-    plan p = make_plan(s);
+    ct_wino_plan p = ct_wino_make_plan(s);
     int64_t n_group = blk_count(p.n_tile, p.size);
     ct_status polled = CT_OK;
 
     if (p.n_tile == 0) return CT_OK;
-    fill_bias(s, &p);
+    ct_wino_fill_bias(s, &p);
 #pragma omp parallel num_threads(s->n_thread)
     for (int64_t g = 0; g < s->group; g++) {
 #pragma omp for schedule(static)
         for (int64_t i = 0; i < p.n_pair * p.in_block; i++) {
-            pack_piece(s, &p, g, i);
+            ct_wino_pack_piece(s, &p, g, i);
             ct_engine_poll(ex, &polled);
         }
         if (p.alone) {
