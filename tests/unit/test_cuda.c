@@ -2,13 +2,13 @@
  * weight gradient; every update rule, one parameter and all at once. Skips where no device works.
  * Layer by layer, the other tests compare with CORTADO_TEST_DEVICE=cuda (make test-gpu). */
 #include "tests/test.h"
+#include "tests/cuda_case.h"
 #include "tests/log_capture.h"
 
 #include "framework/base/rng.h"
 #include "framework/math/math.h"
 #include "framework/math/update.h"
 #include "framework/net/net.h"
-#include "framework/proto/prototxt.h"
 
 #include <float.h>
 #include <math.h>
@@ -97,34 +97,6 @@ static const char mixed[] =
               "convolution_param { num_output: 3 kernel_size: 2 stride: 2 weight_filler { type: "
               "'xavier' } }") FC("f2", "de", "5") HEAD("f2");
 
-static const ct_device *cuda(void)
-{
-    const ct_device *dev = NULL;
-    log_capture log;
-    ct_status status;
-
-    log_capture_start(&log); /* that there is none is no error here */
-    status = ct_device_open("cuda", 0, &dev);
-    log_capture_stop();
-    if (status != CT_OK) {
-        print_message("skipped: no CUDA device, or built without CUDA=1\n");
-        skip();
-    }
-    return dev;
-}
-
-static ct_net *make(const char *text, const ct_device *dev, ProtobufCMessage **message_p)
-{
-    ct_net_options o = { .phase = CT_TRAIN, .env = { .n_rank = 1, .seed = 5 }, .dev = dev };
-    ct_net *net = NULL;
-
-    assert_int_equal(ct_prototxt_parse(&ct__net_parameter__descriptor, "test", text, strlen(text),
-                                       NULL, message_p),
-                     CT_OK);
-    assert_int_equal(ct_net_create((const Ct__NetParameter *)*message_p, &o, &net), CT_OK);
-    return net;
-}
-
 static float *host_copy(const ct_device *dev, const float *data, int64_t n)
 {
     float *host = malloc((size_t)n * sizeof(*host));
@@ -151,31 +123,23 @@ static void compare(const float *x, const float *y, int64_t n)
 
 static void run_both(const char *text)
 {
-    const ct_device *dev[2] = { ct_device_cpu(), cuda() };
-    ProtobufCMessage *message[2];
-    ct_net *net[2];
+    const ct_device *dev[2] = { ct_device_cpu(), test_cuda() };
+    test_cuda_net t[2];
     float *grad[2];
     double loss[2];
 
     for (int k = 0; k < 2; k++) {
-        ct_exec ex = { .dev = dev[k], .phase = CT_TRAIN, .seed = 5 };
-
-        net[k] = make(text, dev[k], &message[k]);
-        for (int pass = 0; pass < 2; pass++) { /* the second adds to the first's gradients */
-            ex.micro_step = pass;
-            ex.accumulate = (pass > 0);
-            assert_int_equal(ct_net_forward(net[k], &ex, &loss[k]), CT_OK);
-            assert_int_equal(ct_net_backward(net[k], &ex, NULL, NULL), CT_OK);
-        }
-        grad[k] = host_copy(dev[k], net[k]->grad_arena, net[k]->grad_count);
+        test_cuda_net_open(text, dev[k], NULL, NULL, &t[k]);
+        /* the second pass adds to the first's gradients */
+        for (int pass = 0; pass < 2; pass++) loss[k] = test_cuda_net_pass(&t[k], pass, pass > 0);
+        grad[k] = test_cuda_net_gradients(&t[k]);
     }
-    assert_int_equal(ct_net_checksum(net[0], false), ct_net_checksum(net[1], false));
+    assert_int_equal(ct_net_checksum(t[0].net, false), ct_net_checksum(t[1].net, false));
     assert_true(fabs(loss[0] - loss[1]) <= 1530 * FLT_EPSILON * fabs(loss[0]));
-    compare(grad[0], grad[1], net[0]->grad_count);
+    compare(grad[0], grad[1], t[0].net->grad_count);
     for (int k = 0; k < 2; k++) {
         free(grad[k]);
-        ct_net_destroy(net[k]);
-        protobuf_c_message_free_unpacked(message[k], NULL);
+        test_cuda_net_close(&t[k]);
     }
 }
 
@@ -214,7 +178,7 @@ static void host_layers_are_the_same(void **unused)
     log_capture log;
 
     (void)unused;
-    (void)cuda();
+    (void)test_cuda();
     log_capture_start(&log); /* that a layer runs on the host is said */
     run_both(mixed);
     log_capture_stop();
@@ -278,7 +242,7 @@ static void *put(const ct_device *dev, const void *from, size_t bytes)
  * dozen roundings of numbers below 8. */
 static void compare_rule(int kind)
 {
-    const ct_device *gpu = cuda();
+    const ct_device *gpu = test_cuda();
     float want[4][N_ARENA], got[N_ARENA], *host[4];
     uint16_t line[N_ARENA / CT_UPDATE_LINE] = { 0, 0, 1, 2, 2, 2, 2 };
     void *parts = put(gpu, part, sizeof(part)), *lines = put(gpu, line, sizeof(line));
@@ -335,7 +299,7 @@ static void update_rules_are_the_same(void **unused)
 
 static void lamb_norms_are_the_same(void **unused)
 {
-    const ct_device *dev[2] = { ct_device_cpu(), cuda() };
+    const ct_device *dev[2] = { ct_device_cpu(), test_cuda() };
     double w[2], s[2];
 
     (void)unused;
@@ -356,7 +320,7 @@ static void lamb_norms_are_the_same(void **unused)
 static void sgd_is_the_same(void **unused)
 {
     enum { N = 1001 };
-    const ct_device *dev[2] = { ct_device_cpu(), cuda() };
+    const ct_device *dev[2] = { ct_device_cpu(), test_cuda() };
     float start[3][N], *result[2][3];
 
     (void)unused;

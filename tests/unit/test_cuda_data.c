@@ -12,9 +12,9 @@
 #include "framework/data/transform.h"
 #include "framework/net/net.h"
 #include "framework/proto/prototxt.h"
+#include "tests/cuda_case.h"
 #include "tests/data_files.h"
 #include "tests/layer_harness.h"
-#include "tests/log_capture.h"
 
 enum { ROWS = 30, H = 5, W = 6, BATCH = 4 };
 
@@ -52,19 +52,9 @@ static ct_status count_done(void *ticket, bool wait, bool *done_p)
 
 static void need_device(void)
 {
-    log_capture log;
-    ct_status status = CT_OK;
-
     n_ahead = bytes_ahead = under_way = 0;
     if (real != NULL) return;
-    log_capture_start(&log);
-    status = ct_device_open("cuda", 0, &real);
-    log_capture_stop();
-    if (status != CT_OK) {
-        real = NULL;
-        print_message("skipped: no CUDA device, or built without CUDA=1\n");
-        skip();
-    }
+    real = test_cuda();
     counting = *real;
     counting.copy_ahead = count_ahead;
     counting.copy_begin = count_begin;

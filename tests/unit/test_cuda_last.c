@@ -4,35 +4,18 @@
 #include "tests/test.h"
 #include "tests/conv_case.h"
 #include "tests/layer_harness.h"
-#include "tests/log_capture.h"
+#include "tests/cuda_case.h"
 
 #include "framework/base/bf16.h"
 #include "framework/base/f16.h"
 #include "framework/base/rng.h"
 #include "framework/math/math.h"
 #include "framework/net/net.h"
-#include "framework/proto/prototxt.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static const ct_device *cuda(void)
-{
-    const ct_device *dev = NULL;
-    log_capture log;
-    ct_status status;
-
-    log_capture_start(&log);
-    status = ct_device_open("cuda", 0, &dev);
-    log_capture_stop();
-    if (status != CT_OK) {
-        print_message("skipped: no CUDA device, or built without CUDA=1\n");
-        skip();
-    }
-    return dev;
-}
 
 static uint16_t narrowed(ct_operand operand, float v)
 {
@@ -189,7 +172,7 @@ static int compare_conv(const ct_device *dev, ct_conv_desc d, conv_direction dir
 
 static void convolutions_are_as_defined(void **state)
 {
-    const ct_device *dev = cuda();
+    const ct_device *dev = test_cuda();
     conv_draw r = { 91 };
     int ran = 0, dnn = 0;
 
@@ -340,44 +323,34 @@ static void fill_input(ct_net *net, const ct_device *dev, bool of_whole)
 static result run_net(const char *text, const ct_device *dev,
                       Ct__SolverParameter__Precision precision, bool of_whole, bool fuse)
 {
-    ct_net_options o = { .phase = CT_TRAIN, .env = { .n_rank = 1, .seed = 5 }, .dev = dev };
-    ct_exec ex = { .dev = dev, .phase = CT_TRAIN, .seed = 5 };
-    ProtobufCMessage *message = NULL;
-    ct_net *net = NULL;
+    ct_net_options o = { .no_fuse = !fuse, .env = { .n_rank = 1, .precision = precision } };
+    test_cuda_net t;
     result r = { 0 };
     ct_estimate e;
+    ct_net *net;
 
-    assert_int_equal(ct_prototxt_parse(&ct__net_parameter__descriptor, "test", text, strlen(text),
-                                       NULL, &message),
-                     CT_OK);
-    o.env.precision = precision;
     o.env.winograd = CT__SOLVER_PARAMETER__WINOGRAD__NEVER;
-    o.no_fuse = !fuse;
-    assert_int_equal(ct_net_create((const Ct__NetParameter *)message, &o, &net), CT_OK);
+    test_cuda_net_open(text, dev, &o, NULL, &t);
+    net = t.net;
     if (of_whole) put_whole_weights(net, dev);
     fill_input(net, dev, of_whole);
-    assert_int_equal(ct_net_forward(net, &ex, &r.loss), CT_OK);
-    assert_int_equal(ct_net_backward(net, &ex, NULL, NULL), CT_OK);
+    r.loss = test_cuda_net_pass(&t, 0, false);
     r.n = net->grad_count;
-    r.grad = malloc((size_t)r.n * sizeof(float));
-    assert_non_null(r.grad);
-    assert_int_equal(dev->to_host(NULL, r.grad, net->grad_arena, (size_t)r.n * sizeof(float)),
-                     CT_OK);
+    r.grad = test_cuda_net_gradients(&t);
     r.planned = net->memory.planned;
     ct_net_estimate(net, ct_net_find_layer(net, "c1"), &e);
     r.dnn = strncmp(e.engine[CT_RUN_BACKWARD_WEIGHT], "cudnn", 5) == 0;
     for (int i = 0; i < net->n_layer; i++) {
         r.reorders +=
             net->layer[i]->ops->by_net && (strcmp(net->layer[i]->ops->type, "Split") != 0);
-        for (int t = 0; t < net->layer[i]->n_top; t++) {
-            const ct_tensor *top = &net->instance[i]->top[t]->data;
+        for (int k = 0; k < net->layer[i]->n_top; k++) {
+            const ct_tensor *top = &net->instance[i]->top[k]->data;
 
             r.narrow += top->dtype != CT_F32;
             r.tops += ct_tensor_bytes(top);
         }
     }
-    ct_net_destroy(net);
-    protobuf_c_message_free_unpacked(message, NULL);
+    test_cuda_net_close(&t);
     return r;
 }
 
@@ -385,7 +358,7 @@ static void numbers_that_fit_stay(void **state)
 {
     static const Ct__SolverParameter__Precision each[] = { CT__SOLVER_PARAMETER__PRECISION__BF16,
                                                            CT__SOLVER_PARAMETER__PRECISION__FP16 };
-    const ct_device *dev = cuda();
+    const ct_device *dev = test_cuda();
 
     (void)state;
     for (int k = 0; k < 4; k++) {
@@ -412,24 +385,16 @@ static void numbers_that_fit_stay(void **state)
     }
 }
 
-/* Root mean square, relative. */
 static double difference(const result *a, const result *b)
 {
-    double off = 0.0, size = 0.0;
-
     assert_int_equal(a->n, b->n);
-    for (int64_t i = 0; i < a->n; i++) {
-        off += ((double)a->grad[i] - b->grad[i]) * ((double)a->grad[i] - b->grad[i]);
-        size += (double)b->grad[i] * b->grad[i];
-    }
-    assert_true(size > 0.0);
-    return sqrt(off / size);
+    return test_cuda_difference(a->n, a->grad, b->grad);
 }
 
 /* bf16 has 8 bits, f16 11: what rounding costs shrinks as much, if nothing else is wrong. */
 static void compare_net(const char *text, const char *name, int reorders)
 {
-    const ct_device *dev = cuda();
+    const ct_device *dev = test_cuda();
     result f32 = run_net(text, dev, CT__SOLVER_PARAMETER__PRECISION__F32, false, true);
     result bf16 = run_net(text, dev, CT__SOLVER_PARAMETER__PRECISION__BF16, false, true);
     result f16 = run_net(text, dev, CT__SOLVER_PARAMETER__PRECISION__FP16, false, true);

@@ -2,10 +2,9 @@
  * that makes twice of them, as two ranks with equal gradients would: copies, order, what lands, and
  * a step of the solver's. Skips where no CUDA device works. */
 #include "tests/test.h"
-#include "tests/log_capture.h"
+#include "tests/cuda_case.h"
 
 #include "framework/math/math.h"
-#include "framework/proto/prototxt.h"
 #include "framework/tools/exchange_staged.h"
 
 #include <stdlib.h>
@@ -95,39 +94,19 @@ static ct_status on_landed(void *ctx, int first, int n)
     return CT_OK;
 }
 
-static const ct_device *cuda(void)
-{
-    const ct_device *dev = NULL;
-    log_capture log;
-    ct_status status;
-
-    log_capture_start(&log);
-    status = ct_device_open("cuda", 0, &dev);
-    log_capture_stop();
-    if (status != CT_OK) {
-        print_message("skipped: no CUDA device, or built without CUDA=1\n");
-        skip();
-    }
-    return dev;
-}
-
 static void twice_of_everything(void **unused)
 {
-    const ct_device *dev = cuda();
-    ct_net_options o = { .phase = CT_TRAIN, .env = { .n_rank = 1, .seed = 5 }, .dev = dev };
-    ct_exec ex = { .dev = dev, .phase = CT_TRAIN, .seed = 5 };
-    ProtobufCMessage *message;
+    const ct_device *dev = test_cuda();
     ct_exchange_staged *staged;
-    ct_net *net = NULL;
+    test_cuda_net made;
+    ct_net *net;
     ct_exchange out;
     twice t = { NULL };
     int64_t down, up;
 
     (void)unused;
-    assert_int_equal(ct_prototxt_parse(&ct__net_parameter__descriptor, "test", text, strlen(text),
-                                       NULL, &message),
-                     CT_OK);
-    assert_int_equal(ct_net_create((const Ct__NetParameter *)message, &o, &net), CT_OK);
+    test_cuda_net_open(text, dev, NULL, NULL, &made);
+    net = made.net;
     assert_int_equal(ct_exchange_staged_create(net, &staged), CT_OK);
     t.net = net;
     t.arena = ct_exchange_staged_arena(staged);
@@ -141,20 +120,15 @@ static void twice_of_everything(void **unused)
                             &out);
     assert_int_equal(out.n_rank, 2);
     for (int step = 0; step < 3; step++) {
-        float *plain = malloc((size_t)net->grad_count * sizeof(*plain));
-        seen s = { net, { false }, plain };
+        seen s = { net, { false }, NULL };
+        float *plain;
 
-        assert_non_null(plain);
-        ex.micro_step = step;
-        assert_int_equal(ct_net_forward(net, &ex, NULL), CT_OK);
-        assert_int_equal(ct_net_backward(net, &ex, NULL, NULL), CT_OK);
-        assert_int_equal(
-            dev->to_host(NULL, plain, net->grad_arena, (size_t)net->grad_count * sizeof(*plain)),
-            CT_OK);
+        (void)test_cuda_net_pass(&made, step, false);
+        s.plain = plain = test_cuda_net_gradients(&made);
         /* backward has used the memory of what forward made: the same forward again */
-        assert_int_equal(ct_net_forward(net, &ex, NULL), CT_OK);
+        assert_int_equal(ct_net_forward(net, &made.ex, NULL), CT_OK);
         assert_int_equal(out.begin(out.ctx, step, 1.0f, 0.1f), CT_OK);
-        assert_int_equal(ct_net_backward(net, &ex, out.ready, out.ctx), CT_OK);
+        assert_int_equal(ct_net_backward(net, &made.ex, out.ready, out.ctx), CT_OK);
         assert_int_equal(out.poll(out.ctx), CT_OK);
         assert_int_equal(out.finish(out.ctx, on_landed, &s), CT_OK);
         for (int i = 0; i < net->n_param; i++) {
@@ -174,8 +148,7 @@ static void twice_of_everything(void **unused)
                     (up <= 3 * 4 * net->grad_count)); /* with padding between them */
     }
     ct_exchange_staged_destroy(staged);
-    ct_net_destroy(net);
-    protobuf_c_message_free_unpacked(message, NULL);
+    test_cuda_net_close(&made);
 }
 
 int main(void)

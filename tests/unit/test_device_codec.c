@@ -1,7 +1,7 @@
 /* Codecs on a device (comm/device_codec.h) against the CPU's: what is selected, payloads byte for
  * byte, what stays in U and V, sums of payloads, dense steps. Skips where no CUDA device works. */
 #include "tests/test.h"
-#include "tests/log_capture.h"
+#include "tests/cuda_case.h"
 
 #include "comm/accum_math.h"
 #include "comm/device_codec.h"
@@ -12,45 +12,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const ct_device *dev;
-static const ct_device_codec *codec;
-static ct_stream stream;
+static test_cuda_codec on;
 
 static int open_device(void **unused)
 {
-    log_capture log;
-
     (void)unused;
-    log_capture_start(&log);
-    if (ct_device_open("cuda", 0, &dev) != CT_OK) dev = NULL;
-    log_capture_stop();
-    if (dev == NULL) {
-        print_message("skipped: no CUDA device, or built without CUDA=1\n");
-        return 0;
-    }
-    codec = ct_device_codec_find(dev->kind);
-    return (codec != NULL) && (codec->stream(&stream) == CT_OK) ? 0 : -1;
+    return test_cuda_codec_open(&on);
 }
-
-#define NEEDS_DEVICE                                                                               \
-    if (dev == NULL) skip()
 
 static void *on_device(size_t bytes)
 {
     void *data = NULL;
 
-    assert_int_equal(dev->mem_acquire(bytes, &data), CT_OK);
+    assert_int_equal(on.dev->mem_acquire(bytes, &data), CT_OK);
     return data;
 }
 
 static void put(void *to, const void *from, size_t bytes)
 {
-    if (bytes > 0) assert_int_equal(dev->from_host(stream, to, from, bytes), CT_OK);
+    if (bytes > 0) assert_int_equal(on.dev->from_host(on.stream, to, from, bytes), CT_OK);
 }
 
 static void take(void *to, const void *from, size_t bytes)
 {
-    if (bytes > 0) assert_int_equal(dev->to_host(stream, to, from, bytes), CT_OK);
+    if (bytes > 0) assert_int_equal(on.dev->to_host(on.stream, to, from, bytes), CT_OK);
 }
 
 /* ---- one parameter on both sides */
@@ -72,7 +57,7 @@ static void open_pair(pair *p, ct_select_kind kind, int64_t n, int64_t k, ct_wir
 {
     *p = (pair){ .setup = { kind, n, (k < n) ? k : n, form, n_payload },
                  .bytes = sizeof(float) * (size_t)n };
-    assert_int_equal(codec->create(&p->setup, &p->coder), CT_OK);
+    assert_int_equal(on.codec->create(&p->setup, &p->coder), CT_OK);
     assert_int_equal(ct_selector_create(kind, n, k, &p->selector), CT_OK);
     p->grad = ct_mem_acquire(p->bytes);
     p->weight = ct_mem_acquire(p->bytes);
@@ -88,17 +73,17 @@ static void open_pair(pair *p, ct_select_kind kind, int64_t n, int64_t k, ct_wir
 
 static void close_pair(pair *p)
 {
-    codec->destroy(p->coder);
+    on.codec->destroy(p->coder);
     ct_selector_destroy(p->selector);
     ct_sparse_destroy(&p->own);
     ct_mem_release(p->grad);
     ct_mem_release(p->weight);
     ct_mem_release(p->u);
     ct_mem_release(p->v);
-    dev->mem_release(p->d_grad);
-    dev->mem_release(p->d_weight);
-    dev->mem_release(p->d_u);
-    dev->mem_release(p->d_v);
+    on.dev->mem_release(p->d_grad);
+    on.dev->mem_release(p->d_weight);
+    on.dev->mem_release(p->d_u);
+    on.dev->mem_release(p->d_v);
     ct_mem_release(p->payload);
     ct_mem_release(p->d_payload);
 }
@@ -152,12 +137,12 @@ static void step(pair *p, how h)
     assert_int_equal(ct_selector_run(p->selector, &host, &p->own), CT_OK);
     ct_wire_round(p->setup.form, &p->own, &(ct_drops){ .v = p->v });
     bytes = ct_wire_pack(p->setup.form, &p->own, p->payload);
-    assert_int_equal(codec->follow(NULL, stream), CT_OK);
-    assert_int_equal(codec->select(p->coder, stream, &device, h.sign), CT_OK);
-    take(&p->note, codec->note(p->coder), sizeof(p->note));
+    assert_int_equal(on.codec->follow(NULL, on.stream), CT_OK);
+    assert_int_equal(on.codec->select(p->coder, on.stream, &device, h.sign), CT_OK);
+    take(&p->note, on.codec->note(p->coder), sizeof(p->note));
     assert_int_equal(p->note.count, p->own.count);
     assert_int_equal(p->note.bad, 0);
-    take(p->d_payload, codec->payload(p->coder), bytes);
+    take(p->d_payload, on.codec->payload(p->coder), bytes);
     assert_memory_equal(p->d_payload, p->payload, bytes);
     same_on_both(p, p->v, p->d_v);
     same_on_both(p, p->u, p->d_u);
@@ -212,7 +197,7 @@ static void sizes_and_forms(void **unused)
     static const int64_t size[] = { 1, 3, 31, 100, 2047, 2048, 2049, 65543, 70000 };
 
     (void)unused;
-    NEEDS_DEVICE;
+    TEST_CODEC_NEEDS(on);
     for (size_t i = 0; i < sizeof(size) / sizeof(size[0]); i++) {
         int64_t n = size[i], k[] = { 1, n / 100 + 1, n / 3 + 1, n, n + 5 };
 
@@ -227,7 +212,7 @@ static void sizes_and_forms(void **unused)
 static void contents_of_all_kinds(void **unused)
 {
     (void)unused;
-    NEEDS_DEVICE;
+    TEST_CODEC_NEEDS(on);
     for (contents c = ZEROS; c < CONTENTS; c++) {
         steps(CT_SELECT_EXACT, 20011, 200, CT_WIRE_PAIRS, c, 3);
         steps(CT_SELECT_TRIMMED, 5000, 4000, CT_WIRE_HALF, c, 3);
@@ -238,7 +223,7 @@ static void contents_of_all_kinds(void **unused)
 static void thresholds(void **unused)
 {
     (void)unused;
-    NEEDS_DEVICE;
+    TEST_CODEC_NEEDS(on);
     for (contents c = NORMAL; c < CONTENTS; c++) {
         steps(CT_SELECT_SEARCH, 20011, 200, CT_WIRE_PAIRS, c, 3);
         steps(CT_SELECT_SAMPLED, 20011, 200, CT_WIRE_HALF, c, 12);
@@ -257,7 +242,7 @@ static void one_pass(void **unused)
     pair p;
 
     (void)unused;
-    NEEDS_DEVICE;
+    TEST_CODEC_NEEDS(on);
     open_pair(&p, CT_SELECT_EXACT, N, K, CT_WIRE_PAIRS, 1);
     for (int s = 0; s < STEPS; s++) {
         how h = { .carry = 1.0f };
@@ -275,7 +260,7 @@ static void one_pass(void **unused)
         assert_true(p.note.candidates >= K);
     }
     assert_true(n_one >= STEPS / 2);
-    assert_int_equal(codec->forget(p.coder, stream), CT_OK);
+    assert_int_equal(on.codec->forget(p.coder, on.stream), CT_OK);
     fill(&p, NORMAL, 99);
     step(&p, (how){ .carry = 1.0f });
     assert_int_equal(p.note.passes, 2);
@@ -287,7 +272,7 @@ static void not_finite(void **unused)
     static const float bad[] = { NAN, -NAN, INFINITY, -INFINITY };
 
     (void)unused;
-    NEEDS_DEVICE;
+    TEST_CODEC_NEEDS(on);
     for (int i = 0; i < 4; i++) {
         for (int kind = CT_SELECT_EXACT; kind <= CT_SELECT_SEARCH; kind++) {
             pair p;
@@ -298,8 +283,8 @@ static void not_finite(void **unused)
             p.grad[2999 - i] = bad[i];
             put(p.d_grad, p.grad, p.bytes);
             a = accum_of(&p, (how){ .momentum = true }, true);
-            assert_int_equal(codec->select(p.coder, stream, &a, (i % 2 == 0) ? 1 : 0), CT_OK);
-            take(&p.note, codec->note(p.coder), sizeof(p.note));
+            assert_int_equal(on.codec->select(p.coder, on.stream, &a, (i % 2 == 0) ? 1 : 0), CT_OK);
+            take(&p.note, on.codec->note(p.coder), sizeof(p.note));
             assert_int_equal(p.note.bad, 1);
             close_pair(&p);
         }
@@ -315,21 +300,21 @@ static void nothing_is_lost(void **unused)
     pair p;
 
     (void)unused;
-    NEEDS_DEVICE;
+    TEST_CODEC_NEEDS(on);
     for (int form = 0; form < 3; form++) {
         open_pair(&p, CT_SELECT_EXACT, N, 30, (ct_wire_form)form, 1);
         all = calloc(N, sizeof(*all));
         sent = ct_mem_acquire(p.bytes);
         for (int s = 0; s < STEPS; s++) {
             ct_accum a = accum_of(&p, (how){ .momentum = false }, true);
-            const void *payload = codec->payload(p.coder);
+            const void *payload = on.codec->payload(p.coder);
 
             a.scale = 1.0f;
             fill(&p, NORMAL, s);
             put(p.d_grad, p.grad, p.bytes);
-            assert_int_equal(codec->select(p.coder, stream, &a, (form == 2) ? 1 - 2 * (s % 2) : 0),
-                             CT_OK);
-            assert_int_equal(codec->add(p.coder, stream, &payload, 1, p.d_grad), CT_OK);
+            assert_int_equal(
+                on.codec->select(p.coder, on.stream, &a, (form == 2) ? 1 - 2 * (s % 2) : 0), CT_OK);
+            assert_int_equal(on.codec->add(p.coder, on.stream, &payload, 1, p.d_grad), CT_OK);
             take(sent, p.d_grad, p.bytes);
             for (int i = 0; i < N; i++) {
                 all[i] += (double)p.grad[i] - (double)sent[i];
@@ -352,7 +337,7 @@ static void sums(void **unused)
     pair p;
 
     (void)unused;
-    NEEDS_DEVICE;
+    TEST_CODEC_NEEDS(on);
     for (int form = 0; form < 3; form++) {
         char *payload[P];
         const void *at[P];
@@ -376,14 +361,14 @@ static void sums(void **unused)
             ct_wire_round((ct_wire_form)form, &s, &(ct_drops){ .v = sum });
             payload[r] = ct_mem_acquire(ct_coder_room(&p.setup));
             bytes[r] = ct_wire_pack((ct_wire_form)form, &s, payload[r]);
-            at[r] = codec->incoming(p.coder, r);
-            put(codec->incoming(p.coder, r), payload[r], bytes[r]);
+            at[r] = on.codec->incoming(p.coder, r);
+            put(on.codec->incoming(p.coder, r), payload[r], bytes[r]);
             ct_sparse_destroy(&s);
         }
         assert_int_equal(
             ct_wire_sum_all((const void *const *)(void *)payload, bytes, P, sum, N, 1, &filled),
             CT_OK);
-        assert_int_equal(codec->add(p.coder, stream, at, P, d_sum), CT_OK);
+        assert_int_equal(on.codec->add(p.coder, on.stream, at, P, d_sum), CT_OK);
         take(host, d_sum, p.bytes);
         assert_memory_equal(host, sum, p.bytes);
         step(&p, (how){ .sign = (form == 2) ? 1 : 0 }); /* its note tells of the sum */
@@ -392,7 +377,7 @@ static void sums(void **unused)
         for (int r = 0; r < P; r++) ct_mem_release(payload[r]);
         ct_mem_release(sum);
         ct_mem_release(host);
-        dev->mem_release(d_sum);
+        on.dev->mem_release(d_sum);
         close_pair(&p);
     }
 }
@@ -404,7 +389,7 @@ static void wrong_payloads(void **unused)
     pair p;
 
     (void)unused;
-    NEEDS_DEVICE;
+    TEST_CODEC_NEEDS(on);
     for (int i = 0; i < 3; i++) {
         const void *at;
         uint32_t index;
@@ -414,9 +399,9 @@ static void wrong_payloads(void **unused)
         step(&p, (how){ .momentum = true });
         index = wrong[i];
         memcpy(p.payload + CT_WIRE_HEAD + 4 * (K - 1), &index, sizeof(index));
-        put(codec->incoming(p.coder, 0), p.payload, ct_coder_room(&p.setup));
-        at = codec->incoming(p.coder, 0);
-        assert_int_equal(codec->add(p.coder, stream, &at, 1, p.d_grad), CT_OK);
+        put(on.codec->incoming(p.coder, 0), p.payload, ct_coder_room(&p.setup));
+        at = on.codec->incoming(p.coder, 0);
+        assert_int_equal(on.codec->add(p.coder, on.stream, &at, 1, p.d_grad), CT_OK);
         fill(&p, NORMAL, 1);
         step(&p, (how){ .momentum = true });
         assert_int_equal(p.note.wrong, 1);
@@ -432,7 +417,7 @@ static void dense_steps(void **unused)
     pair p;
 
     (void)unused;
-    NEEDS_DEVICE;
+    TEST_CODEC_NEEDS(on);
     for (int nesterov = 0; nesterov < 2; nesterov++) {
         ct_accum host, device;
         float *out = ct_mem_acquire(sizeof(float) * N);
@@ -447,7 +432,7 @@ static void dense_steps(void **unused)
         put(p.d_grad, p.grad, p.bytes);
         put(p.d_weight, p.weight, p.bytes);
         ct_accum_all(&host, p.grad);
-        assert_int_equal(codec->all(p.coder, stream, &device, p.d_grad), CT_OK);
+        assert_int_equal(on.codec->all(p.coder, on.stream, &device, p.d_grad), CT_OK);
         same_on_both(&p, p.grad, p.d_grad);
         same_on_both(&p, p.v, p.d_v);
         for (int s = 1; s < 4; s++) {
@@ -463,7 +448,8 @@ static void dense_steps(void **unused)
             share = ct_accum_share(sum[0], sum[1], 3, 0);
             assert_true((share > 0) && (share < 1));
             ct_accum_send(&host, share, p.grad);
-            assert_int_equal(codec->apart(p.coder, stream, &device, true, 3, 0, p.d_grad), CT_OK);
+            assert_int_equal(on.codec->apart(p.coder, on.stream, &device, true, 3, 0, p.d_grad),
+                             CT_OK);
             same_on_both(&p, p.u, p.d_u);
             take(out, p.d_grad, p.bytes);
             for (int i = 0; i < N; i++) /* the share's last bit is another order's of a sum */
@@ -476,9 +462,9 @@ static void dense_steps(void **unused)
         for (int i = 0; i < N; i++) norm += (double)p.grad[i] * p.grad[i];
         factor = (float)(2.5 / sqrt(norm));
         for (int i = 0; i < N; i++) p.grad[i] *= factor;
-        assert_int_equal(codec->clip(p.coder, stream, p.d_grad, N, 2.5), CT_OK);
+        assert_int_equal(on.codec->clip(p.coder, on.stream, p.d_grad, N, 2.5), CT_OK);
         ct_accum_run(&host);
-        assert_int_equal(codec->update(p.coder, stream, &device), CT_OK);
+        assert_int_equal(on.codec->update(p.coder, on.stream, &device), CT_OK);
         take(out, p.d_v, p.bytes);
         for (int i = 0; i < N; i++) /* … and the factor's */
             assert_true(fabsf(out[i] - p.v[i]) <= 0x1p-21f * (1 + fabsf(p.v[i])));

@@ -1,7 +1,7 @@
 /* Signs and thin factors on a device (comm/device_codec.h) against the CPU's, bit by bit. Skips
  * where no CUDA device works. */
 #include "tests/test.h"
-#include "tests/log_capture.h"
+#include "tests/cuda_case.h"
 
 #include "comm/device_codec.h"
 #include "comm/sign.h"
@@ -11,28 +11,13 @@
 #include <math.h>
 #include <string.h>
 
-static const ct_device *dev;
-static const ct_device_codec *codec;
-static ct_stream stream;
+static test_cuda_codec on;
 
 static int open_device(void **unused)
 {
-    log_capture log;
-
     (void)unused;
-    log_capture_start(&log);
-    if (ct_device_open("cuda", 0, &dev) != CT_OK) dev = NULL;
-    log_capture_stop();
-    if (dev == NULL) {
-        print_message("skipped: no CUDA device, or built without CUDA=1\n");
-        return 0;
-    }
-    codec = ct_device_codec_find(dev->kind);
-    return (codec != NULL) && (codec->stream(&stream) == CT_OK) ? 0 : -1;
+    return test_cuda_codec_open(&on);
 }
-
-#define NEEDS_DEVICE                                                                               \
-    if (dev == NULL) skip()
 
 /* A block on both sides. */
 typedef struct twin {
@@ -45,20 +30,20 @@ static twin twin_of(size_t bytes)
     twin t = { .host = ct_mem_acquire(bytes + 1), .bytes = bytes };
 
     assert_non_null(t.host);
-    assert_int_equal(dev->mem_acquire(bytes + 1, &t.there), CT_OK);
+    assert_int_equal(on.dev->mem_acquire(bytes + 1, &t.there), CT_OK);
     return t;
 }
 
 static void put(const twin *t)
 {
-    assert_int_equal(dev->from_host(stream, t->there, t->host, t->bytes), CT_OK);
+    assert_int_equal(on.dev->from_host(on.stream, t->there, t->host, t->bytes), CT_OK);
 }
 
 static void same(const twin *t)
 {
     void *copy = ct_mem_acquire(t->bytes + 1);
 
-    assert_int_equal(dev->to_host(stream, copy, t->there, t->bytes), CT_OK);
+    assert_int_equal(on.dev->to_host(on.stream, copy, t->there, t->bytes), CT_OK);
     assert_memory_equal(copy, t->host, t->bytes);
     ct_mem_release(copy);
 }
@@ -66,7 +51,7 @@ static void same(const twin *t)
 static void close_twin(twin *t)
 {
     ct_mem_release(t->host);
-    dev->mem_release(t->there);
+    on.dev->mem_release(t->there);
 }
 
 static void fill(const twin *t, int64_t n, uint64_t seed, int kind)
@@ -88,7 +73,7 @@ static ct_device_coder *coder_of(int64_t n)
     ct_coder_setup setup = { .kind = CT_SELECT_EXACT, .n = n, .k = 1, .form = CT_WIRE_PAIRS };
     ct_device_coder *c = NULL;
 
-    assert_int_equal(codec->create(&setup, &c), CT_OK);
+    assert_int_equal(on.codec->create(&setup, &c), CT_OK);
     return c;
 }
 
@@ -96,7 +81,7 @@ static void check_note(ct_device_coder *c, uint32_t bad, uint32_t wrong)
 {
     ct_coder_note note;
 
-    assert_int_equal(dev->to_host(stream, &note, codec->note(c), sizeof(note)), CT_OK);
+    assert_int_equal(on.dev->to_host(on.stream, &note, on.codec->note(c), sizeof(note)), CT_OK);
     assert_int_equal(note.bad, bad);
     assert_int_equal(note.wrong, wrong);
 }
@@ -145,7 +130,7 @@ static void encode(int64_t n, int parts, int skip, int how)
         a = accum_of(&grad, &weight, &u, &v, n, how, false);
         assert_int_equal(ct_sign_encode(&cut, &a, skip, payload.host), CT_OK);
         a = accum_of(&grad, &weight, &u, &v, n, how, true);
-        assert_int_equal(codec->sign(c, stream, &a, parts, skip, payload.there), CT_OK);
+        assert_int_equal(on.codec->sign(c, on.stream, &a, parts, skip, payload.there), CT_OK);
         check_note(c, 0, 0);
         same(&payload);
         same(&u);
@@ -157,12 +142,12 @@ static void encode(int64_t n, int parts, int skip, int how)
     put(&one);
     if (count > 0) {
         assert_int_equal(ct_sign_take((float *)v.host + first, count, 1, one.host), CT_OK);
-        assert_int_equal(codec->sign_take(c, stream, (float *)v.there + first, count, one.there),
-                         CT_OK);
+        assert_int_equal(
+            on.codec->sign_take(c, on.stream, (float *)v.there + first, count, one.there), CT_OK);
     }
     same(&one);
     same(&v);
-    codec->destroy(c);
+    on.codec->destroy(c);
     close_twin(&grad), close_twin(&weight), close_twin(&u), close_twin(&v);
     close_twin(&payload), close_twin(&one);
 }
@@ -172,7 +157,7 @@ static const int64_t sizes[] = { 1, 31, 1000, 1023, 1024, 1025, 3000, 70001 };
 static void signs_of_all_sizes(void **unused)
 {
     (void)unused;
-    NEEDS_DEVICE;
+    TEST_CODEC_NEEDS(on);
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         encode(sizes[i], 1, -1, (int)(i % 4));
         encode(sizes[i], 3, (int)(i % 3), (int)((i + 1) % 4));
@@ -186,7 +171,7 @@ static void signs_are_added(void **unused)
     enum { P = 3 };
 
     (void)unused;
-    NEEDS_DEVICE;
+    TEST_CODEC_NEEDS(on);
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
         int64_t n = sizes[i];
         size_t bytes = sizeof(float) * (size_t)n, stride = ct_align_up(ct_sign_bytes(n));
@@ -205,13 +190,13 @@ static void signs_are_added(void **unused)
         }
         put(&payload);
         assert_int_equal(ct_sign_sum(at, each, P, v.host, n, 1), CT_OK);
-        assert_int_equal(codec->sign_add(c, stream, payload.there, stride, P, false, v.there, n),
-                         CT_OK);
+        assert_int_equal(
+            on.codec->sign_add(c, on.stream, payload.there, stride, P, false, v.there, n), CT_OK);
         same(&v);
         assert_int_equal(ct_sign_add(at[1], each[1], v.host, n, 1), CT_OK);
-        assert_int_equal(
-            codec->sign_add(c, stream, (char *)payload.there + stride, stride, 1, true, v.there, n),
-            CT_OK);
+        assert_int_equal(on.codec->sign_add(c, on.stream, (char *)payload.there + stride, stride, 1,
+                                            true, v.there, n),
+                         CT_OK);
         same(&v);
         for (int j = 0; j < P; j++) {
             int64_t first = 0, count = 0;
@@ -225,9 +210,10 @@ static void signs_are_added(void **unused)
                              CT_OK);
         }
         put(&payload);
-        assert_int_equal(codec->sign_put(c, stream, payload.there, stride, P, v.there, n), CT_OK);
+        assert_int_equal(on.codec->sign_put(c, on.stream, payload.there, stride, P, v.there, n),
+                         CT_OK);
         same(&v);
-        codec->destroy(c);
+        on.codec->destroy(c);
         close_twin(&v), close_twin(&from), close_twin(&payload);
     }
 }
@@ -239,7 +225,7 @@ static void not_finite(void **unused)
     static const float bad[] = { NAN, -NAN, INFINITY, -INFINITY };
 
     (void)unused;
-    NEEDS_DEVICE;
+    TEST_CODEC_NEEDS(on);
     for (int i = 0; i < 4; i++) {
         twin v = twin_of(sizeof(float) * N), payload = twin_of(ct_sign_bytes(N));
         ct_device_coder *c = coder_of(N);
@@ -248,16 +234,17 @@ static void not_finite(void **unused)
         fill(&v, N, 3, 0);
         ((float *)v.host)[N - 1 - 700 * i] = bad[i];
         put(&v);
-        assert_int_equal(codec->sign_take(c, stream, v.there, N, payload.there), CT_OK);
+        assert_int_equal(on.codec->sign_take(c, on.stream, v.there, N, payload.there), CT_OK);
         check_note(c, 1, 0);
         fill(&v, N, 3, 0);
         assert_int_equal(ct_sign_take(v.host, N, 1, payload.host), CT_OK);
         means[i % 2] = bad[i];
         put(&payload);
-        assert_int_equal(codec->sign_add(c, stream, payload.there, 0, 1, true, v.there, N), CT_OK);
-        assert_int_equal(codec->sign_take(c, stream, v.there, 0, payload.there), CT_OK);
+        assert_int_equal(on.codec->sign_add(c, on.stream, payload.there, 0, 1, true, v.there, N),
+                         CT_OK);
+        assert_int_equal(on.codec->sign_take(c, on.stream, v.there, 0, payload.there), CT_OK);
         check_note(c, 0, 1);
-        codec->destroy(c);
+        on.codec->destroy(c);
         close_twin(&v), close_twin(&payload);
     }
 }
@@ -279,16 +266,16 @@ static void factors(int64_t rows, int64_t cols, int r)
     fill(&q, r * cols, 3, 0);
     assert_int_equal(ct_low_rank_left(&s, &a, q.host, p.host), CT_OK);
     put(&v);
-    assert_int_equal(codec->left(stream, &s, v.there, q.there, p.there), CT_OK);
+    assert_int_equal(on.codec->left(on.stream, &s, v.there, q.there, p.there), CT_OK);
     same(&p);
     ct_low_rank_right(&s, v.host, p.host, 1, room.host, q.host);
-    assert_int_equal(codec->right(stream, &s, v.there, p.there, room.there, q.there), CT_OK);
+    assert_int_equal(on.codec->right(on.stream, &s, v.there, p.there, room.there, q.there), CT_OK);
     same(&q);
     ct_low_rank_take(&s, p.host, q.host, 1, v.host);
-    assert_int_equal(codec->product(stream, &s, p.there, q.there, true, v.there), CT_OK);
+    assert_int_equal(on.codec->product(on.stream, &s, p.there, q.there, true, v.there), CT_OK);
     same(&v);
     ct_low_rank_put(&s, p.host, q.host, 1, grad.host);
-    assert_int_equal(codec->product(stream, &s, p.there, q.there, false, grad.there), CT_OK);
+    assert_int_equal(on.codec->product(on.stream, &s, p.there, q.there, false, grad.there), CT_OK);
     same(&grad);
     close_twin(&v), close_twin(&grad), close_twin(&p), close_twin(&q), close_twin(&room);
 }
@@ -296,7 +283,7 @@ static void factors(int64_t rows, int64_t cols, int r)
 static void factors_of_all_shapes(void **unused)
 {
     (void)unused;
-    NEEDS_DEVICE;
+    TEST_CODEC_NEEDS(on);
     factors(2, 5, 1);
     factors(30, 100, 2);
     factors(33, 47, 3);

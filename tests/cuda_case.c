@@ -1,0 +1,114 @@
+#include "tests/cuda_case.h"
+
+#include "tests/log_capture.h"
+#include "tests/test.h"
+
+#include "framework/proto/prototxt.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+const ct_device *test_cuda_there(void)
+{
+    const ct_device *dev = NULL;
+    log_capture log;
+    ct_status status;
+
+    log_capture_start(&log); /* that there is none is no error here */
+    status = ct_device_open("cuda", 0, &dev);
+    log_capture_stop();
+    return (status == CT_OK) ? dev : NULL;
+}
+
+static void tell(void)
+{
+    print_message("skipped: no CUDA device, or built without CUDA=1\n");
+}
+
+const ct_device *test_cuda(void)
+{
+    const ct_device *dev = test_cuda_there();
+
+    if (dev == NULL) {
+        tell();
+        skip();
+    }
+    return dev;
+}
+
+void *test_cuda_put(const ct_device *dev, const void *from, size_t bytes)
+{
+    void *to = NULL;
+
+    assert_int_equal(dev->mem_acquire(bytes + 64, &to), CT_OK);
+    if (from != NULL) assert_int_equal(dev->from_host(NULL, to, from, bytes), CT_OK);
+    return to;
+}
+
+void test_cuda_net_open(const char *text, const ct_device *dev, const ct_net_options *options,
+                        void (*edit)(Ct__NetParameter *p), test_cuda_net *t)
+{
+    ct_net_options o = { .phase = CT_TRAIN };
+
+    if (options != NULL) o = *options;
+    o.phase = CT_TRAIN;
+    o.env.seed = 5;
+    o.dev = dev;
+    *t = (test_cuda_net){ .ex = { .dev = dev, .phase = CT_TRAIN, .seed = 5 } };
+    assert_int_equal(ct_prototxt_parse(&ct__net_parameter__descriptor, "test", text, strlen(text),
+                                       NULL, &t->message),
+                     CT_OK);
+    if (edit != NULL) edit((Ct__NetParameter *)t->message);
+    assert_int_equal(ct_net_create((const Ct__NetParameter *)t->message, &o, &t->net), CT_OK);
+}
+
+double test_cuda_net_pass(test_cuda_net *t, int64_t step, bool accumulate)
+{
+    double loss = 0.0;
+
+    t->ex.micro_step = step;
+    t->ex.accumulate = accumulate;
+    assert_int_equal(ct_net_forward(t->net, &t->ex, &loss), CT_OK);
+    assert_int_equal(ct_net_backward(t->net, &t->ex, NULL, NULL), CT_OK);
+    return loss;
+}
+
+float *test_cuda_net_gradients(const test_cuda_net *t)
+{
+    size_t bytes = (size_t)t->net->grad_count * sizeof(float);
+    float *host = malloc(bytes + 1);
+
+    assert_non_null(host);
+    assert_int_equal(t->ex.dev->to_host(NULL, host, t->net->grad_arena, bytes), CT_OK);
+    return host;
+}
+
+void test_cuda_net_close(test_cuda_net *t)
+{
+    ct_net_destroy(t->net);
+    protobuf_c_message_free_unpacked(t->message, NULL);
+}
+
+double test_cuda_difference(int64_t n, const float *a, const float *b)
+{
+    double off = 0.0, size = 0.0;
+
+    for (int64_t i = 0; i < n; i++) {
+        off += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
+        size += (double)b[i] * b[i];
+    }
+    assert_true(size > 0.0);
+    return sqrt(off / size);
+}
+
+int test_cuda_codec_open(test_cuda_codec *c)
+{
+    *c = (test_cuda_codec){ .dev = test_cuda_there() };
+    if (c->dev == NULL) {
+        tell();
+        return 0;
+    }
+    c->codec = ct_device_codec_find(c->dev->kind);
+    return ((c->codec != NULL) && (c->codec->stream(&c->stream) == CT_OK)) ? 0 : -1;
+}
