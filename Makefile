@@ -104,7 +104,7 @@ else
 endif
 ifeq ($(CUDA),1)
   CPPFLAGS += -I$(CUDA_HOME)/include
-  LDLIBS   += -L$(CUDA_HOME)/lib64 -lcublas -lcudart -lstdc++ -ldl
+  LDLIBS   += -L$(CUDA_HOME)/lib64 -lcublas -lcublasLt -lcudart -lstdc++ -ldl
   CUCC     := $(NVCC) $(CUFLAGS) --extended-lambda -lineinfo -Xcompiler -fopenmp \
               $(foreach a,$(CUDA_ARCH),-gencode arch=compute_$(a),code=sm_$(a)) \
               -gencode arch=compute_$(lastword $(CUDA_ARCH)),code=compute_$(lastword $(CUDA_ARCH))

@@ -1,5 +1,6 @@
-/* Fully connected: Y = X W^T + b, X the bottom as M x K (M: the axes before `axis`). */
-#include "layers/engine/bias/bias.h"
+/* Fully connected: Y = X W^T + b, X the bottom as M x K (M: the axes before `axis`). On devices a
+ * ReLU behind it runs with it, and one in front of it, where another such layer made its bits, in
+ * the product that makes the bottom's gradient. */
 #include "layers/layer_types.h"
 #include "layers/product.h"
 
@@ -12,12 +13,13 @@ typedef struct ip_state {
 
 typedef struct ip_instance {
     int64_t m;
-    ct_bias_desc bias_desc;
-    const ct_bias_impl *bias_fill, *bias_backward;
     ct_product forward, backward_data, backward_weight;
+    const ct_relu_impl *relu_backward; /* of the tail                            */
+    ct_status status;                  /* of what was made behind reshape's back */
 } ip_instance;
 
-enum { WORK }; /* buffer: of the products */
+/* buffers: of the products; where the tail's ReLU passed, for who reads the top */
+enum { WORK, BITS };
 
 static ct_status ip_setup(ct_layer *l, const ct_shape *bottom)
 {
@@ -49,26 +51,56 @@ static ct_status ip_setup(ct_layer *l, const ct_shape *bottom)
     return CT_OK;
 }
 
-/* dW = dY^T X, N x K, or transposed X^T dY, K x N. */
-static ct_status pick_products(const ct_layer *l, ct_instance *in)
+/* y = x w^T, dx = dy w, and dw = dy^T x, N x K, or transposed x^T dy, K x N. */
+static ct_gemm_desc shape_of(const ip_state *s, const ip_instance *r, ct_run_kind kind)
 {
-    const ip_state *s = l->state;
-    ip_instance *r = in->state;
-    const ct_product *const all[] = { &r->forward, &r->backward_data, &r->backward_weight };
     bool t = s->transpose;
+
+    if (kind == CT_RUN_FORWARD) return (ct_gemm_desc){ .tb = !t, .m = r->m, .n = s->n, .k = s->k };
+    if (kind == CT_RUN_BACKWARD_DATA)
+        return (ct_gemm_desc){ .tb = t, .m = r->m, .n = s->k, .k = s->n };
+    return (ct_gemm_desc){ .ta = true, .m = t ? s->k : s->n, .n = t ? s->n : s->k, .k = r->m };
+}
+
+static unsigned behind_of(const ip_state *s, const ct_instance *in, ct_run_kind kind)
+{
+    unsigned relu = (in->tail != NULL) ? CT_FUSE_RELU : 0;
+
+    if (kind == CT_RUN_FORWARD) return (s->bias ? CT_FUSE_BIAS : 0) | relu;
+    if ((kind == CT_RUN_BACKWARD_DATA) || !s->bias) return 0;
+    return s->transpose ? CT_FUSE_SUM_B : CT_FUSE_SUM_A;
+}
+
+static ct_product *product_of(ip_instance *r, ct_run_kind kind)
+{
+    return (kind == CT_RUN_FORWARD)         ? &r->forward
+           : (kind == CT_RUN_BACKWARD_DATA) ? &r->backward_data
+                                            : &r->backward_weight;
+}
+
+static ct_status make_product(const ct_layer *l, ct_instance *in, ct_run_kind kind, unsigned behind)
+{
+    ip_instance *r = in->state;
+    ct_gemm_desc shape = shape_of(l->state, r, kind);
+    const ct_blob *want = (kind == CT_RUN_BACKWARD_DATA) ? in->bottom[0] : in->top[0];
+
+    /* what never runs is worth no timing, but a wrong name is wrong all the same */
+    if ((kind == CT_RUN_FORWARD) || want->wants_diff)
+        return ct_product_make(l, kind, &shape, behind, product_of(r, kind));
+    return ct_product_make_plain(l, kind, &shape, behind, product_of(r, kind));
+}
+
+static void reserve_work(ct_instance *in)
+{
+    ip_instance *r = in->state;
     size_t most = 0;
 
-    CT_TRY(ct_product_pick(l, CT_RUN_FORWARD, false, !t, r->m, s->n, s->k, &r->forward));
-    CT_TRY(ct_product_pick(l, CT_RUN_BACKWARD_DATA, false, t, r->m, s->k, s->n, &r->backward_data));
-    CT_TRY(ct_product_pick(l, CT_RUN_BACKWARD_WEIGHT, true, false, t ? s->k : s->n, t ? s->n : s->k,
-                           r->m, &r->backward_weight));
-    for (int i = 0; i < 3; i++) {
-        size_t bytes = ct_product_workspace(all[i]);
+    for (int k = 0; k < CT_N_RUN; k++) {
+        size_t bytes = ct_product_workspace(product_of(r, (ct_run_kind)k));
 
         if (bytes > most) most = bytes;
     }
     if (most > 0) ct_instance_buffer(in, WORK, CT_KEEP_CALL, most);
-    return CT_OK;
 }
 
 static ct_status ip_reshape(const ct_layer *l, ct_instance *in)
@@ -88,14 +120,9 @@ static ct_status ip_reshape(const ct_layer *l, ct_instance *in)
     top.dim[s->axis] = s->n;
     ct_blob_set_shape(in->top[0], &top);
     r->m = ct_shape_count(x, 0, s->axis);
-    r->bias_desc = (ct_bias_desc){
-        .device = l->dev->kind, .n_thread = ct_engine_n_thread(l), .n = r->m, .c = s->n, .s = 1
-    };
-    CT_TRY(pick_products(l, in));
-    r->bias_fill = ct_bias_find(ct_bias_fill_table, &r->bias_desc, "auto");
-    r->bias_backward = ct_bias_find(ct_bias_backward_table, &r->bias_desc, "auto");
-    if ((r->bias_fill == NULL) || (r->bias_backward == NULL))
-        return ct_engine_refuse(l, CT_RUN_FORWARD, "auto", "");
+    for (int k = 0; k < CT_N_RUN; k++)
+        CT_TRY(make_product(l, in, (ct_run_kind)k, behind_of(s, in, (ct_run_kind)k)));
+    reserve_work(in);
     return CT_OK;
 }
 
@@ -105,30 +132,45 @@ static ct_status ip_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     ip_instance *r = in->state;
     ct_product_args g = { .lda = s->k, .ldc = s->n, .work = in->buffer[WORK].data };
 
+    if (r->status != CT_OK) return r->status;
     g.a = ct_blob_data(in->bottom[0]);
     g.b = ct_blob_data(&in->weight[0]);
     g.ldb = s->transpose ? s->n : s->k;
-    g.c = ct_blob_data(in->top[0]);
-    g.beta = s->bias ? 1.0f : 0.0f;
-    if (s->bias) /* the product then adds to it: one pass over y less than adding afterwards */
-        CT_TRY(r->bias_fill->run(
-            &r->bias_desc, ex, &(ct_bias_args){ .bias = ct_blob_data(&in->weight[1]), .y = g.c }));
+    g.c = ct_blob_data(ct_instance_top(in));
+    g.bias = s->bias ? ct_blob_data(&in->weight[1]) : NULL;
+    g.bits = (in->bits != 0) ? in->buffer[in->bits].data : NULL;
     return ct_product_run(&r->forward, ex, &g);
 }
 
+/* Of the weight and the bias; either may not be wanted. */
 static ct_status weight_gradient(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
     const ip_state *s = l->state;
     ip_instance *r = in->state;
-    const float *x = ct_blob_data(in->bottom[0]), *dy = ct_blob_diff(in->top[0]);
+    const float *x = ct_blob_data(in->bottom[0]), *dy = ct_blob_diff(ct_instance_top(in));
     ct_product_args g = { .a = dy, .lda = s->n, .b = x, .ldb = s->k, .ldc = s->k };
 
     if (s->transpose)
         g = (ct_product_args){ .a = x, .lda = s->k, .b = dy, .ldb = s->n, .ldc = s->n };
     g.c = ct_blob_diff(&in->weight[0]);
     g.beta = ct_weight_beta(in, ex, 0);
+    g.sums = s->bias ? ct_blob_diff(&in->weight[1]) : NULL;
+    g.sums_beta = s->bias ? ct_weight_beta(in, ex, 1) : 0.0f;
     g.work = in->buffer[WORK].data;
+    if ((g.c == NULL) && (g.sums == NULL)) return CT_OK;
     return ct_product_run(&r->backward_weight, ex, &g);
+}
+
+/* The gradient of the tail's top is masked in place, nobody else reads it. */
+static ct_status mask(ct_instance *in, ct_exec *ex)
+{
+    const ip_instance *r = in->state;
+    float *dy = ct_blob_diff(ct_instance_top(in));
+
+    if ((in->tail == NULL) || in->tail->relu_done) return CT_OK;
+    return r->relu_backward->run(
+        &r->forward.relu_desc, ex,
+        &(ct_relu_args){ .x = ct_blob_data(ct_instance_top(in)), .dy = dy, .dx = dy });
 }
 
 static ct_status ip_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
@@ -137,18 +179,72 @@ static ct_status ip_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     ip_instance *r = in->state;
     ct_product_args g = { .lda = s->n, .ldc = s->k, .work = in->buffer[WORK].data };
 
-    if (ct_blob_diff(&in->weight[0]) != NULL) CT_TRY(weight_gradient(l, in, ex));
-    if (s->bias && (ct_blob_diff(&in->weight[1]) != NULL))
-        CT_TRY(r->bias_backward->run(&r->bias_desc, ex,
-                                     &(ct_bias_args){ .dy = ct_blob_diff(in->top[0]),
-                                                      .dbias = ct_blob_diff(&in->weight[1]),
-                                                      .beta = ct_weight_beta(in, ex, 1) }));
+    CT_TRY(mask(in, ex));
+    CT_TRY(weight_gradient(l, in, ex));
     if (ct_blob_diff(in->bottom[0]) == NULL) return CT_OK;
-    g.a = ct_blob_diff(in->top[0]);
+    g.a = ct_blob_diff(ct_instance_top(in));
     g.b = ct_blob_data(&in->weight[0]);
     g.ldb = s->transpose ? s->n : s->k;
     g.c = ct_blob_diff(in->bottom[0]);
+    if ((r->backward_data.behind & CT_FUSE_DRELU) != 0)
+        g.bits = in->bits_of->buffer[in->bits_of->bits].data;
     return ct_product_run(&r->backward_data, ex, &g);
+}
+
+/* ---- a ReLU behind it, and in front of it, on devices */
+
+/* What is made again here cannot fail loudly: forward then does. */
+static bool remake(const ct_layer *l, ct_instance *in, ct_run_kind kind, unsigned more)
+{
+    ip_instance *r = in->state;
+    ct_status status = make_product(l, in, kind, behind_of(l->state, in, kind) | more);
+
+    if ((status != CT_OK) && (status != CT_UNSUPPORTED)) r->status = status;
+    reserve_work(in);
+    return status == CT_OK;
+}
+
+static bool ip_join(const ct_layer *l, ct_instance *in)
+{
+    ip_instance *r = in->state;
+
+    if (!remake(l, in, CT_RUN_FORWARD, 0)) return false;
+    r->relu_backward = ct_relu_find(ct_relu_backward_table, &r->forward.relu_desc, "auto");
+    if (r->relu_backward == NULL) return false;
+    in->backward_reads = CT_READS_BOTTOM;
+    in->tail->last->backward_reads = CT_READS_TOP;
+    return true;
+}
+
+static bool ip_make_bits(const ct_layer *l, ct_instance *in)
+{
+    ip_instance *r = in->state;
+
+    if ((in->tail == NULL) || !remake(l, in, CT_RUN_FORWARD, CT_FUSE_BITS)) return false;
+    in->bits = BITS;
+    ct_instance_buffer(in, BITS, CT_KEEP_PASS, ct_product_bits(&r->forward));
+    return true;
+}
+
+/* Where another fully connected layer makes the bottom with its ReLU, and the library does both. */
+static bool ip_does_relu(const ct_layer *l, ct_instance *in)
+{
+    ct_instance *from = in->bits_of;
+
+    if ((from == NULL) || (from->layer->ops->make_bits == NULL) || !in->bottom[0]->wants_diff)
+        return false;
+    if (!remake(l, in, CT_RUN_BACKWARD_DATA, CT_FUSE_DRELU)) return false;
+    if (from->layer->ops->make_bits(from->layer, from)) return true;
+    (void)remake(l, in, CT_RUN_BACKWARD_DATA, 0);
+    return false;
+}
+
+static void ip_release(const ct_layer *l, ct_instance *in)
+{
+    ip_instance *r = in->state;
+
+    (void)l;
+    for (int k = 0; k < CT_N_RUN; k++) ct_product_drop(product_of(r, (ct_run_kind)k));
 }
 
 static void ip_estimate(const ct_layer *l, const ct_instance *in, ct_estimate *e)
@@ -176,6 +272,12 @@ const ct_layer_ops ct_layer_inner_product = {
     .reshape = ip_reshape,
     .forward = ip_forward,
     .backward = ip_backward,
+    .device_tails = 1u << CT_TAIL_RELU,
+    .join = ip_join,
+    .skips_relu = true,
+    .does_relu = ip_does_relu,
+    .make_bits = ip_make_bits,
     .estimate = ip_estimate,
+    .release = ip_release,
     .on_cuda = true,
 };

@@ -7,27 +7,81 @@
 #define PIECE_BYTES 2e7
 enum { PIECE_LEAST = 512 /* rows or columns */ };
 
-ct_status ct_product_pick(const ct_layer *l, ct_run_kind kind, bool ta, bool tb, int64_t m,
-                          int64_t n, int64_t k, ct_product *p)
+/* lt: "lt" may be asked for, too. */
+static ct_status pick(const ct_layer *l, ct_run_kind kind, bool lt, const ct_gemm_desc *shape,
+                      ct_product *p)
 {
     const char *policy = ct_engine_policy(l, kind);
     bool host = (l->dev->kind == CT_DEVICE_CPU), automatic = (strcmp(policy, "auto") == 0);
 
-    p->d = (ct_gemm_desc){ ta, tb, m, n, k, ct_engine_n_thread(l), ct_engine_bf16(l) };
+    *p = (ct_product){ .d = *shape };
+    p->d.n_thread = ct_engine_n_thread(l);
+    p->d.bf16 = ct_engine_bf16(l);
     p->operand = host ? CT_OPERAND_F32 : ct_engine_operand(l);
+    lt = lt && (l->dev->math->fused != NULL);
     if (host && ((automatic && ct_gemm_prefers(&p->d)) || (strcmp(policy, "packed") == 0)))
         p->math = NULL;
     else if (host && (strcmp(policy, "ref") == 0))
         p->math = &ct_math_ref;
-    else if (automatic || (strcmp(policy, "blas") == 0))
+    else if (automatic || (strcmp(policy, "blas") == 0) || (lt && (strcmp(policy, "lt") == 0)))
         p->math = l->dev->math;
     else
-        return ct_engine_refuse(l, kind, policy, host ? "packed, blas, ref" : "blas");
+        return ct_engine_refuse(l, kind, policy,
+                                host ? "packed, blas, ref"
+                                : lt ? "lt, blas"
+                                     : "blas");
+    return CT_OK;
+}
+
+ct_status ct_product_pick(const ct_layer *l, ct_run_kind kind, bool ta, bool tb, int64_t m,
+                          int64_t n, int64_t k, ct_product *p)
+{
+    return pick(l, kind, false, &(ct_gemm_desc){ ta, tb, m, n, k, 0, false }, p);
+}
+
+/* The kernels that follow it, or come before it. Sums are those of an operand whose rows, as they
+ * are stored, are the k of the sums. */
+static ct_status find_behind(const ct_layer *l, ct_run_kind kind, ct_product *p)
+{
+    const ct_gemm_desc *d = &p->d;
+    bool sums = (p->behind & (CT_FUSE_SUM_A | CT_FUSE_SUM_B)) != 0;
+
+    p->bias_desc = (ct_bias_desc){
+        .device = l->dev->kind, .n_thread = d->n_thread, .n = d->m, .c = d->n, .s = 1
+    };
+    p->relu_desc = (ct_relu_desc){
+        .device = l->dev->kind, .n_thread = d->n_thread, .count = d->m * d->n, .dtype = CT_F32
+    };
+    if (sums) {
+        p->bias_desc.n = d->k;
+        p->bias_desc.c = ((p->behind & CT_FUSE_SUM_A) != 0) ? d->m : d->n;
+    }
+    if (sums || ((p->behind & CT_FUSE_BIAS) != 0)) {
+        p->bias =
+            ct_bias_find(sums ? ct_bias_backward_table : ct_bias_fill_table, &p->bias_desc, "auto");
+        if (p->bias == NULL) return ct_engine_refuse(l, kind, "auto", "");
+    }
+    if ((p->behind & CT_FUSE_RELU) == 0) return CT_OK;
+    p->relu = ct_relu_find(ct_relu_forward_table, &p->relu_desc, "auto");
+    return (p->relu != NULL) ? CT_OK : ct_engine_refuse(l, kind, "auto", "");
+}
+
+ct_status ct_product_make_plain(const ct_layer *l, ct_run_kind kind, const ct_gemm_desc *shape,
+                                unsigned behind, ct_product *p)
+{
+    ct_product made;
+
+    CT_TRY(pick(l, kind, true, shape, &made));
+    made.behind = behind;
+    CT_TRY(find_behind(l, kind, &made));
+    ct_product_drop(p);
+    *p = made;
     return CT_OK;
 }
 
 const char *ct_product_name(const ct_product *p)
 {
+    if (p->fused != NULL) return ct_engine_name("lt", p->operand);
     if (p->math == NULL)
         return ct_engine_name("packed", p->d.bf16 ? CT_OPERAND_BF16 : CT_OPERAND_F32);
     return (p->math == &ct_math_ref) ? "ref" : ct_engine_name("blas", p->operand);
@@ -35,10 +89,14 @@ const char *ct_product_name(const ct_product *p)
 
 size_t ct_product_workspace(const ct_product *p)
 {
+    size_t apart, fused;
+
     if (p->math == NULL) return ct_gemm_workspace(&p->d);
-    return (p->operand == CT_OPERAND_F32)
-               ? 0
-               : p->math->narrow_room(p->operand, p->d.m, p->d.n, p->d.k);
+    apart = (p->operand == CT_OPERAND_F32)
+                ? 0
+                : p->math->narrow_room(p->operand, p->d.m, p->d.n, p->d.k);
+    fused = (p->fused != NULL) ? p->math->fused->workspace(p->fused, -1) : 0;
+    return (fused > apart) ? fused : apart;
 }
 
 static int64_t count_pieces(const ct_product *p, const ct_exec *ex, int64_t length)
@@ -78,7 +136,8 @@ static ct_status run_piece(const ct_product *p, ct_exec *ex, const ct_product_ar
     return CT_OK;
 }
 
-ct_status ct_product_run(const ct_product *p, ct_exec *ex, const ct_product_args *g)
+/* The product alone. */
+static ct_status multiply(const ct_product *p, ct_exec *ex, const ct_product_args *g)
 {
     bool rows = (p->d.m >= 2 * PIECE_LEAST);
     int64_t length = rows ? p->d.m : p->d.n, pieces = count_pieces(p, ex, length);
@@ -92,4 +151,48 @@ ct_status ct_product_run(const ct_product *p, ct_exec *ex, const ct_product_args
         CT_TRY(ct_exec_poll(ex));
     }
     return CT_OK;
+}
+
+static ct_status make_sums(const ct_product *p, ct_exec *ex, const ct_product_args *g)
+{
+    if (g->sums == NULL) return CT_OK;
+    return p->bias->run(&p->bias_desc, ex,
+                        &(ct_bias_args){ .dy = ((p->behind & CT_FUSE_SUM_A) != 0) ? g->a : g->b,
+                                         .dbias = g->sums,
+                                         .beta = g->sums_beta });
+}
+
+static ct_status run_separate(const ct_product *p, ct_exec *ex, const ct_product_args *g)
+{
+    ct_product_args own = *g;
+
+    if ((p->behind & CT_FUSE_BIAS) != 0) {
+        /* the product then adds to it: one pass over C less than adding afterwards */
+        CT_TRY(p->bias->run(&p->bias_desc, ex, &(ct_bias_args){ .bias = g->bias, .y = g->c }));
+        own.beta = 1.0f;
+    }
+    if (g->c != NULL) CT_TRY(multiply(p, ex, &own));
+    if (p->relu != NULL)
+        CT_TRY(p->relu->run(&p->relu_desc, ex, &(ct_relu_args){ .x = g->c, .y = g->c }));
+    return make_sums(p, ex, g);
+}
+
+ct_status ct_product_run(const ct_product *p, ct_exec *ex, const ct_product_args *g)
+{
+    bool sums = (p->inside & (CT_FUSE_SUM_A | CT_FUSE_SUM_B)) != 0;
+
+    if ((p->fused == NULL) || (g->c == NULL) || (sums && (g->sums == NULL)))
+        return run_separate(p, ex, g);
+    CT_TRY(p->math->fused->run(p->fused, ex->stream,
+                               &(ct_fused_args){ .a = g->a,
+                                                 .b = g->b,
+                                                 .bias = g->bias,
+                                                 .beta = g->beta,
+                                                 .c = g->c,
+                                                 .sums = sums ? g->sums : NULL,
+                                                 .sums_beta = g->sums_beta,
+                                                 .bits = g->bits,
+                                                 .work = g->work }));
+    if (!sums) CT_TRY(make_sums(p, ex, g));
+    return ct_exec_poll(ex);
 }

@@ -3,18 +3,30 @@
  *
  * Chosen at reshape, by ct_kernel's "packed", "blas" or "ref", or for "auto" by a static rule.
  * Large products run in pieces, so that communication moves in between.
+ *
+ * What stands behind a product (fused.h: a bias, a ReLU, the bias's gradient) a device's library
+ * may do in the same kernel ("lt"); otherwise kernels of their own follow it. On devices a plan
+ * says which, and by which algorithm of the library.
  */
 #ifndef CT_PRODUCT_H
 #define CT_PRODUCT_H
 
+#include "framework/math/fused.h"
 #include "framework/math/gemm.h"
-#include "framework/math/math.h"
-#include "layers/engine/engine.h"
+#include "layers/engine/bias/bias.h"
+#include "layers/engine/relu/relu.h"
 
 typedef struct ct_product {
     ct_gemm_desc d;
     const ct_math_ops *math; /* NULL: packed panels                          */
     ct_operand operand;      /* of math's products; F32 on the CPU, whose d says bf16 */
+    unsigned behind;         /* of ct_fuse                                   */
+    unsigned inside;         /* of these, what a library would do with it    */
+    ct_fused *fused;         /* does all at once; NULL: one after the other. Owned */
+    ct_bias_desc bias_desc;
+    const ct_bias_impl *bias; /* fills C, or makes the sums                   */
+    ct_relu_desc relu_desc;
+    const ct_relu_impl *relu;
 } ct_product;
 
 /** C (m x n) = op(A) op(B) + beta C, row major; row strides as stored. work:
@@ -25,6 +37,10 @@ typedef struct ct_product_args {
     float beta, *c;
     int64_t ldc;
     void *work;
+    const float *bias; /* of CT_FUSE_BIAS; beta is 0 then */
+    float *sums;       /* of CT_FUSE_SUM_A and _B: sums_beta sums + the sums; NULL: not wanted */
+    float sums_beta;
+    void *bits; /* ct_product_bits() bytes */
 } ct_product_args;
 
 /** At reshape. Fails with CT_ERR_CONFIG where ct_kernel asks for what there is not. */
@@ -33,6 +49,18 @@ ct_status ct_product_pick(const ct_layer *l, ct_run_kind kind, bool ta, bool tb,
 const char *ct_product_name(const ct_product *p);
 /** May be 0. */
 size_t ct_product_workspace(const ct_product *p);
+/** Where sums are made C may be NULL: only they are wanted. */
 ct_status ct_product_run(const ct_product *p, ct_exec *ex, const ct_product_args *g);
+
+/** A product of dense operands with `behind`, of ct_fuse, at reshape; what p held is dropped. Where
+ * a plan is asked it is collective. With CT_FUSE_BITS or _DRELU CT_UNSUPPORTED, without a word,
+ * where no library does it; p is as it was then. */
+ct_status ct_product_make(const ct_layer *l, ct_run_kind kind, const ct_gemm_desc *shape,
+                          unsigned behind, ct_product *p);
+/** The same by the static rule alone and without a library: of what will not run. */
+ct_status ct_product_make_plain(const ct_layer *l, ct_run_kind kind, const ct_gemm_desc *shape,
+                                unsigned behind, ct_product *p);
+size_t ct_product_bits(const ct_product *p);
+void ct_product_drop(ct_product *p);
 
 #endif

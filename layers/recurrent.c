@@ -198,6 +198,7 @@ ct_status ct_recurrent_reserve(const ct_layer *l, ct_instance *in, ct_recurrent_
 
     plan->slot = slot;
     CT_TRY(name_products(l, rows, plan));
+    CT_TRY(ct_recurrent_make_inputs(l, in, plan, &bytes));
     CT_TRY(reserve_products(l, rows, s->sums, s->n_in, &bytes));
     CT_TRY(reserve_products(l, rows, s->sums, s->hidden, &bytes));
     if (s->has_static) CT_TRY(reserve_products(l, plan->columns, s->sums, s->n_static, &bytes));
@@ -222,7 +223,7 @@ double ct_recurrent_flop(const ct_recurrent_state *s, const ct_recurrent_plan *p
 
 /* ---- products */
 
-static void *work_of(const ct_instance *in)
+void *ct_recurrent_work(const ct_instance *in)
 {
     const ct_recurrent_plan *p = in->state;
 
@@ -232,7 +233,14 @@ static void *work_of(const ct_instance *in)
 ct_status ct_recurrent_product(ct_instance *in, ct_exec *ex, int w, int64_t m, int64_t n, int64_t k,
                                const float *x, float beta, float *y)
 {
-    ct_product_args g = { x, ct_blob_data(&in->weight[w]), k, k, beta, y, n, work_of(in) };
+    ct_product_args g = { .a = x,
+                          .b = ct_blob_data(&in->weight[w]),
+                          .lda = k,
+                          .ldb = k,
+                          .beta = beta,
+                          .c = y,
+                          .ldc = n,
+                          .work = ct_recurrent_work(in) };
     ct_product p;
 
     CT_TRY(ct_product_pick(in->layer, CT_RUN_FORWARD, false, true, m, n, k, &p));
@@ -242,7 +250,13 @@ ct_status ct_recurrent_product(ct_instance *in, ct_exec *ex, int w, int64_t m, i
 ct_status ct_recurrent_product_back(ct_instance *in, ct_exec *ex, int w, int64_t m, int64_t n,
                                     int64_t k, const float *dy, float *dx)
 {
-    ct_product_args g = { dy, ct_blob_data(&in->weight[w]), n, k, 0.0f, dx, k, work_of(in) };
+    ct_product_args g = { .a = dy,
+                          .b = ct_blob_data(&in->weight[w]),
+                          .lda = n,
+                          .ldb = k,
+                          .c = dx,
+                          .ldc = k,
+                          .work = ct_recurrent_work(in) };
     ct_product p;
 
     CT_TRY(ct_product_pick(in->layer, CT_RUN_BACKWARD_DATA, false, false, m, k, n, &p));
@@ -253,7 +267,9 @@ ct_status ct_recurrent_weight_diff(ct_instance *in, ct_exec *ex, int w, int64_t 
                                    int64_t n, const float *dy, const float *x)
 {
     float *dw = ct_blob_diff(&in->weight[w]);
-    ct_product_args g = { dy, x, rows, n, 0.0f, dw, n, work_of(in) };
+    ct_product_args g = {
+        .a = dy, .b = x, .lda = rows, .ldb = n, .c = dw, .ldc = n, .work = ct_recurrent_work(in)
+    };
     ct_product p;
 
     if (dw == NULL) return CT_OK;
@@ -262,22 +278,7 @@ ct_status ct_recurrent_weight_diff(ct_instance *in, ct_exec *ex, int w, int64_t 
     return ct_product_run(&p, ex, &g);
 }
 
-/* ---- forward */
-
-ct_status ct_recurrent_inputs(const ct_layer *l, ct_instance *in, ct_exec *ex,
-                              const ct_recurrent_plan *p, float *sums)
-{
-    const ct_recurrent_state *s = l->state;
-    int64_t step = p->columns * s->sums;
-
-    CT_TRY(ct_kernels(ex)->fill_rows(ex, p->columns, s->sums, ct_blob_data(&in->weight[1]), sums));
-    if (s->has_static)
-        CT_TRY(ct_recurrent_product(in, ex, s->w_static, p->columns, s->sums, s->n_static,
-                                    ct_blob_data(in->bottom[2]), 1.0f, sums));
-    for (int64_t t = 1; t < p->steps; t++) CT_TRY(ct_device_copy(ex, step, sums, sums + t * step));
-    return ct_recurrent_product(in, ex, 0, p->steps * p->columns, s->sums, s->n_in,
-                                ct_blob_data(in->bottom[0]), 1.0f, sums);
-}
+/* ---- steps forward */
 
 static void pack(ct_instance *in, const ct_recurrent_plan *p, const ct_gemm_desc *d)
 {
@@ -350,36 +351,4 @@ ct_status ct_recurrent_bias_diff(ct_instance *in, ct_exec *ex, int w, int64_t m,
     if (db == NULL) return CT_OK;
     return ct_kernels(ex)->dot(ex, &(ct_view){ m, n, 1, 0, CT_F32 }, dy, NULL,
                                ct_weight_beta(in, ex, w) != 0.0f, db);
-}
-
-static ct_status static_backward(const ct_layer *l, ct_instance *in, ct_exec *ex,
-                                 const ct_recurrent_plan *p, const float *d_sums, float *scratch)
-{
-    const ct_recurrent_state *s = l->state;
-    float *dx = ct_blob_diff(in->bottom[2]);
-
-    /* the static input is there in all steps */
-    CT_TRY(ct_kernels(ex)->sum_steps(ex, p->steps, p->columns * s->sums, d_sums, scratch));
-    CT_TRY(ct_recurrent_weight_diff(in, ex, s->w_static, p->columns, s->sums, s->n_static, scratch,
-                                    ct_blob_data(in->bottom[2])));
-    if (dx == NULL) return CT_OK;
-    return ct_recurrent_product_back(in, ex, s->w_static, p->columns, s->sums, s->n_static, scratch,
-                                     dx);
-}
-
-ct_status ct_recurrent_inputs_backward(const ct_layer *l, ct_instance *in, ct_exec *ex,
-                                       const ct_recurrent_plan *p, const float *d_sums,
-                                       const float *conted, float *scratch)
-{
-    const ct_recurrent_state *s = l->state;
-    int64_t rows = p->steps * p->columns;
-    float *dx = ct_blob_diff(in->bottom[0]);
-
-    CT_TRY(ct_recurrent_weight_diff(in, ex, s->w_h, rows, s->sums, s->hidden, d_sums, conted));
-    CT_TRY(ct_recurrent_weight_diff(in, ex, 0, rows, s->sums, s->n_in, d_sums,
-                                    ct_blob_data(in->bottom[0])));
-    CT_TRY(ct_recurrent_bias_diff(in, ex, 1, rows, s->sums, d_sums));
-    if (s->has_static) CT_TRY(static_backward(l, in, ex, p, d_sums, scratch));
-    if (dx == NULL) return CT_OK;
-    return ct_recurrent_product_back(in, ex, 0, rows, s->sums, s->n_in, d_sums, dx);
 }

@@ -33,6 +33,8 @@ typedef struct ct_recurrent_plan {
     int slot;                       /* buffer for it                                            */
     ct_gemm_desc forward, backward; /* product of a step, and of its way back                   */
     const char *name[CT_N_RUN];     /* what computes the products over all steps                */
+    ct_product inputs[CT_N_RUN];    /* on devices: those of W_x and b over all steps, where the
+                                     * library does them                                        */
 } ct_recurrent_plan;
 
 /** setup: reads recurrent_param, counts bottoms and tops, adds the weights up to W_h in the order
@@ -46,6 +48,8 @@ ct_status ct_recurrent_reserve(const ct_layer *l, ct_instance *in, ct_recurrent_
 /** Before the first ct_recurrent_step() of a pass, and the first ct_recurrent_step_backward(). */
 void ct_recurrent_begin(ct_instance *in, const ct_recurrent_plan *p);
 void ct_recurrent_begin_backward(ct_instance *in, const ct_recurrent_plan *p);
+/** In ops.release: an instance's state is its plan, or begins with it. */
+void ct_recurrent_release(const ct_layer *l, ct_instance *in);
 /** Bottom and top index of exposed state i. */
 int ct_recurrent_bottom(const ct_recurrent_state *s, int i);
 
@@ -70,6 +74,12 @@ void ct_recurrent_engines(const ct_recurrent_plan *p, ct_estimate *e);
 /** Operations of the products above, forward; backward is twice that. */
 double ct_recurrent_flop(const ct_recurrent_state *s, const ct_recurrent_plan *p);
 
+/** The products over all steps that a device's library does whole, at reshape; *most_p rises to the
+ *  bytes that they work in. */
+ct_status ct_recurrent_make_inputs(const ct_layer *l, ct_instance *in, ct_recurrent_plan *plan,
+                                   size_t *most_p);
+/** What products work in. */
+void *ct_recurrent_work(const ct_instance *in);
 /** y[m x n] = x[m x k] w^T + beta y, with the weight n x k. */
 ct_status ct_recurrent_product(ct_instance *in, ct_exec *ex, int w, int64_t m, int64_t n, int64_t k,
                                const float *x, float beta, float *y);

@@ -153,6 +153,7 @@ const ct_layer_ops ct_layer_rnn = {
     .null_top_diff = true,
     .state_size = sizeof(ct_recurrent_state),
     .instance_state_size = sizeof(ct_recurrent_plan),
+    .release = ct_recurrent_release,
     .setup = setup,
     .reshape = reshape,
     .forward = forward,

@@ -67,11 +67,11 @@ test-slurm: $(B)/cortado
 
 # ---- on a GPU: each builds with CUDA=1 and says "no GPU: nothing run" where none works, exit code 77
 GPU_BUILD := build/cuda
-GPU_TESTS := cuda cuda_data cuda_last cuda_narrow cuda_plan cuda_step device_codec device_signs $(shell sed -n 's/^layers=.*:-\(.*\)}$$/\1/p' scripts/gpu/test.sh)
+GPU_TESTS := cuda cuda_data cuda_dense cuda_fused cuda_last cuda_narrow cuda_plan cuda_step device_codec device_signs $(shell sed -n 's/^layers=.*:-\(.*\)}$$/\1/p' scripts/gpu/test.sh)
 .PHONY: test-gpu bench-gpu gpu-bundle gpu-programs test-emulated
 gpu-programs:
 	$(Q)$(MAKE) --no-print-directory $(JOBS) CUDA=1 B=$(GPU_BUILD) $(GPU_BUILD)/cortado \
-	    $(GPU_BUILD)/tests/bench/bench_gpu $(GPU_TESTS:%=$(GPU_BUILD)/tests/unit/test_%)
+	    $(GPU_BUILD)/tests/bench/bench_gpu $(GPU_BUILD)/tests/bench/bench_gpu_products $(GPU_TESTS:%=$(GPU_BUILD)/tests/unit/test_%)
 test-gpu: gpu-programs
 	$(Q)scripts/gpu/test.sh $(GPU_BUILD)
 bench-gpu: gpu-programs
@@ -104,7 +104,7 @@ check: $(PB).h $(B)/build_info.h
 
 BENCH_RANKS ?= 2 4
 bench: $(B)/cortado $(BENCH_BIN)
-	$(Q)for t in $(filter-out %/bench_gpu,$(BENCH_BIN)); do echo "BENCH $$t"; $$t || exit 1; done
+	$(Q)for t in $(filter-out %/bench_gpu %/bench_gpu_products,$(BENCH_BIN)); do echo "BENCH $$t"; $$t || exit 1; done
 	$(Q)echo "BENCH nets"; CORTADO=$(B)/cortado tests/bench/nets.sh
 	$(Q)for n in $(BENCH_RANKS); do echo "BENCH comm, $$n ranks"; OMP_NUM_THREADS=1 \
 	    $(MPIRUN) $(MPIRUN_FLAGS) -np $$n $(B)/cortado bench comm || exit 1; done

@@ -20,6 +20,7 @@ extern "C" {
 
 struct ct_update;
 struct ct_update_all;
+struct ct_fused_ops;
 
 /** What products multiply: f32, or operands rounded to fewer bits; sums are f32 in any case. */
 typedef enum { CT_OPERAND_F32, CT_OPERAND_TF32, CT_OPERAND_BF16, CT_OPERAND_F16 } ct_operand;
@@ -67,6 +68,8 @@ typedef struct ct_math_ops {
                              int64_t m, int64_t n, int64_t k, float alpha, const float *a,
                              int64_t lda, const float *b, int64_t ldb, float beta, float *c,
                              int64_t ldc, void *room);
+    /** Products with what stands behind them in one kernel (fused.h); NULL: none. */
+    const struct ct_fused_ops *fused;
 } ct_math_ops;
 
 /** Plain loops, written to be read: the oracle of the others. */

@@ -29,7 +29,7 @@
 extern "C" {
 #endif
 
-enum { CT_PLAN_ENGINES = 8, CT_PLAN_NAME = 24, CT_PLAN_KEY = 200 };
+enum { CT_PLAN_ENGINES = 8, CT_PLAN_NAME = 48, CT_PLAN_KEY = 200 };
 
 typedef struct ct_plan_machine {
     char cpu[96], simd[16], version[64];

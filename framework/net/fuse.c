@@ -40,6 +40,13 @@ static ct_tail_kind follower(const ct_graph *g, const ct_value *v, unsigned tail
     return kind;
 }
 
+static unsigned tails_of(const ct_node *n, const ct_net_options *o)
+{
+    bool host = (o->dev == NULL) || (o->dev->kind == CT_DEVICE_CPU);
+
+    return n->ops->tails | (host ? 0 : n->ops->device_tails);
+}
+
 static void take(ct_node *n, int group)
 {
     n->group = group;
@@ -57,7 +64,7 @@ void ct_graph_fuse(ct_graph *g, const ct_net_options *o)
 
         if ((n->group > 0) || !may_lead(n, o)) continue;
         while ((g->node[at].n_top == 1) &&
-               ((kind = follower(g, &g->value[g->node[at].top[0]], n->ops->tails, after, o)) !=
+               ((kind = follower(g, &g->value[g->node[at].top[0]], tails_of(n, o), after, o)) !=
                 CT_N_TAIL)) {
             if (after < 0) take(n, ++n_group);
             at = g->value[g->node[at].top[0]].reader;
@@ -143,15 +150,18 @@ static void hand_on_relu(ct_net *net, ct_tail *tail)
 {
     ct_net_impl *m = ct_net_impl_of(net);
     const ct_value *v;
+    ct_instance *reader;
     int last = 0;
 
     while (net->instance[last] != tail->last) last++;
     v = &m->graph.value[m->graph.node[last].top[0]];
     if ((tail->last != tail->of[CT_TAIL_RELU]) || (v->reader < 0) || (v->loss_weight != 0.0f) ||
         !net->layer[m->runner[last]]->ops->skips_relu ||
-        (net->layer[v->reader]->ops->does_relu == NULL) ||
-        !net->layer[v->reader]->ops->does_relu(net->layer[v->reader], net->instance[v->reader]))
+        (net->layer[v->reader]->ops->does_relu == NULL))
         return;
+    reader = net->instance[v->reader];
+    reader->bits_of = net->instance[m->runner[last]];
+    if (!reader->layer->ops->does_relu(reader->layer, reader)) return;
     tail->relu_done = true;
     tail->last->backward_reads = 0;
 }

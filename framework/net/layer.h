@@ -154,6 +154,7 @@ typedef struct ct_layer_ops {
     /** Fusion. tails: bits 1 << ct_tail_kind, what may follow this layer in a group that it runs;
      *  as_tail: whether a layer of this type is such a map, and which. May be 0 and NULL. */
     unsigned tails;
+    unsigned device_tails; /* what may follow it on devices alone */
     bool (*as_tail)(const Ct__LayerParameter *p, ct_tail_kind *kind_p);
     /** Last of all, with in->tail set and every shape known: true where this layer runs the group.
      *  It declares buffers and sets backward_reads and over, which are 0 now, of itself and its
@@ -167,6 +168,12 @@ typedef struct ct_layer_ops {
      *  finds relu_done in its tail, and the ReLU's top is not kept for backward. May be NULL. */
     bool (*does_relu)(const ct_layer *l, ct_instance *in);
     bool skips_relu;
+    /** Asked by does_relu of the layer that runs the group (bits_of of its instance), which may be
+     * of another type: true where forward will from now on leave a bit an element of the group's
+     * top in buffer in->bits, as products of the device read them (CT_FUSE_BITS in fused.h). May be
+     * NULL.
+     */
+    bool (*make_bits)(const ct_layer *l, ct_instance *in);
     /** Bottom data to top data. No allocation, no printing. */
     ct_status (*forward)(const ct_layer *l, ct_instance *in, ct_exec *ex);
     /** Top diffs to bottom diffs and weight diffs. NULL: no gradient passes. */
@@ -237,6 +244,8 @@ struct ct_instance {
     const ct_tail *tail; /* NULL: none                                  */
     unsigned over; /* set by reshape or join; bit i: the diff of bottom i may lie where that of the
                     * (group's) first top lies: each element is read before it is written       */
+    ct_instance *bits_of; /* before does_relu: who runs the group that makes bottom 0; else NULL */
+    int bits;             /* make_bits: the buffer; 0: none                                     */
     int64_t batch_local, batch_global, batch_first; /* set in reshape by data layers            */
     int batch_axis;   /* axis of the tops that counts samples: 0; 1 for sequences (time first)    */
     int64_t n_sample; /* size of the data set; 0: unknown         */

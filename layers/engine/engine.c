@@ -55,7 +55,7 @@ const char *ct_engine_name(const char *name, ct_operand operand)
 {
     static const char *const all[][4] = { NAMES("packed"),  NAMES("gemm"),     NAMES("fold"),
                                           NAMES("blocked"), NAMES("winograd"), NAMES("blas"),
-                                          NAMES("cuda"),    NAMES("cudnn") };
+                                          NAMES("cuda"),    NAMES("cudnn"),    NAMES("lt") };
 
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         if (strcmp(all[i][0], name) == 0) return all[i][operand];

@@ -1,8 +1,9 @@
 #!/bin/sh
 # Timings on a GPU: what make bench-gpu runs. Under 8 minutes.
 #   scripts/gpu/bench.sh FOLDER [SECONDS]       as scripts/gpu/test.sh; exits 77 where no GPU works
-# Prints the GPU with its measured copy bandwidth and product rate, kernels in GB/s as shares of it, and
-# training steps of models in f32 and bf16, beside PyTorch's (eager and compiled) where python3 has torch.
+# Prints the GPU with its measured copy bandwidth and product rate, kernels in GB/s as shares of it, products
+# of fully connected layers with epilogues beside separate kernels, and training steps of models in f32 and
+# bf16, beside PyTorch's (eager and compiled) where python3 has torch.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 b=${1:?folder of a build with CUDA=1}
@@ -18,6 +19,7 @@ if ! gpus=$("$b/cortado" info --gpus 2>&1); then
 fi
 echo "$gpus"
 [ -x "$b/tests/bench/bench_gpu" ] && timeout 90 "$b/tests/bench/bench_gpu"
+[ -x "$b/tests/bench/bench_gpu_products" ] && timeout 90 "$b/tests/bench/bench_gpu_products"
 
 json=$(mktemp)
 trap 'rm -f "$json"' EXIT

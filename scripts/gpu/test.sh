@@ -23,6 +23,9 @@ rm -rf "$results"
 layers=${CORTADO_TEST_LAYERS:-layer_cases layer_golden layer_accuracy layer_batch_norm layer_dropout layer_eltwise layer_embed layer_empty layer_losses layer_neuron layer_norms layer_recurrent layer_scale layer_shape layer_sigmoid layer_softmax layer_structure}
 $run gpu/cuda timeout 120 "$b/tests/unit/test_cuda"
 $run gpu/cuda_data timeout 60 "$b/tests/unit/test_cuda_data"
+# products with epilogues: what the library has no algorithm for is told in the log of the test
+$run gpu/cuda_fused timeout 60 "$b/tests/unit/test_cuda_fused"
+$run gpu/cuda_dense timeout 60 "$b/tests/unit/test_cuda_dense"
 $run gpu/cuda_last timeout 60 "$b/tests/unit/test_cuda_last"
 $run gpu/cuda_narrow timeout 60 "$b/tests/unit/test_cuda_narrow"
 $run gpu/cuda_plan timeout 60 "$b/tests/unit/test_cuda_plan"
@@ -40,6 +43,8 @@ if [ "${SANITIZE:-1}" = 1 ] && [ -n "$tool" ]; then
     $run gpu/memcheck timeout 120 "$tool" --tool memcheck --leak-check no --error-exitcode 9 \
         "$b/tests/unit/test_cuda"
     $run gpu/racecheck timeout 90 "$tool" --tool racecheck --error-exitcode 9 "$b/tests/unit/test_cuda"
+    $run gpu/memcheck_fused timeout 90 "$tool" --tool memcheck --leak-check no --error-exitcode 9 \
+        "$b/tests/unit/test_cuda_fused"
     for t in memcheck racecheck; do
         $run gpu/${t}_device_codec timeout 60 "$tool" --tool $t --error-exitcode 9 "$b/tests/unit/test_device_codec"
         $run gpu/${t}_device_signs timeout 60 "$tool" --tool $t --error-exitcode 9 "$b/tests/unit/test_device_signs"
@@ -49,4 +54,5 @@ if [ "${SANITIZE:-1}" = 1 ] && [ -n "$tool" ]; then
 else
     echo "skip gpu/memcheck: no compute-sanitizer, or SANITIZE=0"
 fi
+grep -h 'the library has no product\|ReLUs in products' "$results"/gpu_cuda_fused.log "$results"/gpu_cuda_dense.log 2>/dev/null
 scripts/test_summary.sh "$results"

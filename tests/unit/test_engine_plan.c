@@ -317,7 +317,7 @@ static void damage_is_told_by_line(void **state)
         { HEAD MINE "k | b nan\nend 1\n", ":3: " },
         { HEAD MINE "k | b 1e99\nend 1\n", ":3: " },
         { HEAD MINE "k | b 1x\nend 1\n", ":3: " },
-        { HEAD MINE "k | an_engine_with_a_name_that_is_too_long 1\nend 1\n", ":3: " },
+        { HEAD MINE "k | an_engine_with_a_name_that_is_too_long_for_any_plan 1\nend 1\n", ":3: " },
         { HEAD MINE "k | a 1 b 1 c 1 d 1 e 1 f 1 g 1 h 1 i 1\nend 1\n", ":3: " },
         { HEAD MINE "k\t| b 1\nend 1\n", ":3: " },
     };

@@ -3,6 +3,7 @@
 
 #include <cublas_v2.h>
 
+#include "framework/math/cuda/fused_cuda.h"
 #include "framework/math/update.h"
 #include "framework/tensor/cuda/launch.cuh"
 
@@ -20,6 +21,7 @@ static ct_status blas_check(cublasStatus_t st, const char *what)
 
 extern "C" ct_status ct_math_cuda_open(void)
 {
+    CT_TRY(ct_fused_cuda_open());
     if (blas.handle != NULL) return CT_OK;
     return blas_check(cublasCreate(&blas.handle), "cublasCreate");
 }
@@ -191,4 +193,5 @@ extern "C" const ct_math_ops ct_math_cuda = {
     ct_update_cuda_all,
     ct_math_cuda_narrow_room,
     ct_math_cuda_gemm_narrow,
+    &ct_fused_cuda,
 };

@@ -52,4 +52,16 @@ static __device__ inline void ct_narrow_put(ct_operand operand, void *y, int64_t
         ((float *)y)[i] = v;
 }
 
+/** Numbers from one row of rounded operands to the next: rows begin at 16 bytes, which tensor cores
+ *  want. */
+static inline int64_t ct_narrow_row(int64_t columns)
+{
+    return (columns + 7) / 8 * 8;
+}
+/** Bytes of so many such rows, a multiple of 64. */
+size_t ct_narrow_bytes(int64_t rows, int64_t columns);
+/** y's rows: those of x, ld apart, rounded. */
+ct_status ct_cuda_narrow_rows(ct_stream st, ct_operand operand, int64_t rows, int64_t columns,
+                              const float *x, int64_t ld, uint16_t *y);
+
 #endif

@@ -4,14 +4,6 @@
 #include "framework/base/memory.h"
 #include "framework/tensor/cuda/launch.cuh"
 
-/* Rows begin at 16 bytes, which tensor cores want. */
-enum { ROW = 8 };
-
-static int64_t row_of(int64_t columns)
-{
-    return (columns + ROW - 1) / ROW * ROW;
-}
-
 struct alignas(16) four_floats {
     float v[4];
 };
@@ -37,11 +29,10 @@ ct_status ct_cuda_narrow(ct_stream st, ct_operand operand, int64_t n, const floa
     });
 }
 
-/* rows of `columns` numbers, ld apart, to rows row_of(columns) apart. */
-static ct_status narrow_rows(ct_stream st, ct_operand operand, int64_t rows, int64_t columns,
-                             const float *x, int64_t ld, uint16_t *y)
+ct_status ct_cuda_narrow_rows(ct_stream st, ct_operand operand, int64_t rows, int64_t columns,
+                              const float *x, int64_t ld, uint16_t *y)
 {
-    int64_t to = row_of(columns);
+    int64_t to = ct_narrow_row(columns);
 
     if ((ld == columns) && (to == columns))
         return ct_cuda_narrow(st, operand, rows * columns, x, y);
@@ -51,15 +42,16 @@ static ct_status narrow_rows(ct_stream st, ct_operand operand, int64_t rows, int
     });
 }
 
-static size_t side_bytes(int64_t rows, int64_t columns)
+size_t ct_narrow_bytes(int64_t rows, int64_t columns)
 {
-    return ct_align_up((size_t)(rows * row_of(columns)) * sizeof(uint16_t));
+    return ct_align_up((size_t)(rows * ct_narrow_row(columns)) * sizeof(uint16_t));
 }
 
 /* Either way round: which of its sides are rows is the call's. */
 size_t ct_math_cuda_narrow_room(ct_operand operand, int64_t m, int64_t n, int64_t k)
 {
-    size_t a = side_bytes(m, k), at = side_bytes(k, m), b = side_bytes(k, n), bt = side_bytes(n, k);
+    size_t a = ct_narrow_bytes(m, k), at = ct_narrow_bytes(k, m);
+    size_t b = ct_narrow_bytes(k, n), bt = ct_narrow_bytes(n, k);
 
     if (ct_operand_size(operand) != sizeof(uint16_t)) return 0;
     return ((a > at) ? a : at) + ((b > bt) ? b : bt);
@@ -73,14 +65,14 @@ ct_status ct_math_cuda_gemm_narrow(ct_stream st, ct_operand operand, bool trans_
     int64_t a_rows = trans_a ? k : m, a_columns = trans_a ? m : k;
     int64_t b_rows = trans_b ? n : k, b_columns = trans_b ? k : n;
     uint16_t *na = (uint16_t *)room;
-    uint16_t *nb = (uint16_t *)((char *)room + side_bytes(a_rows, a_columns));
+    uint16_t *nb = (uint16_t *)((char *)room + ct_narrow_bytes(a_rows, a_columns));
 
     if (ct_operand_size(operand) != sizeof(uint16_t))
         return ct_math_cuda_gemm_batch(st, operand, trans_a, trans_b, m, n, k, alpha, a, lda, 0, b,
                                        ldb, 0, beta, c, ldc, 0, 1);
-    CT_TRY(narrow_rows(st, operand, a_rows, a_columns, a, lda, na));
-    CT_TRY(narrow_rows(st, operand, b_rows, b_columns, b, ldb, nb));
+    CT_TRY(ct_cuda_narrow_rows(st, operand, a_rows, a_columns, a, lda, na));
+    CT_TRY(ct_cuda_narrow_rows(st, operand, b_rows, b_columns, b, ldb, nb));
     return ct_math_cuda_gemm_batch(st, operand, trans_a, trans_b, m, n, k, alpha, na,
-                                   row_of(a_columns), 0, nb, row_of(b_columns), 0, beta, c, ldc, 0,
+                                   ct_narrow_row(a_columns), 0, nb, ct_narrow_row(b_columns), 0, beta, c, ldc, 0,
                                    1);
 }

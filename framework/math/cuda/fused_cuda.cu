@@ -1,0 +1,367 @@
+/* Products by cuBLASLt, with its epilogues. It is column major, as cuBLAS: what it computes is C' =
+ * op(B)' op(A)', so its A is B here, its rows are the columns of C, and a vector along its rows is
+ * one along a row of C. Operands of 16 bits are rounded into the workspace first, as narrow_cuda.cu
+ * does; C is f32 in any case, and so are vectors. */
+#include "framework/math/cuda/fused_cuda.h"
+
+#include <cublasLt.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "framework/base/memory.h"
+#include "framework/math/cuda/narrow.cuh"
+
+/* What NVIDIA recommends for Hopper; the layer's scratch memory has room for what is taken. */
+static const size_t WORK_MAX = (size_t)32 << 20;
+/* Blocks of the memory plan begin so; cuBLASLt wants more of its workspace. */
+static const uint32_t ALIGNED = 64;
+static const size_t WORK_ALIGNED = 256;
+/* Bits of a row of C. */
+static const int64_t BIT_ROW = 128;
+
+/* The library's handle belongs to the process's device, like cuBLAS's (math_cuda.cu). */
+static cublasLtHandle_t handle;
+
+struct ct_fused {
+    ct_fused_desc d;
+    cublasLtMatmulDesc_t op;
+    cublasLtMatrixLayout_t a, b, c; /* as the library calls them */
+    cublasLtMatmulHeuristicResult_t found[CT_FUSED_MOST];
+    char name[CT_FUSED_MOST][CT_FUSED_NAME];
+    int n, taken;
+};
+
+extern "C" ct_status ct_fused_cuda_open(void)
+{
+    cublasStatus_t st;
+
+    if (handle != NULL) return CT_OK;
+    st = cublasLtCreate(&handle);
+    if (st == CUBLAS_STATUS_SUCCESS) return CT_OK;
+    handle = NULL;
+    return CT_FAIL(CT_ERR_DEVICE, "cublasLtCreate: cuBLAS status %d", (int)st);
+}
+
+/* ---- descriptions */
+
+typedef struct stored {
+    int64_t rows, columns, ld; /* as it lies here */
+} stored;
+
+static bool narrows(const ct_fused_desc *d)
+{
+    return ct_operand_size(d->operand) == sizeof(uint16_t);
+}
+
+static stored side(const ct_fused_desc *d, bool turned, int64_t rows, int64_t columns)
+{
+    stored s = { turned ? columns : rows, turned ? rows : columns, 0 };
+
+    s.ld = narrows(d) ? ct_narrow_row(s.columns) : s.columns;
+    return s;
+}
+
+static stored a_of(const ct_fused_desc *d)
+{
+    return side(d, d->ta, d->m, d->k);
+}
+
+static stored b_of(const ct_fused_desc *d)
+{
+    return side(d, d->tb, d->k, d->n);
+}
+
+static uint32_t epilogue_of(unsigned behind)
+{
+    switch (behind) {
+    case 0:
+        return CUBLASLT_EPILOGUE_DEFAULT;
+    case CT_FUSE_BIAS:
+        return CUBLASLT_EPILOGUE_BIAS;
+    case CT_FUSE_RELU:
+        return CUBLASLT_EPILOGUE_RELU;
+    case CT_FUSE_BIAS | CT_FUSE_RELU:
+        return CUBLASLT_EPILOGUE_RELU_BIAS;
+    case CT_FUSE_RELU | CT_FUSE_BITS:
+        return CUBLASLT_EPILOGUE_RELU_AUX;
+    case CT_FUSE_BIAS | CT_FUSE_RELU | CT_FUSE_BITS:
+        return CUBLASLT_EPILOGUE_RELU_AUX_BIAS;
+    case CT_FUSE_DRELU:
+        return CUBLASLT_EPILOGUE_DRELU;
+    case CT_FUSE_SUM_A:
+        return CUBLASLT_EPILOGUE_BGRADB;
+    case CT_FUSE_SUM_B:
+        return CUBLASLT_EPILOGUE_BGRADA;
+    default:
+        return 0;
+    }
+}
+
+static bool has_vector(const ct_fused_desc *d)
+{
+    return (d->behind & (CT_FUSE_BIAS | CT_FUSE_SUM_A | CT_FUSE_SUM_B)) != 0;
+}
+
+static bool has_bits(const ct_fused_desc *d)
+{
+    return (d->behind & (CT_FUSE_BITS | CT_FUSE_DRELU)) != 0;
+}
+
+static int64_t bit_row(const ct_fused_desc *d)
+{
+    return (d->n + BIT_ROW - 1) / BIT_ROW * BIT_ROW;
+}
+
+static size_t bits_of(const ct_fused_desc *d)
+{
+    return (size_t)(d->m * bit_row(d) / 8);
+}
+
+template <class V> static bool set(ct_fused *f, cublasLtMatmulDescAttributes_t what, V value)
+{
+    return cublasLtMatmulDescSetAttribute(f->op, what, &value, sizeof(value)) ==
+           CUBLAS_STATUS_SUCCESS;
+}
+
+/* Addresses are those of each run; heuristics only look at how far they are aligned. */
+static bool describe_behind(ct_fused *f)
+{
+    void *somewhere = (void *)(uintptr_t)ALIGNED;
+    bool good = set(f, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(f->d.behind));
+
+    if (has_vector(&f->d)) good = good && set(f, CUBLASLT_MATMUL_DESC_BIAS_POINTER, somewhere);
+    if (has_bits(&f->d))
+        good = good && set(f, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, somewhere) &&
+               set(f, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, bit_row(&f->d));
+    return good;
+}
+
+static bool lay_out(cublasLtMatrixLayout_t *layout_p, cudaDataType_t type, stored s)
+{
+    return cublasLtMatrixLayoutCreate(layout_p, type, (uint64_t)s.columns, (uint64_t)s.rows,
+                                      s.ld) == CUBLAS_STATUS_SUCCESS;
+}
+
+static bool describe(ct_fused *f)
+{
+    const ct_fused_desc *d = &f->d;
+    cublasComputeType_t compute =
+        (d->operand == CT_OPERAND_TF32) ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    cudaDataType_t type = !narrows(d)                       ? CUDA_R_32F
+                          : (d->operand == CT_OPERAND_BF16) ? CUDA_R_16BF
+                                                            : CUDA_R_16F;
+
+    return (cublasLtMatmulDescCreate(&f->op, compute, CUDA_R_32F) == CUBLAS_STATUS_SUCCESS) &&
+           set(f, CUBLASLT_MATMUL_DESC_TRANSA, d->tb ? CUBLAS_OP_T : CUBLAS_OP_N) &&
+           set(f, CUBLASLT_MATMUL_DESC_TRANSB, d->ta ? CUBLAS_OP_T : CUBLAS_OP_N) &&
+           describe_behind(f) && lay_out(&f->a, type, b_of(d)) && lay_out(&f->b, type, a_of(d)) &&
+           lay_out(&f->c, CUDA_R_32F, { d->m, d->n, d->n });
+}
+
+/* ---- algorithms */
+
+template <class V>
+static unsigned config(const cublasLtMatmulAlgo_t *algo, cublasLtMatmulAlgoConfigAttributes_t what)
+{
+    V value = 0;
+    size_t written = 0;
+
+    (void)cublasLtMatmulAlgoConfigGetAttribute(algo, what, &value, sizeof(value), &written);
+    return (unsigned)value;
+}
+
+/* The version of the library, then all that can be set of an algorithm. */
+static void name_algorithm(const cublasLtMatmulAlgo_t *algo, char *name)
+{
+    snprintf(name, CT_FUSED_NAME, "lt%zu:%u.%u.%u.%u.%u.%u.%u.%u.%u", cublasLtGetVersion(),
+             config<int32_t>(algo, CUBLASLT_ALGO_CONFIG_ID),
+             config<uint32_t>(algo, CUBLASLT_ALGO_CONFIG_TILE_ID),
+             config<uint32_t>(algo, CUBLASLT_ALGO_CONFIG_STAGES_ID),
+             config<int32_t>(algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM),
+             config<uint32_t>(algo, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME),
+             config<uint32_t>(algo, CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING),
+             config<uint32_t>(algo, CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION),
+             config<uint16_t>(algo, CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID),
+             config<uint16_t>(algo, CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID));
+}
+
+static bool is_known(const ct_fused *f, const char *name)
+{
+    for (int i = 0; i < f->n; i++) {
+        if (strcmp(f->name[i], name) == 0) return true;
+    }
+    return false;
+}
+
+static bool limit(cublasLtMatmulPreference_t p)
+{
+    static const cublasLtMatmulPreferenceAttributes_t side[] = {
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES
+    };
+    uint64_t most = WORK_MAX;
+
+    for (int i = 0; i < 4; i++) {
+        if (cublasLtMatmulPreferenceSetAttribute(p, side[i], &ALIGNED, sizeof(ALIGNED)) !=
+            CUBLAS_STATUS_SUCCESS)
+            return false;
+    }
+    return cublasLtMatmulPreferenceSetAttribute(p, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &most,
+                                                sizeof(most)) == CUBLAS_STATUS_SUCCESS;
+}
+
+/* Those that heuristics name, the best first; n stays 0 where there are none. */
+static void search(ct_fused *f)
+{
+    cublasLtMatmulHeuristicResult_t all[CT_FUSED_MOST];
+    cublasLtMatmulPreference_t p;
+    int n = 0;
+
+    if (cublasLtMatmulPreferenceCreate(&p) != CUBLAS_STATUS_SUCCESS) return;
+    if (!limit(p) ||
+        (cublasLtMatmulAlgoGetHeuristic(handle, f->op, f->a, f->b, f->c, f->c, p, CT_FUSED_MOST,
+                                        all, &n) != CUBLAS_STATUS_SUCCESS))
+        n = 0;
+    (void)cublasLtMatmulPreferenceDestroy(p);
+    for (int i = 0; i < n; i++) {
+        char name[CT_FUSED_NAME];
+
+        if ((all[i].state != CUBLAS_STATUS_SUCCESS) || (all[i].workspaceSize > WORK_MAX)) continue;
+        name_algorithm(&all[i].algo, name);
+        if (is_known(f, name)) continue;
+        memcpy(f->name[f->n], name, sizeof(name));
+        f->found[f->n++] = all[i];
+    }
+}
+
+static void destroy(ct_fused *f)
+{
+    if (f == NULL) return;
+    if (f->op != NULL) (void)cublasLtMatmulDescDestroy(f->op);
+    if (f->a != NULL) (void)cublasLtMatrixLayoutDestroy(f->a);
+    if (f->b != NULL) (void)cublasLtMatrixLayoutDestroy(f->b);
+    if (f->c != NULL) (void)cublasLtMatrixLayoutDestroy(f->c);
+    free(f);
+}
+
+static ct_status create(const ct_fused_desc *d, ct_fused **f_p)
+{
+    ct_fused *f;
+
+    if ((handle == NULL) || (d->m < 1) || (d->n < 1) || (d->k < 1) || (epilogue_of(d->behind) == 0))
+        return CT_UNSUPPORTED;
+    f = (ct_fused *)calloc(1, sizeof(*f));
+    if (f == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a product of cuBLASLt");
+    f->d = *d;
+    if (describe(f)) search(f);
+    if (f->n == 0) {
+        destroy(f);
+        return CT_UNSUPPORTED;
+    }
+    *f_p = f;
+    return CT_OK;
+}
+
+static const char *algorithm(const ct_fused *f, int i)
+{
+    return ((i >= 0) && (i < f->n)) ? f->name[i] : NULL;
+}
+
+static void take(ct_fused *f, int i)
+{
+    f->taken = i;
+}
+
+/* ---- runs */
+
+/* The workspace: the library's, then sums that are to be added, then rounded operands. */
+typedef struct room {
+    size_t sums, a, b, bytes;
+} room;
+
+static room room_of(const ct_fused *f, int i)
+{
+    const ct_fused_desc *d = &f->d;
+    stored a = a_of(d), b = b_of(d);
+    int64_t most = (d->m > d->n) ? d->m : d->n;
+    size_t own = f->found[i].workspaceSize;
+    room r;
+
+    r.sums = (own > 0) ? ct_align_up(own + WORK_ALIGNED) : 0;
+    r.a = r.sums + (((d->behind & (CT_FUSE_SUM_A | CT_FUSE_SUM_B)) != 0)
+                        ? ct_align_up((size_t)most * sizeof(float))
+                        : 0);
+    r.b = r.a + (narrows(d) ? ct_narrow_bytes(a.rows, a.columns) : 0);
+    r.bytes = r.b + (narrows(d) ? ct_narrow_bytes(b.rows, b.columns) : 0);
+    return r;
+}
+
+static size_t workspace(const ct_fused *f, int i)
+{
+    return room_of(f, (i >= 0) ? i : f->taken).bytes;
+}
+
+static ct_status reads(const ct_fused_desc *d, ct_stream st, stored s, const float *v, char *there,
+                       const void **v_p)
+{
+    *v_p = narrows(d) ? (const void *)there : (const void *)v;
+    if (!narrows(d)) return CT_OK;
+    return ct_cuda_narrow_rows(st, d->operand, s.rows, s.columns, v, s.columns, (uint16_t *)there);
+}
+
+static bool is_aligned(const void *at)
+{
+    return (uintptr_t)at % ALIGNED == 0;
+}
+
+/* Where the library puts sums that it overwrites. */
+static float *sums_at(const ct_fused *f, const ct_fused_args *g, const room *r)
+{
+    return (g->sums_beta == 0.0f) ? g->sums : (float *)((char *)g->work + r->sums);
+}
+
+static ct_status point(const ct_fused *f, const ct_fused_args *g, const room *r)
+{
+    ct_fused *of = (ct_fused *)f; /* the addresses in its description, nothing else */
+    bool good = true;
+
+    if ((f->d.behind & CT_FUSE_BIAS) != 0)
+        good = set(of, CUBLASLT_MATMUL_DESC_BIAS_POINTER, (const void *)g->bias);
+    else if (has_vector(&f->d))
+        good = set(of, CUBLASLT_MATMUL_DESC_BIAS_POINTER, (void *)sums_at(f, g, r));
+    if (has_bits(&f->d))
+        good = good && set(of, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, g->bits);
+    return good ? CT_OK : CT_FAIL(CT_ERR_DEVICE, "cuBLASLt does not take an address");
+}
+
+static ct_status run(const ct_fused *f, ct_stream st, const ct_fused_args *g)
+{
+    const ct_fused_desc *d = &f->d;
+    const cublasLtMatmulHeuristicResult_t *how = &f->found[f->taken];
+    room r = room_of(f, f->taken);
+    char *work = (char *)(((uintptr_t)g->work + WORK_ALIGNED - 1) / WORK_ALIGNED * WORK_ALIGNED);
+    const float one = 1.0f;
+    const void *a, *b;
+    cublasStatus_t status;
+
+    if (!is_aligned(g->a) || !is_aligned(g->b) || !is_aligned(g->c) || !is_aligned(g->bias) ||
+        !is_aligned(g->sums) || !is_aligned(g->bits) || !is_aligned(g->work))
+        return CT_FAIL(CT_ERR_ARG, "a product of cuBLASLt with an operand that is not aligned");
+    CT_TRY(reads(d, st, a_of(d), g->a, (char *)g->work + r.a, &a));
+    CT_TRY(reads(d, st, b_of(d), g->b, (char *)g->work + r.b, &b));
+    CT_TRY(point(f, g, &r));
+    status = cublasLtMatmul(handle, f->op, &one, b, f->a, a, f->b, &g->beta, g->c, f->c, g->c, f->c,
+                            &how->algo, (how->workspaceSize > 0) ? work : NULL, how->workspaceSize,
+                            (cudaStream_t)st);
+    if (status != CUBLAS_STATUS_SUCCESS)
+        return CT_FAIL(CT_ERR_DEVICE, "cublasLtMatmul, %s: cuBLAS status %d", f->name[f->taken],
+                       (int)status);
+    if (((d->behind & (CT_FUSE_SUM_A | CT_FUSE_SUM_B)) == 0) || (g->sums_beta == 0.0f))
+        return CT_OK;
+    return ct_math_cuda.axpby(st, ((d->behind & CT_FUSE_SUM_A) != 0) ? d->m : d->n, 1.0f,
+                              sums_at(f, g, &r), g->sums_beta, g->sums);
+}
+
+extern "C" const ct_fused_ops ct_fused_cuda = { "lt",      create,    destroy, algorithm,
+                                                take,      workspace, bits_of, run };

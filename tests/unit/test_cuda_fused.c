@@ -1,0 +1,295 @@
+/* Products with what stands behind them in one kernel of the device's library: each epilogue, by
+ * each algorithm, against its definition; fully connected layers with and without, bit by bit where
+ * numbers fit; libraries that lack some. What a real library lacks is told, and is no failure.
+ * Skips where no device works. */
+#include "tests/test.h"
+#include "tests/cuda_case.h"
+#include "tests/layer_harness.h"
+#include "tests/log_capture.h"
+
+#include "framework/base/bf16.h"
+#include "framework/base/f16.h"
+#include "framework/math/fused.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Of tests/emulated_cuda, whose library has all of them. */
+extern int ct_emulated_given(void) __attribute__((weak));
+
+static const char *const operand_name[] = { "f32", "tf32", "bf16", "f16" };
+
+static bool is_emulated(void)
+{
+    return ct_emulated_given != NULL;
+}
+
+/* ---- each epilogue */
+
+static double rounded(ct_operand operand, float v)
+{
+    if (operand == CT_OPERAND_BF16) return (double)ct_bf16_to_f32(ct_bf16_from_f32(v));
+    return (double)((operand == CT_OPERAND_F16) ? ct_f16_to_f32(ct_f16_from_f32(v)) : v);
+}
+
+/* A product on both sides. */
+typedef struct work {
+    const ct_device *dev;
+    ct_fused_desc d;
+    float *a, *b, *bias, *old, *c, *old_sums, *sums;
+    void *on_a, *on_b, *on_bias, *on_c, *on_sums, *on_bits, *on_work;
+    float beta;
+} work;
+
+static float *drawn(int64_t n, uint64_t seed)
+{
+    float *v = malloc((size_t)n * sizeof(*v) + 1);
+
+    assert_non_null(v);
+    test_random(v, n, seed, -1.0f, 1.0f);
+    return v;
+}
+
+static int64_t longer(const ct_fused_desc *d)
+{
+    return (d->m > d->n) ? d->m : d->n;
+}
+
+static void open_work(const ct_device *dev, const ct_fused_desc *d, uint64_t seed, work *w)
+{
+    int64_t n = longer(d);
+
+    *w = (work){ .dev = dev, .d = *d };
+    w->a = drawn(d->m * d->k, seed), w->b = drawn(d->k * d->n, seed + 1);
+    w->bias = drawn(n, seed + 2), w->old = drawn(d->m * d->n, seed + 3);
+    w->c = drawn(d->m * d->n, seed), w->old_sums = drawn(n, seed + 4), w->sums = drawn(n, seed);
+    w->on_a = test_cuda_put(dev, w->a, (size_t)(d->m * d->k) * sizeof(float));
+    w->on_b = test_cuda_put(dev, w->b, (size_t)(d->k * d->n) * sizeof(float));
+    w->on_bias = test_cuda_put(dev, w->bias, (size_t)n * sizeof(float));
+    w->on_c = test_cuda_put(dev, NULL, (size_t)(d->m * d->n) * sizeof(float));
+    w->on_sums = test_cuda_put(dev, NULL, (size_t)n * sizeof(float));
+    w->on_bits = test_cuda_put(dev, NULL, dev->math->fused->bits(d));
+}
+
+static void close_work(work *w)
+{
+    void *there[] = { w->on_a, w->on_b, w->on_bias, w->on_c, w->on_sums, w->on_bits };
+
+    for (size_t i = 0; i < sizeof(there) / sizeof(there[0]); i++) w->dev->mem_release(there[i]);
+    free(w->a), free(w->b), free(w->bias), free(w->old), free(w->c);
+    free(w->old_sums), free(w->sums);
+}
+
+static double beta_of(const work *w)
+{
+    bool vector = (w->d.behind & (CT_FUSE_BIAS | CT_FUSE_RELU | CT_FUSE_DRELU)) != 0;
+
+    return vector ? 0.0 : (double)w->beta;
+}
+
+static void run(work *w, ct_fused *f, void *bits)
+{
+    const ct_fused_ops *ops = w->dev->math->fused;
+    size_t vector = (size_t)longer(&w->d) * sizeof(float);
+    size_t bytes = (size_t)(w->d.m * w->d.n) * sizeof(float);
+    ct_fused_args g = { .a = w->on_a,
+                        .b = w->on_b,
+                        .bias = w->on_bias,
+                        .beta = (float)beta_of(w),
+                        .c = w->on_c,
+                        .sums = w->on_sums,
+                        .sums_beta = w->beta,
+                        .bits = bits };
+
+    g.work = test_cuda_put(w->dev, NULL, ops->workspace(f, -1));
+    assert_int_equal(w->dev->from_host(NULL, w->on_c, w->old, bytes), CT_OK);
+    assert_int_equal(w->dev->from_host(NULL, w->on_sums, w->old_sums, vector), CT_OK);
+    assert_int_equal(ops->run(f, NULL, &g), CT_OK);
+    assert_int_equal(w->dev->to_host(NULL, w->c, w->on_c, bytes), CT_OK);
+    assert_int_equal(w->dev->to_host(NULL, w->sums, w->on_sums, vector), CT_OK);
+    w->dev->mem_release(g.work);
+}
+
+static void near(double got, double want, double off, const work *w, const char *what, int64_t at)
+{
+    if (!(fabs(got - want) <= off))
+        fail_msg("%s, behind %u, %d %d, %s %lld is %.9g, not %.9g within %g",
+                 operand_name[w->d.operand], w->d.behind, w->d.ta, w->d.tb, what, (long long)at,
+                 got, want, off);
+}
+
+/* Sums of k products rounded to f32 k times; TF32 keeps 10 bits behind the point, however a device
+ * rounds to them. passed: NULL, or C of the product whose bits DRELU reads. */
+static void check_c(const work *w, const float *passed)
+{
+    const ct_fused_desc *d = &w->d;
+    double eps = (double)(d->k + 4) * 0x1p-24, loss = 2.1 * 0x1p-10;
+
+    if (d->operand == CT_OPERAND_TF32) eps += loss;
+    for (int64_t i = 0; i < d->m; i++) {
+        for (int64_t j = 0; j < d->n; j++) {
+            int64_t at = i * d->n + j;
+            double sum = beta_of(w) * (double)w->old[at], size = fabs(sum);
+
+            for (int64_t p = 0; p < d->k; p++) {
+                double one = rounded(d->operand, w->a[d->ta ? p * d->m + i : i * d->k + p]) *
+                             rounded(d->operand, w->b[d->tb ? j * d->k + p : p * d->n + j]);
+
+                sum += one;
+                size += fabs(one);
+            }
+            if ((d->behind & CT_FUSE_BIAS) != 0) {
+                sum += (double)w->bias[j];
+                size += fabs((double)w->bias[j]);
+            }
+            if (((d->behind & CT_FUSE_RELU) != 0) && (sum < 0.0)) sum = 0.0;
+            if ((passed != NULL) && !(passed[at] > 0.0f)) sum = size = 0.0;
+            near((double)w->c[at], sum, eps * size, w, "element", at);
+        }
+    }
+}
+
+static void check_sums(const work *w)
+{
+    const ct_fused_desc *d = &w->d;
+    bool of_a = (d->behind & CT_FUSE_SUM_A) != 0;
+    double eps = (double)(d->k + 4) * 0x1p-24;
+
+    if (d->operand == CT_OPERAND_TF32) eps += 2.1 * 0x1p-10;
+    for (int64_t i = 0; i < (of_a ? d->m : d->n); i++) {
+        double sum = (double)w->beta * (double)w->old_sums[i], size = fabs(sum);
+
+        for (int64_t p = 0; p < d->k; p++) {
+            float one = of_a ? w->a[d->ta ? p * d->m + i : i * d->k + p]
+                             : w->b[d->tb ? i * d->k + p : p * d->n + i];
+
+            sum += rounded(d->operand, one);
+            size += fabs((double)one);
+        }
+        near((double)w->sums[i], sum, eps * size, w, "sum", i);
+    }
+}
+
+static bool make(const ct_device *dev, const ct_fused_desc *d, ct_fused **f_p)
+{
+    ct_status status = dev->math->fused->create(d, f_p);
+
+    if (status == CT_UNSUPPORTED) {
+        assert_false(is_emulated());
+        print_message("the library has no product %lld x %lld x %lld, %s, %d %d, behind %u\n",
+                      (long long)d->m, (long long)d->n, (long long)d->k, operand_name[d->operand],
+                      d->ta, d->tb, d->behind);
+        return false;
+    }
+    assert_int_equal(status, CT_OK);
+    return true;
+}
+
+/* The ReLU's gradient, of a product of another depth with the bits of w's. */
+static void check_drelu(const work *w)
+{
+    ct_fused_desc d = w->d;
+    ct_fused *f;
+    work back;
+
+    d.behind = CT_FUSE_DRELU;
+    d.k += 8;
+    if (!make(w->dev, &d, &f)) return;
+    open_work(w->dev, &d, 77, &back);
+    run(&back, f, w->on_bits);
+    check_c(&back, w->c);
+    close_work(&back);
+    w->dev->math->fused->destroy(f);
+}
+
+static void check_product(const ct_device *dev, const ct_fused_desc *d)
+{
+    const ct_fused_ops *ops = dev->math->fused;
+    ct_fused *f;
+    int n = 0;
+    work w;
+
+    if (!make(dev, d, &f)) return;
+    open_work(dev, d, 5, &w);
+    for (; ops->algorithm(f, n) != NULL; n++) {
+        ops->take(f, n);
+        for (int k = 0; k < n; k++)
+            assert_string_not_equal(ops->algorithm(f, k), ops->algorithm(f, n));
+        for (int add = 0; add < 2; add++) {
+            w.beta = (float)add;
+            run(&w, f, w.on_bits);
+            check_c(&w, NULL);
+            if ((d->behind & (CT_FUSE_SUM_A | CT_FUSE_SUM_B)) != 0) check_sums(&w);
+        }
+        if ((d->behind & CT_FUSE_BITS) != 0) check_drelu(&w);
+    }
+    assert_true((n > 0) && (n <= CT_FUSED_MOST));
+    if (is_emulated()) assert_int_equal(n, 3);
+    close_work(&w);
+    ops->destroy(f);
+}
+
+static void each_epilogue_is_as_defined(void **state)
+{
+    static const unsigned behind[] = { 0,
+                                       CT_FUSE_BIAS,
+                                       CT_FUSE_RELU,
+                                       CT_FUSE_BIAS | CT_FUSE_RELU,
+                                       CT_FUSE_RELU | CT_FUSE_BITS,
+                                       CT_FUSE_BIAS | CT_FUSE_RELU | CT_FUSE_BITS,
+                                       CT_FUSE_SUM_A,
+                                       CT_FUSE_SUM_B };
+    static const int64_t shape[][3] = { { 32, 64, 48 }, { 13, 21, 37 }, { 1, 5, 3 } };
+    const ct_device *dev = test_cuda();
+
+    (void)state;
+    for (int s = 0; s < 3; s++) {
+        for (int o = 0; o < 4; o++) {
+            for (int way = 0; way < 4; way++) {
+                for (size_t k = 0; k < sizeof(behind) / sizeof(behind[0]); k++)
+                    check_product(dev, &(ct_fused_desc){ (ct_operand)o, (way & 1) != 0,
+                                                         (way & 2) != 0, shape[s][0], shape[s][1],
+                                                         shape[s][2], behind[k] });
+            }
+        }
+    }
+}
+
+static void what_cannot_be_is_refused(void **state)
+{
+    const ct_device *dev = test_cuda();
+    const ct_fused_ops *ops = dev->math->fused;
+    ct_fused_desc d = { .m = 16, .n = 16, .k = 16, .behind = CT_FUSE_DRELU | CT_FUSE_BIAS };
+    ct_fused *f = NULL;
+    log_capture log;
+    work w;
+
+    (void)state;
+    assert_int_equal(ops->create(&d, &f), CT_UNSUPPORTED);
+    d.behind = 0, d.k = 0;
+    assert_int_equal(ops->create(&d, &f), CT_UNSUPPORTED);
+    assert_null(f);
+    d.k = 16;
+    if (!make(dev, &d, &f)) return;
+    open_work(dev, &d, 5, &w);
+    log_capture_start(&log);
+    assert_int_equal(
+        ops->run(f, NULL, &(ct_fused_args){ .a = (float *)w.on_a + 1, .b = w.on_b, .c = w.on_c }),
+        CT_ERR_ARG);
+    log_capture_stop();
+    assert_non_null(strstr(log.error, "not aligned"));
+    close_work(&w);
+    ops->destroy(f);
+    ops->destroy(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_epilogue_is_as_defined),
+        cmocka_unit_test(what_cannot_be_is_refused),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
