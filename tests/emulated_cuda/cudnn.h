@@ -1,4 +1,4 @@
-/** @file cudnn.h  The convolutions that the sources here call, as plain loops on the host. There is
+/** @file cudnn.h  What the sources here call of cuDNN, as plain loops on the host. There is
  * such a library only where CORTADO_EMULATED_CUDNN is set, so that tests run with it and without.
  */
 #ifndef CT_EMULATED_CUDNN_H
@@ -89,5 +89,37 @@ cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t handle, const void *a
                                              cudnnConvolutionBwdFilterAlgo_t how, void *work,
                                              size_t bytes, const void *beta,
                                              cudnnFilterDescriptor_t dw, void *dw_at);
+
+typedef enum { CUDNN_NOT_PROPAGATE_NAN = 0, CUDNN_PROPAGATE_NAN = 1 } cudnnNanPropagation_t;
+typedef enum {
+    CUDNN_POOLING_MAX = 0,
+    CUDNN_POOLING_AVERAGE_COUNT_INCLUDE_PADDING = 1
+} cudnnPoolingMode_t;
+typedef enum { CUDNN_SOFTMAX_FAST = 0, CUDNN_SOFTMAX_ACCURATE = 1 } cudnnSoftmaxAlgorithm_t;
+typedef enum { CUDNN_SOFTMAX_MODE_INSTANCE = 0, CUDNN_SOFTMAX_MODE_CHANNEL = 1 } cudnnSoftmaxMode_t;
+typedef struct ct_emulated_pooling *cudnnPoolingDescriptor_t;
+
+cudnnStatus_t cudnnCreatePoolingDescriptor(cudnnPoolingDescriptor_t *p);
+cudnnStatus_t cudnnDestroyPoolingDescriptor(cudnnPoolingDescriptor_t p);
+cudnnStatus_t cudnnSetPooling2dDescriptor(cudnnPoolingDescriptor_t p, cudnnPoolingMode_t mode,
+                                          cudnnNanPropagation_t nan, int kh, int kw, int ph, int pw,
+                                          int sh, int sw);
+cudnnStatus_t cudnnPoolingForward(cudnnHandle_t handle, cudnnPoolingDescriptor_t p,
+                                  const void *alpha, cudnnTensorDescriptor_t x, const void *x_at,
+                                  const void *beta, cudnnTensorDescriptor_t y, void *y_at);
+cudnnStatus_t cudnnPoolingBackward(cudnnHandle_t handle, cudnnPoolingDescriptor_t p,
+                                   const void *alpha, cudnnTensorDescriptor_t y, const void *y_at,
+                                   cudnnTensorDescriptor_t dy, const void *dy_at,
+                                   cudnnTensorDescriptor_t x, const void *x_at, const void *beta,
+                                   cudnnTensorDescriptor_t dx, void *dx_at);
+cudnnStatus_t cudnnSoftmaxForward(cudnnHandle_t handle, cudnnSoftmaxAlgorithm_t how,
+                                  cudnnSoftmaxMode_t mode, const void *alpha,
+                                  cudnnTensorDescriptor_t x, const void *x_at, const void *beta,
+                                  cudnnTensorDescriptor_t y, void *y_at);
+cudnnStatus_t cudnnSoftmaxBackward(cudnnHandle_t handle, cudnnSoftmaxAlgorithm_t how,
+                                   cudnnSoftmaxMode_t mode, const void *alpha,
+                                   cudnnTensorDescriptor_t y, const void *y_at,
+                                   cudnnTensorDescriptor_t dy, const void *dy_at, const void *beta,
+                                   cudnnTensorDescriptor_t dx, void *dx_at);
 
 #endif

@@ -1,43 +1,10 @@
 /* cuDNN's convolutions as loops: sums in double, results rounded to their type, what lies in the
  * workspace overwritten. It names one algorithm that is not deterministic before one that is, and
  * has none for channels last where their number is odd. */
-#include <cudnn.h>
+#include "emulated_cudnn.cuh"
 
 #include <cstdlib>
 #include <cstring>
-
-#include "framework/base/bf16.h"
-#include "framework/base/f16.h"
-
-struct ct_emulated_array {
-    cudnnTensorFormat_t format;
-    cudnnDataType_t type;
-    int64_t n, c, h, w;
-
-    int64_t at(int64_t i, int64_t k, int64_t y, int64_t x) const
-    {
-        return (format == CUDNN_TENSOR_NHWC) ? ((i * h + y) * w + x) * c + k
-                                             : ((i * c + k) * h + y) * w + x;
-    }
-    int64_t count() const
-    {
-        return n * c * h * w;
-    }
-    double get(const void *from, int64_t i) const
-    {
-        if (type == CUDNN_DATA_FLOAT) return (double)((const float *)from)[i];
-        return (double)((type == CUDNN_DATA_HALF) ? ct_f16_to_f32(((const uint16_t *)from)[i])
-                                                  : ct_bf16_to_f32(((const uint16_t *)from)[i]));
-    }
-    void put(void *to, int64_t i, double v) const
-    {
-        if (type == CUDNN_DATA_FLOAT)
-            ((float *)to)[i] = (float)v;
-        else
-            ((uint16_t *)to)[i] = (type == CUDNN_DATA_HALF) ? ct_f16_from_f32((float)v)
-                                                            : ct_bf16_from_f32((float)v);
-    }
-};
 
 struct ct_emulated_convolution {
     int64_t ph, pw, sh, sw, dh, dw, groups;

@@ -1,12 +1,15 @@
 /* Engines of a net on the device chosen by timing: what is timed, what it is called, and that the
- * net then runs by it. Skips where no device works. */
+ * net then runs by it; cuDNN's means and softmax beside ours. Skips where no device works. */
 #include "tests/test.h"
+#include "tests/cuda_case.h"
 #include "tests/log_capture.h"
 
 #include "framework/net/engine_plan.h"
 #include "framework/net/net.h"
 #include "framework/proto/prototxt.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Depthwise convolutions have an engine of their own, and all others have the general one. */
@@ -19,43 +22,21 @@ static const char text[] =
     "kernel_size: 3 group: 6 weight_filler { type: 'xavier' } } }\n"
     "layer { name: 'l' type: 'Reduction' bottom: 'b' top: 'l' loss_weight: 1 }\n";
 
-static const ct_device *cuda(void)
-{
-    const ct_device *dev = NULL;
-    log_capture log;
-    ct_status status;
-
-    log_capture_start(&log);
-    status = ct_device_open("cuda", 0, &dev);
-    log_capture_stop();
-    if (status != CT_OK) {
-        print_message("skipped: no CUDA device, or built without CUDA=1\n");
-        skip();
-    }
-    return dev;
-}
-
 static void engines_are_timed(void **state)
 {
-    const ct_device *dev = cuda();
+    const ct_device *dev = test_cuda();
     ct_engine_plan_options o = { .machine = { "gpu", "cuda", "1", 1 },
                                  .mode = CT_PLAN_TIME,
                                  .n_rank = 1 };
-    ct_net_options n = { .phase = CT_TRAIN, .env = { .n_rank = 1, .seed = 5 }, .dev = dev };
-    ct_exec ex = { .dev = dev, .phase = CT_TRAIN, .seed = 5 };
-    ProtobufCMessage *message = NULL;
+    ct_net_options n = { .env = { .n_rank = 1 } };
     ct_engine_plan *plan = NULL;
-    ct_net *net = NULL;
+    test_cuda_net t;
     int of_depth = 0;
-    double loss = 0.0;
 
     (void)state;
     assert_int_equal(ct_engine_plan_create(&o, &plan), CT_OK);
-    assert_int_equal(ct_prototxt_parse(&ct__net_parameter__descriptor, "test", text, strlen(text),
-                                       NULL, &message),
-                     CT_OK);
     n.env.plan = plan;
-    assert_int_equal(ct_net_create((const Ct__NetParameter *)message, &n, &net), CT_OK);
+    test_cuda_net_open(text, dev, &n, NULL, &t);
     for (int i = 0; ct_engine_plan_row(plan, i) != NULL; i++) {
         const ct_plan_row *row = ct_engine_plan_row(plan, i);
 
@@ -72,16 +53,140 @@ static void engines_are_timed(void **state)
         assert_string_equal(row->taken, row->engine[0].name);
     }
     assert_int_equal(of_depth, 3); /* forward and both gradients */
-    assert_int_equal(ct_net_forward(net, &ex, &loss), CT_OK);
-    assert_int_equal(ct_net_backward(net, &ex, NULL, NULL), CT_OK);
-    ct_net_destroy(net);
+    (void)test_cuda_net_pass(&t, 0, false);
+    test_cuda_net_close(&t);
     ct_engine_plan_destroy(plan);
+}
+
+/* ---- cuDNN's means and softmax beside ours */
+
+#define MAPS(width, engine)                                                                        \
+    "layer { name: 'data' type: 'DummyData' top: 'x' dummy_data_param { shape { dim: 3 dim: 6 "    \
+    "dim: 9 dim: " width " } data_filler { type: 'gaussian' std: 1 } } }\n"                        \
+    "layer { name: 'c' type: 'Convolution' bottom: 'x' top: 'c' convolution_param { num_output: "  \
+    "16 kernel_size: 1 weight_filler { type: 'xavier' } } }\n"                                     \
+    "layer { name: 'p' type: 'Pooling' bottom: 'c' top: 'p' pooling_param { pool: AVE "            \
+    "kernel_size: 3 stride: 2 pad: 1 } " engine " }\n"                                             \
+    "layer { name: 's' type: 'Softmax' bottom: 'p' top: 's' " engine " }\n"                        \
+    "layer { name: 'l' type: 'Reduction' bottom: 's' top: 'l' loss_weight: 1 reduction_param { "   \
+    "operation: SUMSQ } }\n"
+#define NAMED(name) "ct_kernel { forward: '" name "' backward_data: '" name "' }"
+
+/* The gradients, with what pooling and softmax ran by. */
+static float *run_maps(const char *net, const ct_device *dev,
+                       Ct__SolverParameter__Precision precision, int64_t *n_p, char engine[4][24])
+{
+    ct_net_options o = { .env = { .n_rank = 1, .precision = precision } };
+    static const char *const layer[] = { "p", "s" };
+    test_cuda_net t;
+    float *grad;
+
+    test_cuda_net_open(net, dev, &o, NULL, &t);
+    (void)test_cuda_net_pass(&t, 0, false);
+    grad = test_cuda_net_gradients(&t);
+    *n_p = t.net->grad_count;
+    for (int i = 0; i < 2; i++) {
+        ct_estimate e;
+
+        ct_net_estimate(t.net, ct_net_find_layer(t.net, layer[i]), &e);
+        snprintf(engine[2 * i], 24, "%s", e.engine[CT_RUN_FORWARD]);
+        snprintf(engine[2 * i + 1], 24, "%s", e.engine[CT_RUN_BACKWARD_DATA]);
+    }
+    test_cuda_net_close(&t);
+    return grad;
+}
+
+/* Whether the library is there: a net that asks for it can be made. */
+static ct_status make_maps(const char *net, const ct_device *dev, log_capture *log)
+{
+    ct_net_options o = { .phase = CT_TRAIN, .dev = dev, .env = { .n_rank = 1, .seed = 5 } };
+    ProtobufCMessage *message = NULL;
+    ct_net *made = NULL;
+    ct_status status;
+
+    assert_int_equal(
+        ct_prototxt_parse(&ct__net_parameter__descriptor, "test", net, strlen(net), NULL, &message),
+        CT_OK);
+    log_capture_start(log);
+    status = ct_net_create((const Ct__NetParameter *)message, &o, &made);
+    log_capture_stop();
+    if (status == CT_OK) ct_net_destroy(made);
     protobuf_c_message_free_unpacked(message, NULL);
+    return status;
+}
+
+/* Sums of 243 products at most, each rounded to f32; or values rounded to bf16 once each, in three
+ * layers and back. */
+static void cudnn_is_as_ours(void **state)
+{
+    static const Ct__SolverParameter__Precision each[] = { CT__SOLVER_PARAMETER__PRECISION__F32,
+                                                           CT__SOLVER_PARAMETER__PRECISION__BF16 };
+    const ct_device *dev = test_cuda();
+    const double off[] = { 243 * 0x1p-23, 6 * 0x1p-8 };
+    log_capture log;
+
+    (void)state;
+    if (make_maps(MAPS("9", NAMED("cudnn")), dev, &log) != CT_OK) {
+        print_message("skipped: no cuDNN\n");
+        skip();
+    }
+    for (int k = 0; k < 2; k++) {
+        char engine[4][24];
+        int64_t n, m;
+        float *ours = run_maps(MAPS("9", ""), dev, each[k], &n, engine), *its;
+
+        for (int i = 0; i < 4; i++) assert_string_equal(engine[i], "cuda");
+        its = run_maps(MAPS("9", NAMED("cudnn")), dev, each[k], &m, engine);
+        for (int i = 0; i < 4; i++) assert_string_equal(engine[i], "cudnn");
+        assert_int_equal(m, n);
+        if (!(test_cuda_difference(n, its, ours) <= off[k]))
+            fail_msg("precision %d: %g off", (int)each[k], test_cuda_difference(n, its, ours));
+        free(ours), free(its);
+    }
+    /* a last window beyond the padding has another divisor */
+    assert_int_equal(make_maps(MAPS("10", NAMED("cudnn")), dev, &log), CT_ERR_CONFIG);
+    assert_non_null(strstr(log.error, "\"cudnn\" cannot run this layer"));
+}
+
+static void maps_are_timed(void **state)
+{
+    const ct_device *dev = test_cuda();
+    ct_engine_plan_options o = { .machine = { "gpu", "cuda", "1", 1 },
+                                 .mode = CT_PLAN_TIME,
+                                 .n_rank = 1 };
+    ct_net_options n = { .env = { .n_rank = 1 } };
+    ct_engine_plan *plan = NULL;
+    const ct_plan_row *row;
+    log_capture log;
+    test_cuda_net t;
+    bool dnn = make_maps(MAPS("9", NAMED("cudnn")), dev, &log) == CT_OK;
+    int found = 0;
+
+    (void)state;
+    assert_int_equal(ct_engine_plan_create(&o, &plan), CT_OK);
+    n.env.plan = plan;
+    test_cuda_net_open(MAPS("9", ""), dev, &n, NULL, &t);
+    (void)test_cuda_net_pass(&t, 0, false);
+    for (int i = 0; (row = ct_engine_plan_row(plan, i)) != NULL; i++) {
+        if ((strncmp(row->key, "pool ", 5) != 0) && (strncmp(row->key, "softmax ", 8) != 0))
+            continue;
+        found++;
+        assert_int_equal(row->n, 2);
+        assert_true((row->engine[0].ms > 0.0) && (row->engine[1].ms > 0.0));
+        assert_string_equal(row->taken, row->engine[0].name);
+    }
+    assert_int_equal(found, dnn ? 4 : 0); /* one engine is no choice */
+    test_cuda_net_close(&t);
+    ct_engine_plan_destroy(plan);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(engines_are_timed) };
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(engines_are_timed),
+        cmocka_unit_test(cudnn_is_as_ours),
+        cmocka_unit_test(maps_are_timed),
+    };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

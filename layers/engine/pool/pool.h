@@ -43,7 +43,7 @@ typedef struct ct_pool_args {
     float *dx;  /* overwritten                                                                 */
 } ct_pool_args;
 
-CT_ENGINE(pool)
+CT_ENGINE_TIMED(pool)
 
 extern const ct_pool_impl *const ct_pool_forward_table[];
 extern const ct_pool_impl *const ct_pool_backward_table[];

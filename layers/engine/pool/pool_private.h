@@ -8,6 +8,7 @@ extern const ct_pool_impl ct_pool_ref_forward, ct_pool_ref_backward;
 extern const ct_pool_impl ct_pool_simd_forward, ct_pool_simd_backward;
 extern const ct_pool_impl ct_pool_blocked_forward, ct_pool_blocked_backward;
 extern const ct_pool_impl ct_pool_cuda_forward, ct_pool_cuda_backward;
+extern const ct_pool_impl ct_pool_cudnn_forward, ct_pool_cudnn_backward;
 
 static inline bool ct_pool_on_cpu(const ct_pool_desc *d)
 {

@@ -5,11 +5,17 @@ const ct_pool_impl *const ct_pool_forward_table[] = {
 #ifdef CT_HAVE_CUDA
     &ct_pool_cuda_forward,
 #endif
-    &ct_pool_simd_forward, &ct_pool_blocked_forward, &ct_pool_ref_forward, NULL
+#ifdef CT_HAVE_CUDNN
+    &ct_pool_cudnn_forward, /* by name or plan */
+#endif
+    &ct_pool_simd_forward,  &ct_pool_blocked_forward, &ct_pool_ref_forward, NULL
 };
 const ct_pool_impl *const ct_pool_backward_table[] = {
 #ifdef CT_HAVE_CUDA
     &ct_pool_cuda_backward,
 #endif
-    &ct_pool_simd_backward, &ct_pool_blocked_backward, &ct_pool_ref_backward, NULL
+#ifdef CT_HAVE_CUDNN
+    &ct_pool_cudnn_backward, /* by name or plan */
+#endif
+    &ct_pool_simd_backward,  &ct_pool_blocked_backward, &ct_pool_ref_backward, NULL
 };

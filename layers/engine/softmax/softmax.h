@@ -30,9 +30,10 @@ typedef struct ct_softmax_engine {
     /** dx_c = y_c (dy_c - sum_k dy_k y_k). dx may be dy. */
     ct_status (*backward)(const ct_softmax_desc *d, ct_exec *ex, const float *y, const float *dy,
                           float *dx);
-    /** sum of -log max(p_label, FLT_MIN) over the positions whose label is not CT_LABEL_IGNORED.
-     *  label: outer x inner classes in [0, classes); scratch: ct_softmax_scratch() bytes. All
-     * pointers but loss_p are on the device of d. The same for any number of threads. */
+    /** NULL, as the next: not the first that supports d. sum of -log max(p_label, FLT_MIN) over the
+     * positions whose label is not CT_LABEL_IGNORED. label: outer x inner classes in [0, classes);
+     * scratch: ct_softmax_scratch() bytes. All pointers but loss_p are on the device of d. The same
+     * for any number of threads. */
     ct_status (*loss)(const ct_softmax_desc *d, ct_exec *ex, const float *p, const int32_t *label,
                       float *scratch, double *loss_p);
     /** dx_c = scale (p_c - [c is the label]); 0 where the label is ignored. */
@@ -40,7 +41,7 @@ typedef struct ct_softmax_engine {
                                const int32_t *label, float scale, float *dx);
 } ct_softmax_engine;
 
-extern const ct_softmax_engine ct_softmax_omp, ct_softmax_ref, ct_softmax_cuda;
+extern const ct_softmax_engine ct_softmax_omp, ct_softmax_ref, ct_softmax_cuda, ct_softmax_cudnn;
 /** Best first, the reference last; NULL-terminated. */
 extern const ct_softmax_engine *const ct_softmax_table[];
 

@@ -8,6 +8,9 @@ const ct_softmax_engine *const ct_softmax_table[] = {
 #ifdef CT_HAVE_CUDA
     &ct_softmax_cuda,
 #endif
+#ifdef CT_HAVE_CUDNN
+    &ct_softmax_cudnn, /* by name or plan */
+#endif
     &ct_softmax_omp,
     &ct_softmax_ref, /* last: written to be read, oracle of the others */
     NULL,

@@ -14,7 +14,7 @@ static ct_status open_run(const ct_conv_desc *d, ct_run_kind kind, const ct_exec
 {
     *p_p = plan_of(d, kind);
     if (*p_p == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a convolution of cuDNN");
-    return check(dnn.p_cudnnSetStream(dnn.handle, (cudaStream_t)ex->stream), "stream");
+    return ct_cudnn_follow(ex);
 }
 
 /* An operand as `batch` matrices of channels and places; last: it lies with channels last in 16
@@ -164,7 +164,7 @@ static ct_status forward(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args 
     CT_TRY(reads(p, ex, a, x_of(d), a->x, s.x, &x));
     CT_TRY(reads(p, ex, a, weight_of(d), a->weight, s.weight, &weight));
     CT_TRY(
-        check(dnn.p_cudnnConvolutionForward(dnn.handle, &one, p->x, x, p->weight, weight, p->conv,
+        ct_cudnn_check(ct_dnn.p_cudnnConvolutionForward(ct_dnn.handle, &one, p->x, x, p->weight, weight, p->conv,
                                             (cudnnConvolutionFwdAlgo_t)p->algorithm, a->work,
                                             p->memory, &zero, p->y, writes(p, a, y_of(d), a->y, s.y)),
               "convolution"));
@@ -182,8 +182,8 @@ static ct_status backward_data(const ct_conv_desc *d, ct_exec *ex, const ct_conv
     s = sides_of(p);
     CT_TRY(reads(p, ex, a, y_of(d), a->dy, s.y, &dy));
     CT_TRY(reads(p, ex, a, weight_of(d), a->weight, s.weight, &weight));
-    CT_TRY(check(
-        dnn.p_cudnnConvolutionBackwardData(dnn.handle, &one, p->weight, weight, p->y, dy, p->conv,
+    CT_TRY(ct_cudnn_check(
+        ct_dnn.p_cudnnConvolutionBackwardData(ct_dnn.handle, &one, p->weight, weight, p->y, dy, p->conv,
                                            (cudnnConvolutionBwdDataAlgo_t)p->algorithm, a->work,
                                            p->memory, &zero, p->x, writes(p, a, x_of(d), a->dx, s.x)),
         "convolution by data"));
@@ -201,7 +201,7 @@ static ct_status backward_weight(const ct_conv_desc *d, ct_exec *ex, const ct_co
     s = sides_of(p);
     CT_TRY(reads(p, ex, a, x_of(d), a->x, s.x, &x));
     CT_TRY(reads(p, ex, a, y_of(d), a->dy, s.y, &dy));
-    CT_TRY(check(dnn.p_cudnnConvolutionBackwardFilter(dnn.handle, &one, p->x, x, p->y, dy, p->conv,
+    CT_TRY(ct_cudnn_check(ct_dnn.p_cudnnConvolutionBackwardFilter(ct_dnn.handle, &one, p->x, x, p->y, dy, p->conv,
                                                       (cudnnConvolutionBwdFilterAlgo_t)p->algorithm,
                                                       a->work, p->memory, &beta, p->weight,
                                                       writes(p, a, weight_of(d), a->dweight, s.weight)),

@@ -1,98 +1,18 @@
-/** @file cudnn_plan.cuh  cuDNN's library, found when the program runs, and what it would do for a
- * convolution of these shapes, asked once. Included by conv_cudnn.cu alone.
+/** @file cudnn_plan.cuh  What cuDNN would do for a convolution of these shapes, asked once. Included
+ * by conv_cudnn.cu alone.
  */
 #ifndef CT_CUDNN_PLAN_CUH
 #define CT_CUDNN_PLAN_CUH
-
-#include <cudnn.h>
-#include <dlfcn.h>
 
 #include <cstdlib>
 #include <cstring>
 
 #include "framework/base/memory.h"
-#include "framework/math/cuda/narrow.cuh"
 #include "framework/tensor/cuda/launch.cuh"
 #include "layers/engine/conv/conv_private.h"
+#include "layers/engine/cudnn.cuh"
 
 static const size_t WORK_MAX = (size_t)512 << 20;
-
-#define CALLS(X)                                                                                   \
-    X(cudnnCreate)                                                                                 \
-    X(cudnnSetStream)                                                                              \
-    X(cudnnGetErrorString)                                                                         \
-    X(cudnnCreateTensorDescriptor)                                                                 \
-    X(cudnnDestroyTensorDescriptor)                                                                \
-    X(cudnnDestroyFilterDescriptor)                                                                \
-    X(cudnnDestroyConvolutionDescriptor)                                                           \
-    X(cudnnSetTensor4dDescriptor)                                                                  \
-    X(cudnnCreateFilterDescriptor)                                                                 \
-    X(cudnnSetFilter4dDescriptor)                                                                  \
-    X(cudnnCreateConvolutionDescriptor)                                                            \
-    X(cudnnSetConvolution2dDescriptor)                                                             \
-    X(cudnnSetConvolutionGroupCount)                                                               \
-    X(cudnnSetConvolutionMathType)                                                                 \
-    X(cudnnGetConvolutionForwardAlgorithm_v7)                                                      \
-    X(cudnnGetConvolutionBackwardDataAlgorithm_v7)                                                 \
-    X(cudnnGetConvolutionBackwardFilterAlgorithm_v7)                                               \
-    X(cudnnConvolutionForward)                                                                     \
-    X(cudnnConvolutionBackwardData)                                                                \
-    X(cudnnConvolutionBackwardFilter)
-
-/* The library is the process's, like the device; as the handle of cuBLAS. */
-static struct {
-    bool looked;
-    cudnnHandle_t handle; /* NULL: there is none */
-#define MEMBER(_name) decltype(&::_name) p_##_name;
-    CALLS(MEMBER)
-} dnn;
-
-#ifdef CT_CUDA_EMULATED
-static void *open_library(void)
-{
-    return &dnn;
-}
-static bool find_calls(void *)
-{
-#define LINKED(_name) dnn.p_##_name = _name;
-    CALLS(LINKED)
-    return true;
-}
-#else
-static void *open_library(void)
-{
-    return dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
-}
-static bool find_calls(void *lib)
-{
-#define FIND(_name)                                                                                \
-    dnn.p_##_name = (decltype(dnn.p_##_name))dlsym(lib, #_name);                                   \
-    if (dnn.p_##_name == NULL) return false;
-    CALLS(FIND)
-    return true;
-}
-#endif
-
-static bool is_there(void)
-{
-    void *lib;
-
-    if (dnn.looked) return dnn.handle != NULL;
-    dnn.looked = true;
-    lib = open_library();
-    if ((lib == NULL) || !find_calls(lib) ||
-        (dnn.p_cudnnCreate(&dnn.handle) != CUDNN_STATUS_SUCCESS)) {
-        dnn.handle = NULL;
-        CT_DEBUG("no cuDNN 9 here: convolutions go through im2col");
-    }
-    return dnn.handle != NULL;
-}
-
-static ct_status check(cudnnStatus_t st, const char *what)
-{
-    if (st == CUDNN_STATUS_SUCCESS) return CT_OK;
-    return CT_FAIL(CT_ERR_DEVICE, "%s: cuDNN: %s", what, dnn.p_cudnnGetErrorString(st));
-}
 
 /* ---- what a convolution of these shapes takes, found once */
 
@@ -127,30 +47,28 @@ static cudnnMathType_t math_of(ct_operand operand)
 static ct_status describe(plan *p)
 {
     const ct_conv_desc *d = &p->desc;
-    cudnnDataType_t type = (d->operand == CT_OPERAND_BF16)  ? CUDNN_DATA_BFLOAT16
-                           : (d->operand == CT_OPERAND_F16) ? CUDNN_DATA_HALF
-                                                            : CUDNN_DATA_FLOAT;
+    cudnnDataType_t type = ct_cudnn_type(ct_dtype_of(d->operand));
     cudnnTensorFormat_t form = p->nhwc ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW;
 
-    CT_TRY(check(dnn.p_cudnnCreateTensorDescriptor(&p->x), "x"));
-    CT_TRY(check(dnn.p_cudnnCreateTensorDescriptor(&p->y), "y"));
-    CT_TRY(check(dnn.p_cudnnCreateFilterDescriptor(&p->weight), "weight"));
-    CT_TRY(check(dnn.p_cudnnCreateConvolutionDescriptor(&p->conv), "convolution"));
-    CT_TRY(check(dnn.p_cudnnSetTensor4dDescriptor(p->x, form, type, (int)d->n, (int)d->c, (int)d->h,
+    CT_TRY(ct_cudnn_check(ct_dnn.p_cudnnCreateTensorDescriptor(&p->x), "x"));
+    CT_TRY(ct_cudnn_check(ct_dnn.p_cudnnCreateTensorDescriptor(&p->y), "y"));
+    CT_TRY(ct_cudnn_check(ct_dnn.p_cudnnCreateFilterDescriptor(&p->weight), "weight"));
+    CT_TRY(ct_cudnn_check(ct_dnn.p_cudnnCreateConvolutionDescriptor(&p->conv), "convolution"));
+    CT_TRY(ct_cudnn_check(ct_dnn.p_cudnnSetTensor4dDescriptor(p->x, form, type, (int)d->n, (int)d->c, (int)d->h,
                                                   (int)d->w),
                  "x"));
-    CT_TRY(check(dnn.p_cudnnSetTensor4dDescriptor(p->y, form, type, (int)d->n, (int)d->m,
+    CT_TRY(ct_cudnn_check(ct_dnn.p_cudnnSetTensor4dDescriptor(p->y, form, type, (int)d->n, (int)d->m,
                                                   (int)d->oh, (int)d->ow),
                  "y"));
-    CT_TRY(check(dnn.p_cudnnSetFilter4dDescriptor(p->weight, type, form, (int)d->m,
+    CT_TRY(ct_cudnn_check(ct_dnn.p_cudnnSetFilter4dDescriptor(p->weight, type, form, (int)d->m,
                                                   (int)(d->c / d->group), (int)d->kh, (int)d->kw),
                  "weight"));
-    CT_TRY(check(dnn.p_cudnnSetConvolution2dDescriptor(p->conv, (int)d->ph, (int)d->pw, (int)d->sh,
+    CT_TRY(ct_cudnn_check(ct_dnn.p_cudnnSetConvolution2dDescriptor(p->conv, (int)d->ph, (int)d->pw, (int)d->sh,
                                                        (int)d->sw, (int)d->dh, (int)d->dw,
                                                        CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT),
                  "convolution"));
-    CT_TRY(check(dnn.p_cudnnSetConvolutionGroupCount(p->conv, (int)d->group), "groups"));
-    return check(dnn.p_cudnnSetConvolutionMathType(p->conv, math_of(d->operand)), "precision");
+    CT_TRY(ct_cudnn_check(ct_dnn.p_cudnnSetConvolutionGroupCount(p->conv, (int)d->group), "groups"));
+    return ct_cudnn_check(ct_dnn.p_cudnnSetConvolutionMathType(p->conv, math_of(d->operand)), "precision");
 }
 
 /* The first that heuristics name, gives the same bits each time and has room. */
@@ -162,7 +80,7 @@ template <class P> static void take_first(plan *p, const P *perf, int n)
             continue;
         /* an algorithm goes with the kind of arithmetic that it was named for */
         if ((p->desc.operand != CT_OPERAND_F32) &&
-            (dnn.p_cudnnSetConvolutionMathType(p->conv, perf[i].mathType) != CUDNN_STATUS_SUCCESS))
+            (ct_dnn.p_cudnnSetConvolutionMathType(p->conv, perf[i].mathType) != CUDNN_STATUS_SUCCESS))
             continue;
         p->algorithm = (int)perf[i].algo;
         p->memory = perf[i].memory;
@@ -179,30 +97,30 @@ static void choose(plan *p)
     if (p->kind == CT_RUN_FORWARD) {
         cudnnConvolutionFwdAlgoPerf_t perf[MOST];
 
-        if (dnn.p_cudnnGetConvolutionForwardAlgorithm_v7(dnn.handle, p->x, p->weight, p->conv, p->y,
+        if (ct_dnn.p_cudnnGetConvolutionForwardAlgorithm_v7(ct_dnn.handle, p->x, p->weight, p->conv, p->y,
                                                          MOST, &n, perf) == CUDNN_STATUS_SUCCESS)
             take_first(p, perf, n);
     } else if (p->kind == CT_RUN_BACKWARD_DATA) {
         cudnnConvolutionBwdDataAlgoPerf_t perf[MOST];
 
-        if (dnn.p_cudnnGetConvolutionBackwardDataAlgorithm_v7(
-                dnn.handle, p->weight, p->y, p->conv, p->x, MOST, &n, perf) == CUDNN_STATUS_SUCCESS)
+        if (ct_dnn.p_cudnnGetConvolutionBackwardDataAlgorithm_v7(
+                ct_dnn.handle, p->weight, p->y, p->conv, p->x, MOST, &n, perf) == CUDNN_STATUS_SUCCESS)
             take_first(p, perf, n);
     } else {
         cudnnConvolutionBwdFilterAlgoPerf_t perf[MOST];
 
-        if (dnn.p_cudnnGetConvolutionBackwardFilterAlgorithm_v7(
-                dnn.handle, p->x, p->y, p->conv, p->weight, MOST, &n, perf) == CUDNN_STATUS_SUCCESS)
+        if (ct_dnn.p_cudnnGetConvolutionBackwardFilterAlgorithm_v7(
+                ct_dnn.handle, p->x, p->y, p->conv, p->weight, MOST, &n, perf) == CUDNN_STATUS_SUCCESS)
             take_first(p, perf, n);
     }
 }
 
 static void forget(plan *p)
 {
-    (void)dnn.p_cudnnDestroyTensorDescriptor(p->x);
-    (void)dnn.p_cudnnDestroyTensorDescriptor(p->y);
-    (void)dnn.p_cudnnDestroyFilterDescriptor(p->weight);
-    (void)dnn.p_cudnnDestroyConvolutionDescriptor(p->conv);
+    (void)ct_dnn.p_cudnnDestroyTensorDescriptor(p->x);
+    (void)ct_dnn.p_cudnnDestroyTensorDescriptor(p->y);
+    (void)ct_dnn.p_cudnnDestroyFilterDescriptor(p->weight);
+    (void)ct_dnn.p_cudnnDestroyConvolutionDescriptor(p->conv);
 }
 
 static void look_up(plan *p)
@@ -248,7 +166,7 @@ static bool fits(const ct_conv_desc *d, ct_run_kind kind)
     const plan *p;
 
     if ((d->device != CT_DEVICE_CUDA) || (d->x_last && !d->y_last) || (d->x_block != 0) || (d->y_block != 0) ||
-        (d->n_front != 0) || (d->n < 1) || !is_there())
+        (d->n_front != 0) || (d->n < 1) || !ct_cudnn_is_there())
         return false;
     p = plan_of(d, kind);
     return (p != NULL) && (p->algorithm >= 0);
