@@ -171,23 +171,33 @@ CT_SIMD_PART const float *ahead(const piece *p, const float *array, int64_t j)
         *scale_p = k + factor * sum;                                                               \
     }                                                                                              \
                                                                                                    \
+    /* x, scale and its powers of n places of block j from place p on; r: rows of x */             \
+    CT_SIMD_PART void places##_b(const int n, const piece *w, int64_t j, const row *r,             \
+                                 int64_t size, bool usual, int p, num##_b *mask_p, vec##_b *x,     \
+                                 vec##_b *s, vec##_b *power, vec##_b *inverse)                     \
+    {                                                                                              \
+        const ct_lrn_desc *d = w->d;                                                               \
+        num##_b next;                                                                              \
+                                                                                                   \
+        real##_b(d, j, mask_p);                                                                    \
+        real##_b(d, j + 1, &next);                                                                 \
+        CT_LRN_EACH(n)                                                                             \
+        {                                                                                          \
+            scale##_b(d->k, w->factor, size, r, p + i, mask_p, &next, &x[i], &s[i]);               \
+        }                                                                                          \
+        powers##_b(n, usual, d->beta, s, power, inverse);                                          \
+    }                                                                                              \
+                                                                                                   \
     /* n places of block j from place p on; r: rows of x */                                        \
     CT_SIMD_PART void forward_some##_b(const int n, const piece *w, int64_t j, const row *r,       \
                                        int64_t size, bool usual, bool stream, int p)               \
     {                                                                                              \
-        const ct_lrn_desc *d = w->d;                                                               \
         float *y = w->y + j * w->step + p * (_b);                                                  \
         float *keep = (w->scale != NULL) ? w->scale + j * w->step + p * (_b) : NULL;               \
         vec##_b x[SIDE], s[SIDE], power[SIDE], inverse[SIDE];                                      \
-        num##_b mask, next;                                                                        \
+        num##_b mask;                                                                              \
                                                                                                    \
-        real##_b(d, j, &mask);                                                                     \
-        real##_b(d, j + 1, &next);                                                                 \
-        CT_LRN_EACH(n)                                                                             \
-        {                                                                                          \
-            scale##_b(d->k, w->factor, size, r, p + i, &mask, &next, &x[i], &s[i]);                \
-        }                                                                                          \
-        powers##_b(n, usual, d->beta, s, power, inverse);                                          \
+        places##_b(n, w, j, r, size, usual, p, &mask, x, s, power, inverse);                       \
         CT_LRN_EACH(n)                                                                             \
         {                                                                                          \
             x[i] = MASKED(_b, x[i] * power[i], mask);                                              \
@@ -214,19 +224,12 @@ CT_SIMD_PART const float *ahead(const piece *p, const float *array, int64_t j)
     CT_SIMD_PART void ratios_some##_b(const int n, const piece *w, int64_t j, const row *r,        \
                                       int64_t size, bool usual, int p)                             \
     {                                                                                              \
-        const ct_lrn_desc *d = w->d;                                                               \
         const float *dy = w->dy + j * w->step + p * (_b);                                          \
         float *part = w->s->part[j % 2] + p * (_b), *ratio = w->s->ratio[j % 3] + p * (_b);        \
         vec##_b x[SIDE], s[SIDE], power[SIDE], inverse[SIDE];                                      \
-        num##_b mask, next;                                                                        \
+        num##_b mask;                                                                              \
                                                                                                    \
-        real##_b(d, j, &mask);                                                                     \
-        real##_b(d, j + 1, &next);                                                                 \
-        CT_LRN_EACH(n)                                                                             \
-        {                                                                                          \
-            scale##_b(d->k, w->factor, size, r, p + i, &mask, &next, &x[i], &s[i]);                \
-        }                                                                                          \
-        powers##_b(n, usual, d->beta, s, power, inverse);                                          \
+        places##_b(n, w, j, r, size, usual, p, &mask, x, s, power, inverse);                       \
         CT_LRN_EACH(n)                                                                             \
         {                                                                                          \
             vec##_b g = *(const vec##_b *)(dy + i * (_b)) * power[i];                              \
