@@ -1,34 +1,16 @@
 /* Batch normalisation of channels in blocks: a block's channels stand side by side, so that sums
  * and maps run along the memory whatever the size of the image. Statistics take one pass, with
  * E x^2 - (E x)^2 in double: the squares of floats are exact there. */
-#include "layers/engine/batch_norm/batch_norm.h"
-
 #include <string.h>
 
 #include "framework/base/bf16.h"
 #include "framework/base/simd.h"
-#include "layers/blocked.h"
+#include "layers/engine/batch_norm/batch_norm_blocked.h"
 #include "layers/layer_util.h"
 
 static bool supports(const ct_batch_norm_desc *d)
 {
     return (d->device == CT_DEVICE_CPU) && (d->block > 0) && (d->block <= CT_BLOCK_MAX);
-}
-
-static ct_blocked view_of(const ct_batch_norm_desc *d)
-{
-    return (ct_blocked){ d->n, d->channels, d->spatial, d->block, d->bf16 };
-}
-
-/* Blocks in groups, as ct_blocked_sums() takes them. */
-static int64_t end_of(int64_t k, int64_t to)
-{
-    return (k + CT_BLOCKED_GROUP < to) ? k + CT_BLOCKED_GROUP : to;
-}
-
-static int64_t blocks(const ct_batch_norm_desc *d, int64_t channels)
-{
-    return (channels + d->block - 1) / d->block;
 }
 
 /* ---- statistics */
@@ -87,15 +69,15 @@ static void add_squares(const void *ctx, int64_t k, int64_t at, int64_t inner, i
 static void statistics(const ct_batch_norm_desc *d, int64_t from, int64_t to, const float *x,
                        float *mean, float *var)
 {
-    ct_blocked v = view_of(d);
+    ct_blocked v = norm_view(d);
     double m = (double)(d->n * d->spatial);
     double sum[CT_BLOCKED_GROUP * CT_BLOCK_MAX], square[CT_BLOCKED_GROUP * CT_BLOCK_MAX];
-    int64_t last = blocks(d, to);
+    int64_t last = norm_blocks(d, to);
 
     for (int64_t k = from / d->block; k < last; k += CT_BLOCKED_GROUP) {
-        ct_blocked_sums(&v, k, end_of(k, last), add_squares, &(square_ctx){ x, d->bf16 }, sum,
-                        square);
-        for (int64_t c = k * d->block; (c < end_of(k, last) * d->block) && (c < to); c++) {
+        ct_blocked_sums(&v, k, norm_group_end(k, last), add_squares, &(square_ctx){ x, d->bf16 },
+                        sum, square);
+        for (int64_t c = k * d->block; (c < norm_group_end(k, last) * d->block) && (c < to); c++) {
             double e = sum[c - k * d->block] / m;
             double variance = square[c - k * d->block] / m - e * e;
 
@@ -106,24 +88,9 @@ static void statistics(const ct_batch_norm_desc *d, int64_t from, int64_t to, co
     }
 }
 
-/* ---- what a block of channels is mapped by */
-
-typedef struct factors {
-    float mean[CT_BLOCK_MAX], inv_std[CT_BLOCK_MAX], scale[CT_BLOCK_MAX], bias[CT_BLOCK_MAX];
-} factors;
-
-static void pick(const ct_blocked *v, int64_t k, const ct_batch_norm_map *m, factors *f)
-{
-    ct_blocked_pick(v, k, m->mean, 0.0f, f->mean);
-    ct_blocked_pick(v, k, (m->mean != NULL) ? m->inv_std : NULL, (m->mean != NULL) ? 0.0f : 1.0f,
-                    f->inv_std);
-    ct_blocked_pick(v, k, m->scale, 1.0f, f->scale);
-    ct_blocked_pick(v, k, m->bias, 0.0f, f->bias);
-}
-
 /* ---- forward */
 
-CT_SIMD_PART void map_rows(int64_t rows, int block, bool bf16, const factors *f, bool affine,
+CT_SIMD_PART void map_rows(int64_t rows, int block, bool bf16, const norm_factors *f, bool affine,
                            bool relu, const float *x, const float *add, float *y)
 {
     for (int64_t r = 0; r < rows; r++) {
@@ -141,7 +108,7 @@ CT_SIMD_PART void map_rows(int64_t rows, int block, bool bf16, const factors *f,
 }
 
 /* Each case for itself, so that the loop has none. */
-CT_SIMD_PART void map_cases(int64_t rows, int block, bool bf16, const factors *f,
+CT_SIMD_PART void map_cases(int64_t rows, int block, bool bf16, const norm_factors *f,
                             const ct_batch_norm_map *m, const float *x, const float *add, float *y)
 {
     bool affine = (m->scale != NULL) || (m->bias != NULL);
@@ -156,7 +123,7 @@ CT_SIMD_PART void map_cases(int64_t rows, int block, bool bf16, const factors *f
         map_rows(rows, block, bf16, f, affine, m->relu, x, add, y);
 }
 
-CT_SIMD_CLONES static void map_block(int64_t rows, int block, bool bf16, const factors *f,
+CT_SIMD_CLONES static void map_block(int64_t rows, int block, bool bf16, const norm_factors *f,
                                      const ct_batch_norm_map *m, const float *x, const float *add,
                                      float *y)
 {
@@ -172,16 +139,16 @@ CT_SIMD_CLONES static void map_block(int64_t rows, int block, bool bf16, const f
 
 static void apply(const ct_batch_norm_desc *d, int64_t from, int64_t to, const ct_batch_norm_map *m)
 {
-    ct_blocked v = view_of(d);
+    ct_blocked v = norm_view(d);
     int64_t n = ct_blocked_n(&v), row = d->spatial * d->block;
-    int64_t first = from / d->block, some = blocks(d, to) - first;
+    int64_t first = from / d->block, some = norm_blocks(d, to) - first;
 
 #pragma omp parallel for schedule(static) if (d->n * some * row >= CT_PARALLEL_MIN)
     for (int64_t r = 0; r < d->n * some; r++) {
         int64_t k = first + r % some, at = (r / some * n + k) * row;
-        factors f;
+        norm_factors f;
 
-        pick(&v, k, m, &f);
+        norm_pick(&v, k, m, &f);
         map_block(d->spatial, d->block, d->bf16, &f, m, ct_num_at(m->x, d->bf16, at),
                   ct_num_at(m->add, d->bf16, at), ct_num_to(m->y, d->bf16, at));
         if (m->normal != NULL)
@@ -190,262 +157,5 @@ static void apply(const ct_batch_norm_desc *d, int64_t from, int64_t to, const c
     }
 }
 
-/* ---- backward: rows go through a first-level cache a few at a time, a step of the map each */
-
-enum { ROWS = 32 };
-
-typedef struct gradient {
-    const ct_blocked *v;
-    const ct_batch_norm_back *b;
-    int n_dy; /* the dy that count: once g is there, it is the only one */
-    const float *const *dy;
-    bool masked;             /* they are g already          */
-    const float *less, *dot; /* channels: E dn, E(dn normal), of blocks from `first` on */
-    int64_t first;
-} gradient;
-
-/* to, f32, is a + b; b, of the layer's dtype, NULL: 0 */
-CT_SIMD_PART void add_rows(int64_t n, bool bf16, const float *a, bool a_bf16, const float *b,
-                           float *to)
-{
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++)
-        to[i] = ct_num_get(a, a_bf16, i) + ((b != NULL) ? ct_num_get(b, bf16, i) : 0.0f);
-}
-
-CT_SIMD_PART void mask_rows(int64_t n, bool bf16, const float *y, const float *a, float *to)
-{
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) to[i] = (ct_num_get(y, bf16, i) > 0.0f) ? a[i] : 0.0f;
-}
-
-CT_SIMD_PART void mask_again(int64_t rows, int block, bool bf16, const factors *f, const float *x,
-                             const float *a, float *to)
-{
-    for (int64_t r = 0; r < rows; r++, a += block, to += block) {
-#pragma omp simd
-        for (int i = 0; i < block; i++) {
-            float z =
-                (ct_num_get(x, bf16, r * block + i) - f->mean[i]) * f->inv_std[i] * f->scale[i] +
-                f->bias[i];
-
-            to[i] = (z > 0.0f) ? a[i] : 0.0f;
-        }
-    }
-}
-
-/* g of `rows` rows at `at`, f32: in room, or where it stands already. */
-CT_SIMD_PART const float *make_rows(const gradient *q, int64_t at, int64_t rows, int block,
-                                    bool bf16, const factors *f, float *room)
-{
-    const ct_batch_norm_map *m = &q->b->map;
-    const float *g = ct_num_at(q->dy[0], bf16, at);
-    int k = 1;
-
-    if (bf16 && (q->n_dy == 1)) {
-        add_rows(rows * block, true, g, true, NULL, room);
-        g = room;
-    } else if (bf16) {
-        add_rows(rows * block, true, g, true, ct_num_at(q->dy[k++], true, at), room);
-        g = room;
-    }
-    for (; k < q->n_dy; k++, g = room)
-        add_rows(rows * block, bf16, g, false, ct_num_at(q->dy[k], bf16, at), room);
-    if (q->masked || !m->relu) return g;
-    if (m->add != NULL)
-        mask_rows(rows * block, bf16, ct_num_at(m->y, bf16, at), g, room);
-    else
-        mask_again(rows, block, bf16, f, ct_num_at(m->x, bf16, at), g, room);
-    return room;
-}
-
-CT_SIMD_PART void sum_rows(int64_t rows, int block, bool bf16, const factors *f, const float *x,
-                           const float *g, double *sum, double *dot)
-{
-    double s[CT_BLOCK_MAX], t[CT_BLOCK_MAX];
-
-    for (int i = 0; i < block; i++) {
-        s[i] = sum[i];
-        t[i] = dot[i];
-    }
-    for (int64_t r = 0; r < rows; r++) {
-#pragma omp simd
-        for (int i = 0; i < block; i++) {
-            float y = (ct_num_get(x, bf16, r * block + i) - f->mean[i]) * f->inv_std[i];
-
-            s[i] += (double)g[r * block + i];
-            t[i] += (double)g[r * block + i] * (double)y;
-        }
-    }
-    for (int i = 0; i < block; i++) {
-        sum[i] = s[i];
-        dot[i] = t[i];
-    }
-}
-
-/* What is kept of g is what counts: in bf16 its roundings are in the sums. */
-CT_SIMD_PART void keep_rows(int64_t n, bool bf16, float *room, const float *g, float *to)
-{
-    if (bf16) {
-#pragma omp simd
-        for (int64_t i = 0; i < n; i++) {
-            uint16_t h = ct_bf16_from_f32(g[i]);
-
-            ((ct_bf16 *)(void *)to)[i] = h;
-            room[i] = ct_bf16_to_f32(h);
-        }
-    } else if (to != g) {
-        for (int64_t i = 0; i < n; i++) to[i] = g[i];
-    }
-}
-
-CT_SIMD_PART void sum_cases(const gradient *q, int64_t at, int64_t inner, int block, bool bf16,
-                            const factors *f, double *sum, double *dot)
-{
-    float room[ROWS * CT_BLOCK_MAX];
-
-    for (int64_t r = 0; r < inner; r += ROWS, at += ROWS * block) {
-        int64_t rows = (inner - r < ROWS) ? inner - r : ROWS;
-        const float *g = make_rows(q, at, rows, block, bf16, f, room);
-
-        if (q->b->g != NULL) keep_rows(rows * block, bf16, room, g, ct_num_to(q->b->g, bf16, at));
-        sum_rows(rows, block, bf16, f, ct_num_at(q->b->map.x, bf16, at), g, sum, dot);
-    }
-}
-
-CT_SIMD_CLONES static void sum_block(const gradient *q, int64_t at, int64_t inner, int block,
-                                     const factors *f, double *sum, double *dot)
-{
-    bool bf16 = q->v->bf16;
-
-    if ((block == 16) && bf16)
-        sum_cases(q, at, inner, 16, true, f, sum, dot);
-    else if (block == 16)
-        sum_cases(q, at, inner, 16, false, f, sum, dot);
-    else if ((block == 8) && !bf16)
-        sum_cases(q, at, inner, 8, false, f, sum, dot);
-    else
-        sum_cases(q, at, inner, block, bf16, f, sum, dot);
-}
-
-static void add_gradient(const void *ctx, int64_t k, int64_t at, int64_t inner, int block,
-                         double *first, double *second)
-{
-    const gradient *q = ctx;
-    factors f;
-
-    pick(q->v, k, &q->b->map, &f);
-    sum_block(q, at, inner, block, &f, first, second);
-}
-
-CT_SIMD_PART void put_rows(int64_t rows, int block, bool bf16, const factors *f,
-                           const float *inv_std, const float *less, const float *dot,
-                           const float *x, const float *g, float *dx)
-{
-    for (int64_t r = 0; r < rows; r++) {
-#pragma omp simd
-        for (int i = 0; i < block; i++) {
-            int64_t at = r * block + i;
-            float normal = (ct_num_get(x, bf16, at) - f->mean[i]) * f->inv_std[i];
-
-            ct_num_put(dx, bf16, at,
-                       (g[at] * f->scale[i] - less[i] - normal * dot[i]) * inv_std[i]);
-        }
-    }
-}
-
-CT_SIMD_PART void put_cases(const gradient *q, int64_t at, int64_t inner, int block, bool bf16,
-                            const factors *f, const float *inv_std, const float *less,
-                            const float *dot)
-{
-    float room[ROWS * CT_BLOCK_MAX];
-
-    for (int64_t r = 0; r < inner; r += ROWS, at += ROWS * block) {
-        int64_t rows = (inner - r < ROWS) ? inner - r : ROWS;
-        const float *g = make_rows(q, at, rows, block, bf16, f, room);
-
-        put_rows(rows, block, bf16, f, inv_std, less, dot, ct_num_at(q->b->map.x, bf16, at), g,
-                 ct_num_to(q->b->dx, bf16, at));
-    }
-}
-
-CT_SIMD_CLONES static void put_block(const gradient *q, int64_t at, int64_t inner, int block,
-                                     const factors *f, const float *inv_std, const float *less,
-                                     const float *dot)
-{
-    bool bf16 = q->v->bf16;
-
-    if ((block == 16) && bf16)
-        put_cases(q, at, inner, 16, true, f, inv_std, less, dot);
-    else if (block == 16)
-        put_cases(q, at, inner, 16, false, f, inv_std, less, dot);
-    else if ((block == 8) && !bf16)
-        put_cases(q, at, inner, 8, false, f, inv_std, less, dot);
-    else
-        put_cases(q, at, inner, block, bf16, f, inv_std, less, dot);
-}
-
-/* dx of blocks [from, to). */
-static void put_group(const gradient *q, int64_t from, int64_t to)
-{
-    const ct_blocked *v = q->v;
-    int64_t n = ct_blocked_n(v), row = v->inner * v->block, some = to - from;
-
-#pragma omp parallel for schedule(static) if (v->outer * some * row >= CT_PARALLEL_MIN)
-    for (int64_t r = 0; r < v->outer * some; r++) {
-        int64_t k = from + r % some, c = (k - from) * v->block;
-        float inv_std[CT_BLOCK_MAX];
-        factors f;
-
-        pick(v, k, &q->b->map, &f);
-        ct_blocked_pick(v, k, q->b->map.inv_std, 0.0f, inv_std);
-        put_block(q, (r / some * n + k) * row, v->inner, v->block, &f, inv_std, q->less + c,
-                  q->dot + c);
-    }
-}
-
-/* Blocks [from, to), a group. Where several gradients meet, their sum waits in dx. */
-static void backward_group(const ct_blocked *v, const ct_batch_norm_back *whole, int64_t from,
-                           int64_t to)
-{
-    enum { MOST = CT_BLOCKED_GROUP * CT_BLOCK_MAX };
-    ct_batch_norm_back b = *whole;
-    gradient q = { .v = v, .b = &b, .n_dy = b.n_dy, .dy = b.dy };
-    double count = (double)(v->outer * v->inner), sum[MOST], dot[MOST];
-    float less[MOST] = { 0 }, less_dot[MOST] = { 0 };
-
-    if ((b.g == NULL) && (b.n_dy > 1)) b.g = b.dx;
-    ct_blocked_sums(v, from, to, add_gradient, &q, sum, dot);
-    for (int64_t c = from * v->block; (c < to * v->block) && (c < v->mid); c++) {
-        int64_t i = c - from * v->block;
-        double scale = (b.map.scale != NULL) ? (double)b.map.scale[c] : 1;
-
-        b.sum[c] = sum[i];
-        b.dot[c] = dot[i];
-        if (b.fixed) continue;
-        less[i] = (float)(scale * sum[i] / count);
-        less_dot[i] = (float)(scale * dot[i] / count);
-    }
-    if (b.dx == NULL) return;
-    if (b.g != NULL) {
-        q.dy = (const float *const *)&b.g;
-        q.n_dy = 1;
-        q.masked = true;
-    }
-    q.less = less;
-    q.dot = less_dot;
-    put_group(&q, from, to);
-}
-
-static void backward(const ct_batch_norm_desc *d, int64_t from, int64_t to,
-                     const ct_batch_norm_back *b)
-{
-    ct_blocked v = view_of(d);
-    int64_t last = blocks(d, to);
-
-    for (int64_t k = from / d->block; k < last; k += CT_BLOCKED_GROUP)
-        backward_group(&v, b, k, end_of(k, last));
-}
-
 const ct_batch_norm_engine ct_batch_norm_blocked = { "blocked", supports, statistics, apply,
-                                                     backward };
+                                                     ct_batch_norm_blocked_backward };
