@@ -64,6 +64,7 @@ CFLAGS_blocked_tile := -ffp-contract=fast # as tile
 CFLAGS_blocked_depth := -ffp-contract=fast # as tile
 CFLAGS_blocked_list := -ffp-contract=fast # as tile
 CFLAGS_winograd_map := -ffp-contract=fast # as tile
+CFLAGS_batch_norm_blocked_square := -ffp-contract=fast # its squares are exact: the same bits
 CFLAGS_bench_conv_dnnl := -ffp-contract=fast # as tile
 CFLAGS_machine_limit := -ffp-contract=fast # as tile
 CFLAGS_update_cpu := -fno-math-errno # sqrtf is then an instruction, which vectorises

@@ -15,43 +15,6 @@ static bool supports(const ct_batch_norm_desc *d)
 
 /* ---- statistics */
 
-CT_SIMD_PART void square_rows(int64_t inner, int block, bool bf16, const float *x, double *sum,
-                              double *square)
-{
-    double s[CT_BLOCK_MAX], q[CT_BLOCK_MAX];
-
-    for (int i = 0; i < block; i++) {
-        s[i] = sum[i];
-        q[i] = square[i];
-    }
-    for (int64_t r = 0; r < inner; r++) {
-#pragma omp simd
-        for (int i = 0; i < block; i++) {
-            double v = (double)ct_num_get(x, bf16, r * block + i);
-
-            s[i] += v;
-            q[i] += v * v;
-        }
-    }
-    for (int i = 0; i < block; i++) {
-        sum[i] = s[i];
-        square[i] = q[i];
-    }
-}
-
-CT_SIMD_CLONES static void square_block(int64_t inner, int block, bool bf16, const float *x,
-                                        double *sum, double *square)
-{
-    if ((block == 16) && bf16)
-        square_rows(inner, 16, true, x, sum, square);
-    else if (block == 16)
-        square_rows(inner, 16, false, x, sum, square);
-    else if ((block == 8) && !bf16)
-        square_rows(inner, 8, false, x, sum, square);
-    else
-        square_rows(inner, block, bf16, x, sum, square);
-}
-
 typedef struct square_ctx {
     const float *x;
     bool bf16;
@@ -63,7 +26,7 @@ static void add_squares(const void *ctx, int64_t k, int64_t at, int64_t inner, i
     const square_ctx *q = ctx;
 
     (void)k;
-    square_block(inner, block, q->bf16, ct_num_at(q->x, q->bf16, at), first, second);
+    ct_batch_norm_square(inner, block, q->bf16, ct_num_at(q->x, q->bf16, at), first, second);
 }
 
 static void statistics(const ct_batch_norm_desc *d, int64_t from, int64_t to, const float *x,

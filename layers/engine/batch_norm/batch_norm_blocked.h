@@ -10,6 +10,10 @@
 void ct_batch_norm_blocked_backward(const ct_batch_norm_desc *d, int64_t from, int64_t to,
                                     const ct_batch_norm_back *b);
 
+/** sum and square[block] grow by those of x[inner][block] and of its squares, in double. */
+void ct_batch_norm_square(int64_t inner, int block, bool bf16, const float *x, double *sum,
+                          double *square);
+
 static inline ct_blocked norm_view(const ct_batch_norm_desc *d)
 {
     return (ct_blocked){ d->n, d->channels, d->spatial, d->block, d->bf16 };
