@@ -200,10 +200,11 @@ static void run_together(const ct_wino_sum *s, const ct_wino_plan *p, int64_t g,
 ct_status ct_wino_sum_run(const ct_wino_sum *s, ct_exec *ex)
 {
     ct_wino_plan p = ct_wino_make_plan(s);
-    int64_t n_group = blk_count(p.n_tile, p.size);
+    int64_t n_group;
     ct_status polled = CT_OK;
 
     if (p.n_tile == 0) return CT_OK;
+    n_group = blk_count(p.n_tile, p.size);
     ct_wino_fill_bias(s, &p);
 #pragma omp parallel num_threads(s->n_thread)
     for (int64_t g = 0; g < s->group; g++) {
