@@ -183,7 +183,11 @@ int main(void)
     Ct__LayerParameter param = CT__LAYER_PARAMETER__INIT;
     Ct__KernelParameter kernel = CT__KERNEL_PARAMETER__INIT;
     ct_net_env env = { .n_rank = 1 };
-    ct_layer l = { .param = &param, .name = "bench", .where = "", .env = &env };
+    ct_layer l = { .ops = ct_layer_find("InnerProduct"),
+                   .param = &param,
+                   .name = "bench",
+                   .where = "",
+                   .env = &env };
     const ct_device *dev = test_cuda_there();
     char lt[] = "lt";
 
@@ -192,14 +196,14 @@ int main(void)
         return 77;
     }
     l.dev = dev;
+    /* by name: where nothing stands behind in the same kernel, the static rule is BLAS */
+    kernel.forward = kernel.backward_data = kernel.backward_weight = lt;
+    param.ct_kernel = &kernel;
     for (int p = 0; p < 4; p++) {
         env.precision = each[p];
         printf("%s, us and GFLOP/s: apart; the library's first algorithm, its fastest\n", name[p]);
         for (size_t j = 0; j < sizeof(job) / sizeof(job[0]); j++) {
             for (size_t w = 0; w < sizeof(way) / sizeof(way[0]); w++) {
-                /* where nothing stands behind, the static rule is BLAS */
-                kernel.forward = kernel.backward_data = kernel.backward_weight = lt;
-                param.ct_kernel = (way[w].behind == 0) ? &kernel : NULL;
                 bench_way(&l, j, w);
             }
         }

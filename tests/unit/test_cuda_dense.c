@@ -4,6 +4,7 @@
 #include "tests/test.h"
 #include "tests/cuda_case.h"
 #include "tests/log_capture.h"
+#include "tests/solver_harness.h"
 
 #include "framework/base/rng.h"
 #include "framework/net/engine_plan.h"
@@ -303,19 +304,23 @@ static void check_rows_taken(const ct_engine_plan *plan)
 static void products_are_timed_and_replayed(void **state)
 {
     const ct_device *dev = test_cuda();
-    char *text, *again, *other;
+    char *text, *again, *other, folder[200], path[256];
     ct_engine_plan *plan;
     float *timed, *replayed, *edited, *twice;
     int64_t n, m;
 
     (void)state;
+    test_directory_make(folder, sizeof(folder));
+    snprintf(path, sizeof(path), "%s/net.plan", folder);
     plan = make_plan(CT_PLAN_TIME, NULL, NULL);
     timed = run_plan(dev, plan, &n, &text);
     check_rows(plan);
     assert_true(ct_engine_plan_tally(plan).n_timed >= 3);
     other = turned(plan);
+    assert_int_equal(ct_engine_plan_write(plan, path), CT_OK);
     ct_engine_plan_destroy(plan);
-    plan = make_plan(CT_PLAN_REPLAY, text, NULL);
+    plan = make_plan(CT_PLAN_REPLAY, NULL, NULL);
+    assert_int_equal(ct_engine_plan_read(plan, path), CT_OK);
     replayed = run_plan(dev, plan, &m, &again);
     assert_int_equal(ct_engine_plan_tally(plan).n_timed, 0);
     ct_engine_plan_destroy(plan);
@@ -332,6 +337,7 @@ static void products_are_timed_and_replayed(void **state)
     twice = run_plan(dev, plan, &m, NULL);
     ct_engine_plan_destroy(plan);
     check_bits(edited, twice, n);
+    test_directory_remove(folder);
     free(text), free(again), free(other);
     free(timed), free(replayed), free(edited), free(twice);
 }
