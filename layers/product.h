@@ -54,7 +54,7 @@ ct_status ct_product_run(const ct_product *p, ct_exec *ex, const ct_product_args
 
 /** A product of dense operands with `behind`, of ct_fuse, at reshape; what p held is dropped. Where
  * a plan is asked it is collective. With CT_FUSE_BITS or _DRELU CT_UNSUPPORTED, without a word,
- * where no library does it; p is as it was then. */
+ * where no library does it, or with a plan not every rank's; p is as it was then. */
 ct_status ct_product_make(const ct_layer *l, ct_run_kind kind, const ct_gemm_desc *shape,
                           unsigned behind, ct_product *p);
 /** The same by the static rule alone and without a library: of what will not run. */

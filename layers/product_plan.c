@@ -111,6 +111,7 @@ static ct_status ask(const ct_layer *l, ct_run_kind kind, trial *t, int *algorit
     for (int i = 0; (t->fused != NULL) && (ops->algorithm(t->fused, i) != NULL); i++)
         ct_engine_offer_add(&t->offer, ops->algorithm(t->fused, i), i, first && (i == 0));
     if (separate) ct_engine_offer_add(&t->offer, "blas", -1, !first);
+    t->offer.optional = !separate;
     write_key(t->p, kind, key, sizeof(key));
     return ct_engine_ask(l, key, &t->offer, prepare, run, t, algorithm_p);
 }
@@ -138,7 +139,7 @@ static ct_status choose(const ct_layer *l, ct_run_kind kind, ct_product *p)
     if (!named && !asks && !(automatic && (p->inside != 0))) return must ? CT_UNSUPPORTED : CT_OK;
     status = p->math->fused->create(&d, &t.fused);
     if (status == CT_UNSUPPORTED) {
-        if (must) return CT_UNSUPPORTED;
+        if (must && !asks) return CT_UNSUPPORTED; /* others may have it, and ask */
         if (named) return ct_engine_refuse(l, kind, policy, "blas");
         algorithm = -1;
     } else if (status != CT_OK) {

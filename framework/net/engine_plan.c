@@ -244,12 +244,40 @@ static ct_plan_row *time_row(ct_engine_plan *p, const ct_plan_ask *a)
 
 /* ---- choosing */
 
-static int index_of(const ct_plan_ask *a, const char *name)
+static int index_in(const char *const *all, int n, const char *name)
 {
-    for (int i = 0; i < a->n; i++) {
-        if (strcmp(a->name[i], name) == 0) return i;
+    for (int i = 0; i < n; i++) {
+        if (strcmp(all[i], name) == 0) return i;
     }
     return -1;
+}
+
+static int index_of(const ct_plan_ask *a, const char *name)
+{
+    return index_in(a->name, a->n, name);
+}
+
+/* Rank 0 names its engines, and each rank says which of these it has. */
+ct_status ct_engine_plan_agree(ct_engine_plan *p, const char *const *name, int n, bool *all)
+{
+    char asked[CT_PLAN_ENGINES][CT_PLAN_NAME] = { "" };
+    int at[CT_PLAN_ENGINES], has[CT_PLAN_ENGINES];
+
+    for (int i = 0; i < n; i++) all[i] = true;
+    if (p->o.n_rank == 1) return CT_OK;
+    for (int i = 0; i < n; i++) snprintf(asked[i], CT_PLAN_NAME, "%s", name[i]);
+    CT_TRY(p->o.share(p->o.share_ctx, asked, sizeof(asked)));
+    for (int i = 0; i < CT_PLAN_ENGINES; i++) {
+        asked[i][CT_PLAN_NAME - 1] = '\0';
+        at[i] = index_in(name, n, asked[i]);
+        has[i] = (at[i] >= 0);
+    }
+    CT_TRY(p->o.least(p->o.share_ctx, has, CT_PLAN_ENGINES));
+    for (int i = 0; i < n; i++) all[i] = false;
+    for (int i = 0; i < CT_PLAN_ENGINES; i++) {
+        if (has[i] != 0) all[at[i]] = true;
+    }
+    return CT_OK;
 }
 
 /* A row whose engine is not one of those at hand, as after a change by hand. */

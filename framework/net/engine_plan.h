@@ -12,9 +12,10 @@
  * The engine in use stands first; times in ms, "-" where not known. `end` counts the rows, so that
  * a text cut short is noticed.
  *
- * In a job rank 0's rows, and what it times, are everyone's: every ct_engine_plan_choose() is
- * collective, so that ranks must ask the same questions in the same order, as nets of one prototxt
- * do.
+ * In a job rank 0's rows, and what it times, are everyone's, among what all ranks have: every
+ * ct_engine_plan_agree() and ct_engine_plan_choose() is collective, so that ranks must ask the same
+ * questions in the same order, as nets of one prototxt do. Whether one is asked must not hang on
+ * what a rank's processor or library can do.
  */
 #ifndef CT_ENGINE_PLAN_H
 #define CT_ENGINE_PLAN_H
@@ -48,7 +49,9 @@ typedef struct ct_engine_plan_options {
     int rank, n_rank;
     /** Rank 0's bytes to everyone; needed with several ranks. */
     ct_status (*share)(void *ctx, void *data, size_t bytes);
-    void *share_ctx;
+    /** The least of any rank of each of n numbers; likewise. */
+    ct_status (*least)(void *ctx, int *v, int n);
+    void *share_ctx;            /* of both */
     double (*clock)(void *ctx); /* seconds; NULL: the real one */
     void *clock_ctx;
 } ct_engine_plan_options;
@@ -106,6 +109,8 @@ void ct_engine_plan_text(const ct_engine_plan *p, ct_text *out);
  *  machine by other versions are dropped. Nothing where nothing was timed. CT_ERR_IO. On rank 0. */
 ct_status ct_engine_plan_write(ct_engine_plan *p, const char *path);
 
+/** Which of this rank's engines name[n] all ranks have: all[n]. Collective; n may be 0. */
+ct_status ct_engine_plan_agree(ct_engine_plan *p, const char *const *name, int n, bool *all);
 /** The engine to take, an index of a->name. Collective. The static rule's where timing is not
  *  possible for want of memory. CT_ERR_CONFIG where this rank does not have rank 0's. */
 ct_status ct_engine_plan_choose(ct_engine_plan *p, const ct_plan_ask *a, int *choice_p);

@@ -34,6 +34,15 @@ static ct_status share(void *ctx, void *data, size_t bytes)
     return CT_OK;
 }
 
+static ct_status least(void *ctx, int *v, int n)
+{
+    ct_job *job = ctx;
+
+    if (MPI_Allreduce(MPI_IN_PLACE, v, n, MPI_INT, MPI_MIN, job->agree) != MPI_SUCCESS)
+        return CT_FAIL(CT_ERR_COMM, "the plan's engines could not be agreed");
+    return CT_OK;
+}
+
 /* With a GPU its name stands in place of the processor's: that of the first, as nodes have equal
  * ones. */
 static void fill_machine(const ct_job *job, bool gpu, ct_plan_machine *m)
@@ -78,7 +87,7 @@ ct_status ct_call_plan_open(ct_call *call, const ct_config *c, const char *snaps
 {
     ct_job *job = call->job;
     ct_engine_plan_options o = {
-        .rank = job->rank, .n_rank = job->size, .share = share, .share_ctx = job
+        .rank = job->rank, .n_rank = job->size, .share = share, .least = least, .share_ctx = job
     };
     bool gpu = (c->solver->solver_mode == CT__SOLVER_PARAMETER__SOLVER_MODE__GPU);
     int wanted = survey || (ct_options_text(call->options, "plan") != NULL);

@@ -95,20 +95,41 @@ void ct_engine_offer_add(ct_engine_offer *o, const char *name, int index, bool f
     o->index[o->n++] = index;
 }
 
-ct_status ct_engine_ask(const ct_layer *l, const char *key, const ct_engine_offer *o,
+/* Ranks of unlike processors, or whose batches differ by a sample, may have unlike engines. */
+static ct_status agree(const ct_layer *l, const char *key, ct_engine_offer *o)
+{
+    bool all[CT_PLAN_ENGINES] = { false };
+    int n = 0, fixed = 0;
+
+    CT_TRY(ct_engine_plan_agree(l->env->plan, o->name, o->n, all));
+    for (int i = 0; i < o->n; i++) {
+        if (!all[i]) continue;
+        if (i == o->fixed) fixed = n;
+        o->name[n] = o->name[i];
+        o->index[n++] = o->index[i];
+    }
+    o->n = n;
+    o->fixed = fixed;
+    if (n > 0) return CT_OK;
+    if (o->optional) return CT_UNSUPPORTED;
+    return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                         "plan: the ranks' processors have no engine in common for \"%s\": run "
+                         "without --plan",
+                         key);
+}
+
+ct_status ct_engine_ask(const ct_layer *l, const char *key, ct_engine_offer *o,
                         ct_status (*prepare)(void *ctx), ct_status (*run)(void *ctx, int i),
                         void *ctx, int *index_p)
 {
-    ct_plan_ask a = { .layer = l->name,
-                      .key = key,
-                      .n = o->n,
-                      .fixed = o->fixed,
-                      .dev = l->dev,
-                      .prepare = prepare,
-                      .run = run,
-                      .ctx = ctx };
-    int choice = o->fixed;
+    ct_plan_ask a = {
+        .layer = l->name, .key = key, .dev = l->dev, .prepare = prepare, .run = run, .ctx = ctx
+    };
+    int choice = 0;
 
+    CT_TRY(agree(l, key, o));
+    a.n = o->n;
+    a.fixed = o->fixed;
     for (int i = 0; i < o->n; i++) a.name[i] = o->name[i];
     CT_TRY(ct_engine_plan_choose(l->env->plan, &a, &choice));
     *index_p = o->index[choice];

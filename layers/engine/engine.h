@@ -63,14 +63,16 @@ typedef struct ct_engine_offer {
     const char *name[CT_PLAN_ENGINES];
     int index[CT_PLAN_ENGINES]; /* in the table               */
     int n, fixed;               /* of name: the static rule's */
+    bool optional;              /* there may be none          */
 } ct_engine_offer;
 
 /** The plan that layer l is to ask; NULL: the static rules decide. */
 ct_engine_plan *ct_engine_plan_of(const ct_layer *l);
 void ct_engine_offer_add(ct_engine_offer *o, const char *name, int index, bool fixed);
 /** Asks. run: offered engine i, once, on what prepare made; ctx: of both. *index_p: in the table.
- */
-ct_status ct_engine_ask(const ct_layer *l, const char *key, const ct_engine_offer *o,
+ *  Collective: first of all the offer becomes what all ranks have of it. Where that is nothing,
+ *  CT_ERR_CONFIG, or of an optional one CT_UNSUPPORTED, without a word, on all ranks alike. */
+ct_status ct_engine_ask(const ct_layer *l, const char *key, ct_engine_offer *o,
                         ct_status (*prepare)(void *ctx), ct_status (*run)(void *ctx, int i),
                         void *ctx, int *index_p);
 /** n floats at *bytes_p of a scratch block, which then moves on (block NULL: only that); filled
