@@ -185,10 +185,7 @@ static ct_status cast_progress(void *obj)
     }
     start = ct_clock_s();
     ct_cast_decode(x->dtype, x->payload, s->n, 1 / x->scale, s->comm->n_thread, s->grad);
-    x->stats.decoded_at[0] = start;
-    x->stats.decoded_at[1] = ct_clock_s();
-    x->stats.exchange_s += start - x->left_at;
-    x->stats.unpack_s += x->stats.decoded_at[1] - start;
+    ct_coded_delivered(&x->stats, start, x->left_at);
     return CT_OK;
 }
 
