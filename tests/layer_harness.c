@@ -11,20 +11,6 @@
 
 enum { GUARD = 64, GUARD_BYTE = 0xA5 };
 
-void test_random(float *v, int64_t n, uint64_t seed, float low, float high)
-{
-    for (int64_t i = 0; i < n; i++)
-        v[i] = low + (high - low) * ct_rng_uniform_at(seed, (uint64_t)i);
-}
-
-void test_random_distinct(float *v, int64_t n, uint64_t seed, float low, float high)
-{
-    double gap = (double)(high - low) / (double)n;
-
-    for (int64_t i = 0; i < n; i++)
-        v[i] = (float)(low + gap * (double)ct_rng_permute(seed, (uint64_t)i, (uint64_t)n));
-}
-
 /* ---- memory on the layer's device */
 
 static void put(test_layer *t, void *to, const void *from, size_t bytes)

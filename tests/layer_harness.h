@@ -93,6 +93,13 @@ ct_status test_layer_forward(test_layer *t);
 /** top_diff -> input_diff, weight_diff, after a forward of the same input. */
 ct_status test_layer_backward(test_layer *t);
 
+/** A layer that must be made. */
+test_layer *test_layer_make(const test_layer_spec *spec);
+/** Forward and backward, which must succeed. */
+void test_layer_pass(test_layer *t);
+
+/** Rounded to float. */
+void test_set(float *to, const double *from, int64_t n);
 /** Uniform values in [low, high), the same for the same seed. */
 void test_random(float *v, int64_t n, uint64_t seed, float low, float high);
 /** Random values whose distances are at least (high - low) / n: no ties, no near kinks. */

@@ -201,6 +201,7 @@ int test_solver_setup(void **state)
 int test_solver_teardown(void **state)
 {
     (void)state;
+    if (getenv("CORTADO_TEST_LOG") != NULL) fprintf(stdout, "%s", test_log_all());
     test_log_all_stop();
     test_directory_remove(dir);
     return 0;

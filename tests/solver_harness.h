@@ -35,7 +35,8 @@ void test_log_all_stop(void); /* frees it; the log goes to stderr again */
 /** Fails, with the whole log, where it does not hold the text. */
 void test_log_holds(const char *text);
 
-/** Set-up and tear-down of a test with files: a directory of its own, and its log collected. */
+/** Set-up and tear-down of a test with files: a directory of its own, and its log collected, which
+ *  is printed at the end where CORTADO_TEST_LOG is set. */
 int test_solver_setup(void **state);
 int test_solver_teardown(void **state);
 const char *test_solver_dir(void); /* of the test that runs */

@@ -367,12 +367,10 @@ static void test_weight_diff_rules(void **state)
     (void)state;
     assert_int_equal(test_layer_create(&spec, &t), CT_OK);
     test_random(t->top_diff[0], t->top_count[0], 9, -1.0f, 1.0f);
-    assert_int_equal(test_layer_forward(t), CT_OK);
-    assert_int_equal(test_layer_backward(t), CT_OK);
+    test_layer_pass(t);
     memcpy(first, t->weight_diff[0], sizeof(first));
     t->ex.accumulate = true;
-    assert_int_equal(test_layer_forward(t), CT_OK);
-    assert_int_equal(test_layer_backward(t), CT_OK);
+    test_layer_pass(t);
     for (size_t i = 0; i < sizeof(first) / sizeof(first[0]); i++) /* sums of 100 terms below 1 */
         assert_true(fabs(t->weight_diff[0][i] - 2.0 * first[i]) <= 110.0 * 100.0 * 0x1p-24);
     test_layer_destroy(t);
@@ -380,8 +378,7 @@ static void test_weight_diff_rules(void **state)
     spec.no_weight_diff[0] = true;
     spec.no_propagate[0] = true;
     assert_int_equal(test_layer_create(&spec, &t), CT_OK);
-    assert_int_equal(test_layer_forward(t), CT_OK);
-    assert_int_equal(test_layer_backward(t), CT_OK);
+    test_layer_pass(t);
     assert_null(t->weight_diff[0]);
     assert_non_null(t->weight_diff[1]);
     test_layer_destroy(t);

@@ -22,11 +22,6 @@ typedef struct golden_case {
 #include "tests/golden/cases_golden.h"
 #include "tests/golden/filter_golden.h"
 
-static void set(float *to, const double *from, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) to[i] = (float)from[i];
-}
-
 static test_layer *make(const golden_case *g, bool in_place)
 {
     test_layer_spec spec = { .type = g->type,
@@ -40,8 +35,8 @@ static test_layer *make(const golden_case *g, bool in_place)
     for (int i = 0; i < g->n_bottom; i++) spec.bottom[i] = g->bottom[i];
     if (test_layer_create(&spec, &t) != CT_OK) fail_msg("%s { %s }", g->type, g->text);
     assert_int_equal(t->layer.n_weight, g->n_weight);
-    for (int i = 0; i < g->n_bottom; i++) set(t->input[i], g->x[i], t->input_count[i]);
-    for (int i = 0; i < g->n_weight; i++) set(t->weight[i], g->weight[i], t->weight_count[i]);
+    for (int i = 0; i < g->n_bottom; i++) test_set(t->input[i], g->x[i], t->input_count[i]);
+    for (int i = 0; i < g->n_weight; i++) test_set(t->weight[i], g->weight[i], t->weight_count[i]);
     return t;
 }
 
@@ -55,7 +50,7 @@ static void compare(const golden_case *g, bool in_place)
         int64_t n = ct_shape_count(&g->top[k], 0, -1);
 
         if (n > t->top_count[k]) fail_msg("%s { %s }: top %d is smaller", g->type, g->text, k);
-        set(t->top_diff[k], g->dy[k], n);
+        test_set(t->top_diff[k], g->dy[k], n);
     }
     assert_int_equal(test_layer_forward(t), CT_OK);
     for (int k = 0; k < g->n_top; k++) {

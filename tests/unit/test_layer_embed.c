@@ -12,14 +12,6 @@
 #define FILLED                                                                                     \
     "weight_filler { type: \"gaussian\" std: 1 } bias_filler { type: \"gaussian\" std: 1 }"
 
-static test_layer *make(const test_layer_spec *spec)
-{
-    test_layer *t;
-
-    assert_int_equal(test_layer_create(spec, &t), CT_OK);
-    return t;
-}
-
 static const float words[6] = { 3, 0, 6, 3, 3, 1 };
 
 static test_layer *make_words(const char *text)
@@ -27,12 +19,11 @@ static test_layer *make_words(const char *text)
     test_layer_spec spec = {
         .type = "Embed", .text = text, .n_bottom = 1, .bottom = { TEST_SHAPE(2, 3) }
     };
-    test_layer *t = make(&spec);
+    test_layer *t = test_layer_make(&spec);
 
     memcpy(t->input[0], words, sizeof(words));
     for (int64_t i = 0; i < t->top_count[0]; i++) t->top_diff[0][i] = (float)(i % 11) - 4.0f;
-    assert_int_equal(test_layer_forward(t), CT_OK);
-    assert_int_equal(test_layer_backward(t), CT_OK);
+    test_layer_pass(t);
     return t;
 }
 
@@ -92,7 +83,7 @@ static void test_refused(void **state)
     s.text = "embed_param { num_output: 3 }";
     test_layer_refused(&s, CT_ERR_CONFIG, "embed_param.input_dim");
     s.text = "embed_param { num_output: 3 input_dim: 7 }";
-    t = make(&s);
+    t = test_layer_make(&s);
     memcpy(t->input[0], words, sizeof(words));
     for (int i = 0; i < 4; i++) {
         t->input[0][4] = bad[i];

@@ -12,25 +12,6 @@ static const double tolerance = 64 * 0x1p-24;
 
 #define COUNT(_a) ((int64_t)(sizeof(_a) / sizeof((_a)[0])))
 
-static test_layer *make(const test_layer_spec *spec)
-{
-    test_layer *t;
-
-    assert_int_equal(test_layer_create(spec, &t), CT_OK);
-    return t;
-}
-
-static void set(float *to, const double *from, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) to[i] = (float)from[i];
-}
-
-static void run(test_layer *t)
-{
-    assert_int_equal(test_layer_forward(t), CT_OK);
-    assert_int_equal(test_layer_backward(t), CT_OK);
-}
-
 /* Three steps whose statistics move, then the test phase with those statistics. */
 static void check_batch_norm(bool in_place)
 {
@@ -44,12 +25,12 @@ static void check_batch_norm(bool in_place)
                              .bottom = { TEST_SHAPE(4, 3, 2, 5) },
                              .in_place = in_place };
     const int64_t n = COUNT(bn_x0);
-    test_layer *t = make(&spec), *test;
+    test_layer *t = test_layer_make(&spec), *test;
 
     for (int step = 0; step < 3; step++) {
-        set(t->input[0], x[step], n);
-        set(t->top_diff[0], dy[step], n);
-        run(t);
+        test_set(t->input[0], x[step], n);
+        test_set(t->top_diff[0], dy[step], n);
+        test_layer_pass(t);
         test_near_golden(t, TEST_FORWARD, t->top[0], y[step], n, tolerance, "y");
         test_near_golden(t, TEST_BACKWARD, t->input_diff[0], dx[step], n, tolerance, "dx");
         for (int i = 0; i < 3; i++) /* what a net's arena would hold now */
@@ -60,12 +41,12 @@ static void check_batch_norm(bool in_place)
     test_near_golden(t, TEST_FORWARD, t->weight[1], bn_var, 3, tolerance, "variance");
     test_near_golden(t, TEST_FORWARD, t->weight[2], bn_factor, 1, tolerance, "factor");
     spec.phase = CT_TEST;
-    test = make(&spec);
+    test = test_layer_make(&spec);
     for (int i = 0; i < 3; i++)
         for (int64_t k = 0; k < t->weight_count[i]; k++) test->weight[i][k] = t->weight[i][k];
-    set(test->input[0], bn_x_test, n);
-    set(test->top_diff[0], bn_dy_test, n);
-    run(test);
+    test_set(test->input[0], bn_x_test, n);
+    test_set(test->top_diff[0], bn_dy_test, n);
+    test_layer_pass(test);
     test_near_golden(test, TEST_FORWARD, test->top[0], bn_y_test, n, tolerance,
                      "y of the test phase");
     test_near_golden(test, TEST_BACKWARD, test->input_diff[0], bn_dx_test, n, tolerance,
@@ -89,14 +70,14 @@ static void test_softmax(void **state)
 
     (void)state;
     for (int in_place = 0; in_place < 2; in_place++) {
-        test_layer *t = make(&(test_layer_spec){ .type = "Softmax",
-                                                 .n_bottom = 1,
-                                                 .bottom = { TEST_SHAPE(3, 7, 2, 3) },
-                                                 .in_place = in_place });
+        test_layer *t = test_layer_make(&(test_layer_spec){ .type = "Softmax",
+                                                            .n_bottom = 1,
+                                                            .bottom = { TEST_SHAPE(3, 7, 2, 3) },
+                                                            .in_place = in_place });
 
-        set(t->input[0], softmax_x, n);
-        set(t->top_diff[0], softmax_dy, n);
-        run(t);
+        test_set(t->input[0], softmax_x, n);
+        test_set(t->top_diff[0], softmax_dy, n);
+        test_layer_pass(t);
         test_near_golden(t, TEST_FORWARD, t->top[0], softmax_y, n, tolerance, "y");
         test_near_golden(t, TEST_BACKWARD, t->input_diff[0], softmax_dx, n, tolerance, "dx");
         test_layer_destroy(t);
@@ -105,16 +86,16 @@ static void test_softmax(void **state)
 
 static void check_loss(const char *text, const double *loss, const double *dx)
 {
-    test_layer *t =
-        make(&(test_layer_spec){ .type = "SoftmaxWithLoss",
-                                 .text = text,
-                                 .n_bottom = 2,
-                                 .n_top = 2,
-                                 .bottom = { TEST_SHAPE(3, 7, 2, 3), TEST_SHAPE(3, 1, 2, 3) } });
+    test_layer *t = test_layer_make(
+        &(test_layer_spec){ .type = "SoftmaxWithLoss",
+                            .text = text,
+                            .n_bottom = 2,
+                            .n_top = 2,
+                            .bottom = { TEST_SHAPE(3, 7, 2, 3), TEST_SHAPE(3, 1, 2, 3) } });
 
-    set(t->input[0], loss_x, COUNT(loss_x));
-    set(t->input[1], loss_label, COUNT(loss_label));
-    run(t);
+    test_set(t->input[0], loss_x, COUNT(loss_x));
+    test_set(t->input[1], loss_label, COUNT(loss_label));
+    test_layer_pass(t);
     assert_int_equal(t->top_shape[0].ndim, 0);
     test_near_golden(t, TEST_FORWARD, t->top[0], loss, 1, tolerance, "loss");
     test_near_golden(t, TEST_BACKWARD, t->input_diff[0], dx, COUNT(loss_x), tolerance, "dx");
@@ -136,14 +117,15 @@ static void test_softmax_loss(void **state)
 
 static void test_euclidean(void **state)
 {
-    test_layer *t = make(&(test_layer_spec){ .type = "EuclideanLoss",
-                                             .n_bottom = 2,
-                                             .bottom = { TEST_SHAPE(5, 3, 2), TEST_SHAPE(5, 6) } });
+    test_layer *t =
+        test_layer_make(&(test_layer_spec){ .type = "EuclideanLoss",
+                                            .n_bottom = 2,
+                                            .bottom = { TEST_SHAPE(5, 3, 2), TEST_SHAPE(5, 6) } });
 
     (void)state;
-    set(t->input[0], euclidean_a, 30);
-    set(t->input[1], euclidean_b, 30);
-    run(t);
+    test_set(t->input[0], euclidean_a, 30);
+    test_set(t->input[1], euclidean_b, 30);
+    test_layer_pass(t);
     test_near_golden(t, TEST_FORWARD, t->top[0], euclidean_loss, 1, tolerance, "loss");
     test_near_golden(t, TEST_BACKWARD, t->input_diff[0], euclidean_da, 30, tolerance, "da");
     test_near_golden(t, TEST_BACKWARD, t->input_diff[1], euclidean_db, 30, tolerance, "db");

@@ -14,25 +14,6 @@
 /* Sums are in double; a gradient passes at most 16 roundings of numbers below 4. */
 static const double tolerance = 64 * 0x1p-24;
 
-static test_layer *make(const test_layer_spec *spec)
-{
-    test_layer *t;
-
-    assert_int_equal(test_layer_create(spec, &t), CT_OK);
-    return t;
-}
-
-static void set(float *to, const double *from, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) to[i] = (float)from[i];
-}
-
-static void run(test_layer *t)
-{
-    assert_int_equal(test_layer_forward(t), CT_OK);
-    assert_int_equal(test_layer_backward(t), CT_OK);
-}
-
 /* ---- against PyTorch */
 
 typedef struct loss_case {
@@ -130,8 +111,8 @@ static test_layer *make_case(const loss_case *c)
         spec.bottom[spec.n_bottom] = c->shape[spec.n_bottom];
         spec.n_bottom++;
     }
-    t = make(&spec);
-    for (int i = 0; i < spec.n_bottom; i++) set(t->input[i], c->input[i], t->input_count[i]);
+    t = test_layer_make(&spec);
+    for (int i = 0; i < spec.n_bottom; i++) test_set(t->input[i], c->input[i], t->input_count[i]);
     return t;
 }
 
@@ -143,7 +124,7 @@ static void as_recorded(void **state)
         test_layer *t = make_case(c);
 
         t->top_diff[0][0] = 0.75f;
-        run(t);
+        test_layer_pass(t);
         assert_int_equal(t->top_shape[0].ndim, 0);
         test_near_golden(t, TEST_FORWARD, t->top[0], c->loss, 1, tolerance, c->type);
         for (int k = 0; k < t->layer.n_bottom; k++) {
@@ -193,7 +174,7 @@ static void odd_shapes(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof(c) / sizeof(c[0]); i++) {
-        test_layer *t = make(&(test_layer_spec){
+        test_layer *t = test_layer_make(&(test_layer_spec){
             .type = c[i].type,
             .text = "center_loss_param { num_output: 3 center_filler { type: 'gaussian' } }",
             .n_bottom = 2,
@@ -213,19 +194,20 @@ static void center_rule(void **state)
 {
     (void)state;
     for (int add = 0; add < 2; add++) {
-        test_layer *t = make(&(test_layer_spec){ .type = "CenterLoss",
-                                                 .text = "center_loss_param { num_output: 4 }",
-                                                 .n_bottom = 2,
-                                                 .bottom = { S(7, 3, 2), S(7) },
-                                                 .add_weight_diff[0] = add == 1 });
+        test_layer *t =
+            test_layer_make(&(test_layer_spec){ .type = "CenterLoss",
+                                                .text = "center_loss_param { num_output: 4 }",
+                                                .n_bottom = 2,
+                                                .bottom = { S(7, 3, 2), S(7) },
+                                                .add_weight_diff[0] = add == 1 });
 
         assert_true((t->weight_count[0] == 24) && (t->weight[0][5] == 0.0f));
-        set(t->input[0], center_x, 42);
-        set(t->input[1], center_label, 7);
-        set(t->weight[0], center_c, 24);
+        test_set(t->input[0], center_x, 42);
+        test_set(t->input[1], center_label, 7);
+        test_set(t->weight[0], center_c, 24);
         t->top_diff[0][0] = 0.75f;
         for (int i = 0; i < 24; i++) t->weight_diff[0][i] = 0.5f;
-        run(t);
+        test_layer_pass(t);
         for (int i = 0; (add == 1) && (i < 24); i++) t->weight_diff[0][i] -= 0.5f;
         test_near_golden(t, TEST_FORWARD, t->top[0], center, 1, tolerance, "loss");
         test_near_golden(t, TEST_BACKWARD, t->input_diff[0], center_d0, 42, tolerance, "dx");
@@ -269,7 +251,7 @@ static void one_rank(const rank_case *c, const test_layer *whole, fake_ranks *ra
 
     fake_share(N, r, P, &local, &first);
     spec_of(c, local, &spec);
-    t = make(&spec);
+    t = test_layer_make(&spec);
     for (int i = 0; i < c->n_bottom; i++)
         memcpy(t->input[i], whole->input[i] + first * c->length[i],
                (size_t)(local * c->length[i]) * sizeof(float));
@@ -281,7 +263,7 @@ static void one_rank(const rank_case *c, const test_layer *whole, fake_ranks *ra
     t->ex.sum_ranks = fake_sum_ranks;
     t->ex.hook_ctx = ranks;
     ranks->call = 0;
-    run(t);
+    test_layer_pass(t);
     for (int64_t i = 0; ranks->replay && (i < local * c->length[0]); i++) {
         double expected = (double)whole->input_diff[0][first * c->length[0] + i];
 
@@ -326,9 +308,9 @@ static void several_ranks(void **state)
         test_layer *whole;
 
         spec_of(&c[k], 7, &spec);
-        whole = make(&spec);
+        whole = test_layer_make(&spec);
         give(&c[k], whole);
-        run(whole);
+        test_layer_pass(whole);
         for (int pass = 0; pass < 2; pass++) {
             ranks.replay = pass == 1;
             for (int r = 0; r < 3; r++) one_rank(&c[k], whole, &ranks, r, &loss, weight);
@@ -387,11 +369,11 @@ static void matrix_file(void **state)
         test_layer *t;
 
         write_matrix(path, k == 1);
-        t = make(&spec);
-        set(t->input[0], infogain_x, 48);
-        set(t->input[1], infogain_label, 12);
+        t = test_layer_make(&spec);
+        test_set(t->input[0], infogain_x, 48);
+        test_set(t->input[1], infogain_label, 12);
         t->top_diff[0][0] = 0.75f;
-        run(t);
+        test_layer_pass(t);
         test_near_golden(t, TEST_FORWARD, t->top[0], infogain_valid, 1, tolerance, "loss");
         test_near_golden(t, TEST_BACKWARD, t->input_diff[0], infogain_valid_d0, 48, tolerance,
                          "dx");
@@ -423,13 +405,13 @@ static void finite_losses(void **state)
 
     (void)state;
     for (int k = 0; k < 2; k++) {
-        test_layer *t = make(
+        test_layer *t = test_layer_make(
             &(test_layer_spec){ .type = c[k].type, .n_bottom = 2, .bottom = { S(1, 2), S(1) } });
 
         t->input[0][0] = (k == 0) ? 0.0f : -1e4f;
         t->input[0][1] = (k == 0) ? 1.0f : 1e4f;
         t->input[1][0] = 0;
-        run(t);
+        test_layer_pass(t);
         assert_true(fabs((double)t->top[0][0] - c[k].loss) <= 1e-3);
         assert_true(isfinite(t->input_diff[0][0]) && isfinite(t->input_diff[0][1]));
         t->input[0][0] = NAN;
@@ -437,7 +419,7 @@ static void finite_losses(void **state)
         assert_true(isnan(t->top[0][0]));
         t->input[0][0] = (k == 0) ? 1.0f : 1e4f; /* certain and right */
         t->input[0][1] = (k == 0) ? 0.0f : -1e4f;
-        run(t);
+        test_layer_pass(t);
         assert_true(t->top[0][0] == 0.0f);
         assert_true(isfinite(t->input_diff[0][0]) && isfinite(t->input_diff[0][1]));
         test_layer_destroy(t);
@@ -447,25 +429,25 @@ static void finite_losses(void **state)
 /* Gradients of focal losses with a power below 1 where p is 1; equal vectors of a pair apart. */
 static void no_direction(void **state)
 {
-    test_layer *t = make(&(test_layer_spec){ .type = "FocalLoss",
-                                             .text = "focal_loss_param { gamma: 0.5 }",
-                                             .n_bottom = 2,
-                                             .bottom = { S(1, 2), S(1) } });
+    test_layer *t = test_layer_make(&(test_layer_spec){ .type = "FocalLoss",
+                                                        .text = "focal_loss_param { gamma: 0.5 }",
+                                                        .n_bottom = 2,
+                                                        .bottom = { S(1, 2), S(1) } });
 
     (void)state;
     t->input[0][0] = 1e4f, t->input[0][1] = 0, t->input[1][0] = 0;
-    run(t);
+    test_layer_pass(t);
     assert_true((t->input_diff[0][0] == 0.0f) && (t->input_diff[0][1] == 0.0f));
     test_layer_destroy(t);
-    t = make(&(test_layer_spec){
+    t = test_layer_make(&(test_layer_spec){
         .type = "ContrastiveLoss", .n_bottom = 3, .bottom = { S(1, 2), S(1, 2), S(1) } });
     memcpy(t->input[1], t->input[0], 2 * sizeof(float));
     t->input[2][0] = 0;
-    run(t);
+    test_layer_pass(t);
     assert_true(t->top[0][0] == 0.5f);
     assert_true((t->input_diff[0][0] == 0.0f) && (t->input_diff[1][1] == 0.0f));
     t->input[2][0] = 0.5f; /* still 0, as in Caffe */
-    run(t);
+    test_layer_pass(t);
     assert_true(t->top[0][0] == 0.5f);
     test_layer_destroy(t);
 }
@@ -488,12 +470,12 @@ static void ignored_targets(void **state)
 
         snprintf(text, sizeof(text), "loss_param { ignore_label: %d normalization: NONE }",
                  c[k].ignore);
-        t = make(&(test_layer_spec){ .type = "SigmoidCrossEntropyLoss",
-                                     .text = text,
-                                     .n_bottom = 2,
-                                     .bottom = { S(9), S(9) } });
+        t = test_layer_make(&(test_layer_spec){ .type = "SigmoidCrossEntropyLoss",
+                                                .text = text,
+                                                .n_bottom = 2,
+                                                .bottom = { S(9), S(9) } });
         for (int i = 0; i < 9; i++) t->input[0][i] = 5, t->input[1][i] = target[i];
-        run(t);
+        test_layer_pass(t);
         for (int i = 0; i < 9; i++)
             assert_int_equal(t->input_diff[0][i] == 0.0f, (c[k].ignored >> i) & 1);
         assert_true(isnan(t->top[0][0])); /* not hidden */
@@ -509,10 +491,11 @@ static void bad_labels(void **state)
 
     (void)state;
     for (int k = 0; k < 16; k++) {
-        test_layer *t = make(&(test_layer_spec){ .type = type[k % 4],
-                                                 .text = "center_loss_param { num_output: 3 }",
-                                                 .n_bottom = 2,
-                                                 .bottom = { S(4, 3), S(4) } });
+        test_layer *t =
+            test_layer_make(&(test_layer_spec){ .type = type[k % 4],
+                                                .text = "center_loss_param { num_output: 3 }",
+                                                .n_bottom = 2,
+                                                .bottom = { S(4, 3), S(4) } });
         char expected[64];
         ct_status status;
 

@@ -11,25 +11,6 @@
 
 #define COUNT(_a) ((int64_t)(sizeof(_a) / sizeof((_a)[0])))
 
-static test_layer *make(const test_layer_spec *spec)
-{
-    test_layer *t;
-
-    assert_int_equal(test_layer_create(spec, &t), CT_OK);
-    return t;
-}
-
-static void set(float *to, const double *from, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) to[i] = (float)from[i];
-}
-
-static void run(test_layer *t)
-{
-    assert_int_equal(test_layer_forward(t), CT_OK);
-    assert_int_equal(test_layer_backward(t), CT_OK);
-}
-
 /* ---- the functions, over their ranges */
 
 static double units(double exact, float got)
@@ -144,15 +125,15 @@ static void as_recorded(void **state)
     (void)state;
     for (int k = 0; k < 2 * N_NEURON; k++) {
         const neuron_case *c = &neuron[k / 2];
-        test_layer *t = make(&(test_layer_spec){ .type = c->type,
-                                                 .text = c->text,
-                                                 .n_bottom = 1,
-                                                 .bottom = { TEST_SHAPE(3, 5, 4) },
-                                                 .in_place = k % 2 == 1 });
+        test_layer *t = test_layer_make(&(test_layer_spec){ .type = c->type,
+                                                            .text = c->text,
+                                                            .n_bottom = 1,
+                                                            .bottom = { TEST_SHAPE(3, 5, 4) },
+                                                            .in_place = k % 2 == 1 });
 
-        set(t->input[0], c->x, 60);
-        set(t->top_diff[0], neuron_dy, 60);
-        run(t);
+        test_set(t->input[0], c->x, 60);
+        test_set(t->top_diff[0], neuron_dy, 60);
+        test_layer_pass(t);
         test_near_golden(t, TEST_FORWARD, t->top[0], c->y, 60, tolerance, c->type);
         test_near_golden(t, TEST_BACKWARD, t->input_diff[0], c->dx, 60, tolerance, c->type);
         test_layer_destroy(t);
@@ -166,11 +147,11 @@ static void gradients(void **state)
     (void)state;
     for (int k = 0; k < 6 * N_NEURON; k++) {
         const neuron_case *c = &neuron[k / 6];
-        test_layer *t = make(&(test_layer_spec){ .type = c->type,
-                                                 .text = c->text,
-                                                 .n_bottom = 1,
-                                                 .bottom = { shape[k % 3] },
-                                                 .in_place = k % 2 == 1 });
+        test_layer *t = test_layer_make(&(test_layer_spec){ .type = c->type,
+                                                            .text = c->text,
+                                                            .n_bottom = 1,
+                                                            .bottom = { shape[k % 3] },
+                                                            .in_place = k % 2 == 1 });
         int64_t n = t->input_count[0];
 
         if (n == 1)
@@ -228,15 +209,15 @@ static void any_length(void **state)
 static void check_at(const char *type, const char *text, float x, float y, float dx)
 {
     for (int k = 0; k < 2; k++) {
-        test_layer *t = make(&(test_layer_spec){ .type = type,
-                                                 .text = text,
-                                                 .n_bottom = 1,
-                                                 .bottom = { TEST_SHAPE(1) },
-                                                 .in_place = k == 1 });
+        test_layer *t = test_layer_make(&(test_layer_spec){ .type = type,
+                                                            .text = text,
+                                                            .n_bottom = 1,
+                                                            .bottom = { TEST_SHAPE(1) },
+                                                            .in_place = k == 1 });
 
         t->input[0][0] = x;
         t->top_diff[0][0] = 1;
-        run(t);
+        test_layer_pass(t);
         if (!((t->top[0][0] == y) || (isnan(y) && isnan(t->top[0][0]))))
             fail_msg("%s of %g is %g, not %g", type, (double)x, (double)t->top[0][0], (double)y);
         if (!((t->input_diff[0][0] == dx) || (isnan(dx) && isnan(t->input_diff[0][0]))))
@@ -279,10 +260,11 @@ static void edges(void **state)
 
 static void threshold(void **state)
 {
-    test_layer *t = make(&(test_layer_spec){ .type = "Threshold",
-                                             .text = "threshold_param { threshold: 0.5 }",
-                                             .n_bottom = 1,
-                                             .bottom = { TEST_SHAPE(4) } });
+    test_layer *t =
+        test_layer_make(&(test_layer_spec){ .type = "Threshold",
+                                            .text = "threshold_param { threshold: 0.5 }",
+                                            .n_bottom = 1,
+                                            .bottom = { TEST_SHAPE(4) } });
 
     (void)state;
     assert_null(t->layer.ops->backward); /* no gradient passes */
@@ -338,19 +320,19 @@ static void prelu(void **state)
     (void)state;
     for (int k = 0; k < 4; k++) {
         bool one = k % 2 == 1;
-        test_layer *t = make(&(test_layer_spec){ .type = "PReLU",
-                                                 .text = one ? shared : NULL,
-                                                 .n_bottom = 1,
-                                                 .bottom = { TEST_SHAPE(3, 5, 2, 3) },
-                                                 .in_place = k >= 2 });
+        test_layer *t = test_layer_make(&(test_layer_spec){ .type = "PReLU",
+                                                            .text = one ? shared : NULL,
+                                                            .n_bottom = 1,
+                                                            .bottom = { TEST_SHAPE(3, 5, 2, 3) },
+                                                            .in_place = k >= 2 });
 
         assert_int_equal(t->weight_count[0], one ? 1 : 5);
         assert_int_equal(t->layer.weight[0].shape.ndim, one ? 0 : 1);
         for (int i = 0; i < t->weight_count[0]; i++) assert_true(t->weight[0][i] == 0.25f);
-        set(t->input[0], prelu_x, 90);
-        set(t->top_diff[0], prelu_dy, 90);
-        set(t->weight[0], one ? prelu_a_shared : prelu_a_each, t->weight_count[0]);
-        run(t);
+        test_set(t->input[0], prelu_x, 90);
+        test_set(t->top_diff[0], prelu_dy, 90);
+        test_set(t->weight[0], one ? prelu_a_shared : prelu_a_each, t->weight_count[0]);
+        test_layer_pass(t);
         test_near_golden(t, TEST_FORWARD, t->top[0], one ? prelu_y_shared : prelu_y_each, 90,
                          2 * 0x1p-24, "y");
         test_near_golden(t, TEST_BACKWARD, t->input_diff[0], one ? prelu_dx_shared : prelu_dx_each,
@@ -370,12 +352,12 @@ static void prelu_gradients(void **state)
 
     (void)state;
     for (int k = 0; k < 6; k++) {
-        test_layer *t = make(&(test_layer_spec){ .type = "PReLU",
-                                                 .text = filler,
-                                                 .n_bottom = 1,
-                                                 .bottom = { shape[k / 2] },
-                                                 .in_place = k % 2 == 1,
-                                                 .add_weight_diff[0] = k == 3 });
+        test_layer *t = test_layer_make(&(test_layer_spec){ .type = "PReLU",
+                                                            .text = filler,
+                                                            .n_bottom = 1,
+                                                            .bottom = { shape[k / 2] },
+                                                            .in_place = k % 2 == 1,
+                                                            .add_weight_diff[0] = k == 3 });
 
         test_layer_gradient(t, &(test_gradient){ .max_kink = 0.1, .roundings = 1000 });
         test_layer_destroy(t);

@@ -11,25 +11,6 @@
  * that is small enlarges them no more than x itself. */
 static const double tolerance = 64 * 0x1p-24;
 
-static test_layer *make(const test_layer_spec *spec)
-{
-    test_layer *t;
-
-    assert_int_equal(test_layer_create(spec, &t), CT_OK);
-    return t;
-}
-
-static void set(float *to, const double *from, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) to[i] = (float)from[i];
-}
-
-static void run(test_layer *t)
-{
-    assert_int_equal(test_layer_forward(t), CT_OK);
-    assert_int_equal(test_layer_backward(t), CT_OK);
-}
-
 typedef struct norm_case {
     const char *type, *text;
     const double *y, *dx, *weight[2], *dw[2];
@@ -92,17 +73,17 @@ static const norm_case recorded[] = {
 
 static void check(const norm_case *c, bool in_place)
 {
-    test_layer *t = make(&(test_layer_spec){ .type = c->type,
-                                             .text = c->text,
-                                             .n_bottom = 1,
-                                             .bottom = { TEST_SHAPE(3, 5, 2, 4) },
-                                             .in_place = in_place });
+    test_layer *t = test_layer_make(&(test_layer_spec){ .type = c->type,
+                                                        .text = c->text,
+                                                        .n_bottom = 1,
+                                                        .bottom = { TEST_SHAPE(3, 5, 2, 4) },
+                                                        .in_place = in_place });
 
-    set(t->input[0], norm_x, 120);
-    set(t->top_diff[0], norm_dy, 120);
+    test_set(t->input[0], norm_x, 120);
+    test_set(t->top_diff[0], norm_dy, 120);
     for (int i = 0; (i < t->layer.n_weight) && (c->weight[i] != NULL); i++)
-        set(t->weight[i], c->weight[i], t->weight_count[i]);
-    run(t);
+        test_set(t->weight[i], c->weight[i], t->weight_count[i]);
+    test_layer_pass(t);
     test_near_golden(t, TEST_FORWARD, t->top[0], c->y, 120, tolerance, c->type);
     test_near_golden(t, TEST_BACKWARD, t->input_diff[0], c->dx, 120, tolerance, c->type);
     for (int i = 0; (i < t->layer.n_weight) && (c->dw[i] != NULL); i++)
@@ -136,11 +117,11 @@ static void gradients(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof(c) / sizeof(c[0]); i++) {
-        test_layer *t = make(&(test_layer_spec){ .type = c[i].type,
-                                                 .text = c[i].text,
-                                                 .n_bottom = 1,
-                                                 .bottom = { c[i].shape },
-                                                 .add_weight_diff[0] = i % 2 == 1 });
+        test_layer *t = test_layer_make(&(test_layer_spec){ .type = c[i].type,
+                                                            .text = c[i].text,
+                                                            .n_bottom = 1,
+                                                            .bottom = { c[i].shape },
+                                                            .add_weight_diff[0] = i % 2 == 1 });
 
         test_layer_gradient(t, &(test_gradient){ .step = 1e-3f, .roundings = 64 });
         test_layer_destroy(t);
@@ -150,32 +131,33 @@ static void gradients(void **state)
 /* Shapes of the tops and weights, and rows without a deviation or a norm. */
 static void edges(void **state)
 {
-    test_layer *t =
-        make(&(test_layer_spec){ .type = "MVN", .n_bottom = 1, .bottom = { TEST_SHAPE(2, 3, 4) } });
+    test_layer *t = test_layer_make(
+        &(test_layer_spec){ .type = "MVN", .n_bottom = 1, .bottom = { TEST_SHAPE(2, 3, 4) } });
 
     (void)state;
     assert_int_equal(t->top_shape[0].ndim, 4); /* as Caffe's */
     assert_true((t->top_shape[0].dim[2] == 4) && (t->top_shape[0].dim[3] == 1));
     for (int i = 0; i < 24; i++) t->input[0][i] = 3, t->top_diff[0][i] = 1;
-    run(t);
+    test_layer_pass(t);
     for (int i = 0; i < 24; i++)
         assert_true((t->top[0][i] == 0) && (fabsf(t->input_diff[0][i]) == 0));
     test_layer_destroy(t);
-    t = make(&(test_layer_spec){ .type = "Normalize",
-                                 .text = "norm_param { channel_shared: false scale_filler { value: "
-                                         "20 } }",
-                                 .n_bottom = 1,
-                                 .bottom = { TEST_SHAPE(1, 3, 2, 2) } });
+    t = test_layer_make(
+        &(test_layer_spec){ .type = "Normalize",
+                            .text = "norm_param { channel_shared: false scale_filler { value: "
+                                    "20 } }",
+                            .n_bottom = 1,
+                            .bottom = { TEST_SHAPE(1, 3, 2, 2) } });
     assert_true((t->weight_count[0] == 3) && (t->weight[0][2] == 20));
     for (int i = 0; i < 12; i++) t->input[0][i] = 0;
-    run(t);
+    test_layer_pass(t);
     for (int i = 0; i < 12; i++) assert_true((t->top[0][i] == 0) && isfinite(t->input_diff[0][i]));
     test_layer_destroy(t);
-    t = make(&(test_layer_spec){
+    t = test_layer_make(&(test_layer_spec){
         .type = "Normalize", .n_bottom = 1, .bottom = { TEST_SHAPE(1, 3, 2, 2) } });
     assert_true((t->layer.weight[0].shape.ndim == 0) && (t->weight[0][0] == 1));
     test_layer_destroy(t);
-    t = make(&(test_layer_spec){
+    t = test_layer_make(&(test_layer_spec){
         .type = "LayerNorm", .n_bottom = 1, .bottom = { TEST_SHAPE(2, 3, 5) } });
     assert_true((t->layer.n_weight == 2) && (t->weight_count[0] == 5));
     assert_true((t->weight[0][4] == 1) && (t->weight[1][4] == 0));
@@ -224,11 +206,11 @@ static void spp(void **state)
 
         spec.text = (k == 0) ? "spp_param { pyramid_height: 3 }"
                              : "spp_param { pyramid_height: 3 pool: AVE }";
-        t = make(&spec);
+        t = test_layer_make(&spec);
         assert_true((t->top_shape[0].ndim == 2) && (t->top_shape[0].dim[1] == 3 * 21));
-        set(t->input[0], spp_x, 252);
-        set(t->top_diff[0], (k == 0) ? spp_dy_max : spp_dy_mean, 126);
-        run(t);
+        test_set(t->input[0], spp_x, 252);
+        test_set(t->top_diff[0], (k == 0) ? spp_dy_max : spp_dy_mean, 126);
+        test_layer_pass(t);
         test_near_golden(t, TEST_FORWARD, t->top[0], (k == 0) ? spp_y_max : spp_y_mean, 126,
                          42 * 0x1p-24, "y");
         test_near_golden(t, TEST_BACKWARD, t->input_diff[0], (k == 0) ? spp_dx_max : spp_dx_mean,
@@ -239,7 +221,7 @@ static void spp(void **state)
     }
     spec.text = "spp_param { pyramid_height: 1 pool: AVE }";
     {
-        test_layer *t = make(&spec);
+        test_layer *t = test_layer_make(&spec);
 
         assert_true((t->top_shape[0].ndim == 4) && (t->top_count[0] == 6)); /* as Caffe's */
         test_layer_gradient(t, NULL);

@@ -73,14 +73,6 @@ typedef struct job {
     void (*fill)(test_layer *t);
 } job;
 
-static test_layer *make(const test_layer_spec *spec)
-{
-    test_layer *t;
-
-    assert_int_equal(test_layer_create(spec, &t), CT_OK);
-    return t;
-}
-
 static void near(double got, double want, double tolerance, const job *j, const char *what,
                  int ranks)
 {
@@ -99,7 +91,7 @@ static test_layer *make_share(const job *j, const test_layer *all, int64_t first
     for (int i = 0; i < spec.n_bottom; i++) {
         if (((j->whole >> i) & 1) == 0) spec.bottom[i].dim[0] = local;
     }
-    t = make(&spec);
+    t = test_layer_make(&spec);
     t->ex = all->ex;
     t->ex.batch_local = local;
     t->ex.batch_first = first;
@@ -184,7 +176,7 @@ static void check(const job *j, int n_rank)
     test_layer *all;
 
     if (j->reference != NULL) spec.type = j->reference;
-    all = make(&spec);
+    all = test_layer_make(&spec);
     for (int k = 0; k < all->layer.n_top; k++) {
         if (!all->layer.ops->is_loss)
             test_random(all->top_diff[k], all->top_count[k], 9 + (uint64_t)k, -1, 1);

@@ -65,14 +65,6 @@ static const recurrence rnn = { "RNN",
                                   BATCH(rnn1, GOLDEN(rnn1_dwx), GOLDEN(rnn1_db), GOLDEN(rnn1_dws),
                                         GOLDEN(rnn1_dwh), GOLDEN(rnn1_dwo), GOLDEN(rnn1_dbo)) } };
 
-static test_layer *make(const test_layer_spec *spec)
-{
-    test_layer *t;
-
-    assert_int_equal(test_layer_create(spec, &t), CT_OK);
-    return t;
-}
-
 static void set(float *to, int64_t n, const golden *from)
 {
     assert_int_equal(n, from->n);
@@ -110,7 +102,7 @@ static void check_golden(const recurrence *r)
                              .n_bottom = 3,
                              .bottom = { TEST_SHAPE(T, N, D), TEST_SHAPE(T, N),
                                          TEST_SHAPE(N, S) } };
-    test_layer *t = make(&spec);
+    test_layer *t = test_layer_make(&spec);
 
     assert_int_equal(t->layer.n_weight, r->n_weight);
     for (int i = 0; i < r->n_weight; i++) set(t->weight[i], t->weight_count[i], &r->w[i]);
@@ -140,7 +132,7 @@ static void test_weights(void **state)
                                  .n_bottom = 3,
                                  .bottom = { TEST_SHAPE(2, 3, 5, 2), TEST_SHAPE(2, 3),
                                              TEST_SHAPE(3, 7) } };
-        test_layer *t = make(&spec);
+        test_layer *t = test_layer_make(&spec);
 
         assert_int_equal(t->layer.n_weight, rn ? 6 : 4);
         for (int i = 0; i < t->layer.n_weight; i++, at++) {
@@ -166,7 +158,7 @@ static void set_cont(test_layer *t, bool restart)
 
 static void check_gradient(const test_layer_spec *spec, bool restart)
 {
-    test_layer *t = make(spec);
+    test_layer *t = test_layer_make(spec);
 
     set_cont(t, restart);
     test_layer_gradient(t, &(test_gradient){ .roundings = 64, .max_element = 120 });
@@ -217,19 +209,18 @@ static void test_null_diff(void **state)
                           .bottom = { TEST_SHAPE(3, 2, 2), TEST_SHAPE(3, 2), TEST_SHAPE(1, 2, 6),
                                       TEST_SHAPE(1, 2, 6) },
                           .no_top_diff = { true, false, true } };
-    test_layer *t = make(&s), *all;
+    test_layer *t = test_layer_make(&s), *all;
 
     (void)state;
     s.no_top_diff[0] = s.no_top_diff[2] = false;
-    all = make(&s);
+    all = test_layer_make(&s);
     set_cont(t, false);
     set_cont(all, false);
     for (int64_t i = 0; i < 12; i++) t->top_diff[1][i] = all->top_diff[1][i] = (float)i - 5.0f;
     for (int i = 0; i < 2; i++) {
         test_layer *one = (i == 0) ? t : all;
 
-        assert_int_equal(test_layer_forward(one), CT_OK);
-        assert_int_equal(test_layer_backward(one), CT_OK);
+        test_layer_pass(one);
     }
     test_same(t->input_diff[0], all->input_diff[0], t->input_count[0], "dx");
     test_same(t->input_diff[3], all->input_diff[3], t->input_count[3], "dc");
@@ -248,10 +239,10 @@ static void test_adds(void **state)
                               .text = TEXT(""),
                               .n_bottom = 2,
                               .bottom = { TEST_SHAPE(3, 2, 2), TEST_SHAPE(3, 2) } };
-        test_layer *fresh = make(&s), *adds;
+        test_layer *fresh = test_layer_make(&s), *adds;
 
         for (int i = 0; i < CT_MAX_WEIGHT; i++) s.add_weight_diff[i] = true;
-        adds = make(&s);
+        adds = test_layer_make(&s);
         set_cont(fresh, true);
         set_cont(adds, true);
         for (int i = 0; i < 2; i++) {
@@ -260,8 +251,7 @@ static void test_adds(void **state)
             for (int64_t e = 0; e < t->top_count[0]; e++) t->top_diff[0][e] = (float)(e % 5) - 2;
             for (int w = 0; w < t->layer.n_weight; w++)
                 for (int64_t e = 0; e < t->weight_count[w]; e++) t->weight_diff[w][e] = 8.0f;
-            assert_int_equal(test_layer_forward(t), CT_OK);
-            assert_int_equal(test_layer_backward(t), CT_OK);
+            test_layer_pass(t);
         }
         for (int w = 0; w < fresh->layer.n_weight; w++)
             for (int64_t e = 0; e < fresh->weight_count[w]; e++)
@@ -279,7 +269,7 @@ static void test_restart(void **state)
                           .text = TEXT(""),
                           .n_bottom = 2,
                           .bottom = { TEST_SHAPE(2, 2, 3), TEST_SHAPE(2, 2) } };
-    test_layer *t = make(&s), *fresh = make(&s);
+    test_layer *t = test_layer_make(&s), *fresh = test_layer_make(&s);
     float carried[12];
 
     (void)state;

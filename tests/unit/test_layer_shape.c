@@ -5,20 +5,6 @@
 
 #include <string.h>
 
-static test_layer *make(const test_layer_spec *spec)
-{
-    test_layer *t;
-
-    assert_int_equal(test_layer_create(spec, &t), CT_OK);
-    return t;
-}
-
-static void run(test_layer *t)
-{
-    assert_int_equal(test_layer_forward(t), CT_OK);
-    assert_int_equal(test_layer_backward(t), CT_OK);
-}
-
 static void is_shape(const ct_shape *a, ct_shape b)
 {
     if (!ct_shape_equal(a, &b))
@@ -27,12 +13,12 @@ static void is_shape(const ct_shape *a, ct_shape b)
 
 static void check_flatten(const char *text, ct_shape bottom, ct_shape top, bool alias)
 {
-    test_layer *t = make(&(test_layer_spec){
+    test_layer *t = test_layer_make(&(test_layer_spec){
         .type = "Flatten", .text = text, .n_bottom = 1, .bottom = { bottom }, .alias = alias });
 
     is_shape(&t->top_shape[0], top);
     test_random(t->top_diff[0], t->top_count[0], 5, -1, 1);
-    run(t);
+    test_layer_pass(t);
     test_same(t->top[0], t->input[0], t->input_count[0], "top");
     test_same(t->input_diff[0], t->top_diff[0], t->input_count[0], "bottom diff");
     test_layer_destroy(t);
@@ -69,9 +55,9 @@ static void check_split(int n_top, bool alias, int without)
     test_layer *t;
 
     if (without >= 0) spec.no_top_diff[without] = true;
-    t = make(&spec);
+    t = test_layer_make(&spec);
     for (int k = 0; k < n_top; k++) test_random(t->top_diff[k], N, 20 + (uint64_t)k, -1, 1);
-    run(t);
+    test_layer_pass(t);
     for (int k = 0; k < n_top; k++) test_same(t->top[k], t->input[0], N, "top");
     for (int i = 0; i < N; i++) {
         float sum = 0;
@@ -95,14 +81,15 @@ static void test_split(void **state)
 
 static void test_silence(void **state)
 {
-    test_layer *t = make(&(test_layer_spec){ .type = "Silence",
-                                             .n_bottom = 2,
-                                             .bottom = { TEST_SHAPE(3, 4), TEST_SHAPE(5) },
-                                             .no_propagate = { false, true } });
+    test_layer *t =
+        test_layer_make(&(test_layer_spec){ .type = "Silence",
+                                            .n_bottom = 2,
+                                            .bottom = { TEST_SHAPE(3, 4), TEST_SHAPE(5) },
+                                            .no_propagate = { false, true } });
 
     (void)state;
     assert_int_equal(t->layer.n_top, 0);
-    run(t);
+    test_layer_pass(t);
     for (int i = 0; i < 12; i++) assert_true(t->input_diff[0][i] == 0.0f);
     assert_null(t->input_diff[1]);
     test_layer_destroy(t);
@@ -125,10 +112,10 @@ static void check_concat(const char *text, int axis, int n, const int64_t *lengt
     whole.dim[axis] = at[n];
     inner = ct_shape_count(&whole, axis + 1, -1);
     outer = ct_shape_count(&whole, 0, axis);
-    t = make(&spec);
+    t = test_layer_make(&spec);
     is_shape(&t->top_shape[0], whole);
     test_random(t->top_diff[0], t->top_count[0], 9, -1, 1);
-    run(t);
+    test_layer_pass(t);
     for (int k = 0; k < n; k++) {
         for (int64_t o = 0; o < outer; o++) {
             const int64_t len = length[k] * inner, top = (o * at[n] + at[k]) * inner;

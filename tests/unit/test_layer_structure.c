@@ -11,14 +11,6 @@
 #include <string.h>
 #include <unistd.h>
 
-static test_layer *make(const test_layer_spec *spec)
-{
-    test_layer *t;
-
-    assert_int_equal(test_layer_create(spec, &t), CT_OK);
-    return t;
-}
-
 typedef struct refusal {
     const char *type, *text;
     int n_bottom, n_top;
@@ -430,7 +422,7 @@ static void refusals(void **state)
 static void fails_on(const test_layer_spec *spec, int slot, const float *values, int64_t n,
                      const char *part)
 {
-    test_layer *t = make(spec);
+    test_layer *t = test_layer_make(spec);
     ct_status status;
     const char *text;
 
@@ -469,7 +461,7 @@ static void bad_data(void **state)
                                  .bottom = { S(1, 1, 4, 4), S(1, 5) } },
              1, roi, 5, "region 0 of batch 0");
     for (int i = 0; i < 3; i++) {
-        test_layer *t = make(&boxes);
+        test_layer *t = test_layer_make(&boxes);
         const float *row = (i == 0) ? sample : (i == 1) ? ground : flat;
         static const float prior[4] = { 0, 0, 0.5f, 0.5f };
         const char *text;
@@ -490,15 +482,15 @@ static void bad_data(void **state)
 static void many_elements(void **state)
 {
     enum { N = 3, C = 37, H = 19, W = 23 };
-    test_layer *t = make(&(test_layer_spec){ .type = "Permute",
-                                             .text = "permute_param { order: 0 order: 2 order: 3 }",
-                                             .n_bottom = 1,
-                                             .bottom = { S(N, C, H, W) } });
+    test_layer *t =
+        test_layer_make(&(test_layer_spec){ .type = "Permute",
+                                            .text = "permute_param { order: 0 order: 2 order: 3 }",
+                                            .n_bottom = 1,
+                                            .bottom = { S(N, C, H, W) } });
 
     (void)state;
     test_random(t->top_diff[0], t->top_count[0], 3, -1, 1);
-    assert_int_equal(test_layer_forward(t), CT_OK);
-    assert_int_equal(test_layer_backward(t), CT_OK);
+    test_layer_pass(t);
     for (int64_t i = 0; i < t->top_count[0]; i++) {
         int64_t c = i % C, w = i / C % W, h = i / C / W % H, n = i / C / W / H;
         int64_t from = ((n * C + c) * H + h) * W + w;
@@ -507,11 +499,12 @@ static void many_elements(void **state)
         assert_true(t->input_diff[0][from] == t->top_diff[0][i]);
     }
     test_layer_destroy(t);
-    t = make(&(test_layer_spec){ .type = "Slice",
-                                 .text = "slice_param { slice_point: 10 slice_point: 11 }",
-                                 .n_bottom = 1,
-                                 .n_top = 3,
-                                 .bottom = { S(N, C, H, W) } });
+    t = test_layer_make(
+        &(test_layer_spec){ .type = "Slice",
+                            .text = "slice_param { slice_point: 10 slice_point: 11 }",
+                            .n_bottom = 1,
+                            .n_top = 3,
+                            .bottom = { S(N, C, H, W) } });
     assert_int_equal(test_layer_forward(t), CT_OK);
     for (int64_t i = 0; i < N * C * H * W; i++) {
         static const int64_t first[4] = { 0, 10, 11, C };
@@ -535,7 +528,7 @@ static void running_statistics(void **state)
         test_layer_spec spec = {
             .type = "BN", .text = text[i], .n_bottom = 1, .bottom = { S(2, 1, 1, 2) }
         };
-        test_layer *t = make(&spec);
+        test_layer *t = test_layer_make(&spec);
         const float x[4] = { 1, 2, 4, 5 }; /* mean 3, variance 2.5 */
 
         assert_int_equal(t->layer.n_weight, 4);
@@ -548,7 +541,7 @@ static void running_statistics(void **state)
         assert_true(t->weight_after[3][0] == 2.125f);
         test_layer_destroy(t);
         spec.phase = CT_TEST;
-        t = make(&spec);
+        t = test_layer_make(&spec);
         t->weight[3][0] = 2;
         assert_int_equal(test_layer_forward(t), CT_OK);
         assert_true(t->weight_after[3][0] == 2.0f);
@@ -573,20 +566,18 @@ static void shares_of_ranks(void **state)
 
     (void)state;
     for (int i = 0; i < 3; i++) {
-        test_layer *t = make(&(test_layer_spec){
+        test_layer *t = test_layer_make(&(test_layer_spec){
             .type = "Reduction", .text = text[i], .n_bottom = 1, .bottom = { S(4, 3) } });
         float alone, gradient;
 
         for (int64_t k = 0; k < t->top_count[0]; k++) t->top_diff[0][k] = 1;
         assert_true(t->instance.top_is_share == (i < 2));
-        assert_int_equal(test_layer_forward(t), CT_OK);
-        assert_int_equal(test_layer_backward(t), CT_OK);
+        test_layer_pass(t);
         alone = t->top[0][0];
         gradient = t->input_diff[0][0];
         t->ex.batch_global = 8;
         t->ex.sum_ranks = twice;
-        assert_int_equal(test_layer_forward(t), CT_OK);
-        assert_int_equal(test_layer_backward(t), CT_OK);
+        test_layer_pass(t);
         assert_true(t->top[0][0] == share[i] * alone);
         assert_true(t->input_diff[0][0] == share[i] * gradient);
         test_layer_destroy(t);
@@ -654,7 +645,7 @@ static void no_samples(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof(empty) / sizeof(empty[0]); i++) {
-        test_layer *t = make(&empty[i].spec);
+        test_layer *t = test_layer_make(&empty[i].spec);
         int calls = 0;
 
         for (int64_t k = 0; (empty[i].spec.n_bottom > 2) && (k < t->input_count[2]); k++)
@@ -684,14 +675,13 @@ static void stochastic_pooling(void **state)
                              .text = "pooling_param { pool: STOCHASTIC kernel_size: 2 stride: 2 }",
                              .n_bottom = 1,
                              .bottom = { S(N, C, 8, 8) } };
-    test_layer *all = make(&spec), *half, *test;
+    test_layer *all = test_layer_make(&spec), *half, *test;
     int third = 0;
 
     (void)state;
     for (int64_t i = 0; i < N * PER; i++) all->input[0][i] = (float)(i % 2 + 1);
     for (int64_t i = 0; i < all->top_count[0]; i++) all->top_diff[0][i] = 1;
-    assert_int_equal(test_layer_forward(all), CT_OK);
-    assert_int_equal(test_layer_backward(all), CT_OK);
+    test_layer_pass(all);
     for (int64_t i = 0; i < all->top_count[0]; i++) { /* 1 2 1 2: a third of the draws is 1 */
         assert_true((all->top[0][i] == 1) || (all->top[0][i] == 2));
         third += all->top[0][i] == 1;
@@ -699,7 +689,7 @@ static void stochastic_pooling(void **state)
     /* binomial: 192 draws, mean 64, deviation 6.5 */
     assert_true((third > 64 - 33) && (third < 64 + 33));
     spec.bottom[0] = S(2, C, 8, 8);
-    half = make(&spec);
+    half = test_layer_make(&spec);
     half->ex = all->ex;
     half->ex.batch_local = 2;
     half->ex.batch_first = 2;
@@ -707,7 +697,7 @@ static void stochastic_pooling(void **state)
     assert_int_equal(test_layer_forward(half), CT_OK);
     test_same(half->top[0], all->top[0] + all->top_count[0] / 2, half->top_count[0], "second half");
     spec.phase = CT_TEST;
-    test = make(&spec);
+    test = test_layer_make(&spec);
     test_random(test->input[0], test->input_count[0], 3, 0.25f, 2);
     test_layer_gradient(test, &(test_gradient){ .roundings = 64 });
     for (int i = 0; i < 2 * PER; i++) test->input[0][i] = half->input[0][i];
@@ -739,7 +729,7 @@ static void hdf5_output(void **state)
     close(fd);
     snprintf(text, sizeof(text), "hdf5_output_param { file_name: \"%s\" }", path);
     spec.text = text;
-    t = make(&spec);
+    t = test_layer_make(&spec);
     memcpy(first, t->input[0], sizeof(first));
     assert_int_equal(test_layer_forward(t), CT_OK);
     for (int i = 0; i < 6; i++) t->input[0][i] = (float)i;

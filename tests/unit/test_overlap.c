@@ -78,25 +78,6 @@
 #define ON    "comm { overlap: true } "
 enum { STEPS = 9 };
 
-static char dir[64];
-
-static int setup(void **state)
-{
-    (void)state;
-    test_directory_make(dir, sizeof(dir));
-    test_log_all_start();
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    if (getenv("CORTADO_TEST_LOG") != NULL) fprintf(stdout, "%s", test_log_all());
-    test_log_all_stop();
-    test_directory_remove(dir);
-    return 0;
-}
-
 /* What a rank leaves behind. */
 typedef struct outcome {
     const char *text, *restore;
@@ -116,7 +97,7 @@ static ct_status run_solver(thread_rank *r)
     test_solver t;
     ct_status status;
 
-    snprintf(metrics, sizeof(metrics), "%s/metrics", dir);
+    snprintf(metrics, sizeof(metrics), "%s/metrics", test_solver_dir());
     status = ct_report_create(&options, &report);
     if (status != CT_OK) return status;
     status = test_solver_create(o->text, r, &o->stop, report, &t);
@@ -152,7 +133,7 @@ static char *slurp(const char *name, size_t *size_p)
     FILE *f;
     long size;
 
-    snprintf(path, sizeof(path), "%s/%s", dir, name);
+    snprintf(path, sizeof(path), "%s/%s", test_solver_dir(), name);
     f = fopen(path, "rb");
     if (f == NULL) fail_msg("no file %s", path);
     fseek(f, 0, SEEK_END);
@@ -244,12 +225,12 @@ static void test_same_numbers(void **state)
     (void)state;
     for (int n = 1; n <= 4; n++) {
         for (int landing = 1; landing <= 3; landing++) {
-            snprintf(on, sizeof(on), SOLVER("max_iter: 9 " ON), dir);
-            snprintf(off, sizeof(off), SOLVER("max_iter: 9 " OFF), dir);
+            snprintf(on, sizeof(on), SOLVER("max_iter: 9 " ON), test_solver_dir());
+            snprintf(off, sizeof(off), SOLVER("max_iter: 9 " OFF), test_solver_dir());
             compare(n, off, on, landing, false);
         }
-        snprintf(on, sizeof(on), SOLVER("max_iter: 9 iter_size: 3 "), dir);
-        snprintf(off, sizeof(off), SOLVER("max_iter: 9 iter_size: 3 " PLAIN), dir);
+        snprintf(on, sizeof(on), SOLVER("max_iter: 9 iter_size: 3 "), test_solver_dir());
+        snprintf(off, sizeof(off), SOLVER("max_iter: 9 iter_size: 3 " PLAIN), test_solver_dir());
         compare(n, off, on, 4, true);
     }
 }
@@ -262,12 +243,12 @@ static void test_resume(void **state)
     char whole[4096], half[4096], from[96];
 
     (void)state;
-    snprintf(whole, sizeof(whole), SOLVER("max_iter: 9 "), dir);
-    snprintf(half, sizeof(half), SOLVER("max_iter: 7 "), dir);
+    snprintf(whole, sizeof(whole), SOLVER("max_iter: 9 "), test_solver_dir());
+    snprintf(half, sizeof(half), SOLVER("max_iter: 7 "), test_solver_dir());
     assert_int_equal(run_ranks(&job, whole, NULL, straight), CT_OK);
     job = (thread_ranks){ .n = 3, .landing = 2, .residuals = true };
     assert_int_equal(run_ranks(&job, half, NULL, run), CT_OK);
-    snprintf(from, sizeof(from), "%s/s_iter_6.solverstate.h5", dir);
+    snprintf(from, sizeof(from), "%s/s_iter_6.solverstate.h5", test_solver_dir());
     job = (thread_ranks){ .n = 3, .landing = 2, .residuals = true };
     memset(run, 0, sizeof(run));
     assert_int_equal(run_ranks(&job, whole, from, run), CT_OK);
@@ -287,12 +268,14 @@ static void test_stop(void **state)
     size_t n_stopped, n_ended;
 
     (void)state;
-    snprintf(text, sizeof(text), SOLVER("max_iter: 9 test_initialization: false "), dir);
+    snprintf(text, sizeof(text), SOLVER("max_iter: 9 test_initialization: false "),
+             test_solver_dir());
     o[1].stop = CT_ACTION_STOP;
     assert_int_equal(run_ranks(&job, text, NULL, o), CT_STOPPED);
     for (int r = 0; r < 3; r++) assert_int_equal(o[r].iteration, 1);
     stopped = slurp("s_iter_1.caffemodel.h5", &n_stopped);
-    snprintf(one, sizeof(one), SOLVER("max_iter: 1 test_initialization: false "), dir);
+    snprintf(one, sizeof(one), SOLVER("max_iter: 1 test_initialization: false "),
+             test_solver_dir());
     job = (thread_ranks){ .n = 3, .landing = 1 };
     assert_int_equal(run_ranks(&job, one, NULL, whole), CT_OK);
     ended = slurp("s_iter_1.caffemodel.h5", &n_ended);
@@ -310,8 +293,8 @@ static void test_clip(void **state)
     outcome a[2] = { 0 }, b[2] = { 0 };
 
     (void)state;
-    snprintf(on, sizeof(on), SOLVER("max_iter: 9 clip_gradients: 0.5 " ON), dir);
-    snprintf(off, sizeof(off), SOLVER("max_iter: 9 clip_gradients: 0.5 " OFF), dir);
+    snprintf(on, sizeof(on), SOLVER("max_iter: 9 clip_gradients: 0.5 " ON), test_solver_dir());
+    snprintf(off, sizeof(off), SOLVER("max_iter: 9 clip_gradients: 0.5 " OFF), test_solver_dir());
     assert_int_equal(run_ranks(&job, on, NULL, a), CT_OK);
     assert_non_null(strstr(test_log_all(), "Gradient clipping"));
     job = (thread_ranks){ .n = 2, .landing = 3 };
@@ -330,7 +313,7 @@ static void test_lost(void **state)
         thread_ranks job = { .n = 2, .landing = 1, .lost = k };
         outcome o[2] = { 0 };
 
-        snprintf(text, sizeof(text), SOLVER("max_iter: 9 "), dir);
+        snprintf(text, sizeof(text), SOLVER("max_iter: 9 "), test_solver_dir());
         assert_int_equal(run_ranks(&job, text, NULL, o), CT_ERR_COMM);
     }
     assert_non_null(strstr(test_log_all(), "the bucket of shared is lost"));
@@ -353,16 +336,16 @@ static void test_nan(void **state)
     snprintf(text, sizeof(text),
              "base_lr: 0.05 lr_policy: 'fixed' random_seed: 7 max_iter: 9 snapshot: 1 "
              "snapshot_prefix: '%s/n' " BROKEN,
-             dir);
+             test_solver_dir());
     assert_int_equal(run_ranks(&job, text, NULL, o), CT_ERR_DIVERGED);
     assert_non_null(strstr(test_log_all(), "the loss of iteration 2 is not finite"));
-    snprintf(file, sizeof(file), "%s/n_iter_2.solverstate.h5", dir);
+    snprintf(file, sizeof(file), "%s/n_iter_2.solverstate.h5", test_solver_dir());
     assert_int_equal(access(file, F_OK), 0);
-    snprintf(file, sizeof(file), "%s/n_iter_3.solverstate.h5", dir);
+    snprintf(file, sizeof(file), "%s/n_iter_3.solverstate.h5", test_solver_dir());
     assert_int_not_equal(access(file, F_OK), 0);
 }
 
-#define TEST(_f) cmocka_unit_test_setup_teardown(_f, setup, teardown)
+#define TEST(_f) cmocka_unit_test_setup_teardown(_f, test_solver_setup, test_solver_teardown)
 
 int main(void)
 {

@@ -98,8 +98,7 @@ static void test_engines(void **state)
             for (int64_t k = 0; k < t[v]->input_count[0]; k++) /* many equal ones */
                 t[v]->input[0][k] = roundf(t[v]->input[0][k] * 4.0f) * 0.25f;
             test_random(t[v]->top_diff[0], t[v]->top_count[0], 4, -1.0f, 1.0f);
-            assert_int_equal(test_layer_forward(t[v]), CT_OK);
-            assert_int_equal(test_layer_backward(t[v]), CT_OK);
+            test_layer_pass(t[v]);
         }
         for (int k = 0; (i % 2 == 0) && (k < 2); k++)
             test_same(t[1]->top[k], t[0]->top[k], t[0]->top_count[k], c->fields);
@@ -149,8 +148,7 @@ static void test_ties(void **state)
 
         memcpy(t->input[0], x, sizeof(x));
         for (int i = 0; i < 4; i++) t->top_diff[0][i] = (float)(i + 1);
-        assert_int_equal(test_layer_forward(t), CT_OK);
-        assert_int_equal(test_layer_backward(t), CT_OK);
+        test_layer_pass(t);
         test_same(t->top[0], top, 4, "top");
         test_same(t->top[1], place, 4, "places");
         test_same(t->input_diff[0], dx, 12, "bottom diff");

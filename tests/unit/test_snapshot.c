@@ -29,34 +29,13 @@
     "base_lr: 0.1 lr_policy: 'fixed' max_iter: 1 snapshot_after_train: false "                     \
     "random_seed: " seed " "
 
-static char dir[64], prefix[96];
+static char prefix[96];
 
 static int setup(void **state)
 {
-    (void)state;
-    test_directory_make(dir, sizeof(dir));
-    snprintf(prefix, sizeof(prefix), "%s/s", dir);
-    test_log_all_start();
+    (void)test_solver_setup(state);
+    snprintf(prefix, sizeof(prefix), "%s/s", test_solver_dir());
     return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    if (getenv("CORTADO_TEST_LOG") != NULL) fprintf(stdout, "%s", test_log_all());
-    test_log_all_stop();
-    test_directory_remove(dir);
-    return 0;
-}
-
-static void in_log(const char *text)
-{
-    if (strstr(test_log_all(), text) == NULL) {
-        char log[8192];
-
-        snprintf(log, sizeof(log), "%s", test_log_all());
-        fail_msg("\"%s\" is not in:\n%s", text, log);
-    }
 }
 
 /* A path in the directory; the last one stays valid. */
@@ -66,7 +45,7 @@ static const char *at(const char *name)
     static int next;
 
     next = (next + 1) % 4;
-    snprintf(path[next], sizeof(path[next]), "%s/%s", dir, name);
+    snprintf(path[next], sizeof(path[next]), "%s/%s", test_solver_dir(), name);
     return path[next];
 }
 
@@ -276,14 +255,14 @@ static void test_killed_writer(void **state)
     write_set(&f, 10, 0);
     copy_file("s_iter_10.caffemodel.h5", "s_iter_20.caffemodel.h5.tmp", 300, -1);
     assert_newest("s_iter_10.solverstate.h5");
-    in_log("snapshot of iteration 20");
+    test_log_holds("snapshot of iteration 20");
     copy_file("s_iter_10.caffemodel.h5", "s_iter_20.caffemodel.h5.tmp", -1, -1);
     copy_file("s_iter_10.solverstate.h5", "s_iter_20.solverstate.h5.tmp", 700, -1);
     copy_file("s_iter_10.caffemodel.h5", "s_iter_20.rank3.h5.tmp", 100, -1);
     assert_newest("s_iter_10.solverstate.h5");
     assert_int_equal(rename(at("s_iter_20.caffemodel.h5.tmp"), at("s_iter_20.caffemodel.h5")), 0);
     assert_newest("s_iter_10.solverstate.h5");
-    in_log("was never finished");
+    test_log_holds("was never finished");
     /* other people's files stay */
     copy_file("s_iter_10.caffemodel.h5", "s_iter_20.notes.tmp", 10, -1);
     copy_file("s_iter_10.caffemodel.h5", "other_iter_20.caffemodel.h5.tmp", 10, -1);
@@ -324,7 +303,7 @@ static void test_damage(void **state)
         why = NULL;
     }
     assert_newest("s_iter_10.solverstate.h5");
-    in_log("snapshot skipped: ");
+    test_log_holds("snapshot skipped: ");
     copy_file("good.state", "s_iter_20.solverstate.h5", 400, -1); /* cut short */
     assert_newest("s_iter_10.solverstate.h5");
     copy_file("good.state", "s_iter_20.solverstate.h5", -1, -1);
@@ -333,7 +312,7 @@ static void test_damage(void **state)
     assert_int_equal(stat(at("good.weights"), &st), 0);
     copy_file("good.weights", "s_iter_20.caffemodel.h5", -1, st.st_size / 2);
     assert_newest("s_iter_10.solverstate.h5");
-    in_log("s_iter_20.caffemodel.h5 is damaged");
+    test_log_holds("s_iter_20.caffemodel.h5 is damaged");
     assert_int_equal(ct_snapshot_read(at("s_iter_20.solverstate.h5"), f.net, &f.state, &f.x),
                      CT_ERR_DATA);
     copy_file("good.weights", "s_iter_20.caffemodel.h5", st.st_size - 8, -1);
@@ -349,7 +328,7 @@ static void refuses(fixture *f, const char *file, ct_status want, const char *wo
 {
     test_log_all_start();
     assert_int_equal(ct_snapshot_read(at(file), f->net, &f->state, &f->x), want);
-    in_log(word);
+    test_log_holds(word);
 }
 
 static void test_wrong_files_and_nets(void **state)
@@ -375,9 +354,9 @@ static void test_wrong_files_and_nets(void **state)
     refuses(&f, "x.solverstate.h5", CT_ERR_DATA,
             "no solver state (/iter, /history); it holds weights");
     refuses(&g, "s_iter_10.solverstate.h5", CT_ERR_DATA, "of another net than \"other\"");
-    in_log("in/a/0 is 5 6 (30) in the file, 7 6 (42) in the net");
-    in_log("new/0 is not in the file");
-    in_log("bn/0 is not in the net");
+    test_log_holds("in/a/0 is 5 6 (30) in the file, 7 6 (42) in the net");
+    test_log_holds("new/0 is not in the file");
+    test_log_holds("bn/0 is not in the net");
     assert_true(g.net->weight_arena[0] == before);
     f.name[0] = "squares";
     refuses(&f, "s_iter_10.solverstate.h5", CT_ERR_DATA, "no optimiser state \"squares\"");
@@ -405,7 +384,7 @@ static void test_full_disk(void **state)
 
     if (symlink("/dev/full", at("w.h5.tmp")) == 0) {
         assert_int_equal(ct_weights_save(at("w.h5"), f.net), CT_ERR_IO);
-        in_log("No space left on device");
+        test_log_holds("No space left on device");
         assert_false(exists("w.h5"));
         assert_false(exists("w.h5.tmp"));
     }
@@ -418,7 +397,7 @@ static void test_full_disk(void **state)
     assert_int_equal(ct_snapshot_write(prefix, f.net, &f.state, &f.x, 1, NULL), CT_ERR_IO);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
     signal(SIGXFSZ, SIG_DFL);
-    in_log("ulimit -f");
+    test_log_holds("ulimit -f");
     assert_newest("s_iter_10.solverstate.h5");
     write_set(&f, 20, 1); /* and HDF5 still works */
     assert_newest("s_iter_20.solverstate.h5");
@@ -439,7 +418,7 @@ static void loads(fixture *f, const char *file, ct_status want, const char *word
 {
     test_log_all_start();
     assert_int_equal(ct_weights_load(at(file), f->net), want);
-    if (word != NULL) in_log(word);
+    if (word != NULL) test_log_holds(word);
 }
 
 static void test_weights_h5(void **state)
@@ -462,7 +441,7 @@ static void test_weights_h5(void **state)
     write_set(&f, 10, 0);
     fresh = value(g.net, "new[0]", 3);
     loads(&g, "s_iter_10.caffemodel.h5", CT_OK, "not in that file, left as they were: new");
-    in_log("Ignoring source layer bn");
+    test_log_holds("Ignoring source layer bn");
     for (int i = 0; i < 30; i++)
         assert_true(value(g.net, "in/a[0]", i) == value(f.net, "in/a[0]", i));
     assert_true(value(g.net, "in/a[1]", 4) == value(f.net, "in/a[1]", 4));
@@ -657,7 +636,7 @@ static void test_residuals(void **state)
     assert_true(exists("s_iter_7.rank0.h5"));
     assert_true(exists("s_iter_7.rank2.h5"));
     for (int n = 1; n <= 5; n++) assert_int_equal(run_ranks(n, true), CT_OK);
-    in_log("residuals of 3 ranks were summed and dealt out to 5");
+    test_log_holds("residuals of 3 ranks were summed and dealt out to 5");
     /* a rank's file counts as part of the set */
     copy_file("s_iter_7.rank2.h5", "keep", -1, -1);
     copy_file("keep", "s_iter_7.rank2.h5", -1, 3000);
@@ -768,11 +747,11 @@ static void test_residuals_without_a_place(void **state)
             assert_int_equal(move(n, true, absorbed, true, true), CT_OK);
         }
     }
-    in_log("of 2 what was not sent is in the weights, of 0 it goes with the next gradient");
-    in_log("of 0 what was not sent is in the weights, of 2 it goes with the next gradient");
+    test_log_holds("of 2 what was not sent is in the weights, of 0 it goes with the next gradient");
+    test_log_holds("of 0 what was not sent is in the weights, of 2 it goes with the next gradient");
 }
 
-#define TEST(_f) cmocka_unit_test_setup_teardown(_f, setup, teardown)
+#define TEST(_f) cmocka_unit_test_setup_teardown(_f, setup, test_solver_teardown)
 
 int main(void)
 {

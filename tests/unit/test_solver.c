@@ -27,25 +27,6 @@
 #define DROPOUT "layer { name: 'drop' type: 'Dropout' bottom: 'x' top: 'x' } "
 #define BASE    "base_lr: 0.1 lr_policy: 'fixed' momentum: 0.5 random_seed: 7 "
 
-static char dir[64];
-
-static int setup(void **state)
-{
-    (void)state;
-    test_directory_make(dir, sizeof(dir));
-    test_log_all_start();
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    if (getenv("CORTADO_TEST_LOG") != NULL) fprintf(stdout, "%s", test_log_all());
-    test_log_all_stop();
-    test_directory_remove(dir);
-    return 0;
-}
-
 static void in_log(const char *pattern)
 {
     regex_t re;
@@ -129,7 +110,7 @@ static void test_learns(void **state)
     in_log("\\] Optimization Done\\.$");
 }
 
-#define RESUME(dir_, more)                                                                         \
+#define RESUME(more)                                                                               \
     "base_lr: 0.1 lr_policy: 'step' gamma: 0.5 stepsize: 8 momentum: 0.9 weight_decay: 0.01 "      \
     "deterministic: true random_seed: 7 average_loss: 4 display: 5 snapshot_prefix: '%s/s' " more  \
     "net_param { " DATA("6") TEACHER                                                               \
@@ -142,13 +123,14 @@ static void test_resume_is_bitwise(void **state)
     snap straight, resumed;
 
     (void)state;
-    snprintf(whole, sizeof(whole), RESUME(dir, "max_iter: 20 snapshot_after_train: false "), dir);
+    snprintf(whole, sizeof(whole), RESUME("max_iter: 20 snapshot_after_train: false "),
+             test_solver_dir());
     assert_int_equal(test_solver_create(whole, NULL, NULL, NULL, &t), CT_OK);
     assert_int_equal(ct_solver_run(t.solver), CT_OK);
     straight = take(t.solver);
     test_solver_destroy(&t);
 
-    snprintf(text, sizeof(text), RESUME(dir, "max_iter: 10 "), dir);
+    snprintf(text, sizeof(text), RESUME("max_iter: 10 "), test_solver_dir());
     assert_int_equal(test_solver_create(text, NULL, NULL, NULL, &t), CT_OK);
     assert_int_equal(ct_solver_run(t.solver), CT_OK);
     in_log("\\] Snapshotting to HDF5 file .*/s_iter_10\\.caffemodel\\.h5$");
@@ -156,7 +138,7 @@ static void test_resume_is_bitwise(void **state)
     test_solver_destroy(&t);
 
     for (int i = 0; i < 2; i++) { /* by name and by itself */
-        snprintf(file, sizeof(file), "%s/s_iter_10.solverstate.h5", dir);
+        snprintf(file, sizeof(file), "%s/s_iter_10.solverstate.h5", test_solver_dir());
         assert_int_equal(test_solver_create(whole, NULL, NULL, NULL, &t), CT_OK);
         assert_int_equal(ct_solver_restore(t.solver, (i == 0) ? file : "auto"), CT_OK);
         assert_int_equal(ct_solver_iteration(t.solver), 10);
@@ -173,14 +155,15 @@ static void test_auto_starts_where_nothing_is(void **state)
     test_solver t;
 
     (void)state;
-    snprintf(text, sizeof(text), RESUME(dir, "max_iter: 3 "), dir);
+    snprintf(text, sizeof(text), RESUME("max_iter: 3 "), test_solver_dir());
     assert_int_equal(test_solver_create(text, NULL, NULL, NULL, &t), CT_OK);
     assert_int_equal(ct_solver_restore(t.solver, "auto"), CT_OK);
     assert_int_equal(ct_solver_iteration(t.solver), 0);
     in_log("no snapshot at .*/s yet");
     test_solver_destroy(&t);
     /* a drawn seed comes back from the snapshot */
-    snprintf(text, sizeof(text), BASE "max_iter: 2 snapshot_prefix: '%s/d' " NET("4"), dir);
+    snprintf(text, sizeof(text), BASE "max_iter: 2 snapshot_prefix: '%s/d' " NET("4"),
+             test_solver_dir());
     assert_int_equal(test_solver_create(text, NULL, NULL, NULL, &t), CT_OK);
     assert_int_equal(ct_solver_run(t.solver), CT_OK);
     {
@@ -198,7 +181,7 @@ static bool exists(const char *name)
 {
     char path[128];
 
-    snprintf(path, sizeof(path), "%s/%s", dir, name);
+    snprintf(path, sizeof(path), "%s/%s", test_solver_dir(), name);
     return access(path, F_OK) == 0;
 }
 
@@ -209,7 +192,8 @@ static void test_signals(void **state)
     test_solver t;
 
     (void)state;
-    snprintf(text, sizeof(text), BASE "max_iter: 5 snapshot_prefix: '%s/s' " NET("4"), dir);
+    snprintf(text, sizeof(text), BASE "max_iter: 5 snapshot_prefix: '%s/s' " NET("4"),
+             test_solver_dir());
     assert_int_equal(test_solver_create(text, NULL, &request, NULL, &t), CT_OK);
     assert_int_equal(ct_solver_run(t.solver), CT_STOPPED);
     assert_int_equal(ct_solver_iteration(t.solver), 1);
@@ -231,7 +215,7 @@ static void test_signals(void **state)
     request = CT_ACTION_STOP;
     snprintf(text, sizeof(text),
              BASE "max_iter: 5 test_iter: 3 test_interval: 2 snapshot_prefix: '%s/t' " NET("4"),
-             dir);
+             test_solver_dir());
     assert_int_equal(test_solver_create(text, NULL, &request, NULL, &t), CT_OK);
     assert_int_equal(ct_solver_run(t.solver), CT_STOPPED);
     assert_true(exists("t_iter_0.solverstate.h5"));
@@ -247,7 +231,8 @@ static void test_time_limit(void **state)
     (void)state;
     /* 3.6e-9 s: over by the first step boundary */
     snprintf(text, sizeof(text),
-             BASE "max_iter: 5 max_hours: 1e-12 snapshot_prefix: '%s/s' " NET("4"), dir);
+             BASE "max_iter: 5 max_hours: 1e-12 snapshot_prefix: '%s/s' " NET("4"),
+             test_solver_dir());
     assert_int_equal(test_solver_create(text, NULL, NULL, NULL, &t), CT_OK);
     assert_int_equal(ct_solver_run(t.solver), CT_STOPPED);
     assert_true(exists("s_iter_1.solverstate.h5"));
@@ -371,10 +356,11 @@ static void test_prefix_must_be_writable(void **state)
 
     (void)state;
     /* a directory that is not there yet is made */
-    snprintf(text, sizeof(text), BASE "max_iter: 1 snapshot_prefix: '%s/new/s' " NET("4"), dir);
+    snprintf(text, sizeof(text), BASE "max_iter: 1 snapshot_prefix: '%s/new/s' " NET("4"),
+             test_solver_dir());
     assert_int_equal(test_solver_create(text, NULL, NULL, NULL, &t), CT_OK);
     test_solver_destroy(&t);
-    snprintf(path, sizeof(path), "%s/new", dir);
+    snprintf(path, sizeof(path), "%s/new", test_solver_dir());
     assert_int_equal(rmdir(path), 0); /* and the probe is gone */
     f = fopen(path, "w");
     assert_non_null(f);
@@ -459,8 +445,9 @@ static void test_resume_on_ranks(void **state)
     rank_run straight[3] = { 0 }, run[3] = { 0 };
 
     (void)state;
-    snprintf(whole, sizeof(whole), RESUME(dir, "max_iter: 20 snapshot_after_train: false "), dir);
-    snprintf(half, sizeof(half), RESUME(dir, "max_iter: 10 "), dir);
+    snprintf(whole, sizeof(whole), RESUME("max_iter: 20 snapshot_after_train: false "),
+             test_solver_dir());
+    snprintf(half, sizeof(half), RESUME("max_iter: 10 "), test_solver_dir());
     assert_int_equal(run_ranks(3, true, whole, NULL, straight), CT_OK);
     assert_int_equal(run_ranks(3, true, half, NULL, run), CT_OK);
     assert_true(exists("s_iter_10.rank2.h5"));
@@ -483,8 +470,9 @@ static void test_resume_without_residuals(void **state)
     rank_run straight[3], run[3];
 
     (void)state;
-    snprintf(whole, sizeof(whole), RESUME(dir, "max_iter: 20 snapshot_after_train: false "), dir);
-    snprintf(half, sizeof(half), RESUME(dir, "max_iter: 10 "), dir);
+    snprintf(whole, sizeof(whole), RESUME("max_iter: 20 snapshot_after_train: false "),
+             test_solver_dir());
+    snprintf(half, sizeof(half), RESUME("max_iter: 10 "), test_solver_dir());
     for (int n = 1; n <= 3; n++) {
         thread_ranks job = { .n = n, .residuals = true, .all_from = 11, .run = run_solver };
         thread_rank rank[THREAD_RANKS_MAX];
@@ -511,7 +499,8 @@ static void test_one_rank_hears_the_signal(void **state)
 
     (void)state;
     run[1].stop = CT_ACTION_STOP;
-    snprintf(text, sizeof(text), BASE "max_iter: 5 snapshot_prefix: '%s/s' " NET("4"), dir);
+    snprintf(text, sizeof(text), BASE "max_iter: 5 snapshot_prefix: '%s/s' " NET("4"),
+             test_solver_dir());
     assert_int_equal(run_ranks(3, false, text, NULL, run), CT_STOPPED);
     for (int r = 0; r < 3; r++) assert_int_equal(run[r].result.iteration, 1);
     assert_true(exists("s_iter_1.solverstate.h5"));
@@ -530,7 +519,7 @@ static void test_differing_rank_is_named(void **state)
            "2 \\([0-9a-f]{16}\\)");
 }
 
-#define TEST(_f) cmocka_unit_test_setup_teardown(_f, setup, teardown)
+#define TEST(_f) cmocka_unit_test_setup_teardown(_f, test_solver_setup, test_solver_teardown)
 
 int main(void)
 {
