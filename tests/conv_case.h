@@ -6,6 +6,13 @@
 
 typedef enum { CONV_FORWARD, CONV_DATA, CONV_WEIGHT, N_CONV_DIRECTION } conv_direction;
 
+/** Images, groups; channels, height, width; outputs; kernel; stride; padding; dilation. */
+#define CONV_SHAPE(_n, _group, _c, _h, _w, _m, _kh, _kw, _sh, _sw, _ph, _pw, _dh, _dw)             \
+    {                                                                                              \
+        .n = _n, .group = _group, .c = _c, .h = _h, .w = _w, .m = _m, .kh = _kh, .kw = _kw,        \
+        .sh = _sh, .sw = _sw, .ph = _ph, .pw = _pw, .dh = _dh, .dw = _dw                           \
+    }
+
 typedef struct conv_tensors {
     float *x, *weight, *bias, *dy, *old;
     int64_t n_x, n_weight, n_y;

@@ -156,56 +156,19 @@ static void test_odd_shapes(void **state)
 static void usual_shapes(void)
 {
     static const ct_conv_desc shape[] = {
-        { .c = 40,
-          .h = 28,
-          .w = 28,
-          .m = 48,
-          .kh = 3,
-          .kw = 3,
-          .sh = 1,
-          .sw = 1,
-          .ph = 1,
-          .pw = 1 },
-        { .c = 64,
-          .h = 14,
-          .w = 14,
-          .m = 64,
-          .kh = 3,
-          .kw = 3,
-          .sh = 2,
-          .sw = 2,
-          .ph = 1,
-          .pw = 1 },
-        { .c = 32, .h = 7, .w = 7, .m = 64, .kh = 3, .kw = 3, .sh = 1, .sw = 1, .ph = 1, .pw = 1 },
-        { .c = 33,
-          .h = 27,
-          .w = 27,
-          .m = 80,
-          .kh = 5,
-          .kw = 5,
-          .sh = 1,
-          .sw = 1,
-          .ph = 2,
-          .pw = 2 },
-        { .c = 272, .h = 14, .w = 14, .m = 32, .kh = 1, .kw = 1, .sh = 1, .sw = 1 },
-        { .c = 64, .h = 28, .w = 28, .m = 72, .kh = 1, .kw = 1, .sh = 2, .sw = 2 },
-        { .c = 32,
-          .h = 40,
-          .w = 40,
-          .m = 16,
-          .kh = 7,
-          .kw = 7,
-          .sh = 1,
-          .sw = 1,
-          .ph = 3,
-          .pw = 3 },
+        CONV_SHAPE(2, 1, 40, 28, 28, 48, 3, 3, 1, 1, 1, 1, 1, 1),
+        CONV_SHAPE(2, 1, 64, 14, 14, 64, 3, 3, 2, 2, 1, 1, 1, 1),
+        CONV_SHAPE(2, 1, 32, 7, 7, 64, 3, 3, 1, 1, 1, 1, 1, 1),
+        CONV_SHAPE(2, 1, 33, 27, 27, 80, 5, 5, 1, 1, 2, 2, 1, 1),
+        CONV_SHAPE(2, 1, 272, 14, 14, 32, 1, 1, 1, 1, 0, 0, 1, 1),
+        CONV_SHAPE(2, 1, 64, 28, 28, 72, 1, 1, 2, 2, 0, 0, 1, 1),
+        CONV_SHAPE(2, 1, 32, 40, 40, 16, 7, 7, 1, 1, 3, 3, 1, 1),
     };
 
     for (size_t i = 0; i < sizeof(shape) / sizeof(shape[0]); i++) {
         ct_conv_desc d = shape[i];
 
-        d.n = (i == 0) ? 0 : 2; /* no image is a case, too */
-        d.group = d.dh = d.dw = 1;
+        if (i == 0) d.n = 0; /* no image is a case, too */
         d.x_block = d.y_block = ct_simd_block();
         assert_true(conv_case_complete(&d));
         for (conv_direction dir = CONV_FORWARD; dir < N_CONV_DIRECTION; dir++)
