@@ -1,4 +1,5 @@
 #include "comm/auto_rule.h"
+#include "framework/base/sort.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -141,13 +142,6 @@ void ct_auto_drift_begin(ct_auto_drift *d, int skip)
     *d = (ct_auto_drift){ .skip = skip, .rest = CT_AUTO_REST };
 }
 
-static int by_length(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 bool ct_auto_drift_add(ct_auto_drift *d, double step_s, double *median_s_p)
 {
     if (d->skip > 0) {
@@ -160,7 +154,7 @@ bool ct_auto_drift_add(ct_auto_drift *d, double step_s, double *median_s_p)
     d->step_s[d->n++] = step_s;
     if (d->n < CT_AUTO_WINDOW) return false;
     d->n = 0;
-    qsort(d->step_s, CT_AUTO_WINDOW, sizeof(d->step_s[0]), by_length);
+    ct_sort(d->step_s, CT_AUTO_WINDOW);
     *median_s_p = d->step_s[CT_AUTO_WINDOW / 2];
     return true;
 }

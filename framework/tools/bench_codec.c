@@ -9,6 +9,7 @@
 #include "framework/base/clock.h"
 #include "framework/base/memory.h"
 #include "framework/base/rng.h"
+#include "framework/base/sort.h"
 #include "framework/tools/bench_coder.h"
 
 enum {
@@ -181,19 +182,6 @@ static ct_status decode(bench *b, const way *w, size_t bytes)
     return ct_wire_add_all(&payload, &bytes, 1, b->sum, b->plan->count, b->plan->n_thread);
 }
 
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
-static double median(double *v, int n)
-{
-    qsort(v, (size_t)n, sizeof(*v), ascending);
-    return (n % 2 == 1) ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
-}
-
 static ct_status time_steps(bench *b, const way *w, ct_codec_row *row)
 {
     int64_t n = b->plan->count;
@@ -220,11 +208,11 @@ static ct_status time_steps(bench *b, const way *w, ct_codec_row *row)
     }
     row->bytes = (int64_t)bytes;
     row->selected = (w->coder != NULL) ? n : b->out.count;
-    row->encode_ms = 1e3 * median(b->time[0], repeat);
-    row->decode_ms = 1e3 * median(b->time[1], repeat);
-    row->update_ms = 1e3 * median(b->time[2], repeat);
+    row->encode_ms = 1e3 * ct_median(b->time[0], repeat);
+    row->decode_ms = 1e3 * ct_median(b->time[1], repeat);
+    row->update_ms = 1e3 * ct_median(b->time[2], repeat);
     row->update_gbs = 20e-6 * (double)n / row->update_ms;
-    row->triad_gbs = 12e-9 * (double)n / median(b->time[3], repeat);
+    row->triad_gbs = 12e-9 * (double)n / ct_median(b->time[3], repeat);
     return CT_OK;
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "framework/base/clock.h"
+#include "framework/base/sort.h"
 
 enum { PERIOD = 31, BLOCK = 32 * PERIOD, MIN_REPEAT = 5, MAX_REPEAT = 200 };
 static const int64_t max_bytes = (int64_t)1 << 36;
@@ -165,21 +166,13 @@ static ct_status time_once(workplace *w, const ct_coll_ops *ops, ct_coll_req *r,
     return CT_OK;
 }
 
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 /* The slowest rank's time of each repetition, then the median over them. */
 static ct_status settle(ct_comm *c, double *seconds, int n, ct_bench_result *result)
 {
     CT_TRY_MPI(MPI_Allreduce(MPI_IN_PLACE, seconds, n, MPI_DOUBLE, MPI_MAX, c->world));
-    qsort(seconds, (size_t)n, sizeof(*seconds), ascending);
     result->repeats = n;
+    result->median_s = ct_median(seconds, n);
     result->least_s = seconds[0];
-    result->median_s = (n % 2 == 1) ? seconds[n / 2] : (seconds[n / 2 - 1] + seconds[n / 2]) / 2;
     return CT_OK;
 }
 

@@ -2,10 +2,10 @@
 #include "framework/tools/bench_fit_time.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <time.h>
 
 #include "framework/base/clock.h"
+#include "framework/base/sort.h"
 
 enum { LEAST_REPEAT = 5, MOST_REPEAT = 25, WATCH_US = 100 };
 
@@ -27,13 +27,6 @@ static ct_status meet(const ct_fit_experiment *e)
         if (done) return CT_OK;
         if (e->watches) (void)nanosleep(&nap, NULL);
     }
-}
-
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
 }
 
 /* The first is not counted, and says how many there is time for. */
@@ -58,7 +51,7 @@ ct_status ct_fit_measure(const ct_fit_experiment *e, double *seconds_p)
     }
     CT_TRY(meet(e));
     CT_TRY_MPI(MPI_Allreduce(MPI_IN_PLACE, t + 1, n, MPI_DOUBLE, MPI_MAX, e->c->world));
-    qsort(t + 1, (size_t)n, sizeof(*t), ascending);
+    ct_sort(t + 1, n);
     *seconds_p = t[1 + n / 2];
     return CT_OK;
 }

@@ -1,3 +1,4 @@
+#include "framework/base/sort.h"
 #include "framework/tools/profile.h"
 
 #include <jansson.h>
@@ -316,13 +317,6 @@ void ct_profile_scale(ct_profile *p, double images_per_s, int64_t batch)
     p->update_ms *= factor;
 }
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 static double median_sample(const ct_profile *p)
 {
     double *v = malloc(sizeof(*v) * (size_t)p->n_sample);
@@ -330,8 +324,7 @@ static double median_sample(const ct_profile *p)
 
     if (v == NULL) return p->step_ms;
     memcpy(v, p->sample_ms, sizeof(*v) * (size_t)p->n_sample);
-    qsort(v, (size_t)p->n_sample, sizeof(*v), compare);
-    median = (v[(p->n_sample - 1) / 2] + v[p->n_sample / 2]) / 2;
+    median = ct_median(v, p->n_sample);
     free(v);
     return median;
 }

@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 
 #include "framework/base/clock.h"
+#include "framework/base/sort.h"
 #include "framework/tools/net_open.h"
 
 /* More than any layer makes ahead (prefetch is 64 at most), or as long as this. */
@@ -17,13 +18,6 @@ static double cpu_s(void)
     if (getrusage(RUSAGE_SELF, &u) != 0) return 0.0;
     return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
            (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
-}
-
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
 }
 
 /* `in` with only the layers that read nothing: pointers into it, and one array to free. */
@@ -60,7 +54,7 @@ static ct_status take_all(ct_net *net, ct_exec *ex, double *ms, ct_time_data *r)
     for (int i = 0; i < r->n_batch; i++) CT_TRY(take(net, ex, step + i, &ms[i]));
     r->wall_s = ct_clock_s() - start;
     r->cpu_s = cpu_s() - cpu;
-    qsort(ms, (size_t)r->n_batch, sizeof(*ms), by_size);
+    ct_sort(ms, r->n_batch);
     r->batch_ms = ms[r->n_batch / 2];
     r->max_ms = ms[r->n_batch - 1];
     return CT_OK;

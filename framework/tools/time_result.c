@@ -1,3 +1,4 @@
+#include "framework/base/sort.h"
 #include "framework/tools/time_result.h"
 
 #include <inttypes.h>
@@ -57,21 +58,13 @@ void ct_time_result_take(ct_time_result *r, int i)
     take_list(net->backward, net->n_backward, r->n_step, i, r->backward, r->backward_polls);
 }
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 double ct_time_result_median(const ct_time_result *r, const double *v)
 {
     double *s = r->scratch;
     int n = r->n_step;
 
     memcpy(s, v, (size_t)n * sizeof(*v));
-    qsort(s, (size_t)n, sizeof(*s), compare);
-    return (n % 2 == 1) ? s[n / 2] : (s[n / 2 - 1] + s[n / 2]) / 2;
+    return ct_median(s, n);
 }
 
 double ct_time_result_images_per_s(const ct_time_result *r)
@@ -114,7 +107,7 @@ static double half_quartiles(const ct_time_result *r, const double *v)
     int n = r->n_step;
 
     memcpy(s, v, (size_t)n * sizeof(*v));
-    qsort(s, (size_t)n, sizeof(*s), compare);
+    ct_sort(s, n);
     return (s[(3 * (n - 1) + 2) / 4] - s[(n - 1 + 2) / 4]) / 2;
 }
 

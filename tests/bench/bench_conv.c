@@ -4,6 +4,7 @@
 #include "framework/base/clock.h"
 #include "framework/base/memory.h"
 #include "framework/base/rng.h"
+#include "framework/base/sort.h"
 #include "framework/math/math.h"
 #include "layers/engine/conv/conv.h"
 
@@ -32,19 +33,6 @@ static const struct {
     { "resnet/3x3s2", { .c = 128, .h = 28, .m = 256, .kh = 3, .sh = 2, .ph = 1, .group = 1 } },
 };
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
-static double median(double *v, int n)
-{
-    qsort(v, (size_t)n, sizeof(*v), by_value);
-    return v[n / 2];
-}
-
 static float *values(int64_t n)
 {
     float *v = ct_mem_acquire((size_t)n * sizeof(float));
@@ -66,7 +54,7 @@ static void bench_product(int repeat)
         ct_math_cpu.gemm(NULL, false, false, N, N, N, 1.0f, a, N, b, N, 0.0f, c, N);
         s[r] = ct_clock_s() - t;
     }
-    t = median(s, repeat);
+    t = ct_median(s, repeat);
     printf("product %d^3: %.1f ms, %.0f GFLOP/s\n", (int)N, t * 1e3, 2e-9 * N * N * N / t);
     ct_mem_release(a), ct_mem_release(b), ct_mem_release(c);
 }
@@ -86,7 +74,7 @@ static void bench_one(const char *name, const ct_conv_desc *d, const char *direc
         (void)impl->run(d, &ex, &a);
         s[r] = ct_clock_s() - t;
     }
-    t = median(s, repeat);
+    t = ct_median(s, repeat);
     printf("%-14s %-15s %-8s %9.3f ms %7.0f GFLOP/s\n", name, direction, impl->name, t * 1e3,
            1e-9 * flop / t);
     ct_mem_release(a.work);

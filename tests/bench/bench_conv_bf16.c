@@ -12,6 +12,7 @@
 #include "framework/base/memory.h"
 #include "framework/base/rng.h"
 #include "framework/base/simd.h"
+#include "framework/base/sort.h"
 #include "layers/engine/conv/conv.h"
 
 enum { MAX_ROUNDS = 31, SIZES = 6 };
@@ -33,13 +34,6 @@ static double now(void)
     if (omp_get_max_threads() > 1) return ct_clock_s();
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
 }
 
 static float *make(int64_t n)
@@ -110,7 +104,7 @@ static void bench(const ct_conv_desc *f32, char way, const char *engine, int rou
             if (round >= 0) seen[side][round] = flop / (now() - start) * 1e-9;
         }
     }
-    for (int side = 0; side < 2; side++) qsort(seen[side], (size_t)rounds, sizeof(double), compare);
+    for (int side = 0; side < 2; side++) ct_sort(seen[side], rounds);
     printf("%4d %3d %4d %dx%d s%d  %c %-9s %8.1f %8.1f  %.2f\n", (int)f32->c, (int)f32->h,
            (int)f32->m, (int)f32->kh, (int)f32->kw, (int)f32->sh, way, impl->name,
            seen[0][rounds / 2], seen[1][rounds / 2], seen[1][rounds / 2] / seen[0][rounds / 2]);

@@ -8,6 +8,7 @@
 #include "framework/base/memory.h"
 #include "framework/base/rng.h"
 #include "framework/base/simd.h"
+#include "framework/base/sort.h"
 #include "layers/engine/conv/conv.h"
 
 #include <math.h>
@@ -217,13 +218,6 @@ static void release_peer(peer *p)
 
 /* ---- ours */
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 static const ct_conv_impl *find(const ct_conv_desc *d, char pass, const char *engine_name)
 {
     const ct_conv_impl *const *table = ct_conv_forward_table;
@@ -231,12 +225,6 @@ static const ct_conv_impl *find(const ct_conv_desc *d, char pass, const char *en
     if (pass == 'd') table = ct_conv_backward_data_table;
     if (pass == 'w') table = ct_conv_backward_weight_table;
     return ct_conv_find(table, d, engine_name);
-}
-
-static double median(double *v, int n)
-{
-    qsort(v, (size_t)n, sizeof(*v), by_value);
-    return v[n / 2];
 }
 
 typedef struct score {
@@ -290,11 +278,11 @@ static void compare(const char *name, const ct_conv_desc *d, char pass, ct_conv_
             theirs[k][at] = now() - t;
         }
     }
-    t = median(own, c->repeat);
+    t = ct_median(own, c->repeat);
     printf("%-21s %c %-8s %8.3f ms %6.1f GFLOP/s, %5.1f MB", name, pass, impl->name, t * 1e3,
            1e-9 * flop / t, 1e-6 * (double)ct_conv_workspace(impl, d));
     for (int k = 0; k < 3; k++) {
-        double s = median(theirs[k], c->repeat);
+        double s = ct_median(theirs[k], c->repeat);
 
         if (!has[k]) continue;
         printf("   %s %8.3f ms %6.1f: %.3f", rival[k], s * 1e3, 1e-9 * flop / s, s / t);

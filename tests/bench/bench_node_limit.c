@@ -23,6 +23,7 @@
 #include "framework/base/clock.h"
 #include "framework/base/memory.h"
 #include "framework/base/simd.h"
+#include "framework/base/sort.h"
 
 enum { MAX_P = 4, MAX_REPEAT = 51 };
 
@@ -40,13 +41,6 @@ CT_SIMD_CLONES static void four(float *restrict a, float *restrict b, float *res
 CT_SIMD_CLONES static void rewrite(float *x, int64_t n)
 {
     for (int64_t i = 0; i < n; ++i) x[i] = (float)(i & 31);
-}
-
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
 }
 
 /* Seconds from the moment both threads start to the moment both are done. */
@@ -90,7 +84,7 @@ static int limit(int p, int64_t bytes)
 
             if (k >= 0) seconds[k] = s;
         }
-        qsort(seconds, (size_t)repeat, sizeof(*seconds), ascending);
+        ct_sort(seconds, repeat);
         printf("%d buffers of %10lld bytes: %10.2f us, least %10.2f, %6.2f GB/s\n", p,
                (long long)bytes, 1e6 * seconds[repeat / 2], 1e6 * seconds[0],
                1e-9 * (double)bytes / seconds[repeat / 2]);
@@ -186,7 +180,7 @@ static int process_limit(int64_t bytes, int adds)
         for (int i = 0; i < MAX_P; ++i)
             seconds[k] = (b->seconds[k][i] > seconds[k]) ? b->seconds[k][i] : seconds[k];
     }
-    qsort(seconds, (size_t)repeat, sizeof(*seconds), ascending);
+    ct_sort(seconds, repeat);
     printf("4 processes of %8lld bytes: %10.2f us, least %10.2f%s\n", (long long)bytes,
            1e6 * seconds[repeat / 2], 1e6 * seconds[0], adds ? "" : "  (no sum)");
     (void)munmap(shared, all);

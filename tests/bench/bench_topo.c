@@ -4,16 +4,10 @@
 #include <stdlib.h>
 
 #include "framework/base/clock.h"
+#include "framework/base/sort.h"
 #include "topology/draw.h"
 
 enum { MAX_REPEAT = 101 };
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
 
 typedef struct times {
     double read[MAX_REPEAT], place[MAX_REPEAT], meet[MAX_REPEAT], draw[MAX_REPEAT];
@@ -54,12 +48,6 @@ static bool run_once(const char *placement, times *ms, int i)
     return good;
 }
 
-static double median(double *v, int n)
-{
-    qsort(v, (size_t)n, sizeof(*v), by_value);
-    return v[n / 2];
-}
-
 int main(int argc, char **argv)
 {
     static const char *const placement[] = { "block", "cyclic", "random:1", "scatter:1" };
@@ -76,9 +64,9 @@ int main(int argc, char **argv)
         for (int i = 0; i < repeat; ++i) {
             if (!run_once(placement[p], &ms, i)) return 1;
         }
-        total = median(ms.read, repeat) + median(ms.place, repeat);
-        printf("%-10s %8.2f %8.2f %16.2f %8.2f\n", placement[p], median(ms.read, repeat),
-               median(ms.place, repeat), median(ms.meet, repeat), median(ms.draw, repeat));
+        total = ct_median(ms.read, repeat) + ct_median(ms.place, repeat);
+        printf("%-10s %8.2f %8.2f %16.2f %8.2f\n", placement[p], ct_median(ms.read, repeat),
+               ct_median(ms.place, repeat), ct_median(ms.meet, repeat), ct_median(ms.draw, repeat));
         good = good && (total < 1000);
     }
     if (!good) printf("more than a second\n");

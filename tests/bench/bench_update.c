@@ -11,6 +11,7 @@
 #include "framework/base/clock.h"
 #include "framework/base/memory.h"
 #include "framework/base/simd.h"
+#include "framework/base/sort.h"
 #include "framework/math/math.h"
 #include "framework/math/update.h"
 
@@ -115,13 +116,6 @@ static double run(int side, const arrays *a)
     return out;
 }
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 int main(int argc, char **argv)
 {
     static const char *const name[SIDES] = { "SGD",         "Nesterov", "same traffic",
@@ -148,7 +142,7 @@ int main(int argc, char **argv)
     printf("%lld elements, %d threads, medians of %d%s\n", (long long)n, omp_get_max_threads(),
            rounds, (sink != 0.0) ? " (not zero)" : "");
     for (int side = 0; side < SIDES; side++) {
-        qsort(seen[side], (size_t)rounds, sizeof(double), compare);
+        ct_sort(seen[side], rounds);
         printf("%-13s %8.2f ms %8.1f GB/s\n", name[side], seen[side][rounds / 2],
                1e-6 * (double)bytes[side] * (double)n / seen[side][rounds / 2]);
     }

@@ -1,15 +1,9 @@
+#include "framework/base/sort.h"
 #include "framework/tools/scale/points_fill.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
 
 /* Of sorted values, between neighbours. */
 static double quantile(const double *v, int n, double q)
@@ -67,7 +61,7 @@ static double median_of(json_t *const *run, int n, const char *name)
 
     for (int i = 0; i < n; i++) take(&s, ct_json_number(run[i], name, NAN));
     if (s.n > 0) {
-        qsort(s.v, (size_t)s.n, sizeof(*s.v), ascending);
+        ct_sort(s.v, s.n);
         v = quantile(s.v, s.n, 0.5);
     }
     free(s.v);
@@ -131,7 +125,7 @@ void ct_point_fill(ct_point *p, json_t *const *run, int n)
     for (int i = 0; i < n; i++) take_steps(&s, json_object_get(run[i], "result"));
     if (s.n == 0) return;
     p->failed = false;
-    qsort(s.v, (size_t)s.n, sizeof(*s.v), ascending);
+    ct_sort(s.v, s.n);
     p->n_sample = s.n;
     p->step_ms = quantile(s.v, s.n, 0.5);
     p->p5_ms = quantile(s.v, s.n, 0.05);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "framework/base/sort.h"
 #include "framework/tools/scale/report.h"
 
 /* ---- collectives */
@@ -77,13 +78,6 @@ static void bench_table(const ct_points *p, int first, ct_text *t)
     }
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 /* What the cost model says of the same collectives, where the program printed it. */
 static void bench_error(const ct_points *p, ct_kind kind, ct_text *t)
 {
@@ -97,7 +91,7 @@ static void bench_error(const ct_points *p, ct_kind kind, ct_text *t)
             error[n++] = fabs(b->predicted_us / b->us - 1);
     }
     if (n == 0) return;
-    qsort(error, (size_t)n, sizeof(*error), by_value);
+    ct_sort(error, n);
     ct_text_add(t,
                 "\n**The cost model against these %s times: median error %.1f %%, at most %.1f %%, "
                 "over %d points.** It is what chooses algorithms and makes modelled points.\n",
@@ -154,7 +148,7 @@ void ct_report_model_error(const ct_points *p, ct_text *t)
         n += 1;
     }
     if (n > 0) {
-        qsort(error, (size_t)n, sizeof(*error), by_value);
+        ct_sort(error, n);
         ct_text_add(
             t,
             "\n**Error of the model over %d points of more than one rank: median %.2f %%, at "

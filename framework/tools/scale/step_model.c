@@ -1,3 +1,4 @@
+#include "framework/base/sort.h"
 #include "framework/tools/scale/step_model.h"
 
 #include <math.h>
@@ -252,13 +253,6 @@ void ct_step_model_release(ct_step_model *m)
 
 /* ---- jitter */
 
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 double ct_step_model_slowest(const ct_profile *p, int64_t n)
 {
     double *v = calloc((size_t)p->n_sample + 1, sizeof(*v)), sum = 0, k = p->n_sample;
@@ -268,7 +262,7 @@ double ct_step_model_slowest(const ct_profile *p, int64_t n)
         return 1;
     }
     for (int i = 0; i < p->n_sample; i++) v[i] = ct_profile_jitter(p, i);
-    qsort(v, (size_t)p->n_sample, sizeof(*v), ascending);
+    ct_sort(v, p->n_sample);
     /* the largest of n is the i-th smallest sample with probability ((i+1)/k)^n - (i/k)^n */
     for (int i = 0; i < p->n_sample; i++)
         sum += v[i] * (pow((i + 1) / k, (double)n) - pow(i / k, (double)n));
