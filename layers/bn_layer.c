@@ -109,12 +109,6 @@ static ct_status setup(ct_layer *l, const ct_shape *bottom)
     return CT_OK;
 }
 
-static bool takes(const Ct__LayerParameter *p, const ct_blob *const *bottom, int slot)
-{
-    (void)p;
-    return ct_layer_takes_block(bottom[slot]);
-}
-
 static ct_status reshape(const ct_layer *l, ct_instance *in)
 {
     const bn_state *s = l->state;
@@ -315,5 +309,5 @@ static void estimate(const ct_layer *l, const ct_instance *in, ct_estimate *e)
         .reshape = reshape, .forward = forward, .backward = backward, .estimate = estimate,        \
     }
 
-const ct_layer_ops ct_layer_bn = BN("BN", takes);
+const ct_layer_ops ct_layer_bn = BN("BN", ct_layer_takes_blocks);
 const ct_layer_ops ct_layer_sync_bn = BN("SyncBN", NULL);

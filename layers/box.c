@@ -5,6 +5,27 @@
 
 static const float least_overlap = 1e-6f; /* less is none */
 
+ct_status ct_box_check_bottoms(const ct_layer *l, const ct_instance *in, int64_t n_class,
+                               int64_t loc_class, int64_t *n_prior_p)
+{
+    const ct_shape *loc = &in->bottom[0]->data.shape, *conf = &in->bottom[1]->data.shape;
+    const ct_shape *prior = &in->bottom[2]->data.shape;
+    int64_t n_prior = ct_shape_count(prior, 0, -1) / 8;
+
+    if ((loc->ndim < 1) || (conf->ndim < 1) || (loc->dim[0] != conf->dim[0]) ||
+        (ct_shape_count(prior, 0, -1) % 8 != 0) || (n_prior > INT32_MAX) ||
+        (ct_shape_count(loc, 1, -1) != n_prior * loc_class * 4) ||
+        (ct_shape_count(conf, 1, -1) != n_prior * n_class))
+        return CT_LAYER_FAIL(
+            l, CT_ERR_SHAPE,
+            "bottoms of shapes %s, %s, %s: with P priors and %lld classes, N x %s, "
+            "N x PC and 1 x 2 x 4P are needed",
+            ct_shape_str(loc).text, ct_shape_str(conf).text, ct_shape_str(prior).text,
+            (long long)n_class, (loc_class == 1) ? "4P" : "4PC");
+    *n_prior_p = n_prior;
+    return CT_OK;
+}
+
 float ct_box_area(const float *b)
 {
     return ((b[2] < b[0]) || (b[3] < b[1])) ? 0.0f : (b[2] - b[0]) * (b[3] - b[1]);

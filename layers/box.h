@@ -14,6 +14,10 @@ typedef struct ct_priors {
     bool plain; /* codes are not in units of the variances */
 } ct_priors;
 
+/** reshape of those two: whether locations, scores and priors, bottoms 0, 1 and 2, fit each other;
+ *  loc_class: sets of locations, 1 or n_class. *n_prior_p fits an int32_t. CT_ERR_SHAPE, logged. */
+ct_status ct_box_check_bottoms(const ct_layer *l, const ct_instance *in, int64_t n_class,
+                               int64_t loc_class, int64_t *n_prior_p);
 /** Area; 0 where a side is negative. */
 float ct_box_area(const float *b);
 /** Intersection over union; 0 where they do not overlap. */

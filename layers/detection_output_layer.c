@@ -65,25 +65,14 @@ static int64_t smaller(int64_t a, int64_t b)
 static ct_status reshape(const ct_layer *l, ct_instance *in)
 {
     const detection_state *s = l->state;
-    const ct_shape *loc = &in->bottom[0]->data.shape, *conf = &in->bottom[1]->data.shape;
-    const ct_shape *prior = &in->bottom[2]->data.shape;
     detection_plan *r = in->state;
-    int64_t n_prior = ct_shape_count(prior, 0, -1) / 8, lists;
+    int64_t n_prior = 0, lists;
     bool background =
         (s->p->background_label_id >= 0) && ((int64_t)s->p->background_label_id < s->n_class);
     ct_shape top = { 4, { 1, 1, 0, 7 } };
 
-    if ((loc->ndim < 1) || (conf->ndim < 1) || (loc->dim[0] != conf->dim[0]) ||
-        (ct_shape_count(prior, 0, -1) % 8 != 0) || (n_prior > INT32_MAX) ||
-        (ct_shape_count(loc, 1, -1) != n_prior * s->loc_class * 4) ||
-        (ct_shape_count(conf, 1, -1) != n_prior * s->n_class))
-        return CT_LAYER_FAIL(
-            l, CT_ERR_SHAPE,
-            "bottoms of shapes %s, %s, %s: with P priors and %lld classes, N x %s, "
-            "N x PC and 1 x 2 x 4P are needed",
-            ct_shape_str(loc).text, ct_shape_str(conf).text, ct_shape_str(prior).text,
-            (long long)s->n_class, (s->loc_class == 1) ? "4P" : "4PC");
-    r->n = loc->dim[0];
+    CT_TRY(ct_box_check_bottoms(l, in, s->n_class, s->loc_class, &n_prior));
+    r->n = in->bottom[0]->data.shape.dim[0];
     r->n_prior = n_prior;
     r->limit = (s->top_k < 0) ? n_prior : smaller(s->top_k, n_prior);
     r->rows = r->limit * (s->n_class - (background ? 1 : 0));

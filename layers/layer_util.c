@@ -2,6 +2,7 @@
 
 #include "framework/base/memory.h"
 #include "layers/blocked.h"
+#include "layers/device_kernels.h"
 
 #include <string.h>
 
@@ -15,6 +16,33 @@ bool ct_layer_takes_block(const ct_blob *b)
 {
     return (b->data.layout.order == CT_ORDER_NCHW) && (b->data.layout.block > 0) &&
            (b->data.layout.block <= CT_BLOCK_MAX);
+}
+
+bool ct_layer_takes_blocks(const Ct__LayerParameter *p, const ct_blob *const *bottom, int slot)
+{
+    (void)p;
+    return ct_layer_takes_block(bottom[slot]);
+}
+
+bool ct_layer_takes_all(const Ct__LayerParameter *p, const ct_blob *const *bottom, int slot)
+{
+    (void)p, (void)bottom, (void)slot;
+    return true;
+}
+
+ct_status ct_layer_copy_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    (void)l;
+    return ct_device_copy(ex, ct_tensor_count(&in->bottom[0]->data), ct_blob_data(in->bottom[0]),
+                          ct_blob_data(in->top[0]));
+}
+
+ct_status ct_layer_copy_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    (void)l;
+    if (ct_blob_diff(in->bottom[0]) == NULL) return CT_OK;
+    return ct_device_copy(ex, ct_tensor_count(&in->bottom[0]->data), ct_blob_diff(in->top[0]),
+                          ct_blob_diff(in->bottom[0]));
 }
 
 void ct_layer_view_last(const ct_blob *b, ct_view *view_p)

@@ -15,6 +15,11 @@ bool ct_layer_in_place(const ct_layer *l);
 ct_status ct_layer_axis(const ct_layer *l, const ct_shape *s, int axis, const char *field,
                         int *index_p);
 
+/** forward and backward of layers whose top has the bottom's values in the same order, in another
+ *  shape: a copy, which costs nothing where the two lie in one place. */
+ct_status ct_layer_copy_forward(const ct_layer *l, ct_instance *in, ct_exec *ex);
+ct_status ct_layer_copy_backward(const ct_layer *l, ct_instance *in, ct_exec *ex);
+
 /** A blob seen as outer x mid x inner around the axes [axis, axis + n_axis). */
 typedef struct ct_view {
     int64_t outer, mid, inner;
@@ -40,6 +45,10 @@ enum { CT_ELTWISE_LAST = 8 };
 void ct_layer_view_last(const ct_blob *b, ct_view *view_p);
 /** Whether b has channels in blocks, of a width that layers here know. */
 bool ct_layer_takes_block(const ct_blob *b);
+/** ops.takes of layers that take such blocks. */
+bool ct_layer_takes_blocks(const Ct__LayerParameter *p, const ct_blob *const *bottom, int slot);
+/** … and of those that go element by element: order does not matter. */
+bool ct_layer_takes_all(const Ct__LayerParameter *p, const ct_blob *const *bottom, int slot);
 /** Whether `axis`, as in a prototxt, is that of the channels of s. */
 bool ct_layer_is_channels(const ct_shape *s, int axis);
 

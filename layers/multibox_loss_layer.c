@@ -91,28 +91,18 @@ static void declare_buffers(const ct_multibox_rule *s, const multibox_plan *r, c
 static ct_status reshape(const ct_layer *l, ct_instance *in)
 {
     const ct_multibox_rule *s = l->state;
-    const ct_shape *loc = &in->bottom[0]->data.shape, *conf = &in->bottom[1]->data.shape;
-    const ct_shape *prior = &in->bottom[2]->data.shape, *truth = &in->bottom[3]->data.shape;
+    const ct_shape *truth = &in->bottom[3]->data.shape;
     multibox_plan *r = in->state;
-    int64_t n_prior = ct_shape_count(prior, 0, -1) / 8;
+    int64_t n_prior = 0;
 
-    if ((loc->ndim < 1) || (conf->ndim < 1) || (loc->dim[0] != conf->dim[0]) ||
-        (ct_shape_count(prior, 0, -1) % 8 != 0) ||
-        (ct_shape_count(loc, 1, -1) != n_prior * s->loc_class * 4) ||
-        (ct_shape_count(conf, 1, -1) != n_prior * s->n_class))
-        return CT_LAYER_FAIL(
-            l, CT_ERR_SHAPE,
-            "bottoms of shapes %s, %s, %s: with P priors and %lld classes, N x %s, "
-            "N x PC and 1 x 2 x 4P are needed",
-            ct_shape_str(loc).text, ct_shape_str(conf).text, ct_shape_str(prior).text,
-            (long long)s->n_class, (s->loc_class == 1) ? "4P" : "4PC");
+    CT_TRY(ct_box_check_bottoms(l, in, s->n_class, s->loc_class, &n_prior));
     if (ct_shape_count(truth, 0, -1) % 8 != 0)
         return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "bottom 3 (true boxes) has shape %s: rows of 8",
                              ct_shape_str(truth).text);
-    *r = (multibox_plan){ loc->dim[0], n_prior, ct_shape_count(truth, 0, -1) / 8, 0, 1.0 };
+    *r = (multibox_plan){ in->bottom[0]->data.shape.dim[0], n_prior,
+                          ct_shape_count(truth, 0, -1) / 8, 0, 1.0 };
     if ((truth->ndim == 3) && (truth->dim[0] == r->n) && (truth->dim[2] == 8))
         r->per_sample = truth->dim[1];
-    if (r->n_prior > INT32_MAX) return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "too many priors");
     declare_buffers(s, r, in);
     ct_blob_set_shape(in->top[0], &(ct_shape){ 0 });
     return CT_OK;

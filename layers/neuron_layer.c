@@ -184,13 +184,6 @@ static ct_status setup(ct_layer *l, const ct_shape *bottom)
     return CT_OK;
 }
 
-/* Element by element: order does not matter. */
-static bool takes(const Ct__LayerParameter *p, const ct_blob *const *bottom, int slot)
-{
-    (void)p, (void)bottom, (void)slot;
-    return true;
-}
-
 static ct_status reshape(const ct_layer *l, ct_instance *in)
 {
     const neuron_state *s = l->state;
@@ -244,17 +237,17 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
         .reshape = reshape, .forward = forward, .backward = _backward                              \
     }
 
-const ct_layer_ops ct_layer_abs_val = NEURON("AbsVal", takes, backward);
-const ct_layer_ops ct_layer_bnll = NEURON("BNLL", takes, backward);
-const ct_layer_ops ct_layer_clip = NEURON("Clip", takes, backward);
-const ct_layer_ops ct_layer_elu = NEURON("ELU", takes, backward);
+const ct_layer_ops ct_layer_abs_val = NEURON("AbsVal", ct_layer_takes_all, backward);
+const ct_layer_ops ct_layer_bnll = NEURON("BNLL", ct_layer_takes_all, backward);
+const ct_layer_ops ct_layer_clip = NEURON("Clip", ct_layer_takes_all, backward);
+const ct_layer_ops ct_layer_elu = NEURON("ELU", ct_layer_takes_all, backward);
 const ct_layer_ops ct_layer_exp = NEURON("Exp", NULL, backward);
-const ct_layer_ops ct_layer_gelu = NEURON("GELU", takes, backward);
+const ct_layer_ops ct_layer_gelu = NEURON("GELU", ct_layer_takes_all, backward);
 const ct_layer_ops ct_layer_log = NEURON("Log", NULL, backward);
-const ct_layer_ops ct_layer_mish = NEURON("Mish", takes, backward);
+const ct_layer_ops ct_layer_mish = NEURON("Mish", ct_layer_takes_all, backward);
 const ct_layer_ops ct_layer_power = NEURON("Power", NULL, backward);
-const ct_layer_ops ct_layer_relu6 = NEURON("ReLU6", takes, backward);
-const ct_layer_ops ct_layer_sigmoid = NEURON("Sigmoid", takes, backward);
-const ct_layer_ops ct_layer_swish = NEURON("Swish", takes, backward);
-const ct_layer_ops ct_layer_tanh = NEURON("TanH", takes, backward);
-const ct_layer_ops ct_layer_threshold = NEURON("Threshold", takes, NULL);
+const ct_layer_ops ct_layer_relu6 = NEURON("ReLU6", ct_layer_takes_all, backward);
+const ct_layer_ops ct_layer_sigmoid = NEURON("Sigmoid", ct_layer_takes_all, backward);
+const ct_layer_ops ct_layer_swish = NEURON("Swish", ct_layer_takes_all, backward);
+const ct_layer_ops ct_layer_tanh = NEURON("TanH", ct_layer_takes_all, backward);
+const ct_layer_ops ct_layer_threshold = NEURON("Threshold", ct_layer_takes_all, NULL);

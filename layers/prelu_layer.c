@@ -28,12 +28,6 @@ static ct_status setup(ct_layer *l, const ct_shape *bottom)
     return CT_OK;
 }
 
-static bool takes(const Ct__LayerParameter *p, const ct_blob *const *bottom, int slot)
-{
-    (void)p;
-    return ct_layer_takes_block(bottom[slot]);
-}
-
 static ct_status reshape(const ct_layer *l, ct_instance *in)
 {
     const prelu_state *s = l->state;
@@ -157,7 +151,7 @@ const ct_layer_ops ct_layer_prelu = {
     .state_size = sizeof(prelu_state),
     .instance_state_size = sizeof(ct_view),
     .setup = setup,
-    .takes = takes,
+    .takes = ct_layer_takes_blocks,
     .reshape = reshape,
     .forward = forward,
     .backward = backward,

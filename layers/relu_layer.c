@@ -1,6 +1,7 @@
 /* y = x for x > 0, else negative_slope * x. */
 #include "layers/engine/relu/relu.h"
 #include "layers/layer_types.h"
+#include "layers/layer_util.h"
 
 typedef struct relu_state {
     float slope;
@@ -20,13 +21,6 @@ static ct_status relu_setup(ct_layer *l, const ct_shape *bottom)
     /* a slope of 0 or more keeps the sign of x or makes it 0, so the top tells it: in place too */
     l->backward_reads = (s->slope >= 0.0f) ? CT_READS_TOP : CT_READS_BOTTOM;
     return CT_OK;
-}
-
-/* Element by element: order does not matter. */
-static bool relu_takes(const Ct__LayerParameter *p, const ct_blob *const *bottom, int slot)
-{
-    (void)p, (void)bottom, (void)slot;
-    return true;
 }
 
 static bool relu_as_tail(const Ct__LayerParameter *p, ct_tail_kind *kind_p)
@@ -102,7 +96,7 @@ const ct_layer_ops ct_layer_relu = {
     .state_size = sizeof(relu_state),
     .instance_state_size = sizeof(relu_instance),
     .setup = relu_setup,
-    .takes = relu_takes,
+    .takes = ct_layer_takes_all,
     .bf16 = true,
     .last = true,
     .reshape = relu_reshape,

@@ -1,6 +1,5 @@
 /* Reshape: the same values in another shape. They are copied, unless the net has given top and
  * bottom the same memory. */
-#include "layers/device_kernels.h"
 #include "layers/layer_types.h"
 #include "layers/layer_util.h"
 
@@ -105,21 +104,6 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     return CT_OK;
 }
 
-static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
-{
-    (void)l;
-    return ct_device_copy(ex, ct_tensor_count(&in->bottom[0]->data), ct_blob_data(in->bottom[0]),
-                          ct_blob_data(in->top[0]));
-}
-
-static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
-{
-    (void)l;
-    if (ct_blob_diff(in->bottom[0]) == NULL) return CT_OK;
-    return ct_device_copy(ex, ct_tensor_count(&in->bottom[0]->data), ct_blob_diff(in->top[0]),
-                          ct_blob_diff(in->bottom[0]));
-}
-
 const ct_layer_ops ct_layer_reshape = {
     .type = "Reshape",
     .min_bottom = 1,
@@ -129,7 +113,7 @@ const ct_layer_ops ct_layer_reshape = {
     .alias = CT_ALIAS_DATA | CT_ALIAS_DIFF,
     .setup = setup,
     .reshape = reshape,
-    .forward = forward,
-    .backward = backward,
+    .forward = ct_layer_copy_forward,
+    .backward = ct_layer_copy_backward,
     .on_cuda = true,
 };

@@ -5,12 +5,7 @@
 #include "framework/math/math.h"
 #include "layers/device_kernels.h"
 #include "layers/layer_types.h"
-
-static bool takes(const Ct__LayerParameter *p, const ct_blob *const *bottom, int slot)
-{
-    (void)p, (void)bottom, (void)slot;
-    return true;
-}
+#include "layers/layer_util.h"
 
 static ct_status reshape(const ct_layer *l, ct_instance *in)
 {
@@ -106,7 +101,7 @@ const ct_layer_ops ct_layer_split = {
     .max_top = -1,
     .alias = CT_ALIAS_DATA,
     .null_top_diff = true,
-    .takes = takes,
+    .takes = ct_layer_takes_all,
     .bf16 = true,
     .last = true,
     .reshape = reshape,

@@ -1,5 +1,5 @@
-/** @file message.h  Fields of a protobuf-c message through its descriptor. Private to
- *  framework/proto.
+/** @file message.h  Fields of a protobuf-c message through its descriptor. For
+ *  framework/proto, and what prints configurations.
  *
  * A field's storage is: repeated: a size_t count (quantifier) and an array; optional number, enum,
  * bool or bytes: a protobuf_c_boolean (quantifier) and the value; string or message: a pointer,

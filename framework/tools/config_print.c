@@ -3,6 +3,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "framework/proto/message.h"
+
 /* What a walk over a message calls for every scalar field. */
 typedef struct visitor {
     void (*field)(struct visitor *v, const char *path, const char *text, const char *json,
@@ -10,24 +12,6 @@ typedef struct visitor {
     const ct_config *config;
     ct_text *values, *origins; /* JSON, or the line of defaults in `values` */
 } visitor;
-
-static const void *member(const ProtobufCMessage *m, unsigned offset)
-{
-    return (const char *)m + offset;
-}
-
-static size_t count_of(const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f)
-{
-    if (f->label == PROTOBUF_C_LABEL_REPEATED) {
-        return *(const size_t *)member(m, f->quantifier_offset);
-    }
-    if ((f->type == PROTOBUF_C_TYPE_STRING) || (f->type == PROTOBUF_C_TYPE_MESSAGE)) {
-        const void *at = *(const void *const *)member(m, f->offset);
-
-        return (at != NULL) && (at != f->default_value);
-    }
-    return *(const protobuf_c_boolean *)member(m, f->quantifier_offset) != 0;
-}
 
 /* Appends value i of a scalar field; JSON has quotes where the header has none. */
 static void add_value(ct_text *t, const ProtobufCFieldDescriptor *f, const void *at, bool json)
@@ -80,33 +64,12 @@ static void add_value(ct_text *t, const ProtobufCFieldDescriptor *f, const void 
     }
 }
 
-static size_t size_of(const ProtobufCFieldDescriptor *f)
-{
-    switch (f->type) {
-    case PROTOBUF_C_TYPE_INT64:
-    case PROTOBUF_C_TYPE_SINT64:
-    case PROTOBUF_C_TYPE_SFIXED64:
-    case PROTOBUF_C_TYPE_UINT64:
-    case PROTOBUF_C_TYPE_FIXED64:
-    case PROTOBUF_C_TYPE_DOUBLE:
-        return 8;
-    case PROTOBUF_C_TYPE_STRING:
-    case PROTOBUF_C_TYPE_MESSAGE:
-        return sizeof(void *);
-    case PROTOBUF_C_TYPE_BOOL:
-        return sizeof(protobuf_c_boolean);
-    default:
-        return 4;
-    }
-}
-
 static void visit_field(visitor *v, const ProtobufCMessage *m, const ProtobufCFieldDescriptor *f,
                         const char *path)
 {
     bool repeated = (f->label == PROTOBUF_C_LABEL_REPEATED);
-    size_t n = count_of(m, f);
+    size_t n = ct_field_count(m, f);
     ct_text text = { 0 }, json = { 0 };
-    const char *at = repeated ? *(const char *const *)member(m, f->offset) : member(m, f->offset);
 
     if (!repeated && (n == 0) && (f->default_value == NULL)) return; /* unset, no default */
     if (repeated && (n == 0)) return;
@@ -115,8 +78,8 @@ static void visit_field(visitor *v, const ProtobufCMessage *m, const ProtobufCFi
     for (size_t i = 0; i < (repeated ? n : 1); i++) {
         ct_text_add(&text, "%s", (i > 0) ? ", " : "");
         ct_text_add(&json, "%s", (i > 0) ? "," : "");
-        add_value(&text, f, at + i * size_of(f), false);
-        add_value(&json, f, at + i * size_of(f), true);
+        add_value(&text, f, ct_field_at(m, f, i), false);
+        add_value(&json, f, ct_field_at(m, f, i), true);
     }
     if (repeated) ct_text_add(&text, "]");
     if (repeated) ct_text_add(&json, "]");
@@ -137,10 +100,7 @@ static void walk(visitor *v, const ProtobufCMessage *m, const char *prefix)
             visit_field(v, m, f, path);
         } else if (f->descriptor != &ct__net_parameter__descriptor) {
             bool repeated = (f->label == PROTOBUF_C_LABEL_REPEATED);
-            size_t n = count_of(m, f);
-            ProtobufCMessage *const *sub =
-                repeated ? *(ProtobufCMessage *const *const *)member(m, f->offset)
-                         : (ProtobufCMessage *const *)member(m, f->offset);
+            size_t n = ct_field_count(m, f);
 
             for (size_t k = 0; k < n; k++) {
                 if (repeated) {
@@ -148,7 +108,7 @@ static void walk(visitor *v, const ProtobufCMessage *m, const char *prefix)
                 } else {
                     snprintf(path, sizeof(path), "%s%s.", prefix, f->name);
                 }
-                walk(v, sub[k], path);
+                walk(v, ct_field_message(m, f, k), path);
             }
         }
     }

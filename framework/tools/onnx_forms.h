@@ -6,6 +6,16 @@
 
 /** CT_ERR_CONFIG: this use of the layer cannot be said in ONNX, or is not here. */
 ct_status ct_onnx_no_form(const ct_onnx_layer *l, const char *why);
+static inline const ct_shape *ct_onnx_top_shape(const ct_onnx_layer *l)
+{
+    return &l->in->top[0]->data.shape;
+}
+
+static inline const ct_shape *ct_onnx_bottom_shape(const ct_onnx_layer *l, int i)
+{
+    return &l->in->bottom[i]->data.shape;
+}
+
 /** A shape that lies on bottom 0's axes from `axis` on, as one that broadcasts so: ones behind. */
 ct_shape ct_onnx_spread(const ct_onnx_layer *l, const ct_shape *small, int axis);
 

@@ -5,16 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const ct_shape *top_shape(const ct_onnx_layer *l)
-{
-    return &l->in->top[0]->data.shape;
-}
-
-static const ct_shape *bottom_shape(const ct_onnx_layer *l, int i)
-{
-    return &l->in->bottom[i]->data.shape;
-}
-
 static ct_status same(ct_onnx *x, const ct_onnx_layer *l)
 {
     ct_onnx_alias(x, l, 0);
@@ -49,8 +39,9 @@ static ct_status convolution_as(ct_onnx *x, const ct_onnx_layer *l, const char *
     int64_t kernel[2], stride[2], pad[2], dilation[2], pads[4], group = p->group;
 
     if (strcmp(l->layer->ops->type, "DepthwiseConvolution") == 0)
-        group = bottom_shape(l, 0)->dim[1];
-    if (bottom_shape(l, 0)->ndim != 4) return ct_onnx_no_form(l, "other than two axes of space");
+        group = ct_onnx_bottom_shape(l, 0)->dim[1];
+    if (ct_onnx_bottom_shape(l, 0)->ndim != 4)
+        return ct_onnx_no_form(l, "other than two axes of space");
     pair(p->n_kernel_size, p->kernel_size, p->has_kernel_h, p->kernel_h, p->kernel_w, 1, kernel);
     pair(p->n_stride, p->stride, p->has_stride_h, p->stride_h, p->stride_w, 1, stride);
     pair(p->n_pad, p->pad, p->has_pad_h || p->has_pad_w, p->pad_h, p->pad_w, 0, pad);
@@ -84,7 +75,7 @@ static ct_status inner_product(ct_onnx *x, const ct_onnx_layer *l)
 {
     const Ct__InnerProductParameter *p = l->layer->param->inner_product_param;
 
-    if ((p->axis != 1) || (top_shape(l)->ndim != 2))
+    if ((p->axis != 1) || (ct_onnx_top_shape(l)->ndim != 2))
         return ct_onnx_no_form(l, "an axis other than 1");
     ct_onnx_begin(x, l, "Flatten");
     ct_onnx_bottom(x, l, 0);
@@ -116,14 +107,14 @@ static ct_status pooling(ct_onnx *x, const ct_onnx_layer *l)
     int64_t pads[4];
 
     if ((p->pool == CT__POOLING_PARAMETER__POOL_METHOD__STOCHASTIC) || (l->layer->n_top != 1) ||
-        (bottom_shape(l, 0)->ndim != 4))
+        (ct_onnx_bottom_shape(l, 0)->ndim != 4))
         return ct_onnx_no_form(l, "stochastic pooling, a mask, or other than two axes of space");
     if (p->global_pooling) {
         ct_onnx_unary(x, l, mean ? "GlobalAveragePool" : "GlobalMaxPool", NULL, NULL);
         return CT_OK;
     }
     for (int i = 0; i < 2; i++) {
-        int64_t in = bottom_shape(l, 0)->dim[2 + i], out = top_shape(l)->dim[2 + i];
+        int64_t in = ct_onnx_bottom_shape(l, 0)->dim[2 + i], out = ct_onnx_top_shape(l)->dim[2 + i];
         int64_t need = (out - 1) * stride[i] + kernel[i] - in - pad[i];
 
         pads[i] = pad[i];
@@ -272,7 +263,7 @@ static ct_status flatten(ct_onnx *x, const ct_onnx_layer *l)
     const Ct__FlattenParameter *p = l->layer->param->flatten_param;
 
     if ((p != NULL) && ((p->axis != 1) || (p->end_axis != -1))) {
-        ct_onnx_reshape(x, l, 0, NULL, "shape", top_shape(l), NULL);
+        ct_onnx_reshape(x, l, 0, NULL, "shape", ct_onnx_top_shape(l), NULL);
         return CT_OK;
     }
     ct_onnx_begin(x, l, "Flatten");
@@ -297,7 +288,7 @@ static ct_status bn(ct_onnx *x, const ct_onnx_layer *l)
     const Ct__BNParameter *p =
         (l->layer->param->bn_param != NULL) ? l->layer->param->bn_param : &none;
     bool averages = p->has_var_eps || p->has_decay || p->has_moving_average;
-    ct_shape shape = { 1, { bottom_shape(l, 0)->dim[1] } };
+    ct_shape shape = { 1, { ct_onnx_bottom_shape(l, 0)->dim[1] } };
 
     if ((l->layer->n_weight != 4) || (p->has_moving_average && !p->moving_average))
         return ct_onnx_no_form(l, "statistics of the batch");

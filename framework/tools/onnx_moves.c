@@ -5,20 +5,10 @@
 #include "framework/tools/onnx_forms.h"
 #include "framework/tools/onnx_impl.h"
 
-static const ct_shape *top_shape(const ct_onnx_layer *l)
-{
-    return &l->in->top[0]->data.shape;
-}
-
-static const ct_shape *bottom_shape(const ct_onnx_layer *l, int i)
-{
-    return &l->in->bottom[i]->data.shape;
-}
-
 static ct_status permute(ct_onnx *x, const ct_onnx_layer *l)
 {
     const Ct__PermuteParameter *p = l->layer->param->permute_param;
-    int n = bottom_shape(l, 0)->ndim, at = 0;
+    int n = ct_onnx_bottom_shape(l, 0)->ndim, at = 0;
     bool named[CT_MAX_DIM] = { false };
     int64_t order[CT_MAX_DIM];
 
@@ -37,14 +27,14 @@ static ct_status permute(ct_onnx *x, const ct_onnx_layer *l)
 
 static ct_status reshape(ct_onnx *x, const ct_onnx_layer *l)
 {
-    ct_onnx_reshape(x, l, 0, NULL, "shape", top_shape(l), NULL);
+    ct_onnx_reshape(x, l, 0, NULL, "shape", ct_onnx_top_shape(l), NULL);
     return CT_OK;
 }
 
 static ct_status shuffle(ct_onnx *x, const ct_onnx_layer *l)
 {
     const Ct__ShuffleChannelParameter *p = l->layer->param->shuffle_channel_param;
-    const ct_shape *b = bottom_shape(l, 0);
+    const ct_shape *b = ct_onnx_bottom_shape(l, 0);
     int64_t group = (p != NULL) ? p->group : 1, order[CT_MAX_DIM];
     ct_shape s = { .ndim = b->ndim + 1 };
 
@@ -65,7 +55,7 @@ static ct_status shuffle(ct_onnx *x, const ct_onnx_layer *l)
 
 static int axis_of(const ct_onnx_layer *l, int axis)
 {
-    return (axis < 0) ? axis + bottom_shape(l, 0)->ndim : axis;
+    return (axis < 0) ? axis + ct_onnx_bottom_shape(l, 0)->ndim : axis;
 }
 
 static ct_status slice(ct_onnx *x, const ct_onnx_layer *l)
@@ -91,12 +81,12 @@ static ct_status crop(ct_onnx *x, const ct_onnx_layer *l)
     const Ct__CropParameter none = CT__CROP_PARAMETER__INIT;
     const Ct__CropParameter *p =
         (l->layer->param->crop_param != NULL) ? l->layer->param->crop_param : &none;
-    int axis = axis_of(l, p->axis), n = bottom_shape(l, 0)->ndim - axis;
+    int axis = axis_of(l, p->axis), n = ct_onnx_bottom_shape(l, 0)->ndim - axis;
     int64_t start[CT_MAX_DIM], end[CT_MAX_DIM], axes[CT_MAX_DIM];
 
     for (int i = 0; i < n; i++) {
         start[i] = (p->n_offset == 0) ? 0 : p->offset[(p->n_offset == 1) ? 0 : i];
-        end[i] = start[i] + top_shape(l)->dim[axis + i];
+        end[i] = start[i] + ct_onnx_top_shape(l)->dim[axis + i];
         axes[i] = axis + i;
     }
     ct_onnx_leave(x, l, 1);
@@ -112,7 +102,7 @@ static ct_status crop(ct_onnx *x, const ct_onnx_layer *l)
 static ct_status tile(ct_onnx *x, const ct_onnx_layer *l)
 {
     const Ct__TileParameter *p = l->layer->param->tile_param;
-    int n = bottom_shape(l, 0)->ndim;
+    int n = ct_onnx_bottom_shape(l, 0)->ndim;
     int64_t times[CT_MAX_DIM];
 
     for (int i = 0; i < n; i++) times[i] = (i == axis_of(l, p->axis)) ? p->tiles : 1;
@@ -134,7 +124,7 @@ static ct_status reduction(ct_onnx *x, const ct_onnx_layer *l)
                      : (p->operation == CT__REDUCTION_PARAMETER__REDUCTION_OP__SUMSQ)
                          ? "ReduceSumSquare"
                          : "ReduceMean";
-    int axis = axis_of(l, p->axis), n = bottom_shape(l, 0)->ndim - axis;
+    int axis = axis_of(l, p->axis), n = ct_onnx_bottom_shape(l, 0)->ndim - axis;
     int64_t axes[CT_MAX_DIM];
 
     for (int i = 0; i < n; i++) axes[i] = axis + i;
@@ -208,7 +198,7 @@ static ct_status embed(ct_onnx *x, const ct_onnx_layer *l)
 static void meet(ct_onnx *x, const ct_onnx_layer *l, const char *op, const char *input, int i,
                  int axis, const char *output)
 {
-    const ct_shape *small = (i >= 0) ? &l->layer->weight[i].shape : bottom_shape(l, 1);
+    const ct_shape *small = (i >= 0) ? &l->layer->weight[i].shape : ct_onnx_bottom_shape(l, 1);
     ct_shape shape = (small->ndim == 0) ? *small : ct_onnx_spread(l, small, axis);
 
     if (i < 0) ct_onnx_reshape(x, l, 1, NULL, "shape", &shape, "spread");
@@ -246,7 +236,7 @@ static ct_status bias(ct_onnx *x, const ct_onnx_layer *l)
 
 static ct_status axpy(ct_onnx *x, const ct_onnx_layer *l)
 {
-    const ct_shape *b = bottom_shape(l, 1);
+    const ct_shape *b = ct_onnx_bottom_shape(l, 1);
     ct_shape shape = { .ndim = b->ndim, .dim = { b->dim[0], b->dim[1] } };
 
     for (int i = 2; i < shape.ndim; i++) shape.dim[i] = 1;
@@ -268,7 +258,7 @@ static ct_status axpy(ct_onnx *x, const ct_onnx_layer *l)
 
 static ct_status upsample(ct_onnx *x, const ct_onnx_layer *l)
 {
-    const ct_shape *b = bottom_shape(l, 0), *t = top_shape(l);
+    const ct_shape *b = ct_onnx_bottom_shape(l, 0), *t = ct_onnx_top_shape(l);
     float factor[4] = { 1, 1, 1, 1 };
 
     if (l->layer->n_bottom != 1) return ct_onnx_no_form(l, "a second bottom");
@@ -294,7 +284,7 @@ static ct_status interp(ct_onnx *x, const ct_onnx_layer *l)
     ct_onnx_from(x, l, "Resize", NULL);
     ct_onnx_input(x, ""); /* no region, no factors */
     ct_onnx_input(x, "");
-    ct_onnx_list(x, l, "sizes", 4, top_shape(l)->dim);
+    ct_onnx_list(x, l, "sizes", 4, ct_onnx_top_shape(l)->dim);
     ct_onnx_to(x, l, NULL);
     ct_onnx_string(x, "coordinate_transformation_mode", "align_corners");
     ct_onnx_string(x, "mode", "linear");

@@ -197,25 +197,37 @@ static ct_status forward_image(const ct_conv_desc *d, const ct_conv_args *a, int
     return CT_OK;
 }
 
-static ct_status gemm_forward(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a)
+/* One image by a worker. */
+typedef ct_status (*image_fn)(const ct_conv_desc *d, const ct_conv_args *a, int64_t n,
+                              const ct_gemm_desc *p, const worker *w);
+
+/* All images: nw workers have some each. */
+static ct_status run_images(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a, int64_t nw,
+                            const ct_gemm_desc *p, image_fn image)
 {
-    int64_t nw = n_worker(d);
-    ct_gemm_desc p = forward_product(d, team_size(d, nw));
     ct_status polled = CT_OK;
     int bad = CT_OK;
 
 #pragma omp parallel for num_threads((int)nw) schedule(static, 1) reduction(max : bad) if (nw > 1)
     for (int64_t v = 0; v < nw; v++) {
-        worker w = make_worker(d, a, &p, v, nw);
+        worker w = make_worker(d, a, p, v, nw);
 
         for (int64_t n = first_image(d, v, nw); n < first_image(d, v + 1, nw); n++) {
-            int status = (int)forward_image(d, a, n, &p, &w);
+            int status = (int)image(d, a, n, p, &w);
 
             bad = (status > bad) ? status : bad;
             ct_engine_poll(ex, &polled);
         }
     }
     return (bad != CT_OK) ? (ct_status)bad : polled;
+}
+
+static ct_status gemm_forward(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a)
+{
+    int64_t nw = n_worker(d);
+    ct_gemm_desc p = forward_product(d, team_size(d, nw));
+
+    return run_images(d, ex, a, nw, &p, forward_image);
 }
 
 static ct_status backward_data_image(const ct_conv_desc *d, const ct_conv_args *a, int64_t n,
@@ -244,21 +256,8 @@ static ct_status gemm_backward_data(const ct_conv_desc *d, ct_exec *ex, const ct
 {
     int64_t nw = n_worker(d);
     ct_gemm_desc p = data_product(d, team_size(d, nw));
-    ct_status polled = CT_OK;
-    int bad = CT_OK;
 
-#pragma omp parallel for num_threads((int)nw) schedule(static, 1) reduction(max : bad) if (nw > 1)
-    for (int64_t v = 0; v < nw; v++) {
-        worker w = make_worker(d, a, &p, v, nw);
-
-        for (int64_t n = first_image(d, v, nw); n < first_image(d, v + 1, nw); n++) {
-            int status = (int)backward_data_image(d, a, n, &p, &w);
-
-            bad = (status > bad) ? status : bad;
-            ct_engine_poll(ex, &polled);
-        }
-    }
-    return (bad != CT_OK) ? (ct_status)bad : polled;
+    return run_images(d, ex, a, nw, &p, backward_data_image);
 }
 
 static ct_status backward_weight_image(const ct_conv_desc *d, const ct_conv_args *a, int64_t n,
