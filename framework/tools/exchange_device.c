@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "framework/tools/exchange_inner.h"
+
 #define BUCKET_BYTES                                                                               \
     (16 << 20) /* long enough to run at the link's speed, short enough to overlap */
 
@@ -13,7 +15,7 @@ typedef struct bucket {
 } bucket;
 
 struct ct_exchange_device {
-    ct_exchange inner;
+    ct_exchange inner; /* first: exchange_inner.h */
     const ct_net *net;
     const ct_device_sum_ops *ops;
     void *group;
@@ -196,34 +198,7 @@ static void device_counters(void *ctx, ct_exchange_counters *out)
     *out = (ct_exchange_counters){ .bytes_sent = x->bytes };
 }
 
-/* ---- what is the other's */
-
-#define INNER(_ctx) (((ct_exchange_device *)(_ctx))->inner)
-
-static ct_status device_sum(void *ctx, double *v, int n)
-{
-    return INNER(ctx).sum(INNER(ctx).ctx, v, n);
-}
-
-static ct_status device_max(void *ctx, int64_t *v, int n)
-{
-    return INNER(ctx).max(INNER(ctx).ctx, v, n);
-}
-
-static ct_status device_average(void *ctx, float *v, int64_t n, double share)
-{
-    return INNER(ctx).average(INNER(ctx).ctx, v, n, share);
-}
-
-static ct_status device_broadcast(void *ctx, void *data, size_t bytes)
-{
-    return INNER(ctx).broadcast(INNER(ctx).ctx, data, bytes);
-}
-
-static ct_status device_barrier(void *ctx)
-{
-    return INNER(ctx).barrier(INNER(ctx).ctx);
-}
+/* ---- no codecs: nothing is kept */
 
 static int device_n_state(void *ctx)
 {
@@ -239,20 +214,18 @@ static ct_status device_state(void *ctx, int i, ct_exchange_state *out)
 
 void ct_exchange_device_wrap(ct_exchange_device *x, ct_exchange *out)
 {
-    *out = (ct_exchange){ .ctx = x,
-                          .rank = x->inner.rank,
-                          .n_rank = x->inner.n_rank,
-                          .begin = device_begin,
-                          .ready = device_ready,
-                          .poll = device_poll,
-                          .finish = device_finish,
-                          .wait = device_wait,
-                          .sum = device_sum,
-                          .max = device_max,
-                          .average = device_average,
-                          .broadcast = device_broadcast,
-                          .barrier = device_barrier,
-                          .counters = device_counters,
-                          .n_state = device_n_state,
-                          .state = device_state };
+    *out = ct_exchange_inner(x);
+    out->n_trial = 0;
+    out->begin = device_begin;
+    out->ready = device_ready;
+    out->poll = device_poll;
+    out->finish = device_finish;
+    out->wait = device_wait;
+    out->counters = device_counters;
+    out->coding = NULL;
+    out->absorbed = NULL;
+    out->reads = NULL;
+    out->n_state = device_n_state;
+    out->state = device_state;
+    out->restored = NULL;
 }

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "framework/tools/exchange_inner.h"
+
 /* A gradient on its way down. */
 typedef struct descent {
     int param;
@@ -10,7 +12,7 @@ typedef struct descent {
 } descent;
 
 struct ct_exchange_staged {
-    ct_exchange inner;
+    ct_exchange inner; /* first: exchange_inner.h */
     const ct_net *net;
     const ct_device *dev;
     float *host; /* as long as the gradient arena */
@@ -181,99 +183,14 @@ static ct_status staged_wait(void *ctx, int first, int n, ct_landed_fn landed, v
     return s->inner.wait(s->inner.ctx, first, n, up, s);
 }
 
-/* ---- what is the other's */
-
-#define INNER(_ctx) (((ct_exchange_staged *)(_ctx))->inner)
-
-static ct_status staged_begin(void *ctx, int64_t iteration, float scale, float rate)
-{
-    return INNER(ctx).begin(INNER(ctx).ctx, iteration, scale, rate);
-}
-
-static ct_status staged_sum(void *ctx, double *v, int n)
-{
-    return INNER(ctx).sum(INNER(ctx).ctx, v, n);
-}
-
-static ct_status staged_max(void *ctx, int64_t *v, int n)
-{
-    return INNER(ctx).max(INNER(ctx).ctx, v, n);
-}
-
-static ct_status staged_average(void *ctx, float *v, int64_t n, double share)
-{
-    return INNER(ctx).average(INNER(ctx).ctx, v, n, share);
-}
-
-static ct_status staged_broadcast(void *ctx, void *data, size_t bytes)
-{
-    return INNER(ctx).broadcast(INNER(ctx).ctx, data, bytes);
-}
-
-static ct_status staged_barrier(void *ctx)
-{
-    return INNER(ctx).barrier(INNER(ctx).ctx);
-}
-
-static void staged_counters(void *ctx, ct_exchange_counters *out)
-{
-    INNER(ctx).counters(INNER(ctx).ctx, out);
-}
-
-static void staged_coding(void *ctx, ct_exchange_coding *out)
-{
-    INNER(ctx).coding(INNER(ctx).ctx, out);
-}
-
-static void staged_reads(void *ctx, int param)
-{
-    INNER(ctx).reads(INNER(ctx).ctx, param);
-}
-
-static int staged_n_state(void *ctx)
-{
-    return INNER(ctx).n_state(INNER(ctx).ctx);
-}
-
-static ct_status staged_state(void *ctx, int i, ct_exchange_state *out)
-{
-    return INNER(ctx).state(INNER(ctx).ctx, i, out);
-}
-
-static bool staged_absorbed(void *ctx, int param)
-{
-    return INNER(ctx).absorbed(INNER(ctx).ctx, param);
-}
-
-static ct_status staged_restored(void *ctx)
-{
-    return INNER(ctx).restored(INNER(ctx).ctx);
-}
-
 /* The solver's momentum stays its own (share): AUTO, which would move it
  * while it tries plans, takes what it measures and its model says (grad_auto.h). */
 void ct_exchange_staged_wrap(ct_exchange_staged *s, const ct_exchange *inner, ct_exchange *out)
 {
     s->inner = *inner;
-    *out = (ct_exchange){ .ctx = s,
-                          .rank = inner->rank,
-                          .n_rank = inner->n_rank,
-                          .n_trial = inner->n_trial,
-                          .begin = staged_begin,
-                          .ready = staged_ready,
-                          .poll = staged_poll,
-                          .finish = staged_finish,
-                          .wait = staged_wait,
-                          .sum = staged_sum,
-                          .max = staged_max,
-                          .average = staged_average,
-                          .broadcast = staged_broadcast,
-                          .barrier = staged_barrier,
-                          .counters = staged_counters,
-                          .coding = (inner->coding != NULL) ? staged_coding : NULL,
-                          .absorbed = (inner->absorbed != NULL) ? staged_absorbed : NULL,
-                          .reads = (inner->reads != NULL) ? staged_reads : NULL,
-                          .n_state = staged_n_state,
-                          .state = staged_state,
-                          .restored = (inner->restored != NULL) ? staged_restored : NULL };
+    *out = ct_exchange_inner(s);
+    out->ready = staged_ready;
+    out->poll = staged_poll;
+    out->finish = staged_finish;
+    out->wait = staged_wait;
 }
