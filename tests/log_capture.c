@@ -9,9 +9,10 @@ static void keep_line(void *ctx, const char *text)
 {
     log_capture *c = ctx;
     const char *message = strstr(text, "] "); /* behind "file.c:line" */
-    char *to = (text[0] == 'E') ? c->error : c->warning;
+    char *to;
 
-    if ((text[0] != 'E') && (text[0] != 'W')) return;
+    if ((c == NULL) || ((text[0] != 'E') && (text[0] != 'W'))) return;
+    to = (text[0] == 'E') ? c->error : c->warning;
     c->n_error += (text[0] == 'E');
     snprintf(to, sizeof(c->error), "%s", (message != NULL) ? message + 2 : text);
     to[strcspn(to, "\n")] = '\0';
@@ -19,7 +20,7 @@ static void keep_line(void *ctx, const char *text)
 
 void log_capture_start(log_capture *c)
 {
-    memset(c, 0, sizeof(*c));
+    if (c != NULL) memset(c, 0, sizeof(*c));
     ct_log_set_sink(keep_line, c);
 }
 

@@ -10,7 +10,8 @@ typedef struct log_capture {
     char warning[4096]; /* the last warning's                                 */
 } log_capture;
 
-/** Begins to keep errors and warnings in c, which is emptied, and to drop every other line. */
+/** Begins to keep errors and warnings in c, which is emptied, and to drop every other line; NULL:
+ *  to drop all. */
 void log_capture_start(log_capture *c);
 /** The log goes to stderr again. */
 void log_capture_stop(void);

@@ -5,14 +5,7 @@
 
 #include "framework/base/log.h"
 #include "framework/net/engine_plan.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void drop(void *ctx, const char *text)
-{
-    (void)ctx;
-    (void)text;
-}
+#include "tests/fuzz/fuzz.h"
 
 static ct_engine_plan *make(void)
 {
@@ -57,7 +50,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     ct_engine_plan *p = make();
 
-    ct_log_set_sink(drop, NULL);
+    ct_log_set_sink(fuzz_drop, NULL);
     if (ct_engine_plan_parse(p, "fuzz", (const char *)data, size) == CT_OK) use(p);
     ct_engine_plan_destroy(p);
     return 0;

@@ -8,16 +8,9 @@
 
 #include "comm/coll_spec.h"
 #include "topology/discover.h"
+#include "tests/fuzz/fuzz.h"
 
 enum { MOST_RANKS = 12 };
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void drop(void *ctx, const char *text)
-{
-    (void)ctx;
-    (void)text;
-}
 
 static void check(const ct_topo *t, int n_rank)
 {
@@ -95,7 +88,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (line[i] == NULL) return 0;
         *line[i]++ = '\0';
     }
-    ct_log_set_sink(drop, NULL);
+    ct_log_set_sink(fuzz_drop, NULL);
     if (ct_coll_spec_read(line[1], term, &n_term) == CT_OK) {
         if ((n_term < 1) || (n_term > CT_COLL_TERMS) || (term[n_term - 1].below != INT64_MAX))
             abort();

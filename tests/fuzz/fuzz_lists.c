@@ -6,14 +6,7 @@
 #include "framework/base/log.h"
 #include "framework/data/image_list.h"
 #include "framework/data/window_list.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void drop(void *ctx, const char *text)
-{
-    (void)ctx;
-    (void)text;
-}
+#include "tests/fuzz/fuzz.h"
 
 static char *copy(const uint8_t *data, size_t size)
 {
@@ -79,7 +72,7 @@ static void images(const uint8_t *data, size_t size)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size > 65536) return 0;
-    ct_log_set_sink(drop, NULL);
+    ct_log_set_sink(fuzz_drop, NULL);
     windows(data, size);
     images(data, size);
     (void)ct_exif_orientation(data, size);

@@ -7,8 +7,7 @@
 
 #include "framework/data/lmdb_file.h"
 #include "framework/data/record_index.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "tests/fuzz/fuzz.h"
 
 static ct_status look(void *ctx, const ct_lmdb_entry *e)
 {
@@ -27,12 +26,6 @@ static int64_t one_file(const void *ctx, int64_t i)
     return 0;
 }
 
-static void drop(void *ctx, const char *text)
-{
-    (void)ctx;
-    (void)text;
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     int fd = memfd_create("fuzz", 0);
@@ -41,7 +34,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     int64_t bytes = 0;
     char path[64];
 
-    ct_log_set_sink(drop, NULL);
+    ct_log_set_sink(fuzz_drop, NULL);
     if ((fd < 0) || (write(fd, data, size) != (ssize_t)size)) abort();
     if (ct_lmdb_look(fd, "file", "fuzz", &f) == CT_OK) (void)ct_lmdb_walk(&f, look, &f);
     snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);

@@ -7,14 +7,7 @@
 #include "topology/draw.h"
 #include "topology/hostlist.h"
 #include "topology/names.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void drop(void *ctx, const char *text)
-{
-    (void)ctx;
-    (void)text;
-}
+#include "tests/fuzz/fuzz.h"
 
 static ct_status count(void *ctx, const char *name)
 {
@@ -51,7 +44,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     memcpy(text, data, size);
     text[size] = '\0';
-    ct_log_set_sink(drop, NULL);
+    ct_log_set_sink(fuzz_drop, NULL);
     if (ct_machine_parse("fuzz", text, size, &m) == CT_OK) use(m);
     if (ct_slurm_parse_conf("fuzz", text, size, &m) == CT_OK) ct_machine_destroy(m);
     if (ct_machine_from_spec(text, &m) == CT_OK) ct_machine_destroy(m);

@@ -9,14 +9,7 @@
 #include "framework/base/log.h"
 #include "framework/snapshot/h5.h"
 #include "framework/snapshot/model.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void drop(void *ctx, const char *text)
-{
-    (void)ctx;
-    (void)text;
-}
+#include "tests/fuzz/fuzz.h"
 
 static void use(ct_model *m)
 {
@@ -40,7 +33,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     ct_model *m = NULL;
     char path[64];
 
-    ct_log_set_sink(drop, NULL);
+    ct_log_set_sink(fuzz_drop, NULL);
     if (fd < 0) return 0;
     snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
     if ((write(fd, data, size) == (ssize_t)size) && !ct_h5_is_hdf5(path) &&

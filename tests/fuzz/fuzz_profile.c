@@ -3,14 +3,7 @@
 
 #include "framework/base/log.h"
 #include "framework/tools/profile.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void drop(void *ctx, const char *text)
-{
-    (void)ctx;
-    (void)text;
-}
+#include "tests/fuzz/fuzz.h"
 
 /* 1 for each step of the kind whose parameter is not one. */
 static int strays(const ct_profile *p, const ct_step *step, int n, ct_step_kind kind, int *n_p)
@@ -47,7 +40,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     ct_profile *p = NULL;
 
-    ct_log_set_sink(drop, NULL);
+    ct_log_set_sink(fuzz_drop, NULL);
     if (ct_profile_parse("fuzz", (const char *)data, size, &p) == CT_OK) use(p);
     ct_profile_destroy(p);
     return 0;

@@ -6,8 +6,7 @@
 #include <string.h>
 
 #include "comm/sign.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "tests/fuzz/fuzz.h"
 
 static void check(const void *payload, size_t bytes, int64_t n)
 {

@@ -5,8 +5,7 @@
 #include <string.h>
 
 #include "comm/wire_impl.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "tests/fuzz/fuzz.h"
 
 static void check(const void *payload, size_t bytes, int64_t n)
 {

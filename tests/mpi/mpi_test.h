@@ -24,8 +24,8 @@ static inline int mpi_verdict(int fault)
     return all;
 }
 
-/** Machines to pretend on n ranks; calls f on each and adds up its faults. Collective. */
-static inline int mpi_on_machines(int (*f)(ct_comm *c))
+/** Machines to pretend on these ranks; how many. */
+static inline int mpi_machines(char spec[8][32])
 {
     static const char *const map[9][4] = {
         [3] = { "map:001", "map:010" },
@@ -34,8 +34,7 @@ static inline int mpi_on_machines(int (*f)(ct_comm *c))
         [6] = { "map:012001", "map:000011", "map:abcabb/012301" },
         [8] = { "map:00101110", "map:aabbbabb/00123011", "map:xxxxxyyx/ababcbca/01012010" },
     };
-    char spec[8][32];
-    int n_spec = 0, n = 0, fault = 0;
+    int n_spec = 0, n = 0;
 
     MPI_Comm_size(MPI_COMM_WORLD, &n);
     snprintf(spec[n_spec++], sizeof(spec[0]), "auto");
@@ -44,6 +43,22 @@ static inline int mpi_on_machines(int (*f)(ct_comm *c))
     if ((n > 4) && (n % 2 == 0)) snprintf(spec[n_spec++], sizeof(spec[0]), "%dx2", n / 2);
     for (int i = 0; (n < 9) && (i < 4) && (map[n][i] != NULL); ++i)
         snprintf(spec[n_spec++], sizeof(spec[0]), "%s", map[n][i]);
+    return n_spec;
+}
+
+static inline int mpi_count_machines(void)
+{
+    char spec[8][32];
+
+    return mpi_machines(spec);
+}
+
+/** Calls f on each of them and adds up its faults. Collective. */
+static inline int mpi_on_machines(int (*f)(ct_comm *c))
+{
+    char spec[8][32];
+    int n_spec = mpi_machines(spec), fault = 0;
+
     for (int i = 0; i < n_spec; ++i) {
         ct_comm *c = NULL;
         int wrong = 0;

@@ -1,5 +1,6 @@
 /* fp16, onebit and powersgd through the pipe: what each promises. */
 #include "tests/mpi/coded_rig.h"
+#include "tests/log_capture.h"
 
 #include <math.h>
 
@@ -171,13 +172,6 @@ static int conserve(ct_comm *c, const struct way *w)
 
 static int n_machine, machine;
 
-static int count_machine(ct_comm *c)
-{
-    (void)c;
-    n_machine += 1;
-    return 0;
-}
-
 /* Every way on one machine, whatever the number of ranks. */
 static int conservation(ct_comm *c)
 {
@@ -192,8 +186,8 @@ static int conservation(ct_comm *c)
 static void test_conservation(void **state)
 {
     (void)state;
-    n_machine = machine = 0;
-    assert_int_equal(mpi_verdict(mpi_on_machines(count_machine)), 0);
+    n_machine = mpi_count_machines();
+    machine = 0;
     assert_int_equal(mpi_verdict(mpi_on_machines(conservation)), 0);
 }
 
@@ -442,12 +436,6 @@ static void test_bytes(void **state)
 
 /* ---- a gradient that is not finite ends the run */
 
-static void swallow(void *ctx, const char *text)
-{
-    (void)ctx;
-    (void)text;
-}
-
 static int not_finite(ct_comm *c)
 {
     static const ct_coded_ops *const codec[] = { &ct_coded_fp16, &ct_coded_onebit,
@@ -470,9 +458,9 @@ static int not_finite(ct_comm *c)
             fault += MPI_FAULT_UNLESS(ct_grad_pipe_begin(r.gp, 1, 1, 0.1f) == CT_OK);
             memcpy(r.arena, grad, sizeof(grad));
             r.arena[RIG_CODED - 1 - c->rank] = (v == 0) ? NAN : -INFINITY;
-            ct_log_set_sink(swallow, NULL);
+            log_capture_start(NULL);
             status = ct_grad_pipe_ready(r.gp, 0);
-            ct_log_set_sink(NULL, NULL);
+            log_capture_stop();
             fault += MPI_FAULT_UNLESS(status == CT_ERR_DIVERGED);
             rig_close(&r);
         }

@@ -1,5 +1,6 @@
 /* The communicator: topology as found and as pretended, small collectives, windows, signals. */
 #include "tests/mpi/mpi_test.h"
+#include "tests/log_capture.h"
 
 #include <stdlib.h>
 
@@ -195,13 +196,7 @@ static void test_choose(void **state)
     assert_int_equal(mpi_verdict(mpi_on_machines(choices)), 0);
 }
 
-static char last_line[512];
-
-static void keep_line(void *ctx, const char *text)
-{
-    (void)ctx;
-    snprintf(last_line, sizeof(last_line), "%s", text);
-}
+static log_capture said;
 
 static void test_errors(void **state)
 {
@@ -210,15 +205,15 @@ static void test_errors(void **state)
     int fault = 0;
 
     (void)state;
-    ct_log_set_sink(keep_line, NULL);
+    log_capture_start(&said);
     fault += MPI_FAULT_UNLESS(ct_comm_create(MPI_COMM_WORLD, "7x9", &none) == CT_ERR_CONFIG);
     fault += MPI_FAULT_UNLESS(none == NULL);
     fault += MPI_FAULT_UNLESS(ct_comm_create(MPI_COMM_WORLD, "auto", &c) == CT_OK);
     fault += MPI_FAULT_UNLESS(ct_coll_choose(c, 1, CT_F32, "rinq", &ops) == CT_ERR_CONFIG);
-    fault += MPI_FAULT_UNLESS(strstr(last_line, "rhd") != NULL);
+    fault += MPI_FAULT_UNLESS(strstr(said.error, "rhd") != NULL);
     fault += MPI_FAULT_UNLESS(ct_coll_choose(c, 1, CT_I32, "ring", &ops) == CT_ERR_CONFIG);
     ct_comm_destroy(c);
-    ct_log_set_sink(NULL, NULL);
+    log_capture_stop();
     assert_int_equal(mpi_verdict(fault), 0);
 }
 
@@ -236,21 +231,21 @@ static void test_launch(void **state)
         saved[i] = (now != NULL) ? strdup(now) : NULL;
         unsetenv(variable[i]);
     }
-    ct_log_set_sink(keep_line, NULL);
+    log_capture_start(&said);
     assert_int_equal(ct_comm_check_launch(1), CT_OK);
     setenv("SLURM_STEP_NUM_TASKS", "4", 1);
     assert_int_equal(ct_comm_check_launch(4), CT_OK);
     assert_int_equal(ct_comm_check_launch(1), CT_ERR_LAUNCH);
-    assert_non_null(strstr(last_line, "4 ranks"));
-    assert_non_null(strstr(last_line, "sees 1"));
-    assert_non_null(strstr(last_line, "--mpi="));
+    assert_non_null(strstr(said.error, "4 ranks"));
+    assert_non_null(strstr(said.error, "sees 1"));
+    assert_non_null(strstr(said.error, "--mpi="));
     setenv("PMI_SIZE", "1", 1);
     assert_int_equal(ct_comm_check_launch(1), CT_OK);
     setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
     assert_int_equal(ct_comm_check_launch(1), CT_ERR_LAUNCH);
     setenv("OMPI_COMM_WORLD_SIZE", "two", 1);
     assert_int_equal(ct_comm_check_launch(2), CT_ERR_LAUNCH);
-    ct_log_set_sink(NULL, NULL);
+    log_capture_stop();
     for (int i = 0; i < 3; ++i) {
         if (saved[i] != NULL)
             setenv(variable[i], saved[i], 1);
@@ -276,18 +271,18 @@ static void test_untold(void **state)
         saved[i] = (now != NULL) ? strdup(now) : NULL;
         unsetenv(variable[i]);
     }
-    ct_log_set_sink(keep_line, NULL);
+    log_capture_start(&said);
     assert_int_equal(ct_comm_check_launcher(), CT_OK);
     setenv("SLURM_STEP_NUM_TASKS", "1", 1);
     assert_int_equal(ct_comm_check_launcher(), CT_OK);
     setenv("SLURM_STEP_NUM_TASKS", "3", 1);
 #ifdef OPEN_MPI
     assert_int_equal(ct_comm_check_launcher(), CT_ERR_LAUNCH);
-    assert_non_null(strstr(last_line, "3 ranks"));
+    assert_non_null(strstr(said.error, "3 ranks"));
 #endif
     setenv("PMIX_RANK", "0", 1);
     assert_int_equal(ct_comm_check_launcher(), CT_OK);
-    ct_log_set_sink(NULL, NULL);
+    log_capture_stop();
     for (int i = 0; i < 6; ++i) {
         if (saved[i] != NULL)
             setenv(variable[i], saved[i], 1);

@@ -1,6 +1,7 @@
 /* Sparse exchanges: what is delivered and what is left is what there was, all ranks have the same
  * bits, and the bytes are those of theory. Gradients are small integers, so that sums are exact. */
 #include "tests/mpi/mpi_test.h"
+#include "tests/log_capture.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -433,12 +434,6 @@ static int node_sums(ct_comm *c)
 
 /* ---- choice and costs */
 
-static void ignore_line(void *ctx, const char *text)
-{
-    (void)ctx;
-    (void)text;
-}
-
 static int choices(ct_comm *c)
 {
     const ct_exch_ops *ops = NULL;
@@ -456,12 +451,12 @@ static int choices(ct_comm *c)
         fault += MPI_FAULT_UNLESS((c->size == 1) || (small < large));
         fault += MPI_FAULT_UNLESS((*at)->cost_s(c, 1000000, 1000, CT_WIRE_PAIRS) >= least);
     }
-    ct_log_set_sink(ignore_line, NULL);
+    log_capture_start(NULL);
     fault +=
         MPI_FAULT_UNLESS(ct_exch_choose(c, 10, 1, CT_WIRE_PAIRS, "best", &ops) == CT_ERR_CONFIG);
     fault += MPI_FAULT_UNLESS(ct_exch_gtopk.prepare(&r) == CT_ERR_CONFIG);
     ct_exch_gtopk.release(&r);
-    ct_log_set_sink(NULL, NULL);
+    log_capture_stop();
     return fault;
 }
 

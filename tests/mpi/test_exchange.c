@@ -1,5 +1,6 @@
 /* The solver's view: an exchange over comm/ from a net's parameters and a solver's options. */
 #include "tests/mpi/mpi_test.h"
+#include "tests/log_capture.h"
 
 #include <stdlib.h>
 
@@ -167,12 +168,6 @@ static int compressed(ct_comm *c)
     return fault;
 }
 
-static void drop_line(void *ctx, const char *text)
-{
-    (void)ctx;
-    (void)text;
-}
-
 static int errors(ct_comm *c)
 {
     static const float bad_mb[] = { -0.5f, -1, 1e-9f, 1e30f };
@@ -189,7 +184,7 @@ static int errors(ct_comm *c)
     param.compression = &z;
     param.comm = &comm;
     fake_net(&net, list, arena);
-    ct_log_set_sink(drop_line, NULL);
+    log_capture_start(NULL);
     for (int i = 0; i < 4; ++i) {
         comm.bucket_mb = bad_mb[i];
         fault += MPI_FAULT_UNLESS(ct_exchange_mpi_open(c, &param, &net, &x) == CT_ERR_CONFIG);
@@ -215,7 +210,7 @@ static int errors(ct_comm *c)
     list[0].learns = false;
     fault += MPI_FAULT_UNLESS(ct_exchange_mpi_open(c, &param, &net, &x) == CT_ERR_ARG);
     fault += MPI_FAULT_UNLESS(x.ctx == NULL);
-    ct_log_set_sink(NULL, NULL);
+    log_capture_stop();
     return fault;
 }
 

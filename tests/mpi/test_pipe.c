@@ -1,5 +1,7 @@
 /* The gradient pipe: buckets, codecs, overlap, residuals, against sums made by MPI itself. */
 #include "tests/mpi/mpi_test.h"
+#include "tests/log_capture.h"
+#include "tests/mpi/pipe_rig.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -22,14 +24,6 @@ static const ct_grad_range range[N_RANGE] = {
     { .key = "fc6[0]", .offset = 23760, .count = 30000 },
     { .key = "conv1[0]", .offset = 53776, .count = 777 },
 };
-
-/* What a rank has not sent of range i; NULL: it keeps nothing. */
-static float *residual_of(ct_grad_pipe *gp, int i)
-{
-    ct_coded_state s;
-
-    return ct_grad_pipe_state(gp, i, 0, &s) ? s.data : NULL;
-}
 
 typedef struct landing {
     int times[N_RANGE];
@@ -147,7 +141,7 @@ static int check_balance(ct_comm *c, ct_grad_pipe *gp, const double *arrived, co
     int fault = 0, wrong = 0;
 
     for (int i = 0; i < N_RANGE; ++i) {
-        const float *residual = residual_of(gp, i);
+        const float *residual = pipe_residual(gp, i);
 
         for (int64_t k = 0; (residual != NULL) && (k < range[i].count); ++k)
             kept[range[i].offset + k] = residual[k];
@@ -204,21 +198,13 @@ static int run(ct_comm *c, const ct_grad_pipe_config *config, bool scrambled, ui
     return fault;
 }
 
-/* What is not summed within this test's bounds has bounds of its own: test_codecs.c, test_auto.c.
- */
-static bool has_own_test(const ct_coded_ops *codec)
-{
-    return (codec == &ct_coded_auto) || (codec == &ct_coded_fp16) || (codec == &ct_coded_onebit) ||
-           (codec == &ct_coded_powersgd);
-}
-
 static int all_codecs(ct_comm *c)
 {
     static const char *const how[] = { "hier", "ring", "impi" };
     int fault = 0;
 
     for (const ct_coded_ops *const *codec = ct_coded_table; *codec != NULL; ++codec) {
-        for (int v = 0; !has_own_test(*codec) && (v < 6); ++v) {
+        for (int v = 0; !pipe_skips(*codec) && (v < 6); ++v) {
             ct_grad_pipe_config config = {
                 .bucket_bytes = (v < 3) ? 16384 : 1000000,
                 .allreduce = how[v % 3],
@@ -250,9 +236,10 @@ static int warm_up(ct_comm *c)
     config.codec_config =
         (ct_codec_config){ .density = 0.01f, .min_bytes = 40000, .warmup_iterations = 2 };
     fault += MPI_FAULT_UNLESS(ct_grad_pipe_create(c, &config, arena, range, N_RANGE, &gp) == CT_OK);
-    residual = residual_of(gp, 7);
-    fault += MPI_FAULT_UNLESS((residual != NULL) && (residual_of(gp, 0) == NULL));
-    fault += MPI_FAULT_UNLESS((residual_of(gp, -1) == NULL) && (residual_of(gp, N_RANGE) == NULL));
+    residual = pipe_residual(gp, 7);
+    fault += MPI_FAULT_UNLESS((residual != NULL) && (pipe_residual(gp, 0) == NULL));
+    fault +=
+        MPI_FAULT_UNLESS((pipe_residual(gp, -1) == NULL) && (pipe_residual(gp, N_RANGE) == NULL));
     if (fault > 0) return fault;
     for (int64_t s = 0; s < 2; ++s) {
         fill(c, arena, s);
@@ -276,13 +263,7 @@ static int warm_up(ct_comm *c)
     return fault;
 }
 
-static char last_line[512];
-
-static void keep_line(void *ctx, const char *text)
-{
-    (void)ctx;
-    snprintf(last_line, sizeof(last_line), "%s", text);
-}
+static log_capture said;
 
 static int errors(ct_comm *c)
 {
@@ -296,7 +277,7 @@ static int errors(ct_comm *c)
     int fault = 0;
 
     config.codec = &ct_coded_none;
-    ct_log_set_sink(keep_line, NULL);
+    log_capture_start(&said);
     fault += MPI_FAULT_UNLESS(ct_grad_pipe_create(c, &config, arena, bad, 2, &gp) == CT_ERR_ARG);
     bad[1].offset = 100;
     config.bucket_bytes = -1;
@@ -330,7 +311,7 @@ static int errors(ct_comm *c)
     fault += MPI_FAULT_UNLESS(ct_grad_pipe_ready(gp, 1) == CT_OK);
     fault += MPI_FAULT_UNLESS(ct_grad_pipe_ready(gp, 1) == CT_ERR_ARG);
     fault += MPI_FAULT_UNLESS(ct_grad_pipe_finish(gp, note_landed, &l) == CT_ERR_ARG);
-    fault += MPI_FAULT_UNLESS(strstr(last_line, "a[0]") != NULL);
+    fault += MPI_FAULT_UNLESS(strstr(said.error, "a[0]") != NULL);
     ct_grad_pipe_describe(gp, text, sizeof(text));
     fault += MPI_FAULT_UNLESS(strstr(text, "(a[0]) has not left: 1 of its 2 gradients") != NULL);
     fault += MPI_FAULT_UNLESS(ct_grad_pipe_ready(gp, 0) == CT_OK);
@@ -338,7 +319,7 @@ static int errors(ct_comm *c)
     fault += MPI_FAULT_UNLESS((l.times[0] == 1) && (l.times[1] == 1));
     ct_grad_pipe_destroy(gp);
     ct_grad_pipe_destroy(NULL);
-    ct_log_set_sink(NULL, NULL);
+    log_capture_stop();
     return fault;
 }
 
@@ -443,12 +424,12 @@ static int diverged(ct_comm *c)
     config.codec_config.density = 0.1f;
     config.codec_config.exchange = "allgather"; /* selects at once: hier adds the node up first */
     arena[17] = NAN;
-    ct_log_set_sink(keep_line, NULL);
+    log_capture_start(&said);
     fault += MPI_FAULT_UNLESS(ct_grad_pipe_create(c, &config, arena, &one, 1, &gp) == CT_OK);
     fault += MPI_FAULT_UNLESS(ct_grad_pipe_begin(gp, 4, 1, 1) == CT_OK);
     fault += MPI_FAULT_UNLESS(ct_grad_pipe_ready(gp, 0) == CT_ERR_DIVERGED);
-    fault += MPI_FAULT_UNLESS(strstr(last_line, "fc6[0], iteration 4") != NULL);
-    ct_log_set_sink(NULL, NULL);
+    fault += MPI_FAULT_UNLESS(strstr(said.error, "fc6[0], iteration 4") != NULL);
+    log_capture_stop();
     ct_grad_pipe_destroy(gp);
     return fault;
 }

@@ -1,6 +1,8 @@
 /* Gradients that travel on into the next forward: waits in any order, delays, split gradients,
  * priorities, the progress thread, algorithms that change; and plans that differ. */
 #include "tests/mpi/mpi_test.h"
+#include "tests/log_capture.h"
+#include "tests/mpi/pipe_rig.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -25,14 +27,6 @@ static const ct_grad_range range[N_RANGE] = {
     { .key = "conv1[0]", .offset = 377184, .count = 49999 },
     { .key = "conv1[1]", .offset = 427184, .count = 17 },
 };
-
-/* What a rank has not sent of range i; NULL: it keeps nothing. */
-static float *residual_of(ct_grad_pipe *gp, int i)
-{
-    ct_coded_state s;
-
-    return ct_grad_pipe_state(gp, i, 0, &s) ? s.data : NULL;
-}
 
 /* Small integers: all sums are exact, in bf16 too, in whatever order. */
 static int residue(int64_t step, int64_t k)
@@ -157,7 +151,7 @@ static int check_balance(ct_grad_pipe *gp, const double *arrived, int64_t steps,
     int wrong = 0, n_residual = 0;
 
     for (int i = 0; i < N_RANGE; ++i) {
-        const float *residual = residual_of(gp, i);
+        const float *residual = pipe_residual(gp, i);
 
         n_residual += (residual != NULL);
         for (int64_t k = 0; (residual != NULL) && (k < range[i].count); ++k)
@@ -209,13 +203,6 @@ static int flow(ct_comm *c, const ct_grad_pipe_config *config, int64_t steps)
  * progress is tried out: on the first two. */
 static int n_machine;
 
-/* Numbers as small as these are exact through all others: test_codecs.c, test_auto.c. */
-static bool has_own_test(const ct_coded_ops *codec)
-{
-    return (codec == &ct_coded_auto) || (codec == &ct_coded_fp16) || (codec == &ct_coded_onebit) ||
-           (codec == &ct_coded_powersgd);
-}
-
 static int all_flows(ct_comm *c)
 {
     static const ct_progress_kind kind[2] = { CT_PROGRESS_POLL, CT_PROGRESS_THREAD };
@@ -233,7 +220,7 @@ static int all_flows(ct_comm *c)
             .progress = kind[v % 2],
         };
 
-        if (has_own_test(ct_coded_table[codec])) continue;
+        if (pipe_skips(ct_coded_table[codec])) continue;
         if ((machine < 2) || (codec == (v + machine) % n_codec)) fault += flow(c, &config, 3);
     }
     return fault;
@@ -271,7 +258,7 @@ static int tuning(ct_comm *c)
     said.n_choice = said.n_progress = 0;
     ct_log_set_sink(count_lines, NULL);
     fault += flow(c, &config, n_trial + 3);
-    ct_log_set_sink(NULL, NULL);
+    log_capture_stop();
     if ((c->size > 1) && (c->rank == 0)) {
         fault += MPI_FAULT_UNLESS((said.n_choice >= 1) && (said.n_progress == 1));
     }
@@ -280,7 +267,7 @@ static int tuning(ct_comm *c)
     said.n_choice = 0;
     ct_log_set_sink(count_lines, NULL);
     fault += flow(c, &config, 7);
-    ct_log_set_sink(NULL, NULL);
+    log_capture_stop();
     fault += MPI_FAULT_UNLESS(said.n_choice == 0);
     config.codec = &ct_coded_bf16;
     config.codec_config.min_bytes = 10000;
@@ -330,13 +317,7 @@ static int thread_alone(ct_comm *c)
     return fault;
 }
 
-static char last_line[512];
-
-static void keep_line(void *ctx, const char *text)
-{
-    (void)ctx;
-    snprintf(last_line, sizeof(last_line), "%s", text);
-}
+static log_capture last;
 
 /* What the thread meets, the main thread says. */
 static int thread_fails(ct_comm *c)
@@ -353,7 +334,7 @@ static int thread_fails(ct_comm *c)
     ct_status status = CT_OK;
 
     for (int k = 0; k < 4096; ++k) arena[k] = NAN;
-    ct_log_set_sink(keep_line, NULL);
+    log_capture_start(&last);
     fault += MPI_FAULT_UNLESS(ct_grad_pipe_create(c, &config, arena, &one, 1, &gp) == CT_OK);
     fault += MPI_FAULT_UNLESS(ct_grad_pipe_begin(gp, 3, 1, 1) == CT_OK);
     status = ct_grad_pipe_ready(gp, 0);
@@ -364,8 +345,8 @@ static int thread_fails(ct_comm *c)
     fault += MPI_FAULT_UNLESS(status == CT_ERR_DIVERGED);
     fault += MPI_FAULT_UNLESS(ct_grad_pipe_wait(gp, 0, 1, NULL, NULL) == CT_ERR_DIVERGED);
     ct_grad_pipe_destroy(gp);
-    ct_log_set_sink(NULL, NULL);
-    return fault + MPI_FAULT_UNLESS(strstr(last_line, "fc6[0], iteration 3") != NULL);
+    log_capture_stop();
+    return fault + MPI_FAULT_UNLESS(strstr(last.error, "fc6[0], iteration 3") != NULL);
 }
 
 /* ---- what goes first */
@@ -506,36 +487,36 @@ static int mismatch(ct_comm *c)
 
     if (c->size == 1) return 0;
     snprintf(other, sizeof(other), "another on rank %d", c->size - 1);
-    ct_log_set_sink(keep_line, NULL);
+    log_capture_start(&last);
     if (odd) list[1].count = 99;
     fault +=
         MPI_FAULT_UNLESS(ct_grad_pipe_create(c, &config, arena, list, 3, &gp) == CT_ERR_CONFIG);
-    fault += MPI_FAULT_UNLESS(strstr(last_line, "bucket 1 ") != NULL);
+    fault += MPI_FAULT_UNLESS(strstr(last.error, "bucket 1 ") != NULL);
     fault += MPI_FAULT_UNLESS(
-        strstr(last_line, odd ? "b[0], 99 elements here, and b[0], 100" : other) != NULL);
+        strstr(last.error, odd ? "b[0], 99 elements here, and b[0], 100" : other) != NULL);
     if (odd) list[1].count = 100;
     if (odd) list[1].key = "B[0]";
     fault +=
         MPI_FAULT_UNLESS(ct_grad_pipe_create(c, &config, arena, list, 3, &gp) == CT_ERR_CONFIG);
-    fault += MPI_FAULT_UNLESS(strstr(last_line, odd ? "B[0]" : "b[0]") != NULL);
+    fault += MPI_FAULT_UNLESS(strstr(last.error, odd ? "B[0]" : "b[0]") != NULL);
     list[1].key = "b[0]";
     fault += MPI_FAULT_UNLESS(ct_grad_pipe_create(c, &config, arena, list, odd ? 2 : 3, &gp) ==
                               CT_ERR_CONFIG);
-    fault += MPI_FAULT_UNLESS(strstr(last_line, odd ? "no such bucket here" : "c[0]") != NULL);
+    fault += MPI_FAULT_UNLESS(strstr(last.error, odd ? "no such bucket here" : "c[0]") != NULL);
     if (odd) list[2].offset = 700; /* the same but for where it lies */
     fault +=
         MPI_FAULT_UNLESS(ct_grad_pipe_create(c, &config, arena, list, 3, &gp) == CT_ERR_CONFIG);
-    fault += MPI_FAULT_UNLESS(strstr(last_line, "bucket 2 (c[0]") != NULL);
+    fault += MPI_FAULT_UNLESS(strstr(last.error, "bucket 2 (c[0]") != NULL);
     list[2].offset = 640;
     config.overlap = odd;
     fault +=
         MPI_FAULT_UNLESS(ct_grad_pipe_create(c, &config, arena, list, 3, &gp) == CT_ERR_CONFIG);
-    fault += MPI_FAULT_UNLESS(strstr(last_line, "same options") != NULL);
+    fault += MPI_FAULT_UNLESS(strstr(last.error, "same options") != NULL);
     config.overlap = true;
     fault += MPI_FAULT_UNLESS(gp == NULL);
     fault += MPI_FAULT_UNLESS(ct_grad_pipe_create(c, &config, arena, list, 3, &gp) == CT_OK);
     ct_grad_pipe_destroy(gp);
-    ct_log_set_sink(NULL, NULL);
+    log_capture_stop();
     return fault;
 }
 

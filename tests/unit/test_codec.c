@@ -1,5 +1,6 @@
 /* The table of codecs, what they refuse, and the numbers of the casts. */
 #include "tests/test.h"
+#include "tests/log_capture.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -9,13 +10,7 @@
 #include "comm/cast.h"
 #include "comm/coded.h"
 
-static char last_line[512];
-
-static void keep_line(void *ctx, const char *text)
-{
-    (void)ctx;
-    snprintf(last_line, sizeof(last_line), "%s", text);
-}
+static log_capture said;
 
 static const ct_coded_ops *codec(const char *name)
 {
@@ -33,22 +28,21 @@ static void test_find(void **state)
     for (const ct_coded_ops *const *at = ct_coded_table; *at != NULL; ++at)
         assert_ptr_equal(codec((*at)->name), *at);
     assert_string_equal(ct_coded_table[0]->name, "none");
-    ct_log_set_sink(keep_line, NULL);
+    log_capture_start(&said);
     assert_int_equal(ct_coded_find("gzip", &ops), CT_ERR_CONFIG);
-    assert_non_null(strstr(last_line, "none, bf16, "));
-    assert_null(strstr(last_line, "did you mean"));
+    assert_non_null(strstr(said.error, "none, bf16, "));
+    assert_null(strstr(said.error, "did you mean"));
     assert_int_equal(ct_coded_find("redsinc", &ops), CT_ERR_CONFIG);
-    assert_non_null(strstr(last_line, "did you mean \"redsync\""));
-    ct_log_set_sink(NULL, NULL);
+    assert_non_null(strstr(said.error, "did you mean \"redsync\""));
+    log_capture_stop();
 }
 
 static void refuses(const char *name, const ct_codec_config *c, const char *why)
 {
-    ct_log_set_sink(keep_line, NULL);
-    last_line[0] = '\0';
+    log_capture_start(&said);
     assert_int_equal(ct_coded_check(codec(name), c, "compression"), CT_ERR_CONFIG);
-    ct_log_set_sink(NULL, NULL);
-    if (strstr(last_line, why) == NULL) fail_msg("\"%s\" does not say \"%s\"", last_line, why);
+    log_capture_stop();
+    if (strstr(said.error, why) == NULL) fail_msg("\"%s\" does not say \"%s\"", said.error, why);
 }
 
 static void test_check(void **state)

@@ -1,5 +1,6 @@
 /* Costs against the textbook's formulas, where these hold, and against each other. */
 #include "tests/test.h"
+#include "tests/log_capture.h"
 
 #include <math.h>
 #include <string.h>
@@ -212,12 +213,6 @@ static void test_line(void **state)
     ct_topo_destroy(t);
 }
 
-static void ignore_line(void *ctx, const char *text)
-{
-    (void)ctx;
-    (void)text;
-}
-
 static void give_times(ct_level *l, const double *bytes, const double *seconds, int n)
 {
     l->n_time = n;
@@ -343,14 +338,14 @@ static void test_errors(void **state)
     ct_cost *c = NULL;
 
     (void)state;
-    ct_log_set_sink(ignore_line, NULL);
+    log_capture_start(NULL);
     assert_int_equal(ct_cost_create("torus", t, dim, false, &c), CT_OK);
     near(ct_cost_s(c, 0), 2 * (3 + 1) * ALPHA);
     ct_cost_destroy(c);
     assert_int_equal(ct_cost_create("torus", t, bad, false, &c), CT_ERR_CONFIG);
     assert_int_equal(ct_cost_create("torus", t, huge, false, &c), CT_ERR_CONFIG);
     assert_int_equal(ct_cost_create("rimg", t, NULL, false, &c), CT_ERR_CONFIG);
-    ct_log_set_sink(NULL, NULL);
+    log_capture_stop();
     ct_topo_destroy(t);
 }
 
@@ -395,7 +390,7 @@ static void test_spec(void **state)
     assert_int_equal(term[1].dim[0], 0);
     assert_int_equal(ct_coll_spec_read("torus:2x3x4", term, &n), CT_OK);
     assert_int_equal(term[0].dim[2], 4);
-    ct_log_set_sink(ignore_line, NULL);
+    log_capture_start(NULL);
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); ++i)
         assert_int_equal(ct_coll_spec_read(wrong[i], term, &n), CT_ERR_CONFIG);
     assert_int_equal(
@@ -403,7 +398,7 @@ static void test_spec(void **state)
                           "o<15,p<16,q",
                           term, &n),
         CT_ERR_CONFIG);
-    ct_log_set_sink(NULL, NULL);
+    log_capture_stop();
 }
 
 int main(void)

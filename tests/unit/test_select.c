@@ -1,5 +1,6 @@
 /* Selections fused with the update, against the update written down and a sort. */
 #include "tests/test.h"
+#include "tests/log_capture.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -265,19 +266,13 @@ static void test_history(void **state)
     arrays_destroy(&x);
 }
 
-static void no_line(void *ctx, const char *text)
-{
-    (void)ctx;
-    (void)text;
-}
-
 static void test_not_finite(void **state)
 {
     static const float bad[] = { NAN, -NAN, INFINITY, -INFINITY };
     enum { N = 20011, K = 20 };
 
     (void)state;
-    ct_log_set_sink(no_line, NULL);
+    log_capture_start(NULL);
     for (int kind = CT_SELECT_AUTO; kind <= CT_SELECT_REDSYNC_SIZES; ++kind) {
         for (int b = 0; b < 4; ++b) {
             for (int sign = -1; sign <= 1; ++sign) {
@@ -298,7 +293,7 @@ static void test_not_finite(void **state)
             }
         }
     }
-    ct_log_set_sink(NULL, NULL);
+    log_capture_stop();
 }
 
 /* Indices beyond what a float can count. */

@@ -1,0 +1,23 @@
+/** @file pipe_rig.h  What tests of the gradient pipe share. */
+#ifndef CT_TESTS_PIPE_RIG_H
+#define CT_TESTS_PIPE_RIG_H
+
+#include "comm/coded_types.h"
+#include "comm/grad_pipe.h"
+
+/** What a rank has not sent of range i; NULL: it keeps nothing. */
+static inline float *pipe_residual(ct_grad_pipe *gp, int i)
+{
+    ct_coded_state s;
+
+    return ct_grad_pipe_state(gp, i, 0, &s) ? s.data : NULL;
+}
+
+/** Codecs whose sums have bounds of their own: test_codecs.c, test_auto.c. */
+static inline bool pipe_skips(const ct_coded_ops *codec)
+{
+    return (codec == &ct_coded_auto) || (codec == &ct_coded_fp16) || (codec == &ct_coded_onebit) ||
+           (codec == &ct_coded_powersgd);
+}
+
+#endif
