@@ -9,42 +9,22 @@
 #include "framework/data/loader.h"
 #include "framework/data/writer.h"
 #include "framework/net/net.h"
-#include "framework/proto/prototxt.h"
 #include "tests/data_files.h"
 #include "tests/layer_harness.h"
+#include "tests/parsed_net.h"
 
 /* ---- a net of data layers from text; %s of the text is the test's folder */
 
-typedef struct fixture {
-    Ct__NetParameter *param;
-    ct_net *net;
-    ct_exec ex;
-} fixture;
-
-static ct_status open_net(fixture *f, const char *text, const char *folder, ct_phase phase,
+static ct_status open_net(parsed_net *f, const char *text, const char *folder, ct_phase phase,
                           const ct_net_env *env)
 {
     char full[4096];
-    ProtobufCMessage *m;
-    ct_net_options o = { .phase = phase, .env = *env };
 
-    memset(f, 0, sizeof(*f));
     snprintf(full, sizeof(full), text, folder, folder);
-    assert_int_equal(
-        ct_prototxt_parse(&ct__net_parameter__descriptor, "test", full, strlen(full), NULL, &m),
-        CT_OK);
-    f->param = (Ct__NetParameter *)m;
-    f->ex = (ct_exec){ .dev = ct_device_cpu(), .phase = phase, .seed = env->seed };
-    return ct_net_create(f->param, &o, &f->net);
+    return parsed_net_open(full, phase, env, f);
 }
 
-static void close_net(fixture *f)
-{
-    ct_net_destroy(f->net);
-    ct__net_parameter__free_unpacked(f->param, NULL);
-}
-
-static const float *top(const fixture *f, const char *name, ct_shape *shape_p)
+static const float *top(const parsed_net *f, const char *name, ct_shape *shape_p)
 {
     int i = ct_net_find_blob(f->net, name);
 
@@ -53,7 +33,7 @@ static const float *top(const fixture *f, const char *name, ct_shape *shape_p)
     return ct_blob_data(f->net->blob[i]);
 }
 
-static void forward(fixture *f, int64_t step)
+static void forward(parsed_net *f, int64_t step)
 {
     f->ex.micro_step = step;
     assert_int_equal(ct_net_forward(f->net, &f->ex, NULL), CT_OK);
@@ -64,7 +44,7 @@ static const ct_net_env one_rank = { .n_rank = 1, .seed = 3 };
 static void expect_refused(const char *text, const char *folder, const ct_net_env *env,
                            ct_status want, const char *part)
 {
-    fixture f;
+    parsed_net f;
     ct_status status;
     const char *said;
 
@@ -116,7 +96,7 @@ static void make_rows(test_folder *d)
 static void test_hdf5_data(void **state)
 {
     test_folder d;
-    fixture f;
+    parsed_net f;
 
     (void)state;
     make_rows(&d);
@@ -146,7 +126,7 @@ static void test_hdf5_data(void **state)
             }
         }
         assert_true(f.ex.wait_data_s > 0);
-        close_net(&f);
+        parsed_net_close(&f);
     }
     test_folder_remove(&d);
 }
@@ -154,7 +134,7 @@ static void test_hdf5_data(void **state)
 static void test_shuffle_false_is_obeyed(void **state)
 {
     test_folder d;
-    fixture f;
+    parsed_net f;
     ct_shape shape;
 
     (void)state;
@@ -170,7 +150,7 @@ static void test_shuffle_false_is_obeyed(void **state)
             assert_true(top(&f, "label", &shape)[i] == (float)((s * 4 + i) % ROWS));
         }
     }
-    close_net(&f);
+    parsed_net_close(&f);
     assert_int_equal(open_net(&f,
                               "layer { name: 'd' type: 'HDF5Data' top: 'label' hdf5_data_param {"
                               " source: '%s/train.h5' batch_size: 4 shuffle: true } }",
@@ -180,7 +160,7 @@ static void test_shuffle_false_is_obeyed(void **state)
     for (int64_t i = 0; i < 4; i++) {
         assert_true(top(&f, "label", &shape)[i] == (float)ct_sample_at(3, true, i, ROWS));
     }
-    close_net(&f);
+    parsed_net_close(&f);
     test_folder_remove(&d);
 }
 
@@ -198,7 +178,7 @@ static void test_global_batch(void **state)
 
             for (int r = 0; r < p; r++) {
                 ct_net_env env = { .rank = r, .n_rank = p, .seed = 8, .global_batch_size = G };
-                fixture f;
+                parsed_net f;
                 ct_shape shape;
                 const float *label;
 
@@ -212,14 +192,14 @@ static void test_global_batch(void **state)
                     assert_true(label[i] == (float)ct_sample_at(8, true, s * G + next + i, ROWS));
                 }
                 next += f.net->batch_local;
-                close_net(&f);
+                parsed_net_close(&f);
             }
             assert_int_equal(next, G);
         }
     }
     for (int r = 0; r < 3; r++) { /* without it, batch_size a rank; in TEST always */
         ct_net_env env = { .rank = r, .n_rank = 3, .seed = 8 };
-        fixture f;
+        parsed_net f;
 
         for (int phase = CT_TRAIN; phase <= CT_TEST; phase++) {
             env.global_batch_size = (phase == CT_TEST) ? 5 : 0;
@@ -227,7 +207,7 @@ static void test_global_batch(void **state)
             assert_int_equal(f.net->batch_local, 4);
             assert_int_equal(f.net->batch_global, 12);
             assert_int_equal(f.net->batch_first, 4 * r);
-            close_net(&f);
+            parsed_net_close(&f);
         }
     }
     expect_refused(HDF5_NET(""), d.path,
@@ -245,7 +225,7 @@ static void test_global_batch(void **state)
 static void test_data(void **state)
 {
     test_folder d;
-    fixture f;
+    parsed_net f;
     ct_convert_options o = { .count = 40, .seed = 2 };
     ct_shape shape;
 
@@ -268,7 +248,7 @@ static void test_data(void **state)
         forward(&f, 3);
         top(&f, "data", &shape);
         assert_true(ct_shape_equal(&shape, &TEST_SHAPE(5, 1, 28, 28)));
-        close_net(&f);
+        parsed_net_close(&f);
     }
     expect_refused(DATA_NET("backend: LEVELDB"), test_path(&d, "train_lmdb"), &one_rank,
                    CT_ERR_CONFIG, "LevelDB");
@@ -286,7 +266,7 @@ static void test_data(void **state)
 static void test_synthetic(void **state)
 {
     ct_net_env env = { .n_rank = 2, .rank = 1, .seed = 1, .synthetic = true };
-    fixture f;
+    parsed_net f;
     ct_shape shape;
     const float *v;
 
@@ -302,7 +282,7 @@ static void test_synthetic(void **state)
     assert_true(memcmp(v, v + 90, 90 * sizeof(float)) != 0);
     v = top(&f, "label", &shape);
     for (int i = 0; i < 5; i++) assert_true((v[i] == 0) || (v[i] == 1));
-    close_net(&f);
+    parsed_net_close(&f);
 
     env.synthetic_batch = 3;
     assert_int_equal(open_net(&f,
@@ -314,7 +294,7 @@ static void test_synthetic(void **state)
     forward(&f, 0);
     top(&f, "data", &shape);
     assert_true(ct_shape_equal(&shape, &TEST_SHAPE(3, 3, 4, 4)));
-    close_net(&f);
+    parsed_net_close(&f);
     expect_refused(DATA_NET(""), "/nowhere/db", &env, CT_ERR_CONFIG,
                    "neither crop_size nor synthetic_shape");
 }
@@ -325,7 +305,7 @@ static void test_image_data(void **state)
 {
     uint8_t rgb[6 * 4 * 3], expected[6 * 4 * 3];
     test_folder d;
-    fixture f;
+    parsed_net f;
     ct_shape shape;
     const float *v;
 
@@ -354,7 +334,7 @@ static void test_image_data(void **state)
     for (int i = 0; i < 144; i++) assert_true(v[i] == (float)expected[i % 72]);
     v = top(&f, "label", &shape);
     assert_true((v[0] == 7) && (v[1] == 7));
-    close_net(&f);
+    parsed_net_close(&f);
 
     /* another size is an error that names the file, unless a resize makes them equal */
     assert_int_equal(open_net(&f,
@@ -366,7 +346,7 @@ static void test_image_data(void **state)
     test_log_start();
     assert_int_equal(ct_net_forward(f.net, &f.ex, NULL), CT_ERR_DATA);
     assert_non_null(strstr(test_log_stop(), "c.png (line 2 of"));
-    close_net(&f);
+    parsed_net_close(&f);
     assert_int_equal(open_net(&f,
                               "layer { name: 'd' type: 'ImageData' top: 'data' top: 'label' "
                               "image_data_param { source: '%s/two' root_folder: '%s/' is_color: "
@@ -376,7 +356,7 @@ static void test_image_data(void **state)
     forward(&f, 0);
     top(&f, "data", &shape);
     assert_true(ct_shape_equal(&shape, &TEST_SHAPE(2, 1, 5, 3)));
-    close_net(&f);
+    parsed_net_close(&f);
     expect_refused("layer { name: 'd' type: 'ImageData' top: 'data' image_data_param { source: "
                    "'%s/two' batch_size: 2 new_height: 5 } }",
                    d.path, &one_rank, CT_ERR_CONFIG, "give both or neither");
@@ -391,7 +371,7 @@ static void test_dummy_data(void **state)
         "layer { name: 'd' type: 'DummyData' top: 'a' top: 'b' dummy_data_param { "
         "shape { dim: %s dim: 3 } shape { dim: 2 } data_filler { type: 'gaussian' std: 2 } "
         "data_filler { type: 'constant' value: 1.5 } } }";
-    fixture f;
+    parsed_net f;
     ct_shape shape;
     float whole[12];
 
@@ -405,7 +385,7 @@ static void test_dummy_data(void **state)
     assert_true(memcmp(whole, top(&f, "a", &shape), sizeof(whole)) != 0); /* anew every time */
     forward(&f, 5);
     assert_memory_equal(whole, top(&f, "a", &shape), sizeof(whole));
-    close_net(&f);
+    parsed_net_close(&f);
     for (int r = 0; r < 2; r++) { /* two ranks share what one has */
         ct_net_env env = { .n_rank = 2, .rank = r, .seed = 3 };
 
@@ -413,7 +393,7 @@ static void test_dummy_data(void **state)
         assert_int_equal(f.net->batch_global, 4);
         forward(&f, 5);
         assert_memory_equal(whole + 6 * r, top(&f, "a", &shape), 6 * sizeof(float));
-        close_net(&f);
+        parsed_net_close(&f);
     }
     assert_int_equal(open_net(&f,
                               "layer { name: 'd' type: 'DummyData' top: 'a' dummy_data_param { "
@@ -423,7 +403,7 @@ static void test_dummy_data(void **state)
     forward(&f, 0);
     assert_true(top(&f, "a", &shape)[0] == 0.0f);
     assert_true(ct_shape_equal(&shape, &TEST_SHAPE(2, 3, 4, 5)));
-    close_net(&f);
+    parsed_net_close(&f);
     expect_refused("layer { name: 'd' type: 'DummyData' top: 'a' top: 'b' top: 'c' "
                    "dummy_data_param { shape { dim: 1 } shape { dim: 2 } } }",
                    "", &one_rank, CT_ERR_CONFIG, "shape is given 2 times for 3 tops");
@@ -434,7 +414,7 @@ static void test_dummy_data(void **state)
 
 static void test_input(void **state)
 {
-    fixture f;
+    parsed_net f;
     ct_shape shape;
 
     (void)state;
@@ -448,7 +428,7 @@ static void test_input(void **state)
     forward(&f, 0);
     assert_true(top(&f, "b", &shape)[4] == 8.0f); /* what the caller wrote stays */
     assert_true(ct_shape_equal(&shape, &TEST_SHAPE(2, 3)));
-    close_net(&f);
+    parsed_net_close(&f);
     expect_refused("layer { name: 'd' type: 'Input' top: 'a' top: 'b' }", "", &one_rank,
                    CT_ERR_CONFIG, "0 shapes for 2 tops");
     expect_refused("layer { name: 'd' type: 'Input' top: 'a' input_param { shape { dim: -1 } } }",

@@ -12,9 +12,9 @@
 #include "framework/data/vocabulary.h"
 #include "framework/data/words.h"
 #include "framework/net/net.h"
-#include "framework/proto/prototxt.h"
 #include "tests/data_files.h"
 #include "tests/layer_harness.h"
+#include "tests/parsed_net.h"
 
 enum { WORDS = 101, KINDS = 97, STEPS = 3, GLOBAL = 7 };
 
@@ -136,38 +136,18 @@ static const char *write_words(void)
     return path;
 }
 
-typedef struct fixture {
-    Ct__NetParameter *param;
-    ct_net *net;
-    ct_exec ex;
-} fixture;
-
-static ct_status open_net(fixture *f, const char *fields, ct_phase phase, const ct_net_env *env)
+static ct_status open_net(parsed_net *f, const char *fields, ct_phase phase, const ct_net_env *env)
 {
-    ct_net_options o = { .phase = phase, .env = *env };
-    ProtobufCMessage *m;
     char text[1024];
 
-    memset(f, 0, sizeof(*f));
     snprintf(text, sizeof(text),
              "layer { name: \"text\" type: \"TextData\" top: \"words\" top: \"cont\" top: \"next\" "
              "text_data_param { %s } }",
              fields);
-    assert_int_equal(
-        ct_prototxt_parse(&ct__net_parameter__descriptor, "test", text, strlen(text), NULL, &m),
-        CT_OK);
-    f->param = (Ct__NetParameter *)m;
-    f->ex = (ct_exec){ .dev = ct_device_cpu(), .phase = phase, .seed = env->seed };
-    return ct_net_create(f->param, &o, &f->net);
+    return parsed_net_open(text, phase, env, f);
 }
 
-static void close_net(fixture *f)
-{
-    ct_net_destroy(f->net);
-    ct__net_parameter__free_unpacked(f->param, NULL);
-}
-
-static float value(const fixture *f, const char *name, int64_t t, int64_t c)
+static float value(const parsed_net *f, const char *name, int64_t t, int64_t c)
 {
     const ct_blob *b = f->net->blob[ct_net_find_blob(f->net, name)];
 
@@ -183,7 +163,7 @@ static void check_rank(const char *fields, int rank, int n_rank)
     enum { LENGTH = (WORDS - 1) / GLOBAL, EPOCH = LENGTH / STEPS };
     ct_net_env env = { .rank = rank, .n_rank = n_rank, .global_batch_size = GLOBAL, .seed = 1 };
     static const int64_t order[] = { 0, 1, 2, 3, 4, 5, 9, 2, 4 * 1000003 };
-    fixture f;
+    parsed_net f;
 
     assert_int_equal(open_net(&f, fields, CT_TRAIN, &env), CT_OK);
     assert_int_equal(f.net->batch_axis, 1);
@@ -205,7 +185,7 @@ static void check_rank(const char *fields, int rank, int n_rank)
             }
         }
     }
-    close_net(&f);
+    parsed_net_close(&f);
 }
 
 static void test_columns(void **state)
@@ -221,7 +201,7 @@ static void test_columns(void **state)
 static void test_made_up(void **state)
 {
     ct_net_env env = { .n_rank = 1, .synthetic = true, .synthetic_batch = 5, .seed = 4 };
-    fixture f;
+    parsed_net f;
 
     (void)state;
     assert_int_equal(open_net(&f, "source: \"no.h5\" steps: 3 synthetic_words: 4", CT_TRAIN, &env),
@@ -236,7 +216,7 @@ static void test_made_up(void **state)
             if (t > 0) assert_true(value(&f, "words", t, c) == value(&f, "next", t - 1, c));
         }
     }
-    close_net(&f);
+    parsed_net_close(&f);
 }
 
 static void refused(const char *fields, const char *source, ct_status want, const char *part)
@@ -244,7 +224,7 @@ static void refused(const char *fields, const char *source, ct_status want, cons
     ct_net_env env = { .n_rank = 1 };
     char text[512];
     const char *said;
-    fixture f;
+    parsed_net f;
     ct_status status;
 
     snprintf(text, sizeof(text), fields, source);

@@ -12,9 +12,9 @@
 #include "framework/data/transform.h"
 #include "framework/data/window_list.h"
 #include "framework/net/net.h"
-#include "framework/proto/prototxt.h"
 #include "tests/data_files.h"
 #include "tests/layer_harness.h"
+#include "tests/parsed_net.h"
 
 #include "tests/golden/data_golden.h"
 
@@ -39,33 +39,7 @@ static void make_pattern(const char *path, int h, int w)
 
 /* ---- a net of one layer */
 
-typedef struct fixture {
-    Ct__NetParameter *param;
-    ct_net *net;
-    ct_exec ex;
-} fixture;
-
-static ct_status open_net(fixture *f, const char *text, const ct_net_env *env)
-{
-    ProtobufCMessage *m;
-    ct_net_options o = { .phase = CT_TRAIN, .env = *env };
-
-    memset(f, 0, sizeof(*f));
-    assert_int_equal(
-        ct_prototxt_parse(&ct__net_parameter__descriptor, "test", text, strlen(text), NULL, &m),
-        CT_OK);
-    f->param = (Ct__NetParameter *)m;
-    f->ex = (ct_exec){ .dev = ct_device_cpu(), .phase = CT_TRAIN, .seed = env->seed };
-    return ct_net_create(f->param, &o, &f->net);
-}
-
-static void close_net(fixture *f)
-{
-    ct_net_destroy(f->net);
-    ct__net_parameter__free_unpacked(f->param, NULL);
-}
-
-static const float *top(const fixture *f, const char *name)
+static const float *top(const parsed_net *f, const char *name)
 {
     return ct_blob_data(f->net->blob[ct_net_find_blob(f->net, name)]);
 }
@@ -125,15 +99,15 @@ static void test_windows_as_caffe(void **state)
         /* with mirror: some of the first draws are mirrored, and those must be the golden ones */
         for (uint64_t seed = 1; seed < 12; seed++) {
             ct_net_env env = { .n_rank = 1, .seed = seed };
-            fixture f;
+            parsed_net f;
 
-            assert_int_equal(open_net(&f, text, &env), CT_OK);
+            assert_int_equal(parsed_net_open(text, CT_TRAIN, &env, &f), CT_OK);
             assert_int_equal(ct_net_forward(f.net, &f.ex, NULL), CT_OK);
             assert_true(top(&f, "label")[0] == 7);
             found = found || (crc32(0, (const Bytef *)top(&f, "data"),
                                     (uInt)((size_t)n * sizeof(float))) == window_golden[i].crc);
             if (!window_golden[i].mirrored) seed = 12;
-            close_net(&f);
+            parsed_net_close(&f);
         }
         if (!found) fail_msg("window %zu is not what Caffe makes of it", i);
     }
@@ -183,10 +157,10 @@ static void test_draws(void **state)
     for (int p = 1; p <= 4; p++) {
         for (int rank = 0; rank < p; rank++) {
             ct_net_env env = { .n_rank = p, .rank = rank, .seed = 4, .global_batch_size = G };
-            fixture f;
+            parsed_net f;
             int fore = 0;
 
-            assert_int_equal(open_net(&f, text, &env), CT_OK);
+            assert_int_equal(parsed_net_open(text, CT_TRAIN, &env, &f), CT_OK);
             assert_int_equal(f.net->n_sample, IMAGES * 5); /* 0.4 is neither */
             for (int s = 0; s < STEPS; s++) {
                 f.ex.micro_step = s;
@@ -208,7 +182,7 @@ static void test_draws(void **state)
             }
             /* a rank's part of them, give or take one a batch */
             assert_true(abs(fore * G - STEPS * 3 * (int)f.net->batch_local) <= STEPS * G);
-            close_net(&f);
+            parsed_net_close(&f);
         }
     }
     assert_int_equal(n_fore, STEPS * 3); /* int(10 * 0.35) */
@@ -225,7 +199,7 @@ static void test_broken_image(void **state)
     const char *said;
     test_folder d;
     ct_net_env env = { .n_rank = 1, .seed = 4 };
-    fixture f;
+    parsed_net f;
     ct_status status = CT_OK;
 
     (void)state;
@@ -236,7 +210,7 @@ static void test_broken_image(void **state)
         const char *window = (cache == 0) ? "batch_size: 8" : "batch_size: 8 cache_images: true";
 
         write_text(text, sizeof(text), &d, "crop_size: 2", window);
-        assert_int_equal(open_net(&f, text, &env), CT_OK);
+        assert_int_equal(parsed_net_open(text, CT_TRAIN, &env, &f), CT_OK);
         test_log_start();
         for (int s = 0; (s < 5) && (status == CT_OK); s++) {
             f.ex.micro_step = s;
@@ -246,9 +220,9 @@ static void test_broken_image(void **state)
         assert_int_equal(status, CT_ERR_DATA);
         assert_non_null(strstr(said, "1.png (window of line "));
         assert_non_null(strstr(said, "neither JPEG nor PNG"));
-        close_net(&f);
+        parsed_net_close(&f);
         write_text(text, sizeof(text), &d, "crop_size: 2 skip_broken: 30", window);
-        assert_int_equal(open_net(&f, text, &env), CT_OK);
+        assert_int_equal(parsed_net_open(text, CT_TRAIN, &env, &f), CT_OK);
         test_log_start();
         for (int s = 0; s < 5; s++) { /* only good images, of the kind that was drawn */
             int n_fore = 0;
@@ -265,11 +239,11 @@ static void test_broken_image(void **state)
         }
         assert_true(f.ex.broken_samples > 0);
         test_log_stop();
-        close_net(&f);
+        parsed_net_close(&f);
         status = CT_OK;
     }
     write_text(text, sizeof(text), &d, "crop_size: 2 skip_broken: 1", "batch_size: 8");
-    assert_int_equal(open_net(&f, text, &env), CT_OK);
+    assert_int_equal(parsed_net_open(text, CT_TRAIN, &env, &f), CT_OK);
     test_log_start();
     for (int s = 0; (s < 5) && (status == CT_OK); s++) {
         f.ex.micro_step = s;
@@ -277,7 +251,7 @@ static void test_broken_image(void **state)
     }
     assert_int_equal(status, CT_ERR_DATA);
     assert_non_null(strstr(test_log_stop(), "more broken samples in an epoch than skip_broken, 1"));
-    close_net(&f);
+    parsed_net_close(&f);
     test_folder_remove(&d);
 }
 
@@ -325,17 +299,17 @@ static void expect_net(test_folder *d, const char *transform, const char *window
     ct_net_env env = { .n_rank = 1, .seed = 4 };
     char text[1024];
     const char *said;
-    fixture f;
+    parsed_net f;
     ct_status status;
 
     write_text(text, sizeof(text), d, transform, window);
     test_log_start();
-    status = open_net(&f, text, &env);
+    status = parsed_net_open(text, CT_TRAIN, &env, &f);
     said = test_log_stop();
     if ((status != want) || (strstr(said, part) == NULL))
         fail_msg("%s; \"%s\" in: %s", ct_status_str(status), part, said);
     if (status == CT_OK)
-        close_net(&f);
+        parsed_net_close(&f);
     else
         ct__net_parameter__free_unpacked(f.param, NULL);
 }

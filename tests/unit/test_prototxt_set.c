@@ -8,6 +8,7 @@
 #include "framework/proto/cortado.pb-c.h"
 #include "framework/proto/prototxt.h"
 #include "tests/log_capture.h"
+#include "tests/parsed_net.h"
 
 static const char net_text[] =
     "layer { name: 'data' type: 'Data' include { phase: TRAIN } data_param { batch_size: 64 } }"
@@ -16,23 +17,15 @@ static const char net_text[] =
     "layer { name: 'inception_3a/1x1.b[0]' type: 'ReLU' }"
     "layer { name: '4' type: 'Clip' }";
 
-static ProtobufCMessage *parsed(const ProtobufCMessageDescriptor *type, const char *text)
-{
-    ProtobufCMessage *m = NULL;
-
-    assert_int_equal(ct_prototxt_parse(type, "t", text, strlen(text), NULL, &m), CT_OK);
-    return m;
-}
-
 static int net_setup(void **state)
 {
-    *state = parsed(&ct__net_parameter__descriptor, net_text);
+    *state = test_parsed(&ct__net_parameter__descriptor, net_text);
     return 0;
 }
 
 static int solver_setup(void **state)
 {
-    *state = parsed(&ct__solver_parameter__descriptor, "base_lr: 0.1 stepvalue: [1, 2, 3]");
+    *state = test_parsed(&ct__solver_parameter__descriptor, "base_lr: 0.1 stepvalue: [1, 2, 3]");
     return 0;
 }
 

@@ -10,6 +10,7 @@
 #include "framework/base/rng.h"
 #include "framework/proto/cortado.pb-c.h"
 #include "framework/proto/message.h"
+#include "tests/parsed_net.h"
 
 static ct_text wire_of(const ProtobufCMessage *m)
 {
@@ -41,18 +42,10 @@ static ct_text written(const ProtobufCMessage *m)
     return text;
 }
 
-static ProtobufCMessage *parsed(const ProtobufCMessageDescriptor *type, const char *text)
-{
-    ProtobufCMessage *m = NULL;
-
-    assert_int_equal(ct_prototxt_parse(type, "t", text, strlen(text), NULL, &m), CT_OK);
-    return m;
-}
-
 static void assert_round_trip(const ProtobufCMessage *m)
 {
     ct_text text = written(m), again;
-    ProtobufCMessage *back = parsed(m->descriptor, text.text);
+    ProtobufCMessage *back = test_parsed(m->descriptor, text.text);
 
     assert_equal(m, back);
     again = written(back);
@@ -64,12 +57,12 @@ static void assert_round_trip(const ProtobufCMessage *m)
 
 static void form_of_text(void **state)
 {
-    ProtobufCMessage *net =
-        parsed(&ct__net_parameter__descriptor,
-               "layer < type: 'Data' name: \"q\\\"\\n\\001\\\\\\t\xC3\xA9\" data_param { backend: "
-               "1 scale: "
-               ".00390625 } transform_param { mean_value: [104, 117.5, 1e9] mirror: 1 } > "
-               "input_shape { dim: [1, -1] } name: '' layer { relu_param { } }");
+    ProtobufCMessage *net = test_parsed(
+        &ct__net_parameter__descriptor,
+        "layer < type: 'Data' name: \"q\\\"\\n\\001\\\\\\t\xC3\xA9\" data_param { backend: "
+        "1 scale: "
+        ".00390625 } transform_param { mean_value: [104, 117.5, 1e9] mirror: 1 } > "
+        "input_shape { dim: [1, -1] } name: '' layer { relu_param { } }");
     ct_text text = written(net);
 
     (void)state;
@@ -97,8 +90,8 @@ static void form_of_text(void **state)
 
 static void set_to_the_default(void **state)
 {
-    ProtobufCMessage *s = parsed(&ct__solver_parameter__descriptor,
-                                 "type: 'SGD' delta: 1e-08 regularization_type: 'L2'");
+    ProtobufCMessage *s = test_parsed(&ct__solver_parameter__descriptor,
+                                      "type: 'SGD' delta: 1e-08 regularization_type: 'L2'");
     ct_text text = written(s);
 
     (void)state;
@@ -159,7 +152,7 @@ static void any_float(void **state)
         memcpy(&blob.double_data[i], &r.v[1], sizeof(double));
     }
     text = written(&blob.base);
-    back = parsed(&ct__blob_proto__descriptor, text.text);
+    back = test_parsed(&ct__blob_proto__descriptor, text.text);
     b = (Ct__BlobProto *)back;
     for (int i = 0; i < N; i++) {
         if (isnan(blob.data[i])) {
@@ -208,7 +201,7 @@ static void hand_made_nets(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof(text) / sizeof(text[0]); i++) {
-        ProtobufCMessage *net = parsed(&ct__net_parameter__descriptor, text[i]);
+        ProtobufCMessage *net = test_parsed(&ct__net_parameter__descriptor, text[i]);
 
         assert_round_trip(net);
         protobuf_c_message_free_unpacked(net, NULL);

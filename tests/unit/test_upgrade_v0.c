@@ -8,16 +8,9 @@
 
 #include "framework/proto/upgrade.h"
 #include "tests/log_capture.h"
+#include "tests/parsed_net.h"
 
 #define FOLDER "tests/golden/old/"
-
-static ProtobufCMessage *parsed(const ProtobufCMessageDescriptor *type, const char *text)
-{
-    ProtobufCMessage *m = NULL;
-
-    assert_int_equal(ct_prototxt_parse(type, "t", text, strlen(text), NULL, &m), CT_OK);
-    return m;
-}
 
 static ProtobufCMessage *from_file(const ProtobufCMessageDescriptor *type, const char *name,
                                    const char *ending)
@@ -92,8 +85,8 @@ static void from_binary(void **state)
 /* As in Caffe a field that the type does not have is said and left out. */
 static void left_out(void **state)
 {
-    ProtobufCMessage *m = parsed(&ct__net_parameter__descriptor,
-                                 "layers { layer { name: 'r' type: 'relu' num_output: 3 } }");
+    ProtobufCMessage *m = test_parsed(&ct__net_parameter__descriptor,
+                                      "layers { layer { name: 'r' type: 'relu' num_output: 3 } }");
     log_capture c;
 
     (void)state;
@@ -103,7 +96,7 @@ static void left_out(void **state)
     assert_string_equal(c.warning,
                         "old.txt: in layer \"r\": \"num_output\" means nothing to a layer "
                         "of type \"relu\"; left out");
-    assert_same(m, parsed(&ct__net_parameter__descriptor, "layer { name: 'r' type: 'ReLU' }"));
+    assert_same(m, test_parsed(&ct__net_parameter__descriptor, "layer { name: 'r' type: 'ReLU' }"));
 }
 
 /* Unlike Caffe's, what stands beside `layer { }` is kept, and nets may mix forms. */
@@ -112,15 +105,16 @@ static void rest_is_kept(void **state)
     const ProtobufCMessageDescriptor *net = &ct__net_parameter__descriptor;
 
     (void)state;
-    assert_same(upgraded(parsed(net, "layers { layer { type: 'relu' } name: 'r' include { phase: "
-                                     "TEST } } layers { type: TANH name: 't' }")),
-                parsed(net, "layer { type: 'ReLU' name: 'r' include { phase: TEST } } layer { "
-                            "type: 'TanH' name: 't' }"));
+    assert_same(
+        upgraded(test_parsed(net, "layers { layer { type: 'relu' } name: 'r' include { phase: "
+                                  "TEST } } layers { type: TANH name: 't' }")),
+        test_parsed(net, "layer { type: 'ReLU' name: 'r' include { phase: TEST } } layer { "
+                         "type: 'TanH' name: 't' }"));
 }
 
 static void assert_refused(const char *text, const char *message)
 {
-    ProtobufCMessage *m = parsed(&ct__net_parameter__descriptor, text);
+    ProtobufCMessage *m = test_parsed(&ct__net_parameter__descriptor, text);
     log_capture c;
 
     log_capture_start(&c);
