@@ -16,8 +16,6 @@
 #include "framework/net/layer.h"
 #include "layers/product.h"
 
-enum { CT_RECURRENT_MAX_HIDDEN = 2 };
-
 typedef struct ct_recurrent_state {
     int n_hidden; /* h; c of an LSTM   */
     int64_t hidden, sums;

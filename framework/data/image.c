@@ -153,13 +153,3 @@ void ct_image_to_planes(const ct_image *image, uint8_t *planes)
         for (int64_t i = 0; i < n; i++) to[i] = from[i * image->channels];
     }
 }
-
-void ct_image_from_planes(const uint8_t *planes, int64_t height, int64_t width, int channels,
-                          uint8_t *pixels)
-{
-    int64_t n = height * width;
-
-    for (int c = 0; c < channels; c++) {
-        for (int64_t i = 0; i < n; i++) pixels[i * channels + c] = planes[c * n + i];
-    }
-}

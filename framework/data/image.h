@@ -52,9 +52,6 @@ ct_status ct_image_resize(const ct_image *from, int64_t height, int64_t width, c
                           ct_image *to_p);
 /** Interleaved pixels to planes[channels][height][width]. */
 void ct_image_to_planes(const ct_image *image, uint8_t *planes);
-/** And back. */
-void ct_image_from_planes(const uint8_t *planes, int64_t height, int64_t width, int channels,
-                          uint8_t *pixels);
 /** Encodes as JPEG into room; *size_p bytes. CT_ERR_CONFIG where JPEG is not built in. Logged. */
 ct_status ct_image_encode_jpeg(const ct_image *image, int quality, ct_room *room, size_t *size_p);
 

@@ -97,11 +97,6 @@ void ct_transform_destroy(ct_transform *t)
     free(t);
 }
 
-bool ct_transform_crops(const ct_transform *t)
-{
-    return t->crop > 0;
-}
-
 ct_status ct_transform_shape(const ct_transform *t, const ct_shape *in, ct_shape *out_p,
                              ct_why *why)
 {

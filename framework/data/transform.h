@@ -36,8 +36,6 @@ bool ct_transform_pack(const ct_transform *t, const ct_sample *sample, uint64_t 
                        int64_t position, bool wide, ct_pack_place *place_p, void *out);
 /** What is left to do; mean lies on the host and is the transform's. */
 ct_pack_rule ct_transform_rule(const ct_transform *t);
-/** True where the output shape does not depend on a sample's height and width. */
-bool ct_transform_crops(const ct_transform *t);
 
 /** Reads and writes a BlobProto file (a mean). mean_p is freed with ct_mem_release(). Logged. */
 ct_status ct_mean_read(const char *path, const char *who, ct_shape *shape_p, float **mean_p);

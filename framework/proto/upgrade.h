@@ -30,8 +30,5 @@ ct_status ct_solver_upgrade(Ct__SolverParameter *solver, const char *file, ct_so
  *  directory the solver's name. The nets are not
  * read yet. Freed with ct__solver_parameter__free_unpacked(). CT_ERR_CONFIG, CT_ERR_IO. */
 ct_status ct_solver_read(const char *path, ct_source_map *map, Ct__SolverParameter **solver_p);
-/** The same look-up once more, for after options were applied: CT_ERR_IO with the field and both
- *  places for a net that is in neither. path: of the solver file. */
-ct_status ct_solver_find_nets(Ct__SolverParameter *solver, const char *path);
 
 #endif

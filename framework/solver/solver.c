@@ -165,91 +165,6 @@ void ct_solver_destroy(ct_solver *s)
     free(s);
 }
 
-static void reset_tally(ct_solver *s)
-{
-    s->tally = (ct_tally){ .start_s = ct_clock_s(), .wait_data_s = s->exec.wait_data_s };
-    s->exchange.counters(s->exchange.ctx, &s->tally.counters);
-    if (s->exchange.coding != NULL) s->exchange.coding(s->exchange.ctx, &s->tally.coding);
-}
-
-static double images_per_s(const ct_solver *s)
-{
-    const ct_tally *t = &s->tally;
-
-    if (!(t->step_s > 0.0)) return 0.0;
-    return (double)(t->iterations * s->param->iter_size * s->net->batch_global) / t->step_s;
-}
-
-/* Loss and outputs of this iteration, summed over the ranks in one message. */
-static ct_status sum_shown(ct_solver *s, double *loss_p)
-{
-    double *v = s->outputs.sum;
-    int n = (int)s->outputs.n;
-
-    v[n] = ct_solver_smoothed_loss(s);
-    CT_TRY(s->exchange.sum(s->exchange.ctx, v, n + 1));
-    *loss_p = v[n];
-    return CT_OK;
-}
-
-/* What compression did a step since the last display. */
-static void coding_since(const ct_solver *s, double steps, ct_report_coding *out)
-{
-    const ct_exchange_coding *old = &s->tally.coding;
-    double elements = 1, ms = 1e3 / steps;
-    ct_exchange_coding now;
-
-    s->exchange.coding(s->exchange.ctx, &now);
-    if (now.elements > old->elements) elements = (double)(now.elements - old->elements);
-    *out = (ct_report_coding){
-        .n_coded = now.n_coded,
-        .bytes_dense = (now.bytes_dense - old->bytes_dense) / (int64_t)steps,
-        .bytes_coded = (now.bytes_coded - old->bytes_coded) / (int64_t)steps,
-        .density = (double)(now.selected - old->selected) / elements,
-        .filled = (double)(now.filled - old->filled) / elements,
-        .select_ms = ms * (now.select_s - old->select_s),
-        .pack_ms = ms * (now.pack_s - old->pack_s),
-        .exchange_ms = ms * (now.exchange_s - old->exchange_s),
-        .unpack_ms = ms * (now.unpack_s - old->unpack_s),
-        .saved_ms = ms * (now.saved_s - old->saved_s),
-        .residual_norm = now.residual_norm,
-    };
-}
-
-/* `display`: what happened since the last one. */
-static ct_status show(ct_solver *s)
-{
-    const ct_tally *t = &s->tally;
-    double steps = (t->iterations > 0) ? (double)t->iterations : 1.0;
-    double traced = ct_trace_start(s->options.trace);
-    ct_exchange_counters now;
-    ct_report_train_event e = {
-        .iteration = s->iteration,
-        .max_iteration = s->param->max_iter,
-        .rate = s->rate,
-        .seconds = ct_clock_s() - t->start_s,
-        .iterations = t->iterations,
-        .images_per_s = images_per_s(s),
-        .net = s->net,
-        .output = s->outputs.sum,
-    };
-
-    CT_TRY(sum_shown(s, &e.loss));
-    ct_trace_end(s->options.trace, traced, CT_TRACE_DISPLAY, NULL, NULL);
-    s->exchange.counters(s->exchange.ctx, &now);
-    e.iterations_per_s = (e.seconds > 0.0) ? (double)t->iterations / e.seconds : 0.0;
-    e.wait_data_ms = 1e3 * (s->exec.wait_data_s - t->wait_data_s) / steps;
-    e.comm_exposed_ms = 1e3 * (now.exposed_s - t->counters.exposed_s + t->agree_s) / steps;
-    e.compute_ms = 1e3 * t->step_s / steps - e.wait_data_ms - e.comm_exposed_ms;
-    e.bytes_sent = (now.bytes_sent - t->counters.bytes_sent) / (int64_t)steps;
-    e.broken_samples = s->exec.broken_samples;
-    if (s->exchange.coding != NULL) coding_since(s, steps, &e.coding);
-    s->shown_loss = e.loss;
-    CT_TRY(ct_report_train(s->options.report, &e));
-    reset_tally(s);
-    return CT_OK;
-}
-
 static bool due(int64_t iteration, int32_t interval)
 {
     return (interval > 0) && (iteration % interval == 0);
@@ -318,11 +233,11 @@ static ct_status iterate(ct_solver *s)
 
     s->display = due(s->iteration, p->display);
     CT_TRY(step(s, &finite));
-    if (s->display) CT_TRY(show(s));
+    if (s->display) CT_TRY(ct_solver_show(s));
     CT_TRY(agree(s, finite || !p->stop_on_nan, &action));
     s->iteration++;
     ct_report_progress(s->options.report, s->iteration, p->max_iter, s->shown_loss,
-                       images_per_s(s));
+                       ct_solver_images_per_s(s));
     if (due(s->iteration, p->checksum_interval)) CT_TRY(ct_solver_check_weights(s));
     if (due(s->iteration, p->snapshot) ||
         ((action == CT_ACTION_SNAPSHOT) && (p->snapshot_prefix != NULL)))
@@ -365,7 +280,7 @@ static ct_status show_final(ct_solver *s)
     s->exec.accumulate = false;
     CT_TRY(ct_net_forward(s->net, &s->exec, &loss));
     ct_solver_note_loss(s, loss);
-    CT_TRY(sum_shown(s, &loss));
+    CT_TRY(ct_solver_sum_shown(s, &loss));
     ct_report_final_loss(s->options.report, s->iteration, loss);
     return CT_OK;
 }
@@ -387,7 +302,7 @@ ct_status ct_solver_run(ct_solver *s)
 
     CT_INFO("Solving %s", s->net->name);
     CT_INFO("Learning Rate Policy: %s", s->param->lr_policy);
-    reset_tally(s);
+    ct_solver_reset_tally(s);
     status = train(s);
     ct_trace_stop(s->options.trace);
     if ((status == CT_OK) || (status == CT_STOPPED)) CT_TRY(ct_solver_settle(s));

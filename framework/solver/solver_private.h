@@ -87,6 +87,15 @@ ct_status ct_outputs_add(ct_outputs *o, const ct_exec *ex);
  *  Collective. */
 ct_status ct_solver_settle(ct_solver *s);
 
+/* display.c */
+void ct_solver_reset_tally(ct_solver *s);
+/** Since the last display; 0 where there was no step. */
+double ct_solver_images_per_s(const ct_solver *s);
+/** Loss and outputs of this iteration, summed over the ranks in one message. Collective. */
+ct_status ct_solver_sum_shown(ct_solver *s, double *loss_p);
+/** What happened since the last display, to log and metrics. Collective. */
+ct_status ct_solver_show(ct_solver *s);
+
 /* agree.c: what ranks decide together, at step boundaries. Collective. */
 /** The most urgent action of all ranks; CT_ERR_DIVERGED where a loss is not finite. */
 ct_status ct_solver_agree(ct_solver *s, bool finite, ct_solver_action *action_p);

@@ -583,24 +583,37 @@ static void test_watched_line(void **state)
     ct_watch_release(&w);
 }
 
-/* Coding is the rank's own time, and the link waits for it: two ranges, done by hand. */
+/* Two ranges, of a second's work each in either direction. */
+typedef struct two_ranges {
+    int64_t count[2];
+    ct_line_event backward[4], forward[4];
+} two_ranges;
+
+static ct_line make_two(two_ranges *r)
+{
+    *r = (two_ranges){ .count = { 10, 10 },
+                       .backward = { { CT_LINE_RUN, 0, 1 },
+                                     { CT_LINE_READY, 0, 0 },
+                                     { CT_LINE_RUN, 0, 1 },
+                                     { CT_LINE_READY, 1, 0 } },
+                       .forward = { { CT_LINE_READ, 1, 0 },
+                                    { CT_LINE_RUN, 0, 1 },
+                                    { CT_LINE_READ, 0, 0 },
+                                    { CT_LINE_RUN, 0, 1 } } };
+    return (ct_line){ .n_range = 2,
+                      .count = r->count,
+                      .forward = r->forward,
+                      .backward = r->backward,
+                      .n_forward = 4,
+                      .n_backward = 4,
+                      .overlap = CT_LINE_BOTH };
+}
+
+/* Coding is the rank's own time, and the link waits for it: done by hand. */
 static void test_line_with_coding(void **state)
 {
-    int64_t count[2] = { 10, 10 };
-    ct_line_event backward[] = { { CT_LINE_RUN, 0, 1 },
-                                 { CT_LINE_READY, 0, 0 },
-                                 { CT_LINE_RUN, 0, 1 },
-                                 { CT_LINE_READY, 1, 0 } };
-    ct_line_event forward[] = {
-        { CT_LINE_READ, 1, 0 }, { CT_LINE_RUN, 0, 1 }, { CT_LINE_READ, 0, 0 }, { CT_LINE_RUN, 0, 1 }
-    };
-    ct_line line = { .n_range = 2,
-                     .count = count,
-                     .forward = forward,
-                     .backward = backward,
-                     .n_forward = 4,
-                     .n_backward = 4,
-                     .overlap = CT_LINE_BOTH };
+    two_ranges r;
+    ct_line line = make_two(&r);
     ct_line_parcel parcel[2] = {
         { .first = 0, .n = 1, .n_part = 1, .encode_s = 0.5, .wire_s = 4, .decode_s = 0.25 },
         { .first = 1, .n = 1, .n_part = 1, .encode_s = 0.5, .wire_s = 1, .decode_s = 0.25 }
@@ -622,27 +635,14 @@ static void test_line_with_coding(void **state)
 /* While the link works, half of the rank's work stands still; where it waits nothing is lost. */
 static void test_line_that_takes(void **state)
 {
-    int64_t count[2] = { 10, 10 };
-    ct_line_event backward[] = { { CT_LINE_RUN, 0, 1 },
-                                 { CT_LINE_READY, 0, 0 },
-                                 { CT_LINE_RUN, 0, 1 },
-                                 { CT_LINE_READY, 1, 0 } };
-    ct_line_event forward[] = {
-        { CT_LINE_READ, 1, 0 }, { CT_LINE_RUN, 0, 1 }, { CT_LINE_READ, 0, 0 }, { CT_LINE_RUN, 0, 1 }
-    };
-    ct_line line = { .n_range = 2,
-                     .count = count,
-                     .forward = forward,
-                     .backward = backward,
-                     .n_forward = 4,
-                     .n_backward = 4,
-                     .overlap = CT_LINE_BOTH,
-                     .taken = 0.5 };
+    two_ranges r;
+    ct_line line = make_two(&r);
     ct_line_parcel parcel[2] = { { .first = 0, .n = 1, .n_part = 1, .wire_s = 4 },
                                  { .first = 1, .n = 1, .n_part = 1, .wire_s = 1 } };
     ct_line_times t;
 
     (void)state;
+    line.taken = 0.5;
     /* 0 leaves at 1; backward until 3; 1 leaves and has the link until 4; forward takes 2 until 6,
      * when 0, of which 2 were left at 4, lands; the last second alone: 7 */
     assert_int_equal(ct_line_run(&line, parcel, 2, &t), CT_OK);

@@ -572,50 +572,70 @@ typedef struct rank_state {
     bool read;
 } rank_state;
 
-/* Rank r's residual of element i is (r + 1) * (i + 1): small integers, so sums are exact. */
+/* A rank with something to keep. */
+typedef struct rank_case {
+    test_solver t;
+    ct_net *net;
+    ct_exchange x;
+    float *history[1];
+    ct_snapshot_state state;
+} rank_case;
+
+/* Rank r's residual, where it has one, of element i is (r + 1) * (i + 1): small integers, so sums
+ * are exact. */
+static ct_status open_rank(thread_rank *r, bool read, rank_case *k)
+{
+    static const char *const name[] = { "momentum" };
+
+    memset(k, 0, sizeof(*k));
+    CT_TRY(test_solver_create(SOLVER("1") NET, r, NULL, NULL, &k->t));
+    k->net = ct_solver_net(k->t.solver);
+    thread_rank_open(r, k->net, &k->x);
+    k->history[0] = calloc((size_t)k->net->grad_count, sizeof(float));
+    k->state = (ct_snapshot_state){ .iteration = 7,
+                                    .n_rank = r->job->n,
+                                    .n_history = 1,
+                                    .history = k->history,
+                                    .history_name = name };
+    for (int64_t i = 0; (r->residual != NULL) && (i < k->net->grad_count); i++)
+        r->residual[i] = read ? -1 : (float)((r->rank + 1) * (i + 1));
+    return CT_OK;
+}
+
+static void close_rank(rank_case *k)
+{
+    free(k->history[0]);
+    test_solver_destroy(&k->t);
+}
+
 static ct_status run_rank(thread_rank *r)
 {
     const rank_state *c = r->out;
-    float *history[1] = { NULL };
-    const char *const name[] = { "momentum" };
-    ct_snapshot_state state = { .iteration = 7,
-                                .n_rank = r->job->n,
-                                .n_history = 1,
-                                .history = history,
-                                .history_name = name };
-    ct_exchange x;
-    ct_net *net;
-    test_solver t;
-    ct_status status = test_solver_create(SOLVER("1") NET, r, NULL, NULL, &t);
+    rank_case k;
+    ct_status status = open_rank(r, c->read, &k);
 
     if (status != CT_OK) return status;
-    net = ct_solver_net(t.solver);
-    thread_rank_open(r, net, &x);
-    history[0] = calloc((size_t)net->grad_count, sizeof(float));
-    for (int64_t i = 0; i < net->grad_count; i++)
-        r->residual[i] = c->read ? -1 : (float)((r->rank + 1) * (i + 1));
     if (c->read) {
         float share;
 
-        status = ct_snapshot_read(at("s_iter_7.solverstate.h5"), net, &state, &x);
+        status = ct_snapshot_read(at("s_iter_7.solverstate.h5"), k.net, &k.state, &k.x);
         /* 3 ranks wrote (1 + 2 + 3) (i + 1) together */
         share = (r->job->n == 3) ? (float)(r->rank + 1) : 6.0f / (float)r->job->n;
-        for (int k = 0; (status == CT_OK) && (k < r->n_learned); k++) {
-            const ct_param *p = &net->param[k];
+        for (int i = 0; (status == CT_OK) && (i < r->n_learned); i++) {
+            const ct_param *p = &k.net->param[i];
 
-            for (int64_t i = p->offset; i < p->offset + p->count; i++) {
-                float want = share * (float)(i + 1), got = r->residual[i];
+            for (int64_t e = p->offset; e < p->offset + p->count; e++) {
+                float want = share * (float)(e + 1), got = r->residual[e];
 
                 if ((got - want > 1e-6f * want) || (want - got > 1e-6f * want))
                     status = CT_ERR_DATA;
             }
         }
-        if ((status == CT_OK) && (state.n_rank != 3)) status = CT_ERR_DATA;
+        if ((status == CT_OK) && (k.state.n_rank != 3)) status = CT_ERR_DATA;
     } else {
-        status = ct_snapshot_write(prefix, net, &state, &x, 0, NULL);
+        status = ct_snapshot_write(prefix, k.net, &k.state, &k.x, 0, NULL);
     }
-    free(history[0]);
-    test_solver_destroy(&t);
+    close_rank(&k);
     return status;
 }
 
@@ -688,38 +708,24 @@ static ct_status check_moved(const thread_rank *r, const ct_snapshot_state *stat
 static ct_status run_moved(thread_rank *r)
 {
     moved *c = r->out;
-    float *history[1] = { NULL }, *before = NULL;
-    const char *const name[] = { "momentum" };
-    ct_snapshot_state state = { .iteration = 7,
-                                .n_rank = r->job->n,
-                                .n_history = 1,
-                                .history = history,
-                                .history_name = name };
-    ct_exchange x;
-    ct_net *net;
-    test_solver t;
-    ct_status status = test_solver_create(SOLVER("1") NET, r, NULL, NULL, &t);
+    float *before = NULL;
+    rank_case k;
+    ct_status status = open_rank(r, c->read, &k);
 
     if (status != CT_OK) return status;
-    net = ct_solver_net(t.solver);
-    thread_rank_open(r, net, &x);
-    history[0] = calloc((size_t)net->grad_count, sizeof(float));
-    before = calloc((size_t)net->weight_count, sizeof(float));
-    memcpy(before, net->weight_arena, (size_t)net->weight_count * sizeof(float));
-    for (int64_t i = 0; (r->residual != NULL) && (i < net->grad_count); i++)
-        r->residual[i] = c->read ? -1 : (float)((r->rank + 1) * (i + 1));
+    before = calloc((size_t)k.net->weight_count, sizeof(float));
+    memcpy(before, k.net->weight_arena, (size_t)k.net->weight_count * sizeof(float));
     if (c->read) {
-        memset(net->weight_arena, 0, (size_t)net->weight_count * sizeof(float));
+        memset(k.net->weight_arena, 0, (size_t)k.net->weight_count * sizeof(float));
         c->before = before;
-        status = ct_snapshot_read(at("s_iter_7.solverstate.h5"), net, &state, &x);
-        if (status == CT_OK) status = check_moved(r, &state);
-        net->options.dev->mem_release(state.owed);
+        status = ct_snapshot_read(at("s_iter_7.solverstate.h5"), k.net, &k.state, &k.x);
+        if (status == CT_OK) status = check_moved(r, &k.state);
+        k.net->options.dev->mem_release(k.state.owed);
     } else {
-        status = ct_snapshot_write(prefix, net, &state, &x, 0, NULL);
+        status = ct_snapshot_write(prefix, k.net, &k.state, &k.x, 0, NULL);
     }
     free(before);
-    free(history[0]);
-    test_solver_destroy(&t);
+    close_rank(&k);
     return status;
 }
 

@@ -13,11 +13,6 @@ static __host__ __device__ inline uint16_t ct_narrow_bits(ct_operand operand, fl
     return (operand == CT_OPERAND_F16) ? ct_f16_from_f32(v) : ct_bf16_from_f32(v);
 }
 
-static __host__ __device__ inline float ct_narrow_value(ct_operand operand, uint16_t bits)
-{
-    return (operand == CT_OPERAND_F16) ? ct_f16_to_f32(bits) : ct_bf16_to_f32(bits);
-}
-
 /** Device arrays whose numbers are of a dtype, read and written as floats: f32, bf16 or f16. */
 struct ct_numbers {
     void *at; /* NULL: no array */

@@ -96,7 +96,6 @@ void ct_scale_jobs_destroy(ct_scale_jobs *jobs)
     for (int i = 0; i < jobs->n; i++) {
         ct_child_destroy(&jobs->job[i].child);
         json_decref(jobs->job[i].define);
-        json_decref(jobs->job[i].result);
     }
     free(jobs->job);
     memset(jobs, 0, sizeof(*jobs));

@@ -65,9 +65,8 @@ ct_status ct_scale_self(char *out, size_t size);
 typedef struct ct_scale_job {
     json_t *define;
     ct_child child;
-    char out[800];  /* the file that the child writes its JSON to */
-    bool emulated;  /* more ranks than cores                       */
-    json_t *result; /* of a job of ct_scale_ask                    */
+    char out[800]; /* the file that the child writes its JSON to */
+    bool emulated; /* more ranks than cores                       */
 } ct_scale_job;
 
 typedef struct ct_scale_jobs {
