@@ -123,7 +123,18 @@ static ct_status read_states(const char *file, const ct_net *net, const ct_snaps
 
 typedef enum { NONE, OF_GRADIENT, OF_UPDATE } kind; /* what a residual counts in */
 
-/* kind_of[n_param] of the snapshot. Only what is counted in updates knows its rate. */
+/* Whether the file has this state of the parameter. */
+static bool has_state(ct_h5_reader *r, const char *name, const ct_param *p)
+{
+    ct_text path = ct_state_path("/state", name, p->key);
+    bool has = (path.text != NULL) && ct_h5_has(r, path.text);
+
+    ct_text_destroy(&path);
+    return has;
+}
+
+/* kind_of[n_param] of the snapshot, and behind that who has something on the way to the weights.
+ * Only what is counted in updates knows its rate. */
 static ct_status look_for(const char *file, const ct_net *net, int n_then, const ct_exchange *x,
                           int64_t *kind_of)
 {
@@ -132,14 +143,12 @@ static ct_status look_for(const char *file, const ct_net *net, int n_then, const
 
         CT_TRY(open_rank(file, from, &r));
         for (int i = 0; (r != NULL) && (i < net->n_param); i++) {
-            ct_text v = ct_state_path("/state", CT_EXCHANGE_RESIDUAL, net->param[i].key);
-            ct_text rate = ct_state_path("/state", CT_EXCHANGE_RATE, net->param[i].key);
+            const ct_param *p = &net->param[i];
 
-            if ((v.text != NULL) && (rate.text != NULL) && net->param[i].learns &&
-                ct_h5_has(r, v.text))
-                kind_of[i] = ct_h5_has(r, rate.text) ? OF_UPDATE : OF_GRADIENT;
-            ct_text_destroy(&v);
-            ct_text_destroy(&rate);
+            if (!p->learns) continue;
+            if (has_state(r, CT_EXCHANGE_RESIDUAL, p))
+                kind_of[i] = has_state(r, CT_EXCHANGE_RATE, p) ? OF_UPDATE : OF_GRADIENT;
+            if (has_state(r, CT_RANK_LATE, p)) kind_of[net->n_param + i] = 1;
         }
         ct_h5_reader_destroy(r);
     }
@@ -186,14 +195,50 @@ static ct_status owe(const ct_net *net, const ct_param *p, const float *v, float
     return add_to(dev, *owed_p + p->offset, p->count, 1, v);
 }
 
+/* A state that all ranks of then had alike, of rank 0. */
+static ct_status read_shared(const char *file, const ct_net *net, const ct_exchange *x,
+                             const char *name, int param, int64_t count, float *v)
+{
+    bool found = false;
+
+    return agree(x, read_array(file, 1, x, name, &net->param[param], count, true, v, &found), NULL);
+}
+
 /* v: this rank's share of the residual; afterwards the sum. The ranks' weights stay equal, since a
  * sum has the same bits everywhere. */
-static ct_status pay(ct_net *net, const ct_param *p, const ct_exchange *x, kind then, float *v,
-                     float **owed_p)
+static ct_status pay(const char *file, const ct_net *net, int param, const ct_exchange *x,
+                     kind then, float *v, ct_snapshot_state *state)
 {
-    if (then == OF_GRADIENT) return owe(net, p, v, owed_p);
+    const ct_param *p = &net->param[param];
+    float rate = 0;
+
+    if (then == OF_GRADIENT) return owe(net, p, v, &state->owed);
+    CT_TRY(read_shared(file, net, x, CT_EXCHANGE_RATE, param, 1, &rate));
     CT_TRY(x->average(x->ctx, v, p->count, 1.0));
-    return add_to(ct_net_device(net), ct_blob_data(&p->blob), p->count, -1, v);
+    return ct_late_add(net, &state->late, param, rate, v);
+}
+
+/* What the run of the snapshot had not brought to the weights yet. */
+static ct_status go_on(const char *file, const ct_net *net, const ct_exchange *x,
+                       const int64_t *is_late, ct_snapshot_state *state)
+{
+    for (int i = 0; i < net->n_param; i++) {
+        int64_t count = net->param[i].count;
+        float rate = 0, *v = NULL;
+        ct_status status = CT_OK;
+
+        if (is_late[i] == 0) continue;
+        v = ct_mem_acquire((size_t)count * sizeof(*v));
+        status = agree(
+            x, (v != NULL) ? CT_OK : CT_FAIL(CT_ERR_NOMEM, "no memory for what was left behind"),
+            NULL);
+        if (status == CT_OK) status = read_shared(file, net, x, CT_RANK_LATE, i, count, v);
+        if (status == CT_OK) status = read_shared(file, net, x, CT_RANK_LATE_RATE, i, 1, &rate);
+        if (status == CT_OK) status = ct_late_add(net, &state->late, i, rate, v);
+        ct_mem_release(v);
+        CT_TRY(status);
+    }
+    return CT_OK;
 }
 
 static ct_status settle(const char *file, ct_net *net, ct_snapshot_state *state,
@@ -218,38 +263,40 @@ static ct_status settle(const char *file, ct_net *net, ct_snapshot_state *state,
                                           false, v, &found)
                              : CT_FAIL(CT_ERR_NOMEM, "no memory for a residual of %s", p->key);
         status = agree(x, status, NULL);
-        if (status == CT_OK) status = pay(net, p, x, then, v, &state->owed);
+        if (status == CT_OK) status = pay(file, net, i, x, then, v, state);
         ct_mem_release(v);
         CT_TRY(status);
         n_weight += (then == OF_UPDATE);
         n_gradient += (then == OF_GRADIENT);
     }
-    if (n_weight > 0) ct_net_weights_changed(net);
     if (n_weight + n_gradient > 0)
-        CT_INFO("parameters that travel otherwise now: of %d what was not sent is in the weights, "
-                "of %d it goes with the next gradient",
+        CT_INFO("parameters that travel otherwise now: of %d what was not sent goes to the "
+                "weights, no farther in an iteration than that moves them, of %d it goes with the "
+                "next gradient",
                 n_weight, n_gradient);
-    return CT_OK;
+    return go_on(file, net, x, kind_of + net->n_param, state);
 }
 
 ct_status ct_rank_state_read(const char *file, ct_net *net, ct_snapshot_state *state,
                              const ct_exchange *x)
 {
-    int64_t *kind_of = calloc((size_t)net->n_param + 1, sizeof(*kind_of));
+    int64_t *kind_of = calloc(2 * (size_t)net->n_param + 1, sizeof(*kind_of));
     ct_status status =
         (kind_of != NULL) ? CT_OK : CT_FAIL(CT_ERR_NOMEM, "no memory to read %s", file);
 
     state->owed = NULL;
+    state->late = (ct_late){ .v = NULL };
     status = agree(x, status, NULL);
     if (status == CT_OK) status = read_states(file, net, state, x);
     if ((status == CT_OK) && !state->foreign)
         status = agree(x, look_for(file, net, state->n_rank, x, kind_of), NULL);
-    if (status == CT_OK) status = x->max(x->ctx, kind_of, net->n_param);
+    if (status == CT_OK) status = x->max(x->ctx, kind_of, 2 * net->n_param);
     if (status == CT_OK) status = settle(file, net, state, x, kind_of);
     free(kind_of);
     if (status != CT_OK) {
         if (state->owed != NULL) ct_net_device(net)->mem_release(state->owed);
         state->owed = NULL;
+        ct_late_close(net, &state->late);
         return status;
     }
     return (x->restored != NULL) ? x->restored(x->ctx) : CT_OK;

@@ -2,13 +2,18 @@
  *
  * With the same number of ranks each takes back its own. Otherwise the sum over the ranks of then
  * is kept: every rank takes 1 / n_rank of it. Nothing of a residual is lost where a parameter now
- * travels in another way: what is counted in updates goes to the weights at once, as if the last
- * iteration had sent all of it; what is counted in gradients goes into the next gradient.
+ * travels in another way: what is counted in updates goes to the weights, no farther in an
+ * iteration than that moves them (framework/solver/late.h); what is counted in gradients goes into
+ * the next gradient.
  */
 #ifndef CT_SNAPSHOT_RANK_STATE_H
 #define CT_SNAPSHOT_RANK_STATE_H
 
 #include "framework/snapshot/snapshot.h"
+
+/** What is on its way to the weights, in rank 0's file. */
+#define CT_RANK_LATE      "late"
+#define CT_RANK_LATE_RATE "late_rate"
 
 /** net and state hold the shared parts already. Collective. CT_ERR_IO, CT_ERR_DATA. */
 ct_status ct_rank_state_read(const char *file, ct_net *net, ct_snapshot_state *state,

@@ -15,13 +15,15 @@
  * 512 on (an HDF5 user block); inside, /parts has a line "NAME SIZE XXH64" for each other file.
  * Rank 0 writes the shared parts. Independent of the number of ranks: on another count the per-rank
  * state is summed over the ranks of then and every rank of now takes an equal share of the sum.
- * Residuals of parameters that travel otherwise now go to the weights, or into the next gradient.
+ * Residuals of parameters that travel otherwise now go to the weights, by and by, or into the next
+ * gradient; until they are there a snapshot of that run has what is left, as rank 0's state.
  */
 #ifndef CT_SNAPSHOT_H
 #define CT_SNAPSHOT_H
 
 #include "framework/net/net.h"
 #include "framework/solver/exchange.h"
+#include "framework/solver/late.h"
 
 /** Name of the average of the weights among the histories. A snapshot of a run without one starts
  *  it at the weights. */
@@ -56,6 +58,9 @@ typedef struct ct_snapshot_state { /* what a set holds besides weights */
      * added to their next gradient; on the net's device, as long as the gradient arena, the
      * caller's to release; NULL: nothing */
     float *owed;
+    /* likewise of weights. Written: rank 0 keeps it for all, who have the same. Read: the caller's
+     * to close */
+    ct_late late;
 } ct_snapshot_state;
 
 /** Writes the set PREFIX_iter_N. Collective: every rank writes its part, rank 0 commits. keep > 0:

@@ -11,6 +11,7 @@
 #include "framework/snapshot/carry.h"
 #include "framework/snapshot/h5.h"
 #include "framework/snapshot/host_copy.h"
+#include "framework/snapshot/rank_state.h"
 #include "framework/snapshot/set_files.h"
 #include "framework/snapshot/set_state.h"
 #include "framework/snapshot/weights.h"
@@ -94,33 +95,61 @@ static void drop_file(set_file *file, bool remove_temp)
     free(file->temp);
 }
 
-/* This rank's own state; no file where there is none. */
+static ct_status put_state(const set_writer *s, ct_h5_writer *w, const char *name, int param,
+                           int64_t count, const float *data)
+{
+    ct_text path = ct_state_path("/state", name, s->net->param[param].key);
+    ct_status status =
+        (path.text != NULL)
+            ? ct_h5_put_floats(w, path.text, &(ct_shape){ .ndim = 1, .dim = { count } }, data)
+            : CT_FAIL(CT_ERR_NOMEM, "no memory for a snapshot");
+
+    ct_text_destroy(&path);
+    return status;
+}
+
+/* v: what is on its way to the weights, on the host. */
+static ct_status put_late(const set_writer *s, ct_h5_writer *w, const float *v)
+{
+    const ct_late *l = &s->state->late;
+
+    for (int i = 0; i < s->net->n_param; i++) {
+        const ct_param *p = &s->net->param[i];
+
+        if (!ct_late_has(l, i)) continue;
+        CT_TRY(put_state(s, w, CT_RANK_LATE, i, p->count, v + p->offset));
+        CT_TRY(put_state(s, w, CT_RANK_LATE_RATE, i, 1, &l->rate[i]));
+    }
+    return CT_OK;
+}
+
+/* This rank's own state, and by rank 0 what all have alike; no file where there is none. */
 static ct_status write_rank(set_writer *s)
 {
     const ct_exchange *x = s->exchange;
+    bool late = (x->rank == 0) && (s->state->late.v != NULL);
+    ct_host_copy v = { .data = NULL };
     ct_h5_writer *w = NULL;
     ct_status status;
 
-    if (x->n_state(x->ctx) == 0) return CT_OK;
+    if ((x->n_state(x->ctx) == 0) && !late) return CT_OK;
     CT_TRY(ct_h5_writer_create(false, &w));
     for (int i = 0; i < x->n_state(x->ctx); i++) {
         ct_exchange_state e = { 0 };
-        ct_text path;
 
         CT_TRY_GOTO(status, out, x->state(x->ctx, i, &e));
-        path = ct_state_path("/state", e.name, s->net->param[e.param].key);
-        if (path.text == NULL) {
-            status = CT_FAIL(CT_ERR_NOMEM, "no memory for a snapshot");
-            goto out;
-        }
-        status =
-            ct_h5_put_floats(w, path.text, &(ct_shape){ .ndim = 1, .dim = { e.count } }, e.data);
-        ct_text_destroy(&path);
-        CT_TRY_GOTO(status, out, status);
+        CT_TRY_GOTO(status, out, put_state(s, w, e.name, e.param, e.count, e.data));
+    }
+    if (late) {
+        CT_TRY_GOTO(
+            status, out,
+            ct_host_copy_take(ct_net_device(s->net), s->state->late.v, s->net->grad_count, &v));
+        CT_TRY_GOTO(status, out, put_late(s, w, v.data));
     }
     status = ct_h5_writer_finish(w, s->rank.temp, NULL, &s->rank.hash, &s->rank.size);
 out:
     ct_h5_writer_destroy(w);
+    ct_host_copy_release(&v);
     return status;
 }
 

@@ -43,6 +43,7 @@ static void fill_state(ct_solver *s, ct_snapshot_state *state)
         .loss_scale = s->step.loss_scale.on ? (double)s->step.loss_scale.scale : 0.0,
         .good_steps = s->step.loss_scale.good,
         .provenance = s->options.provenance,
+        .late = s->step.late,
         .n_loss = s->n_loss,
         .next_loss = s->next_loss,
     };
@@ -206,6 +207,8 @@ static ct_status restore_file(ct_solver *s, const char *file)
     CT_TRY(ct_snapshot_read(file, s->net, &state, &s->exchange));
     if (s->step.owed != NULL) s->net->options.dev->mem_release(s->step.owed);
     s->step.owed = state.owed;
+    ct_late_close(s->net, &s->step.late);
+    s->step.late = state.late;
     take_state(s, &state);
     if (is_own_set(s, file)) s->last_snapshot = s->iteration;
     if (state.foreign)

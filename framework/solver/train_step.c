@@ -146,7 +146,8 @@ static int at_once(const ct_train_step *t, int first, int end)
     int i = first;
 
     if (t->all.part == NULL) return 0;
-    while ((i < end) && t->net->param[i].learns && !absorbed(t, i)) i++;
+    while ((i < end) && t->net->param[i].learns && !absorbed(t, i) && !ct_late_has(&t->late, i))
+        i++;
     return i - first;
 }
 
@@ -162,12 +163,23 @@ static ct_status update_many(ct_train_step *t, int first, int n)
     return ct_update_plan_run(net, &t->all, t->exec->stream, t->rule->kind, &u, first, n);
 }
 
+static ct_status update_one(ct_train_step *t, int i)
+{
+    const ct_param *p = &t->net->param[i];
+    ct_status (*update)(ct_train_step * t, const ct_param *p) =
+        absorbed(t, i) ? update_absorbed : update_param;
+
+    if (!ct_late_has(&t->late, i)) return update(t, p);
+    CT_TRY(ct_late_begin(t->net, &t->late, t->exec->stream, i));
+    CT_TRY(update(t, p)); /* an average sees the next step what comes late */
+    return ct_late_end(t->net, &t->late, t->exec->stream, i, (float)t->rate * p->lr_mult);
+}
+
 static ct_status update_range(ct_train_step *t, int first, int n)
 {
     double start = ct_clock_s(), traced = ct_trace_start(t->exec->trace);
 
     for (int i = first; i < first + n; i++) {
-        const ct_param *p = &t->net->param[i];
         int many = at_once(t, i, first + n);
 
         if (many > 0) {
@@ -175,7 +187,7 @@ static ct_status update_range(ct_train_step *t, int first, int n)
             i += many - 1;
             continue;
         }
-        if (p->learns) CT_TRY(absorbed(t, i) ? update_absorbed(t, p) : update_param(t, p));
+        if (t->net->param[i].learns) CT_TRY(update_one(t, i));
     }
     t->update_s += ct_clock_s() - start;
     ct_trace_end(t->exec->trace, traced, CT_TRACE_UPDATE, NULL,
@@ -368,6 +380,7 @@ void ct_train_step_close(ct_train_step *t)
     t->n_history = 0;
     t->average = NULL;
     drop_owed(t);
+    if (t->net != NULL) ct_late_close(t->net, &t->late);
     free(t->landed);
     t->landed = NULL;
 }

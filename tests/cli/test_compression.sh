@@ -126,11 +126,23 @@ for way in none auto:density=0.05,min_bytes=1024; do
     for n in 1 2 3; do
         mkdir -p to_$kind$n
         cp some_oktopk_iter_10.* to_$kind$n/
-        runs ${kind}_takes_residuals_on_$n 0 'what was not sent is in the weights' $JOB $n $train --compression=$way --set=snapshot_prefix=to_$kind$n/some \
+        runs ${kind}_takes_residuals_on_$n 0 'what was not sent goes to the weights' $JOB $n $train --compression=$way --set=snapshot_prefix=to_$kind$n/some \
             --set=comm.tune_iterations=0 --set=display=1 --set=average_loss=1 --snapshot=to_$kind$n/some_oktopk_iter_10.solverstate.h5 --metrics=to_$kind$n.jsonl
         losses to_$kind$n.jsonl >l$n
         is curve_of_${kind}_on_$n awk '{ n += 1; s += $2; if ($2 != $2) bad = 1 } END { exit !(n == 10 && !bad && s / n < 2.4) }' l$n
     done
+done
+# what is still on its way to the weights when a dense run is stopped goes on from there
+for n in 1 2 3; do
+    mkdir -p way$n
+    cp some_oktopk_iter_10.* way$n/
+    $JOB $n $train --set=snapshot_prefix=way$n/some --snapshot=way$n/some_oktopk_iter_10.solverstate.h5 >out 2>&1 </dev/null
+    whole=$(sum_of)
+    $JOB $n $train --set=snapshot_prefix=way$n/part --iterations=11 --snapshot=way$n/some_oktopk_iter_10.solverstate.h5 >out 2>&1 </dev/null
+    is waits_in_snapshot_of_$n test -f way$n/part_iter_11.rank0.h5
+    runs goes_on_$n 0 'what the run before had left behind is in the weights' $JOB $n $train --set=snapshot_prefix=way$n/part \
+        --snapshot=way$n/part_iter_11.solverstate.h5
+    is goes_on_exactly_$n test "$(sum_of) of 20" = "$whole of 20"
 done
 for codec in REDSYNC ONEBIT POWERSGD; do
     other_ranks auto_$codec --topology=slow.prototxt --set=comm.tune_iterations=0 --compression=auto:density=0.05,min_bytes=1024,among=$codec

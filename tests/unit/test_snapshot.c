@@ -673,13 +673,15 @@ static void test_residuals(void **state)
 
 /* ---- residuals that have no place in the run that reads them ---- */
 
+#define RATE 0.125f
+
 typedef struct moved {
     bool read, absorbed; /* when it was written */
     const float *before; /* weights, as they are in the file */
 } moved;
 
-/* Residuals as run_rank's. What was absorbed and is not any more is in the weights; else each rank
- * owes what its share of the ranks of then had. */
+/* Residuals as run_rank's. Of what was absorbed and is not any more all ranks have the sum, for the
+ * weights to come; else each rank owes what its share of the ranks of then had. */
 static ct_status check_moved(const thread_rank *r, const ct_snapshot_state *state)
 {
     const moved *c = r->out;
@@ -688,14 +690,17 @@ static ct_status check_moved(const thread_rank *r, const ct_snapshot_state *stat
 
     for (int from = r->rank; from < 3; from += r->job->n) share += (float)(from + 1);
     if ((state->owed != NULL) != (!kept && !c->absorbed)) return CT_ERR_DATA;
+    if ((state->late.v != NULL) != (!kept && c->absorbed)) return CT_ERR_DATA;
     for (int k = 0; k < r->n_learned; k++) {
         const ct_param *p = &r->net->param[k];
 
         for (int64_t i = p->offset; i < p->offset + p->count; i++) {
             float want = c->before[i], got = r->net->weight_arena[i];
 
-            if (!kept && c->absorbed) want -= 6 * (float)(i + 1);
             if (want != got) return CT_ERR_DATA;
+            if ((state->late.v != NULL) && (state->late.v[i] != 6 * (float)(i + 1)))
+                return CT_ERR_DATA;
+            if ((state->late.v != NULL) && (state->late.rate[k] != RATE)) return CT_ERR_DATA;
             if ((state->owed != NULL) && (state->owed[i] != share * (float)(i + 1)))
                 return CT_ERR_DATA;
             if (!kept && (r->residual != NULL) && (r->residual[i] != 0)) return CT_ERR_DATA;
@@ -703,6 +708,34 @@ static ct_status check_moved(const thread_rank *r, const ct_snapshot_state *stat
         }
     }
     return CT_OK;
+}
+
+/* A snapshot of what is on its way: rank 0 has it, and whoever reads it has all of it. */
+static ct_status again(thread_rank *r, ct_net *net, ct_snapshot_state *state)
+{
+    ct_snapshot_state more = *state;
+    char file[128];
+    ct_exchange x;
+    ct_status status = CT_OK;
+
+    thread_rank_open(r, net, &x);
+    more.iteration = 8;
+    status = ct_snapshot_write(prefix, net, &more, &x, 0, NULL);
+    snprintf(file, sizeof(file), "%s", at("s_iter_8.solverstate.h5"));
+    if (status == CT_OK) status = ct_snapshot_read(file, net, &more, &x);
+    if (status != CT_OK) return status;
+    if ((more.late.v == NULL) || (more.late.n_param != state->late.n_param)) status = CT_ERR_DATA;
+    for (int k = 0; (status == CT_OK) && (k < r->n_learned); k++) {
+        const ct_param *p = &net->param[k];
+
+        if (more.late.rate[k] != state->late.rate[k]) status = CT_ERR_DATA;
+        if (memcmp(more.late.v + p->offset, state->late.v + p->offset,
+                   (size_t)p->count * sizeof(float)) != 0)
+            status = CT_ERR_DATA;
+    }
+    net->options.dev->mem_release(more.owed);
+    ct_late_close(net, &more.late);
+    return status;
 }
 
 static ct_status run_moved(thread_rank *r)
@@ -713,6 +746,7 @@ static ct_status run_moved(thread_rank *r)
     ct_status status = open_rank(r, c->read, &k);
 
     if (status != CT_OK) return status;
+    r->rate = RATE;
     before = calloc((size_t)k.net->weight_count, sizeof(float));
     memcpy(before, k.net->weight_arena, (size_t)k.net->weight_count * sizeof(float));
     if (c->read) {
@@ -720,6 +754,8 @@ static ct_status run_moved(thread_rank *r)
         c->before = before;
         status = ct_snapshot_read(at("s_iter_7.solverstate.h5"), k.net, &k.state, &k.x);
         if (status == CT_OK) status = check_moved(r, &k.state);
+        if ((status == CT_OK) && (k.state.late.v != NULL)) status = again(r, k.net, &k.state);
+        ct_late_close(k.net, &k.state.late);
         k.net->options.dev->mem_release(k.state.owed);
     } else {
         status = ct_snapshot_write(prefix, k.net, &k.state, &k.x, 0, NULL);
@@ -753,8 +789,10 @@ static void test_residuals_without_a_place(void **state)
             assert_int_equal(move(n, true, absorbed, true, true), CT_OK);
         }
     }
-    test_log_holds("of 2 what was not sent is in the weights, of 0 it goes with the next gradient");
-    test_log_holds("of 0 what was not sent is in the weights, of 2 it goes with the next gradient");
+    test_log_holds("of 2 what was not sent goes to the weights, no farther in an iteration than "
+                   "that moves them, of 0 it goes with the next gradient");
+    test_log_holds("of 0 what was not sent goes to the weights, no farther in an iteration than "
+                   "that moves them, of 2 it goes with the next gradient");
 }
 
 #define TEST(_f) cmocka_unit_test_setup_teardown(_f, setup, test_solver_teardown)
