@@ -52,6 +52,7 @@ static ct_status prepare_coded(ct_bucket *b)
                              .tag = b->tag,
                              .allreduce = b->config->allreduce,
                              .deterministic = b->config->deterministic,
+                             .iteration = b->iteration,
                              .dev = b->config->dev,
                              .host = b->grad };
 
@@ -191,12 +192,18 @@ static ct_status leave_coded(ct_bucket *b, const ct_coded_step *step)
     return (status == CT_OK) ? CT_OK : fail_coded(b, status);
 }
 
+int64_t ct_bucket_dense_until(const ct_bucket *b)
+{
+    return (b->ops->dense_until != NULL) ? b->ops->dense_until(b->coded)
+                                         : b->codec_config->warmup_iterations;
+}
+
 static bool is_dense_step(const ct_bucket *b, const ct_coded_step *step)
 {
     int64_t iteration = step->iteration;
     const ct_codec_config *c = b->codec_config;
 
-    if (!b->cut.coded || b->leaves || (iteration < c->warmup_iterations)) return true;
+    if (!b->cut.coded || b->leaves || (iteration < ct_bucket_dense_until(b))) return true;
     return (c->resync_iterations > 0) && ((iteration + 1) % c->resync_iterations == 0);
 }
 

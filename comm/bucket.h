@@ -72,6 +72,9 @@ bool ct_bucket_is_started(const ct_bucket *b);
 
 /** Whether messages moved since this was last asked. */
 bool ct_bucket_moved(ct_bucket *b);
+/** Of a coded one: iterations before this one are dense in any case, the warm-up's or a part of
+ *  them. */
+int64_t ct_bucket_dense_until(const ct_bucket *b);
 /** Records the use that has just landed: the bucket, and what was computed for it. */
 void ct_bucket_trace(const ct_bucket *b);
 

@@ -48,7 +48,9 @@ typedef struct ct_codec_config {
     float density; /* sparse ones: share of the elements sent, 0 < density <= 1; round(density n),
                       at least 1 */
     int64_t min_bytes;         /* parameters smaller than this travel dense              */
-    int64_t warmup_iterations; /* dense until then                                       */
+    int64_t warmup_iterations; /* dense until then, or …                                 */
+    float warmup_density;      /* sparse ones: … of this density at first, from where it falls to
+                                  `density`; 0: dense                                    */
     const char *exchange;      /* sparse ones: "auto", "allgather", "hier", "gtopk", "oktopk";
                                   onebit: "auto", "allgather", "split" */
     const char *selection; /* … "auto", "exact", "trimmed", "search", "sampled", "redsync_sizes" */
@@ -86,6 +88,7 @@ typedef struct ct_coded_setup {
     const char *allreduce; /* of the codecs that sum: as ct_coll_choose's. What is by_mpi may only
                               be started in `start` */
     bool deterministic;    /* the same bits in the next run, too                   */
+    int64_t iteration;     /* no step will be of an earlier one                    */
     const ct_device *dev;  /* where grad, weight and state lie; NULL: on the host  */
     float *host; /* [n] with dev: host memory that copies are fast with, for dense steps */
 } ct_coded_setup;
@@ -107,7 +110,8 @@ typedef struct ct_coded_stats {
     int64_t bytes_sent;  /* what this rank sent, in all steps of its exchange      */
     int64_t selected;    /* sparse ones: elements that this rank selected          */
     int64_t filled;      /* … elements of the sums that anybody's payload had      */
-    double accumulate_s; /* where it is apart from select_s                        */
+    int64_t warm_steps, warm_selected; /* … of both, those while the density still falls */
+    double accumulate_s;               /* where it is apart from select_s                        */
     double select_s, pack_s, exchange_s, unpack_s;
     double encoded_at[2], decoded_at[2]; /* the last step's: when they began and ended */
 } ct_coded_stats;
@@ -171,6 +175,10 @@ typedef struct ct_coded_ops {
     /** Collective, in one order on all ranks, as destroy (NULL allowed) is. */
     ct_status (*create)(const ct_coded_setup *setup, void **obj_p);
     void (*destroy)(void *obj);
+    /** Iterations before this one travel dense, resync apart; at most warmup_iterations. NULL:
+     * that.
+     */
+    int64_t (*dense_until)(const void *obj);
     /** A dense step: turns grad into what is to be summed: this step's update (absorbed), or the
      *  gradient, and as much of V as may go at once (coded_keep.h). NULL: grad is it. Local. */
     ct_status (*fold)(void *obj, const ct_coded_step *step);

@@ -26,6 +26,7 @@ typedef struct sparse {
     ct_sparse own;
     ct_keep keep;
     bool plain; /* topk: no momentum correction, exact values unless asked */
+    ct_sparse_warmup warmup;
     bool quantize;
     bool spread_u, spread_v; /* hier: elements outside of the slice may not be 0 */
     phase phase;
@@ -56,6 +57,7 @@ static const char *exchange_name(const ct_coded_setup *s)
     return s->config->exchange;
 }
 
+/* Which exchange, and in what form values travel, is for the steps after the warm-up. */
 static ct_status prepare(sparse *x)
 {
     const ct_coded_setup *s = &x->setup;
@@ -76,11 +78,12 @@ static ct_status prepare(sparse *x)
     CT_TRY(ct_keep_acquire(s, &x->keep));
     x->keep.masks = s->config->mask_momentum;
     CT_TRY(ct_sparse_selection(s->config->selection, &kind));
-    if (s->comm->size > 1) {
+    if (s->comm->size > 1)
         CT_TRY(ct_exch_choose(s->comm, s->n, k, x->req.form, exchange_name(s), &exch));
-        x->exch = exch; /* from now on it is released */
-        CT_TRY(exch->prepare(&x->req));
-    }
+    x->warmup = ct_sparse_warmup_of(s, exch, x->req.form);
+    x->req.k_most = x->warmup.k_most;
+    x->exch = exch; /* from now on it is released */
+    if (exch != NULL) CT_TRY(exch->prepare(&x->req));
     if (x->req.length == 0) return CT_OK;
     return ct_selector_create(kind, x->req.length, x->req.k_own, &x->selector);
 }
@@ -153,6 +156,8 @@ static ct_status select_own(sparse *x)
     x->stats.accumulate_s += s.update_s;
     x->stats.select_s += s.select_s;
     x->stats.selected += x->own.count;
+    if (x->step.iteration < x->setup.config->warmup_iterations)
+        x->stats.warm_selected += x->own.count;
     x->stats.bytes_coded += (int64_t)ct_wire_bytes(x->req.form, x->own.n, x->own.count);
     return CT_OK;
 }
@@ -192,11 +197,25 @@ static ct_status enter(sparse *x, phase next)
     return x->exch->node_start(&x->req, phase_data(x));
 }
 
+/* As many elements as are to be selected in this iteration, while their number falls and after. */
+static void take_density(sparse *x)
+{
+    const ct_codec_config *c = x->setup.config;
+    int64_t k = ct_sparse_wanted_at(c, x->setup.n, x->step.iteration);
+
+    x->stats.warm_steps += (x->step.iteration < c->warmup_iterations);
+    if (k > x->warmup.k_most) k = x->warmup.k_most;
+    if (k == x->req.k) return;
+    ct_exch_want(&x->req, k);
+    if (x->selector != NULL) ct_selector_want(x->selector, x->req.k_own);
+}
+
 static ct_status sparse_start(void *obj, const ct_coded_step *step)
 {
     sparse *x = obj;
 
     x->step = *step;
+    take_density(x);
     x->stats.n_step += 1;
     x->stats.bytes_dense += x->setup.n * (int64_t)sizeof(float);
     x->left_at = ct_clock_s();
@@ -279,6 +298,11 @@ static const char *sparse_exchange(const void *obj)
     return (x->exch != NULL) ? x->exch->name : "one rank";
 }
 
+static int64_t sparse_dense_until(const void *obj)
+{
+    return ((const sparse *)obj)->warmup.dense_until;
+}
+
 static bool sparse_state(void *obj, int i, ct_coded_state *out)
 {
     sparse *x = obj;
@@ -322,6 +346,7 @@ const ct_coded_ops ct_coded_topk = {
     .check = topk_check,
     .create = topk_create,
     .destroy = sparse_destroy,
+    .dense_until = sparse_dense_until,
     .fold = sparse_fold,
     .start = sparse_start,
     .progress = sparse_progress,
@@ -346,6 +371,7 @@ const ct_coded_ops ct_coded_redsync = {
     .check = ct_sparse_check,
     .create = redsync_create,
     .destroy = sparse_destroy,
+    .dense_until = sparse_dense_until,
     .fold = sparse_fold,
     .start = sparse_start,
     .progress = sparse_progress,

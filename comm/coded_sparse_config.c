@@ -21,12 +21,69 @@ bool ct_sparse_is_auto(const char *name)
     return (name == NULL) || (strcmp(name, "auto") == 0);
 }
 
-int64_t ct_sparse_wanted(const ct_codec_config *c, int64_t n)
+static int64_t share_of(double density, int64_t n)
 {
-    int64_t k = llround((double)c->density * (double)n);
+    int64_t k = llround(density * (double)n);
 
     if (k < 1) k = 1;
     return (k < n) ? k : n;
+}
+
+int64_t ct_sparse_wanted(const ct_codec_config *c, int64_t n)
+{
+    return share_of((double)c->density, n);
+}
+
+/* The power is made of square roots, one for each binary digit of the exponent: processors round
+ * these alike, which libraries do not promise of pow(), and all ranks must select as many. */
+double ct_sparse_density(const ct_codec_config *c, int64_t iteration)
+{
+    enum { DIGITS = 32 };
+    double density = (double)c->density, root = (double)c->warmup_density / density, left = 0;
+
+    if (!(c->warmup_density > 0) || (iteration >= c->warmup_iterations)) return density;
+    if (iteration <= 0) return (double)c->warmup_density;
+    left = (double)(c->warmup_iterations - iteration) / (double)c->warmup_iterations;
+    for (int i = 0; i < DIGITS; ++i) {
+        root = sqrt(root);
+        left *= 2;
+        if (left < 1) continue;
+        density *= root;
+        left -= 1;
+    }
+    return density;
+}
+
+int64_t ct_sparse_wanted_at(const ct_codec_config *c, int64_t n, int64_t iteration)
+{
+    return share_of(ct_sparse_density(c, iteration), n);
+}
+
+/* Reduce-scatter and allgather of plain f32. */
+static int64_t dense_bytes(const ct_comm *c, int64_t n)
+{
+    return 2 * (int64_t)sizeof(float) * n / c->size * (c->size - 1);
+}
+
+ct_sparse_warmup ct_sparse_warmup_of(const ct_coded_setup *s, const ct_exch_ops *exch,
+                                     ct_wire_form form)
+{
+    const ct_codec_config *c = s->config;
+    int64_t low = 0, high = c->warmup_iterations; /* it is dense before low, and sparse from high */
+
+    if (!(c->warmup_density > 0))
+        return (ct_sparse_warmup){ .dense_until = high, .k_most = ct_sparse_wanted(c, s->n) };
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2, k = ct_sparse_wanted_at(c, s->n, middle);
+
+        if ((exch == NULL) ||
+            (exch->bytes_theory(s->comm, s->n, k, form) <= dense_bytes(s->comm, s->n)))
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    low = (s->iteration > high) ? s->iteration : high;
+    return (ct_sparse_warmup){ .dense_until = high, .k_most = ct_sparse_wanted_at(c, s->n, low) };
 }
 
 ct_wire_form ct_sparse_form(const ct_codec_config *c, int64_t n, bool quantize, bool plain)

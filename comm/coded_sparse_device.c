@@ -31,6 +31,15 @@ static ct_coll_where *sparse_where(void *obj)
 
 /* ---- a step */
 
+/* Of what this step selects; memory is there for the most. */
+static size_t payload_room(const sparse *x)
+{
+    ct_coder_setup now = x->size;
+
+    now.k_most = 0;
+    return ct_coder_room(&now);
+}
+
 static ct_status select_own(sparse *x)
 {
     void *to = NULL;
@@ -41,8 +50,7 @@ static ct_status select_own(sparse *x)
     if (x->setup.comm->size == 1)
         return x->side.codec->add(x->side.coder, x->side.stream, x->payload, 1, x->setup.grad);
     to = (x->gather != NULL) ? ct_gather_payload(x->gather, x->me) : x->lists.payload;
-    return ct_side_bring(&x->side, 1, to, x->side.codec->payload(x->picker),
-                         ct_coder_room(&x->size));
+    return ct_side_bring(&x->side, 1, to, x->side.codec->payload(x->picker), payload_room(x));
 }
 
 static ct_status ready_coded(sparse *x, double limit)
@@ -55,6 +63,23 @@ static ct_status ready_coded(sparse *x, double limit)
     }
     CT_TRY(x->side.codec->shrink(x->side.coder, x->side.stream, s->grad, s->n, limit));
     return ct_side_bring(&x->side, 0, s->host, s->grad, sizeof(float) * (size_t)s->n);
+}
+
+/* As many elements as are to be selected in this iteration (coded_sparse.c). */
+static void take_density(sparse *x, int64_t iteration)
+{
+    const ct_codec_config *c = x->setup.config;
+    int64_t k = ct_sparse_wanted_at(c, x->setup.n, iteration);
+
+    x->warms = (iteration < c->warmup_iterations);
+    if (k > x->warmup.k_most) k = x->warmup.k_most;
+    if (k == x->k) return;
+    x->k = x->size.k = k;
+    if (x->lists.exch != NULL) {
+        ct_exch_want(&x->lists.req, k);
+        x->size.k = x->lists.req.k_own;
+    }
+    if (x->picker != NULL) x->side.codec->want(x->picker, x->size.k);
 }
 
 static ct_status sparse_ready(void *obj, const ct_coded_step *step, bool dense, double limit)
@@ -71,6 +96,7 @@ static ct_status sparse_ready(void *obj, const ct_coded_step *step, bool dense, 
         x->lists.spread_u = nodes && s->absorb;
         return ct_side_dense(&x->side, step, empty, limit);
     }
+    take_density(x, step->iteration);
     x->accum = nodes ? ct_keep_accum(&x->side.keep, step, r->first, r->length, r->copies)
                      : ct_keep_accum(&x->side.keep, step, 0, s->n, s->comm->size);
     x->sign = !x->quantize ? 0 : (step->iteration % 2 == 0) ? 1 : -1;
@@ -96,6 +122,7 @@ static ct_status sparse_start(void *obj, const ct_coded_step *step)
 
     (void)step;
     x->stats.n_step += 1;
+    x->stats.warm_steps += x->warms;
     x->stats.bytes_dense += x->setup.n * (int64_t)sizeof(float);
     x->phase = ct_lists_has_nodes(&x->lists) ? CT_SPARSE_NODE_DOWN : CT_SPARSE_DOWN;
     return CT_OK;
@@ -112,6 +139,7 @@ static ct_status take_note(sparse *x)
                        "a payload of the last step named elements out of order, or beyond its %lld",
                        (long long)x->setup.n);
     x->stats.selected += note->count;
+    if (x->warms) x->stats.warm_selected += note->count;
     if (x->lists.exch == NULL) x->stats.filled += note->filled;
     if (x->size.n > 0)
         x->stats.bytes_coded += (int64_t)ct_wire_bytes(x->size.form, x->size.n, note->count);
@@ -218,6 +246,11 @@ static const char *sparse_exchange(const void *obj)
     return (x->gather != NULL) ? "allgather" : "one rank";
 }
 
+static int64_t sparse_dense_until(const void *obj)
+{
+    return ((const sparse *)obj)->warmup.dense_until;
+}
+
 static bool sparse_state(void *obj, int i, ct_coded_state *out)
 {
     return ct_keep_state(&((sparse *)obj)->side.keep, i, out);
@@ -264,10 +297,11 @@ static void redsync_seconds(const ct_coded_costs *m, const ct_codec_config *c, i
 
 #define SPARSE_ON_DEVICE                                                                           \
     .gathers = true, .sparse = true, .keeps = true, .chains = true,                                \
-    .destroy = ct_sparse_device_destroy, .fold = sparse_fold, .ready = sparse_ready,               \
-    .summed = sparse_summed, .start = sparse_start, .progress = sparse_progress,                   \
-    .pending = sparse_pending, .where = sparse_where, .exchange = sparse_exchange,                 \
-    .state = sparse_state, .restored = sparse_restored, .stats = sparse_stats, .left = sparse_left
+    .destroy = ct_sparse_device_destroy, .dense_until = sparse_dense_until, .fold = sparse_fold,   \
+    .ready = sparse_ready, .summed = sparse_summed, .start = sparse_start,                         \
+    .progress = sparse_progress, .pending = sparse_pending, .where = sparse_where,                 \
+    .exchange = sparse_exchange, .state = sparse_state, .restored = sparse_restored,               \
+    .stats = sparse_stats, .left = sparse_left
 
 const ct_coded_ops ct_coded_topk_device = {
     .name = "topk",

@@ -4,6 +4,7 @@
 #ifndef CT_CODED_SPARSE_DEVICE_H
 #define CT_CODED_SPARSE_DEVICE_H
 
+#include "comm/coded_sparse.h"
 #include "comm/device_side.h"
 #include "comm/gather.h"
 #include "comm/lists.h"
@@ -19,6 +20,9 @@ typedef struct ct_sparse_device {
     ct_coded_setup setup;
     ct_device_side side;
     ct_coder_setup size;
+    ct_sparse_warmup warmup;
+    int64_t k;  /* elements that all of this rank's n have now */
+    bool warms; /* this step is of the warm-up */
     ct_device_coder
         *picker;       /* of what this rank selects from: side.coder, but for a hier's slice */
     ct_gather *gather; /* of an allgather; else … */

@@ -45,7 +45,10 @@ static ct_status prepare_lists(ct_sparse_device *x, const char *name)
     size->n_payload = 0;
     CT_TRY(ct_lists_prepare(&x->lists, &x->setup, size, x->side.codec, x->side.stream, name));
     whole.n_payload = 0;
-    if (ct_lists_has_nodes(&x->lists)) whole.k = 1;
+    ct_exch_want(&x->lists.req, whole.k_most);
+    size->k_most = x->lists.req.k_own;
+    ct_exch_want(&x->lists.req, whole.k);
+    if (ct_lists_has_nodes(&x->lists)) whole.k = whole.k_most = 1;
     CT_TRY(x->side.codec->create(&whole, &x->side.coder));
     size->n = x->lists.req.length;
     size->k = x->lists.req.k_own;
@@ -63,6 +66,20 @@ static const char *exchange_name(const ct_sparse_device *x)
     return ct_sparse_is_auto(name) ? "allgather" : name;
 }
 
+/* As coded_sparse.c's. */
+static ct_status plan_warmup(ct_sparse_device *x)
+{
+    const ct_coded_setup *s = &x->setup;
+    const ct_exch_ops *exch = NULL;
+
+    if (s->comm->size > 1)
+        CT_TRY(ct_exch_choose(s->comm, s->n, x->size.k, x->size.form, exchange_name(x), &exch));
+    x->warmup = ct_sparse_warmup_of(s, exch, x->size.form);
+    x->size.k_most = x->warmup.k_most;
+    x->k = x->size.k;
+    return CT_OK;
+}
+
 static ct_status prepare(ct_sparse_device *x, bool plain)
 {
     const ct_coded_setup *s = &x->setup;
@@ -74,6 +91,7 @@ static ct_status prepare(ct_sparse_device *x, bool plain)
                                 .form = ct_sparse_form(s->config, s->n, x->quantize, plain),
                                 .n_payload = n_rank - 1 };
     CT_TRY(ct_sparse_selection(s->config->selection, &x->size.kind));
+    CT_TRY(plan_warmup(x));
     CT_TRY(ct_side_open(&x->side, s));
     x->side.keep.masks = s->config->mask_momentum;
     x->payload = calloc((size_t)n_rank, sizeof(*x->payload));

@@ -44,6 +44,27 @@ ct_status ct_coded_find(const char *name, const ct_coded_ops **ops_p)
     return status;
 }
 
+/* A density that falls. */
+static ct_status check_warmup(const ct_coded_ops *ops, const ct_codec_config *c, const char *who)
+{
+    if (c->warmup_density == 0) return CT_OK;
+    if (!((c->warmup_density > 0) && (c->warmup_density <= 1)))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s %s: warmup_density %g, but 0 < warmup_density <= 1 is needed, or 0: a "
+                       "dense warm-up",
+                       who, ops->name, (double)c->warmup_density);
+    if (c->warmup_iterations == 0)
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s %s: warmup_density %g is that of the first iteration of a warm-up, and "
+                       "warmup_iter is 0: give warmup_iter, or leave warmup_density out",
+                       who, ops->name, (double)c->warmup_density);
+    if (c->warmup_density <= c->density)
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s %s: warmup_density %g has to fall to density %g, and is not above it",
+                       who, ops->name, (double)c->warmup_density, (double)c->density);
+    return CT_OK;
+}
+
 ct_status ct_coded_check(const ct_coded_ops *ops, const ct_codec_config *c, const char *who)
 {
     if (ops->sparse && !((c->density > 0) && (c->density <= 1)))
@@ -55,6 +76,7 @@ ct_status ct_coded_check(const ct_coded_ops *ops, const ct_codec_config *c, cons
                        "may be negative",
                        who, ops->name, (long long)c->min_bytes, (long long)c->warmup_iterations,
                        (long long)c->resync_iterations);
+    if (ops->sparse) CT_TRY(check_warmup(ops, c, who));
     if (!((c->local_clip >= 0) && (c->local_clip <= 3.4e38f)))
         return CT_FAIL(CT_ERR_CONFIG, "%s %s: local_clip %g: expected the largest norm, or 0: any",
                        who, ops->name, (double)c->local_clip);

@@ -25,7 +25,7 @@ ct_select_kind ct_coder_kind(const ct_coder_setup *s)
 int64_t ct_coder_limit(const ct_coder_setup *s)
 {
     bool over = (ct_coder_kind(s) != CT_SELECT_EXACT);
-    int64_t most = over ? ct_select_most(s->k) : s->k;
+    int64_t k = (s->k_most > s->k) ? s->k_most : s->k, most = over ? ct_select_most(k) : k;
 
     return (most < s->n) ? most : s->n;
 }

@@ -24,7 +24,8 @@ typedef struct ct_coder_setup {
     ct_select_kind kind;
     int64_t n, k; /* 1 <= k <= n < 2^32 */
     ct_wire_form form;
-    int n_payload; /* most that come in in a step */
+    int n_payload;  /* most that come in in a step */
+    int64_t k_most; /* most that `want` asks for; 0: k */
 } ct_coder_setup;
 
 /** What the host is told with a payload. */
@@ -76,6 +77,8 @@ typedef struct ct_device_codec {
     /** v[index[j]] += value[j] for each of `count`, no element twice; all on the device. */
     ct_status (*put_back)(ct_device_coder *c, ct_stream st, const uint32_t *index,
                           const float *value, int64_t count, float *v);
+    /** From the next selection on k elements, at most k_most. Without waiting. */
+    void (*want)(ct_device_coder *c, int64_t k);
     /** Forgets thresholds of earlier steps. */
     ct_status (*forget)(ct_device_coder *c, ct_stream st);
 

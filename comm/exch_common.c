@@ -9,8 +9,11 @@ ct_status ct_exch_defaults(ct_exch_req *r)
         return CT_FAIL(CT_ERR_CONFIG, "a sparse exchange of %lld of %lld elements, of at most %lld",
                        (long long)r->k, (long long)r->n, (long long)CT_SPARSE_MAX);
     if (r->k > r->n) r->k = r->n;
-    if (r->room == 0) r->room = 2 * r->k;
-    if (r->room < r->k) r->room = r->k;
+    if (r->k_most < r->k) r->k_most = r->k;
+    if (r->k_most > r->n) r->k_most = r->n;
+    if (r->room == 0)
+        r->room = (r->k_most + r->k_most / 4 > 2 * r->k) ? r->k_most + r->k_most / 4 : 2 * r->k;
+    if (r->room < r->k_most) r->room = r->k_most;
     if (r->room > r->n) r->room = r->n;
     if (r->n_member == 0) {
         r->member = r->comm->topo->order;
@@ -25,6 +28,18 @@ ct_status ct_exch_defaults(ct_exch_req *r)
     r->copies = r->n_member;
     r->most_lost = 2 * r->room;
     return CT_OK;
+}
+
+/* By the length of a slice: those of a hier are not all as long, and all of k = n are to go. */
+int64_t ct_exch_own_share(const ct_exch_req *r, int64_t k)
+{
+    return (r->length == r->n) ? k : (k * r->length + r->n - 1) / r->n;
+}
+
+void ct_exch_want(ct_exch_req *r, int64_t k)
+{
+    r->k = (k < r->n) ? k : r->n;
+    r->k_own = ct_exch_own_share(r, r->k);
 }
 
 ct_status ct_exch_take_own(ct_exch_req *r)

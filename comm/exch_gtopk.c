@@ -121,14 +121,14 @@ static ct_status gtopk_prepare(ct_exch_req *r)
     make_rounds(g, r->me, 0, r->n_member, load);
     free(load);
     g->bound = ct_wire_bytes(r->form, r->n, r->room);
-    merged = ct_wire_bytes(ct_exch_merged_form(r->form), r->n, r->k);
+    merged = ct_wire_bytes(ct_exch_merged_form(r->form), r->n, r->k_most);
     if (merged > g->bound) g->bound = merged;
     for (int i = 0; i < 2; ++i) g->payload[i] = ct_mem_acquire(g->bound);
     g->landing = ct_mem_acquire(g->bound);
     if ((g->payload[0] == NULL) || (g->payload[1] == NULL) || (g->landing == NULL))
         return CT_FAIL(CT_ERR_NOMEM, "no memory for payloads of %zu bytes", g->bound);
     r->most = r->room;
-    r->most_lost = 2 * r->room + g->n_round * (r->room + 2 * r->k);
+    r->most_lost = 2 * r->room + g->n_round * (r->room + 2 * r->k_most);
     CT_TRY(ct_sparse_reserve(&g->list[0], 2 * r->room));
     CT_TRY(ct_sparse_reserve(&g->list[1], 2 * r->room));
     return ct_sparse_reserve(&g->other, r->room);

@@ -68,6 +68,7 @@ static ct_status prepare_inner(ct_exch_req *r, hier *h)
     h->inner = (ct_exch_req){ .comm = r->comm,
                               .n = r->length,
                               .k = r->k_own,
+                              .k_most = ct_exch_own_share(r, r->k_most),
                               .room = r->room_own,
                               .form = r->form,
                               .tag = r->tag,
@@ -94,11 +95,10 @@ static ct_status hier_prepare(ct_exch_req *r)
     if (h->lanes.mine >= 0) {
         r->first = slice(r, h->lanes.mine);
         r->length = slice(r, h->lanes.mine + 1) - r->first;
-        /* by the slice's length: slices are not all as long, and all of k = n are to go */
-        r->k_own = (r->k * r->length + r->n - 1) / r->n;
-        if (r->k_own > r->length) r->k_own = r->length;
+        r->k_own = ct_exch_own_share(r, r->k);
         r->room_own = ct_exch_share(r->room, h->lanes.n);
-        if (r->room_own < r->k_own) r->room_own = r->k_own;
+        if (r->room_own < ct_exch_own_share(r, r->k_most))
+            r->room_own = ct_exch_own_share(r, r->k_most);
         if (r->room_own > r->length) r->room_own = r->length;
         CT_TRY(prepare_inner(r, h));
         r->room_own = h->inner.room_own;
@@ -138,6 +138,7 @@ static ct_status hier_start(ct_exch_req *r)
     h->stage = INNER;
     if (h->ops == NULL) return CT_OK;
     h->inner.own = r->own;
+    h->inner.k = r->k_own;
     h->inner.residual = r->residual;
     h->inner.bytes_sent = 0;
     return h->ops->start(&h->inner);

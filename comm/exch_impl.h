@@ -20,6 +20,8 @@ int64_t ct_exch_hier_bytes(const ct_comm *c, int64_t n, int64_t k, ct_wire_form 
 
 /** prepare: checks n and k; who takes part and what this rank selects, where hier did not say. */
 ct_status ct_exch_defaults(ct_exch_req *r);
+/** Of k entries those that are to come from [first, first + length). */
+int64_t ct_exch_own_share(const ct_exch_req *r, int64_t k);
 /** start: own is shortened to room_own and rounded; n_member 1 or more. CT_ERR_ARG. */
 ct_status ct_exch_take_own(ct_exch_req *r);
 /** The one form that merged lists travel in. */

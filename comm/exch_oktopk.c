@@ -57,9 +57,9 @@ static void oktopk_release(ct_exch_req *r)
 }
 
 /* A quarter more than its share, and room for a few. */
-static int64_t most_kept(const ct_exch_req *r)
+static int64_t most_kept(const ct_exch_req *r, int64_t k)
 {
-    int64_t share = ct_exch_share(r->k, r->n_member);
+    int64_t share = ct_exch_share(k, r->n_member);
 
     if (r->n_member == 1) return r->room; /* nothing is dropped */
     return (share + share / 4 + 8 < r->n) ? share + share / 4 + 8 : r->n;
@@ -96,7 +96,7 @@ static ct_status oktopk_prepare(ct_exch_req *r)
     if (o == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a sparse exchange");
     CT_TRY(ct_regions_create(r->n, r->n_member, &o->regions));
     CT_TRY(allocate(r, o));
-    o->most = most_kept(r);
+    o->most = most_kept(r, r->k_most);
     r->most = (o->most * r->n_member < r->n) ? o->most * r->n_member : r->n;
     r->most_lost = 2 * r->room + 2 * r->room * r->n_member;
     if (r->most_lost > 2 * r->n) r->most_lost = 2 * r->n;
@@ -124,6 +124,7 @@ static ct_status oktopk_start(ct_exch_req *r)
 
     CT_TRY(ct_exch_take_own(r));
     ct_exch_begin_list(r);
+    o->most = most_kept(r, r->k);
     if (r->list == NULL) ct_exch_clear(r->sum, r->n, r->comm->n_thread);
     ct_exch_cut(r->own, o->regions.bound, r->n_member, o->part);
     memset(o->bin, 0, sizeof(o->bin));

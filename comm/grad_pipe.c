@@ -11,6 +11,33 @@ enum { MAX_LANES = 256 /* buckets that have tags of their own */ };
 
 /* ---- creation */
 
+/* Where the density falls: from and to what, and how long it is dense before. */
+static void log_warmup(const ct_grad_pipe *gp)
+{
+    const ct_codec_config *c = NULL;
+    int64_t least = INT64_MAX, most = 0;
+    int n = 0;
+
+    for (int i = 0; i < gp->n_bucket; ++i) {
+        const ct_bucket *b = &gp->bucket[i];
+        int64_t until = 0;
+
+        if (!b->cut.coded || !b->ops->sparse || !(b->codec_config->warmup_density > 0)) continue;
+        until = ct_bucket_dense_until(b);
+        c = b->codec_config;
+        n += 1;
+        least = (until < least) ? until : least;
+        most = (until > most) ? until : most;
+    }
+    if (n == 0) return;
+    CT_INFO("warm-up: the density of %d parameter%s falls from %g to %g in %lld iterations", n,
+            (n == 1) ? "" : "s", (double)c->warmup_density, (double)c->density,
+            (long long)c->warmup_iterations);
+    if (most > 0)
+        CT_INFO("warm-up: dense before iteration %lld to %lld, where dense sums send less",
+                (long long)least, (long long)most);
+}
+
 static void log_plan(const ct_grad_pipe *gp)
 {
     ct_text used = { .text = NULL };
@@ -48,6 +75,7 @@ static void log_plan(const ct_grad_pipe *gp)
         CT_INFO("reproducible sums: gradients travel as 64-bit integers, %.3f MB and %.3f MB of "
                 "exponents a step in place of %.3f MB; memory for as much on every rank",
                 2e-6 * (double)total, 1e-6 * (double)total / 32, 1e-6 * (double)total);
+    if (gp->generation == 0) log_warmup(gp);
     ct_text_destroy(&used);
 }
 
@@ -97,6 +125,7 @@ static ct_status create_buckets(ct_grad_pipe *gp, const ct_bucket_cut *cut, int 
         b->key = b->range->key;
         b->grad = gp->arena + cut[i].offset;
         b->cut = cut[i];
+        b->iteration = gp->step.iteration;
         atomic_store(&b->state, CT_BUCKET_SUMMED); /* no step has begun */
         for (int k = 0; (cut[i].part == 0) && (k < cut[i].n); ++k)
             gp->bucket_of[cut[i].first + k] = i;

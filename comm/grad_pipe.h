@@ -79,7 +79,9 @@ typedef struct ct_grad_pipe_coding {
     int64_t bytes_sent;  /* by their exchanges                                          */
     int64_t selected;    /* elements that this rank selected                            */
     int64_t filled;      /* elements that anybody's payload had                         */
-    double select_s;     /* accumulation and selection                                  */
+    int64_t warm_elements, warm_selected; /* of `elements` and `selected` those of a warm-up in
+                                             which the density fell                     */
+    double select_s; /* accumulation and selection                                  */
     double pack_s, exchange_s, unpack_s;
     double residual_norm; /* now                                                         */
     double saved_s; /* from leaving to landing, less than dense: as measured in dense steps, or as

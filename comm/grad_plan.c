@@ -227,7 +227,8 @@ static uint64_t hash_codec(const ct_coded_ops *codec, const ct_codec_config *c)
     uint64_t h = ct_rng_key(ct_rng_hash(codec->name), bits_of(c->density), bits_of(c->local_clip));
 
     h = ct_rng_key(h, (uint64_t)c->warmup_iterations, (uint64_t)c->resync_iterations);
-    h = ct_rng_key(h, hash_name(c->exchange), hash_name(c->selection));
+    h = ct_rng_key(h, bits_of(c->warmup_density), hash_name(c->exchange));
+    h = ct_rng_key(h, 0, hash_name(c->selection));
     h = ct_rng_key(h, hash_name(c->wire), (uint64_t)c->rank + ((uint64_t)c->among << 32));
     return ct_rng_key(h, c->quantize, 2 * c->momentum_correction + c->mask_momentum);
 }

@@ -35,6 +35,8 @@ static void add_bucket(const ct_bucket *b, ct_grad_pipe_coding *out)
     out->bytes_sent += s.bytes_sent;
     out->selected += s.selected;
     out->filled += s.filled;
+    out->warm_elements += b->cut.count * s.warm_steps;
+    out->warm_selected += s.warm_selected;
     out->select_s += s.accumulate_s + s.select_s;
     out->pack_s += s.pack_s;
     out->exchange_s += s.exchange_s;
@@ -64,6 +66,8 @@ static void add_all(const ct_grad_pipe *gp, ct_grad_pipe_coding *out)
     out->bytes_sent += past->bytes_sent;
     out->selected += past->selected;
     out->filled += past->filled;
+    out->warm_elements += past->warm_elements;
+    out->warm_selected += past->warm_selected;
     out->select_s += past->select_s;
     out->pack_s += past->pack_s;
     out->exchange_s += past->exchange_s;
@@ -78,16 +82,28 @@ void ct_grad_pipe_get_coding(const ct_grad_pipe *gp, ct_grad_pipe_coding *out)
     ct_comm_unlock(gp->comm);
 }
 
+/* Apart where the density fell at first. */
+static void add_density(ct_text *text, const ct_grad_pipe_coding *c)
+{
+    int64_t elements = (c->elements > 0) ? c->elements : 1, rest = elements - c->warm_elements;
+
+    if (c->warm_elements > 0)
+        ct_text_add(text, ", density %.3g %% in the warm-up",
+                    100 * (double)c->warm_selected / (double)c->warm_elements);
+    if (rest > 0)
+        ct_text_add(text, "%s%.3g %%", (c->warm_elements > 0) ? ", then " : ", density ",
+                    100 * (double)(c->selected - c->warm_selected) / (double)rest);
+    ct_text_add(text, ", filled %.3g %%", 100 * (double)c->filled / (double)elements);
+}
+
 /* A line; times are those of a coded step. */
 static void add_text(ct_text *text, const ct_grad_pipe_coding *c, double steps)
 {
-    double elements = (c->elements > 0) ? (double)c->elements : 1, ms = 1e3 / steps;
+    double ms = 1e3 / steps;
 
     ct_text_add(text, "%.4g of %.4g KB", 1e-3 * (double)c->bytes_coded / steps,
                 1e-3 * (double)c->bytes_dense / steps);
-    if (c->selected > 0)
-        ct_text_add(text, ", density %.3g %%, filled %.3g %%", 100 * (double)c->selected / elements,
-                    100 * (double)c->filled / elements);
+    if (c->selected > 0) add_density(text, c);
     ct_text_add(text, "; select %.3g, pack %.3g, exchange %.3g, unpack %.3g ms", ms * c->select_s,
                 ms * c->pack_s, ms * c->exchange_s, ms * c->unpack_s);
     if (c->residual_norm > 0) ct_text_add(text, "; residual norm %.3g", c->residual_norm);
@@ -144,6 +160,10 @@ static void add_json(ct_text *text, const ct_grad_pipe_coding *c, double steps)
     ct_text_add(text, "\"steps\":%.0f,\"bytes_dense\":%.0f,\"bytes_coded\":%.0f", steps,
                 (double)c->bytes_dense / steps, (double)c->bytes_coded / steps);
     add_field(text, "density", (double)c->selected / elements);
+    if (c->warm_elements > 0) {
+        add_field(text, "warmup_steps", steps * (double)c->warm_elements / elements);
+        add_field(text, "warmup_density", (double)c->warm_selected / (double)c->warm_elements);
+    }
     add_field(text, "filled", (double)c->filled / elements);
     add_field(text, "select_ms", ms * c->select_s);
     add_field(text, "pack_ms", ms * c->pack_s);

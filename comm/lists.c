@@ -60,6 +60,7 @@ ct_status ct_lists_prepare(ct_lists *x, const ct_coded_setup *setup, const ct_co
     x->req = (ct_exch_req){ .comm = setup->comm,
                             .n = size->n,
                             .k = size->k,
+                            .k_most = size->k_most,
                             .form = size->form,
                             .tag = setup->tag,
                             .sum = setup->host,

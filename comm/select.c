@@ -56,7 +56,7 @@ ct_status ct_selector_create(ct_select_kind kind, int64_t n, int64_t k, ct_selec
         kind = (n < REDSYNC_BYTES / (int64_t)sizeof(float)) ? CT_SELECT_TRIMMED : CT_SELECT_SAMPLED;
     sel->kind = kind;
     sel->n = n;
-    sel->k = at_most(k, n);
+    sel->k = sel->k_least = at_most(k, n);
     sel->n_block = (n + CT_SELECT_BLOCK - 1) / CT_SELECT_BLOCK;
     ct_selector_forget(sel);
     *sel_p = sel;
@@ -75,6 +75,11 @@ void ct_selector_destroy(ct_selector *sel)
     ct_mem_release(sel->block_sum);
     ct_mem_release(sel->sample);
     free(sel);
+}
+
+void ct_selector_want(ct_selector *sel, int64_t k)
+{
+    sel->k = at_most(k, sel->n);
 }
 
 int64_t ct_selector_bound(const ct_selector *sel)
@@ -97,6 +102,11 @@ void ct_selector_forget(ct_selector *sel)
 void ct_selector_stats(const ct_selector *sel, ct_select_stats *out)
 {
     *out = sel->stats;
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return (a > b) ? a : b;
 }
 
 /* Memory for the threads of this run, and their blocks. */
@@ -234,19 +244,28 @@ static void draw_sample(const ct_select_run *r, int64_t n_line)
     }
 }
 
+/* Elements of a sample among which enough are of the k largest. */
+static int64_t sample_size(const ct_selector *sel, int64_t k)
+{
+    int64_t m = at_most(SAMPLE_SELECTED * sel->n / k, SAMPLE_MAX);
+
+    return (m < SAMPLE_MIN) ? SAMPLE_MIN : m;
+}
+
 /* A lower bound of the k-th magnitude, from a sample: so low that it hardly ever fails. 0: none. */
 static ct_status sample_bound(const ct_select_run *r, int32_t *bound_p)
 {
     ct_selector *sel = r->sel;
-    int64_t m = at_most(SAMPLE_SELECTED * sel->n / sel->k, SAMPLE_MAX), n_line, equal;
+    int64_t m = sample_size(sel, sel->k), n_line, equal;
     double expected;
     uint32_t bits;
 
     *bound_p = 0;
-    if (m < SAMPLE_MIN) m = SAMPLE_MIN;
     if (m > sel->n / SAMPLE_SHARE) return CT_OK;
     if (sel->sample == NULL) {
-        sel->sample = ct_mem_acquire((size_t)(4 * m) * sizeof(*sel->sample));
+        size_t most = (size_t)sample_size(sel, sel->k_least);
+
+        sel->sample = ct_mem_acquire(4 * most * sizeof(*sel->sample));
         if (sel->sample == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a sample");
     }
     n_line = m / LINE;
@@ -319,10 +338,13 @@ static ct_status exact_by_radix(ct_select_run *r)
     CT_TRY(ct_select_pass(r, histogram_block));
     bin = radix_bin(r);
     for (int t = 0; t < r->team; ++t) {
-        int64_t room = CT_SELECT_GROUP;
+        ct_select_thread *th = &sel->thread[t];
+        int64_t room = CT_SELECT_GROUP, mine = (th->last - th->first) * CT_SELECT_BLOCK;
 
-        for (int b = bin; b < CT_SELECT_BINS; ++b) room += sel->thread[t].bin[b];
-        CT_TRY(reserve(&sel->thread[t].found, room));
+        for (int b = bin; b < CT_SELECT_BINS; ++b) room += th->bin[b];
+        if (sel->k_least <= sel->n / LARGE_SHARE) /* k falls: room for candidates over a bound */
+            room = larger(room, at_most(2 * (sel->n / LARGE_SHARE), mine) + CT_SELECT_GROUP);
+        CT_TRY(reserve(&th->found, room));
     }
     r->sized = true;
     return ct_select_collect_k(

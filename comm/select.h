@@ -91,6 +91,8 @@ typedef struct ct_select_stats {
  *  CT_SPARSE_MAX, CT_ERR_NOMEM. Buffers come with the first run and stay. */
 ct_status ct_selector_create(ct_select_kind kind, int64_t n, int64_t k, ct_selector **sel_p);
 void ct_selector_destroy(ct_selector *sel); /* NULL allowed */
+/** From the next run on k elements are selected, no fewer than it was created for. */
+void ct_selector_want(ct_selector *sel, int64_t k);
 /** Most entries that a run selects: k, or 5/4 k, at most n. */
 int64_t ct_selector_bound(const ct_selector *sel);
 /** From the next run on: +1 only positive elements, -1 only negative ones, 0 (as created) both.

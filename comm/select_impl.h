@@ -39,6 +39,7 @@ typedef struct ct_select_history {
 struct ct_selector {
     ct_select_kind kind; /* EXACT, TRIMMED, SEARCH or SAMPLED */
     int64_t n, k, n_block;
+    int64_t k_least; /* that it was created for */
     int sign;
     ct_select_history history[3]; /* of sign -1, 0, 1 */
     int n_thread;                 /* those there is memory for */

@@ -37,6 +37,11 @@ void ct_selector_destroy(ct_selector *sel)
     free(sel);
 }
 
+void ct_selector_want(ct_selector *sel, int64_t k)
+{
+    sel->k = (k < sel->n) ? k : sel->n;
+}
+
 int64_t ct_selector_bound(const ct_selector *sel)
 {
     bool loose = (sel->kind == CT_SELECT_SEARCH) || (sel->kind == CT_SELECT_SAMPLED) ||

@@ -31,8 +31,9 @@ typedef struct ct_exch_req {
     ct_comm *comm;
     int64_t n;         /* elements of the whole vector, at most CT_SPARSE_MAX                 */
     int64_t k;         /* entries that a rank selects, about; and that a gtopk or oktopk keeps */
-    int64_t room;      /* most entries that it takes, the same on all ranks; 0: 2 k. Of a larger
-                          selection the smallest are dropped (into the residual)               */
+    int64_t k_most;    /* most that ct_exch_want() asks for; 0: k                             */
+    int64_t room;      /* most entries that it takes, the same on all ranks; 0: 2 k, and 5/4 k_most.
+                          Of a larger selection the smallest are dropped (into the residual)   */
     ct_wire_form form; /* MEAN: merged lists have many values, and travel as PAIRS */
     int tag;
     ct_sparse *list;   /* NULL, or out: the sum's entries, instead of the sum. `sum` is then zeros
@@ -92,6 +93,9 @@ extern const ct_exch_ops *const ct_exch_table[]; /* NULL-terminated */
 /** name: "auto" (least cost), or one of the table. CT_ERR_CONFIG with the known names. */
 ct_status ct_exch_choose(const ct_comm *c, int64_t n, int64_t k, ct_wire_form form,
                          const char *name, const ct_exch_ops **ops_p);
+/** From the next start on ranks select k entries, at most k_most; the same on all ranks. Between
+ *  steps, before the selection, whose k_own it sets. */
+void ct_exch_want(ct_exch_req *r, int64_t k);
 /** start (of a prepared request without node_start) and progress until done: for tests. */
 ct_status ct_exch_run(const ct_exch_ops *ops, ct_exch_req *r);
 

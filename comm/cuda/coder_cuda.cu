@@ -109,6 +109,17 @@ void *incoming(ct_device_coder *c, int i)
     return c->incoming + (size_t)i * c->stride;
 }
 
+/* Kernels take both as arguments; memory is as large as k_most needs. */
+void want(ct_device_coder *c, int64_t k)
+{
+    ct_coder_setup now = c->s;
+
+    now.k = k;
+    now.k_most = 0;
+    c->s.k = k;
+    c->limit = ct_coder_limit(&now);
+}
+
 ct_status forget(ct_device_coder *c, ct_stream st)
 {
     return ct_cuda_check(
@@ -137,6 +148,7 @@ const ct_device_codec ct_device_codec_cuda = {
     incoming,
     ct_coder_add,
     ct_coder_put_back,
+    want,
     forget,
     ct_coder_sign,
     ct_coder_sign_take,

@@ -116,7 +116,12 @@ const ct_meaning ct_meaning_table[] = {
       "later), REDSYNC (the same with momentum correction), POWERSGD (two thin factors of a "
       "matrix), ONEBIT (signs), AUTO (what the cost model and the first iterations find fastest: "
       "one of these or NONE for each parameter)." },
-    { "CompressionParameter.warmup_iter", "Uncompressed iterations at the start." },
+    { "CompressionParameter.warmup_density",
+      "TOPK, REDSYNC: `density` of the first iteration of `warmup_iter`, from where it falls "
+      "exponentially to `density`; dense as long as dense sums send less. 0: all of the warm-up is "
+      "uncompressed." },
+    { "CompressionParameter.warmup_iter",
+      "Uncompressed iterations at the start, or those of `warmup_density`." },
     { "CompressionParameter.wire",
       "TOPK, REDSYNC: PAIRS (index and value, 8 bytes), HALF (16 bits each) or AUTO: TOPK PAIRS, "
       "REDSYNC whatever is less." },

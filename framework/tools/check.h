@@ -21,9 +21,12 @@ typedef struct ct_check {
     double dense, gathered; /* bytes of gradients that are summed, and of payloads that every rank
                              * gets of every rank                                */
     double sent;            /* bytes a rank sends in a step                      */
+    double sent_first; /* … in the first of a warm-up in which the density falls, dense where that
+                        * is less                                                */
+    int64_t falls_until; /* the iteration that ends it; 0: there is none              */
 } ct_check;
 
-/** Counts all but the last three. */
+/** Counts all but what is sent. */
 void ct_check_count(const ct_net *net, int64_t n_rank, ct_check *c);
 /** The table of layers and the totals. */
 void ct_check_print(const ct_check *c, FILE *to);

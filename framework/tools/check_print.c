@@ -134,6 +134,11 @@ void ct_check_print(const ct_check *c, FILE *to)
             "traffic     %.3f MiB a rank and step: 2 (P-1)/P x %.3f MiB summed + (P-1) x %.3f MiB "
             "gathered, P = %" PRId64 "\n",
             c->sent / mib, c->dense / mib, c->gathered / mib, c->n_rank);
+    if (c->falls_until > 0)
+        fprintf(to,
+                "warm-up     %.3f MiB a rank in iteration 0; the density falls until iteration "
+                "%" PRId64 "\n",
+                c->sent_first / mib, c->falls_until);
 }
 
 /* ---- for programs */
@@ -234,4 +239,7 @@ void ct_check_json(const ct_check *c, ct_text *out)
                 "\"caffe_data\":%.0f},\"bytes_sent\":%.0f",
                 net->memory.planned, net->memory.peak_alive, net->memory.unshared,
                 net->memory.weights, c->caffe_bytes, c->sent);
+    if (c->falls_until > 0)
+        ct_text_add(out, ",\"warmup\":{\"bytes_sent\":%.0f,\"falls_until\":%" PRId64 "}",
+                    c->sent_first, c->falls_until);
 }

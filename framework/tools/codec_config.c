@@ -55,6 +55,8 @@ static ct_status check_unused(const Ct__CompressionParameter *p, const char *who
 
     if (none) return CT_OK; /* switched off, the rest may stay */
     if (!codec->sparse && p->has_density) return unused(who, "density", codec, sparse);
+    if (!codec->sparse && p->has_warmup_density)
+        return unused(who, "warmup_density", codec, sparse);
     if (!codec->sparse && p->has_exchange) return unused(who, "exchange", codec, sparse);
     if (!codec->sparse && p->has_selection) return unused(who, "selection", codec, sparse);
     if (!codec->sparse && p->has_wire) return unused(who, "wire", codec, sparse);
@@ -135,6 +137,7 @@ ct_status ct_codec_read_config(const Ct__CompressionParameter *p, const char *wh
     c.density = p->density;
     c.min_bytes = p->min_bytes;
     c.warmup_iterations = p->warmup_iter;
+    c.warmup_density = p->warmup_density;
     c.resync_iterations = p->resync_iter;
     c.quantize = p->quantize;
     c.momentum_correction = (*codec_p)->absorbs && p->momentum_correction;

@@ -10,11 +10,37 @@
 
 /* What a step sends, by the payload of each parameter. */
 typedef struct traffic {
-    double dense;    /* bytes of gradients that are summed           */
-    double gathered; /* bytes of payloads that every rank gets of every rank */
+    double dense;        /* bytes of gradients that are summed           */
+    double gathered;     /* bytes of payloads that every rank gets of every rank */
+    double first;        /* bytes that a rank sends in iteration 0                 */
+    int64_t falls_until; /* densities do; 0: none does                         */
 } traffic;
 
-static ct_status find_traffic(const ct_net *net, const Ct__SolverParameter *s, traffic *out)
+static double sent(double dense, double gathered, int64_t n_rank)
+{
+    double p = (double)n_rank;
+
+    return dense * 2 * (p - 1) / p + gathered * (p - 1);
+}
+
+/* Of one parameter, by an allgather where its codec gathers; the pipe knows which exchange it is.
+ */
+static double sent_first(const ct_coded_ops *codec, const ct_codec_config *c, const ct_param *q,
+                         double bytes, int64_t n_rank)
+{
+    double dense = sent(4 * (double)q->count, 0, n_rank), coded = 0;
+    ct_codec_config first = *c;
+
+    if ((codec->payload_bytes == NULL) || (c->warmup_iterations == 0))
+        return codec->gathers ? sent(0, bytes, n_rank) : sent(bytes, 0, n_rank);
+    if (!codec->sparse || !(c->warmup_density > 0)) return dense;
+    first.density = c->warmup_density;
+    coded = sent(0, (double)codec->payload_bytes(&first, q->count, ct_param_rows(q)), n_rank);
+    return (coded < dense) ? coded : dense;
+}
+
+static ct_status find_traffic(const ct_net *net, const Ct__SolverParameter *s, int64_t n_rank,
+                              traffic *out)
 {
     ct_grad_pipe_config config = { .allreduce = NULL };
 
@@ -43,15 +69,11 @@ static ct_status find_traffic(const ct_net *net, const Ct__SolverParameter *s, t
         } else {
             out->dense += bytes;
         }
+        out->first += sent_first(codec, c, q, bytes, n_rank);
+        if (codec->sparse && (c->warmup_density > 0) && (c->warmup_iterations > out->falls_until))
+            out->falls_until = c->warmup_iterations;
     }
     return CT_OK;
-}
-
-static double sent(const traffic *t, int64_t n_rank)
-{
-    double p = (double)n_rank;
-
-    return t->dense * 2 * (p - 1) / p + t->gathered * (p - 1);
 }
 
 typedef struct checked {
@@ -73,10 +95,12 @@ static ct_status report(checked *k, const ct_net *net)
     traffic way = { 0 };
 
     ct_check_count(net, k->n_rank, &c);
-    CT_TRY(find_traffic(net, s, &way));
+    CT_TRY(find_traffic(net, s, k->n_rank, &way));
     c.dense = way.dense;
     c.gathered = way.gathered;
-    c.sent = sent(&way, k->n_rank);
+    c.sent = sent(way.dense, way.gathered, k->n_rank);
+    c.sent_first = way.first;
+    c.falls_until = way.falls_until;
     ct_text_add(&k->json, (k->n_net == 0) ? "{" : (k->n_net == 1) ? ",\"test\":[{" : ",{");
     ct_check_json(&c, &k->json);
     if (k->to != NULL) {

@@ -24,6 +24,13 @@ for e in allgather hier gtopk oktopk; do
 done
 runs warms_up 0 'Optimization Done' $JOB 2 $train --metrics=warm.jsonl --set=display=1 --set=snapshot_prefix=w $red,warmup_iter=20
 near warm_up_is_dense warm.jsonl
+# a warm-up in which the density falls: the report tells it apart, and check says what it sends
+runs warm_up_falls 0 'warm-up: the density of [12] parameters? falls from 0.5 to 0.05 in 15 iterations' $JOB 2 $train --metrics=fall.jsonl \
+    --set=display=1 --set=snapshot_prefix=wf $red,warmup_iter=15,warmup_density=0.5
+is warm_up_is_reported grep -Eq 'density [0-9.]+ % in the warm-up, then 5(\.0[0-9]*)? %' out
+is density_falls sh -c "sed -n 's/.*\"density\":\([0-9.e-]*\),\"filled\".*/\1/p' fall.jsonl | head -20 | awk '{ if (NR > 1 && NR < 17 && !(\$1 < last)) bad = 1; last = \$1 } NR == 1 && !(\$1 > 0.45) { bad = 1 } NR == 17 && !(\$1 < 0.06) { bad = 1 } END { exit bad || NR < 20 }'"
+runs check_knows_warm_up 0 'warm-up +[0-9.]+ MiB a rank in iteration 0; the density falls until iteration 15' "$CORTADO" check --solver=solver.prototxt \
+    --ranks=2 $red,warmup_iter=15,warmup_density=0.5
 runs alone 0 'Optimization Done' "$CORTADO" train --solver=solver.prototxt --global_batch_size=12 --metrics=one.jsonl \
     --set=display=1 --set=snapshot_prefix=o --compression=redsync:density=1,min_bytes=1024,mask_momentum=false,wire=pairs
 near alone_is_dense one.jsonl
@@ -37,6 +44,14 @@ for e in allgather gtopk; do
     $JOB 2 $train $with --set=snapshot_prefix=part_$e --iterations=10 >out 2>&1 </dev/null
     runs resumes_$e 0 'resuming after 10 iterations, written by 2 ranks' $JOB 2 $train $with --set=snapshot_prefix=part_$e --snapshot=auto
     is resumes_exactly_$e test "$(sum_of) of 20" = "$whole of 20"
+done
+for e in allgather hier gtopk; do # in the middle of a fall
+    with="$red,exchange=$e,warmup_iter=15,warmup_density=0.4"
+    $JOB 3 $train $with --set=snapshot_prefix=fall >out 2>&1 </dev/null
+    whole=$(sum_of)
+    $JOB 3 $train $with --set=snapshot_prefix=fall_$e --iterations=7 >out 2>&1 </dev/null
+    runs resumes_fall_$e 0 'resuming after 7 iterations, written by 3 ranks' $JOB 3 $train $with --set=snapshot_prefix=fall_$e --snapshot=auto
+    is resumes_fall_exactly_$e test "$(sum_of) of 20" = "$whole of 20"
 done
 # killed in the middle, and resumed by other numbers of ranks: the curve goes on
 $JOB 2 $train $red --set=snapshot_prefix=kill --set=snapshot=10 --iterations=100000 --set=test_interval=1000000 >killed 2>&1 </dev/null &
@@ -144,6 +159,10 @@ for n in 1 2 3; do
         --snapshot=way$n/part_iter_11.solverstate.h5
     is goes_on_exactly_$n test "$(sum_of) of 20" = "$whole of 20"
 done
+# AUTO has a warm-up by its first plan, and tries when that is over
+runs auto_warms_up 0 'compression auto: (off is faster here|.*as measured)' $JOB 2 $train --deterministic=false --iterations=70 --topology=slow.prototxt --set=snapshot_prefix=aw \
+    --set=comm.tune_iterations=1 --compression=auto:density=0.05,min_bytes=1024,among=REDSYNC,warmup_iter=12,warmup_density=0.5
+is auto_says_warm_up grep -q 'warm-up: the density of' out
 for codec in REDSYNC ONEBIT POWERSGD; do
     other_ranks auto_$codec --topology=slow.prototxt --set=comm.tune_iterations=0 --compression=auto:density=0.05,min_bytes=1024,among=$codec
     is auto_takes_$codec grep -qi "compression of ip.0., .* ($codec, " out
@@ -220,6 +239,11 @@ runs fp16_clips 0 'Optimization Done' $JOB 2 $train --compression=fp16:min_bytes
 refused rank_of_topk 'rank means nothing to topk; it is for POWERSGD' --compression=topk:rank=4
 refused correction_of_topk 'momentum_correction means nothing to topk' --compression=topk:momentum_correction=true
 refused density_0 'density 0, but 0 < density <= 1' --compression=redsync:density=0
+refused warm_density_of_cast 'warmup_density means nothing to bf16; it is for TOPK and REDSYNC' --compression=bf16:warmup_iter=5,warmup_density=0.2
+refused warm_density_alone 'warmup_density 0.2 is that of the first iteration of a warm-up, and warmup_iter is 0' $red,warmup_density=0.2
+refused warm_density_rises 'warmup_density 0.02 has to fall to density 0.05' $red,warmup_iter=5,warmup_density=0.02
+refused warm_density_2 'warmup_density 2, but 0 < warmup_density <= 1' $red,warmup_iter=5,warmup_density=2
+refused warm_density_of_auto 'warmup_density 0.02 has to fall' --compression=auto:density=0.05,warmup_iter=5,warmup_density=0.02
 refused density_2 'density 2, but 0 < density <= 1' --compression=redsync:density=2
 refused min_bytes 'none may be negative' $red,resync_iter=-1
 refused resync_always 'resync_iter: 1 sends every iteration dense' $red,resync_iter=1

@@ -285,6 +285,32 @@ static int as_cpu(ct_comm *c, const ct_grad_pipe_config *config, ct_wire_form fo
     return fault;
 }
 
+/* A density that falls: as many elements, and the same. */
+static int falls_as_cpu(ct_comm *c, const char *exchange, const char *selection)
+{
+    enum { STEPS = 20, WARMUP = 14 };
+    static rig host;
+    static device_rig d;
+    ct_grad_pipe_config config = config_of(&ct_coded_redsync, "half", false, exchange);
+    float grad[RIG_CODED], sum[RIG_CODED];
+    int fault = 0;
+
+    config.codec_config.selection = selection;
+    config.codec_config.warmup_iterations = WARMUP;
+    config.codec_config.warmup_density = 0.25f;
+    fault += open_both(&host, &d, c, &config, 0.01f);
+    for (int64_t s = 0; (s < STEPS) && (fault == 0); ++s) {
+        for (int i = 0; i < RIG_CODED; ++i) grad[i] = rig_noise(c->rank, s, i);
+        fault += rig_step(&host, s, 0.5f, 0.1f, grad);
+        fault += device_step(&d, s, 0.1f, grad, sum);
+        fault += MPI_FAULT_UNLESS(memcmp(sum, host.arena, sizeof(sum)) == 0);
+    }
+    fault += rig_same_on_all(d.r.hash);
+    fault += same_states(&host, &d);
+    close_both(&host, &d);
+    return fault;
+}
+
 static int all_as_cpu(ct_comm *c, const char *exchange)
 {
     ct_grad_pipe_config pairs = config_of(&ct_coded_redsync, "pairs", false, exchange);
@@ -296,6 +322,7 @@ static int all_as_cpu(ct_comm *c, const char *exchange)
     pairs.nesterov = true;
     fault += as_cpu(c, &pairs, CT_WIRE_PAIRS, 5) + as_cpu(c, &plain, CT_WIRE_PAIRS, 3);
     mean.codec_config.selection = "trimmed";
+    fault += falls_as_cpu(c, exchange, "auto") + falls_as_cpu(c, exchange, "search");
     return fault + as_cpu(c, &mean, CT_WIRE_MEAN, 0);
 }
 

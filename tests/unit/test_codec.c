@@ -71,6 +71,19 @@ static void test_check(void **state)
     c = good;
     c.resync_iterations = -1;
     refuses("redsync", &c, "none may be negative");
+    for (int i = 0; i < 3; ++i) {
+        c = good;
+        c.warmup_iterations = 10;
+        c.warmup_density = (i == 0) ? -0.1f : (i == 1) ? 1.01f : NAN;
+        refuses("redsync", &c, "0 < warmup_density <= 1");
+        c.warmup_density = (i == 0) ? 0.01f : (i == 1) ? 0.001f : 0.25f;
+        if (i < 2) refuses("topk", &c, "has to fall to density 0.01");
+        if (i < 2) refuses("auto", &c, "has to fall to density 0.01");
+        if (i == 2) assert_int_equal(ct_coded_check(codec("auto"), &c, "compression"), CT_OK);
+        c.warmup_density = 0.25f;
+        c.warmup_iterations = 0;
+        refuses("redsync", &c, "warmup_iter is 0");
+    }
     c = good;
     c.local_clip = NAN;
     refuses("redsync", &c, "local_clip");

@@ -266,6 +266,37 @@ static void test_history(void **state)
     arrays_destroy(&x);
 }
 
+/* k that falls from step to step, from where a histogram finds it to where a sample's bound does:
+ * the same as a selector of that k. */
+static void test_falling(void **state)
+{
+    enum { N = 200003, LEAST = 40 };
+    static const int team[] = { 1, 4 };
+
+    (void)state;
+    for (int t = 0; t < 2; ++t) {
+        for (int e = 0; e < 2; ++e) {
+            arrays x = arrays_create(N);
+            ct_accum a = accum_of(&x, team[t]);
+            ct_selector *sel = NULL;
+            ct_sparse out = { 0 };
+            int s = 0;
+
+            assert_int_equal(ct_selector_create(exact[e], N, LEAST, &sel), CT_OK);
+            for (int64_t k = N / 2; k >= LEAST; k = k * 2 / 3, ++s) {
+                fill(&x, NORMAL, (uint64_t)s, 1.0f);
+                if (s % 5 == 4) ct_selector_forget(sel);
+                ct_selector_want(sel, k);
+                step_exact(sel, &x, &a, k, 0, &out);
+                assert_int_equal(out.count, k);
+            }
+            ct_selector_destroy(sel);
+            ct_sparse_destroy(&out);
+            arrays_destroy(&x);
+        }
+    }
+}
+
 static void test_not_finite(void **state)
 {
     static const float bad[] = { NAN, -NAN, INFINITY, -INFINITY };
@@ -570,6 +601,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_odd_sizes),
         cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_falling),
         cmocka_unit_test(test_history),
         cmocka_unit_test(test_not_finite),
         cmocka_unit_test(test_many_elements),
