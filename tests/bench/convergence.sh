@@ -4,7 +4,7 @@
 # FOLDER holds what can be made again: data sets, snapshots, logs. Finished runs become rows of
 # docs/convergence/runs.csv and curves.csv (ROWS=another folder) and are not run again; one that was stopped goes on
 # from its last snapshot. So it can be stopped and called at any time, and several can work side by side.
-# Real data is found through CORTADO_DATA: mnist/*.gz of LeCun's files, cifar10/cifar10_jpg.tar.xz (all 60 000
+# Real data is found through TEST_DATA: mnist/*.gz of LeCun's files, cifar10/cifar10_jpg.tar.xz (all 60 000
 # images as JPEG), ptb/ptb.*.txt.
 #   SEEDS="1 2 3" RANKS="2 4" ONLY="dense redsync" LIMIT=1500 (seconds a run may take)
 #   CORTADO, MPIRUN: the program and how jobs start
@@ -35,17 +35,17 @@ die() {
 }
 
 # ---- data
-need() { [ -n "${CORTADO_DATA:-}" ] && [ -e "$CORTADO_DATA/$1" ] || die "CORTADO_DATA names no folder with $1"; }
+need() { [ -n "${TEST_DATA:-}" ] && [ -e "$TEST_DATA/$1" ] || die "TEST_DATA names no folder with $1"; }
 data_lenet() {
     [ -d "$work/data/mnist/test_lmdb" ] && return
     need mnist
-    "$cortado" convert mnist --from="$CORTADO_DATA/mnist" --to="$work/data/mnist" || die "mnist"
+    "$cortado" convert mnist --from="$TEST_DATA/mnist" --to="$work/data/mnist" || die "mnist"
 }
 # The first thousand training images of each class, and all test images.
 data_quick() {
     [ -d "$work/data/cifar10/test_lmdb" ] && return
     need cifar10/cifar10_jpg.tar.xz
-    tar xJf "$CORTADO_DATA/cifar10/cifar10_jpg.tar.xz" -C "$work" || die "cifar10"
+    tar xJf "$TEST_DATA/cifar10/cifar10_jpg.tar.xz" -C "$work" || die "cifar10"
     for part in train test; do
         label=0
         for class in "$work/cifar10_jpg/$part"/*/; do
@@ -61,13 +61,13 @@ data_quick() {
 data_ptb() {
     [ -f "$work/data/ptb/train.h5" ] && return
     need ptb
-    "$cortado" convert text --from="$CORTADO_DATA/ptb" --to="$work/data/ptb" || die "ptb"
+    "$cortado" convert text --from="$TEST_DATA/ptb" --to="$work/data/ptb" || die "ptb"
 }
 # All 50 000 training images, in a folder of its own: the net names its data as quick does.
 data_resnet20() {
     [ -d "$work/all/data/cifar10/test_lmdb" ] && return
     [ -d "$work/cifar10_jpg" ] || data_quick
-    [ -d "$work/cifar10_jpg" ] || tar xJf "$CORTADO_DATA/cifar10/cifar10_jpg.tar.xz" -C "$work" || die "cifar10"
+    [ -d "$work/cifar10_jpg" ] || tar xJf "$TEST_DATA/cifar10/cifar10_jpg.tar.xz" -C "$work" || die "cifar10"
     for part in train test; do
         label=0
         for class in "$work/cifar10_jpg/$part"/*/; do

@@ -1,15 +1,15 @@
 #!/bin/sh
 # LeNet on whole MNIST with Caffe's settings and 2 ranks: at least 99.0 %, and top-k at 1 % within 0.3
-# points of dense. CORTADO_DATA names a folder with mnist/ (the four idx files). Some minutes.
+# points of dense. TEST_DATA names a folder with mnist/ (the four idx files). Some minutes.
 set -u
-[ -n "${CORTADO_DATA:-}" ] && [ -d "$CORTADO_DATA/mnist" ] || {
-    echo "skip lenet_mnist: CORTADO_DATA names no folder with mnist"
+[ -n "${TEST_DATA:-}" ] && [ -d "$TEST_DATA/mnist" ] || {
+    echo "skip lenet_mnist: TEST_DATA names no folder with mnist"
     exit 0
 }
 work=$(mktemp -d "${TMPDIR:-/tmp}/cortado-long.XXXXXX") || exit 1
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
-"$CORTADO" convert mnist --from="$CORTADO_DATA/mnist" --to=data/mnist >convert.log 2>&1 || {
+"$CORTADO" convert mnist --from="$TEST_DATA/mnist" --to=data/mnist >convert.log 2>&1 || {
     cat convert.log
     exit 1
 }

@@ -567,7 +567,7 @@ static void test_real_mnist(void **state)
 {
     static const int train_label[10] = { 5, 0, 4, 1, 9, 2, 1, 3, 1, 4 };
     static const int test_label[10] = { 7, 2, 1, 0, 4, 1, 4, 9, 5, 9 };
-    const char *data = getenv("CORTADO_DATA"), *backend = have_lmdb() ? "lmdb" : "hdf5";
+    const char *data = getenv("TEST_DATA"), *backend = have_lmdb() ? "lmdb" : "hdf5";
     char from[4096];
     test_folder f;
     ct_convert_options o = { .backend = backend };
@@ -575,7 +575,7 @@ static void test_real_mnist(void **state)
     (void)state;
     snprintf(from, sizeof(from), "%s/mnist", (data != NULL) ? data : "");
     if ((data == NULL) || !test_file_exists(from)) {
-        print_message("CORTADO_DATA names no folder with mnist: skipped\n");
+        print_message("TEST_DATA names no folder with mnist: skipped\n");
         skip();
     }
     test_folder_make(&f);

@@ -260,7 +260,7 @@ static void test_refused(void **state)
 /* The real text, where there is one: the counts that everyone reports. */
 static void test_penn_treebank(void **state)
 {
-    const char *data = getenv("CORTADO_DATA");
+    const char *data = getenv("TEST_DATA");
     char from[512];
     ct_convert_options o = { .from = from, .to = test_path(&folder, "ptb") };
     ct_words w;
@@ -268,7 +268,7 @@ static void test_penn_treebank(void **state)
     (void)state;
     snprintf(from, sizeof(from), "%s/ptb", (data != NULL) ? data : "");
     if ((data == NULL) || (access(from, R_OK) != 0)) {
-        print_message("no CORTADO_DATA/ptb: left out\n");
+        print_message("no TEST_DATA/ptb: left out\n");
         skip();
     }
     assert_int_equal(ct_convert_text(&o), CT_OK);
