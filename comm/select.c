@@ -8,15 +8,9 @@
 #include "framework/base/clock.h"
 
 enum {
-    LARGE_SHARE = 16,  /* k > n / 16: by a radix histogram           */
-    MIN_ROOM = 4096,   /* of a thread's candidates                   */
-    LINE = 16,         /* elements of a cache line                   */
-    SAMPLE_MIN = 4096, /* elements                                   */
-    SAMPLE_MAX = 1 << 17,
-    SAMPLE_SELECTED = 64, /* as many of a sample should be selected     */
-    SAMPLE_SHARE = 32,    /* at most this part of all is sampled        */
-    REDSYNC_BYTES = 4 << 20,
-    AHEAD = 16 /* elements: prefetched while others are cleared */
+    LARGE_SHARE = 16, /* k > n / 16: by a radix histogram */
+    MIN_ROOM = 4096,  /* of a thread's candidates         */
+    REDSYNC_BYTES = 4 << 20
 };
 
 #define MARGIN_START 0.92f /* of a normal distribution's tail this makes 1.8 k of k */
@@ -25,6 +19,7 @@ enum {
 #define MARGIN_FORTH 1.005f
 #define MARGIN_LEAP  1.02f
 #define MARGIN_BACK  0.9f
+#define MOST_RATIO   1.5f /* of one step's threshold to the last one's */
 
 static const char *const name[] = {
     [CT_SELECT_AUTO] = "auto",       [CT_SELECT_EXACT] = "exact",
@@ -63,12 +58,21 @@ ct_status ct_selector_create(ct_select_kind kind, int64_t n, int64_t k, ct_selec
     return CT_OK;
 }
 
+static void release(ct_select_found *f)
+{
+    ct_mem_release(f->index);
+    ct_mem_release(f->value);
+    ct_mem_release(f->u);
+    f->index = NULL;
+    f->value = f->u = NULL;
+    f->room = 0;
+}
+
 void ct_selector_destroy(ct_selector *sel)
 {
     if (sel == NULL) return;
     for (int t = 0; t < sel->n_thread; ++t) {
-        ct_mem_release(sel->thread[t].found.index);
-        ct_mem_release(sel->thread[t].found.value);
+        release(&sel->thread[t].found);
         ct_mem_release(sel->thread[t].bin);
     }
     free(sel->thread);
@@ -131,15 +135,17 @@ static ct_status prepare(ct_select_run *r)
     return CT_OK;
 }
 
-static ct_status reserve(ct_select_found *f, int64_t room)
+static ct_status reserve(ct_select_found *f, int64_t room, const ct_accum *a)
 {
-    if (room <= f->room) return CT_OK;
-    ct_mem_release(f->index);
-    ct_mem_release(f->value);
-    f->room = 0;
+    bool masks = (ct_accum_masked(a) != NULL);
+
+    if ((room <= f->room) && (!masks || (f->u != NULL))) return CT_OK;
+    if (room < f->room) room = f->room;
+    release(f);
     f->index = ct_mem_acquire((size_t)room * sizeof(*f->index));
     f->value = ct_mem_acquire((size_t)room * sizeof(*f->value));
-    if ((f->index == NULL) || (f->value == NULL))
+    if (masks) f->u = ct_mem_acquire((size_t)room * sizeof(*f->u));
+    if ((f->index == NULL) || (f->value == NULL) || (masks && (f->u == NULL)))
         return CT_FAIL(CT_ERR_NOMEM, "no memory for %lld candidates of a selection",
                        (long long)room);
     f->room = room;
@@ -176,7 +182,7 @@ ct_status ct_select_pass(ct_select_run *r, ct_select_work work)
 
 static void collect_block(const ct_select_run *r, ct_select_thread *t, int64_t first, int64_t n)
 {
-    ct_block_collect(r->key, r->a->v, first, n, &t->found);
+    ct_block_collect(r->key, r->a, first, n, &t->found);
 }
 
 ct_status ct_select_collect(ct_select_run *r, int32_t bound, int64_t *total_p, bool *pruned_p)
@@ -184,16 +190,19 @@ ct_status ct_select_collect(ct_select_run *r, int32_t bound, int64_t *total_p, b
     ct_selector *sel = r->sel;
     int64_t total = 0;
     bool pruned = false;
+    ct_mark_fn mark = ct_mark_pick();
 
     for (int t = 0; t < r->team; ++t) {
         ct_select_thread *th = &sel->thread[t];
         int64_t mine = (th->last - th->first) * CT_SELECT_BLOCK;
         int64_t room = (2 * r->limit > MIN_ROOM) ? 2 * r->limit : MIN_ROOM;
 
-        if (!r->sized) CT_TRY(reserve(&th->found, at_most(room, mine) + CT_SELECT_GROUP));
+        if (!r->sized) CT_TRY(reserve(&th->found, at_most(room, mine) + CT_SELECT_GROUP, r->a));
         th->found.count = 0;
         th->found.limit = r->limit;
         th->found.bound = bound;
+        th->found.taken = r->taken;
+        th->found.mark = mark;
     }
     CT_TRY(ct_select_pass(r, collect_block));
     for (int t = 0; t < r->team; ++t) {
@@ -211,74 +220,23 @@ ct_status ct_select_collect_k(ct_select_run *r, int32_t bound, int64_t *total_p)
     bool pruned;
 
     CT_TRY(ct_select_collect(r, bound, total_p, &pruned));
-    if ((*total_p < r->sel->k) && (bound > 0)) CT_TRY(ct_select_collect(r, 0, total_p, &pruned));
-    return CT_OK;
+    if ((*total_p >= r->sel->k) || (bound == 0)) return CT_OK;
+    for (int t = 0; t < r->team; ++t) ct_block_restore(r->a, &r->sel->thread[t].found);
+    r->taken = INT32_MAX;
+    return ct_select_collect(r, 0, total_p, &pruned);
 }
 
-/* Lines from all over the arrays, gathered and updated as the pass will: keys in sel->sample. */
-static void draw_sample(const ct_select_run *r, int64_t n_line)
+/* The threshold that this step will have, if it goes on growing or falling as it did. */
+static float foreseen(const ct_select_history *h)
 {
-    const ct_accum *a = r->a;
-    int64_t m = n_line * LINE, stride = a->n / n_line;
-    float *g = r->sel->sample, *w = g + m, *u = w + m, *v = u + m;
-    ct_accum s = *a;
+    float ratio = (h->before > 0.0f) ? h->threshold / h->before : 1.0f;
 
-    s.grad = g;
-    s.weight = (a->weight != NULL) ? w : NULL;
-    s.u = (a->u != NULL) ? u : NULL;
-    s.v = v;
-#pragma omp parallel for schedule(static) num_threads(r->team) if (r->team > 1)
-    for (int64_t l = 0; l < n_line; ++l) { /* a line of each stride, not always the same one */
-        uint64_t mixed = (uint64_t)(l + 1) * 0x9e3779b97f4a7c15u >> 32;
-        int64_t at = l * stride + (int64_t)(mixed % (uint64_t)(stride - LINE)), to = l * LINE;
-        size_t bytes = LINE * sizeof(float);
-
-        at -= (at >= LINE) ? at % LINE : 0;
-        memcpy(g + to, a->grad + at, bytes);
-        memcpy(v + to, a->v + at, bytes);
-        if (s.u != NULL) memcpy(u + to, a->u + at, bytes);
-        if ((s.u != NULL) && (s.weight != NULL)) memcpy(w + to, a->weight + at, bytes);
-        ct_accum_block(&s, to, LINE);
-        for (int64_t i = to; i < to + LINE; ++i)
-            v[i] = ct_select_float(ct_select_key_of(v[i], r->key));
-    }
+    if (ratio > MOST_RATIO) ratio = MOST_RATIO;
+    return h->threshold * ((ratio < 1 / MOST_RATIO) ? 1 / MOST_RATIO : ratio);
 }
 
-/* Elements of a sample among which enough are of the k largest. */
-static int64_t sample_size(const ct_selector *sel, int64_t k)
-{
-    int64_t m = at_most(SAMPLE_SELECTED * sel->n / k, SAMPLE_MAX);
-
-    return (m < SAMPLE_MIN) ? SAMPLE_MIN : m;
-}
-
-/* A lower bound of the k-th magnitude, from a sample: so low that it hardly ever fails. 0: none. */
-static ct_status sample_bound(const ct_select_run *r, int32_t *bound_p)
-{
-    ct_selector *sel = r->sel;
-    int64_t m = sample_size(sel, sel->k), n_line, equal;
-    double expected;
-    uint32_t bits;
-
-    *bound_p = 0;
-    if (m > sel->n / SAMPLE_SHARE) return CT_OK;
-    if (sel->sample == NULL) {
-        size_t most = (size_t)sample_size(sel, sel->k_least);
-
-        sel->sample = ct_mem_acquire(4 * most * sizeof(*sel->sample));
-        if (sel->sample == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a sample");
-    }
-    n_line = m / LINE;
-    m = n_line * LINE;
-    draw_sample(r, n_line);
-    expected = (double)sel->k * (double)m / (double)sel->n;
-    ct_sparse_kth(sel->sample + 3 * m, m, llround(1.5 * expected + 4 * sqrt(expected)) + 8, &bits,
-                  &equal);
-    if (bits > 0) *bound_p = (int32_t)bits - 1;
-    return CT_OK;
-}
-
-/* Candidates in the update's own pass. */
+/* Candidates in the update's own pass. What lies over the threshold that is foreseen is cleared
+ * there, while its lines are in the cache: the few that were not selected after all go back. */
 static ct_status exact_by_bound(ct_select_run *r)
 {
     ct_select_history *h = r->history;
@@ -288,9 +246,10 @@ static ct_status exact_by_bound(ct_select_run *r)
     if (h->threshold > 0.0f) {
         bound = ct_select_bits(h->threshold * h->margin);
         bound -= (bound > 0);
+        r->taken = ct_select_bits(foreseen(h));
         r->sel->stats.history = true;
     } else {
-        CT_TRY(sample_bound(r, &bound));
+        CT_TRY(ct_select_sample_bound(r, &bound));
     }
     CT_TRY(ct_select_collect_k(r, bound, &total));
     if (!r->sel->stats.history) return CT_OK;
@@ -344,61 +303,11 @@ static ct_status exact_by_radix(ct_select_run *r)
         for (int b = bin; b < CT_SELECT_BINS; ++b) room += th->bin[b];
         if (sel->k_least <= sel->n / LARGE_SHARE) /* k falls: room for candidates over a bound */
             room = larger(room, at_most(2 * (sel->n / LARGE_SHARE), mine) + CT_SELECT_GROUP);
-        CT_TRY(reserve(&th->found, room));
+        CT_TRY(reserve(&th->found, room, r->a));
     }
     r->sized = true;
     return ct_select_collect_k(
         r, (bin > 0) ? (int32_t)((uint32_t)bin << CT_SELECT_BIN_SHIFT) - 1 : 0, &total);
-}
-
-/* The candidates of all threads, one after the other: their indices ascend. */
-static ct_status join(const ct_select_run *r, ct_sparse *out)
-{
-    int64_t total = 0;
-
-    for (int t = 0; t < r->team; ++t) total += r->sel->thread[t].found.count;
-    out->count = 0;
-    CT_TRY(ct_sparse_reserve(out, total));
-    for (int t = 0; t < r->team; ++t) {
-        const ct_select_found *f = &r->sel->thread[t].found;
-
-        if (f->count == 0) continue;
-        memcpy(out->index + out->count, f->index, (size_t)f->count * sizeof(*f->index));
-        memcpy(out->value + out->count, f->value, (size_t)f->count * sizeof(*f->value));
-        out->count += f->count;
-    }
-    out->n = r->sel->n;
-    return CT_OK;
-}
-
-/* Takes what is selected out of V, and of U where it is masked. */
-static void clear(const ct_select_run *r, const ct_sparse *s)
-{
-    float *v = r->a->v, *u = r->a->mask_momentum ? r->a->u : NULL;
-    const uint32_t *index = s->index;
-
-#pragma omp parallel for schedule(static) num_threads(r->team) if (r->team > 1)
-    for (int64_t j = 0; j < s->count; ++j) {
-        int64_t ahead = (j + AHEAD < s->count) ? j + AHEAD : j;
-
-        __builtin_prefetch(&v[index[ahead]], 1);
-        v[index[j]] = 0.0f;
-        if (u == NULL) continue;
-        __builtin_prefetch(&u[index[ahead]], 1);
-        u[index[j]] = 0.0f;
-    }
-}
-
-static float least(const ct_sparse *s)
-{
-    float m = INFINITY;
-
-    for (int64_t j = 0; j < s->count; ++j) {
-        float x = fabsf(s->value[j]);
-
-        m = (x < m) ? x : m;
-    }
-    return (s->count > 0) ? m : 0.0f;
 }
 
 static ct_status collect(ct_select_run *r)
@@ -418,9 +327,13 @@ ct_status ct_selector_run(ct_selector *sel, const ct_accum *a, ct_sparse *out)
         return CT_FAIL(CT_ERR_ARG, "a selection of %lld elements was given %lld", (long long)sel->n,
                        (long long)a->n);
     sel->stats = (ct_select_stats){ 0 };
-    for (int i = 0; (a->carry != 0) && (i < 3); ++i) sel->history[i].threshold *= a->carry;
+    for (int i = 0; (a->carry != 0) && (i < 3); ++i) {
+        sel->history[i].threshold *= a->carry;
+        sel->history[i].before *= a->carry;
+    }
     r.key = ct_select_key_of_sign(sel->sign);
     r.limit = sel->k;
+    r.taken = INT32_MAX;
     if (sel->n == 0) {
         out->n = out->count = 0;
         return CT_OK;
@@ -428,12 +341,11 @@ ct_status ct_selector_run(ct_selector *sel, const ct_accum *a, ct_sparse *out)
     CT_TRY(prepare(&r));
     CT_TRY(collect(&r));
     collected = ct_clock_s();
-    CT_TRY(join(&r, out));
-    ct_sparse_keep(out, r.limit, NULL);
-    clear(&r, out);
-    sel->stats.threshold = least(out);
-    if (sel->kind == CT_SELECT_EXACT)
+    CT_TRY(ct_select_settle(&r, out));
+    if (sel->kind == CT_SELECT_EXACT) {
+        r.history->before = r.history->threshold;
         r.history->threshold = (out->count == sel->k) ? sel->stats.threshold : 0.0f;
+    }
     sel->stats.update_s = collected - start;
     sel->stats.select_s = ct_clock_s() - collected;
     return CT_OK;

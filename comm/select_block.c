@@ -2,7 +2,7 @@
 #include "comm/select_impl.h"
 #include "framework/base/simd.h"
 
-enum { N_GROUP = CT_SELECT_BLOCK / CT_SELECT_GROUP, LANES = 16 };
+enum { LANES = 16 };
 
 static inline __attribute__((always_inline)) int32_t key_at(const float *v, int64_t i,
                                                             ct_select_key key)
@@ -10,172 +10,124 @@ static inline __attribute__((always_inline)) int32_t key_at(const float *v, int6
     return ct_select_key_of(v[i], key);
 }
 
-/* The largest key of each group of 32. */
-CT_SIMD_CLONES static void group_most(ct_select_key key, int64_t n_group, const float *v,
-                                      int32_t *most)
+static void put_back(const ct_accum *a, const ct_select_found *f, int64_t j)
 {
-    for (int64_t g = 0; g < n_group; ++g) {
-        int32_t m = 0;
+    float *u = ct_accum_masked(a);
 
-#pragma omp simd reduction(max : m)
-        for (int64_t j = 0; j < CT_SELECT_GROUP; ++j) {
-            int32_t k = key_at(v, g * CT_SELECT_GROUP + j, key);
+    if ((ct_select_bits(f->value[j]) & INT32_MAX) <= f->taken) return;
+    a->v[f->index[j]] = f->value[j];
+    if (u != NULL) u[f->index[j]] = f->u[j];
+}
 
-            m = (k > m) ? k : m;
-        }
-        most[g] = m;
-    }
+void ct_block_restore(const ct_accum *a, const ct_select_found *f)
+{
+    for (int64_t j = 0; j < f->count; ++j) put_back(a, f, j);
 }
 
 /* The room is full: what cannot be among the largest goes, and what would not, does not come in. An
  * element equal to the last that stays, but later, loses against all that stay. */
-static void prune(ct_select_found *f)
+static void prune(const ct_accum *a, ct_select_found *f)
 {
     uint32_t threshold;
     int64_t equal, at = 0;
+    bool masks = (ct_accum_masked(a) != NULL);
 
     ct_sparse_kth(f->value, f->count, f->limit, &threshold, &equal);
     for (int64_t j = 0; j < f->count; ++j) {
-        uint32_t m = (uint32_t)ct_select_bits(f->value[j]) & 0x7fffffffu;
-        bool tie = (m == threshold) & (equal > 0);
+        uint32_t m = (uint32_t)ct_select_bits(f->value[j]) & INT32_MAX;
+        bool tie = (m == threshold) & (equal > 0), stays = (m > threshold) | tie;
 
         equal -= tie;
+        if (!stays) put_back(a, f, j);
         f->index[at] = f->index[j];
         f->value[at] = f->value[j];
-        at += (m > threshold) | tie;
+        if (masks) f->u[at] = f->u[j];
+        at += stays;
     }
     f->count = at;
     f->bound = (int32_t)threshold;
 }
 
-/* Bit j of the result is byte j, which is 0 or 1, of eight. */
-static inline __attribute__((always_inline)) uint32_t gather_bits(const uint8_t hit[8])
+/* Appends what is marked of 64 elements. An infinity's or a NaN's key is over any bound. */
+static void append(const ct_accum *a, int64_t from, uint64_t mark, ct_select_found *f)
 {
-    uint64_t x;
-
-    memcpy(&x, hit, sizeof(x));
-    if (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__) x = __builtin_bswap64(x);
-    return (uint32_t)(x * 0x0102040810204080u >> 56);
-}
-
-/* Which of 32 keys are over the bound. */
-static inline __attribute__((always_inline)) uint32_t over(const int32_t *k, int32_t bound)
-{
-    uint8_t hit[CT_SELECT_GROUP];
-
-#pragma omp simd
-    for (int j = 0; j < CT_SELECT_GROUP; ++j) hit[j] = k[j] > bound;
-    return gather_bits(hit) | gather_bits(hit + 8) << 8 | gather_bits(hit + 16) << 16 |
-           gather_bits(hit + 24) << 24;
-}
-
-static inline __attribute__((always_inline)) void collect_group(ct_select_key key, const float *x,
-                                                                int64_t from, ct_select_found *f)
-{
-    int32_t k[CT_SELECT_GROUP];
+    float *v = a->v + from, *u = ct_accum_masked(a);
     int64_t at;
 
-    if (f->count + CT_SELECT_GROUP > f->room) prune(f);
-    at = f->count;
-#pragma omp simd
-    for (int j = 0; j < CT_SELECT_GROUP; ++j) k[j] = key_at(x, j, key);
-    for (uint32_t m = over(k, f->bound); m != 0; m &= m - 1, ++at) {
-        int j = __builtin_ctz(m);
+    if (f->count + __builtin_popcountll(mark) > f->room) prune(a, f);
+    for (at = f->count; mark != 0; mark &= mark - 1, ++at) {
+        int j = __builtin_ctzll(mark);
+        float x = v[j];
+        int32_t m = ct_select_bits(x) & INT32_MAX;
 
-        f->index[at] = (uint32_t)from + (uint32_t)j;
-        f->value[at] = x[j];
+        f->index[at] = (uint32_t)(from + j);
+        f->value[at] = x;
+        v[j] = (m > f->taken) ? 0.0f : x;
+        f->worst = (m > f->worst) ? m : f->worst;
+        if (u == NULL) continue;
+        f->u[at] = u[from + j];
+        u[from + j] = (m > f->taken) ? 0.0f : f->u[at];
     }
     f->count = at;
 }
 
-/* Appends the elements over the bound of each group that has some. Hits are few and cannot be
- * foreseen, and a branch guessed wrong costs as much as comparing several groups: so comparisons
- * make masks, and only set bits are walked. */
-CT_SIMD_CLONES static void collect_groups(ct_select_key key, int64_t n_group, const int32_t *most,
-                                          const float *v, int64_t first, ct_select_found *f)
+/* Which of less than 64, the last ones. */
+static uint64_t mark_rest(ct_select_key key, const float *v, int64_t n, int32_t bound)
 {
-    int64_t g = 0;
+    uint64_t mark = 0;
 
-    for (; g + CT_SELECT_GROUP <= n_group; g += CT_SELECT_GROUP) {
-        for (uint32_t m = over(most + g, f->bound); m != 0; m &= m - 1) {
-            int64_t at = (g + __builtin_ctz(m)) * CT_SELECT_GROUP;
-
-            collect_group(key, v + at, first + at, f);
-        }
-    }
-    for (; g < n_group; ++g) {
-        int64_t at = g * CT_SELECT_GROUP;
-
-        if (most[g] > f->bound) collect_group(key, v + at, first + at, f);
-    }
+    for (int64_t j = 0; j < n; ++j) mark |= (uint64_t)(key_at(v, j, key) > bound) << j;
+    return mark;
 }
 
-/* The same of less than a group. */
-static void collect_rest(ct_select_key key, const float *v, int64_t first, int64_t n,
-                         ct_select_found *f)
+/* Elements over the bound are few and cannot be foreseen, and a branch guessed wrong costs as much
+ * as comparing a hundred: so comparisons make marks, and only what is marked is walked. */
+void ct_block_collect(ct_select_key key, const ct_accum *a, int64_t first, int64_t n,
+                      ct_select_found *f)
 {
-    if (f->count + n > f->room) prune(f);
-    for (int64_t j = 0; j < n; ++j) {
-        f->index[f->count] = (uint32_t)(first + j);
-        f->value[f->count] = v[j];
-        f->count += key_at(v, j, key) > f->bound;
-    }
-}
-
-static int32_t largest(const int32_t *x, int64_t n, int32_t m)
-{
-    for (int64_t g = 0; g < n; ++g) m = (x[g] > m) ? x[g] : m;
-    return m;
-}
-
-/* Groups of whole 32 elements, then the rest as a group of its own. */
-static int64_t all_groups(ct_select_key key, const float *v, int64_t n, int32_t *most)
-{
-    int64_t n_group = n / CT_SELECT_GROUP, rest = n_group * CT_SELECT_GROUP;
-
-    group_most(key, n_group, v, most);
-    if (rest == n) return n_group;
-    most[n_group] = 0;
-    for (int64_t i = rest; i < n; ++i) {
-        int32_t k = key_at(v, i, key);
-
-        if (k > most[n_group]) most[n_group] = k;
-    }
-    return n_group + 1;
-}
-
-static int64_t extremes(ct_select_key key, const float *v, int64_t n, ct_select_found *f,
-                        int32_t *most)
-{
-    int64_t n_group;
+    uint64_t mark[CT_SELECT_BLOCK / CT_SELECT_GROUP];
+    int64_t n_group = n / CT_SELECT_GROUP, rest = first + n_group * CT_SELECT_GROUP;
+    const float *v = a->v;
 
     if (key.keep == 0xffffffffu) { /* of the other sign only this is looked at */
-        n_group = all_groups(ct_select_key_of_sign(0), v, n, most);
-        f->worst = largest(most, n_group, f->worst);
+        if (f->mark(ct_select_key_of_sign(0), n_group, v + first, CT_SELECT_FIRST_BAD - 1, mark) !=
+            0)
+            f->worst = CT_SELECT_FIRST_BAD;
     }
-    n_group = all_groups(key, v, n, most);
-    f->most = largest(most, n_group, f->most);
-    if (f->most > f->worst) f->worst = f->most;
-    return n_group;
+    for (uint32_t some = f->mark(key, n_group, v + first, f->bound, mark); some != 0;
+         some &= some - 1) {
+        int g = __builtin_ctz(some);
+
+        append(a, first + g * CT_SELECT_GROUP, mark[g], f);
+    }
+    if (rest == first + n) return;
+    ct_block_extremes(key, v + rest, first + n - rest, f);
+    append(a, rest, mark_rest(key, v + rest, first + n - rest, f->bound), f);
+}
+
+/* Largest key, and magnitude. */
+CT_SIMD_CLONES static void largest(ct_select_key key, const float *v, int64_t n, int32_t most[2])
+{
+    int32_t m = 0, w = 0;
+
+#pragma omp simd reduction(max : m, w)
+    for (int64_t i = 0; i < n; ++i) {
+        int32_t k = key_at(v, i, key), x = ct_select_bits(v[i]) & 0x7fffffff;
+
+        m = (k > m) ? k : m;
+        w = (x > w) ? x : w;
+    }
+    most[0] = m;
+    most[1] = w;
 }
 
 void ct_block_extremes(ct_select_key key, const float *v, int64_t n, ct_select_found *f)
 {
-    int32_t most[N_GROUP];
+    int32_t most[2];
 
-    (void)extremes(key, v, n, f, most);
-}
-
-void ct_block_collect(ct_select_key key, const float *v, int64_t first, int64_t n,
-                      ct_select_found *f)
-{
-    int32_t most[N_GROUP];
-    int64_t n_group = n / CT_SELECT_GROUP, rest = n_group * CT_SELECT_GROUP;
-
-    (void)extremes(key, v + first, n, f, most);
-    collect_groups(key, n_group, most, v + first, first, f);
-    if ((rest < n) && (most[n_group] > f->bound))
-        collect_rest(key, v + first + rest, first + rest, n - rest, f);
+    largest(key, v, n, most);
+    if (most[0] > f->most) f->most = most[0];
+    if (most[1] > f->worst) f->worst = most[1];
 }
 
 /* Sixteen sums side by side whatever the vector width, added up in a fixed order. */

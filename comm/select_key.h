@@ -12,8 +12,8 @@
 #include "framework/base/hd.h"
 
 enum {
-    CT_SELECT_BLOCK = 2048,   /* elements: 8 KB each of g, U and V */
-    CT_SELECT_GROUP = 32,     /* elements tested at once           */
+    CT_SELECT_BLOCK = 512,    /* elements: 2 KB each of g, U and V */
+    CT_SELECT_GROUP = 64,     /* elements marked in a word         */
     CT_SELECT_PROBES = 8,     /* thresholds counted at once        */
     CT_SELECT_BINS = 1 << 12, /* of a key's upper 12 bits          */
     CT_SELECT_BIN_SHIFT = 31 - 12,

@@ -4,14 +4,16 @@
 
 #include "comm/drops.h"
 #include "framework/base/memory.h"
+#include "framework/base/simd.h"
 
 enum {
-    TOP_BINS = 1 << 11, /* bits 30 to 20 of the magnitude */
-    BINS = 1 << 10,     /* bits 19 to 10, 9 to 0          */
+    BIN_BITS = 12,
+    BINS = 1 << BIN_BITS, /* counted at once                          */
+    FEW = 64,             /* of a bin: each compared with all of them */
     MAGNITUDE = 0x7fffffff
 };
 
-static uint32_t magnitude(float f)
+CT_SIMD_PART uint32_t magnitude(float f)
 {
     uint32_t bits;
 
@@ -94,36 +96,99 @@ ct_status ct_sparse_merge(const ct_sparse *a, const ct_sparse *b, ct_sparse *out
     return CT_OK;
 }
 
-/* Of the values whose bits above `shift + bits` are `prefix`: how many there are with each value of
- * the next `bits` bits. Narrows to the bin, from the top, that holds the *k-th of them, and leaves
- * in *k its place in there. */
-static uint32_t narrow(const float *value, int64_t count, int shift, int bits, uint32_t prefix,
-                       int64_t *k)
+/* The least and the largest magnitude. */
+CT_SIMD_CLONES static void span(const float *value, int64_t count, int32_t *least_p,
+                                int32_t *most_p)
 {
-    int64_t seen[TOP_BINS] = { 0 };
-    uint32_t mask = (1u << bits) - 1, bin = mask;
-    int64_t above = 0;
+    int32_t least = MAGNITUDE, most = 0;
 
+#pragma omp simd reduction(min : least) reduction(max : most)
     for (int64_t j = 0; j < count; ++j) {
-        uint32_t m = magnitude(value[j]);
+        int32_t m = (int32_t)magnitude(value[j]);
 
-        if ((m >> shift >> bits) == prefix) seen[(m >> shift) & mask] += 1;
+        least = (m < least) ? m : least;
+        most = (m > most) ? m : most;
     }
-    while (above + seen[bin] < *k) above += seen[bin--];
-    *k -= above;
-    return (prefix << bits) | bin;
+    *least_p = least;
+    *most_p = most;
 }
 
+/* Which of BINS bins of 2^shift magnitudes, from `from` on; BINS: none of them. */
+static uint32_t bin_of(float value, uint32_t from, int shift)
+{
+    uint32_t bin = (magnitude(value) - from) >> shift;
+
+    return (bin < BINS) ? bin : BINS;
+}
+
+/* The bin, from the last of n_bin, that holds the *k_p-th of those in bins; *k_p becomes its place
+ * in there, *held_p how many are in there. */
+static uint32_t narrow(const float *value, int64_t count, uint32_t from, int shift, uint32_t n_bin,
+                       int64_t *k_p, int64_t *held_p)
+{
+    uint32_t seen[BINS + 1] = { 0 }, bin = n_bin - 1;
+    int64_t above = 0;
+
+    for (int64_t j = 0; j < count; ++j) seen[bin_of(value[j], from, shift)] += 1;
+    while (above + seen[bin] < *k_p) above += seen[bin--];
+    *k_p -= above;
+    *held_p = seen[bin];
+    return bin;
+}
+
+/* The *k_p-th of the `held` values, at most FEW, in a bin; *k_p becomes its place among equals. */
+static uint32_t among_few(const float *value, int64_t count, uint32_t from, int shift, uint32_t bin,
+                          int64_t held, int64_t *k_p)
+{
+    uint32_t few[FEW + 1];
+    int64_t at = 0;
+
+    for (int64_t j = 0; j < count; ++j) {
+        few[at] = magnitude(value[j]);
+        at += (bin_of(value[j], from, shift) == bin);
+    }
+    for (int64_t i = 0; i < held; ++i) {
+        int64_t more = 0, equal = 0;
+
+        for (int64_t j = 0; j < held; ++j) {
+            more += (few[j] > few[i]);
+            equal += (few[j] == few[i]);
+        }
+        if ((more >= *k_p) || (more + equal < *k_p)) continue;
+        *k_p -= more;
+        return few[i];
+    }
+    return 0; /* there are `held`, so never */
+}
+
+/* Bins of what there is, not of all numbers: magnitudes that were selected lie in few octaves, and
+ * increments of one and the same counter would wait for each other. */
 void ct_sparse_kth(const float *value, int64_t count, int64_t k, uint32_t *bits_p, int64_t *equal_p)
 {
-    uint32_t prefix;
+    int32_t least = 0, most = 0;
+    uint32_t from = 0, n_bin = BINS;
+    int shift = 0;
 
     *equal_p = (k >= count) ? count : 0;
     *bits_p = (k <= 0) ? UINT32_MAX : 0;
     if ((k <= 0) || (k >= count)) return;
-    prefix = narrow(value, count, 20, 11, 0, &k);
-    prefix = narrow(value, count, 10, 10, prefix, &k);
-    *bits_p = narrow(value, count, 0, 10, prefix, &k);
+    span(value, count, &least, &most);
+    from = (uint32_t)least;
+    while (((uint32_t)(most - least) >> shift) >= BINS) shift += 1;
+    for (;;) {
+        int64_t held = 0;
+        uint32_t bin = narrow(value, count, from, shift, n_bin, &k, &held);
+
+        if ((shift > 0) && (held <= FEW)) {
+            *bits_p = among_few(value, count, from, shift, bin, held, &k);
+            break;
+        }
+        from += bin << shift;
+        *bits_p = from;
+        if (shift == 0) break;
+        n_bin = 1u << ((shift < BIN_BITS) ? shift : BIN_BITS);
+        shift = (shift > BIN_BITS) ? shift - BIN_BITS : 0;
+    }
     *equal_p = k;
 }
 

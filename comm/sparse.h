@@ -39,9 +39,9 @@ ct_status ct_sparse_merge(const ct_sparse *a, const ct_sparse *b, ct_sparse *out
 void ct_sparse_keep(ct_sparse *s, int64_t k, const struct ct_drops *dropped);
 
 /** The k-th largest magnitude of value[count], exactly, as its 31 bits (which order floats without
- *  sign like integers), and how many of the entries equal to it belong to the k largest. Radix
- *  histograms of 11, 10 and 10 bits. k >= count: 0 and count, as all belong; k <= 0: more
- *  than any float's bits. */
+ *  sign like integers), and how many of the entries equal to it belong to the k largest. By
+ *  histograms between the least and the largest. k >= count: 0 and count, as all belong; k <= 0:
+ *  more than any float's bits. */
 void ct_sparse_kth(const float *value, int64_t count, int64_t k, uint32_t *bits_p,
                    int64_t *equal_p);
 

@@ -297,6 +297,43 @@ static void test_falling(void **state)
     }
 }
 
+/* What is larger than a threshold that was foreseen is taken out in the pass itself, and goes back
+ * where that was wrong: too low, too high, and so high that the pass has to be repeated. By every
+ * set of instructions. */
+static void test_foreseen(void **state)
+{
+    static const char *const level[] = { "portable", "avx2", "avx512" };
+    static const int64_t size[] = { 63, 64, 65, 511, 512, 1025, 70001, 300007 };
+    static const float scale[] = { 1, 1.3f, 1.7f, 1.2f, 1e-3f, 1e-3f, 40, 50, 45, 1 };
+
+    (void)state;
+    for (size_t i = 0; i < 3 * sizeof(size) / sizeof(size[0]); ++i) {
+        int64_t n = size[i / 3], k = n / 40 + 1;
+        size_t bytes = (size_t)n * sizeof(float);
+        arrays x = arrays_create(n);
+        ct_accum a = accum_of(&x, 2);
+        ct_selector *sel = NULL;
+        ct_sparse out = { 0 };
+
+        assert_int_equal(setenv("CORTADO_SIMD", level[i % 3], 1), 0);
+        assert_int_equal(ct_selector_create(CT_SELECT_EXACT, n, k, &sel), CT_OK);
+        for (size_t s = 0; s < sizeof(scale) / sizeof(scale[0]); ++s) {
+            fill(&x, NORMAL, s, scale[s]);
+            if (s > 3) { /* or they would make the thresholds smooth */
+                memset(x.v, 0, bytes);
+                memset(x.u, 0, bytes);
+                memset(x.want_v, 0, bytes);
+                memset(x.want_u, 0, bytes);
+            }
+            step_exact(sel, &x, &a, k, 0, &out);
+        }
+        ct_selector_destroy(sel);
+        ct_sparse_destroy(&out);
+        arrays_destroy(&x);
+    }
+    assert_int_equal(unsetenv("CORTADO_SIMD"), 0);
+}
+
 static void test_not_finite(void **state)
 {
     static const float bad[] = { NAN, -NAN, INFINITY, -INFINITY };
@@ -603,6 +640,7 @@ int main(void)
         cmocka_unit_test(test_threads),
         cmocka_unit_test(test_falling),
         cmocka_unit_test(test_history),
+        cmocka_unit_test(test_foreseen),
         cmocka_unit_test(test_not_finite),
         cmocka_unit_test(test_many_elements),
         cmocka_unit_test(test_search),

@@ -165,6 +165,46 @@ static void test_kth(void **state)
     }
 }
 
+static int descending(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+    return (x < y) - (x > y);
+}
+
+/* Many: all in an octave, far apart, with equal ones, and with some so large that all others share
+ * a bin. */
+static void test_kth_of_many(void **state)
+{
+    enum { COUNT = 20000 };
+    static const float apart[] = { 1e-3f, 30, 1e10f, 0 };
+    float *v = malloc(COUNT * sizeof(*v));
+    uint32_t *want = malloc(COUNT * sizeof(*want));
+
+    (void)state;
+    for (int c = 0; c < 4; ++c) {
+        for (int i = 0; i < COUNT; ++i) {
+            float x = ct_rng_normal_at(5, (uint64_t)i);
+
+            v[i] = (apart[c] > 0) ? 1 + fabsf(x) * apart[c] : rintf(8 * x);
+            if ((c < 2) && (i % 999 == 0)) v[i] = (i % 2 == 0) ? 1e30f : -3e38f;
+            want[i] = bits_of(v[i]) & 0x7fffffffu;
+        }
+        qsort(want, COUNT, sizeof(*want), descending);
+        for (int64_t k = 1; k < COUNT; k += 1 + k / 3) {
+            uint32_t bits;
+            int64_t equal, before = k - 1;
+
+            ct_sparse_kth(v, COUNT, k, &bits, &equal);
+            assert_int_equal(bits, want[k - 1]);
+            while ((before > 0) && (want[before - 1] == bits)) before -= 1;
+            assert_int_equal(equal, k - before);
+        }
+    }
+    free(v);
+    free(want);
+}
+
 /* What is dropped is noted where the vector is elsewhere; batch by batch it makes the same bits. */
 static void test_drops_are_noted(void **state)
 {
@@ -218,9 +258,13 @@ static void test_drops_are_noted(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reserve),       cmocka_unit_test(test_merge),
-        cmocka_unit_test(test_merge_refused), cmocka_unit_test(test_keep),
-        cmocka_unit_test(test_kth),           cmocka_unit_test(test_drops_are_noted),
+        cmocka_unit_test(test_reserve),
+        cmocka_unit_test(test_merge),
+        cmocka_unit_test(test_merge_refused),
+        cmocka_unit_test(test_keep),
+        cmocka_unit_test(test_kth),
+        cmocka_unit_test(test_kth_of_many),
+        cmocka_unit_test(test_drops_are_noted),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
