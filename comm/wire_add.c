@@ -1,36 +1,31 @@
-/* Many payloads into one vector. The vector goes by tiles that stay in the cache while all payloads
- * are added to a tile; a cursor for each payload remembers how far it has been read. Adding takes a
- * third of the time; the rest is getting at the pieces, of a few cache lines each and all over
- * memory. So those of the next payloads are fetched beforehand, and where a piece ends is counted
- * and not searched for: a branch on what has yet to come from memory would wait for it. */
+/* Many payloads into one vector. The vector goes by blocks that stay in the cache while all
+ * payloads are added to a block; a cursor for each payload remembers how far it has been read.
+ * Pieces, of a few cache lines each and all over memory, are fetched some payloads ahead. */
 #include "comm/wire_impl.h"
 
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "framework/base/bf16.h"
+#include "comm/wire_piece.h"
 #include "framework/base/simd.h"
+#include "framework/base/stream.h"
 
 enum {
-    TILE = CT_WIRE_BLOCK,     /* elements: a quarter of a megabyte, and of a usual second cache */
-    BATCH = 1024,             /* payloads at a time; their views and cursors lie on the stack  */
-    MIN_PER_THREAD = 1 << 16, /* entries                                                      */
-    AHEAD = 32,               /* payloads: fetched while others are added                     */
-    MOST_FETCHED = 2048,      /* bytes of an array of one: longer ones are streams of their own */
-    LINE = 64                 /* bytes of a cache line                                        */
+    BATCH = 1024,            /* payloads at a time; their views and cursors lie on the stack */
+    MIN_PER_THREAD = 1 << 16 /* entries                                      */
 };
 
-/* One thread's stretch of the vector, of whole tiles, and where its payloads are in there. */
+/* One thread's stretch of the vector, of whole blocks, and where its payloads are in there. */
 typedef struct stretch {
     const ct_wire_view *view;
     int n_view;
-    float *dense;
+    float *dense, *scratch; /* scratch: of a part, which then passes the caches; or NULL */
+    ct_piece_bucket *bucket;
     bool clear, count;
     int64_t begin, end, filled;
     bool good;
-    uint32_t at[BATCH];   /* next entry, of each payload         */
-    uint32_t some[BATCH]; /* entries of a tile: hardly ever more */
+    ct_piece_cursor at[BATCH];
 } stretch;
 
 /* The first entry at or beyond element i. Where entries are spread evenly, about where it is. */
@@ -70,81 +65,22 @@ static uint32_t entry_of(const ct_wire_view *v, int64_t i)
     return (uint32_t)sum;
 }
 
-/* Whether index[-1] (where `more`) and m indices ascend; *below_p: how many are below end. */
-CT_SIMD_CLONES static bool look_at(const uint32_t *index, uint32_t m, bool more, uint32_t end,
-                                   uint32_t *below_p)
+/* Of a payload from its entry `first` on. Dense ones need none. */
+static ct_piece_cursor cursor_at(const ct_wire_view *v, uint32_t first)
 {
-    uint32_t bad = 0, below = 0;
+    uint32_t mean = (uint32_t)(v->count * CT_WIRE_BLOCK / v->n), room = (uint32_t)v->count - first;
+    ct_piece_cursor c = { .some = mean + mean / 4 + 8, .mean = v->mean };
 
-    if (more && (m > 0)) bad |= (index[0] <= index[-1]);
-#pragma omp simd reduction(+ : below)
-    for (uint32_t j = 0; j < m; ++j) below += (index[j] < end);
-#pragma omp simd reduction(| : bad)
-    for (uint32_t j = 1; j < m; ++j) bad |= (index[j] <= index[j - 1]);
-    *below_p = below;
-    return bad == 0;
-}
-
-/* The entries from `at` on that lie in [start, start + len), if all that was looked at ascends:
- * *end_p is behind them. Not searched for but counted, a window at a time, which does not branch
- * on what has to come from memory first. */
-static bool find_piece(const ct_wire_view *v, uint32_t at, int64_t start, int64_t len,
-                       uint32_t some, uint32_t *end_p)
-{
-    uint32_t i = at, m = 0, below = 0;
-    uint32_t end = (uint32_t)(start + len); /* at most CT_SPARSE_MAX */
-    bool good = true;
-
-    do {
-        m = (uint32_t)v->count - i;
-        if (m > some) m = some;
-        good = look_at(v->index32 + i, m, i > at, end, &below) && good;
-        i += below;
-    } while (good && (below == m) && (i < v->count));
-    *end_p = i;
-    return good && ((i == at) || (v->index32[at] >= start));
-}
-
-static bool in_order16(const uint16_t *index, uint32_t m, uint32_t len)
-{
-    uint16_t bad = 0;
-
-    if (m == 0) return true;
-#pragma omp simd reduction(| : bad)
-    for (uint32_t j = 1; j < m; ++j) bad |= (uint16_t)(index[j] <= index[j - 1]);
-    return (bad == 0) && (index[m - 1] < len);
-}
-
-/* Looked through first, so that the additions need not look. */
-static bool add_pairs(const ct_wire_view *v, uint32_t *at_p, int64_t start, int64_t len,
-                      uint32_t some, float *tile)
-{
-    uint32_t at = *at_p, end = at, from = (uint32_t)start;
-    const uint32_t *index = v->index32;
-
-    if (!find_piece(v, at, start, len, some, &end)) return false;
-    *at_p = end;
-    if (v->value != NULL) {
-        const float *value = v->value;
-
-        for (; at < end; ++at) tile[index[at] - from] += value[at];
-    } else {
-        for (; at < end; ++at) tile[index[at] - from] += v->mean;
+    if (v->index32 != NULL) {
+        c.index = v->index32 + first;
+        c.value = (v->value != NULL) ? v->value + first : NULL;
+        c.left = c.room = room;
+    } else if (v->index16 != NULL) {
+        c.index = v->index16 + first;
+        c.value = (v->half != NULL) ? v->half + first : NULL;
+        c.room = room;
     }
-    return true;
-}
-
-static bool add_block(const ct_wire_view *v, uint32_t at, uint32_t n, uint32_t len, float *block)
-{
-    const uint16_t *index = v->index16 + at, *half = v->half;
-
-    if (!in_order16(index, n, len)) return false;
-    if (half != NULL) {
-        for (uint32_t j = 0; j < n; ++j) block[index[j]] += ct_bf16_to_f32(half[at + j]);
-    } else {
-        for (uint32_t j = 0; j < n; ++j) block[index[j]] += v->mean;
-    }
-    return true;
+    return c;
 }
 
 static void add_dense(const ct_wire_view *v, int64_t start, int64_t len, float *tile)
@@ -158,51 +94,29 @@ static void add_dense(const ct_wire_view *v, int64_t start, int64_t len, float *
     }
 }
 
-/* Into the second cache: the first one's lines under way are few, and additions need them. */
-static void fetch_lines(const void *from, size_t bytes)
+/* A block of 16-bit indices begins: nothing of the last one may be left. */
+static bool enter_block(stretch *s, int64_t block)
 {
-    const char *p = from;
+    bool good = true;
 
-    if (bytes > MOST_FETCHED) bytes = MOST_FETCHED;
-    for (size_t i = 0; i < bytes; i += LINE) __builtin_prefetch(p + i, 0, 2);
-}
-
-/* What the next tile takes of a payload, or this one of a later payload. */
-static void fetch(const ct_wire_view *v, uint32_t at, uint32_t some)
-{
-    uint32_t n = (v->count - at < some) ? (uint32_t)v->count - at : some;
-
-    if (v->index32 != NULL) {
-        fetch_lines(v->index32 + at, sizeof(*v->index32) * n);
-        if (v->value != NULL) fetch_lines(v->value + at, sizeof(*v->value) * n);
-    } else if (v->index16 != NULL) {
-        fetch_lines(v->index16 + at, sizeof(*v->index16) * n);
-        if (v->half != NULL) fetch_lines(v->half + at, sizeof(*v->half) * n);
+    for (int p = 0; p < s->n_view; ++p) {
+        if (s->view[p].index16 == NULL) continue;
+        good = (s->at[p].left == 0) && good;
+        s->at[p].left = s->view[p].per_block[block];
     }
+    return good;
 }
 
-static bool add_tile(stretch *s, int64_t start, int64_t len)
+static bool leave_stretch(const stretch *s, const uint32_t *last)
 {
-    float *tile = s->dense + start;
-    int ahead = (s->n_view > AHEAD) ? AHEAD : s->n_view - 1;
     bool good = true;
 
     for (int p = 0; p < s->n_view; ++p) {
         const ct_wire_view *v = &s->view[p];
-        int next = p + ahead;
 
-        if (next >= s->n_view) next -= s->n_view; /* its cursor is at the next tile already */
-        if (ahead > 0) fetch(&s->view[next], s->at[next], s->some[next]);
-        if (v->index32 != NULL) {
-            good = add_pairs(v, &s->at[p], start, len, s->some[p], tile) && good;
-        } else if (v->index16 != NULL) {
-            uint32_t n = v->per_block[start / CT_WIRE_BLOCK];
-
-            good = add_block(v, s->at[p], n, (uint32_t)len, tile) && good;
-            s->at[p] += n;
-        } else {
-            add_dense(v, start, len, tile);
-        }
+        if (v->index16 != NULL) good = (s->at[p].left == 0) && good;
+        /* every entry was met, once: no index out of order hides some between two stretches */
+        if (v->index32 != NULL) good = (v->count - s->at[p].room == last[p]) && good;
     }
     return good;
 }
@@ -216,69 +130,137 @@ CT_SIMD_CLONES static int64_t count_filled(const float *v, int64_t n) /* a tile'
     return sum;
 }
 
+static uint32_t part_len(int64_t len, int i)
+{
+    int64_t rest = len - (int64_t)i * CT_PIECE_PART;
+
+    return (rest < 0) ? 0 : (rest < CT_PIECE_PART) ? (uint32_t)rest : CT_PIECE_PART;
+}
+
+static void drain_all(stretch *s, float *block, int64_t len)
+{
+    for (int i = 0; i < CT_PIECE_PARTS; ++i)
+        ct_piece_drain(&s->bucket[i], block + (size_t)i * CT_PIECE_PART, part_len(len, i),
+                       s->clear);
+}
+
+/* The parts as they will be. One that nothing was added to before is made where it stays in the
+ * first cache, and then passes the others by. */
+static void finish(stretch *s, float *block, int64_t len)
+{
+    for (int i = 0; i < CT_PIECE_PARTS; ++i) {
+        ct_piece_bucket *b = &s->bucket[i];
+        float *to = block + (size_t)i * CT_PIECE_PART;
+        float *part = ((s->scratch != NULL) && !b->begun) ? s->scratch : to;
+        uint32_t n = part_len(len, i), whole = n / 4 * 4;
+
+        ct_piece_drain(b, part, n, s->clear);
+        b->begun = false;
+        if (s->count) s->filled += count_filled(part, n);
+        if (part == to) continue;
+        ct_stream_put((int)whole, part, to);
+        for (uint32_t j = whole; j < n; ++j) to[j] = part[j];
+    }
+}
+
+/* Payloads of the same code in one go; a dense one waits for all before it. */
+static bool add_block(stretch *s, int64_t start, int64_t len)
+{
+    float *block = s->dense + start;
+    bool good = enter_block(s, start / CT_WIRE_BLOCK);
+
+    for (int p = 0, end = 0; good && (p < s->n_view); p = end) {
+        const ct_wire_view *v = &s->view[p];
+        ct_piece_run run = { .at = s->at,
+                             .n_at = s->n_view,
+                             .first = p,
+                             .from = (v->index16 != NULL) ? 0 : (uint32_t)start,
+                             .len = (uint32_t)len,
+                             .bucket = s->bucket,
+                             .block = block,
+                             .clear = s->clear };
+
+        for (end = p + 1; (end < s->n_view) && (s->view[end].code == v->code);) end += 1;
+        run.last = end;
+        if ((v->index16 != NULL) || (v->index32 != NULL)) {
+            good = ct_piece_split(v->code, &run);
+            continue;
+        }
+        drain_all(s, block, len);
+        for (int q = p; q < end; ++q) add_dense(&s->view[q], start, len, block);
+    }
+    if (good) finish(s, block, len);
+    return good;
+}
+
 /* first, last: entries of each payload where the stretch begins and ends. */
 static void add_stretch(stretch *s, const uint32_t *first, const uint32_t *last)
 {
     s->good = true;
-    for (int p = 0; p < s->n_view; ++p) {
-        uint32_t mean = (uint32_t)(s->view[p].count * TILE / s->view[p].n);
+    for (int i = 0; i < CT_PIECE_PARTS; ++i) {
+        s->bucket[i].n = 0;
+        s->bucket[i].begun = false;
+    }
+    for (int p = 0; p < s->n_view; ++p) s->at[p] = cursor_at(&s->view[p], first[p]);
+    for (int64_t start = s->begin; s->good && (start < s->end); start += CT_WIRE_BLOCK) {
+        int64_t rest = s->end - start;
 
-        s->at[p] = first[p];
-        s->some[p] = mean + mean / 4 + 16;
+        s->good = add_block(s, start, (rest < CT_WIRE_BLOCK) ? rest : CT_WIRE_BLOCK);
     }
-    for (int64_t start = s->begin; s->good && (start < s->end); start += TILE) {
-        int64_t len = (s->end - start < TILE) ? s->end - start : TILE;
-
-        if (s->clear) memset(s->dense + start, 0, sizeof(float) * (size_t)len);
-        s->good = add_tile(s, start, len);
-        if (s->count) s->filled += count_filled(s->dense + start, len);
-    }
-    /* every entry was met, once: no index out of order hides some between two stretches */
-    for (int p = 0; p < s->n_view; ++p) {
-        if ((s->view[p].index32 != NULL) && (s->at[p] != last[p])) s->good = false;
-    }
+    s->good = s->good && leave_stretch(s, last);
+    if (s->scratch != NULL) ct_stream_end();
 }
 
 static int64_t stretch_begin(int64_t n, int t, int parts)
 {
-    int64_t at = (n + TILE - 1) / TILE * t / parts * TILE;
+    int64_t at = ct_wire_blocks(n) * t / parts * CT_WIRE_BLOCK;
 
     return (at < n) ? at : n;
 }
 
 static int team_of(const ct_wire_view *view, int n_view, int64_t n, int n_thread)
 {
-    int64_t entries = n / 16, n_tile = (n + TILE - 1) / TILE;
+    int64_t entries = n / 16;
     int team = omp_in_parallel() ? 1 : n_thread;
 
     for (int p = 0; p < n_view; ++p) entries += view[p].count;
     if (team > entries / MIN_PER_THREAD + 1) team = (int)(entries / MIN_PER_THREAD + 1);
-    if (team > n_tile) team = (int)n_tile;
+    if (team > ct_wire_blocks(n)) team = (int)ct_wire_blocks(n);
     return (team < 1) ? 1 : team;
 }
 
-static ct_status add_batch(const ct_wire_view *view, int n_view, float *dense, int64_t n,
-                           bool clear, int n_thread, int64_t *filled_p)
-{
-    bool count = (*filled_p >= 0);
-    int64_t filled = 0;
-    int team = team_of(view, n_view, n, n_thread), parts = (team > 1) ? 2 * team : 1, bad = 0;
-    uint32_t *cut = malloc(sizeof(*cut) * (size_t)(parts + 1) * (size_t)(n_view + 1));
+/* What each thread of a team works in. */
+typedef struct workplace {
+    float part[CT_PIECE_PART];
+    ct_piece_bucket bucket[CT_PIECE_PARTS];
+} workplace;
 
-    if (cut == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to add %d payloads", n_view);
+/* cut[parts + 1][n_view]: entries of each payload where the stretches begin. Returns how many
+ * stretches were bad. */
+static int add_stretches(stretch *all, int64_t n, int team, int parts, uint32_t *cut,
+                         workplace *place, bool streams)
+{
+    int n_view = all->n_view, bad = 0;
+    int64_t filled = 0;
+
 #pragma omp parallel num_threads(team) reduction(+ : bad, filled)
     {
 #pragma omp for schedule(static)
         for (int p = 0; p < n_view; ++p) {
             for (int t = 0; t <= parts; ++t)
-                cut[t * n_view + p] = entry_of(&view[p], stretch_begin(n, t, parts));
+                cut[t * n_view + p] = entry_of(&all->view[p], stretch_begin(n, t, parts));
         }
 #pragma omp for schedule(dynamic, 1)
         for (int t = 0; t < parts; ++t) {
-            stretch s = {
-                .view = view, .n_view = n_view, .dense = dense, .clear = clear, .count = count
-            };
+            stretch s = { .view = all->view,
+                          .n_view = n_view,
+                          .dense = all->dense,
+                          .clear = all->clear,
+                          .count = all->count };
+            workplace *own = &place[omp_get_thread_num()];
 
+            s.bucket = own->bucket;
+            s.scratch = streams ? own->part : NULL;
             s.begin = stretch_begin(n, t, parts);
             s.end = stretch_begin(n, t + 1, parts);
             if (s.begin == s.end) continue;
@@ -287,8 +269,27 @@ static ct_status add_batch(const ct_wire_view *view, int n_view, float *dense, i
             filled += s.filled;
         }
     }
+    all->filled = filled;
+    return bad;
+}
+
+static ct_status add_batch(const ct_wire_view *view, int n_view, float *dense, int64_t n,
+                           bool clear, int n_thread, int64_t *filled_p)
+{
+    stretch all = {
+        .view = view, .n_view = n_view, .dense = dense, .clear = clear, .count = *filled_p >= 0
+    };
+    int team = team_of(view, n_view, n, n_thread), parts = (team > 1) ? 2 * team : 1, bad = 0;
+    uint32_t *cut = malloc(sizeof(*cut) * (size_t)(parts + 1) * (size_t)(n_view + 1));
+    workplace *place = malloc(sizeof(*place) * (size_t)team);
+    bool streams = clear && ct_stream_pays(dense, sizeof(*dense) * (size_t)n);
+    bool room = (cut != NULL) && (place != NULL);
+
+    if (room) bad = add_stretches(&all, n, team, parts, cut, place, streams);
     free(cut);
-    if (count) *filled_p = filled;
+    free(place);
+    if (!room) return CT_FAIL(CT_ERR_NOMEM, "no memory to add %d payloads", n_view);
+    if (all.count) *filled_p = all.filled;
     if (bad > 0)
         return CT_FAIL(CT_ERR_COMM, "a payload names elements out of order, or beyond its %lld",
                        (long long)n);

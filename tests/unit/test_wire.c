@@ -8,7 +8,9 @@
 
 #include "framework/base/bf16.h"
 #include "comm/wire_impl.h"
+#include "framework/base/memory.h"
 #include "framework/base/rng.h"
+#include "framework/base/stream.h"
 #include "tests/log_capture.h"
 
 static const ct_wire_form forms[] = { CT_WIRE_PAIRS, CT_WIRE_HALF, CT_WIRE_MEAN };
@@ -152,7 +154,8 @@ static void sum_of(int n_payload, int64_t n, int64_t most)
 {
     void **payload = calloc((size_t)n_payload, sizeof(*payload));
     size_t *bytes = calloc((size_t)n_payload, sizeof(*bytes));
-    float *want = calloc((size_t)n + 1, sizeof(*want)), *got = calloc((size_t)n + 1, sizeof(*got));
+    float *want = calloc((size_t)n + 1, sizeof(*want));
+    float *got = ct_mem_acquire(((size_t)n + 1) * sizeof(*got));
     float *lost = calloc((size_t)n + 1, sizeof(*lost));
     int64_t filled = 0, counted = 0;
 
@@ -189,7 +192,7 @@ static void sum_of(int n_payload, int64_t n, int64_t most)
     free(payload);
     free(bytes);
     free(want);
-    free(got);
+    ct_mem_release(got);
     free(lost);
 }
 
@@ -201,6 +204,8 @@ static void test_sums(void **state)
     sum_of(9, 700001, 20000);
     sum_of(2050, 3000, 12); /* more than a batch */
     sum_of(0, 500, 1);
+    sum_of(40, 70001, 30000);                             /* entries set apart overflow      */
+    sum_of(5, CT_STREAM_MIN / sizeof(float) + 1001, 900); /* the sum passes the caches       */
 }
 
 /* ---- what is wrong is refused, and harms nothing */
@@ -279,6 +284,37 @@ static void test_wrong_indices(void **state)
     ct_log_set_sink(NULL, NULL);
 }
 
+/* One index that is its predecessor's, anywhere in a run of many, is found. */
+static void test_repeated_indices(void **state)
+{
+    enum { N = 5000, COUNT = 1600, LOOKED_AT = 100 };
+    static uint64_t room[COUNT + 100];
+    char *payload = (char *)room;
+
+    (void)state;
+    ct_log_set_sink(count_line, NULL);
+    for (int f = 0; f < 3; ++f) {
+        ct_sparse s = { 0 };
+        size_t bytes = 0, head = CT_WIRE_HEAD + ((f > 0) ? sizeof(uint32_t) : 0);
+
+        make(5, N, COUNT, &s);
+        for (int64_t j = 0; j < COUNT; ++j) s.value[j] = 1.0f;
+        bytes = ct_wire_pack(forms[f], &s, payload);
+        assert_true(check(payload, bytes, N));
+        for (int j = 1; j < LOOKED_AT; ++j) {
+            size_t size = (f > 0) ? sizeof(uint16_t) : sizeof(uint32_t);
+            char *at = payload + head + size * (size_t)j, keep[sizeof(uint32_t)];
+
+            memcpy(keep, at, size);
+            memcpy(at, at - size, size);
+            assert_false(check(payload, bytes, N));
+            memcpy(at, keep, size);
+        }
+        ct_sparse_destroy(&s);
+    }
+    ct_log_set_sink(NULL, NULL);
+}
+
 /* Bytes changed at random, in the head more often: never a crash (run with SAN=address). */
 static void test_changed_bytes(void **state)
 {
@@ -319,7 +355,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_round_trip),    cmocka_unit_test(test_bytes),
         cmocka_unit_test(test_parts),         cmocka_unit_test(test_sums),
-        cmocka_unit_test(test_wrong_indices), cmocka_unit_test(test_changed_bytes),
+        cmocka_unit_test(test_wrong_indices), cmocka_unit_test(test_repeated_indices),
+        cmocka_unit_test(test_changed_bytes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
