@@ -69,7 +69,7 @@ CFLAGS_bench_conv_dnnl := -ffp-contract=fast # as tile
 CFLAGS_machine_limit := -ffp-contract=fast # as tile
 CFLAGS_update_cpu := -fno-math-errno # sqrtf is then an instruction, which vectorises
 CFLAGS_softmax_omp := -fno-trapping-math # as the next
-CFLAGS_pool_max3 := -fno-trapping-math # as the next
+CFLAGS_pool_step1 := -fno-trapping-math # as the next
 CFLAGS_gates_simd := -fno-trapping-math # a choice may compute both sides, and loops with one vectorise
 CFLAGS_neuron_simd := -fno-trapping-math -fno-math-errno # as the last, and sqrtf is an instruction
 CFLAGS_sigmoid_loss_layer := -fno-trapping-math # as gates_simd

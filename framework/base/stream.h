@@ -37,6 +37,12 @@ __attribute__((always_inline)) static inline void ct_stream_put(int n, const flo
     for (int i = 0; i < n; i += 4) CT_STREAM_QUAD(to + i, from + i);
 }
 
+/** n floats, any number to any address, in the processor's widest stores; what is not a whole line
+ *  of 64 bytes at both ends is stored as usual. */
+void ct_stream_copy(int64_t n, const float *from, float *to);
+/** The same of bytes. */
+void ct_stream_bytes(int64_t n, const uint8_t *from, uint8_t *to);
+
 /** Before other threads read what this one has put. */
 static inline void ct_stream_end(void)
 {

@@ -292,15 +292,21 @@ static ct_pool_desc blocked_desc(ct_pool_method method, int64_t planes, int bloc
                            .pw = pad };
 }
 
+static const ct_pool_impl *engine_of(const ct_pool_desc *d, bool back)
+{
+    if (d->block > 0) return back ? &ct_pool_blocked_backward : &ct_pool_blocked_forward;
+    return back ? &ct_pool_simd_backward : &ct_pool_simd_forward;
+}
+
 /* x of few different numbers, so that many are equal, zeros of both signs among them. */
 static pool_arrays make_arrays(const ct_pool_desc *d)
 {
     int64_t in = d->planes * d->h * d->w, out = d->planes * d->oh * d->ow;
-    size_t work = ct_pool_workspace(&ct_pool_blocked_forward, d);
+    size_t work = ct_pool_workspace(engine_of(d, false), d);
     pool_arrays a;
 
-    if (ct_pool_workspace(&ct_pool_ref_forward, d) > work)
-        work = ct_pool_workspace(&ct_pool_ref_forward, d);
+    if (ct_pool_workspace(engine_of(d, true), d) > work)
+        work = ct_pool_workspace(engine_of(d, true), d);
     a.x = ct_mem_acquire((size_t)in * sizeof(float));
     a.dy = ct_mem_acquire((size_t)out * sizeof(float));
     for (int v = 0; v < 2; v++) {
@@ -322,67 +328,112 @@ static void free_arrays(pool_arrays *a)
     ct_mem_release(a->x), ct_mem_release(a->dy), ct_mem_release(a->work);
 }
 
-/* Windows of 3 x 3 and step 1: the numbers and places of the definition. */
-static void compare_max3(const ct_pool_desc *d, int64_t nan)
+/* Numbers and places of the definition; means within their roundings: 9 terms below 1. */
+static void compare_forward(const ct_pool_desc *d, const pool_arrays *a)
 {
-    pool_arrays a = make_arrays(d);
-    int64_t in = d->planes * d->h * d->w, out = d->planes * d->oh * d->ow;
+    int64_t out = d->planes * d->oh * d->ow;
+    float most = (d->method == CT_POOL_MAX) ? 0.0f : 10.0f * 0x1p-24f;
     ct_exec ex = { 0 };
 
-    for (int64_t k = 0; k < nan; k++) a.x[(k * 7919 + 11) % in] = NAN;
     for (int v = 0; v < 2; v++) {
-        const ct_pool_impl *e = (v == 0) ? &ct_pool_ref_forward : &ct_pool_blocked_forward;
-        ct_pool_args f = { .x = a.x, .y = a.y[v], .mask = a.mask[v], .work = a.work };
+        const ct_pool_impl *e = (v == 0) ? &ct_pool_ref_forward : engine_of(d, false);
+        ct_pool_args f = { .x = a->x, .y = a->y[v], .mask = a->mask[v], .work = a->work };
 
+        if (d->method == CT_POOL_AVE) f.mask = NULL;
         assert_true(e->supports(d));
         assert_int_equal(e->run(d, &ex, &f), CT_OK);
     }
     for (int64_t k = 0; k < out; k++) {
-        bool same = (a.y[0][k] == a.y[1][k]) || (isnan(a.y[0][k]) && isnan(a.y[1][k]));
+        float y = a->y[0][k], other = a->y[1][k];
+        bool same = (fabsf(y - other) <= most) || (y == other) || (isnan(y) && isnan(other));
 
-        if (!same || (a.mask[0][k] != a.mask[1][k]))
-            fail_msg("%lld x %lld, pad %lld, output %lld: %g and %g, places %d and %d",
-                     (long long)d->h, (long long)d->w, (long long)d->pw, (long long)k,
-                     (double)a.y[0][k], (double)a.y[1][k], a.mask[0][k], a.mask[1][k]);
+        if (!same || ((d->method == CT_POOL_MAX) && (a->mask[0][k] != a->mask[1][k])))
+            fail_msg("%lld x %lld, pad %lld, block %d, output %lld: %g and %g, places %d and %d",
+                     (long long)d->h, (long long)d->w, (long long)d->pw, d->block, (long long)k,
+                     (double)y, (double)other, a->mask[0][k], a->mask[1][k]);
     }
-    memset(a.y[0], 0, (size_t)out * sizeof(float));
-    assert_int_equal(ct_pool_blocked_forward.run(
-                         d, &ex, &(ct_pool_args){ .x = a.x, .y = a.y[0], .work = a.work }),
+    if (d->method == CT_POOL_AVE) return;
+    memset(a->y[0], 0, (size_t)out * sizeof(float));
+    assert_int_equal(engine_of(d, false)->run(
+                         d, &ex, &(ct_pool_args){ .x = a->x, .y = a->y[0], .work = a->work }),
                      CT_OK); /* no places wanted */
-    assert_memory_equal(a.y[0], a.y[1], (size_t)out * sizeof(float));
-    free_arrays(&a);
+    assert_memory_equal(a->y[0], a->y[1], (size_t)out * sizeof(float));
 }
 
-static void test_max3(void **state)
+/* Nine terms below 1, eight additions. */
+static void compare_backward(const ct_pool_desc *d, const pool_arrays *a)
 {
-    static const int64_t side[] = { 3, 4, 5, 17, 33 };
+    ct_exec ex = { 0 };
+
+    for (int v = 0; v < 2; v++) {
+        const ct_pool_impl *e = (v == 0) ? &ct_pool_ref_backward : engine_of(d, true);
+        ct_pool_args b = { .dy = a->dy, .dx = a->dx[v], .mask = a->mask[1], .work = a->work };
+
+        assert_int_equal(e->run(d, &ex, &b), CT_OK);
+    }
+    for (int64_t k = 0; k < d->planes * d->h * d->w; k++) {
+        if (fabsf(a->dx[0][k] - a->dx[1][k]) > 2.0f * 72.0f * 0x1p-24f)
+            fail_msg("%lld x %lld, pad %lld, block %d, place %lld: %g and %g", (long long)d->h,
+                     (long long)d->w, (long long)d->pw, d->block, (long long)k, (double)a->dx[0][k],
+                     (double)a->dx[1][k]);
+    }
+}
+
+/* Windows of 3 x 3 and step 1, of planes in blocks and in plain order, narrower and wider than a
+ * vector, as many rows as are taken at once and some more; NaNs among them, and ReLU. */
+static void test_step1(void **state)
+{
+    static const int64_t side[] = { 3, 4, 5, 17, 33, 130 };
+    static const int block[] = { 16, 8, 0 };
 
     (void)state;
-    for (int i = 0; i < 5 * 5 * 3 * 4; i++) {
-        int block = (i % 2 == 0) ? 16 : 8;
-        ct_pool_desc d = blocked_desc(CT_POOL_MAX, 2 * block, block, side[i % 5], side[i / 5 % 5],
-                                      3, 1, i / 25 % 3);
+    for (int i = 0; i < 6 * 6 * 3 * 3 * 6; i++) {
+        int b = block[i / 36 % 3], kind = i / 324;
+        ct_pool_desc d = blocked_desc((kind < 4) ? CT_POOL_MAX : CT_POOL_AVE, (b > 0) ? 2 * b : 3,
+                                      b, side[i % 6], side[i / 6 % 6], 3, 1, i / 108 % 3);
+        pool_arrays a;
 
-        d.relu = (i / 75 % 2 == 1);
-        compare_max3(&d, (i / 150 == 1) ? 3 : 0);
+        d.relu = (kind == 1) || (kind == 3);
+        a = make_arrays(&d);
+        for (int64_t k = 0; ((kind == 2) || (kind == 3)) && (k < 3); k++)
+            a.x[(k * 7919 + 11) % (d.planes * d.h * d.w)] = NAN;
+        compare_forward(&d, &a);
+        compare_backward(&d, &a);
+        free_arrays(&a);
+    }
+}
+
+/* A row that is longer than what is taken at once. */
+static void test_long_row(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        ct_pool_desc d = blocked_desc((i == 0) ? CT_POOL_MAX : CT_POOL_AVE, 3, 0, 4, 3001, 3, 1, 1);
+        pool_arrays a = make_arrays(&d);
+
+        compare_forward(&d, &a);
+        compare_backward(&d, &a);
+        free_arrays(&a);
     }
 }
 
 /* Arrays beyond the caches are written past them: the same numbers as block by block. */
 static void test_streamed(void **state)
 {
+    static const int blocks[] = { 16, 8, 0 };
+
     (void)state;
-    for (int i = 0; i < 8; i++) {
-        int block = (i % 2 == 0) ? 16 : 8;
-        int64_t stride = 1 + i / 4;
-        ct_pool_desc whole = blocked_desc((i / 2 % 2 == 0) ? CT_POOL_MAX : CT_POOL_AVE, 5 * block,
-                                          block, 333, (block == 16) ? 349 : 697, 3, stride, 1);
+    for (int i = 0; i < 12; i++) {
+        int block = blocks[i % 3], planes = (block > 0) ? block : 16;
+        int64_t stride = 1 + i / 6;
+        ct_pool_desc whole = blocked_desc((i / 3 % 2 == 0) ? CT_POOL_MAX : CT_POOL_AVE, 5 * planes,
+                                          block, 333, (planes == 16) ? 349 : 697, 3, stride, 1);
         ct_pool_desc one = whole;
         pool_arrays a = make_arrays(&whole);
-        int64_t in = block * whole.h * whole.w, out = block * whole.oh * whole.ow;
+        int64_t in = planes * whole.h * whole.w, out = planes * whole.oh * whole.ow;
         ct_exec ex = { 0 };
 
-        one.planes = block;
+        one.planes = planes;
         assert_true(ct_stream_pays(a.dx[1], (size_t)(5 * in) * sizeof(float)));
         assert_int_equal(ct_stream_pays(a.y[1], (size_t)(5 * out) * sizeof(float)), stride == 1);
         assert_false(ct_stream_pays(a.dx[0], (size_t)in * sizeof(float)));
@@ -394,13 +445,37 @@ static void test_streamed(void **state)
             ct_pool_args b = { .dy = a.dy + p * out, .dx = a.dx[v] + p * in, .work = a.work };
 
             f.mask = b.mask = a.mask[v] + p * out;
-            assert_int_equal(ct_pool_blocked_forward.run(d, &ex, &f), CT_OK);
-            assert_int_equal(ct_pool_blocked_backward.run(d, &ex, &b), CT_OK);
+            assert_int_equal(engine_of(d, false)->run(d, &ex, &f), CT_OK);
+            assert_int_equal(engine_of(d, true)->run(d, &ex, &b), CT_OK);
         }
         assert_memory_equal(a.y[0], a.y[1], (size_t)(5 * out) * sizeof(float));
         assert_memory_equal(a.dx[0], a.dx[1], (size_t)(5 * in) * sizeof(float));
+        if (whole.method == CT_POOL_MAX)
+            assert_memory_equal(a.mask[0], a.mask[1], (size_t)(5 * out));
         free_arrays(&a);
     }
+}
+
+/* Copies past the caches: any length from and to any address, nothing beside it. */
+static void test_stream_copy(void **state)
+{
+    uint8_t *from = ct_mem_acquire(1024), *to = ct_mem_acquire(1024);
+
+    (void)state;
+    for (int i = 0; i < 1024; i++) from[i] = (uint8_t)(i * 7 + 1);
+    for (int64_t at = 0; at < 70; at++) {
+        for (int64_t n = 0; n < 300; n += 1 + n / 40) {
+            memset(to, 0, 1024);
+            ct_stream_bytes(n, from + at / 3, to + at);
+            ct_stream_end();
+            for (int64_t i = 0; i < 400; i++) {
+                bool in = (i >= at) && (i < at + n);
+
+                assert_int_equal(to[i], in ? from[at / 3 + i - at] : 0);
+            }
+        }
+    }
+    ct_mem_release(from), ct_mem_release(to);
 }
 
 int main(void)
@@ -410,7 +485,8 @@ int main(void)
         cmocka_unit_test(test_ties),         cmocka_unit_test(test_average_by_hand),
         cmocka_unit_test(test_gradients),    cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_not_a_number), cmocka_unit_test(test_least),
-        cmocka_unit_test(test_max3),         cmocka_unit_test(test_streamed),
+        cmocka_unit_test(test_step1),        cmocka_unit_test(test_long_row),
+        cmocka_unit_test(test_streamed),     cmocka_unit_test(test_stream_copy),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

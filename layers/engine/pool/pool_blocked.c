@@ -2,7 +2,7 @@
 #include "framework/base/bf16.h"
 #include "framework/base/stream.h"
 #include "layers/engine/pool/pool_blocked.h"
-#include "layers/engine/pool/pool_max3.h"
+#include "layers/engine/pool/pool_step1.h"
 
 static bool supports(const ct_pool_desc *d)
 {
@@ -26,7 +26,7 @@ static size_t row_bytes(const ct_pool_desc *d)
 static size_t room_bytes(const ct_pool_desc *d)
 {
     size_t bytes = (d->bf16 ? 2 : 1) * ct_pool_outputs_bytes(d) + row_bytes(d);
-    size_t other = ct_pool_max3_takes(d) ? ct_pool_max3_bytes(d) : 0;
+    size_t other = ct_pool_is_step1(d) ? ct_pool_step1_blocked_bytes(d) : 0;
 
     return (bytes > other) ? bytes : other;
 }
@@ -78,7 +78,8 @@ static ct_status run(const ct_pool_desc *d, ct_exec *ex, const ct_pool_args *a)
 {
     int64_t in = d->h * d->w * d->block, out = d->oh * d->ow * d->block;
     bool max = (d->method == CT_POOL_MAX) && (a->mask != NULL);
-    bool step1 = (a->dx == NULL) && ct_pool_max3_takes(d);
+    bool forward = (a->dx == NULL) && (d->method == CT_POOL_MAX);
+    bool step1 = forward ? ct_pool_is_step1(d) : ct_pool_is_step1_same(d);
     bool stream = streams(d, a);
     ct_pool_axes s = make_axes(d, a->work);
     ct_status polled = CT_OK;
@@ -92,7 +93,7 @@ static ct_status run(const ct_pool_desc *d, ct_exec *ex, const ct_pool_args *a)
         uint8_t *mask = max ? (uint8_t *)a->mask + p * out : NULL;
 
         if (step1)
-            ct_pool_max3_plane(d, x, y, mask, stream, room);
+            ct_pool_step1_blocked(d, stream, room, x, y, mask, dy, dx);
         else
             ct_pool_blocked_plane(d, &s, stream, room, x, y, mask, dy, dx);
         if (stream) ct_stream_end();

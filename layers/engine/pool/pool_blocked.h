@@ -34,6 +34,32 @@ static inline float *ct_pool_row_room(const ct_pool_desc *d, void *room)
     return (float *)((char *)room + (d->bf16 ? 2 : 1) * ct_pool_outputs_bytes(d));
 }
 
+/** Some places of a row, at once: between pieces what is read soon is asked for, and what was made
+ * is written, so that memory is busy while numbers are compared. */
+enum { CT_POOL_PIECE = 16 };
+typedef struct ct_pool_piece {
+    int64_t from, to;
+} ct_pool_piece;
+
+static inline ct_pool_piece ct_pool_next(ct_pool_piece q, int64_t end)
+{
+    return (ct_pool_piece){ q.to, (q.to + CT_POOL_PIECE < end) ? q.to + CT_POOL_PIECE : end };
+}
+
+static inline ct_pool_piece ct_pool_first(int64_t end)
+{
+    return ct_pool_next((ct_pool_piece){ 0, 0 }, end);
+}
+
+/** Asks for the share of a piece of n places in `bytes` bytes that are read soon. */
+static inline void ct_pool_fetch(const void *soon, ct_pool_piece q, int64_t n, int64_t bytes)
+{
+    const char *at = soon;
+
+    for (int64_t k = q.from * bytes / n; k < q.to * bytes / n; k += 64)
+        __builtin_prefetch(at + k, 0, 2);
+}
+
 /** Forward, or backward where dx is there; mask NULL: unwanted, or AVE. stream: what is written
  *  passes the caches by. */
 void ct_pool_blocked_plane(const ct_pool_desc *d, const ct_pool_axes *s, bool stream, void *room,

@@ -19,6 +19,14 @@ CT_SIMD_PART void widen(int64_t n, const uint8_t *from, int32_t *to)
     for (int64_t i = 0; i < n; i++) to[i] = from[i];
 }
 
+CT_SIMD_PART void put_marks(bool stream, int64_t n, const int32_t *from, uint8_t *to)
+{
+    uint8_t marks[CT_POOL_PIECE * 16] __attribute__((aligned(64)));
+
+    narrow(n, from, stream ? marks : to);
+    if (stream) ct_stream_bytes(n, marks, to);
+}
+
 /* Rows of outputs from which a row of the plane gathers. */
 enum { MOST_ROWS = 4 };
 typedef struct source {
@@ -56,6 +64,13 @@ CT_SIMD_PART void usual_columns(const ct_pool_desc *d, int64_t *first_p, int64_t
     if (end > d->ow) end = d->ow;
     *first_p = first;
     *end_p = (end > first) ? end : first;
+}
+
+/* Windows and rows of outputs for which there is a loop of its own; step 1 is another file's. */
+CT_SIMD_PART bool has_usual(const ct_pool_desc *d, int rows)
+{
+    return (d->sw == 2) &&
+           (((d->kw == 3) && ((rows == 1) || (rows == 2))) || ((d->kw == 2) && (rows == 1)));
 }
 
 enum { INFINITE = 0x7f800000 }; /* as bits: what is above, without its sign, is a NaN */
@@ -103,9 +118,10 @@ enum { INFINITE = 0x7f800000 }; /* as bits: what is above, without its sign, is 
     }                                                                                              \
                                                                                                    \
     CT_SIMD_PART void max_row##_b(const ct_pool_desc *d, const ct_pool_axes *s, int rows,          \
-                                  bool bf16, const float *x, float *y, int32_t *room)              \
+                                  bool bf16, ct_pool_piece q, const float *x, float *y,            \
+                                  int32_t *room)                                                   \
     {                                                                                              \
-        for (int64_t j = 0; j < d->ow; j++, y += (_b), room += (_b)) {                             \
+        for (int64_t j = q.from; j < q.to; j++, y += (_b), room += (_b)) {                         \
             int columns = s->column[j].to - s->column[j].from;                                     \
             const float *from = ct_num_at(x, bf16, (int64_t)s->column[j].from * (_b));             \
                                                                                                    \
@@ -136,11 +152,11 @@ enum { INFINITE = 0x7f800000 }; /* as bits: what is above, without its sign, is 
     }                                                                                              \
                                                                                                    \
     CT_SIMD_PART void ave_row##_b(const ct_pool_desc *d, const ct_pool_axes *s, ct_pool_span r,    \
-                                  bool bf16, const float *x, float *y)                             \
+                                  bool bf16, ct_pool_piece q, const float *x, float *y)            \
     {                                                                                              \
         int rows = r.to - r.from;                                                                  \
                                                                                                    \
-        for (int64_t j = 0; j < d->ow; j++, y += (_b)) {                                           \
+        for (int64_t j = q.from; j < q.to; j++, y += (_b)) {                                       \
             ct_pool_span c = s->column[j];                                                         \
             const float *from = ct_num_at(x, bf16, (int64_t)c.from * (_b));                        \
             float count = (float)((int64_t)r.size * c.size);                                       \
@@ -158,22 +174,29 @@ enum { INFINITE = 0x7f800000 }; /* as bits: what is above, without its sign, is 
                                         bool bf16, bool stream, const float *x, float *y,          \
                                         uint8_t *mask, void *room)                                 \
     {                                                                                              \
-        int64_t row = d->ow * (_b);                                                                \
+        int64_t row = d->ow * (_b), line = d->w * (_b);                                            \
         float *own = ct_pool_row_room(d, room);                                                    \
                                                                                                    \
         for (int64_t i = 0; i < d->oh; i++) {                                                      \
-            const float *from = ct_num_at(x, bf16, s->row[i].from * d->w * (_b));                  \
-            float *to = (bf16 || stream) ? own : y + i * row;                                      \
+            const float *from = ct_num_at(x, bf16, s->row[i].from * line);                         \
+            const float *soon = ct_num_at(x, bf16, s->row[i].to * line);                           \
                                                                                                    \
-            if (max)                                                                               \
-                max_row##_b(d, s, s->row[i].to - s->row[i].from, bf16, from, to, room);            \
-            else                                                                                   \
-                ave_row##_b(d, s, s->row[i], bf16, from, to);                                      \
-            if (mask != NULL) narrow(row, room, mask + i * row);                                   \
-            if (bf16)                                                                              \
-                ct_bf16_narrow(row, own, ct_num_to(y, true, i *row));                              \
-            else if (stream)                                                                       \
-                ct_stream_put((int)row, own, y + i * row);                                         \
+            for (ct_pool_piece q = ct_pool_first(d->ow); q.from < d->ow;                           \
+                 q = ct_pool_next(q, d->ow)) {                                                     \
+                int64_t n = (q.to - q.from) * (_b), at = i * row + q.from * (_b);                  \
+                float *to = (bf16 || stream) ? own : y + at;                                       \
+                                                                                                   \
+                ct_pool_fetch(soon, q, d->ow, (bf16 ? 2 : 4) * d->sh * line);                      \
+                if (max)                                                                           \
+                    max_row##_b(d, s, s->row[i].to - s->row[i].from, bf16, q, from, to, room);     \
+                else                                                                               \
+                    ave_row##_b(d, s, s->row[i], bf16, q, from, to);                               \
+                if (mask != NULL) put_marks(stream, n, room, mask + at);                           \
+                if (bf16)                                                                          \
+                    ct_bf16_narrow(n, own, ct_num_to(y, true, at));                                \
+                else if (stream)                                                                   \
+                    ct_stream_copy(n, own, y + at);                                                \
+            }                                                                                      \
         }                                                                                          \
     }                                                                                              \
                                                                                                    \
@@ -214,22 +237,15 @@ enum { INFINITE = 0x7f800000 }; /* as bits: what is above, without its sign, is 
         }                                                                                          \
     }                                                                                              \
                                                                                                    \
-    CT_SIMD_PART bool usual_rows##_b(const ct_pool_desc *d, const source *q, int64_t first,        \
+    CT_SIMD_PART void usual_rows##_b(const ct_pool_desc *d, const source *q, int64_t first,        \
                                      int64_t end, bool max, float *dx)                             \
     {                                                                                              \
         if ((d->kw == 3) && (d->sw == 2) && (q->rows == 1))                                        \
             usual_row##_b(q, d->pw, first, end, 3, 2, 1, max, dx);                                 \
-        else if ((d->kw == 3) && (d->sw == 2) && (q->rows == 2))                                   \
+        else if ((d->kw == 3) && (d->sw == 2))                                                     \
             usual_row##_b(q, d->pw, first, end, 3, 2, 2, max, dx);                                 \
-        else if ((d->kw == 3) && (d->sw == 1) && (q->rows == 2))                                   \
-            usual_row##_b(q, d->pw, first, end, 3, 1, 2, max, dx);                                 \
-        else if ((d->kw == 3) && (d->sw == 1) && (q->rows == 3))                                   \
-            usual_row##_b(q, d->pw, first, end, 3, 1, 3, max, dx);                                 \
-        else if ((d->kw == 2) && (d->sw == 2) && (q->rows == 1))                                   \
-            usual_row##_b(q, d->pw, first, end, 2, 2, 1, max, dx);                                 \
         else                                                                                       \
-            return false;                                                                          \
-        return true;                                                                               \
+            usual_row##_b(q, d->pw, first, end, 2, 2, 1, max, dx);                                 \
     }                                                                                              \
                                                                                                    \
     CT_SIMD_PART void gather_row##_b(const ct_pool_span *over, const ct_pool_span *column,         \
@@ -268,18 +284,58 @@ enum { INFINITE = 0x7f800000 }; /* as bits: what is above, without its sign, is 
                                           (float)((int64_t)s->row[i].size * s->column[j].size);    \
     }                                                                                              \
                                                                                                    \
+    /* writes places [*done_p, end) of a row: whole lines, but for the last */                     \
+    CT_SIMD_PART void put_places##_b(const ct_pool_desc *d, bool bf16, bool stream, int64_t end,   \
+                                     const float *own, float *dx, int64_t *done_p)                 \
+    {                                                                                              \
+        int64_t from = *done_p * (_b), n;                                                          \
+                                                                                                   \
+        if (!bf16 && !stream) return;                                                              \
+        if (end < d->w) end -= end % (16 / (_b));                                                  \
+        n = end * (_b)-from;                                                                       \
+        if (n <= 0) return;                                                                        \
+        if (bf16)                                                                                  \
+            ct_bf16_narrow(n, own + from, ct_num_to(dx, true, from));                              \
+        else                                                                                       \
+            ct_stream_copy(n, own + from, dx + from);                                              \
+        *done_p = end;                                                                             \
+    }                                                                                              \
+                                                                                                   \
+    /* a row of the plane from at most MOST_ROWS rows of outputs; soon: see back_plane */          \
+    CT_SIMD_PART void back_row##_b(const ct_pool_desc *d, const ct_pool_axes *s, const source *q,  \
+                                   bool max, bool bf16, bool stream, const float *dy,              \
+                                   const uint8_t *mask, int64_t soon, float *own, float *dx)       \
+    {                                                                                              \
+        int64_t first, end, done = 0, share = d->ow * (_b) / d->sh;                                \
+                                                                                                   \
+        usual_columns(d, &first, &end);                                                            \
+        if (!has_usual(d, q->rows)) first = end = 0;                                               \
+        gather_row##_b(s->over_column, s->column, q, 0, first * d->sw - (end ? d->pw : 0), max,    \
+                       own);                                                                       \
+        for (ct_pool_piece p = ct_pool_next((ct_pool_piece){ first, first }, end); p.from < end;   \
+             p = ct_pool_next(p, end)) {                                                           \
+            ct_pool_fetch(ct_num_at(dy, bf16, soon), p, end, share *(bf16 ? 2 : 4));               \
+            if (max) ct_pool_fetch(mask + soon, p, end, share);                                    \
+            usual_rows##_b(d, q, p.from, p.to, max, own);                                          \
+            put_places##_b(d, bf16, stream, p.to * d->sw - d->pw, own, dx, &done);                 \
+        }                                                                                          \
+        gather_row##_b(s->over_column, s->column, q, end ? end * d->sw - d->pw : 0, d->w, max,     \
+                       own);                                                                       \
+        put_places##_b(d, bf16, stream, d->w, own, dx, &done);                                     \
+    }                                                                                              \
+                                                                                                   \
     CT_SIMD_PART void back_plane##_b(const ct_pool_desc *d, const ct_pool_axes *s, bool max,       \
                                      bool bf16, bool stream, const float *dy, const uint8_t *mask, \
                                      void *room, float *dxs)                                       \
     {                                                                                              \
-        int64_t n_row = ct_pool_rows_over(d), row = d->ow * (_b), next = 0, first, end;            \
+        int64_t n_row = ct_pool_rows_over(d), row = d->ow * (_b), next = 0;                        \
         float *wide = (float *)((char *)room + ct_pool_outputs_bytes(d));                          \
-        float *dx = (bf16 || stream) ? ct_pool_row_room(d, room) : dxs;                            \
                                                                                                    \
-        usual_columns(d, &first, &end);                                                            \
-        for (int64_t k = 0; k < d->h; k++, dx += (bf16 || stream) ? 0 : d->w * (_b)) {             \
+        for (int64_t k = 0; k < d->h; k++) {                                                       \
             ct_pool_span r = s->over_row[k];                                                       \
-            int64_t from = 0, to = 0;                                                              \
+            float *dx = ct_num_to(dxs, bf16, k * d->w * (_b));                                     \
+            float *own = (bf16 || stream) ? ct_pool_row_room(d, room) : dx;                        \
+            source q;                                                                              \
                                                                                                    \
             for (; next < r.to; next++) {                                                          \
                 if (max) widen(row, mask + next * row, (int32_t *)room + next % n_row * row);      \
@@ -289,23 +345,18 @@ enum { INFINITE = 0x7f800000 }; /* as bits: what is above, without its sign, is 
                     scale_row##_b(d, s, next, bf16 ? wide + next % n_row *row : dy + next * row,   \
                                   (float *)room + next % n_row * row);                             \
             }                                                                                      \
-            for (int64_t i = r.from; (i < r.to) || (i == r.from); i += MOST_ROWS) {                \
-                source q;                                                                          \
-                                                                                                   \
-                find_source(d, s, k, i, max, dy, room, &q);                                        \
-                if (i > r.from) {                                                                  \
-                    add_rows##_b(s->over_column, s->column, &q, d->w, max, dx);                    \
-                    continue;                                                                      \
-                }                                                                                  \
-                if ((r.to - r.from == q.rows) && usual_rows##_b(d, &q, first, end, max, dx))       \
-                    from = first * d->sw - d->pw, to = end * d->sw - d->pw;                        \
-                gather_row##_b(s->over_column, s->column, &q, 0, from, max, dx);                   \
-                gather_row##_b(s->over_column, s->column, &q, to, d->w, max, dx);                  \
+            find_source(d, s, k, r.from, max, dy, room, &q);                                       \
+            if (r.to - r.from <= MOST_ROWS) { /* with the share of the next row of outputs */      \
+                back_row##_b(d, s, &q, max, bf16, stream, dy, mask,                                \
+                             next *row + k % d->sh * (row / d->sh), own, dx);                      \
+                continue;                                                                          \
             }                                                                                      \
-            if (bf16)                                                                              \
-                ct_bf16_narrow(d->w *(_b), dx, ct_num_to(dxs, true, k * d->w * (_b)));             \
-            else if (stream)                                                                       \
-                ct_stream_put((int)d->w *(_b), dx, dxs + k * d->w * (_b));                         \
+            gather_row##_b(s->over_column, s->column, &q, 0, d->w, max, own);                      \
+            for (int64_t i = r.from + MOST_ROWS; i < r.to; i += MOST_ROWS) {                       \
+                find_source(d, s, k, i, max, dy, room, &q);                                        \
+                add_rows##_b(s->over_column, s->column, &q, d->w, max, own);                       \
+            }                                                                                      \
+            put_places##_b(d, bf16, stream, d->w, own, dx, &(int64_t){ 0 });                       \
         }                                                                                          \
     }                                                                                              \
     CT_SIMD_CLONES static void run_plane##_b(const ct_pool_desc *d, const ct_pool_axes *s,         \

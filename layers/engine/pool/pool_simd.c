@@ -8,6 +8,7 @@
  * noticed, and windows over them are looked at one by one. */
 #include "framework/base/memory.h"
 #include "layers/engine/pool/pool_simd.h"
+#include "layers/engine/pool/pool_step1.h"
 
 #include <math.h>
 
@@ -56,7 +57,11 @@ static int64_t scratch_floats(const ct_pool_desc *d)
 
 static size_t workspace(const ct_pool_desc *d)
 {
-    return (size_t)(d->n_thread * scratch_floats(d)) * sizeof(float);
+    size_t bytes = (size_t)scratch_floats(d) * sizeof(float);
+
+    if (ct_pool_is_step1_same(d) && (ct_pool_step1_plain_bytes(d) > bytes))
+        bytes = ct_pool_step1_plain_bytes(d);
+    return (size_t)d->n_thread * bytes;
 }
 
 static scratch scratch_of(const ct_pool_desc *d, const ct_pool_args *a, int64_t v)
@@ -349,6 +354,8 @@ static ct_status run(const ct_pool_desc *d, ct_exec *ex, const ct_pool_args *a)
 {
     int64_t nw = d->n_thread;
     ct_status polled = CT_OK;
+
+    if (ct_pool_is_step1_same(d) && (a->mask_top == NULL)) return ct_pool_step1_run(d, ex, a);
 
 #pragma omp parallel for num_threads(d->n_thread) schedule(static, 1)
     for (int64_t v = 0; v < nw; v++) {

@@ -5,6 +5,7 @@
  */
 #include "framework/base/memory.h"
 #include "layers/engine/pool/pool_simd.h"
+#include "layers/engine/pool/pool_step1.h"
 
 enum { MOST_WINDOWS = 16 }; /* over one place: with more, what each window took is added to it */
 
@@ -66,6 +67,7 @@ static int64_t scratch_floats(const ct_pool_desc *d)
 
 static size_t workspace(const ct_pool_desc *d)
 {
+    if (ct_pool_is_step1_same(d)) return (size_t)d->n_thread * ct_pool_step1_plain_bytes(d);
     return gathers(d) ? (size_t)(d->n_thread * scratch_floats(d)) * sizeof(float) : 0;
 }
 
@@ -222,12 +224,8 @@ CT_SIMD_PART void back_plane(const ct_pool_desc *d, const ct_pool_args *a, int64
             else
                 take_ave_row(d, s, a->dy + o + next * d->ow, rows, next % ring_rows(d));
         }
-        if (!max && (d->kw == 3) && (d->sw == 1))
-            gather_ave(d, s, from, to, 3, 1, s->woven);
-        else if (!max)
+        if (!max)
             gather_ave(d, s, from, to, (int)d->kw, (int)d->sw, s->woven);
-        else if ((d->kw == 3) && (d->sw == 1))
-            gather_max(d, s, k, from, to, 3, 1, s->woven);
         else if ((d->kw == 3) && (d->sw == 2))
             gather_max(d, s, k, from, to, 3, 2, s->woven);
         else if ((d->kw == 2) && (d->sw == 2))
@@ -279,6 +277,8 @@ static ct_status run(const ct_pool_desc *d, ct_exec *ex, const ct_pool_args *a)
     int64_t nw = d->n_thread;
     bool gather = gathers(d);
     ct_status polled = CT_OK;
+
+    if (ct_pool_is_step1_same(d)) return ct_pool_step1_run(d, ex, a);
 
 #pragma omp parallel for num_threads(d->n_thread) schedule(static, 1)
     for (int64_t v = 0; v < nw; v++) {

@@ -1,0 +1,250 @@
+/* Windows of 3 x 3 and step 1, padded by 1, over planes in plain order: some rows at a time as one
+ * flat array. What that makes of neighbours in two rows is put right for the first and the last
+ * column. */
+#include "framework/base/memory.h"
+#include "framework/base/stream.h"
+#include "layers/engine/pool/pool_step1.h"
+
+enum {
+    CHUNK = 2048,
+    GUARD = 16
+}; /* numbers of rows taken at once; numbers around a thread's rows */
+
+/* A thread's, each of the rows at once and one before and behind them. */
+typedef struct room {
+    float *rows; /* MAX forward: scanned; AVE: sums of columns; MAX backward: gradients */
+    float *made; /* AVE: what is written; of MAX a row                                  */
+    uint8_t *at; /* MAX: places                                                         */
+    uint8_t *marks;
+} room;
+
+static int64_t rows_at_once(const ct_pool_desc *d)
+{
+    int64_t rows = (d->w < CHUNK) ? CHUNK / d->w : 1;
+
+    return (rows < d->h) ? rows : d->h;
+}
+
+static int64_t room_numbers(const ct_pool_desc *d)
+{
+    return (int64_t)ct_align_up((size_t)((rows_at_once(d) + 2) * d->w + 2 * GUARD));
+}
+
+size_t ct_pool_step1_plain_bytes(const ct_pool_desc *d)
+{
+    return (size_t)room_numbers(d) * 2 * (sizeof(float) + 1);
+}
+
+static room make_room(const ct_pool_desc *d, void *at)
+{
+    int64_t n = room_numbers(d);
+    float *first = at;
+    uint8_t *bytes = (uint8_t *)(first + 2 * n);
+
+    return (room){ first + GUARD, first + n + GUARD, bytes + GUARD, bytes + n + GUARD };
+}
+
+/* Part 0 or 1 of 2 of the rows that come after row k. */
+static ct_pool_soon half_chunk(const ct_pool_desc *d, const float *x, int64_t k, int part)
+{
+    int64_t n = rows_at_once(d) * d->w / 2;
+
+    return (ct_pool_soon){ x + k * d->w + part * n, n };
+}
+
+/* Of outputs [*from_p, end) those that read equally many rows, which begin at row *top_p. */
+static int64_t alike(const ct_pool_desc *d, int64_t from, int64_t end, int64_t *top_p, int *count_p)
+{
+    *top_p = (from > 0) ? from - 1 : 0;
+    *count_p = ((from == 0) || (from == d->h - 1)) ? 2 : 3;
+    if (*count_p == 2) return from + 1;
+    return (end < d->h) ? end : d->h - 1;
+}
+
+/* ---- MAX forward: row k of the plane is row k - i + 1 of the room, outputs beginning with row i
+ */
+
+static void scan_rows(const ct_pool_desc *d, const room *r, const float *x, int64_t i, int64_t from,
+                      int64_t to)
+{
+    int64_t w = d->w, n = (to - from) * w;
+    float *best = r->rows + (from - i + 1) * w;
+    uint8_t *at = r->at + (from - i + 1) * w;
+
+    if (n == 0) return;
+    ct_pool_step1_scan(n - 2, 1, x + from * w + 1, best + 1, at + 1, half_chunk(d, x, to, 0));
+    for (int64_t k = 0; k < to - from; k++) {
+        const float *row = x + (from + k) * w;
+        bool left = (row[1] > row[0]), right = (row[w - 1] > row[w - 2]);
+
+        best[k * w] = left ? row[1] : row[0];
+        at[k * w] = left ? 1 : 0;
+        best[k * w + w - 1] = right ? row[w - 1] : row[w - 2];
+        at[k * w + w - 1] = right ? 1 : 0;
+    }
+}
+
+/* Outputs [i, end) of rows that hold a NaN. */
+static void rows_slowly(const ct_pool_desc *d, const room *r, const float *x, int64_t i,
+                        int64_t end, ct_pool_sink y, uint8_t *mask)
+{
+    for (; i < end; i++) {
+        uint8_t *marks = (mask != NULL) ? mask + i * d->w : r->marks;
+
+        ct_pool_step1_slowly(d, x, (i > 0) ? i - 1 : 0, (i + 2 < d->h) ? i + 2 : d->h, r->made,
+                             marks);
+        ct_pool_sink_put((ct_pool_sink){ y.at + i * d->w, false, y.stream }, d->w, r->made);
+    }
+}
+
+static void max_plane(const ct_pool_desc *d, const room *r, const float *x, ct_pool_sink y,
+                      uint8_t *mask)
+{
+    int64_t w = d->w, step = rows_at_once(d), end;
+    bool nan_before = false;
+
+    for (int64_t i = 0; i < d->h; i = end) {
+        int64_t from = (i > 0) ? i + 1 : 0, to;
+        bool nan;
+
+        end = (i + step < d->h) ? i + step : d->h;
+        to = (end < d->h) ? end + 1 : d->h;
+        if (from > to) from = to;
+        if (i > 0) { /* rows i - 1 and i */
+            memmove(r->rows, r->rows + step * w, (size_t)(2 * w) * sizeof(float));
+            memmove(r->at, r->at + step * w, (size_t)(2 * w));
+        }
+        scan_rows(d, r, x, i, from, to);
+        nan = ct_pool_step1_nan((to - from) * w, x + from * w);
+        if (nan || nan_before) rows_slowly(d, r, x, i, end, y, mask);
+        for (int64_t k = i, last, top; !nan && !nan_before && (k < end); k = last) {
+            const float *best[CT_POOL_STEP1];
+            const uint8_t *at[CT_POOL_STEP1];
+            int count;
+
+            last = alike(d, k, end, &top, &count);
+            for (int e = 0; e < count; e++)
+                best[e] = r->rows + (top + e - i + 1) * w, at[e] = r->at + (top + e - i + 1) * w;
+            ct_pool_step1_join((last - k) * w, count, d->relu, best, at,
+                               (ct_pool_sink){ y.at + k * w, false, y.stream },
+                               (mask != NULL) ? mask + k * w : NULL,
+                               (count == 3) ? half_chunk(d, x, to, 1) : (ct_pool_soon){ x, 0 });
+        }
+        nan_before = nan;
+    }
+}
+
+/* ---- AVE, forward and backward (pool_step1_blocked.c) */
+
+static void mean_plane(const ct_pool_desc *d, const room *r, const float *x, ct_pool_sink y)
+{
+    const float ninth = CT_POOL_STEP1 * CT_POOL_STEP1;
+    int64_t w = d->w, step = rows_at_once(d), end;
+
+    for (int64_t i = 0; i < d->h; i = end) {
+        end = (i + step < d->h) ? i + step : d->h;
+        for (int64_t k = i, last, top; k < end; k = last) {
+            const float *rows[CT_POOL_STEP1];
+            int count;
+
+            last = alike(d, k, end, &top, &count);
+            for (int e = 0; e < count; e++) rows[e] = x + (top + e) * w;
+            ct_pool_step1_add((last - k) * w, count, rows, r->rows + (k - i) * w,
+                              (count == 3) ? half_chunk(d, x, end + 1, 0) : (ct_pool_soon){ x, 0 });
+        }
+        ct_pool_step1_mean((end - i) * w, 1, r->rows, (ct_pool_sink){ r->made, false, false },
+                           half_chunk(d, x, end + 1, 1));
+        for (int64_t k = 0; k < end - i; k++) {
+            const float *sum = r->rows + k * w;
+
+            r->made[k * w] = (sum[0] + sum[1]) / ninth;
+            r->made[k * w + w - 1] = (sum[w - 2] + sum[w - 1]) / ninth;
+        }
+        ct_pool_sink_put((ct_pool_sink){ y.at + i * w, false, y.stream }, (end - i) * w, r->made);
+    }
+}
+
+/* ---- MAX backward: counted as if no window were cut, no place of the last column lies right of
+ * it, and none of the first one left of it, so that a neighbour in another row is never taken */
+
+/* Rows [i - 1, end + 1) of the outputs' places and gradients; those that there are not have none.
+ */
+static void take_rows(const ct_pool_desc *d, const room *r, const uint8_t *mask, int64_t i,
+                      int64_t end)
+{
+    int64_t w = d->w, from = (i > 0) ? i - 1 : 0, to = (end < d->h) ? end + 1 : d->h;
+    uint8_t *at = r->at + (from - i + 1) * w;
+
+    memset(r->at - GUARD, CT_POOL_BYTE_NONE, (size_t)((end - i + 2) * w + 2 * GUARD));
+    memcpy(at, mask + from * w, (size_t)((to - from) * w));
+    for (int64_t k = 0; k < to - from; k++) at[k * w] += (at[k * w] != CT_POOL_BYTE_NONE) ? 1 : 0;
+    for (int64_t j = 0; (from == 0) && (j < w); j++)
+        at[j] += (at[j] != CT_POOL_BYTE_NONE) ? CT_POOL_STEP1 : 0;
+}
+
+static const float *take_gradients(const ct_pool_desc *d, const room *r, const float *dy, int64_t i,
+                                   int64_t end)
+{
+    int64_t w = d->w, from = (i > 0) ? i - 1 : 0, to = (end < d->h) ? end + 1 : d->h;
+
+    if ((i > 1) && (end + 1 < d->h)) return dy + from * w; /* with what stands around them */
+    memset(r->rows - GUARD, 0, (size_t)((end - i + 2) * w + 2 * GUARD) * sizeof(float));
+    memcpy(r->rows + (from - i + 1) * w, dy + from * w, (size_t)((to - from) * w) * sizeof(float));
+    return r->rows;
+}
+
+static void back_plane(const ct_pool_desc *d, const room *r, const float *dy, const uint8_t *mask,
+                       ct_pool_sink dx)
+{
+    int64_t w = d->w, step = rows_at_once(d), end;
+
+    for (int64_t i = 0; i < d->h; i = end) {
+        const float *g[CT_POOL_STEP1];
+        const uint8_t *at[CT_POOL_STEP1];
+        ct_pool_soon soon;
+
+        end = (i + step < d->h) ? i + step : d->h;
+        soon = half_chunk(d, dy, end + 1, 0), soon.n *= 2;
+        take_rows(d, r, mask, i, end);
+        g[0] = take_gradients(d, r, dy, i, end);
+        for (int e = 0; e < CT_POOL_STEP1; e++) g[e] = g[0] + e * w, at[e] = r->at + e * w;
+        ct_pool_step1_gather((end - i) * w, 1, g, at,
+                             (ct_pool_sink){ dx.at + i * w, false, dx.stream }, soon);
+    }
+}
+
+static void run_plane(const ct_pool_desc *d, const ct_pool_args *a, const room *r, bool stream,
+                      int64_t p)
+{
+    int64_t at = p * d->h * d->w; /* of an output, too */
+    bool back = (a->dx != NULL);
+    ct_pool_sink to = { (back ? a->dx : a->y) + at, false, stream };
+    uint8_t *mask = (a->mask != NULL) ? (uint8_t *)a->mask + at : NULL;
+
+    if (d->method == CT_POOL_AVE)
+        mean_plane(d, r, (back ? a->dy : a->x) + at, to);
+    else if (!back)
+        max_plane(d, r, a->x + at, to, mask);
+    else
+        back_plane(d, r, a->dy + at, mask, to);
+}
+
+ct_status ct_pool_step1_run(const ct_pool_desc *d, ct_exec *ex, const ct_pool_args *a)
+{
+    bool stream = ct_stream_pays((a->dx != NULL) ? a->dx : a->y,
+                                 (size_t)(d->planes * d->h * d->w) * sizeof(float));
+    int64_t nw = d->n_thread;
+    ct_status polled = CT_OK;
+
+#pragma omp parallel for num_threads(d->n_thread) schedule(static, 1)
+    for (int64_t v = 0; v < nw; v++) {
+        room r = make_room(d, (char *)a->work + (size_t)v * ct_pool_step1_plain_bytes(d));
+
+        for (int64_t p = d->planes * v / nw; p < d->planes * (v + 1) / nw; p++) {
+            run_plane(d, a, &r, stream, p);
+            ct_engine_poll(ex, &polled);
+        }
+        if (stream) ct_stream_end();
+    }
+    return polled;
+}
