@@ -1,10 +1,10 @@
 /* Across channels that stand in blocks, one pass over memory each way. A block's channels of a
  * place are one vector; its window is made of the blocks before and behind it, moved by some lanes.
  *
- * Work goes by pieces of PLACES places, in them by blocks, in these by places, so that each array
- * is read and written in runs of some lines, and what a block shares with its neighbours is still
- * in a first-level cache: the squares of x are made three times, which costs less than keeping
- * them. scale is made again in backward, where reading it would be a third more traffic. */
+ * Work goes by SOME places, in them by SIDE places, in these by blocks: what a block shares with
+ * its neighbours stays in registers. Meanwhile the next places are asked for, and what was made
+ * goes past the caches a few lines at a time, so that memory is busy beside the arithmetic. scale
+ * is made again in backward, where reading it would be a third more traffic. */
 #include "framework/base/simd.h"
 #include "framework/base/stream.h"
 #include "layers/engine/lrn/lrn_private.h"
@@ -13,7 +13,7 @@
 
 /* SIDE: places whose powers are taken side by side. One's is a chain of 20 operations that wait for
  * each other; four of them keep a processor busy. */
-enum { PLACES = 64, MOST_BLOCK = 16, SIDE = 4 };
+enum { PLACES = 64, MOST_BLOCK = 16, SIDE = 4, SOME = 16, MOST_KEPT = 32 };
 
 static bool supports(const ct_lrn_desc *d)
 {
@@ -32,11 +32,9 @@ typedef struct row {
     int step; /* floats from place to place: the block; of zeros 0 */
 } row;
 
-/* Rows of a piece as they go by: the ratio of a block and of its neighbours, dy scale^-beta of it
- * and of the next. */
+/* What is written of SOME places of up to MOST_KEPT blocks, before it passes the caches by. */
 typedef struct scratch {
-    float ratio[3][PLACES * MOST_BLOCK] __attribute__((aligned(64)));
-    float part[2][PLACES * MOST_BLOCK] __attribute__((aligned(64)));
+    float made[MOST_KEPT][SOME * MOST_BLOCK] __attribute__((aligned(64)));
     float zero[MOST_BLOCK] __attribute__((aligned(64)));
 } scratch;
 
@@ -59,21 +57,9 @@ CT_SIMD_PART row row_of(const piece *p, const float *array, int64_t j)
     return (row){ array + j * p->step, p->d->block };
 }
 
-/* The same of a ring of n rows in scratch. */
-CT_SIMD_PART row kept_row(const piece *p, float ring[][PLACES * MOST_BLOCK], int n, int64_t j)
+static inline void fetch(const float *at, int64_t n)
 {
-    if ((j < 0) || (j >= blocks_of(p->d))) return (row){ p->s->zero, 0 };
-    return (row){ ring[j % n], p->d->block };
-}
-
-/* Block j, which is read soon, of this piece or of the next: memory is far, and rows are too short
- * for the processor to see where they go. */
-CT_SIMD_PART const float *ahead(const piece *p, const float *array, int64_t j)
-{
-    int64_t n = blocks_of(p->d);
-
-    return (j < n) ? array + j * p->step
-                   : array + (j - n) * p->step + (int64_t)PLACES * p->d->block;
+    for (int64_t i = 0; i < n; i += 16) __builtin_prefetch(at + i, 0, 2);
 }
 
 #define LANES_8(_q)  (_q), (_q) + 1, (_q) + 2, (_q) + 3, (_q) + 4, (_q) + 5, (_q) + 6, (_q) + 7
@@ -96,14 +82,6 @@ CT_SIMD_PART const float *ahead(const piece *p, const float *array, int64_t j)
     typedef int32_t num##_b __attribute__((vector_size(4 * (_b)), aligned(4), may_alias));         \
                                                                                                    \
     CT_LRN_ROOTS(roots##_b, vec##_b, num##_b)                                                      \
-                                                                                                   \
-    CT_SIMD_PART void put##_b(bool stream, const vec##_b *v, float *to)                            \
-    {                                                                                              \
-        if (stream)                                                                                \
-            ct_stream_put((_b), (const float *)v, to);                                             \
-        else                                                                                       \
-            *(vec##_b *)to = *v;                                                                   \
-    }                                                                                              \
                                                                                                    \
     /* the channels that there are in block j, as a mask */                                        \
     CT_SIMD_PART void real##_b(const ct_lrn_desc *d, int64_t j, num##_b *mask_p)                   \
@@ -157,134 +135,136 @@ CT_SIMD_PART const float *ahead(const piece *p, const float *array, int64_t j)
         }                                                                                          \
     }                                                                                              \
                                                                                                    \
-    /* scale of a place of a block, whose x come out; masks of the block and the next one */       \
-    CT_SIMD_PART void scale##_b(float k, float factor, int64_t size, const row *r, int p,          \
-                                const num##_b *mask, const num##_b *next, vec##_b *x_p,            \
-                                vec##_b *scale_p)                                                  \
-    {                                                                                              \
-        vec##_b low = LOAD(_b, r[0], p), mid = MASKED(_b, LOAD(_b, r[1], p), *mask);               \
-        vec##_b high = MASKED(_b, LOAD(_b, r[2], p), *next), sum;                                  \
+    /* What goes on from block to block of some places: x and its square, of this block and the    \
+     * one before; backward also their ratios, and dy scale^-beta of the one before */             \
+    typedef struct carry##_b {                                                                     \
+        vec##_b x[SIDE], low[SIDE], mid[SIDE];                                                     \
+        vec##_b before[SIDE], ratio_low[SIDE], ratio_mid[SIDE], part[SIDE];                        \
+    } carry##_b;                                                                                   \
                                                                                                    \
-        *x_p = mid;                                                                                \
-        low *= low, mid *= mid, high *= high;                                                      \
-        window##_b(size, &low, &mid, &high, &sum);                                                 \
-        *scale_p = k + factor * sum;                                                               \
+    CT_SIMD_PART void begin##_b(const int n, const piece *w, int p, carry##_b *c)                  \
+    {                                                                                              \
+        vec##_b none = { 0 };                                                                      \
+        num##_b mask;                                                                              \
+                                                                                                   \
+        real##_b(w->d, 0, &mask);                                                                  \
+        CT_LRN_EACH(n)                                                                             \
+        {                                                                                          \
+            c->x[i] = MASKED(_b, *(const vec##_b *)(w->x + (p + i) * (_b)), mask);                 \
+            c->mid[i] = c->x[i] * c->x[i];                                                         \
+            c->low[i] = c->ratio_low[i] = c->ratio_mid[i] = c->before[i] = c->part[i] = none;      \
+        }                                                                                          \
     }                                                                                              \
                                                                                                    \
-    /* x, scale and its powers of n places of block j from place p on; r: rows of x */             \
-    CT_SIMD_PART void places##_b(const int n, const piece *w, int64_t j, const row *r,             \
-                                 int64_t size, bool usual, int p, num##_b *mask_p, vec##_b *x,     \
-                                 vec##_b *s, vec##_b *power, vec##_b *inverse)                     \
+    /* scale and its powers of n places of block j from place p on; then x and its squares are     \
+     * those of the next block. */                                                                 \
+    CT_SIMD_PART void places##_b(const int n, const piece *w, int64_t j, int64_t size, bool usual, \
+                                 int p, carry##_b *c, vec##_b *s, vec##_b *power,                  \
+                                 vec##_b *inverse)                                                 \
     {                                                                                              \
         const ct_lrn_desc *d = w->d;                                                               \
+        const row after = row_of(w, w->x, j + 1);                                                  \
         num##_b next;                                                                              \
                                                                                                    \
-        real##_b(d, j, mask_p);                                                                    \
         real##_b(d, j + 1, &next);                                                                 \
         CT_LRN_EACH(n)                                                                             \
         {                                                                                          \
-            scale##_b(d->k, w->factor, size, r, p + i, mask_p, &next, &x[i], &s[i]);               \
+            vec##_b x = MASKED(_b, LOAD(_b, after, p + i), next), high = x * x, sum;               \
+                                                                                                   \
+            window##_b(size, &c->low[i], &c->mid[i], &high, &sum);                                 \
+            s[i] = d->k + w->factor * sum;                                                         \
+            c->low[i] = c->mid[i], c->mid[i] = high;                                               \
+            c->before[i] = c->x[i], c->x[i] = x;                                                   \
         }                                                                                          \
         powers##_b(n, usual, d->beta, s, power, inverse);                                          \
     }                                                                                              \
                                                                                                    \
-    /* n places of block j from place p on; r: rows of x */                                        \
-    CT_SIMD_PART void forward_some##_b(const int n, const piece *w, int64_t j, const row *r,       \
-                                       int64_t size, bool usual, bool stream, int p)               \
+    /* n places of block j from place p on */                                                      \
+    CT_SIMD_PART void forward_some##_b(const int n, const piece *w, int64_t j, int64_t size,       \
+                                       bool usual, int p, carry##_b *c, float *y)                  \
     {                                                                                              \
-        float *y = w->y + j * w->step + p * (_b);                                                  \
         float *keep = (w->scale != NULL) ? w->scale + j * w->step + p * (_b) : NULL;               \
-        vec##_b x[SIDE], s[SIDE], power[SIDE], inverse[SIDE];                                      \
+        vec##_b s[SIDE], power[SIDE], inverse[SIDE];                                               \
         num##_b mask;                                                                              \
                                                                                                    \
-        places##_b(n, w, j, r, size, usual, p, &mask, x, s, power, inverse);                       \
+        real##_b(w->d, j, &mask);                                                                  \
+        places##_b(n, w, j, size, usual, p, c, s, power, inverse);                                 \
         CT_LRN_EACH(n)                                                                             \
         {                                                                                          \
-            x[i] = MASKED(_b, x[i] * power[i], mask);                                              \
-            put##_b(stream, &x[i], y + i * (_b));                                                  \
+            *(vec##_b *)(y + i * (_b)) = MASKED(_b, c->before[i] * power[i], mask);                \
             if (keep != NULL) *(vec##_b *)(keep + i * (_b)) = s[i];                                \
         }                                                                                          \
     }                                                                                              \
                                                                                                    \
-    CT_SIMD_PART void forward##_b(const piece *w, int64_t j, int64_t size, bool usual,             \
-                                  bool stream)                                                     \
-    {                                                                                              \
-        const row r[3] = { row_of(w, w->x, j - 1), row_of(w, w->x, j), row_of(w, w->x, j + 1) };   \
-        const float *soon = ahead(w, w->x, j + 3);                                                 \
-        int n = w->places, p = 0;                                                                  \
-                                                                                                   \
-        for (; p + SIDE <= n; p += SIDE) {                                                         \
-            CT_LRN_EACH(SIDE) __builtin_prefetch(soon + (p + i) * (_b));                           \
-            forward_some##_b(SIDE, w, j, r, size, usual, stream, p);                               \
-        }                                                                                          \
-        for (; p < n; p++) forward_some##_b(1, w, j, r, size, usual, stream, p);                   \
-    }                                                                                              \
-                                                                                                   \
-    /* dy scale^-beta of n places of block j, and that times x / scale */                          \
-    CT_SIMD_PART void ratios_some##_b(const int n, const piece *w, int64_t j, const row *r,        \
-                                      int64_t size, bool usual, int p)                             \
+    /* the same backward: ratios of block j, gradients of the block before, if there are such */   \
+    CT_SIMD_PART void back_some##_b(const int n, const bool is, const bool was, const piece *w,    \
+                                    int64_t j, int64_t size, bool usual, int p, carry##_b *c,      \
+                                    float *dx)                                                     \
     {                                                                                              \
         const float *dy = w->dy + j * w->step + p * (_b);                                          \
-        float *part = w->s->part[j % 2] + p * (_b), *ratio = w->s->ratio[j % 3] + p * (_b);        \
-        vec##_b x[SIDE], s[SIDE], power[SIDE], inverse[SIDE];                                      \
+        float factor = 2.0f * w->factor * w->d->beta;                                              \
+        vec##_b s[SIDE], power[SIDE], inverse[SIDE], x[SIDE];                                      \
         num##_b mask;                                                                              \
                                                                                                    \
-        places##_b(n, w, j, r, size, usual, p, &mask, x, s, power, inverse);                       \
+        CT_LRN_EACH(n) x[i] = c->before[i];                                                        \
+        if (is) places##_b(n, w, j, size, usual, p, c, s, power, inverse);                         \
+        real##_b(w->d, j, &mask);                                                                  \
         CT_LRN_EACH(n)                                                                             \
         {                                                                                          \
-            vec##_b g = *(const vec##_b *)(dy + i * (_b)) * power[i];                              \
+            vec##_b g = { 0 }, ratio = { 0 }, sum;                                                 \
                                                                                                    \
-            *(vec##_b *)(part + i * (_b)) = MASKED(_b, g, mask);                                   \
-            *(vec##_b *)(ratio + i * (_b)) = MASKED(_b, g * x[i] * inverse[i], mask);              \
+            if (is) {                                                                              \
+                g = MASKED(_b, *(const vec##_b *)(dy + i * (_b)) * power[i], mask);                \
+                ratio = MASKED(_b, g * c->before[i] * inverse[i], mask);                           \
+            }                                                                                      \
+            if (was) {                                                                             \
+                window##_b(size, &c->ratio_low[i], &c->ratio_mid[i], &ratio, &sum);                \
+                *(vec##_b *)(dx + i * (_b)) = c->part[i] - factor * x[i] * sum;                    \
+            }                                                                                      \
+            c->ratio_low[i] = c->ratio_mid[i], c->ratio_mid[i] = ratio, c->part[i] = g;            \
         }                                                                                          \
     }                                                                                              \
                                                                                                    \
-    CT_SIMD_PART void ratios##_b(const piece *w, int64_t j, int64_t size, bool usual)              \
+    /* n places from place p on of all blocks; to: of block 0, others `step` floats apart */       \
+    CT_SIMD_PART void some##_b(const int n, const piece *w, int64_t size, bool usual, int p,       \
+                               float *to, int64_t step)                                            \
     {                                                                                              \
-        const row r[3] = { row_of(w, w->x, j - 1), row_of(w, w->x, j), row_of(w, w->x, j + 1) };   \
-        const float *soon = ahead(w, w->x, j + 2), *soon_dy = ahead(w, w->dy, j + 1);              \
-        int n = w->places, p = 0;                                                                  \
+        int64_t blocks = blocks_of(w->d);                                                          \
+        carry##_b c;                                                                               \
                                                                                                    \
-        for (; p + SIDE <= n; p += SIDE) {                                                         \
-            CT_LRN_EACH(SIDE) __builtin_prefetch(soon + (p + i) * (_b));                           \
-            CT_LRN_EACH(SIDE) __builtin_prefetch(soon_dy + (p + i) * (_b));                        \
-            ratios_some##_b(SIDE, w, j, r, size, usual, p);                                        \
-        }                                                                                          \
-        for (; p < n; p++) ratios_some##_b(1, w, j, r, size, usual, p);                            \
-    }                                                                                              \
-                                                                                                   \
-    CT_SIMD_PART void gradients##_b(const piece *w, int64_t j, int64_t size, bool stream)          \
-    {                                                                                              \
-        const ct_lrn_desc *d = w->d;                                                               \
-        const row r[3] = { kept_row(w, w->s->ratio, 3, j - 1), kept_row(w, w->s->ratio, 3, j),     \
-                           kept_row(w, w->s->ratio, 3, j + 1) };                                   \
-        const float *x = w->x + j * w->step, *part = w->s->part[j % 2];                            \
-        float *dx = w->dx + j * w->step, factor = 2.0f * w->factor * d->beta;                      \
-        int n = w->places;                                                                         \
-        num##_b mask;                                                                              \
-                                                                                                   \
-        real##_b(d, j, &mask);                                                                     \
-        for (int p = 0; p < n; p++) {                                                              \
-            vec##_b v = MASKED(_b, *(const vec##_b *)(x + p * (_b)), mask), sum;                   \
-            vec##_b low = LOAD(_b, r[0], p), mid = LOAD(_b, r[1], p), high = LOAD(_b, r[2], p);    \
-                                                                                                   \
-            window##_b(size, &low, &mid, &high, &sum);                                             \
-            v = *(const vec##_b *)(part + p * (_b)) - factor * v * sum;                            \
-            put##_b(stream, &v, dx + p * (_b));                                                    \
-        }                                                                                          \
-    }                                                                                              \
-                                                                                                   \
-    CT_SIMD_PART void pass##_b(const piece *w, int64_t size, bool usual, bool stream)              \
-    {                                                                                              \
-        int64_t n = blocks_of(w->d);                                                               \
-                                                                                                   \
+        begin##_b(n, w, p, &c);                                                                    \
         if (w->dx == NULL) {                                                                       \
-            for (int64_t j = 0; j < n; j++) forward##_b(w, j, size, usual, stream);                \
+            for (int64_t j = 0; j < blocks; j++) {                                                 \
+                fetch(w->x + j * w->step + (p + SOME) * (_b), n * (_b));                           \
+                forward_some##_b(n, w, j, size, usual, p, &c, to + j * step);                      \
+            }                                                                                      \
             return;                                                                                \
         }                                                                                          \
-        for (int64_t j = 0; j <= n; j++) {                                                         \
-            if (j < n) ratios##_b(w, j, size, usual);                                              \
-            if (j > 0) gradients##_b(w, j - 1, size, stream);                                      \
+        back_some##_b(n, true, false, w, 0, size, usual, p, &c, NULL);                             \
+        for (int64_t j = 1; j < blocks; j++) {                                                     \
+            fetch(w->x + j * w->step + (p + SOME) * (_b), n * (_b));                               \
+            fetch(w->dy + j * w->step + (p + SOME) * (_b), n * (_b));                              \
+            back_some##_b(n, true, true, w, j, size, usual, p, &c, to + (j - 1) * step);           \
+        }                                                                                          \
+        back_some##_b(n, false, true, w, blocks, size, usual, p, &c, to + (blocks - 1) * step);    \
+    }                                                                                              \
+                                                                                                   \
+    CT_SIMD_PART void pass##_b(const piece *w, const int side, int64_t size, bool usual,           \
+                               bool stream)                                                        \
+    {                                                                                              \
+        float *out = (w->dx != NULL) ? w->dx : w->y;                                               \
+                                                                                                   \
+        for (int q = 0, n; q < w->places; q += n) {                                                \
+            float *to = stream ? w->s->made[0] : out + q * (_b);                                   \
+            int64_t step = stream ? SOME * MOST_BLOCK : w->step;                                   \
+            int p = 0;                                                                             \
+                                                                                                   \
+            n = (w->places - q < SOME) ? w->places - q : SOME;                                     \
+            for (; p + side <= n; p += side)                                                       \
+                some##_b(side, w, size, usual, q + p, to + p * (_b), step);                        \
+            for (; p < n; p++) some##_b(1, w, size, usual, q + p, to + p * (_b), step);            \
+            for (int64_t j = 0; stream && (j < blocks_of(w->d)); j++)                              \
+                ct_stream_copy(n *(_b), w->s->made[j], out + j * w->step + q * (_b));              \
         }                                                                                          \
     }                                                                                              \
                                                                                                    \
@@ -294,13 +274,13 @@ CT_SIMD_PART const float *ahead(const piece *p, const float *array, int64_t j)
         bool usual = ct_lrn_is_usual(w->d);                                                        \
                                                                                                    \
         if (usual && (w->d->size == 5) && w->stream)                                               \
-            pass##_b(w, 5, true, true);                                                            \
+            pass##_b(w, SIDE, 5, true, true);                                                      \
         else if (usual && (w->d->size == 5))                                                       \
-            pass##_b(w, 5, true, false);                                                           \
+            pass##_b(w, SIDE, 5, true, false);                                                     \
         else if (usual && (w->d->size == 3))                                                       \
-            pass##_b(w, 3, true, w->stream);                                                       \
+            pass##_b(w, SIDE, 3, true, w->stream);                                                 \
         else                                                                                       \
-            pass##_b(w, w->d->size, usual, w->stream);                                             \
+            pass##_b(w, SIDE, w->d->size, usual, w->stream);                                       \
     }
 
 KERNELS(8)
@@ -335,7 +315,8 @@ static ct_status run(const ct_lrn_desc *d, ct_exec *ex, const ct_lrn_args *a)
 {
     int64_t n_piece = d->n * ((d->h * d->w + PLACES - 1) / PLACES);
     size_t bytes = (size_t)(d->n * blocks_of(d) * d->block * d->h * d->w) * sizeof(float);
-    bool stream = ct_stream_pays((a->dx != NULL) ? a->dx : a->y, bytes);
+    bool stream =
+        (blocks_of(d) <= MOST_KEPT) && ct_stream_pays((a->dx != NULL) ? a->dx : a->y, bytes);
     ct_status polled = CT_OK;
 
 #pragma omp parallel num_threads(d->n_thread)

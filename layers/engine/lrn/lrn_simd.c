@@ -6,6 +6,7 @@
  * every published net uses, needs neither a power nor a root. */
 #include "framework/base/memory.h"
 #include "framework/base/simd.h"
+#include "framework/base/stream.h"
 #include "layers/engine/lrn/lrn_private.h"
 
 #include <math.h>
@@ -76,7 +77,7 @@ CT_SIMD_PART void begin_backward(const ct_lrn_desc *d, bool usual, int64_t n, co
     }
 }
 
-/* dx = part - 2 a beta x sum; part may be dx. */
+/* dx = part - 2 a beta x sum; within a channel part is dx. */
 CT_SIMD_PART void finish_backward(const ct_lrn_desc *d, int64_t n, const float *sum, const float *x,
                                   const float *part, float *dx)
 {
@@ -118,67 +119,92 @@ CT_SIMD_PART void square_window(const ct_lrn_desc *d, int64_t c, int64_t len, co
     }
 }
 
-CT_SIMD_PART void forward_tile(const ct_lrn_desc *d, bool usual, int64_t len, const float *x,
-                               float *scale, float *y)
+/* The same channel's places of the next tile, which is read when all channels of this one are done.
+ */
+CT_SIMD_PART void fetch(const float *x)
+{
+    for (int i = TILE; i < 2 * TILE; i += 16) __builtin_prefetch(x + i, 0, 2);
+}
+
+/* stream: y passes the caches by */
+CT_SIMD_PART void forward_tile(const ct_lrn_desc *d, bool usual, bool stream, int64_t len,
+                               const float *x, float *scale, float *y)
 {
     int64_t s = d->h * d->w;
-    float sum[TILE];
+    float sum[TILE], made[TILE];
 
     for (int64_t c = 0; c < d->c; c++) {
+        fetch(x + c * s);
         square_window(d, c, len, x, sum);
         finish_forward(d, usual, len, sum, x + c * s, (scale != NULL) ? scale + c * s : NULL,
-                       y + c * s);
+                       stream ? made : y + c * s);
+        if (stream) ct_stream_copy(len, made, y + c * s);
     }
 }
 
-CT_SIMD_CLONES static void across_forward(const ct_lrn_desc *d, int64_t len, const float *x,
-                                          float *scale, float *y)
+CT_SIMD_CLONES static void across_forward(const ct_lrn_desc *d, bool stream, int64_t len,
+                                          const float *x, float *scale, float *y)
 {
     if (ct_lrn_is_usual(d))
-        forward_tile(d, true, len, x, scale, y);
+        forward_tile(d, true, stream, len, x, scale, y);
     else
-        forward_tile(d, false, len, x, scale, y);
+        forward_tile(d, false, stream, len, x, scale, y);
 }
 
-/* Ratios of the channels of a window, in a ring of rows: channel e's in row e % size. */
+/* Ratios of the channels of a window, in a ring of rows: channel e's in row e % size; the five of
+ * the usual window in one go. */
 CT_SIMD_PART void ratio_window(const ct_lrn_desc *d, int64_t c, int64_t len, const float *ring,
                                float *sum)
 {
     int64_t lo, hi;
 
     channel_window(d, c, &lo, &hi);
+    if (hi - lo == 5) {
+        const float *r0 = ring + lo % d->size * TILE, *r1 = ring + (lo + 1) % d->size * TILE;
+        const float *r2 = ring + (lo + 2) % d->size * TILE, *r3 = ring + (lo + 3) % d->size * TILE;
+        const float *r4 = ring + (lo + 4) % d->size * TILE;
+
+#pragma omp simd
+        for (int64_t i = 0; i < len; i++) sum[i] = r0[i] + r1[i] + r2[i] + r3[i] + r4[i];
+        return;
+    }
     memset(sum, 0, (size_t)len * sizeof(float));
     for (int64_t e = lo; e < hi; e++) add(len, ring + e % d->size * TILE, sum);
 }
 
-/* Channel c's gradient needs ratios half a window ahead; dy scale^-beta waits in dx for them. */
-CT_SIMD_PART void backward_tile(const ct_lrn_desc *d, bool usual, int64_t len, const float *x,
-                                const float *dy, float *ring, float *dx)
+/* Channel c's gradient needs ratios half a window ahead; dy scale^-beta waits for them in a second
+ * ring. stream: dx passes the caches by. */
+CT_SIMD_PART void backward_tile(const ct_lrn_desc *d, bool usual, bool stream, int64_t len,
+                                const float *x, const float *dy, float *ring, float *dx)
 {
     int64_t s = d->h * d->w, half = (d->size - 1) / 2;
-    float sum[TILE];
+    float sum[TILE], made[TILE], *parts = ring + d->size * TILE;
 
     for (int64_t c = 0; c < d->c + half; c++) {
         int64_t now = c - half;
 
         if (c < d->c) {
+            fetch(x + c * s);
+            fetch(dy + c * s);
             square_window(d, c, len, x, sum);
             begin_backward(d, usual, len, sum, dy + c * s, x + c * s, ring + c % d->size * TILE,
-                           dx + c * s);
+                           parts + c % d->size * TILE);
         }
         if (now < 0) continue;
         ratio_window(d, now, len, ring, sum);
-        finish_backward(d, len, sum, x + now * s, dx + now * s, dx + now * s);
+        finish_backward(d, len, sum, x + now * s, parts + now % d->size * TILE,
+                        stream ? made : dx + now * s);
+        if (stream) ct_stream_copy(len, made, dx + now * s);
     }
 }
 
-CT_SIMD_CLONES static void across_backward(const ct_lrn_desc *d, int64_t len, const float *x,
-                                           const float *dy, float *ring, float *dx)
+CT_SIMD_CLONES static void across_backward(const ct_lrn_desc *d, bool stream, int64_t len,
+                                           const float *x, const float *dy, float *ring, float *dx)
 {
     if (ct_lrn_is_usual(d))
-        backward_tile(d, true, len, x, dy, ring, dx);
+        backward_tile(d, true, stream, len, x, dy, ring, dx);
     else
-        backward_tile(d, false, len, x, dy, ring, dx);
+        backward_tile(d, false, stream, len, x, dy, ring, dx);
 }
 
 /* ---- within a channel: one plane; box sums along the rows, then along the columns */
@@ -261,7 +287,7 @@ static int64_t scratch_of_worker(const ct_lrn_desc *d, bool backward)
     if (d->within)
         n = (backward ? 2 : 1) * d->h * d->w + d->w;
     else if (backward)
-        n = d->size * TILE;
+        n = 2 * d->size * TILE;
     return (int64_t)ct_align_up((size_t)n * sizeof(float)) / (int64_t)sizeof(float);
 }
 
@@ -275,7 +301,8 @@ static size_t backward_workspace(const ct_lrn_desc *d)
     return (size_t)(d->n_thread * scratch_of_worker(d, true)) * sizeof(float);
 }
 
-static void run_task(const ct_lrn_desc *d, const ct_lrn_args *a, int64_t task, float *scratch)
+static void run_task(const ct_lrn_desc *d, const ct_lrn_args *a, int64_t task, bool stream,
+                     float *scratch)
 {
     int64_t s = d->h * d->w, n_tile = (s + TILE - 1) / TILE;
     int64_t from = d->within ? 0 : task % n_tile * TILE;
@@ -289,15 +316,17 @@ static void run_task(const ct_lrn_desc *d, const ct_lrn_args *a, int64_t task, f
     else if (d->within)
         within_backward(d, a->x + at, a->dy + at, scratch, sum, ratio, a->dx + at);
     else if (a->dx == NULL)
-        across_forward(d, len, a->x + at, scale, a->y + at);
+        across_forward(d, stream, len, a->x + at, scale, a->y + at);
     else
-        across_backward(d, len, a->x + at, a->dy + at, scratch, a->dx + at);
+        across_backward(d, stream, len, a->x + at, a->dy + at, scratch, a->dx + at);
 }
 
 static ct_status run(const ct_lrn_desc *d, ct_exec *ex, const ct_lrn_args *a)
 {
     int64_t n_task = d->within ? d->n * d->c : d->n * ((d->h * d->w + TILE - 1) / TILE);
     int64_t step = scratch_of_worker(d, a->dx != NULL);
+    bool stream = ct_stream_pays((a->dx != NULL) ? a->dx : a->y,
+                                 (size_t)(d->n * d->c * d->h * d->w) * sizeof(float));
     int64_t nw = d->n_thread;
     ct_status polled = CT_OK;
 
@@ -306,9 +335,10 @@ static ct_status run(const ct_lrn_desc *d, ct_exec *ex, const ct_lrn_args *a)
         float *scratch = (step > 0) ? (float *)a->work + v * step : NULL;
 
         for (int64_t t = n_task * v / nw; t < n_task * (v + 1) / nw; t++) {
-            run_task(d, a, t, scratch);
+            run_task(d, a, t, stream, scratch);
             ct_engine_poll(ex, &polled);
         }
+        if (stream) ct_stream_end();
     }
     return polled;
 }
