@@ -138,11 +138,12 @@ static void run_chunk(const dropout_state *s, uint64_t key, uint64_t first, int6
     uint32_t word[CHUNK];
     float kept[CHUNK];
 
-    for (int64_t i = 0; i < n; i += WORD) __builtin_prefetch(x + i); /* while numbers are drawn */
+    for (int64_t i = 0; i < n; i += WORD)
+        __builtin_prefetch(x + i, 0, 2); /* while numbers are drawn */
     ct_rng_words(key, first, n, word);
     for (int64_t i = n; i < words_of(n) * WORD; i++) word[i] = 0;
     drop_chunk(s, n, word, x, stream ? kept : y, mask);
-    if (stream) ct_stream_put((int)n, kept, y);
+    if (stream) ct_stream_copy(n, kept, y);
 }
 
 static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)

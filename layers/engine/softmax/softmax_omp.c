@@ -120,7 +120,7 @@ CT_SIMD_CLONES static void forward_tile(const ct_softmax_desc *d, tile t, const 
 
         if (kept != NULL) {
             for (int i = 0; i < t.n; i++) out[i] = kept[c * TILE + i] * sum[i];
-            ct_stream_put(t.n, out, to);
+            ct_stream_copy(t.n, out, to);
         } else {
             for (int i = 0; i < t.n; i++) to[i] *= sum[i];
         }
@@ -193,7 +193,7 @@ CT_SIMD_CLONES static void backward_tile(const ct_softmax_desc *d, tile t, const
         fetch_row(y + k);
         fetch_row(dy + k);
         for (int i = 0; i < t.n; i++) to[i] = y[k + i] * (dy[k + i] - less[i]);
-        if (stream) ct_stream_put(t.n, out, dx + k);
+        if (stream) ct_stream_copy(t.n, out, dx + k);
     }
 }
 
