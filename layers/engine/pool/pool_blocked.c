@@ -28,6 +28,7 @@ static size_t room_bytes(const ct_pool_desc *d)
     size_t bytes = (d->bf16 ? 2 : 1) * ct_pool_outputs_bytes(d) + row_bytes(d);
     size_t other = ct_pool_is_step1(d) ? ct_pool_step1_blocked_bytes(d) : 0;
 
+    if (ct_pool_step1_is_small(d)) return ct_align_up(ct_pool_step1_flat_bytes(d));
     return (bytes > other) ? bytes : other;
 }
 
@@ -92,7 +93,9 @@ static ct_status run(const ct_pool_desc *d, ct_exec *ex, const ct_pool_args *a)
         float *y = ct_num_to(a->y, d->bf16, p * out), *dx = ct_num_to(a->dx, d->bf16, p * in);
         uint8_t *mask = max ? (uint8_t *)a->mask + p * out : NULL;
 
-        if (step1)
+        if (ct_pool_step1_is_small(d))
+            ct_pool_step1_flat(d, stream, room, x, y, mask, dy, dx);
+        else if (step1)
             ct_pool_step1_blocked(d, stream, room, x, y, mask, dy, dx);
         else
             ct_pool_blocked_plane(d, &s, stream, room, x, y, mask, dy, dx);

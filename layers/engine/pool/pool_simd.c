@@ -59,8 +59,8 @@ static size_t workspace(const ct_pool_desc *d)
 {
     size_t bytes = (size_t)scratch_floats(d) * sizeof(float);
 
-    if (ct_pool_is_step1_same(d) && (ct_pool_step1_plain_bytes(d) > bytes))
-        bytes = ct_pool_step1_plain_bytes(d);
+    if (ct_pool_is_step1_same(d) && (ct_pool_step1_flat_bytes(d) > bytes))
+        bytes = ct_pool_step1_flat_bytes(d);
     return (size_t)d->n_thread * bytes;
 }
 

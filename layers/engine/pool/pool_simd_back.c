@@ -67,7 +67,7 @@ static int64_t scratch_floats(const ct_pool_desc *d)
 
 static size_t workspace(const ct_pool_desc *d)
 {
-    if (ct_pool_is_step1_same(d)) return (size_t)d->n_thread * ct_pool_step1_plain_bytes(d);
+    if (ct_pool_is_step1_same(d)) return (size_t)d->n_thread * ct_pool_step1_flat_bytes(d);
     return gathers(d) ? (size_t)(d->n_thread * scratch_floats(d)) * sizeof(float) : 0;
 }
 

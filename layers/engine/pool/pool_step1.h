@@ -27,6 +27,13 @@ static inline bool ct_pool_is_step1_same(const ct_pool_desc *d)
     return ct_pool_is_step1(d) && (d->ph == 1) && (d->pw == 1);
 }
 
+/** Whether a plane of blocks goes as one flat array: where rows are short, what a row costs beside
+ * its places is most. */
+static inline bool ct_pool_step1_is_small(const ct_pool_desc *d)
+{
+    return ct_pool_is_step1_same(d) && !d->bf16 && (d->h * d->w * d->block <= 4096);
+}
+
 /** n floats that are read soon: memory is far, and rows are too short for the processor to see
  *  where they go. */
 typedef struct ct_pool_soon {
@@ -80,9 +87,13 @@ size_t ct_pool_step1_blocked_bytes(const ct_pool_desc *d);
  *  what is written passes the caches by. AVE and backward want ct_pool_is_step1_same(). */
 void ct_pool_step1_blocked(const ct_pool_desc *d, bool stream, void *room, const float *x, float *y,
                            uint8_t *mask, const float *dy, float *dx);
-/** All planes in plain order by d's threads, each with so many bytes of a->work;
- *  ct_pool_is_step1_same(), and no places in a second top. */
-size_t ct_pool_step1_plain_bytes(const ct_pool_desc *d);
+/** A plane with ct_pool_is_step1_same(), of f32, some rows at a time: plain, or of blocks where it
+ * is small. Arguments and room as above. */
+size_t ct_pool_step1_flat_bytes(const ct_pool_desc *d);
+void ct_pool_step1_flat(const ct_pool_desc *d, bool stream, void *room, const float *x, float *y,
+                        uint8_t *mask, const float *dy, float *dx);
+/** All planes in plain order by d's threads, each with so many bytes of a->work; no places in a
+ *  second top. */
 ct_status ct_pool_step1_run(const ct_pool_desc *d, ct_exec *ex, const ct_pool_args *a);
 
 #endif

@@ -1,6 +1,6 @@
-/* Windows of 3 x 3 and step 1, padded by 1, over planes in plain order: some rows at a time as one
- * flat array. What that makes of neighbours in two rows is put right for the first and the last
- * column. */
+/* Windows of 3 x 3 and step 1, padded by 1, over planes in plain order, or small ones of blocks:
+ * some rows at a time as one flat array. What that makes of neighbours in two rows is put right for
+ * the first and the last column. */
 #include "framework/base/memory.h"
 #include "framework/base/stream.h"
 #include "layers/engine/pool/pool_step1.h"
@@ -18,19 +18,29 @@ typedef struct room {
     uint8_t *marks;
 } room;
 
+/* Numbers of a place, and of a row. */
+static inline int64_t step_of(const ct_pool_desc *d)
+{
+    return (d->block > 0) ? d->block : 1;
+}
+static inline int64_t row_of(const ct_pool_desc *d)
+{
+    return d->w * step_of(d);
+}
+
 static int64_t rows_at_once(const ct_pool_desc *d)
 {
-    int64_t rows = (d->w < CHUNK) ? CHUNK / d->w : 1;
+    int64_t rows = (row_of(d) < CHUNK) ? CHUNK / row_of(d) : 1;
 
-    return (rows < d->h) ? rows : d->h;
+    return ((rows < d->h) && (d->block == 0)) ? rows : d->h;
 }
 
 static int64_t room_numbers(const ct_pool_desc *d)
 {
-    return (int64_t)ct_align_up((size_t)((rows_at_once(d) + 2) * d->w + 2 * GUARD));
+    return (int64_t)ct_align_up((size_t)((rows_at_once(d) + 2) * row_of(d) + 2 * GUARD));
 }
 
-size_t ct_pool_step1_plain_bytes(const ct_pool_desc *d)
+size_t ct_pool_step1_flat_bytes(const ct_pool_desc *d)
 {
     return (size_t)room_numbers(d) * 2 * (sizeof(float) + 1);
 }
@@ -47,9 +57,9 @@ static room make_room(const ct_pool_desc *d, void *at)
 /* Part 0 or 1 of 2 of the rows that come after row k. */
 static ct_pool_soon half_chunk(const ct_pool_desc *d, const float *x, int64_t k, int part)
 {
-    int64_t n = rows_at_once(d) * d->w / 2;
+    int64_t n = rows_at_once(d) * row_of(d) / 2;
 
-    return (ct_pool_soon){ x + k * d->w + part * n, n };
+    return (ct_pool_soon){ x + k * row_of(d) + part * n, n };
 }
 
 /* Of outputs [*from_p, end) those that read equally many rows, which begin at row *top_p. */
@@ -67,20 +77,23 @@ static int64_t alike(const ct_pool_desc *d, int64_t from, int64_t end, int64_t *
 static void scan_rows(const ct_pool_desc *d, const room *r, const float *x, int64_t i, int64_t from,
                       int64_t to)
 {
-    int64_t w = d->w, n = (to - from) * w;
+    int64_t w = row_of(d), b = step_of(d), last = w - b, n = (to - from) * w;
     float *best = r->rows + (from - i + 1) * w;
     uint8_t *at = r->at + (from - i + 1) * w;
 
     if (n == 0) return;
-    ct_pool_step1_scan(n - 2, 1, x + from * w + 1, best + 1, at + 1, half_chunk(d, x, to, 0));
-    for (int64_t k = 0; k < to - from; k++) {
+    ct_pool_step1_scan(n - 2 * b, b, x + from * w + b, best + b, at + b, half_chunk(d, x, to, 0));
+    for (int64_t k = 0; k < to - from; k++, best += w, at += w) {
         const float *row = x + (from + k) * w;
-        bool left = (row[1] > row[0]), right = (row[w - 1] > row[w - 2]);
 
-        best[k * w] = left ? row[1] : row[0];
-        at[k * w] = left ? 1 : 0;
-        best[k * w + w - 1] = right ? row[w - 1] : row[w - 2];
-        at[k * w + w - 1] = right ? 1 : 0;
+        for (int64_t c = 0; c < b; c++) {
+            bool left = (row[c + b] > row[c]), right = (row[last + c] > row[last - b + c]);
+
+            best[c] = left ? row[c + b] : row[c];
+            at[c] = left ? 1 : 0;
+            best[last + c] = right ? row[last + c] : row[last - b + c];
+            at[last + c] = right ? 1 : 0;
+        }
     }
 }
 
@@ -89,18 +102,19 @@ static void rows_slowly(const ct_pool_desc *d, const room *r, const float *x, in
                         int64_t end, ct_pool_sink y, uint8_t *mask)
 {
     for (; i < end; i++) {
-        uint8_t *marks = (mask != NULL) ? mask + i * d->w : r->marks;
+        uint8_t *marks = (mask != NULL) ? mask + i * row_of(d) : r->marks;
 
         ct_pool_step1_slowly(d, x, (i > 0) ? i - 1 : 0, (i + 2 < d->h) ? i + 2 : d->h, r->made,
                              marks);
-        ct_pool_sink_put((ct_pool_sink){ y.at + i * d->w, false, y.stream }, d->w, r->made);
+        ct_pool_sink_put((ct_pool_sink){ y.at + i * row_of(d), false, y.stream }, row_of(d),
+                         r->made);
     }
 }
 
 static void max_plane(const ct_pool_desc *d, const room *r, const float *x, ct_pool_sink y,
                       uint8_t *mask)
 {
-    int64_t w = d->w, step = rows_at_once(d), end;
+    int64_t w = row_of(d), step = rows_at_once(d), end;
     bool nan_before = false;
 
     for (int64_t i = 0; i < d->h; i = end) {
@@ -139,7 +153,7 @@ static void max_plane(const ct_pool_desc *d, const room *r, const float *x, ct_p
 static void mean_plane(const ct_pool_desc *d, const room *r, const float *x, ct_pool_sink y)
 {
     const float ninth = CT_POOL_STEP1 * CT_POOL_STEP1;
-    int64_t w = d->w, step = rows_at_once(d), end;
+    int64_t w = row_of(d), b = step_of(d), step = rows_at_once(d), end;
 
     for (int64_t i = 0; i < d->h; i = end) {
         end = (i + step < d->h) ? i + step : d->h;
@@ -152,13 +166,16 @@ static void mean_plane(const ct_pool_desc *d, const room *r, const float *x, ct_
             ct_pool_step1_add((last - k) * w, count, rows, r->rows + (k - i) * w,
                               (count == 3) ? half_chunk(d, x, end + 1, 0) : (ct_pool_soon){ x, 0 });
         }
-        ct_pool_step1_mean((end - i) * w, 1, r->rows, (ct_pool_sink){ r->made, false, false },
+        ct_pool_step1_mean((end - i) * w, b, r->rows, (ct_pool_sink){ r->made, false, false },
                            half_chunk(d, x, end + 1, 1));
         for (int64_t k = 0; k < end - i; k++) {
-            const float *sum = r->rows + k * w;
+            const float *sum = r->rows + k * w, *last = sum + w - b;
+            float *made = r->made + k * w;
 
-            r->made[k * w] = (sum[0] + sum[1]) / ninth;
-            r->made[k * w + w - 1] = (sum[w - 2] + sum[w - 1]) / ninth;
+            for (int64_t c = 0; c < b; c++) {
+                made[c] = (sum[c] + sum[c + b]) / ninth;
+                made[w - b + c] = (last[c - b] + last[c]) / ninth;
+            }
         }
         ct_pool_sink_put((ct_pool_sink){ y.at + i * w, false, y.stream }, (end - i) * w, r->made);
     }
@@ -167,17 +184,19 @@ static void mean_plane(const ct_pool_desc *d, const room *r, const float *x, ct_
 /* ---- MAX backward: counted as if no window were cut, no place of the last column lies right of
  * it, and none of the first one left of it, so that a neighbour in another row is never taken */
 
-/* Rows [i - 1, end + 1) of the outputs' places and gradients; those that there are not have none.
- */
+/* Rows [i - 1, end + 1) of the outputs' places; those that there are not have none. */
 static void take_rows(const ct_pool_desc *d, const room *r, const uint8_t *mask, int64_t i,
                       int64_t end)
 {
-    int64_t w = d->w, from = (i > 0) ? i - 1 : 0, to = (end < d->h) ? end + 1 : d->h;
+    int64_t w = row_of(d), from = (i > 0) ? i - 1 : 0, to = (end < d->h) ? end + 1 : d->h;
     uint8_t *at = r->at + (from - i + 1) * w;
 
     memset(r->at - GUARD, CT_POOL_BYTE_NONE, (size_t)((end - i + 2) * w + 2 * GUARD));
     memcpy(at, mask + from * w, (size_t)((to - from) * w));
-    for (int64_t k = 0; k < to - from; k++) at[k * w] += (at[k * w] != CT_POOL_BYTE_NONE) ? 1 : 0;
+    for (int64_t k = 0; k < to - from; k++) {
+        for (int64_t j = k * w; j < k * w + step_of(d); j++)
+            at[j] += (at[j] != CT_POOL_BYTE_NONE) ? 1 : 0;
+    }
     for (int64_t j = 0; (from == 0) && (j < w); j++)
         at[j] += (at[j] != CT_POOL_BYTE_NONE) ? CT_POOL_STEP1 : 0;
 }
@@ -185,7 +204,7 @@ static void take_rows(const ct_pool_desc *d, const room *r, const uint8_t *mask,
 static const float *take_gradients(const ct_pool_desc *d, const room *r, const float *dy, int64_t i,
                                    int64_t end)
 {
-    int64_t w = d->w, from = (i > 0) ? i - 1 : 0, to = (end < d->h) ? end + 1 : d->h;
+    int64_t w = row_of(d), from = (i > 0) ? i - 1 : 0, to = (end < d->h) ? end + 1 : d->h;
 
     if ((i > 1) && (end + 1 < d->h)) return dy + from * w; /* with what stands around them */
     memset(r->rows - GUARD, 0, (size_t)((end - i + 2) * w + 2 * GUARD) * sizeof(float));
@@ -196,7 +215,7 @@ static const float *take_gradients(const ct_pool_desc *d, const room *r, const f
 static void back_plane(const ct_pool_desc *d, const room *r, const float *dy, const uint8_t *mask,
                        ct_pool_sink dx)
 {
-    int64_t w = d->w, step = rows_at_once(d), end;
+    int64_t w = row_of(d), step = rows_at_once(d), end;
 
     for (int64_t i = 0; i < d->h; i = end) {
         const float *g[CT_POOL_STEP1];
@@ -208,40 +227,43 @@ static void back_plane(const ct_pool_desc *d, const room *r, const float *dy, co
         take_rows(d, r, mask, i, end);
         g[0] = take_gradients(d, r, dy, i, end);
         for (int e = 0; e < CT_POOL_STEP1; e++) g[e] = g[0] + e * w, at[e] = r->at + e * w;
-        ct_pool_step1_gather((end - i) * w, 1, g, at,
+        ct_pool_step1_gather((end - i) * w, step_of(d), g, at,
                              (ct_pool_sink){ dx.at + i * w, false, dx.stream }, soon);
     }
 }
 
-static void run_plane(const ct_pool_desc *d, const ct_pool_args *a, const room *r, bool stream,
-                      int64_t p)
+void ct_pool_step1_flat(const ct_pool_desc *d, bool stream, void *work, const float *x, float *y,
+                        uint8_t *mask, const float *dy, float *dx)
 {
-    int64_t at = p * d->h * d->w; /* of an output, too */
-    bool back = (a->dx != NULL);
-    ct_pool_sink to = { (back ? a->dx : a->y) + at, false, stream };
-    uint8_t *mask = (a->mask != NULL) ? (uint8_t *)a->mask + at : NULL;
+    room r = make_room(d, work);
+    bool back = (dx != NULL);
+    ct_pool_sink to = { back ? dx : y, false, stream };
 
     if (d->method == CT_POOL_AVE)
-        mean_plane(d, r, (back ? a->dy : a->x) + at, to);
+        mean_plane(d, &r, back ? dy : x, to);
     else if (!back)
-        max_plane(d, r, a->x + at, to, mask);
+        max_plane(d, &r, x, to, mask);
     else
-        back_plane(d, r, a->dy + at, mask, to);
+        back_plane(d, &r, dy, mask, to);
 }
 
 ct_status ct_pool_step1_run(const ct_pool_desc *d, ct_exec *ex, const ct_pool_args *a)
 {
-    bool stream = ct_stream_pays((a->dx != NULL) ? a->dx : a->y,
-                                 (size_t)(d->planes * d->h * d->w) * sizeof(float));
-    int64_t nw = d->n_thread;
+    bool back = (a->dx != NULL);
+    int64_t area = d->h * d->w, nw = d->n_thread; /* as many outputs */
+    bool stream = ct_stream_pays(back ? a->dx : a->y, (size_t)(d->planes * area) * sizeof(float));
     ct_status polled = CT_OK;
 
 #pragma omp parallel for num_threads(d->n_thread) schedule(static, 1)
     for (int64_t v = 0; v < nw; v++) {
-        room r = make_room(d, (char *)a->work + (size_t)v * ct_pool_step1_plain_bytes(d));
+        char *own = (char *)a->work + (size_t)v * ct_pool_step1_flat_bytes(d);
 
         for (int64_t p = d->planes * v / nw; p < d->planes * (v + 1) / nw; p++) {
-            run_plane(d, a, &r, stream, p);
+            int64_t at = p * area;
+
+            ct_pool_step1_flat(d, stream, own, back ? NULL : a->x + at, back ? NULL : a->y + at,
+                               (a->mask != NULL) ? (uint8_t *)a->mask + at : NULL,
+                               back ? a->dy + at : NULL, back ? a->dx + at : NULL);
             ct_engine_poll(ex, &polled);
         }
         if (stream) ct_stream_end();
