@@ -224,7 +224,9 @@ CT_SIMD_PART void back_plane(const ct_pool_desc *d, const ct_pool_args *a, int64
             else
                 take_ave_row(d, s, a->dy + o + next * d->ow, rows, next % ring_rows(d));
         }
-        if (!max)
+        if (!max && (d->kw == 3) && (d->sw == 2))
+            gather_ave(d, s, from, to, 3, 2, s->woven);
+        else if (!max)
             gather_ave(d, s, from, to, (int)d->kw, (int)d->sw, s->woven);
         else if ((d->kw == 3) && (d->sw == 2))
             gather_max(d, s, k, from, to, 3, 2, s->woven);
