@@ -73,7 +73,6 @@ static ct_status lrn_reshape(const ct_layer *l, ct_instance *in)
     lrn_instance *r = in->state;
     const ct_shape *x = &in->bottom[0]->data.shape;
     size_t work;
-    bool keep;
 
     if (x->ndim != 4)
         return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "the bottom %s must have 4 axes: N C H W",
@@ -93,11 +92,12 @@ static ct_status lrn_reshape(const ct_layer *l, ct_instance *in)
                              .alpha = s->alpha,
                              .beta = s->beta,
                              .k = s->k };
-    CT_TRY(ct_lrn_pick(l, CT_RUN_FORWARD, ct_lrn_forward_table, &r->desc, &r->forward));
     CT_TRY(ct_lrn_pick(l, CT_RUN_BACKWARD_DATA, ct_lrn_backward_table, &r->desc, &r->backward));
-    keep = in->bottom[0]->wants_diff && ((r->backward->can & CT_LRN_CAN_REMAKE) == 0);
-    if (keep || ((r->forward->can & CT_LRN_CAN_REMAKE) == 0))
-        ct_instance_buffer(in, SLOT_SCALE, keep ? CT_KEEP_PASS : CT_KEEP_CALL,
+    r->desc.kept = in->bottom[0]->wants_diff && ((r->backward->can & CT_LRN_CAN_REMAKE) == 0);
+    CT_TRY(ct_lrn_pick(l, CT_RUN_FORWARD, ct_lrn_forward_table, &r->desc, &r->forward));
+    if ((r->backward->can & CT_LRN_READS_TOP) != 0) in->backward_reads |= CT_READS_TOP;
+    if (r->desc.kept || ((r->forward->can & CT_LRN_CAN_REMAKE) == 0))
+        ct_instance_buffer(in, SLOT_SCALE, r->desc.kept ? CT_KEEP_PASS : CT_KEEP_CALL,
                            (size_t)ct_tensor_stored(&in->bottom[0]->data) * sizeof(float));
     else
         ct_instance_buffer(in, SLOT_SCALE, CT_KEEP_CALL, 0);
@@ -172,6 +172,7 @@ static ct_status lrn_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     if (ct_blob_diff(in->bottom[0]) == NULL) return CT_OK;
     return run(in, ex, r->backward,
                &(ct_lrn_args){ .x = ct_blob_data(in->bottom[0]),
+                               .y = ct_blob_data(in->top[0]),
                                .scale = scale_of(in, r->backward),
                                .dy = ct_blob_diff(in->top[0]),
                                .dx = ct_blob_diff(in->bottom[0]),

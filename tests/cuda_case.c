@@ -1,11 +1,10 @@
 #include "tests/cuda_case.h"
 
-#include "tests/log_capture.h"
+#include "tests/parsed_net.h"
 #include "tests/test.h"
 
-#include "framework/proto/prototxt.h"
-
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,11 +55,36 @@ void test_cuda_net_open(const char *text, const ct_device *dev, const ct_net_opt
     o.env.seed = 5;
     o.dev = dev;
     *t = (test_cuda_net){ .ex = { .dev = dev, .phase = CT_TRAIN, .seed = 5 } };
-    assert_int_equal(ct_prototxt_parse(&ct__net_parameter__descriptor, "test", text, strlen(text),
-                                       NULL, &t->message),
-                     CT_OK);
+    t->message = test_parsed(&ct__net_parameter__descriptor, text);
     if (edit != NULL) edit((Ct__NetParameter *)t->message);
     assert_int_equal(ct_net_create((const Ct__NetParameter *)t->message, &o, &t->net), CT_OK);
+}
+
+ct_status test_cuda_net_try(const char *text, const ct_device *dev,
+                            Ct__SolverParameter__Precision precision, log_capture *log)
+{
+    ct_net_options o = { .phase = CT_TRAIN,
+                         .dev = dev,
+                         .env = { .n_rank = 1, .seed = 5, .precision = precision } };
+    ProtobufCMessage *message = test_parsed(&ct__net_parameter__descriptor, text);
+    ct_net *net = NULL;
+    ct_status status;
+
+    log_capture_start(log);
+    status = ct_net_create((const Ct__NetParameter *)message, &o, &net);
+    log_capture_stop();
+    if (status == CT_OK) ct_net_destroy(net);
+    protobuf_c_message_free_unpacked(message, NULL);
+    return status;
+}
+
+void test_cuda_net_engines(const test_cuda_net *t, const char *layer, char engine[2][24])
+{
+    ct_estimate e;
+
+    ct_net_estimate(t->net, ct_net_find_layer(t->net, layer), &e);
+    snprintf(engine[0], 24, "%s", e.engine[CT_RUN_FORWARD]);
+    snprintf(engine[1], 24, "%s", e.engine[CT_RUN_BACKWARD_DATA]);
 }
 
 double test_cuda_net_pass(test_cuda_net *t, int64_t step, bool accumulate)

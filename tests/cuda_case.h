@@ -5,6 +5,7 @@
 
 #include "comm/device_codec.h"
 #include "framework/net/net.h"
+#include "tests/log_capture.h"
 
 /** NULL where none works, or CUDA=1 is missing in the build; without a word. */
 const ct_device *test_cuda_there(void);
@@ -25,6 +26,12 @@ typedef struct test_cuda_net {
  * what is done to the message before the net is made. */
 void test_cuda_net_open(const char *text, const ct_device *dev, const ct_net_options *options,
                         void (*edit)(Ct__NetParameter *p), test_cuda_net *t);
+/** Whether such a net can be made at all: an engine that it names may not be there. What is logged
+ * goes to *log. */
+ct_status test_cuda_net_try(const char *text, const ct_device *dev,
+                            Ct__SolverParameter__Precision precision, log_capture *log);
+/** What `layer` runs by, forward and by data: names of less than 24 letters. */
+void test_cuda_net_engines(const test_cuda_net *t, const char *layer, char engine[2][24]);
 /** Forward and backward of micro step `step`; the loss. */
 double test_cuda_net_pass(test_cuda_net *t, int64_t step, bool accumulate);
 /** Of all weights, in the arena's order: net->grad_count on the host, to be freed. */

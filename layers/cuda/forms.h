@@ -12,7 +12,6 @@ extern const ct_layer_form ct_cuda_abs_val;
 extern const ct_layer_form ct_cuda_accuracy;
 extern const ct_layer_form ct_cuda_argmax;
 extern const ct_layer_form ct_cuda_axpy;
-extern const ct_layer_form ct_cuda_batch_norm;
 extern const ct_layer_form ct_cuda_batch_reindex;
 extern const ct_layer_form ct_cuda_bn;
 extern const ct_layer_form ct_cuda_bnll;
@@ -62,7 +61,6 @@ extern const ct_layer_form ct_cuda_upsample;
     &ct_cuda_accuracy, \
     &ct_cuda_argmax, \
     &ct_cuda_axpy, \
-    &ct_cuda_batch_norm, \
     &ct_cuda_batch_reindex, \
     &ct_cuda_bn, \
     &ct_cuda_bnll, \

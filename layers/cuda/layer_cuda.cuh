@@ -29,8 +29,6 @@ extern "C" {
 #include "layers/loss_util.h"
 }
 
-#define KERNEL [=] __device__
-
 static inline int64_t count_of(const ct_blob *b)
 {
     return ct_tensor_count(&b->data);

@@ -36,7 +36,15 @@
     X(cudnnPoolingForward)                                                                         \
     X(cudnnPoolingBackward)                                                                        \
     X(cudnnSoftmaxForward)                                                                         \
-    X(cudnnSoftmaxBackward)
+    X(cudnnSoftmaxBackward)                                                                        \
+    X(cudnnCreateLRNDescriptor)                                                                    \
+    X(cudnnDestroyLRNDescriptor)                                                                   \
+    X(cudnnSetLRNDescriptor)                                                                       \
+    X(cudnnLRNCrossChannelForward)                                                                 \
+    X(cudnnLRNCrossChannelBackward)                                                                \
+    X(cudnnBatchNormalizationForwardTraining)                                                      \
+    X(cudnnBatchNormalizationForwardInference)                                                     \
+    X(cudnnBatchNormalizationBackward)
 
 /* The library is the process's, like the device; as the handle of cuBLAS. */
 struct ct_cudnn_library {

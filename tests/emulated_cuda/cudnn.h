@@ -122,4 +122,49 @@ cudnnStatus_t cudnnSoftmaxBackward(cudnnHandle_t handle, cudnnSoftmaxAlgorithm_t
                                    cudnnTensorDescriptor_t dy, const void *dy_at, const void *beta,
                                    cudnnTensorDescriptor_t dx, void *dx_at);
 
+/* ---- normalisation */
+
+#define CUDNN_LRN_MAX_N      16
+#define CUDNN_LRN_MIN_K      1e-5
+#define CUDNN_LRN_MIN_BETA   0.01
+#define CUDNN_BN_MIN_EPSILON 0.0
+typedef enum { CUDNN_LRN_CROSS_CHANNEL_DIM1 = 0 } cudnnLRNMode_t;
+typedef enum {
+    CUDNN_BATCHNORM_PER_ACTIVATION = 0,
+    CUDNN_BATCHNORM_SPATIAL = 1
+} cudnnBatchNormMode_t;
+typedef struct ct_emulated_lrn *cudnnLRNDescriptor_t;
+
+cudnnStatus_t cudnnCreateLRNDescriptor(cudnnLRNDescriptor_t *r);
+cudnnStatus_t cudnnDestroyLRNDescriptor(cudnnLRNDescriptor_t r);
+cudnnStatus_t cudnnSetLRNDescriptor(cudnnLRNDescriptor_t r, unsigned n, double alpha, double beta,
+                                    double k);
+cudnnStatus_t cudnnLRNCrossChannelForward(cudnnHandle_t handle, cudnnLRNDescriptor_t r,
+                                          cudnnLRNMode_t mode, const void *alpha,
+                                          cudnnTensorDescriptor_t x, const void *x_at,
+                                          const void *beta, cudnnTensorDescriptor_t y, void *y_at);
+cudnnStatus_t cudnnLRNCrossChannelBackward(cudnnHandle_t handle, cudnnLRNDescriptor_t r,
+                                           cudnnLRNMode_t mode, const void *alpha,
+                                           cudnnTensorDescriptor_t y, const void *y_at,
+                                           cudnnTensorDescriptor_t dy, const void *dy_at,
+                                           cudnnTensorDescriptor_t x, const void *x_at,
+                                           const void *beta, cudnnTensorDescriptor_t dx,
+                                           void *dx_at);
+cudnnStatus_t cudnnBatchNormalizationForwardTraining(
+    cudnnHandle_t handle, cudnnBatchNormMode_t mode, const void *alpha, const void *beta,
+    cudnnTensorDescriptor_t x, const void *x_at, cudnnTensorDescriptor_t y, void *y_at,
+    cudnnTensorDescriptor_t vector, const void *scale, const void *bias, double factor,
+    void *running_mean, void *running_var, double eps, void *mean, void *inv_std);
+cudnnStatus_t cudnnBatchNormalizationForwardInference(
+    cudnnHandle_t handle, cudnnBatchNormMode_t mode, const void *alpha, const void *beta,
+    cudnnTensorDescriptor_t x, const void *x_at, cudnnTensorDescriptor_t y, void *y_at,
+    cudnnTensorDescriptor_t vector, const void *scale, const void *bias, const void *mean,
+    const void *var, double eps);
+cudnnStatus_t cudnnBatchNormalizationBackward(
+    cudnnHandle_t handle, cudnnBatchNormMode_t mode, const void *alpha, const void *beta,
+    const void *alpha_vector, const void *beta_vector, cudnnTensorDescriptor_t x, const void *x_at,
+    cudnnTensorDescriptor_t dy, const void *dy_at, cudnnTensorDescriptor_t dx, void *dx_at,
+    cudnnTensorDescriptor_t vector, const void *scale, void *dscale, void *dbias, double eps,
+    const void *mean, const void *inv_std);
+
 #endif

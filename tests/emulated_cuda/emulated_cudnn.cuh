@@ -37,4 +37,16 @@ struct ct_emulated_array {
     }
 };
 
+static inline bool ct_emulated_is_same(const ct_emulated_array &a, const ct_emulated_array &b)
+{
+    return (a.format == b.format) && (a.type == b.type) && (a.n == b.n) && (a.c == b.c) &&
+           (a.h == b.h) && (a.w == b.w);
+}
+
+/* What a result is multiplied with, and what is added to it: 1, and nothing. */
+static inline bool ct_emulated_overwrites(const void *alpha, const void *beta)
+{
+    return (*(const float *)alpha == 1.0f) && (*(const float *)beta == 0.0f);
+}
+
 #endif

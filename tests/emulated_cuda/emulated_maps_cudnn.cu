@@ -8,17 +8,6 @@ struct ct_emulated_pooling {
     int64_t kh, kw, ph, pw, sh, sw;
 };
 
-static float one_of(const void *v)
-{
-    return *(const float *)v;
-}
-
-static bool is_same(const ct_emulated_array &a, const ct_emulated_array &b)
-{
-    return (a.format == b.format) && (a.type == b.type) && (a.n == b.n) && (a.c == b.c) &&
-           (a.h == b.h) && (a.w == b.w);
-}
-
 cudnnStatus_t cudnnCreatePoolingDescriptor(cudnnPoolingDescriptor_t *p)
 {
     *p = new ct_emulated_pooling();
@@ -79,7 +68,7 @@ cudnnStatus_t cudnnPoolingForward(cudnnHandle_t, cudnnPoolingDescriptor_t pool, 
     ct_emulated_pooling p = *pool;
     ct_emulated_array x = *x_of, y = *y_of;
 
-    if (!fits(p, x, y) || (one_of(alpha) != 1.0f) || (one_of(beta) != 0.0f))
+    if (!fits(p, x, y) || !ct_emulated_overwrites(alpha, beta))
         return CUDNN_STATUS_BAD_PARAM;
     ct_emulated_give([=]() {
         std::vector<double> sum((size_t)y.count());
@@ -101,8 +90,8 @@ cudnnStatus_t cudnnPoolingBackward(cudnnHandle_t, cudnnPoolingDescriptor_t pool,
     ct_emulated_pooling p = *pool;
     ct_emulated_array x = *dx_of, y = *dy_of;
 
-    if (!fits(p, x, y) || !is_same(*x_of, x) || !is_same(*y_of, y) || (x_at == nullptr) ||
-        (y_at == nullptr) || (one_of(alpha) != 1.0f) || (one_of(beta) != 0.0f))
+    if (!fits(p, x, y) || !ct_emulated_is_same(*x_of, x) || !ct_emulated_is_same(*y_of, y) ||
+        (x_at == nullptr) || (y_at == nullptr) || !ct_emulated_overwrites(alpha, beta))
         return CUDNN_STATUS_BAD_PARAM;
     ct_emulated_give([=]() {
         std::vector<double> sum((size_t)x.count());
@@ -133,8 +122,8 @@ cudnnStatus_t cudnnSoftmaxForward(cudnnHandle_t, cudnnSoftmaxAlgorithm_t how,
     float *to = (float *)y_at;
 
     if ((how != CUDNN_SOFTMAX_ACCURATE) || (mode != CUDNN_SOFTMAX_MODE_CHANNEL) ||
-        (x.format != CUDNN_TENSOR_NCHW) || (x.type != CUDNN_DATA_FLOAT) || !is_same(x, *y_of) ||
-        (one_of(alpha) != 1.0f) || (one_of(beta) != 0.0f))
+        (x.format != CUDNN_TENSOR_NCHW) || (x.type != CUDNN_DATA_FLOAT) ||
+        !ct_emulated_is_same(x, *y_of) || !ct_emulated_overwrites(alpha, beta))
         return CUDNN_STATUS_BAD_PARAM;
     ct_emulated_give([=]() {
         ct_emulated_open();
@@ -162,8 +151,7 @@ cudnnStatus_t cudnnSoftmaxBackward(cudnnHandle_t, cudnnSoftmaxAlgorithm_t how,
     float *dx = (float *)dx_at;
 
     if ((how != CUDNN_SOFTMAX_ACCURATE) || (mode != CUDNN_SOFTMAX_MODE_CHANNEL) ||
-        !is_same(x, *y_of) || !is_same(x, *dy_of) || (one_of(alpha) != 1.0f) ||
-        (one_of(beta) != 0.0f))
+        !ct_emulated_is_same(x, *y_of) || !ct_emulated_is_same(x, *dy_of) || !ct_emulated_overwrites(alpha, beta))
         return CUDNN_STATUS_BAD_PARAM;
     ct_emulated_give([=]() {
         ct_emulated_open();

@@ -6,7 +6,6 @@
 
 #include "framework/net/engine_plan.h"
 #include "framework/net/net.h"
-#include "framework/proto/prototxt.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -85,34 +84,9 @@ static float *run_maps(const char *net, const ct_device *dev,
     (void)test_cuda_net_pass(&t, 0, false);
     grad = test_cuda_net_gradients(&t);
     *n_p = t.net->grad_count;
-    for (int i = 0; i < 2; i++) {
-        ct_estimate e;
-
-        ct_net_estimate(t.net, ct_net_find_layer(t.net, layer[i]), &e);
-        snprintf(engine[2 * i], 24, "%s", e.engine[CT_RUN_FORWARD]);
-        snprintf(engine[2 * i + 1], 24, "%s", e.engine[CT_RUN_BACKWARD_DATA]);
-    }
+    for (int i = 0; i < 2; i++) test_cuda_net_engines(&t, layer[i], engine + 2 * i);
     test_cuda_net_close(&t);
     return grad;
-}
-
-/* Whether the library is there: a net that asks for it can be made. */
-static ct_status make_maps(const char *net, const ct_device *dev, log_capture *log)
-{
-    ct_net_options o = { .phase = CT_TRAIN, .dev = dev, .env = { .n_rank = 1, .seed = 5 } };
-    ProtobufCMessage *message = NULL;
-    ct_net *made = NULL;
-    ct_status status;
-
-    assert_int_equal(
-        ct_prototxt_parse(&ct__net_parameter__descriptor, "test", net, strlen(net), NULL, &message),
-        CT_OK);
-    log_capture_start(log);
-    status = ct_net_create((const Ct__NetParameter *)message, &o, &made);
-    log_capture_stop();
-    if (status == CT_OK) ct_net_destroy(made);
-    protobuf_c_message_free_unpacked(message, NULL);
-    return status;
 }
 
 /* Sums of 243 products at most, each rounded to f32; or values rounded to bf16 once each, in three
@@ -126,7 +100,8 @@ static void cudnn_is_as_ours(void **state)
     log_capture log;
 
     (void)state;
-    if (make_maps(MAPS("9", NAMED("cudnn")), dev, &log) != CT_OK) {
+    if (test_cuda_net_try(MAPS("9", NAMED("cudnn")), dev, CT__SOLVER_PARAMETER__PRECISION__F32,
+                          &log) != CT_OK) {
         print_message("skipped: no cuDNN\n");
         skip();
     }
@@ -144,7 +119,9 @@ static void cudnn_is_as_ours(void **state)
         free(ours), free(its);
     }
     /* a last window beyond the padding has another divisor */
-    assert_int_equal(make_maps(MAPS("10", NAMED("cudnn")), dev, &log), CT_ERR_CONFIG);
+    assert_int_equal(test_cuda_net_try(MAPS("10", NAMED("cudnn")), dev,
+                                       CT__SOLVER_PARAMETER__PRECISION__F32, &log),
+                     CT_ERR_CONFIG);
     assert_non_null(strstr(log.error, "\"cudnn\" cannot run this layer"));
 }
 
@@ -159,7 +136,8 @@ static void maps_are_timed(void **state)
     const ct_plan_row *row;
     log_capture log;
     test_cuda_net t;
-    bool dnn = make_maps(MAPS("9", NAMED("cudnn")), dev, &log) == CT_OK;
+    bool dnn = test_cuda_net_try(MAPS("9", NAMED("cudnn")), dev,
+                                 CT__SOLVER_PARAMETER__PRECISION__F32, &log) == CT_OK;
     int found = 0;
 
     (void)state;

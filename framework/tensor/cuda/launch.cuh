@@ -10,6 +10,9 @@
 
 #include "framework/tensor/cuda/device_cuda.h"
 
+/** Begins such a function: KERNEL(int64_t i) { … }. */
+#define KERNEL [=] __device__
+
 template <class F> __global__ void ct_map_kernel(int64_t n, F f)
 {
     CT_CUDA_LOOP(i, n) f(i);

@@ -40,7 +40,7 @@ bool ct_cudnn_is_there(void)
     if ((lib == NULL) || !find_calls(lib) ||
         (ct_dnn.p_cudnnCreate(&ct_dnn.handle) != CUDNN_STATUS_SUCCESS)) {
         ct_dnn.handle = NULL;
-        CT_DEBUG("no cuDNN 9 here: convolutions go through im2col");
+        CT_DEBUG("no cuDNN 9 here");
     }
     return ct_dnn.handle != NULL;
 }

@@ -21,11 +21,12 @@ typedef struct ct_lrn_desc {
     ct_dtype dtype; /* of x, y, dy, dx on devices; scale is f32 */
     int64_t size;   /* odd */
     float alpha, beta, k;
+    bool kept; /* forward must write scale: backward will read it */
 } ct_lrn_desc;
 
 typedef struct ct_lrn_args {
     const float *x;
-    float *y;
+    float *y;     /* backward: where the engine reads the top */
     float *scale; /* like x: written by forward, read by backward. NULL, of engines that can: made
                    * again in backward */
     const float *dy;
@@ -33,10 +34,10 @@ typedef struct ct_lrn_args {
     void *work;
 } ct_lrn_args;
 
-CT_ENGINE(lrn)
+CT_ENGINE_TIMED(lrn)
 
-/** In ct_lrn_impl.can: goes without scale. */
-enum { CT_LRN_CAN_REMAKE = 1 };
+/** In ct_lrn_impl.can: goes without scale; of backward, reads the top. */
+enum { CT_LRN_CAN_REMAKE = 1, CT_LRN_READS_TOP = 2 };
 
 extern const ct_lrn_impl *const ct_lrn_forward_table[];
 extern const ct_lrn_impl *const ct_lrn_backward_table[];

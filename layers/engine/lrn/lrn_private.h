@@ -7,6 +7,7 @@
 
 extern const ct_lrn_impl ct_lrn_ref_forward, ct_lrn_ref_backward;
 extern const ct_lrn_impl ct_lrn_cuda_forward, ct_lrn_cuda_backward;
+extern const ct_lrn_impl ct_lrn_cudnn_forward, ct_lrn_cudnn_backward;
 extern const ct_lrn_impl ct_lrn_simd_forward, ct_lrn_simd_backward;
 extern const ct_lrn_impl ct_lrn_blocked_forward, ct_lrn_blocked_backward;
 

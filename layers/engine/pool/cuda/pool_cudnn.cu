@@ -1,24 +1,16 @@
 /* Average pooling by cuDNN, where its divisor is Caffe's: windows that do not reach beyond the
  * padding. Maxima stay ours: cuDNN wants their bottom and top again in backward, where our mask does,
  * of which a ReLU in front or behind is a part; and of equal ones it may take another. */
-#include <climits>
-#include <cstdlib>
-#include <cstring>
-
-#include "layers/engine/cudnn.cuh"
+#include "layers/engine/cudnn_plans.cuh"
 #include "layers/engine/pool/pool_private.h"
 
-typedef struct plan {
+typedef struct ct_pool_dnn {
     ct_pool_desc desc;
     cudnnTensorDescriptor_t x, y; /* NULL: cuDNN cannot */
     cudnnPoolingDescriptor_t pool;
-} plan;
+} ct_pool_dnn;
 
-/* Descriptions are the process's, as convolutions' are: found again by what they describe. */
-static struct {
-    plan *of;
-    int n, room;
-} plans;
+static ct_cudnn_plans<ct_pool_dnn> plans;
 
 /* cuDNN counts images and channels in dimensions of a grid: planes are spread over both. */
 static int64_t channels_of(const ct_pool_desc *d)
@@ -30,7 +22,7 @@ static int64_t channels_of(const ct_pool_desc *d)
     return c;
 }
 
-static ct_status describe(plan *p)
+static ct_status describe(ct_pool_dnn *p)
 {
     const ct_pool_desc *d = &p->desc;
     cudnnTensorFormat_t form = (d->last > 0) ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW;
@@ -51,7 +43,7 @@ static ct_status describe(plan *p)
         "pooling");
 }
 
-static void forget(plan *p)
+static void forget(ct_pool_dnn *p)
 {
     if (p->x != NULL) (void)ct_dnn.p_cudnnDestroyTensorDescriptor(p->x);
     if (p->y != NULL) (void)ct_dnn.p_cudnnDestroyTensorDescriptor(p->y);
@@ -69,28 +61,14 @@ static bool is_same(const ct_pool_desc *a, const ct_pool_desc *b)
            (a->dtype == b->dtype);
 }
 
-/* NULL: no memory. */
-static const plan *plan_of(const ct_pool_desc *d)
+static void make(ct_pool_dnn *p)
 {
-    plan *p;
-
-    for (int i = 0; i < plans.n; i++) {
-        if (is_same(&plans.of[i].desc, d)) return &plans.of[i];
-    }
-    if (plans.n == plans.room) {
-        int room = 2 * plans.room + 16;
-        plan *more = (plan *)realloc(plans.of, (size_t)room * sizeof(*more));
-
-        if (more == NULL) return NULL;
-        plans.of = more;
-        plans.room = room;
-    }
-    p = &plans.of[plans.n];
-    memset(p, 0, sizeof(*p));
-    p->desc = *d;
     if (describe(p) != CT_OK) forget(p);
-    plans.n++;
-    return p;
+}
+
+static const ct_pool_dnn *plan_of(const ct_pool_desc *d)
+{
+    return plans.find(d, is_same, make);
 }
 
 /* Whole windows within the padding, as many as fit. */
@@ -101,7 +79,7 @@ static bool is_whole(int64_t in, int64_t kernel, int64_t stride, int64_t pad, in
 
 static bool fits(const ct_pool_desc *d)
 {
-    const plan *p;
+    const ct_pool_dnn *p;
 
     if ((d->device != CT_DEVICE_CUDA) || (d->method != CT_POOL_AVE) || d->relu || (d->block != 0) ||
         (d->planes < 1) || ((d->dtype != CT_F32) && (d->last == 0)) ||
@@ -115,7 +93,7 @@ static bool fits(const ct_pool_desc *d)
 static ct_status forward(const ct_pool_desc *d, ct_exec *ex, const ct_pool_args *a)
 {
     const float one = 1.0f, zero = 0.0f;
-    const plan *p = plan_of(d);
+    const ct_pool_dnn *p = plan_of(d);
 
     CT_TRY(ct_cudnn_follow(ex));
     return ct_cudnn_check(ct_dnn.p_cudnnPoolingForward(ct_dnn.handle, p->pool, &one, p->x, a->x,
@@ -128,7 +106,7 @@ static ct_status forward(const ct_pool_desc *d, ct_exec *ex, const ct_pool_args 
 static ct_status backward(const ct_pool_desc *d, ct_exec *ex, const ct_pool_args *a)
 {
     const float one = 1.0f, zero = 0.0f;
-    const plan *p = plan_of(d);
+    const ct_pool_dnn *p = plan_of(d);
 
     CT_TRY(ct_cudnn_follow(ex));
     return ct_cudnn_check(ct_dnn.p_cudnnPoolingBackward(ct_dnn.handle, p->pool, &one, p->y, a->dy,

@@ -1,61 +1,34 @@
 /* Softmax by cuDNN: classes are its channels. */
-#include <climits>
-#include <cstdlib>
-#include <cstring>
-
-#include "layers/engine/cudnn.cuh"
+#include "layers/engine/cudnn_plans.cuh"
 #include "layers/engine/softmax/softmax.h"
 
-typedef struct plan {
+typedef struct ct_softmax_dnn {
     ct_softmax_desc desc;
     cudnnTensorDescriptor_t x; /* NULL: cuDNN cannot */
-} plan;
+} ct_softmax_dnn;
 
-/* Descriptions are the process's, as convolutions' are: found again by what they describe. */
-static struct {
-    plan *of;
-    int n, room;
-} plans;
+static ct_cudnn_plans<ct_softmax_dnn> plans;
 
 static bool is_same(const ct_softmax_desc *a, const ct_softmax_desc *b)
 {
     return (a->outer == b->outer) && (a->classes == b->classes) && (a->inner == b->inner);
 }
 
-static cudnnTensorDescriptor_t describe(const ct_softmax_desc *d)
+static void make(ct_softmax_dnn *p)
 {
-    cudnnTensorDescriptor_t x = NULL;
+    const ct_softmax_desc *d = &p->desc;
 
-    if (ct_dnn.p_cudnnCreateTensorDescriptor(&x) != CUDNN_STATUS_SUCCESS) return NULL;
-    if (ct_dnn.p_cudnnSetTensor4dDescriptor(x, CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, (int)d->outer,
-                                            (int)d->classes, (int)d->inner,
-                                            1) == CUDNN_STATUS_SUCCESS)
-        return x;
-    (void)ct_dnn.p_cudnnDestroyTensorDescriptor(x);
-    return NULL;
+    p->x = ct_cudnn_tensor(CUDNN_TENSOR_NCHW, CUDNN_DATA_FLOAT, d->outer, d->classes, d->inner, 1);
 }
 
-/* NULL: no memory. */
-static const plan *plan_of(const ct_softmax_desc *d)
+static const ct_softmax_dnn *plan_of(const ct_softmax_desc *d)
 {
-    for (int i = 0; i < plans.n; i++) {
-        if (is_same(&plans.of[i].desc, d)) return &plans.of[i];
-    }
-    if (plans.n == plans.room) {
-        int room = 2 * plans.room + 16;
-        plan *more = (plan *)realloc(plans.of, (size_t)room * sizeof(*more));
-
-        if (more == NULL) return NULL;
-        plans.of = more;
-        plans.room = room;
-    }
-    plans.of[plans.n] = { *d, describe(d) };
-    return &plans.of[plans.n++];
+    return plans.find(d, is_same, make);
 }
 
 static bool supports(const ct_softmax_desc *d)
 {
-    const plan *p;
+    const ct_softmax_dnn *p;
 
     if ((d->device != CT_DEVICE_CUDA) || (d->outer < 1) || (d->classes < 1) || (d->inner < 1) ||
         (d->outer * d->classes * d->inner > INT_MAX) || !ct_cudnn_is_there())
@@ -67,7 +40,7 @@ static bool supports(const ct_softmax_desc *d)
 static ct_status forward(const ct_softmax_desc *d, ct_exec *ex, const float *x, float *y)
 {
     const float one = 1.0f, zero = 0.0f;
-    const plan *p = plan_of(d);
+    const ct_softmax_dnn *p = plan_of(d);
 
     CT_TRY(ct_cudnn_follow(ex));
     return ct_cudnn_check(ct_dnn.p_cudnnSoftmaxForward(ct_dnn.handle, CUDNN_SOFTMAX_ACCURATE,
@@ -80,7 +53,7 @@ static ct_status backward(const ct_softmax_desc *d, ct_exec *ex, const float *y,
                           float *dx)
 {
     const float one = 1.0f, zero = 0.0f;
-    const plan *p = plan_of(d);
+    const ct_softmax_dnn *p = plan_of(d);
 
     CT_TRY(ct_cudnn_follow(ex));
     return ct_cudnn_check(ct_dnn.p_cudnnSoftmaxBackward(ct_dnn.handle, CUDNN_SOFTMAX_ACCURATE,
