@@ -16,6 +16,8 @@ typedef struct ip_instance {
     ct_product forward, backward_data, backward_weight;
     const ct_relu_impl *relu_backward; /* of the tail                            */
     ct_status status;                  /* of what was made behind reshape's back */
+    ct_instance *sums_of; /* whose bias's gradient backward_data makes; NULL: nobody's         */
+    bool bias_done;       /* this one's is made so by the reader of its group's top            */
 } ip_instance;
 
 /* buffers: of the products; where the tail's ReLU passed, for who reads the top */
@@ -154,7 +156,7 @@ static ct_status weight_gradient(const ct_layer *l, ct_instance *in, ct_exec *ex
         g = (ct_product_args){ .a = x, .lda = s->k, .b = dy, .ldb = s->n, .ldc = s->n };
     g.c = ct_blob_diff(&in->weight[0]);
     g.beta = ct_weight_beta(in, ex, 0);
-    g.sums = s->bias ? ct_blob_diff(&in->weight[1]) : NULL;
+    g.sums = (s->bias && !r->bias_done) ? ct_blob_diff(&in->weight[1]) : NULL;
     g.sums_beta = s->bias ? ct_weight_beta(in, ex, 1) : 0.0f;
     g.work = in->buffer[WORK].data;
     if ((g.c == NULL) && (g.sums == NULL)) return CT_OK;
@@ -188,6 +190,10 @@ static ct_status ip_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     g.c = ct_blob_diff(in->bottom[0]);
     if ((r->backward_data.behind & CT_FUSE_DRELU) != 0)
         g.bits = in->bits_of->buffer[in->bits_of->bits].data;
+    if (r->sums_of != NULL) {
+        g.sums = ct_blob_diff(&r->sums_of->weight[1]);
+        g.sums_beta = ct_weight_beta(r->sums_of, ex, 1);
+    }
     return ct_product_run(&r->backward_data, ex, &g);
 }
 
@@ -226,17 +232,42 @@ static bool ip_make_bits(const ct_layer *l, ct_instance *in)
     return true;
 }
 
+/* Whether the gradient of the bias of `from` would be a pass of its own, which the product that
+ * makes that of its group's top may save: sums come with its weight's gradient in f32 alone, and
+ * where the library has them. (By a plan they are a matter of time, and what it asks here must not
+ * hang on what it chose there.) A bias with a name may be another layer's, too, whose gradient
+ * would have to come first. */
+static bool leaves_bias(const ct_instance *from)
+{
+    const ct_layer *l = from->layer;
+    const Ct__ParamSpec *bias = (l->param->n_param > 1) ? l->param->param[1] : NULL;
+    const ct_product *p;
+
+    if ((l->ops != &ct_layer_inner_product) || !((const ip_state *)l->state)->bias) return false;
+    if ((bias != NULL) && ((bias->lr_mult == 0.0f) || (bias->name != NULL))) return false;
+    p = &((const ip_instance *)from->state)->backward_weight;
+    if ((p->inside & CT_FUSE_SUMS) == 0) return true;
+    return (p->fused == NULL) && (ct_engine_plan_of(l) == NULL);
+}
+
 /* Where another fully connected layer makes the bottom with its ReLU, and the library does both. */
 static bool ip_does_relu(const ct_layer *l, ct_instance *in)
 {
     ct_instance *from = in->bits_of;
+    bool sums;
 
     if ((from == NULL) || (from->layer->ops->make_bits == NULL) || !in->bottom[0]->wants_diff)
         return false;
-    if (!remake(l, in, CT_RUN_BACKWARD_DATA, CT_FUSE_DRELU)) return false;
-    if (from->layer->ops->make_bits(from->layer, from)) return true;
-    (void)remake(l, in, CT_RUN_BACKWARD_DATA, 0);
-    return false;
+    sums = leaves_bias(from) && remake(l, in, CT_RUN_BACKWARD_DATA, CT_FUSE_DRELU | CT_FUSE_SUM_C);
+    if (!sums && !remake(l, in, CT_RUN_BACKWARD_DATA, CT_FUSE_DRELU)) return false;
+    if (!from->layer->ops->make_bits(from->layer, from)) {
+        (void)remake(l, in, CT_RUN_BACKWARD_DATA, 0);
+        return false;
+    }
+    if (!sums) return true;
+    ((ip_instance *)in->state)->sums_of = from;
+    ((ip_instance *)from->state)->bias_done = true;
+    return true;
 }
 
 static void ip_release(const ct_layer *l, ct_instance *in)

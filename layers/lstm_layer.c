@@ -31,7 +31,7 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     ct_instance_buffer(in, CONTED, CT_KEEP_PASS, (size_t)p->steps * block);
     ct_instance_buffer(in, D_SUMS, CT_KEEP_CALL, 4 * (size_t)p->steps * block);
     ct_instance_buffer(in, WORK, CT_KEEP_CALL, WORK_ROWS * block);
-    CT_TRY(ct_recurrent_reserve(l, in, p, PRODUCTS));
+    CT_TRY(ct_recurrent_reserve(l, in, p, PRODUCTS, 0));
     if (s->expose) return CT_OK;
     ct_instance_carry(in, H_CARRIED, p->columns, s->hidden);
     ct_instance_carry(in, C_CARRIED, p->columns, s->hidden);

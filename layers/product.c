@@ -7,18 +7,16 @@
 #define PIECE_BYTES 2e7
 enum { PIECE_LEAST = 512 /* rows or columns */ };
 
-/* lt: "lt" may be asked for, too. */
-static ct_status pick(const ct_layer *l, ct_run_kind kind, bool lt, const ct_gemm_desc *shape,
-                      ct_product *p)
+static ct_status pick(const ct_layer *l, ct_run_kind kind, const ct_gemm_desc *shape, ct_product *p)
 {
     const char *policy = ct_engine_policy(l, kind);
     bool host = (l->dev->kind == CT_DEVICE_CPU), automatic = (strcmp(policy, "auto") == 0);
+    bool lt = l->dev->math->fused != NULL;
 
     *p = (ct_product){ .d = *shape };
     p->d.n_thread = ct_engine_n_thread(l);
     p->d.bf16 = ct_engine_bf16(l);
     p->operand = host ? CT_OPERAND_F32 : ct_engine_operand(l);
-    lt = lt && (l->dev->math->fused != NULL);
     if (host && ((automatic && ct_gemm_prefers(&p->d)) || (strcmp(policy, "packed") == 0)))
         p->math = NULL;
     else if (host && (strcmp(policy, "ref") == 0))
@@ -31,12 +29,6 @@ static ct_status pick(const ct_layer *l, ct_run_kind kind, bool lt, const ct_gem
                                 : lt ? "lt, blas"
                                      : "blas");
     return CT_OK;
-}
-
-ct_status ct_product_pick(const ct_layer *l, ct_run_kind kind, bool ta, bool tb, int64_t m,
-                          int64_t n, int64_t k, ct_product *p)
-{
-    return pick(l, kind, false, &(ct_gemm_desc){ ta, tb, m, n, k, 0, false }, p);
 }
 
 /* The kernels that follow it, or come before it. Sums are those of an operand whose rows, as they
@@ -71,7 +63,7 @@ ct_status ct_product_make_plain(const ct_layer *l, ct_run_kind kind, const ct_ge
 {
     ct_product made;
 
-    CT_TRY(pick(l, kind, true, shape, &made));
+    CT_TRY(pick(l, kind, shape, &made));
     made.behind = behind;
     CT_TRY(find_behind(l, kind, &made));
     ct_product_drop(p);
@@ -179,7 +171,7 @@ static ct_status run_separate(const ct_product *p, ct_exec *ex, const ct_product
 
 ct_status ct_product_run(const ct_product *p, ct_exec *ex, const ct_product_args *g)
 {
-    bool sums = (p->inside & (CT_FUSE_SUM_A | CT_FUSE_SUM_B)) != 0;
+    bool sums = (p->inside & CT_FUSE_SUMS) != 0;
 
     if ((p->fused == NULL) || (g->c == NULL) || (sums && (g->sums == NULL)))
         return run_separate(p, ex, g);

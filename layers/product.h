@@ -22,6 +22,7 @@ typedef struct ct_product {
     ct_operand operand;      /* of math's products; F32 on the CPU, whose d says bf16 */
     unsigned behind;         /* of ct_fuse                                   */
     unsigned inside;         /* of these, what a library would do with it    */
+    int aligned;             /* as in ct_fused_desc                          */
     ct_fused *fused;         /* does all at once; NULL: one after the other. Owned */
     ct_bias_desc bias_desc;
     const ct_bias_impl *bias; /* fills C, or makes the sums                   */
@@ -38,26 +39,29 @@ typedef struct ct_product_args {
     int64_t ldc;
     void *work;
     const float *bias; /* of CT_FUSE_BIAS; beta is 0 then */
-    float *sums;       /* of CT_FUSE_SUM_A and _B: sums_beta sums + the sums; NULL: not wanted */
+    float *sums;       /* of CT_FUSE_SUMS: sums_beta sums + the sums; NULL: not wanted, but with
+                        * CT_FUSE_SUM_C always */
     float sums_beta;
     void *bits; /* ct_product_bits() bytes */
 } ct_product_args;
 
-/** At reshape. Fails with CT_ERR_CONFIG where ct_kernel asks for what there is not. */
-ct_status ct_product_pick(const ct_layer *l, ct_run_kind kind, bool ta, bool tb, int64_t m,
-                          int64_t n, int64_t k, ct_product *p);
 const char *ct_product_name(const ct_product *p);
 /** May be 0. */
 size_t ct_product_workspace(const ct_product *p);
 /** Where sums are made C may be NULL: only they are wanted. */
 ct_status ct_product_run(const ct_product *p, ct_exec *ex, const ct_product_args *g);
 
-/** A product of dense operands with `behind`, of ct_fuse, at reshape; what p held is dropped. Where
- * a plan is asked it is collective. With CT_FUSE_BITS or _DRELU CT_UNSUPPORTED, without a word,
- * where no library does it, or with a plan not every rank's; p is as it was then. */
+/** A product of dense operands with `behind`, of ct_fuse, at reshape; what p held is dropped. Fails
+ * with CT_ERR_CONFIG where ct_kernel asks for what there is not. Where a plan is asked it is
+ * collective. With CT_FUSE_BITS or _DRELU CT_UNSUPPORTED, without a word, where no library does it,
+ * or with a plan not every rank's; p is as it was then. */
 ct_status ct_product_make(const ct_layer *l, ct_run_kind kind, const ct_gemm_desc *shape,
                           unsigned behind, ct_product *p);
-/** The same by the static rule alone and without a library: of what will not run. */
+/** The same, of operands and a C that begin at so many bytes, 64 at most, as in ct_fused_desc. */
+ct_status ct_product_make_at(const ct_layer *l, ct_run_kind kind, const ct_gemm_desc *shape,
+                             unsigned behind, int aligned, ct_product *p);
+/** The same by the static rule alone and without a library's, even where that is named: of what
+ * will not run, or cannot run by it. */
 ct_status ct_product_make_plain(const ct_layer *l, ct_run_kind kind, const ct_gemm_desc *shape,
                                 unsigned behind, ct_product *p);
 size_t ct_product_bits(const ct_product *p);

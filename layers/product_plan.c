@@ -24,7 +24,7 @@ static ct_fused_desc describe(const ct_product *p)
 {
     const ct_gemm_desc *d = &p->d;
 
-    return (ct_fused_desc){ p->operand, d->ta, d->tb, d->m, d->n, d->k, p->inside };
+    return (ct_fused_desc){ p->operand, d->ta, d->tb, d->m, d->n, d->k, p->inside, p->aligned };
 }
 
 size_t ct_product_bits(const ct_product *p)
@@ -49,8 +49,7 @@ static void lay_out(trial *t, void *block, size_t *bytes_p)
     g->b = ct_engine_scratch(block, bytes_p, d->k * d->n, false);
     g->c = ct_engine_scratch(block, bytes_p, d->m * d->n, false);
     if ((p->behind & CT_FUSE_BIAS) != 0) g->bias = ct_engine_scratch(block, bytes_p, vector, false);
-    if ((p->inside & (CT_FUSE_SUM_A | CT_FUSE_SUM_B)) != 0)
-        g->sums = ct_engine_scratch(block, bytes_p, vector, false);
+    if ((p->inside & CT_FUSE_SUMS) != 0) g->sums = ct_engine_scratch(block, bytes_p, vector, false);
     if (bits)
         g->bits = ct_engine_scratch(block, bytes_p, (int64_t)(ct_product_bits(p) + 3) / 4, false);
 }
@@ -90,13 +89,15 @@ static void write_key(const ct_product *p, ct_run_kind kind, char *text, size_t 
     static const char *const operand[] = { "", " tf32", " bf16", " f16" };
     const ct_gemm_desc *d = &p->d;
     unsigned b = p->inside;
+    char at[16] = "";
 
-    snprintf(text, size, "product %s m%lld n%lld k%lld %c%c%s%s%s%s%s%s gpu", pass[kind],
+    if (p->aligned > 0) snprintf(at, sizeof(at), " at%d", p->aligned);
+    snprintf(text, size, "product %s m%lld n%lld k%lld %c%c%s%s%s%s%s%s%s gpu", pass[kind],
              (long long)d->m, (long long)d->n, (long long)d->k, d->ta ? 't' : 'n',
              d->tb ? 't' : 'n', ((b & CT_FUSE_BIAS) != 0) ? " bias" : "",
              ((b & CT_FUSE_RELU) != 0) ? " relu" : "", ((b & CT_FUSE_BITS) != 0) ? " bits" : "",
-             ((b & CT_FUSE_DRELU) != 0) ? " drelu" : "",
-             ((b & (CT_FUSE_SUM_A | CT_FUSE_SUM_B)) != 0) ? " sums" : "", operand[p->operand]);
+             ((b & CT_FUSE_DRELU) != 0) ? " drelu" : "", ((b & CT_FUSE_SUMS) != 0) ? " sums" : "",
+             at, operand[p->operand]);
 }
 
 static ct_status ask(const ct_layer *l, ct_run_kind kind, trial *t, int *algorithm_p)
@@ -116,7 +117,8 @@ static ct_status ask(const ct_layer *l, ct_run_kind kind, trial *t, int *algorit
     return ct_engine_ask(l, key, &t->offer, prepare, run, t, algorithm_p);
 }
 
-/* Products of 16 bits read their operands rounded, and sums are of f32 whatever products are of. */
+/* Products of 16 bits read their operands rounded, and sums are of f32 whatever products are of:
+ * those of C are. */
 static unsigned inside_of(const ct_product *p)
 {
     bool narrow = (p->operand == CT_OPERAND_BF16) || (p->operand == CT_OPERAND_F16);
@@ -154,6 +156,12 @@ static ct_status choose(const ct_layer *l, ct_run_kind kind, ct_product *p)
 ct_status ct_product_make(const ct_layer *l, ct_run_kind kind, const ct_gemm_desc *shape,
                           unsigned behind, ct_product *p)
 {
+    return ct_product_make_at(l, kind, shape, behind, 0, p);
+}
+
+ct_status ct_product_make_at(const ct_layer *l, ct_run_kind kind, const ct_gemm_desc *shape,
+                             unsigned behind, int aligned, ct_product *p)
+{
     ct_product made = { .math = NULL };
     ct_status status;
 
@@ -162,6 +170,7 @@ ct_status ct_product_make(const ct_layer *l, ct_run_kind kind, const ct_gemm_des
     CT_TRY(ct_product_make_plain(l, kind, shape, behind, &made));
     if (l->dev->math->fused != NULL) {
         made.inside = inside_of(&made);
+        made.aligned = aligned;
         status = choose(l, kind, &made);
         if (status != CT_OK) {
             ct_product_drop(&made);

@@ -136,32 +136,15 @@ ct_status ct_recurrent_reshape(const ct_layer *l, ct_instance *in, ct_recurrent_
     return CT_OK;
 }
 
-/* The bytes of the three products with a weight n x k over m rows, if they are more than *most_p.
- */
-static ct_status reserve_products(const ct_layer *l, int64_t m, int64_t n, int64_t k,
-                                  size_t *most_p)
-{
-    ct_product p[3];
-
-    CT_TRY(ct_product_pick(l, CT_RUN_FORWARD, false, true, m, n, k, &p[0]));
-    CT_TRY(ct_product_pick(l, CT_RUN_BACKWARD_DATA, false, false, m, k, n, &p[1]));
-    CT_TRY(ct_product_pick(l, CT_RUN_BACKWARD_WEIGHT, true, false, n, k, m, &p[2]));
-    for (int i = 0; i < 3; i++) {
-        size_t bytes = ct_product_workspace(&p[i]);
-
-        if (bytes > *most_p) *most_p = bytes;
-    }
-    return CT_OK;
-}
-
 static ct_status name_products(const ct_layer *l, int64_t rows, ct_recurrent_plan *plan)
 {
     const ct_recurrent_state *s = l->state;
 
     for (int k = 0; k < CT_N_RUN; k++) {
-        ct_product p;
+        ct_product p = { .math = NULL };
+        ct_gemm_desc shape = { .tb = true, .m = rows, .n = s->sums, .k = s->n_in };
 
-        CT_TRY(ct_product_pick(l, (ct_run_kind)k, false, true, rows, s->sums, s->n_in, &p));
+        CT_TRY(ct_product_make_plain(l, (ct_run_kind)k, &shape, 0, &p));
         plan->name[k] = ct_product_name(&p);
     }
     return CT_OK;
@@ -189,21 +172,40 @@ static size_t reserve_steps(const ct_layer *l, ct_recurrent_plan *plan)
     return (forward > backward) ? forward : backward;
 }
 
+/* On devices, with the gradient by W_h over all steps. */
+static ct_status make_steps(const ct_layer *l, const ct_instance *in, ct_recurrent_plan *plan,
+                            size_t *most_p)
+{
+    const ct_recurrent_state *s = l->state;
+    bool back = in->top[0]->wants_diff;
+
+    return ct_recurrent_make(l,
+                             &(ct_recurrent_shape){ .steps = plan->steps,
+                                                    .columns = plan->columns,
+                                                    .n = s->sums,
+                                                    .k = s->hidden,
+                                                    .by_step = true },
+                             (const bool[CT_N_RUN]){ true, back, back }, plan->hidden, most_p);
+}
+
 ct_status ct_recurrent_reserve(const ct_layer *l, ct_instance *in, ct_recurrent_plan *plan,
-                               int slot)
+                               int slot, size_t bytes)
 {
     const ct_recurrent_state *s = l->state;
     int64_t rows = plan->steps * plan->columns;
-    size_t bytes = reserve_steps(l, plan);
+    size_t packed = reserve_steps(l, plan);
 
+    if (packed > bytes) bytes = packed;
     plan->slot = slot;
     CT_TRY(name_products(l, rows, plan));
     CT_TRY(ct_recurrent_make_inputs(l, in, plan, &bytes));
-    CT_TRY(reserve_products(l, rows, s->sums, s->n_in, &bytes));
-    CT_TRY(reserve_products(l, rows, s->sums, s->hidden, &bytes));
-    if (s->has_static) CT_TRY(reserve_products(l, plan->columns, s->sums, s->n_static, &bytes));
+    CT_TRY(make_steps(l, in, plan, &bytes));
+    CT_TRY(ct_recurrent_reserve_products(l, rows, s->sums, s->n_in, &bytes));
+    CT_TRY(ct_recurrent_reserve_products(l, rows, s->sums, s->hidden, &bytes));
+    if (s->has_static)
+        CT_TRY(ct_recurrent_reserve_products(l, plan->columns, s->sums, s->n_static, &bytes));
     if (!plan->packs) /* one by one, step after step */
-        CT_TRY(reserve_products(l, plan->columns, s->sums, s->hidden, &bytes));
+        CT_TRY(ct_recurrent_reserve_products(l, plan->columns, s->sums, s->hidden, &bytes));
     if (bytes > 0) ct_instance_buffer(in, slot, CT_KEEP_CALL, bytes);
     return CT_OK;
 }
@@ -219,63 +221,6 @@ double ct_recurrent_flop(const ct_recurrent_state *s, const ct_recurrent_plan *p
 
     return 2.0 * (double)s->sums *
            (rows * (double)(s->n_in + s->hidden) + (double)(p->columns * s->n_static));
-}
-
-/* ---- products */
-
-void *ct_recurrent_work(const ct_instance *in)
-{
-    const ct_recurrent_plan *p = in->state;
-
-    return in->buffer[p->slot].data;
-}
-
-ct_status ct_recurrent_product(ct_instance *in, ct_exec *ex, int w, int64_t m, int64_t n, int64_t k,
-                               const float *x, float beta, float *y)
-{
-    ct_product_args g = { .a = x,
-                          .b = ct_blob_data(&in->weight[w]),
-                          .lda = k,
-                          .ldb = k,
-                          .beta = beta,
-                          .c = y,
-                          .ldc = n,
-                          .work = ct_recurrent_work(in) };
-    ct_product p;
-
-    CT_TRY(ct_product_pick(in->layer, CT_RUN_FORWARD, false, true, m, n, k, &p));
-    return ct_product_run(&p, ex, &g);
-}
-
-ct_status ct_recurrent_product_back(ct_instance *in, ct_exec *ex, int w, int64_t m, int64_t n,
-                                    int64_t k, const float *dy, float *dx)
-{
-    ct_product_args g = { .a = dy,
-                          .b = ct_blob_data(&in->weight[w]),
-                          .lda = n,
-                          .ldb = k,
-                          .c = dx,
-                          .ldc = k,
-                          .work = ct_recurrent_work(in) };
-    ct_product p;
-
-    CT_TRY(ct_product_pick(in->layer, CT_RUN_BACKWARD_DATA, false, false, m, k, n, &p));
-    return ct_product_run(&p, ex, &g);
-}
-
-ct_status ct_recurrent_weight_diff(ct_instance *in, ct_exec *ex, int w, int64_t m, int64_t rows,
-                                   int64_t n, const float *dy, const float *x)
-{
-    float *dw = ct_blob_diff(&in->weight[w]);
-    ct_product_args g = {
-        .a = dy, .b = x, .lda = rows, .ldb = n, .c = dw, .ldc = n, .work = ct_recurrent_work(in)
-    };
-    ct_product p;
-
-    if (dw == NULL) return CT_OK;
-    g.beta = ct_weight_beta(in, ex, w);
-    CT_TRY(ct_product_pick(in->layer, CT_RUN_BACKWARD_WEIGHT, true, false, rows, n, m, &p));
-    return ct_product_run(&p, ex, &g);
 }
 
 /* ---- steps forward */
@@ -323,7 +268,8 @@ ct_status ct_recurrent_step(const ct_layer *l, ct_instance *in, ct_exec *ex,
         run_packed(in, p, &p->forward, t, conted, 1.0f, sums);
         return ct_exec_poll(ex);
     }
-    return ct_recurrent_product(in, ex, s->w_h, p->columns, s->sums, s->hidden, conted, 1.0f, sums);
+    return ct_recurrent_product(in, ex, &p->hidden[CT_RUN_FORWARD], s->w_h, p->columns, s->sums,
+                                s->hidden, conted, 1.0f, sums);
 }
 
 /* ---- backward */
@@ -337,18 +283,8 @@ ct_status ct_recurrent_step_backward(const ct_layer *l, ct_instance *in, ct_exec
     if (p->packs)
         run_packed(in, p, &p->backward, t, d_sums, 0.0f, dh);
     else
-        CT_TRY(
-            ct_recurrent_product_back(in, ex, s->w_h, p->columns, s->sums, s->hidden, d_sums, dh));
+        CT_TRY(ct_recurrent_product_back(in, ex, &p->hidden[CT_RUN_BACKWARD_DATA], s->w_h,
+                                         p->columns, s->sums, s->hidden, d_sums, dh));
     CT_TRY(ct_kernels(ex)->rows_cont(ex, p->columns, s->hidden, cont, dh, dh));
     return ct_exec_poll(ex);
-}
-
-ct_status ct_recurrent_bias_diff(ct_instance *in, ct_exec *ex, int w, int64_t m, int64_t n,
-                                 const float *dy)
-{
-    float *db = ct_blob_diff(&in->weight[w]);
-
-    if (db == NULL) return CT_OK;
-    return ct_kernels(ex)->dot(ex, &(ct_view){ m, n, 1, 0, CT_F32 }, dy, NULL,
-                               ct_weight_beta(in, ex, w) != 0.0f, db);
 }

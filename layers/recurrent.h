@@ -31,8 +31,9 @@ typedef struct ct_recurrent_plan {
     int slot;                       /* buffer for it                                            */
     ct_gemm_desc forward, backward; /* product of a step, and of its way back                   */
     const char *name[CT_N_RUN];     /* what computes the products over all steps                */
-    ct_product inputs[CT_N_RUN];    /* on devices: those of W_x and b over all steps, where the
-                                     * library does them                                        */
+    /* On devices: of W_x and b over all steps, of W_h by step but for its gradient, and of an RNN's
+     * outputs over all. */
+    ct_product inputs[CT_N_RUN], hidden[CT_N_RUN], outputs[CT_N_RUN];
 } ct_recurrent_plan;
 
 /** setup: reads recurrent_param, counts bottoms and tops, adds the weights up to W_h in the order
@@ -40,9 +41,9 @@ typedef struct ct_recurrent_plan {
 ct_status ct_recurrent_setup(ct_layer *l, const ct_shape *bottom, int n_hidden, int64_t gates);
 /** reshape: checks the bottoms against one another and the weights, sets the tops. */
 ct_status ct_recurrent_reshape(const ct_layer *l, ct_instance *in, ct_recurrent_plan *plan);
-/** Behind it: declares buffer `slot`, in which products keep what they need. */
+/** Behind it: declares buffer `slot`, in which products keep what they need, at least `bytes`. */
 ct_status ct_recurrent_reserve(const ct_layer *l, ct_instance *in, ct_recurrent_plan *plan,
-                               int slot);
+                               int slot, size_t bytes);
 /** Before the first ct_recurrent_step() of a pass, and the first ct_recurrent_step_backward(). */
 void ct_recurrent_begin(ct_instance *in, const ct_recurrent_plan *p);
 void ct_recurrent_begin_backward(ct_instance *in, const ct_recurrent_plan *p);
@@ -72,23 +73,46 @@ void ct_recurrent_engines(const ct_recurrent_plan *p, ct_estimate *e);
 /** Operations of the products above, forward; backward is twice that. */
 double ct_recurrent_flop(const ct_recurrent_state *s, const ct_recurrent_plan *p);
 
-/** The products over all steps that a device's library does whole, at reshape; *most_p rises to the
- *  bytes that they work in. */
+/** A weight n x k, and its products over all steps: y = x w^T + b, dx = dy w, dw = dy^T x with the
+ * sums of dy. by_step: the first two come a step at a time. */
+typedef struct ct_recurrent_shape {
+    int64_t steps, columns, n, k;
+    bool bias, by_step;
+} ct_recurrent_shape;
+
+/** On devices makes those that are wanted, by ct_kernel or a plan, which asks all ranks; *most_p
+ *  rises to the bytes that they work in. */
+ct_status ct_recurrent_make(const ct_layer *l, const ct_recurrent_shape *s,
+                            const bool wanted[CT_N_RUN], ct_product of[CT_N_RUN], size_t *most_p);
+/** Those of W_x and b. */
 ct_status ct_recurrent_make_inputs(const ct_layer *l, ct_instance *in, ct_recurrent_plan *plan,
                                    size_t *most_p);
+static inline bool ct_recurrent_is_made(const ct_product *p)
+{
+    return p->math != NULL;
+}
+/** *most_p rises to the bytes that the products of m rows with a weight n x k work in, where they
+ * are not made before. */
+ct_status ct_recurrent_reserve_products(const ct_layer *l, int64_t m, int64_t n, int64_t k,
+                                        size_t *most_p);
 /** What products work in. */
 void *ct_recurrent_work(const ct_instance *in);
+
+/* Below, made: of the shape's, as they may be; NULL: never. */
+/** y[m x n] = x[m x k] w^T + b, with the weight n x k. */
+ct_status ct_recurrent_affine(ct_instance *in, ct_exec *ex, const ct_product *made, int w, int b,
+                              int64_t m, int64_t n, int64_t k, const float *x, float *y);
 /** y[m x n] = x[m x k] w^T + beta y, with the weight n x k. */
-ct_status ct_recurrent_product(ct_instance *in, ct_exec *ex, int w, int64_t m, int64_t n, int64_t k,
-                               const float *x, float beta, float *y);
+ct_status ct_recurrent_product(ct_instance *in, ct_exec *ex, const ct_product *made, int w,
+                               int64_t m, int64_t n, int64_t k, const float *x, float beta,
+                               float *y);
 /** dx[m x k] = dy[m x n] w. */
-ct_status ct_recurrent_product_back(ct_instance *in, ct_exec *ex, int w, int64_t m, int64_t n,
-                                    int64_t k, const float *dy, float *dx);
-/** dw[rows x n] (+)= dy^T x over m rows of dy[m x rows], x[m x n]. */
-ct_status ct_recurrent_weight_diff(ct_instance *in, ct_exec *ex, int w, int64_t m, int64_t rows,
-                                   int64_t n, const float *dy, const float *x);
-/** db (+)= sums over the m rows of dy[m x n], added in double. */
-ct_status ct_recurrent_bias_diff(ct_instance *in, ct_exec *ex, int w, int64_t m, int64_t n,
-                                 const float *dy);
+ct_status ct_recurrent_product_back(ct_instance *in, ct_exec *ex, const ct_product *made, int w,
+                                    int64_t m, int64_t n, int64_t k, const float *dy, float *dx);
+/** dw[rows x n] (+)= dy^T x over m rows of dy[m x rows], x[m x n]; where b is not below 0, db (+)=
+ *  the sums over dy's rows. Either may not be wanted. */
+ct_status ct_recurrent_weight_diff(ct_instance *in, ct_exec *ex, const ct_product *made, int w,
+                                   int b, int64_t m, int64_t rows, int64_t n, const float *dy,
+                                   const float *x);
 
 #endif

@@ -27,11 +27,27 @@ static ct_status setup(ct_layer *l, const ct_shape *bottom)
     return CT_OK;
 }
 
+/* Of W_ho and b_o, on devices. */
+static ct_status make_outputs(const ct_layer *l, const ct_instance *in, ct_recurrent_plan *p,
+                              size_t *most_p)
+{
+    const ct_recurrent_state *s = l->state;
+    bool back = in->top[0]->wants_diff;
+
+    return ct_recurrent_make(l,
+                             &(ct_recurrent_shape){ .steps = p->steps,
+                                                    .columns = p->columns,
+                                                    .n = s->hidden,
+                                                    .k = s->hidden,
+                                                    .bias = true },
+                             (const bool[CT_N_RUN]){ true, back, back }, p->outputs, most_p);
+}
+
 static ct_status reshape(const ct_layer *l, ct_instance *in)
 {
     const ct_recurrent_state *s = l->state;
     ct_recurrent_plan *p = in->state;
-    size_t block;
+    size_t block, more = 0;
 
     CT_TRY(ct_recurrent_reshape(l, in, p));
     block = (size_t)(p->columns * s->hidden) * sizeof(float);
@@ -40,7 +56,8 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     ct_instance_buffer(in, D_SUMS, CT_KEEP_CALL, (size_t)p->steps * block);
     ct_instance_buffer(in, D_OUT, CT_KEEP_CALL, (size_t)p->steps * block);
     ct_instance_buffer(in, WORK, CT_KEEP_CALL, 2 * block);
-    CT_TRY(ct_recurrent_reserve(l, in, p, PRODUCTS)); /* for W_ho, of the size of W_hh, too */
+    CT_TRY(make_outputs(l, in, p, &more));
+    CT_TRY(ct_recurrent_reserve(l, in, p, PRODUCTS, more)); /* for W_ho, of W_hh's size, too */
     if (!s->expose) ct_instance_carry(in, H_CARRIED, p->columns, s->hidden);
     return CT_OK;
 }
@@ -49,12 +66,12 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
 static ct_status put_outputs(const ct_layer *l, ct_instance *in, ct_exec *ex, int64_t rows)
 {
     const ct_recurrent_state *s = l->state;
-    const float *b = ct_blob_data(&in->weight[s->w_h + 2]);
+    const ct_recurrent_plan *p = in->state;
     float *o = ct_blob_data(in->top[0]);
     int64_t n = s->hidden;
 
-    CT_TRY(ct_kernels(ex)->fill_rows(ex, rows, n, b, o));
-    CT_TRY(ct_recurrent_product(in, ex, s->w_h + 1, rows, n, n, in->buffer[STATES].data, 1.0f, o));
+    CT_TRY(ct_recurrent_affine(in, ex, &p->outputs[CT_RUN_FORWARD], s->w_h + 1, s->w_h + 2, rows, n,
+                               n, in->buffer[STATES].data, o));
     CT_TRY(ct_kernels(ex)->tanh_forward(ex, rows * n, o, o));
     return ct_exec_poll(ex);
 }
@@ -90,6 +107,7 @@ static ct_status outputs_backward(const ct_layer *l, ct_instance *in, ct_exec *e
                                   float *d_out, float *dh)
 {
     const ct_recurrent_state *s = l->state;
+    const ct_recurrent_plan *p = in->state;
     const float *dy = ct_blob_diff(in->top[0]);
     int64_t n = s->hidden;
 
@@ -97,10 +115,10 @@ static ct_status outputs_backward(const ct_layer *l, ct_instance *in, ct_exec *e
         CT_TRY(ct_device_zero(ex, rows * n, d_out));
     else
         CT_TRY(ct_kernels(ex)->tanh_backward(ex, rows * n, ct_blob_data(in->top[0]), dy, d_out));
-    CT_TRY(
-        ct_recurrent_weight_diff(in, ex, s->w_h + 1, rows, n, n, d_out, in->buffer[STATES].data));
-    CT_TRY(ct_recurrent_bias_diff(in, ex, s->w_h + 2, rows, n, d_out));
-    return ct_recurrent_product_back(in, ex, s->w_h + 1, rows, n, n, d_out, dh);
+    CT_TRY(ct_recurrent_weight_diff(in, ex, &p->outputs[CT_RUN_BACKWARD_WEIGHT], s->w_h + 1,
+                                    s->w_h + 2, rows, n, n, d_out, in->buffer[STATES].data));
+    return ct_recurrent_product_back(in, ex, &p->outputs[CT_RUN_BACKWARD_DATA], s->w_h + 1, rows, n,
+                                     n, d_out, dh);
 }
 
 static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)

@@ -24,17 +24,20 @@ typedef enum {
     CT_FUSE_BITS = 4,  /* and a bit an element for DRELU; in an order that is the library's   */
     CT_FUSE_DRELU = 8, /* C is 0 where the bit of a product with C's shape says that its ReLU was */
     CT_FUSE_SUM_A = 16, /* beside C the sums of the rows of op(A), m numbers                   */
-    CT_FUSE_SUM_B = 32  /* … of the columns of op(B), n numbers                                */
+    CT_FUSE_SUM_B = 32, /* … of the columns of op(B), n numbers                                */
+    CT_FUSE_SUM_C = 64  /* … of the columns of C behind DRELU, n numbers; only with it         */
 } ct_fuse;
+#define CT_FUSE_SUMS (CT_FUSE_SUM_A | CT_FUSE_SUM_B | CT_FUSE_SUM_C)
 
 typedef struct ct_fused_desc {
     ct_operand operand;
     bool ta, tb; /* A is stored k x m, B n x k */
     int64_t m, n, k;
     unsigned behind; /* of ct_fuse */
+    int aligned;     /* bytes at which a, b and c begin, a power of 2; 0: 64 */
 } ct_fused_desc;
 
-/** Everything on the device, at 64 bytes. */
+/** Everything on the device; all but a, b and c at 64 bytes. */
 typedef struct ct_fused_args {
     const float *a, *b, *bias;
     float beta, *c;

@@ -1,6 +1,6 @@
-/* Products of fully connected layers on the GPU with what stands behind them: in one kernel of the
- * device's library, by its first algorithm and by the fastest of those that it names, beside BLAS
- * and kernels of their own. Needs CUDA=1 and a GPU: says so otherwise, and exits 77. */
+/* Products of fully connected and recurrent layers on the GPU with what stands behind them: in one
+ * kernel of the device's library, by its first algorithm and by the fastest of those that it names,
+ * beside BLAS and kernels of their own. Needs CUDA=1 and a GPU: says so otherwise, and exits 77. */
 #include "tests/test.h"
 #include "tests/cuda_case.h"
 
@@ -17,10 +17,11 @@ static const struct {
     const char *name;
     int64_t m, n, k;
 } job[] = {
-    { "AlexNet fc6", 256, 4096, 9216 },  { "AlexNet fc7", 256, 4096, 4096 },
-    { "AlexNet fc8", 256, 1000, 4096 },  { "VGG-16 fc6", 64, 4096, 25088 },
-    { "ResNet-50 fc", 128, 1000, 2048 }, { "LSTM 1500 out", 700, 10000, 1500 },
-    { "LeNet ip1", 64, 500, 800 },
+    { "AlexNet fc6", 256, 4096, 9216 },   { "AlexNet fc7", 256, 4096, 4096 },
+    { "AlexNet fc8", 256, 1000, 4096 },   { "VGG-16 fc6", 64, 4096, 25088 },
+    { "ResNet-50 fc", 128, 1000, 2048 },  { "LSTM 1500 out", 700, 10000, 1500 },
+    { "LeNet ip1", 64, 500, 800 },        { "LSTM 650 step", 20, 2600, 650 },
+    { "LSTM 1500 step", 20, 6000, 1500 },
 };
 
 /* What is timed: a pass and what stands behind it. */
@@ -29,10 +30,12 @@ static const struct {
     ct_run_kind kind;
     unsigned behind;
 } way[] = {
+    { "forward", CT_RUN_FORWARD, 0 },
     { "forward, bias, ReLU", CT_RUN_FORWARD, CT_FUSE_BIAS | CT_FUSE_RELU },
     { "by weight, bias", CT_RUN_BACKWARD_WEIGHT, CT_FUSE_SUM_A },
     { "by data", CT_RUN_BACKWARD_DATA, 0 },
     { "by data, ReLU", CT_RUN_BACKWARD_DATA, CT_FUSE_DRELU },
+    { "by data, ReLU, bias", CT_RUN_BACKWARD_DATA, CT_FUSE_DRELU | CT_FUSE_SUM_C },
 };
 
 typedef struct bench {
@@ -42,6 +45,8 @@ typedef struct bench {
     ct_product_args args;
     const ct_relu_impl *relu; /* behind the product, where DRELU is done apart */
     ct_relu_desc relu_desc;
+    const ct_bias_impl *bias; /* behind that, where sums of C are */
+    ct_bias_desc bias_desc;
     const float *top;
 } bench;
 
@@ -69,6 +74,10 @@ static void run_once(bench *b)
             b->relu->run(&b->relu_desc, &b->ex,
                          &(ct_relu_args){ .x = b->top, .dy = b->args.c, .dx = b->args.c }),
             CT_OK);
+    if (b->bias != NULL)
+        assert_int_equal(b->bias->run(&b->bias_desc, &b->ex,
+                                      &(ct_bias_args){ .dy = b->args.c, .dbias = b->args.sums }),
+                         CT_OK);
 }
 
 /* Microseconds of a run, the fastest of three times TURNS. */
@@ -111,7 +120,7 @@ static void give_operands(bench *b, const ct_gemm_desc *d, unsigned behind)
     b->top = filled(b->dev, d->m * d->n);
     b->args.bits = filled(b->dev, d->m * (d->n / 32 + 4)); /* of any kind */
     if ((behind & CT_FUSE_BIAS) != 0) b->args.bias = filled(b->dev, vector);
-    if ((behind & CT_FUSE_SUM_A) != 0) b->args.sums = filled(b->dev, vector);
+    if ((behind & CT_FUSE_SUMS) != 0) b->args.sums = filled(b->dev, vector);
 }
 
 static void take_operands(bench *b)
@@ -157,9 +166,14 @@ static void bench_way(const ct_layer *l, size_t j, size_t w)
     b.relu_desc = (ct_relu_desc){
         .device = l->dev->kind, .n_thread = 1, .count = d.m * d.n, .dtype = CT_F32
     };
+    b.bias_desc =
+        (ct_bias_desc){ .device = l->dev->kind, .n_thread = 1, .n = d.m, .c = d.n, .s = 1 };
     if (drelu) b.relu = ct_relu_find(ct_relu_backward_table, &b.relu_desc, "auto");
+    if ((way[w].behind & CT_FUSE_SUM_C) != 0)
+        b.bias = ct_bias_find(ct_bias_backward_table, &b.bias_desc, "auto");
     apart = time_of(&b);
     b.relu = NULL;
+    b.bias = NULL;
     printf("%-14s %-20s %9.1f %7.0f", job[j].name, way[w].name, apart, 1e-3 * flop / apart);
     if ((ct_product_make(l, way[w].kind, &d, way[w].behind, &b.p) == CT_OK) &&
         (b.p.fused != NULL)) {

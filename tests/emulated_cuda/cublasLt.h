@@ -2,7 +2,8 @@
  * host: column major, as cuBLASLt has them. It names three algorithms for each, which add in other
  * orders and so give other bits, and want other workspaces; it refuses what is not described in
  * full. With CORTADO_EMULATED_LT=none it has no algorithm for anything, with `plain` none for
- * epilogues, with `nobits` none for those with a ReLU's bits: as a library may that lacks them.
+ * epilogues, with `nobits` none for those with a ReLU's bits, with `nosums` none for those with
+ * sums of A or B, with `nobgrad` none for those of D: as a library may that lacks them.
  */
 #ifndef CT_EMULATED_CUBLASLT_H
 #define CT_EMULATED_CUBLASLT_H
@@ -34,6 +35,7 @@ typedef enum {
     CUBLASLT_EPILOGUE_RELU_AUX = 130,
     CUBLASLT_EPILOGUE_RELU_AUX_BIAS = 134,
     CUBLASLT_EPILOGUE_DRELU = 136,
+    CUBLASLT_EPILOGUE_DRELU_BGRAD = 152,
     CUBLASLT_EPILOGUE_BGRADA = 256,
     CUBLASLT_EPILOGUE_BGRADB = 512
 } cublasLtEpilogue_t;

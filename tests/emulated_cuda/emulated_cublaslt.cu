@@ -48,6 +48,12 @@ bool is_sum(uint32_t epilogue)
     return (epilogue == CUBLASLT_EPILOGUE_BGRADA) || (epilogue == CUBLASLT_EPILOGUE_BGRADB);
 }
 
+/* Sums of what D becomes. */
+bool is_sum_of_d(uint32_t epilogue)
+{
+    return epilogue == CUBLASLT_EPILOGUE_DRELU_BGRAD;
+}
+
 bool has_bias(uint32_t epilogue)
 {
     return (epilogue < 256) && has(epilogue, CUBLASLT_EPILOGUE_BIAS);
@@ -76,7 +82,9 @@ struct product {
             return false;
         if (narrow && ((op.compute != CUBLAS_COMPUTE_32F) || (a.ld % 8 != 0) || (b.ld % 8 != 0)))
             return false;
-        if ((has_bias(op.epilogue) || is_sum(op.epilogue)) && (op.vector == nullptr)) return false;
+        if ((has_bias(op.epilogue) || is_sum(op.epilogue) || is_sum_of_d(op.epilogue)) &&
+            (op.vector == nullptr))
+            return false;
         return !has_bits(op.epilogue) ||
                ((op.bits != nullptr) && (op.bit_row % 128 == 0) && (op.bit_row >= m));
     }
@@ -158,7 +166,7 @@ float behind(const product &p, int64_t i, int64_t j, float v)
 {
     uint32_t e = p.op.epilogue;
 
-    if (e == CUBLASLT_EPILOGUE_DRELU) return get_bit(p, i, j) ? v : 0.0f;
+    if ((e == CUBLASLT_EPILOGUE_DRELU) || is_sum_of_d(e)) return get_bit(p, i, j) ? v : 0.0f;
     if (has_bias(e)) v += ((const float *)p.op.vector)[i];
     if ((e < 256) && has(e, CUBLASLT_EPILOGUE_RELU)) {
         if (has_bits(e)) put_bit(p, i, j, v > 0.0f);
@@ -177,6 +185,17 @@ void sums(const product &p, const void *a, const void *b)
         for (int64_t q = 0; q < p.k; q++)
             sum += of_a ? number(a, p.a, p.op.ta, CUBLAS_COMPUTE_32F, i, q)
                         : number(b, p.b, p.op.tb, CUBLAS_COMPUTE_32F, q, i);
+        ((float *)p.op.vector)[i] = sum;
+    }
+}
+
+/* Rows of D. */
+void sums_of_d(const product &p, const float *d)
+{
+    for (int64_t i = 0; i < p.m; i++) {
+        float sum = 0.0f;
+
+        for (int64_t j = 0; j < p.n; j++) sum += d[i + j * p.d.ld];
         ((float *)p.op.vector)[i] = sum;
     }
 }
@@ -202,6 +221,7 @@ void multiply(const product &p, int32_t id, float alpha, const void *a, const vo
             d[i + j * p.d.ld] = behind(p, i, j, v);
         }
     }
+    if (is_sum_of_d(p.op.epilogue)) sums_of_d(p, d);
     ct_emulated_close();
 }
 
@@ -213,6 +233,8 @@ bool offers(uint32_t epilogue)
     if (lacks == nullptr) return true;
     if (strcmp(lacks, "none") == 0) return false;
     if (strcmp(lacks, "plain") == 0) return epilogue == CUBLASLT_EPILOGUE_DEFAULT;
+    if (strcmp(lacks, "nosums") == 0) return !is_sum(epilogue);
+    if (strcmp(lacks, "nobgrad") == 0) return !is_sum_of_d(epilogue);
     return (strcmp(lacks, "nobits") != 0) || !has_bits(epilogue);
 }
 
@@ -317,7 +339,7 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
     return good ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
 }
 
-/* Addresses of operands are 64 bytes apart at least: who says less may not be given these. */
+/* Addresses are those of blocks of 64 bytes, or as it is said of operands: an algorithm remembers. */
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t op,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
@@ -340,6 +362,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
         r.algo.data[0] = MARK;
         r.algo.data[1] = (uint64_t)i;
         r.algo.data[2] = q.print();
+        for (int side = 0; side < 4; side++) r.algo.data[3 + side] = p->aligned[side];
         r.state = each[i].good ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
         r.workspaceSize = each[i].work;
         found[(*n)++] = r;
@@ -375,8 +398,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t op, const v
     if ((algo->data[0] != MARK) || (i >= EACH) || (algo->data[2] != p.print()) || !p.whole() ||
         (c->ld != d->ld) || (c_at != d_at))
         return CUBLAS_STATUS_INVALID_VALUE;
-    if (!aligned(a_at, 64) || !aligned(b_at, 64) || !aligned(d_at, 64) ||
-        !aligned(op->vector, 64) || !aligned(op->bits, 64) || !aligned(work, 256) ||
+    if (!aligned(a_at, algo->data[3]) || !aligned(b_at, algo->data[4]) ||
+        !aligned(d_at, algo->data[5]) || !aligned(d_at, algo->data[6]) || !aligned(op->vector, 64) || !aligned(op->bits, 64) || !aligned(work, 256) ||
         (work_bytes < each[i].work) || ((work == nullptr) && (each[i].work > 0)))
         return CUBLAS_STATUS_INVALID_VALUE;
     ct_emulated_give([=]() {

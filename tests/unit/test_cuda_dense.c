@@ -49,6 +49,18 @@ static const char deep[] = INPUT("dim: 8 dim: 6", "dim: 8 dim: 4") FC("f1", "dat
         FC("f3", "f2", "11", "bias_term: false") RELU("f3") FC("f4", "f3", "4", "") LOSS("f4");
 static const char flat[] = INPUT("dim: 8 dim: 6", "dim: 8 dim: 5") FC("f1", "data", "10", "")
     RELU("f1") FC("f2", "f1", "5", "") LOSS("f2");
+/* Biases in one another's way: of f1 and g1, whose gradients come in another order than those of
+ * what reads them; and f3's, which does not learn. */
+#define PARAM_FC(name, bottom, param)                                                              \
+    "layer { name: '" name "' type: 'InnerProduct' bottom: '" bottom "' top: '" name               \
+    "' param { lr_mult: 1 } param { " param " } inner_product_param { num_output: 6 "              \
+    "weight_filler { type: 'xavier' } } }\n"
+static const char tied[] =
+    INPUT("dim: 8 dim: 6", "dim: 8 dim: 6") PARAM_FC("f1", "data", "name: 'b'") RELU("f1")
+        PARAM_FC("g1", "data", "name: 'b'") RELU("g1") PARAM_FC("g2", "g1", "lr_mult: 2") PARAM_FC(
+            "f2", "f1", "lr_mult: 2") "layer { name: 's' type: 'Eltwise' bottom: 'f2' bottom: 'g2' "
+                                      "top: 's' }\n" PARAM_FC("f3", "s", "lr_mult: 0") RELU("f3")
+                                          PARAM_FC("f4", "f3", "lr_mult: 2") LOSS("f4");
 
 /* Small whole numbers, so that all sums are exact, in whichever order. A row of a weight has one
  * that is not 0. */
@@ -129,19 +141,20 @@ static void same(const outcome *want, outcome got, const char *what)
 
 static void compare_net(const char *text, Ct__SolverParameter__Precision precision, int relus)
 {
-    static const char *const less[] = { NULL, "nobits", "plain", "none" };
+    static const char *const less[] = { NULL, "nosums", "nobgrad", "nobits", "plain", "none" };
+    enum { LIBRARIES = sizeof(less) / sizeof(less[0]), BITS = 3 /* have bits */ };
     const ct_device *dev = test_cuda();
     outcome want = run_net(text, ct_device_cpu(), CT__SOLVER_PARAMETER__PRECISION__F32, true), got;
 
     assert_true(want.loss > 0.0);
-    for (int k = 0; k < 4; k++) {
+    for (int k = 0; k < LIBRARIES; k++) {
         lacks(less[k]);
         got = run_net(text, dev, precision, true);
         if (is_emulated()) {
             bool lt = strncmp(got.engine[CT_RUN_FORWARD], "lt", 2) == 0;
 
-            assert_int_equal(got.relu_done, (k == 0) ? relus : 0);
-            assert_int_equal(lt, k < 2);
+            assert_int_equal(got.relu_done, (k < BITS) ? relus : 0);
+            assert_int_equal(lt, k <= BITS);
         } else if (k == 0) {
             print_message("forward %s, by data %s, by weight %s; %d of %d ReLUs in products\n",
                           got.engine[0], got.engine[1], got.engine[2], got.relu_done, relus);
@@ -161,6 +174,38 @@ static void layers_are_the_same_with_and_without(void **state)
     compare_net(flat, CT__SOLVER_PARAMETER__PRECISION__TF32, 1);
     compare_net(flat, CT__SOLVER_PARAMETER__PRECISION__BF16, 1);
     compare_net(flat, CT__SOLVER_PARAMETER__PRECISION__FP16, 1);
+    compare_net(tied, CT__SOLVER_PARAMETER__PRECISION__F32, 3);
+}
+
+/* What the device is given for two passes. */
+static int given_for(const char *text, Ct__SolverParameter__Precision precision, const char *less)
+{
+    int start = ct_emulated_given();
+    outcome r;
+
+    lacks(less);
+    r = run_net(text, test_cuda(), precision, true);
+    lacks(NULL);
+    free(r.grad);
+    return ct_emulated_given() - start;
+}
+
+/* Bias's gradients are passes of their own in 16 bits, and where a library lacks sums: then those
+ * in front of a product that takes their ReLU's gradient, too, come with it. */
+static void biases_come_with_their_relus(void **state)
+{
+    Ct__SolverParameter__Precision f32 = CT__SOLVER_PARAMETER__PRECISION__F32;
+    Ct__SolverParameter__Precision bf16 = CT__SOLVER_PARAMETER__PRECISION__BF16;
+    int last;
+
+    (void)state;
+    (void)test_cuda();
+    if (!is_emulated()) skip();
+    assert_true(given_for(flat, bf16, NULL) < given_for(flat, bf16, "nobgrad"));
+    assert_int_equal(given_for(flat, f32, NULL), given_for(flat, f32, "nobgrad"));
+    /* only the last layer's is left, however many there are */
+    last = given_for(flat, f32, "nosums") - given_for(flat, f32, NULL);
+    assert_int_equal(given_for(deep, f32, "nosums") - given_for(deep, f32, NULL), last);
 }
 
 /* ---- plans */
@@ -427,6 +472,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layers_are_the_same_with_and_without),
+        cmocka_unit_test(biases_come_with_their_relus),
         cmocka_unit_test(products_are_timed_and_replayed),
         cmocka_unit_test(stale_rows_are_noticed),
         cmocka_unit_test(rank_0_chooses_for_all),

@@ -186,21 +186,45 @@ static bool make(const ct_device *dev, const ct_fused_desc *d, ct_fused **f_p)
     return true;
 }
 
-/* The ReLU's gradient, of a product of another depth with the bits of w's. */
+/* Sums of what C became: m numbers of f32 each. */
+static void check_sums_of_c(const work *w)
+{
+    double eps = (double)(w->d.m + 1) * 0x1p-24;
+
+    for (int64_t j = 0; j < w->d.n; j++) {
+        double sum = (double)w->beta * (double)w->old_sums[j], size = fabs(sum);
+
+        for (int64_t i = 0; i < w->d.m; i++) {
+            sum += (double)w->c[i * w->d.n + j];
+            size += fabs((double)w->c[i * w->d.n + j]);
+        }
+        near((double)w->sums[j], sum, eps * size, w, "sum", j);
+    }
+}
+
+/* The ReLU's gradient, of a product of another depth with the bits of w's; and with its sums. */
 static void check_drelu(const work *w)
 {
-    ct_fused_desc d = w->d;
-    ct_fused *f;
-    work back;
+    static const unsigned behind[] = { CT_FUSE_DRELU, CT_FUSE_DRELU | CT_FUSE_SUM_C };
 
-    d.behind = CT_FUSE_DRELU;
-    d.k += 8;
-    if (!make(w->dev, &d, &f)) return;
-    open_work(w->dev, &d, 77, &back);
-    run(&back, f, w->on_bits);
-    check_c(&back, w->c);
-    close_work(&back);
-    w->dev->math->fused->destroy(f);
+    for (int k = 0; k < 2; k++) {
+        ct_fused_desc d = w->d;
+        ct_fused *f;
+        work back;
+
+        d.behind = behind[k];
+        d.k += 8;
+        if (!make(w->dev, &d, &f)) continue;
+        open_work(w->dev, &d, 77, &back);
+        for (int add = 0; add <= k; add++) {
+            back.beta = (float)add;
+            run(&back, f, w->on_bits);
+            check_c(&back, w->c);
+            if (k == 1) check_sums_of_c(&back);
+        }
+        close_work(&back);
+        w->dev->math->fused->destroy(f);
+    }
 }
 
 static void check_product(const ct_device *dev, const ct_fused_desc *d)
@@ -250,7 +274,7 @@ static void each_epilogue_is_as_defined(void **state)
                 for (size_t k = 0; k < sizeof(behind) / sizeof(behind[0]); k++)
                     check_product(dev, &(ct_fused_desc){ (ct_operand)o, (way & 1) != 0,
                                                          (way & 2) != 0, shape[s][0], shape[s][1],
-                                                         shape[s][2], behind[k] });
+                                                         shape[s][2], behind[k], 0 });
             }
         }
     }
@@ -266,6 +290,8 @@ static void what_cannot_be_is_refused(void **state)
     work w;
 
     (void)state;
+    assert_int_equal(ops->create(&d, &f), CT_UNSUPPORTED);
+    d.behind = CT_FUSE_SUM_C; /* of a C that nobody masks: the sums of op(A) say the same */
     assert_int_equal(ops->create(&d, &f), CT_UNSUPPORTED);
     d.behind = 0, d.k = 0;
     assert_int_equal(ops->create(&d, &f), CT_UNSUPPORTED);

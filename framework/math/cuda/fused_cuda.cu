@@ -89,6 +89,8 @@ static uint32_t epilogue_of(unsigned behind)
         return CUBLASLT_EPILOGUE_RELU_AUX_BIAS;
     case CT_FUSE_DRELU:
         return CUBLASLT_EPILOGUE_DRELU;
+    case CT_FUSE_DRELU | CT_FUSE_SUM_C:
+        return CUBLASLT_EPILOGUE_DRELU_BGRAD;
     case CT_FUSE_SUM_A:
         return CUBLASLT_EPILOGUE_BGRADB;
     case CT_FUSE_SUM_B:
@@ -100,7 +102,7 @@ static uint32_t epilogue_of(unsigned behind)
 
 static bool has_vector(const ct_fused_desc *d)
 {
-    return (d->behind & (CT_FUSE_BIAS | CT_FUSE_SUM_A | CT_FUSE_SUM_B)) != 0;
+    return (d->behind & (CT_FUSE_BIAS | CT_FUSE_SUMS)) != 0;
 }
 
 static bool has_bits(const ct_fused_desc *d)
@@ -194,7 +196,13 @@ static bool is_known(const ct_fused *f, const char *name)
     return false;
 }
 
-static bool limit(cublasLtMatmulPreference_t p)
+static uint32_t aligned_of(const ct_fused_desc *d)
+{
+    return (d->aligned > 0) ? (uint32_t)d->aligned : ALIGNED;
+}
+
+/* Rounded operands lie in the workspace. */
+static bool limit(cublasLtMatmulPreference_t p, const ct_fused_desc *d)
 {
     static const cublasLtMatmulPreferenceAttributes_t side[] = {
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
@@ -203,7 +211,9 @@ static bool limit(cublasLtMatmulPreference_t p)
     uint64_t most = WORK_MAX;
 
     for (int i = 0; i < 4; i++) {
-        if (cublasLtMatmulPreferenceSetAttribute(p, side[i], &ALIGNED, sizeof(ALIGNED)) !=
+        uint32_t bytes = (narrows(d) && (i < 2)) ? ALIGNED : aligned_of(d);
+
+        if (cublasLtMatmulPreferenceSetAttribute(p, side[i], &bytes, sizeof(bytes)) !=
             CUBLAS_STATUS_SUCCESS)
             return false;
     }
@@ -219,7 +229,7 @@ static void search(ct_fused *f)
     int n = 0;
 
     if (cublasLtMatmulPreferenceCreate(&p) != CUBLAS_STATUS_SUCCESS) return;
-    if (!limit(p) ||
+    if (!limit(p, &f->d) ||
         (cublasLtMatmulAlgoGetHeuristic(handle, f->op, f->a, f->b, f->c, f->c, p, CT_FUSED_MOST,
                                         all, &n) != CUBLAS_STATUS_SUCCESS))
         n = 0;
@@ -289,9 +299,8 @@ static room room_of(const ct_fused *f, int i)
     room r;
 
     r.sums = (own > 0) ? ct_align_up(own + WORK_ALIGNED) : 0;
-    r.a = r.sums + (((d->behind & (CT_FUSE_SUM_A | CT_FUSE_SUM_B)) != 0)
-                        ? ct_align_up((size_t)most * sizeof(float))
-                        : 0);
+    r.a = r.sums +
+          (((d->behind & CT_FUSE_SUMS) != 0) ? ct_align_up((size_t)most * sizeof(float)) : 0);
     r.b = r.a + (narrows(d) ? ct_narrow_bytes(a.rows, a.columns) : 0);
     r.bytes = r.b + (narrows(d) ? ct_narrow_bytes(b.rows, b.columns) : 0);
     return r;
@@ -310,9 +319,20 @@ static ct_status reads(const ct_fused_desc *d, ct_stream st, stored s, const flo
     return ct_cuda_narrow_rows(st, d->operand, s.rows, s.columns, v, s.columns, (uint16_t *)there);
 }
 
-static bool is_aligned(const void *at)
+static bool is_aligned(const void *at, uint32_t bytes)
 {
-    return (uintptr_t)at % ALIGNED == 0;
+    return (uintptr_t)at % bytes == 0;
+}
+
+static bool all_aligned(const ct_fused_desc *d, const ct_fused_args *g)
+{
+    const void *const operand[] = { g->a, g->b, g->c };
+    const void *const other[] = { g->bias, g->sums, g->bits, g->work };
+    bool good = true;
+
+    for (const void *at : operand) good = good && is_aligned(at, aligned_of(d));
+    for (const void *at : other) good = good && is_aligned(at, ALIGNED);
+    return good;
 }
 
 /* Where the library puts sums that it overwrites. */
@@ -345,8 +365,7 @@ static ct_status run(const ct_fused *f, ct_stream st, const ct_fused_args *g)
     const void *a, *b;
     cublasStatus_t status;
 
-    if (!is_aligned(g->a) || !is_aligned(g->b) || !is_aligned(g->c) || !is_aligned(g->bias) ||
-        !is_aligned(g->sums) || !is_aligned(g->bits) || !is_aligned(g->work))
+    if (!all_aligned(d, g))
         return CT_FAIL(CT_ERR_ARG, "a product of cuBLASLt with an operand that is not aligned");
     CT_TRY(reads(d, st, a_of(d), g->a, (char *)g->work + r.a, &a));
     CT_TRY(reads(d, st, b_of(d), g->b, (char *)g->work + r.b, &b));
@@ -357,8 +376,7 @@ static ct_status run(const ct_fused *f, ct_stream st, const ct_fused_args *g)
     if (status != CUBLAS_STATUS_SUCCESS)
         return CT_FAIL(CT_ERR_DEVICE, "cublasLtMatmul, %s: cuBLAS status %d", f->name[f->taken],
                        (int)status);
-    if (((d->behind & (CT_FUSE_SUM_A | CT_FUSE_SUM_B)) == 0) || (g->sums_beta == 0.0f))
-        return CT_OK;
+    if (((d->behind & CT_FUSE_SUMS) == 0) || (g->sums_beta == 0.0f)) return CT_OK;
     return ct_math_cuda.axpby(st, ((d->behind & CT_FUSE_SUM_A) != 0) ? d->m : d->n, 1.0f,
                               sums_at(f, g, &r), g->sums_beta, g->sums);
 }
