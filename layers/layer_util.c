@@ -6,12 +6,6 @@
 
 #include <string.h>
 
-bool ct_layer_in_place(const ct_layer *l)
-{
-    return (l->param->n_bottom > 0) && (l->param->n_top > 0) &&
-           (strcmp(l->param->bottom[0], l->param->top[0]) == 0);
-}
-
 bool ct_layer_takes_block(const ct_blob *b)
 {
     return (b->data.layout.order == CT_ORDER_NCHW) && (b->data.layout.block > 0) &&

@@ -7,9 +7,6 @@
 /** Loops over fewer elements run on one thread: waking the team costs more. */
 enum { CT_PARALLEL_MIN = 8192 };
 
-/** setup: true where the prototxt gives bottom 0 and top 0 the same name. */
-bool ct_layer_in_place(const ct_layer *l);
-
 /** Resolves a prototxt axis against s, negative ones from the end. CT_ERR_CONFIG, logged with the
  *  field's name. */
 ct_status ct_layer_axis(const ct_layer *l, const ct_shape *s, int axis, const char *field,

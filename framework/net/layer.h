@@ -210,7 +210,7 @@ struct ct_layer {
     const char *name;                /* borrowed                                       */
     const char *where;               /* "lenet.prototxt:23", or "" ; for messages      */
     const ct_net_env *env;           /* borrowed from the net                          */
-    const ct_device *dev; /* where it computes: the net's, or the CPU (ct_layer_on_host()) */
+    const ct_device *dev; /* where it computes: the net's, or the CPU (ct_layer_place()) */
     ct_phase phase;
     int n_bottom, n_top;
     int backward_reads;

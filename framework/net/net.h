@@ -148,10 +148,6 @@ void ct_net_estimate(const ct_net *net, int layer, ct_estimate *e);
  *  where a device fails (logged). */
 uint64_t ct_net_checksum(const ct_net *net, bool statistics);
 
-/** Appends a table of the layers (name, type, top shapes, parameters) and the totals of parameters
- *  and memory: what `check` prints and the log's header shows. */
-void ct_net_describe(const ct_net *net, ct_text *out);
-
 /** Fills a weight blob by Caffe's filler rules: constant, uniform, gaussian (sparse), xavier, msra,
  *  positive_unitball, bilinear. Reproducible: element i depends on (key, i) only. */
 ct_status ct_fill(const Ct__FillerParameter *filler, uint64_t key, const ct_shape *shape,

@@ -63,10 +63,5 @@ ct_status ct_prototxt_set(ProtobufCMessage *message, const char *path, const cha
 /** The same, and map (NULL allowed) says from then on that the field stands in the option. */
 ct_status ct_prototxt_set_noted(ProtobufCMessage *message, const char *path, const char *value,
                                 const char *origin, ct_source_map *map);
-/** Appends a field's value as ct_prototxt_set() takes it: a scalar, a string in quotes, a list in
- *  [ ]. *is_set_p: false where it is the default. Returns false, and appends nothing, where the
- *  field is unset and without default, is a message, or the path leads nowhere. */
-bool ct_prototxt_get(const ProtobufCMessage *message, const char *path, ct_text *out,
-                     bool *is_set_p);
 
 #endif

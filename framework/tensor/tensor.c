@@ -17,22 +17,6 @@ size_t ct_tensor_bytes(const ct_tensor *t)
     return (size_t)ct_tensor_stored(t) * ct_dtype_size(t->dtype);
 }
 
-ct_status ct_tensor_create(const ct_device *dev, const ct_shape *shape, ct_tensor *t_p)
-{
-    ct_tensor t = { .dev = (dev != NULL) ? dev : ct_device_cpu(), .owns = true, .shape = *shape };
-
-    CT_TRY(ct_shape_check(shape));
-    CT_TRY(t.dev->mem_acquire(ct_tensor_bytes(&t), &t.data));
-    *t_p = t;
-    return CT_OK;
-}
-
-void ct_tensor_destroy(ct_tensor *t)
-{
-    if (t->owns) t->dev->mem_release(t->data);
-    memset(t, 0, sizeof(*t));
-}
-
 void ct_blob_set_storage(ct_blob *b, const ct_shape *shape, ct_layout layout, ct_dtype dtype)
 {
     bool same = (shape->ndim < 2) || ((ct_shape_count(shape, 2, -1) == 1) && (layout.block > 0) &&

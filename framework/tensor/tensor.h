@@ -2,7 +2,7 @@
  *
  * shape.dim[] is always in logical order (N, C, H, W), whatever the layout: layers reason about
  * shapes, only kernels and conversions look at the layout. A tensor is a view: whoever made the
- * memory (an arena, the net's memory plan, a test) owns it. Only ct_tensor_create() owns.
+ * memory (an arena, the net's memory plan, a test) owns it.
  */
 #ifndef CT_TENSOR_H
 #define CT_TENSOR_H
@@ -34,7 +34,6 @@ static inline bool ct_layout_equal(ct_layout a, ct_layout b)
 typedef struct ct_tensor {
     const ct_device *dev; /* borrowed, static           */
     void *data;           /* on dev; NULL: not placed   */
-    bool owns;            /* data is freed by destroy   */
     ct_dtype dtype;
     ct_layout layout;
     ct_shape shape;
@@ -71,10 +70,6 @@ static inline int64_t ct_tensor_words(const ct_tensor *t)
 {
     return (int64_t)((ct_tensor_bytes(t) + sizeof(float) - 1) / sizeof(float));
 }
-/** A zeroed f32 tensor that owns its memory. dev NULL: CPU. */
-ct_status ct_tensor_create(const ct_device *dev, const ct_shape *shape, ct_tensor *t_p);
-/** Releases what t owns and zeroes it; zeroed tensors are allowed. */
-void ct_tensor_destroy(ct_tensor *t);
 
 /** Gives both halves of b this shape, f32 in plain NCHW order. The memory is placed later. */
 void ct_blob_set_shape(ct_blob *b, const ct_shape *shape);

@@ -213,67 +213,6 @@ static void layer_errors(void **state)
                  "fields: set it whole");
 }
 
-static void expect_text(const void *m, const char *path, const char *value, bool is_set)
-{
-    ct_text text = { 0 };
-    bool set_as = !is_set;
-
-    assert_true(ct_prototxt_get(m, path, &text, &set_as));
-    assert_string_equal(text.text, value);
-    assert_int_equal(set_as, is_set);
-    ct_text_destroy(&text);
-}
-
-static void expect_none(const void *m, const char *path)
-{
-    ct_text text = { 0 };
-    log_capture c;
-    bool is_set;
-
-    log_capture_start(&c);
-    assert_false(ct_prototxt_get(m, path, &text, &is_set));
-    log_capture_stop();
-    assert_null(text.text);
-    assert_int_equal(c.n_error, 0);
-}
-
-static void get_values(void **state)
-{
-    Ct__SolverParameter *s = *state;
-
-    expect_text(s, "base_lr", "0.1", true);
-    expect_text(s, "momentum2", "0.999", false);
-    expect_text(s, "type", "\"SGD\"", false);
-    set(s, "type", "SGD");
-    expect_text(s, "type", "\"SGD\"", true);
-    expect_text(s, "solver_mode", "GPU", false);
-    expect_text(s, "stepvalue", "[1, 2, 3]", true);
-    expect_text(s, "comm.bucket_mb", "0", false); /* although there is no comm { } */
-    expect_text(s, "comm.overlap", "true", false);
-    expect_text(s, "random_seed", "-1", false);
-    assert_null(s->comm);
-    expect_none(s, "max_iter");
-    expect_none(s, "test_iter");
-    expect_none(s, "comm");
-    expect_none(s, "nothing");
-    expect_none(s, "comm.nothing");
-    expect_none(s, "net_param.layer[0].name");
-    expect_none(s, "test_state.level");
-}
-
-static void get_of_layers(void **state)
-{
-    Ct__NetParameter *net = *state;
-
-    expect_text(net, "layer[data].data_param.batch_size", "64", true);
-    expect_text(net, "layer[1].data_param.batch_size", "100", true);
-    expect_text(net, "layer[conv1].param[1].lr_mult", "2", true);
-    expect_text(net, "layer[conv1].convolution_param.group", "1", false);
-    expect_none(net, "layer[cnv1].type");
-    expect_none(net, "layer[9].type");
-    expect_none(net, "layer[conv1].param[2].lr_mult");
-}
-
 int main(void)
 {
     const struct CMUnitTest test[] = {
@@ -282,8 +221,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(layer_fields, net_setup, teardown),
         cmocka_unit_test_setup_teardown(solver_errors, solver_setup, teardown),
         cmocka_unit_test_setup_teardown(layer_errors, net_setup, teardown),
-        cmocka_unit_test_setup_teardown(get_values, solver_setup, teardown),
-        cmocka_unit_test_setup_teardown(get_of_layers, net_setup, teardown),
     };
 
     return cmocka_run_group_tests(test, NULL, NULL);
