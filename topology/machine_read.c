@@ -391,13 +391,6 @@ static ct_status read_machine(reader *r, const Ct__MachineParameter *p)
     return CT_OK;
 }
 
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-
-    return (slash != NULL) ? slash + 1 : path;
-}
-
 ct_status ct_machine_parse(const char *name, const char *text, size_t size, ct_machine **machine_p)
 {
     ct_source_map *map = NULL;
@@ -415,7 +408,7 @@ ct_status ct_machine_parse(const char *name, const char *text, size_t size, ct_m
         status = CT_FAIL(CT_ERR_NOMEM, "no memory for a machine");
         goto done;
     }
-    snprintf(r.m->name, sizeof(r.m->name), "%.63s", base_name(name)); /* where it gives none */
+    snprintf(r.m->name, sizeof(r.m->name), "%.63s", ct_path_base(name)); /* where it gives none */
     status = read_machine(&r, (const Ct__MachineParameter *)(const void *)message);
     if (status == CT_OK)
         *machine_p = r.m;

@@ -30,9 +30,8 @@ void *ct_mem_acquire(size_t bytes);
 void ct_mem_release(void *block); /* NULL allowed */
 
 typedef enum {
-    CT_ARENA_PLAIN,  /* private host memory                    */
-    CT_ARENA_SHARED, /* a window shared by the ranks of a node */
-    CT_ARENA_DEVICE  /* memory of an accelerator               */
+    CT_ARENA_PLAIN, /* private host memory                    */
+    CT_ARENA_SHARED /* a window shared by the ranks of a node */
 } ct_arena_kind;
 
 /** Where arenas come from. acquire may be collective over the ranks of a node. */

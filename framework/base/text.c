@@ -132,6 +132,20 @@ const char *ct_text_nearest(const char *word, const char *const *candidate, int 
     return (best <= limit) ? nearest : NULL;
 }
 
+bool ct_text_ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+
+    return (n >= m) && (strcmp(text + n - m, end) == 0);
+}
+
+const char *ct_path_base(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return (slash != NULL) ? slash + 1 : path;
+}
+
 ct_status ct_file_read(const char *path, char **data_p, size_t *size_p)
 {
     FILE *f = fopen(path, "rb");

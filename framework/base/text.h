@@ -2,6 +2,7 @@
 #ifndef CT_TEXT_H
 #define CT_TEXT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -22,6 +23,10 @@ void ct_text_add_json(ct_text *t, const char *s);
 /** Appends a JSON number with 9 significant digits; null where v is not finite. */
 void ct_text_add_number(ct_text *t, double v);
 void ct_text_destroy(ct_text *t);
+
+bool ct_text_ends_with(const char *text, const char *end);
+/** What follows the last slash. */
+const char *ct_path_base(const char *path);
 
 /** The candidate nearest to `word` by edit distance, or NULL when none is near enough to be
  *  meant (distance over a third of the word, at least 1). The result is one of the candidates. */

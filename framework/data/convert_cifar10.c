@@ -16,17 +16,10 @@ typedef struct batch_files {
     int n[2];
 } batch_files;
 
-static bool ends_with(const char *name, const char *end)
-{
-    size_t n = strlen(name), m = strlen(end);
-
-    return (n >= m) && (strcmp(name + n - m, end) == 0);
-}
-
 /* 0 train, 1 test, -1 neither */
 static int which_set(const char *name)
 {
-    if (!ends_with(name, ".bin") && !ends_with(name, ".bin.gz")) return -1;
+    if (!ct_text_ends_with(name, ".bin") && !ct_text_ends_with(name, ".bin.gz")) return -1;
     if ((strstr(name, "data_batch") != NULL) || (strstr(name, "train") != NULL)) return 0;
     return (strstr(name, "test") != NULL) ? 1 : -1;
 }
@@ -45,7 +38,7 @@ static ct_status add_file(batch_files *f, const char *folder, const char *name)
     if (f->n[which] == MAX_FILE) {
         return CT_FAIL(CT_ERR_CONFIG, "more than %d batches in %s", MAX_FILE, folder);
     }
-    if (ends_with(name, ".gz")) { /* the same file unpacked beside it is taken instead */
+    if (ct_text_ends_with(name, ".gz")) { /* the same file unpacked beside it is taken instead */
         ct_text_add(&path, "%s/%.*s", folder, (int)strlen(name) - 3, name);
         if (!path.failed && (access(path.text, F_OK) == 0)) {
             ct_text_destroy(&path);

@@ -88,13 +88,6 @@ static ct_status count_words(work *w)
     return ct_vocabulary_rank(&w->v, w->o->count);
 }
 
-static bool has_suffix(const char *path, const char *suffix)
-{
-    size_t n = strlen(path), m = strlen(suffix);
-
-    return (n >= m) && (strcmp(path + n - m, suffix) == 0);
-}
-
 /* A list, or that of a set made before. */
 static ct_status read_vocabulary(work *w)
 {
@@ -104,7 +97,7 @@ static ct_status read_vocabulary(work *w)
     size_t size = 0;
     ct_status status;
 
-    if (has_suffix(path, ".h5")) {
+    if (ct_text_ends_with(path, ".h5")) {
         CT_TRY_GOTO(status, out, ct_words_open(path, "--vocabulary", &set));
         CT_TRY_GOTO(status, out, ct_words_vocabulary(&set, &text, &size));
     } else {
@@ -193,7 +186,7 @@ static ct_status convert_part(const work *w, int part)
 /* -1: none of the parts; "valid" and "dev" are one. */
 static int part_of(const char *name)
 {
-    if (!has_suffix(name, ".txt") || (strcmp(name, "vocabulary.txt") == 0)) return -1;
+    if (!ct_text_ends_with(name, ".txt") || (strcmp(name, "vocabulary.txt") == 0)) return -1;
     if (strstr(name, "train") != NULL) return TRAIN;
     if ((strstr(name, "valid") != NULL) || (strstr(name, "dev") != NULL)) return VALID;
     return (strstr(name, "test") != NULL) ? TEST : -1;

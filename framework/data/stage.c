@@ -51,18 +51,12 @@ bool ct_stage_can(const char *backend, const char *source)
     return good;
 }
 
-static const char *last_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-
-    return (slash != NULL) ? slash + 1 : path;
-}
-
 static char *folder_of(const char *stage, const char *full)
 {
     ct_text t = { 0 };
 
-    ct_text_add(&t, "%s/%s-%016llx", stage, last_name(full), (unsigned long long)ct_rng_hash(full));
+    ct_text_add(&t, "%s/%s-%016llx", stage, ct_path_base(full),
+                (unsigned long long)ct_rng_hash(full));
     return t.failed ? NULL : t.text;
 }
 
@@ -73,7 +67,7 @@ char *ct_stage_path(const char *stage, const char *source)
     struct stat st;
 
     if ((folder != NULL) && (stat(full, &st) == 0) && !S_ISDIR(st.st_mode)) {
-        ct_text_add(&t, "%s/%s", folder, last_name(full));
+        ct_text_add(&t, "%s/%s", folder, ct_path_base(full));
         free(folder);
         folder = t.failed ? NULL : t.text;
     }
@@ -139,7 +133,7 @@ static ct_status look(const char *source, const char *who, set *s)
     if ((s->source == NULL) || (stat(s->source, &st) != 0))
         return CT_FAIL(CT_ERR_IO, "%s: --stage: %s: %s", who, source, strerror(errno));
     s->folder = S_ISDIR(st.st_mode);
-    CT_TRY(s->folder ? list_folder(s) : add_file(s, last_name(s->source)));
+    CT_TRY(s->folder ? list_folder(s) : add_file(s, ct_path_base(s->source)));
     ct_text_add(&s->list, "%s\n", s->source);
     for (int i = 0; i < s->n; i++)
         ct_text_add(&s->list, "%lld %lld.%09ld %s\n", (long long)s->st[i].st_size,

@@ -14,17 +14,10 @@ static const ct_model_format *const format_table[] = { &ct_model_h5, &ct_model_n
                                                        &ct_model_binary };
 enum { N_FORMAT = (int)(sizeof(format_table) / sizeof(format_table[0])) };
 
-static bool ends_with(const char *text, const char *end)
-{
-    size_t n = strlen(text), m = strlen(end);
-
-    return (n >= m) && (strcmp(text + n - m, end) == 0);
-}
-
 ct_status ct_model_format_of(const char *path, const ct_model_format **format_p)
 {
     for (int i = 0; i < N_FORMAT; i++) {
-        if (ends_with(path, format_table[i]->suffix)) {
+        if (ct_text_ends_with(path, format_table[i]->suffix)) {
             *format_p = format_table[i];
             return CT_OK;
         }

@@ -21,13 +21,6 @@ char *ct_set_path(const char *prefix, int64_t iteration, const char *suffix)
     return t.text;
 }
 
-const char *ct_path_base(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-
-    return (slash != NULL) ? slash + 1 : path;
-}
-
 char *ct_path_beside(const char *path, const char *base)
 {
     ct_text t = { 0 };

@@ -19,8 +19,6 @@
 
 /** "PREFIX_iter_N.SUFFIX", malloc'ed; NULL without memory. */
 char *ct_set_path(const char *prefix, int64_t iteration, const char *suffix);
-/** The part of path behind its last '/'. */
-const char *ct_path_base(const char *path);
 /** The directory of path, with base put into it; malloc'ed; NULL without memory. */
 char *ct_path_beside(const char *path, const char *base);
 /** path + CT_SET_TEMP, malloc'ed; NULL without memory. */

@@ -14,18 +14,11 @@
 #include "framework/snapshot/set_state.h"
 #include "framework/snapshot/weights.h"
 
-static bool ends_with(const char *text, const char *end)
-{
-    size_t n = strlen(text), m = strlen(end);
-
-    return (n >= m) && (strcmp(text + n - m, end) == 0);
-}
-
 /* What people give instead of a solverstate. */
 static ct_status check_kind(const char *file)
 {
     if (access(file, R_OK) != 0) return CT_FAIL(CT_ERR_IO, "%s: cannot be read", file);
-    if (ends_with(file, ".caffemodel") || ends_with(file, ".caffemodel.h5"))
+    if (ct_text_ends_with(file, ".caffemodel") || ct_text_ends_with(file, ".caffemodel.h5"))
         return CT_FAIL(CT_ERR_DATA,
                        "%s holds weights only: resuming (--snapshot) needs the .solverstate.h5 "
                        "beside it; to start from these weights use --weights",

@@ -85,16 +85,9 @@ static ct_status open_net(const char *file, fitted *f)
     return ct_net_create(f->param, &o, &f->net);
 }
 
-static bool is_onnx(const char *path)
-{
-    size_t n = strlen(path);
-
-    return (n >= 5) && (strcmp(path + n - 5, ".onnx") == 0);
-}
-
 static ct_status save(const ct_convert_options *o, const ct_net *net, ct_model *m)
 {
-    if (is_onnx(o->to)) {
+    if (ct_text_ends_with(o->to, ".onnx")) {
         CT_TRY(ct_model_load(m));
         CT_TRY(ct_onnx_write(net, m, o->to));
     } else {
@@ -128,7 +121,7 @@ ct_status ct_convert_model(const ct_convert_options *o)
     ct_status status;
 
     if (o->to != NULL) {
-        if (!is_onnx(o->to))
+        if (!ct_text_ends_with(o->to, ".onnx"))
             CT_TRY(ct_model_format_of(o->to, &format));
         else if (o->net == NULL)
             return CT_FAIL(CT_ERR_CONFIG, "%s: ONNX holds the net too: give its --net", o->to);

@@ -69,7 +69,7 @@ static ct_status show(const ct_call *call, const ct_bench_plan *plan, const ct_b
 
 static void name_machine(const ct_comm *c, const char *file, ct_machine *m)
 {
-    const char *slash = strrchr(file, '/'), *base = (slash != NULL) ? slash + 1 : file;
+    const char *base = ct_path_base(file);
     char host[64] = "?", day[32] = "";
     time_t now = time(NULL);
     struct tm parts;
