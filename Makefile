@@ -87,7 +87,7 @@ ifeq ($(CUDA),emulated)
   CXX      ?= g++
   CUCC     := $(CXX) -x c++ $(CUFLAGS) -g -fopenmp -fno-omit-frame-pointer -Itests/emulated_cuda $(SAN:%=-fsanitize=%)
   CU       += $(wildcard tests/emulated_cuda/*.cu)
-  LDLIBS   += -lstdc++
+  LDLIBS   += -lstdc++ -lrt
 endif
 # cuDNN 9: its header here, its library, if it is there, when the program runs
 HAVE_CUDNN ?= $(if $(filter emulated,$(CUDA)),1,$(if $(filter 1,$(CUDA)),$(if $(wildcard $(CUDA_HOME)/include/cudnn.h /usr/include/cudnn.h),1,0),0))
@@ -97,7 +97,7 @@ else
   CU := $(filter-out %_cudnn.cu,$(CU))
 endif
 # NCCL likewise
-HAVE_NCCL ?= $(if $(filter 1,$(CUDA)),$(if $(wildcard $(CUDA_HOME)/include/nccl.h /usr/include/nccl.h),1,0),0)
+HAVE_NCCL ?= $(if $(filter emulated,$(CUDA)),1,$(if $(filter 1,$(CUDA)),$(if $(wildcard $(CUDA_HOME)/include/nccl.h /usr/include/nccl.h),1,0),0))
 ifeq ($(HAVE_NCCL),1)
   CPPFLAGS += -DCT_HAVE_NCCL
 else

@@ -67,7 +67,7 @@ test-slurm: $(B)/cortado
 
 # ---- on a GPU: each builds with CUDA=1 and says "no GPU: nothing run" where none works, exit code 77
 GPU_BUILD := build/cuda
-GPU_TESTS := cuda cuda_data cuda_dense cuda_fused cuda_last cuda_narrow cuda_norm cuda_plan cuda_recurrent cuda_step device_codec device_signs $(shell sed -n 's/^layers=.*:-\(.*\)}$$/\1/p' scripts/gpu/test.sh)
+GPU_TESTS := cuda cuda_data cuda_dense cuda_fused cuda_graph cuda_last cuda_narrow cuda_norm cuda_plan cuda_recurrent cuda_step cuda_update device_codec device_signs $(shell sed -n 's/^layers=.*:-\(.*\)}$$/\1/p' scripts/gpu/test.sh)
 .PHONY: test-gpu bench-gpu gpu-bundle gpu-programs test-emulated
 gpu-programs:
 	$(Q)$(MAKE) --no-print-directory $(JOBS) CUDA=1 B=$(GPU_BUILD) $(GPU_BUILD)/cortado \
@@ -92,6 +92,7 @@ do-test-emulated: $(EMULATED:%=$(B)/tests/unit/test_%) $(B)/tests/mpi/test_devic
 	$(Q)for n in 1 2 3 4; do STRICT=$(STRICT) $(RUN) "emulated/test_device_codec -np $$n" \
 	    $(MPIRUN) $(MPIRUN_FLAGS) -np $$n $(B)/tests/mpi/test_device_codec || exit 1; done
 	$(Q)STRICT=$(STRICT) $(TEST_ENV) $(RUN) emulated/gpu sh tests/cli/test_gpu.sh
+	$(Q)STRICT=$(STRICT) $(TEST_ENV) $(RUN) emulated/gpu_sums sh tests/cli/test_gpu_sums.sh
 
 # ---- make check: nothing runs, everything is looked at
 check: $(PB).h $(B)/build_info.h

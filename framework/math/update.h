@@ -50,14 +50,18 @@ typedef struct ct_update_part {
 /** A line of the arenas belongs to one parameter: they begin at multiples of this. */
 enum { CT_UPDATE_LINE = 16 };
 
+struct ct_step_there;
+
 /** One pass over parameters [first, first + n) in the arena, whatever their multipliers; u: of the
  *  whole arenas, with the rate and the decays as they are before the multipliers. part and
- *  part_of_line (a number a line of the arena) lie on the device. CT_UPDATE_LARS and _LAMB take
- *  u->trust for all. */
+ *  part_of_line (a number a line of the arena), trust and at lie on the device. */
 typedef struct ct_update_all {
     const ct_update_part *part;
     const uint16_t *part_of_line;
-    int64_t from, to; /* elements of the arena, whole lines */
+    int64_t from, to;               /* elements of the arena, whole lines */
+    const float *trust;             /* a ratio a part; NULL: u->trust for all      */
+    const struct ct_step_there *at; /* scale, rate and corrections, in place of u's, and whether
+                                     * anything is changed; NULL: u's (step_there.h) */
 } ct_update_all;
 
 /* What a device has of them: math.h. */
@@ -89,6 +93,8 @@ ct_status ct_update_lars(const ct_update *u);
 /** w -= rate trust r, r = correction m / (sqrt(correction2 v) + delta) + decay_l2 w, of the m and v
  *  that ct_update_lamb_norms() has left. State: m, v. */
 ct_status ct_update_lamb(const ct_update *u);
+
+/* Norms for a trust ratio, on the CPU; a device finds the ratio by itself (step_there.h). */
 
 /** Sums over the range of w^2 and (scale grad)^2. */
 ct_status ct_update_lars_norms(const ct_update *u, double *weight_p, double *step_p);

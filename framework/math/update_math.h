@@ -121,6 +121,15 @@ CT_UPDATE_FN void ct_update_lamb_at(const ct_update *u, int64_t i)
     w[i] -= rate * ct_update_adam_step(u, m[i], v[i], w[i]);
 }
 
+/** The ratio of a parameter's norms, both above 0. LARS: You, Gitman, Ginsburg: Large Batch
+ * Training of Convolutional Networks, 2017, eq. 6, `local` its factor. LAMB: You et al.: Large
+ * Batch Optimization for Deep Learning, ICLR 2020, algorithm 2, phi(x) = x. */
+CT_UPDATE_FN float ct_update_trust(int kind, double local, double decay, double weight, double step)
+{
+    if (kind == CT_UPDATE_LAMB) return (float)(weight / step);
+    return (float)(local * weight / (step + decay * weight));
+}
+
 /** X(name, kind). */
 #define CT_UPDATE_LIST(X)                                                                          \
     X(sgd, CT_UPDATE_SGD)                                                                          \

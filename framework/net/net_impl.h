@@ -4,6 +4,7 @@
 
 #include "framework/net/graph.h"
 #include "framework/net/plan.h"
+#include "framework/net/step_after.h"
 
 /** What the ParamSpecs of one name say together. */
 typedef struct ct_param_rule {
@@ -49,8 +50,9 @@ typedef struct ct_vary ct_vary;
 typedef struct ct_net_report {
     void *there, *here; /* on the device, on the host: a word a layer, then the losses */
     size_t loss_at, bytes;
-    bool draws;   /* some layer's kernels read the number of the step */
-    void *ticket; /* of the copy under way */
+    bool draws;          /* some layer's kernels read the number of the step */
+    void *ticket;        /* of the copy under way */
+    ct_step_there *step; /* on the device; NULL: not on this one */
 } ct_net_report;
 
 typedef struct ct_net_impl {

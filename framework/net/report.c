@@ -32,13 +32,29 @@ static bool draws(const ct_net *net)
     return false;
 }
 
+static ct_status make_step(ct_net *net)
+{
+    const ct_device *dev = net->options.dev;
+    const ct_step_there first = { .loss = { .scale = 1.0f } };
+    void *there = NULL;
+
+    if (ct_step_there_of(dev) == NULL) return CT_OK;
+    CT_TRY(dev->mem_acquire(sizeof(first), &there));
+    ct_net_impl_of(net)->report.step = there;
+    return dev->from_host(NULL, there, &first, sizeof(first));
+}
+
+ct_step_there *ct_net_step_there(const ct_net *net)
+{
+    return ct_net_impl_of(net)->report.step;
+}
+
 ct_status ct_net_report_make(ct_net *net)
 {
     ct_net_report *r = &ct_net_impl_of(net)->report;
     const ct_device *dev = net->options.dev;
 
-    /* behind the layers' words the number of the step */
-    r->loss_at = on_device(net) ? ((size_t)net->n_layer + 1) * sizeof(uint64_t) : 0;
+    r->loss_at = on_device(net) ? (size_t)net->n_layer * sizeof(uint64_t) : 0;
     r->draws = on_device(net) && draws(net);
     r->bytes = r->loss_at;
     for (int i = 0; i < net->n_output; i++) {
@@ -49,7 +65,7 @@ ct_status ct_net_report_make(ct_net *net)
     CT_TRY(host_acquire(dev, r->bytes + 1, &r->here));
     for (int i = 0; on_device(net) && (i < net->n_layer); i++)
         net->instance[i]->fault.word = (uint64_t *)r->there + i;
-    return CT_OK;
+    return make_step(net);
 }
 
 void ct_net_report_release(ct_net *net)
@@ -58,6 +74,7 @@ void ct_net_report_release(ct_net *net)
     const ct_device *dev = net->options.dev;
 
     if (r->there != NULL) dev->mem_release(r->there);
+    if (r->step != NULL) dev->mem_release(r->step);
     if ((r->here != NULL) && (dev->host_release != NULL))
         dev->host_release(r->here);
     else
@@ -69,15 +86,15 @@ ct_status ct_net_report_begin(ct_net *net, ct_exec *ex)
     ct_net_report *r = &ct_net_impl_of(net)->report;
 
     const ct_device *dev = net->options.dev;
-    uint64_t step = (uint64_t)ex->micro_step, *there = (uint64_t *)r->there + net->n_layer;
+    uint64_t step = (uint64_t)ex->micro_step;
 
-    ex->step_there = NULL;
+    ex->step_there = (r->step != NULL) ? &r->step->micro_step : NULL;
     if (r->loss_at == 0) return CT_OK;
     CT_TRY(dev->zero(ex->stream, r->there, r->loss_at));
-    if (!r->draws) return CT_OK;
-    ex->step_there = there;
-    return (dev->upload != NULL) ? dev->upload(ex->stream, there, &step, sizeof(step))
-                                 : dev->from_host(ex->stream, there, &step, sizeof(step));
+    if (!r->draws || (r->step == NULL)) return CT_OK;
+    return (dev->upload != NULL)
+               ? dev->upload(ex->stream, &r->step->micro_step, &step, sizeof(step))
+               : dev->from_host(ex->stream, &r->step->micro_step, &step, sizeof(step));
 }
 
 ct_status ct_net_report_send(ct_net *net, ct_exec *ex)

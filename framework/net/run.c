@@ -44,10 +44,9 @@ static void poison_dead(const ct_net *net, int step)
 typedef struct pass {
     ct_net *net;
     ct_exec *ex;
-    int first; /* the number of the list's first step in the plan's time */
-    ct_ready_fn ready;
-    void *ready_ctx;
-    bool marked; /* the device is timed by marks */
+    int first;                  /* the number of the list's first step in the plan's time */
+    const ct_step_after *after; /* of backward; NULL: nothing follows */
+    bool marked;                /* the device is timed by marks */
 } pass;
 
 static bool is_layers(const ct_step *s)
@@ -81,6 +80,20 @@ static ct_status forward_layer(ct_net *net, int i, ct_exec *ex)
     return ct_net_vary_after(net, i, ex);
 }
 
+/* Of the scale of the loss the device knows. */
+static ct_status loss_diff(const ct_net *net, const ct_exec *ex, const ct_step *s)
+{
+    const ct_tensor *diff = &net->blob[s->blob]->diff;
+    const ct_step_there *there = ct_exec_step_there(ex);
+
+    if (there != NULL)
+        return ct_step_there_of(net->options.dev)
+            ->loss_diff(ex->stream, there, ct_tensor_count(diff), s->value, diff->data);
+    return net->options.dev->math->set(ex->stream, ct_tensor_count(diff),
+                                       s->value * ((ex->loss_scale > 0.0f) ? ex->loss_scale : 1.0f),
+                                       diff->data);
+}
+
 static ct_status compute_step(const pass *p, ct_step *s, int i)
 {
     ct_net *net = p->net;
@@ -108,10 +121,7 @@ static ct_status compute_step(const pass *p, ct_step *s, int i)
         status = dev->zero(ex->stream, diff->data, ct_tensor_bytes(diff));
         break;
     case CT_STEP_LOSS_DIFF:
-        diff = &net->blob[s->blob]->diff;
-        status = dev->math->set(ex->stream, ct_tensor_count(diff),
-                                s->value * ((ex->loss_scale > 0.0f) ? ex->loss_scale : 1.0f),
-                                diff->data);
+        status = loss_diff(net, ex, s);
         break;
     case CT_STEP_READY:
     case CT_STEP_WAIT:
@@ -152,7 +162,7 @@ static ct_status ready_param(void *ctx, int param)
 {
     const pass *p = ctx;
     double start = ct_trace_start(p->ex->trace);
-    ct_status status = (p->ready != NULL) ? p->ready(p->ready_ctx, param) : CT_OK;
+    ct_status status = (p->after->ready != NULL) ? p->after->ready(p->after->ctx, param) : CT_OK;
 
     trace_move(p->ex, start);
     return status;
@@ -209,6 +219,8 @@ static ct_status graph_call(void *ctx, int i)
 static ct_status give_list(pass *p, ct_step *list, int n)
 {
     static const ct_graph_hooks graph = { graph_one, graph_call, poll_between };
+    const ct_step_after *after = p->after;
+    ct_status status;
     ct_step_hooks h = { .run = run_step,
                         .ready = ready_param,
                         .wait = wait_param,
@@ -220,8 +232,11 @@ static ct_status give_list(pass *p, ct_step *list, int n)
     /* each step is a graph's part, or can be looked at */
     if ((graphs != NULL) && !p->net->timing && (ct_trace_start(p->ex->trace) <= 0) &&
         (p->ex->stream != NULL))
-        return ct_step_graphs_run(graphs, p->ex, p->first == 0, &graph, p);
-    return ct_steps_run(list, n, &h, p);
+        return ct_step_graphs_run(graphs, p->ex, p->first == 0, after, &graph, p);
+    status = ct_steps_run(list, n, &h, p);
+    if ((status == CT_OK) && (after != NULL) && (after->finish != NULL))
+        status = after->finish(after->ctx);
+    return status;
 }
 
 static ct_status run_list(pass *p, ct_step *list, int n)
@@ -292,9 +307,9 @@ ct_status ct_net_forward(ct_net *net, ct_exec *ex, double *loss_p)
     return ct_net_forward_end(net, ex, loss_p);
 }
 
-ct_status ct_net_backward(ct_net *net, ct_exec *ex, ct_ready_fn ready, void *ready_ctx)
+ct_status ct_net_backward_and(ct_net *net, ct_exec *ex, const ct_step_after *after)
 {
-    pass p = { net, ex, net->n_forward, ready, ready_ctx, false };
+    pass p = { net, ex, net->n_forward, after, false };
 
     CT_TRY(check_runnable(net));
     if (ct_net_impl_of(net)->forward_only)
@@ -303,6 +318,18 @@ ct_status ct_net_backward(ct_net *net, ct_exec *ex, ct_ready_fn ready, void *rea
     CT_TRY(run_list(&p, net->backward, net->n_backward));
     ct_net_vary_exec(net, -1, ex);
     return CT_OK;
+}
+
+ct_status ct_net_backward(ct_net *net, ct_exec *ex, ct_ready_fn ready, void *ready_ctx)
+{
+    const ct_step_after after = { .ready = ready, .ctx = ready_ctx };
+
+    return ct_net_backward_and(net, ex, &after);
+}
+
+void ct_net_forget_graphs(ct_net *net)
+{
+    ct_step_graphs_forget(ct_net_impl_of(net)->graphs);
 }
 
 void ct_net_weights_changed(ct_net *net)

@@ -1,6 +1,7 @@
 #include "framework/net/step_graph.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "framework/net/net_impl.h"
 
@@ -13,13 +14,16 @@ typedef struct part {
 
 /* The passes of one kind: they give the device the same each time. */
 typedef struct pass_kind {
-    int done;     /* passes so far                       */
-    bool *single; /* per step: not in a graph            */
-    part *part;   /* in the order of steps, made after the first pass */
+    int done;         /* passes so far                                          */
+    bool *single;     /* per step: not in a graph                               */
+    bool after_waits; /* what follows has waited for the device                 */
+    bool with_after;  /* the last part has what follows the steps, and its calls */
+    part *part;       /* in the order of steps, made after the first pass */
     int n_part;
 } pass_kind;
 
-enum { FORWARD, BACKWARD, BACKWARD_ADDING, N_KIND };
+/* Backward may add to gradients, and be followed by an update, or both. */
+enum { FORWARD, BACKWARD, ADDING = 1, FOLLOWED = 2, N_KIND = BACKWARD + 4 };
 
 struct ct_step_graphs {
     ct_net *net;
@@ -28,14 +32,21 @@ struct ct_step_graphs {
     bool off; /* the device would not record */
 };
 
+/* One pass. */
+typedef struct run {
+    ct_step_graphs *g;
+    pass_kind *k;
+    ct_exec *ex;
+    const ct_step_after *after; /* NULL: nothing follows */
+    const ct_step *step;
+    int n;
+    const ct_graph_hooks *hooks;
+    void *ctx;
+} run;
+
 static int count_steps(const ct_net *net, int kind)
 {
     return (kind == FORWARD) ? net->n_forward : net->n_backward;
-}
-
-static const ct_step *steps_of(const ct_net *net, int kind)
-{
-    return (kind == FORWARD) ? net->forward : net->backward;
 }
 
 static bool is_call(const ct_step *s)
@@ -44,22 +55,23 @@ static bool is_call(const ct_step *s)
 }
 
 /* What can be known before it runs. */
-static bool stays_out(const ct_net *net, const ct_step *s)
+static bool stays_out(const run *r, const ct_step *s)
 {
-    const ct_layer *l = net->layer[s->layer];
+    const ct_net *net = r->g->net;
+    bool alone = (net->options.env.n_rank <= 1); /* one rank has nothing to send */
 
     switch (s->kind) {
     case CT_STEP_ZERO_DIFF:
         return false;
-    case CT_STEP_LOSS_DIFF: /* the loss's scale moves */
-        return true;
-    case CT_STEP_READY: /* one rank has nothing to send */
+    case CT_STEP_LOSS_DIFF: /* a loss's scale may move, which the device must know */
+        return r->ex->step_there == NULL;
+    case CT_STEP_READY:
+        return !alone && ((r->after == NULL) || (r->after->replay == NULL));
     case CT_STEP_WAIT:
-        return net->options.env.n_rank > 1;
+        return !alone && (r->ex->wait != NULL);
     default:
-        break;
+        return net->layer[s->layer]->ops->is_data || ct_host_layer_is(net, s->layer);
     }
-    return l->ops->is_data || ct_host_layer_is(net, s->layer);
 }
 
 ct_step_graphs *ct_step_graphs_create(ct_net *net)
@@ -85,115 +97,229 @@ ct_step_graphs *ct_step_graphs_create(ct_net *net)
             ct_step_graphs_destroy(g);
             return NULL;
         }
-        for (int i = 0; i < n; i++) g->kind[k].single[i] = stays_out(net, &steps_of(net, k)[i]);
     }
     return g;
+}
+
+void ct_step_graphs_forget(ct_step_graphs *g)
+{
+    for (int k = 0; (g != NULL) && (k < N_KIND); k++) {
+        for (int i = 0; i < g->kind[k].n_part; i++) {
+            if (g->kind[k].part[i].graph != NULL) g->ops->release(g->kind[k].part[i].graph);
+        }
+        g->kind[k].n_part = g->kind[k].done = 0;
+        g->kind[k].with_after = g->kind[k].after_waits = false;
+        if (g->kind[k].single != NULL)
+            memset(g->kind[k].single, 0, (size_t)count_steps(g->net, k) * sizeof(bool));
+    }
 }
 
 void ct_step_graphs_destroy(ct_step_graphs *g)
 {
     if (g == NULL) return;
+    ct_step_graphs_forget(g);
     for (int k = 0; k < N_KIND; k++) {
-        for (int i = 0; i < g->kind[k].n_part; i++) {
-            if (g->kind[k].part[i].graph != NULL) g->ops->release(g->kind[k].part[i].graph);
-        }
         free(g->kind[k].part);
         free(g->kind[k].single);
     }
     free(g);
 }
 
-static ct_status run_one(const ct_step *s, int i, const ct_graph_hooks *h, void *ctx)
+/* ---- kernel by kernel */
+
+static ct_status run_one(const run *r, int i)
 {
-    if (is_call(&s[i])) return h->call(ctx, i);
-    CT_TRY(h->one(ctx, i));
-    return h->poll(ctx);
+    if (is_call(&r->step[i])) return r->hooks->call(r->ctx, i);
+    CT_TRY(r->hooks->one(r->ctx, i));
+    return r->hooks->poll(r->ctx);
 }
 
-/* Kernel by kernel; what waited for the device stays out of graphs. */
-static ct_status run_singly(ct_step_graphs *g, pass_kind *k, const ct_step *s, int n,
-                            const ct_graph_hooks *h, void *ctx)
+static bool follows(const run *r)
 {
-    for (int i = 0; i < n; i++) {
-        int64_t waits = g->ops->waits();
+    return (r->after != NULL) && (r->after->finish != NULL);
+}
 
-        CT_TRY(run_one(s, i, h, ctx));
-        if (!is_call(&s[i]) && (g->ops->waits() != waits)) k->single[i] = true;
+static ct_status run_after(const run *r)
+{
+    return follows(r) ? r->after->finish(r->after->ctx) : CT_OK;
+}
+
+/* The first pass; what waited for the device stays out of graphs. */
+static ct_status run_singly(const run *r)
+{
+    pass_kind *k = r->k;
+    int64_t waits;
+
+    for (int i = 0; i < r->n; i++) {
+        waits = r->g->ops->waits();
+        CT_TRY(run_one(r, i));
+        if (r->g->ops->waits() == waits) continue;
+        if (is_call(&r->step[i]))
+            k->after_waits = true;
+        else
+            k->single[i] = true;
     }
+    waits = r->g->ops->waits();
+    CT_TRY(run_after(r));
+    k->after_waits |= (r->g->ops->waits() != waits);
     return CT_OK;
 }
 
-static void make_parts(const ct_step_graphs *g, int kind, pass_kind *k)
+/* ---- parts */
+
+/* Returns how many steps are in parts. */
+static int cut(const run *r, bool with_after)
 {
-    const ct_step *s = steps_of(g->net, kind);
-    int n = count_steps(g->net, kind), in_parts = 0, computing = 0;
+    pass_kind *k = r->k;
+    int in_parts = 0;
 
     k->n_part = 0;
-    for (int i = 0; i < n;) {
+    for (int i = 0; i < r->n;) {
         int first = i, work = 0;
 
-        for (; (i < n) && !k->single[i]; i++) work += !is_call(&s[i]);
-        if (work >= LEAST) {
+        for (; (i < r->n) && !k->single[i]; i++) work += !is_call(&r->step[i]);
+        if (work + (with_after && (i == r->n)) >= LEAST) {
             k->part[k->n_part++] = (part){ first, i - first, NULL };
             in_parts += work;
         }
-        while ((i < n) && k->single[i]) i++;
+        while ((i < r->n) && k->single[i]) i++;
     }
-    for (int i = 0; i < n; i++) computing += !is_call(&s[i]);
-    if ((kind != BACKWARD_ADDING) && (computing > 0))
-        CT_INFO("%s: %d of %d steps in %d graph%s", (kind == FORWARD) ? "forward" : "backward",
-                in_parts, computing, k->n_part, (k->n_part == 1) ? "" : "s");
+    return in_parts;
+}
+
+/* Sums over ranks that a graph begins must end within it, and an update must see them all: so all
+ * gradients leave in the part that has the update. */
+static bool after_fits(const run *r)
+{
+    const pass_kind *k = r->k;
+    const part *last = (k->n_part > 0) ? &k->part[k->n_part - 1] : NULL;
+
+    if ((last == NULL) || (last->first + last->n < r->n)) return false;
+    for (int i = 0; i < last->first; i++) {
+        if ((r->step[i].kind == CT_STEP_READY) && (r->g->net->options.env.n_rank > 1)) return false;
+    }
+    return true;
+}
+
+static void make_parts(const run *r)
+{
+    static const char *const then[] = { "", ", with the update" };
+    pass_kind *k = r->k;
+    int in_parts, computing = 0;
+
+    for (int i = 0; i < r->n; i++) k->single[i] |= stays_out(r, &r->step[i]);
+    k->with_after = follows(r) && (r->after->replay != NULL) && !k->after_waits;
+    in_parts = cut(r, k->with_after);
+    if (k->with_after && !after_fits(r)) k->with_after = false;
+    if (!k->with_after && (r->g->net->options.env.n_rank > 1)) {
+        for (int i = 0; i < r->n; i++) k->single[i] |= (r->step[i].kind == CT_STEP_READY);
+        in_parts = cut(r, false);
+    }
+    for (int i = 0; i < r->n; i++) computing += !is_call(&r->step[i]);
+    if ((k <= &r->g->kind[BACKWARD] || follows(r)) && (computing > 0))
+        CT_INFO("%s: %d of %d steps in %d graph%s%s", (r->after == NULL) ? "forward" : "backward",
+                in_parts, computing, k->n_part, (k->n_part == 1) ? "" : "s", then[k->with_after]);
+}
+
+/* ---- graphs */
+
+/* Whether this part has what follows the steps. */
+static bool has_after(const run *r, const part *p)
+{
+    return r->k->with_after && (p == &r->k->part[r->k->n_part - 1]);
 }
 
 /* Nothing has run on the device when this returns. CT_UNSUPPORTED: it would not record. Messages
  * between ranks move afterwards: their copies are no part of the step. */
-static ct_status record(const ct_step_graphs *g, ct_exec *ex, const ct_step *s, part *p,
-                        const ct_graph_hooks *h, void *ctx)
+static ct_status record(const run *r, part *p)
 {
-    ct_status (*poll)(void *ctx) = ex->poll;
+    ct_status (*poll)(void *ctx) = r->ex->poll;
     ct_status status = CT_OK, end;
 
-    CT_TRY(g->ops->begin(ex->stream));
-    ex->poll = NULL;
+    CT_TRY(r->g->ops->begin(r->ex->stream));
+    r->ex->poll = NULL;
     for (int i = p->first; (status == CT_OK) && (i < p->first + p->n); i++) {
-        if (!is_call(&s[i])) status = h->one(ctx, i);
+        if (!is_call(&r->step[i]))
+            status = r->hooks->one(r->ctx, i);
+        else if (has_after(r, p))
+            status = r->hooks->call(r->ctx, i);
     }
-    ex->poll = poll;
-    end = g->ops->end(ex->stream, &p->graph);
-    return ((status == CT_OK) && (end == CT_OK)) ? CT_OK : CT_UNSUPPORTED;
+    if ((status == CT_OK) && has_after(r, p)) status = run_after(r);
+    r->ex->poll = poll;
+    end = r->g->ops->end(r->ex->stream, &p->graph);
+    if ((status == CT_OK) && (end == CT_OK)) return CT_OK;
+    if (has_after(r, p)) CT_TRY(r->after->replay(r->after->ctx, CT_REPLAY_DROPPED));
+    return CT_UNSUPPORTED;
 }
 
-static ct_status run_part(ct_step_graphs *g, ct_exec *ex, const ct_step *s, part *p,
-                          const ct_graph_hooks *h, void *ctx)
+/* The part's steps, and what follows them, one after the other. */
+static ct_status run_steps(const run *r, const part *p)
 {
-    if ((p->graph == NULL) && !g->off && (record(g, ex, s, p, h, ctx) != CT_OK)) {
-        CT_WARN("the device would not record the step: it is given kernel by kernel");
-        g->off = true;
+    for (int i = p->first; i < p->first + p->n; i++) CT_TRY(run_one(r, i));
+    return has_after(r, p) ? run_after(r) : CT_OK;
+}
+
+static ct_status run_part(const run *r, part *p)
+{
+    bool recorded_now = false;
+
+    if ((p->graph == NULL) && !r->g->off) {
+        if (record(r, p) != CT_OK) {
+            CT_WARN("the device would not record the step: it is given kernel by kernel");
+            r->g->off = true;
+        }
+        recorded_now = true;
     }
-    if (p->graph != NULL) CT_TRY(g->ops->run(ex->stream, p->graph));
+    if (p->graph == NULL) return run_steps(r, p);
+    CT_TRY(r->g->ops->run(r->ex->stream, p->graph));
+    if (has_after(r, p)) {
+        if (!recorded_now) CT_TRY(r->after->replay(r->after->ctx, CT_REPLAY_GIVEN));
+        return r->hooks->poll(r->ctx);
+    }
     for (int i = p->first; i < p->first + p->n; i++) {
-        if ((p->graph == NULL) || is_call(&s[i])) CT_TRY(run_one(s, i, h, ctx));
+        if (is_call(&r->step[i])) CT_TRY(run_one(r, i));
     }
-    return h->poll(ctx);
+    return r->hooks->poll(r->ctx);
 }
 
-ct_status ct_step_graphs_run(ct_step_graphs *g, ct_exec *ex, bool forward, const ct_graph_hooks *h,
-                             void *ctx)
+static ct_status run_parts(const run *r)
 {
-    int kind = forward ? FORWARD : (ex->accumulate ? BACKWARD_ADDING : BACKWARD), at = 0;
-    pass_kind *k = &g->kind[kind];
-    const ct_step *s = steps_of(g->net, kind);
-    int n = count_steps(g->net, kind);
+    const pass_kind *k = r->k;
+    int at = 0;
 
-    if (k->done++ == 0) return run_singly(g, k, s, n, h, ctx);
-    if (k->done == 2) make_parts(g, kind, k);
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < r->n; i++) {
         if ((at == k->n_part) || (k->part[at].first != i)) {
-            CT_TRY(run_one(s, i, h, ctx));
+            CT_TRY(run_one(r, i));
             continue;
         }
-        CT_TRY(run_part(g, ex, s, &k->part[at], h, ctx));
+        CT_TRY(run_part(r, &k->part[at]));
         i += k->part[at++].n - 1;
     }
-    return CT_OK;
+    return k->with_after ? CT_OK : run_after(r);
+}
+
+static int kind_of(bool forward, const ct_exec *ex, const ct_step_after *after)
+{
+    if (forward) return FORWARD;
+    return BACKWARD + (ex->accumulate ? ADDING : 0) + ((after->finish != NULL) ? FOLLOWED : 0);
+}
+
+ct_status ct_step_graphs_run(ct_step_graphs *g, ct_exec *ex, bool forward,
+                             const ct_step_after *after, const ct_graph_hooks *h, void *ctx)
+{
+    int kind = kind_of(forward, ex, after);
+    run r = { .g = g,
+              .k = &g->kind[kind],
+              .ex = ex,
+              .after = after,
+              .step = forward ? g->net->forward : g->net->backward,
+              .n = count_steps(g->net, kind),
+              .hooks = h,
+              .ctx = ctx };
+
+    if (r.k->done++ == 0) return run_singly(&r);
+    if (r.k->done == 2) make_parts(&r);
+    /* a pass that differs from those before: what was recorded is not what it does */
+    if (r.k->with_after && (after->replay == NULL)) return run_singly(&r);
+    return run_parts(&r);
 }

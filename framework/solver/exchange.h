@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "framework/base/status.h"
+#include "framework/net/replay.h"
 
 /** Parameters [first, first + n), in arena order, hold the sum over ranks. It may call the
  *  exchange's poll, so that messages move while it works on what landed. */
@@ -86,6 +87,10 @@ typedef struct ct_exchange {
     void (*share)(void *ctx, float *momentum);
     /** Forward is about to read this parameter, whether or not it had to wait. NULL: no matter. */
     void (*reads)(void *ctx, int param);
+    /** Not NULL: ready, finish and wait only give the device work, the same in each step, so that
+     *  it may record all of a step's and be given that again: between begin and the next begin this
+     *  is then called in their place (GIVEN), or before they are called once more (DROPPED). */
+    ct_status (*replay)(void *ctx, ct_replay what);
     int (*n_state)(void *ctx);
     ct_status (*state)(void *ctx, int i, ct_exchange_state *out);
     /** State was read from a snapshot. NULL: nothing to be done. */

@@ -72,6 +72,13 @@ static ct_status single_broadcast(void *ctx, void *data, size_t bytes)
     return CT_OK;
 }
 
+static ct_status single_replay(void *ctx, ct_replay what)
+{
+    (void)ctx;
+    (void)what;
+    return CT_OK;
+}
+
 static void single_counters(void *ctx, ct_exchange_counters *out)
 {
     (void)ctx;
@@ -108,6 +115,7 @@ void ct_exchange_single(int n_param, ct_exchange *out)
         .broadcast = single_broadcast,
         .barrier = single_nothing,
         .counters = single_counters,
+        .replay = single_replay,
         .n_state = single_n_state,
         .state = single_state,
     };

@@ -138,6 +138,7 @@ static void take_state(ct_solver *s, const ct_snapshot_state *state)
     if (s->step.loss_scale.on && (state->loss_scale > 0.0)) {
         s->step.loss_scale.scale = (float)state->loss_scale;
         s->step.loss_scale.good = state->good_steps;
+        s->step.all.has_loss = false;
     }
     if (s->param->random_seed < 0) {
         s->seed = state->seed;

@@ -43,7 +43,10 @@ typedef struct ct_train_step {
     float *average;     /* one of them, or NULL */
     bool *landed;       /* [n_param] updated since the gradients left */
     ct_update_plan all; /* many parameters in one pass; empty: one by one */
+    bool in_graph;      /* sums over ranks and updates may be recorded with backward */
 
+    /** As far as the host has heard: where the device decides, a step later. Who changes it sets
+     *  all.has_loss to false. */
     ct_loss_scale loss_scale;
 
     /* of the gradients on their way */
@@ -66,8 +69,8 @@ ct_status ct_train_step_open(ct_train_step *t);
 void ct_train_step_close(ct_train_step *t); /* half-open ones too */
 /** One step; *loss_p: this rank's share of the mean loss of its micro-steps. Collective. */
 ct_status ct_train_step_run(ct_train_step *t, int64_t iteration, double rate, double *loss_p);
-/** Returns with every gradient landed and every weight updated. Collective where several ranks
- *  have gradients on their way, free otherwise. */
+/** Returns with every gradient landed and every weight updated, and what the device decided on the
+ *  way in the log. Collective where several ranks have gradients on their way. */
 ct_status ct_train_step_settle(ct_train_step *t);
 
 /** How much of the weights after `done` updates goes into their average: 0: they do not count, 1:

@@ -1,6 +1,9 @@
 #include "framework/solver/update_all.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
+
+#include "framework/net/step_after.h"
 
 static int count_learned(const ct_net *net)
 {
@@ -19,21 +22,16 @@ static ct_status put(const ct_net *net, const void *from, size_t n, void **to_p)
     return dev->from_host(NULL, *to_p, from, n);
 }
 
-ct_status ct_update_plan_open(const ct_net *net, ct_update_plan *p)
+/* Which parameter each line is of, and what those are. */
+static ct_status put_parts(const ct_net *net, int n, ct_update_plan *p)
 {
-    int n = count_learned(net);
     size_t lines = (size_t)(net->grad_count / CT_UPDATE_LINE);
-    ct_update_part *part;
-    uint16_t *of;
-    ct_status status;
+    ct_update_part *part = calloc((size_t)n, sizeof(*part));
+    uint16_t *of = calloc(lines + 1, sizeof(*of));
+    ct_status status = ((part != NULL) && (of != NULL))
+                           ? CT_OK
+                           : CT_FAIL(CT_ERR_NOMEM, "no memory for a plan of %d updates", n);
 
-    *p = (ct_update_plan){ NULL, NULL };
-    if ((net->options.dev->math->update_all == NULL) || (n == 0) || (n > UINT16_MAX)) return CT_OK;
-    part = calloc((size_t)n, sizeof(*part));
-    of = calloc(lines + 1, sizeof(*of));
-    status = ((part != NULL) && (of != NULL))
-                 ? CT_OK
-                 : CT_FAIL(CT_ERR_NOMEM, "no memory for a plan of %d updates", n);
     for (int i = 0; (status == CT_OK) && (i < n); i++) {
         const ct_param *q = &net->param[i];
         int64_t end = (i + 1 < n) ? net->param[i + 1].offset : net->grad_count;
@@ -49,21 +47,117 @@ ct_status ct_update_plan_open(const ct_net *net, ct_update_plan *p)
     return status;
 }
 
+/* Ratios of 1, which those of one axis keep. */
+static ct_status put_trust(const ct_net *net, int n, ct_update_plan *p)
+{
+    float *one = malloc((size_t)n * sizeof(*one));
+    ct_status status;
+
+    if (one == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d ratios", n);
+    for (int i = 0; i < n; i++) one[i] = 1.0f;
+    status = put(net, one, (size_t)n * sizeof(*one), &p->trust);
+    free(one);
+    return status;
+}
+
+ct_status ct_update_plan_open(const ct_net *net, bool trust, ct_update_plan *p)
+{
+    const ct_device *dev = net->options.dev;
+    int n = count_learned(net);
+
+    *p = (ct_update_plan){ .at = ct_net_step_there(net) };
+    if ((p->at == NULL) || (n == 0)) return CT_OK;
+    if (n > UINT16_MAX)
+        return CT_FAIL(CT_ERR_CONFIG, "a device updates %d parameters at most, not %d", UINT16_MAX,
+                       n);
+    p->ops = ct_step_there_of(dev);
+    CT_TRY(put_parts(net, n, p));
+    if (trust) CT_TRY(put_trust(net, n, p));
+    for (int k = 0; k < 2; k++) {
+        void *here = NULL;
+
+        CT_TRY(dev->host_acquire(sizeof(double), &here));
+        p->told[k].here = here;
+    }
+    return CT_OK;
+}
+
 void ct_update_plan_close(const ct_net *net, ct_update_plan *p)
 {
+    void *const there[] = { p->part, p->part_of_line, p->trust };
+
     /* net may be NULL where nothing was opened */
-    if (p->part != NULL) net->options.dev->mem_release(p->part);
-    if (p->part_of_line != NULL) net->options.dev->mem_release(p->part_of_line);
-    *p = (ct_update_plan){ NULL, NULL };
+    for (int k = 0; k < 3; k++)
+        if (there[k] != NULL) net->options.dev->mem_release(there[k]);
+    for (int k = 0; k < 2; k++) {
+        bool done;
+
+        if (p->told[k].ticket != NULL)
+            (void)net->options.dev->copy_done(p->told[k].ticket, true, &done);
+        if (p->told[k].here != NULL) net->options.dev->host_release(p->told[k].here);
+    }
+    *p = (ct_update_plan){ .ops = NULL };
+}
+
+ct_status ct_update_plan_begin(const ct_net *net, ct_update_plan *p, ct_stream st,
+                               const ct_step_numbers *now, const ct_loss_scale *loss)
+{
+    const ct_device *dev = net->options.dev;
+
+    if (!p->has_loss) CT_TRY(dev->upload(st, &p->at->loss, loss, sizeof(*loss)));
+    p->has_loss = true;
+    return dev->upload(st, &p->at->now, now, sizeof(*now));
 }
 
 ct_status ct_update_plan_run(const ct_net *net, const ct_update_plan *p, ct_stream st,
-                             ct_update_kind kind, const ct_update *u, int first, int n)
+                             ct_update_kind kind, const ct_update *u, double local, float *average,
+                             int first, int n)
 {
     const ct_param *next = &net->param[first + n];
     bool ends = (first + n == net->n_param) || !next->learns;
-    ct_update_all all = { p->part, p->part_of_line, net->param[first].offset,
-                          ends ? net->grad_count : next->offset };
+    ct_update_all all = { .part = p->part,
+                          .part_of_line = p->part_of_line,
+                          .from = net->param[first].offset,
+                          .to = ends ? net->grad_count : next->offset,
+                          .trust = p->trust,
+                          .at = p->at };
 
-    return net->options.dev->math->update_all(st, (int)kind, u, &all);
+    for (int k = first; (p->trust != NULL) && (k < first + n); k++) {
+        const ct_param *q = &net->param[k];
+
+        CT_TRY(p->ops->trust(st, (int)kind, u, &all, k, q->offset, q->count,
+                             q->blob.data.shape.ndim > 1, local, p->trust));
+    }
+    CT_TRY(net->options.dev->math->update_all(st, (int)kind, u, &all));
+    if (average == NULL) return CT_OK;
+    return p->ops->average(st, p->at, all.from, all.to, u->weight, average);
+}
+
+ct_status ct_update_plan_tell(const ct_net *net, ct_update_plan *p, ct_stream st, int64_t iteration)
+{
+    int k = p->turn;
+
+    if (p->told[k].ticket != NULL)
+        return CT_FAIL(CT_ERR_ARG, "the norm of iteration %" PRId64 " was not asked for",
+                       p->told[k].iteration);
+    p->turn = 1 - k;
+    p->told[k].iteration = iteration;
+    return net->options.dev->copy_begin(st, p->told[k].here, &p->at->norm, sizeof(double), true,
+                                        &p->told[k].ticket);
+}
+
+ct_status ct_update_plan_hear(const ct_net *net, ct_update_plan *p, bool all, ct_norm_fn hear,
+                              void *ctx)
+{
+    for (int i = 0; i < 2; i++) {
+        int k = (p->turn + i) % 2; /* the older one first */
+        bool done = false;
+
+        if (p->told[k].ticket == NULL) continue;
+        CT_TRY(net->options.dev->copy_done(p->told[k].ticket, all, &done));
+        if (!done) return CT_OK;
+        p->told[k].ticket = NULL;
+        hear(ctx, p->told[k].iteration, *p->told[k].here);
+    }
+    return CT_OK;
 }

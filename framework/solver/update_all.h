@@ -1,21 +1,51 @@
 /** @file update_all.h  Updates of many parameters in one pass over the arenas, where a device
- * launches a pass at a price. Private to framework/solver. */
+ * launches a pass at a price. Private to framework/solver.
+ *
+ * The numbers that change from step to step lie on the device (framework/math/step_there.h), and
+ * whatever depends on norms is decided there: an update gives the device the same each time, and
+ * waits for nothing.
+ */
 #ifndef CT_UPDATE_ALL_H
 #define CT_UPDATE_ALL_H
 
-#include "framework/math/update.h"
+#include "framework/math/step_there.h"
 #include "framework/net/net.h"
 
-/** Which parameter a line of the arena is of, on the device; all NULL: one after the other. */
 typedef struct ct_update_plan {
-    void *part, *part_of_line;
+    const ct_step_there_ops *ops; /* NULL: nothing of this; one parameter after the other */
+    ct_step_there *at;            /* the net's */
+    /* on the device: which parameter a line of the arena is of, and a trust ratio a parameter */
+    void *part, *part_of_line, *trust;
+    bool has_loss; /* at->loss is the host's */
+
+    /* norms on their way to the host, in turn */
+    struct {
+        double *here;
+        void *ticket; /* NULL: there is none */
+        int64_t iteration;
+    } told[2];
+    int turn;
 } ct_update_plan;
 
-/** Empty where the device sees no use in it. */
-ct_status ct_update_plan_open(const ct_net *net, ct_update_plan *p);
+/** What a norm says, on the host. */
+typedef void (*ct_norm_fn)(void *ctx, int64_t iteration, double norm);
+
+/** Empty where the device sees no use in it. trust: rules with a trust ratio want room for it. */
+ct_status ct_update_plan_open(const ct_net *net, bool trust, ct_update_plan *p);
 void ct_update_plan_close(const ct_net *net, ct_update_plan *p);
-/** Parameters [first, first + n), which learn. u: of the whole arenas; see ct_update_all. */
+/** A step's numbers; loss: the host's account of it, which goes up once. */
+ct_status ct_update_plan_begin(const ct_net *net, ct_update_plan *p, ct_stream st,
+                               const ct_step_numbers *now, const ct_loss_scale *loss);
+/** Parameters [first, first + n), which learn. u: of the whole arenas; see ct_update_all. local:
+ *  LARS's factor. average: NULL, or theirs, which follows. */
 ct_status ct_update_plan_run(const ct_net *net, const ct_update_plan *p, ct_stream st,
-                             ct_update_kind kind, const ct_update *u, int first, int n);
+                             ct_update_kind kind, const ct_update *u, double local, float *average,
+                             int first, int n);
+/** The norm that ct_step_there_ops.decide has found goes to the host, beside what follows. */
+ct_status ct_update_plan_tell(const ct_net *net, ct_update_plan *p, ct_stream st,
+                              int64_t iteration);
+/** Calls hear for the norms that are there, in their order; all: waits for those under way. */
+ct_status ct_update_plan_hear(const ct_net *net, ct_update_plan *p, bool all, ct_norm_fn hear,
+                              void *ctx);
 
 #endif

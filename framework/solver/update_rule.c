@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "framework/base/text.h"
+#include "framework/math/update_math.h"
 
 /* ---- what a rule needs */
 
@@ -85,18 +86,16 @@ static ct_status check_lars(const ct_solver_text *t, const char *type)
 
 /* ---- trust ratios */
 
-/* You, Gitman, Ginsburg: Large Batch Training of Convolutional Networks, 2017, eq. 6. */
 static float trust_lars(const Ct__SolverParameter *p, const ct_update *u, double w, double g)
 {
-    return (float)((double)p->local_gw_ratio * w / (g + (double)u->decay_l2 * w));
+    return ct_update_trust(CT_UPDATE_LARS, (double)p->local_gw_ratio, (double)u->decay_l2, w, g);
 }
 
-/* You et al.: Large Batch Optimization for Deep Learning, ICLR 2020, algorithm 2, phi(x) = x. */
 static float trust_lamb(const Ct__SolverParameter *p, const ct_update *u, double w, double r)
 {
     (void)p;
     (void)u;
-    return (float)(w / r);
+    return ct_update_trust(CT_UPDATE_LAMB, 0.0, 0.0, w, r);
 }
 
 /* ---- the table */

@@ -29,6 +29,12 @@ typedef struct ct_device_sum_ops {
     ct_status (*follow)(void *group, ct_stream st, void *ticket);
     /** Now and then, from the host, while sums are under way; NULL: the device needs nobody. */
     ct_status (*poll)(void *group);
+    /** Not NULL: begin and follow may be recorded, both in one graph. The host takes part in
+     * nothing else, but calls this when sums were given again: has another rank failed? No graph
+     * that has them is left when the group closes. */
+    ct_status (*given)(void *group);
+    /** Of a begin that was recorded in vain: its ticket is gone. */
+    void (*drop)(void *group, void *ticket);
 } ct_device_sum_ops;
 
 /** Of a device; NULL: none was built in. */

@@ -1,4 +1,5 @@
 /* The kinds of device there are, and which were built in. */
+#include "framework/math/step_there.h"
 #include "framework/tensor/device.h"
 #include "framework/tensor/device_sum.h"
 
@@ -87,6 +88,16 @@ const ct_device_sum_ops *ct_device_sum_of(const ct_device *dev)
 {
 #ifdef CT_HAVE_NCCL
     if (dev->kind == CT_DEVICE_CUDA) return &ct_device_sum_nccl;
+#endif
+    (void)dev;
+    return NULL;
+}
+
+const ct_step_there_ops *ct_step_there_of(const ct_device *dev)
+{
+#ifdef CT_HAVE_CUDA
+    if ((dev->kind == CT_DEVICE_CUDA) && (dev->math->update_all != NULL))
+        return &ct_step_there_cuda;
 #endif
     (void)dev;
     return NULL;

@@ -101,6 +101,18 @@ void ct_exchange_device_destroy(ct_exchange_device *x)
 
 /* ---- a step */
 
+/* No gradient is ready. */
+static void reset(ct_exchange_device *x)
+{
+    for (int k = 0; k < x->n_bucket; k++) {
+        bucket *b = &x->bucket[k];
+
+        b->n_ready = 0;
+        for (int i = b->first; i < b->first + b->n; i++) b->n_ready += !x->net->param[i].learns;
+    }
+    x->begun = x->landed = 0;
+}
+
 static ct_status device_begin(void *ctx, int64_t iteration, float scale, float rate)
 {
     ct_exchange_device *x = ctx;
@@ -109,14 +121,19 @@ static ct_status device_begin(void *ctx, int64_t iteration, float scale, float r
     if (x->landed != x->n_bucket)
         return CT_FAIL(CT_ERR_ARG, "a step begins with %d of %d buckets under way",
                        x->n_bucket - x->landed, x->n_bucket);
-    for (int k = 0; k < x->n_bucket; k++) {
-        bucket *b = &x->bucket[k];
-
-        b->n_ready = 0;
-        for (int i = b->first; i < b->first + b->n; i++) b->n_ready += !x->net->param[i].learns;
-    }
-    x->begun = x->landed = 0;
+    reset(x);
     return CT_OK;
+}
+
+/* The elements that bucket b sends. */
+static int64_t elements(const ct_exchange_device *x, const bucket *b, int64_t *from_p)
+{
+    const ct_param *param = x->net->param;
+    int end = b->first + b->n;
+
+    while ((end > b->first) && !param[end - 1].learns) end--; /* those come last */
+    *from_p = param[b->first].offset;
+    return (end > b->first) ? param[end - 1].offset + param[end - 1].count - *from_p : 0;
 }
 
 /* Buckets leave in their order, the same on all ranks, whenever each is whole. */
@@ -124,14 +141,9 @@ static ct_status leave(ct_exchange_device *x)
 {
     while ((x->begun < x->n_bucket) && (x->bucket[x->begun].n_ready == x->bucket[x->begun].n)) {
         bucket *b = &x->bucket[x->begun];
-        const ct_param *param = x->net->param;
-        int end = b->first + b->n;
-        int64_t from, count;
+        int64_t from, count = elements(x, b, &from);
 
-        while ((end > b->first) && !param[end - 1].learns) end--; /* those come last */
-        if (end > b->first) {
-            from = param[b->first].offset;
-            count = param[end - 1].offset + param[end - 1].count - from;
+        if (count > 0) {
             CT_TRY(
                 x->ops->begin(x->group, x->stream, x->net->grad_arena + from, count, &b->ticket));
             x->bytes += count * (int64_t)sizeof(float);
@@ -184,6 +196,29 @@ static ct_status device_wait(void *ctx, int first, int n, ct_landed_fn landed, v
     return (n > 0) ? land(x, x->bucket_of[first + n - 1] + 1, landed, landed_ctx) : CT_OK;
 }
 
+static ct_status device_replay(void *ctx, ct_replay what)
+{
+    ct_exchange_device *x = ctx;
+    int64_t from;
+
+    for (int k = 0; k < x->n_bucket; k++) {
+        bucket *b = &x->bucket[k];
+
+        if (what == CT_REPLAY_GIVEN)
+            x->bytes += elements(x, b, &from) * (int64_t)sizeof(float);
+        else if (k < x->begun)
+            x->bytes -= elements(x, b, &from) * (int64_t)sizeof(float);
+        if (b->ticket != NULL) x->ops->drop(x->group, b->ticket);
+        b->ticket = NULL;
+    }
+    if (what == CT_REPLAY_DROPPED) {
+        reset(x);
+        return CT_OK;
+    }
+    x->begun = x->landed = x->n_bucket;
+    return x->ops->given(x->group);
+}
+
 static ct_status device_poll(void *ctx)
 {
     ct_exchange_device *x = ctx;
@@ -222,6 +257,7 @@ void ct_exchange_device_wrap(ct_exchange_device *x, ct_exchange *out)
     out->finish = device_finish;
     out->wait = device_wait;
     out->counters = device_counters;
+    out->replay = (x->ops->given != NULL) ? device_replay : NULL;
     out->coding = NULL;
     out->absorbed = NULL;
     out->reads = NULL;

@@ -1,5 +1,6 @@
 /* Losses on a softmax: SoftmaxWithLoss, InfogainLoss with its matrix as a bottom, FocalLoss. And
  * CenterLoss. The host waits for none of them, but where ignored labels of several ranks count. */
+#include "framework/net/step_after.h"
 #include "layers/cuda/layer_cuda.cuh"
 
 /* Behind the labels: ct_loss_label_bytes(). */
@@ -307,13 +308,14 @@ static ct_status center_backward(const ct_layer *l, ct_instance *in, ct_exec *ex
     float *dx = ct_blob_diff(in->bottom[0]), *dc = ct_blob_diff(&in->weight[0]);
     bool add = ct_weight_beta(in, ex, 0) != 0.0f;
     double samples = *ct_loss_kept(in);
-    float scale = (ex->loss_scale > 0.0f) ? ex->loss_scale : 1.0f; /* of all gradients */
+    const ct_step_there *step = ct_exec_step_there(ex);
 
     if (dc != NULL)
         CT_TRY(ct_cuda_map(
             ex->stream, "CenterLoss centers", l->weight[0].shape.dim[0] * length,
             KERNEL(int64_t e) {
                 int64_t c = e / length, k = e % length;
+                float scale = (step != NULL) ? step->loss.scale : 1.0f; /* of all gradients */
                 float share = scale * (float)(1.0 / (count[c] + 1.0)), sum = add ? dc[e] : 0.0f;
 
                 for (int64_t i = 0; i < m; i++) {

@@ -8,7 +8,7 @@ from=$1 to=$2
 rm -rf "$to" "$to.tar.xz"
 mkdir -p "$to/lib" "$to/tests/unit" "$to/tests/bench"
 cp "$from/cortado" "$to/"
-for t in $(sed -n 's/^layers=.*:-\(.*\)}$/\1/p' scripts/gpu/test.sh) cuda cuda_data cuda_dense cuda_fused cuda_last cuda_narrow cuda_norm cuda_plan cuda_recurrent cuda_step cuda_staged device_codec device_signs; do
+for t in $(sed -n 's/^layers=.*:-\(.*\)}$/\1/p' scripts/gpu/test.sh) cuda cuda_data cuda_dense cuda_fused cuda_graph cuda_last cuda_narrow cuda_norm cuda_plan cuda_recurrent cuda_step cuda_staged cuda_update device_codec device_signs; do
     cp "$from/tests/unit/test_$t" "$to/tests/unit/"
 done
 cp "$from/tests/bench/bench_gpu" "$from/tests/bench/bench_gpu_products" "$to/tests/bench/"

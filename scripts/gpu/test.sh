@@ -32,12 +32,23 @@ $run gpu/cuda_norm timeout 60 "$b/tests/unit/test_cuda_norm"
 $run gpu/cuda_plan timeout 60 "$b/tests/unit/test_cuda_plan"
 $run gpu/cuda_recurrent timeout 60 "$b/tests/unit/test_cuda_recurrent"
 $run gpu/cuda_step timeout 60 "$b/tests/unit/test_cuda_step"
+$run gpu/cuda_update timeout 60 "$b/tests/unit/test_cuda_update"
+# whole steps as graphs beside steps given kernel by kernel, bit by bit
+$run gpu/cuda_graph timeout 120 "$b/tests/unit/test_cuda_graph"
 $run gpu/device_codec timeout 60 "$b/tests/unit/test_device_codec"
 $run gpu/device_signs timeout 60 "$b/tests/unit/test_device_signs"
 for t in $layers; do
     [ -x "$b/tests/unit/test_$t" ] || continue
     CORTADO_TEST_DEVICE=cuda $run "gpu/$t" timeout 60 "$b/tests/unit/test_$t"
 done
+
+# two GPUs and NCCL: sums over ranks within the graphs, kernel by kernel, and through the host
+n_gpu=$(echo "$gpus" | grep -c '^gpu [0-9]')
+if [ "$n_gpu" -ge 2 ] && command -v mpirun >/dev/null && [ ! -d "$b/lib" ]; then
+    CORTADO=$(cd "$b" && pwd)/cortado ROOT=$PWD MPIRUN_FLAGS=${MPIRUN_FLAGS:-} $run gpu/sums timeout 240 sh tests/cli/test_gpu_sums.sh
+else
+    echo "skip gpu/sums: needs two GPUs and mpirun, this sees $n_gpu"
+fi
 
 # memory errors and races, on a few: the tools slow a program down some ten to hundred times
 tool=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)

@@ -28,14 +28,18 @@ typedef enum {
     cudaErrorInvalidValue = 1,
     cudaErrorMemoryAllocation = 2,
     cudaErrorNotReady = 600,
-    cudaErrorStreamCaptureUnsupported = 900
+    cudaErrorStreamCaptureUnsupported = 900,
+    cudaErrorStreamCaptureUnjoined = 904,
+    cudaErrorStreamCaptureIsolation = 905,
+    cudaErrorStreamCaptureImplicit = 906,
+    cudaErrorCapturedEvent = 907
 } cudaError_t;
 typedef enum {
     cudaMemcpyHostToDevice = 1,
     cudaMemcpyDeviceToHost = 2,
     cudaMemcpyDeviceToDevice = 3
 } cudaMemcpyKind;
-typedef void *cudaStream_t;
+typedef struct ct_emulated_stream *cudaStream_t;
 typedef struct ct_emulated_event *cudaEvent_t;
 typedef struct ct_emulated_graph *cudaGraph_t;
 typedef struct ct_emulated_graph *cudaGraphExec_t;
@@ -70,8 +74,10 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpy
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *st, unsigned flags);
 cudaError_t cudaStreamCreate(cudaStream_t *st);
 cudaError_t cudaStreamDestroy(cudaStream_t st);
-/** While a stream is captured kernels, copies and products are kept instead of run, and waits and
- *  copies to the host's own memory are errors. */
+/** While a stream is captured what it is given is kept instead of run, and what others are given
+ *  that wait for an event of it: they are captured, too, until the capture ends, by when it must
+ * have waited for them. The default stream's work, waits of the host and copies to and from its
+ * memory are errors then. */
 cudaError_t cudaStreamBeginCapture(cudaStream_t st, cudaStreamCaptureMode mode);
 cudaError_t cudaStreamEndCapture(cudaStream_t st, cudaGraph_t *graph_p);
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec_p, cudaGraph_t graph, unsigned long long f);
@@ -95,8 +101,11 @@ const char *cudaGetErrorString(cudaError_t err);
 extern "C" int ct_emulated_waits(void);
 /** What the host has given the device: kernels, copies, products; a graph counts once. */
 extern "C" int ct_emulated_given(void);
-/** Now, or where a stream is captured, when its graph is launched. */
-void ct_emulated_give(std::function<void()> work);
+/** Now, or where the stream is captured, when its graph is launched. */
+void ct_emulated_give(cudaStream_t st, std::function<void()> work);
+/** Whether st is captured, or the host would wait for what is: that ends the capture in an error.
+ */
+bool ct_emulated_forbidden(cudaStream_t st);
 
 /** Opens the device's memory to the host while a kernel runs; calls nest. */
 void ct_emulated_open(void);
@@ -111,11 +120,11 @@ void ct_emulated_barrier(void);
 /** Arguments are copied when the kernel is launched, as a device's are. */
 template <class... P, class... A>
 static inline void ct_emulated_call(void (*kernel)(P...), unsigned blocks, unsigned threads,
-                                    bool barriers, A... args)
+                                    bool barriers, cudaStream_t st, A... args)
 {
     std::function<void()> thread = [=]() { kernel(args...); };
 
-    ct_emulated_give([=]() { ct_emulated_launch(blocks, threads, barriers, thread); });
+    ct_emulated_give(st, [=]() { ct_emulated_launch(blocks, threads, barriers, thread); });
 }
 
 template <class T> static inline T atomicAdd(T *at, T value)

@@ -5,6 +5,7 @@
 #include "framework/base/f16.h"
 
 static cublasMath_t math_mode;
+static cudaStream_t stream;
 
 cublasStatus_t cublasCreate(cublasHandle_t *handle)
 {
@@ -20,8 +21,9 @@ cublasStatus_t cublasSetMathMode(cublasHandle_t, cublasMath_t mode)
     return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasSetStream(cublasHandle_t, cudaStream_t)
+cublasStatus_t cublasSetStream(cublasHandle_t, cudaStream_t st)
 {
+    stream = st;
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -86,7 +88,7 @@ static cublasStatus_t product(int64_t m, int64_t n, int64_t k, float alpha, cons
 {
     if ((m < 0) || (n < 0) || (k < 0) || !a.fits(m, k) || !b.fits(k, n) || (ldc < m) || (ldc < 1))
         return CUBLAS_STATUS_INVALID_VALUE;
-    ct_emulated_give([=]() { multiply(m, n, k, alpha, a, b, beta, c, ldc); });
+    ct_emulated_give(stream, [=]() { multiply(m, n, k, alpha, a, b, beta, c, ldc); });
     return CUBLAS_STATUS_SUCCESS;
 }
 

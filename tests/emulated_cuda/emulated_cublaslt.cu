@@ -389,7 +389,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t op, const v
                               cublasLtMatrixLayout_t b, const void *beta, const void *c_at,
                               cublasLtMatrixLayout_t c, void *d_at, cublasLtMatrixLayout_t d,
                               const cublasLtMatmulAlgo_t *algo, void *work, size_t work_bytes,
-                              cudaStream_t)
+                              cudaStream_t st)
 {
     product p = product_of(op, a, b, d);
     uint64_t i = algo->data[1];
@@ -402,7 +402,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t op, const v
         !aligned(d_at, algo->data[5]) || !aligned(d_at, algo->data[6]) || !aligned(op->vector, 64) || !aligned(op->bits, 64) || !aligned(work, 256) ||
         (work_bytes < each[i].work) || ((work == nullptr) && (each[i].work > 0)))
         return CUBLAS_STATUS_INVALID_VALUE;
-    ct_emulated_give([=]() {
+    ct_emulated_give(st, [=]() {
         multiply(p, each[i].id, by, a_at, b_at, more, (const float *)c_at, (float *)d_at, work,
                  each[i].work);
     });

@@ -1,9 +1,8 @@
 /* Memory that only kernels and copies may touch, threads of a block as coroutines. One host thread
- * uses it. */
+ * uses it. Streams, events and graphs: emulated_streams.cu. */
 #include <cuda_runtime.h>
 #include <nvtx3/nvToolsExt.h>
 
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -56,6 +55,7 @@ cudaError_t cudaMalloc(void **data_p, size_t bytes)
 {
     size_t need = (bytes + PAGE) / PAGE * PAGE + PAGE, at = 0; /* a page free between two blocks */
 
+    if (ct_emulated_forbidden(nullptr)) return cudaErrorStreamCaptureUnsupported;
     arena_base();
     for (const auto &u : used) {
         if (u.first - at >= need) break;
@@ -87,87 +87,10 @@ cudaError_t cudaFreeHost(void *data)
     return cudaSuccess;
 }
 
-/* ---- work, given at once or kept for a graph */
-
-struct ct_emulated_graph {
-    std::vector<std::function<void()>> work;
-};
-
-namespace
-{
-ct_emulated_graph *captured; /* NULL: nothing is */
-bool capture_failed;
-int n_given;
-} // namespace
-
-int ct_emulated_given(void)
-{
-    return n_given;
-}
-
-void ct_emulated_give(std::function<void()> work)
-{
-    if (captured != nullptr) {
-        captured->work.push_back(std::move(work));
-        return;
-    }
-    n_given++;
-    work();
-}
-
-/* What a captured stream cannot do. */
-static bool forbidden(void)
-{
-    capture_failed |= (captured != nullptr);
-    return captured != nullptr;
-}
-
-cudaError_t cudaStreamBeginCapture(cudaStream_t st, cudaStreamCaptureMode)
-{
-    if ((st == nullptr) || (captured != nullptr)) return cudaErrorStreamCaptureUnsupported;
-    captured = new ct_emulated_graph();
-    capture_failed = false;
-    return cudaSuccess;
-}
-
-cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t *graph_p)
-{
-    if (captured == nullptr) return cudaErrorInvalidValue;
-    *graph_p = captured;
-    captured = nullptr;
-    return capture_failed ? cudaErrorStreamCaptureUnsupported : cudaSuccess;
-}
-
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec_p, cudaGraph_t graph, unsigned long long)
-{
-    *exec_p = new ct_emulated_graph(*graph);
-    return cudaSuccess;
-}
-
-cudaError_t cudaGraphDestroy(cudaGraph_t graph)
-{
-    delete graph;
-    return cudaSuccess;
-}
-
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
-{
-    delete exec;
-    return cudaSuccess;
-}
-
-cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t)
-{
-    ct_emulated_give([=]() {
-        for (const auto &w : exec->work) w();
-    });
-    return cudaSuccess;
-}
-
-cudaError_t cudaMemset(void *data, int byte, size_t bytes)
+cudaError_t cudaMemsetAsync(void *data, int byte, size_t bytes, cudaStream_t st)
 {
     if ((bytes > 0) && !on_device(data)) return cudaErrorInvalidValue;
-    ct_emulated_give([=]() {
+    ct_emulated_give(st, [=]() {
         ct_emulated_open();
         if (bytes > 0) memset(data, byte, bytes);
         ct_emulated_close();
@@ -175,20 +98,21 @@ cudaError_t cudaMemset(void *data, int byte, size_t bytes)
     return cudaSuccess;
 }
 
-cudaError_t cudaMemsetAsync(void *data, int byte, size_t bytes, cudaStream_t)
+cudaError_t cudaMemset(void *data, int byte, size_t bytes)
 {
-    return cudaMemset(data, byte, bytes);
+    return cudaMemsetAsync(data, byte, bytes, nullptr);
 }
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind,
-                            cudaStream_t)
+                            cudaStream_t st)
 {
     if (bytes == 0) return cudaSuccess;
     if ((on_device(to) != (kind != cudaMemcpyDeviceToHost)) ||
         (on_device(from) != (kind != cudaMemcpyHostToDevice)))
         return cudaErrorInvalidValue;
-    if ((kind != cudaMemcpyDeviceToDevice) && forbidden()) return cudaErrorStreamCaptureUnsupported;
-    ct_emulated_give([=]() {
+    if ((kind != cudaMemcpyDeviceToDevice) && ct_emulated_forbidden(st))
+        return cudaErrorStreamCaptureUnsupported;
+    ct_emulated_give(st, [=]() {
         ct_emulated_open();
         memmove(to, from, bytes);
         ct_emulated_close();
@@ -196,22 +120,23 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpy
     return cudaSuccess;
 }
 
-/* ---- device, streams, events: everything is done when it is called */
+/* ---- devices */
 
-struct ct_emulated_event {
-    std::chrono::steady_clock::time_point at;
-    bool recorded;
-};
-
+/* CORTADO_EMULATED_GPUS: as many, so that ranks need not share one. */
 cudaError_t cudaGetDeviceCount(int *n)
 {
-    *n = 1;
+    const char *many = getenv("CORTADO_EMULATED_GPUS");
+
+    *n = (many != nullptr) ? atoi(many) : 1;
     return cudaSuccess;
 }
 
 cudaError_t cudaSetDevice(int device)
 {
-    return (device == 0) ? cudaSuccess : cudaErrorInvalidValue;
+    int n;
+
+    cudaGetDeviceCount(&n);
+    return ((device >= 0) && (device < n)) ? cudaSuccess : cudaErrorInvalidValue;
 }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int)
@@ -224,9 +149,9 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int)
     return cudaSuccess;
 }
 
-cudaError_t cudaDeviceGetPCIBusId(char *text, int size, int)
+cudaError_t cudaDeviceGetPCIBusId(char *text, int size, int device)
 {
-    snprintf(text, (size_t)size, "0000:00:00.0");
+    snprintf(text, (size_t)size, "0000:%02x:00.0", (unsigned)device);
     return cudaSuccess;
 }
 
@@ -234,107 +159,6 @@ cudaError_t cudaMemGetInfo(size_t *free_p, size_t *all_p)
 {
     *free_p = *all_p = ARENA;
     return cudaSuccess;
-}
-
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t *st, unsigned)
-{
-    static char one;
-
-    *st = &one;
-    return cudaSuccess;
-}
-
-cudaError_t cudaStreamCreate(cudaStream_t *st)
-{
-    return cudaStreamCreateWithFlags(st, 0);
-}
-
-cudaError_t cudaStreamDestroy(cudaStream_t)
-{
-    return cudaSuccess;
-}
-
-static int n_wait;
-
-int ct_emulated_waits(void)
-{
-    return n_wait;
-}
-
-cudaError_t cudaStreamSynchronize(cudaStream_t)
-{
-    if (forbidden()) return cudaErrorStreamCaptureUnsupported;
-    n_wait++;
-    return cudaSuccess;
-}
-
-cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned)
-{
-    return cudaSuccess;
-}
-
-cudaError_t cudaDeviceSynchronize(void)
-{
-    if (forbidden()) return cudaErrorStreamCaptureUnsupported;
-    n_wait++;
-    return cudaSuccess;
-}
-
-cudaError_t cudaEventCreate(cudaEvent_t *event)
-{
-    *event = new ct_emulated_event();
-    return cudaSuccess;
-}
-
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned)
-{
-    return cudaEventCreate(event);
-}
-
-cudaError_t cudaEventDestroy(cudaEvent_t event)
-{
-    delete event;
-    return cudaSuccess;
-}
-
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t)
-{
-    if (forbidden()) return cudaErrorStreamCaptureUnsupported;
-    event->at = std::chrono::steady_clock::now();
-    event->recorded = true;
-    return cudaSuccess;
-}
-
-cudaError_t cudaEventQuery(cudaEvent_t)
-{
-    return cudaSuccess;
-}
-
-cudaError_t cudaEventSynchronize(cudaEvent_t event)
-{
-    if (forbidden()) return cudaErrorStreamCaptureUnsupported;
-    n_wait += event->recorded;
-    return cudaSuccess;
-}
-
-cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
-{
-    *ms = std::chrono::duration<float, std::milli>(to->at - from->at).count();
-    return cudaSuccess;
-}
-
-cudaError_t cudaGetLastError(void)
-{
-    return cudaSuccess;
-}
-
-const char *cudaGetErrorString(cudaError_t err)
-{
-    return (err == cudaErrorMemoryAllocation)           ? "out of memory"
-           : (err == cudaErrorStreamCaptureUnsupported) ? "operation not permitted when stream is "
-                                                          "capturing"
-           : (err == cudaSuccess)                       ? "no error"
-                                                        : "invalid argument";
 }
 
 /* ---- kernels */

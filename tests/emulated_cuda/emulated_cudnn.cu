@@ -22,8 +22,11 @@ cudnnStatus_t cudnnCreate(cudnnHandle_t *handle)
     return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t cudnnSetStream(cudnnHandle_t, cudaStream_t)
+cudaStream_t ct_emulated_cudnn_stream;
+
+cudnnStatus_t cudnnSetStream(cudnnHandle_t, cudaStream_t st)
 {
+    ct_emulated_cudnn_stream = st;
     return CUDNN_STATUS_SUCCESS;
 }
 
@@ -210,7 +213,7 @@ static void convolve(const call &k)
 static cudnnStatus_t give(const call &k)
 {
     if (!agree(&k.x, &k.w, &k.c, &k.y) || (k.bytes < MEMORY)) return CUDNN_STATUS_BAD_PARAM;
-    ct_emulated_give([=]() { convolve(k); });
+    ct_emulated_give(ct_emulated_cudnn_stream, [=]() { convolve(k); });
     return CUDNN_STATUS_SUCCESS;
 }
 

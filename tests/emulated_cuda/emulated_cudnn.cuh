@@ -7,6 +7,8 @@
 #include "framework/base/bf16.h"
 #include "framework/base/f16.h"
 
+extern cudaStream_t ct_emulated_cudnn_stream; /* what is called next goes there */
+
 struct ct_emulated_array {
     cudnnTensorFormat_t format;
     cudnnDataType_t type;

@@ -70,7 +70,7 @@ cudnnStatus_t cudnnPoolingForward(cudnnHandle_t, cudnnPoolingDescriptor_t pool, 
 
     if (!fits(p, x, y) || !ct_emulated_overwrites(alpha, beta))
         return CUDNN_STATUS_BAD_PARAM;
-    ct_emulated_give([=]() {
+    ct_emulated_give(ct_emulated_cudnn_stream, [=]() {
         std::vector<double> sum((size_t)y.count());
 
         ct_emulated_open();
@@ -93,7 +93,7 @@ cudnnStatus_t cudnnPoolingBackward(cudnnHandle_t, cudnnPoolingDescriptor_t pool,
     if (!fits(p, x, y) || !ct_emulated_is_same(*x_of, x) || !ct_emulated_is_same(*y_of, y) ||
         (x_at == nullptr) || (y_at == nullptr) || !ct_emulated_overwrites(alpha, beta))
         return CUDNN_STATUS_BAD_PARAM;
-    ct_emulated_give([=]() {
+    ct_emulated_give(ct_emulated_cudnn_stream, [=]() {
         std::vector<double> sum((size_t)x.count());
 
         ct_emulated_open();
@@ -125,7 +125,7 @@ cudnnStatus_t cudnnSoftmaxForward(cudnnHandle_t, cudnnSoftmaxAlgorithm_t how,
         (x.format != CUDNN_TENSOR_NCHW) || (x.type != CUDNN_DATA_FLOAT) ||
         !ct_emulated_is_same(x, *y_of) || !ct_emulated_overwrites(alpha, beta))
         return CUDNN_STATUS_BAD_PARAM;
-    ct_emulated_give([=]() {
+    ct_emulated_give(ct_emulated_cudnn_stream, [=]() {
         ct_emulated_open();
         distributions(x, [&](int64_t first, int64_t step) {
             double most = -INFINITY, sum = 0.0;
@@ -153,7 +153,7 @@ cudnnStatus_t cudnnSoftmaxBackward(cudnnHandle_t, cudnnSoftmaxAlgorithm_t how,
     if ((how != CUDNN_SOFTMAX_ACCURATE) || (mode != CUDNN_SOFTMAX_MODE_CHANNEL) ||
         !ct_emulated_is_same(x, *y_of) || !ct_emulated_is_same(x, *dy_of) || !ct_emulated_overwrites(alpha, beta))
         return CUDNN_STATUS_BAD_PARAM;
-    ct_emulated_give([=]() {
+    ct_emulated_give(ct_emulated_cudnn_stream, [=]() {
         ct_emulated_open();
         distributions(x, [&](int64_t first, int64_t step) {
             double dot = 0.0;

@@ -1,6 +1,6 @@
 /* The CUDA device against the CPU: small nets of the kinds there are, loss, outputs and every
- * weight gradient; every update rule, one parameter and all at once. Skips where no device works.
- * Layer by layer, the other tests compare with CORTADO_TEST_DEVICE=cuda (make test-gpu). */
+ * weight gradient. Skips where no device works. Updates: test_cuda_update. Layer by layer, the
+ * other tests compare with CORTADO_TEST_DEVICE=cuda (make test-gpu). */
 #include "tests/test.h"
 #include "tests/cuda_case.h"
 #include "tests/log_capture.h"
@@ -184,138 +184,7 @@ static void host_layers_are_the_same(void **unused)
     log_capture_stop();
 }
 
-/* ---- update rules */
-
-enum { N_ARENA = 7 * CT_UPDATE_LINE, N_PART = 3 };
-static const ct_update_part part[N_PART] = { { 0, 21, 1.0f, 1.0f },
-                                             { 32, 16, 2.0f, 0.0f },
-                                             { 48, 60, 0.5f, 1.0f } };
-
-/* Gradient, weights, states: the padding between parts is zero, as in an arena. */
-static void draw(float v[4][N_ARENA])
-{
-    memset(v, 0, 4 * sizeof(v[0]));
-    for (int k = 0; k < 4; k++) {
-        for (int p = 0; p < N_PART; p++) {
-            for (int64_t i = part[p].offset; i < part[p].offset + part[p].count; i++) {
-                float x = ct_rng_uniform_at(ct_rng_key(3, 4, (uint64_t)k), (uint64_t)i);
-
-                v[k][i] = (k < 2) ? 4.0f * x - 2.0f : 0.5f + x;
-            }
-        }
-    }
-}
-
-static ct_update numbers(const ct_device *dev)
-{
-    return (ct_update){ .dev = dev,
-                        .scale = 0.5f,
-                        .rate = 0.1f,
-                        .momentum = 0.9f,
-                        .momentum2 = 0.99f,
-                        .decay_l2 = 0.01f,
-                        .delta = 1e-3f,
-                        .correction = 2.0f,
-                        .correction2 = 3.0f,
-                        .trust = 0.7f };
-}
-
-static void bind(ct_update *u, float *const at[4], int64_t from, int64_t n)
-{
-    u->count = n;
-    u->grad = at[0] + from;
-    u->weight = at[1] + from;
-    u->state[0] = at[2] + from;
-    u->state[1] = at[3] + from;
-}
-
-static void *put(const ct_device *dev, const void *from, size_t bytes)
-{
-    void *to = NULL;
-
-    assert_int_equal(dev->mem_acquire(bytes, &to), CT_OK);
-    assert_int_equal(dev->from_host(NULL, to, from, bytes), CT_OK);
-    return to;
-}
-
-/* A rule on the CPU, parameter by parameter; on the device so, and in one pass over the arena. A
- * dozen roundings of numbers below 8. */
-static void compare_rule(int kind)
-{
-    const ct_device *gpu = test_cuda();
-    float want[4][N_ARENA], got[N_ARENA], *host[4];
-    uint16_t line[N_ARENA / CT_UPDATE_LINE] = { 0, 0, 1, 2, 2, 2, 2 };
-    void *parts = put(gpu, part, sizeof(part)), *lines = put(gpu, line, sizeof(line));
-
-    draw(want);
-    for (int k = 0; k < 4; k++) host[k] = want[k];
-    for (int p = 0; p < N_PART; p++) {
-        ct_update u = numbers(ct_device_cpu());
-
-        u.rate *= part[p].lr_mult;
-        u.decay_l2 *= part[p].decay_mult;
-        bind(&u, host, part[p].offset, part[p].count);
-        assert_int_equal(ct_update_cpu(NULL, kind, &u), CT_OK);
-    }
-    for (int all = 0; all < 2; all++) {
-        float start[4][N_ARENA], *at[4];
-        ct_update u = numbers(gpu);
-
-        draw(start);
-        for (int k = 0; k < 4; k++) at[k] = put(gpu, start[k], sizeof(start[k]));
-        bind(&u, at, 0, N_ARENA);
-        if (all == 1) {
-            ct_update_all a = { parts, lines, 0, N_ARENA };
-
-            assert_int_equal(gpu->math->update_all(NULL, kind, &u, &a), CT_OK);
-        }
-        for (int p = 0; (all == 0) && (p < N_PART); p++) {
-            u = numbers(gpu);
-            u.rate *= part[p].lr_mult;
-            u.decay_l2 *= part[p].decay_mult;
-            bind(&u, at, part[p].offset, part[p].count);
-            assert_int_equal(gpu->math->update(NULL, kind, &u), CT_OK);
-        }
-        for (int k = 0; k < 4; k++) {
-            assert_int_equal(gpu->to_host(NULL, got, at[k], sizeof(got)), CT_OK);
-            for (int i = 0; i < N_ARENA; i++) {
-                if (!(fabsf(got[i] - want[k][i]) <= 12 * 8 * FLT_EPSILON))
-                    fail_msg("rule %d, %s, array %d, element %d: %g, not %g", kind,
-                             (all == 1) ? "all at once" : "one by one", k, i, (double)got[i],
-                             (double)want[k][i]);
-            }
-            gpu->mem_release(at[k]);
-        }
-    }
-    gpu->mem_release(parts);
-    gpu->mem_release(lines);
-}
-
-static void update_rules_are_the_same(void **unused)
-{
-    (void)unused;
-    for (int kind = CT_UPDATE_SGD; kind <= CT_UPDATE_LAMB; kind++) compare_rule(kind);
-}
-
-static void lamb_norms_are_the_same(void **unused)
-{
-    const ct_device *dev[2] = { ct_device_cpu(), test_cuda() };
-    double w[2], s[2];
-
-    (void)unused;
-    for (int d = 0; d < 2; d++) {
-        float start[4][N_ARENA], *at[4];
-        ct_update u = numbers(dev[d]);
-
-        draw(start);
-        for (int k = 0; k < 4; k++) at[k] = put(dev[d], start[k], sizeof(start[k]));
-        bind(&u, at, 0, 21);
-        assert_int_equal(ct_update_lamb_norms(&u, &w[d], &s[d]), CT_OK);
-        for (int k = 0; k < 4; k++) dev[d]->mem_release(at[k]);
-    }
-    assert_true(fabs(w[0] - w[1]) <= 1e-5 * w[0]);
-    assert_true(fabs(s[0] - s[1]) <= 1e-5 * s[0]);
-}
+/* ---- updates */
 
 static void sgd_is_the_same(void **unused)
 {
@@ -353,10 +222,9 @@ static void sgd_is_the_same(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lenet_is_the_same),         cmocka_unit_test(quick_is_the_same),
-        cmocka_unit_test(residual_is_the_same),      cmocka_unit_test(branches_are_the_same),
-        cmocka_unit_test(words_are_the_same),        cmocka_unit_test(host_layers_are_the_same),
-        cmocka_unit_test(update_rules_are_the_same), cmocka_unit_test(lamb_norms_are_the_same),
+        cmocka_unit_test(lenet_is_the_same),    cmocka_unit_test(quick_is_the_same),
+        cmocka_unit_test(residual_is_the_same), cmocka_unit_test(branches_are_the_same),
+        cmocka_unit_test(words_are_the_same),   cmocka_unit_test(host_layers_are_the_same),
         cmocka_unit_test(sgd_is_the_same),
     };
 

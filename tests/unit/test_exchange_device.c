@@ -15,7 +15,7 @@ enum { MOST = 16 };
 /* What the library was asked for. */
 static struct library {
     char id[CT_DEVICE_SUM_ID];
-    int rank, n_rank, n_open, n_poll;
+    int rank, n_rank, n_open, n_poll, n_given, n_drop;
     struct sum {
         float *data;
         int64_t n;
@@ -80,8 +80,25 @@ static ct_status lib_poll(void *group)
     return CT_OK;
 }
 
-static const ct_device_sum_ops ops = { "made up", lib_there, lib_id,     lib_open,
-                                       lib_close, lib_begin, lib_follow, lib_poll };
+static ct_status lib_given(void *group)
+{
+    (void)group;
+    lib.n_given++;
+    return CT_OK;
+}
+
+static void lib_drop(void *group, void *ticket)
+{
+    struct sum *s = ticket;
+
+    (void)group;
+    assert_false(s->followed);
+    s->followed = true;
+    lib.n_drop++;
+}
+
+static const ct_device_sum_ops ops = { "made up", lib_there,  lib_id,   lib_open,  lib_close,
+                                       lib_begin, lib_follow, lib_poll, lib_given, lib_drop };
 
 /* The other exchange: rank 0's id to everyone. */
 static ct_status inner_max(void *ctx, int64_t *v, int n)
@@ -229,11 +246,63 @@ static void wrong_order_is_told(void **state)
     close_job(&j);
 }
 
+static int64_t bytes_sent(const job *j)
+{
+    ct_exchange_counters now;
+
+    j->x.counters(j->x.ctx, &now);
+    return now.bytes_sent;
+}
+
+/* Recorded in vain: nothing of it is left, and the calls come again. Given again: as if they had
+ * come, and the library looks for other ranks' errors. */
+static void replays(void **state)
+{
+    job j = open_job(80);
+    int learned = count_learned(j.net), sums, whole = 0;
+    int64_t bytes;
+
+    (void)state;
+    assert_non_null(j.x.replay);
+    for (int early = 0; early <= learned; early++) { /* how far the recording came */
+        lib.n_sum = lib.n_drop = j.n_landed = 0;
+        bytes = bytes_sent(&j);
+        assert_int_equal(j.x.begin(j.x.ctx, early, 1.0f, 0.1f), CT_OK);
+        for (int i = 0; i < early; i++) assert_int_equal(j.x.ready(j.x.ctx, i), CT_OK);
+        sums = lib.n_sum;
+        if (early == learned) assert_int_equal(j.x.wait(j.x.ctx, 0, 1, on_landed, &j), CT_OK);
+        assert_int_equal(j.x.replay(j.x.ctx, CT_REPLAY_DROPPED), CT_OK);
+        assert_int_equal(lib.n_drop, sums - (early == learned));
+        assert_true(bytes_sent(&j) == bytes);
+        lib.n_sum = j.n_landed = 0;
+        for (int i = 0; i < learned; i++) assert_int_equal(j.x.ready(j.x.ctx, i), CT_OK);
+        assert_int_equal(j.x.finish(j.x.ctx, on_landed, &j), CT_OK);
+        assert_int_equal(j.n_landed, j.net->n_param);
+        for (int i = 0; i < lib.n_sum; i++) assert_true(lib.sum[i].followed);
+        whole = lib.n_sum;
+        bytes = bytes_sent(&j) - bytes;
+    }
+    assert_true((whole >= 2) && (lib.n_given == 0));
+    lib.n_sum = j.n_landed = 0;
+    for (int step = 0; step < 3; step++) {
+        int64_t before = bytes_sent(&j);
+
+        assert_int_equal(j.x.begin(j.x.ctx, step, 1.0f, 0.1f), CT_OK);
+        assert_int_equal(j.x.replay(j.x.ctx, CT_REPLAY_GIVEN), CT_OK);
+        assert_int_equal(j.x.finish(j.x.ctx, on_landed, &j), CT_OK);
+        assert_int_equal(lib.n_given, step + 1);
+        assert_true(bytes_sent(&j) - before == bytes);
+    }
+    assert_true((lib.n_sum == 0) && (j.n_landed == 0));
+    close_job(&j);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_once),
         cmocka_unit_test(wrong_order_is_told),
+        cmocka_unit_test(replays),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

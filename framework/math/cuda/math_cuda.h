@@ -37,8 +37,6 @@ ct_status ct_cuda_narrow(ct_stream st, ct_operand operand, int64_t n, const floa
 struct ct_update;
 struct ct_update_all;
 ct_status ct_update_cuda(ct_stream st, int kind, const struct ct_update *u);
-ct_status ct_update_cuda_lamb_norms(ct_stream st, const struct ct_update *u, double *weight_p,
-                                    double *step_p);
 ct_status ct_update_cuda_all(ct_stream st, int kind, const struct ct_update *u,
                              const struct ct_update_all *all);
 

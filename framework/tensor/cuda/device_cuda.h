@@ -65,9 +65,9 @@ static inline unsigned ct_cuda_grid(int64_t n)
  *  _RUN_BLOCKS: with. */
 #ifdef CT_CUDA_EMULATED
 #define CT_CUDA_RUN(_kernel, _blocks, _st, ...)                                                    \
-    ((void)(_st), ct_emulated_call(_kernel, (_blocks), CT_CUDA_BLOCK, false, __VA_ARGS__))
+    ct_emulated_call(_kernel, (_blocks), CT_CUDA_BLOCK, false, (cudaStream_t)(_st), __VA_ARGS__)
 #define CT_CUDA_RUN_BLOCKS(_kernel, _blocks, _st, ...)                                             \
-    ((void)(_st), ct_emulated_call(_kernel, (_blocks), CT_CUDA_BLOCK, true, __VA_ARGS__))
+    ct_emulated_call(_kernel, (_blocks), CT_CUDA_BLOCK, true, (cudaStream_t)(_st), __VA_ARGS__)
 #else
 #define CT_CUDA_RUN(_kernel, _blocks, _st, ...)                                                    \
     _kernel<<<(_blocks), CT_CUDA_BLOCK, 0, (cudaStream_t)(_st)>>>(__VA_ARGS__)

@@ -24,6 +24,24 @@ static struct {
     CALLS(MEMBER)
 } nccl;
 
+#ifdef CT_CUDA_EMULATED
+static void *open_library(void)
+{
+    return (getenv("CORTADO_EMULATED_NCCL") != NULL) ? &nccl : NULL;
+}
+
+static bool find_calls(void *)
+{
+#define LINKED(_name) nccl.p_##_name = _name;
+    CALLS(LINKED)
+    return true;
+}
+#else
+static void *open_library(void)
+{
+    return dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
+}
+
 static bool find_calls(void *lib)
 {
 #define FIND(_name)                                                                                \
@@ -32,6 +50,7 @@ static bool find_calls(void *lib)
     CALLS(FIND)
     return true;
 }
+#endif
 
 static bool there(void)
 {
@@ -39,7 +58,7 @@ static bool there(void)
 
     if (nccl.looked) return nccl.found;
     nccl.looked = true;
-    lib = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
+    lib = open_library();
     nccl.found = (lib != NULL) && find_calls(lib);
     return nccl.found;
 }
@@ -99,15 +118,24 @@ static ct_status open_group(const ct_device *, const void *id, int rank, int n_r
     return CT_OK;
 }
 
+/* Another rank's end shows here at the latest. */
+static ct_status given(void *of)
+{
+    const group *g = (const group *)of;
+    ncclResult_t trouble = ncclSuccess;
+
+    CT_TRY(check(nccl.p_ncclCommGetAsyncError(g->comm, &trouble), g->rank, "state"));
+    return check(trouble, g->rank, "sum of gradients");
+}
+
+/* Where `st` is recorded, so is this: the group's stream joins by the event that it follows, and
+ * joins again with follow(). */
 static ct_status begin(void *of, ct_stream st, float *data, int64_t n, void **ticket_p)
 {
     group *g = (group *)of;
-    ncclResult_t trouble = ncclSuccess;
     cudaEvent_t ended;
 
-    /* another rank's end shows here at the latest */
-    CT_TRY(check(nccl.p_ncclCommGetAsyncError(g->comm, &trouble), g->rank, "state"));
-    CT_TRY(check(trouble, g->rank, "sum of gradients"));
+    CT_TRY(given(g));
     CT_TRY(ct_cuda_follow(st, (ct_stream)g->stream));
     CT_TRY(
         check(nccl.p_ncclAllReduce(data, data, (size_t)n, ncclFloat, ncclSum, g->comm, g->stream),
@@ -127,6 +155,11 @@ static ct_status follow(void *, ct_stream st, void *ticket)
     return status;
 }
 
+static void drop(void *, void *ticket)
+{
+    (void)cudaEventDestroy((cudaEvent_t)ticket);
+}
+
 extern "C" const ct_device_sum_ops ct_device_sum_nccl = {
-    "nccl", there, make_id, open_group, close_group, begin, follow, NULL,
+    "nccl", there, make_id, open_group, close_group, begin, follow, NULL, given, drop,
 };

@@ -1,0 +1,45 @@
+/** @file step_after.h  What follows a backward pass and is given to the device with it: sums over
+ * ranks and updates of the weights.
+ *
+ * Where all of that is the same in each step, and the host takes no part in it, it is recorded with
+ * the steps of backward (step_graph.h), and one graph goes from the loss to the new weights.
+ */
+#ifndef CT_STEP_AFTER_H
+#define CT_STEP_AFTER_H
+
+#include "framework/math/step_there.h"
+#include "framework/net/net.h"
+#include "framework/net/replay.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct ct_step_after {
+    ct_ready_fn ready;              /* NULL: no matter                         */
+    ct_status (*finish)(void *ctx); /* after the last step; NULL: nothing is   */
+    /** Not NULL: ready and finish give the device the same in each pass, and wait for nothing. It
+     *  is told what becomes of their calls. */
+    ct_status (*replay)(void *ctx, ct_replay what);
+    void *ctx;
+} ct_step_after;
+
+/** ct_net_backward() and what follows it. */
+ct_status ct_net_backward_and(ct_net *net, ct_exec *ex, const ct_step_after *after);
+/** Forgets what was recorded: it names memory and groups of ranks that are about to go. The next
+ *  passes record anew. */
+void ct_net_forget_graphs(ct_net *net);
+
+/** The numbers of this net's steps on its device; NULL: it has none. */
+ct_step_there *ct_net_step_there(const ct_net *net);
+/** They, for kernels of layers; NULL: not there, the loss has no scale. */
+static inline const ct_step_there *ct_exec_step_there(const ct_exec *ex)
+{
+    return (const ct_step_there *)ex->step_there; /* its first member */
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,257 @@
+#include "framework/solver/step_update.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "framework/base/clock.h"
+#include "framework/base/trace.h"
+#include "framework/math/math.h"
+
+enum { UPDATE_CHUNK = 1 << 18 /* elements between two polls: some hundred microseconds */ };
+
+/* By the norm of all gradients; where local_clip is given each rank does it before compression. */
+static bool clips(const ct_train_step *t)
+{
+    const Ct__CompressionParameter *c = t->param->compression;
+
+    return (t->param->clip_gradients >= 0.0f) && ((c == NULL) || !(c->local_clip > 0.0f));
+}
+
+bool ct_step_waits_for_all(const ct_train_step *t)
+{
+    return clips(t) || t->loss_scale.on;
+}
+
+static bool absorbed(const ct_train_step *t, int param)
+{
+    return (t->exchange->absorbed != NULL) && t->exchange->absorbed(t->exchange->ctx, param);
+}
+
+static bool tries(const ct_train_step *t, int param)
+{
+    return (t->exchange->tries != NULL) && t->exchange->tries(t->exchange->ctx, param);
+}
+
+/* ---- updates */
+
+static int64_t chunk(int64_t left)
+{
+    return (left < UPDATE_CHUNK) ? left : UPDATE_CHUNK;
+}
+
+/* All that the rule does is in the sum. What is only tried is added up as well, zero times, since
+ * how long that takes counts. */
+static ct_status update_absorbed(ct_train_step *t, const ct_param *p)
+{
+    const ct_math_ops *math = t->net->options.dev->math;
+    float share =
+        (t->average != NULL) ? ct_average_share(t->param->average, t->iteration + 1) : 0.0f;
+    bool chunks = (t->exec->poll != NULL) || (share > 0.0f);
+    float factor = tries(t, (int)(p - t->net->param)) ? 0.0f : -1.0f;
+    int64_t n = 0;
+
+    for (int64_t at = 0; at < p->count; at += n) {
+        float *weight = ct_blob_data(&p->blob) + at;
+
+        n = chunks ? chunk(p->count - at) : p->count;
+        CT_TRY(math->axpy(t->exec->stream, n, factor, ct_blob_diff(&p->blob) + at, weight));
+        if (share > 0.0f)
+            CT_TRY(math->axpby(t->exec->stream, n, share, weight, 1.0f - share,
+                               t->average + p->offset + at));
+        CT_TRY(ct_exec_poll(t->exec));
+    }
+    return CT_OK;
+}
+
+/* The range [at, at + n) of a parameter. */
+static void set_range(const ct_train_step *t, const ct_param *p, int64_t at, int64_t n,
+                      ct_update *u)
+{
+    u->count = n;
+    u->grad = ct_blob_diff(&p->blob) + at;
+    u->weight = ct_blob_data(&p->blob) + at;
+    for (int i = 0; i < t->rule->n_state; i++) u->state[i] = t->history[i] + p->offset + at;
+}
+
+/* The trust ratio, summed in chunks whatever else moves: their sizes show in the last bits. One
+ * axis, as biases, scales and shifts have it: no ratio. */
+static ct_status find_trust(const ct_train_step *t, const ct_param *p, ct_update *u)
+{
+    double weight = 0.0, step = 0.0;
+
+    if (t->rule->norms == NULL) return CT_OK;
+    for (int64_t at = 0; at < p->count; at += u->count) {
+        double w = 0.0, s = 0.0;
+
+        set_range(t, p, at, chunk(p->count - at), u);
+        CT_TRY(t->rule->norms(u, &w, &s));
+        weight += w;
+        step += s;
+        CT_TRY(ct_exec_poll(t->exec));
+    }
+    if ((weight > 0.0) && (step > 0.0) && (p->blob.data.shape.ndim > 1))
+        u->trust = t->rule->trust(t->param, u, sqrt(weight), sqrt(step));
+    return CT_OK;
+}
+
+/* All but the range, for multipliers of the rate and the decay. */
+static ct_update numbers(const ct_train_step *t, float lr_mult, float decay_mult)
+{
+    const Ct__SolverParameter *s = t->param;
+    float decay = s->weight_decay * decay_mult;
+    bool l1 = (s->regularization_type != NULL) && (strcmp(s->regularization_type, "L1") == 0);
+    ct_update u = { .dev = t->net->options.dev,
+                    .scale = t->scale,
+                    .rate = (float)t->rate * lr_mult,
+                    .decay_l2 = l1 ? 0.0f : decay,
+                    .decay_l1 = l1 ? decay : 0.0f };
+
+    ct_update_rule_numbers(t->rule, s, t->iteration, &u);
+    return u;
+}
+
+static ct_status update_param(ct_train_step *t, const ct_param *p)
+{
+    const Ct__SolverParameter *s = t->param;
+    const ct_math_ops *math = t->net->options.dev->math;
+    float share = (t->average != NULL) ? ct_average_share(s->average, t->iteration + 1) : 0.0f;
+    /* messages of other buckets move while this one is updated; the average finds a chunk in the
+     * cache */
+    bool chunks = (t->exec->poll != NULL) || (share > 0.0f);
+    ct_update u = numbers(t, p->lr_mult, p->decay_mult);
+
+    CT_TRY(find_trust(t, p, &u));
+    for (int64_t at = 0; at < p->count; at += u.count) {
+        set_range(t, p, at, chunks ? chunk(p->count - at) : p->count, &u);
+        CT_TRY(t->rule->apply(&u));
+        if (share > 0.0f)
+            CT_TRY(math->axpby(t->exec->stream, u.count, share, u.weight, 1.0f - share,
+                               t->average + p->offset + at));
+        CT_TRY(ct_exec_poll(t->exec));
+    }
+    return CT_OK;
+}
+
+/* How many parameters from `first` on may go in one pass. */
+static int at_once(const ct_train_step *t, int first, int end)
+{
+    int i = first;
+
+    if (t->all.ops == NULL) return 0;
+    while ((i < end) && t->net->param[i].learns && !absorbed(t, i) && !ct_late_has(&t->late, i))
+        i++;
+    return i - first;
+}
+
+static ct_status update_many(ct_train_step *t, int first, int n)
+{
+    const ct_net *net = t->net;
+    ct_update u = numbers(t, 1.0f, 1.0f);
+
+    u.count = net->grad_count;
+    u.grad = net->grad_arena;
+    u.weight = net->weight_arena;
+    for (int i = 0; i < t->rule->n_state; i++) u.state[i] = t->history[i];
+    return ct_update_plan_run(net, &t->all, t->exec->stream, t->rule->kind, &u,
+                              (double)t->param->local_gw_ratio, t->average, first, n);
+}
+
+static ct_status update_one(ct_train_step *t, int i)
+{
+    const ct_param *p = &t->net->param[i];
+
+    if (absorbed(t, i)) return update_absorbed(t, p);
+    return (t->all.part != NULL) ? update_many(t, i, 1) : update_param(t, p);
+}
+
+/* An average sees in the next step what comes late. */
+static ct_status update_with_late(ct_train_step *t, int i)
+{
+    if (!ct_late_has(&t->late, i)) return update_one(t, i);
+    CT_TRY(ct_late_begin(t->net, &t->late, t->exec->stream, i));
+    CT_TRY(update_one(t, i));
+    return ct_late_end(t->net, &t->late, t->exec->stream, i,
+                       (float)t->rate * t->net->param[i].lr_mult);
+}
+
+ct_status ct_step_update(ct_train_step *t, int first, int n)
+{
+    double start = ct_clock_s(), traced = ct_trace_start(t->exec->trace);
+
+    for (int i = first; i < first + n; i++) {
+        int many = at_once(t, i, first + n);
+
+        if (many > 0) {
+            CT_TRY(update_many(t, i, many));
+            i += many - 1;
+            continue;
+        }
+        if (t->net->param[i].learns) CT_TRY(update_with_late(t, i));
+    }
+    t->update_s += ct_clock_s() - start;
+    ct_trace_end(t->exec->trace, traced, CT_TRACE_UPDATE, NULL,
+                 (n > 0) ? t->net->param[first].key : NULL);
+    return CT_OK;
+}
+
+static void tell_clipping(const ct_train_step *t, double norm)
+{
+    double limit = (double)t->param->clip_gradients;
+
+    if (clips(t) && (norm > limit))
+        CT_INFO("Gradient clipping: scaling down gradients (L2 norm %g > %g) by scale factor %g",
+                norm, limit, limit / norm);
+}
+
+/* What the device has decided by itself, which the host accounts for. */
+static void hear_norm(void *ctx, int64_t iteration, double norm)
+{
+    ct_train_step *t = ctx;
+
+    if (ct_loss_scale_step(&t->loss_scale, iteration, isfinite(norm))) tell_clipping(t, norm);
+}
+
+/* All gradients are there. The norm of the sum is taken before it is divided by iter_size, as Caffe
+ * takes it; padding is zero, so the arena is summed in one go. A device that has the step's numbers
+ * goes on by itself, and changes nothing where 16 bits were too few for a gradient. */
+ct_status ct_step_update_all(ct_train_step *t)
+{
+    const ct_net *net = t->net;
+    const ct_math_ops *math = net->options.dev->math;
+    double limit = clips(t) ? (double)t->param->clip_gradients : -1.0, norm = 0.0;
+
+    if (t->all.ops != NULL) {
+        CT_TRY(t->all.ops->decide(t->exec->stream, t->all.at, net->grad_count, net->grad_arena,
+                                  limit));
+        return ct_step_update(t, 0, net->n_param);
+    }
+    CT_TRY(math->sumsq(t->exec->stream, net->grad_count, net->grad_arena, &norm));
+    norm = sqrt(norm);
+    tell_clipping(t, norm);
+    if (clips(t) && (norm > limit)) t->scale *= (float)(limit / norm);
+    return ct_step_update(t, 0, net->n_param);
+}
+
+/* The step's numbers, for a device that reads them there. */
+ct_status ct_step_put_numbers(ct_train_step *t)
+{
+    ct_update u = numbers(t, 1.0f, 1.0f);
+    ct_step_numbers now = { u.scale, u.rate, u.correction, u.correction2, 0.0f };
+
+    if (t->all.ops == NULL) return CT_OK;
+    if (t->average != NULL) now.average = ct_average_share(t->param->average, t->iteration + 1);
+    return ct_update_plan_begin(t->net, &t->all, t->exec->stream, &now, &t->loss_scale);
+}
+
+/* ---- what the device decides */
+
+ct_status ct_step_tell(ct_train_step *t)
+{
+    if (!ct_step_waits_for_all(t) || (t->all.ops == NULL)) return CT_OK;
+    return ct_update_plan_tell(t->net, &t->all, t->exec->stream, t->iteration);
+}
+
+ct_status ct_step_hear(ct_train_step *t, bool all)
+{
+    return ct_update_plan_hear(t->net, &t->all, all, hear_norm, t);
+}
