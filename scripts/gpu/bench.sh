@@ -3,7 +3,8 @@
 #   scripts/gpu/bench.sh FOLDER [SECONDS]       as scripts/gpu/test.sh; exits 77 where no GPU works
 # Prints the GPU with its measured copy bandwidth and product rate, kernels in GB/s as shares of it, products
 # of fully connected layers with epilogues beside separate kernels, and training steps of models in f32 and
-# bf16, beside PyTorch's (eager and compiled) where python3 has torch.
+# bf16, beside PyTorch's (eager and compiled) where python3 has torch; steps of small kernels with and without
+# graphs.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 b=${1:?folder of a build with CUDA=1}
@@ -38,8 +39,23 @@ for job in "alexnet 256 20" "vgg16 64 10" "resnet50 128 10" "googlenet 128 10" "
             "$(sed -n 's/.*"images_per_s":\([0-9.e+-]*\).*/\1/p' "$json" | head -1)"
     done
 done
-rm -f "$json.out"
 # "lstm_large" counts columns of 35 words
+# what graphs from the loss to the new weights bring where kernels are small
+printf '\n%-11s %6s %8s %14s %14s\n' model batch rule 'graphs ms' 'kernels ms'
+for job in "lenet 64 200 SGD" "lenet 64 200 LAMB" "quick 100 100 SGD" "resnet20 32 50 SGD" "resnet50 8 20 SGD" "resnet50 8 20 LAMB" "lstm 20 50 SGD"; do
+    set -- $job
+    [ -f "models/$1/train_val.prototxt" ] || { echo "$1: no such model"; continue; }
+    [ "$(date +%s)" -lt "$end" ] || { echo "out of time: $1 $4 and what follows not run"; break; }
+    row=
+    for graph in true false; do
+        : >"$json"
+        timeout 60 "$b/cortado" time --model="models/$1/train_val.prototxt" --solver_mode=gpu --iterations="$3" --set=batch_size="$2" \
+            --set=type="$4" --set=momentum=0.9 --set=cuda_graph=$graph --json="$json" --log=error >"$json.out" 2>&1 || row="$row failed: $(tail -1 "$json.out")"
+        row="$row $(sed -n 's/.*"step_ms":\([0-9.e+-]*\).*/\1/p' "$json" | head -1)"
+    done
+    printf '%-11s %6s %8s %14s %14s\n' "$1" "$2" "$4" $row
+done
+rm -f "$json.out"
 if python3 -c 'import torch, torchvision' 2>/dev/null && [ "$(date +%s)" -lt "$end" ]; then
     SECONDS_LEFT=$((end - $(date +%s))) timeout $((end - $(date +%s) + 30)) python3 tests/bench/torch_gpu.py
 else

@@ -1,8 +1,8 @@
 /* Memory-bound layers on the GPU, by our kernels and by cuDNN's: GB/s of what they must read and
  * write at least, each operand once, and that as a share of a copy on the device, both measured
- * here; and the update of 25 M weights; the update of momentum and residual with the selection of a
- * thousandth, beside the same update alone, as docs/compression.md has them. Needs CUDA=1 and a
- * GPU: says so otherwise, and exits 77. */
+ * here; the update of 25 M weights, and with the norms that some rules and clipping take; the
+ * update of momentum and residual with the selection of a thousandth, beside the same update alone,
+ * as docs/compression.md has them. Needs CUDA=1 and a GPU: says so otherwise, and exits 77. */
 #include "tests/test.h"
 #include "tests/layer_harness.h"
 
@@ -10,9 +10,10 @@
 #include "framework/base/clock.h"
 #include "framework/base/memory.h"
 #include "framework/base/rng.h"
-#include "framework/math/update.h"
+#include "framework/math/step_there.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { TURNS = 20 };
@@ -160,6 +161,69 @@ static void bench_update(const ct_device *dev, const char *name, int kind, int n
     for (int i = 0; i < 4; i++) dev->mem_release(at[i]);
 }
 
+/* As a solver gives it: 160 parameters at once, with the numbers on the device, trust ratios where
+ * the rule has them, and the norm of all gradients. */
+static void bench_step(const ct_device *dev, const char *name, int kind, double copy)
+{
+    enum { N_PART = 160, N = 25 << 20, EACH = N / N_PART / CT_UPDATE_LINE * CT_UPDATE_LINE };
+    const ct_step_there_ops *ops = ct_step_there_of(dev);
+    const ct_step_there first = { .loss = { .scale = 1.0f },
+                                  .now = { 1.0f, 0.01f, 1.0f, 1.0f, 0.0f } };
+    const int64_t lines = EACH / CT_UPDATE_LINE, n = (int64_t)EACH * N_PART;
+    ct_update_part part[N_PART];
+    uint16_t *line = calloc((size_t)lines * N_PART, sizeof(*line));
+    ct_update u = { .dev = dev, .count = n, .momentum = 0.9f, .momentum2 = 0.99f, .delta = 1e-8f };
+    bool norms = (kind == CT_UPDATE_LARS) || (kind == CT_UPDATE_LAMB);
+    void *at[8];
+
+    assert_non_null(line);
+    for (int p = 0; p < N_PART; p++) {
+        part[p] = (ct_update_part){ (int64_t)p * EACH, EACH, 1.0f, 1.0f };
+        for (int64_t k = 0; k < lines; k++) line[p * lines + k] = (uint16_t)p;
+    }
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(dev->mem_acquire((size_t)n * sizeof(float), &at[i]), CT_OK);
+    assert_int_equal(dev->mem_acquire(sizeof(part), &at[4]), CT_OK);
+    assert_int_equal(dev->mem_acquire((size_t)lines * N_PART * sizeof(*line), &at[5]), CT_OK);
+    assert_int_equal(dev->mem_acquire(sizeof(first), &at[6]), CT_OK);
+    assert_int_equal(dev->mem_acquire(N_PART * sizeof(float), &at[7]), CT_OK);
+    assert_int_equal(dev->from_host(NULL, at[4], part, sizeof(part)), CT_OK);
+    assert_int_equal(dev->from_host(NULL, at[5], line, (size_t)lines * N_PART * sizeof(*line)),
+                     CT_OK);
+    assert_int_equal(dev->from_host(NULL, at[6], &first, sizeof(first)), CT_OK);
+    u.grad = at[0];
+    u.weight = at[1];
+    u.state[0] = at[2];
+    u.state[1] = at[3];
+    {
+        ct_update_all all = { at[4], at[5], 0, n, norms ? at[7] : NULL, at[6] };
+        double seconds[3] = { 1e9, 1e9, 1e9 }; /* norm of all, ratios, update */
+
+        for (int k = 0; k < 4 * 3; k++) {
+            double start = ct_clock_s(), one;
+
+            for (int i = 0; i < TURNS; i++) {
+                if (k % 3 == 0) assert_int_equal(ops->decide(NULL, at[6], n, at[0], -1.0), CT_OK);
+                for (int p = 0; (k % 3 == 1) && norms && (p < N_PART); p++)
+                    assert_int_equal(ops->trust(NULL, kind, &u, &all, p, part[p].offset, EACH, true,
+                                                0.02, at[7]),
+                                     CT_OK);
+                if (k % 3 == 2)
+                    assert_int_equal(dev->math->update_all(NULL, kind, &u, &all), CT_OK);
+            }
+            assert_int_equal(dev->sync(NULL), CT_OK);
+            one = (ct_clock_s() - start) / TURNS;
+            if ((k >= 3) && (one < seconds[k % 3])) seconds[k % 3] = one;
+        }
+        printf("step       %-24s norm of all gradients %8.1f us %5.0f %% of copy; 160 ratios %8.1f "
+               "us; update %8.1f us\n",
+               name, 1e6 * seconds[0], 100.0 * 4.0 * (double)n / seconds[0] / copy,
+               1e6 * seconds[1], 1e6 * seconds[2]);
+    }
+    for (int i = 0; i < 8; i++) dev->mem_release(at[i]);
+    free(line);
+}
+
 /* Seconds of what `run` queues, the fastest of three times TURNS. */
 static double codec_time(const ct_device *dev, const ct_device_codec *codec, ct_stream st,
                          ct_device_coder *coder, const ct_accum *a, bool selects)
@@ -235,6 +299,8 @@ int main(void)
     for (size_t k = 0; k < sizeof(job) / sizeof(job[0]); k++) bench_layer(dev, k, copy);
     bench_update(dev, "SGD, 25 M weights", CT_UPDATE_SGD, 1, copy);
     bench_update(dev, "Adam, 25 M weights", CT_UPDATE_ADAM, 2, copy);
+    bench_step(dev, "SGD, 25 M weights", CT_UPDATE_SGD, copy);
+    bench_step(dev, "LAMB, 25 M weights", CT_UPDATE_LAMB, copy);
     printf("selection of the largest thousandth, fused with the update of momentum and residual\n");
     for (int64_t n = 25000000; n <= 138000000; n += 113000000) {
         bench_selection(dev, CT_SELECT_EXACT, n, copy);
