@@ -89,6 +89,27 @@ static void accounts_agree(const trained *t, const char *what)
                  (int)t->good, (double)t->there.scale, (int)t->there.good);
 }
 
+trained test_cuda_trained_late(const char *layers, const char *fields, const char *more, int steps,
+                               float late)
+{
+    float v[4096];
+    trained r;
+    test_solver t;
+    const ct_net *net;
+
+    make(layers, fields, more, steps, &t);
+    net = ct_solver_net(t.solver);
+    for (int i = 0; i < 4096; i++) v[i] = (i % 3 == 0) ? late : -late;
+    for (int i = 0; (i < net->n_param) && net->param[i].learns; i++) {
+        assert_true(net->param[i].count <= 4096);
+        assert_int_equal(ct_late_add(net, &t.solver->step.late, i, 0.05f, v), CT_OK);
+    }
+    assert_int_equal(ct_solver_run(t.solver), CT_OK);
+    collect(&t, &r);
+    test_solver_destroy(&t);
+    return r;
+}
+
 void test_cuda_same(const trained *a, const trained *b, const char *what)
 {
     size_t bytes = (size_t)a->n * sizeof(float);

@@ -61,6 +61,10 @@ trained test_cuda_trained(const char *layers, const char *fields, const char *mo
 trained test_cuda_retrained(const char *layers, const char *fields, const char *more, int steps,
                             const char *snapshot);
 
+/** The same, with `late` or its negative on the way to each learned weight from a run before. */
+trained test_cuda_trained_late(const char *layers, const char *fields, const char *more, int steps,
+                               float late);
+
 /** Fails unless weights, averages and scales are the same, bit by bit, and the host's accounts of
  *  the scale are the device's; what: for the message. */
 void test_cuda_same(const trained *a, const trained *b, const char *what);

@@ -127,6 +127,8 @@ static ct_status last_backward(ct_train_step *t)
                                   .replay = same ? on_replay : NULL,
                                   .ctx = t };
 
+    if (same && t->owing) ct_net_forget_graphs(t->net);
+    t->owing = t->in_graph && !same;
     CT_TRY(ct_net_backward_and(t->net, t->exec, &after));
     drop_owed(t);
     t->open = t->forward_overlap;

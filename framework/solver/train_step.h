@@ -44,6 +44,7 @@ typedef struct ct_train_step {
     bool *landed;       /* [n_param] updated since the gradients left */
     ct_update_plan all; /* many parameters in one pass; empty: one by one */
     bool in_graph;      /* sums over ranks and updates may be recorded with backward */
+    bool owing;         /* … but not in the last step, which had `owed` or `late` to see to */
 
     /** As far as the host has heard: where the device decides, a step later. Who changes it sets
      *  all.has_loss to false. */

@@ -216,12 +216,36 @@ static void refusing_changes_nothing(void **state)
     }
 }
 
+/* While updates of a run before arrive, the host takes part in each step; then graphs are recorded
+ * anew, with the update. */
+static void late_updates_come_first(void **state)
+{
+    static const char *const rule[] = { "", "type: 'LAMB' momentum2: 0.99 delta: 1e-4" };
+
+    (void)state;
+    (void)test_cuda();
+    for (int k = 0; k < 2; k++) {
+        trained with, without, none;
+
+        test_log_all_start();
+        with = test_cuda_trained_late(WORDS("3"), "solver_mode: GPU", rule[k], 16, 1e-4f);
+        test_log_holds("what the run before had left behind is in the weights");
+        test_log_holds("with the update");
+        without = test_cuda_trained_late(WORDS("3"), "solver_mode: GPU cuda_graph: false", rule[k],
+                                         16, 1e-4f);
+        none = test_cuda_trained(WORDS("3"), "solver_mode: GPU", rule[k], 16, NULL);
+        test_log_all_stop();
+        test_cuda_same(&with, &without, rule[k]);
+        assert_memory_not_equal(with.weight, none.weight, (size_t)none.n * sizeof(float));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nets_are_the_same),        cmocka_unit_test(rules_are_the_same),
         cmocka_unit_test(overflows_are_the_same),   cmocka_unit_test(a_step_is_two_graphs),
-        cmocka_unit_test(refusing_changes_nothing),
+        cmocka_unit_test(refusing_changes_nothing), cmocka_unit_test(late_updates_come_first),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
