@@ -247,7 +247,9 @@ static double codec_time(const ct_device *dev, const ct_device_codec *codec, ct_
 static void bench_selection(const ct_device *dev, ct_select_kind kind, int64_t n, double copy)
 {
     const ct_device_codec *codec = ct_device_codec_find(dev->kind);
-    ct_coder_setup setup = { kind, n, n / 1000, CT_WIRE_HALF, 1 };
+    ct_coder_setup setup = {
+        .kind = kind, .n = n, .k = n / 1000, .form = CT_WIRE_HALF, .n_payload = 1
+    };
     size_t bytes = (size_t)n * sizeof(float);
     double moved = 20.0 * (double)n, alone, all;
     float *host = ct_mem_acquire(bytes);

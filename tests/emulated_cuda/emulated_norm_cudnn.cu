@@ -86,7 +86,7 @@ cudnnStatus_t cudnnLRNCrossChannelForward(cudnnHandle_t, cudnnLRNDescriptor_t no
     if ((mode != CUDNN_LRN_CROSS_CHANNEL_DIM1) || !is_plain(x) || !ct_emulated_is_same(x, *y_of) ||
         !ct_emulated_overwrites(alpha, beta) || (x_at == y_at))
         return CUDNN_STATUS_BAD_PARAM;
-    ct_emulated_give([=]() {
+    ct_emulated_give(ct_emulated_cudnn_stream, [=]() {
         ct_emulated_open();
         std::vector<double> scale = scales(r, x, x_at);
 
@@ -113,7 +113,7 @@ cudnnStatus_t cudnnLRNCrossChannelBackward(cudnnHandle_t, cudnnLRNDescriptor_t n
         !ct_emulated_is_same(x, *dy_of) || !ct_emulated_is_same(x, *dx_of) ||
         !ct_emulated_overwrites(alpha, beta) || (dx_at == dy_at))
         return CUDNN_STATUS_BAD_PARAM;
-    ct_emulated_give([=]() {
+    ct_emulated_give(ct_emulated_cudnn_stream, [=]() {
         ct_emulated_open();
         std::vector<double> scale = scales(r, x, x_at);
 
@@ -178,7 +178,7 @@ cudnnStatus_t cudnnBatchNormalizationForwardTraining(
         !is_vector(*vector, x) || !ct_emulated_overwrites(alpha, beta) || (x_at == y_at) ||
         (eps < CUDNN_BN_MIN_EPSILON) || (scale == nullptr) || (bias == nullptr) || (count < 2.0))
         return CUDNN_STATUS_BAD_PARAM;
-    ct_emulated_give([=]() {
+    ct_emulated_give(ct_emulated_cudnn_stream, [=]() {
         std::vector<double> mean((size_t)x.c), var((size_t)x.c);
 
         ct_emulated_open();
@@ -211,7 +211,7 @@ cudnnStatus_t cudnnBatchNormalizationForwardInference(
         !is_vector(*vector, x) || !ct_emulated_overwrites(alpha, beta) || (x_at == y_at) ||
         (eps < CUDNN_BN_MIN_EPSILON) || (scale == nullptr) || (bias == nullptr))
         return CUDNN_STATUS_BAD_PARAM;
-    ct_emulated_give([=]() {
+    ct_emulated_give(ct_emulated_cudnn_stream, [=]() {
         std::vector<double> mean((size_t)x.c), inv_std((size_t)x.c);
 
         ct_emulated_open();
@@ -242,7 +242,7 @@ cudnnStatus_t cudnnBatchNormalizationBackward(
         (dx_at == nullptr) || (eps < CUDNN_BN_MIN_EPSILON) || (scale == nullptr) ||
         (dscale == nullptr) || (dbias == nullptr))
         return CUDNN_STATUS_BAD_PARAM;
-    ct_emulated_give([=]() {
+    ct_emulated_give(ct_emulated_cudnn_stream, [=]() {
         std::vector<double> sum((size_t)x.c), dot((size_t)x.c);
         const float *mean = (const float *)mean_at, *inv_std = (const float *)inv_std_at;
         auto normal = [&](int64_t c, int64_t at) {
