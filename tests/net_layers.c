@@ -356,7 +356,7 @@ const ct_layer_ops *const test_net_table[] = { &source, &given, &linear, &tanh_o
 const ct_layer_ops *const *test_full_table(const ct_layer_ops *own)
 {
     enum { MOST = 300 };
-    static const ct_layer_ops *list[MOST];
+    static _Thread_local const ct_layer_ops *list[MOST]; /* ranks may be threads */
     int n = 0;
 
     for (int i = 0; test_net_table[i] != NULL; i++) {

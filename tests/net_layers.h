@@ -18,7 +18,7 @@
 
 extern const ct_layer_ops *const test_net_table[];
 /** The types above, all real ones, which come first where both have a name, and `own` (or NULL).
- *  The array is this function's: a program calls it with one `own` only. */
+ *  The array is this function's, one a thread: a program calls it with one `own` only. */
 const ct_layer_ops *const *test_full_table(const ct_layer_ops *own);
 
 /** A net and the message it was made of. */
