@@ -4,6 +4,8 @@
 #include <string.h>
 #include <sys/statvfs.h>
 
+#include "framework/base/guard.h"
+
 enum {
     SLOTS_PER_PAGE = 256,
     PAGE_BYTES = SLOTS_PER_PAGE * (int)sizeof(ct_signals),
@@ -14,6 +16,8 @@ typedef struct window {
     MPI_Win win;
     char **block;  /* [node_size]; NULL: this entry is free */
     size_t *bytes; /* [node_size]                          */
+    char *end;     /* of what was asked for, of this rank's block */
+    size_t rest;   /* bytes behind it: the MPI rounds up   */
 } window;
 
 struct ct_node {
@@ -73,6 +77,7 @@ ct_status ct_node_create(ct_comm *c, ct_node **node_p)
 static void free_window(window *w)
 {
     if (w->block == NULL) return;
+    ct_unguard(w->end, w->rest);
     (void)MPI_Win_unlock_all(w->win);
     (void)MPI_Win_free(&w->win);
     free(w->block);
@@ -152,8 +157,12 @@ static ct_status allocate(ct_node *node, size_t bytes, window *w)
         /* all ranks map the window at the same place in a page, so all round alike */
         w->block[r] = (char *)(((uintptr_t)block + CT_ALIGN - 1) / CT_ALIGN * CT_ALIGN);
         w->bytes[r] = (size_t)size - CT_ALIGN;
+        if (r != c->node_rank) continue;
+        w->end = w->block[r] + bytes;
+        w->rest = (size_t)(block + size - w->end);
     }
     memset(w->block[c->node_rank], 0, bytes);
+    ct_guard(w->end, w->rest);
     CT_TRY_MPI(MPI_Barrier(c->node)); /* nobody signals in memory that is still being zeroed */
     return CT_OK;
 }
