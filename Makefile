@@ -157,7 +157,8 @@ TEST_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/*.c))
 
 # What each compiler is wrong about. gcc: MPICH spells MPI_STATUSES_IGNORE as (MPI_Status *)1, which
 # it takes for an array too short. clang: tells of every simd hint that it does not follow.
-ifneq ($(findstring clang,$(shell $(CC) --version 2>/dev/null)),)
+CLANG := $(findstring clang,$(shell $(CC) --version 2>/dev/null))
+ifneq ($(CLANG),)
   CFLAGS += -Wno-pass-failed
 else
   CFLAGS_coll_impi := -Wno-stringop-overflow
