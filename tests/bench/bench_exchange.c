@@ -6,10 +6,10 @@
  * Vectors of K * STRIDE elements. First each rank gives K entries evenly spread and none that
  * another has, for which theory holds to the byte; then in STEPS steps the K largest of a sum of
  * random numbers that differ in size from region to region: no rank should send more than 1.3 times
- * the mean (STEPS 0: not these). One line an exchange. What sends as many bytes whatever the
- * numbers are (none, bf16, fp16, powersgd, onebit; only by name, or all of them as `dense`) goes
- * through a gradient pipe, as a matrix of STRIDE columns. tests/bench/exchange_volume.sh counts on
- * links, too, and simulates. */
+ * the mean (STEPS 0: not these), after four that do not count (3+12: after three). One line an
+ * exchange. What sends as many bytes whatever the numbers are (none, bf16, fp16, powersgd, onebit;
+ * only by name, or all of them as `dense`) goes through a gradient pipe, as a matrix of STRIDE
+ * columns. tests/bench/exchange_volume.sh counts on links, too, and simulates. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -125,12 +125,11 @@ static void add_up(int64_t mine, double *mean_p, double *most_p, int size)
     *most_p = (double)most;
 }
 
-static ct_status bench(ct_comm *c, const ct_exch_ops *ops, int64_t k, int64_t stride, int steps,
-                       ct_wire_form form)
+static ct_status bench(ct_comm *c, const ct_exch_ops *ops, int64_t k, int64_t stride, int settle,
+                       int steps, ct_wire_form form)
 {
     double theory = (double)ops->bytes_theory(c, k * stride, k, form);
     double exact = 0, exact_most = 0, mean = 0, most = 0;
-    enum { SETTLE = 4 };
     vectors x;
     int64_t before = 0;
 
@@ -146,8 +145,8 @@ static ct_status bench(ct_comm *c, const ct_exch_ops *ops, int64_t k, int64_t st
         return CT_OK;
     }
     CT_TRY(open_vectors(c, ops, k * stride, k, form, &x));
-    for (int i = 0; i < SETTLE + steps; ++i) {
-        if (i == SETTLE) before = x.r.bytes_sent;
+    for (int i = 0; i < settle + steps; ++i) {
+        if (i == settle) before = x.r.bytes_sent;
         CT_TRY(one_step(ops, &x, i, uneven));
     }
     add_up(x.r.bytes_sent - before, &mean, &most, c->size);
@@ -253,12 +252,14 @@ static ct_status all_coded(ct_comm *c, const char *name, const char *allreduce, 
 static ct_status run(int argc, char **argv, ct_comm *c)
 {
     int64_t k = (argc > 2) ? atoll(argv[2]) : 256, stride = (argc > 3) ? atoll(argv[3]) : 1000;
-    int steps = (argc > 4) ? atoi(argv[4]) : 12;
+    const char *plus = (argc > 4) ? strchr(argv[4], '+') : NULL;
+    int steps = (argc > 4) ? atoi((plus != NULL) ? plus + 1 : argv[4]) : 12;
+    int settle = (plus != NULL) ? atoi(argv[4]) : 4;
     const char *name = (argc > 5) ? argv[5] : "all";
     ct_wire_form form =
         ((argc > 6) && (strcmp(argv[6], "half") == 0)) ? CT_WIRE_HALF : CT_WIRE_PAIRS;
 
-    if ((k < 1) || (steps < 0) || (stride < c->size))
+    if ((k < 1) || (steps < 0) || (settle < 0) || (stride < c->size))
         return CT_FAIL(CT_ERR_CONFIG, "expected K of at least 1, STEPS of 0, STRIDE of the ranks");
     if (c->rank == 0)
         printf("%-10s %-6s %5s %9s %12s %12s %8s %12s %8s %8s\n", "exchange", "wire", "ranks", "k",
@@ -267,7 +268,7 @@ static ct_status run(int argc, char **argv, ct_comm *c)
         if ((strcmp(name, "all") != 0) && (strcmp(name, (*at)->name) != 0)) continue;
         /* with a rank a node it is the exchange within */
         if (((*at)->node_start != NULL) && (ct_topo_max_node_size(c->topo) == 1)) continue;
-        CT_TRY(bench(c, *at, k, stride, steps, form));
+        CT_TRY(bench(c, *at, k, stride, settle, steps, form));
     }
     if (steps == 0) steps = 1; /* of all elements: none is uneven */
     return all_coded(c, name, (argc > 7) ? argv[7] : "rhd", k, k * stride, steps);

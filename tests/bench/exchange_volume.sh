@@ -7,8 +7,8 @@
 #                                                   same code and bytes, no network
 # NAMES="allgather gtopk oktopk none bf16 fp16 powersgd onebit", for simulated ranks hier, too: 4 a node.
 # simulated: KEEP=FOLDER keeps each line, and goes on where it stopped. K entries a rank (256), STEPS
-# uneven ones (4) after four that do not count; from EVEN_FROM (257) ranks on what sends ranks^2 messages
-# does one step of even entries alone, and UNEVEN_TOO="oktopk" all the same.
+# uneven ones (4) after four that do not count (4+1: one after four); from EVEN_FROM (257) ranks on
+# what sends ranks^2 messages does one step of even entries alone, and UNEVEN_TOO="oktopk" all the same.
 # Columns as bench_exchange.c says; `most` is the largest sender over the mean, to be 1.3 at most.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
