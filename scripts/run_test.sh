@@ -25,7 +25,7 @@ case ${LSAN_OPTIONS:-} in
 *exitcode=0*)
     mv "$log" "$results/$key.leaks"
     awk '/^(Direct|Indirect) leak of/ { skip = 1 } /^$/ { skip = 0 } !skip' "$results/$key.leaks" >"$log"
-    ours='#1 0x[0-9a-f]+ in [^ ]+ (comm|framework|layers|topology|tests)/'
+    ours='#1 0x[0-9a-f]+ in [^ ]+ ([^ ]*/)?(comm|framework|layers|topology|tests)/[^ ]*[.][ch]:'
     grep -E -B 2 -A 5 "$ours" "$results/$key.leaks" >>"$log" && fail=$((fail + 1))
     ;;
 esac
