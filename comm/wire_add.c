@@ -68,17 +68,18 @@ static uint32_t entry_of(const ct_wire_view *v, int64_t i)
 /* Of a payload from its entry `first` on. Dense ones need none. */
 static ct_piece_cursor cursor_at(const ct_wire_view *v, uint32_t first)
 {
-    uint32_t mean = (uint32_t)(v->count * CT_WIRE_BLOCK / v->n), room = (uint32_t)v->count - first;
-    ct_piece_cursor c = { .some = mean + mean / 4 + 8, .mean = v->mean };
+    uint32_t mean = (uint32_t)(v->count * CT_WIRE_BLOCK / v->n), count = (uint32_t)v->count;
+    ct_piece_cursor c = {
+        .at = first, .end = first, .count = count, .some = mean + mean / 4 + 8, .mean = v->mean
+    };
 
     if (v->index32 != NULL) {
-        c.index = v->index32 + first;
-        c.value = (v->value != NULL) ? v->value + first : NULL;
-        c.left = c.room = room;
+        c.index = v->index32;
+        c.value = v->value;
+        c.end = count;
     } else if (v->index16 != NULL) {
-        c.index = v->index16 + first;
-        c.value = (v->half != NULL) ? v->half + first : NULL;
-        c.room = room;
+        c.index = v->index16;
+        c.value = v->half;
     }
     return c;
 }
@@ -101,8 +102,8 @@ static bool enter_block(stretch *s, int64_t block)
 
     for (int p = 0; p < s->n_view; ++p) {
         if (s->view[p].index16 == NULL) continue;
-        good = (s->at[p].left == 0) && good;
-        s->at[p].left = s->view[p].per_block[block];
+        good = (s->at[p].at == s->at[p].end) && good;
+        s->at[p].end += s->view[p].per_block[block];
     }
     return good;
 }
@@ -114,9 +115,9 @@ static bool leave_stretch(const stretch *s, const uint32_t *last)
     for (int p = 0; p < s->n_view; ++p) {
         const ct_wire_view *v = &s->view[p];
 
-        if (v->index16 != NULL) good = (s->at[p].left == 0) && good;
+        if (v->index16 != NULL) good = (s->at[p].at == s->at[p].end) && good;
         /* every entry was met, once: no index out of order hides some between two stretches */
-        if (v->index32 != NULL) good = (v->count - s->at[p].room == last[p]) && good;
+        if (v->index32 != NULL) good = (s->at[p].at == last[p]) && good;
     }
     return good;
 }

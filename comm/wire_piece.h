@@ -6,19 +6,20 @@
 #include "comm/wire_impl.h"
 
 enum {
-    CT_PIECE_WINDOW = 16, /* entries looked at in one go                                  */
-    CT_PIECE_PART = 8192, /* elements of a part of a block: 32 KB, as a usual first cache */
+    CT_PIECE_WINDOW = 32,  /* entries looked at in one go                                 */
+    CT_PIECE_PART = 16384, /* elements of a part of a block: 64 KB, near the first cache   */
     CT_PIECE_PARTS = CT_WIRE_BLOCK / CT_PIECE_PART,
     CT_PIECE_ROOM = CT_PIECE_PART + CT_PIECE_PART / 4 /* entries */
 };
 
 /** How far a payload has been read. */
 typedef struct ct_piece_cursor {
-    const void *index; /* of the next entry: u16 or u32, by the code                      */
-    const void *value; /* … bf16 or float; NULL: all are the mean                         */
-    uint32_t left;     /* entries to the end of the block that is read, or of the payload */
-    uint32_t room;     /* entries to the end of the payload                               */
-    uint32_t some;     /* of a block, hardly ever more: so much is fetched ahead          */
+    const void *index; /* of its first entry: u16 or u32, by the code                      */
+    const void *value; /* … bf16 or float; NULL: all are the mean                          */
+    uint32_t at;       /* next entry                                                       */
+    uint32_t end;      /* of the block that is read, or of the payload: the entry after it */
+    uint32_t count;    /* entries of the payload                                           */
+    uint32_t some;     /* entries of a block, hardly ever more: so many are fetched ahead  */
     float mean;
 } ct_piece_cursor;
 
