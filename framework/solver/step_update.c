@@ -137,7 +137,7 @@ static int at_once(const ct_train_step *t, int first, int end)
 {
     int i = first;
 
-    if (t->all.ops == NULL) return 0;
+    if (!ct_update_plan_is_open(&t->all)) return 0;
     while ((i < end) && t->net->param[i].learns && !absorbed(t, i) && !ct_late_has(&t->late, i))
         i++;
     return i - first;
@@ -161,7 +161,7 @@ static ct_status update_one(ct_train_step *t, int i)
     const ct_param *p = &t->net->param[i];
 
     if (absorbed(t, i)) return update_absorbed(t, p);
-    return (t->all.part != NULL) ? update_many(t, i, 1) : update_param(t, p);
+    return ct_update_plan_is_open(&t->all) ? update_many(t, i, 1) : update_param(t, p);
 }
 
 /* An average sees in the next step what comes late. */
@@ -220,7 +220,7 @@ ct_status ct_step_update_all(ct_train_step *t)
     const ct_math_ops *math = net->options.dev->math;
     double limit = clips(t) ? (double)t->param->clip_gradients : -1.0, norm = 0.0;
 
-    if (t->all.ops != NULL) {
+    if (ct_update_plan_is_open(&t->all)) {
         CT_TRY(t->all.ops->decide(t->exec->stream, t->all.at, net->grad_count, net->grad_arena,
                                   limit));
         return ct_step_update(t, 0, net->n_param);
@@ -238,7 +238,7 @@ ct_status ct_step_put_numbers(ct_train_step *t)
     ct_update u = numbers(t, 1.0f, 1.0f);
     ct_step_numbers now = { u.scale, u.rate, u.correction, u.correction2, 0.0f };
 
-    if (t->all.ops == NULL) return CT_OK;
+    if (!ct_update_plan_is_open(&t->all)) return CT_OK;
     if (t->average != NULL) now.average = ct_average_share(t->param->average, t->iteration + 1);
     return ct_update_plan_begin(t->net, &t->all, t->exec->stream, &now, &t->loss_scale);
 }
@@ -247,7 +247,7 @@ ct_status ct_step_put_numbers(ct_train_step *t)
 
 ct_status ct_step_tell(ct_train_step *t)
 {
-    if (!ct_step_waits_for_all(t) || (t->all.ops == NULL)) return CT_OK;
+    if (!ct_step_waits_for_all(t) || !ct_update_plan_is_open(&t->all)) return CT_OK;
     return ct_update_plan_tell(t->net, &t->all, t->exec->stream, t->iteration);
 }
 

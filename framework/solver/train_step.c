@@ -197,7 +197,8 @@ ct_status ct_train_step_open(ct_train_step *t)
     CT_TRY(ct_update_plan_open(net, t->rule->norms != NULL, &t->all));
     /* where sums on the device follow one another, the next forward would wait for the last of them
      * all the same */
-    t->in_graph = (t->exchange->replay != NULL) && (t->all.ops != NULL) && net->options.graph;
+    t->in_graph =
+        (t->exchange->replay != NULL) && ct_update_plan_is_open(&t->all) && net->options.graph;
     t->forward_overlap = (t->exchange->n_rank > 1) && comm->overlap && comm->forward_overlap &&
                          !ct_step_waits_for_all(t) && !t->in_graph;
     if ((t->exchange->share != NULL) && t->rule->corrects)

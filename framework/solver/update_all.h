@@ -33,6 +33,11 @@ typedef void (*ct_norm_fn)(void *ctx, int64_t iteration, double norm);
 /** Empty where the device sees no use in it. trust: rules with a trust ratio want room for it. */
 ct_status ct_update_plan_open(const ct_net *net, bool trust, ct_update_plan *p);
 void ct_update_plan_close(const ct_net *net, ct_update_plan *p);
+/** Whether updates, and what depends on norms, are the device's affair. */
+static inline bool ct_update_plan_is_open(const ct_update_plan *p)
+{
+    return p->ops != NULL;
+}
 /** A step's numbers; loss: the host's account of it, which goes up once. */
 ct_status ct_update_plan_begin(const ct_net *net, ct_update_plan *p, ct_stream st,
                                const ct_step_numbers *now, const ct_loss_scale *loss);

@@ -240,12 +240,49 @@ static void late_updates_come_first(void **state)
     }
 }
 
+/* The step goes as one without them, by the numbers that the device has, and what arrives at once
+ * goes out of the weights afterwards: one rounding. */
+static void late_updates_follow_the_step(void **state)
+{
+    static const char *const rule[] = { "", "type: 'LARS'",
+                                        "type: 'LAMB' momentum2: 0.99 delta: 1e-4",
+                                        "clip_gradients: 0.1", "precision: FP16 loss_scale: 64" };
+    const float late = 1e-6f;
+
+    (void)state;
+    (void)test_cuda();
+    for (int k = 0; k < 5; k++) {
+        trained with, without;
+        int moved = 0;
+
+        test_log_all_start();
+        with = test_cuda_trained_late(WORDS("3"), "solver_mode: GPU", rule[k], 1, late);
+        test_log_holds("what the run before had left behind is in the weights");
+        test_log_all_stop();
+        without = test_cuda_trained(WORDS("3"), "solver_mode: GPU", rule[k], 1, NULL);
+        for (int64_t i = 0; i < with.n; i++) {
+            double less = (double)without.weight[i] - (double)with.weight[i];
+
+            if (without.weight[i] == with.weight[i]) continue; /* between parameters */
+            moved += 1;
+            if (!(fabs(fabs(less) - (double)late) <= 0x1p-24 * fabs((double)with.weight[i])))
+                fail_msg("%s: weight %d differs by %g, not %g", rule[k], (int)i, less,
+                         (double)late);
+        }
+        assert_true(moved > with.n / 2);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nets_are_the_same),        cmocka_unit_test(rules_are_the_same),
-        cmocka_unit_test(overflows_are_the_same),   cmocka_unit_test(a_step_is_two_graphs),
-        cmocka_unit_test(refusing_changes_nothing), cmocka_unit_test(late_updates_come_first),
+        cmocka_unit_test(nets_are_the_same),
+        cmocka_unit_test(rules_are_the_same),
+        cmocka_unit_test(overflows_are_the_same),
+        cmocka_unit_test(a_step_is_two_graphs),
+        cmocka_unit_test(refusing_changes_nothing),
+        cmocka_unit_test(late_updates_come_first),
+        cmocka_unit_test(late_updates_follow_the_step),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
