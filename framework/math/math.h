@@ -2,9 +2,11 @@
  *
  * Row major, 64-bit sizes, f32. Each device has one ct_math_ops (dev->math). On the CPU an
  * operation called outside a parallel region uses the OpenMP team, inside one it runs on the
- * calling thread: so a layer may split a batch over threads and call these per image. Results do
- * not depend on the number of threads except in the reductions (dot, sum, sumsq), whose partial
- * sums are per static block.
+ * calling thread: so a layer may split a batch over threads and call these per image. Results of
+ * vector operations do not depend on the number of threads. dot, sumsq and asum are sums of doubles
+ * in an order that the length alone says, with products that are exact: of parts of max(8192,
+ * ceil(n / 256)) elements, one after the other, each of 16 sums of every 16th element. So all ranks
+ * find the same norm of the same gradient, with unlike numbers of threads and vectors, too.
  */
 #ifndef CT_MATH_H
 #define CT_MATH_H

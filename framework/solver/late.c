@@ -5,8 +5,6 @@
 
 #include "framework/math/math.h"
 
-enum { BLOCK = 4096, BLOCKS = 64 };
-
 /* ---- what there is */
 
 static ct_status open_late(const ct_net *net, ct_late *l)
@@ -60,39 +58,13 @@ ct_status ct_late_add(const ct_net *net, ct_late *l, int param, float rate, cons
 
 void ct_late_close(const ct_net *net, ct_late *l)
 {
-    if (l->v != NULL) net->options.dev->mem_release(l->v);
-    if (l->room != NULL) net->options.dev->mem_release(l->room);
+    net->options.dev->mem_release(l->v);
+    net->options.dev->mem_release(l->room);
     free(l->rate);
     *l = (ct_late){ .v = NULL };
 }
 
 /* ---- a step */
-
-/* Of the host: the same for any number of threads, since ranks may have different ones. */
-static double square_here(int64_t n, const float *v)
-{
-    double sum = 0, part[BLOCKS];
-
-    for (int64_t at = 0; at < n; at += (int64_t)BLOCK * BLOCKS) {
-#pragma omp parallel for schedule(static)
-        for (int b = 0; b < BLOCKS; b++) {
-            int64_t first = at + (int64_t)b * BLOCK;
-            int64_t end = (first + BLOCK < n) ? first + BLOCK : n;
-
-            part[b] = 0;
-            for (int64_t i = first; i < end; i++) part[b] += (double)v[i] * (double)v[i];
-        }
-        for (int b = 0; b < BLOCKS; b++) sum += part[b];
-    }
-    return sum;
-}
-
-static ct_status square(const ct_device *dev, ct_stream st, int64_t n, const float *v, double *out)
-{
-    if (dev->kind != CT_DEVICE_CPU) return dev->math->sumsq(st, n, v, out);
-    *out = square_here(n, v);
-    return CT_OK;
-}
 
 /* How often V counts at the new rate; a rate of 0, or one that is not known, leaves it alone. */
 static float carry_over(float *rate, float now)
@@ -121,8 +93,8 @@ ct_status ct_late_end(const ct_net *net, ct_late *l, ct_stream st, int param, fl
     double update = 0, left = 0, share = 1;
 
     CT_TRY(dev->math->axpy(st, p->count, -1.0f, weight, l->room));
-    CT_TRY(square(dev, st, p->count, l->room, &update));
-    CT_TRY(square(dev, st, p->count, v, &left));
+    CT_TRY(dev->math->sumsq(st, p->count, l->room, &update));
+    CT_TRY(dev->math->sumsq(st, p->count, v, &left));
     left *= (double)carry * (double)carry;
     if (left > 0) share = fmin(1.0, sqrt(update / left)); /* 1 where it is not a number */
     CT_TRY(dev->math->axpy(st, p->count, -(float)(share * (double)carry), v, weight));

@@ -12,11 +12,11 @@
 #include "framework/base/rng.h"
 #include "framework/solver/late.h"
 
-enum { N_INNER = 300 * 70 };
+enum { N_INNER = 300 * 250 }; /* enough that a team sums and adds them */
 
 #define NET                                                                                        \
     "net_param { name: 'late' layer { name: 'data' type: 'DummyData' top: 'x' top: 'z' "           \
-    "dummy_data_param { shape { dim: 2 dim: 70 } shape { dim: 2 dim: 300 } } } layer { name: "     \
+    "dummy_data_param { shape { dim: 2 dim: 250 } shape { dim: 2 dim: 300 } } } layer { name: "    \
     "'ip' type: 'InnerProduct' bottom: 'x' top: 'y' inner_product_param { num_output: 300 "        \
     "weight_filler { type: 'gaussian' std: 1 } } } layer { name: 'loss' type: 'EuclideanLoss' "    \
     "bottom: 'y' bottom: 'z' top: 'loss' } } "                                                     \
