@@ -24,9 +24,8 @@ typedef struct ct_exec {
     uint64_t seed;      /* of the run, the same on all ranks                            */
     int64_t micro_step; /* TRAIN: iteration * iter_size + micro-batch; TEST: batch 0, 1 … */
     const uint64_t
-        *step_there;  /* micro_step on the device, for kernels that draw; NULL: not there */
-    bool accumulate;  /* weight gradients: add to what is there, instead of overwriting */
-    float loss_scale; /* all gradients come times this; 0: 1                            */
+        *step_there; /* micro_step on the device, for kernels that draw; NULL: not there */
+    bool accumulate; /* weight gradients: add to what is there, instead of overwriting */
 
     int64_t batch_local;  /* samples of this rank in this step                           */
     int64_t batch_global; /* samples of all ranks                                        */

@@ -80,7 +80,7 @@ static ct_status forward_layer(ct_net *net, int i, ct_exec *ex)
     return ct_net_vary_after(net, i, ex);
 }
 
-/* Of the scale of the loss the device knows. */
+/* Of the scale of the loss the device knows; the host's losses have none. */
 static ct_status loss_diff(const ct_net *net, const ct_exec *ex, const ct_step *s)
 {
     const ct_tensor *diff = &net->blob[s->blob]->diff;
@@ -89,9 +89,7 @@ static ct_status loss_diff(const ct_net *net, const ct_exec *ex, const ct_step *
     if (there != NULL)
         return ct_step_there_of(net->options.dev)
             ->loss_diff(ex->stream, there, ct_tensor_count(diff), s->value, diff->data);
-    return net->options.dev->math->set(ex->stream, ct_tensor_count(diff),
-                                       s->value * ((ex->loss_scale > 0.0f) ? ex->loss_scale : 1.0f),
-                                       diff->data);
+    return net->options.dev->math->set(ex->stream, ct_tensor_count(diff), s->value, diff->data);
 }
 
 static ct_status compute_step(const pass *p, ct_step *s, int i)
