@@ -73,10 +73,11 @@ test-slurm: $(B)/cortado
 # ---- on a GPU: each builds with CUDA=1 and says "no GPU: nothing run" where none works, exit code 77
 GPU_BUILD := build/cuda
 GPU_TESTS := cuda cuda_data cuda_dense cuda_fused cuda_graph cuda_last cuda_narrow cuda_norm cuda_plan cuda_recurrent cuda_step cuda_update device_codec device_signs $(shell sed -n 's/^layers=.*:-\(.*\)}$$/\1/p' scripts/gpu/test.sh)
+GPU_BENCH := bench_gpu bench_gpu_products
 .PHONY: test-gpu bench-gpu gpu-bundle gpu-programs test-emulated
 gpu-programs:
 	$(Q)$(MAKE) --no-print-directory $(JOBS) CUDA=1 B=$(GPU_BUILD) $(GPU_BUILD)/cortado \
-	    $(GPU_BUILD)/tests/bench/bench_gpu $(GPU_BUILD)/tests/bench/bench_gpu_products $(GPU_TESTS:%=$(GPU_BUILD)/tests/unit/test_%)
+	    $(GPU_BENCH:%=$(GPU_BUILD)/tests/bench/%) $(GPU_TESTS:%=$(GPU_BUILD)/tests/unit/test_%)
 test-gpu: gpu-programs
 	$(Q)scripts/gpu/test.sh $(GPU_BUILD)
 bench-gpu: gpu-programs
@@ -85,12 +86,12 @@ bench-gpu: gpu-programs
 gpu-bundle: gpu-programs
 	$(Q)scripts/gpu/bundle.sh $(GPU_BUILD) build/gpu-bundle
 
-# the same tests without a GPU, kernels as loops on the host: tests/emulated_cuda
-EMULATED := $(if $(T),$(filter $(T)%,cuda_staged $(GPU_TESTS)),cuda_staged $(GPU_TESTS))
+# the same tests without a GPU, kernels as loops on the host: tests/emulated_cuda; benches are linked, not run
+EMULATED := $(filter $(T)%,cuda_staged solver $(GPU_TESTS))
 test-emulated:
 	$(Q)$(MAKE) --no-print-directory $(JOBS) CUDA=emulated do-test-emulated
 .PHONY: do-test-emulated
-do-test-emulated: $(EMULATED:%=$(B)/tests/unit/test_%) $(B)/tests/mpi/test_device_codec $(B)/cortado
+do-test-emulated: $(EMULATED:%=$(B)/tests/unit/test_%) $(B)/tests/mpi/test_device_codec $(B)/cortado $(GPU_BENCH:%=$(B)/tests/bench/%)
 	$(Q)for t in $(filter $(B)/tests/unit/%,$^); do STRICT=$(STRICT) CORTADO_TEST_DEVICE=cuda $(RUN) emulated/$$(basename $$t) $$t || exit 1; done
 	$(Q)for t in $(filter %/test_cuda %/test_cuda_last %/test_cuda_narrow %/test_cuda_norm %/test_cuda_plan,$^); do STRICT=$(STRICT) \
 	    CORTADO_EMULATED_CUDNN=1 $(RUN) emulated/$$(basename $$t)_cudnn $$t || exit 1; done
@@ -105,12 +106,12 @@ check: $(PB).h $(B)/build_info.h
 	$(Q)scripts/check_format.sh
 	$(Q)scripts/check_headers.sh $(CC) $(CPPFLAGS) -std=c11 -fopenmp
 	$(Q)$(MAKE) --no-print-directory $(JOBS) WERROR=1 B=$(B)-werror $(B)-werror/cortado \
-	    $(UNIT_BIN:$(B)/%=$(B)-werror/%.o) $(MPI_BIN:$(B)/%=$(B)-werror/%.o)
+	    $(patsubst $(B)/%,$(B)-werror/%.o,$(UNIT_BIN) $(MPI_BIN) $(BENCH_BIN) $(LONG_BIN))
 	@echo "check: good"
 
 BENCH_RANKS ?= 2 4
 bench: $(B)/cortado $(BENCH_BIN)
-	$(Q)for t in $(filter-out %/bench_gpu %/bench_gpu_products,$(BENCH_BIN)); do echo "BENCH $$t"; $$t || exit 1; done
+	$(Q)for t in $(filter-out $(addprefix %/,$(GPU_BENCH)),$(BENCH_BIN)); do echo "BENCH $$t"; $$t || exit 1; done
 	$(Q)echo "BENCH nets"; CORTADO=$(B)/cortado tests/bench/nets.sh
 	$(Q)for n in $(BENCH_RANKS); do echo "BENCH comm, $$n ranks"; OMP_NUM_THREADS=1 \
 	    $(MPIRUN) $(MPIRUN_FLAGS) -np $$n $(B)/cortado bench comm || exit 1; done

@@ -345,7 +345,26 @@ static void test_config_errors(void **state)
             "type \"AdaGrad\" has none: leave it out");
     refused(BASE "max_iter: 1 regularization_type: 'L3' " NET("4"), "\"L3\" is unknown");
     refused("lr_policy: 'fixed' max_iter: 1 " NET("4"), "base_lr");
-    refused(BASE "max_iter: 1 solver_mode: GPU " NET("4"), "CUDA=1");
+}
+
+/* As the build and the machine have it: on the device, or with the reason why not. */
+static void test_gpu_mode(void **state)
+{
+    const ct_device *dev = NULL;
+    test_solver t;
+    ct_status want;
+
+    (void)state;
+    want = ct_device_open("cuda", 0, &dev);
+    test_log_all_start();
+    assert_int_equal(
+        test_solver_create(BASE "max_iter: 1 solver_mode: GPU " NET("4"), NULL, NULL, NULL, &t),
+        want);
+    if (want == CT_OK)
+        assert_ptr_equal(ct_solver_net(t.solver)->options.dev, dev);
+    else
+        in_log((want == CT_ERR_CONFIG) ? "build with make CUDA=1" : "no GPU works here");
+    test_solver_destroy(&t);
 }
 
 static void test_prefix_must_be_writable(void **state)
@@ -533,6 +552,7 @@ int main(void)
         TEST(test_average_loss),
         TEST(test_stages_and_test_nets),
         TEST(test_config_errors),
+        TEST(test_gpu_mode),
         TEST(test_prefix_must_be_writable),
         TEST(test_ranks_agree),
         TEST(test_resume_on_ranks),
