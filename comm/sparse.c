@@ -65,37 +65,6 @@ void ct_sparse_add_to(const ct_sparse *s, float *dense)
     for (int64_t j = 0; j < s->count; ++j) dense[s->index[j]] += s->value[j];
 }
 
-ct_status ct_sparse_merge(const ct_sparse *a, const ct_sparse *b, ct_sparse *out)
-{
-    int64_t i = 0, j = 0, at = 0;
-
-    if (a->n != b->n)
-        return CT_FAIL(CT_ERR_ARG, "sparse vectors of %lld and %lld elements cannot be merged",
-                       (long long)a->n, (long long)b->n);
-    out->count = 0;
-    CT_TRY(ct_sparse_reserve(out, a->count + b->count));
-    while ((i < a->count) && (j < b->count)) {
-        uint32_t p = a->index[i], q = b->index[j];
-
-        out->index[at] = (p < q) ? p : q;
-        out->value[at] = (p < q) ? a->value[i] : (q < p) ? b->value[j] : a->value[i] + b->value[j];
-        i += (p <= q);
-        j += (q <= p);
-        at += 1;
-    }
-    for (; i < a->count; ++i, ++at) {
-        out->index[at] = a->index[i];
-        out->value[at] = a->value[i];
-    }
-    for (; j < b->count; ++j, ++at) {
-        out->index[at] = b->index[j];
-        out->value[at] = b->value[j];
-    }
-    out->n = a->n;
-    out->count = at;
-    return CT_OK;
-}
-
 /* The least and the largest magnitude. */
 CT_SIMD_CLONES static void span(const float *value, int64_t count, int32_t *least_p,
                                 int32_t *most_p)

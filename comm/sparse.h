@@ -31,9 +31,6 @@ void ct_sparse_destroy(ct_sparse *s);
 
 /** dense[index] += value for every entry. */
 void ct_sparse_add_to(const ct_sparse *s, float *dense);
-/** out = a + b, elements of the same vector (equal n); where both hold an element, a's value + b's,
- *  even if that is zero. out is neither a nor b. */
-ct_status ct_sparse_merge(const ct_sparse *a, const ct_sparse *b, ct_sparse *out);
 /** Keeps the k entries of largest magnitude, of equal ones those of lowest index. What goes is
  *  dropped there (drops.h), where not NULL. Nothing is allocated. A NaN counts as the largest. */
 void ct_sparse_keep(ct_sparse *s, int64_t k, const struct ct_drops *dropped);
