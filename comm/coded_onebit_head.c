@@ -85,8 +85,8 @@ ct_status ct_onebit_connect(ct_onebit_head *h)
 
     CT_TRY(choose(s, &h->splits));
     if (h->splits) CT_TRY(create_split(h));
-    CT_TRY(ct_gather_create_among(s->comm, s->comm->topo->order, s->comm->size, h->me, h->stride,
-                                  s->tag + (h->splits ? 1 : 0), &h->gather));
+    CT_TRY(ct_gather_create(s->comm, s->comm->topo->order, s->comm->size, h->me, h->stride,
+                            s->tag + (h->splits ? 1 : 0), &h->gather));
     return (s->dev != NULL) ? ct_gather_keep_on(h->gather, s->dev) : CT_OK;
 }
 

@@ -26,8 +26,8 @@ static ct_status prepare_gather(ct_sparse_device *x)
     const int *member = comm->topo->order;
 
     while (member[x->me] != comm->rank) x->me += 1;
-    CT_TRY(ct_gather_create_among(comm, member, comm->size, x->me, ct_coder_room(&x->size),
-                                  x->setup.tag, &x->gather));
+    CT_TRY(ct_gather_create(comm, member, comm->size, x->me, ct_coder_room(&x->size), x->setup.tag,
+                            &x->gather));
     CT_TRY(ct_gather_keep_on(x->gather, x->setup.dev));
     CT_TRY(x->side.codec->create(&x->size, &x->side.coder));
     x->picker = x->side.coder;

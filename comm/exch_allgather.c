@@ -35,8 +35,8 @@ static ct_status allgather_prepare(ct_exch_req *r)
     a->bytes = malloc(sizeof(*a->bytes) * (size_t)r->n_member);
     if ((a->payload == NULL) || (a->bytes == NULL))
         return CT_FAIL(CT_ERR_NOMEM, "no memory for a sparse exchange of %d ranks", r->n_member);
-    return ct_gather_create_among(r->comm, r->member, r->n_member, r->me,
-                                  ct_wire_bytes(r->form, r->n, r->room), r->tag, &a->gather);
+    return ct_gather_create(r->comm, r->member, r->n_member, r->me,
+                            ct_wire_bytes(r->form, r->n, r->room), r->tag, &a->gather);
 }
 
 static ct_status allgather_start(ct_exch_req *r)

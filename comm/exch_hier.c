@@ -105,9 +105,9 @@ static ct_status hier_prepare(ct_exch_req *r)
         r->most_lost = h->inner.most_lost;
     }
     CT_TRY(ct_exch_node_create(r->comm, r->sum, r->n, h->lanes.n, r->tag + NODE_TAG, &h->node));
-    return ct_gather_create_among(r->comm, r->comm->node_member, r->comm->node_size,
-                                  r->comm->node_rank, ct_wire_bytes(CT_WIRE_PAIRS, most, most),
-                                  r->tag + SHARE_TAG, &h->share);
+    return ct_gather_create(r->comm, r->comm->node_member, r->comm->node_size, r->comm->node_rank,
+                            ct_wire_bytes(CT_WIRE_PAIRS, most, most), r->tag + SHARE_TAG,
+                            &h->share);
 }
 
 /* ---- first the node's sum */

@@ -102,9 +102,9 @@ static ct_status oktopk_prepare(ct_exch_req *r)
     if (r->most_lost > 2 * r->n) r->most_lost = 2 * r->n;
     r->most_lost += o->most;
     o->stage = DONE;
-    return ct_gather_create_among(r->comm, r->member, r->n_member, r->me,
-                                  sizeof(ct_region_news) + ct_wire_bytes(form, r->n, o->most),
-                                  r->tag + 1, &o->gather);
+    return ct_gather_create(r->comm, r->member, r->n_member, r->me,
+                            sizeof(ct_region_news) + ct_wire_bytes(form, r->n, o->most), r->tag + 1,
+                            &o->gather);
 }
 
 static int64_t region_first(const oktopk *o, int j)

@@ -29,13 +29,8 @@ struct ct_gather {
     int64_t send_posted, send_done, recv_posted, recv_done;
 };
 
-ct_status ct_gather_create(ct_comm *c, size_t bound, int tag, ct_gather **g_p)
-{
-    return ct_gather_create_among(c, NULL, c->size, c->rank, bound, tag, g_p);
-}
-
-ct_status ct_gather_create_among(ct_comm *c, const int *member, int n, int me, size_t bound,
-                                 int tag, ct_gather **g_p)
+ct_status ct_gather_create(ct_comm *c, const int *member, int n, int me, size_t bound, int tag,
+                           ct_gather **g_p)
 {
     ct_gather *g = calloc(1, sizeof(*g));
 
@@ -49,7 +44,7 @@ ct_status ct_gather_create_among(ct_comm *c, const int *member, int n, int me, s
         ct_gather_destroy(g);
         return CT_FAIL(CT_ERR_NOMEM, "no memory to gather payloads");
     }
-    for (int i = 0; i < n; ++i) g->member[i] = (member != NULL) ? member[i] : i;
+    for (int i = 0; i < n; ++i) g->member[i] = member[i];
     g->bound = bound;
     g->stride = CT_ALIGN + ct_align_up(bound);
     g->tag = tag;

@@ -13,12 +13,10 @@
 
 typedef struct ct_gather ct_gather;
 
-/** bound: most bytes of a payload, the same on all ranks. Local. */
-ct_status ct_gather_create(ct_comm *c, size_t bound, int tag, ct_gather **g_p);
-/** The same among n ranks, `member` (copied; NULL: 0 .. n - 1), of which this is number me, in a
- *  ring in this order. Payloads are then counted as members are. */
-ct_status ct_gather_create_among(ct_comm *c, const int *member, int n, int me, size_t bound,
-                                 int tag, ct_gather **g_p);
+/** Among n ranks, `member` (copied), of which this is number me, in a ring in this order; payloads
+ *  are counted as members are. bound: most bytes of a payload, the same for all of them. Local. */
+ct_status ct_gather_create(ct_comm *c, const int *member, int n, int me, size_t bound, int tag,
+                           ct_gather **g_p);
 /** Its payloads lie in memory that copies to and from the device are fast with; before it is used.
  */
 ct_status ct_gather_keep_on(ct_gather *g, const ct_device *dev);

@@ -78,12 +78,15 @@ static int one_gather(ct_comm *c, size_t bound)
     ct_coll_where where = { .step = 0 };
     int64_t sent = 0;
     ct_status status = CT_OK;
-    int fault = (ct_gather_create(c, bound, 0, &g) != CT_OK);
+    const int *member = c->topo->order;
+    int fault = 0, me = 0;
 
+    while (member[me] != c->rank) me += 1;
+    fault += (ct_gather_create(c, member, c->size, me, bound, 0, &g) != CT_OK);
     for (size_t round = 0; round < 2; ++round) {
         size_t mine = bound * ((size_t)c->rank + round) / ((size_t)c->size + 1);
 
-        memset(ct_gather_payload(g, c->rank), c->rank + 1, mine);
+        memset(ct_gather_payload(g, me), c->rank + 1, mine);
         fault += (ct_gather_start(g, mine) != CT_OK);
         while ((status = ct_gather_progress(g, &sent, &where)) == CT_INPROGRESS) {
             MPI_Request *req[MAX_PENDING];
@@ -94,12 +97,12 @@ static int one_gather(ct_comm *c, size_t bound)
             fault += wait_for_one(req, n);
         }
         fault += (status != CT_OK);
-        for (int r = 0; r < c->size; ++r) {
-            size_t n = ct_gather_bytes(g, r);
-            const char *p = ct_gather_payload(g, r);
+        for (int k = 0; k < c->size; ++k) {
+            size_t n = ct_gather_bytes(g, k), r = (size_t)member[k];
+            const char *p = ct_gather_payload(g, k);
 
-            fault += (n != bound * ((size_t)r + round) / ((size_t)c->size + 1));
-            for (size_t i = 0; i < n; ++i) fault += (p[i] != r + 1);
+            fault += (n != bound * (r + round) / ((size_t)c->size + 1));
+            for (size_t i = 0; i < n; ++i) fault += (p[i] != (char)(r + 1));
         }
     }
     ct_gather_destroy(g);
