@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "framework/proto/prototxt.h"
+#include "framework/snapshot/model.h"
 
 double probe_gradient(int weight, int element, int64_t micro_step, double value)
 {
@@ -126,6 +127,30 @@ void test_solver_destroy(test_solver *t)
     ct_solver_destroy(t->solver);
     if (t->param != NULL) ct__solver_parameter__free_unpacked(t->param, NULL);
     memset(t, 0, sizeof(*t));
+}
+
+static ct_status save(ct_status opened, ct_model *m, const char *file)
+{
+    ct_status status = (opened == CT_OK) ? ct_model_save(m, file) : opened;
+
+    ct_model_close(m);
+    return status;
+}
+
+ct_status test_weights_save(const char *file, const ct_net *net)
+{
+    ct_model *m = NULL;
+    ct_status status = ct_model_of_net(net, NULL, &m);
+
+    return save(status, m, file);
+}
+
+ct_status test_weights_convert(const char *from, const char *to)
+{
+    ct_model *m = NULL;
+    ct_status status = ct_model_open(from, &m);
+
+    return save(status, m, to);
 }
 
 static struct {

@@ -27,6 +27,10 @@ ct_status test_solver_create(const char *text, thread_rank *rank, volatile int *
                              struct ct_report *report, test_solver *t_p);
 void test_solver_destroy(test_solver *t);
 
+/** Weights of a net, or of a file, into a file, in the format of its name (ct_model_save). */
+ct_status test_weights_save(const char *file, const ct_net *net);
+ct_status test_weights_convert(const char *from, const char *to);
+
 /** Every log line from here on goes into the text that test_log_all() returns. Threads may log. */
 void test_log_all_start(void);
 const char *test_log_all(void);

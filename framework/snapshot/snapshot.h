@@ -90,9 +90,5 @@ ct_status ct_snapshot_newest(const char *prefix, char **file_p);
  * CT_ERR_SHAPE where shapes or numbers of blobs differ (both are printed), CT_ERR_DATA where no
  * layer has a namesake; net is untouched then. Not collective. */
 ct_status ct_weights_load(const char *file, ct_net *net);
-/** Writes weights whole or not at all, in the format of the name: .caffemodel, .h5 or .npz. */
-ct_status ct_weights_save(const char *file, const ct_net *net);
-/** Copies weights from a file of any format to one of the format that `to` names. */
-ct_status ct_weights_convert(const char *from, const char *to);
 
 #endif

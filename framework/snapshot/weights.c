@@ -41,30 +41,6 @@ ct_status ct_model_save(ct_model *m, const char *file)
     return status;
 }
 
-ct_status ct_weights_save(const char *file, const ct_net *net)
-{
-    ct_model *m = NULL;
-    ct_status status;
-
-    CT_TRY(ct_model_of_net(net, NULL, &m));
-    status = ct_model_save(m, file);
-    ct_model_close(m);
-    return status;
-}
-
-ct_status ct_weights_convert(const char *from, const char *to)
-{
-    const ct_model_format *format;
-    ct_model *m = NULL;
-    ct_status status;
-
-    CT_TRY(ct_model_format_of(to, &format)); /* before anything is read */
-    CT_TRY(ct_model_open(from, &m));
-    status = ct_model_save(m, to);
-    ct_model_close(m);
-    return status;
-}
-
 typedef struct fit_ctx {
     const ct_net *net;
     const ct_model *model;

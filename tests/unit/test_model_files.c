@@ -186,20 +186,20 @@ static void test_round_trips(void **state)
     test_solver t, u;
 
     (void)state;
-    assert_int_equal(ct_weights_convert(GOLDEN "adam_iter_8.caffemodel", at("b.caffemodel")),
+    assert_int_equal(test_weights_convert(GOLDEN "adam_iter_8.caffemodel", at("b.caffemodel")),
                      CT_OK);
     assert_same_file(GOLDEN "adam_iter_8.caffemodel", at("b.caffemodel"));
     make(kinds[0].fields, &t);
     make("type: 'SGD'", &u);
     assert_int_equal(ct_solver_load_weights(t.solver, at("b.caffemodel")), CT_OK);
     for (int from = 0; from < 3; from++) {
-        assert_int_equal(ct_weights_save(at(formats[from]), ct_solver_net(t.solver)), CT_OK);
+        assert_int_equal(test_weights_save(at(formats[from]), ct_solver_net(t.solver)), CT_OK);
         for (int to = 0; to < 3; to++) {
             ct_net *net = ct_solver_net(u.solver);
             char name[64];
 
             snprintf(name, sizeof(name), "c%d%d%s", from, to, strchr(formats[to], '.'));
-            assert_int_equal(ct_weights_convert(at(formats[from]), at(name)), CT_OK);
+            assert_int_equal(test_weights_convert(at(formats[from]), at(name)), CT_OK);
             memset(net->weight_arena, 0, (size_t)net->weight_count * sizeof(float));
             assert_int_equal(ct_solver_load_weights(u.solver, at(name)), CT_OK);
             assert_memory_equal(net->weight_arena, ct_solver_net(t.solver)->weight_arena,
@@ -207,7 +207,7 @@ static void test_round_trips(void **state)
         }
     }
     /* what a format does not hold is all that changes: twice the same bytes */
-    assert_int_equal(ct_weights_convert(at("c22.npz"), at("d.npz")), CT_OK);
+    assert_int_equal(test_weights_convert(at("c22.npz"), at("d.npz")), CT_OK);
     assert_same_file(at("c22.npz"), at("d.npz"));
     assert_same_file(at("c22.npz"), at("c02.npz"));
     test_solver_destroy(&t);
@@ -303,7 +303,7 @@ static void test_bad_files(void **state)
     assert_int_equal(ct_file_write(at("bent.npz"), data, size), CT_OK);
     free(data);
     open_fails(at("bent.npz"), CT_ERR_DATA, "a broken or cut zip file: an entry ends early");
-    assert_int_equal(ct_weights_convert(GOLDEN "sgd_iter_4.caffemodel", at("a.npz")), CT_OK);
+    assert_int_equal(test_weights_convert(GOLDEN "sgd_iter_4.caffemodel", at("a.npz")), CT_OK);
     assert_int_equal(ct_file_read(at("a.npz"), &data, &size), CT_OK);
     data[41 + 128 + 5] ^= 1; /* a value of the first entry, behind two heads */
     assert_int_equal(ct_file_write(at("a.npz"), data, size), CT_OK);
@@ -314,7 +314,7 @@ static void test_bad_files(void **state)
     assert_int_equal(ct_file_write(at("text.npz"), not_npy, sizeof(not_npy)), CT_OK);
     open_fails(at("text.npz"), CT_ERR_DATA, "neither HDF5 nor a whole binary caffemodel");
     open_fails(at("nothing.npz"), CT_ERR_IO, "cannot be read");
-    assert_int_equal(ct_weights_convert(GOLDEN "sgd_iter_4.caffemodel", at("a.txt")),
+    assert_int_equal(test_weights_convert(GOLDEN "sgd_iter_4.caffemodel", at("a.txt")),
                      CT_ERR_CONFIG);
     test_log_holds("the end of the name says the format");
 }

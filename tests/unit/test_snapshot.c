@@ -203,7 +203,7 @@ static void test_deterministic_bytes(void **state)
     fixture_make(SOLVER("1") NET, &f);
     for (int i = 0; i < 2; i++) {
         fill(&f, 5);
-        assert_int_equal(ct_weights_save(at("w.caffemodel.h5"), f.net), CT_OK);
+        assert_int_equal(test_weights_save(at("w.caffemodel.h5"), f.net), CT_OK);
         assert_int_equal(ct_h5_file_hash(at("w.caffemodel.h5"), 0, &hash[i], &size[i]), CT_OK);
     }
     assert_true((hash[0] == hash[1]) && (size[0] == size[1]));
@@ -274,7 +274,7 @@ static void test_killed_writer(void **state)
     assert_newest("s_iter_30.solverstate.h5");
     /* killed between the two renames while overwriting set 30 */
     fill(&f, 77);
-    assert_int_equal(ct_weights_save(at("s_iter_30.caffemodel.h5"), f.net), CT_OK);
+    assert_int_equal(test_weights_save(at("s_iter_30.caffemodel.h5"), f.net), CT_OK);
     assert_newest("s_iter_10.solverstate.h5");
     fixture_destroy(&f);
 }
@@ -383,7 +383,7 @@ static void test_full_disk(void **state)
     assert_newest("s_iter_10.solverstate.h5");
 
     if (symlink("/dev/full", at("w.h5.tmp")) == 0) {
-        assert_int_equal(ct_weights_save(at("w.h5"), f.net), CT_ERR_IO);
+        assert_int_equal(test_weights_save(at("w.h5"), f.net), CT_ERR_IO);
         test_log_holds("No space left on device");
         assert_false(exists("w.h5"));
         assert_false(exists("w.h5.tmp"));
