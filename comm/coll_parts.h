@@ -4,6 +4,10 @@
  * its place, and anything elsewhere; an allgather takes each rank's part from its place and leaves
  * all parts everywhere. Which part is whose follows the topology's order, so that near ranks share
  * long stretches: ask ct_coll_part(). Ring, halving or all at once, by cost.
+ *
+ * Weights are broadcast. Nothing in this tree scatters or gathers by parts yet: they are kept for
+ * states of update rules that ranks share out among them, by ranges of the arena
+ * (docs/architecture.md, "Arena canon").
  */
 #ifndef CT_COLL_PARTS_H
 #define CT_COLL_PARTS_H
