@@ -379,6 +379,15 @@ static void compare_backward(const ct_pool_desc *d, const pool_arrays *a)
     }
 }
 
+/* From a fifth of x on: in all places, in every third, or three in all. */
+static void put_nans(const ct_pool_desc *d, int how, float *x)
+{
+    int64_t n = d->planes * d->h * d->w;
+    const int64_t apart[] = { 1, 3, n / 3 + 1 };
+
+    for (int64_t k = n / 5; k < n; k += apart[how % 3]) x[k] = NAN;
+}
+
 /* Windows of 3 x 3 and step 1, of planes in blocks and in plain order, narrower and wider than a
  * vector, as many rows as are taken at once and some more; NaNs among them, and ReLU. */
 static void test_step1(void **state)
@@ -395,10 +404,29 @@ static void test_step1(void **state)
 
         d.relu = (kind == 1) || (kind == 3);
         a = make_arrays(&d);
-        for (int64_t k = 0; ((kind == 2) || (kind == 3)) && (k < 3); k++)
-            a.x[(k * 7919 + 11) % (d.planes * d.h * d.w)] = NAN;
+        if ((kind == 2) || (kind == 3)) put_nans(&d, i / 6 + i, a.x);
         compare_forward(&d, &a);
         compare_backward(&d, &a);
+        free_arrays(&a);
+    }
+}
+
+/* Other windows in plain order: those with a loop of their own, and others. */
+static void test_nans(void **state)
+{
+    static const int64_t window[][3] = { { 3, 1, 0 }, { 3, 2, 1 }, { 2, 2, 0 },
+                                         { 5, 3, 2 }, { 4, 1, 3 }, { 9, 1, 0 } };
+
+    (void)state;
+    for (int i = 0; i < 6 * 3 * 2; i++) {
+        const int64_t *w = window[i % 6];
+        ct_pool_desc d = blocked_desc(CT_POOL_MAX, 5, 0, 9, 23, w[0], w[1], w[2]);
+        pool_arrays a;
+
+        d.relu = (i >= 18);
+        a = make_arrays(&d);
+        put_nans(&d, i / 6, a.x);
+        compare_forward(&d, &a);
         free_arrays(&a);
     }
 }
@@ -487,6 +515,7 @@ int main(void)
         cmocka_unit_test(test_not_a_number), cmocka_unit_test(test_least),
         cmocka_unit_test(test_step1),        cmocka_unit_test(test_long_row),
         cmocka_unit_test(test_streamed),     cmocka_unit_test(test_stream_copy),
+        cmocka_unit_test(test_nans),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

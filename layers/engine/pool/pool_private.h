@@ -2,6 +2,7 @@
 #ifndef CT_ENGINE_POOL_PRIVATE_H
 #define CT_ENGINE_POOL_PRIVATE_H
 
+#include "framework/base/simd.h"
 #include "layers/engine/pool/pool.h"
 
 extern const ct_pool_impl ct_pool_ref_forward, ct_pool_ref_backward;
@@ -13,6 +14,22 @@ extern const ct_pool_impl ct_pool_cudnn_forward, ct_pool_cudnn_backward;
 static inline bool ct_pool_on_cpu(const ct_pool_desc *d)
 {
     return d->device == CT_DEVICE_CPU;
+}
+
+CT_SIMD_PART bool ct_pool_holds_nan(int64_t n, const float *x)
+{
+    int32_t most = 0;
+
+#pragma omp simd reduction(max : most)
+    for (int64_t i = 0; i < n; i++) {
+        union {
+            float f;
+            int32_t bits;
+        } v = { x[i] };
+
+        most = ((v.bits & INT32_MAX) > most) ? v.bits & INT32_MAX : most;
+    }
+    return most > 0x7f800000; /* above infinity */
 }
 
 /* Number o of a mask. */

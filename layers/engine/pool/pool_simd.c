@@ -4,8 +4,8 @@
  * out to the threads.
  *
  * Of equal elements the first in row-major order wins: along a row the first, and of the rows too.
- * A NaN counts as larger than any number, since a diverged net must show: rows that hold one are
- * noticed, and windows over them are looked at one by one. */
+ * A NaN counts as larger than any number and than a NaN before it, since a diverged net must show:
+ * rows that hold one are noticed, and go by comparisons that see it. */
 #include "framework/base/memory.h"
 #include "layers/engine/pool/pool_simd.h"
 #include "layers/engine/pool/pool_step1.h"
@@ -112,8 +112,8 @@ CT_SIMD_PART const float *tap(const float *from, int64_t length, int64_t sw, int
     return (sw == 1) ? from + q : from + q % sw * length + q / sw;
 }
 
-CT_SIMD_PART void max_taps(int64_t out, int64_t length, int kw, int sw, const float *from,
-                           const int32_t *shift, float *value, int32_t *column)
+CT_SIMD_PART void max_taps(int64_t out, int64_t length, int kw, int sw, const bool nan,
+                           const float *from, const int32_t *shift, float *value, int32_t *column)
 {
     for (int64_t j = 0; j < out; j += CT_POOL_LANES) {
         ct_pool_vec best = (ct_pool_vec){ 0 } - INFINITY;
@@ -124,6 +124,7 @@ CT_SIMD_PART void max_taps(int64_t out, int64_t length, int kw, int sw, const fl
             ct_pool_vec v = *(const ct_pool_vec *)(tap(from, length, sw, q) + j);
             ct_pool_num more = v > best, here = (ct_pool_num){ 0 } + q;
 
+            if (nan) more |= (v != v);
             best = (ct_pool_vec)((more & (ct_pool_num)v) | (~more & (ct_pool_num)best));
             at = (more & here) | (~more & at);
         }
@@ -144,22 +145,6 @@ CT_SIMD_PART void sum_taps(int64_t out, int64_t length, int kw, int sw, const fl
     }
 }
 
-CT_SIMD_PART bool holds_nan(int64_t n, const float *x)
-{
-    int32_t most = 0;
-
-#pragma omp simd reduction(max : most)
-    for (int64_t j = 0; j < n; j++) {
-        union {
-            float f;
-            int32_t bits;
-        } v = { x[j] };
-
-        most = ((v.bits & INT32_MAX) > most) ? v.bits & INT32_MAX : most;
-    }
-    return most > 0x7f800000;
-}
-
 /* One row of the plane, pooled along its columns, into its place in the ring. */
 CT_SIMD_PART void pool_row(const ct_pool_desc *d, const scratch *s, bool max, const float *x,
                            int64_t row)
@@ -175,15 +160,17 @@ CT_SIMD_PART void pool_row(const ct_pool_desc *d, const scratch *s, bool max, co
         sort_columns(length, sw, s->line, s->sorted);
         from = s->sorted;
     }
-    if (max) s->has_nan[slot] = holds_nan(d->w, x + row * d->w);
-    if (max && (kw == 3) && (sw == 1))
-        max_taps(out, length, 3, 1, from, s->shift, value, column);
+    if (max) s->has_nan[slot] = ct_pool_holds_nan(d->w, x + row * d->w);
+    if (max && s->has_nan[slot])
+        max_taps(out, length, kw, sw, true, from, s->shift, value, column);
+    else if (max && (kw == 3) && (sw == 1))
+        max_taps(out, length, 3, 1, false, from, s->shift, value, column);
     else if (max && (kw == 3) && (sw == 2))
-        max_taps(out, length, 3, 2, from, s->shift, value, column);
+        max_taps(out, length, 3, 2, false, from, s->shift, value, column);
     else if (max && (kw == 2) && (sw == 2))
-        max_taps(out, length, 2, 2, from, s->shift, value, column);
+        max_taps(out, length, 2, 2, false, from, s->shift, value, column);
     else if (max)
-        max_taps(out, length, kw, sw, from, s->shift, value, column);
+        max_taps(out, length, kw, sw, false, from, s->shift, value, column);
     else if ((kw == 3) && (sw == 1))
         sum_taps(out, length, 3, 1, from, value);
     else if ((kw == 3) && (sw == 2))
@@ -194,7 +181,8 @@ CT_SIMD_PART void pool_row(const ct_pool_desc *d, const scratch *s, bool max, co
 
 /* ---- rows of outputs: of rows [top, bottom) of the ring */
 
-CT_SIMD_PART void max_rows(const ct_pool_desc *d, const scratch *s, int64_t top, int64_t bottom)
+CT_SIMD_PART void max_rows(const ct_pool_desc *d, const scratch *s, const bool nan, int64_t top,
+                           int64_t bottom)
 {
     int64_t out = out_lanes(d), n_ring = ring_rows(d);
     int pitch = (int)ct_pool_pitch(d);
@@ -212,6 +200,7 @@ CT_SIMD_PART void max_rows(const ct_pool_desc *d, const scratch *s, int64_t top,
             ct_pool_num here =
                 *(const ct_pool_num *)(s->column + slot * out + j) + (place += pitch);
 
+            if (nan) more |= (v != v);
             best = (ct_pool_vec)((more & (ct_pool_num)v) | (~more & (ct_pool_num)best));
             at = (more & here) | (~more & at);
         }
@@ -222,26 +211,6 @@ CT_SIMD_PART void max_rows(const ct_pool_desc *d, const scratch *s, int64_t top,
         }
         *(ct_pool_vec *)(s->best + j) = best;
         *(ct_pool_num *)(s->mask + j) = at;
-    }
-}
-
-/* The same where a row holds a NaN, by the definition. */
-static void max_rows_slowly(const ct_pool_desc *d, const scratch *s, const float *x, int64_t top,
-                            int64_t bottom)
-{
-    for (int64_t j = 0; j < d->ow; j++) {
-        int64_t left, right, n, best;
-
-        ct_pool_window(j, d->kw, d->sw, d->pw, d->w, &left, &right, &n);
-        best = top * d->w + left;
-        for (int64_t r = top; r < bottom; r++) {
-            for (int64_t c = left; c < right; c++) {
-                if ((x[r * d->w + c] > x[best]) || isnan(x[r * d->w + c])) best = r * d->w + c;
-            }
-        }
-        s->best[j] = (d->relu && (x[best] < 0.0f)) ? 0.0f : x[best];
-        s->mask[j] = (int32_t)((best / d->w - top) * ct_pool_pitch(d) + best % d->w - left);
-        if (d->relu && !(x[best] > 0.0f)) s->mask[j] = CT_POOL_NONE;
     }
 }
 
@@ -314,9 +283,9 @@ CT_SIMD_PART void pool_plane(const ct_pool_desc *d, const float *x, const scratc
             continue;
         }
         if (any_nan(d, s, top, bottom))
-            max_rows_slowly(d, s, x, top, bottom);
+            max_rows(d, s, true, top, bottom);
         else
-            max_rows(d, s, top, bottom);
+            max_rows(d, s, false, top, bottom);
         if (a->mask_top != NULL) put_places(d, s, top, a->mask_top + o);
         put_row(d, s, a, o);
     }

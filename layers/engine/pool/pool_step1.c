@@ -8,8 +8,6 @@
 #include "framework/base/simd.h"
 #include "framework/base/stream.h"
 
-#include <math.h>
-
 enum { PIECE = 256, LINE = 64 / sizeof(float), WINDOW = CT_POOL_STEP1 * CT_POOL_STEP1 };
 
 /* The share of numbers [i, i + m) of n. */
@@ -19,10 +17,17 @@ static inline void fetch(ct_pool_soon soon, int64_t i, int64_t m, int64_t n)
         __builtin_prefetch(soon.at + k, 0, 2);
 }
 
+/* nan: a NaN is more than all before it, as the definition has it. */
+CT_SIMD_PART bool is_more(float v, float most, const bool nan)
+{
+    return (v > most) | (nan & (v != v));
+}
+
 /* x: the first of `count` neighbours; place: 0, 1 and 2. They are variables, since the compiler
  * makes numbers from a comparison with 0 and 1 by a longer way than it chooses between two. */
-CT_SIMD_PART void largest(int64_t n, int64_t step, const int count, const uint8_t *place,
-                          const float *x, float *restrict best, uint8_t *restrict at)
+CT_SIMD_PART void largest(int64_t n, int64_t step, const int count, const bool nan,
+                          const uint8_t *place, const float *x, float *restrict best,
+                          uint8_t *restrict at)
 {
     const float *x1 = x + step, *x2 = x1 + step;
     uint8_t first = place[0], second = place[1], third = place[2];
@@ -34,15 +39,17 @@ CT_SIMD_PART void largest(int64_t n, int64_t step, const int count, const uint8_
 
         if (count > 1) {
             float v = x1[i];
+            bool more = is_more(v, most, nan);
 
-            which = (v > most) ? second : which;
-            most = (v > most) ? v : most;
+            which = more ? second : which;
+            most = more ? v : most;
         }
         if (count > 2) {
             float v = x2[i];
+            bool more = is_more(v, most, nan);
 
-            which = (v > most) ? third : which;
-            most = (v > most) ? v : most;
+            which = more ? third : which;
+            most = more ? v : most;
         }
         best[i] = most;
         at[i] = which;
@@ -51,52 +58,45 @@ CT_SIMD_PART void largest(int64_t n, int64_t step, const int count, const uint8_
 
 static const uint8_t places[CT_POOL_STEP1] = { 0, 1, 2 };
 
-CT_SIMD_CLONES static void largest_of(int64_t n, int64_t step, int count, const uint8_t *place,
-                                      const float *x, float *best, uint8_t *at)
+CT_SIMD_CLONES static void largest_of(int64_t n, int64_t step, int count, bool nan,
+                                      const uint8_t *place, const float *x, float *best,
+                                      uint8_t *at)
 {
-    if (count == 3)
-        largest(n, step, 3, place, x, best, at);
+    if (nan)
+        largest(n, step, count, true, place, x, best, at);
+    else if (count == 3)
+        largest(n, step, 3, false, place, x, best, at);
     else if (count == 2)
-        largest(n, step, 2, place, x, best, at);
+        largest(n, step, 2, false, place, x, best, at);
     else
-        largest(n, step, 1, place, x, best, at);
+        largest(n, step, 1, false, place, x, best, at);
 }
 
-void ct_pool_step1_scan(int64_t n, int64_t step, const float *x, float *best, uint8_t *at,
+void ct_pool_step1_scan(int64_t n, int64_t step, bool nan, const float *x, float *best, uint8_t *at,
                         ct_pool_soon soon)
 {
     for (int64_t i = 0; i < n; i += PIECE) {
         int64_t m = (n - i < PIECE) ? n - i : PIECE;
 
         fetch(soon, i, m, n);
-        largest_of(m, step, 3, places, x + i - step, best + i, at + i);
+        largest_of(m, step, 3, nan, places, x + i - step, best + i, at + i);
     }
 }
 
-void ct_pool_step1_scan_edge(int64_t n, int64_t step, int count, const float *x, float *best,
-                             uint8_t *at)
+void ct_pool_step1_scan_edge(int64_t n, int64_t step, int count, bool nan, const float *x,
+                             float *best, uint8_t *at)
 {
-    largest_of(n, step, count, places, x, best, at);
+    largest_of(n, step, count, nan, places, x, best, at);
 }
 
 CT_SIMD_CLONES bool ct_pool_step1_nan(int64_t n, const float *x)
 {
-    int32_t most = 0;
-
-#pragma omp simd reduction(max : most)
-    for (int64_t i = 0; i < n; i++) {
-        union {
-            float f;
-            int32_t bits;
-        } v = { x[i] };
-
-        most = ((v.bits & INT32_MAX) > most) ? v.bits & INT32_MAX : most;
-    }
-    return most > 0x7f800000; /* above infinity */
+    return ct_pool_holds_nan(n, x);
 }
 
-CT_SIMD_PART void join(int64_t n, const int count, const bool relu, const float *const *best,
-                       const uint8_t *const *at, float *restrict y, uint8_t *restrict mask)
+CT_SIMD_PART void join(int64_t n, const int count, const bool relu, const bool nan,
+                       const float *const *best, const uint8_t *const *at, float *restrict y,
+                       uint8_t *restrict mask)
 {
     const float *best0 = best[0], *best1 = best[1], *best2 = best[2];
     const uint8_t *at0 = at[0], *at1 = at[1], *at2 = at[2];
@@ -109,16 +109,18 @@ CT_SIMD_PART void join(int64_t n, const int count, const bool relu, const float 
         if (count > 1) {
             float v = best1[i];
             uint8_t here = (uint8_t)(at1[i] + CT_POOL_STEP1);
+            bool more = is_more(v, most, nan);
 
-            which = (v > most) ? here : which;
-            most = (v > most) ? v : most;
+            which = more ? here : which;
+            most = more ? v : most;
         }
         if (count > 2) {
             float v = best2[i];
             uint8_t here = (uint8_t)(at2[i] + 2 * CT_POOL_STEP1);
+            bool more = is_more(v, most, nan);
 
-            which = (v > most) ? here : which;
-            most = (v > most) ? v : most;
+            which = more ? here : which;
+            most = more ? v : most;
         }
         if (relu) {
             which = (most > 0.0f) ? which : CT_POOL_BYTE_NONE;
@@ -129,17 +131,20 @@ CT_SIMD_PART void join(int64_t n, const int count, const bool relu, const float 
     }
 }
 
-CT_SIMD_CLONES static void join_piece(int64_t n, int count, bool relu, const float *const *best,
-                                      const uint8_t *const *at, float *y, uint8_t *mask)
+CT_SIMD_CLONES static void join_piece(int64_t n, int count, bool relu, bool nan,
+                                      const float *const *best, const uint8_t *const *at, float *y,
+                                      uint8_t *mask)
 {
-    if ((count == 3) && !relu)
-        join(n, 3, false, best, at, y, mask);
+    if (nan)
+        join(n, count, relu, true, best, at, y, mask);
+    else if ((count == 3) && !relu)
+        join(n, 3, false, false, best, at, y, mask);
     else if (count == 3)
-        join(n, 3, true, best, at, y, mask);
+        join(n, 3, true, false, best, at, y, mask);
     else if (count == 2)
-        join(n, 2, relu, best, at, y, mask);
+        join(n, 2, relu, false, best, at, y, mask);
     else
-        join(n, 1, relu, best, at, y, mask);
+        join(n, 1, relu, false, best, at, y, mask);
 }
 
 /* Where the numbers [i, i + PIECE) are made: where they go, or in a room. */
@@ -164,7 +169,7 @@ void ct_pool_sink_put(ct_pool_sink y, int64_t n, const float *from)
         memcpy(y.at, from, (size_t)n * sizeof(float));
 }
 
-void ct_pool_step1_join(int64_t n, int count, bool relu, const float *const *best,
+void ct_pool_step1_join(int64_t n, int count, bool relu, bool nan, const float *const *best,
                         const uint8_t *const *at, ct_pool_sink y, uint8_t *mask, ct_pool_soon soon)
 {
     float room[PIECE] __attribute__((aligned(64)));
@@ -179,7 +184,8 @@ void ct_pool_step1_join(int64_t n, int count, bool relu, const float *const *bes
 
         for (int k = 1; k < count; k++) most[k] = best[k] + i, which[k] = at[k] + i;
         fetch(soon, i, m, n);
-        join_piece(m, count, relu, most, which, to, (pass || (mask == NULL)) ? marks : mask + i);
+        join_piece(m, count, relu, nan, most, which, to,
+                   (pass || (mask == NULL)) ? marks : mask + i);
         put_made(y, i, m, to);
         if (pass) ct_stream_bytes(m, marks, mask + i);
     }
@@ -269,29 +275,5 @@ void ct_pool_step1_mean(int64_t n, int64_t step, const float *sum, ct_pool_sink 
         fetch(soon, i, m, n);
         mean(m, step, sum + i, to);
         put_made(y, i, m, to);
-    }
-}
-
-void ct_pool_step1_slowly(const ct_pool_desc *d, const float *x, int64_t from, int64_t to, float *y,
-                          uint8_t *mask)
-{
-    int64_t b = (d->block > 0) ? d->block : 1;
-
-    for (int64_t o = 0; o < d->ow * b; o++) {
-        int64_t left, right, padded, best;
-
-        ct_pool_window(o / b, d->kw, 1, d->pw, d->w, &left, &right, &padded);
-        best = from * d->w + left;
-        for (int64_t k = from; k < to; k++) {
-            for (int64_t c = left; c < right; c++) {
-                float v = ct_num_get(x, d->bf16, (k * d->w + c) * b + o % b);
-
-                if (isnan(v) || (v > ct_num_get(x, d->bf16, best * b + o % b))) best = k * d->w + c;
-            }
-        }
-        y[o] = ct_num_get(x, d->bf16, best * b + o % b);
-        mask[o] = (uint8_t)((best / d->w - from) * CT_POOL_STEP1 + best % d->w - left);
-        if (d->relu && !(y[o] > 0.0f)) mask[o] = CT_POOL_BYTE_NONE;
-        if (d->relu && (y[o] < 0.0f)) y[o] = 0.0f;
     }
 }

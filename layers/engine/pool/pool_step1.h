@@ -50,17 +50,18 @@ typedef struct ct_pool_sink {
 /* ---- kernels, of n numbers, which ask for what is read soon between them. No arrays overlap but
  * those that are only read. */
 
-/** best[i]: the first largest of x[i - step], x[i], x[i + step], at[i]: which, 0 to 2. No NaNs. */
-void ct_pool_step1_scan(int64_t n, int64_t step, const float *x, float *best, uint8_t *at,
+/** best[i]: the first largest of x[i - step], x[i], x[i + step], at[i]: which, 0 to 2. nan: there
+ *  may be NaNs, of which the last is taken; this takes longer. */
+void ct_pool_step1_scan(int64_t n, int64_t step, bool nan, const float *x, float *best, uint8_t *at,
                         ct_pool_soon soon);
 /** The same of `count` of them, 1 to 3, from x[i] on. */
-void ct_pool_step1_scan_edge(int64_t n, int64_t step, int count, const float *x, float *best,
-                             uint8_t *at);
+void ct_pool_step1_scan_edge(int64_t n, int64_t step, int count, bool nan, const float *x,
+                             float *best, uint8_t *at);
 bool ct_pool_step1_nan(int64_t n, const float *x);
 /** Outputs and their places from `count` scanned rows, 1 to 3; relu: see pool.h; mask NULL:
  * unwanted.
  */
-void ct_pool_step1_join(int64_t n, int count, bool relu, const float *const *best,
+void ct_pool_step1_join(int64_t n, int count, bool relu, bool nan, const float *const *best,
                         const uint8_t *const *at, ct_pool_sink y, uint8_t *mask, ct_pool_soon soon);
 /** dx[i]: the sum of those gradients of the nine outputs around it whose place is i. g and at: the
  *  rows of outputs above, at and below, from number -step to n + step; places as if no window were
@@ -74,10 +75,6 @@ void ct_pool_step1_mean(int64_t n, int64_t step, const float *sum, ct_pool_sink 
                         ct_pool_soon soon);
 /** n numbers that have been made elsewhere. */
 void ct_pool_sink_put(ct_pool_sink y, int64_t n, const float *from);
-
-/** A row of outputs by the definition, where there are NaNs: from rows [from, to) of the plane. */
-void ct_pool_step1_slowly(const ct_pool_desc *d, const float *x, int64_t from, int64_t to, float *y,
-                          uint8_t *mask);
 
 /* ---- planes */
 

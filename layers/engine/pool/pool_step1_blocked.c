@@ -8,10 +8,10 @@ enum { ROWS = CT_POOL_STEP1 };
 
 /* A thread's. Before and behind a row stands a block that belongs to no place. */
 typedef struct room {
-    float *ring[ROWS];         /* MAX forward: scanned rows; else rows as f32 */
-    float *row, *out;          /* AVE: sums of columns; what is written       */
-    uint8_t *at[ROWS], *marks; /* MAX: scanned or taken; of a row of outputs   */
-    bool nan[ROWS];            /* MAX forward: in a row of the plane          */
+    float *ring[ROWS]; /* MAX forward: scanned rows; else rows as f32 */
+    float *row;        /* AVE: sums of columns; a row that was bf16   */
+    uint8_t *at[ROWS]; /* MAX: places, scanned or taken               */
+    bool nan[ROWS];    /* MAX forward: in a row of the plane          */
 } room;
 
 static int64_t row_numbers(const ct_pool_desc *d)
@@ -23,15 +23,15 @@ static int64_t row_numbers(const ct_pool_desc *d)
 
 size_t ct_pool_step1_blocked_bytes(const ct_pool_desc *d)
 {
-    return (size_t)row_numbers(d) * ((ROWS + 2) * sizeof(float) + ROWS + 1);
+    return (size_t)row_numbers(d) * ((ROWS + 1) * sizeof(float) + ROWS);
 }
 
 static room make_room(const ct_pool_desc *d, void *at)
 {
     int64_t n = row_numbers(d), b = d->block;
     float *first = (float *)at + b;
-    uint8_t *bytes = (uint8_t *)((float *)at + (ROWS + 2) * n) + b;
-    room r = { .row = first + ROWS * n, .out = first + (ROWS + 1) * n, .marks = bytes + ROWS * n };
+    uint8_t *bytes = (uint8_t *)((float *)at + (ROWS + 1) * n) + b;
+    room r = { .row = first + ROWS * n };
 
     for (int k = 0; k < ROWS; k++) r.ring[k] = first + k * n, r.at[k] = bytes + k * n;
     return r;
@@ -58,11 +58,11 @@ static ct_pool_sink row_sink(const ct_pool_desc *d, bool stream, float *to, int6
 
 /* ---- MAX forward */
 
-static void scan_row(const ct_pool_desc *d, const float *x, room *r, int64_t k)
+/* Row k of the plane, as f32; soon: what is read behind it. */
+static void scan(const ct_pool_desc *d, const float *from, ct_pool_soon soon, bool nan, room *r,
+                 int64_t k)
 {
-    int64_t b = d->block, n = d->w * b, last = d->w - ROWS + d->pw;
-    const float *stored = ct_num_at(x, d->bf16, k * n);
-    const float *from = ct_num_read(stored, d->bf16, n, r->row);
+    int64_t b = d->block, last = d->w - ROWS + d->pw;
     float *best = r->ring[k % ROWS];
     uint8_t *at = r->at[k % ROWS];
 
@@ -70,16 +70,28 @@ static void scan_row(const ct_pool_desc *d, const float *x, room *r, int64_t k)
         int64_t left, right, padded;
 
         if (j == d->pw) { /* the windows that are whole */
-            ct_pool_step1_scan((d->w - ROWS + 1) * b, b, from + b, best + j * b, at + j * b,
-                               half_row(d, ct_num_at(stored, d->bf16, n), 0));
+            ct_pool_step1_scan((d->w - ROWS + 1) * b, b, nan, from + b, best + j * b, at + j * b,
+                               soon);
             j = last;
             continue;
         }
         ct_pool_window(j, d->kw, 1, d->pw, d->w, &left, &right, &padded);
-        ct_pool_step1_scan_edge(b, b, (int)(right - left), from + left * b, best + j * b,
+        ct_pool_step1_scan_edge(b, b, (int)(right - left), nan, from + left * b, best + j * b,
                                 at + j * b);
     }
-    r->nan[k % ROWS] = ct_pool_step1_nan(n, from);
+}
+
+/* NaNs are rare: rows are scanned as if there were none, and anew where there is one. */
+static void scan_row(const ct_pool_desc *d, const float *x, room *r, int64_t k)
+{
+    int64_t n = d->w * d->block;
+    const float *stored = ct_num_at(x, d->bf16, k * n);
+    const float *from = ct_num_read(stored, d->bf16, n, r->row);
+    bool *nan = &r->nan[k % ROWS];
+
+    scan(d, from, half_row(d, ct_num_at(stored, d->bf16, n), 0), false, r, k);
+    *nan = ct_pool_step1_nan(n, from);
+    if (*nan) scan(d, from, (ct_pool_soon){ from, 0 }, true, r, k);
 }
 
 static void max_plane(const ct_pool_desc *d, bool stream, room *r, const float *x, float *y,
@@ -90,8 +102,6 @@ static void max_plane(const ct_pool_desc *d, bool stream, room *r, const float *
     for (int64_t i = 0; i < d->oh; i++) {
         const float *best[ROWS] = { NULL };
         const uint8_t *at[ROWS] = { NULL };
-        uint8_t *marks = (mask != NULL) ? mask + i * out : NULL;
-        ct_pool_sink to = row_sink(d, stream, y, i);
         int64_t top, bottom, padded;
         bool nan = false;
 
@@ -101,12 +111,8 @@ static void max_plane(const ct_pool_desc *d, bool stream, room *r, const float *
             best[k - top] = r->ring[k % ROWS], at[k - top] = r->at[k % ROWS];
             nan = nan || r->nan[k % ROWS];
         }
-        if (nan) {
-            ct_pool_step1_slowly(d, x, top, bottom, r->out, (mask != NULL) ? marks : r->marks);
-            ct_pool_sink_put(to, out, r->out);
-            continue;
-        }
-        ct_pool_step1_join(out, (int)(bottom - top), d->relu, best, at, to, marks,
+        ct_pool_step1_join(out, (int)(bottom - top), d->relu, nan, best, at,
+                           row_sink(d, stream, y, i), (mask != NULL) ? mask + i * out : NULL,
                            half_row(d, ct_num_at(x, d->bf16, bottom * row), 1));
     }
 }

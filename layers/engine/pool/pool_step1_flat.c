@@ -5,6 +5,8 @@
 #include "framework/base/stream.h"
 #include "layers/engine/pool/pool_step1.h"
 
+#include <math.h>
+
 enum {
     CHUNK = 2048,
     GUARD = 16
@@ -13,9 +15,8 @@ enum {
 /* A thread's, each of the rows at once and one before and behind them. */
 typedef struct room {
     float *rows; /* MAX forward: scanned; AVE: sums of columns; MAX backward: gradients */
-    float *made; /* AVE: what is written; of MAX a row                                  */
+    float *made; /* AVE: what is written                                                */
     uint8_t *at; /* MAX: places                                                         */
-    uint8_t *marks;
 } room;
 
 /* Numbers of a place, and of a row. */
@@ -42,7 +43,7 @@ static int64_t room_numbers(const ct_pool_desc *d)
 
 size_t ct_pool_step1_flat_bytes(const ct_pool_desc *d)
 {
-    return (size_t)room_numbers(d) * 2 * (sizeof(float) + 1);
+    return (size_t)room_numbers(d) * (2 * sizeof(float) + 1);
 }
 
 static room make_room(const ct_pool_desc *d, void *at)
@@ -51,7 +52,7 @@ static room make_room(const ct_pool_desc *d, void *at)
     float *first = at;
     uint8_t *bytes = (uint8_t *)(first + 2 * n);
 
-    return (room){ first + GUARD, first + n + GUARD, bytes + GUARD, bytes + n + GUARD };
+    return (room){ first + GUARD, first + n + GUARD, bytes + GUARD };
 }
 
 /* Part 0 or 1 of 2 of the rows that come after row k. */
@@ -74,40 +75,33 @@ static int64_t alike(const ct_pool_desc *d, int64_t from, int64_t end, int64_t *
 /* ---- MAX forward: row k of the plane is row k - i + 1 of the room, outputs beginning with row i
  */
 
-static void scan_rows(const ct_pool_desc *d, const room *r, const float *x, int64_t i, int64_t from,
-                      int64_t to)
+static bool is_more(float v, float most)
+{
+    return (v > most) || isnan(v);
+}
+
+static void scan_rows(const ct_pool_desc *d, const room *r, const float *x, bool nan, int64_t i,
+                      int64_t from, int64_t to)
 {
     int64_t w = row_of(d), b = step_of(d), last = w - b, n = (to - from) * w;
     float *best = r->rows + (from - i + 1) * w;
     uint8_t *at = r->at + (from - i + 1) * w;
 
     if (n == 0) return;
-    ct_pool_step1_scan(n - 2 * b, b, x + from * w + b, best + b, at + b, half_chunk(d, x, to, 0));
+    ct_pool_step1_scan(n - 2 * b, b, nan, x + from * w + b, best + b, at + b,
+                       half_chunk(d, x, to, 0));
     for (int64_t k = 0; k < to - from; k++, best += w, at += w) {
         const float *row = x + (from + k) * w;
 
         for (int64_t c = 0; c < b; c++) {
-            bool left = (row[c + b] > row[c]), right = (row[last + c] > row[last - b + c]);
+            bool left = is_more(row[c + b], row[c]);
+            bool right = is_more(row[last + c], row[last - b + c]);
 
             best[c] = left ? row[c + b] : row[c];
             at[c] = left ? 1 : 0;
             best[last + c] = right ? row[last + c] : row[last - b + c];
             at[last + c] = right ? 1 : 0;
         }
-    }
-}
-
-/* Outputs [i, end) of rows that hold a NaN. */
-static void rows_slowly(const ct_pool_desc *d, const room *r, const float *x, int64_t i,
-                        int64_t end, ct_pool_sink y, uint8_t *mask)
-{
-    for (; i < end; i++) {
-        uint8_t *marks = (mask != NULL) ? mask + i * row_of(d) : r->marks;
-
-        ct_pool_step1_slowly(d, x, (i > 0) ? i - 1 : 0, (i + 2 < d->h) ? i + 2 : d->h, r->made,
-                             marks);
-        ct_pool_sink_put((ct_pool_sink){ y.at + i * row_of(d), false, y.stream }, row_of(d),
-                         r->made);
     }
 }
 
@@ -119,7 +113,7 @@ static void max_plane(const ct_pool_desc *d, const room *r, const float *x, ct_p
 
     for (int64_t i = 0; i < d->h; i = end) {
         int64_t from = (i > 0) ? i + 1 : 0, to;
-        bool nan;
+        bool nan, any;
 
         end = (i + step < d->h) ? i + step : d->h;
         to = (end < d->h) ? end + 1 : d->h;
@@ -128,10 +122,12 @@ static void max_plane(const ct_pool_desc *d, const room *r, const float *x, ct_p
             memmove(r->rows, r->rows + step * w, (size_t)(2 * w) * sizeof(float));
             memmove(r->at, r->at + step * w, (size_t)(2 * w));
         }
-        scan_rows(d, r, x, i, from, to);
+        /* NaNs are rare: rows are scanned as if there were none, and anew where there is one */
+        scan_rows(d, r, x, false, i, from, to);
         nan = ct_pool_step1_nan((to - from) * w, x + from * w);
-        if (nan || nan_before) rows_slowly(d, r, x, i, end, y, mask);
-        for (int64_t k = i, last, top; !nan && !nan_before && (k < end); k = last) {
+        if (nan) scan_rows(d, r, x, true, i, from, to);
+        any = nan || nan_before;
+        for (int64_t k = i, last, top; k < end; k = last) {
             const float *best[CT_POOL_STEP1];
             const uint8_t *at[CT_POOL_STEP1];
             int count;
@@ -139,7 +135,7 @@ static void max_plane(const ct_pool_desc *d, const room *r, const float *x, ct_p
             last = alike(d, k, end, &top, &count);
             for (int e = 0; e < count; e++)
                 best[e] = r->rows + (top + e - i + 1) * w, at[e] = r->at + (top + e - i + 1) * w;
-            ct_pool_step1_join((last - k) * w, count, d->relu, best, at,
+            ct_pool_step1_join((last - k) * w, count, d->relu, any, best, at,
                                (ct_pool_sink){ y.at + k * w, false, y.stream },
                                (mask != NULL) ? mask + k * w : NULL,
                                (count == 3) ? half_chunk(d, x, to, 1) : (ct_pool_soon){ x, 0 });
