@@ -109,4 +109,69 @@ static inline int rig_step(rig *r, int64_t s, float scale, float rate, const flo
     return fault;
 }
 
+/** What a snapshot keeps (U and V, and one number more) goes into a new pipe. */
+static inline int rig_restart(rig *r, const ct_grad_pipe_config *config, float decay)
+{
+    static float saved[3][RIG_CODED], weight[RIG_N];
+    ct_coded_state state;
+    uint64_t hash = r->hash;
+    int fault = 0;
+
+    for (int k = 0; k < 3; ++k) {
+        fault += MPI_FAULT_UNLESS(ct_grad_pipe_state(r->gp, 0, k, &state));
+        fault += MPI_FAULT_UNLESS(state.count == ((k < 2) ? RIG_CODED : 1));
+        memcpy(saved[k], state.data, sizeof(float) * (size_t)state.count);
+    }
+    fault += MPI_FAULT_UNLESS(!ct_grad_pipe_state(r->gp, 0, 3, &state));
+    memcpy(weight, r->weight, sizeof(weight));
+    rig_close(r);
+    fault += rig_open(r, r->comm, config, decay);
+    memcpy(r->weight, weight, sizeof(weight));
+    r->hash = hash;
+    for (int k = 0; k < 3; ++k) {
+        fault += MPI_FAULT_UNLESS(ct_grad_pipe_state(r->gp, 0, k, &state));
+        memcpy(state.data, saved[k], sizeof(float) * (size_t)state.count);
+    }
+    return fault + MPI_FAULT_UNLESS(ct_grad_pipe_restored(r->gp) == CT_OK);
+}
+
+/** 24 steps, with a restart before step `stop` (< 0: none): the hash of all sums. */
+static inline int rig_run(ct_comm *c, const ct_grad_pipe_config *config, int64_t stop,
+                          uint64_t *hash_p)
+{
+    static rig r;
+    static float grad[RIG_CODED];
+    const float decay = 0.001f;
+    int fault = rig_open(&r, c, config, decay);
+
+    for (int64_t s = 0; (s < 24) && (fault == 0); ++s) {
+        if (s == stop) fault += rig_restart(&r, config, decay);
+        for (int i = 0; i < RIG_CODED; ++i) grad[i] = rig_noise(c->rank, s, i);
+        fault += rig_step(&r, s, 1, (s < 12) ? 0.1f : 0.03f, grad);
+    }
+    *hash_p = r.hash;
+    fault += rig_same_on_all(r.hash);
+    rig_close(&r);
+    return fault;
+}
+
+/** Overlap, threads and a restart before step `stop` change no bit. */
+static inline int rig_bits(ct_comm *c, ct_grad_pipe_config config, int64_t stop)
+{
+    uint64_t first = 0, other = 0;
+    int fault = rig_run(c, &config, -1, &first);
+
+    config.overlap = false;
+    fault += rig_run(c, &config, -1, &other);
+    fault += MPI_FAULT_UNLESS(first == other);
+    config.overlap = true;
+    config.progress = CT_PROGRESS_THREAD;
+    fault += rig_run(c, &config, -1, &other);
+    fault += MPI_FAULT_UNLESS(first == other);
+    /* Ok-Topk's regions come from the steps before */
+    if (strcmp(config.codec_config.exchange, "oktopk") == 0) return fault;
+    fault += rig_run(c, &config, stop, &other);
+    return fault + MPI_FAULT_UNLESS(first == other);
+}
+
 #endif

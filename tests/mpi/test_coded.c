@@ -199,44 +199,6 @@ static int conservation(ct_comm *c)
 
 /* ---- overlap, threads and restarts change no bit */
 
-static int run_some(ct_comm *c, const ct_grad_pipe_config *config, int64_t stop, uint64_t *hash_p)
-{
-    static rig r;
-    static float grad[N_CODED];
-    int fault = rig_open(&r, c, config, 0.001f);
-
-    for (int64_t s = 0; (s < 24) && (fault == 0); ++s) {
-        if (s == stop) { /* what a snapshot keeps goes into a new pipe */
-            static float saved[3][N_CODED], weight[N];
-            ct_coded_state state;
-            uint64_t hash = r.hash;
-
-            for (int k = 0; k < 3; ++k) {
-                fault += MPI_FAULT_UNLESS(ct_grad_pipe_state(r.gp, 0, k, &state));
-                fault += MPI_FAULT_UNLESS(state.count == ((k < 2) ? N_CODED : 1));
-                memcpy(saved[k], state.data, sizeof(float) * (size_t)state.count);
-            }
-            fault += MPI_FAULT_UNLESS(!ct_grad_pipe_state(r.gp, 0, 3, &state));
-            memcpy(weight, r.weight, sizeof(weight));
-            rig_close(&r);
-            fault += rig_open(&r, c, config, 0.001f);
-            memcpy(r.weight, weight, sizeof(weight));
-            r.hash = hash;
-            for (int k = 0; k < 3; ++k) {
-                fault += MPI_FAULT_UNLESS(ct_grad_pipe_state(r.gp, 0, k, &state));
-                memcpy(state.data, saved[k], sizeof(float) * (size_t)state.count);
-            }
-            fault += MPI_FAULT_UNLESS(ct_grad_pipe_restored(r.gp) == CT_OK);
-        }
-        for (int i = 0; i < N_CODED; ++i) grad[i] = rig_noise(c->rank, s, i);
-        fault += rig_step(&r, s, 1, (s < 12) ? 0.1f : 0.03f, grad);
-    }
-    *hash_p = r.hash;
-    fault += rig_same_on_all(r.hash);
-    rig_close(&r);
-    return fault;
-}
-
 static int bits(ct_comm *c)
 {
     static const char *const exchange[] = { "allgather", "hier", "gtopk", "oktopk" };
@@ -244,24 +206,13 @@ static int bits(ct_comm *c)
 
     for (int e = 0; e < 4; ++e) {
         ct_grad_pipe_config config = usual;
-        uint64_t first = 0, other = 0;
 
         config.momentum = 0.9f;
         config.codec_config.exchange = exchange[e];
         config.codec_config.mask_momentum = true;
         config.codec_config.warmup_iterations = 3;
         config.codec_config.resync_iterations = 10;
-        fault += run_some(c, &config, -1, &first);
-        config.overlap = false;
-        fault += run_some(c, &config, -1, &other);
-        fault += MPI_FAULT_UNLESS(first == other);
-        config.overlap = true;
-        config.progress = CT_PROGRESS_THREAD;
-        fault += run_some(c, &config, -1, &other);
-        fault += MPI_FAULT_UNLESS(first == other);
-        if (e == 3) continue; /* Ok-Topk's regions come from the steps before */
-        fault += run_some(c, &config, 12, &other);
-        fault += MPI_FAULT_UNLESS(first == other);
+        fault += rig_bits(c, config, 12);
     }
     return fault;
 }

@@ -148,68 +148,16 @@ static void test_conservation(void **state)
 
 /* ---- overlap, threads, and a restart in the middle of the fall change no bit */
 
-static int restart(rig *r, const ct_grad_pipe_config *config, int n_state)
-{
-    static float saved[3][N_CODED], weight[RIG_N];
-    ct_coded_state state;
-    uint64_t hash = r->hash;
-    int fault = 0;
-
-    for (int k = 0; k < n_state; ++k) {
-        fault += MPI_FAULT_UNLESS(ct_grad_pipe_state(r->gp, 0, k, &state));
-        memcpy(saved[k], state.data, sizeof(float) * (size_t)state.count);
-    }
-    memcpy(weight, r->weight, sizeof(weight));
-    rig_close(r);
-    fault += rig_open(r, r->comm, config, 0.001f);
-    memcpy(r->weight, weight, sizeof(weight));
-    r->hash = hash;
-    for (int k = 0; k < n_state; ++k) {
-        fault += MPI_FAULT_UNLESS(ct_grad_pipe_state(r->gp, 0, k, &state));
-        memcpy(state.data, saved[k], sizeof(float) * (size_t)state.count);
-    }
-    return fault + MPI_FAULT_UNLESS(ct_grad_pipe_restored(r->gp) == CT_OK);
-}
-
-static int run_some(ct_comm *c, const ct_grad_pipe_config *config, int64_t stop, uint64_t *hash_p)
-{
-    static rig r;
-    static float grad[N_CODED];
-    int fault = rig_open(&r, c, config, 0.001f);
-    int n_state = config->codec_config.momentum_correction ? 3 : 1;
-
-    for (int64_t s = 0; (s < 24) && (fault == 0); ++s) {
-        if (s == stop) fault += restart(&r, config, n_state);
-        for (int i = 0; i < N_CODED; ++i) grad[i] = rig_noise(c->rank, s, i);
-        fault += rig_step(&r, s, 1, (s < 12) ? 0.1f : 0.03f, grad);
-    }
-    *hash_p = r.hash;
-    fault += rig_same_on_all(r.hash);
-    rig_close(&r);
-    return fault;
-}
-
 static int bits(ct_comm *c)
 {
     int fault = 0;
 
     for (int at = 0; at < 4; ++at) {
         ct_grad_pipe_config config = config_of(at);
-        uint64_t first = 0, other = 0;
 
         config.momentum = 0.9f;
         config.codec_config.warmup_iterations = 16;
-        fault += run_some(c, &config, -1, &first);
-        config.overlap = false;
-        fault += run_some(c, &config, -1, &other);
-        fault += MPI_FAULT_UNLESS(first == other);
-        config.overlap = true;
-        config.progress = CT_PROGRESS_THREAD;
-        fault += run_some(c, &config, -1, &other);
-        fault += MPI_FAULT_UNLESS(first == other);
-        if (at == 3) continue; /* Ok-Topk's regions come from the steps before */
-        fault += run_some(c, &config, 9, &other);
-        fault += MPI_FAULT_UNLESS(first == other);
+        fault += rig_bits(c, config, 9);
     }
     return fault;
 }
