@@ -91,6 +91,12 @@ void conv_case_release(conv_tensors *t)
     free(t->x), free(t->weight), free(t->bias), free(t->dy), free(t->old);
 }
 
+int64_t conv_case_count(const conv_tensors *t, conv_direction dir)
+{
+    if (dir == CONV_FORWARD) return t->n_y;
+    return (dir == CONV_DATA) ? t->n_x : t->n_weight;
+}
+
 static float *nans(int64_t n)
 {
     float *v = array(n, 1);
@@ -131,10 +137,7 @@ float *conv_case_run(const ct_conv_impl *impl, const ct_conv_desc *d, conv_direc
     float *y = nans(floats(d->n, d->m, out, d->y_block));
     float *dx = nans(floats(d->n, d->c, in, d->x_block));
     int64_t n_x = floats(d->n, d->c, in, d->x_block), n_y = floats(d->n, d->m, out, d->y_block);
-    float *result = array((dir == CONV_FORWARD) ? t->n_y
-                          : (dir == CONV_DATA)  ? t->n_x
-                                                : t->n_weight,
-                          9);
+    float *result = array(conv_case_count(t, dir), 9);
     ct_exec ex = { .dev = ct_device_cpu() };
     ct_conv_args a = { .weight = t->weight, .bias = t->bias, .beta = 0.5f };
 
@@ -215,12 +218,6 @@ void conv_case_each_bf16(void (*work)(void))
     conv_case_each_level(work);
 }
 
-static int64_t result_floats(const conv_tensors *t, conv_direction dir)
-{
-    if (dir == CONV_FORWARD) return t->n_y;
-    return (dir == CONV_DATA) ? t->n_x : t->n_weight;
-}
-
 /* With x, y or both stored in bf16, which has all numbers of t: `want`, the result in f32, rounded
  * once, bit by bit; weight gradients as they are. */
 static int compare_stored(const ct_conv_impl *impl, ct_conv_desc d, conv_direction dir,
@@ -237,7 +234,7 @@ static int compare_stored(const ct_conv_impl *impl, ct_conv_desc d, conv_directi
         n++;
         rounded = (dir == CONV_FORWARD) ? d.y_bf16 : (dir == CONV_DATA) && d.x_bf16;
         got = conv_case_run(impl, &d, dir, t);
-        for (int64_t i = 0; i < result_floats(t, dir); i++) {
+        for (int64_t i = 0; i < conv_case_count(t, dir); i++) {
             float value = rounded ? ct_bf16_to_f32(ct_bf16_from_f32(want[i])) : want[i];
 
             if (got[i] != value)
@@ -263,7 +260,7 @@ bool conv_case_compare(ct_conv_desc d, conv_direction dir, const char *engine, c
     if (impl == NULL) return false;
     describe(&d, dir, text);
     t = conv_case_make_tensors(&d, false);
-    n = result_floats(&t, dir);
+    n = conv_case_count(&t, dir);
     want = conv_case_run(ref, &p, dir, &t);
     limit = limits(&d, dir);
     for (d.n_thread = 1; d.n_thread <= 5; d.n_thread += 2) {
@@ -337,9 +334,7 @@ double *conv_case_sum_limits(const ct_conv_desc *d, conv_direction dir)
     conv_tensors absolute = conv_case_make_tensors(d, true);
     float *size =
         conv_case_run(ct_conv_find(conv_case_table_of(dir), &p, "ref"), &p, dir, &absolute);
-    int64_t n = (dir == CONV_FORWARD) ? absolute.n_y
-                : (dir == CONV_DATA)  ? absolute.n_x
-                                      : absolute.n_weight;
+    int64_t n = conv_case_count(&absolute, dir);
     double *limit = malloc((size_t)n * sizeof(double));
 
     assert_non_null(limit);

@@ -27,6 +27,8 @@ const ct_conv_impl *const *conv_case_table_of(conv_direction dir);
 /** Random in [-1, 1], of bf16 if d is; or their absolute values; to be released. */
 conv_tensors conv_case_make_tensors(const ct_conv_desc *d, bool absolute);
 void conv_case_release(conv_tensors *t);
+/** Elements of a direction's result. */
+int64_t conv_case_count(const conv_tensors *t, conv_direction dir);
 /** What impl makes of t, in plain order; the caller's. Channels that fill up a block are 1000 and
  * some. */
 float *conv_case_run(const ct_conv_impl *impl, const ct_conv_desc *d, conv_direction dir,

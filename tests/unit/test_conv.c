@@ -33,25 +33,9 @@ static ct_conv_desc complete(int i, int n_thread)
 {
     ct_conv_desc d = shape[i];
 
-    d.device = CT_DEVICE_CPU;
+    assert_true(conv_case_complete(&d));
     d.n_thread = n_thread;
-    d.oh = ct_conv_out(d.h, d.kh, d.sh, d.ph, d.dh);
-    d.ow = ct_conv_out(d.w, d.kw, d.sw, d.pw, d.dw);
     return d;
-}
-
-typedef struct tensors {
-    float *x, *weight, *bias, *y;
-    int64_t n_x, n_weight, n_y;
-} tensors;
-
-static float *random_array(int64_t n, uint64_t seed)
-{
-    float *v = ct_mem_acquire((size_t)n * sizeof(float));
-
-    assert_non_null(v);
-    test_random(v, n, seed, -1.0f, 1.0f);
-    return v;
 }
 
 static float *nan_array(int64_t n)
@@ -63,52 +47,26 @@ static float *nan_array(int64_t n)
     return v;
 }
 
-static tensors make_tensors(const ct_conv_desc *d)
-{
-    tensors t = { .n_x = d->n * d->c * d->h * d->w,
-                  .n_weight = d->m * (d->c / d->group) * d->kh * d->kw,
-                  .n_y = d->n * d->m * d->oh * d->ow };
-
-    t.x = random_array(t.n_x, 1);
-    t.weight = random_array(t.n_weight, 2);
-    t.bias = random_array(d->m, 3);
-    t.y = random_array(t.n_y, 4);
-    return t;
-}
-
-static void release(tensors *t)
-{
-    ct_mem_release(t->x), ct_mem_release(t->weight), ct_mem_release(t->bias);
-    ct_mem_release(t->y);
-}
-
-typedef enum { FORWARD, DATA, WEIGHT, N_DIRECTION } direction;
-
-static const ct_conv_impl *const *table_of(direction dir)
-{
-    if (dir == FORWARD) return ct_conv_forward_table;
-    return (dir == DATA) ? ct_conv_backward_data_table : ct_conv_backward_weight_table;
-}
-
 /* Runs one implementation on garbage outputs and workspace; the result is the caller's. */
-static float *run(const ct_conv_impl *impl, const ct_conv_desc *d, direction dir, const tensors *t,
-                  float beta, bool with_bias, int64_t *count_p)
+static float *run(const ct_conv_impl *impl, const ct_conv_desc *d, conv_direction dir,
+                  const conv_tensors *t, float beta, bool with_bias, int64_t *count_p)
 {
     size_t work = ct_conv_workspace(impl, d);
-    int64_t count = (dir == FORWARD) ? t->n_y : (dir == DATA) ? t->n_x : t->n_weight;
-    float *out = ((dir == WEIGHT) && (beta != 0.0f)) ? random_array(count, 5) : nan_array(count);
+    int64_t count = conv_case_count(t, dir);
+    float *out = nan_array(count);
     float *scratch = nan_array((int64_t)(work / sizeof(float)));
     ct_exec ex = { .dev = ct_device_cpu() };
     ct_conv_args a = { .x = t->x,
                        .weight = t->weight,
                        .bias = with_bias ? t->bias : NULL,
-                       .dy = t->y,
+                       .dy = t->dy,
                        .beta = beta,
                        .work = scratch };
 
-    if (dir == FORWARD) a.y = out;
-    if (dir == DATA) a.dx = out;
-    if (dir == WEIGHT) a.dweight = out;
+    if ((dir == CONV_WEIGHT) && (beta != 0.0f)) memcpy(out, t->old, (size_t)count * sizeof(float));
+    if (dir == CONV_FORWARD) a.y = out;
+    if (dir == CONV_DATA) a.dx = out;
+    if (dir == CONV_WEIGHT) a.dweight = out;
     assert_int_equal(impl->run(d, &ex, &a), CT_OK);
     ct_mem_release(scratch);
     *count_p = count;
@@ -117,21 +75,21 @@ static float *run(const ct_conv_impl *impl, const ct_conv_desc *d, direction dir
 
 /* Products of values below 1: a sum of k of them is off by at most (k + 2) k eps (Higham 3.1),
  * once more for partial sums of workers; the reference by less. */
-static double tolerance_of(const ct_conv_desc *d, direction dir)
+static double tolerance_of(const ct_conv_desc *d, conv_direction dir)
 {
     double taps = (double)(d->kh * d->kw);
     double k = taps * (double)(d->c / d->group) + 1.0;
 
-    if (dir == DATA) k = taps * (double)(d->m / d->group);
-    if (dir == WEIGHT) k = (double)(d->n * d->oh * d->ow) + 1.0;
+    if (dir == CONV_DATA) k = taps * (double)(d->m / d->group);
+    if (dir == CONV_WEIGHT) k = (double)(d->n * d->oh * d->ow) + 1.0;
     return (k + 8.0) * (k + 1.0) * 0x1p-24;
 }
 
-static void compare(const ct_conv_desc *d, direction dir, const ct_conv_impl *impl,
-                    const tensors *t, float beta, bool with_bias)
+static void compare(const ct_conv_desc *d, conv_direction dir, const ct_conv_impl *impl,
+                    const conv_tensors *t, float beta, bool with_bias)
 {
     int64_t n;
-    const ct_conv_impl *ref = ct_conv_find(table_of(dir), d, "ref");
+    const ct_conv_impl *ref = ct_conv_find(conv_case_table_of(dir), d, "ref");
     float *got = run(impl, d, dir, t, beta, with_bias, &n);
     float *want = run(ref, d, dir, t, beta, with_bias, &n);
     double tolerance = tolerance_of(d, dir);
@@ -152,10 +110,10 @@ static void test_engines(void **state)
     for (int i = 0; i < N_SHAPE; i++) {
         for (int threads = 1; threads <= 3; threads++) {
             ct_conv_desc d = complete(i, threads);
-            tensors t = make_tensors(&d);
+            conv_tensors t = conv_case_make_tensors(&d, false);
 
-            for (direction dir = FORWARD; dir < N_DIRECTION; dir++) {
-                const ct_conv_impl *const *table = table_of(dir);
+            for (conv_direction dir = CONV_FORWARD; dir < N_CONV_DIRECTION; dir++) {
+                const ct_conv_impl *const *table = conv_case_table_of(dir);
 
                 for (int k = 0; strcmp(table[k]->name, "ref") != 0; k++) {
                     if (!table[k]->supports(&d)) continue;
@@ -164,7 +122,7 @@ static void test_engines(void **state)
                     n_compared++;
                 }
             }
-            release(&t);
+            conv_case_release(&t);
         }
     }
     assert_true(n_compared >= 3 * 3 * N_SHAPE);
@@ -174,12 +132,12 @@ static void test_engines(void **state)
 static void test_same_for_any_team(void **state)
 {
     ct_conv_desc d = complete(1, 3);
-    tensors t = make_tensors(&d);
+    conv_tensors t = conv_case_make_tensors(&d, false);
     int64_t n;
 
     (void)state;
-    for (direction dir = FORWARD; dir < N_DIRECTION; dir++) {
-        const ct_conv_impl *impl = table_of(dir)[0];
+    for (conv_direction dir = CONV_FORWARD; dir < N_CONV_DIRECTION; dir++) {
+        const ct_conv_impl *impl = conv_case_table_of(dir)[0];
         float *a = run(impl, &d, dir, &t, 0.0f, true, &n), *b = NULL;
 
 #pragma omp parallel num_threads(2)
@@ -188,7 +146,7 @@ static void test_same_for_any_team(void **state)
         assert_memory_equal(a, b, (size_t)n * sizeof(float));
         ct_mem_release(a), ct_mem_release(b);
     }
-    release(&t);
+    conv_case_release(&t);
 }
 
 /* y[0][0] of a 2x2 kernel over 1..9 in rows of 3, by hand: 1*1 + 2*2 + 3*4 + 4*5 + bias 10. */

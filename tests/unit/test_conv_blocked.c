@@ -88,23 +88,11 @@ static void test_depthwise(void **state)
 static void test_streamed(void **state)
 {
     int64_t b = ct_simd_block(), m = 37, side = 450, n_y = (m + b - 1) / b * b * side * side;
-    ct_conv_desc d = { .n = 1,
-                       .group = 1,
-                       .c = 5,
-                       .h = side,
-                       .w = side,
-                       .m = m,
-                       .kh = 1,
-                       .kw = 1,
-                       .sh = 1,
-                       .sw = 1,
-                       .dh = 1,
-                       .dw = 1,
-                       .x_block = (int)b,
-                       .y_block = (int)b };
+    ct_conv_desc d = CONV_SHAPE(1, 1, 5, side, side, m, 1, 1, 1, 1, 0, 0, 1, 1);
     float *aligned = ct_mem_acquire((size_t)n_y * sizeof(float));
 
     (void)state;
+    d.x_block = d.y_block = (int)b;
     assert_true(conv_case_complete(&d));
     assert_true(ct_stream_pays(aligned, (size_t)n_y * sizeof(float)));
     ct_mem_release(aligned);
@@ -117,22 +105,10 @@ static void test_streamed(void **state)
 static void test_refusals(void **state)
 {
     int b = ct_simd_block();
-    ct_conv_desc d = { .n = 1,
-                       .group = 2,
-                       .c = 2 * b + 2,
-                       .h = 5,
-                       .w = 5,
-                       .m = 4 * b,
-                       .kh = 3,
-                       .kw = 3,
-                       .sh = 1,
-                       .sw = 1,
-                       .dh = 1,
-                       .dw = 1,
-                       .x_block = b,
-                       .y_block = b };
+    ct_conv_desc d = CONV_SHAPE(1, 2, 2 * b + 2, 5, 5, 4 * b, 3, 3, 1, 1, 0, 0, 1, 1);
 
     (void)state;
+    d.x_block = d.y_block = b;
     assert_true(conv_case_complete(&d));
     for (conv_direction dir = CONV_FORWARD; dir < N_CONV_DIRECTION; dir++) {
         assert_null(ct_conv_find(conv_case_table_of(dir), &d, "auto")); /* groups cut blocks */
@@ -183,75 +159,65 @@ static void test_usual_shapes(void **state)
     conv_case_each_level(usual_shapes);
 }
 
-/* A ReLU asked for is the ReLU of what comes without: sums in one and in several parts (channels;
- * tap rows, some of which meet no row), strips, few channels, depthwise, strides; and tiles. */
+/* A ReLU asked for is the ReLU of what comes without. */
+static void check_relu(const ct_conv_desc *d, const char *engine)
+{
+    const ct_conv_impl *e = ct_conv_find(ct_conv_forward_table, d, engine);
+    int64_t b = ct_simd_block(), c = (d->c + b - 1) / b * b, m = (d->m + b - 1) / b * b;
+    int64_t n_x = d->n * c * d->h * d->w, n_y = d->n * m * d->oh * d->ow;
+    int64_t n_w = d->m * (d->c / d->group) * d->kh * d->kw, below = 0;
+    float *x = malloc((size_t)n_x * sizeof(float)), *w = malloc((size_t)n_w * sizeof(float));
+    float *bias = malloc((size_t)d->m * sizeof(float));
+    float *y = malloc((size_t)n_y * sizeof(float)), *z = malloc((size_t)n_y * sizeof(float));
+    ct_exec ex = { .dev = ct_device_cpu() };
+    ct_conv_args a = { .x = x, .weight = w, .bias = bias, .y = y };
+
+    assert_non_null(e);
+    assert_true((e->can & CT_CONV_CAN_RELU) != 0);
+    test_random(x, n_x, 1, -1, 1), test_random(w, n_w, 2, -1, 1);
+    test_random(bias, d->m, 3, -1, 1);
+    a.work = ct_mem_acquire(ct_conv_workspace(e, d) + 64);
+    assert_int_equal(e->run(d, &ex, &a), CT_OK);
+    a.y = z;
+    a.relu = true;
+    assert_int_equal(e->run(d, &ex, &a), CT_OK);
+    for (int64_t j = 0; j < n_y; j++) {
+        below += (y[j] < 0);
+        if (y[j] < 0) y[j] = 0.0f;
+    }
+    assert_true(below > 0);
+    test_same(z, y, n_y, "rectified");
+    ct_mem_release(a.work);
+    free(x), free(w), free(bias), free(y), free(z);
+}
+
+/* Sums in one and in several parts (channels; tap rows, some of which meet no row), strips, few
+ * channels (in plain order), depthwise, strides; and tiles. */
 static void test_relu(void **state)
 {
     static const struct {
-        int64_t n, group, c, h, w, m, k, s, p;
-        bool plain;
+        ct_conv_desc d;
         const char *engine;
-    } shape[] = { { 2, 1, 130, 5, 6, 37, 3, 1, 1, false, "blocked" },
-                  { 1, 1, 20, 3, 4, 18, 7, 1, 5, false, "blocked" },
-                  { 1, 1, 33, 9, 17, 16, 5, 2, 2, false, "blocked" },
-                  { 2, 1, 40, 7, 7, 50, 1, 1, 0, false, "blocked" },
-                  { 2, 1, 3, 11, 9, 21, 11, 4, 5, true, "blocked" },
-                  { 2, 19, 19, 6, 5, 19, 3, 1, 1, false, "blocked" },
-                  { 2, 1, 40, 9, 7, 50, 1, 2, 0, false, "blocked" },
-                  { 1, 1, 20, 9, 11, 40, 3, 1, 1, false, "winograd" },
-                  { 1, 1, 20, 2, 1, 40, 3, 1, 1, false, "winograd" } };
+    } shape[] = { { CONV_SHAPE(2, 1, 130, 5, 6, 37, 3, 3, 1, 1, 1, 1, 1, 1), "blocked" },
+                  { CONV_SHAPE(1, 1, 20, 3, 4, 18, 7, 7, 1, 1, 5, 5, 1, 1), "blocked" },
+                  { CONV_SHAPE(1, 1, 33, 9, 17, 16, 5, 5, 2, 2, 2, 2, 1, 1), "blocked" },
+                  { CONV_SHAPE(2, 1, 40, 7, 7, 50, 1, 1, 1, 1, 0, 0, 1, 1), "blocked" },
+                  { CONV_SHAPE(2, 1, 3, 11, 9, 21, 11, 11, 4, 4, 5, 5, 1, 1), "blocked" },
+                  { CONV_SHAPE(2, 19, 19, 6, 5, 19, 3, 3, 1, 1, 1, 1, 1, 1), "blocked" },
+                  { CONV_SHAPE(2, 1, 40, 9, 7, 50, 1, 1, 2, 2, 0, 0, 1, 1), "blocked" },
+                  { CONV_SHAPE(1, 1, 20, 9, 11, 40, 3, 3, 1, 1, 1, 1, 1, 1), "winograd" },
+                  { CONV_SHAPE(1, 1, 20, 2, 1, 40, 3, 3, 1, 1, 1, 1, 1, 1), "winograd" } };
 
     (void)state;
     for (size_t i = 0; i < sizeof(shape) / sizeof(shape[0]); i++) {
-        int64_t b = ct_simd_block(), k = shape[i].k;
-        int64_t c = (shape[i].c + b - 1) / b * b, m = (shape[i].m + b - 1) / b * b;
-        ct_conv_desc d = { .device = CT_DEVICE_CPU,
-                           .n_thread = 2,
-                           .n = shape[i].n,
-                           .group = shape[i].group,
-                           .c = shape[i].c,
-                           .h = shape[i].h,
-                           .w = shape[i].w,
-                           .m = shape[i].m,
-                           .oh = ct_conv_out(shape[i].h, k, shape[i].s, shape[i].p, 1),
-                           .ow = ct_conv_out(shape[i].w, k, shape[i].s, shape[i].p, 1),
-                           .kh = k,
-                           .kw = k,
-                           .sh = shape[i].s,
-                           .sw = shape[i].s,
-                           .ph = shape[i].p,
-                           .pw = shape[i].p,
-                           .dh = 1,
-                           .dw = 1,
-                           .winograd = 4,
-                           .x_block = shape[i].plain ? 0 : (int)b,
-                           .y_block = (int)b };
-        const ct_conv_impl *e = ct_conv_find(ct_conv_forward_table, &d, shape[i].engine);
-        int64_t n_x = d.n * c * d.h * d.w, n_y = d.n * m * d.oh * d.ow;
-        int64_t n_w = d.m * (d.c / d.group) * k * k, below = 0;
-        float *x = malloc((size_t)n_x * sizeof(float)), *w = malloc((size_t)n_w * sizeof(float));
-        float *bias = malloc((size_t)d.m * sizeof(float));
-        float *y = malloc((size_t)n_y * sizeof(float)), *z = malloc((size_t)n_y * sizeof(float));
-        ct_exec ex = { .dev = ct_device_cpu() };
-        ct_conv_args a = { .x = x, .weight = w, .bias = bias, .y = y };
+        ct_conv_desc d = shape[i].d;
 
-        assert_non_null(e);
-        assert_true((e->can & CT_CONV_CAN_RELU) != 0);
-        test_random(x, n_x, 1, -1, 1), test_random(w, n_w, 2, -1, 1);
-        test_random(bias, d.m, 3, -1, 1);
-        a.work = ct_mem_acquire(ct_conv_workspace(e, &d) + 64);
-        assert_int_equal(e->run(&d, &ex, &a), CT_OK);
-        a.y = z;
-        a.relu = true;
-        assert_int_equal(e->run(&d, &ex, &a), CT_OK);
-        for (int64_t j = 0; j < n_y; j++) {
-            below += (y[j] < 0);
-            if (y[j] < 0) y[j] = 0.0f;
-        }
-        assert_true(below > 0);
-        test_same(z, y, n_y, "rectified");
-        ct_mem_release(a.work);
-        free(x), free(w), free(bias), free(y), free(z);
+        assert_true(conv_case_complete(&d));
+        d.n_thread = 2;
+        d.winograd = 4;
+        d.y_block = ct_simd_block();
+        d.x_block = (d.c > 4) ? d.y_block : 0;
+        check_relu(&d, shape[i].engine);
     }
 }
 
