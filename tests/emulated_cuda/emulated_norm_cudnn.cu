@@ -74,6 +74,13 @@ static bool is_plain(const ct_emulated_array &x)
     return (x.format == CUDNN_TENSOR_NCHW) && (x.type == CUDNN_DATA_FLOAT);
 }
 
+static bool crosses_channels(cudnnLRNMode_t mode, const ct_emulated_array &x,
+                             const ct_emulated_array &y, const void *alpha, const void *beta)
+{
+    return (mode == CUDNN_LRN_CROSS_CHANNEL_DIM1) && is_plain(x) && ct_emulated_is_same(x, y) &&
+           ct_emulated_overwrites(alpha, beta);
+}
+
 cudnnStatus_t cudnnLRNCrossChannelForward(cudnnHandle_t, cudnnLRNDescriptor_t norm,
                                           cudnnLRNMode_t mode, const void *alpha,
                                           cudnnTensorDescriptor_t x_of, const void *x_at,
@@ -83,8 +90,7 @@ cudnnStatus_t cudnnLRNCrossChannelForward(cudnnHandle_t, cudnnLRNDescriptor_t no
     ct_emulated_lrn r = *norm;
     ct_emulated_array x = *x_of;
 
-    if ((mode != CUDNN_LRN_CROSS_CHANNEL_DIM1) || !is_plain(x) || !ct_emulated_is_same(x, *y_of) ||
-        !ct_emulated_overwrites(alpha, beta) || (x_at == y_at))
+    if (!crosses_channels(mode, x, *y_of, alpha, beta) || (x_at == y_at))
         return CUDNN_STATUS_BAD_PARAM;
     ct_emulated_give(ct_emulated_cudnn_stream, [=]() {
         ct_emulated_open();
@@ -109,9 +115,8 @@ cudnnStatus_t cudnnLRNCrossChannelBackward(cudnnHandle_t, cudnnLRNDescriptor_t n
     ct_emulated_lrn r = *norm;
     ct_emulated_array x = *x_of;
 
-    if ((mode != CUDNN_LRN_CROSS_CHANNEL_DIM1) || !is_plain(x) || !ct_emulated_is_same(x, *y_of) ||
-        !ct_emulated_is_same(x, *dy_of) || !ct_emulated_is_same(x, *dx_of) ||
-        !ct_emulated_overwrites(alpha, beta) || (dx_at == dy_at))
+    if (!crosses_channels(mode, x, *y_of, alpha, beta) || !ct_emulated_is_same(x, *dy_of) ||
+        !ct_emulated_is_same(x, *dx_of) || (dx_at == dy_at))
         return CUDNN_STATUS_BAD_PARAM;
     ct_emulated_give(ct_emulated_cudnn_stream, [=]() {
         ct_emulated_open();
@@ -137,6 +142,16 @@ cudnnStatus_t cudnnLRNCrossChannelBackward(cudnnHandle_t, cudnnLRNDescriptor_t n
 static bool is_vector(const ct_emulated_array &v, const ct_emulated_array &x)
 {
     return is_plain(v) && (v.n == 1) && (v.c == x.c) && (v.h == 1) && (v.w == 1);
+}
+
+/* x and y, another array of the same shape, with a number a channel in each vector. */
+static bool normalises(cudnnBatchNormMode_t mode, const ct_emulated_array &x,
+                       const ct_emulated_array &y, const ct_emulated_array &vector,
+                       const void *alpha, const void *beta, double eps)
+{
+    return (mode == CUDNN_BATCHNORM_SPATIAL) && ct_emulated_is_same(x, y) &&
+           is_vector(vector, x) && ct_emulated_overwrites(alpha, beta) &&
+           (eps >= CUDNN_BN_MIN_EPSILON);
 }
 
 /* f(c, place) of all of x. */
@@ -174,9 +189,8 @@ cudnnStatus_t cudnnBatchNormalizationForwardTraining(
     ct_emulated_array x = *x_of;
     double count = (double)(x.n * x.h * x.w);
 
-    if ((mode != CUDNN_BATCHNORM_SPATIAL) || !ct_emulated_is_same(x, *y_of) ||
-        !is_vector(*vector, x) || !ct_emulated_overwrites(alpha, beta) || (x_at == y_at) ||
-        (eps < CUDNN_BN_MIN_EPSILON) || (scale == nullptr) || (bias == nullptr) || (count < 2.0))
+    if (!normalises(mode, x, *y_of, *vector, alpha, beta, eps) || (x_at == y_at) ||
+        (scale == nullptr) || (bias == nullptr) || (count < 2.0))
         return CUDNN_STATUS_BAD_PARAM;
     ct_emulated_give(ct_emulated_cudnn_stream, [=]() {
         std::vector<double> mean((size_t)x.c), var((size_t)x.c);
@@ -207,9 +221,8 @@ cudnnStatus_t cudnnBatchNormalizationForwardInference(
 {
     ct_emulated_array x = *x_of;
 
-    if ((mode != CUDNN_BATCHNORM_SPATIAL) || !ct_emulated_is_same(x, *y_of) ||
-        !is_vector(*vector, x) || !ct_emulated_overwrites(alpha, beta) || (x_at == y_at) ||
-        (eps < CUDNN_BN_MIN_EPSILON) || (scale == nullptr) || (bias == nullptr))
+    if (!normalises(mode, x, *y_of, *vector, alpha, beta, eps) || (x_at == y_at) ||
+        (scale == nullptr) || (bias == nullptr))
         return CUDNN_STATUS_BAD_PARAM;
     ct_emulated_give(ct_emulated_cudnn_stream, [=]() {
         std::vector<double> mean((size_t)x.c), inv_std((size_t)x.c);
@@ -235,12 +248,10 @@ cudnnStatus_t cudnnBatchNormalizationBackward(
     ct_emulated_array x = *x_of;
     double count = (double)(x.n * x.h * x.w);
 
-    if ((mode != CUDNN_BATCHNORM_SPATIAL) || !ct_emulated_is_same(x, *dy_of) ||
-        !ct_emulated_is_same(x, *dx_of) || !is_vector(*vector, x) ||
-        !ct_emulated_overwrites(alpha, beta) ||
-        !ct_emulated_overwrites(alpha_vector, beta_vector) || (dx_at == dy_at) ||
-        (dx_at == nullptr) || (eps < CUDNN_BN_MIN_EPSILON) || (scale == nullptr) ||
-        (dscale == nullptr) || (dbias == nullptr))
+    if (!normalises(mode, x, *dy_of, *vector, alpha, beta, eps) ||
+        !ct_emulated_is_same(x, *dx_of) || !ct_emulated_overwrites(alpha_vector, beta_vector) ||
+        (dx_at == dy_at) || (dx_at == nullptr) || (scale == nullptr) || (dscale == nullptr) ||
+        (dbias == nullptr))
         return CUDNN_STATUS_BAD_PARAM;
     ct_emulated_give(ct_emulated_cudnn_stream, [=]() {
         std::vector<double> sum((size_t)x.c), dot((size_t)x.c);
