@@ -60,7 +60,7 @@ static ct_status prepare_coded(ct_bucket *b)
         return CT_FAIL(CT_ERR_CONFIG, "compression %s of gradients on device %s is not there yet",
                        b->ops->name, b->config->dev->name);
     if (on_device(b)) b->ops = b->ops->on_device;
-    return b->ops->create(&setup, &b->coded);
+    return ct_coded_create(b->ops, &setup, &b->coded);
 }
 
 ct_status ct_bucket_prepare(ct_bucket *b, int tag)

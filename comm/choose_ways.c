@@ -27,7 +27,7 @@ static bool is_allowed(const ct_codec_config *c, int i)
 {
     const ct_coded_ops *ops = ct_coded_table[i];
 
-    if ((ops->seconds == NULL) || (ops->create == NULL)) return false;
+    if ((ops->seconds == NULL) || (ops->size == 0)) return false;
     return (c->among != 0) ? ((c->among >> i) & 1) != 0 : ops->automatic;
 }
 

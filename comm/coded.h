@@ -172,8 +172,10 @@ typedef struct ct_coded_ops {
     /** Whether a matrix of n elements in so many rows travels coded, and not dense. No MPI. NULL:
      *  all. */
     bool (*takes)(const ct_codec_config *c, int64_t n, int64_t rows);
-    /** Collective, in one order on all ranks, as destroy (NULL allowed) is. */
-    ct_status (*create)(const ct_coded_setup *setup, void **obj_p);
+    size_t size; /* of an object; 0: there are none */
+    /** obj: `size` zeroed bytes, which destroy (NULL allowed) is given and frees in any case. Both
+     *  collective, in one order on all ranks: ct_coded_create(). */
+    ct_status (*prepare)(void *obj, const ct_coded_setup *setup);
     void (*destroy)(void *obj);
     /** Iterations before this one travel dense, resync apart; at most warmup_iterations. NULL:
      * that.
@@ -220,6 +222,8 @@ extern const ct_coded_ops *const ct_coded_table[]; /* NULL-terminated; "none" fi
 
 /** CT_ERR_CONFIG with the known names, and the nearest. */
 ct_status ct_coded_find(const char *name, const ct_coded_ops **ops_p);
+/** An object of the codec, for its destroy. Collective, in one order on all ranks. */
+ct_status ct_coded_create(const ct_coded_ops *ops, const ct_coded_setup *setup, void **obj_p);
 /** The codec's own check, and what is common to all: ranges, and names of what it has no use for.
  *  who stands before the reason: "compression", or the parameter's. CT_ERR_CONFIG. */
 ct_status ct_coded_check(const ct_coded_ops *ops, const ct_codec_config *c, const char *who);

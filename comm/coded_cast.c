@@ -33,42 +33,26 @@ static void cast_destroy(void *obj)
     free(x);
 }
 
-static ct_status cast_prepare(cast *x)
+static ct_status prepare(cast *x, const ct_coded_setup *setup, ct_dtype dtype)
 {
-    const ct_coded_setup *s = &x->h.setup;
-    const ct_arena_ops *arena = ct_comm_arena(s->comm);
+    const ct_arena_ops *arena = ct_comm_arena(setup->comm);
     void *block = NULL;
 
-    CT_TRY(arena->acquire(arena->ctx, sizeof(*x->payload) * (size_t)s->n, "compressed gradients",
-                          &block));
+    ct_cast_open(&x->h, setup, dtype);
+    CT_TRY(arena->acquire(arena->ctx, sizeof(*x->payload) * (size_t)setup->n,
+                          "compressed gradients", &block));
     x->payload = block;
     return ct_cast_connect(&x->h, x->payload);
 }
 
-static ct_status create(const ct_coded_setup *setup, ct_dtype dtype, void **obj_p)
+static ct_status bf16_prepare(void *obj, const ct_coded_setup *setup)
 {
-    cast *x = calloc(1, sizeof(*x));
-    ct_status status = CT_OK;
-
-    if (x == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to compress %s", setup->key);
-    ct_cast_open(&x->h, setup, dtype);
-    status = cast_prepare(x);
-    if (status != CT_OK) {
-        cast_destroy(x);
-        return status;
-    }
-    *obj_p = x;
-    return CT_OK;
+    return prepare(obj, setup, CT_BF16);
 }
 
-static ct_status bf16_create(const ct_coded_setup *setup, void **obj_p)
+static ct_status fp16_prepare(void *obj, const ct_coded_setup *setup)
 {
-    return create(setup, CT_BF16, obj_p);
-}
-
-static ct_status fp16_create(const ct_coded_setup *setup, void **obj_p)
-{
-    return create(setup, CT_F16, obj_p);
+    return prepare(obj, setup, CT_F16);
 }
 
 static ct_status encode_and_start(cast *x)
@@ -153,7 +137,8 @@ const ct_coded_ops ct_coded_bf16 = {
     .name = "bf16",
     .on_device = &ct_coded_bf16_device,
     .automatic = true,
-    .create = bf16_create,
+    .size = sizeof(cast),
+    .prepare = bf16_prepare,
     .destroy = cast_destroy,
     .start = bf16_start,
     .progress = cast_progress,
@@ -171,7 +156,8 @@ const ct_coded_ops ct_coded_fp16 = {
     .on_device = &ct_coded_fp16_device,
     .chains = true,
     .automatic = true,
-    .create = fp16_create,
+    .size = sizeof(cast),
+    .prepare = fp16_prepare,
     .destroy = cast_destroy,
     .start = fp16_start,
     .progress = cast_progress,

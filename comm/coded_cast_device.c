@@ -38,51 +38,36 @@ static void cast_destroy(void *obj)
     free(x);
 }
 
-static ct_status prepare(cast *x)
+static ct_status prepare(cast *x, const ct_coded_setup *setup, ct_dtype dtype)
 {
-    const ct_device *dev = x->h.setup.dev;
-    size_t bytes = sizeof(*x->payload) * (size_t)x->h.setup.n;
+    const ct_device *dev = setup->dev;
+    size_t bytes = sizeof(*x->payload) * (size_t)setup->n;
     void *there = NULL, *payload = NULL, *most = NULL, *down = NULL;
-    ct_coder_setup plain = { .n = x->h.setup.n, .k = 1 };
+    ct_coder_setup plain = { .n = setup->n, .k = 1 };
 
+    ct_cast_open(&x->h, setup, dtype);
+    x->codec = ct_device_codec_find(dev->kind);
     CT_TRY(x->codec->stream(&x->stream));
-    if (x->h.setup.config->local_clip > 0) CT_TRY(x->codec->create(&plain, &x->coder));
+    if (setup->config->local_clip > 0) CT_TRY(x->codec->create(&plain, &x->coder));
     CT_TRY(dev->mem_acquire(bytes + CT_ALIGN, &there)); /* kernels write whole fours */
     x->there = there;
     CT_TRY(dev->mem_acquire(sizeof(*x->most), &most));
     x->most = most;
     CT_TRY(dev->host_acquire(sizeof(*x->down), &down));
     x->down = down;
-    if (x->h.setup.comm->size > 1) CT_TRY(dev->host_acquire(bytes, &payload));
+    if (setup->comm->size > 1) CT_TRY(dev->host_acquire(bytes, &payload));
     x->payload = payload;
     return ct_cast_connect(&x->h, x->payload);
 }
 
-static ct_status create(const ct_coded_setup *setup, ct_dtype dtype, void **obj_p)
+static ct_status bf16_prepare(void *obj, const ct_coded_setup *setup)
 {
-    cast *x = calloc(1, sizeof(*x));
-    ct_status status = CT_OK;
-
-    if (x == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to compress %s", setup->key);
-    ct_cast_open(&x->h, setup, dtype);
-    x->codec = ct_device_codec_find(setup->dev->kind);
-    status = prepare(x);
-    if (status != CT_OK) {
-        cast_destroy(x);
-        return status;
-    }
-    *obj_p = x;
-    return CT_OK;
+    return prepare(obj, setup, CT_BF16);
 }
 
-static ct_status bf16_create(const ct_coded_setup *setup, void **obj_p)
+static ct_status fp16_prepare(void *obj, const ct_coded_setup *setup)
 {
-    return create(setup, CT_BF16, obj_p);
-}
-
-static ct_status fp16_create(const ct_coded_setup *setup, void **obj_p)
-{
-    return create(setup, CT_F16, obj_p);
+    return prepare(obj, setup, CT_F16);
 }
 
 /* ---- a step */
@@ -244,13 +229,15 @@ static void fp16_seconds(const ct_coded_costs *m, const ct_codec_config *c, int6
 const ct_coded_ops ct_coded_bf16_device = {
     .name = "bf16",
     CAST_ON_DEVICE,
-    .create = bf16_create,
+    .size = sizeof(cast),
+    .prepare = bf16_prepare,
     .seconds = bf16_seconds,
 };
 
 const ct_coded_ops ct_coded_fp16_device = {
     .name = "fp16",
     CAST_ON_DEVICE,
-    .create = fp16_create,
+    .size = sizeof(cast),
+    .prepare = fp16_prepare,
     .seconds = fp16_seconds,
 };

@@ -45,34 +45,19 @@ static ct_status no_memory(const onebit *x)
     return CT_FAIL(CT_ERR_NOMEM, "no memory to compress %s", x->h.setup.key);
 }
 
-static ct_status prepare(onebit *x)
+static ct_status onebit_prepare(void *obj, const ct_coded_setup *setup)
 {
-    const ct_coded_setup *s = &x->h.setup;
-    size_t p = (size_t)s->comm->size;
+    onebit *x = obj;
+    size_t p = (size_t)setup->comm->size;
 
-    CT_TRY(ct_keep_acquire(s, &x->keep));
+    ct_onebit_open(&x->h, setup, &x->keep);
+    CT_TRY(ct_keep_acquire(&x->h.setup, &x->keep));
     x->all = calloc(p, sizeof(*x->all));
     x->all_bytes = calloc(p, sizeof(*x->all_bytes));
     if ((x->all == NULL) || (x->all_bytes == NULL)) return no_memory(x);
     if (p > 1) return ct_onebit_connect(&x->h);
-    x->payload = ct_mem_acquire(ct_sign_bytes(s->n));
+    x->payload = ct_mem_acquire(ct_sign_bytes(setup->n));
     return (x->payload != NULL) ? CT_OK : no_memory(x);
-}
-
-static ct_status onebit_create(const ct_coded_setup *setup, void **obj_p)
-{
-    onebit *x = calloc(1, sizeof(*x));
-    ct_status status = CT_OK;
-
-    if (x == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to compress %s", setup->key);
-    ct_onebit_open(&x->h, setup, &x->keep);
-    status = prepare(x);
-    if (status != CT_OK) {
-        onebit_destroy(x);
-        return status;
-    }
-    *obj_p = x;
-    return CT_OK;
 }
 
 /* ---- a step */
@@ -186,7 +171,8 @@ const ct_coded_ops ct_coded_onebit = {
     .keeps = true,
     .absorbs = true,
     .check = ct_onebit_check,
-    .create = onebit_create,
+    .size = sizeof(onebit),
+    .prepare = onebit_prepare,
     .destroy = onebit_destroy,
     .fold = onebit_fold,
     .start = onebit_start,

@@ -73,28 +73,15 @@ static ct_status acquire(onebit *x)
     return write_heads(x);
 }
 
-static ct_status prepare(onebit *x)
+static ct_status onebit_prepare(void *obj, const ct_coded_setup *setup)
 {
+    onebit *x = obj;
+
+    ct_onebit_open(&x->h, setup, &x->side.keep);
     CT_TRY(ct_side_open(&x->side, &x->h.setup));
     CT_TRY(ct_side_plain_coder(&x->side));
-    if (x->h.setup.comm->size > 1) CT_TRY(ct_onebit_connect(&x->h));
+    if (setup->comm->size > 1) CT_TRY(ct_onebit_connect(&x->h));
     return acquire(x);
-}
-
-static ct_status onebit_create(const ct_coded_setup *setup, void **obj_p)
-{
-    onebit *x = calloc(1, sizeof(*x));
-    ct_status status = CT_OK;
-
-    if (x == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to compress %s", setup->key);
-    ct_onebit_open(&x->h, setup, &x->side.keep);
-    status = prepare(x);
-    if (status != CT_OK) {
-        onebit_destroy(x);
-        return status;
-    }
-    *obj_p = x;
-    return CT_OK;
 }
 
 /* ---- a step */
@@ -278,7 +265,8 @@ const ct_coded_ops ct_coded_onebit_device = {
     .keeps = true,
     .absorbs = true,
     .chains = true,
-    .create = onebit_create,
+    .size = sizeof(onebit),
+    .prepare = onebit_prepare,
     .destroy = onebit_destroy,
     .fold = onebit_fold,
     .ready = onebit_ready,

@@ -60,38 +60,22 @@ static ct_status acquire_shared(const powersgd *x, int64_t count, float **block_
     return CT_OK;
 }
 
-static ct_status prepare(powersgd *x)
+static ct_status powersgd_prepare(void *obj, const ct_coded_setup *setup)
 {
-    const ct_coded_setup *s = &x->h.setup;
-    size_t bytes_q = sizeof(float) * (size_t)x->h.of_q;
+    powersgd *x = obj;
+    size_t bytes_q = 0;
 
+    CT_TRY(ct_powersgd_open(&x->h, setup, &x->keep));
+    bytes_q = sizeof(float) * (size_t)x->h.of_q;
     CT_TRY(acquire_shared(x, x->h.of_p, &x->p));
     CT_TRY(acquire_shared(x, x->h.of_q, &x->q));
-    CT_TRY(ct_keep_acquire(s, &x->keep));
+    CT_TRY(ct_keep_acquire(&x->h.setup, &x->keep));
     x->h.warm = ct_mem_acquire(bytes_q);
     x->own_q = ct_mem_acquire(bytes_q);
     x->scratch = ct_mem_acquire(sizeof(float) * (size_t)ct_low_rank_scratch(&x->h.shape));
     if ((x->h.warm == NULL) || (x->own_q == NULL) || (x->scratch == NULL))
-        return CT_FAIL(CT_ERR_NOMEM, "no memory to compress %s", s->key);
+        return CT_FAIL(CT_ERR_NOMEM, "no memory to compress %s", setup->key);
     return ct_powersgd_connect(&x->h, x->p, x->q);
-}
-
-static ct_status powersgd_create(const ct_coded_setup *setup, void **obj_p)
-{
-    powersgd *x = NULL;
-    ct_status status = CT_OK;
-
-    CT_TRY(ct_powersgd_check_shape(setup));
-    x = calloc(1, sizeof(*x));
-    if (x == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to compress %s", setup->key);
-    ct_powersgd_open(&x->h, setup, &x->keep);
-    status = prepare(x);
-    if (status != CT_OK) {
-        powersgd_destroy(x);
-        return status;
-    }
-    *obj_p = x;
-    return CT_OK;
 }
 
 /* ---- a step */
@@ -175,7 +159,8 @@ const ct_coded_ops ct_coded_powersgd = {
     .absorbs = true,
     .check = ct_powersgd_check,
     .takes = ct_powersgd_takes,
-    .create = powersgd_create,
+    .size = sizeof(powersgd),
+    .prepare = powersgd_prepare,
     .destroy = powersgd_destroy,
     .fold = powersgd_fold,
     .start = powersgd_start,

@@ -30,10 +30,8 @@ typedef struct ct_powersgd_head {
 } ct_powersgd_head;
 
 ct_low_rank ct_powersgd_shape(const ct_codec_config *c, int64_t n, int64_t rows);
-/** CT_ERR_ARG where it does not take the matrix. */
-ct_status ct_powersgd_check_shape(const ct_coded_setup *setup);
-/** Close it in any case. */
-void ct_powersgd_open(ct_powersgd_head *h, const ct_coded_setup *setup, ct_keep *keep);
+/** Close it in any case. CT_ERR_ARG where it does not take the matrix. */
+ct_status ct_powersgd_open(ct_powersgd_head *h, const ct_coded_setup *setup, ct_keep *keep);
 void ct_powersgd_close(ct_powersgd_head *h);
 /** Draws the first Q into `warm`, and with several ranks prepares the sums of p and q, which stay
  *  where they are and begin when ranks do in any order. Collective. */

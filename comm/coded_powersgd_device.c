@@ -59,30 +59,15 @@ static ct_status acquire(powersgd *x)
     return CT_OK;
 }
 
-static ct_status prepare(powersgd *x)
+static ct_status powersgd_prepare(void *obj, const ct_coded_setup *setup)
 {
+    powersgd *x = obj;
+
+    CT_TRY(ct_powersgd_open(&x->h, setup, &x->side.keep));
     CT_TRY(ct_side_open(&x->side, &x->h.setup));
     CT_TRY(ct_side_plain_coder(&x->side));
     CT_TRY(acquire(x));
     return ct_powersgd_connect(&x->h, x->p, x->q);
-}
-
-static ct_status powersgd_create(const ct_coded_setup *setup, void **obj_p)
-{
-    powersgd *x = NULL;
-    ct_status status = CT_OK;
-
-    CT_TRY(ct_powersgd_check_shape(setup));
-    x = calloc(1, sizeof(*x));
-    if (x == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to compress %s", setup->key);
-    ct_powersgd_open(&x->h, setup, &x->side.keep);
-    status = prepare(x);
-    if (status != CT_OK) {
-        powersgd_destroy(x);
-        return status;
-    }
-    *obj_p = x;
-    return CT_OK;
 }
 
 /* ---- a step */
@@ -221,7 +206,8 @@ const ct_coded_ops ct_coded_powersgd_device = {
     .keeps = true,
     .absorbs = true,
     .takes = ct_powersgd_takes,
-    .create = powersgd_create,
+    .size = sizeof(powersgd),
+    .prepare = powersgd_prepare,
     .destroy = powersgd_destroy,
     .fold = powersgd_fold,
     .ready = powersgd_ready,

@@ -38,13 +38,6 @@ ct_status ct_powersgd_check(const ct_codec_config *c)
     return CT_OK;
 }
 
-ct_status ct_powersgd_check_shape(const ct_coded_setup *setup)
-{
-    if (ct_powersgd_takes(setup->config, setup->n, setup->rows)) return CT_OK;
-    return CT_FAIL(CT_ERR_ARG, "powersgd of %s, %lld elements in %lld rows", setup->key,
-                   (long long)setup->n, (long long)setup->rows);
-}
-
 /* ---- an object */
 
 /* Of columns that are drawn; -1: at the start. */
@@ -53,15 +46,18 @@ static uint64_t key_of(const char *param, int64_t iteration)
     return ct_rng_key(ct_rng_hash(param), ct_rng_hash(Q_NAME), (uint64_t)iteration);
 }
 
-void ct_powersgd_open(ct_powersgd_head *h, const ct_coded_setup *setup, ct_keep *keep)
+ct_status ct_powersgd_open(ct_powersgd_head *h, const ct_coded_setup *setup, ct_keep *keep)
 {
-    *h = (ct_powersgd_head){ .setup = *setup,
-                             .keep = keep,
-                             .shape = ct_powersgd_shape(setup->config, setup->n, setup->rows) };
-    h->of_p = h->shape.r * h->shape.rows;
-    h->of_q = h->shape.r * h->shape.cols;
+    *h = (ct_powersgd_head){ .setup = *setup, .keep = keep };
     atomic_store(&h->stage, CT_POWERSGD_Q);
     atomic_store(&h->alone.rank, -1);
+    if (!ct_powersgd_takes(setup->config, setup->n, setup->rows))
+        return CT_FAIL(CT_ERR_ARG, "powersgd of %s, %lld elements in %lld rows", setup->key,
+                       (long long)setup->n, (long long)setup->rows);
+    h->shape = ct_powersgd_shape(setup->config, setup->n, setup->rows);
+    h->of_p = h->shape.r * h->shape.rows;
+    h->of_q = h->shape.r * h->shape.cols;
+    return CT_OK;
 }
 
 /* Both begin when the one before is done, or in `start`: never MPI's own, which would want one

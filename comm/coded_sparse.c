@@ -58,13 +58,16 @@ static const char *exchange_name(const ct_coded_setup *s)
 }
 
 /* Which exchange, and in what form values travel, is for the steps after the warm-up. */
-static ct_status prepare(sparse *x)
+static ct_status prepare(sparse *x, const ct_coded_setup *setup, bool plain)
 {
     const ct_coded_setup *s = &x->setup;
     const ct_exch_ops *exch = NULL;
     ct_select_kind kind = CT_SELECT_AUTO;
-    int64_t k = ct_sparse_wanted(s->config, s->n);
+    int64_t k = ct_sparse_wanted(setup->config, setup->n);
 
+    x->setup = *setup;
+    x->plain = plain;
+    x->phase = PHASE_EXCHANGE;
     x->quantize = s->config->quantize && !s->output;
     x->req = (ct_exch_req){ .comm = s->comm,
                             .n = s->n,
@@ -75,6 +78,7 @@ static ct_status prepare(sparse *x)
                             .length = s->n,
                             .k_own = k,
                             .copies = 1 };
+    atomic_store(&x->req.where.rank, -1);
     CT_TRY(ct_keep_acquire(s, &x->keep));
     x->keep.masks = s->config->mask_momentum;
     CT_TRY(ct_sparse_selection(s->config->selection, &kind));
@@ -88,33 +92,14 @@ static ct_status prepare(sparse *x)
     return ct_selector_create(kind, x->req.length, x->req.k_own, &x->selector);
 }
 
-static ct_status create(const ct_coded_setup *setup, bool plain, void **obj_p)
+static ct_status topk_prepare(void *obj, const ct_coded_setup *setup)
 {
-    sparse *x = calloc(1, sizeof(*x));
-    ct_status status = CT_OK;
-
-    if (x == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to compress %s", setup->key);
-    x->setup = *setup;
-    x->plain = plain;
-    x->phase = PHASE_EXCHANGE;
-    atomic_store(&x->req.where.rank, -1);
-    status = prepare(x);
-    if (status != CT_OK) {
-        sparse_destroy(x);
-        return status;
-    }
-    *obj_p = x;
-    return CT_OK;
+    return prepare(obj, setup, true);
 }
 
-static ct_status topk_create(const ct_coded_setup *setup, void **obj_p)
+static ct_status redsync_prepare(void *obj, const ct_coded_setup *setup)
 {
-    return create(setup, true, obj_p);
-}
-
-static ct_status redsync_create(const ct_coded_setup *setup, void **obj_p)
-{
-    return create(setup, false, obj_p);
+    return prepare(obj, setup, false);
 }
 
 /* ---- a step */
@@ -344,7 +329,8 @@ const ct_coded_ops ct_coded_topk = {
     .sparse = true,
     .keeps = true,
     .check = topk_check,
-    .create = topk_create,
+    .size = sizeof(sparse),
+    .prepare = topk_prepare,
     .destroy = sparse_destroy,
     .dense_until = sparse_dense_until,
     .fold = sparse_fold,
@@ -369,7 +355,8 @@ const ct_coded_ops ct_coded_redsync = {
     .keeps = true,
     .absorbs = true,
     .check = ct_sparse_check,
-    .create = redsync_create,
+    .size = sizeof(sparse),
+    .prepare = redsync_prepare,
     .destroy = sparse_destroy,
     .dense_until = sparse_dense_until,
     .fold = sparse_fold,

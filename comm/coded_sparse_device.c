@@ -12,14 +12,14 @@
 
 typedef ct_sparse_device sparse;
 
-static ct_status topk_create(const ct_coded_setup *setup, void **obj_p)
+static ct_status topk_prepare(void *obj, const ct_coded_setup *setup)
 {
-    return ct_sparse_device_create(setup, true, obj_p);
+    return ct_sparse_device_prepare(obj, setup, true);
 }
 
-static ct_status redsync_create(const ct_coded_setup *setup, void **obj_p)
+static ct_status redsync_prepare(void *obj, const ct_coded_setup *setup)
 {
-    return ct_sparse_device_create(setup, false, obj_p);
+    return ct_sparse_device_prepare(obj, setup, false);
 }
 
 static ct_coll_where *sparse_where(void *obj)
@@ -306,7 +306,8 @@ static void redsync_seconds(const ct_coded_costs *m, const ct_codec_config *c, i
 const ct_coded_ops ct_coded_topk_device = {
     .name = "topk",
     SPARSE_ON_DEVICE,
-    .create = topk_create,
+    .size = sizeof(sparse),
+    .prepare = topk_prepare,
     .payload_bytes = ct_topk_payload_bytes,
     .seconds = topk_seconds,
 };
@@ -315,7 +316,8 @@ const ct_coded_ops ct_coded_redsync_device = {
     .name = "redsync",
     SPARSE_ON_DEVICE,
     .absorbs = true,
-    .create = redsync_create,
+    .size = sizeof(sparse),
+    .prepare = redsync_prepare,
     .payload_bytes = ct_redsync_payload_bytes,
     .seconds = redsync_seconds,
 };

@@ -40,7 +40,7 @@ typedef struct ct_sparse_device {
 } ct_sparse_device;
 
 /** plain: topk. As ct_coded_ops has them. */
-ct_status ct_sparse_device_create(const ct_coded_setup *setup, bool plain, void **obj_p);
+ct_status ct_sparse_device_prepare(ct_sparse_device *x, const ct_coded_setup *setup, bool plain);
 void ct_sparse_device_destroy(void *obj);
 
 #endif

@@ -80,11 +80,13 @@ static ct_status plan_warmup(ct_sparse_device *x)
     return CT_OK;
 }
 
-static ct_status prepare(ct_sparse_device *x, bool plain)
+ct_status ct_sparse_device_prepare(ct_sparse_device *x, const ct_coded_setup *setup, bool plain)
 {
     const ct_coded_setup *s = &x->setup;
-    int n_rank = s->comm->size;
+    int n_rank = setup->comm->size;
 
+    x->setup = *setup;
+    atomic_store(&x->where.rank, -1);
     x->quantize = s->config->quantize && !s->output;
     x->size = (ct_coder_setup){ .n = s->n,
                                 .k = ct_sparse_wanted(s->config, s->n),
@@ -101,22 +103,5 @@ static ct_status prepare(ct_sparse_device *x, bool plain)
     CT_TRY(x->side.codec->create(&x->size, &x->side.coder));
     x->picker = x->side.coder;
     x->payload[0] = x->side.codec->payload(x->side.coder);
-    return CT_OK;
-}
-
-ct_status ct_sparse_device_create(const ct_coded_setup *setup, bool plain, void **obj_p)
-{
-    ct_sparse_device *x = calloc(1, sizeof(*x));
-    ct_status status = CT_OK;
-
-    if (x == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to compress %s", setup->key);
-    x->setup = *setup;
-    atomic_store(&x->where.rank, -1);
-    status = prepare(x, plain);
-    if (status != CT_OK) {
-        ct_sparse_device_destroy(x);
-        return status;
-    }
-    *obj_p = x;
     return CT_OK;
 }

@@ -1,3 +1,4 @@
+#include <stdlib.h>
 #include <string.h>
 
 #include "comm/coded_sparse.h"
@@ -42,6 +43,21 @@ ct_status ct_coded_find(const char *name, const ct_coded_ops **ops_p)
                 (near != NULL) ? near : "", (near != NULL) ? "\"?" : "");
     ct_text_destroy(&list);
     return status;
+}
+
+ct_status ct_coded_create(const ct_coded_ops *ops, const ct_coded_setup *setup, void **obj_p)
+{
+    void *obj = calloc(1, ops->size);
+    ct_status status = CT_OK;
+
+    if (obj == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to compress %s", setup->key);
+    status = ops->prepare(obj, setup);
+    if (status != CT_OK) {
+        ops->destroy(obj);
+        return status;
+    }
+    *obj_p = obj;
+    return CT_OK;
 }
 
 /* A density that falls. */

@@ -97,7 +97,7 @@ static ct_status read_among(const Ct__CompressionParameter *p, const char *who, 
         CT_TRY(value_name(&ct__compression_parameter__type__descriptor, (int)p->among[i], who,
                           "among", &name));
         CT_TRY(ct_coded_find(name, &codec));
-        if (codec->create == NULL)
+        if (codec->size == 0)
             return CT_FAIL(CT_ERR_CONFIG,
                            "%s { among: %s }: AUTO chooses among codecs that compress, and NONE, "
                            "which it may always take",

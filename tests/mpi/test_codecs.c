@@ -374,7 +374,7 @@ static int run_codec(ct_comm *c, const ct_coded_ops *ops, const ct_codec_config 
                              .tag = ct_comm_take_tags(c, CT_COLL_TAGS),
                              .allreduce = "ring" };
     void *obj = NULL;
-    int fault = MPI_FAULT_UNLESS(ops->create(&setup, &obj) == CT_OK), idle = 0;
+    int fault = MPI_FAULT_UNLESS(ct_coded_create(ops, &setup, &obj) == CT_OK), idle = 0;
 
     for (int64_t s = 0; (s < BYTES_STEPS) && (fault == 0); ++s) {
         ct_status status = CT_OK;
