@@ -86,18 +86,33 @@ CT_SIMD_PART void map_cases(int64_t rows, int block, bool bf16, const norm_facto
         map_rows(rows, block, bf16, f, affine, m->relu, x, add, y);
 }
 
-CT_SIMD_CLONES static void map_block(int64_t rows, int block, bool bf16, const norm_factors *f,
-                                     const ct_batch_norm_map *m, const float *x, const float *add,
-                                     float *y)
+/* A plane from `at` on, some rows at a time. */
+CT_SIMD_PART void map_pieces(const ct_blocked *v, int64_t at, int block, bool bf16,
+                             const norm_factors *f, const ct_batch_norm_map *m)
 {
-    if ((block == 16) && bf16)
-        map_cases(rows, 16, true, f, m, x, add, y);
-    else if (block == 16)
-        map_cases(rows, 16, false, f, m, x, add, y);
-    else if ((block == 8) && !bf16)
-        map_cases(rows, 8, false, f, m, x, add, y);
+    for (int64_t r = 0; r < v->inner; r += NORM_ROWS, at += NORM_ROWS * block) {
+        int64_t rows = (v->inner - r < NORM_ROWS) ? v->inner - r : NORM_ROWS;
+        int64_t soon = norm_soon(v, at, r);
+
+        norm_fetch(m->x, bf16, soon, rows * block);
+        norm_fetch(m->add, bf16, soon, rows * block);
+        if (m->y != m->x) norm_fetch(m->y, bf16, soon, rows * block);
+        map_cases(rows, block, bf16, f, m, ct_num_at(m->x, bf16, at), ct_num_at(m->add, bf16, at),
+                  ct_num_to(m->y, bf16, at));
+    }
+}
+
+CT_SIMD_CLONES static void map_block(const ct_blocked *v, int64_t at, const norm_factors *f,
+                                     const ct_batch_norm_map *m)
+{
+    if ((v->block == 16) && v->bf16)
+        map_pieces(v, at, 16, true, f, m);
+    else if (v->block == 16)
+        map_pieces(v, at, 16, false, f, m);
+    else if ((v->block == 8) && !v->bf16)
+        map_pieces(v, at, 8, false, f, m);
     else
-        map_cases(rows, block, bf16, f, m, x, add, y);
+        map_pieces(v, at, v->block, v->bf16, f, m);
 }
 
 static void apply(const ct_batch_norm_desc *d, int64_t from, int64_t to, const ct_batch_norm_map *m)
@@ -112,8 +127,7 @@ static void apply(const ct_batch_norm_desc *d, int64_t from, int64_t to, const c
         norm_factors f;
 
         norm_pick(&v, k, m, &f);
-        map_block(d->spatial, d->block, d->bf16, &f, m, ct_num_at(m->x, d->bf16, at),
-                  ct_num_at(m->add, d->bf16, at), ct_num_to(m->y, d->bf16, at));
+        map_block(&v, at, &f, m);
         if (m->normal != NULL)
             memcpy(ct_num_to(m->normal, d->bf16, at), ct_num_at(m->y, d->bf16, at),
                    (size_t)row * ct_num_size(d->bf16));

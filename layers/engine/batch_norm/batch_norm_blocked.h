@@ -4,6 +4,7 @@
 #ifndef CT_BATCH_NORM_BLOCKED_H
 #define CT_BATCH_NORM_BLOCKED_H
 
+#include "framework/base/bf16.h"
 #include "layers/blocked.h"
 #include "layers/engine/batch_norm/batch_norm.h"
 
@@ -28,6 +29,27 @@ static inline int64_t norm_group_end(int64_t k, int64_t to)
 static inline int64_t norm_blocks(const ct_batch_norm_desc *d, int64_t channels)
 {
     return (channels + d->block - 1) / d->block;
+}
+
+/** Rows that go through a first-level cache at a time, and how far in front of them others are
+ * fetched: several arrays are read, and what was written last by another core waits longest. */
+enum { NORM_ROWS = 32, NORM_AHEAD = 2 * NORM_ROWS };
+
+/** The place that is NORM_AHEAD rows behind row r, which is at `at`: in the same block of channels
+ *  of the next image where this one ends. */
+static inline int64_t norm_soon(const ct_blocked *v, int64_t at, int64_t r)
+{
+    int64_t skip = (r + NORM_AHEAD < v->inner) ? 0 : (ct_blocked_n(v) - 1) * v->inner;
+
+    return at + (NORM_AHEAD + skip) * v->block;
+}
+
+/** Fetches n numbers into a second-level cache. x may be NULL. */
+static inline void norm_fetch(const float *x, bool bf16, int64_t at, int64_t n)
+{
+    if (x == NULL) return;
+    for (int64_t i = 0; i < n; i += bf16 ? 32 : 16)
+        __builtin_prefetch(ct_num_at(x, bf16, at + i), 0, 2);
 }
 
 /** What a block of channels is mapped by. */

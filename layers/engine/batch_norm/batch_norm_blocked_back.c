@@ -5,8 +5,6 @@
 #include "layers/engine/batch_norm/batch_norm_blocked.h"
 #include "layers/layer_util.h"
 
-enum { ROWS = 32 };
-
 typedef struct gradient {
     const ct_blocked *v;
     const ct_batch_norm_back *b;
@@ -112,15 +110,28 @@ CT_SIMD_PART void keep_rows(int64_t n, bool bf16, float *room, const float *g, f
     }
 }
 
+/* Fetches what make_rows() and the others will read, and where `to` will be written. */
+CT_SIMD_PART void fetch_rows(const gradient *q, int64_t at, int64_t n, bool bf16, const float *to)
+{
+    const ct_batch_norm_map *m = &q->b->map;
+
+    for (int k = 0; k < q->n_dy; k++) norm_fetch(q->dy[k], bf16, at, n);
+    norm_fetch(m->x, bf16, at, n);
+    if (!q->masked && m->relu && (m->add != NULL)) norm_fetch(m->y, bf16, at, n);
+    if (to != q->dy[0]) norm_fetch(to, bf16, at, n);
+}
+
 CT_SIMD_PART void sum_cases(const gradient *q, int64_t at, int64_t inner, int block, bool bf16,
                             const norm_factors *f, double *sum, double *dot)
 {
-    float room[ROWS * CT_BLOCK_MAX];
+    float room[NORM_ROWS * CT_BLOCK_MAX];
 
-    for (int64_t r = 0; r < inner; r += ROWS, at += ROWS * block) {
-        int64_t rows = (inner - r < ROWS) ? inner - r : ROWS;
-        const float *g = make_rows(q, at, rows, block, bf16, f, room);
+    for (int64_t r = 0; r < inner; r += NORM_ROWS, at += NORM_ROWS * block) {
+        int64_t rows = (inner - r < NORM_ROWS) ? inner - r : NORM_ROWS;
+        const float *g;
 
+        fetch_rows(q, norm_soon(q->v, at, r), rows * block, bf16, q->b->g);
+        g = make_rows(q, at, rows, block, bf16, f, room);
         if (q->b->g != NULL) keep_rows(rows * block, bf16, room, g, ct_num_to(q->b->g, bf16, at));
         sum_rows(rows, block, bf16, f, ct_num_at(q->b->map.x, bf16, at), g, sum, dot);
     }
@@ -171,12 +182,14 @@ CT_SIMD_PART void put_cases(const gradient *q, int64_t at, int64_t inner, int bl
                             const norm_factors *f, const float *inv_std, const float *less,
                             const float *dot)
 {
-    float room[ROWS * CT_BLOCK_MAX];
+    float room[NORM_ROWS * CT_BLOCK_MAX];
 
-    for (int64_t r = 0; r < inner; r += ROWS, at += ROWS * block) {
-        int64_t rows = (inner - r < ROWS) ? inner - r : ROWS;
-        const float *g = make_rows(q, at, rows, block, bf16, f, room);
+    for (int64_t r = 0; r < inner; r += NORM_ROWS, at += NORM_ROWS * block) {
+        int64_t rows = (inner - r < NORM_ROWS) ? inner - r : NORM_ROWS;
+        const float *g;
 
+        fetch_rows(q, norm_soon(q->v, at, r), rows * block, bf16, q->b->dx);
+        g = make_rows(q, at, rows, block, bf16, f, room);
         put_rows(rows, block, bf16, f, inv_std, less, dot, ct_num_at(q->b->map.x, bf16, at), g,
                  ct_num_to(q->b->dx, bf16, at));
     }
