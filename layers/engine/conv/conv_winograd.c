@@ -29,15 +29,17 @@ static bool supports(const ct_conv_desc *d)
     return ct_wino_maps_of(d) != NULL;
 }
 
-/* Measured on AVX-512 (docs/performance.md): level at 16 channels, 1.3 to 3 times the direct sum
- * from 32 on, if the mapped weights are used for some tiles at all; more of them in bf16, which
- * makes products cheaper and maps not. 5 x 5: 1.3 to 1.7 times from some 20 channels on. */
+/* Measured on AVX-512 (docs/performance-convolutions.md): 1.3 times the direct sum at 16
+ * channels, 1.5 to 3 times from 32 on, if the mapped weights are used for some tiles at all; more
+ * channels and tiles in bf16, which makes products cheaper and maps not. 5 x 5: 1.3 to 1.7 times
+ * from some 20 on. */
 bool ct_wino_prefers(const ct_conv_desc *d)
 {
-    enum { CHANNELS = 32, CHANNELS_5 = 20, TILES = 16, BF16_TILES = 96 };
+    enum { CHANNELS = 16, BF16_CHANNELS = 32, CHANNELS_5 = 20, TILES = 16, BF16_TILES = 96 };
     const ct_wino_maps *map = ct_wino_maps_of(d);
-    int least = d->bf16 ? BF16_TILES : TILES, channels = (d->kh == 5) ? CHANNELS_5 : CHANNELS;
+    int least = d->bf16 ? BF16_TILES : TILES, channels = d->bf16 ? BF16_CHANNELS : CHANNELS;
 
+    if (d->kh == 5) channels = CHANNELS_5;
     if ((map == NULL) || (d->c / d->group < channels) || (d->m / d->group < channels)) return false;
     return d->n * blk_count(d->oh, map->m) * blk_count(d->ow, map->m) >= least;
 }

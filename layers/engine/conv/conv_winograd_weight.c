@@ -13,9 +13,9 @@ static const int64_t FEW_SUMS = 4 << 20;     /* … unless the sums are fewer by
 static const int64_t FEW_TILES = 3 << 20;    /* … then these, and at least …                  */
 static const int64_t THREAD_TILES = 3 << 19; /* … these of each thread                        */
 static const int64_t UNIT_FLOATS = 9216;     /* of x and dy: part of a first-level cache          */
-static const int64_t PART_SUMS = 512 << 10; /* bytes of the sums of a part, at most …            */
-static const int64_t PARTS = 4;       /* … of so many parts …                              */
-static const int64_t PART_TILES = 64; /* … of so many tiles at least                       */
+static const int64_t PARTS = 4;            /* parts, at most …                                  */
+static const int64_t PARTS_SUMS = 2 << 20; /* … whose sums are so many bytes altogether, and …  */
+static const int64_t PART_TILES = 64;      /* … of so many tiles at least                       */
 static const int64_t ALONE_TILES = 400 << 10; /* bytes of mapped x and dy that a thread keeps     */
 
 typedef struct plan {
@@ -49,9 +49,9 @@ static void cut_parts(const ct_conv_desc *d, plan *p)
 {
     int64_t turns;
 
-    p->n_part = 1;
-    if (!p->same_x && (sum_bytes(p) <= PART_SUMS))
-        p->n_part = blk_larger(blk_smaller(p->n_tile / PART_TILES, PARTS), 1);
+    p->n_part = p->same_x ? 1 : PARTS;
+    while ((p->n_part > 1) && (p->n_part * sum_bytes(p) > PARTS_SUMS)) p->n_part /= 2;
+    p->n_part = blk_larger(blk_smaller(p->n_tile / PART_TILES, p->n_part), 1);
     p->part = whole_words(p, blk_larger(blk_count(p->n_tile, p->n_part), 1));
     p->n_part = blk_larger(blk_count(p->n_tile, p->part), 1);
     turns = blk_count(p->n_part, d->n_thread);
@@ -249,13 +249,36 @@ static void add_group(const ct_conv_desc *d, const plan *p, const ct_conv_args *
     }
 }
 
+/* Fetches part i of the group behind r, which has as many tiles, or fewer. */
+static void fetch_next(const ct_conv_desc *d, const plan *p, const ct_conv_args *a, const group *r,
+                       int64_t i)
+{
+    int64_t per = p->tiles_h * p->tiles_w, x_size = d->h * d->w * p->set.b;
+    int64_t y_size = d->oh * d->ow * p->set.b, first = r->first + r->n;
+    int64_t end = blk_smaller(first + r->n * (i + 1) / p->places, p->n_tile);
+
+    for (int64_t t = first + r->n * i / p->places; t < end; t++) {
+        int64_t image = t / per * p->n_group + r->g;
+
+        for (int64_t k = 0; k < p->in_block; k++)
+            wino_fetch_share(ct_num_at(a->x, d->x_bf16, (image * p->in_block + k) * x_size),
+                             d->x_bf16, x_size, t % per, per);
+        for (int64_t k = 0; k < p->out_block; k++)
+            wino_fetch_share(ct_num_at(a->dy, d->y_bf16, (image * p->out_block + k) * y_size),
+                             d->y_bf16, y_size, t % per, per);
+    }
+}
+
 /* By one thread. */
 static void add_group_alone(const ct_conv_desc *d, const plan *p, const ct_conv_args *a,
                             const group *r)
 {
     for (int64_t k = 0; k < p->in_block; k++) map_tiles(d, p, a, false, r, k, 0, r->n);
     for (int64_t k = 0; k < p->out_block; k++) map_tiles(d, p, a, true, r, k, 0, r->n);
-    for (int64_t i = 0; i < p->places; i++) add_place(p, r, i, 0, p->n_pair);
+    for (int64_t i = 0; i < p->places; i++) {
+        fetch_next(d, p, a, r, i);
+        add_place(p, r, i, 0, p->n_pair);
+    }
 }
 
 /* Inside a parallel region, unless alone. */

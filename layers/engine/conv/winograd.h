@@ -133,4 +133,14 @@ static inline void wino_fetch(const ct_wino_patch *p, int64_t n, int64_t b)
     }
 }
 
+/** Fetches tile t's share of a plane, one of `per` after the other, into a second-level cache. */
+static inline void wino_fetch_share(const float *plane, bool bf16, int64_t size, int64_t t,
+                                    int64_t per)
+{
+    int64_t line = bf16 ? 32 : 16, end = size * (t + 1) / per;
+
+    for (int64_t i = size * t / per; i < end; i += line)
+        __builtin_prefetch(ct_num_at(plane, bf16, i), 0, 2);
+}
+
 #endif

@@ -165,31 +165,55 @@
         }                                                                                          \
     }
 
+/* The same of hot maps: two lines of what columns make at a time, _first and _second, which share
+ * sums, so that they stay in registers. Columns j where _there(j) does not hold are zeros. */
+#define MAP_PAIRS(_line, _n, _k, _first, _second, _there, _load, _store)                           \
+    CT_UNROLL for (int h = 0; h < (_k) / 2; h++)                                                   \
+    {                                                                                              \
+        vec mid[2][_n], l[_n], r[_k];                                                              \
+                                                                                                   \
+        CT_UNROLL for (int j = 0; j < (_n); j++)                                                   \
+        {                                                                                          \
+            mid[0][j] = mid[1][j] = (vec){ 0.0f };                                                 \
+            if (!(_there(j))) continue;                                                            \
+            CT_UNROLL for (int i = 0; i < (_n); i++) l[i] = _load(i, j);                           \
+            _line(l, r) mid[0][j] = r[_first(h, _k)], mid[1][j] = r[_second(h, _k)];               \
+        }                                                                                          \
+        CT_UNROLL for (int s = 0; s < 2; s++)                                                      \
+        {                                                                                          \
+            int i = (s == 0) ? _first(h, _k) : _second(h, _k);                                     \
+                                                                                                   \
+            _line(mid[s], r) CT_UNROLL for (int j = 0; j < (_k); j++) _store(i, j, r[j])           \
+        }                                                                                          \
+    }
+
+/* Into places, the first with the last, those of p with those of -p; into outputs, even powers
+ * together, and odd ones. */
+#define IN_FIRST(_h, _k)   (((_h) == 0) ? 0 : 2 * (_h)-1)
+#define IN_SECOND(_h, _k)  (((_h) == 0) ? (_k)-1 : 2 * (_h))
+#define OUT_FIRST(_h, _k)  (_h)
+#define OUT_SECOND(_h, _k) ((_h) + (_k) / 2)
+#define ALWAYS(_j)         true
+
 static bool is_inside(const ct_wino_patch *p, int64_t n)
 {
     return (p->row >= 0) && (p->col >= 0) && (p->row + n <= p->h) && (p->col + n <= p->w);
 }
 
-/* A patch of N x N with zeros for what lies outside, by whole vectors: what is read so was written
- * so. */
-#define GATHER(_n)                                                                                 \
-    for (int64_t i = 0; i < (_n); i++) {                                                           \
-        int64_t at = p->row + i;                                                                   \
-                                                                                                   \
-        for (int64_t j = 0; j < (_n); j++) {                                                       \
-            int64_t col = p->col + j, from = (at * p->w + col) * BLOCK;                            \
-            bool in = (at >= 0) && (at < p->h) && (col >= 0) && (col < p->w);                      \
-            vec v = { 0.0f };                                                                      \
-                                                                                                   \
-            if (in)                                                                                \
-                v = p->bf16 ? CT_WIDE(ct_num_at(p->plane, true, from))                             \
-                            : *(const vec *)(p->plane + from);                                     \
-            *(vec *)(edge + (i * (_n) + j) * BLOCK) = v;                                           \
-        }                                                                                          \
-    }
+static const float zeros[CT_WINO_MAX * CT_BLK_MAX];
 
-#define FROM_PATCH(_i, _j)    (*(const vec *)(x + (_i)*row + (_j)*BLOCK))
-#define FROM_BF16(_i, _j)     CT_WIDE(ct_num_at(x, true, (_i)*row + (_j)*BLOCK))
+/* Where row i of a patch begins; zeros outside. */
+static const float *row_of(const ct_wino_patch *p, int64_t i, int64_t b)
+{
+    int64_t at = p->row + i;
+
+    if ((at < 0) || (at >= p->h)) return zeros;
+    return ct_num_at(p->plane, p->bf16, (at * p->w + p->col) * b);
+}
+
+#define FROM_PATCH(_i, _j)    (*(const vec *)(line[_i] + (_j)*BLOCK))
+#define FROM_BF16(_i, _j)     CT_WIDE(ct_num_at(line[_i], true, (_j)*BLOCK))
+#define IN_PLANE(_j)          ((uint64_t)(p->col + (_j)) < (uint64_t)p->w)
 #define FROM_PLACES(_i, _j)   (*(const vec *)(from + ((_i)*N + (_j)) * step))
 #define FROM_TAPS(_i, _j)     (*(const vec *)(taps + ((_i)*TAPS + (_j)) * tap_step))
 #define TO_PLACES(_i, _j, _v) *(vec *)(to + ((_i)*N + (_j)) * step) = (_v);
@@ -205,19 +229,14 @@ static bool is_inside(const ct_wino_patch *p, int64_t n)
         enum { BLOCK = _b, N = _n };                                                               \
         CT_VEC(_b);                                                                                \
         CT_VEC_BF16(_b);                                                                           \
-        float edge[(_k) * (_k)*BLOCK] __attribute__((aligned(64)));                                \
-        bool inside = is_inside(p, _k);                                                            \
-        const float *x = edge;                                                                     \
-        int64_t row = (inside ? p->w : (_k)) * BLOCK;                                              \
+        const float *line[_k];                                                                     \
                                                                                                    \
-        if (inside) x = ct_num_at(p->plane, p->bf16, (p->row * p->w + p->col) * BLOCK);            \
-        if (inside && p->bf16) {                                                                   \
-            MAP(_line, _k, N, FROM_BF16, TO_PLACES)                                                \
-            return;                                                                                \
+        CT_UNROLL for (int i = 0; i < (_k); i++) line[i] = row_of(p, i, BLOCK);                    \
+        if (p->bf16) {                                                                             \
+            MAP_PAIRS(_line, _k, N, IN_FIRST, IN_SECOND, IN_PLANE, FROM_BF16, TO_PLACES)           \
+        } else {                                                                                   \
+            MAP_PAIRS(_line, _k, N, IN_FIRST, IN_SECOND, IN_PLANE, FROM_PATCH, TO_PLACES)          \
         }                                                                                          \
-        if (!inside) GATHER(_k)                                                                    \
-                                                                                                   \
-        MAP(_line, _k, N, FROM_PATCH, TO_PLACES)                                                   \
     }
 
 /* Of one set and kind _k: m outputs, N = m + r - 1 places and r taps along an axis. */
@@ -245,9 +264,9 @@ static bool is_inside(const ct_wino_patch *p, int64_t n)
                                                                                                    \
         if (!inside) to = edge;                                                                    \
         if (at->bf16) {                                                                            \
-            MAP(OUT_##_k, N, _m, FROM_PLACES, TO_BF16)                                             \
+            MAP_PAIRS(OUT_##_k, N, _m, OUT_FIRST, OUT_SECOND, ALWAYS, FROM_PLACES, TO_BF16)        \
         } else {                                                                                   \
-            MAP(OUT_##_k, N, _m, FROM_PLACES, TO_PLANE)                                            \
+            MAP_PAIRS(OUT_##_k, N, _m, OUT_FIRST, OUT_SECOND, ALWAYS, FROM_PLACES, TO_PLANE)       \
         }                                                                                          \
         if (inside) return;                                                                        \
         for (int64_t i = 0; i < blk_smaller(_m, at->h - at->row); i++)                             \

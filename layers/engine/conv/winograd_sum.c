@@ -142,16 +142,43 @@ static void multiply(const ct_wino_sum *s, const ct_wino_plan *p, int64_t place,
 
 /* ---- alone */
 
+/* Fetches tiles [from, to) of blocks [k, k_end) of x, or of y where they will be written: while
+ * products run, which need nothing from afar, what the maps before and behind them would wait for.
+ */
+static void fetch_tiles(const ct_wino_sum *s, const ct_wino_plan *p, int64_t g, bool y, int64_t k,
+                        int64_t k_end, int64_t from, int64_t to)
+{
+    int64_t per = p->tiles_h * p->tiles_w, blocks = y ? p->out_block : p->in_block;
+    int64_t size = (y ? s->oh * s->ow : s->h * s->w) * s->set.b;
+    bool bf16 = y ? s->y_bf16 : s->x_bf16;
+
+    for (int64_t t = from; t < blk_smaller(to, p->n_tile); t++) {
+        int64_t plane = (t / per * s->group + g) * blocks;
+
+        for (int64_t i = k; i < k_end; i++)
+            wino_fetch_share(ct_num_at(y ? s->y : s->x, bf16, (plane + i) * size), bf16, size,
+                             t % per, per);
+    }
+}
+
 static void run_alone(const ct_wino_sum *s, const ct_wino_plan *p, int64_t g, int64_t group)
 {
-    int64_t t = group * p->size, n = blk_smaller(p->size, p->n_tile - t);
+    int64_t t = group * p->size, n = blk_smaller(p->size, p->n_tile - t), places = p->n * p->n;
     float *v = ct_wino_tiles(s, p) + omp_get_thread_num() * p->own;
-    float *z = v + p->n * p->n * p->v_step;
+    float *z = v + places * p->v_step;
 
     for (int64_t k = 0; k < p->in_block; k++) map_in(s, p, g, k, t, t, n, v);
     for (int64_t block = 0; block < p->out_block; block += CT_BLK_MAX_VECS) {
-        for (int64_t i = 0; i < p->n * p->n; i++) multiply(s, p, i, block, n, v, z + i * p->z_step);
-        for (int64_t k = block; k < blk_smaller(block + CT_BLK_MAX_VECS, p->out_block); k++)
+        int64_t end = blk_smaller(block + CT_BLK_MAX_VECS, p->out_block);
+
+        for (int64_t i = 0; i < places; i++) {
+            int64_t from = t + n * i / places, to = t + n * (i + 1) / places;
+
+            fetch_tiles(s, p, g, true, block, end, from, to);
+            if (end == p->out_block) fetch_tiles(s, p, g, false, 0, p->in_block, from + n, to + n);
+            multiply(s, p, i, block, n, v, z + i * p->z_step);
+        }
+        for (int64_t k = block; k < end; k++)
             (s->adjoint ? fold_out : map_out)(s, p, g, k, t, t, n, z, k - block);
     }
 }

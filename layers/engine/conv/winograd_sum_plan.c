@@ -4,9 +4,11 @@
 static const int64_t ALONE_WEIGHTS = 12 << 20;  /* bytes of mapped weights of a group of channels */
 static const int64_t ALONE_TILES = 1040 << 10;  /* bytes of mapped inputs that a thread keeps     */
 static const int64_t TOGETHER_TILES = 40 << 20; /* of mapped inputs and outputs                   */
-static const int64_t ALONE_MOST = 56;           /* tiles of a thread */
-static const int64_t SLICE_WEIGHTS = 10 << 20;  /* bytes of mapped weights of a slice of channels */
-static const int64_t CHUNK_BYTES = 64 << 10;    /* weights of a pair that stay near               */
+static const int64_t ALONE_MOST = 56; /* tiles of a thread …                            */
+static const int64_t ALONE_FEW = 28;  /* … where what comes next is to fit beside them: with   */
+static const int64_t FEW_WEIGHTS = 1 << 20;    /* … so many bytes of mapped weights, or fewer */
+static const int64_t SLICE_WEIGHTS = 10 << 20; /* bytes of mapped weights of a slice of channels */
+static const int64_t CHUNK_BYTES = 64 << 10;   /* weights of a pair that stay near               */
 
 ct_wino_plan ct_wino_make_plan(const ct_wino_sum *s)
 {
@@ -25,7 +27,8 @@ ct_wino_plan ct_wino_make_plan(const ct_wino_sum *s)
     p.u_step = wino_step(p.in_block * p.out_block * p.words * b);
     p.u = places * p.u_step;
     bytes = p.u * (int64_t)sizeof(float);
-    most = blk_smaller(ALONE_TILES / (line * p.words * p.in_block), ALONE_MOST);
+    most = blk_smaller(ALONE_TILES / (line * p.words * p.in_block),
+                       (bytes <= FEW_WEIGHTS) ? ALONE_FEW : ALONE_MOST);
     count = blk_count(p.n_tile, blk_larger(most, step));
     p.alone = !s->same_x && (bytes <= ALONE_WEIGHTS) && (per <= 4 * ALONE_MOST) &&
               ((count >= 2 * s->n_thread) || (s->n_thread == 1));
