@@ -94,7 +94,9 @@ const ct_meaning ct_meaning_table[] = {
       "cost; with `deterministic` ALLGATHER." },
     { "CompressionParameter.local_clip",
       "Scales down each gradient of each rank whose norm is over this divided by the root of the "
-      "number of ranks; takes the place of `clip_gradients`. 0: no limit." },
+      "number of ranks; takes the place of `clip_gradients`. 0: no limit. A parameter's own "
+      "`compress` "
+      "has the solver's where it gives none." },
     { "CompressionParameter.mask_momentum",
       "Where something was just sent the momentum starts anew." },
     { "CompressionParameter.min_bytes", "Smaller tensors travel uncompressed." },

@@ -151,15 +151,20 @@ ct_status ct_codec_read_config(const Ct__CompressionParameter *p, const char *wh
     return CT_OK;
 }
 
-ct_status ct_codec_read_own(const Ct__CompressionParameter *p, const char *who,
-                            const ct_coded_ops **codec_p, ct_codec_config *config_p)
+ct_status ct_codec_read_own(const Ct__SolverParameter *s, const Ct__CompressionParameter *p,
+                            const char *who, const ct_coded_ops **codec_p,
+                            ct_codec_config *config_p)
 {
     if (p->type == CT__COMPRESSION_PARAMETER__TYPE__AUTO)
         return CT_FAIL(CT_ERR_CONFIG,
                        "%s: type AUTO chooses for all parameters together, so it stands in the "
                        "solver's compression; here, say NONE or a codec",
                        who);
-    return ct_codec_read_config(p, who, codec_p, config_p);
+    CT_TRY(ct_codec_read_config(p, who, codec_p, config_p));
+    /* it stands for clip_gradients, which is of the whole solver */
+    if (!p->has_local_clip && (s->compression != NULL))
+        config_p->local_clip = s->compression->local_clip;
+    return CT_OK;
 }
 
 /* ---- what makes no sense together */
@@ -242,7 +247,7 @@ static ct_status check_net(const Ct__SolverParameter *s, const Ct__NetParameter 
             if (l->param[w]->compress == NULL) continue;
             snprintf(who, sizeof(who), "layer \"%s\", param %zu, compress",
                      (l->name != NULL) ? l->name : "", w);
-            CT_TRY(ct_codec_read_own(l->param[w]->compress, who, &codec, &c));
+            CT_TRY(ct_codec_read_own(s, l->param[w]->compress, who, &codec, &c));
             CT_TRY(ct_codec_check_solver(s, who, codec, &c));
         }
     }

@@ -20,9 +20,10 @@ ct_status ct_exchange_read_config(const Ct__SolverParameter *param, ct_grad_pipe
  *  CT_ERR_CONFIG with the reason, also where fields were given that the type has no use for. */
 ct_status ct_codec_read_config(const Ct__CompressionParameter *p, const char *who,
                                const ct_coded_ops **codec_p, ct_codec_config *config_p);
-/** The same of a parameter's own `compress`. */
-ct_status ct_codec_read_own(const Ct__CompressionParameter *p, const char *who,
-                            const ct_coded_ops **codec_p, ct_codec_config *config_p);
+/** The same of a parameter's own `compress`, which has the local_clip of s where it gives none. */
+ct_status ct_codec_read_own(const Ct__SolverParameter *s, const Ct__CompressionParameter *p,
+                            const char *who, const ct_coded_ops **codec_p,
+                            ct_codec_config *config_p);
 /** Whether the codec suits the rest of the solver. CT_ERR_CONFIG with the reason. */
 ct_status ct_codec_check_solver(const Ct__SolverParameter *s, const char *who,
                                 const ct_coded_ops *codec, const ct_codec_config *c);

@@ -234,7 +234,7 @@ static ct_status list_ranges(exchange_mpi *x, const Ct__SolverParameter *s, cons
                                     .rate_mult = p->lr_mult,
                                     .output = (strcmp(p->layer, net->param[0].layer) == 0) };
         if (p->compress != NULL) {
-            CT_TRY(ct_codec_read_own(p->compress, p->key, &range[i].codec, &x->own[i]));
+            CT_TRY(ct_codec_read_own(s, p->compress, p->key, &range[i].codec, &x->own[i]));
             CT_TRY(ct_codec_check_solver(s, p->key, range[i].codec, &x->own[i]));
             range[i].codec_config = &x->own[i];
         }

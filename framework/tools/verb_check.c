@@ -57,7 +57,7 @@ static ct_status find_traffic(const ct_net *net, const Ct__SolverParameter *s, i
 
         if (!q->learns) continue;
         if (q->compress != NULL) {
-            CT_TRY(ct_codec_read_own(q->compress, q->key, &own, &own_config));
+            CT_TRY(ct_codec_read_own(s, q->compress, q->key, &own, &own_config));
             range.codec = own;
             range.codec_config = &own_config;
         }

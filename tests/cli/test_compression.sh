@@ -209,7 +209,9 @@ is dense_event_has_not sh -c '! grep -q compression..: dense.jsonl'
 sed 's/^layer { name: "conv" /layer { param { compress { type: NONE } } name: "conv" /' net.prototxt >own.prototxt
 sed 's/net.prototxt/own.prototxt/' solver.prototxt >own_solver.prototxt
 is own_codec_is_set grep -q 'compress { type: NONE }' own.prototxt
-runs own_codec 0 'Optimization Done' $JOB 2 "$CORTADO" train --solver=own_solver.prototxt --global_batch_size=12 --compression=redsync:density=0.05,min_bytes=16 --set=snapshot_prefix=own
+runs own_codec 0 'compression of ip.0., .* \(redsync, ' $JOB 2 "$CORTADO" train --solver=own_solver.prototxt --global_batch_size=12 \
+    --compression=redsync:density=0.05,min_bytes=16 --set=snapshot_prefix=own
+is own_codec_holds sh -c '! grep -q "compression of conv.0.," out'
 sed 's/type: NONE/type: REDSYNC density: 2/' own.prototxt >own2.prototxt
 sed 's/net.prototxt/own2.prototxt/' solver.prototxt >own2_solver.prototxt
 runs own_codec_is_checked 2 'layer "conv", param 0, compress.*density 2' "$CORTADO" train --solver=own2_solver.prototxt
@@ -222,7 +224,24 @@ refused() { # NAME PATTERN OPTION...
     is says_${name}_once test "$(grep -c '^E' out)" = 1
 }
 refused clip 'clip_gradients: 5 needs the norm of the whole summed gradient.*local_clip: 5' $red --set=clip_gradients=5
-runs local_clip 0 'Optimization Done' $JOB 2 $train $red,local_clip=5 --set=clip_gradients=5 --set=snapshot_prefix=lc
+# a gradient of norm C / sqrt(2) at most, times the rate, adds at most rate C / (sqrt(2) (1 - momentum)) to what is not
+# sent, in each of 20 iterations; the report has three digits. Without a limit it is a hundred times as much
+clipped() { # PARAMETER: by C = 1e-4
+    sed -n "s/.*compression of $1.0., .*residual norm \([0-9.e-]*\);.*/\1/p" out | awk '{ n += 1; v = $1 }
+        END { exit !(n == 1 && v > 0 && v < 1.01 * 20 * 0.05 * 1e-4 / sqrt(2) / (1 - 0.9)) }'
+}
+clip="--set=clip_gradients=1e-4 --set=weight_decay=0"
+runs local_clip 0 'Optimization Done' $JOB 2 $train $red,local_clip=1e-4 $clip --set=snapshot_prefix=lc
+is local_clip_holds clipped ip
+# a parameter's own codec has the solver's limit, unless it names one
+sed 's/type: NONE/type: REDSYNC density: 0.05 min_bytes: 16/' own.prototxt >own3.prototxt
+sed 's/net.prototxt/own3.prototxt/' solver.prototxt >own3_solver.prototxt
+own="$CORTADO train --solver=own3_solver.prototxt --global_batch_size=12 --compression=redsync:density=0.05,min_bytes=1024,local_clip=1e-4"
+runs own_codec_clips 0 'Optimization Done' $JOB 2 $own $clip --set=snapshot_prefix=oc
+is own_codec_clips_by_the_solvers clipped conv
+sed -i 's/min_bytes: 16/min_bytes: 16 local_clip: 0/' own3.prototxt
+runs own_codec_without_limit 0 'Optimization Done' $JOB 2 $own $clip --set=snapshot_prefix=ow
+is own_codec_says_no_limit eval '! clipped conv'
 runs casts_clip 0 'Optimization Done' $JOB 2 $train --compression=bf16 --set=clip_gradients=5 --set=snapshot_prefix=bc
 refused oktopk_deterministic 'OKTOPK come from the steps before' $red,exchange=oktopk --deterministic
 refused sampled_deterministic 'selection sampled reuses thresholds' $red,selection=sampled --deterministic
