@@ -343,7 +343,8 @@ double ct_bucket_predicted_s(const ct_bucket *b)
     if (b->comm->size == 1) return 0;
     if (b->repro != NULL) return ct_repro_predicted_s(b->repro);
     if (!b->cut.coded) return ct_coll_ways_predicted_s(&b->dense);
-    return ct_coded_predict_s(b->comm, b->config->allreduce, b->ops, b->codec_config, b->cut.count,
+    return ct_coded_predict_s(b->comm, b->config->allreduce, b->config->deterministic, b->ops,
+                              b->codec_config, b->cut.count,
                               (b->range->rows > 0) ? b->range->rows : 1);
 }
 

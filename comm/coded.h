@@ -142,6 +142,7 @@ typedef struct ct_coded_costs {
     ct_coding_speed speed; /* where gradients are */
     ct_coded_bus bus;
     const ct_exch_model *exch;
+    bool deterministic; /* ct_coded_setup's: what codecs then take is what counts */
     /** Seconds of an allreduce; never below 0. */
     double (*allreduce_s)(void *ctx, ct_dtype dtype, int64_t bytes);
     void *ctx;

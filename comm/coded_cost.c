@@ -10,10 +10,12 @@ static double comm_allreduce_s(void *ctx, ct_dtype dtype, int64_t bytes)
     return ops->cost_s(m->comm, bytes);
 }
 
-ct_status ct_coded_costs_of(ct_comm *c, const char *allreduce, ct_coded_comm_costs *out)
+ct_status ct_coded_costs_of(ct_comm *c, const char *allreduce, bool deterministic,
+                            ct_coded_comm_costs *out)
 {
     *out = (ct_coded_comm_costs){ .costs = { .n_rank = c->size,
                                              .speed = ct_machine_coding(&c->topo->machine),
+                                             .deterministic = deterministic,
                                              .allreduce_s = comm_allreduce_s,
                                              .ctx = out,
                                              .sum_factor = 1,
@@ -43,14 +45,15 @@ double ct_coded_sum_bytes(const ct_coded_costs *m, double bytes)
     return 2 * bytes * (m->n_rank - 1) / m->n_rank;
 }
 
-double ct_coded_predict_s(ct_comm *c, const char *allreduce, const ct_coded_ops *ops,
-                          const ct_codec_config *config, int64_t n, int64_t rows)
+double ct_coded_predict_s(ct_comm *c, const char *allreduce, bool deterministic,
+                          const ct_coded_ops *ops, const ct_codec_config *config, int64_t n,
+                          int64_t rows)
 {
     ct_coded_comm_costs m;
     ct_coded_seconds s;
 
-    if ((c->size == 1) || (ops->seconds == NULL) || (ct_coded_costs_of(c, allreduce, &m) != CT_OK))
-        return 0;
+    if ((c->size == 1) || (ops->seconds == NULL)) return 0;
+    if (ct_coded_costs_of(c, allreduce, deterministic, &m) != CT_OK) return 0;
     ops->seconds(&m.costs, config, n, rows, &s);
     return s.encode_s + s.wire_s + s.decode_s;
 }

@@ -5,14 +5,15 @@
 
 #include "comm/coded.h"
 
-/** Of c's machine, with the algorithms of this allreduce (ct_coll_choose), which is borrowed.
- *  CT_ERR_NOMEM. */
+/** Of c's machine, with the algorithms of this allreduce (ct_coll_choose), which is borrowed;
+ *  deterministic as in ct_coded_setup. CT_ERR_NOMEM. */
 typedef struct ct_coded_comm_costs {
     ct_coded_costs costs;
     ct_comm *comm;
     const char *allreduce;
 } ct_coded_comm_costs;
-ct_status ct_coded_costs_of(ct_comm *c, const char *allreduce, ct_coded_comm_costs *out);
+ct_status ct_coded_costs_of(ct_comm *c, const char *allreduce, bool deterministic,
+                            ct_coded_comm_costs *out);
 
 /** What gradients on a device bring to the host, and back. */
 double ct_coded_bus_s(const ct_coded_costs *m, double down, double up);
@@ -23,7 +24,8 @@ double ct_coded_sum_s(const ct_coded_costs *m, ct_dtype dtype, int64_t bytes);
 /** What a rank sends of it: 2 (p - 1) / p. */
 double ct_coded_sum_bytes(const ct_coded_costs *m, double bytes);
 /** Encoding, messages and decoding together; 0 where nothing is known, and on one rank. */
-double ct_coded_predict_s(ct_comm *c, const char *allreduce, const ct_coded_ops *ops,
-                          const ct_codec_config *config, int64_t n, int64_t rows);
+double ct_coded_predict_s(ct_comm *c, const char *allreduce, bool deterministic,
+                          const ct_coded_ops *ops, const ct_codec_config *config, int64_t n,
+                          int64_t rows);
 
 #endif

@@ -74,6 +74,7 @@ static ct_status prepare(sparse *x, const ct_coded_setup *setup, bool plain)
                             .k = k,
                             .form = ct_sparse_form(s->config, s->n, x->quantize, x->plain),
                             .tag = s->tag,
+                            .inner = ct_sparse_inner(s->deterministic),
                             .sum = s->grad,
                             .length = s->n,
                             .k_own = k,

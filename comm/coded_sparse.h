@@ -32,6 +32,10 @@ ct_sparse_warmup ct_sparse_warmup_of(const ct_coded_setup *s, const ct_exch_ops 
                                      ct_wire_form form);
 /** plain: topk. AUTO: topk's values travel as they are, redsync's in whatever is less. */
 ct_wire_form ct_sparse_form(const ct_codec_config *c, int64_t n, bool quantize, bool plain);
+/** Between the nodes of a hier; NULL: what costs least. deterministic: an allgather, as where AUTO
+ *  would choose among all exchanges. Ok-Topk's regions and thresholds come from the steps before,
+ *  which a snapshot does not have. */
+const char *ct_sparse_inner(bool deterministic);
 /** CT_ERR_CONFIG. */
 ct_status ct_sparse_selection(const char *name, ct_select_kind *kind_p);
 /** Fits ct_coded_ops.check. */

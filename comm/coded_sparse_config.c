@@ -21,6 +21,11 @@ bool ct_sparse_is_auto(const char *name)
     return (name == NULL) || (strcmp(name, "auto") == 0);
 }
 
+const char *ct_sparse_inner(bool deterministic)
+{
+    return deterministic ? ct_exch_kind_name(CT_EXCH_ALLGATHER) : NULL;
+}
+
 static int64_t share_of(double density, int64_t n)
 {
     int64_t k = llround(density * (double)n);
@@ -65,6 +70,17 @@ static int64_t dense_bytes(const ct_comm *c, int64_t n)
     return 2 * (int64_t)sizeof(float) * n / c->size * (c->size - 1);
 }
 
+/* That a rank sends of k selected elements. */
+static int64_t exchange_bytes(const ct_coded_setup *s, const ct_exch_ops *exch, int64_t k,
+                              ct_wire_form form)
+{
+    const ct_exch_model *m = NULL;
+
+    if ((exch->node_start == NULL) || !s->deterministic || (ct_exch_model_of(s->comm, &m) != CT_OK))
+        return exch->bytes_theory(s->comm, s->n, k, form);
+    return ct_exch_model_hier_bytes(m, CT_EXCH_ALLGATHER, s->n, k, form);
+}
+
 ct_sparse_warmup ct_sparse_warmup_of(const ct_coded_setup *s, const ct_exch_ops *exch,
                                      ct_wire_form form)
 {
@@ -76,8 +92,7 @@ ct_sparse_warmup ct_sparse_warmup_of(const ct_coded_setup *s, const ct_exch_ops 
     while (low < high) {
         int64_t middle = low + (high - low) / 2, k = ct_sparse_wanted_at(c, s->n, middle);
 
-        if ((exch == NULL) ||
-            (exch->bytes_theory(s->comm, s->n, k, form) <= dense_bytes(s->comm, s->n)))
+        if ((exch == NULL) || (exchange_bytes(s, exch, k, form) <= dense_bytes(s->comm, s->n)))
             high = middle;
         else
             low = middle + 1;
@@ -124,6 +139,17 @@ int64_t ct_sparse_payload_bytes(const ct_codec_config *c, int64_t n, bool plain)
                                   ct_sparse_wanted(c, n));
 }
 
+static double one_exchange(const ct_coded_costs *m, ct_exch_kind kind, int64_t n, int64_t k,
+                           ct_wire_form form, ct_exch_seconds *s)
+{
+    if ((kind == CT_EXCH_HIER) && m->deterministic) {
+        ct_exch_model_hier_s(m->exch, CT_EXCH_ALLGATHER, n, k, form, s);
+        return (double)ct_exch_model_hier_bytes(m->exch, CT_EXCH_ALLGATHER, n, k, form);
+    }
+    ct_exch_model_s(m->exch, kind, n, k, form, s);
+    return (double)ct_exch_model_bytes(m->exch, kind, n, k, form);
+}
+
 /* Each exchange that the configuration allows; the one that lands first. The slice of a hier is
  * all that its ranks select from. */
 static void exchange_seconds(const ct_coded_costs *m, const ct_codec_config *c, int64_t n,
@@ -135,14 +161,15 @@ static void exchange_seconds(const ct_coded_costs *m, const ct_codec_config *c, 
     for (int kind = 0; kind < CT_EXCH_KINDS; ++kind) {
         const char *name = ct_exch_kind_name((ct_exch_kind)kind);
         ct_exch_seconds s;
+        double bytes = 0;
 
         if (!ct_sparse_is_auto(c->exchange) && (strcmp(c->exchange, name) != 0)) continue;
-        ct_exch_model_s(m->exch, (ct_exch_kind)kind, n, k, form, &s);
+        bytes = one_exchange(m, (ct_exch_kind)kind, n, k, form, &s);
         if (s.wire_s + s.work_s >= least) continue;
         least = s.wire_s + s.work_s;
         out->wire_s = m->wire_factor * s.wire_s;
         out->decode_s = s.work_s;
-        out->bytes = (double)ct_exch_model_bytes(m->exch, (ct_exch_kind)kind, n, k, form);
+        out->bytes = bytes;
         out->exchange = name;
     }
 }

@@ -284,11 +284,10 @@ ct_exch_kind ct_exch_model_inner(const ct_exch_model *m, int64_t n, int64_t k, c
     return best;
 }
 
-static void hier_s(const ct_exch_model *m, int64_t n, int64_t k, ct_wire_form form,
-                   ct_exch_seconds *out)
+void ct_exch_model_hier_s(const ct_exch_model *m, ct_exch_kind inner, int64_t n, int64_t k,
+                          ct_wire_form form, ct_exch_seconds *out)
 {
     int lanes = (lanes_of(m) > 0) ? lanes_of(m) : 1;
-    ct_exch_kind inner = ct_exch_model_inner(m, n, k, form);
     int64_t slice = n / lanes, share = ct_exch_share(k, lanes), filled = share;
     double dense = 4 * (double)slice;
 
@@ -307,23 +306,27 @@ void ct_exch_model_s(const ct_exch_model *m, ct_exch_kind kind, int64_t n, int64
 {
     if (k > n) k = n;
     if (kind == CT_EXCH_HIER)
-        hier_s(m, n, k, form, out);
+        ct_exch_model_hier_s(m, ct_exch_model_inner(m, n, k, form), n, k, form, out);
     else
         among_s(m, &m->flat, kind, n, k, form, out);
+}
+
+int64_t ct_exch_model_hier_bytes(const ct_exch_model *m, ct_exch_kind inner, int64_t n, int64_t k,
+                                 ct_wire_form form)
+{
+    int lanes = (lanes_of(m) > 0) ? lanes_of(m) : 1, nodes = m->lanes.m;
+    int64_t slice = n / lanes, share = ct_exch_share(k, lanes), filled = share;
+
+    if (inner == CT_EXCH_ALLGATHER) filled = (nodes * share < slice) ? nodes * share : slice;
+    return ct_exch_bytes(inner, nodes, slice, share, form) +
+           (lanes - 1) * (4 * slice + (int64_t)ct_wire_bytes(CT_WIRE_PAIRS, slice, filled));
 }
 
 int64_t ct_exch_model_bytes(const ct_exch_model *m, ct_exch_kind kind, int64_t n, int64_t k,
                             ct_wire_form form)
 {
-    int lanes = (lanes_of(m) > 0) ? lanes_of(m) : 1, nodes = m->lanes.m;
-    int64_t slice = n / lanes, share = ct_exch_share(k, lanes), filled = share;
-    ct_exch_kind inner = CT_EXCH_ALLGATHER;
-
     if (kind != CT_EXCH_HIER) return ct_exch_bytes(kind, m->flat.m, n, k, form);
-    inner = ct_exch_model_inner(m, n, k, form);
-    if (inner == CT_EXCH_ALLGATHER) filled = (nodes * share < slice) ? nodes * share : slice;
-    return ct_exch_bytes(inner, nodes, slice, share, form) +
-           (lanes - 1) * (4 * slice + (int64_t)ct_wire_bytes(CT_WIRE_PAIRS, slice, filled));
+    return ct_exch_model_hier_bytes(m, ct_exch_model_inner(m, n, k, form), n, k, form);
 }
 
 const char *ct_exch_kind_name(ct_exch_kind kind)

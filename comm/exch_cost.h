@@ -46,6 +46,11 @@ double ct_exch_model_ring_s(const ct_exch_model *m, double bytes);
 double ct_exch_model_split_s(const ct_exch_model *m, double bytes);
 /** What coding takes there. */
 const ct_coding_speed *ct_exch_model_coding(const ct_exch_model *m);
+/** … and of a hier that has `inner` between the nodes, which need not cost least. */
+void ct_exch_model_hier_s(const ct_exch_model *m, ct_exch_kind inner, int64_t n, int64_t k,
+                          ct_wire_form form, ct_exch_seconds *out);
+int64_t ct_exch_model_hier_bytes(const ct_exch_model *m, ct_exch_kind inner, int64_t n, int64_t k,
+                                 ct_wire_form form);
 /** hier: the exchange between the nodes that costs least. */
 ct_exch_kind ct_exch_model_inner(const ct_exch_model *m, int64_t n, int64_t k, ct_wire_form form);
 

@@ -286,7 +286,7 @@ static ct_status prepare(ct_grad_auto *a, int64_t most)
     CT_TRY(ct_choose_list(&config->codec_config, config->deterministic, &a->ways));
     CT_TRY(ct_grad_sizes_find(gp->comm, config, gp->range, gp->n_range, &a->sizes));
     if (!config->deterministic) CT_TRY(ct_coding_find(gp->comm));
-    CT_TRY(ct_coded_costs_of(gp->comm, config->allreduce, &a->costs));
+    CT_TRY(ct_coded_costs_of(gp->comm, config->allreduce, config->deterministic, &a->costs));
     if (config->dev != NULL) CT_TRY(look_at_device(gp, m));
     if (!config->deterministic) {
         CT_TRY(ct_coding_calibrate(gp->comm, config->allreduce,

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "comm/coded_sparse.h"
 #include "framework/base/memory.h"
 
 /* ---- memory */
@@ -63,6 +64,7 @@ ct_status ct_lists_prepare(ct_lists *x, const ct_coded_setup *setup, const ct_co
                             .k_most = size->k_most,
                             .form = size->form,
                             .tag = setup->tag,
+                            .inner = ct_sparse_inner(setup->deterministic),
                             .sum = setup->host,
                             .own = &x->own };
     atomic_store(&x->req.where.rank, -1);

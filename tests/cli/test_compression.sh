@@ -53,6 +53,14 @@ for e in allgather hier gtopk; do # in the middle of a fall
     runs resumes_fall_$e 0 'resuming after 7 iterations, written by 3 ranks' $JOB 3 $train $with --set=snapshot_prefix=fall_$e --snapshot=auto
     is resumes_fall_exactly_$e test "$(sum_of) of 20" = "$whole of 20"
 done
+# between nodes of one rank each an allgather, whatever costs least: Ok-Topk's regions are in no snapshot
+with="--compression=redsync:density=0.3,min_bytes=1024,exchange=hier --topology=6x1"
+$JOB 6 $train $with --set=snapshot_prefix=nodes >out 2>&1 </dev/null
+whole=$(sum_of)
+is sum_is_there_nodes test -n "$whole"
+$JOB 6 $train $with --set=snapshot_prefix=nodes_part --iterations=10 >out 2>&1 </dev/null
+runs resumes_nodes 0 'resuming after 10 iterations, written by 6 ranks' $JOB 6 $train $with --set=snapshot_prefix=nodes_part --snapshot=auto
+is resumes_nodes_exactly test "$(sum_of) of 20" = "$whole of 20"
 # killed in the middle, and resumed by other numbers of ranks: the curve goes on
 $JOB 2 $train $red --set=snapshot_prefix=kill --set=snapshot=10 --iterations=100000 --set=test_interval=1000000 >killed 2>&1 </dev/null &
 pid=$!

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "comm/coded_cost.h"
+#include "comm/coded_types.h"
 #include "comm/exch_impl.h"
 #include "comm/exch_node.h"
 
@@ -460,6 +462,39 @@ static int choices(ct_comm *c)
     return fault;
 }
 
+/* What is the same in every run has an allgather between the nodes, and is predicted so. */
+static int deterministic(ct_comm *c)
+{
+    enum { ELEMENTS = 1000000 };
+    const ct_codec_config config = { .density = 0.3f, .exchange = "hier", .wire = "pairs" };
+    const ct_exch_model *model = NULL;
+    int64_t k = llround((double)config.density * ELEMENTS);
+    ct_coded_comm_costs any, same;
+    ct_coded_seconds least, s;
+    ct_exch_seconds want;
+    int fault = 0;
+
+    if (c->size == 1) return 0;
+    fault += MPI_FAULT_UNLESS(ct_exch_model_of(c, &model) == CT_OK);
+    fault += MPI_FAULT_UNLESS(ct_coded_costs_of(c, "auto", false, &any) == CT_OK);
+    fault += MPI_FAULT_UNLESS(ct_coded_costs_of(c, "auto", true, &same) == CT_OK);
+    if (fault > 0) return fault;
+    ct_coded_topk.seconds(&any.costs, &config, ELEMENTS, 1, &least);
+    ct_coded_topk.seconds(&same.costs, &config, ELEMENTS, 1, &s);
+    ct_exch_model_hier_s(model, CT_EXCH_ALLGATHER, ELEMENTS, k, CT_WIRE_PAIRS, &want);
+    fault += MPI_FAULT_UNLESS((s.wire_s == want.wire_s) && (s.decode_s == want.work_s));
+    fault += MPI_FAULT_UNLESS(s.wire_s + s.decode_s >= least.wire_s + least.decode_s);
+    fault += MPI_FAULT_UNLESS(s.bytes == (double)ct_exch_model_hier_bytes(
+                                             model, CT_EXCH_ALLGATHER, ELEMENTS, k, CT_WIRE_PAIRS));
+    return fault;
+}
+
+static void test_deterministic(void **state)
+{
+    (void)state;
+    assert_int_equal(mpi_verdict(mpi_on_machines(deterministic)), 0);
+}
+
 static void test_conservation(void **state)
 {
     (void)state;
@@ -497,9 +532,10 @@ static void test_choice(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_conservation), cmocka_unit_test(test_balance),
-    cmocka_unit_test(test_theory),       cmocka_unit_test(test_several),
-    cmocka_unit_test(test_choice),       cmocka_unit_test(test_node_sums),
+    cmocka_unit_test(test_conservation),  cmocka_unit_test(test_balance),
+    cmocka_unit_test(test_theory),        cmocka_unit_test(test_several),
+    cmocka_unit_test(test_choice),        cmocka_unit_test(test_node_sums),
+    cmocka_unit_test(test_deterministic),
 };
 
 MPI_MAIN(tests, 120)

@@ -142,6 +142,7 @@ static ct_status choose(model *m, const ct_topo *t)
     const ct_grad_pipe_config *config = m->config;
     ct_coded_costs c = { .n_rank = t->n_rank,
                          .speed = ct_machine_coding(&t->machine),
+                         .deterministic = config->deterministic,
                          .allreduce_s = sum_s,
                          .ctx = &m->costs,
                          .sum_factor = 1,
