@@ -10,7 +10,10 @@
 
 enum { LOOK_COUNT = 1 << 20 /* elements of the allreduce that shows how fast the network is */ };
 
-static const double margin = 0.02;   /* of a dense step: what a codec has to gain    */
+static const double margin = 0.02; /* of a dense step: what a codec has to gain    */
+/* … where no step was seen, and none is tried: computation may hide any of the communication, and a
+ * codec that leaves less than half of it loses only where that is more than half of dense */
+static const double margin_untried = 0.5;
 static const double near_best = 1.3; /* of the best plan's predicted step: what is tried */
 
 /* ---- creation */
@@ -72,8 +75,7 @@ static ct_status empty_line(const ct_grad_auto *a, ct_line_event **list_p, ct_li
     return CT_OK;
 }
 
-/* line: its lists are there. */
-static ct_status choose_on(ct_grad_auto *a, ct_line *line, ct_choose *c)
+void ct_grad_auto_frame(const ct_grad_auto *a, ct_line *line, ct_choose *c)
 {
     line->n_range = a->gp->n_range;
     line->count = a->count;
@@ -88,10 +90,9 @@ static ct_status choose_on(ct_grad_auto *a, ct_line *line, ct_choose *c)
                       .ways = &a->ways,
                       .seconds = a->seconds,
                       .dense_s = dense_s,
-                      .ctx = &a->costs.costs,
+                      .ctx = (void *)(uintptr_t)&a->costs.costs,
                       .line = line,
-                      .margin = margin };
-    return ct_choose_run(c);
+                      .margin = (a->untried != NULL) ? margin_untried : margin };
 }
 
 /* ---- agreeing: rank 0's plans */
@@ -137,7 +138,7 @@ static int list_tried(const ct_choose *c, const ct_choose_plan **list)
 
     if (dense > 0) list[n++] = &c->plan[0];
     if ((alone->way != NULL) && !is_listed(c, list, n, alone) &&
-        (alone->times.step_s < (1 - margin) * c->plan[dense].times.step_s))
+        (alone->times.step_s < (1 - c->margin) * c->plan[dense].times.step_s))
         list[n++] = alone;
     for (int k = 1; (k < dense) && (n < CT_AUTO_TRIED - 1); ++k) {
         if (c->plan[k].times.step_s > near_best * c->plan[0].times.step_s) continue;
@@ -197,7 +198,10 @@ ct_status ct_grad_auto_plan(ct_grad_auto *a, ct_line *seen)
             line = *given;
         else
             status = empty_line(a, &list, &line);
-        if (status == CT_OK) status = choose_on(a, &line, &c);
+        if (status == CT_OK) {
+            ct_grad_auto_frame(a, &line, &c);
+            status = ct_choose_run(&c);
+        }
     }
     status = share(a, status, &c);
     ct_choose_release(&c);
@@ -303,6 +307,16 @@ static ct_status prepare(ct_grad_auto *a, int64_t most)
     return ct_grad_auto_plan(a, NULL);
 }
 
+static ct_auto_phase first_phase(const ct_grad_auto *a)
+{
+    const ct_grad_pipe_config *config = &a->gp->config;
+
+    if ((config->line != NULL) || is_dense(a)) return CT_AUTO_MODEL;
+    if (a->untried == NULL) return CT_AUTO_WATCH;
+    /* a device computes when the host has long gone on: there is nothing to see */
+    return (config->dev == NULL) ? CT_AUTO_LOOK : CT_AUTO_MODEL;
+}
+
 ct_status ct_grad_auto_create(ct_grad_pipe *gp, ct_grad_auto **a_p)
 {
     ct_grad_auto *a = calloc(1, sizeof(*a));
@@ -312,6 +326,7 @@ ct_status ct_grad_auto_create(ct_grad_pipe *gp, ct_grad_auto **a_p)
     if (a == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to choose compression");
     a->gp = gp;
     a->held = -1;
+    a->untried = ct_grad_auto_why_untried(&gp->config);
     CT_TRY_GOTO(status, done, acquire(a));
     most = largest_open(a);
     if ((gp->comm->size == 1) || (most == 0)) { /* nothing travels, or nothing large */
@@ -325,12 +340,11 @@ ct_status ct_grad_auto_create(ct_grad_pipe *gp, ct_grad_auto **a_p)
     CT_TRY_GOTO(status, done, prepare(a, most));
     ct_grad_auto_take(a, a->plan[0].way);
     ct_grad_auto_log(a, &a->plan[0],
-                     is_dense(a)                 ? "off is faster here"
-                     : (gp->config.line == NULL) ? "were there nothing to hide behind"
-                                                 : "by the model");
-    a->phase = ((gp->config.tune_iterations > 0) && (gp->config.line == NULL) && !is_dense(a))
-                   ? CT_AUTO_WATCH
-                   : CT_AUTO_MODEL;
+                     (is_dense(a) && (a->untried == NULL)) ? "off is faster here"
+                     : (gp->config.line == NULL)           ? "were there nothing to hide behind"
+                                                           : "by the model");
+    if (a->untried != NULL) ct_grad_auto_say_untried(a, is_dense(a));
+    a->phase = first_phase(a);
     *a_p = a;
     return CT_OK;
 

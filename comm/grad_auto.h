@@ -6,16 +6,19 @@
  * for good. The first steps are watched: what computes between gradients that get ready and weights
  * that are read is the line on which rank 0 chooses again. Then the best plans, and all dense,
  * take some real steps each: the fastest on the slowest rank is taken, a codec only where it is
- * clearly faster than dense. Where the solver shares no momentum, as on devices, the model decides.
+ * clearly faster than dense. Where steps may not decide (no tune_iterations, on devices, or where
+ * codecs absorb momentum that the solver does not share) the model does, whose plan then has to be
+ * much better, and the log says that nobody has verified it.
  * Later, steps that are much longer in a few windows in a row than they were when this was decided
  * have it decided anew.
  *
  * What is tried hurts nobody: in a trial the codecs that leave something behind work on shares of
  * the solver's momentum, and travel, land and are read as ever, but no weight moves by what they
  * sum, and what they keep is forgotten. What the pipe kept before waits aside. Plans that round,
- * and dense ones, are steps like any other. The way that was decided on loses nothing: where it has
- * no place for what was left behind before, dense steps bring that to the weights, no faster than
- * they move them by themselves (coded_keep.h). All ranks decide from the same numbers.
+ * plain codecs, whose V waits with that, and dense ones are steps like any other. The way that was
+ * decided on loses nothing: where it has no place for what was left behind before, dense steps
+ * bring that to the weights, no faster than they move them by themselves (coded_keep.h). All ranks
+ * decide from the same numbers.
  */
 #ifndef CT_GRAD_AUTO_H
 #define CT_GRAD_AUTO_H

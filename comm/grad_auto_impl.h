@@ -15,6 +15,7 @@ enum { CT_AUTO_TRIED = CT_AUTO_PLANS - 1 /* plans with codecs */ };
 
 typedef enum {
     CT_AUTO_MODEL, /* the model decided, and that is that   */
+    CT_AUTO_LOOK,  /* … and looks at a few steps, to say what it thinks of that */
     CT_AUTO_WATCH, /* how long computation takes            */
     CT_AUTO_TRY,   /* a plan takes its steps                */
     CT_AUTO_LEAVE, /* what codecs kept is sent, before they are given up */
@@ -36,6 +37,8 @@ struct ct_grad_auto {
     ct_coded_seconds *seconds;
     int64_t *count; /* [n_range] */
     ct_watch watch;
+    const char *untried; /* why real steps do not decide; static; NULL: they do, or the line is
+                            given */
     ct_auto_phase phase;
     int leaving; /* dense steps that are left, this one included, until nothing is left behind */
     int n_plan;
@@ -53,6 +56,15 @@ struct ct_grad_auto {
 /** Rank 0 chooses on the line that was seen; NULL: on the configuration's, or an empty one. All
  *  ranks then have its plans. Collective. */
 ct_status ct_grad_auto_plan(ct_grad_auto *a, ct_line *seen);
+/** A choice between a's ways on this line, whose lists are there; both are borrowed. */
+void ct_grad_auto_frame(const ct_grad_auto *a, ct_line *line, ct_choose *c);
+/** NULL: real steps decide, or the model, which is told what a step is. */
+const char *ct_grad_auto_why_untried(const ct_grad_pipe_config *config);
+/** dense: all is. */
+void ct_grad_auto_say_untried(const ct_grad_auto *a, bool dense);
+/** A step begins. After a few of them rank 0 says what the model thinks of the choice beside their
+ *  computation; nothing changes. */
+ct_status ct_grad_auto_look(ct_grad_auto *a);
 /** The pipe's ranges from now on go these ways; its buckets are still the old ones. */
 void ct_grad_auto_take(ct_grad_auto *a, const int *way);
 void ct_grad_auto_log(const ct_grad_auto *a, const ct_auto_plan *p, const char *why);

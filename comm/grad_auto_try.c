@@ -30,14 +30,28 @@ static bool goes(const ct_grad_auto *a, const int *way)
     return memcmp(a->way, way, sizeof(*a->way) * (size_t)a->gp->n_range) == 0;
 }
 
+/* What a trial left behind that moved weights waits, and has a way that has a place for it. */
+static ct_status keep_tried(ct_grad_auto *a)
+{
+    for (int i = 0; i < a->gp->n_range; ++i) {
+        bool kept = false;
+
+        CT_TRY(ct_grad_pipe_keep_tried(a->gp, i, &kept));
+        if (kept && gives_up(a, a->way[i], a->home[i])) a->home[i] = a->way[i];
+    }
+    return CT_OK;
+}
+
 /* Plans are tried so that they cannot hurt: what codecs absorb in a trial moves no weight, and what
- * they leave behind is forgotten. */
+ * they leave behind then is forgotten. */
 static ct_status try(ct_grad_auto *a, const int *way)
 {
-    if (a->gp->aside == NULL)
+    if (a->gp->aside == NULL) {
         memcpy(a->home, a->way, sizeof(*a->home) * (size_t)a->gp->n_range);
-    else if (goes(a, way))
-        return CT_OK;
+    } else {
+        if (goes(a, way)) return CT_OK;
+        CT_TRY(keep_tried(a));
+    }
     ct_grad_auto_take(a, way);
     return ct_grad_pipe_recode_to_try(a->gp);
 }
@@ -124,6 +138,7 @@ static ct_status decide(ct_grad_auto *a, int plan)
         ct_grad_auto_log(a, &a->plan[plan], why);
     }
     a->next = plan;
+    CT_TRY(keep_tried(a));
     CT_TRY(look_for_kept(a, &any));
     return (any > 0) ? begin_leaving(a) : settle(a);
 }
@@ -179,10 +194,20 @@ static ct_status end_watch(ct_grad_auto *a)
 
 /* ---- step by step */
 
+static bool any_absorbs(const ct_grad_auto *a)
+{
+    bool any = false;
+
+    for (int w = 1; w < a->ways.n; ++w) any = any || absorbs(a, w);
+    for (int k = 0; k < a->gp->n_bucket; ++k) any = any || a->gp->bucket[k].absorbed;
+    return any;
+}
+
 static ct_status watch(ct_grad_auto *a)
 {
-    if (a->gp->history ==
-        NULL) { /* absorbed momentum has nowhere to go: what the model said counts */
+    if ((a->gp->history == NULL) && any_absorbs(a)) { /* the momentum has nowhere to go meanwhile */
+        a->untried = "whose momentum it is does not share it";
+        ct_grad_auto_say_untried(a, false);
         a->phase = CT_AUTO_MODEL;
         return ct_grad_tune_create(a->gp, &a->gp->tune);
     }
@@ -240,6 +265,9 @@ ct_status ct_grad_auto_step(ct_grad_auto *a, int64_t iteration, bool *begins_p, 
     switch (a->phase) {
     case CT_AUTO_MODEL:
         break;
+    case CT_AUTO_LOOK:
+        status = ct_grad_auto_look(a);
+        break;
     case CT_AUTO_WATCH:
         status = watch(a);
         break;
@@ -284,14 +312,14 @@ void ct_grad_auto_report(const ct_grad_auto *a)
 
 bool ct_grad_auto_tries(const ct_grad_auto *a)
 {
-    return (a != NULL) && (a->phase != CT_AUTO_MODEL);
+    return (a != NULL) && (a->phase != CT_AUTO_MODEL) && (a->phase != CT_AUTO_LOOK);
 }
 
 int ct_grad_auto_n_step(const ct_grad_auto *a)
 {
     int tune = a->gp->config.tune_iterations;
 
-    if ((a->phase == CT_AUTO_MODEL) || (a->phase == CT_AUTO_FIXED)) return 0;
+    if (!ct_grad_auto_tries(a) || (a->phase == CT_AUTO_FIXED)) return 0;
     /* each plan, and the near ones again; then the tuning of the pipe */
     return 1 + CT_WATCH_CYCLES + 2 * CT_AUTO_PLANS * (CT_AUTO_STEPS + 1) + ct_grad_tune_most(tune);
 }

@@ -76,6 +76,10 @@ ct_status ct_grad_pipe_recode(ct_grad_pipe *gp);
 /** The same, but to try codecs: until the next recode what they keep is of no importance, and of
  *  what they absorb nothing moves (ct_grad_pipe_tries()). Needs `history`. Collective. */
 ct_status ct_grad_pipe_recode_to_try(ct_grad_pipe *gp);
+/** While codecs are tried: what range i's has left behind, which absorbs nothing, so that its sums
+ *  moved weights, waits with what was kept before; the next recode gives it back. *kept_p: false
+ *  where what waits counts in other units. */
+ct_status ct_grad_pipe_keep_tried(ct_grad_pipe *gp, int i, bool *kept_p);
 /** What they had kept before may not be lost with the codecs that the ranges have now: is there
  *  any of range i, on this rank. */
 bool ct_grad_pipe_holds(const ct_grad_pipe *gp, int i);

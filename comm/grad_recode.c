@@ -6,7 +6,8 @@
  * starts with an equal share of the solver's momentum.
  *
  * While codecs are only tried, V stays aside, and the momentum is the solver's: codecs begin with
- * shares of it, and what becomes of those is forgotten. */
+ * shares of it, and what becomes of those is forgotten. What a plain codec leaves behind in a trial
+ * goes aside, too: the rest of it has moved weights. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,6 +44,20 @@ bool ct_grad_pipe_holds(const ct_grad_pipe *gp, int i)
     const float *v = (gp->aside != NULL) ? gp->aside[i].v : find_state(gp, i, CT_CODED_RESIDUAL);
 
     return (v != NULL) && ct_accum_holds(v, gp->range[i].count);
+}
+
+ct_status ct_grad_pipe_keep_tried(ct_grad_pipe *gp, int i, bool *kept_p)
+{
+    ct_grad_kept *c = &gp->aside[i];
+    const float *v = (gp->range[i].count > 0) ? find_state(gp, i, CT_CODED_RESIDUAL) : NULL;
+
+    *kept_p =
+        (v != NULL) && !gp->bucket[gp->bucket_of[i]].absorbed && ((c->v == NULL) || !c->absorbed);
+    if (!*kept_p) return CT_OK;
+    c->absorbed = false;
+    if (c->v == NULL) return copy_state(gp, i, CT_CODED_RESIDUAL, &c->v);
+    for (int64_t k = 0; k < gp->range[i].count; ++k) c->v[k] += v[k];
+    return CT_OK;
 }
 
 /* gp->range has the new codecs, the buckets the old ones. */

@@ -184,7 +184,7 @@ static ct_status staged_wait(void *ctx, int first, int n, ct_landed_fn landed, v
 }
 
 /* The solver's momentum stays its own (share): AUTO, which would move it
- * while it tries plans, takes what it measures and its model says (grad_auto.h). */
+ * while it tries plans, takes what its model says of what it measures (grad_auto.h). */
 void ct_exchange_staged_wrap(ct_exchange_staged *s, const ct_exchange *inner, ct_exchange *out)
 {
     s->inner = *inner;

@@ -171,6 +171,13 @@ done
 runs auto_warms_up 0 'compression auto: (off is faster here|.*as measured)' $JOB 2 $train --deterministic=false --iterations=70 --topology=slow.prototxt --set=snapshot_prefix=aw \
     --set=comm.tune_iterations=1 --compression=auto:density=0.05,min_bytes=1024,among=REDSYNC,warmup_iter=12,warmup_density=0.5
 is auto_says_warm_up grep -q 'warm-up: the density of' out
+# rules that share no momentum: steps decide there, too
+runs auto_tries_with_adam 0 'compression auto: (off is faster here|.*as measured)' $JOB 2 $train --deterministic=false --iterations=70 \
+    --topology=slow.prototxt --set=snapshot_prefix=adam --set=type=Adam --set=base_lr=0.001 --set=comm.tune_iterations=1 \
+    --compression=auto:density=0.05,min_bytes=1024,among=REDSYNC,momentum_correction=false
+# ... and where they may not, the log says so
+runs auto_is_not_verified 0 'compression auto: not verified: .*deterministic' $JOB 2 $train --topology=slow.prototxt --set=snapshot_prefix=nv \
+    --compression=auto:density=0.05,min_bytes=1024,among=REDSYNC
 for codec in REDSYNC ONEBIT POWERSGD; do
     other_ranks auto_$codec --topology=slow.prototxt --set=comm.tune_iterations=0 --compression=auto:density=0.05,min_bytes=1024,among=$codec
     is auto_takes_$codec grep -qi "compression of ip.0., .* ($codec, " out

@@ -1,5 +1,6 @@
 /* AUTO: ways that change between steps lose nothing, and all ranks change alike. */
 #include "tests/mpi/mpi_test.h"
+#include "tests/log_capture.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -28,13 +29,18 @@ typedef struct rig {
     ct_grad_range range[N_RANGE];
 } rig;
 
-/* What casts round is lost: not here. */
-static uint32_t redsync_alone(void)
+static uint32_t alone(const ct_coded_ops *codec)
 {
     uint32_t i = 0;
 
-    while (ct_coded_table[i] != &ct_coded_redsync) i += 1;
+    while (ct_coded_table[i] != codec) i += 1;
     return (uint32_t)1 << i;
+}
+
+/* What casts round is lost: not here. */
+static uint32_t redsync_alone(void)
+{
+    return alone(&ct_coded_redsync);
 }
 
 static ct_grad_pipe_config config_of(const ct_coded_ops *codec, float density)
@@ -338,18 +344,24 @@ static int settle_on_codecs(rig *r, int64_t *s)
     return fault + MPI_FAULT_UNLESS(n_kept > 0);
 }
 
-/* Steps get longer, all is tried once more, and dense wins: what was left behind leaves before. */
-static int turn_to_dense(rig *r, int64_t *s)
+/* In the next step all is tried once more. */
+static void get_longer(ct_grad_auto *a)
 {
-    ct_grad_auto *a = r->gp->choice;
-    int fault = 0, n = 0, kept = sum_kept(r);
-
     a->drift.rest = 0;
     a->drift.skip = 0;
     a->drift.longer = CT_AUTO_WINDOWS - 1;
     a->drift.reference_s = 1e-12;
     a->drift.n = CT_AUTO_WINDOW - 1;
     for (int k = 0; k < CT_AUTO_WINDOW; ++k) a->drift.step_s[k] = 1;
+}
+
+/* Steps get longer, all is tried once more, and dense wins: what was left behind leaves before. */
+static int turn_to_dense(rig *r, int64_t *s)
+{
+    ct_grad_auto *a = r->gp->choice;
+    int fault = 0, n = 0, kept = sum_kept(r);
+
+    get_longer(a);
     fault += auto_step(r, (*s)++);
     fault += MPI_FAULT_UNLESS(a->phase == CT_AUTO_TRY);
     fault += MPI_FAULT_UNLESS(sum_kept(r) == kept); /* aside */
@@ -404,6 +416,200 @@ static void test_auto_tries_and_decides(void **state)
         assert_true(n_tried > 0);
         assert_int_equal(n_tried, n_decided);
     }
+}
+
+/* ---- plain codecs, of a solver that shares no momentum: whose rule is not SGD */
+
+/* want_w: given by all ranks; want_h: what sums brought; history: of all ranks' gradients the
+ * magnitudes, added up. */
+static int plain_step(rig *r, int64_t s)
+{
+    int fault = MPI_FAULT_UNLESS(ct_grad_pipe_begin(r->gp, s, 1, 1) == CT_OK);
+
+    for (int i = 0; i < N_RANGE; ++i) {
+        fault += MPI_FAULT_UNLESS(!ct_grad_pipe_tries(r->gp, i));
+        for (int64_t k = r->range[i].offset; k < r->range[i].offset + r->range[i].count; ++k) {
+            r->arena[k] = gradient(r->comm->rank, s, (int)k);
+            for (int p = 0; p < r->comm->size; ++p) {
+                r->want_w[k] += (double)gradient(p, s, (int)k);
+                r->history[k] += fabsf(gradient(p, s, (int)k));
+            }
+        }
+        fault += MPI_FAULT_UNLESS(ct_grad_pipe_ready(r->gp, i) == CT_OK);
+    }
+    for (int i = N_RANGE - 1; i >= 0; --i) ct_grad_pipe_reads(r->gp, i);
+    fault += MPI_FAULT_UNLESS(ct_grad_pipe_finish(r->gp, NULL, NULL) == CT_OK);
+    for (int i = 0; i < N_RANGE; ++i) {
+        for (int64_t k = r->range[i].offset; k < r->range[i].offset + r->range[i].count; ++k) {
+            r->want_h[k] += (double)r->arena[k];
+            r->weight[k] -= r->arena[k];
+        }
+    }
+    return fault + same_on_all(r);
+}
+
+/* Given = delivered + left behind, also what trials left. A step rounds V and the payload on each
+ * rank, and the sum as often. */
+static int plain_is_kept(rig *r, int64_t steps)
+{
+    double worst = 0, most = 0;
+    int n_left = sum_kept(r);
+
+    for (int k = 0; k < N; ++k) {
+        worst = fmax(worst, fabs(r->want_w[k] - r->want_h[k] - r->sum[k]));
+        most = fmax(most, (double)r->history[k]);
+    }
+    if (worst <= (double)(3 * steps * r->comm->size) * 0x1p-24 * most) return 0;
+    fprintf(stderr, "after %lld steps %g of %g is lost, %d elements not sent\n", (long long)steps,
+            worst, most, n_left);
+    return 1;
+}
+
+/* All trials, which turn out so; then n steps more. */
+static int plain_trials(rig *r, int64_t *s, bool coded, int n)
+{
+    ct_grad_auto *a = r->gp->choice;
+    int64_t most = *s + 80 + CT_AUTO_MOST_LEAVING;
+    int fault = 0;
+
+    for (; (a->phase != CT_AUTO_FIXED) && (a->phase != CT_AUTO_MODEL) && (*s < most); *s += 1) {
+        fault += plain_step(r, *s);
+        turn_out(a, coded);
+    }
+    fault += MPI_FAULT_UNLESS(a->phase == CT_AUTO_FIXED);
+    fault += MPI_FAULT_UNLESS((a->way[0] > 0) == coded);
+    for (int k = 0; k < n; ++k) fault += plain_step(r, (*s)++);
+    return fault + plain_is_kept(r, *s);
+}
+
+static int tries_plain(ct_comm *c)
+{
+    ct_grad_pipe_config config = config_of(&ct_coded_auto, 0.01f);
+    rig r;
+    int64_t s = 0;
+    int fault = 0;
+
+    if (c->size == 1) return 0;
+    config.codec_config.momentum_correction = false;
+    config.deterministic = true; /* the figures count, not this machine's */
+    config.tune_iterations = 1;
+    promise(c, 1e4);
+    fault = rig_open(&r, c, &config);
+    if (fault > 0) return fault;
+    ct_grad_pipe_share(r.gp, NULL);
+    fault += plain_trials(&r, &s, true, 10);
+    fault += MPI_FAULT_UNLESS(s > 20);     /* real steps decided */
+    for (int turn = 0; turn < 2; ++turn) { /* from codecs to dense, and from dense back to dense */
+        get_longer(r.gp->choice);
+        fault += plain_step(&r, s++);
+        fault += MPI_FAULT_UNLESS(r.gp->choice->phase == CT_AUTO_TRY);
+        fault += plain_trials(&r, &s, false, 2);
+        fault += MPI_FAULT_UNLESS(sum_kept(&r) == 0);
+    }
+    rig_close(&r);
+    return fault;
+}
+
+static void test_plain_codecs_are_tried(void **state)
+{
+    (void)state;
+    assert_int_equal(mpi_verdict(mpi_on_machines(tries_plain)), 0);
+}
+
+/* ---- where real steps may not decide */
+
+/* Casts at best halve what is exposed, and computation may hide that. What takes a hundredth is
+ * taken, and the log says that nobody has verified it. */
+static int untried(ct_comm *c)
+{
+    const ct_coded_ops *const codec[] = { &ct_coded_bf16, &ct_coded_redsync };
+    int fault = 0;
+
+    if (c->size == 1) return 0;
+    promise(c, 1e4);
+    for (int k = 0; k < 2; ++k) {
+        ct_grad_pipe_config config = config_of(&ct_coded_auto, 0.01f);
+        log_capture log;
+        rig r;
+
+        config.codec_config.among = alone(codec[k]);
+        config.deterministic = true;
+        log_capture_start(&log);
+        fault += rig_open(&r, c, &config);
+        log_capture_stop();
+        if (fault > 0) return fault;
+        fault += MPI_FAULT_UNLESS((r.gp->choice->way[0] > 0) == (k == 1));
+        if (c->rank == 0)
+            fault += MPI_FAULT_UNLESS((strstr(log.warning, "not verified") != NULL) == (k == 1));
+        fault += MPI_FAULT_UNLESS(ct_grad_pipe_n_trial(r.gp) == 0);
+        log_capture_start(&log);
+        for (int64_t s = 0; s < 2 * CT_WATCH_CYCLES; ++s) fault += rig_step(&r, s);
+        log_capture_stop();
+        fault += MPI_FAULT_UNLESS(r.gp->choice->phase == CT_AUTO_MODEL);
+        fault += MPI_FAULT_UNLESS(ct_grad_pipe_generation(r.gp) == 0);
+        rig_close(&r);
+    }
+    return fault;
+}
+
+static void test_untried_has_to_halve(void **state)
+{
+    (void)state;
+    assert_int_equal(mpi_verdict(mpi_on_machines(untried)), 0);
+}
+
+/* 6 ms and more for a dense sum, 1 for the coding. */
+static void slow_links(ct_comm *c)
+{
+    ct_machine *m = &c->topo->machine;
+
+    promise(c, 1);
+    for (int l = 0; l < m->n_level; ++l)
+        m->level[l].bandwidth = m->level[l].uplink = m->level[l].bus = 1e7;
+    m->coding.update_s = 1e-7;
+}
+
+/* A long computation hides dense sums and not the coding: the choice stays, and the log says what
+ * it costs. */
+static int hidden(ct_comm *c)
+{
+    ct_grad_pipe_config config = config_of(&ct_coded_auto, 0.01f);
+    log_capture log;
+    rig r;
+    int fault = 0;
+
+    if (c->size == 1) return 0;
+    slow_links(c);
+    config.deterministic = true;
+    fault = rig_open(&r, c, &config);
+    if (fault > 0) return fault;
+    fault += MPI_FAULT_UNLESS(r.gp->choice->phase == CT_AUTO_LOOK);
+    log_capture_start(&log);
+    for (int64_t s = 0; s <= CT_WATCH_CYCLES; ++s) {
+        fault += MPI_FAULT_UNLESS(ct_grad_pipe_begin(r.gp, s, 1, rate_of(s)) == CT_OK);
+        fill(&r, s);
+        for (int i = 0; i < N_RANGE; ++i) {
+            fault += MPI_FAULT_UNLESS(ct_grad_pipe_ready(r.gp, i) == CT_OK);
+            usleep(20000);
+        }
+        for (int i = N_RANGE - 1; i >= 0; --i) {
+            usleep(20000);
+            ct_grad_pipe_reads(r.gp, i);
+        }
+        fault += MPI_FAULT_UNLESS(ct_grad_pipe_finish(r.gp, NULL, NULL) == CT_OK);
+        update(&r, s);
+    }
+    log_capture_stop();
+    if (c->rank == 0) fault += MPI_FAULT_UNLESS(strstr(log.warning, "dense is not slower") != NULL);
+    fault += MPI_FAULT_UNLESS(r.gp->choice->way[0] > 0);
+    rig_close(&r);
+    return fault;
+}
+
+static void test_untried_says_what_it_costs(void **state)
+{
+    (void)state;
+    assert_int_equal(mpi_verdict(mpi_on_machines(hidden)), 0);
 }
 
 /* Coding that takes for ever: the model alone says dense, and nothing is tried. */
@@ -467,6 +673,9 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_changes_lose_nothing),
         cmocka_unit_test(test_auto_tries_and_decides),
+        cmocka_unit_test(test_plain_codecs_are_tried),
+        cmocka_unit_test(test_untried_has_to_halve),
+        cmocka_unit_test(test_untried_says_what_it_costs),
         cmocka_unit_test(test_dense_is_not_tried_against),
         cmocka_unit_test(test_measured_at_start),
     };
