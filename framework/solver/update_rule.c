@@ -109,7 +109,7 @@ static ct_status sgd_apply(const ct_update *u)
 /* clang-format off */
 static const ct_update_rule rule_table[] = {
     { "SGD", 1, { "momentum" }, true, CT_UPDATE_SGD, NULL, sgd_apply, NULL, NULL },
-    { "Nesterov", 1, { "momentum" }, false, CT_UPDATE_NESTEROV, NULL, ct_update_nesterov, NULL, NULL },
+    { "Nesterov", 1, { "momentum" }, true, CT_UPDATE_NESTEROV, NULL, ct_update_nesterov, NULL, NULL },
     { "AdaGrad", 1, { "sum_square" }, false, CT_UPDATE_ADAGRAD, check_no_momentum, ct_update_adagrad, NULL, NULL },
     { "RMSProp", 1, { "mean_square" }, false, CT_UPDATE_RMSPROP, check_rmsprop, ct_update_rmsprop, NULL, NULL },
     { "AdaDelta", 2, { "mean_square", "mean_square_update" }, false, CT_UPDATE_ADADELTA, check_adadelta, ct_update_adadelta, NULL, NULL },

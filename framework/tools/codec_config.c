@@ -7,6 +7,7 @@
 
 #include "comm/choose.h"
 #include "framework/proto/prototxt.h"
+#include "framework/solver/update_rule.h"
 
 /* An enum's value by its name in the schema, in lower case: what the tables of comm/ know. The
  * names of the values are static; lower ones are looked up here. */
@@ -184,14 +185,17 @@ static bool given(const char *name, const char *other)
 ct_status ct_codec_check_solver(const Ct__SolverParameter *s, const char *who,
                                 const ct_coded_ops *codec, const ct_codec_config *c)
 {
+    const ct_update_rule *rule = NULL;
+
     if (strcmp(codec->name, "none") == 0) return CT_OK;
-    if (c->momentum_correction && (s->type != NULL) && (strcmp(s->type, "SGD") != 0))
+    CT_TRY(ct_update_rule_find(s->type, &rule));
+    if (c->momentum_correction && !rule->corrects)
         return CT_FAIL(
             CT_ERR_CONFIG,
-            "%s: momentum_correction puts the momentum of SGD in front of what %s leaves "
-            "behind, and type \"%s\" has another rule: take momentum_correction: false, "
-            "a codec that keeps nothing such as BF16, or type \"SGD\"",
-            who, codec->name, s->type);
+            "%s: momentum_correction puts the momentum of SGD or Nesterov in front of what %s "
+            "leaves behind, and type \"%s\" has another rule: take momentum_correction: false, "
+            "a codec that keeps nothing such as BF16, or type \"SGD\" or \"Nesterov\"",
+            who, codec->name, rule->type);
     if ((s->clip_gradients >= 0) && codec->keeps && !ct_compression_clips(s))
         return CT_FAIL(
             CT_ERR_CONFIG,

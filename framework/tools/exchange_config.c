@@ -1,6 +1,7 @@
 #include "framework/tools/exchange_config.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "comm/coll.h"
 #include "framework/solver/where.h"
@@ -59,7 +60,7 @@ ct_status ct_exchange_read_config(const Ct__SolverParameter *param, ct_grad_pipe
     config->tune_iterations = param->deterministic ? 0 : comm->tune_iterations;
     CT_TRY(progress_kind(comm, &config->progress));
     config->momentum = param->momentum;
-    config->nesterov = false; /* the rules that there are: SGD */
+    config->nesterov = (param->type != NULL) && (strcmp(param->type, "Nesterov") == 0);
     return ct_codec_read_config(param->compression, "compression", &config->codec,
                                 &config->codec_config);
 }

@@ -9,12 +9,12 @@ red="--compression=redsync:density=0.05,min_bytes=1024"
 # ---- everything sent always is plain SGD; so is a warm-up that does not end
 $JOB 2 $train --metrics=dense.jsonl --set=display=1 --set=snapshot_prefix=d >out 2>&1 </dev/null
 losses dense.jsonl >dense
-near() { # NAME FILE: the same losses up to rounding
+near() { # NAME FILE [DENSE]: the same losses up to rounding
     losses "$2" >l
-    if [ "$(wc -l <l)" = 20 ] && paste -d' ' dense l | awk '{ d = $2 - $4; if (d < 0) d = -d; if ($1 != $3 || d > 1e-4 * $2) bad = 1 } END { exit bad }'; then
+    if [ "$(wc -l <l)" = 20 ] && paste -d' ' ${3:-dense} l | awk '{ d = $2 - $4; if (d < 0) d = -d; if ($1 != $3 || d > 1e-4 * $2) bad = 1 } END { exit bad }'; then
         ok "$1"
     else
-        not_ok "$1" "$(paste -d' ' dense l | tail -3)"
+        not_ok "$1" "$(paste -d' ' ${3:-dense} l | tail -3)"
     fi
 }
 for e in allgather hier gtopk oktopk; do
@@ -34,10 +34,24 @@ runs check_knows_warm_up 0 'warm-up +[0-9.]+ MiB a rank in iteration 0; the dens
 runs alone 0 'Optimization Done' "$CORTADO" train --solver=solver.prototxt --global_batch_size=12 --metrics=one.jsonl \
     --set=display=1 --set=snapshot_prefix=o --compression=redsync:density=1,min_bytes=1024,mask_momentum=false,wire=pairs
 near alone_is_dense one.jsonl
+# Nesterov's momentum, which makes other steps
+nesterov="--set=type=Nesterov"
+$JOB 2 $train $nesterov --metrics=ndense.jsonl --set=display=1 --set=snapshot_prefix=nd >out 2>&1 </dev/null
+losses ndense.jsonl >dense_nesterov
+is nesterov_is_another sh -c "paste -d' ' dense dense_nesterov | awk '{ d = \$2 - \$4; if (d < 0) d = -d; if (d > 1e-2 * \$2) other = 1 } END { exit !(other && NR == 20) }'"
+for e in allgather hier; do
+    runs nesterov_all_sent_by_$e 0 'Optimization Done' $JOB 2 $train $nesterov --metrics=n$e.jsonl --set=display=1 --set=snapshot_prefix=na \
+        --compression=redsync:density=1,min_bytes=1024,mask_momentum=false,wire=pairs,exchange=$e
+    near nesterov_all_sent_by_${e}_is_dense n$e.jsonl dense_nesterov
+done
+runs nesterov_warms_up 0 'Optimization Done' $JOB 2 $train $nesterov --metrics=nwarm.jsonl --set=display=1 --set=snapshot_prefix=nw \
+    $red,warmup_iter=20
+near nesterov_warm_up_is_dense nwarm.jsonl dense_nesterov
 
 # ---- a run that was stopped in the middle goes on, also in the momentum, and where the rate changes just then
-for e in allgather gtopk; do
-    with="$red,exchange=$e,warmup_iter=3,resync_iter=7 --set=lr_policy=step --set=gamma=0.1 --set=stepsize=10"
+for e in allgather gtopk nesterov; do
+    case $e in nesterov) rule="exchange=hier $nesterov" ;; *) rule="exchange=$e" ;; esac
+    with="$red,warmup_iter=3,resync_iter=7,$rule --set=lr_policy=step --set=gamma=0.1 --set=stepsize=10"
     $JOB 2 $train $with --set=snapshot_prefix=whole >out 2>&1 </dev/null
     whole=$(sum_of)
     is sum_is_there_$e test -n "$whole"
@@ -84,15 +98,25 @@ for n in 1 2 3; do
         END { d = (t - s) / s; exit bad || m != length(a) || m < 39 || d > 0.05 || d < -0.05 || (n == 2 && same != m) }' alive l$n
 done
 # a snapshot of a dense run, and back
-$JOB 2 $train --set=snapshot_prefix=half --iterations=10 >out 2>&1 </dev/null
-runs dense_to_coded 0 'Optimization Done' $JOB 2 $train --set=snapshot_prefix=half --snapshot=half_iter_10.solverstate.h5 --metrics=dc.jsonl \
-    --set=display=1 --compression=redsync:density=1,min_bytes=1024,mask_momentum=false,wire=pairs
-losses dc.jsonl >dc
-is momentum_goes_over sh -c "tail -n 10 dense | paste -d' ' - dc | awk '{ n++; d = \$2 - \$4; if (d < 0) d = -d; if (\$1 != \$3 || d > 1e-4 * \$2) bad = 1 } END { exit bad || n != 10 }'"
-$JOB 2 $train --set=snapshot_prefix=back --iterations=10 --compression=redsync:density=1,min_bytes=1024,mask_momentum=false,wire=pairs >out 2>&1 </dev/null
-runs coded_to_dense 0 'Optimization Done' $JOB 2 $train --set=snapshot_prefix=back --snapshot=back_iter_10.solverstate.h5 --metrics=cd.jsonl --set=display=1
-losses cd.jsonl >cd_losses
-is momentum_comes_back sh -c "tail -n 10 dense | paste -d' ' - cd_losses | awk '{ n++; d = \$2 - \$4; if (d < 0) d = -d; if (\$1 != \$3 || d > 1e-4 * \$2) bad = 1 } END { exit bad || n != 10 }'"
+all="--compression=redsync:density=1,min_bytes=1024,mask_momentum=false,wire=pairs"
+as_dense() { # NAME DENSE FILE: the second half of the losses
+    losses "$3" >l
+    is "$1" sh -c "tail -n 10 $2 | paste -d' ' - l | awk '{ n++; d = \$2 - \$4; if (d < 0) d = -d; if (\$1 != \$3 || d > 1e-4 * \$2) bad = 1 } END { exit bad || n != 10 }'"
+}
+over_and_back() { # NAME DENSE OPTION...
+    rule=$1 as=$2
+    shift 2
+    $JOB 2 $train "$@" --set=snapshot_prefix=half$rule --iterations=10 >out 2>&1 </dev/null
+    runs dense_to_coded$rule 0 'Optimization Done' $JOB 2 $train "$@" --set=snapshot_prefix=half$rule --snapshot=half${rule}_iter_10.solverstate.h5 \
+        --metrics=dc$rule.jsonl --set=display=1 $all
+    as_dense momentum_goes_over$rule $as dc$rule.jsonl
+    $JOB 2 $train "$@" --set=snapshot_prefix=back$rule --iterations=10 $all >out 2>&1 </dev/null
+    runs coded_to_dense$rule 0 'Optimization Done' $JOB 2 $train "$@" --set=snapshot_prefix=back$rule --snapshot=back${rule}_iter_10.solverstate.h5 \
+        --metrics=cd$rule.jsonl --set=display=1
+    as_dense momentum_comes_back$rule $as cd$rule.jsonl
+}
+over_and_back "" dense
+over_and_back _nesterov dense_nesterov $nesterov
 
 # ---- codecs of sums, of signs and of thin factors
 for codec in fp16:min_bytes=1024 onebit:min_bytes=1024 powersgd:min_bytes=1024,rank=4; do
@@ -286,6 +310,7 @@ refused oktopk_auto_deterministic 'OKTOPK come from the steps before' --compress
 refused clip_of_auto 'local_clip: 5' --compression=auto --set=clip_gradients=5
 refused reproducible_auto 'reproducible_sum: true, but compression auto' --compression=auto --reproducible_sum
 refused quantize_wire 'one mean for all values' $red,quantize=true,wire=half
+refused other_momentum 'momentum of SGD or Nesterov .* type "Adam" has another rule' $red --set=type=Adam
 refused l1 'regularization_type L2 only' $red --set=regularization_type=L1
 refused misspelt_type 'did you mean "redsync"' --compression=redsinc
 refused misspelt_exchange 'did you mean OKTOPK|did you mean "OKTOPK"' --compression=redsync:exchange=oktok
