@@ -170,7 +170,6 @@ const ct_coded_ops ct_coded_onebit = {
     .on_device = &ct_coded_onebit_device,
     .keeps = true,
     .absorbs = true,
-    .check = ct_onebit_check,
     .size = sizeof(onebit),
     .prepare = onebit_prepare,
     .destroy = onebit_destroy,

@@ -47,7 +47,6 @@ ct_coll_where *ct_onebit_where(void *obj);
 const char *ct_onebit_exchange(const void *obj);
 bool ct_onebit_state(void *obj, int i, ct_coded_state *out);
 void ct_onebit_stats(const void *obj, ct_coded_stats *out);
-ct_status ct_onebit_check(const ct_codec_config *c);
 int64_t ct_onebit_bytes(const ct_codec_config *c, int64_t n, int64_t rows);
 void ct_onebit_seconds(const ct_coded_costs *m, const ct_codec_config *c, int64_t n, int64_t rows,
                        ct_coded_seconds *out);

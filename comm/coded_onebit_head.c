@@ -20,15 +20,14 @@ static void costs(const ct_exch_model *m, const ct_coding_speed *speed, int p, i
     gather->work_s = speed->unsign_s * elements * (p + 1);
 }
 
-static bool is_auto(const char *name)
-{
-    return (name == NULL) || (strcmp(name, "auto") == 0);
-}
-
+/* Other names are of exchanges that other codecs of AUTO's choice shall take. */
 static bool splits(const ct_codec_config *c, const ct_exch_seconds *split,
                    const ct_exch_seconds *gather)
 {
-    if (!is_auto(c->exchange)) return strcmp(c->exchange, "split") == 0;
+    const char *name = (c->exchange != NULL) ? c->exchange : "auto";
+
+    if (strcmp(name, "split") == 0) return true;
+    if (strcmp(name, "allgather") == 0) return false;
     return split->wire_s + split->work_s < gather->wire_s + gather->work_s;
 }
 
@@ -137,16 +136,6 @@ void ct_onebit_stats(const void *obj, ct_coded_stats *out)
 }
 
 /* ---- without an object */
-
-ct_status ct_onebit_check(const ct_codec_config *c)
-{
-    if (!is_auto(c->exchange) && (strcmp(c->exchange, "split") != 0) &&
-        (strcmp(c->exchange, "allgather") != 0))
-        return CT_FAIL(CT_ERR_CONFIG,
-                       "exchange \"%s\" is none of onebit's; known are auto, allgather, split",
-                       c->exchange);
-    return CT_OK;
-}
 
 int64_t ct_onebit_bytes(const ct_codec_config *c, int64_t n, int64_t rows)
 {

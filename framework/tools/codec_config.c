@@ -39,40 +39,78 @@ static ct_status value_name(const ProtobufCEnumDescriptor *type, int value, cons
     return CT_OK;
 }
 
+/* What a codec has a use for; AUTO: any of those that it may take. */
+typedef struct uses {
+    bool sparse, keeps, absorbs, masks, factors;
+} uses;
+
+static void add_uses(const ct_coded_ops *codec, uses *u)
+{
+    u->sparse = u->sparse || codec->sparse;
+    u->keeps = u->keeps || codec->keeps;
+    u->absorbs = u->absorbs || codec->absorbs;
+    /* who sends something of every element would mask all of it */
+    u->masks = u->masks || (codec->absorbs && codec->sparse);
+    u->factors = u->factors || (strcmp(codec->name, "powersgd") == 0);
+}
+
+static bool is_auto(const ct_coded_ops *codec)
+{
+    return strcmp(codec->name, "auto") == 0;
+}
+
+static ct_status find_uses(const ct_coded_ops *codec, const ct_codec_config *c, uses *u)
+{
+    ct_choose_ways ways;
+
+    *u = (uses){ .sparse = false };
+    if (!is_auto(codec)) {
+        add_uses(codec, u);
+        return CT_OK;
+    }
+    CT_TRY(ct_choose_list(c, false, &ways));
+    for (int i = 1; i < ways.n; ++i) add_uses(ways.way[i].ops, u);
+    return CT_OK;
+}
+
 /* A field was given that codecs of this kind do not look at: the user expects something else. */
 static ct_status unused(const char *who, const char *field, const ct_coded_ops *codec,
                         const char *needs)
 {
     return CT_FAIL(CT_ERR_CONFIG, "%s: %s means nothing to %s; it is for %s", who, field,
-                   codec->name, needs);
+                   is_auto(codec) ? "what AUTO may take here" : codec->name, needs);
 }
 
 static ct_status check_unused(const Ct__CompressionParameter *p, const char *who,
-                              const ct_coded_ops *codec)
+                              const ct_coded_ops *codec, const ct_codec_config *c)
 {
     static const char sparse[] = "TOPK and REDSYNC";
-    bool none = (p->type == CT__COMPRESSION_PARAMETER__TYPE__NONE);
-    bool automatic = (p->type == CT__COMPRESSION_PARAMETER__TYPE__AUTO);
+    uses u;
 
-    if (none) return CT_OK; /* switched off, the rest may stay */
-    if (!codec->sparse && p->has_density) return unused(who, "density", codec, sparse);
-    if (!codec->sparse && p->has_warmup_density)
-        return unused(who, "warmup_density", codec, sparse);
-    if (!codec->sparse && p->has_exchange) return unused(who, "exchange", codec, sparse);
-    if (!codec->sparse && p->has_selection) return unused(who, "selection", codec, sparse);
-    if (!codec->sparse && p->has_wire) return unused(who, "wire", codec, sparse);
-    if (!codec->sparse && p->has_quantize && p->quantize)
-        return unused(who, "quantize", codec, sparse);
-    if (p->has_rank && !automatic && (p->type != CT__COMPRESSION_PARAMETER__TYPE__POWERSGD))
-        return unused(who, "rank", codec, "POWERSGD");
-    if ((p->n_among > 0) && !automatic) return unused(who, "among", codec, "AUTO");
-    if (!codec->absorbs && p->has_momentum_correction && p->momentum_correction)
+    if (p->type == CT__COMPRESSION_PARAMETER__TYPE__NONE) return CT_OK; /* the rest may stay */
+    CT_TRY(find_uses(codec, c, &u));
+    if (!u.sparse && p->has_density) return unused(who, "density", codec, sparse);
+    if (!u.sparse && p->has_warmup_density) return unused(who, "warmup_density", codec, sparse);
+    if (!u.sparse && p->has_exchange) return unused(who, "exchange", codec, sparse);
+    if (!u.sparse && p->has_selection) return unused(who, "selection", codec, sparse);
+    if (!u.sparse && p->has_wire) return unused(who, "wire", codec, sparse);
+    if (!u.sparse && p->has_quantize && p->quantize) return unused(who, "quantize", codec, sparse);
+    if (!u.factors && p->has_rank) return unused(who, "rank", codec, "POWERSGD");
+    if (!is_auto(codec) && (p->n_among > 0)) return unused(who, "among", codec, "AUTO");
+    if (!u.absorbs && p->has_momentum_correction && p->momentum_correction)
         return unused(who, "momentum_correction", codec, "REDSYNC, POWERSGD and ONEBIT");
-    /* who sends something of every element would mask all of it */
-    if (!(codec->absorbs && codec->sparse) && p->has_mask_momentum && p->mask_momentum)
+    if (!u.masks && p->has_mask_momentum && p->mask_momentum)
         return unused(who, "mask_momentum", codec, "REDSYNC");
-    if (!codec->keeps && p->has_resync_iter && (p->resync_iter > 0))
+    if (!u.keeps && p->has_resync_iter && (p->resync_iter > 0))
         return unused(who, "resync_iter", codec, "codecs that leave something behind");
+    return CT_OK;
+}
+
+/* Fields that say nothing together, of any type that compresses. */
+static ct_status check_fields(const Ct__CompressionParameter *p, const char *who,
+                              const ct_coded_ops *codec)
+{
+    if (p->type == CT__COMPRESSION_PARAMETER__TYPE__NONE) return CT_OK;
     if (p->resync_iter == 1)
         return CT_FAIL(CT_ERR_CONFIG,
                        "%s: resync_iter: 1 sends every iteration dense, and %s never sends; take 2 "
@@ -109,26 +147,19 @@ static ct_status read_among(const Ct__CompressionParameter *p, const char *who, 
     return CT_OK;
 }
 
-/* Every codec of the choice takes these settings. */
-static ct_status check_choice(const ct_codec_config *c)
-{
-    ct_choose_ways ways;
-
-    return ct_choose_list(c, false, &ways);
-}
-
 ct_status ct_codec_read_config(const Ct__CompressionParameter *p, const char *who,
                                const ct_coded_ops **codec_p, ct_codec_config *config_p)
 {
     const Ct__CompressionParameter plain = CT__COMPRESSION_PARAMETER__INIT;
     const char *name = NULL;
     ct_codec_config c = { .density = 0 };
+    uses u;
 
     if (p == NULL) p = &plain;
     CT_TRY(
         value_name(&ct__compression_parameter__type__descriptor, (int)p->type, who, "type", &name));
     CT_TRY(ct_coded_find(name, codec_p));
-    CT_TRY(check_unused(p, who, *codec_p));
+    CT_TRY(check_fields(p, who, *codec_p));
     CT_TRY(value_name(&ct__compression_parameter__exchange__kind__descriptor, (int)p->exchange, who,
                       "exchange", &c.exchange));
     CT_TRY(value_name(&ct__compression_parameter__selection__kind__descriptor, (int)p->selection,
@@ -147,9 +178,16 @@ ct_status ct_codec_read_config(const Ct__CompressionParameter *p, const char *wh
     c.local_clip = p->local_clip;
     CT_TRY(read_among(p, who, &c.among));
     CT_TRY(ct_coded_check(*codec_p, &c, who));
-    if (p->type == CT__COMPRESSION_PARAMETER__TYPE__AUTO) CT_TRY(check_choice(&c));
+    CT_TRY(find_uses(*codec_p, &c, &u)); /* AUTO: every codec takes these settings */
     *config_p = c;
     return CT_OK;
+}
+
+ct_status ct_codec_read_used(const Ct__CompressionParameter *p, const char *who,
+                             const ct_coded_ops **codec_p, ct_codec_config *config_p)
+{
+    CT_TRY(ct_codec_read_config(p, who, codec_p, config_p));
+    return (p != NULL) ? check_unused(p, who, *codec_p, config_p) : CT_OK;
 }
 
 ct_status ct_codec_read_own(const Ct__SolverParameter *s, const Ct__CompressionParameter *p,
@@ -161,7 +199,7 @@ ct_status ct_codec_read_own(const Ct__SolverParameter *s, const Ct__CompressionP
                        "%s: type AUTO chooses for all parameters together, so it stands in the "
                        "solver's compression; here, say NONE or a codec",
                        who);
-    CT_TRY(ct_codec_read_config(p, who, codec_p, config_p));
+    CT_TRY(ct_codec_read_used(p, who, codec_p, config_p));
     /* it stands for clip_gradients, which is of the whole solver */
     if (!p->has_local_clip && (s->compression != NULL))
         config_p->local_clip = s->compression->local_clip;
@@ -186,17 +224,19 @@ ct_status ct_codec_check_solver(const Ct__SolverParameter *s, const char *who,
                                 const ct_coded_ops *codec, const ct_codec_config *c)
 {
     const ct_update_rule *rule = NULL;
+    uses u;
 
     if (strcmp(codec->name, "none") == 0) return CT_OK;
+    CT_TRY(find_uses(codec, c, &u));
     CT_TRY(ct_update_rule_find(s->type, &rule));
-    if (c->momentum_correction && !rule->corrects)
+    if (u.absorbs && c->momentum_correction && !rule->corrects)
         return CT_FAIL(
             CT_ERR_CONFIG,
             "%s: momentum_correction puts the momentum of SGD or Nesterov in front of what %s "
             "leaves behind, and type \"%s\" has another rule: take momentum_correction: false, "
             "a codec that keeps nothing such as BF16, or type \"SGD\" or \"Nesterov\"",
             who, codec->name, rule->type);
-    if ((s->clip_gradients >= 0) && codec->keeps && !ct_compression_clips(s))
+    if ((s->clip_gradients >= 0) && u.keeps && !ct_compression_clips(s))
         return CT_FAIL(
             CT_ERR_CONFIG,
             "%s: clip_gradients: %g needs the norm of the whole summed gradient, but %s "
@@ -215,20 +255,20 @@ ct_status ct_codec_check_solver(const Ct__SolverParameter *s, const char *who,
             "MPI's own allreduce wants one order: leave comm { allreduce: \"impi\" } out, "
             "or take another",
             who, codec->name);
-    if (s->deterministic && codec->sparse && given(c->exchange, "oktopk"))
+    if (s->deterministic && u.sparse && given(c->exchange, "oktopk"))
         return CT_FAIL(CT_ERR_CONFIG,
                        "%s: deterministic: true, but the regions and thresholds of exchange OKTOPK "
                        "come from the steps before, which a resumed run has not seen: take "
                        "ALLGATHER, HIER or GTOPK",
                        who);
-    if (s->deterministic && codec->sparse &&
+    if (s->deterministic && u.sparse &&
         (given(c->selection, "sampled") || given(c->selection, "redsync_sizes")))
         return CT_FAIL(CT_ERR_CONFIG,
                        "%s: deterministic: true, but selection %s reuses thresholds of the steps "
                        "before, which a resumed run has not seen: take EXACT, TRIMMED or SEARCH",
                        who, c->selection);
-    if (c->momentum_correction && (s->regularization_type != NULL) && (s->weight_decay != 0) &&
-        (strcmp(s->regularization_type, "L1") == 0))
+    if (u.absorbs && c->momentum_correction && (s->regularization_type != NULL) &&
+        (s->weight_decay != 0) && (strcmp(s->regularization_type, "L1") == 0))
         return CT_FAIL(CT_ERR_CONFIG,
                        "%s: momentum_correction applies the decay before anything is left behind, "
                        "and knows that of regularization_type L2 only; take "
@@ -267,7 +307,7 @@ ct_status ct_compression_check(const Ct__SolverParameter *param, const struct ct
 
     if (place.line > 0)
         snprintf(who, sizeof(who), "%s:%d:%d: compression", place.file, place.line, place.column);
-    CT_TRY(ct_codec_read_config(param->compression, who, &codec, &c));
+    CT_TRY(ct_codec_read_used(param->compression, who, &codec, &c));
     CT_TRY(ct_codec_check_solver(param, who, codec, &c));
     CT_TRY(check_net(param, param->net_param));
     return check_net(param, param->train_net_param);

@@ -61,6 +61,6 @@ ct_status ct_exchange_read_config(const Ct__SolverParameter *param, ct_grad_pipe
     CT_TRY(progress_kind(comm, &config->progress));
     config->momentum = param->momentum;
     config->nesterov = (param->type != NULL) && (strcmp(param->type, "Nesterov") == 0);
-    return ct_codec_read_config(param->compression, "compression", &config->codec,
-                                &config->codec_config);
+    return ct_codec_read_used(param->compression, "compression", &config->codec,
+                              &config->codec_config);
 }

@@ -17,10 +17,14 @@ ct_status ct_comm_check(const Ct__SolverParameter *param, const struct ct_source
 ct_status ct_exchange_read_config(const Ct__SolverParameter *param, ct_grad_pipe_config *config);
 
 /** One `compression` or `compress` message; who names it in messages. NULL is one of defaults.
- *  CT_ERR_CONFIG with the reason, also where fields were given that the type has no use for. */
+ *  CT_ERR_CONFIG with the reason. Fields that the type has no use for are read all the same. */
 ct_status ct_codec_read_config(const Ct__CompressionParameter *p, const char *who,
                                const ct_coded_ops **codec_p, ct_codec_config *config_p);
-/** The same of a parameter's own `compress`, which has the local_clip of s where it gives none. */
+/** The same of what a user gave: fields that the type, or any codec that AUTO may take, has no use
+ *  for are CT_ERR_CONFIG, too. */
+ct_status ct_codec_read_used(const Ct__CompressionParameter *p, const char *who,
+                             const ct_coded_ops **codec_p, ct_codec_config *config_p);
+/** … of a parameter's own `compress`, which has the local_clip of s where it gives none. */
 ct_status ct_codec_read_own(const Ct__SolverParameter *s, const Ct__CompressionParameter *p,
                             const char *who, const ct_coded_ops **codec_p,
                             ct_codec_config *config_p);

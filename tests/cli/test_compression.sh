@@ -203,7 +203,8 @@ runs auto_tries_with_adam 0 'compression auto: (off is faster here|.*as measured
 runs auto_is_not_verified 0 'compression auto: not verified: .*deterministic' $JOB 2 $train --topology=slow.prototxt --set=snapshot_prefix=nv \
     --compression=auto:density=0.05,min_bytes=1024,among=REDSYNC
 for codec in REDSYNC ONEBIT POWERSGD; do
-    other_ranks auto_$codec --topology=slow.prototxt --set=comm.tune_iterations=0 --compression=auto:density=0.05,min_bytes=1024,among=$codec
+    case $codec in REDSYNC) own=,density=0.05 ;; POWERSGD) own=,rank=3 ;; *) own= ;; esac
+    other_ranks auto_$codec --topology=slow.prototxt --set=comm.tune_iterations=0 --compression=auto:min_bytes=1024,among=$codec$own
     is auto_takes_$codec grep -qi "compression of ip.0., .* ($codec, " out
 done
 runs powersgd_other_rank 3 'powersgd_q' $JOB 2 $train --compression=powersgd:min_bytes=1024,rank=3 --set=snapshot_prefix=part_powersgd \
@@ -293,6 +294,18 @@ refused mask_of_onebit 'mask_momentum means nothing to onebit' --compression=one
 refused exchange_of_onebit 'exchange means nothing to onebit' --compression=onebit:exchange=allgather
 refused clip_of_powersgd 'local_clip: 5' --compression=powersgd --set=clip_gradients=5
 refused impi_of_fp16 'allreduce: "impi" } out' --compression=fp16 --allreduce=impi
+# AUTO: by what it may take
+for field in density=0.5 warmup_density=0.5 rank=7 exchange=gtopk quantize=true selection=search wire=half resync_iter=5 \
+    mask_momentum=true momentum_correction=true; do
+    refused auto_${field%%=*}_of_casts "${field%%=*} means nothing to what AUTO may take here" --compression=auto:among=BF16,among=FP16,warmup_iter=5,$field
+done
+refused auto_rank 'rank means nothing to what AUTO may take here; it is for POWERSGD' --compression=auto:density=0.05,rank=7
+refused auto_other_momentum 'momentum of SGD or Nesterov .* type "Adam" has another rule' --compression=auto --set=type=Adam
+runs auto_casts_of_adam 0 'Optimization Done' $JOB 2 $train --compression=auto:among=BF16 --set=type=Adam --set=base_lr=0.001 --set=snapshot_prefix=aa
+runs auto_casts_clip 0 'Gradient clipping: scaling down' $JOB 2 $train --compression=auto:among=BF16 --set=clip_gradients=0.01 --set=snapshot_prefix=ac
+# an exchange of some: ONEBIT, which has its own, may be chosen beside
+runs auto_exchange_of_some 0 'compression of ip.0., .* \(onebit, (split|allgather)\)' $JOB 2 $train --topology=slow.prototxt \
+    --set=comm.tune_iterations=0 --set=snapshot_prefix=ax --compression=auto:min_bytes=1024,density=1,among=REDSYNC,among=ONEBIT,exchange=GTOPK
 runs fp16_clips 0 'Optimization Done' $JOB 2 $train --compression=fp16:min_bytes=16 --set=clip_gradients=5 --set=snapshot_prefix=fc
 refused rank_of_topk 'rank means nothing to topk; it is for POWERSGD' --compression=topk:rank=4
 refused correction_of_topk 'momentum_correction means nothing to topk' --compression=topk:momentum_correction=true
