@@ -27,8 +27,10 @@ typedef struct verdict {
     ct_grad_pipe_config config; /* codec_config as AUTO's */
     ct_topo *topo;
     ct_profile *profile;
-    bool computes; /* the profile says how long */
-    bool guessed;  /* the machine was not named */
+    bool computes;          /* the profile says how long */
+    bool guessed;           /* the machine was not named */
+    ct_step_model_own *own; /* [profile->n_param] */
+    int n_own;              /* parameters with a `compress` of their own */
     row row[MOST_ROWS];
     int n_row;
 } verdict;
@@ -163,6 +165,27 @@ static ct_status read_config(verdict *v, const Ct__SolverParameter *solver)
     return ct_codec_read_config(&c, "compression", &v->config.codec, &v->config.codec_config);
 }
 
+/* What parameters say of themselves holds whatever the solver says. */
+static ct_status read_own(verdict *v, const Ct__SolverParameter *solver)
+{
+    const ct_net *net = v->net;
+    const ct_profile *p = v->profile;
+
+    v->own = calloc((size_t)p->n_param + 1, sizeof(*v->own));
+    if (v->own == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d parameters", p->n_param);
+    for (int i = 0; i < p->n_param; i++) {
+        for (int k = 0; k < net->n_param; k++) {
+            const ct_param *q = &net->param[k];
+
+            if ((q->compress == NULL) || (strcmp(q->key, p->param[i].key) != 0)) continue;
+            CT_TRY(ct_codec_read_own(solver, q->compress, q->key, &v->own[i].codec,
+                                     &v->own[i].config));
+            v->n_own += 1;
+        }
+    }
+    return CT_OK;
+}
+
 /* ---- the rows */
 
 static ct_status add_row(verdict *v, const ct_coded_ops *ops)
@@ -175,7 +198,7 @@ static ct_status add_row(verdict *v, const ct_coded_ops *ops)
     config.codec_config.momentum_correction &= ops->absorbs;
     v->n_row += 1;
     r->name = ops->name;
-    return ct_step_model_run(v->profile, v->topo, &config,
+    return ct_step_model_run(v->profile, v->topo, &config, v->own,
                              config.overlap ? CT_LINE_BOTH : CT_LINE_OFF, 1, &r->model);
 }
 
@@ -255,6 +278,12 @@ static double crossover(const verdict *v, double words)
     return 2 / (words * (double)v->config.codec_config.density);
 }
 
+/* AUTO takes a codec, beside what parameters say of themselves. */
+static bool compresses(const verdict *v)
+{
+    return v->row[v->n_row - 1].model.n_coded > v->row[0].model.n_coded;
+}
+
 static void print_verdict(const verdict *v)
 {
     const ct_step_model *dense = &v->row[0].model, *best = &v->row[v->n_row - 1].model;
@@ -267,7 +296,7 @@ static void print_verdict(const verdict *v)
         (double)v->config.codec_config.density, crossover(v, 1));
     if (v->topo->n_rank == 1) {
         fprintf(v->to, "verdict     off: one rank sends nothing\n");
-    } else if (best->n_coded == 0) {
+    } else if (!compresses(v)) {
         fprintf(v->to, "verdict     off is faster here%s\n",
                 v->computes ? "" : ", even with nothing to hide behind");
     } else {
@@ -281,18 +310,17 @@ static void print_verdict(const verdict *v)
 
 static void add_json(const verdict *v, ct_text *json)
 {
-    const ct_step_model *best = &v->row[v->n_row - 1].model;
-
     ct_text_add(json, ",\"verdict\":{\"nodes\":%d,\"ranks\":%d,\"machine\":", v->topo->n_node,
                 v->topo->n_rank);
     ct_text_add_json(json, v->guessed ? "" : v->topo->machine.name);
     ct_text_add(json,
                 ",\"compute_ms\":%.9g,\"coding_measured\":%s,\"density\":%.9g,"
-                "\"crossover_pairs\":%.9g,\"crossover_half\":%.9g,\"compresses\":%s,\"types\":[",
+                "\"crossover_pairs\":%.9g,\"crossover_half\":%.9g,\"own\":%d,\"compresses\":%s,"
+                "\"types\":[",
                 v->computes ? 1e3 * ct_profile_compute_s(v->profile) : 0.0,
                 v->topo->machine.coding.measured ? "true" : "false",
-                (double)v->config.codec_config.density, crossover(v, 2), crossover(v, 1),
-                (best->n_coded > 0) ? "true" : "false");
+                (double)v->config.codec_config.density, crossover(v, 2), crossover(v, 1), v->n_own,
+                compresses(v) ? "true" : "false");
     for (int i = 0; i < v->n_row; i++) {
         const ct_step_model *m = &v->row[i].model;
 
@@ -303,14 +331,6 @@ static void add_json(const verdict *v, ct_text *json)
                     1e3 * m->exposed_s, m->n_coded);
     }
     ct_text_add(json, "]}");
-}
-
-static bool has_own(const ct_net *net)
-{
-    bool any = false;
-
-    for (int i = 0; i < net->n_param; i++) any = any || (net->param[i].compress != NULL);
-    return any;
 }
 
 ct_status ct_verdict(const ct_options *o, const Ct__SolverParameter *solver, const ct_net *net,
@@ -327,18 +347,22 @@ ct_status ct_verdict(const ct_options *o, const Ct__SolverParameter *solver, con
         status = CT_FAIL(CT_ERR_CONFIG, "--nodes: the net learns nothing");
         goto out;
     }
+    CT_TRY_GOTO(status, out, read_own(&v, solver));
     CT_TRY_GOTO(status, out, add_rows(&v));
     if (to != NULL) {
         print_head(&v);
         print_rows(&v);
         print_verdict(&v);
     }
-    if ((to != NULL) && has_own(net))
+    if ((to != NULL) && (v.n_own > 0))
         fprintf(to,
-                "(parameters with a `compress` of their own are reckoned as if they had none)\n");
+                "(in each row, off too, the %d parameter%s with a `compress` of %s own as %s)\n",
+                v.n_own, (v.n_own == 1) ? "" : "s", (v.n_own == 1) ? "its" : "their",
+                (v.n_own == 1) ? "it says" : "they say");
     if (json != NULL) add_json(&v, json);
 out:
     for (int i = 0; i < v.n_row; i++) ct_step_model_release(&v.row[i].model);
+    free(v.own);
     ct_profile_destroy(v.profile);
     ct_topo_destroy(v.topo);
     return status;

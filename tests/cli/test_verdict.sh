@@ -39,6 +39,16 @@ is has_json grep -Eq '"verdict":\{"nodes":4,"ranks":4,"machine":"slow".*"crossov
 # computation that takes minutes hides everything
 runs all_hidden 0 'verdict +off is faster here$' $check --nodes=4 --machine=slow.prototxt --profile=p.json --images_per_s=0.01 $auto
 
+# what a parameter says of itself holds in every row, also where the solver says nothing
+sed '0,/layer { name: "conv"/s//layer { param { compress { type: BF16 min_bytes: 1 } } name: "conv"/' net.prototxt >one.prototxt
+sed 's/net.prototxt/one.prototxt/' solver.prototxt >one_solver.prototxt
+runs one_of_its_own 0 'in each row, off too, the 1 parameter with a `compress` of its own as it says' "$CORTADO" check --solver=one_solver.prototxt --nodes=4 --machine=slow.prototxt $auto --json=one.json
+is off_has_it grep -Eq '^none +[0-9.]+ +[0-9.]+ +[0-9.]+ +1 of' out
+is auto_leaves_it grep -Eq '^bf16 \(sum\): conv\[0\]' out
+is json_says_so grep -q '"own":1,' one.json
+runs off_with_one 0 'verdict +off is faster here, even with nothing' "$CORTADO" check --solver=one_solver.prototxt --nodes=4 --machine=fast.prototxt $auto --json=one.json
+is json_off grep -q '"own":1,"compresses":false' one.json
+
 # ---- a study takes AUTO, too, and the model chooses
 runs study 0 '' "$CORTADO" scale --machine=slow.prototxt --model=net.prototxt --profile=p.json --nodes=1,4 --kind=modelled --no_bench --compression=auto:density=0.01,min_bytes=1024 --out=st
 is study_compresses grep -rq '"algorithm": *"\(allgather\|gtopk\|oktopk\)"' st

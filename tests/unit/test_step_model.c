@@ -76,7 +76,7 @@ static double step_ms(double bandwidth, int64_t bucket, ct_line_overlap overlap,
     ct_step_model m;
     double ms;
 
-    assert_int_equal(ct_step_model_run(p, t, &config, overlap, 1, &m), CT_OK);
+    assert_int_equal(ct_step_model_run(p, t, &config, NULL, overlap, 1, &m), CT_OK);
     ms = 1e3 * m.step_s;
     if (keep != NULL)
         *keep = m;
@@ -165,7 +165,7 @@ static void test_rank_alone_only_computes(void **state)
 
     (void)state;
     assert_int_equal(ct_topo_from_string("1x1", 1, &t), CT_OK);
-    assert_int_equal(ct_step_model_run(p, t, &config, CT_LINE_BOTH, 1.5, &m), CT_OK);
+    assert_int_equal(ct_step_model_run(p, t, &config, NULL, CT_LINE_BOTH, 1.5, &m), CT_OK);
     near(1e3 * m.step_s, 1.5 * 105);
     assert_true(m.exposed_s == 0);
     ct_step_model_release(&m);
@@ -196,7 +196,7 @@ static void test_unknown_algorithm(void **state)
 
     (void)state;
     config.allreduce = "nonsense";
-    assert_int_equal(ct_step_model_run(p, t, &config, CT_LINE_BOTH, 1, &m), CT_ERR_CONFIG);
+    assert_int_equal(ct_step_model_run(p, t, &config, NULL, CT_LINE_BOTH, 1, &m), CT_ERR_CONFIG);
     ct_step_model_release(&m);
     ct_topo_destroy(t);
     ct_profile_destroy(p);

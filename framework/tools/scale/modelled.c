@@ -115,7 +115,8 @@ static ct_status model(const ct_machine_study *m, int64_t nodes, const ct_scale_
     status = ct_topo_place(m->machine, (int)ranks, (int)m->per_node,
                            ct_machine_study_placement(m, c), &t);
     for (int r = 0; (status == CT_OK) && s->rank_order && (r < t->n_rank); r++) t->order[r] = r;
-    if (status == CT_OK) status = ct_step_model_run(p, t, &s->exchange, s->overlap, factor, out);
+    if (status == CT_OK)
+        status = ct_step_model_run(p, t, &s->exchange, NULL, s->overlap, factor, out);
     ct_topo_destroy(t);
     ct_profile_destroy(p);
     return status;

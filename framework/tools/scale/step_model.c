@@ -87,6 +87,7 @@ static double dense_s(void *ctx, int64_t bytes)
 typedef struct model {
     const ct_profile *p;
     const ct_grad_pipe_config *config;
+    const ct_step_model_own *own; /* NULL: none */
     costs costs;
     ct_exch_model *exch;
     ct_grad_range *range;
@@ -109,7 +110,7 @@ static void model_release(model *m)
     free(m->seconds);
 }
 
-/* One codec for all is what every large range has of its own. */
+/* One codec for all is what every range has of its own that has no other. */
 static ct_status make_ranges(model *m)
 {
     const ct_profile *p = m->p;
@@ -128,9 +129,13 @@ static ct_status make_ranges(model *m)
                               .count = p->param[i].count,
                               .rows = p->param[i].rows };
         m->plan.way[i] = -1;
+        if ((m->own == NULL) || (m->own[i].codec == NULL)) continue;
+        r->codec = m->own[i].codec;
+        r->codec_config = &m->own[i].config;
     }
     CT_TRY(ct_grad_plan_check(m->config, m->range, p->n_param));
     for (int i = 0; (m->config->codec != &ct_coded_auto) && (i < p->n_param); i++) {
+        if (m->range[i].codec != NULL) continue;
         m->range[i].codec = m->config->codec;
         m->range[i].codec_config = &m->config->codec_config;
     }
@@ -223,10 +228,10 @@ static ct_status fill_buckets(model *m, int n_rank, ct_step_model *out)
 }
 
 ct_status ct_step_model_run(const ct_profile *profile, const ct_topo *topo,
-                            const ct_grad_pipe_config *config, ct_line_overlap overlap,
-                            double factor, ct_step_model *out)
+                            const ct_grad_pipe_config *config, const ct_step_model_own *own,
+                            ct_line_overlap overlap, double factor, ct_step_model *out)
 {
-    model m = { .p = profile, .config = config };
+    model m = { .p = profile, .config = config, .own = own };
     ct_status status;
 
     memset(out, 0, sizeof(*out));

@@ -31,12 +31,19 @@ typedef struct ct_step_model {
     ct_step_model_bucket *bucket;
 } ct_step_model;
 
+/** What a parameter's own `compress` says. codec NULL: there is none. */
+typedef struct ct_step_model_own {
+    const ct_coded_ops *codec;
+    ct_codec_config config;
+} ct_step_model_own;
+
 /** One step in the steady state. profile: scaled to the machine and batch. config: of the exchange,
- *  its overlap is not read. factor: on all compute (1; the slowest of many ranks where times
- *  vary). CT_ERR_CONFIG: an algorithm that has no costs. Freed by ct_step_model_release(). */
+ *  its overlap is not read. own: [profile->n_param], borrowed; NULL: no parameter has any. factor:
+ *  on all compute (1; the slowest of many ranks where times vary). CT_ERR_CONFIG: an algorithm that
+ * has no costs. Freed by ct_step_model_release(). */
 ct_status ct_step_model_run(const ct_profile *profile, const ct_topo *topo,
-                            const ct_grad_pipe_config *config, ct_line_overlap overlap,
-                            double factor, ct_step_model *out);
+                            const ct_grad_pipe_config *config, const ct_step_model_own *own,
+                            ct_line_overlap overlap, double factor, ct_step_model *out);
 void ct_step_model_release(ct_step_model *m);
 
 /** Expected largest of n draws of the profile's samples, and their mean, over their median. */
