@@ -95,15 +95,14 @@ typedef struct run {
     bool shared;         /* grad comes from the communicator's arena */
 } run;
 
-static int open_run(ct_comm *c, const ct_exch_ops *ops, const plan *p, ct_wire_form form, int tag,
-                    run *x)
+/* shared: gradients that a node's ranks can read */
+static int open_with(ct_comm *c, const ct_exch_ops *ops, const plan *p, ct_wire_form form, int tag,
+                     bool shared, run *x)
 {
     size_t n = (size_t)p->n;
-
     void *block = NULL;
 
-    /* gradients that a node's ranks can read, and others */
-    *x = (run){ .ops = ops, .shared = (ops->node_start != NULL) && (form != CT_WIRE_MEAN) };
+    *x = (run){ .ops = ops, .shared = shared };
     if (x->shared && (ct_comm_arena(c)->acquire(ct_comm_arena(c)->ctx, sizeof(float) * n, "test",
                                                 &block) != CT_OK))
         return 1;
@@ -115,6 +114,12 @@ static int open_run(ct_comm *c, const ct_exch_ops *ops, const plan *p, ct_wire_f
     x->r =
         (ct_exch_req){ .comm = c, .n = p->n, .k = p->k, .form = form, .tag = tag, .sum = x->grad };
     return ops->prepare(&x->r) != CT_OK;
+}
+
+static int open_run(ct_comm *c, const ct_exch_ops *ops, const plan *p, ct_wire_form form, int tag,
+                    run *x)
+{
+    return open_with(c, ops, p, form, tag, (ops->node_start != NULL) && (form != CT_WIRE_MEAN), x);
 }
 
 static void close_run(run *x)
@@ -301,18 +306,30 @@ static float even_spread(const ct_comm *c, int64_t n, int step, int64_t i)
     return (i % 1000 == 16 * c->rank) ? 3 : 0;
 }
 
+/* The same of nodes: one rank of each has all that there is. */
+static float even_on_nodes(const ct_comm *c, int64_t n, int step, int64_t i)
+{
+    (void)n;
+    (void)step;
+    return ((c->node_rank == 0) && (i % 1000 == 16 * c->topo->node[c->rank])) ? 3 : 0;
+}
+
 static int by_theory(ct_comm *c)
 {
     plan p = { "even", 1000 * 12 * (int64_t)c->size, 12 * (int64_t)c->size, 1, even_spread };
     static const ct_wire_form form[] = { CT_WIRE_PAIRS, CT_WIRE_HALF };
+    bool alike = (ct_topo_min_node_size(c->topo) == ct_topo_max_node_size(c->topo));
     int fault = 0;
 
     for (const ct_exch_ops *const *at = ct_exch_table; *at != NULL; ++at) {
-        for (int f = 0; (f < 2) && ((*at)->node_start == NULL); ++f) {
+        bool nodes = ((*at)->node_start != NULL); /* theory has gradients sent on a node, too */
+
+        p.grad = nodes ? even_on_nodes : even_spread;
+        for (int f = 0; (f < 2) && (!nodes || alike); ++f) {
             run x;
             int64_t sum = 0, theory = (*at)->bytes_theory(c, p.n, p.k, form[f]) * c->size;
 
-            fault += open_run(c, *at, &p, form[f], 0, &x) + one_step(&x, &p, 0);
+            fault += open_with(c, *at, &p, form[f], 0, false, &x) + one_step(&x, &p, 0);
             MPI_Allreduce(&x.bytes[1], &sum, 1, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
             /* blocks of HALF begin anew in each region; a mean is rounded down */
             if ((sum < theory) || (sum >= theory + c->size * (1 + 8 * f * (int64_t)c->size))) {
