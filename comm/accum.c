@@ -5,6 +5,7 @@
 #include "comm/accum_math.h"
 #include "comm/select_impl.h"
 #include "framework/base/simd.h"
+#include "framework/math/norm.h"
 
 enum { MIN_PER_THREAD = 1 << 16 }; /* elements */
 
@@ -203,10 +204,33 @@ void ct_accum_send(const ct_accum *a, float share, float *out)
     }
 }
 
-double ct_accum_square(const float *v, int64_t n)
+double ct_accum_square(const float *v, int64_t n, int n_thread)
 {
-    double sum = 0;
+    return ct_sumsq_by(n, v, n_thread);
+}
 
-    for (int64_t i = 0; i < n; ++i) sum += (double)v[i] * v[i];
-    return sum;
+float ct_accum_limit(const float *v, int64_t n, double limit, int n_thread)
+{
+    double norm = sqrt(ct_accum_square(v, n, n_thread));
+
+    return ((norm > limit) && isfinite(norm)) ? (float)(limit / norm) : 1.0f;
+}
+
+CT_SIMD_CLONES static void scale_block(int64_t n, float factor, float *v)
+{
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) v[i] *= factor;
+}
+
+void ct_accum_scale(float *v, int64_t n, float factor, int n_thread)
+{
+    int64_t n_block = (n + CT_SELECT_BLOCK - 1) / CT_SELECT_BLOCK;
+    int team = ct_accum_team(&(ct_accum){ .n = n, .n_thread = n_thread });
+
+#pragma omp parallel for schedule(static) num_threads(team) if (team > 1)
+    for (int64_t b = 0; b < n_block; ++b) {
+        int64_t first = b * CT_SELECT_BLOCK;
+
+        scale_block((n - first < CT_SELECT_BLOCK) ? n - first : CT_SELECT_BLOCK, factor, v + first);
+    }
 }

@@ -36,9 +36,27 @@ void ct_accum_send(const ct_accum *a, float share, float *out)
     ct_coding_sim_stream(16 * (double)a->n);
 }
 
-double ct_accum_square(const float *v, int64_t n)
+double ct_accum_square(const float *v, int64_t n, int n_thread)
 {
     (void)v;
     (void)n;
+    (void)n_thread;
     return 0;
+}
+
+float ct_accum_limit(const float *v, int64_t n, double limit, int n_thread)
+{
+    (void)v;
+    (void)limit;
+    (void)n_thread;
+    ct_coding_sim_stream(4 * (double)n);
+    return 1;
+}
+
+void ct_accum_scale(float *v, int64_t n, float factor, int n_thread)
+{
+    (void)v;
+    (void)factor;
+    (void)n_thread;
+    ct_coding_sim_stream(8 * (double)n);
 }

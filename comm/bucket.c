@@ -7,6 +7,7 @@
 
 #include "comm/coded_cost.h"
 #include "comm/coded_types.h"
+#include "comm/select.h"
 #include "framework/base/clock.h"
 
 /* ---- making it */
@@ -102,17 +103,17 @@ ct_coll_ways *ct_bucket_main_ways(ct_bucket *b)
 
 /* ---- a step */
 
-/* What is over the limit of the norm, a rank's share of it, is scaled down. */
-static void clip(float *grad, int64_t n, double limit)
+/* What is over the limit of the norm, a rank's share of it, counts less. Who accumulates it in a
+ * pass of his own is told how much less; else it is scaled down where it lies. */
+static void clip(ct_bucket *b, float *grad, int64_t n, double limit)
 {
-    double sum = 0, norm = 0;
-    float scale = 1;
+    float factor = ct_accum_limit(grad, n, limit, b->comm->n_thread);
 
-    for (int64_t i = 0; i < n; ++i) sum += (double)grad[i] * grad[i];
-    norm = sqrt(sum);
-    if (!(norm > limit) || !isfinite(norm)) return;
-    scale = (float)(limit / norm);
-    for (int64_t i = 0; i < n; ++i) grad[i] *= scale;
+    if (factor == 1) return;
+    if (b->cut.coded && b->ops->keeps)
+        b->step.clip = factor;
+    else
+        ct_accum_scale(grad, n, factor, b->comm->n_thread);
 }
 
 static double norm_limit(const ct_bucket *b)
@@ -124,17 +125,17 @@ static double norm_limit(const ct_bucket *b)
 }
 
 /* Each of its gradients by itself, so that none waits for another; a part of one, too. */
-static void clip_locally(const ct_bucket *b)
+static void clip_locally(ct_bucket *b)
 {
     double limit = norm_limit(b);
 
     if (!(limit > 0) || on_device(b)) return;
     if ((b->cut.n_part > 1) || (b->cut.n == 1)) {
-        clip(b->grad, b->cut.count, limit);
+        clip(b, b->grad, b->cut.count, limit);
         return;
     }
     for (int i = 0; i < b->cut.n; ++i)
-        clip(b->grad + (b->range[i].offset - b->cut.offset), b->range[i].count, limit);
+        clip(b, b->grad + (b->range[i].offset - b->cut.offset), b->range[i].count, limit);
 }
 
 static void note_coding(ct_bucket *b)
@@ -216,9 +217,11 @@ static bool take_step(ct_bucket *b, const ct_coded_step *step)
     own.rate *= b->range->rate_mult;
     /* those that `resync` brings stand alone */
     if (dense && !b->leaves)
-        own = (ct_coded_step){
-            .iteration = own.iteration, .scale = own.scale, .rate = own.rate, .begins = true
-        };
+        own = (ct_coded_step){ .iteration = own.iteration,
+                               .scale = own.scale,
+                               .clip = own.clip,
+                               .rate = own.rate,
+                               .begins = true };
     b->step = own;
     b->iteration = step->iteration;
     return dense;

@@ -10,7 +10,7 @@
  * 2019) rate, decay and momentum act before anything is left behind. With Caffe's rate inside the
  * momentum, on each of P ranks,
  *
- *     g' = scale * grad + (decay / P) * weight
+ *     g' = scale * clip * grad + (decay / P) * weight
  *     U  = momentum * U + rate * g'
  *     V  = carry * V + U         nesterov: V = carry * V + momentum * U + rate * g'
  *
@@ -23,8 +23,8 @@
  * SGD exactly, and codecs may be switched on and off at any step without losing anything.
  * (comm/select.h has these three lines.)
  *
- * A parameter that is not absorbed: V = V + grad, S is sent, and the solver applies scale, decay,
- * rate and momentum to the sum.
+ * A parameter that is not absorbed: V = V + clip * grad, S is sent, and the solver applies scale,
+ * decay, rate and momentum to the sum.
  *
  * Gradients on a device. Where setup.dev is one, grad, weight, U and V lie there, and the bucket
  * takes ops->on_device in place of ops: the same codec, and the same calls. There `ready` is called
@@ -95,7 +95,9 @@ typedef struct ct_coded_setup {
 
 typedef struct ct_coded_step {
     int64_t iteration;
-    float scale; /* 1 / iter_size, times what local_clip makes of it               */
+    float scale; /* 1 / iter_size                                                  */
+    float clip;  /* what local_clip makes of the gradient: it counts so often; 1 of codecs that keep
+                    nothing, and on devices                                        */
     float rate;  /* of this parameter in this step: lr * lr_mult                   */
     bool begins; /* dense: the first after others                                  */
     float least; /* dense: share of V that leaves at least                         */
@@ -190,7 +192,8 @@ typedef struct ct_coded_ops {
     ct_status (*ready)(void *obj, const ct_coded_step *step, bool dense, double limit);
     /** On a device only: a dense step's sum is in `host`. NULL with fold NULL. */
     ct_status (*summed)(void *obj);
-    /** Encodes and starts. CT_ERR_DIVERGED where the gradient is not finite. */
+    /** Encodes and starts, step->clip times grad. CT_ERR_DIVERGED where the gradient is not finite.
+     */
     ct_status (*start)(void *obj, const ct_coded_step *step);
     /** CT_INPROGRESS until grad holds the sum. Never waits. One rank: grad is what it sent. */
     ct_status (*progress)(void *obj);

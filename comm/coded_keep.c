@@ -71,7 +71,7 @@ ct_accum ct_keep_accum(ct_keep *k, const ct_coded_step *step, int64_t first, int
                        .u = s->absorb ? k->u + first : NULL,
                        .v = k->v + first,
                        .n = length,
-                       .scale = s->absorb ? step->scale : 1.0f,
+                       .scale = s->absorb ? step->scale * step->clip : step->clip,
                        .rate = step->rate,
                        .momentum = s->momentum,
                        .decay = (float)(s->decay / copies),

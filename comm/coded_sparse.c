@@ -205,7 +205,11 @@ static ct_status sparse_start(void *obj, const ct_coded_step *step)
     x->stats.n_step += 1;
     x->stats.bytes_dense += x->setup.n * (int64_t)sizeof(float);
     x->left_at = ct_clock_s();
-    return has_nodes(x) ? enter(x, PHASE_NODE_U) : select_and_start(x);
+    if (!has_nodes(x)) return select_and_start(x);
+    if (step->clip != 1) /* a node's sum is of gradients that were limited */
+        ct_accum_scale(x->setup.grad, x->setup.n, step->clip, x->setup.comm->n_thread);
+    x->step.clip = 1;
+    return enter(x, PHASE_NODE_U);
 }
 
 /* U or V of the node is summed: other elements are other ranks'. */

@@ -11,7 +11,7 @@ static double residual_square(const ct_bucket *b)
 
     if (b->ops->left != NULL) return b->ops->left(b->coded);
     if ((b->ops->state == NULL) || !b->ops->state(b->coded, 0, &s)) return 0;
-    return ct_accum_square(s.data, s.count);
+    return ct_accum_square(s.data, s.count, b->comm->n_thread);
 }
 
 /* Seconds from leaving to landing of its coded uses, less those that the same ones would have had

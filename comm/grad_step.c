@@ -29,9 +29,12 @@ ct_status ct_grad_pipe_begin(ct_grad_pipe *gp, int64_t iteration, float scale, f
         ct_comm_unlock(gp->comm);
         return status;
     }
-    gp->step = (ct_coded_step){
-        .iteration = iteration, .scale = scale, .rate = rate, .begins = begins, .least = least
-    };
+    gp->step = (ct_coded_step){ .iteration = iteration,
+                                .scale = scale,
+                                .clip = 1,
+                                .rate = rate,
+                                .begins = begins,
+                                .least = least };
     gp->n_landed = gp->n_reported = gp->n_left = 0;
     memset(gp->ready, 0, sizeof(*gp->ready) * (size_t)gp->n_range);
     memset(gp->parts_left, 0, sizeof(*gp->parts_left) * (size_t)gp->n_range);

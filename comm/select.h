@@ -42,8 +42,13 @@ typedef struct ct_accum {
 
 /** The update alone: U and V, nothing is sent. */
 void ct_accum_run(const ct_accum *a);
-/** The sum of v[n]'s squares. */
-double ct_accum_square(const float *v, int64_t n);
+/** The sum of v[n]'s squares by n_thread threads at most, whose number changes no bit. */
+double ct_accum_square(const float *v, int64_t n, int n_thread);
+/** How often v[n] counts so that its norm is at most limit: 1 where it is not over it, or not
+ *  finite. Threads as above. */
+float ct_accum_limit(const float *v, int64_t n, double limit, int n_thread);
+/** v[n] *= factor. */
+void ct_accum_scale(float *v, int64_t n, float factor, int n_thread);
 /** A dense step: out[n] = V after the update, V = 0, U stays. out may be the gradient itself. */
 void ct_accum_all(const ct_accum *a, float *out);
 /** The update, but what this step would add to V goes to out[n]; V keeps what it held before, as it

@@ -120,9 +120,11 @@ template <update_rule RULE, bool DECAYS>
 static __device__ inline float update_step(const accum_args &a, float clip, float g, float w,
                                            float *u)
 {
-    g = ct_accum_mul(g, clip);
-    if (RULE == RESIDUAL) return ct_accum_plain(a.f.scale, g);
-    return ct_accum_step(a.f, DECAYS, RULE == NESTEROV, g, w, u);
+    ct_accum_factors f = a.f;
+
+    f.scale = ct_accum_mul(f.scale, clip); /* as coded_keep.c does */
+    if (RULE == RESIDUAL) return ct_accum_plain(f.scale, g);
+    return ct_accum_step(f, DECAYS, RULE == NESTEROV, g, w, u);
 }
 
 /* One of the rules as a kernel's template argument: _CALL(rule, decays). */

@@ -2,6 +2,7 @@
  * compiler vectorises. Block edges are fixed, so results are the same for any number of threads. */
 #include "framework/base/simd.h"
 #include "framework/math/math_private.h"
+#include "framework/math/norm.h"
 
 #include <math.h>
 #include <omp.h>
@@ -160,8 +161,8 @@ ct_status ct_cpu_sgd(ct_stream st, int64_t n, float scale, float rate, float mom
     return CT_OK;
 }
 
-/* b == NULL: the sum of |a|. */
-static double reduce(int64_t n, const float *a, const float *b)
+/* b == NULL: the sum of |a|. By at most so many threads, which changes no bit. */
+static double reduce(int64_t n, const float *a, const float *b, int team)
 {
     double partial[N_PARTIAL_MAX];
     double sum = 0.0;
@@ -170,7 +171,7 @@ static double reduce(int64_t n, const float *a, const float *b)
 
     if (len < BLOCK) len = BLOCK;
     n_partial = (n + len - 1) / len;
-#pragma omp parallel for schedule(static) if (worth_team(n))
+#pragma omp parallel for schedule(static) num_threads(team) if ((team > 1) && worth_team(n))
     for (int64_t p = 0; p < n_partial; p++) {
         int64_t from = p * len;
         int64_t here = (n - from < len) ? n - from : len;
@@ -184,20 +185,25 @@ static double reduce(int64_t n, const float *a, const float *b)
 ct_status ct_cpu_dot(ct_stream st, int64_t n, const float *a, const float *b, double *out)
 {
     (void)st;
-    *out = reduce(n, a, b);
+    *out = reduce(n, a, b, omp_get_max_threads());
     return CT_OK;
+}
+
+double ct_sumsq_by(int64_t n, const float *x, int n_thread)
+{
+    return reduce(n, x, x, n_thread);
 }
 
 ct_status ct_cpu_sumsq(ct_stream st, int64_t n, const float *x, double *out)
 {
     (void)st;
-    *out = reduce(n, x, x);
+    *out = ct_sumsq_by(n, x, omp_get_max_threads());
     return CT_OK;
 }
 
 ct_status ct_cpu_asum(ct_stream st, int64_t n, const float *x, double *out)
 {
     (void)st;
-    *out = reduce(n, x, NULL);
+    *out = reduce(n, x, NULL, omp_get_max_threads());
     return CT_OK;
 }

@@ -381,7 +381,8 @@ static int run_codec(ct_comm *c, const ct_coded_ops *ops, const ct_codec_config 
 
         for (int i = 0; i < BYTES_N; ++i) grad[i] = rig_noise(c->rank, s, i);
         fault += MPI_FAULT_UNLESS(
-            ops->start(obj, &(ct_coded_step){ .iteration = s, .scale = 1, .rate = 1 }) == CT_OK);
+            ops->start(obj, &(ct_coded_step){ .iteration = s, .scale = 1, .clip = 1, .rate = 1 }) ==
+            CT_OK);
         while ((fault == 0) && ((status = ops->progress(obj)) == CT_INPROGRESS))
             ct_comm_relax(c, &idle);
         fault += MPI_FAULT_UNLESS(status == CT_OK);

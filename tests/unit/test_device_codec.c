@@ -421,8 +421,8 @@ static void dense_steps(void **unused)
     for (int nesterov = 0; nesterov < 2; nesterov++) {
         ct_accum host, device;
         float *out = ct_mem_acquire(sizeof(float) * N);
-        double sum[2], norm = 0;
-        float share, factor;
+        double sum[2];
+        float share;
 
         h.nesterov = (nesterov == 1);
         open_pair(&p, CT_SELECT_EXACT, N, 50, CT_WIRE_PAIRS, 1);
@@ -459,9 +459,7 @@ static void dense_steps(void **unused)
         fill(&p, NORMAL, 9);
         put(p.d_grad, p.grad, p.bytes);
         put(p.d_weight, p.weight, p.bytes);
-        for (int i = 0; i < N; i++) norm += (double)p.grad[i] * p.grad[i];
-        factor = (float)(2.5 / sqrt(norm));
-        for (int i = 0; i < N; i++) p.grad[i] *= factor;
+        host.scale *= ct_accum_limit(p.grad, N, 2.5, 1);
         assert_int_equal(on.codec->clip(p.coder, on.stream, p.d_grad, N, 2.5), CT_OK);
         ct_accum_run(&host);
         assert_int_equal(on.codec->update(p.coder, on.stream, &device), CT_OK);
