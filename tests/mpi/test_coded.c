@@ -263,6 +263,93 @@ static int each_its_own(ct_comm *c)
     return fault;
 }
 
+/* ---- one mean, of one sign and then of the other; the layer that the loss reads keeps its values
+ */
+
+enum { OF_QUANTIZED = 1000, TENTH = 100 };
+
+/* As many elements are of either sign, and no two are as large: +1000, -999, +998 … on every rank.
+ */
+static float signed_value(int i)
+{
+    return (float)(OF_QUANTIZED - i) * ((i % 2 == 0) ? 1.0f : -1.0f);
+}
+
+/* Everyone sent the mean of the TENTH largest ones of the sign of element `first`, and no others.
+ */
+static int expect_mean(const ct_comm *c, const float *sum, int first)
+{
+    double mean = 0;
+    int wrong = 0;
+
+    for (int k = 0; k < TENTH; ++k) mean += signed_value(first + 2 * k) / TENTH;
+    for (int i = 0; i < OF_QUANTIZED; ++i) {
+        bool sent = (i % 2 == first) && (i < 2 * TENTH);
+
+        /* a rounding for each value that the mean is of, and for each rank */
+        wrong += !(fabs(sum[i] - (sent ? c->size * mean : 0)) <=
+                   sent * (TENTH + c->size) * (double)rig_eps * c->size * OF_QUANTIZED);
+    }
+    return MPI_FAULT_UNLESS(wrong == 0);
+}
+
+/* … the TENTH elements from `first` on themselves, in bf16: to half of the last of 8 bits. */
+static int expect_values(const ct_comm *c, const float *sum, int first)
+{
+    int wrong = 0;
+
+    for (int i = 0; i < OF_QUANTIZED; ++i) {
+        bool sent = (i >= first) && (i < first + TENTH);
+
+        wrong += !(fabsf(sum[i] - (sent ? (float)c->size * signed_value(i) : 0)) <=
+                   (float)(sent * c->size * OF_QUANTIZED) * 0x1p-8f);
+    }
+    return MPI_FAULT_UNLESS(wrong == 0);
+}
+
+static int step_of_two(ct_grad_pipe *gp, int64_t s)
+{
+    int fault = MPI_FAULT_UNLESS(ct_grad_pipe_begin(gp, s, 1, 1) == CT_OK);
+
+    for (int i = 0; i < 2; ++i) fault += MPI_FAULT_UNLESS(ct_grad_pipe_ready(gp, i) == CT_OK);
+    return fault + MPI_FAULT_UNLESS(ct_grad_pipe_finish(gp, NULL, NULL) == CT_OK);
+}
+
+static int quantized(ct_comm *c)
+{
+    static float arena[2 * OF_QUANTIZED + 64], weight[OF_QUANTIZED];
+    float *inner = arena, *output = arena + 1024;
+    ct_grad_range range[2] = {
+        { .key = "in[0]", .offset = 0, .count = OF_QUANTIZED, .rate_mult = 1 },
+        { .key = "out[0]", .offset = 1024, .count = OF_QUANTIZED, .rate_mult = 1, .output = true },
+    };
+    ct_grad_pipe_config config = usual;
+    ct_grad_pipe *gp = NULL;
+    int fault = 0;
+
+    config.momentum = 0;
+    config.codec_config.density = 0.1f;
+    config.codec_config.quantize = true;
+    config.codec_config.wire = "auto";
+    range[0].weight = range[1].weight = weight;
+    fault += MPI_FAULT_UNLESS(ct_grad_pipe_create(c, &config, arena, range, 2, &gp) == CT_OK);
+    if (fault > 0) return fault;
+    for (int i = 0; i < OF_QUANTIZED; ++i) inner[i] = output[i] = signed_value(i);
+    fault += step_of_two(gp, 0);
+    fault += expect_mean(c, inner, 0) + expect_values(c, output, 0);
+    memset(arena, 0, sizeof(arena)); /* nothing new: what was left behind goes */
+    fault += step_of_two(gp, 1);
+    fault += expect_mean(c, inner, 1) + expect_values(c, output, TENTH);
+    ct_grad_pipe_destroy(gp);
+    return fault;
+}
+
+static void test_quantized(void **state)
+{
+    (void)state;
+    assert_int_equal(mpi_verdict(mpi_on_machines(quantized)), 0);
+}
+
 static void test_momentum(void **state)
 {
     (void)state;
@@ -294,6 +381,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_momentum),
                                         cmocka_unit_test(test_bits),
                                         cmocka_unit_test(test_each_its_own),
+                                        cmocka_unit_test(test_quantized),
                                         cmocka_unit_test(test_conservation) };
 
     rig_make_table();
