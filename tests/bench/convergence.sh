@@ -120,6 +120,8 @@ END
 2 auto_4 auto
 2 auto_64 auto
 END
+        # what AUTO takes for most layers there, alone
+        [ "$1" != resnet20 ] || echo "2 redsync_gtopk redsync:density=0.001,exchange=gtopk"
         ;;
     *)
         cat <<END
