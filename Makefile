@@ -71,6 +71,7 @@ CFLAGS_update_cpu := -fno-math-errno # sqrtf is then an instruction, which vecto
 CFLAGS_softmax_omp := -fno-trapping-math # as the next
 CFLAGS_pool_step1 := -fno-trapping-math # as the next
 CFLAGS_gates_simd := -fno-trapping-math # a choice may compute both sides, and loops with one vectorise
+CFLAGS_rng_many := -fno-tree-slp-vectorize # words of bits go from mask registers to memory, not through vectors
 CFLAGS_neuron_simd := -fno-trapping-math -fno-math-errno # as the last, and sqrtf is an instruction
 CFLAGS_sigmoid_loss_layer := -fno-trapping-math # as gates_simd
 

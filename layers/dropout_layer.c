@@ -86,63 +86,41 @@ ct_dropout_numbers ct_dropout_number(const ct_tensor *x, const ct_exec *ex)
     return r;
 }
 
-enum { CHUNK = 1024 }; /* elements of a row that one task takes: whole words */
+enum { CHUNK = 512 }; /* elements of a row that one task takes: whole words */
 
-/* Elements of one task, n of them; word: their random numbers. With w words of bits, element i w +
- * k has bit i of word k: neighbours are in neighbouring words, and nothing is added up across. */
-CT_SIMD_CLONES static void drop_chunk(const dropout_state *s, int64_t n, const uint32_t *word,
-                                      const float *x, float *y, uint16_t *mask)
+/* y = x scale of the elements whose bits are set, else 0: element i has bit i % WORD of word i /
+ * WORD. Forward x and y, backward their gradients. */
+CT_SIMD_CLONES static void pass_chunk(float scale, int64_t n, const uint16_t *mask, const float *x,
+                                      float *y)
 {
-    uint32_t below = (uint32_t)s->drop_below;
-    int64_t w = words_of(n);
-    float scale = s->scale;
+    int64_t whole = n / WORD;
 
-    if (mask != NULL) {
+    for (int64_t k = 0; k < whole; k++) {
+        uint32_t bits = mask[k];
+
 #pragma omp simd
-        for (int64_t k = 0; k < w; k++) {
-            uint32_t bits = 0;
+        for (int i = 0; i < WORD; i++) {
+            float passed = x[k * WORD + i] * scale;
 
-            for (int i = 0; i < WORD; i++) bits |= (word[i * w + k] >= below) ? 1u << i : 0u;
-            mask[k] = (uint16_t)bits;
+            y[k * WORD + i] = ((bits >> i) & 1) ? passed : 0.0f;
         }
     }
-#pragma omp simd
-    for (int64_t i = 0; i < n; i++) {
-        float kept = x[i] * scale;
-
-        y[i] = (word[i] >= below) ? kept : 0.0f;
-    }
-}
-
-CT_SIMD_CLONES static void pass_chunk(float scale, int64_t n, const uint16_t *mask, const float *dy,
-                                      float *dx)
-{
-    int64_t w = words_of(n);
-
-    for (int i = 0; i < WORD; i++, dy += w, dx += w) {
-        int64_t here = (n - i * w < w) ? n - i * w : w;
-
-#pragma omp simd
-        for (int64_t k = 0; k < here; k++) {
-            float passed = dy[k] * scale;
-
-            dx[k] = ((mask[k] >> i) & 1) ? passed : 0.0f;
-        }
-    }
+    for (int64_t i = whole * WORD; i < n; i++)
+        y[i] = ((mask[whole] >> (i % WORD)) & 1) ? x[i] * scale : 0.0f;
 }
 
 /* One task; first: number of its first element. stream: y passes the caches by. */
 static void run_chunk(const dropout_state *s, uint64_t key, uint64_t first, int64_t n,
                       const float *x, float *y, bool stream, uint16_t *mask)
 {
-    uint32_t word[CHUNK];
+    uint16_t drawn[CHUNK / WORD];
     float kept[CHUNK];
 
-    for (int64_t i = 0; i < n; i += WORD)
-        __builtin_prefetch(x + i, 0, 2); /* while numbers are drawn */
-    ct_rng_words(key, first, n, word);
-    for (int64_t i = n; i < words_of(n) * WORD; i++) word[i] = 0;
-    drop_chunk(s, n, word, x, stream ? kept : y, mask);
+    if (mask == NULL) mask = drawn;
+    for (int64_t i = 0; i < n; i += WORD) /* the next task's, while numbers are drawn */
+        __builtin_prefetch(x + CHUNK + i, 0, 2);
+    ct_rng_bits(key, first, n, (uint32_t)s->drop_below, mask);
+    pass_chunk(s->scale, n, mask, x, stream ? kept : y);
     if (stream) ct_stream_copy(n, kept, y);
 }
 

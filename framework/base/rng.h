@@ -26,6 +26,9 @@ ct_rng_block ct_rng_philox(uint64_t key, uint64_t counter_hi, uint64_t counter);
 /** words[i] = word (first + i) % 4 of block (first + i) / 4 of counter_hi 0, for n words: what
  *  uniforms first, first + 1, … are made of, many at a time. */
 void ct_rng_words(uint64_t key, uint64_t first, int64_t n, uint32_t *words);
+/** Bit i % 16 of bits[i / 16] = whether word i of those n is `least` or more. Bits of the last
+ *  word beyond n may be any. */
+void ct_rng_bits(uint64_t key, uint64_t first, int64_t n, uint32_t least, uint16_t *bits);
 /** Mixes a, b, c into one key (SplitMix64 finaliser). */
 uint64_t ct_rng_key(uint64_t a, uint64_t b, uint64_t c);
 /** 64-bit FNV-1a of a string, e.g. a layer's name. */

@@ -204,15 +204,16 @@ static void test_columns(void **state)
     test_layer_destroy(whole);
 }
 
-/* Many numbers at a time are those of the definition, from any number on, over the carry of the
- * counter's lower word, with every set of instructions. */
+/* Many numbers at a time, as words and as bits, are those of the definition, from any number on,
+ * over the carry of the counter's lower word, with every set of instructions. */
 static void compare_words(void)
 {
     static const uint64_t first[] = {
         0, 1, 2, 3, 61, 64, 4294967290u * 4u, ((uint64_t)1 << 34) - 41
     };
     uint64_t key = ct_rng_key(7, 8, 9);
-    uint32_t word[200];
+    uint32_t word[200], least = 0xa0000000u;
+    uint16_t bits[14];
 
     for (size_t i = 0; i < sizeof(first) / sizeof(first[0]); i++) {
         for (int64_t n = 1; n <= 199; n += 33) {
@@ -224,6 +225,11 @@ static void compare_words(void)
                 assert_int_equal(word[k], ct_rng_philox(key, 0, at / 4).v[at % 4]);
             }
             assert_int_equal(word[n], 12345);
+            memset(bits, 0x5a, sizeof(bits));
+            ct_rng_bits(key, first[i], n, least, bits);
+            for (int64_t k = 0; k < n; k++)
+                assert_int_equal((bits[k / 16] >> (k % 16)) & 1, word[k] >= least);
+            assert_int_equal(bits[(n + 15) / 16], 0x5a5a);
         }
     }
 }
