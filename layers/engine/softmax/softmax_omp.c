@@ -1,6 +1,7 @@
 /* Softmax over threads. A thread takes one outer row and up to TILE positions of it, whose maxima
  * and sums fit into the first cache; with one position a row (classification) the classes lie
- * side by side, with many (segmentation) the positions do. */
+ * side by side, with many (segmentation) the positions do. What passes the caches by is written
+ * while the next tile's exponentials are taken, so that memory is busy beside the arithmetic. */
 #include "layers/engine/softmax/softmax.h"
 
 #include <float.h>
@@ -10,8 +11,10 @@
 #include "framework/base/stream.h"
 #include "framework/math/sigmoid.h"
 
-enum { TILE = 256, PARALLEL_MIN = 4096, LANES = 16 };
+enum { TILE = 64, PARALLEL_MIN = 4096, LANES = 16 };
 enum { KEPT = 128 }; /* classes, at most, whose exponentials of a tile a thread keeps */
+
+#define LINES __attribute__((aligned(64))) /* no vector in two lines of the cache */
 
 /* The positions [from, from + n) of outer row o. */
 typedef struct tile {
@@ -44,10 +47,12 @@ static tile make_tile(const ct_softmax_desc *d, int64_t k)
                    (int)((left < TILE) ? left : TILE) };
 }
 
-/* e^x; exactly 0 far below, so that scores of -infinity leave nothing. */
+/* e^x of x that is not above 0; exactly 0 far below, so that scores of -infinity leave nothing. */
 static inline float exp_below(float x)
 {
-    return (x < -87.336544f) ? 0.0f : ct_exp_f32(x);
+    float k, rest = ct_exp_reduce(x, &k), power = (rest + 1.0f) * ct_power_of_two(k);
+
+    return (x < -87.336544f) ? 0.0f : power;
 }
 
 /* In LANES sums, whatever the width of the processor's vectors. */
@@ -81,50 +86,90 @@ CT_SIMD_PART
 void exp_column(int n, const float *from, const float *largest, float *to, float *sum)
 {
 #pragma omp simd
-    for (int i = 0; i < n; i++) to[i] = exp_below(from[i] - largest[i]);
-#pragma omp simd
-    for (int i = 0; i < n; i++) sum[i] += to[i];
+    for (int i = 0; i < n; i++) {
+        float e = exp_below(from[i] - largest[i]);
+
+        to[i] = e;
+        sum[i] += e;
+    }
 }
 
-/* A row of the next tile: rows are short and far apart, so that the processor does not see them
- * coming. */
+/* A row of the tile after the next: rows are short and far apart, so that the processor does not
+ * see them coming. */
 CT_SIMD_PART void fetch_row(const float *row)
 {
-    for (int i = TILE; i < 2 * TILE; i += LANES) __builtin_prefetch(row + i, 0, 2);
+    for (int i = 2 * TILE; i < 3 * TILE; i += LANES) __builtin_prefetch(row + i, 0, 2);
 }
 
-/* kept: room for a tile, where y is written once, past the caches; or NULL. */
-CT_SIMD_CLONES static void forward_tile(const ct_softmax_desc *d, tile t, const float *x, float *y,
-                                        float *kept)
+CT_SIMD_PART void largest_of(const ct_softmax_desc *d, tile t, const float *x, float *largest)
 {
-    float largest[TILE], sum[TILE], out[TILE];
-
-    for (int i = 0; i < t.n; i++) {
-        largest[i] = -INFINITY;
-        sum[i] = 0;
-    }
+    for (int i = 0; i < t.n; i++) largest[i] = -INFINITY;
     for (int64_t c = 0; c < d->classes; c++) {
         const float *row = x + t.offset + c * d->inner;
 
         for (int i = 0; i < t.n; i++) largest[i] = (row[i] > largest[i]) ? row[i] : largest[i];
     }
+}
+
+CT_SIMD_CLONES static void forward_tile(const ct_softmax_desc *d, tile t, const float *x, float *y)
+{
+    float largest[TILE], sum[TILE];
+
+    largest_of(d, t, x, largest);
+    for (int i = 0; i < t.n; i++) sum[i] = 0;
     for (int64_t c = 0; c < d->classes; c++) {
         int64_t at = t.offset + c * d->inner;
 
         fetch_row(x + at);
-        exp_column(t.n, x + at, largest, (kept != NULL) ? kept + c * TILE : y + at, sum);
+        exp_column(t.n, x + at, largest, y + at, sum);
     }
     for (int i = 0; i < t.n; i++) sum[i] = 1.0f / sum[i];
     for (int64_t c = 0; c < d->classes; c++) {
         float *to = y + t.offset + c * d->inner;
 
-        if (kept != NULL) {
-            for (int i = 0; i < t.n; i++) out[i] = kept[c * TILE + i] * sum[i];
-            ct_stream_copy(t.n, out, to);
-        } else {
-            for (int i = 0; i < t.n; i++) to[i] *= sum[i];
-        }
+        for (int i = 0; i < t.n; i++) to[i] *= sum[i];
     }
+}
+
+/* A tile of exponentials that is not yet written. */
+typedef struct made {
+    float *to; /* class 0's first position; NULL: there is none */
+    int n;
+    float inv[TILE] LINES; /* 1 / sum */
+    float e[KEPT * TILE];
+} made;
+
+CT_SIMD_PART void put_row(const ct_softmax_desc *d, const made *m, int64_t c)
+{
+    float out[TILE];
+
+    for (int i = 0; i < m->n; i++) out[i] = m->e[c * TILE + i] * m->inv[i];
+    ct_stream_copy(m->n, out, m->to + c * d->inner);
+}
+
+/* The same as forward_tile(), into `next`; meanwhile `last` is written past the caches. */
+CT_SIMD_CLONES static void stream_tile(const ct_softmax_desc *d, tile t, const float *x, float *y,
+                                       const made *last, made *next)
+{
+    float largest[TILE], sum[TILE];
+
+    largest_of(d, t, x, largest);
+    for (int i = 0; i < t.n; i++) sum[i] = 0;
+    for (int64_t c = 0; c < d->classes; c++) {
+        const float *row = x + t.offset + c * d->inner;
+
+        fetch_row(row);
+        exp_column(t.n, row, largest, next->e + c * TILE, sum);
+        if (last->to != NULL) put_row(d, last, c);
+    }
+    for (int i = 0; i < t.n; i++) next->inv[i] = 1.0f / sum[i];
+    next->to = y + t.offset;
+    next->n = t.n;
+}
+
+CT_SIMD_CLONES static void put_tile(const ct_softmax_desc *d, const made *m)
+{
+    for (int64_t c = 0; (m->to != NULL) && (c < d->classes); c++) put_row(d, m, c);
 }
 
 /* Whether an array of that size, in tiles, passes the caches by. */
@@ -141,17 +186,23 @@ static ct_status forward(const ct_softmax_desc *d, ct_exec *ex, const float *x, 
     (void)ex;
 #pragma omp parallel if (worth_threads(d))
     {
-        float kept[KEPT * TILE];
+        made two[2], *last = &two[0], *next = &two[1], *swap;
 
+        last->to = NULL;
 #pragma omp for schedule(static) nowait
         for (int64_t k = 0; k < n_tile(d); k++) {
             tile t = make_tile(d, k);
 
-            if (d->inner == 1)
+            if (d->inner == 1) {
                 forward_row(d->classes, x + t.offset, y + t.offset);
-            else
-                forward_tile(d, t, x, y, keep ? kept : NULL);
+            } else if (keep) {
+                stream_tile(d, t, x, y, last, next);
+                swap = last, last = next, next = swap;
+            } else {
+                forward_tile(d, t, x, y);
+            }
         }
+        put_tile(d, last);
         ct_stream_end();
     }
     return CT_OK;
