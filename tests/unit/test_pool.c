@@ -411,6 +411,38 @@ static void test_step1(void **state)
     }
 }
 
+/* Windows two apart in plain order, of 2 and 3 columns and as many rows or more; the last ones cut
+ * by the edge or not; rows of outputs shorter than a vector, and of vectors that overlap; past the
+ * caches, where planes are many; NaNs among them, and ReLU. */
+static void test_step2(void **state)
+{
+    static const int64_t width[] = { 5, 16, 17, 18, 19, 35, 48, 112 };
+
+    (void)state;
+    for (int i = 0; i < 8 * 2 * 2 * 2 * 4 + 4; i++) {
+        bool many = i >= 256, cut = (i / 32 % 2 == 1) || many;
+        int64_t kernel = 2 + i / 8 % 2, pad = many ? i % 2 : i / 16 % 2;
+        ct_pool_desc d = blocked_desc(CT_POOL_MAX, many ? 720 : 3, 0, many ? 112 : 11,
+                                      many ? 112 : width[i % 8], kernel, 2, pad);
+        pool_arrays a;
+
+        if (many && (i >= 258)) d.w = d.h = 111;
+        if (i % 5 == 0) d.kh = 4;
+        d.oh = (d.h + 2 * pad - d.kh + cut) / 2 + 1; /* up, if cut */
+        d.ow = (d.w + 2 * pad - kernel + cut) / 2 + 1;
+        while ((d.oh - 1) * 2 >= d.h + pad) d.oh--;
+        while ((d.ow - 1) * 2 >= d.w + pad) d.ow--;
+        d.relu = (i / 64 % 2 == 1);
+        a = make_arrays(&d);
+        assert_true(!many ||
+                    ct_stream_pays(a.dx[1], (size_t)(d.planes * d.h * d.w) * sizeof(float)));
+        if (i / 128 == 1) put_nans(&d, i / 6 + i, a.x);
+        compare_forward(&d, &a);
+        compare_backward(&d, &a);
+        free_arrays(&a);
+    }
+}
+
 /* Other windows in plain order: those with a loop of their own, and others. */
 static void test_nans(void **state)
 {
@@ -515,7 +547,7 @@ int main(void)
         cmocka_unit_test(test_not_a_number), cmocka_unit_test(test_least),
         cmocka_unit_test(test_step1),        cmocka_unit_test(test_long_row),
         cmocka_unit_test(test_streamed),     cmocka_unit_test(test_stream_copy),
-        cmocka_unit_test(test_nans),
+        cmocka_unit_test(test_nans),         cmocka_unit_test(test_step2),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

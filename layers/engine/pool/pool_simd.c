@@ -311,7 +311,10 @@ CT_SIMD_CLONES static void run_plane(const ct_pool_desc *d, const ct_pool_args *
 {
     int64_t in = d->h * d->w, out = d->oh * d->ow;
 
-    if (d->method == CT_POOL_MAX)
+    if ((d->method == CT_POOL_MAX) && ct_pool_is_step2(d) && (a->mask_top == NULL))
+        ct_pool_step2_max(d, a->x + p * in, a->y + p * out,
+                          (a->mask != NULL) ? (uint8_t *)a->mask + p * out : NULL);
+    else if (d->method == CT_POOL_MAX)
         pool_plane(d, a->x + p * in, s, true, a, p * out);
     else if (ct_pool_is_global(d))
         a->y[p] = plane_sum(in, a->x + p * in) / (float)in;

@@ -29,4 +29,9 @@ static inline bool ct_pool_simd_supports(const ct_pool_desc *d)
            (d->kw < 1 << 30);
 }
 
+/** Windows of 2 or 3 columns, two apart from the left edge on, with places in bytes. */
+bool ct_pool_is_step2(const ct_pool_desc *d);
+/** MAX forward of a plane with ct_pool_is_step2(); mask NULL: unwanted. */
+void ct_pool_step2_max(const ct_pool_desc *d, const float *x, float *y, uint8_t *mask);
+
 #endif

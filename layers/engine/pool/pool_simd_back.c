@@ -4,6 +4,7 @@
  * consecutive outputs, and the rows of all remainders are woven into one. A place is written once.
  */
 #include "framework/base/memory.h"
+#include "framework/base/stream.h"
 #include "layers/engine/pool/pool_simd.h"
 #include "layers/engine/pool/pool_step1.h"
 
@@ -123,6 +124,11 @@ CT_SIMD_PART void take_ave_row(const ct_pool_desc *d, const scratch *s, const fl
     for (int64_t j = 0; j < d->ow; j++) to[j] = dy[j] / ((float)rows * s->columns[j]);
 }
 
+/* Numbers _i and on of two vectors in turns. */
+#define WOVEN(_i)                                                                                  \
+    (_i), (_i) + CT_POOL_LANES, (_i) + 1, (_i) + CT_POOL_LANES + 1, (_i) + 2,                      \
+        (_i) + CT_POOL_LANES + 2, (_i) + 3, (_i) + CT_POOL_LANES + 3
+
 /* ---- rows of the plane: outputs [from, to) meet row k */
 
 CT_SIMD_PART void gather_max(const ct_pool_desc *d, const scratch *s, int64_t k, int64_t from,
@@ -154,6 +160,55 @@ CT_SIMD_PART void gather_max(const ct_pool_desc *d, const scratch *s, int64_t k,
     }
 }
 
+/* The same of windows of `kw`, 2 or 3, columns and step 2, of `n` rows of outputs, 0 to 2: columns
+ * of both remainders at once, woven into the padded row. */
+CT_SIMD_PART void gather_pairs(const ct_pool_desc *d, const scratch *s, int64_t k, int64_t from,
+                               const int n, const int kw, float *line)
+{
+    int64_t lanes = u_lanes(d);
+    const float *g[2];
+    const int32_t *at[2];
+    int place[2];
+
+    for (int i = 0; i < n; i++) {
+        int64_t first = (from + i) * d->sh - d->ph;
+        int64_t begin = (from + i) % ring_rows(d) * row_floats(d) + left_of(d);
+
+        g[i] = s->g + begin;
+        at[i] = s->at + begin;
+        place[i] = (int)((k - ((first > 0) ? first : 0)) * ct_pool_pitch(d));
+    }
+    for (int64_t u = 0; u < lanes; u += CT_POOL_LANES) {
+        ct_pool_vec even = { 0 }, odd = { 0 };
+
+        _Pragma("GCC unroll 2") for (int i = 0; i < n; i++)
+        {
+            ct_pool_num here = *(const ct_pool_num *)(at[i] + u);
+            ct_pool_num took = *(const ct_pool_num *)(g[i] + u);
+
+            if (kw == 3) {
+                ct_pool_num hit = *(const ct_pool_num *)(at[i] + u - 1) == place[i] + 2;
+
+                even += (ct_pool_vec)(hit & *(const ct_pool_num *)(g[i] + u - 1));
+            }
+            even += (ct_pool_vec)((here == place[i]) & took);
+            odd += (ct_pool_vec)((here == place[i] + 1) & took);
+        }
+        *(ct_pool_vec *)(line + 2 * u) = __builtin_shuffle(even, odd, (ct_pool_num){ WOVEN(0) });
+        *(ct_pool_vec *)(line + 2 * u + CT_POOL_LANES) =
+            __builtin_shuffle(even, odd, (ct_pool_num){ WOVEN(CT_POOL_LANES / 2) });
+    }
+}
+
+CT_SIMD_PART void gather_by_two(const ct_pool_desc *d, const scratch *s, int64_t k, int64_t from,
+                                int64_t to, const int kw, float *line)
+{
+    if (to - from == 2)
+        gather_pairs(d, s, k, from, 2, kw, line);
+    else
+        gather_pairs(d, s, k, from, (to - from == 1) ? 1 : 0, kw, line);
+}
+
 CT_SIMD_PART void gather_ave(const ct_pool_desc *d, const scratch *s, int64_t from, int64_t to,
                              int kw, int sw, float *sums)
 {
@@ -180,17 +235,24 @@ CT_SIMD_PART void gather_ave(const ct_pool_desc *d, const scratch *s, int64_t fr
     }
 }
 
-/* dx[l] = sums[(l + pw) % sw][(l + pw) / sw] */
-CT_SIMD_PART void weave(const ct_pool_desc *d, const float *sums, float *line, float *dx)
+/* A row of the plane from the padded one. */
+CT_SIMD_PART void put_line(const ct_pool_desc *d, const float *line, bool stream, float *dx)
+{
+    if (stream)
+        ct_stream_copy(d->w, line + d->pw, dx);
+    else
+        memcpy(dx, line + d->pw, (size_t)d->w * sizeof(float));
+}
+
+/* line[l] = sums[l % sw][l / sw] */
+CT_SIMD_PART void weave(const ct_pool_desc *d, const float *sums, float *line)
 {
     int64_t lanes = u_lanes(d), sw = d->sw;
     const float *odd = sums + lanes;
 
     if (sw == 1) {
-        memcpy(dx, sums + d->pw, (size_t)d->w * sizeof(float));
-        return;
-    }
-    if (sw == 2) {
+        memcpy(line, sums, (size_t)lanes * sizeof(float));
+    } else if (sw == 2) {
 #pragma omp simd
         for (int64_t u = 0; u < lanes; u++) {
             line[2 * u] = sums[u];
@@ -201,14 +263,20 @@ CT_SIMD_PART void weave(const ct_pool_desc *d, const float *sums, float *line, f
             for (int64_t u = 0; u < lanes; u++) line[u * sw + o] = sums[o * lanes + u];
         }
     }
-    memcpy(dx, line + d->pw, (size_t)d->w * sizeof(float));
 }
 
-/* The plane's outputs begin at o. */
+/* Whether rows of outputs that meet a row of the plane are few enough for gather_by_two(). */
+static inline bool by_two(const ct_pool_desc *d)
+{
+    return (d->sw == 2) && (d->kh <= 2 * d->sh) && ((d->kw == 2) || (d->kw == 3));
+}
+
+/* The plane's outputs begin at o. stream: dx passes the caches by. */
 CT_SIMD_PART void back_plane(const ct_pool_desc *d, const ct_pool_args *a, int64_t o,
-                             const scratch *s, bool max, float *dx)
+                             const scratch *s, bool max, bool stream, float *dx)
 {
     int64_t next = 0, lanes = u_lanes(d), from = 0;
+    float *line = s->woven + d->sw * lanes;
 
     for (int64_t k = 0; k < d->h; k++, dx += d->w) {
         int64_t to = (k + d->ph) / d->sh + 1;
@@ -224,17 +292,22 @@ CT_SIMD_PART void back_plane(const ct_pool_desc *d, const ct_pool_args *a, int64
             else
                 take_ave_row(d, s, a->dy + o + next * d->ow, rows, next % ring_rows(d));
         }
+        if (max && by_two(d)) {
+            if (d->kw == 3)
+                gather_by_two(d, s, k, from, to, 3, line);
+            else
+                gather_by_two(d, s, k, from, to, 2, line);
+            put_line(d, line, stream, dx);
+            continue;
+        }
         if (!max && (d->kw == 3) && (d->sw == 2))
             gather_ave(d, s, from, to, 3, 2, s->woven);
         else if (!max)
             gather_ave(d, s, from, to, (int)d->kw, (int)d->sw, s->woven);
-        else if ((d->kw == 3) && (d->sw == 2))
-            gather_max(d, s, k, from, to, 3, 2, s->woven);
-        else if ((d->kw == 2) && (d->sw == 2))
-            gather_max(d, s, k, from, to, 2, 2, s->woven);
         else
             gather_max(d, s, k, from, to, (int)d->kw, (int)d->sw, s->woven);
-        weave(d, s->woven, s->woven + d->sw * lanes, dx);
+        weave(d, s->woven, line);
+        put_line(d, line, stream, dx);
     }
 }
 
@@ -258,7 +331,7 @@ static void scatter_plane(const ct_pool_desc *d, const ct_pool_args *a, int64_t 
 }
 
 CT_SIMD_CLONES static void run_plane(const ct_pool_desc *d, const ct_pool_args *a, int64_t p,
-                                     const scratch *s)
+                                     bool stream, const scratch *s)
 {
     int64_t in = d->h * d->w, o = p * d->oh * d->ow;
     float *dx = a->dx + p * in;
@@ -268,9 +341,9 @@ CT_SIMD_CLONES static void run_plane(const ct_pool_desc *d, const ct_pool_args *
 
         for (int64_t i = 0; i < in; i++) dx[i] = each;
     } else if (d->method == CT_POOL_MAX) {
-        back_plane(d, a, o, s, true, dx);
+        back_plane(d, a, o, s, true, stream, dx);
     } else {
-        back_plane(d, a, o, s, false, dx);
+        back_plane(d, a, o, s, false, stream, dx);
     }
 }
 
@@ -278,6 +351,8 @@ static ct_status run(const ct_pool_desc *d, ct_exec *ex, const ct_pool_args *a)
 {
     int64_t nw = d->n_thread;
     bool gather = gathers(d);
+    bool stream = (d->w % 16 == 0) &&
+                  ct_stream_pays(a->dx, (size_t)(d->planes * d->h * d->w) * sizeof(float));
     ct_status polled = CT_OK;
 
     if (ct_pool_is_step1_same(d)) return ct_pool_step1_run(d, ex, a);
@@ -289,11 +364,12 @@ static ct_status run(const ct_pool_desc *d, ct_exec *ex, const ct_pool_args *a)
         if (gather) s = scratch_of(d, a, v);
         for (int64_t p = d->planes * v / nw; p < d->planes * (v + 1) / nw; p++) {
             if (gather)
-                run_plane(d, a, p, &s);
+                run_plane(d, a, p, stream, &s);
             else
                 scatter_plane(d, a, p * d->oh * d->ow, a->dx + p * d->h * d->w);
             ct_engine_poll(ex, &polled);
         }
+        ct_stream_end();
     }
     return polled;
 }
