@@ -160,55 +160,6 @@ CT_SIMD_PART void gather_max(const ct_pool_desc *d, const scratch *s, int64_t k,
     }
 }
 
-/* The same of windows of `kw`, 2 or 3, columns and step 2, of `n` rows of outputs, 0 to 2: columns
- * of both remainders at once, woven into the padded row. */
-CT_SIMD_PART void gather_pairs(const ct_pool_desc *d, const scratch *s, int64_t k, int64_t from,
-                               const int n, const int kw, float *line)
-{
-    int64_t lanes = u_lanes(d);
-    const float *g[2];
-    const int32_t *at[2];
-    int place[2];
-
-    for (int i = 0; i < n; i++) {
-        int64_t first = (from + i) * d->sh - d->ph;
-        int64_t begin = (from + i) % ring_rows(d) * row_floats(d) + left_of(d);
-
-        g[i] = s->g + begin;
-        at[i] = s->at + begin;
-        place[i] = (int)((k - ((first > 0) ? first : 0)) * ct_pool_pitch(d));
-    }
-    for (int64_t u = 0; u < lanes; u += CT_POOL_LANES) {
-        ct_pool_vec even = { 0 }, odd = { 0 };
-
-        _Pragma("GCC unroll 2") for (int i = 0; i < n; i++)
-        {
-            ct_pool_num here = *(const ct_pool_num *)(at[i] + u);
-            ct_pool_num took = *(const ct_pool_num *)(g[i] + u);
-
-            if (kw == 3) {
-                ct_pool_num hit = *(const ct_pool_num *)(at[i] + u - 1) == place[i] + 2;
-
-                even += (ct_pool_vec)(hit & *(const ct_pool_num *)(g[i] + u - 1));
-            }
-            even += (ct_pool_vec)((here == place[i]) & took);
-            odd += (ct_pool_vec)((here == place[i] + 1) & took);
-        }
-        *(ct_pool_vec *)(line + 2 * u) = __builtin_shuffle(even, odd, (ct_pool_num){ WOVEN(0) });
-        *(ct_pool_vec *)(line + 2 * u + CT_POOL_LANES) =
-            __builtin_shuffle(even, odd, (ct_pool_num){ WOVEN(CT_POOL_LANES / 2) });
-    }
-}
-
-CT_SIMD_PART void gather_by_two(const ct_pool_desc *d, const scratch *s, int64_t k, int64_t from,
-                                int64_t to, const int kw, float *line)
-{
-    if (to - from == 2)
-        gather_pairs(d, s, k, from, 2, kw, line);
-    else
-        gather_pairs(d, s, k, from, (to - from == 1) ? 1 : 0, kw, line);
-}
-
 CT_SIMD_PART void gather_ave(const ct_pool_desc *d, const scratch *s, int64_t from, int64_t to,
                              int kw, int sw, float *sums)
 {
@@ -233,6 +184,68 @@ CT_SIMD_PART void gather_ave(const ct_pool_desc *d, const scratch *s, int64_t fr
             *(ct_pool_vec *)(sums + u) = sum;
         }
     }
+}
+
+/* Both of windows of `kw`, 2 or 3, columns and step 2, of `n` rows of outputs, 0 to 2: columns
+ * of both remainders at once, woven into the padded row. */
+CT_SIMD_PART void gather_pairs(const ct_pool_desc *d, const scratch *s, int64_t k, int64_t from,
+                               const bool max, const int n, const int kw, float *line)
+{
+    int64_t lanes = u_lanes(d);
+    const float *g[2];
+    const int32_t *at[2];
+    int place[2];
+
+    for (int i = 0; i < n; i++) {
+        int64_t first = (from + i) * d->sh - d->ph;
+        int64_t begin = (from + i) % ring_rows(d) * row_floats(d) + left_of(d);
+
+        g[i] = s->g + begin;
+        at[i] = s->at + begin;
+        place[i] = (int)((k - ((first > 0) ? first : 0)) * ct_pool_pitch(d));
+    }
+    for (int64_t u = 0; u < lanes; u += CT_POOL_LANES) {
+        ct_pool_vec even = { 0 }, odd = { 0 }, before = { 0 };
+
+        _Pragma("GCC unroll 2") for (int i = 0; i < n; i++)
+        {
+            if (!max) {
+                before += *(const ct_pool_vec *)(g[i] + u - 1);
+                odd += *(const ct_pool_vec *)(g[i] + u);
+                continue;
+            }
+            ct_pool_num here = *(const ct_pool_num *)(at[i] + u);
+            ct_pool_num took = *(const ct_pool_num *)(g[i] + u);
+
+            if (kw == 3) {
+                ct_pool_num hit = *(const ct_pool_num *)(at[i] + u - 1) == place[i] + 2;
+
+                even += (ct_pool_vec)(hit & *(const ct_pool_num *)(g[i] + u - 1));
+            }
+            even += (ct_pool_vec)((here == place[i]) & took);
+            odd += (ct_pool_vec)((here == place[i] + 1) & took);
+        }
+        if (!max) even = odd;
+        if (!max && (kw == 3)) even += before;
+        *(ct_pool_vec *)(line + 2 * u) = __builtin_shuffle(even, odd, (ct_pool_num){ WOVEN(0) });
+        *(ct_pool_vec *)(line + 2 * u + CT_POOL_LANES) =
+            __builtin_shuffle(even, odd, (ct_pool_num){ WOVEN(CT_POOL_LANES / 2) });
+    }
+}
+
+CT_SIMD_PART void gather_by_two(const ct_pool_desc *d, const scratch *s, const bool max, int64_t k,
+                                int64_t from, int64_t to, float *line)
+{
+    const bool three = (d->kw == 3);
+
+    if ((to - from == 2) && three)
+        gather_pairs(d, s, k, from, max, 2, 3, line);
+    else if (to - from == 2)
+        gather_pairs(d, s, k, from, max, 2, 2, line);
+    else if ((to - from == 1) && three)
+        gather_pairs(d, s, k, from, max, 1, 3, line);
+    else
+        gather_pairs(d, s, k, from, max, (to - from == 1) ? 1 : 0, 2, line);
 }
 
 /* A row of the plane from the padded one. */
@@ -292,17 +305,12 @@ CT_SIMD_PART void back_plane(const ct_pool_desc *d, const ct_pool_args *a, int64
             else
                 take_ave_row(d, s, a->dy + o + next * d->ow, rows, next % ring_rows(d));
         }
-        if (max && by_two(d)) {
-            if (d->kw == 3)
-                gather_by_two(d, s, k, from, to, 3, line);
-            else
-                gather_by_two(d, s, k, from, to, 2, line);
+        if (by_two(d)) {
+            gather_by_two(d, s, max, k, from, to, line);
             put_line(d, line, stream, dx);
             continue;
         }
-        if (!max && (d->kw == 3) && (d->sw == 2))
-            gather_ave(d, s, from, to, 3, 2, s->woven);
-        else if (!max)
+        if (!max)
             gather_ave(d, s, from, to, (int)d->kw, (int)d->sw, s->woven);
         else
             gather_max(d, s, k, from, to, (int)d->kw, (int)d->sw, s->woven);
