@@ -11,7 +11,7 @@
 
 #include <math.h>
 
-enum { TILE = 256 }; /* places of a channel that one task takes */
+enum { TILE = 128 }; /* places of a channel that one task takes */
 
 CT_LRN_ROOT(root, float, int32_t)
 
@@ -119,11 +119,10 @@ CT_SIMD_PART void square_window(const ct_lrn_desc *d, int64_t c, int64_t len, co
     }
 }
 
-/* The same channel's places of the next tile, which is read when all channels of this one are done.
- */
+/* The same channel's places of the tile after the next: rows of a tile are short and far apart. */
 CT_SIMD_PART void fetch(const float *x)
 {
-    for (int i = TILE; i < 2 * TILE; i += 16) __builtin_prefetch(x + i, 0, 2);
+    for (int i = 2 * TILE; i < 3 * TILE; i += 16) __builtin_prefetch(x + i, 0, 2);
 }
 
 /* stream: y passes the caches by */
