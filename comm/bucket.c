@@ -351,13 +351,19 @@ double ct_bucket_predicted_s(const ct_bucket *b)
                               (b->range->rows > 0) ? b->range->rows : 1);
 }
 
-double ct_bucket_dense_s(const ct_bucket *b)
+bool ct_bucket_dense_measured(const ct_bucket *b)
 {
     enum { OFTEN = 3 };
+
+    return b->n_dense >= OFTEN;
+}
+
+double ct_bucket_dense_s(const ct_bucket *b)
+{
     const ct_coll_ops *ops = NULL;
 
     if (b->comm->size == 1) return 0;
-    if (b->n_dense >= OFTEN) return b->dense_s / (double)b->n_dense;
+    if (ct_bucket_dense_measured(b)) return b->dense_s / (double)b->n_dense;
     if (ct_coll_ways_choose(b->comm, b->cut.count, CT_F32, b->config->allreduce,
                             b->config->deterministic, &ops) != CT_OK)
         return 0;

@@ -92,6 +92,7 @@ void ct_bucket_name(const ct_bucket_cut *cut, const ct_grad_range *range, char *
 double ct_bucket_predicted_s(const ct_bucket *b);
 /** … of the same bucket, dense; by the model, or as measured where it was dense often enough. */
 double ct_bucket_dense_s(const ct_bucket *b);
+bool ct_bucket_dense_measured(const ct_bucket *b); /* the latter */
 int64_t ct_bucket_bytes_sent(const ct_bucket *b);
 /** "fc6[0], ring, step 2 of 6) waits for rank 5"; from any thread. */
 void ct_bucket_describe(ct_bucket *b, int index, int n_bucket, char *text, size_t size);

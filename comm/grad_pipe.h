@@ -85,7 +85,8 @@ typedef struct ct_grad_pipe_coding {
     double pack_s, exchange_s, unpack_s;
     double residual_norm; /* now                                                         */
     double saved_s; /* from leaving to landing, less than dense: as measured in dense steps, or as
-                       the model says where there were none */
+                       the model says where there were none … */
+    int n_modelled; /* … which is so for so many of the buckets */
 } ct_grad_pipe_coding;
 
 /** [first, first + n) of the ranges hold the sum over all ranks. */
