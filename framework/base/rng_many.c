@@ -15,13 +15,19 @@ enum { SOME = 128, BITS = 16, SIDE = 4, MADE = 2 * SIDE };
 
 #define EACH(_n) _Pragma("GCC unroll 8") for (int i = 0; i < (_n); i++)
 
-/* Blocks of the lanes of a vector, and pairs of words from the even lanes of two vectors. */
-#define ORDER_2 0, 1
-#define ORDER_4 0, 2, 1, 3
-#define ORDER_8 0, 4, 1, 5, 2, 6, 3, 7
-#define EVEN_2  0, 2
-#define EVEN_4  0, 4, 2, 6
-#define EVEN_8  0, 8, 2, 10, 4, 12, 6, 14
+/* Blocks of the lanes of a vector; the even (_q 0) or odd (1) lanes of two vectors in turns. */
+#define ORDER_2     0, 1
+#define ORDER_4     0, 2, 1, 3
+#define ORDER_8     0, 4, 1, 5, 2, 6, 3, 7
+#define TURNS_2(_q) (_q), (_q) + 2
+#define TURNS_4(_q) (_q), (_q) + 4, (_q) + 2, (_q) + 6
+#define TURNS_8(_q) (_q), (_q) + 8, (_q) + 2, (_q) + 10, (_q) + 4, (_q) + 12, (_q) + 6, (_q) + 14
+
+#if defined(__clang__) || (__GNUC__ >= 12)
+#define MIXED(_type, _a, _b, ...) __builtin_shufflevector(_a, _b, __VA_ARGS__)
+#else
+#define MIXED(_type, _a, _b, ...) __builtin_shuffle(_a, _b, (_type){ __VA_ARGS__ })
+#endif
 
 /* A vector has a word of each of its blocks in the lower half of a lane of 64 bits, where it is
  * multiplied without being moved; what is in the upper half counts no more. Lanes have their blocks
@@ -73,7 +79,6 @@ enum { SOME = 128, BITS = 16, SIDE = 4, MADE = 2 * SIDE };
     _target __attribute__((always_inline)) static inline void make_##_name(                        \
         uint64_t key, uint64_t counter, words_##_name w[MADE])                                     \
     {                                                                                              \
-        const lanes_##_name even = { EVEN_##_lanes };                                              \
         lanes_##_name v[4][SIDE];                                                                  \
                                                                                                    \
         rounds_##_name(key, counter, v);                                                           \
@@ -82,8 +87,8 @@ enum { SOME = 128, BITS = 16, SIDE = 4, MADE = 2 * SIDE };
             lanes_##_name first = (v[0][i] & 0xffffffffu) | (v[1][i] << 32);                       \
             lanes_##_name last = (v[2][i] & 0xffffffffu) | (v[3][i] << 32);                        \
                                                                                                    \
-            w[2 * i] = (words_##_name)__builtin_shuffle(first, last, even);                        \
-            w[2 * i + 1] = (words_##_name)__builtin_shuffle(first, last, even + 1);                \
+            w[2 * i] = (words_##_name)MIXED(lanes_##_name, first, last, TURNS_##_lanes(0));        \
+            w[2 * i + 1] = (words_##_name)MIXED(lanes_##_name, first, last, TURNS_##_lanes(1));    \
         }                                                                                          \
     }                                                                                              \
                                                                                                    \

@@ -9,6 +9,13 @@ enum { CT_POOL_LANES = 8 };
 typedef float ct_pool_vec __attribute__((vector_size(4 * CT_POOL_LANES), aligned(4), may_alias));
 typedef int32_t ct_pool_num __attribute__((vector_size(4 * CT_POOL_LANES), aligned(4), may_alias));
 
+/** Numbers of two vectors, by their places in both. */
+#if defined(__clang__) || (__GNUC__ >= 12)
+#define CT_POOL_MIXED(_a, _b, ...) __builtin_shufflevector(_a, _b, __VA_ARGS__)
+#else
+#define CT_POOL_MIXED(_a, _b, ...) __builtin_shuffle(_a, _b, (ct_pool_num){ __VA_ARGS__ })
+#endif
+
 /** n, rounded up to whole vectors. */
 static inline int64_t ct_pool_lanes(int64_t n)
 {
@@ -29,7 +36,7 @@ static inline bool ct_pool_simd_supports(const ct_pool_desc *d)
            (d->kw < 1 << 30);
 }
 
-/** Windows of 2 or 3 columns, two apart from the left edge on, with places in bytes. */
+/** Windows of 2 or 3 columns, two apart, with places in bytes; more outputs than a vector has. */
 bool ct_pool_is_step2(const ct_pool_desc *d);
 /** MAX forward of a plane with ct_pool_is_step2(); mask NULL: unwanted. */
 void ct_pool_step2_max(const ct_pool_desc *d, const float *x, float *y, uint8_t *mask);

@@ -210,7 +210,7 @@ CT_SIMD_PART void gather_pairs(const ct_pool_desc *d, const scratch *s, int64_t 
         _Pragma("GCC unroll 2") for (int i = 0; i < n; i++)
         {
             if (!max) {
-                before += *(const ct_pool_vec *)(g[i] + u - 1);
+                if (kw == 3) before += *(const ct_pool_vec *)(g[i] + u - 1);
                 odd += *(const ct_pool_vec *)(g[i] + u);
                 continue;
             }
@@ -227,9 +227,9 @@ CT_SIMD_PART void gather_pairs(const ct_pool_desc *d, const scratch *s, int64_t 
         }
         if (!max) even = odd;
         if (!max && (kw == 3)) even += before;
-        *(ct_pool_vec *)(line + 2 * u) = __builtin_shuffle(even, odd, (ct_pool_num){ WOVEN(0) });
+        *(ct_pool_vec *)(line + 2 * u) = CT_POOL_MIXED(even, odd, WOVEN(0));
         *(ct_pool_vec *)(line + 2 * u + CT_POOL_LANES) =
-            __builtin_shuffle(even, odd, (ct_pool_num){ WOVEN(CT_POOL_LANES / 2) });
+            CT_POOL_MIXED(even, odd, WOVEN(CT_POOL_LANES / 2));
     }
 }
 
@@ -263,9 +263,8 @@ CT_SIMD_PART void weave(const ct_pool_desc *d, const float *sums, float *line)
     int64_t lanes = u_lanes(d), sw = d->sw;
     const float *odd = sums + lanes;
 
-    if (sw == 1) {
-        memcpy(line, sums, (size_t)lanes * sizeof(float));
-    } else if (sw == 2) {
+    if (sw == 1) return; /* it is the row */
+    if (sw == 2) {
 #pragma omp simd
         for (int64_t u = 0; u < lanes; u++) {
             line[2 * u] = sums[u];
@@ -289,7 +288,7 @@ CT_SIMD_PART void back_plane(const ct_pool_desc *d, const ct_pool_args *a, int64
                              const scratch *s, bool max, bool stream, float *dx)
 {
     int64_t next = 0, lanes = u_lanes(d), from = 0;
-    float *line = s->woven + d->sw * lanes;
+    float *line = (d->sw == 1) ? s->woven : s->woven + d->sw * lanes;
 
     for (int64_t k = 0; k < d->h; k++, dx += d->w) {
         int64_t to = (k + d->ph) / d->sh + 1;

@@ -13,18 +13,25 @@ enum { AHEAD = 2048 };
 typedef uint8_t bytes __attribute__((vector_size(CT_POOL_LANES), aligned(1), may_alias));
 
 /* Every other number of two vectors. */
-#define EVERY_OTHER 0, 2, 4, 6, 8, 10, 12, 14
+#define EVEN 0, 2, 4, 6, 8, 10, 12, 14
+#define ODD  1, 3, 5, 7, 9, 11, 13, 15
 
-/* Outputs of which the whole window is in the plane. */
-static inline int64_t whole_outputs(const ct_pool_desc *d)
+/* Outputs [first, end) have their whole window in the plane. */
+static inline int64_t first_whole(const ct_pool_desc *d)
 {
-    return (d->w - d->kw) / 2 + 1;
+    return (d->pw + 1) / 2;
+}
+static inline int64_t end_whole(const ct_pool_desc *d)
+{
+    int64_t end = (d->w + d->pw - d->kw) / 2 + 1;
+
+    return (end < d->ow) ? end : d->ow;
 }
 
 bool ct_pool_is_step2(const ct_pool_desc *d)
 {
-    return (d->sw == 2) && ((d->kw == 2) || (d->kw == 3)) && (d->pw == 0) && (d->w >= d->kw) &&
-           (whole_outputs(d) >= CT_POOL_LANES) && (ct_pool_mask_bytes(d) == 1);
+    return (d->sw == 2) && ((d->kw == 2) || (d->kw == 3)) && (d->w >= d->kw) &&
+           (end_whole(d) - first_whole(d) >= CT_POOL_LANES) && (ct_pool_mask_bytes(d) == 1);
 }
 
 /* The largest so far of some windows, and their places. */
@@ -47,16 +54,15 @@ CT_SIMD_PART void take(found *f, const ct_pool_vec *v_p, int place, const bool n
 CT_SIMD_PART void max_some(const ct_pool_desc *d, const int kw, const bool nan, int64_t n,
                            const float *x, int64_t j, float *y, uint8_t *mask)
 {
-    const ct_pool_num even = { EVERY_OTHER }, odd = even + 1;
     found f = { (ct_pool_vec){ 0 } - INFINITY, { 0 } };
     int pitch = (int)ct_pool_pitch(d);
 
     for (int64_t r = 0; r < n; r++) {
-        const float *row = x + r * d->w + 2 * j;
+        const float *row = x + r * d->w + 2 * j - d->pw;
         ct_pool_vec low = *(const ct_pool_vec *)row;
         ct_pool_vec high = *(const ct_pool_vec *)(row + CT_POOL_LANES);
-        ct_pool_vec first = __builtin_shuffle(low, high, even);
-        ct_pool_vec second = __builtin_shuffle(low, high, odd);
+        ct_pool_vec first = CT_POOL_MIXED(low, high, EVEN);
+        ct_pool_vec second = CT_POOL_MIXED(low, high, ODD);
 
         take(&f, &first, (int)r * pitch, nan);
         take(&f, &second, (int)r * pitch + 1, nan);
@@ -65,7 +71,7 @@ CT_SIMD_PART void max_some(const ct_pool_desc *d, const int kw, const bool nan, 
 
             low = *(const ct_pool_vec *)(row + 1);
             high = *(const ct_pool_vec *)(row + CT_POOL_LANES + 1);
-            third = __builtin_shuffle(low, high, odd);
+            third = CT_POOL_MIXED(low, high, ODD);
             take(&f, &third, (int)r * pitch + 2, nan);
         }
     }
@@ -81,17 +87,18 @@ CT_SIMD_PART void max_some(const ct_pool_desc *d, const int kw, const bool nan, 
 static void max_one(const ct_pool_desc *d, int64_t n, const float *x, int64_t j, float *y,
                     uint8_t *mask)
 {
-    int64_t right = (2 * j + d->kw < d->w) ? 2 * j + d->kw : d->w;
+    int64_t left, right, columns;
     float best = -INFINITY;
     int at = 0;
 
+    ct_pool_window(j, d->kw, 2, d->pw, d->w, &left, &right, &columns);
     for (int64_t r = 0; r < n; r++) {
-        for (int64_t c = 2 * j; c < right; c++) {
+        for (int64_t c = left; c < right; c++) {
             float v = x[r * d->w + c];
             bool more = (v > best) | (v != v); /* no branches: nothing tells which way they go */
 
             best = more ? v : best;
-            at = more ? (int)(r * ct_pool_pitch(d) + c - 2 * j) : at;
+            at = more ? (int)(r * ct_pool_pitch(d) + c - left) : at;
         }
     }
     if (d->relu && !(best > 0.0f)) at = CT_POOL_BYTE_NONE;
@@ -104,12 +111,12 @@ static void max_one(const ct_pool_desc *d, int64_t n, const float *x, int64_t j,
 CT_SIMD_PART void max_row(const ct_pool_desc *d, const int kw, const bool nan, int64_t n,
                           const float *x, float *y, uint8_t *mask)
 {
-    int64_t whole = whole_outputs(d), j = 0;
+    int64_t first = first_whole(d), end = end_whole(d), j = first;
 
-    if (whole > d->ow) whole = d->ow;
-    for (; j + CT_POOL_LANES <= whole; j += CT_POOL_LANES) max_some(d, kw, nan, n, x, j, y, mask);
-    if (j < whole) max_some(d, kw, nan, n, x, whole - CT_POOL_LANES, y, mask);
-    for (j = whole; j < d->ow; j++) max_one(d, n, x, j, y, mask);
+    for (int64_t k = 0; k < first; k++) max_one(d, n, x, k, y, mask);
+    for (; j + CT_POOL_LANES <= end; j += CT_POOL_LANES) max_some(d, kw, nan, n, x, j, y, mask);
+    if (j < end) max_some(d, kw, nan, n, x, end - CT_POOL_LANES, y, mask);
+    for (int64_t k = end; k < d->ow; k++) max_one(d, n, x, k, y, mask);
 }
 
 CT_SIMD_PART void max_rows(const ct_pool_desc *d, const int kw, const float *x, float *y,
