@@ -63,7 +63,7 @@ CFLAGS_gemm_tile := -ffp-contract=fast # as tile
 CFLAGS_blocked_tile := -ffp-contract=fast # as tile
 CFLAGS_blocked_depth := -ffp-contract=fast # as tile
 CFLAGS_blocked_list := -ffp-contract=fast # as tile
-CFLAGS_winograd_map := -ffp-contract=fast -fno-tree-pre # as tile; products stay with their sums
+CFLAGS_winograd_map := -ffp-contract=fast # as tile
 CFLAGS_batch_norm_blocked_square := -ffp-contract=fast # its squares are exact: the same bits
 CFLAGS_bench_conv_dnnl := -ffp-contract=fast # as tile
 CFLAGS_machine_limit := -ffp-contract=fast # as tile
@@ -163,6 +163,7 @@ ifneq ($(CLANG),)
   CFLAGS += -Wno-pass-failed
 else
   CFLAGS_coll_impi := -Wno-stringop-overflow
+  CFLAGS_winograd_map += -fno-tree-pre # its products stay with their sums
 endif
 
 Q := $(if $(filter 1,$(V)),,@)
