@@ -116,26 +116,27 @@ static void clip(ct_bucket *b, float *grad, int64_t n, double limit)
         ct_accum_scale(grad, n, factor, b->comm->n_thread);
 }
 
-static double norm_limit(const ct_bucket *b)
+/* Its own, also where it is too small for its codec and travels dense. */
+static double norm_limit(const ct_bucket *b, const ct_grad_range *range)
 {
-    double limit = (double)b->config->codec_config.local_clip;
+    const ct_codec_config *c = NULL;
 
-    if (b->cut.coded) limit = (double)b->codec_config->local_clip;
-    return (limit > 0) ? limit / sqrt((double)b->comm->size) : 0;
+    ct_grad_range_codec(b->config, range, &c);
+    return (c->local_clip > 0) ? (double)c->local_clip / sqrt((double)b->comm->size) : 0;
 }
 
 /* Each of its gradients by itself, so that none waits for another; a part of one, too. */
 static void clip_locally(ct_bucket *b)
 {
-    double limit = norm_limit(b);
+    bool alone = (b->cut.n_part > 1) || (b->cut.n == 1);
 
-    if (!(limit > 0) || on_device(b)) return;
-    if ((b->cut.n_part > 1) || (b->cut.n == 1)) {
-        clip(b, b->grad, b->cut.count, limit);
-        return;
+    for (int i = 0; !on_device(b) && (i < b->cut.n); ++i) {
+        const ct_grad_range *r = &b->range[i];
+        double limit = norm_limit(b, r);
+        float *grad = alone ? b->grad : b->grad + (r->offset - b->cut.offset);
+
+        if (limit > 0) clip(b, grad, alone ? b->cut.count : r->count, limit);
     }
-    for (int i = 0; i < b->cut.n; ++i)
-        clip(b, b->grad + (b->range[i].offset - b->cut.offset), b->range[i].count, limit);
 }
 
 static void note_coding(ct_bucket *b)
@@ -230,7 +231,7 @@ static bool take_step(ct_bucket *b, const ct_coded_step *step)
 ct_status ct_bucket_ready(ct_bucket *b, const ct_coded_step *step)
 {
     bool dense = take_step(b, step);
-    ct_status status = b->ops->ready(b->coded, &b->step, dense, norm_limit(b));
+    ct_status status = b->ops->ready(b->coded, &b->step, dense, norm_limit(b, b->range));
 
     return (status == CT_OK) ? CT_OK : fail_coded(b, status);
 }
