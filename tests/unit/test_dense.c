@@ -3,6 +3,7 @@
 #include "tests/layer_harness.h"
 
 #include "framework/base/memory.h"
+#include "framework/base/bf16.h"
 #include "layers/engine/bias/bias.h"
 
 #include <math.h>
@@ -48,24 +49,34 @@ static void test_bias_engines(void **state)
     }
 }
 
-/* With a ReLU's values: the same bits as masking first and adding up then. */
+/* As bf16 in place, where d has that. */
+static void store(const ct_bias_desc *d, int64_t n, float *x)
+{
+    for (int64_t k = 0; d->bf16 && (k < n); k++) ct_num_put(x, true, k, x[k]);
+}
+
+/* With a ReLU's values, a NaN and a zero below zero among them: the same bits as masking first and
+ * adding up then. */
 static void test_bias_with_relu(void **state)
 {
     static const int64_t size[][3] = { { 1, 1, 1 }, { 5, 19, 35 }, { 2, 33, 576 }, { 9, 16, 7 } };
     ct_exec ex = { .dev = ct_device_cpu() };
 
     (void)state;
-    for (size_t i = 0; i < 2 * sizeof(size) / sizeof(size[0]); i++) {
+    for (size_t i = 0; i < 4 * sizeof(size) / sizeof(size[0]); i++) {
         int block = (i % 2) ? 16 : 8;
-        ct_bias_desc d = { CT_DEVICE_CPU, 3,     size[i / 2][0], size[i / 2][1], size[i / 2][2],
-                           block,         false, false,          CT_F32 };
+        ct_bias_desc d = { CT_DEVICE_CPU,  3,     size[i / 4][0],   size[i / 4][1],
+                           size[i / 4][2], block, (i / 2 % 2 == 1), false,
+                           CT_F32 };
         int64_t n = d.n * ((d.c + block - 1) / block * block) * d.s;
+        size_t bytes = (size_t)n * ct_num_size(d.bf16);
         const ct_bias_impl *impl = ct_bias_find(ct_bias_backward_table, &d, "auto");
         float *top = ct_mem_acquire((size_t)n * 4), *dy[2], db[2][64];
 
         assert_true((impl->can & CT_BIAS_CAN_RELU) != 0);
         test_random(top, n, 1, -1.0f, 1.0f);
         for (int64_t k = 0; k < n; k++) top[k] = (top[k] > 0.0f) ? top[k] : 0.0f;
+        top[n / 2] = NAN, top[n / 3] = -0.0f;
         for (int v = 0; v < 2; v++) {
             ct_bias_args a = { .dbias = db[v], .beta = 0.5f };
 
@@ -73,12 +84,14 @@ static void test_bias_with_relu(void **state)
             test_random(dy[v], n, 2, -1.0f, 1.0f);
             for (int64_t k = 0; k < d.c; k++) db[v][k] = (float)k * 0.01f;
             for (int64_t k = 0; (v == 0) && (k < n); k++) {
-                if (top[k] <= 0.0f) dy[v][k] = 0.0f;
+                if (!(top[k] > 0.0f)) dy[v][k] = 0.0f;
             }
+            if (v == 1) store(&d, n, top);
+            store(&d, n, dy[v]);
             if (v == 1) a.top = top, a.masked = dy[v];
             assert_int_equal(impl->run(&d, &ex, &a), CT_OK);
         }
-        assert_memory_equal(dy[0], dy[1], (size_t)n * 4);
+        assert_memory_equal(dy[0], dy[1], bytes);
         assert_memory_equal(db[0], db[1], (size_t)d.c * 4);
         ct_mem_release(top), ct_mem_release(dy[0]), ct_mem_release(dy[1]);
     }
