@@ -42,6 +42,7 @@ static ct_status value_name(const ProtobufCEnumDescriptor *type, int value, cons
 /* What a codec has a use for; AUTO: any of those that it may take. */
 typedef struct uses {
     bool sparse, keeps, absorbs, masks, factors;
+    const char *chains; /* the last of those that do (coded.h); NULL: none */
 } uses;
 
 static void add_uses(const ct_coded_ops *codec, uses *u)
@@ -52,6 +53,7 @@ static void add_uses(const ct_coded_ops *codec, uses *u)
     /* who sends something of every element would mask all of it */
     u->masks = u->masks || (codec->absorbs && codec->sparse);
     u->factors = u->factors || (strcmp(codec->name, "powersgd") == 0);
+    if (codec->chains) u->chains = codec->name;
 }
 
 static bool is_auto(const ct_coded_ops *codec)
@@ -248,13 +250,13 @@ ct_status ct_codec_check_solver(const Ct__SolverParameter *s, const char *who,
                        "%s: reproducible_sum: true, but compression %s rounds what it sends in an "
                        "order that depends on buckets and placement: use one or the other",
                        who, codec->name);
-    if (codec->chains && (s->comm != NULL) && given(s->comm->allreduce, "impi"))
+    if ((u.chains != NULL) && (s->comm != NULL) && given(s->comm->allreduce, "impi"))
         return CT_FAIL(
             CT_ERR_CONFIG,
             "%s: %s begins a sum where another ends, and the ranks do so in any order; "
             "MPI's own allreduce wants one order: leave comm { allreduce: \"impi\" } out, "
-            "or take another",
-            who, codec->name);
+            "or take another%s",
+            who, u.chains, is_auto(codec) ? " in \"among\"" : "");
     if (s->deterministic && u.sparse && given(c->exchange, "oktopk"))
         return CT_FAIL(CT_ERR_CONFIG,
                        "%s: deterministic: true, but the regions and thresholds of exchange OKTOPK "
