@@ -243,14 +243,17 @@ static double *limits(const ct_conv_desc *d, conv_direction dir)
     absolute_maps(&t);
     if (dir == CONV_WEIGHT) {
         roundings = (double)(d->n * ((d->oh + t.m - 1) / t.m) * ((d->ow + t.m - 1) / t.m));
+#pragma omp parallel for schedule(dynamic)
         for (int64_t i = 0; i < d->m * (d->c / d->group); i++)
             bound_weight(d, &t, &a, i / (d->c / d->group), i % (d->c / d->group), limit);
     } else if ((dir == CONV_DATA) && ct_wino_is_adjoint(d)) {
         roundings = (double)s.in + CT_WINO_MEETING;
+#pragma omp parallel for schedule(dynamic)
         for (int64_t i = 0; i < d->n * d->c; i++)
             bound_adjoint(d, &t, &a, i / d->c, i % d->c, limit + i * d->h * d->w);
     } else {
         roundings = (double)s.in;
+#pragma omp parallel for schedule(dynamic)
         for (int64_t plane = 0; plane < s.n * s.group * s.out; plane++) {
             for (int64_t i = 0; i < s.oh; i += t.m) {
                 for (int64_t j = 0; j < s.ow; j += t.m) bound_tile(&s, &t, plane, i, j, limit);
