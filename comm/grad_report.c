@@ -111,15 +111,17 @@ static void add_text(ct_text *text, const ct_grad_pipe_coding *c, double steps)
     if (c->residual_norm > 0) ct_text_add(text, "; residual norm %.3g", c->residual_norm);
 }
 
+/* The step is not longer by what buckets are that wait for the network at the same time. */
 static void log_line(const char *what, const ct_grad_pipe_coding *c, double steps, bool travels)
 {
     ct_text text = { .text = NULL };
 
     add_text(&text, c, steps);
     if (travels)
-        ct_text_add(&text, "; %.3g ms %s than %s", 1e3 * fabs(c->saved_s) / steps,
+        ct_text_add(&text, "; %.3g ms %s than %s%s", 1e3 * fabs(c->saved_s) / steps,
                     (c->saved_s >= 0) ? "less" : "more",
-                    (c->n_modelled == 0) ? "dense took" : "the machine's model has for dense");
+                    (c->n_modelled == 0) ? "dense took" : "the machine's model has for dense",
+                    (c->n_coded > 1) ? ", added up over buckets, which overlap" : "");
     CT_INFO("%s%s", what, (text.text != NULL) ? text.text : "");
     ct_text_destroy(&text);
 }

@@ -244,7 +244,7 @@ runs powersgd_from_dense 0 'Optimization Done' $JOB 2 $train --compression=power
 # ---- the report: what was to be sent and what was, in the log at the end and in every event
 runs reports 0 'compression of (conv|ip)\[0\], .* \(redsync, allgather\): .*density 5.*residual norm .*than the machine.s model has for dense' \
     $JOB 2 $train $red,exchange=allgather,wire=pairs --metrics=rep.jsonl --set=display=5 --set=snapshot_prefix=rep
-is reports_in_all grep -q 'compression, a step in all: ' out
+is reports_in_all grep -q 'compression, a step in all: .*, added up over buckets, which overlap' out
 is event_has_it grep -q '"compression":{"parameters":[12],"bytes_dense":[0-9]*,"bytes_coded":[0-9]*,"density":0.05.*"residual_norm":' rep.jsonl
 if command -v python3 >/dev/null; then
     $JOB 2 $train $red,exchange=allgather,wire=pairs --metrics=tot.jsonl --trace=tot.json --trace_iterations=5-6 --set=snapshot_prefix=tot >out 2>&1 </dev/null
@@ -330,6 +330,8 @@ for field in density=0.5 warmup_density=0.5 rank=7 exchange=gtopk quantize=true 
     refused auto_${field%%=*}_of_casts "${field%%=*} means nothing to what AUTO may take here" --compression=auto:among=BF16,among=FP16,warmup_iter=5,$field
 done
 refused auto_rank 'rank means nothing to what AUTO may take here; it is for POWERSGD' --compression=auto:density=0.05,rank=7
+refused auto_impi 'fp16 begins a sum .* or take another in "among"' --compression=auto:density=0.05 --allreduce=impi
+runs auto_impi_among 0 'Optimization Done' $JOB 2 $train --deterministic=false --compression=auto:density=0.05,among=REDSYNC --allreduce=impi --set=snapshot_prefix=ai
 refused auto_other_momentum 'momentum of SGD or Nesterov .* type "Adam" has another rule' --compression=auto --set=type=Adam
 runs auto_casts_of_adam 0 'Optimization Done' $JOB 2 $train --compression=auto:among=BF16 --set=type=Adam --set=base_lr=0.001 --set=snapshot_prefix=aa
 runs auto_casts_clip 0 'Gradient clipping: scaling down' $JOB 2 $train --compression=auto:among=BF16 --set=clip_gradients=0.01 --set=snapshot_prefix=ac
