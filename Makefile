@@ -128,7 +128,8 @@ ifeq ($(SIMGRID),1)
              %/wire_sim.c %/wire_add_sim.c %/exch_data_sim.c \
              %/select_sim.c %/accum_sim.c %/cast_sim.c %/sign_sim.c),$(filter %_sim.c,$(SRC)))
   SRC   := $(filter comm/% topology/% framework/base/% framework/proto/% framework/tensor/dtype.c \
-               framework/net/step_run.c framework/solver/update_rule.c framework/math/update%.c \
+               framework/net/step_run.c framework/solver/update_rule.c framework/math/update_cpu.c \
+               framework/math/vector_cpu.c \
                framework/tools/sim/% framework/tools/sim_platform.c \
                framework/tools/sim_setup.c \
                framework/tools/profile%.c framework/tools/exchange_config.c framework/tools/codec_config.c \

@@ -107,6 +107,10 @@ check: $(PB).h $(B)/build_info.h
 	$(Q)scripts/check_headers.sh $(CC) $(CPPFLAGS) -std=c11 -fopenmp
 	$(Q)$(MAKE) --no-print-directory $(JOBS) WERROR=1 B=$(B)-werror $(B)-werror/cortado \
 	    $(patsubst $(B)/%,$(B)-werror/%.o,$(UNIT_BIN) $(MPI_BIN) $(BENCH_BIN) $(LONG_BIN))
+	$(Q)if command -v smpicc >/dev/null; then \
+	    $(MAKE) --no-print-directory $(JOBS) SIMGRID=1 all && \
+	    $(MAKE) --no-print-directory $(JOBS) SIMGRID=1 SIM_REAL=1 build/smpicc-real/tests/bench/bench_exchange; \
+	    else echo "check: no smpicc: the simulator was not linked"; fi
 	@echo "check: good"
 
 BENCH_RANKS ?= 2 4
