@@ -244,8 +244,10 @@ runs powersgd_from_dense 0 'Optimization Done' $JOB 2 $train --compression=power
 # ---- the report: what was to be sent and what was, in the log at the end and in every event
 runs reports 0 'compression of (conv|ip)\[0\], .* \(redsync, allgather\): .*density 5.*residual norm .*than the machine.s model has for dense' \
     $JOB 2 $train $red,exchange=allgather,wire=pairs --metrics=rep.jsonl --set=display=5 --set=snapshot_prefix=rep
-is reports_in_all grep -q 'compression, a step in all: .*, added up over buckets, which overlap' out
+is reports_in_all grep -q 'compression, a step in all: .*has for dense$' out
 is event_has_it grep -q '"compression":{"parameters":[12],"bytes_dense":[0-9]*,"bytes_coded":[0-9]*,"density":0.05.*"residual_norm":' rep.jsonl
+runs reports_of_two 0 'compression, a step in all: .*, added up over buckets, which overlap$' $JOB 2 $train --set=snapshot_prefix=two \
+    --compression=redsync:density=0.05,min_bytes=256,exchange=allgather
 if command -v python3 >/dev/null; then
     $JOB 2 $train $red,exchange=allgather,wire=pairs --metrics=tot.jsonl --trace=tot.json --trace_iterations=5-6 --set=snapshot_prefix=tot >out 2>&1 </dev/null
     # log, metrics and trace have the same figures, for each bucket and in all; half of what is dense and the rest add up
