@@ -108,8 +108,8 @@ check: $(PB).h $(B)/build_info.h
 	$(Q)$(MAKE) --no-print-directory $(JOBS) WERROR=1 B=$(B)-werror $(B)-werror/cortado \
 	    $(patsubst $(B)/%,$(B)-werror/%.o,$(UNIT_BIN) $(MPI_BIN) $(BENCH_BIN) $(LONG_BIN))
 	$(Q)if command -v smpicc >/dev/null; then \
-	    $(MAKE) --no-print-directory $(JOBS) SIMGRID=1 all && \
-	    $(MAKE) --no-print-directory $(JOBS) SIMGRID=1 SIM_REAL=1 build/smpicc-real/tests/bench/bench_exchange; \
+	    $(MAKE) --no-print-directory $(JOBS) SIMGRID=1 MPICC=smpicc B=build/smpicc all && \
+	    $(MAKE) --no-print-directory $(JOBS) SIMGRID=1 MPICC=smpicc SIM_REAL=1 B=build/smpicc-real build/smpicc-real/tests/bench/bench_exchange; \
 	    else echo "check: no smpicc: the simulator was not linked"; fi
 	@echo "check: good"
 

@@ -23,12 +23,6 @@ enum { SOME = 128, BITS = 16, SIDE = 4, MADE = 2 * SIDE };
 #define TURNS_4(_q) (_q), (_q) + 4, (_q) + 2, (_q) + 6
 #define TURNS_8(_q) (_q), (_q) + 8, (_q) + 2, (_q) + 10, (_q) + 4, (_q) + 12, (_q) + 6, (_q) + 14
 
-#if defined(__clang__) || (__GNUC__ >= 12)
-#define MIXED(_type, _a, _b, ...) __builtin_shufflevector(_a, _b, __VA_ARGS__)
-#else
-#define MIXED(_type, _a, _b, ...) __builtin_shuffle(_a, _b, (_type){ __VA_ARGS__ })
-#endif
-
 /* A vector has a word of each of its blocks in the lower half of a lane of 64 bits, where it is
  * multiplied without being moved; what is in the upper half counts no more. Lanes have their blocks
  * in such an order that two words put into each lane, and then lanes of two such vectors in turns,
@@ -87,8 +81,10 @@ enum { SOME = 128, BITS = 16, SIDE = 4, MADE = 2 * SIDE };
             lanes_##_name first = (v[0][i] & 0xffffffffu) | (v[1][i] << 32);                       \
             lanes_##_name last = (v[2][i] & 0xffffffffu) | (v[3][i] << 32);                        \
                                                                                                    \
-            w[2 * i] = (words_##_name)MIXED(lanes_##_name, first, last, TURNS_##_lanes(0));        \
-            w[2 * i + 1] = (words_##_name)MIXED(lanes_##_name, first, last, TURNS_##_lanes(1));    \
+            w[2 * i] =                                                                             \
+                (words_##_name)CT_SIMD_MIXED(lanes_##_name, first, last, TURNS_##_lanes(0));       \
+            w[2 * i + 1] =                                                                         \
+                (words_##_name)CT_SIMD_MIXED(lanes_##_name, first, last, TURNS_##_lanes(1));       \
         }                                                                                          \
     }                                                                                              \
                                                                                                    \

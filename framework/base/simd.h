@@ -25,6 +25,14 @@
  *  would be compiled for the baseline alone. */
 #define CT_SIMD_PART __attribute__((always_inline)) static inline
 
+/** Lanes of two vectors behind one another, by their numbers. _index: vectors of as many integers
+ *  of the same size, for compilers that have the older form alone. */
+#if defined(__clang__) || (__GNUC__ >= 12)
+#define CT_SIMD_MIXED(_index, _a, _b, ...) __builtin_shufflevector(_a, _b, __VA_ARGS__)
+#else
+#define CT_SIMD_MIXED(_index, _a, _b, ...) __builtin_shuffle(_a, _b, (_index){ __VA_ARGS__ })
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif

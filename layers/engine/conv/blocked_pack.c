@@ -4,6 +4,7 @@
 #include "layers/engine/conv/blocked.h"
 
 typedef float vec4 __attribute__((vector_size(16), aligned(4), may_alias));
+typedef int32_t num4 __attribute__((vector_size(16)));
 
 enum { AHEAD = 64 }; /* floats of a row that are fetched ahead: its next columns come next */
 
@@ -12,15 +13,15 @@ static inline void turn4(const float *from, int64_t step, float *to, int64_t to_
 {
     vec4 a = *(const vec4 *)from, b = *(const vec4 *)(from + step);
     vec4 c = *(const vec4 *)(from + 2 * step), d = *(const vec4 *)(from + 3 * step);
-    vec4 ab_lo = __builtin_shufflevector(a, b, 0, 4, 1, 5);
-    vec4 ab_hi = __builtin_shufflevector(a, b, 2, 6, 3, 7);
-    vec4 cd_lo = __builtin_shufflevector(c, d, 0, 4, 1, 5);
-    vec4 cd_hi = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+    vec4 ab_lo = CT_SIMD_MIXED(num4, a, b, 0, 4, 1, 5);
+    vec4 ab_hi = CT_SIMD_MIXED(num4, a, b, 2, 6, 3, 7);
+    vec4 cd_lo = CT_SIMD_MIXED(num4, c, d, 0, 4, 1, 5);
+    vec4 cd_hi = CT_SIMD_MIXED(num4, c, d, 2, 6, 3, 7);
 
-    *(vec4 *)to = __builtin_shufflevector(ab_lo, cd_lo, 0, 1, 4, 5);
-    *(vec4 *)(to + to_step) = __builtin_shufflevector(ab_lo, cd_lo, 2, 3, 6, 7);
-    *(vec4 *)(to + 2 * to_step) = __builtin_shufflevector(ab_hi, cd_hi, 0, 1, 4, 5);
-    *(vec4 *)(to + 3 * to_step) = __builtin_shufflevector(ab_hi, cd_hi, 2, 3, 6, 7);
+    *(vec4 *)to = CT_SIMD_MIXED(num4, ab_lo, cd_lo, 0, 1, 4, 5);
+    *(vec4 *)(to + to_step) = CT_SIMD_MIXED(num4, ab_lo, cd_lo, 2, 3, 6, 7);
+    *(vec4 *)(to + 2 * to_step) = CT_SIMD_MIXED(num4, ab_hi, cd_hi, 0, 1, 4, 5);
+    *(vec4 *)(to + 3 * to_step) = CT_SIMD_MIXED(num4, ab_hi, cd_hi, 2, 3, 6, 7);
 }
 
 CT_SIMD_CLONES void ct_blk_rectify(int64_t n, float *y)

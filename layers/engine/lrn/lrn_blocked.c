@@ -66,11 +66,7 @@ static inline void fetch(const float *at, int64_t n)
 #define LANES_16(_q) LANES_8(_q), LANES_8((_q) + 8)
 
 /* Lanes [_q, _q + _b) of two vectors behind one another. */
-#if defined(__clang__) || (__GNUC__ >= 12)
-#define MOVED(_b, _low, _high, _q) __builtin_shufflevector(_low, _high, LANES_##_b(_q))
-#else
-#define MOVED(_b, _low, _high, _q) __builtin_shuffle(_low, _high, (num##_b){ LANES_##_b(_q) })
-#endif
+#define MOVED(_b, _low, _high, _q) CT_SIMD_MIXED(num##_b, _low, _high, LANES_##_b(_q))
 
 #define LOAD(_b, _row, _p)    (*(const vec##_b *)((_row).at + (_p) * (_row).step))
 #define MASKED(_b, _v, _mask) ((vec##_b)((num##_b)(_v) & (_mask)))

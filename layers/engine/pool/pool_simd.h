@@ -10,11 +10,7 @@ typedef float ct_pool_vec __attribute__((vector_size(4 * CT_POOL_LANES), aligned
 typedef int32_t ct_pool_num __attribute__((vector_size(4 * CT_POOL_LANES), aligned(4), may_alias));
 
 /** Numbers of two vectors, by their places in both. */
-#if defined(__clang__) || (__GNUC__ >= 12)
-#define CT_POOL_MIXED(_a, _b, ...) __builtin_shufflevector(_a, _b, __VA_ARGS__)
-#else
-#define CT_POOL_MIXED(_a, _b, ...) __builtin_shuffle(_a, _b, (ct_pool_num){ __VA_ARGS__ })
-#endif
+#define CT_POOL_MIXED(_a, _b, ...) CT_SIMD_MIXED(ct_pool_num, _a, _b, __VA_ARGS__)
 
 /** n, rounded up to whole vectors. */
 static inline int64_t ct_pool_lanes(int64_t n)
