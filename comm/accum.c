@@ -7,7 +7,7 @@
 #include "framework/base/simd.h"
 #include "framework/math/norm.h"
 
-enum { MIN_PER_THREAD = 1 << 16 }; /* elements */
+enum { TEAM_MIN = 1 << 16 }; /* elements */
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -81,11 +81,10 @@ void ct_accum_block(const ct_accum *a, int64_t first, int64_t n)
 
 int ct_accum_team(const ct_accum *a)
 {
-    int64_t useful = a->n / MIN_PER_THREAD + 1;
     int team = (a->n_thread > 0) ? a->n_thread : omp_get_max_threads();
 
     if (omp_in_parallel()) return 1;
-    return (useful < team) ? (int)useful : team;
+    return (a->n >= TEAM_MIN) ? team : 1;
 }
 
 /* Block by block also where nothing looks at the blocks: the streams are the same as those of the

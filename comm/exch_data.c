@@ -4,7 +4,7 @@
 
 #include "comm/exch_impl.h"
 
-enum { MIN_PER_THREAD = 1 << 18 /* elements */ };
+enum { TEAM_MIN = 1 << 18 /* elements */ };
 
 static void append_at(ct_sparse *out, int64_t at, uint32_t index, float value)
 {
@@ -75,13 +75,12 @@ void ct_exch_round_shared(ct_wire_form form, ct_sparse *list, int n, int me, con
 
 void ct_exch_clear(float *v, int64_t n, int n_thread)
 {
-    int64_t useful = n / MIN_PER_THREAD + 1;
-    int team = (int)((useful < n_thread) ? useful : n_thread);
+    int team = ((n >= TEAM_MIN) && (n_thread > 1)) ? n_thread : 1;
 
-#pragma omp parallel for schedule(static) num_threads((team > 0) ? team : 1)
-    for (int t = 0; t < ((team > 0) ? team : 1); ++t) {
-        int64_t begin = ct_part(n, (team > 0) ? team : 1, t);
-        int64_t end = ct_part(n, (team > 0) ? team : 1, t + 1);
+#pragma omp parallel for schedule(static) num_threads(team)
+    for (int t = 0; t < team; ++t) {
+        int64_t begin = ct_part(n, team, t);
+        int64_t end = ct_part(n, team, t + 1);
 
         memset(v + begin, 0, sizeof(*v) * (size_t)(end - begin));
     }

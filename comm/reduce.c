@@ -7,8 +7,8 @@
 #include "comm/f16.h"
 
 enum {
-    BLOCK = 2048,           /* elements summed at a time: 8 KB of f32 stay in the first cache */
-    MIN_PER_THREAD = 262144 /* below, waiting for a team can cost more than it saves */
+    BLOCK = 2048,     /* elements summed at a time: 8 KB of f32 stay in the first cache */
+    TEAM_MIN = 524288 /* below, waiting for a team can cost more than it saves */
 };
 
 static void add_f32(int64_t n, const float *x, float *y)
@@ -33,10 +33,8 @@ static void add_f16(int64_t n, const uint16_t *x, uint16_t *y)
 
 static int threads_for(int64_t n, int n_thread)
 {
-    int64_t useful = n / MIN_PER_THREAD;
-
-    if ((n_thread <= 1) || (useful <= 1) || omp_in_parallel()) return 1;
-    return (useful < n_thread) ? (int)useful : n_thread;
+    if ((n_thread <= 1) || (n < TEAM_MIN) || omp_in_parallel()) return 1;
+    return n_thread;
 }
 
 static void add_i64(int64_t n, const uint64_t *x, uint64_t *y)

@@ -9,8 +9,8 @@
 
 enum {
     BLOCK = CT_REPRO_BLOCK,
-    MIN_PER_THREAD = 1 << 16, /* elements */
-    NOT_FINITE = 0x7f800000,  /* as the magnitude's bits, and above */
+    TEAM_MIN = 1 << 17,      /* elements */
+    NOT_FINITE = 0x7f800000, /* as the magnitude's bits, and above */
     MANTISSA = 23,
     DOUBLE_BIAS = 1023
 };
@@ -230,10 +230,8 @@ static void decode_range(const int64_t *q, int64_t n, int64_t first, int64_t las
 
 static int threads_for(int64_t n, int n_thread)
 {
-    int64_t useful = n / MIN_PER_THREAD;
-
-    if ((n_thread <= 1) || (useful <= 1) || omp_in_parallel()) return 1;
-    return (useful < n_thread) ? (int)useful : n_thread;
+    if ((n_thread <= 1) || (n < TEAM_MIN) || omp_in_parallel()) return 1;
+    return n_thread;
 }
 
 void ct_repro_scan(const float *x, int64_t n, uint8_t *top, uint8_t *odd, int n_thread)

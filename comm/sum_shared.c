@@ -6,9 +6,9 @@
 #include "framework/base/simd.h"
 
 enum {
-    BLOCK = 1024,          /* elements: 4 KB of sums stay in the first cache                */
-    LINE = 16,             /* elements of a cache line                                      */
-    MIN_PER_THREAD = 32768 /* of every buffer: below, waiting for a team can cost more than
+    BLOCK = 1024,    /* elements: 4 KB of sums stay in the first cache                */
+    LINE = 16,       /* elements of a cache line                                      */
+    TEAM_MIN = 65536 /* of every buffer: below, waiting for a team can cost more than
                               it saves                                                       */
 };
 
@@ -92,14 +92,11 @@ static void sum_range(float *const *x, int n_x, int64_t i, int64_t n)
 
 void ct_sum_shared(float *const *x, int n_x, int64_t n, int n_thread)
 {
-    int64_t useful = n / MIN_PER_THREAD;
-    int team = (useful < n_thread) ? (int)useful : n_thread;
-
-    if ((team <= 1) || omp_in_parallel()) {
+    if ((n < TEAM_MIN) || (n_thread <= 1) || omp_in_parallel()) {
         sum_range(x, n_x, 0, n);
         return;
     }
-#pragma omp parallel num_threads(team)
+#pragma omp parallel num_threads(n_thread)
     {
         int64_t t = omp_get_thread_num(), nt = omp_get_num_threads();
         int64_t first = n * t / nt / LINE * LINE;

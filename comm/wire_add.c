@@ -12,8 +12,8 @@
 #include "framework/base/stream.h"
 
 enum {
-    BATCH = 1024,            /* payloads at a time; their views and cursors lie on the stack */
-    MIN_PER_THREAD = 1 << 16 /* entries                                      */
+    BATCH = 1024,      /* payloads at a time; their views and cursors lie on the stack */
+    TEAM_MIN = 1 << 16 /* entries                                      */
 };
 
 /* One thread's stretch of the vector, of whole blocks, and where its payloads are in there. */
@@ -222,12 +222,10 @@ static int64_t stretch_begin(int64_t n, int t, int parts)
 static int team_of(const ct_wire_view *view, int n_view, int64_t n, int n_thread)
 {
     int64_t entries = n / 16;
-    int team = omp_in_parallel() ? 1 : n_thread;
 
     for (int p = 0; p < n_view; ++p) entries += view[p].count;
-    if (team > entries / MIN_PER_THREAD + 1) team = (int)(entries / MIN_PER_THREAD + 1);
-    if (team > ct_wire_blocks(n)) team = (int)ct_wire_blocks(n);
-    return (team < 1) ? 1 : team;
+    if ((n_thread < 1) || omp_in_parallel()) return 1;
+    return ((entries >= TEAM_MIN) && (ct_wire_blocks(n) > 1)) ? n_thread : 1;
 }
 
 /* What each thread of a team works in. */

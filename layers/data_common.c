@@ -11,6 +11,7 @@
 #include "framework/data/reader_far.h"
 #include "framework/data/stage.h"
 #include "framework/data/stripes.h"
+#include "layers/layer_util.h"
 
 enum {
     SYNTHETIC_SAMPLES = 1024,
@@ -330,6 +331,16 @@ ct_status ct_data_reshape(const ct_layer *l, ct_instance *in)
     return CT_OK;
 }
 
+/* By all threads: each step waits for it. */
+static void copy_values(float *to, const float *from, int64_t n)
+{
+    enum { PIECE = 16 << 10 };
+
+#pragma omp parallel for schedule(static) if (n >= CT_PARALLEL_MIN)
+    for (int64_t i = 0; i < n; i += PIECE)
+        memcpy(to + i, from + i, (size_t)((n - i < PIECE) ? n - i : PIECE) * sizeof(float));
+}
+
 ct_status ct_data_put(const ct_exec *ex, ct_blob *top, const float *values, int64_t n)
 {
     size_t bytes = (size_t)n * sizeof(float);
@@ -339,7 +350,7 @@ ct_status ct_data_put(const ct_exec *ex, ct_blob *top, const float *values, int6
     if ((ex->dev != NULL) && (ex->dev->kind != CT_DEVICE_CPU)) {
         return ex->dev->from_host(ex->stream, top->data.data, values, bytes);
     }
-    memcpy(top->data.data, values, bytes);
+    copy_values(top->data.data, values, n);
     return CT_OK;
 }
 

@@ -55,7 +55,7 @@ typedef double *(*conv_limits)(const ct_conv_desc *d, conv_direction dir);
 double *conv_case_sum_limits(const ct_conv_desc *d, conv_direction dir);
 
 /** Fails unless `engine` gives what the reference does, within limits, and the same bits with 1, 3
- *  and 5 threads. Returns whether it takes d. */
+ *  and 24 threads. Returns whether it takes d. */
 bool conv_case_compare(ct_conv_desc d, conv_direction dir, const char *engine, conv_limits limits);
 
 #endif

@@ -19,6 +19,7 @@ enum {
 
 /* A millisecond or so. */
 static const double PART_FLOP = 4e8;
+static const double THREAD_FLOP = 5e5; /* fewer are not worth another thread */
 
 /* Vectors that n columns take, and tiles that m rows take: what is multiplied, with padding. */
 static int64_t padded(const ct_gemm_set *s, int64_t m, int64_t n)
@@ -51,9 +52,11 @@ static void pick_grid(ct_gemm_plan *p)
 {
     const ct_gemm_desc *d = &p->d;
     int64_t least = INT64_MAX;
+    double flop = 2.0 * (double)d->m * (double)d->n * (double)d->k;
     int most = (d->n_thread > 1) ? d->n_thread : 1;
 
-    if ((double)d->m * (double)d->n * (double)d->k < 1e6) most = 1; /* waking a team costs more */
+    if (flop < 2e6) most = 1; /* waking a team costs more */
+    most = (int)ct_gemm_smaller(most, 1 + (int64_t)(flop / THREAD_FLOP));
     for (int gm = 1; gm <= most; gm++) {
         int gn = most / gm;
         int64_t rows = ct_gemm_ceil_div(d->m, gm);
@@ -246,11 +249,27 @@ void ct_gemm_scale(int64_t m, int64_t n, float beta, float *c, int64_t ldc)
     }
 }
 
+/* Piece v of the grid, by one thread in its part of the work. */
+static void run_piece(const ct_gemm_plan *p, const operands *o, float *work, int v)
+{
+    const ct_gemm_desc *d = &p->d;
+    int64_t width = ct_gemm_panel(p->set), panels = ct_gemm_ceil_div(d->n, width);
+    int64_t y = v / p->grid_n, x = v % p->grid_n;
+    int64_t step = block_a(p, d->m) + block_b(p);
+    part w = { .m0 = d->m * y / p->grid_m,
+               .m1 = d->m * (y + 1) / p->grid_m,
+               .n0 = panels * x / p->grid_n * width,
+               .n1 = ct_gemm_smaller(panels * (x + 1) / p->grid_n * width, d->n),
+               .work_a = work + omp_get_thread_num() * step };
+
+    w.work_b = w.work_a + block_a(p, d->m);
+    run_part(p, o, &w);
+}
+
 void ct_gemm_run(const ct_gemm_plan *p, const ct_gemm_args *g)
 {
     const ct_gemm_desc *d = &p->d;
     operands o = operands_of(p, g);
-    int64_t step = block_a(p, d->m) + block_b(p), width = ct_gemm_panel(p->set);
     int parts = p->grid_m * p->grid_n;
     bool team = (p->n_worker > 1) && !omp_in_parallel();
 
@@ -259,17 +278,12 @@ void ct_gemm_run(const ct_gemm_plan *p, const ct_gemm_args *g)
         return;
     }
     if ((d->m == 0) || (d->n == 0)) return;
-#pragma omp parallel for num_threads(p->n_worker) schedule(dynamic, 1) if (team)
-    for (int v = 0; v < parts; v++) {
-        int64_t panels = ct_gemm_ceil_div(d->n, width), y = v / p->grid_n, x = v % p->grid_n;
-        part w = { .m0 = d->m * y / p->grid_m,
-                   .m1 = d->m * (y + 1) / p->grid_m,
-                   .n0 = panels * x / p->grid_n * width,
-                   .n1 = ct_gemm_smaller(panels * (x + 1) / p->grid_n * width, d->n),
-                   .work_a = (float *)g->work + omp_get_thread_num() * step };
-
-        w.work_b = w.work_a + block_a(p, d->m);
-        run_part(p, &o, &w);
+    if (parts > p->n_worker) { /* who is late takes fewer of them */
+#pragma omp parallel for num_threads(d->n_thread) schedule(dynamic, 1) if (team)
+        for (int v = 0; v < parts; v++) run_piece(p, &o, (float *)g->work, v);
+    } else { /* the same thread each time: what it reads again is in its own cache */
+#pragma omp parallel for num_threads(d->n_thread) schedule(static, 1) if (team)
+        for (int v = 0; v < parts; v++) run_piece(p, &o, (float *)g->work, v);
     }
 }
 

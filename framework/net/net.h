@@ -104,8 +104,10 @@ struct ct_net {
     int batch_axis;   /* of its tops: 0, or 1 where time comes first */
     int64_t n_sample; /* of its data set; 0: unknown */
     ct_memory memory;
-    bool timing; /* set by `time`: steps note their seconds */
-    void *impl;  /* private to framework/net */
+    bool timing;                /* set by `time`: steps note their seconds */
+    struct ct_team_clock *team; /* likewise, or NULL; borrowed: its rows are the forward steps, then
+                                 * the backward ones */
+    void *impl;                 /* private to framework/net */
 };
 
 /** Called when parameter `param` has its final gradient of this micro-step; never blocks. */

@@ -4,6 +4,7 @@
 #include "framework/math/math.h"
 #include "framework/net/net_impl.h"
 #include "framework/net/step_clock.h"
+#include "framework/net/team_clock.h"
 #include "framework/net/step_graph.h"
 #include "framework/net/step_run.h"
 
@@ -195,8 +196,10 @@ static ct_status now(void *ctx, double *seconds_p)
 static void ended(void *ctx, int i)
 {
     const pass *p = ctx;
+    ct_net *net = p->net;
 
-    poison_dead(p->net, p->first + i);
+    if (net->team != NULL) ct_team_clock_end(net->team, p->first + i);
+    if (ct_net_impl_of(net)->poison) poison_dead(net, p->first + i);
 }
 
 static ct_status graph_one(void *ctx, int i)
@@ -224,7 +227,9 @@ static ct_status give_list(pass *p, ct_step *list, int n)
                         .wait = wait_param,
                         .poll = poll_between,
                         .now = (p->net->timing && !p->marked) ? now : NULL,
-                        .ended = ct_net_impl_of(p->net)->poison ? ended : NULL };
+                        .ended = (ct_net_impl_of(p->net)->poison || (p->net->team != NULL))
+                                     ? ended
+                                     : NULL };
     ct_step_graphs *graphs = ct_net_impl_of(p->net)->graphs;
 
     /* each step is a graph's part, or can be looked at */
@@ -245,6 +250,7 @@ static ct_status run_list(pass *p, ct_step *list, int n)
     p->marked = ct_step_clock_is_on(p->net, p->ex);
     if (p->marked && (p->first == 0)) CT_TRY(ct_step_clock_begin(p->net, p->ex));
     if (!p->marked && (p->first == 0)) CT_TRY(ct_step_clock_end(p->net, p->ex));
+    if (p->net->team != NULL) ct_team_clock_begin(p->net->team);
     if (marks != NULL) marks->range((p->first == 0) ? "forward" : "backward");
     status = give_list(p, list, n);
     if (marks != NULL) marks->range(NULL);

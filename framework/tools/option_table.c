@@ -39,6 +39,8 @@ const ct_option ct_option_table[] = {
       "engines by timing, kept in FILE: what it has is replayed, what it lacks timed and added; "
       "deterministic: nothing is timed" },
     { "engines", CT_OPTION_FLAG, "time", NULL, "also time the engines that were not chosen" },
+    { "balance", CT_OPTION_FLAG, "time", NULL,
+      "how evenly each layer's work is split over the threads; needs OMP_WAIT_POLICY=passive" },
     { "limits", CT_OPTION_CHOICE, "time", "true|false",
       "measure what processor and memory can do at most, for the shares of it (true)" },
     { "roofline", CT_OPTION_TEXT, "time", "FILE",

@@ -160,8 +160,9 @@ ct_status ct_time_result_print(const ct_time_result *r, FILE *out)
     ct_time_result_passes(r, list, &n);
     print_table(r, list, n, out);
     t = add_up(r, list, n);
-    free(list);
     fprintf(out, "\n");
+    if (r->whole != NULL) ct_time_result_print_balance(r, list, n, out);
+    free(list);
     if (r->engines) print_engines(net->options.env.plan, out);
     print_limits(r, &t, out);
     fprintf(out, "precision %s", ct_precision_text(net));

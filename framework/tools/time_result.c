@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "framework/net/engine_plan.h"
+#include "framework/net/team_clock.h"
 #include "framework/tools/net_open.h"
 
 ct_status ct_time_result_create(const ct_net *net, int n_step, ct_time_result *r)
@@ -143,6 +144,13 @@ static bool make_pass(const ct_time_result *r, int layer, bool forward, ct_time_
                          .ms = of_step(r, all, k),
                          .flop = forward ? e.forward_flop : e.backward_flop,
                          .bytes = forward ? e.forward_bytes : e.backward_bytes };
+    if (r->whole != NULL) {
+        ct_team_work w = ct_team_clock_of(r->net->team, forward ? k : r->net->n_forward + k);
+
+        p->mean_ms = w.mean * 1e3;
+        p->most_ms = w.most * 1e3;
+        p->first_ms = w.first * 1e3;
+    }
     if (p->ms > 0) p->spread = half_quartiles(r, all + (size_t)k * (size_t)r->n_step) / p->ms;
     if (r->limit.flop > 0) p->bound_ms = 1e3 * ct_machine_limit_bound(&r->limit, p->flop, p->bytes);
     name_engine(&e, forward, p->engine, sizeof(p->engine));
@@ -218,6 +226,9 @@ static void add_pass(const ct_time_result *r, int layer, bool forward, ct_text *
     ct_text_add(t, ",\"%s\":{\"ms\":%.9g,\"spread\":%.4g,\"flop\":%.9g,\"bytes\":%.9g", name, p.ms,
                 p.spread, p.flop, p.bytes);
     if (p.bound_ms > 0) ct_text_add(t, ",\"bound_ms\":%.9g", p.bound_ms);
+    if (r->whole != NULL)
+        ct_text_add(t, ",\"thread_mean_ms\":%.9g,\"thread_most_ms\":%.9g,\"thread_first_ms\":%.9g",
+                    p.mean_ms, p.most_ms, p.first_ms);
     if (p.engine[0] != '\0') {
         ct_text_add(t, ",\"engine\":");
         ct_text_add_json(t, p.engine);

@@ -21,6 +21,8 @@ typedef struct ct_time_result {
     int64_t bytes_sent;                          /* by this rank in the last step               */
     ct_machine_limit limit;                      /* flop 0: not measured                        */
     bool engines;                                /* tell what others would take: the net's plan */
+    const struct ct_team_clock *whole; /* processor time of a step, row 0; NULL: not looked at. */
+                                       /* Then net->team has that of the passes                 */
 } ct_time_result;
 
 /** A layer's forward or backward. */
@@ -31,6 +33,9 @@ typedef struct ct_time_pass {
     double spread;      /* half the distance between the quartiles, over the median             */
     double flop, bytes; /* ct_net_estimate()                                                    */
     double bound_ms;    /* the least that the processor could take; 0: limits were not measured */
+    double mean_ms;     /* processor time of a thread, in the mean; 0: not looked at            */
+    double most_ms;     /* of the one that has most to do                                       */
+    double first_ms;    /* of the one that begins the team, and does alone what is not split    */
     char engine[48];    /* "direct"; of backward "DATA, WEIGHTS" where they differ; or ""       */
 } ct_time_pass;
 
@@ -46,6 +51,9 @@ double ct_time_result_images_per_s(const ct_time_result *r);
 /** The passes in the order of layers, forward before backward: list[2 n_layer]. */
 void ct_time_result_passes(const ct_time_result *r, ct_time_pass *list, int *n_p);
 
+/** How evenly the passes are split over the team, as a table; needs its clocks. */
+void ct_time_result_print_balance(const ct_time_result *r, const ct_time_pass *list, int n,
+                                  FILE *out);
 /** CT_ERR_NOMEM. */
 ct_status ct_time_result_print(const ct_time_result *r, FILE *out);
 /** The roofline of the net's passes as an SVG picture: needs limits. CT_ERR_IO, CT_ERR_NOMEM. */

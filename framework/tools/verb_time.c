@@ -1,6 +1,9 @@
+#include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "framework/base/clock.h"
+#include "framework/net/team_clock.h"
 #include "framework/solver/train_step.h"
 #include "framework/tools/exchange_mpi.h"
 #include "framework/tools/exchange_open.h"
@@ -22,6 +25,7 @@ typedef struct bench {
     ct_train_step step;
     ct_time_result result;
     ct_trace_file trace;
+    ct_team_clock *layers, *whole; /* what threads do in a layer, and in a step; or NULL */
 } bench;
 
 /* How long the slowest rank has been at it. */
@@ -86,6 +90,7 @@ static ct_status run_steps(bench *b)
     /* a device's steps are given as in training; what their layers take is looked at afterwards */
     b->net->timing = (b->ex.dev->marks == NULL);
     x->counters(x->ctx, &before);
+    if (b->whole != NULL) ct_team_clock_begin(b->whole);
     start = ct_clock_s();
     for (int i = 0; i < r->n_step; i++) {
         b->step.update_s = 0.0;
@@ -98,6 +103,7 @@ static ct_status run_steps(bench *b)
         r->exposed[i] = (after.exposed_s - before.exposed_s) * 1e3;
         r->bytes_sent = after.bytes_sent - before.bytes_sent;
         ct_time_result_take(r, i);
+        if (b->whole != NULL) ct_team_clock_end(b->whole, 0);
         before = after;
         start = now;
     }
@@ -156,8 +162,23 @@ static ct_status open_step(bench *b, const Ct__SolverParameter *param)
 typedef struct request {
     const char *json, *roofline;
     int n_step;
+    bool balance;
     ct_machine_limit limit; /* flop 0: not wanted */
 } request;
+
+/* Processor time tells work only where those that wait do not spin. */
+static ct_status check_balance(bool cpu)
+{
+    const char *policy = getenv("OMP_WAIT_POLICY");
+
+    if (!cpu)
+        return CT_FAIL(CT_ERR_CONFIG, "--balance looks at the threads of a CPU, which "
+                                      "solver_mode GPU is not");
+    if ((policy != NULL) && (strcasecmp(policy, "passive") == 0)) return CT_OK;
+    return CT_FAIL(CT_ERR_CONFIG,
+                   "--balance counts processor time, which threads that wait must not use: set "
+                   "OMP_WAIT_POLICY=passive in the environment");
+}
 
 static ct_status read_request(ct_call *call, const ct_config *c, request *q)
 {
@@ -170,6 +191,8 @@ static ct_status read_request(ct_call *call, const ct_config *c, request *q)
 
     q->json = ct_options_text(call->options, "json");
     q->roofline = ct_options_text(call->options, "roofline");
+    q->balance = ct_options_flag(call->options, "balance");
+    if (q->balance) CT_TRY(check_balance(cpu));
     if ((n_step < 1) || (n_step > 1000000))
         return CT_FAIL(CT_ERR_CONFIG, "--iterations=%lld: at least 1, at most 1000000",
                        (long long)n_step);
@@ -196,6 +219,15 @@ static ct_status write_results(const ct_call *call, const ct_config *c, const be
     return (q->roofline != NULL) ? ct_time_result_plot(&b->result, q->roofline) : CT_OK;
 }
 
+static ct_status open_team(bench *b)
+{
+    CT_TRY(ct_team_clock_create(b->net->n_forward + b->net->n_backward, &b->layers));
+    CT_TRY(ct_team_clock_create(1, &b->whole));
+    b->net->team = b->layers;
+    b->result.whole = b->whole;
+    return CT_OK;
+}
+
 static ct_status measure(ct_call *call, const ct_config *c, ct_net *net, const request *q)
 {
     ct_exchange_open open = { .job = call->job, .param = c->solver };
@@ -210,6 +242,7 @@ static ct_status measure(ct_call *call, const ct_config *c, ct_net *net, const r
     CT_TRY_GOTO(status, out, ct_time_result_create(net, q->n_step, &b.result));
     b.result.limit = q->limit;
     b.result.engines = ct_options_flag(call->options, "engines");
+    if (q->balance) CT_TRY_GOTO(status, out, open_team(&b));
     CT_TRY_GOTO(status, out, ct_trace_file_open(call, &b.trace));
     b.ex.trace = b.trace.trace;
     CT_TRY_GOTO(status, out, ct_exchange_open_net(&open, net, &b.exchange));
@@ -223,6 +256,9 @@ out:
     ct_exchange_open_close(&open);
     ct_trace_file_close(&b.trace);
     ct_time_result_destroy(&b.result);
+    net->team = NULL;
+    ct_team_clock_destroy(b.layers);
+    ct_team_clock_destroy(b.whole);
     return status;
 }
 

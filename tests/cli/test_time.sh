@@ -55,6 +55,17 @@ runs with_topk 0 'images/s' $JOB 2 "$CORTADO" time --model=net.prototxt --iterat
 runs clipped 0 'iter_size 3' $JOB 2 "$CORTADO" time --model=net.prototxt --iterations=2 \
     --set=iter_size=3 --set=clip_gradients=1 --json=r.json
 is clipped_waits grep -q '"forward_overlap":false' r.json
+# the threads' shares, where those that wait sleep
+runs balance 0 'images/s' env OMP_WAIT_POLICY=passive OMP_NUM_THREADS=2 "$CORTADO" time --model=net.prototxt --iterations=3 \
+    --limits=false --balance --json=b.json
+is balance_of_two grep -q '^balance of 2 threads' out
+is balance_row grep -Eq '^  conv +Convolution +forward +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+$' out
+is balance_sum grep -Eq '^balance +layers: a thread [0-9.]+ ms in the mean' out
+is balance_said grep -Eq '"thread_mean_ms":[0-9.e+-]+,"thread_most_ms":[0-9.e+-]+,"thread_first_ms":[0-9.e+-]+' b.json
+# nobody has more than all together, and the mean no more than the most
+is balance_in_order sh -c "grep -o '\"thread_mean_ms\":[^}]*' b.json | tr -d '\"a-z_:' | awk -F, '(\$1 > \$2) || (\$3 > \$2) || (\$2 > 2.0001 * \$1) { bad = 1 } END { exit bad || NR < 4 }'"
+is no_balance_unasked sh -c '! grep -q thread_mean_ms t.json'
+runs balance_needs_sleep 2 'OMP_WAIT_POLICY=passive' env -u OMP_WAIT_POLICY "$CORTADO" time --model=net.prototxt --balance
 runs no_steps 2 'at least 1' "$CORTADO" time --model=net.prototxt --iterations=0
 runs no_folder 3 'nowhere' "$CORTADO" time --model=net.prototxt --iterations=1 --json=nowhere/t.json
 

@@ -8,16 +8,16 @@
  * turned row's value and the one a stride further.
  *
  * Slices are some units each, fixed by the shape, with a dW of their own; they are added up in
- * their order. */
+ * their order. Threads share slices, and where these are too few, their output blocks. */
 #include "framework/base/memory.h"
 #include "framework/base/simd.h"
 #include "layers/engine/conv/blocked.h"
 
 static const int64_t STRIP_FLOATS = 16 << 10; /* of turned rows                                   */
 static const int64_t UNIT_FLOATS = 7168;      /* of dY at a time: part of a first-level cache     */
-static const int64_t SLICES = 32;             /* at most                                          */
-static const int64_t SLICE_PLACES = 4096;     /* at least: adding up costs little beside          */
-static const int64_t SLICE_BYTES = 32ll << 20; /* of all slices, at most                          */
+static const int64_t SLICES = 256;        /* at most: turns of all threads, however many …    */
+static const int64_t SLICE_PLACES = 2048; /* at least: adding up costs little beside          */
+static const int64_t SLICE_BYTES = 16ll << 20; /* of all slices, at most                          */
 
 typedef struct plan {
     ct_blk_set set;
@@ -26,10 +26,11 @@ typedef struct plan {
     int64_t wp;         /* columns of a turned row                                             */
     int64_t rows, n_row; /* of a unit; units of an image                                        */
     int64_t n_unit, n_slice;
+    int64_t n_part;  /* parts of a slice: some pairs of output blocks of each group             */
     int64_t weights; /* floats of a block of dW                                             */
     int64_t few;     /* rows of dY at a time                                                */
     size_t dw, dw_step, turned, turned_step, total; /* bytes in the workspace                     */
-    size_t line, words; /* of a slice's part: a turned row on its way into words; words of dY */
+    size_t line, words; /* of a thread's part: a turned row on its way into words; words of dY */
 } plan;
 
 /* Words of a row of dY's places, and floats of a turned row that is on its way into words. */
@@ -41,6 +42,19 @@ static int64_t row_words(const ct_conv_desc *d, const plan *p)
 static int64_t line_floats(const ct_conv_desc *d, const plan *p)
 {
     return blk_count(p->wp * p->in, 8) * 8 + d->sw * p->in;
+}
+
+/* So that the longest share of a thread is the least: turning x again costs little. */
+static int64_t cut_pairs(const ct_conv_desc *d, const plan *p)
+{
+    int64_t pairs = blk_count(p->out_block, CT_BLK_MAX_VECS), best = 1, least = INT64_MAX;
+
+    for (int64_t n = 1; n <= pairs; n++) {
+        int64_t share = blk_count(p->n_slice * n, d->n_thread) * (16 * blk_count(pairs, n) + 1);
+
+        if (share < least) best = n, least = share;
+    }
+    return best;
 }
 
 static plan make_plan(const ct_conv_desc *d)
@@ -64,6 +78,7 @@ static plan make_plan(const ct_conv_desc *d)
     p.n_slice = blk_smaller(p.n_slice, d->n * out_size(d) / SLICE_PLACES);
     p.n_slice = blk_smaller(p.n_slice, SLICE_BYTES / (dw_floats * (int64_t)sizeof(float)));
     p.n_slice = blk_larger(p.n_slice, 1);
+    p.n_part = cut_pairs(d, &p);
     p.dw_step = ct_align_up((size_t)dw_floats * sizeof(float));
     p.turned = p.dw + (size_t)p.n_slice * p.dw_step;
     p.turned_step =
@@ -75,7 +90,7 @@ static plan make_plan(const ct_conv_desc *d)
         p.turned_step =
             p.words +
             ct_align_up((size_t)(CT_BLK_MAX_VECS * p.few * row_words(d, &p) * b) * sizeof(float));
-    p.total = p.turned + (size_t)p.n_slice * p.turned_step;
+    p.total = p.turned + (size_t)d->n_thread * p.turned_step;
     return p;
 }
 
@@ -193,8 +208,9 @@ static void add_strip(const ct_conv_desc *d, const plan *p, float *turned, int64
     add_rows(d, p, turned, first, i, i_end, words, (i_end - i) * row_to, vecs, dw);
 }
 
+/* Output blocks [first_block, last_block) of each group. */
 static void run_unit(const ct_conv_desc *d, const plan *p, const ct_conv_args *a, int64_t unit,
-                     float *dw, float *turned)
+                     int64_t first_block, int64_t last_block, float *dw, float *turned)
 {
     int64_t n = unit / p->n_row, first = unit % p->n_row * p->rows, b = p->set.b;
     int64_t end = blk_smaller(first + p->rows, d->oh);
@@ -208,7 +224,7 @@ static void run_unit(const ct_conv_desc *d, const plan *p, const ct_conv_args *a
                        turned);
         else
             turn_rows(d, p, x, first * d->sh - d->ph, rows, turned);
-        for (int64_t block = 0; block < p->out_block; block += CT_BLK_MAX_VECS) {
+        for (int64_t block = first_block; block < last_block; block += CT_BLK_MAX_VECS) {
             int64_t at = g * p->out_block + block;
             int64_t vecs = blk_smaller(p->out_block - block, CT_BLK_MAX_VECS);
             const float *dy =
@@ -245,6 +261,27 @@ size_t ct_blk_first_weight_workspace(const ct_conv_desc *d)
     return make_plan(d).total;
 }
 
+/* Part t % n_part of slice t / n_part. */
+static void run_task(const ct_conv_desc *d, const plan *p, ct_exec *ex, const ct_conv_args *a,
+                     int64_t t, ct_status *polled)
+{
+    int64_t s = t / p->n_part, part = t % p->n_part;
+    int64_t pairs = blk_count(p->out_block, CT_BLK_MAX_VECS);
+    int64_t first = pairs * part / p->n_part * CT_BLK_MAX_VECS;
+    int64_t last = blk_smaller(pairs * (part + 1) / p->n_part * CT_BLK_MAX_VECS, p->out_block);
+    float *dw = (float *)((char *)a->work + p->dw + (size_t)s * p->dw_step);
+    float *turned =
+        (float *)((char *)a->work + p->turned + (size_t)omp_get_thread_num() * p->turned_step);
+
+    for (int64_t g = 0; g < d->group; g++)
+        memset(dw + (g * p->out_block + first) * p->weights, 0,
+               (size_t)((last - first) * p->weights) * sizeof(float));
+    for (int64_t u = p->n_unit * s / p->n_slice; u < p->n_unit * (s + 1) / p->n_slice; u++) {
+        run_unit(d, p, a, u, first, last, dw, turned);
+        ct_engine_poll(ex, polled);
+    }
+}
+
 ct_status ct_blk_first_weight(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a)
 {
     plan p = make_plan(d);
@@ -253,16 +290,7 @@ ct_status ct_blk_first_weight(const ct_conv_desc *d, ct_exec *ex, const ct_conv_
 #pragma omp parallel num_threads(d->n_thread)
     {
 #pragma omp for schedule(static)
-        for (int64_t s = 0; s < p.n_slice; s++) {
-            float *dw = (float *)((char *)a->work + p.dw + (size_t)s * p.dw_step);
-            float *turned = (float *)((char *)a->work + p.turned + (size_t)s * p.turned_step);
-
-            memset(dw, 0, p.dw_step);
-            for (int64_t u = p.n_unit * s / p.n_slice; u < p.n_unit * (s + 1) / p.n_slice; u++) {
-                run_unit(d, &p, a, u, dw, turned);
-                ct_engine_poll(ex, &polled);
-            }
-        }
+        for (int64_t t = 0; t < p.n_slice * p.n_part; t++) run_task(d, &p, ex, a, t, &polled);
 #pragma omp for schedule(static)
         for (int64_t m = 0; m < d->m; m++) add_channel(d, &p, a, m);
     }

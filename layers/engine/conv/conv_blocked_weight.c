@@ -51,6 +51,47 @@ static void choose_unit(const ct_conv_desc *d, plan *p)
     p->n_col = blk_count(d->ow, p->cols);
 }
 
+static void cut_tasks(const ct_conv_desc *d, plan *p, int64_t in_step, int64_t out_step)
+{
+    p->in_step = in_step;
+    p->out_step = out_step;
+    p->n_in = blk_count(p->in_block, in_step);
+    p->n_out = blk_count(p->out_block, out_step);
+    p->part = in_step * out_step * p->weights;
+    p->n_task = d->group * p->n_in * p->n_out;
+}
+
+/* What the thread that has most tasks does, in products of two blocks: reading a block of x or dY
+ * takes about as long as half of one. */
+static int64_t longest_share(const ct_conv_desc *d, const plan *p)
+{
+    int64_t task = 2 * p->in_step * p->out_step + p->in_step + p->out_step;
+
+    return blk_count(p->n_slice * p->n_task, d->n_thread) * task;
+}
+
+/* Smaller tasks where there are too few for the team. Which blocks a task has changes no sum, so
+ * the bits are those of any number of threads; slices would. */
+static void share_out(const ct_conv_desc *d, plan *p)
+{
+    plan best = *p;
+    int64_t least = longest_share(d, p) * 9 / 10; /* not for nothing */
+
+    for (int64_t in = p->in_step; in > 0; in--) {
+        for (int64_t out = p->out_step; out > 0; out -= CT_BLK_MAX_VECS) {
+            plan t = *p;
+
+            cut_tasks(d, &t, even(p->in_block, in),
+                      even(blk_count(p->out_block, CT_BLK_MAX_VECS), out / CT_BLK_MAX_VECS) *
+                          CT_BLK_MAX_VECS);
+            if (longest_share(d, &t) >= least) continue;
+            least = longest_share(d, &t);
+            best = t;
+        }
+    }
+    *p = best;
+}
+
 static plan make_plan(const ct_conv_desc *d)
 {
     plan p = { .set = ct_blk_pick(d->bf16), .in = d->c / d->group, .out = d->m / d->group };
@@ -66,17 +107,15 @@ static plan make_plan(const ct_conv_desc *d)
     p.in_step = even(p.in_block, p.in_step);
     p.out_step = even(blk_count(p.out_block, CT_BLK_MAX_VECS), p.out_step / CT_BLK_MAX_VECS) *
                  CT_BLK_MAX_VECS;
-    p.n_in = blk_count(p.in_block, p.in_step);
-    p.n_out = blk_count(p.out_block, p.out_step);
+    cut_tasks(d, &p, p.in_step, p.out_step);
     choose_unit(d, &p);
-    p.part = p.in_step * p.out_step * p.weights;
-    p.n_task = d->group * p.n_in * p.n_out;
     slice = p.n_task * p.part;
     units = p.n_image * p.n_row * p.n_col;
     p.n_slice = blk_smaller(blk_count(TASKS, p.n_task), units);
     p.n_slice = blk_smaller(p.n_slice, d->n * out_size(d) / SLICE_PLACES);
     p.n_slice = blk_smaller(p.n_slice, SLICE_BYTES / (slice * (int64_t)sizeof(float)));
     p.n_slice = blk_larger(p.n_slice, 1);
+    share_out(d, &p);
     p.own = ct_grad_copied(d, &p);
     return p;
 }

@@ -214,7 +214,7 @@ static ct_status run(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a)
     ct_status polled = CT_OK;
 
     pack_weights(d, &f, a->weight, rest, packed);
-#pragma omp parallel for num_threads((int)f.n_worker) schedule(static, 1)
+#pragma omp parallel for num_threads(d->n_thread) schedule(static, 1) if (f.n_worker > 1)
     for (int64_t v = 0; v < f.n_worker; v++) {
         float *own = rest + v * (f.a + f.col + f.product);
         worker w = { packed, own, own + f.a, own + f.a + f.col };

@@ -208,7 +208,8 @@ static ct_status run_images(const ct_conv_desc *d, ct_exec *ex, const ct_conv_ar
     ct_status polled = CT_OK;
     int bad = CT_OK;
 
-#pragma omp parallel for num_threads((int)nw) schedule(static, 1) reduction(max : bad) if (nw > 1)
+#pragma omp parallel for num_threads(d->n_thread) schedule(static, 1) reduction(max                \
+                                                                                : bad) if (nw > 1)
     for (int64_t v = 0; v < nw; v++) {
         worker w = make_worker(d, a, p, v, nw);
 
@@ -308,7 +309,8 @@ static ct_status gemm_backward_weight(const ct_conv_desc *d, ct_exec *ex, const 
         if (a->beta == 0.0f) return ct_math_cpu.set(NULL, d->m * group_k(d), 0.0f, a->dweight);
         return ct_math_cpu.scale(NULL, d->m * group_k(d), a->beta, a->dweight);
     }
-#pragma omp parallel for num_threads((int)nw) schedule(static, 1) reduction(max : bad) if (nw > 1)
+#pragma omp parallel for num_threads(d->n_thread) schedule(static, 1) reduction(max                \
+                                                                                : bad) if (nw > 1)
     for (int64_t v = 0; v < nw; v++) {
         worker w = make_worker(d, a, &p, v, nw);
         float *dw = (v == 0) ? a->dweight : part + (v - 1) * weight_step(d);

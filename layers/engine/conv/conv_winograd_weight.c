@@ -32,6 +32,7 @@ typedef struct plan {
     int64_t unit;                   /* words of tiles that are added up at a time */
     int64_t block;                  /* from block to block of tiles      */
     int64_t v_step, d_step, s_step; /* from place to place: x, dy, sums  */
+    int64_t pair_parts, in_parts;   /* into which the products of a place are cut */
 } plan;
 
 static int64_t sum_bytes(const plan *p)
@@ -76,6 +77,36 @@ static void cut(const ct_conv_desc *d, plan *p)
     p->size = whole_words(p, blk_larger(blk_count(p->part, blk_count(p->part, most)), 1));
 }
 
+/* What the thread that has most products of two blocks does; reading a block takes about as long
+ * as half a product. */
+static int64_t longest_share(const ct_conv_desc *d, const plan *p)
+{
+    int64_t in = blk_count(p->in_block, p->in_parts);
+    int64_t out = CT_BLK_MAX_VECS * blk_count(p->n_pair, p->pair_parts);
+
+    return blk_count(p->places * p->pair_parts * p->in_parts, d->n_thread) *
+           (2 * in * out + in + out);
+}
+
+/* Parts of places, where there are too few of these for the team. */
+static void share_out(const ct_conv_desc *d, plan *p)
+{
+    plan best, t = *p;
+    int64_t least;
+
+    t.pair_parts = t.in_parts = 1;
+    best = t;
+    least = longest_share(d, &t);
+    for (t.pair_parts = 1; t.pair_parts <= p->n_pair; t.pair_parts++) {
+        for (t.in_parts = 1; t.in_parts <= p->in_block; t.in_parts++) {
+            if (longest_share(d, &t) >= least) continue;
+            least = longest_share(d, &t);
+            best = t;
+        }
+    }
+    *p = best;
+}
+
 static plan make_plan(const ct_conv_desc *d)
 {
     plan p = { .set = ct_blk_pick(d->bf16), .in = d->c / d->group, .out = d->m / d->group };
@@ -104,6 +135,7 @@ static plan make_plan(const ct_conv_desc *d)
     p.block = words * b;
     p.v_step = wino_step(p.in_block * p.block);
     p.d_step = wino_step(p.out_block * p.block);
+    share_out(d, &p);
     return p;
 }
 
@@ -191,8 +223,10 @@ static void map_tiles(const ct_conv_desc *d, const plan *p, const ct_conv_args *
     }
 }
 
-/* One place: pairs [pair, end) of output blocks, all input blocks, the tiles of a group. */
-static void add_place(const plan *p, const group *r, int64_t place, int64_t pair, int64_t end)
+/* One place: pairs [pair, end) of output blocks, input blocks [first_k, last_k), the tiles of a
+ * group. */
+static void add_place(const plan *p, const group *r, int64_t place, int64_t pair, int64_t end,
+                      int64_t first_k, int64_t last_k)
 {
     int64_t b = p->set.b, words = blk_count(r->n, p->set.pair);
     ct_blk_grad t = { .images = 1, .rows = 1, .x_step = b, .dy_block = p->block };
@@ -202,12 +236,12 @@ static void add_place(const plan *p, const group *r, int64_t place, int64_t pair
         int64_t vecs = blk_smaller(p->out_block - block, CT_BLK_MAX_VECS);
 
         if (r->begins)
-            memset(sum_at(p, r->sum, place, block, 0), 0,
-                   (size_t)(p->in_block * vecs * b * b) * sizeof(float));
+            memset(sum_at(p, r->sum, place, block, first_k), 0,
+                   (size_t)((last_k - first_k) * vecs * b * b) * sizeof(float));
         for (int64_t i = 0; i < words; i += p->unit) {
             t.cols = blk_smaller(p->unit, words - i);
             t.dy = r->d + place * p->d_step + block * p->block + i * b;
-            for (int64_t k = 0; k < p->in_block; k++) {
+            for (int64_t k = first_k; k < last_k; k++) {
                 int64_t real = blk_smaller(p->in - k * b, b);
                 int64_t n_part = blk_count(real, p->set.max_tile[vecs - 1]);
                 float *sum = sum_at(p, r->sum, place, block, k);
@@ -231,7 +265,7 @@ static void add_group(const ct_conv_desc *d, const plan *p, const ct_conv_args *
     enum { PIECE = 16 };
     int64_t n_piece = blk_count(r->n, PIECE);
     int64_t n_x = (p->same_x && (r->g > 0)) ? 0 : p->in_block * n_piece; /* there since the first */
-    int64_t n_part = blk_smaller(p->n_pair, blk_count(4 * d->n_thread, p->places));
+    int64_t n_part = p->pair_parts * p->in_parts;
 
     /* in turns, since tiles of x and of dy do not take the same time */
 #pragma omp for schedule(static, 1)
@@ -242,9 +276,11 @@ static void add_group(const ct_conv_desc *d, const plan *p, const ct_conv_args *
     }
 #pragma omp for schedule(static)
     for (int64_t i = 0; i < p->places * n_part; i++) {
-        int64_t part = i % n_part;
+        int64_t pair = i % n_part / p->in_parts, k = i % p->in_parts;
 
-        add_place(p, r, i / n_part, p->n_pair * part / n_part, p->n_pair * (part + 1) / n_part);
+        add_place(p, r, i / n_part, p->n_pair * pair / p->pair_parts,
+                  p->n_pair * (pair + 1) / p->pair_parts, p->in_block * k / p->in_parts,
+                  p->in_block * (k + 1) / p->in_parts);
         ct_engine_poll(ex, polled);
     }
 }
@@ -277,7 +313,7 @@ static void add_group_alone(const ct_conv_desc *d, const plan *p, const ct_conv_
     for (int64_t k = 0; k < p->out_block; k++) map_tiles(d, p, a, true, r, k, 0, r->n);
     for (int64_t i = 0; i < p->places; i++) {
         fetch_next(d, p, a, r, i);
-        add_place(p, r, i, 0, p->n_pair);
+        add_place(p, r, i, 0, p->n_pair, 0, p->in_block);
     }
 }
 

@@ -32,7 +32,11 @@ ct_wino_plan ct_wino_make_plan(const ct_wino_sum *s)
     count = blk_count(p.n_tile, blk_larger(most, step));
     p.alone = !s->same_x && (bytes <= ALONE_WEIGHTS) && (per <= 4 * ALONE_MOST) &&
               ((count >= 2 * s->n_thread) || (s->n_thread == 1));
-    if (!p.alone) {
+    if (p.alone) { /* all threads have as many groups, if those do not get too small */
+        int64_t even = blk_count(count, s->n_thread) * s->n_thread;
+
+        if (p.n_tile >= even * step) count = even;
+    } else {
         most = TOGETHER_TILES / (line * (p.words * p.in_block + b * p.out_block));
         count = blk_count(p.n_tile, blk_larger(most, step));
     }
