@@ -62,6 +62,12 @@ static inline void fetch(const float *at, int64_t n)
     for (int64_t i = 0; i < n; i += 16) __builtin_prefetch(at + i, 0, 2);
 }
 
+/* v^e of each; a function of its own, since the compiler would write out every call. */
+__attribute__((noinline)) static void raise_each(int64_t n, float e, float *v)
+{
+    for (int64_t i = 0; i < n; i++) v[i] = powf(v[i], e);
+}
+
 #define LANES_8(_q)  (_q), (_q) + 1, (_q) + 2, (_q) + 3, (_q) + 4, (_q) + 5, (_q) + 6, (_q) + 7
 #define LANES_16(_q) LANES_8(_q), LANES_8((_q) + 8)
 
@@ -87,18 +93,18 @@ static inline void fetch(const float *at, int64_t n)
         *mask_p = (num##_b){ LANES_##_b(0) } < (num##_b){ 0 } + left;                              \
     }                                                                                              \
                                                                                                    \
-    /* sums over windows, in the order of the channels */                                          \
-    CT_SIMD_PART void window##_b(int64_t size, const vec##_b *low_p, const vec##_b *mid_p,         \
-                                 const vec##_b *high_p, vec##_b *sum_p)                            \
+    /* sums over windows, in the order of the channels; fixed: `size`, or 0 */                     \
+    CT_SIMD_PART void window##_b(const int fixed, int64_t size, const vec##_b *low_p,              \
+                                 const vec##_b *mid_p, const vec##_b *high_p, vec##_b *sum_p)      \
     {                                                                                              \
         vec##_b low = *low_p, mid = *mid_p, high = *high_p, sum;                                   \
         int64_t first = (_b) - (size - 1) / 2;                                                     \
         float v[3 * (_b)];                                                                         \
                                                                                                    \
-        if (size == 5) {                                                                           \
+        if (fixed == 5) {                                                                          \
             sum = MOVED(_b, low, mid, (_b)-2) + MOVED(_b, low, mid, (_b)-1) + mid +                \
                   MOVED(_b, mid, high, 1) + MOVED(_b, mid, high, 2);                               \
-        } else if (size == 3) {                                                                    \
+        } else if (fixed == 3) {                                                                   \
             sum = MOVED(_b, low, mid, (_b)-1) + mid + MOVED(_b, mid, high, 1);                     \
         } else {                                                                                   \
             *(vec##_b *)v = low;                                                                   \
@@ -115,6 +121,7 @@ static inline void fetch(const float *at, int64_t n)
                                  vec##_b *power, vec##_b *inverse)                                 \
     {                                                                                              \
         vec##_b r[SIDE];                                                                           \
+        float v[SIDE * (_b)];                                                                      \
                                                                                                    \
         if (usual) {                                                                               \
             roots##_b(n, s, r);                                                                    \
@@ -122,13 +129,10 @@ static inline void fetch(const float *at, int64_t n)
             CT_LRN_EACH(n) inverse[i] = (r[i] * r[i]) * (r[i] * r[i]);                             \
             return;                                                                                \
         }                                                                                          \
-        CT_LRN_EACH(n)                                                                             \
-        {                                                                                          \
-            r[i] = s[i];                                                                           \
-            for (int c = 0; c < (_b); c++) r[i][c] = powf(r[i][c], -beta);                         \
-            power[i] = r[i];                                                                       \
-            inverse[i] = 1.0f / s[i];                                                              \
-        }                                                                                          \
+        CT_LRN_EACH(n) * (vec##_b *)(v + i * (_b)) = s[i];                                         \
+        CT_LRN_EACH(n) inverse[i] = 1.0f / s[i];                                                   \
+        raise_each(n *(_b), -beta, v);                                                             \
+        CT_LRN_EACH(n) power[i] = *(const vec##_b *)(v + i * (_b));                                \
     }                                                                                              \
                                                                                                    \
     /* What goes on from block to block of some places: x and its square, of this block and the    \
@@ -154,8 +158,8 @@ static inline void fetch(const float *at, int64_t n)
                                                                                                    \
     /* scale and its powers of n places of block j from place p on; then x and its squares are     \
      * those of the next block. */                                                                 \
-    CT_SIMD_PART void places##_b(const int n, const piece *w, int64_t j, int64_t size, bool usual, \
-                                 int p, carry##_b *c, vec##_b *s, vec##_b *power,                  \
+    CT_SIMD_PART void places##_b(const int n, const piece *w, int64_t j, const int fixed,          \
+                                 bool usual, int p, carry##_b *c, vec##_b *s, vec##_b *power,      \
                                  vec##_b *inverse)                                                 \
     {                                                                                              \
         const ct_lrn_desc *d = w->d;                                                               \
@@ -167,7 +171,7 @@ static inline void fetch(const float *at, int64_t n)
         {                                                                                          \
             vec##_b x = MASKED(_b, LOAD(_b, after, p + i), next), high = x * x, sum;               \
                                                                                                    \
-            window##_b(size, &c->low[i], &c->mid[i], &high, &sum);                                 \
+            window##_b(fixed, d->size, &c->low[i], &c->mid[i], &high, &sum);                       \
             s[i] = d->k + w->factor * sum;                                                         \
             c->low[i] = c->mid[i], c->mid[i] = high;                                               \
             c->before[i] = c->x[i], c->x[i] = x;                                                   \
@@ -176,7 +180,7 @@ static inline void fetch(const float *at, int64_t n)
     }                                                                                              \
                                                                                                    \
     /* n places of block j from place p on */                                                      \
-    CT_SIMD_PART void forward_some##_b(const int n, const piece *w, int64_t j, int64_t size,       \
+    CT_SIMD_PART void forward_some##_b(const int n, const piece *w, int64_t j, const int fixed,    \
                                        bool usual, int p, carry##_b *c, float *y)                  \
     {                                                                                              \
         float *keep = (w->scale != NULL) ? w->scale + j * w->step + p * (_b) : NULL;               \
@@ -184,7 +188,7 @@ static inline void fetch(const float *at, int64_t n)
         num##_b mask;                                                                              \
                                                                                                    \
         real##_b(w->d, j, &mask);                                                                  \
-        places##_b(n, w, j, size, usual, p, c, s, power, inverse);                                 \
+        places##_b(n, w, j, fixed, usual, p, c, s, power, inverse);                                \
         CT_LRN_EACH(n)                                                                             \
         {                                                                                          \
             *(vec##_b *)(y + i * (_b)) = MASKED(_b, c->before[i] * power[i], mask);                \
@@ -194,7 +198,7 @@ static inline void fetch(const float *at, int64_t n)
                                                                                                    \
     /* the same backward: ratios of block j, gradients of the block before, if there are such */   \
     CT_SIMD_PART void back_some##_b(const int n, const bool is, const bool was, const piece *w,    \
-                                    int64_t j, int64_t size, bool usual, int p, carry##_b *c,      \
+                                    int64_t j, const int fixed, bool usual, int p, carry##_b *c,   \
                                     float *dx)                                                     \
     {                                                                                              \
         const float *dy = w->dy + j * w->step + p * (_b);                                          \
@@ -203,7 +207,7 @@ static inline void fetch(const float *at, int64_t n)
         num##_b mask;                                                                              \
                                                                                                    \
         CT_LRN_EACH(n) x[i] = c->before[i];                                                        \
-        if (is) places##_b(n, w, j, size, usual, p, c, s, power, inverse);                         \
+        if (is) places##_b(n, w, j, fixed, usual, p, c, s, power, inverse);                        \
         real##_b(w->d, j, &mask);                                                                  \
         CT_LRN_EACH(n)                                                                             \
         {                                                                                          \
@@ -214,7 +218,7 @@ static inline void fetch(const float *at, int64_t n)
                 ratio = MASKED(_b, g * c->before[i] * inverse[i], mask);                           \
             }                                                                                      \
             if (was) {                                                                             \
-                window##_b(size, &c->ratio_low[i], &c->ratio_mid[i], &ratio, &sum);                \
+                window##_b(fixed, w->d->size, &c->ratio_low[i], &c->ratio_mid[i], &ratio, &sum);   \
                 *(vec##_b *)(dx + i * (_b)) = c->part[i] - factor * x[i] * sum;                    \
             }                                                                                      \
             c->ratio_low[i] = c->ratio_mid[i], c->ratio_mid[i] = ratio, c->part[i] = g;            \
@@ -222,7 +226,7 @@ static inline void fetch(const float *at, int64_t n)
     }                                                                                              \
                                                                                                    \
     /* n places from place p on of all blocks; to: of block 0, others `step` floats apart */       \
-    CT_SIMD_PART void some##_b(const int n, const piece *w, int64_t size, bool usual, int p,       \
+    CT_SIMD_PART void some##_b(const int n, const piece *w, const int fixed, bool usual, int p,    \
                                float *to, int64_t step)                                            \
     {                                                                                              \
         int64_t blocks = blocks_of(w->d);                                                          \
@@ -232,20 +236,20 @@ static inline void fetch(const float *at, int64_t n)
         if (w->dx == NULL) {                                                                       \
             for (int64_t j = 0; j < blocks; j++) {                                                 \
                 fetch(w->x + j * w->step + (p + SOME) * (_b), n * (_b));                           \
-                forward_some##_b(n, w, j, size, usual, p, &c, to + j * step);                      \
+                forward_some##_b(n, w, j, fixed, usual, p, &c, to + j * step);                     \
             }                                                                                      \
             return;                                                                                \
         }                                                                                          \
-        back_some##_b(n, true, false, w, 0, size, usual, p, &c, NULL);                             \
+        back_some##_b(n, true, false, w, 0, fixed, usual, p, &c, NULL);                            \
         for (int64_t j = 1; j < blocks; j++) {                                                     \
             fetch(w->x + j * w->step + (p + SOME) * (_b), n * (_b));                               \
             fetch(w->dy + j * w->step + (p + SOME) * (_b), n * (_b));                              \
-            back_some##_b(n, true, true, w, j, size, usual, p, &c, to + (j - 1) * step);           \
+            back_some##_b(n, true, true, w, j, fixed, usual, p, &c, to + (j - 1) * step);          \
         }                                                                                          \
-        back_some##_b(n, false, true, w, blocks, size, usual, p, &c, to + (blocks - 1) * step);    \
+        back_some##_b(n, false, true, w, blocks, fixed, usual, p, &c, to + (blocks - 1) * step);   \
     }                                                                                              \
                                                                                                    \
-    CT_SIMD_PART void pass##_b(const piece *w, const int side, int64_t size, bool usual,           \
+    CT_SIMD_PART void pass##_b(const piece *w, const int side, const int fixed, bool usual,        \
                                bool stream)                                                        \
     {                                                                                              \
         float *out = (w->dx != NULL) ? w->dx : w->y;                                               \
@@ -257,34 +261,52 @@ static inline void fetch(const float *at, int64_t n)
                                                                                                    \
             n = (w->places - q < SOME) ? w->places - q : SOME;                                     \
             for (; p + side <= n; p += side)                                                       \
-                some##_b(side, w, size, usual, q + p, to + p * (_b), step);                        \
-            for (; p < n; p++) some##_b(1, w, size, usual, q + p, to + p * (_b), step);            \
+                some##_b(side, w, fixed, usual, q + p, to + p * (_b), step);                       \
+            for (; p < n; p++) some##_b(1, w, fixed, usual, q + p, to + p * (_b), step);           \
             for (int64_t j = 0; stream && (j < blocks_of(w->d)); j++)                              \
                 ct_stream_copy(n *(_b), w->s->made[j], out + j * w->step + q * (_b));              \
         }                                                                                          \
-    }                                                                                              \
-                                                                                                   \
-    /* the usual cases each for itself, so that their loops have no others */                      \
-    CT_SIMD_CLONES static void piece##_b(const piece *w)                                           \
+    }
+
+/* The usual cases each for itself, so that their loops have no others. */
+#define PIECE(_name, _target, _b)                                                                  \
+    _target static void _name(const piece *w)                                                      \
     {                                                                                              \
         bool usual = ct_lrn_is_usual(w->d);                                                        \
                                                                                                    \
-        if (usual && (w->d->size == 5) && w->stream)                                               \
-            pass##_b(w, SIDE, 5, true, true);                                                      \
-        else if (usual && (w->d->size == 5))                                                       \
-            pass##_b(w, SIDE, 5, true, false);                                                     \
+        if (usual && (w->d->size == 5))                                                            \
+            pass##_b(w, SIDE, 5, true, w->stream);                                                 \
         else if (usual && (w->d->size == 3))                                                       \
             pass##_b(w, SIDE, 3, true, w->stream);                                                 \
+        else if (w->d->size == 5)                                                                  \
+            pass##_b(w, SIDE, 5, false, w->stream);                                                \
         else                                                                                       \
-            pass##_b(w, SIDE, w->d->size, usual, w->stream);                                       \
+            pass##_b(w, SIDE, 0, usual, w->stream);                                                \
     }
 
 KERNELS(8)
 KERNELS(16)
 
+PIECE(piece8, CT_SIMD_CLONES, 8)
+
+/* Nets have blocks of 16 with AVX-512 alone (ct_simd_block()). In shorter vectors these kernels
+ * take the compiler half a minute: there one loop for all cases is enough. */
+static void piece16_any(const piece *w)
+{
+    pass16(w, 1, 0, ct_lrn_is_usual(w->d), w->stream);
+}
+#if defined(__x86_64__) && defined(__GNUC__)
+PIECE(piece16, __attribute__((target("avx512f"))), 16)
+#else
+static void piece16(const piece *w)
+{
+    piece16_any(w);
+}
+#endif
+
 /* Piece t of the batch: image t / n_piece. */
-static void run_piece(const ct_lrn_desc *d, const ct_lrn_args *a, int64_t t, bool stream,
-                      scratch *s)
+static void run_piece(const ct_lrn_desc *d, const ct_lrn_args *a, int64_t t, bool avx512,
+                      bool stream, scratch *s)
 {
     int64_t area = d->h * d->w, n_piece = (area + PLACES - 1) / PLACES;
     int64_t first = t % n_piece * PLACES;
@@ -301,10 +323,12 @@ static void run_piece(const ct_lrn_desc *d, const ct_lrn_args *a, int64_t t, boo
                 .stream = stream,
                 .s = s };
 
-    if (d->block == 16)
+    if (d->block == 8)
+        piece8(&w);
+    else if (avx512)
         piece16(&w);
     else
-        piece8(&w);
+        piece16_any(&w);
 }
 
 static ct_status run(const ct_lrn_desc *d, ct_exec *ex, const ct_lrn_args *a)
@@ -313,6 +337,7 @@ static ct_status run(const ct_lrn_desc *d, ct_exec *ex, const ct_lrn_args *a)
     size_t bytes = (size_t)(d->n * blocks_of(d) * d->block * d->h * d->w) * sizeof(float);
     bool stream =
         (blocks_of(d) <= MOST_KEPT) && ct_stream_pays((a->dx != NULL) ? a->dx : a->y, bytes);
+    bool avx512 = (ct_simd_pick() == CT_SIMD_AVX512);
     ct_status polled = CT_OK;
 
 #pragma omp parallel num_threads(d->n_thread)
@@ -322,7 +347,7 @@ static ct_status run(const ct_lrn_desc *d, ct_exec *ex, const ct_lrn_args *a)
         memset(s.zero, 0, sizeof(s.zero));
 #pragma omp for schedule(static)
         for (int64_t t = 0; t < n_piece; t++) {
-            run_piece(d, a, t, stream, &s);
+            run_piece(d, a, t, avx512, stream, &s);
             ct_engine_poll(ex, &polled);
         }
         ct_stream_end();

@@ -1,5 +1,7 @@
-/* Pooling of channels in blocks: what is done by whom; a plane is in pool_blocked_plane.c. */
+/* Pooling of channels in blocks: what is done by whom; a plane is in pool_blocked_plane.c
+ * and pool_blocked_back.c. */
 #include "framework/base/bf16.h"
+#include "framework/base/simd.h"
 #include "framework/base/stream.h"
 #include "layers/engine/pool/pool_blocked.h"
 #include "layers/engine/pool/pool_step1.h"
@@ -55,7 +57,7 @@ static void find_spans(int64_t out, int64_t kernel, int64_t stride, int64_t pad,
 
 static ct_pool_axes make_axes(const ct_pool_desc *d, void *work)
 {
-    ct_pool_axes a = { .row = work };
+    ct_pool_axes a = { .row = work, .avx512 = (ct_simd_pick() == CT_SIMD_AVX512) };
 
     a.column = a.row + d->oh;
     a.over_row = a.column + d->ow;
@@ -97,8 +99,10 @@ static ct_status run(const ct_pool_desc *d, ct_exec *ex, const ct_pool_args *a)
             ct_pool_step1_flat(d, stream, room, x, y, mask, dy, dx);
         else if (step1)
             ct_pool_step1_blocked(d, stream, room, x, y, mask, dy, dx);
+        else if (dx == NULL)
+            ct_pool_blocked_plane(d, &s, stream, room, x, y, mask);
         else
-            ct_pool_blocked_plane(d, &s, stream, room, x, y, mask, dy, dx);
+            ct_pool_blocked_plane_back(d, &s, stream, room, mask, dy, dx);
         if (stream) ct_stream_end();
         ct_engine_poll(ex, &polled);
     }

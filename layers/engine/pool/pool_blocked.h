@@ -14,6 +14,7 @@ typedef struct ct_pool_span {
 typedef struct ct_pool_axes {
     ct_pool_span *row, *column;           /* oh, ow */
     ct_pool_span *over_row, *over_column; /* h, w   */
+    bool avx512;                          /* the processor has it */
 } ct_pool_axes;
 
 /** Rows of outputs whose windows may share a row of the plane. */
@@ -60,9 +61,10 @@ static inline void ct_pool_fetch(const void *soon, ct_pool_piece q, int64_t n, i
         __builtin_prefetch(at + k, 0, 2);
 }
 
-/** Forward, or backward where dx is there; mask NULL: unwanted, or AVE. stream: what is written
- *  passes the caches by. */
+/** mask NULL: unwanted, or AVE. stream: what is written passes the caches by. */
 void ct_pool_blocked_plane(const ct_pool_desc *d, const ct_pool_axes *s, bool stream, void *room,
-                           const float *x, float *y, uint8_t *mask, const float *dy, float *dx);
+                           const float *x, float *y, uint8_t *mask);
+void ct_pool_blocked_plane_back(const ct_pool_desc *d, const ct_pool_axes *s, bool stream,
+                                void *room, const uint8_t *mask, const float *dy, float *dx);
 
 #endif
