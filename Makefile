@@ -239,9 +239,10 @@ $(B)/cortado: $(TOOL_OBJ) $(B)/libcortado.a
 $(B)/cortado-sim: $(TOOL_OBJ) $(B)/libcortado.a
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) -s -o $@
 
-# tests see everything but main()
-TEST_LIB := $(filter-out $(B)/framework/tools/main.o $(B)/framework/tools/sim/main.o,$(TOOL_OBJ)) $(B)/libcortado.a
-# helpers of the tests as an archive, so that a test links only those it uses
+# tests see everything but main(), and as archives: each links only what it uses
+TEST_LIB := $(B)/libtools.a $(B)/libcortado.a
+$(B)/libtools.a: $(filter-out $(B)/framework/tools/main.o $(B)/framework/tools/sim/main.o,$(TOOL_OBJ))
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
 $(B)/libtest.a: $(TEST_OBJ)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 $(UNIT_BIN) $(MPI_BIN) $(BENCH_BIN) $(LONG_BIN): %: %.o $(B)/libtest.a $(TEST_LIB)
