@@ -15,8 +15,13 @@
 
 void test_random(float *v, int64_t n, uint64_t seed, float low, float high)
 {
-    for (int64_t i = 0; i < n; i++)
-        v[i] = low + (high - low) * ct_rng_uniform_at(seed, (uint64_t)i);
+    uint32_t word[256];
+
+    for (int64_t at = 0, many; at < n; at += many) {
+        many = (n - at < 256) ? n - at : 256;
+        ct_rng_words(seed, (uint64_t)at, many, word);
+        for (int64_t i = 0; i < many; i++) v[at + i] = low + (high - low) * ct_rng_uniform(word[i]);
+    }
 }
 
 void test_random_distinct(float *v, int64_t n, uint64_t seed, float low, float high)

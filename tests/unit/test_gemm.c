@@ -3,10 +3,10 @@
  * and Stability, section 3.1); alpha, beta and pieces of the sum add a rounding each. Of operands
  * rounded to bf16, products are exact in float; the sum in double is of rounded operands then. */
 #include "tests/test.h"
+#include "tests/layer_harness.h"
 
 #include "framework/base/bf16.h"
 #include "framework/base/memory.h"
-#include "framework/base/rng.h"
 #include "framework/base/simd.h"
 #include "framework/math/gemm_private.h"
 
@@ -21,7 +21,7 @@ static float *make(int64_t n, uint64_t key)
     float *v = ct_mem_acquire((size_t)n * sizeof(float));
 
     assert_non_null(v);
-    for (int64_t i = 0; i < n; i++) v[i] = 2.0f * ct_rng_uniform_at(key, (uint64_t)i) - 1.0f;
+    test_random(v, n, key, -1.0f, 1.0f);
     return v;
 }
 
@@ -68,27 +68,50 @@ static double operand(const operands *o, float v)
     return (double)(o->d.bf16 ? ct_bf16_to_f32(ct_bf16_from_f32(v)) : v);
 }
 
-static double exact(const operands *o, int64_t i, int64_t j)
+/* B as it is multiplied, [k][n]; the caller's. */
+static double *make_exact_b(const operands *o)
+{
+    int64_t n = o->d.n, k = o->d.k;
+    double *b = malloc((size_t)(n * k + 1) * sizeof(double));
+
+    assert_non_null(b);
+    for (int64_t q = 0; q < k; q++) {
+        for (int64_t j = 0; j < n; j++)
+            b[q * n + j] = operand(o, o->g.b[o->d.tb ? j * o->g.ldb + q : q * o->g.ldb + j]);
+    }
+    return b;
+}
+
+/* Row i of the product, each a sum in the order of q. */
+static void exact_row(const operands *o, const double *b, int64_t i, double *row)
 {
     const ct_gemm_args *g = &o->g;
-    double sum = 0.0;
+    int64_t n = o->d.n;
 
-    for (int64_t q = 0; q < o->d.k; q++)
-        sum += operand(o, g->a[o->d.ta ? q * g->lda + i : i * g->lda + q]) *
-               operand(o, g->b[o->d.tb ? j * g->ldb + q : q * g->ldb + j]);
-    sum *= (double)g->alpha;
-    return (g->beta == 0.0f) ? sum : sum + (double)g->beta * (double)o->first[i * g->ldc + j];
+    memset(row, 0, (size_t)n * sizeof(double));
+    for (int64_t q = 0; q < o->d.k; q++) {
+        double a = operand(o, g->a[o->d.ta ? q * g->lda + i : i * g->lda + q]);
+
+        for (int64_t j = 0; j < n; j++) row[j] += a * b[q * n + j];
+    }
+    for (int64_t j = 0; j < n; j++) {
+        row[j] *= (double)g->alpha;
+        if (g->beta != 0.0f) row[j] += (double)g->beta * (double)o->first[i * g->ldc + j];
+    }
 }
 
 static void assert_product(const operands *o, const char *what)
 {
     double k = (double)o->d.k, alpha = fabs((double)o->g.alpha), beta = fabs((double)o->g.beta);
     double tolerance = (k + 6.0) * EPS * (alpha * k + beta + 1e-9);
+    double *b = make_exact_b(o), *row = malloc((size_t)o->d.n * sizeof(double));
 
+    assert_non_null(row);
     for (int64_t i = 0; i < o->d.m; i++) {
+        exact_row(o, b, i, row);
         for (int64_t j = 0; j < o->g.ldc; j++) {
             double got = (double)o->c[i * o->g.ldc + j];
-            double want = (j < o->d.n) ? exact(o, i, j) : (double)o->first[i * o->g.ldc + j];
+            double want = (j < o->d.n) ? row[j] : (double)o->first[i * o->g.ldc + j];
 
             if (!(fabs(got - want) <= ((j < o->d.n) ? tolerance : 0.0)))
                 fail_msg("%s: %lld x %lld x %lld, %d %d: element %lld %lld is %.9g, expected %.9g, "
@@ -97,6 +120,7 @@ static void assert_product(const operands *o, const char *what)
                          o->d.tb, (long long)i, (long long)j, got, want, tolerance);
         }
     }
+    free(b), free(row);
 }
 
 /* Primes, ones, around the tiles of all sets, around the pieces and blocks. */
