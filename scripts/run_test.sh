@@ -30,14 +30,20 @@ case ${LSAN_OPTIONS:-} in
     ;;
 esac
 echo "$pass $fail $skip" >"$results/$key.count"
-if [ "$rc" = 0 ] && [ "$fail" = 0 ]; then
-    note="$pass passed"
-    [ "$skip" = 0 ] || note="$note, $skip skipped"
-    echo "PASS $name ($note, $seconds s)"
-    sed -n 's/^skip /     skipped: /p' "$log"
-    exit 0
-fi
-echo "FAIL $name (exit $rc, $seconds s): $log"
-tail -n "${LINES_ON_FAILURE:-60}" "$log" | sed 's/^/    | /'
-[ "${STRICT:-0}" = 0 ] || exit 1
-exit 0
+verdict() {
+    if [ "$rc" = 0 ] && [ "$fail" = 0 ]; then
+        note="$pass passed"
+        [ "$skip" = 0 ] || note="$note, $skip skipped"
+        echo "PASS $name ($note, $seconds s)"
+        sed -n 's/^skip /     skipped: /p' "$log"
+        return 0
+    fi
+    echo "FAIL $name (exit $rc, $seconds s): $log"
+    tail -n "${LINES_ON_FAILURE:-60}" "$log" | sed 's/^/    | /'
+    [ "${STRICT:-0}" = 0 ]
+}
+# several may run at once: what one says stays together
+{
+    flock 9 2>/dev/null
+    verdict
+} 9>>"$results/said.lock"
