@@ -5,6 +5,7 @@
 # make bench            benchmarks                make install PREFIX=/usr/local DESTDIR=
 # make SAN=address test also undefined, thread    make CUDA=1   needs nvcc      V=1 prints commands
 # make test-gpu         on a GPU; bench-gpu timings  make test-emulated  CUDA's side without one
+# make ONEDNN=1         oneDNN's convolutions as one more engine: docs/timing.md
 # make SIMGRID=1        builds build/smpicc/cortado-sim, the simulator: docs/simulation.md
 # Extra flags go in the environment (CFLAGS=... make), not after make: += would be lost.
 
@@ -21,7 +22,7 @@ ifeq ($(SIMGRID),1)
   MPICC := smpicc
 endif
 MPIRUN ?= mpirun
-B := build/$(notdir $(MPICC))$(if $(filter 1,$(SIM_REAL)),-real)$(if $(filter-out gcc,$(OMPI_CC)$(MPICH_CC)),-$(OMPI_CC)$(MPICH_CC))$(if $(filter 1,$(CUDA)),-cuda)$(if $(filter emulated,$(CUDA)),-emulated)$(if $(filter 1,$(DEBUG)),-debug)$(SAN:%=-%)
+B := build/$(notdir $(MPICC))$(if $(filter 1,$(SIM_REAL)),-real)$(if $(filter-out gcc,$(OMPI_CC)$(MPICH_CC)),-$(OMPI_CC)$(MPICH_CC))$(if $(filter 1,$(CUDA)),-cuda)$(if $(filter emulated,$(CUDA)),-emulated)$(if $(filter 1,$(ONEDNN)),-onednn)$(if $(filter 1,$(DEBUG)),-debug)$(SAN:%=-%)
 
 CC        := $(MPICC)
 CUDA_HOME ?= /usr/local/cuda
@@ -55,6 +56,13 @@ ifeq ($(SIMGRID),1)
   PKGS     := libprotobuf-c jansson
   LDLIBS   := $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lpthread -lm
   HAVE_HWLOC := 0
+endif
+
+# oneDNN 2 as one more convolution engine, where asked for
+ONEDNN ?= 0
+ifeq ($(ONEDNN),1)
+  CPPFLAGS += -DCT_HAVE_ONEDNN
+  LDLIBS   += -ldnnl
 endif
 
 # ---- flags of single files: CFLAGS_<name without .c>
@@ -120,6 +128,9 @@ ifeq ($(HAVE_TURBOJPEG),0)
 endif
 ifeq ($(HAVE_PNG),0)
   SRC := $(filter-out %_png.c,$(SRC))
+endif
+ifneq ($(ONEDNN),1)
+  SRC := $(filter-out %/conv_onednn.c,$(SRC))
 endif
 SRC := $(filter-out $(if $(filter 1,$(HAVE_HWLOC)),%_nohwloc.c,%_hwloc.c),$(SRC))
 

@@ -38,7 +38,8 @@ static ct_status conv_setup(ct_layer *l, const ct_shape *bottom)
 static bool is_choice(const char *policy)
 {
     return (strcmp(policy, "auto") == 0) || (strcmp(policy, "blocked") == 0) ||
-           (strcmp(policy, "winograd") == 0) || (strcmp(policy, "fold") == 0);
+           (strcmp(policy, "winograd") == 0) || (strcmp(policy, "fold") == 0) ||
+           (strcmp(policy, "onednn") == 0);
 }
 
 static bool is_depthwise(const Ct__LayerParameter *p)

@@ -113,6 +113,8 @@ check: $(PB).h $(B)/build_info.h
 	    $(MAKE) --no-print-directory $(JOBS) SIMGRID=1 MPICC=smpicc B=build/smpicc all && \
 	    $(MAKE) --no-print-directory $(JOBS) SIMGRID=1 MPICC=smpicc SIM_REAL=1 B=build/smpicc-real build/smpicc-real/tests/bench/bench_exchange; \
 	    else echo "check: no smpicc: the simulator was not linked"; fi
+	$(Q)if [ "$(HAVE_DNNL)" = 1 ]; then $(MAKE) --no-print-directory ONEDNN=1 WERROR=1 B=$(B)-onednn-werror \
+	    $(B)-onednn-werror/layers/engine/conv/conv_onednn.o; fi
 	@echo "check: good"
 
 BENCH_RANKS ?= 2 4

@@ -29,6 +29,11 @@
 #else
 #define CUDA false
 #endif
+#ifdef CT_HAVE_ONEDNN
+#define ONEDNN true
+#else
+#define ONEDNN false
+#endif
 
 const ct_feature ct_feature_table[] = {
     { "lmdb", "Data layers with LMDB", LMDB },
@@ -36,6 +41,7 @@ const ct_feature ct_feature_table[] = {
     { "png", "PNG images", PNG },
     { "hwloc", "the machine's layout", HWLOC },
     { "cuda", "solver_mode: GPU", CUDA },
+    { "onednn", "one more convolution engine", ONEDNN },
     { NULL, NULL, false },
 };
 

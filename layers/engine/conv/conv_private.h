@@ -26,6 +26,9 @@ extern const ct_conv_impl ct_conv_nd_forward, ct_conv_nd_backward_data, ct_conv_
 extern const ct_conv_impl ct_conv_winograd_forward, ct_conv_winograd_backward_data,
     ct_conv_winograd_backward_weight, ct_conv_fold_backward_data;
 
+extern const ct_conv_impl ct_conv_onednn_forward, ct_conv_onednn_backward_data,
+    ct_conv_onednn_backward_weight;
+
 static inline bool is_plain(const ct_conv_desc *d)
 {
     return (d->x_block == 0) && (d->y_block == 0) && (d->n_front == 0) && !d->x_bf16 && !d->y_bf16;
