@@ -49,9 +49,10 @@ do-test-long: $(B)/cortado $(LONG_BIN)
 
 # ---- parts of it; STRICT=1 (the default) stops at the first failure
 # make test-unit T=conv runs only tests/unit/test_conv*
-# Unit tests run two at a time: most use one core. Ranks wait busily, so jobs run one by one.
+# Unit tests run two at a time: most use one core. Threads that wait leave it to the other program
+# (gcc's OpenMP). Ranks wait busily, so jobs run one by one.
 STRICT ?= 1
-AT_ONCE := xargs -P 2 -I{} sh -c
+AT_ONCE := OMP_WAIT_POLICY=passive xargs -P 2 -I{} sh -c
 TEST_ENV = CORTADO=$(CURDIR)/$(B)/cortado MPIRUN="$(MPIRUN)" MPIRUN_FLAGS="$(MPIRUN_FLAGS)" ROOT=$(CURDIR)
 .PHONY: test-unit test-mpi test-cli check check-werror bench fuzz docs format clean install
 test-unit: $(if $(T),$(filter $(B)/tests/unit/test_$(T)%,$(UNIT_BIN)),$(UNIT_BIN))
