@@ -9,6 +9,11 @@
 # make SIMGRID=1        builds build/smpicc/cortado-sim, the simulator: docs/simulation.md
 # Extra flags go in the environment (CFLAGS=... make), not after make: += would be lost.
 
+# All cores, unless -j says otherwise.
+ifeq ($(filter -j% --jobserver%,$(MAKEFLAGS)),)
+  MAKEFLAGS += -j$(shell nproc 2>/dev/null || echo 2)
+endif
+
 CUDA   ?= 0
 DEBUG  ?= 0
 SAN    ?=

@@ -17,14 +17,13 @@ endif
 
 R := $(B)/results
 RUN := scripts/run_test.sh $(R)
-JOBS = $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(shell nproc 2>/dev/null || echo 2))
 
 # ---- what a user runs: first what is missing gets installed, then make reads pkg-config anew
 .PHONY: demo test test-long
 demo test test-long:
 	$(Q)MPICC=$(MPICC) MPIRUN=$(MPIRUN) scripts/setup.sh
-	$(Q)$(MAKE) --no-print-directory $(JOBS) all
-	$(Q)$(MAKE) --no-print-directory $(JOBS) do-$@
+	$(Q)$(MAKE) --no-print-directory all
+	$(Q)$(MAKE) --no-print-directory do-$@
 
 .PHONY: do-demo do-test do-test-long
 do-demo:
@@ -79,7 +78,7 @@ GPU_TESTS := cuda cuda_data cuda_dense cuda_fused cuda_graph cuda_last cuda_narr
 GPU_BENCH := bench_gpu bench_gpu_products
 .PHONY: test-gpu bench-gpu gpu-bundle gpu-programs test-emulated
 gpu-programs:
-	$(Q)$(MAKE) --no-print-directory $(JOBS) CUDA=1 B=$(GPU_BUILD) $(GPU_BUILD)/cortado \
+	$(Q)$(MAKE) --no-print-directory CUDA=1 B=$(GPU_BUILD) $(GPU_BUILD)/cortado \
 	    $(GPU_BENCH:%=$(GPU_BUILD)/tests/bench/%) $(GPU_TESTS:%=$(GPU_BUILD)/tests/unit/test_%)
 test-gpu: gpu-programs
 	$(Q)scripts/gpu/test.sh $(GPU_BUILD)
@@ -92,7 +91,7 @@ gpu-bundle: gpu-programs
 # the same tests without a GPU, kernels as loops on the host: tests/emulated_cuda; benches are linked, not run
 EMULATED := $(filter $(T)%,cuda_staged solver $(GPU_TESTS))
 test-emulated:
-	$(Q)$(MAKE) --no-print-directory $(JOBS) CUDA=emulated do-test-emulated
+	$(Q)$(MAKE) --no-print-directory CUDA=emulated do-test-emulated
 .PHONY: do-test-emulated
 do-test-emulated: $(EMULATED:%=$(B)/tests/unit/test_%) $(B)/tests/mpi/test_device_codec $(B)/cortado $(GPU_BENCH:%=$(B)/tests/bench/%)
 	$(Q)for t in $(filter $(B)/tests/unit/%,$^); do STRICT=$(STRICT) CORTADO_TEST_DEVICE=cuda $(RUN) emulated/$$(basename $$t) $$t || exit 1; done
@@ -108,11 +107,11 @@ check: $(PB).h $(B)/build_info.h
 	$(Q)scripts/check_includes.sh
 	$(Q)scripts/check_format.sh
 	$(Q)scripts/check_headers.sh $(CC) $(CPPFLAGS) -std=c11 -fopenmp
-	$(Q)$(MAKE) --no-print-directory $(JOBS) WERROR=1 B=$(B)-werror $(B)-werror/cortado \
+	$(Q)$(MAKE) --no-print-directory WERROR=1 B=$(B)-werror $(B)-werror/cortado \
 	    $(patsubst $(B)/%,$(B)-werror/%.o,$(UNIT_BIN) $(MPI_BIN) $(BENCH_BIN) $(LONG_BIN))
 	$(Q)if command -v smpicc >/dev/null; then \
-	    $(MAKE) --no-print-directory $(JOBS) SIMGRID=1 MPICC=smpicc B=build/smpicc all && \
-	    $(MAKE) --no-print-directory $(JOBS) SIMGRID=1 MPICC=smpicc SIM_REAL=1 B=build/smpicc-real build/smpicc-real/tests/bench/bench_exchange; \
+	    $(MAKE) --no-print-directory SIMGRID=1 MPICC=smpicc B=build/smpicc all && \
+	    $(MAKE) --no-print-directory SIMGRID=1 MPICC=smpicc SIM_REAL=1 B=build/smpicc-real build/smpicc-real/tests/bench/bench_exchange; \
 	    else echo "check: no smpicc: the simulator was not linked"; fi
 	$(Q)if [ "$(HAVE_DNNL)" = 1 ]; then $(MAKE) --no-print-directory ONEDNN=1 WERROR=1 B=$(B)-onednn-werror \
 	    $(B)-onednn-werror/layers/engine/conv/conv_onednn.o; fi
@@ -131,7 +130,7 @@ FUZZ_SECONDS ?= 60
 fuzz:
 	$(Q)command -v clang >/dev/null || { echo "skip fuzz: needs clang"; exit 0; }; \
 	for f in $(FUZZ); do n=$$(basename $$f .c); mkdir -p build/fuzz/$$n; \
-	    $(MAKE) --no-print-directory $(JOBS) B=build/fuzz/obj CC="env OMPI_CC=clang MPICH_CC=clang $(MPICC)" \
+	    $(MAKE) --no-print-directory B=build/fuzz/obj CC="env OMPI_CC=clang MPICH_CC=clang $(MPICC)" \
 	        CFLAGS="-std=c11 -O1 -g -fsanitize=fuzzer-no-link,address,undefined" SAN= \
 	        LDFLAGS="-Wl,--no-as-needed -lgomp" build/fuzz/obj/$$n && \
 	    build/fuzz/obj/$$n -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=2048 -print_final_stats=1 \
