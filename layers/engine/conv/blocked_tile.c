@@ -6,19 +6,20 @@
 
 /* n words of channels, outputs [_lo, _hi) of the tile; x at the first of them, _step words between.
  */
-#define ADD_CHANNELS(_add, _b, _vecs, _lo, _hi, _step, _n, _x, _weight)                            \
-    ADD_AHEAD(_add, _b, _vecs, _lo, _hi, _step, _n, _x, _weight, ((_hi) - (_lo)) * (_step))
-#define ADD_AHEAD(_add, _b, _vecs, _lo, _hi, _step, _n, _x, _weight, _soon)                        \
+#define ADD_CHANNELS(_add, _l, _b, _vecs, _lo, _hi, _step, _n, _x, _weight)                        \
+    ADD_AHEAD(_add, _l, _b, _vecs, _lo, _hi, _step, _n, _x, _weight, ((_hi) - (_lo)) * (_step))
+#define ADD_AHEAD(_add, _l, _b, _vecs, _lo, _hi, _step, _n, _x, _weight, _soon)                    \
     for (int64_t c = 0; c < (_n); c++) {                                                           \
         const float *wc = (_weight) + c * ((_vecs) * (_b));                                        \
-        vec factor[_vecs];                                                                         \
+        vec factor[(_vecs)*CT_PARTS(_b, _l)];                                                      \
                                                                                                    \
         __builtin_prefetch((_x) + (_soon) + c * (_step));                                          \
                                                                                                    \
-        CT_UNROLL for (int v = 0; v < (_vecs); v++) factor[v] = *(const vec *)(wc + v * (_b));     \
+        CT_UNROLL for (int v = 0; v < (_vecs)*CT_PARTS(_b, _l); v++) factor[v] =                   \
+            *(const vec *)(wc + v * (_l));                                                         \
         CT_UNROLL for (int i = (_lo); i < (_hi); i++)                                              \
         {                                                                                          \
-            CT_UNROLL for (int v = 0; v < (_vecs); v++)                                            \
+            CT_UNROLL for (int v = 0; v < (_vecs)*CT_PARTS(_b, _l); v++)                           \
                 _add(acc[i][v], (_x)[c + (i - (_lo)) * (_step)], factor[v]);                       \
         }                                                                                          \
     }
@@ -41,24 +42,26 @@ static inline void gather(int64_t b, int64_t tile, const float *row, int64_t col
 }
 
 /* _add: how a word is added to a sum; _k: words of a block of x */
-#define TILE_OF(_add, _k, _name, _target, _b, _size, _vecs)                                        \
+#define TILE_OF(_add, _k, _l, _name, _target, _b, _size, _vecs)                                    \
     _target static void _name##_tile(const ct_blk_tile *t)                                         \
     {                                                                                              \
-        CT_VEC(_b);                                                                                \
-        CT_VEC_BITS(_b);                                                                           \
-        vec acc[_size][_vecs];                                                                     \
+        CT_VEC(_l);                                                                                \
+        CT_VEC_BITS(_l);                                                                           \
+        vec acc[_size][(_vecs)*CT_PARTS(_b, _l)];                                                  \
         float edge[(_size) * (_k)];                                                                \
                                                                                                    \
         CT_UNROLL for (int i = 0; i < (_size); i++)                                                \
         {                                                                                          \
-            CT_UNROLL for (int v = 0; v < (_vecs); v++)                                            \
+            CT_UNROLL for (int v = 0; v < (_vecs)*CT_PARTS(_b, _l); v++)                           \
             {                                                                                      \
                 if (t->start != NULL)                                                              \
-                    acc[i][v] = *(const vec *)(t->start + v * (_b));                               \
+                    acc[i][v] = *(const vec *)(t->start + v * (_l));                               \
                 else                                                                               \
-                    acc[i][v] = *(const vec *)(t->y + i * t->y_step + v * t->y_block);             \
+                    acc[i][v] =                                                                    \
+                        *(const vec *)(t->y + i * t->y_step + CT_PART_AT(_b, _l, v, t->y_block));  \
                 if ((t->start != NULL) && !t->stream)                                              \
-                    __builtin_prefetch(t->y + i * t->y_step + v * t->y_block, 1);                  \
+                    __builtin_prefetch(t->y + i * t->y_step + CT_PART_AT(_b, _l, v, t->y_block),   \
+                                       1);                                                         \
             }                                                                                      \
         }                                                                                          \
         for (int64_t k = 0; k < t->n_block; k++) {                                                 \
@@ -76,21 +79,21 @@ static inline void gather(int64_t b, int64_t tile, const float *row, int64_t col
                     if ((col < 0) || (col + ((_size)-1) * t->si >= t->w))                          \
                         inside(t, col, (_size), &lo, &hi);                                         \
                     if ((lo == 0) && (hi == (_size)) && (t->si == 2)) {                            \
-                        ADD_CHANNELS(_add, _b, _vecs, 0, _size, 2 * (_k), n, at, w)                \
+                        ADD_CHANNELS(_add, _l, _b, _vecs, 0, _size, 2 * (_k), n, at, w)            \
                     } else if ((lo == 1) && (hi == (_size)) && (t->si == 1)) {                     \
-                        ADD_CHANNELS(_add, _b, _vecs, 1, _size, _k, n, at + (_k), w)               \
+                        ADD_CHANNELS(_add, _l, _b, _vecs, 1, _size, _k, n, at + (_k), w)           \
                     } else if ((lo == 0) && (hi == (_size)-1) && (t->si == 1)) {                   \
-                        ADD_CHANNELS(_add, _b, _vecs, 0, (_size)-1, _k, n, at, w)                  \
+                        ADD_CHANNELS(_add, _l, _b, _vecs, 0, (_size)-1, _k, n, at, w)              \
                     } else if ((lo == 2) && (hi == (_size)) && (t->si == 1)) {                     \
-                        ADD_CHANNELS(_add, _b, _vecs, 2, _size, _k, n, at + 2 * (_k), w)           \
+                        ADD_CHANNELS(_add, _l, _b, _vecs, 2, _size, _k, n, at + 2 * (_k), w)       \
                     } else if ((lo == 0) && (hi == (_size)-2) && (t->si == 1)) {                   \
-                        ADD_CHANNELS(_add, _b, _vecs, 0, (_size)-2, _k, n, at, w)                  \
+                        ADD_CHANNELS(_add, _l, _b, _vecs, 0, (_size)-2, _k, n, at, w)              \
                     } else if (lo < hi) {                                                          \
                         if ((lo > 0) || (hi < (_size)) || (t->si != 1)) {                          \
                             gather(_k, _size, row, col, t->si, lo, hi, edge);                      \
                             at = edge;                                                             \
                         }                                                                          \
-                        ADD_AHEAD(_add, _b, _vecs, 0, _size, _k, n, at, w, t->soon)                \
+                        ADD_AHEAD(_add, _l, _b, _vecs, 0, _size, _k, n, at, w, t->soon)            \
                     }                                                                              \
                     col += t->col_step;                                                            \
                     w += (_k) * (_vecs) * (_b);                                                    \
@@ -100,20 +103,20 @@ static inline void gather(int64_t b, int64_t tile, const float *row, int64_t col
         if (t->relu) {                                                                             \
             CT_UNROLL for (int i = 0; i < (_size); i++)                                            \
             {                                                                                      \
-                CT_UNROLL for (int v = 0; v < (_vecs); v++) acc[i][v] =                            \
+                CT_UNROLL for (int v = 0; v < (_vecs)*CT_PARTS(_b, _l); v++) acc[i][v] =           \
                     (vec)((bits)acc[i][v] & ~(acc[i][v] < 0.0f));                                  \
             }                                                                                      \
         }                                                                                          \
         CT_UNROLL for (int i = 0; i < (_size); i++)                                                \
         {                                                                                          \
-            CT_UNROLL for (int v = 0; v < (_vecs); v++)                                            \
+            CT_UNROLL for (int v = 0; v < (_vecs)*CT_PARTS(_b, _l); v++)                           \
             {                                                                                      \
-                float *to = t->y + i * t->y_step + v * t->y_block;                                 \
+                float *to = t->y + i * t->y_step + CT_PART_AT(_b, _l, v, t->y_block);              \
                                                                                                    \
                 if (t->stream) {                                                                   \
                     vec out = acc[i][v];                                                           \
                                                                                                    \
-                    ct_stream_put((_b), (const float *)&out, to);                                  \
+                    ct_stream_put((_l), (const float *)&out, to);                                  \
                 } else {                                                                           \
                     *(vec *)to = acc[i][v];                                                        \
                 }                                                                                  \
@@ -121,11 +124,15 @@ static inline void gather(int64_t b, int64_t tile, const float *row, int64_t col
         }                                                                                          \
     }
 
-#define TILE(_name, _target, _b, _size, _vecs) TILE_OF(CT_ADD, _b, _name, _target, _b, _size, _vecs)
+#define TILE(_name, _target, _b, _size, _vecs)                                                     \
+    TILE_OF(CT_ADD, _b, _b, _name, _target, _b, _size, _vecs)
+#define TILE_ANY(_name, _target, _b, _size, _vecs)                                                 \
+    TILE_OF(CT_ADD, _b, CT_BLK_ANY_LANES, _name, _target, _b, _size, _vecs)
 #define TILE_PAIR(_name, _target, _b, _size, _vecs)                                                \
-    TILE_OF(CT_ADD_PAIR, (_b) / 2, _name, _target, _b, _size, _vecs)
+    TILE_OF(CT_ADD_PAIR, (_b) / 2, _b, _name, _target, _b, _size, _vecs)
 
-CT_TILES(TILE)
+CT_TILES_ANY(TILE_ANY)
+CT_TILES_X86(TILE)
 CT_TILES_PAIR(TILE_PAIR)
 
 const ct_blk_tile_fn ct_blk_tiles[CT_BLK_LEVELS][CT_BLK_MAX_VECS][CT_BLK_MAX_TILE] = CT_TABLE(tile);

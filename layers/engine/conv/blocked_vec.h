@@ -8,8 +8,15 @@
 
 #define CT_UNROLL _Pragma("GCC unroll 16")
 
-/* A block of channels; the compiler splits it where the machine's vectors are shorter. */
+/* A vector of so many channels: a block, or the part of one that the machine's registers hold. (The
+ * compiler would split a longer one, and keep it in memory.) */
 #define CT_VEC(_b) typedef float vec __attribute__((vector_size(4 * (_b)), aligned(4), may_alias))
+
+/* Registers of _l channels that a block takes; where the one called v of several blocks lies, which
+ * are _block floats apart. */
+#define CT_PARTS(_b, _l) ((_b) / (_l))
+#define CT_PART_AT(_b, _l, _v, _block)                                                             \
+    ((_v) / CT_PARTS(_b, _l) * (_block) + (_v) % CT_PARTS(_b, _l) * (_l))
 
 /* The same as bits, which comparisons give. */
 #define CT_VEC_BITS(_b)                                                                            \
@@ -142,7 +149,7 @@ enum { CT_BLK_ANY_TILE = 12 };
 #define CT_TABLE_ANY(_k) [CT_SIMD_PORTABLE] = { CT_NAMES_6(any, 1, _k), CT_NAMES_3(any, 2, _k) },
 enum { CT_BLK_ANY_TILE = 6 };
 #endif
-#define CT_TILES(_x) CT_TILES_ANY(_x) CT_TILES_X86(_x)
+enum { CT_BLK_ANY_LANES = 4 };
 #define CT_TABLE(_k)                                                                               \
     {                                                                                              \
         CT_TABLE_ANY(_k) CT_TABLE_X86(_k)                                                          \
