@@ -9,8 +9,8 @@
 # make SIMGRID=1        builds build/smpicc/cortado-sim, the simulator: docs/simulation.md
 # Extra flags go in the environment (CFLAGS=... make), not after make: += would be lost.
 
-# All cores, unless -j says otherwise.
-ifeq ($(filter -j% --jobserver%,$(MAKEFLAGS)),)
+# All cores, unless -j says otherwise; several goals, such as clean all, one after the other.
+ifeq ($(filter -j% --jobserver%,$(MAKEFLAGS))$(word 2,$(MAKECMDGOALS)),)
   MAKEFLAGS += -j$(shell nproc 2>/dev/null || echo 2)
 endif
 

@@ -9,7 +9,7 @@ enum {
     BLOCK = 1024,    /* elements: 4 KB of sums stay in the first cache                */
     LINE = 16,       /* elements of a cache line                                      */
     TEAM_MIN = 65536 /* of every buffer: below, waiting for a team can cost more than
-                              it saves                                                       */
+                      * it saves                                                             */
 };
 
 CT_SIMD_CLONES static void sum_2(float *restrict a, float *restrict b, int64_t n)

@@ -7,12 +7,11 @@
 #include <time.h>
 
 struct ct_team_clock {
-    int n, n_row;
+    int n;
     clockid_t *clock; /* [n]                                    */
     double *last;     /* [n]: at the last look                  */
     double *least;    /* [n_row][n]; below 0: has not ended yet */
     bool lost;
-    double wake;
 };
 
 static double seconds_of(ct_team_clock *c, int i)
@@ -38,26 +37,6 @@ static ct_status find_clocks(ct_team_clock *c)
     return CT_FAIL(CT_ERR_CONFIG, "%d of %d threads have no clock of their own here", bad, n);
 }
 
-/* The least of some tries. */
-static double wake_team(ct_team_clock *c)
-{
-    enum { TRIES = 20 };
-    const struct timespec asleep = { .tv_nsec = 2000000 };
-    double least = 0.0, start, took;
-
-    for (int i = 0; i < TRIES; i++) {
-        int n = 0;
-
-        nanosleep(&asleep, NULL); /* until they are */
-        start = seconds_of(c, 0);
-#pragma omp parallel num_threads(c->n) reduction(+ : n)
-        n += 1;
-        took = seconds_of(c, 0) - start;
-        if ((n == c->n) && ((least <= 0.0) || (took < least))) least = took;
-    }
-    return least;
-}
-
 ct_status ct_team_clock_create(int n_row, ct_team_clock **clock_p)
 {
     ct_team_clock *c = calloc(1, sizeof(*c));
@@ -67,7 +46,6 @@ ct_status ct_team_clock_create(int n_row, ct_team_clock **clock_p)
     *clock_p = NULL;
     if (c == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for the clocks of %zu threads", n);
     c->n = (int)n;
-    c->n_row = n_row;
     c->clock = calloc(n, sizeof(*c->clock));
     c->last = calloc(n * (1 + (size_t)n_row), sizeof(double));
     if ((c->clock == NULL) || (c->last == NULL)) {
@@ -81,7 +59,6 @@ ct_status ct_team_clock_create(int n_row, ct_team_clock **clock_p)
         ct_team_clock_destroy(c);
         return status;
     }
-    c->wake = wake_team(c);
     ct_team_clock_begin(c);
     *clock_p = c;
     return CT_OK;
@@ -100,9 +77,23 @@ int ct_team_clock_threads(const ct_team_clock *clock)
     return clock->n;
 }
 
-double ct_team_clock_wake(const ct_team_clock *clock)
+double ct_team_clock_wake(ct_team_clock *clock)
 {
-    return clock->wake;
+    enum { TRIES = 20 };
+    const struct timespec asleep = { .tv_nsec = 2000000 };
+    double least = 0.0, start, took;
+
+    for (int i = 0; i < TRIES; i++) {
+        int n = 0;
+
+        nanosleep(&asleep, NULL); /* until they are */
+        start = seconds_of(clock, 0);
+#pragma omp parallel num_threads(clock->n) reduction(+ : n)
+        n += 1;
+        took = seconds_of(clock, 0) - start;
+        if ((n == clock->n) && ((least <= 0.0) || (took < least))) least = took;
+    }
+    return least;
 }
 
 bool ct_team_clock_lost(const ct_team_clock *clock)

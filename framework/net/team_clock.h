@@ -36,8 +36,9 @@ int ct_team_clock_threads(const ct_team_clock *clock);
  *  wrong. Teams that shrink do that. */
 bool ct_team_clock_lost(const ct_team_clock *clock);
 /** Processor time of the first thread in a region in which nobody does anything, in seconds: each
- *  region's, since the threads sleep. */
-double ct_team_clock_wake(const ct_team_clock *clock);
+ *  region's, since the threads sleep. Measures, the least of some tries; belongs to no row, so a
+ *  begin must follow. */
+double ct_team_clock_wake(ct_team_clock *clock);
 /** What comes now counts. These two are called by the team's first thread. */
 void ct_team_clock_begin(ct_team_clock *clock);
 /** What the threads did since the last call of one of these is row's. */

@@ -2,18 +2,14 @@
 #include "framework/net/team_clock.h"
 #include "framework/tools/time_result.h"
 
-static double percent(double part, double of)
-{
-    return (of > 0) ? 100.0 * part / of : 0.0;
-}
-
 static void print_pass(const ct_time_result *r, const ct_time_pass *p, double all_most, FILE *out)
 {
     const ct_layer *l = r->net->layer[p->layer];
 
     fprintf(out, "  %-22s %-16s %-8s %10.3f %10.3f %10.3f %8.1f %8.1f\n", l->name, l->ops->type,
             p->forward ? "forward" : "backward", p->mean_ms, p->most_ms, p->first_ms,
-            percent(p->mean_ms, p->most_ms), percent(p->most_ms - p->mean_ms, all_most));
+            ct_time_percent(p->mean_ms, p->most_ms),
+            ct_time_percent(p->most_ms - p->mean_ms, all_most));
 }
 
 void ct_time_result_print_balance(const ct_time_result *r, const ct_time_pass *list, int n,
@@ -43,6 +39,6 @@ void ct_time_result_print_balance(const ct_time_result *r, const ct_time_pass *l
             "its last: %.1f %% even;\n          steps: %.3f ms in the mean, the first thread %.3f "
             "ms more;\n          to wake the others takes it %.3f ms each time, here, where they "
             "sleep\n\n",
-            mean, most, percent(mean, most), 1e3 * all.mean, (own > 0) ? own : 0.0,
-            1e3 * ct_team_clock_wake(r->whole));
+            mean, most, ct_time_percent(mean, most), 1e3 * all.mean, (own > 0) ? own : 0.0,
+            1e3 * r->wake_s);
 }

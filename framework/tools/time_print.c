@@ -14,11 +14,6 @@ typedef struct totals {
     int n_reorder;
 } totals;
 
-static double percent(double part, double of)
-{
-    return (of > 0) ? 100.0 * part / of : 0.0;
-}
-
 /* A share of a limit: how far over 100 % something is that came from a cache says nothing. */
 static void print_share(FILE *out, double rate, double limit)
 {
@@ -27,7 +22,7 @@ static void print_share(FILE *out, double rate, double limit)
     } else if (rate > limit) {
         fprintf(out, " %6s", ">100");
     } else {
-        fprintf(out, " %6.1f", percent(rate, limit));
+        fprintf(out, " %6.1f", ct_time_percent(rate, limit));
     }
 }
 
@@ -119,7 +114,8 @@ static void print_limits(const ct_time_result *r, const totals *t, FILE *out)
             "layers    %.4g GFLOP, at least %.4g GB: %.1f GFLOP/s, %.1f %% of the peak, %.1f %% of "
             "the roofline's %.3f ms\n",
             t->flop * 1e-9, t->bytes * 1e-9, t->flop / step_ms * 1e-6,
-            percent(t->flop / step_ms * 1e3, m->flop), percent(t->bound_ms, step_ms), t->bound_ms);
+            ct_time_percent(t->flop / step_ms * 1e3, m->flop),
+            ct_time_percent(t->bound_ms, step_ms), t->bound_ms);
 }
 
 /* What each engine took on scratch data, by computation; the one in use with a star. */

@@ -21,6 +21,7 @@ typedef struct ct_time_result {
     int64_t bytes_sent;                          /* by this rank in the last step               */
     ct_machine_limit limit;                      /* flop 0: not measured                        */
     bool engines;                                /* tell what others would take: the net's plan */
+    double wake_s;                     /* what waking the team takes its first thread           */
     const struct ct_team_clock *whole; /* processor time of a step, row 0; NULL: not looked at. */
                                        /* Then net->team has that of the passes                 */
 } ct_time_result;
@@ -38,6 +39,12 @@ typedef struct ct_time_pass {
     double first_ms;    /* of the one that begins the team, and does alone what is not split    */
     char engine[48];    /* "direct"; of backward "DATA, WEIGHTS" where they differ; or ""       */
 } ct_time_pass;
+
+/** 0 where there is nothing to be a part of. */
+static inline double ct_time_percent(double part, double of)
+{
+    return (of > 0) ? 100.0 * part / of : 0.0;
+}
 
 ct_status ct_time_result_create(const ct_net *net, int n_step, ct_time_result *r);
 void ct_time_result_destroy(ct_time_result *r);

@@ -225,6 +225,7 @@ static ct_status open_team(bench *b)
     CT_TRY(ct_team_clock_create(1, &b->whole));
     b->net->team = b->layers;
     b->result.whole = b->whole;
+    b->result.wake_s = ct_team_clock_wake(b->whole);
     return CT_OK;
 }
 

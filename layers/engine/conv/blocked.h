@@ -170,6 +170,20 @@ static inline int64_t blk_count(int64_t channels, int64_t b)
 {
     return (channels + b - 1) / b;
 }
+
+/** Into how many parts the pairs of output blocks of each of some items are cut, so that the thread
+ *  that has most to do has least. extra: what a part costs besides, in sixteenths of a pair. */
+static inline int64_t blk_cut_pairs(int64_t items, int64_t pairs, int64_t extra, int n_thread)
+{
+    int64_t best = 1, least = INT64_MAX;
+
+    for (int64_t n = 1; n <= pairs; n++) {
+        int64_t share = blk_count(items * n, n_thread) * (16 * blk_count(pairs, n) + extra);
+
+        if (share < least) best = n, least = share;
+    }
+    return best;
+}
 static inline int64_t blk_smaller(int64_t a, int64_t b)
 {
     return (a < b) ? a : b;

@@ -44,19 +44,6 @@ static int64_t line_floats(const ct_conv_desc *d, const plan *p)
     return blk_count(p->wp * p->in, 8) * 8 + d->sw * p->in;
 }
 
-/* So that the longest share of a thread is the least: turning x again costs little. */
-static int64_t cut_pairs(const ct_conv_desc *d, const plan *p)
-{
-    int64_t pairs = blk_count(p->out_block, CT_BLK_MAX_VECS), best = 1, least = INT64_MAX;
-
-    for (int64_t n = 1; n <= pairs; n++) {
-        int64_t share = blk_count(p->n_slice * n, d->n_thread) * (16 * blk_count(pairs, n) + 1);
-
-        if (share < least) best = n, least = share;
-    }
-    return best;
-}
-
 static plan make_plan(const ct_conv_desc *d)
 {
     plan p = { .set = ct_blk_pick(d->bf16), .in = d->c / d->group, .out = d->m / d->group };
@@ -78,7 +65,8 @@ static plan make_plan(const ct_conv_desc *d)
     p.n_slice = blk_smaller(p.n_slice, d->n * out_size(d) / SLICE_PLACES);
     p.n_slice = blk_smaller(p.n_slice, SLICE_BYTES / (dw_floats * (int64_t)sizeof(float)));
     p.n_slice = blk_larger(p.n_slice, 1);
-    p.n_part = cut_pairs(d, &p);
+    /* each part turns x again, a sixteenth of a pair's sums */
+    p.n_part = blk_cut_pairs(p.n_slice, blk_count(p.out_block, CT_BLK_MAX_VECS), 1, d->n_thread);
     p.dw_step = ct_align_up((size_t)dw_floats * sizeof(float));
     p.turned = p.dw + (size_t)p.n_slice * p.dw_step;
     p.turned_step =

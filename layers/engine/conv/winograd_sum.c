@@ -185,19 +185,6 @@ static void run_alone(const ct_wino_sum *s, const ct_wino_plan *p, int64_t g, in
 
 /* ---- together */
 
-/* Into how many parts the pairs of a place are cut: the longest share of a thread is the least. */
-static int64_t cut_pairs(const ct_wino_sum *s, const ct_wino_plan *p, int64_t places)
-{
-    int64_t best = 1, least = INT64_MAX;
-
-    for (int64_t n = 1; n <= p->n_pair; n++) {
-        int64_t share = blk_count(places * n, s->n_thread) * blk_count(p->n_pair, n);
-
-        if (share < least) best = n, least = share;
-    }
-    return best;
-}
-
 /* Inside a parallel region. */
 static void run_together(const ct_wino_sum *s, const ct_wino_plan *p, int64_t g, int64_t group,
                          ct_exec *ex, ct_status *polled)
@@ -206,7 +193,7 @@ static void run_together(const ct_wino_sum *s, const ct_wino_plan *p, int64_t g,
     int64_t t = group * p->size, n = blk_smaller(p->size, p->n_tile - t), places = p->n * p->n;
     int64_t n_piece = blk_count(n, PIECE);
     int64_t piece_out = s->adjoint ? p->tiles_h * p->tiles_w : PIECE;
-    int64_t n_part = cut_pairs(s, p, places);
+    int64_t n_part = blk_cut_pairs(places, p->n_pair, 0, s->n_thread);
     float *v = ct_wino_tiles(s, p), *z = v + places * p->v_step;
 
     /* of slices, the tiles are all there since the first */
