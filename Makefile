@@ -73,8 +73,7 @@ endif
 # ---- flags of single files: CFLAGS_<name without .c>
 CFLAGS_tile := -ffp-contract=fast # its sums are products added up: fused where the processor can
 CFLAGS_gemm_tile := -ffp-contract=fast # as tile
-# 96 tiles: where their variables are, for debuggers, is a fifth of what they take to compile
-CFLAGS_blocked_tile := -ffp-contract=fast -fno-var-tracking-assignments # as tile
+CFLAGS_blocked_tile := -ffp-contract=fast # as tile
 CFLAGS_blocked_depth := -ffp-contract=fast # as tile
 CFLAGS_blocked_list := -ffp-contract=fast # as tile
 CFLAGS_winograd_map := -ffp-contract=fast # as tile
@@ -185,6 +184,8 @@ ifneq ($(CLANG),)
 else
   CFLAGS_coll_impi := -Wno-stringop-overflow
   CFLAGS_winograd_map += -fno-tree-pre # its products stay with their sums
+  # 96 tiles: where their variables are, for debuggers, is a fifth of what they take to compile
+  CFLAGS_blocked_tile += -fno-var-tracking-assignments
 endif
 
 Q := $(if $(filter 1,$(V)),,@)

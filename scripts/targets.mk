@@ -115,6 +115,9 @@ check: $(PB).h $(B)/build_info.h
 	    else echo "check: no smpicc: the simulator was not linked"; fi
 	$(Q)if [ "$(HAVE_DNNL)" = 1 ]; then $(MAKE) --no-print-directory ONEDNN=1 WERROR=1 B=$(B)-onednn-werror \
 	    $(B)-onednn-werror/layers/engine/conv/conv_onednn.o; fi
+	$(Q)if command -v clang >/dev/null; then OMPI_CC=clang MPICH_CC=clang CFLAGS=-O0 \
+	    $(MAKE) --no-print-directory WERROR=1 B=$(B)-clang-werror $(B)-clang-werror/libcortado.a; \
+	    else echo "check: no clang: not compiled with it"; fi
 	@echo "check: good"
 
 BENCH_RANKS ?= 2 4

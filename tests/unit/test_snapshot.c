@@ -38,11 +38,11 @@ static int setup(void **state)
     return 0;
 }
 
-/* A path in the directory; the last one stays valid. */
+/* A path in the directory; a thread's last four stay valid: ranks are threads here. */
 static const char *at(const char *name)
 {
-    static char path[4][160];
-    static int next;
+    static _Thread_local char path[4][160];
+    static _Thread_local int next;
 
     next = (next + 1) % 4;
     snprintf(path[next], sizeof(path[next]), "%s/%s", test_solver_dir(), name);
