@@ -6,11 +6,13 @@
 # make SAN=address test also undefined, thread    make CUDA=1   needs nvcc      V=1 prints commands
 # make test-gpu         on a GPU; bench-gpu timings  make test-emulated  CUDA's side without one
 # make ONEDNN=1         oneDNN's convolutions as one more engine: docs/timing.md
+# make SVE=512          on AArch64: vectors of so many bits, 256 or 512, as all nodes have them
 # make SIMGRID=1        builds build/smpicc/cortado-sim, the simulator: docs/simulation.md
 # Extra flags go in the environment (CFLAGS=... make), not after make: += would be lost.
 
-# All cores, unless -j says otherwise; several goals, such as clean all, one after the other.
-ifeq ($(filter -j% --jobserver%,$(MAKEFLAGS))$(word 2,$(MAKECMDGOALS)),)
+# All cores, unless -j says otherwise; several goals, such as clean all, one after the other. A make
+# within make has its share of them.
+ifeq ($(MAKELEVEL)$(filter -j% --jobserver%,$(MAKEFLAGS))$(word 2,$(MAKECMDGOALS)),0)
   MAKEFLAGS += -j$(shell nproc 2>/dev/null || echo 2)
 endif
 
@@ -19,6 +21,7 @@ DEBUG  ?= 0
 SAN    ?=
 V      ?= 0
 SIMGRID ?= 0
+SVE    ?=
 PREFIX ?= /usr/local
 
 # ---- one build folder per configuration, so that switching never mixes objects
@@ -27,7 +30,7 @@ ifeq ($(SIMGRID),1)
   MPICC := smpicc
 endif
 MPIRUN ?= mpirun
-B := build/$(notdir $(MPICC))$(if $(filter 1,$(SIM_REAL)),-real)$(if $(filter-out gcc,$(OMPI_CC)$(MPICH_CC)),-$(OMPI_CC)$(MPICH_CC))$(if $(filter 1,$(CUDA)),-cuda)$(if $(filter emulated,$(CUDA)),-emulated)$(if $(filter 1,$(ONEDNN)),-onednn)$(if $(filter 1,$(DEBUG)),-debug)$(SAN:%=-%)
+B := build/$(notdir $(MPICC))$(if $(filter 1,$(SIM_REAL)),-real)$(if $(filter-out gcc,$(OMPI_CC)$(MPICH_CC)),-$(OMPI_CC)$(MPICH_CC))$(if $(filter 1,$(CUDA)),-cuda)$(if $(filter emulated,$(CUDA)),-emulated)$(if $(filter 1,$(ONEDNN)),-onednn)$(SVE:%=-sve%)$(if $(filter 1,$(DEBUG)),-debug)$(SAN:%=-%)
 
 CC        := $(MPICC)
 CUDA_HOME ?= /usr/local/cuda
@@ -55,6 +58,16 @@ CFLAGS   += -std=c11 -fopenmp -fno-common -fno-omit-frame-pointer -ffp-contract=
 CFLAGS   += -Wall -Wextra -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes -Wwrite-strings
 CFLAGS   += $(if $(WERROR),-Werror) $(SAN:%=-fsanitize=% -fno-sanitize-recover=all)
 LDLIBS   += $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lz -lpthread -lm
+
+# scalable vectors, of a length known while compiling: blocks of channels are registers then. For
+# the files whose vectors are written out alone (SVE_FILES): of sums that it vectorises itself for
+# such a length, gcc 12 loads the first half twice.
+ifneq ($(SVE),)
+  ifeq ($(filter 256 512,$(SVE)),)
+    $(error SVE=$(SVE): 256 or 512 bits. With 128, and where lengths differ, leave it out: NEON)
+  endif
+  CPPFLAGS += -DCT_SVE_BITS=$(SVE)
+endif
 
 # the simulator is a thin program: what is copied for each of a thousand ranks had better be small
 ifeq ($(SIMGRID),1)
@@ -176,6 +189,11 @@ endif
 LONG_BIN := $(patsubst %.c,$(B)/%,$(wildcard tests/long/*.c))
 TEST_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/*.c))
 
+SVE_FILES := gemm_tile tile blocked_tile blocked_list blocked_depth winograd_map machine_limit
+ifneq ($(SVE),)
+  $(foreach f,$(SVE_FILES),$(eval CFLAGS_$(f) += -march=armv8.2-a+sve -msve-vector-bits=$(SVE)))
+endif
+
 # What each compiler is wrong about. gcc: MPICH spells MPI_STATUSES_IGNORE as (MPI_Status *)1, which
 # it takes for an array too short. clang: tells of every simd hint that it does not follow.
 CLANG := $(findstring clang,$(shell $(CC) --version 2>/dev/null))
@@ -186,6 +204,10 @@ else
   CFLAGS_winograd_map += -fno-tree-pre # its products stay with their sums
   # 96 tiles: where their variables are, for debuggers, is a fifth of what they take to compile
   CFLAGS_blocked_tile += -fno-var-tracking-assignments
+endif
+# gcc 12 for AArch64 breaks down over the largest, by fmax(), of numbers that it widens
+ifeq ($(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))-$(firstword $(subst ., ,$(shell $(CC) -dumpversion))),aarch64-12)
+$(B)/tests/%.o: CFLAGS += -fno-tree-loop-vectorize
 endif
 
 Q := $(if $(filter 1,$(V)),,@)

@@ -13,9 +13,12 @@ static int class_of(const ct_multibox_rule *s, const float *box)
 
 static double softmax_loss(const float *x, int64_t n, int label, double scale, float *dx)
 {
-    double most = (double)x[0], sum = 0, p;
+    float largest = x[0];
+    double most, sum = 0, p;
 
-    for (int64_t c = 1; c < n; c++) most = fmax(most, (double)x[c]);
+    /* in floats: gcc 12 for AArch64 breaks down over fmax() of what it widens */
+    for (int64_t c = 1; c < n; c++) largest = fmaxf(largest, x[c]);
+    most = (double)largest;
     for (int64_t c = 0; c < n; c++) sum += exp((double)x[c] - most);
     p = exp((double)x[label] - most) / sum;
     for (int64_t c = 0; (dx != NULL) && (c < n); c++)

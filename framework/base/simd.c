@@ -3,6 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#if CT_SIMD_ANY_LANES > 4
+#include <sys/auxv.h>
+#include <sys/prctl.h>
+#endif
+
 static ct_simd_level processor_level(void)
 {
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -12,14 +17,35 @@ static ct_simd_level processor_level(void)
     return CT_SIMD_PORTABLE;
 }
 
+const char *ct_simd_name(ct_simd_level level)
+{
+#if CT_SIMD_ANY_LANES == 16
+    static const char *const name[] = { "sve512" };
+#elif CT_SIMD_ANY_LANES == 8
+    static const char *const name[] = { "sve256" };
+#else
+    static const char *const name[] = { "portable", "avx2", "avx512" };
+#endif
+    return name[level];
+}
+
+void ct_simd_built(int *built_p, int *here_p)
+{
+    *built_p = *here_p = 0;
+#if CT_SIMD_ANY_LANES > 4
+    *built_p = 32 * CT_SIMD_ANY_LANES;
+    if (getauxval(AT_HWCAP) & HWCAP_SVE)
+        *here_p = 8 * (prctl(PR_SVE_GET_VL, 0, 0, 0, 0) & PR_SVE_VL_LEN_MASK);
+#endif
+}
+
 ct_simd_level ct_simd_pick(void)
 {
-    static const char *const name[] = { "portable", "avx2", "avx512" };
     ct_simd_level level = processor_level();
     const char *want = getenv("CORTADO_SIMD");
 
     for (int i = 0; (want != NULL) && (i < (int)level); i++) {
-        if (strcmp(want, name[i]) == 0) return (ct_simd_level)i;
+        if (strcmp(want, ct_simd_name((ct_simd_level)i)) == 0) return (ct_simd_level)i;
     }
     return level;
 }
@@ -40,5 +66,12 @@ bool ct_simd_has_bf16(void)
 
 int ct_simd_block(void)
 {
-    return (ct_simd_pick() == CT_SIMD_AVX512) ? 16 : 8;
+    switch (ct_simd_pick()) {
+    case CT_SIMD_AVX512:
+        return 16;
+    case CT_SIMD_AVX2:
+        return 8;
+    default:
+        return CT_SIMD_ANY_BLOCK;
+    }
 }

@@ -16,9 +16,11 @@
 #include <emmintrin.h>
 #define CT_STREAM_QUAD(_to, _from) _mm_stream_ps((_to), _mm_loadu_ps(_from))
 #define CT_STREAM_FENCE()          _mm_sfence()
+enum { CT_STREAM_BYPASSES = 1 };
 #else
 #define CT_STREAM_QUAD(_to, _from) memcpy((_to), (_from), 4 * sizeof(float))
 #define CT_STREAM_FENCE()          ((void)0)
+enum { CT_STREAM_BYPASSES = 0 }; /* here these are plain stores */
 #endif
 
 /** Bytes of an array from which on it leaves the caches before it is read again. */

@@ -133,11 +133,22 @@ static void turn_rows(const ct_gemm_set *s, int64_t n, int64_t k, const float *f
     }
 }
 
+/* Whether turn_rows() takes fewer rows than a square has. */
+static bool turns_few(const ct_gemm_set *s)
+{
+#if defined(__x86_64__) && defined(__GNUC__)
+    return s->lanes == 16;
+#else
+    (void)s;
+    return false;
+#endif
+}
+
 /* The rows of `from` lie along q. */
 static void turn_panel(const ct_gemm_set *s, int64_t n, int64_t k, const float *from, int64_t row,
                        float *to, int64_t width)
 {
-    int64_t squares = ((n < SIDE) && (s->lanes < 16)) ? 0 : k / SIDE * SIDE;
+    int64_t squares = ((n < SIDE) && !turns_few(s)) ? 0 : k / SIDE * SIDE;
 
     turn_rows(s, n, squares, from, row, to, width);
     for (int64_t q = squares; q < k; q++) {

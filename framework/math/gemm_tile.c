@@ -145,7 +145,7 @@ static const ct_gemm_set set_bf16 = {
 };
 #endif
 #if defined(__aarch64__)
-SET(portable, , 4, 14)
+SET(portable, , CT_SIMD_ANY_LANES, 14)
 #else
 SET(portable, , 4, 4)
 #endif

@@ -54,7 +54,6 @@ enum { TRIES = 7, MIB = 1 << 20 };
     }
 
 typedef struct kernels {
-    const char *name;
     int lanes, chains;
     float (*multiply_add)(int64_t steps, float a, float b);
     float (*read)(int64_t n, const float *from);
@@ -63,16 +62,16 @@ typedef struct kernels {
 
 #define ROW(_name, _lanes, _chains)                                                                \
     {                                                                                              \
-#_name, _lanes, _chains, multiply_add_##_name, read_##_name, triad_##_name                 \
+        _lanes, _chains, multiply_add_##_name, read_##_name, triad_##_name                         \
     }
 
-KERNELS(portable, , 4, 12)
+KERNELS(portable, , CT_SIMD_ANY_LANES, 12)
 #if defined(__x86_64__) && defined(__GNUC__)
 KERNELS(avx2, __attribute__((target("avx2,fma"))), 8, 12)
 KERNELS(avx512, __attribute__((target("avx512f,fma"))), 16, 12)
 #endif
 
-static const kernels kernel[] = { ROW(portable, 4, 12),
+static const kernels kernel[] = { ROW(portable, CT_SIMD_ANY_LANES, 12),
 #if defined(__x86_64__) && defined(__GNUC__)
                                   ROW(avx2, 8, 12), ROW(avx512, 16, 12)
 #endif
@@ -221,7 +220,8 @@ ct_status ct_machine_limit_measure(int n_local, ct_machine_limit *out)
     const kernels *k = &kernel[ct_simd_pick()];
     double start = ct_clock_s();
 
-    *out = (ct_machine_limit){ .n_thread = omp_get_max_threads(), .simd = k->name };
+    *out = (ct_machine_limit){ .n_thread = omp_get_max_threads(),
+                               .simd = ct_simd_name(ct_simd_pick()) };
     out->flop = measure_flop(k, out->n_thread);
     CT_TRY(measure_memory(k, out->n_thread, (n_local > 0) ? n_local : 1, out));
     out->seconds = ct_clock_s() - start;

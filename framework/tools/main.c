@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "framework/base/simd.h"
 #include "framework/tools/blas_core.h"
 #include "framework/tools/features.h"
 #include "framework/tools/show_topology.h"
@@ -98,6 +99,22 @@ static int run_in_job(const ct_verb *verb, ct_call *call)
     return ct_status_exit_code(status);
 }
 
+/* A program built for SVE of one length gives wrong numbers with another. */
+static ct_status check_registers(void)
+{
+    int built, here;
+
+    ct_simd_built(&built, &here);
+    if (built == here) return CT_OK;
+    if (here == 0)
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "built with SVE=%d, but this processor has no SVE: build without", built);
+    return CT_FAIL(CT_ERR_CONFIG,
+                   "built with SVE=%d, but this processor's vectors have %d bits: build with "
+                   "SVE=256 or 512 as it has them, or without for processors of any",
+                   built, here);
+}
+
 int main(int argc, char **argv)
 {
     const ct_verb *verb;
@@ -116,6 +133,7 @@ int main(int argc, char **argv)
         ct_options_help(ct_option_table, ct_option_table_n, verb->name, stdout);
         return 0;
     }
+    if (check_registers() != CT_OK) return ct_status_exit_code(CT_ERR_CONFIG);
     ct_blas_core_ensure(argv);
     /* Large blocks come and go with every collective and file: give them back to the heap, not to
      * the system, whose page faults cost more than the copies. */

@@ -47,12 +47,11 @@ static ct_status least(void *ctx, int *v, int n)
  * ones. */
 static void fill_machine(const ct_job *job, bool gpu, ct_plan_machine *m)
 {
-    static const char *const name[] = { "portable", "avx2", "avx512" };
     ct_device_place place;
 
     memset(m, 0, sizeof(*m));
     ct_cpu_name(m->cpu, sizeof(m->cpu));
-    snprintf(m->simd, sizeof(m->simd), "%s", name[ct_simd_pick()]);
+    snprintf(m->simd, sizeof(m->simd), "%s", ct_simd_name(ct_simd_pick()));
     if (gpu && (ct_device_count("cuda") > 0) && (ct_device_look("cuda", 0, &place) == CT_OK)) {
         snprintf(m->cpu, sizeof(m->cpu), "%.*s", (int)sizeof(m->cpu) - 1, place.name);
         snprintf(m->simd, sizeof(m->simd), "cuda");

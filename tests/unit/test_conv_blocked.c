@@ -87,7 +87,7 @@ static void test_depthwise(void **state)
 /* Outputs beyond the caches are written past them; with a ReLU, as in test_relu. */
 static void test_streamed(void **state)
 {
-    int64_t b = ct_simd_block(), m = 37, side = 450, n_y = (m + b - 1) / b * b * side * side;
+    int64_t b = ct_simd_block(), m = 37, side = 470, n_y = (m + b - 1) / b * b * side * side;
     ct_conv_desc d = CONV_SHAPE(1, 1, 5, side, side, m, 1, 1, 1, 1, 0, 0, 1, 1);
     float *aligned = ct_mem_acquire((size_t)n_y * sizeof(float));
 

@@ -261,7 +261,8 @@ static void test_prefetches_no_more_than_depth(void **state)
     fixture_open(&f, 100);
     l = loader(&f, G, 0, 1, false, DEPTH, 2);
     take(l, 1, 0, got);
-    for (int i = 0; (i < 200) && (atomic_load(&f.state.reads) < G * (1 + DEPTH)); i++) usleep(1000);
+    for (int i = 0; (i < 20000) && (atomic_load(&f.state.reads) < G * (1 + DEPTH)); i++)
+        usleep(1000);
     usleep(20000);
     assert_int_equal(atomic_load(&f.state.reads), G * (1 + DEPTH)); /* ahead, and no further */
     ct_loader_destroy(l);

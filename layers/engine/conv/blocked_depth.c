@@ -14,51 +14,61 @@ typedef void (*row_fn)(const ct_blk_sum *s, int64_t i, const float *x, const flo
 /* sum[] += x[j step] dy[j], j < n */
 typedef void (*dot_fn)(int64_t n, const float *x, int64_t step, const float *dy, float *sum);
 
-#define DEPTH(_name, _target, _b)                                                                  \
+/* Blocks of _b in registers of _l. */
+#define DEPTH(_name, _target, _b, _l)                                                              \
     _target static void _name##_row(const ct_blk_sum *s, int64_t i, const float *x,                \
                                     const float *w, const float *start, float *y)                  \
     {                                                                                              \
-        CT_VEC(_b);                                                                                \
+        CT_VEC(_l);                                                                                \
         int64_t lo, hi, row = i * s->si_h + s->row_first;                                          \
         float *to = y + ((s->row + i * s->so_h) * s->y_w + s->col) * (_b);                         \
                                                                                                    \
         valid_range(row, s->row_step, s->h, s->n_p, &lo, &hi);                                     \
         for (int64_t j = 0; j < s->ow; j++, to += s->so_w * (_b)) {                                \
             int64_t q_lo = 0, q_hi = s->n_q, col = j * s->si_w + s->col_first;                     \
-            vec sum = *(const vec *)start;                                                         \
+            vec sum[CT_PARTS(_b, _l)];                                                             \
                                                                                                    \
             if ((col < 0) || (col + (s->n_q - 1) * s->col_step >= s->w))                           \
                 valid_range(col, s->col_step, s->w, s->n_q, &q_lo, &q_hi);                         \
+            CT_UNROLL for (int v = 0; v < CT_PARTS(_b, _l); v++) sum[v] =                          \
+                *(const vec *)(start + v * (_l));                                                  \
             for (int64_t p = lo; p < hi; p++) {                                                    \
                 const float *from = x + ((row + p * s->row_step) * s->w + col) * (_b);             \
                                                                                                    \
-                for (int64_t q = q_lo; q < q_hi; q++)                                              \
-                    sum += *(const vec *)(from + q * s->col_step * (_b)) *                         \
-                           *(const vec *)(w + (p * s->n_q + q) * (_b));                            \
+                for (int64_t q = q_lo; q < q_hi; q++) {                                            \
+                    CT_UNROLL for (int v = 0; v < CT_PARTS(_b, _l); v++) sum[v] +=                 \
+                        *(const vec *)(from + q * s->col_step * (_b) + v * (_l)) *                 \
+                        *(const vec *)(w + (p * s->n_q + q) * (_b) + v * (_l));                    \
+                }                                                                                  \
             }                                                                                      \
-            *(vec *)to = sum;                                                                      \
+            CT_UNROLL for (int v = 0; v < CT_PARTS(_b, _l); v++) * (vec *)(to + v * (_l)) =        \
+                sum[v];                                                                            \
         }                                                                                          \
     }                                                                                              \
                                                                                                    \
     _target static void _name##_dot(int64_t n, const float *x, int64_t step, const float *dy,      \
                                     float *sum)                                                    \
     {                                                                                              \
-        CT_VEC(_b);                                                                                \
-        vec acc[4] = { *(const vec *)sum };                                                        \
-        int64_t j = 0;                                                                             \
+        CT_VEC(_l);                                                                                \
+        for (int c = 0; c < (_b); c += (_l)) {                                                     \
+            vec acc[4] = { *(const vec *)(sum + c) };                                              \
+            int64_t j = 0;                                                                         \
                                                                                                    \
-        for (; j + 4 <= n; j += 4) {                                                               \
-            CT_UNROLL for (int k = 0; k < 4; k++) acc[k] +=                                        \
-                *(const vec *)(x + (j + k) * step) * *(const vec *)(dy + (j + k) * (_b));          \
+            for (; j + 4 <= n; j += 4) {                                                           \
+                CT_UNROLL for (int k = 0; k < 4; k++) acc[k] +=                                    \
+                    *(const vec *)(x + (j + k) * step + c) *                                       \
+                    *(const vec *)(dy + (j + k) * (_b) + c);                                       \
+            }                                                                                      \
+            for (; j < n; j++)                                                                     \
+                acc[0] += *(const vec *)(x + j * step + c) * *(const vec *)(dy + j * (_b) + c);    \
+            *(vec *)(sum + c) = (acc[0] + acc[1]) + (acc[2] + acc[3]);                             \
         }                                                                                          \
-        for (; j < n; j++) acc[0] += *(const vec *)(x + j * step) * *(const vec *)(dy + j * (_b)); \
-        *(vec *)sum = (acc[0] + acc[1]) + (acc[2] + acc[3]);                                       \
     }
 
-DEPTH(any, , 8)
+DEPTH(any, , CT_SIMD_ANY_BLOCK, CT_SIMD_ANY_LANES)
 #if defined(__x86_64__) && defined(__GNUC__)
-DEPTH(avx2, CT_AVX2, 8)
-DEPTH(avx512, CT_AVX512, 16)
+DEPTH(avx2, CT_AVX2, 8, 8)
+DEPTH(avx512, CT_AVX512, 16, 16)
 static const row_fn row_table[] = { any_row, avx2_row, avx512_row };
 static const dot_fn dot_table[] = { any_dot, avx2_dot, avx512_dot };
 #else

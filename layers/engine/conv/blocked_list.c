@@ -84,12 +84,12 @@ enum { AHEAD = 16 }; /* places that a gradient tile fetches ahead */
 
 #define LIST(_name, _target, _b, _size, _vecs) LIST_OF(CT_ADD, _b, _name, _target, _b, _size, _vecs)
 #define LIST_ANY(_name, _target, _b, _size, _vecs)                                                 \
-    LIST_OF(CT_ADD, CT_BLK_ANY_LANES, _name, _target, _b, _size, _vecs)
+    LIST_OF(CT_ADD, CT_SIMD_ANY_LANES, _name, _target, _b, _size, _vecs)
 #define LIST_PAIR(_name, _target, _b, _size, _vecs)                                                \
     LIST_OF(CT_ADD_PAIR, _b, _name, _target, _b, _size, _vecs)
 #define GRAD(_name, _target, _b, _size, _vecs) GRAD_OF(CT_ADD, _b, _name, _target, _b, _size, _vecs)
 #define GRAD_ANY(_name, _target, _b, _size, _vecs)                                                 \
-    GRAD_OF(CT_ADD, CT_BLK_ANY_LANES, _name, _target, _b, _size, _vecs)
+    GRAD_OF(CT_ADD, CT_SIMD_ANY_LANES, _name, _target, _b, _size, _vecs)
 #define GRAD_PAIR(_name, _target, _b, _size, _vecs)                                                \
     GRAD_OF(CT_ADD_PAIR, _b, _name, _target, _b, _size, _vecs)
 

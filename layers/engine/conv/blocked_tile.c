@@ -113,7 +113,7 @@ static inline void gather(int64_t b, int64_t tile, const float *row, int64_t col
             {                                                                                      \
                 float *to = t->y + i * t->y_step + CT_PART_AT(_b, _l, v, t->y_block);              \
                                                                                                    \
-                if (t->stream) {                                                                   \
+                if (CT_STREAM_BYPASSES && t->stream) {                                             \
                     vec out = acc[i][v];                                                           \
                                                                                                    \
                     ct_stream_put((_l), (const float *)&out, to);                                  \
@@ -127,7 +127,7 @@ static inline void gather(int64_t b, int64_t tile, const float *row, int64_t col
 #define TILE(_name, _target, _b, _size, _vecs)                                                     \
     TILE_OF(CT_ADD, _b, _b, _name, _target, _b, _size, _vecs)
 #define TILE_ANY(_name, _target, _b, _size, _vecs)                                                 \
-    TILE_OF(CT_ADD, _b, CT_BLK_ANY_LANES, _name, _target, _b, _size, _vecs)
+    TILE_OF(CT_ADD, _b, CT_SIMD_ANY_LANES, _name, _target, _b, _size, _vecs)
 #define TILE_PAIR(_name, _target, _b, _size, _vecs)                                                \
     TILE_OF(CT_ADD_PAIR, (_b) / 2, _b, _name, _target, _b, _size, _vecs)
 
@@ -141,7 +141,9 @@ const ct_blk_tile_fn ct_blk_tiles_pair[CT_BLK_MAX_VECS][CT_BLK_MAX_TILE] = CT_TA
 ct_blk_set ct_blk_pick(bool bf16)
 {
     ct_simd_level level = ct_simd_pick();
-    ct_blk_set s = { .level = level, .b = 8, .max_tile = { CT_BLK_ANY_TILE, CT_BLK_ANY_TILE / 2 } };
+    ct_blk_set s = { .level = level,
+                     .b = CT_SIMD_ANY_BLOCK,
+                     .max_tile = { CT_BLK_ANY_TILE, CT_BLK_ANY_TILE_2 } };
 
     if (level == CT_SIMD_AVX512)
         s = (ct_blk_set){ .level = level, .b = 16, .max_tile = { 16, 14 } };

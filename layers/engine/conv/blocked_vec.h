@@ -2,6 +2,8 @@
 #ifndef CT_ENGINE_CONV_BLOCKED_VEC_H
 #define CT_ENGINE_CONV_BLOCKED_VEC_H
 
+#include "framework/base/simd.h"
+
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <immintrin.h>
 #endif
@@ -140,16 +142,20 @@
 #define CT_TILES_X86(_x)
 #define CT_TABLE_X86(_k)
 #endif
-#if defined(__aarch64__)
+#if CT_SIMD_ANY_LANES > 4
+#define CT_TILES_ANY(_x)                                                                           \
+    CT_EACH_16(_x, any, , CT_SIMD_ANY_BLOCK, 1) CT_EACH_14(_x, any, , CT_SIMD_ANY_BLOCK, 2)
+#define CT_TABLE_ANY(_k) [CT_SIMD_PORTABLE] = { CT_NAMES_16(any, 1, _k), CT_NAMES_14(any, 2, _k) },
+enum { CT_BLK_ANY_TILE = 16, CT_BLK_ANY_TILE_2 = 14 };
+#elif defined(__aarch64__)
 #define CT_TILES_ANY(_x) CT_EACH_12(_x, any, , 8, 1) CT_EACH_6(_x, any, , 8, 2)
 #define CT_TABLE_ANY(_k) [CT_SIMD_PORTABLE] = { CT_NAMES_12(any, 1, _k), CT_NAMES_6(any, 2, _k) },
-enum { CT_BLK_ANY_TILE = 12 };
+enum { CT_BLK_ANY_TILE = 12, CT_BLK_ANY_TILE_2 = 6 };
 #else
 #define CT_TILES_ANY(_x) CT_EACH_6(_x, any, , 8, 1) CT_EACH_3(_x, any, , 8, 2)
 #define CT_TABLE_ANY(_k) [CT_SIMD_PORTABLE] = { CT_NAMES_6(any, 1, _k), CT_NAMES_3(any, 2, _k) },
-enum { CT_BLK_ANY_TILE = 6 };
+enum { CT_BLK_ANY_TILE = 6, CT_BLK_ANY_TILE_2 = 3 };
 #endif
-enum { CT_BLK_ANY_LANES = 4 };
 #define CT_TABLE(_k)                                                                               \
     {                                                                                              \
         CT_TABLE_ANY(_k) CT_TABLE_X86(_k)                                                          \

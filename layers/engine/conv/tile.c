@@ -1,3 +1,4 @@
+#include "framework/base/simd.h"
 #include "layers/engine/conv/tile.h"
 
 #include <stdbool.h>
@@ -63,7 +64,7 @@ TILE_SET(avx512, __attribute__((target("avx512f,fma"))), 16, 8, 4)
 TILE_SET(avx2, __attribute__((target("avx2,fma"))), 8, 4, 2)
 #endif
 #if defined(__aarch64__)
-TILE_SET(portable, , 4, 8, 4)
+TILE_SET(portable, , CT_SIMD_ANY_LANES, 8, 4)
 #else
 TILE_SET(portable, , 4, 4, 2)
 #endif

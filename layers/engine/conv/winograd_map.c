@@ -211,62 +211,76 @@ static const float *row_of(const ct_wino_patch *p, int64_t i, int64_t b)
     return ct_num_at(p->plane, p->bf16, (at * p->w + p->col) * b);
 }
 
-#define FROM_PATCH(_i, _j)    (*(const vec *)(line[_i] + (_j)*BLOCK))
-#define FROM_BF16(_i, _j)     CT_WIDE(ct_num_at(line[_i], true, (_j)*BLOCK))
+#define FROM_PATCH(_i, _j)    (*(const vec *)(line[_i] + (_j)*BLOCK + c))
+#define FROM_BF16(_i, _j)     CT_WIDE(ct_num_at(line[_i], true, (_j)*BLOCK + c))
 #define IN_PLANE(_j)          ((uint64_t)(p->col + (_j)) < (uint64_t)p->w)
-#define FROM_PLACES(_i, _j)   (*(const vec *)(from + ((_i)*N + (_j)) * step))
-#define FROM_TAPS(_i, _j)     (*(const vec *)(taps + ((_i)*TAPS + (_j)) * tap_step))
-#define TO_PLACES(_i, _j, _v) *(vec *)(to + ((_i)*N + (_j)) * step) = (_v);
-#define TO_TAPS(_i, _j, _v)   *(vec *)(taps + ((_i)*TAPS + (_j)) * BLOCK) = (_v);
-#define TO_SUM(_i, _j, _v)    *(vec *)(to + (_i)*row + (_j)*BLOCK) += (_v);
-#define TO_PLANE(_i, _j, _v)  *(vec *)(to + (_i)*row + (_j)*BLOCK) = (_v) + start;
-#define TO_BF16(_i, _j, _v)   CT_NARROW(ct_num_to(to, true, (_i)*row + (_j)*BLOCK), (_v) + start)
+#define FROM_PLACES(_i, _j)   (*(const vec *)(from + ((_i)*N + (_j)) * step + c))
+#define FROM_TAPS(_i, _j)     (*(const vec *)(taps + ((_i)*TAPS + (_j)) * tap_step + c))
+#define TO_PLACES(_i, _j, _v) *(vec *)(to + ((_i)*N + (_j)) * step + c) = (_v);
+#define TO_TAPS(_i, _j, _v)   *(vec *)(taps + ((_i)*TAPS + (_j)) * BLOCK + c) = (_v);
+#define TO_SUM(_i, _j, _v)    *(vec *)(to + (_i)*row + (_j)*BLOCK + c) += (_v);
+#define TO_PLANE(_i, _j, _v)  *(vec *)(to + (_i)*row + (_j)*BLOCK + c) = (_v) + start;
+#define TO_BF16(_i, _j, _v)   CT_NARROW(ct_num_to(to, true, (_i)*row + (_j)*BLOCK + c), (_v) + start)
+
+/* Channels c and those beside it in a register, of a block. */
+#define EACH_PART(_b, _l) for (int c = 0; c < (_b); c += (_l))
 
 /* B^T d B or A dy A^T: patches of K x K to N x N places. */
-#define MAP_PATCH(_name, _line, _k, _n, _target, _b)                                               \
+#define MAP_PATCH(_name, _line, _k, _n, _target, _b, _l)                                           \
     _target static void _name(const ct_wino_patch *p, float *to, int64_t step)                     \
     {                                                                                              \
         enum { BLOCK = _b, N = _n };                                                               \
-        CT_VEC(_b);                                                                                \
-        CT_VEC_BF16(_b);                                                                           \
+        CT_VEC(_l);                                                                                \
+        CT_VEC_BF16(_l);                                                                           \
         const float *line[_k];                                                                     \
                                                                                                    \
         CT_UNROLL for (int i = 0; i < (_k); i++) line[i] = row_of(p, i, BLOCK);                    \
         if (p->bf16) {                                                                             \
-            MAP_PAIRS(_line, _k, N, IN_FIRST, IN_SECOND, IN_PLANE, FROM_BF16, TO_PLACES)           \
+            EACH_PART(_b, _l)                                                                      \
+            {                                                                                      \
+                MAP_PAIRS(_line, _k, N, IN_FIRST, IN_SECOND, IN_PLANE, FROM_BF16, TO_PLACES)       \
+            }                                                                                      \
         } else {                                                                                   \
-            MAP_PAIRS(_line, _k, N, IN_FIRST, IN_SECOND, IN_PLANE, FROM_PATCH, TO_PLACES)          \
+            EACH_PART(_b, _l)                                                                      \
+            {                                                                                      \
+                MAP_PAIRS(_line, _k, N, IN_FIRST, IN_SECOND, IN_PLANE, FROM_PATCH, TO_PLACES)      \
+            }                                                                                      \
         }                                                                                          \
     }
 
-/* Of one set and kind _k: m outputs, N = m + r - 1 places and r taps along an axis. */
-#define MAPS(_name, _target, _b, _k, _m, _r)                                                       \
-    MAP_PATCH(_name##_in_##_k, IN_##_k, (_m) + (_r)-1, (_m) + (_r)-1, _target, _b)                 \
-    MAP_PATCH(_name##_grad_##_k, GRAD_##_k, _m, (_m) + (_r)-1, _target, _b)                        \
+/* Of one set and kind _k, blocks of _b in registers of _l: m outputs, N = m + r - 1 places and r
+ * taps along an axis. */
+#define MAPS(_name, _target, _b, _l, _k, _m, _r)                                                   \
+    MAP_PATCH(_name##_in_##_k, IN_##_k, (_m) + (_r)-1, (_m) + (_r)-1, _target, _b, _l)             \
+    MAP_PATCH(_name##_grad_##_k, GRAD_##_k, _m, (_m) + (_r)-1, _target, _b, _l)                    \
     _target static void _name##_back_##_k(const float *from, int64_t step, float *to, int64_t row) \
     {                                                                                              \
         enum { BLOCK = _b, N = (_m) + (_r)-1 };                                                    \
-        CT_VEC(_b);                                                                                \
-        MAP(BACK_##_k, N, N, FROM_PLACES, TO_SUM)                                                  \
+        CT_VEC(_l);                                                                                \
+        EACH_PART(_b, _l) MAP(BACK_##_k, N, N, FROM_PLACES, TO_SUM)                                \
     }                                                                                              \
     _target static void _name##_out_##_k(const float *from, int64_t step, const float *bias,       \
                                          const ct_wino_patch *at, float *y)                        \
     {                                                                                              \
         enum { BLOCK = _b, N = (_m) + (_r)-1 };                                                    \
-        CT_VEC(_b);                                                                                \
-        CT_VEC_BF16(_b);                                                                           \
+        CT_VEC(_l);                                                                                \
+        CT_VEC_BF16(_l);                                                                           \
         float edge[_m * _m * BLOCK] __attribute__((aligned(64)));                                  \
         bool inside = is_inside(at, _m);                                                           \
         float *to = ct_num_to(y, at->bf16, (at->row * at->w + at->col) * BLOCK);                   \
         int64_t row = (inside ? at->w : _m) * BLOCK;                                               \
-        const vec start = *(const vec *)bias;                                                      \
         size_t bytes = (size_t)(blk_smaller(_m, at->w - at->col) * BLOCK) * ct_num_size(at->bf16); \
                                                                                                    \
         if (!inside) to = edge;                                                                    \
-        if (at->bf16) {                                                                            \
-            MAP_PAIRS(OUT_##_k, N, _m, OUT_FIRST, OUT_SECOND, ALWAYS, FROM_PLACES, TO_BF16)        \
-        } else {                                                                                   \
-            MAP_PAIRS(OUT_##_k, N, _m, OUT_FIRST, OUT_SECOND, ALWAYS, FROM_PLACES, TO_PLANE)       \
+        EACH_PART(_b, _l)                                                                          \
+        {                                                                                          \
+            const vec start = *(const vec *)(bias + c);                                            \
+                                                                                                   \
+            if (at->bf16) {                                                                        \
+                MAP_PAIRS(OUT_##_k, N, _m, OUT_FIRST, OUT_SECOND, ALWAYS, FROM_PLACES, TO_BF16)    \
+            } else {                                                                               \
+                MAP_PAIRS(OUT_##_k, N, _m, OUT_FIRST, OUT_SECOND, ALWAYS, FROM_PLACES, TO_PLANE)   \
+            }                                                                                      \
         }                                                                                          \
         if (inside) return;                                                                        \
         for (int64_t i = 0; i < blk_smaller(_m, at->h - at->row); i++)                             \
@@ -277,14 +291,14 @@ static const float *row_of(const ct_wino_patch *p, int64_t i, int64_t b)
                                             int64_t step)                                          \
     {                                                                                              \
         enum { TAPS = _r, N = (_m) + (_r)-1 };                                                     \
-        CT_VEC(_b);                                                                                \
-        MAP(WEIGHT_##_k, _r, N, FROM_TAPS, TO_PLACES)                                              \
+        CT_VEC(_l);                                                                                \
+        EACH_PART(_b, _l) MAP(WEIGHT_##_k, _r, N, FROM_TAPS, TO_PLACES)                            \
     }                                                                                              \
     _target static void _name##_dweight_##_k(const float *from, int64_t step, float *taps)         \
     {                                                                                              \
         enum { BLOCK = _b, TAPS = _r, N = (_m) + (_r)-1 };                                         \
-        CT_VEC(_b);                                                                                \
-        MAP(DWEIGHT_##_k, N, _r, FROM_PLACES, TO_TAPS)                                             \
+        CT_VEC(_l);                                                                                \
+        EACH_PART(_b, _l) MAP(DWEIGHT_##_k, N, _r, FROM_PLACES, TO_TAPS)                           \
     }
 
 #define SET(_name, _k, _m, _r)                                                                     \
@@ -292,18 +306,18 @@ static const float *row_of(const ct_wino_patch *p, int64_t i, int64_t b)
         _m, _r, _name##_in_##_k, _name##_grad_##_k, _name##_back_##_k, _name##_out_##_k,           \
             _name##_weight_##_k, _name##_dweight_##_k                                              \
     }
-#define KINDS(_name, _target, _b)                                                                  \
-    MAPS(_name, _target, _b, 2, 2, 3)                                                              \
-    MAPS(_name, _target, _b, 4, 4, 3) MAPS(_name, _target, _b, 5, 2, 5)
+#define KINDS(_name, _target, _b, _l)                                                              \
+    MAPS(_name, _target, _b, _l, 2, 2, 3)                                                          \
+    MAPS(_name, _target, _b, _l, 4, 4, 3) MAPS(_name, _target, _b, _l, 5, 2, 5)
 #define SETS(_name)                                                                                \
     {                                                                                              \
         SET(_name, 2, 2, 3), SET(_name, 4, 4, 3), SET(_name, 5, 2, 5)                              \
     }
 
-KINDS(any, , 8)
+KINDS(any, , CT_SIMD_ANY_BLOCK, CT_SIMD_ANY_LANES)
 #ifdef CT_AVX512
-KINDS(avx2, CT_AVX2, 8)
-KINDS(avx512, CT_AVX512, 16)
+KINDS(avx2, CT_AVX2, 8, 8)
+KINDS(avx512, CT_AVX512, 16, 16)
 #endif
 
 const ct_wino_maps ct_wino_map[CT_BLK_LEVELS][CT_WINO_KINDS] = {

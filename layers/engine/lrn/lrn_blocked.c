@@ -289,14 +289,14 @@ KERNELS(16)
 
 PIECE(piece8, CT_SIMD_CLONES, 8)
 
-/* Nets have blocks of 16 with AVX-512 alone (ct_simd_block()). In shorter vectors these kernels
- * take the compiler half a minute: there one loop for all cases is enough. */
+/* Nets have blocks of 16 where registers hold them (ct_simd_block()). In shorter vectors these
+ * kernels take the compiler half a minute: there one loop for all cases is enough. */
 static void piece16_any(const piece *w)
 {
     pass16(w, 1, 0, ct_lrn_is_usual(w->d), w->stream);
 }
-#if defined(__x86_64__) && defined(__GNUC__)
-PIECE(piece16, __attribute__((target("avx512f"))), 16)
+#ifdef CT_SIMD_BLOCK_16
+PIECE(piece16, CT_SIMD_BLOCK_16, 16)
 #else
 static void piece16(const piece *w)
 {
@@ -305,7 +305,7 @@ static void piece16(const piece *w)
 #endif
 
 /* Piece t of the batch: image t / n_piece. */
-static void run_piece(const ct_lrn_desc *d, const ct_lrn_args *a, int64_t t, bool avx512,
+static void run_piece(const ct_lrn_desc *d, const ct_lrn_args *a, int64_t t, bool in_one,
                       bool stream, scratch *s)
 {
     int64_t area = d->h * d->w, n_piece = (area + PLACES - 1) / PLACES;
@@ -325,7 +325,7 @@ static void run_piece(const ct_lrn_desc *d, const ct_lrn_args *a, int64_t t, boo
 
     if (d->block == 8)
         piece8(&w);
-    else if (avx512)
+    else if (in_one)
         piece16(&w);
     else
         piece16_any(&w);
@@ -337,7 +337,7 @@ static ct_status run(const ct_lrn_desc *d, ct_exec *ex, const ct_lrn_args *a)
     size_t bytes = (size_t)(d->n * blocks_of(d) * d->block * d->h * d->w) * sizeof(float);
     bool stream =
         (blocks_of(d) <= MOST_KEPT) && ct_stream_pays((a->dx != NULL) ? a->dx : a->y, bytes);
-    bool avx512 = (ct_simd_pick() == CT_SIMD_AVX512);
+    bool in_one = (ct_simd_block() == 16);
     ct_status polled = CT_OK;
 
 #pragma omp parallel num_threads(d->n_thread)
@@ -347,7 +347,7 @@ static ct_status run(const ct_lrn_desc *d, ct_exec *ex, const ct_lrn_args *a)
         memset(s.zero, 0, sizeof(s.zero));
 #pragma omp for schedule(static)
         for (int64_t t = 0; t < n_piece; t++) {
-            run_piece(d, a, t, avx512, stream, &s);
+            run_piece(d, a, t, in_one, stream, &s);
             ct_engine_poll(ex, &polled);
         }
         ct_stream_end();

@@ -57,7 +57,7 @@ static void find_spans(int64_t out, int64_t kernel, int64_t stride, int64_t pad,
 
 static ct_pool_axes make_axes(const ct_pool_desc *d, void *work)
 {
-    ct_pool_axes a = { .row = work, .avx512 = (ct_simd_pick() == CT_SIMD_AVX512) };
+    ct_pool_axes a = { .row = work, .in_one = (ct_simd_block() == 16) };
 
     a.column = a.row + d->oh;
     a.over_row = a.column + d->ow;

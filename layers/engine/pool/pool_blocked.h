@@ -14,7 +14,7 @@ typedef struct ct_pool_span {
 typedef struct ct_pool_axes {
     ct_pool_span *row, *column;           /* oh, ow */
     ct_pool_span *over_row, *over_column; /* h, w   */
-    bool avx512;                          /* the processor has it */
+    bool in_one;                          /* registers hold blocks of 16 */
 } ct_pool_axes;
 
 /** Rows of outputs whose windows may share a row of the plane. */

@@ -244,8 +244,8 @@ static void back16_any(const ct_pool_desc *d, const ct_pool_axes *s, bool stream
 {
     back_plane16(d, s, d->method == CT_POOL_MAX, d->bf16, stream, dy, mask, room, dx);
 }
-#if defined(__x86_64__) && defined(__GNUC__)
-BACK(back16, __attribute__((target("avx512f"))), 16)
+#ifdef CT_SIMD_BLOCK_16
+BACK(back16, CT_SIMD_BLOCK_16, 16)
 #else
 #define back16 back16_any
 #endif
@@ -255,7 +255,7 @@ void ct_pool_blocked_plane_back(const ct_pool_desc *d, const ct_pool_axes *s, bo
 {
     if (d->block == 8)
         back8(d, s, stream, room, mask, dy, dx);
-    else if (s->avx512)
+    else if (s->in_one)
         back16(d, s, stream, room, mask, dy, dx);
     else
         back16_any(d, s, stream, room, mask, dy, dx);

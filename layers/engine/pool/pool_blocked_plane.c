@@ -171,15 +171,15 @@ KERNELS(16)
 
 FORWARD(forward8, CT_SIMD_CLONES, 8)
 
-/* Nets have blocks of 16 with AVX-512 alone (ct_simd_block()): for others there are no loops of
- * their own for what is usual, since these kernels in shorter vectors take the compiler long. */
+/* Nets have blocks of 16 where registers hold them (ct_simd_block()): for others there are no loops
+ * of their own for what is usual, since these kernels in shorter vectors take the compiler long. */
 static void forward16_any(const ct_pool_desc *d, const ct_pool_axes *s, bool stream, void *room,
                           const float *x, float *y, uint8_t *mask)
 {
     forward_plane16(d, s, false, d->method == CT_POOL_MAX, d->bf16, stream, x, y, mask, room);
 }
-#if defined(__x86_64__) && defined(__GNUC__)
-FORWARD(forward16, __attribute__((target("avx512f"))), 16)
+#ifdef CT_SIMD_BLOCK_16
+FORWARD(forward16, CT_SIMD_BLOCK_16, 16)
 #else
 #define forward16 forward16_any
 #endif
@@ -189,7 +189,7 @@ void ct_pool_blocked_plane(const ct_pool_desc *d, const ct_pool_axes *s, bool st
 {
     if (d->block == 8)
         forward8(d, s, stream, room, x, y, mask);
-    else if (s->avx512)
+    else if (s->in_one)
         forward16(d, s, stream, room, x, y, mask);
     else
         forward16_any(d, s, stream, room, x, y, mask);

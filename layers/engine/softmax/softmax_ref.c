@@ -19,10 +19,12 @@ static ct_status forward(const ct_softmax_desc *d, ct_exec *ex, const float *x, 
     (void)ex;
     for (int64_t o = 0; o < d->outer; o++) {
         for (int64_t i = 0; i < d->inner; i++) {
-            double largest = -INFINITY, sum = 0;
+            float most = -INFINITY;
+            double largest, sum = 0;
 
-            for (int64_t c = 0; c < d->classes; c++)
-                largest = fmax(largest, (double)x[at(d, o, c, i)]);
+            /* in floats: gcc 12 for AArch64 breaks down over fmax() of what it widens */
+            for (int64_t c = 0; c < d->classes; c++) most = fmaxf(most, x[at(d, o, c, i)]);
+            largest = (double)most;
             for (int64_t c = 0; c < d->classes; c++)
                 sum += exp((double)x[at(d, o, c, i)] - largest);
             for (int64_t c = 0; c < d->classes; c++)
