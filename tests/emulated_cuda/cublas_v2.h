@@ -19,7 +19,11 @@ typedef struct ct_emulated_cublas *cublasHandle_t;
 
 cublasStatus_t cublasCreate(cublasHandle_t *handle);
 cublasStatus_t cublasSetMathMode(cublasHandle_t handle, cublasMath_t mode);
+/** The workspace is the library's own again. */
 cublasStatus_t cublasSetStream(cublasHandle_t handle, cudaStream_t st);
+/** At 256 bytes. Products want one: with its own the library would allocate what recorded ones
+ * need. */
+cublasStatus_t cublasSetWorkspace(cublasHandle_t handle, void *work, size_t bytes);
 cublasStatus_t cublasSgemm_64(cublasHandle_t handle, cublasOperation_t ta, cublasOperation_t tb,
                               int64_t m, int64_t n, int64_t k, const float *alpha, const float *a,
                               int64_t lda, const float *b, int64_t ldb, const float *beta, float *c,

@@ -11,7 +11,13 @@
  * context that CUDA itself keeps. */
 static struct {
     cublasHandle_t handle;
+    void *work;
 } blas;
+
+/* As much as cuBLAS would take on Hopper. Its own memory it allocates anew in each stream that is
+ * recorded, as nodes of the graph; ours is there before. Streams that compute are ordered among
+ * themselves, so one is enough. */
+static const size_t WORK = (size_t)32 << 20;
 
 static ct_status blas_check(cublasStatus_t st, const char *what)
 {
@@ -22,6 +28,8 @@ static ct_status blas_check(cublasStatus_t st, const char *what)
 extern "C" ct_status ct_math_cuda_open(void)
 {
     CT_TRY(ct_fused_cuda_open());
+    if (blas.work == NULL)
+        CT_TRY(ct_cuda_check(cudaMalloc(&blas.work, WORK), "cuBLAS's workspace"));
     if (blas.handle != NULL) return CT_OK;
     return blas_check(cublasCreate(&blas.handle), "cublasCreate");
 }
@@ -34,6 +42,8 @@ static ct_status prepare(ct_stream st, ct_operand operand)
         (operand == CT_OPERAND_TF32) ? CUBLAS_TF32_TENSOR_OP_MATH : CUBLAS_DEFAULT_MATH;
 
     CT_TRY(blas_check(cublasSetStream(blas.handle, (cudaStream_t)st), "cublasSetStream"));
+    /* forgotten with each stream that is set */
+    CT_TRY(blas_check(cublasSetWorkspace(blas.handle, blas.work, WORK), "cublasSetWorkspace"));
     return blas_check(cublasSetMathMode(blas.handle, mode), "cublasSetMathMode");
 }
 
