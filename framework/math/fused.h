@@ -23,8 +23,8 @@ typedef enum {
     CT_FUSE_RELU = 2,  /* then 0 where that is below                                          */
     CT_FUSE_BITS = 4,  /* and a bit an element for DRELU; in an order that is the library's   */
     CT_FUSE_DRELU = 8, /* C is 0 where the bit of a product with C's shape says that its ReLU was */
-    CT_FUSE_SUM_A = 16, /* beside C the sums of the rows of op(A), m numbers                   */
-    CT_FUSE_SUM_B = 32, /* … of the columns of op(B), n numbers                                */
+    CT_FUSE_SUM_A = 16, /* beside C the sums of the rows of op(A), m numbers; with ta          */
+    CT_FUSE_SUM_B = 32, /* … of the columns of op(B), n numbers; without tb                    */
     CT_FUSE_SUM_C = 64  /* … of the columns of C behind DRELU, n numbers; only with it         */
 } ct_fuse;
 #define CT_FUSE_SUMS (CT_FUSE_SUM_A | CT_FUSE_SUM_B | CT_FUSE_SUM_C)

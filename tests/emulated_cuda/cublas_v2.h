@@ -11,11 +11,7 @@ typedef enum {
     CUBLAS_STATUS_NOT_SUPPORTED = 15
 } cublasStatus_t;
 typedef enum { CUBLAS_OP_N = 0, CUBLAS_OP_T = 1 } cublasOperation_t;
-typedef enum {
-    CUBLAS_DEFAULT_MATH = 0,
-    CUBLAS_PEDANTIC_MATH = 2,
-    CUBLAS_TF32_TENSOR_OP_MATH = 3
-} cublasMath_t;
+typedef enum { CUBLAS_DEFAULT_MATH = 0, CUBLAS_TF32_TENSOR_OP_MATH = 3 } cublasMath_t;
 typedef enum { CUDA_R_32F = 0, CUDA_R_16F = 2, CUDA_R_16BF = 14 } cudaDataType_t;
 typedef enum { CUBLAS_COMPUTE_32F = 68, CUBLAS_COMPUTE_32F_FAST_TF32 = 77 } cublasComputeType_t;
 typedef enum { CUBLAS_GEMM_DEFAULT = -1 } cublasGemmAlgo_t;
@@ -23,7 +19,11 @@ typedef struct ct_emulated_cublas *cublasHandle_t;
 
 cublasStatus_t cublasCreate(cublasHandle_t *handle);
 cublasStatus_t cublasSetMathMode(cublasHandle_t handle, cublasMath_t mode);
+/** The workspace is the library's own again. */
 cublasStatus_t cublasSetStream(cublasHandle_t handle, cudaStream_t st);
+/** At 256 bytes. Products want one: with its own the library would allocate what recorded ones
+ * need. */
+cublasStatus_t cublasSetWorkspace(cublasHandle_t handle, void *work, size_t bytes);
 cublasStatus_t cublasSgemm_64(cublasHandle_t handle, cublasOperation_t ta, cublasOperation_t tb,
                               int64_t m, int64_t n, int64_t k, const float *alpha, const float *a,
                               int64_t lda, const float *b, int64_t ldb, const float *beta, float *c,

@@ -6,6 +6,7 @@
 
 static cublasMath_t math_mode;
 static cudaStream_t stream;
+static bool has_work;
 
 cublasStatus_t cublasCreate(cublasHandle_t *handle)
 {
@@ -24,6 +25,14 @@ cublasStatus_t cublasSetMathMode(cublasHandle_t, cublasMath_t mode)
 cublasStatus_t cublasSetStream(cublasHandle_t, cudaStream_t st)
 {
     stream = st;
+    has_work = false;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasSetWorkspace(cublasHandle_t, void *work, size_t bytes)
+{
+    if ((uintptr_t)work % 256 != 0) return CUBLAS_STATUS_INVALID_VALUE;
+    has_work = (work != nullptr) && (bytes > 0);
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -88,6 +97,7 @@ static cublasStatus_t product(int64_t m, int64_t n, int64_t k, float alpha, cons
 {
     if ((m < 0) || (n < 0) || (k < 0) || !a.fits(m, k) || !b.fits(k, n) || (ldc < m) || (ldc < 1))
         return CUBLAS_STATUS_INVALID_VALUE;
+    if (!has_work) return CUBLAS_STATUS_NOT_SUPPORTED;
     ct_emulated_give(stream, [=]() { multiply(m, n, k, alpha, a, b, beta, c, ldc); });
     return CUBLAS_STATUS_SUCCESS;
 }

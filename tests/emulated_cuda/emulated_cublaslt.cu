@@ -225,11 +225,18 @@ void multiply(const product &p, int32_t id, float alpha, const void *a, const vo
     ct_emulated_close();
 }
 
-/* Whether there is an algorithm at all. */
-bool offers(uint32_t epilogue)
+/* Whether there is an algorithm at all. Sums are of an A as it lies, of a B that is turned. */
+bool offers(const product &p)
 {
     const char *lacks = getenv("CORTADO_EMULATED_LT");
+    uint32_t epilogue = p.op.epilogue;
+    bool drelu = (epilogue == CUBLASLT_EPILOGUE_DRELU) || is_sum_of_d(epilogue);
 
+    if ((p.k == 1) && (is_sum(epilogue) || drelu)) return false;
+    if ((epilogue == CUBLASLT_EPILOGUE_BGRADA) && ((p.op.ta != CUBLAS_OP_N) || (p.m == 1)))
+        return false;
+    if ((epilogue == CUBLASLT_EPILOGUE_BGRADB) && ((p.op.tb != CUBLAS_OP_T) || (p.n == 1)))
+        return false;
     if (lacks == nullptr) return true;
     if (strcmp(lacks, "none") == 0) return false;
     if (strcmp(lacks, "plain") == 0) return epilogue == CUBLASLT_EPILOGUE_DEFAULT;
@@ -354,7 +361,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
     for (uint32_t bytes : p->aligned) {
         if (bytes > 64) return CUBLAS_STATUS_NOT_SUPPORTED;
     }
-    if (!offers(op->epilogue)) return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (!offers(q)) return CUBLAS_STATUS_NOT_SUPPORTED;
     for (int i = 0; (i < EACH) && (*n < most); i++) {
         cublasLtMatmulHeuristicResult_t r = {};
 

@@ -3,6 +3,7 @@
  * has none for channels last where their number is odd. */
 #include "emulated_cudnn.cuh"
 
+#include <climits>
 #include <cstdlib>
 #include <cstring>
 
@@ -69,9 +70,12 @@ cudnnStatus_t cudnnDestroyConvolutionDescriptor(cudnnConvolutionDescriptor_t c)
     return CUDNN_STATUS_SUCCESS;
 }
 
+/* As the library: dimensions of at least 1, no more numbers than an int counts. */
 cudnnStatus_t cudnnSetTensor4dDescriptor(cudnnTensorDescriptor_t t, cudnnTensorFormat_t format,
                                          cudnnDataType_t type, int n, int c, int h, int w)
 {
+    if ((n < 1) || (c < 1) || (h < 1) || (w < 1)) return CUDNN_STATUS_BAD_PARAM;
+    if ((double)n * c * h * w > (double)INT_MAX) return CUDNN_STATUS_NOT_SUPPORTED;
     *t = { format, type, n, c, h, w };
     return CUDNN_STATUS_SUCCESS;
 }

@@ -255,11 +255,23 @@ static void destroy(ct_fused *f)
     free(f);
 }
 
+/* What it does not do, whether or not its heuristics refuse it; NVIDIA's nvmath-python keeps away
+ * from the same. Sums are made of operands as gradients of weights have them, and of more than one
+ * number; and neither they nor a ReLU's gradient in depth 1. */
+static bool is_possible(const ct_fused_desc *d)
+{
+    bool of_a = (d->behind & CT_FUSE_SUM_A) != 0, of_b = (d->behind & CT_FUSE_SUM_B) != 0;
+
+    if ((d->k == 1) && ((d->behind & (CT_FUSE_DRELU | CT_FUSE_SUMS)) != 0)) return false;
+    return !(of_a && (!d->ta || (d->m == 1))) && !(of_b && (d->tb || (d->n == 1)));
+}
+
 static ct_status create(const ct_fused_desc *d, ct_fused **f_p)
 {
     ct_fused *f;
 
-    if ((handle == NULL) || (d->m < 1) || (d->n < 1) || (d->k < 1) || (epilogue_of(d->behind) == 0))
+    if ((handle == NULL) || (d->m < 1) || (d->n < 1) || (d->k < 1) ||
+        (epilogue_of(d->behind) == 0) || !is_possible(d))
         return CT_UNSUPPORTED;
     f = (ct_fused *)calloc(1, sizeof(*f));
     if (f == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a product of cuBLASLt");

@@ -11,7 +11,13 @@
  * context that CUDA itself keeps. */
 static struct {
     cublasHandle_t handle;
+    void *work;
 } blas;
+
+/* As much as cuBLAS would take on Hopper. Its own memory it allocates anew in each stream that is
+ * recorded, as nodes of the graph; ours is there before. Streams that compute are ordered among
+ * themselves, so one is enough. */
+static const size_t WORK = (size_t)32 << 20;
 
 static ct_status blas_check(cublasStatus_t st, const char *what)
 {
@@ -22,18 +28,22 @@ static ct_status blas_check(cublasStatus_t st, const char *what)
 extern "C" ct_status ct_math_cuda_open(void)
 {
     CT_TRY(ct_fused_cuda_open());
+    if (blas.work == NULL)
+        CT_TRY(ct_cuda_check(cudaMalloc(&blas.work, WORK), "cuBLAS's workspace"));
     if (blas.handle != NULL) return CT_OK;
     return blas_check(cublasCreate(&blas.handle), "cublasCreate");
 }
 
-/* f32 means f32: TF32 only for those who ask. Sums are f32 whatever is multiplied. */
+/* f32 means f32: TF32 only for those who ask. Sums are f32 whatever is multiplied. The default is
+ * f32 or better, as fused_cuda.cu's; what cuBLAS calls pedantic gains nothing and may be slower. */
 static ct_status prepare(ct_stream st, ct_operand operand)
 {
-    cublasMath_t mode = (operand == CT_OPERAND_F32)    ? CUBLAS_PEDANTIC_MATH
-                        : (operand == CT_OPERAND_TF32) ? CUBLAS_TF32_TENSOR_OP_MATH
-                                                       : CUBLAS_DEFAULT_MATH;
+    cublasMath_t mode =
+        (operand == CT_OPERAND_TF32) ? CUBLAS_TF32_TENSOR_OP_MATH : CUBLAS_DEFAULT_MATH;
 
     CT_TRY(blas_check(cublasSetStream(blas.handle, (cudaStream_t)st), "cublasSetStream"));
+    /* forgotten with each stream that is set */
+    CT_TRY(blas_check(cublasSetWorkspace(blas.handle, blas.work, WORK), "cublasSetWorkspace"));
     return blas_check(cublasSetMathMode(blas.handle, mode), "cublasSetMathMode");
 }
 

@@ -188,7 +188,7 @@ static ct_status cuda_copy_begin(ct_stream st, void *host, void *data, size_t by
 static ct_status cuda_copy_done(void *ticket, bool wait, bool *done_p)
 {
     cudaEvent_t event = (cudaEvent_t)ticket;
-    cudaError_t err = wait ? cudaEventSynchronize(event) : cudaEventQuery(event);
+    cudaError_t err = wait ? cudaEventSynchronize(event) : ct_cuda_query(event);
 
     *done_p = (err == cudaSuccess);
     if (err == cudaErrorNotReady) return CT_OK;
@@ -302,7 +302,7 @@ static ct_status cuda_upload(ct_stream st, void *data, const void *host, size_t 
     k = slot_of(bytes);
     uploads.slot[k].turn = ++uploads.turn;
     CT_TRY(slot_make(k, bytes));
-    if (cudaEventQuery(uploads.slot[k].crossed) != cudaSuccess)
+    if (ct_cuda_query(uploads.slot[k].crossed) != cudaSuccess)
         CT_TRY(ct_cuda_check(cudaEventSynchronize(uploads.slot[k].crossed), "upload"));
     memcpy(uploads.slot[k].here, host, bytes);
     CT_TRY(ct_cuda_check(cudaStreamWaitEvent(copies.up, uploads.slot[k].used, 0), "upload"));

@@ -25,6 +25,15 @@ static inline ct_status ct_cuda_launched(const char *what)
 {
     return ct_cuda_check(cudaGetLastError(), what);
 }
+/** cudaEventQuery(). That something is not ready is no error, but the runtime keeps it as the last
+ *  one: the next kernel would be said to have failed. */
+static inline cudaError_t ct_cuda_query(cudaEvent_t event)
+{
+    cudaError_t err = cudaEventQuery(event);
+
+    if (err == cudaErrorNotReady) (void)cudaGetLastError();
+    return err;
+}
 
 /** cudaStreamSynchronize(), counted. */
 ct_status ct_cuda_wait(cudaStream_t st, const char *what);

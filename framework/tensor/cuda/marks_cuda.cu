@@ -98,7 +98,7 @@ static ct_status watched(const void *who, int from, bool wait, ct_copy_seen *cop
 
     *got_p = false;
     if ((copies.who != who) || (copies.taken == copies.begun)) return CT_OK;
-    err = wait ? cudaEventSynchronize(c->to) : cudaEventQuery(c->to);
+    err = wait ? cudaEventSynchronize(c->to) : ct_cuda_query(c->to);
     if (err == cudaErrorNotReady) return CT_OK;
     CT_TRY(ct_cuda_check(err, "copy"));
     *copy_p = { c->down, c->bytes, 0.0, 0.0 };

@@ -37,12 +37,20 @@ static const ct_norm_dnn *plan_of(const ct_device_norm_desc *d)
     return plans.find(d, is_same, make);
 }
 
+/* Samples beyond which its kernels fail though descriptions are taken; nothing says so but what
+ * others found (PyTorch keeps to the same). */
+static int64_t most_samples(const ct_device_norm_desc *d)
+{
+    return d->fixed ? 65535 : 880801;
+}
+
 static bool fits(const ct_device_norm_desc *d)
 {
     const ct_norm_dnn *p;
 
     if ((d->device != CT_DEVICE_CUDA) || d->in_place || (d->n * d->s < 2) || (d->c < 1) ||
-        (d->n * d->c * d->s > INT_MAX) || ((double)d->eps < CUDNN_BN_MIN_EPSILON) ||
+        (d->n > most_samples(d)) || (d->n * d->c * d->s > INT_MAX) ||
+        ((double)d->eps < CUDNN_BN_MIN_EPSILON) ||
         ((d->dtype != CT_F32) && !d->last) || !ct_cudnn_is_there())
         return false;
     p = plan_of(d);

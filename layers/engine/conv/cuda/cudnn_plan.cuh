@@ -4,6 +4,7 @@
 #ifndef CT_CUDNN_PLAN_CUH
 #define CT_CUDNN_PLAN_CUH
 
+#include <climits>
 #include <cstdlib>
 #include <cstring>
 
@@ -161,12 +162,20 @@ static const plan *plan_of(const ct_conv_desc *d, ct_run_kind kind)
     return p;
 }
 
+/* Of more numbers than an int counts cuDNN describes no array. */
+static bool is_small(const ct_conv_desc *d)
+{
+    int64_t x = d->n * d->c * d->h * d->w, y = d->n * d->m * d->oh * d->ow;
+
+    return (x <= INT_MAX) && (y <= INT_MAX);
+}
+
 static bool fits(const ct_conv_desc *d, ct_run_kind kind)
 {
     const plan *p;
 
     if ((d->device != CT_DEVICE_CUDA) || (d->x_last && !d->y_last) || (d->x_block != 0) || (d->y_block != 0) ||
-        (d->n_front != 0) || (d->n < 1) || !ct_cudnn_is_there())
+        (d->n_front != 0) || (d->n < 1) || !is_small(d) || !ct_cudnn_is_there())
         return false;
     p = plan_of(d, kind);
     return (p != NULL) && (p->algorithm >= 0);
