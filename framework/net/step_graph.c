@@ -248,6 +248,8 @@ static ct_status record(const run *r, part *p)
     r->ex->poll = poll;
     end = r->g->ops->end(r->ex->stream, &p->graph);
     if ((status == CT_OK) && (end == CT_OK)) return CT_OK;
+    if (p->graph != NULL) r->g->ops->release(p->graph); /* of a part of the steps */
+    p->graph = NULL;
     if (has_after(r, p)) CT_TRY(r->after->replay(r->after->ctx, CT_REPLAY_DROPPED));
     return CT_UNSUPPORTED;
 }

@@ -12,6 +12,11 @@ limit=${2:-420}
 . scripts/gpu/env.sh
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-8}
 end=$(($(date +%s) + limit))
+within() { # SECONDS COMMAND...: fewer near the end
+    most=$1 left=$((end - $(date +%s)))
+    shift
+    timeout $((left < 1 ? 1 : left < most ? left : most)) "$@"
+}
 
 if ! gpus=$("$b/cortado" info --gpus 2>&1); then
     echo "$gpus"
@@ -29,7 +34,7 @@ for job in "alexnet 256 20" "vgg16 64 10" "resnet50 128 10" "googlenet 128 10" "
     set -- $job
     for precision in F32 BF16; do
         [ "$(date +%s)" -lt "$end" ] || { echo "out of time: $1 $precision and what follows not run"; break 2; }
-        if ! timeout 100 "$b/cortado" time --model="models/$1/train_val.prototxt" --solver_mode=gpu \
+        if ! within 100 "$b/cortado" time --model="models/$1/train_val.prototxt" --solver_mode=gpu \
             --iterations="$3" --set=batch_size="$2" --set=precision=$precision --json="$json" --log=error >"$json.out" 2>&1; then
             echo "$1 $2 $precision: failed: $(tail -1 "$json.out")"
             continue
@@ -49,7 +54,7 @@ for job in "lenet 64 200 SGD" "lenet 64 200 LAMB" "quick 100 100 SGD" "resnet20 
     row=
     for graph in true false; do
         : >"$json"
-        timeout 60 "$b/cortado" time --model="models/$1/train_val.prototxt" --solver_mode=gpu --iterations="$3" --set=batch_size="$2" \
+        within 60 "$b/cortado" time --model="models/$1/train_val.prototxt" --solver_mode=gpu --iterations="$3" --set=batch_size="$2" \
             --set=type="$4" --set=momentum=0.9 --set=cuda_graph=$graph --json="$json" --log=error >"$json.out" 2>&1 || row="$row failed: $(tail -1 "$json.out")"
         row="$row $(sed -n 's/.*"step_ms":\([0-9.e+-]*\).*/\1/p' "$json" | head -1)"
     done

@@ -8,7 +8,7 @@ from=$1 to=$2
 rm -rf "$to" "$to.tar.xz"
 mkdir -p "$to/lib" "$to/tests/unit" "$to/tests/bench"
 cp "$from/cortado" "$to/"
-for t in $(sed -n 's/^layers=.*:-\(.*\)}$/\1/p' scripts/gpu/test.sh) cuda cuda_data cuda_dense cuda_fused cuda_graph cuda_last cuda_narrow cuda_norm cuda_plan cuda_recurrent cuda_step cuda_staged cuda_update device_codec device_signs; do
+for t in $(sed -n 's/^layers=.*:-\(.*\)}$/\1/p' scripts/gpu/test.sh) cuda cuda_data cuda_dense cuda_fused cuda_graph cuda_last cuda_narrow cuda_norm cuda_plan cuda_recurrent cuda_staged cuda_step cuda_update device_codec device_signs; do
     cp "$from/tests/unit/test_$t" "$to/tests/unit/"
 done
 cp "$from/tests/bench/bench_gpu" "$from/tests/bench/bench_gpu_products" "$to/tests/bench/"
@@ -16,7 +16,7 @@ strip "$to/cortado" "$to"/tests/*/*
 # what a program loads, without CUDA's own and the C library's
 needs() {
     ldd "$@" 2>/dev/null | sed -n 's/.*=> \(\/[^ ]*\) .*/\1/p' | sort -u |
-        grep -vE '/(libc|libm|libdl|libpthread|librt|ld-linux[^/]*|libcuda[^/]*|libcu(blas|dnn|rand|sparse|solver|fft)[^/]*|libnv[^/]*|libnccl[^/]*)\.so'
+        grep -vE '/(libc|libm|libdl|libpthread|librt|libresolv|libutil|libanl|ld-linux[^/]*|libcuda[^/]*|libcu(blas|dnn|rand|sparse|solver|fft)[^/]*|libnv[^/]*|libnccl[^/]*)\.so'
 }
 components=$(ls -d /usr/lib/*/openmpi/lib/openmpi3 2>/dev/null | head -1)
 if [ -n "$components" ] && ldd "$from/cortado" | grep -q libmpi.so.40; then
@@ -34,5 +34,6 @@ if [ -n "$components" ] && ldd "$from/cortado" | grep -q libmpi.so.40; then
     done
 fi
 needs "$to/cortado" "$to/tests/unit/test_cuda" $(ls "$to"/lib/openmpi/*.so 2>/dev/null) | while read -r l; do cp -L "$l" "$to/lib/"; done
-tar cJf "$to.tar.xz" -C "$(dirname "$to")" "$(basename "$to")"
+# programs are much alike: a window that is larger than one finds in it what the others have
+XZ_OPT=-9 tar cJf "$to.tar.xz" -C "$(dirname "$to")" "$(basename "$to")"
 du -sh "$to" "$to.tar.xz"

@@ -11,15 +11,24 @@
 ct_status ct_cuda_check(cudaError_t err, const char *what)
 {
     if (err == cudaSuccess) return CT_OK;
+    (void)cudaGetLastError(); /* told here: else the next kernel's launch would be blamed for it */
     return CT_FAIL(CT_ERR_DEVICE, "%s: %s", what, cudaGetErrorString(err));
 }
 
+/* Zeros are there when this returns. cudaMemset() itself returns before, and streams that do not
+ * wait for the default one (copies, codecs, sums over ranks) might write first. */
 static ct_status cuda_acquire(size_t bytes, void **data_p)
 {
     void *data = NULL;
+    ct_status status;
 
     CT_TRY(ct_cuda_check(cudaMalloc(&data, (bytes > 0) ? bytes : 1), "cudaMalloc"));
-    CT_TRY(ct_cuda_check(cudaMemset(data, 0, bytes), "cudaMemset"));
+    status = ct_cuda_check(cudaMemset(data, 0, bytes), "cudaMemset");
+    if (status == CT_OK) status = ct_cuda_check(cudaStreamSynchronize(NULL), "cudaMemset");
+    if (status != CT_OK) {
+        (void)cudaFree(data);
+        return status;
+    }
     *data_p = data;
     return CT_OK;
 }
