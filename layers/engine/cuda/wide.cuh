@@ -102,16 +102,32 @@ __global__ void ct_wide_kernel(int64_t n, ct_wide_from<N> from, float *y, F f)
     }
 }
 
-template <int N, class F>
-__global__ void ct_slim_kernel(int64_t n, ct_dtype type, ct_wide_from<N> from, float *y, F f)
+template <ct_dtype T, int N, class F>
+__global__ void ct_slim_kernel(int64_t n, ct_wide_from<N> from, float *y, F f)
 {
     CT_CUDA_LOOP(i, n)
     {
         float v[N];
 
-        for (int a = 0; a < N; a++) v[a] = ct_numbers_at(from.x[a], type)[i];
-        ct_numbers_at(y, type).put(i, f(v));
+        for (int a = 0; a < N; a++) v[a] = ct_numbers_at(from.x[a], T)[i];
+        ct_numbers_at(y, T).put(i, f(v));
     }
+}
+
+template <ct_dtype T, int N, class F>
+static ct_status ct_wide_run(ct_stream st, const char *what, int64_t n, ct_wide_from<N> from,
+                             float *y, F f)
+{
+    bool wide = ct_is_wide(y, T);
+
+    if (n <= 0) return CT_OK;
+    for (int a = 0; a < N; a++) wide = wide && ct_is_wide(from.x[a], T);
+    if (wide)
+        CT_CUDA_RUN((ct_wide_kernel<T, N, F>), ct_cuda_grid((n + CT_WIDE - 1) / CT_WIDE), st, n,
+                    from, y, f);
+    else
+        CT_CUDA_RUN((ct_slim_kernel<T, N, F>), ct_cuda_grid(n), st, n, from, y, f);
+    return ct_cuda_launched(what);
 }
 
 /** y[i] = f(v), v[a] = number i of from.x[a]; all are of one type. y may be any of them. */
@@ -119,20 +135,17 @@ template <int N, class F>
 static ct_status ct_cuda_wide_map(ct_stream st, const char *what, int64_t n, ct_dtype type,
                                   ct_wide_from<N> from, float *y, F f)
 {
-    bool wide = ct_is_wide(y, type);
-    unsigned blocks = ct_cuda_grid((n + CT_WIDE - 1) / CT_WIDE);
+    if (type == CT_F32) return ct_wide_run<CT_F32>(st, what, n, from, y, f);
+    if (type == CT_BF16) return ct_wide_run<CT_BF16>(st, what, n, from, y, f);
+    return ct_wide_run<CT_F16>(st, what, n, from, y, f);
+}
 
-    if (n <= 0) return CT_OK;
-    for (int a = 0; a < N; a++) wide = wide && ct_is_wide(from.x[a], type);
-    if (!wide)
-        CT_CUDA_RUN((ct_slim_kernel<N, F>), ct_cuda_grid(n), st, n, type, from, y, f);
-    else if (type == CT_F32)
-        CT_CUDA_RUN((ct_wide_kernel<CT_F32, N, F>), blocks, st, n, from, y, f);
-    else if (type == CT_BF16)
-        CT_CUDA_RUN((ct_wide_kernel<CT_BF16, N, F>), blocks, st, n, from, y, f);
-    else
-        CT_CUDA_RUN((ct_wide_kernel<CT_F16, N, F>), blocks, st, n, from, y, f);
-    return ct_cuda_launched(what);
+/** The same of numbers that are f32 always. */
+template <int N, class F>
+static ct_status ct_cuda_wide_floats(ct_stream st, const char *what, int64_t n,
+                                     ct_wide_from<N> from, float *y, F f)
+{
+    return ct_wide_run<CT_F32>(st, what, n, from, y, f);
 }
 
 #endif
