@@ -123,6 +123,84 @@ static ct_status three(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a
     return ct_cuda_launched(BACK ? "depthwise by data" : "depthwise");
 }
 
+/* The weights' gradients: a thread has all taps of four channels, and reads dy once for them.
+ * Block: part of the places, tile after tile of channels; its threads are added up in the order of
+ * places, a tap at a time. scratch[tap][channel][part]. */
+template <ct_dtype T>
+static __global__ void __launch_bounds__(CT_CUDA_BLOCK, 2)
+    three_weight_kernel(ct_conv_desc d, ct_conv_args a, int64_t parts, double *scratch)
+{
+    __shared__ double all[CT_WIDE][CT_CUDA_BLOCK];
+    int64_t groups = d.c / CT_WIDE, places = d.n * d.oh * d.ow;
+    int64_t first = blockIdx.x / parts * CT_CUDA_BLOCK, part = blockIdx.x % parts;
+    int mine = (int)((groups - first < CT_CUDA_BLOCK) ? groups - first : CT_CUDA_BLOCK);
+    int side = CT_CUDA_BLOCK / mine, turn = (int)threadIdx.x / mine;
+    int64_t group = first + (int)threadIdx.x % mine;
+    double sum[TAPS][CT_WIDE] = {};
+
+    /* threads that are left over have no place, but come to the barriers */
+    for (int64_t place = (turn < side) ? part * side + turn : places; place < places;
+         place += parts * side) {
+        int64_t line = place / d.ow, image = line / d.oh;
+        int64_t row = line - image * d.oh, column = place - line * d.ow;
+        ct_four g = ct_wide_get<T>(a.dy, place * groups + group);
+
+        for (int k = 0; k < TAPS; k++) {
+            int64_t h = tap_of(false, row, k / SIDE, d.sh, d.ph, d.dh);
+            int64_t w = tap_of(false, column, k % SIDE, d.sw, d.pw, d.dw);
+
+            if ((h >= 0) && (h < d.h) && (w >= 0) && (w < d.w)) {
+                ct_four v = ct_wide_get<T>(a.x, ((image * d.h + h) * d.w + w) * groups + group);
+
+                for (int j = 0; j < CT_WIDE; j++) sum[k][j] += (double)g.v[j] * (double)v.v[j];
+            }
+        }
+    }
+#ifdef __CUDACC__
+#pragma unroll
+#endif
+    for (int k = 0; k < TAPS; k++) {
+        for (int j = 0; j < CT_WIDE; j++) all[j][threadIdx.x] = sum[k][j];
+        __syncthreads();
+        for (int o = (int)threadIdx.x; o < CT_WIDE * mine; o += CT_CUDA_BLOCK) {
+            int c = o % mine, j = o / mine;
+            double v = 0.0;
+
+            for (int q = 0; q < side; q++) v += all[j][q * mine + c];
+            scratch[(k * d.c + (first + c) * CT_WIDE + j) * parts + part] = v;
+        }
+        __syncthreads();
+    }
+}
+
+template <class P>
+static ct_status three_weight(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args *a, P put)
+{
+    enum { MOST_PARTS = 256, PLACES = 16 };
+    const char *what = "depthwise weights";
+    int64_t groups = d->c / CT_WIDE, tiles = (groups + CT_CUDA_BLOCK - 1) / CT_CUDA_BLOCK;
+    int64_t side = CT_CUDA_BLOCK / ((groups < CT_CUDA_BLOCK) ? groups : CT_CUDA_BLOCK);
+    int64_t parts = d->n * d->oh * d->ow / (side * PLACES), room = CT_CUDA_SCRATCH / (d->c * TAPS);
+    ct_dtype type = ct_dtype_of(d->operand);
+    unsigned blocks;
+
+    if (parts > MOST_PARTS / tiles) parts = MOST_PARTS / tiles;
+    if (parts > room) parts = room;
+    if (parts < 1) parts = 1;
+    blocks = (unsigned)(tiles * parts);
+    if (type == CT_F32)
+        CT_CUDA_RUN_BLOCKS(three_weight_kernel<CT_F32>, blocks, ex->stream, *d, *a, parts,
+                           ct_cuda_scratch());
+    else if (type == CT_BF16)
+        CT_CUDA_RUN_BLOCKS(three_weight_kernel<CT_BF16>, blocks, ex->stream, *d, *a, parts,
+                           ct_cuda_scratch());
+    else
+        CT_CUDA_RUN_BLOCKS(three_weight_kernel<CT_F16>, blocks, ex->stream, *d, *a, parts,
+                           ct_cuda_scratch());
+    CT_TRY(ct_cuda_launched(what));
+    return ct_cuda_add_parts<1>(ex->stream, what, d->c * TAPS, parts, put);
+}
+
 static ct_status forward(const ct_conv_desc *desc, ct_exec *ex, const ct_conv_args *args)
 {
     ct_conv_desc d = *desc;
@@ -208,6 +286,8 @@ static ct_status backward_weight(const ct_conv_desc *desc, ct_exec *ex, const ct
         a.dweight[to] = (float)(*sum + ((a.beta != 0.0f) ? (double)(a.beta * a.dweight[to]) : 0.0));
     };
 
+    if (by_three(desc, a.x, a.dy) && (d.c * TAPS <= CT_CUDA_SCRATCH))
+        return three_weight(desc, ex, args, put);
     if (d.y_last)
         return ct_cuda_column_sums<1>(ex->stream, "depthwise weights", d.m * taps, d.n * out, add,
                                       put);
