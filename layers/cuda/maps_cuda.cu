@@ -84,8 +84,7 @@ static ct_status product_two(ct_exec *ex, int64_t n, const float *a, const float
     ct_wide_from<2> from = { { a, b } };
 
     return ct_cuda_wide_floats(
-        ex->stream, "Eltwise", n, from, y,
-        KERNEL(const float *v) { return v[0] * v[1]; });
+        ex->stream, "Eltwise", n, from, y, KERNEL(const float *v) { return v[0] * v[1]; });
 }
 
 /* y: the largest so far; winner: whose. Of equal values the second of the first two wins, later
@@ -196,8 +195,7 @@ static ct_status scaled(ct_exec *ex, int64_t n, float c, const float *dy, float 
     ct_wide_from<1> from = { { dy } };
 
     return ct_cuda_wide_floats(
-        ex->stream, "Eltwise backward", n, from, dx,
-        KERNEL(const float *v) { return c * v[0]; });
+        ex->stream, "Eltwise backward", n, from, dx, KERNEL(const float *v) { return c * v[0]; });
 }
 
 static ct_status eltwise_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
@@ -281,6 +279,7 @@ static ct_status drop(const ct_layer *l, const ct_instance *in, ct_exec *ex, con
     uint32_t below = (uint32_t)s->drop_below;
     float scale = s->scale;
     int64_t groups = r.row / 4 + 2; /* that a row may begin and end within */
+    bool wide = ct_is_wide(x, CT_F32) && ct_is_wide(y, CT_F32);
 
     if (l->phase == CT_TEST) return ct_device_copy(ex, count_of(in->bottom[0]), x, y);
     return ct_cuda_map(
@@ -293,6 +292,16 @@ static ct_status drop(const ct_layer *l, const ct_instance *in, ct_exec *ex, con
 
             if (at >= r.row) return;
             b = ct_philox(key.get(), 0, block);
+            if (wide && (at >= 0) && (at + CT_WIDE <= r.row) &&
+                ((row * r.row + at) % CT_WIDE == 0)) {
+                int64_t four = (row * r.row + at) / CT_WIDE;
+                ct_four v = ct_wide_get<CT_F32>(x, four);
+
+                for (int k = 0; k < CT_WIDE; k++)
+                    v.v[k] = (b.v[k] >= below) ? v.v[k] * scale : 0.0f;
+                ct_wide_put<CT_F32>(y, four, v);
+                return;
+            }
             for (int k = 0; k < 4; k++) {
                 int64_t to = row * r.row + at + k;
 
