@@ -148,4 +148,63 @@ static ct_status ct_cuda_wide_floats(ct_stream st, const char *what, int64_t n,
     return ct_wide_run<CT_F32>(st, what, n, from, y, f);
 }
 
+/* ---- sums down the columns of a matrix in row-major order: channels that come last */
+
+enum { CT_WIDE_COLUMNS = CT_CUDA_SCRATCH / 4 /* so many at most: scratch holds their sums */ };
+
+/* A tile of groups of four a block, its threads' rows side by side; then what they
+ * have is added up in the order of rows. Block: part of the rows, tile after tile. U: rows whose
+ * loads a thread has under way. */
+template <int U, class P, class F>
+__global__ void __launch_bounds__(CT_CUDA_BLOCK, 4)
+    ct_wide_columns_kernel(int64_t rows, int64_t groups, int64_t parts, double *scratch, P channels,
+                           F f)
+{
+    __shared__ double all[2 * CT_WIDE][CT_CUDA_BLOCK];
+    int64_t first = blockIdx.x / parts * CT_CUDA_BLOCK, part = blockIdx.x % parts;
+    int mine = (int)((groups - first < CT_CUDA_BLOCK) ? groups - first : CT_CUDA_BLOCK);
+    int side = CT_CUDA_BLOCK / mine, row = (int)threadIdx.x / mine;
+    int64_t group = first + (int)threadIdx.x % mine;
+    double sum[2 * CT_WIDE] = {};
+
+    if (row < side) {
+        auto p = channels(group * CT_WIDE, (int64_t)1);
+
+#ifdef __CUDACC__
+#pragma unroll U
+#endif
+        for (int64_t r = part * side + row; r < rows; r += parts * side)
+            f(r * groups + group, p, sum);
+    }
+    for (int j = 0; j < 2 * CT_WIDE; j++) all[j][threadIdx.x] = sum[j];
+    __syncthreads();
+    for (int o = (int)threadIdx.x; o < 2 * CT_WIDE * mine; o += CT_CUDA_BLOCK) {
+        int g = o % mine, j = o / mine;
+        double v = 0.0;
+
+        for (int q = 0; q < side; q++) v += all[j][q * mine + g];
+        scratch[(((first + g) * CT_WIDE + j / 2) * parts + part) * 2 + j % 2] = v;
+    }
+}
+
+/** Two sums a column, to take(c, sum); columns are a multiple of 4. f(k, p, sum) adds to sum[2 j]
+ * and sum[2 j + 1] what number 4 k + j of the matrix brings; p is what channels(c, 1) gives for
+ * columns c to c + 3. */
+template <int U, class P, class F, class T>
+static ct_status ct_cuda_wide_columns(ct_stream st, const char *what, int64_t rows, int64_t columns,
+                                      P channels, F f, T take)
+{
+    enum { MOST_PARTS = 512, ROWS = 16 };
+    int64_t groups = columns / CT_WIDE, tiles = (groups + CT_CUDA_BLOCK - 1) / CT_CUDA_BLOCK;
+    int64_t side = CT_CUDA_BLOCK / ((groups < CT_CUDA_BLOCK) ? groups : CT_CUDA_BLOCK);
+    int64_t parts = rows / (side * ROWS);
+
+    if (parts > MOST_PARTS / tiles) parts = MOST_PARTS / tiles; /* four blocks a multiprocessor */
+    if (parts < 1) parts = 1;
+    CT_CUDA_RUN_BLOCKS((ct_wide_columns_kernel<U, P, F>), (unsigned)(tiles * parts), st, rows,
+                       groups, parts, ct_cuda_scratch(), channels, f);
+    CT_TRY(ct_cuda_launched(what));
+    return ct_cuda_add_parts<2>(st, what, columns, parts, take);
+}
+
 #endif

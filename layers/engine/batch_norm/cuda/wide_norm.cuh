@@ -56,48 +56,12 @@ static ct_status four_map(ct_exec *ex, const char *what, extent e, P channels, F
     return ct_cuda_launched(what);
 }
 
-/* Channels last: a tile of groups of four a block, its threads' rows side by side; then what they
- * have is added up in the order of rows. Block: part of the rows, tile after tile. U: rows whose
- * loads a thread has under way. */
-template <int U, class P, class F>
-__global__ void __launch_bounds__(CT_CUDA_BLOCK, 4)
-    four_sums_kernel(int64_t rows, int64_t groups, int64_t parts, double *scratch, P channels, F f)
-{
-    __shared__ double all[2 * CT_WIDE][CT_CUDA_BLOCK];
-    int64_t first = blockIdx.x / parts * CT_CUDA_BLOCK, part = blockIdx.x % parts;
-    int mine = (int)((groups - first < CT_CUDA_BLOCK) ? groups - first : CT_CUDA_BLOCK);
-    int side = CT_CUDA_BLOCK / mine, row = (int)threadIdx.x / mine;
-    int64_t group = first + (int)threadIdx.x % mine;
-    double sum[2 * CT_WIDE] = {};
-
-    if (row < side) {
-        auto p = channels(group * CT_WIDE, (int64_t)1);
-
-#ifdef __CUDACC__
-#pragma unroll U
-#endif
-        for (int64_t r = part * side + row; r < rows; r += parts * side)
-            f(r * groups + group, p, sum);
-    }
-    for (int j = 0; j < 2 * CT_WIDE; j++) all[j][threadIdx.x] = sum[j];
-    __syncthreads();
-    for (int o = (int)threadIdx.x; o < 2 * CT_WIDE * mine; o += CT_CUDA_BLOCK) {
-        int g = o % mine, j = o / mine;
-        double v = 0.0;
-
-        for (int q = 0; q < side; q++) v += all[j][q * mine + g];
-        scratch[(((first + g) * CT_WIDE + j / 2) * parts + part) * 2 + j % 2] = v;
-    }
-}
-
 /* Two sums a channel, to take(c, sum): f(k, p, sum) adds to sum[2 j] and sum[2 j + 1] what number
  * 4 k + j brings. */
 template <int U, class P, class F, class T>
 static ct_status four_sums(ct_exec *ex, const char *what, extent e, P channels, F f, T take)
 {
-    enum { MOST_PARTS = 512, ROWS = 16 };
-    int64_t groups = e.c / CT_WIDE, quarter = e.s / CT_WIDE, channel = e.c;
-    int64_t tiles = (groups + CT_CUDA_BLOCK - 1) / CT_CUDA_BLOCK, parts, side;
+    int64_t quarter = e.s / CT_WIDE, channel = e.c;
 
     if (e.s != 1)
         return ct_cuda_sums<2>(
@@ -113,24 +77,15 @@ static ct_status four_sums(ct_exec *ex, const char *what, extent e, P channels, 
                 }
             },
             take);
-    side = CT_CUDA_BLOCK / ((groups < CT_CUDA_BLOCK) ? groups : CT_CUDA_BLOCK);
-    parts = e.n / (side * ROWS);
-    if (parts > MOST_PARTS / tiles) parts = MOST_PARTS / tiles; /* four blocks a multiprocessor */
-    if (parts < 1) parts = 1;
-    CT_CUDA_RUN_BLOCKS((four_sums_kernel<U, P, F>), (unsigned)(tiles * parts), ex->stream, e.n,
-                       groups, parts, ct_cuda_scratch(), channels, f);
-    CT_TRY(ct_cuda_launched(what));
-    return ct_cuda_add_parts<2>(ex->stream, what, e.c, parts, take);
+    return ct_cuda_wide_columns<U>(ex->stream, what, e.n, e.c, channels, f, take);
 }
 
 /* Whether all that has places can be moved so. */
 static inline bool four_fits(extent e, const ct_batch_norm_map *m)
 {
-    /* what the sums of parts take in scratch, and a row a thread at least */
-    const int64_t most = CT_CUDA_SCRATCH / 4;
-
-    return (((e.s == 1) ? e.c : e.s) % CT_WIDE == 0) && (e.c <= most) && ct_is_wide(m->x, e.type) &&
-           ct_is_wide(m->add, e.type) && ct_is_wide(m->y, e.type) && ct_is_wide(m->normal, e.type);
+    return (((e.s == 1) ? e.c : e.s) % CT_WIDE == 0) && (e.c <= CT_WIDE_COLUMNS) &&
+           ct_is_wide(m->x, e.type) && ct_is_wide(m->add, e.type) && ct_is_wide(m->y, e.type) &&
+           ct_is_wide(m->normal, e.type);
 }
 
 static inline bool four_fits_back(extent e, const ct_batch_norm_back *b)

@@ -1,6 +1,5 @@
-#include "framework/math/cuda/narrow.cuh"
-#include "framework/tensor/cuda/launch.cuh"
 #include "layers/engine/bias/bias_private.h"
+#include "layers/engine/cuda/wide.cuh"
 
 static bool on_cuda(const ct_bias_desc *d)
 {
@@ -19,18 +18,32 @@ static ct_status fill(const ct_bias_desc *d, ct_exec *ex, const ct_bias_args *a)
 }
 
 /* Channels last, or one place each: sums down the columns. */
+template <ct_dtype T>
 static ct_status backward_last(const ct_bias_desc *d, ct_exec *ex, const ct_bias_args *a)
 {
-    ct_numbers dy = ct_numbers_at(a->dy, d->last ? d->dtype : CT_F32);
+    const float *dy = a->dy;
     float *dbias = a->dbias, beta = a->beta;
-    int64_t columns = d->c;
+    int64_t columns = d->c, rows = d->n * d->s;
+    auto put = [=] __device__(int64_t c, const double *sum) {
+        dbias[c] = (float)(((beta != 0.0f) ? (double)(beta * dbias[c]) : 0.0) + *sum);
+    };
 
+    if ((columns % CT_WIDE == 0) && (columns <= CT_WIDE_COLUMNS) && ct_is_wide(dy, T))
+        return ct_cuda_wide_columns<4>(
+            ex->stream, "bias backward", rows, columns,
+            [=] __device__(int64_t, int64_t) { return 0; },
+            [=] __device__(int64_t k, int, double *sum) {
+                ct_four f = ct_wide_get<T>(dy, k);
+
+                for (int j = 0; j < CT_WIDE; j++) sum[2 * j] += (double)f.v[j];
+            },
+            put);
     return ct_cuda_column_sums<1>(
-        ex->stream, "bias backward", columns, d->n * d->s,
-        [=] __device__(int64_t c, int64_t i, double *sum) { *sum += (double)dy[i * columns + c]; },
-        [=] __device__(int64_t c, const double *sum) {
-            dbias[c] = (float)(((beta != 0.0f) ? (double)(beta * dbias[c]) : 0.0) + *sum);
-        });
+        ex->stream, "bias backward", columns, rows,
+        [=] __device__(int64_t c, int64_t i, double *sum) {
+            *sum += (double)ct_numbers_at(dy, T)[i * columns + c];
+        },
+        put);
 }
 
 /* Several blocks a channel, where channels are too few for a device. */
@@ -40,7 +53,11 @@ static ct_status backward(const ct_bias_desc *d, ct_exec *ex, const ct_bias_args
     float *dbias = a->dbias, beta = a->beta;
     int64_t channels = d->c, places = d->s;
 
-    if (d->last || (d->s == 1)) return backward_last(d, ex, a);
+    if (!d->last && (d->s == 1)) return backward_last<CT_F32>(d, ex, a);
+    if (d->last)
+        return (d->dtype == CT_F32)    ? backward_last<CT_F32>(d, ex, a)
+               : (d->dtype == CT_BF16) ? backward_last<CT_BF16>(d, ex, a)
+                                       : backward_last<CT_F16>(d, ex, a);
     return ct_cuda_sums<1>(
         ex->stream, "bias backward", channels, d->n * places,
         [=] __device__(int64_t c, int64_t i, double *sum) {
