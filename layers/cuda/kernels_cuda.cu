@@ -4,6 +4,7 @@
 
 #include "framework/math/cuda/narrow.cuh"
 #include "framework/math/sigmoid.h"
+#include "layers/engine/cuda/wide.cuh"
 
 /* Axes that lie in one piece on both sides become one. */
 static ct_strided merged(const ct_strided *how)
@@ -164,11 +165,10 @@ static ct_status plain_to_last(ct_exec *ex, int64_t n, int64_t c, int64_t s, ct_
 static ct_status add(ct_exec *ex, int64_t n, ct_dtype type, const float *a, const float *b,
                      float *y)
 {
-    ct_numbers one = ct_numbers_at(a, type), other = ct_numbers_at(b, type);
-    ct_numbers sum = ct_numbers_at(y, type);
+    ct_wide_from<2> from = { { a, b } };
 
-    return ct_cuda_map(
-        ex->stream, "sum", n, KERNEL(int64_t i) { sum.put(i, one[i] + other[i]); });
+    return ct_cuda_wide_map(
+        ex->stream, "sum", n, type, from, y, KERNEL(const float *v) { return v[0] + v[1]; });
 }
 
 /* ---- recurrent steps; layers/engine/recurrent/gates.h */

@@ -8,6 +8,7 @@ extern "C" {
 #include "framework/base/philox.h"
 #include "framework/math/cuda/narrow.cuh"
 #include "framework/math/sigmoid.h"
+#include "layers/engine/cuda/wide.cuh"
 
 /* ---- PReLU: the view of reshape; one slope where its weight is a scalar */
 
@@ -71,14 +72,19 @@ const ct_layer_form ct_cuda_prelu = { "PReLU", NULL, prelu_forward, prelu_backwa
 static ct_status sum_two(ct_exec *ex, int64_t n, float ca, const float *a, float cb, const float *b,
                          float *y)
 {
-    return ct_cuda_map(
-        ex->stream, "Eltwise", n, KERNEL(int64_t i) { y[i] = ca * a[i] + cb * b[i]; });
+    ct_wide_from<2> from = { { a, b } };
+
+    return ct_cuda_wide_floats(
+        ex->stream, "Eltwise", n, from, y,
+        KERNEL(const float *v) { return ca * v[0] + cb * v[1]; });
 }
 
 static ct_status product_two(ct_exec *ex, int64_t n, const float *a, const float *b, float *y)
 {
-    return ct_cuda_map(
-        ex->stream, "Eltwise", n, KERNEL(int64_t i) { y[i] = a[i] * b[i]; });
+    ct_wide_from<2> from = { { a, b } };
+
+    return ct_cuda_wide_floats(
+        ex->stream, "Eltwise", n, from, y, KERNEL(const float *v) { return v[0] * v[1]; });
 }
 
 /* y: the largest so far; winner: whose. Of equal values the second of the first two wins, later
@@ -120,6 +126,9 @@ static ct_status sum_narrow(const ct_layer *l, ct_instance *in, ct_exec *ex)
     ct_numbers y = ct_numbers_at(ct_blob_data(in->top[0]), in->top[0]->data.dtype);
     addends a;
 
+    if (l->n_bottom == 2)
+        return ct_kernels(ex)->add(ex, count_of(in->top[0]), y.type, ct_blob_data(in->bottom[0]),
+                                   ct_blob_data(in->bottom[1]), ct_blob_data(in->top[0]));
     a.n = l->n_bottom;
     for (int k = 0; k < a.n; k++)
         a.x[k] = ct_numbers_at(ct_blob_data(in->bottom[k]), in->bottom[k]->data.dtype);
@@ -181,6 +190,14 @@ static ct_status product_backward(const ct_layer *l, ct_instance *in, ct_exec *e
     return product_two(ex, n, dx, dy, dx);
 }
 
+static ct_status scaled(ct_exec *ex, int64_t n, float c, const float *dy, float *dx)
+{
+    ct_wide_from<1> from = { { dy } };
+
+    return ct_cuda_wide_floats(
+        ex->stream, "Eltwise backward", n, from, dx, KERNEL(const float *v) { return c * v[0]; });
+}
+
 static ct_status eltwise_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
     const unsigned char *winner = (const unsigned char *)in->buffer[0].data;
@@ -199,8 +216,7 @@ static ct_status eltwise_backward(const ct_layer *l, ct_instance *in, ct_exec *e
         if (operation(l) == CT__ELTWISE_PARAMETER__ELTWISE_OP__PROD)
             CT_TRY(product_backward(l, in, ex, k, dx));
         else if (operation(l) == CT__ELTWISE_PARAMETER__ELTWISE_OP__SUM)
-            CT_TRY(ct_cuda_map(
-                ex->stream, "Eltwise backward", n, KERNEL(int64_t i) { dx[i] = c * dy[i]; }));
+            CT_TRY(scaled(ex, n, c, dy, dx));
         else
             CT_TRY(ct_cuda_map(
                 ex->stream, "Eltwise backward", n,
@@ -263,6 +279,7 @@ static ct_status drop(const ct_layer *l, const ct_instance *in, ct_exec *ex, con
     uint32_t below = (uint32_t)s->drop_below;
     float scale = s->scale;
     int64_t groups = r.row / 4 + 2; /* that a row may begin and end within */
+    bool wide = ct_is_wide(x, CT_F32) && ct_is_wide(y, CT_F32);
 
     if (l->phase == CT_TEST) return ct_device_copy(ex, count_of(in->bottom[0]), x, y);
     return ct_cuda_map(
@@ -275,6 +292,16 @@ static ct_status drop(const ct_layer *l, const ct_instance *in, ct_exec *ex, con
 
             if (at >= r.row) return;
             b = ct_philox(key.get(), 0, block);
+            if (wide && (at >= 0) && (at + CT_WIDE <= r.row) &&
+                ((row * r.row + at) % CT_WIDE == 0)) {
+                int64_t four = (row * r.row + at) / CT_WIDE;
+                ct_four v = ct_wide_get<CT_F32>(x, four);
+
+                for (int k = 0; k < CT_WIDE; k++)
+                    v.v[k] = (b.v[k] >= below) ? v.v[k] * scale : 0.0f;
+                ct_wide_put<CT_F32>(y, four, v);
+                return;
+            }
             for (int k = 0; k < 4; k++) {
                 int64_t to = row * r.row + at + k;
 

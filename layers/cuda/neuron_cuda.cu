@@ -1,6 +1,7 @@
 /* Functions of one number: a kernel each, of the lines that the CPU's loops are made of. */
 #include "layers/cuda/layer_cuda.cuh"
 
+#include "layers/engine/cuda/wide.cuh"
 #include "layers/engine/neuron/neuron_math.h"
 
 typedef ct_status (*map_fn)(ct_exec *ex, arg k, int64_t n, const float *v, const float *dy,
@@ -10,15 +11,19 @@ typedef ct_status (*map_fn)(ct_exec *ex, arg k, int64_t n, const float *v, const
     static ct_status _name##_forward(ct_exec *ex, arg k, int64_t n, const float *x, const float *, \
                                      float *y)                                                     \
     {                                                                                              \
-        return ct_cuda_map(                                                                        \
-            ex->stream, #_name, n, KERNEL(int64_t i) { y[i] = _value(k, x[i]); });                 \
+        ct_wide_from<1> from = { { x } };                                                          \
+                                                                                                   \
+        return ct_cuda_wide_floats(                                                                \
+            ex->stream, #_name, n, from, y, KERNEL(const float *at) { return _value(k, at[0]); }); \
     }                                                                                              \
     static ct_status _name##_backward(ct_exec *ex, arg k, int64_t n, const float *v,               \
                                       const float *dy, float *dx)                                  \
     {                                                                                              \
-        return ct_cuda_map(                                                                        \
-            ex->stream, #_name " backward", n,                                                     \
-            KERNEL(int64_t i) { dx[i] = dy[i] * _slope(k, v[i]); });                               \
+        ct_wide_from<2> from = { { v, dy } };                                                      \
+                                                                                                   \
+        return ct_cuda_wide_floats(                                                                \
+            ex->stream, #_name " backward", n, from, dx,                                           \
+            KERNEL(const float *at) { return at[1] * _slope(k, at[0]); });                         \
     }
 CT_NEURON_LIST(CT_NEURON_KERNELS)
 CT_NEURON_KERNELS(threshold, 0, threshold_value, constant_slope) /* its layer passes no gradient */

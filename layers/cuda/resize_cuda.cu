@@ -227,6 +227,18 @@ static ct_status roi_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
         });
 }
 
+/* Whether a bin of a region may hold place (i, j), or its neighbour: most regions are elsewhere,
+ * and need not be looked through. */
+static __device__ bool is_near(const ct_roi_state *s, const float *roi, const planes &p, int64_t i,
+                               int64_t j)
+{
+    ct_roi_region r = ct_roi_region_of(s, roi);
+    ct_roi_bin a = ct_roi_bin_of(&r, 0, 0, p.h, p.w);
+    ct_roi_bin b = ct_roi_bin_of(&r, s->h - 1, s->w - 1, p.h, p.w);
+
+    return (i >= a.top - 1) && (i <= b.bottom) && (j >= a.left - 1) && (j <= b.right);
+}
+
 static ct_status roi_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
     ct_roi_state s = *(const ct_roi_state *)l->state;
@@ -246,7 +258,9 @@ static ct_status roi_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
             for (int64_t r = 0; r < n; r++) {
                 int64_t first = (r * p.channels + c) * bins;
 
-                if ((int64_t)roi[5 * r] != sample) continue;
+                if (((int64_t)roi[5 * r] != sample) ||
+                    !is_near(&s, roi + 5 * r, p, at / p.w, at % p.w))
+                    continue;
                 for (int64_t o = first; o < first + bins; o++) {
                     if (winner[o] == at) sum += dy[o];
                 }

@@ -18,6 +18,8 @@ typedef struct extent {
     ct_dtype type;   /* of all that has places */
 } extent;
 
+#include "layers/engine/batch_norm/cuda/wide_norm.cuh"
+
 /* Value i of channel c. */
 static __device__ inline int64_t place_of(extent e, int64_t c, int64_t i)
 {
@@ -46,7 +48,16 @@ static ct_status channel_sums(ct_exec *ex, const char *what, extent e, F f, P ta
 template <class T> static ct_status statistics(ct_exec *ex, extent e, const float *x, T take)
 {
     double count = (double)(e.n * e.s);
+    ct_batch_norm_map only = {};
+    auto put = KERNEL(int64_t c, const double *sum)
+    {
+        double mean = sum[0] / count, variance = sum[1] / count - mean * mean;
 
+        take(c, mean, (variance > 0.0) ? variance : (mean == mean) ? 0.0 : mean);
+    };
+
+    only.x = x;
+    if (four_fits(e, &only)) return CT_FOUR(e.type, four_statistics, ex, e, x, put);
     return channel_sums(
         ex, "batch statistics", e,
         KERNEL(int64_t c, int64_t i, double *sum) {
@@ -55,11 +66,7 @@ template <class T> static ct_status statistics(ct_exec *ex, extent e, const floa
             sum[0] += v;
             sum[1] += v * v;
         },
-        KERNEL(int64_t c, const double *sum) {
-            double mean = sum[0] / count, variance = sum[1] / count - mean * mean;
-
-            take(c, mean, (variance > 0.0) ? variance : (mean == mean) ? 0.0 : mean);
-        });
+        put);
 }
 
 static __device__ inline float normal_of(const extent &e, const ct_batch_norm_map &m, int64_t c, int64_t i)
@@ -81,6 +88,7 @@ static __device__ inline float before_relu(const extent &e, const ct_batch_norm_
 
 static inline ct_status apply(ct_exec *ex, extent e, ct_batch_norm_map m)
 {
+    if (four_fits(e, &m)) return CT_FOUR(e.type, four_apply, ex, e, m);
     return ct_cuda_map(
         ex->stream, "batch normalisation", e.n * e.c * e.s, KERNEL(int64_t i) {
             int64_t c = i / e.s % e.c;
@@ -118,23 +126,30 @@ static inline ct_status backward_all(ct_exec *ex, extent e, ct_batch_norm_back b
                                      weight_diff scale, weight_diff bias)
 {
     double count = (double)(e.n * e.s);
+    bool four = four_fits_back(e, &b);
+    auto keep = KERNEL(int64_t c, const double *sum)
+    {
+        b.sum[c] = sum[0];
+        b.dot[c] = sum[1];
+        put_diff(scale, c, sum[1]);
+        put_diff(bias, c, sum[0]);
+    };
 
-    CT_TRY(channel_sums(
-        ex, "batch normalisation backward", e,
-        KERNEL(int64_t c, int64_t i, double *sum) {
-            int64_t at = place_of(e, c, i);
-            double g = (double)gradient_of(e, b, by_top, c, at);
+    if (four)
+        CT_TRY(CT_FOUR(e.type, four_back_sums, ex, e, b, by_top, keep));
+    else
+        CT_TRY(channel_sums(
+            ex, "batch normalisation backward", e,
+            KERNEL(int64_t c, int64_t i, double *sum) {
+                int64_t at = place_of(e, c, i);
+                double g = (double)gradient_of(e, b, by_top, c, at);
 
-            sum[0] += g;
-            sum[1] += g * (double)normal_of(e, b.map, c, at);
-        },
-        KERNEL(int64_t c, const double *sum) {
-            b.sum[c] = sum[0];
-            b.dot[c] = sum[1];
-            put_diff(scale, c, sum[1]);
-            put_diff(bias, c, sum[0]);
-        }));
+                sum[0] += g;
+                sum[1] += g * (double)normal_of(e, b.map, c, at);
+            },
+            keep));
     if ((b.dx == NULL) && (b.g == NULL)) return CT_OK;
+    if (four) return CT_FOUR(e.type, four_back, ex, e, b, by_top);
     return ct_cuda_map(
         ex->stream, "batch normalisation backward", e.n * e.c * e.s, KERNEL(int64_t i) {
             int64_t c = i / e.s % e.c;

@@ -1,4 +1,4 @@
-#include "framework/math/cuda/narrow.cuh"
+#include "layers/engine/cuda/wide.cuh"
 #include "layers/engine/relu/relu_private.h"
 
 static bool on_cuda(const ct_relu_desc *d)
@@ -6,35 +6,27 @@ static bool on_cuda(const ct_relu_desc *d)
     return d->device == CT_DEVICE_CUDA;
 }
 
-static __global__ void forward_kernel(int64_t n, float slope, ct_numbers x, ct_numbers y)
-{
-    CT_CUDA_LOOP(i, n)
-    {
-        float v = x[i], low = (slope == 0.0f) ? 0.0f : slope * v;
-
-        y.put(i, (v < 0.0f) ? low : v);
-    }
-}
-
-static __global__ void backward_kernel(int64_t n, float slope, ct_numbers x, ct_numbers dy,
-                                       ct_numbers dx)
-{
-    CT_CUDA_LOOP(i, n) dx.put(i, (x[i] > 0.0f) ? dy[i] : slope * dy[i]);
-}
-
 static ct_status forward(const ct_relu_desc *d, ct_exec *ex, const ct_relu_args *a)
 {
-    CT_CUDA_RUN(forward_kernel, ct_cuda_grid(d->count), ex->stream, d->count, d->slope,
-                ct_numbers_at(a->x, d->dtype), ct_numbers_at(a->y, d->dtype));
-    return ct_cuda_launched("relu");
+    ct_wide_from<1> from = { { a->x } };
+    float slope = d->slope;
+
+    return ct_cuda_wide_map(ex->stream, "relu", d->count, d->dtype, from, a->y,
+                            [=] __device__(const float *v) {
+                                float low = (slope == 0.0f) ? 0.0f : slope * v[0];
+
+                                return (v[0] < 0.0f) ? low : v[0];
+                            });
 }
 
 static ct_status backward(const ct_relu_desc *d, ct_exec *ex, const ct_relu_args *a)
 {
-    CT_CUDA_RUN(backward_kernel, ct_cuda_grid(d->count), ex->stream, d->count, d->slope,
-                ct_numbers_at(a->x, d->dtype), ct_numbers_at(a->dy, d->dtype),
-                ct_numbers_at(a->dx, d->dtype));
-    return ct_cuda_launched("relu backward");
+    ct_wide_from<2> from = { { a->x, a->dy } };
+    float slope = d->slope;
+
+    return ct_cuda_wide_map(
+        ex->stream, "relu backward", d->count, d->dtype, from, a->dx,
+        [=] __device__(const float *v) { return (v[0] > 0.0f) ? v[1] : slope * v[1]; });
 }
 
 const ct_relu_impl ct_relu_cuda_forward = { "cuda", on_cuda, NULL, forward };
