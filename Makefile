@@ -206,7 +206,7 @@ else
   CFLAGS_blocked_tile += -fno-var-tracking-assignments
 endif
 # gcc 12 for AArch64 breaks down over the largest, by fmax(), of numbers that it widens
-ifeq ($(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))-$(firstword $(subst ., ,$(shell $(CC) -dumpversion))),aarch64-12)
+ifeq ($(firstword $(subst -, ,$(shell $(CC) -dumpmachine 2>/dev/null)))-$(firstword $(subst ., ,$(shell $(CC) -dumpversion 2>/dev/null))),aarch64-12)
 $(B)/tests/%.o: CFLAGS += -fno-tree-loop-vectorize
 endif
 

@@ -331,6 +331,7 @@ const ct_onnx_form ct_onnx_layers[] = {
     { "LRN", lrn },
     { "Pooling", pooling },
     { "ROIPooling", roi_pooling },
+    { "Reorder", same }, /* of values that stay what they are */
     { "Silence", silence },
     { "Softmax", softmax },
     { "SyncBN", bn },

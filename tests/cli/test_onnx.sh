@@ -154,5 +154,8 @@ net: "train.prototxt" base_lr: 0.0001 lr_policy: "fixed" max_iter: 1 random_seed
 END
 runs train_many 0 'Optimization Done' "$CORTADO" train --solver=solver.prototxt
 runs convert_many 0 'wrote m.onnx' "$CORTADO" convert model --from=m_iter_1.caffemodel.h5 --net=deploy.prototxt --to=m.onnx
+# a processor with other blocks converts other values between layers; the model is the same
+runs convert_in_blocks 0 'wrote blocks.onnx' env CORTADO_SIMD=portable "$CORTADO" convert model --from=m_iter_1.caffemodel.h5 --net=deploy.prototxt --to=blocks.onnx
+is blocks_do_not_show cmp m.onnx blocks.onnx
 same many test.prototxt all m_iter_1.caffemodel.h5 m.onnx
 finish

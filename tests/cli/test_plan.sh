@@ -5,7 +5,8 @@ make_case
 sum_of() { sed -n 's/.*weights after iteration \([0-9]*\): checksum \([0-9a-f]*\).*/\1 \2/p' "${1:-out}"; }
 time="$CORTADO time --model=net.prototxt --iterations=1 --limits=false"
 
-# conv has direct and gemm, forward and by weights
+# four outputs: too few for blocks of any processor, so conv has direct and gemm, forward and by weights
+sed -i 's/num_output: 6 /num_output: 4 /' net.prototxt
 runs fills 0 'plan: 2 computations with a choice of engines: 0 replayed, 2 timed' $time --plan=p.plan
 is has_forward grep -Eq '^conv forward n16 .* \| (direct|gemm) [0-9.e-]+ (direct|gemm) [0-9.e-]+$' p.plan
 is has_weight grep -q '^conv backward_weight n16 ' p.plan

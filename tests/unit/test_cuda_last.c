@@ -236,8 +236,9 @@ static const char whole[] = INPUT("dim: 4 dim: 5 dim: 11 dim: 10", "dim: 4 dim: 
                             LAYER("p2", "Pooling", "s", "p2",
                                   "pooling_param { pool: AVE kernel_size: 2 stride: 2 }")
                                 CONV("dw", "p2", "16", "1", "group: 16")
-                                    CONV("c5", "dw", "8", "1", "")
-                                        TWO("loss", "EuclideanLoss", "c5", "target", "loss");
+                                    CONV("d3", "dw", "16", "3", "group: 16 pad: 1")
+                                        CONV("c5", "d3", "8", "1", "")
+                                            TWO("loss", "EuclideanLoss", "c5", "target", "loss");
 
 /* As ResNet: its groups. */
 #define NORM(name, bottom)                                                                         \
