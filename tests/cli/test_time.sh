@@ -2,6 +2,8 @@
 # cortado time: the profile that it writes, on one rank and on several.
 . "$ROOT/tests/cli/lib.sh"
 make_case
+# four outputs: too few for blocks of any processor, so layers have the same numbers everywhere
+sed -i 's/num_output: 6 /num_output: 4 /' net.prototxt
 # count WORD FILE: how often
 count() { grep -o -- "$1" "$2" | wc -l; }
 
@@ -12,7 +14,7 @@ is profile_of_net grep -q '"net":"Tiny"' t.json
 # conv and ip: weights and bias each. ip's gradients are ready first, the weights of conv are read first
 is params grep -q '"params":\[{"key":"ip\[0\]","offset":0,"count":[0-9]*,"rows":[0-9]*},{"key":"ip\[1\]"' t.json
 is forward_list grep -Eq '"forward":\[\{"kind":"forward","layer":0,"ms":[0-9.e+-]+,"polls":[0-9]+\},\{"kind":"wait","param":2\},\{"kind":"wait","param":3\},\{"kind":"forward","layer":1,' t.json
-is backward_list grep -Eq '"kind":"backward","layer":[0-9]+,"ms":[0-9.e+-]+,"polls":[0-9]+\},\{"kind":"ready","param":0\},\{"kind":"ready","param":1\},\{"kind":"backward","layer":[0-9]+,' t.json
+is backward_list grep -Eq '"kind":"backward","layer":4,"ms":[0-9.e+-]+,"polls":[0-9]+\},\{"kind":"ready","param":0\},\{"kind":"ready","param":1\},\{"kind":"backward","layer":3,' t.json
 is waits test "$(count '"kind":"wait"' t.json)" = 4
 is readies test "$(count '"kind":"ready"' t.json)" = 4
 is samples grep -Eq '"step_ms_samples":\[[0-9.e+-]+,[0-9.e+-]+,[0-9.e+-]+\]' t.json
