@@ -11,6 +11,10 @@ typedef struct ct_accuracy_state {
     int32_t ignore;
 } ct_accuracy_state;
 
+/* Buffers of the second top, in double: they are summed over the ranks; and on devices what all
+ * classes have of both. */
+enum { CT_ACCURACY_RIGHT_OF, CT_ACCURACY_SAMPLES_OF, CT_ACCURACY_SUMS };
+
 typedef struct ct_accuracy_plan {
     ct_view view; /* classes in the middle */
 } ct_accuracy_plan;

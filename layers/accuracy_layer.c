@@ -5,8 +5,6 @@
 
 #include <string.h>
 
-enum { RIGHT_OF_CLASS, SAMPLES_OF_CLASS }; /* buffers, in double: they are summed over the ranks */
-
 static ct_status setup(ct_layer *l, const ct_shape *bottom)
 {
     const Ct__AccuracyParameter *p = l->param->accuracy_param;
@@ -37,10 +35,12 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "top_k %lld of %lld classes", (long long)s->top_k,
                              (long long)v->mid);
     ct_blob_set_shape(in->top[0], &scalar);
+    ct_instance_buffer(in, CT_ACCURACY_SUMS, CT_KEEP_CALL,
+                       (l->dev->kind != CT_DEVICE_CPU) ? 2 * sizeof(double) : 0);
     if (l->n_top < 2) return CT_OK;
     ct_blob_set_shape(in->top[1], &(ct_shape){ 1, { v->mid } });
-    ct_instance_buffer(in, RIGHT_OF_CLASS, CT_KEEP_CALL, (size_t)v->mid * sizeof(double));
-    ct_instance_buffer(in, SAMPLES_OF_CLASS, CT_KEEP_CALL, (size_t)v->mid * sizeof(double));
+    ct_instance_buffer(in, CT_ACCURACY_RIGHT_OF, CT_KEEP_CALL, (size_t)v->mid * sizeof(double));
+    ct_instance_buffer(in, CT_ACCURACY_SAMPLES_OF, CT_KEEP_CALL, (size_t)v->mid * sizeof(double));
     return CT_OK;
 }
 
@@ -62,7 +62,8 @@ static ct_status count(const ct_layer *l, ct_instance *in, ct_exec *ex, int64_t 
     ct_accuracy_plan *plan = in->state;
     const ct_view *v = &plan->view;
     const float *score = ct_blob_data(in->bottom[0]), *value = ct_blob_data(in->bottom[1]);
-    double *right_of = in->buffer[RIGHT_OF_CLASS].data, *of = in->buffer[SAMPLES_OF_CLASS].data;
+    double *right_of = in->buffer[CT_ACCURACY_RIGHT_OF].data,
+           *of = in->buffer[CT_ACCURACY_SAMPLES_OF].data;
     int64_t n = v->outer * v->inner, right = 0, counted = 0, bad = n;
 
     /* counts are whole numbers, so the order in which threads add them does not matter */
@@ -98,7 +99,8 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     const ct_accuracy_state *s = l->state;
     const ct_accuracy_plan *plan = in->state;
     const ct_view *v = &plan->view;
-    double *right_of = in->buffer[RIGHT_OF_CLASS].data, *of = in->buffer[SAMPLES_OF_CLASS].data;
+    double *right_of = in->buffer[CT_ACCURACY_RIGHT_OF].data,
+           *of = in->buffer[CT_ACCURACY_SAMPLES_OF].data;
     int64_t right = 0, counted = 0;
     double all;
 

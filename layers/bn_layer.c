@@ -133,6 +133,8 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     ct_instance_buffer(in, CT_BN_SUMS, CT_KEEP_CALL, 2 * (size_t)channels * sizeof(double));
     ct_instance_buffer(in, CT_BN_SHARED, CT_KEEP_CALL,
                        s->sync ? (2 * (size_t)channels + 1) * sizeof(double) : 0);
+    ct_instance_buffer(in, CT_BN_COUNT, CT_KEEP_PASS,
+                       (s->sync && (l->dev->kind != CT_DEVICE_CPU)) ? sizeof(double) : 0);
     if (in_place) in->backward_reads = 0;
     in->over = 1;
     ct_instance_buffer(in, CT_BN_NORMAL, CT_KEEP_PASS, in_place ? ct_tensor_bytes(&x->data) : 0);
@@ -145,8 +147,8 @@ static ct_status sum_ranks(ct_exec *ex, double *v, int64_t n)
     return (ex->sum_ranks != NULL) ? ex->sum_ranks(ex->hook_ctx, v, (int)n) : CT_OK;
 }
 
-/* The means and variances of ranks with `here` values a channel become those of all their values:
- * M = sum n mean / N, then V = sum n (var + (mean - M)^2) / N. Collective. */
+/* Statistics of ranks with `here` values a channel become those of all their values: bn.h.
+ * Collective. */
 static ct_status join_statistics(const bn_plan *plan, double here, const ct_instance *in,
                                  ct_exec *ex, double *count_p)
 {
@@ -154,18 +156,18 @@ static ct_status join_statistics(const bn_plan *plan, double here, const ct_inst
     double *v = in->buffer[CT_BN_SHARED].data;
     int64_t n = plan->desc.channels;
 
-    for (int64_t c = 0; c < n; c++) v[c] = (here > 0) ? here * (double)mean[c] : 0.0;
+    for (int64_t c = 0; c < n; c++) v[c] = ct_bn_mean_share(here, mean[c]);
     v[n] = here;
     CT_TRY(sum_ranks(ex, v, n + 1));
     *count_p = v[n];
     for (int64_t c = 0; c < n; c++) {
-        double all = (*count_p > 0) ? v[c] / *count_p : 0.0, off = (double)mean[c] - all;
+        double all = ct_bn_joined(v[c], *count_p);
 
-        v[c] = (here > 0) ? here * ((double)var[c] + off * off) : 0.0;
+        v[c] = ct_bn_variance_share(here, mean[c], var[c], all);
         mean[c] = (float)all;
     }
     CT_TRY(sum_ranks(ex, v, n));
-    for (int64_t c = 0; c < n; c++) var[c] = (*count_p > 0) ? (float)(v[c] / *count_p) : 0.0f;
+    for (int64_t c = 0; c < n; c++) var[c] = (float)ct_bn_joined(v[c], *count_p);
     return CT_OK;
 }
 

@@ -4,20 +4,14 @@
 
 #include "framework/base/memory.h"
 #include "framework/base/text.h"
+#include "layers/infogain.h"
 #include "layers/layer_types.h"
-#include "layers/loss_util.h"
 
 #define LEAST 1e-20 /* of a probability in the logarithm, as in Caffe */
 
-typedef struct infogain_state {
-    ct_loss_rule rule;
-    float *matrix; /* of the file; NULL: the third bottom's, or nothing is read */
-    int64_t count;
-} infogain_state;
-
 static ct_status take_matrix(const ct_layer *l, const char *path, const Ct__BlobProto *b)
 {
-    infogain_state *s = l->state;
+    ct_infogain_state *s = l->state;
     size_t n = (b->n_double_data > 0) ? b->n_double_data : b->n_data;
 
     if (n == 0)
@@ -28,7 +22,7 @@ static ct_status take_matrix(const ct_layer *l, const char *path, const Ct__Blob
     for (size_t i = 0; i < n; i++)
         s->matrix[i] = (b->n_double_data > 0) ? (float)b->double_data[i] : b->data[i];
     s->count = (int64_t)n;
-    return CT_OK;
+    return ct_layer_constant(l, s->matrix, s->count, &s->there);
 }
 
 static ct_status read_matrix(const ct_layer *l, const char *path)
@@ -53,7 +47,7 @@ static ct_status read_matrix(const ct_layer *l, const char *path)
 static ct_status setup(ct_layer *l, const ct_shape *bottom)
 {
     const Ct__InfogainLossParameter *p = l->param->infogain_loss_param;
-    infogain_state *s = l->state;
+    ct_infogain_state *s = l->state;
     bool has_source = (p != NULL) && (p->source != NULL) && (p->source[0] != '\0');
 
     (void)bottom;
@@ -75,15 +69,16 @@ static ct_status setup(ct_layer *l, const ct_shape *bottom)
 
 static void destroy(ct_layer *l)
 {
-    infogain_state *s = l->state;
+    ct_infogain_state *s = l->state;
 
+    ct_layer_constant_release(l, s->matrix, s->there);
     ct_mem_release(s->matrix);
 }
 
 static ct_status reshape(const ct_layer *l, ct_instance *in)
 {
     const Ct__InfogainLossParameter *p = l->param->infogain_loss_param;
-    const infogain_state *s = l->state;
+    const ct_infogain_state *s = l->state;
     const ct_softmax_loss *plan = in->state;
     int64_t have = s->count, classes;
 
@@ -106,7 +101,7 @@ typedef struct infogain {
 
 static infogain infogain_of(const ct_layer *l, const ct_instance *in)
 {
-    const infogain_state *s = l->state;
+    const ct_infogain_state *s = l->state;
     const ct_softmax_loss *plan = in->state;
 
     return (infogain){ &plan->desc, (l->n_bottom > 2) ? ct_blob_data(in->bottom[2]) : s->matrix,
@@ -146,7 +141,7 @@ static ct_status sum_losses(const ct_layer *l, ct_instance *in, ct_exec *ex, dou
 
 static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
-    const infogain_state *s = l->state;
+    const ct_infogain_state *s = l->state;
 
     return ct_softmax_loss_forward(l, in, ex, &s->rule, sum_losses);
 }
@@ -197,7 +192,7 @@ const ct_layer_ops ct_layer_infogain_loss = {
     .null_top_diff = true, /* the probabilities send no gradient back, as in Caffe */
     .no_diff_bottom = 1 << 1 | 1 << 2,
     .backward_reads = CT_READS_BOTTOM, /* the matrix; setup narrows */
-    .state_size = sizeof(infogain_state),
+    .state_size = sizeof(ct_infogain_state),
     .instance_state_size = sizeof(ct_softmax_loss),
     .setup = setup,
     .reshape = reshape,

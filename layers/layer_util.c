@@ -194,6 +194,29 @@ void ct_view_dot(const ct_view *v, const float *a, const float *b, bool add, flo
     }
 }
 
+ct_status ct_layer_constant(const ct_layer *l, const float *host, int64_t n, float **there_p)
+{
+    void *there = NULL;
+    ct_status status;
+
+    if (l->dev->kind == CT_DEVICE_CPU) {
+        *there_p = (float *)host;
+        return CT_OK;
+    }
+    CT_TRY(l->dev->mem_acquire((size_t)n * sizeof(float), &there));
+    status = l->dev->from_host(NULL, there, host, (size_t)n * sizeof(float));
+    if (status == CT_OK)
+        *there_p = there;
+    else
+        l->dev->mem_release(there);
+    return status;
+}
+
+void ct_layer_constant_release(const ct_layer *l, const float *host, float *there)
+{
+    if ((there != NULL) && (there != host)) l->dev->mem_release(there);
+}
+
 void ct_copy_bytes(size_t bytes, const void *from, void *to)
 {
     const size_t chunk = 1 << 16;

@@ -67,6 +67,11 @@ typedef struct ct_scale_back {
 
 void ct_view_scale_back(const ct_view *v, const ct_scale_back *a);
 
+/** Numbers that setup made and passes read on l->dev, as *there_p: on the CPU `host` itself, else a
+ * copy of its own. Undone by ct_layer_constant_release(), in destroy. */
+ct_status ct_layer_constant(const ct_layer *l, const float *host, int64_t n, float **there_p);
+void ct_layer_constant_release(const ct_layer *l, const float *host, float *there);
+
 /** By a team; nothing where they are the same memory. */
 void ct_copy_bytes(size_t bytes, const void *from, void *to);
 /** to[i] = from[i]. */

@@ -2,19 +2,12 @@
  * image, and their variances. They depend on shapes alone. */
 #include <math.h>
 
+#include "framework/base/memory.h"
 #include "layers/layer_types.h"
 #include "layers/layer_util.h"
+#include "layers/prior_box.h"
 
-enum { MAX_RATIO = 64 };
-
-typedef struct prior_state {
-    float ratio[MAX_RATIO]; /* the first is 1 */
-    int n_ratio;
-    int64_t n_prior; /* a cell */
-    float variance[4];
-} prior_state;
-
-static ct_status read_ratios(const ct_layer *l, const Ct__PriorBoxParameter *p, prior_state *s)
+static ct_status read_ratios(const ct_layer *l, const Ct__PriorBoxParameter *p, ct_prior_state *s)
 {
     s->ratio[s->n_ratio++] = 1.0f;
     for (size_t i = 0; i < p->n_aspect_ratio; i++) {
@@ -25,8 +18,9 @@ static ct_status read_ratios(const ct_layer *l, const Ct__PriorBoxParameter *p, 
             return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "aspect_ratio %g must be positive", (double)r);
         for (int k = 0; k < s->n_ratio; k++) known = known || (fabsf(r - s->ratio[k]) < 1e-6f);
         if (known) continue;
-        if (s->n_ratio + 2 > MAX_RATIO)
-            return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "more than %d aspect ratios", MAX_RATIO);
+        if (s->n_ratio + 2 > CT_PRIOR_MAX_RATIO)
+            return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "more than %d aspect ratios",
+                                 CT_PRIOR_MAX_RATIO);
         s->ratio[s->n_ratio++] = r;
         if (p->flip) s->ratio[s->n_ratio++] = 1.0f / r;
     }
@@ -58,10 +52,41 @@ static ct_status check_sizes(const ct_layer *l, const Ct__PriorBoxParameter *p)
     return CT_OK;
 }
 
+/* The sides of a cell's boxes; Caffe's sizes are whole numbers. */
+static ct_status make_sides(const ct_layer *l, const Ct__PriorBoxParameter *p, ct_prior_state *s)
+{
+    float *at = s->side = ct_mem_acquire(2 * (size_t)s->n_prior * sizeof(float));
+
+    if (at == NULL) return CT_LAYER_FAIL(l, CT_ERR_NOMEM, "no memory for the boxes of a cell");
+    for (size_t k = 0; k < p->n_min_size; k++) {
+        float min = truncf(p->min_size[k]);
+
+        *at++ = min;
+        *at++ = min;
+        if (p->n_max_size > 0) {
+            at[0] = at[1] = sqrtf(min * truncf(p->max_size[k]));
+            at += 2;
+        }
+        for (int r = 1; r < s->n_ratio; r++) {
+            *at++ = min * sqrtf(s->ratio[r]);
+            *at++ = min / sqrtf(s->ratio[r]);
+        }
+    }
+    return ct_layer_constant(l, s->side, 2 * s->n_prior, &s->there);
+}
+
+static void destroy(ct_layer *l)
+{
+    ct_prior_state *s = l->state;
+
+    ct_layer_constant_release(l, s->side, s->there);
+    ct_mem_release(s->side);
+}
+
 static ct_status setup(ct_layer *l, const ct_shape *bottom)
 {
     const Ct__PriorBoxParameter *p = l->param->prior_box_param;
-    prior_state *s = l->state;
+    ct_prior_state *s = l->state;
 
     (void)bottom;
     if (p == NULL) return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "prior_box_param is missing");
@@ -76,12 +101,12 @@ static ct_status setup(ct_layer *l, const ct_shape *bottom)
             return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "variance %g must be positive",
                                  (double)s->variance[i]);
     }
-    return CT_OK;
+    return make_sides(l, p, s);
 }
 
 static ct_status reshape(const ct_layer *l, ct_instance *in)
 {
-    const prior_state *s = l->state;
+    const ct_prior_state *s = l->state;
     const ct_shape *x = &in->bottom[0]->data.shape, *image = &in->bottom[1]->data.shape;
     ct_shape top = { 3, { 1, 2, 0 } };
 
@@ -96,15 +121,11 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     return CT_OK;
 }
 
-/* Image and steps in pixels, width first. */
-typedef struct frame {
-    float image[2], step[2];
-} frame;
-
-static frame frame_of(const Ct__PriorBoxParameter *p, const ct_instance *in)
+ct_prior_frame ct_prior_frame_of(const ct_layer *l, const ct_instance *in)
 {
+    const Ct__PriorBoxParameter *p = l->param->prior_box_param;
     const ct_shape *x = &in->bottom[0]->data.shape, *image = &in->bottom[1]->data.shape;
-    frame f;
+    ct_prior_frame f = { .offset = p->offset, .width = x->dim[3], .clip = p->clip };
 
     for (int i = 0; i < 2; i++) {
         uint32_t size = p->has_img_size ? p->img_size : (i == 0) ? p->img_w : p->img_h;
@@ -116,51 +137,19 @@ static frame frame_of(const Ct__PriorBoxParameter *p, const ct_instance *in)
     return f;
 }
 
-static float *put(const frame *f, float cx, float cy, float w, float h, float *y)
-{
-    y[0] = (cx - w / 2.0f) / f->image[0];
-    y[1] = (cy - h / 2.0f) / f->image[1];
-    y[2] = (cx + w / 2.0f) / f->image[0];
-    y[3] = (cy + h / 2.0f) / f->image[1];
-    return y + 4;
-}
-
-/* The boxes of one cell; Caffe's sizes are whole numbers. */
-static void cell(const prior_state *s, const Ct__PriorBoxParameter *p, const frame *f, float cx,
-                 float cy, float *y)
-{
-    for (size_t k = 0; k < p->n_min_size; k++) {
-        float min = truncf(p->min_size[k]);
-
-        y = put(f, cx, cy, min, min, y);
-        if (p->n_max_size > 0) {
-            float side = sqrtf(min * truncf(p->max_size[k]));
-
-            y = put(f, cx, cy, side, side, y);
-        }
-        for (int r = 1; r < s->n_ratio; r++)
-            y = put(f, cx, cy, min * sqrtf(s->ratio[r]), min / sqrtf(s->ratio[r]), y);
-    }
-}
-
 static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
-    const Ct__PriorBoxParameter *p = l->param->prior_box_param;
-    const prior_state *s = l->state;
+    const ct_prior_state *s = l->state;
     const ct_shape *x = &in->bottom[0]->data.shape;
-    int64_t n = in->top[0]->data.shape.dim[2], width = x->dim[3];
+    int64_t n = in->top[0]->data.shape.dim[2];
     float *y = ct_blob_data(in->top[0]);
-    frame f = frame_of(p, in);
+    ct_prior_frame f = ct_prior_frame_of(l, in);
 
     (void)ex;
 #pragma omp parallel for schedule(static) if (n >= CT_PARALLEL_MIN)
-    for (int64_t k = 0; k < x->dim[2] * width; k++) {
-        float *at = y + k * s->n_prior * 4;
-
-        cell(s, p, &f, ((float)(k % width) + p->offset) * f.step[0],
-             ((float)(k / width) + p->offset) * f.step[1], at);
-        for (int64_t i = 0; p->clip && (i < s->n_prior * 4); i++)
-            at[i] = (at[i] < 0.0f) ? 0.0f : (at[i] > 1.0f) ? 1.0f : at[i];
+    for (int64_t k = 0; k < x->dim[2] * x->dim[3]; k++) {
+        for (int64_t i = 0; i < s->n_prior * 4; i++)
+            y[k * s->n_prior * 4 + i] = ct_prior_number(&f, k, s->there + i / 4 * 2, (int)(i % 4));
     }
     for (int64_t i = 0; i < n; i++) y[n + i] = s->variance[i % 4];
     return CT_OK;
@@ -173,8 +162,9 @@ const ct_layer_ops ct_layer_prior_box = {
     .min_top = 1,
     .max_top = 1,
     .no_diff_bottom = 3, /* only their shapes count */
-    .state_size = sizeof(prior_state),
+    .state_size = sizeof(ct_prior_state),
     .setup = setup,
     .reshape = reshape,
     .forward = forward,
+    .destroy = destroy,
 };

@@ -34,6 +34,9 @@ typedef struct ct_exec {
 
     /** Sums v[0..n) over all ranks, blocking and collective; NULL: one rank. */
     ct_status (*sum_ranks)(void *ctx, double *v, int n);
+    /** The same of numbers that lie on `dev`, in the order of the stream and without waiting; it
+     * may be recorded. Set beside sum_ranks, or NULL: that one adds them up, on the host. */
+    ct_status (*sum_there)(void *ctx, ct_stream st, double *v, int n);
     /** Lets communication move; cheap; called between layers, and inside long ones through
      *  ct_exec_poll(). NULL: none. */
     ct_status (*poll)(void *ctx);

@@ -12,6 +12,7 @@
 
 #include "framework/base/status.h"
 #include "framework/net/replay.h"
+#include "framework/tensor/device.h"
 
 /** Parameters [first, first + n), in arena order, hold the sum over ranks. It may call the
  *  exchange's poll, so that messages move while it works on what landed. */
@@ -64,6 +65,10 @@ typedef struct ct_exchange {
     /** v[i] = sum over ranks, in an order that n and their number decide: bitwise the same
      *  everywhere. Blocking. */
     ct_status (*sum)(void *ctx, double *v, int n);
+    /** The same of a device's numbers, behind what `st` was given so far and before what it is
+     *  given next, in whatever order its library adds: the same bits on every rank. It may be
+     *  recorded. NULL: there is no such library. */
+    ct_status (*sum_there)(void *ctx, ct_stream st, double *v, int n);
     /** v[i] = max over ranks. Blocking. */
     ct_status (*max)(void *ctx, int64_t *v, int n);
     /** v = sum over ranks of share * v; the shares add up to 1. Blocking. */

@@ -65,6 +65,7 @@ static ct_status agree_seed(ct_solver *s)
         .deterministic = s->param->deterministic,
         .seed = s->seed,
         .sum_ranks = (x->n_rank > 1) ? x->sum : NULL,
+        .sum_there = (x->n_rank > 1) ? x->sum_there : NULL,
         .poll = (x->n_rank > 1) ? x->poll : NULL,
         .hook_ctx = x->ctx,
         .trace = s->options.trace,

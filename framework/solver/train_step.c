@@ -210,7 +210,7 @@ ct_status ct_train_step_open(ct_train_step *t)
 
 void ct_train_step_close(ct_train_step *t)
 {
-    if (t->in_graph) ct_net_forget_graphs(t->net);
+    if (t->net != NULL) ct_net_forget_graphs(t->net); /* they may have sums over ranks */
     for (int i = 0; i < t->n_history; i++) t->net->options.dev->mem_release(t->history[i]);
     ct_update_plan_close(t->net, &t->all);
     t->n_history = 0;

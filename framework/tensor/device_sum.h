@@ -27,6 +27,10 @@ typedef struct ct_device_sum_ops {
     ct_status (*begin)(void *group, ct_stream st, float *data, int64_t n, void **ticket_p);
     /** What `st` is given from here on comes after that sum, whose ticket is gone. */
     ct_status (*follow)(void *group, ct_stream st, void *ticket);
+    /** data[0..n) becomes the sum over ranks between what `st` was given so far and what it is
+     * given next; among the other sums in the order of the calls. May be recorded. NULL: begin and
+     * follow alone. */
+    ct_status (*sum)(void *group, ct_stream st, double *data, int64_t n);
     /** Now and then, from the host, while sums are under way; NULL: the device needs nobody. */
     ct_status (*poll)(void *group);
     /** Not NULL: begin and follow may be recorded, both in one graph. The host takes part in

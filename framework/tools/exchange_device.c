@@ -219,6 +219,13 @@ static ct_status device_replay(void *ctx, ct_replay what)
     return x->ops->given(x->group);
 }
 
+static ct_status device_sum_there(void *ctx, ct_stream st, double *v, int n)
+{
+    ct_exchange_device *x = ctx;
+
+    return x->ops->sum(x->group, st, v, n);
+}
+
 static ct_status device_poll(void *ctx)
 {
     ct_exchange_device *x = ctx;
@@ -256,6 +263,7 @@ void ct_exchange_device_wrap(ct_exchange_device *x, ct_exchange *out)
     out->poll = device_poll;
     out->finish = device_finish;
     out->wait = device_wait;
+    out->sum_there = (x->ops->sum != NULL) ? device_sum_there : NULL;
     out->counters = device_counters;
     out->replay = (x->ops->given != NULL) ? device_replay : NULL;
     out->coding = NULL;

@@ -150,6 +150,7 @@ static ct_status open_step(bench *b, const Ct__SolverParameter *param)
 
     CT_TRY(ct_update_rule_find(param->type, &rule));
     b->ex.sum_ranks = several ? b->exchange.sum : NULL;
+    b->ex.sum_there = several ? b->exchange.sum_there : NULL;
     b->ex.poll = several ? b->exchange.poll : NULL;
     b->ex.hook_ctx = b->exchange.ctx;
     b->step = (ct_train_step){

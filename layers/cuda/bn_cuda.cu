@@ -1,5 +1,5 @@
-/* BN: scale and shift in the layer, statistics as the prototxt's fork has them. Kernels are those of
- * BatchNorm. */
+/* BN and SyncBN: scale and shift in the layer, statistics as the prototxt's fork has them, or of the
+ * ranks' batches together. Kernels are those of BatchNorm. */
 #include "layers/cuda/layer_cuda.cuh"
 #include "layers/engine/batch_norm/cuda/batch_norm.cuh"
 
@@ -53,6 +53,49 @@ static ct_status bn_statistics(const ct_layer *l, ct_instance *in, ct_exec *ex, 
         });
 }
 
+/* Statistics of all ranks' values. As on the CPU a mean crosses first, then how far all are from
+ * it: sums of squares would leave little of a variance that is small beside the mean. Collective. */
+static ct_status join_statistics(const ct_layer *l, ct_instance *in, ct_exec *ex, extent e)
+{
+    ct_bn_state s = *(const ct_bn_state *)l->state;
+    float *mean = (float *)in->buffer[CT_BN_USED_MEAN].data;
+    float *var = (float *)in->buffer[CT_BN_INV_STD].data; /* until the last kernel */
+    double *shared = (double *)in->buffer[CT_BN_SHARED].data;
+    double *count = (double *)in->buffer[CT_BN_COUNT].data, here = (double)(e.n * e.s);
+    float *moving_mean = ct_blob_data(&in->weight[CT_BN_MEAN]);
+    float *moving_var = ct_blob_data(&in->weight[CT_BN_VARIANCE]);
+    int64_t n = e.c;
+
+    if (here > 0.0)
+        CT_TRY(statistics(
+            ex, e, ct_blob_data(in->bottom[0]), KERNEL(int64_t c, double m, double v) {
+                mean[c] = (float)m;
+                var[c] = (float)v;
+            }));
+    CT_TRY(ct_cuda_map(
+        ex->stream, "statistics over ranks", n + 1,
+        KERNEL(int64_t c) { shared[c] = (c < n) ? ct_bn_mean_share(here, mean[c]) : here; }));
+    CT_TRY(sum_over_ranks(ex, shared, n + 1));
+    CT_TRY(ct_cuda_map(
+        ex->stream, "statistics over ranks", n, KERNEL(int64_t c) {
+            double all = ct_bn_joined(shared[c], shared[n]);
+
+            if (c == 0) *count = shared[n];
+            shared[c] = ct_bn_variance_share(here, mean[c], var[c], all);
+            mean[c] = (float)all;
+        }));
+    CT_TRY(sum_over_ranks(ex, shared, n));
+    return ct_cuda_map(
+        ex->stream, "statistics over ranks", n, KERNEL(int64_t c) {
+            float v = (float)ct_bn_joined(shared[c], *count);
+
+            var[c] = (float)(1.0 / sqrt((double)v + (double)s.eps));
+            if (!s.moves || !(*count > 0.0)) return;
+            moving_mean[c] = s.keep * moving_mean[c] + (1.0f - s.keep) * mean[c];
+            moving_var[c] = s.keep * moving_var[c] + (1.0f - s.keep) * v;
+        });
+}
+
 /* In place the normal values are kept, for backward. */
 static ct_batch_norm_map bn_map(const ct_instance *in, bool backward)
 {
@@ -77,16 +120,19 @@ static ct_batch_norm_map bn_map(const ct_instance *in, bool backward)
 
 static ct_status bn_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
+    const ct_bn_state *s = (const ct_bn_state *)l->state;
     extent e = extent_of(in);
 
-    CT_TRY(bn_statistics(l, in, ex, e));
+    if (s->sync && (s->by == CT_BN_BATCH))
+        CT_TRY(join_statistics(l, in, ex, e));
+    else
+        CT_TRY(bn_statistics(l, in, ex, e));
     return (e.n * e.s > 0) ? apply(ex, e, bn_map(in, false)) : CT_OK;
 }
 
-static ct_status bn_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+static ct_batch_norm_back bn_back(const ct_layer *l, const ct_instance *in, const extent &e)
 {
     const ct_bn_state *s = (const ct_bn_state *)l->state;
-    extent e = extent_of(in);
     ct_batch_norm_back b = {};
 
     b.map = bn_map(in, true);
@@ -96,8 +142,38 @@ static ct_status bn_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     b.dx = ct_blob_diff(in->bottom[0]);
     b.sum = (double *)in->buffer[CT_BN_SUMS].data;
     b.dot = b.sum + e.c;
-    return backward_all(ex, e, b, false, diff_of(in, ex, CT_BN_SCALE),
+    return b;
+}
+
+/* The gradients of scale and shift are this rank's; the bottom's takes off what all ranks' sums say.
+ * Collective. */
+static ct_status sync_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    extent e = extent_of(in);
+    ct_batch_norm_back b = bn_back(l, in, e);
+    double *shared = (double *)in->buffer[CT_BN_SHARED].data;
+
+    CT_TRY(backward_sums(ex, e, b, false, diff_of(in, ex, CT_BN_SCALE),
+                         diff_of(in, ex, CT_BN_SHIFT)));
+    if (!in->bottom[0]->wants_diff) return CT_OK;
+    CT_TRY(ex->dev->copy(ex->stream, shared, b.sum, 2 * (size_t)e.c * sizeof(*shared)));
+    CT_TRY(sum_over_ranks(ex, shared, 2 * e.c));
+    b.sum = shared;
+    b.dot = shared + e.c;
+    if (e.n * e.s == 0) return CT_OK; /* a rank without samples */
+    return backward_values(ex, e, b, false,
+                           { 0.0, (const double *)in->buffer[CT_BN_COUNT].data });
+}
+
+static ct_status bn_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    const ct_bn_state *s = (const ct_bn_state *)l->state;
+    extent e = extent_of(in);
+
+    if (s->sync && (s->by == CT_BN_BATCH)) return sync_backward(l, in, ex);
+    return backward_all(ex, e, bn_back(l, in, e), false, diff_of(in, ex, CT_BN_SCALE),
                         diff_of(in, ex, CT_BN_SHIFT));
 }
 
 const ct_layer_form ct_cuda_bn = { "BN", NULL, bn_forward, bn_backward };
+const ct_layer_form ct_cuda_sync_bn = { "SyncBN", NULL, bn_forward, bn_backward };

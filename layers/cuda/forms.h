@@ -41,6 +41,7 @@ extern const ct_layer_form ct_cuda_normalize;
 extern const ct_layer_form ct_cuda_pooling;
 extern const ct_layer_form ct_cuda_power;
 extern const ct_layer_form ct_cuda_prelu;
+extern const ct_layer_form ct_cuda_prior_box;
 extern const ct_layer_form ct_cuda_psroi_pooling;
 extern const ct_layer_form ct_cuda_reduction;
 extern const ct_layer_form ct_cuda_relu6;
@@ -50,6 +51,7 @@ extern const ct_layer_form ct_cuda_sigmoid_loss;
 extern const ct_layer_form ct_cuda_smooth_l1_loss;
 extern const ct_layer_form ct_cuda_softmax_loss;
 extern const ct_layer_form ct_cuda_swish;
+extern const ct_layer_form ct_cuda_sync_bn;
 extern const ct_layer_form ct_cuda_tanh;
 extern const ct_layer_form ct_cuda_threshold;
 extern const ct_layer_form ct_cuda_tile;
@@ -90,6 +92,7 @@ extern const ct_layer_form ct_cuda_upsample;
     &ct_cuda_pooling, \
     &ct_cuda_power, \
     &ct_cuda_prelu, \
+    &ct_cuda_prior_box, \
     &ct_cuda_psroi_pooling, \
     &ct_cuda_reduction, \
     &ct_cuda_relu6, \
@@ -99,6 +102,7 @@ extern const ct_layer_form ct_cuda_upsample;
     &ct_cuda_smooth_l1_loss, \
     &ct_cuda_softmax_loss, \
     &ct_cuda_swish, \
+    &ct_cuda_sync_bn, \
     &ct_cuda_tanh, \
     &ct_cuda_threshold, \
     &ct_cuda_tile, \

@@ -1,9 +1,5 @@
-/* Rows by index: BatchReindex and Embed; and Accuracy. */
+/* Rows by index: BatchReindex and Embed. */
 #include "layers/cuda/layer_cuda.cuh"
-
-extern "C" {
-#include "layers/accuracy.h"
-}
 
 /* Buffer 0 has the m indices, then their order by index (m, stable), then where each of them begins
  * in it for backward (n + 1): ct_index_ints(). */
@@ -164,64 +160,3 @@ static ct_status embed_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 }
 
 const ct_layer_form ct_cuda_embed = { "Embed", NULL, embed_forward, embed_backward };
-
-/* ---- Accuracy, its first top; the second is made on the host */
-
-static bool accuracy_can(const Ct__LayerParameter *p)
-{
-    return p->n_top < 2;
-}
-
-/* Other classes with a score as high, or one that cannot be compared, push the label down. */
-static __device__ bool is_right(const ct_view &v, const float *score, int32_t label, int64_t top_k)
-{
-    float mine = score[label * v.inner];
-    int64_t ahead = 0;
-
-    for (int64_t c = 0; (c < v.mid) && (ahead < top_k); c++)
-        ahead += (c != label) && !(score[c * v.inner] < mine);
-    return ahead < top_k;
-}
-
-static ct_status accuracy_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
-{
-    ct_accuracy_state s = *(const ct_accuracy_state *)l->state;
-    ct_view v = ((const ct_accuracy_plan *)in->state)->view;
-    const float *score = ct_blob_data(in->bottom[0]), *value = ct_blob_data(in->bottom[1]);
-    int64_t n = v.outer * v.inner, samples = dim_of(in->bottom[1], 0);
-    bool ranks = s.has_ignore && (ex->sum_ranks != NULL);
-    double *sums = ct_cuda_scratch() + CT_CUDA_SCRATCH + 2, host[2], all = 0.0;
-    float *top = ct_blob_data(in->top[0]);
-    fault_word fault;
-
-    CT_TRY(check_begin(in, ex, &fault));
-    if (!s.has_ignore) CT_TRY(ct_exec_global_count(ex, (double)n, false, &all));
-    CT_TRY(ct_cuda_sums<2>(
-        ex->stream, "Accuracy", 1, n,
-        KERNEL(int64_t, int64_t k, double *sum) {
-            const float *from = score + k / v.inner * v.mid * v.inner + k % v.inner;
-            int32_t label;
-
-            if (s.has_ignore && (value[k] == (float)s.ignore)) return;
-            if (class_of(value[k], v.mid, &label)) {
-                sum[0] += is_right(v, from, label, s.top_k) ? 1.0 : 0.0;
-                sum[1] += 1.0;
-            } else {
-                fault.put(k, value[k]);
-            }
-        },
-        KERNEL(int64_t, const double *sum) {
-            double by = s.has_ignore ? sum[1] : all;
-
-            top[0] = (by > 0.0) ? (float)(sum[0] / by) : 0.0f;
-            sums[0] = sum[0];
-            sums[1] = sum[1];
-        }));
-    CT_TRY(checked(l, in, ex, &fault, (samples > 0) ? n / samples : 1, v.mid, ct_label_fail));
-    if (!ranks) return CT_OK;
-    CT_TRY(ex->dev->to_host(ex->stream, host, sums, sizeof(host)));
-    CT_TRY(ct_exec_global_count(ex, host[1], true, &all));
-    return ex->dev->math->set(ex->stream, 1, (all > 0.0) ? (float)(host[0] / all) : 0.0f, top);
-}
-
-const ct_layer_form ct_cuda_accuracy = { "Accuracy", accuracy_can, accuracy_forward, NULL };

@@ -54,6 +54,22 @@ static inline ct_status read_values(ct_exec *ex, const float *values, int64_t n,
     return CT_OK;
 }
 
+/* v[0..n), on the device, becomes its sum over the ranks: by the device's library, or through pinned
+ * memory and the host's exchange, which waits. Collective. */
+static inline ct_status sum_over_ranks(ct_exec *ex, double *v, int64_t n)
+{
+    size_t bytes = (size_t)n * sizeof(*v);
+    double *stage;
+
+    if (ex->sum_ranks == NULL) return CT_OK;
+    if (ex->sum_there != NULL) return ex->sum_there(ex->hook_ctx, ex->stream, v, (int)n);
+    stage = (double *)ct_cuda_stage(bytes);
+    if (stage == NULL) return CT_ERR_NOMEM;
+    CT_TRY(ex->dev->to_host(ex->stream, stage, v, bytes));
+    CT_TRY(ex->sum_ranks(ex->hook_ctx, stage, (int)n));
+    return ex->dev->upload(ex->stream, v, stage, bytes);
+}
+
 /* The key of a layer's random numbers in this step, as ct_rng_key() makes it. */
 struct draw_key {
     uint64_t seed, step, layer;
@@ -153,17 +169,28 @@ static inline ct_status put_labels(const ct_layer *l, ct_instance *in, ct_exec *
 static inline bool ct_loss_counts_on_device(const ct_loss_rule *rule, const ct_exec *ex)
 {
     return rule->has_ignore && (rule->mode == CT__LOSS_PARAMETER__NORMALIZATION_MODE__VALID) &&
-           (ex->sum_ranks == NULL);
+           ((ex->sum_ranks == NULL) || (ex->sum_there != NULL));
 }
 
-/* A divisor that the host knows, or that lies on the device. */
+/* there: what f(i, sum) counts on all ranks. */
+template <class F>
+static ct_status count_there(ct_exec *ex, const char *what, int64_t n, F f, double *there)
+{
+    CT_TRY(ct_cuda_sums<1>(
+        ex->stream, what, 1, n, KERNEL(int64_t, int64_t i, double *sum) { f(i, sum); },
+        KERNEL(int64_t, const double *sum) { *there = *sum; }));
+    return sum_over_ranks(ex, there, 1);
+}
+
+/* A divisor that the host knows, or a count on the device. */
 struct divisor {
     double known;
     const double *there;
 
     __device__ double get() const
     {
-        return (there != NULL) ? *there : known;
+        if (there == NULL) return known;
+        return (*there < 1.0) ? 1.0 : *there;
     }
 };
 

@@ -169,7 +169,7 @@ static divisor sigmoid_divisor(const ct_layer *l, const ct_instance *in, const c
              ct_loss_counts_on_device(&s->rule, ex) ? (const double *)in->buffer[0].data : NULL };
 }
 
-/* Targets that count: over the ranks on the host, on one rank where they are. */
+/* Targets that count: where they are, or over the ranks on the host. */
 static ct_status find_sigmoid_divisor(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
     const ct_sigmoid_loss *s = (const ct_sigmoid_loss *)l->state;
@@ -179,12 +179,10 @@ static ct_status find_sigmoid_divisor(const ct_layer *l, ct_instance *in, ct_exe
     double counted = (double)n, *there = (double *)sigmoid_divisor(l, in, ex).there;
 
     if (there != NULL)
-        return ct_cuda_sums<1>(
-            ex->stream, "SigmoidCrossEntropyLoss", 1, n,
-            KERNEL(int64_t, int64_t i, double *sum) {
-                *sum += is_ignored(t[i], above, below) ? 0.0 : 1.0;
-            },
-            KERNEL(int64_t, const double *sum) { *there = (*sum < 1.0) ? 1.0 : *sum; });
+        return count_there(
+            ex, "SigmoidCrossEntropyLoss", n,
+            KERNEL(int64_t i, double *sum) { *sum += is_ignored(t[i], above, below) ? 0.0 : 1.0; },
+            there);
     if (s->rule.has_ignore)
         CT_TRY(ct_cuda_sum_host(
             ex->stream, "SigmoidCrossEntropyLoss", n,

@@ -1,7 +1,10 @@
-/* Losses on a softmax: SoftmaxWithLoss, InfogainLoss with its matrix as a bottom, FocalLoss. And
- * CenterLoss. The host waits for none of them, but where ignored labels of several ranks count. */
+/* Losses on a softmax: SoftmaxWithLoss, InfogainLoss, FocalLoss. And CenterLoss. The host waits for none of them, but where ignored labels of several ranks count. */
 #include "framework/net/step_after.h"
 #include "layers/cuda/layer_cuda.cuh"
+
+extern "C" {
+#include "layers/infogain.h"
+}
 
 /* Behind the labels: ct_loss_label_bytes(). */
 static divisor divisor_of(const ct_instance *in, const ct_exec *ex, const ct_loss_rule *rule)
@@ -15,7 +18,7 @@ static divisor divisor_of(const ct_instance *in, const ct_exec *ex, const ct_los
                                 : NULL };
 }
 
-/* Labels that count: over the ranks on the host, on one rank where they are. */
+/* Labels that count: where they are, or over the ranks on the host. */
 static ct_status find_divisor(ct_instance *in, ct_exec *ex, const ct_loss_rule *rule)
 {
     ct_softmax_loss *plan = (ct_softmax_loss *)in->state;
@@ -24,10 +27,9 @@ static ct_status find_divisor(ct_instance *in, ct_exec *ex, const ct_loss_rule *
     double *there = (double *)divisor_of(in, ex, rule).there, counted = (double)n;
 
     if (there != NULL)
-        return ct_cuda_sums<1>(
-            ex->stream, "labels", 1, n,
-            KERNEL(int64_t, int64_t i, double *sum) { *sum += (label[i] >= 0) ? 1.0 : 0.0; },
-            KERNEL(int64_t, const double *sum) { *there = (*sum < 1.0) ? 1.0 : *sum; });
+        return count_there(
+            ex, "labels", n,
+            KERNEL(int64_t i, double *sum) { *sum += (label[i] >= 0) ? 1.0 : 0.0; }, there);
     if (rule->has_ignore && (rule->mode == CT__LOSS_PARAMETER__NORMALIZATION_MODE__VALID))
         CT_TRY(ct_cuda_sum_host(
             ex->stream, "labels", n,
@@ -35,10 +37,10 @@ static ct_status find_divisor(ct_instance *in, ct_exec *ex, const ct_loss_rule *
     return ct_loss_divisor(rule, ex, n, (int64_t)counted, plan->desc.outer, &plan->divisor);
 }
 
-/* Labels, divisor, softmax; then the top is the sum of f(k, sum) over the positions, divided. */
+/* Labels, divisor, softmax; then the top is the sum of f(k, sum) over k < terms, divided. */
 template <class F>
 static ct_status softmax_loss(const ct_layer *l, ct_instance *in, ct_exec *ex,
-                              const ct_loss_rule *rule, F f)
+                              const ct_loss_rule *rule, int64_t terms, F f)
 {
     const ct_softmax_loss *plan = (const ct_softmax_loss *)in->state;
     float *prob = (float *)in->buffer[CT_SOFTMAX_LOSS_PROB].data, *top = ct_blob_data(in->top[0]);
@@ -51,7 +53,7 @@ static ct_status softmax_loss(const ct_layer *l, ct_instance *in, ct_exec *ex,
     by = divisor_of(in, ex, rule);
     CT_TRY(plan->engine->forward(&plan->desc, ex, ct_blob_data(in->bottom[0]), prob));
     CT_TRY(ct_cuda_sums<1>(
-        ex->stream, "loss", 1, n, KERNEL(int64_t, int64_t k, double *sum) { f(k, sum); },
+        ex->stream, "loss", 1, terms, KERNEL(int64_t, int64_t k, double *sum) { f(k, sum); },
         KERNEL(int64_t, const double *sum) { top[0] = (float)(*sum / by.get()); }));
     if (l->n_top < 2) return CT_OK;
     return ex->dev->copy(ex->stream, ct_blob_data(in->top[1]), prob,
@@ -87,7 +89,8 @@ static ct_status softmax_forward(const ct_layer *l, ct_instance *in, ct_exec *ex
     scores f = scores_of(in);
 
     return softmax_loss(
-        l, in, ex, (const ct_loss_rule *)l->state, KERNEL(int64_t k, double *sum) {
+        l, in, ex, (const ct_loss_rule *)l->state, f.d.outer * f.d.inner,
+        KERNEL(int64_t k, double *sum) {
             if (f.label[k] != CT_LABEL_IGNORED) *sum -= (double)logf(label_prob(f, k));
         });
 }
@@ -118,28 +121,28 @@ const ct_layer_form ct_cuda_softmax_loss = { "SoftmaxWithLoss", NULL, softmax_fo
 
 #define LEAST 1e-20 /* of a probability in the logarithm, as in Caffe */
 
-/* A matrix of a file lies on the host. */
-static bool infogain_can(const Ct__LayerParameter *p)
+/* Of a file, or the third bottom. */
+static const float *matrix_of(const ct_layer *l, const ct_instance *in)
 {
-    return p->n_bottom > 2;
+    return (l->n_bottom > 2) ? ct_blob_data(in->bottom[2])
+                             : ((const ct_infogain_state *)l->state)->there;
 }
 
+/* A logarithm a thread: rows are few where classes are many. */
 static ct_status infogain_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
     scores f = scores_of(in);
-    const float *matrix = ct_blob_data(in->bottom[2]);
+    const float *matrix = matrix_of(l, in);
 
     return softmax_loss(
-        l, in, ex, (const ct_loss_rule *)l->state, KERNEL(int64_t k, double *sum) {
-            const float *row = matrix + f.label[k] * f.d.classes;
-            const float *prob = f.prob + k / f.d.inner * f.d.classes * f.d.inner + k % f.d.inner;
+        l, in, ex, (const ct_loss_rule *)l->state, f.d.outer * f.d.classes * f.d.inner,
+        KERNEL(int64_t i, double *sum) {
+            int64_t c = i / f.d.inner % f.d.classes;
+            int32_t y = f.label[i / (f.d.inner * f.d.classes) * f.d.inner + i % f.d.inner];
+            double p = (double)f.prob[i];
 
-            if (f.label[k] == CT_LABEL_IGNORED) return;
-            for (int64_t c = 0; c < f.d.classes; c++) {
-                double p = (double)prob[c * f.d.inner];
-
-                *sum -= (double)row[c] * log((p < LEAST) ? LEAST : p);
-            }
+            if (y != CT_LABEL_IGNORED)
+                *sum -= (double)matrix[y * f.d.classes + c] * log((p < LEAST) ? LEAST : p);
         });
 }
 
@@ -148,19 +151,18 @@ static ct_status infogain_backward(const ct_layer *l, ct_instance *in, ct_exec *
 {
     scores f = scores_of(in);
     divisor by = divisor_of(in, ex, (const ct_loss_rule *)l->state);
-    const float *matrix = ct_blob_data(in->bottom[2]), *weight = ct_blob_diff(in->top[0]);
+    const float *matrix = matrix_of(l, in), *weight = ct_blob_diff(in->top[0]);
     float *dx = ct_blob_diff(in->bottom[0]);
     float *total = (float *)in->buffer[CT_SOFTMAX_LOSS_SCRATCH].data;
 
     if (dx == NULL) return CT_OK;
-    CT_TRY(ct_cuda_map(
-        ex->stream, "InfogainLoss backward", f.d.outer * f.d.inner, KERNEL(int64_t k) {
-            double sum = 0.0;
-
-            for (int64_t c = 0; (f.label[k] != CT_LABEL_IGNORED) && (c < f.d.classes); c++)
-                sum += (double)matrix[f.label[k] * f.d.classes + c];
-            total[k] = (float)sum;
-        }));
+    CT_TRY(ct_cuda_sums<1>(
+        ex->stream, "InfogainLoss backward", f.d.outer * f.d.inner, f.d.classes,
+        KERNEL(int64_t k, int64_t c, double *sum) {
+            if (f.label[k] != CT_LABEL_IGNORED)
+                *sum += (double)matrix[f.label[k] * f.d.classes + c];
+        },
+        KERNEL(int64_t k, const double *sum) { total[k] = (float)*sum; }));
     return ct_cuda_map(
         ex->stream, "InfogainLoss backward", f.d.outer * f.d.classes * f.d.inner,
         KERNEL(int64_t i) {
@@ -173,7 +175,7 @@ static ct_status infogain_backward(const ct_layer *l, ct_instance *in, ct_exec *
         });
 }
 
-const ct_layer_form ct_cuda_infogain_loss = { "InfogainLoss", infogain_can, infogain_forward,
+const ct_layer_form ct_cuda_infogain_loss = { "InfogainLoss", NULL, infogain_forward,
                                               infogain_backward };
 
 /* ---- FocalLoss */
@@ -196,7 +198,8 @@ static ct_status focal_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     focal f = focal_of(l, in);
 
     return softmax_loss(
-        l, in, ex, (const ct_loss_rule *)l->state, KERNEL(int64_t k, double *sum) {
+        l, in, ex, (const ct_loss_rule *)l->state, f.s.d.outer * f.s.d.inner,
+        KERNEL(int64_t k, double *sum) {
             double p;
 
             if (f.s.label[k] == CT_LABEL_IGNORED) return;
@@ -250,8 +253,7 @@ const ct_layer_form ct_cuda_focal_loss = { "FocalLoss", NULL, focal_forward, foc
 static ct_status count_classes(ct_instance *in, ct_exec *ex, const int32_t *label, int64_t m,
                                int64_t classes)
 {
-    double *count = (double *)in->buffer[1].data, *host;
-    ct_status status;
+    double *count = (double *)in->buffer[1].data;
 
     CT_TRY(ct_cuda_map(
         ex->stream, "CenterLoss", classes, KERNEL(int64_t c) {
@@ -260,16 +262,7 @@ static ct_status count_classes(ct_instance *in, ct_exec *ex, const int32_t *labe
             for (int64_t i = 0; i < m; i++) n += (label[i] == c) ? 1.0 : 0.0;
             count[c] = n;
         }));
-    if (ex->sum_ranks == NULL) return CT_OK;
-    host = (double *)malloc((size_t)classes * sizeof(*host) + 1);
-    if (host == NULL)
-        return CT_FAIL(CT_ERR_NOMEM, "no memory to count %lld classes", (long long)classes);
-    status = ex->dev->to_host(ex->stream, host, count, (size_t)classes * sizeof(*host));
-    if (status == CT_OK) status = ex->sum_ranks(ex->hook_ctx, host, (int)classes);
-    if (status == CT_OK)
-        status = ex->dev->from_host(ex->stream, count, host, (size_t)classes * sizeof(*host));
-    free(host);
-    return status;
+    return sum_over_ranks(ex, count, classes);
 }
 
 static ct_status center_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)

@@ -37,10 +37,34 @@ for more in "" "--set=clip_gradients=0.5 --set=iter_size=2 --set=precision=FP16"
         is ${other}_same$tag test -n "$(checksum graph$tag)" -a "$(checksum graph$tag)" = "$(checksum $other$tag)"
     done
 done
-# a layer on the host between two gradients: what leaves before it is summed outside of graphs
-net=middle.prototxt
+# statistics of both ranks' batches: each sum in its place among those of gradients, in the same graphs
+net=synced.prototxt
 sed '/name: "ip"/i layer { name: "y" type: "SyncBN" bottom: "conv" top: "y" }
 s/bottom: "conv" top: "ip"/bottom: "y" top: "ip"/' net.prototxt >$net
+two graph_synced 'backward: [0-9]+ of [0-9]+ steps in 1 graph, with the update' NCCL
+is forward_synced grep -Eq 'forward: [0-9]+ of [0-9]+ steps in 1 graph' graph_synced.log
+two plain_synced 'added up on the GPUs, by nccl' NCCL --set=cuda_graph=false
+two host_synced 'Optimization Done' HOST
+for other in plain host; do
+    is ${other}_same_synced test -n "$(checksum graph_synced)" -a "$(checksum graph_synced)" = "$(checksum ${other}_synced)"
+done
+# a layer on the host between two gradients: what leaves before it is summed outside of graphs
+net=middle.prototxt
+cat >boxes <<'EOF'
+layer { name: "b_data" type: "DummyData" top: "b_0" top: "b_1" top: "b_low" top: "b_high"
+  dummy_data_param { shape { dim: 1 dim: 1 dim: 1 dim: 1 } data_filler { value: 0 } data_filler { value: 1 }
+    data_filler { value: 0.2 } data_filler { value: 0.7 } } }
+layer { name: "b_true" type: "Concat" bottom: "b_0" bottom: "b_1" bottom: "b_0" bottom: "b_low" bottom: "b_low"
+  bottom: "b_high" bottom: "b_high" bottom: "b_0" top: "b_true" concat_param { axis: 3 } }
+layer { name: "b_prior" type: "PriorBox" bottom: "conv" bottom: "data" top: "b_prior" prior_box_param { min_size: 5 } }
+layer { name: "b_loc" type: "InnerProduct" bottom: "conv" top: "b_loc"
+  inner_product_param { num_output: 576 weight_filler { type: "xavier" } } }
+layer { name: "b_conf" type: "InnerProduct" bottom: "conv" top: "b_conf"
+  inner_product_param { num_output: 432 weight_filler { type: "xavier" } } }
+layer { name: "b_loss" type: "MultiBoxLoss" bottom: "b_loc" bottom: "b_conf" bottom: "b_prior" bottom: "b_true"
+  top: "b_loss" multibox_loss_param { num_classes: 3 } include { phase: TRAIN } }
+EOF
+sed '/name: "drop"/r boxes' net.prototxt >$net
 two graph_middle 'backward: [0-9]+ of [0-9]+ steps in [0-9]+ graphs?$' NCCL
 two plain_middle 'added up on the GPUs, by nccl' NCCL --set=cuda_graph=false
 two host_middle 'Optimization Done' HOST

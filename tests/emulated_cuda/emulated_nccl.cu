@@ -18,7 +18,7 @@ const size_t PIECE = 4096; /* elements */
 
 struct room {
     std::atomic<int> arrived, round;
-    float piece[]; /* of each rank, one after the other */
+    double piece[]; /* of each rank, one after the other */
 };
 
 int n_sum;
@@ -67,7 +67,7 @@ static void meet(ct_emulated_nccl *c)
 
 ncclResult_t ncclCommInitRank(ncclComm_t *comm, int n_rank, ncclUniqueId id, int rank)
 {
-    size_t bytes = sizeof(room) + (size_t)n_rank * PIECE * sizeof(float);
+    size_t bytes = sizeof(room) + (size_t)n_rank * PIECE * sizeof(double);
     int fd = shm_open(id.internal, O_RDWR | O_CREAT, 0600);
     void *at;
 
@@ -98,17 +98,19 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t, ncclResult_t *error)
     return ncclSuccess;
 }
 
-static void add_up(ct_emulated_nccl *c, const float *from, float *to, size_t n)
+template <class T> static void add_up(ct_emulated_nccl *c, const T *from, T *to, size_t n)
 {
+    T *piece = (T *)c->shared->piece;
+
     for (size_t at = 0; at < n; at += PIECE) {
         size_t m = (n - at < PIECE) ? n - at : PIECE;
 
-        memcpy(c->shared->piece + (size_t)c->rank * PIECE, from + at, m * sizeof(float));
+        memcpy(piece + (size_t)c->rank * PIECE, from + at, m * sizeof(T));
         meet(c);
         for (size_t i = 0; i < m; i++) {
-            float sum = c->shared->piece[i];
+            T sum = piece[i];
 
-            for (int r = 1; r < c->n_rank; r++) sum += c->shared->piece[(size_t)r * PIECE + i];
+            for (int r = 1; r < c->n_rank; r++) sum += piece[(size_t)r * PIECE + i];
             to[at + i] = sum;
         }
         meet(c);
@@ -120,12 +122,16 @@ ncclResult_t ncclAllReduce(const void *from, void *to, size_t n, ncclDataType_t 
 {
     std::shared_ptr<int> held = comm->held;
 
-    if ((type != ncclFloat) || (op != ncclSum) || (st == nullptr)) return ncclInvalidArgument;
+    if (((type != ncclFloat) && (type != ncclDouble)) || (op != ncclSum) || (st == nullptr))
+        return ncclInvalidArgument;
     n_sum++;
     ct_emulated_give(st, [=]() {
         (void)held.use_count(); /* as long as this is kept */
         ct_emulated_open();
-        add_up(comm, (const float *)from, (float *)to, n);
+        if (type == ncclFloat)
+            add_up(comm, (const float *)from, (float *)to, n);
+        else
+            add_up(comm, (const double *)from, (double *)to, n);
         ct_emulated_close();
     });
     return ncclSuccess;

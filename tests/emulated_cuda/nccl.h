@@ -7,7 +7,7 @@
 #include <cuda_runtime.h>
 
 typedef enum { ncclSuccess = 0, ncclInvalidArgument = 4, ncclInProgress = 7 } ncclResult_t;
-typedef enum { ncclFloat = 7 } ncclDataType_t;
+typedef enum { ncclFloat = 7, ncclDouble = 8 } ncclDataType_t;
 typedef enum { ncclSum = 0 } ncclRedOp_t;
 typedef struct ct_emulated_nccl *ncclComm_t;
 typedef struct {

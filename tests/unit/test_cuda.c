@@ -2,6 +2,7 @@
  * weight gradient. Skips where no device works. Updates: test_cuda_update. Layer by layer, the
  * other tests compare with CORTADO_TEST_DEVICE=cuda (make test-gpu). */
 #include "tests/test.h"
+#include "tests/box_net.h"
 #include "tests/cuda_case.h"
 #include "tests/log_capture.h"
 
@@ -87,15 +88,18 @@ static const char words[] =
                                               "bottom: 'f' bottom: 'label' top: 'loss' "
                                               "softmax_param { axis: 2 } }\n";
 
-/* A layer that has no form for the device, in the middle. */
-static const char mixed[] =
-    DATA CONV("c1", "data", "6", "3",
-              "") "layer { name: 'sy' type: 'SyncBN' bottom: 'c1' top: 'sy' }\n" LAYER("r1", "ReLU",
-                                                                                       "sy", "sy",
-                                                                                       "")
-        LAYER("de", "Deconvolution", "sy", "de",
+/* A layer that has no form for the device, between two with weights. */
+static const char mixed[] = DATA CONV("c1", "data", "6", "3", "")
+    TEST_BOX_LOSS("c1", "data", "780", "585") LAYER("r1", "ReLU", "c1", "r1", "")
+        LAYER("de", "Deconvolution", "r1", "de",
               "convolution_param { num_output: 3 kernel_size: 2 stride: 2 weight_filler { type: "
               "'xavier' } }") FC("f2", "de", "5") HEAD("f2");
+
+/* Statistics of all ranks, here of one. */
+static const char synced[] =
+    DATA CONV("c1", "data", "6", "3", "") LAYER("sy", "SyncBN", "c1", "sy", "")
+        LAYER("r1", "ReLU", "sy", "sy", "") CONV("c2", "sy", "5", "3", "")
+            LAYER("s2", "SyncBN", "c2", "c2", "") FC("f2", "c2", "5") HEAD("f2");
 
 static float *host_copy(const ct_device *dev, const float *data, int64_t n)
 {
@@ -184,6 +188,12 @@ static void host_layers_are_the_same(void **unused)
     log_capture_stop();
 }
 
+static void synced_are_the_same(void **unused)
+{
+    (void)unused;
+    run_both(synced);
+}
+
 /* ---- updates */
 
 static void sgd_is_the_same(void **unused)
@@ -225,7 +235,7 @@ int main(void)
         cmocka_unit_test(lenet_is_the_same),    cmocka_unit_test(quick_is_the_same),
         cmocka_unit_test(residual_is_the_same), cmocka_unit_test(branches_are_the_same),
         cmocka_unit_test(words_are_the_same),   cmocka_unit_test(host_layers_are_the_same),
-        cmocka_unit_test(sgd_is_the_same),
+        cmocka_unit_test(synced_are_the_same),  cmocka_unit_test(sgd_is_the_same),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

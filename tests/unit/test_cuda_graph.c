@@ -2,6 +2,7 @@
  * whatever changes from step to step; what a step then gives, and what becomes of a device that
  * will not record. Skips where no device works; calls are counted where CUDA is emulated. */
 #include "tests/test.h"
+#include "tests/box_net.h"
 #include "tests/cuda_case.h"
 #include "tests/cuda_train.h"
 #include "tests/solver_harness.h"
@@ -33,18 +34,18 @@ static void nets_are_the_same(void **state)
     static const char *const net[] = {
         LABELLED("2") IMAGES LOSS("SoftmaxWithLoss", ""),
         WORDS("3"),
-        LABELLED(
-            "2") "layer { name: 'c' type: 'Convolution' bottom: 'data' top: 'c' "
-                 "convolution_param { num_output: 4 kernel_size: 3 weight_filler { type: "
-                 "'xavier' } } } "
-                 "layer { name: 'r' type: 'ReLU' bottom: 'c' top: 'c' } "
-                 "layer { name: 'm' type: 'Pooling' bottom: 'c' top: 'm' pooling_param { "
-                 "kernel_size: 2 stride: 2 } } "
-                 "layer { name: 'y' type: 'SyncBN' bottom: 'm' top: 'y' } "
-                 "layer { name: 't' type: 'TanH' bottom: 'y' top: 't' } "
-                 "layer { name: 'f' type: 'InnerProduct' bottom: 't' top: 'f' "
-                 "inner_product_param { num_output: 5 weight_filler { type: 'xavier' } } } " LOSS(
-                     "SoftmaxWithLoss", ""),
+        LABELLED("2") "layer { name: 'c' type: 'Convolution' bottom: 'data' top: 'c' "
+                      "convolution_param { num_output: 4 kernel_size: 3 weight_filler { type: "
+                      "'xavier' } } } "
+                      "layer { name: 'r' type: 'ReLU' bottom: 'c' top: 'c' } "
+                      "layer { name: 'm' type: 'Pooling' bottom: 'c' top: 'm' pooling_param { "
+                      "kernel_size: 4 stride: 4 } } " TEST_BOX_LOSS(
+                          "m", "data", "16",
+                          "12") "layer { name: 'y' type: 'SyncBN' bottom: 'm' top: 'y' } "
+                                "layer { name: 't' type: 'TanH' bottom: 'y' top: 't' } "
+                                "layer { name: 'f' type: 'InnerProduct' bottom: 't' top: 'f' "
+                                "inner_product_param { num_output: 5 weight_filler { type: "
+                                "'xavier' } } } " LOSS("SoftmaxWithLoss", ""),
     };
     static const char *const more[] = {
         "",

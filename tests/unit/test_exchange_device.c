@@ -73,6 +73,14 @@ static ct_status lib_follow(void *group, ct_stream st, void *ticket)
     return CT_OK;
 }
 
+static ct_status lib_sum(void *group, ct_stream st, double *data, int64_t n)
+{
+    assert_ptr_equal(group, &lib);
+    assert_ptr_equal(st, &lib.n_sum); /* the caller's */
+    for (int64_t i = 0; i < n; i++) data[i] *= 2.0;
+    return CT_OK;
+}
+
 static ct_status lib_poll(void *group)
 {
     (void)group;
@@ -97,8 +105,9 @@ static void lib_drop(void *group, void *ticket)
     lib.n_drop++;
 }
 
-static const ct_device_sum_ops ops = { "made up", lib_there,  lib_id,   lib_open,  lib_close,
-                                       lib_begin, lib_follow, lib_poll, lib_given, lib_drop };
+static const ct_device_sum_ops ops = { "made up", lib_there, lib_id,     lib_open,
+                                       lib_close, lib_begin, lib_follow, lib_sum,
+                                       lib_poll,  lib_given, lib_drop };
 
 /* The other exchange: rank 0's id to everyone. */
 static ct_status inner_max(void *ctx, int64_t *v, int n)
@@ -297,12 +306,27 @@ static void replays(void **state)
     close_job(&j);
 }
 
+/* A layer's numbers are no gradients: the library gets them at once. */
+static void sums_of_layers(void **state)
+{
+    job j = open_job(0);
+    double v[3] = { 1.0, -0.5, 0x1p-60 };
+
+    (void)state;
+    assert_int_equal(j.x.begin(j.x.ctx, 0, 1.0f, 0.1f), CT_OK);
+    assert_int_equal(j.x.sum_there(j.x.ctx, &lib.n_sum, v, 3), CT_OK);
+    assert_true((v[0] == 2.0) && (v[1] == -1.0) && (v[2] == 0x1p-59));
+    assert_true((lib.n_sum == 0) && (bytes_sent(&j) == 0));
+    close_job(&j);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_once),
         cmocka_unit_test(wrong_order_is_told),
         cmocka_unit_test(replays),
+        cmocka_unit_test(sums_of_layers),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 static test_layer *make(const char *type, const char *text, ct_shape a, ct_shape b, int n_top)
 {
@@ -210,6 +211,62 @@ static void test_accuracy_ranks(void **state)
     check_accuracy_ranks("accuracy_param { ignore_label: 1 }");
 }
 
+/* As is_right() says it: how many of a position's other scores are not below the label's. */
+static bool is_among(const test_layer *t, int64_t mid, int64_t inner, int64_t k, int top_k)
+{
+    const float *from = t->input[0] + k / inner * mid * inner + k % inner;
+    int64_t label = (int64_t)t->input[1][k];
+    int ahead = 0;
+
+    for (int64_t c = 0; c < mid; c++)
+        ahead += (c != label) && !(from[c * inner] < from[label * inner]);
+    return ahead < top_k;
+}
+
+/* Class by class beside plain counts: more classes and more samples than any block of a device has
+ * threads, and positions that are neighbours. */
+static void check_classes(int64_t outer, int64_t mid, int64_t inner, const char *text, int top_k,
+                          int ignored)
+{
+    ct_shape labels = (inner > 1) ? TEST_SHAPE(outer, inner) : TEST_SHAPE(outer);
+    test_layer *t = make("Accuracy", text, TEST_SHAPE(outer, mid, inner), labels, 2);
+    double *right = calloc((size_t)mid, sizeof(*right)), *of = calloc((size_t)mid, sizeof(*of));
+    double all = 0, hits = 0;
+
+    assert_true((right != NULL) && (of != NULL));
+    test_random(t->input[0], t->input_count[0], 3, -1, 1);
+    for (int64_t k = 0; k < outer * inner; k++) {
+        int64_t label = (k % 3 == 0) ? mid - 1 : (k * 7 + k / 5) % mid;
+        float *mine = t->input[0] + k / inner * mid * inner + k % inner + label * inner;
+
+        t->input[1][k] = (float)label;
+        if (k % 2 == 0) *mine = 1.5f; /* at random hardly one is right of many classes */
+        if (label == ignored) continue;
+        all += 1;
+        of[label] += 1;
+        hits += is_among(t, mid, inner, k, top_k);
+        right[label] += is_among(t, mid, inner, k, top_k);
+    }
+    assert_int_equal(test_layer_forward(t), CT_OK);
+    assert_true((hits > 0) && (hits < all));
+    assert_true(t->top[0][0] == (float)(hits / all));
+    for (int64_t c = 0; c < mid; c++)
+        assert_true(t->top[1][c] == ((of[c] > 0) ? (float)(right[c] / of[c]) : 0.0f));
+    free(right);
+    free(of);
+    test_layer_destroy(t);
+}
+
+static void test_accuracy_of_classes(void **state)
+{
+    (void)state;
+    check_classes(300, 1500, 1, "accuracy_param { top_k: 3 }", 3, -1);
+    check_classes(2100, 33, 1, NULL, 1, -1);
+    check_classes(1, 2, 700, "accuracy_param { ignore_label: 1 }", 1, 1);
+    check_classes(40, 7, 33, "accuracy_param { top_k: 2 ignore_label: 5 }", 2, 5);
+    check_classes(3, 1100, 5, NULL, 1, -1);
+}
+
 static void test_accuracy_refused(void **state)
 {
     test_layer_spec spec = { .type = "Accuracy",
@@ -245,7 +302,7 @@ int main(void)
         cmocka_unit_test(test_euclidean),        cmocka_unit_test(test_euclidean_ranks),
         cmocka_unit_test(test_accuracy),         cmocka_unit_test(test_accuracy_axis),
         cmocka_unit_test(test_accuracy_ties),    cmocka_unit_test(test_accuracy_ranks),
-        cmocka_unit_test(test_accuracy_refused),
+        cmocka_unit_test(test_accuracy_refused), cmocka_unit_test(test_accuracy_of_classes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

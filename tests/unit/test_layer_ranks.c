@@ -1,5 +1,6 @@
 /* Layers whose results are those of the global batch: 1 to 4 ranks, some with more samples than
- * others and some with none, make what one rank makes of all samples. The ranks are threads. */
+ * others and some with none, make what one rank makes of all samples. The ranks are threads, one at
+ * a time, since a device that they share has memory of the process's. */
 #include "tests/test.h"
 #include "tests/layer_harness.h"
 
@@ -15,6 +16,7 @@ enum { MOST_RANKS = 4, MOST_NUMBERS = 256 };
 
 typedef struct meeting {
     pthread_barrier_t all;
+    pthread_mutex_t turn;
     int n;
     double v[MOST_RANKS][MOST_NUMBERS];
 } meeting;
@@ -30,15 +32,19 @@ typedef struct rank_thread {
 static ct_status meet(void *ctx, double *v, int n)
 {
     rank_thread *r = ctx;
+    double sum[MOST_NUMBERS];
 
     if (n > MOST_NUMBERS) return CT_ERR_ARG;
     memcpy(r->m->v[r->rank], v, (size_t)n * sizeof(*v));
+    pthread_mutex_unlock(&r->m->turn);
     pthread_barrier_wait(&r->m->all);
     for (int i = 0; i < n; i++) {
-        v[i] = 0;
-        for (int k = 0; k < r->m->n; k++) v[i] += r->m->v[k][i];
+        sum[i] = 0;
+        for (int k = 0; k < r->m->n; k++) sum[i] += r->m->v[k][i];
     }
     pthread_barrier_wait(&r->m->all);
+    pthread_mutex_lock(&r->m->turn);
+    memcpy(v, sum, (size_t)n * sizeof(*v)); /* in this one's turn: the ranks may share v */
     return CT_OK;
 }
 
@@ -46,7 +52,9 @@ static void *run_rank(void *ctx)
 {
     rank_thread *r = ctx;
 
+    pthread_mutex_lock(&r->m->turn);
     r->status = r->backward ? test_layer_backward(r->t) : test_layer_forward(r->t);
+    pthread_mutex_unlock(&r->m->turn);
     return NULL;
 }
 
@@ -171,7 +179,7 @@ static void check(const job *j, int n_rank)
 {
     test_layer_spec spec = j->spec;
     rank_thread rank[MOST_RANKS];
-    meeting m = { .n = n_rank };
+    meeting m = { .turn = PTHREAD_MUTEX_INITIALIZER, .n = n_rank };
     int64_t first = 0;
     test_layer *all;
 

@@ -155,11 +155,25 @@ static ct_status follow(void *, ct_stream st, void *ticket)
     return status;
 }
 
+/* On the group's stream, too: NCCL wants the sums of a communicator in one order on all ranks, and
+ * those of its gradients are there. */
+static ct_status sum(void *of, ct_stream st, double *data, int64_t n)
+{
+    group *g = (group *)of;
+
+    CT_TRY(given(g));
+    CT_TRY(ct_cuda_follow(st, (ct_stream)g->stream));
+    CT_TRY(
+        check(nccl.p_ncclAllReduce(data, data, (size_t)n, ncclDouble, ncclSum, g->comm, g->stream),
+              g->rank, "sum over ranks"));
+    return ct_cuda_follow((ct_stream)g->stream, st);
+}
+
 static void drop(void *, void *ticket)
 {
     (void)cudaEventDestroy((cudaEvent_t)ticket);
 }
 
 extern "C" const ct_device_sum_ops ct_device_sum_nccl = {
-    "nccl", there, make_id, open_group, close_group, begin, follow, NULL, given, drop,
+    "nccl", there, make_id, open_group, close_group, begin, follow, sum, NULL, given, drop,
 };

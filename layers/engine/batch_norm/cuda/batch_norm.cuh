@@ -18,6 +18,17 @@ typedef struct extent {
     ct_dtype type;   /* of all that has places */
 } extent;
 
+/* Values of a channel that statistics are of: known, or told on the device. */
+typedef struct norm_count {
+    double known;
+    const double *there;
+
+    __device__ double get() const
+    {
+        return (there != NULL) ? *there : known;
+    }
+} norm_count;
+
 #include "layers/engine/batch_norm/cuda/wide_norm.cuh"
 
 /* Value i of channel c. */
@@ -121,12 +132,10 @@ static __device__ inline void put_diff(weight_diff d, int64_t c, double sum)
     if (d.to != NULL) d.to[c] = (float)(sum + (d.add ? (double)d.to[c] : 0.0));
 }
 
-/* The sums, gradients of scale and bias, and of the bottom and of add. */
-static inline ct_status backward_all(ct_exec *ex, extent e, ct_batch_norm_back b, bool by_top,
-                                     weight_diff scale, weight_diff bias)
+/* The sums, and gradients of scale and bias. */
+static inline ct_status backward_sums(ct_exec *ex, extent e, ct_batch_norm_back b, bool by_top,
+                                      weight_diff scale, weight_diff bias)
 {
-    double count = (double)(e.n * e.s);
-    bool four = four_fits_back(e, &b);
     auto keep = KERNEL(int64_t c, const double *sum)
     {
         b.sum[c] = sum[0];
@@ -135,21 +144,25 @@ static inline ct_status backward_all(ct_exec *ex, extent e, ct_batch_norm_back b
         put_diff(bias, c, sum[0]);
     };
 
-    if (four)
-        CT_TRY(CT_FOUR(e.type, four_back_sums, ex, e, b, by_top, keep));
-    else
-        CT_TRY(channel_sums(
-            ex, "batch normalisation backward", e,
-            KERNEL(int64_t c, int64_t i, double *sum) {
-                int64_t at = place_of(e, c, i);
-                double g = (double)gradient_of(e, b, by_top, c, at);
+    if (four_fits_back(e, &b)) return CT_FOUR(e.type, four_back_sums, ex, e, b, by_top, keep);
+    return channel_sums(
+        ex, "batch normalisation backward", e,
+        KERNEL(int64_t c, int64_t i, double *sum) {
+            int64_t at = place_of(e, c, i);
+            double g = (double)gradient_of(e, b, by_top, c, at);
 
-                sum[0] += g;
-                sum[1] += g * (double)normal_of(e, b.map, c, at);
-            },
-            keep));
+            sum[0] += g;
+            sum[1] += g * (double)normal_of(e, b.map, c, at);
+        },
+        keep);
+}
+
+/* Gradients of the bottom and of add, from those sums over `count` values a channel. */
+static inline ct_status backward_values(ct_exec *ex, extent e, ct_batch_norm_back b, bool by_top,
+                                        norm_count count)
+{
     if ((b.dx == NULL) && (b.g == NULL)) return CT_OK;
-    if (four) return CT_FOUR(e.type, four_back, ex, e, b, by_top);
+    if (four_fits_back(e, &b)) return CT_FOUR(e.type, four_back, ex, e, b, by_top, count);
     return ct_cuda_map(
         ex->stream, "batch normalisation backward", e.n * e.c * e.s, KERNEL(int64_t i) {
             int64_t c = i / e.s % e.c;
@@ -157,11 +170,19 @@ static inline ct_status backward_all(ct_exec *ex, extent e, ct_batch_norm_back b
             float unit = ((b.map.scale != NULL) ? b.map.scale[c] : 1.0f) * b.map.inv_std[c];
 
             if (!b.fixed)
-                less = (float)(b.sum[c] / count) +
-                       normal_of(e, b.map, c, i) * (float)(b.dot[c] / count);
+                less = (float)(b.sum[c] / count.get()) +
+                       normal_of(e, b.map, c, i) * (float)(b.dot[c] / count.get());
             if (b.g != NULL) put(e, b.g, i, g);
             if (b.dx != NULL) put(e, b.dx, i, (g - less) * unit);
         });
+}
+
+/* Both, of statistics of this rank's values. */
+static inline ct_status backward_all(ct_exec *ex, extent e, ct_batch_norm_back b, bool by_top,
+                                     weight_diff scale, weight_diff bias)
+{
+    CT_TRY(backward_sums(ex, e, b, by_top, scale, bias));
+    return backward_values(ex, e, b, by_top, { (double)(e.n * e.s), NULL });
 }
 
 #endif

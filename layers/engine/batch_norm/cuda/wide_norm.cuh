@@ -197,9 +197,10 @@ typedef struct back_four {
     float mean[CT_WIDE], dot[CT_WIDE], unit[CT_WIDE];
 } back_four;
 
-static __device__ inline back_four back_four_at(const ct_batch_norm_back &b, double count,
-                                                int64_t c, int64_t step)
+static __device__ inline back_four back_four_at(const ct_batch_norm_back &b,
+                                                const norm_count &values, int64_t c, int64_t step)
 {
+    double count = values.get();
     back_four p;
 
     p.norm = norm_four_at(b.map, c, step);
@@ -214,10 +215,9 @@ static __device__ inline back_four back_four_at(const ct_batch_norm_back &b, dou
 }
 
 template <ct_dtype T>
-static ct_status four_back(ct_exec *ex, extent e, ct_batch_norm_back b, bool by_top)
+static ct_status four_back(ct_exec *ex, extent e, ct_batch_norm_back b, bool by_top,
+                           norm_count count)
 {
-    double count = (double)(e.n * e.s);
-
     return four_map(
         ex, "batch normalisation backward", e,
         KERNEL(int64_t c, int64_t step) { return back_four_at(b, count, c, step); },
