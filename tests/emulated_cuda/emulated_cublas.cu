@@ -1,6 +1,9 @@
 /* cuBLAS's products as loops: added up in double, operands rounded where the call says so. */
 #include <cublas_v2.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "framework/base/bf16.h"
 #include "framework/base/f16.h"
 
@@ -76,17 +79,29 @@ struct matrix {
     }
 };
 
+/* Element by element in the order of k, whole columns at a time: what is added to what does not
+ * hang on m and n. */
 static void multiply(int64_t m, int64_t n, int64_t k, float alpha, const matrix &a, const matrix &b,
                      float beta, float *c, int64_t ldc)
 {
-    ct_emulated_open();
-    for (int64_t j = 0; j < n; j++) {
-        for (int64_t i = 0; i < m; i++) {
-            double sum = 0.0, before = 0.0;
+    std::vector<double> columns((size_t)(m * k)), sum((size_t)m);
 
-            for (int64_t p = 0; p < k; p++) sum += a.at(i, p) * b.at(p, j);
-            if (beta != 0.0f) before = (double)beta * (double)c[i + j * ldc];
-            c[i + j * ldc] = (float)((double)alpha * sum + before);
+    ct_emulated_open();
+    for (int64_t p = 0; p < k; p++) {
+        for (int64_t i = 0; i < m; i++) columns[(size_t)(p * m + i)] = a.at(i, p);
+    }
+    for (int64_t j = 0; j < n; j++) {
+        std::fill(sum.begin(), sum.end(), 0.0);
+        for (int64_t p = 0; p < k; p++) {
+            const double *column = &columns[(size_t)(p * m)];
+            double factor = b.at(p, j);
+
+            for (int64_t i = 0; i < m; i++) sum[(size_t)i] += column[i] * factor;
+        }
+        for (int64_t i = 0; i < m; i++) {
+            double before = (beta != 0.0f) ? (double)beta * (double)c[i + j * ldc] : 0.0;
+
+            c[i + j * ldc] = (float)((double)alpha * sum[(size_t)i] + before);
         }
     }
     ct_emulated_close();

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <map>
+#include <setjmp.h>
 #include <sys/mman.h>
 #include <ucontext.h>
 #include <vector>
@@ -29,10 +30,15 @@ void fail(const char *what)
 
 char *arena_base()
 {
+    const size_t huge = 2 << 20; /* one entry instead of 512 for each change of protection */
+
     if (arena != nullptr) return arena;
-    void *at = mmap(nullptr, ARENA, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *at = mmap(nullptr, ARENA + huge, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                    -1, 0);
     if (at == MAP_FAILED) fail("no address space");
-    return arena = (char *)at;
+    arena = (char *)(((uintptr_t)at + huge - 1) / huge * huge);
+    madvise(arena, ARENA, MADV_HUGEPAGE);
+    return arena;
 }
 
 bool on_device(const void *p)
@@ -167,21 +173,47 @@ namespace
 {
 const size_t STACK = 64 << 10;
 
+/* A thread of a block, which waits in its own stack at barriers and between kernels. */
 struct fiber {
     ucontext_t context;
+    jmp_buf at;
     std::vector<char> stack;
-    bool done;
+    bool started, done;
 };
 
-ucontext_t scheduler;
+ucontext_t start;
+jmp_buf scheduler;
 fiber *current; /* NULL: no kernel with barriers runs */
 const std::function<void()> *kernel;
 
+void leave_fiber(fiber *f)
+{
+    if (_setjmp(f->at) == 0) _longjmp(scheduler, 1);
+}
+
 void fiber_main()
 {
-    (*kernel)();
-    current->done = true;
-    swapcontext(&current->context, &scheduler);
+    for (;;) {
+        (*kernel)();
+        current->done = true;
+        leave_fiber(current);
+    }
+}
+
+/* Jumps, since swapcontext() asks the kernel for the mask of signals each time. */
+void enter_fiber(fiber *f)
+{
+    current = f;
+    if (_setjmp(scheduler) != 0) return;
+    if (f->started) _longjmp(f->at, 1);
+    f->started = true;
+    f->stack.resize(STACK);
+    getcontext(&f->context);
+    f->context.uc_stack.ss_sp = f->stack.data();
+    f->context.uc_stack.ss_size = STACK;
+    f->context.uc_link = &start;
+    makecontext(&f->context, fiber_main, 0);
+    setcontext(&f->context);
 }
 
 /* Threads take turns, in the other direction after each barrier, so that one that is missing
@@ -191,17 +223,7 @@ void run_block(std::vector<fiber> &team)
     bool forward = true;
     size_t n = team.size(), left = n;
 
-    for (size_t t = 0; t < n; t++) {
-        fiber &f = team[t];
-
-        f.done = false;
-        f.stack.resize(STACK);
-        getcontext(&f.context);
-        f.context.uc_stack.ss_sp = f.stack.data();
-        f.context.uc_stack.ss_size = STACK;
-        f.context.uc_link = &scheduler;
-        makecontext(&f.context, fiber_main, 0);
-    }
+    for (fiber &f : team) f.done = false;
     while (left > 0) {
         size_t ended = 0;
 
@@ -209,9 +231,8 @@ void run_block(std::vector<fiber> &team)
             size_t t = forward ? k : n - 1 - k;
 
             if (team[t].done) continue;
-            current = &team[t];
             threadIdx.x = (unsigned)t;
-            swapcontext(&scheduler, &current->context);
+            enter_fiber(&team[t]);
             ended += team[t].done;
         }
         if ((ended != 0) && (ended != left)) fail("a thread left its block before a barrier");
@@ -225,7 +246,7 @@ void run_block(std::vector<fiber> &team)
 void ct_emulated_barrier(void)
 {
     if (current == nullptr) fail("a barrier in a kernel launched as one without");
-    swapcontext(&current->context, &scheduler);
+    leave_fiber(current);
 }
 
 void ct_emulated_launch(unsigned blocks, unsigned threads, bool barriers,
