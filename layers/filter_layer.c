@@ -2,10 +2,9 @@
  * many that are, forward finds. */
 #include <string.h>
 
+#include "layers/filter.h"
 #include "layers/layer_types.h"
 #include "layers/layer_util.h"
-
-enum { ROWS }; /* buffer: how many samples are chosen, and which, in order */
 
 static ct_status setup(ct_layer *l, const ct_shape *bottom)
 {
@@ -43,21 +42,16 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
                                  i, ct_shape_str(&x->shape).text, ct_shape_str(chosen).text);
         ct_blob_set_like(in->top[i], &x->shape, x);
     }
-    ct_instance_buffer(in, ROWS, CT_KEEP_PASS, (size_t)(1 + chosen->dim[0]) * sizeof(int64_t));
+    ct_instance_buffer(in, CT_FILTER_ROWS, CT_KEEP_PASS,
+                       (size_t)(1 + chosen->dim[0]) * sizeof(int64_t));
     return CT_OK;
-}
-
-/* Bytes of a sample. */
-static size_t row_bytes(const ct_tensor *t)
-{
-    return (t->shape.dim[0] > 0) ? ct_tensor_bytes(t) / (size_t)t->shape.dim[0] : 0;
 }
 
 static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
     const ct_blob *selector = in->bottom[l->n_top];
     const float *chosen = ct_blob_data(selector);
-    int64_t *row = (int64_t *)in->buffer[ROWS].data + 1, n = 0;
+    int64_t *row = (int64_t *)in->buffer[CT_FILTER_ROWS].data + 1, n = 0;
 
     (void)ex;
     for (int64_t i = 0; i < selector->data.shape.dim[0]; i++) {
@@ -66,7 +60,7 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     row[-1] = n;
     for (int t = 0; t < l->n_top; t++) {
         const ct_tensor *x = &in->bottom[t]->data;
-        size_t bytes = row_bytes(x);
+        size_t bytes = ct_filter_bytes(x);
         const char *from = x->data;
         char *to = in->top[t]->data.data;
         ct_shape shape = x->shape;
@@ -84,7 +78,7 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
  * the rest. */
 static void scatter(const int64_t *row, int64_t n, const char *dy, const ct_tensor *dx)
 {
-    size_t bytes = row_bytes(dx);
+    size_t bytes = ct_filter_bytes(dx);
     int64_t most = dx->shape.dim[0];
     char *to = dx->data;
 
@@ -102,7 +96,7 @@ static void scatter(const int64_t *row, int64_t n, const char *dy, const ct_tens
 
 static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
-    const int64_t *row = (const int64_t *)in->buffer[ROWS].data + 1;
+    const int64_t *row = (const int64_t *)in->buffer[CT_FILTER_ROWS].data + 1;
 
     (void)ex;
     for (int t = 0; t < l->n_top; t++) {
@@ -123,6 +117,7 @@ const ct_layer_ops ct_layer_filter = {
     .null_top_diff = true,
     .takes = takes,
     .bf16 = true,
+    .last = true,
     .setup = setup,
     .reshape = reshape,
     .forward = forward,

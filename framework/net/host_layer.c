@@ -158,6 +158,33 @@ static ct_status copy_out(const ct_exec *ex, const ct_tensor *host, const ct_ten
     return ex->dev->from_host(ex->stream, device->data, host->data, bytes);
 }
 
+/* Behind a layer whose tops vary, the host's blobs have the shapes that the device's have now; they
+ * have room for the most samples. */
+static void follow(const ct_net *net, const ct_layer *l, const ct_host_layer *h)
+{
+    if (ct_net_impl_of(net)->vary == NULL) return;
+    for (int b = 0; b < l->n_bottom; b++) {
+        const ct_tensor *now = &h->device_bottom[b]->data;
+
+        ct_blob_set_like(h->bottom[b], &now->shape, now);
+    }
+    for (int t = 0; t < l->n_top; t++) {
+        const ct_tensor *now = &h->device_top[t]->data;
+
+        ct_blob_set_like(h->top[t], &now->shape, now);
+    }
+}
+
+/* And those of a layer that decides in forward. */
+static void lead(const ct_layer *l, const ct_host_layer *h)
+{
+    for (int t = 0; l->ops->varies && (t < l->n_top); t++) {
+        const ct_tensor *now = &h->top[t]->data;
+
+        ct_blob_set_like(h->device_top[t], &now->shape, now);
+    }
+}
+
 /* The layer sees a host's execution; what it counts and waits for is the caller's. */
 static ct_status run(const ct_layer *l, ct_instance *in, const ct_host_layer *h, ct_exec *ex,
                      ct_status (*pass)(const ct_layer *l, ct_instance *in, ct_exec *ex))
@@ -186,11 +213,13 @@ ct_status ct_host_layer_forward(ct_net *net, int i, ct_exec *ex)
     const ct_layer *l = net->layer[i];
     ct_instance *in = net->instance[i];
 
+    follow(net, l, h);
     for (int b = 0; b < l->n_bottom; b++)
         CT_TRY(copy_in(ex, &in->bottom[b]->data, &h->bottom[b]->data));
     for (int w = 0; w < l->n_weight; w++)
         CT_TRY(copy_in(ex, &in->weight[w].data, &h->weight[w].data));
     CT_TRY(run(l, in, h, ex, l->ops->forward));
+    lead(l, h);
     for (int t = 0; t < l->n_top; t++) CT_TRY(copy_out(ex, &h->top[t]->data, &in->top[t]->data));
     for (int w = 0; w < l->n_weight; w++) {
         if (l->weight[w].kind == CT_WEIGHT_STATISTIC)

@@ -84,6 +84,11 @@ ct_step_graphs *ct_step_graphs_create(ct_net *net)
         CT_INFO("recompute: the step is given to the device kernel by kernel, not as graphs");
         return NULL;
     }
+    if (ct_net_impl_of(net)->vary != NULL) {
+        CT_INFO("the number of samples changes from step to step: the step is given to the device "
+                "kernel by kernel, not as graphs");
+        return NULL;
+    }
     g = calloc(1, sizeof(*g));
     if (g == NULL) return NULL;
     g->net = net;

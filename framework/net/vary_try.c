@@ -228,11 +228,6 @@ ct_status ct_net_vary(ct_net *net)
             source, CT_ERR_CONFIG,
             "the net's data are sequences, whose first axis is time: it would drop "
             "steps, not samples");
-    if (net->options.dev->kind != CT_DEVICE_CPU)
-        return CT_LAYER_FAIL(source, CT_ERR_CONFIG,
-                             "it gives another number of samples in each batch, which nets on "
-                             "device %s cannot follow yet; solver_mode: CPU can",
-                             net->options.dev->name);
     CT_TRY(make(net));
     vary = ct_net_impl_of(net)->vary;
     for (size_t k = 0; k < sizeof(share) / sizeof(share[0]); k++) CT_TRY(try_share(net, share[k]));

@@ -25,6 +25,7 @@ extern const ct_layer_form ct_cuda_elu;
 extern const ct_layer_form ct_cuda_embed;
 extern const ct_layer_form ct_cuda_euclidean_loss;
 extern const ct_layer_form ct_cuda_exp;
+extern const ct_layer_form ct_cuda_filter;
 extern const ct_layer_form ct_cuda_focal_loss;
 extern const ct_layer_form ct_cuda_gelu;
 extern const ct_layer_form ct_cuda_hinge_loss;
@@ -76,6 +77,7 @@ extern const ct_layer_form ct_cuda_upsample;
     &ct_cuda_embed, \
     &ct_cuda_euclidean_loss, \
     &ct_cuda_exp, \
+    &ct_cuda_filter, \
     &ct_cuda_focal_loss, \
     &ct_cuda_gelu, \
     &ct_cuda_hinge_loss, \

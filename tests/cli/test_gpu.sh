@@ -34,6 +34,21 @@ runs one_gpu_each 2 'would use the same GPU' $JOB 2 $gpu
 $JOB 2 $gpu --share_gpu --global_batch_size=20 >two.log 2>&1 || not_ok two "two ranks failed: $(tail -3 two.log)"
 $gpu --global_batch_size=20 >one.log 2>&1 || not_ok one "one rank failed"
 if same one.log two.log; then ok two_ranks_as_one; else not_ok two_ranks_as_one "$(paste a.txt b.txt)"; fi
+# a Filter: each batch, and each rank, has another number of samples; in tests, too
+sed '/name: "relu"/i layer { name: "large" type: "Threshold" bottom: "label" top: "large" threshold_param { threshold: 4.5 } }
+/name: "drop"/i layer { name: "keep" type: "Filter" bottom: "conv" bottom: "label" bottom: "large" top: "kept" top: "digit" }
+s/bottom: "conv" top: "conv" dropout/bottom: "kept" top: "kept" dropout/
+s/bottom: "conv" top: "ip"/bottom: "kept" top: "ip"/
+s/bottom: "ip" bottom: "label"/bottom: "ip" bottom: "digit"/' net.prototxt >some.prototxt
+sed 's/net.prototxt/some.prototxt/' solver.prototxt >some_solver.prototxt
+some="$CORTADO train --solver=some_solver.prototxt --set=max_iter=6 --set=display=1 --set=test_interval=3"
+$some --solver_mode=cpu >cpu.log 2>&1 || not_ok cpu_some "a Filter on the CPU failed"
+$some --solver_mode=gpu >gpu.log 2>&1 || not_ok gpu_some "a Filter on the GPU failed: $(tail -3 gpu.log)"
+if same cpu.log gpu.log && grep -q 'accuracy = ' gpu.log; then ok filter_as_cpu; else not_ok filter_as_cpu "$(paste a.txt b.txt)"; fi
+is filter_without_graphs test "$(grep -c 'the number of samples changes from step to step' gpu.log)" -ge 1
+$some --solver_mode=gpu --global_batch_size=20 >one.log 2>&1 || not_ok one_some "a Filter on one rank failed"
+$JOB 2 $some --solver_mode=gpu --share_gpu --global_batch_size=20 >two.log 2>&1 || not_ok two_some "a Filter on two ranks failed: $(tail -3 two.log)"
+if same one.log two.log; then ok filter_two_ranks; else not_ok filter_two_ranks "$(paste a.txt b.txt)"; fi
 cp solver.prototxt nccl.prototxt && echo 'comm { gpu_sum: NCCL }' >>nccl.prototxt
 runs no_nccl 2 'gpu_sum: NCCL .* (built without it|libnccl.so.2, is not there|ranks share a GPU)' \
     $JOB 2 "$CORTADO" train --solver=nccl.prototxt --set=max_iter=2 --solver_mode=gpu --share_gpu

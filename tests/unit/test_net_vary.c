@@ -1,6 +1,8 @@
 /* Filter in nets: what follows it computes, batch after batch, what a net made for just the samples
- * that pass computes, to the last bit; on several ranks the global batch is what passes on all. */
+ * that pass computes, to the last bit; on several ranks the global batch is what passes on all.
+ * With CORTADO_TEST_DEVICE=cuda on that device, and there beside the CPU, too. */
 #include "tests/test.h"
+#include "tests/box_net.h"
 #include "tests/fake_ranks.h"
 #include "tests/layer_harness.h"
 #include "tests/net_layers.h"
@@ -37,6 +39,10 @@ enum { N = 7, CHANNELS = 3, SIDE = 6, PIXELS = CHANNELS * SIDE * SIDE, CLASSES =
     "top: 'x' top: 'y' }\n"
 #define LOSS(bottom)     TWO("loss", "SoftmaxWithLoss", bottom, "y", "loss", "")
 #define ACCURACY(bottom) TWO("accuracy", "Accuracy", bottom, "y", "accuracy", "")
+
+#define BY(name, bottom, pick, top)                                                                \
+    "layer { name: '" name "' type: 'Filter' bottom: '" bottom "' bottom: '" pick "' top: '" top   \
+    "' }\n"
 
 static const char plain[] = CONV("c1", "x", "c1", "4", "kernel_size: 3")
     LAYER("r1", "ReLU", "c1", "c1", "") POOL("p1", "c1", "p1", "MAX") FC("f1", "p1", "f1", "9")
@@ -97,6 +103,43 @@ static void make_batch(batch *b, const char *mask, int step)
     }
 }
 
+/* Where the nets are. */
+static const ct_device *device(void)
+{
+    const char *mode = getenv("CORTADO_TEST_DEVICE");
+    const ct_device *dev = ct_device_cpu();
+
+    if (mode != NULL) assert_int_equal(ct_device_open(mode, 0, &dev), CT_OK);
+    return dev;
+}
+
+static bool on_cpu(void)
+{
+    return device()->kind == CT_DEVICE_CPU;
+}
+
+/* n numbers of a net on the host, to be freed. */
+static float *host(const test_net *t, const float *v, int64_t n)
+{
+    const ct_device *dev = t->net->options.dev;
+    float *copy = malloc((size_t)n * sizeof(*copy) + 1);
+
+    assert_non_null(copy);
+    if (n > 0) assert_int_equal(dev->to_host(NULL, copy, v, (size_t)n * sizeof(*copy)), CT_OK);
+    return copy;
+}
+
+/* Two nets have the same bits. */
+static void same(const test_net *a, const float *x, const test_net *b, const float *y, int64_t n,
+                 const char *what)
+{
+    float *mine = host(a, x, n), *other = host(b, y, n);
+
+    test_same(mine, other, n, what);
+    free(mine);
+    free(other);
+}
+
 static void put(const test_net *t, const char *name, const float *v, int64_t n)
 {
     int b = ct_net_find_blob(t->net, name);
@@ -104,7 +147,10 @@ static void put(const test_net *t, const char *name, const float *v, int64_t n)
     assert_true(b >= 0);
     for (int i = 0; i < t->net->n_layer; i++) { /* the first of that name: what Input makes */
         if (strcmp(t->net->layer[i]->name, name) == 0)
-            memcpy(t->net->instance[i]->top[0]->data.data, v, (size_t)n * sizeof(*v));
+            assert_int_equal(t->net->options.dev->from_host(NULL,
+                                                            t->net->instance[i]->top[0]->data.data,
+                                                            v, (size_t)n * sizeof(*v)),
+                             CT_OK);
     }
 }
 
@@ -120,10 +166,12 @@ static void create(const char *text, ct_net_options o, bool poison, test_net *t)
     ct_status status;
 
     o.table = ct_layer_table;
+    if ((o.dev == NULL) && !o.no_data) o.dev = device();
     if (poison) setenv("CORTADO_POISON", "1", 1);
     status = test_net_create(text, &o, t);
     unsetenv("CORTADO_POISON");
     if (status != CT_OK) fail_msg("status %d of: %s", (int)status, text);
+    t->ex.dev = t->net->options.dev;
     t->ex.deterministic = true;
     t->ex.seed = 5;
     t->ex.phase = o.phase;
@@ -162,16 +210,23 @@ static const char *filtered(const char *head, const char *body, char text[8192])
     return text;
 }
 
+static void move(const test_net *from, const float *x, const test_net *to, float *y, int64_t n)
+{
+    float *copy = host(from, x, n);
+
+    assert_int_equal(to->net->options.dev->from_host(NULL, y, copy, (size_t)n * sizeof(*copy)),
+                     CT_OK);
+    free(copy);
+}
+
 /* Weights and statistics too: what moves in one batch is there in the next. */
 static void copy_state(const test_net *from, const test_net *to)
 {
     assert_int_equal(from->net->weight_count, to->net->weight_count);
     assert_int_equal(from->net->grad_count, to->net->grad_count);
-    memcpy(to->net->weight_arena, from->net->weight_arena,
-           (size_t)from->net->weight_count * sizeof(float));
+    move(from, from->net->weight_arena, to, to->net->weight_arena, from->net->weight_count);
     if (from->net->grad_count > 0)
-        memcpy(to->net->grad_arena, from->net->grad_arena,
-               (size_t)from->net->grad_count * sizeof(float));
+        move(from, from->net->grad_arena, to, to->net->grad_arena, from->net->grad_count);
 }
 
 static double pass(test_net *t, int64_t step, bool accumulate)
@@ -201,32 +256,38 @@ static void compare(const test_net *t, const test_net *fixed, const batch *b, bo
 
         assert_string_equal(a->name, f->name);
         assert_true(ct_shape_equal(&a->data.shape, &f->data.shape));
-        test_same(ct_blob_data(a), ct_blob_data(f), ct_tensor_count(&a->data), a->name);
+        same(t, ct_blob_data(a), fixed, ct_blob_data(f), ct_tensor_count(&a->data), a->name);
     }
-    test_same(t->net->weight_arena, fixed->net->weight_arena, t->net->weight_count, "weights");
-    test_same(t->net->grad_arena, fixed->net->grad_arena, t->net->grad_count, "gradients");
+    same(t, t->net->weight_arena, fixed, fixed->net->weight_arena, t->net->weight_count, "weights");
+    same(t, t->net->grad_arena, fixed, fixed->net->grad_arena, t->net->grad_count, "gradients");
     for (int i = 0; diffs && (i < N); i++) {
-        const float *dx = ct_blob_diff(blob(t, "data")) + i * PIXELS;
+        float *dx = host(t, ct_blob_diff(blob(t, "data")) + i * PIXELS, PIXELS);
         static const float none[PIXELS];
 
         if (b->pick[i] == 0.0f)
             test_same(dx, none, PIXELS, "the gradient of what does not pass");
         else
-            test_same(dx, ct_blob_diff(blob(fixed, "x")) + PIXELS * k++, PIXELS, "a gradient");
+            same(t, ct_blob_diff(blob(t, "data")) + i * PIXELS, fixed,
+                 ct_blob_diff(blob(fixed, "x")) + PIXELS * k++, PIXELS, "a gradient");
+        free(dx);
     }
 }
 
 static void compare_empty(const test_net *t, double loss, const float *weights)
 {
+    float *now = host(t, t->net->weight_arena, t->net->weight_count);
+    float *grad = host(t, t->net->grad_arena, t->net->grad_count);
+
     assert_true(loss == 0.0);
-    test_same(t->net->weight_arena, weights, t->net->weight_count, "weights");
-    for (int64_t i = 0; i < t->net->grad_count; i++) assert_true(t->net->grad_arena[i] == 0.0f);
+    test_same(now, weights, t->net->weight_count, "weights");
+    for (int64_t i = 0; i < t->net->grad_count; i++) assert_true(grad[i] == 0.0f);
+    free(now);
+    free(grad);
 }
 
-static void run_masks(int body, ct_phase phase, bool diffs)
+static void run_masks(int body, ct_net_options o, bool diffs)
 {
     const char *head = diffs ? "force_backward: true\n" : "";
-    ct_net_options o = { .phase = phase };
     char text[8192];
     static batch b;
     test_net t;
@@ -234,12 +295,10 @@ static void run_masks(int body, ct_phase phase, bool diffs)
     create(filtered(head, bodies[body].body, text), o, true, &t);
     for (int s = 0; s < N_MASK; s++) {
         bool add = (s % 3) == 2, none = strchr(masks[s], '1') == NULL;
-        float *before = malloc((size_t)t.net->weight_count * sizeof(float));
+        float *before = host(&t, t.net->weight_arena, t.net->weight_count);
         test_net fixed;
         double loss;
 
-        assert_non_null(before);
-        memcpy(before, t.net->weight_arena, (size_t)t.net->weight_count * sizeof(float));
         make_batch(&b, masks[s], s);
         put_batch(&t, &b);
         if (!none) {
@@ -265,17 +324,27 @@ static void as_a_net_of_what_passes(void **state)
     for (int n_thread = 1; n_thread <= 3; n_thread += 2) {
         omp_set_num_threads(n_thread);
         for (int i = 0; i < N_BODY; i++) {
-            run_masks(i, CT_TRAIN, false);
-            run_masks(i, CT_TRAIN, true);
-            run_masks(i, CT_TEST, false);
+            run_masks(i, (ct_net_options){ .phase = CT_TRAIN }, false);
+            run_masks(i, (ct_net_options){ .phase = CT_TRAIN }, true);
+            run_masks(i, (ct_net_options){ .phase = CT_TEST }, false);
         }
     }
     omp_set_num_threads(before);
 }
 
-static void blocks_are_there(void **state)
+/* The same of products in bf16, and on devices of values of 16 bits. */
+static void in_bf16(void **state)
 {
     ct_net_options o = { .phase = CT_TRAIN };
+
+    (void)state;
+    o.env.precision = CT__SOLVER_PARAMETER__PRECISION__BF16;
+    for (int i = 0; i < N_BODY; i++) run_masks(i, o, false);
+}
+
+static void blocks_are_there(void **state)
+{
+    ct_net_options o = { .phase = CT_TRAIN, .dev = ct_device_cpu() };
     char text[8192];
     test_net t;
     int n_group = 0;
@@ -288,11 +357,117 @@ static void blocks_are_there(void **state)
     test_net_destroy(&t);
 }
 
-/* ---- several filters, and what is joined again */
+/* ---- a device beside the CPU */
 
-#define BY(name, bottom, pick, top)                                                                \
-    "layer { name: '" name "' type: 'Filter' bottom: '" bottom "' bottom: '" pick "' top: '" top   \
-    "' }\n"
+/* Both sum the same products in f32 in some order: n eps of the largest term, with n the longest
+ * sum there is (a weight's gradient over 7 x 6 x 6 places), through ten layers. */
+static void near_cpu(const float *got, const float *want, int64_t n, const char *what)
+{
+    const float share = 10 * 252 * 0x1p-24f;
+    float largest = 0.0f;
+
+    for (int64_t i = 0; i < n; i++) largest = fmaxf(largest, fabsf(want[i]));
+    for (int64_t i = 0; i < n; i++) {
+        if (!(fabsf(got[i] - want[i]) <= share * largest))
+            fail_msg("%s %lld: %.9g, on the CPU %.9g", what, (long long)i, (double)got[i],
+                     (double)want[i]);
+    }
+}
+
+static void beside_cpu(const char *body, const char *name, bool none_may_pass)
+{
+    ct_net_options on[2] = { { .phase = CT_TRAIN, .dev = ct_device_cpu() },
+                             { .phase = CT_TRAIN, .dev = device() } };
+    char text[8192];
+    static batch b;
+    test_net t[2];
+
+    for (int k = 0; k < 2; k++) create(filtered("", body, text), on[k], false, &t[k]);
+    for (int s = 0; s < N_MASK; s++) {
+        double loss[2];
+        float *grad;
+
+        if (!none_may_pass && (strchr(masks[s], '1') == NULL)) continue;
+        make_batch(&b, masks[s], s);
+        copy_state(&t[0], &t[1]);
+        for (int k = 0; k < 2; k++) {
+            put_batch(&t[k], &b);
+            loss[k] = pass(&t[k], s, false);
+        }
+        assert_true(fabs(loss[1] - loss[0]) <= 10 * 252 * 0x1p-24 * fabs(loss[0]));
+        grad = host(&t[1], t[1].net->grad_arena, t[1].net->grad_count);
+        near_cpu(grad, t[0].net->grad_arena, t[0].net->grad_count, name);
+        free(grad);
+    }
+    test_net_destroy(&t[0]);
+    test_net_destroy(&t[1]);
+}
+
+/* The last with a layer on the host behind the Filter; its true box is one of the first sample. */
+static void as_on_cpu(void **state)
+{
+    static const char boxes[] =
+        TEST_BOX_LOSS("x", "x", "144", "108") FC("f", "x", "f", "5") LOSS("f");
+
+    (void)state;
+    if (on_cpu()) skip();
+    for (int i = 0; i < N_BODY; i++) beside_cpu(bodies[i].body, bodies[i].name, true);
+    test_log_start();
+    beside_cpu(boxes, "boxes", false);
+    assert_non_null(strstr(test_log_stop(), "runs on the host"));
+}
+
+/* Values of 16 bits with channels last: the samples that pass, bit by bit, and zeros where
+ * gradients of others would be. */
+static void narrow_on_devices(void **state)
+{
+    static const char front[] =
+        INPUT("data", "dim: " N_TEXT " " IMAGES) INPUT("label", "dim: " N_TEXT)
+            INPUT("pick", "dim: " N_TEXT) CONV("c0", "data", "c0", "8", "kernel_size: 3 pad: 1")
+                BY("f0", "c0", "pick", "x") BY("fy", "label", "pick", "y")
+                    POOL("p", "x", "p", "MAX") FC("f", "p", "f", "5") LOSS("f");
+    enum { WORDS = 8 * SIDE * SIDE / 2 /* of a sample */ };
+    ct_net_options o = { .phase = CT_TRAIN, .unshared = true };
+    static batch b;
+    test_net t;
+
+    (void)state;
+    if (on_cpu()) skip();
+    o.env.precision = CT__SOLVER_PARAMETER__PRECISION__BF16;
+    create(front, o, false, &t);
+    assert_true(ct_blob_is_last(blob(&t, "x")) && ct_blob_is_bf16(blob(&t, "x")));
+    for (int s = 0; s < N_MASK; s++) {
+        int k = 0;
+
+        make_batch(&b, masks[s], s);
+        put_batch(&t, &b);
+        (void)pass(&t, s, false);
+        for (int i = 0; i < N; i++) {
+            const float *all = ct_blob_data(blob(&t, "c0")) + i * WORDS;
+            float *dx = host(&t, ct_blob_diff(blob(&t, "c0")) + i * WORDS, WORDS);
+            static const float none[WORDS];
+
+            if (b.pick[i] == 0.0f) {
+                assert_memory_equal(dx, none, sizeof(none));
+            } else {
+                float *x = host(&t, all, WORDS);
+                float *y = host(&t, ct_blob_data(blob(&t, "x")) + k * WORDS, WORDS);
+                float *dy = host(&t, ct_blob_diff(blob(&t, "x")) + k++ * WORDS, WORDS);
+
+                assert_memory_equal(x, y, sizeof(none));
+                assert_memory_equal(dx, dy, sizeof(none));
+                free(x);
+                free(y);
+                free(dy);
+            }
+            free(dx);
+        }
+        assert_int_equal(blob(&t, "x")->data.shape.dim[0], k);
+    }
+    test_net_destroy(&t);
+}
+
+/* ---- several filters, and what is joined again */
 
 /* Data and labels by layers of their own; and what is left of one by a second choice. */
 static void filters_of_filters(void **state)
@@ -390,7 +565,7 @@ static void ranks_add_up(void **state)
     fake_ranks ranks = { .replay = false };
     double loss = 0, *grad = NULL;
     char text[8192];
-    float accuracy = 0;
+    float accuracy = 0, *one;
     test_net t, whole;
 
     (void)state;
@@ -416,10 +591,13 @@ static void ranks_add_up(void **state)
         part = pass(&t, 0, false);
         if (grad == NULL) grad = calloc((size_t)t.net->grad_count, sizeof(*grad));
         assert_non_null(grad);
-        for (int64_t i = 0; ranks.replay && (i < t.net->grad_count); i++)
-            grad[i] += (double)t.net->grad_arena[i];
+        one = host(&t, t.net->grad_arena, t.net->grad_count);
+        for (int64_t i = 0; ranks.replay && (i < t.net->grad_count); i++) grad[i] += (double)one[i];
+        free(one);
+        one = host(&t, ct_blob_data(blob(&t, "accuracy")), 1);
         if (ranks.replay) loss += part;
-        if (ranks.replay) accuracy += ct_blob_data(blob(&t, "accuracy"))[0];
+        if (ranks.replay) accuracy += one[0];
+        free(one);
         test_net_destroy(&t);
     }
     assert_true(ranks.n_call >= RANKS);
@@ -428,8 +606,12 @@ static void ranks_add_up(void **state)
     put(&whole, "pick", pick, ALL);
     /* 5 samples pass; sums of at most 108 terms, two layers, in f32 */
     assert_true(fabs(pass(&whole, 0, false) - loss) < 256 * 0x1p-24 * loss);
-    assert_true(fabsf(ct_blob_data(blob(&whole, "accuracy"))[0] - accuracy) < 1e-6f);
-    test_near(whole.net->grad_arena, grad, whole.net->grad_count, 256 * 0x1p-24, "gradient");
+    one = host(&whole, ct_blob_data(blob(&whole, "accuracy")), 1);
+    assert_true(fabsf(one[0] - accuracy) < 1e-6f);
+    free(one);
+    one = host(&whole, whole.net->grad_arena, whole.net->grad_count);
+    test_near(one, grad, whole.net->grad_count, 256 * 0x1p-24, "gradient");
+    free(one);
     free(grad);
     test_net_destroy(&whole);
 }
@@ -570,6 +752,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(as_a_net_of_what_passes),
+        cmocka_unit_test(in_bf16),
+        cmocka_unit_test(as_on_cpu),
+        cmocka_unit_test(narrow_on_devices),
         cmocka_unit_test(blocks_are_there),
         cmocka_unit_test(filters_of_filters),
         cmocka_unit_test(joined_with_all),
