@@ -29,7 +29,8 @@ struct ct_step_graphs {
     ct_net *net;
     const ct_graph_ops *ops;
     pass_kind kind[N_KIND];
-    bool off; /* the device would not record */
+    bool off;     /* the device would not record */
+    bool all_off; /* … and what has sums over ranks no rank records */
 };
 
 /* One pass. */
@@ -206,16 +207,25 @@ static bool after_fits(const run *r)
     return true;
 }
 
-static void make_parts(const run *r)
+/* Whether it is so on all ranks. Libraries want a sum to be a graph's on all ranks or on none, and
+ * of a recording that all made together. */
+static ct_status agree(const run *r, bool *all_p)
+{
+    return (r->after->agree != NULL) ? r->after->agree(r->after->ctx, all_p) : CT_OK;
+}
+
+static ct_status make_parts(const run *r)
 {
     static const char *const then[] = { "", ", with the update" };
     pass_kind *k = r->k;
+    bool can = follows(r) && (r->after->replay != NULL);
     int in_parts, computing = 0;
 
     for (int i = 0; i < r->n; i++) k->single[i] |= stays_out(r, &r->step[i]);
-    k->with_after = follows(r) && (r->after->replay != NULL) && !k->after_waits;
+    k->with_after = can && !k->after_waits;
     in_parts = cut(r, k->with_after);
     if (k->with_after && !after_fits(r)) k->with_after = false;
+    if (can) CT_TRY(agree(r, &k->with_after)); /* another batch may have made another rank wait */
     if (!k->with_after && (r->g->net->options.env.n_rank > 1)) {
         for (int i = 0; i < r->n; i++) k->single[i] |= (r->step[i].kind == CT_STEP_READY);
         in_parts = cut(r, false);
@@ -224,6 +234,7 @@ static void make_parts(const run *r)
     if ((k <= &r->g->kind[BACKWARD] || follows(r)) && (computing > 0))
         CT_INFO("%s: %d of %d steps in %d graph%s%s", (r->after == NULL) ? "forward" : "backward",
                 in_parts, computing, k->n_part, (k->n_part == 1) ? "" : "s", then[k->with_after]);
+    return CT_OK;
 }
 
 /* ---- graphs */
@@ -234,14 +245,20 @@ static bool has_after(const run *r, const part *p)
     return r->k->with_after && (p == &r->k->part[r->k->n_part - 1]);
 }
 
-/* Nothing has run on the device when this returns. CT_UNSUPPORTED: it would not record. Messages
- * between ranks move afterwards: their copies are no part of the step. */
-static ct_status record(const run *r, part *p)
+static void release(const run *r, part *p)
+{
+    if (p->graph != NULL) r->g->ops->release(p->graph);
+    p->graph = NULL;
+}
+
+/* Nothing has run on the device when this returns, whether it was recorded or not. Messages between
+ * ranks move afterwards: their copies are no part of the step. */
+static bool record(const run *r, part *p)
 {
     ct_status (*poll)(void *ctx) = r->ex->poll;
     ct_status status = CT_OK, end;
 
-    CT_TRY(r->g->ops->begin(r->ex->stream));
+    if (r->g->ops->begin(r->ex->stream) != CT_OK) return false;
     r->ex->poll = NULL;
     for (int i = p->first; (status == CT_OK) && (i < p->first + p->n); i++) {
         if (!is_call(&r->step[i]))
@@ -252,11 +269,43 @@ static ct_status record(const run *r, part *p)
     if ((status == CT_OK) && has_after(r, p)) status = run_after(r);
     r->ex->poll = poll;
     end = r->g->ops->end(r->ex->stream, &p->graph);
-    if ((status == CT_OK) && (end == CT_OK)) return CT_OK;
-    if (p->graph != NULL) r->g->ops->release(p->graph); /* of a part of the steps */
-    p->graph = NULL;
-    if (has_after(r, p)) CT_TRY(r->after->replay(r->after->ctx, CT_REPLAY_DROPPED));
-    return CT_UNSUPPORTED;
+    if ((status == CT_OK) && (end == CT_OK)) return true;
+    release(r, p); /* of a part of the steps */
+    return false;
+}
+
+/* What has sums over ranks in it: on all ranks or on none. */
+static ct_status record_together(const run *r, part *p)
+{
+    ct_step_graphs *g = r->g;
+    bool was_off = g->off, all = !g->off;
+
+    CT_TRY(agree(r, &all));
+    if (all) {
+        all = record(r, p);
+        g->off = !all;
+        CT_TRY(agree(r, &all));
+        if (!all) CT_TRY(r->after->replay(r->after->ctx, CT_REPLAY_DROPPED));
+    }
+    if (all) return CT_OK;
+    if (!was_off)
+        CT_WARN("%s would not record the step: it is given kernel by kernel",
+                g->off ? "the device" : "another rank's device");
+    release(r, p);
+    g->all_off = true;
+    return CT_OK;
+}
+
+/* Once; what ends a run comes again where the steps are given one by one. */
+static ct_status record_part(const run *r, part *p)
+{
+    ct_step_graphs *g = r->g;
+
+    if (has_after(r, p)) return g->all_off ? CT_OK : record_together(r, p);
+    if (g->off || record(r, p)) return CT_OK;
+    CT_WARN("the device would not record the step: it is given kernel by kernel");
+    g->off = true;
+    return CT_OK;
 }
 
 /* The part's steps, and what follows them, one after the other. */
@@ -268,15 +317,9 @@ static ct_status run_steps(const run *r, const part *p)
 
 static ct_status run_part(const run *r, part *p)
 {
-    bool recorded_now = false;
+    bool recorded_now = (p->graph == NULL);
 
-    if ((p->graph == NULL) && !r->g->off) {
-        if (record(r, p) != CT_OK) {
-            CT_WARN("the device would not record the step: it is given kernel by kernel");
-            r->g->off = true;
-        }
-        recorded_now = true;
-    }
+    if (recorded_now) CT_TRY(record_part(r, p));
     if (p->graph == NULL) return run_steps(r, p);
     CT_TRY(r->g->ops->run(r->ex->stream, p->graph));
     if (has_after(r, p)) {
@@ -325,7 +368,7 @@ ct_status ct_step_graphs_run(ct_step_graphs *g, ct_exec *ex, bool forward,
               .ctx = ctx };
 
     if (r.k->done++ == 0) return run_singly(&r);
-    if (r.k->done == 2) make_parts(&r);
+    if (r.k->done == 2) CT_TRY(make_parts(&r));
     /* a pass that differs from those before: what was recorded is not what it does */
     if (r.k->with_after && (after->replay == NULL)) return run_singly(&r);
     return run_parts(&r);

@@ -12,11 +12,17 @@ fi
 [ -z "$emulated" ] || export CORTADO_EMULATED_GPUS CORTADO_EMULATED_NCCL
 make_case
 checksum() { sed -n 's/.*weights after iteration \([0-9]*\): checksum \([0-9a-f]*\).*/\1 \2/p' "$1.log" | tail -1; }
+env_1= # NAME=VALUE of rank 1 alone
 two() { # NAME PATTERN SUM ARGUMENTS...: trains on two ranks
     which=$1 text=$2
     sed "s/net.prototxt/$net/" solver.prototxt >two.prototxt && echo "comm { gpu_sum: $3 }" >>two.prototxt
     shift 3
-    runs "$which" 0 "$text" $JOB 2 "$CORTADO" train --solver=two.prototxt --solver_mode=gpu --iterations=5 "$@"
+    set -- "$CORTADO" train --solver=two.prototxt --solver_mode=gpu --iterations=5 "$@"
+    if [ -n "$env_1" ]; then
+        runs "$which" 0 "$text" $JOB 1 "$@" : -np 1 env "$env_1" "$@"
+    else
+        runs "$which" 0 "$text" $JOB 2 "$@"
+    fi
     cp out "$which.log"
 }
 net=net.prototxt
@@ -31,7 +37,15 @@ for more in "" "--set=clip_gradients=0.5 --set=iter_size=2 --set=precision=FP16"
         export CORTADO_EMULATED_CAPTURE=one # forward; not backward with its sums
         two refused$tag 'the device would not record the step' NCCL $more
         unset CORTADO_EMULATED_CAPTURE
-        others="$others refused"
+        # on rank 1 alone: not even forward, or not what has sums. The stand-in ends a job whose
+        # ranks give sums of which some are in graphs, or that were not recorded together
+        for what in none one; do
+            env_1=CORTADO_EMULATED_CAPTURE=$what
+            two ${what}_on_1$tag 'another rank.s device would not record the step' NCCL $more
+            is one_is_told_of_$what$tag test "$(grep -c 'would not record the step' ${what}_on_1$tag.log)" = 2
+        done
+        env_1=
+        others="$others refused none_on_1 one_on_1"
     fi
     for other in $others; do
         is ${other}_same$tag test -n "$(checksum graph$tag)" -a "$(checksum graph$tag)" = "$(checksum $other$tag)"

@@ -44,6 +44,11 @@ typedef struct ct_emulated_event *cudaEvent_t;
 typedef struct ct_emulated_graph *cudaGraph_t;
 typedef struct ct_emulated_graph *cudaGraphExec_t;
 typedef enum { cudaStreamCaptureModeThreadLocal = 1 } cudaStreamCaptureMode;
+typedef enum {
+    cudaStreamCaptureStatusNone = 0,
+    cudaStreamCaptureStatusActive = 1,
+    cudaStreamCaptureStatusInvalidated = 2
+} cudaStreamCaptureStatus;
 
 struct ct_emulated_dim {
     unsigned x, y, z;
@@ -80,6 +85,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t st);
  * memory are errors then. */
 cudaError_t cudaStreamBeginCapture(cudaStream_t st, cudaStreamCaptureMode mode);
 cudaError_t cudaStreamEndCapture(cudaStream_t st, cudaGraph_t *graph_p);
+cudaError_t cudaStreamIsCapturing(cudaStream_t st, cudaStreamCaptureStatus *status_p);
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec_p, cudaGraph_t graph, unsigned long long f);
 cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t st);

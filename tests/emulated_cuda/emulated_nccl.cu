@@ -15,9 +15,17 @@
 namespace
 {
 const size_t PIECE = 4096; /* elements */
+const int RANKS = 64;
+
+/* Which call of a rank a sum comes from, and whether that was captured. */
+struct origin {
+    int call;
+    bool captured;
+};
 
 struct room {
     std::atomic<int> arrived, round;
+    origin of[RANKS];
     double piece[]; /* of each rank, one after the other */
 };
 
@@ -27,7 +35,7 @@ int n_sum;
 struct ct_emulated_nccl {
     room *shared;
     size_t bytes;
-    int rank, n_rank;
+    int rank, n_rank, n_call = 0;
     /* what was captured holds on to this: none may be left at the end */
     std::shared_ptr<int> held = std::make_shared<int>(0);
 };
@@ -71,11 +79,16 @@ ncclResult_t ncclCommInitRank(ncclComm_t *comm, int n_rank, ncclUniqueId id, int
     int fd = shm_open(id.internal, O_RDWR | O_CREAT, 0600);
     void *at;
 
+    if (n_rank > RANKS) return ncclInvalidArgument;
     if ((fd < 0) || (ftruncate(fd, (off_t)bytes) != 0)) return ncclInvalidArgument;
     at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     close(fd);
     if (at == MAP_FAILED) return ncclInvalidArgument;
-    *comm = new ct_emulated_nccl{ (room *)at, bytes, rank, n_rank };
+    *comm = new ct_emulated_nccl();
+    (*comm)->shared = (room *)at;
+    (*comm)->bytes = bytes;
+    (*comm)->rank = rank;
+    (*comm)->n_rank = n_rank;
     meet(*comm);
     if (rank == 0) shm_unlink(id.internal);
     return ncclSuccess;
@@ -96,6 +109,24 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t, ncclResult_t *error)
 {
     *error = ncclSuccess;
     return ncclSuccess;
+}
+
+/* The user's guide: whether a call is captured must be the same on all ranks, and each gives the
+ * graph of the capture that all made together. */
+static void compare(ct_emulated_nccl *c, const origin &mine)
+{
+    c->shared->of[c->rank] = mine;
+    meet(c);
+    for (int r = 0; r < c->n_rank; r++) {
+        const origin &other = c->shared->of[r];
+
+        if ((other.call == mine.call) && (other.captured == mine.captured)) continue;
+        fprintf(stderr, "emulated NCCL: call %d%s of rank %d meets call %d%s of rank %d\n",
+                mine.call, mine.captured ? ", captured," : "", c->rank, other.call,
+                other.captured ? ", captured," : "", r);
+        abort();
+    }
+    meet(c);
 }
 
 template <class T> static void add_up(ct_emulated_nccl *c, const T *from, T *to, size_t n)
@@ -121,13 +152,18 @@ ncclResult_t ncclAllReduce(const void *from, void *to, size_t n, ncclDataType_t 
                            ncclRedOp_t op, ncclComm_t comm, cudaStream_t st)
 {
     std::shared_ptr<int> held = comm->held;
+    cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+    origin from_call = { 0, false };
 
+    (void)cudaStreamIsCapturing(st, &capture);
     if (((type != ncclFloat) && (type != ncclDouble)) || (op != ncclSum) || (st == nullptr))
         return ncclInvalidArgument;
     n_sum++;
+    from_call = { ++comm->n_call, capture == cudaStreamCaptureStatusActive };
     ct_emulated_give(st, [=]() {
         (void)held.use_count(); /* as long as this is kept */
         ct_emulated_open();
+        compare(comm, from_call);
         if (type == ncclFloat)
             add_up(comm, (const float *)from, (float *)to, n);
         else

@@ -100,6 +100,15 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t st, cudaStreamCaptureMode)
     return cudaSuccess;
 }
 
+cudaError_t cudaStreamIsCapturing(cudaStream_t st, cudaStreamCaptureStatus *status_p)
+{
+    *status_p = cudaStreamCaptureStatusNone;
+    if (!is_captured(st)) return cudaSuccess;
+    *status_p = (now.failed == cudaSuccess) ? cudaStreamCaptureStatusActive
+                                            : cudaStreamCaptureStatusInvalidated;
+    return cudaSuccess;
+}
+
 /* CORTADO_EMULATED_CAPTURE=none: no capture succeeds; one: the first that ends with it. */
 static bool refused(void)
 {
