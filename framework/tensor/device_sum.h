@@ -2,8 +2,10 @@
  *
  * The ranks share an id, which one of them makes, and each opens a group with it. From then on all
  * begin the same sums in the same order; they run on a stream of their own, beside what the device
- * computes, and the host waits for none of them. An MPI that takes the device's memory does the
- * same but for that: it moves while it is called, and is waited for (comm/sum_mpi.h).
+ * computes, and the host waits for none of them. While they are under way, what the host waits for
+ * on the device may be behind them: such waits end with an error where the library tells of one. An
+ * MPI that takes the device's memory does the same but for that: it moves while it is called, and
+ * is waited for (comm/sum_mpi.h).
  */
 #ifndef CT_DEVICE_SUM_H
 #define CT_DEVICE_SUM_H
@@ -22,7 +24,9 @@ typedef struct ct_device_sum_ops {
     ct_status (*make_id)(void *id);
     /** Collective over the ranks that have the id. Errors name the rank. */
     ct_status (*open)(const ct_device *dev, const void *id, int rank, int n_rank, void **group_p);
-    void (*close)(void *group); /* NULL allowed */
+    /** Collective, and waits for the sums under way, but after an error: then those are given up,
+     *  where the other ranks close, too. NULL allowed. */
+    void (*close)(void *group);
     /** data[0..n) becomes the sum over ranks, after what `st` was given so far. */
     ct_status (*begin)(void *group, ct_stream st, float *data, int64_t n, void **ticket_p);
     /** What `st` is given from here on comes after that sum, whose ticket is gone. */

@@ -1,5 +1,6 @@
 #include "framework/tools/exchange_device.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -97,6 +98,16 @@ void ct_exchange_device_destroy(ct_exchange_device *x)
     free(x->bucket);
     free(x->bucket_of);
     free(x);
+}
+
+void ct_exchange_device_describe(void *ctx, char *text, size_t size)
+{
+    const ct_exchange_device *x = ctx;
+
+    snprintf(text, size,
+             "gradients are added up on the GPUs, by %s: one of %d ranks that is gone keeps all "
+             "waiting",
+             x->ops->name, x->inner.n_rank);
 }
 
 /* ---- a step */

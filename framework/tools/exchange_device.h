@@ -21,6 +21,8 @@ ct_status ct_exchange_device_create(const ct_net *net, const ct_device_sum_ops *
                                     ct_exchange_device **x_p);
 /** What the solver gets. */
 void ct_exchange_device_wrap(ct_exchange_device *x, ct_exchange *out);
+/** For the watchdog: what a rank that hangs may wait for; ctx is the exchange. */
+void ct_exchange_device_describe(void *ctx, char *text, size_t size);
 void ct_exchange_device_destroy(ct_exchange_device *x); /* NULL allowed; not inner */
 
 #endif

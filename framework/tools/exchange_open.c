@@ -100,7 +100,10 @@ ct_status ct_exchange_open_net(void *ctx, ct_net *net, ct_exchange *out)
     if (ct_exchange_mpi_staged(open->exchange.ctx) != NULL)
         ct_exchange_staged_wrap(ct_exchange_mpi_staged(open->exchange.ctx), &open->exchange, out);
     CT_TRY(open_device(open, net, out));
-    ct_watchdog_watch(open->job->watchdog, ct_exchange_mpi_describe, open->exchange.ctx);
+    if (open->device != NULL)
+        ct_watchdog_watch(open->job->watchdog, ct_exchange_device_describe, open->device);
+    else
+        ct_watchdog_watch(open->job->watchdog, ct_exchange_mpi_describe, open->exchange.ctx);
     return CT_OK;
 }
 

@@ -35,6 +35,7 @@ $run gpu/cuda_plan timeout 60 "$b/tests/unit/test_cuda_plan"
 $run gpu/cuda_recurrent timeout 60 "$b/tests/unit/test_cuda_recurrent"
 $run gpu/cuda_staged timeout 60 "$b/tests/unit/test_cuda_staged"
 $run gpu/cuda_step timeout 60 "$b/tests/unit/test_cuda_step"
+$run gpu/cuda_sum timeout 60 "$b/tests/unit/test_cuda_sum"
 $run gpu/cuda_update timeout 60 "$b/tests/unit/test_cuda_update"
 # whole steps as graphs beside steps given kernel by kernel, bit by bit
 $run gpu/cuda_graph timeout 120 "$b/tests/unit/test_cuda_graph"

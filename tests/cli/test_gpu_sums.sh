@@ -89,6 +89,25 @@ net=net.prototxt
 # each step counts its bytes, whether they are in a graph or not
 two counts '' NCCL --set=display=1 --metrics=counts.json
 is counts_bytes test "$(sed -n 's/.*"bytes_sent":\([0-9]*\).*/\1/p' counts.json | sed -n '2,$p' | sort -u | grep -c '[1-9]')" = 1
+# a sum that never ends. Where the library tells of it, on one rank or on all, the job ends at once,
+# however the sums are given; else by the watchdog. CUDA's own waits would not return
+if [ -n "$emulated" ]; then
+    sed 's/deterministic: true//' solver.prototxt >two.prototxt
+    echo 'comm { gpu_sum: NCCL } watchdog_seconds: 20' >>two.prototxt
+    set -- "$CORTADO" train --solver=two.prototxt --solver_mode=gpu --iterations=9
+    broken='sum of gradients: NCCL: remote process exited'
+    LIMIT=15
+    for graph in true false; do
+        env="env CORTADO_EMULATED_NCCL_FAIL=5"
+        runs failed_on_1_$graph 1 "rank 1.*$broken" $JOB 1 "$@" --set=cuda_graph=$graph : -np 1 $env "$@" --set=cuda_graph=$graph
+        runs failed_on_all_$graph 1 "rank 0.*$broken" $JOB 2 $env "$@" --set=cuda_graph=$graph
+    done
+    runs failed_timing 1 "rank [01].*$broken" $JOB 2 env CORTADO_EMULATED_NCCL_FAIL=5 "$CORTADO" time --solver=two.prototxt --solver_mode=gpu --iterations=3
+    LIMIT=25
+    runs nobody_tells 6 'no progress for .* by nccl: one of 2 ranks that is gone keeps all waiting' \
+        $JOB 2 env "CORTADO_EMULATED_NCCL_FAIL=5 silent" "$@" --set=watchdog_seconds=3
+    unset LIMIT
+fi
 # no graph is left when the group of ranks ends
 runs time 0 'with the update' $JOB 2 "$CORTADO" time --solver=two.prototxt --solver_mode=gpu --iterations=3
 finish

@@ -107,6 +107,11 @@ const char *cudaGetErrorString(cudaError_t err);
 extern "C" int ct_emulated_waits(void);
 /** What the host has given the device: kernels, copies, products; a graph counts once. */
 extern "C" int ct_emulated_given(void);
+/** From here on the device gets no farther, as behind a kernel that never ends: what it is given
+ * does not run, events do not come, and whoever waits for it waits for ever. false: it goes on. */
+void ct_emulated_stick(bool stuck);
+/** As long as the device is stuck this does not return. */
+void ct_emulated_hang(void);
 /** Now, or where the stream is captured, when its graph is launched. */
 void ct_emulated_give(cudaStream_t st, std::function<void()> work);
 /** Whether st is captured, or the host would wait for what is: that ends the capture in an error.

@@ -76,6 +76,7 @@ cudaError_t cudaMalloc(void **data_p, size_t bytes)
 cudaError_t cudaFree(void *data)
 {
     if (data == nullptr) return cudaSuccess;
+    ct_emulated_hang(); /* it waits for the device */
     if (!on_device(data) || (used.erase((size_t)((char *)data - arena)) != 1))
         return cudaErrorInvalidValue;
     return cudaSuccess;

@@ -24,18 +24,27 @@ struct origin {
 };
 
 struct room {
-    std::atomic<int> arrived, round;
+    std::atomic<int> arrived, round, aborting, broken; /* broken: a sum will never end */
     origin of[RANKS];
     double piece[]; /* of each rank, one after the other */
 };
 
-int n_sum;
+int n_sum, n_abort;
+
+double seconds(void)
+{
+    timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
 } // namespace
 
 struct ct_emulated_nccl {
     room *shared;
     size_t bytes;
-    int rank, n_rank, n_call = 0;
+    int rank, n_rank, n_call = 0, n_run = 0;
+    double failed_s = 0.0; /* when a sum began that never ends; 0: none has */
     /* what was captured holds on to this: none may be left at the end */
     std::shared_ptr<int> held = std::make_shared<int>(0);
 };
@@ -43,6 +52,11 @@ struct ct_emulated_nccl {
 int ct_emulated_sums(void)
 {
     return n_sum;
+}
+
+int ct_emulated_aborts(void)
+{
+    return n_abort;
 }
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
@@ -54,8 +68,9 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
     return ncclSuccess;
 }
 
-/* All ranks meet; a minute without one of them ends the program. */
-static void meet(ct_emulated_nccl *c)
+/* All ranks meet; a minute without one of them ends the program. false: one never comes, and this
+ * rank's device gets no farther either. */
+static bool meet(ct_emulated_nccl *c)
 {
     int round = c->shared->round.load();
     time_t start = time(nullptr);
@@ -63,14 +78,19 @@ static void meet(ct_emulated_nccl *c)
     if (c->shared->arrived.fetch_add(1) + 1 == c->n_rank) {
         c->shared->arrived.store(0);
         c->shared->round.fetch_add(1);
-        return;
+        return true;
     }
     while (c->shared->round.load() == round) {
+        if (c->shared->broken.load() != 0) {
+            ct_emulated_stick(true);
+            return false;
+        }
         sched_yield();
         if (time(nullptr) - start < 60) continue;
         fprintf(stderr, "emulated NCCL: rank %d waits for the others\n", c->rank);
         abort();
     }
+    return true;
 }
 
 ncclResult_t ncclCommInitRank(ncclComm_t *comm, int n_rank, ncclUniqueId id, int rank)
@@ -89,12 +109,12 @@ ncclResult_t ncclCommInitRank(ncclComm_t *comm, int n_rank, ncclUniqueId id, int
     (*comm)->bytes = bytes;
     (*comm)->rank = rank;
     (*comm)->n_rank = n_rank;
-    meet(*comm);
+    (void)meet(*comm);
     if (rank == 0) shm_unlink(id.internal);
     return ncclSuccess;
 }
 
-ncclResult_t ncclCommDestroy(ncclComm_t comm)
+static void release(ncclComm_t comm)
 {
     if (comm->held.use_count() > 1) {
         fprintf(stderr, "emulated NCCL: a graph with sums outlives its group\n");
@@ -102,21 +122,51 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
     }
     munmap(comm->shared, comm->bytes);
     delete comm;
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t comm)
+{
+    ct_emulated_hang();
+    release(comm);
     return ncclSuccess;
 }
 
-ncclResult_t ncclCommGetAsyncError(ncclComm_t, ncclResult_t *error)
+ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
-    *error = ncclSuccess;
+    comm->shared->aborting.fetch_add(1);
+    while (comm->shared->aborting.load() < comm->n_rank) usleep(1000);
+    ct_emulated_stick(false);
+    release(comm);
+    n_abort++;
+    return ncclSuccess;
+}
+
+/* Which sum never ends here; 0: none. */
+static int failing(bool *silent_p)
+{
+    const char *what = getenv("CORTADO_EMULATED_NCCL_FAIL");
+
+    *silent_p = (what != nullptr) && (strstr(what, "silent") != nullptr);
+    return (what != nullptr) ? atoi(what) : 0;
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
+{
+    bool silent;
+
+    (void)failing(&silent);
+    *error = ((comm->failed_s > 0.0) && !silent && (seconds() - comm->failed_s > 0.1))
+                 ? ncclRemoteError
+                 : ncclSuccess;
     return ncclSuccess;
 }
 
 /* The user's guide: whether a call is captured must be the same on all ranks, and each gives the
  * graph of the capture that all made together. */
-static void compare(ct_emulated_nccl *c, const origin &mine)
+static bool compare(ct_emulated_nccl *c, const origin &mine)
 {
     c->shared->of[c->rank] = mine;
-    meet(c);
+    if (!meet(c)) return false;
     for (int r = 0; r < c->n_rank; r++) {
         const origin &other = c->shared->of[r];
 
@@ -126,7 +176,7 @@ static void compare(ct_emulated_nccl *c, const origin &mine)
                 other.captured ? ", captured," : "", r);
         abort();
     }
-    meet(c);
+    return meet(c);
 }
 
 template <class T> static void add_up(ct_emulated_nccl *c, const T *from, T *to, size_t n)
@@ -137,14 +187,14 @@ template <class T> static void add_up(ct_emulated_nccl *c, const T *from, T *to,
         size_t m = (n - at < PIECE) ? n - at : PIECE;
 
         memcpy(piece + (size_t)c->rank * PIECE, from + at, m * sizeof(T));
-        meet(c);
+        if (!meet(c)) return;
         for (size_t i = 0; i < m; i++) {
             T sum = piece[i];
 
             for (int r = 1; r < c->n_rank; r++) sum += piece[(size_t)r * PIECE + i];
             to[at + i] = sum;
         }
-        meet(c);
+        if (!meet(c)) return;
     }
 }
 
@@ -162,12 +212,21 @@ ncclResult_t ncclAllReduce(const void *from, void *to, size_t n, ncclDataType_t 
     from_call = { ++comm->n_call, capture == cudaStreamCaptureStatusActive };
     ct_emulated_give(st, [=]() {
         (void)held.use_count(); /* as long as this is kept */
+        bool silent;
+
+        if (++comm->n_run == failing(&silent)) {
+            comm->failed_s = seconds();
+            comm->shared->broken.store(1);
+            ct_emulated_stick(true);
+            return;
+        }
         ct_emulated_open();
-        compare(comm, from_call);
-        if (type == ncclFloat)
-            add_up(comm, (const float *)from, (float *)to, n);
-        else
-            add_up(comm, (const double *)from, (double *)to, n);
+        if (compare(comm, from_call)) {
+            if (type == ncclFloat)
+                add_up(comm, (const float *)from, (float *)to, n);
+            else
+                add_up(comm, (const double *)from, (double *)to, n);
+        }
         ct_emulated_close();
     });
     return ncclSuccess;
@@ -175,5 +234,12 @@ ncclResult_t ncclAllReduce(const void *from, void *to, size_t n, ncclDataType_t 
 
 const char *ncclGetErrorString(ncclResult_t result)
 {
-    return (result == ncclSuccess) ? "no error" : "invalid argument";
+    switch (result) {
+    case ncclSuccess:
+        return "no error";
+    case ncclRemoteError:
+        return "remote process exited or there was a network error";
+    default:
+        return "invalid argument";
+    }
 }

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <map>
+#include <unistd.h>
 #include <vector>
 
 struct ct_emulated_graph {
@@ -24,6 +25,7 @@ struct capture {
     cudaError_t failed;
 } now; /* graph NULL: nothing is captured */
 int n_capture, n_given, n_wait;
+bool stuck;
 cudaError_t last_error;
 
 bool is_captured(cudaStream_t st)
@@ -53,8 +55,8 @@ struct ct_emulated_stream {
 
 struct ct_emulated_event {
     std::chrono::steady_clock::time_point at;
-    bool recorded;
-    int capture; /* in which it was; 0: in none */
+    bool recorded, behind; /* behind: what the device will not get to */
+    int capture;           /* in which it was; 0: in none */
     seen before;
 };
 
@@ -66,6 +68,16 @@ int ct_emulated_given(void)
 int ct_emulated_waits(void)
 {
     return n_wait;
+}
+
+void ct_emulated_stick(bool now_stuck)
+{
+    stuck = now_stuck;
+}
+
+void ct_emulated_hang(void)
+{
+    while (stuck) usleep(1000);
 }
 
 void ct_emulated_give(cudaStream_t st, std::function<void()> work)
@@ -80,7 +92,7 @@ void ct_emulated_give(cudaStream_t st, std::function<void()> work)
         return;
     }
     n_given++;
-    work();
+    if (!stuck) work();
 }
 
 bool ct_emulated_forbidden(cudaStream_t st)
@@ -155,7 +167,9 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t st)
 {
     ct_emulated_give(st, [=]() {
-        for (const auto &w : exec->work) w();
+        for (const auto &w : exec->work) {
+            if (!stuck) w();
+        }
     });
     return cudaSuccess;
 }
@@ -183,6 +197,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t st)
 {
     if (ct_emulated_forbidden(st)) return cudaErrorStreamCaptureUnsupported;
     n_wait++;
+    ct_emulated_hang();
     return cudaSuccess;
 }
 
@@ -213,6 +228,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t st)
 {
     event->recorded = true;
+    event->behind = stuck;
     event->capture = is_captured(st) ? n_capture : 0;
     if (event->capture != 0) {
         event->before = now.joined[st];
@@ -244,13 +260,15 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t st, cudaEvent_t event, unsigned)
 /* What is captured has no moment to look at. */
 cudaError_t cudaEventQuery(cudaEvent_t event)
 {
-    return (event->capture != 0) ? spoil(cudaErrorCapturedEvent) : cudaSuccess;
+    if (event->capture != 0) return spoil(cudaErrorCapturedEvent);
+    return (stuck && event->behind) ? (last_error = cudaErrorNotReady) : cudaSuccess;
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
 {
-    if (cudaEventQuery(event) != cudaSuccess) return cudaErrorCapturedEvent;
+    if (event->capture != 0) return spoil(cudaErrorCapturedEvent);
     n_wait += event->recorded;
+    if (event->behind) ct_emulated_hang();
     return cudaSuccess;
 }
 

@@ -6,7 +6,12 @@
 
 #include <cuda_runtime.h>
 
-typedef enum { ncclSuccess = 0, ncclInvalidArgument = 4, ncclInProgress = 7 } ncclResult_t;
+typedef enum {
+    ncclSuccess = 0,
+    ncclInvalidArgument = 4,
+    ncclRemoteError = 6,
+    ncclInProgress = 7
+} ncclResult_t;
 typedef enum { ncclFloat = 7, ncclDouble = 8 } ncclDataType_t;
 typedef enum { ncclSum = 0 } ncclRedOp_t;
 typedef struct ct_emulated_nccl *ncclComm_t;
@@ -18,12 +23,18 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id);
 ncclResult_t ncclCommInitRank(ncclComm_t *comm, int n_rank, ncclUniqueId id, int rank);
 /** Ends the program where a graph that has sums of it is left: NCCL's would hang. */
 ncclResult_t ncclCommDestroy(ncclComm_t comm);
+/** Ends what never would on this rank's device. All ranks must call it. */
+ncclResult_t ncclCommAbort(ncclComm_t comm);
+/** CORTADO_EMULATED_NCCL_FAIL=N: the N-th sum never ends, on any rank, and on this one this tells
+ *  of it a tenth of a second later; "N silent": it tells of nothing, as where a rank of the same
+ * node is gone. */
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error);
 ncclResult_t ncclAllReduce(const void *from, void *to, size_t n, ncclDataType_t type,
                            ncclRedOp_t op, ncclComm_t comm, cudaStream_t st);
 const char *ncclGetErrorString(ncclResult_t result);
 
-/** Sums that were called so far. */
+/** Sums that were called so far, and communicators that were aborted. */
 extern "C" int ct_emulated_sums(void);
+extern "C" int ct_emulated_aborts(void);
 
 #endif

@@ -44,19 +44,7 @@ static struct {
     double *scratch;
     void *stage;
     size_t stage_bytes;
-    int64_t n_wait;
 } process;
-
-ct_status ct_cuda_wait(cudaStream_t st, const char *what)
-{
-    process.n_wait++;
-    return ct_cuda_check(cudaStreamSynchronize(st), what);
-}
-
-int64_t ct_cuda_waits(void)
-{
-    return process.n_wait;
-}
 
 double *ct_cuda_scratch(void)
 {
@@ -197,8 +185,10 @@ static ct_status cuda_copy_begin(ct_stream st, void *host, void *data, size_t by
 static ct_status cuda_copy_done(void *ticket, bool wait, bool *done_p)
 {
     cudaEvent_t event = (cudaEvent_t)ticket;
-    cudaError_t err = wait ? cudaEventSynchronize(event) : ct_cuda_query(event);
+    cudaError_t err;
 
+    if (wait) CT_TRY(ct_cuda_wait_event(event, "copy beside computation"));
+    err = ct_cuda_query(event);
     *done_p = (err == cudaSuccess);
     if (err == cudaErrorNotReady) return CT_OK;
     event_give(event);
@@ -264,8 +254,7 @@ static struct {
 static ct_status slot_make(int k, size_t bytes)
 {
     if (uploads.slot[k].bytes >= bytes) return CT_OK;
-    if (uploads.slot[k].used != NULL)
-        CT_TRY(ct_cuda_check(cudaEventSynchronize(uploads.slot[k].used), "upload"));
+    if (uploads.slot[k].used != NULL) CT_TRY(ct_cuda_wait_event(uploads.slot[k].used, "upload"));
     if (uploads.slot[k].here != NULL) (void)cudaFreeHost(uploads.slot[k].here);
     if (uploads.slot[k].there != NULL) (void)cudaFree(uploads.slot[k].there);
     uploads.slot[k].here = uploads.slot[k].there = NULL;
@@ -312,7 +301,7 @@ static ct_status cuda_upload(ct_stream st, void *data, const void *host, size_t 
     uploads.slot[k].turn = ++uploads.turn;
     CT_TRY(slot_make(k, bytes));
     if (ct_cuda_query(uploads.slot[k].crossed) != cudaSuccess)
-        CT_TRY(ct_cuda_check(cudaEventSynchronize(uploads.slot[k].crossed), "upload"));
+        CT_TRY(ct_cuda_wait_event(uploads.slot[k].crossed, "upload"));
     memcpy(uploads.slot[k].here, host, bytes);
     CT_TRY(ct_cuda_check(cudaStreamWaitEvent(copies.up, uploads.slot[k].used, 0), "upload"));
     CT_TRY(ct_cuda_copy_beside(copies.up, uploads.slot[k].there, uploads.slot[k].here, bytes, false,

@@ -38,6 +38,12 @@ static inline cudaError_t ct_cuda_query(cudaEvent_t event)
 /** cudaStreamSynchronize(), counted. */
 ct_status ct_cuda_wait(cudaStream_t st, const char *what);
 int64_t ct_cuda_waits(void);
+/** cudaEventSynchronize(). */
+ct_status ct_cuda_wait_event(cudaEvent_t event, const char *what);
+/** Where what the device was given may never end, as a sum whose other ranks are gone: from here on
+ *  both call `look` about every millisecond that they wait, and return its error at once. NULL:
+ *  nobody has to be looked after. CT_ERR_DEVICE. */
+ct_status ct_cuda_watch(ct_status (*look)(void *ctx), void *ctx);
 
 /** Device memory that one kernel may use between its two halves, in the order of the stream; made
  *  when the device is opened. CT_CUDA_SCRATCH doubles. */

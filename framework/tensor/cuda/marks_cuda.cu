@@ -38,7 +38,7 @@ static ct_status between(int from, int to, double *seconds_p)
 {
     float ms = 0.0f;
 
-    CT_TRY(ct_cuda_check(cudaEventSynchronize(marks.event[to]), "event"));
+    CT_TRY(ct_cuda_wait_event(marks.event[to], "event"));
     CT_TRY(ct_cuda_check(cudaEventElapsedTime(&ms, marks.event[from], marks.event[to]), "event"));
     *seconds_p = 1e-3 * (double)ms;
     return CT_OK;
@@ -98,7 +98,8 @@ static ct_status watched(const void *who, int from, bool wait, ct_copy_seen *cop
 
     *got_p = false;
     if ((copies.who != who) || (copies.taken == copies.begun)) return CT_OK;
-    err = wait ? cudaEventSynchronize(c->to) : ct_cuda_query(c->to);
+    if (wait) CT_TRY(ct_cuda_wait_event(c->to, "copy"));
+    err = ct_cuda_query(c->to);
     if (err == cudaErrorNotReady) return CT_OK;
     CT_TRY(ct_cuda_check(err, "copy"));
     *copy_p = { c->down, c->bytes, 0.0, 0.0 };

@@ -13,6 +13,7 @@
     X(ncclGetUniqueId)                                                                             \
     X(ncclCommInitRank)                                                                            \
     X(ncclCommDestroy)                                                                             \
+    X(ncclCommAbort)                                                                               \
     X(ncclCommGetAsyncError)                                                                       \
     X(ncclAllReduce)                                                                               \
     X(ncclGetErrorString)
@@ -68,6 +69,7 @@ typedef struct group {
     ncclComm_t comm;
     cudaStream_t stream;
     int rank, n_rank;
+    bool failed;
 } group;
 
 static ct_status check(ncclResult_t result, int rank, const char *what)
@@ -87,12 +89,33 @@ static ct_status make_id(void *id)
     return CT_OK;
 }
 
+static ct_status check_group(group *g, ncclResult_t result, const char *what)
+{
+    ct_status status = check(result, g->rank, what);
+
+    if (status != CT_OK) g->failed = true;
+    return status;
+}
+
+/* Another rank's end shows here at the latest, if the library tells of it. */
+static ct_status given(void *of)
+{
+    group *g = (group *)of;
+    ncclResult_t trouble = ncclSuccess;
+
+    CT_TRY(check_group(g, nccl.p_ncclCommGetAsyncError(g->comm, &trouble), "state"));
+    return check_group(g, trouble, "sum of gradients");
+}
+
+/* Destroying waits for all that was begun, which after an error may never end; aborting ends it. */
 static void close_group(void *of)
 {
     group *g = (group *)of;
 
     if (g == NULL) return;
-    if (g->comm != NULL) (void)nccl.p_ncclCommDestroy(g->comm);
+    (void)ct_cuda_watch(NULL, NULL);
+    if (g->comm != NULL)
+        (void)(g->failed ? nccl.p_ncclCommAbort(g->comm) : nccl.p_ncclCommDestroy(g->comm));
     if (g->stream != NULL) (void)cudaStreamDestroy(g->stream);
     free(g);
 }
@@ -110,22 +133,13 @@ static ct_status open_group(const ct_device *, const void *id, int rank, int n_r
     status = ct_cuda_check(cudaStreamCreateWithFlags(&g->stream, cudaStreamNonBlocking), "stream");
     if (status == CT_OK)
         status = check(nccl.p_ncclCommInitRank(&g->comm, n_rank, one, rank), rank, "start");
+    if (status == CT_OK) status = ct_cuda_watch(given, g);
     if (status != CT_OK) {
         close_group(g);
         return status;
     }
     *group_p = g;
     return CT_OK;
-}
-
-/* Another rank's end shows here at the latest. */
-static ct_status given(void *of)
-{
-    const group *g = (const group *)of;
-    ncclResult_t trouble = ncclSuccess;
-
-    CT_TRY(check(nccl.p_ncclCommGetAsyncError(g->comm, &trouble), g->rank, "state"));
-    return check(trouble, g->rank, "sum of gradients");
 }
 
 /* Where `st` is recorded, so is this: the group's stream joins by the event that it follows, and
@@ -137,9 +151,9 @@ static ct_status begin(void *of, ct_stream st, float *data, int64_t n, void **ti
 
     CT_TRY(given(g));
     CT_TRY(ct_cuda_follow(st, (ct_stream)g->stream));
-    CT_TRY(
-        check(nccl.p_ncclAllReduce(data, data, (size_t)n, ncclFloat, ncclSum, g->comm, g->stream),
-              g->rank, "sum of gradients"));
+    CT_TRY(check_group(
+        g, nccl.p_ncclAllReduce(data, data, (size_t)n, ncclFloat, ncclSum, g->comm, g->stream),
+        "sum of gradients"));
     CT_TRY(ct_cuda_check(cudaEventCreateWithFlags(&ended, cudaEventDisableTiming), "event"));
     CT_TRY(ct_cuda_check(cudaEventRecord(ended, g->stream), "event"));
     *ticket_p = (void *)ended;
