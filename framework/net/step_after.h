@@ -21,9 +21,6 @@ typedef struct ct_step_after {
     /** Not NULL: ready and finish give the device the same in each pass, and wait for nothing. It
      *  is told what becomes of their calls. */
     ct_status (*replay)(void *ctx, ct_replay what);
-    /** Whether *all_p holds on all ranks, into *all_p. Collective: called in the second pass of a
-     *  kind, by each rank that has `replay` there. NULL: there is one rank. */
-    ct_status (*agree)(void *ctx, bool *all_p);
     void *ctx;
 } ct_step_after;
 

@@ -29,8 +29,7 @@ struct ct_step_graphs {
     ct_net *net;
     const ct_graph_ops *ops;
     pass_kind kind[N_KIND];
-    bool off;     /* the device would not record */
-    bool all_off; /* … and what has sums over ranks no rank records */
+    bool off; /* the device would not record, or another rank's */
 };
 
 /* One pass. */
@@ -207,25 +206,36 @@ static bool after_fits(const run *r)
     return true;
 }
 
-/* Whether it is so on all ranks. Libraries want a sum to be a graph's on all ranks or on none, and
- * of a recording that all made together. */
-static ct_status agree(const run *r, bool *all_p)
+/* flag[i] becomes whether it is set on any rank, where a device's library adds up over ranks: it
+ * wants a sum in a graph on all ranks or on none, and of recordings that all made together. Sums
+ * may be in any part, so then all ranks cut alike, and record together. Collective. */
+static ct_status agree(const run *r, bool *flag, int n)
 {
-    return (r->after->agree != NULL) ? r->after->agree(r->after->ctx, all_p) : CT_OK;
+    double *v;
+    ct_status status;
+
+    if ((r->ex->sum_ranks == NULL) || (r->ex->sum_there == NULL)) return CT_OK;
+    v = calloc((size_t)n + 1, sizeof(*v));
+    if (v == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d flags", n);
+    for (int i = 0; i < n; i++) v[i] = flag[i];
+    status = r->ex->sum_ranks(r->ex->hook_ctx, v, n);
+    for (int i = 0; i < n; i++) flag[i] = (v[i] > 0);
+    free(v);
+    return status;
 }
 
 static ct_status make_parts(const run *r)
 {
     static const char *const then[] = { "", ", with the update" };
     pass_kind *k = r->k;
-    bool can = follows(r) && (r->after->replay != NULL);
     int in_parts, computing = 0;
 
     for (int i = 0; i < r->n; i++) k->single[i] |= stays_out(r, &r->step[i]);
-    k->with_after = can && !k->after_waits;
+    CT_TRY(agree(r, k->single, r->n)); /* a larger batch may have made another rank wait */
+    CT_TRY(agree(r, &k->after_waits, 1));
+    k->with_after = follows(r) && (r->after->replay != NULL) && !k->after_waits;
     in_parts = cut(r, k->with_after);
     if (k->with_after && !after_fits(r)) k->with_after = false;
-    if (can) CT_TRY(agree(r, &k->with_after)); /* another batch may have made another rank wait */
     if (!k->with_after && (r->g->net->options.env.n_rank > 1)) {
         for (int i = 0; i < r->n; i++) k->single[i] |= (r->step[i].kind == CT_STEP_READY);
         in_parts = cut(r, false);
@@ -274,38 +284,21 @@ static bool record(const run *r, part *p)
     return false;
 }
 
-/* What has sums over ranks in it: on all ranks or on none. */
-static ct_status record_together(const run *r, part *p)
-{
-    ct_step_graphs *g = r->g;
-    bool was_off = g->off, all = !g->off;
-
-    CT_TRY(agree(r, &all));
-    if (all) {
-        all = record(r, p);
-        g->off = !all;
-        CT_TRY(agree(r, &all));
-        if (!all) CT_TRY(r->after->replay(r->after->ctx, CT_REPLAY_DROPPED));
-    }
-    if (all) return CT_OK;
-    if (!was_off)
-        CT_WARN("%s would not record the step: it is given kernel by kernel",
-                g->off ? "the device" : "another rank's device");
-    release(r, p);
-    g->all_off = true;
-    return CT_OK;
-}
-
 /* Once; what ends a run comes again where the steps are given one by one. */
 static ct_status record_part(const run *r, part *p)
 {
-    ct_step_graphs *g = r->g;
+    bool recorded, refused;
 
-    if (has_after(r, p)) return g->all_off ? CT_OK : record_together(r, p);
-    if (g->off || record(r, p)) return CT_OK;
-    CT_WARN("the device would not record the step: it is given kernel by kernel");
-    g->off = true;
-    return CT_OK;
+    if (r->g->off) return CT_OK;
+    recorded = record(r, p);
+    refused = !recorded;
+    CT_TRY(agree(r, &refused, 1));
+    if (!refused) return CT_OK;
+    CT_WARN("%s would not record the step: it is given kernel by kernel",
+            recorded ? "another rank's device" : "the device");
+    release(r, p);
+    r->g->off = true;
+    return has_after(r, p) ? r->after->replay(r->after->ctx, CT_REPLAY_DROPPED) : CT_OK;
 }
 
 /* The part's steps, and what follows them, one after the other. */

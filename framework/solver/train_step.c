@@ -118,17 +118,6 @@ static ct_status on_replay(void *ctx, ct_replay what)
     return t->exchange->replay(t->exchange->ctx, what);
 }
 
-/* Between ranks whose devices go on with what they have. */
-static ct_status on_agree(void *ctx, bool *all_p)
-{
-    const ct_train_step *t = ctx;
-    int64_t refusing = !*all_p;
-
-    CT_TRY(t->exchange->max(t->exchange->ctx, &refusing, 1));
-    *all_p = (refusing == 0);
-    return CT_OK;
-}
-
 static ct_status last_backward(ct_train_step *t)
 {
     /* what a snapshot owes comes once, and what is late ends */
@@ -136,7 +125,6 @@ static ct_status last_backward(ct_train_step *t)
     const ct_step_after after = { .ready = on_ready,
                                   .finish = t->forward_overlap ? NULL : on_end,
                                   .replay = same ? on_replay : NULL,
-                                  .agree = on_agree,
                                   .ctx = t };
 
     if (same && t->owing) ct_net_forget_graphs(t->net);

@@ -62,6 +62,14 @@ two host_synced 'Optimization Done' HOST
 for other in plain host; do
     is ${other}_same_synced test -n "$(checksum graph_synced)" -a "$(checksum graph_synced)" = "$(checksum ${other}_synced)"
 done
+if [ -n "$emulated" ]; then # its sums are in forward's graph, too: what one rank refuses all do
+    for what in none one; do
+        env_1=CORTADO_EMULATED_CAPTURE=$what
+        two ${what}_on_1_synced 'another rank.s device would not record the step' NCCL
+        is ${what}_on_1_same_synced test "$(checksum graph_synced)" = "$(checksum ${what}_on_1_synced)"
+    done
+    env_1=
+fi
 # a layer on the host between two gradients: what leaves before it is summed outside of graphs
 net=middle.prototxt
 cat >boxes <<'EOF'
@@ -95,7 +103,7 @@ if [ -n "$emulated" ]; then
     sed 's/deterministic: true//' solver.prototxt >two.prototxt
     echo 'comm { gpu_sum: NCCL } watchdog_seconds: 20' >>two.prototxt
     set -- "$CORTADO" train --solver=two.prototxt --solver_mode=gpu --iterations=9
-    broken='sum of gradients: NCCL: remote process exited'
+    broken='sum over ranks: NCCL: remote process exited'
     LIMIT=15
     for graph in true false; do
         env="env CORTADO_EMULATED_NCCL_FAIL=5"

@@ -113,7 +113,7 @@ static void waits_are_left(void **state)
         } else {
             assert_int_equal(j.dev->sync(j.stream), CT_ERR_COMM);
         }
-        assert_non_null(strstr(log.error, "rank 0: sum of gradients: NCCL: remote process exited"));
+        assert_non_null(strstr(log.error, "rank 0: sum over ranks: NCCL: remote process exited"));
         assert_int_equal(j.ops->given(j.group), CT_ERR_COMM);
         log_capture_stop();
         unsetenv("CORTADO_EMULATED_NCCL_FAIL");

@@ -104,7 +104,7 @@ static ct_status given(void *of)
     ncclResult_t trouble = ncclSuccess;
 
     CT_TRY(check_group(g, nccl.p_ncclCommGetAsyncError(g->comm, &trouble), "state"));
-    return check_group(g, trouble, "sum of gradients");
+    return check_group(g, trouble, "sum over ranks");
 }
 
 /* Destroying waits for all that was begun, which after an error may never end; aborting ends it. */
@@ -177,9 +177,9 @@ static ct_status sum(void *of, ct_stream st, double *data, int64_t n)
 
     CT_TRY(given(g));
     CT_TRY(ct_cuda_follow(st, (ct_stream)g->stream));
-    CT_TRY(
-        check(nccl.p_ncclAllReduce(data, data, (size_t)n, ncclDouble, ncclSum, g->comm, g->stream),
-              g->rank, "sum over ranks"));
+    CT_TRY(check_group(
+        g, nccl.p_ncclAllReduce(data, data, (size_t)n, ncclDouble, ncclSum, g->comm, g->stream),
+        "sum over ranks"));
     return ct_cuda_follow((ct_stream)g->stream, st);
 }
 
