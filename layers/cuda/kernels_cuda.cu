@@ -4,7 +4,7 @@
 
 #include "framework/math/cuda/narrow.cuh"
 #include "framework/math/sigmoid.h"
-#include "layers/engine/cuda/wide.cuh"
+#include "layers/cuda/affine.cuh"
 
 /* Axes that lie in one piece on both sides become one. */
 static ct_strided merged(const ct_strided *how)
@@ -87,21 +87,6 @@ static ct_status strided(ct_exec *ex, const ct_strided *how, const float *from, 
 
             places(s, e, -1, -1, &a, &b);
             to[b] = from[a];
-        });
-}
-
-static ct_status affine(ct_exec *ex, const ct_view *view, const float *x, const float *scale,
-                        const float *bias, float *y)
-{
-    ct_view v = *view;
-    ct_numbers from = ct_numbers_at(x, v.dtype), to = ct_numbers_at(y, v.dtype);
-
-    return ct_cuda_map(
-        ex->stream, "scale and bias", v.outer * v.mid * v.inner, KERNEL(int64_t i) {
-            int64_t d = i / v.inner % v.mid;
-
-            to.put(i, from[i] * ((scale != NULL) ? scale[d] : 1.0f) +
-                          ((bias != NULL) ? bias[d] : 0.0f));
         });
 }
 
@@ -269,7 +254,7 @@ static ct_status unpack(ct_exec *ex, const ct_pack *pack, const ct_pack_rule *ru
 }
 
 const ct_device_kernels ct_kernels_cuda = {
-    CT_DEVICE_CUDA,     strided,       affine,       dot,           NULL,      lstm_step,
+    CT_DEVICE_CUDA,     strided,       affine,       dot,           scale_back, lstm_step,
     lstm_step_backward, rows_cont,     tanh_forward, tanh_backward, fill_rows, sum_steps,
     last_to_plain,      plain_to_last, add,          unpack,
 };

@@ -1,33 +1,7 @@
 /* MVN, LayerNorm and Normalize. Sums and what follows from them in double, as on the CPU. */
-#include "layers/cuda/layer_cuda.cuh"
-
-extern "C" {
-#include "layers/row_norm.h"
-}
+#include "layers/cuda/row_norm.cuh"
 
 /* ---- rows less their mean, over their deviation */
-
-/* What a row's values are multiplied with, and how much of the gradient goes through that. */
-typedef struct row_rule {
-    bool divides, mvn; /* mvn: over the deviation plus eps; else the root of variance plus eps */
-    double eps;
-} row_rule;
-
-static __device__ void finish_row(row_rule rule, ct_row_stat *s)
-{
-    double deviation = sqrt(s->variance);
-
-    s->gain = 1.0;
-    if (!rule.mvn) {
-        s->factor = 1.0 / sqrt(s->variance + rule.eps);
-        return;
-    }
-    s->factor = rule.divides ? 1.0 / (deviation + rule.eps) : 1.0;
-    if (!rule.divides)
-        s->gain = 0.0;
-    else if (deviation > 0.0)
-        s->gain = 1.0 + rule.eps / deviation;
-}
 
 static ct_status row_stats(ct_exec *ex, ct_row_plan p, row_rule rule, const float *x,
                            ct_row_stat *stat)
@@ -62,28 +36,55 @@ static ct_status row_normalise(ct_exec *ex, ct_row_plan p, const float *x, const
         });
 }
 
-/* As ct_row_gradient(); sums: 2 rows of doubles. */
-static ct_status row_gradient(ct_exec *ex, ct_row_plan p, const ct_row_stat *stat, const float *y,
-                              const float *dy, const float *scale, double *sums, float *dx)
+/* Both. */
+static ct_status rows_forward(ct_exec *ex, const row_forward &a)
 {
+    if (!row_fits(a.p)) {
+        CT_TRY(row_stats(ex, a.p, a.rule, a.x, a.stat));
+        return row_normalise(ex, a.p, a.x, a.stat, a.scale, a.bias, a.y);
+    }
+    if (a.p.rows == 0) return CT_OK;
+    ROW_RUN(row_forward_kernel, ex, a.p, row_is_wide(a.p, a.x, a.y, NULL), a);
+    return ct_cuda_launched("row normalisation");
+}
+
+/* What is normal, of a row's x, or as it is. */
+static __device__ inline float normal_at(const row_backward &a, int64_t r, int64_t e)
+{
+    return (a.y != NULL) ? a.y[e] : row_normal(a.x[e], a.stat[r]);
+}
+
+/* sums: 2 rows of doubles, for rows that do not fit. */
+static ct_status rows_backward(ct_exec *ex, const row_backward &args, double *sums)
+{
+    row_backward a = args;
+    ct_row_plan p = a.p;
+
+    if (p.rows == 0) return CT_OK;
+    if (row_fits(p)) {
+        ROW_RUN(row_backward_kernel, ex, p,
+                row_is_wide(p, (a.y != NULL) ? a.y : a.x, a.dy, a.dx), a);
+        return ct_cuda_launched("row gradients");
+    }
     CT_TRY(ct_cuda_sums<2>(
         ex->stream, "row gradients", p.rows, p.n,
         KERNEL(int64_t r, int64_t i, double *sum) {
-            double d = (double)dy[r * p.n + i] * ((scale != NULL) ? (double)scale[i] : 1.0);
+            double d = (double)a.dy[r * p.n + i] * ((a.scale != NULL) ? (double)a.scale[i] : 1.0);
 
             sum[0] += d;
-            sum[1] += d * (double)y[r * p.n + i];
+            sum[1] += d * (double)normal_at(a, r, r * p.n + i);
         },
         KERNEL(int64_t r, const double *sum) {
             sums[2 * r] = sum[0] / (double)p.n;
-            sums[2 * r + 1] = sum[1] * stat[r].gain / (double)p.n;
+            sums[2 * r + 1] = sum[1] * a.stat[r].gain / (double)p.n;
         }));
     return ct_cuda_map(
         ex->stream, "row gradients", p.rows * p.n, KERNEL(int64_t e) {
             int64_t r = e / p.n;
-            double d = (double)dy[e] * ((scale != NULL) ? (double)scale[e % p.n] : 1.0);
+            double d = (double)a.dy[e] * ((a.scale != NULL) ? (double)a.scale[e % p.n] : 1.0);
 
-            dx[e] = (float)((d - sums[2 * r] - (double)y[e] * sums[2 * r + 1]) * stat[r].factor);
+            a.dx[e] = (float)((d - sums[2 * r] - (double)normal_at(a, r, e) * sums[2 * r + 1]) *
+                              a.stat[r].factor);
         });
 }
 
@@ -101,9 +102,8 @@ static ct_status mvn_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     ct_row_plan rows = *(const ct_row_plan *)in->state;
     ct_row_stat *stat = (ct_row_stat *)in->buffer[0].data;
 
-    CT_TRY(row_stats(ex, rows, rule, ct_blob_data(in->bottom[0]), stat));
-    return row_normalise(ex, rows, ct_blob_data(in->bottom[0]), stat, NULL, NULL,
-                         ct_blob_data(in->top[0]));
+    return rows_forward(
+        ex, { rows, rule, ct_blob_data(in->bottom[0]), NULL, NULL, stat, ct_blob_data(in->top[0]) });
 }
 
 static ct_status mvn_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
@@ -112,9 +112,11 @@ static ct_status mvn_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 
     (void)l;
     if (ct_blob_diff(in->bottom[0]) == NULL) return CT_OK;
-    return row_gradient(ex, rows, (const ct_row_stat *)in->buffer[0].data, ct_blob_data(in->top[0]),
-                        ct_blob_diff(in->top[0]), NULL, row_sums(in, rows),
-                        ct_blob_diff(in->bottom[0]));
+    return rows_backward(ex,
+                         { rows, (const ct_row_stat *)in->buffer[0].data, NULL,
+                           ct_blob_data(in->top[0]), ct_blob_diff(in->top[0]), NULL,
+                           ct_blob_diff(in->bottom[0]) },
+                         row_sums(in, rows));
 }
 
 const ct_layer_form ct_cuda_mvn = { "MVN", NULL, mvn_forward, mvn_backward };
@@ -127,32 +129,65 @@ static ct_status layer_norm_forward(const ct_layer *l, ct_instance *in, ct_exec 
     ct_row_stat *stat = (ct_row_stat *)in->buffer[0].data;
     bool affine = l->n_weight > 0;
 
-    CT_TRY(row_stats(ex, rows, rule, ct_blob_data(in->bottom[0]), stat));
-    return row_normalise(ex, rows, ct_blob_data(in->bottom[0]), stat,
-                         affine ? ct_blob_data(&in->weight[0]) : NULL,
-                         affine ? ct_blob_data(&in->weight[1]) : NULL, ct_blob_data(in->top[0]));
+    return rows_forward(ex, { rows, rule, ct_blob_data(in->bottom[0]),
+                              affine ? ct_blob_data(&in->weight[0]) : NULL,
+                              affine ? ct_blob_data(&in->weight[1]) : NULL, stat,
+                              ct_blob_data(in->top[0]) });
+}
+
+/* Gradients of scale and shift: sums down the columns, of dy times what is normal and of dy. */
+static ct_status layer_norm_weights(const ct_instance *in, ct_exec *ex, ct_row_plan rows)
+{
+    const ct_row_stat *stat = (const ct_row_stat *)in->buffer[0].data;
+    const float *x = ct_blob_data(in->bottom[0]), *dy = ct_blob_diff(in->top[0]);
+    float *scale = ct_blob_diff(&in->weight[0]), *shift = ct_blob_diff(&in->weight[1]);
+    bool add_scale = ct_weight_beta(in, ex, 0) != 0.0f;
+    bool add_shift = ct_weight_beta(in, ex, 1) != 0.0f;
+    int64_t groups = rows.n / CT_WIDE;
+    auto put = KERNEL(int64_t c, const double *sum)
+    {
+        if (scale != NULL) scale[c] = (float)(sum[0] + (add_scale ? (double)scale[c] : 0.0));
+        if (shift != NULL) shift[c] = (float)(sum[1] + (add_shift ? (double)shift[c] : 0.0));
+    };
+
+    if ((scale == NULL) && (shift == NULL)) return CT_OK;
+    if (row_is_wide(rows, x, dy, NULL) && (rows.n <= CT_WIDE_COLUMNS))
+        return ct_cuda_wide_columns<2>(
+            ex->stream, "LayerNorm backward", rows.rows, rows.n,
+            KERNEL(int64_t, int64_t) { return 0; },
+            KERNEL(int64_t k, int, double *sum) {
+                ct_row_stat s = stat[k / groups];
+                ct_four v = ct_wide_get<CT_F32>(x, k), g = ct_wide_get<CT_F32>(dy, k);
+
+                for (int j = 0; j < CT_WIDE; j++) {
+                    sum[2 * j] += (double)g.v[j] * (double)row_normal(v.v[j], s);
+                    sum[2 * j + 1] += (double)g.v[j];
+                }
+            },
+            put);
+    return ct_cuda_column_sums<2>(
+        ex->stream, "LayerNorm backward", rows.n, rows.rows,
+        KERNEL(int64_t c, int64_t r, double *sum) {
+            double g = (double)dy[r * rows.n + c];
+
+            sum[0] += g * (double)row_normal(x[r * rows.n + c], stat[r]);
+            sum[1] += g;
+        },
+        put);
 }
 
 static ct_status layer_norm_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
     ct_row_plan rows = *(const ct_row_plan *)in->state;
-    const ct_row_stat *stat = (const ct_row_stat *)in->buffer[0].data;
-    const float *dy = ct_blob_diff(in->top[0]);
-    float *normal = (float *)in->buffer[1].data, *dx = ct_blob_diff(in->bottom[0]);
-    ct_view v = { rows.rows, rows.n, 1, 0 };
 
-    CT_TRY(row_normalise(ex, rows, ct_blob_data(in->bottom[0]), stat, NULL, NULL, normal));
-    for (int i = 0; i < l->n_weight; i++) {
-        float *dw = ct_blob_diff(&in->weight[i]);
-
-        if (dw == NULL) continue;
-        CT_TRY(ct_kernels(ex)->dot(ex, &v, dy, (i == 0) ? normal : NULL,
-                                   ct_weight_beta(in, ex, i) != 0.0f, dw));
-    }
-    if (dx == NULL) return CT_OK;
-    return row_gradient(ex, rows, stat, normal, dy,
-                        (l->n_weight > 0) ? ct_blob_data(&in->weight[0]) : NULL, row_sums(in, rows),
-                        dx);
+    if (l->n_weight > 0) CT_TRY(layer_norm_weights(in, ex, rows));
+    if (ct_blob_diff(in->bottom[0]) == NULL) return CT_OK;
+    return rows_backward(ex,
+                         { rows, (const ct_row_stat *)in->buffer[0].data,
+                           ct_blob_data(in->bottom[0]), NULL, ct_blob_diff(in->top[0]),
+                           (l->n_weight > 0) ? ct_blob_data(&in->weight[0]) : NULL,
+                           ct_blob_diff(in->bottom[0]) },
+                         row_sums(in, rows));
 }
 
 const ct_layer_form ct_cuda_layer_norm = { "LayerNorm", NULL, layer_norm_forward,

@@ -13,6 +13,13 @@
 /** Begins such a function: KERNEL(int64_t i) { … }. */
 #define KERNEL [=] __device__
 
+/** Before a loop over what a thread keeps in registers. */
+#ifdef __CUDACC__
+#define CT_UNROLLED _Pragma("unroll")
+#else
+#define CT_UNROLLED
+#endif
+
 template <class F> __global__ void ct_map_kernel(int64_t n, F f)
 {
     CT_CUDA_LOOP(i, n) f(i);

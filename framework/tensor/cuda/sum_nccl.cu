@@ -170,7 +170,8 @@ static ct_status follow(void *, ct_stream st, void *ticket)
 }
 
 /* On the group's stream, too: NCCL wants the sums of a communicator in one order on all ranks, and
- * those of its gradients are there. */
+ * those of its gradients are there. Where this one is in a graph and those are not, NCCL lets one
+ * wait for the other (NCCL_GRAPH_MIXING_SUPPORT, which is on unless it is switched off). */
 static ct_status sum(void *of, ct_stream st, double *data, int64_t n)
 {
     group *g = (group *)of;

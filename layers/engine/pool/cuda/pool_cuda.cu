@@ -1,30 +1,11 @@
-/* Pooling on CUDA: one thread an output forward, one thread an input backward (it gathers); of
- * channels that come last, four. */
-#include "layers/engine/cuda/wide.cuh"
-#include "layers/engine/pool/pool_private.h"
+/* Pooling on CUDA: a thread makes outputs forward, and inputs backward, where it gathers: four of
+ * neighbouring channels where those come last, four of a row of a plane in f32, else one. */
+#include "layers/engine/pool/cuda/pool_rows.cuh"
 
 static bool on_cuda(const ct_pool_desc *d)
 {
     return d->device == CT_DEVICE_CUDA;
 }
-
-/* As ct_pool_window(). */
-static __device__ void window(int64_t out, int64_t kernel, int64_t stride, int64_t pad, int64_t in,
-                              int64_t *lo_p, int64_t *hi_p, int64_t *padded_p)
-{
-    int64_t lo = out * stride - pad, hi = lo + kernel;
-
-    if (hi > in + pad) hi = in + pad;
-    *padded_p = hi - lo;
-    *lo_p = (lo > 0) ? lo : 0;
-    *hi_p = (hi < in) ? hi : in;
-}
-
-/* How a mask is written: ct_pool_mask_bytes(), ct_pool_pitch(), which are the host's. */
-typedef struct mask_form {
-    int bytes;
-    int64_t pitch;
-} mask_form;
 
 /* Element i of planes of h x w: which plane or image it is of, its channel (0 in planes), where it
  * stands. Places are `step` apart in memory. */
@@ -88,16 +69,6 @@ static __global__ void forward_kernel(ct_pool_desc d, ct_pool_args a, mask_form 
         }
         if (a.mask_top != NULL) a.mask_top[i] = (float)place;
     }
-}
-
-/* The outputs [*lo_p, *hi_p) whose windows may cover `in`. */
-static __device__ void covering(int64_t in, int64_t kernel, int64_t stride, int64_t pad,
-                                int64_t out, int64_t *lo_p, int64_t *hi_p)
-{
-    int64_t hi = (in + pad) / stride + 1;
-
-    *lo_p = (in + pad < kernel) ? 0 : (in + pad - kernel) / stride + 1;
-    *hi_p = (hi < out) ? hi : out;
 }
 
 static __global__ void backward_kernel(ct_pool_desc d, ct_pool_args a, mask_form f)
@@ -251,7 +222,7 @@ static __global__ void backward_four_kernel(ct_pool_desc d, ct_pool_args a, mask
     }
 }
 
-/* Whether they run. */
+/* Whether four channels at a time run. */
 static bool by_four(const ct_pool_desc *d, const ct_pool_args *a, mask_form f)
 {
     return (d->last > 0) && (d->last % CT_WIDE == 0) && (a->mask_top == NULL) &&
@@ -270,7 +241,16 @@ static ct_status forward(const ct_pool_desc *d, ct_exec *ex, const ct_pool_args 
     int64_t n = d->planes * d->oh * d->ow;
     unsigned four = ct_cuda_grid(n / CT_WIDE);
 
-    if (!by_four(d, a, f))
+    if (by_rows(d, a)) {
+        row_desc r = rows_of(d, d->oh, d->ow, f);
+
+        if (r.mean && (d->oh == 1) && (d->ow == 1))
+            CT_CUDA_RUN_BLOCKS(plane_means_kernel, ct_cuda_grid(r.rows * CT_WARP), ex->stream, r,
+                               a->x, a->y);
+        else
+            CT_CUDA_RUN(forward_rows_kernel, ct_cuda_grid(r.rows * r.quads), ex->stream, r, a->x,
+                        a->y, (uint8_t *)a->mask);
+    } else if (!by_four(d, a, f))
         CT_CUDA_RUN(forward_kernel, ct_cuda_grid(n), ex->stream, *d, *a, f);
     else if (d->dtype == CT_F32)
         CT_CUDA_RUN(forward_four_kernel<CT_F32>, four, ex->stream, *d, *a, f);
@@ -287,7 +267,12 @@ static ct_status backward(const ct_pool_desc *d, ct_exec *ex, const ct_pool_args
     int64_t n = d->planes * d->h * d->w;
     unsigned four = ct_cuda_grid(n / CT_WIDE);
 
-    if (!by_four(d, a, f))
+    if (by_rows(d, a)) {
+        row_desc r = rows_of(d, d->h, d->w, f);
+
+        CT_CUDA_RUN(backward_rows_kernel, ct_cuda_grid(r.rows * r.quads), ex->stream, r, a->dy,
+                    (const uint8_t *)a->mask, a->dx);
+    } else if (!by_four(d, a, f))
         CT_CUDA_RUN(backward_kernel, ct_cuda_grid(n), ex->stream, *d, *a, f);
     else if (d->dtype == CT_F32)
         CT_CUDA_RUN(backward_four_kernel<CT_F32>, four, ex->stream, *d, *a, f);
