@@ -33,11 +33,19 @@ typedef struct ct_device_kernels {
     ct_status (*tanh_backward)(ct_exec *ex, int64_t n, const float *y, const float *dy, float *dx);
     ct_status (*fill_rows)(ct_exec *ex, int64_t m, int64_t n, const float *b, float *y);
     ct_status (*sum_steps)(ct_exec *ex, int64_t steps, int64_t n, const float *x, float *sum);
-    /** x[n][s][c] of a dtype to y[n][c][s] of f32, and back: channels that come last. */
+    /** x[n][s][c] of a dtype to y[n][c][s] of the same or of f32, and back: channels that come
+     * last. */
     ct_status (*last_to_plain)(ct_exec *ex, int64_t n, int64_t c, int64_t s, ct_dtype type,
-                               const float *x, float *y);
-    ct_status (*plain_to_last)(ct_exec *ex, int64_t n, int64_t c, int64_t s, ct_dtype type,
-                               const float *x, float *y);
+                               const float *x, ct_dtype to, float *y);
+    ct_status (*plain_to_last)(ct_exec *ex, int64_t n, int64_t c, int64_t s, ct_dtype from,
+                               const float *x, ct_dtype type, float *y);
+    /** y[i] = x[i], of n numbers of other types. */
+    ct_status (*convert)(ct_exec *ex, int64_t n, ct_dtype from, const float *x, ct_dtype to,
+                         float *y);
+    /** y[m x n], of 16 bits, = x + bias in each row (NULL: none), 0 where that is below with relu;
+     * n is a multiple of 8. */
+    ct_status (*round_rows)(ct_exec *ex, int64_t m, int64_t n, const float *x, const float *bias,
+                            bool relu, ct_dtype type, float *y);
     /** y = a + b, of a dtype; y may be a. */
     ct_status (*add)(ct_exec *ex, int64_t n, ct_dtype type, const float *a, const float *b,
                      float *y);

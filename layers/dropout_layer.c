@@ -44,11 +44,18 @@ static size_t most_bytes(const ct_tensor *x)
     return (size_t)(words_of(ct_tensor_count(x)) + rows) * sizeof(uint16_t);
 }
 
+/* Of 16 bits, channels last, on devices alone. */
+static bool takes(const Ct__LayerParameter *p, const ct_blob *const *bottom, int slot)
+{
+    (void)p;
+    return ct_blob_is_last(bottom[slot]);
+}
+
 static ct_status reshape(const ct_layer *l, ct_instance *in)
 {
     ct_blob *x = in->bottom[0];
 
-    ct_blob_set_shape(in->top[0], &x->data.shape);
+    if (in->top[0] != x) ct_blob_set_like(in->top[0], &x->data.shape, &x->data);
     in->over = 1;
     ct_instance_buffer(in, MASK, CT_KEEP_PASS,
                        ((l->phase == CT_TRAIN) && x->wants_diff && (l->dev->kind == CT_DEVICE_CPU))
@@ -192,6 +199,8 @@ const ct_layer_ops ct_layer_dropout = {
     .max_top = 1,
     .allow_inplace = true,
     .state_size = sizeof(dropout_state),
+    .takes = takes,
+    .last = true,
     .setup = setup,
     .reshape = reshape,
     .forward = forward,

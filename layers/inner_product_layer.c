@@ -1,27 +1,9 @@
 /* Fully connected: Y = X W^T + b, X the bottom as M x K (M: the axes before `axis`). On devices a
  * ReLU behind it runs with it, and one in front of it, where another such layer made its bits, in
- * the product that makes the bottom's gradient. */
+ * the product that makes the bottom's gradient.
+ * What has 16 bits: inner_product_narrow.c. */
+#include "layers/inner_product.h"
 #include "layers/layer_types.h"
-#include "layers/product.h"
-
-typedef struct ip_state {
-    int axis;
-    int64_t n, k;   /* outputs, inputs                                      */
-    bool transpose; /* weight is K x N instead of N x K                     */
-    bool bias;
-} ip_state;
-
-typedef struct ip_instance {
-    int64_t m;
-    ct_product forward, backward_data, backward_weight;
-    const ct_relu_impl *relu_backward; /* of the tail                            */
-    ct_status status;                  /* of what was made behind reshape's back */
-    ct_instance *sums_of; /* whose bias's gradient backward_data makes; NULL: nobody's         */
-    bool bias_done;       /* this one's is made so by the reader of its group's top            */
-} ip_instance;
-
-/* buffers: of the products; where the tail's ReLU passed, for who reads the top */
-enum { WORK, BITS };
 
 static ct_status ip_setup(ct_layer *l, const ct_shape *bottom)
 {
@@ -84,12 +66,13 @@ static ct_status make_product(const ct_layer *l, ct_instance *in, ct_run_kind ki
 {
     ip_instance *r = in->state;
     ct_gemm_desc shape = shape_of(l->state, r, kind);
+    unsigned narrow = ct_ip_narrow(l, in, kind);
     const ct_blob *want = (kind == CT_RUN_BACKWARD_DATA) ? in->bottom[0] : in->top[0];
 
     /* what never runs is worth no timing, but a wrong name is wrong all the same */
     if ((kind == CT_RUN_FORWARD) || want->wants_diff)
-        return ct_product_make(l, kind, &shape, behind, product_of(r, kind));
-    return ct_product_make_plain(l, kind, &shape, behind, product_of(r, kind));
+        return ct_product_make_narrow(l, kind, &shape, behind, narrow, product_of(r, kind));
+    return ct_product_make_plain(l, kind, &shape, behind, narrow, product_of(r, kind));
 }
 
 static void reserve_work(ct_instance *in)
@@ -102,7 +85,7 @@ static void reserve_work(ct_instance *in)
 
         if (bytes > most) most = bytes;
     }
-    if (most > 0) ct_instance_buffer(in, WORK, CT_KEEP_CALL, most);
+    if (most > 0) ct_instance_buffer(in, IP_WORK, CT_KEEP_CALL, most);
 }
 
 static ct_status ip_reshape(const ct_layer *l, ct_instance *in)
@@ -120,8 +103,8 @@ static ct_status ip_reshape(const ct_layer *l, ct_instance *in)
                              s->axis, (long long)s->k);
     top.ndim = s->axis + 1;
     top.dim[s->axis] = s->n;
-    ct_blob_set_shape(in->top[0], &top);
     r->m = ct_shape_count(x, 0, s->axis);
+    ct_ip_prepare(l, in, &top);
     for (int k = 0; k < CT_N_RUN; k++)
         CT_TRY(make_product(l, in, (ct_run_kind)k, behind_of(s, in, (ct_run_kind)k)));
     reserve_work(in);
@@ -132,11 +115,12 @@ static ct_status ip_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
     const ip_state *s = l->state;
     ip_instance *r = in->state;
-    ct_product_args g = { .lda = s->k, .ldc = s->n, .work = in->buffer[WORK].data };
+    ct_product_args g = { .lda = s->k, .ldc = s->n, .work = in->buffer[IP_WORK].data };
 
     if (r->status != CT_OK) return r->status;
-    g.a = ct_blob_data(in->bottom[0]);
-    g.b = ct_blob_data(&in->weight[0]);
+    CT_TRY(ct_ip_lay(l, in, ex));
+    g.a = ct_ip_rows(in);
+    g.b = ct_ip_weight(in);
     g.ldb = s->transpose ? s->n : s->k;
     g.c = ct_blob_data(ct_instance_top(in));
     g.bias = s->bias ? ct_blob_data(&in->weight[1]) : NULL;
@@ -149,7 +133,7 @@ static ct_status weight_gradient(const ct_layer *l, ct_instance *in, ct_exec *ex
 {
     const ip_state *s = l->state;
     ip_instance *r = in->state;
-    const float *x = ct_blob_data(in->bottom[0]), *dy = ct_blob_diff(ct_instance_top(in));
+    const float *x = ct_ip_rows(in), *dy = ct_blob_diff(ct_instance_top(in));
     ct_product_args g = { .a = dy, .lda = s->n, .b = x, .ldb = s->k, .ldc = s->k };
 
     if (s->transpose)
@@ -158,7 +142,7 @@ static ct_status weight_gradient(const ct_layer *l, ct_instance *in, ct_exec *ex
     g.beta = ct_weight_beta(in, ex, 0);
     g.sums = (s->bias && !r->bias_done) ? ct_blob_diff(&in->weight[1]) : NULL;
     g.sums_beta = s->bias ? ct_weight_beta(in, ex, 1) : 0.0f;
-    g.work = in->buffer[WORK].data;
+    g.work = in->buffer[IP_WORK].data;
     if ((g.c == NULL) && (g.sums == NULL)) return CT_OK;
     return ct_product_run(&r->backward_weight, ex, &g);
 }
@@ -179,22 +163,23 @@ static ct_status ip_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
     const ip_state *s = l->state;
     ip_instance *r = in->state;
-    ct_product_args g = { .lda = s->n, .ldc = s->k, .work = in->buffer[WORK].data };
+    ct_product_args g = { .lda = s->n, .ldc = s->k, .work = in->buffer[IP_WORK].data };
 
     CT_TRY(mask(in, ex));
     CT_TRY(weight_gradient(l, in, ex));
     if (ct_blob_diff(in->bottom[0]) == NULL) return CT_OK;
     g.a = ct_blob_diff(ct_instance_top(in));
-    g.b = ct_blob_data(&in->weight[0]);
+    g.b = ct_ip_weight(in);
     g.ldb = s->transpose ? s->n : s->k;
-    g.c = ct_blob_diff(in->bottom[0]);
+    g.c = (r->places > 1) ? in->buffer[IP_PLAIN_DIFF].data : ct_blob_diff(in->bottom[0]);
     if ((r->backward_data.behind & CT_FUSE_DRELU) != 0)
         g.bits = in->bits_of->buffer[in->bits_of->bits].data;
     if (r->sums_of != NULL) {
         g.sums = ct_blob_diff(&r->sums_of->weight[1]);
         g.sums_beta = ct_weight_beta(r->sums_of, ex, 1);
     }
-    return ct_product_run(&r->backward_data, ex, &g);
+    CT_TRY(ct_product_run(&r->backward_data, ex, &g));
+    return ct_ip_turn_back(in, ex);
 }
 
 /* ---- a ReLU behind it, and in front of it, on devices */
@@ -217,7 +202,7 @@ static bool ip_join(const ct_layer *l, ct_instance *in)
     if (!remake(l, in, CT_RUN_FORWARD, 0)) return false;
     r->relu_backward = ct_relu_find(ct_relu_backward_table, &r->forward.relu_desc, "auto");
     if (r->relu_backward == NULL) return false;
-    in->backward_reads = CT_READS_BOTTOM;
+    in->backward_reads = (r->places > 1) ? 0 : CT_READS_BOTTOM;
     in->tail->last->backward_reads = CT_READS_TOP;
     return true;
 }
@@ -227,8 +212,8 @@ static bool ip_make_bits(const ct_layer *l, ct_instance *in)
     ip_instance *r = in->state;
 
     if ((in->tail == NULL) || !remake(l, in, CT_RUN_FORWARD, CT_FUSE_BITS)) return false;
-    in->bits = BITS;
-    ct_instance_buffer(in, BITS, CT_KEEP_PASS, ct_product_bits(&r->forward));
+    in->bits = IP_BITS;
+    ct_instance_buffer(in, IP_BITS, CT_KEEP_PASS, ct_product_bits(&r->forward));
     return true;
 }
 
@@ -258,7 +243,9 @@ static bool ip_does_relu(const ct_layer *l, ct_instance *in)
 
     if ((from == NULL) || (from->layer->ops->make_bits == NULL) || !in->bottom[0]->wants_diff)
         return false;
-    sums = leaves_bias(from) && remake(l, in, CT_RUN_BACKWARD_DATA, CT_FUSE_DRELU | CT_FUSE_SUM_C);
+    /* beside a gradient of 16 bits sums have 16, too, where a library makes them */
+    sums = !ct_blob_is_last(in->bottom[0]) && leaves_bias(from) &&
+           remake(l, in, CT_RUN_BACKWARD_DATA, CT_FUSE_DRELU | CT_FUSE_SUM_C);
     if (!sums && !remake(l, in, CT_RUN_BACKWARD_DATA, CT_FUSE_DRELU)) return false;
     if (!from->layer->ops->make_bits(from->layer, from)) {
         (void)remake(l, in, CT_RUN_BACKWARD_DATA, 0);
@@ -299,6 +286,8 @@ const ct_layer_ops ct_layer_inner_product = {
     .backward_reads = CT_READS_BOTTOM,
     .state_size = sizeof(ip_state),
     .instance_state_size = sizeof(ip_instance),
+    .takes = ct_ip_takes,
+    .last = true,
     .setup = ip_setup,
     .reshape = ip_reshape,
     .forward = ip_forward,

@@ -1,5 +1,7 @@
 #include "layers/product.h"
 
+#include "layers/device_kernels.h"
+
 /* BLAS and products on the way of communication run in pieces of PIECE_FLOP or PIECE_BYTES, a
  * millisecond or so, but large enough to run at full speed. Of rows, whose memory lies together,
  * where there are many. */
@@ -36,35 +38,40 @@ static ct_status pick(const ct_layer *l, ct_run_kind kind, const ct_gemm_desc *s
 static ct_status find_behind(const ct_layer *l, ct_run_kind kind, ct_product *p)
 {
     const ct_gemm_desc *d = &p->d;
-    bool sums = (p->behind & (CT_FUSE_SUM_A | CT_FUSE_SUM_B)) != 0;
+    bool of_a = (p->behind & CT_FUSE_SUM_A) != 0;
+    bool sums = of_a || ((p->behind & CT_FUSE_SUM_B) != 0);
+    bool narrow = (p->narrow & CT_NARROW_C) != 0; /* then device_kernels.h has it all */
 
     p->bias_desc = (ct_bias_desc){
         .device = l->dev->kind, .n_thread = d->n_thread, .n = d->m, .c = d->n, .s = 1
     };
-    p->relu_desc = (ct_relu_desc){
-        .device = l->dev->kind, .n_thread = d->n_thread, .count = d->m * d->n, .dtype = CT_F32
-    };
+    p->relu_desc =
+        (ct_relu_desc){ .device = l->dev->kind, .n_thread = d->n_thread, .count = d->m * d->n };
+    p->relu_desc.dtype = narrow ? ct_dtype_of(p->operand) : CT_F32;
     if (sums) {
         p->bias_desc.n = d->k;
-        p->bias_desc.c = ((p->behind & CT_FUSE_SUM_A) != 0) ? d->m : d->n;
+        p->bias_desc.c = of_a ? d->m : d->n;
+        p->bias_desc.last = (p->narrow & (of_a ? CT_NARROW_A : CT_NARROW_B)) != 0;
+        p->bias_desc.dtype = p->bias_desc.last ? ct_dtype_of(p->operand) : CT_F32;
     }
-    if (sums || ((p->behind & CT_FUSE_BIAS) != 0)) {
+    if (sums || (!narrow && ((p->behind & CT_FUSE_BIAS) != 0))) {
         p->bias =
             ct_bias_find(sums ? ct_bias_backward_table : ct_bias_fill_table, &p->bias_desc, "auto");
         if (p->bias == NULL) return ct_engine_refuse(l, kind, "auto", "");
     }
-    if ((p->behind & CT_FUSE_RELU) == 0) return CT_OK;
+    if (narrow || ((p->behind & CT_FUSE_RELU) == 0)) return CT_OK;
     p->relu = ct_relu_find(ct_relu_forward_table, &p->relu_desc, "auto");
     return (p->relu != NULL) ? CT_OK : ct_engine_refuse(l, kind, "auto", "");
 }
 
 ct_status ct_product_make_plain(const ct_layer *l, ct_run_kind kind, const ct_gemm_desc *shape,
-                                unsigned behind, ct_product *p)
+                                unsigned behind, unsigned narrow, ct_product *p)
 {
     ct_product made;
 
     CT_TRY(pick(l, kind, shape, &made));
     made.behind = behind;
+    made.narrow = narrow;
     CT_TRY(find_behind(l, kind, &made));
     ct_product_drop(p);
     *p = made;
@@ -79,14 +86,26 @@ const char *ct_product_name(const ct_product *p)
     return (p->math == &ct_math_ref) ? "ref" : ct_engine_name("blas", p->operand);
 }
 
+/* Whether C is made in f32 first: what stands behind it comes before it is rounded. */
+static bool rounds_behind(const ct_product *p)
+{
+    return ((p->narrow & CT_NARROW_C) != 0) && ((p->behind & (CT_FUSE_BIAS | CT_FUSE_RELU)) != 0);
+}
+
+/* Of what kernels one after the other read rounded; a C of f32 lies behind it. */
+static size_t operand_room(const ct_product *p)
+{
+    if (p->operand == CT_OPERAND_F32) return 0;
+    return p->math->narrow_room(p->operand, p->d.m, p->d.n, p->d.k, p->narrow);
+}
+
 size_t ct_product_workspace(const ct_product *p)
 {
     size_t apart, fused;
 
     if (p->math == NULL) return ct_gemm_workspace(&p->d);
-    apart = (p->operand == CT_OPERAND_F32)
-                ? 0
-                : p->math->narrow_room(p->operand, p->d.m, p->d.n, p->d.k);
+    apart = operand_room(p);
+    if ((p->fused == NULL) && rounds_behind(p)) apart += (size_t)(p->d.m * p->d.n) * sizeof(float);
     fused = (p->fused != NULL) ? p->math->fused->workspace(p->fused, -1) : 0;
     return (fused > apart) ? fused : apart;
 }
@@ -119,7 +138,7 @@ static ct_status run_piece(const ct_product *p, ct_exec *ex, const ct_product_ar
         d.n = length;
     if (p->operand != CT_OPERAND_F32)
         return p->math->gemm_narrow(ex->stream, p->operand, d.ta, d.tb, d.m, d.n, d.k, 1.0f, a,
-                                    g->lda, b, g->ldb, g->beta, c, g->ldc, g->work);
+                                    g->lda, b, g->ldb, g->beta, c, g->ldc, g->work, p->narrow);
     if (p->math != NULL)
         return p->math->gemm(ex->stream, d.ta, d.tb, d.m, d.n, d.k, 1.0f, a, g->lda, b, g->ldb,
                              g->beta, c, g->ldc);
@@ -154,10 +173,27 @@ static ct_status make_sums(const ct_product *p, ct_exec *ex, const ct_product_ar
                                          .beta = g->sums_beta });
 }
 
+/* C in f32 behind the rounded operands, then bias, ReLU and rounding in one pass. */
+static ct_status run_rounded(const ct_product *p, ct_exec *ex, const ct_product_args *g)
+{
+    bool relu = (p->behind & CT_FUSE_RELU) != 0;
+    ct_product_args own = *g;
+    ct_product wide = *p;
+
+    wide.narrow &= ~(unsigned)CT_NARROW_C;
+    own.c = (float *)((char *)g->work + operand_room(p));
+    own.ldc = p->d.n;
+    CT_TRY(multiply(&wide, ex, &own));
+    return ct_kernels(ex)->round_rows(ex, p->d.m, p->d.n, own.c,
+                                      ((p->behind & CT_FUSE_BIAS) != 0) ? g->bias : NULL, relu,
+                                      ct_dtype_of(p->operand), g->c);
+}
+
 static ct_status run_separate(const ct_product *p, ct_exec *ex, const ct_product_args *g)
 {
     ct_product_args own = *g;
 
+    if (rounds_behind(p)) return run_rounded(p, ex, g);
     if ((p->behind & CT_FUSE_BIAS) != 0) {
         /* the product then adds to it: one pass over C less than adding afterwards */
         CT_TRY(p->bias->run(&p->bias_desc, ex, &(ct_bias_args){ .bias = g->bias, .y = g->c }));

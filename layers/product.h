@@ -20,6 +20,7 @@ typedef struct ct_product {
     ct_gemm_desc d;
     const ct_math_ops *math; /* NULL: packed panels                          */
     ct_operand operand;      /* of math's products; F32 on the CPU, whose d says bf16 */
+    unsigned narrow;         /* of CT_NARROW_…: what has operand's 16 bits in memory */
     unsigned behind;         /* of ct_fuse                                   */
     unsigned inside;         /* of these, what a library would do with it    */
     int aligned;             /* as in ct_fused_desc                          */
@@ -31,7 +32,8 @@ typedef struct ct_product {
 } ct_product;
 
 /** C (m x n) = op(A) op(B) + beta C, row major; row strides as stored. work:
- * ct_product_workspace() bytes. */
+ * ct_product_workspace() bytes. a, b and c may be addresses of numbers of 16 bits, as ct_product
+ * says; beta is 0 with such a C. */
 typedef struct ct_product_args {
     const float *a, *b;
     int64_t lda, ldb;
@@ -57,13 +59,17 @@ ct_status ct_product_run(const ct_product *p, ct_exec *ex, const ct_product_args
  * or with a plan not every rank's; p is as it was then. */
 ct_status ct_product_make(const ct_layer *l, ct_run_kind kind, const ct_gemm_desc *shape,
                           unsigned behind, ct_product *p);
+/** The same, of matrices of which `narrow`, of CT_NARROW_…, have 16 bits: on devices whose operands
+ * have, too. Bias and sums are f32. */
+ct_status ct_product_make_narrow(const ct_layer *l, ct_run_kind kind, const ct_gemm_desc *shape,
+                                 unsigned behind, unsigned narrow, ct_product *p);
 /** The same, of operands and a C that begin at so many bytes, 64 at most, as in ct_fused_desc. */
 ct_status ct_product_make_at(const ct_layer *l, ct_run_kind kind, const ct_gemm_desc *shape,
                              unsigned behind, int aligned, ct_product *p);
 /** The same by the static rule alone and without a library's, even where that is named: of what
  * will not run, or cannot run by it. */
 ct_status ct_product_make_plain(const ct_layer *l, ct_run_kind kind, const ct_gemm_desc *shape,
-                                unsigned behind, ct_product *p);
+                                unsigned behind, unsigned narrow, ct_product *p);
 size_t ct_product_bits(const ct_product *p);
 void ct_product_drop(ct_product *p);
 

@@ -24,7 +24,8 @@ static ct_fused_desc describe(const ct_product *p)
 {
     const ct_gemm_desc *d = &p->d;
 
-    return (ct_fused_desc){ p->operand, d->ta, d->tb, d->m, d->n, d->k, p->inside, p->aligned };
+    return (ct_fused_desc){ p->operand, d->ta,     d->tb,      d->m,     d->n,
+                            d->k,       p->inside, p->aligned, p->narrow };
 }
 
 size_t ct_product_bits(const ct_product *p)
@@ -89,15 +90,19 @@ static void write_key(const ct_product *p, ct_run_kind kind, char *text, size_t 
     static const char *const operand[] = { "", " tf32", " bf16", " f16" };
     const ct_gemm_desc *d = &p->d;
     unsigned b = p->inside;
-    char at[16] = "";
+    char at[16] = "", narrow[8] = "";
 
     if (p->aligned > 0) snprintf(at, sizeof(at), " at%d", p->aligned);
-    snprintf(text, size, "product %s m%lld n%lld k%lld %c%c%s%s%s%s%s%s%s gpu", pass[kind],
+    if (p->narrow != 0)
+        snprintf(narrow, sizeof(narrow), " %s%s%s", ((p->narrow & CT_NARROW_A) != 0) ? "a" : "",
+                 ((p->narrow & CT_NARROW_B) != 0) ? "b" : "",
+                 ((p->narrow & CT_NARROW_C) != 0) ? "c" : "");
+    snprintf(text, size, "product %s m%lld n%lld k%lld %c%c%s%s%s%s%s%s%s%s gpu", pass[kind],
              (long long)d->m, (long long)d->n, (long long)d->k, d->ta ? 't' : 'n',
              d->tb ? 't' : 'n', ((b & CT_FUSE_BIAS) != 0) ? " bias" : "",
              ((b & CT_FUSE_RELU) != 0) ? " relu" : "", ((b & CT_FUSE_BITS) != 0) ? " bits" : "",
              ((b & CT_FUSE_DRELU) != 0) ? " drelu" : "", ((b & CT_FUSE_SUMS) != 0) ? " sums" : "",
-             at, operand[p->operand]);
+             at, operand[p->operand], narrow);
 }
 
 static ct_status ask(const ct_layer *l, ct_run_kind kind, trial *t, int *algorithm_p)
@@ -117,13 +122,16 @@ static ct_status ask(const ct_layer *l, ct_run_kind kind, trial *t, int *algorit
     return ct_engine_ask(l, key, &t->offer, prepare, run, t, algorithm_p);
 }
 
-/* Products of 16 bits read their operands rounded, and sums are of f32 whatever products are of:
- * those of C are. */
+/* Products of 16 bits read their operands rounded, and sums are of what was there before: where
+ * that had 16 bits, it is the same. */
 static unsigned inside_of(const ct_product *p)
 {
-    bool narrow = (p->operand == CT_OPERAND_BF16) || (p->operand == CT_OPERAND_F16);
+    bool rounds = (p->operand == CT_OPERAND_BF16) || (p->operand == CT_OPERAND_F16);
+    unsigned inside = p->behind;
 
-    return narrow ? p->behind & ~(unsigned)(CT_FUSE_SUM_A | CT_FUSE_SUM_B) : p->behind;
+    if (rounds && ((p->narrow & CT_NARROW_A) == 0)) inside &= ~(unsigned)CT_FUSE_SUM_A;
+    if (rounds && ((p->narrow & CT_NARROW_B) == 0)) inside &= ~(unsigned)CT_FUSE_SUM_B;
+    return inside;
 }
 
 /* p comes without a library's; the rest is set. */
@@ -153,21 +161,15 @@ static ct_status choose(const ct_layer *l, ct_run_kind kind, ct_product *p)
     return status;
 }
 
-ct_status ct_product_make(const ct_layer *l, ct_run_kind kind, const ct_gemm_desc *shape,
-                          unsigned behind, ct_product *p)
-{
-    return ct_product_make_at(l, kind, shape, behind, 0, p);
-}
-
-ct_status ct_product_make_at(const ct_layer *l, ct_run_kind kind, const ct_gemm_desc *shape,
-                             unsigned behind, int aligned, ct_product *p)
+static ct_status make(const ct_layer *l, ct_run_kind kind, const ct_gemm_desc *shape,
+                      unsigned behind, unsigned narrow, int aligned, ct_product *p)
 {
     ct_product made = { .math = NULL };
     ct_status status;
 
     if ((behind & (CT_FUSE_BITS | CT_FUSE_DRELU)) != 0 && (l->dev->math->fused == NULL))
         return CT_UNSUPPORTED;
-    CT_TRY(ct_product_make_plain(l, kind, shape, behind, &made));
+    CT_TRY(ct_product_make_plain(l, kind, shape, behind, narrow, &made));
     if (l->dev->math->fused != NULL) {
         made.inside = inside_of(&made);
         made.aligned = aligned;
@@ -180,6 +182,24 @@ ct_status ct_product_make_at(const ct_layer *l, ct_run_kind kind, const ct_gemm_
     ct_product_drop(p);
     *p = made;
     return CT_OK;
+}
+
+ct_status ct_product_make(const ct_layer *l, ct_run_kind kind, const ct_gemm_desc *shape,
+                          unsigned behind, ct_product *p)
+{
+    return make(l, kind, shape, behind, 0, 0, p);
+}
+
+ct_status ct_product_make_narrow(const ct_layer *l, ct_run_kind kind, const ct_gemm_desc *shape,
+                                 unsigned behind, unsigned narrow, ct_product *p)
+{
+    return make(l, kind, shape, behind, narrow, 0, p);
+}
+
+ct_status ct_product_make_at(const ct_layer *l, ct_run_kind kind, const ct_gemm_desc *shape,
+                             unsigned behind, int aligned, ct_product *p)
+{
+    return make(l, kind, shape, behind, 0, aligned, p);
 }
 
 void ct_product_drop(ct_product *p)

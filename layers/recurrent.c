@@ -144,7 +144,7 @@ static ct_status name_products(const ct_layer *l, int64_t rows, ct_recurrent_pla
         ct_product p = { .math = NULL };
         ct_gemm_desc shape = { .tb = true, .m = rows, .n = s->sums, .k = s->n_in };
 
-        CT_TRY(ct_product_make_plain(l, (ct_run_kind)k, &shape, 0, &p));
+        CT_TRY(ct_product_make_plain(l, (ct_run_kind)k, &shape, 0, 0, &p));
         plan->name[k] = ct_product_name(&p);
     }
     return CT_OK;

@@ -54,7 +54,7 @@ ct_status ct_recurrent_make(const ct_layer *l, const ct_recurrent_shape *s,
 static ct_status pick(const ct_layer *l, ct_run_kind kind, const ct_gemm_desc *shape, ct_product *p)
 {
     *p = (ct_product){ .math = NULL };
-    return ct_product_make_plain(l, kind, shape, 0, p);
+    return ct_product_make_plain(l, kind, shape, 0, 0, p);
 }
 
 ct_status ct_recurrent_reserve_products(const ct_layer *l, int64_t m, int64_t n, int64_t k,

@@ -60,7 +60,7 @@ static ct_status reorder_forward(const ct_layer *l, ct_instance *in, ct_exec *ex
 
     if (ct_blob_is_last(in->bottom[0]))
         return ct_kernels(ex)->last_to_plain(ex, x->shape.dim[0], x->shape.dim[1],
-                                             places(&x->shape), x->dtype, x->data,
+                                             places(&x->shape), x->dtype, x->data, CT_F32,
                                              ct_blob_data(in->top[0]));
     if (x->layout.block == 0) return cast_forward(l, in, ex);
     if (x->dtype == CT_BF16)
@@ -79,7 +79,7 @@ static ct_status reorder_backward(const ct_layer *l, ct_instance *in, ct_exec *e
 
     if ((dx->data != NULL) && ct_blob_is_last(in->bottom[0]))
         return ct_kernels(ex)->plain_to_last(ex, dx->shape.dim[0], dx->shape.dim[1],
-                                             places(&dx->shape), dx->dtype, dy, dx->data);
+                                             places(&dx->shape), CT_F32, dy, dx->dtype, dx->data);
     if ((dx->data == NULL) || (dx->layout.block == 0)) return cast_backward(l, in, ex);
     if (dx->dtype == CT_BF16)
         ct_reorder_to_blocked_bf16(dx->shape.dim[0], dx->shape.dim[1], places(&dx->shape),

@@ -1,5 +1,7 @@
 #include "tests/cuda_case.h"
 
+#include "framework/base/bf16.h"
+#include "framework/base/f16.h"
 #include "tests/parsed_net.h"
 #include "tests/test.h"
 
@@ -43,6 +45,32 @@ void *test_cuda_put(const ct_device *dev, const void *from, size_t bytes)
     assert_int_equal(dev->mem_acquire(bytes + 64, &to), CT_OK);
     if (from != NULL) assert_int_equal(dev->from_host(NULL, to, from, bytes), CT_OK);
     return to;
+}
+
+void *test_cuda_put_narrow(const ct_device *dev, ct_operand operand, const float *from, int64_t n)
+{
+    uint16_t *host = malloc((size_t)n * sizeof(*host) + 1);
+    void *to;
+
+    assert_non_null(host);
+    for (int64_t i = 0; i < n; i++)
+        host[i] =
+            (operand == CT_OPERAND_F16) ? ct_f16_from_f32(from[i]) : ct_bf16_from_f32(from[i]);
+    to = test_cuda_put(dev, host, (size_t)n * sizeof(*host));
+    free(host);
+    return to;
+}
+
+void test_cuda_get_narrow(const ct_device *dev, ct_operand operand, void *from, int64_t n,
+                          float *to)
+{
+    uint16_t *host = malloc((size_t)n * sizeof(*host) + 1);
+
+    assert_non_null(host);
+    assert_int_equal(dev->to_host(NULL, host, from, (size_t)n * sizeof(*host)), CT_OK);
+    for (int64_t i = 0; i < n; i++)
+        to[i] = (operand == CT_OPERAND_F16) ? ct_f16_to_f32(host[i]) : ct_bf16_to_f32(host[i]);
+    free(host);
 }
 
 void test_cuda_net_open(const char *text, const ct_device *dev, const ct_net_options *options,

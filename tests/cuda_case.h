@@ -4,6 +4,7 @@
 #define CT_TEST_CUDA_CASE_H
 
 #include "comm/device_codec.h"
+#include "framework/math/math.h"
 #include "framework/net/net.h"
 #include "tests/log_capture.h"
 
@@ -14,6 +15,10 @@ const ct_device *test_cuda(void);
 
 /** A block of `bytes` and some more on the device; from NULL: zeros. Freed with mem_release. */
 void *test_cuda_put(const ct_device *dev, const void *from, size_t bytes);
+/** The same of n numbers rounded to 16 bits; and numbers of 16 bits from the device. */
+void *test_cuda_put_narrow(const ct_device *dev, ct_operand operand, const float *from, int64_t n);
+void test_cuda_get_narrow(const ct_device *dev, ct_operand operand, void *from, int64_t n,
+                          float *to);
 
 /** A net, phase TRAIN, seed 5, on any device. Anything that goes wrong fails the test. */
 typedef struct test_cuda_net {

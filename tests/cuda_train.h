@@ -24,6 +24,22 @@ extern int ct_emulated_given(void) __attribute__((weak));
     "layer { name: 'd' type: 'Dropout' bottom: 'p' top: 'p' } "                                    \
     "layer { name: 'f' type: 'InnerProduct' bottom: 'p' top: 'f' inner_product_param { "           \
     "num_output: 5 weight_filler { type: 'xavier' } } } "
+/* As AlexNet's: with precision of 16 bits all its values have them. */
+#define HEAD                                                                                       \
+    "layer { name: 'c' type: 'Convolution' bottom: 'data' top: 'c' convolution_param { "           \
+    "num_output: 8 kernel_size: 3 weight_filler { type: 'xavier' } } } "                           \
+    "layer { name: 'r' type: 'ReLU' bottom: 'c' top: 'c' } "                                       \
+    "layer { name: 'p' type: 'Pooling' bottom: 'c' top: 'p' pooling_param { pool: MAX "            \
+    "kernel_size: 2 stride: 2 } } "                                                                \
+    "layer { name: 'g' type: 'InnerProduct' bottom: 'p' top: 'g' inner_product_param { "           \
+    "num_output: 16 weight_filler { type: 'xavier' } } } "                                         \
+    "layer { name: 'gr' type: 'ReLU' bottom: 'g' top: 'g' } "                                      \
+    "layer { name: 'gd' type: 'Dropout' bottom: 'g' top: 'g' } "                                   \
+    "layer { name: 'h' type: 'InnerProduct' bottom: 'g' top: 'h' inner_product_param { "           \
+    "num_output: 24 weight_filler { type: 'xavier' } } } "                                         \
+    "layer { name: 'hr' type: 'ReLU' bottom: 'h' top: 'h' } "                                      \
+    "layer { name: 'f' type: 'InnerProduct' bottom: 'h' top: 'f' inner_product_param { "           \
+    "num_output: 5 weight_filler { type: 'xavier' } } } "
 #define LOSS(type, more)                                                                           \
     "layer { name: 'loss' type: '" type "' bottom: 'f' bottom: 'label' top: 'loss' " more " } "
 #define ACCURACY "layer { name: 'a' type: 'Accuracy' bottom: 'f' bottom: 'label' top: 'a' } "

@@ -2,8 +2,9 @@
  * kernel: bias, ReLU, its gradient, the gradient of the bias.
  *
  * C (m x n) = op(A) op(B) + beta C, row major and dense, f32; operands rounded as desc.operand
- * says. A product is made at set-up with all that its library wants to know, so that a run
- * allocates nothing; it belongs to who made it.
+ * says. What desc.narrow names has 16 bits in memory; a bias is then rounded to them with C, as the
+ * library wants, and sums beside such a C there are none. A product is made at set-up with all that
+ * its library wants to know, so that a run allocates nothing; it belongs to who made it.
  *
  * A library has several algorithms for a shape, which heuristics of its own put in an order. Each
  * has a name that stands for it in plans: those of another version of the library are others.
@@ -35,6 +36,7 @@ typedef struct ct_fused_desc {
     int64_t m, n, k;
     unsigned behind; /* of ct_fuse */
     int aligned;     /* bytes at which a, b and c begin, a power of 2; 0: 64 */
+    unsigned narrow; /* of CT_NARROW_…; with C beta is 0 */
 } ct_fused_desc;
 
 /** Everything on the device; all but a, b and c at 64 bytes. */

@@ -32,6 +32,11 @@ static inline ct_dtype ct_dtype_of(ct_operand operand)
     return (operand == CT_OPERAND_BF16) ? CT_BF16 : (operand == CT_OPERAND_F16) ? CT_F16 : CT_F32;
 }
 
+/** Matrices of a product that are numbers of its operand's 16 bits in memory: dense, in rows of a
+ * multiple of 8, so that they begin at 16 bytes. Other A and B are f32 and rounded on the way, and
+ * C is f32. Addresses are those of floats all the same. */
+enum { CT_NARROW_A = 1, CT_NARROW_B = 2, CT_NARROW_C = 4 };
+
 typedef struct ct_math_ops {
     const char *name; /* "openblas", "ref", "cublas" */
     /** C = alpha op(A) op(B) + beta C; op(A) m x k, op(B) k x n. lda: row stride of A as stored,
@@ -64,12 +69,13 @@ typedef struct ct_math_ops {
     ct_status (*update_all)(ct_stream st, int kind, const struct ct_update *u,
                             const struct ct_update_all *all);
     /** gemm of operands that are rounded (to the nearest, ties to even) on the way, in `room` of
-     *  narrow_room() bytes on the device. NULL on the CPU, where gemm.h does that. */
-    size_t (*narrow_room)(ct_operand operand, int64_t m, int64_t n, int64_t k);
+     *  narrow_room() bytes on the device. narrow: of CT_NARROW_…, those that are so already; with C
+     *  beta is 0. NULL on the CPU, where gemm.h does that. */
+    size_t (*narrow_room)(ct_operand operand, int64_t m, int64_t n, int64_t k, unsigned narrow);
     ct_status (*gemm_narrow)(ct_stream st, ct_operand operand, bool trans_a, bool trans_b,
                              int64_t m, int64_t n, int64_t k, float alpha, const float *a,
                              int64_t lda, const float *b, int64_t ldb, float beta, float *c,
-                             int64_t ldc, void *room);
+                             int64_t ldc, void *room, unsigned narrow);
     /** Products with what stands behind them in one kernel (fused.h); NULL: none. */
     const struct ct_fused_ops *fused;
 } ct_math_ops;

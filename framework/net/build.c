@@ -205,11 +205,31 @@ ct_status ct_net_reshape_layer(ct_net *net, int i)
     return CT_OK;
 }
 
+/* Whether values of 16 bits, channels last, may be of use to who reads v. Layers that work in place
+ * or only pass values on make of them what they are given. */
+static bool reads_narrow(const ct_graph *g, const ct_value *v, const ct_device *dev)
+{
+    const ct_node *n = (v->reader >= 0) ? &g->node[v->reader] : NULL;
+    const ct_layer_form *form;
+
+    if ((n == NULL) || (v->loss_weight != 0.0f) || !n->ops->last ||
+        !ct_layer_on_device(n->ops, n->param, dev, &form))
+        return false;
+    if (!n->ops->allow_inplace && (n->ops->alias == 0)) return true;
+    for (int t = 0; t < n->n_top; t++) {
+        if (reads_narrow(g, &g->value[n->top[t]], dev)) return true;
+    }
+    return false;
+}
+
 static ct_status reshape(ct_net *net, int i)
 {
+    const ct_graph *g = &ct_net_impl_of(net)->graph;
     const ct_layer *l = net->layer[i];
-    const ct_instance *in = net->instance[i];
+    ct_instance *in = net->instance[i];
 
+    in->read_narrow =
+        (l->n_top > 0) && reads_narrow(g, &g->value[g->node[i].top[0]], net->options.dev);
     CT_TRY(ct_net_reshape_layer(net, i));
     alias(net, i);
     if (l->ops->is_data && (net->batch_global == 0)) {

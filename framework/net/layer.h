@@ -246,6 +246,8 @@ struct ct_instance {
                     * (group's) first top lies: each element is read before it is written       */
     ct_instance *bits_of; /* before does_relu: who runs the group that makes bottom 0; else NULL */
     int bits;             /* make_bits: the buffer; 0: none                                     */
+    bool read_narrow; /* before reshape: on a device some reader of top 0 may take it in 16 bits,
+                       * channels last (ops.last)                                               */
     int64_t batch_local, batch_global, batch_first; /* set in reshape by data layers            */
     int batch_axis;   /* axis of the tops that counts samples: 0; 1 for sequences (time first)    */
     int64_t n_sample; /* size of the data set; 0: unknown         */

@@ -121,30 +121,80 @@ static ct_status dot(ct_exec *ex, const ct_view *view, const float *a, const flo
 
 /* ---- channels that come last, in 16 bits */
 
-static ct_status last_to_plain(ct_exec *ex, int64_t n, int64_t c, int64_t s, ct_dtype type,
-                               const float *x, float *y)
+template <ct_dtype T> static ct_status widen(ct_exec *ex, int64_t n, const float *x, float *y)
 {
-    ct_numbers from = ct_numbers_at(x, type);
+    bool wide = ct_is_wide(x, T) && ct_is_wide(y, CT_F32);
+    int64_t fours = wide ? n / CT_WIDE : 0, rest = n - CT_WIDE * fours;
+    ct_numbers from = ct_numbers_at(x, T);
 
+    CT_TRY(ct_cuda_map(
+        ex->stream, "conversion", fours,
+        KERNEL(int64_t i) { ct_wide_put<CT_F32>(y, i, ct_wide_get<T>(x, i)); }));
+    return ct_cuda_map(
+        ex->stream, "conversion", rest,
+        KERNEL(int64_t i) { y[n - rest + i] = from[n - rest + i]; });
+}
+
+static ct_status convert(ct_exec *ex, int64_t n, ct_dtype from, const float *x, ct_dtype to,
+                         float *y)
+{
+    if (from == to) return ex->dev->copy(ex->stream, y, x, (size_t)n * ct_dtype_size(from));
+    if (to == CT_F32)
+        return (from == CT_BF16) ? widen<CT_BF16>(ex, n, x, y) : widen<CT_F16>(ex, n, x, y);
+    return ct_cuda_narrow(ex->stream, (to == CT_BF16) ? CT_OPERAND_BF16 : CT_OPERAND_F16, n, x, y);
+}
+
+static ct_status last_to_plain(ct_exec *ex, int64_t n, int64_t c, int64_t s, ct_dtype type,
+                               const float *x, ct_dtype to_type, float *y)
+{
+    ct_numbers from = ct_numbers_at(x, type), to = ct_numbers_at(y, to_type);
+
+    if (s == 1) return convert(ex, n * c, type, x, to_type, y); /* the same order */
     return ct_cuda_turn(
         ex->stream, "channels to the front", n, s, c,
         KERNEL(int64_t b, int64_t row, int64_t column) { return from[(b * s + row) * c + column]; },
         KERNEL(int64_t b, int64_t row, int64_t column, float value) {
-            y[(b * c + column) * s + row] = value;
+            to.put((b * c + column) * s + row, value);
         });
 }
 
-static ct_status plain_to_last(ct_exec *ex, int64_t n, int64_t c, int64_t s, ct_dtype type,
-                               const float *x, float *y)
+static ct_status plain_to_last(ct_exec *ex, int64_t n, int64_t c, int64_t s, ct_dtype from_type,
+                               const float *x, ct_dtype type, float *y)
 {
-    ct_numbers to = ct_numbers_at(y, type);
+    ct_numbers from = ct_numbers_at(x, from_type), to = ct_numbers_at(y, type);
 
+    if (s == 1) return convert(ex, n * c, from_type, x, type, y);
     return ct_cuda_turn(
         ex->stream, "channels to the end", n, c, s,
-        KERNEL(int64_t b, int64_t row, int64_t column) { return x[(b * c + row) * s + column]; },
+        KERNEL(int64_t b, int64_t row, int64_t column) { return from[(b * c + row) * s + column]; },
         KERNEL(int64_t b, int64_t row, int64_t column, float value) {
             to.put((b * s + column) * c + row, value);
         });
+}
+
+template <ct_dtype T>
+static ct_status round_wide(ct_exec *ex, int64_t m, int64_t n, const float *x, const float *bias,
+                            bool relu, float *y)
+{
+    return ct_cuda_map(
+        ex->stream, "bias and rounding", m * n / CT_WIDE, KERNEL(int64_t i) {
+            int64_t column = i * CT_WIDE % n / CT_WIDE;
+            ct_four v = ct_wide_get<CT_F32>(x, i), b = {};
+
+            if (bias != NULL) b = ct_wide_get<CT_F32>(bias, column);
+            for (int k = 0; k < CT_WIDE; k++) {
+                v.v[k] += b.v[k];
+                if (relu && (v.v[k] < 0.0f)) v.v[k] = 0.0f; /* NaN stays */
+            }
+            ct_wide_put<T>(y, i, v);
+        });
+}
+
+static ct_status round_rows(ct_exec *ex, int64_t m, int64_t n, const float *x, const float *bias,
+                            bool relu, ct_dtype type, float *y)
+{
+    return (type == CT_BF16) ? round_wide<CT_BF16>(ex, m, n, x, bias, relu, y)
+                             : round_wide<CT_F16>(ex, m, n, x, bias, relu, y);
 }
 
 static ct_status add(ct_exec *ex, int64_t n, ct_dtype type, const float *a, const float *b,
@@ -256,5 +306,5 @@ static ct_status unpack(ct_exec *ex, const ct_pack *pack, const ct_pack_rule *ru
 const ct_device_kernels ct_kernels_cuda = {
     CT_DEVICE_CUDA,     strided,       affine,       dot,           scale_back, lstm_step,
     lstm_step_backward, rows_cont,     tanh_forward, tanh_backward, fill_rows, sum_steps,
-    last_to_plain,      plain_to_last, add,          unpack,
+    last_to_plain,      plain_to_last, convert,      round_rows,    add,       unpack,
 };

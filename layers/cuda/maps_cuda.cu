@@ -2,10 +2,8 @@
 #include "layers/cuda/layer_cuda.cuh"
 
 extern "C" {
-#include "layers/dropout.h"
 #include "layers/engine/neuron/neuron.h"
 }
-#include "framework/base/philox.h"
 #include "framework/math/cuda/narrow.cuh"
 #include "framework/math/sigmoid.h"
 #include "layers/engine/cuda/wide.cuh"
@@ -266,69 +264,6 @@ static ct_status axpy_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 }
 
 const ct_layer_form ct_cuda_axpy = { "Axpy", NULL, axpy_forward, axpy_backward };
-
-/* ---- Dropout: backward draws the same numbers again instead of reading a mask. A thread has a
- * block of Philox, four numbers. */
-
-static ct_status drop(const ct_layer *l, const ct_instance *in, ct_exec *ex, const float *x,
-                      float *y)
-{
-    const ct_dropout_state *s = (const ct_dropout_state *)l->state;
-    ct_dropout_numbers r = ct_dropout_number(&in->bottom[0]->data, ex);
-    draw_key key = key_of(ex, s->name_hash);
-    uint32_t below = (uint32_t)s->drop_below;
-    float scale = s->scale;
-    int64_t groups = r.row / 4 + 2; /* that a row may begin and end within */
-    bool wide = ct_is_wide(x, CT_F32) && ct_is_wide(y, CT_F32);
-
-    if (l->phase == CT_TEST) return ct_device_copy(ex, count_of(in->bottom[0]), x, y);
-    return ct_cuda_map(
-        ex->stream, "Dropout", r.n_row * groups, KERNEL(int64_t i) {
-            int64_t row = i / groups;
-            uint64_t first = r.first + (uint64_t)row * r.stride;
-            uint64_t block = first / 4 + (uint64_t)(i % groups);
-            int64_t at = (int64_t)(block * 4 - first); /* of number 0 of the block, in its row */
-            ct_rng_block b;
-
-            if (at >= r.row) return;
-            b = ct_philox(key.get(), 0, block);
-            if (wide && (at >= 0) && (at + CT_WIDE <= r.row) &&
-                ((row * r.row + at) % CT_WIDE == 0)) {
-                int64_t four = (row * r.row + at) / CT_WIDE;
-                ct_four v = ct_wide_get<CT_F32>(x, four);
-
-                for (int k = 0; k < CT_WIDE; k++)
-                    v.v[k] = (b.v[k] >= below) ? v.v[k] * scale : 0.0f;
-                ct_wide_put<CT_F32>(y, four, v);
-                return;
-            }
-            for (int k = 0; k < 4; k++) {
-                int64_t to = row * r.row + at + k;
-
-                if ((at + k < 0) || (at + k >= r.row)) continue;
-                y[to] = (b.v[k] >= below) ? x[to] * scale : 0.0f;
-            }
-        });
-}
-
-static ct_status dropout_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
-{
-    return drop(l, in, ex, ct_blob_data(in->bottom[0]), ct_blob_data(in->top[0]));
-}
-
-static ct_status dropout_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
-{
-    if (ct_blob_diff(in->bottom[0]) == NULL) return CT_OK;
-    return drop(l, in, ex, ct_blob_diff(in->top[0]), ct_blob_diff(in->bottom[0]));
-}
-
-static bool draws(const Ct__LayerParameter *)
-{
-    return true;
-}
-
-const ct_layer_form ct_cuda_dropout = { "Dropout",        NULL,  dropout_forward,
-                                        dropout_backward, false, draws };
 
 /* ---- LSTMUnit: columns x hidden; x has the four sums `n` apart */
 

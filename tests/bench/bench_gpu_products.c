@@ -161,7 +161,7 @@ static void bench_way(const ct_layer *l, size_t j, size_t w)
     const char *name = "";
 
     give_operands(&b, &d, way[w].behind);
-    assert_int_equal(ct_product_make_plain(l, way[w].kind, &d, drelu ? 0 : way[w].behind, &b.p),
+    assert_int_equal(ct_product_make_plain(l, way[w].kind, &d, drelu ? 0 : way[w].behind, 0, &b.p),
                      CT_OK);
     b.relu_desc = (ct_relu_desc){
         .device = l->dev->kind, .n_thread = 1, .count = d.m * d.n, .dtype = CT_F32

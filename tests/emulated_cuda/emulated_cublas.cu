@@ -60,6 +60,25 @@ static double number(const void *x, cudaDataType_t type, bool tf32_mode, int64_t
     return (double)(tf32_mode ? tf32(v) : v);
 }
 
+/* C, read and written in its own type: rounded once. */
+struct result {
+    void *c;
+    cudaDataType_t type;
+    int64_t ld;
+
+    double at(int64_t i) const
+    {
+        return number(c, type, false, i);
+    }
+    void put(int64_t i, float v) const
+    {
+        if (type == CUDA_R_32F)
+            ((float *)c)[i] = v;
+        else
+            ((uint16_t *)c)[i] = (type == CUDA_R_16BF) ? ct_bf16_from_f32(v) : ct_f16_from_f32(v);
+    }
+};
+
 /* op(A) m x k in column major. */
 struct matrix {
     const void *x;
@@ -82,7 +101,7 @@ struct matrix {
 /* Element by element in the order of k, whole columns at a time: what is added to what does not
  * hang on m and n. */
 static void multiply(int64_t m, int64_t n, int64_t k, float alpha, const matrix &a, const matrix &b,
-                     float beta, float *c, int64_t ldc)
+                     float beta, const result &c)
 {
     std::vector<double> columns((size_t)(m * k)), sum((size_t)m);
 
@@ -99,21 +118,21 @@ static void multiply(int64_t m, int64_t n, int64_t k, float alpha, const matrix 
             for (int64_t i = 0; i < m; i++) sum[(size_t)i] += column[i] * factor;
         }
         for (int64_t i = 0; i < m; i++) {
-            double before = (beta != 0.0f) ? (double)beta * (double)c[i + j * ldc] : 0.0;
+            double before = (beta != 0.0f) ? (double)beta * c.at(i + j * c.ld) : 0.0;
 
-            c[i + j * ldc] = (float)((double)alpha * sum[(size_t)i] + before);
+            c.put(i + j * c.ld, (float)((double)alpha * sum[(size_t)i] + before));
         }
     }
     ct_emulated_close();
 }
 
 static cublasStatus_t product(int64_t m, int64_t n, int64_t k, float alpha, const matrix &a,
-                              const matrix &b, float beta, float *c, int64_t ldc)
+                              const matrix &b, float beta, const result &c)
 {
-    if ((m < 0) || (n < 0) || (k < 0) || !a.fits(m, k) || !b.fits(k, n) || (ldc < m) || (ldc < 1))
+    if ((m < 0) || (n < 0) || (k < 0) || !a.fits(m, k) || !b.fits(k, n) || (c.ld < m) || (c.ld < 1))
         return CUBLAS_STATUS_INVALID_VALUE;
     if (!has_work) return CUBLAS_STATUS_NOT_SUPPORTED;
-    ct_emulated_give(stream, [=]() { multiply(m, n, k, alpha, a, b, beta, c, ldc); });
+    ct_emulated_give(stream, [=]() { multiply(m, n, k, alpha, a, b, beta, c); });
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -122,7 +141,7 @@ cublasStatus_t cublasSgemm_64(cublasHandle_t, cublasOperation_t ta, cublasOperat
                               const float *b, int64_t ldb, const float *beta, float *c, int64_t ldc)
 {
     return product(m, n, k, *alpha, { a, CUDA_R_32F, ta, lda }, { b, CUDA_R_32F, tb, ldb }, *beta,
-                   c, ldc);
+                   { c, CUDA_R_32F, ldc });
 }
 
 cublasStatus_t cublasSgemmStridedBatched_64(cublasHandle_t h, cublasOperation_t ta,
@@ -149,13 +168,14 @@ cublasStatus_t cublasGemmStridedBatchedEx_64(
     cublasComputeType_t compute, cublasGemmAlgo_t)
 {
     if ((a_type != b_type) || ((a_type != CUDA_R_16BF) && (a_type != CUDA_R_16F)) ||
-        (c_type != CUDA_R_32F) || (compute != CUBLAS_COMPUTE_32F))
+        ((c_type != CUDA_R_32F) && (c_type != a_type)) || (compute != CUBLAS_COMPUTE_32F))
         return CUBLAS_STATUS_INVALID_VALUE;
     for (int64_t i = 0; i < count; i++) {
+        int64_t at = i * c_step * (int64_t)((c_type == CUDA_R_32F) ? sizeof(float) : 2);
         cublasStatus_t st = product(m, n, k, *(const float *)alpha,
                                     { (const uint16_t *)a + i * a_step, a_type, ta, lda },
                                     { (const uint16_t *)b + i * b_step, b_type, tb, ldb },
-                                    *(const float *)beta, (float *)c + i * c_step, ldc);
+                                    *(const float *)beta, { (char *)c + at, c_type, ldc });
 
         if (st != CUBLAS_STATUS_SUCCESS) return st;
     }

@@ -35,7 +35,9 @@ const struct {
     uint32_t split;
     size_t work;
     bool good;
-} each[] = { { 11, 1, 0, true }, { 12, 1, 0, false }, { 13, 1, 1000, true }, { 14, 2, 5000, true } };
+} each[] = {
+    { 11, 1, 0, true }, { 12, 1, 0, false }, { 13, 1, 1000, true }, { 14, 2, 5000, true }
+};
 enum { EACH = 4 };
 
 bool has(uint32_t epilogue, uint32_t what)
@@ -73,15 +75,18 @@ struct product {
     bool whole() const
     {
         bool narrow = (a.type != CUDA_R_32F);
+        bool same = (d.type == a.type); /* in 16 bits D may be so, too */
         int64_t a_rows = (op.ta == CUBLAS_OP_N) ? a.rows : a.columns;
         int64_t b_columns = (op.tb == CUBLAS_OP_N) ? b.columns : b.rows;
         int64_t b_rows = (op.tb == CUBLAS_OP_N) ? b.rows : b.columns;
 
-        if ((a.type != b.type) || (d.type != CUDA_R_32F) || (a_rows != m) || (b_columns != n) ||
-            (b_rows != k) || (a.ld < a.rows) || (b.ld < b.rows) || (d.ld < d.rows))
+        if ((a.type != b.type) || ((d.type != CUDA_R_32F) && !same) || (a_rows != m) ||
+            (b_columns != n) || (b_rows != k) || (a.ld < a.rows) || (b.ld < b.rows) ||
+            (d.ld < d.rows))
             return false;
         if (narrow && ((op.compute != CUBLAS_COMPUTE_32F) || (a.ld % 8 != 0) || (b.ld % 8 != 0)))
             return false;
+        if (narrow && same && (d.ld % 8 != 0)) return false;
         if ((has_bias(op.epilogue) || is_sum(op.epilogue) || is_sum_of_d(op.epilogue)) &&
             (op.vector == nullptr))
             return false;
@@ -92,9 +97,10 @@ struct product {
     {
         uint64_t h = MARK;
 
-        for (uint64_t v : { (uint64_t)op.compute, (uint64_t)op.ta, (uint64_t)op.tb,
-                            (uint64_t)op.epilogue, (uint64_t)a.type, (uint64_t)a.ld,
-                            (uint64_t)b.ld, (uint64_t)d.ld, (uint64_t)m, (uint64_t)n, (uint64_t)k })
+        for (uint64_t v :
+             { (uint64_t)op.compute, (uint64_t)op.ta, (uint64_t)op.tb, (uint64_t)op.epilogue,
+               (uint64_t)a.type, (uint64_t)d.type, (uint64_t)a.ld, (uint64_t)b.ld, (uint64_t)d.ld,
+               (uint64_t)m, (uint64_t)n, (uint64_t)k })
             h = (h ^ v) * UINT64_C(1099511628211);
         return h;
     }
@@ -116,16 +122,29 @@ float tf32(float v)
     return v;
 }
 
+/* Number `at` of D, or of a vector, which is of D's type. */
+float get(const void *x, cudaDataType_t type, int64_t at)
+{
+    if (type == CUDA_R_16BF) return ct_bf16_to_f32(((const uint16_t *)x)[at]);
+    if (type == CUDA_R_16F) return ct_f16_to_f32(((const uint16_t *)x)[at]);
+    return ((const float *)x)[at];
+}
+
+void put(void *x, cudaDataType_t type, int64_t at, float v)
+{
+    if (type == CUDA_R_32F)
+        ((float *)x)[at] = v;
+    else
+        ((uint16_t *)x)[at] = (type == CUDA_R_16BF) ? ct_bf16_from_f32(v) : ct_f16_from_f32(v);
+}
+
 /* Number (i, j) of op(X). */
 float number(const void *x, const ct_emulated_lt_layout &of, cublasOperation_t turned,
              cublasComputeType_t compute, int64_t i, int64_t j)
 {
     int64_t at = (turned == CUBLAS_OP_N) ? i + j * of.ld : j + i * of.ld;
-    float v;
+    float v = get(x, of.type, at);
 
-    if (of.type == CUDA_R_16BF) return ct_bf16_to_f32(((const uint16_t *)x)[at]);
-    if (of.type == CUDA_R_16F) return ct_f16_to_f32(((const uint16_t *)x)[at]);
-    v = ((const float *)x)[at];
     return (compute == CUBLAS_COMPUTE_32F_FAST_TF32) ? tf32(v) : v;
 }
 
@@ -167,7 +186,7 @@ float behind(const product &p, int64_t i, int64_t j, float v)
     uint32_t e = p.op.epilogue;
 
     if ((e == CUBLASLT_EPILOGUE_DRELU) || is_sum_of_d(e)) return get_bit(p, i, j) ? v : 0.0f;
-    if (has_bias(e)) v += ((const float *)p.op.vector)[i];
+    if (has_bias(e)) v += get(p.op.vector, p.d.type, i);
     if ((e < 256) && has(e, CUBLASLT_EPILOGUE_RELU)) {
         if (has_bits(e)) put_bit(p, i, j, v > 0.0f);
         if (v < 0.0f) v = 0.0f;
@@ -185,23 +204,23 @@ void sums(const product &p, const void *a, const void *b)
         for (int64_t q = 0; q < p.k; q++)
             sum += of_a ? number(a, p.a, p.op.ta, CUBLAS_COMPUTE_32F, i, q)
                         : number(b, p.b, p.op.tb, CUBLAS_COMPUTE_32F, q, i);
-        ((float *)p.op.vector)[i] = sum;
+        put(p.op.vector, p.d.type, i, sum);
     }
 }
 
 /* Rows of D. */
-void sums_of_d(const product &p, const float *d)
+void sums_of_d(const product &p, const void *d)
 {
     for (int64_t i = 0; i < p.m; i++) {
         float sum = 0.0f;
 
-        for (int64_t j = 0; j < p.n; j++) sum += d[i + j * p.d.ld];
-        ((float *)p.op.vector)[i] = sum;
+        for (int64_t j = 0; j < p.n; j++) sum += get(d, p.d.type, i + j * p.d.ld);
+        put(p.op.vector, p.d.type, i, sum);
     }
 }
 
 void multiply(const product &p, int32_t id, float alpha, const void *a, const void *b, float beta,
-              const float *c, float *d, void *work, size_t work_bytes)
+              const void *c, void *d, void *work, size_t work_bytes)
 {
     std::vector<float> row((size_t)p.k), column((size_t)p.k);
 
@@ -217,8 +236,8 @@ void multiply(const product &p, int32_t id, float alpha, const void *a, const vo
             for (int64_t q = 0; q < p.k; q++)
                 row[(size_t)q] = number(a, p.a, p.op.ta, p.op.compute, i, q);
             v = alpha * dot(id, p.k, row, column);
-            if (beta != 0.0f) v += beta * c[i + j * p.d.ld];
-            d[i + j * p.d.ld] = behind(p, i, j, v);
+            if (beta != 0.0f) v += beta * get(c, p.d.type, i + j * p.d.ld);
+            put(d, p.d.type, i + j * p.d.ld, behind(p, i, j, v));
         }
     }
     if (is_sum_of_d(p.op.epilogue)) sums_of_d(p, d);
@@ -283,8 +302,9 @@ cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *op, cublasComputeT
                                         cudaDataType_t scale)
 {
     if (scale != CUDA_R_32F) return CUBLAS_STATUS_INVALID_VALUE;
-    *op = new ct_emulated_lt_op{ compute,  CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT,
-                                 nullptr, nullptr,     0 };
+    *op = new ct_emulated_lt_op{
+        compute, CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT, nullptr, nullptr, 0
+    };
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -338,15 +358,16 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
                                                     cublasLtMatmulPreferenceAttributes_t what,
                                                     const void *value, size_t bytes)
 {
-    bool good = (what == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES)
-                    ? take(&p->work, value, bytes)
-                    : take(&p->aligned[what - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES], value,
-                           bytes);
+    bool good =
+        (what == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES)
+            ? take(&p->work, value, bytes)
+            : take(&p->aligned[what - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES], value, bytes);
 
     return good ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
 }
 
-/* Addresses are those of blocks of 64 bytes, or as it is said of operands: an algorithm remembers. */
+/* Addresses are those of blocks of 64 bytes, or as it is said of operands: an algorithm remembers.
+ */
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t op,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
@@ -356,7 +377,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
     product q = product_of(op, a, b, d);
 
     *n = 0;
-    if ((most < 1) || (c->rows != d->rows) || (c->columns != d->columns) || !q.whole())
+    if ((most < 1) || (c->rows != d->rows) || (c->columns != d->columns) || (c->type != d->type) ||
+        !q.whole())
         return CUBLAS_STATUS_INVALID_VALUE;
     for (uint32_t bytes : p->aligned) {
         if (bytes > 64) return CUBLAS_STATUS_NOT_SUPPORTED;
@@ -387,7 +409,8 @@ cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t *
     if (what == CUBLASLT_ALGO_CONFIG_ID) return give(each[i].id, value, bytes, written);
     if (what == CUBLASLT_ALGO_CONFIG_SPLITK_NUM)
         return give((int32_t)each[i].split, value, bytes, written);
-    if (what >= CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID) return give((uint16_t)0, value, bytes, written);
+    if (what >= CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID)
+        return give((uint16_t)0, value, bytes, written);
     return give((uint32_t)what, value, bytes, written);
 }
 
@@ -403,15 +426,15 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t op, const v
     float by = *(const float *)alpha, more = *(const float *)beta;
 
     if ((algo->data[0] != MARK) || (i >= EACH) || (algo->data[2] != p.print()) || !p.whole() ||
-        (c->ld != d->ld) || (c_at != d_at))
+        (c->ld != d->ld) || (c->type != d->type) || (c_at != d_at))
         return CUBLAS_STATUS_INVALID_VALUE;
     if (!aligned(a_at, algo->data[3]) || !aligned(b_at, algo->data[4]) ||
-        !aligned(d_at, algo->data[5]) || !aligned(d_at, algo->data[6]) || !aligned(op->vector, 64) || !aligned(op->bits, 64) || !aligned(work, 256) ||
+        !aligned(d_at, algo->data[5]) || !aligned(d_at, algo->data[6]) ||
+        !aligned(op->vector, 64) || !aligned(op->bits, 64) || !aligned(work, 256) ||
         (work_bytes < each[i].work) || ((work == nullptr) && (each[i].work > 0)))
         return CUBLAS_STATUS_INVALID_VALUE;
     ct_emulated_give(st, [=]() {
-        multiply(p, each[i].id, by, a_at, b_at, more, (const float *)c_at, (float *)d_at, work,
-                 each[i].work);
+        multiply(p, each[i].id, by, a_at, b_at, more, c_at, d_at, work, each[i].work);
     });
     return CUBLAS_STATUS_SUCCESS;
 }

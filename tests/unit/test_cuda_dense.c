@@ -217,6 +217,16 @@ static const char noise[] =
     "value: 0 } } }\n" FC("f1", "x", "29", "") RELU("f1") FC("f2", "f1", "23", "transpose: true")
         RELU("f2") FC("f3", "f2", "4", "bias_term: false") LOSS("f3");
 
+/* The same behind a convolution: with precision of 16 bits values have them, up to the last. */
+static const char narrow_noise[] =
+    "layer { name: 'data' type: 'DummyData' top: 'x' top: 'target' dummy_data_param { shape { dim: "
+    "8 dim: 3 dim: 6 dim: 6 } shape { dim: 8 dim: 4 } data_filler { type: 'gaussian' std: 1 } "
+    "data_filler { value: 0 } } }\n"
+    "layer { name: 'c' type: 'Convolution' bottom: 'x' top: 'c' convolution_param { num_output: 8 "
+    "kernel_size: 3 weight_filler { type: 'xavier' } } }\n" FC("f1", "c", "16", "") RELU("f1")
+        FC("f2", "f1", "24", "transpose: true") RELU("f2") FC("f3", "f2", "4", "bias_term: false")
+            LOSS("f3");
+
 enum { MOST = 64 };
 
 /* What rank 0 says, as it goes to the others: what it has, and what it takes. */
@@ -267,14 +277,15 @@ static ct_engine_plan *make_plan(ct_plan_mode mode, const char *text, wire *w)
 }
 
 /* The gradients of a pass by the plan; its text, of what was asked for, unless text_p is NULL. */
-static float *run_plan(const ct_device *dev, ct_engine_plan *plan, int64_t *n_p, char **text_p)
+static float *run_plan_of(const char *net, Ct__SolverParameter__Precision precision,
+                          const ct_device *dev, ct_engine_plan *plan, int64_t *n_p, char **text_p)
 {
-    ct_net_options o = { .env = { .n_rank = 1, .plan = plan } };
+    ct_net_options o = { .env = { .n_rank = 1, .plan = plan, .precision = precision } };
     ct_text text = { 0 };
     test_cuda_net t;
     float *grad;
 
-    test_cuda_net_open(noise, dev, &o, NULL, &t);
+    test_cuda_net_open(net, dev, &o, NULL, &t);
     (void)test_cuda_net_pass(&t, 0, false);
     grad = test_cuda_net_gradients(&t);
     *n_p = t.net->grad_count;
@@ -286,6 +297,11 @@ static float *run_plan(const ct_device *dev, ct_engine_plan *plan, int64_t *n_p,
     assert_non_null(*text_p);
     ct_text_destroy(&text);
     return grad;
+}
+
+static float *run_plan(const ct_device *dev, ct_engine_plan *plan, int64_t *n_p, char **text_p)
+{
+    return run_plan_of(noise, CT__SOLVER_PARAMETER__PRECISION__F32, dev, plan, n_p, text_p);
 }
 
 /* What is asked for: forward of each layer, with its ReLU where it has one; and the gradients; once
@@ -397,6 +413,50 @@ static void products_are_timed_and_replayed(void **state)
     free(timed), free(replayed), free(edited), free(twice);
 }
 
+/* Keys say which matrices have 16 bits: weights all, the last values not. Sums of what has them
+ * come with the product. */
+static void narrow_products_are_timed_and_replayed(void **state)
+{
+    static const char *const want[] = {
+        "product forward m8 n16 k128 nt bias relu bits bf16 abc gpu",
+        "product forward m8 n24 k16 nn bias relu bits bf16 abc gpu",
+        "product forward m8 n4 k24 nt bf16 ab gpu",
+        "product backward_data m8 n128 k16 nn bf16 abc gpu",
+        "product backward_data m8 n16 k24 nt drelu bf16 abc gpu",
+        "product backward_data m8 n24 k4 nn drelu bf16 bc gpu",
+        "product backward_weight m16 n128 k8 tn sums bf16 ab gpu",
+        "product backward_weight m16 n24 k8 tn sums bf16 ab gpu",
+        "product backward_weight m4 n24 k8 tn bf16 b gpu",
+    };
+    Ct__SolverParameter__Precision bf16 = CT__SOLVER_PARAMETER__PRECISION__BF16;
+    const ct_device *dev = test_cuda();
+    ct_engine_plan *plan = make_plan(CT_PLAN_TIME, NULL, NULL);
+    char *text, *again, *other;
+    float *timed, *replayed, *edited;
+    int64_t n, m;
+
+    (void)state;
+    timed = run_plan_of(narrow_noise, bf16, dev, plan, &n, &text);
+    for (size_t k = 0; is_emulated() && (k < sizeof(want) / sizeof(want[0])); k++) {
+        if (strstr(text, want[k]) == NULL) fail_msg("no \"%s\" in: %s", want[k], text);
+    }
+    other = turned(plan);
+    ct_engine_plan_destroy(plan);
+    plan = make_plan(CT_PLAN_REPLAY, text, NULL);
+    replayed = run_plan_of(narrow_noise, bf16, dev, plan, &m, &again);
+    ct_engine_plan_destroy(plan);
+    assert_int_equal(m, n);
+    check_bits(timed, replayed, n);
+    assert_string_equal(text, again);
+    plan = make_plan(CT_PLAN_REPLAY, other, NULL);
+    edited = run_plan_of(narrow_noise, bf16, dev, plan, &m, NULL);
+    check_rows_taken(plan);
+    if (is_emulated()) assert_memory_not_equal(edited, timed, (size_t)n * sizeof(*edited));
+    ct_engine_plan_destroy(plan);
+    free(text), free(again), free(other);
+    free(timed), free(replayed), free(edited);
+}
+
 /* The library's version is in the names: rows of another one are told, and timed anew. */
 static void stale_rows_are_noticed(void **state)
 {
@@ -474,6 +534,7 @@ int main(void)
         cmocka_unit_test(layers_are_the_same_with_and_without),
         cmocka_unit_test(biases_come_with_their_relus),
         cmocka_unit_test(products_are_timed_and_replayed),
+        cmocka_unit_test(narrow_products_are_timed_and_replayed),
         cmocka_unit_test(stale_rows_are_noticed),
         cmocka_unit_test(rank_0_chooses_for_all),
     };

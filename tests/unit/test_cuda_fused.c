@@ -56,6 +56,17 @@ static int64_t longer(const ct_fused_desc *d)
     return (d->m > d->n) ? d->m : d->n;
 }
 
+static bool lies(const work *w, unsigned side)
+{
+    return (w->d.narrow & side) != 0;
+}
+
+static void *put_side(const work *w, unsigned side, const float *v, int64_t n)
+{
+    if (lies(w, side)) return test_cuda_put_narrow(w->dev, w->d.operand, v, n);
+    return test_cuda_put(w->dev, v, (size_t)n * sizeof(float));
+}
+
 static void open_work(const ct_device *dev, const ct_fused_desc *d, uint64_t seed, work *w)
 {
     int64_t n = longer(d);
@@ -64,8 +75,8 @@ static void open_work(const ct_device *dev, const ct_fused_desc *d, uint64_t see
     w->a = drawn(d->m * d->k, seed), w->b = drawn(d->k * d->n, seed + 1);
     w->bias = drawn(n, seed + 2), w->old = drawn(d->m * d->n, seed + 3);
     w->c = drawn(d->m * d->n, seed), w->old_sums = drawn(n, seed + 4), w->sums = drawn(n, seed);
-    w->on_a = test_cuda_put(dev, w->a, (size_t)(d->m * d->k) * sizeof(float));
-    w->on_b = test_cuda_put(dev, w->b, (size_t)(d->k * d->n) * sizeof(float));
+    w->on_a = put_side(w, CT_NARROW_A, w->a, d->m * d->k);
+    w->on_b = put_side(w, CT_NARROW_B, w->b, d->k * d->n);
     w->on_bias = test_cuda_put(dev, w->bias, (size_t)n * sizeof(float));
     w->on_c = test_cuda_put(dev, NULL, (size_t)(d->m * d->n) * sizeof(float));
     w->on_sums = test_cuda_put(dev, NULL, (size_t)n * sizeof(float));
@@ -85,7 +96,7 @@ static double beta_of(const work *w)
 {
     bool vector = (w->d.behind & (CT_FUSE_BIAS | CT_FUSE_RELU | CT_FUSE_DRELU)) != 0;
 
-    return vector ? 0.0 : (double)w->beta;
+    return (vector || lies(w, CT_NARROW_C)) ? 0.0 : (double)w->beta;
 }
 
 static void run(work *w, ct_fused *f, void *bits)
@@ -106,7 +117,10 @@ static void run(work *w, ct_fused *f, void *bits)
     assert_int_equal(w->dev->from_host(NULL, w->on_c, w->old, bytes), CT_OK);
     assert_int_equal(w->dev->from_host(NULL, w->on_sums, w->old_sums, vector), CT_OK);
     assert_int_equal(ops->run(f, NULL, &g), CT_OK);
-    assert_int_equal(w->dev->to_host(NULL, w->c, w->on_c, bytes), CT_OK);
+    if (lies(w, CT_NARROW_C))
+        test_cuda_get_narrow(w->dev, w->d.operand, w->on_c, w->d.m * w->d.n, w->c);
+    else
+        assert_int_equal(w->dev->to_host(NULL, w->c, w->on_c, bytes), CT_OK);
     assert_int_equal(w->dev->to_host(NULL, w->sums, w->on_sums, vector), CT_OK);
     w->dev->mem_release(g.work);
 }
@@ -114,9 +128,19 @@ static void run(work *w, ct_fused *f, void *bits)
 static void near(double got, double want, double off, const work *w, const char *what, int64_t at)
 {
     if (!(fabs(got - want) <= off))
-        fail_msg("%s, behind %u, %d %d, %s %lld is %.9g, not %.9g within %g",
-                 operand_name[w->d.operand], w->d.behind, w->d.ta, w->d.tb, what, (long long)at,
-                 got, want, off);
+        fail_msg("%s, behind %u, narrow %u, %d %d, %s %lld is %.9g, not %.9g within %g",
+                 operand_name[w->d.operand], w->d.behind, w->d.narrow, w->d.ta, w->d.tb, what,
+                 (long long)at, got, want, off);
+}
+
+/* What rounding to 16 bits may be off, of a result and of a bias beside it; f16 has no numbers
+ * nearer to 0 than twice the last one. */
+static double off_by(const work *w, double sum, int64_t column)
+{
+    double once = (w->d.operand == CT_OPERAND_F16) ? 0x1p-11 : 0x1p-8;
+    double bias = ((w->d.behind & CT_FUSE_BIAS) != 0) ? fabs((double)w->bias[column]) : 0.0;
+
+    return lies(w, CT_NARROW_C) ? once * (fabs(sum) + (1.0 + once) * bias) + 0x1p-25 : 0.0;
 }
 
 /* Sums of k products rounded to f32 k times; TF32 keeps 10 bits behind the point, however a device
@@ -130,7 +154,7 @@ static void check_c(const work *w, const float *passed)
     for (int64_t i = 0; i < d->m; i++) {
         for (int64_t j = 0; j < d->n; j++) {
             int64_t at = i * d->n + j;
-            double sum = beta_of(w) * (double)w->old[at], size = fabs(sum);
+            double sum = beta_of(w) * (double)w->old[at], size = fabs(sum), more;
 
             for (int64_t p = 0; p < d->k; p++) {
                 double one = rounded(d->operand, w->a[d->ta ? p * d->m + i : i * d->k + p]) *
@@ -143,9 +167,10 @@ static void check_c(const work *w, const float *passed)
                 sum += (double)w->bias[j];
                 size += fabs((double)w->bias[j]);
             }
+            more = off_by(w, sum, j);
             if (((d->behind & CT_FUSE_RELU) != 0) && (sum < 0.0)) sum = 0.0;
-            if ((passed != NULL) && !(passed[at] > 0.0f)) sum = size = 0.0;
-            near((double)w->c[at], sum, eps * size, w, "element", at);
+            if ((passed != NULL) && !(passed[at] > 0.0f)) sum = size = more = 0.0;
+            near((double)w->c[at], sum, 1.01 * eps * size + more, w, "element", at);
         }
     }
 }
@@ -209,11 +234,15 @@ static void check_drelu(const work *w)
 
     for (int k = 0; k < 2; k++) {
         ct_fused_desc d = w->d;
-        ct_fused *f;
+        ct_fused *f = NULL;
         work back;
 
         d.behind = behind[k];
         d.k += 8;
+        if ((k == 1) && lies(w, CT_NARROW_C)) { /* sums would have 16 bits */
+            assert_int_equal(w->dev->math->fused->create(&d, &f), CT_UNSUPPORTED);
+            continue;
+        }
         if (!make(w->dev, &d, &f)) continue;
         open_work(w->dev, &d, 77, &back);
         for (int add = 0; add <= k; add++) {
@@ -259,19 +288,32 @@ static bool has_sums(const ct_fused_desc *d)
 {
     bool of_a = (d->behind & CT_FUSE_SUM_A) != 0, of_b = (d->behind & CT_FUSE_SUM_B) != 0;
 
+    if ((of_a || of_b) && ((d->narrow & CT_NARROW_C) != 0)) return false;
     return !(of_a && (!d->ta || (d->m == 1))) && !(of_b && (d->tb || (d->n == 1)));
+}
+
+static const unsigned behind[] = { 0,
+                                   CT_FUSE_BIAS,
+                                   CT_FUSE_RELU,
+                                   CT_FUSE_BIAS | CT_FUSE_RELU,
+                                   CT_FUSE_RELU | CT_FUSE_BITS,
+                                   CT_FUSE_BIAS | CT_FUSE_RELU | CT_FUSE_BITS,
+                                   CT_FUSE_SUM_A,
+                                   CT_FUSE_SUM_B };
+enum { BEHIND = sizeof(behind) / sizeof(behind[0]) };
+
+static void check_desc(const ct_device *dev, const ct_fused_desc *d)
+{
+    ct_fused *f = NULL;
+
+    if (has_sums(d))
+        check_product(dev, d);
+    else
+        assert_int_equal(dev->math->fused->create(d, &f), CT_UNSUPPORTED);
 }
 
 static void each_epilogue_is_as_defined(void **state)
 {
-    static const unsigned behind[] = { 0,
-                                       CT_FUSE_BIAS,
-                                       CT_FUSE_RELU,
-                                       CT_FUSE_BIAS | CT_FUSE_RELU,
-                                       CT_FUSE_RELU | CT_FUSE_BITS,
-                                       CT_FUSE_BIAS | CT_FUSE_RELU | CT_FUSE_BITS,
-                                       CT_FUSE_SUM_A,
-                                       CT_FUSE_SUM_B };
     static const int64_t shape[][3] = { { 32, 64, 48 }, { 13, 21, 37 }, { 1, 5, 3 } };
     const ct_device *dev = test_cuda();
 
@@ -279,17 +321,41 @@ static void each_epilogue_is_as_defined(void **state)
     for (int s = 0; s < 3; s++) {
         for (int o = 0; o < 4; o++) {
             for (int way = 0; way < 4; way++) {
-                for (size_t k = 0; k < sizeof(behind) / sizeof(behind[0]); k++) {
-                    ct_fused_desc d = { (ct_operand)o, (way & 1) != 0, (way & 2) != 0, shape[s][0],
-                                        shape[s][1],   shape[s][2],    behind[k],      0 };
-                    ct_fused *f = NULL;
+                for (int k = 0; k < BEHIND; k++) {
+                    ct_fused_desc d = { (ct_operand)o,
+                                        (way & 1) != 0,
+                                        (way & 2) != 0,
+                                        shape[s][0],
+                                        shape[s][1],
+                                        shape[s][2],
+                                        behind[k],
+                                        0,
+                                        0 };
 
-                    if (has_sums(&d))
-                        check_product(dev, &d);
-                    else
-                        assert_int_equal(dev->math->fused->create(&d, &f), CT_UNSUPPORTED);
+                    check_desc(dev, &d);
                 }
             }
+        }
+    }
+}
+
+/* The same of matrices that have 16 bits in memory, as fully connected layers have them: all of
+ * what is read, all but weights, or what is written alone. */
+static void matrices_may_have_16_bits(void **state)
+{
+    static const unsigned narrow[] = { CT_NARROW_A, CT_NARROW_A | CT_NARROW_B,
+                                       CT_NARROW_A | CT_NARROW_C, CT_NARROW_C };
+    const ct_device *dev = test_cuda();
+
+    (void)state;
+    for (int i = 0; i < 32; i++) {
+        ct_operand operand = (i % 2 == 0) ? CT_OPERAND_BF16 : CT_OPERAND_F16;
+
+        for (int k = 0; k < BEHIND; k++) {
+            ct_fused_desc d = { operand, (i & 2) != 0, (i & 4) != 0, 16, 24, 40, behind[k],
+                                0,       narrow[i / 8] };
+
+            check_desc(dev, &d);
         }
     }
 }
@@ -311,6 +377,14 @@ static void what_cannot_be_is_refused(void **state)
     assert_int_equal(ops->create(&d, &f), CT_UNSUPPORTED);
     d.behind = CT_FUSE_SUM_A, d.ta = true;
     assert_int_equal(ops->create(&d, &f), CT_UNSUPPORTED);
+    d.behind = 0, d.ta = false, d.operand = CT_OPERAND_BF16, d.narrow = CT_NARROW_C;
+    d.k = 16, d.n = 20; /* rows of 16 bits begin at 16 bytes */
+    assert_int_equal(ops->create(&d, &f), CT_UNSUPPORTED);
+    d.narrow = CT_NARROW_A, d.n = 16, d.k = 20;
+    assert_int_equal(ops->create(&d, &f), CT_UNSUPPORTED);
+    d.operand = CT_OPERAND_F32, d.k = 16; /* whose numbers have more */
+    assert_int_equal(ops->create(&d, &f), CT_UNSUPPORTED);
+    d.narrow = 0;
     d.behind = 0, d.k = 0, d.ta = false;
     assert_int_equal(ops->create(&d, &f), CT_UNSUPPORTED);
     assert_null(f);
@@ -332,6 +406,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_epilogue_is_as_defined),
+        cmocka_unit_test(matrices_may_have_16_bits),
         cmocka_unit_test(what_cannot_be_is_refused),
     };
 

@@ -61,6 +61,8 @@ static void nets_are_the_same(void **state)
     for (int k = 0; k < 3; k++) {
         for (int m = 0; m < 5; m++) (void)both(net[k], "", more[m], 7);
     }
+    (void)both(LABELLED("2") HEAD LOSS("SoftmaxWithLoss", ""), "precision: BF16", more[1], 7);
+    (void)both(LABELLED("2") HEAD LOSS("SoftmaxWithLoss", ""), "precision: FP16", more[0], 7);
     test_log_holds("in 1 graph, with the update");
     test_log_all_stop();
 }

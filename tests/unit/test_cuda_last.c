@@ -240,6 +240,40 @@ static const char whole[] = INPUT("dim: 4 dim: 5 dim: 11 dim: 10", "dim: 4 dim: 
                                         CONV("c5", "d3", "8", "1", "")
                                             TWO("loss", "EuclideanLoss", "c5", "target", "loss");
 
+/* As AlexNet and its head, of numbers that fit: Dropout's factor is 2, where it draws in plain
+ * order and where channels come last, and a head of its own without Dropout between. */
+#define FC(name, bottom, n, more)                                                                  \
+    LAYER(                                                                                         \
+        name, "InnerProduct", bottom, name,                                                        \
+        "inner_product_param { num_output: " n " " more                                            \
+        " weight_filler { type: 'xavier' } bias_filler { type: 'uniform' min: -0.1 max: 0.1 } }")
+#define RELU(name) LAYER(name "r", "ReLU", name, name, "")
+static const char whole_head[] = INPUT("dim: 4 dim: 3 dim: 8 dim: 6", "dim: 4 dim: 4")
+    CONV("c1", "data", "8", "3", "pad: 1") RELU("c1")
+        LAYER("p1", "Pooling", "c1", "p1", "pooling_param { pool: MAX kernel_size: 2 stride: 2 }")
+            LAYER("d1", "Dropout", "p1", "d1", "") FC("f1", "d1", "16", "") RELU("f1")
+                LAYER("d2", "Dropout", "f1", "f1", "") FC("f2", "f1", "24", "transpose: true")
+                    RELU("f2") FC("f3", "f2", "32", "") RELU("f3") FC("f4", "f3", "4", "")
+                        TWO("loss", "EuclideanLoss", "f4", "target", "loss");
+
+static const char head[] = INPUT("dim: 6 dim: 3 dim: 13 dim: 12", "dim: 6 dim: 5")
+    CONV("c1", "data", "16", "3", "") RELU("c1")
+        LAYER("p1", "Pooling", "c1", "p1", "pooling_param { pool: MAX kernel_size: 3 stride: 2 }")
+            FC("f1", "p1", "32", "") RELU("f1") LAYER("d1", "Dropout", "f1", "f1", "")
+                FC("f2", "f1", "24", "") RELU("f2") LAYER("d2", "Dropout", "f2", "f2", "")
+                    FC("f3", "f2", "5", "") TWO("loss", "EuclideanLoss", "f3", "target", "loss");
+
+/* Two readers of one fully connected layer, of which one does not take its values; normalisation of
+ * what another one makes; rows that do not begin at 16 bytes. */
+static const char readers[] =
+    INPUT("dim: 6 dim: 3 dim: 9 dim: 8", "dim: 6 dim: 16") CONV("c1", "data", "16", "3", "")
+        RELU("c1") FC("f1", "c1", "16", "") LAYER("n1", "BatchNorm", "f1", "n1", "")
+            LAYER("s1", "Scale", "n1", "s1", "scale_param { bias_term: true }") RELU("s1")
+                FC("f2", "s1", "16", "") LAYER("t2", "TanH", "f2", "t2", "") RELU("f2")
+                    FC("f3", "f2", "20", "") RELU("f3") FC("f4", "f3", "16", "")
+                        TWO("e", "Eltwise", "f4", "t2", "e")
+                            TWO("loss", "EuclideanLoss", "e", "target", "loss");
+
 /* As ResNet: its groups. */
 #define NORM(name, bottom)                                                                         \
     LAYER(name "n", "BatchNorm", bottom, name "n", "")                                             \
@@ -276,6 +310,7 @@ typedef struct result {
     int reorders, narrow; /* layers that the net added; tops of 16 bits */
     size_t planned, tops; /* bytes */
     bool dnn;             /* convolutions go through cuDNN */
+    bool bits;            /* some product makes the gradient of a ReLU */
 } result;
 
 /* The arena with at most one number a row of each weight, of a few values; the same for all. */
@@ -344,6 +379,7 @@ static result run_net(const char *text, const ct_device *dev,
     for (int i = 0; i < net->n_layer; i++) {
         r.reorders +=
             net->layer[i]->ops->by_net && (strcmp(net->layer[i]->ops->type, "Split") != 0);
+        r.bits |= net->instance[i]->bits != 0;
         for (int k = 0; k < net->layer[i]->n_top; k++) {
             const ct_tensor *top = &net->instance[i]->top[k]->data;
 
@@ -355,34 +391,75 @@ static result run_net(const char *text, const ct_device *dev,
     return r;
 }
 
+/* Beside f32. reorders: conversions for the loss. */
+static result compare_whole(const char *text, const result *f32,
+                            Ct__SolverParameter__Precision precision, bool fuse, int reorders)
+{
+    result narrow = run_net(text, test_cuda(), precision, true, fuse);
+    /* cuDNN gives weight gradients in 16 bits */
+    double once = (precision == CT__SOLVER_PARAMETER__PRECISION__BF16) ? 0x1p-8 : 0x1p-11;
+    double off = narrow.dnn ? once : 0.0, size = 0.0;
+
+    for (int64_t i = 0; i < f32->n; i++) size += fabs((double)f32->grad[i]);
+    assert_true((size > 0.0) && (f32->loss > 0.0));
+    assert_true(narrow.loss == f32->loss);
+    for (int64_t i = 0; i < f32->n; i++) {
+        if (!(fabs((double)narrow.grad[i] - f32->grad[i]) <= off * fabs((double)f32->grad[i])))
+            fail_msg("precision %d, fused %d: gradient %lld is %.9g, with values of f32 %.9g",
+                     (int)precision, fuse, (long long)i, narrow.grad[i], f32->grad[i]);
+    }
+    assert_int_equal(narrow.reorders, reorders);
+    assert_int_equal(f32->reorders, 0);
+    free(narrow.grad);
+    return narrow;
+}
+
+static const Ct__SolverParameter__Precision each_precision[] = {
+    CT__SOLVER_PARAMETER__PRECISION__BF16, CT__SOLVER_PARAMETER__PRECISION__FP16
+};
+
 static void numbers_that_fit_stay(void **state)
 {
-    static const Ct__SolverParameter__Precision each[] = { CT__SOLVER_PARAMETER__PRECISION__BF16,
-                                                           CT__SOLVER_PARAMETER__PRECISION__FP16 };
     const ct_device *dev = test_cuda();
 
     (void)state;
     for (int k = 0; k < 4; k++) {
         bool fuse = k < 2;
         result f32 = run_net(whole, dev, CT__SOLVER_PARAMETER__PRECISION__F32, true, fuse);
-        result narrow = run_net(whole, dev, each[k % 2], true, fuse);
-        /* cuDNN gives weight gradients in 16 bits */
-        double once = (k % 2 == 0) ? 0x1p-8 : 0x1p-11, off = narrow.dnn ? once : 0.0, size = 0.0;
+        result narrow = compare_whole(whole, &f32, each_precision[k % 2], fuse, 1);
 
-        for (int64_t i = 0; i < f32.n; i++) size += fabs((double)f32.grad[i]);
-        assert_true((size > 0.0) && (f32.loss > 0.0));
-        assert_true(narrow.loss == f32.loss);
-        for (int64_t i = 0; i < f32.n; i++) {
-            if (!(fabs((double)narrow.grad[i] - f32.grad[i]) <= off * fabs((double)f32.grad[i])))
-                fail_msg("%d: gradient %lld is %.9g, with values of f32 %.9g", k, (long long)i,
-                         narrow.grad[i], f32.grad[i]);
-        }
-        /* all from the first convolution to the last; a conversion for the loss */
-        assert_int_equal(narrow.reorders, 1);
-        assert_int_equal(f32.reorders, 0);
+        /* all from the first convolution to the last */
         assert_true(narrow.narrow >= 15);
         assert_true(narrow.tops < 0.65 * (double)f32.tops);
-        free(f32.grad), free(narrow.grad);
+        free(f32.grad);
+    }
+}
+
+/* Of tests/emulated_cuda, whose library lacks what CORTADO_EMULATED_LT says. */
+extern int ct_emulated_given(void) __attribute__((weak));
+
+/* Up to the last fully connected layer, which makes f32 for the loss. */
+static void heads_of_numbers_that_fit_stay(void **state)
+{
+    static const char *const lacks[] = { "", "nosums", "nobits", "plain", "none" };
+    const ct_device *dev = test_cuda();
+    bool emulated = (ct_emulated_given != NULL);
+
+    (void)state;
+    for (int k = 0; k < (emulated ? 5 : 1); k++) {
+        for (int i = 0; i < 4; i++) {
+            bool fuse = i < 2;
+            result f32, narrow;
+
+            setenv("CORTADO_EMULATED_LT", lacks[k], 1);
+            f32 = run_net(whole_head, dev, CT__SOLVER_PARAMETER__PRECISION__F32, true, fuse);
+            narrow = compare_whole(whole_head, &f32, each_precision[i % 2], fuse, 0);
+            unsetenv("CORTADO_EMULATED_LT");
+            /* of each type's; the data, the target, the last values and the loss are f32 */
+            assert_true(narrow.narrow >= 11);
+            if (emulated) assert_true(narrow.bits == (fuse && (k < 2)));
+            free(f32.grad);
+        }
     }
 }
 
@@ -415,8 +492,10 @@ static void compare_net(const char *text, const char *name, int reorders)
 static void nets_cost_what_rounding_does(void **state)
 {
     (void)state;
-    compare_net(residual, "residual", 1);
-    compare_net(branches, "branches", 2);
+    compare_net(residual, "residual", 0);
+    compare_net(branches, "branches", 1); /* for TanH */
+    compare_net(head, "head", 0);
+    compare_net(readers, "readers", 1); /* for TanH; f3 makes f32, since its rows do not fit */
 }
 
 int main(void)
@@ -424,6 +503,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(convolutions_are_as_defined),
         cmocka_unit_test(numbers_that_fit_stay),
+        cmocka_unit_test(heads_of_numbers_that_fit_stay),
         cmocka_unit_test(nets_cost_what_rounding_does),
     };
 

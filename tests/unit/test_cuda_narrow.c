@@ -30,7 +30,7 @@ static void product(const ct_device *dev, ct_operand operand, bool ta, bool tb)
     enum { M = 13, N = 21, K = 37, MORE = 3, LDC = N + MORE };
     int64_t lda = (ta ? M : K) + MORE, ldb = (tb ? K : N) + MORE;
     float a[(K + MORE) * K], b[(K + MORE) * K], c[M * LDC], old[M * LDC];
-    void *room = test_cuda_put(dev, NULL, dev->math->narrow_room(operand, M, N, K)), *on[3];
+    void *room = test_cuda_put(dev, NULL, dev->math->narrow_room(operand, M, N, K, 0)), *on[3];
     double loss = (operand == CT_OPERAND_TF32) ? 2.1 * 0x1p-10 : 0.0;
 
     test_random(a, (K + MORE) * K, 1, -1.0f, 1.0f);
@@ -39,7 +39,7 @@ static void product(const ct_device *dev, ct_operand operand, bool ta, bool tb)
     on[0] = test_cuda_put(dev, a, sizeof(a)), on[1] = test_cuda_put(dev, b, sizeof(b));
     on[2] = test_cuda_put(dev, old, sizeof(old));
     assert_int_equal(dev->math->gemm_narrow(NULL, operand, ta, tb, M, N, K, 2.0f, on[0], lda, on[1],
-                                            ldb, 0.5f, on[2], LDC, room),
+                                            ldb, 0.5f, on[2], LDC, room, 0),
                      CT_OK);
     assert_int_equal(dev->to_host(NULL, c, on[2], sizeof(c)), CT_OK);
     for (int64_t i = 0; i < M; i++) {
@@ -75,6 +75,59 @@ static void products_round(void **state)
     (void)state;
     for (int k = 0; k < 3; k++) {
         for (int way = 0; way < 4; way++) product(dev, each[k], (way & 1) != 0, (way & 2) != 0);
+    }
+}
+
+/* Rows as they lie: the bits of what is rounded on the way, and C's rounded once more. */
+static void products_read_16_bits(void **state)
+{
+    enum { M = 8, N = 24, K = 16 };
+    static const unsigned narrow[] = { CT_NARROW_A, CT_NARROW_B, CT_NARROW_A | CT_NARROW_B };
+    const ct_device *dev = test_cuda();
+
+    (void)state;
+    for (int i = 0; i < 48; i++) {
+        ct_operand operand = (i % 2 == 0) ? CT_OPERAND_BF16 : CT_OPERAND_F16;
+        bool ta = (i & 2) != 0, tb = (i & 4) != 0, narrow_c = (i & 8) != 0;
+        unsigned lie = narrow[i / 16];
+        float a[M * K], b[K * N], want[M * N], got[M * N];
+        void *on[6], *room;
+
+        test_random(a, M * K, 1, -1.0f, 1.0f);
+        test_random(b, K * N, 2, -1.0f, 1.0f);
+        on[0] = test_cuda_put(dev, a, sizeof(a)), on[1] = test_cuda_put(dev, b, sizeof(b));
+        on[2] = test_cuda_put(dev, NULL, sizeof(want));
+        on[3] = test_cuda_put_narrow(dev, operand, a, M * K);
+        on[4] = test_cuda_put_narrow(dev, operand, b, K * N);
+        on[5] = test_cuda_put(dev, NULL, sizeof(got));
+        room = test_cuda_put(dev, NULL, dev->math->narrow_room(operand, M, N, K, 0));
+        assert_int_equal(dev->math->gemm_narrow(NULL, operand, ta, tb, M, N, K, 1.0f, on[0],
+                                                ta ? M : K, on[1], tb ? K : N, 0.0f, on[2], N, room,
+                                                0),
+                         CT_OK);
+        assert_int_equal(dev->to_host(NULL, want, on[2], sizeof(want)), CT_OK);
+        dev->mem_release(room);
+        room = test_cuda_put(dev, NULL, dev->math->narrow_room(operand, M, N, K, lie));
+        assert_int_equal(dev->math->gemm_narrow(NULL, operand, ta, tb, M, N, K, 1.0f,
+                                                on[((lie & CT_NARROW_A) != 0) ? 3 : 0], ta ? M : K,
+                                                on[((lie & CT_NARROW_B) != 0) ? 4 : 1], tb ? K : N,
+                                                0.0f, on[5], N, room,
+                                                lie | (narrow_c ? CT_NARROW_C : 0)),
+                         CT_OK);
+        if (narrow_c)
+            test_cuda_get_narrow(dev, operand, on[5], M * N, got);
+        else
+            assert_int_equal(dev->to_host(NULL, got, on[5], sizeof(got)), CT_OK);
+        for (int k = 0; k < M * N; k++) {
+            /* a library may add up in another order */
+            double off = (K + 1) * 0x1p-24 * K;
+
+            if (narrow_c) off += fabs((double)want[k]) * ((i % 2 == 0) ? 0x1p-8 : 0x1p-11);
+            if (!(fabs((double)got[k] - want[k]) <= off))
+                fail_msg("%d: number %d is %.9g, not %.9g", i, k, got[k], want[k]);
+        }
+        for (int k = 0; k < 6; k++) dev->mem_release(on[k]);
+        dev->mem_release(room);
     }
 }
 
@@ -358,6 +411,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_round),
+        cmocka_unit_test(products_read_16_bits),
         cmocka_unit_test(convolutions_are_exact_where_they_can),
         cmocka_unit_test(convolutions_round),
         cmocka_unit_test(nets_are_the_cpus),

@@ -123,6 +123,28 @@ static void fp16_trains_as_f32(void **state)
     assert_true(off(&clipped, &clipped_f32) < 6 * 0x1p-11);
 }
 
+/* Fully connected layers whose values, and gradients, have 16 bits. */
+static void fp16_trains_heads(void **state)
+{
+    static const char *const solver[] = { "solver_mode: GPU", "solver_mode: GPU precision: FP16",
+                                          "solver_mode: GPU precision: FP16",
+                                          "solver_mode: GPU precision: FP16" };
+    static const char *const scale[] = { "", "loss_scale: 1024", "loss_scale: 1",
+                                         "loss_scale: 16777216" };
+    trained t[4];
+
+    (void)state;
+    (void)test_cuda();
+    for (int k = 0; k < 4; k++)
+        t[k] = test_cuda_trained(LABELLED("2") HEAD LOSS("SoftmaxWithLoss", ""), solver[k],
+                                 scale[k], (k < 3) ? 6 : 1, NULL);
+    assert_true(t[1].scale == 1024.0f && t[1].good == 6);
+    assert_true(off(&t[1], &t[0]) > 0.0);
+    assert_true(off(&t[1], &t[0]) < 6 * 0x1p-11);
+    assert_true(off(&t[1], &t[2]) < 6 * 0x1p-11);
+    assert_true(t[3].scale == 8388608.0f); /* a gradient left f16 */
+}
+
 /* Gradients beyond f16: nothing changes until the scale is small enough. */
 static void fp16_skips_and_goes_on(void **state)
 {
@@ -177,6 +199,7 @@ int main(void)
         cmocka_unit_test(a_step_waits_once),
         cmocka_unit_test(wrong_labels_end_it),
         cmocka_unit_test(fp16_trains_as_f32),
+        cmocka_unit_test(fp16_trains_heads),
         cmocka_unit_test(fp16_skips_and_goes_on),
         cmocka_unit_test_setup_teardown(fp16_resumes, test_solver_setup, test_solver_teardown),
     };

@@ -1,7 +1,8 @@
 /* Products by cuBLASLt, with its epilogues. It is column major, as cuBLAS: what it computes is C' =
  * op(B)' op(A)', so its A is B here, its rows are the columns of C, and a vector along its rows is
- * one along a row of C. Operands of 16 bits are rounded into the workspace first, as narrow_cuda.cu
- * does; C is f32 in any case, and so are vectors. */
+ * one along a row of C. Operands that are not of 16 bits yet are rounded into the workspace first,
+ * as narrow_cuda.cu does. Vectors are of C's type: a bias of f32 is rounded with a C of 16 bits,
+ * and sums, which are f32, are not made beside one. */
 #include "framework/math/cuda/fused_cuda.h"
 
 #include <cublasLt.h>
@@ -10,15 +11,13 @@
 #include <cstdlib>
 
 #include "framework/base/memory.h"
-#include "framework/math/cuda/narrow.cuh"
+#include "framework/math/cuda/fused_desc.cuh"
 
 /* What NVIDIA recommends for Hopper; the layer's scratch memory has room for what is taken. */
 static const size_t WORK_MAX = (size_t)32 << 20;
 /* Blocks of the memory plan begin so; cuBLASLt wants more of its workspace. */
 static const uint32_t ALIGNED = 64;
 static const size_t WORK_ALIGNED = 256;
-/* Bits of a row of C. */
-static const int64_t BIT_ROW = 128;
 
 /* The library's handle belongs to the process's device, like cuBLAS's (math_cuda.cu). */
 static cublasLtHandle_t handle;
@@ -44,33 +43,6 @@ extern "C" ct_status ct_fused_cuda_open(void)
 }
 
 /* ---- descriptions */
-
-typedef struct stored {
-    int64_t rows, columns, ld; /* as it lies here */
-} stored;
-
-static bool narrows(const ct_fused_desc *d)
-{
-    return ct_operand_size(d->operand) == sizeof(uint16_t);
-}
-
-static stored side(const ct_fused_desc *d, bool turned, int64_t rows, int64_t columns)
-{
-    stored s = { turned ? columns : rows, turned ? rows : columns, 0 };
-
-    s.ld = narrows(d) ? ct_narrow_row(s.columns) : s.columns;
-    return s;
-}
-
-static stored a_of(const ct_fused_desc *d)
-{
-    return side(d, d->ta, d->m, d->k);
-}
-
-static stored b_of(const ct_fused_desc *d)
-{
-    return side(d, d->tb, d->k, d->n);
-}
 
 static uint32_t epilogue_of(unsigned behind)
 {
@@ -98,26 +70,6 @@ static uint32_t epilogue_of(unsigned behind)
     default:
         return 0;
     }
-}
-
-static bool has_vector(const ct_fused_desc *d)
-{
-    return (d->behind & (CT_FUSE_BIAS | CT_FUSE_SUMS)) != 0;
-}
-
-static bool has_bits(const ct_fused_desc *d)
-{
-    return (d->behind & (CT_FUSE_BITS | CT_FUSE_DRELU)) != 0;
-}
-
-static int64_t bit_row(const ct_fused_desc *d)
-{
-    return (d->n + BIT_ROW - 1) / BIT_ROW * BIT_ROW;
-}
-
-static size_t bits_of(const ct_fused_desc *d)
-{
-    return (size_t)(d->m * bit_row(d) / 8);
 }
 
 template <class V> static bool set(ct_fused *f, cublasLtMatmulDescAttributes_t what, V value)
@@ -158,7 +110,7 @@ static bool describe(ct_fused *f)
            set(f, CUBLASLT_MATMUL_DESC_TRANSA, d->tb ? CUBLAS_OP_T : CUBLAS_OP_N) &&
            set(f, CUBLASLT_MATMUL_DESC_TRANSB, d->ta ? CUBLAS_OP_T : CUBLAS_OP_N) &&
            describe_behind(f) && lay_out(&f->a, type, b_of(d)) && lay_out(&f->b, type, a_of(d)) &&
-           lay_out(&f->c, CUDA_R_32F, { d->m, d->n, d->n });
+           lay_out(&f->c, lies(d, CT_NARROW_C) ? type : CUDA_R_32F, { d->m, d->n, d->n });
 }
 
 /* ---- algorithms */
@@ -208,10 +160,11 @@ static bool limit(cublasLtMatmulPreference_t p, const ct_fused_desc *d)
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES
     };
+    const bool in_work[] = { rounds(d, CT_NARROW_B), rounds(d, CT_NARROW_A), false, false };
     uint64_t most = WORK_MAX;
 
     for (int i = 0; i < 4; i++) {
-        uint32_t bytes = (narrows(d) && (i < 2)) ? ALIGNED : aligned_of(d);
+        uint32_t bytes = in_work[i] ? ALIGNED : aligned_of(d);
 
         if (cublasLtMatmulPreferenceSetAttribute(p, side[i], &bytes, sizeof(bytes)) !=
             CUBLAS_STATUS_SUCCESS)
@@ -255,23 +208,12 @@ static void destroy(ct_fused *f)
     free(f);
 }
 
-/* What it does not do, whether or not its heuristics refuse it; NVIDIA's nvmath-python keeps away
- * from the same. Sums are made of operands as gradients of weights have them, and of more than one
- * number; and neither they nor a ReLU's gradient in depth 1. */
-static bool is_possible(const ct_fused_desc *d)
-{
-    bool of_a = (d->behind & CT_FUSE_SUM_A) != 0, of_b = (d->behind & CT_FUSE_SUM_B) != 0;
-
-    if ((d->k == 1) && ((d->behind & (CT_FUSE_DRELU | CT_FUSE_SUMS)) != 0)) return false;
-    return !(of_a && (!d->ta || (d->m == 1))) && !(of_b && (d->tb || (d->n == 1)));
-}
-
 static ct_status create(const ct_fused_desc *d, ct_fused **f_p)
 {
     ct_fused *f;
 
     if ((handle == NULL) || (d->m < 1) || (d->n < 1) || (d->k < 1) ||
-        (epilogue_of(d->behind) == 0) || !is_possible(d))
+        (epilogue_of(d->behind) == 0) || !is_possible(d) || !rows_fit(d))
         return CT_UNSUPPORTED;
     f = (ct_fused *)calloc(1, sizeof(*f));
     if (f == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a product of cuBLASLt");
@@ -297,9 +239,10 @@ static void take(ct_fused *f, int i)
 
 /* ---- runs */
 
-/* The workspace: the library's, then sums that are to be added, then rounded operands. */
+/* The workspace: the library's, then sums that are to be added, then rounded operands, then a
+ * rounded bias. */
 typedef struct room {
-    size_t sums, a, b, bytes;
+    size_t sums, a, b, bias, bytes;
 } room;
 
 static room room_of(const ct_fused *f, int i)
@@ -313,8 +256,9 @@ static room room_of(const ct_fused *f, int i)
     r.sums = (own > 0) ? ct_align_up(own + WORK_ALIGNED) : 0;
     r.a = r.sums +
           (((d->behind & CT_FUSE_SUMS) != 0) ? ct_align_up((size_t)most * sizeof(float)) : 0);
-    r.b = r.a + (narrows(d) ? ct_narrow_bytes(a.rows, a.columns) : 0);
-    r.bytes = r.b + (narrows(d) ? ct_narrow_bytes(b.rows, b.columns) : 0);
+    r.b = r.a + (rounds(d, CT_NARROW_A) ? ct_narrow_bytes(a.rows, a.columns) : 0);
+    r.bias = r.b + (rounds(d, CT_NARROW_B) ? ct_narrow_bytes(b.rows, b.columns) : 0);
+    r.bytes = r.bias + (rounds_bias(d) ? ct_narrow_bytes(1, d->n) : 0);
     return r;
 }
 
@@ -323,11 +267,11 @@ static size_t workspace(const ct_fused *f, int i)
     return room_of(f, (i >= 0) ? i : f->taken).bytes;
 }
 
-static ct_status reads(const ct_fused_desc *d, ct_stream st, stored s, const float *v, char *there,
-                       const void **v_p)
+static ct_status reads(const ct_fused_desc *d, unsigned side, ct_stream st, stored s,
+                       const float *v, char *there, const void **v_p)
 {
-    *v_p = narrows(d) ? (const void *)there : (const void *)v;
-    if (!narrows(d)) return CT_OK;
+    *v_p = rounds(d, side) ? (const void *)there : (const void *)v;
+    if (!rounds(d, side)) return CT_OK;
     return ct_cuda_narrow_rows(st, d->operand, s.rows, s.columns, v, s.columns, (uint16_t *)there);
 }
 
@@ -359,11 +303,12 @@ static ct_status point(const ct_fused *f, const ct_fused_args *g, const room *r)
     bool good = true;
 
     if ((f->d.behind & CT_FUSE_BIAS) != 0)
-        good = set(of, CUBLASLT_MATMUL_DESC_BIAS_POINTER, (const void *)g->bias);
+        good = set(of, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+                   rounds_bias(&f->d) ? (const void *)((char *)g->work + r->bias)
+                                      : (const void *)g->bias);
     else if (has_vector(&f->d))
         good = set(of, CUBLASLT_MATMUL_DESC_BIAS_POINTER, (void *)sums_at(f, g, r));
-    if (has_bits(&f->d))
-        good = good && set(of, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, g->bits);
+    if (has_bits(&f->d)) good = good && set(of, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, g->bits);
     return good ? CT_OK : CT_FAIL(CT_ERR_DEVICE, "cuBLASLt does not take an address");
 }
 
@@ -379,8 +324,10 @@ static ct_status run(const ct_fused *f, ct_stream st, const ct_fused_args *g)
 
     if (!all_aligned(d, g))
         return CT_FAIL(CT_ERR_ARG, "a product of cuBLASLt with an operand that is not aligned");
-    CT_TRY(reads(d, st, a_of(d), g->a, (char *)g->work + r.a, &a));
-    CT_TRY(reads(d, st, b_of(d), g->b, (char *)g->work + r.b, &b));
+    CT_TRY(reads(d, CT_NARROW_A, st, a_of(d), g->a, (char *)g->work + r.a, &a));
+    CT_TRY(reads(d, CT_NARROW_B, st, b_of(d), g->b, (char *)g->work + r.b, &b));
+    if (rounds_bias(d))
+        CT_TRY(ct_cuda_narrow(st, d->operand, d->n, g->bias, (char *)g->work + r.bias));
     CT_TRY(point(f, g, &r));
     status = cublasLtMatmul(handle, f->op, &one, b, f->a, a, f->b, &g->beta, g->c, f->c, g->c, f->c,
                             &how->algo, (how->workspaceSize > 0) ? work : NULL, how->workspaceSize,
@@ -393,5 +340,5 @@ static ct_status run(const ct_fused *f, ct_stream st, const ct_fused_args *g)
                               sums_at(f, g, &r), g->sums_beta, g->sums);
 }
 
-extern "C" const ct_fused_ops ct_fused_cuda = { "lt",      create,    destroy, algorithm,
-                                                take,      workspace, bits_of, run };
+extern "C" const ct_fused_ops ct_fused_cuda = { "lt", create,    destroy, algorithm,
+                                                take, workspace, bits_of, run };

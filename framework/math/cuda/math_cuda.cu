@@ -52,6 +52,11 @@ static ct_status launched(const char *what)
     return ct_cuda_check(cudaGetLastError(), what);
 }
 
+static cudaDataType_t type_of(ct_operand operand)
+{
+    return (operand == CT_OPERAND_F16) ? CUDA_R_16F : CUDA_R_16BF;
+}
+
 extern "C" ct_status ct_math_cuda_gemm_batch(ct_stream st, ct_operand operand, bool trans_a,
                                              bool trans_b, int64_t m, int64_t n, int64_t k,
                                              float alpha, const void *a, int64_t lda,
@@ -61,7 +66,7 @@ extern "C" ct_status ct_math_cuda_gemm_batch(ct_stream st, ct_operand operand, b
 {
     cublasOperation_t op_a = trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasOperation_t op_b = trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
-    cudaDataType_t type = (operand == CT_OPERAND_F16) ? CUDA_R_16F : CUDA_R_16BF;
+    cudaDataType_t type = type_of(operand);
 
     if ((m < 1) || (n < 1)) return CT_OK;
     CT_TRY(prepare(st, operand));
@@ -75,6 +80,24 @@ extern "C" ct_status ct_math_cuda_gemm_batch(ct_stream st, ct_operand operand, b
                                                    (const float *)b, ldb, b_step, (const float *)a,
                                                    lda, a_step, &beta, c, ldc, c_step, n_batch),
                       "cublasSgemmStridedBatched");
+}
+
+extern "C" ct_status ct_math_cuda_gemm_16(ct_stream st, ct_operand operand, bool trans_a,
+                                          bool trans_b, int64_t m, int64_t n, int64_t k,
+                                          float alpha, const void *a, int64_t lda, const void *b,
+                                          int64_t ldb, void *c, int64_t ldc)
+{
+    cudaDataType_t type = type_of(operand);
+    const float beta = 0.0f;
+
+    if ((m < 1) || (n < 1)) return CT_OK;
+    CT_TRY(prepare(st, operand));
+    return blas_check(
+        cublasGemmStridedBatchedEx_64(blas.handle, trans_b ? CUBLAS_OP_T : CUBLAS_OP_N,
+                                      trans_a ? CUBLAS_OP_T : CUBLAS_OP_N, n, m, k, &alpha, b, type,
+                                      ldb, 0, a, type, lda, 0, &beta, c, type, ldc, 0, 1,
+                                      CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
+        "cublasGemmStridedBatchedEx");
 }
 
 static ct_status cuda_gemm(ct_stream st, bool trans_a, bool trans_b, int64_t m, int64_t n,

@@ -19,11 +19,16 @@ ct_status ct_math_cuda_gemm_batch(ct_stream st, ct_operand operand, bool trans_a
                                   int64_t lda, int64_t a_step, const void *b, int64_t ldb,
                                   int64_t b_step, float beta, float *c, int64_t ldc, int64_t c_step,
                                   int64_t n_batch);
-size_t ct_math_cuda_narrow_room(ct_operand operand, int64_t m, int64_t n, int64_t k);
+/** One product whose C has the operands' 16 bits, too; beta 0. */
+ct_status ct_math_cuda_gemm_16(ct_stream st, ct_operand operand, bool trans_a, bool trans_b,
+                               int64_t m, int64_t n, int64_t k, float alpha, const void *a,
+                               int64_t lda, const void *b, int64_t ldb, void *c, int64_t ldc);
+size_t ct_math_cuda_narrow_room(ct_operand operand, int64_t m, int64_t n, int64_t k,
+                                unsigned narrow);
 ct_status ct_math_cuda_gemm_narrow(ct_stream st, ct_operand operand, bool trans_a, bool trans_b,
                                    int64_t m, int64_t n, int64_t k, float alpha, const float *a,
                                    int64_t lda, const float *b, int64_t ldb, float beta, float *c,
-                                   int64_t ldc, void *room);
+                                   int64_t ldc, void *room, unsigned narrow);
 
 /** Bytes of a number of `operand` as products read it. */
 static inline size_t ct_operand_size(ct_operand operand)
