@@ -41,6 +41,8 @@ static const struct {
 typedef struct bench {
     const ct_device *dev;
     ct_exec ex;
+    ct_operand operand;
+    unsigned narrow; /* CT_NARROW_…: matrices of 16 bits in memory */
     ct_product p;
     ct_product_args args;
     const ct_relu_impl *relu; /* behind the product, where DRELU is done apart */
@@ -50,19 +52,40 @@ typedef struct bench {
     const float *top;
 } bench;
 
-static float *filled(const ct_device *dev, int64_t n)
+static const float *numbers(void)
 {
     static float chunk[CHUNK];
-    float *to = NULL;
 
     if (chunk[1] == 0.0f) {
         for (int64_t i = 0; i < CHUNK; i++) chunk[i] = ct_rng_normal_at(3, (uint64_t)i);
     }
+    return chunk;
+}
+
+static float *filled(const ct_device *dev, int64_t n)
+{
+    const float *chunk = numbers();
+    float *to = NULL;
+
     assert_int_equal(dev->mem_acquire((size_t)n * sizeof(float), (void **)&to), CT_OK);
     for (int64_t i = 0; i < n; i += CHUNK)
         assert_int_equal(dev->from_host(NULL, to + i, chunk,
                                         sizeof(float) * (size_t)((n - i < CHUNK) ? n - i : CHUNK)),
                          CT_OK);
+    return to;
+}
+
+/* The same rounded to 16 bits, where the matrix has them. */
+static float *filled_side(const bench *b, unsigned side, int64_t n)
+{
+    float *many, *to;
+
+    if ((b->narrow & side) == 0) return filled(b->dev, n);
+    many = malloc((size_t)n * sizeof(*many));
+    assert_non_null(many);
+    for (int64_t i = 0; i < n; i++) many[i] = numbers()[i % CHUNK];
+    to = test_cuda_put_narrow(b->dev, b->operand, many, n);
+    free(many);
     return to;
 }
 
@@ -114,10 +137,10 @@ static void give_operands(bench *b, const ct_gemm_desc *d, unsigned behind)
 
     b->args =
         (ct_product_args){ .lda = d->ta ? d->m : d->k, .ldb = d->tb ? d->k : d->n, .ldc = d->n };
-    b->args.a = filled(b->dev, d->m * d->k);
-    b->args.b = filled(b->dev, d->k * d->n);
-    b->args.c = filled(b->dev, d->m * d->n);
-    b->top = filled(b->dev, d->m * d->n);
+    b->args.a = filled_side(b, CT_NARROW_A, d->m * d->k);
+    b->args.b = filled_side(b, CT_NARROW_B, d->k * d->n);
+    b->args.c = filled_side(b, CT_NARROW_C, d->m * d->n);
+    b->top = filled_side(b, CT_NARROW_C, d->m * d->n);
     b->args.bits = filled(b->dev, d->m * (d->n / 32 + 4)); /* of any kind */
     if ((behind & CT_FUSE_BIAS) != 0) b->args.bias = filled(b->dev, vector);
     if ((behind & CT_FUSE_SUMS) != 0) b->args.sums = filled(b->dev, vector);
@@ -152,19 +175,31 @@ static double time_fused(bench *b, double *first_p, const char **name_p)
     return best;
 }
 
-static void bench_way(const ct_layer *l, size_t j, size_t w)
+/* Of a layer whose values, and rounded weights, have 16 bits in memory; what does not fit has not.
+ */
+static unsigned narrow_of(size_t j, size_t w)
+{
+    if ((job[j].n % 8 != 0) || (job[j].k % 8 != 0) || ((way[w].behind & CT_FUSE_SUM_C) != 0))
+        return 0;
+    return CT_NARROW_A | CT_NARROW_B |
+           ((way[w].kind != CT_RUN_BACKWARD_WEIGHT) ? (unsigned)CT_NARROW_C : 0);
+}
+
+static void bench_way(const ct_layer *l, size_t j, size_t w, unsigned narrow)
 {
     ct_gemm_desc d = shape_of(j, way[w].kind);
     bool drelu = (way[w].behind & CT_FUSE_DRELU) != 0;
-    bench b = { .dev = l->dev, .ex = { .dev = l->dev } };
+    bench b = {
+        .dev = l->dev, .ex = { .dev = l->dev }, .operand = ct_engine_operand(l), .narrow = narrow
+    };
     double apart, first = 0.0, best, flop = 2.0 * (double)d.m * (double)d.n * (double)d.k;
     const char *name = "";
 
     give_operands(&b, &d, way[w].behind);
-    assert_int_equal(ct_product_make_plain(l, way[w].kind, &d, drelu ? 0 : way[w].behind, 0, &b.p),
-                     CT_OK);
+    assert_int_equal(
+        ct_product_make_plain(l, way[w].kind, &d, drelu ? 0 : way[w].behind, narrow, &b.p), CT_OK);
     b.relu_desc = (ct_relu_desc){
-        .device = l->dev->kind, .n_thread = 1, .count = d.m * d.n, .dtype = CT_F32
+        .device = l->dev->kind, .n_thread = 1, .count = d.m * d.n, .dtype = b.p.relu_desc.dtype
     };
     b.bias_desc =
         (ct_bias_desc){ .device = l->dev->kind, .n_thread = 1, .n = d.m, .c = d.n, .s = 1 };
@@ -175,7 +210,7 @@ static void bench_way(const ct_layer *l, size_t j, size_t w)
     b.relu = NULL;
     b.bias = NULL;
     printf("%-14s %-20s %9.1f %7.0f", job[j].name, way[w].name, apart, 1e-3 * flop / apart);
-    if ((ct_product_make(l, way[w].kind, &d, way[w].behind, &b.p) == CT_OK) &&
+    if ((ct_product_make_narrow(l, way[w].kind, &d, way[w].behind, narrow, &b.p) == CT_OK) &&
         (b.p.fused != NULL)) {
         best = time_fused(&b, &first, &name);
         printf(" %9.1f %9.1f %7.0f %6.2f  %s\n", first, best, 1e-3 * flop / best, apart / best,
@@ -193,7 +228,10 @@ int main(void)
                                                            CT__SOLVER_PARAMETER__PRECISION__TF32,
                                                            CT__SOLVER_PARAMETER__PRECISION__BF16,
                                                            CT__SOLVER_PARAMETER__PRECISION__FP16 };
-    static const char *const name[] = { "f32", "tf32", "bf16", "f16" };
+    static const char *const name[] = {
+        "f32", "tf32", "bf16", "f16", "bf16, in memory, too", "f16, in memory, too"
+    };
+    enum { WAYS = 6, WIDE = 4 /* of these f32 in memory */ };
     Ct__LayerParameter param = CT__LAYER_PARAMETER__INIT;
     Ct__KernelParameter kernel = CT__KERNEL_PARAMETER__INIT;
     ct_net_env env = { .n_rank = 1 };
@@ -213,12 +251,14 @@ int main(void)
     /* by name: where nothing stands behind in the same kernel, the static rule is BLAS */
     kernel.forward = kernel.backward_data = kernel.backward_weight = lt;
     param.ct_kernel = &kernel;
-    for (int p = 0; p < 4; p++) {
-        env.precision = each[p];
+    for (int p = 0; p < WAYS; p++) {
+        env.precision = each[(p < WIDE) ? p : p - 2];
         printf("%s, us and GFLOP/s: apart; the library's first algorithm, its fastest\n", name[p]);
         for (size_t j = 0; j < sizeof(job) / sizeof(job[0]); j++) {
             for (size_t w = 0; w < sizeof(way) / sizeof(way[0]); w++) {
-                bench_way(&l, j, w);
+                unsigned narrow = (p < WIDE) ? 0 : narrow_of(j, w);
+
+                if ((p < WIDE) || (narrow != 0)) bench_way(&l, j, w, narrow);
             }
         }
     }
