@@ -248,12 +248,12 @@ static const char whole[] = INPUT("dim: 4 dim: 5 dim: 11 dim: 10", "dim: 4 dim: 
         "inner_product_param { num_output: " n " " more                                            \
         " weight_filler { type: 'xavier' } bias_filler { type: 'uniform' min: -0.1 max: 0.1 } }")
 #define RELU(name) LAYER(name "r", "ReLU", name, name, "")
-static const char whole_head[] = INPUT("dim: 4 dim: 3 dim: 8 dim: 6", "dim: 4 dim: 4")
+static const char whole_head[] = INPUT("dim: 4 dim: 3 dim: 8 dim: 6", "dim: 4 dim: 32")
     CONV("c1", "data", "8", "3", "pad: 1") RELU("c1")
         LAYER("p1", "Pooling", "c1", "p1", "pooling_param { pool: MAX kernel_size: 2 stride: 2 }")
             LAYER("d1", "Dropout", "p1", "d1", "") FC("f1", "d1", "96", "") RELU("f1")
                 LAYER("d2", "Dropout", "f1", "f1", "") FC("f2", "f1", "24", "transpose: true")
-                    RELU("f2") FC("f3", "f2", "32", "") RELU("f3") FC("f4", "f3", "4", "")
+                    RELU("f2") FC("f3", "f2", "32", "") RELU("f3") FC("f4", "f3", "32", "")
                         TWO("loss", "EuclideanLoss", "f4", "target", "loss");
 
 static const char head[] = INPUT("dim: 6 dim: 3 dim: 13 dim: 12", "dim: 6 dim: 5")
