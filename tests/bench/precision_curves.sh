@@ -1,19 +1,20 @@
 #!/bin/sh
-# Loss curves of f32 and bf16: the same short training with both, one rank, one seed.
+# Loss curves of precisions: the same short training with each, one rank, one seed.
 #   tests/bench/precision_curves.sh FOLDER [NET ITERATIONS EVERY]...   net: lenet, quick, resnet20
 # FOLDER holds data/mnist and data/cifar10 as the models name them. Rows go to docs/convergence/precision.csv (ROWS=file):
 # net, precision, seed, iteration, loss (mean of the last EVERY iterations), test accuracy, test loss (over TESTS batches).
+# On a GPU: PRECISIONS="F32 TF32 BF16 FP16" EXTRA=--solver_mode=gpu ROWS=file, since rows do not name the device.
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
 cortado=${CORTADO:-$root/cortado}
 rows=${ROWS:-$root/docs/convergence/precision.csv}
 seed=${SEED:-1}
-[ $# -ge 4 ] || { sed -n '2,5s/^# \{0,1\}//p' "$0"; exit 2; }
+[ $# -ge 4 ] || { sed -n '2,6s/^# \{0,1\}//p' "$0"; exit 2; }
 folder=$1
 shift
 [ -f "$rows" ] || echo "net,precision,seed,iteration,loss,accuracy,test_loss" >"$rows"
 while [ $# -ge 3 ]; do
-    for precision in F32 BF16; do
+    for precision in ${PRECISIONS:-F32 BF16}; do
         out=$(mktemp)
         (cd "$folder" && exec "$cortado" train --solver="$root/models/$1/solver.prototxt" --seed="$seed" --iterations="$2" \
             --set=test_interval="$3" --set=test_iter="${TESTS:-50}" --set=display="$3" --set=average_loss="$3" --set=snapshot=0 \
