@@ -103,8 +103,9 @@ static ct_status acquire_ranges(ct_grad_pipe *gp, const ct_grad_range *range)
     gp->ready = calloc((size_t)gp->n_range + 1, sizeof(*gp->ready));
     gp->bucket_of = calloc((size_t)gp->n_range + 1, sizeof(*gp->bucket_of));
     gp->parts_left = calloc((size_t)gp->n_range + 1, sizeof(*gp->parts_left));
+    gp->parts_full = calloc((size_t)gp->n_range + 1, sizeof(*gp->parts_full));
     if ((gp->range == NULL) || (gp->ready == NULL) || (gp->bucket_of == NULL) ||
-        (gp->parts_left == NULL))
+        (gp->parts_left == NULL) || (gp->parts_full == NULL))
         return CT_FAIL(CT_ERR_NOMEM, "no memory for a gradient pipe");
     if (gp->n_range > 0) memcpy(gp->range, range, sizeof(*range) * (size_t)gp->n_range);
     return copy_keys(gp);
@@ -246,6 +247,7 @@ void ct_grad_pipe_destroy(ct_grad_pipe *gp)
     free(gp->ready);
     free(gp->bucket_of);
     free(gp->parts_left);
+    free(gp->parts_full);
     free(gp->bucket);
     free(gp->landed);
     free(gp);

@@ -91,6 +91,7 @@ typedef struct ct_grad_pipe_coding {
 
 /** [first, first + n) of the ranges hold the sum over all ranks. */
 typedef ct_status (*ct_pipe_landed_fn)(void *ctx, int first, int n);
+typedef ct_status (*ct_pipe_part_fn)(void *ctx, int i, int64_t from, int64_t count);
 
 /** Keeps arena and comm (borrowed), copies the rest. Logs the buckets and their algorithms once,
  * and checks that all ranks made the same ones: CT_ERR_CONFIG names the first that differs. One
@@ -104,6 +105,13 @@ void ct_grad_pipe_destroy(ct_grad_pipe *gp); /* NULL allowed; collective */
 ct_status ct_grad_pipe_begin(ct_grad_pipe *gp, int64_t iteration, float scale, float rate);
 /** Gradient i is final; once per step each, in any order. Never blocks. */
 ct_status ct_grad_pipe_ready(ct_grad_pipe *gp, int i);
+/** The first `count` elements of range i, which is not ready yet and travels dense, are final:
+ * those of its buckets that hold no others may leave. Counts do not fall; ready follows. Never
+ * blocks. */
+ct_status ct_grad_pipe_ready_to(ct_grad_pipe *gp, int i, int64_t count);
+/** part hears of each bucket that is a part of a range as it lands, before `landed` hears of the
+ *  whole; `from` counts within the range. NULL: nobody does. */
+void ct_grad_pipe_hear_parts(ct_grad_pipe *gp, ct_pipe_part_fn part, void *ctx);
 ct_status ct_grad_pipe_poll(ct_grad_pipe *gp);
 /** Returns once ranges [first, first + n) hold their sum; reports every bucket that landed
  * meanwhile, each once a step. CT_ERR_ARG where a gradient of the step is not ready. */

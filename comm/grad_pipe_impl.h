@@ -24,10 +24,13 @@ struct ct_grad_pipe {
     float *arena;
     int n_range, n_bucket, n_lane;
     ct_grad_range *range;
-    char *keys;      /* of the ranges                                              */
-    bool *ready;     /* [n_range] in this step                                     */
-    int *bucket_of;  /* [n_range] the first one with a part of it                  */
-    int *parts_left; /* [n_range] parts that this step has not reported            */
+    char *keys;           /* of the ranges                                              */
+    bool *ready;          /* [n_range] in this step                                     */
+    int *bucket_of;       /* [n_range] the first one with a part of it                  */
+    int *parts_left;      /* [n_range] parts that this step has not reported            */
+    int *parts_full;      /* [n_range] the first parts, whose elements are all ready    */
+    ct_pipe_part_fn part; /* NULL: nobody hears of parts */
+    void *part_ctx;
     ct_bucket *bucket;
     int *landed; /* [n_bucket] buckets in the order of landing                     */
     int n_landed, n_left;

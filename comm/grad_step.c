@@ -38,6 +38,7 @@ ct_status ct_grad_pipe_begin(ct_grad_pipe *gp, int64_t iteration, float scale, f
     gp->n_landed = gp->n_reported = gp->n_left = 0;
     memset(gp->ready, 0, sizeof(*gp->ready) * (size_t)gp->n_range);
     memset(gp->parts_left, 0, sizeof(*gp->parts_left) * (size_t)gp->n_range);
+    memset(gp->parts_full, 0, sizeof(*gp->parts_full) * (size_t)gp->n_range);
     for (int i = 0; i < gp->n_bucket; ++i) {
         const ct_bucket_cut *cut = &gp->bucket[i].cut;
 
@@ -88,10 +89,28 @@ ct_status ct_grad_pipe_poll(ct_grad_pipe *gp)
     return status;
 }
 
-static ct_status take_ready(ct_grad_pipe *gp, int i)
+/* The first n_part parts of range i are there. Returns whether a bucket is complete. */
+static bool fill_parts(ct_grad_pipe *gp, int i, int n_part)
 {
+    ct_bucket *b = &gp->bucket[gp->bucket_of[i]];
     bool complete = false;
 
+    for (; gp->parts_full[i] < n_part; gp->parts_full[i]++)
+        complete = (atomic_fetch_sub(&b[gp->parts_full[i]].missing, 1) == 1) || complete;
+    return complete;
+}
+
+/* Something is ready; complete: a bucket. */
+static ct_status let_leave(ct_grad_pipe *gp, bool complete)
+{
+    if (!gp->config.overlap) return CT_OK;
+    if (!atomic_load(&gp->threaded)) return move_timed(gp, &gp->counters.moving_s);
+    if (complete) ct_pipe_thread_wake(gp->thread);
+    return CT_OK;
+}
+
+static ct_status take_ready(ct_grad_pipe *gp, int i)
+{
     if (!gp->open || (i < 0) || (i >= gp->n_range) || gp->ready[i])
         return CT_FAIL(CT_ERR_ARG, "gradient %d of %d is ready %s", i, gp->n_range,
                        gp->open ? "twice, or does not exist" : "outside of a step");
@@ -99,12 +118,7 @@ static ct_status take_ready(ct_grad_pipe *gp, int i)
     gp->ready[i] = true;
     if (ct_grad_pipe_on_device(gp, i))
         CT_TRY(ct_bucket_ready(&gp->bucket[gp->bucket_of[i]], &gp->step));
-    for (int k = 0, at = gp->bucket_of[i]; k < gp->bucket[at].cut.n_part; ++k)
-        complete = (atomic_fetch_sub(&gp->bucket[at + k].missing, 1) == 1) || complete;
-    if (!gp->config.overlap) return CT_OK;
-    if (!atomic_load(&gp->threaded)) return move_timed(gp, &gp->counters.moving_s);
-    if (complete) ct_pipe_thread_wake(gp->thread);
-    return CT_OK;
+    return let_leave(gp, fill_parts(gp, i, gp->bucket[gp->bucket_of[i]].cut.n_part));
 }
 
 ct_status ct_grad_pipe_ready(ct_grad_pipe *gp, int i)
@@ -116,6 +130,40 @@ ct_status ct_grad_pipe_ready(ct_grad_pipe *gp, int i)
     status = take_ready(gp, i);
     ct_grad_auto_leave(gp->choice);
     return status;
+}
+
+static ct_status take_ready_to(ct_grad_pipe *gp, int i, int64_t count)
+{
+    const ct_bucket *b;
+    int64_t end;
+    int n = 0;
+
+    if (!gp->open || (i < 0) || (i >= gp->n_range) || gp->ready[i] || (count < 0) ||
+        (count > gp->range[i].count) || ct_grad_pipe_on_device(gp, i))
+        return CT_FAIL(CT_ERR_ARG, "%lld elements of gradient %d of %d are ready", (long long)count,
+                       i, gp->n_range);
+    CT_TRY(fate(gp));
+    b = &gp->bucket[gp->bucket_of[i]];
+    end = gp->range[i].offset + count;
+    if (b->cut.n_part == 1) return CT_OK; /* it leaves as a whole */
+    while ((n < b->cut.n_part) && (b[n].cut.offset + b[n].cut.count <= end)) n++;
+    return (n > gp->parts_full[i]) ? let_leave(gp, fill_parts(gp, i, n)) : CT_OK;
+}
+
+ct_status ct_grad_pipe_ready_to(ct_grad_pipe *gp, int i, int64_t count)
+{
+    ct_status status = CT_OK;
+
+    ct_grad_auto_enter(gp->choice);
+    status = take_ready_to(gp, i, count);
+    ct_grad_auto_leave(gp->choice);
+    return status;
+}
+
+void ct_grad_pipe_hear_parts(ct_grad_pipe *gp, ct_pipe_part_fn part, void *ctx)
+{
+    gp->part = part;
+    gp->part_ctx = ctx;
 }
 
 void ct_grad_pipe_reads(ct_grad_pipe *gp, int i)
@@ -146,6 +194,9 @@ static ct_status report(ct_grad_pipe *gp, ct_pipe_landed_fn landed, void *ctx)
 
     while ((b = take_landed(gp)) != NULL) {
         for (int i = b->cut.first; i < b->cut.first + b->cut.n; ++i) gp->parts_left[i] -= 1;
+        if ((b->cut.n_part > 1) && (gp->part != NULL))
+            CT_TRY(gp->part(gp->part_ctx, b->cut.first,
+                            b->cut.offset - gp->range[b->cut.first].offset, b->cut.count));
         if ((landed != NULL) && (gp->parts_left[b->cut.first] == 0))
             CT_TRY(landed(ctx, b->cut.first, b->cut.n));
     }

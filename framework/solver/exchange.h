@@ -17,6 +17,8 @@
 /** Parameters [first, first + n), in arena order, hold the sum over ranks. It may call the
  *  exchange's poll, so that messages move while it works on what landed. */
 typedef ct_status (*ct_landed_fn)(void *ctx, int first, int n);
+/** Elements [from, from + count) of this parameter's gradient hold the sum over ranks. */
+typedef ct_status (*ct_part_landed_fn)(void *ctx, int param, int64_t from, int64_t count);
 
 typedef struct ct_exchange_counters {
     double exposed_s;   /* the main thread was in wait or finish, landed not counted */
@@ -55,6 +57,12 @@ typedef struct ct_exchange {
     ct_status (*begin)(void *ctx, int64_t iteration, float scale, float rate);
     /** The gradient of parameter `param` is final: its bucket may leave. Never blocks. */
     ct_status (*ready)(void *ctx, int param);
+    /** The first `count` elements of a gradient that is not ready yet are final: parts of it may
+     *  leave. Never blocks. NULL: gradients leave whole. */
+    ct_status (*ready_to)(void *ctx, int param, int64_t count);
+    /** part is told of each part of a gradient that travels in parts, as it lands, before landed is
+     *  of the whole. NULL: nobody tells. */
+    void (*hear_parts)(void *ctx, ct_part_landed_fn part, void *part_ctx);
     ct_status (*poll)(void *ctx);
     /** Waits for all buckets not reported yet, and reports each as it lands. */
     ct_status (*finish)(void *ctx, ct_landed_fn landed, void *landed_ctx);

@@ -65,6 +65,20 @@ static ct_status mpi_ready(void *ctx, int param)
     return (param < x->n_learned) ? ct_grad_pipe_ready(x->pipe, param) : CT_OK;
 }
 
+static ct_status mpi_ready_to(void *ctx, int param, int64_t count)
+{
+    exchange_mpi *x = ctx;
+
+    if ((param < 0) || (param >= x->n_param))
+        return CT_FAIL(CT_ERR_ARG, "gradient of parameter %d of %d", param, x->n_param);
+    return (param < x->n_learned) ? ct_grad_pipe_ready_to(x->pipe, param, count) : CT_OK;
+}
+
+static void mpi_hear_parts(void *ctx, ct_part_landed_fn part, void *part_ctx)
+{
+    ct_grad_pipe_hear_parts(((exchange_mpi *)ctx)->pipe, part, part_ctx);
+}
+
 static ct_status mpi_poll(void *ctx)
 {
     return ct_grad_pipe_poll(((exchange_mpi *)ctx)->pipe);
@@ -359,6 +373,8 @@ ct_status ct_exchange_mpi_open(ct_comm *comm, const Ct__SolverParameter *param, 
         .n_trial = ct_grad_pipe_n_trial(x->pipe),
         .begin = mpi_begin,
         .ready = mpi_ready,
+        .ready_to = mpi_ready_to,
+        .hear_parts = mpi_hear_parts,
         .poll = mpi_poll,
         .finish = mpi_finish,
         .wait = mpi_wait,

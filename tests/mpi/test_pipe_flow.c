@@ -70,8 +70,21 @@ typedef struct reader {
     double *arrived; /* [N] sums of all steps, or NULL: they are compared */
     int64_t step;
     int times[N_RANGE], wrong;
-    int order[N_RANGE], n; /* of reports */
+    int64_t parts[N_RANGE]; /* elements that were heard of as parts */
+    int order[N_RANGE], n;  /* of reports */
 } reader;
+
+/* A part, while others of its gradient may still be under way. */
+static ct_status on_part(void *ctx, int i, int64_t from, int64_t count)
+{
+    reader *r = ctx;
+
+    r->wrong += (r->times[i] > 0) || (from != r->parts[i]) || (count <= 0);
+    r->parts[i] += count;
+    for (int64_t k = range[i].offset + from; k < range[i].offset + from + count; ++k)
+        r->wrong += (r->arrived == NULL) && (r->arena[k] != r->expected.of[residue(r->step, k)]);
+    return CT_OK;
+}
 
 static ct_status on_landed(void *ctx, int first, int n)
 {
@@ -79,6 +92,7 @@ static ct_status on_landed(void *ctx, int first, int n)
 
     for (int i = first; i < first + n; ++i) {
         r->times[i] += 1;
+        r->wrong += (r->parts[i] != 0) && (r->parts[i] != range[i].count);
         r->order[r->n++ % N_RANGE] = i;
         for (int64_t k = range[i].offset; k < range[i].offset + range[i].count; ++k) {
             if (r->arrived != NULL)
@@ -98,6 +112,24 @@ static void delay(uint64_t key, uint64_t at)
     if (dice < 16) usleep((useconds_t)(20 * dice));
 }
 
+/* A gradient whose first elements are there some time before the others. */
+static int come(ct_grad_pipe *gp, const reader *r, int rank, int i)
+{
+    float *g = r->arena + range[i].offset;
+    int64_t n = range[i].count;
+    int fault = 0;
+
+    for (int64_t part = 0; (part < 3) && (n > 1000) && (rank % 2 == 0); ++part) {
+        int64_t end = n * part / 3 + rank;
+
+        for (int64_t k = end; k < n; ++k) g[k] = NAN;
+        fault += MPI_FAULT_UNLESS(ct_grad_pipe_ready_to(gp, i, end) == CT_OK);
+        fault += MPI_FAULT_UNLESS(ct_grad_pipe_poll(gp) == CT_OK);
+        for (int64_t k = end; k < n; ++k) g[k] = value(rank, r->step, range[i].offset + k);
+    }
+    return fault + MPI_FAULT_UNLESS(ct_grad_pipe_ready(gp, i) == CT_OK);
+}
+
 /* Backward and the next forward: every rank has its own order of gradients, waits and delays. */
 static int step(ct_grad_pipe *gp, ct_comm *c, reader *r, bool leave_some)
 {
@@ -106,11 +138,12 @@ static int step(ct_grad_pipe *gp, ct_comm *c, reader *r, bool leave_some)
     double ranks = 1;
 
     memset(r->times, 0, sizeof(r->times));
+    memset(r->parts, 0, sizeof(r->parts));
+    ct_grad_pipe_hear_parts(gp, on_part, r);
     r->n = 0;
     for (uint64_t t = 0; t < N_RANGE; ++t) {
         delay(key, t);
-        fault +=
-            MPI_FAULT_UNLESS(ct_grad_pipe_ready(gp, (int)ct_rng_permute(key, t, N_RANGE)) == CT_OK);
+        fault += come(gp, r, c->rank, (int)ct_rng_permute(key, t, N_RANGE));
         fault += MPI_FAULT_UNLESS(ct_grad_pipe_poll(gp) == CT_OK);
     }
     fault += MPI_FAULT_UNLESS((ct_comm_sum(c, &ranks, 1) == CT_OK) && (ranks == c->size));
@@ -224,6 +257,103 @@ static int all_flows(ct_comm *c)
         if ((machine < 2) || (codec == (v + machine) % n_codec)) fault += flow(c, &config, 3);
     }
     return fault;
+}
+
+/* ---- a gradient that gets ready bit by bit, and leaves in parts */
+
+enum { WHOLE = 8 << 20, SMALL_ONE = 4099, ALL = WHOLE + 4112 };
+
+typedef struct parts_seen {
+    const ct_comm *c;
+    totals expected;
+    float *arena;
+    int64_t heard, step; /* elements that parts had */
+    int n_part;
+    int wrong, whole;
+} parts_seen;
+
+static ct_status see_part(void *ctx, int i, int64_t from, int64_t count)
+{
+    parts_seen *p = ctx;
+
+    p->wrong += (i != 1);
+    for (int64_t k = from; k < from + count; ++k)
+        p->wrong += (p->arena[4112 + k] != p->expected.of[residue(p->step, k)]);
+    p->heard += count;
+    p->n_part++;
+    return CT_OK;
+}
+
+static ct_status see_whole(void *ctx, int first, int n)
+{
+    parts_seen *p = ctx;
+
+    p->whole += n;
+    if (first + n == 2) p->wrong += (p->heard != 0) && (p->heard != WHOLE);
+    return CT_OK;
+}
+
+/* In eight pieces, of which the last are not numbers until they are there. */
+static int one_by_one(ct_grad_pipe *gp, parts_seen *p)
+{
+    float *g = p->arena + 4112;
+    int fault = MPI_FAULT_UNLESS(ct_grad_pipe_begin(gp, p->step, 1, 1) == CT_OK);
+
+    p->heard = p->whole = 0;
+    for (int64_t k = 0; k < ALL; ++k) p->arena[k] = (k < SMALL_ONE) ? 1 : NAN;
+    fault += MPI_FAULT_UNLESS(ct_grad_pipe_ready(gp, 0) == CT_OK);
+    for (int64_t piece = 0; piece < 8; ++piece) {
+        for (int64_t k = piece * (WHOLE / 8); k < (piece + 1) * (WHOLE / 8); ++k)
+            g[k] = value(p->c->rank, p->step, k);
+        fault += MPI_FAULT_UNLESS(ct_grad_pipe_ready_to(gp, 1, (piece + 1) * (WHOLE / 8)) == CT_OK);
+        fault += MPI_FAULT_UNLESS(ct_grad_pipe_poll(gp) == CT_OK);
+    }
+    fault += MPI_FAULT_UNLESS(ct_grad_pipe_ready(gp, 1) == CT_OK);
+    fault += MPI_FAULT_UNLESS(ct_grad_pipe_ready_to(gp, 1, WHOLE) == CT_ERR_ARG);
+    fault += MPI_FAULT_UNLESS(ct_grad_pipe_finish(gp, see_whole, p) == CT_OK);
+    for (int64_t k = 0; k < WHOLE; ++k) p->wrong += (g[k] != p->expected.of[residue(p->step, k)]);
+    return fault + MPI_FAULT_UNLESS(p->wrong == 0) + MPI_FAULT_UNLESS(p->whole == 2);
+}
+
+static int n_in_parts;
+
+static int in_parts(ct_comm *c)
+{
+    static const ct_grad_range two[2] = { { .key = "b[0]", .offset = 0, .count = SMALL_ONE },
+                                          { .key = "fc6[0]", .offset = 4112, .count = WHOLE } };
+    static const ct_progress_kind kind[2] = { CT_PROGRESS_POLL, CT_PROGRESS_THREAD };
+    float *arena = calloc(ALL, sizeof(*arena));
+    int fault = MPI_FAULT_UNLESS(arena != NULL);
+
+    for (int v = 0; (v < 4) && (fault == 0); ++v) {
+        parts_seen p = { .c = c, .expected = make_totals(c), .arena = arena };
+        ct_grad_pipe_config config = { .allreduce = "ring",
+                                       .overlap = (v < 3),
+                                       .codec = &ct_coded_none,
+                                       .progress = kind[v % 2] };
+        ct_grad_pipe *gp = NULL;
+
+        fault += MPI_FAULT_UNLESS(ct_grad_pipe_create(c, &config, arena, two, 2, &gp) == CT_OK);
+        ct_grad_pipe_hear_parts(gp, (v != 2) ? see_part : NULL, &p);
+        for (p.step = 0; (p.step < 2) && (fault == 0); ++p.step) fault += one_by_one(gp, &p);
+        fault += MPI_FAULT_UNLESS((v != 2) || (p.n_part == 0));
+        n_in_parts += (p.n_part > 2);
+        ct_grad_pipe_destroy(gp);
+        fault = mpi_verdict(fault);
+    }
+    free(arena);
+    return fault;
+}
+
+static void test_parts(void **state)
+{
+    int size = 0;
+
+    (void)state;
+    n_in_parts = 0;
+    assert_int_equal(mpi_verdict(mpi_on_machines(in_parts)), 0);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    assert_true((size == 1) || (n_in_parts > 0));
 }
 
 /* ---- algorithms and progress that change in the first steps */
@@ -583,8 +713,8 @@ static void test_plan(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_flows),      cmocka_unit_test(test_tuning), cmocka_unit_test(test_thread),
-    cmocka_unit_test(test_priorities), cmocka_unit_test(test_plan),
+    cmocka_unit_test(test_flows),  cmocka_unit_test(test_parts),      cmocka_unit_test(test_tuning),
+    cmocka_unit_test(test_thread), cmocka_unit_test(test_priorities), cmocka_unit_test(test_plan),
 };
 
 MPI_MAIN(tests, 300)

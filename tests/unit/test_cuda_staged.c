@@ -17,6 +17,10 @@ typedef struct twice {
     const ct_net *net;
     float *arena;
     int ready[MOST], n_ready, n_begin;
+    int64_t doubled[MOST]; /* elements that parts were made of in this step */
+    int n_part;            /* in all */
+    ct_part_landed_fn part;
+    void *part_ctx;
 } twice;
 
 static ct_status twice_begin(void *ctx, int64_t iteration, float scale, float rate)
@@ -25,18 +29,44 @@ static ct_status twice_begin(void *ctx, int64_t iteration, float scale, float ra
 
     (void)iteration, (void)scale, (void)rate;
     t->n_ready = 0;
+    memset(t->doubled, 0, sizeof(t->doubled));
     t->n_begin++;
     return CT_OK;
+}
+
+/* As far as it is there. */
+static void make_twice(twice *t, int param, int64_t end)
+{
+    float *g = t->arena + t->net->param[param].offset;
+
+    for (; t->doubled[param] < end; t->doubled[param]++) g[t->doubled[param]] *= 2.0f;
 }
 
 static ct_status twice_ready(void *ctx, int param)
 {
     twice *t = ctx;
-    const ct_param *p = &t->net->param[param];
 
     t->ready[t->n_ready++] = param;
-    for (int64_t i = p->offset; i < p->offset + p->count; i++) t->arena[i] *= 2.0f;
+    make_twice(t, param, t->net->param[param].count);
     return CT_OK;
+}
+
+static ct_status twice_ready_to(void *ctx, int param, int64_t count)
+{
+    twice *t = ctx;
+
+    assert_true((count > t->doubled[param]) && (count < t->net->param[param].count));
+    t->n_part++;
+    make_twice(t, param, count);
+    return CT_OK;
+}
+
+static void twice_hear_parts(void *ctx, ct_part_landed_fn part, void *part_ctx)
+{
+    twice *t = ctx;
+
+    t->part = part;
+    t->part_ctx = part_ctx;
 }
 
 static ct_status twice_poll(void *ctx)
@@ -45,15 +75,27 @@ static ct_status twice_poll(void *ctx)
     return CT_OK;
 }
 
-/* In two buckets. */
+/* In two buckets; with parts, the largest in three parts, and what is around it. */
 static ct_status twice_finish(void *ctx, ct_landed_fn landed, void *landed_ctx)
 {
     const twice *t = ctx;
-    int n = t->net->n_param, half = n / 2;
+    int n = t->net->n_param, half = n / 2, large = 0;
+    int64_t third;
 
     assert_int_equal(t->n_ready, n); /* all were handed over before */
-    CT_TRY(landed(landed_ctx, 0, half));
-    return landed(landed_ctx, half, n - half);
+    if (t->part == NULL) {
+        CT_TRY(landed(landed_ctx, 0, half));
+        return landed(landed_ctx, half, n - half);
+    }
+    for (int i = 1; i < n; i++)
+        if (t->net->param[i].count > t->net->param[large].count) large = i;
+    third = t->net->param[large].count / 3;
+    CT_TRY(t->part(t->part_ctx, large, 2 * third, t->net->param[large].count - 2 * third));
+    CT_TRY(t->part(t->part_ctx, large, 0, third));
+    CT_TRY(landed(landed_ctx, large + 1, n - large - 1));
+    CT_TRY(t->part(t->part_ctx, large, third, third));
+    CT_TRY(landed(landed_ctx, large, 1));
+    return landed(landed_ctx, 0, large);
 }
 
 static const char text[] =
@@ -94,7 +136,8 @@ static ct_status on_landed(void *ctx, int first, int n)
     return CT_OK;
 }
 
-static void twice_of_everything(void **unused)
+/* with_parts: the inner exchange takes parts of gradients. */
+static void check_twice(const char *net_text, bool with_parts)
 {
     const ct_device *dev = test_cuda();
     ct_exchange_staged *staged;
@@ -104,8 +147,7 @@ static void twice_of_everything(void **unused)
     twice t = { NULL };
     int64_t down, up;
 
-    (void)unused;
-    test_cuda_net_open(text, dev, NULL, NULL, &made);
+    test_cuda_net_open(net_text, dev, NULL, NULL, &made);
     net = made.net;
     assert_int_equal(ct_exchange_staged_create(net, &staged), CT_OK);
     t.net = net;
@@ -115,6 +157,8 @@ static void twice_of_everything(void **unused)
                                             .n_rank = 2,
                                             .begin = twice_begin,
                                             .ready = twice_ready,
+                                            .ready_to = with_parts ? twice_ready_to : NULL,
+                                            .hear_parts = with_parts ? twice_hear_parts : NULL,
                                             .poll = twice_poll,
                                             .finish = twice_finish },
                             &out);
@@ -147,13 +191,40 @@ static void twice_of_everything(void **unused)
         assert_true((up >= down) &&
                     (up <= 3 * 4 * net->grad_count)); /* with padding between them */
     }
+    /* 1 048 576 floats at a time, of 1025 x 1024: one part a step before the rest */
+    assert_int_equal(t.n_part, with_parts ? 3 : 0);
     ct_exchange_staged_destroy(staged);
     test_cuda_net_close(&made);
 }
 
+static const char large_text[] =
+    "layer { name: 'data' type: 'DummyData' top: 'x' top: 'y' dummy_data_param { "
+    "shape { dim: 5 dim: 1024 } shape { dim: 5 } data_filler { type: 'gaussian' std: 1 } "
+    "data_filler { value: 1 } } }\n"
+    "layer { name: 'a' type: 'InnerProduct' bottom: 'x' top: 'a' inner_product_param { "
+    "num_output: 1025 weight_filler { type: 'xavier' } } }\n"
+    "layer { name: 'r' type: 'TanH' bottom: 'a' top: 'a' }\n"
+    "layer { name: 'b' type: 'InnerProduct' bottom: 'a' top: 'b' inner_product_param { "
+    "num_output: 3 weight_filler { type: 'xavier' } } }\n"
+    "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'b' bottom: 'y' top: 'loss' }\n";
+
+static void twice_of_everything(void **unused)
+{
+    (void)unused;
+    check_twice(text, false);
+    check_twice(large_text, false);
+}
+
+static void twice_in_parts(void **unused)
+{
+    (void)unused;
+    check_twice(large_text, true);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(twice_of_everything) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(twice_of_everything),
+                                        cmocka_unit_test(twice_in_parts) };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
