@@ -31,10 +31,25 @@ typedef struct norm_count {
 
 #include "layers/engine/batch_norm/cuda/wide_norm.cuh"
 
-/* Value i of channel c. */
-static __device__ inline int64_t place_of(extent e, int64_t c, int64_t i)
+/* Whether 32 bits count all there is: divisions of 64 take several times as long. */
+static __device__ inline bool is_small(const extent &e)
 {
-    return (i / e.s * e.c + c) * e.s + i % e.s;
+    return (e.n * e.c * e.s) >> 31 == 0;
+}
+
+/* Value i of channel c. */
+static __device__ inline int64_t place_of(const extent &e, int64_t c, int64_t i)
+{
+    int64_t sample = is_small(e) ? (int64_t)((uint32_t)i / (uint32_t)e.s) : i / e.s;
+
+    return (sample * (e.c - 1) + c) * e.s + i; /* its place in the sample is i - sample e.s */
+}
+
+/* The channel of number i of all. */
+static __device__ inline int64_t channel_of(const extent &e, int64_t i)
+{
+    if (is_small(e)) return (int64_t)((uint32_t)i / (uint32_t)e.s % (uint32_t)e.c);
+    return i / e.s % e.c;
 }
 
 static __device__ inline float get(const extent &e, const float *x, int64_t i)
@@ -102,7 +117,7 @@ static inline ct_status apply(ct_exec *ex, extent e, ct_batch_norm_map m)
     if (four_fits(e, &m)) return CT_FOUR(e.type, four_apply, ex, e, m);
     return ct_cuda_map(
         ex->stream, "batch normalisation", e.n * e.c * e.s, KERNEL(int64_t i) {
-            int64_t c = i / e.s % e.c;
+            int64_t c = channel_of(e, i);
             float z = before_relu(e, m, c, i);
 
             if (m.normal != NULL) put(e, m.normal, i, normal_of(e, m, c, i));
@@ -165,7 +180,7 @@ static inline ct_status backward_values(ct_exec *ex, extent e, ct_batch_norm_bac
     if (four_fits_back(e, &b)) return CT_FOUR(e.type, four_back, ex, e, b, by_top, count);
     return ct_cuda_map(
         ex->stream, "batch normalisation backward", e.n * e.c * e.s, KERNEL(int64_t i) {
-            int64_t c = i / e.s % e.c;
+            int64_t c = channel_of(e, i);
             float g = gradient_of(e, b, by_top, c, i), less = 0.0f;
             float unit = ((b.map.scale != NULL) ? b.map.scale[c] : 1.0f) * b.map.inv_std[c];
 
