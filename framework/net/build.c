@@ -175,12 +175,14 @@ static void alias(ct_net *net, int i)
     from = m->graph.value[n->bottom[0]].blob;
     for (int t = 0; (n->ops->alias & CT_ALIAS_DATA) && (t < n->n_top); t++) {
         to = m->graph.value[n->top[t]].blob;
-        if (ct_tensor_bytes(&net->blob[to]->data) == ct_tensor_bytes(&net->blob[from]->data))
+        if ((ct_tensor_bytes(&net->blob[to]->data) == ct_tensor_bytes(&net->blob[from]->data)) &&
+            ct_blob_keeps_order(net->blob[from], net->blob[to]))
             m->data_root[to] = m->data_root[from];
     }
     to = m->graph.value[n->top[0]].blob;
     if ((n->ops->alias & CT_ALIAS_DIFF) && (n->n_top == 1) && n->bottom_wanted[0] &&
-        (ct_tensor_bytes(&net->blob[to]->diff) == ct_tensor_bytes(&net->blob[from]->diff)))
+        (ct_tensor_bytes(&net->blob[to]->diff) == ct_tensor_bytes(&net->blob[from]->diff)) &&
+        ct_blob_keeps_order(net->blob[from], net->blob[to]))
         m->diff_root[to] = m->diff_root[from];
 }
 
@@ -205,23 +207,6 @@ ct_status ct_net_reshape_layer(ct_net *net, int i)
     return CT_OK;
 }
 
-/* Whether values of 16 bits, channels last, may be of use to who reads v. Layers that work in place
- * or only pass values on make of them what they are given. */
-static bool reads_narrow(const ct_graph *g, const ct_value *v, const ct_device *dev)
-{
-    const ct_node *n = (v->reader >= 0) ? &g->node[v->reader] : NULL;
-    const ct_layer_form *form;
-
-    if ((n == NULL) || (v->loss_weight != 0.0f) || !n->ops->last ||
-        !ct_layer_on_device(n->ops, n->param, dev, &form))
-        return false;
-    if (!n->ops->allow_inplace && (n->ops->alias == 0)) return true;
-    for (int t = 0; t < n->n_top; t++) {
-        if (reads_narrow(g, &g->value[n->top[t]], dev)) return true;
-    }
-    return false;
-}
-
 static ct_status reshape(ct_net *net, int i)
 {
     const ct_graph *g = &ct_net_impl_of(net)->graph;
@@ -229,7 +214,7 @@ static ct_status reshape(ct_net *net, int i)
     ct_instance *in = net->instance[i];
 
     in->read_narrow =
-        (l->n_top > 0) && reads_narrow(g, &g->value[g->node[i].top[0]], net->options.dev);
+        (l->n_top > 0) && ct_graph_reads_narrow(g, &g->value[g->node[i].top[0]], net->options.dev);
     CT_TRY(ct_net_reshape_layer(net, i));
     alias(net, i);
     if (l->ops->is_data && (net->batch_global == 0)) {

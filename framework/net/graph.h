@@ -75,6 +75,13 @@ bool ct_node_forces(const ct_node *n, int slot, bool force_backward);
  *  of the node, and which of its tops have gradients. forward_only: none. */
 void ct_graph_gradients(ct_graph *g, int i, bool force_backward, bool forward_only);
 
+/** Whether values of 16 bits, channels last, may be of use to who reads v. Layers that work in
+ * place or only pass values on make of them what they are given. */
+bool ct_graph_reads_narrow(const ct_graph *g, const ct_value *v, const ct_device *dev);
+/** Whether the same values in another shape stand in the same order: those of several places each,
+ *  channels last, do not. */
+bool ct_blob_keeps_order(const ct_blob *from, const ct_blob *to);
+
 /** Marks chains of layers that one of them can run: framework/net/fuse.c. */
 void ct_graph_fuse(ct_graph *g, const ct_net_options *o);
 /** Its layers run alone. 0: nothing happens. */

@@ -107,3 +107,24 @@ ct_status ct_graph_convert(ct_graph *g, int at, int value, const char *type, con
     n->bottom_wanted[0] = g->value[value].wants && n->reached;
     return CT_OK;
 }
+
+bool ct_graph_reads_narrow(const ct_graph *g, const ct_value *v, const ct_device *dev)
+{
+    const ct_node *n = (v->reader >= 0) ? &g->node[v->reader] : NULL;
+    const ct_layer_form *form;
+
+    if ((n == NULL) || (v->loss_weight != 0.0f) || !n->ops->last ||
+        !ct_layer_on_device(n->ops, n->param, dev, &form))
+        return false;
+    if (!n->ops->allow_inplace && (n->ops->alias == 0)) return true;
+    for (int t = 0; t < n->n_top; t++) {
+        if (ct_graph_reads_narrow(g, &g->value[n->top[t]], dev)) return true;
+    }
+    return false;
+}
+
+bool ct_blob_keeps_order(const ct_blob *from, const ct_blob *to)
+{
+    return !ct_blob_is_last(from) || (ct_shape_count(&from->data.shape, 2, -1) == 1) ||
+           ct_shape_equal(&from->data.shape, &to->data.shape);
+}

@@ -263,6 +263,16 @@ static const char head[] = INPUT("dim: 6 dim: 3 dim: 13 dim: 12", "dim: 6 dim: 5
                 FC("f2", "f1", "24", "") RELU("f2") LAYER("d2", "Dropout", "f2", "f2", "")
                     FC("f3", "f2", "5", "") TWO("loss", "EuclideanLoss", "f3", "target", "loss");
 
+/* The same with layers that only change shapes in front of fully connected ones. */
+static const char flat_head[] = INPUT("dim: 6 dim: 3 dim: 13 dim: 12", "dim: 6 dim: 5")
+    CONV("c1", "data", "16", "3", "") RELU("c1")
+        LAYER("p1", "Pooling", "c1", "p1", "pooling_param { pool: MAX kernel_size: 3 stride: 2 }")
+            LAYER("l1", "Flatten", "p1", "l1", "") FC("f1", "l1", "32", "") RELU("f1")
+                LAYER("d1", "Dropout", "f1", "f1", "") LAYER("l2", "Flatten", "f1", "l2", "")
+                    FC("f2", "l2", "24", "") RELU("f2") LAYER("d2", "Dropout", "f2", "f2", "")
+                        FC("f3", "f2", "5", "")
+                            TWO("loss", "EuclideanLoss", "f3", "target", "loss");
+
 /* Two readers of one fully connected layer, of which one does not take its values; normalisation of
  * what another one makes; rows that do not begin at 16 bytes. */
 static const char readers[] =
@@ -463,6 +473,24 @@ static void heads_of_numbers_that_fit_stay(void **state)
     }
 }
 
+/* Flatten turns what InnerProduct would turn, and passes on what has one place each. */
+static void flat_heads_are_the_same(void **state)
+{
+    const ct_device *dev = test_cuda();
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        result want = run_net(head, dev, each_precision[i % 2], false, i < 2);
+        result got = run_net(flat_head, dev, each_precision[i % 2], false, i < 2);
+
+        assert_int_equal(got.n, want.n);
+        assert_memory_equal(got.grad, want.grad, (size_t)want.n * sizeof(*want.grad));
+        assert_int_equal(got.reorders, 0);
+        assert_int_equal(got.narrow, want.narrow + 2);
+        free(want.grad), free(got.grad);
+    }
+}
+
 static double difference(const result *a, const result *b)
 {
     assert_int_equal(a->n, b->n);
@@ -501,9 +529,8 @@ static void nets_cost_what_rounding_does(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(convolutions_are_as_defined),
-        cmocka_unit_test(numbers_that_fit_stay),
-        cmocka_unit_test(heads_of_numbers_that_fit_stay),
+        cmocka_unit_test(convolutions_are_as_defined),    cmocka_unit_test(numbers_that_fit_stay),
+        cmocka_unit_test(heads_of_numbers_that_fit_stay), cmocka_unit_test(flat_heads_are_the_same),
         cmocka_unit_test(nets_cost_what_rounding_does),
     };
 
