@@ -72,6 +72,19 @@ static ct_status top_shape(const ct_layer *l, int top, ct_shape *s)
     return ct_data_check_size(l, s);
 }
 
+/* NULL: zeros. */
+static const Ct__FillerParameter *filler_of(const ct_layer *l, int top)
+{
+    const Ct__DummyDataParameter *p = l->param->dummy_data_param;
+
+    return (p->n_data_filler > 0) ? p->data_filler[(p->n_data_filler == 1) ? 0 : top] : NULL;
+}
+
+static bool is_one(const Ct__FillerParameter *filler)
+{
+    return (filler != NULL) && (strcmp(filler->type, "constant") == 0) && (filler->value == 1.0f);
+}
+
 static ct_status dummy_reshape(const ct_layer *l, ct_instance *in)
 {
     dummy_instance *d = in->state;
@@ -83,6 +96,7 @@ static ct_status dummy_reshape(const ct_layer *l, ct_instance *in)
 
         CT_TRY(top_shape(l, i, &shape));
         ct_blob_set_shape(in->top[i], &shape);
+        in->top[i]->restarts_first = is_one(filler_of(l, i));
         if (i == 0) ct_data_set_even_batch(l, in, ct_shape_legacy(&shape, 0));
         n = ct_shape_count(&shape, 0, -1);
         if (n > largest) largest = n;
@@ -114,12 +128,10 @@ static ct_status fill_top(const ct_layer *l, const ct_instance *in, const ct_exe
 
 static ct_status dummy_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
-    const Ct__DummyDataParameter *p = l->param->dummy_data_param;
     dummy_instance *d = in->state;
 
     for (int i = 0; i < l->n_top; i++) {
-        const Ct__FillerParameter *filler =
-            (p->n_data_filler > 0) ? p->data_filler[(p->n_data_filler == 1) ? 0 : i] : NULL;
+        const Ct__FillerParameter *filler = filler_of(l, i);
         int64_t n = ct_tensor_count(&in->top[i]->data);
 
         if (filler == NULL) {

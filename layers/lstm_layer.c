@@ -9,7 +9,8 @@
 #include "layers/recurrent.h"
 
 /* GATES: activations T x N x 4H; CELL: c_0 … c_T, (T + 1) x N x H; CONTED: cont_t h_t-1, T x N x H;
- * D_SUMS: as GATES; WORK: work_rows x N x H; PRODUCTS: of the steps. */
+ * D_SUMS: as GATES; WORK: work_rows x N x H; PRODUCTS: of the steps. Of an engine that runs all
+ * steps: CELL, what it keeps; WORK. */
 enum { GATES, CELL, CONTED, H_CARRIED, C_CARRIED, D_SUMS, WORK, PRODUCTS };
 enum { WORK_DH, WORK_DC, WORK_ZERO, WORK_STATIC /* 4 */, WORK_ROWS = WORK_STATIC + 4 };
 
@@ -18,24 +19,45 @@ static ct_status setup(ct_layer *l, const ct_shape *bottom)
     return ct_recurrent_setup(l, bottom, 2, 4);
 }
 
-static ct_status reshape(const ct_layer *l, ct_instance *in)
+static void carry(const ct_recurrent_state *s, ct_instance *in, const ct_recurrent_plan *p)
+{
+    if (s->expose) return;
+    ct_instance_carry(in, H_CARRIED, p->columns, s->hidden);
+    ct_instance_carry(in, C_CARRIED, p->columns, s->hidden);
+}
+
+static ct_status lay_steps(const ct_layer *l, ct_instance *in, ct_recurrent_plan *p)
 {
     const ct_recurrent_state *s = l->state;
-    ct_recurrent_plan *p = in->state;
-    size_t block;
+    size_t block = (size_t)(p->columns * s->hidden) * sizeof(float);
 
-    CT_TRY(ct_recurrent_reshape(l, in, p));
-    block = (size_t)(p->columns * s->hidden) * sizeof(float);
     ct_instance_buffer(in, GATES, CT_KEEP_PASS, 4 * (size_t)p->steps * block);
     ct_instance_buffer(in, CELL, CT_KEEP_PASS, ((size_t)p->steps + 1) * block);
     ct_instance_buffer(in, CONTED, CT_KEEP_PASS, (size_t)p->steps * block);
     ct_instance_buffer(in, D_SUMS, CT_KEEP_CALL, 4 * (size_t)p->steps * block);
     ct_instance_buffer(in, WORK, CT_KEEP_CALL, WORK_ROWS * block);
-    CT_TRY(ct_recurrent_reserve(l, in, p, PRODUCTS, 0));
-    if (s->expose) return CT_OK;
-    ct_instance_carry(in, H_CARRIED, p->columns, s->hidden);
-    ct_instance_carry(in, C_CARRIED, p->columns, s->hidden);
-    return CT_OK;
+    carry(s, in, p);
+    return ct_recurrent_reserve(l, in, p, PRODUCTS, 0);
+}
+
+/* Backward reads all h, which are the top. */
+static void lay_cell(const ct_layer *l, ct_instance *in, ct_recurrent_plan *p, ct_cell_room room)
+{
+    ct_instance_buffer(in, CELL, CT_KEEP_PASS, room.keep);
+    ct_instance_buffer(in, WORK, CT_KEEP_CALL, room.work);
+    in->backward_reads |= CT_READS_TOP;
+    carry(l->state, in, p);
+}
+
+static ct_status reshape(const ct_layer *l, ct_instance *in)
+{
+    static const ct_recurrent_ways ways = {
+        lay_steps, lay_cell, CELL, WORK, { H_CARRIED, C_CARRIED }
+    };
+    ct_recurrent_plan *p = in->state;
+
+    CT_TRY(ct_recurrent_reshape(l, in, p));
+    return ct_recurrent_choose(l, in, p, &ways);
 }
 
 /* Where state i (0: h, 1: c) comes from. */
@@ -62,6 +84,7 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     float *conted = in->buffer[CONTED].data, *h = ct_blob_data(in->top[0]);
     const float *cont = ct_blob_data(in->bottom[1]), *before = first_state(s, in, 0);
 
+    if (p->cell != NULL) return ct_recurrent_cell_forward(in, ex, h);
     CT_TRY(ct_recurrent_inputs(l, in, ex, p, gates));
     CT_TRY(ct_device_copy(ex, block, first_state(s, in, 1), c));
     ct_recurrent_begin(in, p);
@@ -108,6 +131,7 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     const float *gates = in->buffer[GATES].data, *c = in->buffer[CELL].data;
     const float *cont = ct_blob_data(in->bottom[1]), *top = ct_blob_diff(in->top[0]);
 
+    if (p->cell != NULL) return ct_recurrent_cell_backward(in, ex, ct_blob_data(in->top[0]), top);
     CT_TRY(ct_device_zero(ex, block, zero));
     CT_TRY(ct_device_copy(ex, block, state_diff(s, in, 0, zero), dh));
     CT_TRY(ct_device_copy(ex, block, state_diff(s, in, 1, zero), dc));

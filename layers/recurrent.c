@@ -212,7 +212,9 @@ ct_status ct_recurrent_reserve(const ct_layer *l, ct_instance *in, ct_recurrent_
 
 void ct_recurrent_engines(const ct_recurrent_plan *p, ct_estimate *e)
 {
-    for (int k = 0; k < CT_N_RUN; k++) e->engine[k] = p->name[k];
+    for (int k = 0; k < CT_N_RUN; k++)
+        e->engine[k] =
+            (p->cell != NULL) ? ct_engine_name(p->cell->name, p->cell_desc.operand) : p->name[k];
 }
 
 double ct_recurrent_flop(const ct_recurrent_state *s, const ct_recurrent_plan *p)

@@ -14,6 +14,7 @@
 #define CT_RECURRENT_H
 
 #include "framework/net/layer.h"
+#include "layers/engine/recurrent/cell.h"
 #include "layers/product.h"
 
 typedef struct ct_recurrent_state {
@@ -34,7 +35,22 @@ typedef struct ct_recurrent_plan {
     /* On devices: of W_x and b over all steps, of W_h by step but for its gradient, and of an RNN's
      * outputs over all. */
     ct_product inputs[CT_N_RUN], hidden[CT_N_RUN], outputs[CT_N_RUN];
+    /* What runs all steps of h (and c) at once, in their place; NULL: they run one by one. */
+    const ct_cell_impl *cell;
+    ct_cell_desc cell_desc;
+    int cell_keep, cell_work; /* buffers for it           */
+    int carried[2];           /* buffers: h, c of an LSTM */
+    size_t outputs_work;      /* bytes that an RNN's outputs work in */
 } ct_recurrent_plan;
+
+/** What a type has in either case; of its reshape, once shapes are known. */
+typedef struct ct_recurrent_ways {
+    /** Buffers and products of its own steps. */
+    ct_status (*steps)(const ct_layer *l, ct_instance *in, ct_recurrent_plan *plan);
+    /** Buffers where plan->cell runs them, which wants `room`. */
+    void (*cell)(const ct_layer *l, ct_instance *in, ct_recurrent_plan *plan, ct_cell_room room);
+    int cell_keep, cell_work, carried[2];
+} ct_recurrent_ways;
 
 /** setup: reads recurrent_param, counts bottoms and tops, adds the weights up to W_h in the order
  * of Caffe's unrolled net. */
@@ -51,6 +67,18 @@ void ct_recurrent_begin_backward(ct_instance *in, const ct_recurrent_plan *p);
 void ct_recurrent_release(const ct_layer *l, ct_instance *in);
 /** Bottom and top index of exposed state i. */
 int ct_recurrent_bottom(const ct_recurrent_state *s, int i);
+
+/** Whether a backward follows forward: a gradient comes to some top. */
+bool ct_recurrent_wants_back(const ct_layer *l, const ct_instance *in);
+/** reshape: by its own steps, or by an engine that ct_kernel names, or that a plan finds faster,
+ *  which asks all ranks. */
+ct_status ct_recurrent_choose(const ct_layer *l, ct_instance *in, ct_recurrent_plan *plan,
+                              const ct_recurrent_ways *ways);
+/** All h to y, T x N x H, and the last states to where they go, by plan->cell. */
+ct_status ct_recurrent_cell_forward(ct_instance *in, ct_exec *ex, float *y);
+/** Gradients of W_x, b, W_h, x and the first states, from those of y (NULL: zeros) and of the last
+ *  states. y: as forward left it. */
+ct_status ct_recurrent_cell_backward(ct_instance *in, ct_exec *ex, float *y, const float *dy);
 
 /** sums[T x N x G] = W_x x + b + W_static x_static, and nothing of W_h yet. */
 ct_status ct_recurrent_inputs(const ct_layer *l, ct_instance *in, ct_exec *ex,

@@ -10,7 +10,8 @@
 #include "layers/recurrent.h"
 
 /* STATES: h_1 … h_T, T x N x H; CONTED: cont_t h_t-1; D_SUMS: gradients of the sums of h; D_OUT: of
- * those of o; WORK: 2 x N x H; PRODUCTS: of the steps. */
+ * those of o; WORK: 2 x N x H; PRODUCTS: of the steps. Of an engine that makes all h: CONTED, what
+ * it keeps; WORK. */
 enum { STATES, CONTED, H_CARRIED, D_SUMS, D_OUT, WORK, PRODUCTS };
 
 static ct_status setup(ct_layer *l, const ct_shape *bottom)
@@ -32,7 +33,7 @@ static ct_status make_outputs(const ct_layer *l, const ct_instance *in, ct_recur
                               size_t *most_p)
 {
     const ct_recurrent_state *s = l->state;
-    bool back = in->top[0]->wants_diff;
+    bool back = ct_recurrent_wants_back(l, in);
 
     return ct_recurrent_make(l,
                              &(ct_recurrent_shape){ .steps = p->steps,
@@ -43,23 +44,51 @@ static ct_status make_outputs(const ct_layer *l, const ct_instance *in, ct_recur
                              (const bool[CT_N_RUN]){ true, back, back }, p->outputs, most_p);
 }
 
-static ct_status reshape(const ct_layer *l, ct_instance *in)
+/* What both ways have: all h, and the gradients around the outputs. */
+static void lay_outputs(const ct_recurrent_state *s, ct_instance *in, const ct_recurrent_plan *p)
+{
+    size_t all = (size_t)(p->steps * p->columns * s->hidden) * sizeof(float);
+
+    ct_instance_buffer(in, STATES, CT_KEEP_PASS, all);
+    ct_instance_buffer(in, D_SUMS, CT_KEEP_CALL, all);
+    ct_instance_buffer(in, D_OUT, CT_KEEP_CALL, all);
+    if (!s->expose) ct_instance_carry(in, H_CARRIED, p->columns, s->hidden);
+}
+
+static ct_status lay_steps(const ct_layer *l, ct_instance *in, ct_recurrent_plan *p)
 {
     const ct_recurrent_state *s = l->state;
-    ct_recurrent_plan *p = in->state;
-    size_t block, more = 0;
+    size_t block = (size_t)(p->columns * s->hidden) * sizeof(float);
 
-    CT_TRY(ct_recurrent_reshape(l, in, p));
-    block = (size_t)(p->columns * s->hidden) * sizeof(float);
-    ct_instance_buffer(in, STATES, CT_KEEP_PASS, (size_t)p->steps * block);
+    lay_outputs(s, in, p);
     ct_instance_buffer(in, CONTED, CT_KEEP_PASS, (size_t)p->steps * block);
-    ct_instance_buffer(in, D_SUMS, CT_KEEP_CALL, (size_t)p->steps * block);
-    ct_instance_buffer(in, D_OUT, CT_KEEP_CALL, (size_t)p->steps * block);
     ct_instance_buffer(in, WORK, CT_KEEP_CALL, 2 * block);
-    CT_TRY(make_outputs(l, in, p, &more));
-    CT_TRY(ct_recurrent_reserve(l, in, p, PRODUCTS, more)); /* for W_ho, of W_hh's size, too */
-    if (!s->expose) ct_instance_carry(in, H_CARRIED, p->columns, s->hidden);
-    return CT_OK;
+    return ct_recurrent_reserve(l, in, p, PRODUCTS, p->outputs_work); /* as large as W_hh's */
+}
+
+static void lay_cell(const ct_layer *l, ct_instance *in, ct_recurrent_plan *p, ct_cell_room room)
+{
+    lay_outputs(l->state, in, p);
+    p->slot = PRODUCTS;
+    ct_instance_buffer(in, PRODUCTS, CT_KEEP_CALL, p->outputs_work);
+    ct_instance_buffer(in, CONTED, CT_KEEP_PASS, room.keep);
+    ct_instance_buffer(in, WORK, CT_KEEP_CALL, room.work);
+}
+
+/* An engine for all steps makes h; where one is named, outputs are products by the static rule. */
+static ct_status reshape(const ct_layer *l, ct_instance *in)
+{
+    static const ct_recurrent_ways ways = { lay_steps, lay_cell, CONTED, WORK, { H_CARRIED, 0 } };
+    ct_recurrent_plan *p = in->state;
+    Ct__LayerParameter param = *l->param;
+    ct_layer plain = *l;
+
+    plain.param = &param;
+    if (ct_cell_named(ct_engine_policy(l, CT_RUN_FORWARD)) != NULL) param.ct_kernel = NULL;
+    CT_TRY(ct_recurrent_reshape(l, in, p));
+    p->outputs_work = 0;
+    CT_TRY(make_outputs(&plain, in, p, &p->outputs_work));
+    return ct_recurrent_choose(l, in, p, &ways);
 }
 
 /* o = tanh(W_ho h + b_o), of all steps. */
@@ -87,6 +116,10 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     const float *before = s->expose ? ct_blob_data(in->bottom[ct_recurrent_bottom(s, 0)])
                                     : in->buffer[H_CARRIED].data;
 
+    if (p->cell != NULL) {
+        CT_TRY(ct_recurrent_cell_forward(in, ex, h));
+        return put_outputs(l, in, ex, p->steps * p->columns);
+    }
     CT_TRY(ct_recurrent_inputs(l, in, ex, p, h));
     ct_recurrent_begin(in, p);
     for (int64_t t = 0; t < p->steps; t++) {
@@ -133,6 +166,7 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     float *first = s->expose ? ct_blob_diff(in->bottom[ct_recurrent_bottom(s, 0)]) : NULL;
 
     CT_TRY(outputs_backward(l, in, ex, p->steps * p->columns, in->buffer[D_OUT].data, d_sums));
+    if (p->cell != NULL) return ct_recurrent_cell_backward(in, ex, in->buffer[STATES].data, d_sums);
     if (last != NULL)
         CT_TRY(ct_device_copy(ex, block, last, dh));
     else

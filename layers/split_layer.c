@@ -10,8 +10,10 @@
 static ct_status reshape(const ct_layer *l, ct_instance *in)
 {
     in->over = 1;
-    for (int i = 0; i < l->n_top; i++)
+    for (int i = 0; i < l->n_top; i++) {
         ct_blob_set_like(in->top[i], &in->bottom[0]->data.shape, &in->bottom[0]->data);
+        in->top[i]->restarts_first = in->bottom[0]->restarts_first;
+    }
     return CT_OK;
 }
 

@@ -74,8 +74,8 @@ test-slurm: $(B)/cortado
 
 # ---- on a GPU: each builds with CUDA=1 and says "no GPU: nothing run" where none works, exit code 77
 GPU_BUILD := build/cuda
-GPU_TESTS := cuda cuda_data cuda_dense cuda_fused cuda_graph cuda_last cuda_narrow cuda_norm cuda_plan cuda_recurrent cuda_staged cuda_step cuda_sum cuda_update device_codec device_signs $(shell sed -n 's/^layers=.*:-\(.*\)}$$/\1/p' scripts/gpu/test.sh)
-GPU_BENCH := bench_gpu bench_gpu_products
+GPU_TESTS := cuda cuda_cell cuda_cell_net cuda_data cuda_dense cuda_fused cuda_graph cuda_last cuda_narrow cuda_norm cuda_plan cuda_recurrent cuda_staged cuda_step cuda_sum cuda_update device_codec device_signs $(shell sed -n 's/^layers=.*:-\(.*\)}$$/\1/p' scripts/gpu/test.sh)
+GPU_BENCH := bench_gpu bench_gpu_cells bench_gpu_products
 .PHONY: test-gpu bench-gpu gpu-bundle gpu-programs test-emulated
 gpu-programs:
 	$(Q)$(MAKE) --no-print-directory CUDA=1 B=$(GPU_BUILD) $(GPU_BUILD)/cortado \
@@ -95,7 +95,7 @@ test-emulated:
 .PHONY: do-test-emulated
 do-test-emulated: $(EMULATED:%=$(B)/tests/unit/test_%) $(B)/tests/mpi/test_device_codec $(B)/cortado $(GPU_BENCH:%=$(B)/tests/bench/%)
 	$(Q)for t in $(filter $(B)/tests/unit/%,$^); do STRICT=$(STRICT) CORTADO_TEST_DEVICE=cuda $(RUN) emulated/$$(basename $$t) $$t || exit 1; done
-	$(Q)for t in $(filter %/test_cuda %/test_cuda_last %/test_cuda_narrow %/test_cuda_norm %/test_cuda_plan,$^); do STRICT=$(STRICT) \
+	$(Q)for t in $(filter %/test_cuda %/test_cuda_cell %/test_cuda_cell_net %/test_cuda_last %/test_cuda_narrow %/test_cuda_norm %/test_cuda_plan,$^); do STRICT=$(STRICT) \
 	    CORTADO_EMULATED_CUDNN=1 $(RUN) emulated/$$(basename $$t)_cudnn $$t || exit 1; done
 	$(Q)for n in 1 2 3 4; do STRICT=$(STRICT) $(RUN) "emulated/test_device_codec -np $$n" \
 	    $(MPIRUN) $(MPIRUN_FLAGS) -np $$n $(B)/tests/mpi/test_device_codec || exit 1; done

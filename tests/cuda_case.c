@@ -94,12 +94,18 @@ ct_status test_cuda_net_try(const char *text, const ct_device *dev,
     ct_net_options o = { .phase = CT_TRAIN,
                          .dev = dev,
                          .env = { .n_rank = 1, .seed = 5, .precision = precision } };
+
+    return test_cuda_net_try_with(text, &o, log);
+}
+
+ct_status test_cuda_net_try_with(const char *text, const ct_net_options *o, log_capture *log)
+{
     ProtobufCMessage *message = test_parsed(&ct__net_parameter__descriptor, text);
     ct_net *net = NULL;
     ct_status status;
 
     log_capture_start(log);
-    status = ct_net_create((const Ct__NetParameter *)message, &o, &net);
+    status = ct_net_create((const Ct__NetParameter *)message, o, &net);
     log_capture_stop();
     if (status == CT_OK) ct_net_destroy(net);
     protobuf_c_message_free_unpacked(message, NULL);

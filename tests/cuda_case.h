@@ -35,6 +35,8 @@ void test_cuda_net_open(const char *text, const ct_device *dev, const ct_net_opt
  * goes to *log. */
 ct_status test_cuda_net_try(const char *text, const ct_device *dev,
                             Ct__SolverParameter__Precision precision, log_capture *log);
+/** The same with options as they are. */
+ct_status test_cuda_net_try_with(const char *text, const ct_net_options *o, log_capture *log);
 /** What `layer` runs by, forward and by data: names of less than 24 letters. */
 void test_cuda_net_engines(const test_cuda_net *t, const char *layer, char engine[2][24]);
 /** Forward and backward of micro step `step`; the loss. */

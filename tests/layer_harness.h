@@ -38,6 +38,7 @@ typedef struct test_layer_spec {
     bool no_weight_diff[CT_MAX_WEIGHT];  /* weight i wants none                             */
     bool no_top_diff[TEST_MAX_BLOB];     /* top i has none: nobody asked for its gradient   */
     bool forward_only;                   /* no gradients at all                             */
+    bool restarts_first;                 /* of bottom 1 it is known (tensor.h)              */
     bool add_weight_diff[CT_MAX_WEIGHT]; /* another layer wrote the diff before             */
     const ct_device *dev;                /* NULL: CPU                                       */
 } test_layer_spec;

@@ -49,9 +49,11 @@ static inline bool ct_tensor_is_usual(const ct_tensor *t)
 typedef struct ct_blob {
     const char *name; /* borrowed; for messages                                        */
     ct_tensor data;
-    ct_tensor diff;  /* same shape; diff.data == NULL at run time: no gradient wanted  */
-    bool wants_diff; /* known before memory is placed: shape functions ask this        */
-    bool varies;     /* its shape changes from batch to batch; before the first: the largest  */
+    ct_tensor diff;      /* same shape; diff.data == NULL at run time: no gradient wanted  */
+    bool wants_diff;     /* known before memory is placed: shape functions ask this        */
+    bool varies;         /* its shape changes from batch to batch; before the first: the largest  */
+    bool restarts_first; /* it is 1 but in row 0: cont of sequences that only begin with a batch.
+                          * Reshape of who makes it says so                                   */
 } ct_blob;
 
 size_t ct_dtype_size(ct_dtype dtype);

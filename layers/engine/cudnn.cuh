@@ -44,7 +44,22 @@
     X(cudnnLRNCrossChannelBackward)                                                                \
     X(cudnnBatchNormalizationForwardTraining)                                                      \
     X(cudnnBatchNormalizationForwardInference)                                                     \
-    X(cudnnBatchNormalizationBackward)
+    X(cudnnBatchNormalizationBackward)                                                             \
+    X(cudnnGetVersion)                                                                             \
+    X(cudnnSetTensorNdDescriptor)                                                                  \
+    X(cudnnGetTensorNdDescriptor)                                                                  \
+    X(cudnnCreateRNNDescriptor)                                                                    \
+    X(cudnnDestroyRNNDescriptor)                                                                   \
+    X(cudnnSetRNNDescriptor_v8)                                                                    \
+    X(cudnnCreateRNNDataDescriptor)                                                                \
+    X(cudnnDestroyRNNDataDescriptor)                                                               \
+    X(cudnnSetRNNDataDescriptor)                                                                   \
+    X(cudnnGetRNNWeightSpaceSize)                                                                  \
+    X(cudnnGetRNNWeightParams)                                                                     \
+    X(cudnnGetRNNTempSpaceSizes)                                                                   \
+    X(cudnnRNNForward)                                                                             \
+    X(cudnnRNNBackwardData_v8)                                                                     \
+    X(cudnnRNNBackwardWeights_v8)
 
 /* The library is the process's, like the device; as the handle of cuBLAS. */
 struct ct_cudnn_library {

@@ -2,9 +2,9 @@
 # Timings on a GPU: what make bench-gpu runs. Under 8 minutes.
 #   scripts/gpu/bench.sh FOLDER [SECONDS]       as scripts/gpu/test.sh; exits 77 where no GPU works
 # Prints the GPU with its measured copy bandwidth and product rate, kernels in GB/s as shares of it, products
-# of fully connected layers with epilogues beside separate kernels, and training steps of models in f32 and
-# bf16, beside PyTorch's (eager and compiled) where python3 has torch; steps of small kernels with and without
-# graphs.
+# of fully connected layers with epilogues beside separate kernels, recurrent layers by their own steps beside
+# cuDNN's, and training steps of models in f32 and bf16, beside PyTorch's (eager and compiled) where python3
+# has torch; steps of small kernels with and without graphs.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 b=${1:?folder of a build with CUDA=1}
@@ -26,6 +26,7 @@ fi
 echo "$gpus"
 [ -x "$b/tests/bench/bench_gpu" ] && timeout 90 "$b/tests/bench/bench_gpu"
 [ -x "$b/tests/bench/bench_gpu_products" ] && timeout 90 "$b/tests/bench/bench_gpu_products"
+[ -x "$b/tests/bench/bench_gpu_cells" ] && timeout 60 "$b/tests/bench/bench_gpu_cells"
 
 json=$(mktemp)
 trap 'rm -f "$json"' EXIT

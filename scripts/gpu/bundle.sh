@@ -8,10 +8,10 @@ from=$1 to=$2
 rm -rf "$to" "$to.tar.xz"
 mkdir -p "$to/lib" "$to/tests/unit" "$to/tests/bench"
 cp "$from/cortado" "$to/"
-for t in $(sed -n 's/^layers=.*:-\(.*\)}$/\1/p' scripts/gpu/test.sh) cuda cuda_data cuda_dense cuda_fused cuda_graph cuda_last cuda_narrow cuda_norm cuda_plan cuda_recurrent cuda_staged cuda_step cuda_update device_codec device_signs; do
+for t in $(sed -n 's/^layers=.*:-\(.*\)}$/\1/p' scripts/gpu/test.sh) cuda cuda_cell cuda_cell_net cuda_data cuda_dense cuda_fused cuda_graph cuda_last cuda_narrow cuda_norm cuda_plan cuda_recurrent cuda_staged cuda_step cuda_update device_codec device_signs; do
     cp "$from/tests/unit/test_$t" "$to/tests/unit/"
 done
-cp "$from/tests/bench/bench_gpu" "$from/tests/bench/bench_gpu_products" "$to/tests/bench/"
+cp "$from/tests/bench/bench_gpu" "$from/tests/bench/bench_gpu_cells" "$from/tests/bench/bench_gpu_products" "$to/tests/bench/"
 strip "$to/cortado" "$to"/tests/*/*
 # what a program loads, without CUDA's own and the C library's
 needs() {

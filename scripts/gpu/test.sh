@@ -24,6 +24,9 @@ rm -rf "$results"
 # layers, with gradients, golden values and the CPU beside each: the tests of the CPU, on the GPU
 layers=${CORTADO_TEST_LAYERS:-layer_cases layer_golden layer_accuracy layer_batch_norm layer_dropout layer_eltwise layer_embed layer_empty layer_losses layer_neuron layer_norms layer_planes layer_ranks layer_recurrent layer_scale layer_shape layer_sigmoid layer_softmax layer_structure net_vary}
 $run gpu/cuda timeout 120 "$b/tests/unit/test_cuda"
+$run gpu/cuda_cell timeout 60 "$b/tests/unit/test_cuda_cell"
+# which compares bits of steps that cuDNN may give to several streams
+CUBLAS_WORKSPACE_CONFIG=:4096:2 $run gpu/cuda_cell_net timeout 60 "$b/tests/unit/test_cuda_cell_net"
 $run gpu/cuda_data timeout 60 "$b/tests/unit/test_cuda_data"
 # products with epilogues: what the library has no algorithm for is told in the log of the test
 $run gpu/cuda_fused timeout 60 "$b/tests/unit/test_cuda_fused"

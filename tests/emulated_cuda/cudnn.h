@@ -167,4 +167,78 @@ cudnnStatus_t cudnnBatchNormalizationBackward(
     cudnnTensorDescriptor_t vector, const void *scale, void *dscale, void *dbias, double eps,
     const void *mean, const void *inv_std);
 
+/* ---- recurrent layers */
+
+typedef enum { CUDNN_RNN_ALGO_STANDARD = 0 } cudnnRNNAlgo_t;
+typedef enum { CUDNN_FWD_MODE_INFERENCE = 0, CUDNN_FWD_MODE_TRAINING = 1 } cudnnForwardMode_t;
+typedef enum { CUDNN_RNN_RELU = 0, CUDNN_RNN_TANH = 1, CUDNN_LSTM = 2, CUDNN_GRU } cudnnRNNMode_t;
+typedef enum {
+    CUDNN_RNN_NO_BIAS = 0,
+    CUDNN_RNN_SINGLE_INP_BIAS = 1,
+    CUDNN_RNN_DOUBLE_BIAS = 2
+} cudnnRNNBiasMode_t;
+typedef enum { CUDNN_UNIDIRECTIONAL = 0, CUDNN_BIDIRECTIONAL = 1 } cudnnDirectionMode_t;
+typedef enum { CUDNN_LINEAR_INPUT = 0, CUDNN_SKIP_INPUT = 1 } cudnnRNNInputMode_t;
+typedef enum {
+    CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED = 0,
+    CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_PACKED = 1
+} cudnnRNNDataLayout_t;
+typedef enum { CUDNN_WGRAD_MODE_ADD = 0, CUDNN_WGRAD_MODE_SET = 1 } cudnnWgradMode_t;
+#define CUDNN_RNN_PADDED_IO_DISABLED 0
+typedef struct ct_emulated_rnn *cudnnRNNDescriptor_t;
+typedef struct ct_emulated_sequences *cudnnRNNDataDescriptor_t;
+typedef struct ct_emulated_dropout *cudnnDropoutDescriptor_t;
+
+/* CORTADO_EMULATED_CUDNN, where it is a version: above 1. */
+size_t cudnnGetVersion(void);
+/* Of three dimensions. */
+cudnnStatus_t cudnnSetTensorNdDescriptor(cudnnTensorDescriptor_t t, cudnnDataType_t type, int n,
+                                         const int dim[], const int step[]);
+cudnnStatus_t cudnnGetTensorNdDescriptor(cudnnTensorDescriptor_t t, int most, cudnnDataType_t *type,
+                                         int *n, int dim[], int step[]);
+cudnnStatus_t cudnnCreateRNNDescriptor(cudnnRNNDescriptor_t *r);
+cudnnStatus_t cudnnDestroyRNNDescriptor(cudnnRNNDescriptor_t r);
+cudnnStatus_t cudnnSetRNNDescriptor_v8(cudnnRNNDescriptor_t r, cudnnRNNAlgo_t how,
+                                       cudnnRNNMode_t cell, cudnnRNNBiasMode_t bias,
+                                       cudnnDirectionMode_t direction, cudnnRNNInputMode_t input,
+                                       cudnnDataType_t type, cudnnDataType_t sums,
+                                       cudnnMathType_t math, int32_t inputs, int32_t hidden,
+                                       int32_t projection, int32_t layers,
+                                       cudnnDropoutDescriptor_t dropout, uint32_t flags);
+cudnnStatus_t cudnnCreateRNNDataDescriptor(cudnnRNNDataDescriptor_t *d);
+cudnnStatus_t cudnnDestroyRNNDataDescriptor(cudnnRNNDataDescriptor_t d);
+cudnnStatus_t cudnnSetRNNDataDescriptor(cudnnRNNDataDescriptor_t d, cudnnDataType_t type,
+                                        cudnnRNNDataLayout_t layout, int longest, int batch,
+                                        int size, const int length[], void *padding);
+cudnnStatus_t cudnnGetRNNWeightSpaceSize(cudnnHandle_t handle, cudnnRNNDescriptor_t r,
+                                         size_t *bytes);
+cudnnStatus_t cudnnGetRNNWeightParams(cudnnHandle_t handle, cudnnRNNDescriptor_t r, int32_t layer,
+                                      size_t bytes, const void *weights, int32_t id,
+                                      cudnnTensorDescriptor_t matrix, void **matrix_at,
+                                      cudnnTensorDescriptor_t bias, void **bias_at);
+cudnnStatus_t cudnnGetRNNTempSpaceSizes(cudnnHandle_t handle, cudnnRNNDescriptor_t r,
+                                        cudnnForwardMode_t mode, cudnnRNNDataDescriptor_t x,
+                                        size_t *work, size_t *reserve);
+cudnnStatus_t cudnnRNNForward(cudnnHandle_t handle, cudnnRNNDescriptor_t r, cudnnForwardMode_t mode,
+                              const int32_t lengths[], cudnnRNNDataDescriptor_t x, const void *x_at,
+                              cudnnRNNDataDescriptor_t y, void *y_at, cudnnTensorDescriptor_t h,
+                              const void *hx, void *hy, cudnnTensorDescriptor_t c, const void *cx,
+                              void *cy, size_t weight_bytes, const void *weights, size_t work_bytes,
+                              void *work, size_t reserve_bytes, void *reserve);
+cudnnStatus_t cudnnRNNBackwardData_v8(cudnnHandle_t handle, cudnnRNNDescriptor_t r,
+                                      const int32_t lengths[], cudnnRNNDataDescriptor_t y,
+                                      const void *y_at, const void *dy, cudnnRNNDataDescriptor_t x,
+                                      void *dx, cudnnTensorDescriptor_t h, const void *hx,
+                                      const void *dhy, void *dhx, cudnnTensorDescriptor_t c,
+                                      const void *cx, const void *dcy, void *dcx,
+                                      size_t weight_bytes, const void *weights, size_t work_bytes,
+                                      void *work, size_t reserve_bytes, void *reserve);
+cudnnStatus_t cudnnRNNBackwardWeights_v8(cudnnHandle_t handle, cudnnRNNDescriptor_t r,
+                                         cudnnWgradMode_t mode, const int32_t lengths[],
+                                         cudnnRNNDataDescriptor_t x, const void *x_at,
+                                         cudnnTensorDescriptor_t h, const void *hx,
+                                         cudnnRNNDataDescriptor_t y, const void *y_at,
+                                         size_t weight_bytes, void *dweights, size_t work_bytes,
+                                         void *work, size_t reserve_bytes, void *reserve);
+
 #endif
