@@ -66,6 +66,7 @@ typedef struct ct_fused_ops {
     /** Bytes that algorithm i works in; i < 0: the one taken. */
     size_t (*workspace)(const ct_fused *f, int i);
     size_t (*bits)(const ct_fused_desc *d);
+    /** An algorithm that fails at its first run gives way to another, with a line in the log. */
     ct_status (*run)(const ct_fused *f, ct_stream st, const ct_fused_args *a);
 } ct_fused_ops;
 

@@ -28,6 +28,7 @@ typedef enum {
     cudaErrorInvalidValue = 1,
     cudaErrorMemoryAllocation = 2,
     cudaErrorNotReady = 600,
+    cudaErrorIllegalAddress = 700,
     cudaErrorStreamCaptureUnsupported = 900,
     cudaErrorStreamCaptureUnjoined = 904,
     cudaErrorStreamCaptureIsolation = 905,
@@ -90,6 +91,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec_p, cudaGraph_t graph, uns
 cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t st);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
+cudaError_t cudaStreamQuery(cudaStream_t st);
 cudaError_t cudaStreamSynchronize(cudaStream_t st);
 cudaError_t cudaStreamWaitEvent(cudaStream_t st, cudaEvent_t event, unsigned flags);
 cudaError_t cudaDeviceSynchronize(void);
@@ -110,6 +112,9 @@ extern "C" int ct_emulated_given(void);
 /** From here on the device gets no farther, as behind a kernel that never ends: what it is given
  * does not run, events do not come, and whoever waits for it waits for ever. false: it goes on. */
 void ct_emulated_stick(bool stuck);
+/** An error that stays, as of a kernel that went wrong, until the test mends it. */
+void ct_emulated_break(cudaError_t err);
+extern "C" void ct_emulated_mend(void);
 /** As long as the device is stuck this does not return. */
 void ct_emulated_hang(void);
 /** Now, or where the stream is captured, when its graph is launched. */

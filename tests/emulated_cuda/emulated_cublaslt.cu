@@ -3,6 +3,7 @@
 #include <cublasLt.h>
 
 #include <cstdlib>
+#include <string>
 #include <vector>
 
 #include "framework/base/bf16.h"
@@ -414,6 +415,19 @@ cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t *
     return give((uint32_t)what, value, bytes, written);
 }
 
+/* CORTADO_EMULATED_LT_FAIL=11: what algorithm 11 is given fails; "11 13": 13's, too; "11 unmade": it is
+ * refused; with "stays" CUDA's error stays. */
+static cublasStatus_t failing(int32_t id)
+{
+    const char *which = getenv("CORTADO_EMULATED_LT_FAIL");
+
+    if ((which == nullptr) || (strstr(which, std::to_string(id).c_str()) == nullptr))
+        return CUBLAS_STATUS_SUCCESS;
+    if (strstr(which, "stays") != nullptr) ct_emulated_break(cudaErrorIllegalAddress);
+    return (strstr(which, "unmade") != nullptr) ? CUBLAS_STATUS_NOT_SUPPORTED
+                                                : CUBLAS_STATUS_EXECUTION_FAILED;
+}
+
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t op, const void *alpha,
                               const void *a_at, cublasLtMatrixLayout_t a, const void *b_at,
                               cublasLtMatrixLayout_t b, const void *beta, const void *c_at,
@@ -433,6 +447,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t op, const v
         !aligned(op->vector, 64) || !aligned(op->bits, 64) || !aligned(work, 256) ||
         (work_bytes < each[i].work) || ((work == nullptr) && (each[i].work > 0)))
         return CUBLAS_STATUS_INVALID_VALUE;
+    if (failing(each[i].id) != CUBLAS_STATUS_SUCCESS) return failing(each[i].id);
     ct_emulated_give(st, [=]() {
         multiply(p, each[i].id, by, a_at, b_at, more, c_at, d_at, work, each[i].work);
     });

@@ -13,6 +13,7 @@ struct ct_emulated_convolution {
 };
 
 enum { MEMORY = 320 };
+static const size_t MORE = 2 * MEMORY; /* of the algorithm behind the first that serves */
 
 cudnnStatus_t cudnnCreate(cudnnHandle_t *handle)
 {
@@ -33,6 +34,7 @@ cudnnStatus_t cudnnSetStream(cudnnHandle_t, cudaStream_t st)
 
 const char *cudnnGetErrorString(cudnnStatus_t st)
 {
+    if (st == CUDNN_STATUS_EXECUTION_FAILED_CUDART) return "execution failed";
     return (st == CUDNN_STATUS_NOT_SUPPORTED) ? "not supported" : "bad parameter";
 }
 
@@ -136,6 +138,7 @@ static cudnnStatus_t algorithms(const ct_emulated_array *x, const ct_emulated_ar
     perf[0] = { (A)1, CUDNN_STATUS_SUCCESS, 0, CUDNN_NON_DETERMINISTIC, CUDNN_DEFAULT_MATH };
     perf[1] = { (A)0, CUDNN_STATUS_SUCCESS, MEMORY, CUDNN_DETERMINISTIC, c->math };
     *n = 2;
+    if (most > 2) perf[(*n)++] = { (A)2, CUDNN_STATUS_SUCCESS, MORE, CUDNN_DETERMINISTIC, c->math };
     return CUDNN_STATUS_SUCCESS;
 }
 
@@ -175,6 +178,7 @@ struct call {
     size_t bytes;
     float alpha, beta;
     way which;
+    int algorithm;
 };
 
 /* Output (i, m, oy, ox) with all its taps. */
@@ -214,43 +218,61 @@ static void convolve(const call &k)
     free(sum);
 }
 
+/* CORTADO_EMULATED_CUDNN_FAIL=0: what algorithm 0 is given fails, having spoilt what it was to
+ * make; 02: algorithm 2's, too; with an s behind, CUDA's error stays. */
+static bool fails(const call &k)
+{
+    const char *which = getenv("CORTADO_EMULATED_CUDNN_FAIL");
+    const ct_emulated_array &made = (k.which == FORWARD) ? k.y : (k.which == DATA) ? k.x : k.w;
+
+    if ((which == nullptr) || (strchr(which, '0' + k.algorithm) == nullptr)) return false;
+    if (strchr(which, 's') != nullptr) ct_emulated_break(cudaErrorIllegalAddress);
+    ct_emulated_open();
+    for (int64_t e = 0; e < made.count(); e++) made.put(k.to, e, (double)NAN);
+    ct_emulated_close();
+    return true;
+}
+
 static cudnnStatus_t give(const call &k)
 {
-    if (!agree(&k.x, &k.w, &k.c, &k.y) || (k.bytes < MEMORY)) return CUDNN_STATUS_BAD_PARAM;
+    size_t least = (k.algorithm == 0) ? MEMORY : MORE;
+
+    if (!agree(&k.x, &k.w, &k.c, &k.y) || (k.bytes < least)) return CUDNN_STATUS_BAD_PARAM;
+    if (fails(k)) return CUDNN_STATUS_EXECUTION_FAILED_CUDART;
     ct_emulated_give(ct_emulated_cudnn_stream, [=]() { convolve(k); });
     return CUDNN_STATUS_SUCCESS;
 }
 
 cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t, const void *alpha, cudnnTensorDescriptor_t x,
                                       const void *x_at, cudnnFilterDescriptor_t w, const void *w_at,
-                                      cudnnConvolutionDescriptor_t c, cudnnConvolutionFwdAlgo_t,
+                                      cudnnConvolutionDescriptor_t c, cudnnConvolutionFwdAlgo_t algorithm,
                                       void *work, size_t bytes, const void *beta,
                                       cudnnTensorDescriptor_t y, void *y_at)
 {
     return give({ *x, *w, *y, *c, x_at, w_at, y_at, y_at, work, bytes, *(const float *)alpha,
-                  *(const float *)beta, FORWARD });
+                  *(const float *)beta, FORWARD, (int)algorithm });
 }
 
 cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t, const void *alpha,
                                            cudnnFilterDescriptor_t w, const void *w_at,
                                            cudnnTensorDescriptor_t dy, const void *dy_at,
                                            cudnnConvolutionDescriptor_t c,
-                                           cudnnConvolutionBwdDataAlgo_t, void *work, size_t bytes,
+                                           cudnnConvolutionBwdDataAlgo_t algorithm, void *work, size_t bytes,
                                            const void *beta, cudnnTensorDescriptor_t dx,
                                            void *dx_at)
 {
     return give({ *dx, *w, *dy, *c, dx_at, w_at, dy_at, dx_at, work, bytes, *(const float *)alpha,
-                  *(const float *)beta, DATA });
+                  *(const float *)beta, DATA, (int)algorithm });
 }
 
 cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t, const void *alpha,
                                              cudnnTensorDescriptor_t x, const void *x_at,
                                              cudnnTensorDescriptor_t dy, const void *dy_at,
                                              cudnnConvolutionDescriptor_t c,
-                                             cudnnConvolutionBwdFilterAlgo_t, void *work,
+                                             cudnnConvolutionBwdFilterAlgo_t algorithm, void *work,
                                              size_t bytes, const void *beta,
                                              cudnnFilterDescriptor_t dw, void *dw_at)
 {
     return give({ *x, *dw, *dy, *c, x_at, dw_at, dy_at, dw_at, work, bytes, *(const float *)alpha,
-                  *(const float *)beta, FILTER });
+                  *(const float *)beta, FILTER, (int)algorithm });
 }

@@ -26,7 +26,7 @@ struct capture {
 } now; /* graph NULL: nothing is captured */
 int n_capture, n_given, n_wait;
 bool stuck;
-cudaError_t last_error;
+cudaError_t last_error, broken;
 
 bool is_captured(cudaStream_t st)
 {
@@ -73,6 +73,16 @@ int ct_emulated_waits(void)
 void ct_emulated_stick(bool now_stuck)
 {
     stuck = now_stuck;
+}
+
+void ct_emulated_break(cudaError_t err)
+{
+    broken = last_error = err;
+}
+
+void ct_emulated_mend(void)
+{
+    broken = last_error = cudaSuccess;
 }
 
 void ct_emulated_hang(void)
@@ -193,12 +203,19 @@ cudaError_t cudaStreamDestroy(cudaStream_t st)
     return cudaSuccess;
 }
 
+cudaError_t cudaStreamQuery(cudaStream_t st)
+{
+    if (ct_emulated_forbidden(st)) return cudaErrorStreamCaptureUnsupported;
+    if (broken != cudaSuccess) return broken;
+    return stuck ? (last_error = cudaErrorNotReady) : cudaSuccess;
+}
+
 cudaError_t cudaStreamSynchronize(cudaStream_t st)
 {
     if (ct_emulated_forbidden(st)) return cudaErrorStreamCaptureUnsupported;
     n_wait++;
     ct_emulated_hang();
-    return cudaSuccess;
+    return broken;
 }
 
 cudaError_t cudaDeviceSynchronize(void)
@@ -285,7 +302,7 @@ cudaError_t cudaGetLastError(void)
 {
     cudaError_t err = last_error;
 
-    last_error = cudaSuccess;
+    last_error = broken;
     return err;
 }
 
@@ -294,6 +311,8 @@ const char *cudaGetErrorString(cudaError_t err)
     switch (err) {
     case cudaSuccess:
         return "no error";
+    case cudaErrorIllegalAddress:
+        return "an illegal memory access was encountered";
     case cudaErrorMemoryAllocation:
         return "out of memory";
     case cudaErrorStreamCaptureUnsupported:

@@ -29,6 +29,9 @@ struct ct_fused {
     cublasLtMatmulHeuristicResult_t found[CT_FUSED_MOST];
     char name[CT_FUSED_MOST][CT_FUSED_NAME];
     int n, taken;
+    /* What runs: the one taken, or where that fails at its first run, another. */
+    mutable int running;
+    mutable bool ran, failed[CT_FUSED_MOST];
 };
 
 extern "C" ct_status ct_fused_cuda_open(void)
@@ -234,10 +237,24 @@ static const char *algorithm(const ct_fused *f, int i)
 
 static void take(ct_fused *f, int i)
 {
-    f->taken = i;
+    f->taken = f->running = i;
+    f->ran = false;
+    memset(f->failed, 0, sizeof(f->failed));
 }
 
 /* ---- runs */
+
+/* Of the library's own memory: what algorithm i needs, or if it is more, the one that would come
+ * first in its place. */
+static size_t own_room(const ct_fused *f, int i)
+{
+    int other = (i == 0) ? 1 : 0;
+    size_t own = f->found[i].workspaceSize;
+
+    if ((other < f->n) && (f->found[other].workspaceSize > own))
+        own = f->found[other].workspaceSize;
+    return own;
+}
 
 /* The workspace: the library's, then sums that are to be added, then rounded operands, then a
  * rounded bias. */
@@ -250,7 +267,7 @@ static room room_of(const ct_fused *f, int i)
     const ct_fused_desc *d = &f->d;
     stored a = a_of(d), b = b_of(d);
     int64_t most = (d->m > d->n) ? d->m : d->n;
-    size_t own = f->found[i].workspaceSize;
+    size_t own = own_room(f, i);
     room r;
 
     r.sums = (own > 0) ? ct_align_up(own + WORK_ALIGNED) : 0;
@@ -312,10 +329,41 @@ static ct_status point(const ct_fused *f, const ct_fused_args *g, const room *r)
     return good ? CT_OK : CT_FAIL(CT_ERR_DEVICE, "cuBLASLt does not take an address");
 }
 
+/* Whether it may have been another algorithm's turn, had that been known; nothing of what C was to
+ * be added to may be lost. */
+static bool is_of_algorithm(cublasStatus_t status, float beta)
+{
+    if ((status == CUBLAS_STATUS_NOT_SUPPORTED) || (status == CUBLAS_STATUS_ARCH_MISMATCH))
+        return true;
+    return (beta == 0.0f) &&
+           ((status == CUBLAS_STATUS_EXECUTION_FAILED) || (status == CUBLAS_STATUS_ALLOC_FAILED) ||
+            (status == CUBLAS_STATUS_INTERNAL_ERROR));
+}
+
+/* Another algorithm in place of one that failed at its first run, in the order of the heuristics.
+ */
+static bool goes_over(const ct_fused *f, ct_stream st, cublasStatus_t status, float beta)
+{
+    int from = f->running;
+
+    if (f->ran || !is_of_algorithm(status, beta) || !ct_cuda_goes_on((cudaStream_t)st))
+        return false;
+    f->failed[from] = true;
+    for (int i = 0; i < f->n; i++) {
+        if (f->failed[i] || (f->found[i].workspaceSize > own_room(f, f->taken))) continue;
+        f->running = i;
+        CT_WARN("cuBLASLt's algorithm %s does not do a product that its heuristics name it for "
+                "(cuBLAS status %d): %s does it from here on",
+                f->name[from], (int)status, f->name[i]);
+        return true;
+    }
+    return false;
+}
+
 static ct_status run(const ct_fused *f, ct_stream st, const ct_fused_args *g)
 {
     const ct_fused_desc *d = &f->d;
-    const cublasLtMatmulHeuristicResult_t *how = &f->found[f->taken];
+    const cublasLtMatmulHeuristicResult_t *how;
     room r = room_of(f, f->taken);
     char *work = (char *)(((uintptr_t)g->work + WORK_ALIGNED - 1) / WORK_ALIGNED * WORK_ALIGNED);
     const float one = 1.0f;
@@ -329,12 +377,16 @@ static ct_status run(const ct_fused *f, ct_stream st, const ct_fused_args *g)
     if (rounds_bias(d))
         CT_TRY(ct_cuda_narrow(st, d->operand, d->n, g->bias, (char *)g->work + r.bias));
     CT_TRY(point(f, g, &r));
-    status = cublasLtMatmul(handle, f->op, &one, b, f->a, a, f->b, &g->beta, g->c, f->c, g->c, f->c,
-                            &how->algo, (how->workspaceSize > 0) ? work : NULL, how->workspaceSize,
-                            (cudaStream_t)st);
+    do {
+        how = &f->found[f->running];
+        status = cublasLtMatmul(handle, f->op, &one, b, f->a, a, f->b, &g->beta, g->c, f->c, g->c,
+                                f->c, &how->algo, (how->workspaceSize > 0) ? work : NULL,
+                                how->workspaceSize, (cudaStream_t)st);
+    } while ((status != CUBLAS_STATUS_SUCCESS) && goes_over(f, st, status, g->beta));
     if (status != CUBLAS_STATUS_SUCCESS)
-        return CT_FAIL(CT_ERR_DEVICE, "cublasLtMatmul, %s: cuBLAS status %d", f->name[f->taken],
+        return CT_FAIL(CT_ERR_DEVICE, "cublasLtMatmul, %s: cuBLAS status %d", f->name[f->running],
                        (int)status);
+    f->ran = true;
     if (((d->behind & CT_FUSE_SUMS) == 0) || (g->sums_beta == 0.0f)) return CT_OK;
     return ct_math_cuda.axpby(st, ((d->behind & CT_FUSE_SUM_A) != 0) ? d->m : d->n, 1.0f,
                               sums_at(f, g, &r), g->sums_beta, g->sums);

@@ -35,6 +35,11 @@ static inline cudaError_t ct_cuda_query(cudaEvent_t event)
     return err;
 }
 
+/** After a library's call failed that was to give st work: whether CUDA goes on, so that another
+ *  call may do it. What the failed one left as the last error is gone. False while st is recorded.
+ */
+bool ct_cuda_goes_on(cudaStream_t st);
+
 /** cudaStreamSynchronize(), counted. */
 ct_status ct_cuda_wait(cudaStream_t st, const char *what);
 int64_t ct_cuda_waits(void);

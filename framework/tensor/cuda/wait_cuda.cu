@@ -64,6 +64,16 @@ ct_status ct_cuda_wait(cudaStream_t st, const char *what)
     return look_until(waits.event, what);
 }
 
+bool ct_cuda_goes_on(cudaStream_t st)
+{
+    cudaError_t err;
+
+    (void)cudaGetLastError();
+    err = cudaStreamQuery(st); /* tells of what stays: an address that is none, a broken device */
+    if (err == cudaErrorNotReady) (void)cudaGetLastError();
+    return (err == cudaSuccess) || (err == cudaErrorNotReady);
+}
+
 int64_t ct_cuda_waits(void)
 {
     return waits.n;

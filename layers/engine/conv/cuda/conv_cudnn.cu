@@ -10,7 +10,7 @@
 /* ---- the three ways */
 
 static ct_status open_run(const ct_conv_desc *d, ct_run_kind kind, const ct_exec *ex,
-                          const plan **p_p)
+                          plan **p_p)
 {
     *p_p = plan_of(d, kind);
     if (*p_p == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a convolution of cuDNN");
@@ -156,18 +156,20 @@ static ct_status forward(const ct_conv_desc *d, ct_exec *ex, const ct_conv_args 
 {
     const float one = 1.0f, zero = 0.0f;
     const void *x, *weight;
-    const plan *p;
+    void *y;
+    plan *p;
     sides s;
 
     CT_TRY(open_run(d, CT_RUN_FORWARD, ex, &p));
     s = sides_of(p);
     CT_TRY(reads(p, ex, a, x_of(d), a->x, s.x, &x));
     CT_TRY(reads(p, ex, a, weight_of(d), a->weight, s.weight, &weight));
-    CT_TRY(
-        ct_cudnn_check(ct_dnn.p_cudnnConvolutionForward(ct_dnn.handle, &one, p->x, x, p->weight, weight, p->conv,
-                                            (cudnnConvolutionFwdAlgo_t)p->algorithm, a->work,
-                                            p->memory, &zero, p->y, writes(p, a, y_of(d), a->y, s.y)),
-              "convolution"));
+    y = writes(p, a, y_of(d), a->y, s.y);
+    CT_TRY(run_plan(p, ex, zero, "convolution", [=](int algorithm) {
+        return ct_dnn.p_cudnnConvolutionForward(
+            ct_dnn.handle, &one, p->x, x, p->weight, weight, p->conv,
+            (cudnnConvolutionFwdAlgo_t)algorithm, a->work, p->memory, &zero, p->y, y);
+    }));
     return finish(p, ex, a, y_of(d), s.y, 0.0f, a->bias, a->relu, a->y);
 }
 
@@ -175,18 +177,20 @@ static ct_status backward_data(const ct_conv_desc *d, ct_exec *ex, const ct_conv
 {
     const float one = 1.0f, zero = 0.0f;
     const void *dy, *weight;
-    const plan *p;
+    void *dx;
+    plan *p;
     sides s;
 
     CT_TRY(open_run(d, CT_RUN_BACKWARD_DATA, ex, &p));
     s = sides_of(p);
     CT_TRY(reads(p, ex, a, y_of(d), a->dy, s.y, &dy));
     CT_TRY(reads(p, ex, a, weight_of(d), a->weight, s.weight, &weight));
-    CT_TRY(ct_cudnn_check(
-        ct_dnn.p_cudnnConvolutionBackwardData(ct_dnn.handle, &one, p->weight, weight, p->y, dy, p->conv,
-                                           (cudnnConvolutionBwdDataAlgo_t)p->algorithm, a->work,
-                                           p->memory, &zero, p->x, writes(p, a, x_of(d), a->dx, s.x)),
-        "convolution by data"));
+    dx = writes(p, a, x_of(d), a->dx, s.x);
+    CT_TRY(run_plan(p, ex, zero, "convolution by data", [=](int algorithm) {
+        return ct_dnn.p_cudnnConvolutionBackwardData(
+            ct_dnn.handle, &one, p->weight, weight, p->y, dy, p->conv,
+            (cudnnConvolutionBwdDataAlgo_t)algorithm, a->work, p->memory, &zero, p->x, dx);
+    }));
     return finish(p, ex, a, x_of(d), s.x, 0.0f, NULL, false, a->dx);
 }
 
@@ -194,18 +198,21 @@ static ct_status backward_weight(const ct_conv_desc *d, ct_exec *ex, const ct_co
 {
     const float one = 1.0f, beta = narrows(d) ? 0.0f : a->beta;
     const void *x, *dy;
-    const plan *p;
+    void *dweight;
+    plan *p;
     sides s;
 
     CT_TRY(open_run(d, CT_RUN_BACKWARD_WEIGHT, ex, &p));
     s = sides_of(p);
     CT_TRY(reads(p, ex, a, x_of(d), a->x, s.x, &x));
     CT_TRY(reads(p, ex, a, y_of(d), a->dy, s.y, &dy));
-    CT_TRY(ct_cudnn_check(ct_dnn.p_cudnnConvolutionBackwardFilter(ct_dnn.handle, &one, p->x, x, p->y, dy, p->conv,
-                                                      (cudnnConvolutionBwdFilterAlgo_t)p->algorithm,
-                                                      a->work, p->memory, &beta, p->weight,
-                                                      writes(p, a, weight_of(d), a->dweight, s.weight)),
-                 "convolution by weight"));
+    dweight = writes(p, a, weight_of(d), a->dweight, s.weight);
+    CT_TRY(run_plan(p, ex, beta, "convolution by weight", [=](int algorithm) {
+        return ct_dnn.p_cudnnConvolutionBackwardFilter(
+            ct_dnn.handle, &one, p->x, x, p->y, dy, p->conv,
+            (cudnnConvolutionBwdFilterAlgo_t)algorithm, a->work, p->memory, &beta, p->weight,
+            dweight);
+    }));
     return finish(p, ex, a, weight_of(d), s.weight, a->beta, NULL, false, a->dweight);
 }
 

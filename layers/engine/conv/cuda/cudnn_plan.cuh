@@ -14,6 +14,10 @@
 #include "layers/engine/cudnn.cuh"
 
 static const size_t WORK_MAX = (size_t)512 << 20;
+/* What an algorithm may take more that only stands in for one that fails. */
+static const size_t SPARE_MAX = (size_t)32 << 20;
+
+enum { MOST_FOUND = 10 };
 
 /* ---- what a convolution of these shapes takes, found once */
 
@@ -23,9 +27,16 @@ typedef struct plan {
     cudnnTensorDescriptor_t x, y;
     cudnnFilterDescriptor_t weight;
     cudnnConvolutionDescriptor_t conv;
-    bool nhwc;     /* what cuDNN sees      */
-    int algorithm; /* -1: cuDNN has none */
-    size_t memory; /* of the algorithm, at the front of the workspace */
+    bool nhwc; /* what cuDNN sees */
+    struct {
+        int algorithm;
+        size_t memory;
+        cudnnMathType_t math;
+    } found[MOST_FOUND]; /* the best first */
+    int n_found;         /* 0: cuDNN has none */
+    int taken;
+    bool ran;      /* … and did */
+    size_t memory; /* for algorithms, at the front of the workspace */
 } plan;
 
 static struct {
@@ -72,27 +83,39 @@ static ct_status describe(plan *p)
     return ct_cudnn_check(ct_dnn.p_cudnnSetConvolutionMathType(p->conv, math_of(d->operand)), "precision");
 }
 
-/* The first that heuristics name, gives the same bits each time and has room. */
-template <class P> static void take_first(plan *p, const P *perf, int n)
+/* An algorithm goes with the kind of arithmetic that it was named for. */
+static bool use(plan *p, int i)
 {
-    for (int i = 0; i < n; i++) {
+    p->taken = i;
+    return (p->desc.operand == CT_OPERAND_F32) ||
+           (ct_dnn.p_cudnnSetConvolutionMathType(p->conv, p->found[i].math) == CUDNN_STATUS_SUCCESS);
+}
+
+/* Those that heuristics name, give the same bits each time and have room, which is the first one's;
+ * or a little more, so that another can take its place. */
+template <class P> static void take_all(plan *p, const P *perf, int n)
+{
+    for (int i = 0; (i < n) && (p->n_found < MOST_FOUND); i++) {
+        auto *f = &p->found[p->n_found];
+
         if ((perf[i].status != CUDNN_STATUS_SUCCESS) || (perf[i].memory > WORK_MAX) ||
             (perf[i].determinism != CUDNN_DETERMINISTIC))
             continue;
-        /* an algorithm goes with the kind of arithmetic that it was named for */
-        if ((p->desc.operand != CT_OPERAND_F32) &&
-            (ct_dnn.p_cudnnSetConvolutionMathType(p->conv, perf[i].mathType) != CUDNN_STATUS_SUCCESS))
+        if ((p->n_found > 0) && (perf[i].memory > p->memory) &&
+            ((p->n_found > 1) || (perf[i].memory > SPARE_MAX)))
             continue;
-        p->algorithm = (int)perf[i].algo;
-        p->memory = perf[i].memory;
-        return;
+        *f = { (int)perf[i].algo, perf[i].memory, perf[i].mathType };
+        if (!use(p, p->n_found)) continue;
+        if (f->memory > p->memory) p->memory = f->memory;
+        p->n_found++;
     }
+    if ((p->n_found > 0) && !use(p, 0)) p->n_found = 0;
 }
 
-/* algorithm stays -1 where it has none for such a description, which is no error. */
+/* n_found stays 0 where it has none for such a description, which is no error. */
 static void choose(plan *p)
 {
-    enum { MOST = 10 };
+    enum { MOST = MOST_FOUND };
     int n = 0;
 
     if (p->kind == CT_RUN_FORWARD) {
@@ -100,19 +123,19 @@ static void choose(plan *p)
 
         if (ct_dnn.p_cudnnGetConvolutionForwardAlgorithm_v7(ct_dnn.handle, p->x, p->weight, p->conv, p->y,
                                                          MOST, &n, perf) == CUDNN_STATUS_SUCCESS)
-            take_first(p, perf, n);
+            take_all(p, perf, n);
     } else if (p->kind == CT_RUN_BACKWARD_DATA) {
         cudnnConvolutionBwdDataAlgoPerf_t perf[MOST];
 
         if (ct_dnn.p_cudnnGetConvolutionBackwardDataAlgorithm_v7(
                 ct_dnn.handle, p->weight, p->y, p->conv, p->x, MOST, &n, perf) == CUDNN_STATUS_SUCCESS)
-            take_first(p, perf, n);
+            take_all(p, perf, n);
     } else {
         cudnnConvolutionBwdFilterAlgoPerf_t perf[MOST];
 
         if (ct_dnn.p_cudnnGetConvolutionBackwardFilterAlgorithm_v7(
                 ct_dnn.handle, p->x, p->y, p->conv, p->weight, MOST, &n, perf) == CUDNN_STATUS_SUCCESS)
-            take_first(p, perf, n);
+            take_all(p, perf, n);
     }
 }
 
@@ -126,12 +149,13 @@ static void forget(plan *p)
 
 static void look_up(plan *p)
 {
-    p->algorithm = -1;
+    p->n_found = 0;
+    p->memory = 0;
     if (describe(p) == CT_OK) choose(p);
 }
 
 /* NULL: no memory. */
-static const plan *plan_of(const ct_conv_desc *d, ct_run_kind kind)
+static plan *plan_of(const ct_conv_desc *d, ct_run_kind kind)
 {
     plan *p;
 
@@ -153,13 +177,44 @@ static const plan *plan_of(const ct_conv_desc *d, ct_run_kind kind)
     p->kind = kind;
     p->nhwc = narrows(d) && (d->y_last || ((d->c % 8 == 0) && (d->m % 8 == 0)));
     look_up(p);
-    if (p->nhwc && (p->algorithm < 0)) {
+    if (p->nhwc && (p->n_found == 0)) {
         forget(p);
         p->nhwc = false;
         look_up(p);
     }
     plans.n++;
     return p;
+}
+
+/* Whether the next algorithm may do what the one that is taken did not: at its first run, if it made
+ * nothing of what it was to add to, and CUDA goes on. */
+static bool goes_over(plan *p, const ct_exec *ex, cudnnStatus_t st, float beta, const char *what)
+{
+    int kind = CUDNN_STATUS_CATEGORY((int)st), from = p->taken;
+    bool refused = (kind == CUDNN_STATUS_NOT_SUPPORTED);
+    bool failed = (kind == CUDNN_STATUS_EXECUTION_FAILED) || (kind == CUDNN_STATUS_INTERNAL_ERROR);
+
+    if (p->ran || (p->taken + 1 >= p->n_found) || !(refused || (failed && (beta == 0.0f))) ||
+        !ct_cuda_goes_on((cudaStream_t)ex->stream) || !use(p, p->taken + 1))
+        return false;
+    CT_WARN("cuDNN's algorithm %d does not do a %s that its heuristics name it for (%s): algorithm %d "
+            "does it from here on",
+            p->found[from].algorithm, what, ct_dnn.p_cudnnGetErrorString(st),
+            p->found[p->taken].algorithm);
+    return true;
+}
+
+/* call(algorithm) by the first that does it. */
+template <class C>
+static ct_status run_plan(plan *p, const ct_exec *ex, float beta, const char *what, C call)
+{
+    cudnnStatus_t st;
+
+    do {
+        st = call(p->found[p->taken].algorithm);
+    } while ((st != CUDNN_STATUS_SUCCESS) && goes_over(p, ex, st, beta, what));
+    p->ran = p->ran || (st == CUDNN_STATUS_SUCCESS);
+    return ct_cudnn_check(st, what);
 }
 
 /* Of more numbers than an int counts cuDNN describes no array. */
@@ -178,7 +233,7 @@ static bool fits(const ct_conv_desc *d, ct_run_kind kind)
         (d->n_front != 0) || (d->n < 1) || !is_small(d) || !ct_cudnn_is_there())
         return false;
     p = plan_of(d, kind);
-    return (p != NULL) && (p->algorithm >= 0);
+    return (p != NULL) && (p->n_found > 0);
 }
 
 #endif
