@@ -67,7 +67,7 @@ static ct_status prepare(bench *b)
     CT_TRY(b->dev->host_acquire(sizeof(float) * MOST, &host));
     b->host = host;
     fill(b->host, MOST);
-    return b->dev->from_host(b->st, b->grad, b->host, sizeof(float) * MOST);
+    return CT_OK;
 }
 
 static void release(bench *b)
@@ -199,6 +199,7 @@ static ct_status measure(bench *b)
 {
     ct_accum a;
 
+    CT_TRY(b->dev->from_host(b->st, b->grad, b->host, sizeof(float) * (size_t)b->n));
     CT_TRY(make_coder(b, b->n / PER_SELECTED, &b->few));
     CT_TRY(make_coder(b, b->n / PER_ENTRY, &b->many));
     a = accum(b);

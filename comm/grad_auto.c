@@ -313,14 +313,27 @@ static ct_auto_phase first_phase(const ct_grad_auto *a)
 
     if ((config->line != NULL) || is_dense(a)) return CT_AUTO_MODEL;
     if (a->untried == NULL) return CT_AUTO_WATCH;
-    /* a device computes when the host has long gone on: there is nothing to see */
+    /* nothing to be seen on a device (grad_auto_try.c) */
     return (config->dev == NULL) ? CT_AUTO_LOOK : CT_AUTO_MODEL;
+}
+
+/* Nothing travels, or nothing large; or the model would have to say alone what is faster, and knows
+ * one side only. */
+static bool has_no_choice(const ct_grad_auto *a)
+{
+    const ct_grad_pipe_config *config = &a->gp->config;
+
+    if ((a->gp->comm->size == 1) || (largest_open(a) == 0)) return true;
+    if ((a->untried == NULL) || !config->dense_elsewhere || config->deterministic) return false;
+    CT_INFO("compression auto: off: no plan is tried by real steps (%s), and what the device's own "
+            "sums take the model does not know; a codec's own name takes it all the same",
+            a->untried);
+    return true;
 }
 
 ct_status ct_grad_auto_create(ct_grad_pipe *gp, ct_grad_auto **a_p)
 {
     ct_grad_auto *a = calloc(1, sizeof(*a));
-    int64_t most = 0;
     ct_status status = CT_OK;
 
     if (a == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to choose compression");
@@ -328,8 +341,7 @@ ct_status ct_grad_auto_create(ct_grad_pipe *gp, ct_grad_auto **a_p)
     a->held = -1;
     a->untried = ct_grad_auto_why_untried(&gp->config);
     CT_TRY_GOTO(status, done, acquire(a));
-    most = largest_open(a);
-    if ((gp->comm->size == 1) || (most == 0)) { /* nothing travels, or nothing large */
+    if (has_no_choice(a)) {
         for (int i = 0; i < gp->n_range; ++i) {
             if (a->way[i] < 0) continue;
             gp->range[i].codec = &ct_coded_none;
@@ -337,7 +349,7 @@ ct_status ct_grad_auto_create(ct_grad_pipe *gp, ct_grad_auto **a_p)
         }
         goto done;
     }
-    CT_TRY_GOTO(status, done, prepare(a, most));
+    CT_TRY_GOTO(status, done, prepare(a, largest_open(a)));
     ct_grad_auto_take(a, a->plan[0].way);
     ct_grad_auto_log(a, &a->plan[0],
                      (is_dense(a) && (a->untried == NULL)) ? "off is faster here"

@@ -6,9 +6,11 @@
  * for good. The first steps are watched: what computes between gradients that get ready and weights
  * that are read is the line on which rank 0 chooses again. Then the best plans, and all dense,
  * take some real steps each: the fastest on the slowest rank is taken, a codec only where it is
- * clearly faster than dense. Where steps may not decide (no tune_iterations, on devices, or where
- * codecs absorb momentum that the solver does not share) the model does, whose plan then has to be
- * much better, and the log says that nobody has verified it.
+ * clearly faster than dense. On devices nothing is watched, since the host has long gone on when
+ * they compute: plans are tried that were chosen without anything to hide behind. Where steps may
+ * not decide (no tune_iterations, or where codecs absorb momentum that the solver does not share)
+ * the model does, whose plan then has to be much better, and the log says that nobody has verified
+ * it.
  * Later, steps that are much longer in a few windows in a row than they were when this was decided
  * have it decided anew.
  *

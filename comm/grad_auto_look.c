@@ -8,7 +8,6 @@
 const char *ct_grad_auto_why_untried(const ct_grad_pipe_config *config)
 {
     if (config->line != NULL) return NULL; /* the model knows the step */
-    if (config->dev != NULL) return "gradients are on a device";
     if (config->tune_iterations > 0) return NULL;
     return config->deterministic ? "deterministic: what steps take may not decide"
                                  : "tune_iterations is 0";

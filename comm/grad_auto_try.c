@@ -63,6 +63,13 @@ static ct_status go(ct_grad_auto *a, const int *way)
     return ct_grad_pipe_recode(a->gp);
 }
 
+/* Steps that tell nothing of a way that was just taken: the first; and on a device the next, in
+ * which it may record its work. */
+static int steps_to_skip(const ct_grad_auto *a)
+{
+    return (a->gp->config.dev != NULL) ? 2 : 1;
+}
+
 /* What is fixed is tuned as any pipe is. */
 static ct_status settle(ct_grad_auto *a)
 {
@@ -71,7 +78,8 @@ static ct_status settle(ct_grad_auto *a)
     a->held = a->next;
     CT_TRY(ct_grad_tune_create(a->gp, &a->gp->tune));
     ct_auto_drift_begin(&a->drift,
-                        (a->gp->tune != NULL) ? ct_grad_tune_n_step(a->gp->tune) + 1 : 1);
+                        steps_to_skip(a) +
+                            ((a->gp->tune != NULL) ? ct_grad_tune_n_step(a->gp->tune) : 0));
     return CT_OK;
 }
 
@@ -146,7 +154,7 @@ static ct_status decide(ct_grad_auto *a, int plan)
 static ct_status try_plan(ct_grad_auto *a, int plan)
 {
     CT_TRY(try(a, a->plan[plan].way));
-    a->skip = 1;
+    a->skip = steps_to_skip(a);
     a->phase = CT_AUTO_TRY;
     return CT_OK;
 }
@@ -211,6 +219,8 @@ static ct_status watch(ct_grad_auto *a)
         a->phase = CT_AUTO_MODEL;
         return ct_grad_tune_create(a->gp, &a->gp->tune);
     }
+    /* a device computes when the host has long gone on: there is nothing to see */
+    if (a->gp->config.dev != NULL) return begin_trials(a);
     if (!a->watch.on) {
         CT_TRY(try(a, a->way));
         a->watch.on = true;
@@ -321,7 +331,8 @@ int ct_grad_auto_n_step(const ct_grad_auto *a)
 
     if (!ct_grad_auto_tries(a) || (a->phase == CT_AUTO_FIXED)) return 0;
     /* each plan, and the near ones again; then the tuning of the pipe */
-    return 1 + CT_WATCH_CYCLES + 2 * CT_AUTO_PLANS * (CT_AUTO_STEPS + 1) + ct_grad_tune_most(tune);
+    return 1 + CT_WATCH_CYCLES + 2 * CT_AUTO_PLANS * (CT_AUTO_STEPS + steps_to_skip(a)) +
+           ct_grad_tune_most(tune);
 }
 
 void ct_grad_auto_enter(ct_grad_auto *a)

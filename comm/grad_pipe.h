@@ -57,6 +57,8 @@ typedef struct ct_grad_pipe_config {
     ct_progress_kind progress; /* THREAD: CT_ERR_CONFIG where MPI does not allow it     */
     const ct_device *dev; /* gradients lie there; NULL: on the host. Those that travel coded stay
                              (ct_grad_range.on_device); of the others the arena has copies */
+    bool dense_elsewhere; /* steps in which nothing is coded are summed by somebody else
+                             (ct_grad_pipe_skip()), who takes nobody knows how long */
     const ct_line
         *line; /* of codec "auto": what a step computes, and the model alone decides; NULL:
                   it is watched, and real steps decide (grad_auto.h). Borrowed by create */
@@ -103,6 +105,10 @@ void ct_grad_pipe_destroy(ct_grad_pipe *gp); /* NULL allowed; collective */
 /** scale and rate: of this step, for gradients that are absorbed (coded.h): 1 / iter_size, and the
  *  learning rate before each parameter's multiplier. */
 ct_status ct_grad_pipe_begin(ct_grad_pipe *gp, int64_t iteration, float scale, float rate);
+/** By no codec does any gradient travel, in this step and until a begin changes that. */
+bool ct_grad_pipe_is_dense(const ct_grad_pipe *gp);
+/** After begin, in place of all else: somebody else sums the gradients of this step. */
+void ct_grad_pipe_skip(ct_grad_pipe *gp);
 /** Gradient i is final; once per step each, in any order. Never blocks. */
 ct_status ct_grad_pipe_ready(ct_grad_pipe *gp, int i);
 /** The first `count` elements of range i, which is not ready yet and travels dense, are final:

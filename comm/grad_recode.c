@@ -7,7 +7,12 @@
  *
  * While codecs are only tried, V stays aside, and the momentum is the solver's: codecs begin with
  * shares of it, and what becomes of those is forgotten. What a plain codec leaves behind in a trial
- * goes aside, too: the rest of it has moved weights. */
+ * goes aside, too: the rest of it has moved weights.
+ *
+ * Where gradients are on a device, so are V, U and the momentum. They change hands on the host,
+ * which has copies of them for that: it happens a few times in a run, and codecs show V and U there
+ * anyway.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,10 +44,15 @@ static ct_status copy_state(const ct_grad_pipe *gp, int i, const char *name, flo
     return CT_OK;
 }
 
+/* Each of many dense steps may ask (leaving): a device's V stays where it is. */
 bool ct_grad_pipe_holds(const ct_grad_pipe *gp, int i)
 {
-    const float *v = (gp->aside != NULL) ? gp->aside[i].v : find_state(gp, i, CT_CODED_RESIDUAL);
+    const ct_bucket *b = &gp->bucket[gp->bucket_of[i]];
+    const float *v = NULL;
 
+    if ((gp->aside == NULL) && (gp->config.dev != NULL))
+        return (b->coded != NULL) && (b->ops->left != NULL) && (b->ops->left(b->coded) != 0);
+    v = (gp->aside != NULL) ? gp->aside[i].v : find_state(gp, i, CT_CODED_RESIDUAL);
     return (v != NULL) && ct_accum_holds(v, gp->range[i].count);
 }
 
@@ -69,18 +79,59 @@ static bool will_absorb(const ct_grad_pipe *gp, int i)
     return ops->absorbs && c->momentum_correction;
 }
 
-static ct_status sum_momentum(ct_grad_pipe *gp, int i)
+/* ---- the solver's momentum of a range */
+
+static ct_status show_momentum(const ct_grad_pipe *gp, int i, float *to)
+{
+    const float *history = gp->history + gp->range[i].offset;
+    size_t bytes = sizeof(*to) * (size_t)gp->range[i].count;
+
+    if (gp->config.dev != NULL) return gp->config.dev->to_host(NULL, to, history, bytes);
+    memcpy(to, history, bytes);
+    return CT_OK;
+}
+
+static ct_status take_momentum(const ct_grad_pipe *gp, int i, const float *from)
 {
     float *history = gp->history + gp->range[i].offset;
-    const float *u = find_state(gp, i, CT_CODED_MOMENTUM);
-    const ct_coll_ops *ops = NULL;
-    int64_t n = gp->range[i].count;
+    size_t bytes = sizeof(*from) * (size_t)gp->range[i].count;
 
-    if (u == NULL) return CT_OK;
-    memcpy(history, u, sizeof(*history) * (size_t)n);
+    if (gp->config.dev != NULL) return gp->config.dev->from_host(NULL, history, from, bytes);
+    memcpy(history, from, bytes);
+    return CT_OK;
+}
+
+static ct_status clear_momentum(const ct_grad_pipe *gp, int i)
+{
+    float *history = gp->history + gp->range[i].offset;
+    size_t bytes = sizeof(*history) * (size_t)gp->range[i].count;
+
+    if (gp->config.dev != NULL) return gp->config.dev->zero(NULL, history, bytes);
+    memset(history, 0, bytes);
+    return CT_OK;
+}
+
+static ct_status sum_over_ranks(ct_grad_pipe *gp, float *v, int64_t n)
+{
+    const ct_coll_ops *ops = NULL;
+
     if (gp->comm->size == 1) return CT_OK;
     CT_TRY(ct_coll_choose(gp->comm, n, CT_F32, "ring", &ops)); /* the same bits everywhere */
-    return ct_coll_run(ops, gp->comm, history, n, CT_F32);
+    return ct_coll_run(ops, gp->comm, v, n, CT_F32);
+}
+
+/* It becomes the sum of the ranks' U. */
+static ct_status sum_momentum(ct_grad_pipe *gp, int i)
+{
+    float *sum = NULL;
+    ct_status status = CT_OK;
+
+    CT_TRY(copy_state(gp, i, CT_CODED_MOMENTUM, &sum));
+    if (sum == NULL) return CT_OK;
+    status = sum_over_ranks(gp, sum, gp->range[i].count);
+    if (status == CT_OK) status = take_momentum(gp, i, sum);
+    ct_mem_release(sum);
+    return status;
 }
 
 static ct_status carry_out(ct_grad_pipe *gp, int i, ct_grad_kept *c)
@@ -119,8 +170,7 @@ static ct_status set_aside(ct_grad_pipe *gp, int i, ct_grad_kept *c)
         }
     }
     if (has[0] > 0) return sum_momentum(gp, i);
-    if (c->absorbed) memset(gp->history + gp->range[i].offset, 0, sizeof(float) * (size_t)n);
-    return CT_OK;
+    return c->absorbed ? clear_momentum(gp, i) : CT_OK;
 }
 
 static ct_status carry_all_out(ct_grad_pipe *gp, bool try, ct_grad_kept *c)
@@ -136,11 +186,20 @@ static void put(float *to, const float *from, int64_t n)
     if ((to != NULL) && (from != NULL)) memcpy(to, from, sizeof(*to) * (size_t)n);
 }
 
-/* c NULL: nothing but the momentum. */
-static void carry_in(ct_grad_pipe *gp, const ct_grad_kept *c)
+/* Its share of the solver's momentum. */
+static ct_status begin_momentum(const ct_grad_pipe *gp, int i, float *u)
 {
     float share = 1.0f / (float)gp->comm->size;
 
+    if ((u == NULL) || (gp->history == NULL)) return CT_OK;
+    CT_TRY(show_momentum(gp, i, u));
+    for (int64_t k = 0; k < gp->range[i].count; ++k) u[k] *= share;
+    return CT_OK;
+}
+
+/* c NULL: nothing but the momentum. */
+static ct_status carry_in(ct_grad_pipe *gp, const ct_grad_kept *c)
+{
     for (int i = 0; i < gp->n_range; ++i) {
         int64_t n = gp->range[i].count;
         float *u = NULL;
@@ -153,9 +212,9 @@ static void carry_in(ct_grad_pipe *gp, const ct_grad_kept *c)
             put(u, c[i].u, n);
             if (c[i].u != NULL) continue;
         }
-        if ((u == NULL) || (gp->history == NULL)) continue;
-        for (int64_t k = 0; k < n; ++k) u[k] = share * gp->history[gp->range[i].offset + k];
+        CT_TRY(begin_momentum(gp, i, u));
     }
+    return CT_OK;
 }
 
 /* What the buckets have counted stays counted. */
@@ -202,7 +261,7 @@ static ct_status remake(ct_grad_pipe *gp, bool try, bool tried, ct_grad_kept *c)
     keep_counts(gp);
     if (!tried) status = carry_all_out(gp, try, c);
     if (status == CT_OK) status = make_anew(gp);
-    if (status == CT_OK) carry_in(gp, try ? NULL : c);
+    if (status == CT_OK) status = carry_in(gp, try ? NULL : c);
     if (status == CT_OK) status = ct_grad_pipe_restored(gp);
     if ((status == CT_OK) && (gp->trace != NULL)) status = ct_grad_pipe_trace(gp, gp->trace);
     gp->generation += 1;

@@ -54,6 +54,22 @@ ct_status ct_grad_pipe_begin(ct_grad_pipe *gp, int64_t iteration, float scale, f
     return CT_OK;
 }
 
+bool ct_grad_pipe_is_dense(const ct_grad_pipe *gp)
+{
+    bool dense = true;
+
+    for (int i = 0; i < gp->n_bucket; ++i) dense = dense && !gp->bucket[i].cut.coded;
+    return dense;
+}
+
+void ct_grad_pipe_skip(ct_grad_pipe *gp)
+{
+    ct_comm_lock(gp->comm);
+    for (int i = 0; i < gp->n_bucket; ++i) atomic_store(&gp->bucket[i].state, CT_BUCKET_SUMMED);
+    gp->open = false;
+    ct_comm_unlock(gp->comm);
+}
+
 /* Moves what can move, and adds the time less that of the codecs to *seconds. */
 static ct_status move_timed(ct_grad_pipe *gp, double *seconds)
 {

@@ -170,7 +170,8 @@ ct_status ct_grad_tune_create(ct_grad_pipe *gp, ct_grad_tune **tune_p)
     ct_grad_tune *t = NULL;
     ct_status status = CT_OK;
 
-    if ((config->tune_iterations == 0) || (gp->comm->size == 1) || (gp->n_bucket == 0))
+    if ((config->tune_iterations == 0) || (gp->comm->size == 1) || (gp->n_bucket == 0) ||
+        (config->dense_elsewhere && ct_grad_pipe_is_dense(gp)))
         return CT_OK;
     t = calloc(1, sizeof(*t));
     if (t != NULL) t->class = calloc((size_t)gp->n_bucket, sizeof(*t->class));

@@ -90,15 +90,16 @@ gpu-bundle: gpu-programs
 
 # the same tests without a GPU, kernels as loops on the host: tests/emulated_cuda; benches are linked, not run
 EMULATED := $(filter $(T)%,solver $(GPU_TESTS))
+EMULATED_MPI := auto_device device_codec
 test-emulated:
 	$(Q)$(MAKE) --no-print-directory CUDA=emulated do-test-emulated
 .PHONY: do-test-emulated
-do-test-emulated: $(EMULATED:%=$(B)/tests/unit/test_%) $(B)/tests/mpi/test_device_codec $(B)/cortado $(GPU_BENCH:%=$(B)/tests/bench/%)
+do-test-emulated: $(EMULATED:%=$(B)/tests/unit/test_%) $(EMULATED_MPI:%=$(B)/tests/mpi/test_%) $(B)/cortado $(GPU_BENCH:%=$(B)/tests/bench/%)
 	$(Q)for t in $(filter $(B)/tests/unit/%,$^); do STRICT=$(STRICT) CORTADO_TEST_DEVICE=cuda $(RUN) emulated/$$(basename $$t) $$t || exit 1; done
 	$(Q)for t in $(filter %/test_cuda %/test_cuda_cell %/test_cuda_cell_net %/test_cuda_last %/test_cuda_narrow %/test_cuda_norm %/test_cuda_plan,$^); do STRICT=$(STRICT) \
 	    CORTADO_EMULATED_CUDNN=1 $(RUN) emulated/$$(basename $$t)_cudnn $$t || exit 1; done
-	$(Q)for n in 1 2 3 4; do STRICT=$(STRICT) $(RUN) "emulated/test_device_codec -np $$n" \
-	    $(MPIRUN) $(MPIRUN_FLAGS) -np $$n $(B)/tests/mpi/test_device_codec || exit 1; done
+	$(Q)for t in $(EMULATED_MPI); do for n in 1 2 3 4; do STRICT=$(STRICT) $(RUN) "emulated/test_$$t -np $$n" \
+	    $(MPIRUN) $(MPIRUN_FLAGS) -np $$n $(B)/tests/mpi/test_$$t || exit 1; done; done
 	$(Q)STRICT=$(STRICT) $(TEST_ENV) $(RUN) emulated/gpu sh tests/cli/test_gpu.sh
 	$(Q)STRICT=$(STRICT) $(TEST_ENV) $(RUN) emulated/gpu_sums sh tests/cli/test_gpu_sums.sh
 

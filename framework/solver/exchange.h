@@ -104,6 +104,9 @@ typedef struct ct_exchange {
      *  it may record all of a step's and be given that again: between begin and the next begin this
      *  is then called in their place (GIVEN), or before they are called once more (DROPPED). */
     ct_status (*replay)(void *ctx, ct_replay what);
+    /** Whether that holds of the step that has begun; it may change in begin. NULL: always, where
+     *  there is `replay`. */
+    bool (*records)(void *ctx);
     int (*n_state)(void *ctx);
     ct_status (*state)(void *ctx, int i, ct_exchange_state *out);
     /** State was read from a snapshot. NULL: nothing to be done. */

@@ -85,6 +85,31 @@ static ct_status on_wait(void *ctx, int param)
     return CT_OK;
 }
 
+/* Whether the step that begins may be recorded with its sums and updates: where it may, sums on the
+ * device follow one another, and the next forward would wait for the last of them all the same. */
+static void take_mode(ct_train_step *t)
+{
+    const ct_exchange *x = t->exchange;
+    bool records = (x->replay != NULL) && ((x->records == NULL) || x->records(x->ctx));
+
+    t->in_graph = records && ct_update_plan_is_open(&t->all) && t->net->options.graph;
+    t->forward_overlap = t->may_overlap && !t->in_graph;
+    t->exec->wait = t->forward_overlap ? on_wait : NULL;
+}
+
+/* The exchange may go over to another way, in which a step gives the device something else. */
+static ct_status begin_exchange(ct_train_step *t)
+{
+    bool before = t->in_graph;
+
+    CT_TRY(t->exchange->begin(t->exchange->ctx, t->iteration, t->scale, (float)t->rate));
+    take_mode(t);
+    if (t->in_graph == before) return CT_OK;
+    CT_TRY(t->net->options.dev->sync(t->exec->stream)); /* forward's may be running */
+    ct_net_forget_graphs(t->net);
+    return CT_OK;
+}
+
 /* The gradients of the last backward are about to leave, to be applied at this rate. */
 static ct_status begin(ct_train_step *t, int64_t iteration, double rate)
 {
@@ -94,7 +119,7 @@ static ct_status begin(ct_train_step *t, int64_t iteration, double rate)
     t->rate = rate;
     t->scale = 1.0f / (float)t->param->iter_size;
     CT_TRY(ct_step_put_numbers(t));
-    CT_TRY(t->exchange->begin(t->exchange->ctx, iteration, t->scale, (float)rate));
+    CT_TRY(begin_exchange(t));
     memset(t->landed, 0, (size_t)t->net->n_param * sizeof(*t->landed));
     return CT_OK;
 }
@@ -195,15 +220,11 @@ ct_status ct_train_step_open(ct_train_step *t)
         t->average = t->history[t->n_history - 1];
     }
     CT_TRY(ct_update_plan_open(net, t->rule->norms != NULL, &t->all));
-    /* where sums on the device follow one another, the next forward would wait for the last of them
-     * all the same */
-    t->in_graph =
-        (t->exchange->replay != NULL) && ct_update_plan_is_open(&t->all) && net->options.graph;
-    t->forward_overlap = (t->exchange->n_rank > 1) && comm->overlap && comm->forward_overlap &&
-                         !ct_step_waits_for_all(t) && !t->in_graph;
+    t->may_overlap = (t->exchange->n_rank > 1) && comm->overlap && comm->forward_overlap &&
+                     !ct_step_waits_for_all(t);
+    take_mode(t);
     if ((t->exchange->share != NULL) && t->rule->corrects)
         t->exchange->share(t->exchange->ctx, t->history[0]);
-    t->exec->wait = t->forward_overlap ? on_wait : NULL;
     t->exec->wait_ctx = t;
     return CT_OK;
 }

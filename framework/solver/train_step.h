@@ -34,7 +34,8 @@ typedef struct ct_train_step {
     void *hook_ctx;
 
     /* made by ct_train_step_open() */
-    bool forward_overlap; /* a step ends with gradients on their way */
+    bool may_overlap;     /* with the next forward: nothing is against it */
+    bool forward_overlap; /* … and this step ends with gradients on their way */
     /** On the net's device, as long as the gradient arena: the rule's states, then the average of
      *  the weights where one is asked for. */
     float *history[CT_MAX_HISTORY];
@@ -43,7 +44,7 @@ typedef struct ct_train_step {
     float *average;     /* one of them, or NULL */
     bool *landed;       /* [n_param] updated since the gradients left */
     ct_update_plan all; /* many parameters in one pass; empty: one by one */
-    bool in_graph;      /* sums over ranks and updates may be recorded with backward */
+    bool in_graph;      /* this step's sums over ranks and updates may be recorded with backward */
     bool owing;         /* … but not in the last step, which had `owed` or `late` to see to */
 
     /** As far as the host has heard: where the device decides, a step later. Who changes it sets

@@ -64,3 +64,32 @@ ct_status ct_exchange_read_config(const Ct__SolverParameter *param, ct_grad_pipe
     return ct_codec_read_used(param->compression, "compression", &config->codec,
                               &config->codec_config);
 }
+
+ct_status ct_exchange_check_device(const ct_device *dev, const ct_grad_pipe_config *config,
+                                   const ct_coded_ops *codec, const ct_codec_config *c,
+                                   const char *who)
+{
+    const char *name = dev->name;
+    bool chooses = (strcmp(codec->name, "auto") == 0);
+
+    if (strcmp(codec->name, "none") == 0) return CT_OK;
+    if ((codec->on_device == NULL) && !chooses)
+        return CT_FAIL(
+            CT_ERR_CONFIG,
+            "%s: compression %s of gradients on device %s is not there yet; the others are, and "
+            "solver_mode: CPU has all",
+            who, codec->name, name);
+    if (config->progress == CT_PROGRESS_THREAD)
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "comm { progress: THREAD }: with compression on device %s the main thread "
+                       "moves messages; take POLL or AUTO",
+                       name);
+    if ((config->allreduce != NULL) && (strcmp(config->allreduce, "impi") == 0))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: on device %s sums begin when a gradient has come down, in any order; "
+                       "MPI's own allreduce wants one order: leave comm { allreduce: \"impi\" } "
+                       "out, or take another",
+                       who, name);
+    if (chooses || (codec->on_device->check == NULL)) return CT_OK;
+    return codec->on_device->check(c);
+}

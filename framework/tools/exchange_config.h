@@ -15,6 +15,11 @@ ct_status ct_comm_check(const Ct__SolverParameter *param, const struct ct_source
 /** What the exchange of a job and the simulation of one make of param. Names inside *config are
  *  borrowed from param. CT_ERR_CONFIG. */
 ct_status ct_exchange_read_config(const Ct__SolverParameter *param, ct_grad_pipe_config *config);
+/** What codecs on a device cannot do, or not yet; who names the codec's in messages.
+ *  CT_ERR_CONFIG. */
+ct_status ct_exchange_check_device(const ct_device *dev, const ct_grad_pipe_config *config,
+                                   const ct_coded_ops *codec, const ct_codec_config *c,
+                                   const char *who);
 
 /** One `compression` or `compress` message; who names it in messages. NULL is one of defaults.
  *  CT_ERR_CONFIG with the reason. Fields that the type has no use for are read all the same. */

@@ -279,6 +279,8 @@ void ct_exchange_device_wrap(ct_exchange_device *x, ct_exchange *out)
     out->replay = (x->ops->given != NULL) ? device_replay : NULL;
     out->coding = NULL;
     out->absorbed = NULL;
+    out->tries = NULL;
+    out->share = NULL;
     out->reads = NULL;
     out->n_state = device_n_state;
     out->state = device_state;

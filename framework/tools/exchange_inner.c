@@ -47,6 +47,16 @@ static bool inner_absorbed(void *ctx, int param)
     return INNER(ctx)->absorbed(INNER(ctx)->ctx, param);
 }
 
+static bool inner_tries(void *ctx, int param)
+{
+    return INNER(ctx)->tries(INNER(ctx)->ctx, param);
+}
+
+static void inner_share(void *ctx, float *momentum)
+{
+    INNER(ctx)->share(INNER(ctx)->ctx, momentum);
+}
+
 static void inner_reads(void *ctx, int param)
 {
     INNER(ctx)->reads(INNER(ctx)->ctx, param);
@@ -84,6 +94,8 @@ ct_exchange ct_exchange_inner(void *ctx)
                           .counters = inner_counters,
                           .coding = (inner->coding != NULL) ? inner_coding : NULL,
                           .absorbed = (inner->absorbed != NULL) ? inner_absorbed : NULL,
+                          .tries = (inner->tries != NULL) ? inner_tries : NULL,
+                          .share = (inner->share != NULL) ? inner_share : NULL,
                           .reads = (inner->reads != NULL) ? inner_reads : NULL,
                           .n_state = inner_n_state,
                           .state = inner_state,

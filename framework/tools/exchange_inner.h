@@ -6,8 +6,7 @@
 
 /** An exchange whose calls are those of the ct_exchange that *ctx begins with, but those about
  *  gradients (ready, poll, finish, wait), which the caller puts in, and any other of its own. What
- *  that one does not have, this has not either, nor `tries`, `share` and
- *  `replay`. */
+ *  that one does not have, this has not either, nor `replay` and `records`. */
 ct_exchange ct_exchange_inner(void *ctx);
 
 #endif

@@ -37,9 +37,20 @@ static void count_states(exchange_mpi *x)
     }
 }
 
+/* What travels coded the pipe takes from the device by itself; AUTO may have changed what does. */
+static void tell_staged(const exchange_mpi *x)
+{
+    for (int i = 0; (x->staged != NULL) && (i < x->n_learned); ++i)
+        ct_exchange_staged_leave(x->staged, i, ct_grad_pipe_on_device(x->pipe, i));
+}
+
 static ct_status mpi_begin(void *ctx, int64_t iteration, float scale, float rate)
 {
-    return ct_grad_pipe_begin(((exchange_mpi *)ctx)->pipe, iteration, scale, rate);
+    exchange_mpi *x = ctx;
+
+    CT_TRY(ct_grad_pipe_begin(x->pipe, iteration, scale, rate));
+    tell_staged(x);
+    return CT_OK;
 }
 
 static bool mpi_absorbed(void *ctx, int param)
@@ -207,6 +218,15 @@ static ct_status mpi_restored(void *ctx)
     return ct_grad_pipe_restored(((exchange_mpi *)ctx)->pipe);
 }
 
+bool ct_exchange_mpi_skips(void *ctx)
+{
+    ct_grad_pipe *pipe = ((exchange_mpi *)ctx)->pipe;
+
+    if (!ct_grad_pipe_is_dense(pipe)) return false;
+    ct_grad_pipe_skip(pipe);
+    return true;
+}
+
 ct_status ct_exchange_mpi_trace(void *ctx, struct ct_trace *t)
 {
     return ct_grad_pipe_trace(((exchange_mpi *)ctx)->pipe, t);
@@ -262,47 +282,19 @@ static bool on_device(const ct_net *net)
     return (net->options.dev != NULL) && (net->options.dev->kind != CT_DEVICE_CPU);
 }
 
-/* What codecs on a device cannot do, or not yet. */
-static ct_status check_device(const ct_net *net, const ct_grad_pipe_config *config,
-                              const ct_coded_ops *codec, const ct_codec_config *c, const char *who)
-{
-    const char *name = net->options.dev->name;
-    bool chooses = (strcmp(codec->name, "auto") == 0);
-
-    if (strcmp(codec->name, "none") == 0) return CT_OK;
-    if ((codec->on_device == NULL) && !chooses)
-        return CT_FAIL(
-            CT_ERR_CONFIG,
-            "%s: compression %s of gradients on device %s is not there yet; the others are, and "
-            "solver_mode: CPU has all",
-            who, codec->name, name);
-    if (config->progress == CT_PROGRESS_THREAD)
-        return CT_FAIL(CT_ERR_CONFIG,
-                       "comm { progress: THREAD }: with compression on device %s the main thread "
-                       "moves messages; take POLL or AUTO",
-                       name);
-    if ((config->allreduce != NULL) && (strcmp(config->allreduce, "impi") == 0))
-        return CT_FAIL(CT_ERR_CONFIG,
-                       "%s: on device %s sums begin when a gradient has come down, in any order; "
-                       "MPI's own allreduce wants one order: leave comm { allreduce: \"impi\" } "
-                       "out, or take another",
-                       who, name);
-    if (chooses || (codec->on_device->check == NULL)) return CT_OK;
-    return codec->on_device->check(c);
-}
-
 /* The pipe learns where gradients lie; those that travel dense it sees on the host. */
 static ct_status put_on_device(const ct_net *net, ct_grad_pipe_config *config, ct_grad_range *range,
                                int n)
 {
     bool coded = false;
 
-    CT_TRY(check_device(net, config, config->codec, &config->codec_config, "compression"));
+    CT_TRY(ct_exchange_check_device(net->options.dev, config, config->codec, &config->codec_config,
+                                    "compression"));
     for (int i = 0; i < n; ++i) {
         const ct_codec_config *c = NULL;
         const ct_coded_ops *codec = ct_grad_range_codec(config, &range[i], &c);
 
-        CT_TRY(check_device(net, config, codec, c, range[i].key));
+        CT_TRY(ct_exchange_check_device(net->options.dev, config, codec, c, range[i].key));
         coded = coded || (strcmp(codec->name, "none") != 0);
         range[i].on_device = ct_blob_diff(&net->param[i].blob);
     }
@@ -312,10 +304,9 @@ static ct_status put_on_device(const ct_net *net, ct_grad_pipe_config *config, c
 }
 
 static ct_status open_pipe(exchange_mpi *x, const Ct__SolverParameter *param, ct_net *net,
-                           ct_grad_range *range)
+                           bool dense_elsewhere, ct_grad_range *range)
 {
     ct_grad_pipe_config config = { .allreduce = NULL };
-
     float *arena = net->grad_arena;
 
     if (on_device(net)) {
@@ -323,6 +314,7 @@ static ct_status open_pipe(exchange_mpi *x, const Ct__SolverParameter *param, ct
         arena = ct_exchange_staged_arena(x->staged);
     }
     CT_TRY(ct_exchange_read_config(param, &config));
+    config.dense_elsewhere = dense_elsewhere;
     x->reproducible = config.reproducible;
     CT_TRY(list_ranges(x, param, net, range));
     if (on_device(net)) CT_TRY(put_on_device(net, &config, range, x->n_learned));
@@ -330,8 +322,6 @@ static ct_status open_pipe(exchange_mpi *x, const Ct__SolverParameter *param, ct
     x->state = calloc(MOST_STATES * (size_t)x->n_learned + 1, sizeof(*x->state));
     if (x->state == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for an exchange");
     count_states(x);
-    for (int i = 0; (x->staged != NULL) && (i < x->n_learned); ++i)
-        if (ct_grad_pipe_on_device(x->pipe, i)) ct_exchange_staged_leave(x->staged, i);
     return CT_OK;
 }
 
@@ -345,7 +335,7 @@ static void destroy(exchange_mpi *x)
 }
 
 ct_status ct_exchange_mpi_open(ct_comm *comm, const Ct__SolverParameter *param, ct_net *net,
-                               ct_exchange *out)
+                               bool dense_elsewhere, ct_exchange *out)
 {
     exchange_mpi *x = calloc(1, sizeof(*x));
     ct_grad_range *range = calloc((size_t)net->n_param + 1, sizeof(*range));
@@ -360,7 +350,7 @@ ct_status ct_exchange_mpi_open(ct_comm *comm, const Ct__SolverParameter *param, 
     x->n_param = net->n_param;
     x->own = calloc((size_t)net->n_param + 1, sizeof(*x->own));
     if (x->own == NULL) status = CT_FAIL(CT_ERR_NOMEM, "no memory for an exchange");
-    if (status == CT_OK) status = open_pipe(x, param, net, range);
+    if (status == CT_OK) status = open_pipe(x, param, net, dense_elsewhere, range);
     free(range);
     if (status != CT_OK) {
         destroy(x);

@@ -13,9 +13,12 @@
 /** Exchanges the gradients of net's learned parameters as param's `comm` and `compression` say.
  *  Borrows comm and net; out->ctx is released with ct_exchange_mpi_close(). Works at one rank too:
  *  nothing travels, but codecs act. Fastest where the net's gradient arena came from
- *  ct_exchange_mpi_arena(). Collective. CT_ERR_CONFIG. */
+ *  ct_exchange_mpi_arena(). dense_elsewhere: steps of which ct_exchange_mpi_skips() go another way.
+ *  Collective. CT_ERR_CONFIG. */
 ct_status ct_exchange_mpi_open(ct_comm *comm, const Ct__SolverParameter *param, ct_net *net,
-                               ct_exchange *out);
+                               bool dense_elsewhere, ct_exchange *out);
+/** After begin: nothing is compressed in this step. If so it is over for this exchange. */
+bool ct_exchange_mpi_skips(void *ctx);
 /** Where the net's gradient arena lies best for param's allreduce: in memory that ranks share, or
  * in plain memory, which other algorithms read faster. */
 const ct_arena_ops *ct_exchange_mpi_arena(ct_comm *comm, const Ct__SolverParameter *param);

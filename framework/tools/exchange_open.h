@@ -15,6 +15,7 @@ typedef struct ct_exchange_open {
     ct_exchange exchange;             /* where is_mpi: what close releases       */
     bool is_mpi;
     struct ct_exchange_device *device; /* where gradients are summed on the device; else NULL */
+    struct ct_exchange_switch *either; /* where they may be compressed or not; else NULL      */
 } ct_exchange_open;
 
 /** Fits ct_solver_options.open_exchange: ctx is a ct_exchange_open. Over comm/ in a job of several

@@ -82,9 +82,9 @@ void ct_exchange_staged_destroy(ct_exchange_staged *s)
     free(s);
 }
 
-void ct_exchange_staged_leave(ct_exchange_staged *s, int param)
+void ct_exchange_staged_leave(ct_exchange_staged *s, int param, bool stays)
 {
-    s->stays[param] = true;
+    s->stays[param] = stays;
 }
 
 float *ct_exchange_staged_arena(const ct_exchange_staged *s)
@@ -233,8 +233,6 @@ static ct_status staged_wait(void *ctx, int first, int n, ct_landed_fn landed, v
     return s->inner.wait(s->inner.ctx, first, n, up, s);
 }
 
-/* The solver's momentum stays its own (share): AUTO, which would move it
- * while it tries plans, takes what its model says of what it measures (grad_auto.h). */
 void ct_exchange_staged_wrap(ct_exchange_staged *s, const ct_exchange *inner, ct_exchange *out)
 {
     s->inner = *inner;

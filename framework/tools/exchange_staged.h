@@ -18,9 +18,10 @@ typedef struct ct_exchange_staged ct_exchange_staged;
  *  arena; zeros. The net's device is not the CPU. */
 ct_status ct_exchange_staged_create(const ct_net *net, ct_exchange_staged **s_p);
 float *ct_exchange_staged_arena(const ct_exchange_staged *s);
-/** The gradient of this parameter stays where it is: inner is told at once that it is ready, in the
- *  order of the device's stream, and its sum lands there. */
-void ct_exchange_staged_leave(ct_exchange_staged *s, int param);
+/** Between steps: from now on the gradient of this parameter stays where it is, and inner is told
+ * at once that it is ready, in the order of the device's stream, where its sum lands, too; or it
+ *  comes down, as all do at first. */
+void ct_exchange_staged_leave(ct_exchange_staged *s, int param, bool stays);
 /** inner works on that arena; *out is what the solver gets, and inner is copied. */
 void ct_exchange_staged_wrap(ct_exchange_staged *s, const ct_exchange *inner, ct_exchange *out);
 void ct_exchange_staged_destroy(ct_exchange_staged *s); /* NULL allowed; not inner */

@@ -103,6 +103,8 @@ runs goes_on_dense 0 'Optimization Done' $JOB 2 $CORTADO train --solver=solver.p
 free="$gpu --share_gpu --set=deterministic=false --compression=auto:density=0.01,min_bytes=1000"
 runs auto 0 'codecs on device cuda: .* to the host' $JOB 2 $free
 runs auto_decides 0 'compression auto: .* predicted' $JOB 2 $free
+# one rank has nothing to send: AUTO is a run without compression, graph and all
+runs auto_alone 0 'backward: [0-9]+ of [0-9]+ steps in 1 graph, with the update' $free
 runs no_auto 2 'name a codec' $JOB 2 $gpu --share_gpu --compression=auto:density=0.01,min_bytes=1000
 runs no_scaled 2 'precision FP16 and compression do not go together' $gpu --compression=topk:min_bytes=1000 --set=precision=FP16
 finish

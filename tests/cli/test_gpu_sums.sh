@@ -11,13 +11,14 @@ if [ -z "$emulated" ] && [ "$(echo "$gpus" | grep -c '^gpu [0-9]')" -lt 2 ]; the
 fi
 [ -z "$emulated" ] || export CORTADO_EMULATED_GPUS CORTADO_EMULATED_NCCL
 make_case
+cp solver.prototxt nccl.prototxt && echo 'comm { gpu_sum: NCCL }' >>nccl.prototxt
 checksum() { sed -n 's/.*weights after iteration \([0-9]*\): checksum \([0-9a-f]*\).*/\1 \2/p' "$1.log" | tail -1; }
 env_1= # NAME=VALUE of rank 1 alone
 two() { # NAME PATTERN SUM ARGUMENTS...: trains on two ranks
     which=$1 text=$2
     sed "s/net.prototxt/$net/" solver.prototxt >two.prototxt && echo "comm { gpu_sum: $3 }" >>two.prototxt
     shift 3
-    set -- "$CORTADO" train --solver=two.prototxt --solver_mode=gpu --iterations=5 "$@"
+    set -- "$CORTADO" train --solver=two.prototxt --solver_mode=gpu --iterations=${steps:-5} "$@"
     if [ -n "$env_1" ]; then
         runs "$which" 0 "$text" $JOB 1 "$@" : -np 1 env "$env_1" "$@"
     else
@@ -94,6 +95,49 @@ for other in plain host; do
     is ${other}_same_middle test -n "$(checksum graph_middle)" -a "$(checksum graph_middle)" = "$(checksum ${other}_middle)"
 done
 net=net.prototxt
+# AUTO that compresses nothing: the graph has the sums, and the weights are those of dense runs
+export CORTADO_SET=deterministic=false
+two free 'backward: [0-9]+ of [0-9]+ steps in 1 graph, with the update' NCCL
+for sum in AUTO NCCL; do
+    two auto_$sum 'backward: [0-9]+ of [0-9]+ steps in 1 graph, with the update' $sum \
+        --set=comm.tune_iterations=0 --compression=auto:density=0.01,min_bytes=1000
+    is auto_${sum}_says_why grep -q 'compression auto: off: .*tune_iterations is 0.*device.s own sums' out
+    is auto_${sum}_on_gpus grep -q 'from iteration 0 on nothing is compressed: .*by nccl' out
+    is auto_${sum}_same test -n "$(checksum free)" -a "$(checksum free)" = "$(checksum auto_$sum)"
+done
+two auto_HOST 'added up through the host|compression auto' HOST --set=comm.tune_iterations=0 --compression=auto:density=0.01,min_bytes=1000
+is auto_HOST_stays_there test -z "$(grep 'by nccl' out)"
+# trials: over a slow bus casts are faster than sums on the host, as the model says; sums on the GPUs
+# cross no bus, which it does not know. A run goes on from a snapshot as one that is told the way
+steps=40
+tried() { # NAME SUM WAY: 40 iterations, and the last 15 again
+    run=$1 sum=$2 way=$3
+    try="--set=comm.tune_iterations=1 --set=test_interval=1000 --set=snapshot=25"
+    two $run 'Optimization Done' $sum $try --set=snapshot_prefix=$run --compression=auto:among=BF16,min_bytes=1000
+    two ${run}_told 'resuming after 25 iterations' $sum $try --set=snapshot_prefix=${run}_told --compression=$way \
+        --snapshot=${run}_iter_25.solverstate.h5
+    is ${run}_goes_on_as_told test -n "$(checksum $run)" -a "$(checksum $run)" = "$(checksum ${run}_told)"
+}
+if [ -n "$emulated" ]; then
+    export CORTADO_EMULATED_BUS=4
+    net=wide.prototxt # 0.35 MB of gradients
+    sed 's/num_output: 10 /num_output: 100 /' net.prototxt >$net
+    tried slow_host HOST bf16:min_bytes=1000
+    is codecs_are_taken grep -Eq '1 of [12] parameters compressed, as measured: [0-9.]+ ms a step so, [0-9.]+ dense' slow_host.log
+    tried slow_nccl AUTO none
+    is dense_is_taken grep -q 'compression auto: off is faster here: ' slow_nccl.log
+    is dense_was_in_graphs test "$(grep -c 'in 1 graph, with the update' slow_nccl.log)" = 2 # when tried, and then
+    is ways_change test "$(grep -c 'from iteration [0-9]* on' slow_nccl.log)" = 3
+    unset CORTADO_EMULATED_BUS
+    net=net.prototxt
+fi
+unset steps
+unset CORTADO_SET
+# codecs by name, and limits of norms, are the host's
+for with in redsync:density=0.01 auto:density=0.01,local_clip=1; do
+    runs "no_nccl_of_${with%%:*}" 2 'gpu_sum: NCCL .*gradients are compressed' $JOB 2 "$CORTADO" train --solver=nccl.prototxt \
+        --solver_mode=gpu --set=max_iter=2 --set=deterministic=false --compression=$with
+done
 # each step counts its bytes, whether they are in a graph or not
 two counts '' NCCL --set=display=1 --metrics=counts.json
 is counts_bytes test "$(sed -n 's/.*"bytes_sent":\([0-9]*\).*/\1/p' counts.json | sed -n '2,$p' | sort -u | grep -c '[1-9]')" = 1

@@ -9,6 +9,7 @@
 #include <setjmp.h>
 #include <sys/mman.h>
 #include <ucontext.h>
+#include <unistd.h>
 #include <vector>
 
 ct_emulated_dim threadIdx, blockIdx, blockDim, gridDim;
@@ -110,6 +111,15 @@ cudaError_t cudaMemset(void *data, int byte, size_t bytes)
     return cudaMemsetAsync(data, byte, bytes, nullptr);
 }
 
+/* CORTADO_EMULATED_BUS: megabytes that cross between host and device in a second; else copies take
+ * what they take. */
+static void cross_bus(size_t bytes)
+{
+    const char *mb = getenv("CORTADO_EMULATED_BUS");
+
+    if ((mb != nullptr) && (atof(mb) > 0)) usleep((useconds_t)((double)bytes / atof(mb)));
+}
+
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t st)
 {
@@ -123,6 +133,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpy
         ct_emulated_open();
         memmove(to, from, bytes);
         ct_emulated_close();
+        if (kind != cudaMemcpyDeviceToDevice) cross_bus(bytes);
     });
     return cudaSuccess;
 }

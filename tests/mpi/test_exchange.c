@@ -98,7 +98,7 @@ static int dense(ct_comm *c)
     int fault = 0, wrong = 0;
 
     fake_net(&net, list, arena);
-    fault += MPI_FAULT_UNLESS(ct_exchange_mpi_open(c, &param, &net, &x) == CT_OK);
+    fault += MPI_FAULT_UNLESS(ct_exchange_mpi_open(c, &param, &net, false, &x) == CT_OK);
     if (fault > 0) return fault;
     fault += MPI_FAULT_UNLESS((x.rank == c->rank) && (x.n_rank == c->size));
     for (int s = 0; s < 2; ++s) {
@@ -142,7 +142,7 @@ static int compressed(ct_comm *c)
     param.compression = &topk;
     param.comm = &comm;
     fake_net(&net, list, arena);
-    fault += MPI_FAULT_UNLESS(ct_exchange_mpi_open(c, &param, &net, &x) == CT_OK);
+    fault += MPI_FAULT_UNLESS(ct_exchange_mpi_open(c, &param, &net, false, &x) == CT_OK);
     if (fault > 0) return fault;
     fault += MPI_FAULT_UNLESS(x.n_state(x.ctx) == 2);
     fault += MPI_FAULT_UNLESS(x.state(x.ctx, 0, &state[0]) == CT_OK);
@@ -187,28 +187,30 @@ static int errors(ct_comm *c)
     log_capture_start(NULL);
     for (int i = 0; i < 4; ++i) {
         comm.bucket_mb = bad_mb[i];
-        fault += MPI_FAULT_UNLESS(ct_exchange_mpi_open(c, &param, &net, &x) == CT_ERR_CONFIG);
+        fault +=
+            MPI_FAULT_UNLESS(ct_exchange_mpi_open(c, &param, &net, false, &x) == CT_ERR_CONFIG);
     }
     comm.bucket_mb = 1;
     comm.allreduce = unknown;
-    fault += MPI_FAULT_UNLESS(ct_exchange_mpi_open(c, &param, &net, &x) == CT_ERR_CONFIG);
+    fault += MPI_FAULT_UNLESS(ct_exchange_mpi_open(c, &param, &net, false, &x) == CT_ERR_CONFIG);
     comm = (Ct__CommParameter)CT__COMM_PARAMETER__INIT;
     comm.progress = (Ct__CommParameter__Progress)99;
-    fault += MPI_FAULT_UNLESS(ct_exchange_mpi_open(c, &param, &net, &x) == CT_ERR_CONFIG);
+    fault += MPI_FAULT_UNLESS(ct_exchange_mpi_open(c, &param, &net, false, &x) == CT_ERR_CONFIG);
     comm.progress = CT__COMM_PARAMETER__PROGRESS__AUTO;
     for (int n = -1; n <= 10001; n += 10002) {
         comm.tune_iterations = n;
-        fault += MPI_FAULT_UNLESS(ct_exchange_mpi_open(c, &param, &net, &x) == CT_ERR_CONFIG);
+        fault +=
+            MPI_FAULT_UNLESS(ct_exchange_mpi_open(c, &param, &net, false, &x) == CT_ERR_CONFIG);
     }
     comm.tune_iterations = 8;
     z.type = (Ct__CompressionParameter__Type)99;
-    fault += MPI_FAULT_UNLESS(ct_exchange_mpi_open(c, &param, &net, &x) == CT_ERR_CONFIG);
+    fault += MPI_FAULT_UNLESS(ct_exchange_mpi_open(c, &param, &net, false, &x) == CT_ERR_CONFIG);
     z.type = CT__COMPRESSION_PARAMETER__TYPE__TOPK;
     z.density = 2;
-    fault += MPI_FAULT_UNLESS(ct_exchange_mpi_open(c, &param, &net, &x) == CT_ERR_CONFIG);
+    fault += MPI_FAULT_UNLESS(ct_exchange_mpi_open(c, &param, &net, false, &x) == CT_ERR_CONFIG);
     z.density = 0.1f;
     list[0].learns = false;
-    fault += MPI_FAULT_UNLESS(ct_exchange_mpi_open(c, &param, &net, &x) == CT_ERR_ARG);
+    fault += MPI_FAULT_UNLESS(ct_exchange_mpi_open(c, &param, &net, false, &x) == CT_ERR_ARG);
     fault += MPI_FAULT_UNLESS(x.ctx == NULL);
     log_capture_stop();
     return fault;
