@@ -8,7 +8,8 @@ from=$1 to=$2
 rm -rf "$to" "$to.tar.xz"
 mkdir -p "$to/lib" "$to/tests/unit" "$to/tests/bench"
 cp "$from/cortado" "$to/"
-for t in $(sed -n 's/^layers=.*:-\(.*\)}$/\1/p' scripts/gpu/test.sh) cuda cuda_cell cuda_cell_net cuda_data cuda_dense cuda_fused cuda_graph cuda_last cuda_narrow cuda_norm cuda_plan cuda_recurrent cuda_staged cuda_step cuda_update device_codec device_signs; do
+# the programs that test.sh names, and its list of layers' tests
+for t in $(sed -n -e 's/^layers=.*:-\(.*\)}$/\1/p' -e 's/^.*tests\/unit\/test_\([a-z_]*\)".*$/\1/p' scripts/gpu/test.sh); do
     cp "$from/tests/unit/test_$t" "$to/tests/unit/"
 done
 cp "$from/tests/bench/bench_gpu" "$from/tests/bench/bench_gpu_cells" "$from/tests/bench/bench_gpu_products" "$to/tests/bench/"
