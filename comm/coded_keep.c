@@ -129,8 +129,10 @@ static bool look(ct_keep *k, float **v_p, float **u_p)
         return true;
     }
     if ((k->host_v == NULL) && ((copy_down(k, k->v, &k->host_v) != CT_OK) ||
-                                ((k->u != NULL) && (copy_down(k, k->u, &k->host_u) != CT_OK))))
+                                ((k->u != NULL) && (copy_down(k, k->u, &k->host_u) != CT_OK)))) {
+        ct_keep_forget_copy(k); /* or who looks again would find what never came down */
         return false;
+    }
     *v_p = k->host_v;
     *u_p = k->host_u;
     return true;

@@ -157,8 +157,10 @@ static ct_status staged_ready(void *ctx, int param)
     if (s->first == s->end) s->first = s->end = 0;
     s->is_up[param] = false;
     chunk = (s->inner.ready_to != NULL) ? CHUNK : p->count;
-    for (int64_t from = 0; from < p->count; from += chunk)
-        CT_TRY(go_down(s, param, from, (p->count - from > chunk) ? from + chunk : p->count));
+    for (int64_t from = 0, end = -1; end < p->count; from = end) { /* once where it is empty */
+        end = (p->count - from > chunk) ? from + chunk : p->count;
+        CT_TRY(go_down(s, param, from, end));
+    }
     return hand_over(s, false);
 }
 
