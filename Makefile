@@ -83,53 +83,23 @@ ifeq ($(ONEDNN),1)
   LDLIBS   += -ldnnl
 endif
 
-# ---- flags of single files: CFLAGS_<name without .c>
-CFLAGS_tile := -ffp-contract=fast # its sums are products added up: fused where the processor can
-CFLAGS_gemm_tile := -ffp-contract=fast # as tile
-CFLAGS_blocked_tile := -ffp-contract=fast # as tile
-CFLAGS_blocked_depth := -ffp-contract=fast # as tile
-CFLAGS_blocked_list := -ffp-contract=fast # as tile
-CFLAGS_winograd_map := -ffp-contract=fast # as tile
-CFLAGS_batch_norm_blocked_square := -ffp-contract=fast # its squares are exact: the same bits
-CFLAGS_bench_conv_dnnl := -ffp-contract=fast # as tile
-CFLAGS_machine_limit := -ffp-contract=fast # as tile
-CFLAGS_update_cpu := -fno-math-errno # sqrtf is then an instruction, which vectorises
-CFLAGS_softmax_omp := -fno-trapping-math # as the next
-CFLAGS_pool_step1 := -fno-trapping-math # as the next
-CFLAGS_gates_simd := -fno-trapping-math # a choice may compute both sides, and loops with one vectorise
-CFLAGS_rng_many := -fno-tree-slp-vectorize # words of bits go from mask registers to memory, not through vectors
-CFLAGS_neuron_simd := -fno-trapping-math -fno-math-errno # as the last, and sqrtf is an instruction
-CFLAGS_sigmoid_loss_layer := -fno-trapping-math # as gates_simd
-
-# ---- sources: every .c in the four folders, less what is switched off
-SRC := $(sort $(shell find framework layers comm topology -name '*.c'))
-CU  :=
+# ---- sources: every .c and .cu of the folders that have a module.mk. That may leave some out, take
+# X_sim.c for X.c in the simulator, and give files flags of their own (FLAGS_folder/name).
 CUFLAGS := -std=c++17 -O3 -I. -I$(B) -MMD -MP
 ifneq ($(filter 1 emulated,$(CUDA)),)
   CPPFLAGS += -DCT_HAVE_CUDA
-  CU       := $(sort $(shell find framework layers comm -name '*.cu'))
 endif
 # kernels as loops on the host, for tests where there is no GPU: tests/emulated_cuda
 ifeq ($(CUDA),emulated)
   CXX      ?= g++
   CUCC     := $(CXX) -x c++ $(CUFLAGS) -g -fopenmp -fno-omit-frame-pointer -Itests/emulated_cuda $(SAN:%=-fsanitize=%)
-  CU       += $(wildcard tests/emulated_cuda/*.cu)
   LDLIBS   += -lstdc++ -lrt
 endif
-# cuDNN 9: its header here, its library, if it is there, when the program runs
+# cuDNN 9: its header here, its library, if it is there, when the program runs; NCCL likewise
 HAVE_CUDNN ?= $(if $(filter emulated,$(CUDA)),1,$(if $(filter 1,$(CUDA)),$(if $(wildcard $(CUDA_HOME)/include/cudnn.h /usr/include/cudnn.h),1,0),0))
-ifeq ($(HAVE_CUDNN),1)
-  CPPFLAGS += -DCT_HAVE_CUDNN
-else
-  CU := $(filter-out %_cudnn.cu,$(CU))
-endif
-# NCCL likewise
 HAVE_NCCL ?= $(if $(filter emulated,$(CUDA)),1,$(if $(filter 1,$(CUDA)),$(if $(wildcard $(CUDA_HOME)/include/nccl.h /usr/include/nccl.h),1,0),0))
-ifeq ($(HAVE_NCCL),1)
-  CPPFLAGS += -DCT_HAVE_NCCL
-else
-  CU := $(filter-out %_nccl.cu,$(CU))
-endif
+HAVE_ONEDNN := $(ONEDNN)
+CPPFLAGS += $(if $(filter 1,$(HAVE_CUDNN)),-DCT_HAVE_CUDNN) $(if $(filter 1,$(HAVE_NCCL)),-DCT_HAVE_NCCL)
 ifeq ($(CUDA),1)
   CPPFLAGS += -I$(CUDA_HOME)/include
   LDLIBS   += -L$(CUDA_HOME)/lib64 -lcublas -lcublasLt -lcudart -lstdc++ -ldl
@@ -137,44 +107,50 @@ ifeq ($(CUDA),1)
               $(foreach a,$(CUDA_ARCH),-gencode arch=compute_$(a),code=sm_$(a)) \
               -gencode arch=compute_$(lastword $(CUDA_ARCH)),code=compute_$(lastword $(CUDA_ARCH))
 endif
-ifeq ($(HAVE_LMDB),0)
-  SRC := $(filter-out %/writer_lmdb.c,$(SRC))
-endif
-ifeq ($(HAVE_TURBOJPEG),0)
-  SRC := $(filter-out %_jpeg.c,$(SRC))
-endif
-ifeq ($(HAVE_PNG),0)
-  SRC := $(filter-out %_png.c,$(SRC))
-endif
-ifneq ($(ONEDNN),1)
-  SRC := $(filter-out %/conv_onednn.c,$(SRC))
-endif
-SRC := $(filter-out $(if $(filter 1,$(HAVE_HWLOC)),%_nohwloc.c,%_hwloc.c),$(SRC))
 
-# the simulator takes X_sim.c for X.c; SIM_REAL=1 keeps memory and sums real, for tests
-ifeq ($(SIMGRID),1)
-  SEAMS := $(filter-out $(if $(filter 1,$(SIM_REAL)),%/memory_sim.c %/reduce_sim.c \
-             %/wire_sim.c %/wire_add_sim.c %/exch_data_sim.c \
-             %/select_sim.c %/accum_sim.c %/cast_sim.c %/sign_sim.c),$(filter %_sim.c,$(SRC)))
-  SRC   := $(filter comm/% topology/% framework/base/% framework/proto/% framework/tensor/dtype.c \
-               framework/net/step_run.c framework/solver/update_rule.c framework/math/update_cpu.c \
-               framework/math/vector_cpu.c \
-               framework/tools/sim/% framework/tools/sim_platform.c \
-               framework/tools/sim_setup.c \
-               framework/tools/profile%.c framework/tools/exchange_config.c framework/tools/codec_config.c \
-               framework/tools/config_compression.c,$(SRC))
-  SRC   := $(filter-out $(filter-out $(SEAMS),$(filter %_sim.c,$(SRC))) $(SEAMS:_sim.c=.c) \
-               framework/base/hdf5_lock.c,$(SRC))
-else
-  SRC := $(filter-out %_sim.c framework/tools/sim/%,$(SRC))
+CLANG := $(findstring clang,$(shell $(CC) --version 2>/dev/null))
+CFLAGS += $(if $(CLANG),-Wno-pass-failed)# clang tells of every simd hint that it does not follow
+
+# What a module.mk says: by default every .c and .cu of its folder is built, and none of them for the
+# simulator.
+#   $(call sim_twins,X)            X_sim.c takes the place of X.c in the simulator
+#   $(call sim_twins_unless_real,X)     … but not with SIM_REAL=1: memory and sums are real then
+#   $(call sim_only,X)             X.c belongs to the simulator
+#   $(call needs,LIBRARY,X)        X.c or X.cu is left out without the library
+#   $(call needs_else,LIBRARY,X,Y) without the library Y.c takes the place of X.c
+#   IN_SIM := all                  or names: what the simulator links
+#   FLAGS_$(D)/X := …              flags of X.c, with the reason
+#   SVE_FILES += $(D)/X            X.c is compiled for SVE=256 or 512
+#   LONGEST += $(D)/X              X.c takes long to compile: it begins first
+sim_twins = $(eval OMIT += $(if $(filter 1,$(SIMGRID)),$(1:%=%.c),$(1:%=%_sim.c)))
+sim_twins_unless_real = $(eval OMIT += $(if $(filter 10,$(SIMGRID)$(or $(SIM_REAL),0)),$(1:%=%.c),$(1:%=%_sim.c)))
+sim_only = $(if $(filter 1,$(SIMGRID)),,$(eval OMIT += $(1:%=%.c)))
+needs = $(if $(filter 1,$(HAVE_$(1))),,$(eval OMIT += $(2:%=%.c) $(2:%=%.cu)))
+needs_else = $(eval OMIT += $(if $(filter 1,$(HAVE_$(1))),$(3),$(2)).c)
+
+SRC :=
+CU :=
+SVE_FILES :=
+LONGEST :=
+define add_module
+D := $(1)
+OMIT :=
+IN_SIM :=
+include $(1)/module.mk
+SRC += $$(filter-out $$(OMIT:%=$(1)/%),$$(if $$(filter 1,$$(SIMGRID)),$$(if $$(filter all,$$(IN_SIM)),$$(wildcard $(1)/*.c),$$(IN_SIM:%=$(1)/%.c)),$$(wildcard $(1)/*.c)))
+CU += $$(filter-out $$(OMIT:%=$(1)/%),$$(if $$(filter 1 emulated,$$(CUDA)),$$(wildcard $(1)/*.cu)))
+endef
+MODULES := $(sort $(patsubst %/module.mk,%,$(shell find framework layers comm topology runtime cli -name module.mk)))
+$(foreach m,$(MODULES),$(eval $(call add_module,$(m))))
+ifeq ($(CUDA),emulated)
+  CU += $(wildcard tests/emulated_cuda/*.cu)
 endif
 
-TOOLS := $(filter framework/tools/%,$(SRC))
+MAIN  := $(if $(filter 1,$(SIMGRID)),cli/simulate/program/main.c,cli/main.c)
+TOOLS := $(filter runtime/% cli/%,$(SRC))
 LIB   := $(filter-out $(TOOLS),$(SRC))
 PB    := $(B)/framework/proto/cortado.pb-c
 READY := $(B)/topology/ready_machines
-# what takes longest to compile begins first, so that no processor is left alone with it at the end
-LONGEST := $(addprefix layers/engine/,conv/blocked_tile.c lrn/lrn_blocked.c)
 LIB_OBJ  := $(LIB:%.c=$(B)/%.o) $(CU:%.cu=$(B)/%.cu.o) $(PB).o $(READY).o
 TOOL_OBJ := $(TOOLS:%.c=$(B)/%.o)
 
@@ -189,22 +165,11 @@ endif
 LONG_BIN := $(patsubst %.c,$(B)/%,$(wildcard tests/long/*.c))
 TEST_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/*.c))
 
-SVE_FILES := gemm_tile tile blocked_tile blocked_list blocked_depth winograd_map machine_limit
 ifneq ($(SVE),)
-  $(foreach f,$(SVE_FILES),$(eval CFLAGS_$(f) += -march=armv8.2-a+sve -msve-vector-bits=$(SVE)))
+  $(foreach f,$(SVE_FILES),$(eval FLAGS_$(f) += -march=armv8.2-a+sve -msve-vector-bits=$(SVE)))
 endif
+FLAGS_tests/bench/bench_conv_dnnl := -ffp-contract=fast # as what it is compared with
 
-# What each compiler is wrong about. gcc: MPICH spells MPI_STATUSES_IGNORE as (MPI_Status *)1, which
-# it takes for an array too short. clang: tells of every simd hint that it does not follow.
-CLANG := $(findstring clang,$(shell $(CC) --version 2>/dev/null))
-ifneq ($(CLANG),)
-  CFLAGS += -Wno-pass-failed
-else
-  CFLAGS_coll_impi := -Wno-stringop-overflow
-  CFLAGS_winograd_map += -fno-tree-pre # its products stay with their sums
-  # 96 tiles: where their variables are, for debuggers, is a fifth of what they take to compile
-  CFLAGS_blocked_tile += -fno-var-tracking-assignments
-endif
 # gcc 12 for AArch64 breaks down over the largest, by fmax(), of numbers that it widens
 ifeq ($(firstword $(subst -, ,$(shell $(CC) -dumpmachine 2>/dev/null)))-$(firstword $(subst ., ,$(shell $(CC) -dumpversion 2>/dev/null))),aarch64-12)
 $(B)/tests/%.o: CFLAGS += -fno-tree-loop-vectorize
@@ -216,7 +181,7 @@ Q := $(if $(filter 1,$(V)),,@)
 ifeq ($(SIMGRID),1)
 all: $(B)/cortado-sim
 else
-all: $(LONGEST:%.c=$(B)/%.o) $(B)/cortado
+all: $(LONGEST:%=$(B)/%.o) $(B)/cortado
 	$(Q)ln -sfn $(B)/cortado cortado
 endif
 
@@ -261,7 +226,7 @@ $(READY).o: $(READY).c
 $(B)/%.o: %.c | $(PB).h $(B)/build_info.h
 	@mkdir -p $(@D)
 	$(if $(Q),@echo "CC   $<")
-	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(CFLAGS_$(notdir $*)) -c $< -o $@
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(FLAGS_$*) -c $< -o $@
 
 $(B)/%.cu.o: %.cu | $(PB).h
 	@mkdir -p $(@D)
@@ -280,7 +245,7 @@ $(B)/cortado-sim: $(TOOL_OBJ) $(B)/libcortado.a
 
 # tests see everything but main(), and as archives: each links only what it uses
 TEST_LIB := $(B)/libtools.a $(B)/libcortado.a
-$(B)/libtools.a: $(filter-out $(B)/framework/tools/main.o $(B)/framework/tools/sim/main.o,$(TOOL_OBJ))
+$(B)/libtools.a: $(filter-out $(MAIN:%.c=$(B)/%.o),$(TOOL_OBJ))
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 $(B)/libtest.a: $(TEST_OBJ)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^

@@ -2,7 +2,6 @@
 
 #include "framework/base/memory.h"
 #include "layers/blocked.h"
-#include "layers/device_kernels.h"
 
 #include <string.h>
 

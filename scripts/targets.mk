@@ -147,7 +147,7 @@ docs: $(B)/cortado
 	$(Q)$(B)/cortado info --config-reference > docs/config-reference.md
 
 format:
-	clang-format -i $$(find framework layers comm topology tests -name '*.[ch]')
+	clang-format -i $$(find framework layers comm topology runtime cli tests -name '*.[ch]')
 
 DATA := $(PREFIX)/share/cortado
 install: $(B)/cortado

@@ -3,7 +3,7 @@
 #ifndef CT_TEST_CUDA_CASE_H
 #define CT_TEST_CUDA_CASE_H
 
-#include "comm/device_codec.h"
+#include "comm/codec/device_codec.h"
 #include "framework/math/math.h"
 #include "framework/net/net.h"
 #include "tests/log_capture.h"

@@ -10,7 +10,7 @@
 #include <pthread.h>
 
 #include "framework/net/net.h"
-#include "framework/solver/exchange.h"
+#include "framework/exchange/exchange.h"
 
 enum { THREAD_RANKS_MAX = 8 };
 

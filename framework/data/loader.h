@@ -8,7 +8,7 @@
  * With skip_broken, a sample that cannot be read or does not fit is replaced by the next good one
  * in the order of the data set (ct_reader_after()), with its labels; crop and mirroring stay those
  * of the position. Batches count what was replaced; who may sum over ranks compares it with the
- * limit (layers/data_common.c).
+ * limit (layers/types/data_common.c).
  */
 #ifndef CT_LOADER_H
 #define CT_LOADER_H

@@ -1,9 +1,9 @@
 /** @file layer.h  What a layer is, and the table through which nets find one.
  *
  * A layer type is one const ct_layer_ops, defined at the end of layers/<type>_layer.c and listed
- * in layers/layer_table.c. A *layer* is an immutable description (its prototxt, what setup made of
- * it, its weights); an *instance* binds it to blobs, buffers and a kernel plan, so that two nets or
- * two micro-batches can share one layer. Neither owns blobs or weights: the net does.
+ * in layers/types/layer_table.c. A *layer* is an immutable description (its prototxt, what setup
+ * made of it, its weights); an *instance* binds it to blobs, buffers and a kernel plan, so that two
+ * nets or two micro-batches can share one layer. Neither owns blobs or weights: the net does.
  *
  * Order of calls: setup once per layer; reshape once per instance and whenever a bottom shape
  * changes; then forward and backward any number of times; release, destroy. Behind a layer with

@@ -3,7 +3,7 @@
 #define CT_NET_IMPL_H
 
 #include "framework/net/graph.h"
-#include "framework/net/plan.h"
+#include "framework/net/memory_plan.h"
 #include "framework/net/step_after.h"
 
 /** What the ParamSpecs of one name say together. */

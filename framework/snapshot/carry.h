@@ -9,7 +9,7 @@
 
 #include "framework/net/net.h"
 #include "framework/snapshot/h5.h"
-#include "framework/solver/exchange.h"
+#include "framework/exchange/exchange.h"
 
 typedef struct ct_carry_item {
     int layer, slot;

@@ -22,8 +22,8 @@
 #define CT_SNAPSHOT_H
 
 #include "framework/net/net.h"
-#include "framework/solver/exchange.h"
-#include "framework/solver/late.h"
+#include "framework/exchange/exchange.h"
+#include "framework/exchange/residual_drain.h"
 
 /** Name of the average of the weights among the histories. A snapshot of a run without one starts
  *  it at the weights. */

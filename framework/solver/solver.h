@@ -9,7 +9,7 @@
 #define CT_SOLVER_H
 
 #include "framework/net/net.h"
-#include "framework/solver/exchange.h"
+#include "framework/exchange/exchange.h"
 #include "framework/solver/update_rule.h"
 
 struct ct_report;

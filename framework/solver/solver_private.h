@@ -120,7 +120,7 @@ void ct_plateau_note(const Ct__SolverParameter *p, int64_t iteration, double los
 /** Of base_lr. */
 double ct_plateau_factor(const Ct__SolverParameter *p, const ct_plateau *state);
 
-/* keep.c */
+/* checkpoint.c */
 /** The nets' weights are their average from here on, where there is one, or themselves again. */
 ct_status ct_solver_take_average(ct_solver *s, bool average);
 ct_status ct_solver_snapshot(ct_solver *s);

@@ -18,7 +18,8 @@ typedef struct ct_update_rule {
     const char *type; /* solver `type:` */
     int n_state;
     const char *state_name[2]; /* "momentum" … */
-    /** State 0 is a momentum that codecs may correct, U summed over the ranks: comm/coded.h. */
+    /** State 0 is a momentum that codecs may correct, U summed over the ranks: comm/codec/codec.h.
+     */
     bool corrects;
     ct_update_kind kind;
     ct_status (*check)(const ct_solver_text *t, const char *type); /* NULL: needs nothing */

@@ -5,7 +5,7 @@
  * computes, and the host waits for none of them. While they are under way, what the host waits for
  * on the device may be behind them: such waits end with an error where the library tells of one. An
  * MPI that takes the device's memory does the same but for that: it moves while it is called, and
- * is waited for (comm/sum_mpi.h).
+ * is waited for (comm/collective/sum_mpi.h).
  */
 #ifndef CT_DEVICE_SUM_H
 #define CT_DEVICE_SUM_H

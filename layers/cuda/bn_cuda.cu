@@ -4,7 +4,7 @@
 #include "layers/engine/batch_norm/cuda/batch_norm.cuh"
 
 extern "C" {
-#include "layers/bn.h"
+#include "layers/types/bn.h"
 }
 
 static extent extent_of(const ct_instance *in)

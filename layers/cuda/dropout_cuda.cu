@@ -3,7 +3,7 @@
 #include "layers/cuda/layer_cuda.cuh"
 
 extern "C" {
-#include "layers/dropout.h"
+#include "layers/types/dropout.h"
 }
 #include "layers/engine/cuda/wide.cuh"
 

@@ -2,7 +2,7 @@
 #include "layers/cuda/layer_cuda.cuh"
 
 extern "C" {
-#include "layers/filter.h"
+#include "layers/types/filter.h"
 }
 
 /* What a thread moves. */

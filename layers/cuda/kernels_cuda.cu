@@ -1,4 +1,4 @@
-/* What many layers share (layers/device_kernels.h): strided copies, a vector along one axis both
+/* What many layers share (layers/types/device_kernels.h): strided copies, a vector along one axis both
  * ways, the element by element parts of recurrent steps. */
 #include "layers/cuda/layer_cuda.cuh"
 

@@ -24,9 +24,9 @@ extern "C" {
 #include "framework/base/rng.h"
 #include "framework/math/math.h"
 #include "layers/cuda/forms.h"
-#include "layers/device_kernels.h"
+#include "layers/types/device_kernels.h"
 #include "layers/layer_util.h"
-#include "layers/loss_util.h"
+#include "layers/types/loss_util.h"
 }
 
 static inline int64_t count_of(const ct_blob *b)

@@ -4,7 +4,7 @@
 #include "layers/engine/cuda/wide.cuh"
 
 extern "C" {
-#include "layers/prior_box.h"
+#include "layers/types/prior_box.h"
 }
 
 static ct_status prior_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)

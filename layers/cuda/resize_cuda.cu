@@ -3,10 +3,10 @@
 #include "layers/cuda/layer_cuda.cuh"
 
 extern "C" {
-#include "layers/upsample.h"
+#include "layers/types/upsample.h"
 }
-#include "layers/interp.h"
-#include "layers/roi.h"
+#include "layers/types/interp.h"
+#include "layers/types/roi.h"
 
 /* ---- Interp */
 

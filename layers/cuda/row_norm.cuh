@@ -10,7 +10,7 @@
 #include "layers/engine/cuda/wide.cuh"
 
 extern "C" {
-#include "layers/row_norm.h"
+#include "layers/types/row_norm.h"
 }
 
 /* What a row's values are multiplied with, and how much of the gradient goes through that. */

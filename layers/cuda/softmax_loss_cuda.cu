@@ -3,7 +3,7 @@
 #include "layers/cuda/layer_cuda.cuh"
 
 extern "C" {
-#include "layers/infogain.h"
+#include "layers/types/infogain.h"
 }
 
 /* Behind the labels: ct_loss_label_bytes(). */

@@ -7,7 +7,7 @@ extern "C" {
 #include "layers/engine/pool/pool.h"
 }
 #include "framework/base/philox.h"
-#include "layers/argmax.h"
+#include "layers/types/argmax.h"
 #include "layers/engine/conv/cuda/window_cuda.h"
 
 /* ---- Concat: the axis is the one along which the bottoms add up to the top */

@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/coded_types.h"
-#include "comm/grad_pipe.h"
+#include "comm/codec/codec_types.h"
+#include "comm/sync/grad_pipe.h"
 #include "framework/base/clock.h"
 #include "framework/base/memory.h"
 #include "framework/base/rng.h"

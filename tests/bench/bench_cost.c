@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "comm/cost.h"
+#include "comm/cost/cost.h"
 #include "framework/base/clock.h"
 
 static ct_status show(const ct_machine *m, int n, const char *placement)

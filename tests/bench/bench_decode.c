@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "comm/wire.h"
+#include "comm/sparse/payload.h"
 #include "framework/base/clock.h"
 #include "framework/base/memory.h"
 
@@ -59,7 +59,7 @@ static void bench(ct_wire_form form, int p, int64_t n, double density, int n_thr
     size_t cold_bytes = 128 << 20;
     char *cold = ct_mem_acquire(cold_bytes);
     size_t stride = ct_align_up(ct_wire_bytes(form, n, (int64_t)(1.1 * density * (double)n) + 64));
-    char *block = ct_mem_acquire(stride * (size_t)p); /* as comm/gather.c has them */
+    char *block = ct_mem_acquire(stride * (size_t)p); /* as comm/collective/allgatherv.c has them */
     double best = 1e30, touched = 0, gbs = 0;
     int64_t filled = 0;
 

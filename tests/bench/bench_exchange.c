@@ -15,10 +15,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/coded_types.h"
-#include "comm/exch_impl.h"
-#include "comm/grad_pipe.h"
-#include "comm/sign.h"
+#include "comm/codec/codec_types.h"
+#include "comm/sparse/sparse_allreduce_impl.h"
+#include "comm/sync/grad_pipe.h"
+#include "comm/codec/sign.h"
 
 typedef struct vectors {
     int64_t n, k;

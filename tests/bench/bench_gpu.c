@@ -6,7 +6,7 @@
 #include "tests/test.h"
 #include "tests/layer_harness.h"
 
-#include "comm/device_codec.h"
+#include "comm/codec/device_codec.h"
 #include "framework/base/clock.h"
 #include "framework/base/memory.h"
 #include "framework/base/rng.h"

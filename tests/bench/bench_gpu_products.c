@@ -6,7 +6,7 @@
 
 #include "framework/base/clock.h"
 #include "framework/base/rng.h"
-#include "layers/product.h"
+#include "layers/types/product.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -9,7 +9,7 @@ goes on where it stopped; it stops after so many minutes. Needs `make` and `make
 
 simulated   all messages of two steps, by SMPI, where they are no more than MOST_MESSAGES
 composed    one bucket for each class of sizes by SMPI, the step of them by the timeline of the model
-            (comm/line.h): MODELLED. What AUTO takes is what it takes in a job, by the cost model alone.
+            (comm/sync/step_timeline.h): MODELLED. What AUTO takes is what it takes in a job, by the cost model alone.
 modelled    by the cost model alone, where neither was run.
 Each cell says which. Where a cell has several, they say how good composing and the model are.
 
@@ -141,7 +141,7 @@ class Runner:
         return found
 
 
-# ---- the timeline of comm/line.c
+# ---- the timeline of comm/sync/step_timeline.c
 
 def step_of(profile, buckets, update_s):
     """Seconds of a step in the steady state: buckets are (first, n, encode, wire, decode), seconds."""

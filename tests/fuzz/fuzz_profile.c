@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "framework/base/log.h"
-#include "framework/tools/profile.h"
+#include "cli/profile/profile.h"
 #include "tests/fuzz/fuzz.h"
 
 /* 1 for each step of the kind whose parameter is not one. */

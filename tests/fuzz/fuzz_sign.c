@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/sign.h"
+#include "comm/codec/sign.h"
 #include "tests/fuzz/fuzz.h"
 
 static void check(const void *payload, size_t bytes, int64_t n)

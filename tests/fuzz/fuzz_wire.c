@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/wire_impl.h"
+#include "comm/sparse/payload_impl.h"
 #include "tests/fuzz/fuzz.h"
 
 static void check(const void *payload, size_t bytes, int64_t n)

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "framework/base/bf16.h"
-#include "comm/coll.h"
+#include "comm/collective/coll.h"
 #include "framework/base/clock.h"
 
 static const int64_t COUNT = ((int64_t)1 << 31) + 3;

@@ -10,8 +10,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "comm/coded_types.h"
-#include "comm/grad_auto_impl.h"
+#include "comm/codec/codec_types.h"
+#include "comm/autotune/autotune.h"
+#include "comm/autotune/grad_auto_impl.h"
 #include "framework/base/rng.h"
 
 enum { N_RANGE = 3, N = 3 * 8000, N_TABLE = 1 << 14 };
@@ -52,7 +53,8 @@ static inline uint32_t redsync_alone(void)
 
 static inline ct_grad_pipe_config config_of(const ct_coded_ops *codec, float density)
 {
-    return (ct_grad_pipe_config){ .allreduce = "auto",
+    return (ct_grad_pipe_config){ .policy = &ct_autotune,
+                                  .allreduce = "auto",
                                   .overlap = true,
                                   .codec = codec,
                                   .momentum = momentum,
@@ -308,7 +310,7 @@ static inline int auto_step(rig *r, int64_t s)
 /* While plans are tried no weight moves that a codec has absorbed, and none of them is kept. */
 static inline int try_all(rig *r, int64_t *s, bool coded)
 {
-    ct_grad_auto *a = r->gp->choice;
+    ct_grad_auto *a = ct_autotune_codecs(r->gp);
     int fault = 0, n = 0;
     int64_t before = 0;
 
@@ -329,7 +331,7 @@ static inline int settle_on_codecs(rig *r, int64_t *s)
 {
     int fault = try_all(r, s, true), n_kept = 0;
 
-    fault += MPI_FAULT_UNLESS(r->gp->choice->phase == CT_AUTO_FIXED);
+    fault += MPI_FAULT_UNLESS(ct_autotune_codecs(r->gp)->phase == CT_AUTO_FIXED);
     fault += MPI_FAULT_UNLESS(!ct_grad_pipe_tries(r->gp, 0));
     fault += MPI_FAULT_UNLESS(ct_grad_pipe_absorbs(r->gp, 0));
     for (int k = 0; k < 40; ++k) fault += auto_step(r, (*s)++);
@@ -351,7 +353,7 @@ static inline void get_longer(ct_grad_auto *a)
 /* Steps get longer, all is tried once more, and dense wins: what was left behind leaves before. */
 static inline int turn_to_dense(rig *r, int64_t *s)
 {
-    ct_grad_auto *a = r->gp->choice;
+    ct_grad_auto *a = ct_autotune_codecs(r->gp);
     int fault = 0, n = 0, kept = sum_kept(r);
 
     get_longer(a);

@@ -4,8 +4,8 @@
 
 #include "tests/mpi/mpi_test.h"
 
-#include "comm/coded_types.h"
-#include "comm/grad_pipe.h"
+#include "comm/codec/codec_types.h"
+#include "comm/sync/grad_pipe.h"
 #include "framework/base/rng.h"
 
 enum { RIG_N = 3008, RIG_CODED = 3000, RIG_ROWS = 30, RIG_TABLE = 1 << 16 };

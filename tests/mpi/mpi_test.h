@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "comm/comm.h"
+#include "comm/core/comm.h"
 
 /** Faults of all ranks together. Collective. */
 static inline int mpi_verdict(int fault)

@@ -2,8 +2,8 @@
 #ifndef CT_TESTS_PIPE_RIG_H
 #define CT_TESTS_PIPE_RIG_H
 
-#include "comm/coded_types.h"
-#include "comm/grad_pipe.h"
+#include "comm/codec/codec_types.h"
+#include "comm/sync/grad_pipe.h"
 
 /** What a rank has not sent of range i; NULL: it keeps nothing. */
 static inline float *pipe_residual(ct_grad_pipe *gp, int i)

@@ -163,7 +163,7 @@ static int plain_is_kept(rig *r, int64_t steps)
 /* All trials, which turn out so; then n steps more. */
 static int plain_trials(rig *r, int64_t *s, bool coded, int n)
 {
-    ct_grad_auto *a = r->gp->choice;
+    ct_grad_auto *a = ct_autotune_codecs(r->gp);
     int64_t most = *s + 80 + CT_AUTO_MOST_LEAVING;
     int fault = 0;
 
@@ -195,9 +195,9 @@ static int tries_plain(ct_comm *c)
     fault += plain_trials(&r, &s, true, 10);
     fault += MPI_FAULT_UNLESS(s > 20);     /* real steps decided */
     for (int turn = 0; turn < 2; ++turn) { /* from codecs to dense, and from dense back to dense */
-        get_longer(r.gp->choice);
+        get_longer(ct_autotune_codecs(r.gp));
         fault += plain_step(&r, s++);
-        fault += MPI_FAULT_UNLESS(r.gp->choice->phase == CT_AUTO_TRY);
+        fault += MPI_FAULT_UNLESS(ct_autotune_codecs(r.gp)->phase == CT_AUTO_TRY);
         fault += plain_trials(&r, &s, false, 2);
         fault += MPI_FAULT_UNLESS(sum_kept(&r) == 0);
     }
@@ -233,14 +233,14 @@ static int untried(ct_comm *c)
         fault += rig_open(&r, c, &config);
         log_capture_stop();
         if (fault > 0) return fault;
-        fault += MPI_FAULT_UNLESS((r.gp->choice->way[0] > 0) == (k == 1));
+        fault += MPI_FAULT_UNLESS((ct_autotune_codecs(r.gp)->way[0] > 0) == (k == 1));
         if (c->rank == 0)
             fault += MPI_FAULT_UNLESS((strstr(log.warning, "not verified") != NULL) == (k == 1));
         fault += MPI_FAULT_UNLESS(ct_grad_pipe_n_trial(r.gp) == 0);
         log_capture_start(&log);
         for (int64_t s = 0; s < 2 * CT_WATCH_CYCLES; ++s) fault += rig_step(&r, s);
         log_capture_stop();
-        fault += MPI_FAULT_UNLESS(r.gp->choice->phase == CT_AUTO_MODEL);
+        fault += MPI_FAULT_UNLESS(ct_autotune_codecs(r.gp)->phase == CT_AUTO_MODEL);
         fault += MPI_FAULT_UNLESS(ct_grad_pipe_generation(r.gp) == 0);
         rig_close(&r);
     }
@@ -278,7 +278,7 @@ static int hidden(ct_comm *c)
     config.deterministic = true;
     fault = rig_open(&r, c, &config);
     if (fault > 0) return fault;
-    fault += MPI_FAULT_UNLESS(r.gp->choice->phase == CT_AUTO_LOOK);
+    fault += MPI_FAULT_UNLESS(ct_autotune_codecs(r.gp)->phase == CT_AUTO_LOOK);
     log_capture_start(&log);
     for (int64_t s = 0; s <= CT_WATCH_CYCLES; ++s) {
         fault += MPI_FAULT_UNLESS(ct_grad_pipe_begin(r.gp, s, 1, rate_of(s)) == CT_OK);
@@ -296,7 +296,7 @@ static int hidden(ct_comm *c)
     }
     log_capture_stop();
     if (c->rank == 0) fault += MPI_FAULT_UNLESS(strstr(log.warning, "dense is not slower") != NULL);
-    fault += MPI_FAULT_UNLESS(r.gp->choice->way[0] > 0);
+    fault += MPI_FAULT_UNLESS(ct_autotune_codecs(r.gp)->way[0] > 0);
     rig_close(&r);
     return fault;
 }

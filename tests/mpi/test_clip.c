@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "comm/select.h"
+#include "comm/codec/select.h"
 
 enum { N = RIG_CODED, STEPS = 14 };
 

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 
 #include "framework/base/bf16.h"
-#include "comm/coll.h"
-#include "comm/f16.h"
-#include "comm/node.h"
+#include "comm/collective/coll.h"
+#include "comm/core/f16_convert.h"
+#include "comm/core/node.h"
 #include "framework/base/rng.h"
 
 enum { BIG = 1000003 };

@@ -3,9 +3,9 @@
 
 #include <stdlib.h>
 
-#include "comm/coll.h"
-#include "comm/gather.h"
-#include "comm/node.h"
+#include "comm/collective/coll.h"
+#include "comm/collective/allgatherv.h"
+#include "comm/core/node.h"
 
 enum { MAX_PENDING = 64 };
 

@@ -1,13 +1,14 @@
 /* The communicator: topology as found and as pretended, small collectives, windows, signals. */
+#include "comm/collective/blocking.h"
 #include "tests/mpi/mpi_test.h"
 #include "tests/log_capture.h"
 
 #include <stdlib.h>
 
-#include "comm/clock_sync.h"
-#include "comm/coll.h"
-#include "comm/cost.h"
-#include "comm/node.h"
+#include "comm/collective/clock_sync.h"
+#include "comm/collective/coll.h"
+#include "comm/cost/cost.h"
+#include "comm/core/node.h"
 #include "framework/base/clock.h"
 
 #ifdef __SANITIZE_ADDRESS__

@@ -7,10 +7,11 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "comm/device_codec.h"
-#include "comm/node.h"
-#include "comm/schedule.h"
-#include "comm/sign.h"
+#include "comm/autotune/autotune.h"
+#include "comm/codec/device_codec.h"
+#include "comm/core/node.h"
+#include "comm/collective/schedule.h"
+#include "comm/codec/sign.h"
 #include "framework/base/memory.h"
 
 static const ct_device *real;
@@ -121,7 +122,8 @@ static ct_grad_pipe_config config_of(const ct_coded_ops *codec, const char *wire
 {
     bool plain = (codec == &ct_coded_topk);
 
-    return (ct_grad_pipe_config){ .allreduce = "ring",
+    return (ct_grad_pipe_config){ .policy = &ct_autotune,
+                                  .allreduce = "ring",
                                   .overlap = true,
                                   .codec = codec,
                                   .codec_config = { .density = 0.01f,

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "framework/net/engine_plan.h"
-#include "layers/product.h"
+#include "layers/types/product.h"
 
 enum { N_KEY = 6 };
 

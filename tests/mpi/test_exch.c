@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "comm/coded_cost.h"
-#include "comm/coded_types.h"
-#include "comm/exch_impl.h"
-#include "comm/exch_node.h"
+#include "comm/codec/codec_cost.h"
+#include "comm/codec/codec_types.h"
+#include "comm/sparse/sparse_allreduce_impl.h"
+#include "comm/sparse/sparse_node.h"
 
 typedef struct plan {
     const char *name;

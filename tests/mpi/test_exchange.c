@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "framework/tools/exchange_mpi.h"
+#include "runtime/exchange/exchange_mpi.h"
 
 enum { N_PARAM = 4, N_LEARNED = 3, COUNT = 40000 };
 

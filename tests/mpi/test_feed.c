@@ -7,8 +7,8 @@
 #include "framework/data/writer.h"
 #include "framework/net/net.h"
 #include "framework/proto/prototxt.h"
-#include "framework/tools/data_group.h"
-#include "layers/data_common.h"
+#include "runtime/data_group.h"
+#include "layers/types/data_common.h"
 #include "tests/data_files.h"
 #include "tests/log_capture.h"
 

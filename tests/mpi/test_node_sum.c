@@ -4,8 +4,8 @@
 
 #include <stdlib.h>
 
-#include "comm/coll_types.h"
-#include "comm/node_sum.h"
+#include "comm/collective/coll_types.h"
+#include "comm/collective/node_sum.h"
 #include "framework/base/rng.h"
 
 enum { N_REQ = 4, USES = 40 };

@@ -1,10 +1,11 @@
 /* Reduce-scatter, allgather and broadcast against MPI's own. */
+#include "comm/collective/blocking.h"
 #include "tests/mpi/mpi_test.h"
 #include "tests/log_capture.h"
 
 #include <stdlib.h>
 
-#include "comm/coll_parts.h"
+#include "comm/collective/coll_parts.h"
 #include "framework/base/rng.h"
 
 static const int64_t counts[] = { 0, 1, 5, 31, 1000, 4097, 700001 };

@@ -1,4 +1,5 @@
 /* The gradient pipe: buckets, codecs, overlap, residuals, against sums made by MPI itself. */
+#include "comm/collective/blocking.h"
 #include "tests/mpi/mpi_test.h"
 #include "tests/log_capture.h"
 #include "tests/mpi/pipe_rig.h"
@@ -6,8 +7,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "comm/coded_types.h"
-#include "comm/grad_pipe.h"
+#include "comm/codec/codec_types.h"
+#include "comm/sync/grad_pipe.h"
 #include "framework/base/rng.h"
 
 enum { N_RANGE = 9, N = 60000, STEPS = 3 };

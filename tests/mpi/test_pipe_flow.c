@@ -1,5 +1,7 @@
 /* Gradients that travel on into the next forward: waits in any order, delays, split gradients,
  * priorities, the progress thread, algorithms that change; and plans that differ. */
+#include "comm/autotune/autotune.h"
+#include "comm/collective/blocking.h"
 #include "tests/mpi/mpi_test.h"
 #include "tests/log_capture.h"
 #include "tests/mpi/pipe_rig.h"
@@ -7,9 +9,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "comm/coded_types.h"
-#include "comm/grad_pipe.h"
-#include "comm/grad_plan.h"
+#include "comm/codec/codec_types.h"
+#include "comm/sync/grad_pipe.h"
+#include "comm/sync/bucket_partition.h"
 #include "framework/base/rng.h"
 
 enum { N_RANGE = 10, N = 430000 };
@@ -371,7 +373,8 @@ static void count_lines(void *ctx, const char *text)
 
 static int tuning(ct_comm *c)
 {
-    ct_grad_pipe_config config = { .allreduce = "auto",
+    ct_grad_pipe_config config = { .policy = &ct_autotune,
+                                   .allreduce = "auto",
                                    .overlap = true,
                                    .codec = &ct_coded_none,
                                    .tune_iterations = 4,
@@ -655,9 +658,11 @@ static int nothing(ct_comm *c)
 {
     const ct_grad_range empty[2] = { { .key = "a[0]", .offset = 0, .count = 0 },
                                      { .key = "b[0]", .offset = 0, .count = 0 } };
-    ct_grad_pipe_config config = {
-        .allreduce = "auto", .overlap = true, .codec = &ct_coded_none, .tune_iterations = 2
-    };
+    ct_grad_pipe_config config = { .policy = &ct_autotune,
+                                   .allreduce = "auto",
+                                   .overlap = true,
+                                   .codec = &ct_coded_none,
+                                   .tune_iterations = 2 };
     static float arena[1];
     int fault = 0;
 

@@ -6,10 +6,10 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "comm/coded_types.h"
-#include "comm/grad_pipe.h"
-#include "comm/node.h"
-#include "comm/repro.h"
+#include "comm/codec/codec_types.h"
+#include "comm/sync/grad_pipe.h"
+#include "comm/core/node.h"
+#include "comm/collective/repro.h"
 #include "framework/base/rng.h"
 
 enum { N_RANGE = 9, N = 54560, STEPS = 2 };

@@ -9,7 +9,7 @@
 
 #include <math.h>
 
-#include "comm/grad_pipe_impl.h"
+#include "comm/sync/grad_pipe_impl.h"
 
 enum { STEPS = 240 };
 

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "comm/schedule.h"
+#include "comm/collective/schedule.h"
 
 enum { N = 3000001 };
 

@@ -1,12 +1,12 @@
-/* Sums on devices by MPI (comm/sum_mpi.h), with a made-up device whose memory is the host's, so
- * that any MPI takes it, and whose gradients are there after some looks. */
+/* Sums on devices by MPI (comm/collective/sum_mpi.h), with a made-up device whose memory is the
+ * host's, so that any MPI takes it, and whose gradients are there after some looks. */
 #include "tests/mpi/mpi_test.h"
 #include "tests/log_capture.h"
 
 #include <stdlib.h>
 
-#include "comm/mpi_cuda.h"
-#include "comm/sum_mpi.h"
+#include "comm/core/mpi_cuda.h"
+#include "comm/collective/sum_mpi.h"
 
 enum { N = 5000, SUMS = 9, STEPS = 3 };
 

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "comm/coded_sparse.h"
+#include "comm/codec/codec_sparse.h"
 
 enum { N_CODED = RIG_CODED, WARMUP = 60, N_STEP = 90 };
 

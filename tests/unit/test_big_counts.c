@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/plan_steps.h"
+#include "comm/collective/plan_steps.h"
 
 enum { MOST_RANKS = 12, MOST_CUTS = 4096 };
 
@@ -74,7 +74,7 @@ static void find_cuts(game *g)
 /* Messages of a step, as the engine cuts it: each of a length that an int counts, all of it. */
 static void check_segments(int64_t n)
 {
-    int64_t each = ct_schedule_segment(n), last = n - (n - 1) / each * each;
+    int64_t each = ct_segment_elements(n), last = n - (n - 1) / each * each;
 
     if (n == 0) return;
     assert_true((each > 0) && (each * 8 <= INT_MAX)); /* bytes of the widest type, too */

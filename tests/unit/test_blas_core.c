@@ -1,6 +1,6 @@
 #include "tests/test.h"
 
-#include "framework/tools/blas_core.h"
+#include "runtime/blas_core.h"
 
 static void test_better(void **state)
 {

@@ -5,12 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/auto_rule.h"
-#include "comm/choose.h"
-#include "comm/coded_cost.h"
-#include "comm/coded_types.h"
-#include "comm/sign.h"
-#include "comm/watch.h"
+#include "comm/autotune/auto_rule.h"
+#include "comm/autotune/codec_planner.h"
+#include "comm/codec/codec_cost.h"
+#include "comm/codec/codec_types.h"
+#include "comm/codec/sign.h"
+#include "comm/autotune/step_observer.h"
 #include "topology/topo.h"
 
 enum { N_RANGE = 3, FC = 4000000, CONV = 400000, SMALL = 100 };

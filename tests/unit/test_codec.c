@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "framework/base/bf16.h"
-#include "comm/cast.h"
-#include "comm/coded.h"
+#include "comm/codec/cast.h"
+#include "comm/codec/codec.h"
 
 static log_capture said;
 

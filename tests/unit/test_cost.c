@@ -5,8 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "comm/coll_spec.h"
-#include "comm/cost.h"
+#include "comm/collective/coll_spec.h"
+#include "comm/cost/cost.h"
 
 static const double ALPHA = 3e-6, BETA1 = 1e-9, BETA2 = 4e-9, GAMMA = 0.5e-9;
 

@@ -1,11 +1,11 @@
-/* Gradients of a device through the host (framework/tools/exchange_staged.h), around an exchange
+/* Gradients of a device through the host (runtime/exchange/exchange_staged.h), around an exchange
  * that makes twice of them, as two ranks with equal gradients would: copies, order, what lands, and
  * a step of the solver's. Skips where no CUDA device works. */
 #include "tests/test.h"
 #include "tests/cuda_case.h"
 
 #include "framework/math/math.h"
-#include "framework/tools/exchange_staged.h"
+#include "runtime/exchange/exchange_staged.h"
 
 #include <stdlib.h>
 #include <string.h>

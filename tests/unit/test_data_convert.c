@@ -15,8 +15,8 @@
 #include "framework/data/reader.h"
 #include "framework/data/transform.h"
 #include "framework/data/writer.h"
-#include "framework/tools/features.h"
-#include "framework/tools/verb_convert.h"
+#include "runtime/config/features.h"
+#include "cli/verb.h"
 #include "tests/data_files.h"
 #include "tests/layer_harness.h"
 #include "tests/log_capture.h"
@@ -533,12 +533,12 @@ static void test_digits(void **state)
 
 static void expect_usage(char **argv, const char *part)
 {
-    int argc = 0;
+    ct_call call = { .argv = argv };
     const char *said;
 
-    while (argv[argc] != NULL) argc++;
+    while (argv[call.argc] != NULL) call.argc++;
     test_log_start();
-    assert_int_equal(ct_verb_convert(argc, argv), CT_ERR_CONFIG);
+    assert_int_equal(ct_verb_convert(&call), CT_ERR_CONFIG);
     said = test_log_stop();
     if (strstr(said, part) == NULL) fail_msg("\"%s\" is not in: %s", part, said);
 }

@@ -1,10 +1,11 @@
-/* Codecs on a device (comm/device_codec.h) against the CPU's: what is selected, payloads byte for
- * byte, what stays in U and V, sums of payloads, dense steps. Skips where no CUDA device works. */
+/* Codecs on a device (comm/codec/device_codec.h) against the CPU's: what is selected, payloads byte
+ * for byte, what stays in U and V, sums of payloads, dense steps. Skips where no CUDA device works.
+ */
 #include "tests/test.h"
 #include "tests/cuda_case.h"
 
-#include "comm/accum_math.h"
-#include "comm/device_codec.h"
+#include "comm/codec/momentum_correction_math.h"
+#include "comm/codec/device_codec.h"
 #include "framework/base/memory.h"
 #include "framework/base/rng.h"
 

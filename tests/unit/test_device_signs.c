@@ -1,10 +1,10 @@
-/* Signs and thin factors on a device (comm/device_codec.h) against the CPU's, bit by bit. Skips
- * where no CUDA device works. */
+/* Signs and thin factors on a device (comm/codec/device_codec.h) against the CPU's, bit by bit.
+ * Skips where no CUDA device works. */
 #include "tests/test.h"
 #include "tests/cuda_case.h"
 
-#include "comm/device_codec.h"
-#include "comm/sign.h"
+#include "comm/codec/device_codec.h"
+#include "comm/codec/sign.h"
 #include "framework/base/memory.h"
 #include "framework/base/rng.h"
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "framework/tools/features.h"
+#include "runtime/config/features.h"
 #include "tests/log_capture.h"
 #include "topology/discover.h"
 #include "topology/names.h"

@@ -1,11 +1,11 @@
-/* Gradients that a device's library adds up (framework/tools/exchange_device.h), with a made-up
+/* Gradients that a device's library adds up (runtime/exchange/exchange_device.h), with a made-up
  * library that makes twice of them, as two ranks with equal gradients would, when it is followed.
  */
 #include "tests/test.h"
 #include "tests/log_capture.h"
 
 #include "framework/proto/prototxt.h"
-#include "framework/tools/exchange_device.h"
+#include "runtime/exchange/exchange_device.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
-/* Which of two exchanges has a step (framework/tools/exchange_switch.h). Both are made up, and
+/* Which of two exchanges has a step (runtime/exchange/exchange_switch.h). Both are made up, and
  * count what they are asked for. */
 #include "tests/test.h"
 
-#include "framework/tools/exchange_switch.h"
+#include "runtime/exchange/exchange_switch.h"
 
 typedef struct made_up {
     int n_begin, n_ready, n_poll, n_finish, n_wait, n_read, n_replay;

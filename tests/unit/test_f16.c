@@ -4,8 +4,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "comm/f16.h"
-#include "comm/reduce.h"
+#include "comm/core/f16_convert.h"
+#include "comm/core/reduce.h"
 #include "framework/base/rng.h"
 
 /* By definition of binary16. */

@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "framework/base/rng.h"
-#include "framework/tools/fit_math.h"
+#include "cli/bench/fit_math.h"
 
 enum { N = 12 };
 

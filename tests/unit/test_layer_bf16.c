@@ -5,7 +5,7 @@
 #include "tests/net_layers.h"
 
 #include "framework/base/bf16.h"
-#include "layers/layer_types.h"
+#include "layers/types/layer_types.h"
 
 #include <math.h>
 #include <omp.h>

@@ -6,7 +6,7 @@
 
 #include "framework/base/simd.h"
 #include "framework/tensor/reorder.h"
-#include "layers/layer_types.h"
+#include "layers/types/layer_types.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/select.h"
+#include "comm/codec/select.h"
 #include "framework/base/rng.h"
 #include "framework/math/math.h"
 #include "framework/tensor/device.h"

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/coded_types.h"
-#include "comm/low_rank.h"
+#include "comm/codec/codec_types.h"
+#include "comm/codec/low_rank.h"
 #include "framework/base/rng.h"
 #include "framework/base/status.h"
 #include "tests/log_capture.h"

@@ -5,7 +5,7 @@
 #include "tests/net_layers.h"
 
 #include "framework/tensor/reorder.h"
-#include "layers/layer_types.h"
+#include "layers/types/layer_types.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/cost.h"
-#include "comm/plan_steps.h"
+#include "comm/cost/cost.h"
+#include "comm/collective/plan_steps.h"
 #include "framework/base/rng.h"
 
 /* ---- an engine of its own: what schedule_run.c does, without MPI and in any order */
@@ -28,14 +28,14 @@ typedef struct player {
 
 static int64_t n_segment(int64_t n)
 {
-    return (n + ct_schedule_segment(n) - 1) / ct_schedule_segment(n);
+    return (n + ct_segment_elements(n) - 1) / ct_segment_elements(n);
 }
 
 static int64_t length(int64_t n, int64_t seg)
 {
-    int64_t left = n - seg * ct_schedule_segment(n);
+    int64_t left = n - seg * ct_segment_elements(n);
 
-    return (left < ct_schedule_segment(n)) ? left : ct_schedule_segment(n);
+    return (left < ct_segment_elements(n)) ? left : ct_segment_elements(n);
 }
 
 static void settle(player *p)
@@ -70,7 +70,7 @@ static bool try_send(player *p, uint64_t dice)
     n = length(step->send_n, p->send_seg);
     if (dice % 2 == 0) { /* small messages leave at once */
         m->copy = malloc(sizeof(*m->copy) * (size_t)n);
-        memcpy(m->copy, p->buf + step->send_at + p->send_seg * ct_schedule_segment(step->send_n),
+        memcpy(m->copy, p->buf + step->send_at + p->send_seg * ct_segment_elements(step->send_n),
                sizeof(*m->copy) * (size_t)n);
     }
     p->send_seg += 1;
@@ -110,10 +110,10 @@ static bool try_recv(player *all, int me)
     other = &all[step->recv_from].s.step[m->step];
     n = length(step->recv_n, p->recv_seg);
     assert_int_equal(n, length(other->send_n, m->seg));
-    y = p->buf + step->recv_at + p->recv_seg * ct_schedule_segment(step->recv_n);
+    y = p->buf + step->recv_at + p->recv_seg * ct_segment_elements(step->recv_n);
     x = m->copy;
     if (x == NULL)
-        x = all[step->recv_from].buf + other->send_at + m->seg * ct_schedule_segment(other->send_n);
+        x = all[step->recv_from].buf + other->send_at + m->seg * ct_segment_elements(other->send_n);
     for (int64_t i = 0; i < n; ++i) y[i] = step->add ? y[i] + x[i] : x[i];
     free(m->copy);
     m->copy = NULL;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/sign.h"
+#include "comm/codec/sign.h"
 #include "framework/base/rng.h"
 #include "framework/base/status.h"
 #include "tests/log_capture.h"

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/drops.h"
-#include "comm/exch_impl.h"
+#include "comm/sparse/residual_return.h"
+#include "comm/sparse/sparse_allreduce_impl.h"
 #include "framework/base/rng.h"
 
 enum { N = 1009 };

@@ -7,11 +7,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "comm/coded_types.h"
-#include "comm/cost.h"
+#include "comm/codec/codec_types.h"
+#include "comm/cost/cost.h"
 #include "framework/base/text.h"
-#include "framework/tools/scale/scale.h"
-#include "framework/tools/scale/step_model.h"
+#include "cli/scale/scale.h"
+#include "cli/scale/step_model.h"
 
 /* Two layers: a (first, small) and b (last, large). Backward is ready with b first. Times in ms:
  * forward a 10, b 20; backward b 30, a 40; no update. */

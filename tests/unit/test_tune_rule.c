@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "comm/tune_rule.h"
+#include "comm/autotune/tune_rule.h"
 #include "framework/base/rng.h"
 
 enum { ROUNDS = CT_TUNE_LEAST_ROUNDS, N_TRIAL = 2000 };

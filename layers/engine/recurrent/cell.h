@@ -1,6 +1,6 @@
 /** @file cell.h  A recurrent layer's whole pass by a device's library: all steps of an LSTM, or of
  * h_t = tanh(sums), at a time. The maths and the order of weights are those of
- * layers/recurrent.h.
+ * layers/types/recurrent.h.
  *
  * Sequences may begin anew in the first step only: what `cont` says there. The table may be empty:
  * the layers' own steps run everywhere.

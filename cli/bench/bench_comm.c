@@ -1,0 +1,337 @@
+#include "cli/bench/bench_comm.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "framework/base/clock.h"
+#include "framework/base/sort.h"
+
+enum { PERIOD = 31, BLOCK = 32 * PERIOD, MIN_REPEAT = 5, MAX_REPEAT = 200 };
+static const int64_t max_bytes = (int64_t)1 << 36;
+
+ct_status ct_bench_sizes(const char *list, ct_bench_plan *plan)
+{
+    const char *at = (list != NULL) ? list : "4K,16K,64K,256K,1M,4M,16M,64M,256M";
+
+    plan->n_size = 0;
+    for (;;) {
+        char *end = NULL;
+        long long v = strtoll(at, &end, 10);
+        int shift = (*end == 'K') ? 10 : (*end == 'M') ? 20 : (*end == 'G') ? 30 : 0;
+
+        if (shift > 0) end += 1;
+        if ((end == at) || (v < 1) || (v > (max_bytes >> shift)) ||
+            ((*end != ',') && (*end != '\0')))
+            return CT_FAIL(CT_ERR_CONFIG, "--sizes=%s: expected sizes up to 64G such as 4K,64K,1M",
+                           list);
+        if (((v << shift) % 4) != 0)
+            return CT_FAIL(CT_ERR_CONFIG, "--sizes=%s: %lld bytes are no whole floats", list,
+                           v << shift);
+        if (plan->n_size == CT_BENCH_MAX_SIZE)
+            return CT_FAIL(CT_ERR_CONFIG, "--sizes: more than %d", CT_BENCH_MAX_SIZE);
+        plan->bytes[plan->n_size++] = v << shift;
+        if (*end == '\0') return CT_OK;
+        at = end + 1;
+    }
+}
+
+static ct_status add_algorithm(const ct_comm *c, const char *name, ct_bench_plan *plan)
+{
+    const ct_coll_ops *ops = NULL;
+
+    if (plan->n_algo == CT_BENCH_MAX_ALGO)
+        return CT_FAIL(CT_ERR_CONFIG, "--algorithm: more than %d", CT_BENCH_MAX_ALGO);
+    if (strcmp(name, "mpi") != 0) CT_TRY(ct_coll_choose(c, 1, CT_F32, name, &ops));
+    plan->algo[plan->n_algo++] = ops;
+    return CT_OK;
+}
+
+ct_status ct_bench_algorithms(const ct_comm *c, const char *list, ct_bench_plan *plan)
+{
+    char *copy = NULL;
+    ct_status status = CT_OK;
+
+    plan->n_algo = 0;
+    if ((list == NULL) || (strcmp(list, "all") == 0)) {
+        plan->algo[plan->n_algo++] = NULL;
+        for (const ct_coll_ops *const *at = ct_coll_table; *at != NULL; ++at)
+            CT_TRY(add_algorithm(c, (*at)->name, plan));
+        return CT_OK;
+    }
+    copy = strdup(list);
+    if (copy == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a list of algorithms");
+    for (char *rest = copy, *name; (status == CT_OK) && ((name = strsep(&rest, ",")) != NULL);)
+        status = add_algorithm(c, name, plan);
+    free(copy);
+    return status;
+}
+
+static const char *name_of(const ct_coll_ops *ops)
+{
+    return (ops != NULL) ? ops->name : "mpi";
+}
+
+/* ---- one size */
+
+/* Small whole numbers: their sums are exact, in any order. */
+static int term(int rank, int64_t i)
+{
+    return (int)((i * 7 + (int64_t)rank * 13) % PERIOD);
+}
+
+/* Quick, so that between two sums little time goes by in which other programs empty the caches. */
+static void fill(float *v, int64_t n, int rank)
+{
+    float pattern[BLOCK];
+
+    for (int i = 0; i < BLOCK; ++i) pattern[i] = (float)term(rank, i);
+    for (int64_t at = 0; at < n; at += BLOCK) {
+        int m = (n - at < BLOCK) ? (int)(n - at) : BLOCK;
+
+#pragma omp simd
+        for (int i = 0; i < m; ++i) v[at + i] = pattern[i];
+    }
+}
+
+static int64_t count_wrong(const float *v, int64_t n, int n_rank)
+{
+    float pattern[BLOCK];
+    int64_t wrong = 0;
+
+    for (int i = 0; i < BLOCK; ++i) {
+        int sum = 0;
+
+        for (int r = 0; r < n_rank; ++r) sum += term(r, i);
+        pattern[i] = (float)sum;
+    }
+    for (int64_t at = 0; at < n; at += BLOCK) {
+        int m = (n - at < BLOCK) ? (int)(n - at) : BLOCK, off = 0;
+
+#pragma omp simd reduction(+ : off)
+        for (int i = 0; i < m; ++i) off += (v[at + i] != pattern[i]);
+        wrong += off;
+    }
+    return wrong;
+}
+
+/* What the algorithms of one size share. */
+typedef struct workplace {
+    ct_comm *c;
+    int64_t count;
+    float *shared, *plain;
+    ct_coll_req req[CT_BENCH_MAX_ALGO];
+} workplace;
+
+static ct_status run_mpi(workplace *w)
+{
+    int64_t piece = (int64_t)1 << 29;
+
+    for (int64_t at = 0; at < w->count; at += piece) {
+        int n = (int)((w->count - at < piece) ? w->count - at : piece);
+
+        CT_TRY_MPI(MPI_Allreduce(MPI_IN_PLACE, w->plain + at, n, MPI_FLOAT, MPI_SUM, w->c->world));
+    }
+    return CT_OK;
+}
+
+static ct_status run_ours(workplace *w, const ct_coll_ops *ops, ct_coll_req *r)
+{
+    ct_status status = ops->start(r);
+    int idle = 0;
+
+    if (status != CT_OK) return status;
+    while ((status = ops->progress(r)) == CT_INPROGRESS) {
+        idle += 1;
+        ct_comm_relax(w->c, &idle);
+    }
+    return status;
+}
+
+static ct_status time_once(workplace *w, const ct_coll_ops *ops, ct_coll_req *r, double *seconds)
+{
+    float *v = (ops == NULL) ? w->plain : r->buf;
+    int64_t wrong = 0;
+    double start = 0;
+
+    fill(v, w->count, w->c->rank);
+    CT_TRY_MPI(MPI_Barrier(w->c->world));
+    start = ct_clock_s();
+    CT_TRY((ops == NULL) ? run_mpi(w) : run_ours(w, ops, r));
+    *seconds = ct_clock_s() - start;
+    CT_TRY_MPI(MPI_Barrier(w->c->world)); /* the check takes no core from who is still at it */
+    wrong = count_wrong(v, w->count, w->c->size);
+    if (wrong > 0)
+        return CT_FAIL(CT_ERR_COMM, "allreduce %s of %lld elements: %lld are wrong", name_of(ops),
+                       (long long)w->count, (long long)wrong);
+    return CT_OK;
+}
+
+/* The slowest rank's time of each repetition, then the median over them. */
+static ct_status settle(ct_comm *c, double *seconds, int n, ct_bench_result *result)
+{
+    CT_TRY_MPI(MPI_Allreduce(MPI_IN_PLACE, seconds, n, MPI_DOUBLE, MPI_MAX, c->world));
+    result->repeats = n;
+    result->median_s = ct_median(seconds, n);
+    result->least_s = seconds[0];
+    return CT_OK;
+}
+
+/* The first round warms up; then the algorithms take turns, so that what disturbs the machine
+ * meets them all. */
+static ct_status time_all(workplace *w, const ct_bench_plan *plan, int repeat, double *seconds)
+{
+    for (int k = -1; k < repeat; ++k) {
+        for (int a = 0; a < plan->n_algo; ++a) {
+            double once = 0;
+
+            CT_TRY(time_once(w, plan->algo[a], &w->req[a], &once));
+            if (k >= 0) seconds[(size_t)a * (size_t)repeat + (size_t)k] = once;
+        }
+    }
+    return CT_OK;
+}
+
+static int repeats_for(const ct_bench_plan *plan, int64_t bytes)
+{
+    int64_t n = ((int64_t)1 << 30) / bytes;
+
+    if (plan->repeat > 0) return plan->repeat;
+    return (int)((n < MIN_REPEAT) ? MIN_REPEAT : (n > MAX_REPEAT) ? MAX_REPEAT : n);
+}
+
+static ct_status prepare(workplace *w, const ct_bench_plan *plan)
+{
+    for (int a = 0; a < plan->n_algo; ++a) {
+        if (plan->algo[a] == NULL) continue;
+        w->req[a] =
+            (ct_coll_req){ .comm = w->c,
+                           .buf = (plan->plain || !plan->algo[a]->shares_memory) ? w->plain
+                                                                                 : w->shared,
+                           .count = w->count,
+                           .dtype = CT_F32,
+                           .tag = ct_comm_take_tags(w->c, CT_COLL_TAGS) };
+        CT_TRY(plan->algo[a]->prepare(&w->req[a]));
+    }
+    return CT_OK;
+}
+
+static ct_status bench_size(ct_comm *c, const ct_bench_plan *plan, int64_t bytes,
+                            ct_bench_result *result)
+{
+    const ct_arena_ops *arena = ct_comm_arena(c);
+    workplace w = { .c = c, .count = bytes / 4 };
+    int repeat = repeats_for(plan, bytes);
+    double *seconds = malloc(sizeof(*seconds) * (size_t)repeat * (size_t)plan->n_algo);
+    void *block = NULL;
+    ct_status status = CT_OK;
+
+    w.plain = ct_mem_acquire((size_t)bytes);
+    if ((seconds == NULL) || (w.plain == NULL)) {
+        status = CT_FAIL(CT_ERR_NOMEM, "no memory for %lld bytes", (long long)bytes);
+        goto done;
+    }
+    CT_TRY_GOTO(status, done, arena->acquire(arena->ctx, (size_t)bytes, "the benchmark", &block));
+    w.shared = block;
+    CT_TRY_GOTO(status, done, prepare(&w, plan));
+    CT_TRY_GOTO(status, done, time_all(&w, plan, repeat, seconds));
+    for (int a = 0; a < plan->n_algo; ++a) {
+        result[a] = (ct_bench_result){ .bytes = bytes, .algo = name_of(plan->algo[a]) };
+        CT_TRY_GOTO(status, done,
+                    settle(c, seconds + (size_t)a * (size_t)repeat, repeat, &result[a]));
+    }
+    for (int a = 0; a < plan->n_algo; ++a) {
+        for (int m = 0; m < plan->n_algo; ++m) {
+            if (plan->algo[m] == NULL) result[a].to_mpi = result[m].median_s / result[a].median_s;
+        }
+    }
+
+done:
+    for (int a = 0; a < plan->n_algo; ++a) {
+        if (w.req[a].state != NULL) plan->algo[a]->release(&w.req[a]);
+    }
+    if (block != NULL) arena->release(arena->ctx, block);
+    ct_mem_release(w.plain);
+    free(seconds);
+    return status;
+}
+
+ct_status ct_bench_comm(ct_comm *c, const ct_bench_plan *plan, ct_bench_result *result)
+{
+    for (int s = 0; s < plan->n_size; ++s)
+        CT_TRY(bench_size(c, plan, plan->bytes[s], result + (size_t)s * (size_t)plan->n_algo));
+    return CT_OK;
+}
+
+/* ---- what came out */
+
+static void print_size(int64_t bytes)
+{
+    static const char unit[] = " KMG";
+    int u = 0;
+
+    while ((bytes % 1024 == 0) && (u < 3)) {
+        bytes /= 1024;
+        u += 1;
+    }
+    printf("%6lld %c", (long long)bytes, unit[u]);
+}
+
+void ct_bench_print(const ct_comm *c, const ct_bench_plan *plan, const ct_bench_result *result)
+{
+    if (c->rank != 0) return;
+    printf("allreduce of floats, %d ranks on %d nodes (%s); ms, median over repetitions of the "
+           "slowest rank;\nin brackets: how many times as fast as mpi (blocking MPI_Allreduce, in "
+           "place)\n\n    size",
+           c->size, c->topo->n_node, c->topo->source);
+    for (int a = 0; a < plan->n_algo; ++a) printf("  %16s", name_of(plan->algo[a]));
+    printf("\n");
+    for (int s = 0; s < plan->n_size; ++s) {
+        print_size(plan->bytes[s]);
+        for (int a = 0; a < plan->n_algo; ++a) {
+            const ct_bench_result *r = &result[s * plan->n_algo + a];
+
+            if ((r->to_mpi > 0) && (plan->algo[a] != NULL))
+                printf("  %9.3f (%4.2f)", 1e3 * r->median_s, r->to_mpi);
+            else
+                printf("  %9.3f       ", 1e3 * r->median_s);
+        }
+        printf("\n");
+    }
+    fflush(stdout);
+}
+
+static void add_point(const ct_comm *c, const ct_bench_plan *plan, const ct_bench_result *r,
+                      const ct_coll_ops *ops, ct_text *out)
+{
+    double algbw = 1e-9 * (double)r->bytes / r->median_s;
+    bool window = (ops != NULL) && ops->shares_memory && !plan->plain;
+
+    ct_text_add(out, "{\"algorithm\":\"%s\",\"bytes\":%lld,\"us\":", r->algo, (long long)r->bytes);
+    ct_text_add_number(out, 1e6 * r->median_s);
+    ct_text_add(out, ",\"algbw_gbs\":");
+    ct_text_add_number(out, algbw);
+    ct_text_add(out, ",\"busbw_gbs\":");
+    ct_text_add_number(out, algbw * 2 * (c->size - 1) / c->size);
+    ct_text_add(out, ",\"least_us\":");
+    ct_text_add_number(out, 1e6 * r->least_s);
+    if (r->to_mpi > 0) {
+        ct_text_add(out, ",\"times_mpi\":");
+        ct_text_add_number(out, r->to_mpi);
+    }
+    if (ops != NULL) {
+        ct_text_add(out, ",\"predicted_us\":");
+        ct_text_add_number(out, 1e6 * ops->cost_s(c, r->bytes));
+    }
+    ct_text_add(out, ",\"repeats\":%d,\"correct\":true,\"ranks\":%d,\"nodes\":%d,\"topology\":",
+                r->repeats, c->size, c->topo->n_node);
+    ct_text_add_json(out, c->topo->source);
+    ct_text_add(out, ",\"threads\":%d,\"shares_cores\":%s,\"memory\":\"%s\"}\n", c->n_thread,
+                c->oversubscribed ? "true" : "false", window ? "arena" : "plain");
+}
+
+void ct_bench_json(const ct_comm *c, const ct_bench_plan *plan, const ct_bench_result *result,
+                   ct_text *out)
+{
+    for (int i = 0; i < plan->n_size * plan->n_algo; ++i)
+        add_point(c, plan, &result[i], plan->algo[i % plan->n_algo], out);
+}

@@ -1,0 +1,324 @@
+/* Levels: what the steps of a collective take between ranks that meet there, run by the engine that
+ * runs collectives, and what ranks that share a link or a memory get of it. */
+#include <math.h>
+#include <string.h>
+
+#include "comm/autotune/codec_speed.h"
+#include "comm/collective/schedule.h"
+#include "cli/bench/bench_fit_time.h"
+#include "cli/bench/fit_math.h"
+
+enum {
+    N_SIZE = 22, /* 4 bytes, then 32 B to 32 MiB in doublings */
+    LEAST_SIZES = 9,
+    MOST_EAGER = 1 << 20,
+    MOST_TEAM = 4 /* ranks that send at once, one of a member */
+};
+
+static const double most_s = 0.4; /* a size that takes longer is the last */
+
+/* Ranks of different members of a vertex, and what a step is among them. */
+typedef struct team {
+    ct_comm *c;
+    int level;
+    int rank[MOST_TEAM], n;
+    int64_t bytes;
+    char *buf; /* twice as many */
+    ct_schedule s;
+    ct_sched_run *run;
+} team;
+
+static ct_status renew(void *ctx)
+{
+    team *x = ctx;
+
+    float *v = (float *)(void *)x->buf;
+
+    /* as gradients are written; memset may go past the caches */
+    for (int64_t i = 0; (x->s.n_step > 0) && (i < x->bytes / 2); ++i) v[i] = 1;
+    return CT_OK;
+}
+
+static ct_status run_steps(void *ctx, int times)
+{
+    team *x = ctx;
+    int64_t sent = 0;
+
+    for (int i = 0; (x->s.n_step > 0) && (i < times); ++i) {
+        ct_status status = CT_OK;
+        int idle = 0;
+
+        CT_TRY(ct_sched_run_start(x->run, &x->s, x->buf, 0));
+        while ((status = ct_sched_run_progress(x->run, &sent, NULL)) == CT_INPROGRESS) {
+            idle += 1;
+            ct_comm_relax(x->c, &idle);
+        }
+        CT_TRY(status);
+    }
+    return CT_OK;
+}
+
+/* The second half of a buffer is where sums are made: what comes in is added there and, in the step
+ * back, goes from there into the first half of those that it came from. */
+static ct_status add_steps(team *x, int to, int from)
+{
+    int64_t n = x->bytes / 4;
+
+    CT_TRY(ct_schedule_add(&x->s, &(ct_sched_step){ .send_to = to,
+                                                    .send_n = n,
+                                                    .recv_from = from,
+                                                    .recv_at = n,
+                                                    .recv_n = n,
+                                                    .add = true }));
+    return ct_schedule_add(
+        &x->s, &(ct_sched_step){
+                   .send_to = from, .send_at = n, .send_n = n, .recv_from = to, .recv_n = n });
+}
+
+static ct_status make_steps(team *x, ct_pattern pattern)
+{
+    int me = 0, n = (pattern == CT_PATTERN_SHIFT) ? x->n : x->n & ~1;
+
+    ct_schedule_clear(&x->s);
+    while ((me < n) && (x->rank[me] != x->c->rank)) me += 1;
+    if (me == n) return CT_OK;
+    if (pattern == CT_PATTERN_SHIFT)
+        return add_steps(x, x->rank[(me + 1) % n], x->rank[(me + n - 1) % n]);
+    if (pattern == CT_PATTERN_SWAP) return add_steps(x, x->rank[me ^ 1], x->rank[me ^ 1]);
+    return (me % 2 == 1) ? add_steps(x, x->rank[me - 1], -1) : add_steps(x, -1, x->rank[me + 1]);
+}
+
+/* Seconds of half of both steps, of several in a row. The buffer is of that size: MPI reads another
+ * rank's memory by its pages, which are small in a small one. */
+static ct_status time_steps(team *x, ct_pattern pattern, int64_t bytes, int times,
+                            double *seconds_p)
+{
+    ct_fit_experiment e = { x->c, renew, run_steps, x, times, false, false };
+    ct_status status = CT_OK;
+
+    int n_part = (pattern == CT_PATTERN_SHIFT) ? x->n : x->n & ~1;
+
+    x->bytes = bytes;
+    CT_TRY(make_steps(x, pattern));
+    CT_TRY(ct_sched_run_create(x->c, CT_F32, bytes / 4, &x->run));
+    x->buf = ct_mem_acquire(2 * (size_t)bytes);
+    e.watches = (x->s.n_step == 0);
+    e.all = (n_part == x->c->size);
+    status = (x->buf != NULL) ? ct_fit_measure(&e, seconds_p)
+                              : CT_FAIL(CT_ERR_NOMEM, "no memory for a fit");
+    ct_mem_release(x->buf);
+    ct_sched_run_destroy(x->run);
+    *seconds_p /= 2;
+    return status;
+}
+
+static int64_t size_of(int i)
+{
+    return (i == 0) ? 4 : (int64_t)16 << i;
+}
+
+/* Sizes that there is time for, and their times. */
+static ct_status time_swaps(team *x, ct_fit_curve *k)
+{
+    for (int i = 0; i < N_SIZE; ++i) {
+        k->bytes[i] = (double)size_of(i);
+        CT_TRY(time_steps(x, CT_PATTERN_SWAP, size_of(i), 1, &k->seconds[i]));
+        k->n += 1;
+        if ((k->n >= LEAST_SIZES) && (k->n % 2 == 1) && (k->seconds[i] > most_s)) break;
+    }
+    return CT_OK;
+}
+
+/* Where twice the bytes take much more than twice the time a protocol changes in between: half of
+ * such stretches are looked at, so that the line across them is short. The same for all patterns.
+ */
+static ct_status refine(team *x, ct_fit_curve *k)
+{
+    const double jump = 2.2;
+
+    for (int i = 1; (i < k->n) && (k->n < CT_MAX_TIME); ++i) {
+        int64_t middle = (int64_t)(k->bytes[i - 1] + k->bytes[i]) / 2;
+        size_t above = sizeof(double) * (size_t)(k->n - i);
+
+        if ((k->seconds[i] < jump * k->seconds[i - 1]) || (middle > MOST_EAGER) || (middle < 64))
+            continue;
+        memmove(k->bytes + i + 1, k->bytes + i, above);
+        memmove(k->seconds + i + 1, k->seconds + i, above);
+        k->bytes[i] = (double)middle;
+        CT_TRY(time_steps(x, CT_PATTERN_SWAP, middle, 1, &k->seconds[i]));
+        k->n += 1;
+        i += 1;
+    }
+    return CT_OK;
+}
+
+/* Bandwidth is that of large messages; latency what then fits all of them best. */
+static ct_status fit_line(const ct_fit_curve *k, ct_level *level)
+{
+    const int last = k->n - 1, before = k->n - 3;
+    ct_fit_line line = ct_fit_line_of(k->bytes, k->seconds, k->n);
+
+    level->latency_s = line.alpha_s;
+    level->bandwidth =
+        (k->bytes[last] - k->bytes[before]) / (k->seconds[last] - k->seconds[before]);
+    if ((level->bandwidth > 0) && isfinite(level->bandwidth)) return CT_OK;
+    if (line.beta <= 0)
+        return CT_FAIL(CT_ERR_DATA, "the times of messages do not grow with their size: another "
+                                    "fit on an idle machine");
+    level->bandwidth = 1 / line.beta;
+    return CT_OK;
+}
+
+/* Two ranks have no shift but to each other. Inside a node two ranks alone swap, and what more get
+ * of the memory is its bus; above it each of a team has a link of its own. */
+static ct_status fit_times(team *x, ct_level *level)
+{
+    bool inside = (x->level <= x->c->topo->machine.node_level);
+    ct_fit_curve k = { .n = 0 };
+    double *time = level->time_s[CT_PATTERN_ONE_WAY];
+    int all = x->n;
+
+    x->n = inside ? 2 : all;
+    CT_TRY(time_swaps(x, &k));
+    CT_TRY(fit_line(&k, level));
+    level->residual = ct_fit_held_out(&k);
+    CT_TRY(refine(x, &k));
+    level->n_time = k.n;
+    memcpy(level->time_bytes, k.bytes, sizeof(k.bytes));
+    memcpy(level->time_s[CT_PATTERN_SWAP], k.seconds, sizeof(k.seconds));
+    memcpy(level->time_s[CT_PATTERN_SHIFT], k.seconds, sizeof(k.seconds));
+    for (int i = 0; i < k.n; ++i)
+        CT_TRY(time_steps(x, CT_PATTERN_ONE_WAY, (int64_t)k.bytes[i], 1, &time[i]));
+    x->n = all;
+    time = level->time_s[CT_PATTERN_SHIFT];
+    for (int i = 0; (all > 2) && (i < k.n); ++i)
+        CT_TRY(time_steps(x, CT_PATTERN_SHIFT, (int64_t)k.bytes[i], 1, &time[i]));
+    return CT_OK;
+}
+
+/* A token bucket lets steps after a rest through faster than the same steps in a row: of steps that
+ * send b bytes each way, 2 b - burst are held to the bandwidth, of n in a row 2 b n - burst. Where
+ * that hardly differs there is none. */
+static ct_status fit_burst(team *x, ct_level *l)
+{
+    enum { IN_A_ROW = 4 };
+
+    l->burst = 0;
+    if (x->level <= x->c->topo->machine.node_level) return CT_OK;
+    for (int64_t b = 64 << 10; b <= (4 << 20); b *= 4) {
+        double once = 0, row = 0, burst = 0;
+
+        CT_TRY(time_steps(x, CT_PATTERN_SWAP, b, 1, &once));
+        CT_TRY(time_steps(x, CT_PATTERN_SWAP, b, IN_A_ROW, &row));
+        burst = 2 * (row - once) * IN_A_ROW / (IN_A_ROW - 1) * l->bandwidth;
+        if ((burst > 0.5 * (double)b) && (burst > l->burst)) l->burst = burst;
+    }
+    return CT_OK;
+}
+
+/* ---- who with whom */
+
+/* The first two ranks that meet on the level. */
+static bool find_pair(const ct_topo *t, int level, int *pair)
+{
+    for (int a = 0; a < t->n_rank; ++a) {
+        if (t->n_inside[level][t->vertex[level][a]] < 2) continue;
+        for (int b = a + 1; b < t->n_rank; ++b) {
+            if (ct_topo_meet(t, a, b) != level) continue;
+            pair[0] = a;
+            pair[1] = b;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The pair, and further ranks that meet all of them on the level. */
+static void find_team(const ct_topo *t, const int *pair, team *x)
+{
+    x->n = 0;
+    for (int r = pair[0]; (r < t->n_rank) && (x->n < MOST_TEAM); ++r) {
+        bool fits = (r == pair[0]) || (r >= pair[1]);
+
+        for (int k = 0; k < x->n; ++k) fits = fits && (ct_topo_meet(t, x->rank[k], r) == x->level);
+        if (fits) x->rank[x->n++] = r;
+    }
+}
+
+/* The k-th rank of a vertex; -1: it has fewer. */
+static int rank_of(const ct_topo *t, int level, int vertex, int k)
+{
+    for (int r = 0; r < t->n_rank; ++r) {
+        if ((t->vertex[level][r] == vertex) && (k-- == 0)) return r;
+    }
+    return -1;
+}
+
+/* Ranks of the two members that hold the pair, one of each at a time; of a level whose members are
+ * ranks, all ranks of the vertex. How many pairs; two[]: the one that rank `me` is in, if any. */
+static int pair_up(const ct_topo *t, int level, const int *pair, int me, int *two, int *n_p)
+{
+    *n_p = 0;
+    for (int k = 0;; ++k) {
+        int a = (level == 0) ? rank_of(t, 0, t->vertex[0][pair[0]], 2 * k)
+                             : rank_of(t, level - 1, t->vertex[level - 1][pair[0]], k);
+        int b = (level == 0) ? rank_of(t, 0, t->vertex[0][pair[0]], 2 * k + 1)
+                             : rank_of(t, level - 1, t->vertex[level - 1][pair[1]], k);
+
+        if ((a < 0) || (b < 0)) return k;
+        if ((a != me) && (b != me)) continue;
+        two[0] = a;
+        two[1] = b;
+        *n_p = 2;
+    }
+}
+
+static ct_status fit_many(team *x, int level, ct_fit_report *report)
+{
+    ct_level *l = &report->machine.level[level];
+    double seconds = 0, each = 0, bytes = l->time_bytes[l->n_time - 1];
+    int n = report->n_pair[level];
+
+    CT_TRY(time_steps(x, CT_PATTERN_SWAP, (int64_t)bytes, 1, &seconds));
+    each = bytes / fmax(seconds - l->latency_s, 0.1 * seconds);
+    /* what differs by less than the fit does is no limit */
+    if (level > 0) l->uplink = fmin(n * each, n * l->bandwidth);
+    if ((level <= report->machine.node_level) && (each < 0.9 * l->bandwidth)) l->bus = 2 * n * each;
+    return CT_OK;
+}
+
+static ct_status fit_level(team *x, int level, ct_fit_report *report)
+{
+    const ct_topo *t = x->c->topo;
+    ct_level *l = &report->machine.level[level];
+    int *pair = report->pair[level];
+
+    if (!find_pair(t, level, pair)) return CT_OK;
+    report->measured[level] = true;
+    l->uplink = l->bus = 0;
+    x->level = level;
+    find_team(t, pair, x);
+    CT_TRY(fit_times(x, l));
+    CT_TRY(fit_burst(x, l));
+    report->n_pair[level] = pair_up(t, level, pair, x->c->rank, x->rank, &x->n);
+    return (report->n_pair[level] > 1) ? fit_many(x, level, report) : CT_OK;
+}
+
+ct_status ct_bench_fit(ct_comm *c, ct_fit_report *report)
+{
+    team x = { .c = c };
+    ct_status status = CT_OK;
+
+    if (c->size == 1)
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "--fit measures between ranks: start 2 or more (mpirun -np 2)");
+    *report = (ct_fit_report){ .machine = c->topo->machine };
+    report->machine.names = NULL;
+    for (int l = 0; (l < report->machine.n_level) && (status == CT_OK); ++l)
+        status = fit_level(&x, l, report);
+    ct_schedule_destroy(&x.s);
+    CT_TRY(status);
+    CT_TRY(ct_fit_sums(c, report));
+    CT_TRY(ct_coding_measure(c, &report->machine.coding));
+    return ct_fit_shared(c, report);
+}

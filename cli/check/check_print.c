@@ -1,0 +1,245 @@
+/* Counts, the table for people, and JSON. */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "cli/check/check.h"
+#include "runtime/net_open.h"
+
+static bool is_shown(const ct_net *net, int i)
+{
+    return !net->layer[i]->ops->by_net;
+}
+
+static int64_t layer_parameters(const ct_net *net, int i)
+{
+    int64_t n = 0;
+
+    for (int w = 0; w < net->layer[i]->n_weight; w++) {
+        const ct_param *p = &net->param[ct_net_param_of(net, i, w)];
+
+        if ((p->kind == CT_WEIGHT_LEARNED) && (strcmp(p->layer, net->layer[i]->name) == 0))
+            n += p->count;
+    }
+    return n;
+}
+
+void ct_check_count(const ct_net *net, int64_t n_rank, ct_check *c)
+{
+    *c = (ct_check){ .net = net, .n_rank = n_rank };
+    for (int i = 0; i < net->n_layer; i++) {
+        ct_estimate e;
+
+        ct_net_estimate(net, i, &e);
+        c->forward_flop += e.forward_flop;
+        c->backward_flop += e.backward_flop;
+        for (int t = 0; is_shown(net, i) && (t < net->layer[i]->n_top); t++)
+            c->caffe_bytes += 4.0 * (double)ct_tensor_count(&net->instance[i]->top[t]->data);
+    }
+    for (int i = 0; i < net->n_param; i++) {
+        const ct_param *p = &net->param[i];
+
+        if (p->kind == CT_WEIGHT_LEARNED)
+            c->parameters += p->count;
+        else
+            c->statistics += p->count;
+        if (p->learns) c->learned += p->count;
+    }
+}
+
+/* ---- for people */
+
+/* "<= 64 10 (640)" where it is the largest of several. */
+static ct_shape_text shape_text(const ct_blob *top)
+{
+    ct_shape_text plain = ct_shape_str(&top->data.shape), marked = plain;
+
+    if (!top->varies || (strlen(plain.text) + 4 > sizeof(plain.text))) return plain;
+    strcpy(marked.text, "<= ");
+    strcat(marked.text, plain.text);
+    return marked;
+}
+
+/* Wide enough for all: 0 name and 1 type of layers, 2 tops' names, 3 their shapes. */
+static void find_widths(const ct_net *net, int width[4])
+{
+    for (int i = 0; i < net->n_layer; i++) {
+        const ct_layer *l = net->layer[i];
+        int own[2] = { (int)strlen(l->name), (int)strlen(l->ops->type) };
+
+        for (int k = 0; k < 2; k++) width[k] = (own[k] > width[k]) ? own[k] : width[k];
+        for (int t = 0; t < l->n_top; t++) {
+            const ct_blob *top = net->instance[i]->top[t];
+            int name = (int)strlen(top->name);
+            int shape = (int)strlen(shape_text(top).text);
+
+            width[2] = (name > width[2]) ? name : width[2];
+            width[3] = (shape > width[3]) ? shape : width[3];
+        }
+    }
+    for (int k = 0; k < 3; k++) width[k] = (width[k] > 44) ? 44 : width[k];
+}
+
+static void print_layer(const ct_net *net, int i, const int w[4], FILE *to)
+{
+    const ct_layer *l = net->layer[i];
+    ct_estimate e;
+
+    ct_net_estimate(net, i, &e);
+    for (int t = 0; (t < l->n_top) || (t == 0); t++) {
+        const ct_blob *top = (t < l->n_top) ? net->instance[i]->top[t] : NULL;
+
+        fprintf(to, "%-*s %-*s %-*s %-*s", w[0], (t == 0) ? l->name : "", w[1],
+                (t == 0) ? l->ops->type : "", w[2], (top != NULL) ? top->name : "", w[3],
+                (top != NULL) ? shape_text(top).text : "");
+        if (t == 0)
+            fprintf(to, " %12" PRId64 " %10.4g %10.4g", layer_parameters(net, i),
+                    e.forward_flop * 1e-9, e.backward_flop * 1e-9);
+        fprintf(to, "\n");
+    }
+}
+
+void ct_check_print(const ct_check *c, FILE *to)
+{
+    const ct_net *net = c->net;
+    const double mib = ldexp(1, 20);
+    int w[4] = { 5, 4, 3, 5 }, n_bf16, n_top;
+
+    find_widths(net, w);
+    fprintf(to, "%-*s %-*s %-*s %-*s %12s %10s %10s\n", w[0], "layer", w[1], "type", w[2], "top",
+            w[3], "shape", "parameters", "fwd GFLOP", "bwd GFLOP");
+    for (int i = 0; i < net->n_layer; i++) {
+        if (is_shown(net, i)) print_layer(net, i, w, to);
+    }
+    fprintf(to, "\nnet         %s, phase %s, hash %016" PRIx64 "\n", net->name,
+            (net->options.phase == CT_TEST) ? "TEST" : "TRAIN", ct_net_hash(net));
+    fprintf(to, "batch       %" PRId64 " a rank, %" PRId64 " on %" PRId64 " rank%s\n",
+            net->batch_local, net->batch_global, c->n_rank, (c->n_rank > 1) ? "s" : "");
+    fprintf(to, "parameters  %" PRId64 ", learned %" PRId64, c->parameters, c->learned);
+    if (c->statistics > 0) fprintf(to, "; and %" PRId64 " statistics", c->statistics);
+    fprintf(to, "\noperations  forward %.4g GFLOP, backward %.4g GFLOP a step and rank\n",
+            c->forward_flop * 1e-9, c->backward_flop * 1e-9);
+    fprintf(
+        to,
+        "memory      activations %.1f MiB planned, %.1f MiB alive at the peak, %.1f MiB without "
+        "sharing;\n            weights and gradients %.1f MiB; Caffe would say \"Memory "
+        "required for data: %.0f\"\n",
+        (double)net->memory.planned / mib, (double)net->memory.peak_alive / mib,
+        (double)net->memory.unshared / mib, (double)net->memory.weights / mib, c->caffe_bytes);
+    n_bf16 = ct_precision_tops(net, &n_top);
+    if (n_bf16 > 0)
+        fprintf(to, "precision   %d of %d tops, and their gradients, are stored as %s\n", n_bf16,
+                n_top, ct_precision_stored(net));
+    fprintf(to,
+            "traffic     %.3f MiB a rank and step: 2 (P-1)/P x %.3f MiB summed + (P-1) x %.3f MiB "
+            "gathered, P = %" PRId64 "\n",
+            c->sent / mib, c->dense / mib, c->gathered / mib, c->n_rank);
+    if (c->falls_until > 0)
+        fprintf(to,
+                "warm-up     %.3f MiB a rank in iteration 0; the density falls until iteration "
+                "%" PRId64 "\n",
+                c->sent_first / mib, c->falls_until);
+}
+
+/* ---- for programs */
+
+static void add_shape(const ct_shape *s, ct_text *out)
+{
+    ct_text_add(out, "[");
+    for (int i = 0; i < s->ndim; i++)
+        ct_text_add(out, "%s%lld", (i > 0) ? "," : "", (long long)s->dim[i]);
+    ct_text_add(out, "]");
+}
+
+/* The name that a bottom has in Caffe: that of what a Reorder or Cast reads. */
+static const char *bottom_name(const ct_net *net, int i, int b)
+{
+    const ct_blob *blob = net->instance[i]->bottom[b];
+
+    for (int k = i - 1; k >= 0; k--) {
+        if (!net->layer[k]->ops->by_net || (net->instance[k]->top[0] != blob)) continue;
+        return net->instance[k]->bottom[0]->name;
+    }
+    return blob->name;
+}
+
+static void add_weights(const ct_net *net, int i, ct_text *out)
+{
+    const ct_layer *l = net->layer[i];
+
+    for (int w = 0; w < l->n_weight; w++) {
+        const ct_param *p = &net->param[ct_net_param_of(net, i, w)];
+
+        ct_text_add(out, "%s{\"name\":", (w > 0) ? "," : "");
+        ct_text_add_json(out, p->key);
+        ct_text_add(out, ",\"shape\":");
+        add_shape(&l->weight[w].shape, out);
+        ct_text_add(out, ",\"statistic\":%s,\"shared\":%s}",
+                    (p->kind == CT_WEIGHT_LEARNED) ? "false" : "true",
+                    (strcmp(p->layer, l->name) == 0) ? "false" : "true");
+    }
+}
+
+static void add_layer(const ct_net *net, int i, ct_text *out)
+{
+    const ct_layer *l = net->layer[i];
+    ct_estimate e;
+
+    ct_net_estimate(net, i, &e);
+    ct_text_add(out, "{\"name\":");
+    ct_text_add_json(out, l->name);
+    ct_text_add(out, ",\"type\":");
+    ct_text_add_json(out, l->ops->type);
+    ct_text_add(out, ",\"bottoms\":[");
+    for (int b = 0; b < l->n_bottom; b++) {
+        if (b > 0) ct_text_add(out, ",");
+        ct_text_add_json(out, bottom_name(net, i, b));
+    }
+    ct_text_add(out, "],\"tops\":[");
+    for (int t = 0; t < l->n_top; t++) {
+        const ct_blob *top = net->instance[i]->top[t];
+
+        ct_text_add(out, "%s{\"name\":", (t > 0) ? "," : "");
+        ct_text_add_json(out, top->name);
+        ct_text_add(out, ",\"shape\":");
+        add_shape(&top->data.shape, out);
+        ct_text_add(out, "%s}", top->varies ? ",\"varies\":true" : "");
+    }
+    ct_text_add(out, "],\"weights\":[");
+    add_weights(net, i, out);
+    ct_text_add(out, "],\"parameters\":%" PRId64 ",\"forward_flop\":%.17g,\"backward_flop\":%.17g}",
+                layer_parameters(net, i), e.forward_flop, e.backward_flop);
+}
+
+void ct_check_json(const ct_check *c, ct_text *out)
+{
+    const ct_net *net = c->net;
+    const char *comma = "";
+
+    ct_text_add(out, "\"net\":");
+    ct_text_add_json(out, net->name);
+    ct_text_add(out,
+                ",\"phase\":\"%s\",\"net_hash\":\"%016" PRIx64 "\",\"batch\":%" PRId64
+                ",\"ranks\":%" PRId64 ",\"layers\":[",
+                (net->options.phase == CT_TEST) ? "TEST" : "TRAIN", ct_net_hash(net),
+                net->batch_local, c->n_rank);
+    for (int i = 0; i < net->n_layer; i++) {
+        if (!is_shown(net, i)) continue;
+        ct_text_add(out, "%s", comma);
+        add_layer(net, i, out);
+        comma = ",";
+    }
+    ct_text_add(out,
+                "],\"parameters\":%" PRId64 ",\"statistics\":%" PRId64 ",\"learned\":%" PRId64
+                ",\"forward_gflop\":%.9g,\"backward_gflop\":%.9g",
+                c->parameters, c->statistics, c->learned, c->forward_flop * 1e-9,
+                c->backward_flop * 1e-9);
+    ct_text_add(out,
+                ",\"memory\":{\"planned\":%zu,\"peak_alive\":%zu,\"unshared\":%zu,\"weights\":%zu,"
+                "\"caffe_data\":%.0f},\"bytes_sent\":%.0f",
+                net->memory.planned, net->memory.peak_alive, net->memory.unshared,
+                net->memory.weights, c->caffe_bytes, c->sent);
+    if (c->falls_until > 0)
+        ct_text_add(out, ",\"warmup\":{\"bytes_sent\":%.0f,\"falls_until\":%" PRId64 "}",
+                    c->sent_first, c->falls_until);
+}

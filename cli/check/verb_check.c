@@ -1,0 +1,260 @@
+/* cortado check: each phase of a net, or the nets that a solver trains and tests. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "framework/solver/solver.h"
+#include "cli/check/check.h"
+#include "runtime/config/exchange_config.h"
+#include "runtime/net_open.h"
+#include "cli/check/verdict.h"
+
+/* What a step sends, by the payload of each parameter. */
+typedef struct traffic {
+    double dense;        /* bytes of gradients that are summed           */
+    double gathered;     /* bytes of payloads that every rank gets of every rank */
+    double first;        /* bytes that a rank sends in iteration 0                 */
+    int64_t falls_until; /* densities do; 0: none does                         */
+} traffic;
+
+static double sent(double dense, double gathered, int64_t n_rank)
+{
+    double p = (double)n_rank;
+
+    return dense * 2 * (p - 1) / p + gathered * (p - 1);
+}
+
+/* Of one parameter, by an allgather where its codec gathers; the pipe knows which exchange it is.
+ */
+static double sent_first(const ct_coded_ops *codec, const ct_codec_config *c, const ct_param *q,
+                         double bytes, int64_t n_rank)
+{
+    double dense = sent(4 * (double)q->count, 0, n_rank), coded = 0;
+    ct_codec_config first = *c;
+
+    if ((codec->payload_bytes == NULL) || (c->warmup_iterations == 0))
+        return codec->gathers ? sent(0, bytes, n_rank) : sent(bytes, 0, n_rank);
+    if (!codec->sparse || !(c->warmup_density > 0)) return dense;
+    first.density = c->warmup_density;
+    coded = sent(0, (double)codec->payload_bytes(&first, q->count, ct_param_rows(q)), n_rank);
+    return (coded < dense) ? coded : dense;
+}
+
+static ct_status find_traffic(const ct_net *net, const Ct__SolverParameter *s, int64_t n_rank,
+                              traffic *out)
+{
+    ct_grad_pipe_config config = { .allreduce = NULL };
+
+    memset(out, 0, sizeof(*out));
+    CT_TRY(
+        ct_codec_read_config(s->compression, "compression", &config.codec, &config.codec_config));
+    for (int i = 0; i < net->n_param; i++) {
+        const ct_param *q = &net->param[i];
+        double bytes = (double)q->count * 4;
+        const ct_coded_ops *codec = NULL, *own = NULL;
+        const ct_codec_config *c = NULL;
+        ct_codec_config own_config;
+        ct_grad_range range = { .count = q->count, .rows = ct_param_rows(q) };
+
+        if (!q->learns) continue;
+        if (q->compress != NULL) {
+            CT_TRY(ct_codec_read_own(s, q->compress, q->key, &own, &own_config));
+            range.codec = own;
+            range.codec_config = &own_config;
+        }
+        codec = ct_grad_range_codec(&config, &range, &c);
+        if (codec->payload_bytes != NULL)
+            bytes = (double)codec->payload_bytes(c, q->count, ct_param_rows(q));
+        if (codec->gathers) {
+            out->gathered += bytes;
+        } else {
+            out->dense += bytes;
+        }
+        out->first += sent_first(codec, c, q, bytes, n_rank);
+        if (codec->sparse && (c->warmup_density > 0) && (c->warmup_iterations > out->falls_until))
+            out->falls_until = c->warmup_iterations;
+    }
+    return CT_OK;
+}
+
+typedef struct checked {
+    ct_call *call;
+    ct_config config;
+    ct_net_state state;
+    bool has_state; /* of the command line: instead of the solver's             */
+    int64_t n_rank;
+    FILE *to;     /* NULL: stdout takes JSON alone                            */
+    ct_text json; /* of the first net, then the others as a list in it, open  */
+    int n_net;    /* reported so far                                          */
+} checked;
+
+static ct_status report(checked *k, const ct_net *net)
+{
+    const Ct__SolverParameter *s = k->config.solver;
+    const char *dot = ct_options_text(k->call->options, "dot");
+    ct_check c;
+    traffic way = { 0 };
+
+    ct_check_count(net, k->n_rank, &c);
+    CT_TRY(find_traffic(net, s, k->n_rank, &way));
+    c.dense = way.dense;
+    c.gathered = way.gathered;
+    c.sent = sent(way.dense, way.gathered, k->n_rank);
+    c.sent_first = way.first;
+    c.falls_until = way.falls_until;
+    ct_text_add(&k->json, (k->n_net == 0) ? "{" : (k->n_net == 1) ? ",\"test\":[{" : ",{");
+    ct_check_json(&c, &k->json);
+    if (k->to != NULL) {
+        if (k->n_net > 0) fprintf(k->to, "\n");
+        ct_check_print(&c, k->to);
+    }
+    if (k->n_net > 0) {
+        ct_text_add(&k->json, "}");
+    } else {
+        CT_TRY(ct_verdict(k->call->options, s, net, k->to, &k->json));
+        if (dot != NULL) CT_TRY(ct_check_draw(net, dot));
+    }
+    k->n_net++;
+    return CT_OK;
+}
+
+static ct_status check_net(checked *k, Ct__NetParameter *param, const Ct__NetState *state,
+                           ct_phase phase)
+{
+    ct_net_options options;
+    ct_net *net = NULL;
+    ct_status status;
+
+    CT_TRY(ct_check_data_shapes(k->call->options, param));
+    ct_net_options_fill(k->call, &k->config, phase, &k->state, &options);
+    if (!k->has_state && (state != NULL)) {
+        options.level = state->level;
+        options.stage = (const char *const *)state->stage;
+        options.n_stage = (int)state->n_stage;
+    }
+    options.env.n_rank = (int)k->n_rank;
+    options.no_data = true;
+    options.forward_only = (phase == CT_TEST);
+    status = ct_net_create(param, &options, &net);
+    if (status == CT_OK) status = report(k, net);
+    ct_net_destroy(net);
+    return status;
+}
+
+/* ---- which nets */
+
+static bool rule_allows(const Ct__NetStateRule *r, ct_phase phase)
+{
+    return !r->has_phase || ((r->phase == CT__PHASE__TEST) == (phase == CT_TEST));
+}
+
+static bool may_be_in(const Ct__LayerParameter *l, ct_phase phase)
+{
+    for (size_t i = 0; i < l->n_exclude; i++) {
+        if (l->exclude[i]->has_phase && rule_allows(l->exclude[i], phase)) return false;
+    }
+    for (size_t i = 0; i < l->n_include; i++) {
+        if (rule_allows(l->include[i], phase)) return true;
+    }
+    return l->n_include == 0;
+}
+
+static bool has_data(const Ct__NetParameter *net, ct_phase phase)
+{
+    for (size_t i = 0; i < net->n_layer; i++) {
+        const Ct__LayerParameter *l = net->layer[i];
+
+        if ((l->n_bottom == 0) && (l->n_top > 0) && may_be_in(l, phase)) return true;
+    }
+    return false;
+}
+
+/* A net whose data layers are all of the other phase is made for that alone (train.prototxt). */
+static bool is_meant_for(const checked *k, const Ct__NetParameter *net, ct_phase phase)
+{
+    ct_phase other = (phase == CT_TEST) ? CT_TRAIN : CT_TEST;
+
+    if (has_data(net, phase) || !has_data(net, other)) return true;
+    if (k->to != NULL)
+        fprintf(k->to, "net %s has no data in phase %s: not checked there\n",
+                (net->name != NULL) ? net->name : "", (phase == CT_TEST) ? "TEST" : "TRAIN");
+    return false;
+}
+
+/* As the solver will: test_net_param and the files of test_net, which the config put there too,
+ * then the common net. */
+static ct_status check_test_nets(checked *k)
+{
+    const Ct__SolverParameter *s = k->config.solver;
+    int n;
+
+    CT_TRY(ct_solver_count_test_nets(s, k->config.map, &n));
+    for (size_t i = 0; i < (size_t)n; i++) {
+        Ct__NetParameter *param = (i < s->n_test_net_param) ? s->test_net_param[i] : k->config.net;
+
+        CT_TRY(check_net(k, param, (s->n_test_state > 0) ? s->test_state[i] : NULL, CT_TEST));
+    }
+    return CT_OK;
+}
+
+static ct_status check_phases(checked *k, const char *phase)
+{
+    Ct__SolverParameter *s = k->config.solver;
+    Ct__NetParameter *net = k->config.net;
+
+    if (!k->config.is_model) {
+        /* Solvers that a script runs have none: nets and memory can be checked all the same. */
+        if (!s->has_max_iter) {
+            CT_WARN("max_iter is not set: training needs it, or --iterations=N");
+            s->has_max_iter = true;
+        }
+        CT_TRY(ct_solver_check(s, k->config.map));
+    }
+    if (phase != NULL) {
+        bool test = strcmp(phase, "TEST") == 0;
+
+        if (test && (s->n_test_net_param > 0)) return check_test_nets(k);
+        return check_net(k, net, test ? NULL : s->train_state, test ? CT_TEST : CT_TRAIN);
+    }
+    if (!k->config.is_model) {
+        CT_TRY(check_net(k, net, s->train_state, CT_TRAIN));
+        return check_test_nets(k);
+    }
+    if (is_meant_for(k, net, CT_TRAIN)) CT_TRY(check_net(k, net, NULL, CT_TRAIN));
+    return is_meant_for(k, net, CT_TEST) ? check_net(k, net, NULL, CT_TEST) : CT_OK;
+}
+
+static ct_status write_json(checked *k, const char *file)
+{
+    ct_text_add(&k->json, "%s}\n", (k->n_net > 1) ? "]" : "");
+    if (k->json.failed) return CT_FAIL(CT_ERR_NOMEM, "no memory for %s", file);
+    if (strcmp(file, "-") != 0) return ct_file_write(file, k->json.text, k->json.length);
+    if ((fwrite(k->json.text, 1, k->json.length, stdout) != k->json.length) ||
+        (fflush(stdout) != 0))
+        return CT_FAIL(CT_ERR_IO, "the result cannot be written to stdout");
+    return CT_OK;
+}
+
+ct_status ct_verb_check(ct_call *call)
+{
+    const char *phase = ct_options_text(call->options, "phase");
+    const char *json = ct_options_text(call->options, "json");
+    checked k = { .call = call, .n_rank = 1, .to = stdout };
+    ct_grad_pipe_config unused;
+    ct_status status;
+
+    if ((json != NULL) && (strcmp(json, "-") == 0)) k.to = NULL;
+    CT_TRY(ct_verdict_ranks(call->options, &k.n_rank));
+    CT_TRY(ct_net_state_read(call->options, &k.state));
+    k.has_state = (ct_options_text(call->options, "stage") != NULL) ||
+                  (ct_options_text(call->options, "level") != NULL);
+    CT_TRY(ct_config_read(call->options,
+                          ((phase != NULL) && (strcmp(phase, "TEST") == 0)) ? CT_TEST : CT_TRAIN,
+                          &k.config));
+    CT_TRY_GOTO(status, out, ct_exchange_read_config(k.config.solver, &unused));
+    CT_TRY_GOTO(status, out, check_phases(&k, phase));
+    if (json != NULL) status = write_json(&k, json);
+out:
+    ct_text_destroy(&k.json);
+    ct_config_destroy(&k.config);
+    return status;
+}

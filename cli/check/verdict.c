@@ -1,0 +1,369 @@
+#include "cli/check/verdict.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "comm/codec/codec_types.h"
+#include "comm/sparse/payload.h"
+#include "runtime/config/exchange_config.h"
+#include "cli/scale/step_model.h"
+
+enum { MOST_ROWS = 16 };
+
+typedef struct row {
+    const char *name;
+    ct_step_model model;
+} row;
+
+typedef struct verdict {
+    const ct_options *o;
+    const ct_net *net;
+    FILE *to;                   /* NULL: nothing is printed */
+    ct_grad_pipe_config config; /* codec_config as AUTO's */
+    ct_topo *topo;
+    ct_profile *profile;
+    bool computes;          /* the profile says how long */
+    bool guessed;           /* the machine was not named */
+    ct_step_model_own *own; /* [profile->n_param] */
+    int n_own;              /* parameters with a `compress` of their own */
+    row row[MOST_ROWS];
+    int n_row;
+} verdict;
+
+/* ---- what is asked for */
+
+ct_status ct_verdict_ranks(const ct_options *o, int64_t *n_p)
+{
+    static const char *const needs[] = { "ranks_per_node", "machine", "profile", "images_per_s" };
+    int64_t nodes = ct_options_count(o, "nodes", -1), ranks = ct_options_count(o, "ranks", -1);
+    int64_t per_node = ct_options_count(o, "ranks_per_node", 1);
+
+    *n_p = (ranks > 0) ? ranks : 1;
+    if (ranks == 0) return CT_FAIL(CT_ERR_CONFIG, "--ranks=0: at least 1");
+    for (size_t i = 0; (nodes < 0) && (i < sizeof(needs) / sizeof(needs[0])); i++) {
+        if (ct_options_text(o, needs[i]) != NULL)
+            return CT_FAIL(CT_ERR_CONFIG, "--%s: for --nodes=N, on how many nodes?", needs[i]);
+    }
+    if (nodes < 0) return CT_OK;
+    if ((nodes < 1) || (per_node < 1) || (nodes > INT_MAX / per_node))
+        return CT_FAIL(CT_ERR_CONFIG, "--nodes=%" PRId64 " of %" PRId64 " ranks: at least 1", nodes,
+                       per_node);
+    if ((ranks > 0) && (ranks != nodes * per_node))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "--ranks=%" PRId64 ", but --nodes=%" PRId64 " with %" PRId64
+                       " ranks each are %" PRId64 ": leave --ranks out",
+                       ranks, nodes, per_node, nodes * per_node);
+    *n_p = nodes * per_node;
+    return CT_OK;
+}
+
+static ct_status place(verdict *v)
+{
+    const char *name = ct_options_text(v->o, "machine");
+    int64_t nodes = ct_options_count(v->o, "nodes", 1);
+    int64_t per_node = ct_options_count(v->o, "ranks_per_node", 1);
+    ct_machine *m = NULL;
+    char spec[64];
+    ct_status status;
+
+    v->guessed = (name == NULL);
+    snprintf(spec, sizeof(spec), "%" PRId64 "x%" PRId64, nodes, per_node);
+    if (v->guessed || (isdigit((unsigned char)name[0]) && (access(name, F_OK) != 0)))
+        CT_TRY(ct_machine_from_spec(v->guessed ? spec : name, &m));
+    else
+        CT_TRY(ct_machine_read(name, &m));
+    status = ct_topo_place(m, (int)(nodes * per_node), (int)per_node, "block", &v->topo);
+    ct_machine_destroy(m);
+    return status;
+}
+
+/* The net's own lists, in which nothing takes time. */
+static ct_status empty_profile(verdict *v)
+{
+    const ct_net *net = v->net;
+    ct_profile *p = v->profile = calloc(1, sizeof(*p));
+
+    if (p == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a profile");
+    p->param = calloc((size_t)net->n_param + 1, sizeof(*p->param));
+    p->forward = calloc((size_t)net->n_forward + 1, sizeof(*p->forward));
+    p->backward = calloc((size_t)net->n_backward + 1, sizeof(*p->backward));
+    if ((p->param == NULL) || (p->forward == NULL) || (p->backward == NULL))
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for a profile");
+    for (int i = 0; i < net->n_param; i++) {
+        const ct_param *q = &net->param[i];
+
+        if (!q->learns) continue;
+        p->param[p->n_param] = (ct_profile_param){
+            .key = strdup(q->key), .offset = q->offset, .count = q->count, .rows = ct_param_rows(q)
+        };
+        if (p->param[p->n_param++].key == NULL)
+            return CT_FAIL(CT_ERR_NOMEM, "no memory for a profile");
+    }
+    for (int i = 0; i < net->n_forward; i++)
+        if (net->forward[i].kind == CT_STEP_WAIT) p->forward[p->n_forward++] = net->forward[i];
+    for (int i = 0; i < net->n_backward; i++)
+        if (net->backward[i].kind == CT_STEP_READY) p->backward[p->n_backward++] = net->backward[i];
+    return CT_OK;
+}
+
+static ct_status read_speed(const ct_options *o, double *images_per_s_p)
+{
+    const char *text = ct_options_text(o, "images_per_s");
+    char *end = NULL;
+
+    *images_per_s_p = 0;
+    if (text == NULL) return CT_OK;
+    *images_per_s_p = strtod(text, &end);
+    if ((end == text) || (*end != '\0') || !isfinite(*images_per_s_p) || (*images_per_s_p <= 0))
+        return CT_FAIL(CT_ERR_CONFIG, "--images_per_s=%s: expected a number above 0", text);
+    return CT_OK;
+}
+
+/* Older profiles do not say how parameters look as matrices; the net does. */
+static void fill_rows(const ct_net *net, ct_profile *p)
+{
+    for (int i = 0; i < p->n_param; i++) {
+        for (int k = 0; (p->param[i].rows == 0) && (k < net->n_param); k++) {
+            if (strcmp(net->param[k].key, p->param[i].key) == 0)
+                p->param[i].rows = ct_param_rows(&net->param[k]);
+        }
+    }
+}
+
+static ct_status read_profile(verdict *v)
+{
+    const char *file = ct_options_text(v->o, "profile");
+    double images_per_s = 0;
+    char hash[24];
+
+    CT_TRY(read_speed(v->o, &images_per_s));
+    v->computes = (file != NULL);
+    if (!v->computes && (images_per_s > 0))
+        return CT_FAIL(CT_ERR_CONFIG, "--images_per_s scales a --profile=FILE, which is missing");
+    if (!v->computes) return empty_profile(v);
+    CT_TRY(ct_profile_read(file, &v->profile));
+    snprintf(hash, sizeof(hash), "%016" PRIx64, ct_net_hash(v->net));
+    CT_TRY(ct_profile_check_net(v->profile, file, hash));
+    ct_profile_scale(v->profile, images_per_s, v->net->batch_local);
+    fill_rows(v->net, v->profile);
+    return CT_OK;
+}
+
+/* The solver's settings, as AUTO reads them. */
+static ct_status read_config(verdict *v, const Ct__SolverParameter *solver)
+{
+    Ct__CompressionParameter c = CT__COMPRESSION_PARAMETER__INIT;
+
+    CT_TRY(ct_exchange_read_config(solver, &v->config));
+    if (solver->compression != NULL) c = *solver->compression;
+    c.type = CT__COMPRESSION_PARAMETER__TYPE__AUTO;
+    return ct_codec_read_config(&c, "compression", &v->config.codec, &v->config.codec_config);
+}
+
+/* What parameters say of themselves holds whatever the solver says. */
+static ct_status read_own(verdict *v, const Ct__SolverParameter *solver)
+{
+    const ct_net *net = v->net;
+    const ct_profile *p = v->profile;
+
+    v->own = calloc((size_t)p->n_param + 1, sizeof(*v->own));
+    if (v->own == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d parameters", p->n_param);
+    for (int i = 0; i < p->n_param; i++) {
+        for (int k = 0; k < net->n_param; k++) {
+            const ct_param *q = &net->param[k];
+
+            if ((q->compress == NULL) || (strcmp(q->key, p->param[i].key) != 0)) continue;
+            CT_TRY(ct_codec_read_own(solver, q->compress, q->key, &v->own[i].codec,
+                                     &v->own[i].config));
+            v->n_own += 1;
+        }
+    }
+    return CT_OK;
+}
+
+/* ---- the rows */
+
+static ct_status add_row(verdict *v, const ct_coded_ops *ops)
+{
+    ct_grad_pipe_config config = v->config;
+    row *r = &v->row[v->n_row];
+
+    if (v->n_row == MOST_ROWS) return CT_OK;
+    config.codec = ops;
+    config.codec_config.momentum_correction &= ops->absorbs;
+    v->n_row += 1;
+    r->name = ops->name;
+    return ct_step_model_run(v->profile, v->topo, &config, v->own,
+                             config.overlap ? CT_LINE_BOTH : CT_LINE_OFF, 1, &r->model);
+}
+
+static ct_status add_rows(verdict *v)
+{
+    CT_TRY(add_row(v, &ct_coded_none));
+    for (const ct_coded_ops *const *at = ct_coded_table; *at != NULL; ++at) {
+        if ((*at)->seconds != NULL) CT_TRY(add_row(v, *at));
+    }
+    return add_row(v, &ct_coded_auto);
+}
+
+/* ---- words */
+
+static void print_head(const verdict *v)
+{
+    const ct_machine *m = &v->topo->machine;
+
+    fprintf(v->to,
+            "\ncompression on %d nodes x %d ranks of %s, batch %" PRId64 " a rank, density %g\n",
+            v->topo->n_node, v->topo->n_rank / v->topo->n_node,
+            v->guessed ? "a machine that was not named: its figures are guesses" : m->name,
+            v->net->batch_local, (double)v->config.codec_config.density);
+    if (v->computes)
+        fprintf(v->to, "a rank computes %.3f ms a step\n", 1e3 * ct_profile_compute_s(v->profile));
+    else
+        fprintf(v->to,
+                "how long a rank computes is not known (--profile=FILE, of cortado time --json): "
+                "nothing is hidden here, and times are those of the exchange alone\n");
+    fprintf(v->to, "what coding takes: %s\n\n",
+            m->coding.measured ? "as the machine's file has it, measured"
+                               : "estimated; cortado bench comm --fit measures it");
+}
+
+static void print_rows(const verdict *v)
+{
+    double dense_s = v->row[0].model.step_s;
+
+    fprintf(v->to, "%-10s %12s %12s %12s %12s %10s\n", "type", "MB sent", "step ms", "exposed ms",
+            "compressed", "x dense");
+    for (int i = 0; i < v->n_row; i++) {
+        const ct_step_model *m = &v->row[i].model;
+
+        fprintf(v->to, "%-10s %12.4f %12.3f %12.3f %5d of %3d %10.3f\n", v->row[i].name,
+                1e-6 * m->bytes_sent, 1e3 * m->step_s, 1e3 * m->exposed_s, m->n_coded, m->n_bucket,
+                (m->step_s > 0) ? dense_s / m->step_s : 1);
+    }
+}
+
+/* Runs of buckets that go alike. */
+static void print_choice(const verdict *v)
+{
+    const ct_step_model *m = &v->row[v->n_row - 1].model;
+
+    for (int i = 0; i < m->n_bucket; i++) {
+        const ct_step_model_bucket *b = &m->bucket[i];
+        bool first = true;
+
+        if (!b->coded) continue;
+        for (int k = 0; first && (k < i); k++)
+            first = !m->bucket[k].coded || (strcmp(m->bucket[k].codec, b->codec) != 0) ||
+                    (strcmp(m->bucket[k].algorithm, b->algorithm) != 0);
+        if (!first) continue;
+        fprintf(v->to, "%s (%s):", b->codec, b->algorithm);
+        for (int k = i; k < m->n_bucket; k++) {
+            if (m->bucket[k].coded && (strcmp(m->bucket[k].codec, b->codec) == 0) &&
+                (strcmp(m->bucket[k].algorithm, b->algorithm) == 0))
+                fprintf(v->to, " %s", m->bucket[k].key);
+        }
+        fprintf(v->to, "\n");
+    }
+}
+
+/* 2 / (w D): an allgather of payloads with w words an entry sends as much as a dense sum. */
+static double crossover(const verdict *v, double words)
+{
+    return 2 / (words * (double)v->config.codec_config.density);
+}
+
+/* AUTO takes a codec, beside what parameters say of themselves. */
+static bool compresses(const verdict *v)
+{
+    return v->row[v->n_row - 1].model.n_coded > v->row[0].model.n_coded;
+}
+
+static void print_verdict(const verdict *v)
+{
+    const ct_step_model *dense = &v->row[0].model, *best = &v->row[v->n_row - 1].model;
+
+    fprintf(
+        v->to,
+        "\ncrossover   an allgather of (index, value) pairs sends more than dense from p* = 2 / "
+        "(2 x %g) = %.0f ranks on, of 16-bit halves from 2 / (1 x %g) = %.0f\n",
+        (double)v->config.codec_config.density, crossover(v, 2),
+        (double)v->config.codec_config.density, crossover(v, 1));
+    if (v->topo->n_rank == 1) {
+        fprintf(v->to, "verdict     off: one rank sends nothing\n");
+    } else if (!compresses(v)) {
+        fprintf(v->to, "verdict     off is faster here%s\n",
+                v->computes ? "" : ", even with nothing to hide behind");
+    } else {
+        fprintf(v->to,
+                "verdict     %s: %.3f ms a step in place of %.3f, %.2f times as fast as off\n",
+                v->computes ? "AUTO compresses" : "may pay", 1e3 * best->step_s,
+                1e3 * dense->step_s, dense->step_s / best->step_s);
+        print_choice(v);
+    }
+}
+
+static void add_json(const verdict *v, ct_text *json)
+{
+    ct_text_add(json, ",\"verdict\":{\"nodes\":%d,\"ranks\":%d,\"machine\":", v->topo->n_node,
+                v->topo->n_rank);
+    ct_text_add_json(json, v->guessed ? "" : v->topo->machine.name);
+    ct_text_add(json,
+                ",\"compute_ms\":%.9g,\"coding_measured\":%s,\"density\":%.9g,"
+                "\"crossover_pairs\":%.9g,\"crossover_half\":%.9g,\"own\":%d,\"compresses\":%s,"
+                "\"types\":[",
+                v->computes ? 1e3 * ct_profile_compute_s(v->profile) : 0.0,
+                v->topo->machine.coding.measured ? "true" : "false",
+                (double)v->config.codec_config.density, crossover(v, 2), crossover(v, 1), v->n_own,
+                compresses(v) ? "true" : "false");
+    for (int i = 0; i < v->n_row; i++) {
+        const ct_step_model *m = &v->row[i].model;
+
+        ct_text_add(json,
+                    "%s{\"type\":\"%s\",\"bytes_sent\":%.0f,\"step_ms\":%.9g,\"exposed_ms\":%.9g,"
+                    "\"compressed\":%d}",
+                    (i > 0) ? "," : "", v->row[i].name, m->bytes_sent, 1e3 * m->step_s,
+                    1e3 * m->exposed_s, m->n_coded);
+    }
+    ct_text_add(json, "]}");
+}
+
+ct_status ct_verdict(const ct_options *o, const Ct__SolverParameter *solver, const ct_net *net,
+                     FILE *to, ct_text *json)
+{
+    verdict v = { .o = o, .net = net, .to = to };
+    ct_status status = CT_OK;
+
+    if (ct_options_count(o, "nodes", -1) < 0) return CT_OK;
+    CT_TRY_GOTO(status, out, read_config(&v, solver));
+    CT_TRY_GOTO(status, out, place(&v));
+    CT_TRY_GOTO(status, out, read_profile(&v));
+    if (v.profile->n_param == 0) {
+        status = CT_FAIL(CT_ERR_CONFIG, "--nodes: the net learns nothing");
+        goto out;
+    }
+    CT_TRY_GOTO(status, out, read_own(&v, solver));
+    CT_TRY_GOTO(status, out, add_rows(&v));
+    if (to != NULL) {
+        print_head(&v);
+        print_rows(&v);
+        print_verdict(&v);
+    }
+    if ((to != NULL) && (v.n_own > 0))
+        fprintf(to,
+                "(in each row, off too, the %d parameter%s with a `compress` of %s own as %s)\n",
+                v.n_own, (v.n_own == 1) ? "" : "s", (v.n_own == 1) ? "its" : "their",
+                (v.n_own == 1) ? "it says" : "they say");
+    if (json != NULL) add_json(&v, json);
+out:
+    for (int i = 0; i < v.n_row; i++) ct_step_model_release(&v.row[i].model);
+    free(v.own);
+    ct_profile_destroy(v.profile);
+    ct_topo_destroy(v.topo);
+    return status;
+}

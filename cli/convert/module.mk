@@ -1,0 +1,1 @@
+# `cortado convert` and `cortado extract`.

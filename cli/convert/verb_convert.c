@@ -1,0 +1,245 @@
+#include "cli/verb.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "framework/base/option.h"
+#include "framework/base/text.h"
+#include "framework/data/convert.h"
+#include "cli/convert/convert_model.h"
+#include "cli/convert/convert_net.h"
+
+#define MNIST   "convert mnist"
+#define CIFAR10 "convert cifar10"
+#define DIGITS  "convert digits"
+#define IMAGES  "convert images"
+#define TEXT    "convert text"
+#define MEAN    "convert mean"
+#define NET     "convert net"
+#define SOLVER  "convert solver"
+#define MODEL   "convert model"
+#define SETS    MNIST " " CIFAR10 " " DIGITS " " IMAGES
+#define ALL     SETS " " TEXT " " MEAN " " NET " " SOLVER " " MODEL
+
+static const ct_option table[] = {
+    { "from", CT_OPTION_TEXT, MNIST " " CIFAR10, "DIR", "the folder of the source files" },
+    { "from", CT_OPTION_TEXT, TEXT, "PATH",
+      "a folder with *train*.txt, *valid*.txt, *test*.txt, or one text" },
+    { "to", CT_OPTION_TEXT, TEXT, "PATH",
+      "the folder for train.h5, valid.h5, test.h5 and vocabulary.txt; of one text, the file" },
+    { "from", CT_OPTION_TEXT, MEAN, "SET", "a data set of images of one size" },
+    { "to", CT_OPTION_TEXT, MEAN, "FILE", "its mean image, as .binaryproto" },
+    { "backend", CT_OPTION_CHOICE, MEAN, "lmdb|hdf5", "the set's format; lmdb if not given" },
+    { "from", CT_OPTION_TEXT, NET, "FILE", "a prototxt of any age, or a binary .caffemodel" },
+    { "from", CT_OPTION_TEXT, SOLVER, "FILE", "a solver prototxt" },
+    { "to", CT_OPTION_TEXT, NET " " SOLVER, "FILE", "the same in today's form: text, or binary" },
+    { "from", CT_OPTION_TEXT, MODEL, "FILE",
+      "weights: .caffemodel of any age, .caffemodel.h5 or .npz, known by their bytes" },
+    { "to", CT_OPTION_TEXT, MODEL, "FILE",
+      "the same as .caffemodel, .h5 or .npz, or with the net as .onnx; without it they are "
+      "listed" },
+    { "net", CT_OPTION_TEXT, MODEL, "FILE",
+      "the net's prototxt: fields of its layers, and its shapes in place of old ones of four "
+      "dimensions" },
+    { "vocabulary", CT_OPTION_TEXT, TEXT, "FILE",
+      "number the words by this vocabulary.txt or .h5 instead of train's own" },
+    { "words", CT_OPTION_COUNT, TEXT, "N",
+      "keep the N most frequent words, the others become <unk>; all if not given" },
+    { "to", CT_OPTION_TEXT, SETS, "PATH",
+      "the folder for train_lmdb and test_lmdb (train.h5, test.h5); of images, the data set "
+      "itself" },
+    { "backend", CT_OPTION_CHOICE, SETS, "lmdb|hdf5", "the format written; lmdb if not given" },
+    { "shards", CT_OPTION_COUNT, SETS, "N",
+      "stripe the set over N LMDB files, for storage of many disks; one if not given" },
+    { "stripe", CT_OPTION_COUNT, SETS, "RECORDS",
+      "with --shards: records that lie together in a file; at least the batch of a rank; 1024 if "
+      "not given" },
+    { "mean", CT_OPTION_TEXT, SETS, "FILE",
+      "also write the mean image (of the training set), as .binaryproto" },
+    { "force", CT_OPTION_FLAG, ALL, NULL, "replace what is there" },
+    { "list", CT_OPTION_TEXT, IMAGES, "FILE", "lines \"path label\"" },
+    { "root", CT_OPTION_TEXT, IMAGES, "DIR", "the folder that the listed paths start from" },
+    { "resize", CT_OPTION_TEXT, IMAGES, "HxW", "resize to height x width" },
+    { "encoded", CT_OPTION_FLAG, IMAGES, NULL, "keep images compressed" },
+    { "gray", CT_OPTION_FLAG, IMAGES " " MEAN, NULL, "one channel" },
+    { "skip_broken", CT_OPTION_COUNT, IMAGES, "N",
+      "leave out images that cannot be read, N at most; the first one stops if not given" },
+    { "shuffle", CT_OPTION_FLAG, IMAGES, NULL, "mix the order" },
+    { "count", CT_OPTION_COUNT, DIGITS, "N",
+      "training images, 10000 if not given; a fifth as many for testing" },
+    { "log", CT_OPTION_CHOICE, ALL, "error|warn|info|debug", "the least level logged; info" },
+    { "seed", CT_OPTION_COUNT, DIGITS " " IMAGES, "S", "of the random choices, 1 if not given" },
+};
+
+enum { N_OPTION = sizeof(table) / sizeof(table[0]) };
+
+typedef struct kind {
+    const char *name, *verb;
+    ct_status (*run)(const ct_convert_options *o);
+    const char *help;
+    const char *needs[3]; /* options that must be given */
+} kind;
+
+static const kind kinds[] = {
+    { "mnist",
+      MNIST,
+      ct_convert_mnist,
+      "idx files as MNIST comes, plain or .gz",
+      { "from", "to" } },
+    { "cifar10",
+      CIFAR10,
+      ct_convert_cifar10,
+      "CIFAR-10's binary batches, plain or .gz",
+      { "from", "to" } },
+    { "images", IMAGES, ct_convert_images, "JPEG and PNG files by a list", { "list", "to" } },
+    { "text",
+      TEXT,
+      ct_convert_text,
+      "text as numbers of words, a sentence a line",
+      { "from", "to" } },
+    { "model", MODEL, ct_convert_model, "weights, from one format to another", { "from" } },
+    { "mean", MEAN, ct_convert_mean, "the mean image of a data set", { "from", "to" } },
+    { "net",
+      NET,
+      ct_convert_net,
+      "a net of an old form in today's, text or binary",
+      { "from", "to" } },
+    { "solver", SOLVER, ct_convert_solver, "the same of a solver", { "from", "to" } },
+    { "digits", DIGITS, ct_convert_digits, "rendered digits, made up here", { "to" } },
+};
+
+enum { N_KIND = sizeof(kinds) / sizeof(kinds[0]) };
+
+static void print_kinds(FILE *to)
+{
+    fprintf(to, "usage: cortado convert KIND --to=PATH [--option=value …]\n\n");
+    for (int i = 0; i < N_KIND; i++) fprintf(to, "  %-9s %s\n", kinds[i].name, kinds[i].help);
+    fprintf(to, "\ncortado convert KIND --help lists the options of one.\n");
+}
+
+static ct_status find_kind(const char *name, const kind **kind_p)
+{
+    const char *names[N_KIND], *nearest;
+
+    for (int i = 0; i < N_KIND; i++) {
+        names[i] = kinds[i].name;
+        if (strcmp(kinds[i].name, name) == 0) {
+            *kind_p = &kinds[i];
+            return CT_OK;
+        }
+    }
+    nearest = ct_text_nearest(name, names, N_KIND);
+    return CT_FAIL(CT_ERR_CONFIG,
+                   "cortado convert: unknown kind \"%s\"%s%s%s (mnist, cifar10, images, text, "
+                   "model, mean, net, solver, digits)",
+                   name, (nearest != NULL) ? "; did you mean \"" : "",
+                   (nearest != NULL) ? nearest : "", (nearest != NULL) ? "\"?" : "");
+}
+
+/* "HxW" */
+static ct_status read_size(const char *text, int64_t *height, int64_t *width)
+{
+    char *end;
+    long h, w = 0;
+
+    if (text == NULL) return CT_OK;
+    h = strtol(text, &end, 10);
+    if ((end != text) && ((*end == 'x') || (*end == 'X'))) {
+        const char *second = end + 1;
+
+        w = strtol(second, &end, 10);
+        if ((end == second) || (*end != '\0')) w = 0;
+    }
+    if ((h < 1) || (w < 1) || (h > 65536) || (w > 65536)) {
+        return CT_FAIL(CT_ERR_CONFIG, "--resize=%s: expected HEIGHTxWIDTH, as in 256x256", text);
+    }
+    *height = h;
+    *width = w;
+    return CT_OK;
+}
+
+static ct_status run_kind(const kind *k, const ct_options *o)
+{
+    ct_convert_options c = { 0 };
+
+    for (int i = 0; (i < 3) && (k->needs[i] != NULL); i++) {
+        if (ct_options_text(o, k->needs[i]) == NULL) {
+            return CT_FAIL(CT_ERR_CONFIG,
+                           "cortado convert %s: --%s is missing; see cortado convert "
+                           "%s --help",
+                           k->name, k->needs[i], k->name);
+        }
+    }
+    c.from = ct_options_text(o, "from");
+    c.to = ct_options_text(o, "to");
+    c.backend = ct_options_text(o, "backend");
+    c.mean = ct_options_text(o, "mean");
+    c.net = ct_options_text(o, "net");
+    c.force = ct_options_flag(o, "force");
+    c.list = ct_options_text(o, "list");
+    c.root = ct_options_text(o, "root");
+    c.encoded = ct_options_flag(o, "encoded");
+    c.gray = ct_options_flag(o, "gray");
+    c.shuffle = ct_options_flag(o, "shuffle");
+    c.count = ct_options_count(o, (k->run == ct_convert_text) ? "words" : "count", 0);
+    c.shards = ct_options_count(o, "shards", 0);
+    c.stripe = ct_options_count(o, "stripe", 0);
+    c.vocabulary = ct_options_text(o, "vocabulary");
+    c.skip_broken = ct_options_count(o, "skip_broken", 0);
+    c.seed = (uint64_t)ct_options_count(o, "seed", 1);
+    CT_TRY(read_size(ct_options_text(o, "resize"), &c.height, &c.width));
+    return k->run(&c);
+}
+
+static bool asks_for_help(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        if ((strcmp(argv[i], "--help") == 0) || (strcmp(argv[i], "-h") == 0)) return true;
+    }
+    return false;
+}
+
+/* The parser takes argv[0] for the verb: it is "convert KIND" in its messages. */
+static ct_status parse_and_run(const kind *k, int argc, char **argv)
+{
+    char **own = malloc((size_t)argc * sizeof(*own));
+    char *verb = strdup(k->verb);
+    ct_options *o = NULL;
+    ct_status status;
+
+    if ((own == NULL) || (verb == NULL)) {
+        status = CT_FAIL(CT_ERR_NOMEM, "no memory");
+    } else {
+        memcpy(own, argv, (size_t)argc * sizeof(*own));
+        own[0] = verb;
+        status = ct_options_parse(table, N_OPTION, argc, own, &o);
+        if (status == CT_OK) status = run_kind(k, o);
+    }
+    ct_options_destroy(o);
+    free(verb);
+    free(own);
+    return status;
+}
+
+ct_status ct_verb_convert(ct_call *call)
+{
+    int argc = call->argc;
+    char **argv = call->argv;
+    const kind *k;
+
+    if (argc < 2) {
+        print_kinds(stderr);
+        return CT_FAIL(CT_ERR_CONFIG, "cortado convert: what should be converted?");
+    }
+    if ((strcmp(argv[1], "--help") == 0) || (strcmp(argv[1], "-h") == 0)) {
+        print_kinds(stdout);
+        return CT_OK;
+    }
+    CT_TRY(find_kind(argv[1], &k));
+    if (asks_for_help(argc - 1, argv + 1)) {
+        printf("cortado %s: %s\n\n", k->verb, k->help);
+        ct_options_help(table, N_OPTION, k->verb, stdout);
+        return CT_OK;
+    }
+    return parse_and_run(k, argc - 1, argv + 1);
+}

@@ -1,0 +1,171 @@
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "comm/core/mpi_cuda.h"
+#include "framework/proto/foreign.h"
+#include "framework/net/layer.h"
+#include "framework/proto/reference.h"
+#include "runtime/blas_core.h"
+#include "runtime/config/features.h"
+#include "cli/info/machine_limit.h"
+#include "runtime/plan_open.h"
+#include "cli/info/show_data.h"
+#include "runtime/show_topology.h"
+#include "cli/verb.h"
+
+char *openblas_get_config(void);
+
+static void print_build(void)
+{
+    char mpi[MPI_MAX_LIBRARY_VERSION_STRING];
+    int size;
+
+    MPI_Get_library_version(mpi, &size);
+    mpi[strcspn(mpi, "\r\n")] = '\0';
+    printf("cortado     %s\ncompiler    %s\nflags       %s\nmpi         %s\nblas        %s\n",
+           ct_build_version(), ct_build_compiler(), ct_build_flags(), mpi, openblas_get_config());
+    printf("features   ");
+    for (const ct_feature *f = ct_feature_table; f->name != NULL; f++) {
+        printf(" %s%s", f->built_in ? "" : "no-", f->name);
+    }
+    printf("\nlayers     ");
+    for (int i = 0; ct_layer_table[i] != NULL; i++) printf(" %s", ct_layer_table[i]->type);
+    printf("\n");
+}
+
+static void print_range(int least, int most)
+{
+    char text[32];
+
+    if (most < 0)
+        snprintf(text, sizeof(text), "%d or more", least);
+    else if (most > least)
+        snprintf(text, sizeof(text), "%d to %d", least, most);
+    else
+        snprintf(text, sizeof(text), "%d", least);
+    printf("  %-10s", text);
+}
+
+/* With the usual parameters; a build without CUDA knows those alone that need no form. */
+static bool runs_on_gpu(const ct_layer_ops *ops)
+{
+    for (int i = 0; ct_layer_form_table[i] != NULL; i++) {
+        if (strcmp(ct_layer_form_table[i]->type, ops->type) == 0) return true;
+    }
+    return ops->on_cuda;
+}
+
+/* What the net adds is no user's. */
+static void print_layers(void)
+{
+    int n = 0, refused = 0;
+
+    printf("%-26s  %-10s  %-10s  %-8s  %s\n", "type", "bottoms", "tops", "gradient", "on GPUs");
+    for (int i = 0; ct_layer_table[i] != NULL; i++) {
+        const ct_layer_ops *ops = ct_layer_table[i];
+
+        if (ops->by_net) continue;
+        n++;
+        printf("%-26s", ops->type);
+        print_range(ops->min_bottom, ops->max_bottom);
+        print_range(ops->min_top, ops->max_top);
+        printf("  %-8s  %s\n", (ops->backward != NULL) ? "yes" : "-",
+               runs_on_gpu(ops) ? "yes" : "host");
+    }
+    while (ct_foreign_table[refused].type != NULL) refused++;
+    printf("%d layer types; %d more are known and refused, with what to use instead:", n, refused);
+    for (int i = 0; i < refused; i++) printf(" %s", ct_foreign_table[i].type);
+    printf("\n");
+}
+
+static ct_status print_limits(void)
+{
+    ct_machine_limit m;
+
+    CT_TRY(ct_machine_limit_measure(1, &m));
+    printf("limits      %.1f GFLOP/s of multiply-adds, %s, %d thread%s; memory %.1f GB/s read, "
+           "%.1f GB/s triad\n            (3 arrays of %.0f MB); measured just now\n",
+           m.flop * 1e-9, m.simd, m.n_thread, (m.n_thread > 1) ? "s" : "", m.read * 1e-9,
+           m.triad * 1e-9, (double)m.array * 1e-6);
+    return CT_OK;
+}
+
+static ct_status print_machine(int wanted)
+{
+    ct_threads threads;
+    char host[64] = "?", cpu[160];
+    double memory = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+
+    gethostname(host, sizeof(host) - 1);
+    ct_cpu_name(cpu, sizeof(cpu));
+    CT_TRY(ct_threads_set(MPI_COMM_NULL, wanted, &threads));
+    printf("host        %s\ncpu         %s\nmemory      %.1f GiB\n", host, cpu,
+           memory / ldexp(1, 30));
+    printf("threads     %d (%s) on %d cores: %s\n", threads.n, threads.from, threads.n_core,
+           threads.cores);
+    printf("blas core   %s\n", ct_blas_core_name());
+    CT_TRY(print_limits());
+    printf(
+        "topology    cortado info --topology, in a job or with the name of a machine; ready ones:");
+    for (const ct_ready_machine *m = ct_ready_machine_table; m->name != NULL; m++)
+        printf(" %s", m->name);
+    printf("\n");
+    return CT_OK;
+}
+
+/* Those that this process sees; `all`: and what the first really does. */
+static ct_status print_gpus(bool all)
+{
+    int n = ct_device_count("cuda");
+    const ct_device *dev;
+    double copy, product, narrow;
+
+    for (int i = 0; i < n; i++) {
+        ct_device_place p;
+
+        CT_TRY(ct_device_look("cuda", i, &p));
+        printf("gpu %-7d %s, %.1f GiB, %s\n", i, p.name, p.memory / ldexp(1, 30), p.id);
+    }
+    if (!all) {
+        if (n == 0)
+            printf("gpus        none that works%s\n",
+                   ct_feature_has("cuda") ? "" : ": this cortado was built without CUDA=1");
+        return CT_OK;
+    }
+    CT_TRY(ct_device_open("cuda", 0, &dev));
+    CT_TRY(ct_device_measure("cuda", &copy, &product, &narrow));
+    printf(
+        "gpu limits  copy %.0f GB/s, read and written; products %.2f TFLOP/s in f32, %.2f of bf16; "
+        "measured just now on gpu 0\n",
+        copy * 1e-9, product * 1e-12, narrow * 1e-12);
+    printf("gpu memory  in messages of this MPI: %s\n", ct_mpi_takes_cuda());
+    return CT_OK;
+}
+
+ct_status ct_verb_info(ct_call *call)
+{
+    if (ct_options_origin(call->options, "topology") == CT_ORIGIN_COMMAND)
+        return ct_show_topology(call, ct_options_text(call->options, "topology"));
+    if (ct_options_text(call->options, "data") != NULL)
+        return ct_show_data(ct_options_text(call->options, "data"));
+    if (ct_options_flag(call->options, "config_reference")) {
+        ct_text text = { 0 };
+        ct_status status = ct_config_reference(&text);
+
+        if ((status == CT_OK) && (text.text != NULL)) fputs(text.text, stdout);
+        ct_text_destroy(&text);
+        return status;
+    }
+    if (ct_options_flag(call->options, "gpus")) return print_gpus(true);
+    if (ct_options_flag(call->options, "layers")) {
+        print_layers();
+        return CT_OK;
+    }
+    print_build();
+    CT_TRY(print_gpus(false));
+    CT_TRY(print_machine((int)ct_options_count(call->options, "threads", 0)));
+    ct_blas_core_log();
+    return CT_OK;
+}

@@ -1,0 +1,146 @@
+#include <limits.h>
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "framework/base/simd.h"
+#include "runtime/blas_core.h"
+#include "runtime/config/features.h"
+#include "runtime/show_topology.h"
+#include "cli/verb.h"
+
+static void usage(FILE *to)
+{
+    fprintf(to,
+            "cortado %s: synchronous training of Caffe nets on supercomputers\n\n"
+            "  srun cortado train --solver=solver.prototxt\n\n",
+            ct_build_version());
+    for (const ct_verb *v = ct_verb_table; v->name != NULL; v++) {
+        fprintf(to, "  cortado %-8s %s\n", v->name, v->summary);
+    }
+    fprintf(to, "\ncortado VERB --help lists the options of a verb. Each has an environment twin,\n"
+                "CORTADO_NAME; the command line beats it, and it beats the prototxt.\n"
+                "Exit codes: 0 finished, 1 run-time failure, 2 usage or config, 3 data or I/O,\n"
+                "4 launch mismatch, 5 diverged, 6 watchdog, 75 stopped early with a snapshot.\n");
+}
+
+static const ct_verb *find_verb(const char *name)
+{
+    for (const ct_verb *v = ct_verb_table; v->name != NULL; v++) {
+        if (strcmp(v->name, name) == 0) return v;
+    }
+    return NULL;
+}
+
+static ct_status fail_verb(const char *name)
+{
+    const char *known[16], *near;
+    int n = 0;
+
+    for (const ct_verb *v = ct_verb_table; v->name != NULL; v++) known[n++] = v->name;
+    near = ct_text_nearest(name, known, n);
+    if (near != NULL) {
+        return CT_FAIL(CT_ERR_CONFIG, "unknown verb \"%s\"; did you mean \"%s\"?", name, near);
+    }
+    return CT_FAIL(CT_ERR_CONFIG, "unknown verb \"%s\"; cortado --help lists them", name);
+}
+
+static bool is_help(const char *arg)
+{
+    return (strcmp(arg, "--help") == 0) || (strcmp(arg, "-h") == 0) || (strcmp(arg, "help") == 0);
+}
+
+/* Before the log starts: it reads CORTADO_LOG. */
+static void set_log_level(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        if (strncmp(argv[i], "--log=", 6) == 0) setenv("CORTADO_LOG", argv[i] + 6, 1);
+        if ((strcmp(argv[i], "--log") == 0) && (i + 1 < argc))
+            setenv("CORTADO_LOG", argv[i + 1], 1);
+    }
+}
+
+static int run_alone(const ct_verb *verb, ct_call *call)
+{
+    ct_options *options = NULL;
+    ct_status status = CT_OK;
+
+    ct_log_init(0, 1, "");
+    if (!verb->own_options) {
+        status =
+            ct_options_parse(ct_option_table, ct_option_table_n, call->argc, call->argv, &options);
+    }
+    call->options = options;
+    if (status == CT_OK) status = verb->run(call);
+    ct_options_destroy(options);
+    if ((status != CT_OK) && (status != CT_STOPPED) && (ct_log_n_error() == 0)) {
+        ct_log_at(CT_LOG_ERROR, __FILE__, __LINE__, "failed: %s", ct_status_str(status));
+    }
+    return ct_status_exit_code(status);
+}
+
+static int run_in_job(const ct_verb *verb, ct_call *call)
+{
+    ct_options *options = NULL;
+    ct_job job;
+    ct_status status = ct_job_start(&job);
+
+    call->job = &job;
+    if ((status == CT_OK) && !verb->own_options) {
+        status =
+            ct_options_parse(ct_option_table, ct_option_table_n, call->argc, call->argv, &options);
+    }
+    call->options = options;
+    if (status == CT_OK) status = verb->run(call);
+    if ((status != CT_OK) && (status != CT_STOPPED)) ct_job_fail(&job, status);
+    ct_options_destroy(options);
+    ct_job_finish(&job);
+    return ct_status_exit_code(status);
+}
+
+/* A program built for SVE of one length gives wrong numbers with another. */
+static ct_status check_registers(void)
+{
+    int built, here;
+
+    ct_simd_built(&built, &here);
+    if (built == here) return CT_OK;
+    if (here == 0)
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "built with SVE=%d, but this processor has no SVE: build without", built);
+    return CT_FAIL(CT_ERR_CONFIG,
+                   "built with SVE=%d, but this processor's vectors have %d bits: build with "
+                   "SVE=256 or 512 as it has them, or without for processors of any",
+                   built, here);
+}
+
+int main(int argc, char **argv)
+{
+    const ct_verb *verb;
+    ct_call call = { argc - 1, argv + 1, argv, argc, NULL, NULL };
+
+    if (argc < 2) {
+        usage(stderr);
+        return ct_status_exit_code(CT_ERR_CONFIG);
+    }
+    if (is_help(argv[1])) return usage(stdout), 0;
+    if (strcmp(argv[1], "--version") == 0) return printf("cortado %s\n", ct_build_version()), 0;
+    verb = find_verb(argv[1]);
+    if (verb == NULL) return ct_status_exit_code(fail_verb(argv[1]));
+    if ((argc > 2) && is_help(argv[2]) && !verb->own_options) {
+        printf("usage: %s\n\n", verb->usage);
+        ct_options_help(ct_option_table, ct_option_table_n, verb->name, stdout);
+        return 0;
+    }
+    if (check_registers() != CT_OK) return ct_status_exit_code(CT_ERR_CONFIG);
+    ct_blas_core_ensure(argv);
+    /* Large blocks come and go with every collective and file: give them back to the heap, not to
+     * the system, whose page faults cost more than the copies. */
+    mallopt(M_MMAP_THRESHOLD, INT_MAX);
+    mallopt(M_TRIM_THRESHOLD, INT_MAX);
+    set_log_level(argc, argv);
+    if (verb->in_job || ((verb->run == ct_verb_info) && ct_show_topology_in_job(argc, argv)))
+        return run_in_job(verb, &call);
+    return run_alone(verb, &call);
+}

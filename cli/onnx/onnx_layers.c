@@ -1,0 +1,339 @@
+/* Caffe's layers in ONNX's operators, in the phase TEST. */
+#include "cli/onnx/onnx_forms.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static ct_status same(ct_onnx *x, const ct_onnx_layer *l)
+{
+    ct_onnx_alias(x, l, 0);
+    return CT_OK;
+}
+
+static ct_status softmax(ct_onnx *x, const ct_onnx_layer *l)
+{
+    const Ct__SoftmaxParameter *p = l->layer->param->softmax_param;
+
+    ct_onnx_begin(x, l, "Softmax");
+    ct_onnx_bottom(x, l, 0);
+    ct_onnx_top(x, l, 0);
+    ct_onnx_int(x, "axis", (p != NULL) ? p->axis : 1);
+    ct_onnx_end(x);
+    return CT_OK;
+}
+
+/* A list of one, two or no numbers, or _h and _w. */
+static void pair(size_t n, const uint32_t *v, bool has_hw, uint32_t h, uint32_t w, int64_t other,
+                 int64_t out[2])
+{
+    for (int i = 0; i < 2; i++) out[i] = (n == 0) ? other : (int64_t)v[(n > 1) ? i : 0];
+    if (!has_hw) return;
+    out[0] = h;
+    out[1] = w;
+}
+
+static ct_status convolution_as(ct_onnx *x, const ct_onnx_layer *l, const char *op)
+{
+    const Ct__ConvolutionParameter *p = l->layer->param->convolution_param;
+    int64_t kernel[2], stride[2], pad[2], dilation[2], pads[4], group = p->group;
+
+    if (strcmp(l->layer->ops->type, "DepthwiseConvolution") == 0)
+        group = ct_onnx_bottom_shape(l, 0)->dim[1];
+    if (ct_onnx_bottom_shape(l, 0)->ndim != 4)
+        return ct_onnx_no_form(l, "other than two axes of space");
+    pair(p->n_kernel_size, p->kernel_size, p->has_kernel_h, p->kernel_h, p->kernel_w, 1, kernel);
+    pair(p->n_stride, p->stride, p->has_stride_h, p->stride_h, p->stride_w, 1, stride);
+    pair(p->n_pad, p->pad, p->has_pad_h || p->has_pad_w, p->pad_h, p->pad_w, 0, pad);
+    pair(p->n_dilation, p->dilation, false, 0, 0, 1, dilation);
+    for (int i = 0; i < 4; i++) pads[i] = pad[i % 2];
+    ct_onnx_begin(x, l, op);
+    ct_onnx_bottom(x, l, 0);
+    for (int i = 0; i < l->layer->n_weight; i++) ct_onnx_weight(x, l, i, NULL);
+    ct_onnx_top(x, l, 0);
+    ct_onnx_ints(x, "dilations", 2, dilation);
+    ct_onnx_int(x, "group", group);
+    ct_onnx_ints(x, "kernel_shape", 2, kernel);
+    ct_onnx_ints(x, "pads", 4, pads);
+    ct_onnx_ints(x, "strides", 2, stride);
+    ct_onnx_end(x);
+    return CT_OK;
+}
+
+static ct_status convolution(ct_onnx *x, const ct_onnx_layer *l)
+{
+    return convolution_as(x, l, "Conv");
+}
+
+static ct_status deconvolution(ct_onnx *x, const ct_onnx_layer *l)
+{
+    return convolution_as(x, l, "ConvTranspose");
+}
+
+/* Flatten, then Gemm. */
+static ct_status inner_product(ct_onnx *x, const ct_onnx_layer *l)
+{
+    const Ct__InnerProductParameter *p = l->layer->param->inner_product_param;
+
+    if ((p->axis != 1) || (ct_onnx_top_shape(l)->ndim != 2))
+        return ct_onnx_no_form(l, "an axis other than 1");
+    ct_onnx_begin(x, l, "Flatten");
+    ct_onnx_bottom(x, l, 0);
+    ct_onnx_part(x, l, "flat", true);
+    ct_onnx_int(x, "axis", 1);
+    ct_onnx_end(x);
+    ct_onnx_begin(x, l, "Gemm");
+    ct_onnx_part(x, l, "flat", false);
+    for (int i = 0; i < l->layer->n_weight; i++) ct_onnx_weight(x, l, i, NULL);
+    ct_onnx_top(x, l, 0);
+    ct_onnx_int(x, "transB", p->transpose ? 0 : 1);
+    ct_onnx_end(x);
+    return CT_OK;
+}
+
+/* Caffe rounds sizes up and cuts windows off; pads of two different sides say the same. Means are
+ * over what is left of a window, pads counted: with none, or where no window sticks out, that is
+ * one of ONNX's two ways. */
+static ct_status pooling(ct_onnx *x, const ct_onnx_layer *l)
+{
+    const Ct__PoolingParameter *p = l->layer->param->pooling_param;
+    bool mean = (p->pool == CT__POOLING_PARAMETER__POOL_METHOD__AVE), sticks_out = false;
+    int64_t kernel[2] = { p->has_kernel_h ? p->kernel_h : p->kernel_size,
+                          p->has_kernel_w ? p->kernel_w : p->kernel_size };
+    int64_t stride[2] = { p->has_stride_h ? p->stride_h : p->stride,
+                          p->has_stride_w ? p->stride_w : p->stride };
+    int64_t pad[2] = { (p->has_pad_h || p->has_pad_w) ? p->pad_h : p->pad,
+                       (p->has_pad_h || p->has_pad_w) ? p->pad_w : p->pad };
+    int64_t pads[4];
+
+    if ((p->pool == CT__POOLING_PARAMETER__POOL_METHOD__STOCHASTIC) || (l->layer->n_top != 1) ||
+        (ct_onnx_bottom_shape(l, 0)->ndim != 4))
+        return ct_onnx_no_form(l, "stochastic pooling, a mask, or other than two axes of space");
+    if (p->global_pooling) {
+        ct_onnx_unary(x, l, mean ? "GlobalAveragePool" : "GlobalMaxPool", NULL, NULL);
+        return CT_OK;
+    }
+    for (int i = 0; i < 2; i++) {
+        int64_t in = ct_onnx_bottom_shape(l, 0)->dim[2 + i], out = ct_onnx_top_shape(l)->dim[2 + i];
+        int64_t need = (out - 1) * stride[i] + kernel[i] - in - pad[i];
+
+        pads[i] = pad[i];
+        pads[2 + i] = (need > 0) ? need : 0;
+        sticks_out = sticks_out || (need > pad[i]);
+    }
+    if (mean && sticks_out && ((pad[0] > 0) || (pad[1] > 0)))
+        return ct_onnx_no_form(l, "a mean with pads whose last window is cut off");
+    ct_onnx_begin(x, l, mean ? "AveragePool" : "MaxPool");
+    ct_onnx_bottom(x, l, 0);
+    ct_onnx_top(x, l, 0);
+    if (mean) ct_onnx_int(x, "count_include_pad", (pad[0] > 0) || (pad[1] > 0));
+    ct_onnx_ints(x, "kernel_shape", 2, kernel);
+    ct_onnx_ints(x, "pads", 4, pads);
+    ct_onnx_ints(x, "strides", 2, stride);
+    ct_onnx_end(x);
+    return CT_OK;
+}
+
+static ct_status lrn(ct_onnx *x, const ct_onnx_layer *l)
+{
+    const Ct__LRNParameter none = CT__LRNPARAMETER__INIT;
+    const Ct__LRNParameter *p =
+        (l->layer->param->lrn_param != NULL) ? l->layer->param->lrn_param : &none;
+
+    if (p->norm_region != CT__LRNPARAMETER__NORM_REGION__ACROSS_CHANNELS)
+        return ct_onnx_no_form(l, "WITHIN_CHANNEL");
+    ct_onnx_begin(x, l, "LRN");
+    ct_onnx_bottom(x, l, 0);
+    ct_onnx_top(x, l, 0);
+    ct_onnx_float(x, "alpha", p->alpha);
+    ct_onnx_float(x, "beta", p->beta);
+    ct_onnx_float(x, "bias", p->k);
+    ct_onnx_int(x, "size", p->local_size);
+    ct_onnx_end(x);
+    return CT_OK;
+}
+
+/* The sums that Caffe keeps, divided by the number of samples that they count; no scale, no shift.
+ */
+static ct_status batch_norm(ct_onnx *x, const ct_onnx_layer *l)
+{
+    const Ct__BatchNormParameter none = CT__BATCH_NORM_PARAMETER__INIT;
+    const Ct__BatchNormParameter *p =
+        (l->layer->param->batch_norm_param != NULL) ? l->layer->param->batch_norm_param : &none;
+    const ct_shape *shape = &l->layer->weight[0].shape;
+    int64_t n = ct_shape_count(shape, 0, -1);
+    float count = l->weights->array[2].data[0], one = (count != 0.0f) ? 1.0f / count : 0.0f;
+    float *v = calloc((size_t)(4 * n) + 1, sizeof(*v));
+
+    if (v == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for layer \"%s\"", l->layer->name);
+    for (int64_t i = 0; i < n; i++) {
+        v[i] = 1.0f;
+        v[2 * n + i] = one * l->weights->array[0].data[i];
+        v[3 * n + i] = one * l->weights->array[1].data[i];
+    }
+    ct_onnx_begin(x, l, "BatchNormalization");
+    ct_onnx_bottom(x, l, 0);
+    ct_onnx_floats(x, l, "scale", shape, v);
+    ct_onnx_floats(x, l, "shift", shape, v + n);
+    ct_onnx_floats(x, l, "mean", shape, v + 2 * n);
+    ct_onnx_floats(x, l, "variance", shape, v + 3 * n);
+    ct_onnx_top(x, l, 0);
+    ct_onnx_float(x, "epsilon", p->eps);
+    ct_onnx_end(x);
+    free(v);
+    return CT_OK;
+}
+
+/* Terms of a sum with their factors first. */
+static ct_status weighted_sum(ct_onnx *x, const ct_onnx_layer *l, const Ct__EltwiseParameter *p)
+{
+    char name[32], part[32];
+
+    for (int i = 0; i < l->layer->n_bottom; i++) {
+        snprintf(name, sizeof(name), "coeff%d", i);
+        snprintf(part, sizeof(part), "term%d", i);
+        ct_onnx_begin(x, l, "Mul");
+        ct_onnx_bottom(x, l, i);
+        ct_onnx_number(x, l, name, p->coeff[i]);
+        ct_onnx_to(x, l, part);
+        ct_onnx_end(x);
+    }
+    ct_onnx_begin(x, l, "Sum");
+    for (int i = 0; i < l->layer->n_bottom; i++) {
+        snprintf(part, sizeof(part), "term%d", i);
+        ct_onnx_part(x, l, part, false);
+    }
+    ct_onnx_to(x, l, NULL);
+    ct_onnx_end(x);
+    return CT_OK;
+}
+
+/* A product has two factors in ONNX. */
+static ct_status product(ct_onnx *x, const ct_onnx_layer *l)
+{
+    int n = l->layer->n_bottom;
+    char part[32];
+
+    for (int i = 1; i < n; i++) {
+        ct_onnx_begin(x, l, "Mul");
+        if (i == 1)
+            ct_onnx_bottom(x, l, 0);
+        else
+            ct_onnx_part(x, l, part, false);
+        ct_onnx_bottom(x, l, i);
+        snprintf(part, sizeof(part), "product%d", i);
+        ct_onnx_to(x, l, (i == n - 1) ? NULL : part);
+        ct_onnx_end(x);
+    }
+    return CT_OK;
+}
+
+static ct_status eltwise(ct_onnx *x, const ct_onnx_layer *l)
+{
+    const Ct__EltwiseParameter none = CT__ELTWISE_PARAMETER__INIT;
+    const Ct__EltwiseParameter *p =
+        (l->layer->param->eltwise_param != NULL) ? l->layer->param->eltwise_param : &none;
+
+    if (p->operation == CT__ELTWISE_PARAMETER__ELTWISE_OP__PROD) return product(x, l);
+    for (size_t i = 0; i < p->n_coeff; i++) {
+        if (p->coeff[i] != 1.0f) return weighted_sum(x, l, p);
+    }
+    ct_onnx_begin(x, l, (p->operation == CT__ELTWISE_PARAMETER__ELTWISE_OP__MAX) ? "Max" : "Sum");
+    for (int i = 0; i < l->layer->n_bottom; i++) ct_onnx_bottom(x, l, i);
+    ct_onnx_top(x, l, 0);
+    ct_onnx_end(x);
+    return CT_OK;
+}
+
+static ct_status concat(ct_onnx *x, const ct_onnx_layer *l)
+{
+    const Ct__ConcatParameter *p = l->layer->param->concat_param;
+    int axis = (p == NULL) ? 1 : (p->has_concat_dim ? (int)p->concat_dim : p->axis);
+
+    ct_onnx_begin(x, l, "Concat");
+    for (int i = 0; i < l->layer->n_bottom; i++) ct_onnx_bottom(x, l, i);
+    ct_onnx_top(x, l, 0);
+    ct_onnx_int(x, "axis", axis);
+    ct_onnx_end(x);
+    return CT_OK;
+}
+
+static ct_status flatten(ct_onnx *x, const ct_onnx_layer *l)
+{
+    const Ct__FlattenParameter *p = l->layer->param->flatten_param;
+
+    if ((p != NULL) && ((p->axis != 1) || (p->end_axis != -1))) {
+        ct_onnx_reshape(x, l, 0, NULL, "shape", ct_onnx_top_shape(l), NULL);
+        return CT_OK;
+    }
+    ct_onnx_begin(x, l, "Flatten");
+    ct_onnx_bottom(x, l, 0);
+    ct_onnx_top(x, l, 0);
+    ct_onnx_int(x, "axis", 1);
+    ct_onnx_end(x);
+    return CT_OK;
+}
+
+/* What nobody wants. */
+static ct_status silence(ct_onnx *x, const ct_onnx_layer *l)
+{
+    for (int i = 0; i < l->layer->n_bottom; i++) ct_onnx_leave(x, l, i);
+    return CT_OK;
+}
+
+/* The forks' normalisation, scale and shift in one, by the running statistics. */
+static ct_status bn(ct_onnx *x, const ct_onnx_layer *l)
+{
+    const Ct__BNParameter none = CT__BNPARAMETER__INIT;
+    const Ct__BNParameter *p =
+        (l->layer->param->bn_param != NULL) ? l->layer->param->bn_param : &none;
+    bool averages = p->has_var_eps || p->has_decay || p->has_moving_average;
+    ct_shape shape = { 1, { ct_onnx_bottom_shape(l, 0)->dim[1] } };
+
+    if ((l->layer->n_weight != 4) || (p->has_moving_average && !p->moving_average))
+        return ct_onnx_no_form(l, "statistics of the batch");
+    ct_onnx_begin(x, l, "BatchNormalization");
+    ct_onnx_bottom(x, l, 0);
+    for (int i = 0; i < 4; i++) ct_onnx_weight(x, l, i, &shape);
+    ct_onnx_top(x, l, 0);
+    ct_onnx_float(x, "epsilon", averages ? (p->has_var_eps ? p->var_eps : 1e-10f) : p->eps);
+    ct_onnx_end(x);
+    return CT_OK;
+}
+
+/* ONNX's is Fast R-CNN's own. */
+static ct_status roi_pooling(ct_onnx *x, const ct_onnx_layer *l)
+{
+    const Ct__ROIPoolingParameter *p = l->layer->param->roi_pooling_param;
+    const int64_t size[2] = { p->pooled_h, p->pooled_w };
+
+    ct_onnx_begin(x, l, "MaxRoiPool");
+    ct_onnx_bottom(x, l, 0);
+    ct_onnx_bottom(x, l, 1);
+    ct_onnx_top(x, l, 0);
+    ct_onnx_ints(x, "pooled_shape", 2, size);
+    ct_onnx_float(x, "spatial_scale", p->spatial_scale);
+    ct_onnx_end(x);
+    return CT_OK;
+}
+
+const ct_onnx_form ct_onnx_layers[] = {
+    { "BN", bn },
+    { "BatchNorm", batch_norm },
+    { "Concat", concat },
+    { "Convolution", convolution },
+    { "Deconvolution", deconvolution },
+    { "DepthwiseConvolution", convolution },
+    { "Dropout", same },
+    { "Eltwise", eltwise },
+    { "Flatten", flatten },
+    { "InnerProduct", inner_product },
+    { "LRN", lrn },
+    { "Pooling", pooling },
+    { "ROIPooling", roi_pooling },
+    { "Reorder", same }, /* of values that stay what they are */
+    { "Silence", silence },
+    { "Softmax", softmax },
+    { "SyncBN", bn },
+    { NULL, NULL },
+};

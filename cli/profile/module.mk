@@ -1,0 +1,2 @@
+# Times of a net's steps, in a file.
+IN_SIM := all

@@ -1,0 +1,72 @@
+/** @file profile.h  What a net's training step is made of, and how long each part takes.
+ *
+ * Written by `cortado time --json`, read by the simulator and the scaling study: the real lists of
+ * steps with their median durations, and the parameters in the order of the gradient arena. The
+ * file is described in docs/scaling.md.
+ */
+#ifndef CT_PROFILE_H
+#define CT_PROFILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "comm/sync/step_timeline.h"
+#include "framework/base/status.h"
+#include "framework/net/step.h"
+
+typedef struct ct_profile_param {
+    char *key;
+    int64_t offset, count; /* elements in the arena; ascending */
+    int64_t rows;          /* as a matrix; 0: the profile does not say */
+} ct_profile_param;
+
+typedef struct ct_profile {
+    char net[128];
+    char net_hash[32]; /* as the file has it */
+    int64_t batch;     /* of one rank        */
+    int ranks, threads;
+    double images_per_s; /* of the run that was measured, all its ranks               */
+    double step_ms, update_ms, wait_data_ms;
+    int n_param; /* learned ones */
+    ct_profile_param *param;
+    int n_forward, n_backward;
+    ct_step *forward, *backward; /* FORWARD, BACKWARD (seconds, polls), WAIT, READY (param) */
+    int n_sample;
+    double *sample_ms; /* [n_sample] of whole steps, in the order of the run; may be none */
+} ct_profile;
+
+/** Every parameter is ready once in the backward list. CT_ERR_IO; CT_ERR_DATA, with file and
+ *  member, where the file is no such profile. Freed with ct_profile_destroy(). */
+ct_status ct_profile_read(const char *path, ct_profile **profile_p);
+/** The same of a text; path serves the messages. */
+ct_status ct_profile_parse(const char *path, const char *text, size_t size, ct_profile **profile_p);
+void ct_profile_destroy(ct_profile *p); /* NULL allowed */
+
+/** CT_ERR_CONFIG where the profile was taken of a net with another hash. path serves the message.
+ */
+ct_status ct_profile_check_net(const ct_profile *p, const char *path, const char *net_hash);
+
+/** Forward, backward and update of one rank's batch, in seconds. */
+double ct_profile_compute_s(const ct_profile *p);
+
+/** Another chip and batch: all durations times one factor, so that one rank alone makes
+ *  images_per_s (0: as measured) with the profile's batch; then times batch / the profile's (0:
+ *  that one). So images/s do not depend on the batch, as published figures are used. */
+void ct_profile_scale(ct_profile *p, double images_per_s, int64_t batch);
+
+/** The profile as a line (comm/sync/step_timeline.h). */
+typedef struct ct_profile_line {
+    ct_line line;         /* its lists: */
+    ct_line_event *event; /* owned */
+    int64_t *count;       /* owned */
+} ct_profile_line;
+/** factor: on all computation. CT_ERR_NOMEM. */
+ct_status ct_profile_make_line(const ct_profile *p, ct_line_overlap overlap, double factor,
+                               ct_profile_line *out);
+void ct_profile_line_release(ct_profile_line *l); /* zeroed ones too */
+
+/** Sample i's time over the median of the samples; 1 where there are none. */
+double ct_profile_jitter(const ct_profile *p, int i);
+
+#endif

@@ -1,0 +1,285 @@
+#include "framework/base/sort.h"
+#include "cli/scale/step_model.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/autotune/codec_planner.h"
+#include "comm/codec/codec_types.h"
+#include "comm/cost/cost.h"
+
+/* ---- costs */
+
+static const char *const algorithm[] = { "ring", "rhd", "hier", "torus", "tree" };
+enum { N_ALGORITHM = sizeof(algorithm) / sizeof(algorithm[0]) };
+
+typedef struct costs {
+    const ct_topo *topo;
+    ct_cost *cost[N_ALGORITHM]; /* NULL: not asked for */
+} costs;
+
+static void destroy_costs(costs *c)
+{
+    for (int i = 0; i < N_ALGORITHM; i++) ct_cost_destroy(c->cost[i]);
+}
+
+static ct_status create_costs(const ct_topo *t, const char *name, costs *c)
+{
+    bool all = (strcmp(name, "auto") == 0), known = all;
+
+    memset(c, 0, sizeof(*c));
+    c->topo = t;
+    for (int i = 0; i < N_ALGORITHM; i++) {
+        bool wanted = all || (strcmp(name, algorithm[i]) == 0);
+
+        known |= wanted;
+        if (wanted)
+            CT_TRY(ct_cost_create(algorithm[i], t, NULL, strcmp(algorithm[i], "hier") == 0,
+                                  &c->cost[i]));
+    }
+    return known ? CT_OK : CT_FAIL(CT_ERR_CONFIG, "allreduce %s has no costs to model it by", name);
+}
+
+/* What ct_coll_choose() chooses: its number; seconds of an allreduce of so many bytes. */
+static int cheapest(const costs *c, double bytes, double *seconds_p)
+{
+    double least = INFINITY;
+    int best = -1;
+
+    for (int i = 0; i < N_ALGORITHM; i++) {
+        double s = (c->cost[i] != NULL) ? ct_cost_s(c->cost[i], bytes) : INFINITY;
+        double weighed = s * ct_cost_weight(algorithm[i], c->topo, true);
+
+        if ((best >= 0) && !(weighed < least)) continue;
+        best = i;
+        least = weighed;
+        *seconds_p = s;
+    }
+    return best;
+}
+
+static ct_status cost_of(void *ctx, int64_t bytes, double *latency_s_p, double *all_s_p)
+{
+    const costs *c = ctx;
+    int best = cheapest(c, (double)bytes, all_s_p);
+
+    *latency_s_p = ct_cost_s(c->cost[best], 0);
+    return CT_OK;
+}
+
+static double sum_s(void *ctx, ct_dtype dtype, int64_t bytes)
+{
+    double seconds = 0;
+
+    (void)dtype;
+    (void)cheapest(ctx, (double)bytes, &seconds);
+    return seconds;
+}
+
+static double dense_s(void *ctx, int64_t bytes)
+{
+    return sum_s(ctx, CT_F32, bytes);
+}
+
+/* ---- all of it */
+
+typedef struct model {
+    const ct_profile *p;
+    const ct_grad_pipe_config *config;
+    const ct_step_model_own *own; /* NULL: none */
+    costs costs;
+    ct_exch_model *exch;
+    ct_grad_range *range;
+    ct_coded_seconds *seconds;
+    ct_choose_ways ways;
+    ct_grad_sizes sizes;
+    ct_choose choose;
+    ct_choose_plan plan;
+    ct_profile_line line;
+} model;
+
+static void model_release(model *m)
+{
+    destroy_costs(&m->costs);
+    ct_exch_model_destroy(m->exch);
+    ct_choose_release(&m->choose);
+    ct_profile_line_release(&m->line);
+    free(m->plan.way);
+    free(m->range);
+    free(m->seconds);
+}
+
+/* One codec for all is what every range has of its own that has no other. */
+static ct_status make_ranges(model *m)
+{
+    const ct_profile *p = m->p;
+    size_t n = (size_t)p->n_param + 1;
+
+    m->range = calloc(n, sizeof(*m->range));
+    m->seconds = calloc(n * CT_CHOOSE_WAYS, sizeof(*m->seconds));
+    m->plan.way = calloc(n, sizeof(*m->plan.way));
+    if ((m->range == NULL) || (m->seconds == NULL) || (m->plan.way == NULL))
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for %d gradients", p->n_param);
+    for (int i = 0; i < p->n_param; i++) {
+        ct_grad_range *r = &m->range[i];
+
+        *r = (ct_grad_range){ .key = p->param[i].key,
+                              .offset = p->param[i].offset,
+                              .count = p->param[i].count,
+                              .rows = p->param[i].rows };
+        m->plan.way[i] = -1;
+        if ((m->own == NULL) || (m->own[i].codec == NULL)) continue;
+        r->codec = m->own[i].codec;
+        r->codec_config = &m->own[i].config;
+    }
+    CT_TRY(ct_grad_plan_check(m->config, m->range, p->n_param));
+    for (int i = 0; (m->config->codec != &ct_coded_auto) && (i < p->n_param); i++) {
+        if (m->range[i].codec != NULL) continue;
+        m->range[i].codec = m->config->codec;
+        m->range[i].codec_config = &m->config->codec_config;
+    }
+    return CT_OK;
+}
+
+static ct_status choose(model *m, const ct_topo *t)
+{
+    const ct_grad_pipe_config *config = m->config;
+    ct_coded_costs c = { .n_rank = t->n_rank,
+                         .speed = ct_machine_coding(&t->machine),
+                         .deterministic = config->deterministic,
+                         .allreduce_s = sum_s,
+                         .ctx = &m->costs,
+                         .sum_factor = 1,
+                         .wire_factor = 1 };
+
+    CT_TRY(ct_exch_model_create(t, &m->exch));
+    c.exch = m->exch;
+    if (config->codec == &ct_coded_auto)
+        CT_TRY(ct_choose_list(&config->codec_config, config->deterministic, &m->ways));
+    if (t->n_rank > 1) ct_choose_seconds(&c, config, m->range, m->p->n_param, &m->ways, m->seconds);
+    m->choose = (ct_choose){ .config = config,
+                             .sizes = &m->sizes,
+                             .range = m->range,
+                             .n_range = m->p->n_param,
+                             .n_rank = t->n_rank,
+                             .ways = &m->ways,
+                             .seconds = m->seconds,
+                             .dense_s = dense_s,
+                             .ctx = &m->costs,
+                             .line = &m->line.line,
+                             .margin = 0.02 };
+    if (config->codec != &ct_coded_auto) return ct_choose_cost(&m->choose, &m->plan);
+    CT_TRY(ct_choose_run(&m->choose));
+    memcpy(m->plan.way, m->choose.plan[0].way, sizeof(int) * (size_t)m->p->n_param);
+    return ct_choose_cost(&m->choose, &m->plan);
+}
+
+static void fill_bucket(const model *m, const ct_bucket_cut *k, int n_rank, ct_step_model_bucket *b)
+{
+    const ct_grad_range *r = &m->range[k->first];
+    const ct_coded_seconds *s = m->seconds + (size_t)k->first * CT_CHOOSE_WAYS;
+
+    b->first = k->first;
+    b->n = k->n;
+    b->count = k->count;
+    b->bytes = k->count * 4;
+    b->codec = ct_coded_none.name;
+    b->key = r->key;
+    b->coded = k->coded;
+    if (n_rank == 1) {
+        b->algorithm = "one rank";
+        return;
+    }
+    if (!k->coded) {
+        b->algorithm = algorithm[cheapest(&m->costs, (double)b->bytes, &b->seconds)];
+        b->wire_s = b->seconds;
+        return;
+    }
+    if (m->plan.way[k->first] > 0) s += m->plan.way[k->first];
+    b->codec = r->codec->name;
+    b->bytes = r->codec->payload_bytes(r->codec_config, k->count, (r->rows > 0) ? r->rows : 1);
+    b->encode_s = s->encode_s;
+    b->wire_s = s->wire_s;
+    b->decode_s = s->decode_s;
+    b->seconds = s->encode_s + s->wire_s + s->decode_s;
+    b->algorithm = (s->exchange != NULL) ? s->exchange : "sum";
+}
+
+static ct_status fill_buckets(model *m, int n_rank, ct_step_model *out)
+{
+    ct_bucket_cut *cut = NULL;
+    int n = 0;
+
+    ct_choose_apply(&m->ways, m->plan.way, m->range, m->p->n_param);
+    CT_TRY(ct_grad_plan_cut(m->config, &m->sizes, m->range, m->p->n_param, &cut, &n));
+    out->bucket = calloc((size_t)n + 1, sizeof(*out->bucket));
+    if (out->bucket == NULL) {
+        free(cut);
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for %d buckets", n);
+    }
+    for (int i = 0; i < n; i++) {
+        fill_bucket(m, &cut[i], n_rank, &out->bucket[i]);
+        out->n_coded += cut[i].coded;
+    }
+    out->n_bucket = n;
+    free(cut);
+    return CT_OK;
+}
+
+ct_status ct_step_model_run(const ct_profile *profile, const ct_topo *topo,
+                            const ct_grad_pipe_config *config, const ct_step_model_own *own,
+                            ct_line_overlap overlap, double factor, ct_step_model *out)
+{
+    model m = { .p = profile, .config = config, .own = own };
+    ct_status status;
+
+    memset(out, 0, sizeof(*out));
+    status = ct_profile_make_line(profile, overlap, factor, &m.line);
+    if (status == CT_OK) status = create_costs(topo, config->allreduce, &m.costs);
+    if (status == CT_OK) status = make_ranges(&m);
+    if (status == CT_OK)
+        status = ct_grad_sizes_by(cost_of, &m.costs, topo->n_rank, config->bucket_bytes, m.range,
+                                  profile->n_param, &m.sizes);
+    if (status == CT_OK) status = choose(&m, topo);
+    if (status == CT_OK) status = fill_buckets(&m, topo->n_rank, out);
+    out->step_s = m.plan.times.step_s;
+    out->exposed_s = m.plan.times.exposed_s;
+    out->bytes_sent = m.plan.bytes;
+    out->compute_s = factor * ct_profile_compute_s(profile);
+    model_release(&m);
+    return status;
+}
+
+void ct_step_model_release(ct_step_model *m)
+{
+    free(m->bucket);
+    memset(m, 0, sizeof(*m));
+}
+
+/* ---- jitter */
+
+double ct_step_model_slowest(const ct_profile *p, int64_t n)
+{
+    double *v = calloc((size_t)p->n_sample + 1, sizeof(*v)), sum = 0, k = p->n_sample;
+
+    if ((v == NULL) || (p->n_sample == 0)) {
+        free(v);
+        return 1;
+    }
+    for (int i = 0; i < p->n_sample; i++) v[i] = ct_profile_jitter(p, i);
+    ct_sort(v, p->n_sample);
+    /* the largest of n is the i-th smallest sample with probability ((i+1)/k)^n - (i/k)^n */
+    for (int i = 0; i < p->n_sample; i++)
+        sum += v[i] * (pow((i + 1) / k, (double)n) - pow(i / k, (double)n));
+    free(v);
+    return sum;
+}
+
+double ct_step_model_mean(const ct_profile *p)
+{
+    double sum = 0;
+
+    for (int i = 0; i < p->n_sample; i++) sum += ct_profile_jitter(p, i);
+    return (p->n_sample > 0) ? sum / p->n_sample : 1;
+}

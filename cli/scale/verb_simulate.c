@@ -1,0 +1,126 @@
+/* cortado simulate: writes the platform, lets smpirun run the simulator on it. */
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cli/scale/scale.h"
+#include "cli/scale/simulator.h"
+#include "cli/simulate/sim_setup.h"
+
+typedef struct run {
+    ct_call *call;
+    const ct_options *options;
+    ct_topo *topo;
+    char dir[PATH_MAX / 2], xml[PATH_MAX], hosts[PATH_MAX];
+    ct_words command;
+} run;
+
+static ct_status write_files(run *r)
+{
+    const char *tmp = getenv("TMPDIR");
+
+    snprintf(r->dir, sizeof(r->dir), "%s/cortado-simulate.XXXXXX", (tmp != NULL) ? tmp : "/tmp");
+    if (mkdtemp(r->dir) == NULL) {
+        ct_status status = CT_FAIL(CT_ERR_IO, "%s: %s", r->dir, strerror(errno));
+
+        r->dir[0] = '\0';
+        return status;
+    }
+    snprintf(r->xml, sizeof(r->xml), "%s/platform.xml", r->dir);
+    snprintf(r->hosts, sizeof(r->hosts), "%s/hosts", r->dir);
+    return ct_simulator_platform(r->topo, r->xml, r->hosts);
+}
+
+static ct_status make_command(run *r)
+{
+    char self[512], program[PATH_MAX];
+
+    CT_TRY(ct_scale_self(self, sizeof(self)));
+    CT_TRY(ct_simulator_find(self, program));
+    ct_simulator_start(&r->topo->machine, r->topo->n_rank, r->xml, r->hosts, program, &r->command);
+    for (int i = 1; i < r->call->argc; i++) {
+        if (strpbrk(r->call->argv[i], " \t\n*?[") != NULL)
+            return CT_FAIL(CT_ERR_CONFIG,
+                           "%s: smpirun splits and expands arguments: no spaces, *, "
+                           "? or [",
+                           r->call->argv[i]);
+        ct_words_add(&r->command, "%s", r->call->argv[i]);
+    }
+    return r->command.failed ? CT_FAIL(CT_ERR_NOMEM, "no memory for a command") : CT_OK;
+}
+
+/* The simulator has said what was wrong, if it could. */
+static ct_status wait_for(pid_t child)
+{
+    static const ct_status told[] = { CT_ERR_CONFIG, CT_ERR_IO };
+    int state = 0;
+
+    while (waitpid(child, &state, 0) < 0) {
+        if (errno != EINTR) return CT_FAIL(CT_ERR_IO, "smpirun: %s", strerror(errno));
+    }
+    if (WIFEXITED(state) && (WEXITSTATUS(state) == 0)) return CT_OK;
+    for (int i = 0; WIFEXITED(state) && (i < 2); i++) {
+        if (WEXITSTATUS(state) == ct_status_exit_code(told[i]))
+            return CT_FAIL(told[i], "the simulation did not begin");
+    }
+    if (WIFEXITED(state) && (WEXITSTATUS(state) == 127))
+        return CT_FAIL(CT_ERR_CONFIG, "smpirun did not start: is SimGrid installed?");
+    return CT_FAIL(CT_ERR_COMM, "the simulation failed: %s %d",
+                   WIFEXITED(state) ? "exit code" : "signal",
+                   WIFEXITED(state) ? WEXITSTATUS(state) : WTERMSIG(state));
+}
+
+static ct_status start(run *r)
+{
+    pid_t child = fork();
+
+    if (child < 0) return CT_FAIL(CT_ERR_IO, "smpirun: %s", strerror(errno));
+    if (child == 0) {
+        execvp(r->command.word[0], r->command.word);
+        _exit(127);
+    }
+    return wait_for(child);
+}
+
+static ct_status simulate(run *r)
+{
+    if ((ct_options_text(r->options, "bench") == NULL) &&
+        (ct_options_text(r->options, "profile") == NULL))
+        return CT_FAIL(CT_ERR_CONFIG, "give --bench=BYTES for collectives alone, or --profile=FILE "
+                                      "(cortado time --json=FILE) for training steps");
+    CT_TRY(ct_sim_place(r->options, 0, &r->topo));
+    CT_TRY(write_files(r));
+    CT_TRY(make_command(r));
+    return start(r);
+}
+
+ct_status ct_verb_simulate(ct_call *call)
+{
+    run r = { .call = call };
+    ct_options *options = NULL;
+    ct_status status = CT_OK;
+
+    if ((call->argc > 1) && (strcmp(call->argv[1], "--help") == 0)) {
+        printf("usage: cortado simulate --machine=NAME --nodes=N --bench=BYTES|--profile=FILE\n\n");
+        ct_options_help(ct_sim_option_table, ct_sim_option_table_n, "simulate", stdout);
+        return CT_OK;
+    }
+    status = ct_options_parse(ct_sim_option_table, ct_sim_option_table_n, call->argc, call->argv,
+                              &options);
+    r.options = options;
+    if (status == CT_OK) status = simulate(&r);
+    if (r.dir[0] != '\0') {
+        (void)unlink(r.xml);
+        (void)unlink(r.hosts);
+        (void)rmdir(r.dir);
+    }
+    ct_words_destroy(&r.command);
+    ct_topo_destroy(r.topo);
+    ct_options_destroy(options);
+    return status;
+}

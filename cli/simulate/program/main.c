@@ -1,0 +1,111 @@
+/* cortado-sim: run by smpirun, on the platform that `cortado simulate` writes. */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "comm/core/coding_sim.h"
+#include "cli/simulate/program/sim.h"
+#include "cli/simulate/sim_setup.h"
+
+/* This machine's clock: the other one is the simulation's. */
+static double real_s(void)
+{
+    struct rusage used;
+
+    (void)getrusage(RUSAGE_SELF, &used);
+    return (double)used.ru_utime.tv_sec + (double)used.ru_stime.tv_sec +
+           1e-6 * (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
+}
+
+static ct_status write_out(ct_sim *sim, const ct_text *body)
+{
+    const char *file = ct_options_text(sim->options, "json");
+    ct_text t = { .text = NULL };
+    ct_status status = CT_OK;
+
+    if (sim->comm->rank != 0) return CT_OK;
+    ct_text_add(&t, "{\"kind\":\"simulated\",\"machine\":");
+    ct_text_add_json(&t, sim->comm->topo->machine.name);
+    ct_text_add(&t, ",\"ranks\":%d,\"nodes\":%d,\"placement\":", sim->comm->size,
+                sim->comm->topo->n_node);
+    ct_text_add_json(&t, ct_sim_placement(sim->options));
+    ct_text_add(&t, ",\"order\":\"%s\",%s,\"wall_s\":%.3f}\n",
+                (ct_options_text(sim->options, "order") != NULL)
+                    ? ct_options_text(sim->options, "order")
+                    : "tree",
+                (body->text != NULL) ? body->text : "", real_s() - sim->began);
+    if (t.failed || body->failed)
+        status = CT_FAIL(CT_ERR_NOMEM, "no memory for the result");
+    else if (file != NULL)
+        status = ct_file_write(file, t.text, t.length);
+    else
+        (void)fwrite(t.text, 1, t.length, stdout);
+    ct_text_destroy(&t);
+    return status;
+}
+
+static ct_status run(ct_sim *sim)
+{
+    ct_text json = { .text = NULL };
+    ct_status status = CT_OK;
+
+    if (sim->profile == NULL)
+        status = ct_sim_bench(sim, &json);
+    else
+        status = ct_sim_train(sim, &json);
+    if (status == CT_OK) status = write_out(sim, &json);
+    ct_text_destroy(&json);
+    return status;
+}
+
+/* The ranks are one process, with one log: what is no error, rank 0 says for all. */
+static void say(void *ctx, const char *text)
+{
+    int rank = 0;
+
+    (void)ctx;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    if ((rank == 0) || (text[0] == 'E')) (void)fputs(text, stderr);
+}
+
+/* What is wrong, every rank finds alike: the first says it, and all end. */
+static ct_status set_up(ct_sim *sim, int argc, char **argv, ct_options **options_p,
+                        ct_topo **topo_p)
+{
+    int n_rank = 1;
+
+    MPI_Comm_size(MPI_COMM_WORLD, &n_rank);
+    ct_log_init(0, 1, "");
+    ct_log_set_sink(say, NULL);
+    CT_TRY(ct_options_parse(ct_sim_option_table, ct_sim_option_table_n, argc, argv, options_p));
+    sim->options = *options_p;
+    CT_TRY(ct_sim_place(sim->options, n_rank, topo_p));
+    sim->speed = ct_machine_coding(&(*topo_p)->machine);
+    ct_coding_sim_set(&sim->speed);
+    return ct_sim_prepare(sim);
+}
+
+int main(int argc, char **argv)
+{
+    ct_sim sim = { .options = NULL };
+    ct_options *options = NULL;
+    ct_topo *topo = NULL;
+    ct_status status = CT_OK;
+
+    sim.began = real_s();
+    MPI_Init(&argc, &argv);
+    argv[0] = (char *)(uintptr_t) "sim"; /* options speak of a verb */
+    status = set_up(&sim, argc, argv, &options, &topo);
+    if (status != CT_OK) _exit(ct_status_exit_code(status));
+    status = ct_comm_create_placed(MPI_COMM_WORLD, topo, &sim.comm);
+    if (status == CT_OK) status = run(&sim);
+    /* all ranks are one process, and after MPI_Abort() that ends with 0 */
+    if (status != CT_OK) _exit(ct_status_exit_code(status));
+    ct_sim_release(&sim);
+    ct_comm_destroy(sim.comm);
+    ct_options_destroy(options);
+    MPI_Finalize();
+    return 0;
+}

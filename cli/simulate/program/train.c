@@ -1,0 +1,291 @@
+/* Training steps as the solver takes them, with durations in place of layers. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/collective/blocking.h"
+#include "framework/base/rng.h"
+#include "framework/net/step_run.h"
+#include "runtime/config/exchange_config.h"
+#include "cli/simulate/program/sim.h"
+
+typedef struct train {
+    ct_sim *sim;
+    const ct_profile *profile;
+    ct_grad_pipe *pipe;
+    float *arena;
+    ct_sim_overlap overlap;
+    int n_warmup, n_step;
+    bool jitters;
+    uint64_t seed;
+    bool thread; /* messages move when they can, not when the main thread polls */
+    ct_sim_timer *timer;
+    double factor;   /* of this iteration's compute                */
+    bool open;       /* gradients of the step before are under way */
+    double update_s; /* per element */
+    double start;    /* of the first iteration */
+    double *mark;    /* [n_warmup + n_step] when the step ended  */
+    double *factors; /* [n_warmup + n_step] */
+} train;
+
+/* ---- what steps do */
+
+static ct_status step_poll(void *ctx)
+{
+    return ct_grad_pipe_poll(((train *)ctx)->pipe);
+}
+
+static ct_status pass_time(train *t, double seconds)
+{
+    return ct_sim_compute(t->timer, seconds, t->thread ? step_poll : NULL, t);
+}
+
+/* What a codec absorbed has its momentum behind it: reading and writing that is spared here. */
+static ct_status landed(void *ctx, int first, int n)
+{
+    train *t = ctx;
+    double memory = t->sim->speed.memory, seconds = 0;
+
+    for (int i = first; i < first + n; ++i) {
+        double count = (double)t->profile->param[i].count, update_s = t->update_s * count;
+
+        if ((memory > 0) && ct_grad_pipe_absorbs(t->pipe, i)) update_s -= 8 * count / memory;
+        seconds += (update_s > 0) ? update_s : 0;
+    }
+    return pass_time(t, seconds * t->factor);
+}
+
+/* A layer computes, and lets communication move every now and then. */
+static ct_status step_run(void *ctx, ct_step *s, int i)
+{
+    train *t = ctx;
+    double seconds = s->seconds * t->factor;
+    int n = 1 + s->polls;
+
+    (void)i;
+    if (t->thread) return pass_time(t, seconds);
+    for (int k = 0; k < n; ++k) {
+        if (k > 0) CT_TRY(step_poll(t));
+        CT_TRY(pass_time(t, seconds / n));
+    }
+    return CT_OK;
+}
+
+static ct_status step_ready(void *ctx, int param)
+{
+    return ct_grad_pipe_ready(((train *)ctx)->pipe, param);
+}
+
+static ct_status step_wait(void *ctx, int param)
+{
+    train *t = ctx;
+
+    return t->open ? ct_grad_pipe_wait(t->pipe, param, 1, landed, t) : CT_OK;
+}
+
+static ct_status settle(train *t)
+{
+    if (t->open) CT_TRY(ct_grad_pipe_finish(t->pipe, landed, t));
+    t->open = false;
+    return CT_OK;
+}
+
+static ct_status iterate(train *t, int i)
+{
+    const ct_step_hooks hooks = {
+        .run = step_run, .ready = step_ready, .wait = step_wait, .poll = step_poll
+    };
+
+    CT_TRY(ct_steps_run(t->profile->forward, t->profile->n_forward, &hooks, t));
+    CT_TRY(settle(t)); /* what no layer waited for */
+    CT_TRY(ct_grad_pipe_begin(t->pipe, i, 1, 0.01f));
+    t->open = true;
+    CT_TRY(ct_steps_run(t->profile->backward, t->profile->n_backward, &hooks, t));
+    if (t->overlap != CT_SIM_BOTH) CT_TRY(settle(t));
+    t->mark[i] = MPI_Wtime();
+    return CT_OK;
+}
+
+static double draw(const train *t, int i)
+{
+    uint64_t key = ct_rng_key(t->seed, (uint64_t)i, ct_rng_hash("jitter"));
+    uint32_t word = ct_rng_philox(key, 0, (uint64_t)t->sim->comm->rank).v[0];
+
+    if (!t->jitters || (t->profile->n_sample == 0)) return 1;
+    return ct_profile_jitter(t->profile, (int)(word % (uint32_t)t->profile->n_sample));
+}
+
+static ct_status open_pipe(train *t)
+{
+    const ct_profile *p = t->profile;
+    const ct_profile_param *last = &p->param[p->n_param - 1];
+    ct_grad_range *range = calloc((size_t)p->n_param, sizeof(*range));
+    static const ct_line_overlap as_line[] = { [CT_SIM_OFF] = CT_LINE_OFF,
+                                               [CT_SIM_BACKWARD] = CT_LINE_BACKWARD,
+                                               [CT_SIM_BOTH] = CT_LINE_BOTH };
+    ct_grad_pipe_config config = { .allreduce = NULL };
+    ct_profile_line line = { .event = NULL };
+    int64_t count = 0;
+    ct_status status = CT_OK;
+
+    if (range == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d parameters", p->n_param);
+    for (int i = 0; i < p->n_param; ++i) {
+        range[i] = (ct_grad_range){ .key = p->param[i].key,
+                                    .offset = p->param[i].offset,
+                                    .count = p->param[i].count,
+                                    .rows = p->param[i].rows,
+                                    .weight = t->arena + p->param[i].offset,
+                                    .rate_mult = 1 };
+        count += p->param[i].count;
+    }
+    t->update_s = 1e-3 * p->update_ms / (double)((count > 0) ? count : 1);
+    t->arena = ct_mem_acquire(sizeof(float) * (size_t)(last->offset + last->count));
+    if (t->arena == NULL)
+        status = CT_FAIL(CT_ERR_NOMEM, "no memory for %lld gradients", (long long)count);
+    if (status == CT_OK) status = ct_exchange_read_config(t->sim->solver, &config);
+    /* the model decides, as it would after tuning on a machine that is as the model says */
+    if ((t->sim->solver->comm == NULL) || !t->sim->solver->comm->has_tune_iterations)
+        config.tune_iterations = 0;
+    config.overlap = config.overlap && (t->overlap != CT_SIM_OFF);
+    if (!config.overlap) t->overlap = CT_SIM_OFF;
+    if (status == CT_OK) status = ct_profile_make_line(p, as_line[t->overlap], 1, &line);
+    config.line = &line.line; /* AUTO: the model's choice, on what it is told of computation */
+    if (status == CT_OK)
+        status = ct_grad_pipe_create(t->sim->comm, &config, t->arena, range, p->n_param, &t->pipe);
+    ct_profile_line_release(&line);
+    free(range);
+    return status;
+}
+
+/* ---- the result */
+
+/* Over the ranks: sum and maximum of v[n], on rank 0. */
+static ct_status reduce(const train *t, const double *v, int n, double *sum, double *most)
+{
+    MPI_Comm world = t->sim->comm->world;
+
+    if (t->sim->comm->size == 1) { /* SMPI's reduce of one rank sends to a rank that is not there */
+        memcpy(sum, v, sizeof(*v) * (size_t)n);
+        memcpy(most, v, sizeof(*v) * (size_t)n);
+        return CT_OK;
+    }
+    CT_TRY_MPI(MPI_Reduce(v, sum, n, MPI_DOUBLE, MPI_SUM, 0, world));
+    CT_TRY_MPI(MPI_Reduce(v, most, n, MPI_DOUBLE, MPI_MAX, 0, world));
+    return CT_OK;
+}
+
+static void add_list(ct_text *json, const char *name, const double *v, int n, double scale)
+{
+    ct_text_add(json, ",\"%s\":[", name);
+    for (int i = 0; i < n; ++i) ct_text_add(json, "%s%.9g", (i > 0) ? "," : "", v[i] * scale);
+    ct_text_add(json, "]");
+}
+
+static void add_buckets(const train *t, ct_text *json)
+{
+    ct_text_add(json, ",\"buckets\":[");
+    for (int i = 0; i < ct_grad_pipe_n_bucket(t->pipe); ++i) {
+        int64_t bytes = 0;
+        const char *algorithm = ct_grad_pipe_bucket(t->pipe, i, &bytes);
+
+        ct_text_add(json, "%s{\"bytes\":%lld,\"algorithm\":\"%s\"}", (i > 0) ? "," : "",
+                    (long long)bytes, algorithm);
+    }
+    ct_text_add(json, "]");
+}
+
+static ct_status summarise(train *t, const double *before, ct_text *json)
+{
+    static const char *const overlap[] = { "off", "backward", "both" };
+    int n_all = t->n_warmup + t->n_step, n = t->n_step;
+    double ranks = t->sim->comm->size, compute_ms = 1e3 * ct_profile_compute_s(t->profile);
+    double *sum = calloc((size_t)(3 * n_all + 3 * n), sizeof(*sum)), *most = sum + n_all;
+    double *mean_factor = most + n_all, *max_factor = mean_factor + n_all, *step = max_factor + n;
+    double mine[3], total[3], worst[3], mean = 0;
+    ct_grad_pipe_counters after;
+    ct_status status = CT_OK;
+
+    if (sum == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for the times");
+    ct_grad_pipe_get_counters(t->pipe, &after);
+    mine[0] = after.exposed_s - before[0];
+    mine[1] = (double)after.bytes_sent - before[1];
+    mine[2] = t->start;
+    CT_TRY_GOTO(status, done, reduce(t, t->factors, n_all, mean_factor, sum));
+    memcpy(max_factor, sum + t->n_warmup, sizeof(*sum) * (size_t)n);
+    CT_TRY_GOTO(status, done, reduce(t, t->mark, n_all, sum, most));
+    CT_TRY_GOTO(status, done, reduce(t, mine, 3, total, worst));
+    for (int i = 0; i < n; ++i) {
+        int k = t->n_warmup + i;
+
+        step[i] = most[k] - ((k > 0) ? most[k - 1] : worst[2]);
+        mean += 1e3 * step[i] / n;
+    }
+    ct_text_add(json, "\"net\":");
+    ct_text_add_json(json, t->profile->net);
+    ct_text_add(json,
+                ",\"net_hash\":\"%s\",\"batch\":%lld,\"iterations\":%d,\"warmup\":%d,"
+                "\"overlap\":\"%s\",\"progress\":\"%s\",\"jitter_seed\":%s,"
+                "\"mean_step_ms\":%.9g,\"compute_ms\":%.9g,\"images_per_s\":%.9g,"
+                "\"exposed_ms\":%.9g,\"bytes_sent\":%.0f,\"max_bytes_sent\":%.0f",
+                t->profile->net_hash, (long long)t->profile->batch, n, t->n_warmup,
+                overlap[t->overlap], t->thread ? "thread" : "poll",
+                t->jitters ? ct_options_text(t->sim->options, "jitter_seed") : "null", mean,
+                compute_ms, 1e3 * ranks * (double)t->profile->batch / mean,
+                1e3 * total[0] / ranks / n, total[1] / ranks / n, worst[1] / n);
+    add_list(json, "step_ms", step, n, 1e3);
+    add_list(json, "compute_mean_ms", mean_factor + t->n_warmup, n, compute_ms / ranks);
+    add_list(json, "compute_max_ms", max_factor, n, compute_ms);
+    add_buckets(t, json);
+
+done:
+    free(sum);
+    return status;
+}
+
+static ct_status run(train *t, ct_text *json)
+{
+    ct_grad_pipe_counters c;
+    double before[2] = { 0, 0 };
+    int n = 0;
+
+    CT_TRY(open_pipe(t));
+    n = t->n_warmup + t->n_step;
+    t->mark = calloc((size_t)n, sizeof(*t->mark));
+    t->factors = calloc((size_t)n, sizeof(*t->factors));
+    if ((t->mark == NULL) || (t->factors == NULL))
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for %d steps", n);
+    CT_TRY(ct_comm_barrier(t->sim->comm));
+    t->start = MPI_Wtime();
+    for (int i = 0; i < n; ++i) {
+        t->factor = t->factors[i] = draw(t, i);
+        CT_TRY(iterate(t, i));
+        if (i != t->n_warmup - 1) continue;
+        ct_grad_pipe_get_counters(t->pipe, &c);
+        before[0] = c.exposed_s;
+        before[1] = (double)c.bytes_sent;
+    }
+    CT_TRY(settle(t));
+    return summarise(t, before, json);
+}
+
+ct_status ct_sim_train(ct_sim *sim, ct_text *json)
+{
+    train t = { .sim = sim,
+                .profile = sim->profile,
+                .overlap = sim->overlap,
+                .n_warmup = sim->n_warmup,
+                .n_step = sim->n_step,
+                .thread = sim->thread,
+                .jitters = (ct_options_text(sim->options, "jitter_seed") != NULL),
+                .seed = (uint64_t)ct_options_count(sim->options, "jitter_seed", 0),
+                .factor = 1 };
+    ct_status status = ct_sim_timer_create(sim->comm, &t.timer);
+
+    sim->comm->prompt = sim->thread;
+    if (status == CT_OK) status = run(&t, json);
+    ct_sim_timer_destroy(t.timer);
+    ct_grad_pipe_destroy(t.pipe);
+    ct_mem_release(t.arena);
+    free(t.mark);
+    free(t.factors);
+    return status;
+}

@@ -1,0 +1,326 @@
+#include "framework/base/sort.h"
+#include "cli/time/time_result.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "framework/net/engine_plan.h"
+#include "framework/net/team_clock.h"
+#include "runtime/net_open.h"
+
+ct_status ct_time_result_create(const ct_net *net, int n_step, ct_time_result *r)
+{
+    size_t n = (size_t)n_step, n_list = (size_t)net->n_forward + (size_t)net->n_backward;
+
+    *r = (ct_time_result){ .net = net, .n_step = n_step };
+    r->step = calloc(n * (5 + 2 * n_list), sizeof(double));
+    if (r->step == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for the times");
+    r->update = r->step + n;
+    r->exposed = r->update + n;
+    r->wait_data = r->exposed + n;
+    r->scratch = r->wait_data + n;
+    r->forward = r->scratch + n;
+    r->backward = r->forward + n * (size_t)net->n_forward;
+    r->forward_polls = r->backward + n * (size_t)net->n_backward;
+    r->backward_polls = r->forward_polls + n * (size_t)net->n_forward;
+    return CT_OK;
+}
+
+void ct_time_result_destroy(ct_time_result *r)
+{
+    free(r->step);
+    memset(r, 0, sizeof(*r));
+}
+
+static void take_list(const ct_step *list, int n, int n_step, int i, double *ms, double *polls)
+{
+    double before = 0.0; /* what prepares a diff */
+
+    for (int k = 0; k < n; k++) {
+        size_t at = (size_t)k * (size_t)n_step + (size_t)i;
+
+        if ((list[k].kind == CT_STEP_ZERO_DIFF) || (list[k].kind == CT_STEP_LOSS_DIFF)) {
+            before += list[k].seconds;
+            continue;
+        }
+        ms[at] = (list[k].seconds + before) * 1e3;
+        polls[at] = list[k].polls;
+        before = 0.0;
+    }
+}
+
+void ct_time_result_take(ct_time_result *r, int i)
+{
+    const ct_net *net = r->net;
+
+    take_list(net->forward, net->n_forward, r->n_step, i, r->forward, r->forward_polls);
+    take_list(net->backward, net->n_backward, r->n_step, i, r->backward, r->backward_polls);
+}
+
+double ct_time_result_median(const ct_time_result *r, const double *v)
+{
+    double *s = r->scratch;
+    int n = r->n_step;
+
+    memcpy(s, v, (size_t)n * sizeof(*v));
+    return ct_median(s, n);
+}
+
+double ct_time_result_images_per_s(const ct_time_result *r)
+{
+    return (double)r->net->batch_global / ct_time_result_median(r, r->step) * 1e3;
+}
+
+/* The median of step k of a list. */
+static double of_step(const ct_time_result *r, const double *all, int k)
+{
+    return ct_time_result_median(r, all + (size_t)k * (size_t)r->n_step);
+}
+
+/* The median of layer i's forward or backward; 0 where it has none. */
+static double of_layer(const ct_time_result *r, ct_step_kind kind, int i)
+{
+    bool forward = (kind == CT_STEP_FORWARD);
+    const ct_step *list = forward ? r->net->forward : r->net->backward;
+    int n = forward ? r->net->n_forward : r->net->n_backward;
+
+    for (int k = 0; k < n; k++) {
+        if ((list[k].kind == kind) && (list[k].layer == i))
+            return of_step(r, forward ? r->forward : r->backward, k);
+    }
+    return 0.0;
+}
+
+static double of_layers(const ct_time_result *r, ct_step_kind kind)
+{
+    double sum = 0.0;
+
+    for (int i = 0; i < r->net->n_layer; i++) sum += of_layer(r, kind, i);
+    return sum;
+}
+
+/* Half the distance between the quartiles of n_step values. */
+static double half_quartiles(const ct_time_result *r, const double *v)
+{
+    double *s = r->scratch;
+    int n = r->n_step;
+
+    memcpy(s, v, (size_t)n * sizeof(*v));
+    ct_sort(s, n);
+    return (s[(3 * (n - 1) + 2) / 4] - s[(n - 1 + 2) / 4]) / 2;
+}
+
+static void name_engine(const ct_estimate *e, bool forward, char *text, size_t size)
+{
+    const char *data = e->engine[CT_RUN_BACKWARD_DATA], *weight = e->engine[CT_RUN_BACKWARD_WEIGHT];
+
+    text[0] = '\0';
+    if (forward) {
+        if (e->engine[CT_RUN_FORWARD] != NULL)
+            snprintf(text, size, "%s", e->engine[CT_RUN_FORWARD]);
+    } else if ((data != NULL) && (weight != NULL) && (strcmp(data, weight) != 0)) {
+        snprintf(text, size, "%s, %s", data, weight);
+    } else if ((data != NULL) || (weight != NULL)) {
+        snprintf(text, size, "%s", (data != NULL) ? data : weight);
+    }
+}
+
+/* False where the layer has no such step of its own. */
+static bool make_pass(const ct_time_result *r, int layer, bool forward, ct_time_pass *p)
+{
+    const ct_step *list = forward ? r->net->forward : r->net->backward;
+    ct_step_kind kind = forward ? CT_STEP_FORWARD : CT_STEP_BACKWARD;
+    int n = forward ? r->net->n_forward : r->net->n_backward, k = 0;
+    const double *all = forward ? r->forward : r->backward;
+    ct_estimate e;
+
+    while ((k < n) && ((list[k].kind != kind) || (list[k].layer != layer))) k++;
+    if (k == n) return false;
+    ct_net_estimate(r->net, layer, &e);
+    *p = (ct_time_pass){ .layer = layer,
+                         .forward = forward,
+                         .ms = of_step(r, all, k),
+                         .flop = forward ? e.forward_flop : e.backward_flop,
+                         .bytes = forward ? e.forward_bytes : e.backward_bytes };
+    if (r->whole != NULL) {
+        ct_team_work w = ct_team_clock_of(r->net->team, forward ? k : r->net->n_forward + k);
+
+        p->mean_ms = w.mean * 1e3;
+        p->most_ms = w.most * 1e3;
+        p->first_ms = w.first * 1e3;
+    }
+    if (p->ms > 0) p->spread = half_quartiles(r, all + (size_t)k * (size_t)r->n_step) / p->ms;
+    if (r->limit.flop > 0) p->bound_ms = 1e3 * ct_machine_limit_bound(&r->limit, p->flop, p->bytes);
+    name_engine(&e, forward, p->engine, sizeof(p->engine));
+    return true;
+}
+
+void ct_time_result_passes(const ct_time_result *r, ct_time_pass *list, int *n_p)
+{
+    *n_p = 0;
+    for (int i = 0; i < r->net->n_layer; i++) {
+        if (make_pass(r, i, true, &list[*n_p])) *n_p += 1;
+        if (make_pass(r, i, false, &list[*n_p])) *n_p += 1;
+    }
+}
+
+/* ---- the profile */
+
+/* The learned ones: what travels. */
+static void add_params(const ct_time_result *r, ct_text *t)
+{
+    const ct_net *net = r->net;
+
+    ct_text_add(t, ",\"params\":[");
+    for (int k = 0; (k < net->n_param) && net->param[k].learns; k++) {
+        const ct_param *p = &net->param[k];
+
+        ct_text_add(t, "%s{\"key\":", (k > 0) ? "," : "");
+        ct_text_add_json(t, p->key);
+        ct_text_add(t, ",\"offset\":%" PRId64 ",\"count\":%" PRId64 ",\"rows\":%" PRId64 "}",
+                    p->offset, p->count, ct_param_rows(p));
+    }
+    ct_text_add(t, "]");
+}
+
+static void add_list(const ct_time_result *r, bool forward, ct_text *t)
+{
+    const ct_step *list = forward ? r->net->forward : r->net->backward;
+    int n = forward ? r->net->n_forward : r->net->n_backward;
+    const char *comma = "";
+
+    ct_text_add(t, ",\"%s\":[", forward ? "forward" : "backward");
+    for (int k = 0; k < n; k++) {
+        const ct_step *s = &list[k];
+
+        switch (s->kind) {
+        case CT_STEP_WAIT:
+        case CT_STEP_READY:
+            ct_text_add(t, "%s{\"kind\":\"%s\",\"param\":%d}", comma,
+                        (s->kind == CT_STEP_WAIT) ? "wait" : "ready", s->param);
+            break;
+        case CT_STEP_FORWARD:
+        case CT_STEP_BACKWARD:
+            ct_text_add(t, "%s{\"kind\":\"%s\",\"layer\":%d,\"ms\":%.9g,\"polls\":%.0f}", comma,
+                        forward ? "forward" : "backward", s->layer,
+                        of_step(r, forward ? r->forward : r->backward, k),
+                        of_step(r, forward ? r->forward_polls : r->backward_polls, k));
+            break;
+        case CT_STEP_ZERO_DIFF:
+        case CT_STEP_LOSS_DIFF:
+            continue; /* counted with the backward that follows */
+        }
+        comma = ",";
+    }
+    ct_text_add(t, "]");
+}
+
+static void add_pass(const ct_time_result *r, int layer, bool forward, ct_text *t)
+{
+    const char *name = forward ? "forward" : "backward";
+    ct_time_pass p;
+
+    if (!make_pass(r, layer, forward, &p)) return;
+    ct_text_add(t, ",\"%s\":{\"ms\":%.9g,\"spread\":%.4g,\"flop\":%.9g,\"bytes\":%.9g", name, p.ms,
+                p.spread, p.flop, p.bytes);
+    if (p.bound_ms > 0) ct_text_add(t, ",\"bound_ms\":%.9g", p.bound_ms);
+    if (r->whole != NULL)
+        ct_text_add(t, ",\"thread_mean_ms\":%.9g,\"thread_most_ms\":%.9g,\"thread_first_ms\":%.9g",
+                    p.mean_ms, p.most_ms, p.first_ms);
+    if (p.engine[0] != '\0') {
+        ct_text_add(t, ",\"engine\":");
+        ct_text_add_json(t, p.engine);
+    }
+    ct_text_add(t, "}");
+}
+
+static void add_layers(const ct_time_result *r, ct_text *t)
+{
+    const ct_net *net = r->net;
+
+    ct_text_add(t, ",\"layers\":[");
+    for (int i = 0; i < net->n_layer; i++) {
+        ct_text_add(t, "%s{\"name\":", (i > 0) ? "," : "");
+        ct_text_add_json(t, net->layer[i]->name);
+        ct_text_add(t,
+                    ",\"type\":\"%s\",\"runner\":%d,\"forward_ms\":%.9g,\"backward_ms\":%.9g,"
+                    "\"parameters\":%" PRId64,
+                    net->layer[i]->ops->type, ct_net_runner(net, i),
+                    of_layer(r, CT_STEP_FORWARD, i), of_layer(r, CT_STEP_BACKWARD, i),
+                    ct_net_layer_params(net, i));
+        add_pass(r, i, true, t);
+        add_pass(r, i, false, t);
+        ct_text_add(t, "}");
+    }
+    ct_text_add(t, "]");
+}
+
+/* What the processor can do, and what the net was made to do beside its layers. */
+static void add_limit(const ct_time_result *r, ct_text *t)
+{
+    const ct_machine_limit *m = &r->limit;
+    int n_reorder = 0, n_top;
+
+    for (int i = 0; i < r->net->n_layer; i++) n_reorder += r->net->layer[i]->ops->by_net;
+    ct_text_add(t, ",\"conversions\":%d,\"precision\":\"%.4s\",\"bf16_tops\":%d", n_reorder,
+                ct_precision_text(r->net), ct_precision_tops(r->net, &n_top));
+    if (!(m->flop > 0)) return;
+    ct_text_add(
+        t,
+        ",\"limit\":{\"simd\":\"%s\",\"threads\":%d,\"flop_per_s\":%.9g,\"read_bytes_per_s\":%.9g,"
+        "\"triad_bytes_per_s\":%.9g,\"array_bytes\":%zu}",
+        m->simd, m->n_thread, m->flop, m->read, m->triad, m->array);
+}
+
+static void add_engines(const ct_engine_plan *plan, ct_text *t)
+{
+    const ct_plan_row *row;
+    const char *comma = "";
+
+    ct_text_add(t, ",\"engines\":[");
+    for (int i = 0; (plan != NULL) && ((row = ct_engine_plan_row(plan, i)) != NULL); i++) {
+        if (row->n_asked == 0) continue;
+        ct_text_add(t, "%s{\"key\":", comma);
+        ct_text_add_json(t, row->key);
+        ct_text_add(t, ",\"layer\":");
+        ct_text_add_json(t, row->layer);
+        ct_text_add(t, ",\"layers\":%d,\"engine\":\"%s\",\"ms\":{", row->n_asked, row->taken);
+        for (int e = 0; e < row->n; e++) {
+            ct_text_add(t, "%s\"%s\":", (e > 0) ? "," : "", row->engine[e].name);
+            ct_text_add_number(t, (row->engine[e].ms < 0.0) ? NAN : row->engine[e].ms);
+        }
+        ct_text_add(t, "}}");
+        comma = ",";
+    }
+    ct_text_add(t, "]");
+}
+
+void ct_time_result_json(const ct_time_result *r, ct_text *out)
+{
+    const ct_net *net = r->net;
+    int64_t parameters = 0;
+
+    for (int i = 0; i < net->n_param; i++) parameters += net->param[i].count;
+    ct_text_add(out,
+                ",\"profile\":1,\"net_hash\":\"%016" PRIx64 "\",\"batch\":%" PRId64
+                ",\"global_batch\":%" PRId64 ",\"iterations\":%d,\"images_per_s\":%.9g,"
+                "\"step_ms\":%.9g,\"forward_ms\":%.9g,\"backward_ms\":%.9g,\"update_ms\":%.9g,"
+                "\"comm_exposed_ms\":%.9g,\"wait_data_ms\":%.9g,\"bytes_sent\":%" PRId64
+                ",\"parameters\":%" PRId64,
+                ct_net_hash(net), net->batch_local, net->batch_global, r->n_step,
+                ct_time_result_images_per_s(r), ct_time_result_median(r, r->step),
+                of_layers(r, CT_STEP_FORWARD), of_layers(r, CT_STEP_BACKWARD),
+                ct_time_result_median(r, r->update), ct_time_result_median(r, r->exposed),
+                ct_time_result_median(r, r->wait_data), r->bytes_sent, parameters);
+    add_params(r, out);
+    add_list(r, true, out);
+    add_list(r, false, out);
+    add_layers(r, out);
+    add_limit(r, out);
+    if (r->engines) add_engines(r->net->options.env.plan, out);
+    ct_text_add(out, ",\"step_ms_samples\":[");
+    for (int i = 0; i < r->n_step; i++) ct_text_add(out, "%s%.9g", (i > 0) ? "," : "", r->step[i]);
+    ct_text_add(out, "]");
+}

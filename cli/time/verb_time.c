@@ -1,0 +1,330 @@
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "framework/base/clock.h"
+#include "framework/net/team_clock.h"
+#include "framework/solver/train_step.h"
+#include "runtime/exchange/exchange_mpi.h"
+#include "runtime/exchange/exchange_open.h"
+#include "runtime/net_open.h"
+#include "runtime/plan_open.h"
+#include "cli/time/time_data.h"
+#include "cli/time/time_result.h"
+
+/* Steps at the start that are not counted: page faults, caches, first messages. Fewer where they
+ * take long, since then such things do not show. */
+enum { WARM_UP = 3 };
+#define WARM_UP_S 10.0
+
+/* The solver's steps, one after the other, with times. */
+typedef struct bench {
+    ct_net *net;
+    ct_exec ex;
+    ct_exchange exchange;
+    ct_train_step step;
+    ct_time_result result;
+    ct_trace_file trace;
+    ct_team_clock *layers, *whole; /* what threads do in a layer, and in a step; or NULL */
+} bench;
+
+/* How long the slowest rank has been at it. */
+static ct_status longest_s(const ct_exchange *x, double start, double *seconds_p)
+{
+    int64_t ns = (int64_t)((ct_clock_s() - start) * 1e9);
+
+    CT_TRY(x->max(x->ctx, &ns, 1));
+    *seconds_p = (double)ns * 1e-9;
+    return CT_OK;
+}
+
+static ct_status one_step(bench *b, int64_t i)
+{
+    double loss = 0.0, traced;
+
+    ct_trace_begin(b->trace.trace, i);
+    traced = ct_trace_start(b->trace.trace);
+    b->ex.wait_data_s = 0.0;
+    CT_TRY(ct_train_step_run(&b->step, i, b->step.param->base_lr, &loss));
+    CT_TRY(b->ex.dev->sync(b->ex.stream));
+    ct_trace_end(b->trace.trace, traced, CT_TRACE_ITERATION, NULL, NULL);
+    return CT_OK;
+}
+
+static ct_status warm_up(bench *b)
+{
+    const ct_exchange *x = &b->exchange;
+    double start = ct_clock_s(), seconds = 0.0;
+
+    for (int i = 0; (i <= x->n_trial) || ((i < WARM_UP) && (seconds < WARM_UP_S)); i++) {
+        CT_TRY(one_step(b, i));
+        CT_TRY(longest_s(x, start, &seconds));
+        b->result.n_warm_up++;
+    }
+    return CT_OK;
+}
+
+/* Again, for the times of layers. */
+static ct_status run_layers(bench *b)
+{
+    ct_time_result *r = &b->result;
+
+    b->net->timing = true;
+    for (int i = 0; i < r->n_step; i++) {
+        CT_TRY(one_step(b, r->n_warm_up + r->n_step + i));
+        ct_time_result_take(r, i);
+    }
+    return CT_OK;
+}
+
+/* Steps run one into the next, as in training: with overlap a step's time holds the waits for the
+ * gradients of the step before it. */
+static ct_status run_steps(bench *b)
+{
+    const ct_exchange *x = &b->exchange;
+    ct_time_result *r = &b->result;
+    ct_exchange_counters before, after;
+    double start, now;
+
+    CT_TRY(warm_up(b));
+    /* a device's steps are given as in training; what their layers take is looked at afterwards */
+    b->net->timing = (b->ex.dev->marks == NULL);
+    x->counters(x->ctx, &before);
+    if (b->whole != NULL) ct_team_clock_begin(b->whole);
+    start = ct_clock_s();
+    for (int i = 0; i < r->n_step; i++) {
+        b->step.update_s = 0.0;
+        CT_TRY(one_step(b, r->n_warm_up + i));
+        now = ct_clock_s();
+        x->counters(x->ctx, &after);
+        r->step[i] = (now - start) * 1e3;
+        r->update[i] = b->step.update_s * 1e3;
+        r->wait_data[i] = b->ex.wait_data_s * 1e3;
+        r->exposed[i] = (after.exposed_s - before.exposed_s) * 1e3;
+        r->bytes_sent = after.bytes_sent - before.bytes_sent;
+        ct_time_result_take(r, i);
+        if (b->whole != NULL) ct_team_clock_end(b->whole, 0);
+        before = after;
+        start = now;
+    }
+    if (!b->net->timing) CT_TRY(run_layers(b));
+    ct_trace_stop(b->trace.trace);
+    return ct_train_step_settle(&b->step);
+}
+
+/* {provenance,members} */
+static ct_status write_json(const ct_call *call, const ct_config *c, const ct_text *members,
+                            const char *file)
+{
+    ct_text t = { 0 }, from = { 0 };
+    ct_status status;
+
+    ct_call_provenance(call, c, &from);
+    ct_text_add(&t, "{%s,%s}\n", (from.text != NULL) ? from.text : "",
+                (members->text != NULL) ? members->text : "");
+    status = (from.failed || t.failed || members->failed)
+                 ? CT_FAIL(CT_ERR_NOMEM, "no memory for %s", file)
+                 : ct_file_write(file, t.text, t.length);
+    ct_text_destroy(&from);
+    ct_text_destroy(&t);
+    return status;
+}
+
+static ct_status write_steps(const ct_call *call, const ct_config *c, const bench *b,
+                             const char *file)
+{
+    ct_text t = { 0 };
+    ct_status status;
+
+    ct_text_add(&t, "\"forward_overlap\":%s", b->step.forward_overlap ? "true" : "false");
+    ct_time_result_json(&b->result, &t);
+    status = write_json(call, c, &t, file);
+    ct_text_destroy(&t);
+    return status;
+}
+
+static ct_status open_step(bench *b, const Ct__SolverParameter *param)
+{
+    const ct_update_rule *rule = NULL;
+    bool several = (b->exchange.n_rank > 1);
+
+    CT_TRY(ct_update_rule_find(param->type, &rule));
+    b->ex.sum_ranks = several ? b->exchange.sum : NULL;
+    b->ex.sum_there = several ? b->exchange.sum_there : NULL;
+    b->ex.poll = several ? b->exchange.poll : NULL;
+    b->ex.hook_ctx = b->exchange.ctx;
+    b->step = (ct_train_step){
+        .param = param, .net = b->net, .exchange = &b->exchange, .exec = &b->ex, .rule = rule
+    };
+    return ct_train_step_open(&b->step);
+}
+
+/* What was asked for, known to be possible before anything is measured. */
+typedef struct request {
+    const char *json, *roofline;
+    int n_step;
+    bool balance;
+    ct_machine_limit limit; /* flop 0: not wanted */
+} request;
+
+/* Processor time tells work only where those that wait do not spin. */
+static ct_status check_balance(bool cpu)
+{
+    const char *policy = getenv("OMP_WAIT_POLICY");
+
+    if (!cpu)
+        return CT_FAIL(CT_ERR_CONFIG, "--balance looks at the threads of a CPU, which "
+                                      "solver_mode GPU is not");
+    if ((policy != NULL) && (strcasecmp(policy, "passive") == 0)) return CT_OK;
+    return CT_FAIL(CT_ERR_CONFIG,
+                   "--balance counts processor time, which threads that wait must not use: set "
+                   "OMP_WAIT_POLICY=passive in the environment");
+}
+
+static ct_status read_request(ct_call *call, const ct_config *c, request *q)
+{
+    const char *limits = ct_options_text(call->options, "limits");
+    bool cpu = (c->solver->solver_mode != CT__SOLVER_PARAMETER__SOLVER_MODE__GPU);
+    bool wanted = cpu && ((limits == NULL) || (strcmp(limits, "true") == 0));
+    int64_t n_step = ct_options_count(call->options, "iterations", 10);
+    ct_status status = CT_OK;
+    int n_local = 1;
+
+    q->json = ct_options_text(call->options, "json");
+    q->roofline = ct_options_text(call->options, "roofline");
+    q->balance = ct_options_flag(call->options, "balance");
+    if (q->balance) CT_TRY(check_balance(cpu));
+    if ((n_step < 1) || (n_step > 1000000))
+        return CT_FAIL(CT_ERR_CONFIG, "--iterations=%lld: at least 1, at most 1000000",
+                       (long long)n_step);
+    q->n_step = (int)n_step;
+    if ((q->roofline != NULL) && !wanted)
+        return CT_FAIL(CT_ERR_CONFIG, "--roofline=%s needs the limits of a CPU, which %s",
+                       q->roofline, cpu ? "--limits=false leaves out" : "solver_mode GPU is not");
+    if ((q->json != NULL) && (call->job->rank == 0)) status = ct_file_check_writable(q->json);
+    if ((q->roofline != NULL) && (call->job->rank == 0) && (status == CT_OK))
+        status = ct_file_check_writable(q->roofline);
+    CT_TRY(ct_job_share(call->job, status));
+    if (!wanted) return CT_OK;
+    if (call->job->node != MPI_COMM_NULL) MPI_Comm_size(call->job->node, &n_local);
+    MPI_Barrier(call->job->agree); /* ranks of a node share its memory: they measure together */
+    return ct_machine_limit_measure(n_local, &q->limit);
+}
+
+static ct_status write_results(const ct_call *call, const ct_config *c, const bench *b,
+                               const request *q)
+{
+    if (call->job->rank != 0) return CT_OK;
+    CT_TRY(ct_time_result_print(&b->result, stdout));
+    if (q->json != NULL) CT_TRY(write_steps(call, c, b, q->json));
+    return (q->roofline != NULL) ? ct_time_result_plot(&b->result, q->roofline) : CT_OK;
+}
+
+static ct_status open_team(bench *b)
+{
+    CT_TRY(ct_team_clock_create(b->net->n_forward + b->net->n_backward, &b->layers));
+    CT_TRY(ct_team_clock_create(1, &b->whole));
+    b->net->team = b->layers;
+    b->result.whole = b->whole;
+    b->result.wake_s = ct_team_clock_wake(b->whole);
+    return CT_OK;
+}
+
+/* A failure takes nothing apart, as in training: main ends the job, and memory of a device that
+ * waits for other ranks for ever could not be released. */
+static ct_status measure(ct_call *call, const ct_config *c, ct_net *net, const request *q)
+{
+    ct_exchange_open open = { .job = call->job, .param = c->solver };
+    bench b = { .net = net };
+
+    open.trace = &b.trace;
+    ct_exec_fill(call, net, &b.ex);
+    if ((b.ex.dev->graph != NULL) && net->options.graph)
+        CT_TRY(b.ex.dev->graph->stream_open(&b.ex.stream));
+    b.step.net = net;
+    CT_TRY(ct_time_result_create(net, q->n_step, &b.result));
+    b.result.limit = q->limit;
+    b.result.engines = ct_options_flag(call->options, "engines");
+    if (q->balance) CT_TRY(open_team(&b));
+    CT_TRY(ct_trace_file_open(call, &b.trace));
+    b.ex.trace = b.trace.trace;
+    CT_TRY(ct_exchange_open_net(&open, net, &b.exchange));
+    CT_TRY(open_step(&b, c->solver));
+    CT_TRY(run_steps(&b));
+    if (b.result.limit.flop > 0) ct_machine_limit_again(&b.result.limit);
+    CT_TRY(ct_trace_file_write(&b.trace));
+    CT_TRY(write_results(call, c, &b, q));
+    ct_train_step_close(&b.step);
+    ct_exchange_open_close(&open);
+    ct_trace_file_close(&b.trace);
+    ct_time_result_destroy(&b.result);
+    net->team = NULL;
+    ct_team_clock_destroy(b.layers);
+    ct_team_clock_destroy(b.whole);
+    return CT_OK;
+}
+
+/* The part of each rank; rank 0 shows its own. */
+static ct_status measure_data(const ct_call *call, const ct_config *c, const ct_net_options *o)
+{
+    const char *json = ct_options_text(call->options, "json");
+    int n_batch = (int)ct_options_count(call->options, "iterations", 100);
+    ct_time_data r;
+    ct_text t = { 0 };
+    ct_status status;
+
+    if (n_batch < 1) return CT_FAIL(CT_ERR_CONFIG, "--iterations=0: at least 1");
+    if ((json != NULL) && (call->job->rank == 0)) CT_TRY(ct_file_check_writable(json));
+    CT_TRY(ct_time_data_run(call, c->net, o, n_batch, &r));
+    if (call->job->rank != 0) return CT_OK;
+    ct_time_data_print(&r, stdout);
+    if (json == NULL) return CT_OK;
+    ct_time_data_json(&r, &t);
+    status = write_json(call, c, &t, json);
+    ct_text_destroy(&t);
+    return status;
+}
+
+ct_status ct_verb_time(ct_call *call)
+{
+    ct_net_options options = { .phase = CT_TRAIN };
+    ct_net_state state;
+    ct_config c;
+    ct_net *net = NULL;
+    request q = { .n_step = 0 };
+    ct_status status;
+
+    CT_TRY(ct_net_state_read(call->options, &state));
+    CT_TRY(ct_call_setup(call, CT_TRAIN, &c));
+    CT_TRY_GOTO(status, out, ct_call_connect(call, &c));
+    if (c.solver->iter_size != 1)
+        CT_INFO("iter_size %d: one micro-step is measured as a whole step", c.solver->iter_size);
+    c.solver->iter_size = 1;
+    ct_net_options_fill(call, &c, CT_TRAIN, &state, &options);
+    options.env.synthetic = !ct_options_flag(call->options, "data");
+    if (!options.env.synthetic) {
+        status = ct_job_share(call->job, measure_data(call, &c, &options));
+        goto out;
+    }
+    CT_TRY_GOTO(status, out, ct_call_device(call, &c, &options.dev));
+    if ((call->job->size > 1) && (options.dev->kind == CT_DEVICE_CPU))
+        options.grad_arena = ct_exchange_mpi_arena(call->job->comm, c.solver);
+    CT_TRY_GOTO(status, out, read_request(call, &c, &q));
+    CT_TRY_GOTO(status, out,
+                ct_call_plan_open(call, &c, NULL, ct_options_flag(call->options, "engines"),
+                                  &options.env.plan));
+    CT_TRY_GOTO(status, out, ct_net_create(c.net, &options, &net));
+    CT_TRY_GOTO(status, out, ct_call_plan_close(call, &c, options.env.plan));
+    if (net->grad_arena == NULL) {
+        status =
+            CT_FAIL(CT_ERR_CONFIG, "%s: nothing to learn: no parameter has a gradient", c.file);
+        goto out;
+    }
+    CT_TRY(measure(call, &c, net, &q));
+    status = CT_OK;
+out:
+    ct_net_destroy(net);
+    ct_engine_plan_destroy(options.env.plan);
+    ct_config_destroy(&c);
+    return status;
+}

@@ -1,0 +1,1 @@
+# `cortado train` and `cortado test`.

@@ -1,0 +1,256 @@
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "framework/base/clock.h"
+#include "framework/report/report.h"
+#include "framework/solver/solver.h"
+#include "runtime/exchange/exchange_mpi.h"
+#include "runtime/exchange/exchange_open.h"
+#include "framework/snapshot/snapshot.h"
+#include "runtime/net_open.h"
+#include "runtime/plan_open.h"
+#include "runtime/signals.h"
+#include "runtime/trace_file.h"
+
+_Static_assert((int)CT_SIGNAL_STOP == (int)CT_ACTION_STOP, "the solver reads the handlers' word");
+_Static_assert((int)CT_SIGNAL_SNAPSHOT == (int)CT_ACTION_SNAPSHOT, "likewise");
+
+typedef struct training {
+    ct_call *call;
+    const ct_options *o;
+    ct_job *job;
+    ct_config config;
+    ct_exchange_open exchange;
+    ct_trace_file trace;
+    ct_report *report;
+    ct_solver *solver;
+    ct_text provenance;
+    ct_engine_plan *plan;
+    char *snapshot; /* to go on from; NULL: none */
+} training;
+
+static ct_status install_signals(const ct_options *o)
+{
+    const char *on_int = ct_options_text(o, "sigint_effect");
+    const char *on_hup = ct_options_text(o, "sighup_effect");
+    ct_signal_effect int_effect, hup_effect;
+
+    CT_TRY(ct_signals_effect((on_int != NULL) ? on_int : "stop", &int_effect));
+    CT_TRY(ct_signals_effect((on_hup != NULL) ? on_hup : "snapshot", &hup_effect));
+    return ct_signals_install(int_effect, hup_effect);
+}
+
+/* A snapshot is a whole state: weights to start from make no sense beside it. */
+static ct_status settle_weights(const ct_options *o, Ct__SolverParameter *s)
+{
+    const char *snapshot = ct_options_text(o, "snapshot");
+
+    if ((snapshot == NULL) || (strcmp(snapshot, "auto") == 0)) return CT_OK;
+    if (ct_options_text(o, "weights") != NULL) {
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "give --snapshot=%s to resume or --weights to start from, "
+                       "not both",
+                       snapshot);
+    }
+    for (size_t i = 0; i < s->n_weights; i++) free(s->weights[i]);
+    free(s->weights);
+    s->weights = NULL;
+    s->n_weights = 0;
+    return CT_OK;
+}
+
+static void log_net(const ct_net *net, int n_rank)
+{
+    const double mib = ldexp(1, 20);
+    int64_t n = 0;
+
+    for (int i = 0; i < net->n_param; i++) n += net->param[i].count;
+    CT_INFO("net %s: %d layers, %" PRId64 " parameters, hash %016" PRIx64, net->name, net->n_layer,
+            n, ct_net_hash(net));
+    CT_INFO("precision %s", ct_precision_text(net));
+    CT_INFO("batch size %" PRId64 " on rank 0, %" PRId64 " on all %d ranks; %" PRId64
+            " samples in the data set",
+            net->batch_local, net->batch_global, n_rank, net->n_sample);
+    CT_INFO("memory of a rank: activations %.1f MiB planned (%.1f MiB alive at the peak, %.1f MiB "
+            "without sharing), weights and gradients %.1f MiB",
+            (double)net->memory.planned / mib, (double)net->memory.peak_alive / mib,
+            (double)net->memory.unshared / mib, (double)net->memory.weights / mib);
+}
+
+static ct_status open_report(training *t)
+{
+    ct_report_options options = { .rank = t->job->rank, .progress = true };
+
+    options.metrics = ct_options_text(t->o, "metrics");
+    options.append = (ct_options_text(t->o, "snapshot") != NULL);
+    return ct_report_create(&options, &t->report);
+}
+
+static ct_status report_run(training *t)
+{
+    const ct_net *net = ct_solver_net(t->solver);
+    ct_text fields = { 0 };
+    ct_status status;
+
+    ct_call_provenance(t->call, &t->config, &fields);
+    ct_text_add(&fields,
+                ",\"net_hash\":\"%016" PRIx64 "\",\"seed\":%" PRIu64 ",\"batch_size\":%" PRId64
+                ",\"global_batch_size\":%" PRId64 ",\"memory_planned\":%zu",
+                ct_net_hash(net), ct_solver_seed(t->solver), net->batch_local, net->batch_global,
+                net->memory.planned);
+    status = fields.failed ? CT_FAIL(CT_ERR_NOMEM, "no memory for the run event")
+                           : ct_report_run(t->report, fields.text);
+    ct_text_destroy(&fields);
+    return status;
+}
+
+static ct_status report_done(training *t, ct_status how, double seconds)
+{
+    uint64_t checksum = ct_net_checksum(ct_solver_net(t->solver), true);
+    int64_t broken = ct_solver_broken_samples(t->solver);
+    char fields[240];
+    size_t n;
+
+    ct_report_broken(t->report, "training", broken);
+    CT_INFO("weights after iteration %" PRId64 ": checksum %016" PRIx64,
+            ct_solver_iteration(t->solver), checksum);
+    snprintf(fields, sizeof(fields),
+             "\"iter\":%" PRId64 ",\"status\":\"%s\",\"seconds\":%.3f,\"checksum\":\"%016" PRIx64
+             "\"",
+             ct_solver_iteration(t->solver), (how == CT_STOPPED) ? "stopped" : "finished", seconds,
+             checksum);
+    n = strlen(fields);
+    if (broken > 0)
+        snprintf(fields + n, sizeof(fields) - n, ",\"broken_samples\":%" PRId64, broken);
+    return ct_report_done(t->report, fields);
+}
+
+/* What compression did in the whole run: into the trace and the metrics. */
+static ct_status report_coding(training *t)
+{
+    ct_text coding = { 0 };
+    ct_status status = CT_OK;
+
+    if (t->exchange.is_mpi) ct_exchange_mpi_coding(t->exchange.exchange.ctx, &coding);
+    t->trace.coding = coding.failed ? NULL : coding.text;
+    status = ct_trace_file_write(&t->trace); /* collective */
+    t->trace.coding = NULL;
+    if ((status == CT_OK) && coding.failed)
+        status = CT_FAIL(CT_ERR_NOMEM, "no memory for the report of compression");
+    if ((status == CT_OK) && (coding.length > 0))
+        status = ct_report_compression(t->report, coding.text);
+    ct_text_destroy(&coding);
+    return status;
+}
+
+/* The file behind --snapshot, on every rank: of "auto" the newest good set. */
+static ct_status find_snapshot(training *t)
+{
+    const char *snapshot = ct_options_text(t->o, "snapshot"), *prefix;
+    bool newest = (snapshot != NULL) && (strcmp(snapshot, "auto") == 0);
+    ct_status status = CT_OK;
+    void *text = NULL;
+    size_t size = 0;
+
+    prefix = t->config.solver->snapshot_prefix;
+    if ((snapshot == NULL) || (newest && (prefix == NULL))) return CT_OK;
+    if (t->job->rank == 0) {
+        char *file = NULL;
+
+        if (newest) status = ct_snapshot_newest(prefix, &file);
+        text = newest ? file : strdup(snapshot);
+        if ((text == NULL) && !newest) status = CT_FAIL(CT_ERR_NOMEM, "no memory for a file name");
+        if (text != NULL) size = strlen(text) + 1;
+        if ((text == NULL) && (status == CT_OK)) text = calloc(1, 1);
+    }
+    CT_TRY(ct_job_share(t->job, status));
+    CT_TRY(ct_job_broadcast(t->job, &text, &size));
+    if (size == 0) {
+        free(text);
+    } else {
+        t->snapshot = text;
+    }
+    return CT_OK;
+}
+
+static ct_status create_solver(training *t)
+{
+    ct_solver_options options = { .param = t->config.solver, .map = t->config.map };
+    ct_text fields = { 0 };
+
+    ct_call_provenance(t->call, &t->config, &fields);
+    ct_text_add(&t->provenance, "{%s}", (fields.text != NULL) ? fields.text : "");
+    ct_text_destroy(&fields);
+    CT_TRY(ct_call_device(t->call, &t->config, &options.dev));
+    if ((t->job->size > 1) && (options.dev->kind == CT_DEVICE_CPU)) {
+        options.grad_arena = ct_exchange_mpi_arena(t->job->comm, t->config.solver);
+    }
+    options.env.rank = t->job->rank;
+    options.env.n_rank = t->job->size;
+    options.env.group = t->job->data;
+    options.env.global_batch_size = t->config.solver->global_batch_size;
+    options.env.deterministic = (t->config.solver->deterministic != 0);
+    options.env.winograd = t->config.solver->winograd;
+    options.env.precision = t->config.solver->precision;
+    options.env.plan = t->plan;
+    options.report = t->report;
+    t->exchange = (ct_exchange_open){ .job = t->job, .param = t->config.solver };
+    t->exchange.trace = &t->trace;
+    options.trace = t->trace.trace;
+    options.open_exchange = ct_exchange_open_net;
+    options.open_exchange_ctx = &t->exchange;
+    options.stop_signal = ct_signals_request();
+    options.provenance = t->provenance.text;
+    options.heartbeat = ct_watchdog_beat;
+    options.heartbeat_ctx = t->job->watchdog;
+    return ct_solver_create(&options, &t->solver);
+}
+
+static ct_status train(training *t)
+{
+    const char *snapshot = ct_options_text(t->o, "snapshot");
+    double start = ct_clock_s();
+    ct_status status;
+
+    CT_TRY(settle_weights(t->o, t->config.solver));
+    CT_TRY(ct_watchdog_start(t->config.solver->watchdog_seconds, &t->job->watchdog));
+    CT_TRY(ct_call_connect(t->call, &t->config));
+    CT_TRY(ct_trace_file_open(t->call, &t->trace));
+    CT_TRY(open_report(t));
+    CT_TRY(find_snapshot(t));
+    CT_TRY(ct_call_plan_open(t->call, &t->config, t->snapshot, false, &t->plan));
+    CT_TRY(create_solver(t));
+    CT_TRY(ct_call_plan_close(t->call, &t->config, t->plan));
+    log_net(ct_solver_net(t->solver), t->job->size);
+    if (snapshot != NULL)
+        CT_TRY(ct_solver_restore(t->solver, (t->snapshot != NULL) ? t->snapshot : snapshot));
+    CT_TRY(report_run(t));
+    status = ct_solver_run(t->solver);
+    if ((status == CT_OK) || (status == CT_STOPPED)) {
+        CT_TRY(report_coding(t));
+        CT_TRY(report_done(t, status, ct_clock_s() - start));
+    }
+    return status;
+}
+
+ct_status ct_verb_train(ct_call *call)
+{
+    training t = { .call = call, .o = call->options, .job = call->job };
+    ct_status status;
+
+    CT_TRY(install_signals(call->options));
+    CT_TRY(ct_call_setup(call, CT_TRAIN, &t.config));
+    status = train(&t);
+    if ((status != CT_OK) && (status != CT_STOPPED)) return status; /* main ends the job */
+    ct_report_destroy(t.report);
+    ct_solver_destroy(t.solver);
+    ct_exchange_open_close(&t.exchange);
+    ct_trace_file_close(&t.trace);
+    ct_engine_plan_destroy(t.plan);
+    free(t.snapshot);
+    ct_text_destroy(&t.provenance);
+    ct_config_destroy(&t.config);
+    return status;
+}

@@ -1,0 +1,83 @@
+/** @file codec_planner.h  Which gradients travel by a codec: `compression { type: AUTO }`. No MPI.
+ *
+ * A pure function of costs and of the step's timeline (step_timeline.h). What counts is the length
+ * of a step: a bucket that hides behind computation costs nothing but what coding takes of the
+ * rank's own time, so there dense wins, however few bytes a codec would send. A range whose coding,
+ * or whose coded messages, take longer than all of it dense is never coded. Otherwise each way by
+ * itself is tried on all ranges at once, and from there on one range after the other dense, and the
+ * other way round; in the best of these plans each range is offered the other ways. In this search
+ * messages take a quarter longer than they should: what would only just hide is compressed. The
+ * plans found are ranked with a tenth, in which a codec that sends little goes before one that
+ * codes fast and just hides. Where, without either, nothing gains at least `margin`, all is dense.
+ * Beside these stands the plan that trusts in no hiding: each range goes as is shortest alone.
+ */
+#ifndef CT_CHOOSE_H
+#define CT_CHOOSE_H
+
+#include "comm/sync/bucket_partition.h"
+#include "comm/sync/step_timeline.h"
+
+enum { CT_CHOOSE_WAYS = 24 };
+
+/** A way to travel: way 0 is dense. */
+typedef struct ct_choose_way {
+    const ct_coded_ops *ops;
+    ct_codec_config config;
+} ct_choose_way;
+
+typedef struct ct_choose_ways {
+    int n;
+    ct_choose_way way[CT_CHOOSE_WAYS];
+} ct_choose_ways;
+
+typedef struct ct_choose_plan {
+    int *way; /* [n_range]; those that are not up to AUTO: -1 */
+    ct_line_times times;
+    double bytes;     /* that a rank sends in a step                        */
+    double careful_s; /* a step, where messages take a tenth longer */
+} ct_choose_plan;
+
+typedef struct ct_choose {
+    /* the caller's; borrowed */
+    const ct_grad_pipe_config *config; /* of AUTO: codec_config says density, min_bytes … */
+    const ct_grad_sizes *sizes;        /* of dense buckets                               */
+    const ct_grad_range *range;
+    int n_range, n_rank;
+    const ct_choose_ways *ways;
+    const ct_coded_seconds *seconds; /* [n_range][CT_CHOOSE_WAYS]; of ranges with a codec of their
+                                        own: at way 0                                   */
+    double (*dense_s)(void *ctx, int64_t bytes);
+    void *ctx;
+    const ct_line *line;
+    double margin;  /* share of a dense step that must be gained */
+    double caution; /* private: messages take so many times as long; 0: 1 */
+
+    /* out: the best with caution first; the last is dense. Those that gain nothing are not there */
+    int n_plan;
+    ct_choose_plan plan[CT_CHOOSE_WAYS + 2];
+    /* out: each range as it takes least, coding and messages one after the other; way NULL: there
+     * is nothing to choose. It may be one of the others, or dense, and may gain nothing */
+    ct_choose_plan alone;
+} ct_choose;
+
+/** What AUTO may take: codecs whose `automatic` is set, or those among the names where there are
+ *  any; a sparse one once for each exchange that the configuration allows. deterministic: none
+ *  whose sums hang on the steps before. CT_ERR_CONFIG: nothing is left, or one does not take these
+ *  settings. */
+ct_status ct_choose_list(const ct_codec_config *c, bool deterministic, ct_choose_ways *out);
+/** Whether AUTO decides on this range. */
+bool ct_choose_is_open(const ct_grad_pipe_config *config, const ct_grad_range *range);
+/** seconds[n_range][CT_CHOOSE_WAYS] by the codecs' own models. */
+void ct_choose_seconds(const ct_coded_costs *m, const ct_grad_pipe_config *config,
+                       const ct_grad_range *range, int n_range, const ct_choose_ways *ways,
+                       ct_coded_seconds *seconds);
+/** CT_ERR_NOMEM. */
+ct_status ct_choose_run(ct_choose *c);
+void ct_choose_release(ct_choose *c);
+/** The length of a step with ranges that go these ways. */
+ct_status ct_choose_cost(const ct_choose *c, ct_choose_plan *plan);
+/** Ranges as a plan has them: their codec and codec_config are set, out of ways, which is
+ *  borrowed. */
+void ct_choose_apply(const ct_choose_ways *ways, const int *way, ct_grad_range *range, int n_range);
+
+#endif

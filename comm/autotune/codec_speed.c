@@ -1,0 +1,268 @@
+#include "comm/autotune/codec_speed.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "comm/collective/blocking.h"
+#include "comm/sparse/sparse_cost.h"
+#include "comm/sparse/sparse_allreduce_impl.h"
+#include "comm/codec/low_rank.h"
+#include "comm/codec/select.h"
+#include "comm/codec/sign.h"
+#include "framework/base/clock.h"
+
+/* A thousandth is selected, a thirty-second is exchanged, so that its time can be read off. */
+enum { LEAST = 1 << 20, MOST = 1 << 23, PER_SELECTED = 1024, PER_ENTRY = 32, RUNS = 3 };
+enum { ROWS = 1024, FEW = 2, MANY = 4 /* columns of factors: the rest is in proportion */ };
+
+typedef struct bench {
+    ct_comm *c;
+    int n;
+    float *grad, *u, *v, *sum;
+    char *payload;
+    float *factors, *scratch;
+    ct_selector *selector;
+    ct_sparse out, low, high, merged;
+} bench;
+
+/* Gradient, momentum and residual are twice what the caches hold, as other parameters have been
+ * there since the last step. */
+static int elements(void)
+{
+    int64_t n = 2 * (int64_t)sysconf(_SC_LEVEL3_CACHE_SIZE) / 12;
+
+    n = (n < MOST) ? n : MOST;
+    return (int)((n > LEAST) ? n : LEAST) / PER_SELECTED * PER_SELECTED;
+}
+
+static void release(bench *b)
+{
+    ct_mem_release(b->grad);
+    ct_mem_release(b->u);
+    ct_mem_release(b->v);
+    ct_mem_release(b->sum);
+    ct_mem_release(b->payload);
+    ct_mem_release(b->factors);
+    ct_mem_release(b->scratch);
+    ct_selector_destroy(b->selector);
+    ct_sparse_destroy(&b->out);
+    ct_sparse_destroy(&b->low);
+    ct_sparse_destroy(&b->high);
+    ct_sparse_destroy(&b->merged);
+}
+
+/* Roughly normal numbers, cheaply: what is selected of them is spread as that of gradients. */
+static void fill(float *v, int n)
+{
+    uint32_t x = 12345;
+
+    for (int i = 0; i < n; ++i) {
+        float sum = -2;
+
+        for (int k = 0; k < 4; ++k) {
+            x = x * 1664525u + 1013904223u;
+            sum += (float)(x >> 8) * 0x1p-24f;
+        }
+        v[i] = sum;
+    }
+}
+
+/* Every 32nd element, near where that lies in each block. */
+static ct_status fill_list(ct_sparse *s, int n, int shift)
+{
+    CT_TRY(ct_sparse_reserve(s, n / PER_ENTRY));
+    s->n = n;
+    s->count = n / PER_ENTRY;
+    for (int i = 0; i < n / PER_ENTRY; ++i) {
+        s->index[i] = (uint32_t)(i * PER_ENTRY + (i * 7 + shift) % PER_ENTRY);
+        s->value[i] = (float)((i * 37 + shift) % 1001) - 500.5f;
+    }
+    return CT_OK;
+}
+
+static ct_low_rank shape_of(const bench *b, int columns)
+{
+    return (ct_low_rank){ .rows = ROWS, .cols = b->n / ROWS, .r = columns };
+}
+
+static ct_status prepare(bench *b)
+{
+    size_t bytes = sizeof(float) * (size_t)b->n;
+    ct_low_rank shape = shape_of(b, MANY);
+    int64_t n_factor = MANY * (shape.rows + shape.cols);
+
+    b->grad = ct_mem_acquire(bytes);
+    b->u = ct_mem_acquire(bytes);
+    b->v = ct_mem_acquire(bytes);
+    b->sum = ct_mem_acquire(bytes);
+    b->payload = ct_mem_acquire(ct_wire_bytes(CT_WIRE_PAIRS, b->n, b->n / PER_ENTRY));
+    b->factors = ct_mem_acquire(sizeof(float) * (size_t)n_factor);
+    b->scratch = ct_mem_acquire(sizeof(float) * (size_t)ct_low_rank_scratch(&shape) + 1);
+    if ((b->grad == NULL) || (b->u == NULL) || (b->v == NULL) || (b->sum == NULL) ||
+        (b->payload == NULL) || (b->factors == NULL) || (b->scratch == NULL))
+        return CT_FAIL(CT_ERR_NOMEM, "no memory to measure codecs");
+    fill(b->grad, b->n);
+    memset(b->u, 0, bytes);
+    memset(b->v, 0, bytes);
+    memset(b->sum, 0, bytes);
+    CT_TRY(fill_list(&b->low, b->n, 0));
+    CT_TRY(fill_list(&b->high, b->n, 11));
+    return ct_selector_create(CT_SELECT_AUTO, b->n, b->n / PER_SELECTED, &b->selector);
+}
+
+static double stream(bench *b)
+{
+    double start = ct_clock_s();
+    int n_thread = b->c->n_thread;
+
+#pragma omp parallel for simd schedule(static) num_threads(n_thread)
+    for (int i = 0; i < b->n; ++i) b->sum[i] = b->grad[i] + 3.0f * b->u[i];
+    return ct_clock_s() - start;
+}
+
+/* What a rank has left to do with a step's list. */
+static ct_status exchange(bench *b, double *pack_s, double *add_s, double *merge_s)
+{
+    double start = ct_clock_s();
+    const void *payload = b->payload;
+    size_t bytes = 0;
+
+    ct_wire_round(CT_WIRE_PAIRS, &b->low, &(ct_drops){ .v = b->v });
+    bytes = ct_wire_pack(CT_WIRE_PAIRS, &b->low, b->payload);
+    *pack_s = ct_clock_s() - start;
+    start = ct_clock_s();
+    CT_TRY(ct_wire_add_all(&payload, &bytes, 1, b->sum, b->n, b->c->n_thread));
+    *add_s = ct_clock_s() - start;
+    start = ct_clock_s();
+    CT_TRY(ct_exch_merge(&b->low, &b->high, b->n / PER_ENTRY, &b->merged));
+    *merge_s = ct_clock_s() - start;
+    return CT_OK;
+}
+
+/* A payload of signs, and one of another rank. */
+static ct_status signs(bench *b, const ct_accum *a, double *sign_s, double *unsign_s)
+{
+    ct_sign_cut cut = { .n = b->n, .parts = 1 };
+    double start = ct_clock_s();
+
+    CT_TRY(ct_sign_encode(&cut, a, -1, b->payload));
+    *sign_s = ct_clock_s() - start;
+    start = ct_clock_s();
+    CT_TRY(ct_sign_add(b->payload, ct_sign_bytes(b->n), b->sum, b->n, b->c->n_thread));
+    *unsign_s = ct_clock_s() - start;
+    return CT_OK;
+}
+
+/* All of it, but for making few numbers orthogonal. */
+static ct_status factors(bench *b, const ct_accum *a, int columns, double *seconds_p)
+{
+    ct_low_rank shape = shape_of(b, columns);
+    float *p = b->factors, *q = p + columns * shape.rows;
+    double start = 0;
+
+    fill(q, (int)(columns * shape.cols));
+    start = ct_clock_s();
+    CT_TRY(ct_low_rank_left(&shape, a, q, p));
+    ct_low_rank_right(&shape, a->v, p, a->n_thread, b->scratch, q);
+    ct_low_rank_take(&shape, p, q, a->n_thread, b->sum);
+    ct_low_rank_put(&shape, p, q, a->n_thread, b->sum);
+    *seconds_p = ct_clock_s() - start;
+    return CT_OK;
+}
+
+enum { MEMORY, UPDATE, SELECT, PACK, ADD, MERGE, SIGN, UNSIGN, OF_FEW, OF_MANY, FIGURES };
+
+static ct_status run(bench *b, double *best)
+{
+    ct_accum a = { .grad = b->grad,
+                   .u = b->u,
+                   .v = b->v,
+                   .n = b->n,
+                   .scale = 1,
+                   .rate = 0.01f,
+                   .momentum = 0.9f,
+                   .mask_momentum = true,
+                   .n_thread = b->c->n_thread };
+
+    for (int k = 0; k < FIGURES; ++k) best[k] = INFINITY;
+    for (int i = 0; i < RUNS; ++i) {
+        double t[FIGURES], start = 0;
+
+        t[MEMORY] = stream(b);
+        start = ct_clock_s();
+        ct_accum_run(&a);
+        t[UPDATE] = ct_clock_s() - start;
+        start = ct_clock_s();
+        CT_TRY(ct_selector_run(b->selector, &a, &b->out));
+        t[SELECT] = ct_clock_s() - start;
+        CT_TRY(exchange(b, &t[PACK], &t[ADD], &t[MERGE]));
+        CT_TRY(signs(b, &a, &t[SIGN], &t[UNSIGN]));
+        CT_TRY(factors(b, &a, FEW, &t[OF_FEW]));
+        CT_TRY(factors(b, &a, MANY, &t[OF_MANY]));
+        for (int k = 0; k < FIGURES; ++k) best[k] = fmin(best[k], t[k]);
+    }
+    return CT_OK;
+}
+
+static double beyond(const int64_t *fs, int all, int less)
+{
+    return fmax(0, (double)(fs[all] - fs[less]));
+}
+
+ct_status ct_coding_measure(ct_comm *c, ct_coding_speed *out)
+{
+    const double femto = 1e-15;
+    bench b = { .c = c, .n = elements() };
+    double n = b.n, entries = b.n / PER_ENTRY, best[FIGURES] = { 0 }, column = 0;
+    const double units[FIGURES] = {
+        [MEMORY] = 12 * n,     [UPDATE] = n, [SELECT] = n, [PACK] = entries, [ADD] = entries,
+        [MERGE] = 2 * entries, [SIGN] = n,   [UNSIGN] = n, [OF_FEW] = n,     [OF_MANY] = n
+    };
+    int64_t fs[FIGURES + 1] = { 0 }; /* of a unit; ranks may have caches of other sizes */
+    ct_status status = prepare(&b);
+
+    if (status == CT_OK) status = run(&b, best);
+    release(&b);
+    for (int k = 0; k < FIGURES; ++k)
+        fs[k] = (status == CT_OK) ? 1 + (int64_t)(best[k] / units[k] / femto) : 0;
+    fs[FIGURES] = (status != CT_OK);
+    CT_TRY(ct_comm_max(c, fs, FIGURES + 1));
+    CT_TRY(status);
+    if (fs[FIGURES] != 0)
+        return CT_FAIL(CT_ERR_COMM, "codecs could not be measured on another rank");
+    column = fmax(0, (double)(fs[OF_MANY] - fs[OF_FEW])) / (MANY - FEW);
+    *out =
+        (ct_coding_speed){ .memory = 1 / (femto * (double)fs[MEMORY]),
+                           .update_s = femto * (double)fs[UPDATE],
+                           .select_s = femto * beyond(fs, SELECT, UPDATE),
+                           .pack_s = femto * (double)fs[PACK],
+                           .add_s = femto * (double)fs[ADD],
+                           .merge_s = femto * (double)fs[MERGE],
+                           .sign_s = femto * beyond(fs, SIGN, UPDATE),
+                           .unsign_s = femto * (double)fs[UNSIGN],
+                           .factor_s = femto * fmax(0, beyond(fs, OF_FEW, UPDATE) - FEW * column),
+                           .column_s = femto * column,
+                           .measured = true };
+    return CT_OK;
+}
+
+ct_status ct_coding_find(ct_comm *c)
+{
+    ct_machine *m = &c->topo->machine;
+    double start = ct_clock_s();
+
+    if (m->coding.measured) return CT_OK;
+    CT_TRY(ct_coding_measure(c, &m->coding));
+    ct_exch_model_renew(c);
+    CT_INFO("codecs here: streams %.3g GB/s, update %.3g ns an element and selection %.3g more; an "
+            "entry %.3g ns to pack, %.3g to add, %.3g to merge; an element %.3g ns more for signs, "
+            "%.3g "
+            "for %d columns of factors (measured in %.0f ms)",
+            1e-9 * m->coding.memory, 1e9 * m->coding.update_s, 1e9 * m->coding.select_s,
+            1e9 * m->coding.pack_s, 1e9 * m->coding.add_s, 1e9 * m->coding.merge_s,
+            1e9 * m->coding.sign_s, 1e9 * (m->coding.factor_s + FEW * m->coding.column_s), FEW,
+            1e3 * (ct_clock_s() - start));
+    return CT_OK;
+}

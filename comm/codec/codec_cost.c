@@ -1,0 +1,59 @@
+#include "comm/codec/codec_cost.h"
+
+static double comm_allreduce_s(void *ctx, ct_dtype dtype, int64_t bytes)
+{
+    const ct_coded_comm_costs *m = ctx;
+    const ct_coll_ops *ops = NULL;
+    int64_t count = bytes / (int64_t)ct_dtype_size(dtype);
+
+    if (ct_coll_choose(m->comm, count, dtype, m->allreduce, &ops) != CT_OK) return 0;
+    return ops->cost_s(m->comm, bytes);
+}
+
+ct_status ct_coded_costs_of(ct_comm *c, const char *allreduce, bool deterministic,
+                            ct_coded_comm_costs *out)
+{
+    *out = (ct_coded_comm_costs){ .costs = { .n_rank = c->size,
+                                             .speed = ct_machine_coding(&c->topo->machine),
+                                             .deterministic = deterministic,
+                                             .allreduce_s = comm_allreduce_s,
+                                             .ctx = out,
+                                             .sum_factor = 1,
+                                             .wire_factor = 1 },
+                                  .comm = c,
+                                  .allreduce = allreduce };
+    return ct_exch_model_of(c, &out->costs.exch);
+}
+
+double ct_coded_bus_s(const ct_coded_costs *m, double down, double up)
+{
+    return m->bus.there ? m->bus.down_s * down + m->bus.up_s * up : 0;
+}
+
+double ct_coded_stream_s(const ct_coded_costs *m, double bytes)
+{
+    return (m->speed.memory > 0) ? bytes / m->speed.memory : 0;
+}
+
+double ct_coded_sum_s(const ct_coded_costs *m, ct_dtype dtype, int64_t bytes)
+{
+    return (m->n_rank > 1) ? m->sum_factor * m->allreduce_s(m->ctx, dtype, bytes) : 0;
+}
+
+double ct_coded_sum_bytes(const ct_coded_costs *m, double bytes)
+{
+    return 2 * bytes * (m->n_rank - 1) / m->n_rank;
+}
+
+double ct_coded_predict_s(ct_comm *c, const char *allreduce, bool deterministic,
+                          const ct_coded_ops *ops, const ct_codec_config *config, int64_t n,
+                          int64_t rows)
+{
+    ct_coded_comm_costs m;
+    ct_coded_seconds s;
+
+    if ((c->size == 1) || (ops->seconds == NULL)) return 0;
+    if (ct_coded_costs_of(c, allreduce, deterministic, &m) != CT_OK) return 0;
+    ops->seconds(&m.costs, config, n, rows, &s);
+    return s.encode_s + s.wire_s + s.decode_s;
+}

@@ -1,0 +1,100 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/codec/codec_sparse.h"
+#include "comm/codec/codec_types.h"
+#include "framework/base/text.h"
+
+const ct_coded_ops ct_coded_none = { .name = "none" };
+
+/* Takes what any of those that it chooses among takes. */
+const ct_coded_ops ct_coded_auto = {
+    .name = "auto", .sparse = true, .keeps = true, .absorbs = true, .check = ct_sparse_check
+};
+
+const ct_coded_ops *const ct_coded_table[] = {
+    &ct_coded_none,   &ct_coded_bf16,    &ct_coded_fp16,
+    &ct_coded_topk,   &ct_coded_redsync, &ct_coded_powersgd,
+    &ct_coded_onebit, &ct_coded_auto,    NULL
+};
+
+enum { MOST_NAMES = 16 };
+
+ct_status ct_coded_find(const char *name, const ct_coded_ops **ops_p)
+{
+    const char *known[MOST_NAMES], *near = NULL;
+    ct_text list = { .text = NULL };
+    int n = 0;
+    ct_status status = CT_OK;
+
+    for (const ct_coded_ops *const *at = ct_coded_table; *at != NULL; ++at) {
+        if (strcmp(name, (*at)->name) == 0) {
+            *ops_p = *at;
+            ct_text_destroy(&list);
+            return CT_OK;
+        }
+        ct_text_add(&list, "%s%s", (n > 0) ? ", " : "", (*at)->name);
+        if (n < MOST_NAMES) known[n++] = (*at)->name;
+    }
+    near = ct_text_nearest(name, known, n);
+    status =
+        CT_FAIL(CT_ERR_CONFIG, "unknown compression \"%s\"; known are %s%s%s%s", name,
+                (list.text != NULL) ? list.text : "none", (near != NULL) ? "; did you mean \"" : "",
+                (near != NULL) ? near : "", (near != NULL) ? "\"?" : "");
+    ct_text_destroy(&list);
+    return status;
+}
+
+ct_status ct_coded_create(const ct_coded_ops *ops, const ct_coded_setup *setup, void **obj_p)
+{
+    void *obj = calloc(1, ops->size);
+    ct_status status = CT_OK;
+
+    if (obj == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to compress %s", setup->key);
+    status = ops->prepare(obj, setup);
+    if (status != CT_OK) {
+        ops->destroy(obj);
+        return status;
+    }
+    *obj_p = obj;
+    return CT_OK;
+}
+
+/* A density that falls. */
+static ct_status check_warmup(const ct_coded_ops *ops, const ct_codec_config *c, const char *who)
+{
+    if (c->warmup_density == 0) return CT_OK;
+    if (!((c->warmup_density > 0) && (c->warmup_density <= 1)))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s %s: warmup_density %g, but 0 < warmup_density <= 1 is needed, or 0: a "
+                       "dense warm-up",
+                       who, ops->name, (double)c->warmup_density);
+    if (c->warmup_iterations == 0)
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s %s: warmup_density %g is that of the first iteration of a warm-up, and "
+                       "warmup_iter is 0: give warmup_iter, or leave warmup_density out",
+                       who, ops->name, (double)c->warmup_density);
+    if (c->warmup_density <= c->density)
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s %s: warmup_density %g has to fall to density %g, and is not above it",
+                       who, ops->name, (double)c->warmup_density, (double)c->density);
+    return CT_OK;
+}
+
+ct_status ct_coded_check(const ct_coded_ops *ops, const ct_codec_config *c, const char *who)
+{
+    if (ops->sparse && !((c->density > 0) && (c->density <= 1)))
+        return CT_FAIL(CT_ERR_CONFIG, "%s %s: density %g, but 0 < density <= 1 is needed", who,
+                       ops->name, (double)c->density);
+    if ((c->min_bytes < 0) || (c->warmup_iterations < 0) || (c->resync_iterations < 0))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s %s: min_bytes %lld, warmup_iter %lld, resync_iter %lld: none "
+                       "may be negative",
+                       who, ops->name, (long long)c->min_bytes, (long long)c->warmup_iterations,
+                       (long long)c->resync_iterations);
+    if (ops->sparse) CT_TRY(check_warmup(ops, c, who));
+    if (!((c->local_clip >= 0) && (c->local_clip <= 3.4e38f)))
+        return CT_FAIL(CT_ERR_CONFIG, "%s %s: local_clip %g: expected the largest norm, or 0: any",
+                       who, ops->name, (double)c->local_clip);
+    return (ops->check != NULL) ? ops->check(c) : CT_OK;
+}

@@ -1,0 +1,210 @@
+#include "comm/collective/allgatherv.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/core/reduce.h"
+
+enum {
+    WINDOW = 8,     /* messages under way, each direction */
+    PART = 1 << 30, /* bytes of a message at most */
+    HEAD = 8        /* bytes of a payload's size */
+};
+
+/* Message t, of both directions, is part t % n_part of step t / n_part. In step s this rank sends
+ * the payload of member me - s, and receives that of me - s - 1. What travels is a payload's size,
+ * 8 bytes that lie before it, and the payload: so nobody has to ask MPI what has come in. */
+struct ct_gather {
+    ct_comm *comm;
+    int *member; /* [n] ranks; this one is member[me]; the ring is in this order */
+    int n, me;
+    size_t *size; /* [n] of the payloads that are here */
+    size_t stride, bound;
+    int tag, n_part;
+    int64_t n_message;
+    char *payload; /* [size] of stride bytes; each starts CT_ALIGN into its own, after its size */
+    const ct_device *dev; /* whose `block` holds them; NULL: nobody's */
+    void *block;
+    MPI_Request send[WINDOW], recv[WINDOW];
+    int64_t send_posted, send_done, recv_posted, recv_done;
+};
+
+ct_status ct_gather_create(ct_comm *c, const int *member, int n, int me, size_t bound, int tag,
+                           ct_gather **g_p)
+{
+    ct_gather *g = calloc(1, sizeof(*g));
+
+    if (g == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to gather payloads");
+    g->comm = c;
+    g->n = n;
+    g->me = me;
+    g->member = malloc(sizeof(*g->member) * (size_t)n);
+    g->size = calloc((size_t)n, sizeof(*g->size));
+    if ((g->member == NULL) || (g->size == NULL)) {
+        ct_gather_destroy(g);
+        return CT_FAIL(CT_ERR_NOMEM, "no memory to gather payloads");
+    }
+    for (int i = 0; i < n; ++i) g->member[i] = member[i];
+    g->bound = bound;
+    g->stride = CT_ALIGN + ct_align_up(bound);
+    g->tag = tag;
+    g->n_part = (int)((bound + HEAD + PART - 1) / PART);
+    g->n_message = (int64_t)(n - 1) * g->n_part;
+    g->payload = ct_mem_acquire(g->stride * (size_t)n);
+    if (g->payload == NULL) {
+        ct_gather_destroy(g);
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for %d payloads of %zu bytes", n, bound);
+    }
+    *g_p = g;
+    return CT_OK;
+}
+
+ct_status ct_gather_keep_on(ct_gather *g, const ct_device *dev)
+{
+    void *block = NULL;
+    size_t bytes = g->stride * (size_t)g->n;
+
+    if (dev->host_acquire == NULL) return CT_OK;
+    CT_TRY(dev->host_acquire(bytes + CT_ALIGN, &block));
+    ct_mem_release(g->payload);
+    g->dev = dev;
+    g->block = block;
+    g->payload = (char *)(ct_align_up((size_t)(uintptr_t)block));
+    memset(g->payload, 0, bytes);
+    return CT_OK;
+}
+
+void ct_gather_destroy(ct_gather *g)
+{
+    if (g == NULL) return;
+    if (g->dev != NULL)
+        g->dev->host_release(g->block);
+    else
+        ct_mem_release(g->payload);
+    free(g->member);
+    free(g->size);
+    free(g);
+}
+
+void *ct_gather_payload(ct_gather *g, int i)
+{
+    return g->payload + (size_t)i * g->stride + CT_ALIGN;
+}
+
+/* What travels: the payload's size, and the payload. */
+static char *wire(ct_gather *g, int i)
+{
+    return (char *)ct_gather_payload(g, i) - HEAD;
+}
+
+size_t ct_gather_bytes(const ct_gather *g, int i)
+{
+    return g->size[i];
+}
+
+ct_status ct_gather_start(ct_gather *g, size_t bytes)
+{
+    if (bytes > g->bound)
+        return CT_FAIL(CT_ERR_ARG, "a payload of %zu bytes, over the %zu that were promised", bytes,
+                       g->bound);
+    memcpy(wire(g, g->me), &(uint64_t){ bytes }, HEAD);
+    g->size[g->me] = bytes;
+    g->send_posted = g->send_done = g->recv_posted = g->recv_done = 0;
+    return CT_OK;
+}
+
+/* Whose payload travels `step` steps after ours. */
+static int origin(const ct_gather *g, int64_t step)
+{
+    return (int)((g->me - step + g->n) % g->n);
+}
+
+static ct_status post(ct_gather *g, bool *moved, int64_t *bytes_sent)
+{
+    int right = g->member[(g->me + 1) % g->n], left = g->member[(g->me + g->n - 1) % g->n];
+
+    while ((g->recv_posted < g->n_message) && (g->recv_posted < g->recv_done + WINDOW)) {
+        int64_t t = g->recv_posted;
+        size_t at = (size_t)(t % g->n_part) * PART, room = g->bound + HEAD - at;
+        char *to = wire(g, origin(g, t / g->n_part + 1)) + at;
+
+        CT_TRY_MPI(MPI_Irecv(to, (int)((room < PART) ? room : PART), MPI_BYTE, left, g->tag,
+                             g->comm->world, &g->recv[t % WINDOW]));
+        g->recv_posted += 1;
+        *moved = true;
+    }
+    /* what comes from the left goes on to the right; ours is there from the start */
+    while ((g->send_posted < g->n_message) && (g->send_posted < g->send_done + WINDOW) &&
+           (g->send_posted < g->recv_done + g->n_part)) {
+        int64_t t = g->send_posted;
+        int from = origin(g, t / g->n_part);
+        size_t at = (size_t)(t % g->n_part) * PART;
+        size_t whole = ct_gather_bytes(g, from) + HEAD, rest = (whole > at) ? whole - at : 0;
+        int n = (int)((rest < PART) ? rest : PART);
+
+        CT_TRY_MPI(MPI_Isend(wire(g, from) + at, n, MPI_BYTE, right, g->tag, g->comm->world,
+                             &g->send[t % WINDOW]));
+        g->send_posted += 1;
+        *bytes_sent += n - ((at == 0) ? HEAD : 0);
+        *moved = true;
+    }
+    return CT_OK;
+}
+
+static ct_status take(ct_gather *g, bool *moved)
+{
+    while (g->recv_done < g->recv_posted) {
+        int64_t t = g->recv_done;
+        int from = origin(g, t / g->n_part + 1), done = 0;
+
+        CT_TRY_MPI(ct_comm_test(&g->recv[t % WINDOW], &done));
+        if (!done) break;
+        if (t % g->n_part == 0)
+            g->size[from] = ct_reduce_stated_size(wire(g, from), g->size[g->me]);
+        if (g->size[from] > g->bound)
+            return CT_FAIL(CT_ERR_COMM, "rank %d sends a payload of %zu bytes, over %zu",
+                           g->member[from], g->size[from], g->bound);
+        g->recv_done += 1;
+        *moved = true;
+    }
+    while (g->send_done < g->send_posted) {
+        int done = 0;
+
+        CT_TRY_MPI(ct_comm_test(&g->send[g->send_done % WINDOW], &done));
+        if (!done) break;
+        g->send_done += 1;
+        *moved = true;
+    }
+    return CT_OK;
+}
+
+ct_status ct_gather_progress(ct_gather *g, int64_t *bytes_sent, ct_coll_where *where)
+{
+    bool moved = true, any = false, receives = false;
+
+    while (moved) {
+        moved = false;
+        CT_TRY(post(g, &moved, bytes_sent));
+        CT_TRY(take(g, &moved));
+        any = any || moved;
+        if (where->brief) break;
+    }
+    if (any) (void)atomic_fetch_add_explicit(&where->n_moved, 1, memory_order_relaxed);
+    receives = (g->recv_done < g->n_message);
+    atomic_store_explicit(&where->n_step, g->n - 1, memory_order_relaxed);
+    atomic_store_explicit(&where->step, (int)(g->send_done / g->n_part), memory_order_relaxed);
+    atomic_store_explicit(&where->rank, g->member[(g->me + (receives ? g->n - 1 : 1)) % g->n],
+                          memory_order_relaxed);
+    atomic_store_explicit(&where->sending, (int)(g->send_posted - g->send_done),
+                          memory_order_relaxed);
+    return (receives || (g->send_done < g->n_message)) ? CT_INPROGRESS : CT_OK;
+}
+
+int ct_gather_pending(ct_gather *g, MPI_Request **out, int max)
+{
+    int n = 0;
+
+    if ((g->recv_done < g->recv_posted) && (n < max)) out[n++] = &g->recv[g->recv_done % WINDOW];
+    if ((g->send_done < g->send_posted) && (n < max)) out[n++] = &g->send[g->send_done % WINDOW];
+    return n;
+}

@@ -1,0 +1,25 @@
+/** @file blocking.h  Small blocking collectives. Each is collective over the world.
+ *
+ * What the communicator's mover moves, gradients mostly, goes on while they wait.
+ */
+#ifndef CT_BLOCKING_H
+#define CT_BLOCKING_H
+
+#include "comm/core/comm.h"
+
+/** v[i] = sum over the ranks. The same bits everywhere, in an order that n and the number of ranks
+ *  decide: that of the ranks, or for many numbers of many ranks a binomial tree. */
+ct_status ct_comm_sum(ct_comm *c, double *v, int n);
+ct_status ct_comm_max(ct_comm *c, int64_t *v, int n);
+ct_status ct_comm_broadcast(ct_comm *c, void *data, size_t bytes);
+ct_status ct_comm_barrier(ct_comm *c);
+
+/** Waits for one request of a blocking collective, the mover at work meanwhile. */
+ct_status ct_comm_complete(ct_comm *c, MPI_Request *request);
+/** Whether ct_comm_sum() takes the tree: what all ranks have together is too much to gather. */
+bool ct_comm_sums_by_tree(const ct_comm *c, int n);
+/** ct_comm_sum() up a binomial tree and down again, 2 log2 p messages of n numbers deep. Who adds
+ *  what to what depends on the number of ranks alone, not on where they are. */
+ct_status ct_comm_sum_tree(ct_comm *c, double *v, int n);
+
+#endif

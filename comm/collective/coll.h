@@ -1,0 +1,74 @@
+/** @file coll.h  Collectives: non-blocking, in place, any count, any number of ranks.
+ *
+ * One const ct_coll_ops per algorithm, one algorithm per file, listed in coll_table.c. A request is
+ * a state machine that start() begins and progress() moves as far as it goes without waiting.
+ * Several may be in flight; `tag` tells their messages apart and must be the same on all ranks.
+ * Ranks may progress requests in any order.
+ */
+#ifndef CT_COLL_H
+#define CT_COLL_H
+
+#include <stdatomic.h>
+
+#include "comm/core/comm.h"
+#include "framework/tensor/tensor.h"
+
+#define CT_COLL_TAGS CT_COMM_BLOCKING_TAGS /* tags tag .. tag + 63 belong to one request */
+
+/** Where a request stands: written by progress, read from any thread (the watchdog). */
+typedef struct ct_coll_where {
+    _Atomic int step, n_step;
+    _Atomic int rank;         /* of the world, that it waits for; -1: none in particular */
+    _Atomic int sending;      /* messages of its own that have not gone out */
+    _Atomic unsigned n_moved; /* changes when messages moved */
+    bool brief; /* in: others are more urgent; progress returns after each round of messages */
+} ct_coll_where;
+
+typedef struct ct_coll_req {
+    ct_comm *comm;
+    void *buf;      /* summed in place; the caller leaves it alone until done          */
+    int64_t count;  /* elements                                                        */
+    ct_dtype dtype; /* CT_F32; CT_BF16, CT_F16: travel so, each addition is in f32; CT_I64:
+                       wraps; CT_U8: the greatest instead of the sum (reduce.h)        */
+    int tag;
+    int root;           /* broadcast: whose buffer (coll_parts.h)                      */
+    int64_t bytes_sent; /* out: payload this rank has sent to other ranks; only grows */
+    ct_coll_where where;
+    void *state; /* the algorithm's; acquired by prepare(), freed by release() */
+} ct_coll_req;
+
+typedef struct ct_coll_ops {
+    const char *name;
+    bool shares_memory; /* fastest where buf lies in ct_comm_arena(); the others, elsewhere */
+    bool by_mpi;        /* MPI's own: all ranks must start such requests in one order, and the order
+                           of the additions is MPI's secret */
+    bool (*supports)(const ct_comm *c, int64_t count, ct_dtype dtype);
+    double (*cost_s)(const ct_comm *c,
+                     int64_t bytes); /* alpha-beta-gamma estimate: comm/cost/cost.h */
+    /** Once per bucket, before the first start: buffers, windows. Collective, in the same order on
+     *  all ranks. */
+    ct_status (*prepare)(ct_coll_req *r);
+    ct_status (*start)(ct_coll_req *r);
+    ct_status (*progress)(ct_coll_req *r); /* CT_INPROGRESS until the sum is in buf */
+    void (*release)(ct_coll_req *r);       /* collective */
+    /** Optional. Up to max requests in flight whose completion could move r on: a caller with
+     *  nothing else to do may wait for one of them, and write MPI_REQUEST_NULL where it completed;
+     *  progress() takes that for done. 0: r waits for no message (shared memory, or r is done). */
+    int (*pending)(ct_coll_req *r, MPI_Request **out, int max);
+} ct_coll_ops;
+
+extern const ct_coll_ops
+    *const ct_coll_table[]; /* NULL-terminated; impi last: supports everything */
+
+/** spec: "auto" (least cost, weighed by ct_cost_weight()), an algorithm, or one for each range of
+ * sizes ("tree<64K,rhd<4M,hier": coll_spec.h). The dimensions of a torus stay with the
+ * communicator. CT_ERR_CONFIG. */
+ct_status ct_coll_choose(const ct_comm *c, int64_t count, ct_dtype dtype, const char *spec,
+                         const ct_coll_ops **ops_p);
+/** CT_ERR_CONFIG, with the nearest name, where spec is none that ct_coll_choose() takes. */
+ct_status ct_coll_check_spec(const char *spec);
+/** prepare, start, progress until done, release: for tests and small uses. What the communicator's
+ *  mover moves goes on meanwhile. Collective. */
+ct_status ct_coll_run(const ct_coll_ops *ops, ct_comm *c, void *buf, int64_t count, ct_dtype dtype);
+
+#endif

@@ -1,0 +1,116 @@
+/* impi: the MPI library's own MPI_Iallreduce, cut into pieces that an int can count. Pieces, and
+ * requests, must be started in the same order on all ranks: MPI matches them by order.
+ */
+#include <stdlib.h>
+
+#include "comm/collective/coll_cost.h"
+#include "comm/collective/coll_types.h"
+#include "comm/core/reduce.h"
+
+enum { PIECE = 1 << 30 /* bytes: some MPIs count those in an int inside */ };
+
+typedef struct impi_state {
+    int n_piece;
+    int64_t each; /* elements of a piece */
+    MPI_Request *piece;
+} impi_state;
+
+static bool impi_supports(const ct_comm *c, int64_t count, ct_dtype dtype)
+{
+    (void)c;
+    (void)count;
+    return ct_reduce_supports(dtype);
+}
+
+static double impi_cost_s(const ct_comm *c, int64_t bytes)
+{
+    return ct_coll_cost_s(c, "impi", bytes);
+}
+
+static ct_status impi_prepare(ct_coll_req *r)
+{
+    impi_state *st = calloc(1, sizeof(*st));
+
+    if (st == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a collective");
+    st->each = PIECE / (int64_t)ct_dtype_size(r->dtype);
+    st->n_piece = (int)((r->count + st->each - 1) / st->each);
+    st->piece = malloc(sizeof(*st->piece) * (size_t)(st->n_piece + 1));
+    if (st->piece == NULL) {
+        free(st);
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for a collective");
+    }
+    for (int i = 0; i < st->n_piece; ++i) st->piece[i] = MPI_REQUEST_NULL;
+    r->state = st;
+    return CT_OK;
+}
+
+static MPI_Op op_of(const ct_coll_req *r)
+{
+    if (r->dtype == CT_BF16) return r->comm->bf16_sum;
+    if (r->dtype == CT_F16) return r->comm->f16_sum;
+    return (r->dtype == CT_U8) ? MPI_MAX : MPI_SUM;
+}
+
+static ct_status impi_start(ct_coll_req *r)
+{
+    impi_state *st = r->state;
+    size_t size = ct_dtype_size(r->dtype);
+
+    for (int i = 0; i < st->n_piece; ++i) {
+        int64_t first = i * st->each;
+        int n = (int)((r->count - first < st->each) ? r->count - first : st->each);
+
+        CT_TRY_MPI(MPI_Iallreduce(MPI_IN_PLACE, (char *)r->buf + (size_t)first * size, n,
+                                  ct_comm_wire(r->dtype), op_of(r), r->comm->sums, &st->piece[i]));
+    }
+    return CT_OK;
+}
+
+static ct_status impi_progress(ct_coll_req *r)
+{
+    impi_state *st = r->state;
+    int done = 0;
+
+    CT_TRY_MPI(MPI_Testall(st->n_piece, st->piece, &done, MPI_STATUSES_IGNORE));
+    atomic_store_explicit(&r->where.step, done, memory_order_relaxed);
+    atomic_store_explicit(&r->where.n_step, 1, memory_order_relaxed);
+    atomic_store_explicit(&r->where.rank, -1, memory_order_relaxed);
+    if (!done) return CT_INPROGRESS;
+    /* what the library sends is its secret: count what the best algorithms need */
+    r->bytes_sent +=
+        2 * r->count * (int64_t)ct_dtype_size(r->dtype) * (r->comm->size - 1) / r->comm->size;
+    return CT_OK;
+}
+
+static int impi_pending(ct_coll_req *r, MPI_Request **out, int max)
+{
+    impi_state *st = r->state;
+    int n = 0;
+
+    for (int i = 0; (i < st->n_piece) && (n < max); ++i) {
+        if (st->piece[i] != MPI_REQUEST_NULL) out[n++] = &st->piece[i];
+    }
+    return n;
+}
+
+static void impi_release(ct_coll_req *r)
+{
+    impi_state *st = r->state;
+
+    if (st == NULL) return;
+    free(st->piece);
+    free(st);
+    r->state = NULL;
+}
+
+const ct_coll_ops ct_coll_impi = {
+    .name = "impi",
+    .by_mpi = true,
+    .supports = impi_supports,
+    .cost_s = impi_cost_s,
+    .prepare = impi_prepare,
+    .start = impi_start,
+    .progress = impi_progress,
+    .release = impi_release,
+    .pending = impi_pending,
+};

@@ -1,0 +1,141 @@
+#include "comm/collective/persistent.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+ct_status ct_coll_ways_choose(const ct_comm *c, int64_t count, ct_dtype dtype,
+                              const char *allreduce, bool deterministic, const ct_coll_ops **ops_p)
+{
+    CT_TRY(ct_coll_choose(c, count, dtype, allreduce, ops_p));
+    if (!deterministic || !(*ops_p)->by_mpi) return CT_OK;
+    if (strcmp(allreduce, "auto") != 0)
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "deterministic: true, but MPI does not promise that its own allreduce adds "
+                       "in the same order in every run: allreduce \"%s\" needs "
+                       "reproducible_sum: true, or take another",
+                       allreduce);
+    return ct_coll_choose(c, count, dtype, "ring", ops_p);
+}
+
+ct_status ct_coll_ways_choose_own(const ct_comm *c, int64_t count, ct_dtype dtype,
+                                  const char *allreduce, const char *who, const ct_coll_ops **ops_p)
+{
+    int64_t bytes = count * (int64_t)ct_dtype_size(dtype);
+    const ct_coll_ops *best = NULL;
+
+    CT_TRY(ct_coll_choose(c, count, dtype, allreduce, ops_p));
+    if (!(*ops_p)->by_mpi) return CT_OK;
+    if (strcmp(allreduce, "auto") != 0)
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "compression %s sums twice, and begins the second time when the first is "
+                       "done; MPI's own allreduce wants one order on all ranks: allreduce \"%s\" "
+                       "needs another codec, or take another",
+                       who, allreduce);
+    for (const ct_coll_ops *const *at = ct_coll_table; *at != NULL; ++at) {
+        if ((*at)->by_mpi || !(*at)->supports(c, count, dtype)) continue;
+        if ((best == NULL) || ((*at)->cost_s(c, bytes) < best->cost_s(c, bytes))) best = *at;
+    }
+    if (best == NULL) return ct_coll_choose(c, count, dtype, "ring", ops_p);
+    *ops_p = best;
+    return CT_OK;
+}
+
+ct_status ct_coll_ways_open(ct_coll_ways *w, const ct_coll_ops *ops, ct_coll_way **way_p)
+{
+    ct_coll_way *way = calloc(1, sizeof(*way));
+    ct_status status = CT_OK;
+
+    if (way == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a collective");
+    way->ops = ops;
+    way->req.comm = w->comm;
+    way->req.buf = w->buf;
+    way->req.count = w->count;
+    way->req.dtype = w->dtype;
+    way->req.tag = w->tag;
+    status = ops->prepare(&way->req);
+    if (status != CT_OK) {
+        free(way);
+        return status;
+    }
+    *way_p = way;
+    return CT_OK;
+}
+
+ct_status ct_coll_ways_prepare(ct_coll_ways *w, const char *allreduce, bool deterministic)
+{
+    const ct_coll_ops *ops = NULL;
+    ct_coll_way *way = NULL;
+
+    CT_TRY(ct_coll_ways_choose(w->comm, w->count, w->dtype, allreduce, deterministic, &ops));
+    CT_TRY(ct_coll_ways_open(w, ops, &way));
+    atomic_store(&w->now, way);
+    return CT_OK;
+}
+
+void ct_coll_ways_release(ct_coll_ways *w)
+{
+    ct_coll_ways_close(w, atomic_exchange(&w->now, NULL));
+    while (w->closed != NULL) {
+        ct_coll_way *way = w->closed;
+
+        w->closed = way->next;
+        free(way);
+    }
+}
+
+void ct_coll_ways_go(ct_coll_ways *w, ct_coll_way *way, ct_coll_way **old_p)
+{
+    ct_coll_way *old = atomic_exchange(&w->now, way);
+
+    w->sent_elsewhere += old->req.bytes_sent - way->req.bytes_sent;
+    *old_p = old;
+}
+
+void ct_coll_ways_close(ct_coll_ways *w, ct_coll_way *way)
+{
+    if (way == NULL) return;
+    way->ops->release(&way->req);
+    way->next = w->closed;
+    w->closed = way;
+}
+
+ct_status ct_coll_ways_start(ct_coll_ways *w)
+{
+    ct_coll_way *way = atomic_load(&w->now);
+
+    return way->ops->start(&way->req);
+}
+
+ct_status ct_coll_ways_progress(ct_coll_ways *w)
+{
+    ct_coll_way *way = atomic_load(&w->now);
+
+    return way->ops->progress(&way->req);
+}
+
+int ct_coll_ways_pending(ct_coll_ways *w, MPI_Request **out, int max)
+{
+    ct_coll_way *way = atomic_load(&w->now);
+
+    return (way->ops->pending != NULL) ? way->ops->pending(&way->req, out, max) : 0;
+}
+
+ct_coll_where *ct_coll_ways_where(ct_coll_ways *w)
+{
+    return &atomic_load(&w->now)->req.where;
+}
+
+int64_t ct_coll_ways_bytes_sent(const ct_coll_ways *w)
+{
+    const ct_coll_way *way = atomic_load(&w->now);
+
+    return w->sent_elsewhere + ((way != NULL) ? way->req.bytes_sent : 0);
+}
+
+double ct_coll_ways_predicted_s(const ct_coll_ways *w)
+{
+    const ct_coll_way *way = atomic_load(&w->now);
+
+    if (way == NULL) return 0;
+    return way->ops->cost_s(w->comm, w->count * (int64_t)ct_dtype_size(w->dtype));
+}

@@ -1,0 +1,149 @@
+/** @file comm.h  The communicators that everything in comm/ runs on.
+ *
+ * One duplicate of the world with MPI_ERRORS_RETURN; our traffic never meets the caller's. Messages
+ * of collectives in flight are told apart by tag. Calls come from one thread at a time: from the
+ * main thread, or from the gradient pipe's own, which holds the lock while it calls MPI.
+ */
+#ifndef CT_COMM_H
+#define CT_COMM_H
+
+#include <mpi.h>
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "framework/base/memory.h"
+#include "framework/tensor/tensor.h"
+#include "topology/topo.h"
+
+/** Fails with MPI's own text. */
+#define CT_TRY_MPI(_expr)                                                                          \
+    do {                                                                                           \
+        int mpi_rc_ = (_expr);                                                                     \
+        if (mpi_rc_ != MPI_SUCCESS) return ct_comm_mpi_fail(__FILE__, __LINE__, #_expr, mpi_rc_);  \
+    } while (0)
+
+ct_status ct_comm_mpi_fail(const char *file, int line, const char *what, int mpi_rc);
+
+struct ct_node; /* the node's shared-memory windows: comm/core/node.h */
+
+enum {
+    CT_COMM_MAX_PENDING = 512,
+    CT_COMM_BLOCKING_TAGS = 64 /* tags 0 … 63 belong to blocking collectives */
+};
+
+/** What moves while this rank waits for a small collective: the gradient pipe plugs itself in. Both
+ *  are called with the lock held. Set and unset at the same place of all ranks' programs. */
+typedef struct ct_comm_mover {
+    ct_status (*move)(void *ctx);
+    int (*pending)(void *ctx, MPI_Request **out, int max); /* as ct_coll_ops.pending */
+    void *ctx;
+} ct_comm_mover;
+
+typedef struct ct_comm {
+    MPI_Comm world;
+    MPI_Comm sums; /* a duplicate for MPI's own allreduce (impi): when these start depends on
+                      timing, and MPI pairs the collectives of one communicator by their order */
+    int rank, size;
+    ct_topo *topo; /* owned                                                              */
+    MPI_Comm node; /* ranks of this (perhaps pretended) node                             */
+    int node_rank, node_size;
+    int *node_member;            /* [node_size] their ranks in `world`                   */
+    bool node_shares;            /* the ranks of every node can share memory: false on
+                                    pretended nodes that span hosts; same on all ranks   */
+    MPI_Comm host;               /* ranks of this real machine                           */
+    bool oversubscribed;         /* the machine has fewer cores than ranks: yield when idle */
+    int n_core;                  /* that this machine's ranks may use together           */
+    int n_thread;                /* threads that an addition may use                     */
+    struct ct_node *node_memory; /* private to comm/                                     */
+    struct ct_comm_attachments *attached; /* likewise                                     */
+    MPI_Op f16_sum;                       /* likewise                                             */
+    MPI_Op bf16_sum;                      /* on MPI_UINT16_T                                      */
+    int next_tag, tag_limit;
+    int64_t sending;      /* bytes of schedules' messages that MPI has taken and not yet sent */
+    double sent_at;       /* when one of them was last sent, or the first taken             */
+    bool prompt;          /* who moves messages now looks again at once, not at the next poll */
+    bool in_order;        /* what is less urgent sends nothing large before its turn        */
+    ct_comm_mover mover;  /* zero: nothing moves meanwhile                       */
+    pthread_mutex_t lock; /* recursive: around all MPI calls while the pipe has a thread */
+} ct_comm;
+
+/** topology: "auto", "slurm", a machine file or what else docs/topology.md has; the nodes of a spec
+ *  ("2x4") are pretended. Logs the topology. Collective over world. CT_ERR_CONFIG, CT_ERR_IO. */
+ct_status ct_comm_create(MPI_Comm world, const char *topology, ct_comm **comm_p);
+/** The same, on ranks placed by the caller (ct_topo_place()), for simulations: whatever the ranks
+ *  share, messages carry everything. Takes topo over, in case of errors too. */
+ct_status ct_comm_create_placed(MPI_Comm world, ct_topo *topo, ct_comm **comm_p);
+void ct_comm_destroy(ct_comm *comm); /* NULL allowed; collective */
+
+/** What other modules keep with a communicator, such as models of its costs. `key` names it: the
+ *  address of something of the module's own. Not safe to call from two threads at a time. */
+void *ct_comm_attached(const ct_comm *c, const void *key); /* NULL: nothing */
+/** Takes `what` over, which `destroy` releases when the communicator ends. Once a key.
+ *  CT_ERR_NOMEM: destroyed at once. */
+ct_status ct_comm_attach(const ct_comm *c, const void *key, void *what,
+                         void (*destroy)(void *what));
+
+/** As what elements of dtype travel. */
+MPI_Datatype ct_comm_wire(ct_dtype dtype);
+
+/** Whoever calls MPI while gradients may be under way holds the lock. Never across a wait. */
+static inline void ct_comm_lock(ct_comm *c)
+{
+    (void)pthread_mutex_lock(&c->lock);
+}
+
+static inline void ct_comm_unlock(ct_comm *c)
+{
+    (void)pthread_mutex_unlock(&c->lock);
+}
+
+/** The first of n tags that nobody else uses, as long as fewer than MPI_TAG_UB are in use; the same
+ *  on all ranks when all call in the same order. */
+int ct_comm_take_tags(ct_comm *c, int n);
+/** Called in a loop that waits, with *idle counting the rounds in which nothing moved (0: something
+ *  did): pauses at first, then gives the core away, at once where ranks share cores, and where only
+ *  signals of the node are waited for sleeps until one comes. */
+void ct_comm_relax(const ct_comm *c, int *idle);
+/** Called, without the lock, where there is nothing to do but wait: for one of n requests (of
+ *  ct_coll_ops.pending and the like), or for something that no request tells of. Here it relaxes
+ *  and returns, for the caller to look again; in a simulation it blocks until one completes, and
+ *  leaves MPI_REQUEST_NULL in its place. *idle as for relax. */
+ct_status ct_comm_wait_any(ct_comm *c, MPI_Request **req, int n, int *idle);
+/** MPI_Test; what ct_comm_wait_any() left is done. In a simulation nothing else is: there a
+ *  completion is noticed by waiting for it (and SMPI tests MPI_REQUEST_NULL as not done). */
+int ct_comm_test(MPI_Request *request, int *done_p);
+/** Does a message wait until those before it in its collective are there: to the same rank, or of
+ *  earlier steps? On a network the first comes first, but SMPI lets them share the link, so that
+ * the one that is needed first comes late and rings fall out of step. There, then, yes. */
+bool ct_comm_sends_in_turn(void);
+/** May a second thread call MPI, one at a time? If not, *why_p says why: a static text. */
+bool ct_comm_may_thread(const ct_comm *c, const char **why_p);
+
+/** Launch check (verbs that start a job): the launcher's word against MPI's world size.
+ *  OMPI_COMM_WORLD_SIZE, then PMI_SIZE, then SLURM_STEP_NUM_TASKS where no other launcher's
+ * variable is set. CT_ERR_LAUNCH with both numbers and the --mpi hint. */
+ct_status ct_comm_check_launch(int world_size);
+
+/** The same before MPI_Init, where MPI cannot come that far: Open MPI under an srun that tells it
+ *  nothing (--mpi=none) ends the process by itself, with its own exit code. CT_ERR_LAUNCH where the
+ *  step has several tasks and no launcher has spoken to this MPI. */
+ct_status ct_comm_check_launcher(void);
+
+/** Before MPI_Init: Open MPI's limits of messages over TCP, by its environment variables, so that
+ *  both directions of a connection are used at once. Where the user (mpirun --mca, environment) has
+ *  set any of them, all stay as they are. Other networks, and other MPIs, do not read them. */
+void ct_comm_prepare_launch(void);
+
+/** An arena in a window that the node's ranks share, where that works, else plain memory; its space
+ *  is agreed by the ranks first. acquire and release are collective over the world, in the same
+ *  order on all ranks; the bytes may differ. The result lives as long as c. */
+const ct_arena_ops *ct_comm_arena(ct_comm *c);
+
+/** `bytes` zeroed bytes of the node's first rank, which all ranks of the node map; the others pass
+ *  0. *own_p is for the release. CT_UNSUPPORTED, on all ranks alike, where there is no space, no
+ *  sharing, or no node of several ranks. Collective over the world, and the release too. */
+ct_status ct_comm_share_block(ct_comm *c, size_t bytes, const char *what, void **first_p,
+                              void **own_p);
+void ct_comm_release_block(ct_comm *c, void *own);
+
+#endif

@@ -1,0 +1,45 @@
+/* wait.c for a simulation: time passes only in MPI calls, so waiting is a call that waits. */
+#include "comm/core/comm.h"
+
+#include <simgrid/actor.h>
+
+void ct_comm_relax(const ct_comm *c, int *idle)
+{
+    (void)c;
+    if (*idle > 0) sg_actor_sleep_for(1e-6);
+}
+
+ct_status ct_comm_wait_any(ct_comm *c, MPI_Request **req, int n, int *idle)
+{
+    MPI_Request list[CT_COMM_MAX_PENDING];
+    int done = MPI_UNDEFINED;
+
+    if (n == 0) {
+        ct_comm_relax(c, idle);
+        return CT_OK;
+    }
+    for (int i = 0; i < n; ++i) list[i] = *req[i];
+    CT_TRY_MPI(MPI_Waitany(n, list, &done, MPI_STATUS_IGNORE));
+    for (int i = 0; i < n; ++i) *req[i] = list[i];
+    return CT_OK;
+}
+
+/* Each request that SMPI 3.32 finds complete in MPI_Test stays in a list that every later
+ * completion searches (and costs memory): at a thousand ranks that is most of the time. */
+int ct_comm_test(MPI_Request *request, int *done_p)
+{
+    *done_p = (*request == MPI_REQUEST_NULL);
+    return MPI_SUCCESS;
+}
+
+bool ct_comm_sends_in_turn(void)
+{
+    return true;
+}
+
+bool ct_comm_may_thread(const ct_comm *c, const char **why_p)
+{
+    (void)c;
+    *why_p = "a simulation has no second thread";
+    return false;
+}

@@ -1,0 +1,2 @@
+# What collectives take on a machine.
+IN_SIM := all

@@ -1,0 +1,100 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "comm/sparse/sparse_allreduce_impl.h"
+
+const ct_exch_ops *const ct_exch_table[] = { &ct_exch_allgather, &ct_exch_hier, &ct_exch_gtopk,
+                                             &ct_exch_oktopk, NULL };
+
+/* Lists that travel when p ranks merge, those of one rank apart: sparse_gtopk.c. */
+static void count_lists(int p, int64_t *single, int64_t *merged)
+{
+    int low = (p + 1) / 2, high = p / 2;
+
+    if (p <= 1) return;
+    count_lists(low, single, merged);
+    count_lists(high, single, merged);
+    *((high == 1) ? single : merged) += low;
+    *((low == 1) ? single : merged) += high;
+}
+
+/* gtopk: in the mean over the ranks. */
+int64_t ct_exch_bytes(ct_exch_kind kind, int p, int64_t n, int64_t k, ct_wire_form form)
+{
+    ct_wire_form merged = ct_exch_merged_form(form);
+    int64_t region = n / p, share = ct_exch_share(k, p), single = 0, several = 0;
+
+    if (kind == CT_EXCH_ALLGATHER) return (p - 1) * (int64_t)ct_wire_bytes(form, n, k);
+    if (kind == CT_EXCH_OKTOPK)
+        return (p - 1) * (int64_t)(ct_wire_bytes(form, region, share) + sizeof(ct_region_news) +
+                                   ct_wire_bytes(merged, region, share));
+    count_lists(p, &single, &several);
+    return (single * (int64_t)ct_wire_bytes(form, n, k) +
+            several * (int64_t)ct_wire_bytes(merged, n, k)) /
+           p;
+}
+
+int64_t ct_exch_hier_bytes(const ct_comm *c, int64_t n, int64_t k, ct_wire_form form)
+{
+    const ct_exch_model *m = NULL;
+
+    if (ct_exch_model_of(c, &m) != CT_OK) return 0;
+    return ct_exch_model_bytes(m, CT_EXCH_HIER, n, k, form);
+}
+
+static ct_status fail_unknown(const char *name)
+{
+    char known[128] = "auto";
+
+    for (const ct_exch_ops *const *at = ct_exch_table; *at != NULL; ++at) {
+        size_t n = strlen(known);
+
+        snprintf(known + n, sizeof(known) - n, ", %s", (*at)->name);
+    }
+    return CT_FAIL(CT_ERR_CONFIG, "no exchange is called \"%s\": %s", name, known);
+}
+
+ct_status ct_exch_choose(const ct_comm *c, int64_t n, int64_t k, ct_wire_form form,
+                         const char *name, const ct_exch_ops **ops_p)
+{
+    bool any = (strcmp(name, "auto") == 0);
+    const ct_exch_ops *best = NULL;
+    double least = 0;
+
+    for (const ct_exch_ops *const *at = ct_exch_table; *at != NULL; ++at) {
+        double cost = 0;
+
+        if (!any && (strcmp(name, (*at)->name) != 0)) continue;
+        if (any) cost = (*at)->cost_s(c, n, k, form);
+        if ((best != NULL) && (cost >= least)) continue;
+        best = *at;
+        least = cost;
+    }
+    if (best == NULL) return fail_unknown(name);
+    *ops_p = best;
+    return CT_OK;
+}
+
+ct_status ct_exch_run(const ct_exch_ops *ops, ct_exch_req *r)
+{
+    ct_comm *c = r->comm;
+    ct_status status = CT_OK;
+    int idle = 0;
+
+    ct_comm_lock(c);
+    status = ops->start(r);
+    ct_comm_unlock(c);
+    while (status == CT_OK) {
+        MPI_Request *req[CT_COMM_MAX_PENDING];
+        int n = 0;
+
+        ct_comm_lock(c);
+        status = ops->progress(r);
+        if (status == CT_INPROGRESS) n = ops->pending(r, req, CT_COMM_MAX_PENDING);
+        ct_comm_unlock(c);
+        if (status != CT_INPROGRESS) break;
+        idle += 1;
+        status = ct_comm_wait_any(c, req, n, &idle);
+    }
+    return status;
+}

@@ -1,0 +1,254 @@
+/* hier: the node's ranks add their gradients first, so that a node selects once, whatever it has of
+ * ranks. Of as many ranks as the smallest node has, each owns a slice of the elements: it gets the
+ * node's sum of that slice, selects from it, and exchanges with the owners of the same slice on the
+ * other nodes. What comes of that goes to the node's other ranks, as it is: exact pairs, or dense
+ * where more than half of the elements are filled. */
+#include <stdlib.h>
+
+#include "comm/sparse/sparse_allreduce_impl.h"
+#include "comm/sparse/sparse_node.h"
+#include "comm/collective/hier.h"
+#include "framework/base/clock.h"
+
+enum { NODE_TAG = 60, SHARE_TAG = 61 }; /* the inner exchange has those below */
+
+typedef enum { INNER, SHARE, DONE } stage;
+
+typedef struct hier {
+    ct_lanes lanes;
+    ct_exch_node *node; /* adding up on the node */
+    bool adding;
+    const ct_exch_ops *ops; /* between the nodes */
+    ct_exch_req inner;
+    ct_gather *share;
+    ct_sparse result;
+    stage stage;
+} hier;
+
+static int64_t slice(const ct_exch_req *r, int lane)
+{
+    return ct_part(r->n, ((const hier *)r->state)->lanes.n, lane);
+}
+
+static void hier_release(ct_exch_req *r)
+{
+    hier *h = r->state;
+
+    if (h == NULL) return;
+    if (h->ops != NULL) h->ops->release(&h->inner);
+    ct_exch_node_destroy(h->node);
+    ct_gather_destroy(h->share);
+    ct_sparse_destroy(&h->result);
+    ct_lanes_destroy(&h->lanes);
+    free(h);
+    r->state = NULL;
+}
+
+static ct_status choose_inner(ct_exch_req *r, hier *h)
+{
+    static const ct_exch_ops *const of_kind[] = { [CT_EXCH_ALLGATHER] = &ct_exch_allgather,
+                                                  [CT_EXCH_GTOPK] = &ct_exch_gtopk,
+                                                  [CT_EXCH_OKTOPK] = &ct_exch_oktopk };
+    const ct_exch_model *model = NULL;
+
+    if (r->inner != NULL) {
+        CT_TRY(ct_exch_choose(r->comm, r->n, r->k, r->form, r->inner, &h->ops));
+        if (h->ops->node_start == NULL) return CT_OK;
+        h->ops = NULL;
+        return CT_FAIL(CT_ERR_CONFIG, "between the nodes of hier there are no nodes");
+    }
+    CT_TRY(ct_exch_model_of(r->comm, &model));
+    h->ops = of_kind[ct_exch_model_inner(model, r->n, r->k, r->form)];
+    return CT_OK;
+}
+
+static ct_status prepare_inner(ct_exch_req *r, hier *h)
+{
+    CT_TRY(choose_inner(r, h));
+    h->inner = (ct_exch_req){ .comm = r->comm,
+                              .n = r->length,
+                              .k = r->k_own,
+                              .k_most = ct_exch_own_share(r, r->k_most),
+                              .room = r->room_own,
+                              .form = r->form,
+                              .tag = r->tag,
+                              .sum = r->sum + r->first,
+                              .member = h->lanes.member,
+                              .n_member = r->comm->topo->n_node,
+                              .me = h->lanes.me };
+    return h->ops->prepare(&h->inner);
+}
+
+static ct_status hier_prepare(ct_exch_req *r)
+{
+    hier *h = NULL;
+    int64_t most = 0;
+
+    CT_TRY(ct_exch_defaults(r));
+    r->state = h = calloc(1, sizeof(*h));
+    if (h == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a sparse exchange");
+    h->stage = DONE;
+    CT_TRY(ct_lanes_find(r->comm, &h->lanes));
+    r->copies = r->comm->topo->n_node;
+    most = ct_part(r->n, h->lanes.n, 1); /* the first slice is the longest */
+    r->first = r->length = r->k_own = r->room_own = 0;
+    if (h->lanes.mine >= 0) {
+        r->first = slice(r, h->lanes.mine);
+        r->length = slice(r, h->lanes.mine + 1) - r->first;
+        r->k_own = ct_exch_own_share(r, r->k);
+        r->room_own = ct_exch_share(r->room, h->lanes.n);
+        if (r->room_own < ct_exch_own_share(r, r->k_most))
+            r->room_own = ct_exch_own_share(r, r->k_most);
+        if (r->room_own > r->length) r->room_own = r->length;
+        CT_TRY(prepare_inner(r, h));
+        r->room_own = h->inner.room_own;
+        r->most_lost = h->inner.most_lost;
+    }
+    CT_TRY(ct_exch_node_create(r->comm, r->sum, r->n, h->lanes.n, r->tag + NODE_TAG, &h->node));
+    return ct_gather_create(r->comm, r->comm->node_member, r->comm->node_size, r->comm->node_rank,
+                            ct_wire_bytes(CT_WIRE_PAIRS, most, most), r->tag + SHARE_TAG,
+                            &h->share);
+}
+
+/* ---- first the node's sum */
+
+static ct_status hier_node_start(ct_exch_req *r, float *grad)
+{
+    hier *h = r->state;
+
+    h->adding = true;
+    return ct_exch_node_start(h->node, grad);
+}
+
+static ct_status hier_node_progress(ct_exch_req *r)
+{
+    hier *h = r->state;
+    ct_status status = ct_exch_node_progress(h->node, &r->bytes_sent, &r->where);
+
+    if (status == CT_OK) h->adding = false;
+    return status;
+}
+
+/* ---- then its entries */
+
+static ct_status hier_start(ct_exch_req *r)
+{
+    hier *h = r->state;
+
+    h->stage = INNER;
+    if (h->ops == NULL) return CT_OK;
+    h->inner.own = r->own;
+    h->inner.k = r->k_own;
+    h->inner.residual = r->residual;
+    h->inner.bytes_sent = 0;
+    return h->ops->start(&h->inner);
+}
+
+static void copy_place(ct_exch_req *r, const ct_coll_where *from)
+{
+    ct_coll_where *to = &r->where;
+
+    atomic_store_explicit(&to->step, atomic_load(&from->step), memory_order_relaxed);
+    atomic_store_explicit(&to->n_step, atomic_load(&from->n_step), memory_order_relaxed);
+    atomic_store_explicit(&to->rank, atomic_load(&from->rank), memory_order_relaxed);
+    atomic_store_explicit(&to->sending, atomic_load(&from->sending), memory_order_relaxed);
+}
+
+static ct_status progress_inner(ct_exch_req *r)
+{
+    hier *h = r->state;
+    double decoded = h->inner.decode_s;
+    unsigned before = 0;
+    ct_status status = CT_OK;
+
+    if (h->ops == NULL) return CT_OK;
+    before = atomic_load_explicit(&h->inner.where.n_moved, memory_order_relaxed);
+    h->inner.where.brief = r->where.brief;
+    status = h->ops->progress(&h->inner);
+    r->decode_s += h->inner.decode_s - decoded; /* in the call that spent it: waits leave it out */
+    if (before != atomic_load_explicit(&h->inner.where.n_moved, memory_order_relaxed))
+        (void)atomic_fetch_add_explicit(&r->where.n_moved, 1, memory_order_relaxed);
+    copy_place(r, &h->inner.where);
+    if (status != CT_OK) return status;
+    r->bytes_sent += h->inner.bytes_sent;
+    return CT_OK;
+}
+
+static ct_status start_share(ct_exch_req *r)
+{
+    hier *h = r->state;
+    double at = ct_clock_s();
+    size_t bytes = 0;
+
+    h->result.count = h->inner.filled;
+    CT_TRY(ct_wire_pack_vector(r->sum + r->first, r->length, &h->result,
+                               ct_gather_payload(h->share, r->comm->node_rank), &bytes));
+    r->decode_s += ct_clock_s() - at;
+    h->stage = SHARE;
+    return ct_gather_start(h->share, bytes);
+}
+
+static ct_status deliver(ct_exch_req *r)
+{
+    hier *h = r->state;
+    double at = ct_clock_s();
+
+    r->filled = 0;
+    for (int i = 0; i < h->lanes.n; ++i) {
+        int64_t first = slice(r, i), n = slice(r, i + 1) - first, filled = 0;
+        const void *payload = ct_gather_payload(h->share, i);
+        size_t bytes = ct_gather_bytes(h->share, i);
+
+        CT_TRY(ct_wire_sum_all(&payload, &bytes, 1, r->sum + first, n, r->comm->n_thread, &filled));
+        r->filled += filled;
+    }
+    h->stage = DONE;
+    r->decode_s += ct_clock_s() - at;
+    return CT_OK;
+}
+
+static ct_status hier_progress(ct_exch_req *r)
+{
+    hier *h = r->state;
+    ct_status status = CT_OK;
+
+    if (h->stage == INNER) {
+        status = progress_inner(r);
+        if (status != CT_OK) return status;
+        CT_TRY(start_share(r));
+    }
+    if (h->stage == SHARE) {
+        status = ct_gather_progress(h->share, &r->bytes_sent, &r->where);
+        if (status != CT_OK) return status;
+        CT_TRY(deliver(r));
+    }
+    return CT_OK;
+}
+
+static int hier_pending(ct_exch_req *r, MPI_Request **out, int max)
+{
+    hier *h = r->state;
+
+    if (h->adding) return ct_exch_node_pending(h->node, out, max);
+    if (h->stage == SHARE) return ct_gather_pending(h->share, out, max);
+    if ((h->stage == DONE) || (h->ops == NULL)) return 0;
+    return h->ops->pending(&h->inner, out, max);
+}
+
+static double hier_cost_s(const ct_comm *c, int64_t n, int64_t k, ct_wire_form form)
+{
+    return ct_exch_cost_s(c, CT_EXCH_HIER, n, k, form);
+}
+
+const ct_exch_ops ct_exch_hier = {
+    .name = "hier",
+    .prepare = hier_prepare,
+    .node_start = hier_node_start,
+    .node_progress = hier_node_progress,
+    .start = hier_start,
+    .progress = hier_progress,
+    .pending = hier_pending,
+    .release = hier_release,
+    .cost_s = hier_cost_s,
+    .bytes_theory = ct_exch_hier_bytes,
+};

@@ -1,0 +1,35 @@
+/** @file sparse_node.h  What a node's ranks do before they select: each owner gets the sum of its
+ *  slice over the node. Private to sparse_hier.c.
+ *
+ * Two ways, chosen alike on all ranks. Where the gradients of the node's ranks lie in one window of
+ * memory that they share, every rank signals that its own is there, and an owner that has seen the
+ * signals of all adds the slices up where they are, into its own gradient; nothing is copied. Else
+ * each rank sends every owner its slice.
+ *
+ * In shared memory nobody has to tell that it has read: an owner reads its own slice of the others'
+ * gradients only, and a rank writes there first when it delivers the sum, which it gets from that
+ * owner. Signals count uses and only grow.
+ */
+#ifndef CT_EXCH_NODE_H
+#define CT_EXCH_NODE_H
+
+#include "comm/collective/coll.h"
+
+typedef struct ct_exch_node ct_exch_node;
+
+/** For vectors of n elements in n_owner slices (ct_part); the ranks 0 .. n_owner - 1 of the node
+ * are owners. grad[n]: where the vectors lie that can be added up in place, if they can.
+ * Collective. */
+ct_status ct_exch_node_create(ct_comm *c, float *grad, int64_t n, int n_owner, int tag,
+                              ct_exch_node **node_p);
+void ct_exch_node_destroy(ct_exch_node *node); /* NULL allowed; collective */
+/** Whether grad is added up in shared memory. */
+bool ct_exch_node_shares(const ct_exch_node *node);
+/** v[n]: grad, or another vector, on all ranks alike; afterwards an owner's slice of it is the sum,
+ *  and the rest is as it was, or rubbish. */
+ct_status ct_exch_node_start(ct_exch_node *node, float *v);
+/** CT_INPROGRESS until that stands. *bytes_sent += what messages carry, or would. */
+ct_status ct_exch_node_progress(ct_exch_node *node, int64_t *bytes_sent, ct_coll_where *where);
+int ct_exch_node_pending(ct_exch_node *node, MPI_Request **out, int max);
+
+#endif

@@ -1,0 +1,402 @@
+#include "comm/sync/bucket.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/codec/codec_cost.h"
+#include "comm/codec/codec_types.h"
+#include "comm/codec/select.h"
+#include "framework/base/clock.h"
+
+/* ---- making it */
+
+static bool on_device(const ct_bucket *b)
+{
+    return b->cut.coded && (b->config->dev != NULL);
+}
+
+static ct_status prepare_dense(ct_bucket *b)
+{
+    if (b->config->reproducible)
+        return ct_repro_create(b->comm, b->config->allreduce, b->grad, b->cut.count, b->tag,
+                               &b->repro);
+    b->dense = (ct_coll_ways){
+        .comm = b->comm, .buf = b->grad, .count = b->cut.count, .dtype = CT_F32, .tag = b->tag
+    };
+    if (on_device(b)) { /* ranks start it in any order */
+        const ct_coll_ops *ops = NULL;
+
+        CT_TRY(ct_coll_ways_choose_own(b->comm, b->cut.count, CT_F32, b->config->allreduce,
+                                       b->ops->name, &ops));
+        return ct_coll_ways_prepare(&b->dense, ops->name, b->config->deterministic);
+    }
+    return ct_coll_ways_prepare(&b->dense, b->config->allreduce, b->config->deterministic);
+}
+
+static ct_status prepare_coded(ct_bucket *b)
+{
+    const ct_grad_range *range = b->range;
+    ct_coded_setup setup = { .comm = b->comm,
+                             .config = b->codec_config,
+                             .key = b->key,
+                             .n = b->cut.count,
+                             .rows = (range->rows > 0) ? range->rows : 1,
+                             .grad = on_device(b) ? range->on_device : b->grad,
+                             .weight = range->weight,
+                             .absorb = b->absorbed,
+                             .output = range->output,
+                             .momentum = b->config->momentum,
+                             .decay = range->decay,
+                             .nesterov = b->config->nesterov,
+                             .tag = b->tag,
+                             .allreduce = b->config->allreduce,
+                             .deterministic = b->config->deterministic,
+                             .iteration = b->iteration,
+                             .dev = b->config->dev,
+                             .host = b->grad };
+
+    if (on_device(b) && (b->ops->on_device == NULL))
+        return CT_FAIL(CT_ERR_CONFIG, "compression %s of gradients on device %s is not there yet",
+                       b->ops->name, b->config->dev->name);
+    if (on_device(b)) b->ops = b->ops->on_device;
+    return ct_coded_create(b->ops, &setup, &b->coded);
+}
+
+ct_status ct_bucket_prepare(ct_bucket *b, int tag)
+{
+    const ct_codec_config *c = NULL;
+
+    b->tag = tag;
+    b->dense_alone = true;
+    atomic_store(&b->dense_now, !b->cut.coded);
+    atomic_store(&b->idle.rank, -1);
+    if (b->cut.coded) {
+        b->ops = ct_grad_range_codec(b->config, b->range, &c);
+        b->codec_config = c;
+        b->absorbed = b->ops->absorbs && c->momentum_correction;
+        CT_TRY(prepare_coded(b));
+    }
+    if (b->comm->size == 1) return CT_OK;
+    if (b->cut.coded && (c->warmup_iterations == 0) && (c->resync_iterations == 0) &&
+        (b->config->codec != &ct_coded_auto))
+        return CT_OK;
+    b->dense_alone = false;
+    return prepare_dense(b);
+}
+
+void ct_bucket_release(ct_bucket *b)
+{
+    ct_coll_ways_release(&b->dense);
+    ct_repro_destroy(b->repro);
+    if (b->coded != NULL) b->ops->destroy(b->coded);
+    b->coded = NULL;
+    free(b->name);
+}
+
+ct_coll_ways *ct_bucket_main_ways(ct_bucket *b)
+{
+    if (b->cut.coded) return (b->ops->ways != NULL) ? b->ops->ways(b->coded) : NULL;
+    return (b->dense_alone || (b->repro != NULL)) ? NULL : &b->dense;
+}
+
+/* ---- a step */
+
+/* What is over the limit of the norm, a rank's share of it, counts less. Who accumulates it in a
+ * pass of his own is told how much less; else it is scaled down where it lies. */
+static void clip(ct_bucket *b, float *grad, int64_t n, double limit)
+{
+    float factor = ct_accum_limit(grad, n, limit, b->comm->n_thread);
+
+    if (factor == 1) return;
+    if (b->cut.coded && b->ops->keeps)
+        b->step.clip = factor;
+    else
+        ct_accum_scale(grad, n, factor, b->comm->n_thread);
+}
+
+/* Its own, also where it is too small for its codec and travels dense. */
+static double norm_limit(const ct_bucket *b, const ct_grad_range *range)
+{
+    const ct_codec_config *c = NULL;
+
+    ct_grad_range_codec(b->config, range, &c);
+    return (c->local_clip > 0) ? (double)c->local_clip / sqrt((double)b->comm->size) : 0;
+}
+
+/* Each of its gradients by itself, so that none waits for another; a part of one, too. */
+static void clip_locally(ct_bucket *b)
+{
+    bool alone = (b->cut.n_part > 1) || (b->cut.n == 1);
+
+    for (int i = 0; !on_device(b) && (i < b->cut.n); ++i) {
+        const ct_grad_range *r = &b->range[i];
+        double limit = norm_limit(b, r);
+        float *grad = alone ? b->grad : b->grad + (r->offset - b->cut.offset);
+
+        if (limit > 0) clip(b, grad, alone ? b->cut.count : r->count, limit);
+    }
+}
+
+static void note_coding(ct_bucket *b)
+{
+    ct_coded_stats s;
+
+    b->ops->stats(b->coded, &s);
+    b->encode_s = s.accumulate_s + s.select_s + s.pack_s + s.unpack_s;
+    b->coded_bytes = s.bytes_coded - b->coded_before;
+}
+
+static ct_status start_dense(ct_bucket *b)
+{
+    if (b->repro != NULL) return ct_repro_start(b->repro);
+    return b->dense_alone ? CT_OK : ct_coll_ways_start(&b->dense);
+}
+
+/* Before the codec's warm-up is over, or to bring everyone up to date. On a device it takes a while
+ * until what is to be summed is here. */
+static ct_status fold(ct_bucket *b)
+{
+    ct_status status = CT_OK;
+
+    if (b->cut.coded && (b->ops->fold != NULL)) {
+        status = b->ops->fold(b->coded, &b->step);
+        note_coding(b);
+    }
+    b->folded = (status == CT_OK);
+    return b->folded ? start_dense(b) : status;
+}
+
+static ct_status leave_dense(ct_bucket *b)
+{
+    ct_status status = fold(b);
+
+    return (status == CT_INPROGRESS) ? CT_OK : status;
+}
+
+/* The codec knows what went wrong, only we know where. */
+static ct_status fail_coded(const ct_bucket *b, ct_status status)
+{
+    return CT_FAIL(status, "gradient of %s, iteration %lld: compression %s failed", b->key,
+                   (long long)b->iteration, b->ops->name);
+}
+
+static ct_status leave_coded(ct_bucket *b, const ct_coded_step *step)
+{
+    ct_coded_stats s;
+    ct_status status = CT_OK;
+
+    b->ops->stats(b->coded, &s);
+    b->coded_before = s.bytes_coded;
+    status = b->ops->start(b->coded, step);
+    note_coding(b);
+    return (status == CT_OK) ? CT_OK : fail_coded(b, status);
+}
+
+int64_t ct_bucket_dense_until(const ct_bucket *b)
+{
+    return (b->ops->dense_until != NULL) ? b->ops->dense_until(b->coded)
+                                         : b->codec_config->warmup_iterations;
+}
+
+static bool is_dense_step(const ct_bucket *b, const ct_coded_step *step)
+{
+    int64_t iteration = step->iteration;
+    const ct_codec_config *c = b->codec_config;
+
+    if (!b->cut.coded || b->leaves || (iteration < ct_bucket_dense_until(b))) return true;
+    return (c->resync_iterations > 0) && ((iteration + 1) % c->resync_iterations == 0);
+}
+
+/* The step, as this bucket has it. */
+static bool take_step(ct_bucket *b, const ct_coded_step *step)
+{
+    bool dense = is_dense_step(b, step);
+    ct_coded_step own = *step;
+
+    own.rate *= b->range->rate_mult;
+    /* those that `resync` brings stand alone */
+    if (dense && !b->leaves)
+        own = (ct_coded_step){ .iteration = own.iteration,
+                               .scale = own.scale,
+                               .clip = own.clip,
+                               .rate = own.rate,
+                               .begins = true };
+    b->step = own;
+    b->iteration = step->iteration;
+    return dense;
+}
+
+ct_status ct_bucket_ready(ct_bucket *b, const ct_coded_step *step)
+{
+    bool dense = take_step(b, step);
+    ct_status status = b->ops->ready(b->coded, &b->step, dense, norm_limit(b, b->range));
+
+    return (status == CT_OK) ? CT_OK : fail_coded(b, status);
+}
+
+ct_status ct_bucket_leave(ct_bucket *b, const ct_coded_step *step)
+{
+    bool dense = take_step(b, step);
+
+    b->left_at = ct_clock_s();
+    b->traced_at = ct_trace_start(b->trace);
+    atomic_store(&b->dense_now, dense);
+    atomic_store(&b->state, CT_BUCKET_RUNNING);
+    clip_locally(b);
+    return dense ? leave_dense(b) : leave_coded(b, &b->step);
+}
+
+static ct_coll_where *where_now(ct_bucket *b)
+{
+    if (b->repro != NULL) return ct_repro_where(b->repro);
+    if (!atomic_load(&b->dense_now)) return b->ops->where(b->coded);
+    return b->dense_alone ? &b->idle : ct_coll_ways_where(&b->dense);
+}
+
+static ct_status move_messages(ct_bucket *b, bool in_turn)
+{
+    ct_status status = CT_OK;
+
+    if (b->repro != NULL) {
+        status = ct_repro_progress(b->repro, in_turn);
+        b->encode_s = ct_repro_code_s(b->repro);
+        return status;
+    }
+    if (atomic_load(&b->dense_now)) {
+        if (!b->folded) CT_TRY(fold(b));
+        if (!b->dense_alone) status = ct_coll_ways_progress(&b->dense);
+        return ((status == CT_OK) && on_device(b)) ? b->ops->summed(b->coded) : status;
+    }
+    status = b->ops->progress(b->coded);
+    note_coding(b);
+    return ((status == CT_OK) || (status == CT_INPROGRESS)) ? status : fail_coded(b, status);
+}
+
+ct_status ct_bucket_progress(ct_bucket *b, bool in_turn, bool brief)
+{
+    ct_status status = CT_OK;
+
+    where_now(b)->brief = brief;
+    status = move_messages(b, in_turn);
+    if (status != CT_OK) return status;
+    b->last_s = ct_clock_s() - b->left_at;
+    b->under_way_s += b->last_s;
+    b->n_run += 1;
+    if (atomic_load(&b->dense_now)) {
+        b->dense_s += b->last_s;
+        b->n_dense += 1;
+    }
+    if (b->traced_at > 0) ct_bucket_trace(b);
+    atomic_store(&b->state, CT_BUCKET_SUMMED);
+    return CT_OK;
+}
+
+bool ct_bucket_is_started(const ct_bucket *b)
+{
+    return (b->repro == NULL) || ct_repro_adds(b->repro);
+}
+
+bool ct_bucket_moved(ct_bucket *b)
+{
+    unsigned n = atomic_load_explicit(&where_now(b)->n_moved, memory_order_relaxed);
+    bool moved = (n != b->moved_before);
+
+    b->moved_before = n;
+    return moved;
+}
+
+int ct_bucket_pending(ct_bucket *b, MPI_Request **out, int max)
+{
+    if (b->repro != NULL) return ct_repro_pending(b->repro, out, max);
+    if (atomic_load(&b->dense_now))
+        return (b->dense_alone || !b->folded) ? 0 : ct_coll_ways_pending(&b->dense, out, max);
+    return (b->ops->pending != NULL) ? b->ops->pending(b->coded, out, max) : 0;
+}
+
+/* ---- looks */
+
+const char *ct_bucket_algorithm(const ct_bucket *b, bool dense)
+{
+    const ct_coll_way *way = atomic_load(&b->dense.now);
+
+    if (b->comm->size == 1) return "one rank";
+    if (b->repro != NULL) return ct_repro_algorithm(b->repro);
+    if (!dense) return b->ops->exchange(b->coded);
+    return (way != NULL) ? way->ops->name : "?";
+}
+
+void ct_bucket_name(const ct_bucket_cut *cut, const ct_grad_range *range, char *text, size_t size)
+{
+    const char *first = range[cut->first].key;
+    long long count = (long long)cut->count;
+
+    if (cut->n_part > 1)
+        snprintf(text, size, "part %d of %d of %s, %lld elements", cut->part + 1, cut->n_part,
+                 first, count);
+    else if (cut->n > 1)
+        snprintf(text, size, "%s to %s, %lld elements", first, range[cut->first + cut->n - 1].key,
+                 count);
+    else
+        snprintf(text, size, "%s, %lld elements", first, count);
+}
+
+double ct_bucket_predicted_s(const ct_bucket *b)
+{
+    if (b->comm->size == 1) return 0;
+    if (b->repro != NULL) return ct_repro_predicted_s(b->repro);
+    if (!b->cut.coded) return ct_coll_ways_predicted_s(&b->dense);
+    return ct_coded_predict_s(b->comm, b->config->allreduce, b->config->deterministic, b->ops,
+                              b->codec_config, b->cut.count,
+                              (b->range->rows > 0) ? b->range->rows : 1);
+}
+
+bool ct_bucket_dense_measured(const ct_bucket *b)
+{
+    enum { OFTEN = 3 };
+
+    return b->n_dense >= OFTEN;
+}
+
+double ct_bucket_dense_s(const ct_bucket *b)
+{
+    const ct_coll_ops *ops = NULL;
+
+    if (b->comm->size == 1) return 0;
+    if (ct_bucket_dense_measured(b)) return b->dense_s / (double)b->n_dense;
+    if (ct_coll_ways_choose(b->comm, b->cut.count, CT_F32, b->config->allreduce,
+                            b->config->deterministic, &ops) != CT_OK)
+        return 0;
+    return ops->cost_s(b->comm, b->cut.count * (int64_t)sizeof(float));
+}
+
+int64_t ct_bucket_bytes_sent(const ct_bucket *b)
+{
+    int64_t sum = ct_coll_ways_bytes_sent(&b->dense);
+    ct_coded_stats s;
+
+    if (b->repro != NULL) sum += ct_repro_bytes_sent(b->repro);
+    if (b->coded == NULL) return sum;
+    b->ops->stats(b->coded, &s);
+    return sum + s.bytes_sent;
+}
+
+void ct_bucket_describe(ct_bucket *b, int index, int n_bucket, char *text, size_t size)
+{
+    bool dense = atomic_load(&b->dense_now);
+    ct_coll_where *where = where_now(b);
+    char whom[24] = "other ranks";
+    int rank = 0;
+
+    if (atomic_load(&b->state) == CT_BUCKET_FILLING) {
+        snprintf(text, size, "bucket %d of %d (%s) has not left: %d of its %d gradients miss",
+                 index, n_bucket, b->key, atomic_load(&b->missing), b->cut.n);
+        return;
+    }
+    rank = atomic_load(&where->rank);
+    if (rank >= 0) snprintf(whom, sizeof(whom), "rank %d", rank);
+    snprintf(text, size, "bucket %d of %d (%s, %s, step %d of %d) waits for %s", index, n_bucket,
+             b->key, ct_bucket_algorithm(b, dense), atomic_load(&where->step),
+             atomic_load(&where->n_step), whom);
+}

@@ -1,0 +1,100 @@
+/** @file bucket.h  One bucket of gradients on its way: dense, or through the codec.
+ *
+ * Private to comm/. The pipe decides when it leaves; the bucket knows how it travels.
+ */
+#ifndef CT_BUCKET_H
+#define CT_BUCKET_H
+
+#include "comm/codec/codec.h"
+#include "comm/sync/bucket_partition.h"
+#include "comm/collective/repro.h"
+#include "framework/base/trace.h"
+
+typedef enum {
+    CT_BUCKET_FILLING, /* waits for gradients                                 */
+    CT_BUCKET_RUNNING, /* its messages are under way                          */
+    CT_BUCKET_SUMMED   /* the arena holds the sum; perhaps not yet reported   */
+} ct_bucket_state;
+
+typedef struct ct_bucket {
+    ct_comm *comm; /* borrowed, as all of these          */
+    const ct_grad_pipe_config *config;
+    const ct_grad_range *range; /* its first one                      */
+    const char *key;            /* of its first gradient              */
+    float *grad;                /* [cut.count]                        */
+    ct_bucket_cut cut;
+    int tag;
+    _Atomic int state;
+    _Atomic int missing;    /* gradients not ready                  */
+    _Atomic bool dense_now; /* this step travels as plain f32       */
+    bool dense_alone;       /* one rank, or never dense             */
+    bool leaves;            /* its codec: dense from now on         */
+    bool folded;            /* dense: what is to be summed is there */
+    ct_coll_ways dense;
+    ct_repro *repro;         /* dense in its place, where the config says so; NULL: no     */
+    const ct_coded_ops *ops; /* cut.coded: its codec, as on its device, …                  */
+    const ct_codec_config *codec_config;
+    void *coded;        /* … and the object of it                                          */
+    bool absorbed;      /* codec.h                                                         */
+    ct_coll_where idle; /* where nothing travels                                           */
+    double encode_s;    /* encode and decode, since creation                   */
+    double left_at, under_way_s,
+        dense_s;   /* leaving to landing, since creation: all uses, dense ones */
+    double last_s; /* … the last time                          */
+    int64_t n_run, n_dense;
+    unsigned moved_before; /* where.n_moved when the pipe last looked */
+    ct_trace *trace;       /* borrowed; NULL: none                      */
+    int number;            /* in the trace …                            */
+    char *name;            /* … and this, owned                         */
+    double traced_at;      /* left; 0: this use is not traced           */
+    int64_t coded_bytes;   /* what this rank encoded in the last coded use, … */
+    int64_t coded_before;  /* … since what it had before                */
+    int64_t iteration;
+    ct_coded_step step; /* with its own rate */
+} ct_bucket;
+
+/** b is zeroed but for comm, config, range, key, grad and cut. Collective, in one order on all
+ * ranks. */
+ct_status ct_bucket_prepare(ct_bucket *b, int tag);
+void ct_bucket_release(ct_bucket *b); /* half-prepared ones too; collective */
+
+/** On a device, before it leaves: its gradient will be there in the order of the device's stream.
+ */
+ct_status ct_bucket_ready(ct_bucket *b, const ct_coded_step *step);
+/** Encodes where it is to be, and starts. step: its rate is the step's, before the parameter's
+ *  multiplier. */
+ct_status ct_bucket_leave(ct_bucket *b, const ct_coded_step *step);
+/** CT_INPROGRESS until grad holds the sum over the ranks. in_turn: ct_bucket_is_started() of all
+ *  buckets that left before. brief: others are more urgent; one round of messages. */
+ct_status ct_bucket_progress(ct_bucket *b, bool in_turn, bool brief);
+/** All collectives of this step have been started: those that left later may start theirs. */
+bool ct_bucket_is_started(const ct_bucket *b);
+
+/** Whether messages moved since this was last asked. */
+bool ct_bucket_moved(ct_bucket *b);
+/** Of a coded one: iterations before this one are dense in any case, the warm-up's or a part of
+ *  them. */
+int64_t ct_bucket_dense_until(const ct_bucket *b);
+/** Records the use that has just landed: the bucket, and what was computed for it. */
+void ct_bucket_trace(const ct_bucket *b);
+
+/** As ct_coll_ops.pending. */
+int ct_bucket_pending(ct_bucket *b, MPI_Request **out, int max);
+
+/** The allreduce that it goes by in most steps; NULL where it has no choice of ways (one rank,
+ *  reproducible sums, or a codec that gathers). */
+ct_coll_ways *ct_bucket_main_ways(ct_bucket *b);
+
+/** How it travels: "ring", "allgather", "one rank" … */
+const char *ct_bucket_algorithm(const ct_bucket *b, bool dense);
+/** "conv1[0] to conv2[1], 2533 elements", "part 2 of 5 of fc6[0], 4000000 elements" */
+void ct_bucket_name(const ct_bucket_cut *cut, const ct_grad_range *range, char *text, size_t size);
+double ct_bucket_predicted_s(const ct_bucket *b);
+/** … of the same bucket, dense; by the model, or as measured where it was dense often enough. */
+double ct_bucket_dense_s(const ct_bucket *b);
+bool ct_bucket_dense_measured(const ct_bucket *b); /* the latter */
+int64_t ct_bucket_bytes_sent(const ct_bucket *b);
+/** "fc6[0], ring, step 2 of 6) waits for rank 5"; from any thread. */
+void ct_bucket_describe(ct_bucket *b, int index, int n_bucket, char *text, size_t size);
+
+#endif

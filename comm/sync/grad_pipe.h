@@ -1,0 +1,171 @@
+/** @file grad_pipe.h  Gradient exchange: bucket -> [encode] -> collective -> [decode] -> landed.
+ *
+ * All gradients are views of one arena, in the order in which backward finishes them, so a bucket
+ * is a range and packing is free. A bucket leaves when its last gradient is ready, while backward
+ * works on earlier layers, and may be under way until the next forward needs its weights; of those
+ * under way the one that forward reads first has the link. A large gradient may be several buckets.
+ * Parameters of their codec's min_bytes and more are buckets of their own; the small ones between
+ * them travel dense. Buckets leave in one order on all ranks. One rank: nothing travels, but codecs
+ * round and keep residuals as they do among many.
+ */
+#ifndef CT_GRAD_PIPE_H
+#define CT_GRAD_PIPE_H
+
+#include "comm/codec/codec.h"
+#include "comm/sync/grad_policy.h"
+#include "comm/sync/step_timeline.h"
+#include "framework/base/text.h"
+#include "framework/base/trace.h"
+
+typedef struct ct_grad_pipe ct_grad_pipe;
+
+typedef struct ct_grad_range {
+    const char *key;       /* of the parameter; copied */
+    int64_t offset, count; /* elements in the arena; ranges ascend, gaps are padding (zero) */
+    int64_t rows;          /* as a matrix: count / rows columns; 0: 1                        */
+    /* what codecs need (codec.h); zeroed where there is none, or none that absorbs */
+    float *on_device;    /* [count] the gradient, where config.dev is one; borrowed          */
+    const float *weight; /* [count]; borrowed; on the device, too                            */
+    float decay;         /* weight_decay * decay_mult                                        */
+    float rate_mult;     /* times the rate of begin: this gradient's                         */
+    bool output;         /* of the layer that the loss reads                                 */
+    const ct_coded_ops *codec;           /* its own; NULL: the pipe's                        */
+    const ct_codec_config *codec_config; /* of its own codec; borrowed                       */
+} ct_grad_range;
+
+/** Who moves messages while layers compute. */
+typedef enum {
+    CT_PROGRESS_AUTO,  /* both are tried in the first steps                                       */
+    CT_PROGRESS_POLL,  /* the main thread, in ready and poll                                      */
+    CT_PROGRESS_THREAD /* a thread, which sleeps while nothing is under way and naps between looks
+                        */
+} ct_progress_kind;
+
+typedef struct ct_grad_pipe_config {
+    const ct_grad_policy *policy; /* borrowed; NULL: nothing changes after creation. Codec "auto"
+                                     needs one */
+    int64_t bucket_bytes;         /* 0: by the cost model (bucket_partition.h)         */
+    const char *allreduce;        /* "auto" or a name of ct_coll_table                       */
+    bool overlap;                 /* false: nothing leaves before finish                     */
+    const ct_coded_ops *codec;    /* never NULL: "none" is one                               */
+    ct_codec_config codec_config;
+    float momentum; /* of the solver, for codecs that absorb it                           */
+    bool nesterov;
+    bool reproducible;   /* sums whose bits depend on the gradients alone: comm/collective/repro.h;
+                            needs the   codec "none", and ranges at multiples of 16 elements       */
+    bool deterministic;  /* no algorithm that may add in another order in another run  */
+    int tune_iterations; /* steps, after the first, that try algorithms where allreduce is "auto",
+                            and again as many, but at least 8, for AUTO progress; 8 in between
+                            where one seemed better than the model's; 0: the model decides */
+    ct_progress_kind progress; /* THREAD: CT_ERR_CONFIG where MPI does not allow it     */
+    const ct_device *dev; /* gradients lie there; NULL: on the host. Those that travel coded stay
+                             (ct_grad_range.on_device); of the others the arena has copies */
+    bool dense_elsewhere; /* steps in which nothing is coded are summed by somebody else
+                             (ct_grad_pipe_skip()), who takes nobody knows how long */
+    const ct_line
+        *line; /* of codec "auto": what a step computes, and the model alone decides; NULL:
+                  it is watched, and real steps decide (grad_auto.h). Borrowed by create */
+} ct_grad_pipe_config;
+
+typedef struct ct_grad_pipe_counters {
+    double
+        exposed_s;   /* wait and finish waited, or moved messages, as nothing else was left to do */
+    double moving_s; /* the main thread moved messages and added, between layers              */
+    double encode_s; /* encode and decode                                                     */
+    int64_t bytes_sent;
+} ct_grad_pipe_counters;
+
+/** What codecs did since creation, on this rank, in their steps (dense ones are not counted). */
+typedef struct ct_grad_pipe_coding {
+    int n_coded;         /* buckets that travel by a codec                              */
+    int64_t elements;    /* of them, over all steps                                     */
+    int64_t bytes_dense; /* that they hold                                              */
+    int64_t bytes_coded; /* of this rank's payloads                                     */
+    int64_t bytes_sent;  /* by their exchanges                                          */
+    int64_t selected;    /* elements that this rank selected                            */
+    int64_t filled;      /* elements that anybody's payload had                         */
+    int64_t warm_elements, warm_selected; /* of `elements` and `selected` those of a warm-up in
+                                             which the density fell                     */
+    double select_s; /* accumulation and selection                                  */
+    double pack_s, exchange_s, unpack_s;
+    double residual_norm; /* now                                                         */
+    double saved_s; /* from leaving to landing, less than dense: as measured in dense steps, or as
+                       the model says where there were none … */
+    int n_modelled; /* … which is so for so many of the buckets */
+} ct_grad_pipe_coding;
+
+/** [first, first + n) of the ranges hold the sum over all ranks. */
+typedef ct_status (*ct_pipe_landed_fn)(void *ctx, int first, int n);
+typedef ct_status (*ct_pipe_part_fn)(void *ctx, int i, int64_t from, int64_t count);
+
+/** Keeps arena and comm (borrowed), copies the rest. Logs the buckets and their algorithms once,
+ * and checks that all ranks made the same ones: CT_ERR_CONFIG names the first that differs. One
+ * pipe at a time moves while a communicator's small collectives wait: the one made last.
+ * Collective. */
+ct_status ct_grad_pipe_create(ct_comm *comm, const ct_grad_pipe_config *config, float *arena,
+                              const ct_grad_range *range, int n_range, ct_grad_pipe **gp_p);
+void ct_grad_pipe_destroy(ct_grad_pipe *gp); /* NULL allowed; collective */
+/** scale and rate: of this step, for gradients that are absorbed (codec.h): 1 / iter_size, and the
+ *  learning rate before each parameter's multiplier. */
+ct_status ct_grad_pipe_begin(ct_grad_pipe *gp, int64_t iteration, float scale, float rate);
+/** By no codec does any gradient travel, in this step and until a begin changes that. */
+bool ct_grad_pipe_is_dense(const ct_grad_pipe *gp);
+/** After begin, in place of all else: somebody else sums the gradients of this step. */
+void ct_grad_pipe_skip(ct_grad_pipe *gp);
+/** Gradient i is final; once per step each, in any order. Never blocks. */
+ct_status ct_grad_pipe_ready(ct_grad_pipe *gp, int i);
+/** The first `count` elements of range i, which is not ready yet and travels dense, are final:
+ * those of its buckets that hold no others may leave. Counts do not fall; ready follows. Never
+ * blocks. */
+ct_status ct_grad_pipe_ready_to(ct_grad_pipe *gp, int i, int64_t count);
+/** part hears of each bucket that is a part of a range as it lands, before `landed` hears of the
+ *  whole; `from` counts within the range. NULL: nobody does. */
+void ct_grad_pipe_hear_parts(ct_grad_pipe *gp, ct_pipe_part_fn part, void *ctx);
+ct_status ct_grad_pipe_poll(ct_grad_pipe *gp);
+/** Returns once ranges [first, first + n) hold their sum; reports every bucket that landed
+ * meanwhile, each once a step. CT_ERR_ARG where a gradient of the step is not ready. */
+ct_status ct_grad_pipe_wait(ct_grad_pipe *gp, int first, int n, ct_pipe_landed_fn landed,
+                            void *ctx);
+/** Waits for all buckets; reports each not yet reported as it lands. CT_ERR_ARG likewise. */
+ct_status ct_grad_pipe_finish(ct_grad_pipe *gp, ct_pipe_landed_fn landed, void *ctx);
+void ct_grad_pipe_get_counters(const ct_grad_pipe *gp, ct_grad_pipe_counters *out);
+void ct_grad_pipe_get_coding(const ct_grad_pipe *gp, ct_grad_pipe_coding *out);
+/** What compression did on this rank, as members of a JSON object: "buckets":[…],"total":{…}, means
+ *  of a coded step; nothing where nothing was compressed. */
+void ct_grad_pipe_coding_json(const ct_grad_pipe *gp, ct_text *out);
+/** Records in t (borrowed; NULL: no more), from the next step on, every bucket under way. */
+ct_status ct_grad_pipe_trace(ct_grad_pipe *gp, ct_trace *t);
+/** State k = 0, 1 … of range i; false: it has no such one. Between steps. */
+bool ct_grad_pipe_state(ct_grad_pipe *gp, int i, int k, ct_coded_state *out);
+/** The state was written from outside: a snapshot was read. Between steps. */
+ct_status ct_grad_pipe_restored(ct_grad_pipe *gp);
+/** The sum is what the weight changes by: decay, momentum and rate are in it (codec.h). */
+bool ct_grad_pipe_absorbs(const ct_grad_pipe *gp, int i);
+/** With config.dev: range i travels coded. Its gradient is taken from the device when it is ready
+ *  in the order of the device's stream, and its sum is there in that order when it lands. */
+bool ct_grad_pipe_on_device(const ct_grad_pipe *gp, int i);
+/** This step's sum of range i, which it absorbs, only shows how long codecs take: the weight stays.
+ */
+bool ct_grad_pipe_tries(const ct_grad_pipe *gp, int i);
+/** The codec that range i travels by: its own or the pipe's, "none" where it is dense; *config_p
+ *  (NULL allowed) is its configuration. */
+const ct_coded_ops *ct_grad_range_codec(const ct_grad_pipe_config *config,
+                                        const ct_grad_range *range,
+                                        const ct_codec_config **config_p);
+/** The solver's momentum, indexed as the arena; borrowed. The codec "auto" moves momentum between
+ * it and codecs, in begin. Without it it changes nothing after create. */
+void ct_grad_pipe_share(ct_grad_pipe *gp, float *history);
+/** Forward is about to read the weights of range i, whose sum may have landed long ago. */
+void ct_grad_pipe_reads(ct_grad_pipe *gp, int i);
+/** Changes whenever a begin changed what is absorbed and which states there are. */
+int ct_grad_pipe_generation(const ct_grad_pipe *gp);
+/** Steps at the start in which the pipe tries things out; timings leave them out. */
+int ct_grad_pipe_n_trial(const ct_grad_pipe *gp);
+/** What a bucket is: its bytes before compression, and how it travels; a static text. */
+int ct_grad_pipe_n_bucket(const ct_grad_pipe *gp);
+const char *ct_grad_pipe_bucket(const ct_grad_pipe *gp, int i, int64_t *bytes_p);
+/** What hangs, for the watchdog: "bucket 3 (fc6[0], ring, step 2 of 6) waits for rank 5". Callable
+ *  from another thread; may be stale, never unsafe. */
+void ct_grad_pipe_describe(const ct_grad_pipe *gp, char *text, size_t size);
+
+#endif

@@ -1,0 +1,92 @@
+/** @file grad_pipe_impl.h  What the parts of the gradient pipe share. Private to comm/.
+ */
+#ifndef CT_GRAD_PIPE_IMPL_H
+#define CT_GRAD_PIPE_IMPL_H
+
+#include "comm/sync/bucket.h"
+#include "comm/sync/pipe_thread.h"
+
+/** What a codec keeps of a range, apart from the bucket. */
+typedef struct ct_grad_kept {
+    float *v, *u; /* [count], owned; NULL: there is none */
+    float rate;   /* in which V counts                   */
+    bool absorbed;
+} ct_grad_kept;
+
+/* Who touches what: everything from `landed` to `n_left`, and the buckets but for their atomics,
+ * only under the communicator's lock; the rest only the main thread. */
+struct ct_grad_pipe {
+    ct_comm *comm;
+    ct_grad_pipe_config config;
+    float *arena;
+    int n_range, n_bucket, n_lane;
+    ct_grad_range *range;
+    char *keys;           /* of the ranges                                              */
+    bool *ready;          /* [n_range] in this step                                     */
+    int *bucket_of;       /* [n_range] the first one with a part of it                  */
+    int *parts_left;      /* [n_range] parts that this step has not reported            */
+    int *parts_full;      /* [n_range] the first parts, whose elements are all ready    */
+    ct_pipe_part_fn part; /* NULL: nobody hears of parts */
+    void *part_ctx;
+    ct_bucket *bucket;
+    int *landed; /* [n_bucket] buckets in the order of landing                     */
+    int n_landed, n_left;
+    int n_reported;
+    bool begun; /* at least once                                     */
+    bool open;  /* between begin and the report of the last bucket   */
+    _Atomic bool finishing;
+    ct_coded_step step; /* that is under way                                 */
+    ct_grad_pipe_counters counters;
+    void *policy;          /* the state of config.policy; NULL: nothing is watched  */
+    float *history;        /* of the solver, as the arena; borrowed; NULL: unknown   */
+    ct_trace *trace;       /* borrowed                                              */
+    ct_grad_kept *aside;   /* [n_range] what codecs keep, while others are only tried; NULL: the
+                              buckets have it                                       */
+    int generation;        /* of buckets                                            */
+    _Atomic bool remaking; /* the buckets are being made: nobody looks              */
+    double past_encode_s;  /* of buckets of earlier generations, …                  */
+    int64_t past_bytes_sent;
+    ct_grad_pipe_coding past_coding;
+    ct_pipe_thread *thread; /* NULL: the main thread does it all                 */
+    _Atomic bool threaded;  /* the thread moves messages now; changes in begin   */
+    _Atomic int fate;       /* a ct_status: what went wrong, in the thread perhaps */
+};
+
+/* All of these with the lock held. */
+
+/** Lets buckets leave, and moves those under way as far as they go. *moved_p: anything did. */
+ct_status ct_grad_pipe_move(ct_grad_pipe *gp, bool *moved_p);
+/** The two of ct_comm_mover. */
+ct_status ct_grad_pipe_move_any(void *gp);
+int ct_grad_pipe_pending(void *gp, MPI_Request **out, int max);
+/** Spent in codecs so far. */
+double ct_grad_pipe_encode_s(const ct_grad_pipe *gp);
+
+/* … and these between steps. */
+
+/** What each coded bucket did, and all of them. */
+void ct_grad_pipe_log_coding(const ct_grad_pipe *gp);
+
+/** Cuts the ranges into buckets and makes these, and what lists them. Collective. */
+ct_status ct_grad_pipe_make_buckets(ct_grad_pipe *gp);
+/** The same again, the ranges' codecs having changed; what codecs keep goes over. Ranges that
+ *  keep nothing any more have nothing left behind. Collective. */
+ct_status ct_grad_pipe_recode(ct_grad_pipe *gp);
+/** The same, but to try codecs: until the next recode what they keep is of no importance, and of
+ *  what they absorb nothing moves (ct_grad_pipe_tries()). Needs `history`. Collective. */
+ct_status ct_grad_pipe_recode_to_try(ct_grad_pipe *gp);
+/** While codecs are tried: what range i's has left behind, which absorbs nothing, so that its sums
+ *  moved weights, waits with what was kept before; the next recode gives it back. *kept_p: false
+ *  where what waits counts in other units. */
+ct_status ct_grad_pipe_keep_tried(ct_grad_pipe *gp, int i, bool *kept_p);
+/** What they had kept before may not be lost with the codecs that the ranges have now: is there
+ *  any of range i, on this rank. */
+bool ct_grad_pipe_holds(const ct_grad_pipe *gp, int i);
+void ct_grad_pipe_forget_aside(ct_grad_pipe *gp);
+
+/** Makes the thread, where the configuration may come to need one. CT_ERR_CONFIG. */
+ct_status ct_grad_pipe_open_thread(ct_grad_pipe *gp);
+/** From now on the thread, or the main thread, moves messages. */
+void ct_grad_pipe_use_thread(ct_grad_pipe *gp, bool on);
+
+#endif

@@ -1,0 +1,212 @@
+/* What compression did: each bucket, and all of them. */
+#include <math.h>
+
+#include "comm/sync/grad_pipe_impl.h"
+#include "comm/codec/select.h"
+
+/* Of V, on this rank. */
+static double residual_square(const ct_bucket *b)
+{
+    ct_coded_state s;
+
+    if (b->ops->left != NULL) return b->ops->left(b->coded);
+    if ((b->ops->state == NULL) || !b->ops->state(b->coded, 0, &s)) return 0;
+    return ct_accum_square(s.data, s.count, b->comm->n_thread);
+}
+
+/* Seconds from leaving to landing of its coded uses, less those that the same ones would have had
+ * dense. */
+static double saved_s(const ct_bucket *b)
+{
+    double n = (double)(b->n_run - b->n_dense);
+
+    return n * ct_bucket_dense_s(b) - (b->under_way_s - b->dense_s);
+}
+
+static void add_bucket(const ct_bucket *b, ct_grad_pipe_coding *out)
+{
+    ct_coded_stats s;
+
+    b->ops->stats(b->coded, &s);
+    out->n_coded += 1;
+    out->elements += b->cut.count * s.n_step;
+    out->bytes_dense += s.bytes_dense;
+    out->bytes_coded += s.bytes_coded;
+    out->bytes_sent += s.bytes_sent;
+    out->selected += s.selected;
+    out->filled += s.filled;
+    out->warm_elements += b->cut.count * s.warm_steps;
+    out->warm_selected += s.warm_selected;
+    out->select_s += s.accumulate_s + s.select_s;
+    out->pack_s += s.pack_s;
+    out->exchange_s += s.exchange_s;
+    out->unpack_s += s.unpack_s;
+    out->saved_s += saved_s(b);
+    out->n_modelled += !ct_bucket_dense_measured(b);
+    out->residual_norm += residual_square(b);
+}
+
+static void add_up(const ct_grad_pipe *gp, int first, int n, ct_grad_pipe_coding *out)
+{
+    *out = (ct_grad_pipe_coding){ .n_coded = 0 };
+    for (int i = first; i < first + n; ++i) {
+        if (gp->bucket[i].coded != NULL) add_bucket(&gp->bucket[i], out);
+    }
+    out->residual_norm = sqrt(out->residual_norm);
+}
+
+/* Buckets that there were before, too. */
+static void add_all(const ct_grad_pipe *gp, ct_grad_pipe_coding *out)
+{
+    const ct_grad_pipe_coding *past = &gp->past_coding;
+
+    add_up(gp, 0, gp->n_bucket, out);
+    out->elements += past->elements;
+    out->bytes_dense += past->bytes_dense;
+    out->bytes_coded += past->bytes_coded;
+    out->bytes_sent += past->bytes_sent;
+    out->selected += past->selected;
+    out->filled += past->filled;
+    out->warm_elements += past->warm_elements;
+    out->warm_selected += past->warm_selected;
+    out->select_s += past->select_s;
+    out->pack_s += past->pack_s;
+    out->exchange_s += past->exchange_s;
+    out->unpack_s += past->unpack_s;
+    out->saved_s += past->saved_s;
+    out->n_modelled += past->n_modelled;
+}
+
+void ct_grad_pipe_get_coding(const ct_grad_pipe *gp, ct_grad_pipe_coding *out)
+{
+    ct_comm_lock(gp->comm);
+    add_all(gp, out);
+    ct_comm_unlock(gp->comm);
+}
+
+/* Apart where the density fell at first. */
+static void add_density(ct_text *text, const ct_grad_pipe_coding *c)
+{
+    int64_t elements = (c->elements > 0) ? c->elements : 1, rest = elements - c->warm_elements;
+
+    if (c->warm_elements > 0)
+        ct_text_add(text, ", density %.3g %% in the warm-up",
+                    100 * (double)c->warm_selected / (double)c->warm_elements);
+    if (rest > 0)
+        ct_text_add(text, "%s%.3g %%", (c->warm_elements > 0) ? ", then " : ", density ",
+                    100 * (double)(c->selected - c->warm_selected) / (double)rest);
+    ct_text_add(text, ", filled %.3g %%", 100 * (double)c->filled / (double)elements);
+}
+
+/* A line; times are those of a coded step. */
+static void add_text(ct_text *text, const ct_grad_pipe_coding *c, double steps)
+{
+    double ms = 1e3 / steps;
+
+    ct_text_add(text, "%.4g of %.4g KB", 1e-3 * (double)c->bytes_coded / steps,
+                1e-3 * (double)c->bytes_dense / steps);
+    if (c->selected > 0) add_density(text, c);
+    ct_text_add(text, "; select %.3g, pack %.3g, exchange %.3g, unpack %.3g ms", ms * c->select_s,
+                ms * c->pack_s, ms * c->exchange_s, ms * c->unpack_s);
+    if (c->residual_norm > 0) ct_text_add(text, "; residual norm %.3g", c->residual_norm);
+}
+
+/* The step is not longer by what buckets are that wait for the network at the same time. */
+static void log_line(const char *what, const ct_grad_pipe_coding *c, double steps, bool travels)
+{
+    ct_text text = { .text = NULL };
+
+    add_text(&text, c, steps);
+    if (travels)
+        ct_text_add(&text, "; %.3g ms %s than %s%s", 1e3 * fabs(c->saved_s) / steps,
+                    (c->saved_s >= 0) ? "less" : "more",
+                    (c->n_modelled == 0) ? "dense took" : "the machine's model has for dense",
+                    (c->n_coded > 1) ? ", added up over buckets, which overlap" : "");
+    CT_INFO("%s%s", what, (text.text != NULL) ? text.text : "");
+    ct_text_destroy(&text);
+}
+
+void ct_grad_pipe_log_coding(const ct_grad_pipe *gp)
+{
+    ct_grad_pipe_coding all, one;
+    bool travels = (gp->comm->size > 1);
+    double most = 0;
+
+    for (int i = 0; i < gp->n_bucket; ++i) {
+        const ct_bucket *b = &gp->bucket[i];
+        double steps = (double)(b->n_run - b->n_dense);
+        char what[224], name[160];
+
+        if ((b->coded == NULL) || (steps == 0)) continue;
+        most = (steps > most) ? steps : most;
+        add_up(gp, i, 1, &one);
+        ct_bucket_name(&b->cut, gp->range, name, sizeof(name));
+        snprintf(what, sizeof(what), "compression of %s (%s, %s): ", name, b->ops->name,
+                 ct_bucket_algorithm(b, false));
+        log_line(what, &one, steps, travels);
+    }
+    if (most == 0) return;
+    add_up(gp, 0, gp->n_bucket, &all);
+    log_line("compression, a step in all: ", &all, most, travels);
+}
+
+/* ---- the same for programs */
+
+static void add_field(ct_text *text, const char *name, double v)
+{
+    ct_text_add(text, ",\"%s\":", name);
+    ct_text_add_number(text, v);
+}
+
+static void add_json(ct_text *text, const ct_grad_pipe_coding *c, double steps)
+{
+    double elements = (c->elements > 0) ? (double)c->elements : 1, ms = 1e3 / steps;
+
+    ct_text_add(text, "\"steps\":%.0f,\"bytes_dense\":%.0f,\"bytes_coded\":%.0f", steps,
+                (double)c->bytes_dense / steps, (double)c->bytes_coded / steps);
+    add_field(text, "density", (double)c->selected / elements);
+    if (c->warm_elements > 0) {
+        add_field(text, "warmup_steps", steps * (double)c->warm_elements / elements);
+        add_field(text, "warmup_density", (double)c->warm_selected / (double)c->warm_elements);
+    }
+    add_field(text, "filled", (double)c->filled / elements);
+    add_field(text, "select_ms", ms * c->select_s);
+    add_field(text, "pack_ms", ms * c->pack_s);
+    add_field(text, "exchange_ms", ms * c->exchange_s);
+    add_field(text, "unpack_ms", ms * c->unpack_s);
+    add_field(text, "saved_ms", ms * c->saved_s);
+    ct_text_add(text, ",\"dense_modelled\":%s", (c->n_modelled > 0) ? "true" : "false");
+    add_field(text, "residual_norm", c->residual_norm);
+}
+
+void ct_grad_pipe_coding_json(const ct_grad_pipe *gp, ct_text *out)
+{
+    ct_grad_pipe_coding c;
+    double most = 0;
+    int n = 0;
+
+    ct_comm_lock(gp->comm);
+    for (int i = 0; i < gp->n_bucket; ++i) {
+        const ct_bucket *b = &gp->bucket[i];
+        double steps = (double)(b->n_run - b->n_dense);
+        char name[160];
+
+        if ((b->coded == NULL) || (steps == 0)) continue;
+        most = (steps > most) ? steps : most;
+        add_up(gp, i, 1, &c);
+        ct_bucket_name(&b->cut, gp->range, name, sizeof(name));
+        ct_text_add(out, "%s{\"bucket\":", (n++ == 0) ? "\"buckets\":[" : ",");
+        ct_text_add_json(out, name);
+        ct_text_add(out, ",\"codec\":\"%s\",\"exchange\":\"%s\",", b->ops->name,
+                    ct_bucket_algorithm(b, false));
+        add_json(out, &c, steps);
+        ct_text_add(out, "}");
+    }
+    if (n > 0) {
+        add_up(gp, 0, gp->n_bucket, &c);
+        ct_text_add(out, "],\"total\":{");
+        add_json(out, &c, most);
+        ct_text_add(out, "}");
+    }
+    ct_comm_unlock(gp->comm);
+}

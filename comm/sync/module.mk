@@ -1,0 +1,2 @@
+# Gradients in buckets, on their way while layers compute.
+IN_SIM := all

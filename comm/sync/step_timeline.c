@@ -1,0 +1,212 @@
+#include "comm/sync/step_timeline.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct travel {
+    int missing; /* gradients not ready */
+    bool left, landed, reported;
+    double rest; /* on the link */
+} travel;
+
+typedef struct timeline {
+    const ct_line *line;
+    const ct_line_parcel *parcel;
+    travel *travel; /* [n] */
+    int n, n_reported;
+    int *parts_left;  /* [n_range]                                               */
+    int *parcel_of;   /* [n_range] the first that has it; -1: none               */
+    double now, link; /* clocks of the rank, and of the link up to which it is known */
+    double exposed;
+    bool open;
+} timeline;
+
+/* Of those under way the last in the arena, which forward reads first. */
+static int first_under_way(const timeline *t)
+{
+    for (int i = t->n - 1; i >= 0; --i) {
+        if (t->travel[i].left && !t->travel[i].landed) return i;
+    }
+    return -1;
+}
+
+/* Lets the link work until `until`, or until one lands with stop_at_landing. */
+static void advance(timeline *t, double until, bool stop_at_landing)
+{
+    for (int i; (t->link < until) && ((i = first_under_way(t)) >= 0);) {
+        travel *b = &t->travel[i];
+        double most = until - t->link;
+
+        if (b->rest > most) {
+            b->rest -= most;
+            t->link = until;
+            return;
+        }
+        t->link += b->rest;
+        b->rest = 0;
+        b->landed = true;
+        if (stop_at_landing) return;
+    }
+    if ((t->link < until) && isfinite(until)) t->link = until; /* idle */
+}
+
+/* The rank works for so long. Messages under way have a share of its time. */
+static void work(timeline *t, double seconds)
+{
+    const double most = 0.9; /* something is always left to it */
+    double taken = fmin(t->line->taken, most), busy = 0;
+
+    if (taken > 0) {
+        advance(t, t->now, false);
+        for (int i = 0; i < t->n; ++i)
+            busy += (t->travel[i].left && !t->travel[i].landed) ? t->travel[i].rest : 0;
+    }
+    if (seconds < (1 - taken) * busy)
+        seconds /= 1 - taken;
+    else
+        seconds += taken * busy;
+    t->now += seconds;
+}
+
+/* The link of what leaves only now was idle until now. */
+static void leave(timeline *t, int i)
+{
+    work(t, t->parcel[i].encode_s);
+    advance(t, t->now, false);
+    t->travel[i].left = true;
+}
+
+static void take(timeline *t, int i)
+{
+    const ct_line_parcel *p = &t->parcel[i];
+
+    t->travel[i].reported = true;
+    t->n_reported += 1;
+    work(t, p->decode_s);
+    for (int k = p->first; k < p->first + p->n; ++k) {
+        t->parts_left[k] -= 1;
+        if (t->parts_left[k] == 0) work(t, t->line->update_s * (double)t->line->count[k]);
+    }
+    advance(t, t->now, false);
+}
+
+/* What landed is decoded and updated at once; while that goes on more may land. */
+static void report(timeline *t)
+{
+    for (bool again = true; again;) {
+        again = false;
+        for (int i = 0; i < t->n; ++i) {
+            if (!t->travel[i].landed || t->travel[i].reported) continue;
+            take(t, i);
+            again = true;
+        }
+    }
+    t->open = (t->n_reported < t->n);
+}
+
+static bool all_reported(const timeline *t, int first, int n)
+{
+    for (int k = first; k < first + n; ++k) {
+        if (t->parts_left[k] > 0) return false;
+    }
+    return true;
+}
+
+static void wait_for(timeline *t, int first, int n)
+{
+    if (!t->open) return;
+    for (int i = 0; i < t->n; ++i) {
+        if (t->travel[i].left) continue; /* without overlap they leave only now */
+        t->link = fmax(t->link, t->now);
+        leave(t, i);
+    }
+    advance(t, t->now, false);
+    report(t);
+    while (!all_reported(t, first, n)) {
+        advance(t, INFINITY, true);
+        if (t->link > t->now) {
+            t->exposed += t->link - t->now;
+            t->now = t->link;
+        }
+        report(t);
+    }
+}
+
+static void ready(timeline *t, int range)
+{
+    int i = t->parcel_of[range];
+
+    advance(t, t->now, false);
+    for (; (i >= 0) && (i < t->n) && (t->parcel[i].first <= range); ++i) {
+        if (range >= t->parcel[i].first + t->parcel[i].n) continue;
+        t->travel[i].missing -= 1;
+        if ((t->travel[i].missing == 0) && (t->line->overlap != CT_LINE_OFF)) leave(t, i);
+    }
+}
+
+static void begin(timeline *t)
+{
+    memset(t->parts_left, 0, sizeof(*t->parts_left) * (size_t)t->line->n_range);
+    for (int i = 0; i < t->n; ++i) {
+        const ct_line_parcel *p = &t->parcel[i];
+
+        t->travel[i] = (travel){ .missing = p->n, .rest = p->wire_s };
+        for (int k = p->first; k < p->first + p->n; ++k) t->parts_left[k] += 1;
+    }
+    t->n_reported = 0;
+    t->open = (t->n > 0);
+}
+
+static void run_list(timeline *t, const ct_line_event *list, int n)
+{
+    for (int i = 0; i < n; ++i) {
+        const ct_line_event *e = &list[i];
+
+        if (e->kind == CT_LINE_RUN) work(t, e->seconds);
+        if (e->kind == CT_LINE_READY) ready(t, e->range);
+        if ((e->kind == CT_LINE_READ) && t->open) wait_for(t, e->range, 1);
+    }
+}
+
+/* The first steps differ: nothing is under way before them. The last of a few is the steady one. */
+static void run_steps(timeline *t, ct_line_times *out)
+{
+    enum { N_STEP = 4 };
+    const ct_line *l = t->line;
+
+    for (int i = 0; i < N_STEP; ++i) {
+        double mark = t->now, exposed = t->exposed;
+
+        run_list(t, l->forward, l->n_forward);
+        if (t->open) wait_for(t, 0, l->n_range);
+        begin(t);
+        run_list(t, l->backward, l->n_backward);
+        if (t->open && (l->overlap != CT_LINE_BOTH)) wait_for(t, 0, l->n_range);
+        *out = (ct_line_times){ .step_s = t->now - mark, .exposed_s = t->exposed - exposed };
+    }
+}
+
+ct_status ct_line_run(const ct_line *line, const ct_line_parcel *parcel, int n_parcel,
+                      ct_line_times *out)
+{
+    timeline t = { .line = line, .parcel = parcel, .n = n_parcel };
+    size_t n = (size_t)line->n_range + 1;
+
+    t.travel = calloc((size_t)n_parcel + 1, sizeof(*t.travel));
+    t.parts_left = calloc(2 * n, sizeof(*t.parts_left));
+    if ((t.travel == NULL) || (t.parts_left == NULL)) {
+        free(t.travel);
+        free(t.parts_left);
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for a timeline");
+    }
+    t.parcel_of = t.parts_left + n;
+    for (int k = 0; k < line->n_range; ++k) t.parcel_of[k] = -1;
+    for (int i = n_parcel - 1; i >= 0; --i) {
+        for (int k = parcel[i].first; k < parcel[i].first + parcel[i].n; ++k) t.parcel_of[k] = i;
+    }
+    run_steps(&t, out);
+    free(t.travel);
+    free(t.parts_left);
+    return CT_OK;
+}

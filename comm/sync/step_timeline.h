@@ -1,0 +1,64 @@
+/** @file step_timeline.h  The timeline of a training step: what of the exchange is exposed. No MPI.
+ *
+ * One rank stands for all: its forward and backward are lists of what takes time, gradients that
+ * get ready, and weights that are about to be read. A bucket leaves when its last gradient is
+ * ready, and is encoded then: the rank does nothing else meanwhile. Buckets have the link one after
+ * the other; of those under way the one that forward reads first has it (it interrupts), and
+ * messages move while layers compute, and take a share of that time where `taken` says so. What has
+ * landed is decoded and updated at once, again in the rank's own time. Forward waits before it
+ * reads a weight whose sum has not landed. What that leaves out: that latencies of several buckets
+ * overlap, and that messages wait for the next poll.
+ */
+#ifndef CT_LINE_H
+#define CT_LINE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "framework/base/status.h"
+
+typedef enum {
+    CT_LINE_RUN,   /* `seconds` of computation                    */
+    CT_LINE_READY, /* the gradient of `range` is final            */
+    CT_LINE_READ   /* forward is about to read the weights of `range` */
+} ct_line_kind;
+
+typedef struct ct_line_event {
+    ct_line_kind kind;
+    int range;
+    double seconds;
+} ct_line_event;
+
+/** How far communication hides. */
+typedef enum {
+    CT_LINE_OFF,      /* nothing leaves before backward is over        */
+    CT_LINE_BACKWARD, /* everything has landed before the next forward */
+    CT_LINE_BOTH
+} ct_line_overlap;
+
+typedef struct ct_line {
+    int n_range;
+    const int64_t *count; /* [n_range] elements                            */
+    const ct_line_event *forward, *backward;
+    int n_forward, n_backward;
+    double update_s; /* an element's                                      */
+    double taken;    /* of the time in which the link works: the rank's own work stands still for so
+                        much of it, 0 to 1; nothing where the rank waits anyway */
+    ct_line_overlap overlap;
+} ct_line;
+
+/** A bucket. */
+typedef struct ct_line_parcel {
+    int first, n, n_part; /* ranges, as ct_bucket_cut has them */
+    double encode_s, wire_s, decode_s;
+} ct_line_parcel;
+
+typedef struct ct_line_times {
+    double step_s, exposed_s; /* exposed: the rank waited */
+} ct_line_times;
+
+/** A step in the steady state. CT_ERR_NOMEM. */
+ct_status ct_line_run(const ct_line *line, const ct_line_parcel *parcel, int n_parcel,
+                      ct_line_times *out);
+
+#endif

@@ -1,0 +1,8 @@
+# Status, log, memory, random numbers: what everything stands on.
+$(call sim_twins,clock)
+$(call sim_twins_unless_real,memory)
+IN_SIM := all
+OMIT += $(if $(filter 1,$(SIMGRID)),hdf5_lock.c)
+
+# Words of bits go from mask registers to memory, not through vectors.
+FLAGS_$(D)/rng_many := -fno-tree-slp-vectorize

@@ -1,0 +1,4 @@
+# Readers, transforms, sharding, prefetch, converters.
+$(call needs,LMDB,writer_lmdb)
+$(call needs,TURBOJPEG,image_jpeg)
+$(call needs,PNG,image_png)

@@ -1,0 +1,1 @@
+# What the solver asks of the other ranks.

@@ -1,0 +1,1 @@
+# Log grammar, metrics, progress.

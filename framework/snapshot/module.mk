@@ -1,0 +1,1 @@
+# Snapshots, and weights in and out.

@@ -1,0 +1,2 @@
+# Shapes, devices, tensors.
+IN_SIM := dtype

@@ -1,0 +1,1 @@
+# Layers on CUDA; without it the table of their kernels is empty.

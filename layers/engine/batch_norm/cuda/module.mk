@@ -1,0 +1,1 @@
+$(call needs,CUDNN,batch_norm_cudnn)

@@ -1,0 +1,1 @@
+# Sums with a bias on CUDA.

@@ -1,0 +1,1 @@
+# Engines of sums with a bias.

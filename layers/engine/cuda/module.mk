@@ -1,0 +1,2 @@
+# What engines share on CUDA.
+$(call needs,CUDNN,library_cudnn)

@@ -1,0 +1,1 @@
+$(call needs,CUDNN,lrn_cudnn)

@@ -1,0 +1,2 @@
+# Engines of local response normalisation.
+LONGEST += $(D)/lrn_blocked

@@ -1,0 +1,1 @@
+# ReLU on CUDA.

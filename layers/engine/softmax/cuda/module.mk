@@ -1,0 +1,1 @@
+$(call needs,CUDNN,softmax_cudnn)

@@ -1,0 +1,65 @@
+/** @file device_kernels.h  What many layers are made of, on the device of an execution; private to
+ * layers/.
+ *
+ * A layer that calls only these, the device's mathematics and its copies runs on every device as it
+ * stands.
+ */
+#ifndef CT_DEVICE_KERNELS_H
+#define CT_DEVICE_KERNELS_H
+
+#include "framework/data/pack.h"
+#include "layers/layer_util.h"
+#include "layers/types/strided.h"
+
+typedef struct ct_device_kernels {
+    ct_device_kind device;
+    /** As ct_strided_copy(), ct_view_affine(), ct_view_dot(); of devices in plain order alone. */
+    ct_status (*strided)(ct_exec *ex, const ct_strided *s, const float *from, float *to);
+    ct_status (*affine)(ct_exec *ex, const ct_view *v, const float *x, const float *scale,
+                        const float *bias, float *y);
+    ct_status (*dot)(ct_exec *ex, const ct_view *v, const float *a, const float *b, bool add,
+                     float *out);
+    /** As ct_view_scale_back(); NULL: by the two before it. */
+    ct_status (*scale_back)(ct_exec *ex, const ct_view *v, const ct_scale_back *a);
+    /** As layers/engine/recurrent/gates.h says; y[m x n] rows of b; sum over t of x[t][n]. */
+    ct_status (*lstm_step)(ct_exec *ex, int64_t n, int64_t hidden, const float *cont,
+                           const float *c_before, float *gates, float *c, float *h);
+    ct_status (*lstm_step_backward)(ct_exec *ex, int64_t n, int64_t hidden, const float *cont,
+                                    const float *c_before, const float *gates, const float *c,
+                                    const float *top, const float *more, float *dc, float *d_gates);
+    ct_status (*rows_cont)(ct_exec *ex, int64_t n, int64_t hidden, const float *cont,
+                           const float *x, float *y);
+    ct_status (*tanh_forward)(ct_exec *ex, int64_t n, const float *x, float *y);
+    ct_status (*tanh_backward)(ct_exec *ex, int64_t n, const float *y, const float *dy, float *dx);
+    ct_status (*fill_rows)(ct_exec *ex, int64_t m, int64_t n, const float *b, float *y);
+    ct_status (*sum_steps)(ct_exec *ex, int64_t steps, int64_t n, const float *x, float *sum);
+    /** x[n][s][c] of a dtype to y[n][c][s] of the same or of f32, and back: channels that come
+     * last. */
+    ct_status (*last_to_plain)(ct_exec *ex, int64_t n, int64_t c, int64_t s, ct_dtype type,
+                               const float *x, ct_dtype to, float *y);
+    ct_status (*plain_to_last)(ct_exec *ex, int64_t n, int64_t c, int64_t s, ct_dtype from,
+                               const float *x, ct_dtype type, float *y);
+    /** y[i] = x[i], of n numbers of other types. */
+    ct_status (*convert)(ct_exec *ex, int64_t n, ct_dtype from, const float *x, ct_dtype to,
+                         float *y);
+    /** y[m x n], of 16 bits, = x + bias in each row (NULL: none), 0 where that is below with relu;
+     * n is a multiple of 8. */
+    ct_status (*round_rows)(ct_exec *ex, int64_t m, int64_t n, const float *x, const float *bias,
+                            bool relu, ct_dtype type, float *y);
+    /** y = a + b, of a dtype; y may be a. */
+    ct_status (*add)(ct_exec *ex, int64_t n, ct_dtype type, const float *a, const float *b,
+                     float *y);
+    /** Field 0 of a packed batch, transformed: framework/data/pack.h. NULL: the host does that. */
+    ct_status (*unpack)(ct_exec *ex, const ct_pack *pack, const ct_pack_rule *rule,
+                        const void *block, float *y);
+} ct_device_kernels;
+
+extern const ct_device_kernels ct_kernels_cpu, ct_kernels_cuda;
+
+/** Those of ex->dev. */
+const ct_device_kernels *ct_kernels(const ct_exec *ex);
+/** to[0..n) = from, nothing where they are the same memory. */
+ct_status ct_device_copy(ct_exec *ex, int64_t n, const float *from, float *to);
+ct_status ct_device_zero(ct_exec *ex, int64_t n, float *to);
+
+#endif

@@ -1,0 +1,208 @@
+/* Dropout: in TRAIN y = x / (1 - ratio) with probability 1 - ratio, else 0; identity in TEST.
+ * Element i of sample n of the global batch draws number n * per_sample + i of a stream keyed by
+ * (seed, step, layer), so the mask is the same on any number of ranks. Of sequences, time first,
+ * the blob of time t is numbered like a batch of its own, after those before it. */
+#include "framework/base/rng.h"
+#include "framework/base/simd.h"
+#include "framework/base/stream.h"
+#include "layers/types/dropout.h"
+#include "layers/types/layer_types.h"
+#include "layers/layer_util.h"
+
+typedef ct_dropout_state dropout_state;
+
+enum { MASK };
+
+static ct_status setup(ct_layer *l, const ct_shape *bottom)
+{
+    dropout_state *s = l->state;
+    const Ct__DropoutParameter *p = l->param->dropout_param;
+    double ratio = (p != NULL) ? (double)p->dropout_ratio : 0.5;
+
+    (void)bottom;
+    if (!((ratio >= 0.0) && (ratio < 1.0)))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "dropout_ratio %g is not in [0, 1)", ratio);
+    s->drop_below = (uint64_t)(ratio * 0x1p32);
+    s->scale = (float)(1.0 / (1.0 - ratio));
+    s->name_hash = ct_rng_hash(l->name);
+    return CT_OK;
+}
+
+/* A bit an element; each row of the numbering, of which there are at most as many as the first axis
+ * has, begins a word of WORD. */
+enum { WORD = 16 };
+
+static int64_t words_of(int64_t row)
+{
+    return (row + WORD - 1) / WORD;
+}
+
+static size_t most_bytes(const ct_tensor *x)
+{
+    int64_t rows = (x->shape.ndim > 0) ? x->shape.dim[0] : 1;
+
+    return (size_t)(words_of(ct_tensor_count(x)) + rows) * sizeof(uint16_t);
+}
+
+/* Of 16 bits, channels last, on devices alone. */
+static bool takes(const Ct__LayerParameter *p, const ct_blob *const *bottom, int slot)
+{
+    (void)p;
+    return ct_blob_is_last(bottom[slot]);
+}
+
+static ct_status reshape(const ct_layer *l, ct_instance *in)
+{
+    ct_blob *x = in->bottom[0];
+
+    if (in->top[0] != x) ct_blob_set_like(in->top[0], &x->data.shape, &x->data);
+    in->over = 1;
+    ct_instance_buffer(in, MASK, CT_KEEP_PASS,
+                       ((l->phase == CT_TRAIN) && x->wants_diff && (l->dev->kind == CT_DEVICE_CPU))
+                           ? most_bytes(&x->data)
+                           : 0); /* others draw the numbers again */
+    return CT_OK;
+}
+
+/* The stream's number of this rank's first element. A sample's elements: those of a step's blob
+ * shared evenly among its samples. */
+static uint64_t first_counter(const ct_tensor *x, const ct_exec *ex)
+{
+    int64_t n = ct_tensor_count(x), samples = ex->batch_local;
+
+    if ((samples <= 0) || (n % samples != 0)) samples = ct_shape_legacy(&x->shape, 0);
+    return (samples > 0) ? (uint64_t)ex->batch_first * (uint64_t)(n / samples) : 0;
+}
+
+typedef ct_dropout_numbers numbering;
+
+ct_dropout_numbers ct_dropout_number(const ct_tensor *x, const ct_exec *ex)
+{
+    numbering r = { 1, ct_tensor_count(x), 0, 0 };
+    int64_t inner;
+
+    if ((ex->batch_axis != 1) || (x->shape.ndim < 2) || (x->shape.dim[1] != ex->batch_local)) {
+        r.first = first_counter(x, ex);
+        return r;
+    }
+    inner = ct_shape_count(&x->shape, 2, -1);
+    r.n_row = x->shape.dim[0];
+    r.row = x->shape.dim[1] * inner;
+    r.first = (uint64_t)(ex->batch_first * inner);
+    r.stride = (uint64_t)(ex->batch_global * inner);
+    return r;
+}
+
+enum { CHUNK = 512 }; /* elements of a row that one task takes: whole words */
+
+/* y = x scale of the elements whose bits are set, else 0: element i has bit i % WORD of word i /
+ * WORD. Forward x and y, backward their gradients. */
+CT_SIMD_CLONES static void pass_chunk(float scale, int64_t n, const uint16_t *mask, const float *x,
+                                      float *y)
+{
+    int64_t whole = n / WORD;
+
+    for (int64_t k = 0; k < whole; k++) {
+        uint32_t bits = mask[k];
+
+#pragma omp simd
+        for (int i = 0; i < WORD; i++) {
+            float passed = x[k * WORD + i] * scale;
+
+            y[k * WORD + i] = ((bits >> i) & 1) ? passed : 0.0f;
+        }
+    }
+    for (int64_t i = whole * WORD; i < n; i++)
+        y[i] = ((mask[whole] >> (i % WORD)) & 1) ? x[i] * scale : 0.0f;
+}
+
+/* One task; first: number of its first element. stream: y passes the caches by. */
+static void run_chunk(const dropout_state *s, uint64_t key, uint64_t first, int64_t n,
+                      const float *x, float *y, bool stream, uint16_t *mask)
+{
+    uint16_t drawn[CHUNK / WORD];
+    float kept[CHUNK];
+
+    if (mask == NULL) mask = drawn;
+    for (int64_t i = 0; i < n; i += WORD) /* the next task's, while numbers are drawn */
+        __builtin_prefetch(x + CHUNK + i, 0, 2);
+    ct_rng_bits(key, first, n, (uint32_t)s->drop_below, mask);
+    pass_chunk(s->scale, n, mask, x, stream ? kept : y);
+    if (stream) ct_stream_copy(n, kept, y);
+}
+
+static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    const dropout_state *s = l->state;
+    const float *x = ct_blob_data(in->bottom[0]);
+    float *y = ct_blob_data(in->top[0]);
+    uint16_t *mask = (in->buffer[MASK].bytes > 0) ? in->buffer[MASK].data : NULL;
+    uint64_t key;
+    numbering r;
+    bool stream;
+
+    if (l->phase == CT_TEST) {
+        ct_copy_f32(ct_tensor_count(&in->bottom[0]->data), x, y);
+        return CT_OK;
+    }
+    key = ct_rng_key(ex->seed, (uint64_t)ex->micro_step, s->name_hash);
+    r = ct_dropout_number(&in->bottom[0]->data, ex);
+    stream = (x != y) && (r.row % WORD == 0) &&
+             ct_stream_pays(y, (size_t)(r.n_row * r.row) * sizeof(float));
+#pragma omp parallel
+    {
+#pragma omp for schedule(static) collapse(2) nowait
+        for (int64_t row = 0; row < r.n_row; row++) {
+            for (int64_t at = 0; at < r.row; at += CHUNK) {
+                int64_t start = row * r.row + at, n = (at + CHUNK < r.row) ? CHUNK : r.row - at;
+                uint64_t first = r.first + (uint64_t)row * r.stride + (uint64_t)at;
+
+                run_chunk(s, key, first, n, x + start, y + start, stream,
+                          (mask != NULL) ? mask + row * words_of(r.row) + at / WORD : NULL);
+            }
+        }
+        ct_stream_end();
+    }
+    return CT_OK;
+}
+
+static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    const dropout_state *s = l->state;
+    const float *dy = ct_blob_diff(in->top[0]);
+    float *dx = ct_blob_diff(in->bottom[0]);
+    const uint16_t *mask = in->buffer[MASK].data;
+    numbering r = ct_dropout_number(&in->bottom[0]->data, ex);
+
+    if (dx == NULL) return CT_OK;
+    if (l->phase == CT_TEST) {
+        ct_copy_f32(ct_tensor_count(&in->bottom[0]->data), dy, dx);
+        return CT_OK;
+    }
+#pragma omp parallel for schedule(static) collapse(2)
+    for (int64_t row = 0; row < r.n_row; row++) {
+        for (int64_t at = 0; at < r.row; at += CHUNK) {
+            int64_t start = row * r.row + at, n = (at + CHUNK < r.row) ? CHUNK : r.row - at;
+
+            pass_chunk(s->scale, n, mask + row * words_of(r.row) + at / WORD, dy + start,
+                       dx + start);
+        }
+    }
+    return CT_OK;
+}
+
+const ct_layer_ops ct_layer_dropout = {
+    .type = "Dropout",
+    .min_bottom = 1,
+    .max_bottom = 1,
+    .min_top = 1,
+    .max_top = 1,
+    .allow_inplace = true,
+    .state_size = sizeof(dropout_state),
+    .takes = takes,
+    .last = true,
+    .setup = setup,
+    .reshape = reshape,
+    .forward = forward,
+    .backward = backward,
+};

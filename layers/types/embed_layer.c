@@ -1,0 +1,138 @@
+/* Embed: each index of the bottom becomes a row of the weight (input_dim x num_output), plus a
+ * bias: what InnerProduct would make of one-hot vectors. */
+#include <string.h>
+
+#include "framework/math/math.h"
+#include "layers/types/layer_types.h"
+#include "layers/layer_util.h"
+
+typedef struct embed_state {
+    int64_t n, k; /* outputs, rows */
+    bool bias;
+} embed_state;
+
+enum { INDEX }; /* buffer: the bottom as whole numbers, checked */
+
+static ct_status setup(ct_layer *l, const ct_shape *bottom)
+{
+    const Ct__EmbedParameter *p = l->param->embed_param;
+    embed_state *s = l->state;
+
+    (void)bottom;
+    if ((p == NULL) || (p->num_output == 0))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "embed_param.num_output is missing or 0");
+    if ((p->input_dim == 0) || (p->input_dim > INT32_MAX))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                             "embed_param.input_dim, the number of different indices, is %s",
+                             (p->input_dim == 0) ? "missing or 0" : "too large");
+    s->n = p->num_output;
+    s->k = p->input_dim;
+    s->bias = p->bias_term;
+    ct_layer_add_weight(l, &(ct_shape){ 2, { s->k, s->n } }, p->weight_filler);
+    if (s->bias) ct_layer_add_weight(l, &(ct_shape){ 1, { s->n } }, p->bias_filler);
+    return CT_OK;
+}
+
+static ct_status reshape(const ct_layer *l, ct_instance *in)
+{
+    const embed_state *s = l->state;
+    ct_shape top = in->bottom[0]->data.shape;
+
+    if (top.ndim == CT_MAX_DIM)
+        return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "bottom of shape %s: no room for one more axis",
+                             ct_shape_str(&top).text);
+    ct_instance_buffer(in, INDEX, CT_KEEP_PASS,
+                       ct_index_ints(l, ct_shape_count(&top, 0, -1), s->k) * sizeof(int32_t));
+    top.dim[top.ndim++] = s->n;
+    ct_blob_set_shape(in->top[0], &top);
+    return CT_OK;
+}
+
+static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    const embed_state *s = l->state;
+    const float *x = ct_blob_data(in->bottom[0]), *w = ct_blob_data(&in->weight[0]);
+    const float *b = s->bias ? ct_blob_data(&in->weight[1]) : NULL;
+    int64_t m = ct_tensor_count(&in->bottom[0]->data);
+    int32_t *index = in->buffer[INDEX].data;
+    float *y = ct_blob_data(in->top[0]);
+
+    for (int64_t i = 0; i < m; i++) {
+        if (!ct_label_class(x[i], s->k, &index[i]))
+            return CT_LAYER_FAIL(l, CT_ERR_DATA,
+                                 "element %lld of batch %lld is %g, not a whole number in 0..%lld: "
+                                 "input_dim is %lld",
+                                 (long long)i, (long long)ex->micro_step, (double)x[i],
+                                 (long long)(s->k - 1), (long long)s->k);
+    }
+#pragma omp parallel for schedule(static) if (m * s->n >= CT_PARALLEL_MIN)
+    for (int64_t i = 0; i < m; i++) {
+        memcpy(y + i * s->n, w + index[i] * s->n, (size_t)s->n * sizeof(*y));
+        for (int64_t c = 0; (b != NULL) && (c < s->n); c++) y[i * s->n + c] += b[c];
+    }
+    return CT_OK;
+}
+
+/* A thread has columns of its own, so that every element is summed in the order of the batch. */
+static void add_rows(int64_t m, int64_t n, const int32_t *index, const float *dy, float *dw)
+{
+    enum { COLUMNS = 64 };
+    int64_t n_block = (n + COLUMNS - 1) / COLUMNS;
+
+#pragma omp parallel for schedule(static) if (m * n >= CT_PARALLEL_MIN)
+    for (int64_t k = 0; k < n_block; k++) {
+        int64_t from = k * COLUMNS, to = (from + COLUMNS < n) ? from + COLUMNS : n;
+
+        for (int64_t i = 0; i < m; i++) {
+            float *row = dw + index[i] * n;
+
+#pragma omp simd
+            for (int64_t c = from; c < to; c++) row[c] += dy[i * n + c];
+        }
+    }
+}
+
+static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    const embed_state *s = l->state;
+    const float *dy = ct_blob_diff(in->top[0]);
+    float *dw = ct_blob_diff(&in->weight[0]);
+    int64_t m = ct_tensor_count(&in->bottom[0]->data);
+
+    if (dw != NULL) {
+        if (ct_weight_beta(in, ex, 0) == 0.0f)
+            CT_TRY(l->dev->math->set(ex->stream, s->k * s->n, 0.0f, dw));
+        add_rows(m, s->n, in->buffer[INDEX].data, dy, dw);
+    }
+    if (s->bias && (ct_blob_diff(&in->weight[1]) != NULL))
+        ct_view_dot(&(ct_view){ m, s->n, 1, 0, CT_F32 }, dy, NULL,
+                    ct_weight_beta(in, ex, 1) != 0.0f, ct_blob_diff(&in->weight[1]));
+    return CT_OK;
+}
+
+/* A row a word, not the whole table; the gradient's rows that no word has are zeroed all the same.
+ */
+static void estimate(const ct_layer *l, const ct_instance *in, ct_estimate *e)
+{
+    double index = (double)ct_tensor_bytes(&in->bottom[0]->data);
+    double rows = (double)ct_tensor_bytes(&in->top[0]->data);
+
+    (void)l;
+    e->forward_bytes = index + 2.0 * rows;
+    e->backward_bytes += 2.0 * index;
+}
+
+const ct_layer_ops ct_layer_embed = {
+    .type = "Embed",
+    .min_bottom = 1,
+    .max_bottom = 1,
+    .min_top = 1,
+    .max_top = 1,
+    .no_diff_bottom = 1 << 0,
+    .state_size = sizeof(embed_state),
+    .setup = setup,
+    .reshape = reshape,
+    .forward = forward,
+    .backward = backward,
+    .estimate = estimate,
+};

@@ -1,0 +1,303 @@
+/* Fully connected: Y = X W^T + b, X the bottom as M x K (M: the axes before `axis`). On devices a
+ * ReLU behind it runs with it, and one in front of it, where another such layer made its bits, in
+ * the product that makes the bottom's gradient.
+ * What has 16 bits: inner_product_narrow.c. */
+#include "layers/types/inner_product.h"
+#include "layers/types/layer_types.h"
+
+static ct_status ip_setup(ct_layer *l, const ct_shape *bottom)
+{
+    const Ct__InnerProductParameter *p = l->param->inner_product_param;
+    ip_state *s = l->state;
+    ct_shape weight = { .ndim = 2 };
+
+    if ((p == NULL) || !p->has_num_output || (p->num_output == 0))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "inner_product_param.num_output is missing or 0");
+    if (!ct_shape_axis(&bottom[0], p->axis, &s->axis))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                             "inner_product_param.axis %d is outside a bottom of %d axes", p->axis,
+                             bottom[0].ndim);
+    s->n = p->num_output;
+    s->k = ct_shape_count(&bottom[0], s->axis, -1);
+    s->transpose = p->transpose;
+    s->bias = p->bias_term;
+    if (s->k == 0)
+        return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "the bottom %s has no inputs from axis %d on",
+                             ct_shape_str(&bottom[0]).text, s->axis);
+    weight.dim[0] = s->transpose ? s->k : s->n;
+    weight.dim[1] = s->transpose ? s->n : s->k;
+    ct_layer_add_weight(l, &weight, p->weight_filler);
+    if (s->bias) {
+        ct_shape one = { .ndim = 1, .dim = { s->n } };
+
+        ct_layer_add_weight(l, &one, p->bias_filler);
+    }
+    return CT_OK;
+}
+
+/* y = x w^T, dx = dy w, and dw = dy^T x, N x K, or transposed x^T dy, K x N. */
+static ct_gemm_desc shape_of(const ip_state *s, const ip_instance *r, ct_run_kind kind)
+{
+    bool t = s->transpose;
+
+    if (kind == CT_RUN_FORWARD) return (ct_gemm_desc){ .tb = !t, .m = r->m, .n = s->n, .k = s->k };
+    if (kind == CT_RUN_BACKWARD_DATA)
+        return (ct_gemm_desc){ .tb = t, .m = r->m, .n = s->k, .k = s->n };
+    return (ct_gemm_desc){ .ta = true, .m = t ? s->k : s->n, .n = t ? s->n : s->k, .k = r->m };
+}
+
+static unsigned behind_of(const ip_state *s, const ct_instance *in, ct_run_kind kind)
+{
+    unsigned relu = (in->tail != NULL) ? CT_FUSE_RELU : 0;
+
+    if (kind == CT_RUN_FORWARD) return (s->bias ? CT_FUSE_BIAS : 0) | relu;
+    if ((kind == CT_RUN_BACKWARD_DATA) || !s->bias) return 0;
+    return s->transpose ? CT_FUSE_SUM_B : CT_FUSE_SUM_A;
+}
+
+static ct_product *product_of(ip_instance *r, ct_run_kind kind)
+{
+    return (kind == CT_RUN_FORWARD)         ? &r->forward
+           : (kind == CT_RUN_BACKWARD_DATA) ? &r->backward_data
+                                            : &r->backward_weight;
+}
+
+static ct_status make_product(const ct_layer *l, ct_instance *in, ct_run_kind kind, unsigned behind)
+{
+    ip_instance *r = in->state;
+    ct_gemm_desc shape = shape_of(l->state, r, kind);
+    unsigned narrow = ct_ip_narrow(l, in, kind);
+    const ct_blob *want = (kind == CT_RUN_BACKWARD_DATA) ? in->bottom[0] : in->top[0];
+
+    /* what never runs is worth no timing, but a wrong name is wrong all the same */
+    if ((kind == CT_RUN_FORWARD) || want->wants_diff)
+        return ct_product_make_narrow(l, kind, &shape, behind, narrow, product_of(r, kind));
+    return ct_product_make_plain(l, kind, &shape, behind, narrow, product_of(r, kind));
+}
+
+static void reserve_work(ct_instance *in)
+{
+    ip_instance *r = in->state;
+    size_t most = 0;
+
+    for (int k = 0; k < CT_N_RUN; k++) {
+        size_t bytes = ct_product_workspace(product_of(r, (ct_run_kind)k));
+
+        if (bytes > most) most = bytes;
+    }
+    if (most > 0) ct_instance_buffer(in, IP_WORK, CT_KEEP_CALL, most);
+}
+
+static ct_status ip_reshape(const ct_layer *l, ct_instance *in)
+{
+    const ip_state *s = l->state;
+    ip_instance *r = in->state;
+    const ct_shape *x = &in->bottom[0]->data.shape;
+    ct_shape top = *x;
+
+    if ((x->ndim <= s->axis) || (ct_shape_count(x, s->axis, -1) != s->k))
+        return CT_LAYER_FAIL(l, CT_ERR_SHAPE,
+                             "the bottom %s has %lld inputs from axis %d on, but the weights were "
+                             "made for %lld",
+                             ct_shape_str(x).text, (long long)ct_shape_count(x, s->axis, -1),
+                             s->axis, (long long)s->k);
+    top.ndim = s->axis + 1;
+    top.dim[s->axis] = s->n;
+    r->m = ct_shape_count(x, 0, s->axis);
+    ct_ip_prepare(l, in, &top);
+    for (int k = 0; k < CT_N_RUN; k++)
+        CT_TRY(make_product(l, in, (ct_run_kind)k, behind_of(s, in, (ct_run_kind)k)));
+    reserve_work(in);
+    return CT_OK;
+}
+
+static ct_status ip_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    const ip_state *s = l->state;
+    ip_instance *r = in->state;
+    ct_product_args g = { .lda = s->k, .ldc = s->n, .work = in->buffer[IP_WORK].data };
+
+    if (r->status != CT_OK) return r->status;
+    CT_TRY(ct_ip_lay(l, in, ex));
+    g.a = ct_ip_rows(in);
+    g.b = ct_ip_weight(in);
+    g.ldb = s->transpose ? s->n : s->k;
+    g.c = ct_blob_data(ct_instance_top(in));
+    g.bias = s->bias ? ct_blob_data(&in->weight[1]) : NULL;
+    g.bits = (in->bits != 0) ? in->buffer[in->bits].data : NULL;
+    return ct_product_run(&r->forward, ex, &g);
+}
+
+/* Of the weight and the bias; either may not be wanted. */
+static ct_status weight_gradient(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    const ip_state *s = l->state;
+    ip_instance *r = in->state;
+    const float *x = ct_ip_rows(in), *dy = ct_blob_diff(ct_instance_top(in));
+    ct_product_args g = { .a = dy, .lda = s->n, .b = x, .ldb = s->k, .ldc = s->k };
+
+    if (s->transpose)
+        g = (ct_product_args){ .a = x, .lda = s->k, .b = dy, .ldb = s->n, .ldc = s->n };
+    g.c = ct_blob_diff(&in->weight[0]);
+    g.beta = ct_weight_beta(in, ex, 0);
+    g.sums = (s->bias && !r->bias_done) ? ct_blob_diff(&in->weight[1]) : NULL;
+    g.sums_beta = s->bias ? ct_weight_beta(in, ex, 1) : 0.0f;
+    g.work = in->buffer[IP_WORK].data;
+    if ((g.c == NULL) && (g.sums == NULL)) return CT_OK;
+    return ct_product_run(&r->backward_weight, ex, &g);
+}
+
+/* The gradient of the tail's top is masked in place, nobody else reads it. */
+static ct_status mask(ct_instance *in, ct_exec *ex)
+{
+    const ip_instance *r = in->state;
+    float *dy = ct_blob_diff(ct_instance_top(in));
+
+    if ((in->tail == NULL) || in->tail->relu_done) return CT_OK;
+    return r->relu_backward->run(
+        &r->forward.relu_desc, ex,
+        &(ct_relu_args){ .x = ct_blob_data(ct_instance_top(in)), .dy = dy, .dx = dy });
+}
+
+static ct_status ip_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    const ip_state *s = l->state;
+    ip_instance *r = in->state;
+    ct_product_args g = { .lda = s->n, .ldc = s->k, .work = in->buffer[IP_WORK].data };
+
+    CT_TRY(mask(in, ex));
+    CT_TRY(weight_gradient(l, in, ex));
+    if (ct_blob_diff(in->bottom[0]) == NULL) return CT_OK;
+    g.a = ct_blob_diff(ct_instance_top(in));
+    g.b = ct_ip_weight(in);
+    g.ldb = s->transpose ? s->n : s->k;
+    g.c = (r->places > 1) ? in->buffer[IP_PLAIN_DIFF].data : ct_blob_diff(in->bottom[0]);
+    if ((r->backward_data.behind & CT_FUSE_DRELU) != 0)
+        g.bits = in->bits_of->buffer[in->bits_of->bits].data;
+    if (r->sums_of != NULL) {
+        g.sums = ct_blob_diff(&r->sums_of->weight[1]);
+        g.sums_beta = ct_weight_beta(r->sums_of, ex, 1);
+    }
+    CT_TRY(ct_product_run(&r->backward_data, ex, &g));
+    return ct_ip_turn_back(in, ex);
+}
+
+/* ---- a ReLU behind it, and in front of it, on devices */
+
+/* What is made again here cannot fail loudly: forward then does. */
+static bool remake(const ct_layer *l, ct_instance *in, ct_run_kind kind, unsigned more)
+{
+    ip_instance *r = in->state;
+    ct_status status = make_product(l, in, kind, behind_of(l->state, in, kind) | more);
+
+    if ((status != CT_OK) && (status != CT_UNSUPPORTED)) r->status = status;
+    reserve_work(in);
+    return status == CT_OK;
+}
+
+static bool ip_join(const ct_layer *l, ct_instance *in)
+{
+    ip_instance *r = in->state;
+
+    if (!remake(l, in, CT_RUN_FORWARD, 0)) return false;
+    r->relu_backward = ct_relu_find(ct_relu_backward_table, &r->forward.relu_desc, "auto");
+    if (r->relu_backward == NULL) return false;
+    in->backward_reads = (r->places > 1) ? 0 : CT_READS_BOTTOM;
+    in->tail->last->backward_reads = CT_READS_TOP;
+    return true;
+}
+
+static bool ip_make_bits(const ct_layer *l, ct_instance *in)
+{
+    ip_instance *r = in->state;
+
+    if ((in->tail == NULL) || !remake(l, in, CT_RUN_FORWARD, CT_FUSE_BITS)) return false;
+    in->bits = IP_BITS;
+    ct_instance_buffer(in, IP_BITS, CT_KEEP_PASS, ct_product_bits(&r->forward));
+    return true;
+}
+
+/* Whether the gradient of the bias of `from` would be a pass of its own, which the product that
+ * makes that of its group's top may save: sums come with its weight's gradient in f32 alone, and
+ * where the library has them. (By a plan they are a matter of time, and what it asks here must not
+ * hang on what it chose there.) A bias with a name may be another layer's, too, whose gradient
+ * would have to come first. */
+static bool leaves_bias(const ct_instance *from)
+{
+    const ct_layer *l = from->layer;
+    const Ct__ParamSpec *bias = (l->param->n_param > 1) ? l->param->param[1] : NULL;
+    const ct_product *p;
+
+    if ((l->ops != &ct_layer_inner_product) || !((const ip_state *)l->state)->bias) return false;
+    if ((bias != NULL) && ((bias->lr_mult == 0.0f) || (bias->name != NULL))) return false;
+    p = &((const ip_instance *)from->state)->backward_weight;
+    if ((p->inside & CT_FUSE_SUMS) == 0) return true;
+    return (p->fused == NULL) && (ct_engine_plan_of(l) == NULL);
+}
+
+/* Where another fully connected layer makes the bottom with its ReLU, and the library does both. */
+static bool ip_does_relu(const ct_layer *l, ct_instance *in)
+{
+    ct_instance *from = in->bits_of;
+    bool sums;
+
+    if ((from == NULL) || (from->layer->ops->make_bits == NULL) || !in->bottom[0]->wants_diff)
+        return false;
+    /* beside a gradient of 16 bits sums have 16, too, where a library makes them */
+    sums = !ct_blob_is_last(in->bottom[0]) && leaves_bias(from) &&
+           remake(l, in, CT_RUN_BACKWARD_DATA, CT_FUSE_DRELU | CT_FUSE_SUM_C);
+    if (!sums && !remake(l, in, CT_RUN_BACKWARD_DATA, CT_FUSE_DRELU)) return false;
+    if (!from->layer->ops->make_bits(from->layer, from)) {
+        (void)remake(l, in, CT_RUN_BACKWARD_DATA, 0);
+        return false;
+    }
+    if (!sums) return true;
+    ((ip_instance *)in->state)->sums_of = from;
+    ((ip_instance *)from->state)->bias_done = true;
+    return true;
+}
+
+static void ip_release(const ct_layer *l, ct_instance *in)
+{
+    ip_instance *r = in->state;
+
+    (void)l;
+    for (int k = 0; k < CT_N_RUN; k++) ct_product_drop(product_of(r, (ct_run_kind)k));
+}
+
+static void ip_estimate(const ct_layer *l, const ct_instance *in, ct_estimate *e)
+{
+    const ip_state *s = l->state;
+    const ip_instance *r = in->state;
+    double product = 2.0 * (double)r->m * (double)s->n * (double)s->k;
+    const ct_product *const way[CT_N_RUN] = { &r->forward, &r->backward_data, &r->backward_weight };
+
+    for (int k = 0; k < CT_N_RUN; k++) e->engine[k] = ct_product_name(way[k]);
+    e->forward_flop = product + (s->bias ? (double)(r->m * s->n) : 0.0);
+    e->backward_flop = e->forward_flop + (in->bottom[0]->wants_diff ? product : 0.0);
+}
+
+const ct_layer_ops ct_layer_inner_product = {
+    .type = "InnerProduct",
+    .min_bottom = 1,
+    .max_bottom = 1,
+    .min_top = 1,
+    .max_top = 1,
+    .backward_reads = CT_READS_BOTTOM,
+    .state_size = sizeof(ip_state),
+    .instance_state_size = sizeof(ip_instance),
+    .takes = ct_ip_takes,
+    .last = true,
+    .setup = ip_setup,
+    .reshape = ip_reshape,
+    .forward = ip_forward,
+    .backward = ip_backward,
+    .device_tails = 1u << CT_TAIL_RELU,
+    .join = ip_join,
+    .skips_relu = true,
+    .does_relu = ip_does_relu,
+    .make_bits = ip_make_bits,
+    .estimate = ip_estimate,
+    .release = ip_release,
+    .on_cuda = true,
+};

@@ -1,0 +1,4 @@
+# One file a layer type.
+
+# A choice may compute both sides, and loops with one vectorise.
+FLAGS_$(D)/sigmoid_loss_layer := -fno-trapping-math

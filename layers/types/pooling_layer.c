@@ -1,0 +1,336 @@
+/* Max, average and stochastic pooling; sizes and divisors as Caffe defines them. */
+#include "layers/engine/pool/pool.h"
+#include "framework/base/rng.h"
+#include "layers/types/layer_types.h"
+#include "layers/types/stochastic_pool.h"
+
+typedef struct pool_state {
+    bool global;
+    bool floor;      /* round_mode: FLOOR */
+    bool stochastic; /* then method means nothing */
+    uint64_t name_hash;
+    ct_pool_method method;
+    int64_t kh, kw, sh, sw, ph, pw;
+} pool_state;
+
+typedef struct pool_instance {
+    ct_pool_desc desc; /* first: layers/cuda reads it there */
+    const ct_pool_impl *forward, *backward;
+} pool_instance;
+
+enum { SLOT_MASK, SLOT_WORK };
+
+/* One of `kernel_size`, `pad`, `stride`: given once for both axes, or per axis as _h and _w. */
+static ct_status read_pair(const ct_layer *l, const char *name, protobuf_c_boolean has_both,
+                           uint32_t both, protobuf_c_boolean has_h, uint32_t h,
+                           protobuf_c_boolean has_w, uint32_t w, int64_t *h_p, int64_t *w_p)
+{
+    if (has_both && (has_h || has_w))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                             "pooling_param has %s %u and also its _h or _w form: give one of them",
+                             name, both);
+    if (has_h != has_w)
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                             "pooling_param has %s for one axis only: give both _h and _w", name);
+    *h_p = has_h ? h : both; /* `both` is the default where nothing is given */
+    *w_p = has_w ? w : both;
+    return CT_OK;
+}
+
+static ct_status read_window(const ct_layer *l, const Ct__PoolingParameter *p, pool_state *s)
+{
+    bool has_kernel = p->has_kernel_size || p->has_kernel_h || p->has_kernel_w;
+
+    CT_TRY(read_pair(l, "kernel", p->has_kernel_size, p->kernel_size, p->has_kernel_h, p->kernel_h,
+                     p->has_kernel_w, p->kernel_w, &s->kh, &s->kw));
+    CT_TRY(read_pair(l, "pad", p->has_pad, p->pad, p->has_pad_h, p->pad_h, p->has_pad_w, p->pad_w,
+                     &s->ph, &s->pw));
+    CT_TRY(read_pair(l, "stride", p->has_stride, p->stride, p->has_stride_h, p->stride_h,
+                     p->has_stride_w, p->stride_w, &s->sh, &s->sw));
+    if ((s->sh == 0) || (s->sw == 0))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "pooling_param: stride %lld x %lld must be positive",
+                             (long long)s->sh, (long long)s->sw);
+    if (s->global) {
+        if (has_kernel)
+            return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                                 "pooling_param: global_pooling takes the whole plane, so a kernel "
+                                 "cannot be given too");
+        if ((s->ph != 0) || (s->pw != 0) || (s->sh != 1) || (s->sw != 1))
+            return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                                 "pooling_param: global_pooling needs pad 0 and stride 1, not pad "
+                                 "%lld x %lld and stride %lld x %lld",
+                                 (long long)s->ph, (long long)s->pw, (long long)s->sh,
+                                 (long long)s->sw);
+        return CT_OK;
+    }
+    if ((s->kh == 0) || (s->kw == 0))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "pooling_param: %s",
+                             has_kernel ? "the kernel must be positive"
+                                        : "kernel_size, or kernel_h and kernel_w, is missing");
+    if ((s->ph >= s->kh) || (s->pw >= s->kw))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                             "pooling_param: pad %lld x %lld must be smaller than the kernel %lld "
+                             "x %lld",
+                             (long long)s->ph, (long long)s->pw, (long long)s->kh,
+                             (long long)s->kw);
+    return CT_OK;
+}
+
+static ct_status pool_setup(ct_layer *l, const ct_shape *bottom)
+{
+    const Ct__PoolingParameter *p = l->param->pooling_param;
+    pool_state *s = l->state;
+
+    (void)bottom;
+    if (p == NULL) return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "pooling_param is missing");
+    switch (p->pool) {
+    case CT__POOLING_PARAMETER__POOL_METHOD__MAX:
+        s->method = CT_POOL_MAX;
+        break;
+    case CT__POOLING_PARAMETER__POOL_METHOD__AVE:
+        s->method = CT_POOL_AVE;
+        break;
+    default:
+        s->method = CT_POOL_AVE;
+        s->stochastic = true;
+        s->name_hash = ct_rng_hash(l->name);
+        l->backward_reads = (l->phase == CT_TEST) ? CT_READS_BOTTOM : 0;
+        break;
+    }
+    if (p->has_ceil_mode && p->has_round_mode &&
+        (p->ceil_mode != (p->round_mode == CT__POOLING_PARAMETER__ROUND_MODE__CEIL)))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "pooling_param: ceil_mode and round_mode disagree");
+    s->global = p->global_pooling;
+    s->floor = (p->round_mode == CT__POOLING_PARAMETER__ROUND_MODE__FLOOR) || !p->ceil_mode;
+    if (s->stochastic && (p->pad != 0 || p->pad_h != 0 || p->pad_w != 0))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "pooling_param: STOCHASTIC goes without padding");
+    if ((l->n_top > 1) && (s->method != CT_POOL_MAX))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                             "a second top holds the places of the maxima: only for pool: MAX");
+    return read_window(l, p, s);
+}
+
+/* Outputs along one axis, or a message. Rounded up as in Caffe: a last window that would begin
+ * behind the padded edge is dropped, where there is padding. */
+static ct_status pooled(const ct_layer *l, const char *axis, int64_t in, int64_t kernel,
+                        int64_t stride, int64_t pad, int64_t *out_p)
+{
+    const pool_state *s = l->state;
+    int64_t room = in + 2 * pad - kernel;
+    int64_t steps = (room >= 0) ? (s->floor ? room : room + stride - 1) / stride
+                                : -((s->floor ? -room + stride - 1 : -room) / stride);
+    int64_t out = steps + 1;
+
+    if ((pad > 0) && ((out - 1) * stride >= in + pad)) out--;
+    if (out < 1)
+        return CT_LAYER_FAIL(l, CT_ERR_SHAPE,
+                             "pooling_param: kernel %lld is too large for %s %lld with pad %lld",
+                             (long long)kernel, axis, (long long)in, (long long)pad);
+    if ((out - 1) * stride - pad >= in)
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                             "pooling_param: with kernel %lld and stride %lld the last window lies "
+                             "outside %s %lld; round_mode: FLOOR leaves it out",
+                             (long long)kernel, (long long)stride, axis, (long long)in);
+    *out_p = out;
+    return CT_OK;
+}
+
+/* The places that a second top holds have plain order; so have planes with windows so large that a
+ * mask has more than bytes. */
+static bool pool_takes(const Ct__LayerParameter *p, const ct_blob *const *bottom, int slot)
+{
+    const Ct__PoolingParameter *q = p->pooling_param;
+    const ct_tensor *x = &bottom[slot]->data;
+    bool max = (q != NULL) && (q->pool == CT__POOLING_PARAMETER__POOL_METHOD__MAX);
+    ct_pool_desc d = { .h = x->shape.dim[2], .w = x->shape.dim[3], .kh = INT32_MAX };
+
+    if ((p->n_top != 1) ||
+        ((q != NULL) && (q->pool == CT__POOLING_PARAMETER__POOL_METHOD__STOCHASTIC)))
+        return false;
+    if (ct_blob_is_last(bottom[slot])) return true;
+    if ((x->layout.order != CT_ORDER_NCHW) || ((x->layout.block != 8) && (x->layout.block != 16)) ||
+        ((x->dtype == CT_BF16) && !ct_engine_is_auto(p->ct_kernel)))
+        return false;
+    d.kw = d.kh;
+    if ((q != NULL) && !q->global_pooling) {
+        d.kh = q->has_kernel_h ? q->kernel_h : q->kernel_size;
+        d.kw = q->has_kernel_w ? q->kernel_w : q->kernel_size;
+    }
+    return !max || (ct_pool_mask_bytes(&d) == 1);
+}
+
+static ct_status make_desc(const ct_layer *l, const ct_tensor *bottom, ct_pool_desc *d)
+{
+    const pool_state *s = l->state;
+    const ct_shape *x = &bottom->shape;
+    int block = bottom->layout.block;
+
+    if (x->ndim != 4)
+        return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "the bottom %s must have 4 axes: N C H W",
+                             ct_shape_str(x).text);
+    *d = (ct_pool_desc){
+        .device = l->dev->kind,
+        .n_thread = ct_engine_n_thread(l),
+        .method = s->method,
+        .planes = x->dim[0] * ((block > 0) ? (x->dim[1] + block - 1) / block * block : x->dim[1]),
+        .block = block,
+        .bf16 = (bottom->dtype == CT_BF16),
+        .last = (bottom->layout.order == CT_ORDER_NHWC) ? x->dim[1] : 0,
+        .dtype = bottom->dtype,
+        .h = x->dim[2],
+        .w = x->dim[3],
+        .kh = s->global ? x->dim[2] : s->kh,
+        .kw = s->global ? x->dim[3] : s->kw,
+        .sh = s->sh,
+        .sw = s->sw,
+        .ph = s->ph,
+        .pw = s->pw
+    };
+    if ((d->h == 0) || (d->w == 0) || (d->h > INT32_MAX / d->w))
+        return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "planes of %lld x %lld: empty or too large",
+                             (long long)d->h, (long long)d->w);
+    CT_TRY(pooled(l, "height", d->h, d->kh, d->sh, d->ph, &d->oh));
+    return pooled(l, "width", d->w, d->kw, d->sw, d->pw, &d->ow);
+}
+
+static ct_status pool_reshape(const ct_layer *l, ct_instance *in)
+{
+    const pool_state *s = l->state;
+    pool_instance *r = in->state;
+    ct_shape top = in->bottom[0]->data.shape;
+    size_t work;
+
+    CT_TRY(make_desc(l, &in->bottom[0]->data, &r->desc));
+    top.dim[2] = r->desc.oh;
+    top.dim[3] = r->desc.ow;
+    for (int i = 0; i < l->n_top; i++) ct_blob_set_like(in->top[i], &top, &in->bottom[0]->data);
+    if (s->stochastic && (l->phase == CT_TRAIN))
+        ct_instance_buffer(in, SLOT_MASK, CT_KEEP_PASS,
+                           (size_t)ct_tensor_count(&in->top[0]->data) * sizeof(int32_t));
+    if (r->desc.method == CT_POOL_MAX)
+        ct_instance_buffer(in, SLOT_MASK, CT_KEEP_PASS,
+                           in->bottom[0]->wants_diff ? (size_t)ct_tensor_stored(&in->top[0]->data) *
+                                                           (size_t)ct_pool_mask_bytes(&r->desc)
+                                                     : 0);
+    CT_TRY(ct_pool_pick(l, CT_RUN_FORWARD, ct_pool_forward_table, &r->desc, &r->forward));
+    CT_TRY(ct_pool_pick(l, CT_RUN_BACKWARD_DATA, ct_pool_backward_table, &r->desc, &r->backward));
+    work = ct_pool_workspace(r->forward, &r->desc);
+    if (ct_pool_workspace(r->backward, &r->desc) > work)
+        work = ct_pool_workspace(r->backward, &r->desc);
+    ct_instance_buffer(in, SLOT_WORK, CT_KEEP_CALL, work);
+    return CT_OK;
+}
+
+static void draw(const ct_layer *l, ct_instance *in, const ct_exec *ex)
+{
+    const pool_state *s = l->state;
+    const pool_instance *r = in->state;
+    int64_t n = ct_tensor_count(&in->top[0]->data),
+            local = (ex->batch_local > 0) ? ex->batch_local : 1;
+    uint64_t key = ct_rng_key(ex->seed, (uint64_t)ex->micro_step, s->name_hash);
+
+    if (l->phase == CT_TEST)
+        ct_stochastic_mean(&r->desc, ct_blob_data(in->bottom[0]), ct_blob_data(in->top[0]));
+    else
+        ct_stochastic_draw(&r->desc, key, (uint64_t)(ex->batch_first * (n / local)),
+                           ct_blob_data(in->bottom[0]), ct_blob_data(in->top[0]),
+                           in->buffer[SLOT_MASK].data);
+}
+
+static void draw_back(const ct_layer *l, ct_instance *in)
+{
+    const pool_instance *r = in->state;
+
+    if (l->phase == CT_TEST)
+        ct_stochastic_mean_back(&r->desc, ct_blob_data(in->bottom[0]), ct_blob_diff(in->top[0]),
+                                ct_blob_diff(in->bottom[0]));
+    else
+        ct_stochastic_draw_back(&r->desc, in->buffer[SLOT_MASK].data, ct_blob_diff(in->top[0]),
+                                ct_blob_diff(in->bottom[0]));
+}
+
+static ct_status pool_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    const pool_state *s = l->state;
+    pool_instance *r = in->state;
+
+    if (s->stochastic) {
+        draw(l, in, ex);
+        return CT_OK;
+    }
+    return r->forward->run(
+        &r->desc, ex,
+        &(ct_pool_args){ .x = ct_blob_data(in->bottom[0]),
+                         .y = ct_blob_data(ct_instance_top(in)),
+                         .mask = in->buffer[SLOT_MASK].data,
+                         .work = in->buffer[SLOT_WORK].data,
+                         .mask_top = (l->n_top > 1) ? ct_blob_data(in->top[1]) : NULL });
+}
+
+static ct_status pool_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    const pool_state *s = l->state;
+    pool_instance *r = in->state;
+    const float *dy = ct_blob_diff(ct_instance_top(in));
+
+    if (ct_blob_diff(in->bottom[0]) == NULL) return CT_OK;
+    if (dy == NULL)
+        return ex->dev->zero(ex->stream, ct_blob_diff(in->bottom[0]),
+                             ct_tensor_bytes(&in->bottom[0]->diff));
+    if (s->stochastic) {
+        draw_back(l, in);
+        return CT_OK;
+    }
+    return r->backward->run(&r->desc, ex,
+                            &(ct_pool_args){ .mask = in->buffer[SLOT_MASK].data,
+                                             .work = in->buffer[SLOT_WORK].data,
+                                             .dy = dy,
+                                             .dx = ct_blob_diff(in->bottom[0]) });
+}
+
+/* A ReLU of the largest is the largest of ReLUs: behind this layer or before it, it is done here,
+ * and in backward by the mask. */
+static bool take_relu(const ct_layer *l, ct_instance *in)
+{
+    pool_instance *r = in->state;
+
+    if ((r->desc.method != CT_POOL_MAX) || (l->n_top != 1)) return false;
+    r->desc.relu = true;
+    return true;
+}
+
+static void pool_estimate(const ct_layer *l, const ct_instance *in, ct_estimate *e)
+{
+    const pool_instance *r = in->state;
+    const ct_pool_desc *d = &r->desc;
+
+    (void)l;
+    e->engine[CT_RUN_FORWARD] = r->forward->name;
+    e->engine[CT_RUN_BACKWARD_DATA] = r->backward->name;
+    e->forward_flop = (double)(d->planes * d->oh * d->ow) * (double)(d->kh * d->kw);
+    e->backward_flop =
+        (d->method == CT_POOL_MAX) ? (double)(d->planes * d->oh * d->ow) : e->forward_flop;
+}
+
+const ct_layer_ops ct_layer_pooling = {
+    .type = "Pooling",
+    .min_bottom = 1,
+    .max_bottom = 1,
+    .min_top = 1,
+    .max_top = 2,
+    .null_top_diff = true, /* that of the second top, the places, is never read */
+    .state_size = sizeof(pool_state),
+    .instance_state_size = sizeof(pool_instance),
+    .setup = pool_setup,
+    .takes = pool_takes,
+    .bf16 = true,
+    .last = true,
+    .reshape = pool_reshape,
+    .tails = 1u << CT_TAIL_RELU,
+    .join = take_relu,
+    .does_relu = take_relu,
+    .forward = pool_forward,
+    .backward = pool_backward,
+    .estimate = pool_estimate,
+    .on_cuda = true,
+};

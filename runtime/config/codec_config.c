@@ -1,0 +1,316 @@
+/* `compression { }` and `compress { }`: reading them, and refusing what makes no sense. */
+#include "runtime/config/exchange_config.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "comm/autotune/codec_planner.h"
+#include "framework/proto/prototxt.h"
+#include "framework/solver/update_rule.h"
+
+/* An enum's value by its name in the schema, in lower case: what the tables of comm/ know. The
+ * names of the values are static; lower ones are looked up here. */
+static const char *lower_name(const char *name)
+{
+    static const char *const known[] = { "none",          "bf16",     "topk",   "redsync",
+                                         "fp16",          "powersgd", "onebit", "auto",
+                                         "allgather",     "hier",     "gtopk",  "oktopk",
+                                         "exact",         "trimmed",  "search", "sampled",
+                                         "redsync_sizes", "pairs",    "half" };
+
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); ++i) {
+        size_t k = 0;
+
+        while ((name[k] != '\0') && (tolower((unsigned char)name[k]) == known[i][k])) k += 1;
+        if ((name[k] == '\0') && (known[i][k] == '\0')) return known[i];
+    }
+    return NULL;
+}
+
+static ct_status value_name(const ProtobufCEnumDescriptor *type, int value, const char *who,
+                            const char *field, const char **name_p)
+{
+    const ProtobufCEnumValue *v = protobuf_c_enum_descriptor_get_value(type, value);
+
+    *name_p = (v != NULL) ? lower_name(v->name) : NULL;
+    if (*name_p == NULL)
+        return CT_FAIL(CT_ERR_CONFIG, "%s { %s: %d }: no such value", who, field, value);
+    return CT_OK;
+}
+
+/* What a codec has a use for; AUTO: any of those that it may take. */
+typedef struct uses {
+    bool sparse, keeps, absorbs, masks, factors;
+    const char *chains; /* the last of those that do (codec.h); NULL: none */
+} uses;
+
+static void add_uses(const ct_coded_ops *codec, uses *u)
+{
+    u->sparse = u->sparse || codec->sparse;
+    u->keeps = u->keeps || codec->keeps;
+    u->absorbs = u->absorbs || codec->absorbs;
+    /* who sends something of every element would mask all of it */
+    u->masks = u->masks || (codec->absorbs && codec->sparse);
+    u->factors = u->factors || (strcmp(codec->name, "powersgd") == 0);
+    if (codec->chains) u->chains = codec->name;
+}
+
+static bool is_auto(const ct_coded_ops *codec)
+{
+    return strcmp(codec->name, "auto") == 0;
+}
+
+static ct_status find_uses(const ct_coded_ops *codec, const ct_codec_config *c, uses *u)
+{
+    ct_choose_ways ways;
+
+    *u = (uses){ .sparse = false };
+    if (!is_auto(codec)) {
+        add_uses(codec, u);
+        return CT_OK;
+    }
+    CT_TRY(ct_choose_list(c, false, &ways));
+    for (int i = 1; i < ways.n; ++i) add_uses(ways.way[i].ops, u);
+    return CT_OK;
+}
+
+/* A field was given that codecs of this kind do not look at: the user expects something else. */
+static ct_status unused(const char *who, const char *field, const ct_coded_ops *codec,
+                        const char *needs)
+{
+    return CT_FAIL(CT_ERR_CONFIG, "%s: %s means nothing to %s; it is for %s", who, field,
+                   is_auto(codec) ? "what AUTO may take here" : codec->name, needs);
+}
+
+static ct_status check_unused(const Ct__CompressionParameter *p, const char *who,
+                              const ct_coded_ops *codec, const ct_codec_config *c)
+{
+    static const char sparse[] = "TOPK and REDSYNC";
+    uses u;
+
+    if (p->type == CT__COMPRESSION_PARAMETER__TYPE__NONE) return CT_OK; /* the rest may stay */
+    CT_TRY(find_uses(codec, c, &u));
+    if (!u.sparse && p->has_density) return unused(who, "density", codec, sparse);
+    if (!u.sparse && p->has_warmup_density) return unused(who, "warmup_density", codec, sparse);
+    if (!u.sparse && p->has_exchange) return unused(who, "exchange", codec, sparse);
+    if (!u.sparse && p->has_selection) return unused(who, "selection", codec, sparse);
+    if (!u.sparse && p->has_wire) return unused(who, "wire", codec, sparse);
+    if (!u.sparse && p->has_quantize && p->quantize) return unused(who, "quantize", codec, sparse);
+    if (!u.factors && p->has_rank) return unused(who, "rank", codec, "POWERSGD");
+    if (!is_auto(codec) && (p->n_among > 0)) return unused(who, "among", codec, "AUTO");
+    if (!u.absorbs && p->has_momentum_correction && p->momentum_correction)
+        return unused(who, "momentum_correction", codec, "REDSYNC, POWERSGD and ONEBIT");
+    if (!u.masks && p->has_mask_momentum && p->mask_momentum)
+        return unused(who, "mask_momentum", codec, "REDSYNC");
+    if (!u.keeps && p->has_resync_iter && (p->resync_iter > 0))
+        return unused(who, "resync_iter", codec, "codecs that leave something behind");
+    return CT_OK;
+}
+
+/* Fields that say nothing together, of any type that compresses. */
+static ct_status check_fields(const Ct__CompressionParameter *p, const char *who,
+                              const ct_coded_ops *codec)
+{
+    if (p->type == CT__COMPRESSION_PARAMETER__TYPE__NONE) return CT_OK;
+    if (p->resync_iter == 1)
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: resync_iter: 1 sends every iteration dense, and %s never sends; take 2 "
+                       "or more, 0 for no resync, or no compression",
+                       who, codec->name);
+    if (p->has_mask_momentum && p->mask_momentum && p->has_momentum_correction &&
+        !p->momentum_correction)
+        return CT_FAIL(
+            CT_ERR_CONFIG,
+            "%s: mask_momentum: true masks the momentum of momentum_correction, which is "
+            "false here; leave one of them out",
+            who);
+    return CT_OK;
+}
+
+/* The codecs that AUTO may choose among, by their places in the table. */
+static ct_status read_among(const Ct__CompressionParameter *p, const char *who, uint32_t *among_p)
+{
+    for (size_t i = 0; i < p->n_among; ++i) {
+        const ct_coded_ops *codec = NULL;
+        const char *name = NULL;
+
+        CT_TRY(value_name(&ct__compression_parameter__type__descriptor, (int)p->among[i], who,
+                          "among", &name));
+        CT_TRY(ct_coded_find(name, &codec));
+        if (codec->size == 0)
+            return CT_FAIL(CT_ERR_CONFIG,
+                           "%s { among: %s }: AUTO chooses among codecs that compress, and NONE, "
+                           "which it may always take",
+                           who, name);
+        for (uint32_t k = 0; ct_coded_table[k] != NULL; ++k)
+            if (ct_coded_table[k] == codec) *among_p |= (uint32_t)1 << k;
+    }
+    return CT_OK;
+}
+
+ct_status ct_codec_read_config(const Ct__CompressionParameter *p, const char *who,
+                               const ct_coded_ops **codec_p, ct_codec_config *config_p)
+{
+    const Ct__CompressionParameter plain = CT__COMPRESSION_PARAMETER__INIT;
+    const char *name = NULL;
+    ct_codec_config c = { .density = 0 };
+    uses u;
+
+    if (p == NULL) p = &plain;
+    CT_TRY(
+        value_name(&ct__compression_parameter__type__descriptor, (int)p->type, who, "type", &name));
+    CT_TRY(ct_coded_find(name, codec_p));
+    CT_TRY(check_fields(p, who, *codec_p));
+    CT_TRY(value_name(&ct__compression_parameter__exchange__kind__descriptor, (int)p->exchange, who,
+                      "exchange", &c.exchange));
+    CT_TRY(value_name(&ct__compression_parameter__selection__kind__descriptor, (int)p->selection,
+                      who, "selection", &c.selection));
+    CT_TRY(value_name(&ct__compression_parameter__wire__kind__descriptor, (int)p->wire, who, "wire",
+                      &c.wire));
+    c.density = p->density;
+    c.min_bytes = p->min_bytes;
+    c.warmup_iterations = p->warmup_iter;
+    c.warmup_density = p->warmup_density;
+    c.resync_iterations = p->resync_iter;
+    c.quantize = p->quantize;
+    c.momentum_correction = (*codec_p)->absorbs && p->momentum_correction;
+    c.mask_momentum = p->mask_momentum;
+    c.rank = p->rank;
+    c.local_clip = p->local_clip;
+    CT_TRY(read_among(p, who, &c.among));
+    CT_TRY(ct_coded_check(*codec_p, &c, who));
+    CT_TRY(find_uses(*codec_p, &c, &u)); /* AUTO: every codec takes these settings */
+    *config_p = c;
+    return CT_OK;
+}
+
+ct_status ct_codec_read_used(const Ct__CompressionParameter *p, const char *who,
+                             const ct_coded_ops **codec_p, ct_codec_config *config_p)
+{
+    CT_TRY(ct_codec_read_config(p, who, codec_p, config_p));
+    return (p != NULL) ? check_unused(p, who, *codec_p, config_p) : CT_OK;
+}
+
+ct_status ct_codec_read_own(const Ct__SolverParameter *s, const Ct__CompressionParameter *p,
+                            const char *who, const ct_coded_ops **codec_p,
+                            ct_codec_config *config_p)
+{
+    if (p->type == CT__COMPRESSION_PARAMETER__TYPE__AUTO)
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: type AUTO chooses for all parameters together, so it stands in the "
+                       "solver's compression; here, say NONE or a codec",
+                       who);
+    CT_TRY(ct_codec_read_used(p, who, codec_p, config_p));
+    /* it stands for clip_gradients, which is of the whole solver */
+    if (!p->has_local_clip && (s->compression != NULL))
+        config_p->local_clip = s->compression->local_clip;
+    return CT_OK;
+}
+
+/* ---- what makes no sense together */
+
+bool ct_compression_clips(const Ct__SolverParameter *param)
+{
+    const Ct__CompressionParameter *p = param->compression;
+
+    return (param->clip_gradients >= 0) && (p != NULL) && (p->local_clip > 0);
+}
+
+static bool given(const char *name, const char *other)
+{
+    return (name != NULL) && (strcmp(name, other) == 0);
+}
+
+ct_status ct_codec_check_solver(const Ct__SolverParameter *s, const char *who,
+                                const ct_coded_ops *codec, const ct_codec_config *c)
+{
+    const ct_update_rule *rule = NULL;
+    uses u;
+
+    if (strcmp(codec->name, "none") == 0) return CT_OK;
+    CT_TRY(find_uses(codec, c, &u));
+    CT_TRY(ct_update_rule_find(s->type, &rule));
+    if (u.absorbs && c->momentum_correction && !rule->corrects)
+        return CT_FAIL(
+            CT_ERR_CONFIG,
+            "%s: momentum_correction puts the momentum of SGD or Nesterov in front of what %s "
+            "leaves behind, and type \"%s\" has another rule: take momentum_correction: false, "
+            "a codec that keeps nothing such as BF16, or type \"SGD\" or \"Nesterov\"",
+            who, codec->name, rule->type);
+    if ((s->clip_gradients >= 0) && u.keeps && !ct_compression_clips(s))
+        return CT_FAIL(
+            CT_ERR_CONFIG,
+            "%s: clip_gradients: %g needs the norm of the whole summed gradient, but %s "
+            "sends a part of it and keeps the rest; choose compression { local_clip: %g } "
+            "(the limit then holds for each gradient of each rank), or no compression",
+            who, (double)s->clip_gradients, codec->name, (double)s->clip_gradients);
+    if (s->reproducible_sum)
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: reproducible_sum: true, but compression %s rounds what it sends in an "
+                       "order that depends on buckets and placement: use one or the other",
+                       who, codec->name);
+    if ((u.chains != NULL) && (s->comm != NULL) && given(s->comm->allreduce, "impi"))
+        return CT_FAIL(
+            CT_ERR_CONFIG,
+            "%s: %s begins a sum where another ends, and the ranks do so in any order; "
+            "MPI's own allreduce wants one order: leave comm { allreduce: \"impi\" } out, "
+            "or take another%s",
+            who, u.chains, is_auto(codec) ? " in \"among\"" : "");
+    if (s->deterministic && u.sparse && given(c->exchange, "oktopk"))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: deterministic: true, but the regions and thresholds of exchange OKTOPK "
+                       "come from the steps before, which a resumed run has not seen: take "
+                       "ALLGATHER, HIER or GTOPK",
+                       who);
+    if (s->deterministic && u.sparse &&
+        (given(c->selection, "sampled") || given(c->selection, "redsync_sizes")))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: deterministic: true, but selection %s reuses thresholds of the steps "
+                       "before, which a resumed run has not seen: take EXACT, TRIMMED or SEARCH",
+                       who, c->selection);
+    if (u.absorbs && c->momentum_correction && (s->regularization_type != NULL) &&
+        (s->weight_decay != 0) && (strcmp(s->regularization_type, "L1") == 0))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "%s: momentum_correction applies the decay before anything is left behind, "
+                       "and knows that of regularization_type L2 only; take "
+                       "momentum_correction: false",
+                       who);
+    return CT_OK;
+}
+
+static ct_status check_net(const Ct__SolverParameter *s, const Ct__NetParameter *net)
+{
+    if (net == NULL) return CT_OK;
+    for (size_t i = 0; i < net->n_layer; ++i) {
+        const Ct__LayerParameter *l = net->layer[i];
+
+        for (size_t w = 0; w < l->n_param; ++w) {
+            const ct_coded_ops *codec = NULL;
+            ct_codec_config c;
+            char who[128];
+
+            if (l->param[w]->compress == NULL) continue;
+            snprintf(who, sizeof(who), "layer \"%s\", param %zu, compress",
+                     (l->name != NULL) ? l->name : "", w);
+            CT_TRY(ct_codec_read_own(s, l->param[w]->compress, who, &codec, &c));
+            CT_TRY(ct_codec_check_solver(s, who, codec, &c));
+        }
+    }
+    return CT_OK;
+}
+
+ct_status ct_compression_check(const Ct__SolverParameter *param, const struct ct_source_map *map)
+{
+    const ct_coded_ops *codec = NULL;
+    ct_place place = ct_source_map_find(map, param->compression);
+    char who[400] = "compression";
+    ct_codec_config c;
+
+    if (place.line > 0)
+        snprintf(who, sizeof(who), "%s:%d:%d: compression", place.file, place.line, place.column);
+    CT_TRY(ct_codec_read_used(param->compression, who, &codec, &c));
+    CT_TRY(ct_codec_check_solver(param, who, codec, &c));
+    CT_TRY(check_net(param, param->net_param));
+    return check_net(param, param->train_net_param);
+}

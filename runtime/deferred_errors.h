@@ -1,0 +1,16 @@
+/** @file deferred_errors.h  Error lines of ranks other than 0, held back until it is clear who else
+ * has them.
+ *
+ * A mistake in a prototxt is found by every rank; on a thousand ranks it should still be one line.
+ * So ranks other than 0 keep their error lines; when the job fails the ranks compare what they
+ * have to say (job.c), and a rank speaks when it says something else than rank 0.
+ */
+#ifndef CT_HELD_H
+#define CT_HELD_H
+
+/** From now on error lines of this process are kept; other lines are written. */
+void ct_held_start(void);
+/** Writes the kept lines, and keeps none from now on. */
+void ct_held_flush(void);
+
+#endif

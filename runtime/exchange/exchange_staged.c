@@ -1,0 +1,247 @@
+#include "runtime/exchange/exchange_staged.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/exchange/exchange_inner.h"
+
+/* Elements of a gradient that come down at once: 4 MiB, some 0.1 ms on a bus, which is long beside
+ * what begins a copy and short beside what a message of so many takes. */
+enum { CHUNK = 1 << 20 };
+
+/* A gradient on its way down, or a part of it. */
+typedef struct descent {
+    int param;
+    int64_t end;  /* its elements up to here   */
+    void *ticket; /* of the device's copy; NULL: it is there */
+} descent;
+
+struct ct_exchange_staged {
+    ct_exchange inner; /* first: exchange_inner.h */
+    const ct_net *net;
+    const ct_device *dev;
+    float *host; /* as long as the gradient arena */
+    bool *stays; /* [n_param] on the device: ct_exchange_staged_leave() */
+    bool *is_up; /* [n_param] it went up in parts */
+    descent *queue;
+    int first, end; /* of queue: not handed over yet; it has room for all chunks of all */
+    ct_landed_fn landed;
+    void *landed_ctx;
+    int64_t down, up;
+};
+
+/* ---- memory */
+
+static int64_t count_chunks(const ct_net *net)
+{
+    int64_t n = 0;
+
+    for (int i = 0; i < net->n_param; i++) n += net->param[i].count / CHUNK + 1;
+    return n;
+}
+
+ct_status ct_exchange_staged_create(const ct_net *net, ct_exchange_staged **s_p)
+{
+    const ct_device *dev = net->options.dev;
+    size_t bytes = (size_t)net->grad_count * sizeof(float);
+    ct_exchange_staged *s = calloc(1, sizeof(*s));
+    void *host = NULL;
+
+    if (s == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to stage gradients");
+    s->net = net;
+    s->dev = dev;
+    s->queue = calloc((size_t)count_chunks(net) + 1, sizeof(*s->queue));
+    s->stays = calloc((size_t)net->n_param + 1, sizeof(*s->stays));
+    s->is_up = calloc((size_t)net->n_param + 1, sizeof(*s->is_up));
+    if ((s->queue != NULL) && (s->stays != NULL) && (s->is_up != NULL)) {
+        if (dev->host_acquire != NULL)
+            (void)dev->host_acquire(bytes, &host);
+        else
+            host = ct_mem_acquire(bytes);
+    }
+    if (host == NULL) {
+        ct_exchange_staged_destroy(s);
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for %zu bytes of gradients on the host", bytes);
+    }
+    memset(host, 0, bytes);
+    s->host = host;
+    *s_p = s;
+    return CT_OK;
+}
+
+void ct_exchange_staged_destroy(ct_exchange_staged *s)
+{
+    if (s == NULL) return;
+    if ((s->host != NULL) && (s->dev->host_release != NULL))
+        s->dev->host_release(s->host);
+    else
+        ct_mem_release(s->host);
+    free(s->queue);
+    free(s->stays);
+    free(s->is_up);
+    free(s);
+}
+
+void ct_exchange_staged_leave(ct_exchange_staged *s, int param, bool stays)
+{
+    s->stays[param] = stays;
+}
+
+float *ct_exchange_staged_arena(const ct_exchange_staged *s)
+{
+    return s->host;
+}
+
+void ct_exchange_staged_bytes(const ct_exchange_staged *s, int64_t *down_p, int64_t *up_p)
+{
+    *down_p = s->down;
+    *up_p = s->up;
+}
+
+/* ---- down */
+
+static bool is_there(const ct_exchange_staged *s, descent *d, bool wait, ct_status *status_p)
+{
+    bool done = true;
+
+    if (d->ticket == NULL) return true;
+    *status_p = s->dev->copy_done(d->ticket, wait, &done);
+    if (done) d->ticket = NULL;
+    return done && (*status_p == CT_OK);
+}
+
+/* Hands over what is there, in the order in which it got ready; wait: all of it. */
+static ct_status hand_over(ct_exchange_staged *s, bool wait)
+{
+    ct_status status = CT_OK;
+
+    while ((s->first < s->end) && is_there(s, &s->queue[s->first], wait, &status)) {
+        const descent *d = &s->queue[s->first++];
+
+        if (d->end == s->net->param[d->param].count)
+            CT_TRY(s->inner.ready(s->inner.ctx, d->param));
+        else
+            CT_TRY(s->inner.ready_to(s->inner.ctx, d->param, d->end));
+    }
+    return status;
+}
+
+/* Elements [from, end) of this gradient begin to come down. */
+static ct_status go_down(ct_exchange_staged *s, int param, int64_t from, int64_t end)
+{
+    const ct_param *p = &s->net->param[param];
+    descent *d = &s->queue[s->end];
+    float *to = s->host + p->offset + from, *of = ct_blob_diff(&p->blob) + from;
+    size_t bytes = (size_t)(end - from) * sizeof(float);
+
+    *d = (descent){ .param = param, .end = end };
+    if (s->dev->copy_begin != NULL)
+        CT_TRY(s->dev->copy_begin(NULL, to, of, bytes, true, &d->ticket));
+    else
+        CT_TRY(s->dev->to_host(NULL, to, of, bytes));
+    s->end++;
+    s->down += (int64_t)bytes;
+    return CT_OK;
+}
+
+static ct_status staged_ready(void *ctx, int param)
+{
+    ct_exchange_staged *s = ctx;
+    const ct_param *p;
+    int64_t chunk;
+
+    if ((param < 0) || (param >= s->net->n_param))
+        return CT_FAIL(CT_ERR_ARG, "gradient of parameter %d of %d", param, s->net->n_param);
+    p = &s->net->param[param];
+    if (!p->learns || s->stays[param]) return s->inner.ready(s->inner.ctx, param);
+    if (s->first == s->end) s->first = s->end = 0;
+    s->is_up[param] = false;
+    chunk = (s->inner.ready_to != NULL) ? CHUNK : p->count;
+    for (int64_t from = 0, end = -1; end < p->count; from = end) { /* once where it is empty */
+        end = (p->count - from > chunk) ? from + chunk : p->count;
+        CT_TRY(go_down(s, param, from, end));
+    }
+    return hand_over(s, false);
+}
+
+static ct_status staged_poll(void *ctx)
+{
+    ct_exchange_staged *s = ctx;
+
+    CT_TRY(hand_over(s, false));
+    return s->inner.poll(s->inner.ctx);
+}
+
+/* ---- up: the parameters of a bucket are neighbours in the arena */
+
+static ct_status go_up(ct_exchange_staged *s, int64_t from, int64_t count)
+{
+    const ct_net *net = s->net;
+    size_t bytes = (size_t)count * sizeof(float);
+    void *ticket = NULL;
+
+    if (s->dev->copy_begin != NULL)
+        CT_TRY(s->dev->copy_begin(NULL, s->host + from, net->grad_arena + from, bytes, false,
+                                  &ticket));
+    else
+        CT_TRY(s->dev->from_host(NULL, net->grad_arena + from, s->host + from, bytes));
+    s->up += (int64_t)bytes;
+    return CT_OK;
+}
+
+/* Beside the parts that are still under way between ranks. */
+static ct_status part_up(void *ctx, int param, int64_t from, int64_t count)
+{
+    ct_exchange_staged *s = ctx;
+
+    if (s->stays[param]) return CT_OK;
+    s->is_up[param] = true;
+    return go_up(s, s->net->param[param].offset + from, count);
+}
+
+static ct_status up(void *ctx, int first, int n)
+{
+    ct_exchange_staged *s = ctx;
+    const ct_net *net = s->net;
+    const ct_param *last;
+
+    while ((n > 0) && !net->param[first + n - 1].learns) n--;
+    /* those that stay, and those in parts, are buckets of their own */
+    if ((n > 0) && !s->stays[first] && !s->is_up[first]) {
+        last = &net->param[first + n - 1];
+        CT_TRY(go_up(s, net->param[first].offset,
+                     last->offset + last->count - net->param[first].offset));
+    }
+    return s->landed(s->landed_ctx, first, n);
+}
+
+static ct_status staged_finish(void *ctx, ct_landed_fn landed, void *landed_ctx)
+{
+    ct_exchange_staged *s = ctx;
+
+    s->landed = landed;
+    s->landed_ctx = landed_ctx;
+    CT_TRY(hand_over(s, true));
+    return s->inner.finish(s->inner.ctx, up, s);
+}
+
+static ct_status staged_wait(void *ctx, int first, int n, ct_landed_fn landed, void *landed_ctx)
+{
+    ct_exchange_staged *s = ctx;
+
+    s->landed = landed;
+    s->landed_ctx = landed_ctx;
+    CT_TRY(hand_over(s, true));
+    return s->inner.wait(s->inner.ctx, first, n, up, s);
+}
+
+void ct_exchange_staged_wrap(ct_exchange_staged *s, const ct_exchange *inner, ct_exchange *out)
+{
+    s->inner = *inner;
+    if (inner->hear_parts != NULL) inner->hear_parts(inner->ctx, part_up, s);
+    *out = ct_exchange_inner(s);
+    out->ready = staged_ready;
+    out->poll = staged_poll;
+    out->finish = staged_finish;
+    out->wait = staged_wait;
+}

@@ -1,0 +1,1 @@
+# The solver's exchange over comm/.

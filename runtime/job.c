@@ -1,0 +1,147 @@
+#include "runtime/job.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "framework/base/clock.h"
+#include "runtime/blas_core.h"
+#include "runtime/data_group.h"
+#include "runtime/deferred_errors.h"
+
+#define AGREE_S 3.0 /* how long a failing rank waits for the others to fail as well */
+#define GRACE_S 5.0 /* how long the others give rank 0 to end the job              */
+
+static void nap(void)
+{
+    usleep(2000);
+}
+
+ct_status ct_job_start(ct_job *job)
+{
+    int provided, rc;
+
+    memset(job, 0, sizeof(*job));
+    job->agree = job->node = MPI_COMM_NULL;
+    CT_TRY(ct_comm_check_launcher());
+    ct_comm_prepare_launch();
+    rc = MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided);
+    if (rc != MPI_SUCCESS) return CT_FAIL(CT_ERR_COMM, "MPI_Init_thread failed: %d", rc);
+    MPI_Comm_rank(MPI_COMM_WORLD, &job->rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &job->size);
+    if (gethostname(job->host, sizeof(job->host)) != 0) snprintf(job->host, sizeof(job->host), "?");
+    job->host[sizeof(job->host) - 1] = '\0';
+    ct_log_init(job->rank, job->size, job->host);
+    if (job->rank != 0) ct_held_start();
+    CT_TRY_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &job->agree));
+    CT_TRY_MPI(MPI_Comm_set_errhandler(job->agree, MPI_ERRORS_RETURN));
+    CT_TRY_MPI(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, job->rank, MPI_INFO_NULL,
+                                   &job->node));
+    if (provided < MPI_THREAD_FUNNELED) {
+        return CT_FAIL(CT_ERR_COMM, "this MPI gives thread level %d; MPI_THREAD_FUNNELED is needed",
+                       provided);
+    }
+    CT_TRY(ct_comm_check_launch(job->size));
+    ct_blas_core_log();
+    return CT_OK;
+}
+
+ct_status ct_job_threads(ct_job *job, int wanted)
+{
+    CT_TRY(ct_threads_set(job->node, wanted, &job->threads));
+    return ct_threads_log(job->node, &job->threads);
+}
+
+ct_status ct_job_connect(ct_job *job, const char *topology)
+{
+    return ct_comm_create(MPI_COMM_WORLD, topology, &job->comm);
+}
+
+ct_status ct_job_share(ct_job *job, ct_status status)
+{
+    int word = (int)status;
+
+    CT_TRY_MPI(MPI_Bcast(&word, 1, MPI_INT, 0, job->agree));
+    job->told = (word != CT_OK) && (job->rank != 0);
+    return (ct_status)word;
+}
+
+ct_status ct_job_broadcast(ct_job *job, void **data_p, size_t *size_p)
+{
+    const size_t part = (size_t)1 << 30;
+    uint64_t size = *size_p;
+    char *data = *data_p;
+
+    CT_TRY_MPI(MPI_Bcast(&size, 1, MPI_UINT64_T, 0, job->agree));
+    if (job->rank != 0) data = malloc((size_t)size + 1);
+    if (data == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %zu bytes", (size_t)size);
+    for (size_t at = 0; at < size; at += part) {
+        size_t n = (size - at < part) ? (size_t)size - at : part;
+
+        CT_TRY_MPI(MPI_Bcast(data + at, (int)n, MPI_BYTE, 0, job->agree));
+    }
+    *data_p = data;
+    *size_p = (size_t)size;
+    return CT_OK;
+}
+
+void ct_job_finish(ct_job *job)
+{
+    ct_watchdog_stop(job->watchdog);
+    ct_data_group_close(job->data);
+    ct_comm_destroy(job->comm);
+    MPI_Comm_free(&job->node);
+    MPI_Comm_free(&job->agree);
+    MPI_Finalize();
+}
+
+/* True when all ranks got here within AGREE_S; all_p[r] is then what rank r has to say. */
+static bool all_fail(ct_job *job, uint64_t mine, uint64_t *all)
+{
+    double start = ct_clock_s();
+    MPI_Request request;
+    int done = 0;
+
+    if (MPI_Iallgather(&mine, 1, MPI_UINT64_T, all, 1, MPI_UINT64_T, job->agree, &request) !=
+        MPI_SUCCESS) {
+        return false;
+    }
+    while (ct_clock_s() - start < AGREE_S) {
+        if (MPI_Test(&request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) return false;
+        if (done) return true;
+        nap();
+    }
+    return false;
+}
+
+void ct_job_fail(ct_job *job, ct_status status)
+{
+    int code = ct_status_exit_code(status), running = 0;
+    double start;
+
+    MPI_Initialized(&running);
+    if (!running) _exit(code);
+    if ((ct_log_n_error() == 0) && !job->told) {
+        ct_log_at(CT_LOG_ERROR, __FILE__, __LINE__, "failed: %s", ct_status_str(status));
+    }
+    if (job->comm != NULL) ct_comm_lock(job->comm); /* for good: no other thread calls MPI now */
+    if (job->agree != MPI_COMM_NULL) {
+        uint64_t mine = ct_log_error_hash(), *all = calloc((size_t)job->size, sizeof(*all));
+
+        if ((all != NULL) && all_fail(job, mine, all)) {
+            if (!job->told && (all[job->rank] != all[0])) ct_held_flush();
+            start = ct_clock_s();
+            /* rank 0 ends the job; it leaves the others a moment to speak */
+            while (ct_clock_s() - start < ((job->rank == 0) ? 0.1 : GRACE_S)) nap();
+        }
+    }
+    ct_held_flush();
+    fflush(NULL);
+    /* alone there is nobody to take down, and MPI_Abort would put its own words below ours */
+    if (job->size == 1)
+        MPI_Finalize();
+    else
+        MPI_Abort(MPI_COMM_WORLD, code);
+    _exit(code);
+}

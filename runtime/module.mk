@@ -1,0 +1,1 @@
+# What runs a job: ranks, signals, the watchdog.

@@ -1,0 +1,129 @@
+#include "runtime/threads.h"
+
+#include <omp.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_CPU 1024 /* of a node: CPU_SETSIZE */
+
+void openblas_set_num_threads(int n);
+
+/* "0-3,8" */
+static void cores_str(const cpu_set_t *set, char *text, size_t size)
+{
+    size_t used = 0;
+
+    text[0] = '\0';
+    for (int i = 0; i < MAX_CPU; i++) {
+        int last = i;
+
+        if (!CPU_ISSET(i, set)) continue;
+        while ((last + 1 < MAX_CPU) && CPU_ISSET(last + 1, set)) last++;
+        if (used + 16 >= size) {
+            snprintf(text + used, size - used, ",...");
+            return;
+        }
+        used += (size_t)snprintf(text + used, size - used, (last > i) ? "%s%d-%d" : "%s%d",
+                                 (used > 0) ? "," : "", i, last);
+        i = last;
+    }
+}
+
+/* Cores of mine, each divided by the ranks that may run on it. */
+static int fair_share(const cpu_set_t *mine, const cpu_set_t *all, int n_rank)
+{
+    double share = 0;
+
+    for (int i = 0; i < MAX_CPU; i++) {
+        int users = 0;
+
+        if (!CPU_ISSET(i, mine)) continue;
+        for (int r = 0; r < n_rank; r++) users += CPU_ISSET(i, &all[r]) ? 1 : 0;
+        share += 1.0 / (double)users;
+    }
+    return (share < 1) ? 1 : (int)(share + 1e-9);
+}
+
+ct_status ct_threads_set(MPI_Comm node, int wanted, ct_threads *out)
+{
+    const char *env = getenv("OMP_NUM_THREADS");
+    cpu_set_t mine, any, *all;
+    int n_rank = 1, *n_thread, sum = 0;
+
+    CPU_ZERO(&mine);
+    if (sched_getaffinity(0, sizeof(mine), &mine) != 0) {
+        for (int i = 0; (i < omp_get_num_procs()) && (i < MAX_CPU); i++) CPU_SET(i, &mine);
+    }
+    if (node != MPI_COMM_NULL) MPI_Comm_size(node, &n_rank);
+    all = calloc((size_t)n_rank, sizeof(*all));
+    n_thread = calloc((size_t)n_rank, sizeof(*n_thread));
+    if ((all == NULL) || (n_thread == NULL)) {
+        free(all);
+        free(n_thread);
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for the masks of %d ranks", n_rank);
+    }
+    all[0] = mine;
+    if (node != MPI_COMM_NULL) {
+        MPI_Allgather(&mine, (int)sizeof(mine), MPI_BYTE, all, (int)sizeof(mine), MPI_BYTE, node);
+    }
+    if (wanted > 0) {
+        out->n = wanted;
+        out->from = "--threads";
+    } else if (env != NULL) {
+        out->n = omp_get_max_threads();
+        out->from = "OMP_NUM_THREADS";
+    } else {
+        out->n = fair_share(&mine, all, n_rank);
+        out->from = "affinity mask";
+    }
+    n_thread[0] = out->n;
+    if (node != MPI_COMM_NULL) {
+        MPI_Allgather(&out->n, 1, MPI_INT, n_thread, 1, MPI_INT, node);
+    }
+    CPU_ZERO(&any);
+    for (int r = 0; r < n_rank; r++) {
+        CPU_OR(&any, &any, &all[r]);
+        sum += n_thread[r];
+    }
+    out->n_core = CPU_COUNT(&mine);
+    out->too_many = (sum > CPU_COUNT(&any)) || (out->n > out->n_core);
+    cores_str(&mine, out->cores, sizeof(out->cores));
+    free(all);
+    free(n_thread);
+    omp_set_dynamic(0);
+    omp_set_num_threads(out->n);
+    openblas_set_num_threads(out->n);
+    return CT_OK;
+}
+
+ct_status ct_threads_log(MPI_Comm node, const ct_threads *t)
+{
+    char line[160], *all;
+    int n_rank = 1, rank = 0;
+
+    if (node != MPI_COMM_NULL) {
+        MPI_Comm_size(node, &n_rank);
+        MPI_Comm_rank(node, &rank);
+    }
+    all = calloc((size_t)n_rank, sizeof(line));
+    if (all == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for the map of %d ranks", n_rank);
+    snprintf(line, sizeof(line), "%d threads (%s) on %d cores: %s", t->n, t->from, t->n_core,
+             t->cores);
+    memcpy(all, line, sizeof(line));
+    if (node != MPI_COMM_NULL) {
+        MPI_Gather(line, (int)sizeof(line), MPI_CHAR, all, (int)sizeof(line), MPI_CHAR, 0, node);
+    }
+    if (rank == 0) {
+        for (int r = 0; r < n_rank; r++) {
+            CT_INFO("local rank %d: %s", r, all + (size_t)r * sizeof(line));
+        }
+        if (t->too_many && ct_log_on(CT_LOG_INFO)) { /* once: rank 0 of the job */
+            CT_WARN("more threads than cores on this node: each step waits for the slowest; set "
+                    "OMP_NUM_THREADS, fewer ranks, or give the launcher more cores a rank");
+        }
+    }
+    free(all);
+    return CT_OK;
+}

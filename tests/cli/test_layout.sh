@@ -1,0 +1,38 @@
+# The check of include directions: it passes, and a planted violation of each kind fails by name.
+. "$ROOT/tests/cli/lib.sh"
+check="$ROOT/scripts/check_includes.sh"
+runs as_it_is 0 '' "$check"
+
+fresh() { # a copy of what the check reads
+    rm -rf tree && mkdir tree &&
+        (cd "$ROOT" && find framework layers comm topology runtime cli \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' \) -print0 |
+            tar -cf - --null -T -) | tar -xf - -C tree
+}
+plant() { # NAME FILE LINE PATTERN: the line in the file must make the check fail
+    fresh
+    echo "$3" >>"tree/$2"
+    runs "$1" 1 "$4" "$check" tree
+}
+fresh
+runs copy_passes 0 '' "$check" tree
+plant reverse comm/core/comm.c '#include "comm/sync/grad_pipe.h"' \
+    'comm/core/comm.c may not include comm/sync/grad_pipe.h'
+plant within_framework framework/tensor/shape.c '#include "framework/math/math.h"' \
+    'framework/tensor/shape.c may not include framework/math/math.h'
+plant in_a_kernel layers/engine/relu/cuda/relu_cuda.cu '#include "layers/types/layer_types.h"' \
+    'may not include layers/types/layer_types.h'
+plant up_to_jobs framework/solver/solver.h '#include "runtime/job.h"' \
+    'framework/solver/solver.h may not include runtime/job.h'
+plant a_source comm/core/comm.c '#include "comm/core/node.c"' 'includes the source comm/core/node.c'
+fresh
+mkdir tree/comm/other
+echo '#include "comm/core/comm.h"' >tree/comm/other/other.c
+runs unknown_folder 1 'comm/other is not in the table' "$check" tree
+fresh
+for i in 1 2 3 4 5 6 7 8 9; do echo >"tree/comm/file$i.c"; done
+runs too_many 1 'comm has 9 sources directly in it' "$check" tree
+
+# the table itself: a folder that includes one behind it closes a circle
+sed 's#^comm/core: #&comm/codec #' "$check" >circle.sh
+runs circle 1 'the table has comm/codec behind comm/core' sh circle.sh "$ROOT"
+finish
