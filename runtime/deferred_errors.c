@@ -31,12 +31,12 @@ static void keep(void *ctx, const char *line)
     pthread_mutex_unlock(&held.lock);
 }
 
-void ct_held_start(void)
+void ct_deferred_errors_start(void)
 {
     ct_log_set_sink(keep, NULL);
 }
 
-void ct_held_flush(void)
+void ct_deferred_errors_flush(void)
 {
     pthread_mutex_lock(&held.lock);
     fputs(held.text, stderr);

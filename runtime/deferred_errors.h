@@ -5,12 +5,12 @@
  * So ranks other than 0 keep their error lines; when the job fails the ranks compare what they
  * have to say (job.c), and a rank speaks when it says something else than rank 0.
  */
-#ifndef CT_HELD_H
-#define CT_HELD_H
+#ifndef CT_DEFERRED_ERRORS_H
+#define CT_DEFERRED_ERRORS_H
 
 /** From now on error lines of this process are kept; other lines are written. */
-void ct_held_start(void);
+void ct_deferred_errors_start(void);
 /** Writes the kept lines, and keeps none from now on. */
-void ct_held_flush(void);
+void ct_deferred_errors_flush(void);
 
 #endif

@@ -33,7 +33,7 @@ ct_status ct_job_start(ct_job *job)
     if (gethostname(job->host, sizeof(job->host)) != 0) snprintf(job->host, sizeof(job->host), "?");
     job->host[sizeof(job->host) - 1] = '\0';
     ct_log_init(job->rank, job->size, job->host);
-    if (job->rank != 0) ct_held_start();
+    if (job->rank != 0) ct_deferred_errors_start();
     CT_TRY_MPI(MPI_Comm_dup(MPI_COMM_WORLD, &job->agree));
     CT_TRY_MPI(MPI_Comm_set_errhandler(job->agree, MPI_ERRORS_RETURN));
     CT_TRY_MPI(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, job->rank, MPI_INFO_NULL,
@@ -130,13 +130,13 @@ void ct_job_fail(ct_job *job, ct_status status)
         uint64_t mine = ct_log_error_hash(), *all = calloc((size_t)job->size, sizeof(*all));
 
         if ((all != NULL) && all_fail(job, mine, all)) {
-            if (!job->told && (all[job->rank] != all[0])) ct_held_flush();
+            if (!job->told && (all[job->rank] != all[0])) ct_deferred_errors_flush();
             start = ct_clock_s();
             /* rank 0 ends the job; it leaves the others a moment to speak */
             while (ct_clock_s() - start < ((job->rank == 0) ? 0.1 : GRACE_S)) nap();
         }
     }
-    ct_held_flush();
+    ct_deferred_errors_flush();
     fflush(NULL);
     /* alone there is nobody to take down, and MPI_Abort would put its own words below ours */
     if (job->size == 1)

@@ -45,7 +45,7 @@ static ct_status least(void *ctx, int *v, int n)
 
 /* With a GPU its name stands in place of the processor's: that of the first, as nodes have equal
  * ones. */
-static void fill_machine(const ct_job *job, bool gpu, ct_plan_machine *m)
+static void fill_machine(const ct_job *job, bool gpu, ct_engine_plan_machine *m)
 {
     ct_device_place place;
 
@@ -100,8 +100,8 @@ ct_status ct_call_plan_open(ct_call *call, const ct_config *c, const char *snaps
     if (MPI_Bcast(&wanted, 1, MPI_INT, 0, job->agree) != MPI_SUCCESS)
         status = CT_FAIL(CT_ERR_COMM, "whether there is a plan could not be shared");
     fill_machine(job, gpu, &o.machine);
-    if (timing_allowed(call, c)) o.mode = CT_PLAN_TIME;
-    if (survey && (ct_options_text(call->options, "plan") == NULL)) o.mode = CT_PLAN_SURVEY;
+    if (timing_allowed(call, c)) o.mode = CT_ENGINE_PLAN_TIME;
+    if (survey && (ct_options_text(call->options, "plan") == NULL)) o.mode = CT_ENGINE_PLAN_SURVEY;
     if ((status == CT_OK) && wanted) status = ct_engine_plan_create(&o, &plan);
     if ((status == CT_OK) && (plan != NULL) && (job->rank == 0))
         status = read_rows(call, c, snapshot, rows, plan);

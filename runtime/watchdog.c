@@ -62,7 +62,7 @@ static void *watch(void *arg)
         if (w->limit_s <= 0) continue;
         if (silent_s >= w->limit_s) {
             report(w, CT_LOG_ERROR, silent_s);
-            ct_held_flush();
+            ct_deferred_errors_flush();
             _exit(ct_status_exit_code(CT_ERR_WATCHDOG));
         }
         if (!w->warned && (silent_s >= w->limit_s / 2)) {

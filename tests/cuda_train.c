@@ -102,7 +102,7 @@ trained test_cuda_trained_late(const char *layers, const char *fields, const cha
     for (int i = 0; i < 4096; i++) v[i] = (i % 3 == 0) ? late : -late;
     for (int i = 0; (i < net->n_param) && net->param[i].learns; i++) {
         assert_true(net->param[i].count <= 4096);
-        assert_int_equal(ct_late_add(net, &t.solver->step.late, i, 0.05f, v), CT_OK);
+        assert_int_equal(ct_residual_drain_add(net, &t.solver->step.late, i, 0.05f, v), CT_OK);
     }
     assert_int_equal(ct_solver_run(t.solver), CT_OK);
     collect(&t, &r);

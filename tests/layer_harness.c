@@ -67,7 +67,7 @@ static void poison_scratch(test_layer *t)
     for (int i = 0; i < CT_MAX_BUFFER; i++) {
         ct_buffer *b = &t->instance.buffer[i];
 
-        if (b->keep == CT_KEEP_CALL) poison(t, b->data, b->bytes);
+        if (b->keep == CT_LIFETIME_CALL) poison(t, b->data, b->bytes);
     }
 }
 
@@ -220,7 +220,7 @@ static void place_all(test_layer *t)
     for (int i = 0; i < CT_MAX_BUFFER; i++) {
         if (in->buffer[i].bytes == 0) continue;
         in->buffer[i].data = place(t, in->buffer[i].bytes);
-        if (in->buffer[i].keep != CT_KEEP_ALWAYS)
+        if (in->buffer[i].keep != CT_LIFETIME_ALWAYS)
             poison(t, in->buffer[i].data, in->buffer[i].bytes);
     }
 }

@@ -5,7 +5,7 @@
  * out); each pass copies them to and from the layer's blobs. The harness also holds layers to
  * their contract and fails the test where one
  *  - writes outside a blob or buffer, or changes a bottom, a learned weight or a top diff;
- *  - relies on scratch (CT_KEEP_CALL is NaN before every call), on old tops or old diffs (NaN);
+ *  - relies on scratch (CT_LIFETIME_CALL is NaN before every call), on old tops or old diffs (NaN);
  *  - reads more in backward than ops.backward_reads admits (the rest is NaN by then).
  *
  * With CORTADO_TEST_DEVICE=cuda in the environment, layers run there wherever a test names no

@@ -233,9 +233,9 @@ static ct_status work_reshape(const ct_layer *l, ct_instance *in)
                       ? l->param->inner_product_param->num_output * sizeof(float)
                       : 0;
 
-    ct_instance_buffer(in, 0, CT_KEEP_CALL, bytes + more);
-    ct_instance_buffer(in, 1, CT_KEEP_PASS, bytes + more);
-    ct_instance_buffer(in, 2, CT_KEEP_ALWAYS, sizeof(float));
+    ct_instance_buffer(in, 0, CT_LIFETIME_CALL, bytes + more);
+    ct_instance_buffer(in, 1, CT_LIFETIME_PASS, bytes + more);
+    ct_instance_buffer(in, 2, CT_LIFETIME_ALWAYS, sizeof(float));
     return like_bottom(l, in);
 }
 

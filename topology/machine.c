@@ -200,23 +200,23 @@ ct_status ct_machine_from_spec(const char *spec, ct_machine **machine_p)
     return CT_OK;
 }
 
-ct_coding_speed ct_coding_estimate(double memory)
+ct_codec_speed ct_coding_estimate(double memory)
 {
     double byte_s = (memory > 0) ? 1 / memory : 0;
 
-    return (ct_coding_speed){ .memory = memory,
-                              .update_s = 20 * byte_s,
-                              .select_s = 6 * byte_s,
-                              .pack_s = 24 * byte_s,
-                              .add_s = 24 * byte_s,
-                              .merge_s = 90 * byte_s,
-                              .sign_s = 8 * byte_s,
-                              .unsign_s = 4 * byte_s,
-                              .factor_s = 16 * byte_s,
-                              .column_s = 4 * byte_s };
+    return (ct_codec_speed){ .memory = memory,
+                             .update_s = 20 * byte_s,
+                             .select_s = 6 * byte_s,
+                             .pack_s = 24 * byte_s,
+                             .add_s = 24 * byte_s,
+                             .merge_s = 90 * byte_s,
+                             .sign_s = 8 * byte_s,
+                             .unsign_s = 4 * byte_s,
+                             .factor_s = 16 * byte_s,
+                             .column_s = 4 * byte_s };
 }
 
-ct_coding_speed ct_machine_coding(const ct_machine *m)
+ct_codec_speed ct_machine_codec_speed(const ct_machine *m)
 {
     return m->coding.measured ? m->coding : ct_coding_estimate(3 * m->sum_bandwidth);
 }

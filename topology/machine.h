@@ -68,7 +68,7 @@ typedef struct ct_shared_memory {
 } ct_shared_memory;
 
 /** What codecs take on a rank whose node's other ranks do the same, as measured there. */
-typedef struct ct_coding_speed {
+typedef struct ct_codec_speed {
     double memory;   /* bytes/s that streams read and write; 0: they take no time               */
     double update_s; /* seconds an element: momentum and residual                               */
     double select_s; /* … what a selection adds to that                                         */
@@ -80,7 +80,7 @@ typedef struct ct_coding_speed {
     double factor_s; /* … what a matrix's factors add to the update, however many columns …     */
     double column_s; /* … and for each column                                                   */
     bool measured;   /* no: estimates from the bandwidth of additions                           */
-} ct_coding_speed;
+} ct_codec_speed;
 
 /** Seconds that a sum of a buffer of this many bytes takes. */
 double ct_shared_memory_s(const ct_shared_memory *m, double bytes);
@@ -96,7 +96,7 @@ typedef struct ct_machine {
     ct_level level[CT_MAX_LEVEL];
     double sum_bandwidth; /* bytes of f32 that a rank adds per second (gamma = 1 / it); 0: free */
     ct_shared_memory shared;
-    ct_coding_speed coding;  /* as measured; else zero: ct_machine_coding()                */
+    ct_codec_speed coding;   /* as measured; else zero: ct_machine_codec_speed()                */
     ct_machine_names *names; /* owned; NULL: the nodes have no names */
 } ct_machine;
 
@@ -118,9 +118,9 @@ void ct_machine_destroy(ct_machine *machine); /* NULL allowed */
 
 /** What was measured of codecs; else estimates: the traffic of memory of what the code reads and
  *  writes, at 3 times the bandwidth of additions (which read two and write one). */
-ct_coding_speed ct_machine_coding(const ct_machine *m);
+ct_codec_speed ct_machine_codec_speed(const ct_machine *m);
 /** The same of a memory that streams so many bytes a second; 0: all is free. */
-ct_coding_speed ct_coding_estimate(double memory);
+ct_codec_speed ct_coding_estimate(double memory);
 /** Guesses for a level of this name, `above` levels above the node (below it: negative). */
 void ct_level_guess(const char *name, int above, ct_level *level_p);
 /** Makes figures of the uplinks that are 0 or below, where sizes allow: what a rank or a node

@@ -340,9 +340,9 @@ static ct_status read_shared(const reader *r, const Ct__SharedMemoryParameter *p
     return CT_OK;
 }
 
-static ct_status read_coding(const reader *r, const Ct__CodingParameter *p, ct_coding_speed *s)
+static ct_status read_coding(const reader *r, const Ct__CodingParameter *p, ct_codec_speed *s)
 {
-    const ct_coding_speed guess = ct_coding_estimate(p->memory_gbs * 1e9);
+    const ct_codec_speed guess = ct_coding_estimate(p->memory_gbs * 1e9);
     const struct {
         const char *name;
         double value;
@@ -359,17 +359,17 @@ static ct_status read_coding(const reader *r, const Ct__CodingParameter *p, ct_c
             return fail_at(r, p, "coding: %s is %g; it must be %s 0, and at most %g", f[i].name, v,
                            (i == 0) ? "above" : "at least", MOST);
     }
-    *s = (ct_coding_speed){ .memory = p->memory_gbs * 1e9,
-                            .update_s = p->update_ns / 1e9,
-                            .select_s = p->select_ns / 1e9,
-                            .pack_s = p->pack_ns / 1e9,
-                            .add_s = p->add_ns / 1e9,
-                            .merge_s = p->merge_ns / 1e9,
-                            .sign_s = p->has_sign_ns ? p->sign_ns / 1e9 : guess.sign_s,
-                            .unsign_s = p->has_unsign_ns ? p->unsign_ns / 1e9 : guess.unsign_s,
-                            .factor_s = p->has_factor_ns ? p->factor_ns / 1e9 : guess.factor_s,
-                            .column_s = p->has_column_ns ? p->column_ns / 1e9 : guess.column_s,
-                            .measured = true };
+    *s = (ct_codec_speed){ .memory = p->memory_gbs * 1e9,
+                           .update_s = p->update_ns / 1e9,
+                           .select_s = p->select_ns / 1e9,
+                           .pack_s = p->pack_ns / 1e9,
+                           .add_s = p->add_ns / 1e9,
+                           .merge_s = p->merge_ns / 1e9,
+                           .sign_s = p->has_sign_ns ? p->sign_ns / 1e9 : guess.sign_s,
+                           .unsign_s = p->has_unsign_ns ? p->unsign_ns / 1e9 : guess.unsign_s,
+                           .factor_s = p->has_factor_ns ? p->factor_ns / 1e9 : guess.factor_s,
+                           .column_s = p->has_column_ns ? p->column_ns / 1e9 : guess.column_s,
+                           .measured = true };
     return CT_OK;
 }
 

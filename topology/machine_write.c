@@ -84,7 +84,7 @@ static void fill_shared(const ct_shared_memory *s, Ct__SharedMemoryParameter *p,
     p->residual = tidy(s->residual);
 }
 
-static void fill_coding(const ct_coding_speed *s, Ct__CodingParameter *p)
+static void fill_coding(const ct_codec_speed *s, Ct__CodingParameter *p)
 {
     ct__coding_parameter__init(p);
     p->has_memory_gbs = p->has_update_ns = p->has_select_ns = 1;

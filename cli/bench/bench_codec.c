@@ -23,16 +23,16 @@ static const size_t sweep_least = (size_t)128 << 20;
 static const struct subject {
     const char *codec;
     ct_select_kind kind;
-    ct_wire_form wire;
+    ct_payload_form wire;
     bool history;
 } subject[] = {
-    { "topk", CT_SELECT_EXACT, CT_WIRE_PAIRS, false },
-    { "topk", CT_SELECT_EXACT, CT_WIRE_PAIRS, true },
-    { "topk", CT_SELECT_EXACT, CT_WIRE_HALF, true },
-    { "topk", CT_SELECT_EXACT, CT_WIRE_MEAN, true },
-    { "redsync", CT_SELECT_TRIMMED, CT_WIRE_PAIRS, false },
-    { "redsync", CT_SELECT_SEARCH, CT_WIRE_PAIRS, false },
-    { "redsync", CT_SELECT_SAMPLED, CT_WIRE_PAIRS, true },
+    { "topk", CT_SELECT_EXACT, CT_PAYLOAD_PAIRS, false },
+    { "topk", CT_SELECT_EXACT, CT_PAYLOAD_PAIRS, true },
+    { "topk", CT_SELECT_EXACT, CT_PAYLOAD_HALF, true },
+    { "topk", CT_SELECT_EXACT, CT_PAYLOAD_MEAN, true },
+    { "redsync", CT_SELECT_TRIMMED, CT_PAYLOAD_PAIRS, false },
+    { "redsync", CT_SELECT_SEARCH, CT_PAYLOAD_PAIRS, false },
+    { "redsync", CT_SELECT_SAMPLED, CT_PAYLOAD_PAIRS, true },
 };
 enum { N_SUBJECT = sizeof(subject) / sizeof(subject[0]) };
 
@@ -82,7 +82,7 @@ static ct_status bench_create(const ct_codec_bench *plan, bench **b_p)
     b->old_v = ct_mem_acquire(bytes);
     b->sum = ct_mem_acquire(bytes);
     b->sweep = ct_mem_acquire(b->sweep_bytes);
-    b->payload_bytes = ct_wire_bytes(CT_WIRE_PAIRS, n, n);
+    b->payload_bytes = ct_payload_bytes(CT_PAYLOAD_PAIRS, n, n);
     b->payload = ct_mem_acquire(b->payload_bytes);
     if ((b->pool == NULL) || (b->u == NULL) || (b->v == NULL) || (b->old_u == NULL) ||
         (b->old_v == NULL) || (b->sum == NULL) || (b->sweep == NULL) || (b->payload == NULL)) {
@@ -105,22 +105,22 @@ static void sweep(bench *b)
     for (int64_t i = 0; i < n; ++i) x[i] += 1;
 }
 
-static ct_accum accum_of(bench *b, int step)
+static ct_momentum_correction accum_of(bench *b, int step)
 {
-    return (ct_accum){ .grad = b->pool + (int64_t)(step * 389 % SHIFTS) * SHIFT,
-                       .u = b->u,
-                       .v = b->v,
-                       .n = b->plan->count,
-                       .scale = (step % 2 == 0) ? 1.0f : -1.0f,
-                       .rate = 0.01f,
-                       .momentum = 0.9f,
-                       .mask_momentum = true,
-                       .n_thread = b->plan->n_thread };
+    return (ct_momentum_correction){ .grad = b->pool + (int64_t)(step * 389 % SHIFTS) * SHIFT,
+                                     .u = b->u,
+                                     .v = b->v,
+                                     .n = b->plan->count,
+                                     .scale = (step % 2 == 0) ? 1.0f : -1.0f,
+                                     .rate = 0.01f,
+                                     .momentum = 0.9f,
+                                     .mask_momentum = true,
+                                     .n_thread = b->plan->n_thread };
 }
 
 static double time_update(bench *b, int step)
 {
-    ct_accum a = accum_of(b, step);
+    ct_momentum_correction a = accum_of(b, step);
     size_t bytes = (size_t)a.n * sizeof(float);
     double start;
 
@@ -128,7 +128,7 @@ static double time_update(bench *b, int step)
     memcpy(b->old_v, b->v, bytes);
     sweep(b);
     start = ct_clock_s();
-    ct_accum_run(&a);
+    ct_momentum_correction_run(&a);
     start = ct_clock_s() - start;
     memcpy(b->u, b->old_u, bytes);
     memcpy(b->v, b->old_v, bytes);
@@ -160,17 +160,18 @@ static ct_status encode(bench *b, const way *w, int step, size_t *bytes_p)
 {
     const struct subject *s = w->s;
     ct_selector *sel = w->sel;
-    ct_accum a = accum_of(b, step);
+    ct_momentum_correction a = accum_of(b, step);
 
     if (w->coder != NULL) {
         *bytes_p = (size_t)ct_coder_bytes(w->coder);
         return ct_coder_encode(w->coder, &a);
     }
     if (!s->history) ct_selector_forget(sel);
-    if (s->wire == CT_WIRE_MEAN) ct_selector_sign(sel, (step % 2 == 0) ? 1 : -1);
+    if (s->wire == CT_PAYLOAD_MEAN) ct_selector_sign(sel, (step % 2 == 0) ? 1 : -1);
     CT_TRY(ct_selector_run(sel, &a, &b->out));
-    if (s->wire != CT_WIRE_PAIRS) ct_wire_round(s->wire, &b->out, &(ct_drops){ .v = b->v });
-    *bytes_p = ct_wire_pack(s->wire, &b->out, b->payload);
+    if (s->wire != CT_PAYLOAD_PAIRS)
+        ct_payload_round(s->wire, &b->out, &(ct_residual_return){ .v = b->v });
+    *bytes_p = ct_payload_pack(s->wire, &b->out, b->payload);
     return CT_OK;
 }
 
@@ -179,7 +180,7 @@ static ct_status decode(bench *b, const way *w, size_t bytes)
     const void *payload = b->payload;
 
     if (w->coder != NULL) return ct_coder_decode(w->coder, b->sum);
-    return ct_wire_add_all(&payload, &bytes, 1, b->sum, b->plan->count, b->plan->n_thread);
+    return ct_payload_add_all(&payload, &bytes, 1, b->sum, b->plan->count, b->plan->n_thread);
 }
 
 static ct_status time_steps(bench *b, const way *w, ct_codec_row *row)
@@ -225,7 +226,7 @@ static ct_status time_subject(bench *b, const struct subject *s, ct_codec_row *r
 
     *row = (ct_codec_row){ .codec = s->codec,
                            .selection = ct_select_name(s->kind),
-                           .wire = ct_wire_name(s->wire),
+                           .wire = ct_payload_name(s->wire),
                            .history = s->history };
     CT_TRY(ct_selector_create(s->kind, b->plan->count, (k < 1) ? 1 : k, &sel));
     status = time_steps(b, &(way){ .s = s, .sel = sel }, row);

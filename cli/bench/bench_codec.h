@@ -27,7 +27,7 @@ typedef struct ct_codec_bench {
 typedef struct ct_codec_row {
     const char *codec;     /* the codec whose defaults these are: topk, redsync … */
     const char *selection; /* as ct_select_name(), or "none"                    */
-    const char *wire;      /* as ct_wire_name(), or ct_coder_wire()             */
+    const char *wire;      /* as ct_payload_name(), or ct_coder_wire()             */
     bool history;          /* each step knew the threshold of the one before    */
     int64_t selected;      /* in the last step; "none": all                     */
     int64_t bytes;         /* of its payload                                    */

@@ -125,7 +125,7 @@ int ct_coder_passes(const ct_coder *c)
     return c->kind->passes;
 }
 
-static ct_status encode_factors(ct_coder *c, const ct_accum *a)
+static ct_status encode_factors(ct_coder *c, const ct_momentum_correction *a)
 {
     CT_TRY(ct_low_rank_left(&c->shape, a, c->warm, c->p));
     CT_TRY(ct_low_rank_basis(&c->shape, c->p));
@@ -134,7 +134,7 @@ static ct_status encode_factors(ct_coder *c, const ct_accum *a)
     return CT_OK;
 }
 
-ct_status ct_coder_encode(ct_coder *c, const ct_accum *a)
+ct_status ct_coder_encode(ct_coder *c, const ct_momentum_correction *a)
 {
     switch (c->kind->form) {
     case BF16:

@@ -319,6 +319,6 @@ ct_status ct_bench_fit(ct_comm *c, ct_fit_report *report)
     ct_schedule_destroy(&x.s);
     CT_TRY(status);
     CT_TRY(ct_fit_sums(c, report));
-    CT_TRY(ct_coding_measure(c, &report->machine.coding));
+    CT_TRY(ct_codec_speed_measure(c, &report->machine.coding));
     return ct_fit_shared(c, report);
 }

@@ -30,7 +30,7 @@ static void print_level(const ct_fit_report *r, int level)
 void ct_bench_fit_print(const ct_comm *c, const ct_fit_report *report)
 {
     const ct_shared_memory *s = &report->machine.shared;
-    const ct_coding_speed *k = &report->machine.coding;
+    const ct_codec_speed *k = &report->machine.coding;
 
     if (c->rank != 0) return;
     printf(

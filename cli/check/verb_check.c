@@ -25,7 +25,7 @@ static double sent(double dense, double gathered, int64_t n_rank)
 
 /* Of one parameter, by an allgather where its codec gathers; the pipe knows which exchange it is.
  */
-static double sent_first(const ct_coded_ops *codec, const ct_codec_config *c, const ct_param *q,
+static double sent_first(const ct_codec_ops *codec, const ct_codec_config *c, const ct_param *q,
                          double bytes, int64_t n_rank)
 {
     double dense = sent(4 * (double)q->count, 0, n_rank), coded = 0;
@@ -50,7 +50,7 @@ static ct_status find_traffic(const ct_net *net, const Ct__SolverParameter *s, i
     for (int i = 0; i < net->n_param; i++) {
         const ct_param *q = &net->param[i];
         double bytes = (double)q->count * 4;
-        const ct_coded_ops *codec = NULL, *own = NULL;
+        const ct_codec_ops *codec = NULL, *own = NULL;
         const ct_codec_config *c = NULL;
         ct_codec_config own_config;
         ct_grad_range range = { .count = q->count, .rows = ct_param_rows(q) };

@@ -188,7 +188,7 @@ static ct_status read_own(verdict *v, const Ct__SolverParameter *solver)
 
 /* ---- the rows */
 
-static ct_status add_row(verdict *v, const ct_coded_ops *ops)
+static ct_status add_row(verdict *v, const ct_codec_ops *ops)
 {
     ct_grad_pipe_config config = v->config;
     row *r = &v->row[v->n_row];
@@ -199,16 +199,17 @@ static ct_status add_row(verdict *v, const ct_coded_ops *ops)
     v->n_row += 1;
     r->name = ops->name;
     return ct_step_model_run(v->profile, v->topo, &config, v->own,
-                             config.overlap ? CT_LINE_BOTH : CT_LINE_OFF, 1, &r->model);
+                             config.overlap ? CT_STEP_TIMELINE_BOTH : CT_STEP_TIMELINE_OFF, 1,
+                             &r->model);
 }
 
 static ct_status add_rows(verdict *v)
 {
-    CT_TRY(add_row(v, &ct_coded_none));
-    for (const ct_coded_ops *const *at = ct_coded_table; *at != NULL; ++at) {
+    CT_TRY(add_row(v, &ct_codec_none));
+    for (const ct_codec_ops *const *at = ct_codec_table; *at != NULL; ++at) {
         if ((*at)->seconds != NULL) CT_TRY(add_row(v, *at));
     }
-    return add_row(v, &ct_coded_auto);
+    return add_row(v, &ct_codec_auto);
 }
 
 /* ---- words */

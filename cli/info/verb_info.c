@@ -51,8 +51,8 @@ static void print_range(int least, int most)
 /* With the usual parameters; a build without CUDA knows those alone that need no form. */
 static bool runs_on_gpu(const ct_layer_ops *ops)
 {
-    for (int i = 0; ct_layer_form_table[i] != NULL; i++) {
-        if (strcmp(ct_layer_form_table[i]->type, ops->type) == 0) return true;
+    for (int i = 0; ct_device_override_table[i] != NULL; i++) {
+        if (strcmp(ct_device_override_table[i]->type, ops->type) == 0) return true;
     }
     return ops->on_cuda;
 }

@@ -56,15 +56,15 @@ double ct_profile_compute_s(const ct_profile *p);
 void ct_profile_scale(ct_profile *p, double images_per_s, int64_t batch);
 
 /** The profile as a line (comm/sync/step_timeline.h). */
-typedef struct ct_profile_line {
-    ct_line line;         /* its lists: */
-    ct_line_event *event; /* owned */
-    int64_t *count;       /* owned */
-} ct_profile_line;
+typedef struct ct_profile_timeline {
+    ct_step_timeline line;         /* its lists: */
+    ct_step_timeline_event *event; /* owned */
+    int64_t *count;                /* owned */
+} ct_profile_timeline;
 /** factor: on all computation. CT_ERR_NOMEM. */
-ct_status ct_profile_make_line(const ct_profile *p, ct_line_overlap overlap, double factor,
-                               ct_profile_line *out);
-void ct_profile_line_release(ct_profile_line *l); /* zeroed ones too */
+ct_status ct_profile_make_line(const ct_profile *p, ct_step_timeline_overlap overlap, double factor,
+                               ct_profile_timeline *out);
+void ct_profile_line_release(ct_profile_timeline *l); /* zeroed ones too */
 
 /** Sample i's time over the median of the samples; 1 where there are none. */
 double ct_profile_jitter(const ct_profile *p, int i);

@@ -37,9 +37,9 @@ static json_t *facts(const ct_scale_job *job)
     char when[32] = "";
     struct tm tm;
 
-    ct_words_print(&job->child.env, &command);
+    ct_argv_print(&job->child.env, &command);
     if (job->child.env.n > 0) ct_text_add(&command, " ");
-    ct_words_print(&job->child.command, &command);
+    ct_argv_print(&job->child.command, &command);
     if (gmtime_r(&now, &tm) != NULL) strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%SZ", &tm);
     json_object_set_new(extra, "command", json_string((command.text != NULL) ? command.text : ""));
     json_object_set_new(extra, "ended", json_string(when));
@@ -229,13 +229,13 @@ static ct_status check_config(ct_scale *s, const ct_scale_config *config, int64_
 
     ct_study_path(&s->study, log, sizeof(log), "logs/check.log");
     c.log = strdup(log);
-    ct_words_add(&c.command, "%s", s->self);
-    ct_words_add(&c.command, "check");
-    ct_words_add(&c.command, "--%s=%s", s->word, s->file);
-    if (batch > 0) ct_words_add(&c.command, "--set=batch_size=%lld", (long long)batch);
+    ct_argv_add(&c.command, "%s", s->self);
+    ct_argv_add(&c.command, "check");
+    ct_argv_add(&c.command, "--%s=%s", s->word, s->file);
+    if (batch > 0) ct_argv_add(&c.command, "--set=batch_size=%lld", (long long)batch);
     for (int i = 0; i < config->options.n; i++)
-        ct_words_add(&c.command, "%s", config->options.word[i]);
-    ct_words_add(&c.command, "--json=%s", file);
+        ct_argv_add(&c.command, "%s", config->options.word[i]);
+    ct_argv_add(&c.command, "--json=%s", file);
     status = ct_children_run(list, 1, 1, 0, NULL, nothing, NULL);
     if ((status == CT_OK) && (c.exit_code != 0)) {
         find_why(&c, why, sizeof(why));

@@ -131,14 +131,14 @@ static const ablation *find_ablation(const char *item)
     return NULL;
 }
 
-static void add_option(ct_words *w, const char *text, const char *value)
+static void add_option(ct_argv *w, const char *text, const char *value)
 {
     const char *mark = strstr(text, "%s");
 
     if (mark == NULL)
-        ct_words_add(w, "%s", text);
+        ct_argv_add(w, "%s", text);
     else
-        ct_words_add(w, "%.*s%s", (int)(mark - text), text, value);
+        ct_argv_add(w, "%.*s%s", (int)(mark - text), text, value);
 }
 
 static ct_status add_config(ct_scale *s, const char *item)

@@ -231,7 +231,7 @@ int64_t ct_machine_study_iterations(const ct_machine_study *m, int64_t nodes)
     return draws / nodes;
 }
 
-static json_t *words_json(const ct_scale *s, const ct_words *w)
+static json_t *words_json(const ct_scale *s, const ct_argv *w)
 {
     json_t *list = json_array();
 

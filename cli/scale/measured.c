@@ -106,7 +106,7 @@ static ct_status read_plan(ct_scale *s, plan *p)
 /* ---- commands */
 
 /* Words of the launcher's text, {ranks} and {nodes} replaced. */
-static void add_launcher(ct_words *w, const char *text, int64_t ranks, int64_t nodes)
+static void add_launcher(ct_argv *w, const char *text, int64_t ranks, int64_t nodes)
 {
     char *copy = strdup(text);
 
@@ -125,35 +125,35 @@ static void add_launcher(ct_words *w, const char *text, int64_t ranks, int64_t n
                 ct_text_add_bytes(&t, at++, 1);
             }
         }
-        ct_words_add(w, "%s", t.text);
+        ct_argv_add(w, "%s", t.text);
         ct_text_destroy(&t);
     }
     free(copy);
 }
 
-static void add_start(const ct_scale *s, const plan *p, int i, bool emulated, ct_words *w)
+static void add_start(const ct_scale *s, const plan *p, int i, bool emulated, ct_argv *w)
 {
     long long ranks = s->rank[i], nodes = s->node[i];
 
     if (p->launcher != NULL) {
         add_launcher(w, p->launcher, ranks, nodes);
     } else if (p->in_slurm) {
-        ct_words_add(w, "srun");
-        ct_words_add(w, "--nodes=%lld", nodes);
-        ct_words_add(w, "--ntasks=%lld", ranks);
-        ct_words_add(w, "--kill-on-bad-exit=1");
+        ct_argv_add(w, "srun");
+        ct_argv_add(w, "--nodes=%lld", nodes);
+        ct_argv_add(w, "--ntasks=%lld", ranks);
+        ct_argv_add(w, "--kill-on-bad-exit=1");
     } else {
         add_launcher(w, p->mpirun, ranks, nodes);
         if (p->mpirun_flags != NULL) add_launcher(w, p->mpirun_flags, ranks, nodes);
         if (p->open_mpi && emulated && (p->mpirun_flags == NULL)) {
-            ct_words_add(w, "--oversubscribe");
-            ct_words_add(w, "--bind-to");
-            ct_words_add(w, "none");
+            ct_argv_add(w, "--oversubscribe");
+            ct_argv_add(w, "--bind-to");
+            ct_argv_add(w, "none");
         }
-        ct_words_add(w, "-np");
-        ct_words_add(w, "%lld", ranks);
+        ct_argv_add(w, "-np");
+        ct_argv_add(w, "%lld", ranks);
     }
-    ct_words_add(w, "%s", s->self);
+    ct_argv_add(w, "%s", s->self);
 }
 
 static bool is_emulated(const ct_scale *s, int i)
@@ -193,7 +193,7 @@ static json_t *define_common(const ct_scale *s, const plan *p, const char *kind,
     return d;
 }
 
-static json_t *words_json(const ct_words *w)
+static json_t *words_json(const ct_argv *w)
 {
     json_t *list = json_array();
 
@@ -203,18 +203,18 @@ static json_t *words_json(const ct_words *w)
 
 /* The options of `cortado time` for this point. */
 static void time_options(const ct_scale *s, const plan *p, const ct_scale_config *c, bool weak,
-                         ct_words *w)
+                         ct_argv *w)
 {
     if (!weak)
-        ct_words_add(w, "--global_batch_size=%lld", (long long)p->global_batch);
+        ct_argv_add(w, "--global_batch_size=%lld", (long long)p->global_batch);
     else if (p->batch > 0)
-        ct_words_add(w, "--set=batch_size=%lld", (long long)p->batch);
+        ct_argv_add(w, "--set=batch_size=%lld", (long long)p->batch);
     for (int k = 0; k < ct_options_n(s->options, "set"); k++)
-        ct_words_add(w, "--set=%s", ct_options_entry(s->options, "set", k, NULL));
+        ct_argv_add(w, "--set=%s", ct_options_entry(s->options, "set", k, NULL));
     if (ct_options_text(s->options, "compression") != NULL)
-        ct_words_add(w, "--compression=%s", ct_options_text(s->options, "compression"));
-    for (int k = 0; k < c->options.n; k++) ct_words_add(w, "%s", c->options.word[k]);
-    ct_words_add(w, "--iterations=%lld", (long long)p->iterations);
+        ct_argv_add(w, "--compression=%s", ct_options_text(s->options, "compression"));
+    for (int k = 0; k < c->options.n; k++) ct_argv_add(w, "%s", c->options.word[k]);
+    ct_argv_add(w, "--iterations=%lld", (long long)p->iterations);
 }
 
 static ct_status add_time(ct_scale *s, const plan *p, ct_scale_jobs *jobs, int i,
@@ -222,7 +222,7 @@ static ct_status add_time(ct_scale *s, const plan *p, ct_scale_jobs *jobs, int i
 {
     json_t *d = define_common(s, p, "measured", i);
     bool emulated = is_emulated(s, i);
-    ct_words words = { 0 };
+    ct_argv words = { 0 };
     ct_scale_job *job = NULL;
     ct_status status;
 
@@ -241,12 +241,12 @@ static ct_status add_time(ct_scale *s, const plan *p, ct_scale_jobs *jobs, int i
     if ((status == CT_OK) && (job != NULL)) {
         job->emulated = emulated;
         add_start(s, p, i, emulated, &job->child.command);
-        ct_words_add(&job->child.command, "time");
-        ct_words_add(&job->child.command, "--%s=%s", s->word, s->file);
-        for (int k = 0; k < words.n; k++) ct_words_add(&job->child.command, "%s", words.word[k]);
-        ct_words_add(&job->child.command, "--json=%s", job->out);
+        ct_argv_add(&job->child.command, "time");
+        ct_argv_add(&job->child.command, "--%s=%s", s->word, s->file);
+        for (int k = 0; k < words.n; k++) ct_argv_add(&job->child.command, "%s", words.word[k]);
+        ct_argv_add(&job->child.command, "--json=%s", job->out);
     }
-    ct_words_destroy(&words);
+    ct_argv_destroy(&words);
     return status;
 }
 
@@ -264,10 +264,10 @@ static ct_status add_bench(ct_scale *s, const plan *p, ct_scale_jobs *jobs, int 
     if (job == NULL) return CT_OK;
     job->emulated = emulated;
     add_start(s, p, i, emulated, &job->child.command);
-    ct_words_add(&job->child.command, "bench");
-    ct_words_add(&job->child.command, "comm");
-    ct_words_add(&job->child.command, "--sizes=%s", sizes);
-    ct_words_add(&job->child.command, "--json=%s", job->out);
+    ct_argv_add(&job->child.command, "bench");
+    ct_argv_add(&job->child.command, "comm");
+    ct_argv_add(&job->child.command, "--sizes=%s", sizes);
+    ct_argv_add(&job->child.command, "--json=%s", job->out);
     return CT_OK;
 }
 

@@ -14,7 +14,7 @@
 typedef struct settings {
     Ct__SolverParameter *solver;
     ct_grad_pipe_config exchange;
-    ct_line_overlap overlap;
+    ct_step_timeline_overlap overlap;
     bool rank_order;
 } settings;
 
@@ -32,7 +32,7 @@ static ct_status set_field(Ct__SolverParameter *solver, const char *entry)
 static ct_status read_settings(const json_t *options, settings *s)
 {
     memset(s, 0, sizeof(*s));
-    s->overlap = CT_LINE_BOTH;
+    s->overlap = CT_STEP_TIMELINE_BOTH;
     s->solver = malloc(sizeof(*s->solver));
     if (s->solver == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a solver");
     ct__solver_parameter__init(s->solver);
@@ -42,12 +42,12 @@ static ct_status read_settings(const json_t *options, settings *s)
         if (strncmp(o, "--set=", 6) == 0) CT_TRY(set_field(s->solver, o + 6));
         if (strncmp(o, "--compression=", 14) == 0)
             CT_TRY(ct_config_compression(s->solver, o + 14, "--compression"));
-        if (strcmp(o, "--overlap=off") == 0) s->overlap = CT_LINE_OFF;
-        if (strcmp(o, "--overlap=backward") == 0) s->overlap = CT_LINE_BACKWARD;
+        if (strcmp(o, "--overlap=off") == 0) s->overlap = CT_STEP_TIMELINE_OFF;
+        if (strcmp(o, "--overlap=backward") == 0) s->overlap = CT_STEP_TIMELINE_BACKWARD;
         s->rank_order |= (strcmp(o, "--order=rank") == 0);
     }
     CT_TRY(ct_exchange_read_config(s->solver, &s->exchange));
-    if (!s->exchange.overlap) s->overlap = CT_LINE_OFF;
+    if (!s->exchange.overlap) s->overlap = CT_STEP_TIMELINE_OFF;
     return CT_OK;
 }
 

@@ -330,8 +330,8 @@ static ct_status draw(const ct_study *study, const char *name, const ct_text *bo
     ct_text_destroy(&script);
     if ((status != CT_OK) || !*drawn) return status;
     c.log = strdup(log);
-    ct_words_add(&c.command, "gnuplot");
-    ct_words_add(&c.command, "%s", path);
+    ct_argv_add(&c.command, "gnuplot");
+    ct_argv_add(&c.command, "%s", path);
     status = ct_children_run(list, 1, 1, 0, NULL, nothing, NULL);
     if ((status == CT_OK) && (c.exit_code == 127)) {
         CT_WARN("no gnuplot: the report has no plots; their scripts lie in %s/plots", study->dir);

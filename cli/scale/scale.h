@@ -15,8 +15,8 @@ enum { CT_SCALE_MAX_POINT = 64, CT_SCALE_MAX_CONFIG = 24 };
 /** A way to run the same net: the default, or an ablation. */
 typedef struct ct_scale_config {
     char name[96];      /* "default", "overlap-off", "compression=bf16", … */
-    ct_words options;   /* of `cortado time`                               */
-    ct_words simulated; /* of the simulator                                */
+    ct_argv options;    /* of `cortado time`                               */
+    ct_argv simulated;  /* of the simulator                                */
     char placement[32]; /* "": the study's own                             */
     char read[96];      /* modelled: changes of --read                     */
 } ct_scale_config;

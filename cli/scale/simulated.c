@@ -51,7 +51,7 @@ static ct_status write_platform(const simulation *w, int64_t nodes, const char *
 static ct_status add_start(simulation *w, ct_scale_job *job, int64_t nodes, const char *placement)
 {
     const ct_machine_study *m = w->m;
-    ct_words *c = &job->child.command;
+    ct_argv *c = &job->child.command;
     char name[100], xml[800], hosts[800];
 
     snprintf(name, sizeof(name), "%.40s-n%lld-r%lld-%.20s", m->machine_hash, (long long)nodes,
@@ -61,9 +61,9 @@ static ct_status add_start(simulation *w, ct_scale_job *job, int64_t nodes, cons
     ct_study_path(&m->scale->study, hosts, sizeof(hosts), "work/%s.hosts", name);
     CT_TRY(write_platform(w, nodes, placement, xml, hosts));
     ct_simulator_start(m->machine, (int)(nodes * m->per_node), xml, hosts, w->program, c);
-    ct_words_add(c, "--machine=%s", m->machine_text);
-    ct_words_add(c, "--ranks_per_node=%lld", (long long)m->per_node);
-    ct_words_add(c, "--json=%s", job->out);
+    ct_argv_add(c, "--machine=%s", m->machine_text);
+    ct_argv_add(c, "--ranks_per_node=%lld", (long long)m->per_node);
+    ct_argv_add(c, "--json=%s", job->out);
     return CT_OK;
 }
 
@@ -84,7 +84,7 @@ static ct_status add_training(simulation *w, int64_t nodes, const ct_scale_confi
     json_t *d = ct_machine_study_define(m, "simulated", nodes, c), *options;
     int64_t iterations = ct_machine_study_iterations(m, nodes);
     ct_scale_job *job = NULL;
-    ct_words *words;
+    ct_argv *words;
 
     json_object_set_new(d, "iterations", json_integer(iterations));
     json_object_set_new(d, "warmup", json_integer(m->warmup));
@@ -93,16 +93,16 @@ static ct_status add_training(simulation *w, int64_t nodes, const ct_scale_confi
     if (job == NULL) return CT_OK;
     CT_TRY(add_start(w, job, nodes, ct_machine_study_placement(m, c)));
     words = &job->child.command;
-    ct_words_add(words, "--profile=%s", m->profile_path);
-    ct_words_add(words, "--batch=%lld", (long long)ct_machine_study_batch(m, nodes));
-    if (m->images_per_s > 0) ct_words_add(words, "--images_per_s=%.9g", m->images_per_s);
-    if (m->jitter_seed > 0) ct_words_add(words, "--jitter_seed=%lld", (long long)m->jitter_seed);
-    ct_words_add(words, "--iterations=%lld", (long long)iterations);
-    ct_words_add(words, "--warmup=%lld", (long long)m->warmup);
-    if (c->placement[0] == '\0') ct_words_add(words, "--placement=%s", m->placement);
+    ct_argv_add(words, "--profile=%s", m->profile_path);
+    ct_argv_add(words, "--batch=%lld", (long long)ct_machine_study_batch(m, nodes));
+    if (m->images_per_s > 0) ct_argv_add(words, "--images_per_s=%.9g", m->images_per_s);
+    if (m->jitter_seed > 0) ct_argv_add(words, "--jitter_seed=%lld", (long long)m->jitter_seed);
+    ct_argv_add(words, "--iterations=%lld", (long long)iterations);
+    ct_argv_add(words, "--warmup=%lld", (long long)m->warmup);
+    if (c->placement[0] == '\0') ct_argv_add(words, "--placement=%s", m->placement);
     options = json_object_get(d, "options");
     for (size_t i = 0; i < json_array_size(options); i++)
-        ct_words_add(words, "%s", json_string_value(json_array_get(options, i)));
+        ct_argv_add(words, "%s", json_string_value(json_array_get(options, i)));
     job->child.memory = memory_for(m, nodes);
     return CT_OK;
 }
@@ -134,9 +134,9 @@ static ct_status add_bench(simulation *w, int64_t nodes)
         CT_TRY(ct_scale_jobs_add(m->scale, &w->jobs, d, &job));
         if (job == NULL) continue;
         CT_TRY(add_start(w, job, nodes, m->placement));
-        ct_words_add(&job->child.command, "--placement=%s", m->placement);
-        ct_words_add(&job->child.command, "--bench=%s", sizes);
-        ct_words_add(&job->child.command, "--algorithm=%s", algorithm[i]);
+        ct_argv_add(&job->child.command, "--placement=%s", m->placement);
+        ct_argv_add(&job->child.command, "--bench=%s", sizes);
+        ct_argv_add(&job->child.command, "--algorithm=%s", algorithm[i]);
         job->child.memory = memory_for(m, nodes);
     }
     return CT_OK;

@@ -42,23 +42,23 @@ ct_status ct_simulator_platform(const ct_topo *t, const char *xml_path, const ch
 }
 
 void ct_simulator_start(const ct_machine *machine, int n_rank, const char *xml_path,
-                        const char *hosts_path, const char *program, ct_words *command)
+                        const char *hosts_path, const char *program, ct_argv *command)
 {
     ct_text text = { 0 };
 
-    ct_words_add(command, "smpirun");
-    ct_words_add(command, "-np");
-    ct_words_add(command, "%d", n_rank);
-    ct_words_add(command, "-platform");
-    ct_words_add(command, "%s", xml_path);
-    ct_words_add(command, "-hostfile");
-    ct_words_add(command, "%s", hosts_path);
+    ct_argv_add(command, "smpirun");
+    ct_argv_add(command, "-np");
+    ct_argv_add(command, "%d", n_rank);
+    ct_argv_add(command, "-platform");
+    ct_argv_add(command, "%s", xml_path);
+    ct_argv_add(command, "-hostfile");
+    ct_argv_add(command, "%s", hosts_path);
     /* no copy of the program for each rank, which no cache would hold: it has no mutable globals */
-    ct_words_add(command, "-no-privatize");
+    ct_argv_add(command, "-no-privatize");
     ct_sim_settings(machine, &text);
     for (char *rest = text.text, *line; (line = strsep(&rest, "\n")) != NULL;) {
-        if (line[0] != '\0') ct_words_add(command, "%s", line);
+        if (line[0] != '\0') ct_argv_add(command, "%s", line);
     }
     ct_text_destroy(&text);
-    ct_words_add(command, "%s", program);
+    ct_argv_add(command, "%s", program);
 }

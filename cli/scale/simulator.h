@@ -15,6 +15,6 @@ ct_status ct_simulator_platform(const ct_topo *t, const char *xml_path, const ch
 /** smpirun with these files and the settings that SMPI needs, and the simulator: append its
  *  arguments. None may hold a space, which smpirun takes for the end of a word. */
 void ct_simulator_start(const ct_machine *machine, int n_rank, const char *xml_path,
-                        const char *hosts_path, const char *program, ct_words *command);
+                        const char *hosts_path, const char *program, ct_argv *command);
 
 #endif

@@ -18,7 +18,7 @@ enum { WAITING, RUNNING, ENDED };
 
 /* ---- words */
 
-void ct_words_add(ct_words *w, const char *fmt, ...)
+void ct_argv_add(ct_argv *w, const char *fmt, ...)
 {
     char **list = realloc(w->word, ((size_t)w->n + 2) * sizeof(*list)), *text = NULL;
     va_list args;
@@ -41,14 +41,14 @@ void ct_words_add(ct_words *w, const char *fmt, ...)
     list[w->n] = NULL;
 }
 
-void ct_words_destroy(ct_words *w)
+void ct_argv_destroy(ct_argv *w)
 {
     for (int i = 0; i < w->n; i++) free(w->word[i]);
     free(w->word);
     memset(w, 0, sizeof(*w));
 }
 
-void ct_words_print(const ct_words *w, ct_text *out)
+void ct_argv_print(const ct_argv *w, ct_text *out)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
                                 "-_=./:,+@%";
@@ -74,8 +74,8 @@ void ct_words_print(const ct_words *w, ct_text *out)
 
 void ct_child_destroy(ct_child *c)
 {
-    ct_words_destroy(&c->command);
-    ct_words_destroy(&c->env);
+    ct_argv_destroy(&c->command);
+    ct_argv_destroy(&c->env);
     free(c->log);
     c->log = NULL;
 }

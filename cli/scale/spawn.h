@@ -12,20 +12,20 @@
 #include "framework/base/text.h"
 
 /** Words of a command; zero-initialise. */
-typedef struct ct_words {
+typedef struct ct_argv {
     char **word; /* NULL-terminated; NULL where there are none */
     int n;
     bool failed; /* out of memory; checked by ct_children_run */
-} ct_words;
+} ct_argv;
 
-void ct_words_add(ct_words *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-void ct_words_destroy(ct_words *w);
+void ct_argv_add(ct_argv *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void ct_argv_destroy(ct_argv *w);
 /** Appends the words as one would type them, quoted where a shell needs it. */
-void ct_words_print(const ct_words *w, ct_text *out);
+void ct_argv_print(const ct_argv *w, ct_text *out);
 
 typedef struct ct_child {
-    ct_words command;
-    ct_words env;    /* "NAME=VALUE" on top of the study's own environment               */
+    ct_argv command;
+    ct_argv env;     /* "NAME=VALUE" on top of the study's own environment               */
     char *log;       /* where both streams go; owned                                     */
     double limit_s;  /* then it is killed; 0: no limit                                   */
     double memory;   /* bytes it is expected to need                                     */

@@ -89,21 +89,21 @@ typedef struct model {
     const ct_grad_pipe_config *config;
     const ct_step_model_own *own; /* NULL: none */
     costs costs;
-    ct_exch_model *exch;
+    ct_sparse_allreduce_model *exch;
     ct_grad_range *range;
-    ct_coded_seconds *seconds;
-    ct_choose_ways ways;
-    ct_grad_sizes sizes;
-    ct_choose choose;
-    ct_choose_plan plan;
-    ct_profile_line line;
+    ct_codec_seconds *seconds;
+    ct_codec_candidates ways;
+    ct_bucket_sizes sizes;
+    ct_codec_planner choose;
+    ct_codec_plan plan;
+    ct_profile_timeline line;
 } model;
 
 static void model_release(model *m)
 {
     destroy_costs(&m->costs);
-    ct_exch_model_destroy(m->exch);
-    ct_choose_release(&m->choose);
+    ct_sparse_allreduce_model_destroy(m->exch);
+    ct_codec_planner_release(&m->choose);
     ct_profile_line_release(&m->line);
     free(m->plan.way);
     free(m->range);
@@ -117,7 +117,7 @@ static ct_status make_ranges(model *m)
     size_t n = (size_t)p->n_param + 1;
 
     m->range = calloc(n, sizeof(*m->range));
-    m->seconds = calloc(n * CT_CHOOSE_WAYS, sizeof(*m->seconds));
+    m->seconds = calloc(n * CT_CODEC_CANDIDATES, sizeof(*m->seconds));
     m->plan.way = calloc(n, sizeof(*m->plan.way));
     if ((m->range == NULL) || (m->seconds == NULL) || (m->plan.way == NULL))
         return CT_FAIL(CT_ERR_NOMEM, "no memory for %d gradients", p->n_param);
@@ -133,8 +133,8 @@ static ct_status make_ranges(model *m)
         r->codec = m->own[i].codec;
         r->codec_config = &m->own[i].config;
     }
-    CT_TRY(ct_grad_plan_check(m->config, m->range, p->n_param));
-    for (int i = 0; (m->config->codec != &ct_coded_auto) && (i < p->n_param); i++) {
+    CT_TRY(ct_bucket_partition_check(m->config, m->range, p->n_param));
+    for (int i = 0; (m->config->codec != &ct_codec_auto) && (i < p->n_param); i++) {
         if (m->range[i].codec != NULL) continue;
         m->range[i].codec = m->config->codec;
         m->range[i].codec_config = &m->config->codec_config;
@@ -145,46 +145,47 @@ static ct_status make_ranges(model *m)
 static ct_status choose(model *m, const ct_topo *t)
 {
     const ct_grad_pipe_config *config = m->config;
-    ct_coded_costs c = { .n_rank = t->n_rank,
-                         .speed = ct_machine_coding(&t->machine),
+    ct_codec_costs c = { .n_rank = t->n_rank,
+                         .speed = ct_machine_codec_speed(&t->machine),
                          .deterministic = config->deterministic,
                          .allreduce_s = sum_s,
                          .ctx = &m->costs,
                          .sum_factor = 1,
                          .wire_factor = 1 };
 
-    CT_TRY(ct_exch_model_create(t, &m->exch));
+    CT_TRY(ct_sparse_allreduce_model_create(t, &m->exch));
     c.exch = m->exch;
-    if (config->codec == &ct_coded_auto)
-        CT_TRY(ct_choose_list(&config->codec_config, config->deterministic, &m->ways));
-    if (t->n_rank > 1) ct_choose_seconds(&c, config, m->range, m->p->n_param, &m->ways, m->seconds);
-    m->choose = (ct_choose){ .config = config,
-                             .sizes = &m->sizes,
-                             .range = m->range,
-                             .n_range = m->p->n_param,
-                             .n_rank = t->n_rank,
-                             .ways = &m->ways,
-                             .seconds = m->seconds,
-                             .dense_s = dense_s,
-                             .ctx = &m->costs,
-                             .line = &m->line.line,
-                             .margin = 0.02 };
-    if (config->codec != &ct_coded_auto) return ct_choose_cost(&m->choose, &m->plan);
-    CT_TRY(ct_choose_run(&m->choose));
+    if (config->codec == &ct_codec_auto)
+        CT_TRY(ct_codec_candidates_list(&config->codec_config, config->deterministic, &m->ways));
+    if (t->n_rank > 1)
+        ct_codec_planner_seconds(&c, config, m->range, m->p->n_param, &m->ways, m->seconds);
+    m->choose = (ct_codec_planner){ .config = config,
+                                    .sizes = &m->sizes,
+                                    .range = m->range,
+                                    .n_range = m->p->n_param,
+                                    .n_rank = t->n_rank,
+                                    .ways = &m->ways,
+                                    .seconds = m->seconds,
+                                    .dense_s = dense_s,
+                                    .ctx = &m->costs,
+                                    .line = &m->line.line,
+                                    .margin = 0.02 };
+    if (config->codec != &ct_codec_auto) return ct_codec_planner_cost(&m->choose, &m->plan);
+    CT_TRY(ct_codec_planner_run(&m->choose));
     memcpy(m->plan.way, m->choose.plan[0].way, sizeof(int) * (size_t)m->p->n_param);
-    return ct_choose_cost(&m->choose, &m->plan);
+    return ct_codec_planner_cost(&m->choose, &m->plan);
 }
 
 static void fill_bucket(const model *m, const ct_bucket_cut *k, int n_rank, ct_step_model_bucket *b)
 {
     const ct_grad_range *r = &m->range[k->first];
-    const ct_coded_seconds *s = m->seconds + (size_t)k->first * CT_CHOOSE_WAYS;
+    const ct_codec_seconds *s = m->seconds + (size_t)k->first * CT_CODEC_CANDIDATES;
 
     b->first = k->first;
     b->n = k->n;
     b->count = k->count;
     b->bytes = k->count * 4;
-    b->codec = ct_coded_none.name;
+    b->codec = ct_codec_none.name;
     b->key = r->key;
     b->coded = k->coded;
     if (n_rank == 1) {
@@ -211,8 +212,8 @@ static ct_status fill_buckets(model *m, int n_rank, ct_step_model *out)
     ct_bucket_cut *cut = NULL;
     int n = 0;
 
-    ct_choose_apply(&m->ways, m->plan.way, m->range, m->p->n_param);
-    CT_TRY(ct_grad_plan_cut(m->config, &m->sizes, m->range, m->p->n_param, &cut, &n));
+    ct_codec_planner_apply(&m->ways, m->plan.way, m->range, m->p->n_param);
+    CT_TRY(ct_bucket_partition_cut(m->config, &m->sizes, m->range, m->p->n_param, &cut, &n));
     out->bucket = calloc((size_t)n + 1, sizeof(*out->bucket));
     if (out->bucket == NULL) {
         free(cut);
@@ -229,7 +230,7 @@ static ct_status fill_buckets(model *m, int n_rank, ct_step_model *out)
 
 ct_status ct_step_model_run(const ct_profile *profile, const ct_topo *topo,
                             const ct_grad_pipe_config *config, const ct_step_model_own *own,
-                            ct_line_overlap overlap, double factor, ct_step_model *out)
+                            ct_step_timeline_overlap overlap, double factor, ct_step_model *out)
 {
     model m = { .p = profile, .config = config, .own = own };
     ct_status status;
@@ -239,8 +240,8 @@ ct_status ct_step_model_run(const ct_profile *profile, const ct_topo *topo,
     if (status == CT_OK) status = create_costs(topo, config->allreduce, &m.costs);
     if (status == CT_OK) status = make_ranges(&m);
     if (status == CT_OK)
-        status = ct_grad_sizes_by(cost_of, &m.costs, topo->n_rank, config->bucket_bytes, m.range,
-                                  profile->n_param, &m.sizes);
+        status = ct_bucket_sizes_by(cost_of, &m.costs, topo->n_rank, config->bucket_bytes, m.range,
+                                    profile->n_param, &m.sizes);
     if (status == CT_OK) status = choose(&m, topo);
     if (status == CT_OK) status = fill_buckets(&m, topo->n_rank, out);
     out->step_s = m.plan.times.step_s;

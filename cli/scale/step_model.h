@@ -33,7 +33,7 @@ typedef struct ct_step_model {
 
 /** What a parameter's own `compress` says. codec NULL: there is none. */
 typedef struct ct_step_model_own {
-    const ct_coded_ops *codec;
+    const ct_codec_ops *codec;
     ct_codec_config config;
 } ct_step_model_own;
 
@@ -43,7 +43,7 @@ typedef struct ct_step_model_own {
  * has no costs. Freed by ct_step_model_release(). */
 ct_status ct_step_model_run(const ct_profile *profile, const ct_topo *topo,
                             const ct_grad_pipe_config *config, const ct_step_model_own *own,
-                            ct_line_overlap overlap, double factor, ct_step_model *out);
+                            ct_step_timeline_overlap overlap, double factor, ct_step_model *out);
 void ct_step_model_release(ct_step_model *m);
 
 /** Expected largest of n draws of the profile's samples, and their mean, over their median. */

@@ -121,15 +121,14 @@ static json_t *entry_of(const ct_scale *s)
     json_t *o = json_object(), *notes = json_array();
     double memory = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
     char host[64] = "?", when[32] = "", mpi[MPI_MAX_LIBRARY_VERSION_STRING];
-    ct_words command = { 0 };
+    ct_argv command = { 0 };
     ct_text text = { 0 };
     time_t now = time(NULL);
     struct tm tm;
     int n = 0;
 
-    for (int i = 0; i < s->call->full_argc; i++)
-        ct_words_add(&command, "%s", s->call->full_argv[i]);
-    ct_words_print(&command, &text);
+    for (int i = 0; i < s->call->full_argc; i++) ct_argv_add(&command, "%s", s->call->full_argv[i]);
+    ct_argv_print(&command, &text);
     set_text(o, "command", text.text);
     if (gmtime_r(&now, &tm) != NULL) strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%SZ", &tm);
     set_text(o, "started", when);
@@ -153,7 +152,7 @@ static json_t *entry_of(const ct_scale *s)
     json_object_set_new(o, "notes", notes);
     if (s->net != NULL) json_object_set(o, "net", s->net);
     if (s->pretended != NULL) json_object_set(o, "pretended", s->pretended);
-    ct_words_destroy(&command);
+    ct_argv_destroy(&command);
     ct_text_destroy(&text);
     return o;
 }
@@ -221,7 +220,7 @@ ct_status ct_verb_scale(ct_call *call)
     if (status == CT_OK) status = run(s);
     json_decref(s->net);
     json_decref(s->pretended);
-    for (int i = 0; i < s->n_config; i++) ct_words_destroy(&s->config[i].options);
+    for (int i = 0; i < s->n_config; i++) ct_argv_destroy(&s->config[i].options);
     ct_options_destroy(options);
     free(s);
     return status;

@@ -17,7 +17,7 @@ typedef struct run {
     const ct_options *options;
     ct_topo *topo;
     char dir[PATH_MAX / 2], xml[PATH_MAX], hosts[PATH_MAX];
-    ct_words command;
+    ct_argv command;
 } run;
 
 static ct_status write_files(run *r)
@@ -49,7 +49,7 @@ static ct_status make_command(run *r)
                            "%s: smpirun splits and expands arguments: no spaces, *, "
                            "? or [",
                            r->call->argv[i]);
-        ct_words_add(&r->command, "%s", r->call->argv[i]);
+        ct_argv_add(&r->command, "%s", r->call->argv[i]);
     }
     return r->command.failed ? CT_FAIL(CT_ERR_NOMEM, "no memory for a command") : CT_OK;
 }
@@ -119,7 +119,7 @@ ct_status ct_verb_simulate(ct_call *call)
         (void)unlink(r.hosts);
         (void)rmdir(r.dir);
     }
-    ct_words_destroy(&r.command);
+    ct_argv_destroy(&r.command);
     ct_topo_destroy(r.topo);
     ct_options_destroy(options);
     return status;

@@ -121,7 +121,7 @@ static void print_limits(const ct_time_result *r, const totals *t, FILE *out)
 /* What each engine took on scratch data, by computation; the one in use with a star. */
 static void print_engines(const ct_engine_plan *plan, FILE *out)
 {
-    const ct_plan_row *row;
+    const ct_engine_plan_entry *row;
 
     if (plan == NULL) return;
     fprintf(out, "engines on scratch data, ms; * in use:\n");
@@ -131,7 +131,7 @@ static void print_engines(const ct_engine_plan *plan, FILE *out)
         if (row->n_asked > 1) fprintf(out, " and %d more", row->n_asked - 1);
         fprintf(out, "):");
         for (int e = 0; e < row->n; e++) {
-            const ct_plan_engine *g = &row->engine[e];
+            const ct_engine_plan_engine *g = &row->engine[e];
             const char *star = (strcmp(g->name, row->taken) == 0) ? "*" : "";
 
             if (g->ms < 0.0) {

@@ -276,7 +276,7 @@ static void add_limit(const ct_time_result *r, ct_text *t)
 
 static void add_engines(const ct_engine_plan *plan, ct_text *t)
 {
-    const ct_plan_row *row;
+    const ct_engine_plan_entry *row;
     const char *comma = "";
 
     ct_text_add(t, ",\"engines\":[");

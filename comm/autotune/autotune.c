@@ -29,7 +29,7 @@ static ct_status create(ct_grad_pipe *gp, void **state_p)
 
     if (a == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to tune a gradient pipe");
     a->gp = gp;
-    if (gp->config.codec == &ct_coded_auto) status = ct_grad_auto_create(gp, &a->tune, &a->codecs);
+    if (gp->config.codec == &ct_codec_auto) status = ct_grad_auto_create(gp, &a->tune, &a->codecs);
     if (status != CT_OK) {
         destroy(a);
         return status;

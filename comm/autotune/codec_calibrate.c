@@ -25,15 +25,15 @@ static ct_status factor_of(ct_comm *c, double seconds, double model_s, double *f
     return ct_comm_broadcast(c, factor_p, sizeof(*factor_p));
 }
 
-static ct_status sum_once(ct_comm *c, ct_coll_ways *w)
+static ct_status sum_once(ct_comm *c, ct_persistent_coll *w)
 {
     ct_status status = CT_OK;
     int idle = 0;
 
-    CT_TRY(ct_coll_ways_start(w));
-    while ((status = ct_coll_ways_progress(w)) == CT_INPROGRESS) {
+    CT_TRY(ct_persistent_coll_start(w));
+    while ((status = ct_persistent_coll_progress(w)) == CT_INPROGRESS) {
         MPI_Request *req[CT_COMM_MAX_PENDING];
-        int n = ct_coll_ways_pending(w, req, CT_COMM_MAX_PENDING);
+        int n = ct_persistent_coll_pending(w, req, CT_COMM_MAX_PENDING);
 
         idle += 1;
         CT_TRY(ct_comm_wait_any(c, req, n, &idle));
@@ -60,7 +60,7 @@ typedef struct beside {
     int64_t n_alone, n_beside;
 } beside;
 
-static ct_status compute_beside(ct_comm *c, ct_coll_ways *w, float *v, beside *b)
+static ct_status compute_beside(ct_comm *c, ct_persistent_coll *w, float *v, beside *b)
 {
     double start = 0;
     ct_status status = CT_OK;
@@ -70,8 +70,8 @@ static ct_status compute_beside(ct_comm *c, ct_coll_ways *w, float *v, beside *b
     b->alone_s += ct_clock_s() - start;
     CT_TRY(ct_comm_barrier(c));
     start = ct_clock_s();
-    CT_TRY(ct_coll_ways_start(w));
-    while ((status = ct_coll_ways_progress(w)) == CT_INPROGRESS) {
+    CT_TRY(ct_persistent_coll_start(w));
+    while ((status = ct_persistent_coll_progress(w)) == CT_INPROGRESS) {
         for (int i = 0; i < 8; ++i) compute(v);
         b->n_beside += 8;
     }
@@ -82,7 +82,7 @@ static ct_status compute_beside(ct_comm *c, ct_coll_ways *w, float *v, beside *b
 
 /* sum_s: what the sum takes where nothing else is done. What remains of its time beside
  * computation, less what that takes alone; the mean of the ranks. */
-static ct_status time_beside(ct_comm *c, ct_coll_ways *w, double sum_s, double *taken_p)
+static ct_status time_beside(ct_comm *c, ct_persistent_coll *w, double sum_s, double *taken_p)
 {
     float *v = ct_mem_acquire(sizeof(float) * PIECE);
     beside b = { .n_alone = 0 };
@@ -100,10 +100,10 @@ static ct_status time_beside(ct_comm *c, ct_coll_ways *w, double sum_s, double *
     return ct_comm_broadcast(c, taken_p, sizeof(*taken_p));
 }
 
-static ct_status time_sum(ct_comm *c, const char *allreduce, int64_t n, ct_coding_calibration *out)
+static ct_status time_sum(ct_comm *c, const char *allreduce, int64_t n, ct_codec_calibration *out)
 {
     const ct_arena_ops *mem = ct_comm_arena(c);
-    ct_coll_ways w = { .comm = c, .count = n, .dtype = CT_F32 };
+    ct_persistent_coll w = { .comm = c, .count = n, .dtype = CT_F32 };
     double best = INFINITY;
     void *buf = NULL;
     ct_status status = CT_OK;
@@ -112,7 +112,7 @@ static ct_status time_sum(ct_comm *c, const char *allreduce, int64_t n, ct_codin
     memset(buf, 0, sizeof(float) * (size_t)n);
     w.buf = buf;
     w.tag = ct_comm_take_tags(c, CT_COLL_TAGS);
-    status = ct_coll_ways_prepare(&w, allreduce, false);
+    status = ct_persistent_coll_prepare(&w, allreduce, false);
     for (int i = 0; (status == CT_OK) && (i < RUNS); ++i) {
         double start = 0;
 
@@ -122,11 +122,11 @@ static ct_status time_sum(ct_comm *c, const char *allreduce, int64_t n, ct_codin
         best = fmin(best, ct_clock_s() - start);
     }
     if (status == CT_OK)
-        status = factor_of(c, best, ct_coll_ways_predicted_s(&w), &out->sum_factor);
+        status = factor_of(c, best, ct_persistent_coll_predicted_s(&w), &out->sum_factor);
     if (status == CT_OK) status = time_beside(c, &w, best, &out->taken);
 
 done:
-    ct_coll_ways_release(&w);
+    ct_persistent_coll_release(&w);
     mem->release(mem->ctx, buf);
     return status;
 }
@@ -146,10 +146,10 @@ static ct_status fill(ct_sparse *s, int64_t n)
 /* An allgather: what all exchanges are made of are messages of its kind. */
 static ct_status time_exchange(ct_comm *c, int64_t n, double *factor_p)
 {
-    const ct_exch_ops *ops = &ct_exch_allgather;
-    ct_exch_req r = { .comm = c, .n = n, .k = n / PER_ENTRY, .form = CT_WIRE_PAIRS };
-    const ct_exch_model *model = NULL;
-    ct_exch_seconds s;
+    const ct_sparse_allreduce_ops *ops = &ct_sparse_allreduce_allgather;
+    ct_sparse_allreduce_req r = { .comm = c, .n = n, .k = n / PER_ENTRY, .form = CT_PAYLOAD_PAIRS };
+    const ct_sparse_allreduce_model *model = NULL;
+    ct_sparse_allreduce_seconds s;
     ct_sparse own = { .n = 0 };
     double best = INFINITY;
     float *sum = ct_mem_acquire(sizeof(float) * (size_t)n);
@@ -160,7 +160,7 @@ static ct_status time_exchange(ct_comm *c, int64_t n, double *factor_p)
     r.residual.v = sum; /* pairs lose nothing */
     r.own = &own;
     if (sum == NULL) status = CT_FAIL(CT_ERR_NOMEM, "no memory for a look at the network");
-    if (status == CT_OK) status = ct_exch_model_of(c, &model);
+    if (status == CT_OK) status = ct_sparse_allreduce_model_of(c, &model);
     if (status == CT_OK) status = fill(&own, n);
     if (status == CT_OK) status = ops->prepare(&r);
     for (int i = 0; (status == CT_OK) && (i < RUNS); ++i) {
@@ -168,11 +168,11 @@ static ct_status time_exchange(ct_comm *c, int64_t n, double *factor_p)
 
         CT_TRY_GOTO(status, done, ct_comm_barrier(c));
         start = ct_clock_s();
-        CT_TRY_GOTO(status, done, ct_exch_run(ops, &r));
+        CT_TRY_GOTO(status, done, ct_sparse_allreduce_run(ops, &r));
         best = fmin(best, ct_clock_s() - start - (r.decode_s - decode));
     }
     if (status != CT_OK) goto done;
-    ct_exch_model_s(model, CT_EXCH_ALLGATHER, n, r.k, r.form, &s);
+    ct_sparse_allreduce_model_s(model, CT_SPARSE_ALLREDUCE_ALLGATHER, n, r.k, r.form, &s);
     status = factor_of(c, best, s.wire_s, factor_p);
 
 done:
@@ -182,10 +182,10 @@ done:
     return status;
 }
 
-ct_status ct_coding_calibrate(ct_comm *c, const char *allreduce, int64_t n,
-                              ct_coding_calibration *out)
+ct_status ct_codec_calibrate(ct_comm *c, const char *allreduce, int64_t n,
+                             ct_codec_calibration *out)
 {
-    *out = (ct_coding_calibration){ .sum_factor = 1, .wire_factor = 1 };
+    *out = (ct_codec_calibration){ .sum_factor = 1, .wire_factor = 1 };
     if ((c->size == 1) || (n < PER_ENTRY)) return CT_OK;
     CT_TRY(time_sum(c, allreduce, n, out));
     return time_exchange(c, n, &out->wire_factor);

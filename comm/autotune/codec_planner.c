@@ -8,12 +8,12 @@ static const double in_doubt = 1.1; /* … and ranked */
 
 /* ---- the cost of a plan */
 
-static ct_line_parcel parcel_of(const ct_choose *c, const ct_bucket_cut *cut, const int *way,
-                                double *bytes)
+static ct_step_timeline_message parcel_of(const ct_codec_planner *c, const ct_bucket_cut *cut,
+                                          const int *way, double *bytes)
 {
-    ct_line_parcel p = { .first = cut->first, .n = cut->n, .n_part = cut->n_part };
+    ct_step_timeline_message p = { .first = cut->first, .n = cut->n, .n_part = cut->n_part };
     int64_t dense = cut->count * (int64_t)sizeof(float);
-    const ct_coded_seconds *s = c->seconds + (size_t)cut->first * CT_CHOOSE_WAYS;
+    const ct_codec_seconds *s = c->seconds + (size_t)cut->first * CT_CODEC_CANDIDATES;
 
     if (!cut->coded) {
         if (c->n_rank > 1) p.wire_s = c->dense_s(c->ctx, dense);
@@ -28,10 +28,10 @@ static ct_line_parcel parcel_of(const ct_choose *c, const ct_bucket_cut *cut, co
     return p;
 }
 
-static ct_status cost_of_cuts(const ct_choose *c, const ct_bucket_cut *cut, int n,
-                              ct_choose_plan *plan)
+static ct_status cost_of_cuts(const ct_codec_planner *c, const ct_bucket_cut *cut, int n,
+                              ct_codec_plan *plan)
 {
-    ct_line_parcel *parcel = calloc((size_t)n + 1, sizeof(*parcel));
+    ct_step_timeline_message *parcel = calloc((size_t)n + 1, sizeof(*parcel));
     ct_status status = CT_OK;
 
     if (parcel == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d buckets", n);
@@ -40,12 +40,12 @@ static ct_status cost_of_cuts(const ct_choose *c, const ct_bucket_cut *cut, int 
         parcel[i] = parcel_of(c, &cut[i], plan->way, &plan->bytes);
         if (c->caution > 0) parcel[i].wire_s *= c->caution;
     }
-    status = ct_line_run(c->line, parcel, n, &plan->times);
+    status = ct_step_timeline_run(c->line, parcel, n, &plan->times);
     free(parcel);
     return status;
 }
 
-ct_status ct_choose_cost(const ct_choose *c, ct_choose_plan *plan)
+ct_status ct_codec_planner_cost(const ct_codec_planner *c, ct_codec_plan *plan)
 {
     ct_grad_range *range = malloc(sizeof(*range) * ((size_t)c->n_range + 1));
     ct_bucket_cut *cut = NULL;
@@ -54,8 +54,8 @@ ct_status ct_choose_cost(const ct_choose *c, ct_choose_plan *plan)
 
     if (range == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d gradients", c->n_range);
     if (c->n_range > 0) memcpy(range, c->range, sizeof(*range) * (size_t)c->n_range);
-    ct_choose_apply(c->ways, plan->way, range, c->n_range);
-    status = ct_grad_plan_cut(c->config, c->sizes, range, c->n_range, &cut, &n);
+    ct_codec_planner_apply(c->ways, plan->way, range, c->n_range);
+    status = ct_bucket_partition_cut(c->config, c->sizes, range, c->n_range, &cut, &n);
     if (status == CT_OK) status = cost_of_cuts(c, cut, n, plan);
     free(cut);
     free(range);
@@ -66,34 +66,34 @@ ct_status ct_choose_cost(const ct_choose *c, ct_choose_plan *plan)
 
 /* Messages hide behind other buckets' coding, and the other way round; neither may take longer than
  * the dense bucket with nothing to hide behind. */
-static bool may_gain(const ct_choose *c, int i, int w)
+static bool may_gain(const ct_codec_planner *c, int i, int w)
 {
-    const ct_coded_seconds *s = c->seconds + (size_t)i * CT_CHOOSE_WAYS + w;
+    const ct_codec_seconds *s = c->seconds + (size_t)i * CT_CODEC_CANDIDATES + w;
 
     double dense_s = c->dense_s(c->ctx, c->range[i].count * (int64_t)sizeof(float));
 
     return (s->wire_s < dense_s) && (s->encode_s + s->decode_s < dense_s);
 }
 
-static ct_status make_plan(const ct_choose *c, ct_choose_plan *p)
+static ct_status make_plan(const ct_codec_planner *c, ct_codec_plan *p)
 {
-    *p = (ct_choose_plan){ .way = malloc(sizeof(*p->way) * ((size_t)c->n_range + 1)) };
+    *p = (ct_codec_plan){ .way = malloc(sizeof(*p->way) * ((size_t)c->n_range + 1)) };
     if (p->way == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %d gradients", c->n_range);
     for (int i = 0; i < c->n_range; ++i)
-        p->way[i] = ct_choose_is_open(c->config, &c->range[i]) ? 0 : -1;
+        p->way[i] = ct_codec_planner_decides(c->config, &c->range[i]) ? 0 : -1;
     return CT_OK;
 }
 
 /* Range i goes way w if the step is then shorter, dense also if it is not longer. */
-static ct_status offer(const ct_choose *c, ct_choose_plan *p, int i, int w)
+static ct_status offer(const ct_codec_planner *c, ct_codec_plan *p, int i, int w)
 {
     double before = p->times.step_s;
     int old = p->way[i];
-    ct_choose_plan tried = *p; /* the same list of ways */
+    ct_codec_plan tried = *p; /* the same list of ways */
 
     if (old == w) return CT_OK;
     p->way[i] = w;
-    CT_TRY(ct_choose_cost(c, &tried));
+    CT_TRY(ct_codec_planner_cost(c, &tried));
     if ((tried.times.step_s < before) || ((w == 0) && (tried.times.step_s <= before))) {
         *p = tried;
         return CT_OK;
@@ -104,12 +104,12 @@ static ct_status offer(const ct_choose *c, ct_choose_plan *p, int i, int w)
 
 /* All ranges that may gain go way w, then each is offered to be dense, and the other way round;
  * down: from all coded, else from all dense. */
-static ct_status search(const ct_choose *c, int w, bool down, ct_choose_plan *p)
+static ct_status search(const ct_codec_planner *c, int w, bool down, ct_codec_plan *p)
 {
     for (int i = 0; down && (i < c->n_range); ++i) {
         if ((p->way[i] == 0) && may_gain(c, i, w)) p->way[i] = w;
     }
-    CT_TRY(ct_choose_cost(c, p));
+    CT_TRY(ct_codec_planner_cost(c, p));
     for (int turn = 0; turn < 2; ++turn) {
         bool to_dense = ((turn == 0) == down);
 
@@ -125,9 +125,9 @@ static ct_status search(const ct_choose *c, int w, bool down, ct_choose_plan *p)
 }
 
 /* The better of both searches. */
-static ct_status search_both(const ct_choose *c, int w, ct_choose_plan *p)
+static ct_status search_both(const ct_codec_planner *c, int w, ct_codec_plan *p)
 {
-    ct_choose_plan up;
+    ct_codec_plan up;
     ct_status status = make_plan(c, p);
 
     if (status == CT_OK) status = search(c, w, true, p);
@@ -135,7 +135,7 @@ static ct_status search_both(const ct_choose *c, int w, ct_choose_plan *p)
     status = make_plan(c, &up);
     if (status == CT_OK) status = search(c, w, false, &up);
     if ((status == CT_OK) && (up.times.step_s < p->times.step_s)) {
-        ct_choose_plan swap = *p;
+        ct_codec_plan swap = *p;
 
         *p = up;
         up = swap;
@@ -145,7 +145,7 @@ static ct_status search_both(const ct_choose *c, int w, ct_choose_plan *p)
 }
 
 /* Each range of the plan is offered the other ways. */
-static ct_status mix(const ct_choose *c, ct_choose_plan *p)
+static ct_status mix(const ct_codec_planner *c, ct_codec_plan *p)
 {
     for (int i = 0; i < c->n_range; ++i) {
         for (int w = 1; (p->way[i] >= 0) && (w < c->ways->n); ++w) {
@@ -157,18 +157,18 @@ static ct_status mix(const ct_choose *c, ct_choose_plan *p)
 
 static int by_step(const void *a, const void *b)
 {
-    const ct_choose_plan *x = a, *y = b;
+    const ct_codec_plan *x = a, *y = b;
 
     return (x->careful_s > y->careful_s) - (x->careful_s < y->careful_s);
 }
 
-static bool same(const ct_choose *c, const ct_choose_plan *a, const ct_choose_plan *b)
+static bool same(const ct_codec_planner *c, const ct_codec_plan *a, const ct_codec_plan *b)
 {
     return memcmp(a->way, b->way, sizeof(*a->way) * (size_t)c->n_range) == 0;
 }
 
 /* Puts p in if it is new and gains enough; p is then the list's. */
-static void keep(ct_choose *c, double dense_s, ct_choose_plan *p)
+static void keep(ct_codec_planner *c, double dense_s, ct_codec_plan *p)
 {
     bool good = (p->times.step_s < (1 - c->margin) * dense_s);
 
@@ -180,23 +180,24 @@ static void keep(ct_choose *c, double dense_s, ct_choose_plan *p)
     c->plan[c->n_plan++] = *p;
 }
 
-static bool any_gain(const ct_choose *c, int w)
+static bool any_gain(const ct_codec_planner *c, int w)
 {
     for (int i = 0; i < c->n_range; ++i) {
-        if (ct_choose_is_open(c->config, &c->range[i]) && may_gain(c, i, w)) return true;
+        if (ct_codec_planner_decides(c->config, &c->range[i]) && may_gain(c, i, w)) return true;
     }
     return false;
 }
 
 /* Searched and ranked with caution, kept for what it takes without. */
-static ct_status keep_searched(ct_choose *c, double dense_s, ct_choose_plan *p, ct_status status)
+static ct_status keep_searched(ct_codec_planner *c, double dense_s, ct_codec_plan *p,
+                               ct_status status)
 {
-    ct_choose doubting = *c;
+    ct_codec_planner doubting = *c;
 
     doubting.caution = in_doubt;
-    if (status == CT_OK) status = ct_choose_cost(&doubting, p);
+    if (status == CT_OK) status = ct_codec_planner_cost(&doubting, p);
     p->careful_s = p->times.step_s;
-    if (status == CT_OK) status = ct_choose_cost(c, p);
+    if (status == CT_OK) status = ct_codec_planner_cost(c, p);
     if (status != CT_OK) {
         free(p->way);
         return status;
@@ -206,36 +207,36 @@ static ct_status keep_searched(ct_choose *c, double dense_s, ct_choose_plan *p, 
     return CT_OK;
 }
 
-static ct_status find_plans(ct_choose *c, double dense_s)
+static ct_status find_plans(ct_codec_planner *c, double dense_s)
 {
-    ct_choose careful = *c;
-    ct_choose_plan p;
+    ct_codec_planner careful = *c;
+    ct_codec_plan p;
     ct_status status = CT_OK;
 
     careful.caution = caution;
     for (int w = 1; w < c->ways->n; ++w) {
         if (!any_gain(c, w)) continue;
-        p = (ct_choose_plan){ .way = NULL };
+        p = (ct_codec_plan){ .way = NULL };
         status = search_both(&careful, w, &p);
         CT_TRY(keep_searched(c, dense_s, &p, status));
     }
     if (c->n_plan == 0) return CT_OK;
     CT_TRY(make_plan(c, &p));
     memcpy(p.way, c->plan[0].way, sizeof(*p.way) * (size_t)c->n_range);
-    status = ct_choose_cost(&careful, &p);
+    status = ct_codec_planner_cost(&careful, &p);
     if (status == CT_OK) status = mix(&careful, &p);
     return keep_searched(c, dense_s, &p, status);
 }
 
 /* As if nothing hid behind anything: then ranges do not hang on each other. */
-static ct_status find_alone(ct_choose *c)
+static ct_status find_alone(ct_codec_planner *c)
 {
     CT_TRY(make_plan(c, &c->alone));
     for (int i = 0; i < c->n_range; ++i) {
         double least = c->dense_s(c->ctx, c->range[i].count * (int64_t)sizeof(float));
 
         for (int w = 1; (c->alone.way[i] >= 0) && (w < c->ways->n); ++w) {
-            const ct_coded_seconds *s = c->seconds + (size_t)i * CT_CHOOSE_WAYS + w;
+            const ct_codec_seconds *s = c->seconds + (size_t)i * CT_CODEC_CANDIDATES + w;
             double all = s->encode_s + s->wire_s + s->decode_s;
 
             if (all >= least) continue;
@@ -243,25 +244,25 @@ static ct_status find_alone(ct_choose *c)
             c->alone.way[i] = w;
         }
     }
-    return ct_choose_cost(c, &c->alone);
+    return ct_codec_planner_cost(c, &c->alone);
 }
 
-ct_status ct_choose_run(ct_choose *c)
+ct_status ct_codec_planner_run(ct_codec_planner *c)
 {
-    ct_choose_plan dense;
+    ct_codec_plan dense;
     ct_status status = CT_OK;
 
     c->n_plan = 0;
-    c->alone = (ct_choose_plan){ .way = NULL };
+    c->alone = (ct_codec_plan){ .way = NULL };
     CT_TRY(make_plan(c, &dense));
-    status = ct_choose_cost(c, &dense);
+    status = ct_codec_planner_cost(c, &dense);
     if ((status == CT_OK) && (c->n_rank > 1)) status = find_plans(c, dense.times.step_s);
     if ((status == CT_OK) && (c->n_rank > 1)) status = find_alone(c);
     c->plan[c->n_plan++] = dense; /* to be released in any case */
     return status;
 }
 
-void ct_choose_release(ct_choose *c)
+void ct_codec_planner_release(ct_codec_planner *c)
 {
     for (int k = 0; k < c->n_plan; ++k) free(c->plan[k].way);
     free(c->alone.way);

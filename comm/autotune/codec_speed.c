@@ -97,7 +97,7 @@ static ct_status prepare(bench *b)
     b->u = ct_mem_acquire(bytes);
     b->v = ct_mem_acquire(bytes);
     b->sum = ct_mem_acquire(bytes);
-    b->payload = ct_mem_acquire(ct_wire_bytes(CT_WIRE_PAIRS, b->n, b->n / PER_ENTRY));
+    b->payload = ct_mem_acquire(ct_payload_bytes(CT_PAYLOAD_PAIRS, b->n, b->n / PER_ENTRY));
     b->factors = ct_mem_acquire(sizeof(float) * (size_t)n_factor);
     b->scratch = ct_mem_acquire(sizeof(float) * (size_t)ct_low_rank_scratch(&shape) + 1);
     if ((b->grad == NULL) || (b->u == NULL) || (b->v == NULL) || (b->sum == NULL) ||
@@ -129,20 +129,20 @@ static ct_status exchange(bench *b, double *pack_s, double *add_s, double *merge
     const void *payload = b->payload;
     size_t bytes = 0;
 
-    ct_wire_round(CT_WIRE_PAIRS, &b->low, &(ct_drops){ .v = b->v });
-    bytes = ct_wire_pack(CT_WIRE_PAIRS, &b->low, b->payload);
+    ct_payload_round(CT_PAYLOAD_PAIRS, &b->low, &(ct_residual_return){ .v = b->v });
+    bytes = ct_payload_pack(CT_PAYLOAD_PAIRS, &b->low, b->payload);
     *pack_s = ct_clock_s() - start;
     start = ct_clock_s();
-    CT_TRY(ct_wire_add_all(&payload, &bytes, 1, b->sum, b->n, b->c->n_thread));
+    CT_TRY(ct_payload_add_all(&payload, &bytes, 1, b->sum, b->n, b->c->n_thread));
     *add_s = ct_clock_s() - start;
     start = ct_clock_s();
-    CT_TRY(ct_exch_merge(&b->low, &b->high, b->n / PER_ENTRY, &b->merged));
+    CT_TRY(ct_sparse_allreduce_merge(&b->low, &b->high, b->n / PER_ENTRY, &b->merged));
     *merge_s = ct_clock_s() - start;
     return CT_OK;
 }
 
 /* A payload of signs, and one of another rank. */
-static ct_status signs(bench *b, const ct_accum *a, double *sign_s, double *unsign_s)
+static ct_status signs(bench *b, const ct_momentum_correction *a, double *sign_s, double *unsign_s)
 {
     ct_sign_cut cut = { .n = b->n, .parts = 1 };
     double start = ct_clock_s();
@@ -156,7 +156,7 @@ static ct_status signs(bench *b, const ct_accum *a, double *sign_s, double *unsi
 }
 
 /* All of it, but for making few numbers orthogonal. */
-static ct_status factors(bench *b, const ct_accum *a, int columns, double *seconds_p)
+static ct_status factors(bench *b, const ct_momentum_correction *a, int columns, double *seconds_p)
 {
     ct_low_rank shape = shape_of(b, columns);
     float *p = b->factors, *q = p + columns * shape.rows;
@@ -176,15 +176,15 @@ enum { MEMORY, UPDATE, SELECT, PACK, ADD, MERGE, SIGN, UNSIGN, OF_FEW, OF_MANY, 
 
 static ct_status run(bench *b, double *best)
 {
-    ct_accum a = { .grad = b->grad,
-                   .u = b->u,
-                   .v = b->v,
-                   .n = b->n,
-                   .scale = 1,
-                   .rate = 0.01f,
-                   .momentum = 0.9f,
-                   .mask_momentum = true,
-                   .n_thread = b->c->n_thread };
+    ct_momentum_correction a = { .grad = b->grad,
+                                 .u = b->u,
+                                 .v = b->v,
+                                 .n = b->n,
+                                 .scale = 1,
+                                 .rate = 0.01f,
+                                 .momentum = 0.9f,
+                                 .mask_momentum = true,
+                                 .n_thread = b->c->n_thread };
 
     for (int k = 0; k < FIGURES; ++k) best[k] = INFINITY;
     for (int i = 0; i < RUNS; ++i) {
@@ -192,7 +192,7 @@ static ct_status run(bench *b, double *best)
 
         t[MEMORY] = stream(b);
         start = ct_clock_s();
-        ct_accum_run(&a);
+        ct_momentum_correction_run(&a);
         t[UPDATE] = ct_clock_s() - start;
         start = ct_clock_s();
         CT_TRY(ct_selector_run(b->selector, &a, &b->out));
@@ -211,7 +211,7 @@ static double beyond(const int64_t *fs, int all, int less)
     return fmax(0, (double)(fs[all] - fs[less]));
 }
 
-ct_status ct_coding_measure(ct_comm *c, ct_coding_speed *out)
+ct_status ct_codec_speed_measure(ct_comm *c, ct_codec_speed *out)
 {
     const double femto = 1e-15;
     bench b = { .c = c, .n = elements() };
@@ -233,29 +233,28 @@ ct_status ct_coding_measure(ct_comm *c, ct_coding_speed *out)
     if (fs[FIGURES] != 0)
         return CT_FAIL(CT_ERR_COMM, "codecs could not be measured on another rank");
     column = fmax(0, (double)(fs[OF_MANY] - fs[OF_FEW])) / (MANY - FEW);
-    *out =
-        (ct_coding_speed){ .memory = 1 / (femto * (double)fs[MEMORY]),
-                           .update_s = femto * (double)fs[UPDATE],
-                           .select_s = femto * beyond(fs, SELECT, UPDATE),
-                           .pack_s = femto * (double)fs[PACK],
-                           .add_s = femto * (double)fs[ADD],
-                           .merge_s = femto * (double)fs[MERGE],
-                           .sign_s = femto * beyond(fs, SIGN, UPDATE),
-                           .unsign_s = femto * (double)fs[UNSIGN],
-                           .factor_s = femto * fmax(0, beyond(fs, OF_FEW, UPDATE) - FEW * column),
-                           .column_s = femto * column,
-                           .measured = true };
+    *out = (ct_codec_speed){ .memory = 1 / (femto * (double)fs[MEMORY]),
+                             .update_s = femto * (double)fs[UPDATE],
+                             .select_s = femto * beyond(fs, SELECT, UPDATE),
+                             .pack_s = femto * (double)fs[PACK],
+                             .add_s = femto * (double)fs[ADD],
+                             .merge_s = femto * (double)fs[MERGE],
+                             .sign_s = femto * beyond(fs, SIGN, UPDATE),
+                             .unsign_s = femto * (double)fs[UNSIGN],
+                             .factor_s = femto * fmax(0, beyond(fs, OF_FEW, UPDATE) - FEW * column),
+                             .column_s = femto * column,
+                             .measured = true };
     return CT_OK;
 }
 
-ct_status ct_coding_find(ct_comm *c)
+ct_status ct_codec_speed_find(ct_comm *c)
 {
     ct_machine *m = &c->topo->machine;
     double start = ct_clock_s();
 
     if (m->coding.measured) return CT_OK;
-    CT_TRY(ct_coding_measure(c, &m->coding));
-    ct_exch_model_renew(c);
+    CT_TRY(ct_codec_speed_measure(c, &m->coding));
+    ct_sparse_allreduce_model_renew(c);
     CT_INFO("codecs here: streams %.3g GB/s, update %.3g ns an element and selection %.3g more; an "
             "entry %.3g ns to pack, %.3g to add, %.3g to merge; an element %.3g ns more for signs, "
             "%.3g "

@@ -84,17 +84,17 @@ static void release(bench *b)
     if (b->host != NULL) b->dev->host_release(b->host);
 }
 
-static ct_accum accum(const bench *b)
+static ct_momentum_correction accum(const bench *b)
 {
-    return (ct_accum){ .grad = b->grad,
-                       .u = b->u,
-                       .v = b->v,
-                       .n = b->n,
-                       .scale = 1,
-                       .rate = 0.01f,
-                       .momentum = 0.9f,
-                       .carry = 1,
-                       .mask_momentum = true };
+    return (ct_momentum_correction){ .grad = b->grad,
+                                     .u = b->u,
+                                     .v = b->v,
+                                     .n = b->n,
+                                     .scale = 1,
+                                     .rate = 0.01f,
+                                     .momentum = 0.9f,
+                                     .carry = 1,
+                                     .mask_momentum = true };
 }
 
 /* ---- one figure */
@@ -112,7 +112,7 @@ static ct_status factors(const bench *b)
 
 static ct_status work(bench *b, figure what)
 {
-    ct_accum a = accum(b);
+    ct_momentum_correction a = accum(b);
     const void *payload = NULL;
 
     switch (what) {
@@ -169,7 +169,7 @@ static ct_status time_bus(bench *b)
 
 static ct_status make_coder(const bench *b, int64_t k, ct_device_coder **c)
 {
-    ct_coder_setup s = { .kind = CT_SELECT_EXACT, .n = b->n, .k = k, .form = CT_WIRE_PAIRS };
+    ct_coder_setup s = { .kind = CT_SELECT_EXACT, .n = b->n, .k = k, .form = CT_PAYLOAD_PAIRS };
 
     return b->codec->create(&s, c);
 }
@@ -198,7 +198,7 @@ static ct_status choose_size(bench *b)
 
 static ct_status measure(bench *b)
 {
-    ct_accum a;
+    ct_momentum_correction a;
 
     CT_TRY(b->dev->from_host(b->st, b->grad, b->host, sizeof(float) * (size_t)b->n));
     CT_TRY(make_coder(b, b->n / PER_SELECTED, &b->few));
@@ -236,8 +236,8 @@ static ct_status run(bench *b, double *seconds)
     return agree(b, seconds);
 }
 
-ct_status ct_coding_device(ct_comm *c, const ct_device *dev, ct_coding_speed *speed_p,
-                           ct_coded_bus *bus_p)
+ct_status ct_codec_speed_on_device(ct_comm *c, const ct_device *dev, ct_codec_speed *speed_p,
+                                   ct_codec_bus *bus_p)
 {
     bench b = { .c = c, .dev = dev, .codec = ct_device_codec_find(dev->kind) };
     double s[FIGURES] = { 0 }, start = ct_clock_s();
@@ -256,7 +256,7 @@ ct_status ct_coding_device(ct_comm *c, const ct_device *dev, ct_coding_speed *sp
     speed_p->unsign_s = s[UNSIGN];
     speed_p->factor_s = 0;
     speed_p->column_s = s[FACTORS];
-    *bus_p = (ct_coded_bus){ .there = true, .down_s = s[DOWN], .up_s = s[UP] };
+    *bus_p = (ct_codec_bus){ .there = true, .down_s = s[DOWN], .up_s = s[UP] };
     CT_INFO("codecs on device %s: copies %.3g GB/s, update %.3g ns an element and selection %.3g "
             "more; an entry %.3g ns to add; signs %.3g ns, a column of factors %.3g; to the host "
             "%.3g GB/s, back %.3g (measured in %.0f ms)",

@@ -2,13 +2,13 @@
  */
 #include "comm/autotune/codec_speed.h"
 
-ct_status ct_coding_measure(ct_comm *c, ct_coding_speed *out)
+ct_status ct_codec_speed_measure(ct_comm *c, ct_codec_speed *out)
 {
-    *out = ct_machine_coding(&c->topo->machine);
+    *out = ct_machine_codec_speed(&c->topo->machine);
     return CT_OK;
 }
 
-ct_status ct_coding_find(ct_comm *c)
+ct_status ct_codec_speed_find(ct_comm *c)
 {
     (void)c;
     return CT_OK;

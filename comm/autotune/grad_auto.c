@@ -23,7 +23,7 @@ void ct_grad_auto_destroy(ct_grad_auto *a)
 {
     if (a == NULL) return;
     for (int k = 0; k < a->n_plan; ++k) free(a->plan[k].way);
-    ct_watch_release(&a->watch);
+    ct_step_observer_release(&a->watch);
     free(a->range);
     free(a->seconds);
     free(a->count);
@@ -38,7 +38,7 @@ static ct_status acquire(ct_grad_auto *a)
     size_t n = (size_t)gp->n_range + 1;
 
     a->range = malloc(sizeof(*a->range) * n);
-    a->seconds = calloc(n * CT_CHOOSE_WAYS, sizeof(*a->seconds));
+    a->seconds = calloc(n * CT_CODEC_CANDIDATES, sizeof(*a->seconds));
     a->count = malloc(sizeof(*a->count) * n);
     a->way = malloc(sizeof(*a->way) * n);
     a->home = malloc(sizeof(*a->home) * n);
@@ -48,26 +48,27 @@ static ct_status acquire(ct_grad_auto *a)
     for (int i = 0; i < gp->n_range; ++i) {
         a->range[i] = gp->range[i];
         a->count[i] = gp->range[i].count;
-        a->way[i] = ct_choose_is_open(&gp->config, &gp->range[i]) ? 0 : -1;
+        a->way[i] = ct_codec_planner_decides(&gp->config, &gp->range[i]) ? 0 : -1;
     }
     return CT_OK;
 }
 
 static double dense_s(void *ctx, int64_t bytes)
 {
-    return ct_coded_sum_s(ctx, CT_F32, bytes) + ct_coded_bus_s(ctx, (double)bytes, (double)bytes);
+    return ct_codec_sum_s(ctx, CT_F32, bytes) + ct_codec_bus_s(ctx, (double)bytes, (double)bytes);
 }
 
 /* Nothing to hide behind: gradients are ready at once, and weights are read at once. */
-static ct_status empty_line(const ct_grad_auto *a, ct_line_event **list_p, ct_line *line)
+static ct_status empty_line(const ct_grad_auto *a, ct_step_timeline_event **list_p,
+                            ct_step_timeline *line)
 {
     int n = a->gp->n_range;
-    ct_line_event *list = calloc(2 * (size_t)n + 1, sizeof(*list));
+    ct_step_timeline_event *list = calloc(2 * (size_t)n + 1, sizeof(*list));
 
     if (list == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a step's line");
     for (int i = 0; i < n; ++i) {
-        list[i] = (ct_line_event){ .kind = CT_LINE_READY, .range = i };
-        list[n + i] = (ct_line_event){ .kind = CT_LINE_READ, .range = n - 1 - i };
+        list[i] = (ct_step_timeline_event){ .kind = CT_STEP_TIMELINE_READY, .range = i };
+        list[n + i] = (ct_step_timeline_event){ .kind = CT_STEP_TIMELINE_READ, .range = n - 1 - i };
     }
     line->backward = list;
     line->forward = list + n;
@@ -76,36 +77,36 @@ static ct_status empty_line(const ct_grad_auto *a, ct_line_event **list_p, ct_li
     return CT_OK;
 }
 
-void ct_grad_auto_frame(const ct_grad_auto *a, ct_line *line, ct_choose *c)
+void ct_grad_auto_frame(const ct_grad_auto *a, ct_step_timeline *line, ct_codec_planner *c)
 {
     line->n_range = a->gp->n_range;
     line->count = a->count;
     if (line->update_s == 0) /* momentum, weight and gradient */
-        line->update_s = ct_coded_stream_s(&a->costs.costs, 20);
+        line->update_s = ct_codec_stream_s(&a->costs.costs, 20);
     line->taken = a->taken;
-    *c = (ct_choose){ .config = &a->gp->config,
-                      .sizes = &a->sizes,
-                      .range = a->range,
-                      .n_range = a->gp->n_range,
-                      .n_rank = a->gp->comm->size,
-                      .ways = &a->ways,
-                      .seconds = a->seconds,
-                      .dense_s = dense_s,
-                      .ctx = (void *)(uintptr_t)&a->costs.costs,
-                      .line = line,
-                      .margin = (a->untried != NULL) ? margin_untried : margin };
+    *c = (ct_codec_planner){ .config = &a->gp->config,
+                             .sizes = &a->sizes,
+                             .range = a->range,
+                             .n_range = a->gp->n_range,
+                             .n_rank = a->gp->comm->size,
+                             .ways = &a->ways,
+                             .seconds = a->seconds,
+                             .dense_s = dense_s,
+                             .ctx = (void *)(uintptr_t)&a->costs.costs,
+                             .line = line,
+                             .margin = (a->untried != NULL) ? margin_untried : margin };
 }
 
 /* ---- agreeing: rank 0's plans */
 
 /* Every range takes as long: `hier` where nodes have one rank is another name for what is between
  * them. */
-static bool is_alike(const ct_choose *c, const ct_choose_plan *x, const ct_choose_plan *y)
+static bool is_alike(const ct_codec_planner *c, const ct_codec_plan *x, const ct_codec_plan *y)
 {
     const double little = 1e-6;
 
     for (int i = 0; i < c->n_range; ++i) {
-        const ct_coded_seconds *s = c->seconds + (size_t)i * CT_CHOOSE_WAYS, *a, *b;
+        const ct_codec_seconds *s = c->seconds + (size_t)i * CT_CODEC_CANDIDATES, *a, *b;
 
         if (x->way[i] == y->way[i]) continue;
         if ((x->way[i] <= 0) || (y->way[i] <= 0)) return false;
@@ -119,8 +120,8 @@ static bool is_alike(const ct_choose *c, const ct_choose_plan *x, const ct_choos
     return true;
 }
 
-static bool is_listed(const ct_choose *c, const ct_choose_plan *const *list, int n,
-                      const ct_choose_plan *p)
+static bool is_listed(const ct_codec_planner *c, const ct_codec_plan *const *list, int n,
+                      const ct_codec_plan *p)
 {
     for (int k = 0; k < n; ++k) {
         if (is_alike(c, list[k], p)) return true;
@@ -132,10 +133,10 @@ static bool is_listed(const ct_choose *c, const ct_choose_plan *const *list, int
  * among them, and one place is for the plan of the start (put_first_back()). The others are the
  * best of each way: between exchanges that all hide the model cannot tell what messages take of a
  * rank's own time. */
-static int list_tried(const ct_choose *c, const ct_choose_plan **list)
+static int list_tried(const ct_codec_planner *c, const ct_codec_plan **list)
 {
     int dense = c->n_plan - 1, n = 0;
-    const ct_choose_plan *alone = &c->alone;
+    const ct_codec_plan *alone = &c->alone;
 
     if (dense > 0) list[n++] = &c->plan[0];
     if ((alone->way != NULL) && !is_listed(c, list, n, alone) &&
@@ -149,11 +150,11 @@ static int list_tried(const ct_choose *c, const ct_choose_plan **list)
     return n;
 }
 
-static ct_status share(ct_grad_auto *a, ct_status status, const ct_choose *c)
+static ct_status share(ct_grad_auto *a, ct_status status, const ct_codec_planner *c)
 {
     ct_comm *comm = a->gp->comm;
     size_t bytes = sizeof(int) * (size_t)a->gp->n_range;
-    const ct_choose_plan *list[CT_AUTO_PLANS];
+    const ct_codec_plan *list[CT_AUTO_PLANS];
     int n = 0;
 
     for (int k = 0; k < a->n_plan; ++k) free(a->plan[k].way);
@@ -184,12 +185,12 @@ static ct_status share(ct_grad_auto *a, ct_status status, const ct_choose *c)
 }
 
 /* Rank 0 chooses on its line; NULL: on an empty one, or the configuration's. */
-ct_status ct_grad_auto_plan(ct_grad_auto *a, ct_line *seen)
+ct_status ct_grad_auto_plan(ct_grad_auto *a, ct_step_timeline *seen)
 {
-    const ct_line *given = a->gp->config.line;
-    ct_line line = { .overlap = CT_LINE_BOTH };
-    ct_line_event *list = NULL;
-    ct_choose c = { .n_plan = 0 };
+    const ct_step_timeline *given = a->gp->config.line;
+    ct_step_timeline line = { .overlap = CT_STEP_TIMELINE_BOTH };
+    ct_step_timeline_event *list = NULL;
+    ct_codec_planner c = { .n_plan = 0 };
     ct_status status = CT_OK;
 
     if (a->gp->comm->rank == 0) {
@@ -201,11 +202,11 @@ ct_status ct_grad_auto_plan(ct_grad_auto *a, ct_line *seen)
             status = empty_line(a, &list, &line);
         if (status == CT_OK) {
             ct_grad_auto_frame(a, &line, &c);
-            status = ct_choose_run(&c);
+            status = ct_codec_planner_run(&c);
         }
     }
     status = share(a, status, &c);
-    ct_choose_release(&c);
+    ct_codec_planner_release(&c);
     free(list);
     return status;
 }
@@ -214,7 +215,7 @@ void ct_grad_auto_take(ct_grad_auto *a, const int *way)
 {
     memmove(a->way, way, sizeof(*a->way) * (size_t)a->gp->n_range);
     memcpy(a->gp->range, a->range, sizeof(*a->range) * (size_t)a->gp->n_range);
-    ct_choose_apply(&a->ways, a->way, a->gp->range, a->gp->n_range);
+    ct_codec_planner_apply(&a->ways, a->way, a->gp->range, a->gp->n_range);
 }
 
 /* ---- words */
@@ -234,7 +235,7 @@ void ct_grad_auto_log(const ct_grad_auto *a, const ct_auto_plan *p, const char *
             n_coded, n_open, why, 1e3 * p->predicted_s, 1e3 * dense->predicted_s, 1e-6 * p->bytes,
             1e-6 * dense->bytes);
     for (int i = 0; (i < a->gp->n_range) && (n_line < MOST_LINES); ++i) {
-        const ct_coded_seconds *s = a->seconds + (size_t)i * CT_CHOOSE_WAYS;
+        const ct_codec_seconds *s = a->seconds + (size_t)i * CT_CODEC_CANDIDATES;
         double dense_ms = 1e3 * dense_s((void *)(uintptr_t)&a->costs.costs, 4 * a->count[i]);
 
         if (p->way[i] <= 0) continue;
@@ -270,14 +271,14 @@ static bool is_dense(const ct_grad_auto *a)
 }
 
 /* Nothing is known of a device that is not measured. */
-static ct_status look_at_device(const ct_grad_pipe *gp, ct_coded_costs *m)
+static ct_status look_at_device(const ct_grad_pipe *gp, ct_codec_costs *m)
 {
     if (gp->config.deterministic)
         return CT_FAIL(CT_ERR_CONFIG,
                        "compression auto on device %s chooses by what it measures there, and so "
                        "not the same in every run, as deterministic wants: name a codec",
                        gp->config.dev->name);
-    return ct_coding_device(gp->comm, gp->config.dev, &m->speed, &m->bus);
+    return ct_codec_speed_on_device(gp->comm, gp->config.dev, &m->speed, &m->bus);
 }
 
 /* deterministic: in each run the same numbers, so none that are measured. */
@@ -285,17 +286,17 @@ static ct_status prepare(ct_grad_auto *a, int64_t most)
 {
     ct_grad_pipe *gp = a->gp;
     const ct_grad_pipe_config *config = &gp->config;
-    ct_coded_costs *m = &a->costs.costs;
-    ct_coding_calibration here;
+    ct_codec_costs *m = &a->costs.costs;
+    ct_codec_calibration here;
 
-    CT_TRY(ct_choose_list(&config->codec_config, config->deterministic, &a->ways));
-    CT_TRY(ct_grad_sizes_find(gp->comm, config, gp->range, gp->n_range, &a->sizes));
-    if (!config->deterministic) CT_TRY(ct_coding_find(gp->comm));
-    CT_TRY(ct_coded_costs_of(gp->comm, config->allreduce, config->deterministic, &a->costs));
+    CT_TRY(ct_codec_candidates_list(&config->codec_config, config->deterministic, &a->ways));
+    CT_TRY(ct_bucket_sizes_find(gp->comm, config, gp->range, gp->n_range, &a->sizes));
+    if (!config->deterministic) CT_TRY(ct_codec_speed_find(gp->comm));
+    CT_TRY(ct_codec_costs_of(gp->comm, config->allreduce, config->deterministic, &a->costs));
     if (config->dev != NULL) CT_TRY(look_at_device(gp, m));
     if (!config->deterministic) {
-        CT_TRY(ct_coding_calibrate(gp->comm, config->allreduce,
-                                   (most < LOOK_COUNT) ? most : LOOK_COUNT, &here));
+        CT_TRY(ct_codec_calibrate(gp->comm, config->allreduce,
+                                  (most < LOOK_COUNT) ? most : LOOK_COUNT, &here));
         m->sum_factor = here.sum_factor;
         m->wire_factor = here.wire_factor;
         a->taken = here.taken;
@@ -304,7 +305,7 @@ static ct_status prepare(ct_grad_auto *a, int64_t most)
                 "of their time",
                 here.sum_factor, here.wire_factor, here.taken);
     }
-    ct_choose_seconds(m, config, a->range, gp->n_range, &a->ways, a->seconds);
+    ct_codec_planner_seconds(m, config, a->range, gp->n_range, &a->ways, a->seconds);
     return ct_grad_auto_plan(a, NULL);
 }
 
@@ -346,7 +347,7 @@ ct_status ct_grad_auto_create(ct_grad_pipe *gp, ct_grad_tune **tune_p, ct_grad_a
     if (has_no_choice(a)) {
         for (int i = 0; i < gp->n_range; ++i) {
             if (a->way[i] < 0) continue;
-            gp->range[i].codec = &ct_coded_none;
+            gp->range[i].codec = &ct_codec_none;
             gp->range[i].codec_config = &gp->config.codec_config;
         }
         goto done;

@@ -35,7 +35,7 @@ typedef struct ct_grad_tune ct_grad_tune;
  *  Collective. */
 ct_status ct_grad_auto_create(ct_grad_pipe *gp, ct_grad_tune **tune_p, ct_grad_auto **a_p);
 void ct_grad_auto_destroy(ct_grad_auto *a); /* NULL allowed */
-/** A step begins; may change the pipe's plan. *begins_p, *least_p: of ct_coded_step. Collective;
+/** A step begins; may change the pipe's plan. *begins_p, *least_p: of ct_codec_step. Collective;
  *  with the lock held. */
 ct_status ct_grad_auto_step(ct_grad_auto *a, int64_t iteration, bool *begins_p, float *least_p);
 /** Plans are going to be tried: the pipe is tuned afterwards. */

@@ -30,14 +30,14 @@ typedef struct ct_auto_plan {
 struct ct_grad_auto {
     ct_grad_pipe *gp;
     ct_grad_tune **tune_p; /* borrowed: grad_auto.h */
-    ct_choose_ways ways;
-    ct_coded_comm_costs costs;
-    double taken; /* ct_line's */
-    ct_grad_sizes sizes;
+    ct_codec_candidates ways;
+    ct_codec_comm_costs costs;
+    double taken; /* ct_step_timeline's */
+    ct_bucket_sizes sizes;
     ct_grad_range *range; /* [n_range] as the configuration has them */
-    ct_coded_seconds *seconds;
+    ct_codec_seconds *seconds;
     int64_t *count; /* [n_range] */
-    ct_watch watch;
+    ct_step_observer watch;
     const char *untried; /* why real steps do not decide; static; NULL: they do, or the line is
                             given */
     ct_auto_phase phase;
@@ -56,9 +56,9 @@ struct ct_grad_auto {
 
 /** Rank 0 chooses on the line that was seen; NULL: on the configuration's, or an empty one. All
  *  ranks then have its plans. Collective. */
-ct_status ct_grad_auto_plan(ct_grad_auto *a, ct_line *seen);
+ct_status ct_grad_auto_plan(ct_grad_auto *a, ct_step_timeline *seen);
 /** A choice between a's ways on this line, whose lists are there; both are borrowed. */
-void ct_grad_auto_frame(const ct_grad_auto *a, ct_line *line, ct_choose *c);
+void ct_grad_auto_frame(const ct_grad_auto *a, ct_step_timeline *line, ct_codec_planner *c);
 /** NULL: real steps decide, or the model, which is told what a step is. */
 const char *ct_grad_auto_why_untried(const ct_grad_pipe_config *config);
 /** dense: all is. */

@@ -28,10 +28,11 @@ void ct_grad_auto_say_untried(const ct_grad_auto *a, bool dense)
 
 /* ---- a look at the step, which changes nothing */
 
-static ct_status predict(const ct_grad_auto *a, const ct_choose *c, bool dense, double *step_s_p)
+static ct_status predict(const ct_grad_auto *a, const ct_codec_planner *c, bool dense,
+                         double *step_s_p)
 {
     size_t bytes = sizeof(int) * (size_t)a->gp->n_range;
-    ct_choose_plan plan = { .way = malloc(bytes + 1) };
+    ct_codec_plan plan = { .way = malloc(bytes + 1) };
     ct_status status = CT_OK;
 
     if (plan.way == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to predict compression");
@@ -39,7 +40,7 @@ static ct_status predict(const ct_grad_auto *a, const ct_choose *c, bool dense, 
     for (int i = 0; dense && (i < a->gp->n_range); ++i) {
         if (plan.way[i] > 0) plan.way[i] = 0;
     }
-    status = ct_choose_cost(c, &plan);
+    status = ct_codec_planner_cost(c, &plan);
     *step_s_p = plan.times.step_s;
     free(plan.way);
     return status;
@@ -47,11 +48,12 @@ static ct_status predict(const ct_grad_auto *a, const ct_choose *c, bool dense, 
 
 static ct_status compare(ct_grad_auto *a)
 {
-    ct_line line = { .overlap = a->gp->config.overlap ? CT_LINE_BOTH : CT_LINE_OFF };
-    ct_choose c;
+    ct_step_timeline line = { .overlap = a->gp->config.overlap ? CT_STEP_TIMELINE_BOTH
+                                                               : CT_STEP_TIMELINE_OFF };
+    ct_codec_planner c;
     double coded_s = 0, dense_s = 0;
 
-    if ((a->gp->comm->rank != 0) || !ct_watch_line(&a->watch, &line)) return CT_OK;
+    if ((a->gp->comm->rank != 0) || !ct_step_observer_line(&a->watch, &line)) return CT_OK;
     ct_grad_auto_frame(a, &line, &c);
     CT_TRY(predict(a, &c, false, &coded_s));
     CT_TRY(predict(a, &c, true, &dense_s));
@@ -70,11 +72,11 @@ ct_status ct_grad_auto_look(ct_grad_auto *a)
 {
     if (!a->watch.on) {
         a->watch.on = true;
-        ct_watch_turn(&a->watch, true);
+        ct_step_observer_turn(&a->watch, true);
         return CT_OK;
     }
-    ct_watch_turn(&a->watch, false);
-    if (a->watch.n_cycle < CT_WATCH_CYCLES) return CT_OK;
+    ct_step_observer_turn(&a->watch, false);
+    if (a->watch.n_cycle < CT_STEP_OBSERVER_CYCLES) return CT_OK;
     a->watch.on = false;
     a->phase = CT_AUTO_MODEL;
     return compare(a);

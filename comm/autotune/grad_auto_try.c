@@ -54,14 +54,14 @@ static ct_status try(ct_grad_auto *a, const int *way)
         CT_TRY(keep_tried(a));
     }
     ct_grad_auto_take(a, way);
-    return ct_grad_pipe_recode_to_try(a->gp);
+    return ct_grad_pipe_switch_codecs_to_try(a->gp);
 }
 
 static ct_status go(ct_grad_auto *a, const int *way)
 {
     if ((a->gp->aside == NULL) && goes(a, way)) return CT_OK;
     ct_grad_auto_take(a, way);
-    return ct_grad_pipe_recode(a->gp);
+    return ct_grad_pipe_switch_codecs(a->gp);
 }
 
 /* Steps that tell nothing of a way that was just taken: the first; and on a device the next, in
@@ -183,9 +183,10 @@ static void put_first_back(ct_grad_auto *a, ct_auto_plan *first)
 
 static ct_status end_watch(ct_grad_auto *a)
 {
-    ct_line line = { .overlap = a->gp->config.overlap ? CT_LINE_BOTH : CT_LINE_OFF };
+    ct_step_timeline line = { .overlap = a->gp->config.overlap ? CT_STEP_TIMELINE_BOTH
+                                                               : CT_STEP_TIMELINE_OFF };
     ct_auto_plan first = { .way = malloc(sizeof(int) * ((size_t)a->gp->n_range + 1)) };
-    bool seen = ct_watch_line(&a->watch, &line);
+    bool seen = ct_step_observer_line(&a->watch, &line);
     ct_status status = CT_OK;
 
     a->watch.on = false;
@@ -224,11 +225,11 @@ static ct_status watch(ct_grad_auto *a)
     if (!a->watch.on) {
         CT_TRY(try(a, a->way));
         a->watch.on = true;
-        ct_watch_turn(&a->watch, true);
+        ct_step_observer_turn(&a->watch, true);
         return CT_OK;
     }
-    ct_watch_turn(&a->watch, false);
-    return (a->watch.n_cycle == CT_WATCH_CYCLES) ? end_watch(a) : CT_OK;
+    ct_step_observer_turn(&a->watch, false);
+    return (a->watch.n_cycle == CT_STEP_OBSERVER_CYCLES) ? end_watch(a) : CT_OK;
 }
 
 static ct_status note_try(ct_grad_auto *a, double last_s)
@@ -331,7 +332,7 @@ int ct_grad_auto_n_step(const ct_grad_auto *a)
 
     if (!ct_grad_auto_tries(a) || (a->phase == CT_AUTO_FIXED)) return 0;
     /* each plan, and the near ones again; then the tuning of the pipe */
-    return 1 + CT_WATCH_CYCLES + 2 * CT_AUTO_PLANS * (CT_AUTO_STEPS + steps_to_skip(a)) +
+    return 1 + CT_STEP_OBSERVER_CYCLES + 2 * CT_AUTO_PLANS * (CT_AUTO_STEPS + steps_to_skip(a)) +
            ct_grad_tune_most(tune);
 }
 
@@ -339,9 +340,11 @@ void ct_grad_auto_observe(ct_grad_auto *a, ct_grad_event event, int range)
 {
     if (a == NULL) return;
     if ((event == CT_GRAD_READY) || (event == CT_GRAD_READ))
-        ct_watch_note(&a->watch, (event == CT_GRAD_READY) ? CT_LINE_READY : CT_LINE_READ, range);
+        ct_step_observer_note(
+            &a->watch, (event == CT_GRAD_READY) ? CT_STEP_TIMELINE_READY : CT_STEP_TIMELINE_READ,
+            range);
     else if (a->watch.on && (event == CT_GRAD_ENTER))
-        ct_watch_enter(&a->watch, ct_clock_s());
+        ct_step_observer_enter(&a->watch, ct_clock_s());
     else if (a->watch.on)
-        ct_watch_leave(&a->watch, ct_clock_s());
+        ct_step_observer_leave(&a->watch, ct_clock_s());
 }

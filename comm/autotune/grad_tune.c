@@ -21,7 +21,7 @@ typedef struct tune_class {
     int n_bucket, trier;
     int n_way;
     const ct_coll_ops *ops[MOST_WAYS]; /* by predicted cost; the first is the model's      */
-    ct_coll_way *way[MOST_WAYS];       /* the trier's; NULL: the one that it goes now       */
+    ct_coll_candidate *way[MOST_WAYS]; /* the trier's; NULL: the one that it goes now       */
     double predicted_s[MOST_WAYS];
     int64_t ns[MOST_WAYS * CT_TUNE_MOST_ROUNDS]; /* tune_rule.h                             */
     int64_t duel_ns[2 * CT_TUNE_MOST_ROUNDS];    /* the model's against the challenger's    */
@@ -48,7 +48,7 @@ static int magnitude_of(int64_t bytes)
     return k;
 }
 
-static int64_t bytes_of(const ct_coll_ways *ways)
+static int64_t bytes_of(const ct_persistent_coll *ways)
 {
     return ways->count * (int64_t)ct_dtype_size(ways->dtype);
 }
@@ -60,7 +60,7 @@ static const ct_coll_ops *ops_now(ct_bucket *b)
 
 static bool belongs(ct_bucket *b, const tune_class *class)
 {
-    const ct_coll_ways *ways = ct_bucket_main_ways(b);
+    const ct_persistent_coll *ways = ct_bucket_main_ways(b);
 
     return (ways != NULL) && (ways->dtype == class->dtype) &&
            (magnitude_of(bytes_of(ways)) == class->magnitude);
@@ -69,7 +69,7 @@ static bool belongs(ct_bucket *b, const tune_class *class)
 static void find_classes(ct_grad_tune *t)
 {
     for (int i = 0; i < t->gp->n_bucket; ++i) {
-        const ct_coll_ways *ways = ct_bucket_main_ways(&t->gp->bucket[i]);
+        const ct_persistent_coll *ways = ct_bucket_main_ways(&t->gp->bucket[i]);
         int k = 0;
 
         if ((ways == NULL) || (ways->count == 0)) continue;
@@ -104,7 +104,7 @@ static void insert(tune_class *k, const ct_coll_ops *ops, double cost)
 
 static void find_ways(const ct_grad_tune *t, tune_class *k)
 {
-    const ct_coll_ways *ways = ct_bucket_main_ways(&t->gp->bucket[k->trier]);
+    const ct_persistent_coll *ways = ct_bucket_main_ways(&t->gp->bucket[k->trier]);
     const ct_coll_ops *now = ops_now(&t->gp->bucket[k->trier]);
     const ct_comm *c = t->gp->comm;
     int most = t->gp->config.tune_iterations;
@@ -132,10 +132,10 @@ static void find_ways(const ct_grad_tune *t, tune_class *k)
 /* The trier takes way `to`. */
 static void go(ct_grad_tune *t, tune_class *k, int to)
 {
-    ct_coll_way *old = NULL;
+    ct_coll_candidate *old = NULL;
 
     if (k->now == to) return;
-    ct_coll_ways_go(ct_bucket_main_ways(&t->gp->bucket[k->trier]), k->way[to], &old);
+    ct_persistent_coll_go(ct_bucket_main_ways(&t->gp->bucket[k->trier]), k->way[to], &old);
     k->way[k->now] = old;
     k->way[to] = NULL;
     k->now = to;
@@ -144,7 +144,7 @@ static void go(ct_grad_tune *t, tune_class *k, int to)
 static void close_ways(ct_grad_tune *t, tune_class *k)
 {
     for (int i = 0; i < k->n_way; ++i) {
-        ct_coll_ways_close(ct_bucket_main_ways(&t->gp->bucket[k->trier]), k->way[i]);
+        ct_persistent_coll_close(ct_bucket_main_ways(&t->gp->bucket[k->trier]), k->way[i]);
         k->way[i] = NULL;
     }
 }
@@ -156,8 +156,8 @@ static ct_status open_ways(ct_grad_tune *t)
 
         find_ways(t, k);
         for (int w = 1; w < k->n_way; ++w)
-            CT_TRY(ct_coll_ways_open(ct_bucket_main_ways(&t->gp->bucket[k->trier]), k->ops[w],
-                                     &k->way[w]));
+            CT_TRY(ct_persistent_coll_open(ct_bucket_main_ways(&t->gp->bucket[k->trier]), k->ops[w],
+                                           &k->way[w]));
         if (k->n_way < 2) continue;
         t->n_algorithm = t->gp->config.tune_iterations;
         t->n_duel = DUEL_STEPS;
@@ -231,12 +231,12 @@ static ct_status spread(ct_grad_tune *t, tune_class *k)
     close_ways(t, k);
     for (int i = 0; i < t->gp->n_bucket; ++i) {
         ct_bucket *b = &t->gp->bucket[i];
-        ct_coll_way *way = NULL, *old = NULL;
+        ct_coll_candidate *way = NULL, *old = NULL;
 
         if ((i == k->trier) || !belongs(b, k) || (ops_now(b) == k->ops[k->now])) continue;
-        CT_TRY(ct_coll_ways_open(ct_bucket_main_ways(b), k->ops[k->now], &way));
-        ct_coll_ways_go(ct_bucket_main_ways(b), way, &old);
-        ct_coll_ways_close(ct_bucket_main_ways(b), old);
+        CT_TRY(ct_persistent_coll_open(ct_bucket_main_ways(b), k->ops[k->now], &way));
+        ct_persistent_coll_go(ct_bucket_main_ways(b), way, &old);
+        ct_persistent_coll_close(ct_bucket_main_ways(b), old);
     }
     log_choice(k);
     return CT_OK;

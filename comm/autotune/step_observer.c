@@ -3,14 +3,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-void ct_watch_release(ct_watch *w)
+void ct_step_observer_release(ct_step_observer *w)
 {
-    for (int i = 0; i < CT_WATCH_CYCLES; ++i) free(w->event[i]);
+    for (int i = 0; i < CT_STEP_OBSERVER_CYCLES; ++i) free(w->event[i]);
     free(w->now);
     memset(w, 0, sizeof(*w));
 }
 
-void ct_watch_enter(ct_watch *w, double now)
+void ct_step_observer_enter(ct_step_observer *w, double now)
 {
     w->depth += 1;
     if (w->depth > 1) return;
@@ -18,18 +18,18 @@ void ct_watch_enter(ct_watch *w, double now)
     w->left_at = 0;
 }
 
-void ct_watch_leave(ct_watch *w, double now)
+void ct_step_observer_leave(ct_step_observer *w, double now)
 {
     if (w->depth > 0) w->depth -= 1; /* it was switched on inside */
     if (w->depth == 0) w->left_at = now;
 }
 
 /* Where memory is short there will be no line. */
-static void push(ct_watch *w, ct_line_event e)
+static void push(ct_step_observer *w, ct_step_timeline_event e)
 {
     if (w->n == w->room) {
         int room = (w->room > 0) ? 2 * w->room : 64;
-        ct_line_event *more = realloc(w->now, sizeof(*more) * (size_t)room);
+        ct_step_timeline_event *more = realloc(w->now, sizeof(*more) * (size_t)room);
 
         if (more == NULL) {
             w->on = false;
@@ -41,22 +41,22 @@ static void push(ct_watch *w, ct_line_event e)
     w->now[w->n++] = e;
 }
 
-static void push_run(ct_watch *w)
+static void push_run(ct_step_observer *w)
 {
-    push(w, (ct_line_event){ .kind = CT_LINE_RUN, .seconds = w->pending_s });
+    push(w, (ct_step_timeline_event){ .kind = CT_STEP_TIMELINE_RUN, .seconds = w->pending_s });
     w->pending_s = 0;
 }
 
-void ct_watch_note(ct_watch *w, ct_line_kind kind, int range)
+void ct_step_observer_note(ct_step_observer *w, ct_step_timeline_kind kind, int range)
 {
     if (!w->on) return;
     push_run(w);
-    push(w, (ct_line_event){ .kind = kind, .range = range });
+    push(w, (ct_step_timeline_event){ .kind = kind, .range = range });
 }
 
-void ct_watch_turn(ct_watch *w, bool begins)
+void ct_step_observer_turn(ct_step_observer *w, bool begins)
 {
-    if (w->on && !begins && (w->n_cycle < CT_WATCH_CYCLES)) {
+    if (w->on && !begins && (w->n_cycle < CT_STEP_OBSERVER_CYCLES)) {
         push_run(w);
         w->event[w->n_cycle] = w->now;
         w->length[w->n_cycle++] = w->n;
@@ -74,11 +74,11 @@ static double middle(double a, double b, double c)
     return (c < low) ? low : (c > high) ? high : c;
 }
 
-bool ct_watch_line(ct_watch *w, ct_line *line)
+bool ct_step_observer_line(ct_step_observer *w, ct_step_timeline *line)
 {
-    ct_line_event *last = NULL;
+    ct_step_timeline_event *last = NULL;
     int n = 0, backward = 0, reads = 0;
-    bool alike = (w->n_cycle == CT_WATCH_CYCLES);
+    bool alike = (w->n_cycle == CT_STEP_OBSERVER_CYCLES);
 
     if (w->n_cycle == 0) return false;
     last = w->event[w->n_cycle - 1];
@@ -90,16 +90,17 @@ bool ct_watch_line(ct_watch *w, ct_line *line)
                 (w->event[k][i].kind == last[i].kind) && (w->event[k][i].range == last[i].range);
     }
     for (int i = 0; i < n; ++i) {
-        if (alike && (last[i].kind == CT_LINE_RUN))
+        if (alike && (last[i].kind == CT_STEP_TIMELINE_RUN))
             last[i].seconds =
                 middle(w->event[0][i].seconds, w->event[1][i].seconds, last[i].seconds);
-        if (last[i].kind == CT_LINE_READY) backward = i + 1;
-        reads += (last[i].kind == CT_LINE_READ);
+        if (last[i].kind == CT_STEP_TIMELINE_READY) backward = i + 1;
+        reads += (last[i].kind == CT_STEP_TIMELINE_READ);
     }
     line->backward = last;
     line->n_backward = backward;
     line->forward = last + backward;
     line->n_forward = n - backward;
-    if ((reads == 0) && (line->overlap == CT_LINE_BOTH)) line->overlap = CT_LINE_BACKWARD;
+    if ((reads == 0) && (line->overlap == CT_STEP_TIMELINE_BOTH))
+        line->overlap = CT_STEP_TIMELINE_BACKWARD;
     return backward > 0;
 }

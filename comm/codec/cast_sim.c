@@ -1,7 +1,7 @@
 /* cast.c for a simulation: the memory traffic takes its time. */
 #include "comm/codec/cast.h"
 
-#include "comm/core/coding_sim.h"
+#include "comm/core/sim_codec.h"
 
 void ct_cast_encode(ct_dtype dtype, const float *v, int64_t n, float scale, int n_thread,
                     uint16_t *out)
@@ -11,7 +11,7 @@ void ct_cast_encode(ct_dtype dtype, const float *v, int64_t n, float scale, int 
     (void)scale;
     (void)n_thread;
     (void)out;
-    ct_coding_sim_stream(6 * (double)n);
+    ct_sim_codec_stream(6 * (double)n);
 }
 
 void ct_cast_decode(ct_dtype dtype, const uint16_t *in, int64_t n, float scale, int n_thread,
@@ -25,7 +25,7 @@ uint8_t ct_cast_exponent(const float *v, int64_t n, int n_thread)
 {
     (void)v;
     (void)n_thread;
-    ct_coding_sim_stream(4 * (double)n);
+    ct_sim_codec_stream(4 * (double)n);
     return 127;
 }
 

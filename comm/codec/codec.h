@@ -1,6 +1,6 @@
 /** @file codec.h  How a parameter's gradient travels compressed: a bucket's coded way.
  *
- * A const ct_coded_ops per codec, listed in codec_table.c. The pipe makes one object for each
+ * A const ct_codec_ops per codec, listed in codec_table.c. The pipe makes one object for each
  * parameter that its codec takes; it holds the state, which so is keyed by parameter. Each step the
  * bucket calls start, then progress until CT_OK: then grad holds the sum over the ranks of what
  * they sent, the same bits on every rank. In dense steps (warm-up, resync) it calls fold instead,
@@ -35,8 +35,8 @@
  * Who drops, keeps: what a codec, its wire format or its exchange does not deliver is added to V on
  * the rank that dropped it. So sum over ranks of (sent + V) is what was accumulated, to rounding.
  */
-#ifndef CT_CODED_H
-#define CT_CODED_H
+#ifndef CT_CODEC_H
+#define CT_CODEC_H
 
 #include "comm/collective/persistent.h"
 #include "comm/sparse/sparse_cost.h"
@@ -61,17 +61,17 @@ typedef struct ct_codec_config {
     int64_t resync_iterations; /* dense every so many iterations; 0: never               */
     int rank;                  /* powersgd                                               */
     uint32_t
-        among; /* auto: bit i is the i-th codec of ct_coded_table; 0: those that are automatic */
+        among; /* auto: bit i is the i-th codec of ct_codec_table; 0: those that are automatic */
     float
         local_clip; /* a rank's gradient of a parameter has at most this norm / sqrt(ranks); 0: any
                      */
 } ct_codec_config;
 
 /** Elements that a parameter may have to travel coded: indices are 32-bit. */
-#define CT_CODED_MOST ((int64_t)UINT32_MAX)
+#define CT_CODEC_MOST ((int64_t)UINT32_MAX)
 
 /** What an object is made for. Pointers are borrowed and live as long as the object. */
-typedef struct ct_coded_setup {
+typedef struct ct_codec_setup {
     ct_comm *comm;                 /* its n_thread: threads to use now; it changes */
     const ct_codec_config *config; /* checked by `check`                           */
     const char *key;               /* of the parameter                             */
@@ -80,7 +80,7 @@ typedef struct ct_coded_setup {
     float *grad;                   /* [n]                                          */
     const float *weight; /* [n] as the step's forward and backward read it, until progress is CT_OK;
                             NULL: decay is 0 */
-    bool absorb;         /* see above; only where ct_coded_ops.absorbs                     */
+    bool absorb;         /* see above; only where ct_codec_ops.absorbs                     */
     bool output;         /* of the layer that the loss reads: quantize leaves it alone     */
     float momentum, decay; /* absorbed: weight_decay * decay_mult                  */
     bool nesterov;
@@ -91,9 +91,9 @@ typedef struct ct_coded_setup {
     int64_t iteration;     /* no step will be of an earlier one                    */
     const ct_device *dev;  /* where grad, weight and state lie; NULL: on the host  */
     float *host; /* [n] with dev: host memory that copies are fast with, for dense steps */
-} ct_coded_setup;
+} ct_codec_setup;
 
-typedef struct ct_coded_step {
+typedef struct ct_codec_step {
     int64_t iteration;
     float scale; /* 1 / iter_size                                                  */
     float clip;  /* what local_clip makes of the gradient: it counts so often; 1 of codecs that keep
@@ -101,11 +101,11 @@ typedef struct ct_coded_step {
     float rate;  /* of this parameter in this step: lr * lr_mult                   */
     bool begins; /* dense: the first after others                                  */
     float least; /* dense: share of V that leaves at least                         */
-} ct_coded_step;
+} ct_codec_step;
 
 /** Since creation, on this rank. On a device times are those that the host sees: select_s until the
  *  payload is there. */
-typedef struct ct_coded_stats {
+typedef struct ct_codec_stats {
     int64_t n_step;      /* coded steps                                            */
     int64_t bytes_dense; /* 4 n a coded step: what a dense gradient holds          */
     int64_t bytes_coded; /* what this rank encoded: its payloads                   */
@@ -116,54 +116,54 @@ typedef struct ct_coded_stats {
     double accumulate_s;               /* where it is apart from select_s                        */
     double select_s, pack_s, exchange_s, unpack_s;
     double encoded_at[2], decoded_at[2]; /* the last step's: when they began and ended */
-} ct_coded_stats;
+} ct_codec_stats;
 
-#define CT_CODED_RESIDUAL "residual"        /* V */
-#define CT_CODED_MOMENTUM "update_momentum" /* U */
-#define CT_CODED_RATE     "residual_rate"   /* in which V counts: one number */
+#define CT_CODEC_RESIDUAL "residual"        /* V */
+#define CT_CODEC_MOMENTUM "update_momentum" /* U */
+#define CT_CODEC_RATE     "residual_rate"   /* in which V counts: one number */
 
 /** What must survive a restart. */
-typedef struct ct_coded_state {
+typedef struct ct_codec_state {
     const char *name; /* one of the two above, "powersgd_q" …                      */
     float *data;
     int64_t count;
     bool replicated; /* the same on all ranks: copied to others; else their sum over the ranks is
                         dealt out in equal shares */
-} ct_coded_state;
+} ct_codec_state;
 
 /** Gradients on a device: what a byte takes to the host, and back there; else nothing is there. */
-typedef struct ct_coded_bus {
+typedef struct ct_codec_bus {
     bool there;
     double down_s, up_s;
-} ct_coded_bus;
+} ct_codec_bus;
 
 /** A machine and what things take there: a communicator's (codec_cost.h), or one that we do not
  *  have. */
-typedef struct ct_coded_costs {
+typedef struct ct_codec_costs {
     int n_rank;
-    ct_coding_speed speed; /* where gradients are */
-    ct_coded_bus bus;
-    const ct_exch_model *exch;
-    bool deterministic; /* ct_coded_setup's: what codecs then take is what counts */
+    ct_codec_speed speed; /* where gradients are */
+    ct_codec_bus bus;
+    const ct_sparse_allreduce_model *exch;
+    bool deterministic; /* ct_codec_setup's: what codecs then take is what counts */
     /** Seconds of an allreduce; never below 0. */
     double (*allreduce_s)(void *ctx, ct_dtype dtype, int64_t bytes);
     void *ctx;
     double sum_factor, wire_factor; /* allreduces, and messages of exchanges, take so many times
                                        what the model says: as measured here; else 1   */
-} ct_coded_costs;
+} ct_codec_costs;
 
 /** What one step of a parameter takes, without overlap. */
-typedef struct ct_coded_seconds {
+typedef struct ct_codec_seconds {
     double encode_s;      /* of a core's time before anything can leave                        */
     double wire_s;        /* messages, and on a device the way to the host and back            */
     double decode_s;      /* of a core's time after that, and in between                       */
     double bytes;         /* that a rank sends, about                                          */
     const char *exchange; /* the sparse exchange of least cost, static; NULL: an allreduce     */
-} ct_coded_seconds;
+} ct_codec_seconds;
 
-typedef struct ct_coded_ops {
+typedef struct ct_codec_ops {
     const char *name; /* `compression { type }`, lower case                        */
-    const struct ct_coded_ops *on_device; /* … of gradients on a device; NULL: there is none */
+    const struct ct_codec_ops *on_device; /* … of gradients on a device; NULL: there is none */
     bool gathers;   /* the payloads of all ranks meet; no: they are summed in an allreduce */
     bool sparse;    /* density, exchange, selection, wire and quantize mean something */
     bool keeps;     /* has a residual; no: what is lost is lost                  */
@@ -177,8 +177,8 @@ typedef struct ct_coded_ops {
     bool (*takes)(const ct_codec_config *c, int64_t n, int64_t rows);
     size_t size; /* of an object; 0: there are none */
     /** obj: `size` zeroed bytes, which destroy (NULL allowed) is given and frees in any case. Both
-     *  collective, in one order on all ranks: ct_coded_create(). */
-    ct_status (*prepare)(void *obj, const ct_coded_setup *setup);
+     *  collective, in one order on all ranks: ct_codec_create(). */
+    ct_status (*prepare)(void *obj, const ct_codec_setup *setup);
     void (*destroy)(void *obj);
     /** Iterations before this one travel dense, resync apart; at most warmup_iterations. NULL:
      * that.
@@ -186,15 +186,15 @@ typedef struct ct_coded_ops {
     int64_t (*dense_until)(const void *obj);
     /** A dense step: turns grad into what is to be summed: this step's update (absorbed), or the
      *  gradient, and as much of V as may go at once (error_feedback.h). NULL: grad is it. Local. */
-    ct_status (*fold)(void *obj, const ct_coded_step *step);
+    ct_status (*fold)(void *obj, const ct_codec_step *step);
     /** On a device only: the gradient will be there in the order of the device's stream. limit:
      * what its norm is brought down to; 0: any. */
-    ct_status (*ready)(void *obj, const ct_coded_step *step, bool dense, double limit);
+    ct_status (*ready)(void *obj, const ct_codec_step *step, bool dense, double limit);
     /** On a device only: a dense step's sum is in `host`. NULL with fold NULL. */
     ct_status (*summed)(void *obj);
     /** Encodes and starts, step->clip times grad. CT_ERR_DIVERGED where the gradient is not finite.
      */
-    ct_status (*start)(void *obj, const ct_coded_step *step);
+    ct_status (*start)(void *obj, const ct_codec_step *step);
     /** CT_INPROGRESS until grad holds the sum. Never waits. One rank: grad is what it sent. */
     ct_status (*progress)(void *obj);
     /** As ct_coll_ops.pending. NULL: never. */
@@ -204,11 +204,11 @@ typedef struct ct_coded_ops {
     /** Its exchange: "ring", "allgather"; a static text. From any thread. */
     const char *(*exchange)(const void *obj);
     /** Optional: the allreduce of a codec that sums once; the first steps may try others. */
-    ct_coll_ways *(*ways)(void *obj);
+    ct_persistent_coll *(*ways)(void *obj);
     /** i = 0, 1 …; false: there is no such one. NULL: none. The host's memory, between steps; on a
      *  device a copy, which `restored` brings there again. */
-    bool (*state)(void *obj, int i, ct_coded_state *out);
-    void (*stats)(const void *obj, ct_coded_stats *out);
+    bool (*state)(void *obj, int i, ct_codec_state *out);
+    void (*stats)(const void *obj, ct_codec_stats *out);
     /** Optional: the sum of V's squares, where that costs less than to look at its state. */
     double (*left)(void *obj);
     /** Optional: state was written from outside (a snapshot was read). Local. */
@@ -218,18 +218,18 @@ typedef struct ct_coded_ops {
     int64_t (*payload_bytes)(const ct_codec_config *c, int64_t n, int64_t rows);
     /** By the cost model, on several ranks; encode_s and decode_s with everything that this codec
      *  does and a dense gradient does not need. No MPI. */
-    void (*seconds)(const ct_coded_costs *m, const ct_codec_config *c, int64_t n, int64_t rows,
-                    ct_coded_seconds *out);
-} ct_coded_ops;
+    void (*seconds)(const ct_codec_costs *m, const ct_codec_config *c, int64_t n, int64_t rows,
+                    ct_codec_seconds *out);
+} ct_codec_ops;
 
-extern const ct_coded_ops *const ct_coded_table[]; /* NULL-terminated; "none" first */
+extern const ct_codec_ops *const ct_codec_table[]; /* NULL-terminated; "none" first */
 
 /** CT_ERR_CONFIG with the known names, and the nearest. */
-ct_status ct_coded_find(const char *name, const ct_coded_ops **ops_p);
+ct_status ct_codec_find(const char *name, const ct_codec_ops **ops_p);
 /** An object of the codec, for its destroy. Collective, in one order on all ranks. */
-ct_status ct_coded_create(const ct_coded_ops *ops, const ct_coded_setup *setup, void **obj_p);
+ct_status ct_codec_create(const ct_codec_ops *ops, const ct_codec_setup *setup, void **obj_p);
 /** The codec's own check, and what is common to all: ranges, and names of what it has no use for.
  *  who stands before the reason: "compression", or the parameter's. CT_ERR_CONFIG. */
-ct_status ct_coded_check(const ct_coded_ops *ops, const ct_codec_config *c, const char *who);
+ct_status ct_codec_check(const ct_codec_ops *ops, const ct_codec_config *c, const char *who);
 
 #endif

@@ -33,7 +33,7 @@ static void cast_destroy(void *obj)
     free(x);
 }
 
-static ct_status prepare(cast *x, const ct_coded_setup *setup, ct_dtype dtype)
+static ct_status prepare(cast *x, const ct_codec_setup *setup, ct_dtype dtype)
 {
     const ct_arena_ops *arena = ct_comm_arena(setup->comm);
     void *block = NULL;
@@ -45,19 +45,19 @@ static ct_status prepare(cast *x, const ct_coded_setup *setup, ct_dtype dtype)
     return ct_cast_connect(&x->h, x->payload);
 }
 
-static ct_status bf16_prepare(void *obj, const ct_coded_setup *setup)
+static ct_status bf16_prepare(void *obj, const ct_codec_setup *setup)
 {
     return prepare(obj, setup, CT_BF16);
 }
 
-static ct_status fp16_prepare(void *obj, const ct_coded_setup *setup)
+static ct_status fp16_prepare(void *obj, const ct_codec_setup *setup)
 {
     return prepare(obj, setup, CT_F16);
 }
 
 static ct_status encode_and_start(cast *x)
 {
-    const ct_coded_setup *s = &x->h.setup;
+    const ct_codec_setup *s = &x->h.setup;
     double start = ct_clock_s();
 
     ct_cast_encode(x->h.dtype, s->grad, s->n, x->h.scale, s->comm->n_thread, x->payload);
@@ -65,7 +65,7 @@ static ct_status encode_and_start(cast *x)
     x->h.stats.pack_s += x->h.left_at - start;
     x->h.stats.encoded_at[1] = x->h.left_at;
     atomic_store(&x->h.stage, CT_CAST_SUM);
-    return (s->comm->size > 1) ? ct_coll_ways_start(&x->h.ways) : CT_OK;
+    return (s->comm->size > 1) ? ct_persistent_coll_start(&x->h.ways) : CT_OK;
 }
 
 static void start_step(cast *x)
@@ -76,17 +76,17 @@ static void start_step(cast *x)
     x->h.stats.encoded_at[0] = ct_clock_s();
 }
 
-static ct_status bf16_start(void *obj, const ct_coded_step *step)
+static ct_status bf16_start(void *obj, const ct_codec_step *step)
 {
     (void)step;
     start_step(obj);
     return encode_and_start(obj);
 }
 
-static ct_status fp16_start(void *obj, const ct_coded_step *step)
+static ct_status fp16_start(void *obj, const ct_codec_step *step)
 {
     cast *x = obj;
-    const ct_coded_setup *s = &x->h.setup;
+    const ct_codec_setup *s = &x->h.setup;
 
     (void)step;
     start_step(x);
@@ -97,45 +97,45 @@ static ct_status fp16_start(void *obj, const ct_coded_step *step)
     x->h.stats.encoded_at[1] = x->h.left_at;
     if (s->comm->size == 1) return encode_and_start(x);
     atomic_store(&x->h.stage, CT_CAST_AGREE);
-    return ct_coll_ways_start(&x->h.agree);
+    return ct_persistent_coll_start(&x->h.agree);
 }
 
 static ct_status cast_progress(void *obj)
 {
     cast *x = obj;
-    const ct_coded_setup *s = &x->h.setup;
+    const ct_codec_setup *s = &x->h.setup;
     double start = 0;
 
     if (x->h.stage == CT_CAST_AGREE) {
-        ct_status status = ct_coll_ways_progress(&x->h.agree);
+        ct_status status = ct_persistent_coll_progress(&x->h.agree);
 
         if (status != CT_OK) return status;
         x->h.stats.exchange_s += ct_clock_s() - x->h.left_at;
         CT_TRY(ct_cast_take_scale(&x->h));
-        ct_coll_ways_where(&x->h.ways)->brief = ct_coll_ways_where(&x->h.agree)->brief;
+        ct_persistent_coll_where(&x->h.ways)->brief = ct_persistent_coll_where(&x->h.agree)->brief;
         CT_TRY(encode_and_start(x));
     }
     if (s->comm->size > 1) {
-        ct_status status = ct_coll_ways_progress(&x->h.ways);
+        ct_status status = ct_persistent_coll_progress(&x->h.ways);
 
         if (status != CT_OK) return status;
     }
     start = ct_clock_s();
     ct_cast_decode(x->h.dtype, x->payload, s->n, 1 / x->h.scale, s->comm->n_thread, s->grad);
-    ct_coded_delivered(&x->h.stats, start, x->h.left_at);
+    ct_codec_delivered(&x->h.stats, start, x->h.left_at);
     return CT_OK;
 }
 
-static ct_coll_ways *cast_ways(void *obj)
+static ct_persistent_coll *cast_ways(void *obj)
 {
     cast *x = obj;
 
     return (x->h.setup.comm->size > 1) ? &x->h.ways : NULL;
 }
 
-const ct_coded_ops ct_coded_bf16 = {
+const ct_codec_ops ct_codec_bf16 = {
     .name = "bf16",
-    .on_device = &ct_coded_bf16_device,
+    .on_device = &ct_codec_bf16_device,
     .automatic = true,
     .size = sizeof(cast),
     .prepare = bf16_prepare,
@@ -151,9 +151,9 @@ const ct_coded_ops ct_coded_bf16 = {
     .seconds = ct_bf16_seconds,
 };
 
-const ct_coded_ops ct_coded_fp16 = {
+const ct_codec_ops ct_codec_fp16 = {
     .name = "fp16",
-    .on_device = &ct_coded_fp16_device,
+    .on_device = &ct_codec_fp16_device,
     .chains = true,
     .automatic = true,
     .size = sizeof(cast),

@@ -38,7 +38,7 @@ static void cast_destroy(void *obj)
     free(x);
 }
 
-static ct_status prepare(cast *x, const ct_coded_setup *setup, ct_dtype dtype)
+static ct_status prepare(cast *x, const ct_codec_setup *setup, ct_dtype dtype)
 {
     const ct_device *dev = setup->dev;
     size_t bytes = sizeof(*x->payload) * (size_t)setup->n;
@@ -60,12 +60,12 @@ static ct_status prepare(cast *x, const ct_coded_setup *setup, ct_dtype dtype)
     return ct_cast_connect(&x->h, x->payload);
 }
 
-static ct_status bf16_prepare(void *obj, const ct_coded_setup *setup)
+static ct_status bf16_prepare(void *obj, const ct_codec_setup *setup)
 {
     return prepare(obj, setup, CT_BF16);
 }
 
-static ct_status fp16_prepare(void *obj, const ct_coded_setup *setup)
+static ct_status fp16_prepare(void *obj, const ct_codec_setup *setup)
 {
     return prepare(obj, setup, CT_F16);
 }
@@ -89,17 +89,17 @@ static ct_status arrived(cast *x)
 
 static ct_status encode(cast *x)
 {
-    const ct_coded_setup *s = &x->h.setup;
+    const ct_codec_setup *s = &x->h.setup;
 
     CT_TRY(x->codec->encode(x->stream, x->h.dtype == CT_F16, s->grad, s->n, x->h.scale, x->there));
     if (s->comm->size == 1) return CT_OK;
     return bring(x, x->payload, x->there, sizeof(*x->payload) * (size_t)s->n);
 }
 
-static ct_status cast_ready(void *obj, const ct_coded_step *step, bool dense, double limit)
+static ct_status cast_ready(void *obj, const ct_codec_step *step, bool dense, double limit)
 {
     cast *x = obj;
-    const ct_coded_setup *s = &x->h.setup;
+    const ct_codec_setup *s = &x->h.setup;
 
     (void)step;
     x->h.stats.encoded_at[0] = ct_clock_s();
@@ -114,7 +114,7 @@ static ct_status cast_ready(void *obj, const ct_coded_step *step, bool dense, do
     return bring(x, x->down, x->most, sizeof(*x->down));
 }
 
-static ct_status cast_fold(void *obj, const ct_coded_step *step)
+static ct_status cast_fold(void *obj, const ct_codec_step *step)
 {
     (void)step;
     return arrived(obj);
@@ -123,7 +123,7 @@ static ct_status cast_fold(void *obj, const ct_coded_step *step)
 static ct_status cast_summed(void *obj)
 {
     cast *x = obj;
-    const ct_coded_setup *s = &x->h.setup;
+    const ct_codec_setup *s = &x->h.setup;
     void *none = NULL;
 
     if (s->comm->size > 1)
@@ -132,7 +132,7 @@ static ct_status cast_summed(void *obj)
     return x->codec->follow(x->stream, NULL);
 }
 
-static ct_status cast_start(void *obj, const ct_coded_step *step)
+static ct_status cast_start(void *obj, const ct_codec_step *step)
 {
     cast *x = obj;
 
@@ -152,14 +152,14 @@ static ct_status progress_scale(cast *x)
         *x->h.exponent = (uint8_t)*x->down;
         CT_TRY(ct_cast_take_scale(&x->h)); /* no need to ask the others where it is not finite */
         if (x->h.setup.comm->size > 1) {
-            CT_TRY(ct_coll_ways_start(&x->h.agree));
+            CT_TRY(ct_persistent_coll_start(&x->h.agree));
             atomic_store(&x->h.stage, CT_CAST_AGREE);
         }
     }
     if (atomic_load(&x->h.stage) == CT_CAST_AGREE) {
-        CT_TRY(ct_coll_ways_progress(&x->h.agree));
+        CT_TRY(ct_persistent_coll_progress(&x->h.agree));
         CT_TRY(ct_cast_take_scale(&x->h));
-        ct_coll_ways_where(&x->h.ways)->brief = ct_coll_ways_where(&x->h.agree)->brief;
+        ct_persistent_coll_where(&x->h.ways)->brief = ct_persistent_coll_where(&x->h.agree)->brief;
     }
     CT_TRY(encode(x));
     atomic_store(&x->h.stage, CT_CAST_DOWN);
@@ -168,7 +168,7 @@ static ct_status progress_scale(cast *x)
 
 static ct_status decode(cast *x)
 {
-    const ct_coded_setup *s = &x->h.setup;
+    const ct_codec_setup *s = &x->h.setup;
     double start = ct_clock_s();
     void *none = NULL;
 
@@ -178,7 +178,7 @@ static ct_status decode(cast *x)
     CT_TRY(
         x->codec->decode(x->stream, x->h.dtype == CT_F16, x->there, s->n, 1 / x->h.scale, s->grad));
     CT_TRY(x->codec->follow(x->stream, NULL));
-    ct_coded_delivered(&x->h.stats, start, x->h.left_at);
+    ct_codec_delivered(&x->h.stats, start, x->h.left_at);
     return CT_OK;
 }
 
@@ -193,31 +193,31 @@ static ct_status cast_progress(void *obj)
         x->h.left_at = ct_clock_s();
         x->h.stats.encoded_at[1] = x->h.left_at;
         x->h.stats.pack_s += x->h.left_at - x->h.stats.encoded_at[0];
-        if (!alone) CT_TRY(ct_coll_ways_start(&x->h.ways));
+        if (!alone) CT_TRY(ct_persistent_coll_start(&x->h.ways));
         atomic_store(&x->h.stage, CT_CAST_SUM);
     }
-    if (!alone) CT_TRY(ct_coll_ways_progress(&x->h.ways));
+    if (!alone) CT_TRY(ct_persistent_coll_progress(&x->h.ways));
     return decode(x);
 }
 
 /* ---- without an object */
 
-static void bf16_seconds(const ct_coded_costs *m, const ct_codec_config *c, int64_t n, int64_t rows,
-                         ct_coded_seconds *out)
+static void bf16_seconds(const ct_codec_costs *m, const ct_codec_config *c, int64_t n, int64_t rows,
+                         ct_codec_seconds *out)
 {
     double bytes = (double)sizeof(uint16_t) * (double)n;
 
     ct_bf16_seconds(m, c, n, rows, out);
-    out->wire_s += ct_coded_bus_s(m, bytes, bytes);
+    out->wire_s += ct_codec_bus_s(m, bytes, bytes);
 }
 
-static void fp16_seconds(const ct_coded_costs *m, const ct_codec_config *c, int64_t n, int64_t rows,
-                         ct_coded_seconds *out)
+static void fp16_seconds(const ct_codec_costs *m, const ct_codec_config *c, int64_t n, int64_t rows,
+                         ct_codec_seconds *out)
 {
     double bytes = (double)sizeof(uint16_t) * (double)n;
 
     ct_fp16_seconds(m, c, n, rows, out);
-    out->wire_s += ct_coded_bus_s(m, bytes + sizeof(uint32_t), bytes);
+    out->wire_s += ct_codec_bus_s(m, bytes + sizeof(uint32_t), bytes);
 }
 
 #define CAST_ON_DEVICE                                                                             \
@@ -226,7 +226,7 @@ static void fp16_seconds(const ct_coded_costs *m, const ct_codec_config *c, int6
     .pending = ct_cast_pending, .where = ct_cast_where, .exchange = ct_cast_exchange,              \
     .stats = ct_cast_stats, .payload_bytes = ct_cast_payload_bytes
 
-const ct_coded_ops ct_coded_bf16_device = {
+const ct_codec_ops ct_codec_bf16_device = {
     .name = "bf16",
     CAST_ON_DEVICE,
     .size = sizeof(cast),
@@ -234,7 +234,7 @@ const ct_coded_ops ct_coded_bf16_device = {
     .seconds = bf16_seconds,
 };
 
-const ct_coded_ops ct_coded_fp16_device = {
+const ct_codec_ops ct_codec_fp16_device = {
     .name = "fp16",
     CAST_ON_DEVICE,
     .size = sizeof(cast),

@@ -2,7 +2,7 @@
 
 static double comm_allreduce_s(void *ctx, ct_dtype dtype, int64_t bytes)
 {
-    const ct_coded_comm_costs *m = ctx;
+    const ct_codec_comm_costs *m = ctx;
     const ct_coll_ops *ops = NULL;
     int64_t count = bytes / (int64_t)ct_dtype_size(dtype);
 
@@ -10,11 +10,11 @@ static double comm_allreduce_s(void *ctx, ct_dtype dtype, int64_t bytes)
     return ops->cost_s(m->comm, bytes);
 }
 
-ct_status ct_coded_costs_of(ct_comm *c, const char *allreduce, bool deterministic,
-                            ct_coded_comm_costs *out)
+ct_status ct_codec_costs_of(ct_comm *c, const char *allreduce, bool deterministic,
+                            ct_codec_comm_costs *out)
 {
-    *out = (ct_coded_comm_costs){ .costs = { .n_rank = c->size,
-                                             .speed = ct_machine_coding(&c->topo->machine),
+    *out = (ct_codec_comm_costs){ .costs = { .n_rank = c->size,
+                                             .speed = ct_machine_codec_speed(&c->topo->machine),
                                              .deterministic = deterministic,
                                              .allreduce_s = comm_allreduce_s,
                                              .ctx = out,
@@ -22,38 +22,38 @@ ct_status ct_coded_costs_of(ct_comm *c, const char *allreduce, bool deterministi
                                              .wire_factor = 1 },
                                   .comm = c,
                                   .allreduce = allreduce };
-    return ct_exch_model_of(c, &out->costs.exch);
+    return ct_sparse_allreduce_model_of(c, &out->costs.exch);
 }
 
-double ct_coded_bus_s(const ct_coded_costs *m, double down, double up)
+double ct_codec_bus_s(const ct_codec_costs *m, double down, double up)
 {
     return m->bus.there ? m->bus.down_s * down + m->bus.up_s * up : 0;
 }
 
-double ct_coded_stream_s(const ct_coded_costs *m, double bytes)
+double ct_codec_stream_s(const ct_codec_costs *m, double bytes)
 {
     return (m->speed.memory > 0) ? bytes / m->speed.memory : 0;
 }
 
-double ct_coded_sum_s(const ct_coded_costs *m, ct_dtype dtype, int64_t bytes)
+double ct_codec_sum_s(const ct_codec_costs *m, ct_dtype dtype, int64_t bytes)
 {
     return (m->n_rank > 1) ? m->sum_factor * m->allreduce_s(m->ctx, dtype, bytes) : 0;
 }
 
-double ct_coded_sum_bytes(const ct_coded_costs *m, double bytes)
+double ct_codec_sum_bytes(const ct_codec_costs *m, double bytes)
 {
     return 2 * bytes * (m->n_rank - 1) / m->n_rank;
 }
 
-double ct_coded_predict_s(ct_comm *c, const char *allreduce, bool deterministic,
-                          const ct_coded_ops *ops, const ct_codec_config *config, int64_t n,
+double ct_codec_predict_s(ct_comm *c, const char *allreduce, bool deterministic,
+                          const ct_codec_ops *ops, const ct_codec_config *config, int64_t n,
                           int64_t rows)
 {
-    ct_coded_comm_costs m;
-    ct_coded_seconds s;
+    ct_codec_comm_costs m;
+    ct_codec_seconds s;
 
     if ((c->size == 1) || (ops->seconds == NULL)) return 0;
-    if (ct_coded_costs_of(c, allreduce, deterministic, &m) != CT_OK) return 0;
+    if (ct_codec_costs_of(c, allreduce, deterministic, &m) != CT_OK) return 0;
     ops->seconds(&m.costs, config, n, rows, &s);
     return s.encode_s + s.wire_s + s.decode_s;
 }

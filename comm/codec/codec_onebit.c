@@ -19,7 +19,7 @@
 
 typedef struct onebit {
     ct_onebit_head h;
-    ct_keep keep;
+    ct_error_feedback keep;
     char *payload;     /* one rank: of all elements */
     const void **all;  /* [p], allgather: payloads  */
     size_t *all_bytes; /* [p]                       */
@@ -33,7 +33,7 @@ static void onebit_destroy(void *obj)
 
     if (x == NULL) return;
     ct_onebit_close(&x->h);
-    ct_keep_release(&x->keep);
+    ct_error_feedback_release(&x->keep);
     ct_mem_release(x->payload);
     free(x->all);
     free(x->all_bytes);
@@ -45,13 +45,13 @@ static ct_status no_memory(const onebit *x)
     return CT_FAIL(CT_ERR_NOMEM, "no memory to compress %s", x->h.setup.key);
 }
 
-static ct_status onebit_prepare(void *obj, const ct_coded_setup *setup)
+static ct_status onebit_prepare(void *obj, const ct_codec_setup *setup)
 {
     onebit *x = obj;
     size_t p = (size_t)setup->comm->size;
 
     ct_onebit_open(&x->h, setup, &x->keep);
-    CT_TRY(ct_keep_acquire(&x->h.setup, &x->keep));
+    CT_TRY(ct_error_feedback_acquire(&x->h.setup, &x->keep));
     x->all = calloc(p, sizeof(*x->all));
     x->all_bytes = calloc(p, sizeof(*x->all_bytes));
     if ((x->all == NULL) || (x->all_bytes == NULL)) return no_memory(x);
@@ -62,19 +62,19 @@ static ct_status onebit_prepare(void *obj, const ct_coded_setup *setup)
 
 /* ---- a step */
 
-static ct_status onebit_fold(void *obj, const ct_coded_step *step)
+static ct_status onebit_fold(void *obj, const ct_codec_step *step)
 {
     onebit *x = obj;
 
-    ct_keep_fold(&x->keep, step, &x->h.stats);
+    ct_error_feedback_fold(&x->keep, step, &x->h.stats);
     return CT_OK;
 }
 
-static ct_status onebit_start(void *obj, const ct_coded_step *step)
+static ct_status onebit_start(void *obj, const ct_codec_step *step)
 {
     onebit *x = obj;
-    const ct_coded_setup *s = &x->h.setup;
-    ct_accum a = ct_keep_accum(&x->keep, step, 0, s->n, s->comm->size);
+    const ct_codec_setup *s = &x->h.setup;
+    ct_momentum_correction a = ct_error_feedback_accum(&x->keep, step, 0, s->n, s->comm->size);
     char *to = x->payload;
     size_t bytes = ct_sign_at(&x->h.cut, x->h.cut.parts);
     double start = ct_clock_s();
@@ -82,7 +82,7 @@ static ct_status onebit_start(void *obj, const ct_coded_step *step)
     if (x->h.splits)
         to = ct_sign_split_payload(x->h.split);
     else if (x->h.gather != NULL)
-        to = ct_gather_payload(x->h.gather, x->h.me);
+        to = ct_allgatherv_payload(x->h.gather, x->h.me);
     CT_TRY(ct_sign_encode(&x->h.cut, &a, x->h.splits ? x->h.me : -1, to));
     x->h.left_at = ct_clock_s();
     if (x->h.splits) bytes -= ct_sign_bytes(x->h.n);
@@ -94,7 +94,8 @@ static ct_status onebit_start(void *obj, const ct_coded_step *step)
     x->h.stats.encoded_at[1] = x->h.left_at;
     x->h.stage = x->h.splits ? CT_ONEBIT_SPLIT : CT_ONEBIT_GATHER;
     if (x->h.splits) ct_sign_split_start(x->h.split);
-    return ((x->h.gather != NULL) && !x->h.splits) ? ct_gather_start(x->h.gather, bytes) : CT_OK;
+    return ((x->h.gather != NULL) && !x->h.splits) ? ct_allgatherv_start(x->h.gather, bytes)
+                                                   : CT_OK;
 }
 
 /* This rank's part is complete: its V and everyone's signs. */
@@ -103,21 +104,21 @@ static ct_status start_gather(onebit *x)
     double start = ct_clock_s();
 
     CT_TRY(ct_sign_take(x->keep.v + x->h.first, x->h.n, x->h.setup.comm->n_thread,
-                        ct_gather_payload(x->h.gather, x->h.me)));
+                        ct_allgatherv_payload(x->h.gather, x->h.me)));
     x->h.stats.pack_s += ct_clock_s() - start;
     x->h.stats.exchange_s -= ct_clock_s() - start;
     x->h.stats.bytes_coded += (int64_t)ct_sign_bytes(x->h.n);
     x->h.stage = CT_ONEBIT_GATHER;
-    return ct_gather_start(x->h.gather, ct_sign_bytes(x->h.n));
+    return ct_allgatherv_start(x->h.gather, ct_sign_bytes(x->h.n));
 }
 
 static ct_status deliver_parts(onebit *x)
 {
-    const ct_coded_setup *s = &x->h.setup;
+    const ct_codec_setup *s = &x->h.setup;
 
     for (int j = 0; j < s->comm->size; ++j) {
-        const void *payload = ct_gather_payload(x->h.gather, j);
-        size_t bytes = ct_gather_bytes(x->h.gather, j);
+        const void *payload = ct_allgatherv_payload(x->h.gather, j);
+        size_t bytes = ct_allgatherv_bytes(x->h.gather, j);
         int64_t first = 0, n = 0;
 
         ct_sign_part(&x->h.cut, j, &first, &n);
@@ -128,13 +129,13 @@ static ct_status deliver_parts(onebit *x)
 
 static ct_status deliver(onebit *x)
 {
-    const ct_coded_setup *s = &x->h.setup;
+    const ct_codec_setup *s = &x->h.setup;
 
     if (x->h.splits) return deliver_parts(x);
     for (int j = 0; j < s->comm->size; ++j) {
-        x->all[j] = (x->h.gather != NULL) ? ct_gather_payload(x->h.gather, j) : x->payload;
+        x->all[j] = (x->h.gather != NULL) ? ct_allgatherv_payload(x->h.gather, j) : x->payload;
         x->all_bytes[j] =
-            (x->h.gather != NULL) ? ct_gather_bytes(x->h.gather, j) : ct_sign_bytes(s->n);
+            (x->h.gather != NULL) ? ct_allgatherv_bytes(x->h.gather, j) : ct_sign_bytes(s->n);
     }
     return ct_sign_sum(x->all, x->all_bytes, s->comm->size, s->grad, s->n, s->comm->n_thread);
 }
@@ -155,7 +156,7 @@ static ct_status onebit_progress(void *obj)
         CT_TRY(start_gather(x));
     }
     if (x->h.gather != NULL) {
-        ct_status status = ct_gather_progress(x->h.gather, &x->h.stats.bytes_sent, &x->h.where);
+        ct_status status = ct_allgatherv_progress(x->h.gather, &x->h.stats.bytes_sent, &x->h.where);
 
         if (status != CT_OK) return status;
     }
@@ -165,9 +166,9 @@ static ct_status onebit_progress(void *obj)
     return CT_OK;
 }
 
-const ct_coded_ops ct_coded_onebit = {
+const ct_codec_ops ct_codec_onebit = {
     .name = "onebit",
-    .on_device = &ct_coded_onebit_device,
+    .on_device = &ct_codec_onebit_device,
     .keeps = true,
     .absorbs = true,
     .size = sizeof(onebit),

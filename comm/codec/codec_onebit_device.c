@@ -73,7 +73,7 @@ static ct_status acquire(onebit *x)
     return write_heads(x);
 }
 
-static ct_status onebit_prepare(void *obj, const ct_coded_setup *setup)
+static ct_status onebit_prepare(void *obj, const ct_codec_setup *setup)
 {
     onebit *x = obj;
 
@@ -98,18 +98,18 @@ static ct_status bring_parts(onebit *x)
                           : CT_OK;
 }
 
-static ct_status onebit_ready(void *obj, const ct_coded_step *step, bool dense, double limit)
+static ct_status onebit_ready(void *obj, const ct_codec_step *step, bool dense, double limit)
 {
     onebit *x = obj;
     ct_device_side *d = &x->side;
-    const ct_coded_setup *s = &x->h.setup;
+    const ct_codec_setup *s = &x->h.setup;
     bool empty = false;
-    ct_accum a;
+    ct_momentum_correction a;
 
     x->h.stats.encoded_at[0] = ct_clock_s();
     CT_TRY(ct_side_begin(d, &empty));
     if (dense) return ct_side_dense(d, step, empty, limit);
-    a = ct_keep_accum(&d->keep, step, 0, s->n, s->comm->size);
+    a = ct_error_feedback_accum(&d->keep, step, 0, s->n, s->comm->size);
     CT_TRY(d->codec->clip(d->coder, d->stream, s->grad, s->n, limit));
     CT_TRY(d->codec->sign(d->coder, d->stream, &a, x->h.cut.parts, x->h.splits ? x->h.me : -1,
                           x->parts));
@@ -120,11 +120,11 @@ static ct_status onebit_ready(void *obj, const ct_coded_step *step, bool dense, 
     }
     if (x->h.splits) return bring_parts(x);
     CT_TRY(ct_side_bring(d, 0, d->note, d->codec->note(d->coder), sizeof(*d->note)));
-    return ct_side_bring(d, 1, ct_gather_payload(x->h.gather, x->h.me), x->parts,
+    return ct_side_bring(d, 1, ct_allgatherv_payload(x->h.gather, x->h.me), x->parts,
                          ct_sign_bytes(s->n));
 }
 
-static ct_status onebit_fold(void *obj, const ct_coded_step *step)
+static ct_status onebit_fold(void *obj, const ct_codec_step *step)
 {
     onebit *x = obj;
 
@@ -137,7 +137,7 @@ static ct_status onebit_summed(void *obj)
     return ct_side_summed(&((onebit *)obj)->side);
 }
 
-static ct_status onebit_start(void *obj, const ct_coded_step *step)
+static ct_status onebit_start(void *obj, const ct_codec_step *step)
 {
     onebit *x = obj;
 
@@ -161,7 +161,7 @@ static ct_status leave(onebit *x)
         return CT_OK;
     }
     CT_TRY(ct_side_check(&x->side));
-    return (x->h.gather != NULL) ? ct_gather_start(x->h.gather, ct_sign_bytes(x->h.setup.n))
+    return (x->h.gather != NULL) ? ct_allgatherv_start(x->h.gather, ct_sign_bytes(x->h.setup.n))
                                  : CT_OK;
 }
 
@@ -185,7 +185,7 @@ static ct_status complete_part(onebit *x)
     CT_TRY(d->codec->sign_take(d->coder, d->stream, v, x->h.n, own));
     CT_TRY(ct_side_bring(d, 0, d->note, d->codec->note(d->coder), sizeof(*d->note)));
     x->h.stage = CT_ONEBIT_PART_DOWN;
-    return ct_side_bring(d, 1, ct_gather_payload(x->h.gather, x->h.me), own, bytes);
+    return ct_side_bring(d, 1, ct_allgatherv_payload(x->h.gather, x->h.me), own, bytes);
 }
 
 static ct_status progress_part(onebit *x)
@@ -198,17 +198,17 @@ static ct_status progress_part(onebit *x)
     CT_TRY(ct_side_arrived(&x->side, &x->h.where));
     CT_TRY(ct_side_check(&x->side));
     x->h.stage = CT_ONEBIT_GATHER;
-    return ct_gather_start(x->h.gather, ct_sign_bytes(x->h.n));
+    return ct_allgatherv_start(x->h.gather, ct_sign_bytes(x->h.n));
 }
 
 static ct_status deliver(onebit *x)
 {
     ct_device_side *d = &x->side;
-    const ct_coded_setup *s = &x->h.setup;
+    const ct_codec_setup *s = &x->h.setup;
 
     for (int j = 0; j < s->comm->size; ++j) {
-        void *from = ct_gather_payload(x->h.gather, j);
-        size_t bytes = ct_gather_bytes(x->h.gather, j);
+        void *from = ct_allgatherv_payload(x->h.gather, j);
+        size_t bytes = ct_allgatherv_bytes(x->h.gather, j);
         int64_t first = 0, n = 0;
 
         if (j == x->h.me) continue;
@@ -230,7 +230,7 @@ static ct_status onebit_progress(void *obj)
     if (x->h.stage == CT_ONEBIT_DOWN) CT_TRY(leave(x));
     if (x->h.stage < CT_ONEBIT_GATHER) CT_TRY(progress_part(x));
     if (x->h.gather != NULL)
-        CT_TRY(ct_gather_progress(x->h.gather, &x->h.stats.bytes_sent, &x->h.where));
+        CT_TRY(ct_allgatherv_progress(x->h.gather, &x->h.stats.bytes_sent, &x->h.where));
     start = ct_clock_s();
     if (x->h.gather != NULL) CT_TRY(deliver(x));
     CT_TRY(ct_side_hand_over(&x->side));
@@ -242,7 +242,7 @@ static ct_status onebit_progress(void *obj)
 
 static ct_status onebit_restored(void *obj)
 {
-    return ct_keep_restored(&((onebit *)obj)->side.keep);
+    return ct_error_feedback_restored(&((onebit *)obj)->side.keep);
 }
 
 static double onebit_left(void *obj)
@@ -250,17 +250,17 @@ static double onebit_left(void *obj)
     return ct_side_left(&((onebit *)obj)->side);
 }
 
-static void onebit_seconds(const ct_coded_costs *m, const ct_codec_config *c, int64_t n,
-                           int64_t rows, ct_coded_seconds *out)
+static void onebit_seconds(const ct_codec_costs *m, const ct_codec_config *c, int64_t n,
+                           int64_t rows, ct_codec_seconds *out)
 {
     double signs = (double)ct_sign_bytes(n), others = m->n_rank - 1;
 
     ct_onebit_seconds(m, c, n, rows, out);
     if (strcmp(out->exchange, "split") == 0) others *= 2.0 / m->n_rank;
-    out->wire_s += ct_coded_bus_s(m, signs, others * signs);
+    out->wire_s += ct_codec_bus_s(m, signs, others * signs);
 }
 
-const ct_coded_ops ct_coded_onebit_device = {
+const ct_codec_ops ct_codec_onebit_device = {
     .name = "onebit",
     .keeps = true,
     .absorbs = true,

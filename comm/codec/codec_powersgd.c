@@ -19,7 +19,7 @@
 
 typedef struct powersgd {
     ct_powersgd_head h;
-    ct_keep keep;
+    ct_error_feedback keep;
     float *p, *q; /* summed in place, in memory that the node's ranks may share */
     float *own_q; /* [cols r]: this rank's part of the next Q                   */
     float *scratch;
@@ -42,7 +42,7 @@ static void powersgd_destroy(void *obj)
     ct_powersgd_close(&x->h);
     release_shared(x, x->q);
     release_shared(x, x->p);
-    ct_keep_release(&x->keep);
+    ct_error_feedback_release(&x->keep);
     ct_mem_release(x->h.warm);
     ct_mem_release(x->own_q);
     ct_mem_release(x->scratch);
@@ -60,7 +60,7 @@ static ct_status acquire_shared(const powersgd *x, int64_t count, float **block_
     return CT_OK;
 }
 
-static ct_status powersgd_prepare(void *obj, const ct_coded_setup *setup)
+static ct_status powersgd_prepare(void *obj, const ct_codec_setup *setup)
 {
     powersgd *x = obj;
     size_t bytes_q = 0;
@@ -69,7 +69,7 @@ static ct_status powersgd_prepare(void *obj, const ct_coded_setup *setup)
     bytes_q = sizeof(float) * (size_t)x->h.of_q;
     CT_TRY(acquire_shared(x, x->h.of_p, &x->p));
     CT_TRY(acquire_shared(x, x->h.of_q, &x->q));
-    CT_TRY(ct_keep_acquire(&x->h.setup, &x->keep));
+    CT_TRY(ct_error_feedback_acquire(&x->h.setup, &x->keep));
     x->h.warm = ct_mem_acquire(bytes_q);
     x->own_q = ct_mem_acquire(bytes_q);
     x->scratch = ct_mem_acquire(sizeof(float) * (size_t)ct_low_rank_scratch(&x->h.shape));
@@ -80,19 +80,19 @@ static ct_status powersgd_prepare(void *obj, const ct_coded_setup *setup)
 
 /* ---- a step */
 
-static ct_status powersgd_fold(void *obj, const ct_coded_step *step)
+static ct_status powersgd_fold(void *obj, const ct_codec_step *step)
 {
     powersgd *x = obj;
 
-    ct_keep_fold(&x->keep, step, &x->h.stats);
+    ct_error_feedback_fold(&x->keep, step, &x->h.stats);
     return CT_OK;
 }
 
-static ct_status powersgd_start(void *obj, const ct_coded_step *step)
+static ct_status powersgd_start(void *obj, const ct_codec_step *step)
 {
     powersgd *x = obj;
-    const ct_coded_setup *s = &x->h.setup;
-    ct_accum a = ct_keep_accum(&x->keep, step, 0, s->n, s->comm->size);
+    const ct_codec_setup *s = &x->h.setup;
+    ct_momentum_correction a = ct_error_feedback_accum(&x->keep, step, 0, s->n, s->comm->size);
     double start = ct_clock_s();
 
     x->h.iteration = step->iteration;
@@ -105,13 +105,13 @@ static ct_status powersgd_start(void *obj, const ct_coded_step *step)
     x->h.stats.encoded_at[0] = start;
     x->h.stats.encoded_at[1] = x->h.left_at;
     atomic_store(&x->h.stage, CT_POWERSGD_P);
-    return (s->comm->size > 1) ? ct_coll_ways_start(&x->h.ways_p) : CT_OK;
+    return (s->comm->size > 1) ? ct_persistent_coll_start(&x->h.ways_p) : CT_OK;
 }
 
 /* P is summed. What goes out of V does so while Q is under way. */
 static ct_status continue_with_q(powersgd *x)
 {
-    const ct_coded_setup *s = &x->h.setup;
+    const ct_codec_setup *s = &x->h.setup;
     size_t bytes = sizeof(float) * (size_t)x->h.of_q;
     double start = ct_clock_s();
 
@@ -120,8 +120,9 @@ static ct_status continue_with_q(powersgd *x)
     memcpy(x->q, x->own_q, bytes);
     atomic_store(&x->h.stage, CT_POWERSGD_Q);
     if (s->comm->size > 1) {
-        ct_coll_ways_where(&x->h.ways_q)->brief = ct_coll_ways_where(&x->h.ways_p)->brief;
-        CT_TRY(ct_coll_ways_start(&x->h.ways_q));
+        ct_persistent_coll_where(&x->h.ways_q)->brief =
+            ct_persistent_coll_where(&x->h.ways_p)->brief;
+        CT_TRY(ct_persistent_coll_start(&x->h.ways_q));
     }
     ct_low_rank_take(&x->h.shape, x->p, x->own_q, s->comm->n_thread, x->keep.v);
     x->h.stats.exchange_s += start - x->h.left_at;
@@ -133,27 +134,27 @@ static ct_status continue_with_q(powersgd *x)
 static ct_status powersgd_progress(void *obj)
 {
     powersgd *x = obj;
-    const ct_coded_setup *s = &x->h.setup;
+    const ct_codec_setup *s = &x->h.setup;
     ct_status status = CT_OK;
     double start = 0;
 
     if (x->h.stage == CT_POWERSGD_P) {
-        if (s->comm->size > 1) status = ct_coll_ways_progress(&x->h.ways_p);
+        if (s->comm->size > 1) status = ct_persistent_coll_progress(&x->h.ways_p);
         if (status != CT_OK) return status;
         CT_TRY(continue_with_q(x));
     }
-    if (s->comm->size > 1) status = ct_coll_ways_progress(&x->h.ways_q);
+    if (s->comm->size > 1) status = ct_persistent_coll_progress(&x->h.ways_q);
     if (status != CT_OK) return status;
     start = ct_clock_s();
     ct_low_rank_put(&x->h.shape, x->p, x->q, s->comm->n_thread, s->grad);
     ct_powersgd_warm(&x->h, x->q);
-    ct_coded_delivered(&x->h.stats, start, x->h.left_at);
+    ct_codec_delivered(&x->h.stats, start, x->h.left_at);
     return CT_OK;
 }
 
-const ct_coded_ops ct_coded_powersgd = {
+const ct_codec_ops ct_codec_powersgd = {
     .name = "powersgd",
-    .on_device = &ct_coded_powersgd_device,
+    .on_device = &ct_codec_powersgd_device,
     .chains = true,
     .keeps = true,
     .absorbs = true,

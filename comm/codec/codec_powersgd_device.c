@@ -59,7 +59,7 @@ static ct_status acquire(powersgd *x)
     return CT_OK;
 }
 
-static ct_status powersgd_prepare(void *obj, const ct_coded_setup *setup)
+static ct_status powersgd_prepare(void *obj, const ct_codec_setup *setup)
 {
     powersgd *x = obj;
 
@@ -77,18 +77,18 @@ static size_t bytes_of(int64_t count)
     return sizeof(float) * (size_t)count;
 }
 
-static ct_status powersgd_ready(void *obj, const ct_coded_step *step, bool dense, double limit)
+static ct_status powersgd_ready(void *obj, const ct_codec_step *step, bool dense, double limit)
 {
     powersgd *x = obj;
     ct_device_side *d = &x->side;
-    const ct_coded_setup *s = &x->h.setup;
+    const ct_codec_setup *s = &x->h.setup;
     bool empty = false;
-    ct_accum a;
+    ct_momentum_correction a;
 
     x->h.stats.encoded_at[0] = ct_clock_s();
     CT_TRY(ct_side_begin(d, &empty));
     if (dense) return ct_side_dense(d, step, empty, limit);
-    a = ct_keep_accum(&d->keep, step, 0, s->n, s->comm->size);
+    a = ct_error_feedback_accum(&d->keep, step, 0, s->n, s->comm->size);
     CT_TRY(d->codec->clip(d->coder, d->stream, s->grad, s->n, limit));
     CT_TRY(d->codec->update(d->coder, d->stream, &a));
     CT_TRY(ct_side_lift(d, x->h.warm, x->d_q, bytes_of(x->h.of_q)));
@@ -96,7 +96,7 @@ static ct_status powersgd_ready(void *obj, const ct_coded_step *step, bool dense
     return ct_side_bring(d, 0, x->p, x->d_p, bytes_of(x->h.of_p));
 }
 
-static ct_status powersgd_fold(void *obj, const ct_coded_step *step)
+static ct_status powersgd_fold(void *obj, const ct_codec_step *step)
 {
     (void)step;
     return ct_side_arrived(&((powersgd *)obj)->side, ct_powersgd_where(obj));
@@ -107,7 +107,7 @@ static ct_status powersgd_summed(void *obj)
     return ct_side_summed(&((powersgd *)obj)->side);
 }
 
-static ct_status powersgd_start(void *obj, const ct_coded_step *step)
+static ct_status powersgd_start(void *obj, const ct_codec_step *step)
 {
     powersgd *x = obj;
 
@@ -145,10 +145,10 @@ static ct_status progress_p(powersgd *x)
         CT_TRY(ct_side_arrived(&x->side, ct_powersgd_where(x)));
         x->h.left_at = x->h.stats.encoded_at[1] = ct_clock_s();
         x->h.stats.accumulate_s += x->h.left_at - x->h.stats.encoded_at[0];
-        if (!alone) CT_TRY(ct_coll_ways_start(&x->h.ways_p));
+        if (!alone) CT_TRY(ct_persistent_coll_start(&x->h.ways_p));
         atomic_store(&x->h.stage, CT_POWERSGD_P);
     }
-    if (!alone) CT_TRY(ct_coll_ways_progress(&x->h.ways_p));
+    if (!alone) CT_TRY(ct_persistent_coll_progress(&x->h.ways_p));
     return continue_with_q(x);
 }
 
@@ -163,7 +163,7 @@ static ct_status deliver(powersgd *x)
                              x->h.setup.grad));
     CT_TRY(ct_side_hand_over(d));
     ct_powersgd_warm(&x->h, x->q);
-    ct_coded_delivered(&x->h.stats, start, x->h.left_at);
+    ct_codec_delivered(&x->h.stats, start, x->h.left_at);
     return CT_OK;
 }
 
@@ -174,12 +174,12 @@ static ct_status powersgd_progress(void *obj)
 
     if (atomic_load(&x->h.stage) <= CT_POWERSGD_P) CT_TRY(progress_p(x));
     if (atomic_load(&x->h.stage) == CT_POWERSGD_Q_DOWN) {
-        if (!alone) ct_coll_ways_where(&x->h.ways_q)->brief = brief;
+        if (!alone) ct_persistent_coll_where(&x->h.ways_q)->brief = brief;
         CT_TRY(ct_side_arrived(&x->side, ct_powersgd_where(x)));
-        if (!alone) CT_TRY(ct_coll_ways_start(&x->h.ways_q));
+        if (!alone) CT_TRY(ct_persistent_coll_start(&x->h.ways_q));
         atomic_store(&x->h.stage, CT_POWERSGD_Q);
     }
-    if (!alone) CT_TRY(ct_coll_ways_progress(&x->h.ways_q));
+    if (!alone) CT_TRY(ct_persistent_coll_progress(&x->h.ways_q));
     return deliver(x);
 }
 
@@ -190,17 +190,17 @@ static double powersgd_left(void *obj)
     return ct_side_left(&((powersgd *)obj)->side);
 }
 
-static void powersgd_seconds(const ct_coded_costs *m, const ct_codec_config *c, int64_t n,
-                             int64_t rows, ct_coded_seconds *out)
+static void powersgd_seconds(const ct_codec_costs *m, const ct_codec_config *c, int64_t n,
+                             int64_t rows, ct_codec_seconds *out)
 {
     ct_low_rank s = ct_powersgd_shape(c, n, rows);
     double p = (double)bytes_of(s.r * s.rows), q = (double)bytes_of(s.r * s.cols);
 
     ct_powersgd_seconds(m, c, n, rows, out);
-    out->wire_s += ct_coded_bus_s(m, p + q, p + 2 * q);
+    out->wire_s += ct_codec_bus_s(m, p + q, p + 2 * q);
 }
 
-const ct_coded_ops ct_coded_powersgd_device = {
+const ct_codec_ops ct_codec_powersgd_device = {
     .name = "powersgd",
     .chains = true,
     .keeps = true,

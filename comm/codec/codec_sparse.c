@@ -20,19 +20,19 @@
 typedef enum { PHASE_NODE_U, PHASE_NODE_V, PHASE_NODE_GRAD, PHASE_EXCHANGE } phase;
 
 typedef struct sparse {
-    ct_coded_setup setup;
+    ct_codec_setup setup;
     ct_selector *selector; /* NULL: this rank's slice is empty */
-    const ct_exch_ops *exch;
-    ct_exch_req req;
+    const ct_sparse_allreduce_ops *exch;
+    ct_sparse_allreduce_req req;
     ct_sparse own;
-    ct_keep keep;
+    ct_error_feedback keep;
     bool plain; /* topk: no momentum correction, exact values unless asked */
     ct_sparse_warmup warmup;
     bool quantize;
     bool spread_u, spread_v; /* hier: elements outside of the slice may not be 0 */
     phase phase;
-    ct_coded_step step;
-    ct_coded_stats stats;
+    ct_codec_step step;
+    ct_codec_stats stats;
     double left_at;
 } sparse;
 
@@ -46,23 +46,23 @@ static void sparse_destroy(void *obj)
     if (x->exch != NULL) x->exch->release(&x->req);
     ct_selector_destroy(x->selector);
     ct_sparse_destroy(&x->own);
-    ct_keep_release(&x->keep);
+    ct_error_feedback_release(&x->keep);
     free(x);
 }
 
 /* What may not be the same in another run is not chosen: Ok-Topk's regions and thresholds come from
  * the steps before, which a snapshot does not have. */
-static const char *exchange_name(const ct_coded_setup *s)
+static const char *exchange_name(const ct_codec_setup *s)
 {
     if (ct_sparse_is_auto(s->config->exchange)) return s->deterministic ? "allgather" : "auto";
     return s->config->exchange;
 }
 
 /* Which exchange, and in what form values travel, is for the steps after the warm-up. */
-static ct_status prepare(sparse *x, const ct_coded_setup *setup, bool plain)
+static ct_status prepare(sparse *x, const ct_codec_setup *setup, bool plain)
 {
-    const ct_coded_setup *s = &x->setup;
-    const ct_exch_ops *exch = NULL;
+    const ct_codec_setup *s = &x->setup;
+    const ct_sparse_allreduce_ops *exch = NULL;
     ct_select_kind kind = CT_SELECT_AUTO;
     int64_t k = ct_sparse_wanted(setup->config, setup->n);
 
@@ -70,22 +70,23 @@ static ct_status prepare(sparse *x, const ct_coded_setup *setup, bool plain)
     x->plain = plain;
     x->phase = PHASE_EXCHANGE;
     x->quantize = s->config->quantize && !s->output;
-    x->req = (ct_exch_req){ .comm = s->comm,
-                            .n = s->n,
-                            .k = k,
-                            .form = ct_sparse_form(s->config, s->n, x->quantize, x->plain),
-                            .tag = s->tag,
-                            .inner = ct_sparse_inner(s->deterministic),
-                            .sum = s->grad,
-                            .length = s->n,
-                            .k_own = k,
-                            .copies = 1 };
+    x->req =
+        (ct_sparse_allreduce_req){ .comm = s->comm,
+                                   .n = s->n,
+                                   .k = k,
+                                   .form = ct_sparse_form(s->config, s->n, x->quantize, x->plain),
+                                   .tag = s->tag,
+                                   .inner = ct_sparse_inner(s->deterministic),
+                                   .sum = s->grad,
+                                   .length = s->n,
+                                   .k_own = k,
+                                   .copies = 1 };
     atomic_store(&x->req.where.rank, -1);
-    CT_TRY(ct_keep_acquire(s, &x->keep));
+    CT_TRY(ct_error_feedback_acquire(s, &x->keep));
     x->keep.masks = s->config->mask_momentum;
     CT_TRY(ct_sparse_selection(s->config->selection, &kind));
     if (s->comm->size > 1)
-        CT_TRY(ct_exch_choose(s->comm, s->n, k, x->req.form, exchange_name(s), &exch));
+        CT_TRY(ct_sparse_allreduce_choose(s->comm, s->n, k, x->req.form, exchange_name(s), &exch));
     x->warmup = ct_sparse_warmup_of(s, exch, x->req.form);
     x->req.k_most = x->warmup.k_most;
     x->exch = exch; /* from now on it is released */
@@ -94,12 +95,12 @@ static ct_status prepare(sparse *x, const ct_coded_setup *setup, bool plain)
     return ct_selector_create(kind, x->req.length, x->req.k_own, &x->selector);
 }
 
-static ct_status topk_prepare(void *obj, const ct_coded_setup *setup)
+static ct_status topk_prepare(void *obj, const ct_codec_setup *setup)
 {
     return prepare(obj, setup, true);
 }
 
-static ct_status redsync_prepare(void *obj, const ct_coded_setup *setup)
+static ct_status redsync_prepare(void *obj, const ct_codec_setup *setup)
 {
     return prepare(obj, setup, false);
 }
@@ -111,11 +112,11 @@ static bool has_nodes(const sparse *x)
     return (x->exch != NULL) && (x->exch->node_start != NULL);
 }
 
-static ct_status sparse_fold(void *obj, const ct_coded_step *step)
+static ct_status sparse_fold(void *obj, const ct_codec_step *step)
 {
     sparse *x = obj;
 
-    ct_keep_fold(&x->keep, step, &x->stats);
+    ct_error_feedback_fold(&x->keep, step, &x->stats);
     x->spread_u = has_nodes(x) && x->setup.absorb;
     return CT_OK;
 }
@@ -124,14 +125,15 @@ static ct_status sparse_fold(void *obj, const ct_coded_step *step)
 static void deliver_alone(sparse *x)
 {
     memset(x->setup.grad, 0, sizeof(float) * (size_t)x->setup.n);
-    ct_wire_round(x->req.form, &x->own, &(ct_drops){ .v = x->keep.v });
+    ct_payload_round(x->req.form, &x->own, &(ct_residual_return){ .v = x->keep.v });
     ct_sparse_add_to(&x->own, x->setup.grad);
     x->req.filled = x->own.count;
 }
 
 static ct_status select_own(sparse *x)
 {
-    ct_accum a = ct_keep_accum(&x->keep, &x->step, x->req.first, x->req.length, x->req.copies);
+    ct_momentum_correction a =
+        ct_error_feedback_accum(&x->keep, &x->step, x->req.first, x->req.length, x->req.copies);
     ct_select_stats s;
 
     x->own.n = x->req.length;
@@ -145,7 +147,7 @@ static ct_status select_own(sparse *x)
     x->stats.selected += x->own.count;
     if (x->step.iteration < x->setup.config->warmup_iterations)
         x->stats.warm_selected += x->own.count;
-    x->stats.bytes_coded += (int64_t)ct_wire_bytes(x->req.form, x->own.n, x->own.count);
+    x->stats.bytes_coded += (int64_t)ct_payload_bytes(x->req.form, x->own.n, x->own.count);
     return CT_OK;
 }
 
@@ -157,7 +159,7 @@ static ct_status select_and_start(sparse *x)
     CT_TRY(select_own(x));
     selected = ct_clock_s();
     x->req.own = &x->own;
-    x->req.residual = (ct_drops){ .v = x->keep.v + x->req.first };
+    x->req.residual = (ct_residual_return){ .v = x->keep.v + x->req.first };
     x->phase = PHASE_EXCHANGE;
     if (x->exch == NULL)
         deliver_alone(x);
@@ -193,11 +195,11 @@ static void take_density(sparse *x)
     x->stats.warm_steps += (x->step.iteration < c->warmup_iterations);
     if (k > x->warmup.k_most) k = x->warmup.k_most;
     if (k == x->req.k) return;
-    ct_exch_want(&x->req, k);
+    ct_sparse_allreduce_want(&x->req, k);
     if (x->selector != NULL) ct_selector_want(x->selector, x->req.k_own);
 }
 
-static ct_status sparse_start(void *obj, const ct_coded_step *step)
+static ct_status sparse_start(void *obj, const ct_codec_step *step)
 {
     sparse *x = obj;
 
@@ -208,7 +210,8 @@ static ct_status sparse_start(void *obj, const ct_coded_step *step)
     x->left_at = ct_clock_s();
     if (!has_nodes(x)) return select_and_start(x);
     if (step->clip != 1) /* a node's sum is of gradients that were limited */
-        ct_accum_scale(x->setup.grad, x->setup.n, step->clip, x->setup.comm->n_thread);
+        ct_momentum_correction_scale(x->setup.grad, x->setup.n, step->clip,
+                                     x->setup.comm->n_thread);
     x->step.clip = 1;
     return enter(x, PHASE_NODE_U);
 }
@@ -294,11 +297,11 @@ static int64_t sparse_dense_until(const void *obj)
     return ((const sparse *)obj)->warmup.dense_until;
 }
 
-static bool sparse_state(void *obj, int i, ct_coded_state *out)
+static bool sparse_state(void *obj, int i, ct_codec_state *out)
 {
     sparse *x = obj;
 
-    return ct_keep_state(&x->keep, i, out);
+    return ct_error_feedback_state(&x->keep, i, out);
 }
 
 static ct_status sparse_restored(void *obj)
@@ -311,7 +314,7 @@ static ct_status sparse_restored(void *obj)
     return CT_OK;
 }
 
-static void sparse_stats(const void *obj, ct_coded_stats *out)
+static void sparse_stats(const void *obj, ct_codec_stats *out)
 {
     const sparse *x = obj;
 
@@ -328,9 +331,9 @@ static ct_status topk_check(const ct_codec_config *c)
     return ct_sparse_check(c);
 }
 
-const ct_coded_ops ct_coded_topk = {
+const ct_codec_ops ct_codec_topk = {
     .name = "topk",
-    .on_device = &ct_coded_topk_device,
+    .on_device = &ct_codec_topk_device,
     .gathers = true,
     .sparse = true,
     .keeps = true,
@@ -352,9 +355,9 @@ const ct_coded_ops ct_coded_topk = {
     .seconds = ct_topk_seconds,
 };
 
-const ct_coded_ops ct_coded_redsync = {
+const ct_codec_ops ct_codec_redsync = {
     .name = "redsync",
-    .on_device = &ct_coded_redsync_device,
+    .on_device = &ct_codec_redsync_device,
     .automatic = true,
     .gathers = true,
     .sparse = true,

@@ -1,6 +1,6 @@
 /** @file codec_sparse.h  What a configuration means to topk and redsync. Private to comm/. */
-#ifndef CT_CODED_SPARSE_H
-#define CT_CODED_SPARSE_H
+#ifndef CT_CODEC_SPARSE_H
+#define CT_CODEC_SPARSE_H
 
 #include "comm/codec/codec.h"
 #include "comm/codec/select.h"
@@ -22,39 +22,39 @@ int64_t ct_sparse_wanted_at(const ct_codec_config *c, int64_t n, int64_t iterati
 
 /** A warm-up, as a parameter has it. */
 typedef struct ct_sparse_warmup {
-    int64_t dense_until; /* as ct_coded_ops.dense_until                                */
+    int64_t dense_until; /* as ct_codec_ops.dense_until                                */
     int64_t k_most;      /* elements that are selected from there on, at most          */
 } ct_sparse_warmup;
 
 /** Where an exchange would send more bytes than a dense sum, the step is dense: so payloads have
  *  memory for no more. exch NULL: one rank, which sends nothing. */
-ct_sparse_warmup ct_sparse_warmup_of(const ct_coded_setup *s, const ct_exch_ops *exch,
-                                     ct_wire_form form);
+ct_sparse_warmup ct_sparse_warmup_of(const ct_codec_setup *s, const ct_sparse_allreduce_ops *exch,
+                                     ct_payload_form form);
 /** plain: topk. AUTO: topk's values travel as they are, redsync's in whatever is less. */
-ct_wire_form ct_sparse_form(const ct_codec_config *c, int64_t n, bool quantize, bool plain);
+ct_payload_form ct_sparse_form(const ct_codec_config *c, int64_t n, bool quantize, bool plain);
 /** Between the nodes of a hier; NULL: what costs least. deterministic: an allgather, as where AUTO
  *  would choose among all exchanges. Ok-Topk's regions and thresholds come from the steps before,
  *  which a snapshot does not have. */
 const char *ct_sparse_inner(bool deterministic);
 /** CT_ERR_CONFIG. */
 ct_status ct_sparse_selection(const char *name, ct_select_kind *kind_p);
-/** Fits ct_coded_ops.check. */
+/** Fits ct_codec_ops.check. */
 ct_status ct_sparse_check(const ct_codec_config *c);
 int64_t ct_sparse_payload_bytes(const ct_codec_config *c, int64_t n, bool plain);
-/** As ct_coded_ops.seconds. */
-void ct_sparse_seconds(const ct_coded_costs *m, const ct_codec_config *c, int64_t n, bool plain,
-                       ct_coded_seconds *out);
+/** As ct_codec_ops.seconds. */
+void ct_sparse_seconds(const ct_codec_costs *m, const ct_codec_config *c, int64_t n, bool plain,
+                       ct_codec_seconds *out);
 
 /** … of gradients on a device. */
-void ct_sparse_device_seconds(const ct_coded_costs *m, const ct_codec_config *c, int64_t n,
-                              bool plain, ct_coded_seconds *out);
+void ct_sparse_device_seconds(const ct_codec_costs *m, const ct_codec_config *c, int64_t n,
+                              bool plain, ct_codec_seconds *out);
 
-/** Fit ct_coded_ops.payload_bytes and seconds. */
+/** Fit ct_codec_ops.payload_bytes and seconds. */
 int64_t ct_topk_payload_bytes(const ct_codec_config *c, int64_t n, int64_t rows);
 int64_t ct_redsync_payload_bytes(const ct_codec_config *c, int64_t n, int64_t rows);
-void ct_topk_seconds(const ct_coded_costs *m, const ct_codec_config *c, int64_t n, int64_t rows,
-                     ct_coded_seconds *out);
-void ct_redsync_seconds(const ct_coded_costs *m, const ct_codec_config *c, int64_t n, int64_t rows,
-                        ct_coded_seconds *out);
+void ct_topk_seconds(const ct_codec_costs *m, const ct_codec_config *c, int64_t n, int64_t rows,
+                     ct_codec_seconds *out);
+void ct_redsync_seconds(const ct_codec_costs *m, const ct_codec_config *c, int64_t n, int64_t rows,
+                        ct_codec_seconds *out);
 
 #endif

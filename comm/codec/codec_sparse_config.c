@@ -23,7 +23,7 @@ bool ct_sparse_is_auto(const char *name)
 
 const char *ct_sparse_inner(bool deterministic)
 {
-    return deterministic ? ct_exch_kind_name(CT_EXCH_ALLGATHER) : NULL;
+    return deterministic ? ct_sparse_allreduce_kind_name(CT_SPARSE_ALLREDUCE_ALLGATHER) : NULL;
 }
 
 static int64_t share_of(double density, int64_t n)
@@ -71,18 +71,19 @@ static int64_t dense_bytes(const ct_comm *c, int64_t n)
 }
 
 /* That a rank sends of k selected elements. */
-static int64_t exchange_bytes(const ct_coded_setup *s, const ct_exch_ops *exch, int64_t k,
-                              ct_wire_form form)
+static int64_t exchange_bytes(const ct_codec_setup *s, const ct_sparse_allreduce_ops *exch,
+                              int64_t k, ct_payload_form form)
 {
-    const ct_exch_model *m = NULL;
+    const ct_sparse_allreduce_model *m = NULL;
 
-    if ((exch->node_start == NULL) || !s->deterministic || (ct_exch_model_of(s->comm, &m) != CT_OK))
+    if ((exch->node_start == NULL) || !s->deterministic ||
+        (ct_sparse_allreduce_model_of(s->comm, &m) != CT_OK))
         return exch->bytes_theory(s->comm, s->n, k, form);
-    return ct_exch_model_hier_bytes(m, CT_EXCH_ALLGATHER, s->n, k, form);
+    return ct_sparse_allreduce_model_hier_bytes(m, CT_SPARSE_ALLREDUCE_ALLGATHER, s->n, k, form);
 }
 
-ct_sparse_warmup ct_sparse_warmup_of(const ct_coded_setup *s, const ct_exch_ops *exch,
-                                     ct_wire_form form)
+ct_sparse_warmup ct_sparse_warmup_of(const ct_codec_setup *s, const ct_sparse_allreduce_ops *exch,
+                                     ct_payload_form form)
 {
     const ct_codec_config *c = s->config;
     int64_t low = 0, high = c->warmup_iterations; /* it is dense before low, and sparse from high */
@@ -101,16 +102,17 @@ ct_sparse_warmup ct_sparse_warmup_of(const ct_coded_setup *s, const ct_exch_ops 
     return (ct_sparse_warmup){ .dense_until = high, .k_most = ct_sparse_wanted_at(c, s->n, low) };
 }
 
-ct_wire_form ct_sparse_form(const ct_codec_config *c, int64_t n, bool quantize, bool plain)
+ct_payload_form ct_sparse_form(const ct_codec_config *c, int64_t n, bool quantize, bool plain)
 {
     int64_t k = ct_sparse_wanted(c, n);
 
-    if (quantize) return CT_WIRE_MEAN;
+    if (quantize) return CT_PAYLOAD_MEAN;
     if (!ct_sparse_is_auto(c->wire))
-        return (strcmp(c->wire, "half") == 0) ? CT_WIRE_HALF : CT_WIRE_PAIRS;
-    if (plain || (ct_wire_bytes(CT_WIRE_PAIRS, n, k) <= ct_wire_bytes(CT_WIRE_HALF, n, k)))
-        return CT_WIRE_PAIRS;
-    return CT_WIRE_HALF;
+        return (strcmp(c->wire, "half") == 0) ? CT_PAYLOAD_HALF : CT_PAYLOAD_PAIRS;
+    if (plain ||
+        (ct_payload_bytes(CT_PAYLOAD_PAIRS, n, k) <= ct_payload_bytes(CT_PAYLOAD_HALF, n, k)))
+        return CT_PAYLOAD_PAIRS;
+    return CT_PAYLOAD_HALF;
 }
 
 ct_status ct_sparse_check(const ct_codec_config *c)
@@ -119,7 +121,7 @@ ct_status ct_sparse_check(const ct_codec_config *c)
     bool known = ct_sparse_is_auto(c->exchange);
 
     CT_TRY(ct_sparse_selection(c->selection, &kind));
-    for (const ct_exch_ops *const *at = ct_exch_table; *at != NULL; ++at)
+    for (const ct_sparse_allreduce_ops *const *at = ct_sparse_allreduce_table; *at != NULL; ++at)
         known = known || (strcmp(c->exchange, (*at)->name) == 0);
     if (!known) return CT_FAIL(CT_ERR_CONFIG, "unknown exchange \"%s\"", c->exchange);
     if (!ct_sparse_is_auto(c->wire) && (strcmp(c->wire, "half") != 0) &&
@@ -135,36 +137,37 @@ ct_status ct_sparse_check(const ct_codec_config *c)
 
 int64_t ct_sparse_payload_bytes(const ct_codec_config *c, int64_t n, bool plain)
 {
-    return (int64_t)ct_wire_bytes(ct_sparse_form(c, n, c->quantize, plain), n,
-                                  ct_sparse_wanted(c, n));
+    return (int64_t)ct_payload_bytes(ct_sparse_form(c, n, c->quantize, plain), n,
+                                     ct_sparse_wanted(c, n));
 }
 
-static double one_exchange(const ct_coded_costs *m, ct_exch_kind kind, int64_t n, int64_t k,
-                           ct_wire_form form, ct_exch_seconds *s)
+static double one_exchange(const ct_codec_costs *m, ct_sparse_allreduce_kind kind, int64_t n,
+                           int64_t k, ct_payload_form form, ct_sparse_allreduce_seconds *s)
 {
-    if ((kind == CT_EXCH_HIER) && m->deterministic) {
-        ct_exch_model_hier_s(m->exch, CT_EXCH_ALLGATHER, n, k, form, s);
-        return (double)ct_exch_model_hier_bytes(m->exch, CT_EXCH_ALLGATHER, n, k, form);
+    if ((kind == CT_SPARSE_ALLREDUCE_HIER) && m->deterministic) {
+        ct_sparse_allreduce_model_hier_s(m->exch, CT_SPARSE_ALLREDUCE_ALLGATHER, n, k, form, s);
+        return (double)ct_sparse_allreduce_model_hier_bytes(m->exch, CT_SPARSE_ALLREDUCE_ALLGATHER,
+                                                            n, k, form);
     }
-    ct_exch_model_s(m->exch, kind, n, k, form, s);
-    return (double)ct_exch_model_bytes(m->exch, kind, n, k, form);
+    ct_sparse_allreduce_model_s(m->exch, kind, n, k, form, s);
+    return (double)ct_sparse_allreduce_model_bytes(m->exch, kind, n, k, form);
 }
 
 /* Each exchange that the configuration allows; the one that lands first. The slice of a hier is
  * all that its ranks select from. */
-static void exchange_seconds(const ct_coded_costs *m, const ct_codec_config *c, int64_t n,
-                             ct_wire_form form, ct_coded_seconds *out)
+static void exchange_seconds(const ct_codec_costs *m, const ct_codec_config *c, int64_t n,
+                             ct_payload_form form, ct_codec_seconds *out)
 {
     int64_t k = ct_sparse_wanted(c, n);
     double least = INFINITY;
 
-    for (int kind = 0; kind < CT_EXCH_KINDS; ++kind) {
-        const char *name = ct_exch_kind_name((ct_exch_kind)kind);
-        ct_exch_seconds s;
+    for (int kind = 0; kind < CT_SPARSE_ALLREDUCE_KINDS; ++kind) {
+        const char *name = ct_sparse_allreduce_kind_name((ct_sparse_allreduce_kind)kind);
+        ct_sparse_allreduce_seconds s;
         double bytes = 0;
 
         if (!ct_sparse_is_auto(c->exchange) && (strcmp(c->exchange, name) != 0)) continue;
-        bytes = one_exchange(m, (ct_exch_kind)kind, n, k, form, &s);
+        bytes = one_exchange(m, (ct_sparse_allreduce_kind)kind, n, k, form, &s);
         if (s.wire_s + s.work_s >= least) continue;
         least = s.wire_s + s.work_s;
         out->wire_s = m->wire_factor * s.wire_s;
@@ -176,14 +179,14 @@ static void exchange_seconds(const ct_coded_costs *m, const ct_codec_config *c, 
 
 /* What replaces the solver's update: the accumulation in its place, and 12 bytes an element to
  * apply the sum where the update had 20. */
-void ct_sparse_seconds(const ct_coded_costs *m, const ct_codec_config *c, int64_t n, bool plain,
-                       ct_coded_seconds *out)
+void ct_sparse_seconds(const ct_codec_costs *m, const ct_codec_config *c, int64_t n, bool plain,
+                       ct_codec_seconds *out)
 {
-    ct_wire_form form = ct_sparse_form(c, n, c->quantize, plain);
+    ct_payload_form form = ct_sparse_form(c, n, c->quantize, plain);
     double elements = (double)n, k = (double)ct_sparse_wanted(c, n);
-    double spared_s = c->momentum_correction ? ct_coded_stream_s(m, 8 * elements) : 0;
+    double spared_s = c->momentum_correction ? ct_codec_stream_s(m, 8 * elements) : 0;
 
-    *out = (ct_coded_seconds){ .encode_s = (m->speed.update_s + m->speed.select_s) * elements +
+    *out = (ct_codec_seconds){ .encode_s = (m->speed.update_s + m->speed.select_s) * elements +
                                            m->speed.pack_s * k - spared_s };
     if (out->encode_s < 0) out->encode_s = 0;
     exchange_seconds(m, c, n, form, out);
@@ -191,13 +194,13 @@ void ct_sparse_seconds(const ct_coded_costs *m, const ct_codec_config *c, int64_
 
 /* Payloads of an allgather are added on the device; the others merge on the host, and their sum, of
  * about k entries, goes up, and as many that were dropped. */
-void ct_sparse_device_seconds(const ct_coded_costs *m, const ct_codec_config *c, int64_t n,
-                              bool plain, ct_coded_seconds *out)
+void ct_sparse_device_seconds(const ct_codec_costs *m, const ct_codec_config *c, int64_t n,
+                              bool plain, ct_codec_seconds *out)
 {
     ct_codec_config own = *c;
     double payload = (double)ct_sparse_payload_bytes(c, n, plain),
            k = (double)ct_sparse_wanted(c, n);
-    double down = payload, up = CT_WIRE_HEAD + 16 * k, whole = (double)n * sizeof(float);
+    double down = payload, up = CT_PAYLOAD_HEAD + 16 * k, whole = (double)n * sizeof(float);
 
     if (ct_sparse_is_auto(c->exchange)) own.exchange = "allgather";
     ct_sparse_seconds(m, &own, n, plain, out);
@@ -211,8 +214,8 @@ void ct_sparse_device_seconds(const ct_coded_costs *m, const ct_codec_config *c,
         down += whole;
         up += whole;
     }
-    out->decode_s += ct_coded_stream_s(m, whole); /* of zeros */
-    out->wire_s += ct_coded_bus_s(m, down, up);
+    out->decode_s += ct_codec_stream_s(m, whole); /* of zeros */
+    out->wire_s += ct_codec_bus_s(m, down, up);
 }
 
 /* ---- as the table has it */
@@ -223,8 +226,8 @@ int64_t ct_topk_payload_bytes(const ct_codec_config *c, int64_t n, int64_t rows)
     return ct_sparse_payload_bytes(c, n, true);
 }
 
-void ct_topk_seconds(const ct_coded_costs *m, const ct_codec_config *c, int64_t n, int64_t rows,
-                     ct_coded_seconds *out)
+void ct_topk_seconds(const ct_codec_costs *m, const ct_codec_config *c, int64_t n, int64_t rows,
+                     ct_codec_seconds *out)
 {
     (void)rows;
     ct_sparse_seconds(m, c, n, true, out);
@@ -236,8 +239,8 @@ int64_t ct_redsync_payload_bytes(const ct_codec_config *c, int64_t n, int64_t ro
     return ct_sparse_payload_bytes(c, n, false);
 }
 
-void ct_redsync_seconds(const ct_coded_costs *m, const ct_codec_config *c, int64_t n, int64_t rows,
-                        ct_coded_seconds *out)
+void ct_redsync_seconds(const ct_codec_costs *m, const ct_codec_config *c, int64_t n, int64_t rows,
+                        ct_codec_seconds *out)
 {
     (void)rows;
     ct_sparse_seconds(m, c, n, false, out);

@@ -12,12 +12,12 @@
 
 typedef ct_sparse_device sparse;
 
-static ct_status topk_prepare(void *obj, const ct_coded_setup *setup)
+static ct_status topk_prepare(void *obj, const ct_codec_setup *setup)
 {
     return ct_sparse_device_prepare(obj, setup, true);
 }
 
-static ct_status redsync_prepare(void *obj, const ct_coded_setup *setup)
+static ct_status redsync_prepare(void *obj, const ct_codec_setup *setup)
 {
     return ct_sparse_device_prepare(obj, setup, false);
 }
@@ -49,13 +49,13 @@ static ct_status select_own(sparse *x)
                          sizeof(*x->side.note)));
     if (x->setup.comm->size == 1)
         return x->side.codec->add(x->side.coder, x->side.stream, x->payload, 1, x->setup.grad);
-    to = (x->gather != NULL) ? ct_gather_payload(x->gather, x->me) : x->lists.payload;
+    to = (x->gather != NULL) ? ct_allgatherv_payload(x->gather, x->me) : x->lists.payload;
     return ct_side_bring(&x->side, 1, to, x->side.codec->payload(x->picker), payload_room(x));
 }
 
 static ct_status ready_coded(sparse *x, double limit)
 {
-    const ct_coded_setup *s = &x->setup;
+    const ct_codec_setup *s = &x->setup;
 
     if (!ct_lists_has_nodes(&x->lists)) {
         CT_TRY(x->side.codec->clip(x->side.coder, x->side.stream, s->grad, s->n, limit));
@@ -76,17 +76,17 @@ static void take_density(sparse *x, int64_t iteration)
     if (k == x->k) return;
     x->k = x->size.k = k;
     if (x->lists.exch != NULL) {
-        ct_exch_want(&x->lists.req, k);
+        ct_sparse_allreduce_want(&x->lists.req, k);
         x->size.k = x->lists.req.k_own;
     }
     if (x->picker != NULL) x->side.codec->want(x->picker, x->size.k);
 }
 
-static ct_status sparse_ready(void *obj, const ct_coded_step *step, bool dense, double limit)
+static ct_status sparse_ready(void *obj, const ct_codec_step *step, bool dense, double limit)
 {
     sparse *x = obj;
-    const ct_coded_setup *s = &x->setup;
-    const ct_exch_req *r = &x->lists.req;
+    const ct_codec_setup *s = &x->setup;
+    const ct_sparse_allreduce_req *r = &x->lists.req;
     bool nodes = ct_lists_has_nodes(&x->lists), empty = false;
 
     x->stats.encoded_at[0] = ct_clock_s();
@@ -97,13 +97,13 @@ static ct_status sparse_ready(void *obj, const ct_coded_step *step, bool dense, 
         return ct_side_dense(&x->side, step, empty, limit);
     }
     take_density(x, step->iteration);
-    x->accum = nodes ? ct_keep_accum(&x->side.keep, step, r->first, r->length, r->copies)
-                     : ct_keep_accum(&x->side.keep, step, 0, s->n, s->comm->size);
+    x->accum = nodes ? ct_error_feedback_accum(&x->side.keep, step, r->first, r->length, r->copies)
+                     : ct_error_feedback_accum(&x->side.keep, step, 0, s->n, s->comm->size);
     x->sign = !x->quantize ? 0 : (step->iteration % 2 == 0) ? 1 : -1;
     return ready_coded(x, limit);
 }
 
-static ct_status sparse_fold(void *obj, const ct_coded_step *step)
+static ct_status sparse_fold(void *obj, const ct_codec_step *step)
 {
     sparse *x = obj;
 
@@ -116,7 +116,7 @@ static ct_status sparse_summed(void *obj)
     return ct_side_summed(&((sparse *)obj)->side);
 }
 
-static ct_status sparse_start(void *obj, const ct_coded_step *step)
+static ct_status sparse_start(void *obj, const ct_codec_step *step)
 {
     sparse *x = obj;
 
@@ -142,7 +142,7 @@ static ct_status take_note(sparse *x)
     if (x->warms) x->stats.warm_selected += note->count;
     if (x->lists.exch == NULL) x->stats.filled += note->filled;
     if (x->size.n > 0)
-        x->stats.bytes_coded += (int64_t)ct_wire_bytes(x->size.form, x->size.n, note->count);
+        x->stats.bytes_coded += (int64_t)ct_payload_bytes(x->size.form, x->size.n, note->count);
     x->left_at = ct_clock_s();
     x->stats.encoded_at[1] = x->left_at;
     x->stats.select_s += x->left_at - x->stats.encoded_at[0];
@@ -153,11 +153,11 @@ static ct_status take_note(sparse *x)
 static ct_status add_all(sparse *x)
 {
     for (int i = 0; i < x->setup.comm->size; ++i) {
-        void *from = ct_gather_payload(x->gather, i), *none = NULL;
-        size_t bytes = ct_gather_bytes(x->gather, i);
+        void *from = ct_allgatherv_payload(x->gather, i), *none = NULL;
+        size_t bytes = ct_allgatherv_bytes(x->gather, i);
 
         if (i == x->me) continue;
-        CT_TRY(ct_wire_check(from, bytes, x->setup.n));
+        CT_TRY(ct_payload_check(from, bytes, x->setup.n));
         CT_TRY(x->setup.dev->copy_begin(x->side.stream, from, (void *)(uintptr_t)x->payload[i],
                                         bytes, false, &none));
     }
@@ -181,18 +181,18 @@ static ct_status progress_node(sparse *x)
 
 static ct_status start_exchange(sparse *x)
 {
-    size_t bytes = ct_wire_bytes(x->size.form, x->size.n, x->side.note->count);
+    size_t bytes = ct_payload_bytes(x->size.form, x->size.n, x->side.note->count);
 
     CT_TRY(take_note(x));
     x->phase = CT_SPARSE_EXCHANGE;
-    if (x->gather != NULL) return ct_gather_start(x->gather, bytes);
+    if (x->gather != NULL) return ct_allgatherv_start(x->gather, bytes);
     if (x->lists.exch == NULL) return CT_OK;
     return ct_lists_start(&x->lists, (x->size.n > 0) ? bytes : 0);
 }
 
 static ct_status progress_exchange(sparse *x)
 {
-    if (x->gather != NULL) return ct_gather_progress(x->gather, &x->bytes_sent, &x->where);
+    if (x->gather != NULL) return ct_allgatherv_progress(x->gather, &x->bytes_sent, &x->where);
     return (x->lists.exch != NULL) ? ct_lists_progress(&x->lists) : CT_OK;
 }
 
@@ -234,7 +234,7 @@ static int sparse_pending(void *obj, MPI_Request **out, int max)
 
     if ((x->phase == CT_SPARSE_NODE_DOWN) || (x->phase == CT_SPARSE_DOWN)) return 0;
     if ((x->phase == CT_SPARSE_NODE) && !x->lists.running) return 0;
-    if (x->gather != NULL) return ct_gather_pending(x->gather, out, max);
+    if (x->gather != NULL) return ct_allgatherv_pending(x->gather, out, max);
     return (x->lists.exch != NULL) ? x->lists.exch->pending(&x->lists.req, out, max) : 0;
 }
 
@@ -251,9 +251,9 @@ static int64_t sparse_dense_until(const void *obj)
     return ((const sparse *)obj)->warmup.dense_until;
 }
 
-static bool sparse_state(void *obj, int i, ct_coded_state *out)
+static bool sparse_state(void *obj, int i, ct_codec_state *out)
 {
-    return ct_keep_state(&((sparse *)obj)->side.keep, i, out);
+    return ct_error_feedback_state(&((sparse *)obj)->side.keep, i, out);
 }
 
 static ct_status sparse_restored(void *obj)
@@ -262,13 +262,13 @@ static ct_status sparse_restored(void *obj)
 
     x->lists.spread_v = ct_lists_has_nodes(&x->lists);
     x->lists.spread_u = x->lists.spread_v && x->setup.absorb;
-    CT_TRY(ct_keep_restored(&x->side.keep));
+    CT_TRY(ct_error_feedback_restored(&x->side.keep));
     if ((x->picker != x->side.coder) && (x->picker != NULL))
         CT_TRY(x->side.codec->forget(x->picker, x->side.stream));
     return x->side.codec->forget(x->side.coder, x->side.stream);
 }
 
-static void sparse_stats(const void *obj, ct_coded_stats *out)
+static void sparse_stats(const void *obj, ct_codec_stats *out)
 {
     const sparse *x = obj;
 
@@ -281,15 +281,15 @@ static double sparse_left(void *obj)
     return ct_side_left(&((sparse *)obj)->side);
 }
 
-static void topk_seconds(const ct_coded_costs *m, const ct_codec_config *c, int64_t n, int64_t rows,
-                         ct_coded_seconds *out)
+static void topk_seconds(const ct_codec_costs *m, const ct_codec_config *c, int64_t n, int64_t rows,
+                         ct_codec_seconds *out)
 {
     (void)rows;
     ct_sparse_device_seconds(m, c, n, true, out);
 }
 
-static void redsync_seconds(const ct_coded_costs *m, const ct_codec_config *c, int64_t n,
-                            int64_t rows, ct_coded_seconds *out)
+static void redsync_seconds(const ct_codec_costs *m, const ct_codec_config *c, int64_t n,
+                            int64_t rows, ct_codec_seconds *out)
 {
     (void)rows;
     ct_sparse_device_seconds(m, c, n, false, out);
@@ -303,7 +303,7 @@ static void redsync_seconds(const ct_coded_costs *m, const ct_codec_config *c, i
     .exchange = sparse_exchange, .state = sparse_state, .restored = sparse_restored,               \
     .stats = sparse_stats, .left = sparse_left
 
-const ct_coded_ops ct_coded_topk_device = {
+const ct_codec_ops ct_codec_topk_device = {
     .name = "topk",
     SPARSE_ON_DEVICE,
     .size = sizeof(sparse),
@@ -312,7 +312,7 @@ const ct_coded_ops ct_coded_topk_device = {
     .seconds = topk_seconds,
 };
 
-const ct_coded_ops ct_coded_redsync_device = {
+const ct_codec_ops ct_codec_redsync_device = {
     .name = "redsync",
     SPARSE_ON_DEVICE,
     .absorbs = true,

@@ -11,7 +11,7 @@ void ct_sparse_device_destroy(void *obj)
 
     if (x == NULL) return;
     ct_side_wait(&x->side); /* nothing of it may still be under way */
-    ct_gather_destroy(x->gather);
+    ct_allgatherv_destroy(x->gather);
     ct_lists_release(&x->lists);
     if (x->picker != x->side.coder) x->side.codec->destroy(x->picker);
     ct_side_close(&x->side);
@@ -26,9 +26,9 @@ static ct_status prepare_gather(ct_sparse_device *x)
     const int *member = comm->topo->order;
 
     while (member[x->me] != comm->rank) x->me += 1;
-    CT_TRY(ct_gather_create(comm, member, comm->size, x->me, ct_coder_room(&x->size), x->setup.tag,
-                            &x->gather));
-    CT_TRY(ct_gather_keep_on(x->gather, x->setup.dev));
+    CT_TRY(ct_allgatherv_create(comm, member, comm->size, x->me, ct_coder_room(&x->size),
+                                x->setup.tag, &x->gather));
+    CT_TRY(ct_allgatherv_keep_on(x->gather, x->setup.dev));
     CT_TRY(x->side.codec->create(&x->size, &x->side.coder));
     x->picker = x->side.coder;
     for (int i = 0, k = 0; i < comm->size; ++i)
@@ -45,9 +45,9 @@ static ct_status prepare_lists(ct_sparse_device *x, const char *name)
     size->n_payload = 0;
     CT_TRY(ct_lists_prepare(&x->lists, &x->setup, size, x->side.codec, x->side.stream, name));
     whole.n_payload = 0;
-    ct_exch_want(&x->lists.req, whole.k_most);
+    ct_sparse_allreduce_want(&x->lists.req, whole.k_most);
     size->k_most = x->lists.req.k_own;
-    ct_exch_want(&x->lists.req, whole.k);
+    ct_sparse_allreduce_want(&x->lists.req, whole.k);
     if (ct_lists_has_nodes(&x->lists)) whole.k = whole.k_most = 1;
     CT_TRY(x->side.codec->create(&whole, &x->side.coder));
     size->n = x->lists.req.length;
@@ -69,20 +69,21 @@ static const char *exchange_name(const ct_sparse_device *x)
 /* As codec_sparse.c's. */
 static ct_status plan_warmup(ct_sparse_device *x)
 {
-    const ct_coded_setup *s = &x->setup;
-    const ct_exch_ops *exch = NULL;
+    const ct_codec_setup *s = &x->setup;
+    const ct_sparse_allreduce_ops *exch = NULL;
 
     if (s->comm->size > 1)
-        CT_TRY(ct_exch_choose(s->comm, s->n, x->size.k, x->size.form, exchange_name(x), &exch));
+        CT_TRY(ct_sparse_allreduce_choose(s->comm, s->n, x->size.k, x->size.form, exchange_name(x),
+                                          &exch));
     x->warmup = ct_sparse_warmup_of(s, exch, x->size.form);
     x->size.k_most = x->warmup.k_most;
     x->k = x->size.k;
     return CT_OK;
 }
 
-ct_status ct_sparse_device_prepare(ct_sparse_device *x, const ct_coded_setup *setup, bool plain)
+ct_status ct_sparse_device_prepare(ct_sparse_device *x, const ct_codec_setup *setup, bool plain)
 {
-    const ct_coded_setup *s = &x->setup;
+    const ct_codec_setup *s = &x->setup;
     int n_rank = setup->comm->size;
 
     x->setup = *setup;

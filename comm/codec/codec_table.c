@@ -5,29 +5,29 @@
 #include "comm/codec/codec_types.h"
 #include "framework/base/text.h"
 
-const ct_coded_ops ct_coded_none = { .name = "none" };
+const ct_codec_ops ct_codec_none = { .name = "none" };
 
 /* Takes what any of those that it chooses among takes. */
-const ct_coded_ops ct_coded_auto = {
+const ct_codec_ops ct_codec_auto = {
     .name = "auto", .sparse = true, .keeps = true, .absorbs = true, .check = ct_sparse_check
 };
 
-const ct_coded_ops *const ct_coded_table[] = {
-    &ct_coded_none,   &ct_coded_bf16,    &ct_coded_fp16,
-    &ct_coded_topk,   &ct_coded_redsync, &ct_coded_powersgd,
-    &ct_coded_onebit, &ct_coded_auto,    NULL
+const ct_codec_ops *const ct_codec_table[] = {
+    &ct_codec_none,   &ct_codec_bf16,    &ct_codec_fp16,
+    &ct_codec_topk,   &ct_codec_redsync, &ct_codec_powersgd,
+    &ct_codec_onebit, &ct_codec_auto,    NULL
 };
 
 enum { MOST_NAMES = 16 };
 
-ct_status ct_coded_find(const char *name, const ct_coded_ops **ops_p)
+ct_status ct_codec_find(const char *name, const ct_codec_ops **ops_p)
 {
     const char *known[MOST_NAMES], *near = NULL;
     ct_text list = { .text = NULL };
     int n = 0;
     ct_status status = CT_OK;
 
-    for (const ct_coded_ops *const *at = ct_coded_table; *at != NULL; ++at) {
+    for (const ct_codec_ops *const *at = ct_codec_table; *at != NULL; ++at) {
         if (strcmp(name, (*at)->name) == 0) {
             *ops_p = *at;
             ct_text_destroy(&list);
@@ -45,7 +45,7 @@ ct_status ct_coded_find(const char *name, const ct_coded_ops **ops_p)
     return status;
 }
 
-ct_status ct_coded_create(const ct_coded_ops *ops, const ct_coded_setup *setup, void **obj_p)
+ct_status ct_codec_create(const ct_codec_ops *ops, const ct_codec_setup *setup, void **obj_p)
 {
     void *obj = calloc(1, ops->size);
     ct_status status = CT_OK;
@@ -61,7 +61,7 @@ ct_status ct_coded_create(const ct_coded_ops *ops, const ct_coded_setup *setup, 
 }
 
 /* A density that falls. */
-static ct_status check_warmup(const ct_coded_ops *ops, const ct_codec_config *c, const char *who)
+static ct_status check_warmup(const ct_codec_ops *ops, const ct_codec_config *c, const char *who)
 {
     if (c->warmup_density == 0) return CT_OK;
     if (!((c->warmup_density > 0) && (c->warmup_density <= 1)))
@@ -81,7 +81,7 @@ static ct_status check_warmup(const ct_coded_ops *ops, const ct_codec_config *c,
     return CT_OK;
 }
 
-ct_status ct_coded_check(const ct_coded_ops *ops, const ct_codec_config *c, const char *who)
+ct_status ct_codec_check(const ct_codec_ops *ops, const ct_codec_config *c, const char *who)
 {
     if (ops->sparse && !((c->density > 0) && (c->density <= 1)))
         return CT_FAIL(CT_ERR_CONFIG, "%s %s: density %g, but 0 < density <= 1 is needed", who,

@@ -1,29 +1,29 @@
 /** @file codec_types.h  One line a codec, and what all of them count; private to comm/. */
-#ifndef CT_CODED_TYPES_H
-#define CT_CODED_TYPES_H
+#ifndef CT_CODEC_TYPES_H
+#define CT_CODEC_TYPES_H
 
 #include "comm/codec/codec.h"
 #include "framework/base/clock.h"
 
-extern const ct_coded_ops ct_coded_none; /* the pipe sums its buckets where they lie */
-extern const ct_coded_ops ct_coded_auto; /* the pipe chooses among the others: codec_planner.h */
-extern const ct_coded_ops ct_coded_bf16;
-extern const ct_coded_ops ct_coded_fp16;
-extern const ct_coded_ops ct_coded_topk;
-extern const ct_coded_ops ct_coded_redsync;
-extern const ct_coded_ops ct_coded_powersgd;
-extern const ct_coded_ops ct_coded_onebit;
+extern const ct_codec_ops ct_codec_none; /* the pipe sums its buckets where they lie */
+extern const ct_codec_ops ct_codec_auto; /* the pipe chooses among the others: codec_planner.h */
+extern const ct_codec_ops ct_codec_bf16;
+extern const ct_codec_ops ct_codec_fp16;
+extern const ct_codec_ops ct_codec_topk;
+extern const ct_codec_ops ct_codec_redsync;
+extern const ct_codec_ops ct_codec_powersgd;
+extern const ct_codec_ops ct_codec_onebit;
 
-/* … on a device: ct_coded_ops.on_device */
-extern const ct_coded_ops ct_coded_bf16_device;
-extern const ct_coded_ops ct_coded_fp16_device;
-extern const ct_coded_ops ct_coded_topk_device;
-extern const ct_coded_ops ct_coded_redsync_device;
-extern const ct_coded_ops ct_coded_powersgd_device;
-extern const ct_coded_ops ct_coded_onebit_device;
+/* … on a device: ct_codec_ops.on_device */
+extern const ct_codec_ops ct_codec_bf16_device;
+extern const ct_codec_ops ct_codec_fp16_device;
+extern const ct_codec_ops ct_codec_topk_device;
+extern const ct_codec_ops ct_codec_redsync_device;
+extern const ct_codec_ops ct_codec_powersgd_device;
+extern const ct_codec_ops ct_codec_onebit_device;
 
 /** The sum is there now; left_at: when the payload went out, start: when its decoding began. */
-static inline void ct_coded_delivered(ct_coded_stats *s, double start, double left_at)
+static inline void ct_codec_delivered(ct_codec_stats *s, double start, double left_at)
 {
     s->decoded_at[0] = start;
     s->decoded_at[1] = ct_clock_s();

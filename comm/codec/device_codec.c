@@ -32,5 +32,5 @@ int64_t ct_coder_limit(const ct_coder_setup *s)
 
 size_t ct_coder_room(const ct_coder_setup *s)
 {
-    return ct_wire_bytes(s->form, s->n, ct_coder_limit(s));
+    return ct_payload_bytes(s->form, s->n, ct_coder_limit(s));
 }

@@ -1,4 +1,4 @@
-/** @file device_codec.h  What codecs do on a device: the kernels behind ct_coded_ops.on_device.
+/** @file device_codec.h  What codecs do on a device: the kernels behind ct_codec_ops.on_device.
  *
  * One table a kind of device. Work is queued on a stream of its own, beside the one that computes,
  * and returns at once; nothing is allocated in a step. A coder belongs to one parameter: it turns
@@ -23,7 +23,7 @@ typedef struct ct_device_coder ct_device_coder;
 typedef struct ct_coder_setup {
     ct_select_kind kind;
     int64_t n, k; /* 1 <= k <= n < 2^32 */
-    ct_wire_form form;
+    ct_payload_form form;
     int n_payload;  /* most that come in in a step */
     int64_t k_most; /* most that `want` asks for; 0: k */
 } ct_coder_setup;
@@ -53,17 +53,18 @@ typedef struct ct_device_codec {
     ct_status (*clip)(ct_device_coder *c, ct_stream st, const float *grad, int64_t n, double limit);
     /** The gradient itself is brought down to that norm; 0: nothing is done. */
     ct_status (*shrink)(ct_device_coder *c, ct_stream st, float *grad, int64_t n, double limit);
-    /** The update alone (ct_accum_run()). Arrays on the device, here and below; fast where
-     *  16-byte aligned. */
-    ct_status (*update)(ct_device_coder *c, ct_stream st, const ct_accum *a);
+    /** The update alone (ct_momentum_correction_run()). Arrays on the device, here and below; fast
+     * where 16-byte aligned. */
+    ct_status (*update)(ct_device_coder *c, ct_stream st, const ct_momentum_correction *a);
     /** The update and the selection (ct_selector_run()), and the payload of what is selected; what
      *  its form loses is in V. */
-    ct_status (*select)(ct_device_coder *c, ct_stream st, const ct_accum *a, int sign);
-    /** A dense step: ct_keep_fold() of a V that is known to be zeros, … */
-    ct_status (*all)(ct_device_coder *c, ct_stream st, const ct_accum *a, float *out);
+    ct_status (*select)(ct_device_coder *c, ct_stream st, const ct_momentum_correction *a,
+                        int sign);
+    /** A dense step: ct_error_feedback_fold() of a V that is known to be zeros, … */
+    ct_status (*all)(ct_device_coder *c, ct_stream st, const ct_momentum_correction *a, float *out);
     /** … or not known. restart: where it is not, U begins at 0. */
-    ct_status (*apart)(ct_device_coder *c, ct_stream st, const ct_accum *a, bool restart,
-                       int n_rank, float least, float *out);
+    ct_status (*apart)(ct_device_coder *c, ct_stream st, const ct_momentum_correction *a,
+                       bool restart, int n_rank, float least, float *out);
     /** The sum of v[n]'s squares; waits for it. */
     ct_status (*square)(ct_device_coder *c, ct_stream st, const float *v, int64_t n, double *sum_p);
     /** Where the payload and the note lie; both are there in the stream's order. */
@@ -85,8 +86,8 @@ typedef struct ct_device_codec {
     /* Signs (sign.h). What came in is checked as `add` does. */
     /** The update, and the payloads of all parts but `skip` (-1: none), between heads that are
      *  there; ct_sign_encode(). The note is there, too. */
-    ct_status (*sign)(ct_device_coder *c, ct_stream st, const ct_accum *a, int parts, int skip,
-                      void *payload);
+    ct_status (*sign)(ct_device_coder *c, ct_stream st, const ct_momentum_correction *a, int parts,
+                      int skip, void *payload);
     /** The payload of v[n], which it leaves v. */
     ct_status (*sign_take)(ct_device_coder *c, ct_stream st, float *v, int64_t n, void *payload);
     /** v[n] = (onto: v +) the payloads, each `stride` bytes behind the last, in this order. */

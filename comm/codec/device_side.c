@@ -1,12 +1,12 @@
 #include "comm/codec/device_side.h"
 
-ct_status ct_side_open(ct_device_side *s, const ct_coded_setup *setup)
+ct_status ct_side_open(ct_device_side *s, const ct_codec_setup *setup)
 {
     void *note = NULL;
 
     *s = (ct_device_side){ .setup = setup, .codec = ct_device_codec_find(setup->dev->kind) };
     CT_TRY(s->codec->stream(&s->stream));
-    CT_TRY(ct_keep_acquire(setup, &s->keep));
+    CT_TRY(ct_error_feedback_acquire(setup, &s->keep));
     s->keep.stream = s->stream;
     CT_TRY(setup->dev->host_acquire(sizeof(*s->note), &note));
     s->note = note;
@@ -22,7 +22,7 @@ void ct_side_close(ct_device_side *s)
 {
     if (s->setup == NULL) return;
     s->codec->destroy(s->coder);
-    ct_keep_release(&s->keep);
+    ct_error_feedback_release(&s->keep);
     if (s->note != NULL) s->setup->dev->host_release(s->note);
     *s = (ct_device_side){ .setup = NULL };
 }
@@ -30,7 +30,7 @@ void ct_side_close(ct_device_side *s)
 ct_status ct_side_plain_coder(ct_device_side *s)
 {
     ct_coder_setup plain = {
-        .kind = CT_SELECT_EXACT, .n = s->setup->n, .k = 1, .form = CT_WIRE_PAIRS
+        .kind = CT_SELECT_EXACT, .n = s->setup->n, .k = 1, .form = CT_PAYLOAD_PAIRS
     };
 
     return s->codec->create(&plain, &s->coder);
@@ -69,14 +69,14 @@ ct_status ct_side_arrived(ct_device_side *s, ct_coll_where *where)
 ct_status ct_side_begin(ct_device_side *s, bool *empty_p)
 {
     *empty_p = s->keep.empty;
-    ct_keep_forget_copy(&s->keep);
+    ct_error_feedback_forget_copy(&s->keep);
     return s->codec->follow(NULL, s->stream);
 }
 
-ct_status ct_side_dense(ct_device_side *s, const ct_coded_step *step, bool empty, double limit)
+ct_status ct_side_dense(ct_device_side *s, const ct_codec_step *step, bool empty, double limit)
 {
-    const ct_coded_setup *u = s->setup;
-    ct_accum a = ct_keep_accum(&s->keep, step, 0, u->n, u->comm->size);
+    const ct_codec_setup *u = s->setup;
+    ct_momentum_correction a = ct_error_feedback_accum(&s->keep, step, 0, u->n, u->comm->size);
     bool restart = u->absorb && step->begins && s->keep.masks;
 
     CT_TRY(s->codec->clip(s->coder, s->stream, u->grad, u->n, limit));
@@ -92,7 +92,7 @@ ct_status ct_side_dense(ct_device_side *s, const ct_coded_step *step, bool empty
 
 ct_status ct_side_summed(const ct_device_side *s)
 {
-    const ct_coded_setup *u = s->setup;
+    const ct_codec_setup *u = s->setup;
 
     if (u->comm->size > 1) CT_TRY(ct_side_lift(s, u->host, u->grad, sizeof(float) * (size_t)u->n));
     return ct_side_hand_over(s);

@@ -8,17 +8,17 @@
 #include "comm/codec/device_codec.h"
 
 typedef struct ct_device_side {
-    const ct_coded_setup *setup; /* borrowed */
+    const ct_codec_setup *setup; /* borrowed */
     const ct_device_codec *codec;
     ct_stream stream;       /* the codecs' */
     ct_device_coder *coder; /* of all elements: made by who knows its sizes */
-    ct_keep keep;
+    ct_error_feedback keep;
     ct_coder_note *note; /* on the host */
     void *ticket[2];     /* of copies down */
 } ct_device_side;
 
 /** Close it in any case. */
-ct_status ct_side_open(ct_device_side *s, const ct_coded_setup *setup);
+ct_status ct_side_open(ct_device_side *s, const ct_codec_setup *setup);
 /** Waits for the stream: call it before anything else is released. A zeroed one is closed. */
 void ct_side_wait(const ct_device_side *s);
 void ct_side_close(ct_device_side *s);
@@ -32,7 +32,7 @@ ct_status ct_side_arrived(ct_device_side *s, ct_coll_where *where);
 /** The first thing of a step; the stream goes on behind the gradient. empty_p: V is 0. */
 ct_status ct_side_begin(ct_device_side *s, bool *empty_p);
 /** A dense step: what is to be summed comes down to setup->host. */
-ct_status ct_side_dense(ct_device_side *s, const ct_coded_step *step, bool empty, double limit);
+ct_status ct_side_dense(ct_device_side *s, const ct_codec_step *step, bool empty, double limit);
 /** … and its sum goes up; the device goes on with it. */
 ct_status ct_side_summed(const ct_device_side *s);
 /** The device goes on with what the stream has made. */

@@ -7,7 +7,7 @@
 #include "framework/base/clock.h"
 
 /* n floats where the states lie; zeros. */
-static ct_status acquire(const ct_coded_setup *setup, float **data_p)
+static ct_status acquire(const ct_codec_setup *setup, float **data_p)
 {
     size_t bytes = sizeof(float) * (size_t)setup->n;
     void *data = NULL;
@@ -22,25 +22,25 @@ static ct_status acquire(const ct_coded_setup *setup, float **data_p)
                                     (long long)setup->n);
 }
 
-ct_status ct_keep_acquire(const ct_coded_setup *setup, ct_keep *k)
+ct_status ct_error_feedback_acquire(const ct_codec_setup *setup, ct_error_feedback *k)
 {
-    *k = (ct_keep){ .setup = setup, .empty = (setup->dev != NULL) };
+    *k = (ct_error_feedback){ .setup = setup, .empty = (setup->dev != NULL) };
     CT_TRY(acquire(setup, &k->v));
     return setup->absorb ? acquire(setup, &k->u) : CT_OK;
 }
 
-void ct_keep_release(ct_keep *k)
+void ct_error_feedback_release(ct_error_feedback *k)
 {
     const ct_device *dev = (k->setup != NULL) ? k->setup->dev : NULL;
     void (*release)(void *data) = (dev != NULL) ? dev->mem_release : ct_mem_release;
 
     release(k->u);
     release(k->v);
-    ct_keep_forget_copy(k);
+    ct_error_feedback_forget_copy(k);
     k->u = k->v = NULL;
 }
 
-void ct_keep_forget_copy(ct_keep *k)
+void ct_error_feedback_forget_copy(ct_error_feedback *k)
 {
     ct_mem_release(k->host_u);
     ct_mem_release(k->host_v);
@@ -49,7 +49,7 @@ void ct_keep_forget_copy(ct_keep *k)
 
 /* How much more, or less, what was left behind counts now than when it was. Where a rate is zero
  * nothing can be said, and V stays as it is. */
-static float carry_over(ct_keep *k, float rate)
+static float carry_over(ct_error_feedback *k, float rate)
 {
     float carry = 1.0f;
 
@@ -59,56 +59,56 @@ static float carry_over(ct_keep *k, float rate)
     return isfinite(carry) ? carry : 1.0f;
 }
 
-ct_accum ct_keep_accum(ct_keep *k, const ct_coded_step *step, int64_t first, int64_t length,
-                       double copies)
+ct_momentum_correction ct_error_feedback_accum(ct_error_feedback *k, const ct_codec_step *step,
+                                               int64_t first, int64_t length, double copies)
 {
-    const ct_coded_setup *s = k->setup;
+    const ct_codec_setup *s = k->setup;
     bool decays = s->absorb && (s->weight != NULL) && (s->decay != 0);
 
     k->empty = false;
-    return (ct_accum){ .grad = s->grad + first,
-                       .weight = decays ? s->weight + first : NULL,
-                       .u = s->absorb ? k->u + first : NULL,
-                       .v = k->v + first,
-                       .n = length,
-                       .scale = s->absorb ? step->scale * step->clip : step->clip,
-                       .rate = step->rate,
-                       .momentum = s->momentum,
-                       .decay = (float)(s->decay / copies),
-                       .carry = carry_over(k, step->rate),
-                       .nesterov = s->nesterov,
-                       .mask_momentum = s->config->mask_momentum,
-                       .n_thread = s->comm->n_thread };
+    return (ct_momentum_correction){ .grad = s->grad + first,
+                                     .weight = decays ? s->weight + first : NULL,
+                                     .u = s->absorb ? k->u + first : NULL,
+                                     .v = k->v + first,
+                                     .n = length,
+                                     .scale = s->absorb ? step->scale * step->clip : step->clip,
+                                     .rate = step->rate,
+                                     .momentum = s->momentum,
+                                     .decay = (float)(s->decay / copies),
+                                     .carry = carry_over(k, step->rate),
+                                     .nesterov = s->nesterov,
+                                     .mask_momentum = s->config->mask_momentum,
+                                     .n_thread = s->comm->n_thread };
 }
 
-void ct_keep_fold(ct_keep *k, const ct_coded_step *step, ct_coded_stats *stats)
+void ct_error_feedback_fold(ct_error_feedback *k, const ct_codec_step *step, ct_codec_stats *stats)
 {
     double start = ct_clock_s(), sum[2];
-    const ct_coded_setup *s = k->setup;
-    bool empty = k->empty || !ct_accum_holds(k->v, s->n);
-    ct_accum a = ct_keep_accum(k, step, 0, s->n, s->comm->size);
+    const ct_codec_setup *s = k->setup;
+    bool empty = k->empty || !ct_momentum_correction_holds(k->v, s->n);
+    ct_momentum_correction a = ct_error_feedback_accum(k, step, 0, s->n, s->comm->size);
 
     if (empty) {
-        ct_accum_all(&a, s->grad);
+        ct_momentum_correction_all(&a, s->grad);
     } else {
         float share = 1.0f;
 
         if (s->absorb && step->begins && k->masks) memset(k->u, 0, sizeof(*k->u) * (size_t)s->n);
-        ct_accum_apart(&a, s->grad, sum);
-        share = ct_accum_share(sum[0], sum[1], s->comm->size, step->least);
-        ct_accum_send(&a, share, s->grad);
+        ct_momentum_correction_apart(&a, s->grad, sum);
+        share = ct_momentum_correction_share(sum[0], sum[1], s->comm->size, step->least);
+        ct_momentum_correction_send(&a, share, s->grad);
         empty = (share == 1.0f);
     }
     k->empty = empty;
     stats->accumulate_s += ct_clock_s() - start;
 }
 
-int ct_keep_states(const ct_keep *k)
+int ct_error_feedback_states(const ct_error_feedback *k)
 {
     return k->setup->absorb ? 3 : 1;
 }
 
-static ct_status copy_down(const ct_keep *k, const float *data, float **host_p)
+static ct_status copy_down(const ct_error_feedback *k, const float *data, float **host_p)
 {
     size_t bytes = sizeof(float) * (size_t)k->setup->n;
 
@@ -120,7 +120,7 @@ static ct_status copy_down(const ct_keep *k, const float *data, float **host_p)
 }
 
 /* What the host may look at. */
-static bool look(ct_keep *k, float **v_p, float **u_p)
+static bool look(ct_error_feedback *k, float **v_p, float **u_p)
 {
     *v_p = k->v;
     *u_p = k->u;
@@ -130,7 +130,7 @@ static bool look(ct_keep *k, float **v_p, float **u_p)
     }
     if ((k->host_v == NULL) && ((copy_down(k, k->v, &k->host_v) != CT_OK) ||
                                 ((k->u != NULL) && (copy_down(k, k->u, &k->host_u) != CT_OK)))) {
-        ct_keep_forget_copy(k); /* or who looks again would find what never came down */
+        ct_error_feedback_forget_copy(k); /* or who looks again would find what never came down */
         return false;
     }
     *v_p = k->host_v;
@@ -138,20 +138,21 @@ static bool look(ct_keep *k, float **v_p, float **u_p)
     return true;
 }
 
-bool ct_keep_state(ct_keep *k, int i, ct_coded_state *out)
+bool ct_error_feedback_state(ct_error_feedback *k, int i, ct_codec_state *out)
 {
-    ct_coded_state all[] = {
-        { .name = CT_CODED_RESIDUAL, .count = k->setup->n },
-        { .name = CT_CODED_MOMENTUM, .count = k->setup->n },
-        { .name = CT_CODED_RATE, .data = &k->rate, .count = 1, .replicated = true },
+    ct_codec_state all[] = {
+        { .name = CT_CODEC_RESIDUAL, .count = k->setup->n },
+        { .name = CT_CODEC_MOMENTUM, .count = k->setup->n },
+        { .name = CT_CODEC_RATE, .data = &k->rate, .count = 1, .replicated = true },
     };
 
-    if ((i < 0) || (i >= ct_keep_states(k)) || !look(k, &all[0].data, &all[1].data)) return false;
+    if ((i < 0) || (i >= ct_error_feedback_states(k)) || !look(k, &all[0].data, &all[1].data))
+        return false;
     *out = all[i];
     return true;
 }
 
-ct_status ct_keep_restored(ct_keep *k)
+ct_status ct_error_feedback_restored(ct_error_feedback *k)
 {
     const ct_device *dev = k->setup->dev;
     size_t bytes = sizeof(float) * (size_t)k->setup->n;

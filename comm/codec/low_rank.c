@@ -86,9 +86,9 @@ static void row_left(const ct_low_rank *s, const float *row, const float *q, flo
     }
 }
 
-static ct_accum rows_of(const ct_accum *a, int64_t first, int64_t n)
+static ct_momentum_correction rows_of(const ct_momentum_correction *a, int64_t first, int64_t n)
 {
-    ct_accum part = *a;
+    ct_momentum_correction part = *a;
 
     part.grad += first;
     if (part.weight != NULL) part.weight += first;
@@ -109,7 +109,8 @@ static ct_status check_finite(const ct_low_rank *s, const float *p)
     return CT_OK;
 }
 
-ct_status ct_low_rank_left(const ct_low_rank *s, const ct_accum *a, const float *q, float *p)
+ct_status ct_low_rank_left(const ct_low_rank *s, const ct_momentum_correction *a, const float *q,
+                           float *p)
 {
     int64_t each = (TILE * TILE_ROWS / 4 + s->cols - 1) / s->cols; /* rows: a cache's worth */
     int64_t n_block = (s->rows + each - 1) / each;
@@ -118,9 +119,9 @@ ct_status ct_low_rank_left(const ct_low_rank *s, const ct_accum *a, const float 
 #pragma omp parallel for schedule(static) num_threads(team)
     for (int64_t b = 0; b < n_block; ++b) {
         int64_t first = b * each, n = smaller(each, s->rows - first);
-        ct_accum part = rows_of(a, first * s->cols, n * s->cols);
+        ct_momentum_correction part = rows_of(a, first * s->cols, n * s->cols);
 
-        ct_accum_run(&part);
+        ct_momentum_correction_run(&part);
         for (int64_t i = 0; i < n; ++i) row_left(s, part.v + i * s->cols, q, p, first + i);
     }
     return check_finite(s, p);

@@ -35,7 +35,8 @@ static inline int ct_low_rank_slabs(const ct_low_rank *s)
 int64_t ct_low_rank_scratch(const ct_low_rank *s);
 /** The update of *a, whose V is the matrix, and P = V Q. CT_ERR_DIVERGED where P is not finite,
  *  which it is not where V is not, as long as no column of Q is zero. */
-ct_status ct_low_rank_left(const ct_low_rank *s, const ct_accum *a, const float *q, float *p);
+ct_status ct_low_rank_left(const ct_low_rank *s, const ct_momentum_correction *a, const float *q,
+                           float *p);
 /** Columns of length 1, at right angles to each other (Gram-Schmidt, twice); 0 where one is
  *  nothing but the others' sum. CT_ERR_DIVERGED where P is not finite. */
 ct_status ct_low_rank_basis(const ct_low_rank *s, float *p);

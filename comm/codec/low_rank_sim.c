@@ -1,14 +1,14 @@
 /* low_rank.c for a simulation: matrices hold nothing; what is done to them takes its time. */
-#include "comm/core/coding_sim.h"
+#include "comm/core/sim_codec.h"
 #include "comm/codec/low_rank.h"
 
 /* A quarter of what columns take, and this part of the rest. */
 static void charge(const ct_low_rank *s, double part)
 {
-    ct_coding_speed speed = ct_coding_sim();
+    ct_codec_speed speed = ct_sim_codec();
     double n = (double)s->rows * (double)s->cols;
 
-    ct_coding_sim_pass(n * (part * speed.factor_s + s->r * speed.column_s / 4));
+    ct_sim_codec_pass(n * (part * speed.factor_s + s->r * speed.column_s / 4));
 }
 
 int64_t ct_low_rank_scratch(const ct_low_rank *s)
@@ -17,11 +17,12 @@ int64_t ct_low_rank_scratch(const ct_low_rank *s)
     return 0;
 }
 
-ct_status ct_low_rank_left(const ct_low_rank *s, const ct_accum *a, const float *q, float *p)
+ct_status ct_low_rank_left(const ct_low_rank *s, const ct_momentum_correction *a, const float *q,
+                           float *p)
 {
     (void)q;
     (void)p;
-    ct_accum_run(a);
+    ct_momentum_correction_run(a);
     charge(s, 0);
     return CT_OK;
 }

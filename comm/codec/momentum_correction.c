@@ -11,16 +11,17 @@ enum { TEAM_MIN = 1 << 16 }; /* elements */
 
 #define INLINE static inline __attribute__((always_inline))
 
-typedef ct_accum_factors factors;
+typedef ct_momentum_correction_factors factors;
 
 INLINE void update(int64_t n, factors f, bool decays, bool nesterov, const float *restrict g,
                    const float *restrict w, float *restrict u, float *restrict v)
 {
 #pragma omp simd
     for (int64_t i = 0; i < n; ++i) {
-        float step = ct_accum_step(f, decays, nesterov, g[i], decays ? w[i] : 0.0f, &u[i]);
+        float step =
+            ct_momentum_correction_step(f, decays, nesterov, g[i], decays ? w[i] : 0.0f, &u[i]);
 
-        v[i] = ct_accum_keep(f.carry, v[i], step);
+        v[i] = ct_momentum_correction_keep(f.carry, v[i], step);
     }
 }
 
@@ -49,7 +50,7 @@ CT_SIMD_CLONES static void nesterov_decay(int64_t n, factors f, const float *g, 
 CT_SIMD_CLONES static void residual_only(int64_t n, float scale, const float *g, float *v)
 {
 #pragma omp simd
-    for (int64_t i = 0; i < n; ++i) v[i] += ct_accum_plain(scale, g[i]);
+    for (int64_t i = 0; i < n; ++i) v[i] += ct_momentum_correction_plain(scale, g[i]);
 }
 
 CT_SIMD_CLONES static void take_all(int64_t n, float *v, float *out)
@@ -61,7 +62,7 @@ CT_SIMD_CLONES static void take_all(int64_t n, float *v, float *out)
     }
 }
 
-void ct_accum_block(const ct_accum *a, int64_t first, int64_t n)
+void ct_momentum_correction_block(const ct_momentum_correction *a, int64_t first, int64_t n)
 {
     factors f = { a->scale, a->rate, a->momentum, a->decay, (a->carry != 0) ? a->carry : 1.0f };
     const float *g = a->grad + first;
@@ -79,7 +80,7 @@ void ct_accum_block(const ct_accum *a, int64_t first, int64_t n)
         update_plain(n, f, g, a->u + first, v);
 }
 
-int ct_accum_team(const ct_accum *a)
+int ct_momentum_correction_team(const ct_momentum_correction *a)
 {
     int team = (a->n_thread > 0) ? a->n_thread : omp_get_max_threads();
 
@@ -89,27 +90,27 @@ int ct_accum_team(const ct_accum *a)
 
 /* Block by block also where nothing looks at the blocks: the streams are the same as those of the
  * selections, and out may be the gradient itself. */
-static void all_blocks(const ct_accum *a, float *out)
+static void all_blocks(const ct_momentum_correction *a, float *out)
 {
     int64_t n_block = (a->n + CT_SELECT_BLOCK - 1) / CT_SELECT_BLOCK;
-    int team = ct_accum_team(a);
+    int team = ct_momentum_correction_team(a);
 
 #pragma omp parallel for schedule(static) num_threads(team) if (team > 1)
     for (int64_t b = 0; b < n_block; ++b) {
         int64_t first = b * CT_SELECT_BLOCK;
         int64_t n = (a->n - first < CT_SELECT_BLOCK) ? a->n - first : CT_SELECT_BLOCK;
 
-        ct_accum_block(a, first, n);
+        ct_momentum_correction_block(a, first, n);
         if (out != NULL) take_all(n, a->v + first, out + first);
     }
 }
 
-void ct_accum_run(const ct_accum *a)
+void ct_momentum_correction_run(const ct_momentum_correction *a)
 {
     all_blocks(a, NULL);
 }
 
-void ct_accum_all(const ct_accum *a, float *out)
+void ct_momentum_correction_all(const ct_momentum_correction *a, float *out)
 {
     all_blocks(a, out);
 }
@@ -131,27 +132,28 @@ CT_SIMD_CLONES static void part(int64_t n, float carry, const float *step, float
     sum[1] += before;
 }
 
-static void apart_block(const ct_accum *a, int64_t first, int64_t n, float *out, double sum[2])
+static void apart_block(const ct_momentum_correction *a, int64_t first, int64_t n, float *out,
+                        double sum[2])
 {
     float step[CT_SELECT_BLOCK] = { 0 };
-    ct_accum own = *a;
+    ct_momentum_correction own = *a;
 
     own.grad += first;
     own.v = step;
     own.carry = 1.0f;
     if (own.weight != NULL) own.weight += first;
     if (own.u != NULL) own.u += first;
-    ct_accum_block(&own, 0, n);
+    ct_momentum_correction_block(&own, 0, n);
     part(n, ((a->u != NULL) && (a->carry != 0)) ? a->carry : 1.0f, step, a->v + first, out + first,
          sum);
 }
 
 /* Sums of parts that do not hang on the number of threads. */
-void ct_accum_apart(const ct_accum *a, float *out, double sum[2])
+void ct_momentum_correction_apart(const ct_momentum_correction *a, float *out, double sum[2])
 {
     enum { PARTS = 64 };
     int64_t n_block = (a->n + CT_SELECT_BLOCK - 1) / CT_SELECT_BLOCK;
-    int team = ct_accum_team(a);
+    int team = ct_momentum_correction_team(a);
     double of[PARTS][2] = { { 0 } };
 
 #pragma omp parallel for schedule(static) num_threads(team) if (team > 1)
@@ -170,7 +172,7 @@ void ct_accum_apart(const ct_accum *a, float *out, double sum[2])
     }
 }
 
-bool ct_accum_holds(const float *v, int64_t n)
+bool ct_momentum_correction_holds(const float *v, int64_t n)
 {
     for (int64_t i = 0; i < n; ++i) {
         if (v[i] != 0) return true;
@@ -189,10 +191,10 @@ CT_SIMD_CLONES static void send_block(int64_t n, float share, float *v, float *o
     }
 }
 
-void ct_accum_send(const ct_accum *a, float share, float *out)
+void ct_momentum_correction_send(const ct_momentum_correction *a, float share, float *out)
 {
     int64_t n_block = (a->n + CT_SELECT_BLOCK - 1) / CT_SELECT_BLOCK;
-    int team = ct_accum_team(a);
+    int team = ct_momentum_correction_team(a);
 
 #pragma omp parallel for schedule(static) num_threads(team) if (team > 1)
     for (int64_t b = 0; b < n_block; ++b) {
@@ -203,14 +205,14 @@ void ct_accum_send(const ct_accum *a, float share, float *out)
     }
 }
 
-double ct_accum_square(const float *v, int64_t n, int n_thread)
+double ct_momentum_correction_square(const float *v, int64_t n, int n_thread)
 {
     return ct_sumsq_by(n, v, n_thread);
 }
 
-float ct_accum_limit(const float *v, int64_t n, double limit, int n_thread)
+float ct_momentum_correction_limit(const float *v, int64_t n, double limit, int n_thread)
 {
-    double norm = sqrt(ct_accum_square(v, n, n_thread));
+    double norm = sqrt(ct_momentum_correction_square(v, n, n_thread));
 
     return ((norm > limit) && isfinite(norm)) ? (float)(limit / norm) : 1.0f;
 }
@@ -221,10 +223,11 @@ CT_SIMD_CLONES static void scale_block(int64_t n, float factor, float *v)
     for (int64_t i = 0; i < n; ++i) v[i] *= factor;
 }
 
-void ct_accum_scale(float *v, int64_t n, float factor, int n_thread)
+void ct_momentum_correction_scale(float *v, int64_t n, float factor, int n_thread)
 {
     int64_t n_block = (n + CT_SELECT_BLOCK - 1) / CT_SELECT_BLOCK;
-    int team = ct_accum_team(&(ct_accum){ .n = n, .n_thread = n_thread });
+    int team =
+        ct_momentum_correction_team(&(ct_momentum_correction){ .n = n, .n_thread = n_thread });
 
 #pragma omp parallel for schedule(static) num_threads(team) if (team > 1)
     for (int64_t b = 0; b < n_block; ++b) {

@@ -118,7 +118,7 @@ static ct_status prepare(ct_select_run *r)
 {
     ct_selector *sel = r->sel;
 
-    r->team = ct_accum_team(r->a);
+    r->team = ct_momentum_correction_team(r->a);
     if (r->team > sel->n_thread) {
         ct_select_thread *more = realloc(sel->thread, (size_t)r->team * sizeof(*more));
 
@@ -135,9 +135,9 @@ static ct_status prepare(ct_select_run *r)
     return CT_OK;
 }
 
-static ct_status reserve(ct_select_found *f, int64_t room, const ct_accum *a)
+static ct_status reserve(ct_select_found *f, int64_t room, const ct_momentum_correction *a)
 {
-    bool masks = (ct_accum_masked(a) != NULL);
+    bool masks = (ct_momentum_correction_masked(a) != NULL);
 
     if ((room <= f->room) && (!masks || (f->u != NULL))) return CT_OK;
     if (room < f->room) room = f->room;
@@ -167,7 +167,7 @@ ct_status ct_select_pass(ct_select_run *r, ct_select_work work)
         for (int64_t b = th->first; b < th->last; ++b) {
             int64_t at = b * CT_SELECT_BLOCK, n = at_most(sel->n - at, CT_SELECT_BLOCK);
 
-            if (first_pass) ct_accum_block(r->a, at, n);
+            if (first_pass) ct_momentum_correction_block(r->a, at, n);
             work(r, th, at, n);
         }
     }
@@ -318,7 +318,7 @@ static ct_status collect(ct_select_run *r)
     return (r->sel->k > r->sel->n / LARGE_SHARE) ? exact_by_radix(r) : exact_by_bound(r);
 }
 
-ct_status ct_selector_run(ct_selector *sel, const ct_accum *a, ct_sparse *out)
+ct_status ct_selector_run(ct_selector *sel, const ct_momentum_correction *a, ct_sparse *out)
 {
     ct_select_run r = { .sel = sel, .a = a, .history = &sel->history[sel->sign + 1] };
     double start = ct_clock_s(), collected;

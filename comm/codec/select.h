@@ -27,7 +27,7 @@
 #include "comm/sparse/sparse.h"
 
 /** One step of one parameter. Arrays of n floats, 4-byte aligned, none overlapping another. */
-typedef struct ct_accum {
+typedef struct ct_momentum_correction {
     const float *grad;
     const float *weight; /* NULL: no decay                                          */
     float *u;            /* momentum; NULL: V += scale grad, all the rest is ignored */
@@ -38,26 +38,26 @@ typedef struct ct_accum {
     float carry; /* what V held before counts so many times: new rate / old; 0 stands for 1 */
     bool nesterov, mask_momentum;
     int n_thread; /* at most; 0: as many as OpenMP would take                 */
-} ct_accum;
+} ct_momentum_correction;
 
 /** The update alone: U and V, nothing is sent. */
-void ct_accum_run(const ct_accum *a);
+void ct_momentum_correction_run(const ct_momentum_correction *a);
 /** The sum of v[n]'s squares by n_thread threads at most, whose number changes no bit. */
-double ct_accum_square(const float *v, int64_t n, int n_thread);
+double ct_momentum_correction_square(const float *v, int64_t n, int n_thread);
 /** How often v[n] counts so that its norm is at most limit: 1 where it is not over it, or not
  *  finite. Threads as above. */
-float ct_accum_limit(const float *v, int64_t n, double limit, int n_thread);
+float ct_momentum_correction_limit(const float *v, int64_t n, double limit, int n_thread);
 /** v[n] *= factor. */
-void ct_accum_scale(float *v, int64_t n, float factor, int n_thread);
+void ct_momentum_correction_scale(float *v, int64_t n, float factor, int n_thread);
 /** A dense step: out[n] = V after the update, V = 0, U stays. out may be the gradient itself. */
-void ct_accum_all(const ct_accum *a, float *out);
+void ct_momentum_correction_all(const ct_momentum_correction *a, float *out);
 /** The update, but what this step would add to V goes to out[n]; V keeps what it held before, as it
  *  counts now. sum: the squares of out, and of V; the same for any number of threads. */
-void ct_accum_apart(const ct_accum *a, float *out, double sum[2]);
+void ct_momentum_correction_apart(const ct_momentum_correction *a, float *out, double sum[2]);
 /** This share of V moves over to out. */
-void ct_accum_send(const ct_accum *a, float share, float *out);
+void ct_momentum_correction_send(const ct_momentum_correction *a, float share, float *out);
 /** Anything but zeros. */
-bool ct_accum_holds(const float *v, int64_t n);
+bool ct_momentum_correction_holds(const float *v, int64_t n);
 
 typedef enum {
     CT_SELECT_AUTO,    /* EXACT                                                               */
@@ -110,6 +110,6 @@ void ct_selector_stats(const ct_selector *sel, ct_select_stats *out);
 /** The update of *a (a->n is the selector's n) and the selection; out gets the selected elements
  *  and their n and is enlarged where needed. CT_ERR_DIVERGED where V is no longer finite anywhere;
  *  U, V and out are then undefined. */
-ct_status ct_selector_run(ct_selector *sel, const ct_accum *a, ct_sparse *out);
+ct_status ct_selector_run(ct_selector *sel, const ct_momentum_correction *a, ct_sparse *out);
 
 #endif

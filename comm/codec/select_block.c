@@ -10,27 +10,27 @@ static inline __attribute__((always_inline)) int32_t key_at(const float *v, int6
     return ct_select_key_of(v[i], key);
 }
 
-static void put_back(const ct_accum *a, const ct_select_found *f, int64_t j)
+static void put_back(const ct_momentum_correction *a, const ct_select_found *f, int64_t j)
 {
-    float *u = ct_accum_masked(a);
+    float *u = ct_momentum_correction_masked(a);
 
     if ((ct_select_bits(f->value[j]) & INT32_MAX) <= f->taken) return;
     a->v[f->index[j]] = f->value[j];
     if (u != NULL) u[f->index[j]] = f->u[j];
 }
 
-void ct_block_restore(const ct_accum *a, const ct_select_found *f)
+void ct_block_restore(const ct_momentum_correction *a, const ct_select_found *f)
 {
     for (int64_t j = 0; j < f->count; ++j) put_back(a, f, j);
 }
 
 /* The room is full: what cannot be among the largest goes, and what would not, does not come in. An
  * element equal to the last that stays, but later, loses against all that stay. */
-static void prune(const ct_accum *a, ct_select_found *f)
+static void prune(const ct_momentum_correction *a, ct_select_found *f)
 {
     uint32_t threshold;
     int64_t equal, at = 0;
-    bool masks = (ct_accum_masked(a) != NULL);
+    bool masks = (ct_momentum_correction_masked(a) != NULL);
 
     ct_sparse_kth(f->value, f->count, f->limit, &threshold, &equal);
     for (int64_t j = 0; j < f->count; ++j) {
@@ -49,9 +49,9 @@ static void prune(const ct_accum *a, ct_select_found *f)
 }
 
 /* Appends what is marked of 64 elements. An infinity's or a NaN's key is over any bound. */
-static void append(const ct_accum *a, int64_t from, uint64_t mark, ct_select_found *f)
+static void append(const ct_momentum_correction *a, int64_t from, uint64_t mark, ct_select_found *f)
 {
-    float *v = a->v + from, *u = ct_accum_masked(a);
+    float *v = a->v + from, *u = ct_momentum_correction_masked(a);
     int64_t at;
 
     if (f->count + __builtin_popcountll(mark) > f->room) prune(a, f);
@@ -82,7 +82,7 @@ static uint64_t mark_rest(ct_select_key key, const float *v, int64_t n, int32_t 
 
 /* Elements over the bound are few and cannot be foreseen, and a branch guessed wrong costs as much
  * as comparing a hundred: so comparisons make marks, and only what is marked is walked. */
-void ct_block_collect(ct_select_key key, const ct_accum *a, int64_t first, int64_t n,
+void ct_block_collect(ct_select_key key, const ct_momentum_correction *a, int64_t first, int64_t n,
                       ct_select_found *f)
 {
     uint64_t mark[CT_SELECT_BLOCK / CT_SELECT_GROUP];

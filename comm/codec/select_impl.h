@@ -64,7 +64,7 @@ struct ct_selector {
 /* One run. */
 typedef struct ct_select_run {
     ct_selector *sel;
-    const ct_accum *a;
+    const ct_momentum_correction *a;
     ct_select_history *history;
     ct_select_key key;
     int team;
@@ -100,21 +100,21 @@ ct_status ct_select_sampled(ct_select_run *r);
 ct_status ct_select_settle(const ct_select_run *r, ct_sparse *out);
 
 /** Threads worth having for n elements. */
-int ct_accum_team(const ct_accum *a);
+int ct_momentum_correction_team(const ct_momentum_correction *a);
 /** The update of elements [first, first + n). */
-void ct_accum_block(const ct_accum *a, int64_t first, int64_t n);
+void ct_momentum_correction_block(const ct_momentum_correction *a, int64_t first, int64_t n);
 
 /** U where it is cleared along with V, or NULL. */
-static inline float *ct_accum_masked(const ct_accum *a)
+static inline float *ct_momentum_correction_masked(const ct_momentum_correction *a)
 {
     return a->mask_momentum ? a->u : NULL;
 }
 
 /** Collects from V's elements first .. first + n - 1, n <= BLOCK; those over f->taken become 0. */
-void ct_block_collect(ct_select_key key, const ct_accum *a, int64_t first, int64_t n,
+void ct_block_collect(ct_select_key key, const ct_momentum_correction *a, int64_t first, int64_t n,
                       ct_select_found *f);
 /** What was taken goes back. */
-void ct_block_restore(const ct_accum *a, const ct_select_found *f);
+void ct_block_restore(const ct_momentum_correction *a, const ct_select_found *f);
 /** The sum of the keys as floats, the same for any vector width; n <= BLOCK. */
 double ct_block_sum(ct_select_key key, const float *v, int64_t n);
 /** count[j] += how many keys are over bound[j]. */

@@ -14,10 +14,10 @@ enum {
 /* Lines from all over the arrays, gathered and updated as the pass will: keys in sel->sample. */
 static void draw_sample(const ct_select_run *r, int64_t n_line)
 {
-    const ct_accum *a = r->a;
+    const ct_momentum_correction *a = r->a;
     int64_t m = n_line * LINE, stride = a->n / n_line;
     float *g = r->sel->sample, *w = g + m, *u = w + m, *v = u + m;
-    ct_accum s = *a;
+    ct_momentum_correction s = *a;
 
     s.grad = g;
     s.weight = (a->weight != NULL) ? w : NULL;
@@ -34,7 +34,7 @@ static void draw_sample(const ct_select_run *r, int64_t n_line)
         memcpy(v + to, a->v + at, bytes);
         if (s.u != NULL) memcpy(u + to, a->u + at, bytes);
         if ((s.u != NULL) && (s.weight != NULL)) memcpy(w + to, a->weight + at, bytes);
-        ct_accum_block(&s, to, LINE);
+        ct_momentum_correction_block(&s, to, LINE);
         for (int64_t i = to; i < to + LINE; ++i)
             v[i] = ct_select_float(ct_select_key_of(v[i], r->key));
     }

@@ -63,11 +63,12 @@ static int64_t share_out(const ct_select_run *r, int64_t equal)
 /* Copies what is selected, and leaves of the candidates what has to be written: 0 where one is
  * selected that the pass has not taken, and what was there where it took another. Which it will be
  * cannot be foreseen, so nothing branches on it. */
-static void take(const ct_accum *a, ct_select_thread *th, int32_t threshold, ct_sparse *out)
+static void take(const ct_momentum_correction *a, ct_select_thread *th, int32_t threshold,
+                 ct_sparse *out)
 {
     ct_select_found *f = &th->found;
     int64_t at = th->at, end = at + th->over + th->equal, equal = th->equal, n = 0;
-    bool masks = (ct_accum_masked(a) != NULL);
+    bool masks = (ct_momentum_correction_masked(a) != NULL);
     uint32_t no_index;
     float no_value;
 
@@ -89,9 +90,9 @@ static void take(const ct_accum *a, ct_select_thread *th, int32_t threshold, ct_
     f->count = n;
 }
 
-static void write_back(const ct_accum *a, const ct_select_found *f)
+static void write_back(const ct_momentum_correction *a, const ct_select_found *f)
 {
-    float *v = a->v, *u = ct_accum_masked(a);
+    float *v = a->v, *u = ct_momentum_correction_masked(a);
 
     for (int64_t j = 0; j < f->count; ++j) {
         uint32_t i = f->index[j], next = f->index[(j + AHEAD < f->count) ? j + AHEAD : j];

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/core/coding_sim.h"
+#include "comm/core/sim_codec.h"
 #include "comm/codec/select.h"
 
 struct ct_selector {
@@ -68,10 +68,10 @@ void ct_selector_stats(const ct_selector *sel, ct_select_stats *out)
     *out = sel->stats;
 }
 
-ct_status ct_selector_run(ct_selector *sel, const ct_accum *a, ct_sparse *out)
+ct_status ct_selector_run(ct_selector *sel, const ct_momentum_correction *a, ct_sparse *out)
 {
-    ct_accum_run(a);
-    ct_coding_sim_pass(ct_coding_sim().select_s * (double)a->n);
+    ct_momentum_correction_run(a);
+    ct_sim_codec_pass(ct_sim_codec().select_s * (double)a->n);
     out->n = sel->n;
     out->count = sel->k;
     sel->stats.candidates = sel->k;

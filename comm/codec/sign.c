@@ -151,7 +151,8 @@ static int part_of(const ct_sign_cut *c, int64_t b)
     return (int)(((b + 1) * c->parts - 1) / blocks_of(c->n));
 }
 
-ct_status ct_sign_encode(const ct_sign_cut *c, const ct_accum *a, int skip, void *payload)
+ct_status ct_sign_encode(const ct_sign_cut *c, const ct_momentum_correction *a, int skip,
+                         void *payload)
 {
     int64_t n_block = blocks_of(c->n);
     int team = (c->n > ALONE) ? a->n_thread : 1, bad = 0;
@@ -166,7 +167,7 @@ ct_status ct_sign_encode(const ct_sign_cut *c, const ct_accum *a, int skip, void
     for (int64_t b = 0; b < n_block; ++b) {
         int64_t first = b * CT_SIGN_BLOCK;
         int n = length_at(c->n, b), j = part_of(c, b);
-        ct_accum part = *a;
+        ct_momentum_correction part = *a;
         char *to = (char *)payload + CT_SIGN_HEAD * (size_t)(j + 1) + sizeof(block) * (size_t)b;
 
         part.grad += first;
@@ -175,7 +176,7 @@ ct_status ct_sign_encode(const ct_sign_cut *c, const ct_accum *a, int skip, void
         part.v += first;
         part.n = n;
         part.n_thread = 1;
-        ct_accum_run(&part);
+        ct_momentum_correction_run(&part);
         bad |= !encode_block(part.v, n, (j != skip) ? (block *)(void *)to : NULL);
     }
     return bad ? fail_diverged() : CT_OK;

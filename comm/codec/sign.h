@@ -35,7 +35,8 @@ ct_status ct_sign_check(const void *payload, size_t bytes, int64_t n);
 /** The update of *a, whose V has c->n elements, and of all parts but `skip` (-1: none) the
  * payloads; what they hold is taken out of V. payload: 8-byte aligned. CT_ERR_DIVERGED where V is
  * no longer finite, that of part `skip` not looked at. */
-ct_status ct_sign_encode(const ct_sign_cut *c, const ct_accum *a, int skip, void *payload);
+ct_status ct_sign_encode(const ct_sign_cut *c, const ct_momentum_correction *a, int skip,
+                         void *payload);
 /** The payload of v[n], which it leaves v. CT_ERR_DIVERGED. */
 ct_status ct_sign_take(float *v, int64_t n, int n_thread, void *payload);
 /** v[n] += the payload. CT_ERR_COMM. */

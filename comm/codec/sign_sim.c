@@ -1,14 +1,15 @@
 /* sign.c for a simulation: payloads have their size and no content; what is done to them takes its
  * time. */
-#include "comm/core/coding_sim.h"
+#include "comm/core/sim_codec.h"
 #include "comm/codec/sign.h"
 
-ct_status ct_sign_encode(const ct_sign_cut *c, const ct_accum *a, int skip, void *payload)
+ct_status ct_sign_encode(const ct_sign_cut *c, const ct_momentum_correction *a, int skip,
+                         void *payload)
 {
     (void)skip;
     (void)payload;
-    ct_accum_run(a);
-    ct_coding_sim_pass(ct_coding_sim().sign_s * (double)c->n);
+    ct_momentum_correction_run(a);
+    ct_sim_codec_pass(ct_sim_codec().sign_s * (double)c->n);
     return CT_OK;
 }
 
@@ -17,7 +18,7 @@ ct_status ct_sign_take(float *v, int64_t n, int n_thread, void *payload)
     (void)v;
     (void)payload;
     (void)n_thread;
-    ct_coding_sim_pass(ct_coding_sim().sign_s * (double)n);
+    ct_sim_codec_pass(ct_sim_codec().sign_s * (double)n);
     return CT_OK;
 }
 
@@ -27,7 +28,7 @@ ct_status ct_sign_add(const void *payload, size_t bytes, float *v, int64_t n, in
     (void)bytes;
     (void)v;
     (void)n_thread;
-    ct_coding_sim_pass(ct_coding_sim().unsign_s * (double)n);
+    ct_sim_codec_pass(ct_sim_codec().unsign_s * (double)n);
     return CT_OK;
 }
 
@@ -38,6 +39,6 @@ ct_status ct_sign_sum(const void *const *payload, const size_t *bytes, int n_pay
     (void)bytes;
     (void)v;
     (void)n_thread;
-    ct_coding_sim_pass(ct_coding_sim().unsign_s * (double)n * (n_payload + 1));
+    ct_sim_codec_pass(ct_sim_codec().unsign_s * (double)n * (n_payload + 1));
     return CT_OK;
 }

@@ -18,7 +18,7 @@ struct ct_sign_split {
     int slots;     /* WINDOW; kept on a device: one a shift */
     const ct_device *dev;
     size_t room;
-    ct_parcel out[WINDOW], in[WINDOW];
+    ct_sized_message out[WINDOW], in[WINDOW];
     int sent, send_done, received, recv_done; /* of the shifts 1 .. parts - 1 */
 };
 
@@ -111,8 +111,8 @@ static ct_status post(ct_sign_split *s, bool *moved, int64_t *bytes_sent)
         *moved = true;
         s->in[slot].busy = false;
         if (s->n == 0) continue;
-        CT_TRY(ct_parcel_recv(s->comm, &s->in[slot], landing_of(s, s->received), s->room,
-                              ct_sign_bytes(s->n), s->order[from], s->tag));
+        CT_TRY(ct_sized_message_recv(s->comm, &s->in[slot], landing_of(s, s->received), s->room,
+                                     ct_sign_bytes(s->n), s->order[from], s->tag));
     }
     for (; (s->sent < p) && (s->sent < s->send_done + WINDOW); ++s->sent) {
         int slot = s->sent % WINDOW, to = (s->me + s->sent) % p;
@@ -122,8 +122,8 @@ static ct_status post(ct_sign_split *s, bool *moved, int64_t *bytes_sent)
         ct_sign_part(&s->cut, to, &first, &n);
         s->out[slot].busy = false;
         if (n == 0) continue;
-        CT_TRY(ct_parcel_send(s->comm, &s->out[slot], s->payload + ct_sign_at(&s->cut, to),
-                              ct_sign_bytes(n), s->order[to], s->tag));
+        CT_TRY(ct_sized_message_send(s->comm, &s->out[slot], s->payload + ct_sign_at(&s->cut, to),
+                                     ct_sign_bytes(n), s->order[to], s->tag));
         *bytes_sent += (int64_t)ct_sign_bytes(n);
     }
     return CT_OK;
@@ -137,7 +137,7 @@ static ct_status take(ct_sign_split *s, float *part, bool *moved, double *decode
         int slot = s->recv_done % WINDOW;
         double start = 0;
 
-        CT_TRY(ct_parcel_progress(s->comm, &s->in[slot], &done));
+        CT_TRY(ct_sized_message_progress(s->comm, &s->in[slot], &done));
         if (!done) break;
         *moved = true;
         if ((s->n == 0) || (part == NULL)) continue;
@@ -147,7 +147,7 @@ static ct_status take(ct_sign_split *s, float *part, bool *moved, double *decode
         *decode_s += ct_clock_s() - start;
     }
     for (; s->send_done < s->sent; ++s->send_done) {
-        CT_TRY(ct_parcel_progress(s->comm, &s->out[s->send_done % WINDOW], &done));
+        CT_TRY(ct_sized_message_progress(s->comm, &s->out[s->send_done % WINDOW], &done));
         if (!done) break;
         *moved = true;
     }
@@ -187,7 +187,7 @@ ct_status ct_sign_split_progress(ct_sign_split *s, float *part, int64_t *bytes_s
 
 int ct_sign_split_pending(ct_sign_split *s, MPI_Request **out, int max)
 {
-    ct_parcel *in = &s->in[s->recv_done % WINDOW], *sent = &s->out[s->send_done % WINDOW];
+    ct_sized_message *in = &s->in[s->recv_done % WINDOW], *sent = &s->out[s->send_done % WINDOW];
     int n = 0;
 
     if ((s->recv_done < s->received) && in->busy && (n < max)) out[n++] = &in->request;

@@ -18,12 +18,12 @@ static size_t payload_bytes(const ct_lists *x)
     int64_t most = x->req.room_own;
 
     if (x->req.length == 0) return 0;
-    return ct_align_up(ct_wire_bytes(x->req.form, x->req.length, most));
+    return ct_align_up(ct_payload_bytes(x->req.form, x->req.length, most));
 }
 
 static size_t sum_bytes(const ct_lists *x)
 {
-    return ct_align_up(ct_wire_bytes(CT_WIRE_PAIRS, x->req.n, most_entries(x)));
+    return ct_align_up(ct_payload_bytes(CT_PAYLOAD_PAIRS, x->req.n, most_entries(x)));
 }
 
 static size_t drops_bytes(const ct_lists *x)
@@ -52,23 +52,23 @@ static ct_status acquire(ct_lists *x)
     return ct_sparse_reserve(&x->own, x->req.room_own);
 }
 
-ct_status ct_lists_prepare(ct_lists *x, const ct_coded_setup *setup, const ct_coder_setup *size,
+ct_status ct_lists_prepare(ct_lists *x, const ct_codec_setup *setup, const ct_coder_setup *size,
                            const ct_device_codec *codec, ct_stream stream, const char *name)
 {
-    const ct_exch_ops *exch = NULL;
+    const ct_sparse_allreduce_ops *exch = NULL;
 
     *x = (ct_lists){ .setup = setup, .codec = codec, .stream = stream, .dirty = true };
-    x->req = (ct_exch_req){ .comm = setup->comm,
-                            .n = size->n,
-                            .k = size->k,
-                            .k_most = size->k_most,
-                            .form = size->form,
-                            .tag = setup->tag,
-                            .inner = ct_sparse_inner(setup->deterministic),
-                            .sum = setup->host,
-                            .own = &x->own };
+    x->req = (ct_sparse_allreduce_req){ .comm = setup->comm,
+                                        .n = size->n,
+                                        .k = size->k,
+                                        .k_most = size->k_most,
+                                        .form = size->form,
+                                        .tag = setup->tag,
+                                        .inner = ct_sparse_inner(setup->deterministic),
+                                        .sum = setup->host,
+                                        .own = &x->own };
     atomic_store(&x->req.where.rank, -1);
-    CT_TRY(ct_exch_choose(setup->comm, size->n, size->k, size->form, name, &exch));
+    CT_TRY(ct_sparse_allreduce_choose(setup->comm, size->n, size->k, size->form, name, &exch));
     x->exch = exch; /* from now on it is released */
     if (!ct_lists_has_nodes(x)) x->req.list = &x->list;
     CT_TRY(exch->prepare(&x->req));
@@ -97,7 +97,7 @@ bool ct_lists_has_nodes(const ct_lists *x)
 
 /* U and V that are spread come down for it; that is rare, and waited for. They have a place of
  * their own, since ranks may read each other's gradients where they lie. */
-static ct_status enter(ct_lists *x, ct_keep *keep)
+static ct_status enter(ct_lists *x, ct_error_feedback *keep)
 {
     const ct_device *dev = x->setup->dev;
     size_t bytes = sizeof(float) * (size_t)x->req.n;
@@ -137,7 +137,7 @@ ct_status ct_lists_node_start(ct_lists *x)
 }
 
 /* U or V is summed, and goes up. */
-static ct_status end_state(ct_lists *x, ct_keep *keep)
+static ct_status end_state(ct_lists *x, ct_error_feedback *keep)
 {
     if (x->phase == CT_LISTS_NODE_U) {
         CT_TRY(keep_slice(x, keep->host_u, keep->u));
@@ -151,7 +151,7 @@ static ct_status end_state(ct_lists *x, ct_keep *keep)
     return CT_OK;
 }
 
-ct_status ct_lists_node_progress(ct_lists *x, ct_keep *keep)
+ct_status ct_lists_node_progress(ct_lists *x, ct_error_feedback *keep)
 {
     int64_t first = x->req.first, length = x->req.length;
     void *none = NULL;
@@ -163,7 +163,7 @@ ct_status ct_lists_node_progress(ct_lists *x, ct_keep *keep)
         if (x->phase == CT_LISTS_NODE_GRAD) break;
         CT_TRY(end_state(x, keep));
     }
-    ct_keep_forget_copy(keep);
+    ct_error_feedback_forget_copy(keep);
     if (length == 0) return CT_OK;
     return x->setup->dev->copy_begin(x->stream, x->setup->host + first, x->setup->grad + first,
                                      sizeof(float) * (size_t)length, false, &none);
@@ -175,12 +175,12 @@ ct_status ct_lists_start(ct_lists *x, size_t bytes)
 {
     x->own.n = x->req.length;
     x->own.count = 0;
-    if (bytes > 0) CT_TRY(ct_wire_unpack(x->payload, bytes, x->req.length, &x->own));
+    if (bytes > 0) CT_TRY(ct_payload_unpack(x->payload, bytes, x->req.length, &x->own));
     if (x->dirty && !ct_lists_has_nodes(x))
         memset(x->setup->host, 0, sizeof(float) * (size_t)x->req.n);
     x->dirty = false;
-    ct_drop_clear(&x->drops);
-    x->req.residual = (ct_drops){ .list = &x->drops, .first = x->req.first };
+    ct_residual_return_clear(&x->drops);
+    x->req.residual = (ct_residual_return){ .list = &x->drops, .first = x->req.first };
     return x->exch->start(&x->req);
 }
 
@@ -198,7 +198,7 @@ static ct_status put_back(ct_lists *x, ct_device_coder *coder, float *v)
     float *value = (void *)(x->drops_there + drops_bytes(x));
     void *none = NULL;
 
-    ct_drop_next(&x->req.residual);
+    ct_residual_return_next(&x->req.residual);
     if (x->drops.full)
         return CT_FAIL(CT_ERR_COMM, "the exchange of %s dropped more than its %lld entries",
                        x->setup->key, (long long)entry->room);
@@ -224,9 +224,9 @@ ct_status ct_lists_deliver(ct_lists *x, ct_device_coder *coder, float *v)
         if (x->list.count > x->req.most)
             return CT_FAIL(CT_ERR_COMM, "the sum of %s has %lld entries, of at most %lld",
                            x->setup->key, (long long)x->list.count, (long long)x->req.most);
-        bytes = ct_wire_pack(CT_WIRE_PAIRS, &x->list, x->sum);
+        bytes = ct_payload_pack(CT_PAYLOAD_PAIRS, &x->list, x->sum);
     } else {
-        CT_TRY(ct_wire_pack_vector(x->setup->host, x->req.n, &x->list, x->sum, &bytes));
+        CT_TRY(ct_payload_pack_vector(x->setup->host, x->req.n, &x->list, x->sum, &bytes));
     }
     CT_TRY(x->setup->dev->copy_begin(x->stream, x->sum, x->there, bytes, false, &none));
     CT_TRY(x->codec->add(coder, x->stream, &there, 1, x->setup->grad));

@@ -17,15 +17,15 @@
 typedef enum { CT_LISTS_NODE_U, CT_LISTS_NODE_V, CT_LISTS_NODE_GRAD } ct_lists_node_phase;
 
 typedef struct ct_lists {
-    const ct_coded_setup *setup; /* borrowed */
+    const ct_codec_setup *setup; /* borrowed */
     const ct_device_codec *codec;
     ct_stream stream;
-    const ct_exch_ops *exch;
-    ct_exch_req req; /* first, length, k_own and copies say what to select from */
+    const ct_sparse_allreduce_ops *exch;
+    ct_sparse_allreduce_req req; /* first, length, k_own and copies say what to select from */
     ct_sparse own, list;
-    ct_drop_list drops; /* its entries lie in the block */
-    char *block;        /* on the host, for copies: payload, sum, indices and values of drops */
-    void *payload;      /* this rank's comes down here */
+    ct_residual_return_list drops; /* its entries lie in the block */
+    char *block;   /* on the host, for copies: payload, sum, indices and values of drops */
+    void *payload; /* this rank's comes down here */
     void *sum;
     char *there, *drops_there; /* on the device: the sum as a payload, and drops */
     bool dirty;                /* setup->host is not zeros */
@@ -35,7 +35,7 @@ typedef struct ct_lists {
 } ct_lists;
 
 /** Collective; release it in any case. */
-ct_status ct_lists_prepare(ct_lists *x, const ct_coded_setup *setup, const ct_coder_setup *size,
+ct_status ct_lists_prepare(ct_lists *x, const ct_codec_setup *setup, const ct_coder_setup *size,
                            const ct_device_codec *codec, ct_stream stream, const char *name);
 /** Nothing of it may be under way on the device. Collective. */
 void ct_lists_release(ct_lists *x);
@@ -44,7 +44,7 @@ bool ct_lists_has_nodes(const ct_lists *x);
 /** The gradient, its norm limited, is in setup->host: adds up what ranks of the node have.
  *  CT_INPROGRESS; CT_OK: this rank's slice of the sum is under way to setup->grad. */
 ct_status ct_lists_node_start(ct_lists *x);
-ct_status ct_lists_node_progress(ct_lists *x, ct_keep *keep);
+ct_status ct_lists_node_progress(ct_lists *x, ct_error_feedback *keep);
 /** The payload, of so many bytes, is there; 0: nothing was to be selected. */
 ct_status ct_lists_start(ct_lists *x, size_t bytes);
 ct_status ct_lists_progress(ct_lists *x);

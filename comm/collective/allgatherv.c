@@ -14,7 +14,7 @@ enum {
 /* Message t, of both directions, is part t % n_part of step t / n_part. In step s this rank sends
  * the payload of member me - s, and receives that of me - s - 1. What travels is a payload's size,
  * 8 bytes that lie before it, and the payload: so nobody has to ask MPI what has come in. */
-struct ct_gather {
+struct ct_allgatherv {
     ct_comm *comm;
     int *member; /* [n] ranks; this one is member[me]; the ring is in this order */
     int n, me;
@@ -29,10 +29,10 @@ struct ct_gather {
     int64_t send_posted, send_done, recv_posted, recv_done;
 };
 
-ct_status ct_gather_create(ct_comm *c, const int *member, int n, int me, size_t bound, int tag,
-                           ct_gather **g_p)
+ct_status ct_allgatherv_create(ct_comm *c, const int *member, int n, int me, size_t bound, int tag,
+                               ct_allgatherv **g_p)
 {
-    ct_gather *g = calloc(1, sizeof(*g));
+    ct_allgatherv *g = calloc(1, sizeof(*g));
 
     if (g == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to gather payloads");
     g->comm = c;
@@ -41,7 +41,7 @@ ct_status ct_gather_create(ct_comm *c, const int *member, int n, int me, size_t 
     g->member = malloc(sizeof(*g->member) * (size_t)n);
     g->size = calloc((size_t)n, sizeof(*g->size));
     if ((g->member == NULL) || (g->size == NULL)) {
-        ct_gather_destroy(g);
+        ct_allgatherv_destroy(g);
         return CT_FAIL(CT_ERR_NOMEM, "no memory to gather payloads");
     }
     for (int i = 0; i < n; ++i) g->member[i] = member[i];
@@ -52,14 +52,14 @@ ct_status ct_gather_create(ct_comm *c, const int *member, int n, int me, size_t 
     g->n_message = (int64_t)(n - 1) * g->n_part;
     g->payload = ct_mem_acquire(g->stride * (size_t)n);
     if (g->payload == NULL) {
-        ct_gather_destroy(g);
+        ct_allgatherv_destroy(g);
         return CT_FAIL(CT_ERR_NOMEM, "no memory for %d payloads of %zu bytes", n, bound);
     }
     *g_p = g;
     return CT_OK;
 }
 
-ct_status ct_gather_keep_on(ct_gather *g, const ct_device *dev)
+ct_status ct_allgatherv_keep_on(ct_allgatherv *g, const ct_device *dev)
 {
     void *block = NULL;
     size_t bytes = g->stride * (size_t)g->n;
@@ -74,7 +74,7 @@ ct_status ct_gather_keep_on(ct_gather *g, const ct_device *dev)
     return CT_OK;
 }
 
-void ct_gather_destroy(ct_gather *g)
+void ct_allgatherv_destroy(ct_allgatherv *g)
 {
     if (g == NULL) return;
     if (g->dev != NULL)
@@ -86,23 +86,23 @@ void ct_gather_destroy(ct_gather *g)
     free(g);
 }
 
-void *ct_gather_payload(ct_gather *g, int i)
+void *ct_allgatherv_payload(ct_allgatherv *g, int i)
 {
     return g->payload + (size_t)i * g->stride + CT_ALIGN;
 }
 
 /* What travels: the payload's size, and the payload. */
-static char *wire(ct_gather *g, int i)
+static char *wire(ct_allgatherv *g, int i)
 {
-    return (char *)ct_gather_payload(g, i) - HEAD;
+    return (char *)ct_allgatherv_payload(g, i) - HEAD;
 }
 
-size_t ct_gather_bytes(const ct_gather *g, int i)
+size_t ct_allgatherv_bytes(const ct_allgatherv *g, int i)
 {
     return g->size[i];
 }
 
-ct_status ct_gather_start(ct_gather *g, size_t bytes)
+ct_status ct_allgatherv_start(ct_allgatherv *g, size_t bytes)
 {
     if (bytes > g->bound)
         return CT_FAIL(CT_ERR_ARG, "a payload of %zu bytes, over the %zu that were promised", bytes,
@@ -114,12 +114,12 @@ ct_status ct_gather_start(ct_gather *g, size_t bytes)
 }
 
 /* Whose payload travels `step` steps after ours. */
-static int origin(const ct_gather *g, int64_t step)
+static int origin(const ct_allgatherv *g, int64_t step)
 {
     return (int)((g->me - step + g->n) % g->n);
 }
 
-static ct_status post(ct_gather *g, bool *moved, int64_t *bytes_sent)
+static ct_status post(ct_allgatherv *g, bool *moved, int64_t *bytes_sent)
 {
     int right = g->member[(g->me + 1) % g->n], left = g->member[(g->me + g->n - 1) % g->n];
 
@@ -139,7 +139,7 @@ static ct_status post(ct_gather *g, bool *moved, int64_t *bytes_sent)
         int64_t t = g->send_posted;
         int from = origin(g, t / g->n_part);
         size_t at = (size_t)(t % g->n_part) * PART;
-        size_t whole = ct_gather_bytes(g, from) + HEAD, rest = (whole > at) ? whole - at : 0;
+        size_t whole = ct_allgatherv_bytes(g, from) + HEAD, rest = (whole > at) ? whole - at : 0;
         int n = (int)((rest < PART) ? rest : PART);
 
         CT_TRY_MPI(MPI_Isend(wire(g, from) + at, n, MPI_BYTE, right, g->tag, g->comm->world,
@@ -151,7 +151,7 @@ static ct_status post(ct_gather *g, bool *moved, int64_t *bytes_sent)
     return CT_OK;
 }
 
-static ct_status take(ct_gather *g, bool *moved)
+static ct_status take(ct_allgatherv *g, bool *moved)
 {
     while (g->recv_done < g->recv_posted) {
         int64_t t = g->recv_done;
@@ -178,7 +178,7 @@ static ct_status take(ct_gather *g, bool *moved)
     return CT_OK;
 }
 
-ct_status ct_gather_progress(ct_gather *g, int64_t *bytes_sent, ct_coll_where *where)
+ct_status ct_allgatherv_progress(ct_allgatherv *g, int64_t *bytes_sent, ct_coll_where *where)
 {
     bool moved = true, any = false, receives = false;
 
@@ -200,7 +200,7 @@ ct_status ct_gather_progress(ct_gather *g, int64_t *bytes_sent, ct_coll_where *w
     return (receives || (g->send_done < g->n_message)) ? CT_INPROGRESS : CT_OK;
 }
 
-int ct_gather_pending(ct_gather *g, MPI_Request **out, int max)
+int ct_allgatherv_pending(ct_allgatherv *g, MPI_Request **out, int max)
 {
     int n = 0;
 

@@ -61,7 +61,8 @@ static ct_status impi_start(ct_coll_req *r)
         int n = (int)((r->count - first < st->each) ? r->count - first : st->each);
 
         CT_TRY_MPI(MPI_Iallreduce(MPI_IN_PLACE, (char *)r->buf + (size_t)first * size, n,
-                                  ct_comm_wire(r->dtype), op_of(r), r->comm->sums, &st->piece[i]));
+                                  ct_comm_datatype(r->dtype), op_of(r), r->comm->sums,
+                                  &st->piece[i]));
     }
     return CT_OK;
 }

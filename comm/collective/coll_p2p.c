@@ -28,15 +28,15 @@ ct_status ct_coll_p2p_plan(const ct_coll_req *r, const char *algorithm, bool sca
                            ct_schedule *s)
 {
     const ct_cost *cost = NULL;
-    ct_way way[CT_PLAN_PHASES];
-    ct_plan_use use = { .way = way, .me = ct_coll_p2p_place(r->comm), .n = r->count };
+    ct_group_algorithm way[CT_HIERARCHICAL_PLAN_PHASES];
+    ct_engine_plan_use use = { .way = way, .me = ct_coll_p2p_place(r->comm), .n = r->count };
 
     CT_TRY(ct_coll_cost(r->comm, algorithm, false, &cost));
-    ct_cost_ways(cost, (double)r->count * (double)ct_dtype_size(r->dtype), way);
+    ct_cost_algorithms(cost, (double)r->count * (double)ct_dtype_size(r->dtype), way);
     use.plan = ct_cost_plan(cost);
     use.rank = ct_cost_rank(cost);
-    if (scatter) CT_TRY(ct_plan_scatter(&use, s));
-    return gather ? ct_plan_gather(&use, s) : CT_OK;
+    if (scatter) CT_TRY(ct_hierarchical_plan_scatter(&use, s));
+    return gather ? ct_hierarchical_plan_gather(&use, s) : CT_OK;
 }
 
 void ct_coll_p2p_release(ct_coll_req *r)

@@ -7,16 +7,16 @@
 
 ct_status ct_coll_part(const ct_comm *c, int64_t count, int rank, int64_t *first_p, int64_t *n_p)
 {
-    ct_plan_group all = { .n = c->size, .a = 0, .b = CT_PLAN_UNITS };
+    ct_hierarchical_plan_group all = { .n = c->size, .a = 0, .b = CT_HIERARCHICAL_PLAN_UNITS };
     int64_t a = 0, b = 0;
     int at = 0;
 
     if ((rank < 0) || (rank >= c->size))
         return CT_FAIL(CT_ERR_ARG, "a part of rank %d of %d", rank, c->size);
     while (c->topo->order[at] != rank) at += 1;
-    ct_plan_part(&all, at, &a, &b);
-    *first_p = ct_plan_at(a, count, c->size);
-    *n_p = ct_plan_at(b, count, c->size) - *first_p;
+    ct_hierarchical_plan_part(&all, at, &a, &b);
+    *first_p = ct_hierarchical_plan_at(a, count, c->size);
+    *n_p = ct_hierarchical_plan_at(b, count, c->size) - *first_p;
     return CT_OK;
 }
 
@@ -70,18 +70,18 @@ static ct_status deal_out(const int *rank, int n, int me, int64_t count, ct_sche
     ct_halving h;
     ct_halving_round r;
 
-    ct_halving_begin(&h, n, me, 0, CT_PLAN_UNITS);
+    ct_halving_begin(&h, n, me, 0, CT_HIERARCHICAL_PLAN_UNITS);
     for (int i = h.i; ct_halving_next(&h, &r); i = h.i) {
         ct_sched_step step = { .send_to = -1, .recv_from = -1 };
 
         if (i == 0) {
             step.send_to = rank[r.to];
-            step.send_at = ct_plan_at(r.send_a, count, n);
-            step.send_n = ct_plan_at(r.send_b, count, n) - step.send_at;
+            step.send_at = ct_hierarchical_plan_at(r.send_a, count, n);
+            step.send_n = ct_hierarchical_plan_at(r.send_b, count, n) - step.send_at;
         } else if (i == 1) {
             step.recv_from = rank[r.from[0]];
-            step.recv_at = ct_plan_at(r.keep_a, count, n);
-            step.recv_n = ct_plan_at(r.keep_b, count, n) - step.recv_at;
+            step.recv_at = ct_hierarchical_plan_at(r.keep_a, count, n);
+            step.recv_n = ct_hierarchical_plan_at(r.keep_b, count, n) - step.recv_at;
         }
         CT_TRY(ct_schedule_add(s, &step));
     }
@@ -91,14 +91,14 @@ static ct_status deal_out(const int *rank, int n, int me, int64_t count, ct_sche
 static ct_status by_parts(const ct_coll_req *r, const int *rank, int me, ct_schedule *s)
 {
     const ct_cost *cost = NULL;
-    ct_way way[CT_PLAN_PHASES];
-    ct_plan_use use = { .way = way, .rank = rank, .me = me, .n = r->count };
+    ct_group_algorithm way[CT_HIERARCHICAL_PLAN_PHASES];
+    ct_engine_plan_use use = { .way = way, .rank = rank, .me = me, .n = r->count };
 
     CT_TRY(ct_coll_cost(r->comm, "flat", false, &cost));
-    ct_cost_ways(cost, (double)r->count * (double)ct_dtype_size(r->dtype), way);
+    ct_cost_algorithms(cost, (double)r->count * (double)ct_dtype_size(r->dtype), way);
     use.plan = ct_cost_plan(cost);
     CT_TRY(deal_out(rank, r->comm->size, me, r->count, s));
-    return ct_plan_gather(&use, s);
+    return ct_hierarchical_plan_gather(&use, s);
 }
 
 static ct_status broadcast_build(const ct_coll_req *r, ct_schedule *s)

@@ -34,20 +34,21 @@ ct_status ct_lanes_find(const ct_comm *c, ct_lanes *l)
 ct_status ct_lanes_between(const ct_lanes *l, int64_t first, int64_t n, size_t element_bytes,
                            ct_schedule *s)
 {
-    ct_way way[CT_PLAN_PHASES];
-    ct_plan_use use = { .way = way, .rank = l->member, .me = l->me, .first = first, .n = n };
+    ct_group_algorithm way[CT_HIERARCHICAL_PLAN_PHASES];
+    ct_engine_plan_use use = { .way = way, .rank = l->member, .me = l->me, .first = first, .n = n };
 
-    ct_cost_ways(l->cost, (double)n * (double)element_bytes * l->n, way); /* all lanes travel */
+    ct_cost_algorithms(l->cost, (double)n * (double)element_bytes * l->n,
+                       way); /* all lanes travel */
     use.plan = ct_cost_plan(l->cost);
-    CT_TRY(ct_plan_scatter(&use, s));
-    return ct_plan_gather(&use, s);
+    CT_TRY(ct_hierarchical_plan_scatter(&use, s));
+    return ct_hierarchical_plan_gather(&use, s);
 }
 
 ct_status ct_hier_messages(const ct_coll_req *r, ct_schedule *s, bool *piped_p)
 {
     double bytes = (double)r->count * (double)ct_dtype_size(r->dtype);
-    ct_way way[CT_PLAN_PHASES];
-    ct_plan_use use = { .way = way, .me = ct_coll_p2p_place(r->comm), .n = r->count };
+    ct_group_algorithm way[CT_HIERARCHICAL_PLAN_PHASES];
+    ct_engine_plan_use use = { .way = way, .me = ct_coll_p2p_place(r->comm), .n = r->count };
     const ct_cost *cost = NULL;
     int n_chunk = 0;
 
@@ -55,8 +56,8 @@ ct_status ct_hier_messages(const ct_coll_req *r, ct_schedule *s, bool *piped_p)
     n_chunk = ct_cost_chunks(cost, bytes);
     *piped_p = (n_chunk > 1);
     if (n_chunk == 1) return ct_coll_p2p_plan(r, "hier", true, true, s);
-    ct_cost_ways(cost, bytes / n_chunk, way);
+    ct_cost_algorithms(cost, bytes / n_chunk, way);
     use.plan = ct_cost_plan(cost);
     use.rank = ct_cost_rank(cost);
-    return ct_plan_pipelined(&use, n_chunk, s);
+    return ct_hierarchical_plan_pipelined(&use, n_chunk, s);
 }

@@ -34,11 +34,11 @@ ct_status ct_hier_messages(const ct_coll_req *r, ct_schedule *s, bool *piped_p);
 enum { CT_HIER_SLOTS = 2 /* chunks between nodes, or in staging, at a time */ };
 
 /** How a request travels on a node: see coll_hier.c. */
-typedef enum { CT_HIER_MESSAGES, CT_HIER_STAGED, CT_HIER_DIRECT } ct_hier_way;
+typedef enum { CT_HIER_MESSAGES, CT_HIER_STAGED, CT_HIER_DIRECT } ct_hier_path;
 
 typedef struct ct_hier {
     ct_node_sum *node; /* all ranks on one node, where that works: the rest is not used */
-    ct_hier_way way;
+    ct_hier_path way;
     ct_lanes lanes;
     int64_t chunk, n_chunk;                  /* elements; how many                                */
     uint64_t base;                           /* chunks of earlier uses                            */

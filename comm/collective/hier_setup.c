@@ -97,7 +97,7 @@ static ct_status make_stage(ct_coll_req *r)
 
 /* Chunks: the whole where nothing runs alongside; else pieces that keep both levels busy, and
  * whose messages between nodes are not too small. */
-static int64_t chunk_for(const ct_coll_req *r, ct_hier_way w)
+static int64_t chunk_for(const ct_coll_req *r, ct_hier_path w)
 {
     const ct_hier *st = r->state;
     int64_t n_node = r->comm->topo->n_node, part = STAGE_PART, chunk = 0;

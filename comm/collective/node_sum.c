@@ -78,7 +78,7 @@ static ct_status set_up(ct_node_sum *s)
     CT_TRY(ct_node_find_all(s->node, s->buf, (size_t)s->count * s->size, s->home, &found));
     if (!found) return CT_UNSUPPORTED;
     CT_TRY(take_slots(s));
-    return ct_node_prepare_bell(s->node);
+    return ct_node_prepare_futex(s->node);
 }
 
 ct_status ct_node_sum_create(ct_coll_req *r, ct_node_sum **sum_p)
@@ -121,7 +121,7 @@ ct_status ct_node_sum_start(ct_node_sum *s)
 {
     s->arrived = false;
     ct_node_signal(&s->signals[s->comm->node_rank]->in, s->use + 1);
-    ct_bell_count(s->sleeper, 1);
+    ct_futex_count(s->sleeper, 1);
     return CT_OK;
 }
 
@@ -137,7 +137,7 @@ static bool all_came(ct_node_sum *s, int *late)
         return false;
     }
     s->arrived = true;
-    ct_bell_ring(s->sleeper, s->claims ? c->n_core - 1 : c->node_size);
+    ct_futex_wake(s->sleeper, s->claims ? c->n_core - 1 : c->node_size);
     return true;
 }
 
@@ -228,8 +228,8 @@ ct_status ct_node_sum_progress(ct_node_sum *s, ct_coll_where *where)
     }
     note(where, done, late, made);
     if (!done) return CT_INPROGRESS;
-    ct_bell_ring(s->sleeper, s->comm->node_size);
+    ct_futex_wake(s->sleeper, s->comm->node_size);
     s->use += 1;
-    ct_bell_count(s->sleeper, -1);
+    ct_futex_count(s->sleeper, -1);
     return CT_OK;
 }

@@ -3,8 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-ct_status ct_coll_ways_choose(const ct_comm *c, int64_t count, ct_dtype dtype,
-                              const char *allreduce, bool deterministic, const ct_coll_ops **ops_p)
+ct_status ct_persistent_coll_choose(const ct_comm *c, int64_t count, ct_dtype dtype,
+                                    const char *allreduce, bool deterministic,
+                                    const ct_coll_ops **ops_p)
 {
     CT_TRY(ct_coll_choose(c, count, dtype, allreduce, ops_p));
     if (!deterministic || !(*ops_p)->by_mpi) return CT_OK;
@@ -17,8 +18,9 @@ ct_status ct_coll_ways_choose(const ct_comm *c, int64_t count, ct_dtype dtype,
     return ct_coll_choose(c, count, dtype, "ring", ops_p);
 }
 
-ct_status ct_coll_ways_choose_own(const ct_comm *c, int64_t count, ct_dtype dtype,
-                                  const char *allreduce, const char *who, const ct_coll_ops **ops_p)
+ct_status ct_persistent_coll_choose_own(const ct_comm *c, int64_t count, ct_dtype dtype,
+                                        const char *allreduce, const char *who,
+                                        const ct_coll_ops **ops_p)
 {
     int64_t bytes = count * (int64_t)ct_dtype_size(dtype);
     const ct_coll_ops *best = NULL;
@@ -40,9 +42,10 @@ ct_status ct_coll_ways_choose_own(const ct_comm *c, int64_t count, ct_dtype dtyp
     return CT_OK;
 }
 
-ct_status ct_coll_ways_open(ct_coll_ways *w, const ct_coll_ops *ops, ct_coll_way **way_p)
+ct_status ct_persistent_coll_open(ct_persistent_coll *w, const ct_coll_ops *ops,
+                                  ct_coll_candidate **way_p)
 {
-    ct_coll_way *way = calloc(1, sizeof(*way));
+    ct_coll_candidate *way = calloc(1, sizeof(*way));
     ct_status status = CT_OK;
 
     if (way == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a collective");
@@ -61,37 +64,38 @@ ct_status ct_coll_ways_open(ct_coll_ways *w, const ct_coll_ops *ops, ct_coll_way
     return CT_OK;
 }
 
-ct_status ct_coll_ways_prepare(ct_coll_ways *w, const char *allreduce, bool deterministic)
+ct_status ct_persistent_coll_prepare(ct_persistent_coll *w, const char *allreduce,
+                                     bool deterministic)
 {
     const ct_coll_ops *ops = NULL;
-    ct_coll_way *way = NULL;
+    ct_coll_candidate *way = NULL;
 
-    CT_TRY(ct_coll_ways_choose(w->comm, w->count, w->dtype, allreduce, deterministic, &ops));
-    CT_TRY(ct_coll_ways_open(w, ops, &way));
+    CT_TRY(ct_persistent_coll_choose(w->comm, w->count, w->dtype, allreduce, deterministic, &ops));
+    CT_TRY(ct_persistent_coll_open(w, ops, &way));
     atomic_store(&w->now, way);
     return CT_OK;
 }
 
-void ct_coll_ways_release(ct_coll_ways *w)
+void ct_persistent_coll_release(ct_persistent_coll *w)
 {
-    ct_coll_ways_close(w, atomic_exchange(&w->now, NULL));
+    ct_persistent_coll_close(w, atomic_exchange(&w->now, NULL));
     while (w->closed != NULL) {
-        ct_coll_way *way = w->closed;
+        ct_coll_candidate *way = w->closed;
 
         w->closed = way->next;
         free(way);
     }
 }
 
-void ct_coll_ways_go(ct_coll_ways *w, ct_coll_way *way, ct_coll_way **old_p)
+void ct_persistent_coll_go(ct_persistent_coll *w, ct_coll_candidate *way, ct_coll_candidate **old_p)
 {
-    ct_coll_way *old = atomic_exchange(&w->now, way);
+    ct_coll_candidate *old = atomic_exchange(&w->now, way);
 
     w->sent_elsewhere += old->req.bytes_sent - way->req.bytes_sent;
     *old_p = old;
 }
 
-void ct_coll_ways_close(ct_coll_ways *w, ct_coll_way *way)
+void ct_persistent_coll_close(ct_persistent_coll *w, ct_coll_candidate *way)
 {
     if (way == NULL) return;
     way->ops->release(&way->req);
@@ -99,42 +103,42 @@ void ct_coll_ways_close(ct_coll_ways *w, ct_coll_way *way)
     w->closed = way;
 }
 
-ct_status ct_coll_ways_start(ct_coll_ways *w)
+ct_status ct_persistent_coll_start(ct_persistent_coll *w)
 {
-    ct_coll_way *way = atomic_load(&w->now);
+    ct_coll_candidate *way = atomic_load(&w->now);
 
     return way->ops->start(&way->req);
 }
 
-ct_status ct_coll_ways_progress(ct_coll_ways *w)
+ct_status ct_persistent_coll_progress(ct_persistent_coll *w)
 {
-    ct_coll_way *way = atomic_load(&w->now);
+    ct_coll_candidate *way = atomic_load(&w->now);
 
     return way->ops->progress(&way->req);
 }
 
-int ct_coll_ways_pending(ct_coll_ways *w, MPI_Request **out, int max)
+int ct_persistent_coll_pending(ct_persistent_coll *w, MPI_Request **out, int max)
 {
-    ct_coll_way *way = atomic_load(&w->now);
+    ct_coll_candidate *way = atomic_load(&w->now);
 
     return (way->ops->pending != NULL) ? way->ops->pending(&way->req, out, max) : 0;
 }
 
-ct_coll_where *ct_coll_ways_where(ct_coll_ways *w)
+ct_coll_where *ct_persistent_coll_where(ct_persistent_coll *w)
 {
     return &atomic_load(&w->now)->req.where;
 }
 
-int64_t ct_coll_ways_bytes_sent(const ct_coll_ways *w)
+int64_t ct_persistent_coll_bytes_sent(const ct_persistent_coll *w)
 {
-    const ct_coll_way *way = atomic_load(&w->now);
+    const ct_coll_candidate *way = atomic_load(&w->now);
 
     return w->sent_elsewhere + ((way != NULL) ? way->req.bytes_sent : 0);
 }
 
-double ct_coll_ways_predicted_s(const ct_coll_ways *w)
+double ct_persistent_coll_predicted_s(const ct_persistent_coll *w)
 {
-    const ct_coll_way *way = atomic_load(&w->now);
+    const ct_coll_candidate *way = atomic_load(&w->now);
 
     if (way == NULL) return 0;
     return way->ops->cost_s(w->comm, w->count * (int64_t)ct_dtype_size(w->dtype));

@@ -14,22 +14,22 @@ typedef struct range {
 
 /* One group seen by one of its members. */
 typedef struct view {
-    const ct_plan_use *u;
-    const ct_plan_group *g;
+    const ct_engine_plan_use *u;
+    const ct_hierarchical_plan_group *g;
     const int *member; /* positions */
     int i;             /* this one  */
 } view;
 
-static int64_t element(const ct_plan_use *u, int64_t unit)
+static int64_t element(const ct_engine_plan_use *u, int64_t unit)
 {
-    return ct_plan_at(unit, u->n, u->plan->n);
+    return ct_hierarchical_plan_at(unit, u->n, u->plan->n);
 }
 
 /* to, from: members of the group, or -1. */
 static ct_status add(const view *v, int to, range send, int from, range recv, bool sum,
                      ct_schedule *s)
 {
-    const ct_plan_use *u = v->u;
+    const ct_engine_plan_use *u = v->u;
     int64_t send_at = element(u, send.a), recv_at = element(u, recv.a);
 
     return ct_schedule_add(
@@ -46,7 +46,7 @@ static range part(const view *v, int i)
 {
     range r;
 
-    ct_plan_part(v->g, i, &r.a, &r.b);
+    ct_hierarchical_plan_part(v->g, i, &r.a, &r.b);
     return r;
 }
 
@@ -80,8 +80,8 @@ static ct_status direct_round(const view *v, bool scatter, ct_schedule *s)
 
 /* What member i does in a round; false where it is alone before. *next_p: its round after, if any
  * (then true). */
-static bool halving_round(const ct_plan_group *g, int i, int round, ct_halving_round *r,
-                          ct_halving_round *next_p, bool *has_next_p)
+static bool halving_round(const ct_hierarchical_plan_group *g, int i, int round,
+                          ct_halving_round *r, ct_halving_round *next_p, bool *has_next_p)
 {
     ct_halving h;
 
@@ -153,27 +153,28 @@ static ct_status halving_gather(const view *v, int back, ct_schedule *s)
 
 /* ---- phases */
 
-static int rounds(ct_way way, int m)
+static int rounds(ct_group_algorithm way, int m)
 {
-    if (way == CT_WAY_DIRECT) return 1;
-    return (way == CT_WAY_RING) ? m - 1 : ct_halving_rounds(m);
+    if (way == CT_GROUP_ALGORITHM_DIRECT) return 1;
+    return (way == CT_GROUP_ALGORITHM_RING) ? m - 1 : ct_halving_rounds(m);
 }
 
-static ct_status group_round(const view *v, ct_way way, int round, bool scatter, ct_schedule *s)
+static ct_status group_round(const view *v, ct_group_algorithm way, int round, bool scatter,
+                             ct_schedule *s)
 {
     if (round >= rounds(way, v->g->n)) return CT_OK;
-    if (way == CT_WAY_RING) return ring_round(v, round, scatter, s);
-    if (way == CT_WAY_DIRECT) return direct_round(v, scatter, s);
+    if (way == CT_GROUP_ALGORITHM_RING) return ring_round(v, round, scatter, s);
+    if (way == CT_GROUP_ALGORITHM_DIRECT) return direct_round(v, scatter, s);
     return scatter ? halving_scatter(v, round, s) : halving_gather(v, round, s);
 }
 
-static ct_status phase_steps(const ct_plan_use *u, int k, bool scatter, ct_schedule *s)
+static ct_status phase_steps(const ct_engine_plan_use *u, int k, bool scatter, ct_schedule *s)
 {
-    const ct_plan_phase *p = &u->plan->phase[k];
+    const ct_hierarchical_plan_phase *p = &u->plan->phase[k];
 
     for (int round = 0; round < rounds(u->way[k], p->most); ++round) {
         for (int at = p->of_start[u->me]; at < p->of_start[u->me + 1]; ++at) {
-            const ct_plan_group *g = &p->group[p->of[at]];
+            const ct_hierarchical_plan_group *g = &p->group[p->of[at]];
             view v = { .u = u, .g = g, .member = p->member + g->first };
 
             while (v.member[v.i] != u->me) v.i += 1;
@@ -183,13 +184,13 @@ static ct_status phase_steps(const ct_plan_use *u, int k, bool scatter, ct_sched
     return CT_OK;
 }
 
-ct_status ct_plan_scatter(const ct_plan_use *u, ct_schedule *s)
+ct_status ct_hierarchical_plan_scatter(const ct_engine_plan_use *u, ct_schedule *s)
 {
     for (int k = 0; k < u->plan->n_phase; ++k) CT_TRY(phase_steps(u, k, true, s));
     return CT_OK;
 }
 
-ct_status ct_plan_gather(const ct_plan_use *u, ct_schedule *s)
+ct_status ct_hierarchical_plan_gather(const ct_engine_plan_use *u, ct_schedule *s)
 {
     for (int k = u->plan->n_phase; k > 0; --k) CT_TRY(phase_steps(u, k - 1, false, s));
     return CT_OK;
@@ -197,7 +198,7 @@ ct_status ct_plan_gather(const ct_plan_use *u, ct_schedule *s)
 
 /* Stretch t has chunk t - APART * p in phase p. A chunk's phases are two stretches apart: what it
  * sends in one has come in before the stretch between, whose messages keep the links busy. */
-ct_status ct_plan_pipelined(const ct_plan_use *u, int n_chunk, ct_schedule *s)
+ct_status ct_hierarchical_plan_pipelined(const ct_engine_plan_use *u, int n_chunk, ct_schedule *s)
 {
     enum { APART = 2 };
     int n_phase = u->plan->n_phase, both = 2 * n_phase;
@@ -205,7 +206,7 @@ ct_status ct_plan_pipelined(const ct_plan_use *u, int n_chunk, ct_schedule *s)
     for (int t = 0; t < n_chunk + APART * (both - 1); ++t) {
         for (int p = both - 1; p >= 0; --p) { /* who is furthest goes first */
             int chunk = t - APART * p;
-            ct_plan_use part = *u;
+            ct_engine_plan_use part = *u;
 
             if ((chunk < 0) || (chunk >= n_chunk)) continue;
             part.first = u->first + ct_part(u->n, n_chunk, chunk);

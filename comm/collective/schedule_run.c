@@ -215,7 +215,8 @@ static ct_status post_sends(ct_sched_run *run, bool brief, bool *moved, int64_t 
         if (follows(run, &run->next_send)) break;
         CT_TRY_MPI(MPI_Isend(
             at_element(run, step->send_at + run->next_send.seg * ct_segment_elements(step->send_n)),
-            n, ct_comm_wire(run->dtype), step->send_to, run->tag, run->comm->world, &f->request));
+            n, ct_comm_datatype(run->dtype), step->send_to, run->tag, run->comm->world,
+            &f->request));
         f->at = run->next_send;
         note_sent(run->comm, bytes_of_send(run, &f->at));
         run->sends.n += 1;
@@ -240,7 +241,7 @@ static ct_status post_recvs(ct_sched_run *run, bool *moved)
                        : at_element(run, step->recv_at + run->next_recv.seg *
                                                              ct_segment_elements(step->recv_n));
 
-        CT_TRY_MPI(MPI_Irecv(to, n, ct_comm_wire(run->dtype), step->recv_from, run->tag,
+        CT_TRY_MPI(MPI_Irecv(to, n, ct_comm_datatype(run->dtype), step->recv_from, run->tag,
                              run->comm->world, &f->request));
         f->at = run->next_recv;
         run->recvs.n += 1;

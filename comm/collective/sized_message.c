@@ -4,15 +4,15 @@
 
 #include "comm/core/reduce.h"
 
-static int next_part(const ct_parcel *p)
+static int next_part(const ct_sized_message *p)
 {
-    size_t part = (p->part > 0) ? (size_t)p->part : CT_PARCEL_PART;
+    size_t part = (p->part > 0) ? (size_t)p->part : CT_SIZED_MESSAGE_PART;
     size_t end = (p->receives && (p->at == 0)) ? p->room : p->bytes;
 
     return (int)((end - p->at < part) ? end - p->at : part);
 }
 
-static ct_status post(ct_comm *c, ct_parcel *p)
+static ct_status post(ct_comm *c, ct_sized_message *p)
 {
     int n = next_part(p);
     char *data = p->data + p->at;
@@ -25,33 +25,34 @@ static ct_status post(ct_comm *c, ct_parcel *p)
     return CT_OK;
 }
 
-ct_status ct_parcel_send(ct_comm *c, ct_parcel *p, const void *data, size_t bytes, int to, int tag)
+ct_status ct_sized_message_send(ct_comm *c, ct_sized_message *p, const void *data, size_t bytes,
+                                int to, int tag)
 {
-    *p = (ct_parcel){ .data = (char *)(uintptr_t)data,
-                      .bytes = bytes,
-                      .peer = to,
-                      .tag = tag,
-                      .busy = true,
-                      .part = p->part };
+    *p = (ct_sized_message){ .data = (char *)(uintptr_t)data,
+                             .bytes = bytes,
+                             .peer = to,
+                             .tag = tag,
+                             .busy = true,
+                             .part = p->part };
     return post(c, p);
 }
 
-ct_status ct_parcel_recv(ct_comm *c, ct_parcel *p, void *data, size_t room, size_t expected,
-                         int from, int tag)
+ct_status ct_sized_message_recv(ct_comm *c, ct_sized_message *p, void *data, size_t room,
+                                size_t expected, int from, int tag)
 {
-    *p = (ct_parcel){ .data = data,
-                      .room = room,
-                      .expected = expected,
-                      .peer = from,
-                      .tag = tag,
-                      .receives = true,
-                      .busy = true,
-                      .part = p->part };
+    *p = (ct_sized_message){ .data = data,
+                             .room = room,
+                             .expected = expected,
+                             .peer = from,
+                             .tag = tag,
+                             .receives = true,
+                             .busy = true,
+                             .part = p->part };
     memset(data, 0, sizeof(uint64_t));
     return post(c, p);
 }
 
-ct_status ct_parcel_progress(ct_comm *c, ct_parcel *p, bool *done_p)
+ct_status ct_sized_message_progress(ct_comm *c, ct_sized_message *p, bool *done_p)
 {
     *done_p = false;
     while (p->busy) {

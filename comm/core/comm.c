@@ -21,7 +21,7 @@ ct_status ct_comm_mpi_fail(const char *file, int line, const char *what, int mpi
     return CT_ERR_COMM;
 }
 
-MPI_Datatype ct_comm_wire(ct_dtype dtype)
+MPI_Datatype ct_comm_datatype(ct_dtype dtype)
 {
     switch (dtype) {
     case CT_F32:

@@ -84,7 +84,7 @@ ct_status ct_comm_attach(const ct_comm *c, const void *key, void *what,
                          void (*destroy)(void *what));
 
 /** As what elements of dtype travel. */
-MPI_Datatype ct_comm_wire(ct_dtype dtype);
+MPI_Datatype ct_comm_datatype(ct_dtype dtype);
 
 /** Whoever calls MPI while gradients may be under way holds the lock. Never across a wait. */
 static inline void ct_comm_lock(ct_comm *c)

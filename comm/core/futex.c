@@ -35,19 +35,19 @@ static void wake(_Atomic uint32_t *word, int n)
 }
 #endif
 
-void ct_bell_count(ct_sleeper *s, int change)
+void ct_futex_count(ct_sleeper *s, int change)
 {
     (void)atomic_fetch_add_explicit(&s->waits, change, memory_order_relaxed);
-    if (change < 0) ct_bell_leave(s);
+    if (change < 0) ct_futex_leave(s);
 }
 
-void ct_bell_leave(ct_sleeper *s)
+void ct_futex_leave(ct_sleeper *s)
 {
     if (!atomic_load_explicit(&s->announced, memory_order_relaxed)) return;
     if (atomic_exchange(&s->announced, false)) (void)atomic_fetch_sub(&s->bell->sleepers, 1);
 }
 
-bool ct_bell_sleep(ct_sleeper *s)
+bool ct_futex_wait(ct_sleeper *s)
 {
     if ((s->bell == NULL) || (atomic_load_explicit(&s->waits, memory_order_relaxed) == 0))
         return false;
@@ -58,11 +58,11 @@ bool ct_bell_sleep(ct_sleeper *s)
         return true;
     }
     sleep_unless(&s->bell->rings, atomic_load(&s->seen));
-    ct_bell_leave(s);
+    ct_futex_leave(s);
     return true;
 }
 
-void ct_bell_ring_now(ct_bell *bell, int n)
+void ct_futex_wake_now(ct_futex *bell, int n)
 {
     (void)atomic_fetch_add(&bell->rings, 1);
     wake(&bell->rings, n);

@@ -14,8 +14,8 @@
  * they share one announcement, and one may sleep through a ring: every sleep ends by itself after
  * half a millisecond.
  */
-#ifndef CT_BELL_H
-#define CT_BELL_H
+#ifndef CT_FUTEX_H
+#define CT_FUTEX_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -23,34 +23,34 @@
 #include <stdint.h>
 
 /** In memory that the ranks share; zero at first. */
-typedef struct ct_bell {
+typedef struct ct_futex {
     _Atomic uint32_t rings, sleepers;
-} ct_bell;
+} ct_futex;
 
 /** What one rank knows of its node's bell. */
 typedef struct ct_sleeper {
-    ct_bell *bell;     /* NULL: there is none, nobody sleeps                           */
+    ct_futex *bell;    /* NULL: there is none, nobody sleeps                           */
     _Atomic int waits; /* requests under way that wait for signals and nothing else    */
     _Atomic bool announced;
     _Atomic uint32_t seen; /* rings before the announcement */
 } ct_sleeper;
 
 /** A request begins (1) or ends (-1) to wait for nothing but signals. */
-void ct_bell_count(ct_sleeper *s, int change);
+void ct_futex_count(ct_sleeper *s, int change);
 /** After a poll in vain. The first call announces, for the caller to poll once more; the next one
  *  sleeps. False, at once, where no request waits for signals alone. */
-bool ct_bell_sleep(ct_sleeper *s);
+bool ct_futex_wait(ct_sleeper *s);
 /** Something moved: no sleep now. */
-void ct_bell_leave(ct_sleeper *s);
+void ct_futex_leave(ct_sleeper *s);
 /** After a signal: wakes at most n sleepers. */
-void ct_bell_ring_now(ct_bell *bell, int n);
+void ct_futex_wake_now(ct_futex *bell, int n);
 
-static inline void ct_bell_ring(const ct_sleeper *s, int n)
+static inline void ct_futex_wake(const ct_sleeper *s, int n)
 {
     if (s->bell == NULL) return;
     atomic_thread_fence(memory_order_seq_cst);
     if (atomic_load_explicit(&s->bell->sleepers, memory_order_relaxed) > 0)
-        ct_bell_ring_now(s->bell, n);
+        ct_futex_wake_now(s->bell, n);
 }
 
 #endif

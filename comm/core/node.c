@@ -325,14 +325,14 @@ ct_sleeper *ct_node_sleeper(ct_node *node)
     return &node->sleeper;
 }
 
-ct_status ct_node_prepare_bell(ct_node *node)
+ct_status ct_node_prepare_futex(ct_node *node)
 {
     ct_status status = CT_OK;
 
     if (node->bell_slot >= 0) return CT_OK;
     status = ct_node_take_slot(node, &node->bell_slot);
     if (status == CT_OK) /* the line of a pair of counters, for its two words */
-        node->sleeper.bell = (ct_bell *)(void *)ct_node_signals(node, node->bell_slot, 0);
+        node->sleeper.bell = (ct_futex *)(void *)ct_node_signals(node, node->bell_slot, 0);
     else
         node->bell_slot = -1;
     return (status == CT_UNSUPPORTED) ? CT_OK : status;

@@ -55,7 +55,7 @@ ct_signals *ct_node_signals(const ct_node *node, int slot, int node_rank);
 /** What this rank needs to wait for signals without spinning; its bell is NULL until prepared. */
 ct_sleeper *ct_node_sleeper(ct_node *node);
 /** Puts the bell up, once; where there is no window there is none. Collective. */
-ct_status ct_node_prepare_bell(ct_node *node);
+ct_status ct_node_prepare_futex(ct_node *node);
 
 /** Everything this rank wrote before is seen by who sees the value. */
 static inline void ct_node_signal(_Atomic uint64_t *signal, uint64_t value)

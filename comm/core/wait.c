@@ -17,9 +17,9 @@ static void relax(const ct_comm *c, int idle, bool may_sleep)
     int spins = c->oversubscribed ? SHARED_SPINS : SPINS;
 
     if (idle == 0) {
-        ct_bell_leave(sleeper);
+        ct_futex_leave(sleeper);
     } else if (idle > spins) {
-        if (!may_sleep || (idle <= spins + YIELDS) || !ct_bell_sleep(sleeper)) (void)sched_yield();
+        if (!may_sleep || (idle <= spins + YIELDS) || !ct_futex_wait(sleeper)) (void)sched_yield();
     } else {
 #if defined(__x86_64__)
         __builtin_ia32_pause();

@@ -17,7 +17,7 @@ static const double pipe_pays = 0.97; /* of the time without, or it is not worth
 void ct_cost_destroy(ct_cost *c)
 {
     if (c == NULL) return;
-    ct_plan_destroy(c->plan);
+    ct_hierarchical_plan_destroy(c->plan);
     free(c->rank);
     free(c->phase);
     ct_cost_destroy(c->other[0]);
@@ -81,7 +81,7 @@ static double too_much_credit_s(const credit *c)
     return (c->taken - fmin(c->sent, c->most)) * c->per_byte;
 }
 
-static double way_s(const ct_cost_phase *p, ct_way way, double bytes)
+static double way_s(const ct_cost_phase *p, ct_group_algorithm way, double bytes)
 {
     double sum = 0;
 
@@ -90,23 +90,23 @@ static double way_s(const ct_cost_phase *p, ct_way way, double bytes)
     return sum;
 }
 
-static ct_way best_way(const ct_cost_phase *p, double bytes, double *least_p)
+static ct_group_algorithm best_way(const ct_cost_phase *p, double bytes, double *least_p)
 {
-    ct_way best = CT_WAY_N;
+    ct_group_algorithm best = CT_GROUP_ALGORITHM_N;
     double least = 0;
 
-    for (int way = 0; way < CT_WAY_N; ++way) {
-        double s = p->allowed[way] ? way_s(p, (ct_way)way, bytes) : 0;
+    for (int way = 0; way < CT_GROUP_ALGORITHM_N; ++way) {
+        double s = p->allowed[way] ? way_s(p, (ct_group_algorithm)way, bytes) : 0;
 
-        if (!p->allowed[way] || ((best != CT_WAY_N) && (s >= least))) continue;
-        best = (ct_way)way;
+        if (!p->allowed[way] || ((best != CT_GROUP_ALGORITHM_N) && (s >= least))) continue;
+        best = (ct_group_algorithm)way;
         least = s;
     }
     *least_p = least;
     return best;
 }
 
-void ct_cost_ways(const ct_cost *c, double bytes, ct_way *way)
+void ct_cost_algorithms(const ct_cost *c, double bytes, ct_group_algorithm *way)
 {
     double least = 0;
 
@@ -132,7 +132,7 @@ static double phases_s(const ct_cost *c, double bytes, int n)
     for (int k = 0; (c->plan != NULL) && (k < c->plan->n_phase); ++k) {
         const ct_cost_phase *p = &c->phase[k];
         double least = 0;
-        ct_way way = best_way(p, each, &least);
+        ct_group_algorithm way = best_way(p, each, &least);
 
         sum += least;
         if (is_chain(c, k)) chains += least;
@@ -188,7 +188,7 @@ double ct_cost_s(const ct_cost *c, double bytes)
     return sum + phases_s(c, bytes, ct_cost_chunks(c, bytes));
 }
 
-const ct_plan *ct_cost_plan(const ct_cost *c)
+const ct_hierarchical_plan *ct_cost_plan(const ct_cost *c)
 {
     return c->plan;
 }
@@ -280,15 +280,15 @@ static ct_status torus_plan(ct_cost *c, const int *dim)
             return CT_FAIL(CT_ERR_CONFIG, "torus:%dx%dx%d has no place for each of %d ranks",
                            chosen[0], chosen[1], chosen[2], n);
     }
-    return ct_plan_grid(n, chosen, 3, &c->plan);
+    return ct_hierarchical_plan_grid(n, chosen, 3, &c->plan);
 }
 
 static ct_status create(ct_cost_work *w, const char *algorithm, const int *dim, bool shares)
 {
     ct_cost *c = w->c;
-    bool ring[CT_WAY_N] = { [CT_WAY_RING] = true };
-    bool halving[CT_WAY_N] = { [CT_WAY_HALVING] = true };
-    bool all[CT_WAY_N] = { true, true, true };
+    bool ring[CT_GROUP_ALGORITHM_N] = { [CT_GROUP_ALGORITHM_RING] = true };
+    bool halving[CT_GROUP_ALGORITHM_N] = { [CT_GROUP_ALGORITHM_HALVING] = true };
+    bool all[CT_GROUP_ALGORITHM_N] = { true, true, true };
 
     if (strcmp(algorithm, "tree") == 0) {
         CT_TRY(ranks_in_order(c));
@@ -300,12 +300,12 @@ static ct_status create(ct_cost_work *w, const char *algorithm, const int *dim, 
     }
     if ((strcmp(algorithm, "hier") == 0) && shares && (ct_topo_max_node_size(c->t) > 1)) {
         CT_TRY(lanes_of_nodes(w));
-        CT_TRY(ct_plan_tree(c->t, c->t->machine.node_level + 1, &c->plan));
+        CT_TRY(ct_hierarchical_plan_tree(c->t, c->t->machine.node_level + 1, &c->plan));
         return ct_cost_plan_rounds(w, all);
     }
     CT_TRY(ranks_in_order(c));
     if (strcmp(algorithm, "hier") == 0) {
-        CT_TRY(ct_plan_tree(c->t, 0, &c->plan));
+        CT_TRY(ct_hierarchical_plan_tree(c->t, 0, &c->plan));
         if (c->plan->n_phase > 1) CT_TRY(ct_cost_whole_round(w));
         return ct_cost_plan_rounds(w, all);
     }
@@ -314,11 +314,11 @@ static ct_status create(ct_cost_work *w, const char *algorithm, const int *dim, 
         return ct_cost_plan_rounds(w, ring);
     }
     if ((strcmp(algorithm, "ring") == 0) || (strcmp(algorithm, "rhd") == 0)) {
-        CT_TRY(ct_plan_flat(c->t->n_rank, &c->plan));
+        CT_TRY(ct_hierarchical_plan_flat(c->t->n_rank, &c->plan));
         return ct_cost_plan_rounds(w, (algorithm[1] == 'i') ? ring : halving);
     }
     if (strcmp(algorithm, "flat") == 0) { /* ring or rhd, whichever */
-        CT_TRY(ct_plan_flat(c->t->n_rank, &c->plan));
+        CT_TRY(ct_hierarchical_plan_flat(c->t->n_rank, &c->plan));
         return ct_cost_plan_rounds(w, all);
     }
     return CT_FAIL(CT_ERR_CONFIG, "no cost is known of an algorithm \"%s\"", algorithm);

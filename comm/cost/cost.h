@@ -48,9 +48,9 @@ void ct_cost_destroy(ct_cost *c); /* NULL allowed */
 /** Seconds for a buffer of this many bytes of f32. */
 double ct_cost_s(const ct_cost *c, double bytes);
 /** The least cost of each phase of the plan at this size. way: [plan->n_phase]. */
-void ct_cost_ways(const ct_cost *c, double bytes, ct_way *way);
+void ct_cost_algorithms(const ct_cost *c, double bytes, ct_group_algorithm *way);
 /** Of hier by messages: into how many chunks it cuts the buffer, so that the links of all levels
- * work at a time; else 1. Each chunk goes by ct_cost_ways() of its own size. */
+ * work at a time; else 1. Each chunk goes by ct_cost_algorithms() of its own size. */
 int ct_cost_chunks(const ct_cost *c, double bytes);
 /** The factor that the cost of an algorithm is weighed by where it competes with others: what the
  *  cost of one sum does not tell.
@@ -62,7 +62,7 @@ int ct_cost_chunks(const ct_cost *c, double bytes);
 double ct_cost_weight(const char *algorithm, const ct_topo *t, bool shares);
 /** Borrowed. NULL: the algorithm has none (tree, impi). Positions are those of rank: [plan->n]; of
  *  hier that shares memory, the nodes, each by its first rank. */
-const ct_plan *ct_cost_plan(const ct_cost *c);
+const ct_hierarchical_plan *ct_cost_plan(const ct_cost *c);
 const int *ct_cost_rank(const ct_cost *c);
 
 /** create, look, destroy. hier: sharing memory on nodes of several ranks. The line is exact at both

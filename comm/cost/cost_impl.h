@@ -19,14 +19,14 @@ typedef struct ct_cost_round {
 } ct_cost_round;
 
 typedef struct ct_cost_phase {
-    bool allowed[CT_WAY_N];
-    int n_round[CT_WAY_N];
-    ct_cost_round round[CT_WAY_N][CT_COST_ROUNDS];
+    bool allowed[CT_GROUP_ALGORITHM_N];
+    int n_round[CT_GROUP_ALGORITHM_N];
+    ct_cost_round round[CT_GROUP_ALGORITHM_N][CT_COST_ROUNDS];
 } ct_cost_phase;
 
 struct ct_cost {
     const ct_topo *t;
-    ct_plan *plan;
+    ct_hierarchical_plan *plan;
     int *rank; /* [plan->n * n_lane] position i, lane k: rank[k * plan->n + i] */
     int n_lane;
     ct_cost_phase *phase; /* [plan->n_phase] */

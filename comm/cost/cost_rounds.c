@@ -60,7 +60,7 @@ static ct_cost_round take_round(ct_cost_work *w, int times)
 
 static double share_of(const ct_cost *c, int64_t units)
 {
-    return (double)units / (double)CT_PLAN_UNITS / c->n_lane;
+    return (double)units / (double)CT_HIERARCHICAL_PLAN_UNITS / c->n_lane;
 }
 
 /* Member i of a group sends to member k in every lane. */
@@ -77,7 +77,8 @@ static ct_status add_lanes(ct_cost_work *w, const int *member, int i, int k, dou
     return CT_OK;
 }
 
-static ct_status ring_rounds(ct_cost_work *w, const ct_plan_phase *p, ct_cost_phase *out)
+static ct_status ring_rounds(ct_cost_work *w, const ct_hierarchical_plan_phase *p,
+                             ct_cost_phase *out)
 {
     for (int g = 0; g < p->n_group; ++g) {
         int m = p->group[g].n;
@@ -87,12 +88,13 @@ static ct_status ring_rounds(ct_cost_work *w, const ct_plan_phase *p, ct_cost_ph
             CT_TRY(
                 add_lanes(w, p->member + p->group[g].first, i, (i + 1) % m, part * (m - 1), part));
     }
-    out->round[CT_WAY_RING][0] = take_round(w, p->most - 1);
-    out->n_round[CT_WAY_RING] = 1;
+    out->round[CT_GROUP_ALGORITHM_RING][0] = take_round(w, p->most - 1);
+    out->n_round[CT_GROUP_ALGORITHM_RING] = 1;
     return CT_OK;
 }
 
-static ct_status direct_rounds(ct_cost_work *w, const ct_plan_phase *p, ct_cost_phase *out)
+static ct_status direct_rounds(ct_cost_work *w, const ct_hierarchical_plan_phase *p,
+                               ct_cost_phase *out)
 {
     for (int g = 0; g < p->n_group; ++g) {
         int m = p->group[g].n;
@@ -105,12 +107,13 @@ static ct_status direct_rounds(ct_cost_work *w, const ct_plan_phase *p, ct_cost_
             }
         }
     }
-    out->round[CT_WAY_DIRECT][0] = take_round(w, 1);
-    out->n_round[CT_WAY_DIRECT] = 1;
+    out->round[CT_GROUP_ALGORITHM_DIRECT][0] = take_round(w, 1);
+    out->n_round[CT_GROUP_ALGORITHM_DIRECT] = 1;
     return CT_OK;
 }
 
-static ct_status halving_rounds(ct_cost_work *w, const ct_plan_phase *p, ct_cost_phase *out)
+static ct_status halving_rounds(ct_cost_work *w, const ct_hierarchical_plan_phase *p,
+                                ct_cost_phase *out)
 {
     int64_t total = 0, at = 0;
     ct_halving *state = NULL;
@@ -136,9 +139,9 @@ static ct_status halving_rounds(ct_cost_work *w, const ct_plan_phase *p, ct_cost
                             add_lanes(w, p->member + p->group[g].first, i, r.to, share, share));
             }
         }
-        out->round[CT_WAY_HALVING][k] = take_round(w, 1);
+        out->round[CT_GROUP_ALGORITHM_HALVING][k] = take_round(w, 1);
     }
-    out->n_round[CT_WAY_HALVING] = ct_halving_rounds(p->most);
+    out->n_round[CT_GROUP_ALGORITHM_HALVING] = ct_halving_rounds(p->most);
 
 done:
     free(state);
@@ -152,14 +155,14 @@ ct_status ct_cost_plan_rounds(ct_cost_work *w, const bool *allowed)
     c->phase = calloc((size_t)c->plan->n_phase + 1, sizeof(*c->phase));
     if (c->phase == NULL) return no_memory();
     for (int k = 0; k < c->plan->n_phase; ++k) {
-        const ct_plan_phase *p = &c->plan->phase[k];
+        const ct_hierarchical_plan_phase *p = &c->plan->phase[k];
         ct_cost_phase *out = &c->phase[k];
 
         memcpy(out->allowed, allowed, sizeof(out->allowed));
-        if (p->most > CT_PLAN_DIRECT) out->allowed[CT_WAY_DIRECT] = false;
-        if (out->allowed[CT_WAY_RING]) CT_TRY(ring_rounds(w, p, out));
-        if (out->allowed[CT_WAY_HALVING]) CT_TRY(halving_rounds(w, p, out));
-        if (out->allowed[CT_WAY_DIRECT]) CT_TRY(direct_rounds(w, p, out));
+        if (p->most > CT_HIERARCHICAL_PLAN_DIRECT) out->allowed[CT_GROUP_ALGORITHM_DIRECT] = false;
+        if (out->allowed[CT_GROUP_ALGORITHM_RING]) CT_TRY(ring_rounds(w, p, out));
+        if (out->allowed[CT_GROUP_ALGORITHM_HALVING]) CT_TRY(halving_rounds(w, p, out));
+        if (out->allowed[CT_GROUP_ALGORITHM_DIRECT]) CT_TRY(direct_rounds(w, p, out));
     }
     return CT_OK;
 }
@@ -167,10 +170,10 @@ ct_status ct_cost_plan_rounds(ct_cost_work *w, const bool *allowed)
 /* In each way a member sends and receives as much as in a ring. */
 ct_status ct_cost_whole_round(ct_cost_work *w)
 {
-    const ct_plan *plan = w->c->plan;
+    const ct_hierarchical_plan *plan = w->c->plan;
 
     for (int k = 0; k < plan->n_phase; ++k) {
-        const ct_plan_phase *p = &plan->phase[k];
+        const ct_hierarchical_plan_phase *p = &plan->phase[k];
 
         for (int g = 0; g < p->n_group; ++g) {
             int m = p->group[g].n;

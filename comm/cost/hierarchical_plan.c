@@ -19,15 +19,15 @@ typedef struct owners {
 } owners;
 
 typedef struct builder {
-    ct_plan_phase *phase;
+    ct_hierarchical_plan_phase *phase;
     int group_room;
     int64_t n_member, member_room;
 } builder;
 
-void ct_plan_destroy(ct_plan *p)
+void ct_hierarchical_plan_destroy(ct_hierarchical_plan *p)
 {
     if (p == NULL) return;
-    for (int k = 0; k < CT_PLAN_PHASES; ++k) {
+    for (int k = 0; k < CT_HIERARCHICAL_PLAN_PHASES; ++k) {
         free(p->phase[k].group);
         free(p->phase[k].member);
         free(p->phase[k].of_start);
@@ -36,7 +36,8 @@ void ct_plan_destroy(ct_plan *p)
     free(p);
 }
 
-void ct_plan_part(const ct_plan_group *g, int i, int64_t *a_p, int64_t *b_p)
+void ct_hierarchical_plan_part(const ct_hierarchical_plan_group *g, int i, int64_t *a_p,
+                               int64_t *b_p)
 {
     ct_halving h;
     ct_halving_round round;
@@ -48,13 +49,13 @@ void ct_plan_part(const ct_plan_group *g, int i, int64_t *a_p, int64_t *b_p)
     *b_p = h.b;
 }
 
-int64_t ct_plan_at(int64_t unit, int64_t n, int parts)
+int64_t ct_hierarchical_plan_at(int64_t unit, int64_t n, int parts)
 {
     enum { LINE = 16 };
     /* the same multiplications of doubles on all ranks: n < 2^53 */
-    int64_t at = (int64_t)((double)n * ((double)unit / (double)CT_PLAN_UNITS));
+    int64_t at = (int64_t)((double)n * ((double)unit / (double)CT_HIERARCHICAL_PLAN_UNITS));
 
-    if (unit >= CT_PLAN_UNITS) return n;
+    if (unit >= CT_HIERARCHICAL_PLAN_UNITS) return n;
     return (n >= (int64_t)LINE * parts) ? at / LINE * LINE : at;
 }
 
@@ -105,9 +106,10 @@ static ct_status add_parts(owners *o, const int *member, ct_halving h)
     return add_parts(o, member, half);
 }
 
-static ct_status add_group(builder *b, int n, int64_t from, int64_t to, ct_plan_group **group_p)
+static ct_status add_group(builder *b, int n, int64_t from, int64_t to,
+                           ct_hierarchical_plan_group **group_p)
 {
-    ct_plan_phase *p = b->phase;
+    ct_hierarchical_plan_phase *p = b->phase;
     int64_t room = b->group_room;
     void *group = p->group, *member = p->member;
     ct_status status = grow(&group, p->n_group + 1, &room, sizeof(*p->group));
@@ -121,7 +123,8 @@ static ct_status add_group(builder *b, int n, int64_t from, int64_t to, ct_plan_
     if (b->n_member + n > INT32_MAX)
         return CT_FAIL(CT_ERR_CONFIG, "the topology cuts a buffer into too many pieces");
     *group_p = &p->group[p->n_group++];
-    **group_p = (ct_plan_group){ .n = n, .first = (int)b->n_member, .a = from, .b = to };
+    **group_p =
+        (ct_hierarchical_plan_group){ .n = n, .first = (int)b->n_member, .a = from, .b = to };
     b->n_member += n;
     if (n > p->most) p->most = n;
     return CT_OK;
@@ -138,9 +141,9 @@ static ct_status join(builder *b, const owners *below, int first, int last, int6
     int64_t from = 0;
 
     for (int v = 0; v < m; ++v) at[v] = below->start[first + v];
-    while (from < CT_PLAN_UNITS) {
-        int64_t to = CT_PLAN_UNITS;
-        ct_plan_group *g = NULL;
+    while (from < CT_HIERARCHICAL_PLAN_UNITS) {
+        int64_t to = CT_HIERARCHICAL_PLAN_UNITS;
+        ct_hierarchical_plan_group *g = NULL;
 
         for (int v = 0; v < m; ++v) {
             while (below->piece[at[v]].end <= from) at[v] += 1; /* the last ends with the buffer */
@@ -160,7 +163,7 @@ static ct_status join(builder *b, const owners *below, int first, int last, int6
 }
 
 /* Which groups each position belongs to. */
-static ct_status index_groups(ct_plan_phase *p, int n)
+static ct_status index_groups(ct_hierarchical_plan_phase *p, int n)
 {
     int64_t total = 0;
 
@@ -179,8 +182,9 @@ static ct_status index_groups(ct_plan_phase *p, int n)
 }
 
 /* One level: vertices of it take the pieces of those below, which begin at `below_first`. */
-static ct_status build_level(ct_plan *plan, const owners *below, const int *below_first,
-                             int n_below, const int *first, int n_vertex, owners *above)
+static ct_status build_level(ct_hierarchical_plan *plan, const owners *below,
+                             const int *below_first, int n_below, const int *first, int n_vertex,
+                             owners *above)
 {
     builder b = { .phase = &plan->phase[plan->n_phase] };
     int64_t *at = malloc(sizeof(*at) * (size_t)n_below);
@@ -214,7 +218,7 @@ static ct_status begin_owners(int n, owners *o, int *first)
     for (int i = 0; i < n; ++i) {
         first[i] = i;
         o->start[i] = i;
-        CT_TRY(add_piece(o, CT_PLAN_UNITS, i));
+        CT_TRY(add_piece(o, CT_HIERARCHICAL_PLAN_UNITS, i));
     }
     o->start[n] = n;
     return CT_OK;
@@ -227,10 +231,10 @@ static void free_owners(owners *o)
     *o = (owners){ .n = 0 };
 }
 
-ct_status ct_plan_create(int n, int n_level, const int *const *first, const int *n_vertex,
-                         ct_plan **plan_p)
+ct_status ct_hierarchical_plan_create(int n, int n_level, const int *const *first,
+                                      const int *n_vertex, ct_hierarchical_plan **plan_p)
 {
-    ct_plan *plan = calloc(1, sizeof(*plan));
+    ct_hierarchical_plan *plan = calloc(1, sizeof(*plan));
     int *each = malloc(sizeof(*each) * (size_t)n);
     owners below = { .n = 0 }, above = { .n = 0 };
     ct_status status = CT_OK;
@@ -253,24 +257,24 @@ err_destroy:
     free_owners(&below);
     free_owners(&above);
     free(each);
-    ct_plan_destroy(plan);
+    ct_hierarchical_plan_destroy(plan);
     return status;
 }
 
 /* ---- trees to build on */
 
-ct_status ct_plan_flat(int n, ct_plan **plan_p)
+ct_status ct_hierarchical_plan_flat(int n, ct_hierarchical_plan **plan_p)
 {
     const int start = 0, one = 1, *first[1] = { &start };
 
-    return ct_plan_create(n, 1, first, &one, plan_p);
+    return ct_hierarchical_plan_create(n, 1, first, &one, plan_p);
 }
 
-ct_status ct_plan_grid(int n, const int *dim, int n_dim, ct_plan **plan_p)
+ct_status ct_hierarchical_plan_grid(int n, const int *dim, int n_dim, ct_hierarchical_plan **plan_p)
 {
     int *start = malloc(sizeof(*start) * (size_t)n_dim * (size_t)n);
-    int n_vertex[CT_PLAN_PHASES], row = 1;
-    const int *first[CT_PLAN_PHASES];
+    int n_vertex[CT_HIERARCHICAL_PLAN_PHASES], row = 1;
+    const int *first[CT_HIERARCHICAL_PLAN_PHASES];
     ct_status status = CT_OK;
 
     if (start == NULL) return no_memory();
@@ -280,12 +284,13 @@ ct_status ct_plan_grid(int n, const int *dim, int n_dim, ct_plan **plan_p)
         first[l] = start + (size_t)l * (size_t)n;
         for (int v = 0; v < n_vertex[l]; ++v) start[(size_t)l * (size_t)n + (size_t)v] = v * row;
     }
-    status = ct_plan_create(n, n_dim, first, n_vertex, plan_p);
+    status = ct_hierarchical_plan_create(n, n_dim, first, n_vertex, plan_p);
     free(start);
     return status;
 }
 
-ct_status ct_plan_tree(const ct_topo *t, int first_level, ct_plan **plan_p)
+ct_status ct_hierarchical_plan_tree(const ct_topo *t, int first_level,
+                                    ct_hierarchical_plan **plan_p)
 {
     int n_level = t->machine.n_level - first_level;
     int *start = malloc(sizeof(*start) * (size_t)n_level * (size_t)t->n_rank);
@@ -307,7 +312,7 @@ ct_status ct_plan_tree(const ct_topo *t, int first_level, ct_plan **plan_p)
         }
         n += 1;
     }
-    status = ct_plan_create(n, n_level, first, n_vertex, plan_p);
+    status = ct_hierarchical_plan_create(n, n_level, first, n_vertex, plan_p);
     free(start);
     return status;
 }

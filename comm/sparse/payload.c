@@ -7,16 +7,16 @@
 
 #include "framework/base/bf16.h"
 
-void ct_wire_lay_out(const void *payload, ct_wire_code code, int64_t n, int64_t count,
-                     ct_wire_view *v)
+void ct_payload_lay_out(const void *payload, ct_payload_code code, int64_t n, int64_t count,
+                        ct_payload_view *v)
 {
-    const char *at = (const char *)payload + CT_WIRE_HEAD;
+    const char *at = (const char *)payload + CT_PAYLOAD_HEAD;
     size_t entries = (size_t)count;
 
-    *v = (ct_wire_view){ .code = code, .n = n, .count = count };
+    *v = (ct_payload_view){ .code = code, .n = n, .count = count };
     if ((code == CT_CODE_HALF) || (code == CT_CODE_MEAN16)) {
         v->per_block = (const uint32_t *)(const void *)at;
-        at += sizeof(uint32_t) * (size_t)ct_wire_blocks(n);
+        at += sizeof(uint32_t) * (size_t)ct_payload_blocks(n);
         v->index16 = (const uint16_t *)(const void *)at;
         if (code == CT_CODE_HALF)
             v->half = (const uint16_t *)(const void *)(at + sizeof(uint16_t) * entries);
@@ -33,9 +33,9 @@ void ct_wire_lay_out(const void *payload, ct_wire_code code, int64_t n, int64_t 
 
 /* ---- rounding */
 
-float ct_wire_half(float v)
+float ct_payload_half(float v)
 {
-    return ct_bf16_to_f32(ct_wire_half_bits(v));
+    return ct_bf16_to_f32(ct_payload_half_bits(v));
 }
 
 static float mean_of(const ct_sparse *s)
@@ -46,16 +46,16 @@ static float mean_of(const ct_sparse *s)
     return (s->count > 0) ? (float)(sum / (double)s->count) : 0;
 }
 
-void ct_wire_round(ct_wire_form form, ct_sparse *s, const ct_drops *lost)
+void ct_payload_round(ct_payload_form form, ct_sparse *s, const ct_residual_return *lost)
 {
-    float mean = (form == CT_WIRE_MEAN) ? mean_of(s) : 0;
+    float mean = (form == CT_PAYLOAD_MEAN) ? mean_of(s) : 0;
 
-    if (form == CT_WIRE_PAIRS) return;
-    ct_drop_next(lost);
+    if (form == CT_PAYLOAD_PAIRS) return;
+    ct_residual_return_next(lost);
     for (int64_t j = 0; j < s->count; ++j) {
-        float v = s->value[j], r = (form == CT_WIRE_MEAN) ? mean : ct_wire_half(v);
+        float v = s->value[j], r = (form == CT_PAYLOAD_MEAN) ? mean : ct_payload_half(v);
 
-        ct_drop(lost, s->index[j], v - r);
+        ct_residual_return_add(lost, s->index[j], v - r);
         s->value[j] = r;
     }
 }
@@ -64,23 +64,23 @@ void ct_wire_round(ct_wire_form form, ct_sparse *s, const ct_drops *lost)
 
 /* Indices of blocks, and how many of each. */
 static void write_blocks(const ct_sparse *s, int64_t first, int64_t last, int64_t start,
-                         const ct_wire_view *v)
+                         const ct_payload_view *v)
 {
     uint32_t *per_block = (uint32_t *)(uintptr_t)v->per_block;
     uint16_t *index = (uint16_t *)(uintptr_t)v->index16;
     int64_t j = first;
 
-    for (int64_t b = 0; b < ct_wire_blocks(v->n); ++b) {
-        int64_t from = start + b * CT_WIRE_BLOCK, begin = j;
+    for (int64_t b = 0; b < ct_payload_blocks(v->n); ++b) {
+        int64_t from = start + b * CT_PAYLOAD_BLOCK, begin = j;
 
-        for (; (j < last) && (s->index[j] - from < CT_WIRE_BLOCK); ++j)
+        for (; (j < last) && (s->index[j] - from < CT_PAYLOAD_BLOCK); ++j)
             index[j - first] = (uint16_t)(s->index[j] - from);
         per_block[b] = (uint32_t)(j - begin);
     }
 }
 
 static void write_dense(const ct_sparse *s, int64_t first, int64_t last, int64_t start,
-                        const ct_wire_view *v)
+                        const ct_payload_view *v)
 {
     float *f = (float *)(uintptr_t)v->value;
     uint16_t *h = (uint16_t *)(uintptr_t)v->half;
@@ -97,20 +97,21 @@ static void write_dense(const ct_sparse *s, int64_t first, int64_t last, int64_t
     }
 }
 
-size_t ct_wire_pack_part(ct_wire_form form, const ct_sparse *s, int64_t first, int64_t last,
-                         int64_t start, int64_t n, void *payload)
+size_t ct_payload_pack_part(ct_payload_form form, const ct_sparse *s, int64_t first, int64_t last,
+                            int64_t start, int64_t n, void *payload)
 {
     int64_t count = last - first;
-    ct_wire_code code = ct_wire_choose(form, n, count);
-    ct_wire_head head = { .bytes = ct_wire_size(code, n, count),
-                          .code = code,
-                          .mean = ((form == CT_WIRE_MEAN) && (count > 0)) ? s->value[first] : 0,
-                          .n = n,
-                          .count = count };
-    ct_wire_view v;
+    ct_payload_code code = ct_payload_choose(form, n, count);
+    ct_payload_head head = { .bytes = ct_payload_size(code, n, count),
+                             .code = code,
+                             .mean =
+                                 ((form == CT_PAYLOAD_MEAN) && (count > 0)) ? s->value[first] : 0,
+                             .n = n,
+                             .count = count };
+    ct_payload_view v;
 
     memcpy(payload, &head, sizeof(head));
-    ct_wire_lay_out(payload, code, n, count, &v);
+    ct_payload_lay_out(payload, code, n, count, &v);
     if ((code == CT_CODE_DENSE32) || (code == CT_CODE_DENSE16)) {
         write_dense(s, first, last, start, &v);
         return head.bytes;
@@ -125,23 +126,23 @@ size_t ct_wire_pack_part(ct_wire_form form, const ct_sparse *s, int64_t first, i
     return head.bytes;
 }
 
-size_t ct_wire_pack(ct_wire_form form, const ct_sparse *s, void *payload)
+size_t ct_payload_pack(ct_payload_form form, const ct_sparse *s, void *payload)
 {
-    return ct_wire_pack_part(form, s, 0, s->count, 0, s->n, payload);
+    return ct_payload_pack_part(form, s, 0, s->count, 0, s->n, payload);
 }
 
-ct_status ct_wire_pack_vector(const float *v, int64_t n, ct_sparse *scratch, void *payload,
-                              size_t *bytes_p)
+ct_status ct_payload_pack_vector(const float *v, int64_t n, ct_sparse *scratch, void *payload,
+                                 size_t *bytes_p)
 {
     int64_t count = 0;
 
     for (int64_t i = 0; i < n; ++i) count += (v[i] != 0);
-    if (ct_wire_choose(CT_WIRE_PAIRS, n, count) == CT_CODE_DENSE32) {
-        ct_wire_head head = { .code = CT_CODE_DENSE32, .n = n, .count = count };
+    if (ct_payload_choose(CT_PAYLOAD_PAIRS, n, count) == CT_CODE_DENSE32) {
+        ct_payload_head head = { .code = CT_CODE_DENSE32, .n = n, .count = count };
 
-        head.bytes = ct_wire_size(CT_CODE_DENSE32, n, count);
+        head.bytes = ct_payload_size(CT_CODE_DENSE32, n, count);
         memcpy(payload, &head, sizeof(head));
-        memcpy((char *)payload + CT_WIRE_HEAD, v, sizeof(*v) * (size_t)n);
+        memcpy((char *)payload + CT_PAYLOAD_HEAD, v, sizeof(*v) * (size_t)n);
         *bytes_p = head.bytes;
         return CT_OK;
     }
@@ -153,51 +154,51 @@ ct_status ct_wire_pack_vector(const float *v, int64_t n, ct_sparse *scratch, voi
         scratch->index[scratch->count] = (uint32_t)i;
         scratch->value[scratch->count++] = v[i];
     }
-    *bytes_p = ct_wire_pack(CT_WIRE_PAIRS, scratch, payload);
+    *bytes_p = ct_payload_pack(CT_PAYLOAD_PAIRS, scratch, payload);
     return CT_OK;
 }
 
 /* ---- reading */
 
-static ct_status check_blocks(const ct_wire_view *v)
+static ct_status check_blocks(const ct_payload_view *v)
 {
     int64_t sum = 0;
 
-    for (int64_t b = 0; b < ct_wire_blocks(v->n); ++b) sum += v->per_block[b];
+    for (int64_t b = 0; b < ct_payload_blocks(v->n); ++b) sum += v->per_block[b];
     if (sum != v->count)
         return CT_FAIL(CT_ERR_COMM, "a payload of %lld entries has %lld in its blocks",
                        (long long)v->count, (long long)sum);
     return CT_OK;
 }
 
-ct_status ct_wire_open(const void *payload, size_t bytes, int64_t n, ct_wire_view *v)
+ct_status ct_payload_open(const void *payload, size_t bytes, int64_t n, ct_payload_view *v)
 {
-    ct_wire_head head;
+    ct_payload_head head;
 
-    if (bytes < CT_WIRE_HEAD)
+    if (bytes < CT_PAYLOAD_HEAD)
         return CT_FAIL(CT_ERR_COMM, "a payload of %zu bytes has no head", bytes);
     memcpy(&head, payload, sizeof(head));
     if ((head.code >= CT_CODE_N) || (head.n != n) || (head.count < 0) || (head.count > n) ||
         (head.bytes != bytes) ||
-        (bytes != ct_wire_size((ct_wire_code)head.code, head.n, head.count)))
+        (bytes != ct_payload_size((ct_payload_code)head.code, head.n, head.count)))
         return CT_FAIL(CT_ERR_COMM,
                        "a payload of %zu bytes for %lld elements says of itself: %llu bytes, code "
                        "%u, %lld of %lld elements",
                        bytes, (long long)n, (unsigned long long)head.bytes, head.code,
                        (long long)head.count, (long long)head.n);
-    ct_wire_lay_out(payload, (ct_wire_code)head.code, n, head.count, v);
+    ct_payload_lay_out(payload, (ct_payload_code)head.code, n, head.count, v);
     v->mean = head.mean;
     return (v->per_block != NULL) ? check_blocks(v) : CT_OK;
 }
 
-ct_status ct_wire_check(const void *payload, size_t bytes, int64_t n)
+ct_status ct_payload_check(const void *payload, size_t bytes, int64_t n)
 {
-    ct_wire_view v;
+    ct_payload_view v;
 
-    return ct_wire_open(payload, bytes, n, &v);
+    return ct_payload_open(payload, bytes, n, &v);
 }
 
-static ct_status read_dense(const ct_wire_view *v, ct_sparse *out)
+static ct_status read_dense(const ct_payload_view *v, ct_sparse *out)
 {
     int64_t count = 0;
 
@@ -215,7 +216,7 @@ static ct_status read_dense(const ct_wire_view *v, ct_sparse *out)
     return CT_OK;
 }
 
-static void read_values(const ct_wire_view *v, float *value)
+static void read_values(const ct_payload_view *v, float *value)
 {
     if (v->value != NULL) {
         memcpy(value, v->value, sizeof(*value) * (size_t)v->count);
@@ -225,22 +226,22 @@ static void read_values(const ct_wire_view *v, float *value)
     }
 }
 
-static void read_blocks(const ct_wire_view *v, uint32_t *index)
+static void read_blocks(const ct_payload_view *v, uint32_t *index)
 {
     int64_t j = 0;
 
-    for (int64_t b = 0; b < ct_wire_blocks(v->n); ++b) {
+    for (int64_t b = 0; b < ct_payload_blocks(v->n); ++b) {
         for (int64_t end = j + v->per_block[b]; j < end; ++j)
-            index[j] = (uint32_t)(b * CT_WIRE_BLOCK + v->index16[j]);
+            index[j] = (uint32_t)(b * CT_PAYLOAD_BLOCK + v->index16[j]);
     }
 }
 
-ct_status ct_wire_unpack(const void *payload, size_t bytes, int64_t n, ct_sparse *out)
+ct_status ct_payload_unpack(const void *payload, size_t bytes, int64_t n, ct_sparse *out)
 {
-    ct_wire_view v;
+    ct_payload_view v;
     int64_t last = -1;
 
-    CT_TRY(ct_wire_open(payload, bytes, n, &v));
+    CT_TRY(ct_payload_open(payload, bytes, n, &v));
     out->n = n;
     out->count = 0;
     CT_TRY(ct_sparse_reserve(out, v.count));

@@ -18,7 +18,7 @@ enum {
 
 /* One thread's stretch of the vector, of whole blocks, and where its payloads are in there. */
 typedef struct stretch {
-    const ct_wire_view *view;
+    const ct_payload_view *view;
     int n_view;
     float *dense, *scratch; /* scratch: of a part, which then passes the caches; or NULL */
     ct_piece_bucket *bucket;
@@ -29,7 +29,7 @@ typedef struct stretch {
 } stretch;
 
 /* The first entry at or beyond element i. Where entries are spread evenly, about where it is. */
-static uint32_t lower_bound(const ct_wire_view *v, int64_t i)
+static uint32_t lower_bound(const ct_payload_view *v, int64_t i)
 {
     int64_t lo = 0, hi = v->count, step = 16;
     int64_t guess = (int64_t)((double)v->count * (double)i / (double)v->n);
@@ -54,21 +54,21 @@ static uint32_t lower_bound(const ct_wire_view *v, int64_t i)
 }
 
 /* Where the entries of element i on begin; i is a block's start, or n. */
-static uint32_t entry_of(const ct_wire_view *v, int64_t i)
+static uint32_t entry_of(const ct_payload_view *v, int64_t i)
 {
     int64_t sum = 0;
 
     if (i >= v->n) return (uint32_t)v->count;
     if (v->index32 != NULL) return lower_bound(v, i);
     if (v->index16 == NULL) return 0;
-    for (int64_t b = 0; b < i / CT_WIRE_BLOCK; ++b) sum += v->per_block[b];
+    for (int64_t b = 0; b < i / CT_PAYLOAD_BLOCK; ++b) sum += v->per_block[b];
     return (uint32_t)sum;
 }
 
 /* Of a payload from its entry `first` on. Dense ones need none. */
-static ct_piece_cursor cursor_at(const ct_wire_view *v, uint32_t first)
+static ct_piece_cursor cursor_at(const ct_payload_view *v, uint32_t first)
 {
-    uint32_t mean = (uint32_t)(v->count * CT_WIRE_BLOCK / v->n), count = (uint32_t)v->count;
+    uint32_t mean = (uint32_t)(v->count * CT_PAYLOAD_BLOCK / v->n), count = (uint32_t)v->count;
     ct_piece_cursor c = {
         .at = first, .end = first, .count = count, .some = mean + mean / 4 + 8, .mean = v->mean
     };
@@ -84,7 +84,7 @@ static ct_piece_cursor cursor_at(const ct_wire_view *v, uint32_t first)
     return c;
 }
 
-static void add_dense(const ct_wire_view *v, int64_t start, int64_t len, float *tile)
+static void add_dense(const ct_payload_view *v, int64_t start, int64_t len, float *tile)
 {
     if (v->value != NULL) {
 #pragma omp simd
@@ -113,7 +113,7 @@ static bool leave_stretch(const stretch *s, const uint32_t *last)
     bool good = true;
 
     for (int p = 0; p < s->n_view; ++p) {
-        const ct_wire_view *v = &s->view[p];
+        const ct_payload_view *v = &s->view[p];
 
         if (v->index16 != NULL) good = (s->at[p].at == s->at[p].end) && good;
         /* every entry was met, once: no index out of order hides some between two stretches */
@@ -168,10 +168,10 @@ static void finish(stretch *s, float *block, int64_t len)
 static bool add_block(stretch *s, int64_t start, int64_t len)
 {
     float *block = s->dense + start;
-    bool good = enter_block(s, start / CT_WIRE_BLOCK);
+    bool good = enter_block(s, start / CT_PAYLOAD_BLOCK);
 
     for (int p = 0, end = 0; good && (p < s->n_view); p = end) {
-        const ct_wire_view *v = &s->view[p];
+        const ct_payload_view *v = &s->view[p];
         ct_piece_run run = { .at = s->at,
                              .n_at = s->n_view,
                              .first = p,
@@ -203,10 +203,10 @@ static void add_stretch(stretch *s, const uint32_t *first, const uint32_t *last)
         s->bucket[i].begun = false;
     }
     for (int p = 0; p < s->n_view; ++p) s->at[p] = cursor_at(&s->view[p], first[p]);
-    for (int64_t start = s->begin; s->good && (start < s->end); start += CT_WIRE_BLOCK) {
+    for (int64_t start = s->begin; s->good && (start < s->end); start += CT_PAYLOAD_BLOCK) {
         int64_t rest = s->end - start;
 
-        s->good = add_block(s, start, (rest < CT_WIRE_BLOCK) ? rest : CT_WIRE_BLOCK);
+        s->good = add_block(s, start, (rest < CT_PAYLOAD_BLOCK) ? rest : CT_PAYLOAD_BLOCK);
     }
     s->good = s->good && leave_stretch(s, last);
     if (s->scratch != NULL) ct_stream_end();
@@ -214,18 +214,18 @@ static void add_stretch(stretch *s, const uint32_t *first, const uint32_t *last)
 
 static int64_t stretch_begin(int64_t n, int t, int parts)
 {
-    int64_t at = ct_wire_blocks(n) * t / parts * CT_WIRE_BLOCK;
+    int64_t at = ct_payload_blocks(n) * t / parts * CT_PAYLOAD_BLOCK;
 
     return (at < n) ? at : n;
 }
 
-static int team_of(const ct_wire_view *view, int n_view, int64_t n, int n_thread)
+static int team_of(const ct_payload_view *view, int n_view, int64_t n, int n_thread)
 {
     int64_t entries = n / 16;
 
     for (int p = 0; p < n_view; ++p) entries += view[p].count;
     if ((n_thread < 1) || omp_in_parallel()) return 1;
-    return ((entries >= TEAM_MIN) && (ct_wire_blocks(n) > 1)) ? n_thread : 1;
+    return ((entries >= TEAM_MIN) && (ct_payload_blocks(n) > 1)) ? n_thread : 1;
 }
 
 /* What each thread of a team works in. */
@@ -272,7 +272,7 @@ static int add_stretches(stretch *all, int64_t n, int team, int parts, uint32_t 
     return bad;
 }
 
-static ct_status add_batch(const ct_wire_view *view, int n_view, float *dense, int64_t n,
+static ct_status add_batch(const ct_payload_view *view, int n_view, float *dense, int64_t n,
                            bool clear, int n_thread, int64_t *filled_p)
 {
     stretch all = {
@@ -298,28 +298,28 @@ static ct_status add_batch(const ct_wire_view *view, int n_view, float *dense, i
 static ct_status add_all(const void *const *payload, const size_t *bytes, int n_payload,
                          float *dense, int64_t n, bool clear, int n_thread, int64_t *filled_p)
 {
-    ct_wire_view view[BATCH];
+    ct_payload_view view[BATCH];
 
     for (int first = 0; (first == 0) || (first < n_payload); first += BATCH) {
         int m = (n_payload - first < BATCH) ? n_payload - first : BATCH;
 
         for (int p = 0; p < m; ++p)
-            CT_TRY(ct_wire_open(payload[first + p], bytes[first + p], n, &view[p]));
+            CT_TRY(ct_payload_open(payload[first + p], bytes[first + p], n, &view[p]));
         CT_TRY(add_batch(view, m, dense, n, clear && (first == 0), n_thread, filled_p));
     }
     return CT_OK;
 }
 
-ct_status ct_wire_add_all(const void *const *payload, const size_t *bytes, int n_payload,
-                          float *dense, int64_t n, int n_thread)
+ct_status ct_payload_add_all(const void *const *payload, const size_t *bytes, int n_payload,
+                             float *dense, int64_t n, int n_thread)
 {
     int64_t filled = -1; /* not asked for */
 
     return add_all(payload, bytes, n_payload, dense, n, false, n_thread, &filled);
 }
 
-ct_status ct_wire_sum_all(const void *const *payload, const size_t *bytes, int n_payload,
-                          float *dense, int64_t n, int n_thread, int64_t *filled_p)
+ct_status ct_payload_sum_all(const void *const *payload, const size_t *bytes, int n_payload,
+                             float *dense, int64_t n, int n_thread, int64_t *filled_p)
 {
     int64_t filled = 0;
 

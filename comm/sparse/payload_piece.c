@@ -228,7 +228,7 @@ MASKS CT_SIMD_PART uint32_t masks32(const uint32_t *x, uint32_t left, uint32_t b
     RUN(_clones, _set##_half, _set##_split_half, 2, 2)                                             \
     RUN(_clones, _set##_mean16, _set##_split_mean16, 2, 0)                                         \
                                                                                                    \
-    static bool _set(ct_wire_code code, const ct_piece_run *run)                                   \
+    static bool _set(ct_payload_code code, const ct_piece_run *run)                                \
     {                                                                                              \
         if (code == CT_CODE_PAIRS) return _set##_pairs(run);                                       \
         if (code == CT_CODE_MEAN32) return _set##_mean32(run);                                     \
@@ -240,7 +240,7 @@ CODES(CT_SIMD_CLONES, , plain, look16, look32)
 CODES(MASKS, MASKS, masks, masks16, masks32)
 #endif
 
-bool ct_piece_split(ct_wire_code code, const ct_piece_run *run)
+bool ct_piece_split(ct_payload_code code, const ct_piece_run *run)
 {
 #ifdef CT_PIECE_MASKS
     if ((ct_simd_pick() == CT_SIMD_AVX512) && __builtin_cpu_supports("avx512bw") &&

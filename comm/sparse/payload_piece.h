@@ -1,14 +1,14 @@
 /** @file payload_piece.h  Pieces of many sparse payloads into one block of a vector. Private to
  * payload_add.c. */
-#ifndef CT_WIRE_PIECE_H
-#define CT_WIRE_PIECE_H
+#ifndef CT_PAYLOAD_PIECE_H
+#define CT_PAYLOAD_PIECE_H
 
 #include "comm/sparse/payload_impl.h"
 
 enum {
     CT_PIECE_WINDOW = 32,  /* entries looked at in one go                                 */
     CT_PIECE_PART = 16384, /* elements of a part of a block: 64 KB, near the first cache   */
-    CT_PIECE_PARTS = CT_WIRE_BLOCK / CT_PIECE_PART,
+    CT_PIECE_PARTS = CT_PAYLOAD_BLOCK / CT_PIECE_PART,
     CT_PIECE_ROOM = CT_PIECE_PART + CT_PIECE_PART / 4 /* entries */
 };
 
@@ -44,7 +44,7 @@ typedef struct ct_piece_run {
 
 /** What lies in the block goes into the buckets, and of full ones into the block; the cursors move
  *  behind it. False where indices do not ascend; nothing outside is touched then either. */
-bool ct_piece_split(ct_wire_code code, const ct_piece_run *run);
+bool ct_piece_split(ct_payload_code code, const ct_piece_run *run);
 /** Adds what is in a bucket to its part, of len elements, and empties it. */
 void ct_piece_drain(ct_piece_bucket *b, float *part, uint32_t len, bool clear);
 

@@ -5,48 +5,48 @@
  * makes them there. In a batch no element comes twice, so all of it may be added at once; batches
  * are added one after the other, and so have the bits of additions made here. Private to comm/.
  */
-#ifndef CT_DROPS_H
-#define CT_DROPS_H
+#ifndef CT_RESIDUAL_RETURN_H
+#define CT_RESIDUAL_RETURN_H
 
 #include "comm/sparse/sparse.h"
 
-enum { CT_DROP_BATCHES = 80 };
+enum { CT_RESIDUAL_RETURN_BATCHES = 80 };
 
 /** Additions that are still to be made. */
-typedef struct ct_drop_list {
+typedef struct ct_residual_return_list {
     ct_sparse entry; /* in the order in which they were dropped; its room is all there is */
     int n_batch;
-    int64_t end[CT_DROP_BATCHES]; /* of the batches */
-    bool full;                    /* there were more */
-} ct_drop_list;
+    int64_t end[CT_RESIDUAL_RETURN_BATCHES]; /* of the batches */
+    bool full;                               /* there were more */
+} ct_residual_return_list;
 
-typedef struct ct_drops {
-    float *v;           /* they are added to v[i]; NULL: … */
-    ct_drop_list *list; /* … noted as element first + i. NULL, too: they are gone */
+typedef struct ct_residual_return {
+    float *v;                      /* they are added to v[i]; NULL: … */
+    ct_residual_return_list *list; /* … noted as element first + i. NULL, too: they are gone */
     int64_t first;
-} ct_drops;
+} ct_residual_return;
 
 /** Notes one; zeros change nothing and are left out. */
-void ct_drop_note(const ct_drops *d, int64_t i, float value);
+void ct_residual_return_note(const ct_residual_return *d, int64_t i, float value);
 /** What comes from now on is a new batch. */
-void ct_drop_next(const ct_drops *d);
+void ct_residual_return_next(const ct_residual_return *d);
 /** Nothing is noted. */
-void ct_drop_clear(ct_drop_list *list);
+void ct_residual_return_clear(ct_residual_return_list *list);
 
-static inline void ct_drop(const ct_drops *d, int64_t i, float value)
+static inline void ct_residual_return_add(const ct_residual_return *d, int64_t i, float value)
 {
     if (d->v != NULL)
         d->v[i] += value;
     else
-        ct_drop_note(d, i, value);
+        ct_residual_return_note(d, i, value);
 }
 
 /** Of the elements from `first` on. */
-static inline ct_drops ct_drops_from(const ct_drops *d, int64_t first)
+static inline ct_residual_return ct_residual_return_from(const ct_residual_return *d, int64_t first)
 {
-    return (ct_drops){ .v = (d->v != NULL) ? d->v + first : NULL,
-                       .list = d->list,
-                       .first = d->first + first };
+    return (ct_residual_return){ .v = (d->v != NULL) ? d->v + first : NULL,
+                                 .list = d->list,
+                                 .first = d->first + first };
 }
 
 #endif

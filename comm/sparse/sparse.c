@@ -161,13 +161,13 @@ void ct_sparse_kth(const float *value, int64_t count, int64_t k, uint32_t *bits_
     *equal_p = k;
 }
 
-void ct_sparse_keep(ct_sparse *s, int64_t k, const ct_drops *dropped)
+void ct_sparse_keep(ct_sparse *s, int64_t k, const ct_residual_return *dropped)
 {
     uint32_t threshold;
     int64_t equal, at = 0;
 
     if (k >= s->count) return;
-    if (dropped != NULL) ct_drop_next(dropped);
+    if (dropped != NULL) ct_residual_return_next(dropped);
     ct_sparse_kth(s->value, s->count, k, &threshold, &equal);
     for (int64_t j = 0; j < s->count; ++j) { /* which stay cannot be foreseen: no branch on it */
         float value = s->value[j];
@@ -175,7 +175,7 @@ void ct_sparse_keep(ct_sparse *s, int64_t k, const ct_drops *dropped)
         bool tie = (m == threshold) & (equal > 0), stays = (m > threshold) | tie;
 
         equal -= tie;
-        if ((dropped != NULL) && !stays) ct_drop(dropped, index, value);
+        if ((dropped != NULL) && !stays) ct_residual_return_add(dropped, index, value);
         s->index[at] = index;
         s->value[at] = value;
         at += stays;

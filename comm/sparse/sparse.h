@@ -14,7 +14,7 @@
 
 #define CT_SPARSE_MAX ((int64_t)UINT32_MAX) /* most elements of the whole vector */
 
-struct ct_drops;
+struct ct_residual_return;
 
 typedef struct ct_sparse {
     int64_t n;       /* elements of the whole vector                */
@@ -34,7 +34,7 @@ void ct_sparse_add_to(const ct_sparse *s, float *dense);
 /** Keeps the k entries of largest magnitude, of equal ones those of lowest index. What goes is
  *  dropped there (residual_return.h), where not NULL. Nothing is allocated. A NaN counts as the
  * largest. */
-void ct_sparse_keep(ct_sparse *s, int64_t k, const struct ct_drops *dropped);
+void ct_sparse_keep(ct_sparse *s, int64_t k, const struct ct_residual_return *dropped);
 
 /** The k-th largest magnitude of value[count], exactly, as its 31 bits (which order floats without
  *  sign like integers), and how many of the entries equal to it belong to the k largest. By

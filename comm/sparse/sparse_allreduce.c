@@ -3,8 +3,10 @@
 
 #include "comm/sparse/sparse_allreduce_impl.h"
 
-const ct_exch_ops *const ct_exch_table[] = { &ct_exch_allgather, &ct_exch_hier, &ct_exch_gtopk,
-                                             &ct_exch_oktopk, NULL };
+const ct_sparse_allreduce_ops *const ct_sparse_allreduce_table[] = {
+    &ct_sparse_allreduce_allgather, &ct_sparse_allreduce_hier, &ct_sparse_allreduce_gtopk,
+    &ct_sparse_allreduce_oktopk, NULL
+};
 
 /* Lists that travel when p ranks merge, those of one rank apart: sparse_gtopk.c. */
 static void count_lists(int p, int64_t *single, int64_t *merged)
@@ -19,34 +21,36 @@ static void count_lists(int p, int64_t *single, int64_t *merged)
 }
 
 /* gtopk: in the mean over the ranks. */
-int64_t ct_exch_bytes(ct_exch_kind kind, int p, int64_t n, int64_t k, ct_wire_form form)
+int64_t ct_sparse_allreduce_bytes(ct_sparse_allreduce_kind kind, int p, int64_t n, int64_t k,
+                                  ct_payload_form form)
 {
-    ct_wire_form merged = ct_exch_merged_form(form);
-    int64_t region = n / p, share = ct_exch_share(k, p), single = 0, several = 0;
+    ct_payload_form merged = ct_sparse_allreduce_merged_form(form);
+    int64_t region = n / p, share = ct_sparse_allreduce_share(k, p), single = 0, several = 0;
 
-    if (kind == CT_EXCH_ALLGATHER) return (p - 1) * (int64_t)ct_wire_bytes(form, n, k);
-    if (kind == CT_EXCH_OKTOPK)
-        return (p - 1) * (int64_t)(ct_wire_bytes(form, region, share) + sizeof(ct_region_news) +
-                                   ct_wire_bytes(merged, region, share));
+    if (kind == CT_SPARSE_ALLREDUCE_ALLGATHER)
+        return (p - 1) * (int64_t)ct_payload_bytes(form, n, k);
+    if (kind == CT_SPARSE_ALLREDUCE_OKTOPK)
+        return (p - 1) * (int64_t)(ct_payload_bytes(form, region, share) + sizeof(ct_region_news) +
+                                   ct_payload_bytes(merged, region, share));
     count_lists(p, &single, &several);
-    return (single * (int64_t)ct_wire_bytes(form, n, k) +
-            several * (int64_t)ct_wire_bytes(merged, n, k)) /
+    return (single * (int64_t)ct_payload_bytes(form, n, k) +
+            several * (int64_t)ct_payload_bytes(merged, n, k)) /
            p;
 }
 
-int64_t ct_exch_hier_bytes(const ct_comm *c, int64_t n, int64_t k, ct_wire_form form)
+int64_t ct_sparse_allreduce_hier_bytes(const ct_comm *c, int64_t n, int64_t k, ct_payload_form form)
 {
-    const ct_exch_model *m = NULL;
+    const ct_sparse_allreduce_model *m = NULL;
 
-    if (ct_exch_model_of(c, &m) != CT_OK) return 0;
-    return ct_exch_model_bytes(m, CT_EXCH_HIER, n, k, form);
+    if (ct_sparse_allreduce_model_of(c, &m) != CT_OK) return 0;
+    return ct_sparse_allreduce_model_bytes(m, CT_SPARSE_ALLREDUCE_HIER, n, k, form);
 }
 
 static ct_status fail_unknown(const char *name)
 {
     char known[128] = "auto";
 
-    for (const ct_exch_ops *const *at = ct_exch_table; *at != NULL; ++at) {
+    for (const ct_sparse_allreduce_ops *const *at = ct_sparse_allreduce_table; *at != NULL; ++at) {
         size_t n = strlen(known);
 
         snprintf(known + n, sizeof(known) - n, ", %s", (*at)->name);
@@ -54,14 +58,14 @@ static ct_status fail_unknown(const char *name)
     return CT_FAIL(CT_ERR_CONFIG, "no exchange is called \"%s\": %s", name, known);
 }
 
-ct_status ct_exch_choose(const ct_comm *c, int64_t n, int64_t k, ct_wire_form form,
-                         const char *name, const ct_exch_ops **ops_p)
+ct_status ct_sparse_allreduce_choose(const ct_comm *c, int64_t n, int64_t k, ct_payload_form form,
+                                     const char *name, const ct_sparse_allreduce_ops **ops_p)
 {
     bool any = (strcmp(name, "auto") == 0);
-    const ct_exch_ops *best = NULL;
+    const ct_sparse_allreduce_ops *best = NULL;
     double least = 0;
 
-    for (const ct_exch_ops *const *at = ct_exch_table; *at != NULL; ++at) {
+    for (const ct_sparse_allreduce_ops *const *at = ct_sparse_allreduce_table; *at != NULL; ++at) {
         double cost = 0;
 
         if (!any && (strcmp(name, (*at)->name) != 0)) continue;
@@ -75,7 +79,7 @@ ct_status ct_exch_choose(const ct_comm *c, int64_t n, int64_t k, ct_wire_form fo
     return CT_OK;
 }
 
-ct_status ct_exch_run(const ct_exch_ops *ops, ct_exch_req *r)
+ct_status ct_sparse_allreduce_run(const ct_sparse_allreduce_ops *ops, ct_sparse_allreduce_req *r)
 {
     ct_comm *c = r->comm;
     ct_status status = CT_OK;

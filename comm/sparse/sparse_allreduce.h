@@ -1,8 +1,9 @@
 /** @file sparse_allreduce.h  Every rank has selected some elements; all get the sum.
  *
- * One const ct_exch_ops an algorithm, one algorithm a file, listed in sparse_allreduce.c; the shape
- * is that of collectives (coll.h): prepare is collective, progress never waits, several requests
- * may be in flight, told apart by `tag`, and ranks may progress them in any order.
+ * One const ct_sparse_allreduce_ops an algorithm, one algorithm a file, listed in
+ * sparse_allreduce.c; the shape is that of collectives (coll.h): prepare is collective, progress
+ * never waits, several requests may be in flight, told apart by `tag`, and ranks may progress them
+ * in any order.
  *
  *   allgather  everyone's entries to everyone, added in one order: nothing is dropped. (p - 1) k
  *   hier       the ranks of a node add their gradients first, densely, in the memory they share
@@ -26,15 +27,15 @@
 #include "comm/collective/coll.h"
 #include "comm/sparse/payload.h"
 
-typedef struct ct_exch_req {
+typedef struct ct_sparse_allreduce_req {
     /* for prepare, and unchanged from there on */
     ct_comm *comm;
-    int64_t n;         /* elements of the whole vector, at most CT_SPARSE_MAX                 */
-    int64_t k;         /* entries that a rank selects, about; and that a gtopk or oktopk keeps */
-    int64_t k_most;    /* most that ct_exch_want() asks for; 0: k                             */
-    int64_t room;      /* most entries that it takes, the same on all ranks; 0: 2 k, and 5/4 k_most.
-                          Of a larger selection the smallest are dropped (into the residual)   */
-    ct_wire_form form; /* MEAN: merged lists have many values, and travel as PAIRS */
+    int64_t n;      /* elements of the whole vector, at most CT_SPARSE_MAX                 */
+    int64_t k;      /* entries that a rank selects, about; and that a gtopk or oktopk keeps */
+    int64_t k_most; /* most that ct_sparse_allreduce_want() asks for; 0: k */
+    int64_t room;   /* most entries that it takes, the same on all ranks; 0: 2 k, and 5/4 k_most.
+                       Of a larger selection the smallest are dropped (into the residual)   */
+    ct_payload_form form; /* MEAN: merged lists have many values, and travel as PAIRS */
     int tag;
     ct_sparse *list;   /* NULL, or out: the sum's entries, instead of the sum. `sum` is then zeros
                           when it begins, and zeros again in the end. gtopk and oktopk only */
@@ -50,9 +51,9 @@ typedef struct ct_exch_req {
                       is to be shared among so many                                 */
 
     /* for start: */
-    ct_sparse *own;    /* this rank's entries, own->n = length, indices relative to first; they are
-                          already out of the residual. The request rounds and shortens it   */
-    ct_drops residual; /* of `length` elements, from `first`: += what this rank drops */
+    ct_sparse *own; /* this rank's entries, own->n = length, indices relative to first; they are
+                       already out of the residual. The request rounds and shortens it   */
+    ct_residual_return residual; /* of `length` elements, from `first`: += what this rank drops */
 
     /* out */
     int64_t most, most_lost; /* from prepare on: entries that a list, and residual's, have at most;
@@ -66,37 +67,41 @@ typedef struct ct_exch_req {
     /* private to exch_*.c: who takes part. NULL: all ranks, as prepare() fills in */
     const int *member; /* [n_member] ranks of the world */
     int n_member, me;
-} ct_exch_req;
+} ct_sparse_allreduce_req;
 
-typedef struct ct_exch_ops {
+typedef struct ct_sparse_allreduce_ops {
     const char *name;
     /** Once, before the first start. Collective over the world, in one order on all ranks.
      *  CT_ERR_CONFIG, CT_ERR_NOMEM. */
-    ct_status (*prepare)(ct_exch_req *r);
+    ct_status (*prepare)(ct_sparse_allreduce_req *r);
     /** NULL but for hier: first of all in each step, before selection, to be progressed until
      *  CT_OK: adds grad[n] of the node's ranks up, in place; afterwards grad[first, first + length)
      *  is the node's sum and the rest of it rubbish. */
-    ct_status (*node_start)(ct_exch_req *r, float *grad);
-    ct_status (*node_progress)(ct_exch_req *r);
-    ct_status (*start)(ct_exch_req *r);    /* sum may be the gradient, once that is used up */
-    ct_status (*progress)(ct_exch_req *r); /* CT_INPROGRESS until the sum is there. CT_ERR_COMM */
-    int (*pending)(ct_exch_req *r, MPI_Request **out, int max); /* as ct_coll_ops; both phases */
-    void (*release)(ct_exch_req *r); /* collective; a request whose prepare failed, too */
+    ct_status (*node_start)(ct_sparse_allreduce_req *r, float *grad);
+    ct_status (*node_progress)(ct_sparse_allreduce_req *r);
+    ct_status (*start)(
+        ct_sparse_allreduce_req *r); /* sum may be the gradient, once that is used up */
+    ct_status (*progress)(
+        ct_sparse_allreduce_req *r); /* CT_INPROGRESS until the sum is there. CT_ERR_COMM */
+    int (*pending)(ct_sparse_allreduce_req *r, MPI_Request **out,
+                   int max); /* as ct_coll_ops; both phases */
+    void (*release)(
+        ct_sparse_allreduce_req *r); /* collective; a request whose prepare failed, too */
     /** Seconds on c's machine, decoding and merging included: sparse_cost.h. */
-    double (*cost_s)(const ct_comm *c, int64_t n, int64_t k, ct_wire_form form);
+    double (*cost_s)(const ct_comm *c, int64_t n, int64_t k, ct_payload_form form);
     /** Bytes that each rank sends where all select k elements, evenly spread, and none twice. */
-    int64_t (*bytes_theory)(const ct_comm *c, int64_t n, int64_t k, ct_wire_form form);
-} ct_exch_ops;
+    int64_t (*bytes_theory)(const ct_comm *c, int64_t n, int64_t k, ct_payload_form form);
+} ct_sparse_allreduce_ops;
 
-extern const ct_exch_ops *const ct_exch_table[]; /* NULL-terminated */
+extern const ct_sparse_allreduce_ops *const ct_sparse_allreduce_table[]; /* NULL-terminated */
 
 /** name: "auto" (least cost), or one of the table. CT_ERR_CONFIG with the known names. */
-ct_status ct_exch_choose(const ct_comm *c, int64_t n, int64_t k, ct_wire_form form,
-                         const char *name, const ct_exch_ops **ops_p);
+ct_status ct_sparse_allreduce_choose(const ct_comm *c, int64_t n, int64_t k, ct_payload_form form,
+                                     const char *name, const ct_sparse_allreduce_ops **ops_p);
 /** From the next start on ranks select k entries, at most k_most; the same on all ranks. Between
  *  steps, before the selection, whose k_own it sets. */
-void ct_exch_want(ct_exch_req *r, int64_t k);
+void ct_sparse_allreduce_want(ct_sparse_allreduce_req *r, int64_t k);
 /** start (of a prepared request without node_start) and progress until done: for tests. */
-ct_status ct_exch_run(const ct_exch_ops *ops, ct_exch_req *r);
+ct_status ct_sparse_allreduce_run(const ct_sparse_allreduce_ops *ops, ct_sparse_allreduce_req *r);
 
 #endif

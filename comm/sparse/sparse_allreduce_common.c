@@ -3,7 +3,7 @@
 
 #include "comm/sparse/sparse_allreduce_impl.h"
 
-ct_status ct_exch_defaults(ct_exch_req *r)
+ct_status ct_sparse_allreduce_defaults(ct_sparse_allreduce_req *r)
 {
     if ((r->n < 0) || (r->n > CT_SPARSE_MAX) || (r->k < 0))
         return CT_FAIL(CT_ERR_CONFIG, "a sparse exchange of %lld of %lld elements, of at most %lld",
@@ -31,28 +31,28 @@ ct_status ct_exch_defaults(ct_exch_req *r)
 }
 
 /* By the length of a slice: those of a hier are not all as long, and all of k = n are to go. */
-int64_t ct_exch_own_share(const ct_exch_req *r, int64_t k)
+int64_t ct_sparse_allreduce_own_share(const ct_sparse_allreduce_req *r, int64_t k)
 {
     return (r->length == r->n) ? k : (k * r->length + r->n - 1) / r->n;
 }
 
-void ct_exch_want(ct_exch_req *r, int64_t k)
+void ct_sparse_allreduce_want(ct_sparse_allreduce_req *r, int64_t k)
 {
     r->k = (k < r->n) ? k : r->n;
-    r->k_own = ct_exch_own_share(r, r->k);
+    r->k_own = ct_sparse_allreduce_own_share(r, r->k);
 }
 
-ct_status ct_exch_take_own(ct_exch_req *r)
+ct_status ct_sparse_allreduce_take_own(ct_sparse_allreduce_req *r)
 {
     if (r->own->n != r->length)
         return CT_FAIL(CT_ERR_ARG, "entries of %lld elements for an exchange of %lld",
                        (long long)r->own->n, (long long)r->length);
     if (r->own->count > r->room_own) ct_sparse_keep(r->own, r->room_own, &r->residual);
-    ct_wire_round(r->form, r->own, &r->residual);
+    ct_payload_round(r->form, r->own, &r->residual);
     return CT_OK;
 }
 
-void ct_exch_begin_list(ct_exch_req *r)
+void ct_sparse_allreduce_begin_list(ct_sparse_allreduce_req *r)
 {
     if (r->list == NULL) return;
     r->list->n = r->n;
@@ -60,7 +60,8 @@ void ct_exch_begin_list(ct_exch_req *r)
     r->filled = 0;
 }
 
-ct_status ct_exch_append(const ct_sparse *list, int64_t first, ct_sparse *out, int64_t *filled_p)
+ct_status ct_sparse_allreduce_append(const ct_sparse *list, int64_t first, ct_sparse *out,
+                                     int64_t *filled_p)
 {
     CT_TRY(ct_sparse_reserve(out, out->count + list->count));
     for (int64_t j = 0; j < list->count; ++j) {
@@ -71,7 +72,7 @@ ct_status ct_exch_append(const ct_sparse *list, int64_t first, ct_sparse *out, i
     return CT_OK;
 }
 
-int64_t ct_exch_union(int64_t n, int64_t k, int m)
+int64_t ct_sparse_allreduce_union(int64_t n, int64_t k, int m)
 {
     if ((n == 0) || (k >= n)) return n;
     return llround(-(double)n * expm1((double)m * log1p(-(double)k / (double)n)));

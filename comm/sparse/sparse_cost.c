@@ -27,9 +27,9 @@ typedef struct group {
     step shift[MAX_SHIFT]; /* some of the m - 1, evenly spread */
 } group;
 
-struct ct_exch_model {
+struct ct_sparse_allreduce_model {
     group flat, lanes, node;
-    ct_coding_speed speed;
+    ct_codec_speed speed;
 };
 
 typedef struct work {
@@ -129,7 +129,7 @@ static int *table_of_nodes(const ct_topo *t, int most)
     return table;
 }
 
-static ct_status make_model(const ct_topo *t, work *w, ct_exch_model *m)
+static ct_status make_model(const ct_topo *t, work *w, ct_sparse_allreduce_model *m)
 {
     int most = ct_topo_max_node_size(t), lanes = ct_topo_min_node_size(t);
     int *nodes = table_of_nodes(t, most);
@@ -147,7 +147,7 @@ static ct_status make_model(const ct_topo *t, work *w, ct_exch_model *m)
     CT_TRY_GOTO(status, done, make_group(w, &m->lanes));
     *w = (work){ .t = t, .flow = w->flow, .table = nodes, .n_group = t->n_node, .m = most };
     CT_TRY_GOTO(status, done, make_group(w, &m->node));
-    m->speed = ct_machine_coding(&t->machine);
+    m->speed = ct_machine_codec_speed(&t->machine);
 
 done:
     free(nodes);
@@ -155,9 +155,9 @@ done:
     return status;
 }
 
-ct_status ct_exch_model_create(const ct_topo *t, ct_exch_model **model_p)
+ct_status ct_sparse_allreduce_model_create(const ct_topo *t, ct_sparse_allreduce_model **model_p)
 {
-    ct_exch_model *m = calloc(1, sizeof(*m));
+    ct_sparse_allreduce_model *m = calloc(1, sizeof(*m));
     work w = { .t = t };
     ct_status status = CT_OK;
 
@@ -169,16 +169,16 @@ ct_status ct_exch_model_create(const ct_topo *t, ct_exch_model **model_p)
 
 done:
     ct_flow_destroy(w.flow);
-    ct_exch_model_destroy(m);
+    ct_sparse_allreduce_model_destroy(m);
     return status;
 }
 
-void ct_exch_model_speed(ct_exch_model *m, const ct_machine *machine)
+void ct_sparse_allreduce_model_speed(ct_sparse_allreduce_model *m, const ct_machine *machine)
 {
-    m->speed = ct_machine_coding(machine);
+    m->speed = ct_machine_codec_speed(machine);
 }
 
-void ct_exch_model_destroy(ct_exch_model *m)
+void ct_sparse_allreduce_model_destroy(ct_sparse_allreduce_model *m)
 {
     free(m);
 }
@@ -201,31 +201,31 @@ static double step_s(const step *s, double bytes)
     return s->alpha_s + transfer_s(s, bytes);
 }
 
-static double stream_s(const ct_exch_model *m, double bytes)
+static double stream_s(const ct_sparse_allreduce_model *m, double bytes)
 {
     return (m->speed.memory > 0) ? bytes / m->speed.memory : 0;
 }
 
-static double clear_s(const ct_exch_model *m, int64_t n)
+static double clear_s(const ct_sparse_allreduce_model *m, int64_t n)
 {
     return stream_s(m, per_cleared * (double)n);
 }
 
-static void allgather_s(const ct_exch_model *m, const group *g, int64_t n, int64_t k,
-                        ct_wire_form form, ct_exch_seconds *out)
+static void allgather_s(const ct_sparse_allreduce_model *m, const group *g, int64_t n, int64_t k,
+                        ct_payload_form form, ct_sparse_allreduce_seconds *out)
 {
-    out->wire_s = (g->m - 1) * step_s(&g->ring, (double)ct_wire_bytes(form, n, k));
+    out->wire_s = (g->m - 1) * step_s(&g->ring, (double)ct_payload_bytes(form, n, k));
     out->work_s = clear_s(m, n) + m->speed.add_s * (double)k * g->m;
 }
 
-static void gtopk_s(const ct_exch_model *m, const group *g, int64_t n, int64_t k, ct_wire_form form,
-                    ct_exch_seconds *out)
+static void gtopk_s(const ct_sparse_allreduce_model *m, const group *g, int64_t n, int64_t k,
+                    ct_payload_form form, ct_sparse_allreduce_seconds *out)
 {
-    *out = (ct_exch_seconds){ .work_s = clear_s(m, n) };
+    *out = (ct_sparse_allreduce_seconds){ .work_s = clear_s(m, n) };
     for (int i = 0; i < g->n_round; ++i) {
-        ct_wire_form f = (i == 0) ? form : ct_exch_merged_form(form);
+        ct_payload_form f = (i == 0) ? form : ct_sparse_allreduce_merged_form(form);
 
-        out->wire_s += step_s(&g->round[i], (double)ct_wire_bytes(f, n, k));
+        out->wire_s += step_s(&g->round[i], (double)ct_payload_bytes(f, n, k));
         out->work_s += m->speed.merge_s * 2 * (double)k;
     }
 }
@@ -240,127 +240,140 @@ static double split_s(const group *g, double bytes)
     return (g->n_shift > 0) ? s * (double)(g->m - 1) / g->n_shift : 0;
 }
 
-static void oktopk_s(const ct_exch_model *m, const group *g, int64_t n, int64_t k,
-                     ct_wire_form form, ct_exch_seconds *out)
+static void oktopk_s(const ct_sparse_allreduce_model *m, const group *g, int64_t n, int64_t k,
+                     ct_payload_form form, ct_sparse_allreduce_seconds *out)
 {
-    int64_t region = n / g->m, share = ct_exch_share(k, g->m);
-    double split = split_s(g, (double)ct_wire_bytes(form, region, share));
-    double bytes = (double)ct_wire_bytes(ct_exch_merged_form(form), region, share);
+    int64_t region = n / g->m, share = ct_sparse_allreduce_share(k, g->m);
+    double split = split_s(g, (double)ct_payload_bytes(form, region, share));
+    double bytes = (double)ct_payload_bytes(ct_sparse_allreduce_merged_form(form), region, share);
     bytes += sizeof(ct_region_news);
     out->wire_s = split + (g->m - 1) * step_s(&g->ring, bytes);
     out->work_s = clear_s(m, n) + (m->speed.merge_s + m->speed.add_s) * (double)k;
 }
 
-static void among_s(const ct_exch_model *m, const group *g, ct_exch_kind kind, int64_t n, int64_t k,
-                    ct_wire_form form, ct_exch_seconds *out)
+static void among_s(const ct_sparse_allreduce_model *m, const group *g,
+                    ct_sparse_allreduce_kind kind, int64_t n, int64_t k, ct_payload_form form,
+                    ct_sparse_allreduce_seconds *out)
 {
-    if (kind == CT_EXCH_GTOPK)
+    if (kind == CT_SPARSE_ALLREDUCE_GTOPK)
         gtopk_s(m, g, n, k, form, out);
-    else if (kind == CT_EXCH_OKTOPK)
+    else if (kind == CT_SPARSE_ALLREDUCE_OKTOPK)
         oktopk_s(m, g, n, k, form, out);
     else
         allgather_s(m, g, n, k, form, out);
 }
 
-static int lanes_of(const ct_exch_model *m)
+static int lanes_of(const ct_sparse_allreduce_model *m)
 {
     return (m->lanes.m > 0) ? m->flat.m / m->lanes.m : 1;
 }
 
-ct_exch_kind ct_exch_model_inner(const ct_exch_model *m, int64_t n, int64_t k, ct_wire_form form)
+ct_sparse_allreduce_kind ct_sparse_allreduce_model_inner(const ct_sparse_allreduce_model *m,
+                                                         int64_t n, int64_t k, ct_payload_form form)
 {
-    ct_exch_kind best = CT_EXCH_ALLGATHER;
+    ct_sparse_allreduce_kind best = CT_SPARSE_ALLREDUCE_ALLGATHER;
     double least = DBL_MAX;
     int lanes = (lanes_of(m) > 0) ? lanes_of(m) : 1;
 
-    for (int kind = CT_EXCH_ALLGATHER; kind < CT_EXCH_HIER; ++kind) {
-        ct_exch_seconds s;
+    for (int kind = CT_SPARSE_ALLREDUCE_ALLGATHER; kind < CT_SPARSE_ALLREDUCE_HIER; ++kind) {
+        ct_sparse_allreduce_seconds s;
 
-        among_s(m, &m->lanes, (ct_exch_kind)kind, n / lanes, ct_exch_share(k, lanes), form, &s);
+        among_s(m, &m->lanes, (ct_sparse_allreduce_kind)kind, n / lanes,
+                ct_sparse_allreduce_share(k, lanes), form, &s);
         if (s.wire_s + s.work_s >= least) continue;
         least = s.wire_s + s.work_s;
-        best = (ct_exch_kind)kind;
+        best = (ct_sparse_allreduce_kind)kind;
     }
     return best;
 }
 
-void ct_exch_model_hier_s(const ct_exch_model *m, ct_exch_kind inner, int64_t n, int64_t k,
-                          ct_wire_form form, ct_exch_seconds *out)
+void ct_sparse_allreduce_model_hier_s(const ct_sparse_allreduce_model *m,
+                                      ct_sparse_allreduce_kind inner, int64_t n, int64_t k,
+                                      ct_payload_form form, ct_sparse_allreduce_seconds *out)
 {
     int lanes = (lanes_of(m) > 0) ? lanes_of(m) : 1;
-    int64_t slice = n / lanes, share = ct_exch_share(k, lanes), filled = share;
+    int64_t slice = n / lanes, share = ct_sparse_allreduce_share(k, lanes), filled = share;
     double dense = 4 * (double)slice;
 
     among_s(m, &m->lanes, inner, slice, share, form, out);
     for (int i = 0; i < m->node.n_shift; ++i)
         out->wire_s += step_s(&m->node.shift[i], dense) * (m->node.m - 1) / m->node.n_shift;
-    if (inner == CT_EXCH_ALLGATHER) filled = ct_exch_union(slice, share, m->lanes.m);
+    if (inner == CT_SPARSE_ALLREDUCE_ALLGATHER)
+        filled = ct_sparse_allreduce_union(slice, share, m->lanes.m);
     out->wire_s += (m->node.m - 1) *
-                   step_s(&m->node.ring, (double)ct_wire_bytes(CT_WIRE_PAIRS, slice, filled));
+                   step_s(&m->node.ring, (double)ct_payload_bytes(CT_PAYLOAD_PAIRS, slice, filled));
     out->work_s += clear_s(m, n - slice) + stream_s(m, 12 * (double)slice * (m->node.m - 1)) +
                    m->speed.add_s * (double)filled * lanes;
 }
 
-void ct_exch_model_s(const ct_exch_model *m, ct_exch_kind kind, int64_t n, int64_t k,
-                     ct_wire_form form, ct_exch_seconds *out)
+void ct_sparse_allreduce_model_s(const ct_sparse_allreduce_model *m, ct_sparse_allreduce_kind kind,
+                                 int64_t n, int64_t k, ct_payload_form form,
+                                 ct_sparse_allreduce_seconds *out)
 {
     if (k > n) k = n;
-    if (kind == CT_EXCH_HIER)
-        ct_exch_model_hier_s(m, ct_exch_model_inner(m, n, k, form), n, k, form, out);
+    if (kind == CT_SPARSE_ALLREDUCE_HIER)
+        ct_sparse_allreduce_model_hier_s(m, ct_sparse_allreduce_model_inner(m, n, k, form), n, k,
+                                         form, out);
     else
         among_s(m, &m->flat, kind, n, k, form, out);
 }
 
-int64_t ct_exch_model_hier_bytes(const ct_exch_model *m, ct_exch_kind inner, int64_t n, int64_t k,
-                                 ct_wire_form form)
+int64_t ct_sparse_allreduce_model_hier_bytes(const ct_sparse_allreduce_model *m,
+                                             ct_sparse_allreduce_kind inner, int64_t n, int64_t k,
+                                             ct_payload_form form)
 {
     int lanes = (lanes_of(m) > 0) ? lanes_of(m) : 1, nodes = m->lanes.m;
-    int64_t slice = n / lanes, share = ct_exch_share(k, lanes), filled = share;
+    int64_t slice = n / lanes, share = ct_sparse_allreduce_share(k, lanes), filled = share;
 
-    if (inner == CT_EXCH_ALLGATHER) filled = (nodes * share < slice) ? nodes * share : slice;
-    return ct_exch_bytes(inner, nodes, slice, share, form) +
-           (lanes - 1) * (4 * slice + (int64_t)ct_wire_bytes(CT_WIRE_PAIRS, slice, filled));
+    if (inner == CT_SPARSE_ALLREDUCE_ALLGATHER)
+        filled = (nodes * share < slice) ? nodes * share : slice;
+    return ct_sparse_allreduce_bytes(inner, nodes, slice, share, form) +
+           (lanes - 1) * (4 * slice + (int64_t)ct_payload_bytes(CT_PAYLOAD_PAIRS, slice, filled));
 }
 
-int64_t ct_exch_model_bytes(const ct_exch_model *m, ct_exch_kind kind, int64_t n, int64_t k,
-                            ct_wire_form form)
+int64_t ct_sparse_allreduce_model_bytes(const ct_sparse_allreduce_model *m,
+                                        ct_sparse_allreduce_kind kind, int64_t n, int64_t k,
+                                        ct_payload_form form)
 {
-    if (kind != CT_EXCH_HIER) return ct_exch_bytes(kind, m->flat.m, n, k, form);
-    return ct_exch_model_hier_bytes(m, ct_exch_model_inner(m, n, k, form), n, k, form);
+    if (kind != CT_SPARSE_ALLREDUCE_HIER)
+        return ct_sparse_allreduce_bytes(kind, m->flat.m, n, k, form);
+    return ct_sparse_allreduce_model_hier_bytes(m, ct_sparse_allreduce_model_inner(m, n, k, form),
+                                                n, k, form);
 }
 
-const char *ct_exch_kind_name(ct_exch_kind kind)
+const char *ct_sparse_allreduce_kind_name(ct_sparse_allreduce_kind kind)
 {
-    static const char *const name[] = { [CT_EXCH_ALLGATHER] = "allgather",
-                                        [CT_EXCH_GTOPK] = "gtopk",
-                                        [CT_EXCH_OKTOPK] = "oktopk",
-                                        [CT_EXCH_HIER] = "hier" };
+    static const char *const name[] = { [CT_SPARSE_ALLREDUCE_ALLGATHER] = "allgather",
+                                        [CT_SPARSE_ALLREDUCE_GTOPK] = "gtopk",
+                                        [CT_SPARSE_ALLREDUCE_OKTOPK] = "oktopk",
+                                        [CT_SPARSE_ALLREDUCE_HIER] = "hier" };
 
     return name[kind];
 }
 
-double ct_exch_model_ring_s(const ct_exch_model *m, double bytes)
+double ct_sparse_allreduce_model_ring_s(const ct_sparse_allreduce_model *m, double bytes)
 {
     return (m->flat.m - 1) * step_s(&m->flat.ring, bytes);
 }
 
-double ct_exch_model_split_s(const ct_exch_model *m, double bytes)
+double ct_sparse_allreduce_model_split_s(const ct_sparse_allreduce_model *m, double bytes)
 {
     return split_s(&m->flat, bytes);
 }
 
-const ct_coding_speed *ct_exch_model_coding(const ct_exch_model *m)
+const ct_codec_speed *ct_sparse_allreduce_model_coding(const ct_sparse_allreduce_model *m)
 {
     return &m->speed;
 }
 
-double ct_exch_cost_s(const ct_comm *c, ct_exch_kind kind, int64_t n, int64_t k, ct_wire_form form)
+double ct_sparse_allreduce_cost_s(const ct_comm *c, ct_sparse_allreduce_kind kind, int64_t n,
+                                  int64_t k, ct_payload_form form)
 {
-    const ct_exch_model *m = NULL;
-    ct_exch_seconds s;
+    const ct_sparse_allreduce_model *m = NULL;
+    ct_sparse_allreduce_seconds s;
 
-    if (ct_exch_model_of(c, &m) != CT_OK) return DBL_MAX;
-    ct_exch_model_s(m, kind, n, k, form, &s);
+    if (ct_sparse_allreduce_model_of(c, &m) != CT_OK) return DBL_MAX;
+    ct_sparse_allreduce_model_s(m, kind, n, k, form, &s);
     return s.wire_s + s.work_s;
 }
 
@@ -368,24 +381,24 @@ static const char model_key; /* of what the communicator keeps */
 
 static void destroy_model(void *what)
 {
-    ct_exch_model_destroy(what);
+    ct_sparse_allreduce_model_destroy(what);
 }
 
-ct_status ct_exch_model_of(const ct_comm *c, const ct_exch_model **model_p)
+ct_status ct_sparse_allreduce_model_of(const ct_comm *c, const ct_sparse_allreduce_model **model_p)
 {
-    ct_exch_model *model = ct_comm_attached(c, &model_key);
+    ct_sparse_allreduce_model *model = ct_comm_attached(c, &model_key);
 
     if (model == NULL) {
-        CT_TRY(ct_exch_model_create(c->topo, &model));
+        CT_TRY(ct_sparse_allreduce_model_create(c->topo, &model));
         CT_TRY(ct_comm_attach(c, &model_key, model, destroy_model));
     }
     *model_p = model;
     return CT_OK;
 }
 
-void ct_exch_model_renew(const ct_comm *c)
+void ct_sparse_allreduce_model_renew(const ct_comm *c)
 {
-    ct_exch_model *model = ct_comm_attached(c, &model_key);
+    ct_sparse_allreduce_model *model = ct_comm_attached(c, &model_key);
 
-    if (model != NULL) ct_exch_model_speed(model, &c->topo->machine);
+    if (model != NULL) ct_sparse_allreduce_model_speed(model, &c->topo->machine);
 }

@@ -30,7 +30,7 @@ typedef struct gtopk {
     ct_sparse list[2], other; /* list[now % 2] is this rank's */
     void *payload[2], *landing;
     size_t bound;
-    ct_parcel in, out[2][2]; /* out: of the even rounds, of the odd ones */
+    ct_sized_message in, out[2][2]; /* out: of the even rounds, of the odd ones */
 } gtopk;
 
 /* ---- who sends to whom */
@@ -90,7 +90,7 @@ static void make_rounds(gtopk *g, int me, int at, int n, int *load)
 
 /* ---- the request */
 
-static void gtopk_release(ct_exch_req *r)
+static void gtopk_release(ct_sparse_allreduce_req *r)
 {
     gtopk *g = r->state;
 
@@ -105,13 +105,13 @@ static void gtopk_release(ct_exch_req *r)
     r->state = NULL;
 }
 
-static ct_status gtopk_prepare(ct_exch_req *r)
+static ct_status gtopk_prepare(ct_sparse_allreduce_req *r)
 {
     gtopk *g = NULL;
     size_t merged = 0;
     int *load = NULL;
 
-    CT_TRY(ct_exch_defaults(r));
+    CT_TRY(ct_sparse_allreduce_defaults(r));
     r->state = g = calloc(1, sizeof(*g));
     load = calloc((size_t)r->n_member, sizeof(*load));
     if ((g == NULL) || (load == NULL)) {
@@ -120,8 +120,8 @@ static ct_status gtopk_prepare(ct_exch_req *r)
     }
     make_rounds(g, r->me, 0, r->n_member, load);
     free(load);
-    g->bound = ct_wire_bytes(r->form, r->n, r->room);
-    merged = ct_wire_bytes(ct_exch_merged_form(r->form), r->n, r->k_most);
+    g->bound = ct_payload_bytes(r->form, r->n, r->room);
+    merged = ct_payload_bytes(ct_sparse_allreduce_merged_form(r->form), r->n, r->k_most);
     if (merged > g->bound) g->bound = merged;
     for (int i = 0; i < 2; ++i) g->payload[i] = ct_mem_acquire(g->bound);
     g->landing = ct_mem_acquire(g->bound);
@@ -134,49 +134,49 @@ static ct_status gtopk_prepare(ct_exch_req *r)
     return ct_sparse_reserve(&g->other, r->room);
 }
 
-static ct_status gtopk_start(ct_exch_req *r)
+static ct_status gtopk_start(ct_sparse_allreduce_req *r)
 {
     gtopk *g = r->state;
 
-    CT_TRY(ct_exch_take_own(r));
-    ct_exch_begin_list(r);
+    CT_TRY(ct_sparse_allreduce_take_own(r));
+    ct_sparse_allreduce_begin_list(r);
     g->now = 0;
     g->posted = g->delivered = false;
     return CT_OK;
 }
 
 /* This rank's list before round k: at first its own. */
-static ct_sparse *list_of(ct_exch_req *r, int k)
+static ct_sparse *list_of(ct_sparse_allreduce_req *r, int k)
 {
     return (k == 0) ? r->own : &((gtopk *)r->state)->list[k % 2];
 }
 
 /* Entries of a list that m ranks have merged; asked for where lists have no content. */
-static int64_t expected(const ct_exch_req *r, int m)
+static int64_t expected(const ct_sparse_allreduce_req *r, int m)
 {
-    int64_t all = ct_exch_union(r->n, (r->k < r->n) ? r->k : r->n, m);
+    int64_t all = ct_sparse_allreduce_union(r->n, (r->k < r->n) ? r->k : r->n, m);
 
     return ((m > 1) && (all > r->k)) ? r->k : all;
 }
 
-static ct_status post_round(ct_exch_req *r)
+static ct_status post_round(ct_sparse_allreduce_req *r)
 {
     gtopk *g = r->state;
     const merge *m = &g->round[g->now];
     const ct_sparse *list = list_of(r, g->now);
-    ct_wire_form form = (g->now == 0) ? r->form : ct_exch_merged_form(r->form);
+    ct_payload_form form = (g->now == 0) ? r->form : ct_sparse_allreduce_merged_form(r->form);
     int other = m->all - m->half;
-    ct_wire_form form_in = (other == 1) ? r->form : ct_exch_merged_form(r->form);
+    ct_payload_form form_in = (other == 1) ? r->form : ct_sparse_allreduce_merged_form(r->form);
     void *payload = g->payload[g->now % 2];
     size_t bytes = 0;
 
-    CT_TRY(ct_parcel_recv(r->comm, &g->in, g->landing, g->bound,
-                          ct_wire_bytes(form_in, r->n, expected(r, other)), r->member[m->from],
-                          r->tag));
-    if (m->n_to > 0) bytes = ct_wire_pack(form, list, payload);
+    CT_TRY(ct_sized_message_recv(r->comm, &g->in, g->landing, g->bound,
+                                 ct_payload_bytes(form_in, r->n, expected(r, other)),
+                                 r->member[m->from], r->tag));
+    if (m->n_to > 0) bytes = ct_payload_pack(form, list, payload);
     for (int i = 0; i < m->n_to; ++i) {
-        CT_TRY(ct_parcel_send(r->comm, &g->out[g->now % 2][i], payload, bytes, r->member[m->to[i]],
-                              r->tag));
+        CT_TRY(ct_sized_message_send(r->comm, &g->out[g->now % 2][i], payload, bytes,
+                                     r->member[m->to[i]], r->tag));
         r->bytes_sent += (int64_t)bytes;
     }
     g->posted = true;
@@ -184,7 +184,7 @@ static ct_status post_round(ct_exch_req *r)
 }
 
 /* True once the messages of the last round of this parity have left. */
-static ct_status have_left(ct_exch_req *r, int parity, bool *left_p)
+static ct_status have_left(ct_sparse_allreduce_req *r, int parity, bool *left_p)
 {
     gtopk *g = r->state;
 
@@ -192,13 +192,13 @@ static ct_status have_left(ct_exch_req *r, int parity, bool *left_p)
     for (int i = 0; i < 2; ++i) {
         bool done = false;
 
-        CT_TRY(ct_parcel_progress(r->comm, &g->out[parity][i], &done));
+        CT_TRY(ct_sized_message_progress(r->comm, &g->out[parity][i], &done));
         *left_p = *left_p && done;
     }
     return CT_OK;
 }
 
-static ct_status merge_lists(ct_exch_req *r)
+static ct_status merge_lists(ct_sparse_allreduce_req *r)
 {
     gtopk *g = r->state;
     const merge *m = &g->round[g->now];
@@ -206,18 +206,19 @@ static ct_status merge_lists(ct_exch_req *r)
     double at = ct_clock_s();
 
     g->other.count = expected(r, m->all - m->half);
-    CT_TRY(ct_wire_unpack(g->landing, g->in.bytes, r->n, &g->other));
-    CT_TRY(ct_exch_merge(m->low ? mine : &g->other, m->low ? &g->other : mine, r->k, out));
-    ct_exch_keep_lost(mine, out, m->half, r->me - m->half_at, &r->residual);
+    CT_TRY(ct_payload_unpack(g->landing, g->in.bytes, r->n, &g->other));
+    CT_TRY(
+        ct_sparse_allreduce_merge(m->low ? mine : &g->other, m->low ? &g->other : mine, r->k, out));
+    ct_sparse_allreduce_keep_lost(mine, out, m->half, r->me - m->half_at, &r->residual);
     if (m->all < r->n_member)
-        ct_exch_round_shared(r->form, out, m->all, r->me - m->all_at, &r->residual);
+        ct_sparse_allreduce_round_shared(r->form, out, m->all, r->me - m->all_at, &r->residual);
     g->now += 1;
     g->posted = false;
     r->decode_s += ct_clock_s() - at;
     return CT_OK;
 }
 
-static void note_place(ct_exch_req *r, bool moved)
+static void note_place(ct_sparse_allreduce_req *r, bool moved)
 {
     const gtopk *g = r->state;
     int sending = 0;
@@ -232,7 +233,7 @@ static void note_place(ct_exch_req *r, bool moved)
     atomic_store_explicit(&r->where.sending, sending, memory_order_relaxed);
 }
 
-static ct_status gtopk_progress(ct_exch_req *r)
+static ct_status gtopk_progress(ct_sparse_allreduce_req *r)
 {
     gtopk *g = r->state;
     bool moved = false, left[2] = { false, false }, here = false;
@@ -247,7 +248,7 @@ static ct_status gtopk_progress(ct_exch_req *r)
             CT_TRY(post_round(r));
             moved = true;
         }
-        CT_TRY(ct_parcel_progress(r->comm, &g->in, &here));
+        CT_TRY(ct_sized_message_progress(r->comm, &g->in, &here));
         if (!here) break;
         CT_TRY(merge_lists(r));
         moved = true;
@@ -256,12 +257,13 @@ static ct_status gtopk_progress(ct_exch_req *r)
     note_place(r, moved);
     if ((g->now < g->n_round) || !left[0] || !left[1]) return CT_INPROGRESS;
     g->delivered = true;
-    if (r->list != NULL) return ct_exch_append(list_of(r, g->now), 0, r->list, &r->filled);
-    ct_exch_deliver(list_of(r, g->now), r->sum, r->n, r->comm->n_thread, &r->filled);
+    if (r->list != NULL)
+        return ct_sparse_allreduce_append(list_of(r, g->now), 0, r->list, &r->filled);
+    ct_sparse_allreduce_deliver(list_of(r, g->now), r->sum, r->n, r->comm->n_thread, &r->filled);
     return CT_OK;
 }
 
-static int gtopk_pending(ct_exch_req *r, MPI_Request **out, int max)
+static int gtopk_pending(ct_sparse_allreduce_req *r, MPI_Request **out, int max)
 {
     gtopk *g = r->state;
     int n = 0;
@@ -269,24 +271,24 @@ static int gtopk_pending(ct_exch_req *r, MPI_Request **out, int max)
     if (g->delivered) return 0;
     if (g->posted && g->in.busy && (n < max)) out[n++] = &g->in.request;
     for (int i = 0; i < 4; ++i) {
-        ct_parcel *p = &g->out[i / 2][i % 2];
+        ct_sized_message *p = &g->out[i / 2][i % 2];
 
         if (p->busy && (n < max)) out[n++] = &p->request;
     }
     return n;
 }
 
-static int64_t gtopk_bytes(const ct_comm *c, int64_t n, int64_t k, ct_wire_form form)
+static int64_t gtopk_bytes(const ct_comm *c, int64_t n, int64_t k, ct_payload_form form)
 {
-    return ct_exch_bytes(CT_EXCH_GTOPK, c->size, n, k, form);
+    return ct_sparse_allreduce_bytes(CT_SPARSE_ALLREDUCE_GTOPK, c->size, n, k, form);
 }
 
-static double gtopk_cost_s(const ct_comm *c, int64_t n, int64_t k, ct_wire_form form)
+static double gtopk_cost_s(const ct_comm *c, int64_t n, int64_t k, ct_payload_form form)
 {
-    return ct_exch_cost_s(c, CT_EXCH_GTOPK, n, k, form);
+    return ct_sparse_allreduce_cost_s(c, CT_SPARSE_ALLREDUCE_GTOPK, n, k, form);
 }
 
-const ct_exch_ops ct_exch_gtopk = {
+const ct_sparse_allreduce_ops ct_sparse_allreduce_gtopk = {
     .name = "gtopk",
     .prepare = gtopk_prepare,
     .start = gtopk_start,

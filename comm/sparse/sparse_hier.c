@@ -16,75 +16,77 @@ typedef enum { INNER, SHARE, DONE } stage;
 
 typedef struct hier {
     ct_lanes lanes;
-    ct_exch_node *node; /* adding up on the node */
+    ct_sparse_allreduce_node *node; /* adding up on the node */
     bool adding;
-    const ct_exch_ops *ops; /* between the nodes */
-    ct_exch_req inner;
-    ct_gather *share;
+    const ct_sparse_allreduce_ops *ops; /* between the nodes */
+    ct_sparse_allreduce_req inner;
+    ct_allgatherv *share;
     ct_sparse result;
     stage stage;
 } hier;
 
-static int64_t slice(const ct_exch_req *r, int lane)
+static int64_t slice(const ct_sparse_allreduce_req *r, int lane)
 {
     return ct_part(r->n, ((const hier *)r->state)->lanes.n, lane);
 }
 
-static void hier_release(ct_exch_req *r)
+static void hier_release(ct_sparse_allreduce_req *r)
 {
     hier *h = r->state;
 
     if (h == NULL) return;
     if (h->ops != NULL) h->ops->release(&h->inner);
-    ct_exch_node_destroy(h->node);
-    ct_gather_destroy(h->share);
+    ct_sparse_allreduce_node_destroy(h->node);
+    ct_allgatherv_destroy(h->share);
     ct_sparse_destroy(&h->result);
     ct_lanes_destroy(&h->lanes);
     free(h);
     r->state = NULL;
 }
 
-static ct_status choose_inner(ct_exch_req *r, hier *h)
+static ct_status choose_inner(ct_sparse_allreduce_req *r, hier *h)
 {
-    static const ct_exch_ops *const of_kind[] = { [CT_EXCH_ALLGATHER] = &ct_exch_allgather,
-                                                  [CT_EXCH_GTOPK] = &ct_exch_gtopk,
-                                                  [CT_EXCH_OKTOPK] = &ct_exch_oktopk };
-    const ct_exch_model *model = NULL;
+    static const ct_sparse_allreduce_ops *const of_kind[] = {
+        [CT_SPARSE_ALLREDUCE_ALLGATHER] = &ct_sparse_allreduce_allgather,
+        [CT_SPARSE_ALLREDUCE_GTOPK] = &ct_sparse_allreduce_gtopk,
+        [CT_SPARSE_ALLREDUCE_OKTOPK] = &ct_sparse_allreduce_oktopk
+    };
+    const ct_sparse_allreduce_model *model = NULL;
 
     if (r->inner != NULL) {
-        CT_TRY(ct_exch_choose(r->comm, r->n, r->k, r->form, r->inner, &h->ops));
+        CT_TRY(ct_sparse_allreduce_choose(r->comm, r->n, r->k, r->form, r->inner, &h->ops));
         if (h->ops->node_start == NULL) return CT_OK;
         h->ops = NULL;
         return CT_FAIL(CT_ERR_CONFIG, "between the nodes of hier there are no nodes");
     }
-    CT_TRY(ct_exch_model_of(r->comm, &model));
-    h->ops = of_kind[ct_exch_model_inner(model, r->n, r->k, r->form)];
+    CT_TRY(ct_sparse_allreduce_model_of(r->comm, &model));
+    h->ops = of_kind[ct_sparse_allreduce_model_inner(model, r->n, r->k, r->form)];
     return CT_OK;
 }
 
-static ct_status prepare_inner(ct_exch_req *r, hier *h)
+static ct_status prepare_inner(ct_sparse_allreduce_req *r, hier *h)
 {
     CT_TRY(choose_inner(r, h));
-    h->inner = (ct_exch_req){ .comm = r->comm,
-                              .n = r->length,
-                              .k = r->k_own,
-                              .k_most = ct_exch_own_share(r, r->k_most),
-                              .room = r->room_own,
-                              .form = r->form,
-                              .tag = r->tag,
-                              .sum = r->sum + r->first,
-                              .member = h->lanes.member,
-                              .n_member = r->comm->topo->n_node,
-                              .me = h->lanes.me };
+    h->inner = (ct_sparse_allreduce_req){ .comm = r->comm,
+                                          .n = r->length,
+                                          .k = r->k_own,
+                                          .k_most = ct_sparse_allreduce_own_share(r, r->k_most),
+                                          .room = r->room_own,
+                                          .form = r->form,
+                                          .tag = r->tag,
+                                          .sum = r->sum + r->first,
+                                          .member = h->lanes.member,
+                                          .n_member = r->comm->topo->n_node,
+                                          .me = h->lanes.me };
     return h->ops->prepare(&h->inner);
 }
 
-static ct_status hier_prepare(ct_exch_req *r)
+static ct_status hier_prepare(ct_sparse_allreduce_req *r)
 {
     hier *h = NULL;
     int64_t most = 0;
 
-    CT_TRY(ct_exch_defaults(r));
+    CT_TRY(ct_sparse_allreduce_defaults(r));
     r->state = h = calloc(1, sizeof(*h));
     if (h == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a sparse exchange");
     h->stage = DONE;
@@ -95,35 +97,36 @@ static ct_status hier_prepare(ct_exch_req *r)
     if (h->lanes.mine >= 0) {
         r->first = slice(r, h->lanes.mine);
         r->length = slice(r, h->lanes.mine + 1) - r->first;
-        r->k_own = ct_exch_own_share(r, r->k);
-        r->room_own = ct_exch_share(r->room, h->lanes.n);
-        if (r->room_own < ct_exch_own_share(r, r->k_most))
-            r->room_own = ct_exch_own_share(r, r->k_most);
+        r->k_own = ct_sparse_allreduce_own_share(r, r->k);
+        r->room_own = ct_sparse_allreduce_share(r->room, h->lanes.n);
+        if (r->room_own < ct_sparse_allreduce_own_share(r, r->k_most))
+            r->room_own = ct_sparse_allreduce_own_share(r, r->k_most);
         if (r->room_own > r->length) r->room_own = r->length;
         CT_TRY(prepare_inner(r, h));
         r->room_own = h->inner.room_own;
         r->most_lost = h->inner.most_lost;
     }
-    CT_TRY(ct_exch_node_create(r->comm, r->sum, r->n, h->lanes.n, r->tag + NODE_TAG, &h->node));
-    return ct_gather_create(r->comm, r->comm->node_member, r->comm->node_size, r->comm->node_rank,
-                            ct_wire_bytes(CT_WIRE_PAIRS, most, most), r->tag + SHARE_TAG,
-                            &h->share);
+    CT_TRY(ct_sparse_allreduce_node_create(r->comm, r->sum, r->n, h->lanes.n, r->tag + NODE_TAG,
+                                           &h->node));
+    return ct_allgatherv_create(r->comm, r->comm->node_member, r->comm->node_size,
+                                r->comm->node_rank, ct_payload_bytes(CT_PAYLOAD_PAIRS, most, most),
+                                r->tag + SHARE_TAG, &h->share);
 }
 
 /* ---- first the node's sum */
 
-static ct_status hier_node_start(ct_exch_req *r, float *grad)
+static ct_status hier_node_start(ct_sparse_allreduce_req *r, float *grad)
 {
     hier *h = r->state;
 
     h->adding = true;
-    return ct_exch_node_start(h->node, grad);
+    return ct_sparse_allreduce_node_start(h->node, grad);
 }
 
-static ct_status hier_node_progress(ct_exch_req *r)
+static ct_status hier_node_progress(ct_sparse_allreduce_req *r)
 {
     hier *h = r->state;
-    ct_status status = ct_exch_node_progress(h->node, &r->bytes_sent, &r->where);
+    ct_status status = ct_sparse_allreduce_node_progress(h->node, &r->bytes_sent, &r->where);
 
     if (status == CT_OK) h->adding = false;
     return status;
@@ -131,7 +134,7 @@ static ct_status hier_node_progress(ct_exch_req *r)
 
 /* ---- then its entries */
 
-static ct_status hier_start(ct_exch_req *r)
+static ct_status hier_start(ct_sparse_allreduce_req *r)
 {
     hier *h = r->state;
 
@@ -144,7 +147,7 @@ static ct_status hier_start(ct_exch_req *r)
     return h->ops->start(&h->inner);
 }
 
-static void copy_place(ct_exch_req *r, const ct_coll_where *from)
+static void copy_place(ct_sparse_allreduce_req *r, const ct_coll_where *from)
 {
     ct_coll_where *to = &r->where;
 
@@ -154,7 +157,7 @@ static void copy_place(ct_exch_req *r, const ct_coll_where *from)
     atomic_store_explicit(&to->sending, atomic_load(&from->sending), memory_order_relaxed);
 }
 
-static ct_status progress_inner(ct_exch_req *r)
+static ct_status progress_inner(ct_sparse_allreduce_req *r)
 {
     hier *h = r->state;
     double decoded = h->inner.decode_s;
@@ -174,21 +177,21 @@ static ct_status progress_inner(ct_exch_req *r)
     return CT_OK;
 }
 
-static ct_status start_share(ct_exch_req *r)
+static ct_status start_share(ct_sparse_allreduce_req *r)
 {
     hier *h = r->state;
     double at = ct_clock_s();
     size_t bytes = 0;
 
     h->result.count = h->inner.filled;
-    CT_TRY(ct_wire_pack_vector(r->sum + r->first, r->length, &h->result,
-                               ct_gather_payload(h->share, r->comm->node_rank), &bytes));
+    CT_TRY(ct_payload_pack_vector(r->sum + r->first, r->length, &h->result,
+                                  ct_allgatherv_payload(h->share, r->comm->node_rank), &bytes));
     r->decode_s += ct_clock_s() - at;
     h->stage = SHARE;
-    return ct_gather_start(h->share, bytes);
+    return ct_allgatherv_start(h->share, bytes);
 }
 
-static ct_status deliver(ct_exch_req *r)
+static ct_status deliver(ct_sparse_allreduce_req *r)
 {
     hier *h = r->state;
     double at = ct_clock_s();
@@ -196,10 +199,11 @@ static ct_status deliver(ct_exch_req *r)
     r->filled = 0;
     for (int i = 0; i < h->lanes.n; ++i) {
         int64_t first = slice(r, i), n = slice(r, i + 1) - first, filled = 0;
-        const void *payload = ct_gather_payload(h->share, i);
-        size_t bytes = ct_gather_bytes(h->share, i);
+        const void *payload = ct_allgatherv_payload(h->share, i);
+        size_t bytes = ct_allgatherv_bytes(h->share, i);
 
-        CT_TRY(ct_wire_sum_all(&payload, &bytes, 1, r->sum + first, n, r->comm->n_thread, &filled));
+        CT_TRY(
+            ct_payload_sum_all(&payload, &bytes, 1, r->sum + first, n, r->comm->n_thread, &filled));
         r->filled += filled;
     }
     h->stage = DONE;
@@ -207,7 +211,7 @@ static ct_status deliver(ct_exch_req *r)
     return CT_OK;
 }
 
-static ct_status hier_progress(ct_exch_req *r)
+static ct_status hier_progress(ct_sparse_allreduce_req *r)
 {
     hier *h = r->state;
     ct_status status = CT_OK;
@@ -218,29 +222,29 @@ static ct_status hier_progress(ct_exch_req *r)
         CT_TRY(start_share(r));
     }
     if (h->stage == SHARE) {
-        status = ct_gather_progress(h->share, &r->bytes_sent, &r->where);
+        status = ct_allgatherv_progress(h->share, &r->bytes_sent, &r->where);
         if (status != CT_OK) return status;
         CT_TRY(deliver(r));
     }
     return CT_OK;
 }
 
-static int hier_pending(ct_exch_req *r, MPI_Request **out, int max)
+static int hier_pending(ct_sparse_allreduce_req *r, MPI_Request **out, int max)
 {
     hier *h = r->state;
 
-    if (h->adding) return ct_exch_node_pending(h->node, out, max);
-    if (h->stage == SHARE) return ct_gather_pending(h->share, out, max);
+    if (h->adding) return ct_sparse_allreduce_node_pending(h->node, out, max);
+    if (h->stage == SHARE) return ct_allgatherv_pending(h->share, out, max);
     if ((h->stage == DONE) || (h->ops == NULL)) return 0;
     return h->ops->pending(&h->inner, out, max);
 }
 
-static double hier_cost_s(const ct_comm *c, int64_t n, int64_t k, ct_wire_form form)
+static double hier_cost_s(const ct_comm *c, int64_t n, int64_t k, ct_payload_form form)
 {
-    return ct_exch_cost_s(c, CT_EXCH_HIER, n, k, form);
+    return ct_sparse_allreduce_cost_s(c, CT_SPARSE_ALLREDUCE_HIER, n, k, form);
 }
 
-const ct_exch_ops ct_exch_hier = {
+const ct_sparse_allreduce_ops ct_sparse_allreduce_hier = {
     .name = "hier",
     .prepare = hier_prepare,
     .node_start = hier_node_start,
@@ -250,5 +254,5 @@ const ct_exch_ops ct_exch_hier = {
     .pending = hier_pending,
     .release = hier_release,
     .cost_s = hier_cost_s,
-    .bytes_theory = ct_exch_hier_bytes,
+    .bytes_theory = ct_sparse_allreduce_hier_bytes,
 };

@@ -17,7 +17,8 @@ static void append(ct_sparse *out, uint32_t index, float value)
     if (value != 0) append_at(out, out->count++, index, value);
 }
 
-ct_status ct_exch_merge(const ct_sparse *low, const ct_sparse *high, int64_t k, ct_sparse *out)
+ct_status ct_sparse_allreduce_merge(const ct_sparse *low, const ct_sparse *high, int64_t k,
+                                    ct_sparse *out)
 {
     int64_t i = 0, j = 0;
 
@@ -48,32 +49,34 @@ static int keeper(uint32_t index, int n)
     return (int)((mixed * (uint64_t)n) >> 32);
 }
 
-void ct_exch_keep_lost(const ct_sparse *list, const ct_sparse *kept, int n, int me,
-                       const ct_drops *lost)
+void ct_sparse_allreduce_keep_lost(const ct_sparse *list, const ct_sparse *kept, int n, int me,
+                                   const ct_residual_return *lost)
 {
     int64_t j = 0;
 
-    ct_drop_next(lost);
+    ct_residual_return_next(lost);
     for (int64_t i = 0; i < list->count; ++i) {
         while ((j < kept->count) && (kept->index[j] < list->index[i])) j += 1;
         if ((j < kept->count) && (kept->index[j] == list->index[i])) continue;
-        if (keeper(list->index[i], n) == me) ct_drop(lost, list->index[i], list->value[i]);
+        if (keeper(list->index[i], n) == me)
+            ct_residual_return_add(lost, list->index[i], list->value[i]);
     }
 }
 
-void ct_exch_round_shared(ct_wire_form form, ct_sparse *list, int n, int me, const ct_drops *lost)
+void ct_sparse_allreduce_round_shared(ct_payload_form form, ct_sparse *list, int n, int me,
+                                      const ct_residual_return *lost)
 {
-    if (form != CT_WIRE_HALF) return;
-    ct_drop_next(lost);
+    if (form != CT_PAYLOAD_HALF) return;
+    ct_residual_return_next(lost);
     for (int64_t j = 0; j < list->count; ++j) {
-        float v = list->value[j], r = ct_wire_half(v);
+        float v = list->value[j], r = ct_payload_half(v);
 
         list->value[j] = r;
-        if (keeper(list->index[j], n) == me) ct_drop(lost, list->index[j], v - r);
+        if (keeper(list->index[j], n) == me) ct_residual_return_add(lost, list->index[j], v - r);
     }
 }
 
-void ct_exch_clear(float *v, int64_t n, int n_thread)
+void ct_sparse_allreduce_clear(float *v, int64_t n, int n_thread)
 {
     int team = ((n >= TEAM_MIN) && (n_thread > 1)) ? n_thread : 1;
 
@@ -86,18 +89,20 @@ void ct_exch_clear(float *v, int64_t n, int n_thread)
     }
 }
 
-void ct_exch_deliver(const ct_sparse *list, float *v, int64_t n, int n_thread, int64_t *filled_p)
+void ct_sparse_allreduce_deliver(const ct_sparse *list, float *v, int64_t n, int n_thread,
+                                 int64_t *filled_p)
 {
     int64_t filled = 0;
 
-    ct_exch_clear(v, n, n_thread);
-    ct_exch_put(list, v, &filled);
+    ct_sparse_allreduce_clear(v, n, n_thread);
+    ct_sparse_allreduce_put(list, v, &filled);
     *filled_p = filled;
 }
 
 /* ---- regions */
 
-void ct_exch_cut(const ct_sparse *list, const int64_t *bound, int n_region, int64_t *part)
+void ct_sparse_allreduce_cut(const ct_sparse *list, const int64_t *bound, int n_region,
+                             int64_t *part)
 {
     int64_t at = 0;
 
@@ -118,8 +123,9 @@ void ct_exch_cut(const ct_sparse *list, const int64_t *bound, int n_region, int6
     part[n_region] = list->count;
 }
 
-void ct_exch_add_region(const ct_sparse *list, int64_t first, int64_t last, int64_t start,
-                        int64_t n, float *sum, uint64_t *touched, int64_t *bin)
+void ct_sparse_allreduce_add_region(const ct_sparse *list, int64_t first, int64_t last,
+                                    int64_t start, int64_t n, float *sum, uint64_t *touched,
+                                    int64_t *bin)
 {
     double bins_per_element = (n > 0) ? (double)CT_REGION_BINS / (double)n : 0;
 
@@ -152,13 +158,13 @@ static ct_status collect(float *sum, int64_t n, uint64_t *touched, ct_sparse *ou
     return CT_OK;
 }
 
-ct_status ct_exch_take_region(float *sum, int64_t n, uint64_t *touched, ct_exch_filter *f,
-                              ct_sparse *out)
+ct_status ct_sparse_allreduce_take_region(float *sum, int64_t n, uint64_t *touched,
+                                          ct_sparse_allreduce_filter *f, ct_sparse *out)
 {
     int64_t kept = 0;
 
     CT_TRY(collect(sum, n, touched, out));
-    ct_drop_next(&f->lost);
+    ct_residual_return_next(&f->lost);
     f->wanted = f->share;
     if (f->threshold > 0) {
         for (int64_t j = 0; j < out->count; ++j) {
@@ -167,7 +173,7 @@ ct_status ct_exch_take_region(float *sum, int64_t n, uint64_t *touched, ct_exch_
             if (!(fabsf(v) < f->threshold)) /* a NaN passes, to be seen */
                 append_at(out, kept++, out->index[j], v);
             else
-                ct_drop(&f->lost, out->index[j], v);
+                ct_residual_return_add(&f->lost, out->index[j], v);
         }
         out->count = f->wanted = kept;
     }
@@ -178,7 +184,7 @@ ct_status ct_exch_take_region(float *sum, int64_t n, uint64_t *touched, ct_exch_
     return CT_OK;
 }
 
-void ct_exch_put(const ct_sparse *list, float *sum, int64_t *filled_p)
+void ct_sparse_allreduce_put(const ct_sparse *list, float *sum, int64_t *filled_p)
 {
     for (int64_t j = 0; j < list->count; ++j) {
         sum[list->index[j]] = list->value[j];
@@ -186,7 +192,7 @@ void ct_exch_put(const ct_sparse *list, float *sum, int64_t *filled_p)
     }
 }
 
-void ct_exch_learn(ct_regions *g, const ct_region_news *const *news, int64_t k)
+void ct_sparse_allreduce_learn(ct_regions *g, const ct_region_news *const *news, int64_t k)
 {
     ct_regions_learn(g, news, k);
 }

@@ -8,7 +8,7 @@
 
 enum { BRIEF = 1 << 16 /* elements added up in one go where others wait for the thread */ };
 
-struct ct_exch_node {
+struct ct_sparse_allreduce_node {
     ct_comm *comm;
     float *grad;
     int64_t n;
@@ -24,13 +24,13 @@ struct ct_exch_node {
     int64_t at; /* of this rank's slice: elements that are added up; -1: nothing to do */
 };
 
-static int64_t slice(const ct_exch_node *x, int owner)
+static int64_t slice(const ct_sparse_allreduce_node *x, int owner)
 {
     return ct_part(x->n, x->n_owner, owner);
 }
 
 /* Each rank sends every owner on the node its slice, starting with another one. */
-static ct_status plan_messages(ct_exch_node *x)
+static ct_status plan_messages(ct_sparse_allreduce_node *x)
 {
     const ct_comm *c = x->comm;
     int m = c->node_size, me = c->node_rank;
@@ -54,7 +54,7 @@ static ct_status plan_messages(ct_exch_node *x)
     return ct_sched_run_create(x->comm, CT_F32, ct_schedule_most(&x->schedule), &x->run);
 }
 
-static ct_status share(ct_exch_node *x)
+static ct_status share(ct_sparse_allreduce_node *x)
 {
     ct_comm *c = x->comm;
     size_t m = (size_t)c->node_size;
@@ -79,27 +79,29 @@ static ct_status share(ct_exch_node *x)
     return CT_OK;
 }
 
-ct_status ct_exch_node_create(ct_comm *c, float *grad, int64_t n, int n_owner, int tag,
-                              ct_exch_node **node_p)
+ct_status ct_sparse_allreduce_node_create(ct_comm *c, float *grad, int64_t n, int n_owner, int tag,
+                                          ct_sparse_allreduce_node **node_p)
 {
-    ct_exch_node *x = calloc(1, sizeof(*x));
+    ct_sparse_allreduce_node *x = calloc(1, sizeof(*x));
     ct_status status = CT_OK;
 
     if (x == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a sparse exchange");
-    *x = (ct_exch_node){ .comm = c, .grad = grad, .n = n, .n_owner = n_owner, .tag = tag };
+    *x = (ct_sparse_allreduce_node){
+        .comm = c, .grad = grad, .n = n, .n_owner = n_owner, .tag = tag
+    };
     x->slot = -1;
     x->at = -1;
     if (c->node_shares && (ct_topo_max_node_size(c->topo) > 1)) status = share(x);
     if (status == CT_OK) status = plan_messages(x);
     if (status != CT_OK) {
-        ct_exch_node_destroy(x);
+        ct_sparse_allreduce_node_destroy(x);
         return status;
     }
     *node_p = x;
     return CT_OK;
 }
 
-void ct_exch_node_destroy(ct_exch_node *x)
+void ct_sparse_allreduce_node_destroy(ct_sparse_allreduce_node *x)
 {
     if (x == NULL) return;
     if (x->slot >= 0) ct_node_give_slot(x->comm->node_memory, x->slot);
@@ -111,12 +113,12 @@ void ct_exch_node_destroy(ct_exch_node *x)
     free(x);
 }
 
-bool ct_exch_node_shares(const ct_exch_node *x)
+bool ct_sparse_allreduce_node_shares(const ct_sparse_allreduce_node *x)
 {
     return x->slot >= 0;
 }
 
-ct_status ct_exch_node_start(ct_exch_node *x, float *v)
+ct_status ct_sparse_allreduce_node_start(ct_sparse_allreduce_node *x, float *v)
 {
     x->adding = (x->slot < 0) || (v != x->grad);
     x->at = -1;
@@ -128,7 +130,7 @@ ct_status ct_exch_node_start(ct_exch_node *x, float *v)
 }
 
 /* Have all ranks of the node signalled? */
-static bool all_came(const ct_exch_node *x, ct_coll_where *where)
+static bool all_came(const ct_sparse_allreduce_node *x, ct_coll_where *where)
 {
     for (int i = 0; i < x->comm->node_size; ++i) {
         if (ct_node_reached(&x->signals[i]->in, x->use)) continue;
@@ -139,7 +141,7 @@ static bool all_came(const ct_exch_node *x, ct_coll_where *where)
 }
 
 /* Elements [first, first + n), of all ranks, into this one's. */
-static void add_up(ct_exch_node *x, int64_t first, int64_t n)
+static void add_up(ct_sparse_allreduce_node *x, int64_t first, int64_t n)
 {
     void *dst = x->grad + first;
 
@@ -148,7 +150,8 @@ static void add_up(ct_exch_node *x, int64_t first, int64_t n)
     ct_reduce_many(CT_F32, n, x->src, x->comm->node_size, &dst, 1, x->comm->n_thread);
 }
 
-static ct_status progress_shared(ct_exch_node *x, int64_t *bytes_sent, ct_coll_where *where)
+static ct_status progress_shared(ct_sparse_allreduce_node *x, int64_t *bytes_sent,
+                                 ct_coll_where *where)
 {
     int me = x->comm->node_rank;
     int64_t first = 0, n = 0, some = 0;
@@ -167,7 +170,8 @@ static ct_status progress_shared(ct_exch_node *x, int64_t *bytes_sent, ct_coll_w
     return CT_OK;
 }
 
-ct_status ct_exch_node_progress(ct_exch_node *x, int64_t *bytes_sent, ct_coll_where *where)
+ct_status ct_sparse_allreduce_node_progress(ct_sparse_allreduce_node *x, int64_t *bytes_sent,
+                                            ct_coll_where *where)
 {
     ct_status status = CT_OK;
 
@@ -177,7 +181,7 @@ ct_status ct_exch_node_progress(ct_exch_node *x, int64_t *bytes_sent, ct_coll_wh
     return status;
 }
 
-int ct_exch_node_pending(ct_exch_node *x, MPI_Request **out, int max)
+int ct_sparse_allreduce_node_pending(ct_sparse_allreduce_node *x, MPI_Request **out, int max)
 {
     return x->adding ? ct_sched_run_pending(x->run, out, max) : 0;
 }

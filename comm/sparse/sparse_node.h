@@ -10,26 +10,28 @@
  * gradients only, and a rank writes there first when it delivers the sum, which it gets from that
  * owner. Signals count uses and only grow.
  */
-#ifndef CT_EXCH_NODE_H
-#define CT_EXCH_NODE_H
+#ifndef CT_SPARSE_ALLREDUCE_NODE_H
+#define CT_SPARSE_ALLREDUCE_NODE_H
 
 #include "comm/collective/coll.h"
 
-typedef struct ct_exch_node ct_exch_node;
+typedef struct ct_sparse_allreduce_node ct_sparse_allreduce_node;
 
 /** For vectors of n elements in n_owner slices (ct_part); the ranks 0 .. n_owner - 1 of the node
  * are owners. grad[n]: where the vectors lie that can be added up in place, if they can.
  * Collective. */
-ct_status ct_exch_node_create(ct_comm *c, float *grad, int64_t n, int n_owner, int tag,
-                              ct_exch_node **node_p);
-void ct_exch_node_destroy(ct_exch_node *node); /* NULL allowed; collective */
+ct_status ct_sparse_allreduce_node_create(ct_comm *c, float *grad, int64_t n, int n_owner, int tag,
+                                          ct_sparse_allreduce_node **node_p);
+void ct_sparse_allreduce_node_destroy(
+    ct_sparse_allreduce_node *node); /* NULL allowed; collective */
 /** Whether grad is added up in shared memory. */
-bool ct_exch_node_shares(const ct_exch_node *node);
+bool ct_sparse_allreduce_node_shares(const ct_sparse_allreduce_node *node);
 /** v[n]: grad, or another vector, on all ranks alike; afterwards an owner's slice of it is the sum,
  *  and the rest is as it was, or rubbish. */
-ct_status ct_exch_node_start(ct_exch_node *node, float *v);
+ct_status ct_sparse_allreduce_node_start(ct_sparse_allreduce_node *node, float *v);
 /** CT_INPROGRESS until that stands. *bytes_sent += what messages carry, or would. */
-ct_status ct_exch_node_progress(ct_exch_node *node, int64_t *bytes_sent, ct_coll_where *where);
-int ct_exch_node_pending(ct_exch_node *node, MPI_Request **out, int max);
+ct_status ct_sparse_allreduce_node_progress(ct_sparse_allreduce_node *node, int64_t *bytes_sent,
+                                            ct_coll_where *where);
+int ct_sparse_allreduce_node_pending(ct_sparse_allreduce_node *node, MPI_Request **out, int max);
 
 #endif

@@ -24,7 +24,7 @@ typedef struct oktopk {
     ct_regions regions;
     stage stage;
     int sent, send_done, received, recv_done; /* steps of part 1; the first is 1 */
-    ct_parcel out[WINDOW], in[WINDOW];
+    ct_sized_message out[WINDOW], in[WINDOW];
     char *payload; /* parts, one after the other */
     size_t payload_room, payload_at;
     char *landing[WINDOW];
@@ -34,17 +34,17 @@ typedef struct oktopk {
     int64_t bin[CT_REGION_BINS], n_received;
     int64_t most; /* that a region keeps */
     ct_sparse other, result;
-    ct_gather *gather;
+    ct_allgatherv *gather;
     const ct_region_news **news; /* [n_member] */
 } oktopk;
 
-static void oktopk_release(ct_exch_req *r)
+static void oktopk_release(ct_sparse_allreduce_req *r)
 {
     oktopk *o = r->state;
 
     if (o == NULL) return;
     ct_regions_destroy(&o->regions);
-    ct_gather_destroy(o->gather);
+    ct_allgatherv_destroy(o->gather);
     ct_mem_release(o->payload);
     ct_mem_release(o->landing[0]);
     ct_sparse_destroy(&o->other);
@@ -57,22 +57,22 @@ static void oktopk_release(ct_exch_req *r)
 }
 
 /* A quarter more than its share, and room for a few. */
-static int64_t most_kept(const ct_exch_req *r, int64_t k)
+static int64_t most_kept(const ct_sparse_allreduce_req *r, int64_t k)
 {
-    int64_t share = ct_exch_share(k, r->n_member);
+    int64_t share = ct_sparse_allreduce_share(k, r->n_member);
 
     if (r->n_member == 1) return r->room; /* nothing is dropped */
     return (share + share / 4 + 8 < r->n) ? share + share / 4 + 8 : r->n;
 }
 
-static ct_status allocate(ct_exch_req *r, oktopk *o)
+static ct_status allocate(ct_sparse_allreduce_req *r, oktopk *o)
 {
     size_t p = (size_t)r->n_member;
     char *landing = NULL;
 
-    o->bound = ct_align_up(ct_wire_bytes(r->form, r->n, r->room));
+    o->bound = ct_align_up(ct_payload_bytes(r->form, r->n, r->room));
     /* heads and alignment of all parts, and a block more for each than in one piece */
-    o->payload_room = o->bound + p * (CT_WIRE_HEAD + 16);
+    o->payload_room = o->bound + p * (CT_PAYLOAD_HEAD + 16);
     o->payload = ct_mem_acquire(o->payload_room);
     o->landing[0] = landing = ct_mem_acquire(WINDOW * o->bound);
     o->part = malloc(sizeof(*o->part) * (p + 1));
@@ -86,12 +86,12 @@ static ct_status allocate(ct_exch_req *r, oktopk *o)
     return ct_sparse_reserve(&o->result, 2 * r->room);
 }
 
-static ct_status oktopk_prepare(ct_exch_req *r)
+static ct_status oktopk_prepare(ct_sparse_allreduce_req *r)
 {
     oktopk *o = NULL;
-    ct_wire_form form = ct_exch_merged_form(r->form);
+    ct_payload_form form = ct_sparse_allreduce_merged_form(r->form);
 
-    CT_TRY(ct_exch_defaults(r));
+    CT_TRY(ct_sparse_allreduce_defaults(r));
     r->state = o = calloc(1, sizeof(*o));
     if (o == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a sparse exchange");
     CT_TRY(ct_regions_create(r->n, r->n_member, &o->regions));
@@ -102,9 +102,9 @@ static ct_status oktopk_prepare(ct_exch_req *r)
     if (r->most_lost > 2 * r->n) r->most_lost = 2 * r->n;
     r->most_lost += o->most;
     o->stage = DONE;
-    return ct_gather_create(r->comm, r->member, r->n_member, r->me,
-                            sizeof(ct_region_news) + ct_wire_bytes(form, r->n, o->most), r->tag + 1,
-                            &o->gather);
+    return ct_allgatherv_create(r->comm, r->member, r->n_member, r->me,
+                                sizeof(ct_region_news) + ct_payload_bytes(form, r->n, o->most),
+                                r->tag + 1, &o->gather);
 }
 
 static int64_t region_first(const oktopk *o, int j)
@@ -117,23 +117,24 @@ static int64_t region_n(const oktopk *o, int j)
     return o->regions.bound[j + 1] - o->regions.bound[j];
 }
 
-static ct_status oktopk_start(ct_exch_req *r)
+static ct_status oktopk_start(ct_sparse_allreduce_req *r)
 {
     oktopk *o = r->state;
     double at = ct_clock_s();
 
-    CT_TRY(ct_exch_take_own(r));
-    ct_exch_begin_list(r);
+    CT_TRY(ct_sparse_allreduce_take_own(r));
+    ct_sparse_allreduce_begin_list(r);
     o->most = most_kept(r, r->k);
-    if (r->list == NULL) ct_exch_clear(r->sum, r->n, r->comm->n_thread);
-    ct_exch_cut(r->own, o->regions.bound, r->n_member, o->part);
+    if (r->list == NULL) ct_sparse_allreduce_clear(r->sum, r->n, r->comm->n_thread);
+    ct_sparse_allreduce_cut(r->own, o->regions.bound, r->n_member, o->part);
     memset(o->bin, 0, sizeof(o->bin));
     o->n_received = 0;
     o->payload_at = 0;
     o->sent = o->send_done = o->received = o->recv_done = 1;
     o->stage = SPLIT;
-    ct_exch_add_region(r->own, o->part[r->me], o->part[r->me + 1], region_first(o, r->me),
-                       region_n(o, r->me), r->sum + region_first(o, r->me), o->touched, o->bin);
+    ct_sparse_allreduce_add_region(r->own, o->part[r->me], o->part[r->me + 1],
+                                   region_first(o, r->me), region_n(o, r->me),
+                                   r->sum + region_first(o, r->me), o->touched, o->bin);
     o->n_received = o->part[r->me + 1] - o->part[r->me];
     r->decode_s += ct_clock_s() - at;
     return CT_OK;
@@ -141,7 +142,7 @@ static ct_status oktopk_start(ct_exch_req *r)
 
 /* ---- part 1 */
 
-static ct_status post_split(ct_exch_req *r, bool *moved)
+static ct_status post_split(ct_sparse_allreduce_req *r, bool *moved)
 {
     oktopk *o = r->state;
     int p = r->n_member;
@@ -150,20 +151,21 @@ static ct_status post_split(ct_exch_req *r, bool *moved)
         int from = (r->me - o->received + p) % p, slot = o->received % WINDOW;
         int64_t n = region_n(o, r->me);
 
-        CT_TRY(ct_parcel_recv(r->comm, &o->in[slot], o->landing[slot], o->bound,
-                              ct_wire_bytes(r->form, n, ct_exch_share(r->k, p)), r->member[from],
-                              r->tag));
+        CT_TRY(
+            ct_sized_message_recv(r->comm, &o->in[slot], o->landing[slot], o->bound,
+                                  ct_payload_bytes(r->form, n, ct_sparse_allreduce_share(r->k, p)),
+                                  r->member[from], r->tag));
         o->received += 1;
         *moved = true;
     }
     while ((o->sent < p) && (o->sent < o->send_done + WINDOW)) {
         int to = (r->me + o->sent) % p;
         void *payload = o->payload + o->payload_at;
-        size_t bytes = ct_wire_pack_part(r->form, r->own, o->part[to], o->part[to + 1],
-                                         region_first(o, to), region_n(o, to), payload);
+        size_t bytes = ct_payload_pack_part(r->form, r->own, o->part[to], o->part[to + 1],
+                                            region_first(o, to), region_n(o, to), payload);
 
-        CT_TRY(ct_parcel_send(r->comm, &o->out[o->sent % WINDOW], payload, bytes, r->member[to],
-                              r->tag));
+        CT_TRY(ct_sized_message_send(r->comm, &o->out[o->sent % WINDOW], payload, bytes,
+                                     r->member[to], r->tag));
         o->payload_at += (bytes + 7) / 8 * 8;
         r->bytes_sent += (int64_t)bytes;
         o->sent += 1;
@@ -172,7 +174,7 @@ static ct_status post_split(ct_exch_req *r, bool *moved)
     return CT_OK;
 }
 
-static ct_status take_split(ct_exch_req *r, bool *moved)
+static ct_status take_split(ct_sparse_allreduce_req *r, bool *moved)
 {
     oktopk *o = r->state;
     bool done = true;
@@ -181,20 +183,21 @@ static ct_status take_split(ct_exch_req *r, bool *moved)
         int slot = o->recv_done % WINDOW;
         double at = 0;
 
-        CT_TRY(ct_parcel_progress(r->comm, &o->in[slot], &done));
+        CT_TRY(ct_sized_message_progress(r->comm, &o->in[slot], &done));
         if (!done) break;
         at = ct_clock_s();
-        o->other.count = ct_exch_share(r->k, r->n_member);
-        CT_TRY(ct_wire_unpack(o->landing[slot], o->in[slot].bytes, region_n(o, r->me), &o->other));
-        ct_exch_add_region(&o->other, 0, o->other.count, 0, region_n(o, r->me),
-                           r->sum + region_first(o, r->me), o->touched, o->bin);
+        o->other.count = ct_sparse_allreduce_share(r->k, r->n_member);
+        CT_TRY(
+            ct_payload_unpack(o->landing[slot], o->in[slot].bytes, region_n(o, r->me), &o->other));
+        ct_sparse_allreduce_add_region(&o->other, 0, o->other.count, 0, region_n(o, r->me),
+                                       r->sum + region_first(o, r->me), o->touched, o->bin);
         o->n_received += o->other.count;
         o->recv_done += 1;
         *moved = true;
         r->decode_s += ct_clock_s() - at;
     }
     while (o->send_done < o->sent) {
-        CT_TRY(ct_parcel_progress(r->comm, &o->out[o->send_done % WINDOW], &done));
+        CT_TRY(ct_sized_message_progress(r->comm, &o->out[o->send_done % WINDOW], &done));
         if (!done) break;
         o->send_done += 1;
         *moved = true;
@@ -204,63 +207,63 @@ static ct_status take_split(ct_exch_req *r, bool *moved)
 
 /* ---- parts 2 and 3 */
 
-static ct_status start_gather(ct_exch_req *r)
+static ct_status start_gather(ct_sparse_allreduce_req *r)
 {
     oktopk *o = r->state;
-    ct_wire_form form = ct_exch_merged_form(r->form);
+    ct_payload_form form = ct_sparse_allreduce_merged_form(r->form);
     int64_t first = region_first(o, r->me), n = region_n(o, r->me);
-    char *to = ct_gather_payload(o->gather, r->me);
+    char *to = ct_allgatherv_payload(o->gather, r->me);
     ct_region_news *news = (ct_region_news *)(void *)to;
     double at = ct_clock_s();
-    ct_exch_filter f = { .threshold = o->regions.threshold,
-                         .most = o->most,
-                         .share = ct_exch_share(r->k, r->n_member),
-                         .lost = ct_drops_from(&r->residual, first) };
+    ct_sparse_allreduce_filter f = { .threshold = o->regions.threshold,
+                                     .most = o->most,
+                                     .share = ct_sparse_allreduce_share(r->k, r->n_member),
+                                     .lost = ct_residual_return_from(&r->residual, first) };
     size_t bytes = 0;
 
-    if (r->n_member == 1) f = (ct_exch_filter){ .share = r->n, .lost = r->residual };
-    CT_TRY(ct_exch_take_region(r->sum + first, n, o->touched, &f, &o->result));
-    ct_wire_round(form, &o->result, &f.lost);
+    if (r->n_member == 1) f = (ct_sparse_allreduce_filter){ .share = r->n, .lost = r->residual };
+    CT_TRY(ct_sparse_allreduce_take_region(r->sum + first, n, o->touched, &f, &o->result));
+    ct_payload_round(form, &o->result, &f.lost);
     *news = (ct_region_news){ .least = f.least,
                               .kept = (uint32_t)o->result.count,
                               .wanted = (uint32_t)f.wanted,
                               .received = (uint32_t)o->n_received };
     ct_region_cuts(o->bin, n, news);
-    bytes = sizeof(*news) + ct_wire_pack(form, &o->result, to + sizeof(*news));
+    bytes = sizeof(*news) + ct_payload_pack(form, &o->result, to + sizeof(*news));
     o->stage = GATHER;
     r->decode_s += ct_clock_s() - at;
-    return ct_gather_start(o->gather, bytes);
+    return ct_allgatherv_start(o->gather, bytes);
 }
 
-static ct_status deliver(ct_exch_req *r)
+static ct_status deliver(ct_sparse_allreduce_req *r)
 {
     oktopk *o = r->state;
     double at = ct_clock_s();
 
     r->filled = 0;
     for (int j = 0; j < r->n_member; ++j) {
-        const char *from = ct_gather_payload(o->gather, j);
-        size_t bytes = ct_gather_bytes(o->gather, j);
+        const char *from = ct_allgatherv_payload(o->gather, j);
+        size_t bytes = ct_allgatherv_bytes(o->gather, j);
 
         if (bytes < sizeof(ct_region_news))
             return CT_FAIL(CT_ERR_COMM, "rank %d tells of its region in %zu bytes", r->member[j],
                            bytes);
         o->news[j] = (const ct_region_news *)(const void *)from;
         bytes -= sizeof(ct_region_news);
-        o->other.count = ct_exch_share(r->k, r->n_member);
-        CT_TRY(ct_wire_unpack(from + sizeof(ct_region_news), bytes, region_n(o, j), &o->other));
+        o->other.count = ct_sparse_allreduce_share(r->k, r->n_member);
+        CT_TRY(ct_payload_unpack(from + sizeof(ct_region_news), bytes, region_n(o, j), &o->other));
         if (r->list != NULL)
-            CT_TRY(ct_exch_append(&o->other, region_first(o, j), r->list, &r->filled));
+            CT_TRY(ct_sparse_allreduce_append(&o->other, region_first(o, j), r->list, &r->filled));
         else
-            ct_exch_put(&o->other, r->sum + region_first(o, j), &r->filled);
+            ct_sparse_allreduce_put(&o->other, r->sum + region_first(o, j), &r->filled);
     }
-    ct_exch_learn(&o->regions, o->news, r->k);
+    ct_sparse_allreduce_learn(&o->regions, o->news, r->k);
     o->stage = DONE;
     r->decode_s += ct_clock_s() - at;
     return CT_OK;
 }
 
-static void note_place(ct_exch_req *r, bool moved)
+static void note_place(ct_sparse_allreduce_req *r, bool moved)
 {
     const oktopk *o = r->state;
     int p = r->n_member, from = -1;
@@ -276,7 +279,7 @@ static void note_place(ct_exch_req *r, bool moved)
     atomic_store_explicit(&r->where.sending, o->sent - o->send_done, memory_order_relaxed);
 }
 
-static ct_status oktopk_progress(ct_exch_req *r)
+static ct_status oktopk_progress(ct_sparse_allreduce_req *r)
 {
     oktopk *o = r->state;
     bool moved = true, any = false;
@@ -294,36 +297,36 @@ static ct_status oktopk_progress(ct_exch_req *r)
         return CT_INPROGRESS;
     }
     if (o->stage == GATHER) {
-        ct_status status = ct_gather_progress(o->gather, &r->bytes_sent, &r->where);
+        ct_status status = ct_allgatherv_progress(o->gather, &r->bytes_sent, &r->where);
 
         return (status == CT_OK) ? deliver(r) : status;
     }
     return CT_OK;
 }
 
-static int oktopk_pending(ct_exch_req *r, MPI_Request **out, int max)
+static int oktopk_pending(ct_sparse_allreduce_req *r, MPI_Request **out, int max)
 {
     oktopk *o = r->state;
     int n = 0;
 
-    if (o->stage == GATHER) return ct_gather_pending(o->gather, out, max);
+    if (o->stage == GATHER) return ct_allgatherv_pending(o->gather, out, max);
     if (o->stage == DONE) return 0;
     if ((o->recv_done < o->received) && (n < max)) out[n++] = &o->in[o->recv_done % WINDOW].request;
     if ((o->send_done < o->sent) && (n < max)) out[n++] = &o->out[o->send_done % WINDOW].request;
     return n;
 }
 
-static int64_t oktopk_bytes(const ct_comm *c, int64_t n, int64_t k, ct_wire_form form)
+static int64_t oktopk_bytes(const ct_comm *c, int64_t n, int64_t k, ct_payload_form form)
 {
-    return ct_exch_bytes(CT_EXCH_OKTOPK, c->size, n, k, form);
+    return ct_sparse_allreduce_bytes(CT_SPARSE_ALLREDUCE_OKTOPK, c->size, n, k, form);
 }
 
-static double oktopk_cost_s(const ct_comm *c, int64_t n, int64_t k, ct_wire_form form)
+static double oktopk_cost_s(const ct_comm *c, int64_t n, int64_t k, ct_payload_form form)
 {
-    return ct_exch_cost_s(c, CT_EXCH_OKTOPK, n, k, form);
+    return ct_sparse_allreduce_cost_s(c, CT_SPARSE_ALLREDUCE_OKTOPK, n, k, form);
 }
 
-const ct_exch_ops ct_exch_oktopk = {
+const ct_sparse_allreduce_ops ct_sparse_allreduce_oktopk = {
     .name = "oktopk",
     .prepare = oktopk_prepare,
     .start = oktopk_start,

@@ -4,8 +4,8 @@
  * many came to its region and where; from all of that every rank moves the boundaries for the next
  * step, alike. So balancing costs no messages of its own.
  */
-#ifndef CT_EXCH_REGION_H
-#define CT_EXCH_REGION_H
+#ifndef CT_SPARSE_ALLREDUCE_REGION_H
+#define CT_SPARSE_ALLREDUCE_REGION_H
 
 #include <stdint.h>
 

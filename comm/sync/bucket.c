@@ -22,23 +22,23 @@ static ct_status prepare_dense(ct_bucket *b)
     if (b->config->reproducible)
         return ct_repro_create(b->comm, b->config->allreduce, b->grad, b->cut.count, b->tag,
                                &b->repro);
-    b->dense = (ct_coll_ways){
+    b->dense = (ct_persistent_coll){
         .comm = b->comm, .buf = b->grad, .count = b->cut.count, .dtype = CT_F32, .tag = b->tag
     };
     if (on_device(b)) { /* ranks start it in any order */
         const ct_coll_ops *ops = NULL;
 
-        CT_TRY(ct_coll_ways_choose_own(b->comm, b->cut.count, CT_F32, b->config->allreduce,
-                                       b->ops->name, &ops));
-        return ct_coll_ways_prepare(&b->dense, ops->name, b->config->deterministic);
+        CT_TRY(ct_persistent_coll_choose_own(b->comm, b->cut.count, CT_F32, b->config->allreduce,
+                                             b->ops->name, &ops));
+        return ct_persistent_coll_prepare(&b->dense, ops->name, b->config->deterministic);
     }
-    return ct_coll_ways_prepare(&b->dense, b->config->allreduce, b->config->deterministic);
+    return ct_persistent_coll_prepare(&b->dense, b->config->allreduce, b->config->deterministic);
 }
 
 static ct_status prepare_coded(ct_bucket *b)
 {
     const ct_grad_range *range = b->range;
-    ct_coded_setup setup = { .comm = b->comm,
+    ct_codec_setup setup = { .comm = b->comm,
                              .config = b->codec_config,
                              .key = b->key,
                              .n = b->cut.count,
@@ -61,7 +61,7 @@ static ct_status prepare_coded(ct_bucket *b)
         return CT_FAIL(CT_ERR_CONFIG, "compression %s of gradients on device %s is not there yet",
                        b->ops->name, b->config->dev->name);
     if (on_device(b)) b->ops = b->ops->on_device;
-    return ct_coded_create(b->ops, &setup, &b->coded);
+    return ct_codec_create(b->ops, &setup, &b->coded);
 }
 
 ct_status ct_bucket_prepare(ct_bucket *b, int tag)
@@ -80,7 +80,7 @@ ct_status ct_bucket_prepare(ct_bucket *b, int tag)
     }
     if (b->comm->size == 1) return CT_OK;
     if (b->cut.coded && (c->warmup_iterations == 0) && (c->resync_iterations == 0) &&
-        (b->config->codec != &ct_coded_auto))
+        (b->config->codec != &ct_codec_auto))
         return CT_OK;
     b->dense_alone = false;
     return prepare_dense(b);
@@ -88,14 +88,14 @@ ct_status ct_bucket_prepare(ct_bucket *b, int tag)
 
 void ct_bucket_release(ct_bucket *b)
 {
-    ct_coll_ways_release(&b->dense);
+    ct_persistent_coll_release(&b->dense);
     ct_repro_destroy(b->repro);
     if (b->coded != NULL) b->ops->destroy(b->coded);
     b->coded = NULL;
     free(b->name);
 }
 
-ct_coll_ways *ct_bucket_main_ways(ct_bucket *b)
+ct_persistent_coll *ct_bucket_main_ways(ct_bucket *b)
 {
     if (b->cut.coded) return (b->ops->ways != NULL) ? b->ops->ways(b->coded) : NULL;
     return (b->dense_alone || (b->repro != NULL)) ? NULL : &b->dense;
@@ -107,13 +107,13 @@ ct_coll_ways *ct_bucket_main_ways(ct_bucket *b)
  * pass of his own is told how much less; else it is scaled down where it lies. */
 static void clip(ct_bucket *b, float *grad, int64_t n, double limit)
 {
-    float factor = ct_accum_limit(grad, n, limit, b->comm->n_thread);
+    float factor = ct_momentum_correction_limit(grad, n, limit, b->comm->n_thread);
 
     if (factor == 1) return;
     if (b->cut.coded && b->ops->keeps)
         b->step.clip = factor;
     else
-        ct_accum_scale(grad, n, factor, b->comm->n_thread);
+        ct_momentum_correction_scale(grad, n, factor, b->comm->n_thread);
 }
 
 /* Its own, also where it is too small for its codec and travels dense. */
@@ -141,7 +141,7 @@ static void clip_locally(ct_bucket *b)
 
 static void note_coding(ct_bucket *b)
 {
-    ct_coded_stats s;
+    ct_codec_stats s;
 
     b->ops->stats(b->coded, &s);
     b->encode_s = s.accumulate_s + s.select_s + s.pack_s + s.unpack_s;
@@ -151,7 +151,7 @@ static void note_coding(ct_bucket *b)
 static ct_status start_dense(ct_bucket *b)
 {
     if (b->repro != NULL) return ct_repro_start(b->repro);
-    return b->dense_alone ? CT_OK : ct_coll_ways_start(&b->dense);
+    return b->dense_alone ? CT_OK : ct_persistent_coll_start(&b->dense);
 }
 
 /* Before the codec's warm-up is over, or to bring everyone up to date. On a device it takes a while
@@ -182,9 +182,9 @@ static ct_status fail_coded(const ct_bucket *b, ct_status status)
                    (long long)b->iteration, b->ops->name);
 }
 
-static ct_status leave_coded(ct_bucket *b, const ct_coded_step *step)
+static ct_status leave_coded(ct_bucket *b, const ct_codec_step *step)
 {
-    ct_coded_stats s;
+    ct_codec_stats s;
     ct_status status = CT_OK;
 
     b->ops->stats(b->coded, &s);
@@ -200,7 +200,7 @@ int64_t ct_bucket_dense_until(const ct_bucket *b)
                                          : b->codec_config->warmup_iterations;
 }
 
-static bool is_dense_step(const ct_bucket *b, const ct_coded_step *step)
+static bool is_dense_step(const ct_bucket *b, const ct_codec_step *step)
 {
     int64_t iteration = step->iteration;
     const ct_codec_config *c = b->codec_config;
@@ -210,15 +210,15 @@ static bool is_dense_step(const ct_bucket *b, const ct_coded_step *step)
 }
 
 /* The step, as this bucket has it. */
-static bool take_step(ct_bucket *b, const ct_coded_step *step)
+static bool take_step(ct_bucket *b, const ct_codec_step *step)
 {
     bool dense = is_dense_step(b, step);
-    ct_coded_step own = *step;
+    ct_codec_step own = *step;
 
     own.rate *= b->range->rate_mult;
     /* those that `resync` brings stand alone */
     if (dense && !b->leaves)
-        own = (ct_coded_step){ .iteration = own.iteration,
+        own = (ct_codec_step){ .iteration = own.iteration,
                                .scale = own.scale,
                                .clip = own.clip,
                                .rate = own.rate,
@@ -228,7 +228,7 @@ static bool take_step(ct_bucket *b, const ct_coded_step *step)
     return dense;
 }
 
-ct_status ct_bucket_ready(ct_bucket *b, const ct_coded_step *step)
+ct_status ct_bucket_ready(ct_bucket *b, const ct_codec_step *step)
 {
     bool dense = take_step(b, step);
     ct_status status = b->ops->ready(b->coded, &b->step, dense, norm_limit(b, b->range));
@@ -236,7 +236,7 @@ ct_status ct_bucket_ready(ct_bucket *b, const ct_coded_step *step)
     return (status == CT_OK) ? CT_OK : fail_coded(b, status);
 }
 
-ct_status ct_bucket_leave(ct_bucket *b, const ct_coded_step *step)
+ct_status ct_bucket_leave(ct_bucket *b, const ct_codec_step *step)
 {
     bool dense = take_step(b, step);
 
@@ -252,7 +252,7 @@ static ct_coll_where *where_now(ct_bucket *b)
 {
     if (b->repro != NULL) return ct_repro_where(b->repro);
     if (!atomic_load(&b->dense_now)) return b->ops->where(b->coded);
-    return b->dense_alone ? &b->idle : ct_coll_ways_where(&b->dense);
+    return b->dense_alone ? &b->idle : ct_persistent_coll_where(&b->dense);
 }
 
 static ct_status move_messages(ct_bucket *b, bool in_turn)
@@ -266,7 +266,7 @@ static ct_status move_messages(ct_bucket *b, bool in_turn)
     }
     if (atomic_load(&b->dense_now)) {
         if (!b->folded) CT_TRY(fold(b));
-        if (!b->dense_alone) status = ct_coll_ways_progress(&b->dense);
+        if (!b->dense_alone) status = ct_persistent_coll_progress(&b->dense);
         return ((status == CT_OK) && on_device(b)) ? b->ops->summed(b->coded) : status;
     }
     status = b->ops->progress(b->coded);
@@ -311,7 +311,7 @@ int ct_bucket_pending(ct_bucket *b, MPI_Request **out, int max)
 {
     if (b->repro != NULL) return ct_repro_pending(b->repro, out, max);
     if (atomic_load(&b->dense_now))
-        return (b->dense_alone || !b->folded) ? 0 : ct_coll_ways_pending(&b->dense, out, max);
+        return (b->dense_alone || !b->folded) ? 0 : ct_persistent_coll_pending(&b->dense, out, max);
     return (b->ops->pending != NULL) ? b->ops->pending(b->coded, out, max) : 0;
 }
 
@@ -319,7 +319,7 @@ int ct_bucket_pending(ct_bucket *b, MPI_Request **out, int max)
 
 const char *ct_bucket_algorithm(const ct_bucket *b, bool dense)
 {
-    const ct_coll_way *way = atomic_load(&b->dense.now);
+    const ct_coll_candidate *way = atomic_load(&b->dense.now);
 
     if (b->comm->size == 1) return "one rank";
     if (b->repro != NULL) return ct_repro_algorithm(b->repro);
@@ -346,8 +346,8 @@ double ct_bucket_predicted_s(const ct_bucket *b)
 {
     if (b->comm->size == 1) return 0;
     if (b->repro != NULL) return ct_repro_predicted_s(b->repro);
-    if (!b->cut.coded) return ct_coll_ways_predicted_s(&b->dense);
-    return ct_coded_predict_s(b->comm, b->config->allreduce, b->config->deterministic, b->ops,
+    if (!b->cut.coded) return ct_persistent_coll_predicted_s(&b->dense);
+    return ct_codec_predict_s(b->comm, b->config->allreduce, b->config->deterministic, b->ops,
                               b->codec_config, b->cut.count,
                               (b->range->rows > 0) ? b->range->rows : 1);
 }
@@ -365,16 +365,16 @@ double ct_bucket_dense_s(const ct_bucket *b)
 
     if (b->comm->size == 1) return 0;
     if (ct_bucket_dense_measured(b)) return b->dense_s / (double)b->n_dense;
-    if (ct_coll_ways_choose(b->comm, b->cut.count, CT_F32, b->config->allreduce,
-                            b->config->deterministic, &ops) != CT_OK)
+    if (ct_persistent_coll_choose(b->comm, b->cut.count, CT_F32, b->config->allreduce,
+                                  b->config->deterministic, &ops) != CT_OK)
         return 0;
     return ops->cost_s(b->comm, b->cut.count * (int64_t)sizeof(float));
 }
 
 int64_t ct_bucket_bytes_sent(const ct_bucket *b)
 {
-    int64_t sum = ct_coll_ways_bytes_sent(&b->dense);
-    ct_coded_stats s;
+    int64_t sum = ct_persistent_coll_bytes_sent(&b->dense);
+    ct_codec_stats s;
 
     if (b->repro != NULL) sum += ct_repro_bytes_sent(b->repro);
     if (b->coded == NULL) return sum;

@@ -30,9 +30,9 @@ typedef struct ct_bucket {
     bool dense_alone;       /* one rank, or never dense             */
     bool leaves;            /* its codec: dense from now on         */
     bool folded;            /* dense: what is to be summed is there */
-    ct_coll_ways dense;
+    ct_persistent_coll dense;
     ct_repro *repro;         /* dense in its place, where the config says so; NULL: no     */
-    const ct_coded_ops *ops; /* cut.coded: its codec, as on its device, …                  */
+    const ct_codec_ops *ops; /* cut.coded: its codec, as on its device, …                  */
     const ct_codec_config *codec_config;
     void *coded;        /* … and the object of it                                          */
     bool absorbed;      /* codec.h                                                         */
@@ -50,7 +50,7 @@ typedef struct ct_bucket {
     int64_t coded_bytes;   /* what this rank encoded in the last coded use, … */
     int64_t coded_before;  /* … since what it had before                */
     int64_t iteration;
-    ct_coded_step step; /* with its own rate */
+    ct_codec_step step; /* with its own rate */
 } ct_bucket;
 
 /** b is zeroed but for comm, config, range, key, grad and cut. Collective, in one order on all
@@ -60,10 +60,10 @@ void ct_bucket_release(ct_bucket *b); /* half-prepared ones too; collective */
 
 /** On a device, before it leaves: its gradient will be there in the order of the device's stream.
  */
-ct_status ct_bucket_ready(ct_bucket *b, const ct_coded_step *step);
+ct_status ct_bucket_ready(ct_bucket *b, const ct_codec_step *step);
 /** Encodes where it is to be, and starts. step: its rate is the step's, before the parameter's
  *  multiplier. */
-ct_status ct_bucket_leave(ct_bucket *b, const ct_coded_step *step);
+ct_status ct_bucket_leave(ct_bucket *b, const ct_codec_step *step);
 /** CT_INPROGRESS until grad holds the sum over the ranks. in_turn: ct_bucket_is_started() of all
  *  buckets that left before. brief: others are more urgent; one round of messages. */
 ct_status ct_bucket_progress(ct_bucket *b, bool in_turn, bool brief);
@@ -83,7 +83,7 @@ int ct_bucket_pending(ct_bucket *b, MPI_Request **out, int max);
 
 /** The allreduce that it goes by in most steps; NULL where it has no choice of ways (one rank,
  *  reproducible sums, or a codec that gathers). */
-ct_coll_ways *ct_bucket_main_ways(ct_bucket *b);
+ct_persistent_coll *ct_bucket_main_ways(ct_bucket *b);
 
 /** How it travels: "ring", "allgather", "one rank" … */
 const char *ct_bucket_algorithm(const ct_bucket *b, bool dense);

@@ -9,11 +9,11 @@
 #include "comm/collective/repro_code.h"
 #include "framework/base/rng.h"
 
-static ct_status check_codec(const ct_grad_pipe_config *config, const ct_coded_ops *codec,
+static ct_status check_codec(const ct_grad_pipe_config *config, const ct_codec_ops *codec,
                              const ct_codec_config *c)
 {
-    CT_TRY(ct_coded_check(codec, c, "compression"));
-    if (config->reproducible && (codec != &ct_coded_none))
+    CT_TRY(ct_codec_check(codec, c, "compression"));
+    if (config->reproducible && (codec != &ct_codec_none))
         return CT_FAIL(CT_ERR_CONFIG,
                        "reproducible_sum: true, but compression %s rounds what it sends in an "
                        "order that depends on buckets and placement: use one or the other",
@@ -21,8 +21,8 @@ static ct_status check_codec(const ct_grad_pipe_config *config, const ct_coded_o
     return CT_OK;
 }
 
-ct_status ct_grad_plan_check(const ct_grad_pipe_config *config, const ct_grad_range *range,
-                             int n_range)
+ct_status ct_bucket_partition_check(const ct_grad_pipe_config *config, const ct_grad_range *range,
+                                    int n_range)
 {
     int64_t end = 0;
 
@@ -57,15 +57,15 @@ enum {
     PART_UNIT = 1024   /* elements: parts of a range start at multiples of it            */
 };
 
-ct_status ct_grad_sizes_by(ct_grad_cost_fn cost, void *ctx, int n_rank, int64_t bucket_bytes,
-                           const ct_grad_range *range, int n_range, ct_grad_sizes *sizes_p)
+ct_status ct_bucket_sizes_by(ct_grad_cost_fn cost, void *ctx, int n_rank, int64_t bucket_bytes,
+                             const ct_grad_range *range, int n_range, ct_bucket_sizes *sizes_p)
 {
     const int64_t element = (int64_t)sizeof(float);
     int64_t total = (n_range > 0) ? range[n_range - 1].offset + range[n_range - 1].count : 0;
     int64_t usual = LEAST_USUAL, fixed = bucket_bytes;
 
     if ((n_rank == 1) && (fixed == 0)) fixed = ALONE; /* nothing travels */
-    *sizes_p = (ct_grad_sizes){ .usual = fixed, .ends = fixed, .most = INT64_MAX };
+    *sizes_p = (ct_bucket_sizes){ .usual = fixed, .ends = fixed, .most = INT64_MAX };
     if (fixed > 0) return CT_OK;
     if (n_range > 0) total -= range[0].offset;
     for (; usual < MOST_USUAL; usual *= 2) {
@@ -75,7 +75,7 @@ ct_status ct_grad_sizes_by(ct_grad_cost_fn cost, void *ctx, int n_rank, int64_t 
         if ((LATENCY_SHARE * latency_s <= all_s) && (total * element <= MOST_BUCKETS * usual))
             break;
     }
-    *sizes_p = (ct_grad_sizes){ .usual = usual, .ends = usual / 4, .most = 8 * usual };
+    *sizes_p = (ct_bucket_sizes){ .usual = usual, .ends = usual / 4, .most = 8 * usual };
     return CT_OK;
 }
 
@@ -95,13 +95,13 @@ static ct_status chosen_cost(void *ctx, int64_t bytes, double *latency_s_p, doub
     return CT_OK;
 }
 
-ct_status ct_grad_sizes_find(ct_comm *c, const ct_grad_pipe_config *config,
-                             const ct_grad_range *range, int n_range, ct_grad_sizes *sizes_p)
+ct_status ct_bucket_sizes_find(ct_comm *c, const ct_grad_pipe_config *config,
+                               const ct_grad_range *range, int n_range, ct_bucket_sizes *sizes_p)
 {
     chooser k = { c, config->allreduce };
 
-    CT_TRY(
-        ct_grad_sizes_by(chosen_cost, &k, c->size, config->bucket_bytes, range, n_range, sizes_p));
+    CT_TRY(ct_bucket_sizes_by(chosen_cost, &k, c->size, config->bucket_bytes, range, n_range,
+                              sizes_p));
     /* ranks of unlike processors may round a cost differently, but not cut differently */
     return ct_comm_broadcast(c, sizes_p, sizeof(*sizes_p));
 }
@@ -109,7 +109,7 @@ ct_status ct_grad_sizes_find(ct_comm *c, const ct_grad_pipe_config *config,
 /* ---- cutting */
 
 typedef struct cutter {
-    const ct_grad_sizes *sizes;
+    const ct_bucket_sizes *sizes;
     int64_t first, end; /* bytes of the arena that the ranges span */
     ct_bucket_cut *cut;
     int n_cut;
@@ -164,32 +164,32 @@ static void cut_range(cutter *k, const ct_grad_range *range, int i, bool coded)
     }
 }
 
-const ct_coded_ops *ct_grad_range_codec(const ct_grad_pipe_config *config,
+const ct_codec_ops *ct_grad_range_codec(const ct_grad_pipe_config *config,
                                         const ct_grad_range *range,
                                         const ct_codec_config **config_p)
 {
     bool own = (range->codec != NULL);
-    const ct_coded_ops *codec = own ? range->codec : config->codec;
+    const ct_codec_ops *codec = own ? range->codec : config->codec;
     const ct_codec_config *c = own ? range->codec_config : &config->codec_config;
 
     if (config_p != NULL) *config_p = c;
-    if ((range->count <= 0) || (range->count > CT_CODED_MOST) ||
+    if ((range->count <= 0) || (range->count > CT_CODEC_MOST) ||
         (range->count * (int64_t)sizeof(float) < c->min_bytes))
-        return &ct_coded_none;
+        return &ct_codec_none;
     if ((codec->takes != NULL) &&
         !codec->takes(c, range->count, (range->rows > 0) ? range->rows : 1))
-        return &ct_coded_none;
+        return &ct_codec_none;
     return codec;
 }
 
 static bool is_coded(const ct_grad_pipe_config *config, const ct_grad_range *range)
 {
-    return ct_grad_range_codec(config, range, NULL) != &ct_coded_none;
+    return ct_grad_range_codec(config, range, NULL) != &ct_codec_none;
 }
 
-ct_status ct_grad_plan_cut(const ct_grad_pipe_config *config, const ct_grad_sizes *sizes,
-                           const ct_grad_range *range, int n_range, ct_bucket_cut **cut_p,
-                           int *n_cut_p)
+ct_status ct_bucket_partition_cut(const ct_grad_pipe_config *config, const ct_bucket_sizes *sizes,
+                                  const ct_grad_range *range, int n_range, ct_bucket_cut **cut_p,
+                                  int *n_cut_p)
 {
     const int64_t element = (int64_t)sizeof(float);
     cutter k = { .sizes = sizes };
@@ -223,7 +223,7 @@ static uint64_t bits_of(float f)
     return bits;
 }
 
-static uint64_t hash_codec(const ct_coded_ops *codec, const ct_codec_config *c)
+static uint64_t hash_codec(const ct_codec_ops *codec, const ct_codec_config *c)
 {
     uint64_t h = ct_rng_key(ct_rng_hash(codec->name), bits_of(c->density), bits_of(c->local_clip));
 
@@ -288,8 +288,9 @@ static ct_status fail_at(ct_comm *c, const ct_grad_range *range, const ct_bucket
                    at, mine, (long long)(c->size - other));
 }
 
-ct_status ct_grad_plan_compare(ct_comm *c, const ct_grad_pipe_config *config,
-                               const ct_grad_range *range, const ct_bucket_cut *cut, int n_cut)
+ct_status ct_bucket_partition_compare(ct_comm *c, const ct_grad_pipe_config *config,
+                                      const ct_grad_range *range, const ct_bucket_cut *cut,
+                                      int n_cut)
 {
     int64_t settings = (int64_t)(hash_settings(config) >> 1);
     int64_t most[4] = { settings, -settings, n_cut, -n_cut }, *hash = NULL;

@@ -34,7 +34,7 @@ void ct_bucket_trace(const ct_bucket *b)
             trace_coding(b, (i < CT_REPRO_DECODE) ? CT_TRACE_ENCODE : CT_TRACE_DECODE,
                          ct_repro_times(b->repro, (ct_repro_work)i));
     } else if (!dense) {
-        ct_coded_stats s;
+        ct_codec_stats s;
 
         b->ops->stats(b->coded, &s);
         trace_coding(b, CT_TRACE_ENCODE, s.encoded_at);

@@ -23,7 +23,7 @@
 static float *find_state(const ct_grad_pipe *gp, int i, const char *name)
 {
     const ct_bucket *b = &gp->bucket[gp->bucket_of[i]];
-    ct_coded_state s;
+    ct_codec_state s;
 
     if ((b->coded == NULL) || (b->ops->state == NULL)) return NULL;
     for (int k = 0; b->ops->state(b->coded, k, &s); ++k) {
@@ -53,20 +53,20 @@ bool ct_grad_pipe_holds(const ct_grad_pipe *gp, int i)
 
     if ((gp->aside == NULL) && (gp->config.dev != NULL))
         return (b->coded != NULL) && (b->ops->left != NULL) && (b->ops->left(b->coded) != 0);
-    v = (gp->aside != NULL) ? gp->aside[i].v : find_state(gp, i, CT_CODED_RESIDUAL);
-    return (v != NULL) && ct_accum_holds(v, gp->range[i].count);
+    v = (gp->aside != NULL) ? gp->aside[i].v : find_state(gp, i, CT_CODEC_RESIDUAL);
+    return (v != NULL) && ct_momentum_correction_holds(v, gp->range[i].count);
 }
 
 ct_status ct_grad_pipe_keep_tried(ct_grad_pipe *gp, int i, bool *kept_p)
 {
     ct_grad_kept *c = &gp->aside[i];
-    const float *v = (gp->range[i].count > 0) ? find_state(gp, i, CT_CODED_RESIDUAL) : NULL;
+    const float *v = (gp->range[i].count > 0) ? find_state(gp, i, CT_CODEC_RESIDUAL) : NULL;
 
     *kept_p =
         (v != NULL) && !gp->bucket[gp->bucket_of[i]].absorbed && ((c->v == NULL) || !c->absorbed);
     if (!*kept_p) return CT_OK;
     c->absorbed = false;
-    if (c->v == NULL) return copy_state(gp, i, CT_CODED_RESIDUAL, &c->v);
+    if (c->v == NULL) return copy_state(gp, i, CT_CODEC_RESIDUAL, &c->v);
     for (int64_t k = 0; k < gp->range[i].count; ++k) c->v[k] += v[k];
     return CT_OK;
 }
@@ -75,7 +75,7 @@ ct_status ct_grad_pipe_keep_tried(ct_grad_pipe *gp, int i, bool *kept_p)
 static bool will_absorb(const ct_grad_pipe *gp, int i)
 {
     const ct_codec_config *c = NULL;
-    const ct_coded_ops *ops = ct_grad_range_codec(&gp->config, &gp->range[i], &c);
+    const ct_codec_ops *ops = ct_grad_range_codec(&gp->config, &gp->range[i], &c);
 
     return ops->absorbs && c->momentum_correction;
 }
@@ -127,7 +127,7 @@ static ct_status sum_momentum(ct_grad_pipe *gp, int i)
     float *sum = NULL;
     ct_status status = CT_OK;
 
-    CT_TRY(copy_state(gp, i, CT_CODED_MOMENTUM, &sum));
+    CT_TRY(copy_state(gp, i, CT_CODEC_MOMENTUM, &sum));
     if (sum == NULL) return CT_OK;
     status = sum_over_ranks(gp, sum, gp->range[i].count);
     if (status == CT_OK) status = take_momentum(gp, i, sum);
@@ -137,14 +137,14 @@ static ct_status sum_momentum(ct_grad_pipe *gp, int i)
 
 static ct_status carry_out(ct_grad_pipe *gp, int i, ct_grad_kept *c)
 {
-    const float *rate = find_state(gp, i, CT_CODED_RATE);
+    const float *rate = find_state(gp, i, CT_CODEC_RATE);
     bool absorbs = will_absorb(gp, i);
 
     c->absorbed = gp->bucket[gp->bucket_of[i]].absorbed;
     if (c->absorbed && !absorbs && (gp->history != NULL)) CT_TRY(sum_momentum(gp, i));
     if (c->absorbed != absorbs) return CT_OK;
-    CT_TRY(copy_state(gp, i, CT_CODED_RESIDUAL, &c->v));
-    CT_TRY(copy_state(gp, i, CT_CODED_MOMENTUM, &c->u));
+    CT_TRY(copy_state(gp, i, CT_CODEC_RESIDUAL, &c->v));
+    CT_TRY(copy_state(gp, i, CT_CODEC_MOMENTUM, &c->u));
     if (rate != NULL) c->rate = *rate;
     return CT_OK;
 }
@@ -154,19 +154,19 @@ static ct_status carry_out(ct_grad_pipe *gp, int i, ct_grad_kept *c)
 static ct_status set_aside(ct_grad_pipe *gp, int i, ct_grad_kept *c)
 {
     const ct_bucket *b = &gp->bucket[gp->bucket_of[i]];
-    const float *u = find_state(gp, i, CT_CODED_MOMENTUM), *rate = find_state(gp, i, CT_CODED_RATE);
+    const float *u = find_state(gp, i, CT_CODEC_MOMENTUM), *rate = find_state(gp, i, CT_CODEC_RATE);
     int64_t n = gp->range[i].count, has[2];
 
     if (!b->cut.coded) return CT_OK;
     c->absorbed = b->absorbed;
-    has[0] = (u != NULL) && ct_accum_holds(u, n);
+    has[0] = (u != NULL) && ct_momentum_correction_holds(u, n);
     has[1] = ct_grad_pipe_holds(gp, i);
     CT_TRY(ct_comm_max(gp->comm, has, 2));
     if (rate != NULL) c->rate = *rate;
     if (has[1] > 0) {
-        CT_TRY(copy_state(gp, i, CT_CODED_RESIDUAL, &c->v));
+        CT_TRY(copy_state(gp, i, CT_CODEC_RESIDUAL, &c->v));
         if (b->ops->sparse && b->codec_config->mask_momentum) {
-            CT_TRY(copy_state(gp, i, CT_CODED_MOMENTUM, &c->u));
+            CT_TRY(copy_state(gp, i, CT_CODEC_MOMENTUM, &c->u));
             has[0] = 0;
         }
     }
@@ -206,10 +206,10 @@ static ct_status carry_in(ct_grad_pipe *gp, const ct_grad_kept *c)
         float *u = NULL;
 
         if (n == 0) continue;
-        u = find_state(gp, i, CT_CODED_MOMENTUM);
+        u = find_state(gp, i, CT_CODEC_MOMENTUM);
         if ((c != NULL) && (c[i].absorbed == gp->bucket[gp->bucket_of[i]].absorbed)) {
-            put(find_state(gp, i, CT_CODED_RESIDUAL), c[i].v, n);
-            put(find_state(gp, i, CT_CODED_RATE), &c[i].rate, 1);
+            put(find_state(gp, i, CT_CODEC_RESIDUAL), c[i].v, n);
+            put(find_state(gp, i, CT_CODEC_RATE), &c[i].rate, 1);
             put(u, c[i].u, n);
             if (c[i].u != NULL) continue;
         }
@@ -286,12 +286,12 @@ static ct_status recode(ct_grad_pipe *gp, bool try)
     return status;
 }
 
-ct_status ct_grad_pipe_recode(ct_grad_pipe *gp)
+ct_status ct_grad_pipe_switch_codecs(ct_grad_pipe *gp)
 {
     return recode(gp, false);
 }
 
-ct_status ct_grad_pipe_recode_to_try(ct_grad_pipe *gp)
+ct_status ct_grad_pipe_switch_codecs_to_try(ct_grad_pipe *gp)
 {
     return recode(gp, true);
 }

@@ -147,13 +147,13 @@ static ct_status acquire_buckets(ct_grad_pipe *gp, int n_cut)
 ct_status ct_grad_pipe_make_buckets(ct_grad_pipe *gp)
 {
     ct_bucket_cut *cut = NULL;
-    ct_grad_sizes sizes;
+    ct_bucket_sizes sizes;
     int n_cut = 0;
     ct_status status = CT_OK;
 
-    CT_TRY(ct_grad_sizes_find(gp->comm, &gp->config, gp->range, gp->n_range, &sizes));
-    CT_TRY(ct_grad_plan_cut(&gp->config, &sizes, gp->range, gp->n_range, &cut, &n_cut));
-    status = ct_grad_plan_compare(gp->comm, &gp->config, gp->range, cut, n_cut);
+    CT_TRY(ct_bucket_sizes_find(gp->comm, &gp->config, gp->range, gp->n_range, &sizes));
+    CT_TRY(ct_bucket_partition_cut(&gp->config, &sizes, gp->range, gp->n_range, &cut, &n_cut));
+    status = ct_bucket_partition_compare(gp->comm, &gp->config, gp->range, cut, n_cut);
     if (status == CT_OK) status = acquire_buckets(gp, n_cut);
     if (status == CT_OK) status = create_buckets(gp, cut, n_cut);
     free(cut);
@@ -165,7 +165,7 @@ static ct_status make(ct_grad_pipe *gp, const ct_grad_range *range)
 {
     const ct_grad_policy *policy = gp->config.policy;
 
-    if ((policy == NULL) && (gp->config.codec == &ct_coded_auto))
+    if ((policy == NULL) && (gp->config.codec == &ct_codec_auto))
         return CT_FAIL(CT_ERR_ARG, "codec auto without a policy that chooses");
     CT_TRY(acquire_ranges(gp, range));
     if (policy != NULL) CT_TRY(policy->create(gp, &gp->policy));
@@ -182,7 +182,7 @@ ct_status ct_grad_pipe_create(ct_comm *comm, const ct_grad_pipe_config *config, 
     const ct_coll_ops *known = NULL;
     ct_status status = CT_OK;
 
-    CT_TRY(ct_grad_plan_check(config, range, n_range));
+    CT_TRY(ct_bucket_partition_check(config, range, n_range));
     /* a wrong name is wrong on one rank too, where nothing else asks for it */
     CT_TRY(ct_coll_choose(comm, 1, CT_F32, config->allreduce, &known));
     gp = calloc(1, sizeof(*gp));
@@ -278,13 +278,13 @@ int ct_grad_pipe_n_trial(const ct_grad_pipe *gp)
 }
 
 /* What is only tried is nobody's business; of what waits aside the momentum need not be there. */
-static bool aside_state(ct_grad_pipe *gp, int i, int k, ct_coded_state *out)
+static bool aside_state(ct_grad_pipe *gp, int i, int k, ct_codec_state *out)
 {
     ct_grad_kept *c = &gp->aside[i];
-    ct_coded_state all[] = {
-        { .name = CT_CODED_RESIDUAL, .data = c->v, .count = gp->range[i].count },
-        { .name = CT_CODED_RATE, .data = &c->rate, .count = 1, .replicated = true },
-        { .name = CT_CODED_MOMENTUM, .data = c->u, .count = gp->range[i].count },
+    ct_codec_state all[] = {
+        { .name = CT_CODEC_RESIDUAL, .data = c->v, .count = gp->range[i].count },
+        { .name = CT_CODEC_RATE, .data = &c->rate, .count = 1, .replicated = true },
+        { .name = CT_CODEC_MOMENTUM, .data = c->u, .count = gp->range[i].count },
     };
     int n = (c->v == NULL) ? 0 : !c->absorbed ? 1 : (c->u == NULL) ? 2 : 3;
 
@@ -293,7 +293,7 @@ static bool aside_state(ct_grad_pipe *gp, int i, int k, ct_coded_state *out)
     return true;
 }
 
-bool ct_grad_pipe_state(ct_grad_pipe *gp, int i, int k, ct_coded_state *out)
+bool ct_grad_pipe_state(ct_grad_pipe *gp, int i, int k, ct_codec_state *out)
 {
     const ct_bucket *b = NULL;
 

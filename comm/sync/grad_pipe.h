@@ -29,7 +29,7 @@ typedef struct ct_grad_range {
     float decay;         /* weight_decay * decay_mult                                        */
     float rate_mult;     /* times the rate of begin: this gradient's                         */
     bool output;         /* of the layer that the loss reads                                 */
-    const ct_coded_ops *codec;           /* its own; NULL: the pipe's                        */
+    const ct_codec_ops *codec;           /* its own; NULL: the pipe's                        */
     const ct_codec_config *codec_config; /* of its own codec; borrowed                       */
 } ct_grad_range;
 
@@ -47,7 +47,7 @@ typedef struct ct_grad_pipe_config {
     int64_t bucket_bytes;         /* 0: by the cost model (bucket_partition.h)         */
     const char *allreduce;        /* "auto" or a name of ct_coll_table                       */
     bool overlap;                 /* false: nothing leaves before finish                     */
-    const ct_coded_ops *codec;    /* never NULL: "none" is one                               */
+    const ct_codec_ops *codec;    /* never NULL: "none" is one                               */
     ct_codec_config codec_config;
     float momentum; /* of the solver, for codecs that absorb it                           */
     bool nesterov;
@@ -62,7 +62,7 @@ typedef struct ct_grad_pipe_config {
                              (ct_grad_range.on_device); of the others the arena has copies */
     bool dense_elsewhere; /* steps in which nothing is coded are summed by somebody else
                              (ct_grad_pipe_skip()), who takes nobody knows how long */
-    const ct_line
+    const ct_step_timeline
         *line; /* of codec "auto": what a step computes, and the model alone decides; NULL:
                   it is watched, and real steps decide (grad_auto.h). Borrowed by create */
 } ct_grad_pipe_config;
@@ -136,7 +136,7 @@ void ct_grad_pipe_coding_json(const ct_grad_pipe *gp, ct_text *out);
 /** Records in t (borrowed; NULL: no more), from the next step on, every bucket under way. */
 ct_status ct_grad_pipe_trace(ct_grad_pipe *gp, ct_trace *t);
 /** State k = 0, 1 … of range i; false: it has no such one. Between steps. */
-bool ct_grad_pipe_state(ct_grad_pipe *gp, int i, int k, ct_coded_state *out);
+bool ct_grad_pipe_state(ct_grad_pipe *gp, int i, int k, ct_codec_state *out);
 /** The state was written from outside: a snapshot was read. Between steps. */
 ct_status ct_grad_pipe_restored(ct_grad_pipe *gp);
 /** The sum is what the weight changes by: decay, momentum and rate are in it (codec.h). */
@@ -149,7 +149,7 @@ bool ct_grad_pipe_on_device(const ct_grad_pipe *gp, int i);
 bool ct_grad_pipe_tries(const ct_grad_pipe *gp, int i);
 /** The codec that range i travels by: its own or the pipe's, "none" where it is dense; *config_p
  *  (NULL allowed) is its configuration. */
-const ct_coded_ops *ct_grad_range_codec(const ct_grad_pipe_config *config,
+const ct_codec_ops *ct_grad_range_codec(const ct_grad_pipe_config *config,
                                         const ct_grad_range *range,
                                         const ct_codec_config **config_p);
 /** The solver's momentum, indexed as the arena; borrowed. The codec "auto" moves momentum between

@@ -35,7 +35,7 @@ struct ct_grad_pipe {
     bool begun; /* at least once                                     */
     bool open;  /* between begin and the report of the last bucket   */
     _Atomic bool finishing;
-    ct_coded_step step; /* that is under way                                 */
+    ct_codec_step step; /* that is under way                                 */
     ct_grad_pipe_counters counters;
     void *policy;          /* the state of config.policy; NULL: nothing is watched  */
     float *history;        /* of the solver, as the arena; borrowed; NULL: unknown   */
@@ -71,10 +71,10 @@ void ct_grad_pipe_log_coding(const ct_grad_pipe *gp);
 ct_status ct_grad_pipe_make_buckets(ct_grad_pipe *gp);
 /** The same again, the ranges' codecs having changed; what codecs keep goes over. Ranges that
  *  keep nothing any more have nothing left behind. Collective. */
-ct_status ct_grad_pipe_recode(ct_grad_pipe *gp);
+ct_status ct_grad_pipe_switch_codecs(ct_grad_pipe *gp);
 /** The same, but to try codecs: until the next recode what they keep is of no importance, and of
  *  what they absorb nothing moves (ct_grad_pipe_tries()). Needs `history`. Collective. */
-ct_status ct_grad_pipe_recode_to_try(ct_grad_pipe *gp);
+ct_status ct_grad_pipe_switch_codecs_to_try(ct_grad_pipe *gp);
 /** While codecs are tried: what range i's has left behind, which absorbs nothing, so that its sums
  *  moved weights, waits with what was kept before; the next recode gives it back. *kept_p: false
  *  where what waits counts in other units. */

@@ -7,11 +7,11 @@
 /* Of V, on this rank. */
 static double residual_square(const ct_bucket *b)
 {
-    ct_coded_state s;
+    ct_codec_state s;
 
     if (b->ops->left != NULL) return b->ops->left(b->coded);
     if ((b->ops->state == NULL) || !b->ops->state(b->coded, 0, &s)) return 0;
-    return ct_accum_square(s.data, s.count, b->comm->n_thread);
+    return ct_momentum_correction_square(s.data, s.count, b->comm->n_thread);
 }
 
 /* Seconds from leaving to landing of its coded uses, less those that the same ones would have had
@@ -25,7 +25,7 @@ static double saved_s(const ct_bucket *b)
 
 static void add_bucket(const ct_bucket *b, ct_grad_pipe_coding *out)
 {
-    ct_coded_stats s;
+    ct_codec_stats s;
 
     b->ops->stats(b->coded, &s);
     out->n_coded += 1;

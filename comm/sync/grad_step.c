@@ -31,7 +31,7 @@ ct_status ct_grad_pipe_begin(ct_grad_pipe *gp, int64_t iteration, float scale, f
         ct_comm_unlock(gp->comm);
         return status;
     }
-    gp->step = (ct_coded_step){ .iteration = iteration,
+    gp->step = (ct_codec_step){ .iteration = iteration,
                                 .scale = scale,
                                 .clip = 1,
                                 .rate = rate,

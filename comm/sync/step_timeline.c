@@ -11,8 +11,8 @@ typedef struct travel {
 } travel;
 
 typedef struct timeline {
-    const ct_line *line;
-    const ct_line_parcel *parcel;
+    const ct_step_timeline *line;
+    const ct_step_timeline_message *parcel;
     travel *travel; /* [n] */
     int n, n_reported;
     int *parts_left;  /* [n_range]                                               */
@@ -79,7 +79,7 @@ static void leave(timeline *t, int i)
 
 static void take(timeline *t, int i)
 {
-    const ct_line_parcel *p = &t->parcel[i];
+    const ct_step_timeline_message *p = &t->parcel[i];
 
     t->travel[i].reported = true;
     t->n_reported += 1;
@@ -141,7 +141,7 @@ static void ready(timeline *t, int range)
     for (; (i >= 0) && (i < t->n) && (t->parcel[i].first <= range); ++i) {
         if (range >= t->parcel[i].first + t->parcel[i].n) continue;
         t->travel[i].missing -= 1;
-        if ((t->travel[i].missing == 0) && (t->line->overlap != CT_LINE_OFF)) leave(t, i);
+        if ((t->travel[i].missing == 0) && (t->line->overlap != CT_STEP_TIMELINE_OFF)) leave(t, i);
     }
 }
 
@@ -149,7 +149,7 @@ static void begin(timeline *t)
 {
     memset(t->parts_left, 0, sizeof(*t->parts_left) * (size_t)t->line->n_range);
     for (int i = 0; i < t->n; ++i) {
-        const ct_line_parcel *p = &t->parcel[i];
+        const ct_step_timeline_message *p = &t->parcel[i];
 
         t->travel[i] = (travel){ .missing = p->n, .rest = p->wire_s };
         for (int k = p->first; k < p->first + p->n; ++k) t->parts_left[k] += 1;
@@ -158,22 +158,22 @@ static void begin(timeline *t)
     t->open = (t->n > 0);
 }
 
-static void run_list(timeline *t, const ct_line_event *list, int n)
+static void run_list(timeline *t, const ct_step_timeline_event *list, int n)
 {
     for (int i = 0; i < n; ++i) {
-        const ct_line_event *e = &list[i];
+        const ct_step_timeline_event *e = &list[i];
 
-        if (e->kind == CT_LINE_RUN) work(t, e->seconds);
-        if (e->kind == CT_LINE_READY) ready(t, e->range);
-        if ((e->kind == CT_LINE_READ) && t->open) wait_for(t, e->range, 1);
+        if (e->kind == CT_STEP_TIMELINE_RUN) work(t, e->seconds);
+        if (e->kind == CT_STEP_TIMELINE_READY) ready(t, e->range);
+        if ((e->kind == CT_STEP_TIMELINE_READ) && t->open) wait_for(t, e->range, 1);
     }
 }
 
 /* The first steps differ: nothing is under way before them. The last of a few is the steady one. */
-static void run_steps(timeline *t, ct_line_times *out)
+static void run_steps(timeline *t, ct_step_timeline_times *out)
 {
     enum { N_STEP = 4 };
-    const ct_line *l = t->line;
+    const ct_step_timeline *l = t->line;
 
     for (int i = 0; i < N_STEP; ++i) {
         double mark = t->now, exposed = t->exposed;
@@ -182,13 +182,14 @@ static void run_steps(timeline *t, ct_line_times *out)
         if (t->open) wait_for(t, 0, l->n_range);
         begin(t);
         run_list(t, l->backward, l->n_backward);
-        if (t->open && (l->overlap != CT_LINE_BOTH)) wait_for(t, 0, l->n_range);
-        *out = (ct_line_times){ .step_s = t->now - mark, .exposed_s = t->exposed - exposed };
+        if (t->open && (l->overlap != CT_STEP_TIMELINE_BOTH)) wait_for(t, 0, l->n_range);
+        *out =
+            (ct_step_timeline_times){ .step_s = t->now - mark, .exposed_s = t->exposed - exposed };
     }
 }
 
-ct_status ct_line_run(const ct_line *line, const ct_line_parcel *parcel, int n_parcel,
-                      ct_line_times *out)
+ct_status ct_step_timeline_run(const ct_step_timeline *line, const ct_step_timeline_message *parcel,
+                               int n_parcel, ct_step_timeline_times *out)
 {
     timeline t = { .line = line, .parcel = parcel, .n = n_parcel };
     size_t n = (size_t)line->n_range + 1;

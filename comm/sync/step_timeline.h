@@ -9,8 +9,8 @@
  * reads a weight whose sum has not landed. What that leaves out: that latencies of several buckets
  * overlap, and that messages wait for the next poll.
  */
-#ifndef CT_LINE_H
-#define CT_LINE_H
+#ifndef CT_STEP_TIMELINE_H
+#define CT_STEP_TIMELINE_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -18,47 +18,47 @@
 #include "framework/base/status.h"
 
 typedef enum {
-    CT_LINE_RUN,   /* `seconds` of computation                    */
-    CT_LINE_READY, /* the gradient of `range` is final            */
-    CT_LINE_READ   /* forward is about to read the weights of `range` */
-} ct_line_kind;
+    CT_STEP_TIMELINE_RUN,   /* `seconds` of computation                    */
+    CT_STEP_TIMELINE_READY, /* the gradient of `range` is final            */
+    CT_STEP_TIMELINE_READ   /* forward is about to read the weights of `range` */
+} ct_step_timeline_kind;
 
-typedef struct ct_line_event {
-    ct_line_kind kind;
+typedef struct ct_step_timeline_event {
+    ct_step_timeline_kind kind;
     int range;
     double seconds;
-} ct_line_event;
+} ct_step_timeline_event;
 
 /** How far communication hides. */
 typedef enum {
-    CT_LINE_OFF,      /* nothing leaves before backward is over        */
-    CT_LINE_BACKWARD, /* everything has landed before the next forward */
-    CT_LINE_BOTH
-} ct_line_overlap;
+    CT_STEP_TIMELINE_OFF,      /* nothing leaves before backward is over        */
+    CT_STEP_TIMELINE_BACKWARD, /* everything has landed before the next forward */
+    CT_STEP_TIMELINE_BOTH
+} ct_step_timeline_overlap;
 
-typedef struct ct_line {
+typedef struct ct_step_timeline {
     int n_range;
     const int64_t *count; /* [n_range] elements                            */
-    const ct_line_event *forward, *backward;
+    const ct_step_timeline_event *forward, *backward;
     int n_forward, n_backward;
     double update_s; /* an element's                                      */
     double taken;    /* of the time in which the link works: the rank's own work stands still for so
                         much of it, 0 to 1; nothing where the rank waits anyway */
-    ct_line_overlap overlap;
-} ct_line;
+    ct_step_timeline_overlap overlap;
+} ct_step_timeline;
 
 /** A bucket. */
-typedef struct ct_line_parcel {
+typedef struct ct_step_timeline_message {
     int first, n, n_part; /* ranges, as ct_bucket_cut has them */
     double encode_s, wire_s, decode_s;
-} ct_line_parcel;
+} ct_step_timeline_message;
 
-typedef struct ct_line_times {
+typedef struct ct_step_timeline_times {
     double step_s, exposed_s; /* exposed: the rank waited */
-} ct_line_times;
+} ct_step_timeline_times;
 
 /** A step in the steady state. CT_ERR_NOMEM. */
-ct_status ct_line_run(const ct_line *line, const ct_line_parcel *parcel, int n_parcel,
-                      ct_line_times *out);
+ct_status ct_step_timeline_run(const ct_step_timeline *line, const ct_step_timeline_message *parcel,
+                               int n_parcel, ct_step_timeline_times *out);
 
 #endif

@@ -14,8 +14,8 @@ enum { JPEG_QUALITY = 95, MOST_SLOTS = 128 };
 
 /* An image on its way. */
 typedef struct slot {
-    ct_image_room room;
-    ct_room encoded;
+    ct_image_buffer room;
+    ct_sample_buffer encoded;
     ct_record record;
     int64_t at; /* in the list */
     ct_status status;
@@ -59,7 +59,7 @@ static ct_status make_record(const work *w, slot *t)
     r->height = image.height;
     r->width = image.width;
     r->n = (size_t)(image.height * image.width * image.channels);
-    CT_TRY(ct_room_reserve(&t->room.planes, r->n));
+    CT_TRY(ct_sample_buffer_reserve(&t->room.planes, r->n));
     ct_image_to_planes(&image, t->room.planes.data);
     r->values = t->room.planes.data;
     return w->o->encoded ? compress(w, &image, t) : CT_OK;
@@ -89,7 +89,7 @@ static ct_status drop_broken(work *w)
 {
     ct_color color = w->o->gray ? CT_COLOR_GRAY : CT_COLOR_BGR;
     ct_image_list *list = &w->list;
-    ct_image_room *room = &w->slot[0].room;
+    ct_image_buffer *room = &w->slot[0].room;
     int64_t kept = 0, all = list->count;
 
     for (int64_t i = 0; i < all; i++) {
@@ -175,7 +175,7 @@ static void release_slots(work *w)
 {
     for (int k = 0; (w->slot != NULL) && (k < w->n_slot); k++) {
         ct_image_room_release(&w->slot[k].room);
-        ct_room_release(&w->slot[k].encoded);
+        ct_sample_buffer_release(&w->slot[k].encoded);
     }
     free(w->slot);
 }

@@ -4,20 +4,20 @@
 
 #include "framework/proto/cortado.pb-c.h"
 
-void ct_datum_room_release(ct_datum_room *room)
+void ct_datum_room_release(ct_datum_buffer *room)
 {
-    ct_room_release(&room->values);
-    ct_room_release(&room->decoded);
+    ct_sample_buffer_release(&room->values);
+    ct_sample_buffer_release(&room->decoded);
 }
 
-static ct_status take_encoded(const Ct__Datum *d, ct_color color, ct_datum_room *room,
+static ct_status take_encoded(const Ct__Datum *d, ct_color color, ct_datum_buffer *room,
                               ct_sample *sample, ct_why *why)
 {
     ct_image image;
 
     CT_TRY(ct_image_decode(d->data.data, d->data.len, color, &room->decoded, &image, why));
-    if (ct_room_reserve(&room->values, (size_t)(image.height * image.width * image.channels)) !=
-        CT_OK) {
+    if (ct_sample_buffer_reserve(&room->values,
+                                 (size_t)(image.height * image.width * image.channels)) != CT_OK) {
         return CT_WHY(why, CT_ERR_NOMEM, "no memory");
     }
     ct_image_to_planes(&image, room->values.data);
@@ -27,7 +27,8 @@ static ct_status take_encoded(const Ct__Datum *d, ct_color color, ct_datum_room 
     return CT_OK;
 }
 
-static ct_status take_plain(const Ct__Datum *d, ct_datum_room *room, ct_sample *sample, ct_why *why)
+static ct_status take_plain(const Ct__Datum *d, ct_datum_buffer *room, ct_sample *sample,
+                            ct_why *why)
 {
     int64_t c = d->channels, h = d->height, w = d->width, n;
     size_t bytes;
@@ -46,7 +47,7 @@ static ct_status take_plain(const Ct__Datum *d, ct_datum_room *room, ct_sample *
                       d->n_float_data);
     }
     bytes = (d->data.len > 0) ? (size_t)n : (size_t)n * sizeof(float);
-    if (ct_room_reserve(&room->values, bytes) != CT_OK) {
+    if (ct_sample_buffer_reserve(&room->values, bytes) != CT_OK) {
         return CT_WHY(why, CT_ERR_NOMEM, "no memory");
     }
     memcpy(room->values.data, (d->data.len > 0) ? (void *)d->data.data : (void *)d->float_data,
@@ -57,7 +58,7 @@ static ct_status take_plain(const Ct__Datum *d, ct_datum_room *room, ct_sample *
     return CT_OK;
 }
 
-ct_status ct_datum_decode(const void *data, size_t size, ct_color color, ct_datum_room *room,
+ct_status ct_datum_decode(const void *data, size_t size, ct_color color, ct_datum_buffer *room,
                           ct_sample *sample, float *label_p, ct_why *why)
 {
     Ct__Datum *d = ct__datum__unpack(NULL, size, data);
@@ -77,7 +78,8 @@ ct_status ct_datum_decode(const void *data, size_t size, ct_color color, ct_datu
 }
 
 ct_status ct_datum_encode(const uint8_t *values, size_t n, int channels, int64_t height,
-                          int64_t width, int label, bool encoded, ct_room *room, size_t *size_p)
+                          int64_t width, int label, bool encoded, ct_sample_buffer *room,
+                          size_t *size_p)
 {
     Ct__Datum d = CT__DATUM__INIT;
 
@@ -91,7 +93,7 @@ ct_status ct_datum_encode(const uint8_t *values, size_t n, int channels, int64_t
     d.data.len = n;
     d.has_encoded = encoded;
     d.encoded = encoded;
-    CT_TRY(ct_room_reserve(room, ct__datum__get_packed_size(&d)));
+    CT_TRY(ct_sample_buffer_reserve(room, ct__datum__get_packed_size(&d)));
     *size_p = ct__datum__pack(&d, room->data);
     return CT_OK;
 }

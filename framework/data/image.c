@@ -5,7 +5,7 @@
 
 #include "framework/base/simd.h"
 
-ct_status ct_image_decode(const void *data, size_t size, ct_color color, ct_room *room,
+ct_status ct_image_decode(const void *data, size_t size, ct_color color, ct_sample_buffer *room,
                           ct_image *image_p, ct_why *why)
 {
     for (int i = 0; ct_image_codec_table[i] != NULL; i++) {
@@ -110,15 +110,15 @@ static const int *take_row(row_pair *p, int slot, int64_t y, const ct_image *fro
     return p->row[slot];
 }
 
-ct_status ct_image_resize(const ct_image *from, int64_t height, int64_t width, ct_room *room,
-                          ct_image *to_p)
+ct_status ct_image_resize(const ct_image *from, int64_t height, int64_t width,
+                          ct_sample_buffer *room, ct_image *to_p)
 {
     int64_t c = from->channels, n = width * c, pixels = (height * n + 15) / 16 * 16;
     row_pair pair = { .of = { -1, -1 } };
     mix *col;
 
-    CT_TRY(ct_room_reserve(room, (size_t)pixels + (size_t)width * sizeof(*col) +
-                                     2 * (size_t)n * sizeof(*pair.row[0])));
+    CT_TRY(ct_sample_buffer_reserve(room, (size_t)pixels + (size_t)width * sizeof(*col) +
+                                              2 * (size_t)n * sizeof(*pair.row[0])));
     col = (mix *)(void *)(room->data + pixels);
     pair.row[0] = (int *)(void *)(col + width);
     pair.row[1] = pair.row[0] + n;

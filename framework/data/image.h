@@ -29,7 +29,7 @@ typedef struct ct_image {
 typedef struct ct_image_codec {
     const char *name; /* "JPEG" */
     bool (*probe)(const uint8_t *data, size_t size);
-    ct_status (*decode)(const uint8_t *data, size_t size, ct_color color, ct_room *room,
+    ct_status (*decode)(const uint8_t *data, size_t size, ct_color color, ct_sample_buffer *room,
                         ct_image *image_p, ct_why *why);
     const char *without; /* decode NULL: what is missing, "libjpeg-turbo (libturbojpeg0-dev)" */
 } ct_image_codec;
@@ -40,7 +40,7 @@ extern const ct_image_codec *const ct_image_codec_table[]; /* NULL-terminated */
  *  mirrored as EXIF says where `color` is not native, as OpenCV's imread() and imdecode() do.
  * Quiet: errors fill why. CT_ERR_DATA (not an image, truncated, corrupt), CT_ERR_CONFIG (a kind
  * that is not built in), CT_ERR_NOMEM. */
-ct_status ct_image_decode(const void *data, size_t size, ct_color color, ct_room *room,
+ct_status ct_image_decode(const void *data, size_t size, ct_color color, ct_sample_buffer *room,
                           ct_image *image_p, ct_why *why);
 /** The orientation that a JPEG or PNG file states in EXIF, 1 to 8; 1 where it states none. */
 int ct_exif_orientation(const uint8_t *data, size_t size);
@@ -48,18 +48,20 @@ int ct_exif_orientation(const uint8_t *data, size_t size);
 ct_status ct_image_turn(ct_image *image, int orientation, ct_why *why);
 /** Bilinear resize with pixel centres aligned: OpenCV's INTER_LINEAR (its default, and Caffe's),
  *  bit for bit; into room, which must not be the one that holds `from`. */
-ct_status ct_image_resize(const ct_image *from, int64_t height, int64_t width, ct_room *room,
-                          ct_image *to_p);
+ct_status ct_image_resize(const ct_image *from, int64_t height, int64_t width,
+                          ct_sample_buffer *room, ct_image *to_p);
 /** Interleaved pixels to planes[channels][height][width]. */
 void ct_image_to_planes(const ct_image *image, uint8_t *planes);
 /** Encodes as JPEG into room; *size_p bytes. CT_ERR_CONFIG where JPEG is not built in. Logged. */
-ct_status ct_image_encode_jpeg(const ct_image *image, int quality, ct_room *room, size_t *size_p);
+ct_status ct_image_encode_jpeg(const ct_image *image, int quality, ct_sample_buffer *room,
+                               size_t *size_p);
 
 /* The implementations: for image_table.c alone. */
-ct_status ct_jpeg_decode(const uint8_t *data, size_t size, ct_color color, ct_room *room,
+ct_status ct_jpeg_decode(const uint8_t *data, size_t size, ct_color color, ct_sample_buffer *room,
                          ct_image *image_p, ct_why *why);
-ct_status ct_jpeg_encode(const ct_image *image, int quality, ct_room *room, size_t *size_p);
-ct_status ct_png_decode(const uint8_t *data, size_t size, ct_color color, ct_room *room,
+ct_status ct_jpeg_encode(const ct_image *image, int quality, ct_sample_buffer *room,
+                         size_t *size_p);
+ct_status ct_png_decode(const uint8_t *data, size_t size, ct_color color, ct_sample_buffer *room,
                         ct_image *image_p, ct_why *why);
 
 #endif

@@ -35,7 +35,7 @@ static void bgr_to_gray(uint8_t *pixel, int64_t n)
 }
 
 static ct_status decode_with(tjhandle h, const uint8_t *data, size_t size, ct_color color,
-                             ct_room *room, ct_image *image_p, ct_why *why)
+                             ct_sample_buffer *room, ct_image *image_p, ct_why *why)
 {
     int width, height, subsampling, space, format, per_pixel;
     int64_t n;
@@ -51,7 +51,7 @@ static ct_status decode_with(tjhandle h, const uint8_t *data, size_t size, ct_co
     if ((n <= 0) || (n > CT_MAX_IMAGE_BYTES / per_pixel)) {
         return CT_WHY(why, CT_ERR_DATA, "JPEG of %d x %d pixels is too large", width, height);
     }
-    if (ct_room_reserve(room, (size_t)(n * per_pixel)) != CT_OK) {
+    if (ct_sample_buffer_reserve(room, (size_t)(n * per_pixel)) != CT_OK) {
         return CT_WHY(why, CT_ERR_NOMEM, "no memory for a JPEG of %d x %d pixels", width, height);
     }
     if ((tjDecompress2(h, data, size, room->data, width, 0, height, format, TJFLAG_ACCURATEDCT) !=
@@ -67,7 +67,7 @@ static ct_status decode_with(tjhandle h, const uint8_t *data, size_t size, ct_co
     return CT_OK;
 }
 
-ct_status ct_jpeg_decode(const uint8_t *data, size_t size, ct_color color, ct_room *room,
+ct_status ct_jpeg_decode(const uint8_t *data, size_t size, ct_color color, ct_sample_buffer *room,
                          ct_image *image_p, ct_why *why)
 {
     tjhandle h = tjInitDecompress();
@@ -79,7 +79,7 @@ ct_status ct_jpeg_decode(const uint8_t *data, size_t size, ct_color color, ct_ro
     return status;
 }
 
-ct_status ct_jpeg_encode(const ct_image *image, int quality, ct_room *room, size_t *size_p)
+ct_status ct_jpeg_encode(const ct_image *image, int quality, ct_sample_buffer *room, size_t *size_p)
 {
     int subsampling = (image->channels == 1) ? TJSAMP_GRAY : TJSAMP_420;
     int format = (image->channels == 1) ? TJPF_GRAY : TJPF_BGR;
@@ -93,7 +93,7 @@ ct_status ct_jpeg_encode(const ct_image *image, int quality, ct_room *room, size
                     subsampling, quality, TJFLAG_ACCURATEDCT) != 0) {
         status = CT_FAIL(CT_ERR_DATA, "cannot encode a JPEG: %s", tjGetErrorStr2(h));
     } else {
-        status = ct_room_reserve(room, size);
+        status = ct_sample_buffer_reserve(room, size);
     }
     if (status == CT_OK) {
         memcpy(room->data, jpeg, size);

@@ -108,7 +108,7 @@ const char *ct_image_list_path(const ct_image_list *list, int64_t i)
     return list->text + list->entry[i].path;
 }
 
-ct_status ct_image_list_bytes(const ct_image_list *list, int64_t i, ct_image_room *room,
+ct_status ct_image_list_bytes(const ct_image_list *list, int64_t i, ct_image_buffer *room,
                               size_t *size_p, ct_why *why)
 {
     char path[4096];
@@ -123,7 +123,8 @@ ct_status ct_image_list_bytes(const ct_image_list *list, int64_t i, ct_image_roo
     f = fopen(path, "rb");
     if (f == NULL) return CT_WHY(why, CT_ERR_IO, "cannot open %s: %s", path, strerror(errno));
     good = (fseek(f, 0, SEEK_END) == 0) && ((size = ftell(f)) >= 0) && (fseek(f, 0, SEEK_SET) == 0);
-    good = good && (size < LONG_MAX) && (ct_room_reserve(&room->file, (size_t)size + 1) == CT_OK);
+    good = good && (size < LONG_MAX) &&
+           (ct_sample_buffer_reserve(&room->file, (size_t)size + 1) == CT_OK);
     good = good && (fread(room->file.data, 1, (size_t)size, f) == (size_t)size);
     fclose(f);
     if (!good) return CT_WHY(why, CT_ERR_IO, "cannot read %s", path);
@@ -132,7 +133,7 @@ ct_status ct_image_list_bytes(const ct_image_list *list, int64_t i, ct_image_roo
 }
 
 ct_status ct_image_load(const ct_image_list *list, int64_t i, ct_color color, int64_t height,
-                        int64_t width, ct_image_room *room, ct_image *image_p, ct_why *why)
+                        int64_t width, ct_image_buffer *room, ct_image *image_p, ct_why *why)
 {
     ct_image image;
     size_t size;
@@ -152,10 +153,10 @@ ct_status ct_image_load(const ct_image_list *list, int64_t i, ct_color color, in
     return CT_OK;
 }
 
-void ct_image_room_release(ct_image_room *room)
+void ct_image_room_release(ct_image_buffer *room)
 {
-    ct_room_release(&room->file);
-    ct_room_release(&room->decoded);
-    ct_room_release(&room->resized);
-    ct_room_release(&room->planes);
+    ct_sample_buffer_release(&room->file);
+    ct_sample_buffer_release(&room->decoded);
+    ct_sample_buffer_release(&room->resized);
+    ct_sample_buffer_release(&room->planes);
 }

@@ -18,9 +18,9 @@ typedef struct ct_image_list {
 } ct_image_list;
 
 /** Room of one thread. */
-typedef struct ct_image_room {
-    ct_room file, decoded, resized, planes;
-} ct_image_room;
+typedef struct ct_image_buffer {
+    ct_sample_buffer file, decoded, resized, planes;
+} ct_image_buffer;
 
 /** Reads a list. The label is what follows the last blank; paths may hold blanks; empty lines do
  *  not count. CT_ERR_IO, CT_ERR_DATA (which line, what is wrong), logged with who in front. */
@@ -34,11 +34,11 @@ void ct_image_list_release(ct_image_list *list);
 const char *ct_image_list_path(const ct_image_list *list, int64_t i);
 
 /** Reads the file of entry i into room->file; *size_p bytes. Quiet. CT_ERR_IO. */
-ct_status ct_image_list_bytes(const ct_image_list *list, int64_t i, ct_image_room *room,
+ct_status ct_image_list_bytes(const ct_image_list *list, int64_t i, ct_image_buffer *room,
                               size_t *size_p, ct_why *why);
 /** Reads, decodes and (height > 0) resizes entry i; pixels in room. Quiet: errors fill why. */
 ct_status ct_image_load(const ct_image_list *list, int64_t i, ct_color color, int64_t height,
-                        int64_t width, ct_image_room *room, ct_image *image_p, ct_why *why);
-void ct_image_room_release(ct_image_room *room);
+                        int64_t width, ct_image_buffer *room, ct_image *image_p, ct_why *why);
+void ct_image_room_release(ct_image_buffer *room);
 
 #endif

@@ -60,7 +60,7 @@ static void set_format(png_structp png, png_infop info, ct_color color)
 }
 
 /* What can longjmp: everything it needs after a jump lives in the caller. */
-static ct_status read_all(png_structp png, png_infop info, ct_color color, ct_room *room,
+static ct_status read_all(png_structp png, png_infop info, ct_color color, ct_sample_buffer *room,
                           ct_image *image_p, ct_why *why)
 {
     int64_t width, height, row_bytes;
@@ -74,7 +74,7 @@ static ct_status read_all(png_structp png, png_infop info, ct_color color, ct_ro
     }
     set_format(png, info, color);
     row_bytes = (int64_t)png_get_rowbytes(png, info);
-    if (ct_room_reserve(room, (size_t)(row_bytes * height)) != CT_OK) {
+    if (ct_sample_buffer_reserve(room, (size_t)(row_bytes * height)) != CT_OK) {
         return CT_WHY(why, CT_ERR_NOMEM, "no memory for a PNG of %lld x %lld pixels",
                       (long long)width, (long long)height);
     }
@@ -89,7 +89,7 @@ static ct_status read_all(png_structp png, png_infop info, ct_color color, ct_ro
     return CT_OK;
 }
 
-ct_status ct_png_decode(const uint8_t *data, size_t size, ct_color color, ct_room *room,
+ct_status ct_png_decode(const uint8_t *data, size_t size, ct_color color, ct_sample_buffer *room,
                         ct_image *image_p, ct_why *why)
 {
     png_source source = { data, size, why };

@@ -32,9 +32,10 @@ static const ct_image_codec codec_png = { "PNG", probe_png, PNG_DECODE, "libpng 
 
 const ct_image_codec *const ct_image_codec_table[] = { &codec_jpeg, &codec_png, NULL };
 
-ct_status ct_image_encode_jpeg(const ct_image *image, int quality, ct_room *room, size_t *size_p)
+ct_status ct_image_encode_jpeg(const ct_image *image, int quality, ct_sample_buffer *room,
+                               size_t *size_p)
 {
-    ct_status (*encode)(const ct_image *, int, ct_room *, size_t *) = JPEG_ENCODE;
+    ct_status (*encode)(const ct_image *, int, ct_sample_buffer *, size_t *) = JPEG_ENCODE;
 
     if (encode == NULL) return CT_FAIL(CT_ERR_CONFIG, "built without %s", codec_jpeg.without);
     return encode(image, quality, room, size_p);

@@ -22,7 +22,7 @@ static const int64_t default_ram_limit = (int64_t)512 << 20;
 typedef struct hdf5_local {
     int64_t first, rows;
     int64_t last; /* the row that was asked for before, and 1: zeroed, none was */
-    ct_room value[CT_MAX_FIELD];
+    ct_sample_buffer value[CT_MAX_FIELD];
 } hdf5_local;
 
 static ct_status scan(ct_reader *r, int64_t ram_limit)
@@ -129,7 +129,7 @@ static ct_status read_piece(const ct_reader *r, hdf5_local *l, int64_t id, ct_wh
         size_t bytes =
             (size_t)(n * ct_shape_count(&r->field[i], 0, -1)) * ct_hdf5_value_size(r->state, i);
 
-        CT_TRY(ct_room_reserve(&l->value[i], bytes + 1));
+        CT_TRY(ct_sample_buffer_reserve(&l->value[i], bytes + 1));
     }
     ct_hdf5_lock();
     status = ct_hdf5_open_file(r, f);
@@ -217,7 +217,8 @@ static void hdf5_describe(const ct_reader *r, int64_t id, char *text, size_t siz
 
 static void hdf5_local_release(void *local)
 {
-    for (int i = 0; i < CT_MAX_FIELD; i++) ct_room_release(&((hdf5_local *)local)->value[i]);
+    for (int i = 0; i < CT_MAX_FIELD; i++)
+        ct_sample_buffer_release(&((hdf5_local *)local)->value[i]);
 }
 
 const ct_reader_ops ct_reader_hdf5 = {

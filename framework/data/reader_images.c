@@ -20,7 +20,7 @@ typedef struct images_state {
 } images_state;
 
 typedef struct images_local {
-    ct_image_room room;
+    ct_image_buffer room;
 } images_local;
 
 static void images_describe(const ct_reader *r, int64_t id, char *text, size_t size)
@@ -41,7 +41,8 @@ static ct_status images_read(const ct_reader *r, void *local, int64_t id, ct_sam
         ct_image_load(&s->list, id, s->color, s->height, s->width, &l->room, &image, &why);
 
     if (status != CT_OK) return ct_reader_bad(r, id, sample, status, &why);
-    CT_TRY(ct_room_reserve(&l->room.planes, (size_t)(image.height * image.width * image.channels)));
+    CT_TRY(ct_sample_buffer_reserve(&l->room.planes,
+                                    (size_t)(image.height * image.width * image.channels)));
     ct_image_to_planes(&image, l->room.planes.data);
     sample->u8 = l->room.planes.data;
     sample->f32 = NULL;

@@ -37,8 +37,8 @@ typedef struct lmdb_state {
 } lmdb_state;
 
 typedef struct lmdb_local {
-    ct_datum_room room;
-    ct_room raw;
+    ct_datum_buffer room;
+    ct_sample_buffer raw;
 } lmdb_local;
 
 /* ---- files */
@@ -298,7 +298,7 @@ static ct_status lmdb_read(const ct_reader *r, void *local, int64_t id, ct_sampl
     ct_why why;
     ct_status status;
 
-    CT_TRY(ct_room_reserve(&l->raw, size + 1));
+    CT_TRY(ct_sample_buffer_reserve(&l->raw, size + 1));
     status = read_record(r, id, l->raw.data, &why);
     if (status != CT_OK) return ct_reader_bad(r, id, sample, status, &why);
     return lmdb_decode(r, local, id, l->raw.data, size, sample);
@@ -309,7 +309,7 @@ static void lmdb_local_release(void *local)
     lmdb_local *l = local;
 
     ct_datum_room_release(&l->room);
-    ct_room_release(&l->raw);
+    ct_sample_buffer_release(&l->raw);
 }
 
 static ct_status lmdb_open(ct_reader *r, const ct_reader_options *o)

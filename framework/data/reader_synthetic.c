@@ -28,10 +28,10 @@ static void synthetic_close(ct_reader *r)
 static ct_status synthetic_read(const ct_reader *r, void *local, int64_t id, ct_sample *sample)
 {
     int64_t n = ct_shape_count(&r->field[0], 0, -1), rest = ct_reader_rest_count(r);
-    ct_room *room = local;
+    ct_sample_buffer *room = local;
     uint64_t x = ct_rng_key((uint64_t)id, 1, 2) | 1;
 
-    CT_TRY(ct_room_reserve(room, (size_t)n));
+    CT_TRY(ct_sample_buffer_reserve(room, (size_t)n));
     for (int64_t i = 0; i < n; i += 8) { /* xorshift: cheap, so that timing is not of this */
         x ^= x << 13;
         x ^= x >> 7;
@@ -53,14 +53,14 @@ static void synthetic_describe(const ct_reader *r, int64_t id, char *text, size_
 
 static void synthetic_local_release(void *local)
 {
-    ct_room_release(local);
+    ct_sample_buffer_release(local);
 }
 
 const ct_reader_ops ct_reader_synthetic = {
     .name = "synthetic",
     .open = synthetic_open,
     .close = synthetic_close,
-    .local_size = sizeof(ct_room),
+    .local_size = sizeof(ct_sample_buffer),
     .local_release = synthetic_local_release,
     .read = synthetic_read,
     .describe = synthetic_describe,

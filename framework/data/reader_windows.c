@@ -29,8 +29,8 @@ typedef struct windows_state {
 } windows_state;
 
 typedef struct windows_local {
-    ct_image_room room;
-    ct_room cut, out;
+    ct_image_buffer room;
+    ct_sample_buffer cut, out;
 } windows_local;
 
 static const ct_window *window_of(const ct_reader *r, int64_t id)
@@ -100,7 +100,7 @@ static ct_status cut_out(windows_local *l, const ct_image *from, const ct_box *b
 {
     int64_t height = box->y2 - box->y1 + 1, width = box->x2 - box->x1 + 1, c = from->channels;
 
-    CT_TRY(ct_room_reserve(&l->cut, (size_t)(height * width * c)));
+    CT_TRY(ct_sample_buffer_reserve(&l->cut, (size_t)(height * width * c)));
     for (int64_t y = 0; y < height; y++) {
         memcpy(l->cut.data + y * width * c,
                from->data + ((box->y1 + y) * from->width + box->x1) * c, (size_t)(width * c));
@@ -146,7 +146,7 @@ static ct_status make(const ct_reader *r, windows_local *l, int64_t id, ct_why *
     bool mirrored = id % 2 != 0;
     ct_image image;
     ct_warp warp;
-    ct_status status = ct_room_reserve(&l->out, bytes);
+    ct_status status = ct_sample_buffer_reserve(&l->out, bytes);
 
     if (status != CT_OK) return CT_WHY(why, status, "no memory for a window");
     memset(l->out.data, 0, bytes);
@@ -206,7 +206,7 @@ static ct_status fill_cache(ct_reader *r)
 {
     windows_state *s = r->state;
     int64_t n = s->list.images.count;
-    ct_image_room room = { 0 };
+    ct_image_buffer room = { 0 };
     bool good = true;
     ct_why why;
 
@@ -286,8 +286,8 @@ static void windows_local_release(void *local)
     windows_local *l = local;
 
     ct_image_room_release(&l->room);
-    ct_room_release(&l->cut);
-    ct_room_release(&l->out);
+    ct_sample_buffer_release(&l->cut);
+    ct_sample_buffer_release(&l->out);
 }
 
 const ct_reader_ops ct_reader_windows = {

@@ -15,14 +15,14 @@
 #define CT_MAX_FIELD 8
 
 /** Memory that is kept from sample to sample; zero-initialise. */
-typedef struct ct_room {
+typedef struct ct_sample_buffer {
     uint8_t *data;
     size_t capacity;
-} ct_room;
+} ct_sample_buffer;
 
 /** Makes r at least `bytes` long; what it held is lost. CT_ERR_NOMEM, logged. */
-ct_status ct_room_reserve(ct_room *r, size_t bytes);
-void ct_room_release(ct_room *r);
+ct_status ct_sample_buffer_reserve(ct_sample_buffer *r, size_t bytes);
+void ct_sample_buffer_release(ct_sample_buffer *r);
 
 /** Why a record cannot be used. Decoders fill it instead of logging, because only their caller
  *  knows the record's name; the caller logs once, with both. */

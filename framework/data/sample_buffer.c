@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-ct_status ct_room_reserve(ct_room *r, size_t bytes)
+ct_status ct_sample_buffer_reserve(ct_sample_buffer *r, size_t bytes)
 {
     uint8_t *data;
 
@@ -17,10 +17,10 @@ ct_status ct_room_reserve(ct_room *r, size_t bytes)
     return CT_OK;
 }
 
-void ct_room_release(ct_room *r)
+void ct_sample_buffer_release(ct_sample_buffer *r)
 {
     free(r->data);
-    *r = (ct_room){ 0 };
+    *r = (ct_sample_buffer){ 0 };
 }
 
 void ct_why_set(ct_why *why, const char *fmt, ...)

@@ -28,7 +28,7 @@ typedef struct lmdb_state {
     size_t map_size, bytes;
     queued queue[QUEUE_RECORDS];
     int n;
-    ct_room room;
+    ct_sample_buffer room;
 } lmdb_state;
 
 static ct_status failed(const ct_writer *w, int rc)
@@ -134,7 +134,7 @@ static void lmdb_close(ct_writer *w)
     lmdb_state *s = w->state;
 
     empty_queue(s);
-    ct_room_release(&s->room);
+    ct_sample_buffer_release(&s->room);
     if (s->env != NULL) mdb_env_close(s->env);
 }
 

@@ -7,7 +7,7 @@
 
 /* ---- what there is */
 
-static ct_status open_late(const ct_net *net, ct_late *l)
+static ct_status open_late(const ct_net *net, ct_residual_drain *l)
 {
     void *v = NULL;
 
@@ -19,7 +19,7 @@ static ct_status open_late(const ct_net *net, ct_late *l)
     return net->options.dev->zero(NULL, v, (size_t)net->grad_count * sizeof(float));
 }
 
-static ct_status make_room(const ct_net *net, ct_late *l, int64_t count)
+static ct_status make_room(const ct_net *net, ct_residual_drain *l, int64_t count)
 {
     const ct_device *dev = net->options.dev;
     void *room = NULL;
@@ -33,7 +33,8 @@ static ct_status make_room(const ct_net *net, ct_late *l, int64_t count)
 }
 
 /* += factor * v, by way of the room. */
-static ct_status add(const ct_net *net, ct_late *l, const ct_param *p, float factor, const float *v)
+static ct_status add(const ct_net *net, ct_residual_drain *l, const ct_param *p, float factor,
+                     const float *v)
 {
     const ct_device *dev = net->options.dev;
 
@@ -41,7 +42,8 @@ static ct_status add(const ct_net *net, ct_late *l, const ct_param *p, float fac
     return dev->math->axpy(NULL, p->count, factor, l->room, l->v + p->offset);
 }
 
-ct_status ct_late_add(const ct_net *net, ct_late *l, int param, float rate, const float *v)
+ct_status ct_residual_drain_add(const ct_net *net, ct_residual_drain *l, int param, float rate,
+                                const float *v)
 {
     const ct_param *p = &net->param[param];
     float factor = 1.0f;
@@ -56,12 +58,12 @@ ct_status ct_late_add(const ct_net *net, ct_late *l, int param, float rate, cons
     return CT_OK;
 }
 
-void ct_late_close(const ct_net *net, ct_late *l)
+void ct_residual_drain_close(const ct_net *net, ct_residual_drain *l)
 {
     net->options.dev->mem_release(l->v);
     net->options.dev->mem_release(l->room);
     free(l->rate);
-    *l = (ct_late){ .v = NULL };
+    *l = (ct_residual_drain){ .v = NULL };
 }
 
 /* ---- a step */
@@ -76,7 +78,7 @@ static float carry_over(float *rate, float now)
     return isfinite(carry) ? carry : 1.0f;
 }
 
-ct_status ct_late_begin(const ct_net *net, ct_late *l, ct_stream st, int param)
+ct_status ct_residual_drain_begin(const ct_net *net, ct_residual_drain *l, ct_stream st, int param)
 {
     const ct_param *p = &net->param[param];
 
@@ -84,7 +86,8 @@ ct_status ct_late_begin(const ct_net *net, ct_late *l, ct_stream st, int param)
                                   (size_t)p->count * sizeof(float));
 }
 
-ct_status ct_late_end(const ct_net *net, ct_late *l, ct_stream st, int param, float rate)
+ct_status ct_residual_drain_end(const ct_net *net, ct_residual_drain *l, ct_stream st, int param,
+                                float rate)
 {
     const ct_param *p = &net->param[param];
     const ct_device *dev = net->options.dev;
@@ -103,7 +106,7 @@ ct_status ct_late_end(const ct_net *net, ct_late *l, ct_stream st, int param, fl
     l->rate[param] = 0;
     l->n_param -= 1;
     if (l->n_param > 0) return CT_OK;
-    ct_late_close(net, l);
+    ct_residual_drain_close(net, l);
     CT_INFO("what the run before had left behind is in the weights");
     return CT_OK;
 }

@@ -139,7 +139,7 @@ static ct_status bind(ct_net *net, int i)
     const ct_layer *l = net->layer[i];
     ct_instance *in = net->instance[i];
     const ct_graph *g = &ct_net_impl_of(net)->graph;
-    const ct_node *n = &g->node[i];
+    const ct_graph_node *n = &g->node[i];
 
     in->weight = calloc((size_t)l->n_weight + 1, sizeof(in->weight[0]));
     if (in->weight == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for layer \"%s\"", l->name);

@@ -14,7 +14,7 @@ static bool overwritable(const ct_net *net, int i, int value)
 
     for (int u = 0; u < g->n_value; u++) {
         const ct_value *v = &g->value[u];
-        const ct_node *maker = &g->node[v->node];
+        const ct_graph_node *maker = &g->node[v->node];
         int r = v->reader;
 
         if ((v->blob < 0) || (m->data_root[v->blob] != root)) continue;
@@ -47,7 +47,7 @@ static ct_status add_blob(ct_net *net, const char *name, int *blob_p)
 
 static ct_status make_layer(ct_net *net, int i)
 {
-    ct_node *n = &ct_net_impl_of(net)->graph.node[i];
+    ct_graph_node *n = &ct_net_impl_of(net)->graph.node[i];
     ct_layer *l = calloc(1, sizeof(*l));
     ct_instance *in = calloc(1, sizeof(*in));
 
@@ -100,7 +100,7 @@ static ct_status check_weights(const ct_layer *l)
 static ct_status setup(ct_net *net, int i)
 {
     ct_net_impl *m = ct_net_impl_of(net);
-    ct_node *n = &m->graph.node[i];
+    ct_graph_node *n = &m->graph.node[i];
     ct_layer *l = net->layer[i];
     ct_shape *shape = calloc((size_t)n->n_bottom + 1, sizeof(shape[0]));
     ct_status status = CT_OK;
@@ -133,7 +133,7 @@ static ct_status setup(ct_net *net, int i)
 static ct_status make_tops(ct_net *net, int i)
 {
     ct_net_impl *m = ct_net_impl_of(net);
-    ct_node *n = &m->graph.node[i];
+    ct_graph_node *n = &m->graph.node[i];
 
     for (int t = 0; t < n->n_top; t++) {
         ct_value *v = &m->graph.value[n->top[t]];
@@ -168,7 +168,7 @@ static bool shape_ok(const ct_shape *s)
 static void alias(ct_net *net, int i)
 {
     ct_net_impl *m = ct_net_impl_of(net);
-    const ct_node *n = &m->graph.node[i];
+    const ct_graph_node *n = &m->graph.node[i];
     int from, to;
 
     if (net->options.unshared || (n->n_bottom == 0) || (n->n_top == 0)) return;
@@ -189,7 +189,7 @@ static void alias(ct_net *net, int i)
 ct_status ct_net_reshape_layer(ct_net *net, int i)
 {
     const ct_graph *g = &ct_net_impl_of(net)->graph;
-    const ct_node *n = &g->node[i];
+    const ct_graph_node *n = &g->node[i];
     ct_layer *l = net->layer[i];
     ct_instance *in = net->instance[i];
 
@@ -235,12 +235,12 @@ static ct_status reshape(ct_net *net, int i)
 }
 
 /* How a bottom has to be brought to a node: as it is (NULL), or by a layer of which type. */
-static ct_status find_conversion(const ct_node *n, const ct_device *dev, const ct_blob **bottom,
-                                 int b, const char **type_p)
+static ct_status find_conversion(const ct_graph_node *n, const ct_device *dev,
+                                 const ct_blob **bottom, int b, const char **type_p)
 {
     const Ct__LayerParameter *p = n->param;
     bool bf16 = ct_blob_is_bf16(bottom[b]), taken;
-    const ct_layer_form *form;
+    const ct_device_override *form;
     const ct_blob **as_f32;
     ct_blob *copy;
 
@@ -292,7 +292,7 @@ static ct_status convert(ct_net *net, int at, int value, const char *type)
 static ct_status bring_to_plain(ct_net *net, int i)
 {
     ct_graph *g = &ct_net_impl_of(net)->graph;
-    const ct_node *n = &g->node[i];
+    const ct_graph_node *n = &g->node[i];
     ct_status status = CT_OK;
     const char *type = NULL;
     const ct_blob **bottom;
@@ -334,7 +334,7 @@ static size_t most_values(const ct_graph *g)
 static ct_status make_room(ct_graph *g)
 {
     size_t n_node = most_nodes(g), n_value = most_values(g);
-    ct_node *node = realloc(g->node, n_node * sizeof(node[0]));
+    ct_graph_node *node = realloc(g->node, n_node * sizeof(node[0]));
     ct_value *value;
 
     if (node != NULL) g->node = node;

@@ -22,7 +22,7 @@ const ct_layer_ops *ct_graph_type(const ct_net_options *o, const char *type)
     return NULL;
 }
 
-ct_status ct_node_alloc(ct_node *n, int n_bottom, int n_top)
+ct_status ct_graph_node_alloc(ct_graph_node *n, int n_bottom, int n_top)
 {
     size_t count_b = (size_t)n_bottom + 1, count_t = (size_t)n_top + 1;
 
@@ -41,7 +41,7 @@ ct_status ct_node_alloc(ct_node *n, int n_bottom, int n_top)
 void ct_graph_destroy(ct_graph *g)
 {
     for (int i = 0; i < g->n_node; i++) {
-        ct_node *n = &g->node[i];
+        ct_graph_node *n = &g->node[i];
 
         free(n->bottom);
         free(n->bottom_wanted);
@@ -67,7 +67,7 @@ ct_status ct_graph_where(const ct_net_options *o, const void *message, char **wh
     return CT_OK;
 }
 
-static ct_status find_type(ct_node *n, const ct_net_options *o)
+static ct_status find_type(ct_graph_node *n, const ct_net_options *o)
 {
     const ct_layer_ops *const *table = ct_graph_table(o);
     const char *type = n->param->type, *name[MAX_NAMES], *near;
@@ -91,7 +91,8 @@ static ct_status find_type(ct_node *n, const ct_net_options *o)
     return CT_NODE_FAIL(n, CT_ERR_CONFIG, "unknown layer type");
 }
 
-static ct_status check_count(const ct_node *n, const char *what, size_t have, int min, int max)
+static ct_status check_count(const ct_graph_node *n, const char *what, size_t have, int min,
+                             int max)
 {
     if ((have >= (size_t)min) && ((max < 0) || (have <= (size_t)max))) return CT_OK;
     if (min == max)
@@ -101,7 +102,7 @@ static ct_status check_count(const ct_node *n, const char *what, size_t have, in
     return CT_NODE_FAIL(n, CT_ERR_CONFIG, "%zu %s given, %d to %d needed", have, what, min, max);
 }
 
-static ct_status check_node(const ct_node *n, bool automatic_top)
+static ct_status check_node(const ct_graph_node *n, bool automatic_top)
 {
     const Ct__LayerParameter *p = n->param;
     const ct_layer_ops *ops = n->ops;
@@ -142,7 +143,7 @@ static const Ct__LayerParameter *maker_of(const Ct__LayerParameter *const *layer
 }
 
 /* A bottom that nobody made so far: says why, as far as one can tell. */
-static ct_status fail_bottom(const ct_graph *g, const ct_node *n, int slot,
+static ct_status fail_bottom(const ct_graph *g, const ct_graph_node *n, int slot,
                              const Ct__NetParameter *net, const Ct__LayerParameter *const *kept,
                              int n_kept)
 {
@@ -172,7 +173,7 @@ static ct_status fail_bottom(const ct_graph *g, const ct_node *n, int slot,
 
 static ct_status add_top(ct_graph *g, int i, int t, const char *name)
 {
-    ct_node *n = &g->node[i];
+    ct_graph_node *n = &g->node[i];
     const Ct__LayerParameter *p = n->param;
     int old = (strcmp(name, "(automatic)") == 0) ? -1 : find_value(g, name);
     ct_value *v = &g->value[g->n_value];
@@ -196,7 +197,7 @@ static ct_status add_node(ct_graph *g, const Ct__NetParameter *net, const Ct__La
                           int n_kept, const ct_net_options *o)
 {
     int i = g->n_node++, n_top;
-    ct_node *n = &g->node[i];
+    ct_graph_node *n = &g->node[i];
     bool automatic;
 
     n->param = kept[i];
@@ -207,7 +208,7 @@ static ct_status add_node(ct_graph *g, const Ct__NetParameter *net, const Ct__La
     n_top = (int)n->param->n_top;
     automatic = n->ops->is_loss && (n_top == 0) && (n->ops->min_top == 1);
     if (automatic) n_top = 1;
-    CT_TRY(ct_node_alloc(n, (int)n->param->n_bottom, n_top));
+    CT_TRY(ct_graph_node_alloc(n, (int)n->param->n_bottom, n_top));
     CT_TRY(check_node(n, automatic));
     for (int b = 0; b < n->n_bottom; b++) {
         int v = find_value(g, n->param->bottom[b]);

@@ -17,7 +17,7 @@ enum { BUDGET = 20, MAX_ROUND = 9 };
 #define SLOWER   1.5  /* likewise, in the best of two runs or more               */
 #define MARGIN   0.97 /* of the static rule's time that another must stay below  */
 
-ct_plan_row *ct_plan_find(const ct_plan_section *s, const char *key)
+ct_engine_plan_entry *ct_engine_plan_find(const ct_engine_plan_section *s, const char *key)
 {
     for (int i = 0; i < s->n; i++) {
         if (strcmp(s->row[i].key, key) == 0) return &s->row[i];
@@ -25,11 +25,11 @@ ct_plan_row *ct_plan_find(const ct_plan_section *s, const char *key)
     return NULL;
 }
 
-ct_plan_row *ct_plan_add(ct_plan_section *s)
+ct_engine_plan_entry *ct_engine_plan_add(ct_engine_plan_section *s)
 {
     if (s->n == s->capacity) {
         int more = 2 * s->capacity + 16;
-        ct_plan_row *grown = realloc(s->row, (size_t)more * sizeof(*grown));
+        ct_engine_plan_entry *grown = realloc(s->row, (size_t)more * sizeof(*grown));
 
         if (grown == NULL) return NULL;
         s->row = grown;
@@ -39,7 +39,7 @@ ct_plan_row *ct_plan_add(ct_plan_section *s)
     return &s->row[s->n++];
 }
 
-bool ct_plan_machine_equal(const ct_plan_machine *a, const ct_plan_machine *b)
+bool ct_engine_plan_machine_equal(const ct_engine_plan_machine *a, const ct_engine_plan_machine *b)
 {
     return (strcmp(a->cpu, b->cpu) == 0) && (strcmp(a->simd, b->simd) == 0) &&
            (strcmp(a->version, b->version) == 0) && (a->threads == b->threads);
@@ -128,8 +128,8 @@ typedef struct trial {
 
 typedef struct timing {
     ct_engine_plan *p;
-    const ct_plan_ask *a;
-    trial t[CT_PLAN_ENGINES];
+    const ct_engine_plan_ask *a;
+    trial t[CT_ENGINE_PLAN_ENGINES];
     double spent;
 } timing;
 
@@ -176,7 +176,7 @@ static int count_live(const timing *m)
  * others once, all but the hopeless once more, and in turns those that may win. */
 static void run_trials(timing *m)
 {
-    const ct_plan_ask *a = m->a;
+    const ct_engine_plan_ask *a = m->a;
 
     run_once(m, a->fixed, false);
     if (m->t[a->fixed].live) run_once(m, a->fixed, true);
@@ -195,10 +195,10 @@ static void run_trials(timing *m)
 }
 
 /* The engines by their time; the static rule's comes before what is hardly faster. */
-static void fill_row(const timing *m, ct_plan_row *row)
+static void fill_row(const timing *m, ct_engine_plan_entry *row)
 {
-    const ct_plan_ask *a = m->a;
-    bool done[CT_PLAN_ENGINES] = { false };
+    const ct_engine_plan_ask *a = m->a;
+    bool done[CT_ENGINE_PLAN_ENGINES] = { false };
 
     for (;;) {
         double best = 1e30;
@@ -216,17 +216,17 @@ static void fill_row(const timing *m, ct_plan_row *row)
         }
         if (which < 0) return;
         done[which] = true;
-        snprintf(row->engine[row->n].name, CT_PLAN_NAME, "%s", a->name[which]);
+        snprintf(row->engine[row->n].name, CT_ENGINE_PLAN_NAME, "%s", a->name[which]);
         row->engine[row->n++].ms = 1e3 * m->t[which].s;
     }
 }
 
 /* NULL: there is no such row, and will be none. */
-static ct_plan_row *time_row(ct_engine_plan *p, const ct_plan_ask *a)
+static ct_engine_plan_entry *time_row(ct_engine_plan *p, const ct_engine_plan_ask *a)
 {
     timing m = { .p = p, .a = a };
     double start = now(p);
-    ct_plan_row row = { .n = 0 }, *kept;
+    ct_engine_plan_entry row = { .n = 0 }, *kept;
 
     p->dev = a->dev;
     if ((a->prepare != NULL) && (a->prepare(a->ctx) != CT_OK)) return NULL;
@@ -234,7 +234,7 @@ static ct_plan_row *time_row(ct_engine_plan *p, const ct_plan_ask *a)
     fill_row(&m, &row);
     p->tally.seconds += now(p) - start;
     if (row.n == 0) return NULL;
-    kept = ct_plan_add(&p->section[0]);
+    kept = ct_engine_plan_add(&p->section[0]);
     if (kept == NULL) return NULL;
     *kept = row;
     snprintf(kept->key, sizeof(kept->key), "%s", a->key);
@@ -252,7 +252,7 @@ static int index_in(const char *const *all, int n, const char *name)
     return -1;
 }
 
-static int index_of(const ct_plan_ask *a, const char *name)
+static int index_of(const ct_engine_plan_ask *a, const char *name)
 {
     return index_in(a->name, a->n, name);
 }
@@ -260,30 +260,31 @@ static int index_of(const ct_plan_ask *a, const char *name)
 /* Rank 0 names its engines, and each rank says which of these it has. */
 ct_status ct_engine_plan_agree(ct_engine_plan *p, const char *const *name, int n, bool *all)
 {
-    char asked[CT_PLAN_ENGINES][CT_PLAN_NAME] = { "" };
-    int at[CT_PLAN_ENGINES], has[CT_PLAN_ENGINES];
+    char asked[CT_ENGINE_PLAN_ENGINES][CT_ENGINE_PLAN_NAME] = { "" };
+    int at[CT_ENGINE_PLAN_ENGINES], has[CT_ENGINE_PLAN_ENGINES];
 
     for (int i = 0; i < n; i++) all[i] = true;
     if (p->o.n_rank == 1) return CT_OK;
-    for (int i = 0; i < n; i++) snprintf(asked[i], CT_PLAN_NAME, "%s", name[i]);
+    for (int i = 0; i < n; i++) snprintf(asked[i], CT_ENGINE_PLAN_NAME, "%s", name[i]);
     CT_TRY(p->o.share(p->o.share_ctx, asked, sizeof(asked)));
-    for (int i = 0; i < CT_PLAN_ENGINES; i++) {
-        asked[i][CT_PLAN_NAME - 1] = '\0';
+    for (int i = 0; i < CT_ENGINE_PLAN_ENGINES; i++) {
+        asked[i][CT_ENGINE_PLAN_NAME - 1] = '\0';
         at[i] = index_in(name, n, asked[i]);
         has[i] = (at[i] >= 0);
     }
-    CT_TRY(p->o.least(p->o.share_ctx, has, CT_PLAN_ENGINES));
+    CT_TRY(p->o.least(p->o.share_ctx, has, CT_ENGINE_PLAN_ENGINES));
     for (int i = 0; i < n; i++) all[i] = false;
-    for (int i = 0; i < CT_PLAN_ENGINES; i++) {
+    for (int i = 0; i < CT_ENGINE_PLAN_ENGINES; i++) {
         if (has[i] != 0) all[at[i]] = true;
     }
     return CT_OK;
 }
 
 /* A row whose engine is not one of those at hand, as after a change by hand. */
-static ct_plan_row *drop_unusable(ct_engine_plan *p, const ct_plan_ask *a, ct_plan_row *row)
+static ct_engine_plan_entry *drop_unusable(ct_engine_plan *p, const ct_engine_plan_ask *a,
+                                           ct_engine_plan_entry *row)
 {
-    ct_plan_section *s = &p->section[0];
+    ct_engine_plan_section *s = &p->section[0];
 
     if ((row == NULL) || (index_of(a, row->engine[0].name) >= 0)) return row;
     CT_WARN("plan: layer \"%s\": engine \"%s\" cannot run \"%s\": the row is not used", a->layer,
@@ -292,18 +293,18 @@ static ct_plan_row *drop_unusable(ct_engine_plan *p, const ct_plan_ask *a, ct_pl
     return NULL;
 }
 
-static int choose_here(ct_engine_plan *p, const ct_plan_ask *a)
+static int choose_here(ct_engine_plan *p, const ct_engine_plan_ask *a)
 {
-    ct_plan_row *row = drop_unusable(p, a, ct_plan_find(&p->section[0], a->key));
+    ct_engine_plan_entry *row = drop_unusable(p, a, ct_engine_plan_find(&p->section[0], a->key));
     bool first, timed = false;
     int choice = a->fixed;
 
-    if ((row == NULL) && (a->n > 1) && (p->o.mode != CT_PLAN_REPLAY)) {
+    if ((row == NULL) && (a->n > 1) && (p->o.mode != CT_ENGINE_PLAN_REPLAY)) {
         row = time_row(p, a);
         timed = true;
     }
     if (row == NULL) return choice;
-    if (p->o.mode != CT_PLAN_SURVEY) choice = index_of(a, row->engine[0].name);
+    if (p->o.mode != CT_ENGINE_PLAN_SURVEY) choice = index_of(a, row->engine[0].name);
     first = (row->n_asked++ == 0);
     if (!first) return choice;
     snprintf(row->layer, sizeof(row->layer), "%s", a->layer);
@@ -317,16 +318,16 @@ static int choose_here(ct_engine_plan *p, const ct_plan_ask *a)
     return choice;
 }
 
-ct_status ct_engine_plan_choose(ct_engine_plan *p, const ct_plan_ask *a, int *choice_p)
+ct_status ct_engine_plan_choose(ct_engine_plan *p, const ct_engine_plan_ask *a, int *choice_p)
 {
-    char name[CT_PLAN_NAME] = "";
+    char name[CT_ENGINE_PLAN_NAME] = "";
     int choice = a->fixed;
 
     if (p->o.rank == 0) choice = choose_here(p, a);
     if (p->o.n_rank > 1) {
         snprintf(name, sizeof(name), "%s", a->name[choice]);
         CT_TRY(p->o.share(p->o.share_ctx, name, sizeof(name)));
-        name[CT_PLAN_NAME - 1] = '\0';
+        name[CT_ENGINE_PLAN_NAME - 1] = '\0';
         choice = index_of(a, name);
         if (choice < 0)
             return CT_FAIL(CT_ERR_CONFIG,
@@ -340,19 +341,19 @@ ct_status ct_engine_plan_choose(ct_engine_plan *p, const ct_plan_ask *a, int *ch
 
 /* ---- telling */
 
-ct_plan_tally ct_engine_plan_tally(const ct_engine_plan *p)
+ct_engine_plan_counts ct_engine_plan_tally(const ct_engine_plan *p)
 {
     return p->tally;
 }
 
-const ct_plan_row *ct_engine_plan_row(const ct_engine_plan *p, int i)
+const ct_engine_plan_entry *ct_engine_plan_row(const ct_engine_plan *p, int i)
 {
     return ((i >= 0) && (i < p->section[0].n)) ? &p->section[0].row[i] : NULL;
 }
 
 void ct_engine_plan_log(const ct_engine_plan *p)
 {
-    const ct_plan_tally *t = &p->tally;
+    const ct_engine_plan_counts *t = &p->tally;
 
     CT_INFO(
         "plan: %d computations with a choice of engines: %d replayed, %d timed in %.2f s (%.1f MB "

@@ -30,22 +30,22 @@
 extern "C" {
 #endif
 
-enum { CT_PLAN_ENGINES = 8, CT_PLAN_NAME = 48, CT_PLAN_KEY = 200 };
+enum { CT_ENGINE_PLAN_ENGINES = 8, CT_ENGINE_PLAN_NAME = 48, CT_ENGINE_PLAN_KEY = 200 };
 
-typedef struct ct_plan_machine {
+typedef struct ct_engine_plan_machine {
     char cpu[96], simd[16], version[64];
     int threads;
-} ct_plan_machine;
+} ct_engine_plan_machine;
 
 typedef enum {
-    CT_PLAN_REPLAY, /* the row, else the static rule: nothing is timed                      */
-    CT_PLAN_TIME,   /* the row, else the fastest by timing, which becomes a row             */
-    CT_PLAN_SURVEY  /* everything is timed and told, but the static rule decides            */
-} ct_plan_mode;
+    CT_ENGINE_PLAN_REPLAY, /* the row, else the static rule: nothing is timed */
+    CT_ENGINE_PLAN_TIME,  /* the row, else the fastest by timing, which becomes a row             */
+    CT_ENGINE_PLAN_SURVEY /* everything is timed and told, but the static rule decides            */
+} ct_engine_plan_mode;
 
 typedef struct ct_engine_plan_options {
-    ct_plan_machine machine;
-    ct_plan_mode mode;
+    ct_engine_plan_machine machine;
+    ct_engine_plan_mode mode;
     int rank, n_rank;
     /** Rank 0's bytes to everyone; needed with several ranks. */
     ct_status (*share)(void *ctx, void *data, size_t bytes);
@@ -56,24 +56,25 @@ typedef struct ct_engine_plan_options {
     void *clock_ctx;
 } ct_engine_plan_options;
 
-typedef struct ct_plan_engine {
-    char name[CT_PLAN_NAME];
+typedef struct ct_engine_plan_engine {
+    char name[CT_ENGINE_PLAN_NAME];
     double ms; /* < 0: not known */
-} ct_plan_engine;
+} ct_engine_plan_engine;
 
-typedef struct ct_plan_row {
-    char key[CT_PLAN_KEY];
+typedef struct ct_engine_plan_entry {
+    char key[CT_ENGINE_PLAN_KEY];
     int n;
-    ct_plan_engine engine[CT_PLAN_ENGINES]; /* the fastest, or the one to take, first */
-    char layer[64];                         /* that asked first; "": nobody did       */
-    char taken[CT_PLAN_NAME];               /* what it got                            */
+    ct_engine_plan_engine
+        engine[CT_ENGINE_PLAN_ENGINES]; /* the fastest, or the one to take, first */
+    char layer[64];                     /* that asked first; "": nobody did       */
+    char taken[CT_ENGINE_PLAN_NAME];    /* what it got                            */
     int n_asked;
-} ct_plan_row;
+} ct_engine_plan_entry;
 
 /** What a computation can be done with. */
-typedef struct ct_plan_ask {
+typedef struct ct_engine_plan_ask {
     const char *layer, *key;
-    const char *name[CT_PLAN_ENGINES];
+    const char *name[CT_ENGINE_PLAN_ENGINES];
     int n, fixed;                /* of name; the one of the static rule */
     const struct ct_device *dev; /* where it runs, and scratch data lie; NULL: the CPU */
     /** Makes scratch data for all, from ct_engine_plan_scratch(). */
@@ -81,15 +82,15 @@ typedef struct ct_plan_ask {
     /** Runs engine i once on it. */
     ct_status (*run)(void *ctx, int i);
     void *ctx;
-} ct_plan_ask;
+} ct_engine_plan_ask;
 
 /** What happened so far, on rank 0. */
-typedef struct ct_plan_tally {
+typedef struct ct_engine_plan_counts {
     int n_row;                          /* different computations asked for    */
     int n_replayed, n_timed, n_changed; /* of those; changed: another than the static rule's */
     double seconds;                     /* that timing took                    */
     size_t scratch;                     /* bytes, at most; none of it stays    */
-} ct_plan_tally;
+} ct_engine_plan_counts;
 
 typedef struct ct_engine_plan ct_engine_plan;
 
@@ -113,19 +114,19 @@ ct_status ct_engine_plan_write(ct_engine_plan *p, const char *path);
 ct_status ct_engine_plan_agree(ct_engine_plan *p, const char *const *name, int n, bool *all);
 /** The engine to take, an index of a->name. Collective. The static rule's where timing is not
  *  possible for want of memory. CT_ERR_CONFIG where this rank does not have rank 0's. */
-ct_status ct_engine_plan_choose(ct_engine_plan *p, const ct_plan_ask *a, int *choice_p);
+ct_status ct_engine_plan_choose(ct_engine_plan *p, const ct_engine_plan_ask *a, int *choice_p);
 /** At least `bytes` with anything in them, 64-byte aligned, for the ask under way, on its device.
  *  NULL: no memory. */
 void *ct_engine_plan_scratch(ct_engine_plan *p, size_t bytes);
 /** Gives the scratch memory back: when a net is built, before it gets its own. */
 void ct_engine_plan_settle(ct_engine_plan *p); /* NULL allowed */
 
-ct_plan_tally ct_engine_plan_tally(const ct_engine_plan *p);
+ct_engine_plan_counts ct_engine_plan_tally(const ct_engine_plan *p);
 /** Logs what came of it: rows replayed and timed, what timing took, what differs from the static
  *  rules. */
 void ct_engine_plan_log(const ct_engine_plan *p);
 /** Row i of this machine, in the order of the file and the asks; NULL: there is none. */
-const ct_plan_row *ct_engine_plan_row(const ct_engine_plan *p, int i);
+const ct_engine_plan_entry *ct_engine_plan_row(const ct_engine_plan *p, int i);
 
 #ifdef __cplusplus
 }

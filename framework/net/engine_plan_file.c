@@ -69,7 +69,7 @@ static bool take_word(const char **at_p, const char *word)
 }
 
 /* machine "CPU" SIMD threads N version "V" */
-static bool parse_machine(const char *at, ct_plan_machine *m)
+static bool parse_machine(const char *at, ct_engine_plan_machine *m)
 {
     size_t n;
     char *stop;
@@ -92,31 +92,31 @@ static bool parse_machine(const char *at, ct_plan_machine *m)
            (*at == '\0');
 }
 
-static ct_status find_section(reader *r, const ct_plan_machine *m)
+static ct_status find_section(reader *r, const ct_engine_plan_machine *m)
 {
     ct_engine_plan *p = r->p;
-    ct_plan_section *grown;
+    ct_engine_plan_section *grown;
 
     for (r->section = 0; r->section < p->n_section; r->section++) {
-        if (ct_plan_machine_equal(&p->section[r->section].machine, m)) return CT_OK;
+        if (ct_engine_plan_machine_equal(&p->section[r->section].machine, m)) return CT_OK;
     }
     if (p->n_section >= MAX_SECTION) return damaged(r, "more than 1000 machines");
     grown = realloc(p->section, (size_t)(p->n_section + 1) * sizeof(*grown));
     if (grown == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a plan");
     p->section = grown;
-    grown[p->n_section++] = (ct_plan_section){ .machine = *m };
+    grown[p->n_section++] = (ct_engine_plan_section){ .machine = *m };
     return CT_OK;
 }
 
 /* " NAME MS" of an engine; MS a number or "-". */
-static bool take_engine(const char **at_p, ct_plan_row *row)
+static bool take_engine(const char **at_p, ct_engine_plan_entry *row)
 {
-    ct_plan_engine *e = &row->engine[row->n];
+    ct_engine_plan_engine *e = &row->engine[row->n];
     const char *at = *at_p;
     char *stop;
     size_t n;
 
-    if ((row->n == CT_PLAN_ENGINES) || !take_word(&at, " ")) return false;
+    if ((row->n == CT_ENGINE_PLAN_ENGINES) || !take_word(&at, " ")) return false;
     n = strcspn(at, " ");
     if ((n == 0) || (n >= sizeof(e->name)) || (at[n] != ' ')) return false;
     memcpy(e->name, at, n);
@@ -144,8 +144,8 @@ static bool take_engine(const char **at_p, ct_plan_row *row)
 static ct_status parse_row(reader *r, const char *line)
 {
     const char *bar = strstr(line, " |");
-    ct_plan_section *s;
-    ct_plan_row row = { .n = 0 }, *kept;
+    ct_engine_plan_section *s;
+    ct_engine_plan_entry row = { .n = 0 }, *kept;
 
     if (r->section < 0) return damaged(r, "a row before the first \"machine\"");
     if ((bar == NULL) || (bar == line) || ((size_t)(bar - line) >= sizeof(row.key)))
@@ -158,8 +158,8 @@ static ct_status parse_row(reader *r, const char *line)
     if (++r->n_row > MAX_ROW) return damaged(r, "more than 100000 rows");
     s = &r->p->section[r->section];
     r->n_mine += (r->section == 0);
-    if (ct_plan_find(s, row.key) != NULL) return CT_OK;
-    kept = ct_plan_add(s);
+    if (ct_engine_plan_find(s, row.key) != NULL) return CT_OK;
+    kept = ct_engine_plan_add(s);
     if (kept == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a plan");
     *kept = row;
     return CT_OK;
@@ -186,7 +186,7 @@ static ct_status parse_end(reader *r, const char *line)
 static ct_status parse_all(reader *r)
 {
     char line[MAX_LINE];
-    ct_plan_machine m;
+    ct_engine_plan_machine m;
     bool there;
 
     CT_TRY(next_line(r, line, &there));
@@ -215,17 +215,17 @@ static ct_status parse_all(reader *r)
 /* The rows are somebody else's: whose, in one line. */
 static void tell_foreign(const reader *r)
 {
-    const ct_plan_machine *mine = &r->p->o.machine, *other = NULL;
+    const ct_engine_plan_machine *mine = &r->p->o.machine, *other = NULL;
     bool stale = false;
 
     for (int i = 1; i < r->p->n_section; i++) {
-        const ct_plan_machine *m = &r->p->section[i].machine;
-        ct_plan_machine as_mine = *m;
+        const ct_engine_plan_machine *m = &r->p->section[i].machine;
+        ct_engine_plan_machine as_mine = *m;
 
         if (stale || (r->p->section[i].n == 0)) continue;
         other = m;
         memcpy(as_mine.version, mine->version, sizeof(as_mine.version));
-        stale = ct_plan_machine_equal(&as_mine, mine);
+        stale = ct_engine_plan_machine_equal(&as_mine, mine);
     }
     if (other == NULL) return;
     if (stale) {
@@ -275,17 +275,17 @@ ct_status ct_engine_plan_read(ct_engine_plan *p, const char *path)
 
 /* ---- writing */
 
-static void add_machine(ct_text *t, const ct_plan_machine *m)
+static void add_machine(ct_text *t, const ct_engine_plan_machine *m)
 {
     ct_text_add(t, "machine \"%s\" %s threads %d version \"%s\"\n", m->cpu, m->simd, m->threads,
                 m->version);
 }
 
-static void add_row(ct_text *t, const ct_plan_row *row)
+static void add_row(ct_text *t, const ct_engine_plan_entry *row)
 {
     ct_text_add(t, "%s |", row->key);
     for (int i = 0; i < row->n; i++) {
-        const ct_plan_engine *e = &row->engine[i];
+        const ct_engine_plan_engine *e = &row->engine[i];
 
         if (e->ms < 0.0) {
             ct_text_add(t, " %s -", e->name);
@@ -297,7 +297,7 @@ static void add_row(ct_text *t, const ct_plan_row *row)
 }
 
 /* asked: only rows that somebody asked for. */
-static int add_section(ct_text *t, const ct_plan_section *s, bool asked)
+static int add_section(ct_text *t, const ct_engine_plan_section *s, bool asked)
 {
     int n = 0;
 
@@ -320,9 +320,9 @@ void ct_engine_plan_text(const ct_engine_plan *p, ct_text *out)
     ct_text_add(out, "end %d\n", n);
 }
 
-static bool outdated(const ct_engine_plan *p, const ct_plan_machine *m)
+static bool outdated(const ct_engine_plan *p, const ct_engine_plan_machine *m)
 {
-    const ct_plan_machine *mine = &p->o.machine;
+    const ct_engine_plan_machine *mine = &p->o.machine;
 
     return (strcmp(m->cpu, mine->cpu) == 0) && (strcmp(m->simd, mine->simd) == 0) &&
            (m->threads == mine->threads) && (strcmp(m->version, mine->version) != 0);

@@ -9,45 +9,46 @@
 /* ---- on the graph */
 
 /* What varies from batch to batch is shaped again layer by layer: vary.c. */
-static bool is_simple(const ct_node *n)
+static bool is_simple(const ct_graph_node *n)
 {
     return (n->param->n_propagate_down == 0) && !n->ops->by_net && !n->varies;
 }
 
 /* On devices: engines that say so, and forms. */
-static bool may_lead(const ct_node *n, const ct_net_options *o)
+static bool may_lead(const ct_graph_node *n, const ct_net_options *o)
 {
-    const ct_layer_form *form;
+    const ct_device_override *form;
 
     return (n->ops->join != NULL) && (n->n_top == 1) && (n->n_bottom >= 1) && is_simple(n) &&
            ((o->dev == NULL) || (ct_layer_on_device(n->ops, n->param, o->dev, &form) &&
-                                 ((form == NULL) || form->tails)));
+                                 ((form == NULL) || form->epilogues)));
 }
 
-/* The kind of tail that the reader of v is, if it may follow one of kind `after`; else CT_N_TAIL.
+/* The kind of tail that the reader of v is, if it may follow one of kind `after`; else
+ * CT_N_EPILOGUE.
  */
-static ct_tail_kind follower(const ct_graph *g, const ct_value *v, unsigned tails, int after,
-                             const ct_net_options *o)
+static ct_epilogue_kind follower(const ct_graph *g, const ct_value *v, unsigned epilogues,
+                                 int after, const ct_net_options *o)
 {
-    const ct_node *r = (v->reader >= 0) ? &g->node[v->reader] : NULL;
-    ct_tail_kind kind;
+    const ct_graph_node *r = (v->reader >= 0) ? &g->node[v->reader] : NULL;
+    ct_epilogue_kind kind;
 
-    if ((r == NULL) || (v->loss_weight != 0.0f) || (r->group > 0) || (r->ops->as_tail == NULL) ||
-        !is_simple(r) || !r->ops->as_tail(r->param, &kind))
-        return CT_N_TAIL;
-    if (((int)kind <= after) || !((tails >> kind) & 1u)) return CT_N_TAIL;
-    if ((kind == CT_TAIL_SPLIT) && o->unshared) return CT_N_TAIL;
+    if ((r == NULL) || (v->loss_weight != 0.0f) || (r->group > 0) ||
+        (r->ops->as_epilogue == NULL) || !is_simple(r) || !r->ops->as_epilogue(r->param, &kind))
+        return CT_N_EPILOGUE;
+    if (((int)kind <= after) || !((epilogues >> kind) & 1u)) return CT_N_EPILOGUE;
+    if ((kind == CT_EPILOGUE_SPLIT) && o->unshared) return CT_N_EPILOGUE;
     return kind;
 }
 
-static unsigned tails_of(const ct_node *n, const ct_net_options *o)
+static unsigned tails_of(const ct_graph_node *n, const ct_net_options *o)
 {
     bool host = (o->dev == NULL) || (o->dev->kind == CT_DEVICE_CPU);
 
-    return n->ops->tails | (host ? 0 : n->ops->device_tails);
+    return n->ops->epilogues | (host ? 0 : n->ops->device_epilogues);
 }
 
-static void take(ct_node *n, int group)
+static void take(ct_graph_node *n, int group)
 {
     n->group = group;
     for (int t = 0; t < n->n_top; t++) n->inplace[t] = false;
@@ -58,14 +59,14 @@ void ct_graph_fuse(ct_graph *g, const ct_net_options *o)
     int n_group = 0;
 
     for (int i = 0; i < g->n_node; i++) {
-        ct_node *n = &g->node[i];
+        ct_graph_node *n = &g->node[i];
         int at = i, after = -1;
-        ct_tail_kind kind;
+        ct_epilogue_kind kind;
 
         if ((n->group > 0) || !may_lead(n, o)) continue;
         while ((g->node[at].n_top == 1) &&
                ((kind = follower(g, &g->value[g->node[at].top[0]], tails_of(n, o), after, o)) !=
-                CT_N_TAIL)) {
+                CT_N_EPILOGUE)) {
             if (after < 0) take(n, ++n_group);
             at = g->value[g->node[at].top[0]].reader;
             take(&g->node[at], n_group);
@@ -90,18 +91,18 @@ bool ct_graph_is_inner(const ct_graph *g, const ct_value *v)
 /* ---- on the net */
 
 /* The tail of group `group`, whose first layer is i; returns its last. */
-static int gather(const ct_net *net, int i, ct_tail *tail)
+static int gather(const ct_net *net, int i, ct_epilogue *tail)
 {
     const ct_graph *g = &ct_net_impl_of(net)->graph;
     int last = i;
 
     for (int k = i + 1; k < net->n_layer; k++) {
-        const ct_node *n = &g->node[k];
-        ct_tail_kind kind;
+        const ct_graph_node *n = &g->node[k];
+        ct_epilogue_kind kind;
 
-        if ((n->group != g->node[i].group) || !n->ops->as_tail(n->param, &kind)) continue;
+        if ((n->group != g->node[i].group) || !n->ops->as_epilogue(n->param, &kind)) continue;
         tail->of[kind] = net->instance[k];
-        if (kind == CT_TAIL_SUM) tail->slot = g->value[g->node[last].top[0]].slot;
+        if (kind == CT_EPILOGUE_SUM) tail->slot = g->value[g->node[last].top[0]].slot;
         last = k;
     }
     tail->last = net->instance[last];
@@ -120,14 +121,14 @@ static void adopt(ct_net *net, int i, int last)
 }
 
 /* Asks the layer that would run the group; where it does not want to, nothing has changed. */
-static bool join(ct_net *net, int i, const ct_tail *tail)
+static bool join(ct_net *net, int i, const ct_epilogue *tail)
 {
-    ct_instance *of[CT_N_TAIL + 1] = { net->instance[i] };
-    int reads[CT_N_TAIL + 1] = { 0 };
-    unsigned over[CT_N_TAIL + 1] = { 0 };
+    ct_instance *of[CT_N_EPILOGUE + 1] = { net->instance[i] };
+    int reads[CT_N_EPILOGUE + 1] = { 0 };
+    unsigned over[CT_N_EPILOGUE + 1] = { 0 };
 
-    for (int k = 0; k < CT_N_TAIL; k++) of[k + 1] = tail->of[k];
-    for (int k = 0; k <= CT_N_TAIL; k++) {
+    for (int k = 0; k < CT_N_EPILOGUE; k++) of[k + 1] = tail->of[k];
+    for (int k = 0; k <= CT_N_EPILOGUE; k++) {
         if (of[k] == NULL) continue;
         reads[k] = of[k]->backward_reads;
         over[k] = of[k]->over;
@@ -137,7 +138,7 @@ static bool join(ct_net *net, int i, const ct_tail *tail)
     net->instance[i]->tail = tail;
     if (net->layer[i]->ops->join(net->layer[i], net->instance[i])) return true;
     net->instance[i]->tail = NULL;
-    for (int k = 0; k <= CT_N_TAIL; k++) {
+    for (int k = 0; k <= CT_N_EPILOGUE; k++) {
         if (of[k] == NULL) continue;
         of[k]->backward_reads = reads[k];
         of[k]->over = over[k];
@@ -146,7 +147,7 @@ static bool join(ct_net *net, int i, const ct_tail *tail)
 }
 
 /* Leaves the sign of a group's ReLU to the reader of its top, where that knows it anyway. */
-static void hand_on_relu(ct_net *net, ct_tail *tail)
+static void hand_on_relu(ct_net *net, ct_epilogue *tail)
 {
     ct_net_impl *m = ct_net_impl_of(net);
     const ct_value *v;
@@ -155,7 +156,7 @@ static void hand_on_relu(ct_net *net, ct_tail *tail)
 
     while (net->instance[last] != tail->last) last++;
     v = &m->graph.value[m->graph.node[last].top[0]];
-    if ((tail->last != tail->of[CT_TAIL_RELU]) || (v->reader < 0) || (v->loss_weight != 0.0f) ||
+    if ((tail->last != tail->of[CT_EPILOGUE_RELU]) || (v->reader < 0) || (v->loss_weight != 0.0f) ||
         !net->layer[m->runner[last]]->ops->skips_relu ||
         (net->layer[v->reader]->ops->does_relu == NULL))
         return;
@@ -180,7 +181,7 @@ ct_status ct_net_fuse(ct_net *net)
     for (int i = 0; i < net->n_layer; i++) m->runner[i] = m->place[i] = i;
     for (int i = 0; i < net->n_layer; i++) {
         ct_layer *l = net->layer[i];
-        ct_tail *tail = &m->tail[n_tail];
+        ct_epilogue *tail = &m->tail[n_tail];
         int last;
 
         if ((m->graph.node[i].group == 0) || (m->runner[i] != i)) continue;
@@ -192,7 +193,7 @@ ct_status ct_net_fuse(ct_net *net)
         }
         CT_DEBUG("layer \"%s\": does not run the layers up to \"%s\"", l->name,
                  net->layer[last]->name);
-        *tail = (ct_tail){ .last = NULL };
+        *tail = (ct_epilogue){ .last = NULL };
         ct_graph_unfuse(&m->graph, m->graph.node[i].group);
     }
     for (int k = 0; k < n_tail; k++) hand_on_relu(net, &m->tail[k]);

@@ -2,7 +2,7 @@
  * loss. */
 #include "framework/net/graph.h"
 
-bool ct_node_passes(const ct_node *n, int slot)
+bool ct_graph_node_passes(const ct_graph_node *n, int slot)
 {
     if (n->ops->backward == NULL) return false;
     if (n->ops->no_diff_last && (slot == n->n_bottom - 1)) return false;
@@ -10,17 +10,17 @@ bool ct_node_passes(const ct_node *n, int slot)
     return (n->param->n_propagate_down == 0) || n->param->propagate_down[slot];
 }
 
-bool ct_node_forces(const ct_node *n, int slot, bool force_backward)
+bool ct_graph_node_forces(const ct_graph_node *n, int slot, bool force_backward)
 {
-    if (!ct_node_passes(n, slot)) return false;
+    if (!ct_graph_node_passes(n, slot)) return false;
     return force_backward || (n->param->n_propagate_down > 0);
 }
 
 /* propagate_down: true where no gradient can be had. */
-static ct_status check_forced(const ct_node *n)
+static ct_status check_forced(const ct_graph_node *n)
 {
     for (size_t b = 0; b < n->param->n_propagate_down; b++) {
-        if (n->param->propagate_down[b] && !ct_node_passes(n, (int)b))
+        if (n->param->propagate_down[b] && !ct_graph_node_passes(n, (int)b))
             return CT_NODE_FAIL(n, CT_ERR_CONFIG,
                                 "propagate_down is true for bottom %zu, \"%s\", which gets no "
                                 "gradient from this type",
@@ -32,7 +32,7 @@ static ct_status check_forced(const ct_node *n)
 ct_status ct_graph_reach(ct_graph *g)
 {
     for (int i = g->n_node - 1; i >= 0; i--) {
-        ct_node *n = &g->node[i];
+        ct_graph_node *n = &g->node[i];
 
         CT_TRY(check_forced(n));
         for (int t = 0; t < n->n_top; t++) {
@@ -40,7 +40,7 @@ ct_status ct_graph_reach(ct_graph *g)
 
             v->reached =
                 (v->loss_weight != 0.0f) || ((v->reader >= 0) && g->node[v->reader].reached &&
-                                             ct_node_passes(&g->node[v->reader], v->slot));
+                                             ct_graph_node_passes(&g->node[v->reader], v->slot));
             n->reached |= v->reached;
         }
     }
@@ -49,14 +49,14 @@ ct_status ct_graph_reach(ct_graph *g)
 
 /* A top of a layer that runs backward, to which nothing comes back. Losses look at their first
  * top's diff alone. */
-static bool needs_zero(const ct_node *n, int t)
+static bool needs_zero(const ct_graph_node *n, int t)
 {
     return !n->ops->null_top_diff && (!n->ops->is_loss || (t == 0));
 }
 
 void ct_graph_gradients(ct_graph *g, int i, bool force_backward, bool forward_only)
 {
-    ct_node *n = &g->node[i];
+    ct_graph_node *n = &g->node[i];
     bool needs = false;
 
     for (int w = 0; w < CT_MAX_WEIGHT; w++) needs |= n->weight_wanted[w];
@@ -67,7 +67,7 @@ void ct_graph_gradients(ct_graph *g, int i, bool force_backward, bool forward_on
 
         if (forward_only) continue;
         if (v->reached && (v->reader >= 0)) {
-            v->wants = needs || ct_node_forces(&g->node[v->reader], v->slot, force_backward);
+            v->wants = needs || ct_graph_node_forces(&g->node[v->reader], v->slot, force_backward);
             g->node[v->reader].bottom_wanted[v->slot] = v->wants;
         } else if (needs) {
             v->zero = !v->reached && needs_zero(n, t);

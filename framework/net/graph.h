@@ -23,7 +23,7 @@ typedef struct ct_value {
     int blob;     /* index in net->blob                                                      */
 } ct_value;
 
-typedef struct ct_node {
+typedef struct ct_graph_node {
     const Ct__LayerParameter *param;
     Ct__LayerParameter *own; /* == param for layers made here (Split, Reorder, Cast) */
     const ct_layer_ops *ops;
@@ -39,10 +39,10 @@ typedef struct ct_node {
     bool reached;                /* some top is                            */
     bool runs_backward;
     int group; /* layers that run as one, from 1 on; 0: it runs alone */
-} ct_node;
+} ct_graph_node;
 
 typedef struct ct_graph {
-    ct_node *node;
+    ct_graph_node *node;
     int n_node;
     ct_value *value;
     int n_value;
@@ -68,9 +68,9 @@ static inline bool ct_value_varies(const ct_graph *g, const ct_value *v)
     return g->node[v->node].varies || g->node[v->node].ops->varies;
 }
 /** True where gradients pass from the tops of reader `n` to its bottom `slot`. */
-bool ct_node_passes(const ct_node *n, int slot);
+bool ct_graph_node_passes(const ct_graph_node *n, int slot);
 /** True where the prototxt insists on the gradient of bottom `slot`. */
-bool ct_node_forces(const ct_node *n, int slot, bool force_backward);
+bool ct_graph_node_forces(const ct_graph_node *n, int slot, bool force_backward);
 /** After setup of node i's layer, with weight_wanted set: decides bottom_wanted and runs_backward
  *  of the node, and which of its tops have gradients. forward_only: none. */
 void ct_graph_gradients(ct_graph *g, int i, bool force_backward, bool forward_only);
@@ -96,12 +96,12 @@ ct_status ct_graph_where(const ct_net_options *o, const void *message, char **wh
 /** The layer type of that name in force; NULL: none. */
 const ct_layer_ops *ct_graph_type(const ct_net_options *o, const char *type);
 /** Space for the arrays of a node with these counts. */
-ct_status ct_node_alloc(ct_node *n, int n_bottom, int n_top);
+ct_status ct_graph_node_alloc(ct_graph_node *n, int n_bottom, int n_top);
 /** Makes n a layer that the prototxt does not have, between a value of node `maker` and others: its
  *  type, one bottom and n_top tops by name. name and the n_top texts are taken over, in case of
  *  errors too; NULL stands for no memory. */
-ct_status ct_node_make(ct_node *n, const ct_node *maker, const ct_layer_ops *ops, char *name,
-                       const char *bottom, char *const *top, int n_top);
+ct_status ct_graph_node_make(ct_graph_node *n, const ct_graph_node *maker, const ct_layer_ops *ops,
+                             char *name, const char *bottom, char *const *top, int n_top);
 /** Puts a layer of `type` (Reorder, Cast), called as the value with a suffix, at place `at`, before
  *  the reader of `value` or, where it has none, behind all. It reads the value, what it makes the
  *  reader reads instead. Nodes and values have room for one more; the nodes from `at` on move up.

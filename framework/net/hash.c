@@ -72,7 +72,7 @@ uint64_t ct_net_hash(const ct_net *net)
 
     for (int i = 0; i < net->n_layer; i++) {
         const ct_layer *l = net->layer[i];
-        const ct_node *n = &g->node[i];
+        const ct_graph_node *n = &g->node[i];
 
         if (l->ops->by_net) continue;
         h = add_bytes(h, l->ops->type, strlen(l->ops->type) + 1);

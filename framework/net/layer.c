@@ -11,12 +11,12 @@ const ct_layer_ops *ct_layer_find(const char *type)
 }
 
 bool ct_layer_on_device(const ct_layer_ops *ops, const Ct__LayerParameter *p, const ct_device *dev,
-                        const ct_layer_form **form_p)
+                        const ct_device_override **form_p)
 {
     *form_p = NULL;
     if (dev->kind == CT_DEVICE_CPU) return true;
-    for (int i = 0; ct_layer_form_table[i] != NULL; i++) {
-        const ct_layer_form *f = ct_layer_form_table[i];
+    for (int i = 0; ct_device_override_table[i] != NULL; i++) {
+        const ct_device_override *f = ct_device_override_table[i];
 
         if (strcmp(f->type, ops->type) != 0) continue;
         if ((f->can != NULL) && !f->can(p)) return false;
@@ -54,7 +54,7 @@ ct_weight_spec *ct_layer_add_weight(ct_layer *l, const ct_shape *shape,
     return w;
 }
 
-void ct_instance_buffer(ct_instance *in, int slot, ct_keep keep, size_t bytes)
+void ct_instance_buffer(ct_instance *in, int slot, ct_buffer_lifetime keep, size_t bytes)
 {
     in->buffer[slot].keep = keep;
     in->buffer[slot].bytes = bytes;
@@ -63,7 +63,7 @@ void ct_instance_buffer(ct_instance *in, int slot, ct_keep keep, size_t bytes)
 
 void ct_instance_carry(ct_instance *in, int slot, int64_t rows, int64_t row)
 {
-    ct_instance_buffer(in, slot, CT_KEEP_ALWAYS, (size_t)(rows * row) * sizeof(float));
+    ct_instance_buffer(in, slot, CT_LIFETIME_ALWAYS, (size_t)(rows * row) * sizeof(float));
     in->buffer[slot].row = row;
 }
 

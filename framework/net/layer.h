@@ -63,14 +63,14 @@ typedef struct ct_weight_spec {
 } ct_weight_spec;
 
 typedef enum {
-    CT_KEEP_CALL, /* scratch of one call: forward or backward each find garbage  */
-    CT_KEEP_PASS, /* written in forward, read in the backward of the same batch  */
-    CT_KEEP_ALWAYS
-} ct_keep;
+    CT_LIFETIME_CALL, /* scratch of one call: forward or backward each find garbage  */
+    CT_LIFETIME_PASS, /* written in forward, read in the backward of the same batch  */
+    CT_LIFETIME_ALWAYS
+} ct_buffer_lifetime;
 
 typedef struct ct_buffer {
     size_t bytes;
-    ct_keep keep;
+    ct_buffer_lifetime keep;
     void *data;  /* on the net's device, 64-byte aligned; placed by the memory plan */
     int64_t row; /* floats; > 0: carried from batch to batch, see ct_instance_carry() */
 } ct_buffer;
@@ -99,20 +99,20 @@ enum { CT_ALIAS_DATA = 1, CT_ALIAS_DIFF = 2 };
  *  makes, and in backward start from the gradients of the tail's tops. What may stand in a tail, in
  *  this order, each at most once. See docs/architecture.md. */
 typedef enum {
-    CT_TAIL_AFFINE, /* times weight 0 along the channels, plus weight 1 if it has one (Scale)    */
-    CT_TAIL_SUM,    /* plus a blob of the same shape and layout, its other bottom (Eltwise)      */
-    CT_TAIL_RELU,   /* slope 0                                                                   */
-    CT_TAIL_SPLIT,  /* several tops in one memory: their gradients add up, in their order        */
-    CT_N_TAIL
-} ct_tail_kind;
+    CT_EPILOGUE_AFFINE, /* times weight 0 along the channels, plus weight 1 if it has one (Scale) */
+    CT_EPILOGUE_SUM, /* plus a blob of the same shape and layout, its other bottom (Eltwise)      */
+    CT_EPILOGUE_RELU,  /* slope 0  */
+    CT_EPILOGUE_SPLIT, /* several tops in one memory: their gradients add up, in their order */
+    CT_N_EPILOGUE
+} ct_epilogue_kind;
 
-typedef struct ct_tail {
-    ct_instance *of[CT_N_TAIL]; /* NULL: not there                                      */
-    int slot;                   /* SUM: the bottom that this layer makes                */
-    ct_instance *last;          /* its tops are the group's; what lies between is not in memory */
+typedef struct ct_epilogue {
+    ct_instance *of[CT_N_EPILOGUE]; /* NULL: not there                                      */
+    int slot;                       /* SUM: the bottom that this layer makes                */
+    ct_instance *last; /* its tops are the group's; what lies between is not in memory */
     bool relu_done; /* the gradient of its top comes as that of what goes into its last layer, the
                      * ReLU: where the top is not above 0, it is 0 already */
-} ct_tail;
+} ct_epilogue;
 
 typedef struct ct_layer_ops {
     const char *type;                             /* prototxt `type:`                       */
@@ -129,11 +129,11 @@ typedef struct ct_layer_ops {
     int alias;          /* CT_ALIAS_…                                                       */
     bool null_top_diff; /* backward takes a top diff that is NULL as zeros; otherwise the net
                          * fills in zeros where no reader of a top sends a gradient         */
-    bool on_cuda;       /* forward and backward run on any device; others need a ct_layer_form */
-    bool keeps_top;     /* the caller writes the tops (Input): their memory is never shared */
-    bool by_net;        /* the net adds it where it is needed, whatever is written: no part of what
-                         * the net is (Reorder, Cast)                                        */
-    size_t state_size;  /* zeroed l->state given before setup     */
+    bool on_cuda;   /* forward and backward run on any device; others need a ct_device_override */
+    bool keeps_top; /* the caller writes the tops (Input): their memory is never shared */
+    bool by_net;    /* the net adds it where it is needed, whatever is written: no part of what
+                     * the net is (Reorder, Cast)                                        */
+    size_t state_size;          /* zeroed l->state given before setup     */
     size_t instance_state_size; /* zeroed in->state given before reshape  */
 
     /** Whether bottom `slot`, which is not f32 in plain order, may come as it is; the bottoms have
@@ -151,11 +151,12 @@ typedef struct ct_layer_ops {
     /** From the bottoms' shapes: sets the tops' shapes (ct_blob_set_shape), declares buffers
      *  (ct_instance_buffer), chooses kernels. Checks what shapes must agree. */
     ct_status (*reshape)(const ct_layer *l, ct_instance *in);
-    /** Fusion. tails: bits 1 << ct_tail_kind, what may follow this layer in a group that it runs;
-     *  as_tail: whether a layer of this type is such a map, and which. May be 0 and NULL. */
-    unsigned tails;
-    unsigned device_tails; /* what may follow it on devices alone */
-    bool (*as_tail)(const Ct__LayerParameter *p, ct_tail_kind *kind_p);
+    /** Fusion. tails: bits 1 << ct_epilogue_kind, what may follow this layer in a group that it
+     * runs; as_epilogue: whether a layer of this type is such a map, and which. May be 0 and NULL.
+     */
+    unsigned epilogues;
+    unsigned device_epilogues; /* what may follow it on devices alone */
+    bool (*as_epilogue)(const Ct__LayerParameter *p, ct_epilogue_kind *kind_p);
     /** Last of all, with in->tail set and every shape known: true where this layer runs the group.
      *  It declares buffers and sets backward_reads and over, which are 0 now, of itself and its
      * tail. Its forward then writes tail->last's tops, its backward reads their diffs and makes
@@ -179,7 +180,7 @@ typedef struct ct_layer_ops {
     /** Top diffs to bottom diffs and weight diffs. NULL: no gradient passes. */
     ct_status (*backward)(const ct_layer *l, ct_instance *in, ct_exec *ex);
     /** Makes the (group's) tops again in backward, with the same bits, from bottoms and
-     * CT_KEEP_PASS buffers; cheaply. ex NULL: only whether it can. May be NULL. */
+     * CT_LIFETIME_PASS buffers; cheaply. ex NULL: only whether it can. May be NULL. */
     bool (*again)(const ct_layer *l, ct_instance *in, ct_exec *ex);
     /** Operations of one forward and backward, and the engines. e comes with the bytes that
      * bottoms, tops and weights have (ct_net_estimate()): a layer that moves less says so. NULL: no
@@ -191,21 +192,21 @@ typedef struct ct_layer_ops {
 
 /** What a layer of a type does on devices other than the CPU. Weights, shapes and buffers are those
  *  of its ops, whose setup and reshape find l->dev. */
-typedef struct ct_layer_form {
+typedef struct ct_device_override {
     const char *type;
     /** Whether it does what the prototxt asks for; NULL: always. */
     bool (*can)(const Ct__LayerParameter *p);
     /** NULL: those of the ops, which then run on any device. */
     ct_status (*forward)(const ct_layer *l, ct_instance *in, ct_exec *ex);
     ct_status (*backward)(const ct_layer *l, ct_instance *in, ct_exec *ex);
-    bool tails; /* they run the group that ops.join takes; otherwise the layer runs alone */
+    bool epilogues; /* they run the group that ops.join takes; otherwise the layer runs alone */
     /** Whether its kernels draw numbers, by the step that ex->step_there holds; NULL: never. */
     bool (*draws)(const Ct__LayerParameter *p);
-} ct_layer_form;
+} ct_device_override;
 
 struct ct_layer {
     const ct_layer_ops *ops;         /* static                                         */
-    const ct_layer_form *form;       /* static; NULL: the ops' own forward and backward */
+    const ct_device_override *form;  /* static; NULL: the ops' own forward and backward */
     const Ct__LayerParameter *param; /* borrowed from the net's parameter              */
     const char *name;                /* borrowed                                       */
     const char *where;               /* "lenet.prototxt:23", or "" ; for messages      */
@@ -239,9 +240,9 @@ struct ct_instance {
     bool add_weight_diff[CT_MAX_WEIGHT]; /* another layer of this backward wrote it before      */
     int64_t weight_version; /* bumped by every update: caches of weights compare it            */
     ct_buffer buffer[CT_MAX_BUFFER];
-    int backward_reads;  /* the layer's; reshape and join may change it */
-    bool top_is_share;   /* the type's; reshape may change it           */
-    const ct_tail *tail; /* NULL: none                                  */
+    int backward_reads;      /* the layer's; reshape and join may change it */
+    bool top_is_share;       /* the type's; reshape may change it           */
+    const ct_epilogue *tail; /* NULL: none                                  */
     unsigned over; /* set by reshape or join; bit i: the diff of bottom i may lie where that of the
                     * (group's) first top lies: each element is read before it is written       */
     ct_instance *bits_of; /* before does_relu: who runs the group that makes bottom 0; else NULL */
@@ -260,7 +261,7 @@ struct ct_instance {
 ct_weight_spec *ct_layer_add_weight(ct_layer *l, const ct_shape *shape,
                                     const Ct__FillerParameter *filler);
 /** reshape: declares buffer `slot`; later calls replace earlier ones. */
-void ct_instance_buffer(ct_instance *in, int slot, ct_keep keep, size_t bytes);
+void ct_instance_buffer(ct_instance *in, int slot, ct_buffer_lifetime keep, size_t bytes);
 /** reshape: declares buffer `slot` as f32 state that goes over from one batch to the next, `rows` x
  *  `row` floats, zero at first. A row belongs to a sample's place in the batch: the ranks' rows,
  * one rank's after the other, are those of one rank with the whole batch. Snapshots keep it, of
@@ -273,12 +274,12 @@ float ct_weight_beta(const ct_instance *in, const ct_exec *ex, int i);
 
 extern const ct_layer_ops *const ct_layer_table[]; /* NULL-terminated; defined in layers/ */
 /** Of the devices that are built in; NULL-terminated, defined in layers/. */
-extern const ct_layer_form *const ct_layer_form_table[];
+extern const ct_device_override *const ct_device_override_table[];
 
 /** What a layer of type ops with these parameters is to a device: *form_p as in ct_layer. False
  * where it has no way to run there, and runs on the host. */
 bool ct_layer_on_device(const ct_layer_ops *ops, const Ct__LayerParameter *p, const ct_device *dev,
-                        const ct_layer_form **form_p);
+                        const ct_device_override **form_p);
 /** Before setup, with ops and param set: sets dev and form of a layer in a net on `dev`. */
 void ct_layer_place(ct_layer *l, const ct_device *dev);
 /** What its forward and backward are; backward NULL: no gradient passes. */

@@ -29,8 +29,8 @@ static ct_status make_param(const char *type, char *name, const char *bottom, ch
     return failed ? CT_FAIL(CT_ERR_NOMEM, "no memory for a layer that the net adds") : CT_OK;
 }
 
-ct_status ct_node_make(ct_node *n, const ct_node *maker, const ct_layer_ops *ops, char *name,
-                       const char *bottom, char *const *top, int n_top)
+ct_status ct_graph_node_make(ct_graph_node *n, const ct_graph_node *maker, const ct_layer_ops *ops,
+                             char *name, const char *bottom, char *const *top, int n_top)
 {
     n->name = "";
     n->ops = ops;
@@ -45,7 +45,7 @@ ct_status ct_node_make(ct_node *n, const ct_node *maker, const ct_layer_ops *ops
     n->name = n->own->name;
     n->where = strdup(maker->where);
     if (n->where == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for layer \"%s\"", n->name);
-    return ct_node_alloc(n, 1, n_top);
+    return ct_graph_node_alloc(n, 1, n_top);
 }
 
 /* Node `at` becomes free. */
@@ -83,7 +83,7 @@ ct_status ct_graph_convert(ct_graph *g, int at, int value, const char *type, con
     const ct_layer_ops *ops = ct_graph_type(o, type);
     const char *blob = g->value[value].name;
     ct_text name = { 0 };
-    ct_node *n = &g->node[at];
+    ct_graph_node *n = &g->node[at];
     int made = g->n_value;
     char *top;
 
@@ -98,7 +98,7 @@ ct_status ct_graph_convert(ct_graph *g, int at, int value, const char *type, con
     if (name.failed) ct_text_destroy(&name);
     make_room(g, at);
     take_over(g, at, value, made);
-    CT_TRY(ct_node_make(n, &g->node[g->value[value].node], ops, name.text, blob, &top, 1));
+    CT_TRY(ct_graph_node_make(n, &g->node[g->value[value].node], ops, name.text, blob, &top, 1));
     g->value[made].name = n->own->top[0];
     n->bottom[0] = value;
     n->top[0] = made;
@@ -110,8 +110,8 @@ ct_status ct_graph_convert(ct_graph *g, int at, int value, const char *type, con
 
 bool ct_graph_reads_narrow(const ct_graph *g, const ct_value *v, const ct_device *dev)
 {
-    const ct_node *n = (v->reader >= 0) ? &g->node[v->reader] : NULL;
-    const ct_layer_form *form;
+    const ct_graph_node *n = (v->reader >= 0) ? &g->node[v->reader] : NULL;
+    const ct_device_override *form;
 
     if ((n == NULL) || (v->loss_weight != 0.0f) || !n->ops->last ||
         !ct_layer_on_device(n->ops, n->param, dev, &form))

@@ -43,7 +43,7 @@ void ct_net_touch_reads(const ct_net *net, const ct_value *v, ct_span *s)
 static void touch_data(const ct_net *net, const ct_value *v, int end, ct_span *s, ct_span *back)
 {
     const ct_graph *g = &ct_net_impl_of(net)->graph;
-    const ct_node *maker = &g->node[v->node];
+    const ct_graph_node *maker = &g->node[v->node];
 
     if (ct_graph_is_inner(g, v)) return;
     touch(s, forward_time(net, v->node));
@@ -126,8 +126,8 @@ static void add_buffers(const ct_net *net, int i)
         ct_span forward = { at, at, false };
         ct_use use = { .kind = CT_USE_BUFFER, .index = i, .slot = s, .forward = true };
 
-        if ((b->bytes == 0) || (b->keep == CT_KEEP_ALWAYS)) continue;
-        if (b->keep == CT_KEEP_CALL) {
+        if ((b->bytes == 0) || (b->keep == CT_LIFETIME_ALWAYS)) continue;
+        if (b->keep == CT_LIFETIME_CALL) {
             add_region(m, b->bytes, &forward, use);
             if (!runs) continue;
             use.forward = false;

@@ -22,13 +22,13 @@ static ct_status place(ct_net *net)
         for (int s = 0; s < CT_MAX_BUFFER; s++) {
             const ct_buffer *b = &net->instance[i]->buffer[s];
 
-            if ((b->keep == CT_KEEP_ALWAYS) && !ct_host_layer_is(net, i))
+            if ((b->keep == CT_LIFETIME_ALWAYS) && !ct_host_layer_is(net, i))
                 m->always_bytes += ct_align_up(b->bytes);
         }
     }
-    if (!net->options.unshared) CT_TRY(ct_plan_place(m->region, m->n_region, &bytes));
+    if (!net->options.unshared) CT_TRY(ct_engine_plan_place(m->region, m->n_region, &bytes));
     net->memory.planned = bytes + m->always_bytes;
-    net->memory.peak_alive = ct_plan_peak(m->region, m->n_region) + m->always_bytes;
+    net->memory.peak_alive = ct_engine_plan_peak(m->region, m->n_region) + m->always_bytes;
     net->memory.unshared = unshared + m->always_bytes;
     return CT_OK;
 }
@@ -95,7 +95,7 @@ static ct_status bind_buffers(ct_net *net)
         for (int s = 0; s < CT_MAX_BUFFER; s++) {
             ct_buffer *b = &net->instance[i]->buffer[s];
 
-            if ((b->bytes == 0) || (b->keep != CT_KEEP_ALWAYS) || ct_host_layer_is(net, i))
+            if ((b->bytes == 0) || (b->keep != CT_LIFETIME_ALWAYS) || ct_host_layer_is(net, i))
                 continue;
             b->data = always;
             always += ct_align_up(b->bytes);

@@ -29,7 +29,7 @@ typedef struct job {
     bool best_tight;
 } job;
 
-size_t ct_plan_peak(const ct_region *r, int n)
+size_t ct_engine_plan_peak(const ct_region *r, int n)
 {
     int end = -1;
     size_t *alive, most = 0;
@@ -215,7 +215,7 @@ static void search(job *j, entry *e, size_t enough, ct_region *r, size_t *best_p
     }
 }
 
-ct_status ct_plan_place(ct_region *r, int n, size_t *bytes_p)
+ct_status ct_engine_plan_place(ct_region *r, int n, size_t *bytes_p)
 {
     size_t count = (size_t)n + 1, best = SIZE_MAX;
     job j = { .region = r, .n = n };
@@ -231,7 +231,7 @@ ct_status ct_plan_place(ct_region *r, int n, size_t *bytes_p)
         (j.placed == NULL) || (j.best == NULL)) {
         status = CT_FAIL(CT_ERR_NOMEM, "no memory to plan %d regions", n);
     } else {
-        size_t enough = (size_t)(GOOD_ENOUGH * (double)ct_plan_peak(r, n));
+        size_t enough = (size_t)(GOOD_ENOUGH * (double)ct_engine_plan_peak(r, n));
 
         for (int i = 0; i < n; i++) j.bytes[i] = ct_align_up(r[i].bytes);
         search(&j, e, enough, r, &best);

@@ -1,7 +1,7 @@
 /** @file memory_plan.h  Gives regions with lifetimes offsets in one block. Private to
  * framework/net. */
-#ifndef CT_PLAN_H
-#define CT_PLAN_H
+#ifndef CT_HIERARCHICAL_PLAN_H
+#define CT_HIERARCHICAL_PLAN_H
 
 #include <stddef.h>
 
@@ -14,10 +14,10 @@ typedef struct ct_region {
 } ct_region;
 
 /** The largest sum of bytes (each rounded up to CT_ALIGN) alive in one step: no plan is smaller. */
-size_t ct_plan_peak(const ct_region *r, int n);
+size_t ct_engine_plan_peak(const ct_region *r, int n);
 /** Sets the offsets so that regions alive in the same step do not overlap; *bytes_p is the size of
  *  the block. Greedy, in several orders; the best is kept. The same regions always get the same
  *  plan. */
-ct_status ct_plan_place(ct_region *r, int n, size_t *bytes_p);
+ct_status ct_engine_plan_place(ct_region *r, int n, size_t *bytes_p);
 
 #endif

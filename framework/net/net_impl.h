@@ -21,13 +21,13 @@ typedef struct ct_use {
     ct_use_kind kind;
     int index;     /* blob, or layer of a buffer                                     */
     int slot;      /* of a buffer                                                    */
-    bool forward;  /* CT_KEEP_CALL has two regions: of forward, and of backward; so has data
+    bool forward;  /* CT_LIFETIME_CALL has two regions: of forward, and of backward; so has data
                     * that is made again                                             */
     bool backward; /* other buffers have one, both flags set; other data: of forward */
     bool persists; /* keeps its content from pass to pass                            */
 } ct_use;
 
-/** A CT_KEEP_CALL buffer: where it lies depends on the direction. */
+/** A CT_LIFETIME_CALL buffer: where it lies depends on the direction. */
 typedef struct ct_call_buffer {
     int layer, slot;
     void *forward, *backward;
@@ -64,7 +64,7 @@ typedef struct ct_net_impl {
     ct_param_rule *rule;
     int n_rule;
     char **key;         /* of the parameters, owned */
-    ct_tail *tail;      /* of the groups */
+    ct_epilogue *tail;  /* of the groups */
     int *runner;        /* per layer: who runs it, itself as a rule */
     int *place;         /* per layer: the last layer of its group, where that runs */
     int *forward_step;  /* per layer: its step in net->forward */
@@ -73,7 +73,7 @@ typedef struct ct_net_impl {
     ct_region *region;
     ct_use *use;
     int n_region;
-    void *block, *always; /* the plan's memory; that of CT_KEEP_ALWAYS buffers */
+    void *block, *always; /* the plan's memory; that of CT_LIFETIME_ALWAYS buffers */
     size_t always_bytes;
     ct_call_buffer *call_buffer;
     int n_call_buffer;

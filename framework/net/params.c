@@ -4,12 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const Ct__ParamSpec *spec_of(const ct_node *n, int w)
+static const Ct__ParamSpec *spec_of(const ct_graph_node *n, int w)
 {
     return ((size_t)w < n->param->n_param) ? n->param->param[w] : NULL;
 }
 
-static const char *name_of(const ct_node *n, int w)
+static const char *name_of(const ct_graph_node *n, int w)
 {
     const Ct__ParamSpec *s = spec_of(n, w);
 
@@ -24,8 +24,8 @@ static ct_param_rule *find_rule(const ct_net_impl *m, const char *name)
     return NULL;
 }
 
-static ct_status merge(const ct_node *n, const char *name, const char *what, bool has, float value,
-                       const ct_param_rule *r, bool *has_p, float *value_p)
+static ct_status merge(const ct_graph_node *n, const char *name, const char *what, bool has,
+                       float value, const ct_param_rule *r, bool *has_p, float *value_p)
 {
     if (!has) return CT_OK;
     if (*has_p && (*value_p != value))
@@ -46,7 +46,7 @@ ct_status ct_net_param_rules(ct_net *net)
     m->rule = calloc(n_spec + 1, sizeof(m->rule[0]));
     if (m->rule == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %zu param entries", n_spec);
     for (int i = 0; i < m->graph.n_node; i++) {
-        const ct_node *n = &m->graph.node[i];
+        const ct_graph_node *n = &m->graph.node[i];
 
         for (int w = 0; (size_t)w < n->param->n_param; w++) {
             const Ct__ParamSpec *s = n->param->param[w];
@@ -77,7 +77,7 @@ int64_t ct_param_rows(const ct_param *p)
 void ct_net_param_mult(const ct_net *net, int i, int w, float *lr_p, float *decay_p)
 {
     const ct_net_impl *m = ct_net_impl_of(net);
-    const ct_node *n = &m->graph.node[i];
+    const ct_graph_node *n = &m->graph.node[i];
     const Ct__ParamSpec *s = spec_of(n, w);
     const char *name = name_of(n, w);
 
@@ -104,7 +104,7 @@ typedef struct draft {
     int number;            /* order of declaration                                   */
 } draft;
 
-static const Ct__CompressionParameter *compress_of(const ct_node *n, int w)
+static const Ct__CompressionParameter *compress_of(const ct_graph_node *n, int w)
 {
     const Ct__ParamSpec *s = spec_of(n, w);
 
@@ -128,7 +128,7 @@ static ct_status share_compress(const ct_net *net, int i, int w, draft *d)
 static ct_status check_shared(const ct_net *net, int i, int w, const draft *d)
 {
     const ct_layer *l = net->layer[i];
-    const ct_node *n = &ct_net_impl_of(net)->graph.node[i];
+    const ct_graph_node *n = &ct_net_impl_of(net)->graph.node[i];
     const Ct__ParamSpec *s = spec_of(n, w);
     const ct_shape *mine = &l->weight[w].shape;
     const ct_layer *owner = net->layer[d->owner];
@@ -194,7 +194,7 @@ static ct_status gather(ct_net *net, draft *d, int *n_p)
 
     for (int i = 0; i < net->n_layer; i++) {
         const ct_layer *l = net->layer[i];
-        ct_node *node = &m->graph.node[i];
+        ct_graph_node *node = &m->graph.node[i];
 
         CT_TRY(check_layer_name(net, i));
         for (int w = 0; w < l->n_weight; w++) {

@@ -54,7 +54,7 @@ static bool each_input(ct_net *net, int i, bool (*visit)(ct_net *net, int root, 
     const ct_net_impl *m = ct_net_impl_of(net);
 
     for (int k = i; k <= m->place[i]; k++) {
-        const ct_node *n = &m->graph.node[k];
+        const ct_graph_node *n = &m->graph.node[k];
 
         for (int b = 0; (m->runner[k] == i) && (b < n->n_bottom); b++) {
             const ct_value *v = &m->graph.value[n->bottom[b]];
@@ -86,7 +86,7 @@ static bool bring_forward(ct_net *net, int root, int when)
 static bool may(ct_net *net, int i, ct_again *again_p)
 {
     const ct_net_impl *m = ct_net_impl_of(net);
-    const ct_node *last = &m->graph.node[m->place[i]];
+    const ct_graph_node *last = &m->graph.node[m->place[i]];
     int root;
     ct_span reads;
 

@@ -25,7 +25,7 @@ static ct_status host_acquire(const ct_device *dev, size_t bytes, void **block_p
 static bool draws(const ct_net *net)
 {
     for (int i = 0; i < net->n_layer; i++) {
-        const ct_layer_form *f = net->layer[i]->form;
+        const ct_device_override *f = net->layer[i]->form;
 
         if ((f != NULL) && (f->draws != NULL) && f->draws(net->layer[i]->param)) return true;
     }

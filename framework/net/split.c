@@ -52,9 +52,9 @@ static char *format(const char *blob, const char *layer, int top, int copy)
 static ct_status add_split(ct_graph *g, int value, int n, const ct_net_options *o, int *first_p)
 {
     int i = g->n_node++, first;
-    ct_node *node = &g->node[i];
+    ct_graph_node *node = &g->node[i];
     const ct_value *from = &g->value[value];
-    const ct_node *maker = &g->node[from->node];
+    const ct_graph_node *maker = &g->node[from->node];
     const ct_layer_ops *ops = ct_graph_type(o, "Split");
     char **top;
     ct_status status;
@@ -66,8 +66,8 @@ static ct_status add_split(ct_graph *g, int value, int n, const ct_net_options *
     top = calloc((size_t)n, sizeof(top[0]));
     if (top == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a Split layer");
     for (int t = 0; t < n; t++) top[t] = format(from->name, maker->name, from->top, t);
-    status = ct_node_make(node, maker, ops, format(from->name, maker->name, from->top, -1),
-                          from->name, top, n);
+    status = ct_graph_node_make(node, maker, ops, format(from->name, maker->name, from->top, -1),
+                                from->name, top, n);
     free(top);
     CT_TRY(status);
     first = g->n_value;
@@ -89,7 +89,7 @@ static ct_status move_node(ct_graph *raw, int i, const mapping *map, const ct_ne
                            ct_graph *g)
 {
     int at = g->n_node++;
-    ct_node *n = &g->node[at];
+    ct_graph_node *n = &g->node[at];
 
     *n = raw->node[i];
     memset(&raw->node[i], 0, sizeof(raw->node[i]));

@@ -32,7 +32,7 @@ static void compile_backward(ct_net *net)
     int next = 0;
 
     for (int i = net->n_layer - 1; i >= 0; i--) {
-        const ct_node *n = &m->graph.node[i];
+        const ct_graph_node *n = &m->graph.node[i];
 
         m->backward_step[i] = (m->place[i] != i) ? m->backward_step[m->place[i]] : -1;
         if (!n->runs_backward) continue;

@@ -34,7 +34,7 @@ const ct_shape *ct_net_most(const ct_net *net, int b)
 const char *ct_vary_misfit(const ct_net *net, int i)
 {
     const ct_vary *vary = ct_net_impl_of(net)->vary;
-    const ct_node *n = &ct_net_impl_of(net)->graph.node[i];
+    const ct_graph_node *n = &ct_net_impl_of(net)->graph.node[i];
     const ct_instance *in = net->instance[i];
 
     for (int t = 0; t < n->n_top; t++) {
@@ -49,7 +49,7 @@ const char *ct_vary_misfit(const ct_net *net, int i)
         const ct_buffer *b = &in->buffer[s], *planned = &vary->layer[i].planned[s];
 
         if (b->bytes == 0) continue;
-        if (b->keep == CT_KEEP_ALWAYS) return "it keeps values from batch to batch";
+        if (b->keep == CT_LIFETIME_ALWAYS) return "it keeps values from batch to batch";
         if ((planned->bytes > 0) && (planned->keep != b->keep))
             return "its buffers would be kept for another time";
     }

@@ -8,7 +8,7 @@
 void ct_graph_vary(ct_graph *g)
 {
     for (int i = 0; i < g->n_node; i++) {
-        ct_node *n = &g->node[i];
+        ct_graph_node *n = &g->node[i];
 
         for (int b = 0; b < n->n_bottom; b++)
             n->varies |= ct_value_varies(g, &g->value[n->bottom[b]]);
@@ -20,7 +20,7 @@ void ct_graph_vary(ct_graph *g)
 /* The value that v is another name of: behind layers through which data only pass. */
 static int root_of(const ct_graph *g, int v)
 {
-    const ct_node *n = &g->node[g->value[v].node];
+    const ct_graph_node *n = &g->node[g->value[v].node];
 
     while ((n->ops->alias & CT_ALIAS_DATA) && (n->n_bottom == 1)) {
         v = n->bottom[0];
@@ -32,10 +32,10 @@ static int root_of(const ct_graph *g, int v)
 /* The first layer of its type that goes by the same last bottom: their samples are the same. */
 static int first_like(const ct_graph *g, int i)
 {
-    const ct_node *n = &g->node[i];
+    const ct_graph_node *n = &g->node[i];
 
     for (int k = 0; k < i; k++) {
-        const ct_node *o = &g->node[k];
+        const ct_graph_node *o = &g->node[k];
 
         if ((o->ops == n->ops) &&
             (root_of(g, o->bottom[o->n_bottom - 1]) == root_of(g, n->bottom[n->n_bottom - 1])))
@@ -48,7 +48,7 @@ static void find_samples(const ct_net *net, int i)
 {
     const ct_graph *g = &ct_net_impl_of(net)->graph;
     ct_vary_layer *all = ct_net_impl_of(net)->vary->layer, *v = &all[i];
-    const ct_node *n = &g->node[i];
+    const ct_graph_node *n = &g->node[i];
 
     v->follows = n->varies;
     v->from = v->source = -1;

@@ -78,7 +78,7 @@ static void add_layer(ct_text *t, const ct_frame *frame)
     }
 }
 
-static void add_frames(ct_text *t, const ct_reader *r, const ct_frame *frame)
+static void add_frames(ct_text *t, const ct_prototxt_reader *r, const ct_frame *frame)
 {
     if ((frame->field == NULL) || is_layer(frame)) return;
     /* the option's path ends with the field that its value is read into */
@@ -88,7 +88,7 @@ static void add_frames(ct_text *t, const ct_reader *r, const ct_frame *frame)
 }
 
 /* "convolution_param.weight_filler.std", from the layer down. */
-static void add_path(ct_text *t, const ct_reader *r)
+static void add_path(ct_text *t, const ct_prototxt_reader *r)
 {
     size_t before = t->length;
 
@@ -107,7 +107,7 @@ static void add_va(ct_text *t, const char *fmt, va_list ap)
 }
 
 /* Logs and frees `message`. */
-static ct_status report(ct_reader *r, int line, int column, ct_text *message)
+static ct_status report(ct_prototxt_reader *r, int line, int column, ct_text *message)
 {
     ct_text text = { 0 };
     ct_status status;
@@ -131,7 +131,8 @@ static ct_status report(ct_reader *r, int line, int column, ct_text *message)
     return status;
 }
 
-ct_status ct_reader_fail_at(ct_reader *r, int line, int column, const char *fmt, ...)
+ct_status ct_prototxt_reader_fail_at(ct_prototxt_reader *r, int line, int column, const char *fmt,
+                                     ...)
 {
     ct_text message = { 0 };
     va_list ap;
@@ -142,7 +143,8 @@ ct_status ct_reader_fail_at(ct_reader *r, int line, int column, const char *fmt,
     return report(r, line, column, &message);
 }
 
-ct_status ct_reader_fail_value(ct_reader *r, int line, int column, const char *fmt, ...)
+ct_status ct_prototxt_reader_fail_value(ct_prototxt_reader *r, int line, int column,
+                                        const char *fmt, ...)
 {
     ct_text message = { 0 };
     va_list ap;
@@ -155,7 +157,7 @@ ct_status ct_reader_fail_value(ct_reader *r, int line, int column, const char *f
     return report(r, line, column, &message);
 }
 
-ct_status ct_reader_fail_expected(ct_reader *r, const char *fmt, ...)
+ct_status ct_prototxt_reader_fail_expected(ct_prototxt_reader *r, const char *fmt, ...)
 {
     ct_text message = { 0 };
     va_list ap;
@@ -178,7 +180,7 @@ ct_status ct_reader_fail_expected(ct_reader *r, const char *fmt, ...)
     return report(r, r->token.line, r->token.column, &message);
 }
 
-ct_status ct_reader_fail_unknown(ct_reader *r)
+ct_status ct_prototxt_reader_fail_unknown(ct_prototxt_reader *r)
 {
     ct_text message = { 0 }, word = { 0 };
 

@@ -7,15 +7,15 @@
 
 enum { MAX_FIELDS = 256 };
 
-void ct_reader_next(ct_reader *r)
+void ct_prototxt_reader_next(ct_prototxt_reader *r)
 {
     r->token = ct_lexer_next(&r->lex);
 }
 
-bool ct_reader_accept(ct_reader *r, char punct)
+bool ct_prototxt_reader_accept(ct_prototxt_reader *r, char punct)
 {
     if (!ct_token_is(&r->token, punct)) return false;
-    ct_reader_next(r);
+    ct_prototxt_reader_next(r);
     return true;
 }
 
@@ -33,31 +33,33 @@ static bool see(seen_set *seen, size_t i)
     return before;
 }
 
-static ct_status parse_field(ct_reader *r, ProtobufCMessage *m, seen_set *seen)
+static ct_status parse_field(ct_prototxt_reader *r, ProtobufCMessage *m, seen_set *seen)
 {
     const ProtobufCFieldDescriptor *f;
     int line, column;
 
-    if (r->token.kind != CT_TOKEN_NAME) return ct_reader_fail_expected(r, "the name of a field");
+    if (r->token.kind != CT_TOKEN_NAME)
+        return ct_prototxt_reader_fail_expected(r, "the name of a field");
     f = ct_field_find(m->descriptor, r->token.start, r->token.length);
-    if (f == NULL) return ct_reader_fail_unknown(r);
+    if (f == NULL) return ct_prototxt_reader_fail_unknown(r);
     if (see(seen, (size_t)(f - m->descriptor->fields)) && (f->label != PROTOBUF_C_LABEL_REPEATED)) {
-        return ct_reader_fail_at(r, r->token.line, r->token.column,
-                                 "field \"%s\" is given twice, and takes one value", f->name);
+        return ct_prototxt_reader_fail_at(r, r->token.line, r->token.column,
+                                          "field \"%s\" is given twice, and takes one value",
+                                          f->name);
     }
     line = r->token.line;
     column = r->token.column;
     r->field = f->name;
     if (r->map != NULL)
         CT_TRY(ct_source_map_add(r->map, (char *)m + f->offset, r->file, line, column));
-    ct_reader_next(r);
-    if (!ct_reader_accept(r, ':') && (f->type != PROTOBUF_C_TYPE_MESSAGE)) {
-        return ct_reader_fail_expected(r, "\":\"");
+    ct_prototxt_reader_next(r);
+    if (!ct_prototxt_reader_accept(r, ':') && (f->type != PROTOBUF_C_TYPE_MESSAGE)) {
+        return ct_prototxt_reader_fail_expected(r, "\":\"");
     }
-    return ct_reader_values(r, m, f, line, column);
+    return ct_prototxt_reader_values(r, m, f, line, column);
 }
 
-static ct_status check_required(ct_reader *r, const ProtobufCMessage *m, seen_set *seen)
+static ct_status check_required(ct_prototxt_reader *r, const ProtobufCMessage *m, seen_set *seen)
 {
     const ct_frame *frame = r->frame;
 
@@ -65,30 +67,31 @@ static ct_status check_required(ct_reader *r, const ProtobufCMessage *m, seen_se
         const ProtobufCFieldDescriptor *f = &m->descriptor->fields[i];
 
         if ((f->label == PROTOBUF_C_LABEL_REQUIRED) && !see(seen, i)) {
-            return ct_reader_fail_value(r, frame->line, frame->column, "missing field \"%s\"",
-                                        f->name);
+            return ct_prototxt_reader_fail_value(r, frame->line, frame->column,
+                                                 "missing field \"%s\"", f->name);
         }
     }
     return CT_OK;
 }
 
-static ct_status fail_unclosed(ct_reader *r)
+static ct_status fail_unclosed(ct_prototxt_reader *r)
 {
     ct_token open = r->frame->open;
     char close = (*open.start == '{') ? '}' : '>';
 
     if (r->token.kind == CT_TOKEN_END) {
-        return ct_reader_fail_at(r, open.line, open.column,
-                                 "this \"%c\" is not closed; the text ends at line %d", *open.start,
-                                 r->token.line);
+        return ct_prototxt_reader_fail_at(r, open.line, open.column,
+                                          "this \"%c\" is not closed; the text ends at line %d",
+                                          *open.start, r->token.line);
     }
-    return ct_reader_fail_at(r, r->token.line, r->token.column,
-                             "expected \"%c\", since \"%c\" of line %d is open, got \"%c\"", close,
-                             *open.start, open.line, *r->token.start);
+    return ct_prototxt_reader_fail_at(
+        r, r->token.line, r->token.column,
+        "expected \"%c\", since \"%c\" of line %d is open, got \"%c\"", close, *open.start,
+        open.line, *r->token.start);
 }
 
 /* The fields of the innermost message, to its closing bracket, or to the end at the root. */
-static ct_status parse_body(ct_reader *r, ProtobufCMessage *m)
+static ct_status parse_body(ct_prototxt_reader *r, ProtobufCMessage *m)
 {
     const ct_token *open = &r->frame->open;
     bool is_root = (open->kind == CT_TOKEN_END);
@@ -102,8 +105,8 @@ static ct_status parse_body(ct_reader *r, ProtobufCMessage *m)
         r->field = NULL;
         if (ct_token_is(&r->token, '}') || ct_token_is(&r->token, '>')) {
             if (is_root) {
-                return ct_reader_fail_at(r, r->token.line, r->token.column, "\"%c\" closes nothing",
-                                         *r->token.start);
+                return ct_prototxt_reader_fail_at(r, r->token.line, r->token.column,
+                                                  "\"%c\" closes nothing", *r->token.start);
             }
             if ((*open->start == '{') != (*r->token.start == '}')) return fail_unclosed(r);
             break;
@@ -113,27 +116,28 @@ static ct_status parse_body(ct_reader *r, ProtobufCMessage *m)
             return fail_unclosed(r);
         }
         CT_TRY(parse_field(r, m, &seen));
-        if (!ct_reader_accept(r, ',')) ct_reader_accept(r, ';');
+        if (!ct_prototxt_reader_accept(r, ',')) ct_prototxt_reader_accept(r, ';');
     }
     CT_TRY(check_required(r, m, &seen));
-    if (!is_root) ct_reader_next(r);
+    if (!is_root) ct_prototxt_reader_next(r);
     return CT_OK;
 }
 
 /* A message in brackets into field f of m; line, column: where the field's name stands. */
-static ct_status parse_message(ct_reader *r, ProtobufCMessage *m, const ProtobufCFieldDescriptor *f,
-                               int line, int column)
+static ct_status parse_message(ct_prototxt_reader *r, ProtobufCMessage *m,
+                               const ProtobufCFieldDescriptor *f, int line, int column)
 {
     ct_frame frame = { .parent = r->frame, .type = f->descriptor, .field = f->name };
     ProtobufCMessage *child;
     ct_status status;
 
     if (!ct_token_is(&r->token, '{') && !ct_token_is(&r->token, '<')) {
-        return ct_reader_fail_expected(r, "\"{\"");
+        return ct_prototxt_reader_fail_expected(r, "\"{\"");
     }
     if (++r->depth > CT_MAX_DEPTH) {
-        return ct_reader_fail_at(r, r->token.line, r->token.column,
-                                 "messages are nested more than %d deep", (int)CT_MAX_DEPTH);
+        return ct_prototxt_reader_fail_at(r, r->token.line, r->token.column,
+                                          "messages are nested more than %d deep",
+                                          (int)CT_MAX_DEPTH);
     }
     child = ct_message_create(frame.type);
     if (child == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a message");
@@ -148,7 +152,7 @@ static ct_status parse_message(ct_reader *r, ProtobufCMessage *m, const Protobuf
     frame.column = column;
     frame.open = r->token;
     frame.body = r->lex;
-    ct_reader_next(r);
+    ct_prototxt_reader_next(r);
     r->frame = &frame;
     status = parse_body(r, child);
     r->frame = frame.parent;
@@ -156,40 +160,42 @@ static ct_status parse_message(ct_reader *r, ProtobufCMessage *m, const Protobuf
     return status;
 }
 
-static ct_status parse_value(ct_reader *r, ProtobufCMessage *m, const ProtobufCFieldDescriptor *f,
-                             int line, int column)
+static ct_status parse_value(ct_prototxt_reader *r, ProtobufCMessage *m,
+                             const ProtobufCFieldDescriptor *f, int line, int column)
 {
     if (f->type == PROTOBUF_C_TYPE_MESSAGE) return parse_message(r, m, f, line, column);
-    return ct_reader_scalar(r, m, f);
+    return ct_prototxt_reader_scalar(r, m, f);
 }
 
-static ct_status parse_list(ct_reader *r, ProtobufCMessage *m, const ProtobufCFieldDescriptor *f)
+static ct_status parse_list(ct_prototxt_reader *r, ProtobufCMessage *m,
+                            const ProtobufCFieldDescriptor *f)
 {
     const char *field = r->field;
     ct_token open = r->token;
 
     if (f->label != PROTOBUF_C_LABEL_REPEATED) {
-        return ct_reader_fail_value(r, open.line, open.column, "takes one value, not a list");
+        return ct_prototxt_reader_fail_value(r, open.line, open.column,
+                                             "takes one value, not a list");
     }
-    ct_reader_next(r);
-    if (ct_reader_accept(r, ']')) return CT_OK;
+    ct_prototxt_reader_next(r);
+    if (ct_prototxt_reader_accept(r, ']')) return CT_OK;
     for (;;) {
         if (r->token.kind == CT_TOKEN_END) {
-            return ct_reader_fail_at(r, open.line, open.column,
-                                     "this \"[\" is not closed; the text ends at line %d",
-                                     r->token.line);
+            return ct_prototxt_reader_fail_at(r, open.line, open.column,
+                                              "this \"[\" is not closed; the text ends at line %d",
+                                              r->token.line);
         }
         CT_TRY(parse_value(r, m, f, r->token.line, r->token.column));
         r->field = field;
-        if (ct_reader_accept(r, ']')) return CT_OK;
-        if ((r->token.kind != CT_TOKEN_END) && !ct_reader_accept(r, ',')) {
-            return ct_reader_fail_expected(r, "\",\" or \"]\"");
+        if (ct_prototxt_reader_accept(r, ']')) return CT_OK;
+        if ((r->token.kind != CT_TOKEN_END) && !ct_prototxt_reader_accept(r, ',')) {
+            return ct_prototxt_reader_fail_expected(r, "\",\" or \"]\"");
         }
     }
 }
 
-ct_status ct_reader_values(ct_reader *r, ProtobufCMessage *m, const ProtobufCFieldDescriptor *f,
-                           int line, int column)
+ct_status ct_prototxt_reader_values(ct_prototxt_reader *r, ProtobufCMessage *m,
+                                    const ProtobufCFieldDescriptor *f, int line, int column)
 {
     if (ct_token_is(&r->token, '[')) return parse_list(r, m, f);
     return parse_value(r, m, f, line, column);
@@ -200,7 +206,7 @@ ct_status ct_prototxt_parse(const ProtobufCMessageDescriptor *type, const char *
                             ProtobufCMessage **message_p)
 {
     ct_frame root = { .type = type, .line = 1, .column = 1 };
-    ct_reader r = { .name = name, .map = map, .frame = &root };
+    ct_prototxt_reader r = { .name = name, .map = map, .frame = &root };
     ct_locale locale;
     ct_status status = CT_OK;
     ProtobufCMessage *m = ct_message_create(type);
@@ -213,7 +219,7 @@ ct_status ct_prototxt_parse(const ProtobufCMessageDescriptor *type, const char *
         CT_TRY_GOTO(status, out, ct_source_map_add_file(map, name, &r.file));
         CT_TRY_GOTO(status, out, ct_source_map_add(map, m, r.file, 1, 1));
     }
-    ct_reader_next(&r);
+    ct_prototxt_reader_next(&r);
     status = parse_body(&r, m);
 out:
     ct_locale_leave(locale);

@@ -15,7 +15,7 @@ typedef struct ct_frame {
     ct_lexer body;     /* behind it: where a look ahead for the name begins  */
 } ct_frame;
 
-typedef struct ct_reader {
+typedef struct ct_prototxt_reader {
     ct_lexer lex;
     ct_token token; /* the current one, not yet consumed */
     const char *name;
@@ -26,26 +26,26 @@ typedef struct ct_reader {
     const ct_frame *frame;
     const char *field; /* being read; NULL between fields */
     int depth;
-} ct_reader;
+} ct_prototxt_reader;
 
 enum { CT_MAX_DEPTH = 100 };
 
-void ct_reader_next(ct_reader *r);
+void ct_prototxt_reader_next(ct_prototxt_reader *r);
 /** Consumes `punct` where it is the current token. */
-bool ct_reader_accept(ct_reader *r, char punct);
+bool ct_prototxt_reader_accept(ct_prototxt_reader *r, char punct);
 
 /** Logs "FILE:LINE:COL: in layer "NAME" (TYPE): MESSAGE"; CT_ERR_CONFIG. */
-ct_status ct_reader_fail_at(ct_reader *r, int line, int column, const char *fmt, ...)
-    __attribute__((format(printf, 4, 5)));
+ct_status ct_prototxt_reader_fail_at(ct_prototxt_reader *r, int line, int column, const char *fmt,
+                                     ...) __attribute__((format(printf, 4, 5)));
 /** The same with the path of the field or message being read before MESSAGE. */
-ct_status ct_reader_fail_value(ct_reader *r, int line, int column, const char *fmt, ...)
-    __attribute__((format(printf, 4, 5)));
+ct_status ct_prototxt_reader_fail_value(ct_prototxt_reader *r, int line, int column,
+                                        const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 /** The current token is not what was expected: "PATH: expected WHAT, got TOKEN"; what is wrong
  *  with its characters, where they are no token. */
-ct_status ct_reader_fail_expected(ct_reader *r, const char *fmt, ...)
+ct_status ct_prototxt_reader_fail_expected(ct_prototxt_reader *r, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 /** The current token names no field of the innermost message; says what may be meant. */
-ct_status ct_reader_fail_unknown(ct_reader *r);
+ct_status ct_prototxt_reader_fail_unknown(ct_prototxt_reader *r);
 /** The type as the text gives it of the layer that `frame` is, even from behind; false where it is
  *  no layer or has no type. size: of the buffer. */
 bool ct_frame_layer_type(const ct_frame *frame, char *type, size_t size);
@@ -57,10 +57,11 @@ void ct_add_field_hint(ct_text *t, const ProtobufCMessageDescriptor *type, const
 void ct_add_enum_hint(ct_text *t, const ProtobufCEnumDescriptor *type, const char *word);
 
 /** Reads one value of a field that is no message, at the current token. */
-ct_status ct_reader_scalar(ct_reader *r, ProtobufCMessage *m, const ProtobufCFieldDescriptor *f);
+ct_status ct_prototxt_reader_scalar(ct_prototxt_reader *r, ProtobufCMessage *m,
+                                    const ProtobufCFieldDescriptor *f);
 /** Reads what stands behind a field's ":": a value or, of a repeated field, a list of them.
  *  line, column: where the field is named, for the source map. */
-ct_status ct_reader_values(ct_reader *r, ProtobufCMessage *m, const ProtobufCFieldDescriptor *f,
-                           int line, int column);
+ct_status ct_prototxt_reader_values(ct_prototxt_reader *r, ProtobufCMessage *m,
+                                    const ProtobufCFieldDescriptor *f, int line, int column);
 
 #endif

@@ -77,18 +77,18 @@ static bool is_decimal_float(const ct_token *t)
     return at == end;
 }
 
-static bool is_minus(ct_reader *r)
+static bool is_minus(ct_prototxt_reader *r)
 {
-    return ct_reader_accept(r, '-');
+    return ct_prototxt_reader_accept(r, '-');
 }
 
-static ct_status fail_number(ct_reader *r, bool minus, const char *expected)
+static ct_status fail_number(ct_prototxt_reader *r, bool minus, const char *expected)
 {
-    return ct_reader_fail_expected(r, minus ? "%s behind \"-\"" : "%s", expected);
+    return ct_prototxt_reader_fail_expected(r, minus ? "%s behind \"-\"" : "%s", expected);
 }
 
 /* A whole number from -low to high. */
-static ct_status read_whole(ct_reader *r, uint64_t low, uint64_t high, bool *minus_p,
+static ct_status read_whole(ct_prototxt_reader *r, uint64_t low, uint64_t high, bool *minus_p,
                             uint64_t *value_p)
 {
     ct_token first = r->token;
@@ -106,14 +106,14 @@ static ct_status read_whole(ct_reader *r, uint64_t low, uint64_t high, bool *min
             first.kind = CT_TOKEN_NUMBER;
             r->token = first;
         }
-        return ct_reader_fail_expected(r, "%s", expected);
+        return ct_prototxt_reader_fail_expected(r, "%s", expected);
     }
     *minus_p = minus;
-    ct_reader_next(r);
+    ct_prototxt_reader_next(r);
     return CT_OK;
 }
 
-static ct_status read_signed(ct_reader *r, int64_t high, int64_t *value_p)
+static ct_status read_signed(ct_prototxt_reader *r, int64_t high, int64_t *value_p)
 {
     uint64_t v = 0;
     bool minus = false;
@@ -123,7 +123,7 @@ static ct_status read_signed(ct_reader *r, int64_t high, int64_t *value_p)
     return CT_OK;
 }
 
-static ct_status read_unsigned(ct_reader *r, uint64_t high, uint64_t *value_p)
+static ct_status read_unsigned(ct_prototxt_reader *r, uint64_t high, uint64_t *value_p)
 {
     bool minus = false;
 
@@ -156,7 +156,7 @@ static bool is_word(const ct_token *t, const char *word)
            (strncasecmp(t->start, word, t->length) == 0);
 }
 
-static ct_status read_float(ct_reader *r, bool is_double, scalar *v)
+static ct_status read_float(ct_prototxt_reader *r, bool is_double, scalar *v)
 {
     bool minus = is_minus(r), is_finite;
     ct_text copy = { 0 };
@@ -178,16 +178,16 @@ static ct_status read_float(ct_reader *r, bool is_double, scalar *v)
         is_finite = convert_float(copy.text, is_double, v);
         ct_text_destroy(&copy);
         if (!is_finite) {
-            return ct_reader_fail_expected(r, "a number that a %s can hold",
-                                           is_double ? "double" : "float");
+            return ct_prototxt_reader_fail_expected(r, "a number that a %s can hold",
+                                                    is_double ? "double" : "float");
         }
     }
     if (minus) negate(is_double, v);
-    ct_reader_next(r);
+    ct_prototxt_reader_next(r);
     return CT_OK;
 }
 
-static ct_status read_bool(ct_reader *r, protobuf_c_boolean *value_p)
+static ct_status read_bool(ct_prototxt_reader *r, protobuf_c_boolean *value_p)
 {
     const ct_token *t = &r->token;
     uint64_t number = 2; /* neither */
@@ -201,13 +201,14 @@ static ct_status read_bool(ct_reader *r, protobuf_c_boolean *value_p)
                ct_token_is_name(t, "f")) {
         number = 0;
     }
-    if (number > 1) return ct_reader_fail_expected(r, "true or false");
+    if (number > 1) return ct_prototxt_reader_fail_expected(r, "true or false");
     *value_p = (protobuf_c_boolean)number;
-    ct_reader_next(r);
+    ct_prototxt_reader_next(r);
     return CT_OK;
 }
 
-static ct_status fail_enum(ct_reader *r, const ProtobufCEnumDescriptor *type, const char *word)
+static ct_status fail_enum(ct_prototxt_reader *r, const ProtobufCEnumDescriptor *type,
+                           const char *word)
 {
     ct_text text = { 0 };
     ct_status status;
@@ -216,12 +217,13 @@ static ct_status fail_enum(ct_reader *r, const ProtobufCEnumDescriptor *type, co
     ct_text_add_quoted(&text, word, strlen(word));
     ct_add_enum_hint(&text, type, word);
     status = text.failed ? CT_FAIL(CT_ERR_NOMEM, "no memory for a message")
-                         : ct_reader_fail_value(r, r->token.line, r->token.column, "%s", text.text);
+                         : ct_prototxt_reader_fail_value(r, r->token.line, r->token.column, "%s",
+                                                         text.text);
     ct_text_destroy(&text);
     return status;
 }
 
-static ct_status read_enum(ct_reader *r, const ProtobufCEnumDescriptor *type, int *value_p)
+static ct_status read_enum(ct_prototxt_reader *r, const ProtobufCEnumDescriptor *type, int *value_p)
 {
     const ProtobufCEnumValue *found = NULL;
     char word[80];
@@ -244,40 +246,43 @@ static ct_status read_enum(ct_reader *r, const ProtobufCEnumDescriptor *type, in
         *value_p = found->value;
         return CT_OK;
     } else if (r->token.kind == CT_TOKEN_STRING) {
-        return ct_reader_fail_expected(r, "a name of %s without quotes", type->short_name);
+        return ct_prototxt_reader_fail_expected(r, "a name of %s without quotes", type->short_name);
     } else {
-        return ct_reader_fail_expected(r, "a name of %s", type->short_name);
+        return ct_prototxt_reader_fail_expected(r, "a name of %s", type->short_name);
     }
     if (found == NULL) return fail_enum(r, type, word);
     *value_p = found->value;
-    ct_reader_next(r);
+    ct_prototxt_reader_next(r);
     return CT_OK;
 }
 
 /* Strings that follow each other are one. */
-static ct_status read_string(ct_reader *r, bool is_bytes, ct_text *out)
+static ct_status read_string(ct_prototxt_reader *r, bool is_bytes, ct_text *out)
 {
     ct_token first = r->token;
 
-    if (first.kind != CT_TOKEN_STRING) return ct_reader_fail_expected(r, "a string in quotes");
+    if (first.kind != CT_TOKEN_STRING)
+        return ct_prototxt_reader_fail_expected(r, "a string in quotes");
     while (r->token.kind == CT_TOKEN_STRING) {
         size_t offset;
         const char *problem = ct_token_unescape(&r->token, out, &offset);
 
         if (problem != NULL) {
-            return ct_reader_fail_value(r, r->token.line, r->token.column + (int)offset, "%s",
-                                        problem);
+            return ct_prototxt_reader_fail_value(r, r->token.line, r->token.column + (int)offset,
+                                                 "%s", problem);
         }
-        ct_reader_next(r);
+        ct_prototxt_reader_next(r);
     }
     if (out->failed) return CT_FAIL(CT_ERR_NOMEM, "no memory for a string");
     if (!is_bytes && (strlen(out->text) != out->length)) {
-        return ct_reader_fail_value(r, first.line, first.column, "a NUL character in a string");
+        return ct_prototxt_reader_fail_value(r, first.line, first.column,
+                                             "a NUL character in a string");
     }
     return CT_OK;
 }
 
-static ct_status put_string(ct_reader *r, ProtobufCMessage *m, const ProtobufCFieldDescriptor *f)
+static ct_status put_string(ct_prototxt_reader *r, ProtobufCMessage *m,
+                            const ProtobufCFieldDescriptor *f)
 {
     bool is_bytes = (f->type == PROTOBUF_C_TYPE_BYTES);
     ct_text text = { 0 };
@@ -298,7 +303,8 @@ err_release:
     return status;
 }
 
-ct_status ct_reader_scalar(ct_reader *r, ProtobufCMessage *m, const ProtobufCFieldDescriptor *f)
+ct_status ct_prototxt_reader_scalar(ct_prototxt_reader *r, ProtobufCMessage *m,
+                                    const ProtobufCFieldDescriptor *f)
 {
     scalar v = { 0 };
     int64_t i = 0;

@@ -168,16 +168,16 @@ static ct_status parse_value(const route *r, ProtobufCMessage *m, const char *te
 {
     const ProtobufCFieldDescriptor *f = r->step[r->n - 1].f;
     ct_frame root = { .type = m->descriptor };
-    ct_reader reader = { .name = r->origin, .option_path = r->path, .frame = &root };
+    ct_prototxt_reader reader = { .name = r->origin, .option_path = r->path, .frame = &root };
     ct_locale locale = ct_locale_enter();
     ct_status status;
 
     ct_lexer_open(&reader.lex, text, strlen(text));
     root.body = reader.lex;
-    ct_reader_next(&reader);
-    status = ct_reader_values(&reader, m, f, 0, 0);
+    ct_prototxt_reader_next(&reader);
+    status = ct_prototxt_reader_values(&reader, m, f, 0, 0);
     if ((status == CT_OK) && (reader.token.kind != CT_TOKEN_END)) {
-        status = ct_reader_fail_expected(&reader, "nothing behind the value");
+        status = ct_prototxt_reader_fail_expected(&reader, "nothing behind the value");
     }
     ct_locale_leave(locale);
     return status;

@@ -45,7 +45,7 @@ static void find_buffers(const ct_net *net, ct_carry *c)
         for (int s = 0; s < CT_MAX_BUFFER; s++) {
             const ct_buffer *b = &net->instance[i]->buffer[s];
 
-            if ((b->keep != CT_KEEP_ALWAYS) || (b->row <= 0)) continue;
+            if ((b->keep != CT_LIFETIME_ALWAYS) || (b->row <= 0)) continue;
             c->item[c->n++] =
                 (ct_carry_item){ .layer = i,
                                  .slot = s,

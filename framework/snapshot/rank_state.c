@@ -215,7 +215,7 @@ static ct_status pay(const char *file, const ct_net *net, int param, const ct_ex
     if (then == OF_GRADIENT) return owe(net, p, v, &state->owed);
     CT_TRY(read_shared(file, net, x, CT_EXCHANGE_RATE, param, 1, &rate));
     CT_TRY(x->average(x->ctx, v, p->count, 1.0));
-    return ct_late_add(net, &state->late, param, rate, v);
+    return ct_residual_drain_add(net, &state->late, param, rate, v);
 }
 
 /* What the run of the snapshot had not brought to the weights yet. */
@@ -234,7 +234,7 @@ static ct_status go_on(const char *file, const ct_net *net, const ct_exchange *x
             NULL);
         if (status == CT_OK) status = read_shared(file, net, x, CT_RANK_LATE, i, count, v);
         if (status == CT_OK) status = read_shared(file, net, x, CT_RANK_LATE_RATE, i, 1, &rate);
-        if (status == CT_OK) status = ct_late_add(net, &state->late, i, rate, v);
+        if (status == CT_OK) status = ct_residual_drain_add(net, &state->late, i, rate, v);
         ct_mem_release(v);
         CT_TRY(status);
     }
@@ -285,7 +285,7 @@ ct_status ct_rank_state_read(const char *file, ct_net *net, ct_snapshot_state *s
         (kind_of != NULL) ? CT_OK : CT_FAIL(CT_ERR_NOMEM, "no memory to read %s", file);
 
     state->owed = NULL;
-    state->late = (ct_late){ .v = NULL };
+    state->late = (ct_residual_drain){ .v = NULL };
     status = agree(x, status, NULL);
     if (status == CT_OK) status = read_states(file, net, state, x);
     if ((status == CT_OK) && !state->foreign)
@@ -296,7 +296,7 @@ ct_status ct_rank_state_read(const char *file, ct_net *net, ct_snapshot_state *s
     if (status != CT_OK) {
         if (state->owed != NULL) ct_net_device(net)->mem_release(state->owed);
         state->owed = NULL;
-        ct_late_close(net, &state->late);
+        ct_residual_drain_close(net, &state->late);
         return status;
     }
     return (x->restored != NULL) ? x->restored(x->ctx) : CT_OK;

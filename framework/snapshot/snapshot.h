@@ -60,7 +60,7 @@ typedef struct ct_snapshot_state { /* what a set holds besides weights */
     float *owed;
     /* likewise of weights. Written: rank 0 keeps it for all, who have the same. Read: the caller's
      * to close */
-    ct_late late;
+    ct_residual_drain late;
 } ct_snapshot_state;
 
 /** Writes the set PREFIX_iter_N. Collective: every rank writes its part, rank 0 commits. keep > 0:

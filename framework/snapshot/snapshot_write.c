@@ -111,12 +111,12 @@ static ct_status put_state(const set_writer *s, ct_h5_writer *w, const char *nam
 /* v: what is on its way to the weights, on the host. */
 static ct_status put_late(const set_writer *s, ct_h5_writer *w, const float *v)
 {
-    const ct_late *l = &s->state->late;
+    const ct_residual_drain *l = &s->state->late;
 
     for (int i = 0; i < s->net->n_param; i++) {
         const ct_param *p = &s->net->param[i];
 
-        if (!ct_late_has(l, i)) continue;
+        if (!ct_residual_drain_has(l, i)) continue;
         CT_TRY(put_state(s, w, CT_RANK_LATE, i, p->count, v + p->offset));
         CT_TRY(put_state(s, w, CT_RANK_LATE_RATE, i, 1, &l->rate[i]));
     }

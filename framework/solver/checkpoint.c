@@ -208,7 +208,7 @@ static ct_status restore_file(ct_solver *s, const char *file)
     CT_TRY(ct_snapshot_read(file, s->net, &state, &s->exchange));
     if (s->step.owed != NULL) s->net->options.dev->mem_release(s->step.owed);
     s->step.owed = state.owed;
-    ct_late_close(s->net, &s->step.late);
+    ct_residual_drain_close(s->net, &s->step.late);
     s->step.late = state.late;
     take_state(s, &state);
     if (is_own_set(s, file)) s->last_snapshot = s->iteration;

@@ -138,7 +138,8 @@ static int at_once(const ct_train_step *t, int first, int end)
     int i = first;
 
     if (!ct_update_plan_is_open(&t->all)) return 0;
-    while ((i < end) && t->net->param[i].learns && !absorbed(t, i) && !ct_late_has(&t->late, i))
+    while ((i < end) && t->net->param[i].learns && !absorbed(t, i) &&
+           !ct_residual_drain_has(&t->late, i))
         i++;
     return i - first;
 }
@@ -167,11 +168,11 @@ static ct_status update_one(ct_train_step *t, int i)
 /* An average sees in the next step what comes late. */
 static ct_status update_with_late(ct_train_step *t, int i)
 {
-    if (!ct_late_has(&t->late, i)) return update_one(t, i);
-    CT_TRY(ct_late_begin(t->net, &t->late, t->exec->stream, i));
+    if (!ct_residual_drain_has(&t->late, i)) return update_one(t, i);
+    CT_TRY(ct_residual_drain_begin(t->net, &t->late, t->exec->stream, i));
     CT_TRY(update_one(t, i));
-    return ct_late_end(t->net, &t->late, t->exec->stream, i,
-                       (float)t->rate * t->net->param[i].lr_mult);
+    return ct_residual_drain_end(t->net, &t->late, t->exec->stream, i,
+                                 (float)t->rate * t->net->param[i].lr_mult);
 }
 
 ct_status ct_step_update(ct_train_step *t, int first, int n)

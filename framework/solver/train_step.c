@@ -237,7 +237,7 @@ void ct_train_step_close(ct_train_step *t)
     t->n_history = 0;
     t->average = NULL;
     drop_owed(t);
-    if (t->net != NULL) ct_late_close(t->net, &t->late);
+    if (t->net != NULL) ct_residual_drain_close(t->net, &t->late);
     free(t->landed);
     t->landed = NULL;
 }

@@ -60,7 +60,7 @@ typedef struct ct_train_step {
     /* to be added to the next gradients: on the net's device, as long as the gradient arena. Of a
      * snapshot (ct_snapshot_state.owed); released when it is in; NULL: nothing */
     float *owed;
-    ct_late late; /* likewise for weights; owned */
+    ct_residual_drain late; /* likewise for weights; owned */
 
     double update_s; /* seconds in updates so far */
 } ct_train_step;

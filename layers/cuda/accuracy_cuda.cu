@@ -190,4 +190,4 @@ static ct_status accuracy_forward(const ct_layer *l, ct_instance *in, ct_exec *e
     return (l->n_top > 1) ? put_classes(a, ex, ct_blob_data(in->top[1])) : CT_OK;
 }
 
-const ct_layer_form ct_cuda_accuracy = { "Accuracy", NULL, accuracy_forward, NULL };
+const ct_device_override ct_cuda_accuracy = { "Accuracy", NULL, accuracy_forward, NULL };

@@ -175,5 +175,5 @@ static ct_status bn_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
                         diff_of(in, ex, CT_BN_SHIFT));
 }
 
-const ct_layer_form ct_cuda_bn = { "BN", NULL, bn_forward, bn_backward };
-const ct_layer_form ct_cuda_sync_bn = { "SyncBN", NULL, bn_forward, bn_backward };
+const ct_device_override ct_cuda_bn = { "BN", NULL, bn_forward, bn_backward };
+const ct_device_override ct_cuda_sync_bn = { "SyncBN", NULL, bn_forward, bn_backward };

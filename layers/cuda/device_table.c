@@ -1,6 +1,6 @@
 /* What layers do on which device: kernels that many share, and forms of types that have one of
  * their own. */
-#include "layers/cuda/forms.h"
+#include "layers/cuda/overrides.h"
 #include "layers/types/device_kernels.h"
 
 #include <stddef.h>
@@ -31,7 +31,7 @@ ct_status ct_device_zero(ct_exec *ex, int64_t n, float *to)
 }
 
 /* clang-format off */
-const ct_layer_form *const ct_layer_form_table[] = {
+const ct_device_override *const ct_device_override_table[] = {
 #ifdef CT_HAVE_CUDA
     CT_CUDA_FORMS
 #endif

@@ -105,5 +105,5 @@ static bool draws(const Ct__LayerParameter *)
     return true;
 }
 
-const ct_layer_form ct_cuda_dropout = { "Dropout",        NULL,  dropout_forward,
+const ct_device_override ct_cuda_dropout = { "Dropout",        NULL,  dropout_forward,
                                         dropout_backward, false, draws };

@@ -102,4 +102,4 @@ static ct_status filter_backward(const ct_layer *l, ct_instance *in, ct_exec *ex
     return CT_OK;
 }
 
-const ct_layer_form ct_cuda_filter = { "Filter", NULL, filter_forward, filter_backward };
+const ct_device_override ct_cuda_filter = { "Filter", NULL, filter_forward, filter_backward };

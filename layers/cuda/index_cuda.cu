@@ -123,7 +123,7 @@ static ct_status reindex_backward(const ct_layer *l, ct_instance *in, ct_exec *e
                     (const int32_t *)in->buffer[0].data, ct_blob_diff(in->top[0]), false, dx);
 }
 
-const ct_layer_form ct_cuda_batch_reindex = { "BatchReindex", NULL, reindex_forward,
+const ct_device_override ct_cuda_batch_reindex = { "BatchReindex", NULL, reindex_forward,
                                               reindex_backward };
 
 static ct_status embed_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
@@ -159,4 +159,4 @@ static ct_status embed_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
                                ct_blob_diff(&in->weight[1]));
 }
 
-const ct_layer_form ct_cuda_embed = { "Embed", NULL, embed_forward, embed_backward };
+const ct_device_override ct_cuda_embed = { "Embed", NULL, embed_forward, embed_backward };

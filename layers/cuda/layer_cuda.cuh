@@ -23,7 +23,7 @@ extern "C" {
 #include "framework/base/philox.h"
 #include "framework/base/rng.h"
 #include "framework/math/math.h"
-#include "layers/cuda/forms.h"
+#include "layers/cuda/overrides.h"
 #include "layers/types/device_kernels.h"
 #include "layers/layer_util.h"
 #include "layers/types/loss_util.h"

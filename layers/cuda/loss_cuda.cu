@@ -50,7 +50,7 @@ static ct_status euclidean_backward(const ct_layer *l, ct_instance *in, ct_exec 
     return CT_OK;
 }
 
-const ct_layer_form ct_cuda_euclidean_loss = { "EuclideanLoss", NULL, euclidean_forward,
+const ct_device_override ct_cuda_euclidean_loss = { "EuclideanLoss", NULL, euclidean_forward,
                                                euclidean_backward };
 
 /* ---- HingeLoss and MultinomialLogisticLoss: a label a sample, in buffer 0 */
@@ -108,7 +108,7 @@ static ct_status hinge_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
         });
 }
 
-const ct_layer_form ct_cuda_hinge_loss = { "HingeLoss", NULL, hinge_forward, hinge_backward };
+const ct_device_override ct_cuda_hinge_loss = { "HingeLoss", NULL, hinge_forward, hinge_backward };
 
 static __device__ double at_least(float p, double least)
 {
@@ -151,7 +151,7 @@ static ct_status multinomial_backward(const ct_layer *l, ct_instance *in, ct_exe
         });
 }
 
-const ct_layer_form ct_cuda_multinomial_loss = { "MultinomialLogisticLoss", NULL,
+const ct_device_override ct_cuda_multinomial_loss = { "MultinomialLogisticLoss", NULL,
                                                  multinomial_forward, multinomial_backward };
 
 /* ---- SigmoidCrossEntropyLoss */
@@ -227,7 +227,7 @@ static ct_status sigmoid_backward(const ct_layer *l, ct_instance *in, ct_exec *e
         });
 }
 
-const ct_layer_form ct_cuda_sigmoid_loss = { "SigmoidCrossEntropyLoss", NULL, sigmoid_forward,
+const ct_device_override ct_cuda_sigmoid_loss = { "SigmoidCrossEntropyLoss", NULL, sigmoid_forward,
                                              sigmoid_backward };
 
 /* ---- ContrastiveLoss: pairs of vectors; buffer 0: their squared distances */
@@ -311,7 +311,7 @@ static ct_status contrastive_backward(const ct_layer *l, ct_instance *in, ct_exe
     return CT_OK;
 }
 
-const ct_layer_form ct_cuda_contrastive_loss = { "ContrastiveLoss", NULL, contrastive_forward,
+const ct_device_override ct_cuda_contrastive_loss = { "ContrastiveLoss", NULL, contrastive_forward,
                                                  contrastive_backward };
 
 /* ---- SmoothL1Loss */
@@ -371,5 +371,5 @@ static ct_status smooth_backward(const ct_layer *l, ct_instance *in, ct_exec *ex
     return CT_OK;
 }
 
-const ct_layer_form ct_cuda_smooth_l1_loss = { "SmoothL1Loss", NULL, smooth_forward,
+const ct_device_override ct_cuda_smooth_l1_loss = { "SmoothL1Loss", NULL, smooth_forward,
                                                smooth_backward };

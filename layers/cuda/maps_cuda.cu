@@ -63,7 +63,7 @@ static ct_status prelu_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     return prelu_map(ex, in, x, dy, ct_blob_diff(in->bottom[0]));
 }
 
-const ct_layer_form ct_cuda_prelu = { "PReLU", NULL, prelu_forward, prelu_backward };
+const ct_device_override ct_cuda_prelu = { "PReLU", NULL, prelu_forward, prelu_backward };
 
 /* ---- Eltwise: pairs of bottoms one after the other, as on the CPU */
 
@@ -223,7 +223,7 @@ static ct_status eltwise_backward(const ct_layer *l, ct_instance *in, ct_exec *e
     return CT_OK;
 }
 
-const ct_layer_form ct_cuda_eltwise = { "Eltwise", NULL, eltwise_forward, eltwise_backward };
+const ct_device_override ct_cuda_eltwise = { "Eltwise", NULL, eltwise_forward, eltwise_backward };
 
 /* ---- Axpy: outer rows of inner elements, a factor each */
 
@@ -263,7 +263,7 @@ static ct_status axpy_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     return ct_device_copy(ex, v.outer * v.inner, dz, ct_blob_diff(in->bottom[2]));
 }
 
-const ct_layer_form ct_cuda_axpy = { "Axpy", NULL, axpy_forward, axpy_backward };
+const ct_device_override ct_cuda_axpy = { "Axpy", NULL, axpy_forward, axpy_backward };
 
 /* ---- LSTMUnit: columns x hidden; x has the four sums `n` apart */
 
@@ -328,4 +328,4 @@ static ct_status unit_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
         });
 }
 
-const ct_layer_form ct_cuda_lstm_unit = { "LSTMUnit", NULL, unit_forward, unit_backward };
+const ct_device_override ct_cuda_lstm_unit = { "LSTMUnit", NULL, unit_forward, unit_backward };

@@ -70,7 +70,7 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 }
 
 #define CT_NEURON_FORM(_symbol, _type)                                                             \
-    const ct_layer_form _symbol = { _type, NULL, forward, backward }
+    const ct_device_override _symbol = { _type, NULL, forward, backward }
 CT_NEURON_FORM(ct_cuda_abs_val, "AbsVal");
 CT_NEURON_FORM(ct_cuda_bnll, "BNLL");
 CT_NEURON_FORM(ct_cuda_clip, "Clip");

@@ -119,7 +119,7 @@ static ct_status mvn_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
                          row_sums(in, rows));
 }
 
-const ct_layer_form ct_cuda_mvn = { "MVN", NULL, mvn_forward, mvn_backward };
+const ct_device_override ct_cuda_mvn = { "MVN", NULL, mvn_forward, mvn_backward };
 
 static ct_status layer_norm_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
@@ -190,7 +190,7 @@ static ct_status layer_norm_backward(const ct_layer *l, ct_instance *in, ct_exec
                          row_sums(in, rows));
 }
 
-const ct_layer_form ct_cuda_layer_norm = { "LayerNorm", NULL, layer_norm_forward,
+const ct_device_override ct_cuda_layer_norm = { "LayerNorm", NULL, layer_norm_forward,
                                            layer_norm_backward };
 
 /* ---- Normalize: over the norm of the channels at each place, or of a whole sample */
@@ -272,5 +272,5 @@ static ct_status normalize_backward(const ct_layer *l, ct_instance *in, ct_exec 
         });
 }
 
-const ct_layer_form ct_cuda_normalize = { "Normalize", NULL, normalize_forward,
+const ct_device_override ct_cuda_normalize = { "Normalize", NULL, normalize_forward,
                                           normalize_backward };

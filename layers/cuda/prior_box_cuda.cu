@@ -27,4 +27,4 @@ static ct_status prior_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
         });
 }
 
-const ct_layer_form ct_cuda_prior_box = { "PriorBox", NULL, prior_forward, NULL };
+const ct_device_override ct_cuda_prior_box = { "PriorBox", NULL, prior_forward, NULL };

@@ -81,7 +81,7 @@ static ct_status interp_backward(const ct_layer *l, ct_instance *in, ct_exec *ex
         });
 }
 
-const ct_layer_form ct_cuda_interp = { "Interp", NULL, interp_forward, interp_backward };
+const ct_device_override ct_cuda_interp = { "Interp", NULL, interp_forward, interp_backward };
 
 /* ---- Upsample: by repetition; or to places, which the host checks only where one is wrong */
 
@@ -180,7 +180,7 @@ static ct_status upsample_backward(const ct_layer *l, ct_instance *in, ct_exec *
         });
 }
 
-const ct_layer_form ct_cuda_upsample = { "Upsample", NULL, upsample_forward, upsample_backward };
+const ct_device_override ct_cuda_upsample = { "Upsample", NULL, upsample_forward, upsample_backward };
 
 /* ---- regions */
 
@@ -269,7 +269,7 @@ static ct_status roi_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
         });
 }
 
-const ct_layer_form ct_cuda_roi_pooling = { "ROIPooling", NULL, roi_forward, roi_backward };
+const ct_device_override ct_cuda_roi_pooling = { "ROIPooling", NULL, roi_forward, roi_backward };
 
 /* Channel c of the bottom is that of bin c % bins. */
 static ct_status psroi_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
@@ -326,4 +326,4 @@ static ct_status psroi_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
         });
 }
 
-const ct_layer_form ct_cuda_psroi_pooling = { "PSROIPooling", NULL, psroi_forward, psroi_backward };
+const ct_device_override ct_cuda_psroi_pooling = { "PSROIPooling", NULL, psroi_forward, psroi_backward };

@@ -114,7 +114,7 @@ static ct_status softmax_backward(const ct_layer *l, ct_instance *in, ct_exec *e
         });
 }
 
-const ct_layer_form ct_cuda_softmax_loss = { "SoftmaxWithLoss", NULL, softmax_forward,
+const ct_device_override ct_cuda_softmax_loss = { "SoftmaxWithLoss", NULL, softmax_forward,
                                              softmax_backward };
 
 /* ---- InfogainLoss */
@@ -175,7 +175,7 @@ static ct_status infogain_backward(const ct_layer *l, ct_instance *in, ct_exec *
         });
 }
 
-const ct_layer_form ct_cuda_infogain_loss = { "InfogainLoss", NULL, infogain_forward,
+const ct_device_override ct_cuda_infogain_loss = { "InfogainLoss", NULL, infogain_forward,
                                               infogain_backward };
 
 /* ---- FocalLoss */
@@ -246,7 +246,7 @@ static ct_status focal_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
         });
 }
 
-const ct_layer_form ct_cuda_focal_loss = { "FocalLoss", NULL, focal_forward, focal_backward };
+const ct_device_override ct_cuda_focal_loss = { "FocalLoss", NULL, focal_forward, focal_backward };
 
 /* ---- CenterLoss: labels in buffer 0, samples of each class in the global batch in buffer 1 */
 
@@ -324,4 +324,4 @@ static ct_status center_backward(const ct_layer *l, ct_instance *in, ct_exec *ex
         });
 }
 
-const ct_layer_form ct_cuda_center_loss = { "CenterLoss", NULL, center_forward, center_backward };
+const ct_device_override ct_cuda_center_loss = { "CenterLoss", NULL, center_forward, center_backward };

@@ -83,7 +83,7 @@ static ct_status concat_backward(const ct_layer *l, ct_instance *in, ct_exec *ex
     return concat_move(l, in, ex, false);
 }
 
-const ct_layer_form ct_cuda_concat = { "Concat", NULL, concat_forward, concat_backward };
+const ct_device_override ct_cuda_concat = { "Concat", NULL, concat_forward, concat_backward };
 
 /* ---- Tile: mid copies of inner elements, outer times */
 
@@ -105,7 +105,7 @@ static ct_status tile_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
         });
 }
 
-const ct_layer_form ct_cuda_tile = { "Tile", NULL, NULL, tile_backward };
+const ct_device_override ct_cuda_tile = { "Tile", NULL, NULL, tile_backward };
 
 /* ---- Reduction: what the top has no axes for is one row */
 
@@ -172,7 +172,7 @@ static ct_status reduction_backward(const ct_layer *l, ct_instance *in, ct_exec 
         });
 }
 
-const ct_layer_form ct_cuda_reduction = { "Reduction", NULL, reduction_forward,
+const ct_device_override ct_cuda_reduction = { "Reduction", NULL, reduction_forward,
                                           reduction_backward };
 
 /* ---- ArgMax: a distribution a thread; buffer 0 holds the best of each, in order */
@@ -191,7 +191,7 @@ static ct_status argmax_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
         });
 }
 
-const ct_layer_form ct_cuda_argmax = { "ArgMax", NULL, argmax_forward, NULL };
+const ct_device_override ct_cuda_argmax = { "ArgMax", NULL, argmax_forward, NULL };
 
 /* ---- Im2col */
 
@@ -213,7 +213,7 @@ static ct_status im2col_backward(const ct_layer *l, ct_instance *in, ct_exec *ex
     return ct_cuda_col2im(ex, &d, d.n, ct_blob_diff(in->top[0]), ct_blob_diff(in->bottom[0]));
 }
 
-const ct_layer_form ct_cuda_im2col_layer = { "Im2col", NULL, im2col_forward, im2col_backward };
+const ct_device_override ct_cuda_im2col_layer = { "Im2col", NULL, im2col_forward, im2col_backward };
 
 /* ---- Pooling: MAX and AVE are engines; STOCHASTIC draws one element of each window */
 
@@ -349,5 +349,5 @@ static bool pooling_draws(const Ct__LayerParameter *p)
            (p->pooling_param->pool == CT__POOLING_PARAMETER__POOL_METHOD__STOCHASTIC);
 }
 
-const ct_layer_form ct_cuda_pooling = { "Pooling",        NULL, pooling_forward,
+const ct_device_override ct_cuda_pooling = { "Pooling",        NULL, pooling_forward,
                                         pooling_backward, true, pooling_draws };

@@ -88,8 +88,8 @@ ct_engine_plan *ct_engine_plan_of(const ct_layer *l)
 
 void ct_engine_offer_add(ct_engine_offer *o, const char *name, int index, bool fixed)
 {
-    if (fixed && (o->n == CT_PLAN_ENGINES)) o->n--; /* the static rule's is always offered */
-    if (o->n == CT_PLAN_ENGINES) return;
+    if (fixed && (o->n == CT_ENGINE_PLAN_ENGINES)) o->n--; /* the static rule's is always offered */
+    if (o->n == CT_ENGINE_PLAN_ENGINES) return;
     if (fixed) o->fixed = o->n;
     o->name[o->n] = name;
     o->index[o->n++] = index;
@@ -98,7 +98,7 @@ void ct_engine_offer_add(ct_engine_offer *o, const char *name, int index, bool f
 /* Ranks of unlike processors, or whose batches differ by a sample, may have unlike engines. */
 static ct_status agree(const ct_layer *l, const char *key, ct_engine_offer *o)
 {
-    bool all[CT_PLAN_ENGINES] = { false };
+    bool all[CT_ENGINE_PLAN_ENGINES] = { false };
     int n = 0, fixed = 0;
 
     CT_TRY(ct_engine_plan_agree(l->env->plan, o->name, o->n, all));
@@ -122,7 +122,7 @@ ct_status ct_engine_ask(const ct_layer *l, const char *key, ct_engine_offer *o,
                         ct_status (*prepare)(void *ctx), ct_status (*run)(void *ctx, int i),
                         void *ctx, int *index_p)
 {
-    ct_plan_ask a = {
+    ct_engine_plan_ask a = {
         .layer = l->name, .key = key, .dev = l->dev, .prepare = prepare, .run = run, .ctx = ctx
     };
     int choice = 0;

@@ -60,10 +60,10 @@ static inline void ct_engine_poll(ct_exec *ex, ct_status *worst_p)
 /** What a table has for one computation: engines that support it, the reference left out unless the
  *  static rule takes it. */
 typedef struct ct_engine_offer {
-    const char *name[CT_PLAN_ENGINES];
-    int index[CT_PLAN_ENGINES]; /* in the table               */
-    int n, fixed;               /* of name: the static rule's */
-    bool optional;              /* there may be none          */
+    const char *name[CT_ENGINE_PLAN_ENGINES];
+    int index[CT_ENGINE_PLAN_ENGINES]; /* in the table               */
+    int n, fixed;                      /* of name: the static rule's */
+    bool optional;                     /* there may be none          */
 } ct_engine_offer;
 
 /** The plan that layer l is to ask; NULL: the static rules decide. */
@@ -194,7 +194,7 @@ float *ct_engine_scratch(void *block, size_t *bytes_p, int64_t n, bool fill);
         const ct_##_op##_desc *d, const ct_##_op##_impl **impl_p)                                  \
     {                                                                                              \
         ct_##_op##_trial t;                                                                        \
-        char key[CT_PLAN_KEY];                                                                     \
+        char key[CT_ENGINE_PLAN_KEY];                                                              \
         int at;                                                                                    \
                                                                                                    \
         CT_TRY(ct_##_op##_pick_static(l, kind, table, d, impl_p));                                 \

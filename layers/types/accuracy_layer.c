@@ -35,12 +35,13 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "top_k %lld of %lld classes", (long long)s->top_k,
                              (long long)v->mid);
     ct_blob_set_shape(in->top[0], &scalar);
-    ct_instance_buffer(in, CT_ACCURACY_SUMS, CT_KEEP_CALL,
+    ct_instance_buffer(in, CT_ACCURACY_SUMS, CT_LIFETIME_CALL,
                        (l->dev->kind != CT_DEVICE_CPU) ? 2 * sizeof(double) : 0);
     if (l->n_top < 2) return CT_OK;
     ct_blob_set_shape(in->top[1], &(ct_shape){ 1, { v->mid } });
-    ct_instance_buffer(in, CT_ACCURACY_RIGHT_OF, CT_KEEP_CALL, (size_t)v->mid * sizeof(double));
-    ct_instance_buffer(in, CT_ACCURACY_SAMPLES_OF, CT_KEEP_CALL, (size_t)v->mid * sizeof(double));
+    ct_instance_buffer(in, CT_ACCURACY_RIGHT_OF, CT_LIFETIME_CALL, (size_t)v->mid * sizeof(double));
+    ct_instance_buffer(in, CT_ACCURACY_SAMPLES_OF, CT_LIFETIME_CALL,
+                       (size_t)v->mid * sizeof(double));
     return CT_OK;
 }
 

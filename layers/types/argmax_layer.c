@@ -42,7 +42,7 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     if (s->top_k > v->mid)
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "top_k is %lld, but there are only %lld values",
                              (long long)s->top_k, (long long)v->mid);
-    ct_instance_buffer(in, FOUND, CT_KEEP_CALL,
+    ct_instance_buffer(in, FOUND, CT_LIFETIME_CALL,
                        (size_t)(v->outer * v->inner * s->top_k) * sizeof(ct_argmax_found));
     ct_blob_set_shape(in->top[0], &top);
     return CT_OK;

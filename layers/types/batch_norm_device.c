@@ -2,7 +2,7 @@
 #include "layers/types/batch_norm.h"
 #include "layers/layer_util.h"
 
-static const ct_instance *tail_of(const ct_instance *in, ct_tail_kind kind)
+static const ct_instance *tail_of(const ct_instance *in, ct_epilogue_kind kind)
 {
     return (in->tail != NULL) ? in->tail->of[kind] : NULL;
 }
@@ -12,7 +12,7 @@ static ct_device_norm_desc describe(const ct_layer *l, const ct_instance *in)
     const ct_batch_norm_state *s = l->state;
     const ct_batch_norm_plan *p = in->state;
     const ct_instance *last = (in->tail != NULL) ? in->tail->last : in;
-    const ct_instance *sum = tail_of(in, CT_TAIL_SUM);
+    const ct_instance *sum = tail_of(in, CT_EPILOGUE_SUM);
     const ct_blob *x = in->bottom[0];
     ct_device_norm_desc d = { .device = l->dev->kind,
                               .dtype = x->data.dtype,
@@ -23,9 +23,9 @@ static ct_device_norm_desc describe(const ct_layer *l, const ct_instance *in)
                               .in_place = (in->tail == NULL) && (in->top[0] == x),
                               .fixed = s->use_global,
                               .eps = s->eps,
-                              .affine = tail_of(in, CT_TAIL_AFFINE) != NULL,
+                              .affine = tail_of(in, CT_EPILOGUE_AFFINE) != NULL,
                               .add = sum != NULL,
-                              .relu = tail_of(in, CT_TAIL_RELU) != NULL,
+                              .relu = tail_of(in, CT_EPILOGUE_RELU) != NULL,
                               .wants_dx = x->wants_diff };
 
     for (int t = 0; t < last->layer->n_top; t++) d.n_dy += last->top[t]->wants_diff;
@@ -53,7 +53,8 @@ ct_status ct_batch_norm_pick(const ct_layer *l, ct_instance *in)
                                &p->backward));
     forward = ct_device_norm_workspace(p->forward, &p->device);
     backward = ct_device_norm_workspace(p->backward, &p->device);
-    ct_instance_buffer(in, CT_NORM_WORK, CT_KEEP_CALL, (forward > backward) ? forward : backward);
+    ct_instance_buffer(in, CT_NORM_WORK, CT_LIFETIME_CALL,
+                       (forward > backward) ? forward : backward);
     return CT_OK;
 }
 
@@ -111,7 +112,7 @@ ct_status ct_batch_norm_forward_device(const ct_layer *l, ct_instance *in, ct_ex
 ct_status ct_batch_norm_backward_device(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
     const ct_batch_norm_plan *p = in->state;
-    const ct_instance *affine = tail_of(in, CT_TAIL_AFFINE);
+    const ct_instance *affine = tail_of(in, CT_EPILOGUE_AFFINE);
     ct_device_norm_args a;
 
     fill(l, in, &a);

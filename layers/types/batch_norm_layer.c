@@ -72,13 +72,13 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     if (plan->engine == NULL)
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "not implemented on device %s", l->dev->name);
     CT_TRY(ct_batch_norm_pick(l, in));
-    ct_instance_buffer(in, CT_NORM_BATCH_MEAN, CT_KEEP_PASS, (size_t)channels * sizeof(float));
-    ct_instance_buffer(in, CT_NORM_INV_STD, CT_KEEP_PASS, (size_t)channels * sizeof(float));
-    ct_instance_buffer(in, CT_NORM_SUMS, CT_KEEP_CALL, 2 * (size_t)channels * sizeof(double));
+    ct_instance_buffer(in, CT_NORM_BATCH_MEAN, CT_LIFETIME_PASS, (size_t)channels * sizeof(float));
+    ct_instance_buffer(in, CT_NORM_INV_STD, CT_LIFETIME_PASS, (size_t)channels * sizeof(float));
+    ct_instance_buffer(in, CT_NORM_SUMS, CT_LIFETIME_CALL, 2 * (size_t)channels * sizeof(double));
     if (in_place) in->backward_reads = 0;
     in->over = ct_batch_norm_over(plan) ? 1 : 0;
     /* in place the input is overwritten, and the output too by the next layer in place */
-    ct_instance_buffer(in, CT_NORM_NORMAL, CT_KEEP_PASS,
+    ct_instance_buffer(in, CT_NORM_NORMAL, CT_LIFETIME_PASS,
                        (in_place && x->wants_diff && !s->use_global) ? ct_tensor_bytes(&x->data)
                                                                      : 0);
     ct_blob_set_like(in->top[0], &shape, &x->data);
@@ -116,7 +116,7 @@ static bool is_group(const ct_instance *in)
 /* What forward does to the normal values: the tail. */
 static void fill_map(const ct_instance *in, ct_batch_norm_map *m)
 {
-    const ct_tail *tail = in->tail;
+    const ct_epilogue *tail = in->tail;
     const ct_instance *affine;
 
     *m = (ct_batch_norm_map){ .x = ct_blob_data(in->bottom[0]),
@@ -127,14 +127,14 @@ static void fill_map(const ct_instance *in, ct_batch_norm_map *m)
         if (in->buffer[CT_NORM_NORMAL].bytes > 0) m->normal = in->buffer[CT_NORM_NORMAL].data;
         return;
     }
-    affine = tail->of[CT_TAIL_AFFINE];
+    affine = tail->of[CT_EPILOGUE_AFFINE];
     if (affine != NULL) {
         m->scale = ct_blob_data(&affine->weight[0]);
         if (affine->layer->n_weight > 1) m->bias = ct_blob_data(&affine->weight[1]);
     }
-    if (tail->of[CT_TAIL_SUM] != NULL)
-        m->add = ct_blob_data(tail->of[CT_TAIL_SUM]->bottom[1 - tail->slot]);
-    m->relu = tail->of[CT_TAIL_RELU] != NULL;
+    if (tail->of[CT_EPILOGUE_SUM] != NULL)
+        m->add = ct_blob_data(tail->of[CT_EPILOGUE_SUM]->bottom[1 - tail->slot]);
+    m->relu = tail->of[CT_EPILOGUE_RELU] != NULL;
 }
 
 static void global_statistics(ct_instance *in, int64_t channels, float *mean, float *var)
@@ -197,7 +197,7 @@ static bool again(const ct_layer *l, ct_instance *in, ct_exec *ex)
 static void put_weight_diffs(const ct_instance *in, ct_exec *ex, int64_t channels,
                              const ct_batch_norm_back *b)
 {
-    const ct_instance *affine = is_group(in) ? in->tail->of[CT_TAIL_AFFINE] : NULL;
+    const ct_instance *affine = is_group(in) ? in->tail->of[CT_EPILOGUE_AFFINE] : NULL;
 
     for (int w = 0; (affine != NULL) && (w < affine->layer->n_weight); w++) {
         float *diff = ct_blob_diff(&affine->weight[w]);
@@ -213,9 +213,9 @@ void ct_batch_norm_fill(const ct_layer *l, const ct_instance *in, ct_batch_norm_
 {
     const ct_batch_norm_state *s = l->state;
     const ct_batch_norm_plan *plan = in->state;
-    const ct_tail *tail = in->tail;
+    const ct_epilogue *tail = in->tail;
     const ct_instance *last = is_group(in) ? tail->last : in;
-    const ct_instance *sum = is_group(in) ? tail->of[CT_TAIL_SUM] : NULL;
+    const ct_instance *sum = is_group(in) ? tail->of[CT_EPILOGUE_SUM] : NULL;
 
     *b = (ct_batch_norm_back){ .fixed = s->use_global,
                                .dx = ct_blob_diff(in->bottom[0]),
@@ -268,15 +268,15 @@ static bool reads_sign(const ct_instance *in)
     const ct_batch_norm_plan *plan = in->state;
 
     if (plan->backward != NULL) return plan->device.by_top;
-    return (in->tail->of[CT_TAIL_SUM] != NULL) && (in->tail->of[CT_TAIL_RELU] != NULL);
+    return (in->tail->of[CT_EPILOGUE_SUM] != NULL) && (in->tail->of[CT_EPILOGUE_RELU] != NULL);
 }
 
 /* A tail along the channels alone, gradients of few enough tops. */
 static bool join(const ct_layer *l, ct_instance *in)
 {
-    const ct_tail *tail = in->tail;
+    const ct_epilogue *tail = in->tail;
     const ct_batch_norm_plan *plan = in->state;
-    ct_instance *affine = tail->of[CT_TAIL_AFFINE], *sum = tail->of[CT_TAIL_SUM];
+    ct_instance *affine = tail->of[CT_EPILOGUE_AFFINE], *sum = tail->of[CT_EPILOGUE_SUM];
 
     if ((in->bottom[0]->data.shape.ndim < 2) || (tail->last->layer->n_top > CT_BATCH_NORM_MAX_DY))
         return false;
@@ -320,7 +320,8 @@ const ct_layer_ops ct_layer_batch_norm = {
     .bf16 = true,
     .last = true,
     .reshape = reshape,
-    .tails = 1u << CT_TAIL_AFFINE | 1u << CT_TAIL_SUM | 1u << CT_TAIL_RELU | 1u << CT_TAIL_SPLIT,
+    .epilogues = 1u << CT_EPILOGUE_AFFINE | 1u << CT_EPILOGUE_SUM | 1u << CT_EPILOGUE_RELU |
+                 1u << CT_EPILOGUE_SPLIT,
     .join = join,
     .again = again,
     .forward = forward,

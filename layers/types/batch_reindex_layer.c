@@ -16,7 +16,7 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
                              "bottom 0 has shape %s, bottom 1 (indices) %s: it must have one axis",
                              ct_shape_str(x).text, ct_shape_str(index).text);
     top.dim[0] = index->dim[0];
-    ct_instance_buffer(in, INDEX, CT_KEEP_PASS,
+    ct_instance_buffer(in, INDEX, CT_LIFETIME_PASS,
                        ct_index_ints(l, index->dim[0], x->dim[0]) * sizeof(int32_t));
     ct_blob_set_shape(in->top[0], &top);
     return CT_OK;

@@ -128,16 +128,17 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     plan->engine = ct_batch_norm_choose(&plan->desc);
     if (plan->engine == NULL)
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "not implemented on device %s", l->dev->name);
-    ct_instance_buffer(in, CT_BN_USED_MEAN, CT_KEEP_PASS, (size_t)channels * sizeof(float));
-    ct_instance_buffer(in, CT_BN_INV_STD, CT_KEEP_PASS, (size_t)channels * sizeof(float));
-    ct_instance_buffer(in, CT_BN_SUMS, CT_KEEP_CALL, 2 * (size_t)channels * sizeof(double));
-    ct_instance_buffer(in, CT_BN_SHARED, CT_KEEP_CALL,
+    ct_instance_buffer(in, CT_BN_USED_MEAN, CT_LIFETIME_PASS, (size_t)channels * sizeof(float));
+    ct_instance_buffer(in, CT_BN_INV_STD, CT_LIFETIME_PASS, (size_t)channels * sizeof(float));
+    ct_instance_buffer(in, CT_BN_SUMS, CT_LIFETIME_CALL, 2 * (size_t)channels * sizeof(double));
+    ct_instance_buffer(in, CT_BN_SHARED, CT_LIFETIME_CALL,
                        s->sync ? (2 * (size_t)channels + 1) * sizeof(double) : 0);
-    ct_instance_buffer(in, CT_BN_COUNT, CT_KEEP_PASS,
+    ct_instance_buffer(in, CT_BN_COUNT, CT_LIFETIME_PASS,
                        (s->sync && (l->dev->kind != CT_DEVICE_CPU)) ? sizeof(double) : 0);
     if (in_place) in->backward_reads = 0;
     in->over = 1;
-    ct_instance_buffer(in, CT_BN_NORMAL, CT_KEEP_PASS, in_place ? ct_tensor_bytes(&x->data) : 0);
+    ct_instance_buffer(in, CT_BN_NORMAL, CT_LIFETIME_PASS,
+                       in_place ? ct_tensor_bytes(&x->data) : 0);
     ct_blob_set_layout(in->top[0], &shape, x->data.layout);
     return CT_OK;
 }

@@ -53,8 +53,8 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     if ((label->ndim < 1) || (ct_shape_count(label, 0, -1) != plan->m))
         return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "%lld feature vectors, labels of shape %s",
                              (long long)plan->m, ct_shape_str(label).text);
-    ct_instance_buffer(in, LABEL, CT_KEEP_PASS, (size_t)plan->m * sizeof(int32_t));
-    ct_instance_buffer(in, COUNT, CT_KEEP_PASS, (size_t)s->classes * sizeof(double));
+    ct_instance_buffer(in, LABEL, CT_LIFETIME_PASS, (size_t)plan->m * sizeof(int32_t));
+    ct_instance_buffer(in, COUNT, CT_LIFETIME_PASS, (size_t)s->classes * sizeof(double));
     ct_blob_set_shape(in->top[0], &scalar);
     return CT_OK;
 }

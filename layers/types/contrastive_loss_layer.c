@@ -43,7 +43,7 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
                              ct_shape_str(similar).text, (long long)a->dim[0]);
     plan->pairs = a->dim[0];
     plan->length = a->dim[1];
-    ct_instance_buffer(in, DISTANCE, CT_KEEP_PASS, (size_t)plan->pairs * sizeof(float));
+    ct_instance_buffer(in, DISTANCE, CT_LIFETIME_PASS, (size_t)plan->pairs * sizeof(float));
     ct_blob_set_shape(in->top[0], &scalar);
     return CT_OK;
 }

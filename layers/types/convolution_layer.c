@@ -218,7 +218,7 @@ static ct_status conv_reshape(const ct_layer *l, ct_instance *in)
     }
     if (in->top[0]->wants_diff)
         work = ct_conv_larger(work, ct_conv_workspace(r->backward_weight, d));
-    ct_instance_buffer(in, SLOT_WORK, CT_KEEP_CALL, work);
+    ct_instance_buffer(in, SLOT_WORK, CT_LIFETIME_CALL, work);
     return CT_OK;
 }
 
@@ -367,7 +367,7 @@ static ct_status depthwise_setup(ct_layer *l, const ct_shape *bottom)
         .type = _type, .min_bottom = 1, .max_bottom = -1, .min_top = 1, .max_top = -1,             \
         .backward_reads = CT_READS_BOTTOM, .state_size = sizeof(ct_conv_geometry),                 \
         .instance_state_size = sizeof(conv_instance), .setup = _setup, .takes = conv_takes,        \
-        .bf16 = true, .last = true, .reshape = conv_reshape, .tails = 1u << CT_TAIL_RELU,          \
+        .bf16 = true, .last = true, .reshape = conv_reshape, .epilogues = 1u << CT_EPILOGUE_RELU,  \
         .join = conv_join, .skips_relu = true, .forward = conv_forward, .backward = conv_backward, \
         .estimate = conv_estimate, .on_cuda = true,                                                \
     }

@@ -17,9 +17,9 @@ void ct_data_ahead_buffers(const ct_layer *l, ct_instance *in)
 
     di->used = -1;
     di->mean_there = false;
-    ct_instance_buffer(in, CT_DATA_BLOCKS, CT_KEEP_ALWAYS,
+    ct_instance_buffer(in, CT_DATA_BLOCKS, CT_LIFETIME_ALWAYS,
                        CT_DATA_PLACES * block_bytes(ct_loader_pack(di->loader)));
-    ct_instance_buffer(in, CT_DATA_MEAN, CT_KEEP_ALWAYS, (size_t)rule.n_mean * sizeof(float));
+    ct_instance_buffer(in, CT_DATA_MEAN, CT_LIFETIME_ALWAYS, (size_t)rule.n_mean * sizeof(float));
 }
 
 /* A copy whose end is long past as a rule. */

@@ -65,7 +65,7 @@ static ct_status pick_engines(const ct_layer *l, ct_instance *in)
     if (r->bias_backward == NULL) return ct_engine_refuse(l, CT_RUN_BACKWARD_WEIGHT, "auto", "");
     work = ct_conv_larger(ct_conv_workspace(r->backward_data, d), ct_conv_workspace(r->forward, d));
     work = ct_conv_larger(work, ct_conv_workspace(r->backward_weight, d));
-    ct_instance_buffer(in, SLOT_WORK, CT_KEEP_CALL, work);
+    ct_instance_buffer(in, SLOT_WORK, CT_LIFETIME_CALL, work);
     return CT_OK;
 }
 

@@ -80,11 +80,12 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     top.dim[2] = r->n * r->rows;
     CT_TRY(ct_shape_check(&top));
     lists = r->n * s->n_class;
-    ct_instance_buffer(in, DECODED, CT_KEEP_CALL,
+    ct_instance_buffer(in, DECODED, CT_LIFETIME_CALL,
                        (size_t)(r->n * s->loc_class * n_prior * 4) * sizeof(float));
-    ct_instance_buffer(in, RANKED, CT_KEEP_CALL, (size_t)(lists * n_prior) * sizeof(ct_ranked));
-    ct_instance_buffer(in, KEPT, CT_KEEP_CALL, (size_t)lists * sizeof(int64_t));
-    ct_instance_buffer(in, PICKED, CT_KEEP_CALL, (size_t)(lists * r->limit) * sizeof(ct_ranked));
+    ct_instance_buffer(in, RANKED, CT_LIFETIME_CALL, (size_t)(lists * n_prior) * sizeof(ct_ranked));
+    ct_instance_buffer(in, KEPT, CT_LIFETIME_CALL, (size_t)lists * sizeof(int64_t));
+    ct_instance_buffer(in, PICKED, CT_LIFETIME_CALL,
+                       (size_t)(lists * r->limit) * sizeof(ct_ranked));
     ct_blob_set_shape(in->top[0], &top);
     return CT_OK;
 }

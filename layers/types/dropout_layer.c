@@ -57,7 +57,7 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
 
     if (in->top[0] != x) ct_blob_set_like(in->top[0], &x->data.shape, &x->data);
     in->over = 1;
-    ct_instance_buffer(in, MASK, CT_KEEP_PASS,
+    ct_instance_buffer(in, MASK, CT_LIFETIME_PASS,
                        ((l->phase == CT_TRAIN) && x->wants_diff && (l->dev->kind == CT_DEVICE_CPU))
                            ? most_bytes(&x->data)
                            : 0); /* others draw the numbers again */

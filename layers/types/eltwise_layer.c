@@ -69,9 +69,9 @@ static bool takes(const Ct__LayerParameter *p, const ct_blob *const *bottom, int
     return true;
 }
 
-static bool as_tail(const Ct__LayerParameter *p, ct_tail_kind *kind_p)
+static bool as_epilogue(const Ct__LayerParameter *p, ct_epilogue_kind *kind_p)
 {
-    *kind_p = CT_TAIL_SUM;
+    *kind_p = CT_EPILOGUE_SUM;
     return plain_sum(p) && (p->n_bottom == 2);
 }
 
@@ -90,7 +90,7 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     }
     ct_blob_set_like(in->top[0], first, &in->bottom[0]->data);
     if (plain_sum(l->param)) in->over = ~0u;
-    ct_instance_buffer(in, WINNER, CT_KEEP_PASS,
+    ct_instance_buffer(in, WINNER, CT_LIFETIME_PASS,
                        (wanted && (s->op == CT__ELTWISE_PARAMETER__ELTWISE_OP__MAX))
                            ? (size_t)ct_tensor_stored(&in->top[0]->data)
                            : 0);
@@ -183,7 +183,7 @@ CT_SIMD_CLONES static void sum_bf16(const ct_layer *l, const ct_instance *in, bo
 
 static void forward_bf16(const ct_layer *l, ct_instance *in, int64_t n, float *y)
 {
-    bool relu = (in->tail != NULL) && (in->tail->of[CT_TAIL_RELU] != NULL);
+    bool relu = (in->tail != NULL) && (in->tail->of[CT_EPILOGUE_RELU] != NULL);
 
 #pragma omp parallel for schedule(static) if (n >= CT_PARALLEL_MIN)
     for (int64_t at = 0; at < n; at += PIECE)
@@ -201,7 +201,7 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
         forward_bf16(l, in, n, y);
         return CT_OK;
     }
-    if ((in->tail != NULL) && (in->tail->of[CT_TAIL_RELU] != NULL)) {
+    if ((in->tail != NULL) && (in->tail->of[CT_EPILOGUE_RELU] != NULL)) {
         forward_rectified(n, ct_blob_data(in->bottom[0]), ct_blob_data(in->bottom[1]), y);
         return CT_OK;
     }
@@ -280,7 +280,7 @@ enum { MAX_DY = 4 };
 
 static void backward_group(ct_instance *in)
 {
-    const ct_tail *tail = in->tail;
+    const ct_epilogue *tail = in->tail;
     const float *dy[MAX_DY];
     int n_dy = 0;
 
@@ -289,18 +289,19 @@ static void backward_group(ct_instance *in)
     }
     if (n_dy == 0) return;
     put_gradient(ct_tensor_stored(&in->bottom[0]->data), ct_blob_is_bf16(in->bottom[0]), n_dy, dy,
-                 (tail->of[CT_TAIL_RELU] != NULL) ? ct_blob_data(tail->last->top[0]) : NULL,
+                 (tail->of[CT_EPILOGUE_RELU] != NULL) ? ct_blob_data(tail->last->top[0]) : NULL,
                  ct_blob_diff(in->bottom[0]), ct_blob_diff(in->bottom[1]));
 }
 
 /* A sum of two, and what makes it worth while: a ReLU, or gradients that add up. */
 static bool join(const ct_layer *l, ct_instance *in)
 {
-    const ct_tail *tail = in->tail;
+    const ct_epilogue *tail = in->tail;
 
     if (!plain_sum(l->param) || (l->n_bottom != 2) || (tail->last->layer->n_top > MAX_DY))
         return false;
-    if (tail->of[CT_TAIL_RELU] != NULL) tail->last->backward_reads = CT_READS_TOP; /* its sign */
+    if (tail->of[CT_EPILOGUE_RELU] != NULL)
+        tail->last->backward_reads = CT_READS_TOP; /* its sign */
     in->over = 3;
     return true;
 }
@@ -351,8 +352,8 @@ const ct_layer_ops ct_layer_eltwise = {
     .bf16 = true,
     .last = true,
     .reshape = reshape,
-    .tails = 1u << CT_TAIL_RELU | 1u << CT_TAIL_SPLIT,
-    .as_tail = as_tail,
+    .epilogues = 1u << CT_EPILOGUE_RELU | 1u << CT_EPILOGUE_SPLIT,
+    .as_epilogue = as_epilogue,
     .join = join,
     .forward = forward,
     .backward = backward,

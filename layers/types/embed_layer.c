@@ -41,7 +41,7 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     if (top.ndim == CT_MAX_DIM)
         return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "bottom of shape %s: no room for one more axis",
                              ct_shape_str(&top).text);
-    ct_instance_buffer(in, INDEX, CT_KEEP_PASS,
+    ct_instance_buffer(in, INDEX, CT_LIFETIME_PASS,
                        ct_index_ints(l, ct_shape_count(&top, 0, -1), s->k) * sizeof(int32_t));
     top.dim[top.ndim++] = s->n;
     ct_blob_set_shape(in->top[0], &top);

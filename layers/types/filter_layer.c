@@ -42,7 +42,7 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
                                  i, ct_shape_str(&x->shape).text, ct_shape_str(chosen).text);
         ct_blob_set_like(in->top[i], &x->shape, x);
     }
-    ct_instance_buffer(in, CT_FILTER_ROWS, CT_KEEP_PASS,
+    ct_instance_buffer(in, CT_FILTER_ROWS, CT_LIFETIME_PASS,
                        (size_t)(1 + chosen->dim[0]) * sizeof(int64_t));
     return CT_OK;
 }

@@ -85,7 +85,7 @@ static void reserve_work(ct_instance *in)
 
         if (bytes > most) most = bytes;
     }
-    if (most > 0) ct_instance_buffer(in, IP_WORK, CT_KEEP_CALL, most);
+    if (most > 0) ct_instance_buffer(in, IP_WORK, CT_LIFETIME_CALL, most);
 }
 
 static ct_status ip_reshape(const ct_layer *l, ct_instance *in)
@@ -213,7 +213,7 @@ static bool ip_make_bits(const ct_layer *l, ct_instance *in)
 
     if ((in->tail == NULL) || !remake(l, in, CT_RUN_FORWARD, CT_FUSE_BITS)) return false;
     in->bits = IP_BITS;
-    ct_instance_buffer(in, IP_BITS, CT_KEEP_PASS, ct_product_bits(&r->forward));
+    ct_instance_buffer(in, IP_BITS, CT_LIFETIME_PASS, ct_product_bits(&r->forward));
     return true;
 }
 
@@ -292,7 +292,7 @@ const ct_layer_ops ct_layer_inner_product = {
     .reshape = ip_reshape,
     .forward = ip_forward,
     .backward = ip_backward,
-    .device_tails = 1u << CT_TAIL_RELU,
+    .device_epilogues = 1u << CT_EPILOGUE_RELU,
     .join = ip_join,
     .skips_relu = true,
     .does_relu = ip_does_relu,

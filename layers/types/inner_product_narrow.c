@@ -23,9 +23,9 @@ static bool rounds_weight(const ct_layer *l)
            ((s->transpose ? s->n : s->k) % ROW == 0);
 }
 
-static ct_keep keep_if(bool backward)
+static ct_buffer_lifetime keep_if(bool backward)
 {
-    return backward ? CT_KEEP_PASS : CT_KEEP_CALL;
+    return backward ? CT_LIFETIME_PASS : CT_LIFETIME_CALL;
 }
 
 void ct_ip_prepare(const ct_layer *l, ct_instance *in, const ct_shape *top)
@@ -47,7 +47,7 @@ void ct_ip_prepare(const ct_layer *l, ct_instance *in, const ct_shape *top)
     if (r->places == 1) return;
     in->backward_reads = 0;
     ct_instance_buffer(in, IP_PLAIN, keep_if(back), bytes);
-    if (x->wants_diff) ct_instance_buffer(in, IP_PLAIN_DIFF, CT_KEEP_CALL, bytes);
+    if (x->wants_diff) ct_instance_buffer(in, IP_PLAIN_DIFF, CT_LIFETIME_CALL, bytes);
 }
 
 unsigned ct_ip_narrow(const ct_layer *l, const ct_instance *in, ct_run_kind kind)

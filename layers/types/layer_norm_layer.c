@@ -53,8 +53,8 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     if ((l->n_weight > 0) && (ct_shape_count(&l->weight[0].shape, 0, -1) != plan->n))
         return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "bottom %s, scales %s", ct_shape_str(x).text,
                              ct_shape_str(&l->weight[0].shape).text);
-    ct_instance_buffer(in, STAT, CT_KEEP_PASS, ct_row_bytes(l, plan));
-    ct_instance_buffer(in, NORMAL, CT_KEEP_CALL, /* devices make it on the way */
+    ct_instance_buffer(in, STAT, CT_LIFETIME_PASS, ct_row_bytes(l, plan));
+    ct_instance_buffer(in, NORMAL, CT_LIFETIME_CALL, /* devices make it on the way */
                        (l->dev->kind == CT_DEVICE_CPU) ? ct_tensor_bytes(&in->bottom[0]->data) : 0);
     ct_blob_set_shape(in->top[0], x);
     return CT_OK;

@@ -115,7 +115,8 @@ ct_status ct_class_loss_reshape(const ct_layer *l, ct_instance *in)
     CT_TRY(ct_layer_check_labels(l, x, &in->bottom[1]->data.shape, &v));
     plan->n = v.outer;
     plan->classes = v.mid;
-    ct_instance_buffer(in, CT_CLASS_LOSS_LABEL, CT_KEEP_PASS, (size_t)v.outer * sizeof(int32_t));
+    ct_instance_buffer(in, CT_CLASS_LOSS_LABEL, CT_LIFETIME_PASS,
+                       (size_t)v.outer * sizeof(int32_t));
     ct_blob_set_shape(in->top[0], &(ct_shape){ 0 });
     return CT_OK;
 }

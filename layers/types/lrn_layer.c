@@ -63,7 +63,7 @@ static void reserve_wide(ct_instance *in)
     r->images = BYTES / (3 * (r->image + 1) * (int64_t)sizeof(float));
     if (r->images > r->desc.n) r->images = r->desc.n;
     if (r->images < 1) r->images = 1;
-    ct_instance_buffer(in, SLOT_WIDE, CT_KEEP_CALL,
+    ct_instance_buffer(in, SLOT_WIDE, CT_LIFETIME_CALL,
                        (size_t)(3 * r->images * r->image) * sizeof(float));
 }
 
@@ -97,14 +97,14 @@ static ct_status lrn_reshape(const ct_layer *l, ct_instance *in)
     CT_TRY(ct_lrn_pick(l, CT_RUN_FORWARD, ct_lrn_forward_table, &r->desc, &r->forward));
     if ((r->backward->can & CT_LRN_READS_TOP) != 0) in->backward_reads |= CT_READS_TOP;
     if (r->desc.kept || ((r->forward->can & CT_LRN_CAN_REMAKE) == 0))
-        ct_instance_buffer(in, SLOT_SCALE, r->desc.kept ? CT_KEEP_PASS : CT_KEEP_CALL,
+        ct_instance_buffer(in, SLOT_SCALE, r->desc.kept ? CT_LIFETIME_PASS : CT_LIFETIME_CALL,
                            (size_t)ct_tensor_stored(&in->bottom[0]->data) * sizeof(float));
     else
-        ct_instance_buffer(in, SLOT_SCALE, CT_KEEP_CALL, 0);
+        ct_instance_buffer(in, SLOT_SCALE, CT_LIFETIME_CALL, 0);
     work = ct_lrn_workspace(r->forward, &r->desc);
     if (in->bottom[0]->wants_diff && (ct_lrn_workspace(r->backward, &r->desc) > work))
         work = ct_lrn_workspace(r->backward, &r->desc);
-    ct_instance_buffer(in, SLOT_WORK, CT_KEEP_CALL, work);
+    ct_instance_buffer(in, SLOT_WORK, CT_LIFETIME_CALL, work);
     reserve_wide(in);
     return CT_OK;
 }
@@ -113,7 +113,7 @@ static ct_status lrn_reshape(const ct_layer *l, ct_instance *in)
 static float *scale_of(const ct_instance *in, const ct_lrn_impl *impl)
 {
     const ct_buffer *b = &in->buffer[SLOT_SCALE];
-    bool needed = (b->keep == CT_KEEP_PASS) || ((impl->can & CT_LRN_CAN_REMAKE) == 0);
+    bool needed = (b->keep == CT_LIFETIME_PASS) || ((impl->can & CT_LRN_CAN_REMAKE) == 0);
 
     return ((b->bytes > 0) && needed) ? b->data : NULL;
 }

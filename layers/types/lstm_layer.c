@@ -31,11 +31,11 @@ static ct_status lay_steps(const ct_layer *l, ct_instance *in, ct_recurrent_plan
     const ct_recurrent_state *s = l->state;
     size_t block = (size_t)(p->columns * s->hidden) * sizeof(float);
 
-    ct_instance_buffer(in, GATES, CT_KEEP_PASS, 4 * (size_t)p->steps * block);
-    ct_instance_buffer(in, CELL, CT_KEEP_PASS, ((size_t)p->steps + 1) * block);
-    ct_instance_buffer(in, CONTED, CT_KEEP_PASS, (size_t)p->steps * block);
-    ct_instance_buffer(in, D_SUMS, CT_KEEP_CALL, 4 * (size_t)p->steps * block);
-    ct_instance_buffer(in, WORK, CT_KEEP_CALL, WORK_ROWS * block);
+    ct_instance_buffer(in, GATES, CT_LIFETIME_PASS, 4 * (size_t)p->steps * block);
+    ct_instance_buffer(in, CELL, CT_LIFETIME_PASS, ((size_t)p->steps + 1) * block);
+    ct_instance_buffer(in, CONTED, CT_LIFETIME_PASS, (size_t)p->steps * block);
+    ct_instance_buffer(in, D_SUMS, CT_LIFETIME_CALL, 4 * (size_t)p->steps * block);
+    ct_instance_buffer(in, WORK, CT_LIFETIME_CALL, WORK_ROWS * block);
     carry(s, in, p);
     return ct_recurrent_reserve(l, in, p, PRODUCTS, 0);
 }
@@ -43,8 +43,8 @@ static ct_status lay_steps(const ct_layer *l, ct_instance *in, ct_recurrent_plan
 /* Backward reads all h, which are the top. */
 static void lay_cell(const ct_layer *l, ct_instance *in, ct_recurrent_plan *p, ct_cell_room room)
 {
-    ct_instance_buffer(in, CELL, CT_KEEP_PASS, room.keep);
-    ct_instance_buffer(in, WORK, CT_KEEP_CALL, room.work);
+    ct_instance_buffer(in, CELL, CT_LIFETIME_PASS, room.keep);
+    ct_instance_buffer(in, WORK, CT_LIFETIME_CALL, room.work);
     in->backward_reads |= CT_READS_TOP;
     carry(l->state, in, p);
 }

@@ -75,17 +75,17 @@ static void declare_buffers(const ct_multibox_rule *s, const multibox_plan *r, c
 {
     size_t n = (size_t)(r->n * r->n_prior), rows = (size_t)r->n_row;
 
-    ct_instance_buffer(in, MATCH, CT_KEEP_PASS, n * sizeof(int32_t));
-    ct_instance_buffer(in, TARGET, CT_KEEP_PASS, n * sizeof(int32_t));
+    ct_instance_buffer(in, MATCH, CT_LIFETIME_PASS, n * sizeof(int32_t));
+    ct_instance_buffer(in, TARGET, CT_LIFETIME_PASS, n * sizeof(int32_t));
     /* kept: a matched box is read again in backward */
-    ct_instance_buffer(in, ROWS, CT_KEEP_PASS,
+    ct_instance_buffer(in, ROWS, CT_LIFETIME_PASS,
                        ((size_t)r->n + 1) * sizeof(int64_t) + rows * sizeof(float *));
-    ct_instance_buffer(in, OVERLAP, CT_KEEP_CALL, n * sizeof(float));
-    ct_instance_buffer(in, RANKED, CT_KEEP_CALL, n * sizeof(ct_ranked));
-    ct_instance_buffer(in, DECODED, CT_KEEP_CALL,
+    ct_instance_buffer(in, OVERLAP, CT_LIFETIME_CALL, n * sizeof(float));
+    ct_instance_buffer(in, RANKED, CT_LIFETIME_CALL, n * sizeof(ct_ranked));
+    ct_instance_buffer(in, DECODED, CT_LIFETIME_CALL,
                        s->p->use_prior_for_matching ? 0 : n * 4 * sizeof(float));
-    ct_instance_buffer(in, LOSS, CT_KEEP_CALL, 2 * (size_t)r->n * sizeof(double));
-    ct_instance_buffer(in, PAIRS, CT_KEEP_CALL, rows * sizeof(ct_ranked));
+    ct_instance_buffer(in, LOSS, CT_LIFETIME_CALL, 2 * (size_t)r->n * sizeof(double));
+    ct_instance_buffer(in, PAIRS, CT_LIFETIME_CALL, rows * sizeof(ct_ranked));
 }
 
 static ct_status reshape(const ct_layer *l, ct_instance *in)

@@ -39,7 +39,7 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     for (int i = 0; i < 4; i++) four.dim[i] = ct_shape_legacy(x, i);
     plan->rows = four.dim[0] * (s->across ? 1 : four.dim[1]);
     plan->n = ct_shape_count(&four, s->across ? 1 : 2, -1);
-    ct_instance_buffer(in, STAT, CT_KEEP_PASS, ct_row_bytes(l, plan));
+    ct_instance_buffer(in, STAT, CT_LIFETIME_PASS, ct_row_bytes(l, plan));
     if (in->top[0] != in->bottom[0]) ct_blob_set_shape(in->top[0], &four);
     return CT_OK;
 }

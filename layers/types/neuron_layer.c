@@ -191,7 +191,7 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     bool in_place = in->top[0] == x;
     bool keeps = in_place && x->wants_diff && (s->fn->reads == CT_READS_BOTTOM);
 
-    ct_instance_buffer(in, INPUT, CT_KEEP_PASS,
+    ct_instance_buffer(in, INPUT, CT_LIFETIME_PASS,
                        keeps ? (size_t)ct_tensor_stored(&x->data) * sizeof(float) : 0);
     if (keeps) in->backward_reads = 0;
     in->over = 1;

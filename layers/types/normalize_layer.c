@@ -52,10 +52,10 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
                              ct_shape_str(&l->weight[0].shape).text);
     *plan = (normalize_plan){ x->dim[0], ct_shape_count(x, 1, s->across ? -1 : 2),
                               s->across ? 1 : ct_shape_count(x, 2, -1), ct_shape_count(x, 2, -1) };
-    ct_instance_buffer(in, INVERSE, CT_KEEP_PASS,
+    ct_instance_buffer(in, INVERSE, CT_LIFETIME_PASS,
                        (size_t)(plan->samples * plan->places) * sizeof(float));
-    ct_instance_buffer(in, NORMAL, CT_KEEP_CALL, ct_tensor_bytes(&in->bottom[0]->data));
-    ct_instance_buffer(in, DOT, CT_KEEP_CALL,
+    ct_instance_buffer(in, NORMAL, CT_LIFETIME_CALL, ct_tensor_bytes(&in->bottom[0]->data));
+    ct_instance_buffer(in, DOT, CT_LIFETIME_CALL,
                        (l->dev->kind == CT_DEVICE_CPU)
                            ? 0
                            : (size_t)(plan->samples * plan->places) * sizeof(double));

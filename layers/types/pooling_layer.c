@@ -205,10 +205,10 @@ static ct_status pool_reshape(const ct_layer *l, ct_instance *in)
     top.dim[3] = r->desc.ow;
     for (int i = 0; i < l->n_top; i++) ct_blob_set_like(in->top[i], &top, &in->bottom[0]->data);
     if (s->stochastic && (l->phase == CT_TRAIN))
-        ct_instance_buffer(in, SLOT_MASK, CT_KEEP_PASS,
+        ct_instance_buffer(in, SLOT_MASK, CT_LIFETIME_PASS,
                            (size_t)ct_tensor_count(&in->top[0]->data) * sizeof(int32_t));
     if (r->desc.method == CT_POOL_MAX)
-        ct_instance_buffer(in, SLOT_MASK, CT_KEEP_PASS,
+        ct_instance_buffer(in, SLOT_MASK, CT_LIFETIME_PASS,
                            in->bottom[0]->wants_diff ? (size_t)ct_tensor_stored(&in->top[0]->data) *
                                                            (size_t)ct_pool_mask_bytes(&r->desc)
                                                      : 0);
@@ -217,7 +217,7 @@ static ct_status pool_reshape(const ct_layer *l, ct_instance *in)
     work = ct_pool_workspace(r->forward, &r->desc);
     if (ct_pool_workspace(r->backward, &r->desc) > work)
         work = ct_pool_workspace(r->backward, &r->desc);
-    ct_instance_buffer(in, SLOT_WORK, CT_KEEP_CALL, work);
+    ct_instance_buffer(in, SLOT_WORK, CT_LIFETIME_CALL, work);
     return CT_OK;
 }
 
@@ -326,7 +326,7 @@ const ct_layer_ops ct_layer_pooling = {
     .bf16 = true,
     .last = true,
     .reshape = pool_reshape,
-    .tails = 1u << CT_TAIL_RELU,
+    .epilogues = 1u << CT_EPILOGUE_RELU,
     .join = take_relu,
     .does_relu = take_relu,
     .forward = pool_forward,

@@ -43,8 +43,9 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
                              ct_shape_str(&l->weight[0].shape).text);
     *v = ct_view_make(&x->data.shape, 1, 1);
     v->block = x->data.layout.block;
-    ct_instance_buffer(in, INPUT, CT_KEEP_PASS, (in_place && in->top[0]->wants_diff) ? bytes : 0);
-    ct_instance_buffer(in, BELOW, CT_KEEP_CALL, in->top[0]->wants_diff ? bytes : 0);
+    ct_instance_buffer(in, INPUT, CT_LIFETIME_PASS,
+                       (in_place && in->top[0]->wants_diff) ? bytes : 0);
+    ct_instance_buffer(in, BELOW, CT_LIFETIME_CALL, in->top[0]->wants_diff ? bytes : 0);
     if (in_place) in->backward_reads = 0;
     in->over = 1;
     if (!in_place) ct_blob_set_layout(in->top[0], &x->data.shape, x->data.layout);

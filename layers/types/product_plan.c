@@ -110,7 +110,7 @@ static ct_status ask(const ct_layer *l, ct_run_kind kind, trial *t, int *algorit
     const ct_fused_ops *ops = t->p->math->fused;
     bool separate = (t->p->inside & (CT_FUSE_BITS | CT_FUSE_DRELU)) == 0;
     bool first = (t->p->inside != 0) && (t->fused != NULL);
-    char key[CT_PLAN_KEY];
+    char key[CT_ENGINE_PLAN_KEY];
 
     t->plan = ct_engine_plan_of(l);
     t->ex.dev = l->dev;

@@ -206,7 +206,7 @@ ct_status ct_recurrent_reserve(const ct_layer *l, ct_instance *in, ct_recurrent_
         CT_TRY(ct_recurrent_reserve_products(l, plan->columns, s->sums, s->n_static, &bytes));
     if (!plan->packs) /* one by one, step after step */
         CT_TRY(ct_recurrent_reserve_products(l, plan->columns, s->sums, s->hidden, &bytes));
-    if (bytes > 0) ct_instance_buffer(in, slot, CT_KEEP_CALL, bytes);
+    if (bytes > 0) ct_instance_buffer(in, slot, CT_LIFETIME_CALL, bytes);
     return CT_OK;
 }
 

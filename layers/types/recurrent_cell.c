@@ -206,7 +206,7 @@ static ct_status ask(const ct_layer *l, ct_instance *in, ct_recurrent_plan *plan
     int reads = in->backward_reads, way = STEPS;
     const ct_cell_impl *cell = NULL;
     ct_engine_offer offer = { .n = 0 };
-    char key[CT_PLAN_KEY];
+    char key[CT_ENGINE_PLAN_KEY];
 
     for (int i = 0; (cell == NULL) && (ct_cell_table[i] != NULL); i++) {
         if (ct_cell_table[i]->supports(&plan->cell_desc)) cell = ct_cell_table[i];

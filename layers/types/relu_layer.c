@@ -23,9 +23,9 @@ static ct_status relu_setup(ct_layer *l, const ct_shape *bottom)
     return CT_OK;
 }
 
-static bool relu_as_tail(const Ct__LayerParameter *p, ct_tail_kind *kind_p)
+static bool relu_as_tail(const Ct__LayerParameter *p, ct_epilogue_kind *kind_p)
 {
-    *kind_p = CT_TAIL_RELU;
+    *kind_p = CT_EPILOGUE_RELU;
     return (p->ct_kernel == NULL) &&
            ((p->relu_param == NULL) || (p->relu_param->negative_slope == 0.0f));
 }
@@ -100,7 +100,7 @@ const ct_layer_ops ct_layer_relu = {
     .bf16 = true,
     .last = true,
     .reshape = relu_reshape,
-    .as_tail = relu_as_tail,
+    .as_epilogue = relu_as_tail,
     .forward = relu_forward,
     .backward = relu_backward,
     .estimate = relu_estimate,

@@ -49,9 +49,9 @@ static void lay_outputs(const ct_recurrent_state *s, ct_instance *in, const ct_r
 {
     size_t all = (size_t)(p->steps * p->columns * s->hidden) * sizeof(float);
 
-    ct_instance_buffer(in, STATES, CT_KEEP_PASS, all);
-    ct_instance_buffer(in, D_SUMS, CT_KEEP_CALL, all);
-    ct_instance_buffer(in, D_OUT, CT_KEEP_CALL, all);
+    ct_instance_buffer(in, STATES, CT_LIFETIME_PASS, all);
+    ct_instance_buffer(in, D_SUMS, CT_LIFETIME_CALL, all);
+    ct_instance_buffer(in, D_OUT, CT_LIFETIME_CALL, all);
     if (!s->expose) ct_instance_carry(in, H_CARRIED, p->columns, s->hidden);
 }
 
@@ -61,8 +61,8 @@ static ct_status lay_steps(const ct_layer *l, ct_instance *in, ct_recurrent_plan
     size_t block = (size_t)(p->columns * s->hidden) * sizeof(float);
 
     lay_outputs(s, in, p);
-    ct_instance_buffer(in, CONTED, CT_KEEP_PASS, (size_t)p->steps * block);
-    ct_instance_buffer(in, WORK, CT_KEEP_CALL, 2 * block);
+    ct_instance_buffer(in, CONTED, CT_LIFETIME_PASS, (size_t)p->steps * block);
+    ct_instance_buffer(in, WORK, CT_LIFETIME_CALL, 2 * block);
     return ct_recurrent_reserve(l, in, p, PRODUCTS, p->outputs_work); /* as large as W_hh's */
 }
 
@@ -70,9 +70,9 @@ static void lay_cell(const ct_layer *l, ct_instance *in, ct_recurrent_plan *p, c
 {
     lay_outputs(l->state, in, p);
     p->slot = PRODUCTS;
-    ct_instance_buffer(in, PRODUCTS, CT_KEEP_CALL, p->outputs_work);
-    ct_instance_buffer(in, CONTED, CT_KEEP_PASS, room.keep);
-    ct_instance_buffer(in, WORK, CT_KEEP_CALL, room.work);
+    ct_instance_buffer(in, PRODUCTS, CT_LIFETIME_CALL, p->outputs_work);
+    ct_instance_buffer(in, CONTED, CT_LIFETIME_PASS, room.keep);
+    ct_instance_buffer(in, WORK, CT_LIFETIME_CALL, room.work);
 }
 
 /* An engine for all steps makes h; where one is named, outputs are products by the static rule. */

@@ -68,7 +68,7 @@ static ct_status roi_reshape(const ct_layer *l, ct_instance *in)
     top.dim[0] = roi->dim[0];
     top.dim[1] = x->dim[1];
     CT_TRY(ct_shape_check(&top));
-    ct_instance_buffer(in, WINNER, in->bottom[0]->wants_diff ? CT_KEEP_PASS : CT_KEEP_CALL,
+    ct_instance_buffer(in, WINNER, in->bottom[0]->wants_diff ? CT_LIFETIME_PASS : CT_LIFETIME_CALL,
                        (size_t)ct_shape_count(&top, 0, -1) * sizeof(int32_t));
     ct_blob_set_shape(in->top[0], &top);
     return CT_OK;

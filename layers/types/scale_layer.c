@@ -45,11 +45,11 @@ static bool takes(const Ct__LayerParameter *p, const ct_blob *const *bottom, int
 }
 
 /* Along the channels alone. */
-static bool as_tail(const Ct__LayerParameter *p, ct_tail_kind *kind_p)
+static bool as_epilogue(const Ct__LayerParameter *p, ct_epilogue_kind *kind_p)
 {
     const Ct__ScaleParameter *s = p->scale_param;
 
-    *kind_p = CT_TAIL_AFFINE;
+    *kind_p = CT_EPILOGUE_AFFINE;
     return (p->n_bottom == 1) && ((s == NULL) || ((s->num_axes == 1) && (s->axis == 1)));
 }
 
@@ -65,7 +65,7 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
         return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "bottom 1 now has shape %s, the bias %s",
                              ct_shape_str(scale).text,
                              ct_shape_str(&l->weight[s->bias].shape).text);
-    ct_instance_buffer(in, INPUT, CT_KEEP_PASS,
+    ct_instance_buffer(in, INPUT, CT_LIFETIME_PASS,
                        ((in->top[0] == in->bottom[0]) && x->wants_diff) ? ct_tensor_bytes(&x->data)
                                                                         : 0);
     if ((in->top[0] == in->bottom[0]) && (l->n_bottom == 1)) in->backward_reads = 0;
@@ -146,7 +146,7 @@ const ct_layer_ops ct_layer_scale = {
     .bf16 = true,
     .last = true,
     .reshape = reshape,
-    .as_tail = as_tail,
+    .as_epilogue = as_epilogue,
     .forward = forward,
     .backward = backward,
     .on_cuda = true,

@@ -33,7 +33,7 @@ static ct_status setup(ct_layer *l, const ct_shape *bottom)
 static ct_status reshape(const ct_layer *l, ct_instance *in)
 {
     /* on devices: the divisor, where labels decide it */
-    if (l->dev->kind != CT_DEVICE_CPU) ct_instance_buffer(in, 0, CT_KEEP_PASS, sizeof(double));
+    if (l->dev->kind != CT_DEVICE_CPU) ct_instance_buffer(in, 0, CT_LIFETIME_PASS, sizeof(double));
     return ct_loss_reshape_pair(l, in, 0, 1);
 }
 

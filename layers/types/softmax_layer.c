@@ -52,7 +52,7 @@ static ct_status ask(const ct_layer *l, ct_run_kind kind, const ct_softmax_desc 
                      const ct_softmax_engine **engine_p)
 {
     trial t = { .plan = ct_engine_plan_of(l), .d = d, .kind = kind, .ex = { .dev = l->dev } };
-    char key[CT_PLAN_KEY];
+    char key[CT_ENGINE_PLAN_KEY];
     int at = 0;
 
     for (int i = 0; ct_softmax_table[i] != NULL; i++) {

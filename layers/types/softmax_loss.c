@@ -21,10 +21,12 @@ ct_status ct_softmax_loss_reshape(const ct_layer *l, ct_instance *in, int axis)
     plan->engine = ct_softmax_choose(&plan->desc);
     if (plan->engine == NULL)
         return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "not implemented on device %s", l->dev->name);
-    ct_instance_buffer(in, CT_SOFTMAX_LOSS_PROB, CT_KEEP_PASS,
+    ct_instance_buffer(in, CT_SOFTMAX_LOSS_PROB, CT_LIFETIME_PASS,
                        ct_tensor_bytes(&in->bottom[0]->data));
-    ct_instance_buffer(in, CT_SOFTMAX_LOSS_LABEL, CT_KEEP_PASS, ct_loss_label_bytes(l, n_label));
-    ct_instance_buffer(in, CT_SOFTMAX_LOSS_SCRATCH, CT_KEEP_CALL, ct_softmax_scratch(&plan->desc));
+    ct_instance_buffer(in, CT_SOFTMAX_LOSS_LABEL, CT_LIFETIME_PASS,
+                       ct_loss_label_bytes(l, n_label));
+    ct_instance_buffer(in, CT_SOFTMAX_LOSS_SCRATCH, CT_LIFETIME_CALL,
+                       ct_softmax_scratch(&plan->desc));
     ct_blob_set_shape(in->top[0], &scalar);
     if (l->n_top > 1) ct_blob_set_shape(in->top[1], x);
     return CT_OK;

@@ -17,10 +17,10 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     return CT_OK;
 }
 
-static bool as_tail(const Ct__LayerParameter *p, ct_tail_kind *kind_p)
+static bool as_epilogue(const Ct__LayerParameter *p, ct_epilogue_kind *kind_p)
 {
     (void)p;
-    *kind_p = CT_TAIL_SPLIT;
+    *kind_p = CT_EPILOGUE_SPLIT;
     return true;
 }
 
@@ -107,7 +107,7 @@ const ct_layer_ops ct_layer_split = {
     .bf16 = true,
     .last = true,
     .reshape = reshape,
-    .as_tail = as_tail,
+    .as_epilogue = as_epilogue,
     .forward = forward,
     .backward = backward,
     .on_cuda = true,

@@ -112,10 +112,10 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     top.dim[1] = plan->out;
     if (plan->n_level == 1) top = (ct_shape){ 4, { x->dim[0], x->dim[1], 1, 1 } };
     ct_blob_set_shape(in->top[0], &top);
-    ct_instance_buffer(in, MASK, in->bottom[0]->wants_diff ? CT_KEEP_PASS : CT_KEEP_CALL,
+    ct_instance_buffer(in, MASK, in->bottom[0]->wants_diff ? CT_LIFETIME_PASS : CT_LIFETIME_CALL,
                        (size_t)(plan->samples * plan->out) * sizeof(int32_t));
-    ct_instance_buffer(in, WORK, CT_KEEP_CALL, work);
-    ct_instance_buffer(in, SUM, CT_KEEP_CALL, (size_t)plan->in * sizeof(float));
+    ct_instance_buffer(in, WORK, CT_LIFETIME_CALL, work);
+    ct_instance_buffer(in, SUM, CT_LIFETIME_CALL, (size_t)plan->in * sizeof(float));
     return CT_OK;
 }
 

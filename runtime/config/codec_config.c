@@ -45,7 +45,7 @@ typedef struct uses {
     const char *chains; /* the last of those that do (codec.h); NULL: none */
 } uses;
 
-static void add_uses(const ct_coded_ops *codec, uses *u)
+static void add_uses(const ct_codec_ops *codec, uses *u)
 {
     u->sparse = u->sparse || codec->sparse;
     u->keeps = u->keeps || codec->keeps;
@@ -56,27 +56,27 @@ static void add_uses(const ct_coded_ops *codec, uses *u)
     if (codec->chains) u->chains = codec->name;
 }
 
-static bool is_auto(const ct_coded_ops *codec)
+static bool is_auto(const ct_codec_ops *codec)
 {
     return strcmp(codec->name, "auto") == 0;
 }
 
-static ct_status find_uses(const ct_coded_ops *codec, const ct_codec_config *c, uses *u)
+static ct_status find_uses(const ct_codec_ops *codec, const ct_codec_config *c, uses *u)
 {
-    ct_choose_ways ways;
+    ct_codec_candidates ways;
 
     *u = (uses){ .sparse = false };
     if (!is_auto(codec)) {
         add_uses(codec, u);
         return CT_OK;
     }
-    CT_TRY(ct_choose_list(c, false, &ways));
+    CT_TRY(ct_codec_candidates_list(c, false, &ways));
     for (int i = 1; i < ways.n; ++i) add_uses(ways.way[i].ops, u);
     return CT_OK;
 }
 
 /* A field was given that codecs of this kind do not look at: the user expects something else. */
-static ct_status unused(const char *who, const char *field, const ct_coded_ops *codec,
+static ct_status unused(const char *who, const char *field, const ct_codec_ops *codec,
                         const char *needs)
 {
     return CT_FAIL(CT_ERR_CONFIG, "%s: %s means nothing to %s; it is for %s", who, field,
@@ -84,7 +84,7 @@ static ct_status unused(const char *who, const char *field, const ct_coded_ops *
 }
 
 static ct_status check_unused(const Ct__CompressionParameter *p, const char *who,
-                              const ct_coded_ops *codec, const ct_codec_config *c)
+                              const ct_codec_ops *codec, const ct_codec_config *c)
 {
     static const char sparse[] = "TOPK and REDSYNC";
     uses u;
@@ -110,7 +110,7 @@ static ct_status check_unused(const Ct__CompressionParameter *p, const char *who
 
 /* Fields that say nothing together, of any type that compresses. */
 static ct_status check_fields(const Ct__CompressionParameter *p, const char *who,
-                              const ct_coded_ops *codec)
+                              const ct_codec_ops *codec)
 {
     if (p->type == CT__COMPRESSION_PARAMETER__TYPE__NONE) return CT_OK;
     if (p->resync_iter == 1)
@@ -132,25 +132,25 @@ static ct_status check_fields(const Ct__CompressionParameter *p, const char *who
 static ct_status read_among(const Ct__CompressionParameter *p, const char *who, uint32_t *among_p)
 {
     for (size_t i = 0; i < p->n_among; ++i) {
-        const ct_coded_ops *codec = NULL;
+        const ct_codec_ops *codec = NULL;
         const char *name = NULL;
 
         CT_TRY(value_name(&ct__compression_parameter__type__descriptor, (int)p->among[i], who,
                           "among", &name));
-        CT_TRY(ct_coded_find(name, &codec));
+        CT_TRY(ct_codec_find(name, &codec));
         if (codec->size == 0)
             return CT_FAIL(CT_ERR_CONFIG,
                            "%s { among: %s }: AUTO chooses among codecs that compress, and NONE, "
                            "which it may always take",
                            who, name);
-        for (uint32_t k = 0; ct_coded_table[k] != NULL; ++k)
-            if (ct_coded_table[k] == codec) *among_p |= (uint32_t)1 << k;
+        for (uint32_t k = 0; ct_codec_table[k] != NULL; ++k)
+            if (ct_codec_table[k] == codec) *among_p |= (uint32_t)1 << k;
     }
     return CT_OK;
 }
 
 ct_status ct_codec_read_config(const Ct__CompressionParameter *p, const char *who,
-                               const ct_coded_ops **codec_p, ct_codec_config *config_p)
+                               const ct_codec_ops **codec_p, ct_codec_config *config_p)
 {
     const Ct__CompressionParameter plain = CT__COMPRESSION_PARAMETER__INIT;
     const char *name = NULL;
@@ -160,7 +160,7 @@ ct_status ct_codec_read_config(const Ct__CompressionParameter *p, const char *wh
     if (p == NULL) p = &plain;
     CT_TRY(
         value_name(&ct__compression_parameter__type__descriptor, (int)p->type, who, "type", &name));
-    CT_TRY(ct_coded_find(name, codec_p));
+    CT_TRY(ct_codec_find(name, codec_p));
     CT_TRY(check_fields(p, who, *codec_p));
     CT_TRY(value_name(&ct__compression_parameter__exchange__kind__descriptor, (int)p->exchange, who,
                       "exchange", &c.exchange));
@@ -179,21 +179,21 @@ ct_status ct_codec_read_config(const Ct__CompressionParameter *p, const char *wh
     c.rank = p->rank;
     c.local_clip = p->local_clip;
     CT_TRY(read_among(p, who, &c.among));
-    CT_TRY(ct_coded_check(*codec_p, &c, who));
+    CT_TRY(ct_codec_check(*codec_p, &c, who));
     CT_TRY(find_uses(*codec_p, &c, &u)); /* AUTO: every codec takes these settings */
     *config_p = c;
     return CT_OK;
 }
 
 ct_status ct_codec_read_used(const Ct__CompressionParameter *p, const char *who,
-                             const ct_coded_ops **codec_p, ct_codec_config *config_p)
+                             const ct_codec_ops **codec_p, ct_codec_config *config_p)
 {
     CT_TRY(ct_codec_read_config(p, who, codec_p, config_p));
     return (p != NULL) ? check_unused(p, who, *codec_p, config_p) : CT_OK;
 }
 
 ct_status ct_codec_read_own(const Ct__SolverParameter *s, const Ct__CompressionParameter *p,
-                            const char *who, const ct_coded_ops **codec_p,
+                            const char *who, const ct_codec_ops **codec_p,
                             ct_codec_config *config_p)
 {
     if (p->type == CT__COMPRESSION_PARAMETER__TYPE__AUTO)
@@ -223,7 +223,7 @@ static bool given(const char *name, const char *other)
 }
 
 ct_status ct_codec_check_solver(const Ct__SolverParameter *s, const char *who,
-                                const ct_coded_ops *codec, const ct_codec_config *c)
+                                const ct_codec_ops *codec, const ct_codec_config *c)
 {
     const ct_update_rule *rule = NULL;
     uses u;
@@ -286,7 +286,7 @@ static ct_status check_net(const Ct__SolverParameter *s, const Ct__NetParameter 
         const Ct__LayerParameter *l = net->layer[i];
 
         for (size_t w = 0; w < l->n_param; ++w) {
-            const ct_coded_ops *codec = NULL;
+            const ct_codec_ops *codec = NULL;
             ct_codec_config c;
             char who[128];
 
@@ -302,7 +302,7 @@ static ct_status check_net(const Ct__SolverParameter *s, const Ct__NetParameter 
 
 ct_status ct_compression_check(const Ct__SolverParameter *param, const struct ct_source_map *map)
 {
-    const ct_coded_ops *codec = NULL;
+    const ct_codec_ops *codec = NULL;
     ct_place place = ct_source_map_find(map, param->compression);
     char who[400] = "compression";
     ct_codec_config c;

@@ -68,7 +68,7 @@ ct_status ct_exchange_read_config(const Ct__SolverParameter *param, ct_grad_pipe
 }
 
 ct_status ct_exchange_check_device(const ct_device *dev, const ct_grad_pipe_config *config,
-                                   const ct_coded_ops *codec, const ct_codec_config *c,
+                                   const ct_codec_ops *codec, const ct_codec_config *c,
                                    const char *who)
 {
     const char *name = dev->name;

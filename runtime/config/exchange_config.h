@@ -18,24 +18,24 @@ ct_status ct_exchange_read_config(const Ct__SolverParameter *param, ct_grad_pipe
 /** What codecs on a device cannot do, or not yet; who names the codec's in messages.
  *  CT_ERR_CONFIG. */
 ct_status ct_exchange_check_device(const ct_device *dev, const ct_grad_pipe_config *config,
-                                   const ct_coded_ops *codec, const ct_codec_config *c,
+                                   const ct_codec_ops *codec, const ct_codec_config *c,
                                    const char *who);
 
 /** One `compression` or `compress` message; who names it in messages. NULL is one of defaults.
  *  CT_ERR_CONFIG with the reason. Fields that the type has no use for are read all the same. */
 ct_status ct_codec_read_config(const Ct__CompressionParameter *p, const char *who,
-                               const ct_coded_ops **codec_p, ct_codec_config *config_p);
+                               const ct_codec_ops **codec_p, ct_codec_config *config_p);
 /** The same of what a user gave: fields that the type, or any codec that AUTO may take, has no use
  *  for are CT_ERR_CONFIG, too. */
 ct_status ct_codec_read_used(const Ct__CompressionParameter *p, const char *who,
-                             const ct_coded_ops **codec_p, ct_codec_config *config_p);
+                             const ct_codec_ops **codec_p, ct_codec_config *config_p);
 /** … of a parameter's own `compress`, which has the local_clip of s where it gives none. */
 ct_status ct_codec_read_own(const Ct__SolverParameter *s, const Ct__CompressionParameter *p,
-                            const char *who, const ct_coded_ops **codec_p,
+                            const char *who, const ct_codec_ops **codec_p,
                             ct_codec_config *config_p);
 /** Whether the codec suits the rest of the solver. CT_ERR_CONFIG with the reason. */
 ct_status ct_codec_check_solver(const Ct__SolverParameter *s, const char *who,
-                                const ct_coded_ops *codec, const ct_codec_config *c);
+                                const ct_codec_ops *codec, const ct_codec_config *c);
 /** Everything that can be said of param's compression, and that of each parameter of its nets,
  *  before a net is made: what makes no sense together is CT_ERR_CONFIG with the reason. */
 ct_status ct_compression_check(const Ct__SolverParameter *param, const struct ct_source_map *map);

@@ -26,7 +26,7 @@ enum { MOST_STATES = 8 /* of a parameter */ };
 
 static void count_states(exchange_mpi *x)
 {
-    ct_coded_state s;
+    ct_codec_state s;
 
     x->n_state = 0;
     x->generation = ct_grad_pipe_generation(x->pipe);
@@ -200,7 +200,7 @@ static int mpi_n_state(void *ctx)
 static ct_status mpi_state(void *ctx, int i, ct_exchange_state *out)
 {
     exchange_mpi *x = ctx;
-    ct_coded_state s;
+    ct_codec_state s;
 
     if ((i < 0) || (i >= x->n_state) ||
         !ct_grad_pipe_state(x->pipe, x->state[i].param, x->state[i].k, &s))
@@ -210,7 +210,7 @@ static ct_status mpi_state(void *ctx, int i, ct_exchange_state *out)
                                 .data = s.data,
                                 .count = s.count,
                                 .replicated = s.replicated,
-                                .is_momentum = (strcmp(s.name, CT_CODED_MOMENTUM) == 0) };
+                                .is_momentum = (strcmp(s.name, CT_CODEC_MOMENTUM) == 0) };
     return CT_OK;
 }
 
@@ -293,7 +293,7 @@ static ct_status put_on_device(const ct_net *net, ct_grad_pipe_config *config, c
                                     "compression"));
     for (int i = 0; i < n; ++i) {
         const ct_codec_config *c = NULL;
-        const ct_coded_ops *codec = ct_grad_range_codec(config, &range[i], &c);
+        const ct_codec_ops *codec = ct_grad_range_codec(config, &range[i], &c);
 
         CT_TRY(ct_exchange_check_device(net->options.dev, config, codec, c, range[i].key));
         coded = coded || (strcmp(codec->name, "none") != 0);

@@ -21,8 +21,8 @@
 
 enum { SIDES = 4, LIMITS = 3, MAX_ROUNDS = 101, WARM = 3 };
 
-static const ct_coded_ops *const codec[SIDES] = { &ct_coded_none, &ct_coded_bf16, &ct_coded_topk,
-                                                  &ct_coded_redsync };
+static const ct_codec_ops *const codec[SIDES] = { &ct_codec_none, &ct_codec_bf16, &ct_codec_topk,
+                                                  &ct_codec_redsync };
 static const char *const limit_name[LIMITS] = { "no limit", "not reached", "limited" };
 
 typedef struct bench {

@@ -51,14 +51,15 @@ static void sweep(char *cold, size_t bytes)
     for (size_t i = 0; i < bytes; i += 64) cold[i] += 1;
 }
 
-static void bench(ct_wire_form form, int p, int64_t n, double density, int n_thread, triad *t)
+static void bench(ct_payload_form form, int p, int64_t n, double density, int n_thread, triad *t)
 {
     void **payload = calloc((size_t)p, sizeof(*payload));
     size_t *bytes = calloc((size_t)p, sizeof(*bytes)), all = 0;
     float *sum = ct_mem_acquire(4 * (size_t)n), *lost = calloc((size_t)n, 4);
     size_t cold_bytes = 128 << 20;
     char *cold = ct_mem_acquire(cold_bytes);
-    size_t stride = ct_align_up(ct_wire_bytes(form, n, (int64_t)(1.1 * density * (double)n) + 64));
+    size_t stride =
+        ct_align_up(ct_payload_bytes(form, n, (int64_t)(1.1 * density * (double)n) + 64));
     char *block = ct_mem_acquire(stride * (size_t)p); /* as comm/collective/allgatherv.c has them */
     double best = 1e30, touched = 0, gbs = 0;
     int64_t filled = 0;
@@ -67,9 +68,9 @@ static void bench(ct_wire_form form, int p, int64_t n, double density, int n_thr
         ct_sparse s = { 0 };
 
         make(n, density, 17 + (uint64_t)r, &s);
-        ct_wire_round(form, &s, &(ct_drops){ .v = lost });
+        ct_payload_round(form, &s, &(ct_residual_return){ .v = lost });
         payload[r] = block + (size_t)r * stride;
-        bytes[r] = ct_wire_pack(form, &s, payload[r]);
+        bytes[r] = ct_payload_pack(form, &s, payload[r]);
         all += bytes[r];
         ct_sparse_destroy(&s);
     }
@@ -79,7 +80,7 @@ static void bench(ct_wire_form form, int p, int64_t n, double density, int n_thr
         run_triad(t, n_thread);
         sweep(cold, cold_bytes);
         at = ct_clock_s();
-        if (ct_wire_sum_all((const void *const *)payload, bytes, p, sum, n, n_thread, &filled) !=
+        if (ct_payload_sum_all((const void *const *)payload, bytes, p, sum, n, n_thread, &filled) !=
             CT_OK)
             exit(1);
         took = ct_clock_s() - at;
@@ -89,7 +90,7 @@ static void bench(ct_wire_form form, int p, int64_t n, double density, int n_thr
     touched = (double)all + 8 * (double)n;
     printf("%s: %d payloads of %lld elements at %g, %d threads: %.2f ms; %.0f MB touched take %.2f "
            "ms at %.1f GB/s: ratio %.2f; filled %.3f\n",
-           ct_wire_name(form), p, (long long)n, density, n_thread, 1e3 * best, 1e-6 * touched,
+           ct_payload_name(form), p, (long long)n, density, n_thread, 1e3 * best, 1e-6 * touched,
            1e-6 * touched / gbs, gbs, best / (1e-9 * touched / gbs), (double)filled / (double)n);
     ct_mem_release(block);
     free(payload);
@@ -111,9 +112,9 @@ int main(int argc, char **argv)
     t.b = ct_mem_acquire(4 * (size_t)n);
     t.c = ct_mem_acquire(4 * (size_t)n);
     if ((t.a == NULL) || (t.b == NULL) || (t.c == NULL)) return 1;
-    for (int form = CT_WIRE_PAIRS; form <= CT_WIRE_MEAN; ++form) {
+    for (int form = CT_PAYLOAD_PAIRS; form <= CT_PAYLOAD_MEAN; ++form) {
         t.best_gbs = 0;
-        bench((ct_wire_form)form, p, n, density, n_thread, &t);
+        bench((ct_payload_form)form, p, n, density, n_thread, &t);
     }
     ct_mem_release(t.a);
     ct_mem_release(t.b);

@@ -24,21 +24,21 @@ typedef struct vectors {
     int64_t n, k;
     float *sum, *v;
     ct_sparse own;
-    ct_exch_req r;
+    ct_sparse_allreduce_req r;
 } vectors;
 
-static ct_status open_vectors(ct_comm *c, const ct_exch_ops *ops, int64_t n, int64_t k,
-                              ct_wire_form form, vectors *x)
+static ct_status open_vectors(ct_comm *c, const ct_sparse_allreduce_ops *ops, int64_t n, int64_t k,
+                              ct_payload_form form, vectors *x)
 {
     *x = (vectors){ .n = n, .k = k };
     x->sum = calloc((size_t)n, sizeof(float));
     x->v = calloc((size_t)n, sizeof(float));
     if ((x->sum == NULL) || (x->v == NULL)) return CT_FAIL(CT_ERR_NOMEM, "no memory");
-    x->r = (ct_exch_req){ .comm = c, .n = n, .k = k, .form = form, .sum = x->sum };
+    x->r = (ct_sparse_allreduce_req){ .comm = c, .n = n, .k = k, .form = form, .sum = x->sum };
     return ops->prepare(&x->r);
 }
 
-static void close_vectors(const ct_exch_ops *ops, vectors *x)
+static void close_vectors(const ct_sparse_allreduce_ops *ops, vectors *x)
 {
     ops->release(&x->r);
     ct_sparse_destroy(&x->own);
@@ -73,10 +73,10 @@ static float uneven(const vectors *x, int step, int64_t i)
     return (i >= x->n - x->n / 8) ? 4 * value : value;
 }
 
-static ct_status one_step(const ct_exch_ops *ops, vectors *x, int step,
+static ct_status one_step(const ct_sparse_allreduce_ops *ops, vectors *x, int step,
                           float (*grad)(const vectors *, int, int64_t))
 {
-    ct_exch_req *r = &x->r;
+    ct_sparse_allreduce_req *r = &x->r;
     float *v = x->v + r->first;
     int64_t some = 0;
 
@@ -108,10 +108,10 @@ static ct_status one_step(const ct_exch_ops *ops, vectors *x, int step,
         x->own.value[x->own.count++] = v[i];
         v[i] = 0;
     }
-    ct_sparse_keep(&x->own, r->k_own, &(ct_drops){ .v = v });
+    ct_sparse_keep(&x->own, r->k_own, &(ct_residual_return){ .v = v });
     r->own = &x->own;
     r->residual.v = v;
-    return ct_exch_run(ops, r);
+    return ct_sparse_allreduce_run(ops, r);
 }
 
 /* Bytes of all ranks, and of the one that sent most. */
@@ -125,8 +125,8 @@ static void add_up(int64_t mine, double *mean_p, double *most_p, int size)
     *most_p = (double)most;
 }
 
-static ct_status bench(ct_comm *c, const ct_exch_ops *ops, int64_t k, int64_t stride, int settle,
-                       int steps, ct_wire_form form)
+static ct_status bench(ct_comm *c, const ct_sparse_allreduce_ops *ops, int64_t k, int64_t stride,
+                       int settle, int steps, ct_payload_form form)
 {
     double theory = (double)ops->bytes_theory(c, k * stride, k, form);
     double exact = 0, exact_most = 0, mean = 0, most = 0;
@@ -140,7 +140,7 @@ static ct_status bench(ct_comm *c, const ct_exch_ops *ops, int64_t k, int64_t st
     if (steps == 0) {
         if (c->rank == 0)
             printf("%-10s %-6s %5d %9lld %12.0f %12.1f %8.4f %12s %8s %8.3f\n", ops->name,
-                   ct_wire_name(form), c->size, (long long)k, theory, exact,
+                   ct_payload_name(form), c->size, (long long)k, theory, exact,
                    (theory > 0) ? exact / theory : 1, "", "", (exact > 0) ? exact_most / exact : 1);
         return CT_OK;
     }
@@ -153,7 +153,7 @@ static ct_status bench(ct_comm *c, const ct_exch_ops *ops, int64_t k, int64_t st
     close_vectors(ops, &x);
     if (c->rank == 0)
         printf("%-10s %-6s %5d %9lld %12.0f %12.1f %8.4f %12.1f %8.4f %8.3f\n", ops->name,
-               ct_wire_name(form), c->size, (long long)k, theory, exact,
+               ct_payload_name(form), c->size, (long long)k, theory, exact,
                (theory > 0) ? exact / theory : 1, mean / steps,
                (theory > 0) ? mean / steps / theory : 1, (mean > 0) ? most / mean : 1);
     fflush(stdout);
@@ -218,7 +218,7 @@ static ct_status bench_coded(ct_comm *c, const char *name, const char *allreduce
     double mean = 0, most = 0, theory = theory_of(name, c, k, n);
     void *arena = NULL;
 
-    CT_TRY(ct_coded_find(name, &config.codec));
+    CT_TRY(ct_codec_find(name, &config.codec));
     codec.momentum_correction = config.codec->absorbs;
     config.codec_config = codec;
     CT_TRY(mem->acquire(mem->ctx, sizeof(float) * (size_t)n, "gradients", &arena));
@@ -256,15 +256,15 @@ static ct_status run(int argc, char **argv, ct_comm *c)
     int steps = (argc > 4) ? atoi((plus != NULL) ? plus + 1 : argv[4]) : 12;
     int settle = (plus != NULL) ? atoi(argv[4]) : 4;
     const char *name = (argc > 5) ? argv[5] : "all";
-    ct_wire_form form =
-        ((argc > 6) && (strcmp(argv[6], "half") == 0)) ? CT_WIRE_HALF : CT_WIRE_PAIRS;
+    ct_payload_form form =
+        ((argc > 6) && (strcmp(argv[6], "half") == 0)) ? CT_PAYLOAD_HALF : CT_PAYLOAD_PAIRS;
 
     if ((k < 1) || (steps < 0) || (settle < 0) || (stride < c->size))
         return CT_FAIL(CT_ERR_CONFIG, "expected K of at least 1, STEPS of 0, STRIDE of the ranks");
     if (c->rank == 0)
         printf("%-10s %-6s %5s %9s %12s %12s %8s %12s %8s %8s\n", "exchange", "wire", "ranks", "k",
                "theory", "even", "/theory", "uneven", "/theory", "most");
-    for (const ct_exch_ops *const *at = ct_exch_table; *at != NULL; ++at) {
+    for (const ct_sparse_allreduce_ops *const *at = ct_sparse_allreduce_table; *at != NULL; ++at) {
         if ((strcmp(name, "all") != 0) && (strcmp(name, (*at)->name) != 0)) continue;
         /* with a rank a node it is the exchange within */
         if (((*at)->node_start != NULL) && (ct_topo_max_node_size(c->topo) == 1)) continue;

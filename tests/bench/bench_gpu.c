@@ -226,7 +226,7 @@ static void bench_step(const ct_device *dev, const char *name, int kind, double 
 
 /* Seconds of what `run` queues, the fastest of three times TURNS. */
 static double codec_time(const ct_device *dev, const ct_device_codec *codec, ct_stream st,
-                         ct_device_coder *coder, const ct_accum *a, bool selects)
+                         ct_device_coder *coder, const ct_momentum_correction *a, bool selects)
 {
     double best = 1e9;
 
@@ -248,7 +248,7 @@ static void bench_selection(const ct_device *dev, ct_select_kind kind, int64_t n
 {
     const ct_device_codec *codec = ct_device_codec_find(dev->kind);
     ct_coder_setup setup = {
-        .kind = kind, .n = n, .k = n / 1000, .form = CT_WIRE_HALF, .n_payload = 1
+        .kind = kind, .n = n, .k = n / 1000, .form = CT_PAYLOAD_HALF, .n_payload = 1
     };
     size_t bytes = (size_t)n * sizeof(float);
     double moved = 20.0 * (double)n, alone, all;
@@ -256,7 +256,7 @@ static void bench_selection(const ct_device *dev, ct_select_kind kind, int64_t n
     ct_device_coder *coder = NULL;
     void *at[3];
     ct_stream st;
-    ct_accum a;
+    ct_momentum_correction a;
 
     assert_non_null(host);
     for (int64_t i = 0; i < n; i++) host[i] = ct_rng_normal_at(3, (uint64_t)(i & 0xfffff));
@@ -264,14 +264,14 @@ static void bench_selection(const ct_device *dev, ct_select_kind kind, int64_t n
     assert_int_equal(codec->create(&setup, &coder), CT_OK);
     for (int i = 0; i < 3; i++) assert_int_equal(dev->mem_acquire(bytes, &at[i]), CT_OK);
     assert_int_equal(dev->from_host(st, at[0], host, bytes), CT_OK);
-    a = (ct_accum){ .grad = at[0],
-                    .u = at[1],
-                    .v = at[2],
-                    .n = n,
-                    .scale = 1.0f,
-                    .rate = 0.01f,
-                    .momentum = 0.9f,
-                    .mask_momentum = true };
+    a = (ct_momentum_correction){ .grad = at[0],
+                                  .u = at[1],
+                                  .v = at[2],
+                                  .n = n,
+                                  .scale = 1.0f,
+                                  .rate = 0.01f,
+                                  .momentum = 0.9f,
+                                  .mask_momentum = true };
     alone = codec_time(dev, codec, st, coder, &a, false);
     all = codec_time(dev, codec, st, coder, &a, true);
     printf("%-10s of %4.0f M: update alone %8.1f us %6.0f GB/s %4.0f %% of copy; with selection "

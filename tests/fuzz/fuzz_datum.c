@@ -7,7 +7,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    ct_datum_room room = { 0 };
+    ct_datum_buffer room = { 0 };
     ct_sample sample = { 0 };
     ct_why why = { "" };
     float label;

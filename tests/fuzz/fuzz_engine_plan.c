@@ -19,17 +19,17 @@ static ct_engine_plan *make(void)
 /* Every row is asked for; the text of what was asked gives the same rows. */
 static void use(ct_engine_plan *p)
 {
-    const ct_plan_row *row;
+    const ct_engine_plan_entry *row;
     ct_engine_plan *q = make();
     ct_text t = { 0 };
     int n = 0;
 
     for (; (row = ct_engine_plan_row(p, n)) != NULL; n++) {
-        ct_plan_ask a = { .layer = "l", .key = row->key, .n = 1 };
-        char name[CT_PLAN_NAME];
+        ct_engine_plan_ask a = { .layer = "l", .key = row->key, .n = 1 };
+        char name[CT_ENGINE_PLAN_NAME];
         int choice = -1;
 
-        if ((row->n < 1) || (row->n > CT_PLAN_ENGINES)) abort();
+        if ((row->n < 1) || (row->n > CT_ENGINE_PLAN_ENGINES)) abort();
         memcpy(name, row->engine[0].name, sizeof(name));
         a.name[0] = name;
         if ((ct_engine_plan_choose(p, &a, &choice) != CT_OK) || (choice != 0)) abort();
@@ -37,7 +37,7 @@ static void use(ct_engine_plan *p)
     ct_engine_plan_text(p, &t);
     if ((n > 0) && (ct_engine_plan_parse(q, "again", t.text, t.length) != CT_OK)) abort();
     for (int i = 0; i < n; i++) {
-        const ct_plan_row *a = ct_engine_plan_row(p, i), *b = ct_engine_plan_row(q, i);
+        const ct_engine_plan_entry *a = ct_engine_plan_row(p, i), *b = ct_engine_plan_row(q, i);
 
         if ((b == NULL) || (strcmp(a->key, b->key) != 0) || (a->n != b->n)) abort();
         if (strcmp(a->engine[0].name, b->engine[0].name) != 0) abort();

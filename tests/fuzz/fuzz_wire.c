@@ -12,8 +12,8 @@ static void check(const void *payload, size_t bytes, int64_t n)
     ct_sparse out = { 0 };
     float *one = calloc((size_t)n + 1, sizeof(*one)), *all = calloc((size_t)n + 1, sizeof(*all));
     const void *list[1] = { payload };
-    ct_status unpacked = ct_wire_unpack(payload, bytes, n, &out);
-    ct_status added = ct_wire_sum_all(list, &bytes, 1, all, n, 1, NULL);
+    ct_status unpacked = ct_payload_unpack(payload, bytes, n, &out);
+    ct_status added = ct_payload_sum_all(list, &bytes, 1, all, n, 1, NULL);
 
     if (unpacked == CT_OK) {
         ct_sparse_add_to(&out, one);
@@ -30,26 +30,26 @@ static void check(const void *payload, size_t bytes, int64_t n)
 /* A head that fits the bytes, of any code, so that it is the entries that are looked at. */
 static void check_entries(char *payload, size_t size, int64_t n)
 {
-    ct_wire_head head;
-    ct_wire_view v;
+    ct_payload_head head;
+    ct_payload_view v;
     uint32_t others = 0;
     int64_t least = 0;
 
     memcpy(&head, payload, sizeof(head));
     head.code %= CT_CODE_N;
-    if (head.code == CT_CODE_DENSE32) n = (int64_t)((size - CT_WIRE_HEAD) / 4);
-    if (head.code == CT_CODE_DENSE16) n = (int64_t)((size - CT_WIRE_HEAD) / 2);
-    least = (int64_t)ct_wire_size((ct_wire_code)head.code, n, 0);
+    if (head.code == CT_CODE_DENSE32) n = (int64_t)((size - CT_PAYLOAD_HEAD) / 4);
+    if (head.code == CT_CODE_DENSE16) n = (int64_t)((size - CT_PAYLOAD_HEAD) / 2);
+    least = (int64_t)ct_payload_size((ct_payload_code)head.code, n, 0);
     if (least > (int64_t)size) return;
     head.n = n;
     for (head.count = n; head.count > 0; head.count /= 2) {
-        if (ct_wire_size((ct_wire_code)head.code, n, head.count) <= size) break;
+        if (ct_payload_size((ct_payload_code)head.code, n, head.count) <= size) break;
     }
-    head.bytes = ct_wire_size((ct_wire_code)head.code, n, head.count);
+    head.bytes = ct_payload_size((ct_payload_code)head.code, n, head.count);
     memcpy(payload, &head, sizeof(head));
-    ct_wire_lay_out(payload, (ct_wire_code)head.code, n, head.count, &v);
+    ct_payload_lay_out(payload, (ct_payload_code)head.code, n, head.count, &v);
     if ((v.per_block != NULL) && (n > 0)) { /* blocks' counts that add up */
-        for (int64_t b = 1; b < ct_wire_blocks(n); ++b) others += v.per_block[b];
+        for (int64_t b = 1; b < ct_payload_blocks(n); ++b) others += v.per_block[b];
         *(uint32_t *)(uintptr_t)v.per_block = (uint32_t)head.count - others;
     }
     check(payload, head.bytes, n);
@@ -61,7 +61,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     uint64_t stated = size;
     char *payload = malloc(size + 8);
 
-    if ((payload == NULL) || (size < CT_WIRE_HEAD)) {
+    if ((payload == NULL) || (size < CT_PAYLOAD_HEAD)) {
         free(payload);
         return 0;
     }

@@ -37,21 +37,21 @@ typedef struct rig {
     float *there, *there_h; /* [N] those */
 } rig;
 
-static inline uint32_t alone(const ct_coded_ops *codec)
+static inline uint32_t alone(const ct_codec_ops *codec)
 {
     uint32_t i = 0;
 
-    while (ct_coded_table[i] != codec) i += 1;
+    while (ct_codec_table[i] != codec) i += 1;
     return (uint32_t)1 << i;
 }
 
 /* What casts round is lost: not here. */
 static inline uint32_t redsync_alone(void)
 {
-    return alone(&ct_coded_redsync);
+    return alone(&ct_codec_redsync);
 }
 
-static inline ct_grad_pipe_config config_of(const ct_coded_ops *codec, float density)
+static inline ct_grad_pipe_config config_of(const ct_codec_ops *codec, float density)
 {
     return (ct_grad_pipe_config){ .policy = &ct_autotune,
                                   .allreduce = "auto",
@@ -202,7 +202,7 @@ static inline int sum_kept(rig *r)
 
     memset(r->sum, 0, sizeof(double) * N);
     for (int i = 0; i < N_RANGE; ++i) {
-        ct_coded_state s;
+        ct_codec_state s;
 
         if (!ct_grad_pipe_state(r->gp, i, 0, &s)) continue;
         for (int64_t k = 0; k < s.count; ++k) {
@@ -285,7 +285,7 @@ static inline void promise(ct_comm *c, double slower)
         m->level[l].uplink /= slower;
         m->level[l].bus /= slower;
     }
-    m->coding = (ct_coding_speed){ .memory = 1e12, .measured = true };
+    m->coding = (ct_codec_speed){ .memory = 1e12, .measured = true };
 }
 
 /* The way that is to win was faster in all steps so far. */

@@ -113,7 +113,7 @@ static inline int rig_step(rig *r, int64_t s, float scale, float rate, const flo
 static inline int rig_restart(rig *r, const ct_grad_pipe_config *config, float decay)
 {
     static float saved[3][RIG_CODED], weight[RIG_N];
-    ct_coded_state state;
+    ct_codec_state state;
     uint64_t hash = r->hash;
     int fault = 0;
 

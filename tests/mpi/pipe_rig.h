@@ -8,16 +8,16 @@
 /** What a rank has not sent of range i; NULL: it keeps nothing. */
 static inline float *pipe_residual(ct_grad_pipe *gp, int i)
 {
-    ct_coded_state s;
+    ct_codec_state s;
 
     return ct_grad_pipe_state(gp, i, 0, &s) ? s.data : NULL;
 }
 
 /** Codecs whose sums have bounds of their own: test_codecs.c, test_auto.c. */
-static inline bool pipe_skips(const ct_coded_ops *codec)
+static inline bool pipe_skips(const ct_codec_ops *codec)
 {
-    return (codec == &ct_coded_auto) || (codec == &ct_coded_fp16) || (codec == &ct_coded_onebit) ||
-           (codec == &ct_coded_powersgd);
+    return (codec == &ct_codec_auto) || (codec == &ct_codec_fp16) || (codec == &ct_codec_onebit) ||
+           (codec == &ct_codec_powersgd);
 }
 
 #endif

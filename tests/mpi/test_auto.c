@@ -6,7 +6,7 @@
 
 static int change_by_hand(ct_comm *c)
 {
-    const ct_grad_pipe_config base = config_of(&ct_coded_none, 0.02f);
+    const ct_grad_pipe_config base = config_of(&ct_codec_none, 0.02f);
     const ct_codec_config gtopk = { .density = 0.01f,
                                     .exchange = "gtopk",
                                     .momentum_correction = true };
@@ -16,12 +16,12 @@ static int change_by_hand(ct_comm *c)
     const ct_codec_config plain = { .density = 0.02f };
     /* what both large ranges go by, and whether the step before must send everything */
     const struct {
-        const ct_coded_ops *ops;
+        const ct_codec_ops *ops;
         const ct_codec_config *config;
-    } way[] = { { &ct_coded_redsync, &gtopk }, { &ct_coded_redsync, &hier },
-                { &ct_coded_none, &plain },    { &ct_coded_redsync, &gtopk },
-                { &ct_coded_none, &plain },    { &ct_coded_redsync, &hier },
-                { &ct_coded_redsync, &gtopk } };
+    } way[] = { { &ct_codec_redsync, &gtopk }, { &ct_codec_redsync, &hier },
+                { &ct_codec_none, &plain },    { &ct_codec_redsync, &gtopk },
+                { &ct_codec_none, &plain },    { &ct_codec_redsync, &hier },
+                { &ct_codec_redsync, &gtopk } };
     enum { N_WAY = sizeof(way) / sizeof(way[0]) };
     rig r;
     int64_t s = 0;
@@ -33,16 +33,16 @@ static int change_by_hand(ct_comm *c)
             r.gp->range[i].codec = way[w].ops;
             r.gp->range[i].codec_config = way[w].config;
         }
-        fault += MPI_FAULT_UNLESS(ct_grad_pipe_recode(r.gp) == CT_OK);
-        fault += MPI_FAULT_UNLESS(ct_grad_pipe_absorbs(r.gp, 0) == (way[w].ops != &ct_coded_none));
+        fault += MPI_FAULT_UNLESS(ct_grad_pipe_switch_codecs(r.gp) == CT_OK);
+        fault += MPI_FAULT_UNLESS(ct_grad_pipe_absorbs(r.gp, 0) == (way[w].ops != &ct_codec_none));
         fault += MPI_FAULT_UNLESS(!ct_grad_pipe_absorbs(r.gp, 2));
         for (int k = 0; k < 3 + w % 2; ++k) fault += rig_step(&r, s++);
         absorbed += ct_grad_pipe_absorbs(r.gp, 1);
-        if (way[w].ops == &ct_coded_none) continue;
+        if (way[w].ops == &ct_codec_none) continue;
         /* all that is not sent goes to the weights, as a dense step would bring it there */
-        if ((w + 1 < N_WAY) && (way[w + 1].ops == &ct_coded_none)) {
+        if ((w + 1 < N_WAY) && (way[w + 1].ops == &ct_codec_none)) {
             for (int b = 0; b < r.gp->n_bucket; ++b) {
-                ct_coded_state v;
+                ct_codec_state v;
 
                 if (!ct_grad_pipe_state(r.gp, r.gp->bucket[b].cut.first, 0, &v)) continue;
                 memset(r.sum, 0, sizeof(double) * N);
@@ -73,7 +73,7 @@ static int n_tried, n_decided;
 
 static int tries(ct_comm *c)
 {
-    ct_grad_pipe_config config = config_of(&ct_coded_auto, 0.01f);
+    ct_grad_pipe_config config = config_of(&ct_codec_auto, 0.01f);
     rig r;
     int64_t s = 0;
     int fault = 0;
@@ -179,7 +179,7 @@ static int plain_trials(rig *r, int64_t *s, bool coded, int n)
 
 static int tries_plain(ct_comm *c)
 {
-    ct_grad_pipe_config config = config_of(&ct_coded_auto, 0.01f);
+    ct_grad_pipe_config config = config_of(&ct_codec_auto, 0.01f);
     rig r;
     int64_t s = 0;
     int fault = 0;
@@ -217,13 +217,13 @@ static void test_plain_codecs_are_tried(void **state)
  * taken, and the log says that nobody has verified it. */
 static int untried(ct_comm *c)
 {
-    const ct_coded_ops *const codec[] = { &ct_coded_bf16, &ct_coded_redsync };
+    const ct_codec_ops *const codec[] = { &ct_codec_bf16, &ct_codec_redsync };
     int fault = 0;
 
     if (c->size == 1) return 0;
     promise(c, 1e4);
     for (int k = 0; k < 2; ++k) {
-        ct_grad_pipe_config config = config_of(&ct_coded_auto, 0.01f);
+        ct_grad_pipe_config config = config_of(&ct_codec_auto, 0.01f);
         log_capture log;
         rig r;
 
@@ -238,7 +238,7 @@ static int untried(ct_comm *c)
             fault += MPI_FAULT_UNLESS((strstr(log.warning, "not verified") != NULL) == (k == 1));
         fault += MPI_FAULT_UNLESS(ct_grad_pipe_n_trial(r.gp) == 0);
         log_capture_start(&log);
-        for (int64_t s = 0; s < 2 * CT_WATCH_CYCLES; ++s) fault += rig_step(&r, s);
+        for (int64_t s = 0; s < 2 * CT_STEP_OBSERVER_CYCLES; ++s) fault += rig_step(&r, s);
         log_capture_stop();
         fault += MPI_FAULT_UNLESS(ct_autotune_codecs(r.gp)->phase == CT_AUTO_MODEL);
         fault += MPI_FAULT_UNLESS(ct_grad_pipe_generation(r.gp) == 0);
@@ -268,7 +268,7 @@ static void slow_links(ct_comm *c)
  * it costs. */
 static int hidden(ct_comm *c)
 {
-    ct_grad_pipe_config config = config_of(&ct_coded_auto, 0.01f);
+    ct_grad_pipe_config config = config_of(&ct_codec_auto, 0.01f);
     log_capture log;
     rig r;
     int fault = 0;
@@ -280,7 +280,7 @@ static int hidden(ct_comm *c)
     if (fault > 0) return fault;
     fault += MPI_FAULT_UNLESS(ct_autotune_codecs(r.gp)->phase == CT_AUTO_LOOK);
     log_capture_start(&log);
-    for (int64_t s = 0; s <= CT_WATCH_CYCLES; ++s) {
+    for (int64_t s = 0; s <= CT_STEP_OBSERVER_CYCLES; ++s) {
         fault += MPI_FAULT_UNLESS(ct_grad_pipe_begin(r.gp, s, 1, rate_of(s)) == CT_OK);
         fill(&r, s);
         for (int i = 0; i < N_RANGE; ++i) {
@@ -310,14 +310,14 @@ static void test_untried_says_what_it_costs(void **state)
 /* Coding that takes for ever: the model alone says dense, and nothing is tried. */
 static int stays(ct_comm *c)
 {
-    ct_grad_pipe_config config = config_of(&ct_coded_auto, 0.01f);
+    ct_grad_pipe_config config = config_of(&ct_codec_auto, 0.01f);
     rig r;
     int fault = 0;
 
     config.deterministic = true;
     config.tune_iterations = 1;
     c->topo->machine.coding =
-        (ct_coding_speed){ .memory = 1e6, .update_s = 1, .select_s = 1, .measured = true };
+        (ct_codec_speed){ .memory = 1e6, .update_s = 1, .select_s = 1, .measured = true };
     fault = rig_open(&r, c, &config);
     if (fault > 0) return fault;
     for (int64_t s = 0; s < 3; ++s) fault += rig_step(&r, s);
@@ -336,8 +336,8 @@ static void test_dense_is_not_tried_against(void **state)
 /* The real start: codecs and network are measured, and all ranks come to the same. */
 static int real(ct_comm *c)
 {
-    ct_grad_pipe_config config = config_of(&ct_coded_auto, 0.01f);
-    ct_coding_speed *s = &c->topo->machine.coding;
+    ct_grad_pipe_config config = config_of(&ct_codec_auto, 0.01f);
+    ct_codec_speed *s = &c->topo->machine.coding;
     int64_t bits[2];
     rig r;
     int fault = 0;

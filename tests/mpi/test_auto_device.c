@@ -18,7 +18,7 @@ static bool has_device(void)
     return dev != NULL;
 }
 
-static ct_grad_pipe_config config_on(const ct_coded_ops *codec, const ct_device *where)
+static ct_grad_pipe_config config_on(const ct_codec_ops *codec, const ct_device *where)
 {
     ct_grad_pipe_config config = config_of(codec, 0.01f);
 
@@ -37,7 +37,7 @@ static int same_bits(const rig *a, const rig *b)
 
     fault += MPI_FAULT_UNLESS(memcmp(a->history, b->history, sizeof(float) * N) == 0);
     for (int i = 0; i < N_RANGE; ++i) {
-        ct_coded_state x, y;
+        ct_codec_state x, y;
 
         for (int k = 0; ct_grad_pipe_state(a->gp, i, k, &x); ++k) {
             bool has = ct_grad_pipe_state(b->gp, i, k, &y);
@@ -51,7 +51,7 @@ static int same_bits(const rig *a, const rig *b)
 }
 
 typedef struct way {
-    const ct_coded_ops *ops;
+    const ct_codec_ops *ops;
     ct_codec_config config;
     bool tried; /* what it absorbs moves nothing */
 } way;
@@ -59,15 +59,15 @@ typedef struct way {
 /* Of both large ranges; from there on. As AUTO's buckets have it, they can be dense in any step. */
 static int take(rig *r, const way *w)
 {
-    r->gp->config.codec = &ct_coded_auto;
-    r->gp->range[2].codec = &ct_coded_none;
+    r->gp->config.codec = &ct_codec_auto;
+    r->gp->range[2].codec = &ct_codec_none;
     r->gp->range[2].codec_config = &w->config;
     for (int i = 0; i < 2; ++i) {
         r->gp->range[i].codec = w->ops;
         r->gp->range[i].codec_config = &w->config;
     }
-    return MPI_FAULT_UNLESS(
-        (w->tried ? ct_grad_pipe_recode_to_try(r->gp) : ct_grad_pipe_recode(r->gp)) == CT_OK);
+    return MPI_FAULT_UNLESS((w->tried ? ct_grad_pipe_switch_codecs_to_try(r->gp)
+                                      : ct_grad_pipe_switch_codecs(r->gp)) == CT_OK);
 }
 
 /* Dense steps until V is with the weights, as both pipes see it. */
@@ -87,8 +87,8 @@ static int leave_all(rig *r, int64_t *s)
 
 static int changes_as_cpu(ct_comm *c)
 {
-    const ct_grad_pipe_config here = config_on(&ct_coded_none, NULL);
-    const ct_grad_pipe_config there = config_on(&ct_coded_none, dev);
+    const ct_grad_pipe_config here = config_on(&ct_codec_none, NULL);
+    const ct_grad_pipe_config there = config_on(&ct_codec_none, dev);
     const ct_codec_config sparse = { .density = 0.01f,
                                      .exchange = "allgather",
                                      .momentum_correction = true };
@@ -98,11 +98,11 @@ static int changes_as_cpu(ct_comm *c)
     const ct_codec_config signs = { .exchange = "allgather", .momentum_correction = true };
     const ct_codec_config plain = { .density = 0.02f, .exchange = "allgather" };
     const way list[] = {
-        { &ct_coded_none, plain, true },     { &ct_coded_redsync, sparse, true },
-        { &ct_coded_onebit, signs, true },   { &ct_coded_redsync, merged, false },
-        { &ct_coded_redsync, sparse, true }, { &ct_coded_bf16, plain, true },
-        { &ct_coded_none, plain, true },     { &ct_coded_redsync, merged, false },
-        { &ct_coded_onebit, signs, false },  { &ct_coded_redsync, sparse, false },
+        { &ct_codec_none, plain, true },     { &ct_codec_redsync, sparse, true },
+        { &ct_codec_onebit, signs, true },   { &ct_codec_redsync, merged, false },
+        { &ct_codec_redsync, sparse, true }, { &ct_codec_bf16, plain, true },
+        { &ct_codec_none, plain, true },     { &ct_codec_redsync, merged, false },
+        { &ct_codec_onebit, signs, false },  { &ct_codec_redsync, sparse, false },
     };
     enum { N_WAY = sizeof(list) / sizeof(list[0]) };
     rig a, b;
@@ -110,11 +110,11 @@ static int changes_as_cpu(ct_comm *c)
     int fault = rig_open(&a, c, &here) + rig_open(&b, c, &there);
 
     for (int w = 0; (w < N_WAY) && (fault == 0); ++w) {
-        bool casts = (list[w].ops == &ct_coded_bf16); /* what it rounds is lost */
+        bool casts = (list[w].ops == &ct_codec_bf16); /* what it rounds is lost */
 
         fault += take(&a, &list[w]) + take(&b, &list[w]);
         fault +=
-            MPI_FAULT_UNLESS(ct_grad_pipe_on_device(b.gp, 0) == (list[w].ops != &ct_coded_none));
+            MPI_FAULT_UNLESS(ct_grad_pipe_on_device(b.gp, 0) == (list[w].ops != &ct_codec_none));
         fault += MPI_FAULT_UNLESS(!ct_grad_pipe_on_device(b.gp, 2));
         fault += MPI_FAULT_UNLESS(ct_grad_pipe_tries(a.gp, 0) == ct_grad_pipe_tries(b.gp, 0));
         for (int k = 0; !casts && (k < 3) && (fault == 0); ++k) {
@@ -162,7 +162,7 @@ static ct_status cross_slowly(ct_stream st, void *host, void *data, size_t bytes
 
 static int tries(ct_comm *c)
 {
-    ct_grad_pipe_config config = config_on(&ct_coded_auto, &slow);
+    ct_grad_pipe_config config = config_on(&ct_codec_auto, &slow);
     rig r;
     int64_t s = 0;
     int fault = 0;
@@ -210,7 +210,7 @@ static void test_tries_and_decides(void **unused)
 
 static int elsewhere(ct_comm *c)
 {
-    ct_grad_pipe_config config = config_on(&ct_coded_auto, dev);
+    ct_grad_pipe_config config = config_on(&ct_codec_auto, dev);
     log_capture log;
     rig r;
     int fault = 0;

@@ -9,18 +9,18 @@
 enum { N = RIG_CODED, STEPS = 14 };
 
 static const struct {
-    const ct_coded_ops *codec;
+    const ct_codec_ops *codec;
     const char *exchange;
     bool corrects;
 } way[] = {
-    { &ct_coded_none, "auto", false },     { &ct_coded_bf16, "auto", false },
-    { &ct_coded_fp16, "auto", false },     { &ct_coded_topk, "allgather", false },
-    { &ct_coded_topk, "hier", false },     { &ct_coded_topk, "gtopk", false },
-    { &ct_coded_topk, "oktopk", false },   { &ct_coded_redsync, "allgather", true },
-    { &ct_coded_redsync, "hier", true },   { &ct_coded_redsync, "gtopk", true },
-    { &ct_coded_redsync, "oktopk", true }, { &ct_coded_redsync, "allgather", false },
-    { &ct_coded_onebit, "split", true },   { &ct_coded_onebit, "allgather", false },
-    { &ct_coded_powersgd, "auto", true },  { &ct_coded_powersgd, "auto", false },
+    { &ct_codec_none, "auto", false },     { &ct_codec_bf16, "auto", false },
+    { &ct_codec_fp16, "auto", false },     { &ct_codec_topk, "allgather", false },
+    { &ct_codec_topk, "hier", false },     { &ct_codec_topk, "gtopk", false },
+    { &ct_codec_topk, "oktopk", false },   { &ct_codec_redsync, "allgather", true },
+    { &ct_codec_redsync, "hier", true },   { &ct_codec_redsync, "gtopk", true },
+    { &ct_codec_redsync, "oktopk", true }, { &ct_codec_redsync, "allgather", false },
+    { &ct_codec_onebit, "split", true },   { &ct_codec_onebit, "allgather", false },
+    { &ct_codec_powersgd, "auto", true },  { &ct_codec_powersgd, "auto", false },
 };
 enum { N_WAY = (int)(sizeof(way) / sizeof(way[0])) };
 
@@ -66,10 +66,10 @@ static int run(ct_comm *c, int at, bool before, uint64_t *hash_p)
     for (int64_t s = 0; (s < STEPS) && (fault == 0); ++s) {
         fill(c->rank, s, grad);
         if (before) {
-            float factor = ct_accum_limit(grad, N, (double)most / sqrt(c->size), 1);
+            float factor = ct_momentum_correction_limit(grad, N, (double)most / sqrt(c->size), 1);
 
             n_less += (factor < 1);
-            ct_accum_scale(grad, N, factor, 1);
+            ct_momentum_correction_scale(grad, N, factor, 1);
         }
         fault += rig_step(&r, s, 0.5f, 0.001f, grad);
     }

@@ -5,7 +5,7 @@
 #include <math.h>
 
 static const ct_grad_pipe_config usual = {
-    .bucket_bytes = 65536, .allreduce = "ring", .overlap = true, .codec = &ct_coded_fp16
+    .bucket_bytes = 65536, .allreduce = "ring", .overlap = true, .codec = &ct_codec_fp16
 };
 
 /* ---- fp16 */
@@ -70,15 +70,15 @@ static void test_fp16(void **state)
 enum { MANY_STEPS = 1000, MOST_RANK = 64 };
 
 static const struct way {
-    const ct_coded_ops *codec;
+    const ct_codec_ops *codec;
     int rank;
     bool absorb;
     int resync;
     const char *exchange;
 } way[] = {
-    { &ct_coded_onebit, 2, true, 0, "split" },       { &ct_coded_powersgd, 2, true, 0, NULL },
-    { &ct_coded_onebit, 2, false, 97, "allgather" }, { &ct_coded_powersgd, 1, false, 97, NULL },
-    { &ct_coded_onebit, 2, false, 61, "split" },     { &ct_coded_powersgd, 7, true, 61, NULL },
+    { &ct_codec_onebit, 2, true, 0, "split" },       { &ct_codec_powersgd, 2, true, 0, NULL },
+    { &ct_codec_onebit, 2, false, 97, "allgather" }, { &ct_codec_powersgd, 1, false, 97, NULL },
+    { &ct_codec_onebit, 2, false, 61, "split" },     { &ct_codec_powersgd, 7, true, 61, NULL },
 };
 enum { N_WAY = (int)(sizeof(way) / sizeof(way[0])) };
 
@@ -105,10 +105,10 @@ static double largest(const float *v, int n)
 /* V of all ranks, summed; and the largest element of this rank's. */
 static int look_at_kept(const rig *r, double *kept, double *most_p)
 {
-    ct_coded_state state;
+    ct_codec_state state;
     int fault = MPI_FAULT_UNLESS(ct_grad_pipe_state(r->gp, 0, 0, &state));
 
-    fault += MPI_FAULT_UNLESS(strcmp(state.name, CT_CODED_RESIDUAL) == 0);
+    fault += MPI_FAULT_UNLESS(strcmp(state.name, CT_CODEC_RESIDUAL) == 0);
     fault += MPI_FAULT_UNLESS(state.count == RIG_CODED);
     if (fault > 0) return fault;
     *most_p = largest(state.data, RIG_CODED);
@@ -156,7 +156,7 @@ static int conserve(ct_comm *c, const struct way *w)
     fault += look_at_kept(&r, kept, &most);
     MPI_Allreduce(MPI_IN_PLACE, &reach, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
     reach *= (c->size + 6 + 2 * w->rank) * (double)rig_eps;
-    if (w->codec != &ct_coded_onebit) reach *= sqrt(RIG_ROWS);
+    if (w->codec != &ct_codec_onebit) reach *= sqrt(RIG_ROWS);
     for (int i = 0; i < RIG_CODED; ++i)
         wrong += !(fabs(arrived[i] + kept[i] - given[i]) <= 1.1 * reach);
     if (wrong > 0) fprintf(stderr, "%s: %d elements are not conserved\n", w->codec->name, wrong);
@@ -199,7 +199,7 @@ enum { MOST_STATES = 4 };
 static int restart(rig *r, const ct_grad_pipe_config *config, float decay)
 {
     static float saved[MOST_STATES][RIG_N], weight[RIG_N];
-    ct_coded_state state;
+    ct_codec_state state;
     uint64_t hash = r->hash;
     int fault = 0, n = 0;
 
@@ -361,11 +361,11 @@ static void test_quadratic(void **state)
 
 enum { BYTES_N = 1 << 17, BYTES_ROWS = 256, BYTES_STEPS = 3 };
 
-static int run_codec(ct_comm *c, const ct_coded_ops *ops, const ct_codec_config *config,
-                     ct_coded_stats *out)
+static int run_codec(ct_comm *c, const ct_codec_ops *ops, const ct_codec_config *config,
+                     ct_codec_stats *out)
 {
     static float grad[BYTES_N];
-    ct_coded_setup setup = { .comm = c,
+    ct_codec_setup setup = { .comm = c,
                              .config = config,
                              .key = "fc[0]",
                              .n = BYTES_N,
@@ -374,14 +374,14 @@ static int run_codec(ct_comm *c, const ct_coded_ops *ops, const ct_codec_config 
                              .tag = ct_comm_take_tags(c, CT_COLL_TAGS),
                              .allreduce = "ring" };
     void *obj = NULL;
-    int fault = MPI_FAULT_UNLESS(ct_coded_create(ops, &setup, &obj) == CT_OK), idle = 0;
+    int fault = MPI_FAULT_UNLESS(ct_codec_create(ops, &setup, &obj) == CT_OK), idle = 0;
 
     for (int64_t s = 0; (s < BYTES_STEPS) && (fault == 0); ++s) {
         ct_status status = CT_OK;
 
         for (int i = 0; i < BYTES_N; ++i) grad[i] = rig_noise(c->rank, s, i);
         fault += MPI_FAULT_UNLESS(
-            ops->start(obj, &(ct_coded_step){ .iteration = s, .scale = 1, .clip = 1, .rate = 1 }) ==
+            ops->start(obj, &(ct_codec_step){ .iteration = s, .scale = 1, .clip = 1, .rate = 1 }) ==
             CT_OK);
         while ((fault == 0) && ((status = ops->progress(obj)) == CT_INPROGRESS))
             ct_comm_relax(c, &idle);
@@ -395,13 +395,13 @@ static int run_codec(ct_comm *c, const ct_coded_ops *ops, const ct_codec_config 
 
 /* sent: of all ranks together in a step; slack: of small messages that come with it, and of rings
  * whose parts differ. */
-static int expect_bytes(ct_comm *c, const ct_coded_ops *ops, const char *exchange, double slack)
+static int expect_bytes(ct_comm *c, const ct_codec_ops *ops, const char *exchange, double slack)
 {
     const ct_codec_config config = { .rank = 2, .exchange = exchange };
     double p = c->size, payload = (double)ops->payload_bytes(&config, BYTES_N, BYTES_ROWS);
     bool gathers = (exchange != NULL) && (strcmp(exchange, "allgather") == 0);
     double theory = (p - 1) * (gathers ? p : 2) * payload, sum[1] = { 0 };
-    ct_coded_stats s = { .n_step = 0 };
+    ct_codec_stats s = { .n_step = 0 };
     int64_t most = 0;
     int fault = run_codec(c, ops, &config, &s);
 
@@ -422,11 +422,11 @@ static int bytes(ct_comm *c)
 {
     int fault = 0;
 
-    fault += expect_bytes(c, &ct_coded_bf16, NULL, 0);
-    fault += expect_bytes(c, &ct_coded_fp16, NULL, 1e-4); /* the exponent */
-    fault += expect_bytes(c, &ct_coded_onebit, "allgather", 0);
-    fault += expect_bytes(c, &ct_coded_onebit, "split", 0.01); /* a head for each part */
-    return fault + expect_bytes(c, &ct_coded_powersgd, NULL, 0);
+    fault += expect_bytes(c, &ct_codec_bf16, NULL, 0);
+    fault += expect_bytes(c, &ct_codec_fp16, NULL, 1e-4); /* the exponent */
+    fault += expect_bytes(c, &ct_codec_onebit, "allgather", 0);
+    fault += expect_bytes(c, &ct_codec_onebit, "split", 0.01); /* a head for each part */
+    return fault + expect_bytes(c, &ct_codec_powersgd, NULL, 0);
 }
 
 static void test_bytes(void **state)
@@ -439,8 +439,8 @@ static void test_bytes(void **state)
 
 static int not_finite(ct_comm *c)
 {
-    static const ct_coded_ops *const codec[] = { &ct_coded_fp16, &ct_coded_onebit,
-                                                 &ct_coded_powersgd };
+    static const ct_codec_ops *const codec[] = { &ct_codec_fp16, &ct_codec_onebit,
+                                                 &ct_codec_powersgd };
     static float grad[RIG_CODED];
     static rig r;
     int fault = 0;

@@ -12,7 +12,7 @@ enum { N = RIG_N, N_CODED = RIG_CODED };
 static const ct_grad_pipe_config usual = { .bucket_bytes = 65536,
                                            .allreduce = "ring",
                                            .overlap = true,
-                                           .codec = &ct_coded_redsync,
+                                           .codec = &ct_codec_redsync,
                                            .codec_config = { .density = 0.02f,
                                                              .exchange = "allgather",
                                                              .wire = "pairs",
@@ -134,7 +134,7 @@ static int conserve(ct_comm *c, int at)
     static double given[N_CODED], size[N_CODED], kept[N_CODED], arrived[N_CODED];
     ct_grad_pipe_config config = usual;
     ct_codec_config *k = &config.codec_config;
-    ct_coded_state state;
+    ct_codec_state state;
     int fault = 0, wrong = 0;
 
     k->exchange = way[at].exchange;
@@ -145,7 +145,7 @@ static int conserve(ct_comm *c, int at)
     k->warmup_iterations = 10;
     k->mask_momentum = true;
     if (way[at].plain) {
-        config.codec = &ct_coded_topk;
+        config.codec = &ct_codec_topk;
         k->momentum_correction = false;
     }
     fault += rig_open(&r, c, &config, 0);
@@ -169,7 +169,7 @@ static int conserve(ct_comm *c, int at)
         for (int i = 0; i < N_CODED; ++i) arrived[i] += r.arena[i];
     }
     fault += MPI_FAULT_UNLESS(ct_grad_pipe_state(r.gp, 0, 0, &state));
-    fault += MPI_FAULT_UNLESS(strcmp(state.name, CT_CODED_RESIDUAL) == 0);
+    fault += MPI_FAULT_UNLESS(strcmp(state.name, CT_CODEC_RESIDUAL) == 0);
     for (int i = 0; (fault == 0) && (i < N_CODED); ++i) kept[i] = state.data[i];
     MPI_Allreduce(MPI_IN_PLACE, kept, N_CODED, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
     /* each of the additions on the way, at most three a step and one a rank, has terms of at most
@@ -228,13 +228,13 @@ static int each_its_own(ct_comm *c)
                                      .momentum_correction = true };
     const ct_codec_config none = { .min_bytes = 0, .local_clip = 2 };
     ct_grad_range range[3] = {
-        { .key = "a[0]", .offset = 0, .count = LARGE, .codec = &ct_coded_redsync },
-        { .key = "b[0]", .offset = 2000, .count = SMALL, .codec = &ct_coded_none },
+        { .key = "a[0]", .offset = 0, .count = LARGE, .codec = &ct_codec_redsync },
+        { .key = "b[0]", .offset = 2000, .count = SMALL, .codec = &ct_codec_none },
         { .key = "c[0]", .offset = 2112, .count = LARGE },
     };
     ct_grad_pipe_config config = usual;
     ct_grad_pipe *gp = NULL;
-    ct_coded_state s;
+    ct_codec_state s;
     float norm = 0;
     int fault = 0, wrong = 0;
 
@@ -242,7 +242,7 @@ static int each_its_own(ct_comm *c)
     range[0].weight = weight;
     range[0].rate_mult = 1;
     range[1].codec_config = &none;
-    config.codec = &ct_coded_bf16;
+    config.codec = &ct_codec_bf16;
     config.codec_config = (ct_codec_config){ .local_clip = 3 };
     fault += MPI_FAULT_UNLESS(ct_grad_pipe_create(c, &config, arena, range, 3, &gp) == CT_OK);
     fault += MPI_FAULT_UNLESS(ct_grad_pipe_absorbs(gp, 0) && !ct_grad_pipe_absorbs(gp, 2));

@@ -74,7 +74,7 @@ static int all_sums(ct_comm *c)
 
 static int one_gather(ct_comm *c, size_t bound)
 {
-    ct_gather *g = NULL;
+    ct_allgatherv *g = NULL;
     ct_coll_where where = { .step = 0 };
     int64_t sent = 0;
     ct_status status = CT_OK;
@@ -82,15 +82,15 @@ static int one_gather(ct_comm *c, size_t bound)
     int fault = 0, me = 0;
 
     while (member[me] != c->rank) me += 1;
-    fault += (ct_gather_create(c, member, c->size, me, bound, 0, &g) != CT_OK);
+    fault += (ct_allgatherv_create(c, member, c->size, me, bound, 0, &g) != CT_OK);
     for (size_t round = 0; round < 2; ++round) {
         size_t mine = bound * ((size_t)c->rank + round) / ((size_t)c->size + 1);
 
-        memset(ct_gather_payload(g, me), c->rank + 1, mine);
-        fault += (ct_gather_start(g, mine) != CT_OK);
-        while ((status = ct_gather_progress(g, &sent, &where)) == CT_INPROGRESS) {
+        memset(ct_allgatherv_payload(g, me), c->rank + 1, mine);
+        fault += (ct_allgatherv_start(g, mine) != CT_OK);
+        while ((status = ct_allgatherv_progress(g, &sent, &where)) == CT_INPROGRESS) {
             MPI_Request *req[MAX_PENDING];
-            int n = ct_gather_pending(g, req, MAX_PENDING);
+            int n = ct_allgatherv_pending(g, req, MAX_PENDING);
 
             fault += (n == 0);
             if (n == 0) break;
@@ -98,14 +98,14 @@ static int one_gather(ct_comm *c, size_t bound)
         }
         fault += (status != CT_OK);
         for (int k = 0; k < c->size; ++k) {
-            size_t n = ct_gather_bytes(g, k), r = (size_t)member[k];
-            const char *p = ct_gather_payload(g, k);
+            size_t n = ct_allgatherv_bytes(g, k), r = (size_t)member[k];
+            const char *p = ct_allgatherv_payload(g, k);
 
             fault += (n != bound * (r + round) / ((size_t)c->size + 1));
             for (size_t i = 0; i < n; ++i) fault += (p[i] != (char)(r + 1));
         }
     }
-    ct_gather_destroy(g);
+    ct_allgatherv_destroy(g);
     return fault;
 }
 

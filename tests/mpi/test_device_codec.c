@@ -117,10 +117,10 @@ static int device_step(device_rig *d, int64_t s, float rate, const float *grad, 
     return fault;
 }
 
-static ct_grad_pipe_config config_of(const ct_coded_ops *codec, const char *wire, bool quantize,
+static ct_grad_pipe_config config_of(const ct_codec_ops *codec, const char *wire, bool quantize,
                                      const char *exchange)
 {
-    bool plain = (codec == &ct_coded_topk);
+    bool plain = (codec == &ct_codec_topk);
 
     return (ct_grad_pipe_config){ .policy = &ct_autotune,
                                   .allreduce = "ring",
@@ -150,9 +150,9 @@ static int check_bytes(int64_t want_down, int64_t want_up)
 }
 
 /* What a coded step brings over the bus: the note and the payload down, the others' up. */
-static int count_bytes(const ct_comm *c, int64_t n_coded, int64_t n_dense, ct_wire_form form)
+static int count_bytes(const ct_comm *c, int64_t n_coded, int64_t n_dense, ct_payload_form form)
 {
-    int64_t payload = (int64_t)ct_wire_bytes(form, RIG_CODED, RIG_CODED / 100);
+    int64_t payload = (int64_t)ct_payload_bytes(form, RIG_CODED, RIG_CODED / 100);
     int64_t others = c->size - 1, dense = (others > 0) ? 4 * RIG_CODED : 0;
     int64_t note = (int64_t)sizeof(ct_coder_note), one = (others > 0) ? note + payload : note;
 
@@ -163,7 +163,7 @@ static int count_bytes(const ct_comm *c, int64_t n_coded, int64_t n_dense, ct_wi
 /* … and up what the exchange made of it: the sum's entries, and those that are given back; hier:
  * the gradient down, and a slice of the node's sum up. */
 static int count_list_bytes(const ct_comm *c, const ct_grad_pipe_config *config, int64_t n_coded,
-                            int64_t n_dense, ct_wire_form form)
+                            int64_t n_dense, ct_payload_form form)
 {
     int64_t n = RIG_CODED, k = n / 100, first = 0, length = n, dense = n_dense * 4 * n;
     int64_t each_down = 0, each_up = 0, extra = 0;
@@ -178,7 +178,7 @@ static int count_list_bytes(const ct_comm *c, const ct_grad_pipe_config *config,
         each_up = 4 * length;
     }
     if (length > 0)
-        each_down += (int64_t)sizeof(ct_coder_note) + (int64_t)ct_wire_bytes(form, length, k);
+        each_down += (int64_t)sizeof(ct_coder_note) + (int64_t)ct_payload_bytes(form, length, k);
     extra = up - (n_coded * each_up + sums + dense);
     if (lost >= 0) return check_bytes(n_coded * each_down + dense, up - extra + 8 * lost);
     if ((extra < 0) || (extra % 8 != 0)) fprintf(stderr, "%lld bytes more up\n", (long long)extra);
@@ -222,11 +222,11 @@ static int count_factor_bytes(const ct_comm *c, int r, int64_t n_coded, int64_t 
 static void count_step(const rig *host, const ct_grad_pipe_config *config, bool dense)
 {
     int64_t filled = 0, zeros = 0;
-    ct_coded_state v;
+    ct_codec_state v;
 
     if (dense) return;
     for (int i = 0; i < RIG_CODED; ++i) filled += (host->arena[i] != 0);
-    sums += (int64_t)ct_wire_bytes(CT_WIRE_PAIRS, RIG_CODED, filled);
+    sums += (int64_t)ct_payload_bytes(CT_PAYLOAD_PAIRS, RIG_CODED, filled);
     if (!exchange_is(config, "gtopk") || (host->comm->size != 2) ||
         (strcmp(config->codec_config.wire, "pairs") != 0) ||
         (config->codec_config.warmup_iterations > 0) || !ct_grad_pipe_state(host->gp, 0, 0, &v)) {
@@ -240,7 +240,7 @@ static void count_step(const rig *host, const ct_grad_pipe_config *config, bool 
 /* V and U, or Q, as a snapshot would have them. */
 static int same_states(const rig *host, const device_rig *d)
 {
-    ct_coded_state a, b;
+    ct_codec_state a, b;
     int fault = 0;
 
     for (int i = 0; ct_grad_pipe_state(host->gp, 0, i, &a); ++i) {
@@ -252,7 +252,7 @@ static int same_states(const rig *host, const device_rig *d)
 }
 
 /* Bit by bit: what no residual is folded into. */
-static int as_cpu(ct_comm *c, const ct_grad_pipe_config *config, ct_wire_form form, int warmup)
+static int as_cpu(ct_comm *c, const ct_grad_pipe_config *config, ct_payload_form form, int warmup)
 {
     enum { STEPS = 16 };
     static rig host;
@@ -274,9 +274,9 @@ static int as_cpu(ct_comm *c, const ct_grad_pipe_config *config, ct_wire_form fo
         count_step(&host, config, s < warmup);
     }
     fault += rig_same_on_all(d.r.hash);
-    if (config->codec == &ct_coded_onebit)
+    if (config->codec == &ct_codec_onebit)
         fault += count_sign_bytes(c, exchange_is(config, "split"), STEPS - warmup, warmup);
-    else if (config->codec == &ct_coded_powersgd)
+    else if (config->codec == &ct_codec_powersgd)
         fault += count_factor_bytes(c, config->codec_config.rank, STEPS - warmup, warmup);
     else if ((c->size == 1) || exchange_is(config, "allgather"))
         fault += count_bytes(c, STEPS - warmup, warmup, form);
@@ -293,7 +293,7 @@ static int falls_as_cpu(ct_comm *c, const char *exchange, const char *selection)
     enum { STEPS = 20, WARMUP = 14 };
     static rig host;
     static device_rig d;
-    ct_grad_pipe_config config = config_of(&ct_coded_redsync, "half", false, exchange);
+    ct_grad_pipe_config config = config_of(&ct_codec_redsync, "half", false, exchange);
     float grad[RIG_CODED], sum[RIG_CODED];
     int fault = 0;
 
@@ -315,17 +315,17 @@ static int falls_as_cpu(ct_comm *c, const char *exchange, const char *selection)
 
 static int all_as_cpu(ct_comm *c, const char *exchange)
 {
-    ct_grad_pipe_config pairs = config_of(&ct_coded_redsync, "pairs", false, exchange);
-    ct_grad_pipe_config half = config_of(&ct_coded_redsync, "half", false, exchange);
-    ct_grad_pipe_config mean = config_of(&ct_coded_redsync, "auto", true, exchange);
-    ct_grad_pipe_config plain = config_of(&ct_coded_topk, "auto", false, exchange);
-    int fault = as_cpu(c, &pairs, CT_WIRE_PAIRS, 0) + as_cpu(c, &half, CT_WIRE_HALF, 0);
+    ct_grad_pipe_config pairs = config_of(&ct_codec_redsync, "pairs", false, exchange);
+    ct_grad_pipe_config half = config_of(&ct_codec_redsync, "half", false, exchange);
+    ct_grad_pipe_config mean = config_of(&ct_codec_redsync, "auto", true, exchange);
+    ct_grad_pipe_config plain = config_of(&ct_codec_topk, "auto", false, exchange);
+    int fault = as_cpu(c, &pairs, CT_PAYLOAD_PAIRS, 0) + as_cpu(c, &half, CT_PAYLOAD_HALF, 0);
 
     pairs.nesterov = true;
-    fault += as_cpu(c, &pairs, CT_WIRE_PAIRS, 5) + as_cpu(c, &plain, CT_WIRE_PAIRS, 3);
+    fault += as_cpu(c, &pairs, CT_PAYLOAD_PAIRS, 5) + as_cpu(c, &plain, CT_PAYLOAD_PAIRS, 3);
     mean.codec_config.selection = "trimmed";
     fault += falls_as_cpu(c, exchange, "auto") + falls_as_cpu(c, exchange, "search");
-    return fault + as_cpu(c, &mean, CT_WIRE_MEAN, 0);
+    return fault + as_cpu(c, &mean, CT_PAYLOAD_MEAN, 0);
 }
 
 static int allgather_as_cpu(ct_comm *c)
@@ -352,32 +352,32 @@ static int hier_as_cpu(ct_comm *c)
 
 static int signs_as_cpu(ct_comm *c)
 {
-    ct_grad_pipe_config config = config_of(&ct_coded_onebit, "auto", false, "split");
-    int fault = as_cpu(c, &config, CT_WIRE_PAIRS, 0);
+    ct_grad_pipe_config config = config_of(&ct_codec_onebit, "auto", false, "split");
+    int fault = as_cpu(c, &config, CT_PAYLOAD_PAIRS, 0);
 
     config.nesterov = true;
-    fault += as_cpu(c, &config, CT_WIRE_PAIRS, 3);
+    fault += as_cpu(c, &config, CT_PAYLOAD_PAIRS, 3);
     config.codec_config.exchange = "allgather";
-    fault += as_cpu(c, &config, CT_WIRE_PAIRS, 0);
+    fault += as_cpu(c, &config, CT_PAYLOAD_PAIRS, 0);
     config.codec_config.momentum_correction = false;
-    return fault + as_cpu(c, &config, CT_WIRE_PAIRS, 2);
+    return fault + as_cpu(c, &config, CT_PAYLOAD_PAIRS, 2);
 }
 
 static int factors_as_cpu(ct_comm *c)
 {
-    ct_grad_pipe_config config = config_of(&ct_coded_powersgd, "auto", false, "auto");
+    ct_grad_pipe_config config = config_of(&ct_codec_powersgd, "auto", false, "auto");
     int fault = 0;
 
     for (int r = 1; r <= 7; r += (r == 1) ? 1 : 5) {
         config.codec_config.rank = r;
-        fault += as_cpu(c, &config, CT_WIRE_PAIRS, (r == 2) ? 3 : 0);
+        fault += as_cpu(c, &config, CT_PAYLOAD_PAIRS, (r == 2) ? 3 : 0);
     }
     return fault;
 }
 
 /* Dense steps in between: what was sent and what is left is what there was, on all ranks together;
  * and states as a snapshot takes them and gives them back. */
-static int keeps_all(ct_comm *c, const ct_coded_ops *codec, const char *exchange)
+static int keeps_all(ct_comm *c, const ct_codec_ops *codec, const char *exchange)
 {
     enum { STEPS = 36 };
     static rig host;
@@ -386,7 +386,7 @@ static int keeps_all(ct_comm *c, const ct_coded_ops *codec, const char *exchange
     ct_grad_pipe_config config = config_of(codec, "half", false, exchange);
     float grad[RIG_CODED], sum[RIG_CODED];
     double most = 0;
-    ct_coded_state v;
+    ct_codec_state v;
     int fault = 0;
 
     config.codec_config.momentum_correction = config.codec_config.mask_momentum = false;
@@ -409,7 +409,7 @@ static int keeps_all(ct_comm *c, const ct_coded_ops *codec, const char *exchange
         fault += MPI_FAULT_UNLESS(ct_grad_pipe_restored(d.r.gp) == CT_OK);
     }
     fault += MPI_FAULT_UNLESS(ct_grad_pipe_state(d.r.gp, 0, 0, &v));
-    fault += MPI_FAULT_UNLESS(strcmp(v.name, CT_CODED_RESIDUAL) == 0);
+    fault += MPI_FAULT_UNLESS(strcmp(v.name, CT_CODEC_RESIDUAL) == 0);
     for (int i = 0; i < RIG_CODED; ++i) all[i] -= (double)v.data[i];
     MPI_Allreduce(MPI_IN_PLACE, all, RIG_CODED, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
     for (int i = 0; i < RIG_CODED; ++i) most = fmax(most, fabs(all[i]));
@@ -423,12 +423,12 @@ static int keeps_all(ct_comm *c, const ct_coded_ops *codec, const char *exchange
 
 static int nothing_is_lost(ct_comm *c)
 {
-    const ct_coded_ops *topk = &ct_coded_topk;
+    const ct_codec_ops *topk = &ct_codec_topk;
 
     return keeps_all(c, topk, "allgather") + keeps_all(c, topk, "gtopk") +
            keeps_all(c, topk, "oktopk") + keeps_all(c, topk, "hier") +
-           keeps_all(c, &ct_coded_onebit, "split") + keeps_all(c, &ct_coded_onebit, "allgather") +
-           keeps_all(c, &ct_coded_powersgd, "auto");
+           keeps_all(c, &ct_codec_onebit, "split") + keeps_all(c, &ct_codec_onebit, "allgather") +
+           keeps_all(c, &ct_codec_powersgd, "auto");
 }
 
 /* Norms are limited where the gradient lies. */
@@ -437,7 +437,7 @@ static int limited_by(ct_comm *c, const char *exchange)
     enum { STEPS = 12 };
     static rig host;
     static device_rig d;
-    ct_grad_pipe_config config = config_of(&ct_coded_redsync, "pairs", false, exchange);
+    ct_grad_pipe_config config = config_of(&ct_codec_redsync, "pairs", false, exchange);
     float grad[RIG_CODED], sum[RIG_CODED];
     int fault = 0;
 
@@ -465,7 +465,7 @@ static int limited(ct_comm *c)
 
 /* Casts, too. What is rounded may differ in the last of 8 bits, where the factor's last bit does;
  * the sum, of ranks whose norms are at most 3 / sqrt(ranks), has one of 3 sqrt(ranks). */
-static int limited_cast(ct_comm *c, const ct_coded_ops *codec)
+static int limited_cast(ct_comm *c, const ct_codec_ops *codec)
 {
     enum { STEPS = 6, WARMUP = 2 };
     static rig host;
@@ -498,7 +498,7 @@ static int limited_cast(ct_comm *c, const ct_coded_ops *codec)
 
 static int casts_limited(ct_comm *c)
 {
-    return limited_cast(c, &ct_coded_bf16) + limited_cast(c, &ct_coded_fp16);
+    return limited_cast(c, &ct_codec_bf16) + limited_cast(c, &ct_codec_fp16);
 }
 
 /* AUTO measures codecs and the bus, and takes whatever is faster there; sums are the same on all
@@ -508,7 +508,7 @@ static int auto_chooses(ct_comm *c)
     enum { STEPS = 4 };
     static rig r;
     device_rig d;
-    ct_grad_pipe_config config = config_of(&ct_coded_auto, "auto", false, "auto");
+    ct_grad_pipe_config config = config_of(&ct_codec_auto, "auto", false, "auto");
     ct_grad_range one = { .key = "fc[0]", .count = RIG_CODED, .rows = RIG_ROWS, .rate_mult = 1 };
     ct_grad_pipe *refused = NULL;
     float grad[RIG_CODED], sum[RIG_CODED];

@@ -51,7 +51,7 @@ static ct_status bench_run(void *ctx, int i)
 }
 
 /* Faults of this rank. rows: what rank 0 has beforehand. */
-static int ask_all(ct_plan_mode mode, const char *rows, bool lacks)
+static int ask_all(ct_engine_plan_mode mode, const char *rows, bool lacks)
 {
     bench b = { .now = 0.0 };
     ct_engine_plan_options o = { .machine = { "Test CPU", "avx2", "1.0", 2 },
@@ -71,15 +71,15 @@ static int ask_all(ct_plan_mode mode, const char *rows, bool lacks)
         fault += (ct_engine_plan_parse(p, "rows", rows, strlen(rows)) != CT_OK);
     for (b.key = 0; b.key < N_KEY; b.key++) {
         char key[16];
-        ct_plan_ask a = { .layer = "l",
-                          .key = key,
-                          .name = { "a", "b", "c" },
-                          .n = 3,
-                          .fixed = 2,
-                          .prepare = bench_prepare,
-                          .run = bench_run,
-                          .ctx = &b };
-        int choice = -1, want = (mode == CT_PLAN_TIME) ? b.key % 3 : 2;
+        ct_engine_plan_ask a = { .layer = "l",
+                                 .key = key,
+                                 .name = { "a", "b", "c" },
+                                 .n = 3,
+                                 .fixed = 2,
+                                 .prepare = bench_prepare,
+                                 .run = bench_run,
+                                 .ctx = &b };
+        int choice = -1, want = (mode == CT_ENGINE_PLAN_TIME) ? b.key % 3 : 2;
         bool fails = false;
 
         snprintf(key, sizeof(key), "k%d", b.key);
@@ -97,7 +97,7 @@ static int ask_all(ct_plan_mode mode, const char *rows, bool lacks)
         }
     }
     fault += (o.rank > 0) && (b.n_run > 0); /* rank 0 times alone */
-    fault += (o.rank == 0) && (mode == CT_PLAN_TIME) && (b.n_run == 0);
+    fault += (o.rank == 0) && (mode == CT_ENGINE_PLAN_TIME) && (b.n_run == 0);
     ct_engine_plan_destroy(p);
     return fault;
 }
@@ -108,20 +108,20 @@ static int ask_all(ct_plan_mode mode, const char *rows, bool lacks)
 static void ranks_take_what_rank_0_found(void **state)
 {
     (void)state;
-    assert_int_equal(mpi_verdict(ask_all(CT_PLAN_TIME, NULL, false)), 0);
+    assert_int_equal(mpi_verdict(ask_all(CT_ENGINE_PLAN_TIME, NULL, false)), 0);
 }
 
 static void ranks_take_what_rank_0_read(void **state)
 {
     (void)state;
-    assert_int_equal(mpi_verdict(ask_all(CT_PLAN_TIME, ROWS, false)), 0);
-    assert_int_equal(mpi_verdict(ask_all(CT_PLAN_REPLAY, ROWS, false)), 0);
+    assert_int_equal(mpi_verdict(ask_all(CT_ENGINE_PLAN_TIME, ROWS, false)), 0);
+    assert_int_equal(mpi_verdict(ask_all(CT_ENGINE_PLAN_REPLAY, ROWS, false)), 0);
 }
 
 static void ranks_without_the_engine_say_so(void **state)
 {
     (void)state;
-    assert_int_equal(mpi_verdict(ask_all(CT_PLAN_TIME, ROWS, true)), 0);
+    assert_int_equal(mpi_verdict(ask_all(CT_ENGINE_PLAN_TIME, ROWS, true)), 0);
 }
 
 /* ---- agreeing */
@@ -233,7 +233,7 @@ static int make_products(ct_engine_plan *p, int size)
 static void only_what_all_have_is_in_question(void **state)
 {
     ct_engine_plan_options o = { .machine = { "Test CPU", "avx2", "1.0", 2 },
-                                 .mode = CT_PLAN_REPLAY,
+                                 .mode = CT_ENGINE_PLAN_REPLAY,
                                  .share = share,
                                  .least = least };
     ct_engine_plan *p = NULL;

@@ -85,8 +85,8 @@ static const plan plans[] = {
 enum { N_PLAN = sizeof(plans) / sizeof(plans[0]) };
 
 typedef struct run {
-    ct_exch_req r;
-    const ct_exch_ops *ops;
+    ct_sparse_allreduce_req r;
+    const ct_sparse_allreduce_ops *ops;
     ct_sparse own;
     float *grad, *v;     /* [n] */
     double *given, *got; /* [n] of this rank; of all */
@@ -96,8 +96,8 @@ typedef struct run {
 } run;
 
 /* shared: gradients that a node's ranks can read */
-static int open_with(ct_comm *c, const ct_exch_ops *ops, const plan *p, ct_wire_form form, int tag,
-                     bool shared, run *x)
+static int open_with(ct_comm *c, const ct_sparse_allreduce_ops *ops, const plan *p,
+                     ct_payload_form form, int tag, bool shared, run *x)
 {
     size_t n = (size_t)p->n;
     void *block = NULL;
@@ -111,15 +111,17 @@ static int open_with(ct_comm *c, const ct_exch_ops *ops, const plan *p, ct_wire_
     x->given = calloc(n, sizeof(double));
     x->got = calloc(n, sizeof(double));
     x->size = calloc(n, sizeof(double));
-    x->r =
-        (ct_exch_req){ .comm = c, .n = p->n, .k = p->k, .form = form, .tag = tag, .sum = x->grad };
+    x->r = (ct_sparse_allreduce_req){
+        .comm = c, .n = p->n, .k = p->k, .form = form, .tag = tag, .sum = x->grad
+    };
     return ops->prepare(&x->r) != CT_OK;
 }
 
-static int open_run(ct_comm *c, const ct_exch_ops *ops, const plan *p, ct_wire_form form, int tag,
-                    run *x)
+static int open_run(ct_comm *c, const ct_sparse_allreduce_ops *ops, const plan *p,
+                    ct_payload_form form, int tag, run *x)
 {
-    return open_with(c, ops, p, form, tag, (ops->node_start != NULL) && (form != CT_WIRE_MEAN), x);
+    return open_with(c, ops, p, form, tag, (ops->node_start != NULL) && (form != CT_PAYLOAD_MEAN),
+                     x);
 }
 
 static void close_run(run *x)
@@ -141,7 +143,7 @@ static void close_run(run *x)
 /* Takes the largest k_own out of v. */
 static int select_own(run *x)
 {
-    ct_exch_req *r = &x->r;
+    ct_sparse_allreduce_req *r = &x->r;
     float *v = x->v + r->first;
 
     if (ct_sparse_reserve(&x->own, r->length) != CT_OK) return 1;
@@ -153,7 +155,7 @@ static int select_own(run *x)
         x->own.value[x->own.count++] = v[i];
         v[i] = 0;
     }
-    ct_sparse_keep(&x->own, r->k_own, &(ct_drops){ .v = v });
+    ct_sparse_keep(&x->own, r->k_own, &(ct_residual_return){ .v = v });
     r->own = &x->own;
     r->residual.v = v;
     return 0;
@@ -211,7 +213,7 @@ static int one_step(run *x, const plan *p, int step)
     } else {
         for (int64_t i = 0; i < x->r.length; ++i) x->v[x->r.first + i] += x->grad[x->r.first + i];
     }
-    fault += select_own(x) + (ct_exch_run(x->ops, &x->r) != CT_OK);
+    fault += select_own(x) + (ct_sparse_allreduce_run(x->ops, &x->r) != CT_OK);
     return fault + end_step(x, p, step);
 }
 
@@ -228,7 +230,7 @@ static int conserved(run *x, const plan *p)
     MPI_Allreduce(MPI_IN_PLACE, x->size, (int)n, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
     MPI_Allreduce(MPI_IN_PLACE, left, (int)n, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
     for (size_t i = 0; i < n; ++i) {
-        double slack = (x->r.form == CT_WIRE_MEAN)
+        double slack = (x->r.form == CT_PAYLOAD_MEAN)
                            ? 0x1p-23 * (4 * p->steps + x->r.comm->size) * (2000 + x->size[i])
                            : 0;
 
@@ -238,7 +240,8 @@ static int conserved(run *x, const plan *p)
     return MPI_FAULT_UNLESS(wrong == 0);
 }
 
-static int try_plan(ct_comm *c, const ct_exch_ops *ops, const plan *p, ct_wire_form form)
+static int try_plan(ct_comm *c, const ct_sparse_allreduce_ops *ops, const plan *p,
+                    ct_payload_form form)
 {
     run x;
     int fault = open_run(c, ops, p, form, 0, &x);
@@ -248,7 +251,8 @@ static int try_plan(ct_comm *c, const ct_exch_ops *ops, const plan *p, ct_wire_f
     fault += conserved(&x, p);
     close_run(&x);
     if (fault > 0)
-        fprintf(stderr, "%s, %s, %s: %d faults\n", ops->name, p->name, ct_wire_name(form), fault);
+        fprintf(stderr, "%s, %s, %s: %d faults\n", ops->name, p->name, ct_payload_name(form),
+                fault);
     return fault;
 }
 
@@ -256,10 +260,10 @@ static int all_plans(ct_comm *c)
 {
     int fault = 0;
 
-    for (const ct_exch_ops *const *at = ct_exch_table; *at != NULL; ++at) {
+    for (const ct_sparse_allreduce_ops *const *at = ct_sparse_allreduce_table; *at != NULL; ++at) {
         for (int k = 0; k < N_PLAN; ++k) {
-            for (int form = CT_WIRE_PAIRS; form <= CT_WIRE_MEAN; ++form)
-                fault += try_plan(c, *at, &plans[k], (ct_wire_form)form);
+            for (int form = CT_PAYLOAD_PAIRS; form <= CT_PAYLOAD_MEAN; ++form)
+                fault += try_plan(c, *at, &plans[k], (ct_payload_form)form);
         }
     }
     return fault;
@@ -275,13 +279,13 @@ static int balanced(ct_comm *c)
     bool even = (ct_topo_min_node_size(c->topo) == ct_topo_max_node_size(c->topo));
     int fault = 0;
 
-    for (const ct_exch_ops *const *at = ct_exch_table; *at != NULL; ++at) {
+    for (const ct_sparse_allreduce_ops *const *at = ct_sparse_allreduce_table; *at != NULL; ++at) {
         for (int k = 0; k < 2; ++k) {
             run x;
             int64_t bytes = 0, most = 0, sum = 0;
 
             if (((*at)->node_start != NULL) && !even) continue;
-            fault += open_run(c, *at, &p[k], CT_WIRE_PAIRS, 0, &x);
+            fault += open_run(c, *at, &p[k], CT_PAYLOAD_PAIRS, 0, &x);
             for (int step = 0; step < p[k].steps; ++step) fault += one_step(&x, &p[k], step);
             bytes = x.bytes[1] - x.bytes[0];
             MPI_Allreduce(&bytes, &most, 1, MPI_INT64_T, MPI_MAX, MPI_COMM_WORLD);
@@ -317,11 +321,11 @@ static float even_on_nodes(const ct_comm *c, int64_t n, int step, int64_t i)
 static int by_theory(ct_comm *c)
 {
     plan p = { "even", 1000 * 12 * (int64_t)c->size, 12 * (int64_t)c->size, 1, even_spread };
-    static const ct_wire_form form[] = { CT_WIRE_PAIRS, CT_WIRE_HALF };
+    static const ct_payload_form form[] = { CT_PAYLOAD_PAIRS, CT_PAYLOAD_HALF };
     bool alike = (ct_topo_min_node_size(c->topo) == ct_topo_max_node_size(c->topo));
     int fault = 0;
 
-    for (const ct_exch_ops *const *at = ct_exch_table; *at != NULL; ++at) {
+    for (const ct_sparse_allreduce_ops *const *at = ct_sparse_allreduce_table; *at != NULL; ++at) {
         bool nodes = ((*at)->node_start != NULL); /* theory has gradients sent on a node, too */
 
         p.grad = nodes ? even_on_nodes : even_spread;
@@ -335,7 +339,7 @@ static int by_theory(ct_comm *c)
             if ((sum < theory) || (sum >= theory + c->size * (1 + 8 * f * (int64_t)c->size))) {
                 fault += 1;
                 fprintf(stderr, "%s, %s: all ranks sent %lld bytes, in theory %lld\n", (*at)->name,
-                        ct_wire_name(form[f]), (long long)sum, (long long)theory);
+                        ct_payload_name(form[f]), (long long)sum, (long long)theory);
             }
             close_run(&x);
         }
@@ -353,9 +357,10 @@ static int several(ct_comm *c)
     int fault = 0, n_op = 0, left = N, idle = 0;
     bool done[N] = { false };
 
-    while (ct_exch_table[n_op] != NULL) n_op += 1;
+    while (ct_sparse_allreduce_table[n_op] != NULL) n_op += 1;
     for (int k = 0; k < N; ++k)
-        fault += open_run(c, ct_exch_table[k % n_op], p, CT_WIRE_HALF, k * CT_COLL_TAGS, &x[k]);
+        fault += open_run(c, ct_sparse_allreduce_table[k % n_op], p, CT_PAYLOAD_HALF,
+                          k * CT_COLL_TAGS, &x[k]);
     for (int k = 0; k < N; ++k) fault += begin_step(&x[k], p, k);
     for (int k = 0; k < N; ++k) {
         fault += wait_node(&x[k]);
@@ -394,7 +399,8 @@ static int several(ct_comm *c)
 enum { NODE_N = 200003, NODE_USES = 6 };
 
 /* Integers: exact in any order. A use that is late on some ranks meets the next one of others. */
-static int node_use(ct_exch_node *node, const ct_comm *c, int use, float *v, int n_owner)
+static int node_use(ct_sparse_allreduce_node *node, const ct_comm *c, int use, float *v,
+                    int n_owner)
 {
     ct_coll_where where = { .brief = (use % 2 == 0) };
     int64_t bytes = 0, first = ct_part(NODE_N, n_owner, c->node_rank), wrong = 0, last = 0;
@@ -403,9 +409,9 @@ static int node_use(ct_exch_node *node, const ct_comm *c, int use, float *v, int
 
     for (int64_t i = 0; i < NODE_N; ++i) v[i] = draw(1 + (uint64_t)c->rank, (uint64_t)use, i);
     if (c->rank == use % c->size) usleep(1000);
-    if (ct_exch_node_start(node, v) != CT_OK) return 1;
+    if (ct_sparse_allreduce_node_start(node, v) != CT_OK) return 1;
     while (status == CT_INPROGRESS) {
-        status = ct_exch_node_progress(node, &bytes, &where);
+        status = ct_sparse_allreduce_node_progress(node, &bytes, &where);
         idle += 1;
         ct_comm_relax((ct_comm *)(uintptr_t)c, &idle);
     }
@@ -427,25 +433,27 @@ static int node_sums(ct_comm *c)
     const ct_arena_ops *arena = ct_comm_arena(c);
     int n_owner = ct_topo_min_node_size(c->topo), fault = 0;
     float *plain = calloc(NODE_N, sizeof(*plain));
-    ct_exch_node *node = NULL, *apart = NULL;
+    ct_sparse_allreduce_node *node = NULL, *apart = NULL;
     void *block = NULL;
 
     fault += MPI_FAULT_UNLESS(arena->acquire(arena->ctx, sizeof(float) * NODE_N, "test", &block) ==
                               CT_OK);
-    fault += MPI_FAULT_UNLESS(ct_exch_node_create(c, block, NODE_N, n_owner, 3, &node) == CT_OK);
-    fault += MPI_FAULT_UNLESS(ct_exch_node_create(c, plain, NODE_N, n_owner, 4, &apart) == CT_OK);
+    fault += MPI_FAULT_UNLESS(
+        ct_sparse_allreduce_node_create(c, block, NODE_N, n_owner, 3, &node) == CT_OK);
+    fault += MPI_FAULT_UNLESS(
+        ct_sparse_allreduce_node_create(c, plain, NODE_N, n_owner, 4, &apart) == CT_OK);
     if (fault == 0) {
         bool shares = c->node_shares && (ct_topo_max_node_size(c->topo) > 1);
 
-        fault += MPI_FAULT_UNLESS(ct_exch_node_shares(node) == shares);
-        fault += MPI_FAULT_UNLESS(!ct_exch_node_shares(apart));
+        fault += MPI_FAULT_UNLESS(ct_sparse_allreduce_node_shares(node) == shares);
+        fault += MPI_FAULT_UNLESS(!ct_sparse_allreduce_node_shares(apart));
         for (int use = 0; use < NODE_USES; ++use) {
             fault += node_use(node, c, use, (use == 3) ? plain : block, n_owner);
             fault += node_use(apart, c, use, plain, n_owner);
         }
     }
-    ct_exch_node_destroy(node);
-    ct_exch_node_destroy(apart);
+    ct_sparse_allreduce_node_destroy(node);
+    ct_sparse_allreduce_node_destroy(apart);
     arena->release(arena->ctx, block);
     free(plain);
     return fault;
@@ -455,26 +463,26 @@ static int node_sums(ct_comm *c)
 
 static int choices(ct_comm *c)
 {
-    const ct_exch_ops *ops = NULL;
-    ct_exch_req r = { .comm = c, .n = CT_SPARSE_MAX + 1, .k = 1 };
+    const ct_sparse_allreduce_ops *ops = NULL;
+    ct_sparse_allreduce_req r = { .comm = c, .n = CT_SPARSE_MAX + 1, .k = 1 };
     int fault = 0;
 
-    fault +=
-        MPI_FAULT_UNLESS(ct_exch_choose(c, 1000000, 1000, CT_WIRE_PAIRS, "auto", &ops) == CT_OK);
-    for (const ct_exch_ops *const *at = ct_exch_table; *at != NULL; ++at) {
-        double small = (*at)->cost_s(c, 1000000, 100, CT_WIRE_PAIRS);
-        double large = (*at)->cost_s(c, 10000000, 100000, CT_WIRE_PAIRS);
-        double least = ops->cost_s(c, 1000000, 1000, CT_WIRE_PAIRS);
+    fault += MPI_FAULT_UNLESS(
+        ct_sparse_allreduce_choose(c, 1000000, 1000, CT_PAYLOAD_PAIRS, "auto", &ops) == CT_OK);
+    for (const ct_sparse_allreduce_ops *const *at = ct_sparse_allreduce_table; *at != NULL; ++at) {
+        double small = (*at)->cost_s(c, 1000000, 100, CT_PAYLOAD_PAIRS);
+        double large = (*at)->cost_s(c, 10000000, 100000, CT_PAYLOAD_PAIRS);
+        double least = ops->cost_s(c, 1000000, 1000, CT_PAYLOAD_PAIRS);
 
         fault += MPI_FAULT_UNLESS((small >= 0) && isfinite(large));
         fault += MPI_FAULT_UNLESS((c->size == 1) || (small < large));
-        fault += MPI_FAULT_UNLESS((*at)->cost_s(c, 1000000, 1000, CT_WIRE_PAIRS) >= least);
+        fault += MPI_FAULT_UNLESS((*at)->cost_s(c, 1000000, 1000, CT_PAYLOAD_PAIRS) >= least);
     }
     log_capture_start(NULL);
-    fault +=
-        MPI_FAULT_UNLESS(ct_exch_choose(c, 10, 1, CT_WIRE_PAIRS, "best", &ops) == CT_ERR_CONFIG);
-    fault += MPI_FAULT_UNLESS(ct_exch_gtopk.prepare(&r) == CT_ERR_CONFIG);
-    ct_exch_gtopk.release(&r);
+    fault += MPI_FAULT_UNLESS(
+        ct_sparse_allreduce_choose(c, 10, 1, CT_PAYLOAD_PAIRS, "best", &ops) == CT_ERR_CONFIG);
+    fault += MPI_FAULT_UNLESS(ct_sparse_allreduce_gtopk.prepare(&r) == CT_ERR_CONFIG);
+    ct_sparse_allreduce_gtopk.release(&r);
     log_capture_stop();
     return fault;
 }
@@ -484,25 +492,27 @@ static int deterministic(ct_comm *c)
 {
     enum { ELEMENTS = 1000000 };
     const ct_codec_config config = { .density = 0.3f, .exchange = "hier", .wire = "pairs" };
-    const ct_exch_model *model = NULL;
+    const ct_sparse_allreduce_model *model = NULL;
     int64_t k = llround((double)config.density * ELEMENTS);
-    ct_coded_comm_costs any, same;
-    ct_coded_seconds least, s;
-    ct_exch_seconds want;
+    ct_codec_comm_costs any, same;
+    ct_codec_seconds least, s;
+    ct_sparse_allreduce_seconds want;
     int fault = 0;
 
     if (c->size == 1) return 0;
-    fault += MPI_FAULT_UNLESS(ct_exch_model_of(c, &model) == CT_OK);
-    fault += MPI_FAULT_UNLESS(ct_coded_costs_of(c, "auto", false, &any) == CT_OK);
-    fault += MPI_FAULT_UNLESS(ct_coded_costs_of(c, "auto", true, &same) == CT_OK);
+    fault += MPI_FAULT_UNLESS(ct_sparse_allreduce_model_of(c, &model) == CT_OK);
+    fault += MPI_FAULT_UNLESS(ct_codec_costs_of(c, "auto", false, &any) == CT_OK);
+    fault += MPI_FAULT_UNLESS(ct_codec_costs_of(c, "auto", true, &same) == CT_OK);
     if (fault > 0) return fault;
-    ct_coded_topk.seconds(&any.costs, &config, ELEMENTS, 1, &least);
-    ct_coded_topk.seconds(&same.costs, &config, ELEMENTS, 1, &s);
-    ct_exch_model_hier_s(model, CT_EXCH_ALLGATHER, ELEMENTS, k, CT_WIRE_PAIRS, &want);
+    ct_codec_topk.seconds(&any.costs, &config, ELEMENTS, 1, &least);
+    ct_codec_topk.seconds(&same.costs, &config, ELEMENTS, 1, &s);
+    ct_sparse_allreduce_model_hier_s(model, CT_SPARSE_ALLREDUCE_ALLGATHER, ELEMENTS, k,
+                                     CT_PAYLOAD_PAIRS, &want);
     fault += MPI_FAULT_UNLESS((s.wire_s == want.wire_s) && (s.decode_s == want.work_s));
     fault += MPI_FAULT_UNLESS(s.wire_s + s.decode_s >= least.wire_s + least.decode_s);
-    fault += MPI_FAULT_UNLESS(s.bytes == (double)ct_exch_model_hier_bytes(
-                                             model, CT_EXCH_ALLGATHER, ELEMENTS, k, CT_WIRE_PAIRS));
+    fault += MPI_FAULT_UNLESS(
+        s.bytes == (double)ct_sparse_allreduce_model_hier_bytes(
+                       model, CT_SPARSE_ALLREDUCE_ALLGATHER, ELEMENTS, k, CT_PAYLOAD_PAIRS));
     return fault;
 }
 

@@ -109,7 +109,7 @@ static int same_on_all(const float *arena)
 
 static bool in_bucket_of_its_own(const ct_grad_pipe_config *config, int i)
 {
-    return (config->codec != &ct_coded_none) && (range[i].count > 0) &&
+    return (config->codec != &ct_codec_none) && (range[i].count > 0) &&
            (range[i].count * 4 >= config->codec_config.min_bytes);
 }
 
@@ -120,7 +120,7 @@ static int check_sums(ct_comm *c, const ct_grad_pipe_config *config, const float
     int fault = 0;
 
     for (int i = 0; i < N_RANGE; ++i) {
-        bool coded = in_bucket_of_its_own(config, i) && (config->codec == &ct_coded_bf16);
+        bool coded = in_bucket_of_its_own(config, i) && (config->codec == &ct_codec_bf16);
         /* every term is rounded once when encoded, every partial sum at most once more */
         double u = coded ? 0x1p-8 : 0x1p-24, roundings = c->size + 1, wrong = 0;
 
@@ -204,7 +204,7 @@ static int all_codecs(ct_comm *c)
     static const char *const how[] = { "hier", "ring", "impi" };
     int fault = 0;
 
-    for (const ct_coded_ops *const *codec = ct_coded_table; *codec != NULL; ++codec) {
+    for (const ct_codec_ops *const *codec = ct_codec_table; *codec != NULL; ++codec) {
         for (int v = 0; !pipe_skips(*codec) && (v < 6); ++v) {
             ct_grad_pipe_config config = {
                 .bucket_bytes = (v < 3) ? 16384 : 1000000,
@@ -233,7 +233,7 @@ static int warm_up(ct_comm *c)
     landing l = { .calls = 0 };
     int fault = 0, zeros = 0;
 
-    config.codec = &ct_coded_topk;
+    config.codec = &ct_codec_topk;
     config.codec_config =
         (ct_codec_config){ .density = 0.01f, .min_bytes = 40000, .warmup_iterations = 2 };
     fault += MPI_FAULT_UNLESS(ct_grad_pipe_create(c, &config, arena, range, N_RANGE, &gp) == CT_OK);
@@ -277,20 +277,20 @@ static int errors(ct_comm *c)
     char text[256] = "";
     int fault = 0;
 
-    config.codec = &ct_coded_none;
+    config.codec = &ct_codec_none;
     log_capture_start(&said);
     fault += MPI_FAULT_UNLESS(ct_grad_pipe_create(c, &config, arena, bad, 2, &gp) == CT_ERR_ARG);
     bad[1].offset = 100;
     config.bucket_bytes = -1;
     fault += MPI_FAULT_UNLESS(ct_grad_pipe_create(c, &config, arena, bad, 2, &gp) == CT_ERR_CONFIG);
     config.bucket_bytes = 1000;
-    config.codec = &ct_coded_topk;
+    config.codec = &ct_codec_topk;
     for (int i = 0; i < 3; ++i) {
         config.codec_config.density = (i == 0) ? 0 : (i == 1) ? 1.01f : NAN;
         fault +=
             MPI_FAULT_UNLESS(ct_grad_pipe_create(c, &config, arena, bad, 2, &gp) == CT_ERR_CONFIG);
     }
-    config.codec = &ct_coded_none;
+    config.codec = &ct_codec_none;
     config.allreduce = "trie";
     fault += MPI_FAULT_UNLESS(ct_grad_pipe_create(c, &config, arena, bad, 2, &gp) == CT_ERR_CONFIG);
     config.allreduce = "auto";
@@ -347,7 +347,7 @@ static int waits(ct_comm *c)
         ct_grad_pipe *gp = NULL;
 
         config.overlap = (overlap != 0);
-        config.codec = &ct_coded_none;
+        config.codec = &ct_codec_none;
         fault +=
             MPI_FAULT_UNLESS(ct_grad_pipe_create(c, &config, arena, range, N_RANGE, &gp) == CT_OK);
         fault += MPI_FAULT_UNLESS(ct_grad_pipe_wait(gp, 0, 1, NULL, NULL) == CT_ERR_ARG);
@@ -388,7 +388,7 @@ static int description(ct_comm *c)
     char text[256] = "";
     int fault = 0;
 
-    config.codec = &ct_coded_none;
+    config.codec = &ct_codec_none;
     fault += MPI_FAULT_UNLESS(ct_grad_pipe_create(c, &config, arena, &one, 1, &gp) == CT_OK);
     fault += MPI_FAULT_UNLESS(ct_grad_pipe_begin(gp, 0, 1, 1) == CT_OK);
     if (c->rank == 0) {
@@ -421,7 +421,7 @@ static int diverged(ct_comm *c)
     static float arena[4096];
     int fault = 0;
 
-    config.codec = &ct_coded_topk;
+    config.codec = &ct_codec_topk;
     config.codec_config.density = 0.1f;
     config.codec_config.exchange = "allgather"; /* selects at once: hier adds the node up first */
     arena[17] = NAN;
@@ -445,7 +445,7 @@ static int many_buckets(ct_comm *c)
     float *arena = malloc(sizeof(*arena) * MANY * EACH);
     int fault = 0, wrong = 0;
 
-    config.codec = &ct_coded_none;
+    config.codec = &ct_codec_none;
     for (int i = 0; i < MANY; ++i)
         list[i] = (ct_grad_range){ .key = "p", .offset = (int64_t)i * EACH, .count = EACH };
     for (int i = 0; i < MANY * EACH; ++i) arena[i] = (float)(i % 100 + c->rank);

@@ -243,19 +243,19 @@ static int all_flows(ct_comm *c)
     static const ct_progress_kind kind[2] = { CT_PROGRESS_POLL, CT_PROGRESS_THREAD };
     int machine = n_machine++, fault = 0, n_codec = 0;
 
-    while (ct_coded_table[n_codec] != NULL) n_codec += 1;
+    while (ct_codec_table[n_codec] != NULL) n_codec += 1;
     for (int i = 0; i < 4 * n_codec; ++i) {
         int v = i % 4, codec = i / 4;
         ct_grad_pipe_config config = {
             .bucket_bytes = (v < 2) ? 0 : 30000,
             .allreduce = (v == 3) ? "ring" : "auto",
             .overlap = (v != 2),
-            .codec = ct_coded_table[codec],
+            .codec = ct_codec_table[codec],
             .codec_config = { .density = 0.03f, .min_bytes = 150000 },
             .progress = kind[v % 2],
         };
 
-        if (pipe_skips(ct_coded_table[codec])) continue;
+        if (pipe_skips(ct_codec_table[codec])) continue;
         if ((machine < 2) || (codec == (v + machine) % n_codec)) fault += flow(c, &config, 3);
     }
     return fault;
@@ -331,7 +331,7 @@ static int in_parts(ct_comm *c)
         parts_seen p = { .c = c, .expected = make_totals(c), .arena = arena };
         ct_grad_pipe_config config = { .allreduce = "ring",
                                        .overlap = (v < 3),
-                                       .codec = &ct_coded_none,
+                                       .codec = &ct_codec_none,
                                        .progress = kind[v % 2] };
         ct_grad_pipe *gp = NULL;
 
@@ -376,7 +376,7 @@ static int tuning(ct_comm *c)
     ct_grad_pipe_config config = { .policy = &ct_autotune,
                                    .allreduce = "auto",
                                    .overlap = true,
-                                   .codec = &ct_coded_none,
+                                   .codec = &ct_codec_none,
                                    .tune_iterations = 4,
                                    .progress = CT_PROGRESS_AUTO };
     ct_grad_pipe *gp = NULL;
@@ -402,7 +402,7 @@ static int tuning(ct_comm *c)
     fault += flow(c, &config, 7);
     log_capture_stop();
     fault += MPI_FAULT_UNLESS(said.n_choice == 0);
-    config.codec = &ct_coded_bf16;
+    config.codec = &ct_codec_bf16;
     config.codec_config.min_bytes = 10000;
     config.allreduce = "auto";
     return fault + flow(c, &config, 11);
@@ -416,7 +416,7 @@ static int thread_alone(ct_comm *c)
     ct_grad_pipe_config config = { .bucket_bytes = 100000,
                                    .allreduce = "auto",
                                    .overlap = true,
-                                   .codec = &ct_coded_none,
+                                   .codec = &ct_codec_none,
                                    .progress = CT_PROGRESS_THREAD };
     ct_grad_pipe *gp = NULL;
     reader r = { .expected = make_totals(c), .arena = acquire_arena(c) };
@@ -458,7 +458,7 @@ static int thread_fails(ct_comm *c)
     const ct_grad_range one = { .key = "fc6[0]", .offset = 0, .count = 4096 };
     ct_grad_pipe_config config = { .allreduce = "auto",
                                    .overlap = true,
-                                   .codec = &ct_coded_topk,
+                                   .codec = &ct_codec_topk,
                                    .codec_config = { .density = 0.1f, .exchange = "allgather" },
                                    .progress = CT_PROGRESS_THREAD };
     static float arena[4096];
@@ -502,7 +502,7 @@ static int priorities(ct_comm *c)
     const ct_grad_range two[2] = { { .key = "fc6[0]", .offset = 0, .count = LARGE },
                                    { .key = "conv1[0]", .offset = LARGE, .count = SMALL } };
     ct_grad_pipe_config config = {
-        .bucket_bytes = 4 * SMALL, .allreduce = "ring", .overlap = false, .codec = &ct_coded_none
+        .bucket_bytes = 4 * SMALL, .allreduce = "ring", .overlap = false, .codec = &ct_codec_none
     };
     ct_grad_pipe *gp = NULL;
     float *arena = calloc(LARGE + SMALL, sizeof(*arena));
@@ -528,7 +528,7 @@ static int priorities(ct_comm *c)
 
 /* ---- how the arena is cut */
 
-static int check_cut(const ct_grad_sizes *sizes, const ct_bucket_cut *cut, int n_cut)
+static int check_cut(const ct_bucket_sizes *sizes, const ct_bucket_cut *cut, int n_cut)
 {
     int next = 0, part = 0, fault = 0;
     int64_t at = 0;
@@ -560,21 +560,21 @@ static int check_cut(const ct_grad_sizes *sizes, const ct_bucket_cut *cut, int n
 
 static int plan(ct_comm *c)
 {
-    ct_grad_pipe_config config = { .allreduce = "auto", .codec = &ct_coded_none };
-    const ct_grad_sizes list[3] = { { 65536, 16384, 524288 },
-                                    { 1 << 20, 1 << 18, 8 << 20 },
-                                    { 300000, 300000, INT64_MAX } };
-    ct_grad_sizes found = { 0 };
+    ct_grad_pipe_config config = { .allreduce = "auto", .codec = &ct_codec_none };
+    const ct_bucket_sizes list[3] = { { 65536, 16384, 524288 },
+                                      { 1 << 20, 1 << 18, 8 << 20 },
+                                      { 300000, 300000, INT64_MAX } };
+    ct_bucket_sizes found = { 0 };
     int fault = 0;
 
     for (int v = 0; v < 6; ++v) {
         ct_bucket_cut *cut = NULL;
         int n_cut = 0, n_part = 0, n_coded = 0;
 
-        config.codec = (v < 3) ? &ct_coded_none : &ct_coded_topk;
+        config.codec = (v < 3) ? &ct_codec_none : &ct_codec_topk;
         config.codec_config.min_bytes = 250000;
         fault += MPI_FAULT_UNLESS(
-            ct_grad_plan_cut(&config, &list[v % 3], range, N_RANGE, &cut, &n_cut) == CT_OK);
+            ct_bucket_partition_cut(&config, &list[v % 3], range, N_RANGE, &cut, &n_cut) == CT_OK);
         fault += check_cut(&list[v % 3], cut, n_cut);
         for (int b = 0; b < n_cut; ++b) {
             n_part += (cut[b].n_part > 1);
@@ -586,8 +586,8 @@ static int plan(ct_comm *c)
         if (v % 3 == 0) fault += MPI_FAULT_UNLESS(4 * cut[n_cut - 1].count <= 65536 + 200000);
         free(cut);
     }
-    config.codec = &ct_coded_none;
-    fault += MPI_FAULT_UNLESS(ct_grad_sizes_find(c, &config, range, N_RANGE, &found) == CT_OK);
+    config.codec = &ct_codec_none;
+    fault += MPI_FAULT_UNLESS(ct_bucket_sizes_find(c, &config, range, N_RANGE, &found) == CT_OK);
     if (c->size > 1) {
         const ct_coll_ops *ops = NULL;
 
@@ -597,9 +597,9 @@ static int plan(ct_comm *c)
         fault += MPI_FAULT_UNLESS(20 * ops->cost_s(c, 0) <= ops->cost_s(c, found.usual));
     }
     config.bucket_bytes = 12345;
-    fault += MPI_FAULT_UNLESS(ct_grad_sizes_find(c, &config, range, N_RANGE, &found) == CT_OK);
+    fault += MPI_FAULT_UNLESS(ct_bucket_sizes_find(c, &config, range, N_RANGE, &found) == CT_OK);
     fault += MPI_FAULT_UNLESS((found.usual == 12345) && (found.most == INT64_MAX));
-    fault += MPI_FAULT_UNLESS(ct_grad_sizes_find(c, &config, range, 0, &found) == CT_OK);
+    fault += MPI_FAULT_UNLESS(ct_bucket_sizes_find(c, &config, range, 0, &found) == CT_OK);
     return fault;
 }
 
@@ -610,7 +610,7 @@ static int mismatch(ct_comm *c)
                               { .key = "b[0]", .offset = 512, .count = 100 },
                               { .key = "c[0]", .offset = 640, .count = 300 } };
     ct_grad_pipe_config config = {
-        .bucket_bytes = 1000, .allreduce = "auto", .overlap = true, .codec = &ct_coded_none
+        .bucket_bytes = 1000, .allreduce = "auto", .overlap = true, .codec = &ct_codec_none
     };
     static float arena[1024];
     bool odd = (c->rank == c->size - 1);
@@ -661,7 +661,7 @@ static int nothing(ct_comm *c)
     ct_grad_pipe_config config = { .policy = &ct_autotune,
                                    .allreduce = "auto",
                                    .overlap = true,
-                                   .codec = &ct_coded_none,
+                                   .codec = &ct_codec_none,
                                    .tune_iterations = 2 };
     static float arena[1];
     int fault = 0;

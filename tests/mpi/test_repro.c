@@ -110,7 +110,7 @@ static int run_reproducible(ct_comm *c, const char *allreduce, uint64_t key)
     ct_grad_pipe_config config = { .bucket_bytes = sizes[ct_rng_key(key, 0, 0) % 4],
                                    .allreduce = allreduce,
                                    .overlap = (ct_rng_key(key, 0, 1) % 2 == 0),
-                                   .codec = &ct_coded_none,
+                                   .codec = &ct_codec_none,
                                    .reproducible = true,
                                    .deterministic = (ct_rng_key(key, 0, 2) % 2 == 0) };
     uint64_t h = 0;
@@ -198,7 +198,7 @@ static int refusals(ct_comm *c)
 {
     ct_grad_range one = { .key = "a[0]", .offset = 0, .count = 100 };
     ct_grad_pipe_config config = {
-        .bucket_bytes = 1000, .allreduce = "auto", .reproducible = true, .codec = &ct_coded_bf16
+        .bucket_bytes = 1000, .allreduce = "auto", .reproducible = true, .codec = &ct_codec_bf16
     };
     ct_grad_pipe *gp = NULL;
     float arena[256] = { 0 };
@@ -206,7 +206,7 @@ static int refusals(ct_comm *c)
 
     fault +=
         MPI_FAULT_UNLESS(ct_grad_pipe_create(c, &config, arena, &one, 1, &gp) == CT_ERR_CONFIG);
-    config.codec = &ct_coded_none;
+    config.codec = &ct_codec_none;
     one.offset = 8;
     fault += MPI_FAULT_UNLESS(ct_grad_pipe_create(c, &config, arena, &one, 1, &gp) == CT_ERR_ARG);
     one.offset = 0;
@@ -230,7 +230,7 @@ static int same_in_every_run(ct_comm *c)
     for (const ct_coll_ops *const *ops = ct_coll_table; *ops != NULL; ++ops) {
         ct_grad_pipe_config config = { .bucket_bytes = 16384,
                                        .allreduce = (*ops)->name,
-                                       .codec = &ct_coded_none,
+                                       .codec = &ct_codec_none,
                                        .deterministic = true };
         uint64_t first = 0;
 

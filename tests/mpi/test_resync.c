@@ -62,7 +62,7 @@ static int go(rig *r, int64_t s, bool begins)
     return fault;
 }
 
-static ct_grad_pipe_config config_of(const ct_coded_ops *codec, bool absorb, int64_t resync)
+static ct_grad_pipe_config config_of(const ct_codec_ops *codec, bool absorb, int64_t resync)
 {
     return (ct_grad_pipe_config){ .allreduce = "ring",
                                   .overlap = true,
@@ -76,7 +76,7 @@ static ct_grad_pipe_config config_of(const ct_coded_ops *codec, bool absorb, int
 }
 
 /* Never farther than twice as far as at the start. */
-static int stays(ct_comm *c, const ct_coded_ops *codec, bool absorb, int64_t resync)
+static int stays(ct_comm *c, const ct_codec_ops *codec, bool absorb, int64_t resync)
 {
     static rig r;
     const ct_grad_pipe_config config = config_of(codec, absorb, resync);
@@ -102,15 +102,15 @@ static int resync(ct_comm *c)
     int fault = 0;
 
     for (int64_t every = 3; every <= 48; every *= 2)
-        fault += stays(c, &ct_coded_redsync, true, every);
-    return fault + stays(c, &ct_coded_redsync, true, 0);
+        fault += stays(c, &ct_codec_redsync, true, every);
+    return fault + stays(c, &ct_codec_redsync, true, 0);
 }
 
 /* From sparse steps to dense ones for good, as AUTO does: all arrives, soon. */
 static int leave(ct_comm *c)
 {
     static rig r;
-    ct_grad_pipe_config config = config_of(&ct_coded_redsync, true, 1000000);
+    ct_grad_pipe_config config = config_of(&ct_codec_redsync, true, 1000000);
     double most = 0;
     int64_t s = 0, any = 1, n = 0;
     int fault = rig_open(&r, c, &config, 0);

@@ -11,7 +11,7 @@ enum { N_CODED = RIG_CODED, WARMUP = 60, N_STEP = 90 };
 static const ct_grad_pipe_config usual = { .bucket_bytes = 65536,
                                            .allreduce = "ring",
                                            .overlap = true,
-                                           .codec = &ct_coded_redsync,
+                                           .codec = &ct_codec_redsync,
                                            .codec_config = { .density = 0.01f,
                                                              .warmup_iterations = WARMUP,
                                                              .warmup_density = 0.25f,
@@ -45,7 +45,7 @@ static ct_grad_pipe_config config_of(int at)
     k->quantize = way[at].quantize;
     k->resync_iterations = way[at].resync;
     if (way[at].plain) {
-        config.codec = &ct_coded_topk;
+        config.codec = &ct_codec_topk;
         k->momentum_correction = k->mask_momentum = false;
     }
     return config;
@@ -88,7 +88,7 @@ static int conserve(ct_comm *c, int at)
     static double given[N_CODED], size[N_CODED], kept[N_CODED], arrived[N_CODED];
     ct_grad_pipe_config config = config_of(at);
     ct_grad_pipe_coding before, now;
-    ct_coded_state state;
+    ct_codec_state state;
     int64_t n_coded = 0;
     int fault = rig_open(&r, c, &config, 0), wrong = 0;
 

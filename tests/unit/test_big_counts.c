@@ -161,47 +161,47 @@ static void game_end(game *g)
 }
 
 /* An allreduce over plan, every phase that way; positions are ranks. */
-static void try_plan(const ct_plan *plan, ct_way w, int64_t count)
+static void try_plan(const ct_hierarchical_plan *plan, ct_group_algorithm w, int64_t count)
 {
     game *g = calloc(1, sizeof(*g));
-    ct_way way[CT_PLAN_PHASES];
+    ct_group_algorithm way[CT_HIERARCHICAL_PLAN_PHASES];
     int rank[MOST_RANKS];
 
     g->n = plan->n;
     g->count = count;
-    for (int k = 0; k < CT_PLAN_PHASES; k++) {
-        bool fits = (k < plan->n_phase) && (plan->phase[k].most <= CT_PLAN_DIRECT);
+    for (int k = 0; k < CT_HIERARCHICAL_PLAN_PHASES; k++) {
+        bool fits = (k < plan->n_phase) && (plan->phase[k].most <= CT_HIERARCHICAL_PLAN_DIRECT);
 
-        way[k] = ((w == CT_WAY_DIRECT) && !fits) ? CT_WAY_RING : w;
+        way[k] = ((w == CT_GROUP_ALGORITHM_DIRECT) && !fits) ? CT_GROUP_ALGORITHM_RING : w;
     }
     for (int r = 0; r < g->n; r++) rank[r] = r;
     for (int r = 0; r < g->n; r++) {
-        ct_plan_use use = { .plan = plan, .way = way, .rank = rank, .me = r, .n = count };
+        ct_engine_plan_use use = { .plan = plan, .way = way, .rank = rank, .me = r, .n = count };
 
-        assert_int_equal(ct_plan_scatter(&use, &g->schedule[r]), CT_OK);
-        assert_int_equal(ct_plan_gather(&use, &g->schedule[r]), CT_OK);
+        assert_int_equal(ct_hierarchical_plan_scatter(&use, &g->schedule[r]), CT_OK);
+        assert_int_equal(ct_hierarchical_plan_gather(&use, &g->schedule[r]), CT_OK);
     }
     find_cuts(g);
     play(g);
     game_end(g);
 }
 
-static void try_counts(ct_plan *plan)
+static void try_counts(ct_hierarchical_plan *plan)
 {
-    for (int w = 0; w < CT_WAY_N; w++) {
+    for (int w = 0; w < CT_GROUP_ALGORITHM_N; w++) {
         for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
-            try_plan(plan, (ct_way)w, counts[i]);
+            try_plan(plan, (ct_group_algorithm)w, counts[i]);
     }
-    ct_plan_destroy(plan);
+    ct_hierarchical_plan_destroy(plan);
 }
 
 static void test_flat(void **state)
 {
     (void)state;
     for (int n = 2; n <= MOST_RANKS; n++) {
-        ct_plan *plan = NULL;
+        ct_hierarchical_plan *plan = NULL;
 
-        assert_int_equal(ct_plan_flat(n, &plan), CT_OK);
+        assert_int_equal(ct_hierarchical_plan_flat(n, &plan), CT_OK);
         try_counts(plan);
     }
 }
@@ -210,7 +210,7 @@ static void test_trees(void **state)
 {
     static const char *const spec[] = { "2x3", "3x2", "4x3", "2sn x 3n x 2" };
     static const char *const uneven[] = { "map:0010", "map:0122", "map:00101110", "map:aabb/0120" };
-    ct_plan *plan = NULL;
+    ct_hierarchical_plan *plan = NULL;
     ct_topo *t = NULL;
 
     (void)state;
@@ -218,7 +218,7 @@ static void test_trees(void **state)
         int n = (i < 2) ? 6 : 12;
 
         assert_int_equal(ct_topo_from_string(spec[i], n, &t), CT_OK);
-        assert_int_equal(ct_plan_tree(t, 0, &plan), CT_OK);
+        assert_int_equal(ct_hierarchical_plan_tree(t, 0, &plan), CT_OK);
         try_counts(plan);
         ct_topo_destroy(t);
     }
@@ -226,7 +226,7 @@ static void test_trees(void **state)
         int n = (i == 2) ? 8 : 4;
 
         assert_int_equal(ct_topo_from_string(uneven[i], n, &t), CT_OK);
-        assert_int_equal(ct_plan_tree(t, 0, &plan), CT_OK);
+        assert_int_equal(ct_hierarchical_plan_tree(t, 0, &plan), CT_OK);
         try_counts(plan);
         ct_topo_destroy(t);
     }
@@ -235,12 +235,12 @@ static void test_trees(void **state)
 static void test_grids(void **state)
 {
     const int square[] = { 3, 3 }, box[] = { 2, 3, 2 };
-    ct_plan *plan = NULL;
+    ct_hierarchical_plan *plan = NULL;
 
     (void)state;
-    assert_int_equal(ct_plan_grid(9, square, 2, &plan), CT_OK);
+    assert_int_equal(ct_hierarchical_plan_grid(9, square, 2, &plan), CT_OK);
     try_counts(plan);
-    assert_int_equal(ct_plan_grid(12, box, 3, &plan), CT_OK);
+    assert_int_equal(ct_hierarchical_plan_grid(12, box, 3, &plan), CT_OK);
     try_counts(plan);
 }
 

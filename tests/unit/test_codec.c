@@ -12,27 +12,27 @@
 
 static log_capture said;
 
-static const ct_coded_ops *codec(const char *name)
+static const ct_codec_ops *codec(const char *name)
 {
-    const ct_coded_ops *ops = NULL;
+    const ct_codec_ops *ops = NULL;
 
-    assert_int_equal(ct_coded_find(name, &ops), CT_OK);
+    assert_int_equal(ct_codec_find(name, &ops), CT_OK);
     return ops;
 }
 
 static void test_find(void **state)
 {
-    const ct_coded_ops *ops = NULL;
+    const ct_codec_ops *ops = NULL;
 
     (void)state;
-    for (const ct_coded_ops *const *at = ct_coded_table; *at != NULL; ++at)
+    for (const ct_codec_ops *const *at = ct_codec_table; *at != NULL; ++at)
         assert_ptr_equal(codec((*at)->name), *at);
-    assert_string_equal(ct_coded_table[0]->name, "none");
+    assert_string_equal(ct_codec_table[0]->name, "none");
     log_capture_start(&said);
-    assert_int_equal(ct_coded_find("gzip", &ops), CT_ERR_CONFIG);
+    assert_int_equal(ct_codec_find("gzip", &ops), CT_ERR_CONFIG);
     assert_non_null(strstr(said.error, "none, bf16, "));
     assert_null(strstr(said.error, "did you mean"));
-    assert_int_equal(ct_coded_find("redsinc", &ops), CT_ERR_CONFIG);
+    assert_int_equal(ct_codec_find("redsinc", &ops), CT_ERR_CONFIG);
     assert_non_null(strstr(said.error, "did you mean \"redsync\""));
     log_capture_stop();
 }
@@ -40,7 +40,7 @@ static void test_find(void **state)
 static void refuses(const char *name, const ct_codec_config *c, const char *why)
 {
     log_capture_start(&said);
-    assert_int_equal(ct_coded_check(codec(name), c, "compression"), CT_ERR_CONFIG);
+    assert_int_equal(ct_codec_check(codec(name), c, "compression"), CT_ERR_CONFIG);
     log_capture_stop();
     if (strstr(said.error, why) == NULL) fail_msg("\"%s\" does not say \"%s\"", said.error, why);
 }
@@ -51,16 +51,16 @@ static void test_check(void **state)
     ct_codec_config c = good;
 
     (void)state;
-    for (const ct_coded_ops *const *at = ct_coded_table; *at != NULL; ++at) {
+    for (const ct_codec_ops *const *at = ct_codec_table; *at != NULL; ++at) {
         c = good;
         c.rank = 2;
-        assert_int_equal(ct_coded_check(*at, &c, "compression"), CT_OK);
+        assert_int_equal(ct_codec_check(*at, &c, "compression"), CT_OK);
     }
     for (int i = 0; i < 4; ++i) {
         c = good;
         c.density = (i == 0) ? 0 : (i == 1) ? 1.01f : (i == 2) ? NAN : -1;
         refuses("topk", &c, "0 < density <= 1");
-        assert_int_equal(ct_coded_check(codec("bf16"), &c, "compression"), CT_OK);
+        assert_int_equal(ct_codec_check(codec("bf16"), &c, "compression"), CT_OK);
     }
     c = good;
     c.min_bytes = -1;
@@ -79,7 +79,7 @@ static void test_check(void **state)
         c.warmup_density = (i == 0) ? 0.01f : (i == 1) ? 0.001f : 0.25f;
         if (i < 2) refuses("topk", &c, "has to fall to density 0.01");
         if (i < 2) refuses("auto", &c, "has to fall to density 0.01");
-        if (i == 2) assert_int_equal(ct_coded_check(codec("auto"), &c, "compression"), CT_OK);
+        if (i == 2) assert_int_equal(ct_codec_check(codec("auto"), &c, "compression"), CT_OK);
         c.warmup_density = 0.25f;
         c.warmup_iterations = 0;
         refuses("redsync", &c, "warmup_iter is 0");
@@ -95,12 +95,12 @@ static void test_check(void **state)
     refuses("redsync", &c, "\"best\"");
     c = good;
     c.wire = "pairs";
-    assert_int_equal(ct_coded_check(codec("redsync"), &c, "compression"), CT_OK);
+    assert_int_equal(ct_codec_check(codec("redsync"), &c, "compression"), CT_OK);
     c.quantize = true;
     refuses("redsync", &c, "one mean");
     c = good;
     c.momentum_correction = true;
-    assert_int_equal(ct_coded_check(codec("redsync"), &c, "compression"), CT_OK);
+    assert_int_equal(ct_codec_check(codec("redsync"), &c, "compression"), CT_OK);
     refuses("topk", &c, "redsync");
 }
 

@@ -280,7 +280,7 @@ static void repeatable_runs_want_one_workspace(void **state)
 
 #define KEY "recurrent lstm both t5 n3 i9 h7 dx gpu"
 
-static ct_engine_plan *make_plan(ct_plan_mode mode, const char *rows)
+static ct_engine_plan *make_plan(ct_engine_plan_mode mode, const char *rows)
 {
     ct_engine_plan_options o = { .machine = { "gpu", "cuda", "1", 1 }, .mode = mode, .n_rank = 1 };
     ct_engine_plan *plan = NULL;
@@ -291,9 +291,9 @@ static ct_engine_plan *make_plan(ct_plan_mode mode, const char *rows)
     return plan;
 }
 
-static const ct_plan_row *row_of(const ct_engine_plan *plan, const char *prefix)
+static const ct_engine_plan_entry *row_of(const ct_engine_plan *plan, const char *prefix)
 {
-    const ct_plan_row *row;
+    const ct_engine_plan_entry *row;
 
     for (int i = 0; (row = ct_engine_plan_row(plan, i)) != NULL; i++) {
         if (strncmp(row->key, prefix, strlen(prefix)) == 0) return row;
@@ -309,10 +309,10 @@ static void passes_are_timed(void **state)
     (void)state;
     needs_cudnn();
     for (int i = 0; i < 2; i++) {
-        ct_engine_plan *plan = make_plan(CT_PLAN_TIME, NULL);
+        ct_engine_plan *plan = make_plan(CT_ENGINE_PLAN_TIME, NULL);
         outcome ours = run_net(type[i], ct_device_cpu(), NULL, F32);
         outcome r = run_net(type[i], test_cuda(), plan, F32);
-        const ct_plan_row *row = row_of(plan, "recurrent ");
+        const ct_engine_plan_entry *row = row_of(plan, "recurrent ");
 
         assert_non_null(row);
         assert_string_equal(row->key, key[i]);
@@ -336,7 +336,7 @@ static void check_replayed(const char *first, const char *second, bool is_its)
              "cortado plan 1\nmachine \"gpu\" cuda threads 1 version \"1\"\n" KEY
              " | %s 1.000 %s 2.000\nend 1\n",
              first, second);
-    plan = make_plan(CT_PLAN_REPLAY, rows);
+    plan = make_plan(CT_ENGINE_PLAN_REPLAY, rows);
     r = run_net(NET(DUMMY, "LSTM", ""), test_cuda(), plan, F32);
     assert_int_equal(strcmp(r.engine[0], "cudnn") == 0, is_its);
     is_near(ours.n, r.grad, ours.grad, off_f32, first);
@@ -358,7 +358,7 @@ static void rows_are_replayed(void **state)
     assert_string_not_equal(r.engine[0], "cudnn");
     free(r.grad);
     /* nor asked where it cannot run */
-    plan = make_plan(CT_PLAN_TIME, NULL);
+    plan = make_plan(CT_ENGINE_PLAN_TIME, NULL);
     r = run_net(NET(HALVES, "LSTM", ""), test_cuda(), plan, F32);
     assert_null(row_of(plan, "recurrent "));
     free(r.grad);

@@ -116,7 +116,7 @@ static outcome run_net(const char *text, const ct_device *dev,
     r.n = t.net->grad_count;
     r.grad = test_cuda_net_gradients(&t);
     for (int i = 0; i < t.net->n_layer; i++) {
-        const ct_tail *tail = t.net->instance[i]->tail;
+        const ct_epilogue *tail = t.net->instance[i]->tail;
 
         r.relu_done += (tail != NULL) && tail->relu_done;
     }
@@ -231,7 +231,7 @@ enum { MOST = 64 };
 
 /* What rank 0 says, as it goes to the others: what it has, and what it takes. */
 typedef struct wire {
-    char said[MOST][CT_PLAN_ENGINES * CT_PLAN_NAME];
+    char said[MOST][CT_ENGINE_PLAN_ENGINES * CT_ENGINE_PLAN_NAME];
     int n, rank;
 } wire;
 
@@ -257,7 +257,7 @@ static ct_status least(void *ctx, int *v, int n)
     return CT_OK;
 }
 
-static ct_engine_plan *make_plan(ct_plan_mode mode, const char *text, wire *w)
+static ct_engine_plan *make_plan(ct_engine_plan_mode mode, const char *text, wire *w)
 {
     ct_engine_plan_options o = { .machine = { "gpu", "cuda", "1", 1 }, .mode = mode, .n_rank = 1 };
     ct_engine_plan *plan = NULL;
@@ -316,7 +316,7 @@ static void check_rows(const ct_engine_plan *plan)
                                         "backward_weight m29 n37 k8 tn sums gpu",
                                         "backward_weight m29 n23 k8 tn sums gpu",
                                         "backward_weight m4 n23 k8 tn gpu" };
-    const ct_plan_row *row;
+    const ct_engine_plan_entry *row;
     int found = 0, drelu = 0;
 
     for (int i = 0; (row = ct_engine_plan_row(plan, i)) != NULL; i++) {
@@ -342,7 +342,7 @@ static void check_rows(const ct_engine_plan *plan)
 static char *turned(const ct_engine_plan *plan)
 {
     ct_text text = { 0 };
-    const ct_plan_row *row;
+    const ct_engine_plan_entry *row;
     char *copy;
     int n = 0;
 
@@ -366,7 +366,7 @@ static void check_bits(const float *a, const float *b, int64_t n)
 
 static void check_rows_taken(const ct_engine_plan *plan)
 {
-    const ct_plan_row *row;
+    const ct_engine_plan_entry *row;
 
     for (int i = 0; (row = ct_engine_plan_row(plan, i)) != NULL; i++)
         assert_string_equal(row->taken, row->engine[0].name);
@@ -383,14 +383,14 @@ static void products_are_timed_and_replayed(void **state)
     (void)state;
     test_directory_make(folder, sizeof(folder));
     snprintf(path, sizeof(path), "%s/net.plan", folder);
-    plan = make_plan(CT_PLAN_TIME, NULL, NULL);
+    plan = make_plan(CT_ENGINE_PLAN_TIME, NULL, NULL);
     timed = run_plan(dev, plan, &n, &text);
     check_rows(plan);
     assert_true(ct_engine_plan_tally(plan).n_timed >= 3);
     other = turned(plan);
     assert_int_equal(ct_engine_plan_write(plan, path), CT_OK);
     ct_engine_plan_destroy(plan);
-    plan = make_plan(CT_PLAN_REPLAY, NULL, NULL);
+    plan = make_plan(CT_ENGINE_PLAN_REPLAY, NULL, NULL);
     assert_int_equal(ct_engine_plan_read(plan, path), CT_OK);
     replayed = run_plan(dev, plan, &m, &again);
     assert_int_equal(ct_engine_plan_tally(plan).n_timed, 0);
@@ -399,12 +399,12 @@ static void products_are_timed_and_replayed(void **state)
     check_bits(timed, replayed, n);
     assert_string_equal(text, again);
     /* what the file says is what runs */
-    plan = make_plan(CT_PLAN_REPLAY, other, NULL);
+    plan = make_plan(CT_ENGINE_PLAN_REPLAY, other, NULL);
     edited = run_plan(dev, plan, &m, NULL);
     check_rows_taken(plan);
     ct_engine_plan_destroy(plan);
     if (is_emulated()) assert_memory_not_equal(edited, timed, (size_t)n * sizeof(*edited));
-    plan = make_plan(CT_PLAN_REPLAY, other, NULL);
+    plan = make_plan(CT_ENGINE_PLAN_REPLAY, other, NULL);
     twice = run_plan(dev, plan, &m, NULL);
     ct_engine_plan_destroy(plan);
     check_bits(edited, twice, n);
@@ -430,7 +430,7 @@ static void narrow_products_are_timed_and_replayed(void **state)
     };
     Ct__SolverParameter__Precision bf16 = CT__SOLVER_PARAMETER__PRECISION__BF16;
     const ct_device *dev = test_cuda();
-    ct_engine_plan *plan = make_plan(CT_PLAN_TIME, NULL, NULL);
+    ct_engine_plan *plan = make_plan(CT_ENGINE_PLAN_TIME, NULL, NULL);
     char *text, *again, *other;
     float *timed, *replayed, *edited;
     int64_t n, m;
@@ -442,13 +442,13 @@ static void narrow_products_are_timed_and_replayed(void **state)
     }
     other = turned(plan);
     ct_engine_plan_destroy(plan);
-    plan = make_plan(CT_PLAN_REPLAY, text, NULL);
+    plan = make_plan(CT_ENGINE_PLAN_REPLAY, text, NULL);
     replayed = run_plan_of(narrow_noise, bf16, dev, plan, &m, &again);
     ct_engine_plan_destroy(plan);
     assert_int_equal(m, n);
     check_bits(timed, replayed, n);
     assert_string_equal(text, again);
-    plan = make_plan(CT_PLAN_REPLAY, other, NULL);
+    plan = make_plan(CT_ENGINE_PLAN_REPLAY, other, NULL);
     edited = run_plan_of(narrow_noise, bf16, dev, plan, &m, NULL);
     check_rows_taken(plan);
     if (is_emulated()) assert_memory_not_equal(edited, timed, (size_t)n * sizeof(*edited));
@@ -468,14 +468,14 @@ static void stale_rows_are_noticed(void **state)
     int lt = 0;
 
     (void)state;
-    plan = make_plan(CT_PLAN_TIME, NULL, NULL);
+    plan = make_plan(CT_ENGINE_PLAN_TIME, NULL, NULL);
     free(run_plan(dev, plan, &n, &text));
     for (int i = 0; ct_engine_plan_row(plan, i) != NULL; i++)
         lt += strncmp(ct_engine_plan_row(plan, i)->taken, "lt", 2) == 0;
     ct_engine_plan_destroy(plan);
     for (at = text; (at = strstr(at, " lt")) != NULL; at += 3) at[3] = (at[3] == '9') ? '8' : '9';
     log_capture_start(&log);
-    plan = make_plan(CT_PLAN_TIME, text, NULL);
+    plan = make_plan(CT_ENGINE_PLAN_TIME, text, NULL);
     free(run_plan(dev, plan, &n, NULL));
     log_capture_stop();
     assert_int_equal(log.n_error, 0);
@@ -501,12 +501,12 @@ static void rank_0_chooses_for_all(void **state)
     int asked;
 
     (void)state;
-    plan = make_plan(CT_PLAN_TIME, NULL, &w);
+    plan = make_plan(CT_ENGINE_PLAN_TIME, NULL, &w);
     first = run_plan(dev, plan, &n, NULL);
     ct_engine_plan_destroy(plan);
     asked = w.n;
     w.rank = 1;
-    plan = make_plan(CT_PLAN_TIME, NULL, &w);
+    plan = make_plan(CT_ENGINE_PLAN_TIME, NULL, &w);
     second = run_plan(dev, plan, &m, NULL);
     assert_int_equal(ct_engine_plan_tally(plan).n_timed, 0);
     ct_engine_plan_destroy(plan);
@@ -514,8 +514,8 @@ static void rank_0_chooses_for_all(void **state)
     check_bits(first, second, n);
     free(first), free(second);
     /* an algorithm that nobody spoke of */
-    snprintf(w.said[1], CT_PLAN_NAME, "lt1:2.3");
-    plan = make_plan(CT_PLAN_TIME, NULL, &w);
+    snprintf(w.said[1], CT_ENGINE_PLAN_NAME, "lt1:2.3");
+    plan = make_plan(CT_ENGINE_PLAN_TIME, NULL, &w);
     o.env.plan = plan;
     assert_int_equal(ct_prototxt_parse(&ct__net_parameter__descriptor, "test", noise, strlen(noise),
                                        NULL, &message),

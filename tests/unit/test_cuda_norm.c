@@ -261,11 +261,11 @@ static void channels_are_as_ours(void **state)
 static int count_rows(const char *text, const char *begin, Ct__SolverParameter__Precision precision)
 {
     ct_engine_plan_options o = { .machine = { "gpu", "cuda", "1", 1 },
-                                 .mode = CT_PLAN_TIME,
+                                 .mode = CT_ENGINE_PLAN_TIME,
                                  .n_rank = 1 };
     ct_net_options n = { .env = { .n_rank = 1, .precision = precision } };
     ct_engine_plan *plan = NULL;
-    const ct_plan_row *row;
+    const ct_engine_plan_entry *row;
     test_cuda_net t;
     int found = 0;
 

@@ -25,7 +25,7 @@ static void engines_are_timed(void **state)
 {
     const ct_device *dev = test_cuda();
     ct_engine_plan_options o = { .machine = { "gpu", "cuda", "1", 1 },
-                                 .mode = CT_PLAN_TIME,
+                                 .mode = CT_ENGINE_PLAN_TIME,
                                  .n_rank = 1 };
     ct_net_options n = { .env = { .n_rank = 1 } };
     ct_engine_plan *plan = NULL;
@@ -37,7 +37,7 @@ static void engines_are_timed(void **state)
     n.env.plan = plan;
     test_cuda_net_open(text, dev, &n, NULL, &t);
     for (int i = 0; ct_engine_plan_row(plan, i) != NULL; i++) {
-        const ct_plan_row *row = ct_engine_plan_row(plan, i);
+        const ct_engine_plan_entry *row = ct_engine_plan_row(plan, i);
 
         assert_non_null(strstr(row->key, " gpu"));
         assert_true(row->n >= 2);
@@ -129,11 +129,11 @@ static void maps_are_timed(void **state)
 {
     const ct_device *dev = test_cuda();
     ct_engine_plan_options o = { .machine = { "gpu", "cuda", "1", 1 },
-                                 .mode = CT_PLAN_TIME,
+                                 .mode = CT_ENGINE_PLAN_TIME,
                                  .n_rank = 1 };
     ct_net_options n = { .env = { .n_rank = 1 } };
     ct_engine_plan *plan = NULL;
-    const ct_plan_row *row;
+    const ct_engine_plan_entry *row;
     log_capture log;
     test_cuda_net t;
     bool dnn = test_cuda_net_try(MAPS("9", NAMED("cudnn")), dev,

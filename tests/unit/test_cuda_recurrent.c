@@ -132,11 +132,11 @@ static void the_library_is_as_blas(void **state)
 static void check_rows(const char *text, const char *const *want, int n_want)
 {
     ct_engine_plan_options o = { .machine = { "gpu", "cuda", "1", 1 },
-                                 .mode = CT_PLAN_TIME,
+                                 .mode = CT_ENGINE_PLAN_TIME,
                                  .n_rank = 1 };
     ct_engine_plan *plan = NULL;
     char engine[2][24];
-    const ct_plan_row *row;
+    const ct_engine_plan_entry *row;
     int64_t n;
     int found = 0, asked = 0;
 

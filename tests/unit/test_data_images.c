@@ -54,7 +54,7 @@ static void check_image(const char *name)
     snprintf(path, sizeof(path), IMAGES "%s", name);
     file = test_file_read(path, &size);
     for (ct_color color = CT_COLOR_GRAY; color <= CT_COLOR_BGR; color++) {
-        ct_room room = { 0 };
+        ct_sample_buffer room = { 0 };
         ct_image got, want;
         uint8_t *expected;
         ct_why why = { "" };
@@ -72,7 +72,7 @@ static void check_image(const char *name)
                          want.data[i]);
         }
         free(expected);
-        ct_room_release(&room);
+        ct_sample_buffer_release(&room);
     }
     free(file);
 }
@@ -101,7 +101,7 @@ static void test_images_as_opencv(void **state)
 /* Without forced channels, pixels stay as they are stored, as with OpenCV's IMREAD_UNCHANGED. */
 static void test_native_is_not_turned(void **state)
 {
-    ct_room room = { 0 };
+    ct_sample_buffer room = { 0 };
     ct_image image;
     ct_why why;
     uint8_t *file;
@@ -119,7 +119,7 @@ static void test_native_is_not_turned(void **state)
     assert_int_equal(ct_image_decode(file, size, CT_COLOR_NATIVE, &room, &image, &why), CT_OK);
     assert_int_equal(image.channels, 1);
     free(file);
-    ct_room_release(&room);
+    ct_sample_buffer_release(&room);
 }
 
 /* Whatever EXIF data say, an orientation comes out, and nothing beyond the file is read. */
@@ -164,7 +164,7 @@ static void pattern(uint8_t *pixel, int n)
 static void test_resize_as_opencv(void **state)
 {
     static uint8_t pixel[100 * 100 * 3];
-    ct_room room = { 0 };
+    ct_sample_buffer room = { 0 };
 
     (void)state;
     for (size_t i = 0; i < sizeof(resize_golden) / sizeof(resize_golden[0]); i++) {
@@ -177,7 +177,7 @@ static void test_resize_as_opencv(void **state)
         if (crc32(0, to.data, (uInt)(th * tw * c)) != resize_golden[i].crc)
             fail_msg("%d x %d x %d to %d x %d is not what OpenCV makes of it", h, w, c, th, tw);
     }
-    ct_room_release(&room);
+    ct_sample_buffer_release(&room);
 }
 
 /* ---- broken images among good ones */

@@ -40,9 +40,9 @@ static bool have_images(void)
 
 /* ---- Datum */
 
-static size_t pack(const Ct__Datum *d, ct_room *room)
+static size_t pack(const Ct__Datum *d, ct_sample_buffer *room)
 {
-    assert_int_equal(ct_room_reserve(room, ct__datum__get_packed_size(d) + 1), CT_OK);
+    assert_int_equal(ct_sample_buffer_reserve(room, ct__datum__get_packed_size(d) + 1), CT_OK);
     return ct__datum__pack(d, room->data);
 }
 
@@ -60,14 +60,14 @@ static Ct__Datum datum(int c, int h, int w, uint8_t *values, size_t n)
     return d;
 }
 
-static ct_status decode(const Ct__Datum *d, ct_datum_room *room, ct_sample *s, float *label,
+static ct_status decode(const Ct__Datum *d, ct_datum_buffer *room, ct_sample *s, float *label,
                         ct_why *why)
 {
-    ct_room packed = { 0 };
+    ct_sample_buffer packed = { 0 };
     size_t size = pack(d, &packed);
     ct_status status = ct_datum_decode(packed.data, size, CT_COLOR_NATIVE, room, s, label, why);
 
-    ct_room_release(&packed);
+    ct_sample_buffer_release(&packed);
     return status;
 }
 
@@ -75,7 +75,7 @@ static void test_datum_bytes_and_floats(void **state)
 {
     uint8_t values[24];
     float floats[24], label;
-    ct_datum_room room = { 0 };
+    ct_datum_buffer room = { 0 };
     ct_sample s;
     ct_why why;
     Ct__Datum d = datum(2, 3, 4, values, 24);
@@ -101,7 +101,7 @@ static void test_datum_bytes_and_floats(void **state)
 
 static void expect_bad(const Ct__Datum *d, bool wants_label, const char *part)
 {
-    ct_datum_room room = { 0 };
+    ct_datum_buffer room = { 0 };
     ct_sample s;
     ct_why why;
     float label;
@@ -143,8 +143,8 @@ static void test_datum_refused(void **state)
 static void test_datum_mutations(void **state)
 {
     uint8_t values[60];
-    ct_room good = { 0 };
-    ct_datum_room room = { 0 };
+    ct_sample_buffer good = { 0 };
+    ct_datum_buffer room = { 0 };
     Ct__Datum d = datum(3, 4, 5, values, 60);
     size_t size;
     int n_good = 0, n_bad = 0;
@@ -180,7 +180,7 @@ static void test_datum_mutations(void **state)
         free(bytes);
     }
     assert_true((n_good > 100) && (n_bad > 100));
-    ct_room_release(&good);
+    ct_sample_buffer_release(&good);
     ct_datum_room_release(&room);
 }
 
@@ -203,7 +203,7 @@ static void test_png_is_exact(void **state)
     for (int channels = 1; channels <= 4; channels += (channels == 1) ? 2 : 1) {
         const uint8_t *pixels = (channels == 1) ? gray : (channels == 3) ? rgb : rgba;
         const char *path = test_path(&f, "a.png");
-        ct_room room = { 0 };
+        ct_sample_buffer room = { 0 };
         ct_image image;
         ct_why why;
         size_t size;
@@ -243,7 +243,7 @@ static void test_png_is_exact(void **state)
             free(cut);
         }
         free(file);
-        ct_room_release(&room);
+        ct_sample_buffer_release(&room);
     }
     test_folder_remove(&f);
 }
@@ -267,7 +267,7 @@ static void test_jpeg(void **state)
     NEEDS(have_images());
     for (int channels = 1; channels <= 3; channels += 2) {
         ct_image from = { pixels, H, W, channels }, to;
-        ct_room file = { 0 }, room = { 0 };
+        ct_sample_buffer file = { 0 }, room = { 0 };
         ct_why why;
         size_t size;
         int refused = 0;
@@ -289,8 +289,8 @@ static void test_jpeg(void **state)
             free(cut);
         }
         assert_int_equal(refused, (int)size - 2);
-        ct_room_release(&file);
-        ct_room_release(&room);
+        ct_sample_buffer_release(&file);
+        ct_sample_buffer_release(&room);
     }
 }
 
@@ -299,7 +299,7 @@ static void test_image_mutations(void **state)
     enum { H = 16, W = 16 };
     uint8_t pixels[H * W * 3];
     ct_image from = { pixels, H, W, 3 }, to;
-    ct_room file = { 0 }, room = { 0 };
+    ct_sample_buffer file = { 0 }, room = { 0 };
     test_folder f;
     uint8_t *png;
     size_t size[2];
@@ -332,8 +332,8 @@ static void test_image_mutations(void **state)
         free(bytes);
     }
     free(png);
-    ct_room_release(&file);
-    ct_room_release(&room);
+    ct_sample_buffer_release(&file);
+    ct_sample_buffer_release(&room);
     test_folder_remove(&f);
 }
 
@@ -343,7 +343,7 @@ static void test_resize(void **state)
     /* to 4 x 4 the places are -1/4, 1/4, 3/4, 5/4: weights 0, 1/4, 3/4, 1 of the second */
     const double weight[4] = { 0, 0.25, 0.75, 1 };
     ct_image from = { pixels, 2, 2, 1 }, to;
-    ct_room room = { 0 };
+    ct_sample_buffer room = { 0 };
 
     (void)state;
     assert_int_equal(ct_image_resize(&from, 4, 4, &room, &to), CT_OK);
@@ -362,7 +362,7 @@ static void test_resize(void **state)
     assert_int_equal(to.data[0], 86);
     assert_int_equal(ct_image_resize(&from, 2, 2, &room, &to), CT_OK);
     assert_memory_equal(to.data, pixels, 4);
-    ct_room_release(&room);
+    ct_sample_buffer_release(&room);
 }
 
 /* Any size to any size, against the mean of four pixels in double. */
@@ -370,7 +370,7 @@ static void test_resize_odd(void **state)
 {
     static const int size[][4] = { { 7, 5, 3, 11 }, { 1, 9, 4, 4 }, { 37, 53, 16, 17 } };
     uint8_t pixels[37 * 53 * 3];
-    ct_room room = { 0 };
+    ct_sample_buffer room = { 0 };
 
     (void)state;
     for (size_t i = 0; i < sizeof(pixels); i++) pixels[i] = (uint8_t)(i * 2654435761u >> 24);
@@ -397,7 +397,7 @@ static void test_resize_odd(void **state)
                         (error >= -1 - 4 * 255.0 / 4096 - 16 * 255.0 / 32640));
         }
     }
-    ct_room_release(&room);
+    ct_sample_buffer_release(&room);
 }
 
 /* ---- LMDB */

@@ -53,7 +53,7 @@ typedef struct pair {
     ct_coder_note note;
 } pair;
 
-static void open_pair(pair *p, ct_select_kind kind, int64_t n, int64_t k, ct_wire_form form,
+static void open_pair(pair *p, ct_select_kind kind, int64_t n, int64_t k, ct_payload_form form,
                       int n_payload)
 {
     *p = (pair){ .setup = { kind, n, (k < n) ? k : n, form, n_payload },
@@ -95,23 +95,23 @@ typedef struct how {
     int sign;
 } how;
 
-static ct_accum accum_of(const pair *p, how h, bool device)
+static ct_momentum_correction accum_of(const pair *p, how h, bool device)
 {
     float *w = device ? p->d_weight : p->weight, *u = device ? p->d_u : p->u;
 
-    return (ct_accum){ .grad = device ? p->d_grad : p->grad,
-                       .weight = h.decays ? w : NULL,
-                       .u = h.momentum ? u : NULL,
-                       .v = device ? p->d_v : p->v,
-                       .n = p->setup.n,
-                       .scale = 0.5f,
-                       .rate = 0.3f,
-                       .momentum = 0.9f,
-                       .decay = 0.01f,
-                       .carry = h.carry,
-                       .nesterov = h.nesterov,
-                       .mask_momentum = h.masks,
-                       .n_thread = 1 };
+    return (ct_momentum_correction){ .grad = device ? p->d_grad : p->grad,
+                                     .weight = h.decays ? w : NULL,
+                                     .u = h.momentum ? u : NULL,
+                                     .v = device ? p->d_v : p->v,
+                                     .n = p->setup.n,
+                                     .scale = 0.5f,
+                                     .rate = 0.3f,
+                                     .momentum = 0.9f,
+                                     .decay = 0.01f,
+                                     .carry = h.carry,
+                                     .nesterov = h.nesterov,
+                                     .mask_momentum = h.masks,
+                                     .n_thread = 1 };
 }
 
 static void same_on_both(const pair *p, const float *host, const float *device)
@@ -129,15 +129,15 @@ static void same_on_both(const pair *p, const float *host, const float *device)
 /* A step on both sides; p->grad is set. */
 static void step(pair *p, how h)
 {
-    ct_accum host = accum_of(p, h, false), device = accum_of(p, h, true);
+    ct_momentum_correction host = accum_of(p, h, false), device = accum_of(p, h, true);
     size_t bytes;
 
     put(p->d_grad, p->grad, p->bytes);
     put(p->d_weight, p->weight, p->bytes);
     ct_selector_sign(p->selector, h.sign);
     assert_int_equal(ct_selector_run(p->selector, &host, &p->own), CT_OK);
-    ct_wire_round(p->setup.form, &p->own, &(ct_drops){ .v = p->v });
-    bytes = ct_wire_pack(p->setup.form, &p->own, p->payload);
+    ct_payload_round(p->setup.form, &p->own, &(ct_residual_return){ .v = p->v });
+    bytes = ct_payload_pack(p->setup.form, &p->own, p->payload);
     assert_int_equal(on.codec->follow(NULL, on.stream), CT_OK);
     assert_int_equal(on.codec->select(p->coder, on.stream, &device, h.sign), CT_OK);
     take(&p->note, on.codec->note(p->coder), sizeof(p->note));
@@ -171,7 +171,7 @@ static void fill(pair *p, contents c, int64_t s)
     }
 }
 
-static void steps(ct_select_kind kind, int64_t n, int64_t k, ct_wire_form form, contents c,
+static void steps(ct_select_kind kind, int64_t n, int64_t k, ct_payload_form form, contents c,
                   int n_step)
 {
     pair p;
@@ -183,7 +183,7 @@ static void steps(ct_select_kind kind, int64_t n, int64_t k, ct_wire_form form, 
                   .nesterov = (s % 3 == 1),
                   .masks = (s % 2 == 1) || (c == NORMAL),
                   .carry = (s == 2) ? 0.1f : 1.0f,
-                  .sign = (form == CT_WIRE_MEAN) ? ((s % 2 == 0) ? 1 : -1) : 0 };
+                  .sign = (form == CT_PAYLOAD_MEAN) ? ((s % 2 == 0) ? 1 : -1) : 0 };
 
         fill(&p, c, s);
         step(&p, h);
@@ -203,7 +203,7 @@ static void sizes_and_forms(void **unused)
         int64_t n = size[i], k[] = { 1, n / 100 + 1, n / 3 + 1, n, n + 5 };
 
         for (size_t j = 0; j < sizeof(k) / sizeof(k[0]); j++) {
-            ct_wire_form form = (ct_wire_form)((i + j) % 3);
+            ct_payload_form form = (ct_payload_form)((i + j) % 3);
 
             steps(CT_SELECT_EXACT, n, k[j], form, NORMAL, 3);
         }
@@ -215,9 +215,9 @@ static void contents_of_all_kinds(void **unused)
     (void)unused;
     TEST_CODEC_NEEDS(on);
     for (contents c = ZEROS; c < CONTENTS; c++) {
-        steps(CT_SELECT_EXACT, 20011, 200, CT_WIRE_PAIRS, c, 3);
-        steps(CT_SELECT_TRIMMED, 5000, 4000, CT_WIRE_HALF, c, 3);
-        steps(CT_SELECT_EXACT, 5000, 40, CT_WIRE_MEAN, c, 4);
+        steps(CT_SELECT_EXACT, 20011, 200, CT_PAYLOAD_PAIRS, c, 3);
+        steps(CT_SELECT_TRIMMED, 5000, 4000, CT_PAYLOAD_HALF, c, 3);
+        steps(CT_SELECT_EXACT, 5000, 40, CT_PAYLOAD_MEAN, c, 4);
     }
 }
 
@@ -226,12 +226,12 @@ static void thresholds(void **unused)
     (void)unused;
     TEST_CODEC_NEEDS(on);
     for (contents c = NORMAL; c < CONTENTS; c++) {
-        steps(CT_SELECT_SEARCH, 20011, 200, CT_WIRE_PAIRS, c, 3);
-        steps(CT_SELECT_SAMPLED, 20011, 200, CT_WIRE_HALF, c, 12);
-        steps(CT_SELECT_SAMPLED, 9000, 90, CT_WIRE_MEAN, c, 13);
+        steps(CT_SELECT_SEARCH, 20011, 200, CT_PAYLOAD_PAIRS, c, 3);
+        steps(CT_SELECT_SAMPLED, 20011, 200, CT_PAYLOAD_HALF, c, 12);
+        steps(CT_SELECT_SAMPLED, 9000, 90, CT_PAYLOAD_MEAN, c, 13);
     }
-    steps(CT_SELECT_REDSYNC_SIZES, 20011, 200, CT_WIRE_PAIRS, NORMAL, 2);
-    steps(CT_SELECT_REDSYNC_SIZES, (1 << 20) + 5, 1000, CT_WIRE_PAIRS, NORMAL, 2);
+    steps(CT_SELECT_REDSYNC_SIZES, 20011, 200, CT_PAYLOAD_PAIRS, NORMAL, 2);
+    steps(CT_SELECT_REDSYNC_SIZES, (1 << 20) + 5, 1000, CT_PAYLOAD_PAIRS, NORMAL, 2);
 }
 
 /* Candidates come with the update's own pass, as long as the last threshold is a good one: what is
@@ -244,7 +244,7 @@ static void one_pass(void **unused)
 
     (void)unused;
     TEST_CODEC_NEEDS(on);
-    open_pair(&p, CT_SELECT_EXACT, N, K, CT_WIRE_PAIRS, 1);
+    open_pair(&p, CT_SELECT_EXACT, N, K, CT_PAYLOAD_PAIRS, 1);
     for (int s = 0; s < STEPS; s++) {
         how h = { .carry = 1.0f };
 
@@ -277,9 +277,9 @@ static void not_finite(void **unused)
     for (int i = 0; i < 4; i++) {
         for (int kind = CT_SELECT_EXACT; kind <= CT_SELECT_SEARCH; kind++) {
             pair p;
-            ct_accum a;
+            ct_momentum_correction a;
 
-            open_pair(&p, (ct_select_kind)kind, 3000, 30, CT_WIRE_PAIRS, 1);
+            open_pair(&p, (ct_select_kind)kind, 3000, 30, CT_PAYLOAD_PAIRS, 1);
             fill(&p, NORMAL, 0);
             p.grad[2999 - i] = bad[i];
             put(p.d_grad, p.grad, p.bytes);
@@ -303,11 +303,11 @@ static void nothing_is_lost(void **unused)
     (void)unused;
     TEST_CODEC_NEEDS(on);
     for (int form = 0; form < 3; form++) {
-        open_pair(&p, CT_SELECT_EXACT, N, 30, (ct_wire_form)form, 1);
+        open_pair(&p, CT_SELECT_EXACT, N, 30, (ct_payload_form)form, 1);
         all = calloc(N, sizeof(*all));
         sent = ct_mem_acquire(p.bytes);
         for (int s = 0; s < STEPS; s++) {
-            ct_accum a = accum_of(&p, (how){ .momentum = false }, true);
+            ct_momentum_correction a = accum_of(&p, (how){ .momentum = false }, true);
             const void *payload = on.codec->payload(p.coder);
 
             a.scale = 1.0f;
@@ -345,7 +345,7 @@ static void sums(void **unused)
         size_t bytes[P];
         int64_t filled = 0;
 
-        open_pair(&p, CT_SELECT_EXACT, N, K, (ct_wire_form)form, P);
+        open_pair(&p, CT_SELECT_EXACT, N, K, (ct_payload_form)form, P);
         sum = ct_mem_acquire(p.bytes);
         host = ct_mem_acquire(p.bytes);
         d_sum = on_device(p.bytes);
@@ -359,15 +359,15 @@ static void sums(void **unused)
                 s.value[j] = element(NORMAL, r, j);
             }
             s.count = count;
-            ct_wire_round((ct_wire_form)form, &s, &(ct_drops){ .v = sum });
+            ct_payload_round((ct_payload_form)form, &s, &(ct_residual_return){ .v = sum });
             payload[r] = ct_mem_acquire(ct_coder_room(&p.setup));
-            bytes[r] = ct_wire_pack((ct_wire_form)form, &s, payload[r]);
+            bytes[r] = ct_payload_pack((ct_payload_form)form, &s, payload[r]);
             at[r] = on.codec->incoming(p.coder, r);
             put(on.codec->incoming(p.coder, r), payload[r], bytes[r]);
             ct_sparse_destroy(&s);
         }
         assert_int_equal(
-            ct_wire_sum_all((const void *const *)(void *)payload, bytes, P, sum, N, 1, &filled),
+            ct_payload_sum_all((const void *const *)(void *)payload, bytes, P, sum, N, 1, &filled),
             CT_OK);
         assert_int_equal(on.codec->add(p.coder, on.stream, at, P, d_sum), CT_OK);
         take(host, d_sum, p.bytes);
@@ -395,11 +395,11 @@ static void wrong_payloads(void **unused)
         const void *at;
         uint32_t index;
 
-        open_pair(&p, CT_SELECT_EXACT, N, K, CT_WIRE_PAIRS, 1);
+        open_pair(&p, CT_SELECT_EXACT, N, K, CT_PAYLOAD_PAIRS, 1);
         fill(&p, NORMAL, 0);
         step(&p, (how){ .momentum = true });
         index = wrong[i];
-        memcpy(p.payload + CT_WIRE_HEAD + 4 * (K - 1), &index, sizeof(index));
+        memcpy(p.payload + CT_PAYLOAD_HEAD + 4 * (K - 1), &index, sizeof(index));
         put(on.codec->incoming(p.coder, 0), p.payload, ct_coder_room(&p.setup));
         at = on.codec->incoming(p.coder, 0);
         assert_int_equal(on.codec->add(p.coder, on.stream, &at, 1, p.d_grad), CT_OK);
@@ -420,19 +420,19 @@ static void dense_steps(void **unused)
     (void)unused;
     TEST_CODEC_NEEDS(on);
     for (int nesterov = 0; nesterov < 2; nesterov++) {
-        ct_accum host, device;
+        ct_momentum_correction host, device;
         float *out = ct_mem_acquire(sizeof(float) * N);
         double sum[2];
         float share;
 
         h.nesterov = (nesterov == 1);
-        open_pair(&p, CT_SELECT_EXACT, N, 50, CT_WIRE_PAIRS, 1);
+        open_pair(&p, CT_SELECT_EXACT, N, 50, CT_PAYLOAD_PAIRS, 1);
         host = accum_of(&p, h, false);
         device = accum_of(&p, h, true);
         fill(&p, NORMAL, 0);
         put(p.d_grad, p.grad, p.bytes);
         put(p.d_weight, p.weight, p.bytes);
-        ct_accum_all(&host, p.grad);
+        ct_momentum_correction_all(&host, p.grad);
         assert_int_equal(on.codec->all(p.coder, on.stream, &device, p.d_grad), CT_OK);
         same_on_both(&p, p.grad, p.d_grad);
         same_on_both(&p, p.v, p.d_v);
@@ -445,10 +445,10 @@ static void dense_steps(void **unused)
             put(p.d_grad, p.grad, p.bytes);
             put(p.d_weight, p.weight, p.bytes);
             memset(p.u, 0, p.bytes);
-            ct_accum_apart(&host, p.grad, sum);
-            share = ct_accum_share(sum[0], sum[1], 3, 0);
+            ct_momentum_correction_apart(&host, p.grad, sum);
+            share = ct_momentum_correction_share(sum[0], sum[1], 3, 0);
             assert_true((share > 0) && (share < 1));
-            ct_accum_send(&host, share, p.grad);
+            ct_momentum_correction_send(&host, share, p.grad);
             assert_int_equal(on.codec->apart(p.coder, on.stream, &device, true, 3, 0, p.d_grad),
                              CT_OK);
             same_on_both(&p, p.u, p.d_u);
@@ -460,9 +460,9 @@ static void dense_steps(void **unused)
         fill(&p, NORMAL, 9);
         put(p.d_grad, p.grad, p.bytes);
         put(p.d_weight, p.weight, p.bytes);
-        host.scale *= ct_accum_limit(p.grad, N, 2.5, 1);
+        host.scale *= ct_momentum_correction_limit(p.grad, N, 2.5, 1);
         assert_int_equal(on.codec->clip(p.coder, on.stream, p.d_grad, N, 2.5), CT_OK);
-        ct_accum_run(&host);
+        ct_momentum_correction_run(&host);
         assert_int_equal(on.codec->update(p.coder, on.stream, &device), CT_OK);
         take(out, p.d_v, p.bytes);
         for (int i = 0; i < N; i++) /* … and the factor's */

@@ -70,7 +70,7 @@ static void fill(const twin *t, int64_t n, uint64_t seed, int kind)
 
 static ct_device_coder *coder_of(int64_t n)
 {
-    ct_coder_setup setup = { .kind = CT_SELECT_EXACT, .n = n, .k = 1, .form = CT_WIRE_PAIRS };
+    ct_coder_setup setup = { .kind = CT_SELECT_EXACT, .n = n, .k = 1, .form = CT_PAYLOAD_PAIRS };
     ct_device_coder *c = NULL;
 
     assert_int_equal(on.codec->create(&setup, &c), CT_OK);
@@ -86,25 +86,25 @@ static void check_note(ct_device_coder *c, uint32_t bad, uint32_t wrong)
     assert_int_equal(note.wrong, wrong);
 }
 
-static ct_accum accum_of(const twin *grad, const twin *weight, const twin *u, const twin *v,
-                         int64_t n, int how, bool there)
+static ct_momentum_correction accum_of(const twin *grad, const twin *weight, const twin *u,
+                                       const twin *v, int64_t n, int how, bool there)
 {
-    return (ct_accum){ .grad = there ? grad->there : grad->host,
-                       .weight = (how % 2 == 0) ? NULL
-                                 : there        ? weight->there
-                                                : weight->host,
-                       .u = (how == 0) ? NULL
-                            : there    ? u->there
-                                       : u->host,
-                       .v = there ? v->there : v->host,
-                       .n = n,
-                       .scale = 0.5f,
-                       .rate = 0.3f,
-                       .momentum = 0.9f,
-                       .decay = 0.01f,
-                       .carry = 0.7f,
-                       .nesterov = (how == 3),
-                       .n_thread = 1 };
+    return (ct_momentum_correction){ .grad = there ? grad->there : grad->host,
+                                     .weight = (how % 2 == 0) ? NULL
+                                               : there        ? weight->there
+                                                              : weight->host,
+                                     .u = (how == 0) ? NULL
+                                          : there    ? u->there
+                                                     : u->host,
+                                     .v = there ? v->there : v->host,
+                                     .n = n,
+                                     .scale = 0.5f,
+                                     .rate = 0.3f,
+                                     .momentum = 0.9f,
+                                     .decay = 0.01f,
+                                     .carry = 0.7f,
+                                     .nesterov = (how == 3),
+                                     .n_thread = 1 };
 }
 
 /* The update and all parts' payloads but one's, and the sum of that one. */
@@ -116,7 +116,7 @@ static void encode(int64_t n, int parts, int skip, int how)
     twin payload = twin_of(all), one = { .host = NULL };
     ct_device_coder *c = coder_of(n);
     int64_t first = 0, count = 0;
-    ct_accum a;
+    ct_momentum_correction a;
 
     memset(payload.host, 0, all);
     for (int j = 0; j < parts; j++) {
@@ -259,7 +259,9 @@ static void factors(int64_t rows, int64_t cols, int r)
     twin p = twin_of(sizeof(float) * (size_t)(r * rows));
     twin q = twin_of(sizeof(float) * (size_t)(r * cols));
     twin room = twin_of(sizeof(float) * (size_t)scratch);
-    ct_accum a = { .grad = grad.host, .v = v.host, .n = n, .scale = 1, .n_thread = 1 };
+    ct_momentum_correction a = {
+        .grad = grad.host, .v = v.host, .n = n, .scale = 1, .n_thread = 1
+    };
 
     fill(&grad, n, 1, 0);
     fill(&v, n, 2, 2);

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static const ct_plan_machine here = {
+static const ct_engine_plan_machine here = {
     .cpu = "Test CPU", .simd = "avx2", .threads = 2, .version = "1.0-a"
 };
 
@@ -21,10 +21,10 @@ enum { MAX_RUN = 1000 };
 
 typedef struct bench {
     double now;
-    double s[CT_PLAN_ENGINES];     /* of a run                            */
-    double noise[CT_PLAN_ENGINES]; /* every other run takes so much longer */
-    int n_run[CT_PLAN_ENGINES], n_prepare;
-    bool fails[CT_PLAN_ENGINES], no_memory;
+    double s[CT_ENGINE_PLAN_ENGINES];     /* of a run                            */
+    double noise[CT_ENGINE_PLAN_ENGINES]; /* every other run takes so much longer */
+    int n_run[CT_ENGINE_PLAN_ENGINES], n_prepare;
+    bool fails[CT_ENGINE_PLAN_ENGINES], no_memory;
 } bench;
 
 static double bench_clock(void *ctx)
@@ -49,7 +49,7 @@ static ct_status bench_run(void *ctx, int i)
     return b->fails[i] ? CT_ERR_DEVICE : CT_OK;
 }
 
-static ct_engine_plan *make(ct_plan_mode mode, bench *b)
+static ct_engine_plan *make(ct_engine_plan_mode mode, bench *b)
 {
     ct_engine_plan_options o = { .machine = here, .mode = mode, .n_rank = 1 };
     ct_engine_plan *p = NULL;
@@ -66,13 +66,13 @@ static ct_engine_plan *make(ct_plan_mode mode, bench *b)
 static int choose(ct_engine_plan *p, bench *b, const char *key, int n, int fixed)
 {
     static const char *const name[] = { "a", "b", "c", "d" };
-    ct_plan_ask a = { .layer = "conv1",
-                      .key = key,
-                      .n = n,
-                      .fixed = fixed,
-                      .prepare = bench_prepare,
-                      .run = bench_run,
-                      .ctx = b };
+    ct_engine_plan_ask a = { .layer = "conv1",
+                             .key = key,
+                             .n = n,
+                             .fixed = fixed,
+                             .prepare = bench_prepare,
+                             .run = bench_run,
+                             .ctx = b };
     int choice = -1;
 
     for (int i = 0; i < n; i++) a.name[i] = name[i];
@@ -83,8 +83,8 @@ static int choose(ct_engine_plan *p, bench *b, const char *key, int n, int fixed
 static void fastest_is_chosen_and_remembered(void **state)
 {
     bench b = { .s = { 3.0, 1.0, 2.0 } };
-    ct_engine_plan *p = make(CT_PLAN_TIME, &b);
-    ct_plan_tally t;
+    ct_engine_plan *p = make(CT_ENGINE_PLAN_TIME, &b);
+    ct_engine_plan_counts t;
     int n;
 
     (void)state;
@@ -115,16 +115,16 @@ static void static_rule_needs_a_clear_reason(void **state)
     ct_engine_plan *p;
 
     (void)state;
-    p = make(CT_PLAN_TIME, &close);
+    p = make(CT_ENGINE_PLAN_TIME, &close);
     assert_int_equal(choose(p, &close, "k", 2, 0), 0);
     ct_engine_plan_destroy(p);
-    p = make(CT_PLAN_TIME, &clear);
+    p = make(CT_ENGINE_PLAN_TIME, &clear);
     assert_int_equal(choose(p, &clear, "k", 2, 0), 1);
     ct_engine_plan_destroy(p);
-    p = make(CT_PLAN_TIME, &noisy);
+    p = make(CT_ENGINE_PLAN_TIME, &noisy);
     assert_int_equal(choose(p, &noisy, "k", 2, 0), 1);
     ct_engine_plan_destroy(p);
-    p = make(CT_PLAN_TIME, &disturbed);
+    p = make(CT_ENGINE_PLAN_TIME, &disturbed);
     assert_int_equal(choose(p, &disturbed, "k", 2, 0), 0);
     ct_engine_plan_destroy(p);
 }
@@ -141,7 +141,7 @@ static void timing_is_bounded(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof(s) / sizeof(s[0]); i++) {
         bench b = { .now = 0.0 };
-        ct_engine_plan *p = make(CT_PLAN_TIME, &b);
+        ct_engine_plan *p = make(CT_ENGINE_PLAN_TIME, &b);
         double best = 1e30, hopeless = 0.0;
 
         memcpy(b.s, s[i], sizeof(s[i]));
@@ -164,10 +164,10 @@ static void what_cannot_run_is_not_chosen(void **state)
     ct_engine_plan *p;
 
     (void)state;
-    p = make(CT_PLAN_TIME, &fails);
+    p = make(CT_ENGINE_PLAN_TIME, &fails);
     assert_int_equal(choose(p, &fails, "k", 2, 0), 0);
     ct_engine_plan_destroy(p);
-    p = make(CT_PLAN_TIME, &poor); /* no memory to time: the static rule, and no row */
+    p = make(CT_ENGINE_PLAN_TIME, &poor); /* no memory to time: the static rule, and no row */
     assert_int_equal(choose(p, &poor, "k", 2, 0), 0);
     assert_null(ct_engine_plan_row(p, 0));
     assert_int_equal(poor.n_run[0], 0);
@@ -177,7 +177,7 @@ static void what_cannot_run_is_not_chosen(void **state)
 static void a_survey_changes_nothing(void **state)
 {
     bench b = { .s = { 2.0, 1.0 } };
-    ct_engine_plan *p = make(CT_PLAN_SURVEY, &b);
+    ct_engine_plan *p = make(CT_ENGINE_PLAN_SURVEY, &b);
 
     (void)state;
     assert_int_equal(choose(p, &b, "k", 2, 0), 0);
@@ -200,7 +200,7 @@ static ct_status parse(ct_engine_plan *p, const char *text)
 static void rows_are_replayed(void **state)
 {
     bench b = { .s = { 1.0, 2.0 } };
-    ct_engine_plan *p = make(CT_PLAN_REPLAY, &b);
+    ct_engine_plan *p = make(CT_ENGINE_PLAN_REPLAY, &b);
 
     (void)state;
     assert_int_equal(parse(p, HEAD "# a remark\n\n" MINE "k1 | b 1.5 a -\nk 2 | a 3\nend 2\n"),
@@ -219,7 +219,7 @@ static void rows_are_replayed(void **state)
 static void text_holds_what_was_asked(void **state)
 {
     bench b = { .s = { 3.0, 1.0 } };
-    ct_engine_plan *p = make(CT_PLAN_TIME, &b), *q;
+    ct_engine_plan *p = make(CT_ENGINE_PLAN_TIME, &b), *q;
     ct_text t = { 0 }, again = { 0 };
 
     (void)state;
@@ -230,7 +230,7 @@ static void text_holds_what_was_asked(void **state)
     assert_int_equal(choose(p, &b, "k2", 2, 0), 1);
     ct_engine_plan_text(p, &t);
     assert_null(strstr(t.text, "never"));
-    q = make(CT_PLAN_REPLAY, NULL);
+    q = make(CT_ENGINE_PLAN_REPLAY, NULL);
     assert_int_equal(parse(q, t.text), CT_OK);
     assert_int_equal(choose(q, NULL, "k1", 2, 1), 0);
     assert_int_equal(choose(q, NULL, "k2", 2, 0), 1);
@@ -244,7 +244,7 @@ static void text_holds_what_was_asked(void **state)
 
 static void first_text_counts(void **state)
 {
-    ct_engine_plan *p = make(CT_PLAN_REPLAY, NULL);
+    ct_engine_plan *p = make(CT_ENGINE_PLAN_REPLAY, NULL);
 
     (void)state;
     assert_int_equal(parse(p, HEAD MINE "k | b 1\nend 1\n"), CT_OK);
@@ -257,7 +257,7 @@ static void first_text_counts(void **state)
 /* The log of parsing `text`, whose rows must not be used. */
 static void not_used(const char *text, const char *said)
 {
-    ct_engine_plan *p = make(CT_PLAN_REPLAY, NULL);
+    ct_engine_plan *p = make(CT_ENGINE_PLAN_REPLAY, NULL);
     const char *log;
 
     test_log_start();
@@ -284,7 +284,7 @@ static void stale_and_foreign_rows_are_noticed(void **state)
 static void unusable_engines_are_noticed(void **state)
 {
     bench b = { .s = { 2.0, 1.0 } };
-    ct_engine_plan *p = make(CT_PLAN_TIME, &b);
+    ct_engine_plan *p = make(CT_ENGINE_PLAN_TIME, &b);
 
     (void)state;
     assert_int_equal(parse(p, HEAD MINE "k | gone 1\nend 1\n"), CT_OK);
@@ -324,7 +324,7 @@ static void damage_is_told_by_line(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof(text) / sizeof(text[0]); i++) {
-        ct_engine_plan *p = make(CT_PLAN_REPLAY, NULL);
+        ct_engine_plan *p = make(CT_ENGINE_PLAN_REPLAY, NULL);
         ct_status status;
         const char *log;
 
@@ -346,7 +346,7 @@ static void files_are_completed(void **state)
     bench b = { .s = { 3.0, 1.0 } };
     char path[] = "/tmp/cortado-plan-XXXXXX";
     int fd = mkstemp(path);
-    ct_engine_plan *p = make(CT_PLAN_TIME, &b), *other;
+    ct_engine_plan *p = make(CT_ENGINE_PLAN_TIME, &b), *other;
     char *data;
     size_t size;
 
@@ -360,7 +360,7 @@ static void files_are_completed(void **state)
     assert_string_equal(data, old);
     free(data);
     assert_int_equal(choose(p, &b, "k2", 2, 0), 1);
-    other = make(CT_PLAN_TIME, &b); /* meanwhile somebody else adds a row */
+    other = make(CT_ENGINE_PLAN_TIME, &b); /* meanwhile somebody else adds a row */
     assert_int_equal(ct_engine_plan_read(other, path), CT_OK);
     assert_int_equal(choose(other, &b, "k3", 2, 0), 1);
     assert_int_equal(ct_engine_plan_write(other, path), CT_OK);
@@ -399,9 +399,9 @@ static const char net_text[] =
 /* c1: forward, by weights; c2 and c3 are equal: five computations. */
 static void nets_ask_once_for_equal_shapes(void **state)
 {
-    ct_engine_plan *p = make(CT_PLAN_TIME, NULL);
+    ct_engine_plan *p = make(CT_ENGINE_PLAN_TIME, NULL);
     const ct_net_options o = { .phase = CT_TRAIN, .table = ct_layer_table, .env.plan = p };
-    ct_plan_tally t;
+    ct_engine_plan_counts t;
     test_net n;
 
     (void)state;
@@ -410,7 +410,7 @@ static void nets_ask_once_for_equal_shapes(void **state)
     assert_int_equal(t.n_row, 5);
     assert_int_equal(t.n_timed, 5);
     for (int i = 0; i < 5; i++) {
-        const ct_plan_row *row = ct_engine_plan_row(p, i);
+        const ct_engine_plan_entry *row = ct_engine_plan_row(p, i);
 
         assert_non_null(row);
         assert_memory_equal(row->key, "conv ", 5);
@@ -432,7 +432,7 @@ static void nets_replay_plans(void **state)
 
     (void)state;
     for (int e = 0; e < 2; e++) {
-        ct_engine_plan *p = make(CT_PLAN_REPLAY, NULL);
+        ct_engine_plan *p = make(CT_ENGINE_PLAN_REPLAY, NULL);
         const ct_net_options o = { .phase = CT_TRAIN, .table = ct_layer_table, .env.plan = p };
         ct_text t = { 0 };
         ct_estimate est;
@@ -461,7 +461,7 @@ static void keys_differ_where_shapes_do(void **state)
 {
     enum { N_FIELD = 17 };
     ct_conv_desc base = { .n = 2, .group = 3, .c = 4, .h = 5, .w = 6, .m = 7, .oh = 8, .ow = 9 };
-    char key[N_FIELD + 3][CT_PLAN_KEY];
+    char key[N_FIELD + 3][CT_ENGINE_PLAN_KEY];
     int64_t *field[N_FIELD] = { &base.n,  &base.group, &base.c,  &base.h,  &base.w,  &base.m,
                                 &base.oh, &base.ow,    &base.kh, &base.kw, &base.sh, &base.sw,
                                 &base.ph, &base.pw,    &base.dh, &base.dw, NULL };
@@ -481,7 +481,7 @@ static void keys_differ_where_shapes_do(void **state)
     ct_conv_key(&base, CT_RUN_FORWARD, key[N_FIELD + 2], sizeof(key[0]));
     for (int i = 0; i < N_FIELD + 3; i++) {
         assert_null(strstr(key[i], " |"));
-        assert_true(strlen(key[i]) < CT_PLAN_KEY - 1);
+        assert_true(strlen(key[i]) < CT_ENGINE_PLAN_KEY - 1);
         for (int j = 0; j < i; j++) assert_string_not_equal(key[i], key[j]);
     }
 }

@@ -32,7 +32,7 @@ static double norm(const double *v, int64_t n)
 
 typedef struct walk {
     ct_net *net;
-    ct_late late;
+    ct_residual_drain late;
     double v[N_INNER], moved[N_INNER], start[N_INNER]; /* what is left; by updates; weights */
     int param, n_step;
 } walk;
@@ -57,9 +57,9 @@ static void begin(walk *k, ct_net *net, float rate, float size)
         k->v[i] = v[i];
         k->start[i] = w[i];
     }
-    assert_int_equal(ct_late_add(net, &k->late, k->param, rate, v), CT_OK);
+    assert_int_equal(ct_residual_drain_add(net, &k->late, k->param, rate, v), CT_OK);
     for (int i = 0; i < net->n_param; i++)
-        assert_int_equal(ct_late_has(&k->late, i), i == k->param);
+        assert_int_equal(ct_residual_drain_has(&k->late, i), i == k->param);
 }
 
 /* An update of a given size; the weights then are where it and a share of V bring them. */
@@ -70,7 +70,7 @@ static void step(walk *k, float rate, float carry, float size)
     double share = 0;
 
     for (int i = 0; i < N_INNER; i++) before[i] = w[i];
-    assert_int_equal(ct_late_begin(k->net, &k->late, NULL, k->param), CT_OK);
+    assert_int_equal(ct_residual_drain_begin(k->net, &k->late, NULL, k->param), CT_OK);
     for (int i = 0; i < N_INNER; i++)
         w[i] -= size * ct_rng_normal_at(100 + (uint64_t)k->n_step, (uint64_t)i);
     for (int i = 0; i < N_INNER; i++) {
@@ -80,7 +80,7 @@ static void step(walk *k, float rate, float carry, float size)
         k->v[i] *= carry;
     }
     share = fmin(1, norm(update, N_INNER) / norm(k->v, N_INNER));
-    assert_int_equal(ct_late_end(k->net, &k->late, NULL, k->param, rate), CT_OK);
+    assert_int_equal(ct_residual_drain_end(k->net, &k->late, NULL, k->param, rate), CT_OK);
     for (int i = 0; i < N_INNER; i++) {
         extra[i] = before[i] - w[i];
         /* the weight, below 16, is rounded; V and its share a few times in every step */
@@ -117,7 +117,7 @@ static void test_arrives(void **state)
     begin(&k, net, 0.1f, 1.0f);
     step(&k, 0.1f, 1, 0.05f);
     step(&k, 0.0f, 1, 0.0f);
-    assert_true(ct_late_has(&k.late, k.param));
+    assert_true(ct_residual_drain_has(&k.late, k.param));
     step(&k, 0.01f, 0.1f, 0.05f);
     step(&k, 0.01f, 1, 0.2f);
     assert_null(k.late.v);
@@ -148,7 +148,7 @@ static void test_threads(void **state)
             step(&k, 0.1f / (float)(s + 1), (s > 0) ? (float)s / (float)(s + 1) : 1, 0.01f);
         if (n == 1) memcpy(first, weight_of(&k), sizeof(first));
         assert_memory_equal(first, weight_of(&k), sizeof(first));
-        ct_late_close(net, &k.late);
+        ct_residual_drain_close(net, &k.late);
         test_solver_destroy(&t);
     }
     omp_set_num_threads(most);

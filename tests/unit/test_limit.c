@@ -33,7 +33,7 @@ static void test_square(void **state)
 
         assert_int_equal(ct_device_cpu()->math->sumsq(NULL, size[s], x, &want), CT_OK);
         for (int n_thread = 1; n_thread <= 4; ++n_thread)
-            assert_true(ct_accum_square(x, size[s], n_thread) == want);
+            assert_true(ct_momentum_correction_square(x, size[s], n_thread) == want);
         free(x);
     }
 }
@@ -45,19 +45,21 @@ static void test_factor(void **state)
     (void)state;
     for (int s = 0; s < SIZES; ++s) {
         float *x = numbers(size[s], 4);
-        double norm = sqrt(ct_accum_square(x, size[s], 1));
+        double norm = sqrt(ct_momentum_correction_square(x, size[s], 1));
 
         for (int n_thread = 1; n_thread <= 3; ++n_thread) {
-            assert_true(ct_accum_limit(x, size[s], norm, n_thread) == 1);
-            assert_true(ct_accum_limit(x, size[s], 2 * norm, n_thread) == 1);
-            assert_true(ct_accum_limit(x, size[s], norm / 4, n_thread) == 0.25f);
-            assert_true(ct_accum_limit(x, size[s], norm / 3, n_thread) == (float)(1.0 / 3));
+            assert_true(ct_momentum_correction_limit(x, size[s], norm, n_thread) == 1);
+            assert_true(ct_momentum_correction_limit(x, size[s], 2 * norm, n_thread) == 1);
+            assert_true(ct_momentum_correction_limit(x, size[s], norm / 4, n_thread) == 0.25f);
+            assert_true(ct_momentum_correction_limit(x, size[s], norm / 3, n_thread) ==
+                        (float)(1.0 / 3));
         }
         free(x);
     }
-    assert_true(ct_accum_limit(infinite, 3, 1, 1) == 1); /* the codec says what is wrong */
-    assert_true(ct_accum_limit(nan, 3, 1, 1) == 1);
-    assert_true(ct_accum_limit(zero, 3, 1, 1) == 1);
+    assert_true(ct_momentum_correction_limit(infinite, 3, 1, 1) ==
+                1); /* the codec says what is wrong */
+    assert_true(ct_momentum_correction_limit(nan, 3, 1, 1) == 1);
+    assert_true(ct_momentum_correction_limit(zero, 3, 1, 1) == 1);
 }
 
 static void test_scale(void **state)
@@ -67,7 +69,7 @@ static void test_scale(void **state)
         for (int n_thread = 1; n_thread <= 3; ++n_thread) {
             float *x = numbers(size[s], 5), *y = numbers(size[s], 5);
 
-            ct_accum_scale(x, size[s], 0.3f, n_thread);
+            ct_momentum_correction_scale(x, size[s], 0.3f, n_thread);
             for (int64_t i = 0; i < size[s]; ++i) assert_true(x[i] == 0.3f * y[i]);
             free(x);
             free(y);

@@ -35,10 +35,11 @@ static void fill(const ct_low_rank *s, uint64_t key)
     for (int64_t i = 0; i < s->r * s->rows; ++i) p[i] = ct_rng_normal_at(key + 3, (uint64_t)i);
 }
 
-static ct_accum accum(const ct_low_rank *s, int n_thread)
+static ct_momentum_correction accum(const ct_low_rank *s, int n_thread)
 {
-    return (
-        ct_accum){ .grad = grad, .v = v, .n = s->rows * s->cols, .scale = 1, .n_thread = n_thread };
+    return (ct_momentum_correction){
+        .grad = grad, .v = v, .n = s->rows * s->cols, .scale = 1, .n_thread = n_thread
+    };
 }
 
 /* |computed - exact| within a rounding for each term and one more. */
@@ -105,7 +106,7 @@ static void test_products(void **state)
     (void)state;
     for (int at = 0; at < N_SHAPE; ++at) {
         const ct_low_rank *s = &shape[at];
-        ct_accum a = accum(s, 2);
+        ct_momentum_correction a = accum(s, 2);
 
         fill(s, 10 * (uint64_t)at);
         assert_true(ct_low_rank_scratch(s) <= (int64_t)(sizeof(scratch) / sizeof(*scratch)));
@@ -132,7 +133,7 @@ static void test_threads(void **state)
         static float first_p[MOST_FACTOR], first_q[MOST_FACTOR];
 
         for (int n = 1; n <= 3; ++n) {
-            ct_accum a = accum(s, n);
+            ct_momentum_correction a = accum(s, n);
 
             fill(s, 7);
             assert_int_equal(ct_low_rank_left(s, &a, q, p), CT_OK);
@@ -226,7 +227,7 @@ static void test_not_finite(void **state)
     log_capture_start(&lines);
     for (int at = 0; at < N_SHAPE; ++at) {
         const ct_low_rank *s = &shape[at];
-        ct_accum a = accum(s, 1);
+        ct_momentum_correction a = accum(s, 1);
 
         for (int k = 0; k < 2; ++k) {
             fill(s, 8);
@@ -241,7 +242,7 @@ static void test_not_finite(void **state)
 static void test_shapes(void **state)
 {
     ct_codec_config c = { .rank = 2 };
-    const ct_coded_ops *ops = &ct_coded_powersgd;
+    const ct_codec_ops *ops = &ct_codec_powersgd;
 
     (void)state;
     assert_true(ops->takes(&c, 4096 * 9216, 4096));
@@ -258,7 +259,7 @@ static void test_shapes(void **state)
 
         c.rank = rank;
         log_capture_start(&lines);
-        assert_int_equal(ct_coded_check(ops, &c, "compression"), good ? CT_OK : CT_ERR_CONFIG);
+        assert_int_equal(ct_codec_check(ops, &c, "compression"), good ? CT_OK : CT_ERR_CONFIG);
         log_capture_stop();
     }
 }

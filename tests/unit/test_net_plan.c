@@ -42,8 +42,8 @@ static void random_regions_do_not_overlap(void **state)
                                 .last = (a < c) ? c : a,
                                 .offset = 1 };
         }
-        assert_int_equal(ct_plan_place(r, n, &bytes), CT_OK);
-        assert_true(bytes >= ct_plan_peak(r, n));
+        assert_int_equal(ct_engine_plan_place(r, n, &bytes), CT_OK);
+        assert_true(bytes >= ct_engine_plan_peak(r, n));
         assert_no_overlap(r, n, bytes);
     }
 }
@@ -54,11 +54,11 @@ static void peak_is_the_largest_sum(void **state)
     size_t bytes;
 
     (void)state;
-    assert_int_equal(ct_plan_peak(r, 4), 198);
-    assert_int_equal(ct_plan_peak(r, 0), 0);
-    assert_int_equal(ct_plan_place(r, 4, &bytes), CT_OK);
+    assert_int_equal(ct_engine_plan_peak(r, 4), 198);
+    assert_int_equal(ct_engine_plan_peak(r, 0), 0);
+    assert_int_equal(ct_engine_plan_place(r, 4, &bytes), CT_OK);
     assert_int_equal(bytes, 256); /* 128 + 128: rounded up to 64 each */
-    assert_int_equal(ct_plan_place(r, 0, &bytes), CT_OK);
+    assert_int_equal(ct_engine_plan_place(r, 0, &bytes), CT_OK);
     assert_int_equal(bytes, 0);
 }
 
@@ -80,9 +80,9 @@ static ct_status fake_reshape(const ct_layer *l, ct_instance *in)
         }
         ct_blob_set_shape(in->top[t], &s);
     }
-    if (p != NULL) ct_instance_buffer(in, 0, CT_KEEP_CALL, (size_t)p->num_output * 1024);
+    if (p != NULL) ct_instance_buffer(in, 0, CT_LIFETIME_CALL, (size_t)p->num_output * 1024);
     if (l->ops->instance_state_size != 0) /* a mask, or a copy of the input */
-        ct_instance_buffer(in, 1, CT_KEEP_PASS, ct_tensor_bytes(&in->top[0]->data));
+        ct_instance_buffer(in, 1, CT_LIFETIME_PASS, ct_tensor_bytes(&in->top[0]->data));
     return CT_OK;
 }
 

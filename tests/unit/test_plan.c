@@ -174,18 +174,19 @@ static int32_t term(int rank, int64_t i)
     return (int32_t)(ct_rng_philox(3, (uint64_t)rank, (uint64_t)i).v[0] % 1000);
 }
 
-static void build(const ct_cost *cost, const ct_way *way, const ct_topo *t, operation op, int root,
-                  int64_t n, player *all)
+static void build(const ct_cost *cost, const ct_group_algorithm *way, const ct_topo *t,
+                  operation op, int root, int64_t n, player *all)
 {
     for (int i = 0; i < t->n_rank; ++i) {
         player *p = &all[t->order[i]];
-        ct_plan_use u = { .way = way, .rank = t->order, .me = i, .n = n };
+        ct_engine_plan_use u = { .way = way, .rank = t->order, .me = i, .n = n };
 
         if (cost != NULL) u.plan = ct_cost_plan(cost);
         if ((op == ALLREDUCE) || (op == SCATTER))
-            assert_int_equal(ct_plan_scatter(&u, &p->s), CT_OK);
-        if ((op == ALLREDUCE) || (op == GATHER)) assert_int_equal(ct_plan_gather(&u, &p->s), CT_OK);
-        if (op == PIPELINED) assert_int_equal(ct_plan_pipelined(&u, 5, &p->s), CT_OK);
+            assert_int_equal(ct_hierarchical_plan_scatter(&u, &p->s), CT_OK);
+        if ((op == ALLREDUCE) || (op == GATHER))
+            assert_int_equal(ct_hierarchical_plan_gather(&u, &p->s), CT_OK);
+        if (op == PIPELINED) assert_int_equal(ct_hierarchical_plan_pipelined(&u, 5, &p->s), CT_OK);
         if (op == TREE)
             assert_int_equal(ct_tree_reduce(t->order, t->n_rank, 0, i, n, &p->s), CT_OK);
         if ((op == TREE) || (op == BROADCAST))
@@ -195,8 +196,8 @@ static void build(const ct_cost *cost, const ct_way *way, const ct_topo *t, oper
     }
 }
 
-static void run(const ct_cost *cost, const ct_way *way, const ct_topo *t, operation op, int root,
-                int64_t n)
+static void run(const ct_cost *cost, const ct_group_algorithm *way, const ct_topo *t, operation op,
+                int root, int64_t n)
 {
     player *all = calloc((size_t)t->n_rank, sizeof(*all));
 
@@ -283,16 +284,16 @@ static void every_algorithm(const ct_topo *t)
 
     for (size_t a = 0; a < sizeof(algorithm) / sizeof(algorithm[0]); ++a) {
         ct_cost *cost = NULL;
-        ct_way way[CT_PLAN_PHASES];
+        ct_group_algorithm way[CT_HIERARCHICAL_PLAN_PHASES];
 
         assert_int_equal(ct_cost_create(algorithm[a], t, NULL, false, &cost), CT_OK);
         for (size_t k = 0; k < sizeof(count) / sizeof(count[0]); ++k) {
-            ct_cost_ways(cost, 4.0 * (double)count[k], way);
+            ct_cost_algorithms(cost, 4.0 * (double)count[k], way);
             run(cost, way, t, ALLREDUCE, 0, count[k]);
         }
         /* each way through each plan, also those that no cost would choose */
-        for (int w = 0; w < CT_WAY_N; ++w) {
-            for (int k = 0; k < CT_PLAN_PHASES; ++k) way[k] = (ct_way)w;
+        for (int w = 0; w < CT_GROUP_ALGORITHM_N; ++w) {
+            for (int k = 0; k < CT_HIERARCHICAL_PLAN_PHASES; ++k) way[k] = (ct_group_algorithm)w;
             run(cost, way, t, ALLREDUCE, 0, 1031);
             run(cost, way, t, SCATTER, 0, 1031);
             run(cost, way, t, GATHER, 0, 77);
@@ -318,7 +319,7 @@ static void test_common_cuts(void **state)
     (void)state;
     for (uint64_t k = 0; k < MAPS; ++k) {
         char spec[64] = "map:baaabbaba/222220022";
-        ct_way way[CT_PLAN_PHASES];
+        ct_group_algorithm way[CT_HIERARCHICAL_PLAN_PHASES];
         ct_cost *cost = NULL;
         ct_topo *t = NULL;
         int n = 5 + (int)(k % 8);
@@ -333,8 +334,8 @@ static void test_common_cuts(void **state)
         }
         assert_int_equal(ct_topo_from_string(spec, ranks_of(spec), &t), CT_OK);
         assert_int_equal(ct_cost_create("hier", t, NULL, false, &cost), CT_OK);
-        for (int w = 0; w < CT_WAY_N; ++w) {
-            for (int l = 0; l < CT_PLAN_PHASES; ++l) way[l] = (ct_way)w;
+        for (int w = 0; w < CT_GROUP_ALGORITHM_N; ++w) {
+            for (int l = 0; l < CT_HIERARCHICAL_PLAN_PHASES; ++l) way[l] = (ct_group_algorithm)w;
             for (int64_t count = 2; count <= 64; count += (count < 20) ? 1 : 22)
                 run(cost, way, t, ALLREDUCE, 0, count);
         }
@@ -352,11 +353,11 @@ static void test_segments(void **state)
     (void)state;
     for (size_t i = 0; i < 3; ++i) {
         assert_int_equal(ct_topo_from_string(spec[i], ranks_of(spec[i]), &t), CT_OK);
-        for (int w = 0; w < CT_WAY_N; ++w) {
+        for (int w = 0; w < CT_GROUP_ALGORITHM_N; ++w) {
             ct_cost *cost = NULL;
-            ct_way way[CT_PLAN_PHASES];
+            ct_group_algorithm way[CT_HIERARCHICAL_PLAN_PHASES];
 
-            for (int k = 0; k < CT_PLAN_PHASES; ++k) way[k] = (ct_way)w;
+            for (int k = 0; k < CT_HIERARCHICAL_PLAN_PHASES; ++k) way[k] = (ct_group_algorithm)w;
             assert_int_equal(ct_cost_create("hier", t, NULL, false, &cost), CT_OK);
             run(cost, way, t, ALLREDUCE, 0, 1000003);
             ct_cost_destroy(cost);
@@ -417,17 +418,17 @@ static void test_overwritten_after_sent(void **state)
  * reduce-scatter by halving; rank[i] at position i. */
 static void halving_shares(const ct_topo *t, const int *rank, double *share)
 {
-    ct_plan *plan = NULL;
-    ct_way way[CT_PLAN_PHASES] = { CT_WAY_HALVING };
+    ct_hierarchical_plan *plan = NULL;
+    ct_group_algorithm way[CT_HIERARCHICAL_PLAN_PHASES] = { CT_GROUP_ALGORITHM_HALVING };
     int64_t n = (int64_t)1 << 20;
 
-    assert_int_equal(ct_plan_flat(t->n_rank, &plan), CT_OK);
+    assert_int_equal(ct_hierarchical_plan_flat(t->n_rank, &plan), CT_OK);
     memset(share, 0, sizeof(*share) * CT_MAX_LEVEL);
     for (int i = 0; i < t->n_rank; ++i) {
         ct_schedule s = { .step = NULL };
-        ct_plan_use u = { .plan = plan, .way = way, .rank = rank, .me = i, .n = n };
+        ct_engine_plan_use u = { .plan = plan, .way = way, .rank = rank, .me = i, .n = n };
 
-        assert_int_equal(ct_plan_scatter(&u, &s), CT_OK);
+        assert_int_equal(ct_hierarchical_plan_scatter(&u, &s), CT_OK);
         for (int k = 0; k < s.n_step; ++k) {
             if (s.step[k].send_to >= 0)
                 share[ct_topo_meet(t, rank[i], s.step[k].send_to)] += (double)s.step[k].send_n;
@@ -435,7 +436,7 @@ static void halving_shares(const ct_topo *t, const int *rank, double *share)
         ct_schedule_destroy(&s);
     }
     for (int l = 0; l < CT_MAX_LEVEL; ++l) share[l] /= (double)n * t->n_rank;
-    ct_plan_destroy(plan);
+    ct_hierarchical_plan_destroy(plan);
 }
 
 /* Thakur's and swCaffe's volumes: p ranks in supernodes of q. Near first: (p - p/q)/p inside and
@@ -476,7 +477,7 @@ static void test_volume_of_hier(void **state)
 {
     ct_topo *t = NULL;
     ct_cost *cost = NULL;
-    ct_way way[CT_PLAN_PHASES];
+    ct_group_algorithm way[CT_HIERARCHICAL_PLAN_PHASES];
     double out[4] = { 0 };
     const int64_t n = 1 << 20;
     static const char spec[] = "map:aaaaabbbccccccd/01234012012345x";
@@ -484,16 +485,18 @@ static void test_volume_of_hier(void **state)
     (void)state;
     assert_int_equal(ct_topo_from_string(spec, ranks_of(spec), &t), CT_OK);
     assert_int_equal(ct_cost_create("hier", t, NULL, false, &cost), CT_OK);
-    for (int w = 0; w < CT_WAY_N; ++w) {
-        for (int k = 0; k < CT_PLAN_PHASES; ++k) way[k] = (ct_way)w;
+    for (int w = 0; w < CT_GROUP_ALGORITHM_N; ++w) {
+        for (int k = 0; k < CT_HIERARCHICAL_PLAN_PHASES; ++k) way[k] = (ct_group_algorithm)w;
         memset(out, 0, sizeof(out));
         for (int i = 0; i < t->n_rank; ++i) {
             ct_schedule s = { .step = NULL };
-            ct_plan_use u = { .plan = ct_cost_plan(cost), .way = way, .rank = t->order, .me = i };
+            ct_engine_plan_use u = {
+                .plan = ct_cost_plan(cost), .way = way, .rank = t->order, .me = i
+            };
             int level = t->machine.n_level - 1;
 
             u.n = n;
-            assert_int_equal(ct_plan_scatter(&u, &s), CT_OK);
+            assert_int_equal(ct_hierarchical_plan_scatter(&u, &s), CT_OK);
             for (int k = 0; k < s.n_step; ++k) {
                 if ((s.step[k].send_to >= 0) &&
                     (ct_topo_meet(t, t->order[i], s.step[k].send_to) == level))
@@ -517,10 +520,10 @@ static void pipelined(const ct_topo *t)
     ct_cost *cost = NULL;
 
     assert_int_equal(ct_cost_create("hier", t, NULL, false, &cost), CT_OK);
-    for (int w = 0; w < CT_WAY_N; ++w) {
-        ct_way way[CT_PLAN_PHASES];
+    for (int w = 0; w < CT_GROUP_ALGORITHM_N; ++w) {
+        ct_group_algorithm way[CT_HIERARCHICAL_PLAN_PHASES];
 
-        for (int k = 0; k < CT_PLAN_PHASES; ++k) way[k] = (ct_way)w;
+        for (int k = 0; k < CT_HIERARCHICAL_PLAN_PHASES; ++k) way[k] = (ct_group_algorithm)w;
         for (size_t k = 0; k < sizeof(count) / sizeof(count[0]); ++k)
             run(cost, way, t, PIPELINED, 0, count[k]);
     }

@@ -75,7 +75,7 @@ static void fill(arrays *x, content c, uint64_t key, float scale)
     }
 }
 
-static void reference_update(arrays *x, const ct_accum *a)
+static void reference_update(arrays *x, const ct_momentum_correction *a)
 {
     for (int64_t i = 0; i < x->n; ++i) {
         float g = a->scale * a->grad[i], step;
@@ -125,19 +125,19 @@ static int64_t reference_select(arrays *x, int64_t k, int sign)
     return count;
 }
 
-static ct_accum accum_of(arrays *x, int n_thread)
+static ct_momentum_correction accum_of(arrays *x, int n_thread)
 {
-    return (ct_accum){ .grad = x->g,
-                       .weight = x->w,
-                       .u = x->u,
-                       .v = x->v,
-                       .n = x->n,
-                       .scale = 0.5f,
-                       .rate = 0.1f,
-                       .momentum = 0.9f,
-                       .decay = 0.001f,
-                       .mask_momentum = true,
-                       .n_thread = n_thread };
+    return (ct_momentum_correction){ .grad = x->g,
+                                     .weight = x->w,
+                                     .u = x->u,
+                                     .v = x->v,
+                                     .n = x->n,
+                                     .scale = 0.5f,
+                                     .rate = 0.1f,
+                                     .momentum = 0.9f,
+                                     .decay = 0.001f,
+                                     .mask_momentum = true,
+                                     .n_thread = n_thread };
 }
 
 static void assert_same(const float *a, const float *b, int64_t n)
@@ -150,8 +150,8 @@ static void assert_same(const float *a, const float *b, int64_t n)
 }
 
 /* One step against the reference: the state, and what was selected. */
-static void step_exact(ct_selector *sel, arrays *x, const ct_accum *a, int64_t k, int sign,
-                       ct_sparse *out)
+static void step_exact(ct_selector *sel, arrays *x, const ct_momentum_correction *a, int64_t k,
+                       int sign, ct_sparse *out)
 {
     int64_t count;
 
@@ -177,7 +177,7 @@ static void run_exact(ct_select_kind kind, int64_t n, int64_t k, content c, int 
                       int n_step)
 {
     arrays x = arrays_create(n);
-    ct_accum a = accum_of(&x, n_thread);
+    ct_momentum_correction a = accum_of(&x, n_thread);
     ct_selector *sel = NULL;
     ct_sparse out = { 0 };
 
@@ -236,7 +236,7 @@ static void test_history(void **state)
     enum { N = 300007, K = 300 };
     static const float scale[] = { 1, 1, 1e-6f, 1e-6f, 1e6f, 1, 1, 0, 0, 1 };
     arrays x = arrays_create(N);
-    ct_accum a = accum_of(&x, 2);
+    ct_momentum_correction a = accum_of(&x, 2);
     ct_selector *sel = NULL;
     ct_select_stats stats;
     ct_sparse out = { 0 };
@@ -277,7 +277,7 @@ static void test_falling(void **state)
     for (int t = 0; t < 2; ++t) {
         for (int e = 0; e < 2; ++e) {
             arrays x = arrays_create(N);
-            ct_accum a = accum_of(&x, team[t]);
+            ct_momentum_correction a = accum_of(&x, team[t]);
             ct_selector *sel = NULL;
             ct_sparse out = { 0 };
             int s = 0;
@@ -311,7 +311,7 @@ static void test_foreseen(void **state)
         int64_t n = size[i / 3], k = n / 40 + 1;
         size_t bytes = (size_t)n * sizeof(float);
         arrays x = arrays_create(n);
-        ct_accum a = accum_of(&x, 2);
+        ct_momentum_correction a = accum_of(&x, 2);
         ct_selector *sel = NULL;
         ct_sparse out = { 0 };
 
@@ -345,7 +345,7 @@ static void test_not_finite(void **state)
         for (int b = 0; b < 4; ++b) {
             for (int sign = -1; sign <= 1; ++sign) {
                 arrays x = arrays_create(N);
-                ct_accum a = accum_of(&x, 2);
+                ct_momentum_correction a = accum_of(&x, 2);
                 ct_selector *sel = NULL;
                 ct_sparse out = { 0 };
 
@@ -368,7 +368,7 @@ static void test_not_finite(void **state)
 static void test_many_elements(void **state)
 {
     const int64_t n = ((int64_t)1 << 24) + 77777;
-    ct_accum a = { .n = n, .scale = 1.0f, .n_thread = 2 };
+    ct_momentum_correction a = { .n = n, .scale = 1.0f, .n_thread = 2 };
     float *g = floats(n), *v = floats(n);
 
     (void)state;
@@ -414,7 +414,7 @@ static void test_search(void **state)
     (void)state;
     for (int kind = CT_SELECT_SEARCH; kind <= CT_SELECT_SAMPLED; ++kind) {
         arrays x = arrays_create(N);
-        ct_accum a = accum_of(&x, 3);
+        ct_momentum_correction a = accum_of(&x, 3);
         ct_selector *sel = NULL;
         ct_sparse out = { 0 };
         int reused = 0;
@@ -467,7 +467,7 @@ static void test_search_degenerate(void **state)
     }
     for (size_t i = 0; i < sizeof(size) / sizeof(size[0]); ++i) {
         arrays x = arrays_create(size[i]);
-        ct_accum a = accum_of(&x, 2);
+        ct_momentum_correction a = accum_of(&x, 2);
         ct_selector *sel = NULL;
         ct_sparse out = { 0 };
         int64_t k = size[i] / 100 + 1;
@@ -492,7 +492,7 @@ static void test_same_for_all_teams(void **state)
     (void)state;
     for (int kind = CT_SELECT_EXACT; kind <= CT_SELECT_REDSYNC_SIZES; ++kind) {
         arrays x = arrays_create(N), y = arrays_create(N);
-        ct_accum a = accum_of(&x, 1), b = accum_of(&y, 6);
+        ct_momentum_correction a = accum_of(&x, 1), b = accum_of(&y, 6);
         ct_selector *one = NULL, *six = NULL;
         ct_sparse p = { 0 }, q = { 0 };
 
@@ -531,7 +531,7 @@ static void test_dense(void **state)
 {
     enum { N = 70001, STEPS = 5 };
     arrays x = arrays_create(N);
-    ct_accum a = accum_of(&x, 2);
+    ct_momentum_correction a = accum_of(&x, 2);
     float *h = floats(N), *w = floats(N), *out = floats(N);
 
     (void)state;
@@ -544,7 +544,7 @@ static void test_dense(void **state)
                          CT_OK);
         memcpy(out, x.g, N * sizeof(float));
         a.grad = out; /* the gradient itself takes the result */
-        ct_accum_all(&a, out);
+        ct_momentum_correction_all(&a, out);
         for (int64_t i = 0; i < N; ++i) {
             assert_true(x.v[i] == 0.0f);
             x.w[i] -= out[i];
@@ -563,7 +563,7 @@ static void test_update_alone(void **state)
     (void)state;
     for (int form = 0; form < 6; ++form) {
         arrays x = arrays_create(N);
-        ct_accum a = accum_of(&x, 2);
+        ct_momentum_correction a = accum_of(&x, 2);
 
         if (form % 3 == 0) a.weight = NULL;
         if (form % 3 == 2) a.u = NULL;
@@ -571,7 +571,7 @@ static void test_update_alone(void **state)
         for (int s = 0; s < 3; ++s) {
             fill(&x, NORMAL, (uint64_t)s, 1.0f);
             reference_update(&x, &a);
-            ct_accum_run(&a);
+            ct_momentum_correction_run(&a);
             assert_same(x.u, x.want_u, N);
             assert_same(x.v, x.want_v, N);
         }
@@ -584,7 +584,7 @@ static void test_conserved(void **state)
 {
     enum { N = 999, K = 13, STEPS = 1000 };
     arrays x = arrays_create(N);
-    ct_accum a = accum_of(&x, 1);
+    ct_momentum_correction a = accum_of(&x, 1);
     double in[N] = { 0 }, sent[N] = { 0 }, size[N] = { 0 };
     ct_selector *sel = NULL;
     ct_sparse out = { 0 };
@@ -613,7 +613,7 @@ static void test_refused(void **state)
 {
     ct_selector *sel = NULL;
     ct_sparse out = { 0 };
-    ct_accum a = { .n = 4 };
+    ct_momentum_correction a = { .n = 4 };
 
     (void)state;
     assert_int_equal(ct_selector_create(CT_SELECT_EXACT, (int64_t)1 << 32, 1, &sel), CT_ERR_CONFIG);

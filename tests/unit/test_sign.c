@@ -17,9 +17,10 @@ static float grad[N], v[N], before[N], sum[N], other[N];
 static uint64_t payload[2 * N / 8];
 static log_capture lines;
 
-static ct_accum accum(int64_t n, int n_thread)
+static ct_momentum_correction accum(int64_t n, int n_thread)
 {
-    return (ct_accum){ .grad = grad, .v = v, .n = n, .scale = 1, .n_thread = n_thread };
+    return (
+        ct_momentum_correction){ .grad = grad, .v = v, .n = n, .scale = 1, .n_thread = n_thread };
 }
 
 static void fill(uint64_t key)
@@ -63,7 +64,7 @@ static void test_round_trip(void **state)
         ct_sign_cut cut = { .n = n, .parts = 1 };
         const void *one = payload;
         size_t bytes = ct_sign_bytes(n);
-        ct_accum a = accum(n, 2);
+        ct_momentum_correction a = accum(n, 2);
 
         fill(10 + k);
         assert_int_equal(bytes, 16 + 136 * ((n + 1023) / 1024));
@@ -102,7 +103,7 @@ static void test_parts(void **state)
 {
     static uint64_t whole[sizeof(payload) / 8];
     ct_sign_cut one = { .n = N, .parts = 1 };
-    ct_accum a1 = accum(N, 1);
+    ct_momentum_correction a1 = accum(N, 1);
 
     (void)state;
     fill(3);
@@ -112,7 +113,7 @@ static void test_parts(void **state)
         ct_sign_cut cut = { .n = N, .parts = parts };
         int skip = parts / 2;
         int64_t end = 0;
-        ct_accum a = accum(N, 2);
+        ct_momentum_correction a = accum(N, 2);
 
         fill(3);
         memset(payload, 0, sizeof(payload));
@@ -147,7 +148,7 @@ static void test_not_finite(void **state)
     log_capture_start(&lines);
     for (int k = 0; k < 8; ++k) {
         int at = (k < 4) ? 5 : N - 1 - k;
-        ct_accum a = accum(N, 1);
+        ct_momentum_correction a = accum(N, 1);
 
         fill(4);
         grad[at] = (k % 2 == 0) ? NAN : -INFINITY;

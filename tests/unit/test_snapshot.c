@@ -734,7 +734,7 @@ static ct_status again(thread_rank *r, ct_net *net, ct_snapshot_state *state)
             status = CT_ERR_DATA;
     }
     net->options.dev->mem_release(more.owed);
-    ct_late_close(net, &more.late);
+    ct_residual_drain_close(net, &more.late);
     return status;
 }
 
@@ -755,7 +755,7 @@ static ct_status run_moved(thread_rank *r)
         status = ct_snapshot_read(at("s_iter_7.solverstate.h5"), k.net, &k.state, &k.x);
         if (status == CT_OK) status = check_moved(r, &k.state);
         if ((status == CT_OK) && (k.state.late.v != NULL)) status = again(r, k.net, &k.state);
-        ct_late_close(k.net, &k.state.late);
+        ct_residual_drain_close(k.net, &k.state.late);
         k.net->options.dev->mem_release(k.state.owed);
     } else {
         status = ct_snapshot_write(prefix, k.net, &k.state, &k.x, 0, NULL);

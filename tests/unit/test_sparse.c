@@ -62,7 +62,7 @@ static void test_merge(void **state)
 
         random_sparse(1, share[p / 4], &a);
         random_sparse(2, share[p % 4], &b);
-        assert_int_equal(ct_exch_merge(&a, &b, N, &out), CT_OK);
+        assert_int_equal(ct_sparse_allreduce_merge(&a, &b, N, &out), CT_OK);
         ct_sparse_add_to(&a, want);
         ct_sparse_add_to(&b, want);
         ct_sparse_add_to(&out, got);
@@ -105,7 +105,7 @@ static void test_keep(void **state)
         qsort(order, (size_t)was.count, sizeof(*order), by_magnitude);
         keep = (k < 0) ? 0 : (k > was.count) ? was.count : k;
         for (int64_t j = 0; j < keep; ++j) stays[order[j]] = true;
-        ct_sparse_keep(&s, k, (k % 2 == 0) ? NULL : &(ct_drops){ .v = dropped });
+        ct_sparse_keep(&s, k, (k % 2 == 0) ? NULL : &(ct_residual_return){ .v = dropped });
         assert_int_equal(s.count, keep);
         for (int64_t j = 0; j < was.count; ++j) {
             if (!stays[j]) {
@@ -201,8 +201,8 @@ static void test_drops_are_noted(void **state)
     uint32_t index[M];
     float value[M];
     ct_sparse s = { .n = M, .index = index, .value = value, .room = M };
-    ct_drop_list list = { .n_batch = 0 };
-    ct_drops noted = { .list = &list }, here = { .v = v };
+    ct_residual_return_list list = { .n_batch = 0 };
+    ct_residual_return noted = { .list = &list }, here = { .v = v };
 
     (void)state;
     assert_int_equal(ct_sparse_reserve(&list.entry, 2 * M), CT_OK);
@@ -218,7 +218,7 @@ static void test_drops_are_noted(void **state)
             assert_int_equal(s.count, K);
         }
     }
-    ct_drop_next(&noted);
+    ct_residual_return_next(&noted);
     assert_int_equal(list.n_batch, 2);
     assert_int_equal(list.entry.count, 2 * (M - K));
     assert_false(list.full);
@@ -232,12 +232,12 @@ static void test_drops_are_noted(void **state)
         }
     }
     assert_memory_equal(v, late, sizeof(v));
-    ct_drop(&noted, 3, 0); /* changes nothing */
+    ct_residual_return_add(&noted, 3, 0); /* changes nothing */
     assert_int_equal(list.entry.count, 2 * (M - K));
     list.entry.count = list.entry.room;
-    ct_drop(&noted, 3, 1);
+    ct_residual_return_add(&noted, 3, 1);
     assert_true(list.full);
-    ct_drop_clear(&list);
+    ct_residual_return_clear(&list);
     assert_false(list.full);
     assert_int_equal(list.entry.count, 0);
     ct_sparse_destroy(&list.entry);

@@ -63,12 +63,12 @@ static ct_topo *make_topo(double bandwidth)
 static ct_grad_pipe_config ring_config(int64_t bucket_bytes)
 {
     return (ct_grad_pipe_config){
-        .bucket_bytes = bucket_bytes, .allreduce = "ring", .overlap = true, .codec = &ct_coded_none
+        .bucket_bytes = bucket_bytes, .allreduce = "ring", .overlap = true, .codec = &ct_codec_none
     };
 }
 
-static double step_ms(double bandwidth, int64_t bucket, ct_line_overlap overlap, double update_ms,
-                      ct_step_model *keep)
+static double step_ms(double bandwidth, int64_t bucket, ct_step_timeline_overlap overlap,
+                      double update_ms, ct_step_model *keep)
 {
     ct_profile *p = make_profile(update_ms);
     ct_topo *t = make_topo(bandwidth);
@@ -92,7 +92,7 @@ static void bucket_ms(double bandwidth, double *b, double *a)
 {
     ct_step_model m;
 
-    (void)step_ms(bandwidth, 4 * N_A, CT_LINE_OFF, 0, &m);
+    (void)step_ms(bandwidth, 4 * N_A, CT_STEP_TIMELINE_OFF, 0, &m);
     assert_int_equal(m.n_bucket, 2);
     *b = 1e3 * m.bucket[0].seconds;
     *a = 1e3 * m.bucket[1].seconds;
@@ -113,7 +113,7 @@ static void test_overlap_off_adds_up(void **state)
 
     (void)state;
     bucket_ms(1e9, &b, &a);
-    near(step_ms(1e9, 4 * N_A, CT_LINE_OFF, 0, NULL), 100 + a + b);
+    near(step_ms(1e9, 4 * N_A, CT_STEP_TIMELINE_OFF, 0, NULL), 100 + a + b);
 }
 
 /* b leaves at 60, a at 100; b has the link for 40 before a takes it. */
@@ -124,10 +124,10 @@ static void test_overlap_backward(void **state)
     (void)state;
     bucket_ms(4e8, &b, &a);
     assert_true(b > 40);
-    near(step_ms(4e8, 4 * N_A, CT_LINE_BACKWARD, 0, NULL), 100 + (b - 40) + a);
+    near(step_ms(4e8, 4 * N_A, CT_STEP_TIMELINE_BACKWARD, 0, NULL), 100 + (b - 40) + a);
     bucket_ms(1e9, &b, &a);
     assert_true(b < 40);
-    near(step_ms(1e9, 4 * N_A, CT_LINE_BACKWARD, 0, NULL), 100 + a);
+    near(step_ms(1e9, 4 * N_A, CT_STEP_TIMELINE_BACKWARD, 0, NULL), 100 + a);
 }
 
 /* a has the link first when both are under way; forward of a then hides what is left of b. */
@@ -138,16 +138,16 @@ static void test_overlap_both_puts_first_what_is_read_first(void **state)
     (void)state;
     bucket_ms(4e8, &b, &a);
     left = b - 40 - 10; /* of b: backward of a and forward of a hide it, a itself is waited for */
-    near(step_ms(4e8, 4 * N_A, CT_LINE_BOTH, 0, NULL), 100 + a + ((left > 0) ? left : 0));
+    near(step_ms(4e8, 4 * N_A, CT_STEP_TIMELINE_BOTH, 0, NULL), 100 + a + ((left > 0) ? left : 0));
     bucket_ms(4e9, &b, &a);
-    near(step_ms(4e9, 4 * N_A, CT_LINE_BOTH, 0, NULL), 100 + a);
+    near(step_ms(4e9, 4 * N_A, CT_STEP_TIMELINE_BOTH, 0, NULL), 100 + a);
 }
 
 /* One bucket for all: nothing leaves before the end of backward, updates come after it. */
 static void test_one_bucket(void **state)
 {
     ct_step_model m;
-    double ms = step_ms(1e9, (int64_t)1 << 40, CT_LINE_BOTH, 7, &m);
+    double ms = step_ms(1e9, (int64_t)1 << 40, CT_STEP_TIMELINE_BOTH, 7, &m);
 
     (void)state;
     assert_int_equal(m.n_bucket, 1);
@@ -165,7 +165,7 @@ static void test_rank_alone_only_computes(void **state)
 
     (void)state;
     assert_int_equal(ct_topo_from_string("1x1", 1, &t), CT_OK);
-    assert_int_equal(ct_step_model_run(p, t, &config, NULL, CT_LINE_BOTH, 1.5, &m), CT_OK);
+    assert_int_equal(ct_step_model_run(p, t, &config, NULL, CT_STEP_TIMELINE_BOTH, 1.5, &m), CT_OK);
     near(1e3 * m.step_s, 1.5 * 105);
     assert_true(m.exposed_s == 0);
     ct_step_model_release(&m);
@@ -196,7 +196,8 @@ static void test_unknown_algorithm(void **state)
 
     (void)state;
     config.allreduce = "nonsense";
-    assert_int_equal(ct_step_model_run(p, t, &config, NULL, CT_LINE_BOTH, 1, &m), CT_ERR_CONFIG);
+    assert_int_equal(ct_step_model_run(p, t, &config, NULL, CT_STEP_TIMELINE_BOTH, 1, &m),
+                     CT_ERR_CONFIG);
     ct_step_model_release(&m);
     ct_topo_destroy(t);
     ct_profile_destroy(p);

@@ -14,7 +14,7 @@
 #include "framework/base/stream.h"
 #include "tests/log_capture.h"
 
-static const ct_wire_form forms[] = { CT_WIRE_PAIRS, CT_WIRE_HALF, CT_WIRE_MEAN };
+static const ct_payload_form forms[] = { CT_PAYLOAD_PAIRS, CT_PAYLOAD_HALF, CT_PAYLOAD_MEAN };
 
 /* count of n elements, evenly random; values normal. */
 static void make(uint64_t seed, int64_t n, int64_t count, ct_sparse *s)
@@ -55,31 +55,32 @@ static void test_round_trip(void **state)
             ct_sparse s = { 0 }, out = { 0 };
             float *residual = calloc((size_t)n + 1, sizeof(*residual));
             float *before = malloc(sizeof(*before) * (size_t)(count + 1));
-            size_t bytes = ct_wire_bytes(forms[f], n, count);
+            size_t bytes = ct_payload_bytes(forms[f], n, count);
             char *payload = malloc(bytes + 1);
 
             make(7 + (uint64_t)k, n, count, &s);
             for (int64_t j = 0; j < count; ++j) before[j] = s.value[j];
-            ct_wire_round(forms[f], &s, &(ct_drops){ .v = residual });
+            ct_payload_round(forms[f], &s, &(ct_residual_return){ .v = residual });
             payload[bytes] = 77;
-            assert_int_equal(ct_wire_pack(forms[f], &s, payload), bytes);
+            assert_int_equal(ct_payload_pack(forms[f], &s, payload), bytes);
             assert_int_equal(payload[bytes], 77);
             assert_int_equal(ct_reduce_stated_size(payload, 0), bytes);
-            assert_int_equal(ct_wire_unpack(payload, bytes, n, &out), CT_OK);
+            assert_int_equal(ct_payload_unpack(payload, bytes, n, &out), CT_OK);
             assert_int_equal(out.count, count);
             for (int64_t j = 0; j < count; ++j) {
                 /* bf16: the rest has 16 bits. MEAN: one rounding of a difference */
-                double slack = (forms[f] == CT_WIRE_MEAN) ? 0x1p-23 * fabs((double)before[j]) +
-                                                                0x1p-23 * fabs((double)s.value[j])
-                                                          : 0;
+                double slack =
+                    (forms[f] == CT_PAYLOAD_MEAN)
+                        ? 0x1p-23 * fabs((double)before[j]) + 0x1p-23 * fabs((double)s.value[j])
+                        : 0;
 
                 assert_int_equal(out.index[j], s.index[j]);
                 assert_true(out.value[j] == s.value[j]);
                 assert_true(fabs((double)s.value[j] + (double)residual[s.index[j]] -
                                  (double)before[j]) <= slack);
-                if (forms[f] == CT_WIRE_HALF)
+                if (forms[f] == CT_PAYLOAD_HALF)
                     assert_true(ct_bf16_to_f32(ct_bf16_from_f32(out.value[j])) == out.value[j]);
-                if (forms[f] == CT_WIRE_MEAN) assert_true(out.value[j] == out.value[0]);
+                if (forms[f] == CT_PAYLOAD_MEAN) assert_true(out.value[j] == out.value[0]);
             }
             ct_sparse_destroy(&s);
             ct_sparse_destroy(&out);
@@ -93,22 +94,23 @@ static void test_round_trip(void **state)
 static void test_bytes(void **state)
 {
     (void)state;
-    assert_int_equal(ct_wire_bytes(CT_WIRE_PAIRS, 1000000, 1000), 32 + 8000);
-    assert_int_equal(ct_wire_bytes(CT_WIRE_HALF, 1000000, 1000), 32 + 16 * 4 + 4000);
-    assert_int_equal(ct_wire_bytes(CT_WIRE_MEAN, 1000000, 1000), 32 + 16 * 4 + 2000);
-    assert_int_equal(ct_wire_bytes(CT_WIRE_MEAN, 1000000, 10), 32 + 40); /* fewer than blocks */
+    assert_int_equal(ct_payload_bytes(CT_PAYLOAD_PAIRS, 1000000, 1000), 32 + 8000);
+    assert_int_equal(ct_payload_bytes(CT_PAYLOAD_HALF, 1000000, 1000), 32 + 16 * 4 + 4000);
+    assert_int_equal(ct_payload_bytes(CT_PAYLOAD_MEAN, 1000000, 1000), 32 + 16 * 4 + 2000);
+    assert_int_equal(ct_payload_bytes(CT_PAYLOAD_MEAN, 1000000, 10),
+                     32 + 40); /* fewer than blocks */
     /* dense from half of the elements on */
-    assert_int_equal(ct_wire_bytes(CT_WIRE_PAIRS, 1000, 500), 32 + 4000);
-    assert_int_equal(ct_wire_bytes(CT_WIRE_PAIRS, 1000, 1000), 32 + 4000);
-    assert_int_equal(ct_wire_bytes(CT_WIRE_HALF, 1000, 500), 32 + 2000);
-    assert_true(ct_wire_bytes(CT_WIRE_PAIRS, INT64_C(4000000000), INT64_C(1500000000)) ==
+    assert_int_equal(ct_payload_bytes(CT_PAYLOAD_PAIRS, 1000, 500), 32 + 4000);
+    assert_int_equal(ct_payload_bytes(CT_PAYLOAD_PAIRS, 1000, 1000), 32 + 4000);
+    assert_int_equal(ct_payload_bytes(CT_PAYLOAD_HALF, 1000, 500), 32 + 2000);
+    assert_true(ct_payload_bytes(CT_PAYLOAD_PAIRS, INT64_C(4000000000), INT64_C(1500000000)) ==
                 32 + (size_t)12000000000);
     for (int f = 0; f < 3; ++f) { /* grows with the count */
         size_t last = 0;
 
         for (int64_t c = 0; c <= 200000; c += 97) {
-            assert_true(ct_wire_bytes(forms[f], 200000, c) >= last);
-            last = ct_wire_bytes(forms[f], 200000, c);
+            assert_true(ct_payload_bytes(forms[f], 200000, c) >= last);
+            last = ct_payload_bytes(forms[f], 200000, c);
         }
     }
 }
@@ -131,14 +133,14 @@ static void test_parts(void **state)
             size_t bytes = 0;
 
             while ((at < s.count) && (s.index[at] < bound[r + 1])) at += 1;
-            bytes = ct_wire_pack_part(forms[f], &s, first, at, bound[r], n, payload);
-            assert_int_equal(bytes, ct_wire_bytes(forms[f], n, at - first));
-            assert_int_equal(ct_wire_unpack(payload, bytes, n, &out), CT_OK);
+            bytes = ct_payload_pack_part(forms[f], &s, first, at, bound[r], n, payload);
+            assert_int_equal(bytes, ct_payload_bytes(forms[f], n, at - first));
+            assert_int_equal(ct_payload_unpack(payload, bytes, n, &out), CT_OK);
             assert_int_equal(out.count, at - first);
             for (int64_t j = 0; j < out.count; ++j) {
                 float v = s.value[first + j];
 
-                if (forms[f] == CT_WIRE_HALF) v = ct_bf16_to_f32(ct_bf16_from_f32(v));
+                if (forms[f] == CT_PAYLOAD_HALF) v = ct_bf16_to_f32(ct_bf16_from_f32(v));
                 assert_int_equal(out.index[j] + bound[r], s.index[first + j]);
                 assert_true(out.value[j] == v);
             }
@@ -161,16 +163,16 @@ static void sum_of(int n_payload, int64_t n, int64_t most)
     int64_t filled = 0, counted = 0;
 
     for (int p = 0; p < n_payload; ++p) {
-        ct_wire_form form = forms[p % 3];
+        ct_payload_form form = forms[p % 3];
         int64_t count = (p % 7 == 6)               ? n / 2 + 1
                         : (most * (p % 5) / 4 < n) ? most * (p % 5) / 4
                                                    : n;
         ct_sparse s = { 0 };
 
         make(100 + (uint64_t)p, n, count, &s);
-        ct_wire_round(form, &s, &(ct_drops){ .v = lost });
-        payload[p] = malloc(ct_wire_bytes(form, n, count));
-        bytes[p] = ct_wire_pack(form, &s, payload[p]);
+        ct_payload_round(form, &s, &(ct_residual_return){ .v = lost });
+        payload[p] = malloc(ct_payload_bytes(form, n, count));
+        bytes[p] = ct_payload_pack(form, &s, payload[p]);
         ct_sparse_add_to(&s, want);
         ct_sparse_destroy(&s);
     }
@@ -178,15 +180,15 @@ static void sum_of(int n_payload, int64_t n, int64_t most)
     for (int threads = 1; threads <= 4; ++threads) {
         for (int64_t i = 0; i < n; ++i) got[i] = 99;
         got[n] = 99;
-        assert_int_equal(ct_wire_sum_all((const void *const *)payload, bytes, n_payload, got, n,
-                                         threads, &counted),
+        assert_int_equal(ct_payload_sum_all((const void *const *)payload, bytes, n_payload, got, n,
+                                            threads, &counted),
                          CT_OK);
         assert_memory_equal(got, want, sizeof(*got) * (size_t)n);
         assert_int_equal(counted, filled);
         assert_true(got[n] == 99);
     }
     for (int64_t i = 0; i < n; ++i) got[i] = 0;
-    assert_int_equal(ct_wire_add_all((const void *const *)payload, bytes, n_payload, got, n, 2),
+    assert_int_equal(ct_payload_add_all((const void *const *)payload, bytes, n_payload, got, n, 2),
                      CT_OK);
     assert_memory_equal(got, want, sizeof(*got) * (size_t)n);
     for (int p = 0; p < n_payload; ++p) free(payload[p]);
@@ -226,8 +228,8 @@ static int check(const void *payload, size_t bytes, int64_t n)
     ct_sparse out = { 0 };
     float *one = calloc((size_t)n + 1, sizeof(*one)), *all = calloc((size_t)n + 1, sizeof(*all));
     const void *list[1] = { payload };
-    ct_status a = ct_wire_unpack(payload, bytes, n, &out);
-    ct_status b = ct_wire_sum_all(list, &bytes, 1, all, n, 1, NULL);
+    ct_status a = ct_payload_unpack(payload, bytes, n, &out);
+    ct_status b = ct_payload_sum_all(list, &bytes, 1, all, n, 1, NULL);
     int good = (a == CT_OK);
 
     if (good) ct_sparse_add_to(&out, one);
@@ -256,7 +258,7 @@ static void test_wrong_indices(void **state)
     for (int k = 0; k < 3; ++k) {
         s.index = wrong[k];
         n_line = 0;
-        assert_false(check(payload, ct_wire_pack(CT_WIRE_PAIRS, &s, payload), s.n));
+        assert_false(check(payload, ct_payload_pack(CT_PAYLOAD_PAIRS, &s, payload), s.n));
         assert_true(n_line >= 1);
     }
     /* indices out of order across the stretches of several threads */
@@ -267,16 +269,17 @@ static void test_wrong_indices(void **state)
         float *sum = calloc(3000000, sizeof(*sum));
 
         make(4, 3000000, 30000, &big);
-        bytes = ct_wire_pack(CT_WIRE_PAIRS, &big, payload);
-        assert_int_equal(ct_wire_sum_all(list, &bytes, 1, sum, 3000000, 4, NULL), CT_OK);
+        bytes = ct_payload_pack(CT_PAYLOAD_PAIRS, &big, payload);
+        assert_int_equal(ct_payload_sum_all(list, &bytes, 1, sum, 3000000, 4, NULL), CT_OK);
         for (int k = 0; k < 20; ++k) {
-            uint32_t *index = (uint32_t *)(void *)(payload + CT_WIRE_HEAD);
+            uint32_t *index = (uint32_t *)(void *)(payload + CT_PAYLOAD_HEAD);
             int64_t a = (k * 7919) % 30000, b = (k * 104729 + 1) % 30000;
             uint32_t keep = index[a];
 
             if (a == b) continue;
             index[a] = index[b];
-            assert_int_equal(ct_wire_sum_all(list, &bytes, 1, sum, 3000000, 4, NULL), CT_ERR_COMM);
+            assert_int_equal(ct_payload_sum_all(list, &bytes, 1, sum, 3000000, 4, NULL),
+                             CT_ERR_COMM);
             index[a] = keep;
         }
         free(sum);
@@ -296,11 +299,11 @@ static void test_repeated_indices(void **state)
     ct_log_set_sink(count_line, NULL);
     for (int f = 0; f < 3; ++f) {
         ct_sparse s = { 0 };
-        size_t bytes = 0, head = CT_WIRE_HEAD + ((f > 0) ? sizeof(uint32_t) : 0);
+        size_t bytes = 0, head = CT_PAYLOAD_HEAD + ((f > 0) ? sizeof(uint32_t) : 0);
 
         make(5, N, COUNT, &s);
         for (int64_t j = 0; j < COUNT; ++j) s.value[j] = 1.0f;
-        bytes = ct_wire_pack(forms[f], &s, payload);
+        bytes = ct_payload_pack(forms[f], &s, payload);
         assert_true(check(payload, bytes, N));
         for (int j = 1; j < LOOKED_AT; ++j) {
             size_t size = (f > 0) ? sizeof(uint16_t) : sizeof(uint32_t);
@@ -327,21 +330,22 @@ static void test_changed_bytes(void **state)
     ct_log_set_sink(count_line, NULL);
     for (int k = 0; k < ROUNDS; ++k) {
         const plan *p = &plans[k % 4];
-        ct_wire_form form = forms[k % 3];
+        ct_payload_form form = forms[k % 3];
         ct_sparse s = { 0 };
         uint64_t draw = ct_rng_philox(11, 2, (uint64_t)k).v[0];
         size_t bytes = 0, changes = 1 + draw % 3;
-        unsigned char *payload = malloc(ct_wire_bytes(form, p->n, p->count));
+        unsigned char *payload = malloc(ct_payload_bytes(form, p->n, p->count));
 
         make((uint64_t)k, p->n, p->count, &s);
         ct_sparse_reserve(&s, 1);
-        bytes = ct_wire_pack(form, &s, room);
+        bytes = ct_payload_pack(form, &s, room);
         memcpy(payload, room, bytes);
         for (size_t c = 0; c < changes; ++c) {
             uint64_t where = ct_rng_philox(13, (uint64_t)k, c).v[0];
             uint64_t what = ct_rng_philox(17, (uint64_t)k, c).v[0];
 
-            payload[(what & 1) ? where % CT_WIRE_HEAD : where % bytes] = (unsigned char)(what >> 8);
+            payload[(what & 1) ? where % CT_PAYLOAD_HEAD : where % bytes] =
+                (unsigned char)(what >> 8);
         }
         refused += !check(payload, (k % 11 == 0) ? bytes / 2 : bytes, p->n);
         ct_sparse_destroy(&s);

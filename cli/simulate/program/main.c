@@ -5,7 +5,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "comm/core/coding_sim.h"
+#include "comm/core/sim_codec.h"
 #include "cli/simulate/program/sim.h"
 #include "cli/simulate/sim_setup.h"
 
@@ -82,8 +82,8 @@ static ct_status set_up(ct_sim *sim, int argc, char **argv, ct_options **options
     CT_TRY(ct_options_parse(ct_sim_option_table, ct_sim_option_table_n, argc, argv, options_p));
     sim->options = *options_p;
     CT_TRY(ct_sim_place(sim->options, n_rank, topo_p));
-    sim->speed = ct_machine_coding(&(*topo_p)->machine);
-    ct_coding_sim_set(&sim->speed);
+    sim->speed = ct_machine_codec_speed(&(*topo_p)->machine);
+    ct_sim_codec_set(&sim->speed);
     return ct_sim_prepare(sim);
 }
 

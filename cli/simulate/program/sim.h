@@ -22,9 +22,9 @@ typedef enum {
 typedef struct ct_sim {
     const ct_options *options;
     ct_comm *comm;
-    double began;          /* real time, for wall_s */
-    ct_coding_speed speed; /* of codecs */
-    ct_profile *profile;   /* scaled; NULL: --bench          */
+    double began;         /* real time, for wall_s */
+    ct_codec_speed speed; /* of codecs */
+    ct_profile *profile;  /* scaled; NULL: --bench          */
     ct_sim_overlap overlap;
     int n_warmup, n_step; /* n_step: those that count           */
     bool thread;          /* messages move whenever they can; else at the profile's poll points */

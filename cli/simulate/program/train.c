@@ -119,11 +119,12 @@ static ct_status open_pipe(train *t)
     const ct_profile *p = t->profile;
     const ct_profile_param *last = &p->param[p->n_param - 1];
     ct_grad_range *range = calloc((size_t)p->n_param, sizeof(*range));
-    static const ct_line_overlap as_line[] = { [CT_SIM_OFF] = CT_LINE_OFF,
-                                               [CT_SIM_BACKWARD] = CT_LINE_BACKWARD,
-                                               [CT_SIM_BOTH] = CT_LINE_BOTH };
+    static const ct_step_timeline_overlap as_line[] = { [CT_SIM_OFF] = CT_STEP_TIMELINE_OFF,
+                                                        [CT_SIM_BACKWARD] =
+                                                            CT_STEP_TIMELINE_BACKWARD,
+                                                        [CT_SIM_BOTH] = CT_STEP_TIMELINE_BOTH };
     ct_grad_pipe_config config = { .allreduce = NULL };
-    ct_profile_line line = { .event = NULL };
+    ct_profile_timeline line = { .event = NULL };
     int64_t count = 0;
     ct_status status = CT_OK;
 

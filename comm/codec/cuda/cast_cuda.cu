@@ -38,7 +38,7 @@ __global__ void encode_kernel(const float *v, int64_t n, float scale, uint16_t *
         four_halves h;
 
         for (int c = 0; c < FOUR; c++)
-            h.x[c] = FP16 ? ct_f16_from_f32(ct_accum_mul(scale, x.x[c])) : ct_bf16_from_f32(x.x[c]);
+            h.x[c] = FP16 ? ct_f16_from_f32(ct_momentum_correction_mul(scale, x.x[c])) : ct_bf16_from_f32(x.x[c]);
         *(four_halves *)(void *)(out + q * FOUR) = h;
     }
 }
@@ -52,7 +52,7 @@ __global__ void decode_kernel(const uint16_t *in, int64_t n, float scale, float 
         four_floats x;
 
         for (int c = 0; c < FOUR; c++)
-            x.x[c] = FP16 ? ct_accum_mul(scale, ct_f16_to_f32(h.x[c])) : ct_bf16_to_f32(h.x[c]);
+            x.x[c] = FP16 ? ct_momentum_correction_mul(scale, ct_f16_to_f32(h.x[c])) : ct_bf16_to_f32(h.x[c]);
         store_four(v, q * FOUR, n, x);
     }
 }

@@ -95,11 +95,11 @@ struct accum_args {
     const float *grad, *weight;
     float *u, *v;
     int64_t n;
-    ct_accum_factors f;
+    ct_momentum_correction_factors f;
     const float *clip;
 };
 
-static inline accum_args args_of(const ct_device_coder *c, const ct_accum *a)
+static inline accum_args args_of(const ct_device_coder *c, const ct_momentum_correction *a)
 {
     accum_args x = { a->grad,
                      a->weight,
@@ -120,11 +120,11 @@ template <update_rule RULE, bool DECAYS>
 static __device__ inline float update_step(const accum_args &a, float clip, float g, float w,
                                            float *u)
 {
-    ct_accum_factors f = a.f;
+    ct_momentum_correction_factors f = a.f;
 
-    f.scale = ct_accum_mul(f.scale, clip); /* as error_feedback.c does */
-    if (RULE == RESIDUAL) return ct_accum_plain(f.scale, g);
-    return ct_accum_step(f, DECAYS, RULE == NESTEROV, g, w, u);
+    f.scale = ct_momentum_correction_mul(f.scale, clip); /* as error_feedback.c does */
+    if (RULE == RESIDUAL) return ct_momentum_correction_plain(f.scale, g);
+    return ct_momentum_correction_step(f, DECAYS, RULE == NESTEROV, g, w, u);
 }
 
 /* One of the rules as a kernel's template argument: _CALL(rule, decays). */
@@ -232,18 +232,18 @@ static __device__ inline void add_parts(const double *part, int64_t n, int sums,
 ct_status ct_coder_clip(ct_device_coder *c, ct_stream st, const float *grad, int64_t n,
                         double limit);
 ct_status ct_coder_shrink(ct_device_coder *c, ct_stream st, float *grad, int64_t n, double limit);
-ct_status ct_coder_update(ct_device_coder *c, ct_stream st, const ct_accum *a);
-ct_status ct_coder_all(ct_device_coder *c, ct_stream st, const ct_accum *a, float *out);
-ct_status ct_coder_apart(ct_device_coder *c, ct_stream st, const ct_accum *a, bool restart,
+ct_status ct_coder_update(ct_device_coder *c, ct_stream st, const ct_momentum_correction *a);
+ct_status ct_coder_all(ct_device_coder *c, ct_stream st, const ct_momentum_correction *a, float *out);
+ct_status ct_coder_apart(ct_device_coder *c, ct_stream st, const ct_momentum_correction *a, bool restart,
                          int n_rank, float least, float *out);
 ct_status ct_coder_square(ct_device_coder *c, ct_stream st, const float *v, int64_t n,
                           double *sum_p);
-ct_status ct_coder_select(ct_device_coder *c, ct_stream st, const ct_accum *a, int sign);
+ct_status ct_coder_select(ct_device_coder *c, ct_stream st, const ct_momentum_correction *a, int sign);
 ct_status ct_coder_add(ct_device_coder *c, ct_stream st, const void *const *payload, int n_payload,
                        float *sum);
 ct_status ct_coder_put_back(ct_device_coder *c, ct_stream st, const uint32_t *index,
                             const float *value, int64_t count, float *v);
-ct_status ct_coder_sign(ct_device_coder *c, ct_stream st, const ct_accum *a, int parts, int skip,
+ct_status ct_coder_sign(ct_device_coder *c, ct_stream st, const ct_momentum_correction *a, int parts, int skip,
                         void *payload);
 ct_status ct_coder_sign_take(ct_device_coder *c, ct_stream st, float *v, int64_t n, void *payload);
 ct_status ct_coder_sign_add(ct_device_coder *c, ct_stream st, const void *payload, size_t stride,
@@ -262,19 +262,19 @@ ct_status ct_cast_encode_cuda(ct_stream st, bool fp16, const float *v, int64_t n
 ct_status ct_cast_decode_cuda(ct_stream st, bool fp16, const uint16_t *in, int64_t n, float scale,
                               float *v);
 /** The update, and how many keys each of the upper bins has. */
-ct_status ct_coder_update_and_count(ct_device_coder *c, ct_stream st, const ct_accum *a,
+ct_status ct_coder_update_and_count(ct_device_coder *c, ct_stream st, const ct_momentum_correction *a,
                                     ct_select_key key);
 /** … and candidates over the last threshold; judge, behind find_kernel, says whether they do. */
-ct_status ct_coder_update_and_collect(ct_device_coder *c, ct_stream st, const ct_accum *a, int sign,
+ct_status ct_coder_update_and_collect(ct_device_coder *c, ct_stream st, const ct_momentum_correction *a, int sign,
                                       ct_select_key key);
 ct_status ct_coder_judge(ct_device_coder *c, ct_stream st, int sign);
 /** … and of each chunk the sum of keys, and the largest key. */
-ct_status ct_coder_update_and_sum(ct_device_coder *c, ct_stream st, const ct_accum *a,
+ct_status ct_coder_update_and_sum(ct_device_coder *c, ct_stream st, const ct_momentum_correction *a,
                                   ct_select_key key);
 /** Candidates over run->bound, where run->gathers. */
-ct_status ct_coder_gather(ct_device_coder *c, ct_stream st, const ct_accum *a, ct_select_key key);
+ct_status ct_coder_gather(ct_device_coder *c, ct_stream st, const ct_momentum_correction *a, ct_select_key key);
 /** The update, and a threshold, or none: then the keys' upper bits are counted. */
-ct_status ct_coder_search(ct_device_coder *c, ct_stream st, const ct_accum *a, int sign,
+ct_status ct_coder_search(ct_device_coder *c, ct_stream st, const ct_momentum_correction *a, int sign,
                           ct_select_key key);
 /** What is selected, as a payload, and the note. v: what is lost goes there. */
 ct_status ct_coder_pack(ct_device_coder *c, ct_stream st, float *v);

@@ -22,11 +22,11 @@ __global__ void open_kernel(coder_run *run, coder_kept *kept, int sign, float ca
     if (threadIdx.x != 0) return;
     for (int i = 0; i < 3; i++) {
         if (carry != 0)
-            kept->history[i].threshold = ct_accum_mul(kept->history[i].threshold, carry);
+            kept->history[i].threshold = ct_momentum_correction_mul(kept->history[i].threshold, carry);
         if (kept->history[i].margin == 0) kept->history[i].margin = MARGIN_START;
     }
     bound = ct_select_bits(
-        ct_accum_mul(kept->history[sign + 1].threshold, kept->history[sign + 1].margin));
+        ct_momentum_correction_mul(kept->history[sign + 1].threshold, kept->history[sign + 1].margin));
     run->guess = (bound > 0) ? (unsigned)bound - 1 : 0;
     run->collects = (bound > 0);
 }
@@ -69,9 +69,9 @@ __global__ void judge_kernel(coder_run *run, coder_kept *kept, int sign, int64_t
 
     if ((threadIdx.x != 0) || !run->collects) return;
     if (total < k)
-        *margin = ct_accum_mul(*margin, (*margin > MARGIN_LEAST) ? MARGIN_BACK : 1.0f);
+        *margin = ct_momentum_correction_mul(*margin, (*margin > MARGIN_LEAST) ? MARGIN_BACK : 1.0f);
     else if ((total > k + k / 4) && (*margin < MARGIN_MOST))
-        *margin = ct_accum_mul(*margin, (total > 2 * k) ? MARGIN_LEAP : MARGIN_FORTH);
+        *margin = ct_momentum_correction_mul(*margin, (total > 2 * k) ? MARGIN_LEAP : MARGIN_FORTH);
     if ((total >= k) && !run->overflow && !run->settled) {
         run->gathers = 0; /* the k-th is over the bound, and all above it are here */
         return;
@@ -80,7 +80,7 @@ __global__ void judge_kernel(coder_run *run, coder_kept *kept, int sign, int64_t
 }
 } // namespace
 
-ct_status ct_coder_update_and_collect(ct_device_coder *c, ct_stream st, const ct_accum *accum,
+ct_status ct_coder_update_and_collect(ct_device_coder *c, ct_stream st, const ct_momentum_correction *accum,
                                       int sign, ct_select_key key)
 {
     accum_args a = args_of(c, accum);

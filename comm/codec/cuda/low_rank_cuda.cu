@@ -25,14 +25,14 @@ __global__ void left_kernel(ct_low_rank s, const float *v, const float *q, float
 
                 for (int k = 0; k < COLUMNS; k++) {
                     if (first + k < s.r)
-                        sum[k] = ct_accum_add(sum[k], ct_accum_mul(x, q[(first + k) * s.cols + j]));
+                        sum[k] = ct_momentum_correction_add(sum[k], ct_momentum_correction_mul(x, q[(first + k) * s.cols + j]));
                 }
             }
             for (int k = 0; k < COLUMNS; k++) {
                 float all = 0;
 
                 for (unsigned l = 0; l < LANES; l++)
-                    all = ct_accum_add(all, ct_warp_from(sum[k], half * LANES + l));
+                    all = ct_momentum_correction_add(all, ct_warp_from(sum[k], half * LANES + l));
                 if ((lane == 0) && (first + k < s.r)) p[(first + k) * s.rows + i] = all;
             }
         }
@@ -56,7 +56,7 @@ __global__ void right_kernel(ct_low_rank s, int slabs, const float *v, const flo
 
                 for (int k = 0; k < GROUP; k++) {
                     if (at + k < s.r)
-                        sum[k] = ct_accum_add(sum[k], ct_accum_mul(p[(at + k) * s.rows + i], x));
+                        sum[k] = ct_momentum_correction_add(sum[k], ct_momentum_correction_mul(p[(at + k) * s.rows + i], x));
                 }
             }
             for (int k = 0; k < GROUP; k++) {
@@ -72,7 +72,7 @@ __global__ void slabs_kernel(int64_t size, int slabs, const float *part, float *
     {
         float sum = part[i];
 
-        for (int k = 1; k < slabs; k++) sum = ct_accum_add(sum, part[k * size + i]);
+        for (int k = 1; k < slabs; k++) sum = ct_momentum_correction_add(sum, part[k * size + i]);
         q[i] = sum;
     }
 }
@@ -87,12 +87,12 @@ __global__ void product_kernel(ct_low_rank s, const float *p, const float *q, bo
         float all = takes ? v[e] : 0.0f;
 
         for (int k = 0, g = 0; k < s.r; k += g) {
-            float x = ct_accum_mul(p[k * s.rows + i], q[k * s.cols + j]);
+            float x = ct_momentum_correction_mul(p[k * s.rows + i], q[k * s.cols + j]);
 
             g = (s.r - k >= GROUP) ? GROUP : (s.r - k >= 2) ? 2 : 1;
             for (int c = k + 1; c < k + g; c++)
-                x = ct_accum_add(x, ct_accum_mul(p[c * s.rows + i], q[c * s.cols + j]));
-            all = takes ? ct_accum_add(all, -x) : (k == 0) ? x : ct_accum_add(all, x);
+                x = ct_momentum_correction_add(x, ct_momentum_correction_mul(p[c * s.rows + i], q[c * s.cols + j]));
+            all = takes ? ct_momentum_correction_add(all, -x) : (k == 0) ? x : ct_momentum_correction_add(all, x);
         }
         v[e] = all;
     }

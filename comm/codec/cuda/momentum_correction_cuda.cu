@@ -98,9 +98,9 @@ __global__ void apart_kernel(accum_args a, bool restart, const coder_kept *kept,
         for (int64_t i = c * CHUNK + ct_lane(); (i < (c + 1) * CHUNK) && (i < a.n); i += CT_WARP) {
             float u = ((RULE != RESIDUAL) && !from_zero) ? a.u[i] : 0.0f;
             float step =
-                ct_accum_add(0.0f, update_step<RULE, DECAYS>(a, clip, a.grad[i],
+                ct_momentum_correction_add(0.0f, update_step<RULE, DECAYS>(a, clip, a.grad[i],
                                                              DECAYS ? a.weight[i] : 0.0f, &u));
-            float v = ct_accum_mul(a.v[i], a.f.carry);
+            float v = ct_momentum_correction_mul(a.v[i], a.f.carry);
 
             if (RULE != RESIDUAL) a.u[i] = u;
             a.v[i] = v;
@@ -123,7 +123,7 @@ __global__ void share_kernel(const double *part, int64_t n_chunk, int n_rank, fl
     double sum[2] = { 0, 0 };
 
     add_parts(part, n_chunk, 2, sum);
-    if (threadIdx.x == 0) kept->share = ct_accum_share(sum[0], sum[1], n_rank, least);
+    if (threadIdx.x == 0) kept->share = ct_momentum_correction_share(sum[0], sum[1], n_rank, least);
 }
 
 __global__ void send_kernel(float *v, int64_t n, const coder_kept *kept, float *out)
@@ -132,10 +132,10 @@ __global__ void send_kernel(float *v, int64_t n, const coder_kept *kept, float *
 
     CT_CUDA_LOOP(i, n)
     {
-        float sent = ct_accum_mul(share, v[i]);
+        float sent = ct_momentum_correction_mul(share, v[i]);
 
-        out[i] = ct_accum_add(out[i], sent);
-        v[i] = ct_accum_add(v[i], -sent);
+        out[i] = ct_momentum_correction_add(out[i], sent);
+        v[i] = ct_momentum_correction_add(v[i], -sent);
     }
 }
 
@@ -169,7 +169,7 @@ __global__ void shrink_kernel(float *grad, int64_t n, const coder_kept *kept)
     float clip = kept->clip;
 
     if (clip == 1.0f) return;
-    CT_CUDA_LOOP(i, n) grad[i] = ct_accum_mul(grad[i], clip);
+    CT_CUDA_LOOP(i, n) grad[i] = ct_momentum_correction_mul(grad[i], clip);
 }
 
 __global__ void whole_kernel(coder_kept *kept)
@@ -186,7 +186,7 @@ __global__ void sum_squares_kernel(const double *part, int64_t n_chunk, coder_ke
 }
 } // namespace
 
-ct_status ct_coder_update(ct_device_coder *c, ct_stream st, const ct_accum *accum)
+ct_status ct_coder_update(ct_device_coder *c, ct_stream st, const ct_momentum_correction *accum)
 {
     accum_args a = args_of(c, accum);
     bool nesterov = accum->nesterov;
@@ -198,7 +198,7 @@ ct_status ct_coder_update(ct_device_coder *c, ct_stream st, const ct_accum *accu
     return ct_cuda_launched("update of a residual");
 }
 
-ct_status ct_coder_all(ct_device_coder *c, ct_stream st, const ct_accum *accum, float *out)
+ct_status ct_coder_all(ct_device_coder *c, ct_stream st, const ct_momentum_correction *accum, float *out)
 {
     accum_args a = args_of(c, accum);
     bool nesterov = accum->nesterov;
@@ -210,7 +210,7 @@ ct_status ct_coder_all(ct_device_coder *c, ct_stream st, const ct_accum *accum, 
     return ct_cuda_launched("dense step of a residual");
 }
 
-ct_status ct_coder_apart(ct_device_coder *c, ct_stream st, const ct_accum *accum, bool restart,
+ct_status ct_coder_apart(ct_device_coder *c, ct_stream st, const ct_momentum_correction *accum, bool restart,
                          int n_rank, float least, float *out)
 {
     accum_args a = args_of(c, accum);
@@ -248,7 +248,7 @@ ct_status ct_coder_shrink(ct_device_coder *c, ct_stream st, float *grad, int64_t
     return ct_cuda_launched("limit of a norm");
 }
 
-ct_status ct_coder_update_and_count(ct_device_coder *c, ct_stream st, const ct_accum *accum,
+ct_status ct_coder_update_and_count(ct_device_coder *c, ct_stream st, const ct_momentum_correction *accum,
                                     ct_select_key key)
 {
     accum_args a = args_of(c, accum);
@@ -261,7 +261,7 @@ ct_status ct_coder_update_and_count(ct_device_coder *c, ct_stream st, const ct_a
     return ct_cuda_launched("update of a residual, with counts");
 }
 
-ct_status ct_coder_update_and_sum(ct_device_coder *c, ct_stream st, const ct_accum *accum,
+ct_status ct_coder_update_and_sum(ct_device_coder *c, ct_stream st, const ct_momentum_correction *accum,
                                   ct_select_key key)
 {
     accum_args a = args_of(c, accum);

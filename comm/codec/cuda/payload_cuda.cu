@@ -32,15 +32,15 @@ __global__ void mean_kernel(coder_run *run, const double *part, int64_t n_chunk)
 __global__ void take_mean_kernel(const coder_run *run, const unsigned *index, const float *value,
                                  float *v)
 {
-    CT_CUDA_LOOP(j, (int64_t)run->count) v[index[j]] = ct_accum_add(value[j], -run->mean);
+    CT_CUDA_LOOP(j, (int64_t)run->count) v[index[j]] = ct_momentum_correction_add(value[j], -run->mean);
 }
 
 /* Zeros, where entries are so many that a plain vector travels. */
-__global__ void clear_kernel(const coder_run *run, ct_wire_form form, int64_t n, char *payload)
+__global__ void clear_kernel(const coder_run *run, ct_payload_form form, int64_t n, char *payload)
 {
-    ct_wire_code code = ct_wire_choose(form, n, (int64_t)run->count);
-    float *f = (float *)(void *)(payload + CT_WIRE_HEAD);
-    uint16_t *h = (uint16_t *)(void *)(payload + CT_WIRE_HEAD);
+    ct_payload_code code = ct_payload_choose(form, n, (int64_t)run->count);
+    float *f = (float *)(void *)(payload + CT_PAYLOAD_HEAD);
+    uint16_t *h = (uint16_t *)(void *)(payload + CT_PAYLOAD_HEAD);
 
     if ((code != CT_CODE_DENSE32) && (code != CT_CODE_DENSE16)) return;
     CT_CUDA_LOOP(i, n)
@@ -68,15 +68,15 @@ __device__ inline int64_t lower_bound(const unsigned *index, int64_t count, int6
     return lo;
 }
 
-__device__ inline void write_head(const coder_run *run, coder_kept *kept, ct_wire_code code,
-                                  ct_wire_form form, int64_t n, char *payload, ct_coder_note *note)
+__device__ inline void write_head(const coder_run *run, coder_kept *kept, ct_payload_code code,
+                                  ct_payload_form form, int64_t n, char *payload, ct_coder_note *note)
 {
-    ct_wire_head *head = (ct_wire_head *)(void *)payload;
+    ct_payload_head *head = (ct_payload_head *)(void *)payload;
     int64_t count = (int64_t)run->count;
 
-    head->bytes = ct_wire_size(code, n, count);
+    head->bytes = ct_payload_size(code, n, count);
     head->code = code;
-    head->mean = (form == CT_WIRE_MEAN) ? run->mean : 0.0f;
+    head->mean = (form == CT_PAYLOAD_MEAN) ? run->mean : 0.0f;
     head->n = n;
     head->count = count;
     *note = {};
@@ -89,14 +89,14 @@ __device__ inline void write_head(const coder_run *run, coder_kept *kept, ct_wir
     kept->filled = 0;
 }
 
-__global__ void pack_kernel(const coder_run *run, coder_kept *kept, ct_wire_form form, int64_t n,
+__global__ void pack_kernel(const coder_run *run, coder_kept *kept, ct_payload_form form, int64_t n,
                             const unsigned *index, const float *value, char *payload,
                             ct_coder_note *note)
 {
-    int64_t count = (int64_t)run->count, blocks = ct_wire_blocks(n);
-    ct_wire_code code = ct_wire_choose(form, n, count);
+    int64_t count = (int64_t)run->count, blocks = ct_payload_blocks(n);
+    ct_payload_code code = ct_payload_choose(form, n, count);
     bool blocked = (code == CT_CODE_HALF) || (code == CT_CODE_MEAN16);
-    char *at = payload + CT_WIRE_HEAD;
+    char *at = payload + CT_PAYLOAD_HEAD;
     unsigned *index32 = (unsigned *)(void *)at;
     uint16_t *index16 = (uint16_t *)(void *)(at + 4 * blocks);
 
@@ -104,9 +104,9 @@ __global__ void pack_kernel(const coder_run *run, coder_kept *kept, ct_wire_form
         write_head(run, kept, code, form, n, payload, note);
     CT_CUDA_LOOP(b, blocked ? blocks : 0)
     {
-        int64_t first = lower_bound(index, count, b * CT_WIRE_BLOCK);
+        int64_t first = lower_bound(index, count, b * CT_PAYLOAD_BLOCK);
 
-        index32[b] = (unsigned)(lower_bound(index, count, (b + 1) * CT_WIRE_BLOCK) - first);
+        index32[b] = (unsigned)(lower_bound(index, count, (b + 1) * CT_PAYLOAD_BLOCK) - first);
     }
     CT_CUDA_LOOP(j, count)
     {
@@ -118,7 +118,7 @@ __global__ void pack_kernel(const coder_run *run, coder_kept *kept, ct_wire_form
         else if (code == CT_CODE_DENSE16)
             ((uint16_t *)(void *)at)[i] = ct_bf16_from_f32(x);
         else if (blocked)
-            index16[j] = (uint16_t)(i % CT_WIRE_BLOCK);
+            index16[j] = (uint16_t)(i % CT_PAYLOAD_BLOCK);
         else
             index32[j] = i;
         if (code == CT_CODE_PAIRS) ((float *)(void *)(at + 4 * count))[j] = x;
@@ -131,14 +131,14 @@ __global__ void pack_kernel(const coder_run *run, coder_kept *kept, ct_wire_form
 /* sum[i] += x; how many more elements are not 0 now. */
 __device__ inline int add_one(float *sum, int64_t i, float x)
 {
-    float old = sum[i], now = ct_accum_add(old, x);
+    float old = sum[i], now = ct_momentum_correction_add(old, x);
 
     sum[i] = now;
     return (int)(now != 0) - (int)(old != 0);
 }
 
 /* Entries with 32-bit indices, and plain vectors. */
-__device__ inline int add_list(const ct_wire_head *head, int64_t n, float *sum, bool *wrong)
+__device__ inline int add_list(const ct_payload_head *head, int64_t n, float *sum, bool *wrong)
 {
     const char *at = (const char *)(head + 1);
     const unsigned *index = (const unsigned *)(const void *)at;
@@ -169,17 +169,17 @@ __device__ inline int add_list(const ct_wire_head *head, int64_t n, float *sum, 
 }
 
 /* Entries in blocks, a block of the device a block of the payload. */
-__device__ inline int add_blocks(const ct_wire_head *head, int64_t n, float *sum, bool *wrong)
+__device__ inline int add_blocks(const ct_payload_head *head, int64_t n, float *sum, bool *wrong)
 {
     __shared__ unsigned long long part[CT_CUDA_BLOCK];
-    int64_t blocks = ct_wire_blocks(n);
+    int64_t blocks = ct_payload_blocks(n);
     const unsigned *per_block = (const unsigned *)(const void *)(head + 1);
     const uint16_t *index = (const uint16_t *)(const void *)(per_block + blocks);
     const uint16_t *half = index + head->count;
     int filled = 0;
 
     for (int64_t b = blockIdx.x; b < blocks; b += gridDim.x) {
-        int64_t first = b * CT_WIRE_BLOCK, left = n - first, from = 0, end = 0;
+        int64_t first = b * CT_PAYLOAD_BLOCK, left = n - first, from = 0, end = 0;
         unsigned long long mine = 0;
 
         for (int64_t k = threadIdx.x; k < b; k += CT_CUDA_BLOCK) mine += per_block[k];
@@ -203,7 +203,7 @@ __device__ inline int add_blocks(const ct_wire_head *head, int64_t n, float *sum
 __global__ void add_kernel(const char *payload, int64_t n, float *sum, coder_kept *kept)
 {
     __shared__ int filled;
-    const ct_wire_head *head = (const ct_wire_head *)(const void *)payload;
+    const ct_payload_head *head = (const ct_payload_head *)(const void *)payload;
     bool blocked = (head->code == CT_CODE_HALF) || (head->code == CT_CODE_MEAN16), wrong = false;
     int mine = 0;
 
@@ -219,7 +219,7 @@ __global__ void add_kernel(const char *payload, int64_t n, float *sum, coder_kep
 
 __global__ void put_back_kernel(const uint32_t *index, const float *value, int64_t count, float *v)
 {
-    CT_CUDA_LOOP(j, count) v[index[j]] = ct_accum_add(v[index[j]], value[j]);
+    CT_CUDA_LOOP(j, count) v[index[j]] = ct_momentum_correction_add(v[index[j]], value[j]);
 }
 } // namespace
 
@@ -235,9 +235,9 @@ ct_status ct_coder_pack(ct_device_coder *c, ct_stream st, float *v)
 {
     int64_t n = c->s.n, chunks = (c->limit + CHUNK - 1) / CHUNK;
     unsigned blocks = pass_blocks(FOUR * c->limit);
-    ct_wire_code most = ct_wire_choose(c->s.form, n, c->limit);
+    ct_payload_code most = ct_payload_choose(c->s.form, n, c->limit);
 
-    if (c->s.form == CT_WIRE_MEAN) {
+    if (c->s.form == CT_PAYLOAD_MEAN) {
         CT_CUDA_RUN_BLOCKS(sum_values_kernel, pass_blocks(c->limit), st, c->run, c->value, chunks,
                            c->part);
         CT_CUDA_RUN_BLOCKS(mean_kernel, 1, st, c->run, c->part, chunks);

@@ -16,7 +16,7 @@ __global__ void open_kernel(coder_run *run, coder_kept *kept, int sign, float ca
     if (threadIdx.x != 0) return;
     for (int i = 0; i < 3; i++)
         if (carry != 0)
-            kept->history[i].threshold = ct_accum_mul(kept->history[i].threshold, carry);
+            kept->history[i].threshold = ct_momentum_correction_mul(kept->history[i].threshold, carry);
     threshold = kept->history[sign + 1].threshold;
     run->searches = !reuses || !(threshold > 0.0f) || (age >= MAX_AGE);
     run->gathers = !run->searches;
@@ -45,7 +45,7 @@ __device__ inline void set_probes(coder_run *run)
     for (int i = 0; i < CT_SELECT_PROBES; i++) {
         run->over[i] = 0;
         run->probe[i] =
-            ct_accum_add(run->low, ct_accum_mul((float)i / CT_SELECT_PROBES, run->high - run->low));
+            ct_momentum_correction_add(run->low, ct_momentum_correction_mul((float)i / CT_SELECT_PROBES, run->high - run->low));
     }
 }
 
@@ -137,7 +137,7 @@ __global__ void count_again_kernel(const float *v, int64_t n, ct_select_key key,
 }
 } // namespace
 
-ct_status ct_coder_search(ct_device_coder *c, ct_stream st, const ct_accum *a, int sign,
+ct_status ct_coder_search(ct_device_coder *c, ct_stream st, const ct_momentum_correction *a, int sign,
                           ct_select_key key)
 {
     bool reuses = (c->kind == CT_SELECT_SAMPLED);

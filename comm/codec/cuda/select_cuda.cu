@@ -214,11 +214,11 @@ __global__ void take_kernel(lists l, ct_select_key key, const coder_run *run, co
 
             if (takes && (place < (unsigned long long)limit)) {
                 unsigned i = (e.index != NULL) ? e.index[j] : (unsigned)(e.first + j);
-                float sent = halves ? ct_bf16_to_f32(ct_wire_half_bits(x)) : x;
+                float sent = halves ? ct_bf16_to_f32(ct_payload_half_bits(x)) : x;
 
                 index[place] = i;
                 value[place] = sent;
-                v[i] = ct_accum_add(x, -sent);
+                v[i] = ct_momentum_correction_add(x, -sent);
                 if (u != NULL) u[i] = 0.0f;
             }
             tie += (unsigned)ct_popc(equals);
@@ -229,7 +229,7 @@ __global__ void take_kernel(lists l, ct_select_key key, const coder_run *run, co
 
 } // namespace
 
-ct_status ct_coder_gather(ct_device_coder *c, ct_stream st, const ct_accum *a, ct_select_key key)
+ct_status ct_coder_gather(ct_device_coder *c, ct_stream st, const ct_momentum_correction *a, ct_select_key key)
 {
     CT_CUDA_RUN_BLOCKS(gather_kernel, chunk_blocks(c), st, segments_of(c, a->v), a->n, c->n_chunk,
                        key, c->run);
@@ -237,7 +237,7 @@ ct_status ct_coder_gather(ct_device_coder *c, ct_stream st, const ct_accum *a, c
 }
 
 /* The launches: what depends on what was found is decided on the device. */
-ct_status ct_coder_select(ct_device_coder *c, ct_stream st, const ct_accum *a, int sign)
+ct_status ct_coder_select(ct_device_coder *c, ct_stream st, const ct_momentum_correction *a, int sign)
 {
     ct_select_key key = ct_select_key_of_sign(sign);
     unsigned blocks = chunk_blocks(c);
@@ -268,7 +268,7 @@ ct_status ct_coder_select(ct_device_coder *c, ct_stream st, const ct_accum *a, i
     CT_CUDA_RUN_BLOCKS(scan_kernel, 1, st, c->run, c->n_chunk, c->over, c->equal,
                        exact ? &c->kept->history[sign + 1].threshold : (float *)NULL);
     CT_CUDA_RUN_BLOCKS(take_kernel, blocks, st, l, key, c->run, c->over, c->equal,
-                       c->s.form == CT_WIRE_HALF, c->limit, a->v, u, c->index, c->value);
+                       c->s.form == CT_PAYLOAD_HALF, c->limit, a->v, u, c->index, c->value);
     CT_TRY(ct_cuda_launched("selection"));
     return ct_coder_pack(c, st, a->v);
 }

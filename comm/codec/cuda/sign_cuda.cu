@@ -56,13 +56,13 @@ __device__ inline bool encode_block(float *x, int n, sign_block *to)
         float other = ct_warp_from(x[w], lane ^ LANES);
         unsigned below = ct_warp_ballot(x[w] < 0);
 
-        sum = ct_accum_add(sum, on_side(upper ? other : x[w], upper));
-        sum = ct_accum_add(sum, on_side(upper ? x[w] : other, upper));
+        sum = ct_momentum_correction_add(sum, on_side(upper ? other : x[w], upper));
+        sum = ct_momentum_correction_add(sum, on_side(upper ? x[w] : other, upper));
         n_below += ct_popc(below);
         if ((int)lane == w) bits = below;
     }
-    for (unsigned k = 0; k < LANES; k++) plus = ct_accum_add(plus, ct_warp_from(sum, k));
-    for (unsigned k = 0; k < LANES; k++) minus = ct_accum_add(minus, ct_warp_from(sum, LANES + k));
+    for (unsigned k = 0; k < LANES; k++) plus = ct_momentum_correction_add(plus, ct_warp_from(sum, k));
+    for (unsigned k = 0; k < LANES; k++) minus = ct_momentum_correction_add(minus, ct_warp_from(sum, LANES + k));
     if (is_bad(plus) || is_bad(minus)) return false;
     if (to == NULL) return true;
     plus = mean_of(plus, n - n_below);
@@ -73,7 +73,7 @@ __device__ inline bool encode_block(float *x, int n, sign_block *to)
         to->minus = minus;
     }
     CT_UNROLL
-    for (int w = 0; w < EACH; w++) x[w] = ct_accum_add(x[w], -((x[w] < 0) ? minus : plus));
+    for (int w = 0; w < EACH; w++) x[w] = ct_momentum_correction_add(x[w], -((x[w] < 0) ? minus : plus));
     return true;
 }
 
@@ -103,7 +103,7 @@ __global__ void encode_kernel(accum_args a, int64_t n_block, int parts, int skip
                     update_step<RULE, DECAYS>(a, clip, a.grad[i], DECAYS ? a.weight[i] : 0.0f, &u);
 
                 if (RULE != RESIDUAL) a.u[i] = u;
-                x[w] = ct_accum_keep(a.f.carry, x[w], step);
+                x[w] = ct_momentum_correction_keep(a.f.carry, x[w], step);
             }
         }
         bad = !encode_block(x, (int)((left < CT_SIGN_BLOCK) ? left : CT_SIGN_BLOCK),
@@ -140,7 +140,7 @@ __device__ inline bool add_block(const sign_block *s, float *x)
     for (int w = 0; w < EACH; w++) {
         bool below = ((s->below[w] >> ct_lane()) & 1u) != 0;
 
-        x[w] = ct_accum_add(x[w], below ? s->minus : s->plus);
+        x[w] = ct_momentum_correction_add(x[w], below ? s->minus : s->plus);
     }
     return !is_bad(s->plus) && !is_bad(s->minus);
 }
@@ -219,7 +219,7 @@ ct_status begin_note(ct_device_coder *c, ct_stream st)
 }
 } // namespace
 
-ct_status ct_coder_sign(ct_device_coder *c, ct_stream st, const ct_accum *accum, int parts,
+ct_status ct_coder_sign(ct_device_coder *c, ct_stream st, const ct_momentum_correction *accum, int parts,
                         int skip, void *payload)
 {
     accum_args a = args_of(c, accum);

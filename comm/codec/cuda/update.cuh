@@ -27,7 +27,7 @@ static __device__ inline bool update_four(const accum_args &a, float clip, int64
     for (int c = 0; c < FOUR; c++) {
         float step = update_step<RULE, DECAYS>(a, clip, g.x[c], w.x[c], &u.x[c]);
 
-        v.x[c] = ct_accum_keep(a.f.carry, v.x[c], step);
+        v.x[c] = ct_momentum_correction_keep(a.f.carry, v.x[c], step);
         if (LOOK == COUNTS) {
             bad = bad || is_bad(v.x[c]);
             if (i + c < a.n) count_key(bin, v.x[c], key);
