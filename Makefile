@@ -3,6 +3,7 @@
 # make test             every check and test that runs in minutes      make test-long   the rest
 # make check            format, include directions, headers that stand alone, warnings as errors
 # make bench            benchmarks                make install PREFIX=/usr/local DESTDIR=
+# make models           the nets under models/    make clean   what was built; distclean   nets, too
 # make SAN=address test also undefined, thread    make CUDA=1   needs nvcc      V=1 prints commands
 # make test-gpu         on a GPU; bench-gpu timings  make test-emulated  CUDA's side without one
 # make ONEDNN=1         oneDNN's convolutions as one more engine: docs/timing.md
@@ -216,6 +217,17 @@ $(PB).c $(PB).h &: framework/proto/cortado.proto | needs
 $(PB).o: $(PB).c
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -w -c $< -o $@
 
+# The nets under models/ that a script describes, written in place for users and tests. models/.made
+# lists them: where one is gone, all are written again. Unchanged files keep their time.
+MODELS := models/.made
+MODEL_FILES := $(addprefix models/,$(filter %.prototxt,$(file < $(MODELS))))
+$(MODELS): scripts/make_models.py $(wildcard scripts/nets/*.py) \
+        $(if $(filter-out $(wildcard $(MODEL_FILES)),$(MODEL_FILES)),FORCE) | needs
+	$(if $(Q),@echo "NETS models")
+	$(Q)python3 scripts/make_models.py --nets
+.PHONY: models
+models: $(MODELS)
+
 # the ready machines' files, as text inside the program: found by name wherever it runs
 $(READY).c: scripts/ready_machines.sh $(wildcard topology/machines/*.prototxt) | needs
 	@mkdir -p $(@D)
@@ -237,10 +249,10 @@ $(B)/libcortado.a: $(LIB_OBJ)
 	$(if $(Q),@echo "AR   $@")
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
-$(B)/cortado: $(TOOL_OBJ) $(B)/libcortado.a
+$(B)/cortado: $(TOOL_OBJ) $(B)/libcortado.a | $(MODELS)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) -o $@
 
-$(B)/cortado-sim: $(TOOL_OBJ) $(B)/libcortado.a
+$(B)/cortado-sim: $(TOOL_OBJ) $(B)/libcortado.a | $(MODELS)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ $(LDLIBS) -s -o $@
 
 # tests see everything but main(), and as archives: each links only what it uses

@@ -10,7 +10,7 @@ case ${MPICC:-mpicc} in
 *mpich*) mpi='mpich libmpich-dev' ;;
 *) mpi='openmpi-bin libopenmpi-dev' ;;
 esac
-packages="gcc make pkg-config $mpi libopenblas-openmp-dev libhdf5-dev
+packages="gcc make pkg-config python3 $mpi libopenblas-openmp-dev libhdf5-dev
 protobuf-c-compiler libprotobuf-c-dev zlib1g-dev libjansson-dev libcmocka-dev liblmdb-dev libturbojpeg0-dev
 libpng-dev libhwloc-dev"
 
@@ -31,13 +31,15 @@ missing_libraries() {
     done
 }
 missing() {
-    missing_tools gcc make pkg-config protoc-c "${MPICC:-mpicc}" "${MPIRUN:-mpirun}"
+    missing_tools gcc make pkg-config protoc-c python3 "${MPICC:-mpicc}" "${MPIRUN:-mpirun}"
+    # python3-minimal is enough for make, not for the tests
+    ! command -v python3 >/dev/null 2>&1 || python3 -c 'import json' 2>/dev/null || echo "Python's library"
     missing_libraries $libraries cmocka
 }
 
 if [ "${1:-}" = --check ]; then
     shift
-    lack=$(missing_tools pkg-config protoc-c "${MPICC:-mpicc}" && missing_libraries $libraries "$@")
+    lack=$(missing_tools pkg-config protoc-c python3 "${MPICC:-mpicc}" && missing_libraries $libraries "$@")
     [ -n "$lack" ] || exit 0
     echo "make: missing for the build:" $(echo "$lack" | sed '$!s/$/,/')". scripts/setup.sh" \
         "installs it on Debian and Ubuntu, and lists elsewhere what to load; make demo runs it" >&2
@@ -85,6 +87,7 @@ Load or install, then run make again:
   protobuf-c and protoc-c      spack load protobuf-c          dnf: protobuf-c-devel protobuf-c-compiler
   jansson                      spack load jansson             dnf: jansson-devel
   zlib, pkg-config, cmocka     spack load cmocka              dnf: zlib-devel pkgconf libcmocka-devel
+  Python 3.6 or later          module load python             dnf: python3
 optional: lmdb, libjpeg-turbo (libturbojpeg), libpng, hwloc
 pkg-config must find them: PKG_CONFIG_PATH holds the folders of their .pc files.
 EOF

@@ -53,8 +53,8 @@ do-test-long: $(B)/cortado $(LONG_BIN)
 STRICT ?= 1
 AT_ONCE := OMP_WAIT_POLICY=passive xargs -P 2 -I{} sh -c
 TEST_ENV = CORTADO=$(CURDIR)/$(B)/cortado MPIRUN="$(MPIRUN)" MPIRUN_FLAGS="$(MPIRUN_FLAGS)" ROOT=$(CURDIR)
-.PHONY: test-unit test-mpi test-cli check check-werror bench fuzz docs format clean install
-test-unit: $(if $(T),$(filter $(B)/tests/unit/test_$(T)%,$(UNIT_BIN)),$(UNIT_BIN))
+.PHONY: test-unit test-mpi test-cli check check-werror bench fuzz docs format clean distclean install
+test-unit: $(if $(T),$(filter $(B)/tests/unit/test_$(T)%,$(UNIT_BIN)),$(UNIT_BIN)) | $(MODELS)
 	$(Q)printf '%s\n' $(^:$(B)/tests/%=%) | STRICT=$(STRICT) $(AT_ONCE) '$(RUN) {} $(B)/tests/{} || exit 255'
 
 test-mpi: $(if $(T),$(filter $(B)/tests/mpi/test_$(T)%,$(MPI_BIN)),$(MPI_BIN))
@@ -158,3 +158,5 @@ install: $(B)/cortado
 
 clean:
 	rm -rf build cortado
+distclean: clean
+	rm -f $(MODEL_FILES) $(MODELS)

@@ -28,6 +28,8 @@ echo "$gpus"
 [ -x "$b/tests/bench/bench_gpu_products" ] && timeout 90 "$b/tests/bench/bench_gpu_products"
 [ -x "$b/tests/bench/bench_gpu_cells" ] && timeout 60 "$b/tests/bench/bench_gpu_cells"
 
+models=models
+[ ! -d "$b/models" ] || models=$b/models # a bundle brings them
 json=$(mktemp)
 trap 'rm -f "$json"' EXIT
 printf '%-11s %6s %5s %9s %12s\n' model batch bits 'step ms' 'samples/s'
@@ -35,7 +37,7 @@ for job in "alexnet 256 20" "vgg16 64 10" "resnet50 128 10" "googlenet 128 10" "
     set -- $job
     for precision in F32 BF16; do
         [ "$(date +%s)" -lt "$end" ] || { echo "out of time: $1 $precision and what follows not run"; break 2; }
-        if ! within 100 "$b/cortado" time --model="models/$1/train_val.prototxt" --solver_mode=gpu \
+        if ! within 100 "$b/cortado" time --model="$models/$1/train_val.prototxt" --solver_mode=gpu \
             --iterations="$3" --set=batch_size="$2" --set=precision=$precision --json="$json" --log=error >"$json.out" 2>&1; then
             echo "$1 $2 $precision: failed: $(tail -1 "$json.out")"
             continue
@@ -50,12 +52,12 @@ done
 printf '\n%-11s %6s %8s %14s %14s\n' model batch rule 'graphs ms' 'kernels ms'
 for job in "lenet 64 200 SGD" "lenet 64 200 LAMB" "quick 100 100 SGD" "resnet20 32 50 SGD" "resnet50 8 20 SGD" "resnet50 8 20 LAMB" "lstm 20 50 SGD"; do
     set -- $job
-    [ -f "models/$1/train_val.prototxt" ] || { echo "$1: no such model"; continue; }
+    [ -f "$models/$1/train_val.prototxt" ] || { echo "$1: no such model"; continue; }
     [ "$(date +%s)" -lt "$end" ] || { echo "out of time: $1 $4 and what follows not run"; break; }
     row=
     for graph in true false; do
         : >"$json"
-        within 60 "$b/cortado" time --model="models/$1/train_val.prototxt" --solver_mode=gpu --iterations="$3" --set=batch_size="$2" \
+        within 60 "$b/cortado" time --model="$models/$1/train_val.prototxt" --solver_mode=gpu --iterations="$3" --set=batch_size="$2" \
             --set=type="$4" --set=momentum=0.9 --set=cuda_graph=$graph --json="$json" --log=error >"$json.out" 2>&1 || row="$row failed: $(tail -1 "$json.out")"
         row="$row $(sed -n 's/.*"step_ms":\([0-9.e+-]*\).*/\1/p' "$json" | head -1)"
     done

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Copies what scripts/gpu/test.sh and bench.sh need into one folder, with the libraries that a GPU node
-# may lack (not CUDA's, not the C library's), and packs it: for nodes where nothing can be built.
+# Copies what scripts/gpu/test.sh and bench.sh need into one folder, with the nets and the libraries that a GPU
+# node may lack (not CUDA's, not the C library's), and packs it: for nodes where nothing can be built.
 #   scripts/gpu/bundle.sh BUILD FOLDER       makes FOLDER and FOLDER.tar.xz
 set -eu
 cd "$(dirname "$0")/../.."
@@ -14,6 +14,11 @@ for t in $(sed -n -e 's/^layers=.*:-\(.*\)}$/\1/p' -e 's/^.*tests\/unit\/test_\(
 done
 cp "$from/tests/bench/bench_gpu" "$from/tests/bench/bench_gpu_cells" "$from/tests/bench/bench_gpu_products" "$to/tests/bench/"
 strip "$to/cortado" "$to"/tests/*/*
+# nets, which a checkout where nothing is built does not have
+for m in models/*/*.prototxt; do
+    mkdir -p "$to/${m%/*}"
+    cp "$m" "$to/$m"
+done
 # what a program loads, without CUDA's own and the C library's
 needs() {
     ldd "$@" 2>/dev/null | sed -n 's/.*=> \(\/[^ ]*\) .*/\1/p' | sort -u |

@@ -23,7 +23,7 @@ if ! command -v make >/dev/null || ! MPICC=mpicc "$ROOT/scripts/setup.sh" --chec
     skip setup "what a build needs is not all here"
     finish
 fi
-for tool in protoc-c pkg-config mpicc; do
+for tool in protoc-c pkg-config mpicc python3; do
     if tools_without $tool; then lacks "no_$tool" "command $tool" PATH="$work/tools"; else skip "no_$tool" "links"; fi
 done
 lacks no_libraries 'library openblas, library hdf5, .*library zlib' PKG_CONFIG_LIBDIR="$work" PKG_CONFIG_PATH=
