@@ -9,6 +9,7 @@ Each net is a function that emits layers in order. lenet, quick and lstm are wri
 """
 import os
 import sys
+import textwrap
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -32,25 +33,33 @@ BY_HAND = {
 }
 
 
+def wrap(text, later=""):
+    """Lines of at most 100 characters, as scripts/check_docs.sh wants them; `later` begins all but the first."""
+    return textwrap.wrap(text, 100, subsequent_indent=later, break_long_words=False, break_on_hyphens=False)
+
+
 def readme(name, source):
     title, count, published, data, notes = CARDS[name]
-    text = [f"# {title}", "", source, "", "| | |", "|---|---|",
+    text = [f"# {title}", "", *wrap(source), "", "| | |", "|---|---|",
             "| learned parameters, deploy net | " + f"{count:,}".replace(",", " ") + " |", f"| published | {published} |", "",
             f"    cortado check --solver=models/{name}/solver.prototxt",
             f"    mpirun -np N cortado train --solver=models/{name}/solver.prototxt", ""]
-    text += [f"* {note[0].upper() + note[1:]}{'' if note.endswith('.') else '.'}" for note in [data, *notes] if note]
+    for note in filter(None, [data, *notes]):
+        text += wrap(f"* {note[0].upper() + note[1:]}{'' if note.endswith('.') else '.'}", "  ")
     return "\n".join(text) + "\n"
 
 
 def index():
-    text = ["# Models", "", "Made by `scripts/make_models.py` from `scripts/nets`, but for lenet, quick and lstm. `train_val` and `deploy` nets and "
-            "`solver`; each folder's README says more.", "",
+    text = ["# Models", "", *wrap(
+                "Made by `scripts/make_models.py` from `scripts/nets`, but for lenet, quick and lstm. `train_val` and `deploy` nets and "
+                "`solver`; each folder's README says more."), "",
             "| folder | net | learned parameters | published |", "|---|---|---|---|"]
     for name in sorted([make.__name__ for make in NETS] + list(BY_HAND)):
         title, count, published, *_ = CARDS[name]
         text.append(f"| [{name}]({name}/README.md) | {title} | " + f"{count:,}".replace(",", " ") + f" | {published} |")
-    text += ["", "`tests/cli/test_models.sh` counts the parameters; `tests/models_fall.sh NAME...` trains any of them for 20 iterations on one "
-             "batch, and its loss must fall (the small ones in `make test`, all in `make test-long`)."]
+    text += ["", *wrap(
+        "`tests/cli/test_models.sh` counts the parameters; `tests/models_fall.sh NAME...` trains any of them for 20 iterations on one "
+        "batch, and its loss must fall (the small ones in `make test`, all in `make test-long`).")]
     return "\n".join(text) + "\n"
 
 
