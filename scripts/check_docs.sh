@@ -11,7 +11,7 @@ LC_ALL=C
 export LC_ALL
 bad=0
 
-pages=$(find . -name '*.md' ! -path './build/*' ! -path './.git/*' ! -path './docs/studies/*/*' | sed 's|^\./||' | sort)
+pages=$(find README.md CHANGELOG.md docs models -name '*.md' ! -path 'docs/studies/*/*' 2>/dev/null | sort)
 for page in $pages; do
     awk -v page="$page" '
         /^ *```/ { fenced = !fenced; next }
