@@ -1,7 +1,7 @@
 # make                  builds build/<configuration>/cortado and links it as ./cortado
 # make demo             LeNet on made digits with 2 ranks, dense and compressed, and a table
 # make test             every check and test that runs in minutes      make test-long   the rest
-# make check            format, include directions, headers that stand alone, warnings as errors
+# make check            format, includes, docs, headers that stand alone, warnings as errors
 # make bench            benchmarks                make install PREFIX=/usr/local DESTDIR=
 # make models           the nets under models/    make clean   what was built; distclean   nets, too
 # make SAN=address test also undefined, thread    make CUDA=1   needs nvcc      V=1 prints commands

@@ -8,7 +8,7 @@ import os
 import re
 import sys
 
-PAGES = ["*.md", "docs/*.md", "models/*.md", "models/*/README.md"]
+PAGES = ["*.md", "docs/**/*.md", "models/*.md", "models/*/README.md"]
 
 
 def anchor(heading):
@@ -29,7 +29,7 @@ def lines_of(page):
 
 def main():
     os.chdir(sys.argv[1] if len(sys.argv) > 1 else ".")
-    pages = sorted(p for pattern in PAGES for p in glob.glob(pattern))
+    pages = sorted(p for pattern in PAGES for p in glob.glob(pattern, recursive=True))
     anchors = {p: {anchor(line) for line in lines_of(p) if re.match("#+ ", line)} for p in pages}
     n, wrong = 0, 0
     for page in pages:

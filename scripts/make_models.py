@@ -12,6 +12,7 @@ git keeps the READMEs, not the nets: `make` writes those. models/.made lists wha
 import hashlib
 import os
 import sys
+import textwrap
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -36,13 +37,19 @@ BY_HAND = {
 }
 
 
+def wrap(text, later=""):
+    """Lines of at most 100 characters, as scripts/check_docs.sh wants them; `later` begins all but the first."""
+    return textwrap.wrap(text, 100, subsequent_indent=later, break_long_words=False, break_on_hyphens=False)
+
+
 def readme(name, source):
     title, count, published, data, notes = CARDS[name]
-    text = [f"# {title}", "", source, "", "| | |", "|---|---|",
+    text = [f"# {title}", "", *wrap(source), "", "| | |", "|---|---|",
             "| learned parameters, deploy net | " + f"{count:,}".replace(",", " ") + " |", f"| published | {published} |", "",
             f"    cortado check --solver=models/{name}/solver.prototxt",
             f"    mpirun -np N cortado train --solver=models/{name}/solver.prototxt", ""]
-    text += [f"* {note[0].upper() + note[1:]}{'' if note.endswith('.') else '.'}" for note in [data, *notes] if note]
+    for note in filter(None, [data, *notes]):
+        text += wrap(f"* {note[0].upper() + note[1:]}{'' if note.endswith('.') else '.'}", "  ")
     return "\n".join(text) + "\n"
 
 
@@ -54,8 +61,9 @@ def index():
     for name in sorted([make.__name__ for make in NETS] + list(BY_HAND)):
         title, count, published, *_ = CARDS[name]
         text.append(f"| [{name}]({name}/README.md) | {title} | " + f"{count:,}".replace(",", " ") + f" | {published} |")
-    text += ["", "`tests/cli/test_models.sh` counts the parameters; `tests/models_fall.sh NAME...` trains any of them for 20 iterations on one "
-             "batch, and its loss must fall (the small ones in `make test`, all in `make test-long`)."]
+    text += ["", *wrap(
+        "`tests/cli/test_models.sh` counts the parameters; `tests/models_fall.sh NAME...` trains any of them for 20 iterations on one "
+        "batch, and its loss must fall (the small ones in `make test`, all in `make test-long`).")]
     return "\n".join(text) + "\n"
 
 

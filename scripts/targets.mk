@@ -34,6 +34,7 @@ do-test: $(UNIT_BIN) $(MPI_BIN)
 	$(Q)rm -rf $(R)
 	$(Q)$(RUN) check/includes scripts/check_includes.sh
 	$(Q)$(RUN) check/format scripts/check_format.sh
+	$(Q)$(RUN) check/docs scripts/check_docs.sh
 	$(Q)$(RUN) check/headers scripts/check_headers.sh $(CC) $(CPPFLAGS) -std=c11 -fopenmp
 	$(Q)$(MAKE) --no-print-directory STRICT=0 test-unit
 	$(Q)$(MAKE) --no-print-directory STRICT=0 test-mpi
@@ -108,6 +109,7 @@ do-test-emulated: $(EMULATED:%=$(B)/tests/unit/test_%) $(EMULATED_MPI:%=$(B)/tes
 check: $(PB).h $(B)/build_info.h
 	$(Q)scripts/check_includes.sh
 	$(Q)scripts/check_format.sh
+	$(Q)scripts/check_docs.sh
 	$(Q)scripts/check_headers.sh $(CC) $(CPPFLAGS) -std=c11 -fopenmp
 	$(Q)$(MAKE) --no-print-directory WERROR=1 B=$(B)-werror $(B)-werror/cortado \
 	    $(patsubst $(B)/%,$(B)-werror/%.o,$(UNIT_BIN) $(MPI_BIN) $(BENCH_BIN) $(LONG_BIN))

@@ -16,7 +16,7 @@
  *
  * where carry is this step's rate over that of the last one: 1 but where the rate changes. So what
  * was left behind arrives at the rate of the step in which it arrives, as in the papers, whose rate
- * stands outside (docs/compression.md says why); momentum itself stays Caffe's. S, a part of V, is
+ * stands outside (docs/compression-design.md has why); momentum stays Caffe's. S, a part of V, is
  * sent: V = V - S, and with mask_momentum U = 0 where S is not. The solver then does weight =
  * weight - sum over ranks of S, and nothing else. A dense step sends this step's update, and of V
  * so much that it goes no farther (error_feedback.h). So with everything sent always this is

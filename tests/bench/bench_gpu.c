@@ -2,7 +2,8 @@
  * write at least, each operand once, and that as a share of a copy on the device, both measured
  * here; the update of 25 M weights, and with the norms that some rules and clipping take; the
  * update of momentum and residual with the selection of a thousandth, beside the same update alone,
- * as docs/compression.md has them. Needs CUDA=1 and a GPU: says so otherwise, and exits 77. */
+ * as docs/results/2026-11-23-codecs.md has them. Needs CUDA=1 and a GPU: says so otherwise, and
+ * exits 77. */
 #include "tests/test.h"
 #include "tests/layer_harness.h"
 

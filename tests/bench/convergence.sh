@@ -2,13 +2,13 @@
 # What compression costs in accuracy: the same training with every codec, from several seeds.
 #   tests/bench/convergence.sh FOLDER [NET...]       quick lenet (both), quick_short, ptb, resnet20
 # FOLDER holds what can be made again: data sets, snapshots, logs. Finished runs become rows of
-# docs/convergence/runs.csv and curves.csv (ROWS=another folder) and are not run again; one that was stopped goes on
+# docs/results/convergence/runs.csv and curves.csv (ROWS=another folder) and are not run again; one that was stopped goes on
 # from its last snapshot. So it can be stopped and called at any time, and several can work side by side.
 # Real data is found through TEST_DATA: mnist/*.gz of LeCun's files, cifar10/cifar10_jpg.tar.xz (all 60 000
 # images as JPEG), ptb/ptb.*.txt.
 #   SEEDS="1 2 3" RANKS="2 4" ONLY="dense redsync" LIMIT=1500 (seconds a run may take)
 #   CORTADO, MPIRUN: the program and how jobs start
-# What AUTO chooses (auto_4, auto_64: on so many simulated nodes) is in docs/convergence/auto.csv; where that lacks a
+# What AUTO chooses (auto_4, auto_64: on so many simulated nodes) is in docs/results/convergence/auto.csv; where that lacks a
 # net, `cortado check --nodes` is asked, for the machine tests/bench/eth_1g.prototxt and images_per_s of recipe().
 # Nothing else here depends on the speed of the machine: no time is in the rows.
 # tests/bench/convergence_table.py makes tables and plots of the rows.
@@ -18,7 +18,7 @@ root=$(cd "$(dirname "$0")/../.." && pwd)
 mkdir -p "$1" && work=$(cd "$1" && pwd) || exit 1
 shift
 cortado=${CORTADO:-$root/cortado}
-rows=${ROWS:-$root/docs/convergence}
+rows=${ROWS:-$root/docs/results/convergence}
 : "${MPIRUN:=mpirun --oversubscribe --bind-to none --mca mpi_yield_when_idle 1}"
 : "${LIMIT:=1500}"
 export OMP_NUM_THREADS=1

@@ -3,9 +3,9 @@
 
     convergence_table.py [ROWS] [--write PAGE] [--plots FOLDER]
 
-ROWS is docs/convergence. Without options the tables go to the output; --write puts them between the
-two marks of PAGE (docs/convergence.md) in place of what is there, and touches nothing else; --plots
-draws accuracy or perplexity against iterations and against modelled time (gnuplot), one SVG a net.
+ROWS is docs/results/convergence. Without options the tables go to the output; --write puts them
+between the two marks of PAGE (docs/results/2026-11-23-convergence.md) in place of what is there, and
+touches nothing else; --plots draws accuracy or perplexity against iterations and against modelled time (gnuplot), one SVG a net.
 
 A codec is compared with dense from the same seeds, ranks and iterations: accuracy by the difference
 in points, perplexity by the ratio. Modelled time: what a step computes on one host of 2 cores for
@@ -147,7 +147,7 @@ def write(page, text):
 
 
 def main(argv):
-    rows = os.path.join(os.path.dirname(__file__), "../../docs/convergence")
+    rows = os.path.join(os.path.dirname(__file__), "../../docs/results/convergence")
     options = {a: b for a, b in zip(argv, argv[1:]) if a.startswith("--")}
     if argv and not argv[0].startswith("--"):
         rows = argv[0]

@@ -1,13 +1,13 @@
 #!/bin/sh
 # Loss curves of precisions: the same short training with each, one rank, one seed.
 #   tests/bench/precision_curves.sh FOLDER [NET ITERATIONS EVERY]...   net: lenet, quick, resnet20
-# FOLDER holds data/mnist and data/cifar10 as the models name them. Rows go to docs/convergence/precision.csv (ROWS=file):
+# FOLDER holds data/mnist and data/cifar10 as the models name them. Rows go to docs/results/convergence/precision.csv (ROWS=file):
 # net, precision, seed, iteration, loss (mean of the last EVERY iterations), test accuracy, test loss (over TESTS batches).
 # On a GPU: PRECISIONS="F32 TF32 BF16 FP16" EXTRA=--solver_mode=gpu ROWS=file, since rows do not name the device.
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
 cortado=${CORTADO:-$root/cortado}
-rows=${ROWS:-$root/docs/convergence/precision.csv}
+rows=${ROWS:-$root/docs/results/convergence/precision.csv}
 seed=${SEED:-1}
 [ $# -ge 4 ] || { sed -n '2,6s/^# \{0,1\}//p' "$0"; exit 2; }
 folder=$1

@@ -1,15 +1,35 @@
 #!/bin/sh
-# Links between the project's pages lead somewhere, and who checks them notices where one does not.
+# The pages of the documentation are as scripts/check_docs.sh wants them, and it notices where they
+# are not: dead links, long lines, a glossary that has grown.
 . "$ROOT/tests/cli/lib.sh"
 if ! command -v python3 >/dev/null; then
     skip links "no python3"
     finish
 fi
 runs links 0 '^[0-9]+ links$' python3 "$ROOT/scripts/check_links.py" "$ROOT"
+runs pages 0 '' "$ROOT/scripts/check_docs.sh"
 mkdir docs
 printf '# A page\n\n[there](docs/b.md#two-words), [nowhere](docs/c.md)\n' >README.md
 printf '## Two words\n\n[back](../README.md#a-page), [no heading](../README.md#page)\n' >docs/b.md
 runs dead_file 1 'README.md: docs/c.md: there is no docs/c.md' python3 "$ROOT/scripts/check_links.py" .
 is dead_heading grep -q 'docs/b.md: ../README.md#page: README.md has no such heading' out
 is the_others_count grep -qx '2 of 4 links lead nowhere' out
+
+rm -r docs README.md
+mkdir -p docs/results
+long=$(printf '%0101d' 0)
+printf '# Terms\n\n* **Word**: one.\n' >docs/glossary.md
+printf '# A page\n\n| %s |\n\n    %s\n\n```\n%s\n```\n\n[here](results/%s.md)\n' $long $long $long $long >docs/a.md
+touch docs/results/$long.md
+runs exceptions 0 '^1 links$' "$ROOT/scripts/check_docs.sh" .
+umlauts=$(printf '%0100d' 0 | sed 's/0/ü/g')
+echo "$umlauts" >docs/results/b.md
+runs characters 0 '' "$ROOT/scripts/check_docs.sh" .
+echo "$long" >docs/results/b.md
+runs long_line 1 '^docs/results/b.md:1: 101 characters, at most 100$' "$ROOT/scripts/check_docs.sh" .
+rm docs/results/b.md
+for i in $(seq 60); do echo "* **Word $i**: one."; done >>docs/glossary.md
+runs many_terms 1 '^docs/glossary.md: 61 terms, at least 1 and at most 60$' "$ROOT/scripts/check_docs.sh" .
+rm docs/glossary.md
+runs no_glossary 1 '^docs/glossary.md: missing$' "$ROOT/scripts/check_docs.sh" .
 finish

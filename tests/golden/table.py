@@ -10,31 +10,36 @@ import sys
 
 HEAD = """# Layers beside other implementations
 
-Made by `tests/golden/table.py`, which says how; not edited. Every number is the largest |ours - theirs| / (1 + |theirs|) over all
-values of all cases.
+Made by `tests/golden/table.py`, which says how; not edited. Every number is the largest |ours -
+theirs| / (1 + |theirs|) over all values of all cases.
 
-* **PyTorch**: inputs, results and gradients of bottoms and parameters, computed by PyTorch in double from definitions written down in
-  `tests/golden/make_*.py`, and kept; `make test` compares with them, in place too where a layer may be. *Allowed* is the largest bound
-  of the type's cases, derived in the tests from the number of roundings that an element passes, in units of 2^-24; the test of a case
-  uses its own.
-* **Caffe**: `tests/golden/against_caffe.py` runs the same step of training in Caffe (BVLC's, of 2020, CPU) and here, and compares what both
-  leave in their `.caffemodel`s: tops, gradients of bottoms, gradients of parameters, running statistics. Values of losses come from
-  logs of 6 digits. {n} cases, all within what is allowed, which is again roundings times 2^-24 (Caffe sums in float).
+* **PyTorch**: inputs, results and gradients of bottoms and parameters, computed by PyTorch in
+  double from definitions written down in `tests/golden/make_*.py`, and kept; `make test` compares
+  with them, in place too where a layer may be. *Allowed* is the largest bound of the type's cases,
+  derived in the tests from the number of roundings that an element passes, in units of 2^-24; the
+  test of a case uses its own.
+* **Caffe**: `tests/golden/against_caffe.py` runs the same step of training in Caffe (BVLC's, of
+  2020, CPU) and here, and compares what both leave in their `.caffemodel`s: tops, gradients of
+  bottoms, gradients of parameters, running statistics. Values of losses come from logs of 6 digits.
+  {n} cases, all within what is allowed, which is again roundings times 2^-24 (Caffe sums in float).
 
-Beside that `tests/unit/test_layer_every.c` compares the gradients of every type with differences, over axes of 1 and of primes, and
-demands the same bits of 1 and 3 threads (of plain convolutions: the same up to the order of sums); a type that is in the table of
-layers and in none of its rows fails. `tests/unit/test_layer_ranks.c` compares 1 to 4 unequal ranks with one.
+Beside that `tests/unit/test_layer_every.c` compares the gradients of every type with differences,
+over axes of 1 and of primes, and demands the same bits of 1 and 3 threads (of plain convolutions:
+the same up to the order of sums); a type that is in the table of layers and in none of its rows
+fails. `tests/unit/test_layer_ranks.c` compares 1 to 4 unequal ranks with one.
 
 | layer | PyTorch: forward | gradients | allowed | Caffe: cases | forward | gradients | allowed |
 |---|---|---|---|---|---|---|---|
 """
 # what stands in no row, and where it is tested instead
 ELSEWHERE = """
-Without a row: Data, HDF5Data, ImageData, TextData, WindowData, MemoryData, Input, DummyData and HDF5Output have no gradient and copy values
-(`test_data_layers`, `test_data_text`, `test_layer_structure`); Silence gives zeros; Reorder changes the order in memory
-(`test_layer_blocked`). Stochastic pooling in TRAIN and Dropout in TRAIN draw their own numbers: their definition is tested in
-`test_layer_structure` and `test_layer_dropout`. Against Caffe only what Caffe has: no fork's layers, and not its Filter, which
-stands beside NumPy instead of PyTorch (`make_filter_golden.py`); its Python layers are refused here.
+Without a row: Data, HDF5Data, ImageData, TextData, WindowData, MemoryData, Input, DummyData and
+HDF5Output have no gradient and copy values (`test_data_layers`, `test_data_text`,
+`test_layer_structure`); Silence gives zeros; Reorder changes the order in memory
+(`test_layer_blocked`). Stochastic pooling in TRAIN and Dropout in TRAIN draw their own numbers:
+their definition is tested in `test_layer_structure` and `test_layer_dropout`. Against Caffe only
+what Caffe has: no fork's layers, and not its Filter, which stands beside NumPy instead of PyTorch
+(`make_filter_golden.py`); its Python layers are refused here.
 """
 
 

@@ -61,8 +61,8 @@ static bool supports(const ct_conv_desc *d)
            (d->dw == 1);
 }
 
-/* Measured on AVX-512 (docs/performance.md): 1.4 to 2 times the sums over dx where dy is much the
- * smaller plane, less than them elsewhere. */
+/* Measured on AVX-512 (docs/results/2026-11-22-convolutions.md): 1.4 to 2 times the sums over dx
+ * where dy is much the smaller plane, less than them elsewhere. */
 static bool prefers(const ct_conv_desc *d)
 {
     enum { TAPS = 25 };

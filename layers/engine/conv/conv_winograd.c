@@ -29,7 +29,7 @@ static bool supports(const ct_conv_desc *d)
     return ct_wino_maps_of(d) != NULL;
 }
 
-/* Measured on AVX-512 (docs/performance-convolutions.md): 1.3 times the direct sum at 16
+/* Measured on AVX-512 (docs/results/2026-11-22-convolutions.md): 1.3 times the direct sum at 16
  * channels, 1.5 to 3 times from 32 on, if the mapped weights are used for some tiles at all; more
  * channels and tiles in bf16, which makes products cheaper and maps not. 5 x 5: 1.3 to 1.7 times
  * from some 20 on. */
