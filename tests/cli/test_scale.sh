@@ -83,6 +83,29 @@ is scale_stopped [ $? = 75 ]
 is scale_stopped_says grep -q 'goes on from there' out
 is scale_stopped_children sh -c '! pgrep -f "[s]low 1 .*stopped.d" >/dev/null'
 
+# adds_up POINTS.CSV ROWS [ELEMENTS]: in each of so many simulated rows computing and exposed are the
+# step, and the bytes are those of the model. Ranks that are powers of two send 2 (p-1)/p of the
+# gradient's bytes (by ring, by halving, by levels: all the same).
+adds_up() {
+    awk -F, -v rows="$2" -v elements="${3:-0}" '
+        NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i }
+        { key = $1 $2 $3 $4 " " $at["ranks"] }
+        $5 == "\"modelled\"" { bytes[key] = $at["bytes_sent"] }
+        $5 == "\"simulated\"" {
+            n++
+            sent[key] = $at["bytes_sent"]
+            if (off($at["compute_ms"] + $at["exposed_ms"], $at["step_ms"])) bad = told("step", key)
+            p = $at["ranks"]
+            if (elements > 0 && differ(sent[key], 2 * (p - 1) / p * 4 * elements)) bad = told("bytes", key)
+        }
+        function off(a, b) { return a / b > 1 + 1e-6 || a / b < 1 - 1e-6 }
+        function differ(a, b) { return off(1 + a, 1 + b) && (a > b + 1 || a < b - 1) } # whole bytes
+        function told(what, key) { print what " of " key; return 1 }
+        END {
+            for (key in sent) if (differ(sent[key], bytes[key])) bad = told("bytes, not those of the model,", key)
+            exit bad || n != rows
+        }' "$1"
+}
 # ---- on a described machine: modelled everywhere, simulated where the simulator is built
 runs scale_profile 0 'images/s' "$CORTADO" time --model=tiny.prototxt --iterations=9 --json=tiny.json
 on="$CORTADO scale --machine=taihulight --model=tiny.prototxt --profile=tiny.json --no_bench"
@@ -110,6 +133,9 @@ if [ -x "$CORTADO_SIM" ] && command -v smpirun >/dev/null; then
     runs scale_simulated 0 'report' $on --nodes=1,2,3,16 --images_per_s=100 --batch=64 --out=sim
     is scale_simulated_rows sh -c '[ $(grep -c "\"simulated\"" sim/points.csv) = 4 ] && [ $(grep -c "\"modelled\"" sim/points.csv) = 4 ]'
     is scale_model_error grep -q 'Error of the model over 3 points' sim/report.md
+    is scale_simulated_adds_up adds_up sim/points.csv 4
+    runs scale_simulated_jitter 0 'report' $on --nodes=1,3,8 --images_per_s=100 --batch=64 --jitter_seed=3 --ablate=overlap-off,overlap-backward --out=simj
+    is scale_jitter_adds_up adds_up simj/points.csv 9
     before=$(cat sim/runs/* | cksum)
     runs scale_simulated_again 0 '4 runs are there already, 0 to do' $on --nodes=1,2,3,16 --images_per_s=100 --batch=64 --out=sim
     is scale_simulated_kept [ "$(cat sim/runs/* | cksum)" = "$before" ]
