@@ -106,6 +106,12 @@ adds_up() {
             exit bad || n != rows
         }' "$1"
 }
+for study in "$ROOT"/docs/studies/*/; do
+    name=$(basename "$study")
+    elements=$(sed -n 's/.*"learned": \([0-9]*\),.*/\1/p' "$study/study.json" | head -n 1)
+    is "scale_example_$name" adds_up "$study/points.csv" "$(grep -c '"simulated"' "$study/points.csv")" "$elements"
+done
+
 # ---- on a described machine: modelled everywhere, simulated where the simulator is built
 runs scale_profile 0 'images/s' "$CORTADO" time --model=tiny.prototxt --iterations=9 --json=tiny.json
 on="$CORTADO scale --machine=taihulight --model=tiny.prototxt --profile=tiny.json --no_bench"
