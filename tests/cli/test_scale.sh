@@ -126,6 +126,25 @@ is scale_bound_at_one sh -c 'grep "\"default\",\"modelled\",1,1," far/points.csv
 is scale_bound_holds sh -c 'grep "\"modelled\"," far/points.csv | cut -d, -f20,30 |
     awk -F, "{ if (\$1 > \$2 * 1.000001) exit 1 } END { exit NR != 30 }"'
 is scale_says_model_error grep -q 'the error of the .* modelled points is not known' far/report.md
+# Sums in the network (5800 bytes of gradients, 64 nodes, 1 GB/s): by halving 12 latencies of 2 us and
+# 2 x 5.7 us, 35.4 us. In the network 3 + 5.8 us, in pieces of 512 bytes 12 x 3 + 5.8.
+cat >plain.prototxt <<'EOF2'
+name: "adds" source: "a test"
+level { name: "node" size: 1 latency_us: 1 bandwidth_gbs: 100 }
+level { name: "machine" latency_us: 2 bandwidth_gbs: 1 }
+EOF2
+{ cat plain.prototxt; echo 'in_network { bandwidth_gbs: 1 latency_us: 3 }'; } >adds.prototxt
+{ cat plain.prototxt; echo 'in_network { bandwidth_gbs: 1 latency_us: 3 max_bytes: 512 }'; } >pieces.prototxt
+for m in plain adds pieces; do
+    runs scale_in_network_$m 0 'report' "$CORTADO" scale --machine=$m.prototxt --model=tiny.prototxt --profile=tiny.json \
+        --kind=modelled --nodes=64 --ablate=overlap-off --no_bench --out=net_$m
+done
+is scale_in_network_chosen grep -q '"overlap-off","modelled",64,.*"impi x1"' net_adds/points.csv
+is scale_in_network_priced awk -F, '$4 == "\"overlap-off\"" { e = $23 } END { exit !(e > 0.00879 && e < 0.00881) }' net_adds/points.csv
+is scale_in_network_dear sh -c '! grep -q impi net_pieces/points.csv && ! grep -q impi net_plain/points.csv'
+is scale_in_network_said grep -q "MPI's sums in the network 1 GB/s, 3 us" net_adds/report.md
+runs scale_in_network_simulated 2 'has in_network, and the simulator knows no sums in the network' "$CORTADO" scale \
+    --machine=adds.prototxt --model=tiny.prototxt --profile=tiny.json --nodes=4 --out=no
 # reading: 100 images/s with the net's batch; one file for all, or 32
 runs scale_read 0 'report' $on --nodes=1,1024 --kind=modelled --images_per_s=100 --read=bytes=1e6,file=1 --ablate=read=files=32 --out=reading
 is scale_read_bound sh -c 'awk -F, "/\"default\",\"modelled\",1024,/ { one = \$10 } /\"read=files=32\",\"modelled\",1024,/ { many = \$10 } END { exit !(many > 0 && one > 20 * many) }" reading/points.csv'

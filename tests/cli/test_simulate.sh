@@ -129,6 +129,14 @@ for overlap in off backward both; do
     done
 done
 
+# the simulator does not pretend to know sums in the network
+{ cat adds.prototxt; echo 'in_network { bandwidth_gbs: 1 latency_us: 3 }'; } >network.prototxt
+network="$CORTADO simulate --machine=network.prototxt --nodes=4"
+runs simulate_in_network 2 'has in_network, and the simulator knows no sums in the network' $network --profile=two.json
+runs simulate_in_network_auto 2 'has in_network' $network --bench=1M --algorithm=auto
+runs simulate_in_network_named 0 '' $network --profile=two.json --set=comm.allreduce=ring
+runs simulate_in_network_bench 0 '' $network --bench=1M --algorithm=all
+
 runs simulate_unknown_algorithm 2 'unknown allreduce "nix"' $sim --nodes=4 --bench=1M --algorithm=nix
 runs simulate_no_profile 3 'nowhere' $sim --nodes=4 --profile=nowhere.json
 runs simulate_bad_bench 2 'expected up to' $sim --nodes=4 --bench=1Q

@@ -85,6 +85,10 @@ static void add_pretended(const json_t *notes, ct_text *t)
             t, "%s %s %.4g GB/s, %.3g us, a member's link %.4g GB/s", (k > 0) ? ";" : "",
             ct_json_text(l, "name", "?"), ct_json_number(l, "bandwidth_gbs", 0),
             ct_json_number(l, "latency_us", 0), ct_json_number(l, "uplink_gbs", 0));
+        l = json_object_get(o, "in_network");
+        if (json_is_object(l))
+            ct_text_add(t, "; MPI's sums in the network %.4g GB/s, %.3g us",
+                        ct_json_number(l, "bandwidth_gbs", 0), ct_json_number(l, "latency_us", 0));
         if (ct_json_number(o, "sum_gbs", 0) > 0)
             ct_text_add(t, "; additions %.4g GB/s\n", ct_json_number(o, "sum_gbs", 0));
         else
