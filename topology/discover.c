@@ -230,6 +230,7 @@ static ct_status borrow_figures(const char *spec, const ct_machine *from, ct_mac
     }
     m->sum_bandwidth = from->sum_bandwidth;
     m->shared = from->shared;
+    m->in_network = from->in_network;
     m->coding = from->coding;
     snprintf(m->source, sizeof(m->source), "%s", from->source);
     return CT_OK;

@@ -79,6 +79,13 @@ void ct_machine_draw_levels(const ct_machine *m, ct_text *out)
     if (m->shared.bandwidth > 0)
         ct_text_add(out, "sums in a node's memory: %.4g us, %.4g GB/s a rank\n",
                     m->shared.latency_s * 1e6, m->shared.bandwidth / 1e9);
+    if (m->in_network.bandwidth > 0) {
+        ct_text_add(out, "MPI's sums in the network: %.4g us, %.4g GB/s",
+                    m->in_network.latency_s * 1e6, m->in_network.bandwidth / 1e9);
+        if (m->in_network.max_bytes > 0)
+            ct_text_add(out, ", in pieces of %lld bytes", (long long)m->in_network.max_bytes);
+        ct_text_add(out, "\n");
+    }
     if (m->sum_bandwidth > 0)
         ct_text_add(out, "a rank adds %.4g GB/s of f32\n", m->sum_bandwidth / 1e9);
 }

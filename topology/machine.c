@@ -2,6 +2,7 @@
 
 #include <ctype.h>
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,6 +75,21 @@ double ct_shared_memory_s(const ct_shared_memory *m, double bytes)
 
     if (m->n_time > 0) return between(m->time_bytes, m->time_s, m->n_time, bytes, 2 / m->bandwidth);
     return (cached > 0) ? s + 2 * cached / m->cached_bandwidth : s;
+}
+
+int ct_in_network_pieces(const ct_in_network *n, double bytes)
+{
+    double pieces = 1;
+
+    if (n->bandwidth == 0) return 0;
+    if (n->max_bytes > 0) pieces = ceil(bytes / (double)n->max_bytes);
+    if (pieces < 1) pieces = 1;
+    return (pieces <= CT_MAX_IN_NETWORK) ? (int)pieces : 0;
+}
+
+double ct_in_network_s(const ct_in_network *n, double bytes)
+{
+    return ct_in_network_pieces(n, bytes) * n->latency_s + bytes / n->bandwidth;
 }
 
 /* Orders of magnitude (shared memory; a 10 Gbit/s network) that only rank algorithms against each

@@ -14,7 +14,7 @@
 
 #include "framework/base/text.h"
 
-enum { CT_MAX_LEVEL = 8, CT_MAX_TIME = 28 };
+enum { CT_MAX_LEVEL = 8, CT_MAX_TIME = 28, CT_MAX_IN_NETWORK = 256 };
 
 /** Who sends to whom in a step of a collective. A link, or the cores that serve it, need not carry
  * them alike: one connection with data in both directions, two with one each, one with one. */
@@ -67,6 +67,16 @@ typedef struct ct_shared_memory {
     double time_bytes[CT_MAX_TIME], time_s[CT_MAX_TIME]; /* ascending bytes */
 } ct_shared_memory;
 
+/** MPI's own allreduce where switches add up what passes through them. A buffer of S bytes in n
+ *  pieces of up to max_bytes, one after the other, takes n latency_s + S / bandwidth: each rank
+ *  sends it up the tree of switches once and gets it back once, while both stream. SHARP's figures
+ *  in docs/topology.md. */
+typedef struct ct_in_network {
+    double latency_s;  /* of an allreduce of a few bytes                               */
+    double bandwidth;  /* bytes/s of the buffer; 0: the network does not add           */
+    int64_t max_bytes; /* of one operation of the network; a multiple of 8; 0: no limit */
+} ct_in_network;
+
 /** What codecs take on a rank whose node's other ranks do the same, as measured there. */
 typedef struct ct_codec_speed {
     double memory;   /* bytes/s that streams read and write; 0: they take no time               */
@@ -84,6 +94,11 @@ typedef struct ct_codec_speed {
 
 /** Seconds that a sum of a buffer of this many bytes takes. */
 double ct_shared_memory_s(const ct_shared_memory *m, double bytes);
+/** Pieces that a buffer goes through the network in; 0: the network does not add, or they would be
+ *  more than CT_MAX_IN_NETWORK, and the ranks add. */
+int ct_in_network_pieces(const ct_in_network *n, double bytes);
+/** Seconds of all of them; at least one. */
+double ct_in_network_s(const ct_in_network *n, double bytes);
 
 /** The named nodes of a real cluster and the switches above them. */
 typedef struct ct_machine_names ct_machine_names;
@@ -96,6 +111,7 @@ typedef struct ct_machine {
     ct_level level[CT_MAX_LEVEL];
     double sum_bandwidth; /* bytes of f32 that a rank adds per second (gamma = 1 / it); 0: free */
     ct_shared_memory shared;
+    ct_in_network in_network;
     ct_codec_speed coding;   /* as measured; else zero: ct_machine_codec_speed()                */
     ct_machine_names *names; /* owned; NULL: the nodes have no names */
 } ct_machine;

@@ -373,6 +373,30 @@ static ct_status read_coding(const reader *r, const Ct__CodingParameter *p, ct_c
     return CT_OK;
 }
 
+static ct_status read_in_network(const reader *r, const Ct__InNetworkParameter *p, ct_in_network *n)
+{
+    const struct {
+        const char *name;
+        bool given;
+        double value;
+    } f[] = { { "bandwidth_gbs", p->has_bandwidth_gbs, p->bandwidth_gbs },
+              { "latency_us", p->has_latency_us, p->latency_us } };
+
+    for (size_t i = 0; i < sizeof(f) / sizeof(f[0]); ++i) {
+        if (!f[i].given) return fail_at(r, p, "in_network: %s must be given", f[i].name);
+        if (!isfinite(f[i].value) || (f[i].value < 1 / MOST) || (f[i].value > MOST))
+            return fail_at(r, p, "in_network: %s is %g; it must be above 0, and at most %g",
+                           f[i].name, f[i].value, MOST);
+    }
+    if ((p->max_bytes < 0) || (p->max_bytes % 8 != 0))
+        return fail_at(r, p, "in_network: max_bytes is %lld; it must be 0 or a multiple of 8",
+                       (long long)p->max_bytes);
+    *n = (ct_in_network){ .bandwidth = p->bandwidth_gbs * 1e9,
+                          .latency_s = p->latency_us / 1e6,
+                          .max_bytes = p->max_bytes };
+    return CT_OK;
+}
+
 static ct_status read_machine(reader *r, const Ct__MachineParameter *p)
 {
     ct_machine *m = r->m;
@@ -383,6 +407,7 @@ static ct_status read_machine(reader *r, const Ct__MachineParameter *p)
     snprintf(m->source, sizeof(m->source), "%s", (p->source != NULL) ? p->source : "");
     m->sum_bandwidth = p->sum_gbs * 1e9;
     if (p->shared != NULL) CT_TRY(read_shared(r, p->shared, &m->shared));
+    if (p->in_network != NULL) CT_TRY(read_in_network(r, p->in_network, &m->in_network));
     if (p->coding != NULL) CT_TRY(read_coding(r, p->coding, &m->coding));
     CT_TRY(read_levels(r, p));
     CT_TRY(read_names(r, p));

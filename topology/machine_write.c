@@ -102,6 +102,16 @@ static void fill_coding(const ct_codec_speed *s, Ct__CodingParameter *p)
     p->column_ns = tidy(s->column_s * 1e9);
 }
 
+static void fill_in_network(const ct_in_network *n, Ct__InNetworkParameter *p)
+{
+    ct__in_network_parameter__init(p);
+    p->has_bandwidth_gbs = p->has_latency_us = 1;
+    p->bandwidth_gbs = tidy(n->bandwidth / 1e9);
+    p->latency_us = tidy(n->latency_s * 1e6);
+    p->has_max_bytes = (n->max_bytes > 0);
+    p->max_bytes = n->max_bytes;
+}
+
 static void indent(ct_text *out, int depth)
 {
     ct_text_add(out, "%*s", 2 * depth, "");
@@ -142,6 +152,7 @@ ct_status ct_machine_write(const ct_machine *m, ct_text *out)
     times time[CT_MAX_LEVEL], sums;
     Ct__MachineParameter p = CT__MACHINE_PARAMETER__INIT;
     Ct__SharedMemoryParameter shared;
+    Ct__InNetworkParameter in_network;
     Ct__CodingParameter coding;
 
     p.name = (char *)(uintptr_t)m->name;
@@ -156,6 +167,8 @@ ct_status ct_machine_write(const ct_machine *m, ct_text *out)
     }
     fill_shared(&m->shared, &shared, &sums);
     if (m->shared.bandwidth > 0) p.shared = &shared;
+    fill_in_network(&m->in_network, &in_network);
+    if (m->in_network.bandwidth > 0) p.in_network = &in_network;
     fill_coding(&m->coding, &coding);
     if (m->coding.measured) p.coding = &coding;
     CT_TRY(ct_prototxt_write(&p.base, out));

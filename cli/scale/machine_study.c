@@ -121,6 +121,14 @@ static json_t *describe(const ct_machine_study *m)
     json_object_set_new(o, "source", json_string(m->machine->source));
     json_object_set_new(o, "levels", levels);
     json_object_set_new(o, "sum_gbs", json_real(1e-9 * m->machine->sum_bandwidth));
+    if (m->machine->in_network.bandwidth > 0) {
+        const ct_in_network *n = &m->machine->in_network;
+
+        json_object_set_new(o, "in_network",
+                            json_pack("{s:f,s:f,s:I}", "bandwidth_gbs", 1e-9 * n->bandwidth,
+                                      "latency_us", 1e6 * n->latency_s, "max_bytes",
+                                      (json_int_t)n->max_bytes));
+    }
     json_object_set_new(p, "file", json_string(m->profile_path));
     if (ct_json_read(m->profile_path, &file) == CT_OK) {
         for (size_t i = 0; i < sizeof(from) / sizeof(from[0]); i++)
@@ -163,6 +171,11 @@ ct_status ct_machine_study_read(ct_scale *s, ct_machine_study *m)
     m->simulate_to = ct_options_count(o, "simulate_to", 1024);
     CT_TRY(read_kinds(m));
     CT_TRY(read_machine(m));
+    if (m->simulated && (m->machine->in_network.bandwidth > 0))
+        return CT_FAIL(CT_ERR_CONFIG,
+                       "machine %s has in_network, and the simulator knows no sums in the network: "
+                       "--kind=modelled, or take in_network out of the file",
+                       m->machine->name);
     CT_TRY(read_profile(m));
     m->batch = ct_options_count(o, "batch", m->profile->batch);
     m->global_batch = ct_options_count(o, "global_batch", 0);

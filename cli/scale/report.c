@@ -85,6 +85,10 @@ static void add_pretended(const json_t *notes, ct_text *t)
             t, "%s %s %.4g GB/s, %.3g us, a member's link %.4g GB/s", (k > 0) ? ";" : "",
             ct_json_text(l, "name", "?"), ct_json_number(l, "bandwidth_gbs", 0),
             ct_json_number(l, "latency_us", 0), ct_json_number(l, "uplink_gbs", 0));
+        l = json_object_get(o, "in_network");
+        if (json_is_object(l))
+            ct_text_add(t, "; MPI's sums in the network %.4g GB/s, %.3g us",
+                        ct_json_number(l, "bandwidth_gbs", 0), ct_json_number(l, "latency_us", 0));
         if (ct_json_number(o, "sum_gbs", 0) > 0)
             ct_text_add(t, "; additions %.4g GB/s\n", ct_json_number(o, "sum_gbs", 0));
         else
@@ -193,7 +197,8 @@ static void add_protocol(ct_text *t)
         "program runs and what it sends, not how fast a real machine would be.\n"
         "* **simulated**: the program's own bucket schedule, collectives and messages, run against "
         "SimGrid's SMPI on a description of the machine; compute is replaced by the times of a "
-        "profile. Steps are the mean of those simulated.\n"
+        "profile. A step lies between the beginnings of two exchanges; times and bytes are the "
+        "means of the steps and the ranks, so that compute and exposed add up to the step.\n"
         "* **modelled**: the step's timeline from the profile over the cost model of the "
         "collectives; "
         "nothing runs.\n"

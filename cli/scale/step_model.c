@@ -11,29 +11,36 @@
 
 /* ---- costs */
 
-static const char *const algorithm[] = { "ring", "rhd", "hier", "torus", "tree" };
+/* impi last, as in coll_table.c: of equal costs the earlier one is taken. */
+static const char *const algorithm[] = { "ring", "rhd", "hier", "torus", "tree", "impi" };
 enum { N_ALGORITHM = sizeof(algorithm) / sizeof(algorithm[0]) };
 
 typedef struct costs {
     const ct_topo *topo;
+    bool deterministic, named;
     ct_cost *cost[N_ALGORITHM]; /* NULL: not asked for */
+    ct_cost *host;              /* of MPI's own where it may not leave sums to the network */
 } costs;
 
 static void destroy_costs(costs *c)
 {
     for (int i = 0; i < N_ALGORITHM; i++) ct_cost_destroy(c->cost[i]);
+    ct_cost_destroy(c->host);
 }
 
-static ct_status create_costs(const ct_topo *t, const char *name, costs *c)
+static ct_status create_costs(const ct_topo *t, const ct_grad_pipe_config *config, costs *c)
 {
+    const char *name = config->allreduce;
     bool all = (strcmp(name, "auto") == 0), known = all;
 
-    memset(c, 0, sizeof(*c));
-    c->topo = t;
+    *c = (costs){ .topo = t, .deterministic = config->deterministic, .named = !all };
     for (int i = 0; i < N_ALGORITHM; i++) {
+        bool by_mpi = (strcmp(algorithm[i], "impi") == 0);
         bool wanted = all || (strcmp(name, algorithm[i]) == 0);
 
         known |= wanted;
+        if (all && by_mpi && (t->machine.in_network.bandwidth == 0)) continue; /* never the least */
+        if (wanted && by_mpi) CT_TRY(ct_cost_create("impi_host", t, NULL, false, &c->host));
         if (wanted)
             CT_TRY(ct_cost_create(algorithm[i], t, NULL, strcmp(algorithm[i], "hier") == 0,
                                   &c->cost[i]));
@@ -41,14 +48,30 @@ static ct_status create_costs(const ct_topo *t, const char *name, costs *c)
     return known ? CT_OK : CT_FAIL(CT_ERR_CONFIG, "allreduce %s has no costs to model it by", name);
 }
 
-/* What ct_coll_choose() chooses: its number; seconds of an allreduce of so many bytes. */
-static int cheapest(const costs *c, double bytes, double *seconds_p)
+/* A sum: of so many bytes. own: it may not go by MPI's own. */
+typedef struct allreduce {
+    double bytes;
+    ct_dtype dtype;
+    bool own;
+} allreduce;
+
+static double seconds_of(const costs *c, int i, allreduce s)
+{
+    bool by_mpi = (strcmp(algorithm[i], "impi") == 0);
+
+    if ((c->cost[i] == NULL) || (by_mpi && s.own && !c->named)) return INFINITY;
+    if (by_mpi && (s.dtype != CT_F32)) return ct_cost_s(c->host, s.bytes);
+    return ct_cost_s(c->cost[i], s.bytes);
+}
+
+/* What ct_coll_choose() chooses, or ct_coll_choose_own(): its number; its seconds. */
+static int cheapest(const costs *c, allreduce what, double *seconds_p)
 {
     double least = INFINITY;
     int best = -1;
 
     for (int i = 0; i < N_ALGORITHM; i++) {
-        double s = (c->cost[i] != NULL) ? ct_cost_s(c->cost[i], bytes) : INFINITY;
+        double s = seconds_of(c, i, what);
         double weighed = s * ct_cost_weight(algorithm[i], c->topo, true);
 
         if ((best >= 0) && !(weighed < least)) continue;
@@ -59,27 +82,36 @@ static int cheapest(const costs *c, double bytes, double *seconds_p)
     return best;
 }
 
+static allreduce dense_sum(const costs *c, int64_t bytes)
+{
+    return (allreduce){ .bytes = (double)bytes, .dtype = CT_F32, .own = c->deterministic };
+}
+
 static ct_status cost_of(void *ctx, int64_t bytes, double *latency_s_p, double *all_s_p)
 {
     const costs *c = ctx;
-    int best = cheapest(c, (double)bytes, all_s_p);
+    int best = cheapest(c, dense_sum(c, bytes), all_s_p);
 
     *latency_s_p = ct_cost_s(c->cost[best], 0);
     return CT_OK;
 }
 
-static double sum_s(void *ctx, ct_dtype dtype, int64_t bytes)
+static double sum_s(void *ctx, ct_dtype dtype, int64_t bytes, bool own)
 {
+    const allreduce what = { .bytes = (double)bytes, .dtype = dtype, .own = own };
     double seconds = 0;
 
-    (void)dtype;
-    (void)cheapest(ctx, (double)bytes, &seconds);
+    (void)cheapest(ctx, what, &seconds);
     return seconds;
 }
 
 static double dense_s(void *ctx, int64_t bytes)
 {
-    return sum_s(ctx, CT_F32, bytes);
+    const costs *c = ctx;
+    double seconds = 0;
+
+    (void)cheapest(c, dense_sum(c, bytes), &seconds);
+    return seconds;
 }
 
 /* ---- all of it */
@@ -193,7 +225,7 @@ static void fill_bucket(const model *m, const ct_bucket_cut *k, int n_rank, ct_s
         return;
     }
     if (!k->coded) {
-        b->algorithm = algorithm[cheapest(&m->costs, (double)b->bytes, &b->seconds)];
+        b->algorithm = algorithm[cheapest(&m->costs, dense_sum(&m->costs, b->bytes), &b->seconds)];
         b->wire_s = b->seconds;
         return;
     }
@@ -237,7 +269,7 @@ ct_status ct_step_model_run(const ct_profile *profile, const ct_topo *topo,
 
     memset(out, 0, sizeof(*out));
     status = ct_profile_make_line(profile, overlap, factor, &m.line);
-    if (status == CT_OK) status = create_costs(topo, config->allreduce, &m.costs);
+    if (status == CT_OK) status = create_costs(topo, config, &m.costs);
     if (status == CT_OK) status = make_ranges(&m);
     if (status == CT_OK)
         status = ct_bucket_sizes_by(cost_of, &m.costs, topo->n_rank, config->bucket_bytes, m.range,

@@ -145,8 +145,8 @@ typedef struct ct_codec_costs {
     ct_codec_bus bus;
     const ct_sparse_allreduce_model *exch;
     bool deterministic; /* ct_codec_setup's: what codecs then take is what counts */
-    /** Seconds of an allreduce; never below 0. */
-    double (*allreduce_s)(void *ctx, ct_dtype dtype, int64_t bytes);
+    /** Seconds of an allreduce; never below 0. own: it may not go by MPI's own (coll.h). */
+    double (*allreduce_s)(void *ctx, ct_dtype dtype, int64_t bytes, bool own);
     void *ctx;
     double sum_factor, wire_factor; /* allreduces, and messages of exchanges, take so many times
                                        what the model says: as measured here; else 1   */

@@ -1,13 +1,15 @@
 #include "comm/codec/codec_cost.h"
 
-static double comm_allreduce_s(void *ctx, ct_dtype dtype, int64_t bytes)
+static double comm_allreduce_s(void *ctx, ct_dtype dtype, int64_t bytes, bool own)
 {
     const ct_codec_comm_costs *m = ctx;
     const ct_coll_ops *ops = NULL;
     int64_t count = bytes / (int64_t)ct_dtype_size(dtype);
 
-    if (ct_coll_choose(m->comm, count, dtype, m->allreduce, &ops) != CT_OK) return 0;
-    return ops->cost_s(m->comm, bytes);
+    ct_status status = own ? ct_coll_choose_own(m->comm, count, dtype, m->allreduce, &ops)
+                           : ct_coll_choose(m->comm, count, dtype, m->allreduce, &ops);
+
+    return (status == CT_OK) ? ops->cost_s(m->comm, bytes, dtype) : 0;
 }
 
 ct_status ct_codec_costs_of(ct_comm *c, const char *allreduce, bool deterministic,
@@ -35,9 +37,20 @@ double ct_codec_stream_s(const ct_codec_costs *m, double bytes)
     return (m->speed.memory > 0) ? bytes / m->speed.memory : 0;
 }
 
+static double sum_s(const ct_codec_costs *m, ct_dtype dtype, int64_t bytes, bool own)
+{
+    return (m->n_rank > 1) ? m->sum_factor * m->allreduce_s(m->ctx, dtype, bytes, own) : 0;
+}
+
+/* On a device sums begin when a gradient has come down, in any order. */
 double ct_codec_sum_s(const ct_codec_costs *m, ct_dtype dtype, int64_t bytes)
 {
-    return (m->n_rank > 1) ? m->sum_factor * m->allreduce_s(m->ctx, dtype, bytes) : 0;
+    return sum_s(m, dtype, bytes, m->deterministic || m->bus.there);
+}
+
+double ct_codec_chained_sum_s(const ct_codec_costs *m, ct_dtype dtype, int64_t bytes)
+{
+    return sum_s(m, dtype, bytes, true);
 }
 
 double ct_codec_sum_bytes(const ct_codec_costs *m, double bytes)

@@ -21,6 +21,8 @@ double ct_codec_bus_s(const ct_codec_costs *m, double down, double up);
 double ct_codec_stream_s(const ct_codec_costs *m, double bytes);
 /** An allreduce of so many bytes; 0 on one rank. */
 double ct_codec_sum_s(const ct_codec_costs *m, ct_dtype dtype, int64_t bytes);
+/** The same of one that begins where another ends: not by MPI's own. */
+double ct_codec_chained_sum_s(const ct_codec_costs *m, ct_dtype dtype, int64_t bytes);
 /** What a rank sends of it: 2 (p - 1) / p. */
 double ct_codec_sum_bytes(const ct_codec_costs *m, double bytes);
 /** Encoding, messages and decoding together; 0 where nothing is known, and on one rank. */

@@ -179,7 +179,7 @@ void ct_powersgd_seconds(const ct_codec_costs *m, const ct_codec_config *c, int6
     if (c->momentum_correction) update_s -= ct_codec_stream_s(m, 8 * elements);
     *out = (ct_codec_seconds){ .encode_s = ((update_s > 0) ? update_s : 0) + products_s / 4,
                                .decode_s = m->speed.factor_s * elements + products_s * 3 / 4,
-                               .wire_s = ct_codec_sum_s(m, CT_F32, of_p) +
-                                         ct_codec_sum_s(m, CT_F32, of_q),
+                               .wire_s = ct_codec_chained_sum_s(m, CT_F32, of_p) +
+                                         ct_codec_chained_sum_s(m, CT_F32, of_q),
                                .bytes = ct_codec_sum_bytes(m, (double)(of_p + of_q)) };
 }

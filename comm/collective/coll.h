@@ -43,8 +43,8 @@ typedef struct ct_coll_ops {
     bool by_mpi;        /* MPI's own: all ranks must start such requests in one order, and the order
                            of the additions is MPI's secret */
     bool (*supports)(const ct_comm *c, int64_t count, ct_dtype dtype);
-    double (*cost_s)(const ct_comm *c,
-                     int64_t bytes); /* alpha-beta-gamma estimate: comm/cost/cost.h */
+    double (*cost_s)(const ct_comm *c, int64_t bytes,
+                     ct_dtype dtype); /* estimate: comm/cost/cost.h */
     /** Once per bucket, before the first start: buffers, windows. Collective, in the same order on
      *  all ranks. */
     ct_status (*prepare)(ct_coll_req *r);
@@ -65,6 +65,10 @@ extern const ct_coll_ops
  * communicator. CT_ERR_CONFIG. */
 ct_status ct_coll_choose(const ct_comm *c, int64_t count, ct_dtype dtype, const char *spec,
                          const ct_coll_ops **ops_p);
+/** The same for sums that may not go by MPI's own allreduce: "auto" leaves out what is by_mpi. A
+ *  named one is taken; its caller refuses it. */
+ct_status ct_coll_choose_own(const ct_comm *c, int64_t count, ct_dtype dtype, const char *spec,
+                             const ct_coll_ops **ops_p);
 /** CT_ERR_CONFIG, with the nearest name, where spec is none that ct_coll_choose() takes. */
 ct_status ct_coll_check_spec(const char *spec);
 /** prepare, start, progress until done, release: for tests and small uses. What the communicator's

@@ -227,8 +227,9 @@ static bool hier_supports(const ct_comm *c, int64_t count, ct_dtype dtype)
     return ct_reduce_supports(dtype);
 }
 
-static double hier_cost_s(const ct_comm *c, int64_t bytes)
+static double hier_cost_s(const ct_comm *c, int64_t bytes, ct_dtype dtype)
 {
+    (void)dtype;
     return ct_coll_cost_s(c, "hier", bytes);
 }
 

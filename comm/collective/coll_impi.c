@@ -1,5 +1,6 @@
-/* impi: the MPI library's own MPI_Iallreduce, cut into pieces that an int can count. Pieces, and
- * requests, must be started in the same order on all ranks: MPI matches them by order.
+/* impi: the MPI library's own MPI_Iallreduce, cut into pieces that an int can count, and that the
+ * network adds where the machine says so. Pieces, and requests, must be started in the same order
+ * on all ranks: MPI matches them by order.
  */
 #include <stdlib.h>
 
@@ -22,9 +23,26 @@ static bool impi_supports(const ct_comm *c, int64_t count, ct_dtype dtype)
     return ct_reduce_supports(dtype);
 }
 
-static double impi_cost_s(const ct_comm *c, int64_t bytes)
+/* What the library may leave to the network: operations of its own, not sums that we defined. */
+static bool may_leave(ct_dtype dtype)
 {
-    return ct_coll_cost_s(c, "impi", bytes);
+    return (dtype != CT_BF16) && (dtype != CT_F16);
+}
+
+static double impi_cost_s(const ct_comm *c, int64_t bytes, ct_dtype dtype)
+{
+    return ct_coll_cost_s(c, may_leave(dtype) ? "impi" : "impi_host", bytes);
+}
+
+/* Bytes of a piece. */
+static int64_t piece_of(const ct_coll_req *r)
+{
+    const ct_in_network *n = &r->comm->topo->machine.in_network;
+    int64_t bytes = r->count * (int64_t)ct_dtype_size(r->dtype);
+    bool leaves = may_leave(r->dtype) && (r->comm->topo->n_node > 1) && (n->max_bytes > 0) &&
+                  (ct_in_network_pieces(n, (double)bytes) > 0);
+
+    return (leaves && (n->max_bytes < PIECE)) ? n->max_bytes : PIECE;
 }
 
 static ct_status impi_prepare(ct_coll_req *r)
@@ -32,7 +50,7 @@ static ct_status impi_prepare(ct_coll_req *r)
     impi_state *st = calloc(1, sizeof(*st));
 
     if (st == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a collective");
-    st->each = PIECE / (int64_t)ct_dtype_size(r->dtype);
+    st->each = piece_of(r) / (int64_t)ct_dtype_size(r->dtype);
     st->n_piece = (int)((r->count + st->each - 1) / st->each);
     st->piece = malloc(sizeof(*st->piece) * (size_t)(st->n_piece + 1));
     if (st->piece == NULL) {

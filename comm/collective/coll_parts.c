@@ -21,8 +21,9 @@ ct_status ct_coll_part(const ct_comm *c, int64_t count, int rank, int64_t *first
 }
 
 /* "flat": one group of all, in the way of least cost. */
-static double flat_cost_s(const ct_comm *c, int64_t bytes)
+static double flat_cost_s(const ct_comm *c, int64_t bytes, ct_dtype dtype)
 {
+    (void)dtype;
     return ct_coll_cost_s(c, "flat", bytes) / 2;
 }
 
@@ -56,10 +57,11 @@ static bool moves_all(const ct_comm *c, int64_t count, ct_dtype dtype)
 
 /* ---- broadcast: positions count from the root */
 
-static double broadcast_cost_s(const ct_comm *c, int64_t bytes)
+static double broadcast_cost_s(const ct_comm *c, int64_t bytes, ct_dtype dtype)
 {
     double tree = ct_coll_cost_s(c, "tree", bytes) / 2, parts = ct_coll_cost_s(c, "flat", bytes);
 
+    (void)dtype;
     return (tree < parts) ? tree : parts;
 }
 

@@ -14,8 +14,9 @@ static ct_status rhd_prepare(ct_coll_req *r)
     return ct_coll_p2p_prepare(r, rhd_build);
 }
 
-static double rhd_cost_s(const ct_comm *c, int64_t bytes)
+static double rhd_cost_s(const ct_comm *c, int64_t bytes, ct_dtype dtype)
 {
+    (void)dtype;
     return ct_coll_cost_s(c, "rhd", bytes);
 }
 

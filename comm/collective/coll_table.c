@@ -66,8 +66,8 @@ static ct_status find_term(const ct_comm *c, const char *spec, int64_t bytes, ct
     return CT_OK;
 }
 
-ct_status ct_coll_choose(const ct_comm *c, int64_t count, ct_dtype dtype, const char *spec,
-                         const ct_coll_ops **ops_p)
+static ct_status choose(const ct_comm *c, int64_t count, ct_dtype dtype, const char *spec, bool own,
+                        const ct_coll_ops **ops_p)
 {
     int64_t bytes = count * (int64_t)ct_dtype_size(dtype);
     const ct_coll_ops *best = NULL;
@@ -80,9 +80,10 @@ ct_status ct_coll_choose(const ct_comm *c, int64_t count, ct_dtype dtype, const 
         double cost = 0;
 
         if (!any && (strcmp(term.name, (*at)->name) != 0)) continue;
-        if (!(*at)->supports(c, count, dtype)) continue;
+        if ((any && own && (*at)->by_mpi) || !(*at)->supports(c, count, dtype)) continue;
         if (any)
-            cost = (*at)->cost_s(c, bytes) * ct_cost_weight((*at)->name, c->topo, c->node_shares);
+            cost = (*at)->cost_s(c, bytes, dtype) *
+                   ct_cost_weight((*at)->name, c->topo, c->node_shares);
         if ((best != NULL) && (cost >= least)) continue;
         best = *at;
         least = cost;
@@ -92,6 +93,18 @@ ct_status ct_coll_choose(const ct_comm *c, int64_t count, ct_dtype dtype, const 
                        spec, (long long)count, (int)dtype);
     *ops_p = best;
     return CT_OK;
+}
+
+ct_status ct_coll_choose(const ct_comm *c, int64_t count, ct_dtype dtype, const char *spec,
+                         const ct_coll_ops **ops_p)
+{
+    return choose(c, count, dtype, spec, false, ops_p);
+}
+
+ct_status ct_coll_choose_own(const ct_comm *c, int64_t count, ct_dtype dtype, const char *spec,
+                             const ct_coll_ops **ops_p)
+{
+    return choose(c, count, dtype, spec, true, ops_p);
 }
 
 ct_status ct_coll_run(const ct_coll_ops *ops, ct_comm *c, void *buf, int64_t count, ct_dtype dtype)

@@ -13,8 +13,9 @@ static ct_status torus_prepare(ct_coll_req *r)
     return ct_coll_p2p_prepare(r, torus_build);
 }
 
-static double torus_cost_s(const ct_comm *c, int64_t bytes)
+static double torus_cost_s(const ct_comm *c, int64_t bytes, ct_dtype dtype)
 {
+    (void)dtype;
     return ct_coll_cost_s(c, "torus", bytes);
 }
 

@@ -16,8 +16,9 @@ static ct_status tree_prepare(ct_coll_req *r)
     return ct_coll_p2p_prepare(r, tree_build);
 }
 
-static double tree_cost_s(const ct_comm *c, int64_t bytes)
+static double tree_cost_s(const ct_comm *c, int64_t bytes, ct_dtype dtype)
 {
+    (void)dtype;
     return ct_coll_cost_s(c, "tree", bytes);
 }
 

@@ -7,38 +7,28 @@ ct_status ct_persistent_coll_choose(const ct_comm *c, int64_t count, ct_dtype dt
                                     const char *allreduce, bool deterministic,
                                     const ct_coll_ops **ops_p)
 {
-    CT_TRY(ct_coll_choose(c, count, dtype, allreduce, ops_p));
-    if (!deterministic || !(*ops_p)->by_mpi) return CT_OK;
-    if (strcmp(allreduce, "auto") != 0)
+    if (!deterministic) return ct_coll_choose(c, count, dtype, allreduce, ops_p);
+    CT_TRY(ct_coll_choose_own(c, count, dtype, allreduce, ops_p));
+    if ((*ops_p)->by_mpi)
         return CT_FAIL(CT_ERR_CONFIG,
                        "deterministic: true, but MPI does not promise that its own allreduce adds "
                        "in the same order in every run: allreduce \"%s\" needs "
                        "reproducible_sum: true, or take another",
                        allreduce);
-    return ct_coll_choose(c, count, dtype, "ring", ops_p);
+    return CT_OK;
 }
 
 ct_status ct_persistent_coll_choose_own(const ct_comm *c, int64_t count, ct_dtype dtype,
                                         const char *allreduce, const char *who,
                                         const ct_coll_ops **ops_p)
 {
-    int64_t bytes = count * (int64_t)ct_dtype_size(dtype);
-    const ct_coll_ops *best = NULL;
-
-    CT_TRY(ct_coll_choose(c, count, dtype, allreduce, ops_p));
-    if (!(*ops_p)->by_mpi) return CT_OK;
-    if (strcmp(allreduce, "auto") != 0)
+    CT_TRY(ct_coll_choose_own(c, count, dtype, allreduce, ops_p));
+    if ((*ops_p)->by_mpi)
         return CT_FAIL(CT_ERR_CONFIG,
                        "compression %s sums twice, and begins the second time when the first is "
                        "done; MPI's own allreduce wants one order on all ranks: allreduce \"%s\" "
                        "needs another codec, or take another",
                        who, allreduce);
-    for (const ct_coll_ops *const *at = ct_coll_table; *at != NULL; ++at) {
-        if ((*at)->by_mpi || !(*at)->supports(c, count, dtype)) continue;
-        if ((best == NULL) || ((*at)->cost_s(c, bytes) < best->cost_s(c, bytes))) best = *at;
-    }
-    if (best == NULL) return ct_coll_choose(c, count, dtype, "ring", ops_p);
-    *ops_p = best;
     return CT_OK;
 }
 
@@ -141,5 +131,5 @@ double ct_persistent_coll_predicted_s(const ct_persistent_coll *w)
     const ct_coll_candidate *way = atomic_load(&w->now);
 
     if (way == NULL) return 0;
-    return way->ops->cost_s(w->comm, w->count * (int64_t)ct_dtype_size(w->dtype));
+    return way->ops->cost_s(w->comm, w->count * (int64_t)ct_dtype_size(w->dtype), w->dtype);
 }

@@ -168,8 +168,8 @@ const char *ct_repro_algorithm(const ct_repro *r)
 
 double ct_repro_predicted_s(const ct_repro *r)
 {
-    return r->max_ops->cost_s(r->comm, r->max.count) +
-           r->sum_ops->cost_s(r->comm, r->count * (int64_t)sizeof(*r->q));
+    return r->max_ops->cost_s(r->comm, r->max.count, CT_U8) +
+           r->sum_ops->cost_s(r->comm, r->count * (int64_t)sizeof(*r->q), CT_I64);
 }
 
 int64_t ct_repro_bytes_sent(const ct_repro *r)

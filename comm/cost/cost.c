@@ -168,8 +168,12 @@ double ct_cost_s(const ct_cost *c, double bytes)
     credit used = { 0 };
 
     if (c->other[0] != NULL) {
-        double a = ct_cost_s(c->other[0], bytes), b = ct_cost_s(c->other[1], bytes);
+        double a, b;
 
+        if ((c->network != NULL) && (ct_in_network_pieces(c->network, bytes) > 0))
+            return ct_in_network_s(c->network, bytes);
+        a = ct_cost_s(c->other[0], bytes);
+        b = ct_cost_s(c->other[1], bytes);
         /* some good algorithm, but its later rounds start only when we happen to call MPI */
         return 1.25 * ((a < b) ? a : b);
     }
@@ -294,7 +298,8 @@ static ct_status create(ct_cost_work *w, const char *algorithm, const int *dim, 
         CT_TRY(ranks_in_order(c));
         return ct_cost_tree_rounds(w);
     }
-    if (strcmp(algorithm, "impi") == 0) {
+    if ((strcmp(algorithm, "impi") == 0) || (strcmp(algorithm, "impi_host") == 0)) {
+        if ((algorithm[4] == '\0') && (c->t->n_node > 1)) c->network = &c->t->machine.in_network;
         CT_TRY(ct_cost_create("ring", c->t, NULL, false, &c->other[0]));
         return ct_cost_create("rhd", c->t, NULL, false, &c->other[1]);
     }

@@ -34,7 +34,8 @@ struct ct_cost {
     ct_cost_round node;   /* hier: the nodes' shared memory; times 0: none   */
     ct_cost_round tree[CT_COST_ROUNDS];
     int n_tree;
-    ct_cost *other[2]; /* impi: like the better of these */
+    ct_cost *other[2];            /* impi: like the better of these, where the ranks add */
+    const ct_in_network *network; /* impi: else by this; NULL: never */
 };
 
 /* What evaluating needs. */

@@ -368,7 +368,7 @@ double ct_bucket_dense_s(const ct_bucket *b)
     if (ct_persistent_coll_choose(b->comm, b->cut.count, CT_F32, b->config->allreduce,
                                   b->config->deterministic, &ops) != CT_OK)
         return 0;
-    return ops->cost_s(b->comm, b->cut.count * (int64_t)sizeof(float));
+    return ops->cost_s(b->comm, b->cut.count * (int64_t)sizeof(float), CT_F32);
 }
 
 int64_t ct_bucket_bytes_sent(const ct_bucket *b)

@@ -82,6 +82,7 @@ ct_status ct_bucket_sizes_by(ct_grad_cost_fn cost, void *ctx, int n_rank, int64_
 typedef struct chooser {
     ct_comm *c;
     const char *allreduce;
+    bool own; /* not by MPI's own */
 } chooser;
 
 static ct_status chosen_cost(void *ctx, int64_t bytes, double *latency_s_p, double *all_s_p)
@@ -89,16 +90,20 @@ static ct_status chosen_cost(void *ctx, int64_t bytes, double *latency_s_p, doub
     const chooser *k = ctx;
     const ct_coll_ops *ops = NULL;
 
-    CT_TRY(ct_coll_choose(k->c, bytes / (int64_t)sizeof(float), CT_F32, k->allreduce, &ops));
-    *latency_s_p = ops->cost_s(k->c, 0);
-    *all_s_p = ops->cost_s(k->c, bytes);
+    if (k->own)
+        CT_TRY(
+            ct_coll_choose_own(k->c, bytes / (int64_t)sizeof(float), CT_F32, k->allreduce, &ops));
+    else
+        CT_TRY(ct_coll_choose(k->c, bytes / (int64_t)sizeof(float), CT_F32, k->allreduce, &ops));
+    *latency_s_p = ops->cost_s(k->c, 0, CT_F32);
+    *all_s_p = ops->cost_s(k->c, bytes, CT_F32);
     return CT_OK;
 }
 
 ct_status ct_bucket_sizes_find(ct_comm *c, const ct_grad_pipe_config *config,
                                const ct_grad_range *range, int n_range, ct_bucket_sizes *sizes_p)
 {
-    chooser k = { c, config->allreduce };
+    chooser k = { c, config->allreduce, config->deterministic };
 
     CT_TRY(ct_bucket_sizes_by(chosen_cost, &k, c->size, config->bucket_bytes, range, n_range,
                               sizes_p));

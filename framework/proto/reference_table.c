@@ -232,6 +232,13 @@ const ct_meaning ct_meaning_table[] = {
     { "ImageDataParameter.synthetic_shape",
       "Cortado: sizes of made-up samples, for `cortado time` without the data." },
     { "ImageDataParameter.threads", "Cortado: threads that decode and transform." },
+    { "InNetworkParameter.bandwidth_gbs",
+      "Billion bytes of the buffer that a large allreduce sums in a second." },
+    { "InNetworkParameter.latency_us", "Microseconds that an allreduce of a few bytes takes." },
+    { "InNetworkParameter.max_bytes",
+      "The most that one operation of the network takes, a multiple of 8: larger sums go in "
+      "pieces, "
+      "each with its latency; in more than 256, by the ranks. 0: any size at once." },
     { "InfogainLossParameter.axis", "Axis of the classes." },
     { "InfogainLossParameter.source",
       "File (.binaryproto) of the matrix; unset: the third bottom." },
@@ -325,6 +332,9 @@ const ct_meaning ct_meaning_table[] = {
     { "MachineParameter.coding",
       "What codecs take on a rank, as `bench comm --fit` measured it; unset: estimated from "
       "`sum_gbs`, and a job that needs it measures it." },
+    { "MachineParameter.in_network",
+      "The network adds: what the MPI library's own allreduce, `impi`, takes there. Unset: `impi` "
+      "costs 1.25 times the better of `ring` and `rhd`." },
     { "MachineParameter.level", "The levels, innermost first, at least a node and a machine." },
     { "MachineParameter.name", "For messages and reports." },
     { "MachineParameter.nodes",

@@ -83,6 +83,35 @@ is scale_stopped [ $? = 75 ]
 is scale_stopped_says grep -q 'goes on from there' out
 is scale_stopped_children sh -c '! pgrep -f "[s]low 1 .*stopped.d" >/dev/null'
 
+# adds_up POINTS.CSV ROWS [ELEMENTS]: in each of so many simulated rows computing and exposed are the
+# step, and the bytes are those of the model. Ranks that are powers of two send 2 (p-1)/p of the
+# gradient's bytes (by ring, by halving, by levels: all the same).
+adds_up() {
+    awk -F, -v rows="$2" -v elements="${3:-0}" '
+        NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i }
+        { key = $1 $2 $3 $4 " " $at["ranks"] }
+        $5 == "\"modelled\"" { bytes[key] = $at["bytes_sent"] }
+        $5 == "\"simulated\"" {
+            n++
+            sent[key] = $at["bytes_sent"]
+            if (off($at["compute_ms"] + $at["exposed_ms"], $at["step_ms"])) bad = told("step", key)
+            p = $at["ranks"]
+            if (elements > 0 && differ(sent[key], 2 * (p - 1) / p * 4 * elements)) bad = told("bytes", key)
+        }
+        function off(a, b) { return a / b > 1 + 1e-6 || a / b < 1 - 1e-6 }
+        function differ(a, b) { return off(1 + a, 1 + b) && (a > b + 1 || a < b - 1) } # whole bytes
+        function told(what, key) { print what " of " key; return 1 }
+        END {
+            for (key in sent) if (differ(sent[key], bytes[key])) bad = told("bytes, not those of the model,", key)
+            exit bad || n != rows
+        }' "$1"
+}
+for study in "$ROOT"/docs/studies/*/; do
+    name=$(basename "$study")
+    elements=$(sed -n 's/.*"learned": \([0-9]*\),.*/\1/p' "$study/study.json" | head -n 1)
+    is "scale_example_$name" adds_up "$study/points.csv" "$(grep -c '"simulated"' "$study/points.csv")" "$elements"
+done
+
 # ---- on a described machine: modelled everywhere, simulated where the simulator is built
 runs scale_profile 0 'images/s' "$CORTADO" time --model=tiny.prototxt --iterations=9 --json=tiny.json
 on="$CORTADO scale --machine=taihulight --model=tiny.prototxt --profile=tiny.json --no_bench"
@@ -97,6 +126,25 @@ is scale_bound_at_one sh -c 'grep "\"default\",\"modelled\",1,1," far/points.csv
 is scale_bound_holds sh -c 'grep "\"modelled\"," far/points.csv | cut -d, -f20,30 |
     awk -F, "{ if (\$1 > \$2 * 1.000001) exit 1 } END { exit NR != 30 }"'
 is scale_says_model_error grep -q 'the error of the .* modelled points is not known' far/report.md
+# Sums in the network (5800 bytes of gradients, 64 nodes, 1 GB/s): by halving 12 latencies of 2 us and
+# 2 x 5.7 us, 35.4 us. In the network 3 + 5.8 us, in pieces of 512 bytes 12 x 3 + 5.8.
+cat >plain.prototxt <<'EOF2'
+name: "adds" source: "a test"
+level { name: "node" size: 1 latency_us: 1 bandwidth_gbs: 100 }
+level { name: "machine" latency_us: 2 bandwidth_gbs: 1 }
+EOF2
+{ cat plain.prototxt; echo 'in_network { bandwidth_gbs: 1 latency_us: 3 }'; } >adds.prototxt
+{ cat plain.prototxt; echo 'in_network { bandwidth_gbs: 1 latency_us: 3 max_bytes: 512 }'; } >pieces.prototxt
+for m in plain adds pieces; do
+    runs scale_in_network_$m 0 'report' "$CORTADO" scale --machine=$m.prototxt --model=tiny.prototxt --profile=tiny.json \
+        --kind=modelled --nodes=64 --ablate=overlap-off --no_bench --out=net_$m
+done
+is scale_in_network_chosen grep -q '"overlap-off","modelled",64,.*"impi x1"' net_adds/points.csv
+is scale_in_network_priced awk -F, '$4 == "\"overlap-off\"" { e = $23 } END { exit !(e > 0.00879 && e < 0.00881) }' net_adds/points.csv
+is scale_in_network_dear sh -c '! grep -q impi net_pieces/points.csv && ! grep -q impi net_plain/points.csv'
+is scale_in_network_said grep -q "MPI's sums in the network 1 GB/s, 3 us" net_adds/report.md
+runs scale_in_network_simulated 2 'has in_network, and the simulator knows no sums in the network' "$CORTADO" scale \
+    --machine=adds.prototxt --model=tiny.prototxt --profile=tiny.json --nodes=4 --out=no
 # reading: 100 images/s with the net's batch; one file for all, or 32
 runs scale_read 0 'report' $on --nodes=1,1024 --kind=modelled --images_per_s=100 --read=bytes=1e6,file=1 --ablate=read=files=32 --out=reading
 is scale_read_bound sh -c 'awk -F, "/\"default\",\"modelled\",1024,/ { one = \$10 } /\"read=files=32\",\"modelled\",1024,/ { many = \$10 } END { exit !(many > 0 && one > 20 * many) }" reading/points.csv'
@@ -110,6 +158,9 @@ if [ -x "$CORTADO_SIM" ] && command -v smpirun >/dev/null; then
     runs scale_simulated 0 'report' $on --nodes=1,2,3,16 --images_per_s=100 --batch=64 --out=sim
     is scale_simulated_rows sh -c '[ $(grep -c "\"simulated\"" sim/points.csv) = 4 ] && [ $(grep -c "\"modelled\"" sim/points.csv) = 4 ]'
     is scale_model_error grep -q 'Error of the model over 3 points' sim/report.md
+    is scale_simulated_adds_up adds_up sim/points.csv 4
+    runs scale_simulated_jitter 0 'report' $on --nodes=1,3,8 --images_per_s=100 --batch=64 --jitter_seed=3 --ablate=overlap-off,overlap-backward --out=simj
+    is scale_jitter_adds_up adds_up simj/points.csv 9
     before=$(cat sim/runs/* | cksum)
     runs scale_simulated_again 0 '4 runs are there already, 0 to do' $on --nodes=1,2,3,16 --images_per_s=100 --batch=64 --out=sim
     is scale_simulated_kept [ "$(cat sim/runs/* | cksum)" = "$before" ]

@@ -25,12 +25,21 @@ sed 's/n\[1-3\]/n[1-3,]/' machine.prototxt >hole.prototxt
 sed 's/"leaf2" nodes: "/&n2,/' machine.prototxt >twice.prototxt
 sed 's/"node"/"nodes"/' machine.prototxt >nonode.prototxt
 { cat machine.prototxt; echo 'shared { gbs: 9 latency_us: -1 }'; } >shared.prototxt
+{ cat machine.prototxt; echo 'in_network { bandwidth_gbs: 23.75 latency_us: 2.83 max_bytes: 4096 }'; } >adds.prototxt
+sed 's/max_bytes: 4096/max_bytes: -8/' adds.prototxt >adds_size.prototxt
+sed 's/latency_us: 2.83//' adds.prototxt >adds_latency.prototxt
+sed 's/bandwidth_gbs: 23.75/bandwidth: 23.75/' adds.prototxt >adds_typo.prototxt
 printf 'SwitchName=s1 Nodes=n[1-2]\nSwitchName=s2 Nodes=%s\nSwitchName=top Switches=s[1-2]\n' "$here" >topology.conf
 runs file 0 'switch leaf1' "$CORTADO" info --topology=machine.prototxt
 runs file_typo 2 'typo.prototxt:3:[0-9]+: .*"bandwith_gbs"; did you mean "bandwidth_gbs"' "$CORTADO" info --topology=typo.prototxt
 runs file_twice 2 'twice.prototxt:6: node "n2" stands in two places' "$CORTADO" info --topology=twice.prototxt
 runs file_no_node 2 'nonode.prototxt:2: .*is "nodes" meant' "$CORTADO" info --topology=nonode.prototxt
 runs file_shared 2 'shared.prototxt:7: shared: latency_us is -1' "$CORTADO" info --topology=shared.prototxt
+runs file_in_network 0 "^MPI's sums in the network: 2.83 us, 23.75 GB/s, in pieces of 4096 bytes" "$CORTADO" info --topology=adds.prototxt
+runs spec_in_network 0 "^MPI's sums in the network: 2.83 us" "$CORTADO" info '--topology=2sw x 2n x 1@adds.prototxt'
+runs file_in_network_size 2 'adds_size.prototxt:7: in_network: max_bytes is -8; it must be 0 or a multiple of 8' "$CORTADO" info --topology=adds_size.prototxt
+runs file_in_network_latency 2 'adds_latency.prototxt:7: in_network: latency_us must be given' "$CORTADO" info --topology=adds_latency.prototxt
+runs file_in_network_typo 2 'adds_typo.prototxt:7:[0-9]+: .*"bandwidth"; did you mean "bandwidth_gbs"' "$CORTADO" info --topology=adds_typo.prototxt
 runs file_hole 2 'hole.prototxt:5: node list "n\[1-3,\]": a number is missing' "$CORTADO" info --topology=hole.prototxt
 
 # the example of the manual

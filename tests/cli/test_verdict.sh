@@ -33,6 +33,19 @@ runs one_rank 0 'off: one rank sends nothing' $check --nodes=1 --machine=slow.pr
 runs guesses 0 'not named: its figures are guesses' $check --nodes=4 --ranks_per_node=2 $auto
 is counts_ranks grep -q 'on 8 ranks' out
 
+# the network adds: dense sums take n / 1 MB/s in place of 2 (p-1)/p n / 1 MB/s, and some microseconds;
+# coded ones (bf16) are the ranks' as before, and so are all that must be the same in every run
+sed 's/deterministic: true//' solver.prototxt >any_order.prototxt
+any="$CORTADO check --solver=any_order.prototxt --nodes=64 $auto"
+{ cat slow.prototxt; echo 'in_network { bandwidth_gbs: 0.001 latency_us: 3 }'; } >adding.prototxt
+exposed() { awk -v t="$1" 'NF == 8 && $1 == t { print $4 }' "$2"; }
+$any --machine=slow.prototxt >slow.out 2>&1
+runs network_adds 0 'verdict' $any --machine=adding.prototxt
+is network_halves_dense awk "BEGIN { r = $(exposed none slow.out) / $(exposed none out); exit !(r > 1.9 && r < 2.1) }"
+is network_leaves_coded awk "BEGIN { r = $(exposed bf16 out) / $(exposed bf16 slow.out); exit !(r > 0.95 && r <= 1) }" # small ones are dense
+runs network_in_order 0 'verdict' $check --nodes=64 --machine=adding.prototxt $auto
+is network_in_order_dense [ "$(exposed none out)" = "$(exposed none slow.out)" ]
+
 "$CORTADO" time --solver=solver.prototxt --iterations=3 --json=p.json >out 2>&1 </dev/null
 runs with_profile 0 'a rank computes [0-9.]+ ms a step' $check --nodes=4 --machine=slow.prototxt --profile=p.json $auto --json=v.json
 is has_json grep -Eq '"verdict":\{"nodes":4,"ranks":4,"machine":"slow".*"crossover_pairs":100.*"compresses":true.*"type":"auto"' v.json
@@ -73,6 +86,12 @@ train="$CORTADO train --solver=solver.prototxt --global_batch_size=12"
 sum_of() { sed -n 's/.*weights after iteration \([0-9]*\): checksum \([0-9a-f]*\).*/\1 \2/p' out; }
 runs trains 0 'Optimization Done' $JOB 2 $train --set=deterministic=false --set=snapshot_prefix=a $auto
 is says_its_choice grep -q 'compression auto: .* parameters compressed' out
+# dense sums where the network adds: MPI's own, but not where runs must be alike
+dense="$train --set=comm.topology=4x1@adding.prototxt --set=comm.tune_iterations=0"
+runs network_trains 0 'Optimization Done' $JOB 4 $dense --set=deterministic=false --set=snapshot_prefix=n
+is network_takes_impi grep -q '(impi x [0-9]*)' out
+runs network_trains_in_order 0 'Optimization Done' $JOB 4 $dense --set=snapshot_prefix=o
+is network_keeps_order sh -c 'grep -q "gradients: .* buckets" out && ! grep -q "impi" out'
 runs model_decides 0 'Optimization Done' $JOB 2 $train --set=snapshot_prefix=b $auto
 first=$(sum_of)
 is sum_is_there test -n "$first"

@@ -7,6 +7,7 @@
 
 #include "comm/collective/clock_sync.h"
 #include "comm/collective/coll.h"
+#include "comm/collective/persistent.h"
 #include "comm/cost/cost.h"
 #include "comm/core/node.h"
 #include "framework/base/clock.h"
@@ -164,7 +165,7 @@ static int limits(ct_comm *c)
 
 static double weighed(const ct_comm *c, const ct_coll_ops *ops, int64_t bytes)
 {
-    return ops->cost_s(c, bytes) * ct_cost_weight(ops->name, c->topo, c->node_shares);
+    return ops->cost_s(c, bytes, CT_F32) * ct_cost_weight(ops->name, c->topo, c->node_shares);
 }
 
 static int choices(ct_comm *c)
@@ -175,12 +176,93 @@ static int choices(ct_comm *c)
     for (const ct_coll_ops *const *at = ct_coll_table; *at != NULL; ++at) {
         fault += MPI_FAULT_UNLESS(ct_coll_choose(c, 1000, CT_F32, (*at)->name, &ops) == CT_OK);
         fault += MPI_FAULT_UNLESS(ops == *at);
-        fault += MPI_FAULT_UNLESS((*at)->cost_s(c, 4000) <= (*at)->cost_s(c, 4000000));
+        fault +=
+            MPI_FAULT_UNLESS((*at)->cost_s(c, 4000, CT_F32) <= (*at)->cost_s(c, 4000000, CT_F32));
     }
     fault += MPI_FAULT_UNLESS(ct_coll_choose(c, 1000, CT_F32, "auto", &ops) == CT_OK);
     for (const ct_coll_ops *const *at = ct_coll_table; *at != NULL; ++at)
         fault += MPI_FAULT_UNLESS(weighed(c, ops, 4000) <= weighed(c, *at, 4000));
     return fault;
+}
+
+static int expect_choice(const ct_comm *c, ct_dtype dtype, const char *name)
+{
+    const ct_coll_ops *ops = NULL;
+
+    if (ct_coll_choose(c, 1000, dtype, "auto", &ops) != CT_OK) return 1;
+    if (strcmp(ops->name, name) == 0) return 0;
+    fprintf(stderr, "rank %d: %s, not %s\n", c->rank, ops->name, name);
+    return 1;
+}
+
+/* 4097 elements in pieces of 4096 bytes: five, the last of one element. */
+static int sum_in_pieces(ct_comm *c, const ct_coll_ops *impi)
+{
+    enum { N = 4097 };
+    ct_coll_req r = { .comm = c, .count = N, .dtype = CT_F32 };
+    MPI_Request *piece[64];
+    float *buf = malloc(N * sizeof(*buf));
+    ct_status status = CT_INPROGRESS;
+    int fault = 0;
+
+    for (int i = 0; i < N; ++i) buf[i] = (float)(i + c->rank);
+    r.buf = buf;
+    fault += MPI_FAULT_UNLESS(impi->prepare(&r) == CT_OK);
+    fault += MPI_FAULT_UNLESS(impi->start(&r) == CT_OK);
+    fault += MPI_FAULT_UNLESS(impi->pending(&r, piece, 64) == ((c->size > 1) ? 5 : 1));
+    while (status == CT_INPROGRESS) status = impi->progress(&r);
+    fault += MPI_FAULT_UNLESS(status == CT_OK);
+    for (int i = 0; i < N; ++i)
+        fault += (buf[i] != (float)(c->size * i + c->size * (c->size - 1) / 2));
+    impi->release(&r);
+    free(buf);
+    return fault;
+}
+
+/* A pretended machine whose network adds, a rank a node. */
+static int in_network(ct_comm *c, const char *without)
+{
+    const ct_coll_ops *ops = NULL, *impi = NULL;
+    bool several = (c->size > 1);
+    int fault = MPI_FAULT_UNLESS(ct_coll_choose(c, 1, CT_F32, "impi", &impi) == CT_OK);
+
+    fault += expect_choice(c, CT_F32, several ? "impi" : without);
+    fault += expect_choice(c, CT_I64, several ? "impi" : without);
+    fault += expect_choice(c, CT_BF16, without); /* sums that we defined are the ranks' */
+    fault += MPI_FAULT_UNLESS(ct_coll_choose_own(c, 1000, CT_F32, "auto", &ops) == CT_OK);
+    fault += MPI_FAULT_UNLESS(strcmp(ops->name, without) == 0);
+    fault +=
+        MPI_FAULT_UNLESS(ct_persistent_coll_choose(c, 1000, CT_F32, "auto", true, &ops) == CT_OK);
+    fault += MPI_FAULT_UNLESS(strcmp(ops->name, without) == 0);
+    if (several) { /* 1 us a piece and 1 TB/s */
+        double s = impi->cost_s(c, 16388, CT_F32);
+
+        fault += MPI_FAULT_UNLESS((s > 5.016e-6) && (s < 5.017e-6));
+        fault += MPI_FAULT_UNLESS(impi->cost_s(c, 16388, CT_F16) > s);
+    }
+    return fault + sum_in_pieces(c, impi);
+}
+
+static void test_in_network(void **state)
+{
+    const ct_coll_ops *ops = NULL;
+    ct_comm *c = NULL, *plain = NULL;
+    char spec[32];
+    int size = 0, fault = 0;
+
+    (void)state;
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    snprintf(spec, sizeof(spec), "%dx1", size);
+    fault += MPI_FAULT_UNLESS(ct_comm_create(MPI_COMM_WORLD, spec, &plain) == CT_OK);
+    fault += MPI_FAULT_UNLESS(ct_coll_choose(plain, 1000, CT_F32, "auto", &ops) == CT_OK);
+    fault += MPI_FAULT_UNLESS(strcmp(ops->name, "impi") != 0);
+    fault += MPI_FAULT_UNLESS(ct_comm_create(MPI_COMM_WORLD, spec, &c) == CT_OK);
+    c->topo->machine.in_network =
+        (ct_in_network){ .latency_s = 1e-6, .bandwidth = 1e12, .max_bytes = 4096 };
+    fault += in_network(c, ops->name);
+    ct_comm_destroy(c);
+    ct_comm_destroy(plain);
+    assert_int_equal(mpi_verdict(fault), 0);
 }
 
 static void test_small(void **state)
@@ -344,9 +426,11 @@ static void test_clocks(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_clocks), cmocka_unit_test(test_small),  cmocka_unit_test(test_windows),
-    cmocka_unit_test(test_choose), cmocka_unit_test(test_errors), cmocka_unit_test(test_launch),
-    cmocka_unit_test(test_untold), cmocka_unit_test(test_limits),
+    cmocka_unit_test(test_clocks),     cmocka_unit_test(test_small),
+    cmocka_unit_test(test_windows),    cmocka_unit_test(test_choose),
+    cmocka_unit_test(test_in_network), cmocka_unit_test(test_errors),
+    cmocka_unit_test(test_launch),     cmocka_unit_test(test_untold),
+    cmocka_unit_test(test_limits),
 };
 
 MPI_MAIN(tests, 60)

@@ -318,9 +318,9 @@ static ct_sparse_allreduce_model *model_of(int p, ct_machine **m, ct_topo **t)
     return model;
 }
 
-static double no_allreduce(void *ctx, ct_dtype dtype, int64_t bytes)
+static double no_allreduce(void *ctx, ct_dtype dtype, int64_t bytes, bool own)
 {
-    (void)ctx, (void)dtype, (void)bytes;
+    (void)ctx, (void)dtype, (void)bytes, (void)own;
     return 0;
 }
 

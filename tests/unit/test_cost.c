@@ -127,6 +127,42 @@ static void test_flat_formulas(void **state)
     ct_topo_destroy(t);
 }
 
+/* MPI's own where the network adds: latency + bytes / bandwidth, whatever the number of nodes, in
+ * pieces where it takes no more at once; and as without where there are too many of them. */
+static void test_in_network(void **state)
+{
+    static const char *const other[] = { "ring", "rhd", "hier", "torus", "tree" };
+    ct_topo *t = supernodes(64, 16, "block"), *alone = NULL;
+    const double n = 32e6, host = 1.25 * seconds("ring", t, 0);
+    double least = 1.25 * seconds("rhd", t, 0);
+
+    (void)state;
+    if (host < least) least = host;
+    near(seconds("impi", t, 0), least);
+    t->machine.in_network = (ct_in_network){ .latency_s = 5e-6, .bandwidth = 0.1 / BETA1 };
+    near(seconds("impi", t, 0), 5e-6);
+    near(seconds("impi", t, 8), 5e-6 + 8 * 10 * BETA1);
+    near(seconds("impi", t, n), 5e-6 + n * 10 * BETA1);
+    near(seconds("impi_host", t, 0), least);
+    for (size_t i = 0; i < sizeof(other) / sizeof(other[0]); ++i) /* small sums: the network's */
+        assert_true(seconds("impi", t, 64) < seconds(other[i], t, 64));
+    assert_true(seconds("impi", t, n) > seconds("hier", t, n)); /* large ones: not at a tenth */
+    t->machine.in_network.bandwidth = 1 / BETA1; /* an allreduce by messages sends twice as much */
+    for (size_t i = 0; i < sizeof(other) / sizeof(other[0]); ++i)
+        assert_true(seconds("impi", t, n) < seconds(other[i], t, n));
+    t->machine.in_network.max_bytes = 4096;
+    near(seconds("impi", t, 4096), 5e-6 + 4096 * BETA1);
+    near(seconds("impi", t, 4097), 2 * 5e-6 + 4097 * BETA1);
+    near(seconds("impi", t, 256 * 4096), 256 * 5e-6 + 256 * 4096 * BETA1);
+    near(seconds("impi", t, 256 * 4096 + 8), seconds("impi_host", t, 256 * 4096 + 8));
+    /* no switch adds what ranks of one node have */
+    assert_int_equal(ct_topo_from_string("1x4", 4, &alone), CT_OK);
+    alone->machine.in_network = t->machine.in_network;
+    near(seconds("impi", alone, n), seconds("impi_host", alone, n));
+    ct_topo_destroy(alone);
+    ct_topo_destroy(t);
+}
+
 /* Uneven supernodes: hier sends (v - 1)/v of the buffer out of each; the least has the busiest
  * ranks. */
 static void test_uneven(void **state)
@@ -406,6 +442,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_halving),
         cmocka_unit_test(test_flat_formulas),
+        cmocka_unit_test(test_in_network),
         cmocka_unit_test(test_pipelined),
         cmocka_unit_test(test_uneven),
         cmocka_unit_test(test_nodes),

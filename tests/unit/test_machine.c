@@ -2,6 +2,7 @@
  */
 #include "tests/test.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -170,6 +171,18 @@ static const struct {
       "8 bytes in -1 us; it must be above 0" },
     { NODE MACHINE "shared { gbs: 1 time { bytes: 8 us: 1 } time { bytes: 4 us: 1 } }",
       "shared: a time of 4 bytes; bytes ascend" },
+    { NODE MACHINE "\nin_network { latency_us: 3 }",
+      "x.prototxt:4: in_network: bandwidth_gbs must be given" },
+    { NODE MACHINE "in_network { bandwidth_gbs: 23 }", "in_network: latency_us must be given" },
+    { NODE MACHINE "in_network { bandwidth_gbs: 0 latency_us: 3 }",
+      "in_network: bandwidth_gbs is 0; it must be above 0" },
+    { NODE MACHINE "in_network { bandwidth_gbs: 23 latency_us: -3 }",
+      "in_network: latency_us is -3; it must be above 0" },
+    { NODE MACHINE "in_network { bandwidth_gbs: 23 latency_us: 3 max_bytes: -8 }",
+      "in_network: max_bytes is -8; it must be 0 or a multiple of 8" },
+    { NODE MACHINE "in_network { bandwidth_gbs: 23 latency_us: 3 max_bytes: 4097 }",
+      "in_network: max_bytes is 4097" },
+    { NODE MACHINE "in_network { bandwidth_gbs: 23 latency_us: nan }", "latency_us is nan" },
     { NODE MACHINE "coding { update_ns: 1 }", "coding: memory_gbs is 0; it must be above 0" },
     { NODE MACHINE "coding { memory_gbs: 5 merge_ns: -1 }", "coding: merge_ns is -1" },
     { NODE MACHINE "coding { memory_gbs: 5 column_ns: -2 }", "coding: column_ns is -2" },
@@ -236,6 +249,9 @@ static void expect_equal(const ct_machine *a, const ct_machine *b)
         }
     }
     expect_equal_sums(&a->shared, &b->shared);
+    assert_true(a->in_network.bandwidth == b->in_network.bandwidth);
+    assert_true(a->in_network.latency_s == b->in_network.latency_s);
+    assert_true(a->in_network.max_bytes == b->in_network.max_bytes);
     assert_int_equal(a->coding.measured, b->coding.measured);
     assert_true(a->coding.memory == b->coding.memory);
     assert_true(a->coding.update_s == b->coding.update_s);
@@ -298,6 +314,7 @@ static void test_write(void **state)
                            "shared { latency_us: 0.2 cached_gbs: 101.5 cached_mb: 6.291456 gbs: "
                            "28.25 residual: 0.071 time { bytes: 4096 us: 1.5 } "
                            "time { bytes: 65536 us: 7.75 } }"
+                           "in_network { bandwidth_gbs: 23.75 latency_us: 2.83 max_bytes: 4096 }"
                            "coding { memory_gbs: 12.5 update_ns: 0.75 select_ns: 0.25 pack_ns: 2 "
                            "add_ns: 3.5 merge_ns: 11 sign_ns: 0.5 unsign_ns: 0.125 "
                            "factor_ns: 1.5 column_ns: 0.75 }"
@@ -305,6 +322,12 @@ static void test_write(void **state)
                            "switch { name: \"b\" nodes: \"n08,r[1-2]c[1-2]-ib\" }",
                            &m),
                      CT_OK);
+    assert_true((m->in_network.bandwidth == 23.75e9) && (m->in_network.max_bytes == 4096));
+    assert_true(fabs(m->in_network.latency_s - 2.83e-6) < 1e-18);
+    expect_round_trip(m);
+    assert_int_equal(parse(NODE MACHINE "in_network { bandwidth_gbs: 12 latency_us: 4 }", &m),
+                     CT_OK);
+    assert_int_equal(m->in_network.max_bytes, 0);
     expect_round_trip(m);
 }
 

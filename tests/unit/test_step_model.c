@@ -187,6 +187,37 @@ static void test_slowest_of_many(void **state)
     near(ct_step_model_slowest(&p, 100000), 1.5);
 }
 
+/* A step's sums through the network: b and a of 16 and 4 MB over links of 1 GB/s take 24 and 6 ms
+ * by a ring. The network takes 1 ms and 1 GB/s: it has both, but not what must be in order. */
+static void test_in_network(void **state)
+{
+    ct_profile *p = make_profile(0);
+    ct_topo *t = make_topo(1e9);
+    ct_grad_pipe_config config = ring_config(4 * N_A);
+    ct_step_model m, without;
+
+    (void)state;
+    config.allreduce = "auto";
+    assert_int_equal(ct_step_model_run(p, t, &config, NULL, CT_STEP_TIMELINE_OFF, 1, &without),
+                     CT_OK);
+    assert_string_not_equal(without.bucket[0].algorithm, "impi");
+    t->machine.in_network = (ct_in_network){ .latency_s = 1e-3, .bandwidth = 1e9 };
+    assert_int_equal(ct_step_model_run(p, t, &config, NULL, CT_STEP_TIMELINE_OFF, 1, &m), CT_OK);
+    assert_int_equal(m.n_bucket, 2);
+    assert_string_equal(m.bucket[0].algorithm, "impi");
+    assert_string_equal(m.bucket[1].algorithm, "impi");
+    near(1e3 * m.step_s, 100 + 1 + 16 + 1 + 4);
+    ct_step_model_release(&m);
+    config.deterministic = true;
+    assert_int_equal(ct_step_model_run(p, t, &config, NULL, CT_STEP_TIMELINE_OFF, 1, &m), CT_OK);
+    assert_string_equal(m.bucket[0].algorithm, without.bucket[0].algorithm);
+    near(m.step_s, without.step_s);
+    ct_step_model_release(&m);
+    ct_step_model_release(&without);
+    ct_topo_destroy(t);
+    ct_profile_destroy(p);
+}
+
 static void test_unknown_algorithm(void **state)
 {
     ct_profile *p = make_profile(0);
@@ -233,6 +264,7 @@ int main(void)
         cmocka_unit_test(test_one_bucket),
         cmocka_unit_test(test_rank_alone_only_computes),
         cmocka_unit_test(test_slowest_of_many),
+        cmocka_unit_test(test_in_network),
         cmocka_unit_test(test_unknown_algorithm),
         cmocka_unit_test(test_lists_of_numbers),
     };

@@ -95,7 +95,7 @@ static ct_status run_one(ct_sim *sim, const ct_coll_ops *ops, int64_t bytes, ct_
                     "%s{\"algorithm\":\"%s\",\"bytes\":%lld,\"us\":%.9g,\"predicted_us\":%.9g,"
                     "\"busbw_gbs\":%.9g,\"max_bytes_sent\":%.0f}",
                     (json->text[json->length - 1] == '[') ? "" : ",", ops->name, (long long)bytes,
-                    1e6 * seconds[0], 1e6 * ops->cost_s(sim->comm, bytes),
+                    1e6 * seconds[0], 1e6 * ops->cost_s(sim->comm, bytes, CT_F32),
                     2e-9 * (double)bytes * (sim->comm->size - 1) / sim->comm->size / seconds[0],
                     seconds[1]);
 

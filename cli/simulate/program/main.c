@@ -2,6 +2,7 @@
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -71,6 +72,22 @@ static void say(void *ctx, const char *text)
 }
 
 /* What is wrong, every rank finds alike: the first says it, and all end. */
+/* SMPI's own allreduce is a matter of messages. */
+static ct_status check_network(const ct_sim *sim, const ct_machine *m)
+{
+    const char *name = ct_options_text(sim->options, "algorithm");
+
+    if (ct_options_text(sim->options, "bench") == NULL)
+        name = (sim->solver->comm != NULL) ? sim->solver->comm->allreduce : "auto";
+    if ((m->in_network.bandwidth == 0) || (name == NULL) || (strcmp(name, "auto") != 0))
+        return CT_OK;
+    return CT_FAIL(
+        CT_ERR_CONFIG,
+        "machine %s has in_network, and the simulator knows no sums in the network: name "
+        "an algorithm, or take in_network out of the file",
+        m->name);
+}
+
 static ct_status set_up(ct_sim *sim, int argc, char **argv, ct_options **options_p,
                         ct_topo **topo_p)
 {
@@ -84,7 +101,8 @@ static ct_status set_up(ct_sim *sim, int argc, char **argv, ct_options **options
     CT_TRY(ct_sim_place(sim->options, n_rank, topo_p));
     sim->speed = ct_machine_codec_speed(&(*topo_p)->machine);
     ct_sim_codec_set(&sim->speed);
-    return ct_sim_prepare(sim);
+    CT_TRY(ct_sim_prepare(sim));
+    return check_network(sim, &(*topo_p)->machine);
 }
 
 int main(int argc, char **argv)

@@ -62,9 +62,6 @@ ct_status ct_sim_prepare(ct_sim *sim)
     sim->n_warmup = (int)ct_options_count(o, "warmup", 1);
     sim->overlap = read_overlap(ct_options_text(o, "overlap"));
     if (sim->n_step < 1) return CT_FAIL(CT_ERR_CONFIG, "--iterations: at least 1");
-    /* gradients of the step before are under way while the next one runs */
-    if ((sim->n_warmup < 1) && (sim->overlap == CT_SIM_BOTH))
-        return CT_FAIL(CT_ERR_CONFIG, "--warmup: at least 1, but for --overlap=off or backward");
     CT_TRY(read_solver(sim));
     CT_TRY(ct_profile_read(file, &sim->profile));
     ct_profile_scale(sim->profile, images_per_s, ct_options_count(o, "batch", 0));

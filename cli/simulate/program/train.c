@@ -19,31 +19,48 @@ typedef struct train {
     uint64_t seed;
     bool thread; /* messages move when they can, not when the main thread polls */
     ct_sim_timer *timer;
-    double factor;   /* of this iteration's compute                */
-    bool open;       /* gradients of the step before are under way */
+    double factor;   /* of this step's compute      */
+    bool open;       /* gradients are under way     */
     double update_s; /* per element */
-    double start;    /* of the first iteration */
-    double *mark;    /* [n_warmup + n_step] when the step ended  */
+    double busy_s;   /* so far in layers, updates and what they let move */
+    double *mark;    /* [n_warmup + n_step + 1] when a step began, and when the last was over */
     double *factors; /* [n_warmup + n_step] */
 } train;
 
+/* What a rank did up to some point: differences of two are what lies between these points. */
+typedef struct account {
+    double compute_s; /* layers and updates; messages that moved between them */
+    double exposed_s;
+    double bytes_sent;
+} account;
+
 /* ---- what steps do */
 
-static ct_status step_poll(void *ctx)
+static ct_status move(void *ctx)
 {
     return ct_grad_pipe_poll(((train *)ctx)->pipe);
 }
 
 static ct_status pass_time(train *t, double seconds)
 {
-    return ct_sim_compute(t->timer, seconds, t->thread ? step_poll : NULL, t);
+    return ct_sim_compute(t->timer, seconds, t->thread ? move : NULL, t);
+}
+
+static account take_account(const train *t)
+{
+    ct_grad_pipe_counters c;
+
+    ct_grad_pipe_get_counters(t->pipe, &c);
+    return (account){ .compute_s = t->busy_s,
+                      .exposed_s = c.exposed_s,
+                      .bytes_sent = (double)c.bytes_sent };
 }
 
 /* What a codec absorbed has its momentum behind it: reading and writing that is spared here. */
 static ct_status landed(void *ctx, int first, int n)
 {
     train *t = ctx;
-    double memory = t->sim->speed.memory, seconds = 0;
+    double memory = t->sim->speed.memory, seconds = 0, start = ct_clock_s();
 
     for (int i = first; i < first + n; ++i) {
         double count = (double)t->profile->param[i].count, update_s = t->update_s * count;
@@ -51,28 +68,45 @@ static ct_status landed(void *ctx, int first, int n)
         if ((memory > 0) && ct_grad_pipe_absorbs(t->pipe, i)) update_s -= 8 * count / memory;
         seconds += (update_s > 0) ? update_s : 0;
     }
-    return pass_time(t, seconds * t->factor);
+    CT_TRY(pass_time(t, seconds * t->factor));
+    t->busy_s += ct_clock_s() - start;
+    return CT_OK;
 }
 
 /* A layer computes, and lets communication move every now and then. */
 static ct_status step_run(void *ctx, ct_step *s, int i)
 {
     train *t = ctx;
-    double seconds = s->seconds * t->factor;
-    int n = 1 + s->polls;
+    double seconds = s->seconds * t->factor, start = ct_clock_s();
+    int n = t->thread ? 1 : 1 + s->polls;
 
     (void)i;
-    if (t->thread) return pass_time(t, seconds);
     for (int k = 0; k < n; ++k) {
-        if (k > 0) CT_TRY(step_poll(t));
+        if (k > 0) CT_TRY(move(t));
         CT_TRY(pass_time(t, seconds / n));
     }
+    t->busy_s += ct_clock_s() - start;
+    return CT_OK;
+}
+
+static ct_status step_poll(void *ctx)
+{
+    train *t = ctx;
+    double start = ct_clock_s();
+
+    CT_TRY(move(t));
+    t->busy_s += ct_clock_s() - start;
     return CT_OK;
 }
 
 static ct_status step_ready(void *ctx, int param)
 {
-    return ct_grad_pipe_ready(((train *)ctx)->pipe, param);
+    train *t = ctx;
+    double start = ct_clock_s();
+
+    CT_TRY(ct_grad_pipe_ready(t->pipe, param));
+    t->busy_s += ct_clock_s() - start;
+    return CT_OK;
 }
 
 static ct_status step_wait(void *ctx, int param)
@@ -89,19 +123,21 @@ static ct_status settle(train *t)
     return CT_OK;
 }
 
+/* From where one exchange begins to where the next one does: there nothing is under way, so a step
+ * holds all of one exchange and nothing of another. */
 static ct_status iterate(train *t, int i)
 {
     const ct_step_hooks hooks = {
         .run = step_run, .ready = step_ready, .wait = step_wait, .poll = step_poll
     };
 
-    CT_TRY(ct_steps_run(t->profile->forward, t->profile->n_forward, &hooks, t));
-    CT_TRY(settle(t)); /* what no layer waited for */
     CT_TRY(ct_grad_pipe_begin(t->pipe, i, 1, 0.01f));
     t->open = true;
     CT_TRY(ct_steps_run(t->profile->backward, t->profile->n_backward, &hooks, t));
     if (t->overlap != CT_SIM_BOTH) CT_TRY(settle(t));
-    t->mark[i] = MPI_Wtime();
+    CT_TRY(ct_steps_run(t->profile->forward, t->profile->n_forward, &hooks, t));
+    CT_TRY(settle(t)); /* what no layer waited for */
+    t->mark[i + 1] = ct_clock_s();
     return CT_OK;
 }
 
@@ -194,31 +230,46 @@ static void add_buckets(const train *t, ct_text *json)
     ct_text_add(json, "]");
 }
 
-static ct_status summarise(train *t, const double *before, ct_text *json)
+/* Adds the lists of steps: how long each took, the mean of the ranks; what it computed. *mean_p: of
+ * the steps. */
+static ct_status add_steps(const train *t, ct_text *json, double *mean_p)
 {
-    static const char *const overlap[] = { "off", "backward", "both" };
-    int n_all = t->n_warmup + t->n_step, n = t->n_step;
+    int first = t->n_warmup, n = t->n_step;
     double ranks = t->sim->comm->size, compute_ms = 1e3 * ct_profile_compute_s(t->profile);
-    double *sum = calloc((size_t)(3 * n_all + 3 * n), sizeof(*sum)), *most = sum + n_all;
-    double *mean_factor = most + n_all, *max_factor = mean_factor + n_all, *step = max_factor + n;
-    double mine[3], total[3], worst[3], mean = 0;
-    ct_grad_pipe_counters after;
+    double *list = calloc((size_t)(5 * n), sizeof(*list));
+    double *step = list, *factor = list + n, *most = list + 2 * n, *mine = list + 3 * n;
     ct_status status = CT_OK;
 
-    if (sum == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for the times");
-    ct_grad_pipe_get_counters(t->pipe, &after);
-    mine[0] = after.exposed_s - before[0];
-    mine[1] = (double)after.bytes_sent - before[1];
-    mine[2] = t->start;
-    CT_TRY_GOTO(status, done, reduce(t, t->factors, n_all, mean_factor, sum));
-    memcpy(max_factor, sum + t->n_warmup, sizeof(*sum) * (size_t)n);
-    CT_TRY_GOTO(status, done, reduce(t, t->mark, n_all, sum, most));
-    CT_TRY_GOTO(status, done, reduce(t, mine, 3, total, worst));
-    for (int i = 0; i < n; ++i) {
-        int k = t->n_warmup + i;
+    if (list == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for the times");
+    for (int i = 0; i < n; ++i) mine[i] = t->mark[first + i + 1] - t->mark[first + i];
+    CT_TRY_GOTO(status, done, reduce(t, mine, n, step, mine + n));
+    CT_TRY_GOTO(status, done, reduce(t, t->factors + first, n, factor, most));
+    *mean_p = 0;
+    for (int i = 0; i < n; ++i) *mean_p += 1e3 * step[i] / ranks / n;
+    add_list(json, "step_ms", step, n, 1e3 / ranks);
+    add_list(json, "compute_mean_ms", factor, n, compute_ms / ranks);
+    add_list(json, "compute_max_ms", most, n, compute_ms);
 
-        step[i] = most[k] - ((k > 0) ? most[k - 1] : worst[2]);
-        mean += 1e3 * step[i] / n;
+done:
+    free(list);
+    return status;
+}
+
+static ct_status summarise(const train *t, const account *before, const account *after,
+                           ct_text *json)
+{
+    static const char *const overlap[] = { "off", "backward", "both" };
+    double ranks = t->sim->comm->size, total[3], worst[3], mean = 0, n = t->n_step;
+    const double mine[3] = { after->compute_s - before->compute_s,
+                             after->exposed_s - before->exposed_s,
+                             after->bytes_sent - before->bytes_sent };
+    ct_text lists = { 0 };
+    ct_status status = add_steps(t, &lists, &mean);
+
+    if (status == CT_OK) status = reduce(t, mine, 3, total, worst);
+    if (status != CT_OK) {
+        ct_text_destroy(&lists);
+        return status;
     }
     ct_text_add(json, "\"net\":");
     ct_text_add_json(json, t->profile->net);
@@ -227,45 +278,36 @@ static ct_status summarise(train *t, const double *before, ct_text *json)
                 "\"overlap\":\"%s\",\"progress\":\"%s\",\"jitter_seed\":%s,"
                 "\"mean_step_ms\":%.9g,\"compute_ms\":%.9g,\"images_per_s\":%.9g,"
                 "\"exposed_ms\":%.9g,\"bytes_sent\":%.0f,\"max_bytes_sent\":%.0f",
-                t->profile->net_hash, (long long)t->profile->batch, n, t->n_warmup,
+                t->profile->net_hash, (long long)t->profile->batch, t->n_step, t->n_warmup,
                 overlap[t->overlap], t->thread ? "thread" : "poll",
                 t->jitters ? ct_options_text(t->sim->options, "jitter_seed") : "null", mean,
-                compute_ms, 1e3 * ranks * (double)t->profile->batch / mean,
-                1e3 * total[0] / ranks / n, total[1] / ranks / n, worst[1] / n);
-    add_list(json, "step_ms", step, n, 1e3);
-    add_list(json, "compute_mean_ms", mean_factor + t->n_warmup, n, compute_ms / ranks);
-    add_list(json, "compute_max_ms", max_factor, n, compute_ms);
+                1e3 * total[0] / ranks / n, 1e3 * ranks * (double)t->profile->batch / mean,
+                1e3 * total[1] / ranks / n, total[2] / ranks / n, worst[2] / n);
+    ct_text_add(json, "%s", lists.text);
+    ct_text_destroy(&lists);
     add_buckets(t, json);
-
-done:
-    free(sum);
-    return status;
+    return CT_OK;
 }
 
 static ct_status run(train *t, ct_text *json)
 {
-    ct_grad_pipe_counters c;
-    double before[2] = { 0, 0 };
-    int n = 0;
+    account before = { 0 }, after;
+    int n = t->n_warmup + t->n_step;
 
     CT_TRY(open_pipe(t));
-    n = t->n_warmup + t->n_step;
-    t->mark = calloc((size_t)n, sizeof(*t->mark));
+    t->mark = calloc((size_t)n + 1, sizeof(*t->mark));
     t->factors = calloc((size_t)n, sizeof(*t->factors));
     if ((t->mark == NULL) || (t->factors == NULL))
         return CT_FAIL(CT_ERR_NOMEM, "no memory for %d steps", n);
     CT_TRY(ct_comm_barrier(t->sim->comm));
-    t->start = MPI_Wtime();
+    t->mark[0] = ct_clock_s();
     for (int i = 0; i < n; ++i) {
+        if (i == t->n_warmup) before = take_account(t);
         t->factor = t->factors[i] = draw(t, i);
         CT_TRY(iterate(t, i));
-        if (i != t->n_warmup - 1) continue;
-        ct_grad_pipe_get_counters(t->pipe, &c);
-        before[0] = c.exposed_s;
-        before[1] = (double)c.bytes_sent;
     }
-    CT_TRY(settle(t));
-    return summarise(t, before, json);
+    after = take_account(t);
+    return summarise(t, &before, &after, json);
 }
 
 ct_status ct_sim_train(ct_sim *sim, ct_text *json)
