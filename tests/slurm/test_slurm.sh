@@ -40,7 +40,7 @@ net: "net.prototxt"
 base_lr: 0.01
 lr_policy: "fixed"
 momentum: 0.9
-max_iter: ${MAX_ITER:-300}
+max_iter: ${MAX_ITER:-600}
 display: 10
 test_iter: 1
 test_interval: 100000
@@ -108,7 +108,7 @@ wait_for 30 state || fail "the job's state: $(scontrol show job "$job" -o)"
 
 # every tenth iteration once, in order, over both parts of the run
 sed -n 's/.*"event":"train","iter":\([0-9]*\).*/\1/p' metrics.jsonl >iters
-seq 0 10 "$((${MAX_ITER:-300} - 10))" | diff - iters >diff.log || fail "iterations reported: $(cat diff.log)"
+seq 0 10 "$((${MAX_ITER:-600} - 10))" | diff - iters >diff.log || fail "iterations reported: $(cat diff.log)"
 echo "ok USR1, requeue, resume from $at, finished"
 
 # ---- scale.sbatch: one job, 1, 2, 4 nodes inside
