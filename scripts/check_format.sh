@@ -1,7 +1,8 @@
 #!/bin/sh
-# The sources are formatted with clang-format 14 (other versions differ in details).
+# The sources are formatted with clang-format 14 (other versions differ in details). scripts/setup.sh --test
+# gets it from PyPI.
 cd "$(dirname "$0")/.." || exit 1
-for f in clang-format-14 clang-format; do
+for f in clang-format-14 clang-format build/venv/bin/clang-format; do
     case $($f --version 2>/dev/null) in *"version 14."*) break ;; esac
     f=
 done

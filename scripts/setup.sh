@@ -2,6 +2,7 @@
 # Makes sure that what the build needs is there. Quick when it is. On Debian and Ubuntu it installs
 # the packages (as root or with sudo); elsewhere it lists what to load and fails.
 #   scripts/setup.sh            needs of `make`, `make demo` and `make test`
+#   scripts/setup.sh --test     and of tests that skip without: Slurm, SimGrid, onnxruntime …
 #   scripts/setup.sh --check    of `make` alone: one line says what is missing, nothing is installed
 #   scripts/setup.sh --check cmocka    and of test programs
 set -eu
@@ -13,6 +14,8 @@ esac
 packages="gcc make pkg-config python3 $mpi libopenblas-openmp-dev libhdf5-dev
 protobuf-c-compiler libprotobuf-c-dev zlib1g-dev libjansson-dev libcmocka-dev liblmdb-dev libturbojpeg0-dev
 libpng-dev libhwloc-dev"
+test_packages="slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge libsimgrid-dev python3-venv locales"
+python_packages="numpy h5py onnx onnxruntime clang-format==14.0.6" # of PyPI: those of scripts/test_venv.sh
 
 libraries="openblas hdf5 libprotobuf-c jansson zlib"
 [ "${MPICC:-mpicc}" != smpicc ] || libraries="libprotobuf-c jansson" # the simulator alone
@@ -37,6 +40,26 @@ missing() {
     missing_libraries $libraries cmocka
 }
 
+# What tests want beyond that. Debian has daemons where only root looks.
+missing_for_tests() {
+    PATH=$PATH:/usr/sbin missing_tools slurmctld slurmd munged sbatch srun smpicc smpirun python3 localedef
+    python3 -c 'import ensurepip, venv' 2>/dev/null || echo "Python's venv"
+    has_locale || [ -e /usr/share/i18n/locales/de_DE ] || echo "locale de_DE"
+}
+# one that writes decimals with a comma
+has_locale() { locale -a 2>/dev/null | grep -qi 'de_DE.utf-*8'; }
+as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
+finish_tests() {
+    "$(dirname "$0")/test_venv.sh" $python_packages >/dev/null
+    has_locale || as_root localedef -i de_DE -f UTF-8 de_DE.UTF-8
+}
+
+with_tests=
+if [ "${1:-}" = --test ]; then
+    with_tests=1
+    packages="$packages $test_packages"
+fi
+
 if [ "${1:-}" = --check ]; then
     shift
     lack=$(missing_tools pkg-config protoc-c python3 "${MPICC:-mpicc}" && missing_libraries $libraries "$@")
@@ -55,11 +78,19 @@ missing_optional() {
 
 can_install() { command -v apt-get >/dev/null 2>&1 && { [ "$(id -u)" = 0 ] || command -v sudo >/dev/null 2>&1; }; }
 
-lack=$(missing)
-[ -n "$lack" ] || ! can_install || lack=$(missing_optional)
-[ -n "$lack" ] || exit 0
+everything_missing() {
+    missing
+    [ -z "$with_tests" ] || missing_for_tests
+}
 
-echo "Missing for the build:" $(echo "$lack" | sed 's/$/,/') >&2
+lack=$(everything_missing)
+[ -n "$lack" ] || ! can_install || lack=$(missing_optional)
+if [ -z "$lack" ]; then
+    [ -z "$with_tests" ] || finish_tests
+    exit 0
+fi
+
+echo "Missing for the build${with_tests:+ and the tests}:" $(echo "$lack" | sed 's/$/,/') >&2
 if command -v apt-get >/dev/null 2>&1; then
     sudo=
     if [ "$(id -u)" != 0 ]; then
@@ -72,10 +103,13 @@ if command -v apt-get >/dev/null 2>&1; then
     echo "Installing:" $packages >&2
     $sudo env DEBIAN_FRONTEND=noninteractive apt-get update -qq
     $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $packages
-    lack=$(missing)
-    [ -n "$lack" ] || exit 0
-    echo "Still missing:" $lack >&2
-    exit 1
+    lack=$(everything_missing)
+    if [ -n "$lack" ]; then
+        echo "Still missing:" $lack >&2
+        exit 1
+    fi
+    [ -z "$with_tests" ] || finish_tests
+    exit 0
 fi
 
 cat >&2 <<'EOF'
@@ -89,6 +123,7 @@ Load or install, then run make again:
   zlib, pkg-config, cmocka     spack load cmocka              dnf: zlib-devel pkgconf libcmocka-devel
   Python 3.6 or later          module load python             dnf: python3
 optional: lmdb, libjpeg-turbo (libturbojpeg), libpng, hwloc
+with --test: Slurm and munge, SimGrid (smpicc), Python 3 with venv
 pkg-config must find them: PKG_CONFIG_PATH holds the folders of their .pc files.
 EOF
 exit 1

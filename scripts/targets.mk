@@ -32,6 +32,8 @@ do-demo:
 # all test programs are built before the first runs
 do-test: $(UNIT_BIN) $(MPI_BIN)
 	$(Q)rm -rf $(R)
+	$(Q)if command -v smpicc >/dev/null; then \
+	    $(MAKE) --no-print-directory SIMGRID=1 MPICC=smpicc B=build/smpicc SAN= CUDA=0 all; fi
 	$(Q)$(RUN) check/includes scripts/check_includes.sh
 	$(Q)$(RUN) check/format scripts/check_format.sh
 	$(Q)$(RUN) check/docs scripts/check_docs.sh

@@ -35,61 +35,104 @@ static void add_value(ct_text *t, unsigned field, const char *name, const ct_sha
 
 enum { GRAPH_INPUT = 11, GRAPH_OUTPUT = 12 };
 
-/* A layer without bottoms is where values come from. */
+/* A layer without bottoms is where values come from; those that nobody needs are no inputs. */
 static void add_inputs(ct_onnx *x, const ct_onnx_layer *l)
 {
-    for (int i = 0; i < l->layer->n_top; i++) {
+    for (int i = 0; i < (int)l->layer->param->n_top; i++) {
         const char *blob = l->layer->param->top[i];
 
-        ct_onnx_set_value(x, blob, strdup(blob));
+        if (l->live->top[i] != CT_ONNX_NEEDED) continue;
+        ct_onnx_set_value(x, l, i, blob);
         add_value(&x->values, GRAPH_INPUT, blob, &l->in->top[i]->data.shape);
     }
 }
 
-static ct_status add_layer(ct_onnx *x, const ct_net *net, const ct_model *m, int index)
+static ct_status no_form(const ct_layer *l, const char *why)
 {
-    int k = ct_model_find(m, net->layer[index]->name);
+    return CT_FAIL(CT_ERR_CONFIG, "%s%slayer \"%s\" (%s) %s", l->where,
+                   (l->where[0] != '\0') ? ": " : "", l->name, l->ops->type, why);
+}
+
+/* What the layer needs of the file of weights, and of the values before it. */
+static ct_status check_layer(ct_onnx *x, const ct_onnx_layer *l, const ct_model *m)
+{
+    if ((l->layer->n_bottom > 0) && (ct_onnx_find(l->layer->ops->type) == NULL))
+        return no_form(l->layer, "has no form in ONNX here; a deploy net, without losses, is what "
+                                 "to give");
+    for (int i = 0; i < (int)l->layer->param->n_bottom; i++) {
+        if ((ct_onnx_bottom_use(l->layer, i) != CT_ONNX_NEEDED) ||
+            (ct_onnx_find_value(x, l->layer->param->bottom[i]) != NULL))
+            continue;
+        return no_form(l->layer, "reads a loss or a measure, which an ONNX file does not hold");
+    }
+    for (int i = 0; i < l->layer->n_weight; i++) {
+        if ((l->weights != NULL) && (i < l->weights->n_array) && l->weights->array[i].present &&
+            ct_shapes_fit(&l->weights->array[i].shape, &l->layer->weight[i].shape))
+            continue;
+        return CT_FAIL(CT_ERR_DATA, "%s: no blob %d of layer \"%s\" of shape %s", m->file, i,
+                       l->layer->name, ct_shape_str(&l->layer->weight[i].shape).text);
+    }
+    return CT_OK;
+}
+
+static bool is_loss(const ct_layer *l)
+{
+    return strcmp(l->ops->type, "SoftmaxWithLoss") == 0;
+}
+
+static ct_status add_layer(ct_onnx *x, const ct_net *net, const ct_model *m, int index,
+                           const ct_onnx_live *live)
+{
+    int k = ct_model_find(m, net->layer[index]->name), n_loss = 0;
     ct_onnx_layer l = { .net = net,
                         .index = index,
                         .layer = net->layer[index],
                         .in = net->instance[index],
-                        .weights = (k >= 0) ? &m->layer[k] : NULL };
-    ct_onnx_fn write = ct_onnx_find(l.layer->ops->type);
+                        .weights = (k >= 0) ? &m->layer[k] : NULL,
+                        .live = &live[index] };
 
-    if (strcmp(l.layer->ops->type, "Split") == 0)
-        return CT_OK; /* every value may have many readers */
-    if (l.layer->n_bottom == 0) {
+    if (!l.live->written) return CT_OK;
+    for (int i = 0; i < net->n_layer; i++) n_loss += is_loss(net->layer[i]);
+    l.only_loss = (n_loss <= 1);
+    CT_TRY(check_layer(x, &l, m));
+    if (l.layer->n_bottom > 0)
+        CT_TRY(ct_onnx_find(l.layer->ops->type)(x, &l));
+    else if (l.layer->n_weight > 0)
+        ct_onnx_constant(x, &l);
+    else
         add_inputs(x, &l);
-        return CT_OK;
+    for (size_t t = 0; t < l.layer->param->n_top; t++) {
+        ct_onnx_value *v = ct_onnx_find_value(x, l.layer->param->top[t]);
+
+        if ((v != NULL) && (l.live->top[t] == CT_ONNX_UNREAD)) v->output = true;
     }
-    if (write == NULL)
-        return CT_FAIL(
-            CT_ERR_CONFIG,
-            "%s%slayer \"%s\" (%s) has no form in ONNX here; a deploy net, without losses, "
-            "is what to give",
-            l.layer->where, (l.layer->where[0] != '\0') ? ": " : "", l.layer->name,
-            l.layer->ops->type);
-    for (int i = 0; i < l.layer->n_weight; i++) {
-        if ((l.weights != NULL) && (i < l.weights->n_array) && l.weights->array[i].present &&
-            ct_shapes_fit(&l.weights->array[i].shape, &l.layer->weight[i].shape))
-            continue;
-        return CT_FAIL(CT_ERR_DATA, "%s: no blob %d of layer \"%s\" of shape %s", m->file, i,
-                       l.layer->name, ct_shape_str(&l.layer->weight[i].shape).text);
-    }
-    return write(x, &l);
+    return CT_OK;
 }
 
-/* What no node reads is what the graph gives. */
-static void add_outputs(ct_onnx *x, const ct_net *net)
+/* The first value of each blob has the blob's name. */
+static void keep_names(ct_onnx *x, const ct_net *net)
 {
-    for (int i = 0; i < x->n_value; i++) {
-        int b = ct_net_find_blob(net, x->value[i].blob);
+    for (int l = 0; l < net->n_layer; l++) {
+        const Ct__LayerParameter *p = net->layer[l]->param;
 
-        if (x->value[i].read || (ct_onnx_find_value(x, x->value[i].blob) != &x->value[i]) ||
-            (b < 0))
-            continue;
-        add_value(&x->values, GRAPH_OUTPUT, x->value[i].name, &net->blob[b]->data.shape);
+        for (size_t t = 0; t < p->n_top; t++) {
+            if (!ct_onnx_name_taken(&x->value_names, p->top[t]))
+                ct_onnx_take_name(x, &x->value_names, p->top[t], false);
+        }
     }
+}
+
+static ct_status add_layers(ct_onnx *x, const ct_net *net, const ct_model *m)
+{
+    ct_onnx_live *live;
+    ct_status status = CT_OK;
+
+    CT_TRY(ct_onnx_live_create(net, &live));
+    keep_names(x, net);
+    for (int l = 0; (l < net->n_layer) && (status == CT_OK); l++)
+        status = add_layer(x, net, m, l, live);
+    ct_onnx_live_destroy(live, net->n_layer);
+    return status;
 }
 
 static int64_t init_size(const ct_onnx_init *i)
@@ -141,7 +184,9 @@ static void drop(ct_onnx *x)
         ct_text_destroy(&x->init[i].head);
         free(x->init[i].owned);
     }
-    for (int i = 0; i < x->n_value; i++) free(x->value[i].name);
+    ct_onnx_names_destroy(&x->node_names);
+    ct_onnx_names_destroy(&x->value_names);
+    ct_text_destroy(&x->node_name);
     free(x->init);
     free(x->value);
     ct_text_destroy(&x->nodes);
@@ -156,8 +201,14 @@ ct_status ct_onnx_write(const ct_net *net, const ct_model *m, const char *path)
     ct_onnx x = { .failed = (temp == NULL) };
     ct_status status = CT_OK;
 
-    for (int l = 0; (l < net->n_layer) && (status == CT_OK); l++) status = add_layer(&x, net, m, l);
-    if (status == CT_OK) add_outputs(&x, net);
+    status = add_layers(&x, net, m);
+    for (int i = 0; (i < x.n_value) && (status == CT_OK); i++) {
+        if (x.value[i].output)
+            add_value(&x.values, GRAPH_OUTPUT, x.value[i].name, x.value[i].shape);
+    }
+    if ((status == CT_OK) && !x.failed && (x.nodes.length == 0))
+        status = CT_FAIL(CT_ERR_CONFIG,
+                         "%s: in the phase TEST no layer of the net computes anything", path);
     if ((status == CT_OK) && (x.failed || x.nodes.failed || x.values.failed))
         status = CT_FAIL(CT_ERR_NOMEM, "no memory to write %s", path);
     if (status == CT_OK) status = write_file(&x, (net->name != NULL) ? net->name : "net", temp);

@@ -2,7 +2,10 @@
  *
  * The messages of onnx.proto are written by field number, those few that are needed. A value of the
  * net may be written again in place; ONNX wants a name for each, so later ones get the name of
- * their layer behind them.
+ * their layer behind them. A number is appended to a name that is taken.
+ *
+ * A net for training is written as what it computes: SoftmaxWithLoss becomes Softmax, Accuracy
+ * nothing, and what only they read (labels, and layers between) is left out.
  */
 #ifndef CT_ONNX_H
 #define CT_ONNX_H
@@ -10,10 +13,11 @@
 #include "framework/snapshot/model.h"
 
 typedef struct ct_onnx ct_onnx;
+struct ct_onnx_live; /* onnx_impl.h */
 
 /** Layers of the net that have weights take them from m, all of which is in memory. CT_ERR_CONFIG
- *  for a layer that has no form in ONNX, CT_ERR_SHAPE, CT_ERR_DATA (a layer has no weights in m),
- *  CT_ERR_IO. */
+ *  for a layer that has no form in ONNX, or where nothing is left of the net. CT_ERR_SHAPE,
+ *  CT_ERR_DATA (a layer has no weights in m), CT_ERR_IO. */
 ct_status ct_onnx_write(const ct_net *net, const ct_model *m, const char *path);
 
 /* ---- for layers (onnx_layers.c) */
@@ -24,6 +28,8 @@ typedef struct ct_onnx_layer {
     const ct_layer *layer;
     const ct_instance *in;
     const ct_model_layer *weights; /* NULL: none */
+    const struct ct_onnx_live *live;
+    bool only_loss; /* the net has at most one SoftmaxWithLoss */
 } ct_onnx_layer;
 
 /** Writes the nodes of one layer. */
@@ -35,8 +41,6 @@ ct_onnx_fn ct_onnx_find(const char *type);
 void ct_onnx_begin(ct_onnx *x, const ct_onnx_layer *l, const char *op);
 /** The value that bottom i has now. */
 void ct_onnx_bottom(ct_onnx *x, const ct_onnx_layer *l, int i);
-/** Bottom i serves for its shape, or for nothing: no output of the graph for that. */
-void ct_onnx_leave(ct_onnx *x, const ct_onnx_layer *l, int i);
 /** A value by name; "": one that an operator may do without. */
 void ct_onnx_input(ct_onnx *x, const char *name);
 /** Array i of the layer as an initializer, and as input; shape NULL: its own. */
@@ -50,6 +54,11 @@ void ct_onnx_list(ct_onnx *x, const ct_onnx_layer *l, const char *name, int n, c
 /** Top i under a new name; NULL part, or a value in between of that name. */
 void ct_onnx_top(ct_onnx *x, const ct_onnx_layer *l, int i);
 void ct_onnx_part(ct_onnx *x, const ct_onnx_layer *l, const char *part, bool output);
+/** As output: the probabilities of a loss. They are its second top, or else an output of the graph
+ *  called "prob", with the layer's name before it where the net has several losses. */
+void ct_onnx_probabilities(ct_onnx *x, const ct_onnx_layer *l);
+/** Top 0 is array 0 of the layer. */
+void ct_onnx_constant(ct_onnx *x, const ct_onnx_layer *l);
 /** Top i is bottom 0 under another name. */
 void ct_onnx_alias(ct_onnx *x, const ct_onnx_layer *l, int i);
 void ct_onnx_int(ct_onnx *x, const char *name, int64_t v);

@@ -11,16 +11,39 @@ static ct_status same(ct_onnx *x, const ct_onnx_layer *l)
     return CT_OK;
 }
 
-static ct_status softmax(ct_onnx *x, const ct_onnx_layer *l)
+static ct_status same_all(ct_onnx *x, const ct_onnx_layer *l)
+{
+    for (int i = 0; i < l->layer->n_top; i++) ct_onnx_alias(x, l, i);
+    return CT_OK;
+}
+
+static ct_status softmax_to(ct_onnx *x, const ct_onnx_layer *l,
+                            void (*output)(ct_onnx *x, const ct_onnx_layer *l))
 {
     const Ct__SoftmaxParameter *p = l->layer->param->softmax_param;
 
     ct_onnx_begin(x, l, "Softmax");
     ct_onnx_bottom(x, l, 0);
-    ct_onnx_top(x, l, 0);
+    output(x, l);
     ct_onnx_int(x, "axis", (p != NULL) ? p->axis : 1);
     ct_onnx_end(x);
     return CT_OK;
+}
+
+static void top(ct_onnx *x, const ct_onnx_layer *l)
+{
+    ct_onnx_top(x, l, 0);
+}
+
+static ct_status softmax(ct_onnx *x, const ct_onnx_layer *l)
+{
+    return softmax_to(x, l, top);
+}
+
+/* Its labels are left out, and with them the loss. */
+static ct_status softmax_loss(ct_onnx *x, const ct_onnx_layer *l)
+{
+    return softmax_to(x, l, ct_onnx_probabilities);
 }
 
 /* A list of one, two or no numbers, or _h and _w. */
@@ -47,16 +70,18 @@ static ct_status convolution_as(ct_onnx *x, const ct_onnx_layer *l, const char *
     pair(p->n_pad, p->pad, p->has_pad_h || p->has_pad_w, p->pad_h, p->pad_w, 0, pad);
     pair(p->n_dilation, p->dilation, false, 0, 0, 1, dilation);
     for (int i = 0; i < 4; i++) pads[i] = pad[i % 2];
-    ct_onnx_begin(x, l, op);
-    ct_onnx_bottom(x, l, 0);
-    for (int i = 0; i < l->layer->n_weight; i++) ct_onnx_weight(x, l, i, NULL);
-    ct_onnx_top(x, l, 0);
-    ct_onnx_ints(x, "dilations", 2, dilation);
-    ct_onnx_int(x, "group", group);
-    ct_onnx_ints(x, "kernel_shape", 2, kernel);
-    ct_onnx_ints(x, "pads", 4, pads);
-    ct_onnx_ints(x, "strides", 2, stride);
-    ct_onnx_end(x);
+    for (int b = 0; b < l->layer->n_bottom; b++) {
+        ct_onnx_begin(x, l, op);
+        ct_onnx_bottom(x, l, b);
+        for (int i = 0; i < l->layer->n_weight; i++) ct_onnx_weight(x, l, i, NULL);
+        ct_onnx_top(x, l, b);
+        ct_onnx_ints(x, "dilations", 2, dilation);
+        ct_onnx_int(x, "group", group);
+        ct_onnx_ints(x, "kernel_shape", 2, kernel);
+        ct_onnx_ints(x, "pads", 4, pads);
+        ct_onnx_ints(x, "strides", 2, stride);
+        ct_onnx_end(x);
+    }
     return CT_OK;
 }
 
@@ -274,13 +299,6 @@ static ct_status flatten(ct_onnx *x, const ct_onnx_layer *l)
     return CT_OK;
 }
 
-/* What nobody wants. */
-static ct_status silence(ct_onnx *x, const ct_onnx_layer *l)
-{
-    for (int i = 0; i < l->layer->n_bottom; i++) ct_onnx_leave(x, l, i);
-    return CT_OK;
-}
-
 /* The forks' normalisation, scale and shift in one, by the running statistics. */
 static ct_status bn(ct_onnx *x, const ct_onnx_layer *l)
 {
@@ -331,9 +349,9 @@ const ct_onnx_form ct_onnx_layers[] = {
     { "LRN", lrn },
     { "Pooling", pooling },
     { "ROIPooling", roi_pooling },
-    { "Reorder", same }, /* of values that stay what they are */
-    { "Silence", silence },
     { "Softmax", softmax },
+    { "SoftmaxWithLoss", softmax_loss },
+    { "Split", same_all }, /* where the prototxt has one: every value may have many readers */
     { "SyncBN", bn },
     { NULL, NULL },
 };

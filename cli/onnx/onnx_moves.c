@@ -89,7 +89,6 @@ static ct_status crop(ct_onnx *x, const ct_onnx_layer *l)
         end[i] = start[i] + ct_onnx_top_shape(l)->dim[axis + i];
         axes[i] = axis + i;
     }
-    ct_onnx_leave(x, l, 1);
     ct_onnx_from(x, l, "Slice", NULL);
     ct_onnx_list(x, l, "start", n, start);
     ct_onnx_list(x, l, "end", n, end);
@@ -280,7 +279,6 @@ static ct_status interp(ct_onnx *x, const ct_onnx_layer *l)
 
     if ((p != NULL) && ((p->pad_beg != 0) || (p->pad_end != 0)))
         return ct_onnx_no_form(l, "pad_beg or pad_end");
-    if (l->layer->n_bottom > 1) ct_onnx_leave(x, l, 1);
     ct_onnx_from(x, l, "Resize", NULL);
     ct_onnx_input(x, ""); /* no region, no factors */
     ct_onnx_input(x, "");

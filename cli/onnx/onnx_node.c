@@ -1,4 +1,5 @@
 /* Nodes, attributes and initializers of an ONNX file. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,19 +45,88 @@ void ct_onnx_put_message(ct_text *t, unsigned field, ct_text *message)
     ct_text_destroy(message);
 }
 
+/* ---- names: no two nodes have the same, and no two values */
+
+bool ct_onnx_name_taken(const ct_onnx_names *names, const char *name)
+{
+    for (int i = 0; i < names->n; i++) {
+        if (strcmp(names->entry[i].name, name) == 0) return true;
+    }
+    return false;
+}
+
+const char *ct_onnx_take_name(ct_onnx *x, ct_onnx_names *names, const char *wanted, bool part)
+{
+    ct_onnx_name *grown = realloc(names->entry, (size_t)(names->n + 1) * sizeof(*grown));
+    ct_text t = { 0 };
+    char *copy = strdup(wanted);
+
+    if (grown != NULL) names->entry = grown;
+    ct_text_add(&t, "%s", wanted);
+    for (int k = 2; !t.failed && ct_onnx_name_taken(names, t.text); k++) {
+        ct_text_destroy(&t);
+        ct_text_add(&t, "%s_%d", wanted, k);
+    }
+    if ((grown == NULL) || (copy == NULL) || t.failed) {
+        free(copy);
+        ct_text_destroy(&t);
+        x->failed = true;
+        return NULL;
+    }
+    names->entry[names->n++] = (ct_onnx_name){ .wanted = copy, .name = t.text, .part = part };
+    return t.text;
+}
+
+void ct_onnx_names_destroy(ct_onnx_names *names)
+{
+    for (int i = 0; i < names->n; i++) {
+        free(names->entry[i].wanted);
+        free(names->entry[i].name);
+    }
+    free(names->entry);
+}
+
+static char *joined(const char *a, const char *b)
+{
+    ct_text t = { 0 };
+
+    ct_text_add(&t, "%s/%s", a, b);
+    if (t.failed) ct_text_destroy(&t);
+    return t.text;
+}
+
+/* "a/b", or something like it that is free. */
+static const char *take_joined(ct_onnx *x, const char *a, const char *b, bool part)
+{
+    char *wanted = joined(a, b);
+    const char *name = NULL;
+
+    if (wanted != NULL)
+        name = ct_onnx_take_name(x, &x->value_names, wanted, part);
+    else
+        x->failed = true;
+    free(wanted);
+    return name;
+}
+
 /* ---- nodes: NodeProto { input 1 output 2 name 3 op_type 4 attribute 5 } */
 
 void ct_onnx_begin(ct_onnx *x, const ct_onnx_layer *l, const char *op)
 {
-    ct_onnx_put_text(&x->node, 3, l->layer->name);
+    ct_text_destroy(&x->node_name);
+    ct_text_add(&x->node_name, "%s", l->layer->name);
     ct_onnx_put_text(&x->node, 4, op);
 }
 
 void ct_onnx_end(ct_onnx *x)
 {
+    const char *name = NULL;
+
+    if (!x->node_name.failed) name = ct_onnx_take_name(x, &x->node_names, x->node_name.text, false);
+    if (name != NULL) ct_onnx_put_text(&x->node, 3, name);
     ct_text_add_bytes(&x->node, (x->attributes.text != NULL) ? x->attributes.text : "",
                       x->attributes.length);
-    x->failed = x->failed || x->attributes.failed;
+    x->failed = x->failed || x->attributes.failed || x->node_name.failed;
     ct_text_destroy(&x->attributes);
     ct_onnx_put_message(&x->nodes, 1, &x->node);
 }
@@ -74,78 +144,103 @@ ct_onnx_value *ct_onnx_find_value(ct_onnx *x, const char *blob)
     return NULL;
 }
 
-/* blob is now called name, which is taken over. */
-void ct_onnx_set_value(ct_onnx *x, const char *blob, char *name)
+static void set_value(ct_onnx *x, const char *blob, const char *name, const ct_shape *shape)
 {
     ct_onnx_value *grown = realloc(x->value, (size_t)(x->n_value + 1) * sizeof(*grown));
 
     if (grown != NULL) x->value = grown;
     if ((grown == NULL) || (name == NULL)) {
-        free(name);
         x->failed = true;
         return;
     }
-    x->value[x->n_value++] = (ct_onnx_value){ .blob = blob, .name = name };
+    x->value[x->n_value++] = (ct_onnx_value){ .blob = blob, .name = name, .shape = shape };
 }
 
-static const char *bottom_name(const ct_onnx_layer *l, int i)
+void ct_onnx_set_value(ct_onnx *x, const ct_onnx_layer *l, int i, const char *name)
 {
-    return l->layer->param->bottom[i];
+    set_value(x, l->layer->param->top[i], name, &l->in->top[i]->data.shape);
+}
+
+static const char *value_name(ct_onnx *x, const char *blob)
+{
+    const ct_onnx_value *v = ct_onnx_find_value(x, blob);
+
+    return (v != NULL) ? v->name : blob;
 }
 
 void ct_onnx_bottom(ct_onnx *x, const ct_onnx_layer *l, int i)
 {
-    ct_onnx_value *v = ct_onnx_find_value(x, bottom_name(l, i));
-
-    if (v != NULL) v->read = true;
-    ct_onnx_input(x, (v != NULL) ? v->name : bottom_name(l, i));
+    ct_onnx_input(x, value_name(x, l->layer->param->bottom[i]));
 }
 
-void ct_onnx_leave(ct_onnx *x, const ct_onnx_layer *l, int i)
-{
-    ct_onnx_value *v = ct_onnx_find_value(x, bottom_name(l, i));
-
-    if (v != NULL) v->read = true;
-}
-
-static char *joined(const char *a, const char *b)
-{
-    ct_text t = { 0 };
-
-    ct_text_add(&t, "%s/%s", a, b);
-    if (t.failed) ct_text_destroy(&t);
-    return t.text;
-}
-
+/* The first value of a blob has the blob's name, which is kept free for it. */
 void ct_onnx_top(ct_onnx *x, const ct_onnx_layer *l, int i)
 {
-    const char *blob = l->layer->param->top[i];
-    char *name =
-        (ct_onnx_find_value(x, blob) == NULL) ? strdup(blob) : joined(blob, l->layer->name);
+    const char *blob = l->layer->param->top[i], *name = blob;
 
+    if (ct_onnx_find_value(x, blob) != NULL) name = take_joined(x, blob, l->layer->name, false);
     if (name != NULL) ct_onnx_put_text(&x->node, 2, name);
-    ct_onnx_set_value(x, blob, name);
+    ct_onnx_set_value(x, l, i, name);
+}
+
+void ct_onnx_probabilities(ct_onnx *x, const ct_onnx_layer *l)
+{
+    const char *name;
+
+    if (l->layer->param->n_top > 1) {
+        ct_onnx_top(x, l, 1);
+    } else {
+        name = l->only_loss ? ct_onnx_take_name(x, &x->value_names, "prob", false)
+                            : take_joined(x, l->layer->name, "prob", false);
+        if (name != NULL) ct_onnx_put_text(&x->node, 2, name);
+        /* a blob of no net, so no reader asks for it */
+        set_value(x, "", name, &l->in->bottom[0]->data.shape);
+    }
+    if (!x->failed && ((l->layer->param->n_top < 2) || (l->live->top[1] != CT_ONNX_NEEDED)))
+        x->value[x->n_value - 1].output = true;
+}
+
+static const char *find_part(const ct_onnx *x, const char *wanted)
+{
+    for (int i = x->value_names.n - 1; i >= 0; i--) {
+        const ct_onnx_name *n = &x->value_names.entry[i];
+
+        if (n->part && (strcmp(n->wanted, wanted) == 0)) return n->name;
+    }
+    return NULL;
 }
 
 void ct_onnx_part(ct_onnx *x, const ct_onnx_layer *l, const char *part, bool output)
 {
-    char *name = joined(l->layer->name, part);
+    char *wanted = joined(l->layer->name, part);
+    const char *name = NULL;
 
+    if (output) {
+        name = take_joined(x, l->layer->name, part, true);
+        ct_text_add(&x->node_name, "/%s", part);
+    } else if (wanted != NULL) {
+        name = find_part(x, wanted);
+    }
     if (name == NULL)
         x->failed = true;
     else
         ct_onnx_put_text(&x->node, output ? 2 : 1, name);
-    free(name);
+    free(wanted);
 }
 
 void ct_onnx_alias(ct_onnx *x, const ct_onnx_layer *l, int i)
 {
-    ct_onnx_value *v = ct_onnx_find_value(x, bottom_name(l, 0));
+    const char *bottom = l->layer->param->bottom[0], *top = l->layer->param->top[i];
 
-    if (strcmp(bottom_name(l, 0), l->layer->param->top[i]) == 0) return;
-    if (v != NULL) v->read = true; /* whether it is an output, the new name says */
-    ct_onnx_set_value(x, l->layer->param->top[i],
-                      strdup((v != NULL) ? v->name : bottom_name(l, 0)));
+    if (strcmp(bottom, top) == 0) return;
+    if (l->live->top[i] != CT_ONNX_UNREAD) {
+        ct_onnx_set_value(x, l, i, value_name(x, bottom));
+        return;
+    }
+    ct_onnx_begin(x, l, "Identity"); /* outputs of a graph have names of their own */
+    ct_onnx_bottom(x, l, 0);
+    ct_onnx_top(x, l, i);
+    ct_onnx_end(x);
 }
 
 /* AttributeProto { name 1 f 2 i 3 s 4 ints 8 type 20 } */
@@ -196,55 +291,61 @@ void ct_onnx_float(ct_onnx *x, const char *name, float v)
 
 /* ---- initializers: TensorProto { dims 1 data_type 2 name 8 raw_data 9 } */
 
-/* type: CT_ONNX_FLOAT or CT_ONNX_INT64 */
+/* type: CT_ONNX_FLOAT or CT_ONNX_INT64; name NULL: there was no memory for it. */
 static void add_initializer(ct_onnx *x, const char *name, int type, const ct_shape *shape,
                             const void *data, void *owned)
 {
     ct_onnx_init *grown = realloc(x->init, (size_t)(x->n_init + 1) * sizeof(*grown)), *i;
 
-    if (grown == NULL) {
+    if (grown != NULL) x->init = grown;
+    if ((grown == NULL) || (name == NULL)) {
         free(owned);
         x->failed = true;
         return;
     }
-    x->init = grown;
     i = &x->init[x->n_init++];
     *i = (ct_onnx_init){ .data = data, .owned = owned };
     i->bytes = ct_shape_count(shape, 0, -1) * ((type == CT_ONNX_FLOAT) ? 4 : 8);
     for (int d = 0; d < shape->ndim; d++) ct_onnx_put_int(&i->head, 1, shape->dim[d]);
     ct_onnx_put_int(&i->head, 2, type);
     ct_onnx_put_text(&i->head, 8, name);
-    ct_onnx_input(x, name);
 }
 
 void ct_onnx_weight(ct_onnx *x, const ct_onnx_layer *l, int i, const ct_shape *shape)
 {
-    char *name = ct_model_path("", l->layer->name, i, "");
+    char index[16];
+    const char *name;
 
-    if (name == NULL)
-        x->failed = true;
-    else
-        add_initializer(x, name, CT_ONNX_FLOAT,
-                        (shape != NULL) ? shape : &l->layer->weight[i].shape,
-                        l->weights->array[i].data, NULL);
-    free(name);
+    snprintf(index, sizeof(index), "%d", i);
+    name = take_joined(x, l->layer->name, index, false);
+    add_initializer(x, name, CT_ONNX_FLOAT, (shape != NULL) ? shape : &l->layer->weight[i].shape,
+                    l->weights->array[i].data, NULL);
+    if (name != NULL) ct_onnx_input(x, name);
+}
+
+void ct_onnx_constant(ct_onnx *x, const ct_onnx_layer *l)
+{
+    const char *blob = l->layer->param->top[0];
+
+    add_initializer(x, blob, CT_ONNX_FLOAT, &l->layer->weight[0].shape, l->weights->array[0].data,
+                    NULL);
+    ct_onnx_set_value(x, l, 0, blob);
 }
 
 /* A copy of the numbers, under the layer's name. */
 static void add_numbers(ct_onnx *x, const ct_onnx_layer *l, const char *name, int type,
                         const ct_shape *shape, const void *v, size_t bytes)
 {
-    char *full = joined(l->layer->name, name);
+    const char *full = take_joined(x, l->layer->name, name, false);
     void *copy = malloc(bytes + 1);
 
-    if ((full == NULL) || (copy == NULL)) {
+    if (copy == NULL) {
         x->failed = true;
-        free(copy);
-    } else {
-        memcpy(copy, v, bytes);
-        add_initializer(x, full, type, shape, copy, copy);
+        return;
     }
-    free(full);
+    memcpy(copy, v, bytes);
+    add_initializer(x, full, type, shape, copy, copy);
+    if (full != NULL) ct_onnx_input(x, full);
 }
 
 void ct_onnx_floats(ct_onnx *x, const ct_onnx_layer *l, const char *name, const ct_shape *shape,
