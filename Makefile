@@ -155,10 +155,11 @@ READY := $(B)/topology/ready_machines
 LIB_OBJ  := $(LIB:%.c=$(B)/%.o) $(CU:%.cu=$(B)/%.cu.o) $(PB).o $(READY).o
 TOOL_OBJ := $(TOOLS:%.c=$(B)/%.o)
 
-UNIT := $(sort $(wildcard tests/unit/test_*.c))
-MPI  := $(sort $(wildcard tests/mpi/test_*.c))
-UNIT_BIN := $(UNIT:%.c=$(B)/%)
-MPI_BIN  := $(MPI:%.c=$(B)/%)
+# tests/unit and tests/mpi mirror the folders of the sources; programs lie side by side, by name
+UNIT := $(sort $(shell find tests/unit -name 'test_*.c'))
+MPI  := $(sort $(shell find tests/mpi -name 'test_*.c'))
+UNIT_BIN := $(addprefix $(B)/tests/unit/,$(notdir $(UNIT:.c=)))
+MPI_BIN  := $(addprefix $(B)/tests/mpi/,$(notdir $(MPI:.c=)))
 BENCH_BIN := $(patsubst %.c,$(B)/%,$(wildcard tests/bench/*.c))
 ifneq ($(HAVE_DNNL),1)
   BENCH_BIN := $(filter-out %_dnnl,$(BENCH_BIN))
@@ -206,7 +207,7 @@ needs:
 	@MPICC=$(MPICC) scripts/setup.sh --check
 needs-test:
 	@MPICC=$(MPICC) scripts/setup.sh --check cmocka
-$(TEST_OBJ) $(UNIT_BIN:%=%.o) $(MPI_BIN:%=%.o): | needs-test
+$(TEST_OBJ) $(UNIT:%.c=$(B)/%.o) $(MPI:%.c=$(B)/%.o): | needs-test
 
 # protobuf-c puts its own member `base` into every struct, so a field of that name gets an underscore
 $(PB).c $(PB).h &: framework/proto/cortado.proto | needs
@@ -261,8 +262,12 @@ $(B)/libtools.a: $(filter-out $(MAIN:%.c=$(B)/%.o),$(TOOL_OBJ))
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 $(B)/libtest.a: $(TEST_OBJ)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
-$(UNIT_BIN) $(MPI_BIN) $(BENCH_BIN) $(LONG_BIN): %: %.o $(B)/libtest.a $(TEST_LIB)
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ -lcmocka $(LDLIBS) -o $@
+$(foreach t,$(UNIT),$(eval $(B)/tests/unit/$(basename $(notdir $(t))): $(t:%.c=$(B)/%.o)))
+$(foreach t,$(MPI),$(eval $(B)/tests/mpi/$(basename $(notdir $(t))): $(t:%.c=$(B)/%.o)))
+$(BENCH_BIN) $(LONG_BIN): %: %.o
+$(UNIT_BIN) $(MPI_BIN) $(BENCH_BIN) $(LONG_BIN): $(B)/libtest.a $(TEST_LIB)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(filter %.o,$^) $(filter %.a,$^) -lcmocka $(LDLIBS) -o $@
 
 $(filter %_dnnl,$(BENCH_BIN)): LDLIBS += -ldnnl
 

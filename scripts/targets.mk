@@ -57,16 +57,21 @@ STRICT ?= 1
 AT_ONCE := OMP_WAIT_POLICY=passive xargs -P 2 -I{} sh -c
 TEST_ENV = CORTADO=$(CURDIR)/$(B)/cortado MPIRUN="$(MPIRUN)" MPIRUN_FLAGS="$(MPIRUN_FLAGS)" ROOT=$(CURDIR)
 .PHONY: test-unit test-mpi test-cli check check-werror bench fuzz docs format clean distclean install
-test-unit: $(if $(T),$(filter $(B)/tests/unit/test_$(T)%,$(UNIT_BIN)),$(UNIT_BIN)) | $(MODELS)
+test-unit: $(or $(filter $(B)/tests/unit/test_$(T)%,$(UNIT_BIN)),no-such-test) | $(MODELS)
 	$(Q)printf '%s\n' $(^:$(B)/tests/%=%) | STRICT=$(STRICT) $(AT_ONCE) '$(RUN) {} $(B)/tests/{} || exit 255'
 
-test-mpi: $(if $(T),$(filter $(B)/tests/mpi/test_$(T)%,$(MPI_BIN)),$(MPI_BIN))
-	$(Q)for t in $^; do for n in 1 2 3 4 $$(case $$t in */test_coll) echo 5 6 8 ;; */test_parts) echo 7 8 ;; */test_code*) echo 5 ;; */test_exch) echo 5 6 7 8 9 ;; esac); do \
+test-mpi: $(or $(filter $(B)/tests/mpi/test_$(T)%,$(MPI_BIN)),no-such-test)
+	$(Q)for t in $^; do for n in 1 2 3 4 $$(case $$t in */test_coll) echo 5 6 8 ;; */test_parts) echo 7 8 ;; */test_code*) echo 5 ;; */test_sparse_allreduce) echo 5 6 7 8 9 ;; esac); do \
 	    STRICT=$(STRICT) LSAN_OPTIONS=exitcode=0 $(RUN) "$${t#$(B)/tests/} -np $$n" \
 	    $(MPIRUN) $(MPIRUN_FLAGS) -np $$n $$t || exit 1; done; done
 
+# a name that is none must not look like a success
+.PHONY: no-such-test
+no-such-test:
+	@echo "no test of this kind begins with test_$(T)" >&2; exit 2
+
 CLI := $(sort $(wildcard tests/cli/test_$(T)*.sh))
-test-cli: $(B)/cortado
+test-cli: $(B)/cortado $(if $(CLI),,no-such-test)
 	$(Q)for t in $(CLI); do \
 	    STRICT=$(STRICT) $(TEST_ENV) ASAN_OPTIONS=detect_leaks=0 $(RUN) $${t#tests/} sh $$t || exit 1; done
 
@@ -114,7 +119,7 @@ check: $(PB).h $(B)/build_info.h
 	$(Q)scripts/check_docs.sh
 	$(Q)scripts/check_headers.sh $(CC) $(CPPFLAGS) -std=c11 -fopenmp
 	$(Q)$(MAKE) --no-print-directory WERROR=1 B=$(B)-werror $(B)-werror/cortado \
-	    $(patsubst $(B)/%,$(B)-werror/%.o,$(UNIT_BIN) $(MPI_BIN) $(BENCH_BIN) $(LONG_BIN))
+	    $(patsubst %.c,$(B)-werror/%.o,$(UNIT) $(MPI)) $(patsubst $(B)/%,$(B)-werror/%.o,$(BENCH_BIN) $(LONG_BIN))
 	$(Q)if command -v smpicc >/dev/null; then \
 	    $(MAKE) --no-print-directory SIMGRID=1 MPICC=smpicc B=build/smpicc all && \
 	    $(MAKE) --no-print-directory SIMGRID=1 MPICC=smpicc SIM_REAL=1 B=build/smpicc-real build/smpicc-real/tests/bench/bench_exchange; \

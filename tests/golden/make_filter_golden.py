@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes filter_golden.h: Filter by NumPy's selection with a mask, and the gradient that puts the rows back, in
-rows of the table that tests/unit/test_layer_cases.c reads.
+rows of the table that tests/unit/layers/types/test_layer_cases.c reads.
 
 Usage: tests/golden/make_filter_golden.py > tests/golden/filter_golden.h     (needs NumPy)
 """

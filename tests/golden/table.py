@@ -23,10 +23,10 @@ theirs| / (1 + |theirs|) over all values of all cases.
   bottoms, gradients of parameters, running statistics. Values of losses come from logs of 6 digits.
   {n} cases, all within what is allowed, which is again roundings times 2^-24 (Caffe sums in float).
 
-Beside that `tests/unit/test_layer_every.c` compares the gradients of every type with differences,
+Beside that `tests/unit/layers/types/test_layer_every.c` compares the gradients of every type with differences,
 over axes of 1 and of primes, and demands the same bits of 1 and 3 threads (of plain convolutions:
 the same up to the order of sums); a type that is in the table of layers and in none of its rows
-fails. `tests/unit/test_layer_ranks.c` compares 1 to 4 unequal ranks with one.
+fails. `tests/unit/layers/types/test_layer_ranks.c` compares 1 to 4 unequal ranks with one.
 
 | layer | PyTorch: forward | gradients | allowed | Caffe: cases | forward | gradients | allowed |
 |---|---|---|---|---|---|---|---|

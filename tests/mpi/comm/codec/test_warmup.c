@@ -1,6 +1,6 @@
 /* A warm-up in which the density falls: as many elements as it says travel, nothing is lost, all
  * ranks get the same bits, and a restart in the middle changes none of them. */
-#include "tests/mpi/coded_rig.h"
+#include "tests/mpi/codec_rig.h"
 
 #include <math.h>
 
@@ -80,7 +80,7 @@ static int check_selected(ct_comm *c, const ct_grad_pipe_config *config, int64_t
     return 1;
 }
 
-/* sent + V is what was given, to rounding: tests/mpi/test_coded.c says how much. */
+/* sent + V is what was given, to rounding: tests/mpi/comm/codec/test_codec_training.c says how much. */
 static int conserve(ct_comm *c, int at)
 {
     static rig r;

@@ -5,7 +5,7 @@
  * 2 (1 + momentum), and so is sending the largest elements of what was not sent. But all of what
  * was left behind is many times the way to the minimum: T steps of it with momentum m are T rate
  * curvature / (1 - m) times that way, and sent at once end on the other side, farther away. */
-#include "tests/mpi/coded_rig.h"
+#include "tests/mpi/codec_rig.h"
 
 #include <math.h>
 

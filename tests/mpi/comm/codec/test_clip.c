@@ -1,6 +1,6 @@
 /* local_clip: every codec does with a gradient what it does with one that was limited before, and
  * those that accumulate do not write it again. */
-#include "tests/mpi/coded_rig.h"
+#include "tests/mpi/codec_rig.h"
 
 #include <math.h>
 

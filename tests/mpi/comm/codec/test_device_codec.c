@@ -1,7 +1,7 @@
 /* Codecs of gradients on a device, in a pipe, beside the CPU's in another: the same sums, the same
  * bits on every rank, nothing lost, and no byte over the bus but payloads. Skips where no CUDA
  * device works. */
-#include "tests/mpi/coded_rig.h"
+#include "tests/mpi/codec_rig.h"
 #include "tests/log_capture.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 /* Coded parameters through the pipe: momentum that is absorbed, nothing lost, the same everywhere.
  */
-#include "tests/mpi/coded_rig.h"
+#include "tests/mpi/codec_rig.h"
 
 #include <math.h>
 #include <stdlib.h>

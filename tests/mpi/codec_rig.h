@@ -1,4 +1,4 @@
-/** @file coded_rig.h  A pipe of one coded parameter, for tests of codecs. */
+/** @file codec_rig.h  A pipe of one coded parameter, for tests of codecs. */
 #ifndef CT_TESTS_CODED_RIG_H
 #define CT_TESTS_CODED_RIG_H
 

@@ -1,5 +1,5 @@
 /* fp16, onebit and powersgd through the pipe: what each promises. */
-#include "tests/mpi/coded_rig.h"
+#include "tests/mpi/codec_rig.h"
 #include "tests/log_capture.h"
 
 #include <math.h>
