@@ -54,7 +54,7 @@ CPPFLAGS += -I. -I$(B) -D_GNU_SOURCE -MMD -MP
 CPPFLAGS += $(if $(filter 1,$(HAVE_LMDB)),-DCT_HAVE_LMDB) $(if $(filter 1,$(HAVE_PNG)),-DCT_HAVE_PNG) \
             $(if $(filter 1,$(HAVE_TURBOJPEG)),-DCT_HAVE_TURBOJPEG) $(if $(filter 1,$(HAVE_HWLOC)),-DCT_HAVE_HWLOC)
 CPPFLAGS += $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
-CFLAGS   ?= $(if $(filter 1,$(DEBUG)),-Og,$(if $(SAN),-O1,-O3)) -g# sanitized kernels at -O3 compile for minutes
+CFLAGS   ?= $(if $(filter 1,$(DEBUG)),-Og,$(if $(SAN),-O1,-O3)) $(if $(filter 1,$(DEBUG))$(SAN),-g,-g1)# sanitized kernels at -O3 compile for minutes; lines without variables a tenth faster
 CFLAGS   += -std=c11 -fopenmp -fno-common -fno-omit-frame-pointer -ffp-contract=off
 CFLAGS   += -Wall -Wextra -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes -Wwrite-strings
 CFLAGS   += $(if $(WERROR),-Werror) $(SAN:%=-fsanitize=% -fno-sanitize-recover=all)

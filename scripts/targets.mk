@@ -35,6 +35,7 @@ do-test: $(UNIT_BIN) $(MPI_BIN)
 	$(Q)if command -v smpicc >/dev/null; then \
 	    $(MAKE) --no-print-directory SIMGRID=1 MPICC=smpicc B=build/smpicc SAN= CUDA=0 all; fi
 	$(Q)$(RUN) check/includes scripts/check_includes.sh
+	$(Q)$(RUN) check/names scripts/check_names.sh
 	$(Q)$(RUN) check/format scripts/check_format.sh
 	$(Q)$(RUN) check/docs scripts/check_docs.sh
 	$(Q)$(RUN) check/headers scripts/check_headers.sh $(CC) $(CPPFLAGS) -std=c11 -fopenmp
@@ -115,6 +116,7 @@ do-test-emulated: $(EMULATED:%=$(B)/tests/unit/test_%) $(EMULATED_MPI:%=$(B)/tes
 # ---- make check: nothing runs, everything is looked at
 check: $(PB).h $(B)/build_info.h
 	$(Q)scripts/check_includes.sh
+	$(Q)scripts/check_names.sh
 	$(Q)scripts/check_format.sh
 	$(Q)scripts/check_docs.sh
 	$(Q)scripts/check_headers.sh $(CC) $(CPPFLAGS) -std=c11 -fopenmp

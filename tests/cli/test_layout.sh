@@ -32,6 +32,16 @@ fresh
 for i in 1 2 3 4 5 6 7 8 9; do echo >"tree/comm/file$i.c"; done
 runs too_many 1 'comm has 9 sources directly in it' "$check" tree
 
+# names
+names="$ROOT/scripts/check_names.sh"
+runs names_are_one 0 '' "$names"
+fresh
+printf 'typedef struct ct_comm {\n    int a;\n} ct_comm;\n' >tree/layers/other.h
+runs two_types 1 'ct_comm is defined in comm/core/comm.h and in layers/other.h' "$names" tree
+fresh
+echo 'void ct_exch_run(void);' >>tree/comm/core/comm.h
+runs old_word 1 'comm/core/comm.h:[0-9]+:ct_exch_run: the term is sparse_allreduce' "$names" tree
+
 # the table itself: a folder that includes one behind it closes a circle
 sed 's#^comm/core: #&comm/codec #' "$check" >circle.sh
 runs circle 1 'the table has comm/codec behind comm/core' sh circle.sh "$ROOT"

@@ -80,7 +80,8 @@ static int check_selected(ct_comm *c, const ct_grad_pipe_config *config, int64_t
     return 1;
 }
 
-/* sent + V is what was given, to rounding: tests/mpi/comm/codec/test_codec_training.c says how much. */
+/* sent + V is what was given, to rounding: tests/mpi/comm/codec/test_codec_training.c says how
+ * much. */
 static int conserve(ct_comm *c, int at)
 {
     static rig r;

@@ -1,0 +1,55 @@
+#!/bin/sh
+# One name, one thing: fails when two files define a type of the same name, when a word that the
+# glossary has replaced comes back in a name, or when MPI's world is used where a group is asked.
+# Usage: scripts/check_names.sh [ROOT]
+set -eu
+cd "${1:-$(dirname "$0")/..}"
+
+sources() {
+    for d in framework layers comm topology runtime cli; do
+        [ ! -d "$d" ] || find "$d" \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' \)
+    done
+}
+
+# X_sim.c and the like take the place of X.c: of twins one is built
+types=$(sources | grep -v '_sim\.[ch]$' | sort | xargs awk '
+    function defined(name) {
+        if (name !~ /^ct_/) return
+        if (name in where && where[name] != FILENAME) print name " is defined in " where[name] " and in " FILENAME
+        where[name] = FILENAME
+    }
+    FNR == 1 { tagged = "" }
+    /^(typedef )?(struct|enum|union) [a-z_0-9]+ \{/ {
+        tagged = $0
+        sub(/^(typedef )?(struct|enum|union) /, "", tagged)
+        sub(/ .*/, "", tagged)
+        defined(tagged)
+    }
+    /^(typedef )?(struct|enum|union) *\{/ { tagged = "" }
+    /^\} [a-z_0-9]+;/ {
+        name = $2
+        sub(/;.*/, "", name)
+        if (name != tagged) defined(name)
+        tagged = ""
+    }
+    /^typedef enum \{.*\} [a-z_0-9]+;/ {
+        name = $NF
+        sub(/;.*/, "", name)
+        defined(name)
+    }')
+
+# old word, and the term that stands in its place: docs/glossary.md
+words='coded:codec keep:error_feedback accum:momentum_correction drops:residual_return exch:sparse_allreduce
+parcel:sized_message gather:allgatherv wire:payload bell:futex line:step_timeline watch:step_observer
+choose:codec_planner ways:candidates late:residual_drain held:deferred_errors room:buffer form:device_override
+tail:epilogue'
+old=$(for pair in $words; do
+    word=${pair%:*}
+    sources | xargs grep -nHoE "\b(ct|CT)_($word|$(echo "$word" | tr a-z A-Z))(_[A-Za-z0-9_]+)?\b" /dev/null |
+        sed "s/$/: the term is ${pair#*:}/"
+done | sort -u)
+
+bad="$types
+$old"
+bad=$(echo "$bad" | sed '/^$/d')
+[ -z "$bad" ] || { echo "$bad" | head -n 40 >&2; exit 1; }
