@@ -11,5 +11,7 @@
 void ct_held_start(void);
 /** Writes the kept lines, and keeps none from now on. */
 void ct_held_flush(void);
+/** The same for the watchdog: waits for no lock, and at most a second for a reader of stderr. */
+void ct_held_flush_now(void);
 
 #endif

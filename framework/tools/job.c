@@ -7,6 +7,7 @@
 
 #include "framework/base/clock.h"
 #include "framework/tools/blas_core.h"
+#include "framework/tools/crash.h"
 #include "framework/tools/data_group.h"
 #include "framework/tools/held.h"
 
@@ -22,12 +23,14 @@ ct_status ct_job_start(ct_job *job)
 {
     int provided, rc;
 
-    memset(job, 0, sizeof(*job));
-    job->agree = job->node = MPI_COMM_NULL;
+    *job = (ct_job){ .watchdog = job->watchdog, .agree = MPI_COMM_NULL, .node = MPI_COMM_NULL };
     CT_TRY(ct_comm_check_launcher());
     ct_comm_prepare_launch();
+    ct_watchdog_beat(job->watchdog, "the start: MPI_Init");
     rc = MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided);
     if (rc != MPI_SUCCESS) return CT_FAIL(CT_ERR_COMM, "MPI_Init_thread failed: %d", rc);
+    ct_crash_install();
+    ct_watchdog_beat(job->watchdog, "the start: the first words between the ranks");
     MPI_Comm_rank(MPI_COMM_WORLD, &job->rank);
     MPI_Comm_size(MPI_COMM_WORLD, &job->size);
     if (gethostname(job->host, sizeof(job->host)) != 0) snprintf(job->host, sizeof(job->host), "?");
@@ -88,12 +91,14 @@ ct_status ct_job_broadcast(ct_job *job, void **data_p, size_t *size_p)
 
 void ct_job_finish(ct_job *job)
 {
-    ct_watchdog_stop(job->watchdog);
+    ct_watchdog_beat(job->watchdog, "the end: MPI_Finalize");
     ct_data_group_close(job->data);
     ct_comm_destroy(job->comm);
     MPI_Comm_free(&job->node);
     MPI_Comm_free(&job->agree);
     MPI_Finalize();
+    ct_crash_tell(NULL);
+    ct_watchdog_stop(job->watchdog);
 }
 
 /* True when all ranks got here within AGREE_S; all_p[r] is then what rank r has to say. */

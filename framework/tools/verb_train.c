@@ -208,25 +208,44 @@ static ct_status create_solver(training *t)
     return ct_solver_create(&options, &t->solver);
 }
 
-static ct_status train(training *t)
+/* A stage of the start: for the watchdog. */
+static void enter(training *t, const char *stage)
+{
+    ct_watchdog_beat(t->job->watchdog, stage);
+}
+
+/* All that comes before the first step. */
+static ct_status get_ready(training *t)
 {
     const char *snapshot = ct_options_text(t->o, "snapshot");
-    double start = ct_clock_s();
-    ct_status status;
 
     CT_TRY(settle_weights(t->o, t->config.solver));
-    CT_TRY(ct_watchdog_start(t->config.solver->watchdog_seconds, &t->job->watchdog));
+    ct_watchdog_limit(t->job->watchdog, t->config.solver->watchdog_seconds);
+    enter(t, "the start: communicators");
     CT_TRY(ct_call_connect(t->call, &t->config));
     CT_TRY(ct_trace_file_open(t->call, &t->trace));
     CT_TRY(open_report(t));
+    enter(t, "the start: the newest snapshot");
     CT_TRY(find_snapshot(t));
     CT_TRY(ct_call_plan_open(t->call, &t->config, t->snapshot, false, &t->plan));
+    enter(t, "the start: the net");
     CT_TRY(create_solver(t));
     CT_TRY(ct_call_plan_close(t->call, &t->config, t->plan));
     log_net(ct_solver_net(t->solver), t->job->size);
+    enter(t, "the start: reading the snapshot");
     if (snapshot != NULL)
         CT_TRY(ct_solver_restore(t->solver, (t->snapshot != NULL) ? t->snapshot : snapshot));
-    CT_TRY(report_run(t));
+    return report_run(t);
+}
+
+static ct_status train(training *t)
+{
+    double start = ct_clock_s();
+    ct_status status;
+
+    CT_TRY(get_ready(t));
+    ct_signals_begin();
+    enter(t, "the first step");
     status = ct_solver_run(t->solver);
     if ((status == CT_OK) || (status == CT_STOPPED)) {
         CT_TRY(report_coding(t));
@@ -240,7 +259,8 @@ ct_status ct_verb_train(ct_call *call)
     training t = { .call = call, .o = call->options, .job = call->job };
     ct_status status;
 
-    CT_TRY(install_signals(call->options));
+    CT_TRY(install_signals(call->options)); /* again: MPI may have put its own in their place */
+    enter(&t, "the start: reading the solver");
     CT_TRY(ct_call_setup(call, CT_TRAIN, &t.config));
     status = train(&t);
     if ((status != CT_OK) && (status != CT_STOPPED)) return status; /* main ends the job */
