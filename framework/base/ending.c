@@ -9,8 +9,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "framework/base/log.h"
-
 static const char *volatile file_to_remove;
 
 void ct_plain_add(ct_plain_text *t, const char *part)
@@ -85,14 +83,15 @@ bool ct_write_bounded(int fd, const char *text, size_t n, int limit_ms)
     return n == 0;
 }
 
-void ct_ending_say(const char *what)
+void ct_ending_say(ct_log_level level, const char *what)
 {
     char line[600];
     ct_plain_text t = { line, sizeof(line) - 1, 0 };
     int before = errno;
 
-    ct_plain_add(&t, "E ");
-    ct_plain_add(&t, ct_log_who());
+    if (!ct_log_on(level)) return;
+    ct_plain_add(&t, (level == CT_LOG_INFO) ? "I " : "E ");
+    if (level != CT_LOG_INFO) ct_plain_add(&t, ct_log_who());
     ct_plain_add(&t, what);
     line[t.n++] = '\n';
     (void)ct_write_bounded(STDERR_FILENO, line, t.n, CT_ENDING_LIMIT_MS);

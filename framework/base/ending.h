@@ -10,6 +10,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "framework/base/log.h"
+
 /** How long last words wait for a reader. */
 #define CT_ENDING_LIMIT_MS 1000
 
@@ -23,8 +25,9 @@ typedef struct ct_plain_text {
 } ct_plain_text;
 void ct_plain_add(ct_plain_text *t, const char *part);
 void ct_plain_number(ct_plain_text *t, unsigned long long number, unsigned base); /* 10 or 16 */
-/** Writes "E <rank and host, in a job>what" as one line to stderr. errno stays as it was. */
-void ct_ending_say(const char *what);
+/** Writes "E <rank and host, in a job>what" as one line to stderr; of CT_LOG_INFO "I what", on
+ *  rank 0 alone. errno stays as it was. */
+void ct_ending_say(ct_log_level level, const char *what);
 /** A file that ct_ending_clean() removes; NULL: none. `path` stays the caller's and must live until
  *  the next call. */
 void ct_ending_file(const char *path);

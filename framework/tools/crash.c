@@ -80,7 +80,7 @@ static void on_crash(int number, siginfo_t *info, void *context)
     while (atomic_flag_test_and_set(&ending)) (void)pause();
     while ((k + 1 < N_FATAL) && (fatal[k].number != number)) k++;
     compose(k, info, &t);
-    ct_ending_say(text);
+    ct_ending_say(CT_LOG_ERROR, text);
     ct_ending_clean();
     end_by(number);
 }

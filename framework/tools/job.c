@@ -10,6 +10,7 @@
 #include "framework/tools/crash.h"
 #include "framework/tools/data_group.h"
 #include "framework/tools/held.h"
+#include "framework/tools/signals.h"
 
 #define AGREE_S 3.0 /* how long a failing rank waits for the others to fail as well */
 #define GRACE_S 5.0 /* how long the others give rank 0 to end the job              */
@@ -125,6 +126,7 @@ void ct_job_fail(ct_job *job, ct_status status)
     int code = ct_status_exit_code(status), running = 0;
     double start;
 
+    ct_signals_begin();
     MPI_Initialized(&running);
     if (!running) _exit(code);
     if ((ct_log_n_error() == 0) && !job->told) {

@@ -24,7 +24,7 @@ static void end_at_once(int number)
         if (handled[i] == number) ct_plain_add(&t, name[i]);
     ct_plain_add(&t, " before the first step: stopped, nothing to save, exit code ");
     ct_plain_number(&t, CT_EXIT_NOT_BEGUN, 10);
-    ct_ending_say(text);
+    ct_ending_say(CT_LOG_INFO, text);
     ct_ending_clean();
     _exit(CT_EXIT_NOT_BEGUN);
 }

@@ -32,7 +32,8 @@ void ct_signals_block(void);
 void ct_signals_unblock(void);
 /** Installs the handlers. They are those of the start until ct_signals_begin(). */
 ct_status ct_signals_install(ct_signal_effect on_int, ct_signal_effect on_hup);
-/** The first step is near: a stop waits for its end from now on. */
+/** The first step is near: a stop waits for its end from now on. Or the job fails: launchers send
+ *  SIGTERM to the other ranks then, which is no stop, and must not take their words from them. */
 void ct_signals_begin(void);
 /** What was asked for since; read by the solver at the step boundary. Static. */
 volatile int *ct_signals_request(void);

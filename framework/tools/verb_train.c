@@ -8,6 +8,8 @@
 #include "framework/solver/solver.h"
 #include "framework/tools/exchange_mpi.h"
 #include "framework/tools/exchange_open.h"
+#include "framework/snapshot/owner.h"
+#include "framework/snapshot/set_files.h"
 #include "framework/snapshot/snapshot.h"
 #include "framework/tools/net_open.h"
 #include "framework/tools/plan_open.h"
@@ -28,7 +30,8 @@ typedef struct training {
     ct_solver *solver;
     ct_text provenance;
     ct_engine_plan *plan;
-    char *snapshot; /* to go on from; NULL: none */
+    char *snapshot;  /* to go on from; NULL: none */
+    ct_owner *owner; /* of snapshot_prefix, on rank 0 */
 } training;
 
 static ct_status install_signals(const ct_options *o)
@@ -40,6 +43,12 @@ static ct_status install_signals(const ct_options *o)
     CT_TRY(ct_signals_effect((on_int != NULL) ? on_int : "stop", &int_effect));
     CT_TRY(ct_signals_effect((on_hup != NULL) ? on_hup : "snapshot", &hup_effect));
     return ct_signals_install(int_effect, hup_effect);
+}
+
+/* A stage of the start: for the watchdog. */
+static void enter(training *t, const char *stage)
+{
+    ct_watchdog_beat(t->job->watchdog, stage);
 }
 
 /* A snapshot is a whole state: weights to start from make no sense beside it. */
@@ -175,6 +184,22 @@ static ct_status find_snapshot(training *t)
     return CT_OK;
 }
 
+/* No other training writes to snapshot_prefix while this one runs. Collective. */
+static ct_status own_prefix(training *t)
+{
+    const char *prefix = t->config.solver->snapshot_prefix;
+    ct_owner_options options = { .waiting = ct_watchdog_beat, .ctx = t->job->watchdog };
+    ct_status status = CT_OK;
+
+    if ((prefix == NULL) || (prefix[0] == '\0')) return CT_OK;
+    enter(t, "the start: the owner of snapshot_prefix");
+    if (t->job->rank == 0) {
+        status = ct_set_directories(prefix);
+        if (status == CT_OK) status = ct_owner_take(prefix, &options, &t->owner);
+    }
+    return ct_job_share(t->job, status);
+}
+
 static ct_status create_solver(training *t)
 {
     ct_solver_options options = { .param = t->config.solver, .map = t->config.map };
@@ -208,18 +233,13 @@ static ct_status create_solver(training *t)
     return ct_solver_create(&options, &t->solver);
 }
 
-/* A stage of the start: for the watchdog. */
-static void enter(training *t, const char *stage)
-{
-    ct_watchdog_beat(t->job->watchdog, stage);
-}
-
 /* All that comes before the first step. */
 static ct_status get_ready(training *t)
 {
     const char *snapshot = ct_options_text(t->o, "snapshot");
 
     CT_TRY(settle_weights(t->o, t->config.solver));
+    CT_TRY(own_prefix(t)); /* before the watchdog's limit of steps: it may wait for a minute */
     ct_watchdog_limit(t->job->watchdog, t->config.solver->watchdog_seconds);
     enter(t, "the start: communicators");
     CT_TRY(ct_call_connect(t->call, &t->config));
@@ -263,6 +283,7 @@ ct_status ct_verb_train(ct_call *call)
     enter(&t, "the start: reading the solver");
     CT_TRY(ct_call_setup(call, CT_TRAIN, &t.config));
     status = train(&t);
+    ct_owner_release(t.owner);
     if ((status != CT_OK) && (status != CT_STOPPED)) return status; /* main ends the job */
     ct_report_destroy(t.report);
     ct_solver_destroy(t.solver);

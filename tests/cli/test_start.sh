@@ -42,7 +42,7 @@ for s in USR1 TERM INT; do
     start
     kill -$s $pid
     ends early_$s $pid 76
-    is early_${s}_told grep -q "^E SIG$s before the first step: stopped, nothing to save, exit code 76" out
+    is early_${s}_told grep -q "^I SIG$s before the first step: stopped, nothing to save, exit code 76" out
 done
 # later in the start: the process waits for the solver, behind MPI_Init
 for s in USR1 TERM; do
@@ -69,6 +69,10 @@ until_true caught "$rank"
 kill -USR1 "$rank"
 ends job_ends $pid 76
 
+# a launcher's TERM to the others, where one fails, is not told as a stop
+runs failure_is_no_stop 2 '^E' $JOB 2 "$CORTADO" train --solver=solver.prototxt --snapshot=no.h5 --weights=no.h5
+is no_stop_is_told test "$(grep -c 'before the first step' out)" = 0
+
 # from the first step on a stop is a snapshot and 75 as ever; a resumed run has its own first step
 "$CORTADO" train --solver=solver.prototxt --iterations=100000 --set=snapshot_prefix=run --set=display=20 \
     --set=test_interval=1000000 --set=snapshot=0 >log 2>&1 </dev/null &
@@ -87,7 +91,7 @@ is run_left_a_set test -n "$(ls run_iter_*.solverstate.h5 2>/dev/null)"
 mkdir bin
 cat >bin/dot <<'END'
 #!/bin/sh
-sed -n 's/^SigBlk:[[:space:]]*//p' /proc/$$/status >mask
+sed -n 's/^SigBlk:[[:space:]]*//p' /proc/self/status >mask
 END
 chmod +x bin/dot
 PATH=$PWD/bin:$PATH "$CORTADO" check --model=net.prototxt --phase=TEST --dot=net.svg >out 2>&1
