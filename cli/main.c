@@ -6,8 +6,10 @@
 
 #include "framework/base/simd.h"
 #include "runtime/blas_core.h"
+#include "runtime/crash.h"
 #include "runtime/config/features.h"
 #include "runtime/show_topology.h"
+#include "runtime/signals.h"
 #include "cli/verb.h"
 
 static void usage(FILE *to)
@@ -22,7 +24,8 @@ static void usage(FILE *to)
     fprintf(to, "\ncortado VERB --help lists the options of a verb. Each has an environment twin,\n"
                 "CORTADO_NAME; the command line beats it, and it beats the prototxt.\n"
                 "Exit codes: 0 finished, 1 run-time failure, 2 usage or config, 3 data or I/O,\n"
-                "4 launch mismatch, 5 diverged, 6 watchdog, 75 stopped early with a snapshot.\n");
+                "4 launch mismatch, 5 diverged, 6 watchdog, 75 stopped early with a snapshot,\n"
+                "76 stopped before the first step.\n");
 }
 
 static const ct_verb *find_verb(const char *name)
@@ -51,14 +54,58 @@ static bool is_help(const char *arg)
     return (strcmp(arg, "--help") == 0) || (strcmp(arg, "-h") == 0) || (strcmp(arg, "help") == 0);
 }
 
+/* The value of an option that is needed before MPI starts, and with it the options' own reading,
+ * which speaks for one rank and says what is wrong. NULL: not given. */
+static const char *early_option(int argc, char **argv, const char *name, const char *twin)
+{
+    const char *value = getenv(twin);
+    size_t n = strlen(name);
+
+    for (int i = 1; i < argc; i++) {
+        char word[64];
+
+        if (strncmp(argv[i], "--", 2) != 0) continue;
+        snprintf(word, sizeof(word), "%s", argv[i] + 2);
+        for (char *c = word; (*c != '\0') && (*c != '='); c++) *c = (*c == '-') ? '_' : *c;
+        if (strncmp(word, name, n) != 0) continue;
+        if (word[n] == '=') value = argv[i] + 2 + n + 1;
+        if ((word[n] == '\0') && (i + 1 < argc)) value = argv[i + 1];
+    }
+    return value;
+}
+
 /* Before the log starts: it reads CORTADO_LOG. */
 static void set_log_level(int argc, char **argv)
 {
-    for (int i = 1; i < argc; i++) {
-        if (strncmp(argv[i], "--log=", 6) == 0) setenv("CORTADO_LOG", argv[i] + 6, 1);
-        if ((strcmp(argv[i], "--log") == 0) && (i + 1 < argc))
-            setenv("CORTADO_LOG", argv[i + 1], 1);
-    }
+    const char *level = early_option(argc, argv, "log", "CORTADO_LOG");
+
+    if (level != NULL) setenv("CORTADO_LOG", level, 1);
+}
+
+/* Threads and MPI inherit the mask, so handlers come first. A verb that does not stop at a step's
+ * end leaves signals their default actions. */
+static void start_signals(const ct_verb *verb, int argc, char **argv)
+{
+    static const char *const known[] = { "none", "stop", "snapshot" };
+    const char *text[] = { early_option(argc, argv, "sigint_effect", "CORTADO_SIGINT_EFFECT"),
+                           early_option(argc, argv, "sighup_effect", "CORTADO_SIGHUP_EFFECT") };
+    ct_signal_effect effect[] = { CT_SIGNAL_STOP, CT_SIGNAL_SNAPSHOT };
+
+    ct_crash_install();
+    for (int e = 0; e < 2; e++)
+        for (int i = 0; (text[e] != NULL) && (i < 3); i++)
+            if (strcmp(text[e], known[i]) == 0) effect[e] = (ct_signal_effect)i;
+    if (verb->run == ct_verb_train) (void)ct_signals_install(effect[0], effect[1]);
+    ct_signals_unblock();
+}
+
+/* Seconds that the start may be silent: --start_seconds. */
+static double start_limit(int argc, char **argv)
+{
+    const char *text = early_option(argc, argv, "start_seconds", "CORTADO_START_SECONDS");
+    double seconds = (text != NULL) ? strtod(text, NULL) : -1.0;
+
+    return (seconds >= 0.0) ? seconds : 600.0;
 }
 
 static int run_alone(const ct_verb *verb, ct_call *call)
@@ -83,15 +130,22 @@ static int run_alone(const ct_verb *verb, ct_call *call)
 static int run_in_job(const ct_verb *verb, ct_call *call)
 {
     ct_options *options = NULL;
-    ct_job job;
-    ct_status status = ct_job_start(&job);
+    ct_job job = { .watchdog = NULL };
+    ct_status status =
+        ct_watchdog_start(start_limit(call->full_argc, call->full_argv), &job.watchdog);
 
+    if (status == CT_OK) {
+        ct_crash_tell(ct_watchdog_what(job.watchdog));
+        status = ct_job_start(&job);
+    }
     call->job = &job;
     if ((status == CT_OK) && !verb->own_options) {
         status =
             ct_options_parse(ct_option_table, ct_option_table_n, call->argc, call->argv, &options);
     }
     call->options = options;
+    /* only a training tells the watchdog what it does */
+    if (verb->run != ct_verb_train) ct_watchdog_limit(job.watchdog, 0.0);
     if (status == CT_OK) status = verb->run(call);
     if ((status != CT_OK) && (status != CT_STOPPED)) ct_job_fail(&job, status);
     ct_options_destroy(options);
@@ -120,6 +174,7 @@ int main(int argc, char **argv)
     const ct_verb *verb;
     ct_call call = { argc - 1, argv + 1, argv, argc, NULL, NULL };
 
+    ct_signals_block();
     if (argc < 2) {
         usage(stderr);
         return ct_status_exit_code(CT_ERR_CONFIG);
@@ -135,6 +190,7 @@ int main(int argc, char **argv)
     }
     if (check_registers() != CT_OK) return ct_status_exit_code(CT_ERR_CONFIG);
     ct_blas_core_ensure(argv);
+    start_signals(verb, argc, argv);
     /* Large blocks come and go with every collective and file: give them back to the heap, not to
      * the system, whose page faults cost more than the copies. */
     mallopt(M_MMAP_THRESHOLD, INT_MAX);

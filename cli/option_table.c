@@ -88,6 +88,8 @@ const ct_option ct_option_table[] = {
     { "sigint_effect", CT_OPTION_CHOICE, "train", "stop|snapshot|none",
       "what Ctrl-C does at the end of the step (stop)" },
     { "sighup_effect", CT_OPTION_CHOICE, "train", "stop|snapshot|none", "the same (snapshot)" },
+    { "start_seconds", CT_OPTION_COUNT, JOB, "N",
+      "end a job whose start is silent for so long; 0: never (600)" },
     { "threads", CT_OPTION_COUNT, JOB " info", "N",
       "threads a rank; otherwise OMP_NUM_THREADS, otherwise a fair share of the cores" },
     { "data", CT_OPTION_TEXT, "info", "PATH",

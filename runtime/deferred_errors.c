@@ -3,7 +3,9 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "framework/base/ending.h"
 #include "framework/base/log.h"
 
 #define MAX_HELD 16384
@@ -40,6 +42,17 @@ void ct_deferred_errors_flush(void)
 {
     pthread_mutex_lock(&held.lock);
     fputs(held.text, stderr);
+    held.text[0] = '\0';
+    held.used = 0;
+    held.flushed = true;
+    pthread_mutex_unlock(&held.lock);
+}
+
+void ct_deferred_errors_flush_now(void)
+{
+    /* who holds the lock may be waiting for the reader of stderr */
+    if (pthread_mutex_trylock(&held.lock) != 0) return;
+    (void)ct_write_bounded(STDERR_FILENO, held.text, held.used, CT_ENDING_LIMIT_MS);
     held.text[0] = '\0';
     held.used = 0;
     held.flushed = true;

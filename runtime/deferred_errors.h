@@ -12,5 +12,7 @@
 void ct_deferred_errors_start(void);
 /** Writes the kept lines, and keeps none from now on. */
 void ct_deferred_errors_flush(void);
+/** The same for the watchdog: waits for no lock, and at most a second for a reader of stderr. */
+void ct_deferred_errors_flush_now(void);
 
 #endif

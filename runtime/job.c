@@ -7,8 +7,10 @@
 
 #include "framework/base/clock.h"
 #include "runtime/blas_core.h"
+#include "runtime/crash.h"
 #include "runtime/data_group.h"
 #include "runtime/deferred_errors.h"
+#include "runtime/signals.h"
 
 #define AGREE_S 3.0 /* how long a failing rank waits for the others to fail as well */
 #define GRACE_S 5.0 /* how long the others give rank 0 to end the job              */
@@ -22,12 +24,14 @@ ct_status ct_job_start(ct_job *job)
 {
     int provided, rc;
 
-    memset(job, 0, sizeof(*job));
-    job->agree = job->node = MPI_COMM_NULL;
+    *job = (ct_job){ .watchdog = job->watchdog, .agree = MPI_COMM_NULL, .node = MPI_COMM_NULL };
     CT_TRY(ct_comm_check_launcher());
     ct_comm_prepare_launch();
+    ct_watchdog_beat(job->watchdog, "the start: MPI_Init");
     rc = MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided);
     if (rc != MPI_SUCCESS) return CT_FAIL(CT_ERR_COMM, "MPI_Init_thread failed: %d", rc);
+    ct_crash_install();
+    ct_watchdog_beat(job->watchdog, "the start: the first words between the ranks");
     MPI_Comm_rank(MPI_COMM_WORLD, &job->rank);
     MPI_Comm_size(MPI_COMM_WORLD, &job->size);
     if (gethostname(job->host, sizeof(job->host)) != 0) snprintf(job->host, sizeof(job->host), "?");
@@ -88,12 +92,14 @@ ct_status ct_job_broadcast(ct_job *job, void **data_p, size_t *size_p)
 
 void ct_job_finish(ct_job *job)
 {
-    ct_watchdog_stop(job->watchdog);
+    ct_watchdog_beat(job->watchdog, "the end: MPI_Finalize");
     ct_data_group_close(job->data);
     ct_comm_destroy(job->comm);
     MPI_Comm_free(&job->node);
     MPI_Comm_free(&job->agree);
     MPI_Finalize();
+    ct_crash_tell(NULL);
+    ct_watchdog_stop(job->watchdog);
 }
 
 /* True when all ranks got here within AGREE_S; all_p[r] is then what rank r has to say. */
@@ -120,6 +126,7 @@ void ct_job_fail(ct_job *job, ct_status status)
     int code = ct_status_exit_code(status), running = 0;
     double start;
 
+    ct_signals_begin();
     MPI_Initialized(&running);
     if (!running) _exit(code);
     if ((ct_log_n_error() == 0) && !job->told) {

@@ -20,11 +20,11 @@ typedef struct ct_job {
     ct_threads threads;
     bool shares_gpu;       /* another rank of this host computes on the same one */
     bool told;             /* rank 0 said why the job fails: ct_job_share()                    */
-    ct_watchdog *watchdog; /* NULL until a verb starts one */
+    ct_watchdog *watchdog; /* of the start, set before ct_job_start(); may be NULL */
 } ct_job;
 
 /** MPI_Init_thread (SERIALIZED, FUNNELED will do), the log, the check of the launch
- * (CT_ERR_LAUNCH). Collective. */
+ * (CT_ERR_LAUNCH). Of the job the watchdog alone is set. Collective. */
 ct_status ct_job_start(ct_job *job);
 /** Decides the threads, logs the map. wanted: --threads, 0: not given. Collective. */
 ct_status ct_job_threads(ct_job *job, int wanted);

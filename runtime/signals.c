@@ -2,10 +2,32 @@
 
 #include <signal.h>
 #include <string.h>
+#include <unistd.h>
+
+#include "framework/base/ending.h"
+
+static const int handled[] = { SIGTERM, SIGUSR1, SIGINT, SIGHUP, SIGUSR2 };
+enum { N_HANDLED = sizeof(handled) / sizeof(handled[0]) };
 
 static volatile int request; /* ct_signal_effect; a stop is never lowered */
-static volatile sig_atomic_t dump;
+static volatile sig_atomic_t dump, begun;
 static volatile sig_atomic_t effect_of[65];
+
+/* Before the first step. Any thread. */
+static void end_at_once(int number)
+{
+    static const char *const name[] = { "SIGTERM", "SIGUSR1", "SIGINT", "SIGHUP" };
+    char text[120];
+    ct_plain_text t = { text, sizeof(text), 0 };
+
+    for (int i = 0; i < 4; i++)
+        if (handled[i] == number) ct_plain_add(&t, name[i]);
+    ct_plain_add(&t, " before the first step: stopped, nothing to save, exit code ");
+    ct_plain_number(&t, CT_EXIT_NOT_BEGUN, 10);
+    ct_ending_say(CT_LOG_INFO, text);
+    ct_ending_clean();
+    _exit(CT_EXIT_NOT_BEGUN);
+}
 
 static void on_signal(int number)
 {
@@ -13,7 +35,35 @@ static void on_signal(int number)
         dump = 1;
         return;
     }
+    if (!begun && (effect_of[number] == CT_SIGNAL_STOP)) end_at_once(number);
     if (request != CT_SIGNAL_STOP) request = effect_of[number];
+}
+
+static void handled_set(sigset_t *set_p)
+{
+    (void)sigemptyset(set_p);
+    for (int i = 0; i < N_HANDLED; i++) (void)sigaddset(set_p, handled[i]);
+}
+
+void ct_signals_block(void)
+{
+    sigset_t set;
+
+    handled_set(&set);
+    (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
+}
+
+void ct_signals_unblock(void)
+{
+    sigset_t set;
+
+    handled_set(&set);
+    (void)pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+}
+
+void ct_signals_begin(void)
+{
+    begun = 1;
 }
 
 ct_status ct_signals_effect(const char *effect, ct_signal_effect *effect_p)
@@ -30,22 +80,21 @@ ct_status ct_signals_effect(const char *effect, ct_signal_effect *effect_p)
 
 ct_status ct_signals_install(ct_signal_effect on_int, ct_signal_effect on_hup)
 {
-    const int number[] = { SIGTERM, SIGUSR1, SIGINT, SIGHUP, SIGUSR2 };
     const ct_signal_effect effect[] = { CT_SIGNAL_STOP, CT_SIGNAL_STOP, on_int, on_hup,
                                         CT_SIGNAL_NONE };
     struct sigaction action;
 
     memset(&action, 0, sizeof(action));
     action.sa_flags = SA_RESTART;
-    sigemptyset(&action.sa_mask);
-    for (int i = 0; i < 5; i++) {
+    (void)sigfillset(&action.sa_mask);
+    for (int i = 0; i < N_HANDLED; i++) {
         /* "none" is to ignore the signal, as in Caffe */
-        bool ignore = (effect[i] == CT_SIGNAL_NONE) && (number[i] != SIGUSR2);
+        bool ignore = (effect[i] == CT_SIGNAL_NONE) && (handled[i] != SIGUSR2);
 
-        effect_of[number[i]] = effect[i];
+        effect_of[handled[i]] = effect[i];
         action.sa_handler = ignore ? SIG_IGN : on_signal;
-        if (sigaction(number[i], &action, NULL) != 0) {
-            return CT_FAIL(CT_ERR_ARG, "no handler for signal %d", number[i]);
+        if (sigaction(handled[i], &action, NULL) != 0) {
+            return CT_FAIL(CT_ERR_ARG, "no handler for signal %d", handled[i]);
         }
     }
     return CT_OK;

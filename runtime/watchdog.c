@@ -1,15 +1,17 @@
 #include "runtime/watchdog.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "framework/base/clock.h"
+#include "framework/base/thread.h"
 #include "runtime/deferred_errors.h"
 #include "runtime/signals.h"
+
+#define LOOK_S 0.2
 
 struct ct_watchdog {
     pthread_t thread;
@@ -23,23 +25,46 @@ struct ct_watchdog {
     void *describe_ctx;
 };
 
-/* With the lock held. */
-static void report(ct_watchdog *w, ct_log_level level, double silent_s)
-{
-    char wait[512] = "";
+/* What the watchdog says, copied with the lock held and written without it: nobody waits for the
+ * lock while a reader of stderr is slow. */
+typedef struct notice {
+    enum { SAY_NOTHING, SAY_STATE, SAY_WARNING, SAY_END } kind;
+    double silent_s;
+    long n_beat;
+    char what[128], wait[512];
+} notice;
 
-    if (w->describe != NULL) w->describe(w->describe_ctx, wait, sizeof(wait));
-    ct_log_at(level, __FILE__, __LINE__, "no progress for %.0f s in %s%s%s", silent_s, w->what,
-              (wait[0] != '\0') ? "; " : "", wait);
+static void write_notice(const notice *n)
+{
+    const char *gap = (n->wait[0] != '\0') ? "; " : "";
+
+    if (n->kind == SAY_STATE) {
+        ct_log_urgent(CT_LOG_WARN, __FILE__, __LINE__, "state: in %s for %.1f s, beat %ld%s%s",
+                      n->what, n->silent_s, n->n_beat, gap, n->wait);
+    } else if (n->kind != SAY_NOTHING) {
+        ct_log_urgent((n->kind == SAY_END) ? CT_LOG_ERROR : CT_LOG_WARN, __FILE__, __LINE__,
+                      "no progress for %.0f s in %s%s%s", n->silent_s, n->what, gap, n->wait);
+    }
+    if (n->kind != SAY_END) return;
+    ct_deferred_errors_flush_now();
+    _exit(ct_status_exit_code(CT_ERR_WATCHDOG));
 }
 
-static void dump(ct_watchdog *w, double silent_s)
+/* With the lock held. */
+static void look(ct_watchdog *w, notice *n)
 {
-    char wait[512] = "";
-
-    if (w->describe != NULL) w->describe(w->describe_ctx, wait, sizeof(wait));
-    CT_WARN("state: in %s for %.1f s, beat %ld%s%s", w->what, silent_s, w->n_beat,
-            (wait[0] != '\0') ? "; " : "", wait);
+    *n = (notice){ .kind = SAY_NOTHING, .silent_s = ct_clock_s() - w->last_s, .n_beat = w->n_beat };
+    if ((w->limit_s > 0) && (n->silent_s >= w->limit_s)) {
+        n->kind = SAY_END;
+    } else if ((w->limit_s > 0) && !w->warned && (n->silent_s >= w->limit_s / 2)) {
+        n->kind = SAY_WARNING;
+        w->warned = true;
+    } else if (ct_signals_take_dump()) {
+        n->kind = SAY_STATE;
+    }
+    if (n->kind == SAY_NOTHING) return;
+    memcpy(n->what, w->what, sizeof(n->what));
+    if (w->describe != NULL) w->describe(w->describe_ctx, n->wait, sizeof(n->wait));
 }
 
 static void *watch(void *arg)
@@ -48,27 +73,14 @@ static void *watch(void *arg)
 
     pthread_mutex_lock(&w->lock);
     while (!w->stop) {
-        struct timespec until;
-        double silent_s;
+        notice n;
 
-        clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_nsec += 200000000;
-        if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
-        while (!w->stop && (pthread_cond_timedwait(&w->wake, &w->lock, &until) != ETIMEDOUT)) {
-        }
+        (void)ct_cond_wait_for(&w->wake, &w->lock, LOOK_S);
         if (w->stop) break;
-        silent_s = ct_clock_s() - w->last_s;
-        if (ct_signals_take_dump()) dump(w, silent_s);
-        if (w->limit_s <= 0) continue;
-        if (silent_s >= w->limit_s) {
-            report(w, CT_LOG_ERROR, silent_s);
-            ct_deferred_errors_flush();
-            _exit(ct_status_exit_code(CT_ERR_WATCHDOG));
-        }
-        if (!w->warned && (silent_s >= w->limit_s / 2)) {
-            w->warned = true;
-            report(w, CT_LOG_WARN, silent_s);
-        }
+        look(w, &n);
+        pthread_mutex_unlock(&w->lock);
+        write_notice(&n);
+        pthread_mutex_lock(&w->lock);
     }
     pthread_mutex_unlock(&w->lock);
     return NULL;
@@ -81,10 +93,10 @@ ct_status ct_watchdog_start(double seconds, ct_watchdog **w_p)
     if (w == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for the watchdog");
     w->limit_s = seconds;
     w->last_s = ct_clock_s();
-    snprintf(w->what, sizeof(w->what), "start");
+    snprintf(w->what, sizeof(w->what), "the start");
     pthread_mutex_init(&w->lock, NULL);
-    pthread_cond_init(&w->wake, NULL);
-    if (pthread_create(&w->thread, NULL, watch, w) != 0) {
+    (void)ct_cond_init(&w->wake);
+    if (ct_thread_start(watch, w, &w->thread) != 0) {
         free(w);
         return CT_FAIL(CT_ERR_NOMEM, "no thread for the watchdog");
     }
@@ -105,16 +117,32 @@ void ct_watchdog_stop(ct_watchdog *w)
     free(w);
 }
 
+void ct_watchdog_limit(ct_watchdog *w, double seconds)
+{
+    if (w == NULL) return;
+    pthread_mutex_lock(&w->lock);
+    w->limit_s = seconds;
+    w->last_s = ct_clock_s();
+    w->warned = false;
+    pthread_mutex_unlock(&w->lock);
+}
+
 void ct_watchdog_beat(void *ctx, const char *what)
 {
     ct_watchdog *w = ctx;
 
+    if (w == NULL) return;
     pthread_mutex_lock(&w->lock);
     snprintf(w->what, sizeof(w->what), "%s", what);
     w->last_s = ct_clock_s();
     w->n_beat++;
     w->warned = false;
     pthread_mutex_unlock(&w->lock);
+}
+
+const char *ct_watchdog_what(const ct_watchdog *w)
+{
+    return w->what;
 }
 
 void ct_watchdog_watch(ct_watchdog *w, ct_watchdog_describe describe, void *ctx)

@@ -8,6 +8,8 @@
 #include "framework/solver/solver.h"
 #include "runtime/exchange/exchange_mpi.h"
 #include "runtime/exchange/exchange_open.h"
+#include "framework/snapshot/owner.h"
+#include "framework/snapshot/set_files.h"
 #include "framework/snapshot/snapshot.h"
 #include "runtime/net_open.h"
 #include "runtime/plan_open.h"
@@ -28,7 +30,8 @@ typedef struct training {
     ct_solver *solver;
     ct_text provenance;
     ct_engine_plan *plan;
-    char *snapshot; /* to go on from; NULL: none */
+    char *snapshot;  /* to go on from; NULL: none */
+    ct_owner *owner; /* of snapshot_prefix, on rank 0 */
 } training;
 
 static ct_status install_signals(const ct_options *o)
@@ -40,6 +43,12 @@ static ct_status install_signals(const ct_options *o)
     CT_TRY(ct_signals_effect((on_int != NULL) ? on_int : "stop", &int_effect));
     CT_TRY(ct_signals_effect((on_hup != NULL) ? on_hup : "snapshot", &hup_effect));
     return ct_signals_install(int_effect, hup_effect);
+}
+
+/* A stage of the start: for the watchdog. */
+static void enter(training *t, const char *stage)
+{
+    ct_watchdog_beat(t->job->watchdog, stage);
 }
 
 /* A snapshot is a whole state: weights to start from make no sense beside it. */
@@ -175,6 +184,22 @@ static ct_status find_snapshot(training *t)
     return CT_OK;
 }
 
+/* No other training writes to snapshot_prefix while this one runs. Collective. */
+static ct_status own_prefix(training *t)
+{
+    const char *prefix = t->config.solver->snapshot_prefix;
+    ct_owner_options options = { .waiting = ct_watchdog_beat, .ctx = t->job->watchdog };
+    ct_status status = CT_OK;
+
+    if ((prefix == NULL) || (prefix[0] == '\0')) return CT_OK;
+    enter(t, "the start: the owner of snapshot_prefix");
+    if (t->job->rank == 0) {
+        status = ct_set_directories(prefix);
+        if (status == CT_OK) status = ct_owner_take(prefix, &options, &t->owner);
+    }
+    return ct_job_share(t->job, status);
+}
+
 static ct_status create_solver(training *t)
 {
     ct_solver_options options = { .param = t->config.solver, .map = t->config.map };
@@ -208,25 +233,39 @@ static ct_status create_solver(training *t)
     return ct_solver_create(&options, &t->solver);
 }
 
-static ct_status train(training *t)
+/* All that comes before the first step. */
+static ct_status get_ready(training *t)
 {
     const char *snapshot = ct_options_text(t->o, "snapshot");
-    double start = ct_clock_s();
-    ct_status status;
 
     CT_TRY(settle_weights(t->o, t->config.solver));
-    CT_TRY(ct_watchdog_start(t->config.solver->watchdog_seconds, &t->job->watchdog));
+    CT_TRY(own_prefix(t)); /* before the watchdog's limit of steps: it may wait for a minute */
+    ct_watchdog_limit(t->job->watchdog, t->config.solver->watchdog_seconds);
+    enter(t, "the start: communicators");
     CT_TRY(ct_call_connect(t->call, &t->config));
     CT_TRY(ct_trace_file_open(t->call, &t->trace));
     CT_TRY(open_report(t));
+    enter(t, "the start: the newest snapshot");
     CT_TRY(find_snapshot(t));
     CT_TRY(ct_call_plan_open(t->call, &t->config, t->snapshot, false, &t->plan));
+    enter(t, "the start: the net");
     CT_TRY(create_solver(t));
     CT_TRY(ct_call_plan_close(t->call, &t->config, t->plan));
     log_net(ct_solver_net(t->solver), t->job->size);
+    enter(t, "the start: reading the snapshot");
     if (snapshot != NULL)
         CT_TRY(ct_solver_restore(t->solver, (t->snapshot != NULL) ? t->snapshot : snapshot));
-    CT_TRY(report_run(t));
+    return report_run(t);
+}
+
+static ct_status train(training *t)
+{
+    double start = ct_clock_s();
+    ct_status status;
+
+    CT_TRY(get_ready(t));
+    ct_signals_begin();
+    enter(t, "the first step");
     status = ct_solver_run(t->solver);
     if ((status == CT_OK) || (status == CT_STOPPED)) {
         CT_TRY(report_coding(t));
@@ -240,9 +279,11 @@ ct_status ct_verb_train(ct_call *call)
     training t = { .call = call, .o = call->options, .job = call->job };
     ct_status status;
 
-    CT_TRY(install_signals(call->options));
+    CT_TRY(install_signals(call->options)); /* again: MPI may have put its own in their place */
+    enter(&t, "the start: reading the solver");
     CT_TRY(ct_call_setup(call, CT_TRAIN, &t.config));
     status = train(&t);
+    ct_owner_release(t.owner);
     if ((status != CT_OK) && (status != CT_STOPPED)) return status; /* main ends the job */
     ct_report_destroy(t.report);
     ct_solver_destroy(t.solver);

@@ -2,9 +2,10 @@
 
 #include <omp.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <time.h>
+
+#include "framework/base/thread.h"
 
 enum { LEAST_NAP_NS = 5000, MOST_NAP_NS = 100000 };
 
@@ -59,7 +60,6 @@ ct_status ct_pipe_thread_create(ct_pipe_thread_state (*move)(void *ctx), void *c
                                 ct_pipe_thread **p_p)
 {
     ct_pipe_thread *p = calloc(1, sizeof(*p));
-    sigset_t all, before;
     int rc = 0;
 
     if (p == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a progress thread");
@@ -67,10 +67,7 @@ ct_status ct_pipe_thread_create(ct_pipe_thread_state (*move)(void *ctx), void *c
     p->ctx = ctx;
     (void)pthread_mutex_init(&p->lock, NULL);
     (void)pthread_cond_init(&p->change, NULL);
-    (void)sigfillset(&all); /* signals are for the main thread */
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    rc = pthread_create(&p->thread, NULL, run, p);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    rc = ct_thread_start(run, p, &p->thread);
     if (rc != 0) {
         (void)pthread_cond_destroy(&p->change);
         (void)pthread_mutex_destroy(&p->lock);

@@ -8,12 +8,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "framework/base/ending.h"
+
 static const char *const level_name[] = { "error", "warn", "info", "debug" };
 
 /* Written by ct_log_init() and ct_log_set_sink() before any thread starts. */
 static struct {
     int rank, n_rank;
-    char host[64];
+    char who[96]; /* "rank R on HOST: " in a job of several */
     ct_log_level level;
     void (*sink)(void *ctx, const char *text);
     void *sink_ctx;
@@ -27,10 +29,17 @@ void ct_log_init(int rank, int n_rank, const char *host)
 
     cfg.rank = rank;
     cfg.n_rank = n_rank;
-    snprintf(cfg.host, sizeof(cfg.host), "%s", (host != NULL) ? host : "");
+    cfg.who[0] = '\0';
+    if (n_rank > 1)
+        snprintf(cfg.who, sizeof(cfg.who), "rank %d on %s: ", rank, (host != NULL) ? host : "");
     for (int i = 0; (want != NULL) && (i <= CT_LOG_DEBUG); i++) {
         if (strcmp(want, level_name[i]) == 0) cfg.level = (ct_log_level)i;
     }
+}
+
+const char *ct_log_who(void)
+{
+    return cfg.who;
 }
 
 static _Thread_local char last_error[600];
@@ -84,40 +93,62 @@ static void note_error(const char *text)
     atomic_fetch_add(&cfg.n_error, 1);
 }
 
-void ct_log_at(ct_log_level level, const char *file, int line, const char *fmt, ...)
+/* The line with its newline; *said_p: where the message begins in it. */
+static void compose(char *text, size_t size, ct_log_level level, const char *file, int line,
+                    const char *fmt, va_list ap, size_t *said_p)
 {
     static const char letter[] = "EWID";
     const char *base = strrchr(file, '/');
-    char text[4096];
     struct timespec now;
     struct tm tm;
     size_t used;
-    va_list ap;
-
-    if (!ct_log_on(level)) return;
 
     clock_gettime(CLOCK_REALTIME, &now);
     localtime_r(&now.tv_sec, &tm);
     used =
-        (size_t)snprintf(text, sizeof(text), "%c%02d%02d %02d:%02d:%02d.%06ld %d %s:%d] ",
-                         letter[level], tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec,
+        (size_t)snprintf(text, size, "%c%02d%02d %02d:%02d:%02d.%06ld %d %s:%d] ", letter[level],
+                         tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec,
                          now.tv_nsec / 1000, (int)getpid(), (base != NULL) ? base + 1 : file, line);
-    if ((cfg.n_rank > 1) && (level != CT_LOG_INFO)) {
-        used += (size_t)snprintf(text + used, sizeof(text) - used, "rank %d on %s: ", cfg.rank,
-                                 cfg.host);
-    }
+    if (level != CT_LOG_INFO) used += (size_t)snprintf(text + used, size - used, "%s", cfg.who);
+    vsnprintf(text + used, size - used - 1, fmt, ap);
+    strcat(text, "\n");
+    *said_p = used;
+}
+
+void ct_log_at(ct_log_level level, const char *file, int line, const char *fmt, ...)
+{
+    char text[4096];
+    size_t said;
+    va_list ap;
+
+    if (!ct_log_on(level)) return;
     va_start(ap, fmt);
-    vsnprintf(text + used, sizeof(text) - used - 1, fmt, ap);
+    compose(text, sizeof(text), level, file, line, fmt, ap, &said);
     va_end(ap);
     if (level == CT_LOG_ERROR) {
-        note_error(text + used);
-        snprintf(last_error, sizeof(last_error), "%s", text + used);
-    }
-    strcat(text, "\n");
+        size_t n = strlen(text + said) - 1;
 
+        text[said + n] = '\0'; /* the newline is no part of the message */
+        note_error(text + said);
+        snprintf(last_error, sizeof(last_error), "%s", text + said);
+        text[said + n] = '\n';
+    }
     if (cfg.sink != NULL) {
         cfg.sink(cfg.sink_ctx, text);
     } else {
         fputs(text, stderr);
     }
+}
+
+void ct_log_urgent(ct_log_level level, const char *file, int line, const char *fmt, ...)
+{
+    char text[4096];
+    size_t said;
+    va_list ap;
+
+    if (!ct_log_on(level)) return;
+    va_start(ap, fmt);
+    compose(text, sizeof(text), level, file, line, fmt, ap, &said);
+    va_end(ap);
+    (void)ct_write_bounded(STDERR_FILENO, text, strlen(text), CT_ENDING_LIMIT_MS);
 }

@@ -24,6 +24,12 @@ void ct_log_init(int rank, int n_rank, const char *host);
 bool ct_log_on(ct_log_level level);
 void ct_log_at(ct_log_level level, const char *file, int line, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
+/** The same for a thread that must not wait: past sink and stdio, whose locks a thread may hold
+ * that waits for the reader of stderr; given up after a second. Not counted as an error. */
+void ct_log_urgent(ct_log_level level, const char *file, int line, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+/** "rank R on HOST: " in a job of more than one rank, else "". Static. */
+const char *ct_log_who(void);
 /** The number of ERROR lines logged so far by this process (tests; the last word in main). */
 long ct_log_n_error(void);
 /** A hash of those lines without time, rank, host and a leading FILE:LINE: equal where ranks found

@@ -37,7 +37,8 @@ typedef enum ct_status {
 const char *ct_status_str(ct_status status);
 
 /** The process exit code of a status: 0 ok, 1 run time, 2 usage or config, 3 data or I/O,
- *  4 launch mismatch, 5 diverged, 6 watchdog, 75 stopped early with a good snapshot. */
+ *  4 launch mismatch, 5 diverged, 6 watchdog, 75 stopped early with a good snapshot. 76, stopped
+ *  before the first step, comes from a signal handler and has no status. */
 int ct_status_exit_code(ct_status status);
 
 #ifdef __cplusplus

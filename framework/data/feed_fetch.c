@@ -1,10 +1,10 @@
 /* The fetching threads of the node's rank 0; the head's lock is held where nothing else is said. */
 #include "framework/data/feed_private.h"
 
-#include <signal.h>
 #include <string.h>
 
 #include "framework/base/rng.h"
+#include "framework/base/thread.h"
 
 /* May rank r still want what the slot holds? */
 static bool is_wanted(const ct_feed *f, int i, int r)
@@ -113,19 +113,14 @@ static void *feed_thread(void *arg)
     return NULL;
 }
 
-/* Signals are for the main thread, which looks at them between steps. */
 ct_status ct_feed_start_threads(ct_feed *f)
 {
-    sigset_t all, old;
     int rc = 0;
 
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
     while ((f->n_thread < f->o.threads) && (rc == 0)) {
-        rc = pthread_create(&f->thread[f->n_thread], NULL, feed_thread, f);
+        rc = ct_thread_start(feed_thread, f, &f->thread[f->n_thread]);
         if (rc == 0) f->n_thread++;
     }
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (f->n_thread > 0) return CT_OK;
     return CT_READER_FAIL(f->o.reader, CT_ERR_NOMEM, "cannot start a thread: %s", strerror(rc));
 }

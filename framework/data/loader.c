@@ -4,13 +4,12 @@
  */
 #include "framework/data/loader_private.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "framework/base/clock.h"
 #include "framework/base/memory.h"
+#include "framework/base/thread.h"
 #include "framework/tensor/device.h"
 
 /* ---- threads */
@@ -89,20 +88,15 @@ static ct_status place_slots(ct_loader *l)
     return CT_OK;
 }
 
-/* Signals are for the main thread, which looks at them between steps. */
 static ct_status start_threads(ct_loader *l)
 {
-    sigset_t all, old;
     int rc = 0;
 
     CT_TRY(place_slots(l));
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
     while ((l->n_thread < l->o.threads) && (rc == 0)) {
-        rc = pthread_create(&l->thread[l->n_thread], NULL, loader_thread, l);
+        rc = ct_thread_start(loader_thread, l, &l->thread[l->n_thread]);
         if (rc == 0) l->n_thread++;
     }
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (l->n_thread == 0) {
         return CT_READER_FAIL(l->o.reader, CT_ERR_NOMEM, "cannot start a thread: %s", strerror(rc));
     }
@@ -144,7 +138,7 @@ ct_status ct_loader_create(const ct_loader_options *options, ct_loader **loader_
             l->pack = ct_pack_lay(l->o.share.local, &l->o.shape, !r->u8, r->n_field, l->count);
         pthread_mutex_init(&l->lock, NULL);
         pthread_cond_init(&l->work, NULL);
-        pthread_cond_init(&l->ready, NULL);
+        (void)ct_cond_init(&l->ready);
         l->thread = calloc((size_t)l->o.threads, sizeof(*l->thread));
         l->slot = calloc((size_t)l->o.depth, sizeof(*l->slot));
         l->told = malloc(((size_t)l->o.skip_broken + 1) * sizeof(*l->told));
@@ -232,15 +226,10 @@ ct_status ct_loader_wait(ct_loader *l, uint64_t seed, int64_t step, double secon
                          bool *ready_p)
 {
     double start = ct_clock_s();
-    struct timespec until;
 
     CT_TRY(aim(l, seed, step));
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += (long)(seconds * 1e9);
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
     pthread_mutex_lock(&l->lock);
-    if (!is_ready(l, step)) (void)pthread_cond_timedwait(&l->ready, &l->lock, &until);
+    if (!is_ready(l, step)) (void)ct_cond_wait_for(&l->ready, &l->lock, seconds);
     *ready_p = is_ready(l, step);
     pthread_mutex_unlock(&l->lock);
     *wait_s += ct_clock_s() - start;

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "framework/base/text.h"
@@ -37,6 +38,24 @@ char *ct_path_temp(const char *path)
     ct_text_add(&t, "%s" CT_SET_TEMP, path);
     if (t.failed) ct_text_destroy(&t);
     return t.text;
+}
+
+ct_status ct_set_directories(const char *prefix)
+{
+    char *path = strdup(prefix);
+    ct_status status = CT_OK;
+
+    if (path == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a file name");
+    for (char *p = strchr(path + 1, '/'); (p != NULL) && (status == CT_OK);
+         p = strchr(p + 1, '/')) {
+        *p = '\0';
+        if ((mkdir(path, 0777) != 0) && (errno != EEXIST))
+            status = CT_FAIL(CT_ERR_IO, "cannot make the directory %s of snapshot_prefix: %s", path,
+                             strerror(errno));
+        *p = '/';
+    }
+    free(path);
+    return status;
 }
 
 /* Directory of path, "." where it has none; malloc'ed. */

@@ -1,5 +1,5 @@
 /** @file set_files.h  The files of snapshot sets: names, listing, committing, removing; private to
- *  framework/snapshot.
+ *  framework/snapshot, but for the directories.
  */
 #ifndef CT_SNAPSHOT_SET_FILES_H
 #define CT_SNAPSHOT_SET_FILES_H
@@ -17,6 +17,8 @@
 #define CT_SET_STATE          "solverstate.h5"
 #define CT_SET_TEMP           ".tmp" /* behind the final name while a file is being written */
 
+/** Makes the directories in front of the last '/' of prefix. CT_ERR_IO. */
+ct_status ct_set_directories(const char *prefix);
 /** "PREFIX_iter_N.SUFFIX", malloc'ed; NULL without memory. */
 char *ct_set_path(const char *prefix, int64_t iteration, const char *suffix);
 /** The directory of path, with base put into it; malloc'ed; NULL without memory. */

@@ -4,10 +4,10 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "framework/base/text.h"
+#include "framework/snapshot/set_files.h"
 #include "framework/solver/solver_private.h"
 #include "framework/solver/where.h"
 
@@ -125,25 +125,6 @@ ct_status ct_solver_check(const Ct__SolverParameter *p, const struct ct_source_m
     return CT_OK;
 }
 
-/* Makes the directories in front of the last '/'. */
-static ct_status make_directories(const char *prefix)
-{
-    char *path = strdup(prefix);
-    ct_status status = CT_OK;
-
-    if (path == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a file name");
-    for (char *p = strchr(path + 1, '/'); (p != NULL) && (status == CT_OK);
-         p = strchr(p + 1, '/')) {
-        *p = '\0';
-        if ((mkdir(path, 0777) != 0) && (errno != EEXIST))
-            status = CT_FAIL(CT_ERR_IO, "cannot make the directory %s of snapshot_prefix: %s", path,
-                             strerror(errno));
-        *p = '/';
-    }
-    free(path);
-    return status;
-}
-
 /* What is not done as asked for, but does not harm. */
 static void warn(const Ct__SolverParameter *p)
 {
@@ -162,7 +143,7 @@ ct_status ct_solver_check_prefix(const Ct__SolverParameter *p)
 
     warn(p);
     if ((p->snapshot_prefix == NULL) || (p->snapshot_prefix[0] == '\0')) return CT_OK;
-    CT_TRY(make_directories(p->snapshot_prefix));
+    CT_TRY(ct_set_directories(p->snapshot_prefix));
     ct_text_add(&probe, "%s.probe.%d", p->snapshot_prefix, (int)getpid());
     if (probe.failed) return CT_FAIL(CT_ERR_NOMEM, "no memory for a file name");
     fd = open(probe.text, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);

@@ -59,7 +59,7 @@ if [ -n "$at" ] && [ "$at" -gt 0 ] 2>/dev/null; then
     train $long --iterations=$more --set=snapshot_prefix=whole
     is usr1_is_exact test "$(sum_of)" = "$resumed"
 fi
-"$CORTADO" train --solver=solver.prototxt $long --set=snapshot_prefix=int --sigint_effect=snapshot >log 2>&1 </dev/null &
+"$CORTADO" train --solver=solver.prototxt $long --iterations=400000 --set=snapshot_prefix=int --sigint_effect=snapshot >log 2>&1 </dev/null &
 pid=$!
 wait_for 'Iteration 100 ' log
 kill -INT $pid
