@@ -164,7 +164,7 @@ ifeq ($(SIMGRID),1)
                framework/tools/profile%.c framework/tools/exchange_config.c framework/tools/codec_config.c \
                framework/tools/config_compression.c,$(SRC))
   SRC   := $(filter-out $(filter-out $(SEAMS),$(filter %_sim.c,$(SRC))) $(SEAMS:_sim.c=.c) \
-               framework/base/hdf5_lock.c,$(SRC))
+               framework/base/hdf5_%.c,$(SRC))
 else
   SRC := $(filter-out %_sim.c framework/tools/sim/%,$(SRC))
 endif
