@@ -2,6 +2,7 @@
 
 #include <hdf5.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +24,22 @@ static const int64_t max_text = (int64_t)64 << 20;
 struct ct_h5_reader {
     hid_t file;
     char *path;
+    ct_text *why; /* takes errors in place of the log; NULL: none */
 };
+
+__attribute__((format(printf, 3, 4))) static ct_status fail(const ct_h5_reader *r, ct_status status,
+                                                            const char *fmt, ...)
+{
+    char text[1024];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    if (r->why == NULL) return CT_FAIL(status, "%s: %s", r->path, text);
+    ct_text_add(r->why, "%s: %s", r->path, text);
+    return status;
+}
 
 ct_status ct_h5_file_hash(const char *path, int64_t from, uint64_t *hash_p, int64_t *size_p)
 {
@@ -63,7 +79,7 @@ bool ct_h5_is_hdf5(const char *path)
     return is > 0;
 }
 
-ct_status ct_h5_reader_create(const char *path, ct_h5_reader **r_p)
+ct_status ct_h5_reader_create(const char *path, ct_text *why, ct_h5_reader **r_p)
 {
     ct_h5_reader *r = calloc(1, sizeof(*r));
 
@@ -74,9 +90,12 @@ ct_status ct_h5_reader_create(const char *path, ct_h5_reader **r_p)
     ct_hdf5_lock();
     r->file = ct_hdf5_open(path);
     ct_hdf5_unlock();
+    r->why = why;
     if (r->file < 0) {
+        ct_status status = fail(r, CT_ERR_IO, "cannot be opened as HDF5");
+
         ct_h5_reader_destroy(r);
-        return CT_FAIL(CT_ERR_IO, "%s: cannot be opened as HDF5", path);
+        return status;
     }
     *r_p = r;
     return CT_OK;
@@ -123,7 +142,7 @@ bool ct_h5_has(ct_h5_reader *r, const char *path)
 /* What is wrong with the array at path. */
 static ct_status bad(const ct_h5_reader *r, const char *path, const char *why)
 {
-    return CT_FAIL(CT_ERR_DATA, "%s: %s %s", r->path, path, why);
+    return fail(r, CT_ERR_DATA, "%s %s", path, why);
 }
 
 /* The array at path, of numbers or of text, or a logged error. */
@@ -133,7 +152,7 @@ static ct_status open_set(ct_h5_reader *r, const char *path, bool numbers, hid_t
     hid_t set = has(r->file, path) ? ct_hdf5_open_set(r->file, path) : -1;
     char why[CT_HDF5_WHY] = "lies in other files";
 
-    if (set < 0) return CT_FAIL(CT_ERR_DATA, "%s: holds no array %s", r->path, path);
+    if (set < 0) return fail(r, CT_ERR_DATA, "holds no array %s", path);
     if ((numbers ? ct_hdf5_look_numbers(set, a_p, why) : ct_hdf5_look(set, a_p, why)) &&
         !a_p->elsewhere) {
         *set_p = set;
@@ -176,8 +195,8 @@ static ct_status get_numbers(ct_h5_reader *r, const char *path, hid_t type, int6
     ct_hdf5_lock();
     CT_TRY_GOTO(status, out, open_set(r, path, true, &set, &a));
     if ((a.count > capacity) || ((exact >= 0) && (a.count != exact))) {
-        status = CT_FAIL(CT_ERR_DATA, "%s: %s has %" PRId64 " elements, expected %s%" PRId64,
-                         r->path, path, a.count, (exact >= 0) ? "" : "at most ", capacity);
+        status = fail(r, CT_ERR_DATA, "%s has %" PRId64 " elements, expected %s%" PRId64, path,
+                      a.count, (exact >= 0) ? "" : "at most ", capacity);
     } else if ((a.count > 0) && (H5Dread(set, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) < 0)) {
         status = bad(r, path, "cannot be read as numbers");
     }
@@ -204,6 +223,19 @@ ct_status ct_h5_get_int(ct_h5_reader *r, const char *path, int64_t *v_p)
     return get_numbers(r, path, H5T_NATIVE_INT64, 1, 1, v_p, NULL);
 }
 
+ct_status ct_h5_get_count(ct_h5_reader *r, const char *path, int64_t least, int64_t most,
+                          int64_t *v_p)
+{
+    int64_t v = 0;
+
+    CT_TRY(ct_h5_get_int(r, path, &v));
+    if ((v < least) || (v > most))
+        return fail(r, CT_ERR_DATA, "%s is %" PRId64 ", expected %" PRId64 " to %" PRId64, path, v,
+                    least, most);
+    *v_p = v;
+    return CT_OK;
+}
+
 /* One string of a fixed length, with room behind it for its end. */
 static ct_status read_text(ct_h5_reader *r, const char *path, hid_t set, const ct_hdf5_array *a,
                            char **text_p)
@@ -214,14 +246,13 @@ static ct_status read_text(ct_h5_reader *r, const char *path, hid_t set, const c
 
     if (!a->is_text) return bad(r, path, "cannot be read as text");
     if (a->count != 1)
-        return CT_FAIL(CT_ERR_DATA, "%s: %s has %" PRId64 " strings, expected one", r->path, path,
-                       a->count);
+        return fail(r, CT_ERR_DATA, "%s has %" PRId64 " strings, expected one", path, a->count);
     if (a->item > max_text)
-        return CT_FAIL(CT_ERR_DATA, "%s: %s is a text of %" PRId64 " bytes, at most %" PRId64,
-                       r->path, path, a->item, max_text);
+        return fail(r, CT_ERR_DATA, "%s is a text of %" PRId64 " bytes, at most %" PRId64,
+                    path, a->item, max_text);
     if (!ct_hdf5_holds(set, a, a->item, true, why)) return bad(r, path, why);
     text = calloc(1, (size_t)a->item + 1);
-    if (text == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to read %s", r->path);
+    if (text == NULL) return fail(r, CT_ERR_NOMEM, "no memory to read it");
     type = H5Dget_type(set);
     rc = H5Dread(set, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, text);
     H5Tclose(type);
@@ -267,8 +298,7 @@ static herr_t visit_group(hid_t object, visit_ctx *v)
     herr_t rc;
 
     if (v->depth == MAX_DEPTH) {
-        v->status = CT_FAIL(CT_ERR_DATA, "%s: %s has groups more than %d deep", v->r->path,
-                            v->group, MAX_DEPTH);
+        v->status = fail(v->r, CT_ERR_DATA, "%s has groups more than %d deep", v->group, MAX_DEPTH);
         return 1;
     }
     v->depth++;
@@ -287,8 +317,8 @@ static herr_t visit_link(hid_t group, const char *name, const H5L_info_t *info, 
     herr_t rc = 0;
 
     if ((n < 0) || ((size_t)n + 1 >= sizeof(v->path) - end) || (v->n_link++ == MAX_LINK)) {
-        v->status = CT_FAIL(CT_ERR_DATA, "%s: %s has more than %d names, or longer ones than %d",
-                            v->r->path, v->group, MAX_LINK, MAX_NAME);
+        v->status = fail(v->r, CT_ERR_DATA, "%s has more than %d names, or longer ones than %d",
+                         v->group, MAX_LINK, MAX_NAME);
         rc = 1;
     } else if (type == H5I_DATASET) {
         v->status = v->visit(v->ctx, v->path);
@@ -318,7 +348,7 @@ ct_status ct_h5_visit(ct_h5_reader *r, const char *group,
     }
     ct_hdf5_unlock();
     if (v.status != CT_OK) return v.status;
-    if (id < 0) return CT_FAIL(CT_ERR_DATA, "%s: holds no group %s", r->path, group);
-    if (rc < 0) return CT_FAIL(CT_ERR_DATA, "%s: %s is no group, or a broken one", r->path, group);
+    if (id < 0) return fail(r, CT_ERR_DATA, "holds no group %s", group);
+    if (rc < 0) return fail(r, CT_ERR_DATA, "%s is no group, or a broken one", group);
     return CT_OK;
 }
