@@ -186,6 +186,7 @@ BENCH_BIN := $(patsubst %.c,$(B)/%,$(wildcard tests/bench/*.c))
 ifneq ($(HAVE_DNNL),1)
   BENCH_BIN := $(filter-out %_dnnl,$(BENCH_BIN))
 endif
+CLI_BIN  := $(patsubst %.c,$(B)/%,$(wildcard tests/cli/*.c))
 LONG_BIN := $(patsubst %.c,$(B)/%,$(wildcard tests/long/*.c))
 TEST_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/*.c))
 
@@ -284,7 +285,7 @@ $(B)/libtools.a: $(filter-out $(B)/framework/tools/main.o $(B)/framework/tools/s
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 $(B)/libtest.a: $(TEST_OBJ)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
-$(UNIT_BIN) $(MPI_BIN) $(BENCH_BIN) $(LONG_BIN): %: %.o $(B)/libtest.a $(TEST_LIB)
+$(UNIT_BIN) $(MPI_BIN) $(BENCH_BIN) $(LONG_BIN) $(CLI_BIN): %: %.o $(B)/libtest.a $(TEST_LIB)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $^ -lcmocka $(LDLIBS) -o $@
 
 $(filter %_dnnl,$(BENCH_BIN)): LDLIBS += -ldnnl

@@ -30,7 +30,7 @@ do-demo:
 	$(Q)CORTADO=$(CURDIR)/$(B)/cortado MPIRUN="$(MPIRUN)" MPIRUN_FLAGS="$(MPIRUN_FLAGS)" scripts/demo.sh
 
 # all test programs are built before the first runs
-do-test: $(UNIT_BIN) $(MPI_BIN)
+do-test: $(UNIT_BIN) $(MPI_BIN) $(CLI_BIN)
 	$(Q)rm -rf $(R)
 	$(Q)$(RUN) check/includes scripts/check_includes.sh
 	$(Q)$(RUN) check/format scripts/check_format.sh
@@ -52,7 +52,7 @@ do-test-long: $(B)/cortado $(LONG_BIN)
 # (gcc's OpenMP). Ranks wait busily, so jobs run one by one.
 STRICT ?= 1
 AT_ONCE := OMP_WAIT_POLICY=passive xargs -P 2 -I{} sh -c
-TEST_ENV = CORTADO=$(CURDIR)/$(B)/cortado MPIRUN="$(MPIRUN)" MPIRUN_FLAGS="$(MPIRUN_FLAGS)" ROOT=$(CURDIR)
+TEST_ENV = CORTADO=$(CURDIR)/$(B)/cortado MPIRUN="$(MPIRUN)" MPIRUN_FLAGS="$(MPIRUN_FLAGS)" ROOT=$(CURDIR) FORGE=$(CURDIR)/$(B)/tests/cli/forge
 .PHONY: test-unit test-mpi test-cli check check-werror bench fuzz docs format clean install
 test-unit: $(if $(T),$(filter $(B)/tests/unit/test_$(T)%,$(UNIT_BIN)),$(UNIT_BIN))
 	$(Q)printf '%s\n' $(^:$(B)/tests/%=%) | STRICT=$(STRICT) $(AT_ONCE) '$(RUN) {} $(B)/tests/{} || exit 255'
@@ -63,7 +63,7 @@ test-mpi: $(if $(T),$(filter $(B)/tests/mpi/test_$(T)%,$(MPI_BIN)),$(MPI_BIN))
 	    $(MPIRUN) $(MPIRUN_FLAGS) -np $$n $$t || exit 1; done; done
 
 CLI := $(sort $(wildcard tests/cli/test_$(T)*.sh))
-test-cli: $(B)/cortado
+test-cli: $(B)/cortado $(CLI_BIN)
 	$(Q)for t in $(CLI); do \
 	    STRICT=$(STRICT) $(TEST_ENV) ASAN_OPTIONS=detect_leaks=0 $(RUN) $${t#tests/} sh $$t || exit 1; done
 
@@ -110,7 +110,7 @@ check: $(PB).h $(B)/build_info.h
 	$(Q)scripts/check_format.sh
 	$(Q)scripts/check_headers.sh $(CC) $(CPPFLAGS) -std=c11 -fopenmp
 	$(Q)$(MAKE) --no-print-directory WERROR=1 B=$(B)-werror $(B)-werror/cortado \
-	    $(patsubst $(B)/%,$(B)-werror/%.o,$(UNIT_BIN) $(MPI_BIN) $(BENCH_BIN) $(LONG_BIN))
+	    $(patsubst $(B)/%,$(B)-werror/%.o,$(UNIT_BIN) $(MPI_BIN) $(CLI_BIN) $(BENCH_BIN) $(LONG_BIN))
 	$(Q)if command -v smpicc >/dev/null; then \
 	    $(MAKE) --no-print-directory SIMGRID=1 MPICC=smpicc B=build/smpicc all && \
 	    $(MAKE) --no-print-directory SIMGRID=1 MPICC=smpicc SIM_REAL=1 B=build/smpicc-real build/smpicc-real/tests/bench/bench_exchange; \
