@@ -129,8 +129,8 @@ bench: $(B)/cortado $(BENCH_BIN)
 	$(Q)for n in $(BENCH_RANKS); do echo "BENCH comm, $$n ranks"; OMP_NUM_THREADS=1 \
 	    $(MPIRUN) $(MPIRUN_FLAGS) -np $$n $(B)/cortado bench comm || exit 1; done
 
-# libFuzzer where clang is there: each target runs FUZZ_SECONDS
-FUZZ := $(sort $(wildcard tests/fuzz/fuzz_*.c))
+# libFuzzer where clang is there: each target runs FUZZ_SECONDS; T=hdf5 runs only fuzz_hdf5*
+FUZZ := $(sort $(wildcard tests/fuzz/fuzz_$(T)*.c))
 FUZZ_SECONDS ?= 60
 fuzz:
 	$(Q)command -v clang >/dev/null || { echo "skip fuzz: needs clang"; exit 0; }; \
@@ -138,7 +138,7 @@ fuzz:
 	    $(MAKE) --no-print-directory B=build/fuzz/obj CC="env OMPI_CC=clang MPICH_CC=clang $(MPICC)" \
 	        CFLAGS="-std=c11 -O1 -g -fsanitize=fuzzer-no-link,address,undefined" SAN= \
 	        LDFLAGS="-Wl,--no-as-needed -lgomp" build/fuzz/obj/$$n && \
-	    build/fuzz/obj/$$n -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=2048 -print_final_stats=1 \
+	    FUZZ_SEEDS=build/fuzz/$$n build/fuzz/obj/$$n -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=2048 -print_final_stats=1 \
 	        build/fuzz/$$n $(wildcard tests/fuzz/corpus tests/golden/broken) || exit 1; done
 $(FUZZ:tests/fuzz/%.c=$(B)/%): $(B)/%: $(B)/tests/fuzz/%.o $(TEST_LIB)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -fsanitize=fuzzer $^ $(LDLIBS) -o $@

@@ -96,9 +96,9 @@ bool forge_text(const char *file, const char *path, int64_t size, int64_t count,
 
     if (good) {
         memset(data, fill, bytes);
-        good = put(f, path, type,
-                   (count > 0) ? H5Screate_simple(1, &n, NULL) : H5Screate(H5S_SCALAR),
-                   H5P_DEFAULT, data);
+        good =
+            put(f, path, type, (count > 0) ? H5Screate_simple(1, &n, NULL) : H5Screate(H5S_SCALAR),
+                H5P_DEFAULT, data);
     }
     free(data);
     H5Tclose(type);
@@ -140,8 +140,8 @@ bool forge_floats(const char *file, const char *path, int n_dim, const int64_t *
         H5Pset_chunk(create, n_dim, size);
         H5Pset_deflate(create, 1);
     }
-    return finish(f, put(f, path, H5T_IEEE_F32LE, H5Screate_simple(n_dim, size, NULL), create,
-                         NULL));
+    return finish(f,
+                  put(f, path, H5T_IEEE_F32LE, H5Screate_simple(n_dim, size, NULL), create, NULL));
 }
 
 bool forge_bytes(const char *file, const char *path, int64_t n)
@@ -149,8 +149,8 @@ bool forge_bytes(const char *file, const char *path, int64_t n)
     hid_t f = open_without(file, path);
     hsize_t size = (hsize_t)n;
 
-    return finish(f, put(f, path, H5T_STD_U8LE, H5Screate_simple(1, &size, NULL), H5P_DEFAULT,
-                         NULL));
+    return finish(f,
+                  put(f, path, H5T_STD_U8LE, H5Screate_simple(1, &size, NULL), H5P_DEFAULT, NULL));
 }
 
 bool forge_external(const char *file, const char *path, int64_t n, const char *other)

@@ -1,7 +1,7 @@
 /** @file forge_hdf5.h  HDF5 files that are not what a reader expects: arrays replaced by others.
  *
- * Each call opens the file, which is there already, and closes it. What stood at the path is removed
- * first. True: done.
+ * Each call opens the file, which is there already, and closes it. What stood at the path is
+ * removed first. True: done.
  */
 #ifndef CT_TEST_FORGE_HDF5_H
 #define CT_TEST_FORGE_HDF5_H

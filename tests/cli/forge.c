@@ -1,8 +1,9 @@
 /* What tests of the command use to forge HDF5 files, and to run a command and see how much memory
  * it takes.
- *   forge FILE delete|int|double|text|string|variable|null|floats|chunk|bytes|external|deep|loop|link …
- *   forge FILE seal
- *   forge within MIB COMMAND…    the command's exit code, or 99 and a line where it took more */
+ *   forge FILE
+ * delete|int|double|text|string|variable|null|floats|chunk|bytes|external|deep|loop|link … forge
+ * FILE seal forge within MIB COMMAND…    the command's exit code, or 99 and a line where it took
+ * more */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,8 +49,7 @@ static bool forge(const char *file, const char *verb, const char *path, int argc
     if (strcmp(verb, "delete") == 0) return forge_delete(file, path);
     if (strcmp(verb, "int") == 0) return forge_int(file, path, n);
     if (strcmp(verb, "double") == 0) return forge_double(file, path, strtod(first, NULL));
-    if (strcmp(verb, "text") == 0)
-        return forge_text(file, path, n, strtoll(second, NULL, 0), 'x');
+    if (strcmp(verb, "text") == 0) return forge_text(file, path, n, strtoll(second, NULL, 0), 'x');
     if (strcmp(verb, "string") == 0) return forge_words(file, path, first);
     if (strcmp(verb, "variable") == 0) return forge_variable(file, path, first);
     if (strcmp(verb, "null") == 0) return forge_null(file, path);

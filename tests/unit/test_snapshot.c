@@ -12,7 +12,9 @@
 #include <unistd.h>
 
 #include "framework/snapshot/h5.h"
+#include "framework/snapshot/set_state.h"
 #include "framework/snapshot/snapshot.h"
+#include "tests/forge_hdf5.h"
 
 #define DATA                                                                                       \
     "layer { name: 'data' type: 'DummyData' top: 'x' dummy_data_param { shape { dim: 4 dim: 6 } "  \
@@ -362,6 +364,38 @@ static void test_wrong_files_and_nets(void **state)
     refuses(&f, "s_iter_10.solverstate.h5", CT_ERR_DATA, "no optimiser state \"squares\"");
     fixture_destroy(&f);
     fixture_destroy(&g);
+}
+
+/* A forged list of parts: files of ranks that there were not, and one far behind the others, for
+ * which every rank would ask millions of times. */
+static void test_forged_ranks(void **state)
+{
+    static const int64_t rank[] = { 5, 16000000 };
+    uint64_t hash = 0;
+    int64_t size = 0;
+    char name[64];
+    fixture f;
+
+    (void)state;
+    fixture_make(SOLVER("1") NET, &f);
+    write_set(&f, 10, 0);
+    for (int i = 0; i < 2; i++) {
+        ct_text parts = { 0 };
+
+        snprintf(name, sizeof(name), "s_iter_10.rank%lld.h5", (long long)rank[i]);
+        copy_file("s_iter_10.caffemodel.h5", name, -1, -1);
+        assert_int_equal(ct_h5_file_hash(at(name), 0, &hash, &size), CT_OK);
+        ct_state_add_part(&parts, name, size, hash);
+        assert_true(forge_words(at("s_iter_10.solverstate.h5"), "/parts", parts.text));
+        ct_text_destroy(&parts);
+        if (i == 1) assert_true(forge_int(at("s_iter_10.solverstate.h5"), "/n_rank", 1 << 24));
+        assert_true(forge_seal(at("s_iter_10.solverstate.h5")));
+        assert_int_equal(ct_snapshot_verify(at("s_iter_10.solverstate.h5"), NULL), CT_OK);
+        refuses(&f, "s_iter_10.solverstate.h5", CT_ERR_DATA,
+                (i == 0) ? "/parts has 1 files of ranks, one of rank 5; /n_rank is 1"
+                         : "/parts has 1 files of ranks, one of rank 16000000");
+    }
+    fixture_destroy(&f);
 }
 
 /* What waits under a temporary name is removed, and a link to elsewhere is not written through. */
@@ -841,6 +875,7 @@ int main(void)
         TEST(test_killed_writer),
         TEST(test_damage),
         TEST(test_wrong_files_and_nets),
+        TEST(test_forged_ranks),
         TEST(test_temporary_names),
         TEST(test_full_disk),
         TEST(test_weights_h5),
