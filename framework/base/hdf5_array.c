@@ -93,8 +93,7 @@ static bool look_at_type(hid_t set, ct_hdf5_array *a)
     a->kind = H5Tget_class(type);
     a->item = (int64_t)H5Tget_size(type);
     a->is_text = (a->kind == H5T_STRING) && (H5Tis_variable_str(type) == 0);
-    a->is_bytes =
-        (a->kind == H5T_INTEGER) && (a->item == 1) && (H5Tget_sign(type) == H5T_SGN_NONE);
+    a->is_bytes = (a->kind == H5T_INTEGER) && (a->item == 1) && (H5Tget_sign(type) == H5T_SGN_NONE);
     H5Tclose(type);
     return a->item > 0;
 }

@@ -15,10 +15,10 @@ enum { CT_HDF5_MAX_DIM = 8, CT_HDF5_WHY = 128 };
 
 typedef struct ct_hdf5_array {
     H5T_class_t kind;
-    bool is_text;  /* a string of a fixed length  */
-    bool is_bytes; /* unsigned, of 8 bits         */
+    bool is_text;   /* a string of a fixed length  */
+    bool is_bytes;  /* unsigned, of 8 bits         */
     bool elsewhere; /* the values lie in other files */
-    int64_t item;  /* bytes of one element, as stored */
+    int64_t item;   /* bytes of one element, as stored */
     int n_dim;
     int64_t dim[CT_HDF5_MAX_DIM];
     int64_t count; /* elements */

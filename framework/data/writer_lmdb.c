@@ -51,8 +51,7 @@ static ct_status lmdb_open(ct_writer *w)
     if (w->single) { /* LMDB itself would follow a link; of an empty file it makes one of its own */
         int fd = ct_file_create(w->temporary);
 
-        if (fd < 0)
-            return CT_FAIL(CT_ERR_IO, "cannot make %s: %s", w->temporary, strerror(errno));
+        if (fd < 0) return CT_FAIL(CT_ERR_IO, "cannot make %s: %s", w->temporary, strerror(errno));
         close(fd);
     }
     s->map_size = (size_t)64 << 20;

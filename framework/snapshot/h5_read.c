@@ -248,8 +248,8 @@ static ct_status read_text(ct_h5_reader *r, const char *path, hid_t set, const c
     if (a->count != 1)
         return fail(r, CT_ERR_DATA, "%s has %" PRId64 " strings, expected one", path, a->count);
     if (a->item > max_text)
-        return fail(r, CT_ERR_DATA, "%s is a text of %" PRId64 " bytes, at most %" PRId64,
-                    path, a->item, max_text);
+        return fail(r, CT_ERR_DATA, "%s is a text of %" PRId64 " bytes, at most %" PRId64, path,
+                    a->item, max_text);
     if (!ct_hdf5_holds(set, a, a->item, true, why)) return bad(r, path, why);
     text = calloc(1, (size_t)a->item + 1);
     if (text == NULL) return fail(r, CT_ERR_NOMEM, "no memory to read it");

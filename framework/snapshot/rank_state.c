@@ -259,8 +259,8 @@ static ct_status settle(const char *file, ct_net *net, ct_snapshot_state *state,
         if (now == then) continue;
         if (now != NONE) memset(e.data, 0, (size_t)e.count * sizeof(float));
         v = ct_mem_acquire((size_t)p->count * sizeof(float));
-        status = (v != NULL) ? read_array(file, state->n_rank_file, x, CT_EXCHANGE_RESIDUAL, p, p->count,
-                                          false, v, &found)
+        status = (v != NULL) ? read_array(file, state->n_rank_file, x, CT_EXCHANGE_RESIDUAL, p,
+                                          p->count, false, v, &found)
                              : CT_FAIL(CT_ERR_NOMEM, "no memory for a residual of %s", p->key);
         status = agree(x, status, NULL);
         if (status == CT_OK) status = pay(file, net, i, x, then, v, state);

@@ -53,9 +53,9 @@ static ct_status get_history(ct_h5_reader *r, const char *file, const ct_net *ne
     } else {
         status = ct_h5_get_shape(r, path.text, &shape);
         if ((status == CT_OK) && !ct_shapes_fit(&shape, &p->blob.data.shape))
-            status = CT_FAIL(CT_ERR_SHAPE, "%s: %s has shape %s, but %s has %s", file, path.text,
-                             ct_shape_str(&shape).text, p->key,
-                             ct_shape_str(&p->blob.data.shape).text);
+            status =
+                CT_FAIL(CT_ERR_SHAPE, "%s: %s has shape %s, but %s has %s", file, path.text,
+                        ct_shape_str(&shape).text, p->key, ct_shape_str(&p->blob.data.shape).text);
         if (status == CT_OK) status = ct_h5_get_floats(r, path.text, p->count, host);
     }
     if (status == CT_OK)

@@ -107,7 +107,8 @@ static ct_status check_fit(const ct_model *m, const ct_net *net)
     if (c.n_difference > MAX_LISTED)
         ct_text_add(&c.differences, "; and %d more", c.n_difference - MAX_LISTED);
     if (c.n_difference > 0)
-        status = CT_FAIL(c.other_shape ? CT_ERR_SHAPE : CT_ERR_DATA, "%s is of another net than \"%s\": %s", m->file,
+        status = CT_FAIL(c.other_shape ? CT_ERR_SHAPE : CT_ERR_DATA,
+                         "%s is of another net than \"%s\": %s", m->file,
                          (net->name != NULL) ? net->name : "",
                          (c.differences.text != NULL) ? c.differences.text : "");
     ct_text_destroy(&c.differences);
