@@ -138,8 +138,12 @@ fuzz:
 	    $(MAKE) --no-print-directory B=build/fuzz/obj CC="env OMPI_CC=clang MPICH_CC=clang $(MPICC)" \
 	        CFLAGS="-std=c11 -O1 -g -fsanitize=fuzzer-no-link,address,undefined" SAN= \
 	        LDFLAGS="-Wl,--no-as-needed -lgomp" build/fuzz/obj/$$n && \
-	    FUZZ_SEEDS=build/fuzz/$$n build/fuzz/obj/$$n -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=2048 -print_final_stats=1 \
-	        build/fuzz/$$n $(wildcard tests/fuzz/corpus tests/golden/broken) || exit 1; done
+	    if [ $$n = fuzz_hdf5 ]; then \
+	        scripts/fuzz_hdf5.sh build/fuzz/obj/$$n $(FUZZ_SECONDS) build/fuzz/$$n; \
+	    else \
+	        build/fuzz/obj/$$n -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=2048 -print_final_stats=1 \
+	            build/fuzz/$$n $(wildcard tests/fuzz/corpus tests/golden/broken); \
+	    fi || exit 1; done
 $(FUZZ:tests/fuzz/%.c=$(B)/%): $(B)/%: $(B)/tests/fuzz/%.o $(TEST_LIB)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -fsanitize=fuzzer $^ $(LDLIBS) -o $@
 
