@@ -37,6 +37,8 @@ static const char net_text[] =
 static struct {
     char dir[64], input[128], state[128], rank[128], prefix[128];
     ct_net *net;
+    char *good_rank; /* the bytes of the rank's file that the set began with */
+    size_t good_rank_size;
     float *history, residual[64];
     ct_exchange x;
 } z;
@@ -120,6 +122,7 @@ static void write_seeds(const char *folder)
     ct_writer *w = NULL;
 
     if (ct_snapshot_write(z.prefix, z.net, &s, &z.x, 0, NULL) != CT_OK) abort();
+    if (ct_file_read(z.rank, &z.good_rank, &z.good_rank_size) != CT_OK) abort();
     if (folder == NULL) return;
     copy(z.state, folder, "seed.solverstate.h5");
     copy(z.rank, folder, "seed.rank0.h5");
@@ -272,6 +275,7 @@ static void read_rank(const uint8_t *data, size_t size)
 
     write_file(z.rank, data, size);
     if (ct_rank_state_read(z.state, z.net, &s, &z.x) == CT_OK) drop(&s);
+    write_file(z.rank, z.good_rank, z.good_rank_size); /* whole again, for solver states */
 }
 
 static void read_caffe(void)
