@@ -160,6 +160,7 @@ UNIT := $(sort $(shell find tests/unit -name 'test_*.c'))
 MPI  := $(sort $(shell find tests/mpi -name 'test_*.c'))
 UNIT_BIN := $(addprefix $(B)/tests/unit/,$(notdir $(UNIT:.c=)))
 MPI_BIN  := $(addprefix $(B)/tests/mpi/,$(notdir $(MPI:.c=)))
+CLI_BIN := $(patsubst %.c,$(B)/%,$(wildcard tests/cli/*.c))
 BENCH_BIN := $(patsubst %.c,$(B)/%,$(wildcard tests/bench/*.c))
 ifneq ($(HAVE_DNNL),1)
   BENCH_BIN := $(filter-out %_dnnl,$(BENCH_BIN))
@@ -264,8 +265,8 @@ $(B)/libtest.a: $(TEST_OBJ)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 $(foreach t,$(UNIT),$(eval $(B)/tests/unit/$(basename $(notdir $(t))): $(t:%.c=$(B)/%.o)))
 $(foreach t,$(MPI),$(eval $(B)/tests/mpi/$(basename $(notdir $(t))): $(t:%.c=$(B)/%.o)))
-$(BENCH_BIN) $(LONG_BIN): %: %.o
-$(UNIT_BIN) $(MPI_BIN) $(BENCH_BIN) $(LONG_BIN): $(B)/libtest.a $(TEST_LIB)
+$(BENCH_BIN) $(LONG_BIN) $(CLI_BIN): %: %.o
+$(UNIT_BIN) $(MPI_BIN) $(BENCH_BIN) $(LONG_BIN) $(CLI_BIN): $(B)/libtest.a $(TEST_LIB)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(filter %.o,$^) $(filter %.a,$^) -lcmocka $(LDLIBS) -o $@
 

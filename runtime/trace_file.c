@@ -150,7 +150,7 @@ static ct_status write_all(ct_trace_file *f, int tag, const ct_text *mine, doubl
         ct_text_add(&last, ",\"compression\":{%s}", f->coding);
     ct_text_add(&last, "}}\n");
     if (name.failed || last.failed) return CT_FAIL(CT_ERR_NOMEM, "no memory for a trace");
-    to = fopen(name.text, "w");
+    to = ct_file_create_stream(name.text);
     if (to == NULL) status = CT_FAIL(CT_ERR_IO, "%s: %s", name.text, strerror(errno));
     if (status == CT_OK) status = put(to, f->path, head, sizeof(head) - 1);
     if (status == CT_OK) status = put(to, f->path, mine->text, mine->length);

@@ -30,7 +30,7 @@ do-demo:
 	$(Q)CORTADO=$(CURDIR)/$(B)/cortado MPIRUN="$(MPIRUN)" MPIRUN_FLAGS="$(MPIRUN_FLAGS)" scripts/demo.sh
 
 # all test programs are built before the first runs
-do-test: $(UNIT_BIN) $(MPI_BIN)
+do-test: $(UNIT_BIN) $(MPI_BIN) $(CLI_BIN)
 	$(Q)rm -rf $(R)
 	$(Q)if command -v smpicc >/dev/null; then \
 	    $(MAKE) --no-print-directory SIMGRID=1 MPICC=smpicc B=build/smpicc SAN= CUDA=0 all; fi
@@ -56,7 +56,7 @@ do-test-long: $(B)/cortado $(LONG_BIN)
 # (gcc's OpenMP). Ranks wait busily, so jobs run one by one.
 STRICT ?= 1
 AT_ONCE := OMP_WAIT_POLICY=passive xargs -P 2 -I{} sh -c
-TEST_ENV = CORTADO=$(CURDIR)/$(B)/cortado MPIRUN="$(MPIRUN)" MPIRUN_FLAGS="$(MPIRUN_FLAGS)" ROOT=$(CURDIR)
+TEST_ENV = CORTADO=$(CURDIR)/$(B)/cortado MPIRUN="$(MPIRUN)" MPIRUN_FLAGS="$(MPIRUN_FLAGS)" ROOT=$(CURDIR) FORGE=$(CURDIR)/$(B)/tests/cli/forge
 .PHONY: test-unit test-mpi test-cli check check-werror bench fuzz docs format clean distclean install
 test-unit: $(or $(filter $(B)/tests/unit/test_$(T)%,$(UNIT_BIN)),no-such-test) | $(MODELS)
 	$(Q)printf '%s\n' $(^:$(B)/tests/%=%) | STRICT=$(STRICT) $(AT_ONCE) '$(RUN) {} $(B)/tests/{} || exit 255'
@@ -72,7 +72,7 @@ no-such-test:
 	@echo "no test of this kind begins with test_$(T)" >&2; exit 2
 
 CLI := $(sort $(wildcard tests/cli/test_$(T)*.sh))
-test-cli: $(B)/cortado $(if $(CLI),,no-such-test)
+test-cli: $(B)/cortado $(CLI_BIN) $(if $(CLI),,no-such-test)
 	$(Q)for t in $(CLI); do \
 	    STRICT=$(STRICT) $(TEST_ENV) ASAN_OPTIONS=detect_leaks=0 $(RUN) $${t#tests/} sh $$t || exit 1; done
 
@@ -121,7 +121,7 @@ check: $(PB).h $(B)/build_info.h
 	$(Q)scripts/check_docs.sh
 	$(Q)scripts/check_headers.sh $(CC) $(CPPFLAGS) -std=c11 -fopenmp
 	$(Q)$(MAKE) --no-print-directory WERROR=1 B=$(B)-werror $(B)-werror/cortado \
-	    $(patsubst %.c,$(B)-werror/%.o,$(UNIT) $(MPI)) $(patsubst $(B)/%,$(B)-werror/%.o,$(BENCH_BIN) $(LONG_BIN))
+	    $(patsubst %.c,$(B)-werror/%.o,$(UNIT) $(MPI)) $(patsubst $(B)/%,$(B)-werror/%.o,$(CLI_BIN) $(BENCH_BIN) $(LONG_BIN))
 	$(Q)if command -v smpicc >/dev/null; then \
 	    $(MAKE) --no-print-directory SIMGRID=1 MPICC=smpicc B=build/smpicc all && \
 	    $(MAKE) --no-print-directory SIMGRID=1 MPICC=smpicc SIM_REAL=1 B=build/smpicc-real build/smpicc-real/tests/bench/bench_exchange; \
@@ -140,8 +140,8 @@ bench: $(B)/cortado $(BENCH_BIN)
 	$(Q)for n in $(BENCH_RANKS); do echo "BENCH comm, $$n ranks"; OMP_NUM_THREADS=1 \
 	    $(MPIRUN) $(MPIRUN_FLAGS) -np $$n $(B)/cortado bench comm || exit 1; done
 
-# libFuzzer where clang is there: each target runs FUZZ_SECONDS
-FUZZ := $(sort $(wildcard tests/fuzz/fuzz_*.c))
+# libFuzzer where clang is there: each target runs FUZZ_SECONDS; T=hdf5 runs only fuzz_hdf5*
+FUZZ := $(sort $(wildcard tests/fuzz/fuzz_$(T)*.c))
 FUZZ_SECONDS ?= 60
 fuzz:
 	$(Q)command -v clang >/dev/null || { echo "skip fuzz: needs clang"; exit 0; }; \
@@ -149,8 +149,12 @@ fuzz:
 	    $(MAKE) --no-print-directory B=build/fuzz/obj CC="env OMPI_CC=clang MPICH_CC=clang $(MPICC)" \
 	        CFLAGS="-std=c11 -O1 -g -fsanitize=fuzzer-no-link,address,undefined" SAN= \
 	        LDFLAGS="-Wl,--no-as-needed -lgomp" build/fuzz/obj/$$n && \
-	    build/fuzz/obj/$$n -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=2048 -print_final_stats=1 \
-	        build/fuzz/$$n $(wildcard tests/fuzz/corpus tests/golden/broken) || exit 1; done
+	    if [ $$n = fuzz_hdf5 ]; then \
+	        scripts/fuzz_hdf5.sh build/fuzz/obj/$$n $(FUZZ_SECONDS) build/fuzz/$$n; \
+	    else \
+	        build/fuzz/obj/$$n -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=2048 -print_final_stats=1 \
+	            build/fuzz/$$n $(wildcard tests/fuzz/corpus tests/golden/broken); \
+	    fi || exit 1; done
 $(FUZZ:tests/fuzz/%.c=$(B)/%): $(B)/%: $(B)/tests/fuzz/%.o $(TEST_LIB)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -fsanitize=fuzzer $^ $(LDLIBS) -o $@
 

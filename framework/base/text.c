@@ -2,6 +2,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -197,6 +198,24 @@ ct_status ct_file_check_writable(const char *path)
     return CT_OK;
 }
 
+int ct_file_create(const char *path)
+{
+    const int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+    int fd = open(path, flags, 0666);
+
+    if ((fd < 0) && (errno == EEXIST) && (unlink(path) == 0)) fd = open(path, flags, 0666);
+    return fd;
+}
+
+FILE *ct_file_create_stream(const char *path)
+{
+    int fd = ct_file_create(path);
+    FILE *f = (fd >= 0) ? fdopen(fd, "wb") : NULL;
+
+    if ((fd >= 0) && (f == NULL)) close(fd);
+    return f;
+}
+
 ct_status ct_file_write(const char *path, const void *data, size_t size)
 {
     ct_text temporary = { 0 };
@@ -205,7 +224,7 @@ ct_status ct_file_write(const char *path, const void *data, size_t size)
 
     ct_text_add(&temporary, "%s.tmp.%d", path, (int)getpid());
     if (temporary.failed) return CT_FAIL(CT_ERR_NOMEM, "no memory to write %s", path);
-    f = fopen(temporary.text, "wb");
+    f = ct_file_create_stream(temporary.text);
     if (f != NULL) {
         good = (fwrite(data, 1, size, f) == size) && (fflush(f) == 0) && (fsync(fileno(f)) == 0);
         good = (fclose(f) == 0) && good;

@@ -5,12 +5,15 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "framework/base/hdf5_array.h"
 #include "framework/base/hdf5_lock.h"
 #include "framework/data/hdf5_list.h"
 
 enum {
     MAX_OPEN = 64 /* files open at once: a process may have no more than some hundred */
 };
+
+static const int64_t max_rows = (int64_t)1 << 40, max_row = (int64_t)1 << 40;
 
 static hid_t value_type(const ct_hdf5_state *s, int field)
 {
@@ -58,18 +61,6 @@ static void make_room(const ct_reader *r)
     }
 }
 
-static hid_t open_for_reading(const char *path)
-{
-    hid_t access_list = H5Pcreate(H5P_FILE_ACCESS), file;
-
-#if (H5_VERS_MAJOR > 1) || (H5_VERS_MINOR >= 14) || (H5_VERS_MINOR == 10 && H5_VERS_RELEASE >= 7)
-    H5Pset_file_locking(access_list, 0, 1); /* shared file systems often have no locks */
-#endif
-    file = H5Fopen(path, H5F_ACC_RDONLY, access_list);
-    H5Pclose(access_list);
-    return file;
-}
-
 ct_status ct_hdf5_open_file(const ct_reader *r, ct_hdf5_file *f)
 {
     ct_hdf5_state *s = r->state;
@@ -79,7 +70,7 @@ ct_status ct_hdf5_open_file(const ct_reader *r, ct_hdf5_file *f)
     if (access(f->path, R_OK) != 0) {
         return CT_READER_FAIL(r, CT_ERR_IO, "cannot open %s: %s", f->path, strerror(errno));
     }
-    f->file = open_for_reading(f->path);
+    f->file = ct_hdf5_open(f->path);
     if (f->file < 0) {
         return CT_READER_FAIL(r, CT_ERR_IO, "%s: not an HDF5 file, or truncated", f->path);
     }
@@ -87,51 +78,39 @@ ct_status ct_hdf5_open_file(const ct_reader *r, ct_hdf5_file *f)
     s->n_open++;
     for (int i = 0; i < r->n_field; i++) f->set[i] = -1;
     for (int i = 0; i < r->n_field; i++) {
-        f->set[i] = H5Dopen2(f->file, s->name[i], H5P_DEFAULT);
+        f->set[i] = ct_hdf5_open_set(f->file, s->name[i]);
         if (f->set[i] < 0) return ct_hdf5_no_set(f->file, f->path, s->name[i], r->who);
     }
     return CT_OK;
+}
+
+static ct_status bad_set(const ct_reader *r, const ct_hdf5_file *f, int field, const char *why)
+{
+    const ct_hdf5_state *s = r->state;
+
+    return CT_READER_FAIL(r, CT_ERR_DATA, "%s: data set \"%s\" %s", f->path, s->name[field], why);
 }
 
 /* The row shape and number of rows of one data set. */
 static ct_status look_at(const ct_reader *r, const ct_hdf5_file *f, int field, ct_shape *row_p,
                          int64_t *rows_p, bool *u8_p)
 {
-    const ct_hdf5_state *s = r->state;
-    hid_t space = H5Dget_space(f->set[field]), type = H5Dget_type(f->set[field]);
-    H5T_class_t kind = H5Tget_class(type);
-    int ndim = H5Sget_simple_extent_ndims(space);
-    hsize_t dim[H5S_MAX_RANK] = { 0 };
-    double row = 1; /* values; may be beyond 64 bits */
+    char why[CT_HDF5_WHY];
+    ct_hdf5_array a;
+    int64_t row = 1; /* values: some beside an axis without any, so not count / rows */
 
-    *u8_p =
-        (kind == H5T_INTEGER) && (H5Tget_size(type) == 1) && (H5Tget_sign(type) == H5T_SGN_NONE);
-    if (ndim > 0) H5Sget_simple_extent_dims(space, dim, NULL);
-    H5Sclose(space);
-    H5Tclose(type);
-    if ((kind != H5T_INTEGER) && (kind != H5T_FLOAT)) {
-        return CT_READER_FAIL(r, CT_ERR_DATA, "%s: data set \"%s\" holds no numbers", f->path,
-                              s->name[field]);
-    }
-    if ((ndim < 1) || (ndim > CT_MAX_DIM)) {
-        return CT_READER_FAIL(r, CT_ERR_DATA, "%s: data set \"%s\" has %d dimensions, not 1 to %d",
-                              f->path, s->name[field], ndim, CT_MAX_DIM);
-    }
-    *row_p = (ct_shape){ .ndim = ndim - 1 };
-    for (int i = 0; i < ndim; i++) {
-        if (dim[i] > ((hsize_t)1 << 40)) {
-            return CT_READER_FAIL(r, CT_ERR_DATA, "%s: data set \"%s\": impossible size", f->path,
-                                  s->name[field]);
-        }
-        if (i == 0) continue;
-        row_p->dim[i - 1] = (int64_t)dim[i];
-        row *= (double)dim[i];
-    }
-    *rows_p = (int64_t)dim[0];
-    if (row > 0x1p40) {
-        return CT_READER_FAIL(r, CT_ERR_DATA, "%s: data set \"%s\": impossible size", f->path,
-                              s->name[field]);
-    }
+    if (!ct_hdf5_look_numbers(f->set[field], &a, why)) return bad_set(r, f, field, why);
+    if (a.n_dim < 1) return bad_set(r, f, field, "has no rows: it is one number");
+    if (a.dim[0] > max_rows) return bad_set(r, f, field, "has an impossible size");
+    for (int i = 1; i < a.n_dim; i++) row *= a.dim[i];
+    if (row > max_row) return bad_set(r, f, field, "has an impossible size");
+    /* of the rows many may never have been written and take no room; one is read as a whole */
+    if (!ct_hdf5_holds(f->set[field], &a, row * a.item, false, why))
+        return bad_set(r, f, field, why);
+    *row_p = (ct_shape){ .ndim = a.n_dim - 1 };
+    for (int i = 1; i < a.n_dim; i++) row_p->dim[i - 1] = a.dim[i];
+    *rows_p = a.dim[0];
+    *u8_p = a.is_bytes;
     return CT_OK;
 }
 
@@ -181,7 +160,10 @@ ct_status ct_hdf5_read_rows(const ct_reader *r, ct_hdf5_file *f, int field, int6
     for (int i = 1; i < ndim; i++) count[i] = (hsize_t)r->field[field].dim[i - 1];
     in = H5Dget_space(f->set[field]);
     out = H5Screate_simple(ndim, count, NULL);
-    rc = H5Sselect_hyperslab(in, H5S_SELECT_SET, start, NULL, count, NULL);
+    /* a file that was opened again may be another one by now */
+    rc = (H5Sget_simple_extent_ndims(in) == ndim)
+             ? H5Sselect_hyperslab(in, H5S_SELECT_SET, start, NULL, count, NULL)
+             : -1;
     if (rc >= 0) rc = H5Dread(f->set[field], value_type(s, field), out, in, H5P_DEFAULT, to);
     H5Sclose(out);
     H5Sclose(in);

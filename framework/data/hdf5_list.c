@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "framework/base/text.h"
@@ -73,11 +74,14 @@ static ct_status add_listed(const char *source, const char *who, char ***path, i
 ct_status ct_hdf5_list(const char *source, const char *who, char ***path_p, int *n_p)
 {
     char **path = NULL;
+    struct stat st;
     int n = 0;
     ct_status status;
 
-    if (access(source, R_OK) != 0)
+    if ((access(source, R_OK) != 0) || (stat(source, &st) != 0))
         return CT_FAIL(CT_ERR_IO, "%s: cannot open %s: %s", who, source, strerror(errno));
+    if (!S_ISREG(st.st_mode)) /* a pipe would never open */
+        return CT_FAIL(CT_ERR_IO, "%s: %s: not a regular file", who, source);
     if (is_hdf5(source) || has_suffix(source))
         status = add(strdup(source), source, who, &path, &n);
     else

@@ -162,7 +162,7 @@ bool ct_record_index_save(const ct_record_index *x, const char *path)
     if (name.failed) return false;
     /* whoever makes the same one at the same time, on another host, has a name of its own or fails
      */
-    fd = open(name.text, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    fd = open(name.text, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     why = errno;
     if (fd >= 0) {
         good = put(fd, &h, sizeof(h)) && put(fd, x->file, (size_t)x->n_file * sizeof(*x->file)) &&

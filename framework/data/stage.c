@@ -218,7 +218,7 @@ static ct_status copy_file(const set *s, int i, const char *folder, char *piece)
     ct_text_add(&to, "%s/%s", folder, s->name[i]);
     if (!from.failed && !to.failed) {
         in = open(from.text, O_RDONLY | O_CLOEXEC);
-        out = open(to.text, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        out = open(to.text, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
         good = (in >= 0) && (out >= 0) && copy_bytes(in, out, s->st[i].st_size, piece) &&
                (futimens(out, times) == 0) && (fsync(out) == 0);
         why = errno;

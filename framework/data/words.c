@@ -1,45 +1,48 @@
 #include "framework/data/words.h"
 
 #include <hdf5.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "framework/base/hdf5_array.h"
 #include "framework/base/hdf5_lock.h"
 #include "framework/data/hdf5_set.h"
 #include "framework/base/text.h"
 
 /* ---- reading */
 
-/* The length of an array of one axis of whole numbers of `bytes` bytes, or -1. */
-static int64_t array_length(hid_t file, const char *name, size_t bytes)
+/* The length of an array of one axis of whole numbers of `bytes` bytes, or -1 and why. */
+static int64_t array_length(hid_t file, const char *name, int64_t bytes, char why[CT_HDF5_WHY])
 {
-    hid_t set, space = -1, type = -1;
-    hsize_t dim = 0;
-    int64_t n = -1;
+    hid_t set = ct_hdf5_open_set(file, name);
+    ct_hdf5_array a;
+    bool good;
 
-    if (H5Lexists(file, name, H5P_DEFAULT) <= 0) return -1;
-    set = H5Dopen2(file, name, H5P_DEFAULT);
+    snprintf(why, CT_HDF5_WHY, "is not there");
     if (set < 0) return -1;
-    space = H5Dget_space(set);
-    type = H5Dget_type(set);
-    if ((H5Sget_simple_extent_ndims(space) == 1) && (H5Tget_class(type) == H5T_INTEGER) &&
-        (H5Tget_size(type) == bytes) && (H5Sget_simple_extent_dims(space, &dim, NULL) == 1))
-        n = (int64_t)dim;
-    H5Tclose(type);
-    H5Sclose(space);
+    good = ct_hdf5_look_numbers(set, &a, why);
+    if (good && ((a.n_dim != 1) || (a.kind != H5T_INTEGER) || (a.item != bytes))) {
+        snprintf(why, CT_HDF5_WHY, "is no list of integers of %d bits", 8 * (int)bytes);
+        good = false;
+    }
+    good = good && ct_hdf5_holds(set, &a, a.count * a.item, false, why);
     H5Dclose(set);
-    return n;
+    return good ? a.count : -1;
 }
 
 static herr_t read_part(hid_t file, const char *name, hid_t type, int64_t first, int64_t n,
                         void *to)
 {
     hsize_t from = (hsize_t)first, count = (hsize_t)n;
-    hid_t set = H5Dopen2(file, name, H5P_DEFAULT), space = H5Dget_space(set);
+    hid_t set = ct_hdf5_open_set(file, name), space = H5Dget_space(set);
     hid_t memory = H5Screate_simple(1, &count, NULL);
-    herr_t rc = H5Sselect_hyperslab(space, H5S_SELECT_SET, &from, NULL, &count, NULL);
+    herr_t rc = -1;
 
+    /* the file is opened each time, and may be another one by now */
+    if (H5Sget_simple_extent_ndims(space) == 1)
+        rc = H5Sselect_hyperslab(space, H5S_SELECT_SET, &from, NULL, &count, NULL);
     if (rc >= 0) rc = H5Dread(set, type, memory, space, H5P_DEFAULT, to);
     H5Sclose(memory);
     H5Sclose(space);
@@ -56,7 +59,7 @@ static ct_status read_array(const ct_words *w, const char *who, const char *name
 
     if (n == 0) return CT_OK;
     ct_hdf5_lock();
-    file = H5Fopen(w->path, H5F_ACC_RDONLY, H5P_DEFAULT);
+    file = ct_hdf5_open(w->path);
     if (file >= 0) {
         rc = read_part(file, name, type, first, n, to);
         H5Fclose(file);
@@ -79,25 +82,27 @@ static ct_status count_words(ct_words *w, const char *who)
 
 ct_status ct_words_open(const char *path, const char *who, ct_words *w)
 {
+    char why_words[CT_HDF5_WHY] = "", why[CT_HDF5_WHY] = "";
     int64_t vocabulary = -1;
     hid_t file;
 
     *w = (ct_words){ 0 };
     if (access(path, R_OK) != 0) return CT_FAIL(CT_ERR_IO, "%s: %s cannot be read", who, path);
     ct_hdf5_lock();
-    file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);
+    file = ct_hdf5_open(path);
     if (file >= 0) {
-        w->count = array_length(file, "words", sizeof(int32_t));
-        vocabulary = array_length(file, "vocabulary", 1);
+        w->count = array_length(file, "words", sizeof(int32_t), why_words);
+        vocabulary = array_length(file, "vocabulary", 1, why);
         H5Fclose(file);
     }
     ct_hdf5_unlock();
     if (file < 0) return CT_FAIL(CT_ERR_IO, "%s: %s is not an HDF5 file", who, path);
     if ((w->count < 0) || (vocabulary < 0))
         return CT_FAIL(CT_ERR_DATA,
-                       "%s: %s has no 32-bit `words` and `vocabulary` of bytes; cortado convert "
-                       "text makes such files",
-                       who, path);
+                       "%s: %s has no 32-bit `words` and `vocabulary` of bytes (%s %s); cortado "
+                       "convert text makes such files",
+                       who, path, (w->count < 0) ? "words" : "vocabulary",
+                       (w->count < 0) ? why_words : why);
     w->path = strdup(path);
     if (w->path == NULL) return CT_FAIL(CT_ERR_NOMEM, "%s: no memory", who);
     return count_words(w, who);
@@ -122,19 +127,19 @@ ct_status ct_words_read(const ct_words *w, const char *who, int64_t first, int64
 
 ct_status ct_words_vocabulary(const ct_words *w, char **text_p, size_t *size_p)
 {
+    char why[CT_HDF5_WHY] = "cannot be opened", *text;
     int64_t n = -1;
-    char *text;
     ct_status status;
     hid_t file;
 
     ct_hdf5_lock();
-    file = H5Fopen(w->path, H5F_ACC_RDONLY, H5P_DEFAULT);
+    file = ct_hdf5_open(w->path);
     if (file >= 0) {
-        n = array_length(file, "vocabulary", 1);
+        n = array_length(file, "vocabulary", 1, why);
         H5Fclose(file);
     }
     ct_hdf5_unlock();
-    if (n < 0) return CT_FAIL(CT_ERR_IO, "cannot read the vocabulary of %s", w->path);
+    if (n < 0) return CT_FAIL(CT_ERR_IO, "the vocabulary of %s %s", w->path, why);
     text = malloc((size_t)n + 1);
     if (text == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to read %s", w->path);
     status = read_array(w, "text", "vocabulary", H5T_NATIVE_UINT8, 0, n, text);

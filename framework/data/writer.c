@@ -12,10 +12,13 @@
 
 void ct_path_remove(const char *path)
 {
-    DIR *dir = opendir(path);
+    /* a link is removed, not the files of the folder that it leads to */
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *dir = (fd >= 0) ? fdopendir(fd) : NULL;
     struct dirent *e;
 
     if (dir == NULL) {
+        if (fd >= 0) close(fd);
         unlink(path);
         return;
     }

@@ -39,7 +39,8 @@ static ct_status hdf5_open(ct_writer *w)
     hdf5_state *s = w->state;
 
     ct_hdf5_lock();
-    s->file = H5Fcreate(w->temporary, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+    unlink(w->temporary); /* of a process that was killed and had our number, or a link */
+    s->file = H5Fcreate(w->temporary, H5F_ACC_EXCL, H5P_DEFAULT, H5P_DEFAULT);
     ct_hdf5_unlock();
     return (s->file > 0) ? CT_OK : failed(w, "create the file");
 }
@@ -150,7 +151,7 @@ static ct_status hdf5_finish(ct_writer *w)
     status = finish_locked(w);
     ct_hdf5_unlock();
     CT_TRY(status);
-    fd = open(w->temporary, O_RDWR | O_CLOEXEC);
+    fd = open(w->temporary, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0) return failed(w, "reopen the file");
     if (fsync(fd) != 0) status = failed(w, "sync the file");
     close(fd);

@@ -11,7 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include "framework/base/text.h"
 #include "framework/data/datum.h"
 
 enum { QUEUE_RECORDS = 1000, QUEUE_BYTES = 16 << 20 };
@@ -45,6 +47,12 @@ static ct_status lmdb_open(ct_writer *w)
 
     if (!w->single && (mkdir(w->temporary, 0777) != 0)) {
         return CT_FAIL(CT_ERR_IO, "cannot make %s: %s", w->temporary, strerror(errno));
+    }
+    if (w->single) { /* LMDB itself would follow a link; of an empty file it makes one of its own */
+        int fd = ct_file_create(w->temporary);
+
+        if (fd < 0) return CT_FAIL(CT_ERR_IO, "cannot make %s: %s", w->temporary, strerror(errno));
+        close(fd);
     }
     s->map_size = (size_t)64 << 20;
     rc = mdb_env_create(&s->env);

@@ -153,17 +153,6 @@ static ct_status make_tops(ct_net *net, int i)
     return CT_OK;
 }
 
-static bool shape_ok(const ct_shape *s)
-{
-    int64_t n = 4;
-
-    if ((s->ndim < 0) || (s->ndim > CT_MAX_DIM)) return false;
-    for (int i = 0; i < s->ndim; i++) {
-        if ((s->dim[i] < 0) || __builtin_mul_overflow(n, s->dim[i], &n)) return false;
-    }
-    return n <= (int64_t)1 << 60;
-}
-
 /* Lets blobs through which data or diffs only pass use one memory. */
 static void alias(ct_net *net, int i)
 {
@@ -201,7 +190,7 @@ ct_status ct_net_reshape_layer(ct_net *net, int i)
     if (l->ops->reshape != NULL) CT_TRY(l->ops->reshape(l, in));
     if (ct_host_layer_is(net, i)) in->backward_reads = 0; /* its copies are there in backward */
     for (int t = 0; t < l->n_top; t++) {
-        if (!shape_ok(&in->top[t]->data.shape))
+        if (!ct_shape_is_valid(&in->top[t]->data.shape))
             return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "top \"%s\" would have the impossible shape %s",
                                  in->top[t]->name, ct_shape_str(&in->top[t]->data.shape).text);
     }

@@ -72,13 +72,14 @@ static ct_status count_history(void *ctx, const char *path)
 
 static ct_status open_h5(source *s)
 {
-    CT_TRY(ct_h5_reader_create(s->file, &s->h5));
+    CT_TRY(ct_h5_reader_create(s->file, NULL, &s->h5));
     if (!ct_h5_has(s->h5, "/iter") || !ct_h5_has(s->h5, "/history"))
         return CT_FAIL(
             CT_ERR_DATA, "%s: no solver state (/iter, /history)%s", s->file,
             ct_h5_has(s->h5, "/data") ? "; it holds weights: start from them with --weights" : "");
-    CT_TRY(ct_h5_get_int(s->h5, "/iter", &s->iteration));
-    if (ct_h5_has(s->h5, "/current_step")) CT_TRY(ct_h5_get_int(s->h5, "/current_step", &s->step));
+    CT_TRY(ct_h5_get_count(s->h5, "/iter", 0, CT_MAX_ITERATION, &s->iteration));
+    if (ct_h5_has(s->h5, "/current_step"))
+        CT_TRY(ct_h5_get_count(s->h5, "/current_step", 0, CT_MAX_ITERATION, &s->step));
     if (ct_h5_has(s->h5, "/learned_net"))
         CT_TRY(ct_h5_get_text(s->h5, "/learned_net", &s->learned_net));
     return ct_h5_visit(s->h5, "/history", count_history, s);
@@ -97,6 +98,9 @@ static ct_status open_binary(source *s)
     s->iteration = s->binary->iter;
     s->step = s->binary->current_step;
     s->n_history = (int64_t)s->binary->n_history;
+    if ((s->iteration < 0) || (s->step < 0))
+        return CT_FAIL(CT_ERR_DATA, "%s: iter is %" PRId64 ", current_step %" PRId64, s->file,
+                       s->iteration, s->step);
     if (s->binary->has_minimum_loss) s->least_loss = (double)s->binary->minimum_loss;
     s->last_event = s->binary->iter_last_event;
     if (s->binary->learned_net == NULL) return CT_OK;
@@ -136,19 +140,23 @@ static ct_status read_weights(const source *s, ct_net *net)
 static ct_status get_history(const source *s, int64_t k, const ct_param *p, float *host)
 {
     const Ct__BlobProto *blob = NULL;
-    char name[96], path[48];
+    char path[48];
+    ct_text name = { 0 };
     ct_shape shape = { 0 };
+    ct_status status;
 
-    snprintf(name, sizeof(name), "history %" PRId64, k);
     snprintf(path, sizeof(path), "/history/%" PRId64, k);
     if (s->h5 != NULL) {
         CT_TRY(ct_h5_get_shape(s->h5, path, &shape));
     } else {
         blob = s->binary->history[k];
-        CT_TRY(ct_blob_shape(blob, name, &shape));
+        ct_text_add(&name, "%s: history %" PRId64, s->file, k);
+        status = ct_blob_shape(blob, name.failed ? s->file : name.text, &shape);
+        ct_text_destroy(&name);
+        CT_TRY(status);
     }
     if (!ct_shapes_fit(&shape, &p->blob.data.shape))
-        return CT_FAIL(CT_ERR_DATA, "%s: history %" PRId64 " has shape %s, but %s has %s", s->file,
+        return CT_FAIL(CT_ERR_SHAPE, "%s: history %" PRId64 " has shape %s, but %s has %s", s->file,
                        k, ct_shape_str(&shape).text, p->key,
                        ct_shape_str(&p->blob.data.shape).text);
     if (s->h5 != NULL) return ct_h5_get_floats(s->h5, path, p->count, host);

@@ -182,7 +182,7 @@ static ct_status read_all(const char *file, const ct_net *net, ct_carry *c)
     ct_h5_reader *r = NULL;
     ct_status status;
 
-    CT_TRY(ct_h5_reader_create(file, &r));
+    CT_TRY(ct_h5_reader_create(file, NULL, &r));
     status = CT_OK;
     for (int i = 0; (status == CT_OK) && (i < c->n); i++)
         status = read_item(r, file, net, &c->item[i]);

@@ -1,16 +1,17 @@
 #include "framework/snapshot/disk_file.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "framework/base/text.h"
 
 void ct_disk_open(ct_disk_file *d, const char *path, int64_t from)
 {
     *d = (ct_disk_file){ .at = from };
     ct_hash_init(&d->hash);
-    d->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    d->fd = ct_file_create(path);
     if (d->fd < 0) d->error = errno;
 }
 

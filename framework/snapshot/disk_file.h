@@ -14,7 +14,8 @@ typedef struct ct_disk_file {
     int error; /* errno of the first call that failed; what follows does nothing */
 } ct_disk_file;
 
-/** Writing begins at byte `from`; an error is kept for ct_disk_finish(). */
+/** Makes the file as ct_file_create() does. Writing begins at byte `from`; an error is kept for
+ * ct_disk_finish(). */
 void ct_disk_open(ct_disk_file *d, const char *path, int64_t from);
 void ct_disk_add(ct_disk_file *d, const void *data, int64_t bytes);
 /** Bytes at the very front, which are not hashed. */

@@ -11,6 +11,7 @@
 #ifndef CT_SNAPSHOT_H5_H
 #define CT_SNAPSHOT_H5_H
 
+#include "framework/base/text.h"
 #include "framework/tensor/shape.h"
 
 #include <stddef.h>
@@ -38,21 +39,26 @@ ct_status ct_h5_writer_finish(ct_h5_writer *w, const char *path, const char *tit
 
 typedef struct ct_h5_reader ct_h5_reader;
 
-/** CT_ERR_IO where the file cannot be opened or is not HDF5. */
-ct_status ct_h5_reader_create(const char *path, ct_h5_reader **r_p);
+/** CT_ERR_IO where the file cannot be opened or is not HDF5. why: takes the text of errors, of this
+ *  and later calls, which are not logged then; NULL: they are logged. */
+ct_status ct_h5_reader_create(const char *path, ct_text *why, ct_h5_reader **r_p);
 void ct_h5_reader_destroy(ct_h5_reader *r); /* NULL allowed */
 /** The hash of a file's bytes from `from` on, and its size. CT_ERR_IO, not logged. */
 ct_status ct_h5_file_hash(const char *path, int64_t from, uint64_t *hash_p, int64_t *size_p);
 /** True where path names an HDF5 file. */
 bool ct_h5_is_hdf5(const char *path);
 bool ct_h5_has(ct_h5_reader *r, const char *path);
-/** All of these: CT_ERR_DATA, logged, where the object is missing or of another kind or size. */
+/** All of these: CT_ERR_DATA where the object is missing, of another kind or size, or larger than
+ *  the file can hold. */
 ct_status ct_h5_get_shape(ct_h5_reader *r, const char *path, ct_shape *shape_p);
 ct_status ct_h5_get_floats(ct_h5_reader *r, const char *path, int64_t count, float *data);
 ct_status ct_h5_get_doubles(ct_h5_reader *r, const char *path, int64_t capacity, double *v,
                             int64_t *n_p);
 ct_status ct_h5_get_int(ct_h5_reader *r, const char *path, int64_t *v_p);
-/** *text_p is malloc'ed. */
+/** A number from least to most. */
+ct_status ct_h5_get_count(ct_h5_reader *r, const char *path, int64_t least, int64_t most,
+                          int64_t *v_p);
+/** One string of a fixed length; *text_p is malloc'ed. */
 ct_status ct_h5_get_text(ct_h5_reader *r, const char *path, char **text_p);
 /** Calls visit for every array below group, by its path without "GROUP/", in name order; stops at
  *  the first status that is not CT_OK. */

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "framework/snapshot/host_copy.h"
@@ -150,9 +151,12 @@ ct_status ct_model_add(ct_model *m, const char *layer, size_t n, int index, cons
 ct_status ct_model_open(const char *file, ct_model **m_p)
 {
     ct_model *m = NULL;
+    struct stat st;
     ct_status status;
 
-    if (access(file, R_OK) != 0) return CT_FAIL(CT_ERR_IO, "%s: cannot be read", file);
+    if ((access(file, R_OK) != 0) || (stat(file, &st) != 0))
+        return CT_FAIL(CT_ERR_IO, "%s: cannot be read", file);
+    if (!S_ISREG(st.st_mode)) return CT_FAIL(CT_ERR_IO, "%s: not a regular file", file);
     CT_TRY(model_create(file, &m));
     for (int i = 0; (i < N_FORMAT) && (m->format == NULL); i++)
         if (format_table[i]->is(file)) m->format = format_table[i];

@@ -30,7 +30,9 @@ ct_status ct_blob_shape(const Ct__BlobProto *blob, const char *who, ct_shape *sh
         return CT_FAIL(CT_ERR_DATA, "%s has %zu dimensions, at most %d", who, blob->shape->n_dim,
                        CT_MAX_DIM);
     }
-    CT_TRY(ct_shape_check(&shape));
+    if (!ct_shape_is_valid(&shape))
+        return CT_FAIL(CT_ERR_DATA, "%s has an impossible shape, %s", who,
+                       ct_shape_str(&shape).text);
     if (ct_shape_count(&shape, 0, -1) != (int64_t)n_data)
         return CT_FAIL(CT_ERR_DATA, "%s has shape %s and %zu values", who,
                        ct_shape_str(&shape).text, n_data);

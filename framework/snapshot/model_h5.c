@@ -32,7 +32,7 @@ static ct_status h5_open(ct_model *m)
 {
     ct_h5_reader *r = NULL;
 
-    CT_TRY(ct_h5_reader_create(m->file, &r));
+    CT_TRY(ct_h5_reader_create(m->file, NULL, &r));
     m->source = r;
     if (!ct_h5_has(r, "/data"))
         return CT_FAIL(

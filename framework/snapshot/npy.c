@@ -31,7 +31,7 @@ static bool read_shape(const char *at, ct_shape *shape)
         long long v;
 
         at += strspn(at, " ,");
-        if (*at == ')') return ct_shape_check(shape) == CT_OK;
+        if (*at == ')') return ct_shape_is_valid(shape);
         if ((*at < '0') || (*at > '9') || (shape->ndim == CT_MAX_DIM)) return false;
         v = strtoll(at, &end, 10);
         if ((*end != ',') && (*end != ')')) return false;

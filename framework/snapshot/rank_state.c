@@ -23,7 +23,7 @@ static ct_status open_rank(const char *file, int rank, ct_h5_reader **r_p)
     if (name.failed)
         status = CT_FAIL(CT_ERR_NOMEM, "no memory to read %s", file);
     else if (access(name.text, F_OK) == 0)
-        status = ct_h5_reader_create(name.text, r_p);
+        status = ct_h5_reader_create(name.text, NULL, r_p);
     ct_text_destroy(&name);
     return status;
 }
@@ -106,7 +106,7 @@ static ct_status read_states(const char *file, const ct_net *net, const ct_snaps
             continue;
         }
         CT_TRY(agree(x,
-                     read_array(file, state->n_rank, x, e.name, &net->param[e.param], e.count,
+                     read_array(file, state->n_rank_file, x, e.name, &net->param[e.param], e.count,
                                 e.replicated, e.data, &found),
                      &found));
         if (!found)
@@ -259,8 +259,8 @@ static ct_status settle(const char *file, ct_net *net, ct_snapshot_state *state,
         if (now == then) continue;
         if (now != NONE) memset(e.data, 0, (size_t)e.count * sizeof(float));
         v = ct_mem_acquire((size_t)p->count * sizeof(float));
-        status = (v != NULL) ? read_array(file, state->n_rank, x, CT_EXCHANGE_RESIDUAL, p, p->count,
-                                          false, v, &found)
+        status = (v != NULL) ? read_array(file, state->n_rank_file, x, CT_EXCHANGE_RESIDUAL, p,
+                                          p->count, false, v, &found)
                              : CT_FAIL(CT_ERR_NOMEM, "no memory for a residual of %s", p->key);
         status = agree(x, status, NULL);
         if (status == CT_OK) status = pay(file, net, i, x, then, v, state);
@@ -289,7 +289,7 @@ ct_status ct_rank_state_read(const char *file, ct_net *net, ct_snapshot_state *s
     status = agree(x, status, NULL);
     if (status == CT_OK) status = read_states(file, net, state, x);
     if ((status == CT_OK) && !state->foreign)
-        status = agree(x, look_for(file, net, state->n_rank, x, kind_of), NULL);
+        status = agree(x, look_for(file, net, state->n_rank_file, x, kind_of), NULL);
     if (status == CT_OK) status = x->max(x->ctx, kind_of, 2 * net->n_param);
     if (status == CT_OK) status = settle(file, net, state, x, kind_of);
     free(kind_of);

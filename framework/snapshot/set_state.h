@@ -4,10 +4,16 @@
 #ifndef CT_SNAPSHOT_SET_STATE_H
 #define CT_SNAPSHOT_SET_STATE_H
 
+#include <stdint.h>
+
 #include "framework/base/text.h"
 
 #define CT_STATE_TITLE "cortado solverstate"
 #define CT_STATE_PLAN  "/plan"
+
+/* what a solver state may say; max_iter of a solver has 32 bits */
+#define CT_MAX_ITERATION INT32_MAX
+#define CT_MAX_RANK      (1 << 24)
 
 /** "GROUP/NAME/KEY" with '/', '.' and '%' of KEY as %XX: keys are layers' names, which may have
  *  slashes. Freed with ct_text_destroy(). */

@@ -35,6 +35,7 @@
 typedef struct ct_snapshot_state { /* what a set holds besides weights */
     int64_t iteration;
     int n_rank;
+    int n_rank_file; /* read: ranks from here on have no file of their own */
     int64_t global_batch;
     uint64_t seed;
     int n_history;   /* optimiser state arenas, as long as the gradient arena */

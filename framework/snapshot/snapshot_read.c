@@ -1,14 +1,18 @@
 #include "framework/snapshot/snapshot.h"
 
+#include <ctype.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "framework/snapshot/caffe_state.h"
 #include "framework/snapshot/carry.h"
 #include "framework/snapshot/h5.h"
 #include "framework/snapshot/host_copy.h"
+#include "framework/snapshot/model.h"
 #include "framework/snapshot/rank_state.h"
 #include "framework/snapshot/set_files.h"
 #include "framework/snapshot/set_state.h"
@@ -17,7 +21,11 @@
 /* What people give instead of a solverstate. */
 static ct_status check_kind(const char *file)
 {
-    if (access(file, R_OK) != 0) return CT_FAIL(CT_ERR_IO, "%s: cannot be read", file);
+    struct stat st;
+
+    if ((access(file, R_OK) != 0) || (stat(file, &st) != 0))
+        return CT_FAIL(CT_ERR_IO, "%s: cannot be read", file);
+    if (!S_ISREG(st.st_mode)) return CT_FAIL(CT_ERR_IO, "%s: not a regular file", file);
     if (ct_text_ends_with(file, ".caffemodel") || ct_text_ends_with(file, ".caffemodel.h5"))
         return CT_FAIL(CT_ERR_DATA,
                        "%s holds weights only: resuming (--snapshot) needs the .solverstate.h5 "
@@ -31,6 +39,7 @@ static ct_status get_history(ct_h5_reader *r, const char *file, const ct_net *ne
 {
     const ct_device *dev = ct_net_device(net);
     ct_text path = ct_state_path("/history", name, p->key);
+    ct_shape shape;
     ct_status status;
 
     if (path.text == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to read %s", file);
@@ -42,7 +51,12 @@ static ct_status get_history(ct_h5_reader *r, const char *file, const ct_net *ne
                          "type?",
                          file, name, p->key);
     } else {
-        status = ct_h5_get_floats(r, path.text, p->count, host);
+        status = ct_h5_get_shape(r, path.text, &shape);
+        if ((status == CT_OK) && !ct_shapes_fit(&shape, &p->blob.data.shape))
+            status =
+                CT_FAIL(CT_ERR_SHAPE, "%s: %s has shape %s, but %s has %s", file, path.text,
+                        ct_shape_str(&shape).text, p->key, ct_shape_str(&p->blob.data.shape).text);
+        if (status == CT_OK) status = ct_h5_get_floats(r, path.text, p->count, host);
     }
     if (status == CT_OK)
         status = dev->from_host(NULL, history + p->offset, host, (size_t)p->count * sizeof(float));
@@ -50,40 +64,95 @@ static ct_status get_history(ct_h5_reader *r, const char *file, const ct_net *ne
     return status;
 }
 
-static ct_status get_scalars(ct_h5_reader *r, ct_snapshot_state *state)
+/* The rank of a part "NAME.rankR.h5 SIZE HASH", or -1. */
+static int64_t rank_of_part(const char *line, size_t length)
+{
+    static const char mark[] = ".rank";
+    const char *at = NULL;
+    char *end;
+    long long rank;
+
+    for (const char *p = line; (p = strstr(p, mark)) != NULL && (p < line + length); p++) at = p;
+    if ((at == NULL) || !isdigit((unsigned char)at[sizeof(mark) - 1])) return -1;
+    rank = strtoll(at + sizeof(mark) - 1, &end, 10);
+    return (strncmp(end, ".h5 ", 4) == 0) ? (int64_t)rank : -1;
+}
+
+/* *n_p: 1 beyond the last rank that has a file. Few of the ranks below it may have none, because
+ * every reader asks for each. */
+static ct_status get_rank_files(ct_h5_reader *r, const char *file, int n_rank, int *n_p)
+{
+    enum { NODE = 4096 }; /* ranks, of which one at least has a file */
+    int64_t n_file = 0, last = -1;
+    char *parts = NULL;
+
+    CT_TRY(ct_h5_get_text(r, "/parts", &parts));
+    for (const char *line = parts; *line != '\0';) {
+        size_t length = strcspn(line, "\n");
+        int64_t rank = rank_of_part(line, length);
+
+        if (rank >= 0) n_file++;
+        if (rank > last) last = rank;
+        line += length + ((line[length] == '\n') ? 1 : 0);
+    }
+    free(parts);
+    if ((last >= n_rank) || (last >= n_file * NODE))
+        return CT_FAIL(CT_ERR_DATA,
+                       "%s: /parts has %" PRId64 " files of ranks, one of rank %" PRId64
+                       "; /n_rank is %d",
+                       file, n_file, last, n_rank);
+    *n_p = (int)(last + 1);
+    return CT_OK;
+}
+
+/* A positive number that the run multiplies with, or compares. */
+static ct_status get_real(ct_h5_reader *r, const char *file, const char *path, bool positive,
+                          double *v_p)
+{
+    double v = 0.0;
+    int64_t n = 0;
+
+    CT_TRY(ct_h5_get_doubles(r, path, 1, &v, &n));
+    if ((n != 1) || !isfinite(v) || (positive && (v <= 0.0)))
+        return CT_FAIL(CT_ERR_DATA, "%s: %s is %g, expected a %snumber", file, path,
+                       (n == 1) ? v : (double)NAN, positive ? "positive " : "");
+    *v_p = v;
+    return CT_OK;
+}
+
+static ct_status get_optional(ct_h5_reader *r, const char *file, ct_snapshot_state *state)
+{
+    state->least_loss = CT_NO_LEAST_LOSS;
+    if (ct_h5_has(r, "/minimum_loss")) {
+        CT_TRY(get_real(r, file, "/minimum_loss", false, &state->least_loss));
+        CT_TRY(ct_h5_get_count(r, "/iter_last_event", 0, CT_MAX_ITERATION, &state->last_event));
+    }
+    state->loss_scale = 0.0;
+    if (ct_h5_has(r, "/loss_scale")) {
+        CT_TRY(get_real(r, file, "/loss_scale", true, &state->loss_scale));
+        CT_TRY(ct_h5_get_count(r, "/good_steps", 0, CT_MAX_ITERATION, &state->good_steps));
+    }
+    return CT_OK;
+}
+
+static ct_status get_scalars(ct_h5_reader *r, const char *file, ct_snapshot_state *state)
 {
     const int64_t capacity = (int64_t)(sizeof(state->loss_window) / sizeof(state->loss_window[0]));
     int64_t n_rank = 0, seed = 0, next = 0, n_loss = 0;
 
-    CT_TRY(ct_h5_get_int(r, "/iter", &state->iteration));
-    CT_TRY(ct_h5_get_int(r, "/current_step", &state->lr_step));
-    CT_TRY(ct_h5_get_int(r, "/n_rank", &n_rank));
-    CT_TRY(ct_h5_get_int(r, "/global_batch", &state->global_batch));
+    CT_TRY(ct_h5_get_count(r, "/iter", 0, CT_MAX_ITERATION, &state->iteration));
+    CT_TRY(ct_h5_get_count(r, "/current_step", 0, CT_MAX_ITERATION, &state->lr_step));
+    CT_TRY(ct_h5_get_count(r, "/n_rank", 1, CT_MAX_RANK, &n_rank));
+    CT_TRY(ct_h5_get_count(r, "/global_batch", 0, (int64_t)1 << 40, &state->global_batch));
     CT_TRY(ct_h5_get_int(r, "/seed", &seed));
     CT_TRY(ct_h5_get_doubles(r, "/loss_window", capacity, state->loss_window, &n_loss));
-    CT_TRY(ct_h5_get_int(r, "/next_loss", &next));
-    state->least_loss = CT_NO_LEAST_LOSS;
-    if (ct_h5_has(r, "/minimum_loss")) {
-        int64_t n_least = 0;
-
-        CT_TRY(ct_h5_get_doubles(r, "/minimum_loss", 1, &state->least_loss, &n_least));
-        CT_TRY(ct_h5_get_int(r, "/iter_last_event", &state->last_event));
-    }
-    state->loss_scale = 0.0;
-    if (ct_h5_has(r, "/loss_scale")) {
-        int64_t n_scale = 0;
-
-        CT_TRY(ct_h5_get_doubles(r, "/loss_scale", 1, &state->loss_scale, &n_scale));
-        CT_TRY(ct_h5_get_int(r, "/good_steps", &state->good_steps));
-    }
-    if ((n_rank < 1) || (n_rank > INT32_MAX) || (next < 0) || (next > n_loss))
-        return CT_FAIL(CT_ERR_DATA, "solverstate: %" PRId64 " ranks, loss %" PRId64 " of %" PRId64,
-                       n_rank, next, n_loss);
+    CT_TRY(ct_h5_get_count(r, "/next_loss", 0, n_loss, &next));
+    CT_TRY(get_optional(r, file, state));
     state->n_rank = (int)n_rank;
     state->seed = (uint64_t)seed;
     state->n_loss = (int)n_loss;
     state->next_loss = (int)next;
-    return CT_OK;
+    return get_rank_files(r, file, state->n_rank, &state->n_rank_file);
 }
 
 /* The weights file of the set: learned_net, beside the solverstate. */
@@ -119,7 +188,7 @@ static ct_status read_shared(const char *file, ct_net *net, ct_snapshot_state *s
     }
     for (int i = 0; i < net->n_param; i++)
         most = (net->param[i].count > most) ? net->param[i].count : most;
-    CT_TRY_GOTO(status, out, ct_h5_reader_create(file, &r));
+    CT_TRY_GOTO(status, out, ct_h5_reader_create(file, NULL, &r));
     CT_TRY_GOTO(status, out, get_weights(r, file, net)); /* first: it knows what fits */
     host = ct_mem_acquire((size_t)most * sizeof(float));
     if (host == NULL) {
@@ -134,7 +203,7 @@ static ct_status read_shared(const char *file, ct_net *net, ct_snapshot_state *s
                                     &net->param[i], host));
         }
     }
-    status = get_scalars(r, state);
+    status = get_scalars(r, file, state);
 out:
     ct_mem_release(host);
     ct_h5_reader_destroy(r);
@@ -202,7 +271,7 @@ ct_status ct_snapshot_plan(const char *file, char **plan_p)
 
     *plan_p = NULL;
     if (ct_snapshot_verify(file, NULL) != CT_OK) return CT_OK;
-    CT_TRY(ct_h5_reader_create(file, &r));
+    CT_TRY(ct_h5_reader_create(file, NULL, &r));
     status = ct_h5_has(r, CT_STATE_PLAN) ? ct_h5_get_text(r, CT_STATE_PLAN, plan_p) : CT_OK;
     ct_h5_reader_destroy(r);
     return status;

@@ -4,20 +4,32 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "framework/snapshot/h5.h"
 #include "framework/snapshot/set_files.h"
 #include "framework/snapshot/set_state.h"
 
+/* Only such can be read to its end: there are devices without one. */
+static bool is_regular(const char *path, int64_t *size_p)
+{
+    struct stat st;
+
+    if (stat(path, &st) != 0) return false;
+    errno = EINVAL;
+    *size_p = (int64_t)st.st_size;
+    return S_ISREG(st.st_mode);
+}
+
 /* The solverstate against the hash in its first line. */
 static ct_status verify_state(const char *file, ct_text *why)
 {
     char head[CT_H5_HEAD + 1] = { 0 }, format[64];
-    FILE *f = fopen(file, "rb");
     uint64_t said = 0, hash = 0;
     int64_t size;
     size_t n;
+    FILE *f = is_regular(file, &size) ? fopen(file, "rb") : NULL;
 
     if (f == NULL) {
         ct_text_add(why, "%s: %s", file, strerror(errno));
@@ -51,7 +63,9 @@ static ct_status verify_part(const char *file, const char *name, int64_t size, u
     ct_status status;
 
     if (path == NULL) return CT_ERR_NOMEM;
-    status = ct_h5_file_hash(path, 0, &found, &found_size);
+    status = is_regular(path, &found_size) ? CT_OK : CT_ERR_IO;
+    if ((status == CT_OK) && (found_size == size))
+        status = ct_h5_file_hash(path, 0, &found, &found_size);
     if (status != CT_OK) {
         ct_text_add(why, "%s: its part %s cannot be read: %s", file, name, strerror(errno));
     } else if (found_size != size) {
@@ -81,11 +95,12 @@ static ct_status verify_parts(const char *file, char *parts, ct_text *why)
             *hash = '\0';
             size = strrchr(line, ' ');
         }
-        if (size == NULL) {
+        if (size != NULL) *size = '\0';
+        /* parts lie beside the solver state */
+        if ((size == NULL) || (strchr(line, '/') != NULL)) {
             ct_text_add(why, "%s: its list of parts is broken", file);
             return CT_ERR_DATA;
         }
-        *size = '\0';
         CT_TRY(verify_part(file, line, strtoll(size + 1, NULL, 10), strtoull(hash + 1, NULL, 16),
                            why));
     }
@@ -99,7 +114,7 @@ static ct_status verify(const char *file, ct_text *why)
     ct_status status;
 
     CT_TRY(verify_state(file, why));
-    CT_TRY(ct_h5_reader_create(file, &r));
+    CT_TRY(ct_h5_reader_create(file, why, &r));
     status = ct_h5_get_text(r, "/parts", &parts);
     ct_h5_reader_destroy(r);
     if (status == CT_OK) status = verify_parts(file, parts, why);

@@ -46,6 +46,7 @@ typedef struct fit_ctx {
     const ct_model *model;
     ct_text differences;
     int n_difference;
+    bool other_shape; /* of a weight that both have */
 } fit_ctx;
 
 static ct_text *difference(fit_ctx *c)
@@ -87,6 +88,7 @@ static void check_param(fit_ctx *c, const ct_param *p)
     ct_text *t;
 
     if ((a != NULL) && ct_shape_equal(&a->shape, &p->blob.data.shape)) return;
+    c->other_shape = c->other_shape || (a != NULL);
     if ((t = difference(c)) == NULL) return;
     if (a == NULL)
         ct_text_add(t, "%s/%d is not in the file", p->layer, p->index);
@@ -105,7 +107,8 @@ static ct_status check_fit(const ct_model *m, const ct_net *net)
     if (c.n_difference > MAX_LISTED)
         ct_text_add(&c.differences, "; and %d more", c.n_difference - MAX_LISTED);
     if (c.n_difference > 0)
-        status = CT_FAIL(CT_ERR_DATA, "%s is of another net than \"%s\": %s", m->file,
+        status = CT_FAIL(c.other_shape ? CT_ERR_SHAPE : CT_ERR_DATA,
+                         "%s is of another net than \"%s\": %s", m->file,
                          (net->name != NULL) ? net->name : "",
                          (c.differences.text != NULL) ? c.differences.text : "");
     ct_text_destroy(&c.differences);

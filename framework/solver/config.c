@@ -1,6 +1,5 @@
 /* What a solver parameter must say, checked before nets are built. */
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -146,7 +145,7 @@ ct_status ct_solver_check_prefix(const Ct__SolverParameter *p)
     CT_TRY(ct_set_directories(p->snapshot_prefix));
     ct_text_add(&probe, "%s.probe.%d", p->snapshot_prefix, (int)getpid());
     if (probe.failed) return CT_FAIL(CT_ERR_NOMEM, "no memory for a file name");
-    fd = open(probe.text, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    fd = ct_file_create(probe.text);
     if (fd < 0) {
         status = CT_FAIL(CT_ERR_IO, "cannot write snapshots to snapshot_prefix \"%s\": %s",
                          p->snapshot_prefix, strerror(errno));

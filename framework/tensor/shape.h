@@ -53,13 +53,24 @@ static inline bool ct_shape_axis(const ct_shape *s, int axis, int *index_p)
     return true;
 }
 
+/** a * b of numbers that a file gave, both at least 0; too large: the largest number, which no
+ *  shape with it passes ct_shape_check(). */
+static inline int64_t ct_dim_mul(int64_t a, int64_t b)
+{
+    int64_t product;
+
+    return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
+}
+
 typedef struct ct_shape_text {
     char text[160];
 } ct_shape_text;
 
 /** "64 1 28 28 (50176)", as Caffe logs shapes. */
 ct_shape_text ct_shape_str(const ct_shape *s);
-/** CT_ERR_SHAPE, logged, where a dimension is negative or the element count overflows 2^62. */
+/** False where a dimension is negative, or where any dimensions multiplied come near 2^62. */
+bool ct_shape_is_valid(const ct_shape *s);
+/** CT_ERR_SHAPE, logged, where it is not valid. */
 ct_status ct_shape_check(const ct_shape *s);
 
 #ifdef __cplusplus

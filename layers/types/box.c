@@ -14,8 +14,8 @@ ct_status ct_box_check_bottoms(const ct_layer *l, const ct_instance *in, int64_t
 
     if ((loc->ndim < 1) || (conf->ndim < 1) || (loc->dim[0] != conf->dim[0]) ||
         (ct_shape_count(prior, 0, -1) % 8 != 0) || (n_prior > INT32_MAX) ||
-        (ct_shape_count(loc, 1, -1) != n_prior * loc_class * 4) ||
-        (ct_shape_count(conf, 1, -1) != n_prior * n_class))
+        (ct_shape_count(loc, 1, -1) != ct_dim_mul(n_prior, loc_class * 4)) ||
+        (ct_shape_count(conf, 1, -1) != ct_dim_mul(n_prior, n_class)))
         return CT_LAYER_FAIL(
             l, CT_ERR_SHAPE,
             "bottoms of shapes %s, %s, %s: with P priors and %lld classes, N x %s, "

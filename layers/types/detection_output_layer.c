@@ -75,9 +75,9 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     r->n = in->bottom[0]->data.shape.dim[0];
     r->n_prior = n_prior;
     r->limit = (s->top_k < 0) ? n_prior : smaller(s->top_k, n_prior);
-    r->rows = r->limit * (s->n_class - (background ? 1 : 0));
+    r->rows = ct_dim_mul(r->limit, s->n_class - (background ? 1 : 0));
     if (s->keep > 0) r->rows = smaller(r->rows, s->keep);
-    top.dim[2] = r->n * r->rows;
+    top.dim[2] = ct_dim_mul(r->n, r->rows);
     CT_TRY(ct_shape_check(&top));
     lists = r->n * s->n_class;
     ct_instance_buffer(in, DECODED, CT_LIFETIME_CALL,

@@ -79,15 +79,15 @@ static ct_status psroi_reshape(const ct_layer *l, ct_instance *in)
     const roi_state *s = l->state;
     const ct_shape *x = &in->bottom[0]->data.shape;
     ct_shape top = { 4, { in->bottom[1]->data.shape.dim[0], s->dim, s->h, s->w } };
+    int64_t need = ct_dim_mul(ct_dim_mul(s->dim, s->h), s->w);
 
     CT_TRY(check_bottoms(l, in));
-    if (x->dim[1] != s->dim * s->h * s->w)
+    if (x->dim[1] != need)
         return CT_LAYER_FAIL(
             l, CT_ERR_SHAPE,
             "the bottom has %lld channels, but output_dim %lld and group_size %lld "
             "need %lld",
-            (long long)x->dim[1], (long long)s->dim, (long long)s->h,
-            (long long)(s->dim * s->h * s->w));
+            (long long)x->dim[1], (long long)s->dim, (long long)s->h, (long long)need);
     CT_TRY(ct_shape_check(&top));
     ct_blob_set_shape(in->top[0], &top);
     return CT_OK;

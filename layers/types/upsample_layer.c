@@ -66,8 +66,8 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     if ((l->n_bottom > 1) && !ct_shape_equal(x, &in->bottom[1]->data.shape))
         return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "bottom 1 (places) has shape %s, bottom 0 %s",
                              ct_shape_str(&in->bottom[1]->data.shape).text, ct_shape_str(x).text);
-    top.dim[2] = (s->h > 0) ? s->h : x->dim[2] * s->scale_h - (s->pad_h ? 1 : 0);
-    top.dim[3] = (s->w > 0) ? s->w : x->dim[3] * s->scale_w - (s->pad_w ? 1 : 0);
+    top.dim[2] = (s->h > 0) ? s->h : ct_dim_mul(x->dim[2], s->scale_h) - (s->pad_h ? 1 : 0);
+    top.dim[3] = (s->w > 0) ? s->w : ct_dim_mul(x->dim[3], s->scale_w) - (s->pad_w ? 1 : 0);
     CT_TRY(ct_shape_check(&top));
     ct_blob_set_shape(in->top[0], &top);
     return CT_OK;

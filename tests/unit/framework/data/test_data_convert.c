@@ -8,9 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "framework/base/memory.h"
+#include "framework/base/text.h"
 #include "framework/data/convert.h"
 #include "framework/data/reader.h"
 #include "framework/data/transform.h"
@@ -279,6 +281,46 @@ static void test_full_disk(void **state)
             assert_int_equal(test_folder_count(o.to), 0);
         }
     }
+    test_folder_remove(&f);
+}
+
+/* Links wait under the temporary names: nothing is written through them, and nothing is removed
+ * where they lead to. */
+static void test_temporary_names(void **state)
+{
+    uint8_t pixel[12] = { 0 };
+    ct_record r = { .key = "0", .values = pixel, .n = 12, .channels = 3, .height = 2, .width = 2 };
+    char h5[64], lmdb[64], text[64];
+    test_folder f;
+    ct_writer *w = NULL;
+    uint8_t *kept;
+    size_t size;
+
+    (void)state;
+    test_folder_make(&f);
+    snprintf(h5, sizeof(h5), "w.h5.tmp.%d", (int)getpid());
+    snprintf(lmdb, sizeof(lmdb), "w_lmdb.tmp.%d", (int)getpid());
+    snprintf(text, sizeof(text), "t.tmp.%d", (int)getpid());
+    assert_int_equal(mkdir(test_path(&f, "folder"), 0700), 0);
+    test_file_text(test_path(&f, "folder/victim"), "untouched");
+    assert_int_equal(symlink(test_path(&f, "folder/victim"), test_path(&f, h5)), 0);
+    assert_int_equal(symlink(test_path(&f, "folder/victim"), test_path(&f, text)), 0);
+    assert_int_equal(symlink(test_path(&f, "folder"), test_path(&f, lmdb)), 0);
+
+    assert_int_equal(ct_file_write(test_path(&f, "t"), "new", 3), CT_OK);
+    assert_int_equal(ct_writer_open("hdf5", test_path(&f, "w.h5"), 1, false, &w), CT_OK);
+    assert_int_equal(ct_writer_put(w, &r), CT_OK);
+    assert_int_equal(ct_writer_commit(w), CT_OK);
+    test_log_start();
+    if (have_lmdb())
+        assert_int_equal(ct_writer_open("lmdb", test_path(&f, "w_lmdb"), 1, false, &w), CT_ERR_IO);
+    test_log_stop();
+    kept = test_file_read(test_path(&f, "folder/victim"), &size);
+    assert_int_equal(size, 9);
+    assert_memory_equal(kept, "untouched", 9);
+    free(kept);
+    unlink(test_path(&f, "folder/victim"));
+    rmdir(test_path(&f, "folder"));
     test_folder_remove(&f);
 }
 
@@ -605,12 +647,13 @@ static void test_real_mnist(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mnist),          cmocka_unit_test(test_images_in_order),
-        cmocka_unit_test(test_images_broken),  cmocka_unit_test(test_refuses_to_overwrite),
-        cmocka_unit_test(test_broken_mnist),   cmocka_unit_test(test_truncated_gzip),
-        cmocka_unit_test(test_full_disk),      cmocka_unit_test(test_cifar10),
-        cmocka_unit_test(test_broken_cifar10), cmocka_unit_test(test_digits),
-        cmocka_unit_test(test_usage),          cmocka_unit_test(test_real_mnist),
+        cmocka_unit_test(test_mnist),         cmocka_unit_test(test_images_in_order),
+        cmocka_unit_test(test_images_broken), cmocka_unit_test(test_refuses_to_overwrite),
+        cmocka_unit_test(test_broken_mnist),  cmocka_unit_test(test_truncated_gzip),
+        cmocka_unit_test(test_full_disk),     cmocka_unit_test(test_temporary_names),
+        cmocka_unit_test(test_cifar10),       cmocka_unit_test(test_broken_cifar10),
+        cmocka_unit_test(test_digits),        cmocka_unit_test(test_usage),
+        cmocka_unit_test(test_real_mnist),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

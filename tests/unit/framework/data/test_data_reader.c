@@ -701,14 +701,18 @@ static void test_hdf5_refused(void **state)
 /* A file may claim any size: sets that were never written take no space. */
 static void test_hdf5_impossible_sizes(void **state)
 {
-    static const hsize_t dim[3][3] = { { 4, (hsize_t)1 << 31, (hsize_t)1 << 31 },
+    static const hsize_t dim[5][3] = { { 4, (hsize_t)1 << 31, (hsize_t)1 << 31 },
                                        { (hsize_t)1 << 45, 1, 1 },
-                                       { (hsize_t)1 << 39, 1 << 19, 1 << 19 } };
+                                       { 4, 0, (hsize_t)1 << 62 },
+                                       { 4, 1 << 15, 1 << 15 },
+                                       { (hsize_t)1 << 39, 1 << 6, 1 << 6 } };
+    static const char *const reason[5] = { "impossible size", "impossible size", "impossible size",
+                                           "more than the file can hold", NULL };
     test_folder f;
 
     (void)state;
     test_folder_make(&f);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 5; i++) {
         const hsize_t chunk[3] = { 1, 1, 1 };
         const char *path = test_path(&f, "huge.h5"), *said;
         hid_t file, space, list;
@@ -729,9 +733,10 @@ static void test_hdf5_impossible_sizes(void **state)
         assert_true(H5Fclose(file) >= 0);
         ct_hdf5_unlock();
         status = try_open("hdf5", path, &said);
-        if (i < 2) {
+        if (reason[i] != NULL) {
             assert_int_equal(status, CT_ERR_DATA);
-            assert_non_null(strstr(said, "impossible size"));
+            assert_non_null(strstr(said, "huge.h5: data set \"data\""));
+            assert_non_null(strstr(said, reason[i]));
         } else { /* possible, and read row by row */
             assert_int_equal(status, CT_OK);
         }
