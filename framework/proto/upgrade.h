@@ -30,5 +30,8 @@ ct_status ct_solver_upgrade(Ct__SolverParameter *solver, const char *file, ct_so
  *  directory the solver's name. The nets are not
  * read yet. Freed with ct__solver_parameter__free_unpacked(). CT_ERR_CONFIG, CT_ERR_IO. */
 ct_status ct_solver_read(const char *path, ct_source_map *map, Ct__SolverParameter **solver_p);
+/** That replacing of the paths in net, train_net and test_net alone. path: the solver's. For paths
+ *  that options set. CT_ERR_NOMEM. */
+ct_status ct_solver_find_nets(Ct__SolverParameter *solver, const char *path);
 
 #endif
