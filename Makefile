@@ -1,8 +1,9 @@
 # make                  builds build/<configuration>/cortado and links it as ./cortado
-# make demo             LeNet on made digits with 2 ranks, dense and compressed, and a table
+# make demo             LeNet on made digits, dense and compressed: table, logs, curves in build/demo
 # make test             every check and test that runs in minutes      make test-long   the rest
-# make check            format, includes, docs, headers that stand alone, warnings as errors
-# make bench            benchmarks                make install PREFIX=/usr/local DESTDIR=
+# make check            format, includes, names, docs, headers that stand alone, warnings as errors
+# make bench            benchmarks
+# make install PREFIX=/usr/local DESTDIR=         make uninstall, with the same
 # make models           the nets under models/    make clean   what was built; distclean   nets, too
 # make SAN=address test also undefined, thread    make CUDA=1   needs nvcc      V=1 prints commands
 # make test-gpu         on a GPU; bench-gpu timings  make test-emulated  CUDA's side without one
@@ -189,7 +190,9 @@ all: $(LONGEST:%=$(B)/%.o) $(B)/cortado
 endif
 
 # what the binary says about itself; rewritten only when it changes
-VERSION := $(shell cat VERSION)$(shell git describe --always --dirty --exclude '*' 2>/dev/null | sed 's/^/-g/')
+# The commit only where this folder is a checkout itself: sources from a tarball may lie in another's.
+VERSION := $(shell cat VERSION)$(shell [ "$$(git rev-parse --show-toplevel 2>/dev/null)" = "$$(pwd -P)" ] && \
+             git describe --always --dirty --exclude '*' 2>/dev/null | sed 's/^/-g/')
 define BUILD_INFO :=
 #define CT_BUILD_VERSION "$(VERSION)"
 #define CT_BUILD_CC "$(shell $(CC) --version 2>/dev/null | head -1)"

@@ -1,5 +1,6 @@
 #include <limits.h>
 #include <malloc.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -191,6 +192,8 @@ int main(int argc, char **argv)
     if (check_registers() != CT_OK) return ct_status_exit_code(CT_ERR_CONFIG);
     ct_blas_core_ensure(argv);
     start_signals(verb, argc, argv);
+    signal(SIGXFSZ,
+           SIG_IGN); /* a file that may not grow is told as a full disk is, with its name */
     /* Large blocks come and go with every collective and file: give them back to the heap, not to
      * the system, whose page faults cost more than the copies. */
     mallopt(M_MMAP_THRESHOLD, INT_MAX);

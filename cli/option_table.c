@@ -18,6 +18,10 @@ const ct_option ct_option_table[] = {
       "layer "
       "of the phase: TRAIN for train, time and check, TEST for test), or layer[NAME].field.sub" },
     { "metrics", CT_OPTION_TEXT, "train test", "FILE", "write JSON lines, one object a line" },
+    { "overwrite", CT_OPTION_FLAG, "train test", NULL,
+      "write over the metrics and snapshots that an earlier run left; otherwise a run from the "
+      "start "
+      "ends with 2 where there are such. With --snapshot it changes nothing" },
     { "trace", CT_OPTION_TEXT, "train time", "FILE",
       "what ran when on every rank, for chrome://tracing or ui.perfetto.dev" },
     { "trace_iterations", CT_OPTION_TEXT, "train time", "A-B",

@@ -51,7 +51,7 @@ def from_metrics(lines):
             continue
         flat = {**event, **event.get("outputs", {})}
         for field, value in flat.items():
-            if field not in ("iter", "event", "net", "time", "n") and isinstance(value, (int, float)):
+            if field not in ("iter", "event", "net", "time", "epoch", "n") and isinstance(value, (int, float)):
                 series.setdefault((field, phase), []).append((event["iter"], float(value)))
     return series
 

@@ -164,12 +164,12 @@ docs: $(B)/cortado
 format:
 	clang-format -i $$(find framework layers comm topology runtime cli tests -name '*.[ch]')
 
-DATA := $(PREFIX)/share/cortado
+# which files: scripts/install.sh
+.PHONY: uninstall
 install: $(B)/cortado
-	install -D -m 755 $(B)/cortado $(DESTDIR)$(PREFIX)/bin/cortado
-	for f in $$(find models topology/machines -name '*.prototxt') $(wildcard scripts/slurm/*.sbatch) LICENSE VERSION \
-	    $$(find docs models -name '*.md') $(wildcard README.md CHANGELOG.md); do \
-	    install -D -m 644 $$f $(DESTDIR)$(DATA)/$$f || exit 1; done
+	$(Q)scripts/install.sh install $(B)/cortado "$(PREFIX)" "$(DESTDIR)"
+uninstall:
+	$(Q)scripts/install.sh uninstall "$(PREFIX)" "$(DESTDIR)"
 
 clean:
 	rm -rf build cortado

@@ -1,5 +1,8 @@
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,7 +42,20 @@ static void log_batch(const ct_net *net, int64_t batch, const double *v)
     }
 }
 
-static void log_mean(const ct_net *net, const double *v)
+/* A line of the result: of rank 0, into the log and to standard output, where programs take it. */
+__attribute__((format(printf, 2, 3))) static void show(bool speaks, const char *fmt, ...)
+{
+    char line[512];
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(line, sizeof(line), fmt, args);
+    va_end(args);
+    CT_INFO("%s", line);
+    if (speaks) puts(line);
+}
+
+static ct_status show_mean(const ct_net *net, const double *v, bool speaks)
 {
     const double *at = v;
     double loss = 0;
@@ -49,20 +65,25 @@ static void log_mean(const ct_net *net, const double *v)
 
         for (int64_t k = 0; k < n; k++) loss += (double)net->output[i].loss_weight * *at++;
     }
-    CT_INFO("Loss: %g", loss);
+    show(speaks, "Loss: %g", loss);
     for (int i = 0; i < net->n_output; i++) {
         const ct_blob *b = net->blob[net->output[i].blob];
         double w = (double)net->output[i].loss_weight;
 
         for (int64_t k = 0; k < ct_net_output_count(net, i); k++, v++) {
             if (w != 0) {
-                CT_INFO("%s = %g (* %g = %g loss)", b->name, *v, w, w * *v);
+                show(speaks, "%s = %g (* %g = %g loss)", b->name, *v, w, w * *v);
             } else {
-                CT_INFO("%s = %g", b->name, *v);
+                show(speaks, "%s = %g", b->name, *v);
             }
         }
-        if (ct_report_is_of_words(net, i)) CT_INFO("perplexity = %g (e^%s)", exp(v[-1]), b->name);
+        if (ct_report_is_of_words(net, i))
+            show(speaks, "perplexity = %g (e^%s)", exp(v[-1]), b->name);
     }
+    if ((fflush(stdout) != 0) || ferror(stdout))
+        return CT_FAIL(CT_ERR_IO, "cannot write the result to standard output: %s",
+                       strerror(errno));
+    return CT_OK;
 }
 
 static ct_status score(ct_call *call, ct_net *net, int64_t n_batch, double *mean, int64_t n,
@@ -88,6 +109,13 @@ out:
     return status;
 }
 
+static ct_status spare_metrics(const ct_call *call, const char *path)
+{
+    if ((path == NULL) || (call->job->rank != 0) || ct_options_flag(call->options, "overwrite"))
+        return CT_OK;
+    return ct_report_spare(path, "");
+}
+
 static ct_status run(ct_call *call, const ct_config *c, ct_net *net)
 {
     int64_t n_batch = ct_options_count(call->options, "iterations", 50);
@@ -102,6 +130,7 @@ static ct_status run(ct_call *call, const ct_config *c, ct_net *net)
     if (mean == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for %" PRId64 " outputs", n);
     if (n_batch == 0) status = CT_FAIL(CT_ERR_CONFIG, "--iterations=0: at least 1");
     if (status != CT_OK) goto out;
+    CT_TRY_GOTO(status, out, ct_job_share(call->job, spare_metrics(call, options.metrics)));
     CT_TRY_GOTO(status, out, ct_report_create(&options, &report));
     ct_call_provenance(call, c, &text);
     CT_TRY_GOTO(status, out, ct_report_run(report, text.text));
@@ -109,9 +138,9 @@ static ct_status run(ct_call *call, const ct_config *c, ct_net *net)
     CT_INFO("Running for %" PRId64 " iterations of %" PRId64 " samples.", n_batch,
             net->batch_global);
     CT_TRY_GOTO(status, out, score(call, net, n_batch, mean, n, report));
-    log_mean(net, mean);
+    CT_TRY_GOTO(status, out, show_mean(net, mean, call->job->rank == 0));
     if (options.metrics != NULL) {
-        CT_TRY_GOTO(status, out, ct_report_test(report, 0, 0, net, mean));
+        CT_TRY_GOTO(status, out, ct_report_test(report, 0, 0.0, 0, net, mean));
         CT_TRY_GOTO(status, out, ct_report_done(report, "\"iter\":0"));
     }
 out:

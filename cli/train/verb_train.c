@@ -88,6 +88,32 @@ static void log_net(const ct_net *net, int n_rank)
             (double)net->memory.unshared / mib, (double)net->memory.weights / mib);
 }
 
+/* A run from the start does not write over what an earlier one left, unless told. On rank 0. */
+static ct_status spare_files(const training *t)
+{
+    const char *metrics = ct_options_text(t->o, "metrics");
+    const char *prefix = t->config.solver->snapshot_prefix;
+    bool overwrite = ct_options_flag(t->o, "overwrite");
+    char *file = NULL;
+    ct_status status = CT_OK;
+
+    if ((metrics != NULL) && !overwrite)
+        CT_TRY(ct_report_spare(metrics, ", --snapshot=auto goes on with that run"));
+    if (prefix != NULL) CT_TRY(ct_snapshot_any(prefix, &file));
+    if (file == NULL) return CT_OK;
+    if (overwrite)
+        CT_WARN("%s and earlier snapshots stay until this run writes one of the same iteration; "
+                "--snapshot=auto takes the latest of all",
+                file);
+    else
+        status = CT_FAIL(CT_ERR_CONFIG,
+                         "%s is there from an earlier run: --snapshot=auto goes on with it, "
+                         "--overwrite starts anew and writes over it",
+                         file);
+    free(file);
+    return status;
+}
+
 static ct_status open_report(training *t)
 {
     ct_report_options options = { .rank = t->job->rank, .progress = true };
@@ -237,6 +263,8 @@ static ct_status create_solver(training *t)
 static ct_status get_ready(training *t)
 {
     const char *snapshot = ct_options_text(t->o, "snapshot");
+    double start = ct_clock_s();
+    ct_status status = CT_OK;
 
     CT_TRY(settle_weights(t->o, t->config.solver));
     CT_TRY(own_prefix(t)); /* before the watchdog's limit of steps: it may wait for a minute */
@@ -244,6 +272,8 @@ static ct_status get_ready(training *t)
     enter(t, "the start: communicators");
     CT_TRY(ct_call_connect(t->call, &t->config));
     CT_TRY(ct_trace_file_open(t->call, &t->trace));
+    if ((snapshot == NULL) && (t->job->rank == 0)) status = spare_files(t);
+    CT_TRY(ct_job_share(t->job, status));
     CT_TRY(open_report(t));
     enter(t, "the start: the newest snapshot");
     CT_TRY(find_snapshot(t));

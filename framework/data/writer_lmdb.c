@@ -7,6 +7,7 @@
 #include "framework/data/writer_private.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <lmdb.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,8 +34,30 @@ typedef struct lmdb_state {
     ct_sample_buffer room;
 } lmdb_state;
 
+/* LMDB calls a write that stopped midway an I/O error and forgets why: on a full disk, or where a
+ * quota or limit ends. The file goes anyway, so we write on at its end until the system says why.
+ */
+static int why_short(const ct_writer *w)
+{
+    static const char zeros[64 << 10];
+    ct_text path = { 0 };
+    int fd, rc = EIO;
+
+    ct_text_add(&path, w->single ? "%s" : "%s/data.mdb", w->temporary);
+    fd = path.failed ? -1 : open(path.text, O_WRONLY | O_APPEND | O_CLOEXEC);
+    for (size_t n = 0; (fd >= 0) && (rc == EIO) && (n < 2 * (size_t)QUEUE_BYTES);
+         n += sizeof(zeros)) {
+        if (write(fd, zeros, sizeof(zeros)) < 0) rc = errno;
+        if (rc == EINTR) rc = EIO;
+    }
+    if (fd >= 0) close(fd);
+    ct_text_destroy(&path);
+    return rc;
+}
+
 static ct_status failed(const ct_writer *w, int rc)
 {
+    if (rc == EIO) rc = why_short(w);
     return CT_FAIL((rc == ENOMEM) ? CT_ERR_NOMEM : CT_ERR_IO, "cannot write LMDB %s: %s", w->path,
                    mdb_strerror(rc));
 }

@@ -1,10 +1,13 @@
 #include "framework/proto/reference.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "framework/proto/cortado.pb-c.h"
+#include "framework/proto/foreign.h"
 #include "framework/proto/message.h"
+#include "framework/proto/upgrade.h"
 #include "framework/proto/write.h"
 
 enum { MAX_MESSAGES = 256 };
@@ -62,12 +65,30 @@ const char *ct_config_meaning(const char *message, const char *field)
     size_t n = strlen(message);
 
     for (const ct_meaning *m = ct_meaning_table; m->field != NULL; m++) {
+        const char *name = m->field + n + 1;
+
         if ((strncmp(m->field, message, n) == 0) && (m->field[n] == '.') &&
-            (strcmp(m->field + n + 1, field) == 0)) {
+            ((strcmp(name, field) == 0) || (strcmp(name, "*") == 0))) {
             return m->text;
         }
     }
     return NULL;
+}
+
+/* A layer's messages of parameters say who reads them; of types that are there, not of forks'. */
+static bool add_readers(ct_text *out, const char *message, const char *field)
+{
+    const char *at = (strcmp(message, "LayerParameter") == 0) ? ct_param_readers(field) : NULL;
+    char type[64];
+    int n = 0, end = 0;
+
+    if (at == NULL) return false;
+    for (; sscanf(at, " %63s%n", type, &end) == 1; at += end) {
+        if (ct_foreign_why(type) != NULL) continue;
+        ct_text_add(out, (n++ == 0) ? "Parameters of layers of type `%s`" : ", `%s`", type);
+    }
+    if (n > 0) ct_text_add(out, ".");
+    return n > 0;
 }
 
 static void add_type(ct_text *out, const ProtobufCFieldDescriptor *f)
@@ -119,7 +140,12 @@ static void add_field(ct_text *out, const char *message, const ProtobufCFieldDes
         ct_text_add_default(out, f);
         ct_text_add(out, "`");
     }
-    ct_text_add(out, " | %s |\n", (meaning != NULL) ? meaning : "");
+    ct_text_add(out, " | ");
+    if (meaning != NULL)
+        ct_text_add(out, "%s", meaning);
+    else
+        add_readers(out, message, f->name);
+    ct_text_add(out, " |\n");
 }
 
 static void add_message(ct_text *out, const ProtobufCMessageDescriptor *type)
@@ -144,9 +170,9 @@ ct_status ct_config_reference(ct_text *out)
              "Made from the schema by `cortado info --config-reference`; do not edit.\n\n"
              "A solver file is a `SolverParameter`, a net file a `NetParameter`, a machine file\n"
              "(topology.md) a `MachineParameter`. Names and meanings are Caffe's; what Cortado\n"
-             "adds is marked. A field without a default is unset unless given. Fields without a\n"
-             "meaning here are read and kept for compatibility with Caffe's files, and mean what\n"
-             "they mean there.\n");
+             "adds is marked. A field without a default is unset unless given. A field that is\n"
+             "refused ends the run with exit code 2. One without effect is taken, since files for\n"
+             "Caffe have it.\n");
     for (int i = 0; i < p.n; i++) add_message(out, p.type[i]);
     ct_locale_leave(locale);
     if (out->failed) return CT_FAIL(CT_ERR_NOMEM, "no memory for the reference");

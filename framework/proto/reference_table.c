@@ -1,4 +1,5 @@
-/* One line on each of Cortado's own fields and of the common ones of Caffe, sorted. */
+/* One line on each field, sorted: what it does, or that it is refused and why. What layers read
+ * which message of parameters is in unused.c. */
 #include <stddef.h>
 
 #include "framework/proto/reference.h"
@@ -8,9 +9,8 @@ const ct_meaning ct_meaning_table[] = {
     { "AccuracyParameter.axis", "Axis of the classes." },
     { "AccuracyParameter.ignore_label", "Samples of this label do not count." },
     { "AccuracyParameter.top_k", "A sample is right where its label is among this many best." },
-    { "AnnotatedDataParameter.anno_type", "Kind of annotation; boxes are all there is." },
-    { "AnnotatedDataParameter.batch_sampler", "Patches that are cut out of images." },
-    { "AnnotatedDataParameter.label_map_file", "File of the labels' names." },
+    { "AnnotatedDataParameter.*", "Refused: layers of type AnnotatedData are not there. Give "
+                                  "images and rows of true boxes as two tops of HDF5Data." },
     { "ArgMaxParameter.axis",
       "Axis along which the largest are sought; unset: all but the first." },
     { "ArgMaxParameter.out_max_val",
@@ -35,9 +35,20 @@ const ct_meaning ct_meaning_table[] = {
     { "BatchNormParameter.moving_average_fraction",
       "How much of the running statistics each step keeps." },
     { "BatchNormParameter.use_global_stats", "Use the running statistics; unset: in TEST." },
+    { "BatchSampler.*", "Refused: layers of type AnnotatedData are not there. Give images and rows "
+                        "of true boxes as two tops of HDF5Data." },
     { "BiasParameter.axis", "First axis of the bottom that the bias spans." },
     { "BiasParameter.filler", "Initial values." },
     { "BiasParameter.num_axes", "Number of axes it spans; -1: to the last." },
+    { "BlobProto.channels", "Old form of `shape`: its second size." },
+    { "BlobProto.data", "The values, in files of weights and of means, the last axis fastest." },
+    { "BlobProto.diff", "Gradients; taken, and without effect." },
+    { "BlobProto.double_data", "The values in double, in place of `data`." },
+    { "BlobProto.double_diff", "Gradients in double; taken, and without effect." },
+    { "BlobProto.height", "Old form of `shape`: its third size." },
+    { "BlobProto.num", "Old form of `shape`: its first size." },
+    { "BlobProto.shape", "Sizes of the values, in files of weights and of means." },
+    { "BlobProto.width", "Old form of `shape`: its fourth size." },
     { "BlobShape.dim", "The sizes, outermost first." },
     { "CenterLossParameter.axis", "First axis of a feature vector." },
     { "CenterLossParameter.center_filler", "Initial centers." },
@@ -58,20 +69,17 @@ const ct_meaning ct_meaning_table[] = {
     { "CodingParameter.update_ns", "An element: momentum and residual." },
     { "CommParameter.allreduce",
       "Algorithm: `auto` (by a cost model), `ring`, `rhd`, `hier`, `torus` (`torus:8x4x2`), `tree` "
-      "or "
-      "`impi`; or by size, such as `tree<64K,rhd<4M,hier`: docs/collectives.md." },
-    { "CommParameter.bucket_mb",
-      "Megabytes of gradient that are sent together; 0: by the cost model, small ones first and "
-      "last." },
+      "or `impi`; or by size, such as `tree<64K,rhd<4M,hier`: docs/collectives.md." },
+    { "CommParameter.bucket_mb", "Megabytes of gradient that are sent together; 0: by the cost "
+                                 "model, small ones first and last." },
     { "CommParameter.forward_overlap",
       "With `overlap`: gradients may travel on during the next forward, which waits only for the "
       "weights it is about to read. Off with `clip_gradients`, whose norm needs all of them." },
     { "CommParameter.gpu_sum",
       "Where gradients of GPUs are added up: `NCCL`, on the GPUs, where its library is and each "
-      "rank "
-      "has one of its own; `HOST`, through pinned memory and MPI, where the fields here count; "
-      "`MPI`, by its own allreduce on the GPUs' addresses, where it says that it takes them; "
-      "`AUTO` takes NCCL unless sums are to be repeatable or gradients are compressed." },
+      "rank has one of its own; `HOST`, through pinned memory and MPI, where the fields here "
+      "count; `MPI`, by its own allreduce on the GPUs' addresses, where it says that it takes "
+      "them; `AUTO` takes NCCL unless sums are to be repeatable or gradients are compressed." },
     { "CommParameter.overlap", "Send while backward still runs, and during the next forward." },
     { "CommParameter.progress",
       "Who moves messages while layers compute: POLL (the main thread, between layers), THREAD "
@@ -95,17 +103,16 @@ const ct_meaning ct_meaning_table[] = {
     { "CompressionParameter.local_clip",
       "Scales down each gradient of each rank whose norm is over this divided by the root of the "
       "number of ranks; takes the place of `clip_gradients`. 0: no limit. A parameter's own "
-      "`compress` "
-      "has the solver's where it gives none." },
+      "`compress` has the solver's where it gives none." },
     { "CompressionParameter.mask_momentum",
       "Where something was just sent the momentum starts anew." },
     { "CompressionParameter.min_bytes", "Smaller tensors travel uncompressed." },
     { "CompressionParameter.momentum_correction",
       "Learning rate, decay and momentum act on a rank's own gradient, before what is not sent is "
       "left behind; of `type` SGD and Nesterov. Not in TOPK, NONE and the casts." },
-    { "CompressionParameter.quantize", "TOPK, REDSYNC: all sent values become their mean, with one "
-                                       "sign in even and the other in odd "
-                                       "iterations; not in the layer that the loss reads." },
+    { "CompressionParameter.quantize",
+      "TOPK, REDSYNC: all sent values become their mean, with one sign in even and the other in "
+      "odd iterations; not in the layer that the loss reads." },
     { "CompressionParameter.rank", "POWERSGD: columns of the two factors, 1 to 256." },
     { "CompressionParameter.resync_iter",
       "Every so many iterations one is uncompressed, with as much of what was left behind as moves "
@@ -124,9 +131,8 @@ const ct_meaning ct_meaning_table[] = {
       "uncompressed." },
     { "CompressionParameter.warmup_iter",
       "Uncompressed iterations at the start, or those of `warmup_density`." },
-    { "CompressionParameter.wire",
-      "TOPK, REDSYNC: PAIRS (index and value, 8 bytes), HALF (16 bits each) or AUTO: TOPK PAIRS, "
-      "REDSYNC whatever is less." },
+    { "CompressionParameter.wire", "TOPK, REDSYNC: PAIRS (index and value, 8 bytes), HALF (16 bits "
+                                   "each) or AUTO: TOPK PAIRS, REDSYNC whatever is less." },
     { "ConcatParameter.axis", "Axis along which bottoms are joined; below 0: from the end." },
     { "ConcatParameter.concat_dim", "Old form of `axis`." },
     { "ContrastiveLossParameter.legacy_version",
@@ -138,6 +144,8 @@ const ct_meaning ct_meaning_table[] = {
     { "ConvolutionParameter.dilation",
       "Distance between a filter's elements, for all axes or for each; 1 where unset." },
     { "ConvolutionParameter.engine",
+      "Taken, and without effect: `ct_kernel` names implementations." },
+    { "ConvolutionParameter.force_nd_im2col",
       "Taken, and without effect: `ct_kernel` names implementations." },
     { "ConvolutionParameter.group", "Groups of channels that are convolved apart." },
     { "ConvolutionParameter.kernel_h", "Filter height, in place of `kernel_size`." },
@@ -157,43 +165,72 @@ const ct_meaning ct_meaning_table[] = {
     { "DataParameter.backend", "Kind of the database." },
     { "DataParameter.batch_size", "Samples per iteration and rank." },
     { "DataParameter.crop_size", "Old form of `transform_param.crop_size`." },
+    { "DataParameter.force_encoded_color",
+      "Old form of `transform_param.force_color`: three channels, whatever the images have." },
     { "DataParameter.mean_file", "Old form of `transform_param.mean_file`." },
     { "DataParameter.mirror", "Old form of `transform_param.mirror`." },
     { "DataParameter.prefetch", "Batches read ahead." },
+    { "DataParameter.rand_skip", "Training starts behind fewer than this many samples of the data "
+                                 "set; `random_seed` draws how many." },
     { "DataParameter.scale", "Old form of `transform_param.scale`." },
     { "DataParameter.shuffle",
       "Cortado: shuffle in every epoch, over all ranks; default: true in TRAIN, false in TEST." },
     { "DataParameter.source", "Path of the database." },
     { "DataParameter.stripes",
       "Cortado: shuffle in so many runs of consecutive samples: their order, and within each. 0: "
-      "as "
-      "the set was striped by `convert --shards`, else 1: all samples at once." },
+      "as the set was striped by `convert --shards`, else 1: all samples at once." },
     { "DataParameter.synthetic_shape",
       "Cortado: sizes of made-up samples, for `cortado time` without the data." },
     { "DataParameter.threads", "Cortado: threads that decode and transform." },
+    { "DetectionEvaluateParameter.*",
+      "Refused: layers of type DetectionEvaluate are not there. Write DetectionOutput's rows with "
+      "HDF5Output, and evaluate them outside." },
     { "DetectionOutputParameter.background_label_id", "Class that is no object; -1: none." },
     { "DetectionOutputParameter.code_type", "How locations are coded; the same as in training." },
     { "DetectionOutputParameter.confidence_threshold", "Scores must be above this." },
     { "DetectionOutputParameter.keep_top_k", "Best detections kept in an image; -1: all." },
     { "DetectionOutputParameter.nms_param", "Which boxes that overlap are dropped." },
     { "DetectionOutputParameter.num_classes", "Classes, the background among them." },
+    { "DetectionOutputParameter.save_file", "Taken, and without effect: part of `visualize`." },
+    { "DetectionOutputParameter.save_output_param",
+      "Taken with a warning where it names an `output_directory`, and without effect: the top "
+      "holds what is found, and HDF5Output writes it." },
     { "DetectionOutputParameter.share_location", "One box for all classes." },
     { "DetectionOutputParameter.variance_encoded_in_target",
       "Predictions are not in units of the variances." },
+    { "DetectionOutputParameter.visualize",
+      "Taken with a warning, and without effect: nothing is drawn in a job." },
+    { "DetectionOutputParameter.visualize_threshold",
+      "Taken, and without effect: part of `visualize`." },
+    { "DistortionParameter.*", "Refused: of the SSD fork; images are not given other colours while "
+                               "they are read. Do it beforehand, when the data set is made." },
     { "DropoutParameter.dropout_ratio", "Chance of a value to be dropped in training." },
+    { "DummyDataParameter.channels",
+      "Old form of `shape`: second size of each top, or one for all." },
     { "DummyDataParameter.data_filler", "Filler of each top, or one for all." },
+    { "DummyDataParameter.height", "Old form of `shape`: third size of each top, or one for all." },
+    { "DummyDataParameter.num", "Old form of `shape`: first size of each top, or one for all." },
     { "DummyDataParameter.shape", "Shape of each top, or one for all." },
+    { "DummyDataParameter.width", "Old form of `shape`: fourth size of each top, or one for all." },
     { "ELUParameter.alpha", "Factor of e^x - 1 below 0." },
     { "EltwiseParameter.coeff", "SUM: factor of each bottom; 1 where unset." },
     { "EltwiseParameter.operation", "PROD, SUM or MAX." },
+    { "EltwiseParameter.stable_prod_grad",
+      "Gradients of PROD: the product of the other bottoms, right also where a value is 0; false: "
+      "the top divided by the bottom, which is quicker for many bottoms." },
     { "EmbedParameter.bias_filler", "Initial bias." },
     { "EmbedParameter.bias_term", "Add a bias." },
     { "EmbedParameter.input_dim", "How many different indices there are." },
     { "EmbedParameter.num_output", "Numbers that an index becomes." },
     { "EmbedParameter.weight_filler", "Initial weights." },
+    { "EmitConstraint.*", "Refused: of the SSD fork; it chooses boxes in a crop of AnnotatedData, "
+                          "and that type is not there." },
     { "ExpParameter.base", "Base of the power; -1: e." },
     { "ExpParameter.scale", "Factor of x in the exponent." },
     { "ExpParameter.shift", "Added to the exponent." },
+    { "ExpansionParameter.*",
+      "Refused: of the SSD fork; images are not placed on larger ones while they are read. Do it "
+      "beforehand, when the data set is made. `pad` adds a border before a random crop." },
     { "FillerParameter.max", "Upper end of `uniform`." },
     { "FillerParameter.mean", "Mean of `gaussian`." },
     { "FillerParameter.min", "Lower end of `uniform`." },
@@ -217,6 +254,8 @@ const ct_meaning ct_meaning_table[] = {
     { "HDF5DataParameter.source", "Text file that lists the HDF5 files." },
     { "HDF5DataParameter.synthetic_shape", "Cortado: sizes of made-up samples, one shape per top, "
                                            "for `cortado time` without the data." },
+    { "HDF5OutputParameter.file_name",
+      "The HDF5 file that is written; in a job of several ranks each writes `file_name.RANK`." },
     { "HingeLossParameter.norm", "L1: sum of the margins missed, L2: of their squares." },
     { "ImageDataParameter.batch_size", "Samples per iteration and rank." },
     { "ImageDataParameter.crop_size", "Old form of `transform_param.crop_size`." },
@@ -225,6 +264,8 @@ const ct_meaning ct_meaning_table[] = {
     { "ImageDataParameter.mirror", "Old form of `transform_param.mirror`." },
     { "ImageDataParameter.new_height", "Height that images are resized to; 0: as they are." },
     { "ImageDataParameter.new_width", "Width that images are resized to; 0: as they are." },
+    { "ImageDataParameter.rand_skip", "Training starts behind fewer than this many lines of the "
+                                      "list; `random_seed` draws how many." },
     { "ImageDataParameter.root_folder", "Goes before every path." },
     { "ImageDataParameter.scale", "Old form of `transform_param.scale`." },
     { "ImageDataParameter.shuffle", "Shuffle." },
@@ -271,10 +312,17 @@ const ct_meaning ct_meaning_table[] = {
     { "LayerNormParameter.bias_filler", "Initial shift." },
     { "LayerNormParameter.eps", "Added to the variance." },
     { "LayerNormParameter.scale_filler", "Initial scale; 1 where unset." },
-    { "LayerParameter.blobs", "The weights, in files of weights." },
+    { "LayerParameter.annotated_data_param",
+      "Refused: layers of type AnnotatedData are not there. Give images and rows of true boxes as "
+      "two tops of HDF5Data." },
+    { "LayerParameter.blobs", "The weights, in files of weights. In a net's file they have no "
+                              "effect: `--weights` gives them." },
     { "LayerParameter.bottom", "Names of the blobs it reads." },
     { "LayerParameter.center_loss_param", "Of type CenterLoss." },
     { "LayerParameter.ct_kernel", "Cortado: which implementations run the layer." },
+    { "LayerParameter.detection_evaluate_param",
+      "Refused: layers of type DetectionEvaluate are not there. Write DetectionOutput's rows with "
+      "HDF5Output, and evaluate them outside." },
     { "LayerParameter.engine", "Of Intel's fork; taken, and without effect." },
     { "LayerParameter.exclude", "The layer is left out where one of these rules holds." },
     { "LayerParameter.focal_loss_param", "Of type FocalLoss." },
@@ -288,11 +336,17 @@ const ct_meaning ct_meaning_table[] = {
     { "LayerParameter.param", "Learning rate, decay and sharing of each parameter blob." },
     { "LayerParameter.phase", "The phase; set by the net." },
     { "LayerParameter.propagate_down", "Whether to compute the gradient of each bottom." },
+    { "LayerParameter.python_param",
+      "Refused: layers of type Python are not there, since a run has no interpreter. Write a layer "
+      "in C (docs/contributing.md), or compute its tops beforehand." },
     { "LayerParameter.relu6_param", "Of type ReLU6 (MobileNet v2)." },
     { "LayerParameter.roi_pooling_param", "Of type ROIPooling (Fast R-CNN)." },
     { "LayerParameter.smooth_l1_loss_param", "Of type SmoothL1Loss (Fast R-CNN)." },
     { "LayerParameter.text_data_param", "Cortado: parameters of TextData." },
     { "LayerParameter.top", "Names of the blobs it writes; a bottom's name: in place." },
+    { "LayerParameter.transform_param",
+      "What layers of type `Data`, `HDF5Data`, `ImageData` and `WindowData` do with samples; a "
+      "`MemoryData` refuses it." },
     { "LayerParameter.type", "What the layer does, such as `\"Convolution\"`." },
     { "LogParameter.base", "Base of the logarithm; -1: e." },
     { "LogParameter.scale", "Factor of x." },
@@ -314,8 +368,7 @@ const ct_meaning ct_meaning_table[] = {
     { "MachineLevelParameter.latency_us",
       "One-way time in microseconds of a tiny message between two ranks that meet in this level." },
     { "MachineLevelParameter.name", "What a vertex of the level is: `node` for the one whose ranks "
-                                    "share memory; the last, such as "
-                                    "`machine`, has one vertex." },
+                                    "share memory; the last, such as `machine`, has one vertex." },
     { "MachineLevelParameter.oversubscription",
       "In place of `uplink_gbs`: what a member's own members inject, divided by this." },
     { "MachineLevelParameter.pairwise",
@@ -324,11 +377,9 @@ const ct_meaning ct_meaning_table[] = {
     { "MachineLevelParameter.size",
       "Members (of the level before; of the first: ranks) of a full vertex; 0: as many as come." },
     { "MachineLevelParameter.time",
-      "Measured times of a collective's steps between ranks that meet "
-      "here, by size, of a fit." },
-    { "MachineLevelParameter.uplink_gbs",
-      "What the link of ONE member up into the vertex carries, per direction. Unset: all that the "
-      "member can inject." },
+      "Measured times of a collective's steps between ranks that meet here, by size, of a fit." },
+    { "MachineLevelParameter.uplink_gbs", "What the link of ONE member up into the vertex carries, "
+                                          "per direction. Unset: all that the member can inject." },
     { "MachineParameter.coding",
       "What codecs take on a rank, as `bench comm --fit` measured it; unset: estimated from "
       "`sum_gbs`, and a job that needs it measures it." },
@@ -347,14 +398,18 @@ const ct_meaning ct_meaning_table[] = {
     { "MachineSwitchParameter.name", "Name of the switch." },
     { "MachineSwitchParameter.nodes", "Names of the nodes right below: `n[1-4,7]`." },
     { "MachineSwitchParameter.switch", "The switches below this one, one level further in." },
+    { "MemoryDataParameter.batch_size", "Samples per iteration and rank." },
+    { "MemoryDataParameter.channels", "Channels of a sample." },
+    { "MemoryDataParameter.height", "Height of a sample." },
+    { "MemoryDataParameter.width", "Width of a sample." },
     { "MessageTimeParameter.bytes", "Of a message, or of the buffer that is summed; ascending." },
     { "MessageTimeParameter.one_way_us",
       "Of ranks that only send or only receive, as in a tree. Unset: as `us`." },
     { "MessageTimeParameter.shift_us",
       "Of ranks that send to one and receive from another, as in a ring. Unset: as `us`." },
-    { "MessageTimeParameter.us", "Microseconds: half of a step that adds and of the same step back "
-                                 "that puts in place, of two ranks that send to each other; under "
-                                 "`shared`, a whole sum." },
+    { "MessageTimeParameter.us",
+      "Microseconds: half of a step that adds and of the same step back that puts in place, of two "
+      "ranks that send to each other; under `shared`, a whole sum." },
     { "MultiBoxLossParameter.background_label_id", "Class of boxes that match nothing." },
     { "MultiBoxLossParameter.bp_inside", "Corners outside of the image get no gradient." },
     { "MultiBoxLossParameter.code_type", "How boxes are coded by their priors." },
@@ -390,9 +445,8 @@ const ct_meaning ct_meaning_table[] = {
     { "NetParameter.layer", "The layers, in the order in which they run." },
     { "NetParameter.layers", "Old form of `layer`; brought up to date when read." },
     { "NetParameter.name", "Name of the net, for messages." },
-    { "NetParameter.recompute",
-      "Make cheap values again in backward instead of keeping them: less memory, "
-      "a few per cent slower." },
+    { "NetParameter.recompute", "Make cheap values again in backward instead of keeping them: less "
+                                "memory, a few per cent slower." },
     { "NetParameter.state", "Phase, level and stages by which layers are chosen." },
     { "NetState.level", "Compared with a rule's levels." },
     { "NetState.phase", "TRAIN or TEST." },
@@ -402,6 +456,8 @@ const ct_meaning ct_meaning_table[] = {
     { "NetStateRule.not_stage", "The net must have none of these stages." },
     { "NetStateRule.phase", "The net must be in this phase." },
     { "NetStateRule.stage", "The net must have all of these stages." },
+    { "NoiseParameter.*", "Refused: of the SSD fork; images are not made noisy while they are "
+                          "read. Do it beforehand, when the data set is made." },
     { "NonMaximumSuppressionParameter.eta",
       "Factor of the threshold after each box, while it is above 0.5." },
     { "NonMaximumSuppressionParameter.nms_threshold",
@@ -434,9 +490,13 @@ const ct_meaning ct_meaning_table[] = {
     { "PoolingParameter.kernel_size", "Size of the window." },
     { "PoolingParameter.kernel_w", "Width of the window." },
     { "PoolingParameter.pad", "Padding around the input." },
+    { "PoolingParameter.pad_h", "Padding above and below, in place of `pad`." },
+    { "PoolingParameter.pad_w", "Padding at the left and the right, in place of `pad`." },
     { "PoolingParameter.pool", "MAX, AVE or STOCHASTIC." },
     { "PoolingParameter.round_mode", "Whether the last, partial window counts (CEIL) or not." },
     { "PoolingParameter.stride", "Step of the window." },
+    { "PoolingParameter.stride_h", "Step of the window down, in place of `stride`." },
+    { "PoolingParameter.stride_w", "Step of the window to the right, in place of `stride`." },
     { "PowerParameter.power", "The exponent." },
     { "PowerParameter.scale", "Factor of x." },
     { "PowerParameter.shift", "Added to the base." },
@@ -453,6 +513,9 @@ const ct_meaning ct_meaning_table[] = {
     { "PriorBoxParameter.step_h", "The same along the height." },
     { "PriorBoxParameter.step_w", "The same along the width." },
     { "PriorBoxParameter.variance", "One or four, in the second channel of the top." },
+    { "PythonParameter.*",
+      "Refused: layers of type Python are not there, since a run has no interpreter. Write a layer "
+      "in C (docs/contributing.md), or compute its tops beforehand." },
     { "ROIPoolingParameter.pooled_h", "Rows of bins." },
     { "ROIPoolingParameter.pooled_w", "Columns of bins." },
     { "ROIPoolingParameter.spatial_scale", "From the regions' coordinates to the bottom's." },
@@ -471,9 +534,20 @@ const ct_meaning ct_meaning_table[] = {
     { "ReshapeParameter.axis", "First axis that is replaced; below 0: from behind the last." },
     { "ReshapeParameter.num_axes", "How many axes are replaced; -1: to the last." },
     { "ReshapeParameter.shape", "The new sizes; 0: as the bottom's, -1: what is left." },
+    { "ResizeParameter.*", "Refused: of the SSD fork; images are not resized while they are read. "
+                           "Use `new_height` and `new_width` of ImageData, or `cortado convert "
+                           "images --resize=HxW`. In a `save_output_param` it has no effect." },
     { "SPPParameter.engine", "Taken, and without effect: `ct_kernel` names implementations." },
     { "SPPParameter.pool", "MAX or AVE." },
     { "SPPParameter.pyramid_height", "Levels: 1 x 1, 2 x 2, 4 x 4 ... windows." },
+    { "SaltPepperParameter.*", "Refused: of the SSD fork; images are not made noisy while they are "
+                               "read. Do it beforehand, when the data set is made." },
+    { "SampleConstraint.*", "Refused: layers of type AnnotatedData are not there. Give images and "
+                            "rows of true boxes as two tops of HDF5Data." },
+    { "Sampler.*", "Refused: layers of type AnnotatedData are not there. Give images and rows of "
+                   "true boxes as two tops of HDF5Data." },
+    { "SaveOutputParameter.*", "Taken, and without effect: the top of DetectionOutput holds what "
+                               "is found, and HDF5Output writes it." },
     { "ScaleParameter.axis", "First axis of the bottom that the factors span." },
     { "ScaleParameter.bias_filler", "Initial bias." },
     { "ScaleParameter.bias_term", "Add a bias too." },
@@ -481,8 +555,7 @@ const ct_meaning ct_meaning_table[] = {
     { "ScaleParameter.num_axes", "Number of axes they span; -1: to the last." },
     { "SharedMemoryParameter.cached_gbs",
       "Billion bytes a second that a rank reads and writes while all ranks of a node sum a buffer "
-      "in "
-      "their shared memory (twice the buffer in all), of the part that stays in caches." },
+      "in their shared memory (twice the buffer in all), of the part that stays in caches." },
     { "SharedMemoryParameter.cached_mb",
       "Size in 10^6 bytes of the part of a buffer that stays in caches." },
     { "SharedMemoryParameter.gbs", "The same of the part beyond. 0: nothing is known." },
@@ -510,8 +583,7 @@ const ct_meaning ct_meaning_table[] = {
     { "SolverParameter.comm", "Cortado: how gradients travel between ranks." },
     { "SolverParameter.compression", "Cortado: how gradients are compressed on the way." },
     { "SolverParameter.cuda_graph", "Cortado: GPUs are given runs of layers as one, recorded in "
-                                    "the second step; false: kernel by "
-                                    "kernel." },
+                                    "the second step; false: kernel by kernel." },
     { "SolverParameter.debug_info", "Taken with a warning, and without effect." },
     { "SolverParameter.delta", "Keeps divisors from 0 in all types but SGD, Nesterov and LARS." },
     { "SolverParameter.deterministic",
@@ -535,8 +607,8 @@ const ct_meaning ct_meaning_table[] = {
     { "SolverParameter.loss_scale_window",
       "Cortado: steps with finite gradients after which `loss_scale` doubles; 0: it never does." },
     { "SolverParameter.lr_policy",
-      "How the rate changes: `fixed`, `step`, `exp`, `inv`, "
-      "`multistep`, `poly`, `sigmoid`, `cosine`, `multifixed`, `plateau`." },
+      "How the rate changes: `fixed`, `step`, `exp`, `inv`, `multistep`, `poly`, `sigmoid`, "
+      "`cosine`, `multifixed`, `plateau`." },
     { "SolverParameter.max_hours", "Cortado: stop with a snapshot after this time; 0: no limit." },
     { "SolverParameter.max_iter", "Iterations to train." },
     { "SolverParameter.momentum", "Share of the last update that is kept." },
@@ -544,9 +616,9 @@ const ct_meaning ct_meaning_table[] = {
     { "SolverParameter.net",
       "Path of the net file, for training and testing; as given, or beside the solver file." },
     { "SolverParameter.net_param", "The net itself in place of a path." },
-    { "SolverParameter.node_reader", "Cortado: one rank of each node reads LMDB and HDF5 sets for "
-                                     "all ranks of the node; the samples "
-                                     "are the same either way." },
+    { "SolverParameter.node_reader",
+      "Cortado: one rank of each node reads LMDB and HDF5 sets for all ranks of the node; the "
+      "samples are the same either way." },
     { "SolverParameter.plateau_winsize",
       "Iterations without a new least loss before `plateau` steps; one number a step." },
     { "SolverParameter.power", "Parameter of the policies `inv` and `poly`." },
@@ -555,16 +627,15 @@ const ct_meaning ct_meaning_table[] = {
       "as `F32`, or rounded to `BF16` and added up in f32: less memory, and faster where the "
       "processor has the instruction; weights, their gradients and snapshots stay f32. On GPUs "
       "operands alone are rounded, and there are `TF32` (10 bits behind the point) and `FP16` "
-      "(with "
-      "`loss_scale`)." },
+      "(with `loss_scale`)." },
     { "SolverParameter.rampup_interval",
       "NVIDIA: iterations in which the rate rises from `rampup_lr` to `base_lr`; 0: none." },
     { "SolverParameter.rampup_lr", "Rate at the start of `rampup_interval`." },
     { "SolverParameter.random_seed",
       "Seed of initial weights, shuffling, dropout and augmentation; below 0: any." },
     { "SolverParameter.recompute",
-      "Cortado: make cheap values (behind BatchNorm) again in backward "
-      "instead of keeping them: less memory, a few per cent slower." },
+      "Cortado: make cheap values (behind BatchNorm) again in backward instead of keeping them: "
+      "less memory, a few per cent slower." },
     { "SolverParameter.regularization_type", "`L2` or `L1`." },
     { "SolverParameter.reproducible_sum",
       "Cortado: gradients are summed as integers, so that placement, algorithm, buckets and timing "
@@ -573,9 +644,8 @@ const ct_meaning ct_meaning_table[] = {
     { "SolverParameter.snapshot", "Iterations between snapshots; 0: only at the end." },
     { "SolverParameter.snapshot_after_train", "Write a snapshot at the end." },
     { "SolverParameter.snapshot_diff", "Taken with a warning, and without effect." },
-    { "SolverParameter.snapshot_format",
-      "`BINARYPROTO`, where it is given: weights in Caffe's binary form, and a solver state for "
-      "Caffe too." },
+    { "SolverParameter.snapshot_format", "`BINARYPROTO`, where it is given: weights in Caffe's "
+                                         "binary form, and a solver state for Caffe too." },
     { "SolverParameter.snapshot_keep", "Cortado: number of whole snapshots kept; 0: all." },
     { "SolverParameter.snapshot_prefix",
       "Path that the names of snapshots begin with; unset: the solver file without its ending." },
@@ -623,22 +693,39 @@ const ct_meaning ct_meaning_table[] = {
     { "ThresholdParameter.threshold", "The top is 1 above it, else 0." },
     { "TileParameter.axis", "Axis along which copies lie behind one another." },
     { "TileParameter.tiles", "How many copies." },
+    { "TransformationParameter.crop_h",
+      "Refused: of the SSD fork; crops are square, of `crop_size`." },
     { "TransformationParameter.crop_size",
       "Side of the square cut out: at random in TRAIN, in the middle in TEST; 0: all." },
+    { "TransformationParameter.crop_w",
+      "Refused: of the SSD fork; crops are square, of `crop_size`." },
+    { "TransformationParameter.distort_param",
+      "Refused: of the SSD fork; images are not given other colours while they are read. Do it "
+      "beforehand, when the data set is made." },
+    { "TransformationParameter.emit_constraint",
+      "Refused: of the SSD fork; it chooses boxes in a crop of AnnotatedData, and that type is not "
+      "there." },
+    { "TransformationParameter.expand_param",
+      "Refused: of the SSD fork; images are not placed on larger ones while they are read. Do it "
+      "beforehand, when the data set is made. `pad` adds a border before a random crop." },
     { "TransformationParameter.force_color", "Decode images to three channels." },
     { "TransformationParameter.force_gray", "Decode images to one channel." },
     { "TransformationParameter.mean_file", "File of the mean image that is taken off." },
     { "TransformationParameter.mean_value", "Mean of each channel, or one for all." },
     { "TransformationParameter.mirror", "Mirror at random." },
+    { "TransformationParameter.noise_param",
+      "Refused: of the SSD fork; images are not made noisy while they are read. Do it beforehand, "
+      "when the data set is made." },
     { "TransformationParameter.pad", "Pixels that a random crop may reach out of the image in "
-                                     "TRAIN, where values are 0, the mean; "
-                                     "needs `crop_size`." },
+                                     "TRAIN, where values are 0, the mean; needs `crop_size`." },
+    { "TransformationParameter.resize_param",
+      "Refused: of the SSD fork; images are not resized while they are read. Use `new_height` and "
+      "`new_width` of ImageData, or `cortado convert images --resize=HxW`." },
     { "TransformationParameter.scale", "Factor of every value, after the mean is taken off." },
     { "TransformationParameter.skip_broken",
       "Cortado: that many samples of an epoch may be broken (an image that does not decode, a file "
       "that is missing, another shape): each is replaced by the next good one of the set. One "
-      "more, "
-      "or 0: the run stops with the sample's name." },
+      "more, or 0: the run stops with the sample's name." },
     { "UpsampleParameter.pad_out_h", "One row less, for odd sizes." },
     { "UpsampleParameter.pad_out_w", "One column less." },
     { "UpsampleParameter.scale", "Factor of height and width." },

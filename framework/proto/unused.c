@@ -85,6 +85,14 @@ static const struct {
 };
 enum { N_READER = sizeof(reader) / sizeof(reader[0]) };
 
+const char *ct_param_readers(const char *field)
+{
+    for (int i = 0; i < N_READER; i++) {
+        if (strcmp(reader[i].field, field) == 0) return reader[i].types;
+    }
+    return NULL;
+}
+
 static bool stands_in(const char *types, const char *type)
 {
     size_t n = strlen(type);

@@ -20,6 +20,9 @@ ct_status ct_net_read(const char *path, ct_source_map *map, Ct__NetParameter **n
 /** Warns of each message of parameters that its layer's type does not read (`pooling_param` in a
  *  Convolution), with its place. Unknown types are passed over: they are refused elsewhere. */
 void ct_net_warn_unused(const Ct__NetParameter *net, const char *file, const ct_source_map *map);
+/** The types that read a message of parameters, such as "convolution_param", separated by spaces;
+ *  NULL: none is known. */
+const char *ct_param_readers(const char *field);
 /** Whether it is known which parameters the type reads: for a test that all types are. */
 bool ct_type_is_listed(const char *type);
 /** Brings solver_type, and the nets within the solver, up to date. CT_ERR_CONFIG. */
@@ -30,5 +33,8 @@ ct_status ct_solver_upgrade(Ct__SolverParameter *solver, const char *file, ct_so
  *  directory the solver's name. The nets are not
  * read yet. Freed with ct__solver_parameter__free_unpacked(). CT_ERR_CONFIG, CT_ERR_IO. */
 ct_status ct_solver_read(const char *path, ct_source_map *map, Ct__SolverParameter **solver_p);
+/** That replacing of the paths in net, train_net and test_net alone. path: the solver's. For paths
+ *  that options set. CT_ERR_NOMEM. */
+ct_status ct_solver_find_nets(Ct__SolverParameter *solver, const char *path);
 
 #endif

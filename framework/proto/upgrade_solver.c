@@ -77,7 +77,7 @@ static ct_status find_net(const char *solver_path, char **net_p)
     return CT_OK;
 }
 
-static ct_status find_nets(Ct__SolverParameter *solver, const char *path)
+ct_status ct_solver_find_nets(Ct__SolverParameter *solver, const char *path)
 {
     for (size_t i = 0; i < solver->n_test_net + 2; i++) {
         char **net = (i == 0)   ? &solver->net
@@ -133,7 +133,7 @@ ct_status ct_solver_read(const char *path, ct_source_map *map, Ct__SolverParamet
     CT_TRY(ct_prototxt_read(&ct__solver_parameter__descriptor, path, map, &message));
     solver = (Ct__SolverParameter *)message;
     CT_TRY_GOTO(status, err_release, ct_solver_upgrade(solver, path, map));
-    CT_TRY_GOTO(status, err_release, find_nets(solver, path));
+    CT_TRY_GOTO(status, err_release, ct_solver_find_nets(solver, path));
     CT_TRY_GOTO(status, err_release, find_prefix(solver, path));
     *solver_p = solver;
     return CT_OK;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "framework/base/text.h"
@@ -18,6 +19,16 @@ struct ct_report {
     FILE *metrics;
     ct_progress *progress;
 };
+
+ct_status ct_report_spare(const char *path, const char *more)
+{
+    struct stat st;
+
+    if ((stat(path, &st) != 0) || !S_ISREG(st.st_mode) || (st.st_size == 0)) return CT_OK;
+    return CT_FAIL(CT_ERR_CONFIG,
+                   "%s holds the metrics of an earlier run: --overwrite replaces them%s", path,
+                   more);
+}
 
 /* The length of the file up to the end of its last whole line. */
 static ct_status whole_lines(int fd, const char *path, off_t *length_p)
@@ -196,6 +207,16 @@ static void add_field(ct_text *line, const char *name, double v)
     ct_text_add_number(line, v);
 }
 
+static void add_when(ct_text *line, double epoch)
+{
+    struct timespec now = { 0 };
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    add_field(line, "epoch", epoch);
+    ct_text_add(line, ",\"time\":%" PRId64 ".%03d", (int64_t)now.tv_sec,
+                (int)(now.tv_nsec / 1000000));
+}
+
 static void add_coding(ct_text *line, const ct_report_coding *c)
 {
     ct_text_add(line,
@@ -239,6 +260,7 @@ ct_status ct_report_train(ct_report *r, const ct_report_train_event *e)
     if (e->broken_samples > 0)
         ct_text_add(&line, ",\"broken_samples\":%" PRId64, e->broken_samples);
     if (e->coding.n_coded > 0) add_coding(&line, &e->coding);
+    add_when(&line, e->epoch);
     ct_text_add(&line, "}");
     return write_line(r, &line);
 }
@@ -276,8 +298,8 @@ static void add_perplexity(ct_text *line, const ct_net *net, const double *value
     }
 }
 
-ct_status ct_report_test(ct_report *r, int64_t iteration, int net_index, const ct_net *net,
-                         const double *output)
+ct_status ct_report_test(ct_report *r, int64_t iteration, double epoch, int net_index,
+                         const ct_net *net, const double *output)
 {
     ct_text line = { 0 };
 
@@ -289,6 +311,7 @@ ct_status ct_report_test(ct_report *r, int64_t iteration, int net_index, const c
     add_outputs(&line, net, output);
     ct_text_add(&line, "}");
     add_perplexity(&line, net, output);
+    add_when(&line, epoch);
     ct_text_add(&line, "}");
     return write_line(r, &line);
 }

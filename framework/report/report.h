@@ -20,6 +20,10 @@ typedef struct ct_report_options {
     bool progress;       /* a progress line where stderr is a terminal             */
 } ct_report_options;
 
+/** CT_ERR_CONFIG, logged, where path is a file that is not empty: the metrics of an earlier run.
+ *  more: what else than --overwrite helps, behind it; "": nothing. Rank 0 calls it. */
+ct_status ct_report_spare(const char *path, const char *more);
+/** Replaces the file, or appends to it. */
 ct_status ct_report_create(const ct_report_options *options, ct_report **report_p);
 void ct_report_destroy(ct_report *r); /* NULL allowed; ends the progress line */
 
@@ -45,7 +49,8 @@ typedef struct ct_report_coding {
 
 typedef struct ct_report_train_event {
     int64_t iteration, max_iteration;
-    double loss, rate;                /* loss: smoothed by average_loss         */
+    double epoch;      /* passes over the data set so far; NAN: its size is unknown */
+    double loss, rate; /* loss: smoothed by average_loss         */
     double iterations_per_s, seconds; /* since the last display                */
     int64_t iterations;               /* how many that were                     */
     double images_per_s;
@@ -58,14 +63,15 @@ typedef struct ct_report_train_event {
 } ct_report_train_event;
 
 /** `Iteration N (…), loss = L`, `    Train net output #0: …`, `Iteration N, lr = …` and the
- *  train event. A number that is not finite is null in the metrics. CT_ERR_IO: as all of these
- *  where the metrics file cannot be written. */
+ *  train event. A number that is not finite is null in the metrics. Train and test events have
+ *  "time", seconds since 1970, so that the times of a resumed run follow those of the one before.
+ *  CT_ERR_IO: as all of these where the metrics file cannot be written. */
 ct_status ct_report_train(ct_report *r, const ct_report_train_event *e);
 /** `Iteration N, Testing net (#i)`, `    Test net output #0: …` and the test event; where the data
  * is a text also `    Test net perplexity: …`, e to the power of the loss. */
 ct_status ct_report_test_start(ct_report *r, int64_t iteration, int net_index);
-ct_status ct_report_test(ct_report *r, int64_t iteration, int net_index, const ct_net *net,
-                         const double *output);
+ct_status ct_report_test(ct_report *r, int64_t iteration, double epoch, int net_index,
+                         const ct_net *net, const double *output);
 /** A warning with how many broken samples others stood in for, where there were any. `in`:
  * "training", "testing". */
 void ct_report_broken(ct_report *r, const char *in, int64_t samples);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "framework/base/text.h"
+#include "framework/snapshot/snapshot.h"
 
 char *ct_set_path(const char *prefix, int64_t iteration, const char *suffix)
 {
@@ -203,6 +204,42 @@ ct_status ct_set_list(const char *prefix, ct_set_entry **list_p, int *n_p)
     *list_p = c.list;
     *n_p = c.n;
     return CT_OK;
+}
+
+typedef struct any_ctx {
+    const char *prefix;
+    char *path;
+    int64_t iteration;
+    bool committed, failed;
+} any_ctx;
+
+static void take_later(void *ctx, int64_t iteration, const char *suffix, const char *name)
+{
+    bool state = strcmp(suffix, CT_SET_STATE) == 0;
+    any_ctx *c = ctx;
+
+    if (!state && !is_part(suffix)) return;
+    if (c->path != NULL) {
+        if (c->committed && !state) return;
+        if ((c->committed == state) && (iteration <= c->iteration)) return;
+    }
+    free(c->path);
+    c->path = ct_path_beside(c->prefix, name);
+    c->failed = c->failed || (c->path == NULL);
+    c->iteration = iteration;
+    c->committed = state;
+}
+
+ct_status ct_snapshot_any(const char *prefix, char **file_p)
+{
+    any_ctx c = { .prefix = prefix };
+
+    each_file(prefix, take_later, &c);
+    *file_p = c.path;
+    if (!c.failed) return CT_OK;
+    free(c.path);
+    *file_p = NULL;
+    return CT_FAIL(CT_ERR_NOMEM, "no memory to list the snapshots of %s", prefix);
 }
 
 static void remove_beside(const char *prefix, const char *name)

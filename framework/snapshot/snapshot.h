@@ -85,6 +85,10 @@ ct_status ct_snapshot_verify(const char *file, char **why_p);
  *  and unfinished ones that it skips. *file_p is malloc'ed, or NULL where there is none (not an
  *  error). Rank 0 calls it. */
 ct_status ct_snapshot_newest(const char *prefix, char **file_p);
+/** The solver state of the latest iteration that prefix has, whatever it holds, or, where no set is
+ *  committed, a file of the latest one: what a run from the start would mix its own with. *file_p
+ * is malloc'ed, or NULL where there is none. Rank 0 calls it. CT_ERR_NOMEM. */
+ct_status ct_snapshot_any(const char *prefix, char **file_p);
 /** Copies weights by layer name from .caffemodel, .caffemodel.h5 or .npz; logs how many layers were
  * loaded, which of the net have none in the file and which of the file are not in the net. Shapes
  * fit when they are equal but for leading ones, so the four dimensions of old models do.

@@ -34,8 +34,7 @@ static void fill_state(ct_solver *s, ct_snapshot_state *state)
         .average = average_begun(s) ? s->step.average : NULL,
         .solver_type = s->rule->type,
         .n_state = s->rule->n_state,
-        .binary = s->param->has_snapshot_format &&
-                  (s->param->snapshot_format == CT__SOLVER_PARAMETER__SNAPSHOT_FORMAT__BINARYPROTO),
+        .binary = (s->param->snapshot_format == CT__SOLVER_PARAMETER__SNAPSHOT_FORMAT__BINARYPROTO),
         .lr_step = ct_plateau_is(s->param) ? s->plateau.step
                                            : ct_learning_rate_step(s->param, s->iteration),
         .least_loss = s->plateau.begun ? s->plateau.least : CT_NO_LEAST_LOSS,

@@ -1,4 +1,6 @@
 /* `display`: what the log and the metrics say of the iterations since the last one. */
+#include <math.h>
+
 #include "framework/base/clock.h"
 #include "framework/base/trace.h"
 #include "framework/report/report.h"
@@ -17,6 +19,15 @@ double ct_solver_images_per_s(const ct_solver *s)
 
     if (!(t->step_s > 0.0)) return 0.0;
     return (double)(t->iterations * s->param->iter_size * s->net->batch_global) / t->step_s;
+}
+
+double ct_solver_epoch(const ct_solver *s)
+{
+    const ct_net *net = s->net;
+
+    if (net->n_sample <= 0) return NAN;
+    return (double)s->iteration * s->param->iter_size * (double)net->batch_global /
+           (double)net->n_sample;
 }
 
 ct_status ct_solver_sum_shown(ct_solver *s, double *loss_p)
@@ -63,6 +74,7 @@ ct_status ct_solver_show(ct_solver *s)
     ct_report_train_event e = {
         .iteration = s->iteration,
         .max_iteration = s->param->max_iter,
+        .epoch = ct_solver_epoch(s),
         .rate = s->rate,
         .seconds = ct_clock_s() - t->start_s,
         .iterations = t->iterations,

@@ -91,6 +91,8 @@ ct_status ct_solver_settle(ct_solver *s);
 void ct_solver_reset_tally(ct_solver *s);
 /** Since the last display; 0 where there was no step. */
 double ct_solver_images_per_s(const ct_solver *s);
+/* Passes over the data set so far; NAN: its size is unknown. */
+double ct_solver_epoch(const ct_solver *s);
 /** Loss and outputs of this iteration, summed over the ranks in one message. Collective. */
 ct_status ct_solver_sum_shown(ct_solver *s, double *loss_p);
 /** What happened since the last display, to log and metrics. Collective. */

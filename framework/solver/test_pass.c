@@ -80,7 +80,8 @@ ct_status ct_solver_test_all(ct_solver *s)
         status = ct_solver_test(s, i, o->sum, (int)o->n);
         if (status == CT_STOPPED) CT_INFO("Test interrupted.");
         CT_TRY(status);
-        CT_TRY(ct_report_test(s->options.report, s->iteration, i, s->test[i], o->sum));
+        CT_TRY(ct_report_test(s->options.report, s->iteration, ct_solver_epoch(s), i, s->test[i],
+                              o->sum));
         ct_report_broken(s->options.report, "testing", s->test_broken);
     }
     ct_trace_end(s->options.trace, traced, CT_TRACE_TEST, NULL, NULL);

@@ -85,6 +85,8 @@ static ct_status read_files(const ct_options *o, ct_config *c)
         CT_TRY(default_solver(c, model));
     } else {
         CT_TRY(ct_solver_read(solver, c->map, &c->solver));
+        CT_TRY(ct_config_apply_nets(o, c));
+        CT_TRY(ct_solver_find_nets(c->solver, solver));
         CT_TRY(check_nets(c));
         CT_TRY(read_nets(c));
     }

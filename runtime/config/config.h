@@ -25,7 +25,7 @@ typedef struct ct_config {
     bool is_model;               /* --model instead of --solver                       */
     int n_set;
     struct {
-        char path[96], value[64];
+        char path[96], value[256];
         ct_origin origin;
     } set[CT_CONFIG_MAX_SET]; /* fields that options set, in order                 */
 } ct_config;
@@ -34,6 +34,11 @@ typedef struct ct_config {
  *  means. CT_ERR_CONFIG, CT_ERR_IO, logged. */
 ct_status ct_config_read(const ct_options *o, ct_phase phase, ct_config *c);
 void ct_config_destroy(ct_config *c);
+/** Applies the entries of --set that say which nets to train or test, before any net is read: each
+ *  takes the place of all that the file says of the same. Part of ct_config_read(). */
+ct_status ct_config_apply_nets(const ct_options *o, ct_config *c);
+/** Whether a field says which nets to train or test: net, net_param, train_net … */
+bool ct_config_names_net(const char *path);
 /** Lays the environment, then the command line over a config; part of ct_config_read(). */
 ct_status ct_config_apply(const ct_options *o, ct_config *c);
 

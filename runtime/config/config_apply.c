@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "framework/proto/message.h"
 #include "runtime/config/features.h"
 
 /* ---- batch size */
@@ -213,7 +214,10 @@ static const struct {
     { "weights", "weights" },
 };
 
-static ct_status apply_set(const ct_options *o, ct_config *c, ct_origin origin)
+/* Calls set for every entry of --set, or of CORTADO_SET, that names nets or does not. */
+static ct_status each_set(const ct_options *o, ct_config *c, ct_origin origin, bool nets,
+                          ct_status (*set)(ct_config *c, const char *path, const char *value,
+                                           ct_origin origin, const char *who))
 {
     const char *who = (origin == CT_ORIGIN_ENV) ? "CORTADO_SET" : "--set";
 
@@ -229,9 +233,62 @@ static ct_status apply_set(const ct_options *o, ct_config *c, ct_origin origin)
             return CT_FAIL(CT_ERR_CONFIG, "%s=%s: expected FIELD=VALUE", who, entry);
         }
         snprintf(path, sizeof(path), "%.*s", (int)(value - entry), entry);
-        CT_TRY(set_field(c, path, value + 1, origin, who));
+        if (ct_config_names_net(path) == nets) CT_TRY(set(c, path, value + 1, origin, who));
     }
     return CT_OK;
+}
+
+/* ---- which nets to train and test */
+
+/* One of the fields of a row says it all, so that an option which sets one unsets the others. */
+static const char *const net_fields[2][4] = {
+    { "net", "net_param", "train_net", "train_net_param" },
+    { "test_net", "test_net_param", NULL, NULL },
+};
+
+static const char *const *row_of(const char *path)
+{
+    for (int row = 0; row < 2; row++) {
+        for (int i = 0; (i < 4) && (net_fields[row][i] != NULL); i++)
+            if (strcmp(net_fields[row][i], path) == 0) return net_fields[row];
+    }
+    return NULL;
+}
+
+bool ct_config_names_net(const char *path)
+{
+    return row_of(path) != NULL;
+}
+
+static ct_status set_net(ct_config *c, const char *path, const char *value, ct_origin origin,
+                         const char *who)
+{
+    const char *const *row = row_of(path);
+    ProtobufCMessage *s = &c->solver->base;
+
+    for (int i = 0; (i < 4) && (row[i] != NULL); i++) {
+        const ProtobufCFieldDescriptor *f = field_of(s->descriptor, row[i]);
+
+        if (strcmp(row[i], path) == 0) continue;
+        for (size_t k = 0; (f->type == PROTOBUF_C_TYPE_MESSAGE) && (k < ct_field_count(s, f)); k++)
+            ct_source_map_forget(c->map, ct_field_message(s, f, k)); /* about to be freed */
+        CT_TRY(ct_field_clear(s, f));
+    }
+    return set_field(c, path, value, origin, who);
+}
+
+ct_status ct_config_apply_nets(const ct_options *o, ct_config *c)
+{
+    CT_TRY(each_set(o, c, CT_ORIGIN_ENV, true, set_net));
+    return each_set(o, c, CT_ORIGIN_COMMAND, true, set_net);
+}
+
+static ct_status refuse_net(ct_config *c, const char *path, const char *value, ct_origin origin,
+                            const char *who)
+{
+    (void)origin;
+    return CT_FAIL(CT_ERR_CONFIG, "%s: %s=%s: the net is that of --model=%s; give that file there",
+                   who, path, value, c->file);
 }
 
 static ct_status apply_mode(const ct_options *o, ct_config *c, ct_origin origin)
@@ -267,7 +324,8 @@ static ct_status apply_origin(const ct_options *o, ct_config *c, ct_origin origi
         CT_TRY(ct_config_compression(c->solver, spec, "compression"));
         CT_TRY(note(c, "compression", spec, origin));
     }
-    return apply_set(o, c, origin);
+    if (c->is_model) CT_TRY(each_set(o, c, origin, true, refuse_net));
+    return each_set(o, c, origin, false, set_field);
 }
 
 /* The messages that every run has, so that their defaults show. */

@@ -18,7 +18,7 @@ while [ $# -ge 3 ]; do
         out=$(mktemp)
         (cd "$folder" && exec "$cortado" train --solver="$root/models/$1/solver.prototxt" --seed="$seed" --iterations="$2" \
             --set=test_interval="$3" --set=test_iter="${TESTS:-50}" --set=display="$3" --set=average_loss="$3" --set=snapshot=0 \
-            --set=snapshot_after_train=false --set=precision=$precision ${EXTRA:-} --metrics="$out" --log=error) || exit 1
+            --set=snapshot_after_train=false --set=precision=$precision ${EXTRA:-} --metrics="$out" --overwrite --log=error) || exit 1
         awk -v head="$1,$precision,$seed" '
             function value(of) { return match($0, "\"" of "\":[-+0-9.e]+") ? substr($0, RSTART + length(of) + 3, RLENGTH - length(of) - 3) : "" }
             /"event":"train"/ { loss[value("iter")] = value("loss") }

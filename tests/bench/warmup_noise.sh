@@ -37,7 +37,7 @@ way() { # SEED NAME OPTION...
     seed=$1 name=$2
     shift 2
     "$cortado" train --solver=solver.prototxt --iterations="$iterations" --set=batch_size=8 --set=random_seed="$seed" --set=average_loss=1 \
-        --metrics="$name.$seed.jsonl" "$@" >"$name.$seed.log" 2>&1 || { tail -n 5 "$name.$seed.log"; return; }
+        --metrics="$name.$seed.jsonl" --overwrite "$@" >"$name.$seed.log" 2>&1 || { tail -n 5 "$name.$seed.log"; return; }
     sed -n 's/.*"event":"train","iter":\([0-9]*\),"loss":\([^,]*\),.*/\1 \2/p' "$name.$seed.jsonl" |
         awk -v seed="$seed" -v name="$name" '{ v[NR] = $2; all = all sprintf(" %.3g", $2); if (!($2 <= most)) { most = $2; at = $1 } }
             END { for (i = NR - 9; i <= NR; ++i) sum += v[i]; printf "%s %-8s most %.3g in %d, last ten %.3g:%s\n", seed, name, most, at, sum / 10, all }'

@@ -4,6 +4,8 @@
 set -u
 : "${CORTADO:?}" "${ROOT:?}" "${MPIRUN:=mpirun}" "${MPIRUN_FLAGS:=}"
 unset CORTADO_SET CORTADO_LOG CORTADO_METRICS CORTADO_COMPRESSION CORTADO_ITERATIONS 2>/dev/null
+# many tests train several times in one folder; test_overwrite.sh looks at what happens without
+export CORTADO_OVERWRITE=true
 # threads are few: the tests are about behaviour
 export OMP_NUM_THREADS=1
 

@@ -1,7 +1,37 @@
-# `make demo` in small, and the installation.
+# `make demo` in small: what it shows and what it keeps.
 . "$ROOT/tests/cli/lib.sh"
-runs demo 0 'top-k, density 0.01' env ITERATIONS=120 MPIRUN="$MPIRUN" MPIRUN_FLAGS="$MPIRUN_FLAGS" "$ROOT/scripts/demo.sh"
+export ITERATIONS=120 FOLDER=kept MPIRUN MPIRUN_FLAGS
+runs demo 0 'top-k, density 0.01' "$ROOT/scripts/demo.sh"
 # untrained, one digit in ten is right
 is demo_learns awk '/^dense|^top-k/ { for (i = 1; i <= NF; i++) if ($i == "%" && $(i - 1) > 50) n++ } END { exit n != 2 }' out
 is demo_compresses awk '/^dense/ { d = $(NF - 1) } /^top-k/ { c = $(NF - 1) } END { exit !(c > 0 && c < d / 10) }' out
+# the step's time, the wait and the coding are there, and the words below agree with them
+is demo_times awk '/^dense/ { for (i = 1; i <= NF; i++) if ($i == "ms") d[++n] = $(i - 1) }
+    /^top-k/ { for (i = 1; i <= NF; i++) if ($i == "ms") c[++m] = $(i - 1) }
+    END { exit !(n == 3 && m == 3 && d[1] > 0 && c[1] > 0 && d[3] == 0 && c[3] > 0) }' out
+is demo_says_why awk '/^top-k/ { for (i = 1; i <= NF; i++) if ($i == "ms") { c = $(i - 1); break } }
+    /^dense/ { for (i = 1; i <= NF; i++) if ($i == "ms") { d = $(i - 1); break } }
+    /On one machine compression costs time/ { costs = 1 } /here compression did not cost time/ { not_here = 1 }
+    END { exit !((c > d + 0.01) ? costs : (c < d - 0.01) ? not_here : costs || not_here) }' out
+is demo_keeps test -s kept/dense.log -a -s kept/compressed.log -a -s kept/dense.jsonl -a -s kept/compressed.jsonl
+is demo_keeps_its_table grep -q '^top-k, density 0.01' kept/table.txt
+is demo_says_where grep -q "^Kept in $PWD/kept: curves.svg" out
+# two curves of the loss and two of the accuracy, with a mark a test
+is curves_are_drawn sh -c 'test "$(grep -o "<polyline" kept/curves.svg | wc -l)" = 4'
+tests=$(grep -c '"event":"test"' kept/dense.jsonl)
+is curves_mark_tests test "$(grep -o '<circle' kept/curves.svg | wc -l)" = $((2 * tests))
+if python3 -c '' 2>/dev/null; then
+    is curves_are_xml python3 -c 'import xml.dom.minidom; xml.dom.minidom.parse("kept/curves.svg")'
+else
+    skip curves_are_xml "no Python"
+fi
+runs demo_again 0 'top-k, density 0.01' "$ROOT/scripts/demo.sh"
+is demo_again_is_new sh -c 'test "$(grep -c \"event\":\"run\" kept/dense.jsonl)" = 1'
+
+# curves of known numbers: the ends of both axes, and the corners of the panel
+printf '%s\n' '{"event":"test","iter":0,"outputs":{"loss":9}}' '{"event":"train","iter":0,"loss":4}' '{"event":"train","iter":100,"loss":2}' >a.jsonl
+runs curves 0 '' "$ROOT/scripts/curves.sh" a.svg loss a.jsonl
+is curve_is_right grep -q 'points="70.0,30.0 710.0,250.0"' a.svg
+runs curves_of_nothing 1 'no file has a number nosuch' "$ROOT/scripts/curves.sh" b.svg nosuch a.jsonl
+is nothing_left_behind sh -c '! ls b.svg* 2>/dev/null'
 finish

@@ -15,7 +15,7 @@ cd "$work" || exit 1
 }
 accuracy() { # COMPRESSION
     $MPIRUN $MPIRUN_FLAGS -np 2 "$CORTADO" train --solver="$ROOT/models/lenet/solver.prototxt" --global_batch_size=64 \
-        --seed=1 --set=test_iter=50 --set=snapshot=0 --set=snapshot_prefix=s --compression="$1" --metrics=m.jsonl >log 2>&1 ||
+        --seed=1 --set=test_iter=50 --set=snapshot=0 --set=snapshot_prefix=s --compression="$1" --metrics=m.jsonl --overwrite >log 2>&1 ||
         { tail -n 20 log >&2; exit 1; }
     sed -n 's/.*"event":"test","iter":10000,.*"accuracy":\([0-9.]*\).*/\1/p' m.jsonl
 }

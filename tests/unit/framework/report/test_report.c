@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "framework/base/text.h"
@@ -91,11 +92,12 @@ static void write_all(ct_report *r, const ct_net *net)
     CT_INFO("Solving LeNet");
     assert_int_equal(ct_report_run(r, "\"ranks\":2"), CT_OK);
     assert_int_equal(ct_report_test_start(r, 0, 0), CT_OK);
-    assert_int_equal(ct_report_test(r, 0, 0, net, test), CT_OK);
+    assert_int_equal(ct_report_test(r, 0, 0.0, 0, net, test), CT_OK);
     assert_int_equal(ct_report_train(r, &e), CT_OK);
     e = (ct_report_train_event){
         .iteration = 100,
         .max_iteration = 200,
+        .epoch = 1.5,
         .loss = 0.000012,
         .rate = 0.00992565,
         .iterations_per_s = 123.456789,
@@ -111,24 +113,42 @@ static void write_all(ct_report *r, const ct_net *net)
     };
     assert_int_equal(ct_report_train(r, &e), CT_OK);
     assert_int_equal(ct_report_test_start(r, 100, 0), CT_OK);
-    assert_int_equal(ct_report_test(r, 100, 0, net, test), CT_OK);
+    assert_int_equal(ct_report_test(r, 100, 1.5, 0, net, test), CT_OK);
     ct_report_final_loss(r, 200, 0.125);
     assert_int_equal(ct_report_done(r, "\"iter\":200"), CT_OK);
+}
+
+/* Cuts ,"time":T out of each line, and looks that each T is now: within a day. How many. */
+static int cut_times(char *text)
+{
+    static const char name[] = ",\"time\":";
+    int n = 0;
+
+    for (char *at = text; (at = strstr(at, name)) != NULL; n++) {
+        char *end;
+        double when = strtod(at + sizeof(name) - 1, &end);
+
+        assert_true(fabs(when - (double)time(NULL)) < 86400.0);
+        assert_int_equal(*end, '}');
+        memmove(at, end, strlen(end) + 1);
+    }
+    return n;
 }
 
 static void test_grammar_and_metrics(void **state)
 {
     static const char want[] =
         "{\"event\":\"run\",\"ranks\":2}\n"
-        "{\"event\":\"test\",\"iter\":0,\"net\":0,\"outputs\":{\"accuracy\":0.991,\"loss\":0.0301}}"
-        "\n"
+        "{\"event\":\"test\",\"iter\":0,\"net\":0,\"outputs\":{\"accuracy\":0.991,\"loss\":0.0301},"
+        "\"epoch\":0}\n"
         "{\"event\":\"train\",\"iter\":0,\"loss\":2.5,\"lr\":0.01,\"images_per_s\":0,"
-        "\"wait_data_ms\":0,\"compute_ms\":0,\"comm_exposed_ms\":0,\"bytes_sent\":0}\n"
+        "\"wait_data_ms\":0,\"compute_ms\":0,\"comm_exposed_ms\":0,\"bytes_sent\":0,"
+        "\"epoch\":0}\n"
         "{\"event\":\"train\",\"iter\":100,\"loss\":1.2e-05,\"lr\":0.00992565,"
         "\"images_per_s\":7901.25,\"wait_data_ms\":0.5,\"compute_ms\":7,\"comm_exposed_ms\":0.25,"
-        "\"bytes_sent\":1724320}\n"
+        "\"bytes_sent\":1724320,\"epoch\":1.5}\n"
         "{\"event\":\"test\",\"iter\":100,\"net\":0,"
-        "\"outputs\":{\"accuracy\":0.991,\"loss\":0.0301}}\n"
+        "\"outputs\":{\"accuracy\":0.991,\"loss\":0.0301},\"epoch\":1.5}\n"
         "{\"event\":\"done\",\"iter\":200}\n";
     ct_report_options options = { .metrics = path };
     ct_report *r = NULL;
@@ -150,6 +170,7 @@ static void test_grammar_and_metrics(void **state)
     assert_log("\\] Iteration 200, loss = 0\\.125$");
     /* every line is there before the report ends: a killed run loses none */
     assert_int_equal(ct_file_read(path, &text, &size), CT_OK);
+    assert_int_equal(cut_times(text), 4);
     assert_string_equal(text, want);
     free(text);
     ct_report_destroy(r);
@@ -185,13 +206,14 @@ static void test_vector_outputs_and_nan(void **state)
     fake_init(&f, 3);
     assert_int_equal(ct_report_n_output(&f.net), 4);
     assert_int_equal(ct_report_create(&options, &r), CT_OK);
-    assert_int_equal(ct_report_test(r, 5, 1, &f.net, values), CT_OK);
+    assert_int_equal(ct_report_test(r, 5, NAN, 1, &f.net, values), CT_OK);
     ct_report_destroy(r);
     assert_log("\\]     Test net output #2: accuracy = 0$");
     assert_log("\\]     Test net output #3: loss = -?nan \\(");
     assert_int_equal(ct_file_read(path, &text, &size), CT_OK);
+    assert_int_equal(cut_times(text), 1);
     assert_string_equal(text, "{\"event\":\"test\",\"iter\":5,\"net\":1,\"outputs\":"
-                              "{\"accuracy\":[0.5,1,0],\"loss\":null}}\n");
+                              "{\"accuracy\":[0.5,1,0],\"loss\":null},\"epoch\":null}\n");
     free(text);
 }
 

@@ -1,0 +1,74 @@
+# The installation: what its pages name is there, it works without the sources, it goes away again; and
+# which version a program says it has.
+. "$ROOT/tests/cli/lib.sh"
+install="$ROOT/scripts/install.sh"
+runs installs 0 'cortado is in ' "$install" install "$CORTADO" /opt/cortado "$work/root"
+home=$work/root/opt/cortado share=$work/root/opt/cortado/share/cortado
+is program test -x "$home/bin/cortado"
+
+# every path of a file of the sources that an installed page names: in code, in links, in sentences
+(cd "$share" && find . -name '*.md' -exec grep -ohE '[A-Za-z0-9_][A-Za-z0-9_./-]*/[A-Za-z0-9_.-]*[A-Za-z0-9_]' {} + | sort -u) >paths
+n=0 missing=
+while read -r path; do
+    [ -f "$ROOT/$path" ] || continue
+    case $path in build/*) continue ;; esac
+    n=$((n + 1))
+    [ -f "$share/$path" ] || missing="$missing $path"
+done <paths
+is names_many_files test $n -gt 150
+is every_named_file_is_there test -z "$missing"
+[ -z "$missing" ] || echo "    missing:$missing"
+# links between the pages
+if python3 -c '' 2>/dev/null; then
+    runs links_lead_somewhere 0 '[0-9]+ links' python3 "$ROOT/scripts/check_links.py" "$share"
+else
+    skip links_lead_somewhere "no Python"
+fi
+for folder in scripts/nets scripts/slurm scripts/gpu tests/bench docs/convergence docs/studies/alexnet_taihulight_fitted; do
+    is "whole_$folder" sh -c 'test "$(cd "$0/$2" && find . -type f ! -name "*.pyc" | sort)" = "$(cd "$1/$2" && find . -type f ! -name "*.pyc" | sort)"' \
+        "$ROOT" "$share" "$folder"
+done
+is scripts_run test -x "$share/scripts/demo.sh" -a -x "$share/scripts/curves.sh" -a -x "$share/scripts/setup.sh"
+
+# the demo of the installation, from anywhere
+runs demo_of_it 0 'Kept in .*/cortado-demo: curves.svg' env ITERATIONS=20 PATH="$home/bin:$PATH" CORTADO= MPIRUN="$MPIRUN" MPIRUN_FLAGS="$MPIRUN_FLAGS" \
+    "$share/scripts/demo.sh"
+
+# installed anew: files that are no more ours go; what others put there stays
+echo share/cortado/docs/old.md >>"$share/manifest"
+echo old >"$share/docs/old.md"
+echo mine >"$share/docs/mine.md"
+runs installs_anew 0 'cortado is in ' "$install" install "$CORTADO" /opt/cortado "$work/root"
+is old_file_is_gone test ! -e "$share/docs/old.md"
+is other_file_stays test -e "$share/docs/mine.md"
+runs uninstalls 0 'cortado is gone from' "$install" uninstall /opt/cortado "$work/root"
+is only_the_other_is_left test "$(find "$work/root" -type f)" = "$share/docs/mine.md"
+rm "$share/docs/mine.md"
+runs nothing_to_uninstall 2 'manifest is not there: nothing was installed' "$install" uninstall /opt/cortado "$work/root"
+runs prefix_is_absolute 2 'PREFIX=here is not a path from /' "$install" install "$CORTADO" here
+is nothing_is_left test -z "$(find "$work/root" -type f)"
+
+# the version: of a tarball VERSION alone, also inside the checkout of something else
+if git --version >/dev/null 2>&1; then
+    version() { make -C "$1" --no-print-directory -pn 2>/dev/null | sed -n 's/^VERSION := //p'; }
+    export GIT_CONFIG_GLOBAL=/dev/null GIT_CEILING_DIRECTORIES="$work"
+    commit() { git -C "$1" add -A && git -C "$1" -c user.name=t -c user.email=t@t commit -qm t; }
+    mkdir -p foreign/cortado
+    cp "$ROOT/Makefile" "$ROOT/VERSION" foreign/cortado
+    cp -r "$ROOT/scripts" foreign/cortado
+    mkdir foreign/cortado/tests foreign/cortado/framework foreign/cortado/layers foreign/cortado/comm foreign/cortado/topology
+    want=$(cat "$ROOT/VERSION")
+    is version_of_a_tarball test "$(version foreign/cortado)" = "$want"
+    git -C foreign init -q
+    commit foreign
+    is version_in_a_foreign_tree test "$(version foreign/cortado)" = "$want"
+    git -C foreign/cortado init -q
+    commit foreign/cortado
+    hash=$(git -C foreign/cortado rev-parse --short HEAD)
+    is version_of_a_checkout test "$(version foreign/cortado)" = "$want-g$hash"
+    ln -s foreign/cortado link
+    is version_through_a_link test "$(version link)" = "$want-g$hash"
+else
+    skip version "no git"
+fi
+finish
