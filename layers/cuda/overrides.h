@@ -1,6 +1,6 @@
 /** @file overrides.h  What layer types do on CUDA devices; private to layers/. */
-#ifndef CT_CUDA_FORMS_H
-#define CT_CUDA_FORMS_H
+#ifndef CT_CUDA_OVERRIDES_H
+#define CT_CUDA_OVERRIDES_H
 
 #include "framework/net/layer.h"
 

@@ -5,7 +5,7 @@
  *  averages  scale_filler, shift_filler, var_eps, decay, moving_average (PSPNet's first)
  *  segnet    scale_filler, shift_filler, bn_mode: statistics of the batch, or none at all
  * SyncBN is the first with statistics of the global batch: ranks add up what they have of it. */
-#include "layers/types/bn.h"
+#include "layers/types/norm.h"
 #include "layers/engine/batch_norm/batch_norm.h"
 #include "layers/types/layer_types.h"
 #include "layers/layer_util.h"

@@ -2,8 +2,54 @@
  * ReLU behind it runs with it, and one in front of it, where another such layer made its bits, in
  * the product that makes the bottom's gradient.
  * What has 16 bits: inner_product_narrow.c. */
-#include "layers/types/inner_product.h"
 #include "layers/types/layer_types.h"
+#include "layers/types/device_kernels.h"
+
+#include "layers/types/product.h"
+
+/* InnerProduct's state, and what it does with values of 16 bits
+ * (inner_product_narrow.c). Private to layers/.
+ *
+ * Values of 16 bits, channels last, it multiplies as they lie, and hands on such where a reader
+ * takes them. Of several places each they are turned to plain order first, which is what weights
+ * are for: a batch is less to turn than weights and their gradients. Where operands have 16 bits
+ * weights are rounded once a pass, for forward and for the bottom's gradient.
+ */
+
+typedef struct ip_state {
+    int axis;
+    int64_t n, k;   /* outputs, inputs                                      */
+    bool transpose; /* weight is K x N instead of N x K                     */
+    bool bias;
+} ip_state;
+
+typedef struct ip_instance {
+    int64_t m;
+    int64_t places; /* > 1: of a bottom that is turned */
+    ct_product forward, backward_data, backward_weight;
+    const ct_relu_impl *relu_backward; /* of the tail                            */
+    ct_status status;                  /* of what was made behind reshape's back */
+    ct_instance *sums_of; /* whose bias's gradient backward_data makes; NULL: nobody's         */
+    bool bias_done;       /* this one's is made so by the reader of its group's top            */
+} ip_instance;
+
+/** Buffers: of the products; where the tail's ReLU passed, for who reads the top; the bottom in
+ *  plain order, and its gradient; weight 0 in 16 bits. */
+enum { IP_WORK, IP_BITS, IP_PLAIN, IP_PLAIN_DIFF, IP_WEIGHT };
+
+/** As ct_layer_ops.takes. */
+static bool ct_ip_takes(const Ct__LayerParameter *p, const ct_blob *const *bottom, int slot);
+/** reshape, with r->m set: the top's shape, and the buffers but for the products'. */
+static void ct_ip_prepare(const ct_layer *l, ct_instance *in, const ct_shape *top);
+/** Which matrices of a product have 16 bits, behind ct_ip_prepare(): CT_NARROW_… */
+static unsigned ct_ip_narrow(const ct_layer *l, const ct_instance *in, ct_run_kind kind);
+
+/** Bottom and weight as products read them, once ct_ip_lay() has brought them there. */
+static ct_status ct_ip_lay(const ct_layer *l, ct_instance *in, ct_exec *ex);
+static const float *ct_ip_rows(const ct_instance *in);
+static const float *ct_ip_weight(const ct_instance *in);
+/** The bottom's gradient from IP_PLAIN_DIFF to its place, where the bottom is turned. */
+static ct_status ct_ip_turn_back(ct_instance *in, ct_exec *ex);
 
 static ct_status ip_setup(ct_layer *l, const ct_shape *bottom)
 {
@@ -301,3 +347,103 @@ const ct_layer_ops ct_layer_inner_product = {
     .release = ip_release,
     .on_cuda = true,
 };
+
+/* ---- InnerProduct of values of 16 bits. */
+
+/* Rows of 16 bits that products read and write as they lie begin at 16 bytes. */
+enum { ROW = 8 };
+
+static bool ct_ip_takes(const Ct__LayerParameter *p, const ct_blob *const *bottom, int slot)
+{
+    const ct_shape *x = &bottom[slot]->data.shape;
+
+    return ct_blob_is_last(bottom[slot]) && (p->inner_product_param != NULL) &&
+           ct_layer_is_channels(x, p->inner_product_param->axis) &&
+           (ct_shape_count(x, 1, -1) % ROW == 0);
+}
+
+/* Whether weights are rounded here, not by each product. */
+static bool rounds_weight(const ct_layer *l)
+{
+    const ip_state *s = l->state;
+
+    return (l->dev->kind != CT_DEVICE_CPU) && (ct_dtype_of(ct_engine_operand(l)) != CT_F32) &&
+           ((s->transpose ? s->n : s->k) % ROW == 0);
+}
+
+static ct_buffer_lifetime keep_if(bool backward)
+{
+    return backward ? CT_LIFETIME_PASS : CT_LIFETIME_CALL;
+}
+
+static void ct_ip_prepare(const ct_layer *l, ct_instance *in, const ct_shape *top)
+{
+    const ip_state *s = l->state;
+    ip_instance *r = in->state;
+    const ct_blob *x = in->bottom[0];
+    size_t bytes = ct_tensor_bytes(&x->data);
+    bool last = ct_blob_is_last(x), back = in->top[0]->wants_diff;
+
+    if (last && in->read_narrow && (s->n % ROW == 0))
+        ct_blob_set_like(in->top[0], top, &x->data);
+    else
+        ct_blob_set_shape(in->top[0], top);
+    if (rounds_weight(l))
+        ct_instance_buffer(in, IP_WEIGHT, keep_if(x->wants_diff),
+                           (size_t)(s->n * s->k) * sizeof(uint16_t));
+    r->places = last ? ct_shape_count(&x->data.shape, 2, -1) : 1;
+    if (r->places == 1) return;
+    in->backward_reads = 0;
+    ct_instance_buffer(in, IP_PLAIN, keep_if(back), bytes);
+    if (x->wants_diff) ct_instance_buffer(in, IP_PLAIN_DIFF, CT_LIFETIME_CALL, bytes);
+}
+
+static unsigned ct_ip_narrow(const ct_layer *l, const ct_instance *in, ct_run_kind kind)
+{
+    const ip_state *s = l->state;
+    bool x = ct_blob_is_last(in->bottom[0]), y = ct_blob_is_last(in->top[0]), t = s->transpose;
+    unsigned weight = rounds_weight(l) ? CT_NARROW_B : 0;
+
+    if (kind == CT_RUN_FORWARD) return (x ? CT_NARROW_A : 0) | weight | (y ? CT_NARROW_C : 0);
+    if (kind == CT_RUN_BACKWARD_DATA) return (y ? CT_NARROW_A : 0) | weight | (x ? CT_NARROW_C : 0);
+    return ((t ? x : y) ? CT_NARROW_A : 0) | ((t ? y : x) ? CT_NARROW_B : 0);
+}
+
+static ct_status ct_ip_lay(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    const ip_state *s = l->state;
+    const ip_instance *r = in->state;
+    const ct_tensor *x = &in->bottom[0]->data;
+
+    if (in->buffer[IP_WEIGHT].bytes > 0)
+        CT_TRY(ct_kernels(ex)->convert(ex, s->n * s->k, CT_F32, ct_blob_data(&in->weight[0]),
+                                       ct_dtype_of(ct_engine_operand(l)),
+                                       in->buffer[IP_WEIGHT].data));
+    if (r->places == 1) return CT_OK;
+    return ct_kernels(ex)->last_to_plain(ex, r->m, x->shape.dim[1], r->places, x->dtype, x->data,
+                                         x->dtype, in->buffer[IP_PLAIN].data);
+}
+
+static const float *ct_ip_rows(const ct_instance *in)
+{
+    const ip_instance *r = in->state;
+
+    return (r->places > 1) ? in->buffer[IP_PLAIN].data : ct_blob_data(in->bottom[0]);
+}
+
+static const float *ct_ip_weight(const ct_instance *in)
+{
+    const ct_buffer *rounded = &in->buffer[IP_WEIGHT];
+
+    return (rounded->bytes > 0) ? rounded->data : ct_blob_data(&in->weight[0]);
+}
+
+static ct_status ct_ip_turn_back(ct_instance *in, ct_exec *ex)
+{
+    const ip_instance *r = in->state;
+    const ct_tensor *dx = &in->bottom[0]->diff;
+
+    if (r->places == 1) return CT_OK;
+    return ct_kernels(ex)->plain_to_last(ex, r->m, dx->shape.dim[1], r->places, dx->dtype,
+                                         in->buffer[IP_PLAIN_DIFF].data, dx->dtype, dx->data);
+}

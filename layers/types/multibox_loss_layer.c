@@ -7,7 +7,7 @@
 
 #include "framework/base/memory.h"
 #include "layers/types/layer_types.h"
-#include "layers/types/multibox.h"
+#include "layers/types/box.h"
 
 typedef struct multibox_plan {
     int64_t n, n_prior, n_row; /* samples, priors, rows of true boxes            */

@@ -5,7 +5,7 @@
 #include "framework/base/memory.h"
 #include "layers/types/layer_types.h"
 #include "layers/layer_util.h"
-#include "layers/types/prior_box.h"
+#include "layers/types/box.h"
 
 static ct_status read_ratios(const ct_layer *l, const Ct__PriorBoxParameter *p, ct_prior_state *s)
 {

@@ -6,7 +6,7 @@
 
 #include "layers/types/layer_types.h"
 #include "layers/layer_util.h"
-#include "layers/types/roi.h"
+#include "layers/types/resize.h"
 
 typedef ct_roi_state roi_state;
 typedef ct_roi_bin bin;

@@ -5,7 +5,7 @@
 #include "framework/base/simd.h"
 #include "framework/math/scalar.h"
 #include "layers/types/layer_types.h"
-#include "layers/types/loss_util.h"
+#include "layers/types/loss.h"
 
 enum { LANES = 16 }; /* sums in so many, whatever the width of the processor's vectors */
 

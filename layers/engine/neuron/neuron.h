@@ -4,8 +4,8 @@
  * no x in backward, so they run in place as they are. All on the host. The results depend neither
  * on the number of threads nor on the place in the array.
  */
-#ifndef CT_NEURON_H
-#define CT_NEURON_H
+#ifndef CT_ENGINE_NEURON_NEURON_H
+#define CT_ENGINE_NEURON_NEURON_H
 
 #include "framework/net/layer.h"
 

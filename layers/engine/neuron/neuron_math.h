@@ -1,8 +1,8 @@
 /** @file neuron_math.h  The functions themselves, y = f(x) and the slope, of one number: the CPU's
  * loops and the CUDA kernels are made of the same lines. Private to layers/engine/neuron.
  */
-#ifndef CT_NEURON_MATH_H
-#define CT_NEURON_MATH_H
+#ifndef CT_ENGINE_NEURON_NEURON_MATH_H
+#define CT_ENGINE_NEURON_NEURON_MATH_H
 
 #include <math.h>
 
