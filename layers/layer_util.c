@@ -12,17 +12,21 @@ bool ct_layer_takes_block(const ct_blob *b)
            (b->data.layout.block <= CT_BLOCK_MAX);
 }
 
-bool ct_layer_takes_blocks(const Ct__LayerParameter *p, const ct_blob *const *bottom, int slot)
+static bool takes_blocks(const Ct__LayerParameter *p, const ct_blob *const *bottom, int slot)
 {
     (void)p;
     return ct_layer_takes_block(bottom[slot]);
 }
 
-bool ct_layer_takes_all(const Ct__LayerParameter *p, const ct_blob *const *bottom, int slot)
+static bool takes_all(const Ct__LayerParameter *p, const ct_blob *const *bottom, int slot)
 {
     (void)p, (void)bottom, (void)slot;
     return true;
 }
+
+const ct_layout_ops ct_layout_blocks = { .takes = takes_blocks };
+const ct_layout_ops ct_layout_f32 = { .takes = takes_all };
+const ct_layout_ops ct_layout_all = { .takes = takes_all, .last = true, .bf16 = true };
 
 ct_status ct_device_copy(ct_exec *ex, int64_t n, const float *from, float *to)
 {

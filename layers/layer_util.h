@@ -46,10 +46,9 @@ enum { CT_ELTWISE_LAST = 8 };
 void ct_layer_view_last(const ct_blob *b, ct_view *view_p);
 /** Whether b has channels in blocks, of a width that layers here know. */
 bool ct_layer_takes_block(const ct_blob *b);
-/** ops.takes of layers that take such blocks. */
-bool ct_layer_takes_blocks(const Ct__LayerParameter *p, const ct_blob *const *bottom, int slot);
-/** … and of those that go element by element: order does not matter. */
-bool ct_layer_takes_all(const Ct__LayerParameter *p, const ct_blob *const *bottom, int slot);
+/** Layers that take such blocks; that go element by element, in any order, in f32; of any dtype,
+ * too, and channels last. */
+extern const ct_layout_ops ct_layout_blocks, ct_layout_f32, ct_layout_all;
 /** Whether `axis`, as in a prototxt, is that of the channels of s. */
 bool ct_layer_is_channels(const ct_shape *s, int axis);
 

@@ -337,6 +337,14 @@ static void estimate(const ct_layer *l, const ct_instance *in, ct_estimate *e)
     e->engine[CT_RUN_BACKWARD_DATA] = plan->backward->name;
 }
 
+static const ct_layout_ops batch_norm_layout = { .takes = takes, .bf16 = true, .last = true };
+static const ct_fusion_ops batch_norm_fusion = {
+    .epilogues = 1u << CT_EPILOGUE_AFFINE | 1u << CT_EPILOGUE_SUM | 1u << CT_EPILOGUE_RELU |
+                 1u << CT_EPILOGUE_SPLIT,
+    .join = join,
+    .again = again,
+};
+
 const ct_layer_ops ct_layer_batch_norm = {
     .type = "BatchNorm",
     .min_bottom = 1,
@@ -348,18 +356,13 @@ const ct_layer_ops ct_layer_batch_norm = {
     .state_size = sizeof(ct_batch_norm_state),
     .instance_state_size = sizeof(ct_batch_norm_plan),
     .setup = setup,
-    .takes = takes,
-    .bf16 = true,
-    .last = true,
     .reshape = reshape,
-    .epilogues = 1u << CT_EPILOGUE_AFFINE | 1u << CT_EPILOGUE_SUM | 1u << CT_EPILOGUE_RELU |
-                 1u << CT_EPILOGUE_SPLIT,
-    .join = join,
-    .again = again,
     .forward = forward,
     .backward = backward,
     .estimate = estimate,
     .on_cuda = true,
+    .layout = &batch_norm_layout,
+    .fusion = &batch_norm_fusion,
 };
 
 /* ---- BatchNorm on devices: who runs its passes, and what they are given. */

@@ -132,6 +132,8 @@ static ct_status concat_backward(const ct_layer *l, ct_instance *in, ct_exec *ex
     return CT_OK;
 }
 
+static const ct_layout_ops concat_layout = { .takes = takes, .bf16 = true, .last = true };
+
 const ct_layer_ops ct_layer_concat = {
     .type = "Concat",
     .min_bottom = 1,
@@ -140,12 +142,10 @@ const ct_layer_ops ct_layer_concat = {
     .max_top = 1,
     .instance_state_size = sizeof(int),
     .setup = concat_setup,
-    .takes = takes,
-    .bf16 = true,
-    .last = true,
     .reshape = concat_reshape,
     .forward = concat_forward,
     .backward = concat_backward,
+    .layout = &concat_layout,
 };
 
 /* ---- Slice: the bottom cut along one axis, a piece for each top. */

@@ -191,6 +191,8 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     return CT_OK;
 }
 
+static const ct_layout_ops dropout_layout = { .takes = takes, .last = true };
+
 const ct_layer_ops ct_layer_dropout = {
     .type = "Dropout",
     .min_bottom = 1,
@@ -199,10 +201,9 @@ const ct_layer_ops ct_layer_dropout = {
     .max_top = 1,
     .allow_inplace = true,
     .state_size = sizeof(dropout_state),
-    .takes = takes,
-    .last = true,
     .setup = setup,
     .reshape = reshape,
     .forward = forward,
     .backward = backward,
+    .layout = &dropout_layout,
 };

@@ -341,6 +341,13 @@ static ct_status eltwise_backward(const ct_layer *l, ct_instance *in, ct_exec *e
     return CT_OK;
 }
 
+static const ct_layout_ops eltwise_layout = { .takes = takes, .bf16 = true, .last = true };
+static const ct_fusion_ops eltwise_fusion = {
+    .epilogues = 1u << CT_EPILOGUE_RELU | 1u << CT_EPILOGUE_SPLIT,
+    .as_epilogue = as_epilogue,
+    .join = join,
+};
+
 const ct_layer_ops ct_layer_eltwise = {
     .type = "Eltwise",
     .min_bottom = 2,
@@ -350,15 +357,11 @@ const ct_layer_ops ct_layer_eltwise = {
     .backward_reads = CT_READS_BOTTOM | CT_READS_TOP,
     .state_size = sizeof(eltwise_state),
     .setup = setup,
-    .takes = takes,
-    .bf16 = true,
-    .last = true,
     .reshape = eltwise_reshape,
-    .epilogues = 1u << CT_EPILOGUE_RELU | 1u << CT_EPILOGUE_SPLIT,
-    .as_epilogue = as_epilogue,
-    .join = join,
     .forward = eltwise_forward,
     .backward = eltwise_backward,
+    .layout = &eltwise_layout,
+    .fusion = &eltwise_fusion,
 };
 
 /* ---- Axpy: a factor for each channel of each sample times x, plus y (squeeze-and-excitation

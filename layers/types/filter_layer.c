@@ -108,6 +108,8 @@ static ct_status filter_backward(const ct_layer *l, ct_instance *in, ct_exec *ex
     return CT_OK;
 }
 
+static const ct_layout_ops filter_layout = { .takes = takes, .bf16 = true, .last = true };
+
 const ct_layer_ops ct_layer_filter = {
     .type = "Filter",
     .min_bottom = 2,
@@ -117,13 +119,11 @@ const ct_layer_ops ct_layer_filter = {
     .no_diff_last = true,
     .varies = true,
     .null_top_diff = true,
-    .takes = takes,
-    .bf16 = true,
-    .last = true,
     .setup = setup,
     .reshape = filter_reshape,
     .forward = filter_forward,
     .backward = filter_backward,
+    .layout = &filter_layout,
 };
 
 /* ---- BatchReindex: top sample i is the bottom's sample index[i]. */

@@ -29,15 +29,15 @@ typedef struct ip_instance {
     ct_product forward, backward_data, backward_weight;
     const ct_relu_impl *relu_backward; /* of the tail                            */
     ct_status status;                  /* of what was made behind reshape's back */
-    ct_instance *sums_of; /* whose bias's gradient backward_data makes; NULL: nobody's         */
-    bool bias_done;       /* this one's is made so by the reader of its group's top            */
+    bool makes_bits;                   /* where the tail's ReLU passed, for the reader of its top */
+    bool bias_done;                    /* that reader makes the bias's gradient                   */
 } ip_instance;
 
 /** Buffers: of the products; where the tail's ReLU passed, for who reads the top; the bottom in
  *  plain order, and its gradient; weight 0 in 16 bits. */
 enum { IP_WORK, IP_BITS, IP_PLAIN, IP_PLAIN_DIFF, IP_WEIGHT };
 
-/** As ct_layer_ops.takes. */
+/** As ct_layout_ops.takes. */
 static bool ct_ip_takes(const Ct__LayerParameter *p, const ct_blob *const *bottom, int slot);
 /** reshape, with r->m set: the top's shape, and the buffers but for the products'. */
 static void ct_ip_prepare(const ct_layer *l, ct_instance *in, const ct_shape *top);
@@ -170,7 +170,7 @@ static ct_status ip_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     g.ldb = s->transpose ? s->n : s->k;
     g.c = ct_blob_data(ct_instance_top(in));
     g.bias = s->bias ? ct_blob_data(&in->weight[1]) : NULL;
-    g.bits = (in->bits != 0) ? in->buffer[in->bits].data : NULL;
+    g.bits = r->makes_bits ? in->buffer[IP_BITS].data : NULL;
     return ct_product_run(&r->forward, ex, &g);
 }
 
@@ -219,10 +219,10 @@ static ct_status ip_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     g.ldb = s->transpose ? s->n : s->k;
     g.c = (r->places > 1) ? in->buffer[IP_PLAIN_DIFF].data : ct_blob_diff(in->bottom[0]);
     if ((r->backward_data.behind & CT_FUSE_DRELU) != 0)
-        g.bits = in->bits_of->buffer[in->bits_of->bits].data;
-    if (r->sums_of != NULL) {
-        g.sums = ct_blob_diff(&r->sums_of->weight[1]);
-        g.sums_beta = ct_weight_beta(r->sums_of, ex, 1);
+        g.bits = in->relu.maker->buffer[in->relu.bits].data;
+    if (in->relu.bias) {
+        g.sums = ct_blob_diff(&in->relu.maker->weight[1]);
+        g.sums_beta = ct_weight_beta(in->relu.maker, ex, 1);
     }
     CT_TRY(ct_product_run(&r->backward_data, ex, &g));
     return ct_ip_turn_back(in, ex);
@@ -253,54 +253,51 @@ static bool ip_join(const ct_layer *l, ct_instance *in)
     return true;
 }
 
-static bool ip_make_bits(const ct_layer *l, ct_instance *in)
+/* Whether the gradient of the bias would be a pass of its own, which the product that makes that of
+ * the group's top may save: sums come with the weight's gradient in f32 alone, and where the
+ * library has them. (By a plan they are a matter of time, and what the reader asks must not hang on
+ * what this one chose.) A bias with a name may be another layer's, too, whose gradient would have
+ * to come first. */
+static bool may_leave_bias(const ct_layer *l, const ct_instance *in)
 {
-    ip_instance *r = in->state;
-
-    if ((in->tail == NULL) || !remake(l, in, CT_RUN_FORWARD, CT_FUSE_BITS)) return false;
-    in->bits = IP_BITS;
-    ct_instance_buffer(in, IP_BITS, CT_LIFETIME_PASS, ct_product_bits(&r->forward));
-    return true;
-}
-
-/* Whether the gradient of the bias of `from` would be a pass of its own, which the product that
- * makes that of its group's top may save: sums come with its weight's gradient in f32 alone, and
- * where the library has them. (By a plan they are a matter of time, and what it asks here must not
- * hang on what it chose there.) A bias with a name may be another layer's, too, whose gradient
- * would have to come first. */
-static bool leaves_bias(const ct_instance *from)
-{
-    const ct_layer *l = from->layer;
     const Ct__ParamSpec *bias = (l->param->n_param > 1) ? l->param->param[1] : NULL;
-    const ct_product *p;
+    const ct_product *p = &((const ip_instance *)in->state)->backward_weight;
 
-    if ((l->ops != &ct_layer_inner_product) || !((const ip_state *)l->state)->bias) return false;
+    if (!((const ip_state *)l->state)->bias) return false;
     if ((bias != NULL) && ((bias->lr_mult == 0.0f) || (bias->name != NULL))) return false;
-    p = &((const ip_instance *)from->state)->backward_weight;
     if ((p->inside & CT_FUSE_SUMS) == 0) return true;
     return (p->fused == NULL) && (ct_engine_plan_of(l) == NULL);
 }
 
-/* Where another fully connected layer makes the bottom with its ReLU, and the library does both. */
-static bool ip_does_relu(const ct_layer *l, ct_instance *in)
+static void ip_offer_relu(const ct_layer *l, const ct_instance *in, ct_relu_share *share)
 {
-    ct_instance *from = in->bits_of;
-    bool sums;
+    share->bits = IP_BITS;
+    share->bias = may_leave_bias(l, in);
+}
 
-    if ((from == NULL) || (from->layer->ops->make_bits == NULL) || !in->bottom[0]->wants_diff)
-        return false;
-    /* beside a gradient of 16 bits sums have 16, too, where a library makes them */
-    sums = !ct_blob_is_last(in->bottom[0]) && leaves_bias(from) &&
-           remake(l, in, CT_RUN_BACKWARD_DATA, CT_FUSE_DRELU | CT_FUSE_SUM_C);
-    if (!sums && !remake(l, in, CT_RUN_BACKWARD_DATA, CT_FUSE_DRELU)) return false;
-    if (!from->layer->ops->make_bits(from->layer, from)) {
+static bool ip_leave_relu(const ct_layer *l, ct_instance *in, const ct_relu_share *share)
+{
+    ip_instance *r = in->state;
+
+    if (!remake(l, in, CT_RUN_FORWARD, CT_FUSE_BITS)) return false;
+    ct_instance_buffer(in, IP_BITS, CT_LIFETIME_PASS, ct_product_bits(&r->forward));
+    r->makes_bits = true;
+    r->bias_done = share->bias;
+    return true;
+}
+
+/* By the maker's bits, where the library reads them in the product that makes the gradient. */
+static bool ip_take_relu(const ct_layer *l, ct_instance *in, ct_relu_share *share)
+{
+    if (share == NULL) {
         (void)remake(l, in, CT_RUN_BACKWARD_DATA, 0);
         return false;
     }
-    if (!sums) return true;
-    ((ip_instance *)in->state)->sums_of = from;
-    ((ip_instance *)from->state)->bias_done = true;
-    return true;
+    if ((share->bits == 0) || !in->bottom[0]->wants_diff) return false;
+    /* beside a gradient of 16 bits sums have 16, too, where a library makes them */
+    share->bias = share->bias && !ct_blob_is_last(in->bottom[0]) &&
+                  remake(l, in, CT_RUN_BACKWARD_DATA, CT_FUSE_DRELU | CT_FUSE_SUM_C);
+    return share->bias || remake(l, in, CT_RUN_BACKWARD_DATA, CT_FUSE_DRELU);
 }
 
 static void ip_release(const ct_layer *l, ct_instance *in)
@@ -323,6 +320,16 @@ static void ip_estimate(const ct_layer *l, const ct_instance *in, ct_estimate *e
     e->backward_flop = e->forward_flop + (in->bottom[0]->wants_diff ? product : 0.0);
 }
 
+static const ct_layout_ops inner_product_layout = { .takes = ct_ip_takes, .last = true };
+static const ct_fusion_ops inner_product_fusion = {
+    .epilogues = 1u << CT_EPILOGUE_RELU,
+    .device_only = true,
+    .join = ip_join,
+    .offer_relu = ip_offer_relu,
+    .take_relu = ip_take_relu,
+    .leave_relu = ip_leave_relu,
+};
+
 const ct_layer_ops ct_layer_inner_product = {
     .type = "InnerProduct",
     .min_bottom = 1,
@@ -332,20 +339,15 @@ const ct_layer_ops ct_layer_inner_product = {
     .backward_reads = CT_READS_BOTTOM,
     .state_size = sizeof(ip_state),
     .instance_state_size = sizeof(ip_instance),
-    .takes = ct_ip_takes,
-    .last = true,
     .setup = ip_setup,
     .reshape = ip_reshape,
     .forward = ip_forward,
     .backward = ip_backward,
-    .device_epilogues = 1u << CT_EPILOGUE_RELU,
-    .join = ip_join,
-    .skips_relu = true,
-    .does_relu = ip_does_relu,
-    .make_bits = ip_make_bits,
     .estimate = ip_estimate,
     .release = ip_release,
     .on_cuda = true,
+    .layout = &inner_product_layout,
+    .fusion = &inner_product_fusion,
 };
 
 /* ---- InnerProduct of values of 16 bits. */

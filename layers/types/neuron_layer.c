@@ -228,26 +228,26 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 
 /* Blocks of channels come as they are where every finite x has a finite y: what fills them up is
  * computed too. */
-#define NEURON(_type, _takes, _backward)                                                           \
+#define NEURON(_type, _layout, _backward)                                                          \
     {                                                                                              \
         .type = _type, .min_bottom = 1, .max_bottom = 1, .min_top = 1, .max_top = 1,               \
         .allow_inplace = true,                                                                     \
         .backward_reads = CT_READS_TOP | CT_READS_BOTTOM, /* setup narrows */                      \
-            .state_size = sizeof(neuron_state), .takes = _takes, .setup = setup,                   \
+            .state_size = sizeof(neuron_state), .layout = _layout, .setup = setup,                 \
         .reshape = reshape, .forward = forward, .backward = _backward                              \
     }
 
-const ct_layer_ops ct_layer_abs_val = NEURON("AbsVal", ct_layer_takes_all, backward);
-const ct_layer_ops ct_layer_bnll = NEURON("BNLL", ct_layer_takes_all, backward);
-const ct_layer_ops ct_layer_clip = NEURON("Clip", ct_layer_takes_all, backward);
-const ct_layer_ops ct_layer_elu = NEURON("ELU", ct_layer_takes_all, backward);
+const ct_layer_ops ct_layer_abs_val = NEURON("AbsVal", &ct_layout_f32, backward);
+const ct_layer_ops ct_layer_bnll = NEURON("BNLL", &ct_layout_f32, backward);
+const ct_layer_ops ct_layer_clip = NEURON("Clip", &ct_layout_f32, backward);
+const ct_layer_ops ct_layer_elu = NEURON("ELU", &ct_layout_f32, backward);
 const ct_layer_ops ct_layer_exp = NEURON("Exp", NULL, backward);
-const ct_layer_ops ct_layer_gelu = NEURON("GELU", ct_layer_takes_all, backward);
+const ct_layer_ops ct_layer_gelu = NEURON("GELU", &ct_layout_f32, backward);
 const ct_layer_ops ct_layer_log = NEURON("Log", NULL, backward);
-const ct_layer_ops ct_layer_mish = NEURON("Mish", ct_layer_takes_all, backward);
+const ct_layer_ops ct_layer_mish = NEURON("Mish", &ct_layout_f32, backward);
 const ct_layer_ops ct_layer_power = NEURON("Power", NULL, backward);
-const ct_layer_ops ct_layer_relu6 = NEURON("ReLU6", ct_layer_takes_all, backward);
-const ct_layer_ops ct_layer_sigmoid = NEURON("Sigmoid", ct_layer_takes_all, backward);
-const ct_layer_ops ct_layer_swish = NEURON("Swish", ct_layer_takes_all, backward);
-const ct_layer_ops ct_layer_tanh = NEURON("TanH", ct_layer_takes_all, backward);
-const ct_layer_ops ct_layer_threshold = NEURON("Threshold", ct_layer_takes_all, NULL);
+const ct_layer_ops ct_layer_relu6 = NEURON("ReLU6", &ct_layout_f32, backward);
+const ct_layer_ops ct_layer_sigmoid = NEURON("Sigmoid", &ct_layout_f32, backward);
+const ct_layer_ops ct_layer_swish = NEURON("Swish", &ct_layout_f32, backward);
+const ct_layer_ops ct_layer_tanh = NEURON("TanH", &ct_layout_f32, backward);
+const ct_layer_ops ct_layer_threshold = NEURON("Threshold", &ct_layout_f32, NULL);

@@ -315,13 +315,21 @@ static ct_status pool_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 
 /* A ReLU of the largest is the largest of ReLUs: behind this layer or before it, it is done here,
  * and in backward by the mask. */
-static bool take_relu(const ct_layer *l, ct_instance *in)
+static bool join(const ct_layer *l, ct_instance *in)
 {
     pool_instance *r = in->state;
 
     if ((r->desc.method != CT_POOL_MAX) || (l->n_top != 1)) return false;
     r->desc.relu = true;
     return true;
+}
+
+static bool take_relu(const ct_layer *l, ct_instance *in, ct_relu_share *share)
+{
+    if (share == NULL) return false; /* it asks for nothing, so it keeps what it takes */
+    share->bits = 0;
+    share->bias = false;
+    return join(l, in);
 }
 
 static void pool_estimate(const ct_layer *l, const ct_instance *in, ct_estimate *e)
@@ -337,6 +345,13 @@ static void pool_estimate(const ct_layer *l, const ct_instance *in, ct_estimate 
         (d->method == CT_POOL_MAX) ? (double)(d->planes * d->oh * d->ow) : e->forward_flop;
 }
 
+static const ct_layout_ops pooling_layout = { .takes = pool_takes, .bf16 = true, .last = true };
+static const ct_fusion_ops pooling_fusion = {
+    .epilogues = 1u << CT_EPILOGUE_RELU,
+    .join = join,
+    .take_relu = take_relu,
+};
+
 const ct_layer_ops ct_layer_pooling = {
     .type = "Pooling",
     .min_bottom = 1,
@@ -347,17 +362,13 @@ const ct_layer_ops ct_layer_pooling = {
     .state_size = sizeof(pool_state),
     .instance_state_size = sizeof(pool_instance),
     .setup = pool_setup,
-    .takes = pool_takes,
-    .bf16 = true,
-    .last = true,
     .reshape = pool_reshape,
-    .epilogues = 1u << CT_EPILOGUE_RELU,
-    .join = take_relu,
-    .does_relu = take_relu,
     .forward = pool_forward,
     .backward = pool_backward,
     .estimate = pool_estimate,
     .on_cuda = true,
+    .layout = &pooling_layout,
+    .fusion = &pooling_fusion,
 };
 
 /* Window of output o of a plane: rows [top, bottom), columns [left, right). */

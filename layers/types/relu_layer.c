@@ -87,6 +87,10 @@ static void relu_estimate(const ct_layer *l, const ct_instance *in, ct_estimate 
     e->forward_flop = e->backward_flop = (double)ct_tensor_count(&in->bottom[0]->data);
 }
 
+static const ct_fusion_ops relu_fusion = {
+    .as_epilogue = relu_as_tail,
+};
+
 const ct_layer_ops ct_layer_relu = {
     .type = "ReLU",
     .min_bottom = 1,
@@ -98,15 +102,13 @@ const ct_layer_ops ct_layer_relu = {
     .state_size = sizeof(relu_state),
     .instance_state_size = sizeof(relu_instance),
     .setup = relu_setup,
-    .takes = ct_layer_takes_all,
-    .bf16 = true,
-    .last = true,
     .reshape = relu_reshape,
-    .as_epilogue = relu_as_tail,
     .forward = relu_forward,
     .backward = relu_backward,
     .estimate = relu_estimate,
     .on_cuda = true,
+    .layout = &ct_layout_all,
+    .fusion = &relu_fusion,
 };
 
 /* ---- PReLU: y = x above 0, else a x with a learned slope a for each channel, or one for all. In
@@ -260,8 +262,8 @@ const ct_layer_ops ct_layer_prelu = {
     .state_size = sizeof(prelu_state),
     .instance_state_size = sizeof(ct_view),
     .setup = setup,
-    .takes = ct_layer_takes_blocks,
     .reshape = reshape,
     .forward = forward,
     .backward = backward,
+    .layout = &ct_layout_blocks,
 };

@@ -181,6 +181,8 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
                                          dx->dtype, dx->data);
 }
 
+static const ct_layout_ops flatten_layout = { .takes = takes, .last = true };
+
 const ct_layer_ops ct_layer_flatten = {
     .type = "Flatten",
     .min_bottom = 1,
@@ -188,10 +190,9 @@ const ct_layer_ops ct_layer_flatten = {
     .min_top = 1,
     .max_top = 1,
     .alias = CT_ALIAS_DATA | CT_ALIAS_DIFF,
-    .takes = takes,
-    .last = true,
     .reshape = flatten_reshape,
     .forward = forward,
     .backward = backward,
     .on_cuda = true,
+    .layout = &flatten_layout,
 };

@@ -286,6 +286,11 @@ static ct_status scale_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     return ct_kernels(ex)->affine(ex, in->state, dy, ct_blob_data(scale), NULL, dx);
 }
 
+static const ct_layout_ops scale_layout = { .takes = scale_takes, .bf16 = true, .last = true };
+static const ct_fusion_ops scale_fusion = {
+    .as_epilogue = as_epilogue,
+};
+
 const ct_layer_ops ct_layer_scale = {
     .type = "Scale",
     .min_bottom = 1,
@@ -297,14 +302,12 @@ const ct_layer_ops ct_layer_scale = {
     .state_size = sizeof(scale_state),
     .instance_state_size = sizeof(ct_view),
     .setup = scale_setup,
-    .takes = scale_takes,
-    .bf16 = true,
-    .last = true,
     .reshape = scale_reshape,
-    .as_epilogue = as_epilogue,
     .forward = scale_forward,
     .backward = scale_backward,
     .on_cuda = true,
+    .layout = &scale_layout,
+    .fusion = &scale_fusion,
 };
 
 /* ---- Bias: adds a learned blob, or the second bottom, broadcast from `axis` on. */
@@ -365,6 +368,8 @@ static ct_status bias_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     return ct_device_copy(ex, ct_tensor_words(&in->bottom[0]->data), dy, dx);
 }
 
+static const ct_layout_ops bias_layout = { .takes = bias_takes, .bf16 = true };
+
 const ct_layer_ops ct_layer_bias = {
     .type = "Bias",
     .min_bottom = 1,
@@ -374,10 +379,9 @@ const ct_layer_ops ct_layer_bias = {
     .allow_inplace = true,
     .instance_state_size = sizeof(ct_view),
     .setup = bias_setup,
-    .takes = bias_takes,
-    .bf16 = true,
     .reshape = bias_reshape,
     .forward = bias_forward,
     .backward = bias_backward,
     .on_cuda = true,
+    .layout = &bias_layout,
 };

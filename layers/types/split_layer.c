@@ -99,6 +99,10 @@ static ct_status split_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     return (first == dx) ? CT_OK : ex->dev->copy(ex->stream, dx, first, bytes);
 }
 
+static const ct_fusion_ops split_fusion = {
+    .as_epilogue = as_epilogue,
+};
+
 const ct_layer_ops ct_layer_split = {
     .type = "Split",
     .min_bottom = 1,
@@ -107,14 +111,12 @@ const ct_layer_ops ct_layer_split = {
     .max_top = -1,
     .alias = CT_ALIAS_DATA,
     .null_top_diff = true,
-    .takes = ct_layer_takes_all,
-    .bf16 = true,
-    .last = true,
     .reshape = split_reshape,
-    .as_epilogue = as_epilogue,
     .forward = split_forward,
     .backward = split_backward,
     .on_cuda = true,
+    .layout = &ct_layout_all,
+    .fusion = &split_fusion,
 };
 
 /* ---- Silence: takes bottoms that nobody wants, so that they are no outputs; their gradient is
