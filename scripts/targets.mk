@@ -33,6 +33,7 @@ do-demo:
 do-test: $(UNIT_BIN) $(MPI_BIN)
 	$(Q)rm -rf $(R)
 	$(Q)$(RUN) check/includes scripts/check_includes.sh
+	$(Q)$(RUN) check/layers scripts/check_layers.sh
 	$(Q)$(RUN) check/format scripts/check_format.sh
 	$(Q)$(RUN) check/docs scripts/check_docs.sh
 	$(Q)$(RUN) check/headers scripts/check_headers.sh $(CC) $(CPPFLAGS) -std=c11 -fopenmp
@@ -108,6 +109,7 @@ do-test-emulated: $(EMULATED:%=$(B)/tests/unit/test_%) $(EMULATED_MPI:%=$(B)/tes
 # ---- make check: nothing runs, everything is looked at
 check: $(PB).h $(B)/build_info.h
 	$(Q)scripts/check_includes.sh
+	$(Q)scripts/check_layers.sh
 	$(Q)scripts/check_format.sh
 	$(Q)scripts/check_docs.sh
 	$(Q)scripts/check_headers.sh $(CC) $(CPPFLAGS) -std=c11 -fopenmp

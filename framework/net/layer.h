@@ -165,9 +165,24 @@ typedef struct ct_fusion_ops {
     bool (*leave_relu)(const ct_layer *l, ct_instance *in, const ct_relu_share *share);
 } ct_fusion_ops;
 
+/** One step of a layer's formula, an operator of ONNX: it takes what the step before it made, the
+ *  first one bottom 0. */
+typedef struct ct_formula_step {
+    const char *op; /* "Add", "Tanh", ...                                                        */
+    enum ct_formula_with {
+        CT_WITH_NOTHING,
+        CT_WITH_NUMBER, /* a             */
+        CT_WITH_RANGE,  /* from a to b   */
+        CT_WITH_BOTTOM  /* bottom 0 once more */
+    } with;
+    float a, b;
+    const char *name; /* of what it makes; of the last step: NULL */
+} ct_formula_step;
+
 typedef struct ct_layer_ops {
     const char *type;                             /* prototxt `type:`                       */
     int min_bottom, max_bottom, min_top, max_top; /* the net checks; max < 0: no limit      */
+    const char *params; /* messages of parameters that it reads, with spaces between; NULL: none */
     bool is_data;       /* a source of samples: no bottoms, sets the batch fields           */
     bool is_loss;       /* the first top has loss weight 1 unless the prototxt says other   */
     bool top_is_share;  /* tops are this rank's share of a global mean: ranks' values add up */
@@ -204,8 +219,10 @@ typedef struct ct_layer_ops {
     void (*release)(const ct_layer *l, ct_instance *in); /* what in->state points to; may be NULL */
     void (*destroy)(ct_layer *l);                        /* what l->state points to; may be NULL  */
 
-    const ct_layout_ops *layout; /* NULL: bottoms come as f32 in plain order */
-    const ct_fusion_ops *fusion; /* NULL: it runs alone                      */
+    const ct_formula_step *formula; /* what it computes, whatever its parameters; ends with op NULL.
+                                     * NULL or empty: it depends on them */
+    const ct_layout_ops *layout;    /* NULL: bottoms come as f32 in plain order */
+    const ct_fusion_ops *fusion;    /* NULL: it runs alone                      */
 } ct_layer_ops;
 
 /** What a layer of a type does on devices other than the CPU. Weights, shapes and buffers are those

@@ -14,10 +14,12 @@ const ct_device_kernels *ct_kernels(const ct_exec *ex)
     return &ct_kernels_cpu;
 }
 
+#define OVERRIDE(_name, ...) &ct_cuda_##_name,
 /* clang-format off */
 const ct_device_override *const ct_device_override_table[] = {
 #ifdef CT_HAVE_CUDA
-    CT_CUDA_FORMS
+    CT_CUDA_OVERRIDES(OVERRIDE)
+    CT_NEURON_LAYERS(OVERRIDE)
 #endif
     NULL,
 };

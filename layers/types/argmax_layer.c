@@ -69,6 +69,7 @@ static ct_status argmax_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 
 const ct_layer_ops ct_layer_argmax = {
     .type = "ArgMax",
+    .params = "argmax_param",
     .min_bottom = 1,
     .max_bottom = 1,
     .min_top = 1,
@@ -199,6 +200,7 @@ static ct_status accuracy_forward(const ct_layer *l, ct_instance *in, ct_exec *e
 
 const ct_layer_ops ct_layer_accuracy = {
     .type = "Accuracy",
+    .params = "accuracy_param",
     .min_bottom = 2,
     .max_bottom = 2,
     .min_top = 1,

@@ -347,6 +347,7 @@ static const ct_fusion_ops batch_norm_fusion = {
 
 const ct_layer_ops ct_layer_batch_norm = {
     .type = "BatchNorm",
+    .params = "batch_norm_param",
     .min_bottom = 1,
     .max_bottom = 1,
     .min_top = 1,

@@ -306,10 +306,11 @@ static void estimate(const ct_layer *l, const ct_instance *in, ct_estimate *e)
 
 #define BN(_type, _layout)                                                                         \
     {                                                                                              \
-        .type = _type, .min_bottom = 1, .max_bottom = 1, .min_top = 1, .max_top = 1,               \
-        .allow_inplace = true, .backward_reads = CT_READS_BOTTOM, .state_size = sizeof(bn_state),  \
-        .instance_state_size = sizeof(bn_plan), .setup = setup, .layout = _layout,                 \
-        .reshape = reshape, .forward = forward, .backward = backward, .estimate = estimate,        \
+        .type = _type, .params = "bn_param", .min_bottom = 1, .max_bottom = 1, .min_top = 1,       \
+        .max_top = 1, .allow_inplace = true, .backward_reads = CT_READS_BOTTOM,                    \
+        .state_size = sizeof(bn_state), .instance_state_size = sizeof(bn_plan), .setup = setup,    \
+        .layout = _layout, .reshape = reshape, .forward = forward, .backward = backward,           \
+        .estimate = estimate,                                                                      \
     }
 
 const ct_layer_ops ct_layer_bn = BN("BN", &ct_layout_blocks);

@@ -136,6 +136,7 @@ static const ct_layout_ops concat_layout = { .takes = takes, .bf16 = true, .last
 
 const ct_layer_ops ct_layer_concat = {
     .type = "Concat",
+    .params = "concat_param",
     .min_bottom = 1,
     .max_bottom = -1,
     .min_top = 1,
@@ -243,6 +244,7 @@ static ct_status slice_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 
 const ct_layer_ops ct_layer_slice = {
     .type = "Slice",
+    .params = "slice_param",
     .min_bottom = 1,
     .max_bottom = 1,
     .min_top = 1,

@@ -377,11 +377,12 @@ static const ct_fusion_ops conv_fusion = {
 
 #define CONVOLUTION(_type, _setup)                                                                 \
     {                                                                                              \
-        .type = _type, .min_bottom = 1, .max_bottom = -1, .min_top = 1, .max_top = -1,             \
-        .backward_reads = CT_READS_BOTTOM, .state_size = sizeof(ct_conv_geometry),                 \
-        .instance_state_size = sizeof(conv_instance), .setup = _setup, .reshape = conv_reshape,    \
-        .forward = conv_forward, .backward = conv_backward, .estimate = conv_estimate,             \
-        .layout = &conv_layout, .fusion = &conv_fusion, .on_cuda = true,                           \
+        .type = _type, .params = "convolution_param", .min_bottom = 1, .max_bottom = -1,           \
+        .min_top = 1, .max_top = -1, .backward_reads = CT_READS_BOTTOM,                            \
+        .state_size = sizeof(ct_conv_geometry), .instance_state_size = sizeof(conv_instance),      \
+        .setup = _setup, .reshape = conv_reshape, .forward = conv_forward,                         \
+        .backward = conv_backward, .estimate = conv_estimate, .layout = &conv_layout,              \
+        .fusion = &conv_fusion, .on_cuda = true,                                                   \
     }
 
 const ct_layer_ops ct_layer_convolution = CONVOLUTION("Convolution", conv_setup);

@@ -69,6 +69,7 @@ static ct_status data_setup(ct_layer *l, const ct_shape *bottom)
 
 const ct_layer_ops ct_layer_data = {
     .type = "Data",
+    .params = "transform_param data_param",
     .min_top = 1,
     .max_top = 2,
     .is_data = true,
@@ -107,6 +108,7 @@ static ct_status hdf5_data_setup(ct_layer *l, const ct_shape *bottom)
 
 const ct_layer_ops ct_layer_hdf5_data = {
     .type = "HDF5Data",
+    .params = "transform_param hdf5_data_param",
     .min_top = 1,
     .max_top = CT_MAX_FIELD,
     .is_data = true,
@@ -162,6 +164,7 @@ static ct_status image_data_setup(ct_layer *l, const ct_shape *bottom)
 
 const ct_layer_ops ct_layer_image_data = {
     .type = "ImageData",
+    .params = "transform_param image_data_param",
     .min_top = 1,
     .max_top = 2,
     .is_data = true,
@@ -247,6 +250,7 @@ static ct_status window_data_setup(ct_layer *l, const ct_shape *bottom)
 
 const ct_layer_ops ct_layer_window_data = {
     .type = "WindowData",
+    .params = "transform_param window_data_param",
     .min_top = 1,
     .max_top = 2,
     .is_data = true,
@@ -418,6 +422,7 @@ static void destroy(ct_layer *l)
 
 const ct_layer_ops ct_layer_text_data = {
     .type = "TextData",
+    .params = "text_data_param",
     .min_top = 1,
     .max_top = 3,
     .is_data = true,

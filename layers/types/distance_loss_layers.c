@@ -182,6 +182,7 @@ static ct_status smooth_l1_loss_backward(const ct_layer *l, ct_instance *in, ct_
 
 const ct_layer_ops ct_layer_smooth_l1_loss = {
     .type = "SmoothL1Loss",
+    .params = "smooth_l1_loss_param",
     .min_bottom = 2,
     .max_bottom = 4,
     .min_top = 1,
@@ -328,6 +329,7 @@ static ct_status contrastive_loss_backward(const ct_layer *l, ct_instance *in, c
 
 const ct_layer_ops ct_layer_contrastive_loss = {
     .type = "ContrastiveLoss",
+    .params = "contrastive_loss_param",
     .min_bottom = 3,
     .max_bottom = 3,
     .min_top = 1,
@@ -500,6 +502,7 @@ static ct_status center_loss_backward(const ct_layer *l, ct_instance *in, ct_exe
 
 const ct_layer_ops ct_layer_center_loss = {
     .type = "CenterLoss",
+    .params = "center_loss_param",
     .min_bottom = 2,
     .max_bottom = 2,
     .min_top = 1,

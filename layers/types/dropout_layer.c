@@ -195,6 +195,7 @@ static const ct_layout_ops dropout_layout = { .takes = takes, .last = true };
 
 const ct_layer_ops ct_layer_dropout = {
     .type = "Dropout",
+    .params = "dropout_param",
     .min_bottom = 1,
     .max_bottom = 1,
     .min_top = 1,

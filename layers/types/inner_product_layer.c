@@ -332,6 +332,7 @@ static const ct_fusion_ops inner_product_fusion = {
 
 const ct_layer_ops ct_layer_inner_product = {
     .type = "InnerProduct",
+    .params = "inner_product_param",
     .min_bottom = 1,
     .max_bottom = 1,
     .min_top = 1,

@@ -80,6 +80,7 @@ static ct_status input_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 
 const ct_layer_ops ct_layer_input = {
     .type = "Input",
+    .params = "input_param",
     .min_top = 1,
     .max_top = -1,
     .is_data = true,
@@ -124,6 +125,7 @@ static ct_status memory_reshape(const ct_layer *l, ct_instance *in)
 
 const ct_layer_ops ct_layer_memory_data = {
     .type = "MemoryData",
+    .params = "transform_param memory_data_param",
     .min_top = 2,
     .max_top = 2,
     .is_data = true,
@@ -285,6 +287,7 @@ static void dummy_release(const ct_layer *l, ct_instance *in)
 
 const ct_layer_ops ct_layer_dummy_data = {
     .type = "DummyData",
+    .params = "dummy_data_param",
     .min_top = 1,
     .max_top = -1,
     .is_data = true,
@@ -343,6 +346,7 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 
 const ct_layer_ops ct_layer_parameter = {
     .type = "Parameter",
+    .params = "parameter_param",
     .min_top = 1,
     .max_top = 1,
     .setup = setup,

@@ -158,6 +158,7 @@ static ct_status interp_backward(const ct_layer *l, ct_instance *in, ct_exec *ex
 
 const ct_layer_ops ct_layer_interp = {
     .type = "Interp",
+    .params = "interp_param",
     .min_bottom = 1,
     .max_bottom = 2,
     .min_top = 1,
@@ -328,6 +329,7 @@ static ct_status upsample_backward(const ct_layer *l, ct_instance *in, ct_exec *
 
 const ct_layer_ops ct_layer_upsample = {
     .type = "Upsample",
+    .params = "upsample_param",
     .min_bottom = 1,
     .max_bottom = 2,
     .min_top = 1,

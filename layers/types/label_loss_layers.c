@@ -82,6 +82,7 @@ static ct_status hinge_loss_backward(const ct_layer *l, ct_instance *in, ct_exec
 
 const ct_layer_ops ct_layer_hinge_loss = {
     .type = "HingeLoss",
+    .params = "hinge_loss_param",
     .min_bottom = 2,
     .max_bottom = 2,
     .min_top = 1,
@@ -332,6 +333,7 @@ static ct_status infogain_loss_backward(const ct_layer *l, ct_instance *in, ct_e
 
 const ct_layer_ops ct_layer_infogain_loss = {
     .type = "InfogainLoss",
+    .params = "loss_param infogain_loss_param",
     .min_bottom = 2,
     .max_bottom = 3,
     .min_top = 1,

@@ -197,6 +197,7 @@ static const ct_layout_ops lrn_layout = { .takes = lrn_takes, .bf16 = true, .las
 
 const ct_layer_ops ct_layer_lrn = {
     .type = "LRN",
+    .params = "lrn_param",
     .min_bottom = 1,
     .max_bottom = 1,
     .min_top = 1,

@@ -163,6 +163,7 @@ static void estimate(const ct_layer *l, const ct_instance *in, ct_estimate *e)
 
 const ct_layer_ops ct_layer_lstm = {
     .type = "LSTM",
+    .params = "recurrent_param",
     .min_bottom = 2,
     .max_bottom = 5,
     .min_top = 1,

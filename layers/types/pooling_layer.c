@@ -354,6 +354,7 @@ static const ct_fusion_ops pooling_fusion = {
 
 const ct_layer_ops ct_layer_pooling = {
     .type = "Pooling",
+    .params = "pooling_param",
     .min_bottom = 1,
     .max_bottom = 1,
     .min_top = 1,
@@ -662,6 +663,7 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 
 const ct_layer_ops ct_layer_spp = {
     .type = "SPP",
+    .params = "spp_param",
     .min_bottom = 1,
     .max_bottom = 1,
     .min_top = 1,

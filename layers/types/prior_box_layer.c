@@ -157,6 +157,7 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 
 const ct_layer_ops ct_layer_prior_box = {
     .type = "PriorBox",
+    .params = "prior_box_param",
     .min_bottom = 2,
     .max_bottom = 2,
     .min_top = 1,

@@ -93,6 +93,7 @@ static const ct_fusion_ops relu_fusion = {
 
 const ct_layer_ops ct_layer_relu = {
     .type = "ReLU",
+    .params = "relu_param",
     .min_bottom = 1,
     .max_bottom = 1,
     .min_top = 1,
@@ -253,6 +254,7 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 
 const ct_layer_ops ct_layer_prelu = {
     .type = "PReLU",
+    .params = "prelu_param",
     .min_bottom = 1,
     .max_bottom = 1,
     .min_top = 1,

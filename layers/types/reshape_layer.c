@@ -109,6 +109,7 @@ static ct_status reshape_reshape(const ct_layer *l, ct_instance *in)
 
 const ct_layer_ops ct_layer_reshape = {
     .type = "Reshape",
+    .params = "reshape_param",
     .min_bottom = 1,
     .max_bottom = 1,
     .min_top = 1,
@@ -185,6 +186,7 @@ static const ct_layout_ops flatten_layout = { .takes = takes, .last = true };
 
 const ct_layer_ops ct_layer_flatten = {
     .type = "Flatten",
+    .params = "flatten_param",
     .min_bottom = 1,
     .max_bottom = 1,
     .min_top = 1,

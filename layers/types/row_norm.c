@@ -162,6 +162,7 @@ static ct_status layer_norm_backward(const ct_layer *l, ct_instance *in, ct_exec
 
 const ct_layer_ops ct_layer_layer_norm = {
     .type = "LayerNorm",
+    .params = "layer_norm_param",
     .min_bottom = 1,
     .max_bottom = 1,
     .min_top = 1,
@@ -250,6 +251,7 @@ static ct_status mvn_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 
 const ct_layer_ops ct_layer_mvn = {
     .type = "MVN",
+    .params = "mvn_param",
     .min_bottom = 1,
     .max_bottom = 1,
     .min_top = 1,

@@ -293,6 +293,7 @@ static const ct_fusion_ops scale_fusion = {
 
 const ct_layer_ops ct_layer_scale = {
     .type = "Scale",
+    .params = "scale_param",
     .min_bottom = 1,
     .max_bottom = 2,
     .min_top = 1,
@@ -372,6 +373,7 @@ static const ct_layout_ops bias_layout = { .takes = bias_takes, .bf16 = true };
 
 const ct_layer_ops ct_layer_bias = {
     .type = "Bias",
+    .params = "bias_param",
     .min_bottom = 1,
     .max_bottom = 2,
     .min_top = 1,

@@ -128,6 +128,7 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 
 const ct_layer_ops ct_layer_sigmoid_loss = {
     .type = "SigmoidCrossEntropyLoss",
+    .params = "loss_param",
     .min_bottom = 2,
     .max_bottom = 2,
     .min_top = 1,

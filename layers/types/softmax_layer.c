@@ -146,6 +146,7 @@ static void estimate(const ct_layer *l, const ct_instance *in, ct_estimate *e)
 
 const ct_layer_ops ct_layer_softmax = {
     .type = "Softmax",
+    .params = "softmax_param",
     .min_bottom = 1,
     .max_bottom = 1,
     .min_top = 1,
@@ -281,6 +282,7 @@ static ct_status softmax_loss_backward(const ct_layer *l, ct_instance *in, ct_ex
 
 const ct_layer_ops ct_layer_softmax_loss = {
     .type = "SoftmaxWithLoss",
+    .params = "loss_param softmax_param",
     .min_bottom = 2,
     .max_bottom = 2,
     .min_top = 1,
@@ -435,6 +437,7 @@ static ct_status focal_loss_backward(const ct_layer *l, ct_instance *in, ct_exec
 
 const ct_layer_ops ct_layer_focal_loss = {
     .type = "FocalLoss",
+    .params = "loss_param softmax_param focal_loss_param",
     .min_bottom = 2,
     .max_bottom = 2,
     .min_top = 1,

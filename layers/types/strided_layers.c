@@ -238,6 +238,7 @@ static ct_status permute_backward(const ct_layer *l, ct_instance *in, ct_exec *e
 
 const ct_layer_ops ct_layer_permute = {
     .type = "Permute",
+    .params = "permute_param",
     .min_bottom = 1,
     .max_bottom = 1,
     .min_top = 1,
@@ -301,6 +302,7 @@ static ct_status shuffle_backward(const ct_layer *l, ct_instance *in, ct_exec *e
 
 const ct_layer_ops ct_layer_shuffle_channel = {
     .type = "ShuffleChannel",
+    .params = "shuffle_channel_param",
     .min_bottom = 1,
     .max_bottom = 1,
     .min_top = 1,
@@ -381,6 +383,7 @@ static ct_status tile_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 
 const ct_layer_ops ct_layer_tile = {
     .type = "Tile",
+    .params = "tile_param",
     .min_bottom = 1,
     .max_bottom = 1,
     .min_top = 1,
@@ -451,6 +454,7 @@ static ct_status crop_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 
 const ct_layer_ops ct_layer_crop = {
     .type = "Crop",
+    .params = "crop_param",
     .min_bottom = 2,
     .max_bottom = 2,
     .min_top = 1,
