@@ -323,6 +323,12 @@ static void edges(void **state)
     check_at("Mish", NULL, 60, 60, 1);
     check_at("GELU", NULL, 60, 60, 1);
     check_at("GELU", "gelu_param { approximate: TANH }", 1e30f, 1e30f, 1);
+    check_at("HardSwish", NULL, -4, 0, 0);
+    check_at("HardSwish", NULL, -3, 0, -0.5f);
+    check_at("HardSwish", NULL, 0, 0, 0.5f);
+    check_at("HardSwish", NULL, 3, 3, 1.5f);
+    check_at("HardSwish", NULL, 3e38f, 3e38f, 1);
+    check_at("HardSwish", NULL, NAN, NAN, NAN);
     check_at("Swish", "swish_param { beta: 0 }", 3, 1.5f, 0.5f);
 }
 

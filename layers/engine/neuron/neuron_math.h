@@ -145,6 +145,26 @@ FN gelu_tanh_slope(arg k, float x)
            0.5f * z * (1.0f - t * t) * GELU_FACTOR * (1.0f + 3.0f * GELU_CUBE * z * z);
 }
 
+/* x (x + 3, kept in [0, 6]) / 6; the share first, as 6 x may be infinite */
+FN hard_swish_value(arg k, float x)
+{
+    float gate = x + 3.0f;
+
+    (void)k;
+    gate = (gate > 6.0f) ? 6.0f : gate;
+    gate = (gate < 0.0f) ? 0.0f : gate;
+    return x * (gate * 0x1.555556p-3f);
+}
+
+FN hard_swish_slope(arg k, float x)
+{
+    float between = x * 0x1.555556p-2f + 0.5f;
+
+    (void)k;
+    between = (x > 3.0f) ? 1.0f : between;
+    return (x < -3.0f) ? 0.0f : between;
+}
+
 /* c ln(a x + b) */
 FN log_value(arg k, float x)
 {
@@ -313,6 +333,7 @@ FN threshold_slope(arg k, float none)
     X(exp, CT_READS_TOP, exp_value, exp_slope)                                                     \
     X(gelu, CT_READS_BOTTOM, gelu_value, gelu_slope)                                               \
     X(gelu_tanh, CT_READS_BOTTOM, gelu_tanh_value, gelu_tanh_slope)                                \
+    X(hard_swish, CT_READS_BOTTOM, hard_swish_value, hard_swish_slope)                             \
     X(inverse, CT_READS_TOP, inverse_value, inverse_slope)                                         \
     X(inverse_root, CT_READS_TOP, inverse_root_value, inverse_root_slope)                          \
     X(log, CT_READS_BOTTOM, log_value, log_slope)                                                  \
@@ -338,6 +359,11 @@ FN threshold_slope(arg k, float none)
     X(elu, "ELU", elu, choose_elu, "elu_param", &ct_layout_f32, backward, { .op = NULL })          \
     X(exp, "Exp", exp, choose_exp, "exp_param", NULL, backward, { .op = NULL })                    \
     X(gelu, "GELU", gelu, choose_gelu, "gelu_param", &ct_layout_f32, backward, { .op = NULL })     \
+    X(hard_swish, "HardSwish", hard_swish, NULL, NULL, &ct_layout_f32, backward,                   \
+      { .op = "Add", .with = CT_WITH_NUMBER, .a = 3.0f, .name = "shifted" },                       \
+      { .op = "Clip", .with = CT_WITH_RANGE, .a = 0.0f, .b = 6.0f, .name = "kept" },               \
+      { .op = "Mul", .with = CT_WITH_NUMBER, .a = 1.0f / 6.0f, .name = "gate" },                   \
+      { .op = "Mul", .with = CT_WITH_BOTTOM })                                                     \
     X(log, "Log", log, choose_log, "log_param", NULL, backward, { .op = NULL })                    \
     X(mish, "Mish", mish, NULL, NULL, &ct_layout_f32, backward,                                    \
       { .op = "Softplus", .name = "soft" }, { .op = "Tanh", .name = "gate" },                      \
