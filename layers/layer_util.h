@@ -12,6 +12,10 @@ enum { CT_PARALLEL_MIN = 8192 };
 ct_status ct_layer_axis(const ct_layer *l, const ct_shape *s, int axis, const char *field,
                         int *index_p);
 
+/** to[0..n) = from, nothing where they are the same memory. */
+ct_status ct_device_copy(ct_exec *ex, int64_t n, const float *from, float *to);
+ct_status ct_device_zero(ct_exec *ex, int64_t n, float *to);
+
 /** forward and backward of layers whose top has the bottom's values in the same order, in another
  *  shape: a copy, which costs nothing where the two lie in one place. */
 ct_status ct_layer_copy_forward(const ct_layer *l, ct_instance *in, ct_exec *ex);
@@ -42,10 +46,9 @@ enum { CT_ELTWISE_LAST = 8 };
 void ct_layer_view_last(const ct_blob *b, ct_view *view_p);
 /** Whether b has channels in blocks, of a width that layers here know. */
 bool ct_layer_takes_block(const ct_blob *b);
-/** ops.takes of layers that take such blocks. */
-bool ct_layer_takes_blocks(const Ct__LayerParameter *p, const ct_blob *const *bottom, int slot);
-/** … and of those that go element by element: order does not matter. */
-bool ct_layer_takes_all(const Ct__LayerParameter *p, const ct_blob *const *bottom, int slot);
+/** Layers that take such blocks; that go element by element, in any order, in f32; of any dtype,
+ * too, and channels last. */
+extern const ct_layout_ops ct_layout_blocks, ct_layout_f32, ct_layout_all;
 /** Whether `axis`, as in a prototxt, is that of the channels of s. */
 bool ct_layer_is_channels(const ct_shape *s, int axis);
 
@@ -106,5 +109,59 @@ static inline size_t ct_index_ints(const ct_layer *l, int64_t m, int64_t n)
  *  label in its blob, of which a sample has `per_sample`. */
 ct_status ct_label_fail(const ct_layer *l, const ct_exec *ex, float value, int64_t at,
                         int64_t per_sample, int64_t n_class);
+
+/* ---- Sums and affine maps along the channels of blocked arrays.
+ *
+ * x[outer][mid / block, rounded up][inner][block]; vectors of the channels have mid elements. What
+ * fills up the last block is read and written, and counts for nothing. No result depends on the
+ * number of threads. */
+
+enum { CT_BLOCK_MAX = 16, CT_BLOCKED_GROUP = 16 };
+
+typedef struct ct_blocked {
+    int64_t outer, mid, inner;
+    int block; /* at most CT_BLOCK_MAX */
+    bool bf16; /* x and y, a and b     */
+} ct_blocked;
+
+/** y = x scale + bias; NULL: 1, 0. y may be x. */
+void ct_blocked_affine(const ct_blocked *v, const float *x, const float *scale, const float *bias,
+                       float *y);
+
+/** What one image's block of channels adds to each channel's two sums: x[inner][block], or several
+ *  such arrays that ctx knows of; `at`: of its first element in the whole array. */
+typedef void (*ct_blocked_fn)(const void *ctx, int64_t k, int64_t at, int64_t inner, int block,
+                              double *first, double *second);
+/** The two sums of the channels of blocks [from, to), at most CT_BLOCKED_GROUP of them:
+ *  first, second [(to - from) block]. */
+void ct_blocked_sums(const ct_blocked *v, int64_t from, int64_t to, ct_blocked_fn add,
+                     const void *ctx, double *first, double *second);
+/** out[c] = the first sum of channel c. add: added to out. */
+void ct_blocked_total(const ct_blocked *v, ct_blocked_fn fn, const void *ctx, bool add, float *out);
+/** out[c] = sum of a b over channel c, in double; b NULL: 1. add: added to out. */
+void ct_blocked_dot(const ct_blocked *v, const float *a, const float *b, bool add, float *out);
+
+static inline int64_t ct_blocked_n(const ct_blocked *v)
+{
+    return (v->mid + v->block - 1) / v->block;
+}
+
+/** Channels of block k that there are. */
+static inline int ct_blocked_used(const ct_blocked *v, int64_t k)
+{
+    int64_t rest = v->mid - k * v->block;
+
+    return (int)((rest < v->block) ? rest : v->block);
+}
+
+/** to[block] = channels of block k of a vector; `rest` where there is none. from NULL: rest. */
+static inline void ct_blocked_pick(const ct_blocked *v, int64_t k, const float *from, float rest,
+                                   float *to)
+{
+    int used = (from != NULL) ? ct_blocked_used(v, k) : 0;
+
+    for (int i = 0; i < used; i++) to[i] = from[k * v->block + i];
+    for (int i = used; i < v->block; i++) to[i] = rest;
+}
 
 #endif

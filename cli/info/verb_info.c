@@ -1,6 +1,8 @@
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "comm/core/mpi_cuda.h"
@@ -17,8 +19,30 @@
 
 char *openblas_get_config(void);
 
+static int by_type(const void *a, const void *b)
+{
+    const ct_layer_ops *const *x = a, *const *y = b;
+
+    return strcasecmp((*x)->type, (*y)->type);
+}
+
+/* The layer types in alphabetical order, ended by NULL. */
+static const ct_layer_ops **sorted_layers(void)
+{
+    const ct_layer_ops **list;
+    size_t n = 0;
+
+    while (ct_layer_table[n] != NULL) n++;
+    list = calloc(n + 1, sizeof(list[0]));
+    if (list == NULL) return NULL;
+    memcpy(list, ct_layer_table, n * sizeof(list[0]));
+    qsort(list, n, sizeof(list[0]), by_type);
+    return list;
+}
+
 static void print_build(void)
 {
+    const ct_layer_ops **layers = sorted_layers();
     char mpi[MPI_MAX_LIBRARY_VERSION_STRING];
     int size;
 
@@ -31,7 +55,8 @@ static void print_build(void)
         printf(" %s%s", f->built_in ? "" : "no-", f->name);
     }
     printf("\nlayers     ");
-    for (int i = 0; ct_layer_table[i] != NULL; i++) printf(" %s", ct_layer_table[i]->type);
+    for (int i = 0; (layers != NULL) && (layers[i] != NULL); i++) printf(" %s", layers[i]->type);
+    free(layers);
     printf("\n");
 }
 
@@ -60,11 +85,12 @@ static bool runs_on_gpu(const ct_layer_ops *ops)
 /* What the net adds is no user's. */
 static void print_layers(void)
 {
+    const ct_layer_ops **layers = sorted_layers();
     int n = 0, refused = 0;
 
     printf("%-26s  %-10s  %-10s  %-8s  %s\n", "type", "bottoms", "tops", "gradient", "on GPUs");
-    for (int i = 0; ct_layer_table[i] != NULL; i++) {
-        const ct_layer_ops *ops = ct_layer_table[i];
+    for (int i = 0; (layers != NULL) && (layers[i] != NULL); i++) {
+        const ct_layer_ops *ops = layers[i];
 
         if (ops->by_net) continue;
         n++;
@@ -74,6 +100,7 @@ static void print_layers(void)
         printf("  %-8s  %s\n", (ops->backward != NULL) ? "yes" : "-",
                runs_on_gpu(ops) ? "yes" : "host");
     }
+    free(layers);
     while (ct_foreign_table[refused].type != NULL) refused++;
     printf("%d layer types; %d more are known and refused, with what to use instead:", n, refused);
     for (int i = 0; i < refused; i++) printf(" %s", ct_foreign_table[i].type);

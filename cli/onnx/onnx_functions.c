@@ -1,4 +1,5 @@
-/* Functions of each element, and normalisations, in ONNX's operators. */
+/* Functions of each element whose operators depend on parameters, and normalisations, in ONNX's
+ * operators. Other functions say theirs in their own table (ct_layer_ops.formula). */
 #include <math.h>
 
 #include "cli/onnx/onnx_forms.h"
@@ -9,26 +10,6 @@ static ct_status plain(ct_onnx *x, const ct_onnx_layer *l, const char *op)
 {
     ct_onnx_unary(x, l, op, NULL, NULL);
     return CT_OK;
-}
-
-static ct_status sigmoid(ct_onnx *x, const ct_onnx_layer *l)
-{
-    return plain(x, l, "Sigmoid");
-}
-
-static ct_status tanh_of(ct_onnx *x, const ct_onnx_layer *l)
-{
-    return plain(x, l, "Tanh");
-}
-
-static ct_status abs_of(ct_onnx *x, const ct_onnx_layer *l)
-{
-    return plain(x, l, "Abs");
-}
-
-static ct_status softplus(ct_onnx *x, const ct_onnx_layer *l)
-{
-    return plain(x, l, "Softplus");
 }
 
 static ct_status with_alpha(ct_onnx *x, const ct_onnx_layer *l, const char *op, float alpha)
@@ -142,14 +123,6 @@ static ct_status swish(ct_onnx *x, const ct_onnx_layer *l)
     return CT_OK;
 }
 
-static ct_status mish(ct_onnx *x, const ct_onnx_layer *l)
-{
-    ct_onnx_unary(x, l, "Softplus", NULL, "soft");
-    ct_onnx_unary(x, l, "Tanh", "soft", "gate");
-    ct_onnx_by_part(x, l, "Mul", NULL, "gate", NULL);
-    return CT_OK;
-}
-
 /* x/2 (1 + erf(x / sqrt 2)) */
 static ct_status gelu(ct_onnx *x, const ct_onnx_layer *l)
 {
@@ -252,8 +225,6 @@ static ct_status normalize(ct_onnx *x, const ct_onnx_layer *l)
 }
 
 const ct_onnx_form ct_onnx_functions[] = {
-    { "AbsVal", abs_of },
-    { "BNLL", softplus },
     { "Clip", clip },
     { "ELU", elu },
     { "Exp", exp_of },
@@ -261,14 +232,11 @@ const ct_onnx_form ct_onnx_functions[] = {
     { "LayerNorm", layer_norm },
     { "Log", log_of },
     { "MVN", mvn },
-    { "Mish", mish },
     { "Normalize", normalize },
     { "PReLU", prelu },
     { "Power", power },
     { "ReLU", relu },
     { "ReLU6", relu6 },
-    { "Sigmoid", sigmoid },
     { "Swish", swish },
-    { "TanH", tanh_of },
     { NULL, NULL },
 };

@@ -228,6 +228,7 @@ static ct_status find_conversion(const ct_graph_node *n, const ct_device *dev,
                                  const ct_blob **bottom, int b, const char **type_p)
 {
     const Ct__LayerParameter *p = n->param;
+    const ct_layout_ops *as = n->ops->layout;
     bool bf16 = ct_blob_is_bf16(bottom[b]), taken;
     const ct_device_override *form;
     const ct_blob **as_f32;
@@ -237,13 +238,13 @@ static ct_status find_conversion(const ct_graph_node *n, const ct_device *dev,
     if (ct_tensor_is_usual(&bottom[b]->data)) return CT_OK;
     *type_p = "Reorder";
     if (ct_blob_is_last(bottom[b])) {
-        taken = n->ops->last && ct_layer_on_device(n->ops, p, dev, &form) &&
-                n->ops->takes(p, bottom, b);
+        taken = (as != NULL) && as->last && ct_layer_on_device(n->ops, p, dev, &form) &&
+                as->takes(p, bottom, b);
         if (taken) *type_p = NULL;
         return CT_OK;
     }
-    if (n->ops->bf16 || !bf16) {
-        taken = (n->ops->takes != NULL) && n->ops->takes(p, bottom, b);
+    if (!bf16 || ((as != NULL) && as->bf16)) {
+        taken = (as != NULL) && as->takes(p, bottom, b);
         if (taken) *type_p = NULL;
         if (taken || !bf16) return CT_OK;
     }
@@ -259,8 +260,7 @@ static ct_status find_conversion(const ct_graph_node *n, const ct_device *dev,
         copy[i].data.dtype = copy[i].diff.dtype = CT_F32;
         as_f32[i] = &copy[i];
     }
-    if (ct_tensor_is_usual(&copy[b].data) ||
-        ((n->ops->takes != NULL) && n->ops->takes(p, as_f32, b)))
+    if (ct_tensor_is_usual(&copy[b].data) || ((as != NULL) && as->takes(p, as_f32, b)))
         *type_p = "Cast";
     free(as_f32);
     free(copy);

@@ -19,9 +19,17 @@ static bool may_lead(const ct_graph_node *n, const ct_net_options *o)
 {
     const ct_device_override *form;
 
-    return (n->ops->join != NULL) && (n->n_top == 1) && (n->n_bottom >= 1) && is_simple(n) &&
+    return (n->ops->fusion != NULL) && (n->ops->fusion->join != NULL) && (n->n_top == 1) &&
+           (n->n_bottom >= 1) && is_simple(n) &&
            ((o->dev == NULL) || (ct_layer_on_device(n->ops, n->param, o->dev, &form) &&
                                  ((form == NULL) || form->epilogues)));
+}
+
+static bool as_epilogue(const ct_graph_node *n, ct_epilogue_kind *kind_p)
+{
+    const ct_fusion_ops *f = n->ops->fusion;
+
+    return (f != NULL) && (f->as_epilogue != NULL) && f->as_epilogue(n->param, kind_p);
 }
 
 /* The kind of tail that the reader of v is, if it may follow one of kind `after`; else
@@ -33,19 +41,20 @@ static ct_epilogue_kind follower(const ct_graph *g, const ct_value *v, unsigned 
     const ct_graph_node *r = (v->reader >= 0) ? &g->node[v->reader] : NULL;
     ct_epilogue_kind kind;
 
-    if ((r == NULL) || (v->loss_weight != 0.0f) || (r->group > 0) ||
-        (r->ops->as_epilogue == NULL) || !is_simple(r) || !r->ops->as_epilogue(r->param, &kind))
+    if ((r == NULL) || (v->loss_weight != 0.0f) || (r->group > 0) || !is_simple(r) ||
+        !as_epilogue(r, &kind))
         return CT_N_EPILOGUE;
     if (((int)kind <= after) || !((epilogues >> kind) & 1u)) return CT_N_EPILOGUE;
     if ((kind == CT_EPILOGUE_SPLIT) && o->unshared) return CT_N_EPILOGUE;
     return kind;
 }
 
+/* What may follow a node that may lead. */
 static unsigned tails_of(const ct_graph_node *n, const ct_net_options *o)
 {
     bool host = (o->dev == NULL) || (o->dev->kind == CT_DEVICE_CPU);
 
-    return n->ops->epilogues | (host ? 0 : n->ops->device_epilogues);
+    return (host && n->ops->fusion->device_only) ? 0 : n->ops->fusion->epilogues;
 }
 
 static void take(ct_graph_node *n, int group)
@@ -100,7 +109,7 @@ static int gather(const ct_net *net, int i, ct_epilogue *tail)
         const ct_graph_node *n = &g->node[k];
         ct_epilogue_kind kind;
 
-        if ((n->group != g->node[i].group) || !n->ops->as_epilogue(n->param, &kind)) continue;
+        if ((n->group != g->node[i].group) || !as_epilogue(n, &kind)) continue;
         tail->of[kind] = net->instance[k];
         if (kind == CT_EPILOGUE_SUM) tail->slot = g->value[g->node[last].top[0]].slot;
         last = k;
@@ -136,7 +145,7 @@ static bool join(ct_net *net, int i, const ct_epilogue *tail)
         of[k]->over = 0;
     }
     net->instance[i]->tail = tail;
-    if (net->layer[i]->ops->join(net->layer[i], net->instance[i])) return true;
+    if (net->layer[i]->ops->fusion->join(net->layer[i], net->instance[i])) return true;
     net->instance[i]->tail = NULL;
     for (int k = 0; k <= CT_N_EPILOGUE; k++) {
         if (of[k] == NULL) continue;
@@ -146,23 +155,37 @@ static bool join(ct_net *net, int i, const ct_epilogue *tail)
     return false;
 }
 
-/* Leaves the sign of a group's ReLU to the reader of its top, where that knows it anyway. */
+/* ---- a ReLU's gradient, left to the reader of its top */
+
+/* The reader takes it, and its maker gives what the reader wants for that. */
+static bool share_relu(ct_instance *maker, ct_instance *reader)
+{
+    const ct_fusion_ops *from = maker->layer->ops->fusion, *to = reader->layer->ops->fusion;
+    ct_relu_share share = { .maker = maker };
+
+    if ((from->offer_relu == NULL) || (to == NULL) || (to->take_relu == NULL)) return false;
+    from->offer_relu(maker->layer, maker, &share);
+    if (!to->take_relu(reader->layer, reader, &share)) return false;
+    if (((share.bits != 0) || share.bias) &&
+        ((from->leave_relu == NULL) || !from->leave_relu(maker->layer, maker, &share))) {
+        (void)to->take_relu(reader->layer, reader, NULL);
+        return false;
+    }
+    reader->relu = share;
+    return true;
+}
+
 static void hand_on_relu(ct_net *net, ct_epilogue *tail)
 {
     ct_net_impl *m = ct_net_impl_of(net);
     const ct_value *v;
-    ct_instance *reader;
     int last = 0;
 
     while (net->instance[last] != tail->last) last++;
     v = &m->graph.value[m->graph.node[last].top[0]];
     if ((tail->last != tail->of[CT_EPILOGUE_RELU]) || (v->reader < 0) || (v->loss_weight != 0.0f) ||
-        !net->layer[m->runner[last]]->ops->skips_relu ||
-        (net->layer[v->reader]->ops->does_relu == NULL))
+        !share_relu(net->instance[m->runner[last]], net->instance[v->reader]))
         return;
-    reader = net->instance[v->reader];
-    reader->bits_of = net->instance[m->runner[last]];
-    if (!reader->layer->ops->does_relu(reader->layer, reader)) return;
     tail->relu_done = true;
     tail->last->backward_reads = 0;
 }

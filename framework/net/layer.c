@@ -2,10 +2,42 @@
 
 #include <string.h>
 
+#include "framework/proto/upgrade.h"
+
 const ct_layer_ops *ct_layer_find(const char *type)
 {
     for (int i = 0; ct_layer_table[i] != NULL; i++) {
         if (strcmp(ct_layer_table[i]->type, type) == 0) return ct_layer_table[i];
+    }
+    return NULL;
+}
+
+static bool has_word(const char *words, const char *word)
+{
+    size_t n = strlen(word);
+
+    for (const char *at = words; (at != NULL) && ((at = strstr(at, word)) != NULL); at += n) {
+        if (((at == words) || (at[-1] == ' ')) && ((at[n] == ' ') || (at[n] == '\0'))) return true;
+    }
+    return false;
+}
+
+bool ct_layer_type_reads(const char *type, const char *field)
+{
+    for (int i = 0; ct_layer_table[i] != NULL; i++) {
+        const ct_layer_ops *ops = ct_layer_table[i];
+
+        if ((type != NULL) && (strcmp(ops->type, type) != 0)) continue;
+        if ((field == NULL) || has_word(ops->params, field)) return true;
+    }
+    return false;
+}
+
+const char *ct_layer_type_reading(const char *field, int k)
+{
+    for (int i = 0; ct_layer_table[i] != NULL; i++) {
+        if (has_word(ct_layer_table[i]->params, field) && (k-- == 0))
+            return ct_layer_table[i]->type;
     }
     return NULL;
 }

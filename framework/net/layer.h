@@ -1,7 +1,7 @@
 /** @file layer.h  What a layer is, and the table through which nets find one.
  *
  * A layer type is one const ct_layer_ops, defined at the end of layers/<type>_layer.c and listed
- * in layers/types/layer_table.c. A *layer* is an immutable description (its prototxt, what setup
+ * in layers/types/layer_types.h. A *layer* is an immutable description (its prototxt, what setup
  * made of it, its weights); an *instance* binds it to blobs, buffers and a kernel plan, so that two
  * nets or two micro-batches can share one layer. Neither owns blobs or weights: the net does.
  *
@@ -114,9 +114,75 @@ typedef struct ct_epilogue {
                      * ReLU: where the top is not above 0, it is 0 already */
 } ct_epilogue;
 
+/** Of a group that ends with a ReLU, whose top one layer reads alone: that ReLU's gradient, left to
+ *  the reader, who makes it on its way. The runner of the group offers, the reader takes what it
+ *  wants of that, and the pass of fuse.c brings the two together. */
+typedef struct ct_relu_share {
+    ct_instance *maker; /* the runner; NULL: nothing is shared                                   */
+    int bits;  /* buffer of the maker: a bit an element of the top, as products of the device read
+                * them (CT_FUSE_BITS in fused.h); 0: none                                        */
+    bool bias; /* the reader makes the gradient of the maker's bias, weight 1, too               */
+} ct_relu_share;
+
+/** What a layer takes besides f32 in plain order. */
+typedef struct ct_layout_ops {
+    /** Whether bottom `slot`, which is not f32 in plain order, may come as it is; the bottoms have
+     *  their shapes, layouts and dtypes. Otherwise the net puts a Reorder before it, and it comes
+     *  so; or a Cast, where it may come in its layout if all are f32. Tops have the layout and
+     * dtype that reshape gives them. */
+    bool (*takes)(const Ct__LayerParameter *p, const ct_blob *const *bottom, int slot);
+    bool last; /* takes looks at orders, too: channels come last, in 16 bits, where a device makes
+                * values so. Others get a Reorder without being asked                          */
+    bool bf16; /* takes looks at dtypes (bf16; an f32 bottom beside it is no reason to refuse that
+                * one); otherwise it is asked of f32 bottoms only */
+} ct_layout_ops;
+
+/** What a layer does for others, or has done. Every member may be 0 or NULL. */
+typedef struct ct_fusion_ops {
+    unsigned epilogues; /* bits 1 << ct_epilogue_kind: what may follow it in a group that it runs */
+    bool device_only;   /* it runs groups on devices, none on the CPU                            */
+    /** Whether a layer of this type is such a map, and which. */
+    bool (*as_epilogue)(const Ct__LayerParameter *p, ct_epilogue_kind *kind_p);
+    /** Last of all, with in->tail set and every shape known: true where this layer runs the group.
+     *  It declares buffers and sets backward_reads and over, which are 0 now, of itself and its
+     * tail. Its forward then writes tail->last's tops, its backward reads their diffs and makes
+     * those of all learned weights and of all bottoms from outside; both run at the place of the
+     * group's last layer. */
+    bool (*join)(const ct_layer *l, ct_instance *in);
+    /** Makes the (group's) tops again in backward, with the same bits, from bottoms and
+     * CT_LIFETIME_PASS buffers; cheaply. ex NULL: only whether it can. */
+    bool (*again)(const ct_layer *l, ct_instance *in, ct_exec *ex);
+
+    /** A ReLU's gradient, between two layers; asked after all groups are made, in this order.
+     *  offer_relu: this layer can leave that of the ReLU at the end of its group, and sets what
+     *  else it could leave. */
+    void (*offer_relu)(const ct_layer *l, const ct_instance *in, ct_relu_share *share);
+    /** true where backward will from now on make the gradient of what went into the ReLU before
+     *  bottom 0, at no cost; clears what it does not need. NULL: it does not after all. */
+    bool (*take_relu)(const ct_layer *l, ct_instance *in, ct_relu_share *share);
+    /** Where the reader wants something: true where this layer leaves it from now on. It finds
+     *  relu_done in its tail then, and the ReLU's top is not kept for backward. */
+    bool (*leave_relu)(const ct_layer *l, ct_instance *in, const ct_relu_share *share);
+} ct_fusion_ops;
+
+/** One step of a layer's formula, an operator of ONNX: it takes what the step before it made, the
+ *  first one bottom 0. */
+typedef struct ct_formula_step {
+    const char *op; /* "Add", "Tanh", ...                                                        */
+    enum ct_formula_with {
+        CT_WITH_NOTHING,
+        CT_WITH_NUMBER, /* a             */
+        CT_WITH_RANGE,  /* from a to b   */
+        CT_WITH_BOTTOM  /* bottom 0 once more */
+    } with;
+    float a, b;
+    const char *name; /* of what it makes; of the last step: NULL */
+} ct_formula_step;
+
 typedef struct ct_layer_ops {
     const char *type;                             /* prototxt `type:`                       */
     int min_bottom, max_bottom, min_top, max_top; /* the net checks; max < 0: no limit      */
+    const char *params; /* messages of parameters that it reads, with spaces between; NULL: none */
     bool is_data;       /* a source of samples: no bottoms, sets the batch fields           */
     bool is_loss;       /* the first top has loss weight 1 unless the prototxt says other   */
     bool top_is_share;  /* tops are this rank's share of a global mean: ranks' values add up */
@@ -136,58 +202,27 @@ typedef struct ct_layer_ops {
     size_t state_size;          /* zeroed l->state given before setup     */
     size_t instance_state_size; /* zeroed in->state given before reshape  */
 
-    /** Whether bottom `slot`, which is not f32 in plain order, may come as it is; the bottoms have
-     *  their shapes, layouts and dtypes. Otherwise, and where this is NULL, the net puts a Reorder
-     *  before it, and it comes so; or a Cast, where it may come in its layout if all are f32. Tops
-     *  have the layout and dtype that reshape gives them. */
-    bool (*takes)(const Ct__LayerParameter *p, const ct_blob *const *bottom, int slot);
-    bool last; /* takes looks at orders, too: channels come last, in 16 bits, where a device makes
-                * values so. Others get a Reorder without being asked                          */
-    bool bf16; /* takes looks at dtypes (bf16; an f32 bottom beside it is no reason to refuse that
-                * one); otherwise it is asked of f32 bottoms only */
     /** Reads l->param, checks it, declares weights with ct_layer_add_weight(). bottom[i]: shapes.
      *  Errors are logged with CT_LAYER_FAIL. May be NULL. */
     ct_status (*setup)(ct_layer *l, const ct_shape *bottom);
     /** From the bottoms' shapes: sets the tops' shapes (ct_blob_set_shape), declares buffers
      *  (ct_instance_buffer), chooses kernels. Checks what shapes must agree. */
     ct_status (*reshape)(const ct_layer *l, ct_instance *in);
-    /** Fusion. tails: bits 1 << ct_epilogue_kind, what may follow this layer in a group that it
-     * runs; as_epilogue: whether a layer of this type is such a map, and which. May be 0 and NULL.
-     */
-    unsigned epilogues;
-    unsigned device_epilogues; /* what may follow it on devices alone */
-    bool (*as_epilogue)(const Ct__LayerParameter *p, ct_epilogue_kind *kind_p);
-    /** Last of all, with in->tail set and every shape known: true where this layer runs the group.
-     *  It declares buffers and sets backward_reads and over, which are 0 now, of itself and its
-     * tail. Its forward then writes tail->last's tops, its backward reads their diffs and makes
-     * those of all learned weights and of all bottoms from outside; both run at the place of the
-     * group's last layer. */
-    bool (*join)(const ct_layer *l, ct_instance *in);
-    /** Where a group that ends with a ReLU has made bottom 0, which nobody else reads: true where
-     *  backward will from now on make the gradient of what went into the ReLU, at no cost. Asked
-     *  after all groups are made; the layer that runs the group, of a type with skips_relu, then
-     *  finds relu_done in its tail, and the ReLU's top is not kept for backward. May be NULL. */
-    bool (*does_relu)(const ct_layer *l, ct_instance *in);
-    bool skips_relu;
-    /** Asked by does_relu of the layer that runs the group (bits_of of its instance), which may be
-     * of another type: true where forward will from now on leave a bit an element of the group's
-     * top in buffer in->bits, as products of the device read them (CT_FUSE_BITS in fused.h). May be
-     * NULL.
-     */
-    bool (*make_bits)(const ct_layer *l, ct_instance *in);
     /** Bottom data to top data. No allocation, no printing. */
     ct_status (*forward)(const ct_layer *l, ct_instance *in, ct_exec *ex);
     /** Top diffs to bottom diffs and weight diffs. NULL: no gradient passes. */
     ct_status (*backward)(const ct_layer *l, ct_instance *in, ct_exec *ex);
-    /** Makes the (group's) tops again in backward, with the same bits, from bottoms and
-     * CT_LIFETIME_PASS buffers; cheaply. ex NULL: only whether it can. May be NULL. */
-    bool (*again)(const ct_layer *l, ct_instance *in, ct_exec *ex);
     /** Operations of one forward and backward, and the engines. e comes with the bytes that
      * bottoms, tops and weights have (ct_net_estimate()): a layer that moves less says so. NULL: no
      *  operations worth counting. */
     void (*estimate)(const ct_layer *l, const ct_instance *in, ct_estimate *e);
     void (*release)(const ct_layer *l, ct_instance *in); /* what in->state points to; may be NULL */
     void (*destroy)(ct_layer *l);                        /* what l->state points to; may be NULL  */
+
+    const ct_formula_step *formula; /* what it computes, whatever its parameters; ends with op NULL.
+                                     * NULL or empty: it depends on them */
+    const ct_layout_ops *layout;    /* NULL: bottoms come as f32 in plain order */
+    const ct_fusion_ops *fusion;    /* NULL: it runs alone                      */
 } ct_layer_ops;
 
 /** What a layer of a type does on devices other than the CPU. Weights, shapes and buffers are those
@@ -199,7 +234,7 @@ typedef struct ct_device_override {
     /** NULL: those of the ops, which then run on any device. */
     ct_status (*forward)(const ct_layer *l, ct_instance *in, ct_exec *ex);
     ct_status (*backward)(const ct_layer *l, ct_instance *in, ct_exec *ex);
-    bool epilogues; /* they run the group that ops.join takes; otherwise the layer runs alone */
+    bool epilogues; /* they run the group that fusion->join takes; otherwise the layer runs alone */
     /** Whether its kernels draw numbers, by the step that ex->step_there holds; NULL: never. */
     bool (*draws)(const Ct__LayerParameter *p);
 } ct_device_override;
@@ -245,10 +280,9 @@ struct ct_instance {
     const ct_epilogue *tail; /* NULL: none                                  */
     unsigned over; /* set by reshape or join; bit i: the diff of bottom i may lie where that of the
                     * (group's) first top lies: each element is read before it is written       */
-    ct_instance *bits_of; /* before does_relu: who runs the group that makes bottom 0; else NULL */
-    int bits;             /* make_bits: the buffer; 0: none                                     */
-    bool read_narrow; /* before reshape: on a device some reader of top 0 may take it in 16 bits,
-                       * channels last (ops.last)                                               */
+    ct_relu_share relu; /* of the ReLU that made bottom 0, as its reader */
+    bool read_narrow;   /* before reshape: on a device some reader of top 0 may take it in 16 bits,
+                         * channels last (layout->last)   */
     int64_t batch_local, batch_global, batch_first; /* set in reshape by data layers            */
     int batch_axis;   /* axis of the tops that counts samples: 0; 1 for sequences (time first)    */
     int64_t n_sample; /* size of the data set; 0: unknown         */

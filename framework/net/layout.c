@@ -113,8 +113,8 @@ bool ct_graph_reads_narrow(const ct_graph *g, const ct_value *v, const ct_device
     const ct_graph_node *n = (v->reader >= 0) ? &g->node[v->reader] : NULL;
     const ct_device_override *form;
 
-    if ((n == NULL) || (v->loss_weight != 0.0f) || !n->ops->last ||
-        !ct_layer_on_device(n->ops, n->param, dev, &form))
+    if ((n == NULL) || (v->loss_weight != 0.0f) || (n->ops->layout == NULL) ||
+        !n->ops->layout->last || !ct_layer_on_device(n->ops, n->param, dev, &form))
         return false;
     if (!n->ops->allow_inplace && (n->ops->alias == 0)) return true;
     for (int t = 0; t < n->n_top; t++) {

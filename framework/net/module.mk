@@ -1,2 +1,3 @@
 # The layer contract, graph building, the memory plan, the interpreter.
-IN_SIM := step_run
+$(call sim_twins,layer)
+IN_SIM := step_run layer_sim

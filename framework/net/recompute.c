@@ -87,12 +87,13 @@ static bool may(ct_net *net, int i, ct_again *again_p)
 {
     const ct_net_impl *m = ct_net_impl_of(net);
     const ct_graph_node *last = &m->graph.node[m->place[i]];
+    const ct_fusion_ops *fusion = net->layer[i]->ops->fusion;
     int root;
     ct_span reads;
 
-    if ((m->runner[i] != i) || (net->layer[i]->ops->again == NULL) ||
+    if ((m->runner[i] != i) || (fusion == NULL) || (fusion->again == NULL) ||
         (net->layer[i]->form != NULL) || !last->runs_backward || (last->n_top == 0) ||
-        !net->layer[i]->ops->again(net->layer[i], net->instance[i], NULL))
+        !fusion->again(net->layer[i], net->instance[i], NULL))
         return false;
     root = top_root(net, i);
     reads = reads_of(net, root);
@@ -151,7 +152,7 @@ ct_status ct_net_again_run(ct_net *net, ct_exec *ex, int when)
 
         if (a->when != when) continue;
         move_blobs(net, a, a->backward);
-        if (!l->ops->again(l, net->instance[a->layer], ex)) return CT_ERR_ARG;
+        if (!l->ops->fusion->again(l, net->instance[a->layer], ex)) return CT_ERR_ARG;
         CT_TRY(ct_exec_poll(ex));
     }
     return CT_OK;

@@ -191,7 +191,7 @@ static bool add_type_hint(ct_text *t, const ProtobufCMessageDescriptor *type, co
 
     if ((type != &ct__layer_parameter__descriptor) || (frame == NULL) || (n < 6) ||
         (strcmp(word + n - 6, "_param") != 0) || !ct_frame_layer_type(frame, own, sizeof(own)) ||
-        ct_type_is_listed(own))
+        ct_layer_type_reads(own, NULL))
         return false;
     ct_text_add(t, "; layers of type \"%s\" are not there", own);
     if (ct_foreign_why(own) != NULL) ct_text_add(t, ": %s", ct_foreign_why(own));

@@ -75,16 +75,21 @@ const char *ct_config_meaning(const char *message, const char *field)
     return NULL;
 }
 
-/* A layer's messages of parameters say who reads them; of types that are there, not of forks'. */
+/* A layer's messages of parameters say who reads them, in order of the names. */
 static bool add_readers(ct_text *out, const char *message, const char *field)
 {
-    const char *at = (strcmp(message, "LayerParameter") == 0) ? ct_param_readers(field) : NULL;
-    char type[64];
-    int n = 0, end = 0;
+    const char *last = "", *type = NULL;
+    int n = 0;
 
-    if (at == NULL) return false;
-    for (; sscanf(at, " %63s%n", type, &end) == 1; at += end) {
-        if (ct_foreign_why(type) != NULL) continue;
+    if (strcmp(message, "LayerParameter") != 0) return false;
+    for (;; last = type) {
+        type = NULL;
+        for (int k = 0; ct_layer_type_reading(field, k) != NULL; k++) {
+            const char *t = ct_layer_type_reading(field, k);
+
+            if ((strcmp(t, last) > 0) && ((type == NULL) || (strcmp(t, type) < 0))) type = t;
+        }
+        if (type == NULL) break;
         ct_text_add(out, (n++ == 0) ? "Parameters of layers of type `%s`" : ", `%s`", type);
     }
     if (n > 0) ct_text_add(out, ".");

@@ -20,11 +20,12 @@ ct_status ct_net_read(const char *path, ct_source_map *map, Ct__NetParameter **n
 /** Warns of each message of parameters that its layer's type does not read (`pooling_param` in a
  *  Convolution), with its place. Unknown types are passed over: they are refused elsewhere. */
 void ct_net_warn_unused(const Ct__NetParameter *net, const char *file, const ct_source_map *map);
-/** The types that read a message of parameters, such as "convolution_param", separated by spaces;
- *  NULL: none is known. */
-const char *ct_param_readers(const char *field);
-/** Whether it is known which parameters the type reads: for a test that all types are. */
-bool ct_type_is_listed(const char *type);
+/** Whether layers of `type` (NULL: of some type) read the message `field` of their parameters;
+ * field NULL: whether there is such a type. As the layers' tables say: in framework/net/layer.c;
+ * the simulator has no layers (layer_sim.c). */
+bool ct_layer_type_reads(const char *type, const char *field);
+/** The k-th of the types that read the message `field`, from 0; NULL: there are no more. */
+const char *ct_layer_type_reading(const char *field, int k);
 /** Brings solver_type, and the nets within the solver, up to date. CT_ERR_CONFIG. */
 ct_status ct_solver_upgrade(Ct__SolverParameter *solver, const char *file, ct_source_map *map);
 /** Reads a solver. The paths in net, train_net and test_net are replaced by those of the file

@@ -4,7 +4,7 @@
 #include "layers/cuda/layer_cuda.cuh"
 
 extern "C" {
-#include "layers/types/accuracy.h"
+#include "layers/types/argmax.h"
 }
 
 enum { MOST_BLOCKS = 1024, FEW_CLASSES = 1024 /* that a block counts by itself first */ };

@@ -4,7 +4,7 @@
 #include "layers/engine/batch_norm/cuda/batch_norm.cuh"
 
 extern "C" {
-#include "layers/types/bn.h"
+#include "layers/types/norm.h"
 }
 
 static extent extent_of(const ct_instance *in)

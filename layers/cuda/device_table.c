@@ -14,26 +14,12 @@ const ct_device_kernels *ct_kernels(const ct_exec *ex)
     return &ct_kernels_cpu;
 }
 
-ct_status ct_device_copy(ct_exec *ex, int64_t n, const float *from, float *to)
-{
-    if (ex->dev->kind == CT_DEVICE_CPU) {
-        ct_copy_f32(n, from, to);
-        return CT_OK;
-    }
-    return ((from == to) || (n == 0))
-               ? CT_OK
-               : ex->dev->copy(ex->stream, to, from, (size_t)n * sizeof(*to));
-}
-
-ct_status ct_device_zero(ct_exec *ex, int64_t n, float *to)
-{
-    return ex->dev->zero(ex->stream, to, (size_t)n * sizeof(*to));
-}
-
+#define OVERRIDE(_name, ...) &ct_cuda_##_name,
 /* clang-format off */
 const ct_device_override *const ct_device_override_table[] = {
 #ifdef CT_HAVE_CUDA
-    CT_CUDA_FORMS
+    CT_CUDA_OVERRIDES(OVERRIDE)
+    CT_NEURON_LAYERS(OVERRIDE)
 #endif
     NULL,
 };

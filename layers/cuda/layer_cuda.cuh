@@ -4,8 +4,8 @@
  * buffers and what in->state holds are the layer's. Bodies of kernels are lambdas over an index
  * (framework/tensor/cuda/launch.cuh).
  */
-#ifndef CT_LAYER_CUDA_H
-#define CT_LAYER_CUDA_H
+#ifndef CT_CUDA_LAYER_CUDA_CUH
+#define CT_CUDA_LAYER_CUDA_CUH
 
 #include <cfloat>
 #include <cmath>
@@ -26,7 +26,7 @@ extern "C" {
 #include "layers/cuda/overrides.h"
 #include "layers/types/device_kernels.h"
 #include "layers/layer_util.h"
-#include "layers/types/loss_util.h"
+#include "layers/types/loss.h"
 }
 
 static inline int64_t count_of(const ct_blob *b)

@@ -26,15 +26,13 @@ typedef ct_status (*map_fn)(ct_exec *ex, arg k, int64_t n, const float *v, const
             KERNEL(const float *at) { return at[1] * _slope(k, at[0]); });                         \
     }
 CT_NEURON_LIST(CT_NEURON_KERNELS)
-CT_NEURON_KERNELS(threshold, 0, threshold_value, constant_slope) /* its layer passes no gradient */
 
 #define CT_NEURON_ROW(_name, _reads, _value, _slope)                                               \
     { &ct_neuron_##_name, _name##_forward, _name##_backward },
 static const struct {
     const ct_neuron *fn;
     map_fn forward, backward;
-} table[] = { CT_NEURON_LIST(CT_NEURON_ROW){ &ct_neuron_threshold, threshold_forward,
-                                             threshold_backward } };
+} table[] = { CT_NEURON_LIST(CT_NEURON_ROW) };
 
 static int row_of(const ct_neuron_state *s)
 {
@@ -69,19 +67,6 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     return table[row_of(s)].backward(ex, s->args, count_of(in->bottom[0]), v, dy, dx);
 }
 
-#define CT_NEURON_FORM(_symbol, _type)                                                             \
-    const ct_device_override _symbol = { _type, NULL, forward, backward }
-CT_NEURON_FORM(ct_cuda_abs_val, "AbsVal");
-CT_NEURON_FORM(ct_cuda_bnll, "BNLL");
-CT_NEURON_FORM(ct_cuda_clip, "Clip");
-CT_NEURON_FORM(ct_cuda_elu, "ELU");
-CT_NEURON_FORM(ct_cuda_exp, "Exp");
-CT_NEURON_FORM(ct_cuda_gelu, "GELU");
-CT_NEURON_FORM(ct_cuda_log, "Log");
-CT_NEURON_FORM(ct_cuda_mish, "Mish");
-CT_NEURON_FORM(ct_cuda_power, "Power");
-CT_NEURON_FORM(ct_cuda_relu6, "ReLU6");
-CT_NEURON_FORM(ct_cuda_sigmoid, "Sigmoid");
-CT_NEURON_FORM(ct_cuda_swish, "Swish");
-CT_NEURON_FORM(ct_cuda_tanh, "TanH");
-CT_NEURON_FORM(ct_cuda_threshold, "Threshold");
+#define CT_NEURON_OVERRIDE(_name, _type, ...)                                                      \
+    const ct_device_override ct_cuda_##_name = { _type, NULL, forward, backward };
+CT_NEURON_LAYERS(CT_NEURON_OVERRIDE)

@@ -1,12 +1,11 @@
-/* Interp, Upsample, ROIPooling and PSROIPooling. Gradients are gathered, each element by one
- * thread, in a fixed order: no atomics. */
+/* Interp, Upsample, ROIPooling, PSROIPooling and PriorBox on CUDA. Gradients are gathered, each
+ * element by one thread, in a fixed order: no atomics. */
 #include "layers/cuda/layer_cuda.cuh"
+#include "layers/engine/cuda/wide.cuh"
 
 extern "C" {
-#include "layers/types/upsample.h"
+#include "layers/types/resize.h"
 }
-#include "layers/types/interp.h"
-#include "layers/types/roi.h"
 
 /* ---- Interp */
 
@@ -180,7 +179,8 @@ static ct_status upsample_backward(const ct_layer *l, ct_instance *in, ct_exec *
         });
 }
 
-const ct_device_override ct_cuda_upsample = { "Upsample", NULL, upsample_forward, upsample_backward };
+const ct_device_override ct_cuda_upsample = { "Upsample", NULL, upsample_forward,
+                                              upsample_backward };
 
 /* ---- regions */
 
@@ -326,4 +326,34 @@ static ct_status psroi_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
         });
 }
 
-const ct_device_override ct_cuda_psroi_pooling = { "PSROIPooling", NULL, psroi_forward, psroi_backward };
+const ct_device_override ct_cuda_psroi_pooling = { "PSROIPooling", NULL, psroi_forward,
+                                                   psroi_backward };
+
+/* ---- PriorBox: a number a thread. They are made anew in each step: that costs less than a copy of
+ * what would have to lie somewhere else meanwhile. */
+
+extern "C" {
+#include "layers/types/box.h"
+}
+
+static ct_status prior_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    const ct_prior_state *s = (const ct_prior_state *)l->state;
+    ct_prior_frame f = ct_prior_frame_of(l, in);
+    int64_t n = dim_of(in->top[0], 2), in_cell = 4 * s->n_prior;
+    const float *side = s->there;
+    float *y = ct_blob_data(in->top[0]);
+    ct_four variance;
+
+    memcpy(variance.v, s->variance, sizeof(variance.v));
+    return ct_cuda_map(
+        ex->stream, "PriorBox", n, KERNEL(int64_t k) {
+            int64_t box = k % in_cell / 4;
+            int i = (int)(k % 4);
+
+            y[k] = ct_prior_number(&f, k / in_cell, side + 2 * box, i);
+            y[n + k] = variance.v[i];
+        });
+}
+
+const ct_device_override ct_cuda_prior_box = { "PriorBox", NULL, prior_forward, NULL };

@@ -3,7 +3,7 @@
 #include "layers/cuda/layer_cuda.cuh"
 
 extern "C" {
-#include "layers/types/infogain.h"
+#include "layers/types/loss.h"
 }
 
 /* Behind the labels: ct_loss_label_bytes(). */

@@ -3,12 +3,11 @@
 #include "layers/cuda/layer_cuda.cuh"
 
 extern "C" {
-#include "layers/engine/conv/conv_private.h"
+#include "layers/engine/conv/conv.h"
 #include "layers/engine/pool/pool.h"
 }
 #include "framework/base/philox.h"
 #include "layers/types/argmax.h"
-#include "layers/engine/conv/cuda/window_cuda.h"
 
 /* ---- Concat: the axis is the one along which the bottoms add up to the top */
 

@@ -5,8 +5,8 @@
  * the functions that search a table. A table ends with NULL; before it stands the reference,
  * which supports everything on the CPU and is the oracle of the others.
  */
-#ifndef CT_ENGINE_H
-#define CT_ENGINE_H
+#ifndef CT_ENGINE_ENGINE_H
+#define CT_ENGINE_ENGINE_H
 
 #include "framework/math/math.h"
 #include "framework/net/engine_plan.h"

@@ -1,11 +1,13 @@
-/** @file argmax.h  What ArgMax computes with, on the host and on devices. Private to layers/. */
-#ifndef CT_ARGMAX_H
-#define CT_ARGMAX_H
+/** @file argmax.h  What ArgMax and Accuracy compute with, on the host and on devices; private to
+ * layers/. */
+#ifndef CT_TYPES_ARGMAX_H
+#define CT_TYPES_ARGMAX_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "framework/base/hd.h"
+#include "layers/layer_util.h"
 
 typedef struct ct_argmax_state {
     bool values, has_axis; /* out_max_val */
@@ -63,5 +65,21 @@ CT_HD static inline void ct_argmax_one(const ct_argmax_state *s, int64_t d, int6
         }
     }
 }
+
+/* ---- What Accuracy reads from its parameters and shapes, for every device. */
+
+typedef struct ct_accuracy_state {
+    int64_t top_k;
+    bool has_ignore;
+    int32_t ignore;
+} ct_accuracy_state;
+
+/* Buffers of the second top, in double: they are summed over the ranks; and on devices what all
+ * classes have of both. */
+enum { CT_ACCURACY_RIGHT_OF, CT_ACCURACY_SAMPLES_OF, CT_ACCURACY_SUMS };
+
+typedef struct ct_accuracy_plan {
+    ct_view view; /* classes in the middle */
+} ct_accuracy_plan;
 
 #endif

@@ -1,11 +1,15 @@
-/* ArgMax: where the largest values are, along an axis or in the whole sample. */
+/* Which classes have the highest scores: ArgMax and Accuracy. */
+#include <string.h>
+
 #include "layers/types/argmax.h"
 #include "layers/types/layer_types.h"
 #include "layers/layer_util.h"
 
+/* ---- ArgMax: where the largest values are, along an axis or in the whole sample. */
+
 enum { FOUND }; /* buffer: top_k of each distribution */
 
-static ct_status setup(ct_layer *l, const ct_shape *bottom)
+static ct_status argmax_setup(ct_layer *l, const ct_shape *bottom)
 {
     const Ct__ArgMaxParameter *p = l->param->argmax_param;
     ct_argmax_state *s = l->state;
@@ -19,7 +23,7 @@ static ct_status setup(ct_layer *l, const ct_shape *bottom)
     return CT_OK;
 }
 
-static ct_status reshape(const ct_layer *l, ct_instance *in)
+static ct_status argmax_reshape(const ct_layer *l, ct_instance *in)
 {
     const ct_argmax_state *s = l->state;
     const ct_shape *x = &in->bottom[0]->data.shape;
@@ -48,7 +52,7 @@ static ct_status reshape(const ct_layer *l, ct_instance *in)
     return CT_OK;
 }
 
-static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+static ct_status argmax_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
     const ct_argmax_state *s = l->state;
     const ct_view *v = in->state;
@@ -65,13 +69,147 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 
 const ct_layer_ops ct_layer_argmax = {
     .type = "ArgMax",
+    .params = "argmax_param",
     .min_bottom = 1,
     .max_bottom = 1,
     .min_top = 1,
     .max_top = 1,
     .state_size = sizeof(ct_argmax_state),
     .instance_state_size = sizeof(ct_view),
-    .setup = setup,
-    .reshape = reshape,
-    .forward = forward,
+    .setup = argmax_setup,
+    .reshape = argmax_reshape,
+    .forward = argmax_forward,
+};
+
+/* ---- Accuracy: the share of samples whose label is among the top_k scores; the second top tells
+ * it class by class. A rank's values are its part of the global batch's: they add up. */
+
+static ct_status accuracy_setup(ct_layer *l, const ct_shape *bottom)
+{
+    const Ct__AccuracyParameter *p = l->param->accuracy_param;
+    ct_accuracy_state *s = l->state;
+
+    (void)bottom;
+    s->top_k = (p != NULL) ? (int64_t)p->top_k : 1;
+    s->has_ignore = (p != NULL) && p->has_ignore_label;
+    s->ignore = s->has_ignore ? p->ignore_label : 0;
+    if (s->top_k == 0) return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "top_k is 0, it counts from 1");
+    return CT_OK;
+}
+
+static ct_status accuracy_reshape(const ct_layer *l, ct_instance *in)
+{
+    const Ct__AccuracyParameter *p = l->param->accuracy_param;
+    const ct_accuracy_state *s = l->state;
+    const ct_shape *x = &in->bottom[0]->data.shape;
+    ct_shape scalar = { 0 };
+    ct_accuracy_plan *plan = in->state;
+    ct_view *v = &plan->view;
+    int axis;
+
+    CT_TRY(ct_layer_axis(l, x, (p != NULL) ? p->axis : 1, "axis", &axis));
+    *v = ct_view_make(x, axis, 1);
+    CT_TRY(ct_layer_check_labels(l, x, &in->bottom[1]->data.shape, v));
+    if (s->top_k > v->mid)
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "top_k %lld of %lld classes", (long long)s->top_k,
+                             (long long)v->mid);
+    ct_blob_set_shape(in->top[0], &scalar);
+    ct_instance_buffer(in, CT_ACCURACY_SUMS, CT_LIFETIME_CALL,
+                       (l->dev->kind != CT_DEVICE_CPU) ? 2 * sizeof(double) : 0);
+    if (l->n_top < 2) return CT_OK;
+    ct_blob_set_shape(in->top[1], &(ct_shape){ 1, { v->mid } });
+    ct_instance_buffer(in, CT_ACCURACY_RIGHT_OF, CT_LIFETIME_CALL, (size_t)v->mid * sizeof(double));
+    ct_instance_buffer(in, CT_ACCURACY_SAMPLES_OF, CT_LIFETIME_CALL,
+                       (size_t)v->mid * sizeof(double));
+    return CT_OK;
+}
+
+/* Other classes with a score as high, or one that cannot be compared, push the label down. */
+static bool is_right(const ct_view *v, const float *score, int32_t label, int64_t top_k)
+{
+    float mine = score[label * v->inner];
+    int64_t ahead = 0;
+
+    for (int64_t c = 0; (c < v->mid) && (ahead < top_k); c++)
+        ahead += (c != label) && !(score[c * v->inner] < mine);
+    return ahead < top_k;
+}
+
+static ct_status count(const ct_layer *l, ct_instance *in, ct_exec *ex, int64_t *right_p,
+                       int64_t *counted_p)
+{
+    const ct_accuracy_state *s = l->state;
+    ct_accuracy_plan *plan = in->state;
+    const ct_view *v = &plan->view;
+    const float *score = ct_blob_data(in->bottom[0]), *value = ct_blob_data(in->bottom[1]);
+    double *right_of = in->buffer[CT_ACCURACY_RIGHT_OF].data,
+           *of = in->buffer[CT_ACCURACY_SAMPLES_OF].data;
+    int64_t n = v->outer * v->inner, right = 0, counted = 0, bad = n;
+
+    /* counts are whole numbers, so the order in which threads add them does not matter */
+#pragma omp parallel for schedule(static) reduction(+ : right, counted) reduction(min : bad)       \
+    if (n * v->mid >= CT_PARALLEL_MIN)
+    for (int64_t k = 0; k < n; k++) {
+        int32_t label;
+        bool hit;
+
+        if (s->has_ignore && (value[k] == (float)s->ignore)) continue;
+        if (!ct_label_class(value[k], v->mid, &label)) {
+            bad = (k < bad) ? k : bad;
+            continue;
+        }
+        hit = is_right(v, score + k / v->inner * v->mid * v->inner + k % v->inner, label, s->top_k);
+        right += hit;
+        counted += 1;
+        if (l->n_top < 2) continue;
+#pragma omp atomic
+        of[label] += 1;
+#pragma omp atomic
+        right_of[label] += hit;
+    }
+    if (bad < n)
+        return ct_label_fail(l, ex, value[bad], bad, n / in->bottom[1]->data.shape.dim[0], v->mid);
+    *right_p = right;
+    *counted_p = counted;
+    return CT_OK;
+}
+
+static ct_status accuracy_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    const ct_accuracy_state *s = l->state;
+    const ct_accuracy_plan *plan = in->state;
+    const ct_view *v = &plan->view;
+    double *right_of = in->buffer[CT_ACCURACY_RIGHT_OF].data,
+           *of = in->buffer[CT_ACCURACY_SAMPLES_OF].data;
+    int64_t right = 0, counted = 0;
+    double all;
+
+    if (l->n_top > 1) {
+        memset(right_of, 0, (size_t)v->mid * sizeof(double));
+        memset(of, 0, (size_t)v->mid * sizeof(double));
+    }
+    CT_TRY(count(l, in, ex, &right, &counted));
+    CT_TRY(ct_exec_global_count(ex, (double)counted, s->has_ignore, &all));
+    ct_blob_data(in->top[0])[0] = (all > 0) ? (float)((double)right / all) : 0.0f;
+    if (l->n_top < 2) return CT_OK;
+    if (ex->sum_ranks != NULL) CT_TRY(ex->sum_ranks(ex->hook_ctx, of, (int)v->mid));
+    for (int64_t c = 0; c < v->mid; c++)
+        ct_blob_data(in->top[1])[c] = (of[c] > 0) ? (float)(right_of[c] / of[c]) : 0.0f;
+    return CT_OK;
+}
+
+const ct_layer_ops ct_layer_accuracy = {
+    .type = "Accuracy",
+    .params = "accuracy_param",
+    .min_bottom = 2,
+    .max_bottom = 2,
+    .min_top = 1,
+    .max_top = 2,
+    .top_is_share = true,
+    .no_diff_bottom = 1 << 0 | 1 << 1,
+    .state_size = sizeof(ct_accuracy_state),
+    .instance_state_size = sizeof(ct_accuracy_plan),
+    .setup = accuracy_setup,
+    .reshape = accuracy_reshape,
+    .forward = accuracy_forward,
 };

@@ -5,7 +5,7 @@
  *  averages  scale_filler, shift_filler, var_eps, decay, moving_average (PSPNet's first)
  *  segnet    scale_filler, shift_filler, bn_mode: statistics of the batch, or none at all
  * SyncBN is the first with statistics of the global batch: ranks add up what they have of it. */
-#include "layers/types/bn.h"
+#include "layers/types/norm.h"
 #include "layers/engine/batch_norm/batch_norm.h"
 #include "layers/types/layer_types.h"
 #include "layers/layer_util.h"
@@ -304,13 +304,14 @@ static void estimate(const ct_layer *l, const ct_instance *in, ct_estimate *e)
     e->engine[CT_RUN_FORWARD] = e->engine[CT_RUN_BACKWARD_DATA] = plan->engine->name;
 }
 
-#define BN(_type, _takes)                                                                          \
+#define BN(_type, _layout)                                                                         \
     {                                                                                              \
-        .type = _type, .min_bottom = 1, .max_bottom = 1, .min_top = 1, .max_top = 1,               \
-        .allow_inplace = true, .backward_reads = CT_READS_BOTTOM, .state_size = sizeof(bn_state),  \
-        .instance_state_size = sizeof(bn_plan), .setup = setup, .takes = _takes,                   \
-        .reshape = reshape, .forward = forward, .backward = backward, .estimate = estimate,        \
+        .type = _type, .params = "bn_param", .min_bottom = 1, .max_bottom = 1, .min_top = 1,       \
+        .max_top = 1, .allow_inplace = true, .backward_reads = CT_READS_BOTTOM,                    \
+        .state_size = sizeof(bn_state), .instance_state_size = sizeof(bn_plan), .setup = setup,    \
+        .layout = _layout, .reshape = reshape, .forward = forward, .backward = backward,           \
+        .estimate = estimate,                                                                      \
     }
 
-const ct_layer_ops ct_layer_bn = BN("BN", ct_layer_takes_blocks);
+const ct_layer_ops ct_layer_bn = BN("BN", &ct_layout_blocks);
 const ct_layer_ops ct_layer_sync_bn = BN("SyncBN", NULL);

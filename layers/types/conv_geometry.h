@@ -1,7 +1,7 @@
 /** @file conv_geometry.h  The windows of convolution_param over any number of axes: what
  * Convolution, Deconvolution and Im2col share. Private to layers/. */
-#ifndef CT_CONV_GEOMETRY_H
-#define CT_CONV_GEOMETRY_H
+#ifndef CT_TYPES_CONV_GEOMETRY_H
+#define CT_TYPES_CONV_GEOMETRY_H
 
 #include "layers/engine/conv/conv.h"
 

@@ -362,14 +362,27 @@ static ct_status depthwise_setup(ct_layer *l, const ct_shape *bottom)
     return set_up(l, bottom, bottom[0].dim[axis]);
 }
 
+/* It leaves nothing besides: who takes the ReLU must know it. */
+static void conv_offer_relu(const ct_layer *l, const ct_instance *in, ct_relu_share *share)
+{
+    (void)l, (void)in, (void)share;
+}
+
+static const ct_layout_ops conv_layout = { .takes = conv_takes, .bf16 = true, .last = true };
+static const ct_fusion_ops conv_fusion = {
+    .epilogues = 1u << CT_EPILOGUE_RELU,
+    .join = conv_join,
+    .offer_relu = conv_offer_relu,
+};
+
 #define CONVOLUTION(_type, _setup)                                                                 \
     {                                                                                              \
-        .type = _type, .min_bottom = 1, .max_bottom = -1, .min_top = 1, .max_top = -1,             \
-        .backward_reads = CT_READS_BOTTOM, .state_size = sizeof(ct_conv_geometry),                 \
-        .instance_state_size = sizeof(conv_instance), .setup = _setup, .takes = conv_takes,        \
-        .bf16 = true, .last = true, .reshape = conv_reshape, .epilogues = 1u << CT_EPILOGUE_RELU,  \
-        .join = conv_join, .skips_relu = true, .forward = conv_forward, .backward = conv_backward, \
-        .estimate = conv_estimate, .on_cuda = true,                                                \
+        .type = _type, .params = "convolution_param", .min_bottom = 1, .max_bottom = -1,           \
+        .min_top = 1, .max_top = -1, .backward_reads = CT_READS_BOTTOM,                            \
+        .state_size = sizeof(ct_conv_geometry), .instance_state_size = sizeof(conv_instance),      \
+        .setup = _setup, .reshape = conv_reshape, .forward = conv_forward,                         \
+        .backward = conv_backward, .estimate = conv_estimate, .layout = &conv_layout,              \
+        .fusion = &conv_fusion, .on_cuda = true,                                                   \
     }
 
 const ct_layer_ops ct_layer_convolution = CONVOLUTION("Convolution", conv_setup);

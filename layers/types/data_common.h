@@ -3,8 +3,8 @@
  * Such a layer owns a reader and a transform (its description); an instance owns the loader with
  * its prefetch threads, which start at the first forward.
  */
-#ifndef CT_DATA_COMMON_H
-#define CT_DATA_COMMON_H
+#ifndef CT_TYPES_DATA_COMMON_H
+#define CT_TYPES_DATA_COMMON_H
 
 #include "framework/data/loader.h"
 #include "framework/net/layer.h"

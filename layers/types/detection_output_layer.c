@@ -200,6 +200,7 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 
 const ct_layer_ops ct_layer_detection_output = {
     .type = "DetectionOutput",
+    .params = "detection_output_param",
     .min_bottom = 3,
     .max_bottom = 4, /* the fourth, for drawing, is not read */
     .min_top = 1,

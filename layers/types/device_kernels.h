@@ -1,15 +1,50 @@
 /** @file device_kernels.h  What many layers are made of, on the device of an execution; private to
- * layers/.
- *
- * A layer that calls only these, the device's mathematics and its copies runs on every device as it
- * stands.
- */
-#ifndef CT_DEVICE_KERNELS_H
-#define CT_DEVICE_KERNELS_H
+ * layers/. */
+#ifndef CT_TYPES_DEVICE_KERNELS_H
+#define CT_TYPES_DEVICE_KERNELS_H
 
+#include "framework/net/layer.h"
 #include "framework/data/pack.h"
 #include "layers/layer_util.h"
-#include "layers/types/strided.h"
+
+/* ---- Copies between arrays of any strides: what layers that only move values
+ * are made of (Slice, Crop, Tile, Permute, ShuffleChannel). */
+
+enum { CT_MAX_STRIDED = CT_MAX_DIM + 1 };
+
+/** Element (i_0, i_1, …) of dim[0] x dim[1] x … lies at first + sum of i_k step_k on either side.
+ */
+typedef struct ct_strided {
+    int n;
+    int64_t dim[CT_MAX_STRIDED];
+    int64_t from[CT_MAX_STRIDED], to[CT_MAX_STRIDED]; /* steps, in elements */
+    int64_t from_first, to_first;
+} ct_strided;
+
+/** Appends an axis. */
+void ct_strided_axis(ct_strided *s, int64_t dim, int64_t from, int64_t to);
+/** The elements of shape `part`, densely on the side `to`, out of an array of shape `whole`, from
+ *  place at[] on; both of the same number of axes. */
+ct_strided ct_strided_part(const ct_shape *whole, const ct_shape *part, const int64_t *at);
+/** The same copy the other way. */
+ct_strided ct_strided_turn(const ct_strided *s);
+/** Copies. Threads share the work; no element of `to` may occur twice. */
+void ct_strided_copy(const ct_strided *s, const float *from, float *to);
+
+/* ---- layers that copy their one bottom's elements to their tops */
+
+/** What goes from bottom 0 to top t, in shapes that are known. */
+typedef void (*ct_move_fn)(const ct_instance *in, int t, ct_strided *s);
+
+/** forward: every top from its elements of the bottom. */
+ct_status ct_move_forward(const ct_instance *in, ct_exec *ex, ct_move_fn plan);
+/** backward of elements that each go to one top at most; `partly`: those that go to none get 0. */
+ct_status ct_move_backward(const ct_instance *in, ct_exec *ex, ct_move_fn plan, bool partly);
+
+/* ---- What many layers are made of, on the device of an execution.
+ *
+ * A layer that calls only these, the device's mathematics and its copies runs on every device as it
+ * stands. */
 
 typedef struct ct_device_kernels {
     ct_device_kind device;
@@ -21,7 +56,7 @@ typedef struct ct_device_kernels {
                      float *out);
     /** As ct_view_scale_back(); NULL: by the two before it. */
     ct_status (*scale_back)(ct_exec *ex, const ct_view *v, const ct_scale_back *a);
-    /** As layers/engine/recurrent/gates.h says; y[m x n] rows of b; sum over t of x[t][n]. */
+    /** As layers/engine/recurrent/recurrent.h says; y[m x n] rows of b; sum over t of x[t][n]. */
     ct_status (*lstm_step)(ct_exec *ex, int64_t n, int64_t hidden, const float *cont,
                            const float *c_before, float *gates, float *c, float *h);
     ct_status (*lstm_step_backward)(ct_exec *ex, int64_t n, int64_t hidden, const float *cont,
@@ -58,8 +93,5 @@ extern const ct_device_kernels ct_kernels_cpu, ct_kernels_cuda;
 
 /** Those of ex->dev. */
 const ct_device_kernels *ct_kernels(const ct_exec *ex);
-/** to[0..n) = from, nothing where they are the same memory. */
-ct_status ct_device_copy(ct_exec *ex, int64_t n, const float *from, float *to);
-ct_status ct_device_zero(ct_exec *ex, int64_t n, float *to);
 
 #endif

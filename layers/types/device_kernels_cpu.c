@@ -1,6 +1,6 @@
 /* The CPU's: what the functions of the same names do, whose results do not depend on threads. */
 #include "layers/types/device_kernels.h"
-#include "layers/engine/recurrent/gates.h"
+#include "layers/engine/recurrent/recurrent.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /** @file dropout.h  Which random number an element of a blob draws: what Dropout's two sides share.
  * Private to layers/. */
-#ifndef CT_DROPOUT_H
-#define CT_DROPOUT_H
+#ifndef CT_TYPES_DROPOUT_H
+#define CT_TYPES_DROPOUT_H
 
 #include "framework/net/layer.h"
 

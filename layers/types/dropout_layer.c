@@ -191,18 +191,20 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     return CT_OK;
 }
 
+static const ct_layout_ops dropout_layout = { .takes = takes, .last = true };
+
 const ct_layer_ops ct_layer_dropout = {
     .type = "Dropout",
+    .params = "dropout_param",
     .min_bottom = 1,
     .max_bottom = 1,
     .min_top = 1,
     .max_top = 1,
     .allow_inplace = true,
     .state_size = sizeof(dropout_state),
-    .takes = takes,
-    .last = true,
     .setup = setup,
     .reshape = reshape,
     .forward = forward,
     .backward = backward,
+    .layout = &dropout_layout,
 };

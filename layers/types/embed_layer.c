@@ -124,6 +124,7 @@ static void estimate(const ct_layer *l, const ct_instance *in, ct_estimate *e)
 
 const ct_layer_ops ct_layer_embed = {
     .type = "Embed",
+    .params = "embed_param",
     .min_bottom = 1,
     .max_bottom = 1,
     .min_top = 1,

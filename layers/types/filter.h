@@ -1,6 +1,6 @@
 /** @file filter.h  What Filter keeps between its passes, for every device; private to layers/. */
-#ifndef CT_FILTER_H
-#define CT_FILTER_H
+#ifndef CT_TYPES_FILTER_H
+#define CT_TYPES_FILTER_H
 
 #include "framework/net/layer.h"
 

@@ -127,6 +127,7 @@ static void destroy(ct_layer *l)
 
 const ct_layer_ops ct_layer_hdf5_output = {
     .type = "HDF5Output",
+    .params = "hdf5_output_param",
     .min_bottom = 2,
     .max_bottom = 2,
     .no_diff_bottom = 3,

@@ -2,8 +2,54 @@
  * ReLU behind it runs with it, and one in front of it, where another such layer made its bits, in
  * the product that makes the bottom's gradient.
  * What has 16 bits: inner_product_narrow.c. */
-#include "layers/types/inner_product.h"
 #include "layers/types/layer_types.h"
+#include "layers/types/device_kernels.h"
+
+#include "layers/types/product.h"
+
+/* InnerProduct's state, and what it does with values of 16 bits
+ * (inner_product_narrow.c). Private to layers/.
+ *
+ * Values of 16 bits, channels last, it multiplies as they lie, and hands on such where a reader
+ * takes them. Of several places each they are turned to plain order first, which is what weights
+ * are for: a batch is less to turn than weights and their gradients. Where operands have 16 bits
+ * weights are rounded once a pass, for forward and for the bottom's gradient.
+ */
+
+typedef struct ip_state {
+    int axis;
+    int64_t n, k;   /* outputs, inputs                                      */
+    bool transpose; /* weight is K x N instead of N x K                     */
+    bool bias;
+} ip_state;
+
+typedef struct ip_instance {
+    int64_t m;
+    int64_t places; /* > 1: of a bottom that is turned */
+    ct_product forward, backward_data, backward_weight;
+    const ct_relu_impl *relu_backward; /* of the tail                            */
+    ct_status status;                  /* of what was made behind reshape's back */
+    bool makes_bits;                   /* where the tail's ReLU passed, for the reader of its top */
+    bool bias_done;                    /* that reader makes the bias's gradient                   */
+} ip_instance;
+
+/** Buffers: of the products; where the tail's ReLU passed, for who reads the top; the bottom in
+ *  plain order, and its gradient; weight 0 in 16 bits. */
+enum { IP_WORK, IP_BITS, IP_PLAIN, IP_PLAIN_DIFF, IP_WEIGHT };
+
+/** As ct_layout_ops.takes. */
+static bool ct_ip_takes(const Ct__LayerParameter *p, const ct_blob *const *bottom, int slot);
+/** reshape, with r->m set: the top's shape, and the buffers but for the products'. */
+static void ct_ip_prepare(const ct_layer *l, ct_instance *in, const ct_shape *top);
+/** Which matrices of a product have 16 bits, behind ct_ip_prepare(): CT_NARROW_… */
+static unsigned ct_ip_narrow(const ct_layer *l, const ct_instance *in, ct_run_kind kind);
+
+/** Bottom and weight as products read them, once ct_ip_lay() has brought them there. */
+static ct_status ct_ip_lay(const ct_layer *l, ct_instance *in, ct_exec *ex);
+static const float *ct_ip_rows(const ct_instance *in);
+static const float *ct_ip_weight(const ct_instance *in);
+/** The bottom's gradient from IP_PLAIN_DIFF to its place, where the bottom is turned. */
+static ct_status ct_ip_turn_back(ct_instance *in, ct_exec *ex);
 
 static ct_status ip_setup(ct_layer *l, const ct_shape *bottom)
 {
@@ -124,7 +170,7 @@ static ct_status ip_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     g.ldb = s->transpose ? s->n : s->k;
     g.c = ct_blob_data(ct_instance_top(in));
     g.bias = s->bias ? ct_blob_data(&in->weight[1]) : NULL;
-    g.bits = (in->bits != 0) ? in->buffer[in->bits].data : NULL;
+    g.bits = r->makes_bits ? in->buffer[IP_BITS].data : NULL;
     return ct_product_run(&r->forward, ex, &g);
 }
 
@@ -173,10 +219,10 @@ static ct_status ip_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     g.ldb = s->transpose ? s->n : s->k;
     g.c = (r->places > 1) ? in->buffer[IP_PLAIN_DIFF].data : ct_blob_diff(in->bottom[0]);
     if ((r->backward_data.behind & CT_FUSE_DRELU) != 0)
-        g.bits = in->bits_of->buffer[in->bits_of->bits].data;
-    if (r->sums_of != NULL) {
-        g.sums = ct_blob_diff(&r->sums_of->weight[1]);
-        g.sums_beta = ct_weight_beta(r->sums_of, ex, 1);
+        g.bits = in->relu.maker->buffer[in->relu.bits].data;
+    if (in->relu.bias) {
+        g.sums = ct_blob_diff(&in->relu.maker->weight[1]);
+        g.sums_beta = ct_weight_beta(in->relu.maker, ex, 1);
     }
     CT_TRY(ct_product_run(&r->backward_data, ex, &g));
     return ct_ip_turn_back(in, ex);
@@ -207,54 +253,51 @@ static bool ip_join(const ct_layer *l, ct_instance *in)
     return true;
 }
 
-static bool ip_make_bits(const ct_layer *l, ct_instance *in)
+/* Whether the gradient of the bias would be a pass of its own, which the product that makes that of
+ * the group's top may save: sums come with the weight's gradient in f32 alone, and where the
+ * library has them. (By a plan they are a matter of time, and what the reader asks must not hang on
+ * what this one chose.) A bias with a name may be another layer's, too, whose gradient would have
+ * to come first. */
+static bool may_leave_bias(const ct_layer *l, const ct_instance *in)
 {
-    ip_instance *r = in->state;
-
-    if ((in->tail == NULL) || !remake(l, in, CT_RUN_FORWARD, CT_FUSE_BITS)) return false;
-    in->bits = IP_BITS;
-    ct_instance_buffer(in, IP_BITS, CT_LIFETIME_PASS, ct_product_bits(&r->forward));
-    return true;
-}
-
-/* Whether the gradient of the bias of `from` would be a pass of its own, which the product that
- * makes that of its group's top may save: sums come with its weight's gradient in f32 alone, and
- * where the library has them. (By a plan they are a matter of time, and what it asks here must not
- * hang on what it chose there.) A bias with a name may be another layer's, too, whose gradient
- * would have to come first. */
-static bool leaves_bias(const ct_instance *from)
-{
-    const ct_layer *l = from->layer;
     const Ct__ParamSpec *bias = (l->param->n_param > 1) ? l->param->param[1] : NULL;
-    const ct_product *p;
+    const ct_product *p = &((const ip_instance *)in->state)->backward_weight;
 
-    if ((l->ops != &ct_layer_inner_product) || !((const ip_state *)l->state)->bias) return false;
+    if (!((const ip_state *)l->state)->bias) return false;
     if ((bias != NULL) && ((bias->lr_mult == 0.0f) || (bias->name != NULL))) return false;
-    p = &((const ip_instance *)from->state)->backward_weight;
     if ((p->inside & CT_FUSE_SUMS) == 0) return true;
     return (p->fused == NULL) && (ct_engine_plan_of(l) == NULL);
 }
 
-/* Where another fully connected layer makes the bottom with its ReLU, and the library does both. */
-static bool ip_does_relu(const ct_layer *l, ct_instance *in)
+static void ip_offer_relu(const ct_layer *l, const ct_instance *in, ct_relu_share *share)
 {
-    ct_instance *from = in->bits_of;
-    bool sums;
+    share->bits = IP_BITS;
+    share->bias = may_leave_bias(l, in);
+}
 
-    if ((from == NULL) || (from->layer->ops->make_bits == NULL) || !in->bottom[0]->wants_diff)
-        return false;
-    /* beside a gradient of 16 bits sums have 16, too, where a library makes them */
-    sums = !ct_blob_is_last(in->bottom[0]) && leaves_bias(from) &&
-           remake(l, in, CT_RUN_BACKWARD_DATA, CT_FUSE_DRELU | CT_FUSE_SUM_C);
-    if (!sums && !remake(l, in, CT_RUN_BACKWARD_DATA, CT_FUSE_DRELU)) return false;
-    if (!from->layer->ops->make_bits(from->layer, from)) {
+static bool ip_leave_relu(const ct_layer *l, ct_instance *in, const ct_relu_share *share)
+{
+    ip_instance *r = in->state;
+
+    if (!remake(l, in, CT_RUN_FORWARD, CT_FUSE_BITS)) return false;
+    ct_instance_buffer(in, IP_BITS, CT_LIFETIME_PASS, ct_product_bits(&r->forward));
+    r->makes_bits = true;
+    r->bias_done = share->bias;
+    return true;
+}
+
+/* By the maker's bits, where the library reads them in the product that makes the gradient. */
+static bool ip_take_relu(const ct_layer *l, ct_instance *in, ct_relu_share *share)
+{
+    if (share == NULL) {
         (void)remake(l, in, CT_RUN_BACKWARD_DATA, 0);
         return false;
     }
-    if (!sums) return true;
-    ((ip_instance *)in->state)->sums_of = from;
-    ((ip_instance *)from->state)->bias_done = true;
-    return true;
+    if ((share->bits == 0) || !in->bottom[0]->wants_diff) return false;
+    /* beside a gradient of 16 bits sums have 16, too, where a library makes them */
+    share->bias = share->bias && !ct_blob_is_last(in->bottom[0]) &&
+                  remake(l, in, CT_RUN_BACKWARD_DATA, CT_FUSE_DRELU | CT_FUSE_SUM_C);
+    return share->bias || remake(l, in, CT_RUN_BACKWARD_DATA, CT_FUSE_DRELU);
 }
 
 static void ip_release(const ct_layer *l, ct_instance *in)
@@ -277,8 +320,19 @@ static void ip_estimate(const ct_layer *l, const ct_instance *in, ct_estimate *e
     e->backward_flop = e->forward_flop + (in->bottom[0]->wants_diff ? product : 0.0);
 }
 
+static const ct_layout_ops inner_product_layout = { .takes = ct_ip_takes, .last = true };
+static const ct_fusion_ops inner_product_fusion = {
+    .epilogues = 1u << CT_EPILOGUE_RELU,
+    .device_only = true,
+    .join = ip_join,
+    .offer_relu = ip_offer_relu,
+    .take_relu = ip_take_relu,
+    .leave_relu = ip_leave_relu,
+};
+
 const ct_layer_ops ct_layer_inner_product = {
     .type = "InnerProduct",
+    .params = "inner_product_param",
     .min_bottom = 1,
     .max_bottom = 1,
     .min_top = 1,
@@ -286,18 +340,113 @@ const ct_layer_ops ct_layer_inner_product = {
     .backward_reads = CT_READS_BOTTOM,
     .state_size = sizeof(ip_state),
     .instance_state_size = sizeof(ip_instance),
-    .takes = ct_ip_takes,
-    .last = true,
     .setup = ip_setup,
     .reshape = ip_reshape,
     .forward = ip_forward,
     .backward = ip_backward,
-    .device_epilogues = 1u << CT_EPILOGUE_RELU,
-    .join = ip_join,
-    .skips_relu = true,
-    .does_relu = ip_does_relu,
-    .make_bits = ip_make_bits,
     .estimate = ip_estimate,
     .release = ip_release,
     .on_cuda = true,
+    .layout = &inner_product_layout,
+    .fusion = &inner_product_fusion,
 };
+
+/* ---- InnerProduct of values of 16 bits. */
+
+/* Rows of 16 bits that products read and write as they lie begin at 16 bytes. */
+enum { ROW = 8 };
+
+static bool ct_ip_takes(const Ct__LayerParameter *p, const ct_blob *const *bottom, int slot)
+{
+    const ct_shape *x = &bottom[slot]->data.shape;
+
+    return ct_blob_is_last(bottom[slot]) && (p->inner_product_param != NULL) &&
+           ct_layer_is_channels(x, p->inner_product_param->axis) &&
+           (ct_shape_count(x, 1, -1) % ROW == 0);
+}
+
+/* Whether weights are rounded here, not by each product. */
+static bool rounds_weight(const ct_layer *l)
+{
+    const ip_state *s = l->state;
+
+    return (l->dev->kind != CT_DEVICE_CPU) && (ct_dtype_of(ct_engine_operand(l)) != CT_F32) &&
+           ((s->transpose ? s->n : s->k) % ROW == 0);
+}
+
+static ct_buffer_lifetime keep_if(bool backward)
+{
+    return backward ? CT_LIFETIME_PASS : CT_LIFETIME_CALL;
+}
+
+static void ct_ip_prepare(const ct_layer *l, ct_instance *in, const ct_shape *top)
+{
+    const ip_state *s = l->state;
+    ip_instance *r = in->state;
+    const ct_blob *x = in->bottom[0];
+    size_t bytes = ct_tensor_bytes(&x->data);
+    bool last = ct_blob_is_last(x), back = in->top[0]->wants_diff;
+
+    if (last && in->read_narrow && (s->n % ROW == 0))
+        ct_blob_set_like(in->top[0], top, &x->data);
+    else
+        ct_blob_set_shape(in->top[0], top);
+    if (rounds_weight(l))
+        ct_instance_buffer(in, IP_WEIGHT, keep_if(x->wants_diff),
+                           (size_t)(s->n * s->k) * sizeof(uint16_t));
+    r->places = last ? ct_shape_count(&x->data.shape, 2, -1) : 1;
+    if (r->places == 1) return;
+    in->backward_reads = 0;
+    ct_instance_buffer(in, IP_PLAIN, keep_if(back), bytes);
+    if (x->wants_diff) ct_instance_buffer(in, IP_PLAIN_DIFF, CT_LIFETIME_CALL, bytes);
+}
+
+static unsigned ct_ip_narrow(const ct_layer *l, const ct_instance *in, ct_run_kind kind)
+{
+    const ip_state *s = l->state;
+    bool x = ct_blob_is_last(in->bottom[0]), y = ct_blob_is_last(in->top[0]), t = s->transpose;
+    unsigned weight = rounds_weight(l) ? CT_NARROW_B : 0;
+
+    if (kind == CT_RUN_FORWARD) return (x ? CT_NARROW_A : 0) | weight | (y ? CT_NARROW_C : 0);
+    if (kind == CT_RUN_BACKWARD_DATA) return (y ? CT_NARROW_A : 0) | weight | (x ? CT_NARROW_C : 0);
+    return ((t ? x : y) ? CT_NARROW_A : 0) | ((t ? y : x) ? CT_NARROW_B : 0);
+}
+
+static ct_status ct_ip_lay(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    const ip_state *s = l->state;
+    const ip_instance *r = in->state;
+    const ct_tensor *x = &in->bottom[0]->data;
+
+    if (in->buffer[IP_WEIGHT].bytes > 0)
+        CT_TRY(ct_kernels(ex)->convert(ex, s->n * s->k, CT_F32, ct_blob_data(&in->weight[0]),
+                                       ct_dtype_of(ct_engine_operand(l)),
+                                       in->buffer[IP_WEIGHT].data));
+    if (r->places == 1) return CT_OK;
+    return ct_kernels(ex)->last_to_plain(ex, r->m, x->shape.dim[1], r->places, x->dtype, x->data,
+                                         x->dtype, in->buffer[IP_PLAIN].data);
+}
+
+static const float *ct_ip_rows(const ct_instance *in)
+{
+    const ip_instance *r = in->state;
+
+    return (r->places > 1) ? in->buffer[IP_PLAIN].data : ct_blob_data(in->bottom[0]);
+}
+
+static const float *ct_ip_weight(const ct_instance *in)
+{
+    const ct_buffer *rounded = &in->buffer[IP_WEIGHT];
+
+    return (rounded->bytes > 0) ? rounded->data : ct_blob_data(&in->weight[0]);
+}
+
+static ct_status ct_ip_turn_back(ct_instance *in, ct_exec *ex)
+{
+    const ip_instance *r = in->state;
+    const ct_tensor *dx = &in->bottom[0]->diff;
+
+    if (r->places == 1) return CT_OK;
+    return ct_kernels(ex)->plain_to_last(ex, r->m, dx->shape.dim[1], r->places, dx->dtype,
+                                         in->buffer[IP_PLAIN_DIFF].data, dx->dtype, dx->data);
+}

@@ -1,92 +1,86 @@
-/** @file layer_types.h  One line a layer type; private to layers/. */
-#ifndef CT_LAYER_TYPES_H
-#define CT_LAYER_TYPES_H
+/** @file layer_types.h  The layer types there are, but those of one function, which
+ *  layers/engine/neuron/neuron_math.h lists; private to layers/. */
+#ifndef CT_TYPES_LAYER_TYPES_H
+#define CT_TYPES_LAYER_TYPES_H
 
 #include "framework/net/layer.h"
 
-extern const ct_layer_ops ct_layer_abs_val;
-extern const ct_layer_ops ct_layer_accuracy;
-extern const ct_layer_ops ct_layer_argmax;
-extern const ct_layer_ops ct_layer_axpy;
-extern const ct_layer_ops ct_layer_batch_norm;
-extern const ct_layer_ops ct_layer_batch_reindex;
-extern const ct_layer_ops ct_layer_bias;
-extern const ct_layer_ops ct_layer_bn;
-extern const ct_layer_ops ct_layer_bnll;
-extern const ct_layer_ops ct_layer_cast;
-extern const ct_layer_ops ct_layer_center_loss;
-extern const ct_layer_ops ct_layer_clip;
-extern const ct_layer_ops ct_layer_concat;
-extern const ct_layer_ops ct_layer_contrastive_loss;
-extern const ct_layer_ops ct_layer_convolution;
-extern const ct_layer_ops ct_layer_crop;
-extern const ct_layer_ops ct_layer_data;
-extern const ct_layer_ops ct_layer_deconvolution;
-extern const ct_layer_ops ct_layer_depthwise_convolution;
-extern const ct_layer_ops ct_layer_detection_output;
-extern const ct_layer_ops ct_layer_dropout;
-extern const ct_layer_ops ct_layer_dummy_data;
-extern const ct_layer_ops ct_layer_eltwise;
-extern const ct_layer_ops ct_layer_elu;
-extern const ct_layer_ops ct_layer_embed;
-extern const ct_layer_ops ct_layer_euclidean_loss;
-extern const ct_layer_ops ct_layer_exp;
-extern const ct_layer_ops ct_layer_filter;
-extern const ct_layer_ops ct_layer_flatten;
-extern const ct_layer_ops ct_layer_focal_loss;
-extern const ct_layer_ops ct_layer_gelu;
-extern const ct_layer_ops ct_layer_hdf5_data;
-extern const ct_layer_ops ct_layer_hdf5_output;
-extern const ct_layer_ops ct_layer_hinge_loss;
-extern const ct_layer_ops ct_layer_im2col;
-extern const ct_layer_ops ct_layer_image_data;
-extern const ct_layer_ops ct_layer_infogain_loss;
-extern const ct_layer_ops ct_layer_inner_product;
-extern const ct_layer_ops ct_layer_input;
-extern const ct_layer_ops ct_layer_interp;
-extern const ct_layer_ops ct_layer_layer_norm;
-extern const ct_layer_ops ct_layer_log;
-extern const ct_layer_ops ct_layer_lrn;
-extern const ct_layer_ops ct_layer_lstm;
-extern const ct_layer_ops ct_layer_lstm_unit;
-extern const ct_layer_ops ct_layer_memory_data;
-extern const ct_layer_ops ct_layer_mish;
-extern const ct_layer_ops ct_layer_multibox_loss;
-extern const ct_layer_ops ct_layer_multinomial_loss;
-extern const ct_layer_ops ct_layer_mvn;
-extern const ct_layer_ops ct_layer_normalize;
-extern const ct_layer_ops ct_layer_parameter;
-extern const ct_layer_ops ct_layer_permute;
-extern const ct_layer_ops ct_layer_pooling;
-extern const ct_layer_ops ct_layer_power;
-extern const ct_layer_ops ct_layer_prelu;
-extern const ct_layer_ops ct_layer_prior_box;
-extern const ct_layer_ops ct_layer_psroi_pooling;
-extern const ct_layer_ops ct_layer_reduction;
-extern const ct_layer_ops ct_layer_relu;
-extern const ct_layer_ops ct_layer_relu6;
-extern const ct_layer_ops ct_layer_reorder;
-extern const ct_layer_ops ct_layer_reshape;
-extern const ct_layer_ops ct_layer_rnn;
-extern const ct_layer_ops ct_layer_roi_pooling;
-extern const ct_layer_ops ct_layer_scale;
-extern const ct_layer_ops ct_layer_shuffle_channel;
-extern const ct_layer_ops ct_layer_sigmoid;
-extern const ct_layer_ops ct_layer_sigmoid_loss;
-extern const ct_layer_ops ct_layer_silence;
-extern const ct_layer_ops ct_layer_slice;
-extern const ct_layer_ops ct_layer_smooth_l1_loss;
-extern const ct_layer_ops ct_layer_softmax;
-extern const ct_layer_ops ct_layer_softmax_loss;
-extern const ct_layer_ops ct_layer_split;
-extern const ct_layer_ops ct_layer_spp;
-extern const ct_layer_ops ct_layer_swish;
-extern const ct_layer_ops ct_layer_sync_bn;
-extern const ct_layer_ops ct_layer_tanh;
-extern const ct_layer_ops ct_layer_text_data;
-extern const ct_layer_ops ct_layer_threshold;
-extern const ct_layer_ops ct_layer_tile;
-extern const ct_layer_ops ct_layer_upsample;
-extern const ct_layer_ops ct_layer_window_data;
+/** X(name) of each ct_layer_<name>. One a line, so that additions do not move the others. */
+/* clang-format off */
+#define CT_LAYER_TYPES(X) \
+    X(accuracy) \
+    X(argmax) \
+    X(axpy) \
+    X(batch_norm) \
+    X(batch_reindex) \
+    X(bias) \
+    X(bn) \
+    X(cast) \
+    X(center_loss) \
+    X(concat) \
+    X(contrastive_loss) \
+    X(convolution) \
+    X(crop) \
+    X(data) \
+    X(deconvolution) \
+    X(depthwise_convolution) \
+    X(detection_output) \
+    X(dropout) \
+    X(dummy_data) \
+    X(eltwise) \
+    X(embed) \
+    X(euclidean_loss) \
+    X(filter) \
+    X(flatten) \
+    X(focal_loss) \
+    X(hdf5_data) \
+    X(hdf5_output) \
+    X(hinge_loss) \
+    X(im2col) \
+    X(image_data) \
+    X(infogain_loss) \
+    X(inner_product) \
+    X(input) \
+    X(interp) \
+    X(layer_norm) \
+    X(lrn) \
+    X(lstm) \
+    X(lstm_unit) \
+    X(memory_data) \
+    X(multibox_loss) \
+    X(multinomial_loss) \
+    X(mvn) \
+    X(normalize) \
+    X(parameter) \
+    X(permute) \
+    X(pooling) \
+    X(prelu) \
+    X(prior_box) \
+    X(psroi_pooling) \
+    X(reduction) \
+    X(relu) \
+    X(reorder) \
+    X(reshape) \
+    X(rnn) \
+    X(roi_pooling) \
+    X(scale) \
+    X(shuffle_channel) \
+    X(sigmoid_loss) \
+    X(silence) \
+    X(slice) \
+    X(smooth_l1_loss) \
+    X(softmax) \
+    X(softmax_loss) \
+    X(split) \
+    X(spp) \
+    X(sync_bn) \
+    X(text_data) \
+    X(tile) \
+    X(upsample) \
+    X(window_data)
+/* clang-format on */
+
+#define CT_LAYER_EXTERN(_name, ...) extern const ct_layer_ops ct_layer_##_name;
+CT_LAYER_TYPES(CT_LAYER_EXTERN)
 
 #endif

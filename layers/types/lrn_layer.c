@@ -193,8 +193,11 @@ static void lrn_estimate(const ct_layer *l, const ct_instance *in, ct_estimate *
     e->backward_flop = n * (window + 12.0);
 }
 
+static const ct_layout_ops lrn_layout = { .takes = lrn_takes, .bf16 = true, .last = true };
+
 const ct_layer_ops ct_layer_lrn = {
     .type = "LRN",
+    .params = "lrn_param",
     .min_bottom = 1,
     .max_bottom = 1,
     .min_top = 1,
@@ -203,12 +206,10 @@ const ct_layer_ops ct_layer_lrn = {
     .state_size = sizeof(lrn_state),
     .instance_state_size = sizeof(lrn_instance),
     .setup = lrn_setup,
-    .takes = lrn_takes,
-    .bf16 = true,
-    .last = true,
     .reshape = lrn_reshape,
     .forward = lrn_forward,
     .backward = lrn_backward,
     .estimate = lrn_estimate,
     .on_cuda = true,
+    .layout = &lrn_layout,
 };

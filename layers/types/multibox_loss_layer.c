@@ -7,7 +7,7 @@
 
 #include "framework/base/memory.h"
 #include "layers/types/layer_types.h"
-#include "layers/types/multibox.h"
+#include "layers/types/box.h"
 
 typedef struct multibox_plan {
     int64_t n, n_prior, n_row; /* samples, priors, rows of true boxes            */
@@ -250,6 +250,7 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 
 const ct_layer_ops ct_layer_multibox_loss = {
     .type = "MultiBoxLoss",
+    .params = "loss_param multibox_loss_param",
     .min_bottom = 4,
     .max_bottom = 4,
     .min_top = 1,

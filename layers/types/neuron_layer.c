@@ -1,13 +1,13 @@
-/* Layers that apply one function to each element: a row in the table each, which says how the
- * prototxt chooses the function (layers/engine/neuron/neuron.h) and its constants.
+/* Layers that apply one function to each element: a row each in the list of
+ * layers/engine/neuron/neuron_math.h. Here is how the prototxt chooses the function and its
+ * constants.
  *
  * All run in place. Where the slope follows from y that costs nothing; otherwise the input is kept,
  * unless nobody wants the gradient. */
-#include "layers/engine/neuron/neuron.h"
-
 #include <math.h>
 #include <string.h>
 
+#include "layers/engine/neuron/neuron_math.h"
 #include "layers/types/layer_types.h"
 #include "layers/layer_util.h"
 
@@ -148,38 +148,16 @@ static ct_status choose_threshold(const ct_layer *l, neuron_state *s)
     return be_finite(l, "threshold_param.threshold", s->args.a);
 }
 
-/* ---- the table */
+/* ---- the layers */
 
-static const struct neuron_row {
-    const ct_layer_ops *ops;
-    const ct_neuron *fn;
-    ct_status (*choose)(const ct_layer *l, neuron_state *s); /* NULL: nothing to choose */
-} table[] = {
-    { &ct_layer_abs_val, &ct_neuron_abs, NULL },
-    { &ct_layer_bnll, &ct_neuron_bnll, NULL },
-    { &ct_layer_clip, &ct_neuron_clip, choose_clip },
-    { &ct_layer_elu, &ct_neuron_elu, choose_elu },
-    { &ct_layer_exp, &ct_neuron_exp, choose_exp },
-    { &ct_layer_gelu, &ct_neuron_gelu, choose_gelu },
-    { &ct_layer_log, &ct_neuron_log, choose_log },
-    { &ct_layer_mish, &ct_neuron_mish, NULL },
-    { &ct_layer_power, &ct_neuron_power, choose_power },
-    { &ct_layer_relu6, &ct_neuron_relu6, choose_relu6 },
-    { &ct_layer_sigmoid, &ct_neuron_sigmoid, NULL },
-    { &ct_layer_swish, &ct_neuron_swish, choose_swish },
-    { &ct_layer_tanh, &ct_neuron_tanh, NULL },
-    { &ct_layer_threshold, &ct_neuron_threshold, choose_threshold },
-};
+typedef ct_status (*choose_fn)(const ct_layer *l, neuron_state *s);
 
-static ct_status setup(ct_layer *l, const ct_shape *bottom)
+static ct_status set_up(ct_layer *l, const ct_neuron *fn, choose_fn choose)
 {
-    const struct neuron_row *row = table;
     neuron_state *s = l->state;
 
-    (void)bottom;
-    while (row->ops != l->ops) row += 1;
-    s->fn = row->fn;
-    if (row->choose != NULL) CT_TRY(row->choose(l, s));
+    s->fn = fn;
+    if (choose != NULL) CT_TRY(choose(l, s));
     l->backward_reads = s->fn->reads;
     return CT_OK;
 }
@@ -226,28 +204,30 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     return CT_OK;
 }
 
-/* Blocks of channels come as they are where every finite x has a finite y: what fills them up is
- * computed too. */
-#define NEURON(_type, _takes, _backward)                                                           \
+#define NEURON(_name, _type, _fn, _choose, _params, _layout, _backward, ...)                       \
+    static ct_status _name##_setup(ct_layer *l, const ct_shape *bottom)                            \
     {                                                                                              \
-        .type = _type, .min_bottom = 1, .max_bottom = 1, .min_top = 1, .max_top = 1,               \
+        (void)bottom;                                                                              \
+        return set_up(l, &ct_neuron_##_fn, _choose);                                               \
+    }                                                                                              \
+    static const ct_formula_step _name##_formula[] = { __VA_ARGS__, { .op = NULL } };              \
+    extern const ct_layer_ops ct_layer_##_name;                                                    \
+    const ct_layer_ops ct_layer_##_name = {                                                        \
+        .type = _type,                                                                             \
+        .min_bottom = 1,                                                                           \
+        .max_bottom = 1,                                                                           \
+        .min_top = 1,                                                                              \
+        .max_top = 1,                                                                              \
+        .params = _params,                                                                         \
         .allow_inplace = true,                                                                     \
         .backward_reads = CT_READS_TOP | CT_READS_BOTTOM, /* setup narrows */                      \
-            .state_size = sizeof(neuron_state), .takes = _takes, .setup = setup,                   \
-        .reshape = reshape, .forward = forward, .backward = _backward                              \
-    }
+        .state_size = sizeof(neuron_state),                                                        \
+        .setup = _name##_setup,                                                                    \
+        .reshape = reshape,                                                                        \
+        .forward = forward,                                                                        \
+        .backward = _backward,                                                                     \
+        .formula = _name##_formula,                                                                \
+        .layout = _layout,                                                                         \
+    };
 
-const ct_layer_ops ct_layer_abs_val = NEURON("AbsVal", ct_layer_takes_all, backward);
-const ct_layer_ops ct_layer_bnll = NEURON("BNLL", ct_layer_takes_all, backward);
-const ct_layer_ops ct_layer_clip = NEURON("Clip", ct_layer_takes_all, backward);
-const ct_layer_ops ct_layer_elu = NEURON("ELU", ct_layer_takes_all, backward);
-const ct_layer_ops ct_layer_exp = NEURON("Exp", NULL, backward);
-const ct_layer_ops ct_layer_gelu = NEURON("GELU", ct_layer_takes_all, backward);
-const ct_layer_ops ct_layer_log = NEURON("Log", NULL, backward);
-const ct_layer_ops ct_layer_mish = NEURON("Mish", ct_layer_takes_all, backward);
-const ct_layer_ops ct_layer_power = NEURON("Power", NULL, backward);
-const ct_layer_ops ct_layer_relu6 = NEURON("ReLU6", ct_layer_takes_all, backward);
-const ct_layer_ops ct_layer_sigmoid = NEURON("Sigmoid", ct_layer_takes_all, backward);
-const ct_layer_ops ct_layer_swish = NEURON("Swish", ct_layer_takes_all, backward);
-const ct_layer_ops ct_layer_tanh = NEURON("TanH", ct_layer_takes_all, backward);
-const ct_layer_ops ct_layer_threshold = NEURON("Threshold", ct_layer_takes_all, NULL);
+CT_NEURON_LAYERS(NEURON)

@@ -172,6 +172,7 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 
 const ct_layer_ops ct_layer_normalize = {
     .type = "Normalize",
+    .params = "norm_param",
     .min_bottom = 1,
     .max_bottom = 1,
     .min_top = 1,

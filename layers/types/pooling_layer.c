@@ -1,8 +1,33 @@
-/* Max, average and stochastic pooling; sizes and divisors as Caffe defines them. */
+/* Pooling and SPP. */
+#include <float.h>
+#include <string.h>
+
 #include "layers/engine/pool/pool.h"
 #include "framework/base/rng.h"
 #include "layers/types/layer_types.h"
-#include "layers/types/stochastic_pool.h"
+#include "framework/math/math.h"
+#include "layers/layer_util.h"
+
+/* ---- Max, average and stochastic pooling; sizes and divisors as Caffe defines them. */
+
+/* Pooling that draws one element of each window (Zeiler and Fergus 2013).
+ * Private to layers/.
+ *
+ * TRAIN: element k with probability x_k / sum x, by one number an output, which depends on the key
+ * and the output's place in the global batch alone. TEST: sum x^2 / sum x. Made for x >= 0, as
+ * behind a ReLU.
+ */
+
+/** y from x in plain order, without padding. place: the element drawn, in its plane. `first`:
+ * number of the first output in the global batch. */
+static void ct_stochastic_draw(const ct_pool_desc *d, uint64_t key, uint64_t first, const float *x,
+                               float *y, int32_t *place);
+/** dx[place] += dy. */
+static void ct_stochastic_draw_back(const ct_pool_desc *d, const int32_t *place, const float *dy,
+                                    float *dx);
+static void ct_stochastic_mean(const ct_pool_desc *d, const float *x, float *y);
+static void ct_stochastic_mean_back(const ct_pool_desc *d, const float *x, const float *dy,
+                                    float *dx);
 
 typedef struct pool_state {
     bool global;
@@ -290,13 +315,21 @@ static ct_status pool_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 
 /* A ReLU of the largest is the largest of ReLUs: behind this layer or before it, it is done here,
  * and in backward by the mask. */
-static bool take_relu(const ct_layer *l, ct_instance *in)
+static bool join(const ct_layer *l, ct_instance *in)
 {
     pool_instance *r = in->state;
 
     if ((r->desc.method != CT_POOL_MAX) || (l->n_top != 1)) return false;
     r->desc.relu = true;
     return true;
+}
+
+static bool take_relu(const ct_layer *l, ct_instance *in, ct_relu_share *share)
+{
+    if (share == NULL) return false; /* it asks for nothing, so it keeps what it takes */
+    share->bits = 0;
+    share->bias = false;
+    return join(l, in);
 }
 
 static void pool_estimate(const ct_layer *l, const ct_instance *in, ct_estimate *e)
@@ -312,8 +345,16 @@ static void pool_estimate(const ct_layer *l, const ct_instance *in, ct_estimate 
         (d->method == CT_POOL_MAX) ? (double)(d->planes * d->oh * d->ow) : e->forward_flop;
 }
 
+static const ct_layout_ops pooling_layout = { .takes = pool_takes, .bf16 = true, .last = true };
+static const ct_fusion_ops pooling_fusion = {
+    .epilogues = 1u << CT_EPILOGUE_RELU,
+    .join = join,
+    .take_relu = take_relu,
+};
+
 const ct_layer_ops ct_layer_pooling = {
     .type = "Pooling",
+    .params = "pooling_param",
     .min_bottom = 1,
     .max_bottom = 1,
     .min_top = 1,
@@ -322,15 +363,315 @@ const ct_layer_ops ct_layer_pooling = {
     .state_size = sizeof(pool_state),
     .instance_state_size = sizeof(pool_instance),
     .setup = pool_setup,
-    .takes = pool_takes,
-    .bf16 = true,
-    .last = true,
     .reshape = pool_reshape,
-    .epilogues = 1u << CT_EPILOGUE_RELU,
-    .join = take_relu,
-    .does_relu = take_relu,
     .forward = pool_forward,
     .backward = pool_backward,
     .estimate = pool_estimate,
+    .on_cuda = true,
+    .layout = &pooling_layout,
+    .fusion = &pooling_fusion,
+};
+
+/* Window of output o of a plane: rows [top, bottom), columns [left, right). */
+typedef struct window {
+    int64_t top, bottom, left, right;
+} window;
+
+static window window_of(const ct_pool_desc *d, int64_t o)
+{
+    window v;
+    int64_t all;
+
+    ct_pool_window(o / d->ow, d->kh, d->sh, 0, d->h, &v.top, &v.bottom, &all);
+    ct_pool_window(o % d->ow, d->kw, d->sw, 0, d->w, &v.left, &v.right, &all);
+    return v;
+}
+
+/* Sums of a window: of values, of their squares. */
+static void sums(const ct_pool_desc *d, const window *v, const float *x, float *sum_p,
+                 float *square_p)
+{
+    float sum = 0, square = 0;
+
+    for (int64_t i = v->top; i < v->bottom; i++) {
+        for (int64_t j = v->left; j < v->right; j++) {
+            float here = x[i * d->w + j];
+
+            sum += here;
+            square += here * here;
+        }
+    }
+    *sum_p = sum;
+    *square_p = square;
+}
+
+/* The first element at which the running sum reaches share * sum; the last where rounding keeps it
+ * below. */
+static int32_t reach(const ct_pool_desc *d, const window *v, const float *x, float share)
+{
+    float sum, square, run = 0, limit;
+    int64_t at = v->top * d->w + v->left;
+
+    sums(d, v, x, &sum, &square);
+    limit = share * sum;
+    for (int64_t i = v->top; i < v->bottom; i++) {
+        for (int64_t j = v->left; j < v->right; j++) {
+            at = i * d->w + j;
+            run += x[at];
+            if (run >= limit) return (int32_t)at;
+        }
+    }
+    return (int32_t)at;
+}
+
+static void ct_stochastic_draw(const ct_pool_desc *d, uint64_t key, uint64_t first, const float *x,
+                               float *y, int32_t *place)
+{
+    int64_t n = d->oh * d->ow;
+
+#pragma omp parallel for schedule(static) num_threads(d->n_thread)
+    for (int64_t p = 0; p < d->planes; p++) {
+        const float *from = x + p * d->h * d->w;
+
+        for (int64_t o = 0; o < n; o++) {
+            window v = window_of(d, o);
+            float share = ct_rng_uniform_at(key, first + (uint64_t)(p * n + o));
+
+            place[p * n + o] = reach(d, &v, from, share);
+            y[p * n + o] = from[place[p * n + o]];
+        }
+    }
+}
+
+static void ct_stochastic_draw_back(const ct_pool_desc *d, const int32_t *place, const float *dy,
+                                    float *dx)
+{
+    int64_t n = d->oh * d->ow, size = d->h * d->w;
+
+#pragma omp parallel for schedule(static) num_threads(d->n_thread)
+    for (int64_t p = 0; p < d->planes; p++) {
+        memset(dx + p * size, 0, (size_t)size * sizeof(*dx));
+        for (int64_t o = p * n; o < (p + 1) * n; o++) dx[p * size + place[o]] += dy[o];
+    }
+}
+
+static void ct_stochastic_mean(const ct_pool_desc *d, const float *x, float *y)
+{
+    int64_t n = d->oh * d->ow;
+
+#pragma omp parallel for schedule(static) num_threads(d->n_thread)
+    for (int64_t p = 0; p < d->planes; p++) {
+        for (int64_t o = 0; o < n; o++) {
+            window v = window_of(d, o);
+            float sum, square;
+
+            sums(d, &v, x + p * d->h * d->w, &sum, &square);
+            y[p * n + o] = (sum > 0.0f) ? square / (sum + FLT_MIN) : 0.0f;
+        }
+    }
+}
+
+static void ct_stochastic_mean_back(const ct_pool_desc *d, const float *x, const float *dy,
+                                    float *dx)
+{
+    int64_t n = d->oh * d->ow, size = d->h * d->w;
+
+#pragma omp parallel for schedule(static) num_threads(d->n_thread)
+    for (int64_t p = 0; p < d->planes; p++) {
+        const float *from = x + p * size;
+
+        memset(dx + p * size, 0, (size_t)size * sizeof(*dx));
+        for (int64_t o = 0; o < n; o++) {
+            window v = window_of(d, o);
+            float sum, square;
+
+            sums(d, &v, from, &sum, &square);
+            if (!(sum > 0.0f)) continue;
+            for (int64_t i = v.top; i < v.bottom; i++) {
+                for (int64_t j = i * d->w + v.left; j < i * d->w + v.right; j++)
+                    dx[p * size + j] += dy[p * n + o] * (2.0f * from[j] - square / sum) / sum;
+            }
+        }
+    }
+}
+
+/* ---- SPP: pooling into 1 x 1, 2 x 2, 4 x 4 .. windows, so that any plane becomes a vector of one
+ * length. Windows are those of a pooling with kernel = stride = ceil(size / bins). */
+
+enum { MASK, WORK, SUM }; /* SUM: gradient of one sample by one level */
+enum { MOST_LEVELS = 16 };
+
+typedef struct spp_level {
+    ct_pool_desc desc; /* of one sample */
+    const ct_pool_impl *forward, *backward;
+    int64_t at; /* in a sample of the top */
+} spp_level;
+
+typedef struct spp_plan {
+    int n_level;
+    int64_t samples, in, out; /* in, out: numbers of a sample */
+    spp_level level[MOST_LEVELS];
+} spp_plan;
+
+static ct_status setup(ct_layer *l, const ct_shape *bottom)
+{
+    const Ct__SPPParameter *p = l->param->spp_param;
+
+    (void)bottom;
+    if ((p == NULL) || (p->pyramid_height == 0) || (p->pyramid_height > MOST_LEVELS))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                             "spp_param.pyramid_height %u: the number of levels must be 1 to %d",
+                             (p != NULL) ? p->pyramid_height : 0, MOST_LEVELS);
+    if (p->pool == CT__SPPPARAMETER__POOL_METHOD__STOCHASTIC)
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                             "spp_param.pool: STOCHASTIC is not supported; there are MAX and AVE");
+    return CT_OK;
+}
+
+/* Windows of an axis of `in` in 2^k bins; with their padding they cover it just so. */
+static ct_status windows(const ct_layer *l, int k, int64_t in, int64_t *kernel_p, int64_t *pad_p)
+{
+    int64_t bins = (int64_t)1 << k, kernel = (in + bins - 1) / bins;
+    int64_t pad = (kernel * bins - in + 1) / 2;
+
+    if (pad >= kernel) /* Caffe's pooling does not take that either */
+        return CT_LAYER_FAIL(l, CT_ERR_SHAPE,
+                             "%lld bins on an axis of %lld need a padding of %lld, no less than "
+                             "their size %lld: fewer levels, or other planes",
+                             (long long)bins, (long long)in, (long long)pad, (long long)kernel);
+    *kernel_p = kernel;
+    *pad_p = pad;
+    return CT_OK;
+}
+
+static ct_status plan_level(const ct_layer *l, const ct_shape *x, int k, spp_level *level)
+{
+    bool mean = l->param->spp_param->pool == CT__SPPPARAMETER__POOL_METHOD__AVE;
+    ct_pool_desc *d = &level->desc;
+
+    *d = (ct_pool_desc){ .device = l->dev->kind,
+                         .n_thread = ct_engine_n_thread(l),
+                         .method = mean ? CT_POOL_AVE : CT_POOL_MAX,
+                         .planes = x->dim[1],
+                         .h = x->dim[2],
+                         .w = x->dim[3],
+                         .oh = (int64_t)1 << k,
+                         .ow = (int64_t)1 << k };
+    CT_TRY(windows(l, k, d->h, &d->kh, &d->ph));
+    CT_TRY(windows(l, k, d->w, &d->kw, &d->pw));
+    d->sh = d->kh;
+    d->sw = d->kw;
+    CT_TRY(ct_pool_pick(l, CT_RUN_FORWARD, ct_pool_forward_table, d, &level->forward));
+    return ct_pool_pick(l, CT_RUN_BACKWARD_DATA, ct_pool_backward_table, d, &level->backward);
+}
+
+/* A mask is of bytes or of int32_t: there is room for both, so that levels may differ. */
+static void *mask_at(const ct_instance *in, int64_t at)
+{
+    return (int32_t *)in->buffer[MASK].data + at;
+}
+
+static size_t larger(size_t a, size_t b)
+{
+    return (a > b) ? a : b;
+}
+
+static ct_status reshape(const ct_layer *l, ct_instance *in)
+{
+    const ct_shape *x = &in->bottom[0]->data.shape;
+    spp_plan *plan = in->state;
+    ct_shape top = { 2, { 0 } };
+    size_t work = 0;
+
+    if (x->ndim != 4)
+        return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "the bottom %s must have 4 axes: N C H W",
+                             ct_shape_str(x).text);
+    if ((x->dim[2] < 1) || (x->dim[3] < 1) || (x->dim[2] > INT32_MAX / x->dim[3]))
+        return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "planes of %lld x %lld: empty or too large",
+                             (long long)x->dim[2], (long long)x->dim[3]);
+    *plan = (spp_plan){ .n_level = (int)l->param->spp_param->pyramid_height,
+                        .samples = x->dim[0],
+                        .in = ct_shape_count(x, 1, -1) };
+    for (int k = 0; k < plan->n_level; k++) {
+        spp_level *level = &plan->level[k];
+
+        CT_TRY(plan_level(l, x, k, level));
+        level->at = plan->out;
+        plan->out += x->dim[1] * level->desc.oh * level->desc.ow;
+        work = larger(work, ct_pool_workspace(level->forward, &level->desc));
+        work = larger(work, ct_pool_workspace(level->backward, &level->desc));
+    }
+    top.dim[0] = x->dim[0];
+    top.dim[1] = plan->out;
+    if (plan->n_level == 1) top = (ct_shape){ 4, { x->dim[0], x->dim[1], 1, 1 } };
+    ct_blob_set_shape(in->top[0], &top);
+    ct_instance_buffer(in, MASK, in->bottom[0]->wants_diff ? CT_LIFETIME_PASS : CT_LIFETIME_CALL,
+                       (size_t)(plan->samples * plan->out) * sizeof(int32_t));
+    ct_instance_buffer(in, WORK, CT_LIFETIME_CALL, work);
+    ct_instance_buffer(in, SUM, CT_LIFETIME_CALL, (size_t)plan->in * sizeof(float));
+    return CT_OK;
+}
+
+static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    const spp_plan *plan = in->state;
+
+    (void)l;
+    for (int64_t n = 0; n < plan->samples; n++) {
+        for (int k = 0; k < plan->n_level; k++) {
+            const spp_level *level = &plan->level[k];
+            int64_t at = n * plan->out + level->at;
+
+            CT_TRY(level->forward->run(
+                &level->desc, ex,
+                &(ct_pool_args){ .x = ct_blob_data(in->bottom[0]) + n * plan->in,
+                                 .y = ct_blob_data(in->top[0]) + at,
+                                 .mask = mask_at(in, at),
+                                 .work = in->buffer[WORK].data }));
+        }
+        CT_TRY(ct_exec_poll(ex));
+    }
+    return CT_OK;
+}
+
+static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    const spp_plan *plan = in->state;
+    float *sum = in->buffer[SUM].data;
+
+    (void)l;
+    if (ct_blob_diff(in->bottom[0]) == NULL) return CT_OK;
+    for (int64_t n = 0; n < plan->samples; n++) {
+        float *dx = ct_blob_diff(in->bottom[0]) + n * plan->in;
+
+        for (int k = 0; k < plan->n_level; k++) {
+            const spp_level *level = &plan->level[k];
+            int64_t at = n * plan->out + level->at;
+
+            CT_TRY(level->backward->run(&level->desc, ex,
+                                        &(ct_pool_args){ .mask = mask_at(in, at),
+                                                         .work = in->buffer[WORK].data,
+                                                         .dy = ct_blob_diff(in->top[0]) + at,
+                                                         .dx = (k == 0) ? dx : sum }));
+            if (k == 0) continue;
+            CT_TRY(ex->dev->math->axpy(ex->stream, plan->in, 1.0f, sum, dx));
+        }
+        CT_TRY(ct_exec_poll(ex));
+    }
+    return CT_OK;
+}
+
+const ct_layer_ops ct_layer_spp = {
+    .type = "SPP",
+    .params = "spp_param",
+    .min_bottom = 1,
+    .max_bottom = 1,
+    .min_top = 1,
+    .max_top = 1,
+    .instance_state_size = sizeof(spp_plan),
+    .setup = setup,
+    .reshape = reshape,
+    .forward = forward,
+    .backward = backward,
     .on_cuda = true,
 };

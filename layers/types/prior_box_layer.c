@@ -5,7 +5,7 @@
 #include "framework/base/memory.h"
 #include "layers/types/layer_types.h"
 #include "layers/layer_util.h"
-#include "layers/types/prior_box.h"
+#include "layers/types/box.h"
 
 static ct_status read_ratios(const ct_layer *l, const Ct__PriorBoxParameter *p, ct_prior_state *s)
 {
@@ -157,6 +157,7 @@ static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 
 const ct_layer_ops ct_layer_prior_box = {
     .type = "PriorBox",
+    .params = "prior_box_param",
     .min_bottom = 2,
     .max_bottom = 2,
     .min_top = 1,

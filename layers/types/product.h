@@ -8,8 +8,8 @@
  * may do in the same kernel ("lt"); otherwise kernels of their own follow it. On devices a plan
  * says which, and by which algorithm of the library.
  */
-#ifndef CT_PRODUCT_H
-#define CT_PRODUCT_H
+#ifndef CT_TYPES_PRODUCT_H
+#define CT_TYPES_PRODUCT_H
 
 #include "framework/math/fused.h"
 #include "framework/math/gemm.h"

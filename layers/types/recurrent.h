@@ -10,11 +10,11 @@
  * The first three are one product over all steps each, the last one product a step; in backward
  * everything but W_h's way back is over all steps at once.
  */
-#ifndef CT_RECURRENT_H
-#define CT_RECURRENT_H
+#ifndef CT_TYPES_RECURRENT_H
+#define CT_TYPES_RECURRENT_H
 
 #include "framework/net/layer.h"
-#include "layers/engine/recurrent/cell.h"
+#include "layers/engine/recurrent/recurrent.h"
 #include "layers/types/product.h"
 
 typedef struct ct_recurrent_state {

@@ -196,6 +196,7 @@ static void estimate(const ct_layer *l, const ct_instance *in, ct_estimate *e)
 
 const ct_layer_ops ct_layer_rnn = {
     .type = "RNN",
+    .params = "recurrent_param",
     .min_bottom = 2,
     .max_bottom = 4,
     .min_top = 1,

@@ -6,7 +6,7 @@
 
 #include "layers/types/layer_types.h"
 #include "layers/layer_util.h"
-#include "layers/types/roi.h"
+#include "layers/types/resize.h"
 
 typedef ct_roi_state roi_state;
 typedef ct_roi_bin bin;
@@ -176,6 +176,7 @@ static ct_status roi_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 
 const ct_layer_ops ct_layer_roi_pooling = {
     .type = "ROIPooling",
+    .params = "roi_pooling_param",
     .min_bottom = 2,
     .max_bottom = 2,
     .min_top = 1,
@@ -248,6 +249,7 @@ static ct_status psroi_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 
 const ct_layer_ops ct_layer_psroi_pooling = {
     .type = "PSROIPooling",
+    .params = "psroi_pooling_param",
     .min_bottom = 2,
     .max_bottom = 2,
     .min_top = 1,

@@ -5,7 +5,7 @@
 #include "framework/base/simd.h"
 #include "framework/math/scalar.h"
 #include "layers/types/layer_types.h"
-#include "layers/types/loss_util.h"
+#include "layers/types/loss.h"
 
 enum { LANES = 16 }; /* sums in so many, whatever the width of the processor's vectors */
 
@@ -128,6 +128,7 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 
 const ct_layer_ops ct_layer_sigmoid_loss = {
     .type = "SigmoidCrossEntropyLoss",
+    .params = "loss_param",
     .min_bottom = 2,
     .max_bottom = 2,
     .min_top = 1,

@@ -1,10 +1,16 @@
-/* Softmax: a distribution over the classes along one axis. */
+/* Softmax, and the losses that are made of it: SoftmaxWithLoss and FocalLoss. */
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+
 #include "layers/engine/engine.h"
 #include "layers/engine/softmax/softmax.h"
 #include "layers/types/layer_types.h"
 #include "layers/layer_util.h"
+#include "framework/base/memory.h"
+#include "layers/types/loss.h"
 
-#include <stdio.h>
+/* ---- Softmax: a distribution over the classes along one axis. */
 
 typedef struct softmax_plan {
     ct_softmax_desc desc;
@@ -140,6 +146,7 @@ static void estimate(const ct_layer *l, const ct_instance *in, ct_estimate *e)
 
 const ct_layer_ops ct_layer_softmax = {
     .type = "Softmax",
+    .params = "softmax_param",
     .min_bottom = 1,
     .max_bottom = 1,
     .min_top = 1,
@@ -152,4 +159,298 @@ const ct_layer_ops ct_layer_softmax = {
     .backward = backward,
     .estimate = estimate,
     .on_cuda = true,
+};
+
+/* ---- What the losses on a softmax share: shapes, labels, divisor, the softmax itself. */
+
+ct_status ct_softmax_loss_reshape(const ct_layer *l, ct_instance *in, int axis)
+{
+    const ct_shape *x = &in->bottom[0]->data.shape, *label = &in->bottom[1]->data.shape;
+    ct_shape scalar = { 0 };
+    ct_softmax_loss *plan = in->state;
+    int64_t n_label;
+    ct_view v;
+
+    CT_TRY(ct_layer_axis(l, x, axis, "axis", &axis));
+    v = ct_view_make(x, axis, 1);
+    n_label = v.outer * v.inner;
+    CT_TRY(ct_layer_check_labels(l, x, label, &v));
+    if (label->dim[0] != x->dim[0])
+        return CT_LAYER_FAIL(l, CT_ERR_SHAPE, "scores of %lld samples, labels of %lld",
+                             (long long)x->dim[0], (long long)label->dim[0]);
+    plan->desc = (ct_softmax_desc){ l->dev->kind, v.outer, v.mid, v.inner };
+    plan->engine = ct_softmax_choose(&plan->desc);
+    if (plan->engine == NULL)
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG, "not implemented on device %s", l->dev->name);
+    ct_instance_buffer(in, CT_SOFTMAX_LOSS_PROB, CT_LIFETIME_PASS,
+                       ct_tensor_bytes(&in->bottom[0]->data));
+    ct_instance_buffer(in, CT_SOFTMAX_LOSS_LABEL, CT_LIFETIME_PASS,
+                       ct_loss_label_bytes(l, n_label));
+    ct_instance_buffer(in, CT_SOFTMAX_LOSS_SCRATCH, CT_LIFETIME_CALL,
+                       ct_softmax_scratch(&plan->desc));
+    ct_blob_set_shape(in->top[0], &scalar);
+    if (l->n_top > 1) ct_blob_set_shape(in->top[1], x);
+    return CT_OK;
+}
+
+/* Labels as classes, checked once so that nothing behind can read out of bounds. */
+static ct_status read_labels(const ct_layer *l, const ct_instance *in, const ct_exec *ex,
+                             const ct_loss_rule *rule, int64_t *counted_p)
+{
+    const ct_softmax_loss *plan = in->state;
+    int64_t n = plan->desc.outer * plan->desc.inner, samples = in->bottom[1]->data.shape.dim[0];
+
+    return ct_loss_labels(l, ex, rule, ct_blob_data(in->bottom[1]), n,
+                          (samples > 0) ? n / samples : 1, plan->desc.classes,
+                          in->buffer[CT_SOFTMAX_LOSS_LABEL].data, counted_p);
+}
+
+ct_status ct_softmax_loss_forward(const ct_layer *l, ct_instance *in, ct_exec *ex,
+                                  const ct_loss_rule *rule,
+                                  ct_status (*fn)(const ct_layer *l, ct_instance *in, ct_exec *ex,
+                                                  double *sum_p))
+{
+    ct_softmax_loss *plan = in->state;
+    float *prob = in->buffer[CT_SOFTMAX_LOSS_PROB].data;
+    int64_t counted = 0;
+    double sum = 0;
+
+    CT_TRY(read_labels(l, in, ex, rule, &counted));
+    CT_TRY(ct_loss_divisor(rule, ex, plan->desc.outer * plan->desc.inner, counted, plan->desc.outer,
+                           &plan->divisor));
+    CT_TRY(plan->engine->forward(&plan->desc, ex, ct_blob_data(in->bottom[0]), prob));
+    CT_TRY(fn(l, in, ex, &sum));
+    ct_blob_data(in->top[0])[0] = (float)(sum / plan->divisor);
+    if (l->n_top < 2) return CT_OK;
+    return ex->dev->copy(ex->stream, ct_blob_data(in->top[1]), prob,
+                         ct_tensor_bytes(&in->bottom[0]->data));
+}
+
+void ct_softmax_loss_estimate(const ct_layer *l, const ct_instance *in, ct_estimate *e)
+{
+    const ct_softmax_loss *plan = in->state;
+
+    (void)l;
+    e->engine[CT_RUN_FORWARD] = e->engine[CT_RUN_BACKWARD_DATA] = plan->engine->name;
+}
+
+/* ---- SoftmaxWithLoss: the mean of -log p_label over the labels that count. What counts, and what
+ * the sum is divided by, is Caffe's; over several ranks the divisor is the global batch's, so that
+ * the ranks' losses and gradients add up. */
+
+static ct_status softmax_loss_setup(ct_layer *l, const ct_shape *bottom)
+{
+    (void)bottom;
+    *(ct_loss_rule *)l->state = ct_loss_rule_read(l, CT__LOSS_PARAMETER__NORMALIZATION_MODE__VALID);
+    return CT_OK;
+}
+
+static ct_status softmax_loss_reshape(const ct_layer *l, ct_instance *in)
+{
+    const Ct__SoftmaxParameter *p = l->param->softmax_param;
+
+    return ct_softmax_loss_reshape(l, in, (p != NULL) ? p->axis : 1);
+}
+
+static ct_status softmax_loss_sum_losses(const ct_layer *l, ct_instance *in, ct_exec *ex,
+                                         double *sum_p)
+{
+    ct_softmax_loss *plan = in->state;
+
+    (void)l;
+    return plan->engine->loss(&plan->desc, ex, in->buffer[CT_SOFTMAX_LOSS_PROB].data,
+                              in->buffer[CT_SOFTMAX_LOSS_LABEL].data,
+                              in->buffer[CT_SOFTMAX_LOSS_SCRATCH].data, sum_p);
+}
+
+static ct_status softmax_loss_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    return ct_softmax_loss_forward(l, in, ex, l->state, softmax_loss_sum_losses);
+}
+
+static ct_status softmax_loss_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    const ct_softmax_loss *plan = in->state;
+
+    (void)l;
+    if (ct_blob_diff(in->bottom[0]) == NULL) return CT_OK;
+    return plan->engine->loss_backward(&plan->desc, ex, in->buffer[CT_SOFTMAX_LOSS_PROB].data,
+                                       in->buffer[CT_SOFTMAX_LOSS_LABEL].data,
+                                       (float)((double)ct_loss_weight(in) / plan->divisor),
+                                       ct_blob_diff(in->bottom[0]));
+}
+
+const ct_layer_ops ct_layer_softmax_loss = {
+    .type = "SoftmaxWithLoss",
+    .params = "loss_param softmax_param",
+    .min_bottom = 2,
+    .max_bottom = 2,
+    .min_top = 1,
+    .max_top = 2,
+    .is_loss = true,
+    .top_is_share = true,
+    .null_top_diff = true, /* the probabilities send no gradient back, as in Caffe */
+    .no_diff_bottom = 1 << 1,
+    .state_size = sizeof(ct_loss_rule),
+    .instance_state_size = sizeof(ct_softmax_loss),
+    .setup = softmax_loss_setup,
+    .reshape = softmax_loss_reshape,
+    .forward = softmax_loss_forward,
+    .backward = softmax_loss_backward,
+    .estimate = ct_softmax_loss_estimate,
+};
+
+/* ---- FocalLoss on a softmax: -alpha (1 - p)^gamma log p of each label's probability p, so that
+ * samples which are right already count less. */
+
+typedef struct focal_state {
+    ct_loss_rule rule;
+    double alpha, gamma;
+} focal_state;
+
+static ct_status focal_loss_setup(ct_layer *l, const ct_shape *bottom)
+{
+    const Ct__FocalLossParameter *p = l->param->focal_loss_param;
+    focal_state *s = l->state;
+
+    (void)bottom;
+    s->rule = ct_loss_rule_read(l, CT__LOSS_PARAMETER__NORMALIZATION_MODE__VALID);
+    s->alpha = 0.25;
+    s->gamma = 2;
+    if (p == NULL) return CT_OK;
+    if ((p->type != CT__FOCAL_LOSS_PARAMETER__TYPE__ORIGIN) || p->has_beta)
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                             "focal_loss_param: type LINEAR and its beta are not supported; ORIGIN "
+                             "with alpha and gamma is");
+    s->alpha = (double)p->alpha;
+    s->gamma = (double)p->gamma;
+    if (!(s->alpha > 0) || !isfinite(s->alpha) || !(s->gamma >= 0) || !isfinite(s->gamma))
+        return CT_LAYER_FAIL(l, CT_ERR_CONFIG,
+                             "focal_loss_param: alpha %g must be above 0, gamma %g at least 0",
+                             s->alpha, s->gamma);
+    return CT_OK;
+}
+
+static ct_status focal_loss_reshape(const ct_layer *l, ct_instance *in)
+{
+    const Ct__SoftmaxParameter *p = l->param->softmax_param;
+
+    return ct_softmax_loss_reshape(l, in, (p != NULL) ? p->axis : 1);
+}
+
+typedef struct focal {
+    const focal_state *s;
+    const ct_softmax_desc *d;
+    const float *prob;
+    const int32_t *label;
+} focal;
+
+static focal focal_of(const ct_layer *l, const ct_instance *in)
+{
+    const ct_softmax_loss *plan = in->state;
+
+    return (focal){ l->state, &plan->desc, in->buffer[CT_SOFTMAX_LOSS_PROB].data,
+                    in->buffer[CT_SOFTMAX_LOSS_LABEL].data };
+}
+
+/* The probability of the label at position k, which is not ignored; NaN stays NaN. */
+static double label_prob(const focal *f, int64_t k)
+{
+    int64_t o = k / f->d->inner, i = k % f->d->inner;
+    double p = (double)f->prob[(o * f->d->classes + f->label[k]) * f->d->inner + i];
+
+    return (p < (double)FLT_MIN) ? (double)FLT_MIN : p;
+}
+
+static double part(const void *ctx, int64_t from, int64_t to)
+{
+    const focal *f = ctx;
+    double sum = 0;
+
+    for (int64_t k = from; k < to; k++) {
+        double p;
+
+        if (f->label[k] == CT_LABEL_IGNORED) continue;
+        p = label_prob(f, k);
+        sum -= f->s->alpha * pow(1 - p, f->s->gamma) * log(p);
+    }
+    return sum;
+}
+
+static ct_status focal_loss_sum_losses(const ct_layer *l, ct_instance *in, ct_exec *ex,
+                                       double *sum_p)
+{
+    focal f = focal_of(l, in);
+    int64_t n = f.d->outer * f.d->inner;
+
+    (void)ex;
+    *sum_p = ct_loss_sum(n, n, part, &f);
+    return CT_OK;
+}
+
+static ct_status focal_loss_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    const focal_state *s = l->state;
+
+    return ct_softmax_loss_forward(l, in, ex, &s->rule, focal_loss_sum_losses);
+}
+
+/* The loss's slope along the score of a class is this times ([class is the label] - p_class):
+ * p dL/dp. At p = 1 it is the limit, where (1 - p)^(gamma - 1) may be infinite. */
+static double slope(const focal *f, int64_t k)
+{
+    double p, gamma = f->s->gamma, rest;
+
+    if (f->label[k] == CT_LABEL_IGNORED) return 0;
+    p = label_prob(f, k);
+    rest = (gamma > 0) ? 0 : -1;
+    if (!(p >= 1)) rest = gamma * pow(1 - p, gamma - 1) * p * log(p) - pow(1 - p, gamma);
+    return f->s->alpha * rest;
+}
+
+static ct_status focal_loss_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    const ct_softmax_loss *plan = in->state;
+    focal f = focal_of(l, in);
+    double scale = (double)ct_loss_weight(in) / plan->divisor;
+    float *dx = ct_blob_diff(in->bottom[0]), *factor = in->buffer[CT_SOFTMAX_LOSS_SCRATCH].data;
+    int64_t classes = f.d->classes, inner = f.d->inner, n = f.d->outer * inner;
+
+    (void)ex;
+    if (dx == NULL) return CT_OK;
+#pragma omp parallel for schedule(static) if (n >= CT_PARALLEL_MIN)
+    for (int64_t k = 0; k < n; k++) factor[k] = (float)(scale * slope(&f, k));
+#pragma omp parallel for collapse(2) schedule(static) if (n * classes >= CT_PARALLEL_MIN)
+    for (int64_t o = 0; o < f.d->outer; o++) {
+        for (int64_t c = 0; c < classes; c++) {
+            int64_t at = (o * classes + c) * inner;
+
+            for (int64_t i = 0; i < inner; i++) {
+                float is = (f.label[o * inner + i] == (int32_t)c) ? 1.0f : 0.0f;
+
+                dx[at + i] = factor[o * inner + i] * (is - f.prob[at + i]);
+            }
+        }
+    }
+    return CT_OK;
+}
+
+const ct_layer_ops ct_layer_focal_loss = {
+    .type = "FocalLoss",
+    .params = "loss_param softmax_param focal_loss_param",
+    .min_bottom = 2,
+    .max_bottom = 2,
+    .min_top = 1,
+    .max_top = 2,
+    .is_loss = true,
+    .top_is_share = true,
+    .null_top_diff = true, /* the probabilities send no gradient back */
+    .no_diff_bottom = 1 << 1,
+    .state_size = sizeof(focal_state),
+    .instance_state_size = sizeof(ct_softmax_loss),
+    .setup = focal_loss_setup,
+    .reshape = focal_loss_reshape,
+    .forward = focal_loss_forward,
+    .backward = focal_loss_backward,
+    .estimate = ct_softmax_loss_estimate,
 };

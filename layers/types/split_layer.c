@@ -1,5 +1,6 @@
-/* Split: every top is the bottom; the bottom's gradient is the sum of the tops'. A top without a
- * diff counts as zero. Values are copied, unless the net has given a top the bottom's memory. */
+/* Split and Silence: a blob with several readers, and one with none. */
+#include <string.h>
+
 #include "framework/base/bf16.h"
 #include "framework/base/simd.h"
 #include "framework/math/math.h"
@@ -7,7 +8,10 @@
 #include "layers/types/layer_types.h"
 #include "layers/layer_util.h"
 
-static ct_status reshape(const ct_layer *l, ct_instance *in)
+/* ---- Split: every top is the bottom; the bottom's gradient is the sum of the tops'. A top without
+ * a diff counts as zero. Values are copied, unless the net has given a top the bottom's memory. */
+
+static ct_status split_reshape(const ct_layer *l, ct_instance *in)
 {
     in->over = 1;
     for (int i = 0; i < l->n_top; i++) {
@@ -24,7 +28,7 @@ static bool as_epilogue(const Ct__LayerParameter *p, ct_epilogue_kind *kind_p)
     return true;
 }
 
-static ct_status forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+static ct_status split_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
     const float *x = ct_blob_data(in->bottom[0]);
 
@@ -71,7 +75,7 @@ static ct_status sum(ct_exec *ex, int64_t n, ct_dtype type, const float *a, cons
     return ex->dev->math->axpy(ex->stream, n, 1.0f, b, y);
 }
 
-static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+static ct_status split_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
 {
     int64_t n = ct_tensor_stored(&in->bottom[0]->data);
     size_t bytes = ct_tensor_bytes(&in->bottom[0]->diff);
@@ -95,6 +99,10 @@ static ct_status backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
     return (first == dx) ? CT_OK : ex->dev->copy(ex->stream, dx, first, bytes);
 }
 
+static const ct_fusion_ops split_fusion = {
+    .as_epilogue = as_epilogue,
+};
+
 const ct_layer_ops ct_layer_split = {
     .type = "Split",
     .min_bottom = 1,
@@ -103,12 +111,49 @@ const ct_layer_ops ct_layer_split = {
     .max_top = -1,
     .alias = CT_ALIAS_DATA,
     .null_top_diff = true,
-    .takes = ct_layer_takes_all,
-    .bf16 = true,
-    .last = true,
-    .reshape = reshape,
-    .as_epilogue = as_epilogue,
-    .forward = forward,
-    .backward = backward,
+    .reshape = split_reshape,
+    .forward = split_forward,
+    .backward = split_backward,
+    .on_cuda = true,
+    .layout = &ct_layout_all,
+    .fusion = &split_fusion,
+};
+
+/* ---- Silence: takes bottoms that nobody wants, so that they are no outputs; their gradient is
+ * zero. */
+
+static ct_status silence_reshape(const ct_layer *l, ct_instance *in)
+{
+    (void)l;
+    (void)in;
+    return CT_OK;
+}
+
+static ct_status silence_forward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    (void)l;
+    (void)in;
+    (void)ex;
+    return CT_OK;
+}
+
+static ct_status silence_backward(const ct_layer *l, ct_instance *in, ct_exec *ex)
+{
+    for (int i = 0; i < l->n_bottom; i++) {
+        ct_blob *b = in->bottom[i];
+
+        if (ct_blob_diff(b) == NULL) continue;
+        CT_TRY(l->dev->zero(ex->stream, ct_blob_diff(b), ct_tensor_bytes(&b->diff)));
+    }
+    return CT_OK;
+}
+
+const ct_layer_ops ct_layer_silence = {
+    .type = "Silence",
+    .min_bottom = 1,
+    .max_bottom = -1,
+    .reshape = silence_reshape,
+    .forward = silence_forward,
+    .backward = silence_backward,
     .on_cuda = true,
 };

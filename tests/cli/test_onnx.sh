@@ -150,6 +150,9 @@ model alexnet fc8
 model resnet20 fc
 
 # ---- every other layer that has a form, flattened so that other layers may read it too
+formulas=$(sed -n '/^#define CT_NEURON_LAYERS(X)/,/^$/p' "$ROOT/layers/engine/neuron/neuron_math.h" |
+    tr -d '\\\n' | sed 's/ X(/\n&/g' | sed -n '/{ .op = "/s/^[^"]*"\([^"]*\)".*/\1/p')
+is formulas_are_listed test -n "$formulas"
 many() { # INPUT-LAYER
     echo 'name: "many"'
     echo "$1"
@@ -165,8 +168,6 @@ many() { # INPUT-LAYER
 c|Convolution|data|convolution_param { num_output: 6 kernel_size: 3 pad: 1 weight_filler { type: "gaussian" std: 0.5 } bias_filler { type: "gaussian" } }
 sigmoid|Sigmoid|c|
 tanh|TanH|c|
-abs|AbsVal|c|
-bnll|BNLL|c|
 elu|ELU|c|elu_param { alpha: 0.7 }
 exp|Exp|c|exp_param { base: 2 scale: 0.5 shift: 0.25 }
 log|Log|sigmoid|log_param { base: 10 scale: 3 shift: 0.5 }
@@ -178,7 +179,6 @@ prelu|PReLU|c|
 prelu1|PReLU|c|prelu_param { channel_shared: true }
 swish|Swish|c|swish_param { beta: 1.5 }
 gelu|GELU|c|
-mish|Mish|c|
 layer_norm|LayerNorm|c|layer_norm_param { axis: 2 scale_filler { type: "gaussian" } bias_filler { type: "gaussian" } }
 mvn|MVN|c|
 mvn_across|MVN|c|mvn_param { across_channels: true normalize_variance: false }
@@ -221,6 +221,11 @@ largest_of|Eltwise|c elu tanh|eltwise_param { operation: MAX }
 dropped|Dropout|c|
 copies|Split|c|
 END
+    for type in $formulas; do # as their own table says them
+        echo "layer { name: \"by_$type\" type: \"$type\" bottom: \"c\" top: \"by_$type\" }"
+        echo "layer { name: \"flat_$type\" type: \"Flatten\" bottom: \"by_$type\" top: \"flat_$type\" }"
+        names="$names flat_$type"
+    done
     echo "layer { name: \"small\" type: \"Silence\" bottom: \"slice_rest\" }"
 }
 shape='shape { dim: 2 dim: 3 dim: 6 dim: 5 } shape { dim: 2 dim: 6 dim: 3 dim: 2 } shape { dim: 4 dim: 5 }'

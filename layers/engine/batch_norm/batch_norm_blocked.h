@@ -1,11 +1,11 @@
 /** @file batch_norm_blocked.h  What both directions of the engine "blocked" share; private to
  * batch_norm/.
  */
-#ifndef CT_BATCH_NORM_BLOCKED_H
-#define CT_BATCH_NORM_BLOCKED_H
+#ifndef CT_ENGINE_BATCH_NORM_BATCH_NORM_BLOCKED_H
+#define CT_ENGINE_BATCH_NORM_BATCH_NORM_BLOCKED_H
 
 #include "framework/base/bf16.h"
-#include "layers/blocked.h"
+#include "layers/layer_util.h"
 #include "layers/engine/batch_norm/batch_norm.h"
 
 void ct_batch_norm_blocked_backward(const ct_batch_norm_desc *d, int64_t from, int64_t to,

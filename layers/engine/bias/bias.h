@@ -1,6 +1,6 @@
 /** @file bias.h  A vector along the channel axis of an array n x c x s, both ways. */
-#ifndef CT_ENGINE_BIAS_H
-#define CT_ENGINE_BIAS_H
+#ifndef CT_ENGINE_BIAS_BIAS_H
+#define CT_ENGINE_BIAS_BIAS_H
 
 #include "layers/engine/engine.h"
 
@@ -34,5 +34,12 @@ CT_ENGINE(bias)
  * in blocks "blocked". */
 extern const ct_bias_impl *const ct_bias_fill_table[];
 extern const ct_bias_impl *const ct_bias_backward_table[];
+
+/* ---- The implementations that bias's tables list. */
+
+extern const ct_bias_impl ct_bias_simd_fill, ct_bias_simd_backward;
+extern const ct_bias_impl ct_bias_ref_fill, ct_bias_ref_backward;
+extern const ct_bias_impl ct_bias_blocked_backward;
+extern const ct_bias_impl ct_bias_cuda_fill, ct_bias_cuda_backward;
 
 #endif

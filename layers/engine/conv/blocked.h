@@ -1,4 +1,43 @@
-/** @file blocked.h  Convolution on blocked layouts, [N][C / b][H][W][b]; private to conv/.
+/** @file blocked.h  Convolution on blocked layouts: its sums, its tiles, and operands rounded to
+ * bfloat16; private to conv/. */
+#ifndef CT_ENGINE_CONV_BLOCKED_H
+#define CT_ENGINE_CONV_BLOCKED_H
+
+#include "framework/base/bf16.h"
+#include "framework/base/simd.h"
+#include "layers/engine/conv/conv.h"
+
+/* ---- Operands of products rounded to bfloat16 (to the nearest, ties to even), on
+ * their way into the buffers that tiles read.
+ *
+ * Buffers are counted in words of 32 bits, which pass as floats. Where the processor multiplies
+ * pairs (AVX512_BF16), a word is a pair of bf16 numbers, the first in the lower half, and tiles of
+ * pairs read them; elsewhere it is a float that was rounded, and the usual tiles do. Rounding moves
+ * a number by 2^-8 of itself at most (below 2^-126: to 0, with pairs). */
+
+typedef struct ct_narrow {
+    int pair; /* values of a word: 2 or 1 */
+    /** Neighbours in words: to[r to_step + k] = x[r step + pair k and on], k < n / pair, of `rows`
+     *  rows. n is a multiple of 8. */
+    void (*along)(int64_t rows, int64_t n, const float *x, int64_t step, float *to,
+                  int64_t to_step);
+    /** Two arrays in words: to[r to_step + k] = (a, b)[r step + k], k < n, a multiple of 8; b NULL:
+     *  zeros. With words of one value a alone is there. */
+    void (*across)(int64_t rows, int64_t n, const float *a, const float *b, int64_t step, float *to,
+                   int64_t to_step);
+    /** The same of arrays of bf16 numbers. */
+    void (*across_bf16)(int64_t rows, int64_t n, const float *a, const float *b, int64_t step,
+                        float *to, int64_t to_step);
+    /** Results as bf16 numbers: `rows` runs of n of them, a multiple of 8, step and to_step numbers
+     *  apart. relu: 0 where they are below. */
+    void (*out)(int64_t rows, int64_t n, bool relu, const float *x, int64_t step, float *to,
+                int64_t to_step);
+} ct_narrow;
+
+/** As ct_simd_has_bf16() says. */
+const ct_narrow *ct_narrow_pick(void);
+
+/* ---- Convolution on blocked layouts, [N][C / b][H][W][b].
  *
  * Both directions by data are one sum. For outputs (i, j) of a grid, with affine input positions,
  *   y[i][j][lanes of a block] = start + sum over input blocks, p, q and channels c of
@@ -8,14 +47,7 @@
  * stride, with si = 1.
  *
  * The innermost routine, a tile, keeps some outputs of a row x 1 or 2 output blocks in registers,
- * over a part of the input blocks whose weights stay in a first-level cache.
- */
-#ifndef CT_ENGINE_CONV_BLOCKED_H
-#define CT_ENGINE_CONV_BLOCKED_H
-
-#include "framework/base/simd.h"
-#include "layers/engine/conv/conv_private.h"
-#include "layers/engine/conv/narrow.h"
+ * over a part of the input blocks whose weights stay in a first-level cache. */
 
 enum {
     CT_BLK_MAX = 16,      /* channels of a block, at most               */
@@ -60,7 +92,7 @@ typedef struct ct_blk_grad {
     int64_t x_image, x_row, x_step, dy_image, dy_row, dy_block;
 } ct_blk_grad;
 
-/* Operands of tiles are counted in words of 32 bits: floats, or pairs of bf16 numbers (narrow.h).
+/* Operands of tiles are counted in words of 32 bits: floats, or pairs of bf16 numbers (ct_narrow).
  * In pairs, channels c and c + 1 of x and of the weights are a word, so that a block of x has half
  * as many, and `last` counts those; of weight gradients, places j and j + 1 of x and of dy. */
 typedef void (*ct_blk_tile_fn)(const ct_blk_tile *t);

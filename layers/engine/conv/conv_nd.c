@@ -3,7 +3,7 @@
  * dW += dy col^T. Made for more than two spatial axes, which nothing else here has. */
 #include "framework/base/memory.h"
 #include "framework/math/math.h"
-#include "layers/engine/conv/conv_private.h"
+#include "layers/engine/conv/conv.h"
 
 enum { MAX_AXIS = CT_CONV_FRONT + 2 };
 

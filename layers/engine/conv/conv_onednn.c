@@ -5,7 +5,7 @@
  * packs them, as our engines do. Descriptors are made in each call; its own cache keeps the code.
  */
 #include "framework/base/memory.h"
-#include "layers/engine/conv/conv_private.h"
+#include "layers/engine/conv/conv.h"
 
 #include <oneapi/dnnl/dnnl.h>
 

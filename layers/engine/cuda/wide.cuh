@@ -2,8 +2,8 @@
  * have 16 bits. A thread that moves one number an access keeps too few bytes under way for the
  * memory of a large device. Included by .cu files.
  */
-#ifndef CT_WIDE_CUH
-#define CT_WIDE_CUH
+#ifndef CT_ENGINE_CUDA_WIDE_CUH
+#define CT_ENGINE_CUDA_WIDE_CUH
 
 #include "framework/math/cuda/narrow.cuh"
 #include "framework/tensor/cuda/launch.cuh"

@@ -7,7 +7,7 @@
  * is made again in backward, where reading it would be a third more traffic. */
 #include "framework/base/simd.h"
 #include "framework/base/stream.h"
-#include "layers/engine/lrn/lrn_private.h"
+#include "layers/engine/lrn/lrn.h"
 
 #include <math.h>
 

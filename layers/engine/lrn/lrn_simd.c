@@ -7,7 +7,7 @@
 #include "framework/base/memory.h"
 #include "framework/base/simd.h"
 #include "framework/base/stream.h"
-#include "layers/engine/lrn/lrn_private.h"
+#include "layers/engine/lrn/lrn.h"
 
 #include <math.h>
 

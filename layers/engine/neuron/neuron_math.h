@@ -1,8 +1,9 @@
 /** @file neuron_math.h  The functions themselves, y = f(x) and the slope, of one number: the CPU's
- * loops and the CUDA kernels are made of the same lines. Private to layers/engine/neuron.
+ * loops and the CUDA kernels are made of the same lines; and the lists of the functions and of the
+ * layers that are one. Each place that needs one reads its list. Private to layers/engine/neuron.
  */
-#ifndef CT_NEURON_MATH_H
-#define CT_NEURON_MATH_H
+#ifndef CT_ENGINE_NEURON_NEURON_MATH_H
+#define CT_ENGINE_NEURON_NEURON_MATH_H
 
 #include <math.h>
 
@@ -30,6 +31,7 @@ FN abs_slope(arg k, float x)
     return (x > 0.0f) ? 1.0f : (x < 0.0f) ? -1.0f : 0.0f;
 }
 
+/* ln(1 + e^x) */
 FN bnll_value(arg k, float x)
 {
     (void)k;
@@ -43,6 +45,7 @@ FN bnll_slope(arg k, float y)
     return -ct_expm1_f32(-y);
 }
 
+/* x kept in [a, b]; slope 1 there, else 0 */
 FN clip_value(arg k, float x)
 {
     x = (x > k.b) ? k.b : x;
@@ -66,6 +69,7 @@ FN constant_slope(arg k, float none)
     return 0.0f;
 }
 
+/* x above 0, else a (e^x - 1); a >= 0, but for elu_below */
 FN elu_value(arg k, float x)
 {
     float z = (x < -87.0f) ? -87.0f : x, below = (z > 0.0f) ? 0.0f : z, e;
@@ -88,6 +92,7 @@ FN elu_below_slope(arg k, float x)
     return (x > 0.0f) ? 1.0f : below;
 }
 
+/* b e^(a x) */
 FN exp_value(arg k, float x)
 {
     return k.b * ct_exp_whole_f32(k.a * x);
@@ -105,6 +110,7 @@ FN within16(float x)
     return (x < -16.0f) ? -16.0f : x;
 }
 
+/* x Phi(x), of the normal distribution */
 FN gelu_value(arg k, float x)
 {
     (void)k;
@@ -139,6 +145,27 @@ FN gelu_tanh_slope(arg k, float x)
            0.5f * z * (1.0f - t * t) * GELU_FACTOR * (1.0f + 3.0f * GELU_CUBE * z * z);
 }
 
+/* x (x + 3, kept in [0, 6]) / 6; the share first, as 6 x may be infinite */
+FN hard_swish_value(arg k, float x)
+{
+    float gate = x + 3.0f;
+
+    (void)k;
+    gate = (gate > 6.0f) ? 6.0f : gate;
+    gate = (gate < 0.0f) ? 0.0f : gate;
+    return x * (gate * 0x1.555556p-3f);
+}
+
+FN hard_swish_slope(arg k, float x)
+{
+    float between = x * 0x1.555556p-2f + 0.5f;
+
+    (void)k;
+    between = (x > 3.0f) ? 1.0f : between;
+    return (x < -3.0f) ? 0.0f : between;
+}
+
+/* c ln(a x + b) */
 FN log_value(arg k, float x)
 {
     return k.c * ct_log_f32(k.a * x + k.b);
@@ -166,6 +193,7 @@ FN mish_slope(arg k, float x)
     return n / m + 4.0f * z * e * (1.0f + e) / (m * m);
 }
 
+/* (a x + b)^c, d = a c; below for c = 1, 2, 1/2, -1/2, -1 */
 FN power_value(arg k, float x)
 {
     return powf(k.a * x + k.b, k.c);
@@ -229,6 +257,7 @@ FN inverse_slope(arg k, float y)
     return k.d * y * y;
 }
 
+/* x kept in [0, 6], plus a x below 0; a >= 0 */
 FN relu6_value(arg k, float x)
 {
     float below = k.a * x;
@@ -254,6 +283,7 @@ FN sigmoid_slope(arg k, float y)
     return y * (1.0f - y);
 }
 
+/* x / (1 + e^(-a x)) */
 FN swish_value(arg k, float x)
 {
     return x * ct_sigmoid_f32(k.a * x);
@@ -278,12 +308,20 @@ FN tanh_slope(arg k, float y)
     return 1.0f - y * y;
 }
 
+/* 1 above a, else 0; no gradient passes */
 FN threshold_value(arg k, float x)
 {
     return (x > k.a) ? 1.0f : 0.0f;
 }
 
-/** X(name, what the slope is a function of, value, slope). */
+FN threshold_slope(arg k, float none)
+{
+    (void)k, (void)none;
+    return 0.0f;
+}
+
+/** The functions: X(name, what the slope is a function of, value, slope). The constants a to d are
+ *  those of ct_neuron_args. */
 #define CT_NEURON_LIST(X)                                                                          \
     X(abs, CT_READS_BOTTOM, abs_value, abs_slope)                                                  \
     X(affine, 0, affine_value, affine_slope)                                                       \
@@ -295,6 +333,7 @@ FN threshold_value(arg k, float x)
     X(exp, CT_READS_TOP, exp_value, exp_slope)                                                     \
     X(gelu, CT_READS_BOTTOM, gelu_value, gelu_slope)                                               \
     X(gelu_tanh, CT_READS_BOTTOM, gelu_tanh_value, gelu_tanh_slope)                                \
+    X(hard_swish, CT_READS_BOTTOM, hard_swish_value, hard_swish_slope)                             \
     X(inverse, CT_READS_TOP, inverse_value, inverse_slope)                                         \
     X(inverse_root, CT_READS_TOP, inverse_root_value, inverse_root_slope)                          \
     X(log, CT_READS_BOTTOM, log_value, log_slope)                                                  \
@@ -305,6 +344,48 @@ FN threshold_value(arg k, float x)
     X(sigmoid, CT_READS_TOP, sigmoid_value, sigmoid_slope)                                         \
     X(square, CT_READS_BOTTOM, square_value, square_slope)                                         \
     X(swish, CT_READS_BOTTOM, swish_value, swish_slope)                                            \
-    X(tanh, CT_READS_TOP, tanh_value, tanh_slope)
+    X(tanh, CT_READS_TOP, tanh_value, tanh_slope)                                                  \
+    X(threshold, 0, threshold_value, threshold_slope)
+
+/** The layers, in alphabetical order: X(name, type, function, what its prototxt chooses,
+ * parameters, layout, backward, formula). A function whose parameters choose another one, or its
+ * constants, does so in layers/types/neuron_layer.c. Blocks of channels come as they are (f32)
+ * where every finite x has a finite y: what fills them up is computed too. The formula ends the
+ * row, a step after the other; no .op: it depends on parameters, and cli/onnx knows it. */
+#define CT_NEURON_LAYERS(X)                                                                        \
+    X(abs_val, "AbsVal", abs, NULL, NULL, &ct_layout_f32, backward, { .op = "Abs" })               \
+    X(bnll, "BNLL", bnll, NULL, NULL, &ct_layout_f32, backward, { .op = "Softplus" })              \
+    X(clip, "Clip", clip, choose_clip, "clip_param", &ct_layout_f32, backward, { .op = NULL })     \
+    X(elu, "ELU", elu, choose_elu, "elu_param", &ct_layout_f32, backward, { .op = NULL })          \
+    X(exp, "Exp", exp, choose_exp, "exp_param", NULL, backward, { .op = NULL })                    \
+    X(gelu, "GELU", gelu, choose_gelu, "gelu_param", &ct_layout_f32, backward, { .op = NULL })     \
+    X(hard_swish, "HardSwish", hard_swish, NULL, NULL, &ct_layout_f32, backward,                   \
+      { .op = "Add", .with = CT_WITH_NUMBER, .a = 3.0f, .name = "shifted" },                       \
+      { .op = "Clip", .with = CT_WITH_RANGE, .a = 0.0f, .b = 6.0f, .name = "kept" },               \
+      { .op = "Mul", .with = CT_WITH_NUMBER, .a = 1.0f / 6.0f, .name = "gate" },                   \
+      { .op = "Mul", .with = CT_WITH_BOTTOM })                                                     \
+    X(log, "Log", log, choose_log, "log_param", NULL, backward, { .op = NULL })                    \
+    X(mish, "Mish", mish, NULL, NULL, &ct_layout_f32, backward,                                    \
+      { .op = "Softplus", .name = "soft" }, { .op = "Tanh", .name = "gate" },                      \
+      { .op = "Mul", .with = CT_WITH_BOTTOM })                                                     \
+    X(power, "Power", power, choose_power, "power_param", NULL, backward, { .op = NULL })          \
+    X(relu6, "ReLU6", relu6, choose_relu6, "relu6_param", &ct_layout_f32, backward,                \
+      { .op = NULL })                                                                              \
+    X(sigmoid, "Sigmoid", sigmoid, NULL, "sigmoid_param", &ct_layout_f32, backward,                \
+      { .op = "Sigmoid" })                                                                         \
+    X(swish, "Swish", swish, choose_swish, "swish_param", &ct_layout_f32, backward,                \
+      { .op = NULL })                                                                              \
+    X(tanh, "TanH", tanh, NULL, "tanh_param", &ct_layout_f32, backward, { .op = "Tanh" })          \
+    X(threshold, "Threshold", threshold, choose_threshold, "threshold_param", &ct_layout_f32,      \
+      NULL, { .op = NULL })
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#define CT_NEURON_EXTERN(_name, _reads, _value, _slope) extern const ct_neuron ct_neuron_##_name;
+CT_NEURON_LIST(CT_NEURON_EXTERN)
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -54,6 +54,3 @@ static int64_t length_at(int64_t n, int64_t at)
     const ct_neuron ct_neuron_##_name = { _reads, _name##_forward, _name##_backward };
 
 CT_NEURON_LIST(NEURON)
-
-FORWARD(threshold, threshold_value)
-const ct_neuron ct_neuron_threshold = { 0, threshold_forward, NULL };

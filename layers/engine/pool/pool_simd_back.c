@@ -5,8 +5,7 @@
  */
 #include "framework/base/memory.h"
 #include "framework/base/stream.h"
-#include "layers/engine/pool/pool_simd.h"
-#include "layers/engine/pool/pool_step1.h"
+#include "layers/engine/pool/pool_cpu.h"
 
 enum { MOST_WINDOWS = 16 }; /* over one place: with more, what each window took is added to it */
 

@@ -2,7 +2,7 @@
  * needed soon is asked for, and what was made is written, so that memory reads and writes while
  * numbers are compared: a whole row that goes past the caches fills the processor's queue of
  * stores, behind which everything waits. */
-#include "layers/engine/pool/pool_step1.h"
+#include "layers/engine/pool/pool_cpu.h"
 
 #include "framework/base/bf16.h"
 #include "framework/base/simd.h"

@@ -1,4 +1,4 @@
 # Gates of recurrent layers.
 
 # A choice may compute both sides, and loops with one vectorise.
-FLAGS_$(D)/gates_simd := -fno-trapping-math
+FLAGS_$(D)/recurrent := -fno-trapping-math

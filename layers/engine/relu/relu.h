@@ -1,7 +1,7 @@
 /** @file relu.h  Rectifier: y = x where x >= 0, else slope x (0 where slope is 0, even of -inf).
  *  NaN passes. The gradient at 0 is slope, as in Caffe. */
-#ifndef CT_ENGINE_RELU_H
-#define CT_ENGINE_RELU_H
+#ifndef CT_ENGINE_RELU_RELU_H
+#define CT_ENGINE_RELU_RELU_H
 
 #include "layers/engine/engine.h"
 
@@ -25,5 +25,11 @@ CT_ENGINE(relu)
 
 extern const ct_relu_impl *const ct_relu_forward_table[];
 extern const ct_relu_impl *const ct_relu_backward_table[];
+
+/* ---- The implementations that relu's tables list. */
+
+extern const ct_relu_impl ct_relu_simd_forward, ct_relu_simd_backward;
+extern const ct_relu_impl ct_relu_ref_forward, ct_relu_ref_backward;
+extern const ct_relu_impl ct_relu_cuda_forward, ct_relu_cuda_backward;
 
 #endif

@@ -3,8 +3,8 @@
  * x is outer x classes x inner; each of the outer x inner positions has one distribution over the
  * classes: p_c = exp(x_c - max x) / sum exp(x - max x).
  */
-#ifndef CT_SOFTMAX_H
-#define CT_SOFTMAX_H
+#ifndef CT_ENGINE_SOFTMAX_SOFTMAX_H
+#define CT_ENGINE_SOFTMAX_SOFTMAX_H
 
 #include "framework/net/exec.h"
 

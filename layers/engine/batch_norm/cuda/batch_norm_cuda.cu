@@ -1,6 +1,6 @@
 /* BatchNorm with the tail that it runs, by kernels of our own: a pass for the statistics and one that
  * normalises; backward a pass for the sums and one for the gradients. */
-#include "layers/engine/batch_norm/cuda/device_norm.cuh"
+#include "layers/engine/batch_norm/cuda/batch_norm.cuh"
 
 static bool on_cuda(const ct_batch_norm_desc *d)
 {

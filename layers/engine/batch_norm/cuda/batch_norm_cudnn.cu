@@ -6,8 +6,8 @@
  * them up. Its persistent mode, which may be faster, is left out: it says of itself that it may
  * overflow. Backward has no way for statistics that are given, and none in place. */
 #include "framework/base/memory.h"
-#include "layers/engine/batch_norm/cuda/device_norm.cuh"
-#include "layers/engine/cudnn_plans.cuh"
+#include "layers/engine/batch_norm/cuda/batch_norm.cuh"
+#include "layers/engine/cudnn.cuh"
 
 typedef struct ct_norm_dnn {
     ct_device_norm_desc desc;

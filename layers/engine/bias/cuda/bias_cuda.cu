@@ -1,4 +1,4 @@
-#include "layers/engine/bias/bias_private.h"
+#include "layers/engine/bias/bias.h"
 #include "layers/engine/cuda/wide.cuh"
 
 static bool on_cuda(const ct_bias_desc *d)

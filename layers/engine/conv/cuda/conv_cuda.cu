@@ -7,8 +7,7 @@
 #include "framework/math/cuda/narrow.cuh"
 #include "framework/base/memory.h"
 #include "framework/tensor/cuda/launch.cuh"
-#include "layers/engine/conv/conv_private.h"
-#include "layers/engine/conv/cuda/window_cuda.h"
+#include "layers/engine/conv/conv.h"
 
 static const int64_t WORK_MAX = (int64_t)256 << 20;
 

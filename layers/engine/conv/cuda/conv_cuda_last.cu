@@ -8,7 +8,7 @@
 #include "framework/math/cuda/math_cuda.h"
 #include "framework/math/cuda/narrow.cuh"
 #include "framework/tensor/cuda/launch.cuh"
-#include "layers/engine/conv/conv_private.h"
+#include "layers/engine/conv/conv.h"
 
 static const int64_t WORK_MAX = (int64_t)256 << 20;
 

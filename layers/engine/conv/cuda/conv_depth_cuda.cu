@@ -1,6 +1,6 @@
 /* Depthwise convolution on CUDA: each output channel sees one channel of the input, so there is no
  * product to make, and a thread an output (or an input, a weight) moves what must be moved. */
-#include "layers/engine/conv/conv_private.h"
+#include "layers/engine/conv/conv.h"
 #include "layers/engine/cuda/wide.cuh"
 
 static bool on_cuda(const ct_conv_desc *d)

@@ -4,7 +4,7 @@
  * in a pass of their own, so that each power is taken once. */
 #include "framework/math/cuda/narrow.cuh"
 #include "framework/tensor/cuda/launch.cuh"
-#include "layers/engine/lrn/lrn_private.h"
+#include "layers/engine/lrn/lrn.h"
 
 static bool on_cuda(const ct_lrn_desc *d)
 {

@@ -1,8 +1,8 @@
 /* Normalisation across channels by cuDNN, whose formula is Caffe's: alpha over the window's length.
  * It keeps no sums and reads the top in backward instead. Values of 16 bits, channels last, stay
  * ours: it promises nothing for them. */
-#include "layers/engine/cudnn_plans.cuh"
-#include "layers/engine/lrn/lrn_private.h"
+#include "layers/engine/cudnn.cuh"
+#include "layers/engine/lrn/lrn.h"
 
 typedef struct ct_lrn_dnn {
     ct_lrn_desc desc;

@@ -1,8 +1,8 @@
 /* Average pooling by cuDNN, where its divisor is Caffe's: windows that do not reach beyond the
  * padding. Maxima stay ours: cuDNN wants their bottom and top again in backward, where our mask does,
  * of which a ReLU in front or behind is a part; and of equal ones it may take another. */
-#include "layers/engine/cudnn_plans.cuh"
-#include "layers/engine/pool/pool_private.h"
+#include "layers/engine/cudnn.cuh"
+#include "layers/engine/pool/pool.h"
 
 typedef struct ct_pool_dnn {
     ct_pool_desc desc;

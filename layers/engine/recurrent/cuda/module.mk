@@ -1,1 +1,1 @@
-$(call needs,CUDNN,cell_cudnn cell_plan_cudnn)
+$(call needs,CUDNN,cell_cudnn)

@@ -1,5 +1,5 @@
 #include "layers/engine/cuda/wide.cuh"
-#include "layers/engine/relu/relu_private.h"
+#include "layers/engine/relu/relu.h"
 
 static bool on_cuda(const ct_relu_desc *d)
 {

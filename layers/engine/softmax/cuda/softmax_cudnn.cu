@@ -1,5 +1,5 @@
 /* Softmax by cuDNN: classes are its channels. */
-#include "layers/engine/cudnn_plans.cuh"
+#include "layers/engine/cudnn.cuh"
 #include "layers/engine/softmax/softmax.h"
 
 typedef struct ct_softmax_dnn {

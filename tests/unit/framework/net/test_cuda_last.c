@@ -389,7 +389,7 @@ static result run_net(const char *text, const ct_device *dev,
     for (int i = 0; i < net->n_layer; i++) {
         r.reorders +=
             net->layer[i]->ops->by_net && (strcmp(net->layer[i]->ops->type, "Split") != 0);
-        r.bits |= net->instance[i]->bits != 0;
+        r.bits |= net->instance[i]->relu.bits != 0;
         for (int k = 0; k < net->layer[i]->n_top; k++) {
             const ct_tensor *top = &net->instance[i]->top[k]->data;
 

@@ -128,10 +128,11 @@ static const ct_layer_ops plain = { .type = "Block",
                                     .reshape = plain_reshape,
                                     .forward = plain_forward,
                                     .backward = plain_backward };
+static const ct_layout_ops any_layout = { .takes = any_takes };
 static const ct_layer_ops any = { .type = "Any",
                                   ONE,
                                   .allow_inplace = true,
-                                  .takes = any_takes,
+                                  .layout = &any_layout,
                                   .reshape = any_reshape,
                                   .forward = any_forward,
                                   .backward = any_backward };

@@ -7,7 +7,7 @@
 
 #include "framework/base/bf16.h"
 #include "framework/base/simd.h"
-#include "layers/engine/conv/narrow.h"
+#include "layers/engine/conv/blocked.h"
 
 #include <math.h>
 #include <stdlib.h>

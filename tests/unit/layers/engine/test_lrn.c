@@ -2,7 +2,7 @@
 #include "tests/test.h"
 #include "framework/base/memory.h"
 #include "framework/base/stream.h"
-#include "layers/engine/lrn/lrn_private.h"
+#include "layers/engine/lrn/lrn.h"
 #include "tests/layer_harness.h"
 
 #include <math.h>

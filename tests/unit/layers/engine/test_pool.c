@@ -4,7 +4,7 @@
 
 #include "framework/base/memory.h"
 #include "framework/base/stream.h"
-#include "layers/engine/pool/pool_private.h"
+#include "layers/engine/pool/pool.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
  * the functions of framework/math/sigmoid.h. */
 #include "tests/test.h"
 #include "framework/math/sigmoid.h"
-#include "layers/engine/recurrent/gates.h"
+#include "layers/engine/recurrent/recurrent.h"
 #include "tests/layer_harness.h"
 
 #include <float.h>

@@ -2,7 +2,7 @@
  * what they refuse; the functions they are made of against the C library's in double. */
 #include "tests/test.h"
 #include "framework/math/scalar.h"
-#include "layers/engine/neuron/neuron.h"
+#include "layers/engine/neuron/neuron_math.h"
 #include "tests/golden/neuron_golden.h"
 #include "tests/layer_harness.h"
 
@@ -168,14 +168,8 @@ static void gradients(void **state)
 /* Arrays longer than what one thread takes at a time, and their tails: the same bits as pieces. */
 static void any_length(void **state)
 {
-    static const ct_neuron *const fn[] = {
-        &ct_neuron_abs,   &ct_neuron_bnll,         &ct_neuron_clip,    &ct_neuron_constant,
-        &ct_neuron_elu,   &ct_neuron_elu_below,    &ct_neuron_exp,     &ct_neuron_gelu,
-        &ct_neuron_log,   &ct_neuron_gelu_tanh,    &ct_neuron_mish,    &ct_neuron_power,
-        &ct_neuron_root,  &ct_neuron_inverse_root, &ct_neuron_affine,  &ct_neuron_square,
-        &ct_neuron_relu6, &ct_neuron_inverse,      &ct_neuron_sigmoid, &ct_neuron_swish,
-        &ct_neuron_tanh,  &ct_neuron_threshold,
-    };
+#define FUNCTION(_name, ...) &ct_neuron_##_name,
+    static const ct_neuron *const fn[] = { CT_NEURON_LIST(FUNCTION) };
     enum { N = 20011, PIECE = 13 };
     static float x[N], dy[N], y[N], dx[N], part[PIECE];
     const ct_neuron_args k = { 0.5f, 2.0f, 1.5f, 0.75f };
@@ -200,6 +194,80 @@ static void any_length(void **state)
             fn[f]->backward(&k, n, x + at, part, part);
             test_same(part, dx + at, n, "dx");
         }
+    }
+}
+
+/* ---- the formulas that tables say, as ONNX has them */
+
+static double step(const ct_formula_step *s, double v, double x)
+{
+    if (strcmp(s->op, "Abs") == 0) return fabs(v);
+    if (strcmp(s->op, "Softplus") == 0) return softplus(v);
+    if (strcmp(s->op, "Sigmoid") == 0) return 1 / (1 + exp(-v));
+    if (strcmp(s->op, "Tanh") == 0) return tanh(v);
+    if (strcmp(s->op, "Add") == 0) return v + ((s->with == CT_WITH_BOTTOM) ? x : (double)s->a);
+    if (strcmp(s->op, "Mul") == 0) return v * ((s->with == CT_WITH_BOTTOM) ? x : (double)s->a);
+    if (strcmp(s->op, "Clip") == 0) return fmin(fmax(v, (double)s->a), (double)s->b);
+    fail_msg("operator %s: this test does not know it", s->op);
+    return 0;
+}
+
+static double formula_of(const ct_layer_ops *ops, double x)
+{
+    double v = x;
+
+    for (const ct_formula_step *s = ops->formula; s->op != NULL; s++) v = step(s, v, x);
+    return v;
+}
+
+/* A layer of the list agrees with its formula, and its slope with the formula's differences. */
+static void check_formula(const char *type)
+{
+    enum { N = 4001 };
+    static const double h = 0x1p-20;
+    const ct_layer_ops *ops = ct_layer_find(type);
+    test_layer *t;
+
+    if (ops->formula->op == NULL) return;
+    t = test_layer_make(
+        &(test_layer_spec){ .type = type, .n_bottom = 1, .bottom = { TEST_SHAPE(N) } });
+    for (int i = 0; i < N; i++) t->input[0][i] = (float)(i - N / 2) / 250 + 0.001f;
+    for (int i = 0; i < N; i++) t->top_diff[0][i] = 1;
+    test_layer_pass(t);
+    for (int i = 0; i < N; i++) {
+        double x = (double)t->input[0][i], y = formula_of(ops, x);
+        double slope = (formula_of(ops, x + h) - formula_of(ops, x - h)) / (2 * h);
+
+        if (!(fabs((double)t->top[0][i] - y) <= tolerance * fmax(1, fabs(y))))
+            fail_msg("%s of %g is %.9g, its formula %.9g", type, x, (double)t->top[0][i], y);
+        if (!(fabs((double)t->input_diff[0][i] - slope) <= 2 * tolerance))
+            fail_msg("slope of %s at %g is %.9g, its formula's %.9g", type, x,
+                     (double)t->input_diff[0][i], slope);
+    }
+    test_layer_destroy(t);
+}
+
+static void formulas(void **state)
+{
+#define TYPE(_name, _type, ...) _type,
+    static const char *const type[] = { CT_NEURON_LAYERS(TYPE) };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(type) / sizeof(type[0]); i++) check_formula(type[i]);
+}
+
+/* A type of the list is compared with PyTorch, or with the formula of its table. */
+static void every_type(void **state)
+{
+    static const char *const type[] = { CT_NEURON_LAYERS(TYPE) };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(type) / sizeof(type[0]); i++) {
+        bool found = (ct_layer_find(type[i])->formula->op != NULL) ||
+                     (strcmp(type[i], "Threshold") == 0); /* by a test of its own */
+
+        for (int k = 0; k < N_NEURON; k++) found = found || (strcmp(neuron[k].type, type[i]) == 0);
+        if (!found) fail_msg("%s has neither a case nor a formula", type[i]);
     }
 }
 
@@ -255,6 +323,12 @@ static void edges(void **state)
     check_at("Mish", NULL, 60, 60, 1);
     check_at("GELU", NULL, 60, 60, 1);
     check_at("GELU", "gelu_param { approximate: TANH }", 1e30f, 1e30f, 1);
+    check_at("HardSwish", NULL, -4, 0, 0);
+    check_at("HardSwish", NULL, -3, 0, -0.5f);
+    check_at("HardSwish", NULL, 0, 0, 0.5f);
+    check_at("HardSwish", NULL, 3, 3, 1.5f);
+    check_at("HardSwish", NULL, 3e38f, 3e38f, 1);
+    check_at("HardSwish", NULL, NAN, NAN, NAN);
     check_at("Swish", "swish_param { beta: 0 }", 3, 1.5f, 0.5f);
 }
 
@@ -369,6 +443,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(functions),       cmocka_unit_test(as_recorded),
         cmocka_unit_test(gradients),       cmocka_unit_test(any_length),
+        cmocka_unit_test(formulas),        cmocka_unit_test(every_type),
         cmocka_unit_test(edges),           cmocka_unit_test(threshold),
         cmocka_unit_test(refused),         cmocka_unit_test(prelu),
         cmocka_unit_test(prelu_gradients),
