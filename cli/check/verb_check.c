@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "framework/solver/solver.h"
+#include "framework/solver/update_rule.h"
 #include "cli/check/check.h"
 #include "runtime/config/exchange_config.h"
 #include "runtime/net_open.h"
@@ -96,6 +97,9 @@ static ct_status report(checked *k, const ct_net *net)
 
     ct_check_count(net, k->n_rank, &c);
     CT_TRY(find_traffic(net, s, k->n_rank, &way));
+    c.optimiser_bytes = -1;
+    if ((ct_options_text(k->call->options, "solver") != NULL) && (net->options.phase == CT_TRAIN))
+        c.optimiser_bytes = ct_update_rule_state_bytes(s, net->grad_count);
     c.dense = way.dense;
     c.gathered = way.gathered;
     c.sent = sent(way.dense, way.gathered, k->n_rank);
