@@ -26,11 +26,12 @@
  * A parameter that is not absorbed: V = V + clip * grad, S is sent, and the solver applies scale,
  * decay, rate and momentum to the sum.
  *
- * Gradients on a device. Where setup.dev is one, grad, weight, U and V lie there, and the bucket
- * takes ops->on_device in place of ops: the same codec, and the same calls. There `ready` is called
- * first, once a step, as soon as the device was told to make the gradient: it queues the work and
- * returns. start and fold wait for nothing either; fold may be CT_INPROGRESS, and is then called
- * again until `host` holds what is to be summed. Only payloads cross to the host, and back.
+ * Gradients on a device. Where setup.dev is one, grad, weight, U and V lie there. A codec is one
+ * state machine over the kernels of where they are (codec_kernels.h, codec_side.h), and the calls
+ * are the same but that on a device `ready` is called first, once a step, as soon as the device was
+ * told to make the gradient: it queues the work and returns. start and fold wait for nothing
+ * either; fold may be CT_INPROGRESS, and is then called again until `host` holds what is to be
+ * summed. Only payloads cross to the host, and back.
  *
  * Who drops, keeps: what a codec, its wire format or its exchange does not deliver is added to V on
  * the rank that dropped it. So sum over ranks of (sent + V) is what was accumulated, to rounding.
@@ -75,9 +76,11 @@ typedef struct ct_codec_setup {
     ct_comm *comm;                 /* its n_thread: threads to use now; it changes */
     const ct_codec_config *config; /* checked by `check`                           */
     const char *key;               /* of the parameter                             */
-    int64_t n;                     /* elements, 0 < n < 2^32                       */
-    int64_t rows;                  /* as a matrix: n / rows columns; 1 <= rows     */
-    float *grad;                   /* [n]                                          */
+    uint64_t seed; /* of what is drawn at random for it: the same on all ranks and in all runs; with
+                      the iteration it makes a key of ct_rng_key() */
+    int64_t n;     /* elements, 0 < n < 2^32                       */
+    int64_t rows;  /* as a matrix: n / rows columns; 1 <= rows     */
+    float *grad;   /* [n]                                          */
     const float *weight; /* [n] as the step's forward and backward read it, until progress is CT_OK;
                             NULL: decay is 0 */
     bool absorb;         /* see above; only where ct_codec_ops.absorbs                     */
@@ -163,13 +166,13 @@ typedef struct ct_codec_seconds {
 
 typedef struct ct_codec_ops {
     const char *name; /* `compression { type }`, lower case                        */
-    const struct ct_codec_ops *on_device; /* … of gradients on a device; NULL: there is none */
-    bool gathers;   /* the payloads of all ranks meet; no: they are summed in an allreduce */
-    bool sparse;    /* density, exchange, selection, wire and quantize mean something */
-    bool keeps;     /* has a residual; no: what is lost is lost                  */
-    bool absorbs;   /* can do momentum correction                                */
-    bool chains;    /* begins sums in `progress`, when ranks do in any order: not by MPI's own */
-    bool automatic; /* type AUTO may take it: nothing but `density` decides on accuracy */
+    bool on_device;   /* gradients may lie on a device; no: in the host's memory only */
+    bool gathers;     /* the payloads of all ranks meet; no: they are summed in an allreduce */
+    bool sparse;      /* density, exchange, selection, wire and quantize mean something */
+    bool keeps;       /* has a residual; no: what is lost is lost                  */
+    bool absorbs;     /* can do momentum correction                                */
+    bool chains;      /* begins sums in `progress`, when ranks do in any order: not by MPI's own */
+    bool automatic;   /* type AUTO may take it: nothing but `density` decides on accuracy */
     /** What it cannot do. No MPI, no net. NULL: everything. CT_ERR_CONFIG. */
     ct_status (*check)(const ct_codec_config *c);
     /** Whether a matrix of n elements in so many rows travels coded, and not dense. No MPI. NULL:

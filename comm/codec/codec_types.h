@@ -14,14 +14,6 @@ extern const ct_codec_ops ct_codec_redsync;
 extern const ct_codec_ops ct_codec_powersgd;
 extern const ct_codec_ops ct_codec_onebit;
 
-/* … on a device: ct_codec_ops.on_device */
-extern const ct_codec_ops ct_codec_bf16_device;
-extern const ct_codec_ops ct_codec_fp16_device;
-extern const ct_codec_ops ct_codec_topk_device;
-extern const ct_codec_ops ct_codec_redsync_device;
-extern const ct_codec_ops ct_codec_powersgd_device;
-extern const ct_codec_ops ct_codec_onebit_device;
-
 /** The sum is there now; left_at: when the payload went out, start: when its decoding began. */
 static inline void ct_codec_delivered(ct_codec_stats *s, double start, double left_at)
 {

@@ -3,9 +3,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "comm/codec/momentum_correction_math.h"
-#include "framework/base/clock.h"
-
 /* n floats where the states lie; zeros. */
 static ct_status acquire(const ct_codec_setup *setup, float **data_p)
 {
@@ -79,28 +76,6 @@ ct_momentum_correction ct_error_feedback_accum(ct_error_feedback *k, const ct_co
                                      .nesterov = s->nesterov,
                                      .mask_momentum = s->config->mask_momentum,
                                      .n_thread = s->comm->n_thread };
-}
-
-void ct_error_feedback_fold(ct_error_feedback *k, const ct_codec_step *step, ct_codec_stats *stats)
-{
-    double start = ct_clock_s(), sum[2];
-    const ct_codec_setup *s = k->setup;
-    bool empty = k->empty || !ct_momentum_correction_holds(k->v, s->n);
-    ct_momentum_correction a = ct_error_feedback_accum(k, step, 0, s->n, s->comm->size);
-
-    if (empty) {
-        ct_momentum_correction_all(&a, s->grad);
-    } else {
-        float share = 1.0f;
-
-        if (s->absorb && step->begins && k->masks) memset(k->u, 0, sizeof(*k->u) * (size_t)s->n);
-        ct_momentum_correction_apart(&a, s->grad, sum);
-        share = ct_momentum_correction_share(sum[0], sum[1], s->comm->size, step->least);
-        ct_momentum_correction_send(&a, share, s->grad);
-        empty = (share == 1.0f);
-    }
-    k->empty = empty;
-    stats->accumulate_s += ct_clock_s() - start;
 }
 
 int ct_error_feedback_states(const ct_error_feedback *k)

@@ -9,6 +9,7 @@
 #include "comm/codec/codec_types.h"
 #include "comm/codec/select.h"
 #include "framework/base/clock.h"
+#include "framework/base/rng.h"
 
 /* ---- making it */
 
@@ -41,6 +42,7 @@ static ct_status prepare_coded(ct_bucket *b)
     ct_codec_setup setup = { .comm = b->comm,
                              .config = b->codec_config,
                              .key = b->key,
+                             .seed = ct_rng_hash(b->key),
                              .n = b->cut.count,
                              .rows = (range->rows > 0) ? range->rows : 1,
                              .grad = on_device(b) ? range->on_device : b->grad,
@@ -57,10 +59,9 @@ static ct_status prepare_coded(ct_bucket *b)
                              .dev = b->config->dev,
                              .host = b->grad };
 
-    if (on_device(b) && (b->ops->on_device == NULL))
+    if (on_device(b) && !b->ops->on_device)
         return CT_FAIL(CT_ERR_CONFIG, "compression %s of gradients on device %s is not there yet",
                        b->ops->name, b->config->dev->name);
-    if (on_device(b)) b->ops = b->ops->on_device;
     return ct_codec_create(b->ops, &setup, &b->coded);
 }
 

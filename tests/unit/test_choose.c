@@ -357,7 +357,7 @@ static void test_the_way_to_the_host(void **state)
         ct_codec_config c = {
             .density = (float)k / N, .wire = "pairs", .exchange = way[i].exchange, .rank = R
         };
-        const ct_codec_ops *ops = way[i].ops->on_device;
+        const ct_codec_ops *ops = way[i].ops;
         ct_codec_seconds free_bus, down, up;
 
         costs.bus.down_s = costs.bus.up_s = 0;
