@@ -110,6 +110,7 @@ do-test-emulated: $(EMULATED:%=$(B)/tests/unit/test_%) $(EMULATED_MPI:%=$(B)/tes
 # ---- make check: nothing runs, everything is looked at
 check: $(PB).h $(B)/build_info.h
 	$(Q)scripts/check_includes.sh
+	$(Q)scripts/check_codecs.sh
 	$(Q)scripts/check_format.sh
 	$(Q)scripts/check_docs.sh
 	$(Q)scripts/check_headers.sh $(CC) $(CPPFLAGS) -std=c11 -fopenmp

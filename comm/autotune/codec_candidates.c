@@ -18,7 +18,7 @@ static void add_way(const ct_codec_ops *ops, const ct_codec_config *c, const cha
     if (out->n == CT_CODEC_CANDIDATES) return;
     *w = (ct_codec_candidate){ .ops = ops, .config = *c };
     w->config.among = 0;
-    w->config.momentum_correction = ops->absorbs && c->momentum_correction;
+    w->config.momentum_correction = ct_codec_corrects(ops, c);
     if (exchange != NULL) w->config.exchange = exchange;
     out->n += 1;
 }
@@ -40,7 +40,7 @@ ct_status ct_codec_candidates_list(const ct_codec_config *c, bool deterministic,
         const ct_codec_ops *ops = ct_codec_table[i];
 
         if (!is_allowed(c, i)) continue;
-        if (!ops->sparse || !is_auto(c->exchange)) {
+        if (!ct_codec_is_sparse(ops) || !is_auto(c->exchange)) {
             add_way(ops, c, NULL, out);
             continue;
         }

@@ -26,7 +26,7 @@ typedef struct bench {
     float *grad, *u, *v, *sum; /* [MOST] */
     char *payload;             /* signs, and factors with their scratch */
     float *host;               /* [MOST] */
-    ct_coder *few, *many;
+    ct_codec_coder *few, *many;
     double best[FIGURES];
 } bench;
 
@@ -169,7 +169,7 @@ static ct_status time_bus(bench *b)
 
 /* ---- all of them */
 
-static ct_status make_coder(const bench *b, int64_t k, ct_coder **c)
+static ct_status make_coder(const bench *b, int64_t k, ct_codec_coder **c)
 {
     ct_coder_setup s = { .kind = CT_SELECT_EXACT, .n = b->n, .k = k, .form = CT_PAYLOAD_PAIRS };
 

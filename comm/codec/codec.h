@@ -83,7 +83,7 @@ typedef struct ct_codec_setup {
     float *grad;   /* [n]                                          */
     const float *weight; /* [n] as the step's forward and backward read it, until progress is CT_OK;
                             NULL: decay is 0 */
-    bool absorb;         /* see above; only where ct_codec_ops.absorbs                     */
+    bool absorb;         /* see above; only where ct_codec_absorbs()                         */
     bool output;         /* of the layer that the loss reads: quantize leaves it alone     */
     float momentum, decay; /* absorbed: weight_decay * decay_mult                  */
     bool nesterov;
@@ -164,15 +164,27 @@ typedef struct ct_codec_seconds {
     const char *exchange; /* the sparse exchange of least cost, static; NULL: an allreduce     */
 } ct_codec_seconds;
 
+/** Fields of `compression { }` that mean something to some codecs only. */
+typedef enum {
+    CT_CODEC_USES_DENSITY =
+        1 << 0, /* density, warmup_density, exchange, selection, wire, quantize */
+    CT_CODEC_USES_RANK = 1 << 1,
+    CT_CODEC_USES_MOMENTUM_CORRECTION = 1 << 2,
+    CT_CODEC_USES_MASK_MOMENTUM = 1 << 3,
+    CT_CODEC_USES_RESYNC = 1 << 4, /* resync_iter */
+    CT_CODEC_USES_AMONG = 1 << 5,
+} ct_codec_field;
+
 typedef struct ct_codec_ops {
     const char *name; /* `compression { type }`, lower case                        */
-    bool on_device;   /* gradients may lie on a device; no: in the host's memory only */
-    bool gathers;     /* the payloads of all ranks meet; no: they are summed in an allreduce */
-    bool sparse;      /* density, exchange, selection, wire and quantize mean something */
-    bool keeps;       /* has a residual; no: what is lost is lost                  */
-    bool absorbs;     /* can do momentum correction                                */
-    bool chains;      /* begins sums in `progress`, when ranks do in any order: not by MPI's own */
-    bool automatic;   /* type AUTO may take it: nothing but `density` decides on accuracy */
+    unsigned uses;    /* fields that it uses: a sum of ct_codec_field. Of the others a user is told
+                         that    they mean nothing here */
+    bool chooses; /* it is no codec: the pipe chooses among the others (`among`), for all parameters
+                     together */
+    bool on_device; /* gradients may lie on a device; no: in the host's memory only */
+    bool gathers;   /* the payloads of all ranks meet; no: they are summed in an allreduce */
+    bool chains;    /* begins sums in `progress`, when ranks do in any order: not by MPI's own */
+    bool automatic; /* type AUTO may take it: nothing but `density` decides on accuracy */
     /** What it cannot do. No MPI, no net. NULL: everything. CT_ERR_CONFIG. */
     ct_status (*check)(const ct_codec_config *c);
     /** Whether a matrix of n elements in so many rows travels coded, and not dense. No MPI. NULL:
@@ -227,6 +239,37 @@ typedef struct ct_codec_ops {
 
 extern const ct_codec_ops *const ct_codec_table[]; /* NULL-terminated; "none" first */
 
+/** Whether it means something to the codec. */
+static inline bool ct_codec_uses(const ct_codec_ops *ops, ct_codec_field field)
+{
+    return (ops->uses & (unsigned)field) != 0;
+}
+/** It sends some elements, and the exchange is a sparse one. */
+static inline bool ct_codec_is_sparse(const ct_codec_ops *ops)
+{
+    return ct_codec_uses(ops, CT_CODEC_USES_DENSITY);
+}
+/** It has a residual; no: what is lost is lost. */
+static inline bool ct_codec_keeps(const ct_codec_ops *ops)
+{
+    return ct_codec_uses(ops, CT_CODEC_USES_RESYNC);
+}
+/** It can do momentum correction, … */
+static inline bool ct_codec_absorbs(const ct_codec_ops *ops)
+{
+    return ct_codec_uses(ops, CT_CODEC_USES_MOMENTUM_CORRECTION);
+}
+/** … and with this configuration it does. */
+static inline bool ct_codec_corrects(const ct_codec_ops *ops, const ct_codec_config *c)
+{
+    return ct_codec_absorbs(ops) && c->momentum_correction;
+}
+
+/** A word of the schema (TOPK, ALLGATHER, SAMPLED, HALF) as tables of comm/ have it, in lower case
+ *  and static: a name of ct_codec_table or a value of a configuration's fields. NULL: unknown. */
+const char *ct_codec_word(const char *name);
+/** Which codecs use the field, as a user reads it: "TOPK and REDSYNC". */
+void ct_codec_users(ct_codec_field field, char *text, size_t size);
 /** CT_ERR_CONFIG with the known names, and the nearest. */
 ct_status ct_codec_find(const char *name, const ct_codec_ops **ops_p);
 /** An object of the codec, for its destroy. Collective, in one order on all ranks. */

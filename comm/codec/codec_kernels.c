@@ -58,7 +58,7 @@ typedef struct cpu_coder {
     ct_coder_note note;
 } cpu_coder;
 
-static cpu_coder *of(ct_coder *c)
+static cpu_coder *of(ct_codec_coder *c)
 {
     return (cpu_coder *)(void *)c;
 }
@@ -69,7 +69,7 @@ static int threads(ct_stream st)
     return (st != NULL) ? *(const int *)st : 0;
 }
 
-static ct_momentum_correction limited(ct_coder *c, const ct_momentum_correction *a)
+static ct_momentum_correction limited(ct_codec_coder *c, const ct_momentum_correction *a)
 {
     ct_momentum_correction b = *a;
 
@@ -90,7 +90,7 @@ static ct_status cpu_follow(ct_stream first, ct_stream behind)
     return CT_OK;
 }
 
-static void cpu_destroy(ct_coder *coder)
+static void cpu_destroy(ct_codec_coder *coder)
 {
     cpu_coder *c = of(coder);
 
@@ -117,7 +117,7 @@ static ct_status cpu_make(cpu_coder *c)
     return ct_selector_create(c->s.kind, c->s.n, c->s.k, &c->selector);
 }
 
-static ct_status cpu_create(const ct_coder_setup *setup, ct_coder **c_p)
+static ct_status cpu_create(const ct_coder_setup *setup, ct_codec_coder **c_p)
 {
     cpu_coder *c = calloc(1, sizeof(*c));
     ct_status status = CT_OK;
@@ -126,25 +126,25 @@ static ct_status cpu_create(const ct_coder_setup *setup, ct_coder **c_p)
     c->s = *setup;
     status = cpu_make(c);
     if (status != CT_OK) {
-        cpu_destroy((ct_coder *)(void *)c);
+        cpu_destroy((ct_codec_coder *)(void *)c);
         return status;
     }
-    *c_p = (ct_coder *)(void *)c;
+    *c_p = (ct_codec_coder *)(void *)c;
     return CT_OK;
 }
 
-static void *cpu_note(ct_coder *c)
+static void *cpu_note(ct_codec_coder *c)
 {
     return &of(c)->note;
 }
 
-static void cpu_want(ct_coder *c, int64_t k)
+static void cpu_want(ct_codec_coder *c, int64_t k)
 {
     of(c)->s.k = k;
     ct_selector_want(of(c)->selector, k);
 }
 
-static ct_status cpu_forget(ct_coder *c, ct_stream st)
+static ct_status cpu_forget(ct_codec_coder *c, ct_stream st)
 {
     (void)st;
     ct_selector_forget(of(c)->selector);
@@ -153,13 +153,14 @@ static ct_status cpu_forget(ct_coder *c, ct_stream st)
 
 /* ---- updates and dense steps */
 
-static ct_status cpu_clip(ct_coder *c, ct_stream st, const float *grad, int64_t n, double limit)
+static ct_status cpu_clip(ct_codec_coder *c, ct_stream st, const float *grad, int64_t n,
+                          double limit)
 {
     of(c)->clip = (limit > 0) ? ct_momentum_correction_limit(grad, n, limit, threads(st)) : 1;
     return CT_OK;
 }
 
-static ct_status cpu_shrink(ct_coder *c, ct_stream st, float *grad, int64_t n, double limit)
+static ct_status cpu_shrink(ct_codec_coder *c, ct_stream st, float *grad, int64_t n, double limit)
 {
     float factor = (limit > 0) ? ct_momentum_correction_limit(grad, n, limit, threads(st)) : 1;
 
@@ -168,7 +169,7 @@ static ct_status cpu_shrink(ct_coder *c, ct_stream st, float *grad, int64_t n, d
     return CT_OK;
 }
 
-static ct_status cpu_update(ct_coder *c, ct_stream st, const ct_momentum_correction *a)
+static ct_status cpu_update(ct_codec_coder *c, ct_stream st, const ct_momentum_correction *a)
 {
     ct_momentum_correction b = limited(c, a);
 
@@ -177,7 +178,8 @@ static ct_status cpu_update(ct_coder *c, ct_stream st, const ct_momentum_correct
     return CT_OK;
 }
 
-static ct_status cpu_all(ct_coder *c, ct_stream st, const ct_momentum_correction *a, float *out)
+static ct_status cpu_all(ct_codec_coder *c, ct_stream st, const ct_momentum_correction *a,
+                         float *out)
 {
     ct_momentum_correction b = limited(c, a);
 
@@ -186,8 +188,8 @@ static ct_status cpu_all(ct_coder *c, ct_stream st, const ct_momentum_correction
     return CT_OK;
 }
 
-static ct_status cpu_apart(ct_coder *c, ct_stream st, const ct_momentum_correction *a, bool restart,
-                           int n_rank, float least, float *out, bool *empty_p)
+static ct_status cpu_apart(ct_codec_coder *c, ct_stream st, const ct_momentum_correction *a,
+                           bool restart, int n_rank, float least, float *out, bool *empty_p)
 {
     ct_momentum_correction b = limited(c, a);
     double sum[2];
@@ -203,7 +205,8 @@ static ct_status cpu_apart(ct_coder *c, ct_stream st, const ct_momentum_correcti
     return CT_OK;
 }
 
-static ct_status cpu_square(ct_coder *c, ct_stream st, const float *v, int64_t n, double *sum_p)
+static ct_status cpu_square(ct_codec_coder *c, ct_stream st, const float *v, int64_t n,
+                            double *sum_p)
 {
     (void)c;
     *sum_p = ct_momentum_correction_square(v, n, threads(st));
@@ -212,22 +215,22 @@ static ct_status cpu_square(ct_coder *c, ct_stream st, const float *v, int64_t n
 
 /* ---- selections and their payloads */
 
-static void cpu_pack_into(ct_coder *c, void *payload)
+static void cpu_pack_into(ct_codec_coder *c, void *payload)
 {
     of(c)->payload = payload;
 }
 
-static void *cpu_payload(ct_coder *c)
+static void *cpu_payload(ct_codec_coder *c)
 {
     return of(c)->payload;
 }
 
-static ct_sparse *cpu_entries(ct_coder *c)
+static ct_sparse *cpu_entries(ct_codec_coder *c)
 {
     return of(c)->s.entries ? &of(c)->own : NULL;
 }
 
-static void *cpu_incoming(ct_coder *coder, int i)
+static void *cpu_incoming(ct_codec_coder *coder, int i)
 {
     cpu_coder *c = of(coder);
 
@@ -235,7 +238,7 @@ static void *cpu_incoming(ct_coder *coder, int i)
     return (c->incoming != NULL) ? c->incoming + c->stride * (size_t)i : NULL;
 }
 
-static ct_status cpu_select(ct_coder *coder, ct_stream st, const ct_momentum_correction *a,
+static ct_status cpu_select(ct_codec_coder *coder, ct_stream st, const ct_momentum_correction *a,
                             int sign)
 {
     cpu_coder *c = of(coder);
@@ -261,15 +264,15 @@ static ct_status cpu_select(ct_coder *coder, ct_stream st, const ct_momentum_cor
     return CT_OK;
 }
 
-static ct_status cpu_add(ct_coder *c, ct_stream st, const void *const *payload, const size_t *bytes,
-                         int n_payload, float *sum)
+static ct_status cpu_add(ct_codec_coder *c, ct_stream st, const void *const *payload,
+                         const size_t *bytes, int n_payload, float *sum)
 {
     return ct_payload_sum_all(payload, bytes, n_payload, sum, of(c)->s.n, threads(st),
                               &of(c)->note.filled);
 }
 
-static ct_status cpu_put_back(ct_coder *c, ct_stream st, const uint32_t *index, const float *value,
-                              int64_t count, float *v)
+static ct_status cpu_put_back(ct_codec_coder *c, ct_stream st, const uint32_t *index,
+                              const float *value, int64_t count, float *v)
 {
     (void)c;
     (void)st;
@@ -279,8 +282,8 @@ static ct_status cpu_put_back(ct_coder *c, ct_stream st, const uint32_t *index, 
 
 /* ---- signs */
 
-static ct_status cpu_sign(ct_coder *c, ct_stream st, const ct_momentum_correction *a, int parts,
-                          int skip, void *payload)
+static ct_status cpu_sign(ct_codec_coder *c, ct_stream st, const ct_momentum_correction *a,
+                          int parts, int skip, void *payload)
 {
     ct_momentum_correction b = limited(c, a);
 
@@ -288,14 +291,14 @@ static ct_status cpu_sign(ct_coder *c, ct_stream st, const ct_momentum_correctio
     return ct_sign_encode(&(ct_sign_cut){ .n = a->n, .parts = parts }, &b, skip, payload);
 }
 
-static ct_status cpu_sign_take(ct_coder *c, ct_stream st, float *v, int64_t n, void *payload)
+static ct_status cpu_sign_take(ct_codec_coder *c, ct_stream st, float *v, int64_t n, void *payload)
 {
     (void)c;
     return ct_sign_take(v, n, threads(st), payload);
 }
 
-static ct_status cpu_sign_add(ct_coder *coder, ct_stream st, const void *payload, size_t stride,
-                              int n_payload, bool onto, float *v, int64_t n)
+static ct_status cpu_sign_add(ct_codec_coder *coder, ct_stream st, const void *payload,
+                              size_t stride, int n_payload, bool onto, float *v, int64_t n)
 {
     cpu_coder *c = of(coder);
 
@@ -312,7 +315,7 @@ static ct_status cpu_sign_add(ct_coder *coder, ct_stream st, const void *payload
     return onto ? CT_OK : ct_sign_sum(c->signs, c->signs_bytes, n_payload, v, n, threads(st));
 }
 
-static ct_status cpu_sign_put(ct_coder *c, ct_stream st, const void *payload, size_t stride,
+static ct_status cpu_sign_put(ct_codec_coder *c, ct_stream st, const void *payload, size_t stride,
                               int parts, float *v, int64_t n)
 {
     ct_sign_cut cut = { .n = n, .parts = parts };
@@ -332,7 +335,7 @@ static ct_status cpu_sign_put(ct_coder *c, ct_stream st, const void *payload, si
 
 /* ---- thin factors */
 
-static ct_status cpu_left(ct_coder *c, ct_stream st, const ct_low_rank *s,
+static ct_status cpu_left(ct_codec_coder *c, ct_stream st, const ct_low_rank *s,
                           const ct_momentum_correction *a, const float *q, float *p)
 {
     ct_momentum_correction b = limited(c, a);

@@ -20,7 +20,7 @@
 extern "C" {
 #endif
 
-typedef struct ct_coder ct_coder;
+typedef struct ct_codec_coder ct_codec_coder;
 
 typedef struct ct_coder_setup {
     ct_select_kind kind;
@@ -52,67 +52,67 @@ typedef struct ct_codec_kernels {
     /** `behind` goes on after all that `first` was given so far. */
     ct_status (*follow)(ct_stream first, ct_stream behind);
 
-    ct_status (*create)(const ct_coder_setup *setup, ct_coder **c_p);
-    void (*destroy)(ct_coder *c); /* NULL allowed */
+    ct_status (*create)(const ct_coder_setup *setup, ct_codec_coder **c_p);
+    void (*destroy)(ct_codec_coder *c); /* NULL allowed */
     /** Until the next call gradients count as often as brings the norm of this one down to limit;
      *  0: once. */
-    ct_status (*clip)(ct_coder *c, ct_stream st, const float *grad, int64_t n, double limit);
+    ct_status (*clip)(ct_codec_coder *c, ct_stream st, const float *grad, int64_t n, double limit);
     /** The gradient itself is brought down to that norm; 0: nothing is done. */
-    ct_status (*shrink)(ct_coder *c, ct_stream st, float *grad, int64_t n, double limit);
+    ct_status (*shrink)(ct_codec_coder *c, ct_stream st, float *grad, int64_t n, double limit);
     /** The update alone (ct_momentum_correction_run()). Arrays on the device, here and below; fast
      * where 16-byte aligned. */
-    ct_status (*update)(ct_coder *c, ct_stream st, const ct_momentum_correction *a);
+    ct_status (*update)(ct_codec_coder *c, ct_stream st, const ct_momentum_correction *a);
     /** The update and the selection (ct_selector_run()), and the payload of what is selected; what
      *  its form loses is in V. Where `entries` was asked for and is there, no payload. */
-    ct_status (*select)(ct_coder *c, ct_stream st, const ct_momentum_correction *a, int sign);
+    ct_status (*select)(ct_codec_coder *c, ct_stream st, const ct_momentum_correction *a, int sign);
     /** A dense step (ct_side_dense()) of a V that is known to be zeros, … */
-    ct_status (*all)(ct_coder *c, ct_stream st, const ct_momentum_correction *a, float *out);
+    ct_status (*all)(ct_codec_coder *c, ct_stream st, const ct_momentum_correction *a, float *out);
     /** … or not known. restart: where it is not, U begins at 0. *empty_p: V is known to be zeros
      *  now. */
-    ct_status (*apart)(ct_coder *c, ct_stream st, const ct_momentum_correction *a, bool restart,
-                       int n_rank, float least, float *out, bool *empty_p);
+    ct_status (*apart)(ct_codec_coder *c, ct_stream st, const ct_momentum_correction *a,
+                       bool restart, int n_rank, float least, float *out, bool *empty_p);
     /** The sum of v[n]'s squares; waits for it. */
-    ct_status (*square)(ct_coder *c, ct_stream st, const float *v, int64_t n, double *sum_p);
+    ct_status (*square)(ct_codec_coder *c, ct_stream st, const float *v, int64_t n, double *sum_p);
     /** The next payloads go there, into ct_coder_room() bytes. NULL: the coder's own place is all
      *  there is. */
-    void (*pack_into)(ct_coder *c, void *payload);
+    void (*pack_into)(ct_codec_coder *c, void *payload);
     /** Where the payload and the note lie; both are there in the stream's order. */
-    void *(*payload)(ct_coder *c);
-    void *(*note)(ct_coder *c);
+    void *(*payload)(ct_codec_coder *c);
+    void *(*note)(ct_codec_coder *c);
     /** What was selected, as it is: of coders that were asked for it. NULL: payloads are all there
      *  is. */
-    ct_sparse *(*entries)(ct_coder *c);
+    ct_sparse *(*entries)(ct_codec_coder *c);
     /** Room for payload i of other ranks: ct_coder_room() bytes. */
-    void *(*incoming)(ct_coder *c, int i);
+    void *(*incoming)(ct_codec_coder *c, int i);
     /** sum[n] = the payloads of so many bytes, in this order. What they say is checked: note.wrong,
      *  or CT_ERR_COMM. */
-    ct_status (*add)(ct_coder *c, ct_stream st, const void *const *payload, const size_t *bytes,
-                     int n_payload, float *sum);
+    ct_status (*add)(ct_codec_coder *c, ct_stream st, const void *const *payload,
+                     const size_t *bytes, int n_payload, float *sum);
     /** v[index[j]] += value[j] for each of `count`, no element twice; all on the device. */
-    ct_status (*put_back)(ct_coder *c, ct_stream st, const uint32_t *index, const float *value,
-                          int64_t count, float *v);
+    ct_status (*put_back)(ct_codec_coder *c, ct_stream st, const uint32_t *index,
+                          const float *value, int64_t count, float *v);
     /** From the next selection on k elements, at most k_most. Without waiting. */
-    void (*want)(ct_coder *c, int64_t k);
+    void (*want)(ct_codec_coder *c, int64_t k);
     /** Forgets thresholds of earlier steps. */
-    ct_status (*forget)(ct_coder *c, ct_stream st);
+    ct_status (*forget)(ct_codec_coder *c, ct_stream st);
 
     /* Signs (sign.h). What came in is checked as `add` does. */
     /** The update, and the payloads of all parts but `skip` (-1: none), between heads that are
      *  there; ct_sign_encode(). The note is there, too. */
-    ct_status (*sign)(ct_coder *c, ct_stream st, const ct_momentum_correction *a, int parts,
+    ct_status (*sign)(ct_codec_coder *c, ct_stream st, const ct_momentum_correction *a, int parts,
                       int skip, void *payload);
     /** The payload of v[n], which it leaves v. */
-    ct_status (*sign_take)(ct_coder *c, ct_stream st, float *v, int64_t n, void *payload);
+    ct_status (*sign_take)(ct_codec_coder *c, ct_stream st, float *v, int64_t n, void *payload);
     /** v[n] = (onto: v +) the payloads, each `stride` bytes behind the last, in this order. */
-    ct_status (*sign_add)(ct_coder *c, ct_stream st, const void *payload, size_t stride,
+    ct_status (*sign_add)(ct_codec_coder *c, ct_stream st, const void *payload, size_t stride,
                           int n_payload, bool onto, float *v, int64_t n);
     /** v[n] = what the payloads of its parts say. */
-    ct_status (*sign_put)(ct_coder *c, ct_stream st, const void *payload, size_t stride, int parts,
-                          float *v, int64_t n);
+    ct_status (*sign_put)(ct_codec_coder *c, ct_stream st, const void *payload, size_t stride,
+                          int parts, float *v, int64_t n);
 
     /* Thin factors (low_rank.h). */
     /** The update, and P = V Q. */
-    ct_status (*left)(ct_coder *c, ct_stream st, const ct_low_rank *s,
+    ct_status (*left)(ct_codec_coder *c, ct_stream st, const ct_low_rank *s,
                       const ct_momentum_correction *a, const float *q, float *p);
     /** Q = transposed V P; scratch as there. */
     ct_status (*right)(ct_stream st, const ct_low_rank *s, const float *v, const float *p,

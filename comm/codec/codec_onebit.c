@@ -465,9 +465,8 @@ static void onebit_seconds(const ct_codec_costs *m, const ct_codec_config *c, in
 
 const ct_codec_ops ct_codec_onebit = {
     .name = "onebit",
+    .uses = CT_CODEC_USES_RESYNC | CT_CODEC_USES_MOMENTUM_CORRECTION,
     .on_device = true,
-    .keeps = true,
-    .absorbs = true,
     .size = sizeof(onebit),
     .prepare = onebit_prepare,
     .destroy = onebit_destroy,

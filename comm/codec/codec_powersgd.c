@@ -424,10 +424,9 @@ static void powersgd_seconds(const ct_codec_costs *m, const ct_codec_config *c, 
 
 const ct_codec_ops ct_codec_powersgd = {
     .name = "powersgd",
+    .uses = CT_CODEC_USES_RANK | CT_CODEC_USES_RESYNC | CT_CODEC_USES_MOMENTUM_CORRECTION,
     .on_device = true,
     .chains = true,
-    .keeps = true,
-    .absorbs = true,
     .check = powersgd_check,
     .takes = powersgd_takes,
     .size = sizeof(powersgd),

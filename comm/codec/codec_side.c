@@ -96,7 +96,7 @@ ct_status ct_side_lift(const ct_codec_side *s, void *host, void *data, size_t by
     return CT_OK;
 }
 
-ct_status ct_side_bring_note(ct_codec_side *s, int i, ct_coder *coder)
+ct_status ct_side_bring_note(ct_codec_side *s, int i, ct_codec_coder *coder)
 {
     s->note = s->host ? s->kernels->note(coder) : s->note_room;
     return s->host ? CT_OK

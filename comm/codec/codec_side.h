@@ -16,8 +16,8 @@ typedef struct ct_codec_side {
     const ct_codec_setup *setup; /* borrowed */
     bool host;                   /* gradients lie in the host's memory */
     const ct_codec_kernels *kernels;
-    ct_stream stream; /* the codecs' */
-    ct_coder *coder;  /* of all elements: made by who knows its sizes */
+    ct_stream stream;      /* the codecs' */
+    ct_codec_coder *coder; /* of all elements: made by who knows its sizes */
     ct_error_feedback keep;
     const ct_coder_note *note; /* the last one that was brought */
     ct_coder_note *note_room;
@@ -41,7 +41,7 @@ void ct_side_host_release(const ct_codec_side *s, void *data); /* NULL allowed *
 ct_status ct_side_bring(ct_codec_side *s, int i, void *host, void *data, size_t bytes);
 ct_status ct_side_lift(const ct_codec_side *s, void *host, void *data, size_t bytes);
 /** The coder's note, into s->note, as number i. */
-ct_status ct_side_bring_note(ct_codec_side *s, int i, ct_coder *coder);
+ct_status ct_side_bring_note(ct_codec_side *s, int i, ct_codec_coder *coder);
 /** CT_INPROGRESS until all that was brought is there. */
 ct_status ct_side_arrived(ct_codec_side *s, ct_coll_where *where);
 

@@ -47,9 +47,9 @@ typedef struct staging {
 typedef struct sparse {
     ct_codec_setup setup;
     ct_codec_side side;
-    ct_coder_setup size; /* of the picker */
-    ct_coder *picker; /* of what this rank selects from: side.coder, but for a hier's slice, where
-                         it is NULL if that is empty */
+    ct_coder_setup size;    /* of the picker */
+    ct_codec_coder *picker; /* of what this rank selects from: side.coder, but for a hier's slice,
+                         where it is NULL if that is empty */
     ct_sparse_warmup warmup;
     int64_t k; /* elements that all of this rank's n have now */
     bool quantize, warms;
@@ -707,15 +707,15 @@ static ct_status topk_check(const ct_codec_config *c)
 }
 
 #define SPARSE_OPS                                                                                 \
-    .on_device = true, .gathers = true, .sparse = true, .keeps = true, .size = sizeof(sparse),     \
-    .destroy = sparse_destroy, .dense_until = sparse_dense_until, .fold = sparse_fold,             \
-    .ready = sparse_ready, .summed = sparse_summed, .start = sparse_start,                         \
-    .progress = sparse_progress, .pending = sparse_pending, .where = sparse_where,                 \
-    .exchange = sparse_exchange, .state = sparse_state, .restored = sparse_restored,               \
-    .stats = sparse_stats, .left = sparse_left
+    .on_device = true, .gathers = true, .size = sizeof(sparse), .destroy = sparse_destroy,         \
+    .dense_until = sparse_dense_until, .fold = sparse_fold, .ready = sparse_ready,                 \
+    .summed = sparse_summed, .start = sparse_start, .progress = sparse_progress,                   \
+    .pending = sparse_pending, .where = sparse_where, .exchange = sparse_exchange,                 \
+    .state = sparse_state, .restored = sparse_restored, .stats = sparse_stats, .left = sparse_left
 
 const ct_codec_ops ct_codec_topk = {
     .name = "topk",
+    .uses = CT_CODEC_USES_DENSITY | CT_CODEC_USES_RESYNC,
     SPARSE_OPS,
     .check = topk_check,
     .prepare = topk_prepare,
@@ -725,9 +725,10 @@ const ct_codec_ops ct_codec_topk = {
 
 const ct_codec_ops ct_codec_redsync = {
     .name = "redsync",
+    .uses = CT_CODEC_USES_DENSITY | CT_CODEC_USES_RESYNC | CT_CODEC_USES_MOMENTUM_CORRECTION |
+            CT_CODEC_USES_MASK_MOMENTUM,
     SPARSE_OPS,
     .automatic = true,
-    .absorbs = true,
     .check = ct_sparse_check,
     .prepare = redsync_prepare,
     .payload_bytes = ct_redsync_payload_bytes,

@@ -16,6 +16,19 @@ ct_status ct_sparse_selection(const char *name, ct_select_kind *kind_p)
     return CT_FAIL(CT_ERR_CONFIG, "unknown selection \"%s\"", name);
 }
 
+static const char *const wire_name[] = { "auto", "pairs", "half" };
+
+const char *ct_sparse_word(const char *name, bool (*is)(const char *name, const char *word))
+{
+    for (int i = 0; ct_sparse_allreduce_table[i] != NULL; ++i)
+        if (is(name, ct_sparse_allreduce_table[i]->name)) return ct_sparse_allreduce_table[i]->name;
+    for (int k = 0; k <= CT_SELECT_REDSYNC_SIZES; ++k)
+        if (is(name, ct_select_name((ct_select_kind)k))) return ct_select_name((ct_select_kind)k);
+    for (size_t i = 0; i < sizeof(wire_name) / sizeof(wire_name[0]); ++i)
+        if (is(name, wire_name[i])) return wire_name[i];
+    return NULL;
+}
+
 bool ct_sparse_is_auto(const char *name)
 {
     return (name == NULL) || (strcmp(name, "auto") == 0);

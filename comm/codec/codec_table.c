@@ -1,3 +1,5 @@
+#include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -5,20 +7,62 @@
 #include "comm/codec/codec_types.h"
 #include "framework/base/text.h"
 
+enum { MOST_NAMES = 32 };
+
 const ct_codec_ops ct_codec_none = { .name = "none" };
 
 /* Takes what any of those that it chooses among takes. */
-const ct_codec_ops ct_codec_auto = {
-    .name = "auto", .sparse = true, .keeps = true, .absorbs = true, .check = ct_sparse_check
-};
+const ct_codec_ops ct_codec_auto = { .name = "auto",
+                                     .chooses = true,
+                                     .uses = CT_CODEC_USES_DENSITY | CT_CODEC_USES_RESYNC |
+                                             CT_CODEC_USES_MOMENTUM_CORRECTION |
+                                             CT_CODEC_USES_AMONG,
+                                     .on_device = true,
+                                     .check = ct_sparse_check };
 
-const ct_codec_ops *const ct_codec_table[] = {
-    &ct_codec_none,   &ct_codec_bf16,    &ct_codec_fp16,
-    &ct_codec_topk,   &ct_codec_redsync, &ct_codec_powersgd,
-    &ct_codec_onebit, &ct_codec_auto,    NULL
-};
+#define ADDRESS_OF(_name) &ct_codec_##_name,
+const ct_codec_ops *const ct_codec_table[] = { CT_CODECS(ADDRESS_OF) NULL };
 
-enum { MOST_NAMES = 16 };
+static bool is_word(const char *name, const char *word)
+{
+    size_t k = 0;
+
+    while ((name[k] != '\0') && (tolower((unsigned char)name[k]) == word[k])) k += 1;
+    return (name[k] == '\0') && (word[k] == '\0');
+}
+
+const char *ct_codec_word(const char *name)
+{
+    for (int i = 0; ct_codec_table[i] != NULL; ++i)
+        if (is_word(name, ct_codec_table[i]->name)) return ct_codec_table[i]->name;
+    return ct_sparse_word(name, is_word);
+}
+
+void ct_codec_users(ct_codec_field field, char *text, size_t size)
+{
+    const ct_codec_ops *user[MOST_NAMES];
+    size_t at = 0;
+    int n = 0;
+
+    for (int i = 0; (ct_codec_table[i] != NULL) && (n < MOST_NAMES); ++i) {
+        const ct_codec_ops *ops = ct_codec_table[i];
+
+        if (ct_codec_uses(ops, field) && (!ops->chooses || (field == CT_CODEC_USES_AMONG)))
+            user[n++] = ops;
+    }
+    text[0] = '\0';
+    for (int i = 0; (i < n) && (at < size); ++i) {
+        const char *name = user[i]->name;
+
+        at += (size_t)snprintf(text + at, size - at, "%s",
+                               (i == 0)       ? ""
+                               : (i == n - 1) ? " and "
+                                              : ", ");
+        for (; (*name != '\0') && (at + 1 < size); ++name)
+            text[at++] = (char)toupper((unsigned char)*name);
+        if (at < size) text[at] = '\0';
+    }
+}
 
 ct_status ct_codec_find(const char *name, const ct_codec_ops **ops_p)
 {
@@ -83,7 +127,7 @@ static ct_status check_warmup(const ct_codec_ops *ops, const ct_codec_config *c,
 
 ct_status ct_codec_check(const ct_codec_ops *ops, const ct_codec_config *c, const char *who)
 {
-    if (ops->sparse && !((c->density > 0) && (c->density <= 1)))
+    if (ct_codec_is_sparse(ops) && !((c->density > 0) && (c->density <= 1)))
         return CT_FAIL(CT_ERR_CONFIG, "%s %s: density %g, but 0 < density <= 1 is needed", who,
                        ops->name, (double)c->density);
     if ((c->min_bytes < 0) || (c->warmup_iterations < 0) || (c->resync_iterations < 0))
@@ -92,7 +136,7 @@ ct_status ct_codec_check(const ct_codec_ops *ops, const ct_codec_config *c, cons
                        "may be negative",
                        who, ops->name, (long long)c->min_bytes, (long long)c->warmup_iterations,
                        (long long)c->resync_iterations);
-    if (ops->sparse) CT_TRY(check_warmup(ops, c, who));
+    if (ct_codec_is_sparse(ops)) CT_TRY(check_warmup(ops, c, who));
     if (!((c->local_clip >= 0) && (c->local_clip <= 3.4e38f)))
         return CT_FAIL(CT_ERR_CONFIG, "%s %s: local_clip %g: expected the largest norm, or 0: any",
                        who, ops->name, (double)c->local_clip);

@@ -5,14 +5,24 @@
 #include "comm/codec/codec.h"
 #include "framework/base/clock.h"
 
-extern const ct_codec_ops ct_codec_none; /* the pipe sums its buckets where they lie */
-extern const ct_codec_ops ct_codec_auto; /* the pipe chooses among the others: codec_planner.h */
-extern const ct_codec_ops ct_codec_bf16;
-extern const ct_codec_ops ct_codec_fp16;
-extern const ct_codec_ops ct_codec_topk;
-extern const ct_codec_ops ct_codec_redsync;
-extern const ct_codec_ops ct_codec_powersgd;
-extern const ct_codec_ops ct_codec_onebit;
+/* The table: a line here and a value of CompressionParameter.Type is all that a codec is known by.
+ * `none`: the pipe sums its buckets where they lie. `auto`: it chooses among the others
+ * (codec_planner.h). Their order is that of bits in ct_codec_config.among. */
+/* clang-format off */
+#define CT_CODECS(_do) \
+    _do(none) \
+    _do(bf16) \
+    _do(fp16) \
+    _do(topk) \
+    _do(redsync) \
+    _do(powersgd) \
+    _do(onebit) \
+    _do(auto)
+/* clang-format on */
+
+#define CT_DECLARE_CODEC(_name) extern const ct_codec_ops ct_codec_##_name;
+CT_CODECS(CT_DECLARE_CODEC)
+#undef CT_DECLARE_CODEC
 
 /** The sum is there now; left_at: when the payload went out, start: when its decoding began. */
 static inline void ct_codec_delivered(ct_codec_stats *s, double start, double left_at)

@@ -76,7 +76,7 @@ ct_status ct_bucket_prepare(ct_bucket *b, int tag)
     if (b->cut.coded) {
         b->ops = ct_grad_range_codec(b->config, b->range, &c);
         b->codec_config = c;
-        b->absorbed = b->ops->absorbs && c->momentum_correction;
+        b->absorbed = ct_codec_corrects(b->ops, c);
         CT_TRY(prepare_coded(b));
     }
     if (b->comm->size == 1) return CT_OK;
@@ -111,7 +111,7 @@ static void clip(ct_bucket *b, float *grad, int64_t n, double limit)
     float factor = ct_momentum_correction_limit(grad, n, limit, b->comm->n_thread);
 
     if (factor == 1) return;
-    if (b->cut.coded && b->ops->keeps)
+    if (b->cut.coded && ct_codec_keeps(b->ops))
         b->step.clip = factor;
     else
         ct_momentum_correction_scale(grad, n, factor, b->comm->n_thread);

@@ -71,10 +71,9 @@ ct_status ct_exchange_check_device(const ct_device *dev, const ct_grad_pipe_conf
                                    const ct_codec_ops *codec, const char *who)
 {
     const char *name = dev->name;
-    bool chooses = (strcmp(codec->name, "auto") == 0);
 
     if (strcmp(codec->name, "none") == 0) return CT_OK;
-    if (!codec->on_device && !chooses)
+    if (!codec->on_device)
         return CT_FAIL(
             CT_ERR_CONFIG,
             "%s: compression %s of gradients on device %s is not there yet; the others are, and "

@@ -227,7 +227,7 @@ static void bench_step(const ct_device *dev, const char *name, int kind, double 
 
 /* Seconds of what `run` queues, the fastest of three times TURNS. */
 static double codec_time(const ct_device *dev, const ct_codec_kernels *codec, ct_stream st,
-                         ct_coder *coder, const ct_momentum_correction *a, bool selects)
+                         ct_codec_coder *coder, const ct_momentum_correction *a, bool selects)
 {
     double best = 1e9;
 
@@ -254,7 +254,7 @@ static void bench_selection(const ct_device *dev, ct_select_kind kind, int64_t n
     size_t bytes = (size_t)n * sizeof(float);
     double moved = 20.0 * (double)n, alone, all;
     float *host = ct_mem_acquire(bytes);
-    ct_coder *coder = NULL;
+    ct_codec_coder *coder = NULL;
     void *at[3];
     ct_stream st;
     ct_momentum_correction a;

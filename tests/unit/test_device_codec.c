@@ -44,7 +44,7 @@ static void take(void *to, const void *from, size_t bytes)
 
 typedef struct pair {
     ct_coder_setup setup;
-    ct_coder *coder;
+    ct_codec_coder *coder;
     ct_selector *selector;
     ct_sparse own;
     size_t bytes;                         /* of n floats */

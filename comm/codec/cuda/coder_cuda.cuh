@@ -70,7 +70,7 @@ struct coder_kept {
     } history[3]; /* of sign -1, 0, 1 */
 };
 
-struct ct_coder {
+struct ct_codec_coder {
     ct_coder_setup s;
     ct_select_kind kind; /* EXACT, SEARCH or SAMPLED */
     int64_t n_chunk, limit;
@@ -99,7 +99,7 @@ struct accum_args {
     const float *clip;
 };
 
-static inline accum_args args_of(const ct_coder *c, const ct_momentum_correction *a)
+static inline accum_args args_of(const ct_codec_coder *c, const ct_momentum_correction *a)
 {
     accum_args x = { a->grad,
                      a->weight,
@@ -182,7 +182,7 @@ static inline unsigned pass_blocks(int64_t n)
     return (blocks < MOST_BLOCKS) ? blocks : (unsigned)MOST_BLOCKS;
 }
 
-static inline unsigned chunk_blocks(const ct_coder *c)
+static inline unsigned chunk_blocks(const ct_codec_coder *c)
 {
     int64_t blocks = (c->n_chunk + CT_WARPS - 1) / CT_WARPS;
 
@@ -229,28 +229,28 @@ static __device__ inline void add_parts(const double *part, int64_t n, int sums,
 }
 
 /** What the other files here have: members of the table. */
-ct_status ct_coder_clip(ct_coder *c, ct_stream st, const float *grad, int64_t n,
+ct_status ct_coder_clip(ct_codec_coder *c, ct_stream st, const float *grad, int64_t n,
                         double limit);
-ct_status ct_coder_shrink(ct_coder *c, ct_stream st, float *grad, int64_t n, double limit);
-ct_status ct_coder_update(ct_coder *c, ct_stream st, const ct_momentum_correction *a);
-ct_status ct_coder_all(ct_coder *c, ct_stream st, const ct_momentum_correction *a, float *out);
-ct_status ct_coder_apart(ct_coder *c, ct_stream st, const ct_momentum_correction *a, bool restart,
+ct_status ct_coder_shrink(ct_codec_coder *c, ct_stream st, float *grad, int64_t n, double limit);
+ct_status ct_coder_update(ct_codec_coder *c, ct_stream st, const ct_momentum_correction *a);
+ct_status ct_coder_all(ct_codec_coder *c, ct_stream st, const ct_momentum_correction *a, float *out);
+ct_status ct_coder_apart(ct_codec_coder *c, ct_stream st, const ct_momentum_correction *a, bool restart,
                          int n_rank, float least, float *out, bool *empty_p);
-ct_status ct_coder_square(ct_coder *c, ct_stream st, const float *v, int64_t n,
+ct_status ct_coder_square(ct_codec_coder *c, ct_stream st, const float *v, int64_t n,
                           double *sum_p);
-ct_status ct_coder_select(ct_coder *c, ct_stream st, const ct_momentum_correction *a, int sign);
-ct_status ct_coder_add(ct_coder *c, ct_stream st, const void *const *payload, const size_t *bytes,
+ct_status ct_coder_select(ct_codec_coder *c, ct_stream st, const ct_momentum_correction *a, int sign);
+ct_status ct_coder_add(ct_codec_coder *c, ct_stream st, const void *const *payload, const size_t *bytes,
                        int n_payload, float *sum);
-ct_status ct_coder_put_back(ct_coder *c, ct_stream st, const uint32_t *index,
+ct_status ct_coder_put_back(ct_codec_coder *c, ct_stream st, const uint32_t *index,
                             const float *value, int64_t count, float *v);
-ct_status ct_coder_sign(ct_coder *c, ct_stream st, const ct_momentum_correction *a, int parts, int skip,
+ct_status ct_coder_sign(ct_codec_coder *c, ct_stream st, const ct_momentum_correction *a, int parts, int skip,
                         void *payload);
-ct_status ct_coder_sign_take(ct_coder *c, ct_stream st, float *v, int64_t n, void *payload);
-ct_status ct_coder_sign_add(ct_coder *c, ct_stream st, const void *payload, size_t stride,
+ct_status ct_coder_sign_take(ct_codec_coder *c, ct_stream st, float *v, int64_t n, void *payload);
+ct_status ct_coder_sign_add(ct_codec_coder *c, ct_stream st, const void *payload, size_t stride,
                             int n_payload, bool onto, float *v, int64_t n);
-ct_status ct_coder_sign_put(ct_coder *c, ct_stream st, const void *payload, size_t stride,
+ct_status ct_coder_sign_put(ct_codec_coder *c, ct_stream st, const void *payload, size_t stride,
                             int parts, float *v, int64_t n);
-ct_status ct_low_rank_left_cuda(ct_coder *c, ct_stream st, const ct_low_rank *s,
+ct_status ct_low_rank_left_cuda(ct_codec_coder *c, ct_stream st, const ct_low_rank *s,
                                 const ct_momentum_correction *a, const float *q, float *p);
 ct_status ct_low_rank_right_cuda(ct_stream st, const ct_low_rank *s, const float *v, const float *p,
                                  float *scratch, float *q);
@@ -262,21 +262,21 @@ ct_status ct_cast_encode_cuda(ct_stream st, bool fp16, const float *v, int64_t n
 ct_status ct_cast_decode_cuda(ct_stream st, bool fp16, const uint16_t *in, int64_t n, float scale,
                               float *v);
 /** The update, and how many keys each of the upper bins has. */
-ct_status ct_coder_update_and_count(ct_coder *c, ct_stream st, const ct_momentum_correction *a,
+ct_status ct_coder_update_and_count(ct_codec_coder *c, ct_stream st, const ct_momentum_correction *a,
                                     ct_select_key key);
 /** … and candidates over the last threshold; judge, behind find_kernel, says whether they do. */
-ct_status ct_coder_update_and_collect(ct_coder *c, ct_stream st, const ct_momentum_correction *a, int sign,
+ct_status ct_coder_update_and_collect(ct_codec_coder *c, ct_stream st, const ct_momentum_correction *a, int sign,
                                       ct_select_key key);
-ct_status ct_coder_judge(ct_coder *c, ct_stream st, int sign);
+ct_status ct_coder_judge(ct_codec_coder *c, ct_stream st, int sign);
 /** … and of each chunk the sum of keys, and the largest key. */
-ct_status ct_coder_update_and_sum(ct_coder *c, ct_stream st, const ct_momentum_correction *a,
+ct_status ct_coder_update_and_sum(ct_codec_coder *c, ct_stream st, const ct_momentum_correction *a,
                                   ct_select_key key);
 /** Candidates over run->bound, where run->gathers. */
-ct_status ct_coder_gather(ct_coder *c, ct_stream st, const ct_momentum_correction *a, ct_select_key key);
+ct_status ct_coder_gather(ct_codec_coder *c, ct_stream st, const ct_momentum_correction *a, ct_select_key key);
 /** The update, and a threshold, or none: then the keys' upper bits are counted. */
-ct_status ct_coder_search(ct_coder *c, ct_stream st, const ct_momentum_correction *a, int sign,
+ct_status ct_coder_search(ct_codec_coder *c, ct_stream st, const ct_momentum_correction *a, int sign,
                           ct_select_key key);
 /** What is selected, as a payload, and the note. v: what is lost goes there. */
-ct_status ct_coder_pack(ct_coder *c, ct_stream st, float *v);
+ct_status ct_coder_pack(ct_codec_coder *c, ct_stream st, float *v);
 
 #endif

@@ -80,7 +80,7 @@ __global__ void judge_kernel(coder_run *run, coder_kept *kept, int sign, int64_t
 }
 } // namespace
 
-ct_status ct_coder_update_and_collect(ct_coder *c, ct_stream st, const ct_momentum_correction *accum,
+ct_status ct_coder_update_and_collect(ct_codec_coder *c, ct_stream st, const ct_momentum_correction *accum,
                                       int sign, ct_select_key key)
 {
     accum_args a = args_of(c, accum);
@@ -97,7 +97,7 @@ ct_status ct_coder_update_and_collect(ct_coder *c, ct_stream st, const ct_moment
     return ct_cuda_launched("update of a residual, with candidates");
 }
 
-ct_status ct_coder_judge(ct_coder *c, ct_stream st, int sign)
+ct_status ct_coder_judge(ct_codec_coder *c, ct_stream st, int sign)
 {
     CT_CUDA_RUN(judge_kernel, 1, st, c->run, c->kept, sign, c->s.k);
     return ct_cuda_launched("candidates of a selection");

@@ -99,7 +99,7 @@ __global__ void product_kernel(ct_low_rank s, const float *p, const float *q, bo
 }
 } // namespace
 
-ct_status ct_low_rank_left_cuda(ct_coder *c, ct_stream st, const ct_low_rank *s,
+ct_status ct_low_rank_left_cuda(ct_codec_coder *c, ct_stream st, const ct_low_rank *s,
                                 const ct_momentum_correction *a, const float *q, float *p)
 {
     int64_t blocks = (s->rows + CT_WARPS - 1) / CT_WARPS;

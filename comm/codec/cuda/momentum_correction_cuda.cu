@@ -186,7 +186,7 @@ __global__ void sum_squares_kernel(const double *part, int64_t n_chunk, coder_ke
 }
 } // namespace
 
-ct_status ct_coder_update(ct_coder *c, ct_stream st, const ct_momentum_correction *accum)
+ct_status ct_coder_update(ct_codec_coder *c, ct_stream st, const ct_momentum_correction *accum)
 {
     accum_args a = args_of(c, accum);
     bool nesterov = accum->nesterov;
@@ -198,7 +198,7 @@ ct_status ct_coder_update(ct_coder *c, ct_stream st, const ct_momentum_correctio
     return ct_cuda_launched("update of a residual");
 }
 
-ct_status ct_coder_all(ct_coder *c, ct_stream st, const ct_momentum_correction *accum, float *out)
+ct_status ct_coder_all(ct_codec_coder *c, ct_stream st, const ct_momentum_correction *accum, float *out)
 {
     accum_args a = args_of(c, accum);
     bool nesterov = accum->nesterov;
@@ -210,7 +210,7 @@ ct_status ct_coder_all(ct_coder *c, ct_stream st, const ct_momentum_correction *
     return ct_cuda_launched("dense step of a residual");
 }
 
-ct_status ct_coder_apart(ct_coder *c, ct_stream st, const ct_momentum_correction *accum, bool restart,
+ct_status ct_coder_apart(ct_codec_coder *c, ct_stream st, const ct_momentum_correction *accum, bool restart,
                          int n_rank, float least, float *out, bool *empty_p)
 {
     accum_args a = args_of(c, accum);
@@ -231,7 +231,7 @@ ct_status ct_coder_apart(ct_coder *c, ct_stream st, const ct_momentum_correction
     return ct_cuda_launched("dense step of a residual");
 }
 
-ct_status ct_coder_clip(ct_coder *c, ct_stream st, const float *grad, int64_t n,
+ct_status ct_coder_clip(ct_codec_coder *c, ct_stream st, const float *grad, int64_t n,
                         double limit)
 {
     if (!(limit > 0)) return CT_OK; /* it is 1 from the start */
@@ -240,7 +240,7 @@ ct_status ct_coder_clip(ct_coder *c, ct_stream st, const float *grad, int64_t n,
     return ct_cuda_launched("norm of a gradient");
 }
 
-ct_status ct_coder_shrink(ct_coder *c, ct_stream st, float *grad, int64_t n, double limit)
+ct_status ct_coder_shrink(ct_codec_coder *c, ct_stream st, float *grad, int64_t n, double limit)
 {
     if (!(limit > 0)) return CT_OK;
     CT_TRY(ct_coder_clip(c, st, grad, n, limit));
@@ -249,7 +249,7 @@ ct_status ct_coder_shrink(ct_coder *c, ct_stream st, float *grad, int64_t n, dou
     return ct_cuda_launched("limit of a norm");
 }
 
-ct_status ct_coder_update_and_count(ct_coder *c, ct_stream st, const ct_momentum_correction *accum,
+ct_status ct_coder_update_and_count(ct_codec_coder *c, ct_stream st, const ct_momentum_correction *accum,
                                     ct_select_key key)
 {
     accum_args a = args_of(c, accum);
@@ -262,7 +262,7 @@ ct_status ct_coder_update_and_count(ct_coder *c, ct_stream st, const ct_momentum
     return ct_cuda_launched("update of a residual, with counts");
 }
 
-ct_status ct_coder_update_and_sum(ct_coder *c, ct_stream st, const ct_momentum_correction *accum,
+ct_status ct_coder_update_and_sum(ct_codec_coder *c, ct_stream st, const ct_momentum_correction *accum,
                                   ct_select_key key)
 {
     accum_args a = args_of(c, accum);
@@ -276,7 +276,7 @@ ct_status ct_coder_update_and_sum(ct_coder *c, ct_stream st, const ct_momentum_c
     return ct_cuda_launched("update of a residual, with sums");
 }
 
-ct_status ct_coder_square(ct_coder *c, ct_stream st, const float *v, int64_t n,
+ct_status ct_coder_square(ct_codec_coder *c, ct_stream st, const float *v, int64_t n,
                           double *sum_p)
 {
     CT_CUDA_RUN_BLOCKS(square_kernel, chunk_blocks(c), st, v, n, c->n_chunk, c->part);

@@ -137,7 +137,7 @@ __global__ void count_again_kernel(const float *v, int64_t n, ct_select_key key,
 }
 } // namespace
 
-ct_status ct_coder_search(ct_coder *c, ct_stream st, const ct_momentum_correction *a, int sign,
+ct_status ct_coder_search(ct_codec_coder *c, ct_stream st, const ct_momentum_correction *a, int sign,
                           ct_select_key key)
 {
     bool reuses = (c->kind == CT_SELECT_SAMPLED);

@@ -14,7 +14,7 @@ struct segments {
     float *value;
 };
 
-static inline segments segments_of(const ct_coder *c, const float *v)
+static inline segments segments_of(const ct_codec_coder *c, const float *v)
 {
     segments l = { v, c->room, c->start, c->count, c->found_index, c->found_value };
 

@@ -229,7 +229,7 @@ __global__ void take_kernel(lists l, ct_select_key key, const coder_run *run, co
 
 } // namespace
 
-ct_status ct_coder_gather(ct_coder *c, ct_stream st, const ct_momentum_correction *a, ct_select_key key)
+ct_status ct_coder_gather(ct_codec_coder *c, ct_stream st, const ct_momentum_correction *a, ct_select_key key)
 {
     CT_CUDA_RUN_BLOCKS(gather_kernel, chunk_blocks(c), st, segments_of(c, a->v), a->n, c->n_chunk,
                        key, c->run);
@@ -237,7 +237,7 @@ ct_status ct_coder_gather(ct_coder *c, ct_stream st, const ct_momentum_correctio
 }
 
 /* The launches: what depends on what was found is decided on the device. */
-ct_status ct_coder_select(ct_coder *c, ct_stream st, const ct_momentum_correction *a, int sign)
+ct_status ct_coder_select(ct_codec_coder *c, ct_stream st, const ct_momentum_correction *a, int sign)
 {
     ct_select_key key = ct_select_key_of_sign(sign);
     unsigned blocks = chunk_blocks(c);
