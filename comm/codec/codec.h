@@ -1,6 +1,6 @@
 /** @file codec.h  How a parameter's gradient travels compressed: a bucket's coded way.
  *
- * A const ct_codec_ops per codec, listed in codec_table.c. The pipe makes one object for each
+ * A const ct_codec_ops per codec, listed in codec_types.h. The pipe makes one object for each
  * parameter that its codec takes; it holds the state, which so is keyed by parameter. Each step the
  * bucket calls start, then progress until CT_OK: then grad holds the sum over the ranks of what
  * they sent, the same bits on every rank. In dense steps (warm-up, resync) it calls fold instead,
@@ -19,7 +19,7 @@
  * stands outside (docs/compression-design.md has why); momentum stays Caffe's. S, a part of V, is
  * sent: V = V - S, and with mask_momentum U = 0 where S is not. The solver then does weight =
  * weight - sum over ranks of S, and nothing else. A dense step sends this step's update, and of V
- * so much that it goes no farther (error_feedback.h). So with everything sent always this is
+ * so much that it goes no farther (codec_side.h). So with everything sent always this is
  * Caffe's SGD exactly, and codecs may be switched on and off at any step without losing anything.
  * (comm/codec/select.h has these three lines.)
  *
@@ -140,7 +140,7 @@ typedef struct ct_codec_bus {
     double down_s, up_s;
 } ct_codec_bus;
 
-/** A machine and what things take there: a communicator's (codec_cost.h), or one that we do not
+/** A machine and what things take there: a communicator's (codec_types.h), or one that we do not
  *  have. */
 typedef struct ct_codec_costs {
     int n_rank;
@@ -200,7 +200,7 @@ typedef struct ct_codec_ops {
      */
     int64_t (*dense_until)(const void *obj);
     /** A dense step: turns grad into what is to be summed: this step's update (absorbed), or the
-     *  gradient, and as much of V as may go at once (error_feedback.h). NULL: grad is it. Local. */
+     *  gradient, and as much of V as may go at once (codec_side.h). NULL: grad is it. Local. */
     ct_status (*fold)(void *obj, const ct_codec_step *step);
     /** On a device only: the gradient will be there in the order of the device's stream. limit:
      * what its norm is brought down to; 0: any. */

@@ -10,9 +10,8 @@
 #include <stdlib.h>
 
 #include "comm/codec/cast.h"
-#include "comm/codec/codec_cost.h"
-#include "comm/codec/codec_side.h"
 #include "comm/codec/codec_types.h"
+#include "comm/codec/codec_side.h"
 #include "framework/base/clock.h"
 
 typedef enum {

@@ -13,9 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/codec/codec_cost.h"
-#include "comm/codec/codec_side.h"
 #include "comm/codec/codec_types.h"
+#include "comm/codec/codec_side.h"
 #include "framework/base/clock.h"
 #include "framework/base/rng.h"
 

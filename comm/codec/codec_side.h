@@ -1,16 +1,45 @@
-/** @file codec_side.h  Where a codec's arrays lie, and what that asks of it. Private to comm/codec.
+/** @file codec_side.h  What codecs keep of a parameter (U and V of codec.h), and where it lies.
+ * Private to comm/codec.
  *
  * Gradients lie in the host's memory or on a device, and U and V beside them. Kernels
  * (codec_kernels.h) work there; messages are the host's. So what a codec sends is brought to the
  * host, and what it gets is lifted from there. In the host's memory both are one place: the codec
- * gives the same address twice, nothing is copied, and everything has arrived at once. A codec so
+ * gives the same address twice, nothing is copied, and everything has arrived at once. So a codec
  * is one state machine, written as if all were on a device.
  */
 #ifndef CT_CODEC_SIDE_H
 #define CT_CODEC_SIDE_H
 
+#include "comm/codec/codec.h"
 #include "comm/codec/codec_kernels.h"
-#include "comm/codec/error_feedback.h"
+
+typedef struct ct_error_feedback {
+    const ct_codec_setup *setup; /* borrowed */
+    float *u, *v;                /* [n]; u NULL: not absorbed */
+    float rate; /* absorbed: that of the last step, in which V is counted; 0: not known */
+    bool empty; /* V is 0; no: nobody knows                                              */
+    bool masks; /* momentum that nothing moved by does not go on: set by who selects     */
+    /* setup->dev: u and v lie there, and work on them is queued here; set by who made it */
+    ct_stream stream;
+    float *host_u, *host_v; /* copies of them, between steps; NULL: nobody has looked       */
+} ct_error_feedback;
+
+/** CT_ERR_NOMEM: release it, too. */
+ct_status ct_error_feedback_acquire(const ct_codec_setup *setup, ct_error_feedback *k);
+void ct_error_feedback_release(ct_error_feedback *k);
+/** This step's accumulation of the elements [first, first + length), whose decay `copies` ranks
+ *  share. Once a step: from then on V counts in this step's rate. */
+ct_momentum_correction ct_error_feedback_accum(ct_error_feedback *k, const ct_codec_step *step,
+                                               int64_t first, int64_t length, double copies);
+/** Number of states: V, then U and the rate where there is one. As ct_codec_ops.state. */
+int ct_error_feedback_states(const ct_error_feedback *k);
+bool ct_error_feedback_state(ct_error_feedback *k, int i, ct_codec_state *out);
+/** On a device: the copies that were looked at, and perhaps written, go there. */
+ct_status ct_error_feedback_restored(ct_error_feedback *k);
+/** … are of no use any more: a step begins. */
+void ct_error_feedback_forget_copy(ct_error_feedback *k);
+
+/* ---- where they lie */
 
 typedef struct ct_codec_side {
     const ct_codec_setup *setup; /* borrowed */
@@ -37,6 +66,8 @@ void ct_side_release(const ct_codec_side *s, void *data); /* NULL allowed */
 ct_status ct_side_host_acquire(const ct_codec_side *s, size_t bytes, void **data_p);
 void ct_side_host_release(const ct_codec_side *s, void *data); /* NULL allowed */
 
+/** Zeros where gradients lie. */
+ct_status ct_side_zero(const ct_codec_side *s, void *data, size_t bytes);
 /** Copies beside the computation: to the host as number i, and from there. */
 ct_status ct_side_bring(ct_codec_side *s, int i, void *host, void *data, size_t bytes);
 ct_status ct_side_lift(const ct_codec_side *s, void *host, void *data, size_t bytes);
@@ -52,8 +83,8 @@ ct_status ct_side_begin(ct_codec_side *s, bool *empty_p);
  *  V is a sum of steps that were computed where the weights stood then, and saw nothing of what
  *  they would have done. Along a direction of curvature c, T steps at rate r with momentum m are up
  *  to T r c / (1 - m) times the way to the minimum: sent at once they end on the other side,
- * farther away where that is over 2, though every one of them, sent in its time, would have been
- * stable up to r c = 2 (1 + m). So of V goes what moves no farther than this step's own update:
+ *  farther away where that is over 2, though every one of them, sent in its time, would have been
+ *  stable up to r c = 2 (1 + m). So of V goes what moves no farther than this step's own update:
  *
  *      share = min(1, |update| / (|V| sqrt(ranks)))
  *

@@ -398,21 +398,20 @@ static ct_status enter_node(sparse *x)
 static ct_status keep_slice(sparse *x)
 {
     ct_error_feedback *keep = &x->side.keep;
-    const ct_device *dev = x->side.host ? ct_device_cpu() : x->setup.dev;
     bool of_u = (x->node == NODE_U);
     float *data = of_u ? keep->u : keep->v, *copy = of_u ? keep->host_u : keep->host_v;
     size_t first = (size_t)x->req.first, length = (size_t)x->req.length, end = first + length;
-    ct_stream st = x->side.host ? NULL : x->side.stream;
 
-    CT_TRY(dev->zero(st, data, sizeof(float) * first));
-    CT_TRY(dev->zero(st, data + end, sizeof(float) * ((size_t)x->req.n - end)));
+    CT_TRY(ct_side_zero(&x->side, data, sizeof(float) * first));
+    CT_TRY(ct_side_zero(&x->side, data + end, sizeof(float) * ((size_t)x->req.n - end)));
     if (of_u)
         x->spread_u = false;
     else
         x->spread_v = false;
     x->node = of_u ? NODE_V : NODE_GRAD;
     if (x->side.host || (length == 0)) return CT_OK;
-    return dev->from_host(st, data + first, copy + first, sizeof(float) * length);
+    return x->setup.dev->from_host(x->side.stream, data + first, copy + first,
+                                   sizeof(float) * length);
 }
 
 /* … and what is selected from it. */

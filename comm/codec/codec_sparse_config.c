@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "comm/codec/codec_cost.h"
+#include "comm/codec/codec_types.h"
 #include "comm/codec/codec_sparse.h"
 
 ct_status ct_sparse_selection(const char *name, ct_select_kind *kind_p)

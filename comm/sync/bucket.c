@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/codec/codec_cost.h"
 #include "comm/codec/codec_types.h"
 #include "comm/codec/select.h"
 #include "framework/base/clock.h"

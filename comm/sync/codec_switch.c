@@ -149,7 +149,7 @@ static ct_status carry_out(ct_grad_pipe *gp, int i, ct_grad_kept *c)
     return CT_OK;
 }
 
-/* V waits. U is no momentum where it was built up while nothing moved (error_feedback.h): then it
+/* V waits. U is no momentum where it was built up while nothing moved (codec_side.h): then it
  * waits, too. */
 static ct_status set_aside(ct_grad_pipe *gp, int i, ct_grad_kept *c)
 {

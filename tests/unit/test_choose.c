@@ -7,7 +7,6 @@
 
 #include "comm/autotune/auto_rule.h"
 #include "comm/autotune/codec_planner.h"
-#include "comm/codec/codec_cost.h"
 #include "comm/codec/codec_types.h"
 #include "comm/codec/sign.h"
 #include "comm/autotune/step_observer.h"

@@ -2,8 +2,7 @@
  * threshold, lowered by a margin that moves as the CPU's does (comm/codec/select.c). The upper bits of
  * all keys are counted, too: so where the bound turns out to be wrong, a second pass knows where to
  * look, and what is selected never depends on it. */
-#include "comm/codec/cuda/segment.cuh"
-#include "comm/codec/cuda/update.cuh"
+#include "comm/codec/cuda/coder_cuda.cuh"
 
 namespace
 {

@@ -1,6 +1,6 @@
 /* The update of momentum and residual on a device: each stream is read and written once, by fours,
  * and what a selection wants to know of V is counted on the way. */
-#include "comm/codec/cuda/update.cuh"
+#include "comm/codec/cuda/coder_cuda.cuh"
 
 namespace
 {

@@ -1,7 +1,7 @@
 /* Signs (sign.h) on a device: a block of 1024 elements a warp, 32 of them in each thread's
  * registers. A ballot makes 32 bits at once; sums are added up in the CPU's order, so payloads have
  * its bytes. */
-#include "comm/codec/cuda/update.cuh"
+#include "comm/codec/cuda/coder_cuda.cuh"
 
 extern "C" {
 #include "comm/codec/sign.h"
