@@ -29,5 +29,5 @@ ct_status ct_exec_poll(ct_exec *ex)
     if (now - ex->polled_s < POLL_S) return CT_OK;
     ex->polled_s = now;
     ex->n_poll++;
-    return (ex->poll != NULL) ? ex->poll(ex->hook_ctx) : CT_OK;
+    return (ex->poll != NULL) ? ex->poll(ex->poll_ctx) : CT_OK;
 }

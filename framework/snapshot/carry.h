@@ -9,7 +9,7 @@
 
 #include "framework/net/net.h"
 #include "framework/snapshot/h5.h"
-#include "framework/exchange/exchange.h"
+#include "framework/exchange/group.h"
 
 typedef struct ct_carry_item {
     int layer, slot;
@@ -24,14 +24,14 @@ typedef struct ct_carry {
 } ct_carry;
 
 /** Which buffers carry state, and whose rows are whose. Collective. */
-ct_status ct_carry_create(const ct_net *net, const ct_exchange *x, ct_carry *c);
+ct_status ct_carry_create(const ct_net *net, const ct_group *g, ct_carry *c);
 void ct_carry_destroy(ct_carry *c); /* zeroed ones allowed */
 /** All rows to rank 0. Collective. */
-ct_status ct_carry_gather(const ct_net *net, const ct_exchange *x, ct_carry *c);
+ct_status ct_carry_gather(const ct_net *net, const ct_group *g, ct_carry *c);
 /** What was gathered into a file; it is borrowed until ct_h5_writer_finish(). */
 ct_status ct_carry_put(const ct_net *net, const ct_carry *c, ct_h5_writer *w);
 /** Reads what the file has of them, every rank its rows. Where it has another number of rows or
  * none the state is zeros and that is said. Rank 0 reads. Collective. CT_ERR_DATA. */
-ct_status ct_carry_read(const char *file, ct_net *net, const ct_exchange *x);
+ct_status ct_carry_read(const char *file, ct_net *net, const ct_group *g);
 
 #endif

@@ -92,3 +92,78 @@ ct_status ct_exchange_check_device(const ct_device *dev, const ct_grad_pipe_conf
                        who, name);
     return CT_OK;
 }
+
+/* The pipe's ranges: the learned parameters, which the net puts first. The layer that backward
+ * finishes first is the one that the loss reads. */
+static ct_status list_ranges(const Ct__SolverParameter *s, const ct_net *net, ct_grad_range *range,
+                             ct_codec_config *own, int *n_p)
+{
+    for (int i = 0; i < net->n_param; ++i) {
+        const ct_param *p = &net->param[i];
+
+        if (!p->learns) continue;
+        if (i != *n_p)
+            return CT_FAIL(CT_ERR_ARG, "parameter %s learns, but stands after one that does not",
+                           p->key);
+        range[i] = (ct_grad_range){ .key = p->key,
+                                    .offset = p->offset,
+                                    .count = p->count,
+                                    .rows = ct_param_rows(p),
+                                    .weight = ct_blob_data(&p->blob),
+                                    .decay = s->weight_decay * p->decay_mult,
+                                    .rate_mult = p->lr_mult,
+                                    .output = (strcmp(p->layer, net->param[0].layer) == 0) };
+        if (p->compress != NULL) {
+            CT_TRY(ct_codec_read_own(s, p->compress, p->key, &range[i].codec, &own[i]));
+            CT_TRY(ct_codec_check_solver(s, p->key, range[i].codec, &own[i]));
+            range[i].codec_config = &own[i];
+        }
+        *n_p += 1;
+    }
+    return CT_OK;
+}
+
+/* The pipe learns where gradients lie; those that travel dense it sees on the host. */
+static ct_status put_on_device(const ct_net *net, ct_grad_pipe_config *config, ct_grad_range *range,
+                               int n)
+{
+    bool coded = false;
+
+    CT_TRY(ct_exchange_check_device(net->options.dev, config, config->codec, "compression"));
+    for (int i = 0; i < n; ++i) {
+        const ct_codec_config *c = NULL;
+        const ct_codec_ops *codec = ct_grad_range_codec(config, &range[i], &c);
+
+        CT_TRY(ct_exchange_check_device(net->options.dev, config, codec, range[i].key));
+        coded = coded || (strcmp(codec->name, "none") != 0);
+        range[i].on_device = ct_blob_diff(&net->param[i].blob);
+    }
+    config->dev = net->options.dev;
+    if (coded) config->progress = CT_PROGRESS_POLL;
+    return CT_OK;
+}
+
+ct_status ct_exchange_read_ranges(const Ct__SolverParameter *param, const ct_net *net,
+                                  ct_grad_pipe_config *config, ct_grad_range *range,
+                                  ct_codec_config *own, int *n_p)
+{
+    *n_p = 0;
+    CT_TRY(list_ranges(param, net, range, own, n_p));
+    if ((net->options.dev == NULL) || (net->options.dev->kind == CT_DEVICE_CPU)) return CT_OK;
+    return put_on_device(net, config, range, *n_p);
+}
+
+const ct_arena_ops *ct_exchange_arena(ct_comm *comm, const Ct__SolverParameter *param)
+{
+    const ct_arena_ops *shared = ct_comm_arena(comm);
+    const char *name = (param->comm != NULL) ? param->comm->allreduce : "auto";
+    const Ct__CompressionParameter *p = param->compression;
+
+    if ((p != NULL) && (p->type != CT__COMPRESSION_PARAMETER__TYPE__NONE) &&
+        (p->exchange == CT__COMPRESSION_PARAMETER__EXCHANGE__KIND__HIER))
+        return shared; /* its nodes add gradients up where they are */
+    for (const ct_coll_ops *const *at = ct_coll_table; *at != NULL; ++at) {
+        if (strcmp(name, (*at)->name) == 0) return (*at)->shares_memory ? shared : ct_arena_plain();
+    }
+    return shared; /* auto; a wrong name is found when the exchange opens */
+}

@@ -5,6 +5,7 @@
 #define CT_EXCHANGE_CONFIG_H
 
 #include "comm/sync/grad_pipe.h"
+#include "framework/net/net.h"
 #include "framework/proto/cortado.pb-c.h"
 
 struct ct_source_map;
@@ -15,6 +16,15 @@ ct_status ct_comm_check(const Ct__SolverParameter *param, const struct ct_source
 /** What the exchange of a job and the simulation of one make of param. Names inside *config are
  *  borrowed from param. CT_ERR_CONFIG. */
 ct_status ct_exchange_read_config(const Ct__SolverParameter *param, ct_grad_pipe_config *config);
+/** The ranges of net's pipe are the n parameters that learn, which the net puts first; range and
+ * own have room for n_param. own: what parameters with a codec of their own have of it. config
+ * learns where gradients lie; those that travel dense the pipe sees on the host. CT_ERR_CONFIG. */
+ct_status ct_exchange_read_ranges(const Ct__SolverParameter *param, const ct_net *net,
+                                  ct_grad_pipe_config *config, ct_grad_range *range,
+                                  ct_codec_config *own, int *n_p);
+/** Where a net's gradient arena lies best for param's allreduce: in memory that ranks share, or in
+ *  plain memory, which other algorithms read faster. */
+const ct_arena_ops *ct_exchange_arena(ct_comm *comm, const Ct__SolverParameter *param);
 /** What codecs on a device cannot do, or not yet; who names the codec's in messages.
  *  CT_ERR_CONFIG. */
 ct_status ct_exchange_check_device(const ct_device *dev, const ct_grad_pipe_config *config,

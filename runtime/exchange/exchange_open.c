@@ -3,10 +3,7 @@
 #include "comm/collective/blocking.h"
 #include "comm/collective/sum_mpi.h"
 #include "runtime/config/exchange_config.h"
-#include "runtime/exchange/exchange_device.h"
 #include "runtime/exchange/exchange_mpi.h"
-#include "runtime/exchange/exchange_staged.h"
-#include "runtime/exchange/exchange_switch.h"
 
 static bool codes(const Ct__CompressionParameter *c)
 {
@@ -83,82 +80,36 @@ static ct_status pick_device_sum(const ct_exchange_open *open, const ct_net *net
     return CT_OK;
 }
 
-static ct_status open_device(ct_exchange_open *open, const ct_net *net,
-                             const ct_device_sum_ops *ops, ct_exchange *out)
-{
-    double mb = (open->param->comm != NULL) ? (double)open->param->comm->bucket_mb : 0.0;
-
-    CT_TRY(
-        ct_exchange_device_create(net, ops, &open->exchange, (int64_t)(mb * 1e6), &open->device));
-    ct_exchange_device_wrap(open->device, out);
-    return CT_OK;
-}
-
-/* *out: what compresses; ops NULL: one rank, which has nothing to add up. */
-static ct_status open_switch(ct_exchange_open *open, const ct_net *net,
-                             const ct_device_sum_ops *ops, ct_exchange *out)
-{
-    ct_exchange dense;
-
-    ct_exchange_single(net->n_param, &dense);
-    if (ops != NULL) CT_TRY(open_device(open, net, ops, &dense));
-    CT_TRY(ct_exchange_switch_create(out, &dense, ct_exchange_mpi_skips, open->exchange.ctx,
-                                     (ops != NULL) ? ops->name : NULL, &open->either));
-    ct_exchange_switch_wrap(open->either, out);
-    return CT_OK;
-}
-
-static ct_status open_coded(ct_exchange_open *open, ct_net *net, bool dense_elsewhere,
-                            ct_exchange *out)
-{
-    ct_exchange_staged *staged;
-
-    CT_TRY(
-        ct_exchange_mpi_open(open->job->comm, open->param, net, dense_elsewhere, &open->exchange));
-    open->is_mpi = true;
-    CT_TRY(ct_trace_file_reserve(open->trace, net, open->param, open->exchange.n_trial));
-    if (open->trace != NULL) CT_TRY(ct_exchange_mpi_trace(open->exchange.ctx, open->trace->trace));
-    staged = ct_exchange_mpi_staged(open->exchange.ctx);
-    *out = open->exchange;
-    if (staged != NULL) ct_exchange_staged_wrap(staged, &open->exchange, out);
-    return CT_OK;
-}
-
-/* For the watchdog, from its thread: who has the gradients now. */
+/* For the watchdog, from its thread. */
 static void describe(void *ctx, char *text, size_t size)
 {
-    const ct_exchange_open *open = ctx;
-    bool there = (open->device != NULL) &&
-                 ((open->either == NULL) || ct_exchange_switch_is_dense(open->either));
-
-    if (there)
-        ct_exchange_device_describe(open->device, text, size);
-    else
-        ct_exchange_mpi_describe(open->exchange.ctx, text, size);
+    ct_exchange_mpi_describe(((const ct_exchange_open *)ctx)->mpi, text, size);
 }
 
 ct_status ct_exchange_open_net(void *ctx, ct_net *net, ct_exchange *out)
 {
     ct_exchange_open *open = ctx;
-    const ct_device_sum_ops *ops = NULL;
-    bool may = may_be_dense(open->param, net), alone = (open->job->size == 1);
+    const Ct__SolverParameter *param = open->param;
+    const ct_device_sum_ops *lib = NULL;
+    bool may = may_be_dense(param, net), alone = (open->job->size == 1), there = false;
+    double mb = (param->comm != NULL) ? (double)param->comm->bucket_mb : 0.0;
 
-    if (alone && !is_coded(open->param, net)) {
+    if (alone && !is_coded(param, net)) {
         ct_grad_pipe_config unused;
 
         /* a job of one rank is as strict as one of more */
-        CT_TRY(ct_exchange_read_config(open->param, &unused));
+        CT_TRY(ct_exchange_read_config(param, &unused));
         ct_exchange_single(net->n_param, out);
-        return ct_trace_file_reserve(open->trace, net, open->param, 0);
+        return ct_trace_file_reserve(open->trace, net, param, 0);
     }
-    if (!(alone && may)) CT_TRY(pick_device_sum(open, net, &ops));
-    CT_TRY(open_coded(open, net, may && (alone || (ops != NULL)), out));
-    if (may && (alone || (ops != NULL))) {
-        CT_TRY(open_switch(open, net, ops, out));
-    } else if (ops != NULL) {
-        CT_TRY(open_device(open, net, ops, out));
-        CT_INFO("gradients are added up on the GPUs, by %s", ops->name);
-    }
+    if (!(alone && may)) CT_TRY(pick_device_sum(open, net, &lib));
+    there = (alone && may) || (lib != NULL);
+    CT_TRY(ct_exchange_mpi_create(open->job->comm, param, net, may && there, &open->mpi, out));
+    CT_TRY(ct_trace_file_reserve(open->trace, net, param, out->sync.n_trial));
+    if (open->trace != NULL) CT_TRY(ct_exchange_mpi_trace(open->mpi, open->trace->trace));
+    if (there)
+        CT_TRY(ct_exchange_mpi_on_device(open->mpi, net, lib, (int64_t)(mb * 1e6), !may, out));
+    if (there && !may) CT_INFO("gradients are added up on the GPUs, by %s", lib->name);
     ct_watchdog_watch(open->job->watchdog, describe, open);
     return CT_OK;
 }
@@ -166,10 +117,6 @@ ct_status ct_exchange_open_net(void *ctx, ct_net *net, ct_exchange *out)
 void ct_exchange_open_close(ct_exchange_open *open)
 {
     ct_watchdog_watch(open->job->watchdog, NULL, NULL);
-    ct_exchange_switch_destroy(open->either);
-    ct_exchange_device_destroy(open->device);
-    open->either = NULL;
-    open->device = NULL;
-    if (open->is_mpi) ct_exchange_mpi_close(&open->exchange);
-    open->is_mpi = false;
+    ct_exchange_mpi_destroy(open->mpi);
+    open->mpi = NULL;
 }

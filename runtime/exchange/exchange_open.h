@@ -3,19 +3,16 @@
 #ifndef CT_EXCHANGE_OPEN_H
 #define CT_EXCHANGE_OPEN_H
 
-#include "framework/net/net.h"
 #include "framework/exchange/exchange.h"
+#include "framework/net/net.h"
 #include "runtime/job.h"
 #include "runtime/trace_file.h"
 
 typedef struct ct_exchange_open {
-    ct_job *job;                      /* borrowed; connected                    */
-    const Ct__SolverParameter *param; /* borrowed: comm, compression            */
+    ct_job *job;                      /* borrowed; connected                     */
+    const Ct__SolverParameter *param; /* borrowed: comm, compression             */
     ct_trace_file *trace;             /* borrowed; NULL or empty: none           */
-    ct_exchange exchange;             /* where is_mpi: what close releases       */
-    bool is_mpi;
-    struct ct_exchange_device *device; /* where gradients are summed on the device; else NULL */
-    struct ct_exchange_switch *either; /* where they may be compressed or not; else NULL      */
+    struct ct_exchange_mpi *mpi;      /* what close releases; NULL: one rank     */
 } ct_exchange_open;
 
 /** Fits ct_solver_options.open_exchange: ctx is a ct_exchange_open. Over comm/ in a job of several

@@ -1,9 +1,7 @@
-#include "runtime/exchange/exchange_staged.h"
+#include "runtime/exchange/transports.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#include "runtime/exchange/exchange_inner.h"
 
 /* Elements of a gradient that come down at once: 4 MiB, some 0.1 ms on a bus, which is long beside
  * what begins a copy and short beside what a message of so many takes. */
@@ -16,12 +14,12 @@ typedef struct descent {
     void *ticket; /* of the device's copy; NULL: it is there */
 } descent;
 
-struct ct_exchange_staged {
-    ct_exchange inner; /* first: exchange_inner.h */
+struct ct_transport_staged {
+    ct_transport inner;
     const ct_net *net;
     const ct_device *dev;
     float *host; /* as long as the gradient arena */
-    bool *stays; /* [n_param] on the device: ct_exchange_staged_leave() */
+    bool *stays; /* [n_param] on the device: ct_transport_staged_leave() */
     bool *is_up; /* [n_param] it went up in parts */
     descent *queue;
     int first, end; /* of queue: not handed over yet; it has room for all chunks of all */
@@ -40,11 +38,11 @@ static int64_t count_chunks(const ct_net *net)
     return n;
 }
 
-ct_status ct_exchange_staged_create(const ct_net *net, ct_exchange_staged **s_p)
+ct_status ct_transport_staged_create(const ct_net *net, ct_transport_staged **s_p)
 {
     const ct_device *dev = net->options.dev;
     size_t bytes = (size_t)net->grad_count * sizeof(float);
-    ct_exchange_staged *s = calloc(1, sizeof(*s));
+    ct_transport_staged *s = calloc(1, sizeof(*s));
     void *host = NULL;
 
     if (s == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to stage gradients");
@@ -60,7 +58,7 @@ ct_status ct_exchange_staged_create(const ct_net *net, ct_exchange_staged **s_p)
             host = ct_mem_acquire(bytes);
     }
     if (host == NULL) {
-        ct_exchange_staged_destroy(s);
+        ct_transport_staged_destroy(s);
         return CT_FAIL(CT_ERR_NOMEM, "no memory for %zu bytes of gradients on the host", bytes);
     }
     memset(host, 0, bytes);
@@ -69,7 +67,7 @@ ct_status ct_exchange_staged_create(const ct_net *net, ct_exchange_staged **s_p)
     return CT_OK;
 }
 
-void ct_exchange_staged_destroy(ct_exchange_staged *s)
+void ct_transport_staged_destroy(ct_transport_staged *s)
 {
     if (s == NULL) return;
     if ((s->host != NULL) && (s->dev->host_release != NULL))
@@ -82,17 +80,17 @@ void ct_exchange_staged_destroy(ct_exchange_staged *s)
     free(s);
 }
 
-void ct_exchange_staged_leave(ct_exchange_staged *s, int param, bool stays)
+void ct_transport_staged_leave(ct_transport_staged *s, int param, bool stays)
 {
     s->stays[param] = stays;
 }
 
-float *ct_exchange_staged_arena(const ct_exchange_staged *s)
+float *ct_transport_staged_arena(const ct_transport_staged *s)
 {
     return s->host;
 }
 
-void ct_exchange_staged_bytes(const ct_exchange_staged *s, int64_t *down_p, int64_t *up_p)
+void ct_transport_staged_bytes(const ct_transport_staged *s, int64_t *down_p, int64_t *up_p)
 {
     *down_p = s->down;
     *up_p = s->up;
@@ -100,7 +98,7 @@ void ct_exchange_staged_bytes(const ct_exchange_staged *s, int64_t *down_p, int6
 
 /* ---- down */
 
-static bool is_there(const ct_exchange_staged *s, descent *d, bool wait, ct_status *status_p)
+static bool is_there(const ct_transport_staged *s, descent *d, bool wait, ct_status *status_p)
 {
     bool done = true;
 
@@ -111,7 +109,7 @@ static bool is_there(const ct_exchange_staged *s, descent *d, bool wait, ct_stat
 }
 
 /* Hands over what is there, in the order in which it got ready; wait: all of it. */
-static ct_status hand_over(ct_exchange_staged *s, bool wait)
+static ct_status hand_over(ct_transport_staged *s, bool wait)
 {
     ct_status status = CT_OK;
 
@@ -119,15 +117,15 @@ static ct_status hand_over(ct_exchange_staged *s, bool wait)
         const descent *d = &s->queue[s->first++];
 
         if (d->end == s->net->param[d->param].count)
-            CT_TRY(s->inner.ready(s->inner.ctx, d->param));
+            CT_TRY(s->inner.ops->ready(s->inner.ctx, d->param));
         else
-            CT_TRY(s->inner.ready_to(s->inner.ctx, d->param, d->end));
+            CT_TRY(s->inner.ops->ready_to(s->inner.ctx, d->param, d->end));
     }
     return status;
 }
 
 /* Elements [from, end) of this gradient begin to come down. */
-static ct_status go_down(ct_exchange_staged *s, int param, int64_t from, int64_t end)
+static ct_status go_down(ct_transport_staged *s, int param, int64_t from, int64_t end)
 {
     const ct_param *p = &s->net->param[param];
     descent *d = &s->queue[s->end];
@@ -146,17 +144,14 @@ static ct_status go_down(ct_exchange_staged *s, int param, int64_t from, int64_t
 
 static ct_status staged_ready(void *ctx, int param)
 {
-    ct_exchange_staged *s = ctx;
-    const ct_param *p;
+    ct_transport_staged *s = ctx;
+    const ct_param *p = &s->net->param[param];
     int64_t chunk;
 
-    if ((param < 0) || (param >= s->net->n_param))
-        return CT_FAIL(CT_ERR_ARG, "gradient of parameter %d of %d", param, s->net->n_param);
-    p = &s->net->param[param];
-    if (!p->learns || s->stays[param]) return s->inner.ready(s->inner.ctx, param);
+    if (s->stays[param]) return s->inner.ops->ready(s->inner.ctx, param);
     if (s->first == s->end) s->first = s->end = 0;
     s->is_up[param] = false;
-    chunk = (s->inner.ready_to != NULL) ? CHUNK : p->count;
+    chunk = (s->inner.ops->ready_to != NULL) ? CHUNK : p->count;
     for (int64_t from = 0, end = -1; end < p->count; from = end) { /* once where it is empty */
         end = (p->count - from > chunk) ? from + chunk : p->count;
         CT_TRY(go_down(s, param, from, end));
@@ -166,15 +161,15 @@ static ct_status staged_ready(void *ctx, int param)
 
 static ct_status staged_poll(void *ctx)
 {
-    ct_exchange_staged *s = ctx;
+    ct_transport_staged *s = ctx;
 
     CT_TRY(hand_over(s, false));
-    return s->inner.poll(s->inner.ctx);
+    return s->inner.ops->poll(s->inner.ctx);
 }
 
 /* ---- up: the parameters of a bucket are neighbours in the arena */
 
-static ct_status go_up(ct_exchange_staged *s, int64_t from, int64_t count)
+static ct_status go_up(ct_transport_staged *s, int64_t from, int64_t count)
 {
     const ct_net *net = s->net;
     size_t bytes = (size_t)count * sizeof(float);
@@ -190,9 +185,9 @@ static ct_status go_up(ct_exchange_staged *s, int64_t from, int64_t count)
 }
 
 /* Beside the parts that are still under way between ranks. */
-static ct_status part_up(void *ctx, int param, int64_t from, int64_t count)
+ct_status ct_transport_staged_part(void *ctx, int param, int64_t from, int64_t count)
 {
-    ct_exchange_staged *s = ctx;
+    ct_transport_staged *s = ctx;
 
     if (s->stays[param]) return CT_OK;
     s->is_up[param] = true;
@@ -201,7 +196,7 @@ static ct_status part_up(void *ctx, int param, int64_t from, int64_t count)
 
 static ct_status up(void *ctx, int first, int n)
 {
-    ct_exchange_staged *s = ctx;
+    ct_transport_staged *s = ctx;
     const ct_net *net = s->net;
     const ct_param *last;
 
@@ -217,31 +212,30 @@ static ct_status up(void *ctx, int first, int n)
 
 static ct_status staged_finish(void *ctx, ct_landed_fn landed, void *landed_ctx)
 {
-    ct_exchange_staged *s = ctx;
+    ct_transport_staged *s = ctx;
 
     s->landed = landed;
     s->landed_ctx = landed_ctx;
     CT_TRY(hand_over(s, true));
-    return s->inner.finish(s->inner.ctx, up, s);
+    return s->inner.ops->finish(s->inner.ctx, up, s);
 }
 
 static ct_status staged_wait(void *ctx, int first, int n, ct_landed_fn landed, void *landed_ctx)
 {
-    ct_exchange_staged *s = ctx;
+    ct_transport_staged *s = ctx;
 
     s->landed = landed;
     s->landed_ctx = landed_ctx;
     CT_TRY(hand_over(s, true));
-    return s->inner.wait(s->inner.ctx, first, n, up, s);
+    return s->inner.ops->wait(s->inner.ctx, first, n, up, s);
 }
 
-void ct_exchange_staged_wrap(ct_exchange_staged *s, const ct_exchange *inner, ct_exchange *out)
+static const ct_transport_ops ops = {
+    .ready = staged_ready, .poll = staged_poll, .wait = staged_wait, .finish = staged_finish
+};
+
+void ct_transport_staged_open(ct_transport_staged *s, const ct_transport *inner, ct_transport *out)
 {
     s->inner = *inner;
-    if (inner->hear_parts != NULL) inner->hear_parts(inner->ctx, part_up, s);
-    *out = ct_exchange_inner(s);
-    out->ready = staged_ready;
-    out->poll = staged_poll;
-    out->finish = staged_finish;
-    out->wait = staged_wait;
+    *out = (ct_transport){ .ctx = s, .ops = &ops };
 }
