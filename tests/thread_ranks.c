@@ -251,11 +251,6 @@ static ct_grad_effect rank_effect(void *ctx, int param)
     return ((thread_rank *)ctx)->job->absorbs ? CT_GRAD_UPDATE : CT_GRAD_SUM;
 }
 
-static void rank_share(void *ctx, float *momentum)
-{
-    (void)ctx, (void)momentum;
-}
-
 static void rank_stats(void *ctx, bool codec, ct_sync_stats *out)
 {
     (void)ctx, (void)codec;
@@ -299,7 +294,10 @@ static const ct_transport_ops transport_ops = {
     .ready = rank_ready, .poll = rank_poll, .wait = rank_wait, .finish = rank_finish
 };
 static const ct_grad_sync_ops sync_ops = {
-    rank_begin, rank_reads, rank_effect, rank_share, rank_stats,
+    rank_begin,
+    rank_reads,
+    rank_effect,
+    rank_stats,
 };
 
 ct_status thread_rank_open(void *ctx, ct_net *net, ct_exchange *out)
@@ -316,10 +314,11 @@ ct_status thread_rank_open(void *ctx, ct_net *net, ct_exchange *out)
     r->step = r->n_reported = 0;
     free(r->residual);
     r->residual = r->job->residuals ? calloc((size_t)net->grad_count + 1, sizeof(float)) : NULL;
-    *out =
-        (ct_exchange){ .group = { .ctx = r, .rank = r->rank, .size = r->job->n, .ops = &group_ops },
-                       .sync = { r, &sync_ops, { r, &transport_ops, false }, 0 },
-                       .states = { r, rank_state, rank_restored } };
+    *out = (ct_exchange){
+        .group = { .ctx = r, .rank = r->rank, .size = r->job->n, .ops = &group_ops },
+        .sync = { .ctx = r, .ops = &sync_ops, .transport = { r, &transport_ops, false } },
+        .states = { r, rank_state, rank_restored }
+    };
     return CT_OK;
 }
 

@@ -6,7 +6,7 @@
 #include "framework/net/team_clock.h"
 #include "framework/solver/train_step.h"
 #include "runtime/config/exchange_config.h"
-#include "runtime/exchange/exchange_open.h"
+#include "runtime/exchange/exchange_mpi.h"
 #include "runtime/net_open.h"
 #include "runtime/plan_open.h"
 #include "cli/time/time_data.h"

@@ -9,7 +9,6 @@
 #include "framework/solver/update_rule.h"
 #include "runtime/config/exchange_config.h"
 #include "runtime/exchange/exchange_mpi.h"
-#include "runtime/exchange/exchange_open.h"
 #include "framework/snapshot/owner.h"
 #include "framework/snapshot/set_files.h"
 #include "framework/snapshot/snapshot.h"
@@ -171,7 +170,7 @@ static ct_status report_coding(training *t)
     ct_text coding = { 0 };
     ct_status status = CT_OK;
 
-    if (t->exchange.mpi != NULL) ct_exchange_mpi_coding(t->exchange.mpi, &coding);
+    if (t->exchange.pipe != NULL) ct_grad_pipe_coding_json(t->exchange.pipe, &coding);
     t->trace.coding = coding.failed ? NULL : coding.text;
     status = ct_trace_file_write(&t->trace); /* collective */
     t->trace.coding = NULL;

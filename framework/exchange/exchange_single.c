@@ -33,11 +33,9 @@ static ct_status single_replay(void *ctx, ct_replay what)
     return CT_OK;
 }
 
-static const ct_transport_ops transport_ops = { .ready = single_ready,
-                                                .poll = single_poll,
-                                                .wait = single_wait,
-                                                .finish = single_finish,
-                                                .replay = single_replay };
+static const ct_transport_ops transport_ops = {
+    single_ready, NULL, single_poll, single_wait, single_finish, single_replay,
+};
 
 static ct_status single_begin(ct_grad_sync *s, int64_t iteration, float scale, float rate)
 {
@@ -56,11 +54,6 @@ static ct_grad_effect single_effect(void *ctx, int param)
     return CT_GRAD_SUM;
 }
 
-static void single_share(void *ctx, float *momentum)
-{
-    (void)ctx, (void)momentum;
-}
-
 static void single_stats(void *ctx, bool codec, ct_sync_stats *out)
 {
     (void)ctx, (void)codec;
@@ -68,13 +61,18 @@ static void single_stats(void *ctx, bool codec, ct_sync_stats *out)
 }
 
 static const ct_grad_sync_ops sync_ops = {
-    single_begin, single_reads, single_effect, single_share, single_stats,
+    single_begin,
+    single_reads,
+    single_effect,
+    single_stats,
 };
 
 void ct_exchange_single(int n_param, ct_exchange *out)
 {
     void *ctx = (void *)(intptr_t)n_param;
 
-    *out = (ct_exchange){ .group = { .size = 1 },
-                          .sync = { ctx, &sync_ops, { ctx, &transport_ops, true }, 0 } };
+    *out = (ct_exchange){
+        .group = { .size = 1 },
+        .sync = { .ctx = ctx, .ops = &sync_ops, .transport = { ctx, &transport_ops, true } }
+    };
 }

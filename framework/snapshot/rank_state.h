@@ -3,7 +3,7 @@
  * With the same number of ranks each takes back its own. Otherwise the sum over the ranks of then
  * is kept: every rank takes 1 / n_rank of it. Nothing of a residual is lost where a parameter now
  * travels in another way: what is counted in updates goes to the weights, no farther in an
- * iteration than that moves them (framework/exchange/residual_drain.h); what is counted in
+ * iteration than that moves them (framework/snapshot/residual_drain.h); what is counted in
  * gradients goes into the next gradient.
  */
 #ifndef CT_SNAPSHOT_RANK_STATE_H

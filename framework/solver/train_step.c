@@ -227,7 +227,7 @@ ct_status ct_train_step_open(ct_train_step *t)
     t->may_overlap =
         t->several && comm->overlap && comm->forward_overlap && !ct_step_waits_for_all(t);
     take_mode(t);
-    if (t->rule->corrects) t->sync->ops->share(t->sync->ctx, t->history[0]);
+    if (t->rule->corrects) t->sync->momentum = t->history[0];
     t->exec->wait_ctx = t;
     return CT_OK;
 }

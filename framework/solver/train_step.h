@@ -10,8 +10,8 @@
 #define CT_TRAIN_STEP_H
 
 #include "framework/net/net.h"
-#include "framework/exchange/grad_sync.h"
-#include "framework/exchange/residual_drain.h"
+#include "framework/exchange/exchange.h"
+#include "framework/snapshot/residual_drain.h"
 #include "framework/solver/loss_scale.h"
 #include "framework/solver/update_rule.h"
 #include "framework/solver/solver.h"

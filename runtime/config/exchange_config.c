@@ -1,10 +1,13 @@
 #include "runtime/config/exchange_config.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "comm/autotune/autotune.h"
+#include "comm/collective/blocking.h"
 #include "comm/collective/coll.h"
+#include "comm/collective/sum_mpi.h"
 #include "framework/solver/where.h"
 
 enum { MOST_TUNE = 10000 };
@@ -144,13 +147,28 @@ static ct_status put_on_device(const ct_net *net, ct_grad_pipe_config *config, c
 }
 
 ct_status ct_exchange_read_ranges(const Ct__SolverParameter *param, const ct_net *net,
-                                  ct_grad_pipe_config *config, ct_grad_range *range,
-                                  ct_codec_config *own, int *n_p)
+                                  ct_grad_pipe_config *config, ct_grad_range **range_p,
+                                  ct_codec_config **own_p, int *n_p)
 {
-    *n_p = 0;
-    CT_TRY(list_ranges(param, net, range, own, n_p));
-    if ((net->options.dev == NULL) || (net->options.dev->kind == CT_DEVICE_CPU)) return CT_OK;
-    return put_on_device(net, config, range, *n_p);
+    bool on_device = (net->options.dev != NULL) && (net->options.dev->kind != CT_DEVICE_CPU);
+    ct_grad_range *range = calloc((size_t)net->n_param + 1, sizeof(*range));
+    ct_codec_config *own = calloc((size_t)net->n_param + 1, sizeof(*own));
+    ct_status status = CT_OK;
+    int n = 0;
+
+    if ((range == NULL) || (own == NULL))
+        status = CT_FAIL(CT_ERR_NOMEM, "no memory for an exchange");
+    if (status == CT_OK) status = list_ranges(param, net, range, own, &n);
+    if ((status == CT_OK) && on_device) status = put_on_device(net, config, range, n);
+    if (status != CT_OK) {
+        free(range);
+        free(own);
+        return status;
+    }
+    *range_p = range;
+    *own_p = own;
+    *n_p = n;
+    return CT_OK;
 }
 
 const ct_arena_ops *ct_exchange_arena(ct_comm *comm, const Ct__SolverParameter *param)
@@ -166,4 +184,79 @@ const ct_arena_ops *ct_exchange_arena(ct_comm *comm, const Ct__SolverParameter *
         if (strcmp(name, (*at)->name) == 0) return (*at)->shares_memory ? shared : ct_arena_plain();
     }
     return shared; /* auto; a wrong name is found when the exchange opens */
+}
+
+/* ---- who sums */
+
+static bool codes(const Ct__CompressionParameter *c)
+{
+    return (c != NULL) &&
+           ((c->type != CT__COMPRESSION_PARAMETER__TYPE__NONE) || (c->local_clip > 0));
+}
+
+static bool any_of_its_own(const ct_net *net)
+{
+    bool any = false;
+
+    for (int i = 0; i < net->n_param; i++) any = any || codes(net->param[i].compress);
+    return any;
+}
+
+bool ct_exchange_is_coded(const Ct__SolverParameter *p, const ct_net *net)
+{
+    return codes(p->compression) || any_of_its_own(net);
+}
+
+bool ct_exchange_may_be_dense(const Ct__SolverParameter *p, const ct_net *net)
+{
+    const Ct__CompressionParameter *c = p->compression;
+
+    return (c != NULL) && (c->type == CT__COMPRESSION_PARAMETER__TYPE__AUTO) &&
+           !(c->local_clip > 0) && !any_of_its_own(net) &&
+           (net->options.dev->kind != CT_DEVICE_CPU);
+}
+
+/* What keeps them from adding up this job's gradients; NULL: nothing. NCCL is what is asked for
+ * where nobody asked. */
+static const char *against(const Ct__SolverParameter *p, const ct_net *net,
+                           const ct_device_sum_ops *ops, bool shares_gpu, bool asked)
+{
+    bool is_mpi = (ops == &ct_device_sum_mpi);
+
+    if (ops == NULL) return "this cortado was built without it, or computes on the CPU";
+    if (net->options.dev->kind == CT_DEVICE_CPU) return "gradients are in the host's memory";
+    if (!ops->there())
+        return is_mpi ? "this MPI does not say that it takes a GPU's memory"
+                      : "its library, libnccl.so.2, is not there";
+    if (!is_mpi && shares_gpu) return "ranks share a GPU";
+    if (ct_exchange_is_coded(p, net) && !ct_exchange_may_be_dense(p, net))
+        return "gradients are compressed";
+    if (p->reproducible_sum) return "reproducible_sum";
+    return (p->deterministic && !asked) ? "deterministic" : NULL;
+}
+
+ct_status ct_exchange_pick_sum(const Ct__SolverParameter *param, const ct_net *net, ct_comm *c,
+                               bool shares_gpu, const ct_device_sum_ops **ops_p)
+{
+    const Ct__CommParameter none = CT__COMM_PARAMETER__INIT;
+    const Ct__CommParameter *comm = (param->comm != NULL) ? param->comm : &none;
+    bool mpi = (comm->gpu_sum == CT__COMM_PARAMETER__GPU__SUM__MPI);
+    const ct_device_sum_ops *ops = mpi ? &ct_device_sum_mpi : ct_device_sum_of(net->options.dev);
+    bool asked = mpi || (comm->gpu_sum == CT__COMM_PARAMETER__GPU__SUM__NCCL);
+    const char *why = against(param, net, ops, shares_gpu, asked);
+    int64_t refusing = (why != NULL);
+
+    *ops_p = NULL;
+    if ((comm->gpu_sum == CT__COMM_PARAMETER__GPU__SUM__HOST) ||
+        ((net->options.dev->kind == CT_DEVICE_CPU) && !asked))
+        return CT_OK;
+    CT_TRY(ct_comm_max(c, &refusing, 1));
+    if (refusing == 0) *ops_p = ops;
+    if ((refusing != 0) && asked)
+        return (why != NULL) ? CT_FAIL(CT_ERR_CONFIG, "comm { gpu_sum: %s } on rank %d: %s",
+                                       mpi ? "MPI" : "NCCL", c->rank, why)
+                             : CT_ERR_CONFIG; /* the rank that cannot says why */
+    if ((refusing != 0) && (why != NULL))
+        CT_INFO("gradients are added up through the host: %s", why);
+    return CT_OK;
 }

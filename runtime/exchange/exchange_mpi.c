@@ -7,7 +7,7 @@
 
 #include "framework/base/log.h"
 #include "runtime/config/exchange_config.h"
-#include "runtime/exchange/group_mpi.h"
+#include "runtime/exchange/transports.h"
 
 struct ct_exchange_mpi {
     ct_group_mpi group;
@@ -15,10 +15,9 @@ struct ct_exchange_mpi {
     int n_learned;               /* parameters: they come first, and are the pipe's ranges */
     ct_codec_config *own;        /* [n_learned] of parameters with a codec of their own */
     ct_transport_staged *staged; /* of gradients on a device; NULL: they are the host's */
-    ct_transport_device
-        *device; /* of steps in which nothing is compressed; NULL: the pipe's, too */
+    ct_transport_device *device; /* the same where nothing is compressed; or NULL */
     ct_transport by_pipe, by_device;
-    const char *library;       /* of `device`; NULL: one rank        */
+    bool may_leave;            /* the pipe leaves a step in which nothing is compressed */
     bool all_on_device;        /* the pipe has no step               */
     bool begun;                /* at least one step                  */
     _Atomic bool is_on_device; /* the step under way           */
@@ -51,28 +50,19 @@ static ct_status host_finish(void *ctx, ct_landed_fn landed, void *landed_ctx)
     return ct_grad_pipe_finish(((ct_exchange_mpi *)ctx)->pipe, landed, landed_ctx);
 }
 
-static const ct_transport_ops host_ops = { .ready = host_ready,
-                                           .ready_to = host_ready_to,
-                                           .poll = host_poll,
-                                           .wait = host_wait,
-                                           .finish = host_finish };
+static const ct_transport_ops host_ops = {
+    host_ready, host_ready_to, host_poll, host_wait, host_finish, NULL,
+};
 
 /* ---- a step */
 
-/* What travels coded the pipe takes from the device by itself; AUTO may have changed what does. */
-static void tell_staged(const ct_exchange_mpi *x)
-{
-    for (int i = 0; (x->staged != NULL) && (i < x->n_learned); ++i)
-        ct_transport_staged_leave(x->staged, i, ct_grad_pipe_on_device(x->pipe, i));
-}
-
 static void say_where(const ct_exchange_mpi *x, int64_t iteration)
 {
-    if (x->library == NULL) return;
+    if (x->group.lib == NULL) return;
     if (x->is_on_device)
         CT_INFO("from iteration %" PRId64
                 " on nothing is compressed: gradients are added up on the GPUs, by %s",
-                iteration, x->library);
+                iteration, x->group.lib->name);
     else
         CT_INFO("from iteration %" PRId64 " on gradients are compressed, and meet on the host",
                 iteration);
@@ -84,16 +74,20 @@ static ct_status mpi_begin(ct_grad_sync *s, int64_t iteration, float scale, floa
     bool was_on_device = x->is_on_device;
 
     if (x->all_on_device) return ct_transport_device_begin(x->device);
+    ct_grad_pipe_share(x->pipe, s->momentum);
     CT_TRY(ct_grad_pipe_begin(x->pipe, iteration, scale, rate));
-    tell_staged(x);
-    if (x->device == NULL) return CT_OK;
+    /* what travels coded the pipe takes from the device by itself; AUTO may have changed what does
+     */
+    for (int i = 0; (x->staged != NULL) && (i < x->n_learned); ++i)
+        ct_transport_staged_leave(x->staged, i, ct_grad_pipe_on_device(x->pipe, i));
+    if (!x->may_leave) return CT_OK;
     x->is_on_device = ct_grad_pipe_is_dense(x->pipe);
     if (!x->begun || (x->is_on_device != was_on_device)) say_where(x, iteration);
     x->begun = true;
     s->transport = x->is_on_device ? x->by_device : x->by_pipe;
     if (!x->is_on_device) return CT_OK;
     ct_grad_pipe_skip(x->pipe);
-    return ct_transport_device_begin(x->device);
+    return (x->device != NULL) ? ct_transport_device_begin(x->device) : CT_OK;
 }
 
 static void mpi_reads(void *ctx, int param)
@@ -107,13 +101,8 @@ static ct_grad_effect mpi_effect(void *ctx, int param)
 {
     const ct_exchange_mpi *x = ctx;
 
-    if ((param >= x->n_learned) || !ct_grad_pipe_absorbs(x->pipe, param)) return CT_GRAD_SUM;
+    if (!ct_grad_pipe_absorbs(x->pipe, param)) return CT_GRAD_SUM;
     return ct_grad_pipe_tries(x->pipe, param) ? CT_GRAD_TRIAL : CT_GRAD_UPDATE;
-}
-
-static void mpi_share(void *ctx, float *momentum)
-{
-    ct_grad_pipe_share(((ct_exchange_mpi *)ctx)->pipe, momentum);
 }
 
 static void mpi_stats(void *ctx, bool codec, ct_sync_stats *out)
@@ -125,7 +114,10 @@ static void mpi_stats(void *ctx, bool codec, ct_sync_stats *out)
 }
 
 static const ct_grad_sync_ops sync_ops = {
-    mpi_begin, mpi_reads, mpi_effect, mpi_share, mpi_stats,
+    mpi_begin,
+    mpi_reads,
+    mpi_effect,
+    mpi_stats,
 };
 
 /* ---- what codecs keep */
@@ -155,26 +147,24 @@ static ct_status mpi_restored(void *ctx)
 
 /* The transport is that of the pipe: on its arena, or on the host's copies. */
 static ct_status open_pipe(ct_exchange_mpi *x, const Ct__SolverParameter *param, ct_net *net,
-                           bool dense_elsewhere, ct_grad_range *range)
+                           bool dense_elsewhere)
 {
     ct_grad_pipe_config config = { .allreduce = NULL };
-    ct_transport host = { .ctx = x, .ops = &host_ops };
+    ct_grad_range *range = NULL;
     float *arena = net->grad_arena;
+    ct_status status;
 
-    if ((net->options.dev != NULL) && (net->options.dev->kind != CT_DEVICE_CPU)) {
-        CT_TRY(ct_transport_staged_create(net, &x->staged));
-        arena = ct_transport_staged_arena(x->staged);
-    }
+    x->by_pipe = (ct_transport){ .ctx = x, .ops = &host_ops };
+    if ((net->options.dev != NULL) && (net->options.dev->kind != CT_DEVICE_CPU))
+        CT_TRY(ct_transport_staged_create(net, &x->by_pipe, &x->staged, &arena, &x->by_pipe));
     CT_TRY(ct_exchange_read_config(param, &config));
     config.dense_elsewhere = dense_elsewhere;
     x->group.reproducible = config.reproducible;
-    CT_TRY(ct_exchange_read_ranges(param, net, &config, range, x->own, &x->n_learned));
-    CT_TRY(ct_grad_pipe_create(x->group.comm, &config, arena, range, x->n_learned, &x->pipe));
-    x->by_pipe = host;
-    if (x->staged != NULL) {
-        ct_transport_staged_open(x->staged, &host, &x->by_pipe);
-        ct_grad_pipe_hear_parts(x->pipe, ct_transport_staged_part, x->staged);
-    }
+    CT_TRY(ct_exchange_read_ranges(param, net, &config, &range, &x->own, &x->n_learned));
+    status = ct_grad_pipe_create(x->group.comm, &config, arena, range, x->n_learned, &x->pipe);
+    free(range);
+    CT_TRY(status);
+    if (x->staged != NULL) ct_grad_pipe_hear_parts(x->pipe, ct_transport_staged_part, x->staged);
     return CT_OK;
 }
 
@@ -182,6 +172,7 @@ void ct_exchange_mpi_destroy(ct_exchange_mpi *x)
 {
     if (x == NULL) return;
     ct_transport_device_destroy(x->device);
+    ct_group_mpi_close(&x->group);
     ct_grad_pipe_destroy(x->pipe);
     ct_transport_staged_destroy(x->staged);
     free(x->own);
@@ -192,22 +183,19 @@ ct_status ct_exchange_mpi_create(ct_comm *comm, const Ct__SolverParameter *param
                                  bool dense_elsewhere, ct_exchange_mpi **x_p, ct_exchange *out)
 {
     ct_exchange_mpi *x = calloc(1, sizeof(*x));
-    ct_grad_range *range = calloc((size_t)net->n_param + 1, sizeof(*range));
-    ct_status status = CT_OK;
+    ct_status status;
 
-    if (x != NULL) x->own = calloc((size_t)net->n_param + 1, sizeof(*x->own));
-    if ((x == NULL) || (x->own == NULL) || (range == NULL)) {
-        status = CT_FAIL(CT_ERR_NOMEM, "no memory for an exchange");
-    } else {
-        x->group.comm = comm;
-        status = open_pipe(x, param, net, dense_elsewhere, range);
-    }
-    free(range);
+    if (x == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for an exchange");
+    x->group.comm = comm;
+    status = open_pipe(x, param, net, dense_elsewhere);
     if (status != CT_OK) {
         ct_exchange_mpi_destroy(x);
         return status;
     }
-    *out = (ct_exchange){ .sync = { x, &sync_ops, x->by_pipe, ct_grad_pipe_n_trial(x->pipe) },
+    *out = (ct_exchange){ .sync = { .ctx = x,
+                                    .ops = &sync_ops,
+                                    .transport = x->by_pipe,
+                                    .n_trial = ct_grad_pipe_n_trial(x->pipe) },
                           .states = { x, mpi_get, mpi_restored } };
     ct_group_mpi_open(&x->group, &out->group);
     *x_p = x;
@@ -218,36 +206,73 @@ ct_status ct_exchange_mpi_on_device(ct_exchange_mpi *x, const ct_net *net,
                                     const ct_device_sum_ops *lib, int64_t bucket_bytes, bool all,
                                     ct_exchange *out)
 {
-    CT_TRY(ct_transport_device_create(net, lib, &out->group, bucket_bytes, &x->device));
-    ct_transport_device_open(x->device, &x->by_device);
-    x->library = (lib != NULL) ? lib->name : NULL;
+    ct_exchange single;
+
+    ct_exchange_single(net->n_param, &single);
+    x->by_device = single.sync.transport;
+    x->may_leave = !all;
     x->all_on_device = x->is_on_device = all;
-    x->group.device = x->device;
-    ct_group_mpi_open(&x->group, &out->group);
+    if (lib != NULL) {
+        CT_TRY(ct_group_mpi_take(&x->group, net->options.dev, lib, &out->group));
+        CT_TRY(ct_transport_device_create(net, lib, x->group.library, bucket_bytes, &x->device,
+                                          &x->by_device));
+    }
     if (!all) return CT_OK;
     out->sync.transport = x->by_device;
     out->sync.n_trial = 0;
     return CT_OK;
 }
 
-ct_status ct_exchange_mpi_trace(ct_exchange_mpi *x, ct_trace *t)
+void ct_exchange_mpi_describe(void *ctx, char *text, size_t size)
 {
-    return ct_grad_pipe_trace(x->pipe, t);
-}
+    const ct_exchange_mpi *x = ctx;
 
-void ct_exchange_mpi_coding(const ct_exchange_mpi *x, ct_text *out)
-{
-    ct_grad_pipe_coding_json(x->pipe, out);
-}
-
-void ct_exchange_mpi_describe(const ct_exchange_mpi *x, char *text, size_t size)
-{
-    if ((x->library == NULL) || !x->is_on_device) {
+    if ((x->group.lib == NULL) || !x->is_on_device) {
         ct_grad_pipe_describe(x->pipe, text, size);
         return;
     }
     snprintf(text, size,
              "gradients are added up on the GPUs, by %s: one of %d ranks that is gone keeps all "
              "waiting",
-             x->library, x->group.comm->size);
+             x->group.lib->name, x->group.comm->size);
+}
+
+/* ---- what a job asks for */
+
+ct_status ct_exchange_open_net(void *ctx, ct_net *net, ct_exchange *out)
+{
+    ct_exchange_open *open = ctx;
+    const Ct__SolverParameter *param = open->param;
+    const ct_device_sum_ops *lib = NULL;
+    bool alone = (open->job->size == 1), may = ct_exchange_may_be_dense(param, net), there;
+    double mb = (param->comm != NULL) ? (double)param->comm->bucket_mb : 0.0;
+
+    if (alone && !ct_exchange_is_coded(param, net)) {
+        ct_grad_pipe_config unused;
+
+        /* a job of one rank is as strict as one of more */
+        CT_TRY(ct_exchange_read_config(param, &unused));
+        ct_exchange_single(net->n_param, out);
+        return ct_trace_file_reserve(open->trace, net, param, 0);
+    }
+    if (!(alone && may))
+        CT_TRY(ct_exchange_pick_sum(param, net, open->job->comm, open->job->shares_gpu, &lib));
+    there = (alone && may) || (lib != NULL);
+    CT_TRY(ct_exchange_mpi_create(open->job->comm, param, net, may && there, &open->mpi, out));
+    CT_TRY(ct_trace_file_reserve(open->trace, net, param, out->sync.n_trial));
+    if (open->trace != NULL) CT_TRY(ct_grad_pipe_trace(open->mpi->pipe, open->trace->trace));
+    if (there)
+        CT_TRY(ct_exchange_mpi_on_device(open->mpi, net, lib, (int64_t)(mb * 1e6), !may, out));
+    if (there && !may) CT_INFO("gradients are added up on the GPUs, by %s", lib->name);
+    open->pipe = open->mpi->pipe;
+    ct_watchdog_watch(open->job->watchdog, ct_exchange_mpi_describe, open->mpi);
+    return CT_OK;
+}
+
+void ct_exchange_open_close(ct_exchange_open *open)
+{
+    ct_watchdog_watch(open->job->watchdog, NULL, NULL);
+    ct_exchange_mpi_destroy(open->mpi);
+    open->mpi = NULL;
+    open->pipe = NULL;
 }

@@ -1,15 +1,15 @@
-/** @file exchange_mpi.h  The solver's exchange over comm/.
+/** @file exchange_mpi.h  The solver's exchange over comm/, and the one that a job's config asks
+ * for.
  */
 #ifndef CT_EXCHANGE_MPI_H
 #define CT_EXCHANGE_MPI_H
 
-#include "comm/core/comm.h"
-#include "framework/base/text.h"
-#include "framework/base/trace.h"
+#include "comm/sync/grad_pipe.h"
 #include "framework/exchange/exchange.h"
 #include "framework/net/net.h"
-#include "framework/proto/cortado.pb-c.h"
 #include "framework/tensor/device_sum.h"
+#include "runtime/job.h"
+#include "runtime/trace_file.h"
 
 typedef struct ct_exchange_mpi ct_exchange_mpi;
 
@@ -28,13 +28,23 @@ ct_status ct_exchange_mpi_create(ct_comm *comm, const Ct__SolverParameter *param
 ct_status ct_exchange_mpi_on_device(ct_exchange_mpi *x, const ct_net *net,
                                     const ct_device_sum_ops *lib, int64_t bucket_bytes, bool all,
                                     ct_exchange *out);
-/** Records the buckets under way in t, from the next step on. */
-ct_status ct_exchange_mpi_trace(ct_exchange_mpi *x, ct_trace *t);
-/** What compression did on this rank: ct_grad_pipe_coding_json(). */
-void ct_exchange_mpi_coding(const ct_exchange_mpi *x, ct_text *out);
-/** What the exchange waits for. From any thread, until it is destroyed. */
-void ct_exchange_mpi_describe(const ct_exchange_mpi *x, char *text, size_t size);
+/** For the watchdog, of a ct_exchange_mpi: what it waits for. From any thread, until it ends. */
+void ct_exchange_mpi_describe(void *ctx, char *text, size_t size);
 /** NULL allowed. Before comm and net go. Collective. */
 void ct_exchange_mpi_destroy(ct_exchange_mpi *x);
+
+typedef struct ct_exchange_open {
+    ct_job *job;                      /* borrowed; connected                     */
+    const Ct__SolverParameter *param; /* borrowed: comm, compression             */
+    ct_trace_file *trace;             /* borrowed; NULL or empty: none           */
+    ct_exchange_mpi *mpi;             /* what close releases; NULL: one rank     */
+    const ct_grad_pipe *pipe;         /* its buckets; likewise                   */
+} ct_exchange_open;
+
+/** Fits ct_solver_options.open_exchange: ctx is a ct_exchange_open. Over comm/ in a job of several
+ *  ranks, the identity in a job of one. The watchdog learns whom to ask. Collective. */
+ct_status ct_exchange_open_net(void *ctx, ct_net *net, ct_exchange *out);
+/** After the solver is gone. Collective. */
+void ct_exchange_open_close(ct_exchange_open *open);
 
 #endif

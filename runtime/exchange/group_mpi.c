@@ -1,4 +1,4 @@
-#include "runtime/exchange/group_mpi.h"
+#include "runtime/exchange/transports.h"
 
 #include <stdlib.h>
 
@@ -12,7 +12,9 @@ static ct_status mpi_sum(void *ctx, double *v, int n)
 
 static ct_status mpi_sum_there(void *ctx, ct_stream st, double *v, int n)
 {
-    return ct_transport_device_sum(((ct_group_mpi *)ctx)->device, st, v, n);
+    const ct_group_mpi *g = ctx;
+
+    return g->lib->sum(g->library, st, v, n);
 }
 
 static ct_status mpi_max(void *ctx, int64_t *v, int n)
@@ -75,22 +77,30 @@ static ct_status mpi_barrier(void *ctx)
     return ct_comm_barrier(((ct_group_mpi *)ctx)->comm);
 }
 
-static const ct_group_ops ops = { .sum = mpi_sum,
-                                  .sum_there = mpi_sum_there,
-                                  .max = mpi_max,
-                                  .sum_begin = mpi_sum_begin,
-                                  .sum_wait = mpi_sum_wait,
-                                  .broadcast = mpi_broadcast,
-                                  .gather = mpi_gather,
-                                  .barrier = mpi_barrier };
+static const ct_group_ops ops = { mpi_sum,      mpi_sum_there, mpi_max,    mpi_sum_begin,
+                                  mpi_sum_wait, mpi_broadcast, mpi_gather, mpi_barrier };
 
 void ct_group_mpi_open(ct_group_mpi *g, ct_group *out)
 {
-    bool sums_there = (g->device != NULL) && ct_transport_device_sums(g->device);
+    *out = (ct_group){ .ctx = g, .rank = g->comm->rank, .size = g->comm->size, .ops = &ops };
+}
 
-    *out = (ct_group){ .ctx = g,
-                       .rank = g->comm->rank,
-                       .size = g->comm->size,
-                       .sums_there = sums_there,
-                       .ops = &ops };
+ct_status ct_group_mpi_take(ct_group_mpi *g, const ct_device *dev, const ct_device_sum_ops *lib,
+                            ct_group *out)
+{
+    char id[CT_DEVICE_SUM_ID] = { 0 };
+    ct_status status = (out->rank == 0) ? lib->make_id(id) : CT_OK;
+
+    CT_TRY(ct_group_agree(out, status));
+    CT_TRY(ct_group_broadcast(out, id, sizeof(id)));
+    g->lib = lib;
+    CT_TRY(lib->open(dev, id, out->rank, out->size, &g->library));
+    out->sums_there = (lib->sum != NULL);
+    return CT_OK;
+}
+
+void ct_group_mpi_close(ct_group_mpi *g)
+{
+    if (g->lib != NULL) g->lib->close(g->library);
+    g->lib = NULL;
 }

@@ -1,29 +1,27 @@
 #include "runtime/exchange/transports.h"
 
 #include <stdlib.h>
-#include <string.h>
 
-#define BUCKET_BYTES                                                                               \
-    (16 << 20) /* long enough to run at the link's speed, short enough to overlap */
+enum { BUCKET_BYTES = 16 << 20 /* long enough for the link's speed, short enough to overlap */ };
 
 /* Parameters [first, first + n), which travel together. */
 typedef struct bucket {
     int first, n, n_ready; /* of n_learn */
     int n_learn;
-    int64_t from, count; /* elements of the gradient arena; one rank sends none */
+    int64_t from, count; /* elements of the gradient arena */
     void *ticket;        /* of the sum under way; NULL: it has not begun, or has landed */
 } bucket;
 
 struct ct_transport_device {
     const ct_net *net;
-    const ct_device_sum_ops *lib; /* NULL: one rank */
-    void *group;                  /* the library's */
-    ct_stream stream;             /* what the device computes */
+    const ct_device_sum_ops *lib;
+    void *group;      /* the library's, borrowed */
+    ct_stream stream; /* what the device computes */
     bucket *bucket;
     int *bucket_of; /* per parameter */
     int n_bucket;
     int begun, landed;          /* buckets of this step, in their order */
-    int64_t step_bytes, n_step; /* steps that have landed */
+    int64_t step_bytes, n_step; /* steps that have left */
 };
 
 /* Sizes alone decide, so all ranks cut alike. What does not learn comes last, and sends nothing. */
@@ -43,64 +41,10 @@ static void cut(ct_transport_device *x, int64_t most)
             if (!p->learns) continue;
             bytes += p->count * (int64_t)sizeof(float);
             b->n_learn++;
-            if (x->lib != NULL) b->count = p->offset + p->count - b->from;
+            b->count = p->offset + p->count - b->from;
         }
         x->step_bytes += b->count * (int64_t)sizeof(float);
     }
-}
-
-static ct_status open_library(ct_transport_device *x, const ct_group *group)
-{
-    char id[CT_DEVICE_SUM_ID] = { 0 };
-    ct_status status = CT_OK;
-    int64_t worst;
-
-    if (x->lib == NULL) return CT_OK;
-    if (group->rank == 0) status = x->lib->make_id(id);
-    worst = (int64_t)status;
-    CT_TRY(ct_group_max(group, &worst, 1));
-    if (worst != 0) return (ct_status)worst;
-    CT_TRY(ct_group_broadcast(group, id, sizeof(id)));
-    return x->lib->open(x->net->options.dev, id, group->rank, group->size, &x->group);
-}
-
-ct_status ct_transport_device_create(const ct_net *net, const ct_device_sum_ops *lib,
-                                     const ct_group *group, int64_t bucket_bytes,
-                                     ct_transport_device **x_p)
-{
-    ct_transport_device *x = calloc(1, sizeof(*x));
-    const ct_graph_ops *graph = net->options.dev->graph;
-    ct_status status = CT_OK;
-
-    if (x == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for an exchange");
-    x->net = net;
-    x->lib = lib;
-    x->bucket = calloc((size_t)net->n_param + 1, sizeof(*x->bucket));
-    x->bucket_of = calloc((size_t)net->n_param + 1, sizeof(*x->bucket_of));
-    if ((x->bucket == NULL) || (x->bucket_of == NULL))
-        status = CT_FAIL(CT_ERR_NOMEM, "no memory for an exchange");
-    if (status == CT_OK) {
-        if (bucket_bytes <= 0) bucket_bytes = BUCKET_BYTES;
-        cut(x, (lib != NULL) ? bucket_bytes : INT64_MAX);
-        if ((graph != NULL) && net->options.graph) status = graph->stream_open(&x->stream);
-    }
-    if (status == CT_OK) status = open_library(x, group);
-    if (status != CT_OK) {
-        ct_transport_device_destroy(x);
-        return status;
-    }
-    x->begun = x->landed = x->n_bucket; /* nothing is under way */
-    *x_p = x;
-    return CT_OK;
-}
-
-void ct_transport_device_destroy(ct_transport_device *x)
-{
-    if (x == NULL) return;
-    if (x->lib != NULL) x->lib->close(x->group);
-    free(x->bucket);
-    free(x->bucket_of);
-    free(x);
 }
 
 /* ---- a step */
@@ -131,6 +75,7 @@ static ct_status leave(ct_transport_device *x)
         if (b->count > 0)
             CT_TRY(x->lib->begin(x->group, x->stream, x->net->grad_arena + b->from, b->count,
                                  &b->ticket));
+        x->n_step += (x->begun + 1 == x->n_bucket);
     }
     return CT_OK;
 }
@@ -158,7 +103,6 @@ static ct_status land(ct_transport_device *x, int end, ct_landed_fn landed, void
         if (b->ticket != NULL) CT_TRY(x->lib->follow(x->group, x->stream, b->ticket));
         b->ticket = NULL;
         x->landed++;
-        x->n_step += (x->landed == x->n_bucket);
         CT_TRY(landed(landed_ctx, b->first, b->n));
     }
     return CT_OK;
@@ -181,7 +125,7 @@ static ct_status device_wait(void *ctx, int first, int n, ct_landed_fn landed, v
 static ct_status device_replay(void *ctx, ct_replay what)
 {
     ct_transport_device *x = ctx;
-    bool had_landed = (x->landed == x->n_bucket);
+    bool had_left = (x->begun == x->n_bucket);
 
     for (int k = 0; k < x->n_bucket; k++) {
         bucket *b = &x->bucket[k];
@@ -190,47 +134,66 @@ static ct_status device_replay(void *ctx, ct_replay what)
         b->ticket = NULL;
     }
     if (what == CT_REPLAY_DROPPED) {
-        x->n_step -= had_landed;
+        x->n_step -= had_left;
         reset(x);
         return CT_OK;
     }
     x->n_step++;
     x->begun = x->landed = x->n_bucket;
-    return (x->lib != NULL) ? x->lib->given(x->group) : CT_OK;
+    return x->lib->given(x->group);
 }
 
 static ct_status device_poll(void *ctx)
 {
     const ct_transport_device *x = ctx;
-    bool polls = (x->lib != NULL) && (x->lib->poll != NULL);
 
-    return polls ? x->lib->poll(x->group) : CT_OK;
+    return (x->lib->poll != NULL) ? x->lib->poll(x->group) : CT_OK;
 }
 
-static const ct_transport_ops ops = { .ready = device_ready,
-                                      .poll = device_poll,
-                                      .wait = device_wait,
-                                      .finish = device_finish,
-                                      .replay = device_replay };
+static const ct_transport_ops ops = {
+    device_ready, NULL, device_poll, device_wait, device_finish, device_replay,
+};
 
-void ct_transport_device_open(ct_transport_device *x, ct_transport *out)
+/* ---- making it */
+
+ct_status ct_transport_device_create(const ct_net *net, const ct_device_sum_ops *lib, void *library,
+                                     int64_t bucket_bytes, ct_transport_device **x_p,
+                                     ct_transport *out)
 {
-    bool records = (x->lib == NULL) || (x->lib->given != NULL);
+    ct_transport_device *x = calloc(1, sizeof(*x));
+    const ct_graph_ops *graph = net->options.dev->graph;
+    ct_status status = CT_OK;
 
-    *out = (ct_transport){ .ctx = x, .ops = &ops, .records = records };
-}
-
-bool ct_transport_device_sums(const ct_transport_device *x)
-{
-    return (x->lib != NULL) && (x->lib->sum != NULL);
-}
-
-ct_status ct_transport_device_sum(ct_transport_device *x, ct_stream st, double *v, int n)
-{
-    return x->lib->sum(x->group, st, v, n);
+    if (x == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for an exchange");
+    x->net = net;
+    x->lib = lib;
+    x->group = library;
+    x->bucket = calloc((size_t)net->n_param + 1, sizeof(*x->bucket));
+    x->bucket_of = calloc((size_t)net->n_param + 1, sizeof(*x->bucket_of));
+    if ((x->bucket == NULL) || (x->bucket_of == NULL))
+        status = CT_FAIL(CT_ERR_NOMEM, "no memory for an exchange");
+    else if ((graph != NULL) && net->options.graph)
+        status = graph->stream_open(&x->stream);
+    if (status != CT_OK) {
+        ct_transport_device_destroy(x);
+        return status;
+    }
+    cut(x, (bucket_bytes > 0) ? bucket_bytes : BUCKET_BYTES);
+    x->begun = x->landed = x->n_bucket; /* nothing is under way */
+    *x_p = x;
+    *out = (ct_transport){ .ctx = x, .ops = &ops, .records = (lib->given != NULL) };
+    return CT_OK;
 }
 
 int64_t ct_transport_device_bytes(const ct_transport_device *x)
 {
     return x->n_step * x->step_bytes;
+}
+
+void ct_transport_device_destroy(ct_transport_device *x)
+{
+    if (x == NULL) return;
+    free(x->bucket);
+    free(x->bucket_of);
+    free(x);
 }

@@ -28,74 +28,6 @@ struct ct_transport_staged {
     int64_t down, up;
 };
 
-/* ---- memory */
-
-static int64_t count_chunks(const ct_net *net)
-{
-    int64_t n = 0;
-
-    for (int i = 0; i < net->n_param; i++) n += net->param[i].count / CHUNK + 1;
-    return n;
-}
-
-ct_status ct_transport_staged_create(const ct_net *net, ct_transport_staged **s_p)
-{
-    const ct_device *dev = net->options.dev;
-    size_t bytes = (size_t)net->grad_count * sizeof(float);
-    ct_transport_staged *s = calloc(1, sizeof(*s));
-    void *host = NULL;
-
-    if (s == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to stage gradients");
-    s->net = net;
-    s->dev = dev;
-    s->queue = calloc((size_t)count_chunks(net) + 1, sizeof(*s->queue));
-    s->stays = calloc((size_t)net->n_param + 1, sizeof(*s->stays));
-    s->is_up = calloc((size_t)net->n_param + 1, sizeof(*s->is_up));
-    if ((s->queue != NULL) && (s->stays != NULL) && (s->is_up != NULL)) {
-        if (dev->host_acquire != NULL)
-            (void)dev->host_acquire(bytes, &host);
-        else
-            host = ct_mem_acquire(bytes);
-    }
-    if (host == NULL) {
-        ct_transport_staged_destroy(s);
-        return CT_FAIL(CT_ERR_NOMEM, "no memory for %zu bytes of gradients on the host", bytes);
-    }
-    memset(host, 0, bytes);
-    s->host = host;
-    *s_p = s;
-    return CT_OK;
-}
-
-void ct_transport_staged_destroy(ct_transport_staged *s)
-{
-    if (s == NULL) return;
-    if ((s->host != NULL) && (s->dev->host_release != NULL))
-        s->dev->host_release(s->host);
-    else
-        ct_mem_release(s->host);
-    free(s->queue);
-    free(s->stays);
-    free(s->is_up);
-    free(s);
-}
-
-void ct_transport_staged_leave(ct_transport_staged *s, int param, bool stays)
-{
-    s->stays[param] = stays;
-}
-
-float *ct_transport_staged_arena(const ct_transport_staged *s)
-{
-    return s->host;
-}
-
-void ct_transport_staged_bytes(const ct_transport_staged *s, int64_t *down_p, int64_t *up_p)
-{
-    *down_p = s->down;
-    *up_p = s->up;
-}
-
 /* ---- down */
 
 static bool is_there(const ct_transport_staged *s, descent *d, bool wait, ct_status *status_p)
@@ -133,10 +65,7 @@ static ct_status go_down(ct_transport_staged *s, int param, int64_t from, int64_
     size_t bytes = (size_t)(end - from) * sizeof(float);
 
     *d = (descent){ .param = param, .end = end };
-    if (s->dev->copy_begin != NULL)
-        CT_TRY(s->dev->copy_begin(NULL, to, of, bytes, true, &d->ticket));
-    else
-        CT_TRY(s->dev->to_host(NULL, to, of, bytes));
+    CT_TRY(s->dev->copy_begin(NULL, to, of, bytes, true, &d->ticket));
     s->end++;
     s->down += (int64_t)bytes;
     return CT_OK;
@@ -175,11 +104,7 @@ static ct_status go_up(ct_transport_staged *s, int64_t from, int64_t count)
     size_t bytes = (size_t)count * sizeof(float);
     void *ticket = NULL;
 
-    if (s->dev->copy_begin != NULL)
-        CT_TRY(s->dev->copy_begin(NULL, s->host + from, net->grad_arena + from, bytes, false,
-                                  &ticket));
-    else
-        CT_TRY(s->dev->from_host(NULL, net->grad_arena + from, s->host + from, bytes));
+    CT_TRY(s->dev->copy_begin(NULL, s->host + from, net->grad_arena + from, bytes, false, &ticket));
     s->up += (int64_t)bytes;
     return CT_OK;
 }
@@ -231,11 +156,55 @@ static ct_status staged_wait(void *ctx, int first, int n, ct_landed_fn landed, v
 }
 
 static const ct_transport_ops ops = {
-    .ready = staged_ready, .poll = staged_poll, .wait = staged_wait, .finish = staged_finish
+    staged_ready, NULL, staged_poll, staged_wait, staged_finish, NULL,
 };
 
-void ct_transport_staged_open(ct_transport_staged *s, const ct_transport *inner, ct_transport *out)
+/* ---- making it */
+
+ct_status ct_transport_staged_create(const ct_net *net, const ct_transport *inner,
+                                     ct_transport_staged **s_p, float **arena_p, ct_transport *out)
 {
+    size_t bytes = (size_t)net->grad_count * sizeof(float);
+    ct_transport_staged *s = calloc(1, sizeof(*s));
+    void *host = NULL;
+
+    if (s == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to stage gradients");
     s->inner = *inner;
+    s->net = net;
+    s->dev = net->options.dev;
+    s->queue = calloc((size_t)(net->grad_count / CHUNK + net->n_param + 1), sizeof(*s->queue));
+    s->stays = calloc((size_t)net->n_param + 1, sizeof(*s->stays));
+    s->is_up = calloc((size_t)net->n_param + 1, sizeof(*s->is_up));
+    if ((s->queue != NULL) && (s->stays != NULL) && (s->is_up != NULL))
+        (void)s->dev->host_acquire(bytes, &host);
+    if (host == NULL) {
+        ct_transport_staged_destroy(s);
+        return CT_FAIL(CT_ERR_NOMEM, "no memory for %zu bytes of gradients on the host", bytes);
+    }
+    s->host = memset(host, 0, bytes);
+    *s_p = s;
+    *arena_p = s->host;
     *out = (ct_transport){ .ctx = s, .ops = &ops };
+    return CT_OK;
+}
+
+void ct_transport_staged_destroy(ct_transport_staged *s)
+{
+    if (s == NULL) return;
+    if (s->host != NULL) s->dev->host_release(s->host);
+    free(s->queue);
+    free(s->stays);
+    free(s->is_up);
+    free(s);
+}
+
+void ct_transport_staged_leave(ct_transport_staged *s, int param, bool stays)
+{
+    s->stays[param] = stays;
+}
+
+void ct_transport_staged_bytes(const ct_transport_staged *s, int64_t *down_p, int64_t *up_p)
+{
+    *down_p = s->down;
+    *up_p = s->up;
 }

@@ -1,6 +1,6 @@
 /** @file transports.h  What carries a step's gradients (ct_transport,
- * framework/exchange/grad_sync.h) where they lie on a device. Each begins as a struct of its own
- * and fills a ct_transport.
+ * framework/exchange/exchange.h) where they lie on a device, and the group of a communicator's
+ * ranks; private to runtime/exchange.
  *
  * staged: a parameter's gradient that is ready is copied down beside what the device goes on
  * computing, and handed to the transport of the host once it is there; what lands is copied up, and
@@ -16,18 +16,17 @@
 #ifndef CT_TRANSPORTS_H
 #define CT_TRANSPORTS_H
 
+#include "comm/core/comm.h"
 #include "framework/exchange/exchange.h"
 #include "framework/net/net.h"
 #include "framework/tensor/device_sum.h"
 
 typedef struct ct_transport_staged ct_transport_staged;
 
-/** Memory on the host for net's gradients, whose parameter i has its own at the same offset as in
- *  the arena; zeros. The net's device is not the CPU. */
-ct_status ct_transport_staged_create(const ct_net *net, ct_transport_staged **s_p);
-float *ct_transport_staged_arena(const ct_transport_staged *s);
-/** inner, which is copied, works on that arena; *out is what the solver gets. */
-void ct_transport_staged_open(ct_transport_staged *s, const ct_transport *inner, ct_transport *out);
+/** inner, which is copied, is to work on *arena_p, on the host, as long as net's gradient arena.
+ * The net's device copies beside what it computes. */
+ct_status ct_transport_staged_create(const ct_net *net, const ct_transport *inner,
+                                     ct_transport_staged **s_p, float **arena_p, ct_transport *out);
 /** For an inner transport that takes parts (ready_to): elements [from, from + count) of this
  *  gradient hold the sum, before the whole is reported. ctx: s. */
 ct_status ct_transport_staged_part(void *ctx, int param, int64_t from, int64_t count);
@@ -41,18 +40,28 @@ void ct_transport_staged_destroy(ct_transport_staged *s); /* NULL allowed; not i
 
 typedef struct ct_transport_device ct_transport_device;
 
-/** Collective, over group, which lasts as long: rank 0 makes the id of the library's own. lib NULL:
- *  one rank, which has nothing to add up. bucket_bytes 0: 16 MiB. */
-ct_status ct_transport_device_create(const ct_net *net, const ct_device_sum_ops *lib,
-                                     const ct_group *group, int64_t bucket_bytes,
-                                     ct_transport_device **x_p);
-void ct_transport_device_open(ct_transport_device *x, ct_transport *out);
+/** library: the group that lib opened; it lasts as long. bucket_bytes 0: 16 MiB. */
+ct_status ct_transport_device_create(const ct_net *net, const ct_device_sum_ops *lib, void *library,
+                                     int64_t bucket_bytes, ct_transport_device **x_p,
+                                     ct_transport *out);
 /** A step begins. CT_ERR_ARG where buckets of the last one are under way. */
 ct_status ct_transport_device_begin(ct_transport_device *x);
-/** ct_group_ops.sum_there, where the library can. */
-bool ct_transport_device_sums(const ct_transport_device *x);
-ct_status ct_transport_device_sum(ct_transport_device *x, ct_stream st, double *v, int n);
-int64_t ct_transport_device_bytes(const ct_transport_device *x); /* of gradients sent so far */
+int64_t ct_transport_device_bytes(const ct_transport_device *x); /* sent so far */
 void ct_transport_device_destroy(ct_transport_device *x);        /* NULL allowed */
+
+/** The group of a communicator's ranks (framework/exchange/group.h). */
+typedef struct ct_group_mpi {
+    ct_comm *comm;                /* borrowed                                            */
+    bool reproducible;            /* sums of floats as comm/collective/repro.h has them  */
+    const ct_device_sum_ops *lib; /* that adds up a device's numbers; NULL: none         */
+    void *library;                /* its group                                           */
+} ct_group_mpi;
+
+/** comm and reproducible are set. */
+void ct_group_mpi_open(ct_group_mpi *g, ct_group *out);
+/** lib opens its group, too, of whose id rank 0 tells the others. Collective. */
+ct_status ct_group_mpi_take(ct_group_mpi *g, const ct_device *dev, const ct_device_sum_ops *lib,
+                            ct_group *out);
+void ct_group_mpi_close(ct_group_mpi *g);
 
 #endif

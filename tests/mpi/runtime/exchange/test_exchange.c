@@ -197,6 +197,134 @@ static int compressed(ct_comm *c)
     return fault;
 }
 
+/* A device's library that sums at once. */
+static int n_added;
+
+static bool is_there(void)
+{
+    return true;
+}
+
+static ct_status make_id(void *id)
+{
+    memset(id, 1, CT_DEVICE_SUM_ID); /* by rank 0 alone */
+    return CT_OK;
+}
+
+static ct_status open_library(const ct_device *dev, const void *id, int rank, int n_rank,
+                              void **group_p)
+{
+    const char *mark = id;
+    int mine = -1;
+
+    (void)dev;
+    MPI_Comm_rank(MPI_COMM_WORLD, &mine);
+    *group_p = &n_added;
+    /* rank 0's */
+    return ((mark[CT_DEVICE_SUM_ID - 1] == 1) && (rank == mine) && (n_rank > rank)) ? CT_OK
+                                                                                    : CT_ERR_ARG;
+}
+
+static void close_library(void *group)
+{
+    (void)group;
+}
+
+static ct_status add_now(void *group, ct_stream st, float *data, int64_t n, void **ticket_p)
+{
+    (void)st;
+    *ticket_p = group;
+    n_added += 1;
+    MPI_Allreduce(MPI_IN_PLACE, data, (int)n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+    return CT_OK;
+}
+
+static ct_status has_added(void *group, ct_stream st, void *ticket)
+{
+    (void)st;
+    return (ticket == group) ? CT_OK : CT_ERR_ARG;
+}
+
+static ct_status add_there(void *group, ct_stream st, double *data, int64_t n)
+{
+    if ((group != &n_added) || (st != &n_added)) return CT_ERR_ARG;
+    MPI_Allreduce(MPI_IN_PLACE, data, (int)n, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    return CT_OK;
+}
+
+static const ct_device_sum_ops adding = { .name = "adding",
+                                          .there = is_there,
+                                          .make_id = make_id,
+                                          .open = open_library,
+                                          .close = close_library,
+                                          .begin = add_now,
+                                          .follow = has_added,
+                                          .sum = add_there };
+
+static int one_device_step(ct_exchange *x, float *arena, int64_t iteration, bool there)
+{
+    ct_transport *t = &x->sync.transport;
+    int landed[N_PARAM] = { 0 }, before = n_added, fault = 0;
+
+    for (int i = 0; i < COUNT; ++i) arena[i] = (float)(i % 50 + 1);
+    fault += MPI_FAULT_UNLESS(x->sync.ops->begin(&x->sync, iteration, 1, 1) == CT_OK);
+    for (int p = 0; p < N_LEARNED; ++p)
+        fault += MPI_FAULT_UNLESS(t->ops->ready(t->ctx, p) == CT_OK);
+    fault += MPI_FAULT_UNLESS(t->ops->finish(t->ctx, note_landed, landed) == CT_OK);
+    for (int p = 0; p < N_LEARNED; ++p) fault += MPI_FAULT_UNLESS(landed[p] == 1);
+    /* the largest of each 50 travel by any codec */
+    fault += MPI_FAULT_UNLESS(arena[49] == (float)(50 * x->group.size));
+    return fault + MPI_FAULT_UNLESS((n_added > before) == there);
+}
+
+/* Which transport has a step: a pipe that compresses keeps it, one that does not leaves it to the
+ * device. */
+static int on_device(ct_comm *c)
+{
+    Ct__SolverParameter param = CT__SOLVER_PARAMETER__INIT;
+    Ct__CompressionParameter topk = CT__COMPRESSION_PARAMETER__INIT;
+    Ct__CommParameter comm = CT__COMM_PARAMETER__INIT;
+    float *arena = malloc(sizeof(*arena) * COUNT);
+    int fault = 0;
+
+    topk.type = CT__COMPRESSION_PARAMETER__TYPE__TOPK;
+    topk.density = 0.02f;
+    topk.exchange = CT__COMPRESSION_PARAMETER__EXCHANGE__KIND__ALLGATHER;
+    topk.has_exchange = true;
+    comm.overlap = 0;
+    param.comm = &comm;
+    for (int how = 0; how < 3; ++how) { /* nothing compressed, compressed, all on the device */
+        ct_exchange_mpi *mpi = NULL;
+        ct_exchange x;
+        ct_net net;
+        ct_param list[N_PARAM];
+        ct_sync_stats stats;
+        char text[200] = "";
+        double number = 1;
+
+        fake_net(&net, list, arena);
+        net.options.dev = ct_device_cpu();
+        param.compression = (how == 1) ? &topk : NULL;
+        fault +=
+            MPI_FAULT_UNLESS(ct_exchange_mpi_create(c, &param, &net, how < 2, &mpi, &x) == CT_OK);
+        if (fault > 0) break;
+        fault += MPI_FAULT_UNLESS(ct_exchange_mpi_on_device(mpi, &net, &adding, 0, how == 2, &x) ==
+                                  CT_OK);
+        fault += MPI_FAULT_UNLESS(x.group.sums_there && !x.sync.transport.records);
+        fault +=
+            MPI_FAULT_UNLESS(x.group.ops->sum_there(x.group.ctx, &n_added, &number, 1) == CT_OK &&
+                             number == c->size);
+        for (int64_t s = 0; s < 2; ++s) fault += one_device_step(&x, arena, s, how != 1);
+        x.sync.ops->stats(x.sync.ctx, false, &stats);
+        if (how != 1) fault += MPI_FAULT_UNLESS(stats.bytes_sent == 2 * 4 * (20032 + 18000));
+        ct_exchange_mpi_describe(mpi, text, sizeof(text));
+        fault += MPI_FAULT_UNLESS((strstr(text, "by adding: one of") != NULL) == (how != 1));
+        ct_exchange_mpi_destroy(mpi);
+    }
+    free(arena);
+    return fault;
+}
+
 static int errors(ct_comm *c)
 {
     static const float bad_mb[] = { -0.5f, -1, 1e-9f, 1e30f };
@@ -269,10 +397,17 @@ static void test_errors(void **state)
     assert_int_equal(mpi_verdict(mpi_on_machines(errors)), 0);
 }
 
+static void test_on_device(void **state)
+{
+    (void)state;
+    assert_int_equal(mpi_verdict(mpi_on_machines(on_device)), 0);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_dense),
     cmocka_unit_test(test_compressed),
     cmocka_unit_test(test_errors),
+    cmocka_unit_test(test_on_device),
 };
 
 MPI_MAIN(tests, 60)

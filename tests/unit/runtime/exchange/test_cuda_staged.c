@@ -143,12 +143,13 @@ static void check_twice(const char *net_text, bool with_parts)
 
     test_cuda_net_open(net_text, dev, NULL, NULL, &made);
     net = made.net;
-    assert_int_equal(ct_transport_staged_create(net, &staged), CT_OK);
     t.net = net;
+    assert_int_equal(ct_transport_staged_create(
+                         net, &(ct_transport){ .ctx = &t, .ops = with_parts ? &in_parts : &whole },
+                         &staged, &out),
+                     CT_OK);
     t.arena = ct_transport_staged_arena(staged);
     t.hears = with_parts ? staged : NULL;
-    ct_transport_staged_open(
-        staged, &(ct_transport){ .ctx = &t, .ops = with_parts ? &in_parts : &whole }, &out);
     assert_false(out.records);
     for (int step = 0; step < 3; step++) {
         seen s = { net, { false }, NULL };

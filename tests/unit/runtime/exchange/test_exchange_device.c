@@ -14,8 +14,7 @@ enum { MOST = 16 };
 
 /* What the library was asked for. */
 static struct library {
-    char id[CT_DEVICE_SUM_ID];
-    int rank, n_rank, n_open, n_poll, n_given, n_drop;
+    int n_poll, n_given, n_drop;
     struct sum {
         float *data;
         int64_t n;
@@ -23,34 +22,6 @@ static struct library {
     } sum[MOST];
     int n_sum;
 } lib;
-
-static bool lib_there(void)
-{
-    return true;
-}
-
-static ct_status lib_id(void *id)
-{
-    memset(id, 7, CT_DEVICE_SUM_ID);
-    return CT_OK;
-}
-
-static ct_status lib_open(const ct_device *dev, const void *id, int rank, int n_rank,
-                          void **group_p)
-{
-    memcpy(lib.id, id, sizeof(lib.id));
-    (void)dev;
-    lib.rank = rank;
-    lib.n_rank = n_rank;
-    lib.n_open++;
-    *group_p = &lib;
-    return CT_OK;
-}
-
-static void lib_close(void *group)
-{
-    if (group != NULL) lib.n_open--;
-}
 
 static ct_status lib_begin(void *group, ct_stream st, float *data, int64_t n, void **ticket_p)
 {
@@ -70,14 +41,6 @@ static ct_status lib_follow(void *group, ct_stream st, void *ticket)
     assert_false(s->followed);
     s->followed = true;
     for (int64_t i = 0; i < s->n; i++) s->data[i] *= 2.0f;
-    return CT_OK;
-}
-
-static ct_status lib_sum(void *group, ct_stream st, double *data, int64_t n)
-{
-    assert_ptr_equal(group, &lib);
-    assert_ptr_equal(st, &lib.n_sum); /* the caller's */
-    for (int64_t i = 0; i < n; i++) data[i] *= 2.0;
     return CT_OK;
 }
 
@@ -105,25 +68,12 @@ static void lib_drop(void *group, void *ticket)
     lib.n_drop++;
 }
 
-static const ct_device_sum_ops ops = { "made up", lib_there, lib_id,     lib_open,
-                                       lib_close, lib_begin, lib_follow, lib_sum,
-                                       lib_poll,  lib_given, lib_drop };
-
-/* The group: rank 0's id to everyone. */
-static ct_status its_max(void *ctx, int64_t *v, int n)
-{
-    (void)ctx, (void)v, (void)n;
-    return CT_OK;
-}
-
-static ct_status its_broadcast(void *ctx, void *data, size_t bytes)
-{
-    (void)ctx, (void)data;
-    assert_int_equal(bytes, CT_DEVICE_SUM_ID);
-    return CT_OK;
-}
-
-static const ct_group_ops group_ops = { .max = its_max, .broadcast = its_broadcast };
+static const ct_device_sum_ops ops = { .name = "made up",
+                                       .begin = lib_begin,
+                                       .follow = lib_follow,
+                                       .poll = lib_poll,
+                                       .given = lib_given,
+                                       .drop = lib_drop };
 
 static const char text[] =
     "layer { name: 'data' type: 'DummyData' top: 'x' top: 'y' dummy_data_param { "
@@ -144,11 +94,9 @@ typedef struct job {
     int landed[MOST], n_landed; /* parameters, in the order in which they landed */
 } job;
 
-/* lib_of NULL: one rank. */
-static job open_job_of(const ct_device_sum_ops *lib_of, int64_t bucket_bytes)
+static job open_job(int64_t bucket_bytes)
 {
     ct_net_options o = { .phase = CT_TRAIN, .env = { .n_rank = 1, .seed = 5 } };
-    ct_group group = { .size = (lib_of != NULL) ? 2 : 1, .ops = &group_ops };
     job j = { .n_landed = 0 };
 
     memset(&lib, 0, sizeof(lib));
@@ -156,22 +104,15 @@ static job open_job_of(const ct_device_sum_ops *lib_of, int64_t bucket_bytes)
                                        NULL, &j.message),
                      CT_OK);
     assert_int_equal(ct_net_create((const Ct__NetParameter *)j.message, &o, &j.net), CT_OK);
-    assert_int_equal(ct_transport_device_create(j.net, lib_of, &group, bucket_bytes, &j.device),
+    assert_int_equal(ct_transport_device_create(j.net, &ops, &lib, bucket_bytes, &j.device, &j.x),
                      CT_OK);
-    ct_transport_device_open(j.device, &j.x);
     assert_true(j.x.records);
     return j;
-}
-
-static job open_job(int64_t bucket_bytes)
-{
-    return open_job_of(&ops, bucket_bytes);
 }
 
 static void close_job(job *j)
 {
     ct_transport_device_destroy(j->device);
-    assert_int_equal(lib.n_open, 0);
     ct_net_destroy(j->net);
     protobuf_c_message_free_unpacked(j->message, NULL);
 }
@@ -202,9 +143,6 @@ static void run_steps(int64_t bucket_bytes, int least_sums, int most_sums)
     float *plain = malloc((size_t)net->grad_count * sizeof(*plain));
 
     assert_non_null(plain);
-    assert_int_equal(lib.n_open, 1);
-    assert_int_equal(lib.n_rank, 2);
-    assert_int_equal(lib.id[CT_DEVICE_SUM_ID - 1], 7);
     assert_true((learned == 4) && (net->n_param > learned)); /* BatchNorm's statistics */
     for (int step = 0; step < 3; step++) {
         lib.n_sum = 0;
@@ -310,43 +248,6 @@ static void replays(void **state)
         assert_true(bytes_sent(&j) - before == bytes);
     }
     assert_true((lib.n_sum == 0) && (j.n_landed == 0));
-    close_job(&j);
-}
-
-/* A layer's numbers are no gradients: the library gets them at once. */
-static void sums_of_layers(void **state)
-{
-    job j = open_job(0);
-    double v[3] = { 1.0, -0.5, 0x1p-60 };
-
-    (void)state;
-    assert_true(ct_transport_device_sums(j.device));
-    assert_int_equal(ct_transport_device_begin(j.device), CT_OK);
-    assert_int_equal(ct_transport_device_sum(j.device, &lib.n_sum, v, 3), CT_OK);
-    assert_true((v[0] == 2.0) && (v[1] == -1.0) && (v[2] == 0x1p-59));
-    assert_true((lib.n_sum == 0) && (bytes_sent(&j) == 0));
-    close_job(&j);
-}
-
-/* Without a library, all gradients land as one, and nothing is sent. */
-static void one_rank(void **state)
-{
-    job j = open_job_of(NULL, 1);
-
-    (void)state;
-    assert_false(ct_transport_device_sums(j.device));
-    for (int step = 0; step < 2; step++) {
-        j.n_landed = 0;
-        assert_int_equal(ct_transport_device_begin(j.device), CT_OK);
-        for (int i = 0; i < count_learned(j.net); i++)
-            assert_int_equal(j.x.ops->ready(j.x.ctx, i), CT_OK);
-        assert_int_equal(j.x.ops->poll(j.x.ctx), CT_OK);
-        assert_int_equal(j.x.ops->finish(j.x.ctx, on_landed, &j), CT_OK);
-        assert_int_equal(j.n_landed, j.net->n_param);
-    }
-    assert_int_equal(ct_transport_device_begin(j.device), CT_OK);
-    assert_int_equal(j.x.ops->replay(j.x.ctx, CT_REPLAY_GIVEN), CT_OK);
-    assert_true((lib.n_open == 0) && (lib.n_sum == 0) && (bytes_sent(&j) == 0));
     close_job(&j);
 }
 
