@@ -27,7 +27,7 @@ static void number_cell(ct_text *t, double v)
 
 static void csv_row(const ct_points *p, const ct_point *q, ct_text *t)
 {
-    const ct_group *g = &p->group[q->group];
+    const ct_point_group *g = &p->group[q->group];
     const double v[] = { q->step_ms,  q->p5_ms,       q->p95_ms,
                          q->least_ms, q->most_ms,     q->n_sample,
                          q->n_run,    q->n_bad,       q->images_per_s,

@@ -225,7 +225,7 @@ static void ablation_table(const ct_points *p, int group, ct_text *t)
 void ct_report_group(const ct_points *p, int group, bool drawn, ct_text *t)
 {
     static const char *const plot[] = { "throughput", "efficiency", "parts", "ablations" };
-    const ct_group *g = &p->group[group];
+    const ct_point_group *g = &p->group[group];
     bool bound = false;
 
     for (int i = 0; i < p->n; i++)
