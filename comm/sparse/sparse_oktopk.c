@@ -127,7 +127,7 @@ void ct_regions_learn(ct_regions *g, const ct_region_news *const *news, int64_t 
  *      the k at most; the rest goes to this rank's residual
  *   3. what all regions keep goes round a ring
  *
- * ct_regions_learn() moves boundaries and threshold for the next step. The threshold of the first step
+ * ct_regions_learn() moves boundaries and threshold on. The threshold of the first step
  * is each region's own. */
 
 enum { WINDOW = 8 /* messages of part 1 under way, each direction */ };
