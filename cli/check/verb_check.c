@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "cli/verb.h"
 #include "framework/solver/solver.h"
 #include "cli/check/check.h"
 #include "runtime/config/exchange_config.h"
