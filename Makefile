@@ -117,6 +117,7 @@ CFLAGS += $(if $(CLANG),-Wno-pass-failed)# clang tells of every simd hint that i
 # simulator.
 #   $(call sim_twins,X)            X_sim.c takes the place of X.c in the simulator
 #   $(call sim_twins_unless_real,X)     … but not with SIM_REAL=1: memory and sums are real then
+#   $(call sim_twin_of,X,Y Z)      X_sim.c takes the place of Y.c and Z.c, but not with SIM_REAL=1
 #   $(call sim_only,X)             X.c belongs to the simulator
 #   $(call needs,LIBRARY,X)        X.c or X.cu is left out without the library
 #   $(call needs_else,LIBRARY,X,Y) without the library Y.c takes the place of X.c
@@ -126,6 +127,7 @@ CFLAGS += $(if $(CLANG),-Wno-pass-failed)# clang tells of every simd hint that i
 #   LONGEST += $(D)/X              X.c takes long to compile: it begins first
 sim_twins = $(eval OMIT += $(if $(filter 1,$(SIMGRID)),$(1:%=%.c),$(1:%=%_sim.c)))
 sim_twins_unless_real = $(eval OMIT += $(if $(filter 10,$(SIMGRID)$(or $(SIM_REAL),0)),$(1:%=%.c),$(1:%=%_sim.c)))
+sim_twin_of = $(eval OMIT += $(if $(filter 10,$(SIMGRID)$(or $(SIM_REAL),0)),$(2:%=%.c),$(1)_sim.c))
 sim_only = $(if $(filter 1,$(SIMGRID)),,$(eval OMIT += $(1:%=%.c)))
 needs = $(if $(filter 1,$(HAVE_$(1))),,$(eval OMIT += $(2:%=%.c) $(2:%=%.cu)))
 needs_else = $(eval OMIT += $(if $(filter 1,$(HAVE_$(1))),$(3),$(2)).c)

@@ -15,9 +15,10 @@ FUZZ_SEEDS=$folder "$program" -max_total_time="$seconds" -fork=1 -ignore_crashes
     "$folder" "$@" >"$found/log" 2>&1
 grep -E '^#[0-9]+:' "$found/log" | tail -n 1
 
-# inputs that were there already and end a process are left out by libFuzzer without a word
+# inputs to begin with that end a process are left out by libFuzzer without a word
 ours=0 library=0
-for input in "$found"/crash-* "$found"/oom-* "$found"/timeout-* "$found"/leak-* $(find "$folder" "$@" -type f); do
+for input in "$found"/crash-* "$found"/oom-* "$found"/timeout-* "$found"/leak-* "$folder"/seed.* \
+    $([ $# = 0 ] || find "$@" -type f); do
     [ -f "$input" ] || continue
     log=$found/$(basename "$input").log
     if "$program" -rss_limit_mb=1024 -timeout=10 "$input" >"$log" 2>&1; then

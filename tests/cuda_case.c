@@ -167,6 +167,6 @@ int test_cuda_codec_open(test_cuda_codec *c)
         tell();
         return 0;
     }
-    c->codec = ct_device_codec_find(c->dev->kind);
-    return ((c->codec != NULL) && (c->codec->stream(&c->stream) == CT_OK)) ? 0 : -1;
+    c->codec = ct_codec_kernels_find(c->dev->kind);
+    return ((c->codec != NULL) && (c->codec->stream(NULL, &c->stream) == CT_OK)) ? 0 : -1;
 }

@@ -3,7 +3,7 @@
 #ifndef CT_TEST_CUDA_CASE_H
 #define CT_TEST_CUDA_CASE_H
 
-#include "comm/codec/device_codec.h"
+#include "comm/codec/codec_kernels.h"
 #include "framework/math/math.h"
 #include "framework/net/net.h"
 #include "tests/log_capture.h"
@@ -51,7 +51,7 @@ double test_cuda_difference(int64_t n, const float *a, const float *b);
  *  works, which is no failure; each test then begins with TEST_CODEC_NEEDS. */
 typedef struct test_cuda_codec {
     const ct_device *dev;
-    const ct_device_codec *codec;
+    const ct_codec_kernels *codec;
     ct_stream stream;
 } test_cuda_codec;
 int test_cuda_codec_open(test_cuda_codec *c);

@@ -16,8 +16,10 @@ typedef struct ct_check {
     int64_t statistics;                 /* of weights that are none (BatchNorm's)                */
     int64_t learned;                    /* of those that get gradients here                      */
     double forward_flop, backward_flop; /* of this rank's batch                  */
-    double caffe_bytes; /* what Caffe logs as "Memory required for data": every top of every layer,
-                         * those in place and of Splits too                      */
+    int64_t
+        optimiser_bytes; /* states of the solver's rule and averages of weights; < 0: no solver */
+    double caffe_bytes;  /* what Caffe logs as "Memory required for data": every top of every layer,
+                          * those in place and of Splits too                      */
     double dense, gathered; /* bytes of gradients that are summed, and of payloads that every rank
                              * gets of every rank                                */
     double sent;            /* bytes a rank sends in a step                      */

@@ -122,10 +122,13 @@ void ct_check_print(const ct_check *c, FILE *to)
     fprintf(
         to,
         "memory      activations %.1f MiB planned, %.1f MiB alive at the peak, %.1f MiB without "
-        "sharing;\n            weights and gradients %.1f MiB; Caffe would say \"Memory "
-        "required for data: %.0f\"\n",
+        "sharing;\n            weights and gradients %.1f MiB; ",
         (double)net->memory.planned / mib, (double)net->memory.peak_alive / mib,
-        (double)net->memory.unshared / mib, (double)net->memory.weights / mib, c->caffe_bytes);
+        (double)net->memory.unshared / mib, (double)net->memory.weights / mib);
+    if (c->optimiser_bytes >= 0)
+        fprintf(to, "the optimiser's state %.1f MiB;\n            ",
+                (double)c->optimiser_bytes / mib);
+    fprintf(to, "Caffe would say \"Memory required for data: %.0f\"\n", c->caffe_bytes);
     n_bf16 = ct_precision_tops(net, &n_top);
     if (n_bf16 > 0)
         fprintf(to, "precision   %d of %d tops, and their gradients, are stored as %s\n", n_bf16,
@@ -236,9 +239,11 @@ void ct_check_json(const ct_check *c, ct_text *out)
                 c->backward_flop * 1e-9);
     ct_text_add(out,
                 ",\"memory\":{\"planned\":%zu,\"peak_alive\":%zu,\"unshared\":%zu,\"weights\":%zu,"
-                "\"caffe_data\":%.0f},\"bytes_sent\":%.0f",
+                "\"caffe_data\":%.0f",
                 net->memory.planned, net->memory.peak_alive, net->memory.unshared,
-                net->memory.weights, c->caffe_bytes, c->sent);
+                net->memory.weights, c->caffe_bytes);
+    if (c->optimiser_bytes >= 0) ct_text_add(out, ",\"optimiser\":%" PRId64, c->optimiser_bytes);
+    ct_text_add(out, "},\"bytes_sent\":%.0f", c->sent);
     if (c->falls_until > 0)
         ct_text_add(out, ",\"warmup\":{\"bytes_sent\":%.0f,\"falls_until\":%" PRId64 "}",
                     c->sent_first, c->falls_until);

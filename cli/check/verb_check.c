@@ -4,6 +4,7 @@
 
 #include "cli/verb.h"
 #include "framework/solver/solver.h"
+#include "framework/solver/update_rule.h"
 #include "cli/check/check.h"
 #include "runtime/config/exchange_config.h"
 #include "runtime/net_open.h"
@@ -34,7 +35,7 @@ static double sent_first(const ct_codec_ops *codec, const ct_codec_config *c, co
 
     if ((codec->payload_bytes == NULL) || (c->warmup_iterations == 0))
         return codec->gathers ? sent(0, bytes, n_rank) : sent(bytes, 0, n_rank);
-    if (!codec->sparse || !(c->warmup_density > 0)) return dense;
+    if (!ct_codec_is_sparse(codec) || !(c->warmup_density > 0)) return dense;
     first.density = c->warmup_density;
     coded = sent(0, (double)codec->payload_bytes(&first, q->count, ct_param_rows(q)), n_rank);
     return (coded < dense) ? coded : dense;
@@ -71,7 +72,8 @@ static ct_status find_traffic(const ct_net *net, const Ct__SolverParameter *s, i
             out->dense += bytes;
         }
         out->first += sent_first(codec, c, q, bytes, n_rank);
-        if (codec->sparse && (c->warmup_density > 0) && (c->warmup_iterations > out->falls_until))
+        if (ct_codec_is_sparse(codec) && (c->warmup_density > 0) &&
+            (c->warmup_iterations > out->falls_until))
             out->falls_until = c->warmup_iterations;
     }
     return CT_OK;
@@ -97,6 +99,9 @@ static ct_status report(checked *k, const ct_net *net)
 
     ct_check_count(net, k->n_rank, &c);
     CT_TRY(find_traffic(net, s, k->n_rank, &way));
+    c.optimiser_bytes = -1;
+    if ((ct_options_text(k->call->options, "solver") != NULL) && (net->options.phase == CT_TRAIN))
+        c.optimiser_bytes = ct_update_rule_state_bytes(s, net->grad_count);
     c.dense = way.dense;
     c.gathered = way.gathered;
     c.sent = sent(way.dense, way.gathered, k->n_rank);

@@ -195,7 +195,7 @@ static ct_status add_row(verdict *v, const ct_codec_ops *ops)
 
     if (v->n_row == MOST_ROWS) return CT_OK;
     config.codec = ops;
-    config.codec_config.momentum_correction &= ops->absorbs;
+    config.codec_config.momentum_correction = ct_codec_corrects(ops, &config.codec_config);
     v->n_row += 1;
     r->name = ops->name;
     return ct_step_model_run(v->profile, v->topo, &config, v->own,

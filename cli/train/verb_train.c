@@ -7,6 +7,7 @@
 #include "framework/base/clock.h"
 #include "framework/report/report.h"
 #include "framework/solver/solver.h"
+#include "framework/solver/update_rule.h"
 #include "runtime/exchange/exchange_mpi.h"
 #include "runtime/exchange/exchange_open.h"
 #include "framework/snapshot/owner.h"
@@ -71,7 +72,7 @@ static ct_status settle_weights(const ct_options *o, Ct__SolverParameter *s)
     return CT_OK;
 }
 
-static void log_net(const ct_net *net, int n_rank)
+static void log_net(const ct_net *net, const Ct__SolverParameter *solver, int n_rank)
 {
     const double mib = ldexp(1, 20);
     int64_t n = 0;
@@ -84,9 +85,10 @@ static void log_net(const ct_net *net, int n_rank)
             " samples in the data set",
             net->batch_local, net->batch_global, n_rank, net->n_sample);
     CT_INFO("memory of a rank: activations %.1f MiB planned (%.1f MiB alive at the peak, %.1f MiB "
-            "without sharing), weights and gradients %.1f MiB",
+            "without sharing), weights and gradients %.1f MiB, the optimiser's state %.1f MiB",
             (double)net->memory.planned / mib, (double)net->memory.peak_alive / mib,
-            (double)net->memory.unshared / mib, (double)net->memory.weights / mib);
+            (double)net->memory.unshared / mib, (double)net->memory.weights / mib,
+            (double)ct_update_rule_state_bytes(solver, net->grad_count) / mib);
 }
 
 /* A run from the start does not write over what an earlier one left, unless told. On rank 0. */
@@ -281,7 +283,7 @@ static ct_status get_ready(training *t)
     enter(t, "the start: the net");
     CT_TRY(create_solver(t));
     CT_TRY(ct_call_plan_close(t->call, &t->config, t->plan));
-    log_net(ct_solver_net(t->solver), t->job->size);
+    log_net(ct_solver_net(t->solver), t->config.solver, t->job->size);
     enter(t, "the start: reading the snapshot");
     if (snapshot != NULL)
         CT_TRY(ct_solver_restore(t->solver, (t->snapshot != NULL) ? t->snapshot : snapshot));

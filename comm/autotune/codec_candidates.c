@@ -18,7 +18,7 @@ static void add_way(const ct_codec_ops *ops, const ct_codec_config *c, const cha
     if (out->n == CT_CODEC_CANDIDATES) return;
     *w = (ct_codec_candidate){ .ops = ops, .config = *c };
     w->config.among = 0;
-    w->config.momentum_correction = ops->absorbs && c->momentum_correction;
+    w->config.momentum_correction = ct_codec_corrects(ops, c);
     if (exchange != NULL) w->config.exchange = exchange;
     out->n += 1;
 }
@@ -40,7 +40,7 @@ ct_status ct_codec_candidates_list(const ct_codec_config *c, bool deterministic,
         const ct_codec_ops *ops = ct_codec_table[i];
 
         if (!is_allowed(c, i)) continue;
-        if (!ops->sparse || !is_auto(c->exchange)) {
+        if (!ct_codec_is_sparse(ops) || !is_auto(c->exchange)) {
             add_way(ops, c, NULL, out);
             continue;
         }
@@ -61,12 +61,6 @@ bool ct_codec_planner_decides(const ct_grad_pipe_config *config, const ct_grad_r
            (range->count * (int64_t)sizeof(float) >= config->codec_config.min_bytes);
 }
 
-/* Where gradients are on a device, so is the codec. */
-static const ct_codec_ops *used(const ct_codec_costs *m, const ct_codec_ops *ops)
-{
-    return (m->bus.there && (ops->on_device != NULL)) ? ops->on_device : ops;
-}
-
 void ct_codec_planner_seconds(const ct_codec_costs *m, const ct_grad_pipe_config *config,
                               const ct_grad_range *range, int n_range,
                               const ct_codec_candidates *ways, ct_codec_seconds *seconds)
@@ -77,12 +71,12 @@ void ct_codec_planner_seconds(const ct_codec_costs *m, const ct_grad_pipe_config
 
         memset(s, 0, sizeof(*s) * CT_CODEC_CANDIDATES);
         if ((range[i].codec != NULL) && (range[i].codec->seconds != NULL))
-            used(m, range[i].codec)->seconds(m, range[i].codec_config, range[i].count, rows, s);
+            range[i].codec->seconds(m, range[i].codec_config, range[i].count, rows, s);
         if (!ct_codec_planner_decides(config, &range[i])) continue;
         for (int w = 1; w < ways->n; ++w) {
             const ct_codec_candidate *way = &ways->way[w];
 
-            used(m, way->ops)->seconds(m, &way->config, range[i].count, rows, &s[w]);
+            way->ops->seconds(m, &way->config, range[i].count, rows, &s[w]);
         }
     }
 }

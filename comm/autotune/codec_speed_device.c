@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "comm/codec/device_codec.h"
+#include "comm/codec/codec_kernels.h"
 #include "comm/codec/sign.h"
 #include "comm/collective/blocking.h"
 #include "framework/base/clock.h"
@@ -20,13 +20,13 @@ typedef enum { COPY, UPDATE, SELECT, ADD, SIGN, UNSIGN, FACTORS, DOWN, UP, FIGUR
 typedef struct bench {
     ct_comm *c;
     const ct_device *dev;
-    const ct_device_codec *codec;
+    const ct_codec_kernels *codec;
     ct_stream st;
     int64_t n;
     float *grad, *u, *v, *sum; /* [MOST] */
     char *payload;             /* signs, and factors with their scratch */
     float *host;               /* [MOST] */
-    ct_device_coder *few, *many;
+    ct_codec_coder *few, *many;
     double best[FIGURES];
 } bench;
 
@@ -58,7 +58,7 @@ static ct_status prepare(bench *b)
     float *payload = NULL;
     void *host = NULL;
 
-    CT_TRY(b->codec->stream(&b->st));
+    CT_TRY(b->codec->stream(&b->c->n_thread, &b->st));
     CT_TRY(floats(b, MOST, &b->grad));
     CT_TRY(floats(b, MOST, &b->u));
     CT_TRY(floats(b, MOST, &b->v));
@@ -99,12 +99,12 @@ static ct_momentum_correction accum(const bench *b)
 
 /* ---- one figure */
 
-static ct_status factors(const bench *b)
+static ct_status factors(const bench *b, const ct_momentum_correction *a)
 {
     ct_low_rank s = { .rows = ROWS, .cols = b->n / ROWS, .r = COLUMNS };
     float *p = (void *)b->payload, *q = p + COLUMNS * s.rows, *scratch = q + COLUMNS * s.cols;
 
-    CT_TRY(b->codec->left(b->st, &s, b->v, q, p));
+    CT_TRY(b->codec->left(b->few, b->st, &s, a, q, p));
     CT_TRY(b->codec->right(b->st, &s, b->v, p, scratch, q));
     CT_TRY(b->codec->product(b->st, &s, p, q, true, b->sum));
     return b->codec->product(b->st, &s, p, q, false, b->sum);
@@ -114,6 +114,7 @@ static ct_status work(bench *b, figure what)
 {
     ct_momentum_correction a = accum(b);
     const void *payload = NULL;
+    size_t bytes = 0;
 
     switch (what) {
     case COPY:
@@ -124,13 +125,14 @@ static ct_status work(bench *b, figure what)
         return b->codec->select(b->few, b->st, &a, 0);
     case ADD:
         payload = b->codec->payload(b->many);
-        return b->codec->add(b->many, b->st, &payload, 1, b->sum);
+        bytes = ct_payload_bytes(CT_PAYLOAD_PAIRS, b->n, b->n / PER_ENTRY);
+        return b->codec->add(b->many, b->st, &payload, &bytes, 1, b->sum);
     case SIGN:
         return b->codec->sign(b->few, b->st, &a, 1, -1, b->payload);
     case UNSIGN:
         return b->codec->sign_add(b->few, b->st, b->payload, 0, 1, true, b->sum, b->n);
     default:
-        return factors(b);
+        return factors(b, &a);
     }
 }
 
@@ -167,7 +169,7 @@ static ct_status time_bus(bench *b)
 
 /* ---- all of them */
 
-static ct_status make_coder(const bench *b, int64_t k, ct_device_coder **c)
+static ct_status make_coder(const bench *b, int64_t k, ct_codec_coder **c)
 {
     ct_coder_setup s = { .kind = CT_SELECT_EXACT, .n = b->n, .k = k, .form = CT_PAYLOAD_PAIRS };
 
@@ -239,7 +241,7 @@ static ct_status run(bench *b, double *seconds)
 ct_status ct_codec_speed_on_device(ct_comm *c, const ct_device *dev, ct_codec_speed *speed_p,
                                    ct_codec_bus *bus_p)
 {
-    bench b = { .c = c, .dev = dev, .codec = ct_device_codec_find(dev->kind) };
+    bench b = { .c = c, .dev = dev, .codec = ct_codec_kernels_find(dev->kind) };
     double s[FIGURES] = { 0 }, start = ct_clock_s();
     ct_status status = CT_OK;
 
@@ -255,7 +257,7 @@ ct_status ct_codec_speed_on_device(ct_comm *c, const ct_device *dev, ct_codec_sp
     speed_p->sign_s = fmax(0, s[SIGN] - s[UPDATE]);
     speed_p->unsign_s = s[UNSIGN];
     speed_p->factor_s = 0;
-    speed_p->column_s = s[FACTORS];
+    speed_p->column_s = fmax(0, s[FACTORS] - s[UPDATE] / COLUMNS);
     *bus_p = (ct_codec_bus){ .there = true, .down_s = s[DOWN], .up_s = s[UP] };
     CT_INFO("codecs on device %s: copies %.3g GB/s, update %.3g ns an element and selection %.3g "
             "more; an entry %.3g ns to add; signs %.3g ns, a column of factors %.3g; to the host "

@@ -19,7 +19,7 @@
  * sum, and what they keep is forgotten. What the pipe kept before waits aside. Plans that round,
  * plain codecs, whose V waits with that, and dense ones are steps like any other. The way that was
  * decided on loses nothing: where it has no place for what was left behind before, dense steps
- * bring that to the weights, no faster than they move them by themselves (error_feedback.h). All
+ * bring that to the weights, no faster than they move them by themselves (codec_side.h). All
  * ranks decide from the same numbers.
  */
 #ifndef CT_GRAD_AUTO_H

@@ -4,12 +4,12 @@
 
 #include "comm/autotune/auto_rule.h"
 #include "comm/autotune/codec_planner.h"
-#include "comm/codec/codec_cost.h"
+#include "comm/codec/codec_types.h"
 #include "comm/autotune/grad_auto.h"
 #include "comm/autotune/step_observer.h"
 
 /* Dense steps until nothing is left behind, at most; the last ones send more than may go at once
- * (error_feedback.h). */
+ * (codec_side.h). */
 enum { CT_AUTO_MOST_LEAVING = 512 };
 enum { CT_AUTO_TRIED = CT_AUTO_PLANS - 1 /* plans with codecs */ };
 

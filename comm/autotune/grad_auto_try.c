@@ -12,7 +12,7 @@
 
 static bool keeps(const ct_grad_auto *a, int way)
 {
-    return (way > 0) && a->ways.way[way].ops->keeps;
+    return (way > 0) && ct_codec_keeps(a->ways.way[way].ops);
 }
 
 static bool absorbs(const ct_grad_auto *a, int way)

@@ -1,6 +1,6 @@
 /** @file codec.h  How a parameter's gradient travels compressed: a bucket's coded way.
  *
- * A const ct_codec_ops per codec, listed in codec_table.c. The pipe makes one object for each
+ * A const ct_codec_ops per codec, listed in codec_types.h. The pipe makes one object for each
  * parameter that its codec takes; it holds the state, which so is keyed by parameter. Each step the
  * bucket calls start, then progress until CT_OK: then grad holds the sum over the ranks of what
  * they sent, the same bits on every rank. In dense steps (warm-up, resync) it calls fold instead,
@@ -19,18 +19,19 @@
  * stands outside (docs/compression-design.md has why); momentum stays Caffe's. S, a part of V, is
  * sent: V = V - S, and with mask_momentum U = 0 where S is not. The solver then does weight =
  * weight - sum over ranks of S, and nothing else. A dense step sends this step's update, and of V
- * so much that it goes no farther (error_feedback.h). So with everything sent always this is
+ * so much that it goes no farther (codec_side.h). So with everything sent always this is
  * Caffe's SGD exactly, and codecs may be switched on and off at any step without losing anything.
  * (comm/codec/select.h has these three lines.)
  *
  * A parameter that is not absorbed: V = V + clip * grad, S is sent, and the solver applies scale,
  * decay, rate and momentum to the sum.
  *
- * Gradients on a device. Where setup.dev is one, grad, weight, U and V lie there, and the bucket
- * takes ops->on_device in place of ops: the same codec, and the same calls. There `ready` is called
- * first, once a step, as soon as the device was told to make the gradient: it queues the work and
- * returns. start and fold wait for nothing either; fold may be CT_INPROGRESS, and is then called
- * again until `host` holds what is to be summed. Only payloads cross to the host, and back.
+ * Gradients on a device. Where setup.dev is one, grad, weight, U and V lie there. A codec is one
+ * state machine over the kernels of where they are (codec_kernels.h, codec_side.h), and the calls
+ * are the same but that on a device `ready` is called first, once a step, as soon as the device was
+ * told to make the gradient: it queues the work and returns. start and fold wait for nothing
+ * either; fold may be CT_INPROGRESS, and is then called again until `host` holds what is to be
+ * summed. Only payloads cross to the host, and back.
  *
  * Who drops, keeps: what a codec, its wire format or its exchange does not deliver is added to V on
  * the rank that dropped it. So sum over ranks of (sent + V) is what was accumulated, to rounding.
@@ -75,12 +76,14 @@ typedef struct ct_codec_setup {
     ct_comm *comm;                 /* its n_thread: threads to use now; it changes */
     const ct_codec_config *config; /* checked by `check`                           */
     const char *key;               /* of the parameter                             */
-    int64_t n;                     /* elements, 0 < n < 2^32                       */
-    int64_t rows;                  /* as a matrix: n / rows columns; 1 <= rows     */
-    float *grad;                   /* [n]                                          */
+    uint64_t seed; /* of what is drawn at random for it: the same on all ranks and in all runs; with
+                      the iteration it makes a key of ct_rng_key() */
+    int64_t n;     /* elements, 0 < n < 2^32                       */
+    int64_t rows;  /* as a matrix: n / rows columns; 1 <= rows     */
+    float *grad;   /* [n]                                          */
     const float *weight; /* [n] as the step's forward and backward read it, until progress is CT_OK;
                             NULL: decay is 0 */
-    bool absorb;         /* see above; only where ct_codec_ops.absorbs                     */
+    bool absorb;         /* see above; only where ct_codec_absorbs()                         */
     bool output;         /* of the layer that the loss reads: quantize leaves it alone     */
     float momentum, decay; /* absorbed: weight_decay * decay_mult                  */
     bool nesterov;
@@ -137,7 +140,7 @@ typedef struct ct_codec_bus {
     double down_s, up_s;
 } ct_codec_bus;
 
-/** A machine and what things take there: a communicator's (codec_cost.h), or one that we do not
+/** A machine and what things take there: a communicator's (codec_types.h), or one that we do not
  *  have. */
 typedef struct ct_codec_costs {
     int n_rank;
@@ -161,13 +164,25 @@ typedef struct ct_codec_seconds {
     const char *exchange; /* the sparse exchange of least cost, static; NULL: an allreduce     */
 } ct_codec_seconds;
 
+/** Fields of `compression { }` that mean something to some codecs only. */
+typedef enum {
+    CT_CODEC_USES_DENSITY =
+        1 << 0, /* density, warmup_density, exchange, selection, wire, quantize */
+    CT_CODEC_USES_RANK = 1 << 1,
+    CT_CODEC_USES_MOMENTUM_CORRECTION = 1 << 2,
+    CT_CODEC_USES_MASK_MOMENTUM = 1 << 3,
+    CT_CODEC_USES_RESYNC = 1 << 4, /* resync_iter */
+    CT_CODEC_USES_AMONG = 1 << 5,
+} ct_codec_field;
+
 typedef struct ct_codec_ops {
     const char *name; /* `compression { type }`, lower case                        */
-    const struct ct_codec_ops *on_device; /* … of gradients on a device; NULL: there is none */
+    unsigned uses;    /* fields that it uses: a sum of ct_codec_field. Of the others a user is told
+                         that    they mean nothing here */
+    bool chooses; /* it is no codec: the pipe chooses among the others (`among`), for all parameters
+                     together */
+    bool on_device; /* gradients may lie on a device; no: in the host's memory only */
     bool gathers;   /* the payloads of all ranks meet; no: they are summed in an allreduce */
-    bool sparse;    /* density, exchange, selection, wire and quantize mean something */
-    bool keeps;     /* has a residual; no: what is lost is lost                  */
-    bool absorbs;   /* can do momentum correction                                */
     bool chains;    /* begins sums in `progress`, when ranks do in any order: not by MPI's own */
     bool automatic; /* type AUTO may take it: nothing but `density` decides on accuracy */
     /** What it cannot do. No MPI, no net. NULL: everything. CT_ERR_CONFIG. */
@@ -185,7 +200,7 @@ typedef struct ct_codec_ops {
      */
     int64_t (*dense_until)(const void *obj);
     /** A dense step: turns grad into what is to be summed: this step's update (absorbed), or the
-     *  gradient, and as much of V as may go at once (error_feedback.h). NULL: grad is it. Local. */
+     *  gradient, and as much of V as may go at once (codec_side.h). NULL: grad is it. Local. */
     ct_status (*fold)(void *obj, const ct_codec_step *step);
     /** On a device only: the gradient will be there in the order of the device's stream. limit:
      * what its norm is brought down to; 0: any. */
@@ -224,6 +239,37 @@ typedef struct ct_codec_ops {
 
 extern const ct_codec_ops *const ct_codec_table[]; /* NULL-terminated; "none" first */
 
+/** Whether it means something to the codec. */
+static inline bool ct_codec_uses(const ct_codec_ops *ops, ct_codec_field field)
+{
+    return (ops->uses & (unsigned)field) != 0;
+}
+/** It sends some elements, and the exchange is a sparse one. */
+static inline bool ct_codec_is_sparse(const ct_codec_ops *ops)
+{
+    return ct_codec_uses(ops, CT_CODEC_USES_DENSITY);
+}
+/** It has a residual; no: what is lost is lost. */
+static inline bool ct_codec_keeps(const ct_codec_ops *ops)
+{
+    return ct_codec_uses(ops, CT_CODEC_USES_RESYNC);
+}
+/** It can do momentum correction, … */
+static inline bool ct_codec_absorbs(const ct_codec_ops *ops)
+{
+    return ct_codec_uses(ops, CT_CODEC_USES_MOMENTUM_CORRECTION);
+}
+/** … and with this configuration it does. */
+static inline bool ct_codec_corrects(const ct_codec_ops *ops, const ct_codec_config *c)
+{
+    return ct_codec_absorbs(ops) && c->momentum_correction;
+}
+
+/** A word of the schema (TOPK, ALLGATHER, SAMPLED, HALF) as tables of comm/ have it, in lower case
+ *  and static: a name of ct_codec_table or a value of a configuration's fields. NULL: unknown. */
+const char *ct_codec_word(const char *name);
+/** Which codecs use the field, as a user reads it: "TOPK and REDSYNC". */
+void ct_codec_users(ct_codec_field field, char *text, size_t size);
 /** CT_ERR_CONFIG with the known names, and the nearest. */
 ct_status ct_codec_find(const char *name, const ct_codec_ops **ops_p);
 /** An object of the codec, for its destroy. Collective, in one order on all ranks. */

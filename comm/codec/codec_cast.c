@@ -10,39 +10,123 @@
 #include <stdlib.h>
 
 #include "comm/codec/cast.h"
-#include "comm/codec/codec_cast.h"
 #include "comm/codec/codec_types.h"
+#include "comm/codec/codec_side.h"
 #include "framework/base/clock.h"
 
+typedef enum {
+    STAGE_EXPONENT, /* fp16: it comes to the host */
+    STAGE_AGREE,    /* fp16: the ranks' is under way */
+    STAGE_PAYLOAD,  /* it comes to the host */
+    STAGE_SUM
+} cast_stage;
+
 typedef struct cast {
-    ct_cast_head h;
-    uint16_t *payload; /* [n], in memory that the node's ranks may share */
+    ct_codec_setup setup;
+    ct_codec_side side;
+    ct_dtype dtype;
+    uint16_t *payload;        /* [n], in memory that the node's ranks may share */
+    uint16_t *there;          /* [n], where gradients lie                       */
+    uint32_t *down, *most;    /* fp16: the exponent on the host, and there      */
+    uint8_t *exponent;        /* [1] that the ranks agree on                    */
+    ct_persistent_coll ways;  /* several ranks: of the payload, …               */
+    ct_persistent_coll agree; /* … and before it, fp16: of the exponent         */
+    float scale;
+    _Atomic int stage;
+    ct_coll_where alone;
+    ct_codec_stats stats;
+    double left_at;
 } cast;
+
+/* ---- creation */
 
 static void cast_destroy(void *obj)
 {
     cast *x = obj;
+    const ct_arena_ops *arena = NULL;
 
     if (x == NULL) return;
-    ct_cast_close(&x->h);
-    if (x->payload != NULL) {
-        const ct_arena_ops *arena = ct_comm_arena(x->h.setup.comm);
-
-        arena->release(arena->ctx, x->payload);
+    ct_side_wait(&x->side);
+    ct_persistent_coll_release(&x->agree);
+    ct_persistent_coll_release(&x->ways);
+    ct_mem_release(x->exponent);
+    arena = (x->setup.comm != NULL) ? ct_comm_arena(x->setup.comm) : NULL;
+    if (x->side.host && (x->payload != NULL)) arena->release(arena->ctx, x->payload);
+    if (!x->side.host) {
+        ct_side_release(&x->side, x->there);
+        ct_side_release(&x->side, x->most);
+        ct_side_host_release(&x->side, x->payload);
     }
+    ct_side_host_release(&x->side, x->down);
+    ct_side_close(&x->side);
     free(x);
+}
+
+/* On the host one block is both. Kernels of devices write whole fours. */
+static ct_status acquire(cast *x)
+{
+    const ct_codec_setup *s = &x->setup;
+    size_t bytes = sizeof(*x->payload) * (size_t)s->n;
+    void *payload = NULL, *there = NULL, *most = NULL, *down = NULL;
+
+    CT_TRY(ct_side_host_acquire(&x->side, sizeof(*x->down), &down));
+    x->down = down;
+    x->exponent = ct_mem_acquire(1);
+    if (x->exponent == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to compress %s", s->key);
+    if (x->side.host) {
+        const ct_arena_ops *arena = ct_comm_arena(s->comm);
+
+        CT_TRY(arena->acquire(arena->ctx, bytes, "compressed gradients", &payload));
+        x->payload = x->there = payload;
+        x->most = x->down;
+        return CT_OK;
+    }
+    CT_TRY(ct_side_acquire(&x->side, bytes + CT_ALIGN, &there));
+    x->there = there;
+    CT_TRY(ct_side_acquire(&x->side, sizeof(*x->most), &most));
+    x->most = most;
+    if (s->comm->size > 1) CT_TRY(ct_side_host_acquire(&x->side, bytes, &payload));
+    x->payload = payload;
+    return CT_OK;
+}
+
+/* The sums: of the payload, where there are several ranks, and of the exponent. */
+static ct_status connect(cast *x)
+{
+    const ct_codec_setup *s = &x->setup;
+    const char *allreduce = s->allreduce;
+
+    if (s->comm->size == 1) return CT_OK;
+    x->ways = (ct_persistent_coll){
+        .comm = s->comm, .buf = x->payload, .count = s->n, .dtype = x->dtype, .tag = s->tag
+    };
+    if ((x->dtype == CT_F16) || !x->side.host) { /* it begins in `progress` */
+        const ct_coll_ops *ops = NULL;
+
+        CT_TRY(ct_persistent_coll_choose_own(s->comm, s->n, x->dtype, s->allreduce,
+                                             (x->dtype == CT_F16) ? "fp16" : "bf16", &ops));
+        allreduce = ops->name;
+    }
+    CT_TRY(ct_persistent_coll_prepare(&x->ways, allreduce, s->deterministic));
+    if (x->dtype == CT_BF16) return CT_OK;
+    x->agree = (ct_persistent_coll){
+        .comm = s->comm, .buf = x->exponent, .count = 1, .dtype = CT_U8, .tag = s->tag
+    };
+    return ct_persistent_coll_prepare(&x->agree, "rhd",
+                                      s->deterministic); /* one byte: latency is all */
 }
 
 static ct_status prepare(cast *x, const ct_codec_setup *setup, ct_dtype dtype)
 {
-    const ct_arena_ops *arena = ct_comm_arena(setup->comm);
-    void *block = NULL;
-
-    ct_cast_open(&x->h, setup, dtype);
-    CT_TRY(arena->acquire(arena->ctx, sizeof(*x->payload) * (size_t)setup->n,
-                          "compressed gradients", &block));
-    x->payload = block;
-    return ct_cast_connect(&x->h, x->payload);
+    x->setup = *setup;
+    x->dtype = dtype;
+    x->scale = 1;
+    atomic_store(&x->stage, STAGE_SUM);
+    atomic_store(&x->alone.rank, -1);
+    CT_TRY(ct_side_open(&x->side, &x->setup, false));
+    if (!x->side.host && (setup->config->local_clip > 0)) CT_TRY(ct_side_plain_coder(&x->side));
+    CT_TRY(acquire(x));
+    return connect(x);
 }
 
 static ct_status bf16_prepare(void *obj, const ct_codec_setup *setup)
@@ -55,116 +139,259 @@ static ct_status fp16_prepare(void *obj, const ct_codec_setup *setup)
     return prepare(obj, setup, CT_F16);
 }
 
-static ct_status encode_and_start(cast *x)
-{
-    const ct_codec_setup *s = &x->h.setup;
-    double start = ct_clock_s();
+/* ---- a step */
 
-    ct_cast_encode(x->h.dtype, s->grad, s->n, x->h.scale, s->comm->n_thread, x->payload);
-    x->h.left_at = ct_clock_s();
-    x->h.stats.pack_s += x->h.left_at - start;
-    x->h.stats.encoded_at[1] = x->h.left_at;
-    atomic_store(&x->h.stage, CT_CAST_SUM);
-    return (s->comm->size > 1) ? ct_persistent_coll_start(&x->h.ways) : CT_OK;
-}
-
-static void start_step(cast *x)
-{
-    x->h.stats.n_step += 1;
-    x->h.stats.bytes_dense += x->h.setup.n * (int64_t)sizeof(float);
-    x->h.stats.bytes_coded += x->h.setup.n * (int64_t)sizeof(*x->payload);
-    x->h.stats.encoded_at[0] = ct_clock_s();
-}
-
-static ct_status bf16_start(void *obj, const ct_codec_step *step)
-{
-    (void)step;
-    start_step(obj);
-    return encode_and_start(obj);
-}
-
-static ct_status fp16_start(void *obj, const ct_codec_step *step)
+static ct_coll_where *cast_where(void *obj)
 {
     cast *x = obj;
-    const ct_codec_setup *s = &x->h.setup;
 
-    (void)step;
-    start_step(x);
-    *x->h.exponent = ct_cast_exponent(s->grad, s->n, s->comm->n_thread);
-    CT_TRY(ct_cast_take_scale(&x->h)); /* no need to ask the others where it is not finite */
-    x->h.left_at = ct_clock_s();
-    x->h.stats.select_s += x->h.left_at - x->h.stats.encoded_at[0];
-    x->h.stats.encoded_at[1] = x->h.left_at;
-    if (s->comm->size == 1) return encode_and_start(x);
-    atomic_store(&x->h.stage, CT_CAST_AGREE);
-    return ct_persistent_coll_start(&x->h.agree);
+    if (x->setup.comm->size == 1) return &x->alone;
+    return ct_persistent_coll_where((atomic_load(&x->stage) == STAGE_AGREE) ? &x->agree : &x->ways);
 }
 
-static ct_status cast_progress(void *obj)
+static ct_status encode(cast *x)
+{
+    const ct_codec_setup *s = &x->setup;
+
+    CT_TRY(x->side.kernels->encode(x->side.stream, x->dtype == CT_F16, s->grad, s->n, x->scale,
+                                   x->there));
+    if (s->comm->size == 1) return CT_OK;
+    return ct_side_bring(&x->side, 0, x->payload, x->there, sizeof(*x->payload) * (size_t)s->n);
+}
+
+/* The first that the gradient is read for. */
+static ct_status begin(cast *x)
+{
+    const ct_codec_setup *s = &x->setup;
+
+    if (x->dtype == CT_BF16) return encode(x);
+    CT_TRY(x->side.kernels->exponent(x->side.stream, s->grad, s->n, x->most));
+    return ct_side_bring(&x->side, 0, x->down, x->most, sizeof(*x->down));
+}
+
+static ct_status cast_ready(void *obj, const ct_codec_step *step, bool dense, double limit)
 {
     cast *x = obj;
-    const ct_codec_setup *s = &x->h.setup;
-    double start = 0;
+    const ct_codec_setup *s = &x->setup;
+    const ct_codec_side *d = &x->side;
 
-    if (x->h.stage == CT_CAST_AGREE) {
-        ct_status status = ct_persistent_coll_progress(&x->h.agree);
+    (void)step;
+    x->stats.encoded_at[0] = ct_clock_s();
+    CT_TRY(d->kernels->follow(NULL, d->stream));
+    if (d->coder != NULL) CT_TRY(d->kernels->shrink(d->coder, d->stream, s->grad, s->n, limit));
+    if (!dense) return begin(x);
+    if (s->comm->size == 1) return CT_OK;
+    return ct_side_bring(&x->side, 0, s->host, s->grad, sizeof(float) * (size_t)s->n);
+}
 
-        if (status != CT_OK) return status;
-        x->h.stats.exchange_s += ct_clock_s() - x->h.left_at;
-        CT_TRY(ct_cast_take_scale(&x->h));
-        ct_persistent_coll_where(&x->h.ways)->brief = ct_persistent_coll_where(&x->h.agree)->brief;
-        CT_TRY(encode_and_start(x));
-    }
-    if (s->comm->size > 1) {
-        ct_status status = ct_persistent_coll_progress(&x->h.ways);
+/* In the host's memory the gradient is what is summed. */
+static ct_status cast_fold(void *obj, const ct_codec_step *step)
+{
+    cast *x = obj;
 
-        if (status != CT_OK) return status;
-    }
-    start = ct_clock_s();
-    ct_cast_decode(x->h.dtype, x->payload, s->n, 1 / x->h.scale, s->comm->n_thread, s->grad);
-    ct_codec_delivered(&x->h.stats, start, x->h.left_at);
+    (void)step;
+    return ct_side_arrived(&x->side, cast_where(x));
+}
+
+static ct_status cast_summed(void *obj)
+{
+    return ct_side_summed(&((cast *)obj)->side);
+}
+
+static ct_status take_scale(cast *x)
+{
+    if (*x->exponent == UINT8_MAX)
+        return CT_FAIL(CT_ERR_DIVERGED, "the gradient is no longer finite");
+    x->scale = ct_cast_scale(*x->exponent, x->setup.comm->size);
     return CT_OK;
 }
 
-static ct_persistent_coll *cast_ways(void *obj)
+/* The exponent is here: on to the ranks, or straight to the payload. */
+static ct_status leave_exponent(cast *x)
+{
+    CT_TRY(ct_side_arrived(&x->side, cast_where(x)));
+    *x->exponent = (uint8_t)*x->down;
+    CT_TRY(take_scale(x)); /* no need to ask the others where it is not finite */
+    x->left_at = x->stats.encoded_at[1] = ct_clock_s();
+    x->stats.select_s += x->left_at - x->stats.encoded_at[0];
+    if (x->setup.comm->size > 1) {
+        CT_TRY(ct_persistent_coll_start(&x->agree));
+        atomic_store(&x->stage, STAGE_AGREE);
+        return CT_OK;
+    }
+    CT_TRY(encode(x));
+    atomic_store(&x->stage, STAGE_PAYLOAD);
+    return CT_OK;
+}
+
+static ct_status leave_payload(cast *x)
+{
+    CT_TRY(ct_side_arrived(&x->side, cast_where(x)));
+    x->stats.encoded_at[1] = ct_clock_s();
+    x->stats.pack_s += x->stats.encoded_at[1] - x->left_at;
+    x->left_at = x->stats.encoded_at[1];
+    atomic_store(&x->stage, STAGE_SUM);
+    return (x->setup.comm->size > 1) ? ct_persistent_coll_start(&x->ways) : CT_OK;
+}
+
+/* As far as it goes without a message of others. */
+static ct_status leave(cast *x)
+{
+    if (atomic_load(&x->stage) == STAGE_EXPONENT) CT_TRY(leave_exponent(x));
+    return (atomic_load(&x->stage) == STAGE_PAYLOAD) ? leave_payload(x) : CT_OK;
+}
+
+static ct_status cast_start(void *obj, const ct_codec_step *step)
 {
     cast *x = obj;
 
-    return (x->h.setup.comm->size > 1) ? &x->h.ways : NULL;
+    (void)step;
+    x->stats.n_step += 1;
+    x->stats.bytes_dense += x->setup.n * (int64_t)sizeof(float);
+    x->stats.bytes_coded += x->setup.n * (int64_t)sizeof(*x->payload);
+    if (x->side.host) {
+        x->stats.encoded_at[0] = ct_clock_s();
+        CT_TRY(begin(x));
+    }
+    x->left_at = x->stats.encoded_at[0];
+    atomic_store(&x->stage, (x->dtype == CT_F16) ? STAGE_EXPONENT : STAGE_PAYLOAD);
+    return x->side.host ? leave(x) : CT_OK;
 }
+
+static ct_status agree(cast *x)
+{
+    CT_TRY(ct_persistent_coll_progress(&x->agree));
+    x->stats.exchange_s += ct_clock_s() - x->left_at;
+    x->left_at = ct_clock_s();
+    CT_TRY(take_scale(x));
+    ct_persistent_coll_where(&x->ways)->brief = ct_persistent_coll_where(&x->agree)->brief;
+    CT_TRY(encode(x));
+    atomic_store(&x->stage, STAGE_PAYLOAD);
+    return CT_OK;
+}
+
+static ct_status deliver(cast *x)
+{
+    const ct_codec_setup *s = &x->setup;
+    double start = ct_clock_s();
+
+    if (s->comm->size > 1)
+        CT_TRY(ct_side_lift(&x->side, x->payload, x->there, sizeof(*x->there) * (size_t)s->n));
+    CT_TRY(x->side.kernels->decode(x->side.stream, x->dtype == CT_F16, x->there, s->n, 1 / x->scale,
+                                   s->grad));
+    CT_TRY(ct_side_hand_over(&x->side));
+    ct_codec_delivered(&x->stats, start, x->left_at);
+    return CT_OK;
+}
+
+/* Stages pass by, each as soon as it may. */
+static ct_status cast_progress(void *obj)
+{
+    cast *x = obj;
+
+    CT_TRY(leave(x));
+    if (atomic_load(&x->stage) == STAGE_AGREE) {
+        CT_TRY(agree(x));
+        CT_TRY(leave(x));
+    }
+    if (x->setup.comm->size > 1) CT_TRY(ct_persistent_coll_progress(&x->ways));
+    return deliver(x);
+}
+
+/* ---- looks */
+
+static int cast_pending(void *obj, MPI_Request **out, int max)
+{
+    cast *x = obj;
+    int stage = atomic_load(&x->stage);
+
+    if (x->setup.comm->size == 1) return 0;
+    if (stage == STAGE_AGREE) return ct_persistent_coll_pending(&x->agree, out, max);
+    return (stage == STAGE_SUM) ? ct_persistent_coll_pending(&x->ways, out, max) : 0;
+}
+
+static const char *cast_exchange(const void *obj)
+{
+    const cast *x = obj;
+
+    return (x->setup.comm->size > 1) ? atomic_load(&x->ways.now)->ops->name : "one rank";
+}
+
+static void cast_stats(const void *obj, ct_codec_stats *out)
+{
+    const cast *x = obj;
+
+    *out = x->stats;
+    out->bytes_sent =
+        ct_persistent_coll_bytes_sent(&x->ways) + ct_persistent_coll_bytes_sent(&x->agree);
+}
+
+/* On a device sums begin in any order: others are not tried. */
+static ct_persistent_coll *bf16_ways(void *obj)
+{
+    cast *x = obj;
+
+    return (x->side.host && (x->setup.comm->size > 1)) ? &x->ways : NULL;
+}
+
+/* ---- without an object */
+
+static int64_t cast_payload_bytes(const ct_codec_config *c, int64_t n, int64_t rows)
+{
+    (void)c;
+    (void)rows;
+    return (int64_t)sizeof(uint16_t) * n;
+}
+
+/* Encoding reads 4 bytes and writes 2 an element, decoding the other way. */
+static void cast_seconds(const ct_codec_costs *m, ct_dtype dtype, int64_t n, ct_codec_seconds *out)
+{
+    double bytes = (double)sizeof(uint16_t) * (double)n, pass_s = ct_codec_stream_s(m, 3 * bytes);
+
+    *out = (ct_codec_seconds){ .encode_s = pass_s,
+                               .decode_s = pass_s,
+                               .wire_s = ct_codec_sum_s(m, dtype, (int64_t)bytes) +
+                                         ct_codec_bus_s(m, bytes, bytes),
+                               .bytes = ct_codec_sum_bytes(m, bytes) };
+}
+
+static void bf16_seconds(const ct_codec_costs *m, const ct_codec_config *c, int64_t n, int64_t rows,
+                         ct_codec_seconds *out)
+{
+    (void)c;
+    (void)rows;
+    cast_seconds(m, CT_BF16, n, out);
+}
+
+/* The exponent goes ahead: the gradient is read once more. */
+static void fp16_seconds(const ct_codec_costs *m, const ct_codec_config *c, int64_t n, int64_t rows,
+                         ct_codec_seconds *out)
+{
+    (void)c;
+    (void)rows;
+    cast_seconds(m, CT_F16, n, out);
+    out->encode_s += ct_codec_stream_s(m, 4 * (double)n);
+    out->wire_s += ct_codec_sum_s(m, CT_U8, 1) + ct_codec_bus_s(m, sizeof(uint32_t), 0);
+}
+
+#define CAST_OPS                                                                                   \
+    .on_device = true, .automatic = true, .size = sizeof(cast), .destroy = cast_destroy,           \
+    .fold = cast_fold, .ready = cast_ready, .summed = cast_summed, .start = cast_start,            \
+    .progress = cast_progress, .pending = cast_pending, .where = cast_where,                       \
+    .exchange = cast_exchange, .stats = cast_stats, .payload_bytes = cast_payload_bytes
 
 const ct_codec_ops ct_codec_bf16 = {
     .name = "bf16",
-    .on_device = &ct_codec_bf16_device,
-    .automatic = true,
-    .size = sizeof(cast),
+    CAST_OPS,
     .prepare = bf16_prepare,
-    .destroy = cast_destroy,
-    .start = bf16_start,
-    .progress = cast_progress,
-    .pending = ct_cast_pending,
-    .where = ct_cast_where,
-    .exchange = ct_cast_exchange,
-    .ways = cast_ways,
-    .stats = ct_cast_stats,
-    .payload_bytes = ct_cast_payload_bytes,
-    .seconds = ct_bf16_seconds,
+    .ways = bf16_ways,
+    .seconds = bf16_seconds,
 };
 
 const ct_codec_ops ct_codec_fp16 = {
     .name = "fp16",
-    .on_device = &ct_codec_fp16_device,
+    CAST_OPS,
     .chains = true,
-    .automatic = true,
-    .size = sizeof(cast),
     .prepare = fp16_prepare,
-    .destroy = cast_destroy,
-    .start = fp16_start,
-    .progress = cast_progress,
-    .pending = ct_cast_pending,
-    .where = ct_cast_where,
-    .exchange = ct_cast_exchange,
-    .stats = ct_cast_stats,
-    .payload_bytes = ct_cast_payload_bytes,
-    .seconds = ct_fp16_seconds,
+    .seconds = fp16_seconds,
 };

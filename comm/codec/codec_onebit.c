@@ -12,18 +12,85 @@
  * The cheaper by the cost model. Payloads are added in a fixed order, and every rank reads the same
  * bytes: replicas are bitwise equal. */
 #include <stdlib.h>
+#include <string.h>
 
-#include "comm/codec/codec_onebit.h"
 #include "comm/codec/codec_types.h"
+#include "comm/codec/codec_side.h"
+#include "comm/codec/sign.h"
+#include "comm/collective/allgatherv.h"
+#include "comm/collective/blocking.h"
+#include "comm/sparse/sparse_cost.h"
 #include "framework/base/clock.h"
 
+typedef enum {
+    STAGE_DOWN, /* this rank's signs come to the host                      */
+    STAGE_SPLIT,
+    STAGE_PART_DOWN, /* likewise: those of its part, which is complete     */
+    STAGE_GATHER,
+    STAGE_DONE
+} onebit_stage;
+
 typedef struct onebit {
-    ct_onebit_head h;
-    ct_error_feedback keep;
-    char *payload;     /* one rank: of all elements */
-    const void **all;  /* [p], allgather: payloads  */
-    size_t *all_bytes; /* [p]                       */
+    ct_codec_setup setup;
+    ct_codec_side side;
+    bool splits;
+    ct_sign_cut cut;  /* split: dealt to the ranks by their places in the topology's order */
+    int me;           /* this rank's place                                                 */
+    int64_t first, n; /* split: its part; else all                                         */
+    size_t most;      /* bytes of a payload that everyone gets, at most                    */
+    ct_sign_split *split;
+    ct_allgatherv *gather; /* several ranks */
+    char *block;           /* where gradients lie: what of these is not in messages' memory    */
+    char *parts;           /* the payload of all parts                                     */
+    char *landed;          /* split, on a device: those of its own part from others        */
+    char *all;             /* one a rank, …                                                */
+    size_t stride;         /* … so many bytes apart                                        */
+    onebit_stage stage;
+    ct_coll_where where;
+    ct_codec_stats stats;
+    double left_at;
 } onebit;
+
+/* ---- split or allgather */
+
+/* Each part's signs to its owner, the sums' to everyone; or everyone's to everyone. */
+static void costs(const ct_sparse_allreduce_model *m, const ct_codec_speed *speed, int p, int64_t n,
+                  ct_sparse_allreduce_seconds *split, ct_sparse_allreduce_seconds *gather)
+{
+    double part = (double)ct_sign_bytes(n / p), elements = (double)n;
+
+    split->wire_s =
+        ct_sparse_allreduce_model_split_s(m, part) + ct_sparse_allreduce_model_ring_s(m, part);
+    split->work_s = (2 * speed->unsign_s + speed->sign_s / p) * elements;
+    gather->wire_s = ct_sparse_allreduce_model_ring_s(m, (double)ct_sign_bytes(n));
+    gather->work_s = speed->unsign_s * elements * (p + 1);
+}
+
+/* Other names are of exchanges that other codecs of AUTO's choice shall take. */
+static bool takes_split(const ct_codec_config *c, const ct_sparse_allreduce_seconds *split,
+                        const ct_sparse_allreduce_seconds *gather)
+{
+    const char *name = (c->exchange != NULL) ? c->exchange : "auto";
+
+    if (strcmp(name, "split") == 0) return true;
+    if (strcmp(name, "allgather") == 0) return false;
+    return split->wire_s + split->work_s < gather->wire_s + gather->work_s;
+}
+
+/* Ranks of unlike processors may round a cost differently: rank 0 says. */
+static ct_status choose(const ct_codec_setup *s, bool *splits_p)
+{
+    const ct_sparse_allreduce_model *m = NULL;
+    ct_sparse_allreduce_seconds split, gather;
+    int64_t yes = 0;
+
+    CT_TRY(ct_sparse_allreduce_model_of(s->comm, &m));
+    costs(m, ct_sparse_allreduce_model_coding(m), s->comm->size, s->n, &split, &gather);
+    yes = takes_split(s->config, &split, &gather);
+    CT_TRY(ct_comm_broadcast(s->comm, &yes, sizeof(yes)));
+    *splits_p = (yes != 0);
+    return CT_OK;
+}
 
 /* ---- creation */
 
@@ -32,112 +99,267 @@ static void onebit_destroy(void *obj)
     onebit *x = obj;
 
     if (x == NULL) return;
-    ct_onebit_close(&x->h);
-    ct_error_feedback_release(&x->keep);
-    ct_mem_release(x->payload);
-    free(x->all);
-    free(x->all_bytes);
+    ct_side_wait(&x->side);
+    ct_allgatherv_destroy(x->gather);
+    ct_sign_split_destroy(x->split);
+    ct_side_release(&x->side, x->block);
+    ct_side_close(&x->side);
     free(x);
 }
 
-static ct_status no_memory(const onebit *x)
+static ct_status create_split(onebit *x)
 {
-    return CT_FAIL(CT_ERR_NOMEM, "no memory to compress %s", x->h.setup.key);
+    const ct_codec_setup *s = &x->setup;
+    int64_t first = 0, n = 0, most = 0;
+
+    x->cut.parts = s->comm->size;
+    for (int j = 0; j < s->comm->size; ++j) {
+        ct_sign_part(&x->cut, j, &first, &n);
+        most = (n > most) ? n : most;
+    }
+    ct_sign_part(&x->cut, x->me, &x->first, &x->n);
+    x->most = ct_align_up(ct_sign_bytes(most));
+    CT_TRY(ct_sign_split_create(s->comm, &x->cut, s->comm->topo->order, x->me, s->tag, &x->split));
+    return x->side.host ? CT_OK : ct_sign_split_keep_on(x->split, s->dev);
+}
+
+/* Whether parts go to their owners, or everyone's signs to everyone, and what they travel by. */
+static ct_status connect(onebit *x)
+{
+    const ct_codec_setup *s = &x->setup;
+
+    CT_TRY(choose(s, &x->splits));
+    if (x->splits) CT_TRY(create_split(x));
+    CT_TRY(ct_allgatherv_create(s->comm, s->comm->topo->order, s->comm->size, x->me, x->most,
+                                s->tag + (x->splits ? 1 : 0), &x->gather));
+    return x->side.host ? CT_OK : ct_allgatherv_keep_on(x->gather, s->dev);
+}
+
+/* The device writes between heads that are there. */
+static ct_status write_heads(const onebit *x)
+{
+    size_t bytes = ct_sign_at(&x->cut, x->cut.parts);
+    char *heads = ct_mem_acquire(bytes);
+    int64_t first = 0, n = 0;
+    ct_status status = CT_OK;
+
+    if (heads == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory to compress %s", x->setup.key);
+    for (int j = 0; j < x->cut.parts; ++j) {
+        ct_sign_part(&x->cut, j, &first, &n);
+        ct_sign_head(heads + ct_sign_at(&x->cut, j), n);
+    }
+    status = x->setup.dev->from_host(x->side.stream, x->parts, heads, bytes);
+    if ((status == CT_OK) && x->splits) {
+        ct_sign_head(heads, x->n);
+        status = x->setup.dev->from_host(x->side.stream, x->all + x->stride * (size_t)x->me, heads,
+                                         CT_SIGN_HEAD);
+    }
+    ct_mem_release(heads);
+    return status;
+}
+
+/* In the host's memory payloads are made, and read, where messages have them. */
+static ct_status place_on_host(onebit *x)
+{
+    void *block = NULL;
+
+    if (x->gather == NULL) {
+        CT_TRY(ct_side_acquire(&x->side, x->most, &block));
+        x->block = x->parts = x->all = block;
+        return CT_OK;
+    }
+    x->all = ct_allgatherv_payload(x->gather, 0);
+    x->stride = (size_t)((char *)ct_allgatherv_payload(x->gather, 1) - x->all);
+    x->parts =
+        x->splits ? ct_sign_split_payload(x->split) : ct_allgatherv_payload(x->gather, x->me);
+    return CT_OK;
+}
+
+/* Without split all that is one place: this rank's among everyone's. */
+static ct_status place_on_device(onebit *x)
+{
+    size_t p = (size_t)x->setup.comm->size, landed = 0, parts = 0;
+    void *block = NULL;
+
+    if (x->splits) {
+        parts = ct_align_up(ct_sign_at(&x->cut, x->cut.parts));
+        landed = (p - 1) * ct_align_up(ct_sign_bytes(x->n));
+    }
+    x->stride = x->most;
+    CT_TRY(ct_side_acquire(&x->side, parts + landed + p * x->stride, &block));
+    x->block = block;
+    x->landed = x->block + parts;
+    x->all = x->landed + landed;
+    x->parts = x->splits ? x->block : x->all + x->stride * (size_t)x->me;
+    return write_heads(x);
 }
 
 static ct_status onebit_prepare(void *obj, const ct_codec_setup *setup)
 {
     onebit *x = obj;
-    size_t p = (size_t)setup->comm->size;
+    const int *order = setup->comm->topo->order;
 
-    ct_onebit_open(&x->h, setup, &x->keep);
-    CT_TRY(ct_error_feedback_acquire(&x->h.setup, &x->keep));
-    x->all = calloc(p, sizeof(*x->all));
-    x->all_bytes = calloc(p, sizeof(*x->all_bytes));
-    if ((x->all == NULL) || (x->all_bytes == NULL)) return no_memory(x);
-    if (p > 1) return ct_onebit_connect(&x->h);
-    x->payload = ct_mem_acquire(ct_sign_bytes(setup->n));
-    return (x->payload != NULL) ? CT_OK : no_memory(x);
+    x->setup = *setup;
+    x->cut = (ct_sign_cut){ .n = setup->n, .parts = 1 };
+    x->n = setup->n;
+    x->most = ct_align_up(ct_sign_bytes(setup->n));
+    x->stage = STAGE_DONE;
+    while (order[x->me] != setup->comm->rank) x->me += 1;
+    atomic_store(&x->where.rank, -1);
+    CT_TRY(ct_side_open(&x->side, &x->setup, true));
+    CT_TRY(ct_side_plain_coder(&x->side));
+    if (setup->comm->size > 1) CT_TRY(connect(x));
+    return x->side.host ? place_on_host(x) : place_on_device(x);
 }
 
 /* ---- a step */
+
+/* All parts but this rank's own. */
+static ct_status bring_parts(onebit *x)
+{
+    size_t hole = ct_sign_at(&x->cut, x->me), behind = ct_sign_at(&x->cut, x->me + 1);
+    size_t end = ct_sign_at(&x->cut, x->cut.parts);
+    char *to = ct_sign_split_payload(x->split);
+
+    if (hole > 0) CT_TRY(ct_side_bring(&x->side, 0, to, x->parts, hole));
+    return (end > behind) ? ct_side_bring(&x->side, 1, to + behind, x->parts + behind, end - behind)
+                          : CT_OK;
+}
+
+/* The update and its signs. The note of a split comes with its part. */
+static ct_status begin(onebit *x, const ct_codec_step *step, double limit)
+{
+    ct_codec_side *d = &x->side;
+    const ct_codec_setup *s = &x->setup;
+    ct_momentum_correction a = ct_error_feedback_accum(&d->keep, step, 0, s->n, s->comm->size);
+
+    CT_TRY(d->kernels->clip(d->coder, d->stream, s->grad, s->n, limit));
+    CT_TRY(
+        d->kernels->sign(d->coder, d->stream, &a, x->cut.parts, x->splits ? x->me : -1, x->parts));
+    if (x->splits) return bring_parts(x);
+    if (s->comm->size == 1)
+        CT_TRY(
+            d->kernels->sign_add(d->coder, d->stream, x->all, x->stride, 1, false, s->grad, s->n));
+    CT_TRY(ct_side_bring_note(d, 0, d->coder));
+    if (s->comm->size == 1) return CT_OK;
+    return ct_side_bring(d, 1, ct_allgatherv_payload(x->gather, x->me), x->parts,
+                         ct_sign_bytes(s->n));
+}
+
+static ct_status onebit_ready(void *obj, const ct_codec_step *step, bool dense, double limit)
+{
+    onebit *x = obj;
+    bool empty = false;
+
+    x->stats.encoded_at[0] = ct_clock_s();
+    CT_TRY(ct_side_begin(&x->side, &empty));
+    return dense ? ct_side_dense(&x->side, step, empty, limit) : begin(x, step, limit);
+}
 
 static ct_status onebit_fold(void *obj, const ct_codec_step *step)
 {
     onebit *x = obj;
 
-    ct_error_feedback_fold(&x->keep, step, &x->h.stats);
-    return CT_OK;
+    return ct_side_fold(&x->side, step, &x->stats, &x->where);
+}
+
+static ct_status onebit_summed(void *obj)
+{
+    return ct_side_summed(&((onebit *)obj)->side);
+}
+
+/* Signs are there, and leave. */
+static ct_status leave(onebit *x)
+{
+    CT_TRY(ct_side_arrived(&x->side, &x->where));
+    x->left_at = x->stats.encoded_at[1] = ct_clock_s();
+    x->stats.accumulate_s += x->left_at - x->stats.encoded_at[0];
+    x->stage = x->splits ? STAGE_SPLIT : STAGE_GATHER;
+    if (x->splits) {
+        ct_sign_split_start(x->split);
+        return CT_OK;
+    }
+    CT_TRY(ct_side_check(&x->side));
+    return (x->gather != NULL) ? ct_allgatherv_start(x->gather, ct_sign_bytes(x->setup.n)) : CT_OK;
 }
 
 static ct_status onebit_start(void *obj, const ct_codec_step *step)
 {
     onebit *x = obj;
-    const ct_codec_setup *s = &x->h.setup;
-    ct_momentum_correction a = ct_error_feedback_accum(&x->keep, step, 0, s->n, s->comm->size);
-    char *to = x->payload;
-    size_t bytes = ct_sign_at(&x->h.cut, x->h.cut.parts);
-    double start = ct_clock_s();
 
-    if (x->h.splits)
-        to = ct_sign_split_payload(x->h.split);
-    else if (x->h.gather != NULL)
-        to = ct_allgatherv_payload(x->h.gather, x->h.me);
-    CT_TRY(ct_sign_encode(&x->h.cut, &a, x->h.splits ? x->h.me : -1, to));
-    x->h.left_at = ct_clock_s();
-    if (x->h.splits) bytes -= ct_sign_bytes(x->h.n);
-    x->h.stats.n_step += 1;
-    x->h.stats.bytes_dense += s->n * (int64_t)sizeof(float);
-    x->h.stats.bytes_coded += (int64_t)bytes;
-    x->h.stats.accumulate_s += x->h.left_at - start;
-    x->h.stats.encoded_at[0] = start;
-    x->h.stats.encoded_at[1] = x->h.left_at;
-    x->h.stage = x->h.splits ? CT_ONEBIT_SPLIT : CT_ONEBIT_GATHER;
-    if (x->h.splits) ct_sign_split_start(x->h.split);
-    return ((x->h.gather != NULL) && !x->h.splits) ? ct_allgatherv_start(x->h.gather, bytes)
-                                                   : CT_OK;
+    x->stats.n_step += 1;
+    x->stats.bytes_dense += x->setup.n * (int64_t)sizeof(float);
+    x->stats.bytes_coded += (int64_t)ct_sign_at(&x->cut, x->cut.parts);
+    x->stage = STAGE_DOWN;
+    if (!x->side.host) return CT_OK;
+    CT_TRY(onebit_ready(obj, step, false, 0));
+    return leave(x);
 }
 
-/* This rank's part is complete: its V and everyone's signs. */
-static ct_status start_gather(onebit *x)
+/* What came for this rank's part is added to V (in the host's memory, as it came), and the signs of
+ * all that come down. */
+static ct_status complete_part(onebit *x)
 {
+    ct_codec_side *d = &x->side;
+    size_t each = ct_align_up(ct_sign_bytes(x->n)), bytes = ct_sign_bytes(x->n);
+    float *v = d->keep.v + x->first;
+    char *own = x->all + x->stride * (size_t)x->me;
     double start = ct_clock_s();
+    int p = x->setup.comm->size;
 
-    CT_TRY(ct_sign_take(x->keep.v + x->h.first, x->h.n, x->h.setup.comm->n_thread,
-                        ct_allgatherv_payload(x->h.gather, x->h.me)));
-    x->h.stats.pack_s += ct_clock_s() - start;
-    x->h.stats.exchange_s -= ct_clock_s() - start;
-    x->h.stats.bytes_coded += (int64_t)ct_sign_bytes(x->h.n);
-    x->h.stage = CT_ONEBIT_GATHER;
-    return ct_allgatherv_start(x->h.gather, ct_sign_bytes(x->h.n));
-}
+    for (int shift = 1; !d->host && (shift < p) && (x->n > 0); ++shift) {
+        void *from = ct_sign_split_landed(x->split, shift);
 
-static ct_status deliver_parts(onebit *x)
-{
-    const ct_codec_setup *s = &x->h.setup;
-
-    for (int j = 0; j < s->comm->size; ++j) {
-        const void *payload = ct_allgatherv_payload(x->h.gather, j);
-        size_t bytes = ct_allgatherv_bytes(x->h.gather, j);
-        int64_t first = 0, n = 0;
-
-        ct_sign_part(&x->h.cut, j, &first, &n);
-        CT_TRY(ct_sign_sum(&payload, &bytes, 1, s->grad + first, n, s->comm->n_thread));
+        CT_TRY(ct_sign_check(from, bytes, x->n));
+        CT_TRY(ct_side_lift(d, from, x->landed + each * (size_t)(shift - 1), bytes));
     }
-    return CT_OK;
+    if (!d->host)
+        CT_TRY(d->kernels->sign_add(d->coder, d->stream, x->landed, each, p - 1, true, v, x->n));
+    CT_TRY(d->kernels->sign_take(d->coder, d->stream, v, x->n, own));
+    CT_TRY(ct_side_bring_note(d, 0, d->coder));
+    x->stage = STAGE_PART_DOWN;
+    x->stats.pack_s += ct_clock_s() - start;
+    x->stats.exchange_s -= ct_clock_s() - start;
+    return ct_side_bring(d, 1, ct_allgatherv_payload(x->gather, x->me), own, bytes);
+}
+
+static ct_status progress_part(onebit *x)
+{
+    if (x->stage == STAGE_SPLIT) {
+        float *part = x->side.host ? x->side.keep.v + x->first : NULL;
+        double before = x->stats.unpack_s;
+        ct_status status = ct_sign_split_progress(x->split, part, &x->stats.bytes_sent,
+                                                  &x->stats.unpack_s, &x->where);
+
+        x->stats.exchange_s -= x->stats.unpack_s - before;
+        if (status != CT_OK) return status;
+        CT_TRY(complete_part(x));
+    }
+    CT_TRY(ct_side_arrived(&x->side, &x->where));
+    CT_TRY(ct_side_check(&x->side));
+    x->stage = STAGE_GATHER;
+    return ct_allgatherv_start(x->gather, ct_sign_bytes(x->n));
 }
 
 static ct_status deliver(onebit *x)
 {
-    const ct_codec_setup *s = &x->h.setup;
+    ct_codec_side *d = &x->side;
+    const ct_codec_setup *s = &x->setup;
+    int p = s->comm->size;
 
-    if (x->h.splits) return deliver_parts(x);
-    for (int j = 0; j < s->comm->size; ++j) {
-        x->all[j] = (x->h.gather != NULL) ? ct_allgatherv_payload(x->h.gather, j) : x->payload;
-        x->all_bytes[j] =
-            (x->h.gather != NULL) ? ct_allgatherv_bytes(x->h.gather, j) : ct_sign_bytes(s->n);
+    for (int j = 0; j < p; ++j) {
+        void *from = ct_allgatherv_payload(x->gather, j);
+        size_t bytes = ct_allgatherv_bytes(x->gather, j);
+        int64_t first = 0, n = 0;
+
+        if (j == x->me) continue;
+        ct_sign_part(&x->cut, x->splits ? j : 0, &first, &n);
+        CT_TRY(ct_sign_check(from, bytes, n));
+        CT_TRY(ct_side_lift(d, from, x->all + x->stride * (size_t)j, bytes));
     }
-    return ct_sign_sum(x->all, x->all_bytes, s->comm->size, s->grad, s->n, s->comm->n_thread);
+    if (x->splits)
+        return d->kernels->sign_put(d->coder, d->stream, x->all, x->stride, p, s->grad, s->n);
+    return d->kernels->sign_add(d->coder, d->stream, x->all, x->stride, p, false, s->grad, s->n);
 }
 
 static ct_status onebit_progress(void *obj)
@@ -145,43 +367,120 @@ static ct_status onebit_progress(void *obj)
     onebit *x = obj;
     double start = 0;
 
-    if (x->h.stage == CT_ONEBIT_SPLIT) {
-        double before = x->h.stats.unpack_s;
-        ct_status status =
-            ct_sign_split_progress(x->h.split, x->keep.v + x->h.first, &x->h.stats.bytes_sent,
-                                   &x->h.stats.unpack_s, &x->h.where);
-
-        x->h.stats.exchange_s -= x->h.stats.unpack_s - before;
-        if (status != CT_OK) return status;
-        CT_TRY(start_gather(x));
-    }
-    if (x->h.gather != NULL) {
-        ct_status status = ct_allgatherv_progress(x->h.gather, &x->h.stats.bytes_sent, &x->h.where);
-
-        if (status != CT_OK) return status;
-    }
+    if (x->stage == STAGE_DOWN) CT_TRY(leave(x));
+    if (x->stage < STAGE_GATHER) CT_TRY(progress_part(x));
+    if (x->gather != NULL)
+        CT_TRY(ct_allgatherv_progress(x->gather, &x->stats.bytes_sent, &x->where));
     start = ct_clock_s();
-    CT_TRY(deliver(x));
-    ct_onebit_delivered(&x->h, start);
+    if (x->gather != NULL) CT_TRY(deliver(x));
+    CT_TRY(ct_side_hand_over(&x->side));
+    x->stage = STAGE_DONE;
+    ct_codec_delivered(&x->stats, start, x->left_at);
     return CT_OK;
+}
+
+/* ---- looks */
+
+static int onebit_pending(void *obj, MPI_Request **out, int max)
+{
+    onebit *x = obj;
+
+    if (x->gather == NULL) return 0;
+    if (x->stage == STAGE_GATHER) return ct_allgatherv_pending(x->gather, out, max);
+    return (x->stage == STAGE_SPLIT) ? ct_sign_split_pending(x->split, out, max) : 0;
+}
+
+static ct_coll_where *onebit_where(void *obj)
+{
+    return &((onebit *)obj)->where;
+}
+
+static const char *onebit_exchange(const void *obj)
+{
+    const onebit *x = obj;
+
+    if (x->gather == NULL) return "one rank";
+    return x->splits ? "split" : "allgather";
+}
+
+static bool onebit_state(void *obj, int i, ct_codec_state *out)
+{
+    return ct_error_feedback_state(&((onebit *)obj)->side.keep, i, out);
+}
+
+static ct_status onebit_restored(void *obj)
+{
+    return ct_error_feedback_restored(&((onebit *)obj)->side.keep);
+}
+
+static void onebit_stats(const void *obj, ct_codec_stats *out)
+{
+    *out = ((const onebit *)obj)->stats;
+}
+
+static double onebit_left(void *obj)
+{
+    return ct_side_left(&((onebit *)obj)->side);
+}
+
+/* ---- without an object */
+
+static int64_t onebit_bytes(const ct_codec_config *c, int64_t n, int64_t rows)
+{
+    (void)c;
+    (void)rows;
+    return (int64_t)ct_sign_bytes(n);
+}
+
+/* Signs are found and taken out while a block is in the cache; what the accumulation takes more
+ * than the solver's update, which it replaces: as for the sparse ones. */
+static void onebit_seconds(const ct_codec_costs *m, const ct_codec_config *c, int64_t n,
+                           int64_t rows, ct_codec_seconds *out)
+{
+    double update_s = m->speed.update_s * (double)n, signs = (double)ct_sign_bytes(n);
+    double others = m->n_rank - 1;
+    ct_sparse_allreduce_seconds split, gather;
+
+    (void)rows;
+    costs(m->exch, m->bus.there ? &m->speed : ct_sparse_allreduce_model_coding(m->exch), m->n_rank,
+          n, &split, &gather);
+    if (c->momentum_correction) update_s -= ct_codec_stream_s(m, 8 * (double)n);
+    *out = (ct_codec_seconds){ .encode_s =
+                                   ((update_s > 0) ? update_s : 0) + m->speed.sign_s * (double)n };
+    if (takes_split(c, &split, &gather)) {
+        out->exchange = "split";
+        out->wire_s = m->wire_factor * split.wire_s;
+        out->decode_s = split.work_s;
+        out->bytes = ct_codec_sum_bytes(m, signs);
+        others *= 2.0 / m->n_rank;
+    } else {
+        out->exchange = "allgather";
+        out->wire_s = m->wire_factor * gather.wire_s;
+        out->decode_s = gather.work_s;
+        out->bytes = (m->n_rank - 1) * signs;
+    }
+    out->wire_s += ct_codec_bus_s(m, signs, others * signs);
 }
 
 const ct_codec_ops ct_codec_onebit = {
     .name = "onebit",
-    .on_device = &ct_codec_onebit_device,
-    .keeps = true,
-    .absorbs = true,
+    .uses = CT_CODEC_USES_RESYNC | CT_CODEC_USES_MOMENTUM_CORRECTION,
+    .on_device = true,
     .size = sizeof(onebit),
     .prepare = onebit_prepare,
     .destroy = onebit_destroy,
     .fold = onebit_fold,
+    .ready = onebit_ready,
+    .summed = onebit_summed,
     .start = onebit_start,
     .progress = onebit_progress,
-    .pending = ct_onebit_pending,
-    .where = ct_onebit_where,
-    .exchange = ct_onebit_exchange,
-    .state = ct_onebit_state,
-    .stats = ct_onebit_stats,
-    .payload_bytes = ct_onebit_bytes,
-    .seconds = ct_onebit_seconds,
+    .pending = onebit_pending,
+    .where = onebit_where,
+    .exchange = onebit_exchange,
+    .state = onebit_state,
+    .restored = onebit_restored,
+    .stats = onebit_stats,
+    .left = onebit_left,
+    .payload_bytes = onebit_bytes,
+    .seconds = onebit_seconds,
 };

@@ -36,19 +36,12 @@ ct_payload_form ct_sparse_form(const ct_codec_config *c, int64_t n, bool quantiz
  *  would choose among all exchanges. Ok-Topk's regions and thresholds come from the steps before,
  *  which a snapshot does not have. */
 const char *ct_sparse_inner(bool deterministic);
+/** Names of exchanges, selections and wires, and "auto": the first that `is` says is it. */
+const char *ct_sparse_word(const char *name, bool (*is)(const char *name, const char *word));
 /** CT_ERR_CONFIG. */
 ct_status ct_sparse_selection(const char *name, ct_select_kind *kind_p);
 /** Fits ct_codec_ops.check. */
 ct_status ct_sparse_check(const ct_codec_config *c);
-int64_t ct_sparse_payload_bytes(const ct_codec_config *c, int64_t n, bool plain);
-/** As ct_codec_ops.seconds. */
-void ct_sparse_seconds(const ct_codec_costs *m, const ct_codec_config *c, int64_t n, bool plain,
-                       ct_codec_seconds *out);
-
-/** … of gradients on a device. */
-void ct_sparse_device_seconds(const ct_codec_costs *m, const ct_codec_config *c, int64_t n,
-                              bool plain, ct_codec_seconds *out);
-
 /** Fit ct_codec_ops.payload_bytes and seconds. */
 int64_t ct_topk_payload_bytes(const ct_codec_config *c, int64_t n, int64_t rows);
 int64_t ct_redsync_payload_bytes(const ct_codec_config *c, int64_t n, int64_t rows);

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "comm/codec/codec_cost.h"
+#include "comm/codec/codec_types.h"
 #include "comm/codec/codec_sparse.h"
 
 ct_status ct_sparse_selection(const char *name, ct_select_kind *kind_p)
@@ -14,6 +14,19 @@ ct_status ct_sparse_selection(const char *name, ct_select_kind *kind_p)
         return CT_OK;
     }
     return CT_FAIL(CT_ERR_CONFIG, "unknown selection \"%s\"", name);
+}
+
+static const char *const wire_name[] = { "auto", "pairs", "half" };
+
+const char *ct_sparse_word(const char *name, bool (*is)(const char *name, const char *word))
+{
+    for (int i = 0; ct_sparse_allreduce_table[i] != NULL; ++i)
+        if (is(name, ct_sparse_allreduce_table[i]->name)) return ct_sparse_allreduce_table[i]->name;
+    for (int k = 0; k <= CT_SELECT_REDSYNC_SIZES; ++k)
+        if (is(name, ct_select_name((ct_select_kind)k))) return ct_select_name((ct_select_kind)k);
+    for (size_t i = 0; i < sizeof(wire_name) / sizeof(wire_name[0]); ++i)
+        if (is(name, wire_name[i])) return wire_name[i];
+    return NULL;
 }
 
 bool ct_sparse_is_auto(const char *name)
@@ -135,7 +148,7 @@ ct_status ct_sparse_check(const ct_codec_config *c)
     return CT_OK;
 }
 
-int64_t ct_sparse_payload_bytes(const ct_codec_config *c, int64_t n, bool plain)
+static int64_t payload_bytes(const ct_codec_config *c, int64_t n, bool plain)
 {
     return (int64_t)ct_payload_bytes(ct_sparse_form(c, n, c->quantize, plain), n,
                                      ct_sparse_wanted(c, n));
@@ -179,8 +192,8 @@ static void exchange_seconds(const ct_codec_costs *m, const ct_codec_config *c, 
 
 /* What replaces the solver's update: the accumulation in its place, and 12 bytes an element to
  * apply the sum where the update had 20. */
-void ct_sparse_seconds(const ct_codec_costs *m, const ct_codec_config *c, int64_t n, bool plain,
-                       ct_codec_seconds *out)
+static void host_seconds(const ct_codec_costs *m, const ct_codec_config *c, int64_t n, bool plain,
+                         ct_codec_seconds *out)
 {
     ct_payload_form form = ct_sparse_form(c, n, c->quantize, plain);
     double elements = (double)n, k = (double)ct_sparse_wanted(c, n);
@@ -194,16 +207,15 @@ void ct_sparse_seconds(const ct_codec_costs *m, const ct_codec_config *c, int64_
 
 /* Payloads of an allgather are added on the device; the others merge on the host, and their sum, of
  * about k entries, goes up, and as many that were dropped. */
-void ct_sparse_device_seconds(const ct_codec_costs *m, const ct_codec_config *c, int64_t n,
-                              bool plain, ct_codec_seconds *out)
+static void device_seconds(const ct_codec_costs *m, const ct_codec_config *c, int64_t n, bool plain,
+                           ct_codec_seconds *out)
 {
     ct_codec_config own = *c;
-    double payload = (double)ct_sparse_payload_bytes(c, n, plain),
-           k = (double)ct_sparse_wanted(c, n);
+    double payload = (double)payload_bytes(c, n, plain), k = (double)ct_sparse_wanted(c, n);
     double down = payload, up = CT_PAYLOAD_HEAD + 16 * k, whole = (double)n * sizeof(float);
 
     if (ct_sparse_is_auto(c->exchange)) own.exchange = "allgather";
-    ct_sparse_seconds(m, &own, n, plain, out);
+    host_seconds(m, &own, n, plain, out);
     if (strcmp(own.exchange, "allgather") == 0) {
         up = (m->n_rank - 1) * payload;
         out->decode_s = m->n_rank * k * m->speed.add_s;
@@ -223,25 +235,25 @@ void ct_sparse_device_seconds(const ct_codec_costs *m, const ct_codec_config *c,
 int64_t ct_topk_payload_bytes(const ct_codec_config *c, int64_t n, int64_t rows)
 {
     (void)rows;
-    return ct_sparse_payload_bytes(c, n, true);
+    return payload_bytes(c, n, true);
 }
 
 void ct_topk_seconds(const ct_codec_costs *m, const ct_codec_config *c, int64_t n, int64_t rows,
                      ct_codec_seconds *out)
 {
     (void)rows;
-    ct_sparse_seconds(m, c, n, true, out);
+    (m->bus.there ? device_seconds : host_seconds)(m, c, n, true, out);
 }
 
 int64_t ct_redsync_payload_bytes(const ct_codec_config *c, int64_t n, int64_t rows)
 {
     (void)rows;
-    return ct_sparse_payload_bytes(c, n, false);
+    return payload_bytes(c, n, false);
 }
 
 void ct_redsync_seconds(const ct_codec_costs *m, const ct_codec_config *c, int64_t n, int64_t rows,
                         ct_codec_seconds *out)
 {
     (void)rows;
-    ct_sparse_seconds(m, c, n, false, out);
+    (m->bus.there ? device_seconds : host_seconds)(m, c, n, false, out);
 }

@@ -1,4 +1,3 @@
 # Compression of gradients.
-$(call sim_twins,low_rank low_rank_basis)
-$(call sim_twins_unless_real,select momentum_correction cast sign)
+$(call sim_twin_of,codec,select momentum_correction cast sign low_rank)
 IN_SIM := all

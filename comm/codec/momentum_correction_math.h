@@ -66,7 +66,7 @@ CT_MOMENTUM_CORRECTION_FN float ct_momentum_correction_keep(float carry, float v
 }
 
 /** How much of V goes along with a dense step, of squares of the update and of V
- * (error_feedback.h). */
+ * (codec_side.h). */
 CT_HD static inline float ct_momentum_correction_share(double update, double v, int n_rank,
                                                        float least)
 {

@@ -14,7 +14,7 @@
  *  bit g whether mark[g] has any. n_group is at most 32. */
 typedef uint32_t (*ct_mark_fn)(ct_select_key key, int64_t n_group, const float *v, int32_t bound,
                                uint64_t *mark);
-/** The fastest of this processor: select_mark.c. */
+/** The fastest of this processor: select_block.c. */
 ct_mark_fn ct_mark_pick(void);
 
 /* What one thread has collected: every element of its blocks whose key is over `bound`, or of them
@@ -86,18 +86,6 @@ ct_status ct_select_pass(ct_select_run *r, ct_select_work work);
 ct_status ct_select_collect(ct_select_run *r, int32_t bound, int64_t *total_p, bool *pruned_p);
 /** The same, and where that were fewer than k, again all that are not zero. */
 ct_status ct_select_collect_k(ct_select_run *r, int32_t bound, int64_t *total_p);
-
-/** A lower bound of the k-th magnitude, from a sample of what the update will make: so low that it
- *  hardly ever fails. 0: none. CT_ERR_NOMEM. */
-ct_status ct_select_sample_bound(const ct_select_run *r, int32_t *bound_p);
-
-/** The other selections, up to having collected: select_redsync.c. */
-ct_status ct_select_trimmed(ct_select_run *r);
-ct_status ct_select_search(ct_select_run *r);
-ct_status ct_select_sampled(ct_select_run *r);
-/** Of what was collected the limit largest into out, V and U without them, and stats.threshold:
- *  select_settle.c. CT_ERR_NOMEM. */
-ct_status ct_select_settle(const ct_select_run *r, ct_sparse *out);
 
 /** Threads worth having for n elements. */
 int ct_momentum_correction_team(const ct_momentum_correction *a);

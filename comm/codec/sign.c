@@ -20,6 +20,18 @@ static int64_t blocks_of(int64_t n)
     return (n + CT_SIGN_BLOCK - 1) / CT_SIGN_BLOCK;
 }
 
+ct_status ct_sign_check(const void *payload, size_t bytes, int64_t n)
+{
+    uint64_t head[2] = { 0 }; /* its bytes, its elements: ct_sign_head() */
+
+    if (bytes >= CT_SIGN_HEAD) memcpy(head, payload, sizeof(head));
+    if ((bytes != ct_sign_bytes(n)) || (head[0] != bytes) || (head[1] != (uint64_t)n))
+        return CT_FAIL(CT_ERR_COMM,
+                       "signs of %lld elements in %zu bytes say of themselves: %lld in %llu",
+                       (long long)n, bytes, (long long)head[1], (unsigned long long)head[0]);
+    return CT_OK;
+}
+
 /* ---- one block */
 
 /* In lanes that are written out, so that every processor adds in one order. */

@@ -1,9 +1,50 @@
-#include "comm/codec/sign_split.h"
+/* How blocks of signs are dealt to ranks, how many bytes they take, and how each part gets to the
+ * rank that looks after it. */
+#include "comm/codec/sign.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "comm/collective/sized_message.h"
 #include "framework/base/clock.h"
+
+typedef struct head {
+    uint64_t bytes;
+    int64_t n;
+} head;
+
+static int64_t blocks_of(int64_t n)
+{
+    return (n + CT_SIGN_BLOCK - 1) / CT_SIGN_BLOCK;
+}
+
+static int64_t first_block(const ct_sign_cut *c, int j)
+{
+    return blocks_of(c->n) * j / c->parts;
+}
+
+void ct_sign_part(const ct_sign_cut *c, int j, int64_t *first_p, int64_t *n_p)
+{
+    int64_t first = first_block(c, j) * CT_SIGN_BLOCK, end = first_block(c, j + 1) * CT_SIGN_BLOCK;
+
+    *first_p = (first < c->n) ? first : c->n;
+    *n_p = ((end < c->n) ? end : c->n) - *first_p;
+}
+
+size_t ct_sign_bytes(int64_t n)
+{
+    return CT_SIGN_HEAD + CT_SIGN_BLOCK_BYTES * (size_t)blocks_of(n);
+}
+
+size_t ct_sign_at(const ct_sign_cut *c, int j)
+{
+    return CT_SIGN_HEAD * (size_t)j + CT_SIGN_BLOCK_BYTES * (size_t)first_block(c, j);
+}
+
+void ct_sign_head(void *payload, int64_t n)
+{
+    memcpy(payload, &(head){ .bytes = ct_sign_bytes(n), .n = n }, sizeof(head));
+}
 
 enum { WINDOW = 8 /* messages under way, each direction */ };
 

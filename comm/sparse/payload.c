@@ -7,6 +7,18 @@
 
 #include "framework/base/bf16.h"
 
+const char *ct_payload_name(ct_payload_form form)
+{
+    static const char *const name[] = { "pairs", "half", "mean" };
+
+    return name[form];
+}
+
+size_t ct_payload_bytes(ct_payload_form form, int64_t n, int64_t count)
+{
+    return ct_payload_size(ct_payload_choose(form, n, count), n, count);
+}
+
 void ct_payload_lay_out(const void *payload, ct_payload_code code, int64_t n, int64_t count,
                         ct_payload_view *v)
 {

@@ -19,7 +19,7 @@
 
 #include <stddef.h>
 
-#include "comm/sparse/residual_return.h"
+#include "comm/sparse/sparse.h"
 
 typedef enum { CT_PAYLOAD_PAIRS, CT_PAYLOAD_HALF, CT_PAYLOAD_MEAN } ct_payload_form;
 

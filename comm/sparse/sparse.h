@@ -32,7 +32,7 @@ void ct_sparse_destroy(ct_sparse *s);
 /** dense[index] += value for every entry. */
 void ct_sparse_add_to(const ct_sparse *s, float *dense);
 /** Keeps the k entries of largest magnitude, of equal ones those of lowest index. What goes is
- *  dropped there (residual_return.h), where not NULL. Nothing is allocated. A NaN counts as the
+ *  dropped there, where not NULL. Nothing is allocated. A NaN counts as the
  * largest. */
 void ct_sparse_keep(ct_sparse *s, int64_t k, const struct ct_residual_return *dropped);
 
@@ -42,5 +42,51 @@ void ct_sparse_keep(ct_sparse *s, int64_t k, const struct ct_residual_return *dr
  *  more than any float's bits. */
 void ct_sparse_kth(const float *value, int64_t count, int64_t k, uint32_t *bits_p,
                    int64_t *equal_p);
+
+/* ---- where entries go that somebody drops on the way: back to what is not sent yet
+ *
+ * That is a vector at hand, or one on a device: then additions are noted, in their order, for who
+ * makes them there. In a batch no element comes twice, so all of it may be added at once; batches
+ * are added one after the other, and so have the bits of additions made here.
+ */
+
+enum { CT_RESIDUAL_RETURN_BATCHES = 80 };
+
+/** Additions that are still to be made. */
+typedef struct ct_residual_return_list {
+    ct_sparse entry; /* in the order in which they were dropped; its room is all there is */
+    int n_batch;
+    int64_t end[CT_RESIDUAL_RETURN_BATCHES]; /* of the batches */
+    bool full;                               /* there were more */
+} ct_residual_return_list;
+
+typedef struct ct_residual_return {
+    float *v;                      /* they are added to v[i]; NULL: … */
+    ct_residual_return_list *list; /* … noted as element first + i. NULL, too: they are gone */
+    int64_t first;
+} ct_residual_return;
+
+/** Notes one; zeros change nothing and are left out. */
+void ct_residual_return_note(const ct_residual_return *d, int64_t i, float value);
+/** What comes from now on is a new batch. */
+void ct_residual_return_next(const ct_residual_return *d);
+/** Nothing is noted. */
+void ct_residual_return_clear(ct_residual_return_list *list);
+
+static inline void ct_residual_return_add(const ct_residual_return *d, int64_t i, float value)
+{
+    if (d->v != NULL)
+        d->v[i] += value;
+    else
+        ct_residual_return_note(d, i, value);
+}
+
+/** Of the elements from `first` on. */
+static inline ct_residual_return ct_residual_return_from(const ct_residual_return *d, int64_t first)
+{
+    return (ct_residual_return){ .v = (d->v != NULL) ? d->v + first : NULL,
+                                 .list = d->list,
+                                 .first = d->first + first };
+}
 
 #endif

@@ -7,7 +7,7 @@
  *
  *   allgather  everyone's entries to everyone, added in one order: nothing is dropped. (p - 1) k
  *   hier       the ranks of a node add their gradients first, densely, in the memory they share
- *              where there is some (sparse_node.h); each then selects from its
+ *              where there is some (sparse_hier.c); each then selects from its
  *              slice of the node's sum, k / ranks per node entries, which the ranks with the same
  *              slice on the other nodes exchange by one of the others; the node shares the result
  *   gtopk      groups of ranks that have one list merge with their neighbours and keep the k

@@ -1,13 +1,85 @@
-/** @file sparse_allreduce_impl.h  What sparse exchanges share. Private to exch_*.c. */
+/** @file sparse_allreduce_impl.h  What sparse allreduces share: the regions of oktopk, the node of
+ * hier, lists. Private to comm/sparse.
+ */
 #ifndef CT_SPARSE_ALLREDUCE_IMPL_H
 #define CT_SPARSE_ALLREDUCE_IMPL_H
 
+#include <stdint.h>
+
+#include "framework/base/status.h"
+#include "comm/collective/coll.h"
 #include "comm/sparse/sparse_cost.h"
-#include "comm/sparse/sparse_region.h"
 #include "comm/collective/allgatherv.h"
 #include "comm/collective/sized_message.h"
 #include "comm/collective/schedule.h"
 #include "comm/sparse/sparse_allreduce.h"
+
+/* ---- the regions of oktopk: who adds up which elements.
+ *
+ * Regions should get equally many entries. Each rank tells with its result how many came to its
+ * region and where; from all of that every rank moves the boundaries for the next step, alike. So
+ * balancing costs no messages of its own. */
+
+enum { CT_REGION_CUTS = 12, CT_REGION_BINS = 512 };
+
+/** What a rank tells of its region; 64 bytes. */
+typedef struct ct_region_news {
+    float least;                  /* smallest magnitude that it kept; 0: none */
+    uint32_t kept;                /* entries of its result                    */
+    uint32_t wanted;              /* … that it would have kept, were there no limit  */
+    uint32_t received;            /* entries that came, of all ranks           */
+    uint32_t cut[CT_REGION_CUTS]; /* elements of the region before which 1/13, 2/13 … of them lie */
+} ct_region_news;
+
+typedef struct ct_regions {
+    int n_region;
+    int64_t n;
+    int64_t *bound;  /* [n_region + 1] */
+    int64_t *before; /* [n_region + 1] scratch */
+    float threshold; /* magnitude from which a region keeps an entry; 0: not known yet */
+} ct_regions;
+
+ct_status ct_regions_create(int64_t n, int n_region, ct_regions *g);
+void ct_regions_destroy(ct_regions *g);
+/** The cuts, from a histogram of CT_REGION_BINS equal bins over `length` elements. */
+void ct_region_cuts(const int64_t *bin, int64_t length, ct_region_news *news);
+/** Moves boundaries and threshold on. news: [n_region], which nobody need believe: wrong ones make
+ *  odd regions, that cover everything all the same. k: entries that all regions are to keep. */
+void ct_regions_learn(ct_regions *g, const ct_region_news *const *news, int64_t k);
+
+/* ---- what a node's ranks do in hier before they select: each owner gets the sum of its slice over
+ * the node.
+ *
+ * Two ways, chosen alike on all ranks. Where the gradients of the node's ranks lie in one window of
+ * memory that they share, every rank signals that its own is there, and an owner that has seen the
+ * signals of all adds the slices up where they are, into its own gradient; nothing is copied. Else
+ * each rank sends every owner its slice.
+ *
+ * In shared memory nobody has to tell that it has read: an owner reads its own slice of the others'
+ * gradients only, and a rank writes there first when it delivers the sum, which it gets from that
+ * owner. Signals count uses and only grow.
+ */
+
+typedef struct ct_sparse_allreduce_node ct_sparse_allreduce_node;
+
+/** For vectors of n elements in n_owner slices (ct_part); the ranks 0 .. n_owner - 1 of the node
+ * are owners. grad[n]: where the vectors lie that can be added up in place, if they can.
+ * Collective. */
+ct_status ct_sparse_allreduce_node_create(ct_comm *c, float *grad, int64_t n, int n_owner, int tag,
+                                          ct_sparse_allreduce_node **node_p);
+void ct_sparse_allreduce_node_destroy(
+    ct_sparse_allreduce_node *node); /* NULL allowed; collective */
+/** Whether grad is added up in shared memory. */
+bool ct_sparse_allreduce_node_shares(const ct_sparse_allreduce_node *node);
+/** v[n]: grad, or another vector, on all ranks alike; afterwards an owner's slice of it is the sum,
+ *  and the rest is as it was, or rubbish. */
+ct_status ct_sparse_allreduce_node_start(ct_sparse_allreduce_node *node, float *v);
+/** CT_INPROGRESS until that stands. *bytes_sent += what messages carry, or would. */
+ct_status ct_sparse_allreduce_node_progress(ct_sparse_allreduce_node *node, int64_t *bytes_sent,
+                                            ct_coll_where *where);
+int ct_sparse_allreduce_node_pending(ct_sparse_allreduce_node *node, MPI_Request **out, int max);
+
+/* ---- the algorithms, and what they begin with */
 
 extern const ct_sparse_allreduce_ops ct_sparse_allreduce_allgather;
 extern const ct_sparse_allreduce_ops ct_sparse_allreduce_hier;
@@ -32,7 +104,7 @@ static inline ct_payload_form ct_sparse_allreduce_merged_form(ct_payload_form fo
     return (form == CT_PAYLOAD_MEAN) ? CT_PAYLOAD_PAIRS : form;
 }
 
-/* ---- lists; in a simulation they have counts and no content: sparse_merge_sim.c */
+/* ---- lists; in a simulation they have counts and no content: sparse_sim.c */
 
 /** out = the k largest of low + high, of equal ones those of lowest index; zeros are left out. The
  *  same bits whoever computes it. CT_ERR_NOMEM. */

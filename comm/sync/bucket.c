@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/codec/codec_cost.h"
 #include "comm/codec/codec_types.h"
 #include "comm/codec/select.h"
 #include "framework/base/clock.h"
+#include "framework/base/rng.h"
 
 /* ---- making it */
 
@@ -41,6 +41,7 @@ static ct_status prepare_coded(ct_bucket *b)
     ct_codec_setup setup = { .comm = b->comm,
                              .config = b->codec_config,
                              .key = b->key,
+                             .seed = ct_rng_hash(b->key),
                              .n = b->cut.count,
                              .rows = (range->rows > 0) ? range->rows : 1,
                              .grad = on_device(b) ? range->on_device : b->grad,
@@ -57,10 +58,9 @@ static ct_status prepare_coded(ct_bucket *b)
                              .dev = b->config->dev,
                              .host = b->grad };
 
-    if (on_device(b) && (b->ops->on_device == NULL))
+    if (on_device(b) && !b->ops->on_device)
         return CT_FAIL(CT_ERR_CONFIG, "compression %s of gradients on device %s is not there yet",
                        b->ops->name, b->config->dev->name);
-    if (on_device(b)) b->ops = b->ops->on_device;
     return ct_codec_create(b->ops, &setup, &b->coded);
 }
 
@@ -75,7 +75,7 @@ ct_status ct_bucket_prepare(ct_bucket *b, int tag)
     if (b->cut.coded) {
         b->ops = ct_grad_range_codec(b->config, b->range, &c);
         b->codec_config = c;
-        b->absorbed = b->ops->absorbs && c->momentum_correction;
+        b->absorbed = ct_codec_corrects(b->ops, c);
         CT_TRY(prepare_coded(b));
     }
     if (b->comm->size == 1) return CT_OK;
@@ -110,7 +110,7 @@ static void clip(ct_bucket *b, float *grad, int64_t n, double limit)
     float factor = ct_momentum_correction_limit(grad, n, limit, b->comm->n_thread);
 
     if (factor == 1) return;
-    if (b->cut.coded && b->ops->keeps)
+    if (b->cut.coded && ct_codec_keeps(b->ops))
         b->step.clip = factor;
     else
         ct_momentum_correction_scale(grad, n, factor, b->comm->n_thread);

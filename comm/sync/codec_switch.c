@@ -77,7 +77,7 @@ static bool will_absorb(const ct_grad_pipe *gp, int i)
     const ct_codec_config *c = NULL;
     const ct_codec_ops *ops = ct_grad_range_codec(&gp->config, &gp->range[i], &c);
 
-    return ops->absorbs && c->momentum_correction;
+    return ct_codec_corrects(ops, c);
 }
 
 /* ---- the solver's momentum of a range */
@@ -149,7 +149,7 @@ static ct_status carry_out(ct_grad_pipe *gp, int i, ct_grad_kept *c)
     return CT_OK;
 }
 
-/* V waits. U is no momentum where it was built up while nothing moved (error_feedback.h): then it
+/* V waits. U is no momentum where it was built up while nothing moved (codec_side.h): then it
  * waits, too. */
 static ct_status set_aside(ct_grad_pipe *gp, int i, ct_grad_kept *c)
 {
@@ -165,7 +165,7 @@ static ct_status set_aside(ct_grad_pipe *gp, int i, ct_grad_kept *c)
     if (rate != NULL) c->rate = *rate;
     if (has[1] > 0) {
         CT_TRY(copy_state(gp, i, CT_CODEC_RESIDUAL, &c->v));
-        if (b->ops->sparse && b->codec_config->mask_momentum) {
+        if (ct_codec_uses(b->ops, CT_CODEC_USES_MASK_MOMENTUM) && b->codec_config->mask_momentum) {
             CT_TRY(copy_state(gp, i, CT_CODEC_MOMENTUM, &c->u));
             has[0] = 0;
         }

@@ -20,7 +20,8 @@ static void log_warmup(const ct_grad_pipe *gp)
         const ct_bucket *b = &gp->bucket[i];
         int64_t until = 0;
 
-        if (!b->cut.coded || !b->ops->sparse || !(b->codec_config->warmup_density > 0)) continue;
+        if (!b->cut.coded || !ct_codec_is_sparse(b->ops) || !(b->codec_config->warmup_density > 0))
+            continue;
         until = ct_bucket_dense_until(b);
         c = b->codec_config;
         n += 1;

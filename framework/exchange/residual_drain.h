@@ -3,7 +3,7 @@
  *
  * Codecs with momentum correction keep V (comm/codec/codec.h): updates that were made and not sent.
  * A run in which such a parameter travels in another way has no codec to send them. Its weights
- * take them as dense steps of a compressed run would (comm/codec/error_feedback.h, where the reason
+ * take them as dense steps of a compressed run would (comm/codec/codec_side.h, where the reason
  * stands): in each step as much of V, summed over the ranks, as goes no farther than the step's own
  * update,
  *

@@ -151,6 +151,21 @@ ct_status ct_update_rule_find(const char *type, const ct_update_rule **rule_p)
     return find(type, "solver", rule_p);
 }
 
+int64_t ct_update_rule_state_bytes(const Ct__SolverParameter *p, int64_t grad_count)
+{
+    bool averages =
+        (p->average != NULL) && (p->average->type != CT__WEIGHT_AVERAGE_PARAMETER__TYPE__NONE);
+
+    const char *type = (p->type != NULL) ? p->type : rule_table[0].type;
+
+    for (int i = 0; i < N_RULE; i++) {
+        if (strcmp(rule_table[i].type, type) == 0)
+            return (int64_t)sizeof(float) * grad_count *
+                   (rule_table[i].n_state + (averages ? 1 : 0));
+    }
+    return 0;
+}
+
 ct_status ct_update_rule_check(const ct_solver_text *t)
 {
     const ct_update_rule *rule;

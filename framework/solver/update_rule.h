@@ -33,6 +33,10 @@ typedef struct ct_update_rule {
 
 /** The rule of a solver type; NULL: SGD. CT_ERR_CONFIG with the known ones. */
 ct_status ct_update_rule_find(const char *type, const ct_update_rule **rule_p);
+/** Bytes that a rank keeps of a solver's own, beside weights and gradients: the states of its rule
+ *  and averages of the weights, each as long as the gradient arena of grad_count floats. 0 where
+ *  its type is none. */
+int64_t ct_update_rule_state_bytes(const Ct__SolverParameter *p, int64_t grad_count);
 /** Whether there is a rule of the solver's type, and its parameters suit it. CT_ERR_CONFIG. */
 ct_status ct_update_rule_check(const ct_solver_text *t);
 /** Fills in momentum, momentum2, delta and the corrections of the update of iteration `iteration`

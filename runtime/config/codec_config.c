@@ -1,7 +1,6 @@
 /* `compression { }` and `compress { }`: reading them, and refusing what makes no sense. */
 #include "runtime/config/exchange_config.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -9,31 +8,13 @@
 #include "framework/proto/prototxt.h"
 #include "framework/solver/update_rule.h"
 
-/* An enum's value by its name in the schema, in lower case: what the tables of comm/ know. The
- * names of the values are static; lower ones are looked up here. */
-static const char *lower_name(const char *name)
-{
-    static const char *const known[] = { "none",          "bf16",     "topk",   "redsync",
-                                         "fp16",          "powersgd", "onebit", "auto",
-                                         "allgather",     "hier",     "gtopk",  "oktopk",
-                                         "exact",         "trimmed",  "search", "sampled",
-                                         "redsync_sizes", "pairs",    "half" };
-
-    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); ++i) {
-        size_t k = 0;
-
-        while ((name[k] != '\0') && (tolower((unsigned char)name[k]) == known[i][k])) k += 1;
-        if ((name[k] == '\0') && (known[i][k] == '\0')) return known[i];
-    }
-    return NULL;
-}
-
+/* An enum's value by its name in the schema, as the tables of comm/ know it. */
 static ct_status value_name(const ProtobufCEnumDescriptor *type, int value, const char *who,
                             const char *field, const char **name_p)
 {
     const ProtobufCEnumValue *v = protobuf_c_enum_descriptor_get_value(type, value);
 
-    *name_p = (v != NULL) ? lower_name(v->name) : NULL;
+    *name_p = (v != NULL) ? ct_codec_word(v->name) : NULL;
     if (*name_p == NULL)
         return CT_FAIL(CT_ERR_CONFIG, "%s { %s: %d }: no such value", who, field, value);
     return CT_OK;
@@ -41,32 +22,27 @@ static ct_status value_name(const ProtobufCEnumDescriptor *type, int value, cons
 
 /* What a codec has a use for; AUTO: any of those that it may take. */
 typedef struct uses {
-    bool sparse, keeps, absorbs, masks, factors;
+    unsigned fields;    /* of ct_codec_field */
     const char *chains; /* the last of those that do (codec.h); NULL: none */
 } uses;
 
 static void add_uses(const ct_codec_ops *codec, uses *u)
 {
-    u->sparse = u->sparse || codec->sparse;
-    u->keeps = u->keeps || codec->keeps;
-    u->absorbs = u->absorbs || codec->absorbs;
-    /* who sends something of every element would mask all of it */
-    u->masks = u->masks || (codec->absorbs && codec->sparse);
-    u->factors = u->factors || (strcmp(codec->name, "powersgd") == 0);
+    u->fields |= codec->uses;
     if (codec->chains) u->chains = codec->name;
 }
 
-static bool is_auto(const ct_codec_ops *codec)
+static bool used(const uses *u, ct_codec_field field)
 {
-    return strcmp(codec->name, "auto") == 0;
+    return (u->fields & (unsigned)field) != 0;
 }
 
 static ct_status find_uses(const ct_codec_ops *codec, const ct_codec_config *c, uses *u)
 {
     ct_codec_candidates ways;
 
-    *u = (uses){ .sparse = false };
-    if (!is_auto(codec)) {
+    *u = (uses){ .fields = codec->chooses ? CT_CODEC_USES_AMONG : 0 };
+    if (!codec->chooses) {
         add_uses(codec, u);
         return CT_OK;
     }
@@ -76,35 +52,43 @@ static ct_status find_uses(const ct_codec_ops *codec, const ct_codec_config *c, 
 }
 
 /* A field was given that codecs of this kind do not look at: the user expects something else. */
-static ct_status unused(const char *who, const char *field, const ct_codec_ops *codec,
-                        const char *needs)
-{
-    return CT_FAIL(CT_ERR_CONFIG, "%s: %s means nothing to %s; it is for %s", who, field,
-                   is_auto(codec) ? "what AUTO may take here" : codec->name, needs);
-}
-
 static ct_status check_unused(const Ct__CompressionParameter *p, const char *who,
                               const ct_codec_ops *codec, const ct_codec_config *c)
 {
-    static const char sparse[] = "TOPK and REDSYNC";
+    const struct {
+        const char *name;
+        bool given;
+        ct_codec_field field;
+        const char *whom; /* NULL: the codecs by their names */
+    } field[] = {
+        { "density", p->has_density, CT_CODEC_USES_DENSITY, NULL },
+        { "warmup_density", p->has_warmup_density, CT_CODEC_USES_DENSITY, NULL },
+        { "exchange", p->has_exchange, CT_CODEC_USES_DENSITY, NULL },
+        { "selection", p->has_selection, CT_CODEC_USES_DENSITY, NULL },
+        { "wire", p->has_wire, CT_CODEC_USES_DENSITY, NULL },
+        { "quantize", p->has_quantize && p->quantize, CT_CODEC_USES_DENSITY, NULL },
+        { "rank", p->has_rank, CT_CODEC_USES_RANK, NULL },
+        { "among", p->n_among > 0, CT_CODEC_USES_AMONG, NULL },
+        { "momentum_correction", p->has_momentum_correction && p->momentum_correction,
+          CT_CODEC_USES_MOMENTUM_CORRECTION, NULL },
+        { "mask_momentum", p->has_mask_momentum && p->mask_momentum, CT_CODEC_USES_MASK_MOMENTUM,
+          NULL },
+        { "resync_iter", p->has_resync_iter && (p->resync_iter > 0), CT_CODEC_USES_RESYNC,
+          "codecs that leave something behind" },
+    };
     uses u;
 
     if (p->type == CT__COMPRESSION_PARAMETER__TYPE__NONE) return CT_OK; /* the rest may stay */
     CT_TRY(find_uses(codec, c, &u));
-    if (!u.sparse && p->has_density) return unused(who, "density", codec, sparse);
-    if (!u.sparse && p->has_warmup_density) return unused(who, "warmup_density", codec, sparse);
-    if (!u.sparse && p->has_exchange) return unused(who, "exchange", codec, sparse);
-    if (!u.sparse && p->has_selection) return unused(who, "selection", codec, sparse);
-    if (!u.sparse && p->has_wire) return unused(who, "wire", codec, sparse);
-    if (!u.sparse && p->has_quantize && p->quantize) return unused(who, "quantize", codec, sparse);
-    if (!u.factors && p->has_rank) return unused(who, "rank", codec, "POWERSGD");
-    if (!is_auto(codec) && (p->n_among > 0)) return unused(who, "among", codec, "AUTO");
-    if (!u.absorbs && p->has_momentum_correction && p->momentum_correction)
-        return unused(who, "momentum_correction", codec, "REDSYNC, POWERSGD and ONEBIT");
-    if (!u.masks && p->has_mask_momentum && p->mask_momentum)
-        return unused(who, "mask_momentum", codec, "REDSYNC");
-    if (!u.keeps && p->has_resync_iter && (p->resync_iter > 0))
-        return unused(who, "resync_iter", codec, "codecs that leave something behind");
+    for (size_t i = 0; i < sizeof(field) / sizeof(field[0]); ++i) {
+        char users[128];
+
+        if (!field[i].given || used(&u, field[i].field)) continue;
+        ct_codec_users(field[i].field, users, sizeof(users));
+        return CT_FAIL(CT_ERR_CONFIG, "%s: %s means nothing to %s; it is for %s", who,
+                       field[i].name, codec->chooses ? "what AUTO may take here" : codec->name,
+                       (field[i].whom != NULL) ? field[i].whom : users);
+    }
     return CT_OK;
 }
 
@@ -174,7 +158,7 @@ ct_status ct_codec_read_config(const Ct__CompressionParameter *p, const char *wh
     c.warmup_density = p->warmup_density;
     c.resync_iterations = p->resync_iter;
     c.quantize = p->quantize;
-    c.momentum_correction = (*codec_p)->absorbs && p->momentum_correction;
+    c.momentum_correction = ct_codec_absorbs(*codec_p) && p->momentum_correction;
     c.mask_momentum = p->mask_momentum;
     c.rank = p->rank;
     c.local_clip = p->local_clip;
@@ -231,14 +215,14 @@ ct_status ct_codec_check_solver(const Ct__SolverParameter *s, const char *who,
     if (strcmp(codec->name, "none") == 0) return CT_OK;
     CT_TRY(find_uses(codec, c, &u));
     CT_TRY(ct_update_rule_find(s->type, &rule));
-    if (u.absorbs && c->momentum_correction && !rule->corrects)
+    if (used(&u, CT_CODEC_USES_MOMENTUM_CORRECTION) && c->momentum_correction && !rule->corrects)
         return CT_FAIL(
             CT_ERR_CONFIG,
             "%s: momentum_correction puts the momentum of SGD or Nesterov in front of what %s "
             "leaves behind, and type \"%s\" has another rule: take momentum_correction: false, "
             "a codec that keeps nothing such as BF16, or type \"SGD\" or \"Nesterov\"",
             who, codec->name, rule->type);
-    if ((s->clip_gradients >= 0) && u.keeps && !ct_compression_clips(s))
+    if ((s->clip_gradients >= 0) && used(&u, CT_CODEC_USES_RESYNC) && !ct_compression_clips(s))
         return CT_FAIL(
             CT_ERR_CONFIG,
             "%s: clip_gradients: %g needs the norm of the whole summed gradient, but %s "
@@ -256,21 +240,22 @@ ct_status ct_codec_check_solver(const Ct__SolverParameter *s, const char *who,
             "%s: %s begins a sum where another ends, and the ranks do so in any order; "
             "MPI's own allreduce wants one order: leave comm { allreduce: \"impi\" } out, "
             "or take another%s",
-            who, u.chains, is_auto(codec) ? " in \"among\"" : "");
-    if (s->deterministic && u.sparse && given(c->exchange, "oktopk"))
+            who, u.chains, codec->chooses ? " in \"among\"" : "");
+    if (s->deterministic && used(&u, CT_CODEC_USES_DENSITY) && given(c->exchange, "oktopk"))
         return CT_FAIL(CT_ERR_CONFIG,
                        "%s: deterministic: true, but the regions and thresholds of exchange OKTOPK "
                        "come from the steps before, which a resumed run has not seen: take "
                        "ALLGATHER, HIER or GTOPK",
                        who);
-    if (s->deterministic && u.sparse &&
+    if (s->deterministic && used(&u, CT_CODEC_USES_DENSITY) &&
         (given(c->selection, "sampled") || given(c->selection, "redsync_sizes")))
         return CT_FAIL(CT_ERR_CONFIG,
                        "%s: deterministic: true, but selection %s reuses thresholds of the steps "
                        "before, which a resumed run has not seen: take EXACT, TRIMMED or SEARCH",
                        who, c->selection);
-    if (u.absorbs && c->momentum_correction && (s->regularization_type != NULL) &&
-        (s->weight_decay != 0) && (strcmp(s->regularization_type, "L1") == 0))
+    if (used(&u, CT_CODEC_USES_MOMENTUM_CORRECTION) && c->momentum_correction &&
+        (s->regularization_type != NULL) && (s->weight_decay != 0) &&
+        (strcmp(s->regularization_type, "L1") == 0))
         return CT_FAIL(CT_ERR_CONFIG,
                        "%s: momentum_correction applies the decay before anything is left behind, "
                        "and knows that of regularization_type L2 only; take "

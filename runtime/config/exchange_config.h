@@ -18,8 +18,7 @@ ct_status ct_exchange_read_config(const Ct__SolverParameter *param, ct_grad_pipe
 /** What codecs on a device cannot do, or not yet; who names the codec's in messages.
  *  CT_ERR_CONFIG. */
 ct_status ct_exchange_check_device(const ct_device *dev, const ct_grad_pipe_config *config,
-                                   const ct_codec_ops *codec, const ct_codec_config *c,
-                                   const char *who);
+                                   const ct_codec_ops *codec, const char *who);
 
 /** One `compression` or `compress` message; who names it in messages. NULL is one of defaults.
  *  CT_ERR_CONFIG with the reason. Fields that the type has no use for are read all the same. */

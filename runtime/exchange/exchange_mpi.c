@@ -289,13 +289,12 @@ static ct_status put_on_device(const ct_net *net, ct_grad_pipe_config *config, c
 {
     bool coded = false;
 
-    CT_TRY(ct_exchange_check_device(net->options.dev, config, config->codec, &config->codec_config,
-                                    "compression"));
+    CT_TRY(ct_exchange_check_device(net->options.dev, config, config->codec, "compression"));
     for (int i = 0; i < n; ++i) {
         const ct_codec_config *c = NULL;
         const ct_codec_ops *codec = ct_grad_range_codec(config, &range[i], &c);
 
-        CT_TRY(ct_exchange_check_device(net->options.dev, config, codec, c, range[i].key));
+        CT_TRY(ct_exchange_check_device(net->options.dev, config, codec, range[i].key));
         coded = coded || (strcmp(codec->name, "none") != 0);
         range[i].on_device = ct_blob_diff(&net->param[i].blob);
     }

@@ -7,7 +7,7 @@
 #include "tests/test.h"
 #include "tests/layer_harness.h"
 
-#include "comm/codec/device_codec.h"
+#include "comm/codec/codec_kernels.h"
 #include "framework/base/clock.h"
 #include "framework/base/memory.h"
 #include "framework/base/rng.h"
@@ -226,8 +226,8 @@ static void bench_step(const ct_device *dev, const char *name, int kind, double 
 }
 
 /* Seconds of what `run` queues, the fastest of three times TURNS. */
-static double codec_time(const ct_device *dev, const ct_device_codec *codec, ct_stream st,
-                         ct_device_coder *coder, const ct_momentum_correction *a, bool selects)
+static double codec_time(const ct_device *dev, const ct_codec_kernels *codec, ct_stream st,
+                         ct_codec_coder *coder, const ct_momentum_correction *a, bool selects)
 {
     double best = 1e9;
 
@@ -247,21 +247,21 @@ static double codec_time(const ct_device *dev, const ct_device_codec *codec, ct_
 /* Gradient, U and V read, U and V written: 20 bytes an element. */
 static void bench_selection(const ct_device *dev, ct_select_kind kind, int64_t n, double copy)
 {
-    const ct_device_codec *codec = ct_device_codec_find(dev->kind);
+    const ct_codec_kernels *codec = ct_codec_kernels_find(dev->kind);
     ct_coder_setup setup = {
         .kind = kind, .n = n, .k = n / 1000, .form = CT_PAYLOAD_HALF, .n_payload = 1
     };
     size_t bytes = (size_t)n * sizeof(float);
     double moved = 20.0 * (double)n, alone, all;
     float *host = ct_mem_acquire(bytes);
-    ct_device_coder *coder = NULL;
+    ct_codec_coder *coder = NULL;
     void *at[3];
     ct_stream st;
     ct_momentum_correction a;
 
     assert_non_null(host);
     for (int64_t i = 0; i < n; i++) host[i] = ct_rng_normal_at(3, (uint64_t)(i & 0xfffff));
-    assert_int_equal(codec->stream(&st), CT_OK);
+    assert_int_equal(codec->stream(NULL, &st), CT_OK);
     assert_int_equal(codec->create(&setup, &coder), CT_OK);
     for (int i = 0; i < 3; i++) assert_int_equal(dev->mem_acquire(bytes, &at[i]), CT_OK);
     assert_int_equal(dev->from_host(st, at[0], host, bytes), CT_OK);

@@ -31,6 +31,14 @@ runs caffe_memory 0 'Memory required for data: ' $check --data_shape=3,8,8
 runs other_shape 0 ' 4 1 20 30 ' $check --data_shape=1,20,30
 runs wrong_shape 2 'data_shape=3,x: expected CHANNELS,HEIGHT,WIDTH' $check --data_shape=3,x
 runs zero_shape 2 'data_shape=0,2,2: expected' $check --data_shape=0,2,2
+# ---- the optimiser's state: 0, 1 and 2 arenas of 431080 numbers, each tensor padded to 64 bytes
+runs optimiser_sgd 0 "the optimiser's state 1.6 MiB" "$CORTADO" check --solver="$ROOT/models/lenet/solver.prototxt"
+runs optimiser_adam 0 "the optimiser's state 3.3 MiB" "$CORTADO" check --solver="$ROOT/models/lenet/solver.prototxt" --set=type=Adam
+runs optimiser_average 0 "the optimiser's state 4.9 MiB" \
+    "$CORTADO" check --solver="$ROOT/models/lenet/solver.prototxt" --set=type=Adam --set=average.type=EMA
+"$CORTADO" check --solver="$ROOT/models/lenet/solver.prototxt" --set=type=Adam --json=adam.json >out 2>&1
+is optimiser_json json adam.json 'n["memory"]["optimiser"] == n["memory"]["weights"]'
+runs no_optimiser 0 'weights and gradients [0-9.]+ MiB; Caffe' $check --data_shape=3,8,8
 runs stage 0 '^extra +Silence' $check --phase=TEST --stage=extra
 sed '/type: "Input"/d' net.prototxt >train.prototxt
 runs train_net 0 'net n has no data in phase TEST: not checked there' "$CORTADO" check --model=train.prototxt --data_shape=3,8,8
@@ -72,7 +80,7 @@ if command -v python3 >/dev/null; then
     is json_bottoms json j.json '[l["bottoms"] for l in n["layers"]][:4] == [[], ["data"], ["c"], ["c"]]'
     is json_split json j.json '"label_t_1_split" in [l["name"] for l in n["test"][0]["layers"]]'
     is json_counts json j.json 'n["parameters"] == 845 and n["statistics"] == 9 and n["test"][0]["learned"] == 0'
-    is json_memory json j.json 'set(n["memory"]) == {"planned", "peak_alive", "unshared", "weights", "caffe_data"}'
+    is json_memory json j.json 'set(n["memory"]) == {"planned", "peak_alive", "unshared", "weights", "caffe_data", "optimiser"}'
     is json_weights json j.json 'n["layers"][1]["weights"][0] == {"name": "c[0]", "shape": [4, 3, 3, 3], "statistic": False, "shared": False}'
     runs json_file 0 'phase TEST' $check --data_shape=3,8,8 --json=f.json
     is json_file_there python3 -m json.tool f.json /dev/null

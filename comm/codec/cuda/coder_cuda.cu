@@ -7,8 +7,9 @@ namespace
 {
 cudaStream_t beside; /* of codecs: one process drives one device */
 
-ct_status stream(ct_stream *st_p)
+ct_status stream(const int *n_thread, ct_stream *st_p)
 {
+    (void)n_thread;
     if (beside == NULL)
         CT_TRY(ct_cuda_check(cudaStreamCreateWithFlags(&beside, cudaStreamNonBlocking), "stream"));
     *st_p = (ct_stream)beside;
@@ -24,7 +25,7 @@ template <class T> void place(char *base, size_t *bytes, int64_t count, T **at)
     *bytes = (*bytes + sizeof(T) * (size_t)count + APART - 1) / APART * APART;
 }
 
-size_t lay_out(ct_device_coder *c, char *base)
+size_t lay_out(ct_codec_coder *c, char *base)
 {
     size_t bytes = 0;
 
@@ -45,7 +46,7 @@ size_t lay_out(ct_device_coder *c, char *base)
     return bytes;
 }
 
-void destroy(ct_device_coder *c)
+void destroy(ct_codec_coder *c)
 {
     if (c == NULL) return;
     if (c->block != NULL) (void)ct_cuda_check(cudaFree(c->block), "cudaFree");
@@ -57,7 +58,7 @@ __global__ void once_kernel(coder_kept *kept)
     if (threadIdx.x == 0) kept->clip = 1.0f;
 }
 
-ct_status make(ct_device_coder *c)
+ct_status make(ct_codec_coder *c)
 {
     int64_t room = 4 * c->limit + 4096;
     void *block = NULL;
@@ -76,9 +77,9 @@ ct_status make(ct_device_coder *c)
     return ct_cuda_check(cudaStreamSynchronize(NULL), "coder");
 }
 
-ct_status create(const ct_coder_setup *setup, ct_device_coder **c_p)
+ct_status create(const ct_coder_setup *setup, ct_codec_coder **c_p)
 {
-    ct_device_coder *c = (ct_device_coder *)calloc(1, sizeof(*c));
+    ct_codec_coder *c = (ct_codec_coder *)calloc(1, sizeof(*c));
     ct_status status;
 
     if (c == NULL) return CT_FAIL(CT_ERR_NOMEM, "no memory for a coder");
@@ -94,23 +95,23 @@ ct_status create(const ct_coder_setup *setup, ct_device_coder **c_p)
     return CT_OK;
 }
 
-void *payload(ct_device_coder *c)
+void *payload(ct_codec_coder *c)
 {
     return c->payload;
 }
 
-void *note(ct_device_coder *c)
+void *note(ct_codec_coder *c)
 {
     return c->note;
 }
 
-void *incoming(ct_device_coder *c, int i)
+void *incoming(ct_codec_coder *c, int i)
 {
     return c->incoming + (size_t)i * c->stride;
 }
 
 /* Kernels take both as arguments; memory is as large as k_most needs. */
-void want(ct_device_coder *c, int64_t k)
+void want(ct_codec_coder *c, int64_t k)
 {
     ct_coder_setup now = c->s;
 
@@ -120,7 +121,7 @@ void want(ct_device_coder *c, int64_t k)
     c->limit = ct_coder_limit(&now);
 }
 
-ct_status forget(ct_device_coder *c, ct_stream st)
+ct_status forget(ct_codec_coder *c, ct_stream st)
 {
     return ct_cuda_check(
         cudaMemsetAsync(c->kept->history, 0, sizeof(c->kept->history), (cudaStream_t)st),
@@ -129,8 +130,8 @@ ct_status forget(ct_device_coder *c, ct_stream st)
 } // namespace
 
 extern "C" {
-extern const ct_device_codec ct_device_codec_cuda;
-const ct_device_codec ct_device_codec_cuda = {
+extern const ct_codec_kernels ct_codec_kernels_cuda;
+const ct_codec_kernels ct_codec_kernels_cuda = {
     CT_DEVICE_CUDA,
     stream,
     ct_cuda_follow,
@@ -143,8 +144,10 @@ const ct_device_codec ct_device_codec_cuda = {
     ct_coder_all,
     ct_coder_apart,
     ct_coder_square,
+    NULL,
     payload,
     note,
+    NULL,
     incoming,
     ct_coder_add,
     ct_coder_put_back,

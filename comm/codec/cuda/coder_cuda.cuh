@@ -17,7 +17,7 @@
 
 extern "C" {
 #include "comm/codec/momentum_correction_math.h"
-#include "comm/codec/device_codec.h"
+#include "comm/codec/codec_kernels.h"
 #include "comm/codec/select_key.h"
 #include "comm/sparse/payload_impl.h"
 }
@@ -70,7 +70,7 @@ struct coder_kept {
     } history[3]; /* of sign -1, 0, 1 */
 };
 
-struct ct_device_coder {
+struct ct_codec_coder {
     ct_coder_setup s;
     ct_select_kind kind; /* EXACT, SEARCH or SAMPLED */
     int64_t n_chunk, limit;
@@ -99,7 +99,7 @@ struct accum_args {
     const float *clip;
 };
 
-static inline accum_args args_of(const ct_device_coder *c, const ct_momentum_correction *a)
+static inline accum_args args_of(const ct_codec_coder *c, const ct_momentum_correction *a)
 {
     accum_args x = { a->grad,
                      a->weight,
@@ -182,7 +182,7 @@ static inline unsigned pass_blocks(int64_t n)
     return (blocks < MOST_BLOCKS) ? blocks : (unsigned)MOST_BLOCKS;
 }
 
-static inline unsigned chunk_blocks(const ct_device_coder *c)
+static inline unsigned chunk_blocks(const ct_codec_coder *c)
 {
     int64_t blocks = (c->n_chunk + CT_WARPS - 1) / CT_WARPS;
 
@@ -229,29 +229,29 @@ static __device__ inline void add_parts(const double *part, int64_t n, int sums,
 }
 
 /** What the other files here have: members of the table. */
-ct_status ct_coder_clip(ct_device_coder *c, ct_stream st, const float *grad, int64_t n,
+ct_status ct_coder_clip(ct_codec_coder *c, ct_stream st, const float *grad, int64_t n,
                         double limit);
-ct_status ct_coder_shrink(ct_device_coder *c, ct_stream st, float *grad, int64_t n, double limit);
-ct_status ct_coder_update(ct_device_coder *c, ct_stream st, const ct_momentum_correction *a);
-ct_status ct_coder_all(ct_device_coder *c, ct_stream st, const ct_momentum_correction *a, float *out);
-ct_status ct_coder_apart(ct_device_coder *c, ct_stream st, const ct_momentum_correction *a, bool restart,
-                         int n_rank, float least, float *out);
-ct_status ct_coder_square(ct_device_coder *c, ct_stream st, const float *v, int64_t n,
+ct_status ct_coder_shrink(ct_codec_coder *c, ct_stream st, float *grad, int64_t n, double limit);
+ct_status ct_coder_update(ct_codec_coder *c, ct_stream st, const ct_momentum_correction *a);
+ct_status ct_coder_all(ct_codec_coder *c, ct_stream st, const ct_momentum_correction *a, float *out);
+ct_status ct_coder_apart(ct_codec_coder *c, ct_stream st, const ct_momentum_correction *a, bool restart,
+                         int n_rank, float least, float *out, bool *empty_p);
+ct_status ct_coder_square(ct_codec_coder *c, ct_stream st, const float *v, int64_t n,
                           double *sum_p);
-ct_status ct_coder_select(ct_device_coder *c, ct_stream st, const ct_momentum_correction *a, int sign);
-ct_status ct_coder_add(ct_device_coder *c, ct_stream st, const void *const *payload, int n_payload,
-                       float *sum);
-ct_status ct_coder_put_back(ct_device_coder *c, ct_stream st, const uint32_t *index,
+ct_status ct_coder_select(ct_codec_coder *c, ct_stream st, const ct_momentum_correction *a, int sign);
+ct_status ct_coder_add(ct_codec_coder *c, ct_stream st, const void *const *payload, const size_t *bytes,
+                       int n_payload, float *sum);
+ct_status ct_coder_put_back(ct_codec_coder *c, ct_stream st, const uint32_t *index,
                             const float *value, int64_t count, float *v);
-ct_status ct_coder_sign(ct_device_coder *c, ct_stream st, const ct_momentum_correction *a, int parts, int skip,
+ct_status ct_coder_sign(ct_codec_coder *c, ct_stream st, const ct_momentum_correction *a, int parts, int skip,
                         void *payload);
-ct_status ct_coder_sign_take(ct_device_coder *c, ct_stream st, float *v, int64_t n, void *payload);
-ct_status ct_coder_sign_add(ct_device_coder *c, ct_stream st, const void *payload, size_t stride,
+ct_status ct_coder_sign_take(ct_codec_coder *c, ct_stream st, float *v, int64_t n, void *payload);
+ct_status ct_coder_sign_add(ct_codec_coder *c, ct_stream st, const void *payload, size_t stride,
                             int n_payload, bool onto, float *v, int64_t n);
-ct_status ct_coder_sign_put(ct_device_coder *c, ct_stream st, const void *payload, size_t stride,
+ct_status ct_coder_sign_put(ct_codec_coder *c, ct_stream st, const void *payload, size_t stride,
                             int parts, float *v, int64_t n);
-ct_status ct_low_rank_left_cuda(ct_stream st, const ct_low_rank *s, const float *v, const float *q,
-                                float *p);
+ct_status ct_low_rank_left_cuda(ct_codec_coder *c, ct_stream st, const ct_low_rank *s,
+                                const ct_momentum_correction *a, const float *q, float *p);
 ct_status ct_low_rank_right_cuda(ct_stream st, const ct_low_rank *s, const float *v, const float *p,
                                  float *scratch, float *q);
 ct_status ct_low_rank_product_cuda(ct_stream st, const ct_low_rank *s, const float *p,
@@ -262,21 +262,132 @@ ct_status ct_cast_encode_cuda(ct_stream st, bool fp16, const float *v, int64_t n
 ct_status ct_cast_decode_cuda(ct_stream st, bool fp16, const uint16_t *in, int64_t n, float scale,
                               float *v);
 /** The update, and how many keys each of the upper bins has. */
-ct_status ct_coder_update_and_count(ct_device_coder *c, ct_stream st, const ct_momentum_correction *a,
+ct_status ct_coder_update_and_count(ct_codec_coder *c, ct_stream st, const ct_momentum_correction *a,
                                     ct_select_key key);
 /** … and candidates over the last threshold; judge, behind find_kernel, says whether they do. */
-ct_status ct_coder_update_and_collect(ct_device_coder *c, ct_stream st, const ct_momentum_correction *a, int sign,
+ct_status ct_coder_update_and_collect(ct_codec_coder *c, ct_stream st, const ct_momentum_correction *a, int sign,
                                       ct_select_key key);
-ct_status ct_coder_judge(ct_device_coder *c, ct_stream st, int sign);
+ct_status ct_coder_judge(ct_codec_coder *c, ct_stream st, int sign);
 /** … and of each chunk the sum of keys, and the largest key. */
-ct_status ct_coder_update_and_sum(ct_device_coder *c, ct_stream st, const ct_momentum_correction *a,
+ct_status ct_coder_update_and_sum(ct_codec_coder *c, ct_stream st, const ct_momentum_correction *a,
                                   ct_select_key key);
 /** Candidates over run->bound, where run->gathers. */
-ct_status ct_coder_gather(ct_device_coder *c, ct_stream st, const ct_momentum_correction *a, ct_select_key key);
+ct_status ct_coder_gather(ct_codec_coder *c, ct_stream st, const ct_momentum_correction *a, ct_select_key key);
 /** The update, and a threshold, or none: then the keys' upper bits are counted. */
-ct_status ct_coder_search(ct_device_coder *c, ct_stream st, const ct_momentum_correction *a, int sign,
+ct_status ct_coder_search(ct_codec_coder *c, ct_stream st, const ct_momentum_correction *a, int sign,
                           ct_select_key key);
 /** What is selected, as a payload, and the note. v: what is lost goes there. */
-ct_status ct_coder_pack(ct_device_coder *c, ct_stream st, float *v);
+ct_status ct_coder_pack(ct_codec_coder *c, ct_stream st, float *v);
+
+/* ---- candidates of a chunk, one after the other in a segment */
+
+/* Where candidates go. */
+struct segments {
+    const float *v;
+    unsigned room;
+    unsigned *start, *count; /* of chunks */
+    unsigned *index;
+    float *value;
+};
+
+static inline segments segments_of(const ct_codec_coder *c, const float *v)
+{
+    segments l = { v, c->room, c->start, c->count, c->found_index, c->found_value };
+
+    return l;
+}
+
+/* Bit c: element c is over the bound. */
+static __device__ inline unsigned four_over(const four_floats &x, ct_select_key key, int32_t bound)
+{
+    unsigned yes = 0;
+
+    for (int c = 0; c < FOUR; c++) yes |= (unsigned)(ct_select_key_of(x.x[c], key) > bound) << c;
+    return yes;
+}
+
+/* Writes a chunk's candidates: bit 4 r + c of mask is element 128 r + 4 lane + c of the chunk. */
+static __device__ inline void write_segment(const float *v, int64_t first, uint64_t mask,
+                                            unsigned at, unsigned *index, float *value)
+{
+    uint64_t any = ct_warp_or(mask);
+
+    while (any != 0) {
+        int r = ct_first_bit(any) / FOUR;
+        unsigned mine = (unsigned)(mask >> (FOUR * r)) & 15u, place = at, all = 0;
+        int64_t i = first + r * FOUR * CT_WARP + FOUR * (int64_t)ct_lane();
+
+        for (int c = 0; c < FOUR; c++) {
+            unsigned lanes = ct_warp_ballot((mine >> c) & 1u);
+
+            place += (unsigned)ct_popc(lanes & ct_lanes_before());
+            all += (unsigned)ct_popc(lanes);
+        }
+        for (int c = 0; c < FOUR; c++) {
+            if (((mine >> c) & 1u) == 0) continue;
+            index[place] = (unsigned)(i + c);
+            value[place++] = v[i + c];
+        }
+        at += all;
+        any &= ~((uint64_t)15 << (FOUR * r));
+    }
+}
+
+/* The mask's elements get a segment, where there is room. A warp does it together. */
+static __device__ inline void keep_segment(coder_run *run, const segments &l, int64_t c,
+                                           uint64_t mask)
+{
+    unsigned total = (unsigned)(ct_popc((unsigned)mask) + ct_popc((unsigned)(mask >> 32))), at = 0;
+
+    total = ct_warp_add(total);
+    if (ct_lane() == 0) {
+        at = atomicAdd(&run->cursor, total);
+        l.start[c] = at;
+        l.count[c] = total;
+        if ((uint64_t)at + total > l.room) run->overflow = 1;
+    }
+    at = ct_warp_from(at, 0);
+    if ((total > 0) && ((uint64_t)at + total <= l.room))
+        write_segment(l.v, c * CHUNK, mask, at, l.index, l.value);
+}
+
+/* ---- the update of four elements, in registers: what the passes over U and V do */
+
+static __device__ inline bool is_bad(float v)
+{
+    return (ct_select_bits(v) & CT_SELECT_FIRST_BAD) == CT_SELECT_FIRST_BAD;
+}
+
+enum look { NOTHING, COUNTS, TAKES };
+
+/* out: TAKES, of all of V. now_p: V as it is now, zeros beyond n; NULL: nobody asks. */
+template <update_rule RULE, bool DECAYS, look LOOK>
+static __device__ inline bool update_four(const accum_args &a, float clip, int64_t i,
+                                          ct_select_key key, unsigned *bin, float *out,
+                                          four_floats *now_p)
+{
+    four_floats g = load_four(a.grad, i, a.n), v = load_four(a.v, i, a.n), w = {}, u = {};
+    bool bad = false;
+
+    if (RULE != RESIDUAL) u = load_four(a.u, i, a.n);
+    if (DECAYS) w = load_four(a.weight, i, a.n);
+    for (int c = 0; c < FOUR; c++) {
+        float step = update_step<RULE, DECAYS>(a, clip, g.x[c], w.x[c], &u.x[c]);
+
+        v.x[c] = ct_momentum_correction_keep(a.f.carry, v.x[c], step);
+        if (LOOK == COUNTS) {
+            bad = bad || is_bad(v.x[c]);
+            if (i + c < a.n) count_key(bin, v.x[c], key);
+        }
+    }
+    if (RULE != RESIDUAL) store_four(a.u, i, a.n, u);
+    if (LOOK == TAKES) {
+        store_four(out, i, a.n, v);
+        v = {};
+    }
+    store_four(a.v, i, a.n, v);
+    if (now_p != NULL) *now_p = v;
+    return bad;
+}
 
 #endif

@@ -2,8 +2,7 @@
  * threshold, lowered by a margin that moves as the CPU's does (comm/codec/select.c). The upper bits of
  * all keys are counted, too: so where the bound turns out to be wrong, a second pass knows where to
  * look, and what is selected never depends on it. */
-#include "comm/codec/cuda/segment.cuh"
-#include "comm/codec/cuda/update.cuh"
+#include "comm/codec/cuda/coder_cuda.cuh"
 
 namespace
 {
@@ -80,7 +79,7 @@ __global__ void judge_kernel(coder_run *run, coder_kept *kept, int sign, int64_t
 }
 } // namespace
 
-ct_status ct_coder_update_and_collect(ct_device_coder *c, ct_stream st, const ct_momentum_correction *accum,
+ct_status ct_coder_update_and_collect(ct_codec_coder *c, ct_stream st, const ct_momentum_correction *accum,
                                       int sign, ct_select_key key)
 {
     accum_args a = args_of(c, accum);
@@ -97,7 +96,7 @@ ct_status ct_coder_update_and_collect(ct_device_coder *c, ct_stream st, const ct
     return ct_cuda_launched("update of a residual, with candidates");
 }
 
-ct_status ct_coder_judge(ct_device_coder *c, ct_stream st, int sign)
+ct_status ct_coder_judge(ct_codec_coder *c, ct_stream st, int sign)
 {
     CT_CUDA_RUN(judge_kernel, 1, st, c->run, c->kept, sign, c->s.k);
     return ct_cuda_launched("candidates of a selection");

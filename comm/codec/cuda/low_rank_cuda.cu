@@ -99,14 +99,15 @@ __global__ void product_kernel(ct_low_rank s, const float *p, const float *q, bo
 }
 } // namespace
 
-ct_status ct_low_rank_left_cuda(ct_stream st, const ct_low_rank *s, const float *v, const float *q,
-                                float *p)
+ct_status ct_low_rank_left_cuda(ct_codec_coder *c, ct_stream st, const ct_low_rank *s,
+                                const ct_momentum_correction *a, const float *q, float *p)
 {
     int64_t blocks = (s->rows + CT_WARPS - 1) / CT_WARPS;
 
+    CT_TRY(ct_coder_update(c, st, a));
     CT_CUDA_RUN_BLOCKS(left_kernel,
-                       (unsigned)((blocks < 4 * MOST_BLOCKS) ? blocks : 4 * MOST_BLOCKS), st, *s, v,
-                       q, p);
+                       (unsigned)((blocks < 4 * MOST_BLOCKS) ? blocks : 4 * MOST_BLOCKS), st, *s,
+                       a->v, q, p);
     return ct_cuda_launched("left factor");
 }
 

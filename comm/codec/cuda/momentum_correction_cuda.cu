@@ -1,6 +1,6 @@
 /* The update of momentum and residual on a device: each stream is read and written once, by fours,
  * and what a selection wants to know of V is counted on the way. */
-#include "comm/codec/cuda/update.cuh"
+#include "comm/codec/cuda/coder_cuda.cuh"
 
 namespace
 {
@@ -186,7 +186,7 @@ __global__ void sum_squares_kernel(const double *part, int64_t n_chunk, coder_ke
 }
 } // namespace
 
-ct_status ct_coder_update(ct_device_coder *c, ct_stream st, const ct_momentum_correction *accum)
+ct_status ct_coder_update(ct_codec_coder *c, ct_stream st, const ct_momentum_correction *accum)
 {
     accum_args a = args_of(c, accum);
     bool nesterov = accum->nesterov;
@@ -198,7 +198,7 @@ ct_status ct_coder_update(ct_device_coder *c, ct_stream st, const ct_momentum_co
     return ct_cuda_launched("update of a residual");
 }
 
-ct_status ct_coder_all(ct_device_coder *c, ct_stream st, const ct_momentum_correction *accum, float *out)
+ct_status ct_coder_all(ct_codec_coder *c, ct_stream st, const ct_momentum_correction *accum, float *out)
 {
     accum_args a = args_of(c, accum);
     bool nesterov = accum->nesterov;
@@ -210,12 +210,13 @@ ct_status ct_coder_all(ct_device_coder *c, ct_stream st, const ct_momentum_corre
     return ct_cuda_launched("dense step of a residual");
 }
 
-ct_status ct_coder_apart(ct_device_coder *c, ct_stream st, const ct_momentum_correction *accum, bool restart,
-                         int n_rank, float least, float *out)
+ct_status ct_coder_apart(ct_codec_coder *c, ct_stream st, const ct_momentum_correction *accum, bool restart,
+                         int n_rank, float least, float *out, bool *empty_p)
 {
     accum_args a = args_of(c, accum);
     bool nesterov = accum->nesterov;
 
+    *empty_p = false; /* the device knows, and does not say */
     CT_TRY(
         ct_cuda_check(cudaMemsetAsync(&c->kept->holds, 0, sizeof(c->kept->holds), (cudaStream_t)st),
                       "cudaMemsetAsync"));
@@ -230,7 +231,7 @@ ct_status ct_coder_apart(ct_device_coder *c, ct_stream st, const ct_momentum_cor
     return ct_cuda_launched("dense step of a residual");
 }
 
-ct_status ct_coder_clip(ct_device_coder *c, ct_stream st, const float *grad, int64_t n,
+ct_status ct_coder_clip(ct_codec_coder *c, ct_stream st, const float *grad, int64_t n,
                         double limit)
 {
     if (!(limit > 0)) return CT_OK; /* it is 1 from the start */
@@ -239,7 +240,7 @@ ct_status ct_coder_clip(ct_device_coder *c, ct_stream st, const float *grad, int
     return ct_cuda_launched("norm of a gradient");
 }
 
-ct_status ct_coder_shrink(ct_device_coder *c, ct_stream st, float *grad, int64_t n, double limit)
+ct_status ct_coder_shrink(ct_codec_coder *c, ct_stream st, float *grad, int64_t n, double limit)
 {
     if (!(limit > 0)) return CT_OK;
     CT_TRY(ct_coder_clip(c, st, grad, n, limit));
@@ -248,7 +249,7 @@ ct_status ct_coder_shrink(ct_device_coder *c, ct_stream st, float *grad, int64_t
     return ct_cuda_launched("limit of a norm");
 }
 
-ct_status ct_coder_update_and_count(ct_device_coder *c, ct_stream st, const ct_momentum_correction *accum,
+ct_status ct_coder_update_and_count(ct_codec_coder *c, ct_stream st, const ct_momentum_correction *accum,
                                     ct_select_key key)
 {
     accum_args a = args_of(c, accum);
@@ -261,7 +262,7 @@ ct_status ct_coder_update_and_count(ct_device_coder *c, ct_stream st, const ct_m
     return ct_cuda_launched("update of a residual, with counts");
 }
 
-ct_status ct_coder_update_and_sum(ct_device_coder *c, ct_stream st, const ct_momentum_correction *accum,
+ct_status ct_coder_update_and_sum(ct_codec_coder *c, ct_stream st, const ct_momentum_correction *accum,
                                   ct_select_key key)
 {
     accum_args a = args_of(c, accum);
@@ -275,7 +276,7 @@ ct_status ct_coder_update_and_sum(ct_device_coder *c, ct_stream st, const ct_mom
     return ct_cuda_launched("update of a residual, with sums");
 }
 
-ct_status ct_coder_square(ct_device_coder *c, ct_stream st, const float *v, int64_t n,
+ct_status ct_coder_square(ct_codec_coder *c, ct_stream st, const float *v, int64_t n,
                           double *sum_p)
 {
     CT_CUDA_RUN_BLOCKS(square_kernel, chunk_blocks(c), st, v, n, c->n_chunk, c->part);

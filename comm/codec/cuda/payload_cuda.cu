@@ -223,7 +223,7 @@ __global__ void put_back_kernel(const uint32_t *index, const float *value, int64
 }
 } // namespace
 
-ct_status ct_coder_put_back(ct_device_coder *c, ct_stream st, const uint32_t *index,
+ct_status ct_coder_put_back(ct_codec_coder *c, ct_stream st, const uint32_t *index,
                             const float *value, int64_t count, float *v)
 {
     (void)c;
@@ -231,7 +231,7 @@ ct_status ct_coder_put_back(ct_device_coder *c, ct_stream st, const uint32_t *in
     return ct_cuda_launched("what an exchange dropped");
 }
 
-ct_status ct_coder_pack(ct_device_coder *c, ct_stream st, float *v)
+ct_status ct_coder_pack(ct_codec_coder *c, ct_stream st, float *v)
 {
     int64_t n = c->s.n, chunks = (c->limit + CHUNK - 1) / CHUNK;
     unsigned blocks = pass_blocks(FOUR * c->limit);
@@ -251,12 +251,13 @@ ct_status ct_coder_pack(ct_device_coder *c, ct_stream st, float *v)
 }
 
 /* One after the other: elements that several have are added in this order, without atomics. */
-ct_status ct_coder_add(ct_device_coder *c, ct_stream st, const void *const *payload, int n_payload,
-                       float *sum)
+ct_status ct_coder_add(ct_codec_coder *c, ct_stream st, const void *const *payload, const size_t *bytes,
+                       int n_payload, float *sum)
 {
     int64_t n = c->s.n, most = (c->limit > 1) ? c->limit : 1;
     unsigned blocks = pass_blocks(FOUR * most);
 
+    (void)bytes; /* the host has compared them with the heads */
     CT_TRY(ct_cuda_check(cudaMemsetAsync(sum, 0, (size_t)n * sizeof(*sum), (cudaStream_t)st),
                          "cudaMemsetAsync"));
     for (int i = 0; i < n_payload; i++)

@@ -1,7 +1,7 @@
 /* Signs (sign.h) on a device: a block of 1024 elements a warp, 32 of them in each thread's
  * registers. A ballot makes 32 bits at once; sums are added up in the CPU's order, so payloads have
  * its bytes. */
-#include "comm/codec/cuda/update.cuh"
+#include "comm/codec/cuda/coder_cuda.cuh"
 
 extern "C" {
 #include "comm/codec/sign.h"
@@ -212,14 +212,14 @@ int64_t blocks_in(int64_t n)
     return (n + CT_SIGN_BLOCK - 1) / CT_SIGN_BLOCK;
 }
 
-ct_status begin_note(ct_device_coder *c, ct_stream st)
+ct_status begin_note(ct_codec_coder *c, ct_stream st)
 {
     return ct_cuda_check(cudaMemsetAsync(&c->run->bad, 0, sizeof(c->run->bad), (cudaStream_t)st),
                          "cudaMemsetAsync");
 }
 } // namespace
 
-ct_status ct_coder_sign(ct_device_coder *c, ct_stream st, const ct_momentum_correction *accum, int parts,
+ct_status ct_coder_sign(ct_codec_coder *c, ct_stream st, const ct_momentum_correction *accum, int parts,
                         int skip, void *payload)
 {
     accum_args a = args_of(c, accum);
@@ -236,7 +236,7 @@ ct_status ct_coder_sign(ct_device_coder *c, ct_stream st, const ct_momentum_corr
     return ct_cuda_launched("signs");
 }
 
-ct_status ct_coder_sign_take(ct_device_coder *c, ct_stream st, float *v, int64_t n, void *payload)
+ct_status ct_coder_sign_take(ct_codec_coder *c, ct_stream st, float *v, int64_t n, void *payload)
 {
     accum_args a = {};
     int64_t n_block = blocks_in(n);
@@ -251,7 +251,7 @@ ct_status ct_coder_sign_take(ct_device_coder *c, ct_stream st, float *v, int64_t
     return ct_cuda_launched("signs of a sum");
 }
 
-ct_status ct_coder_sign_add(ct_device_coder *c, ct_stream st, const void *payload, size_t stride,
+ct_status ct_coder_sign_add(ct_codec_coder *c, ct_stream st, const void *payload, size_t stride,
                             int n_payload, bool onto, float *v, int64_t n)
 {
     if (n == 0) return CT_OK;
@@ -260,7 +260,7 @@ ct_status ct_coder_sign_add(ct_device_coder *c, ct_stream st, const void *payloa
     return ct_cuda_launched("addition of signs");
 }
 
-ct_status ct_coder_sign_put(ct_device_coder *c, ct_stream st, const void *payload, size_t stride,
+ct_status ct_coder_sign_put(ct_codec_coder *c, ct_stream st, const void *payload, size_t stride,
                             int parts, float *v, int64_t n)
 {
     CT_CUDA_RUN_BLOCKS(put_kernel, blocks_for(blocks_in(n)), st, (const char *)payload,

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "comm/autotune/autotune.h"
-#include "comm/codec/device_codec.h"
+#include "comm/codec/codec_kernels.h"
 #include "comm/core/node.h"
 #include "comm/collective/schedule.h"
 #include "comm/codec/sign.h"

@@ -7,10 +7,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "comm/codec/codec_cost.h"
 #include "comm/codec/codec_types.h"
 #include "comm/sparse/sparse_allreduce_impl.h"
-#include "comm/sparse/sparse_node.h"
 
 typedef struct plan {
     const char *name;

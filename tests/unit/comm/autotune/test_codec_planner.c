@@ -7,7 +7,6 @@
 
 #include "comm/autotune/auto_rule.h"
 #include "comm/autotune/codec_planner.h"
-#include "comm/codec/codec_cost.h"
 #include "comm/codec/codec_types.h"
 #include "comm/codec/sign.h"
 #include "comm/autotune/step_observer.h"
@@ -357,7 +356,7 @@ static void test_the_way_to_the_host(void **state)
         ct_codec_config c = {
             .density = (float)k / N, .wire = "pairs", .exchange = way[i].exchange, .rank = R
         };
-        const ct_codec_ops *ops = way[i].ops->on_device;
+        const ct_codec_ops *ops = way[i].ops;
         ct_codec_seconds free_bus, down, up;
 
         costs.bus.down_s = costs.bus.up_s = 0;

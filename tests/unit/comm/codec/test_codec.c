@@ -2,6 +2,7 @@
 #include "tests/test.h"
 #include "tests/log_capture.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -159,13 +160,58 @@ static void test_f16_scale(void **state)
     assert_int_equal(ct_cast_exponent(v, 70000, 2), 255);
 }
 
+/* What each codec has to have, so that nobody has to know it by name. */
+static void test_operations(void **state)
+{
+    (void)state;
+    for (int i = 0; ct_codec_table[i] != NULL; ++i) {
+        const ct_codec_ops *ops = ct_codec_table[i];
+        char word[32];
+        size_t n = strlen(ops->name);
+
+        assert_true(n < sizeof(word));
+        for (size_t k = 0; k <= n; ++k) word[k] = (char)toupper((unsigned char)ops->name[k]);
+        assert_ptr_equal(ct_codec_word(word), ops->name);
+        if (ops->size == 0) continue; /* none, and who chooses */
+        assert_non_null(ops->prepare);
+        assert_non_null(ops->destroy);
+        assert_non_null(ops->start);
+        assert_non_null(ops->progress);
+        assert_non_null(ops->where);
+        assert_non_null(ops->exchange);
+        assert_non_null(ops->stats);
+        assert_non_null(ops->payload_bytes);
+        assert_non_null(ops->seconds);
+        if (ct_codec_keeps(ops)) assert_true((ops->fold != NULL) && (ops->state != NULL));
+        if (ops->on_device) assert_true((ops->ready != NULL) && (ops->summed != NULL));
+    }
+    assert_null(ct_codec_word("NOSUCH"));
+    assert_string_equal(ct_codec_word("REDSYNC_SIZES"), "redsync_sizes");
+    assert_string_equal(ct_codec_word("OKTOPK"), "oktopk");
+    assert_string_equal(ct_codec_word("HALF"), "half");
+}
+
+static void test_users_of_fields(void **state)
+{
+    char text[128];
+
+    (void)state;
+    ct_codec_users(CT_CODEC_USES_DENSITY, text, sizeof(text));
+    assert_string_equal(text, "TOPK and REDSYNC");
+    ct_codec_users(CT_CODEC_USES_MOMENTUM_CORRECTION, text, sizeof(text));
+    assert_string_equal(text, "REDSYNC, POWERSGD and ONEBIT");
+    ct_codec_users(CT_CODEC_USES_RANK, text, sizeof(text));
+    assert_string_equal(text, "POWERSGD");
+    ct_codec_users(CT_CODEC_USES_AMONG, text, sizeof(text));
+    assert_string_equal(text, "AUTO");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_find),
-        cmocka_unit_test(test_check),
-        cmocka_unit_test(test_bf16_values),
-        cmocka_unit_test(test_f16_scale),
+        cmocka_unit_test(test_operations),  cmocka_unit_test(test_users_of_fields),
+        cmocka_unit_test(test_find),        cmocka_unit_test(test_check),
+        cmocka_unit_test(test_bf16_values), cmocka_unit_test(test_f16_scale),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,11 +1,12 @@
-/* Codecs on a device (comm/codec/device_codec.h) against the CPU's: what is selected, payloads byte
- * for byte, what stays in U and V, sums of payloads, dense steps. Skips where no CUDA device works.
+/* Codecs on a device (comm/codec/codec_kernels.h) against the CPU's: what is selected, payloads
+ * byte for byte, what stays in U and V, sums of payloads, dense steps. Skips where no CUDA device
+ * works.
  */
 #include "tests/test.h"
 #include "tests/cuda_case.h"
 
 #include "comm/codec/momentum_correction_math.h"
-#include "comm/codec/device_codec.h"
+#include "comm/codec/codec_kernels.h"
 #include "framework/base/memory.h"
 #include "framework/base/rng.h"
 
@@ -43,7 +44,7 @@ static void take(void *to, const void *from, size_t bytes)
 
 typedef struct pair {
     ct_coder_setup setup;
-    ct_device_coder *coder;
+    ct_codec_coder *coder;
     ct_selector *selector;
     ct_sparse own;
     size_t bytes;                         /* of n floats */
@@ -315,7 +316,7 @@ static void nothing_is_lost(void **unused)
             put(p.d_grad, p.grad, p.bytes);
             assert_int_equal(
                 on.codec->select(p.coder, on.stream, &a, (form == 2) ? 1 - 2 * (s % 2) : 0), CT_OK);
-            assert_int_equal(on.codec->add(p.coder, on.stream, &payload, 1, p.d_grad), CT_OK);
+            assert_int_equal(on.codec->add(p.coder, on.stream, &payload, NULL, 1, p.d_grad), CT_OK);
             take(sent, p.d_grad, p.bytes);
             for (int i = 0; i < N; i++) {
                 all[i] += (double)p.grad[i] - (double)sent[i];
@@ -369,7 +370,7 @@ static void sums(void **unused)
         assert_int_equal(
             ct_payload_sum_all((const void *const *)(void *)payload, bytes, P, sum, N, 1, &filled),
             CT_OK);
-        assert_int_equal(on.codec->add(p.coder, on.stream, at, P, d_sum), CT_OK);
+        assert_int_equal(on.codec->add(p.coder, on.stream, at, NULL, P, d_sum), CT_OK);
         take(host, d_sum, p.bytes);
         assert_memory_equal(host, sum, p.bytes);
         step(&p, (how){ .sign = (form == 2) ? 1 : 0 }); /* its note tells of the sum */
@@ -402,7 +403,7 @@ static void wrong_payloads(void **unused)
         memcpy(p.payload + CT_PAYLOAD_HEAD + 4 * (K - 1), &index, sizeof(index));
         put(on.codec->incoming(p.coder, 0), p.payload, ct_coder_room(&p.setup));
         at = on.codec->incoming(p.coder, 0);
-        assert_int_equal(on.codec->add(p.coder, on.stream, &at, 1, p.d_grad), CT_OK);
+        assert_int_equal(on.codec->add(p.coder, on.stream, &at, NULL, 1, p.d_grad), CT_OK);
         fill(&p, NORMAL, 1);
         step(&p, (how){ .momentum = true });
         assert_int_equal(p.note.wrong, 1);
@@ -424,6 +425,7 @@ static void dense_steps(void **unused)
         float *out = ct_mem_acquire(sizeof(float) * N);
         double sum[2];
         float share;
+        bool empty = true;
 
         h.nesterov = (nesterov == 1);
         open_pair(&p, CT_SELECT_EXACT, N, 50, CT_PAYLOAD_PAIRS, 1);
@@ -449,8 +451,9 @@ static void dense_steps(void **unused)
             share = ct_momentum_correction_share(sum[0], sum[1], 3, 0);
             assert_true((share > 0) && (share < 1));
             ct_momentum_correction_send(&host, share, p.grad);
-            assert_int_equal(on.codec->apart(p.coder, on.stream, &device, true, 3, 0, p.d_grad),
-                             CT_OK);
+            assert_int_equal(
+                on.codec->apart(p.coder, on.stream, &device, true, 3, 0, p.d_grad, &empty), CT_OK);
+            assert_false(empty);
             same_on_both(&p, p.u, p.d_u);
             take(out, p.d_grad, p.bytes);
             for (int i = 0; i < N; i++) /* the share's last bit is another order's of a sum */

@@ -1,9 +1,9 @@
-/* Signs and thin factors on a device (comm/codec/device_codec.h) against the CPU's, bit by bit.
+/* Signs and thin factors on a device (comm/codec/codec_kernels.h) against the CPU's, bit by bit.
  * Skips where no CUDA device works. */
 #include "tests/test.h"
 #include "tests/cuda_case.h"
 
-#include "comm/codec/device_codec.h"
+#include "comm/codec/codec_kernels.h"
 #include "comm/codec/sign.h"
 #include "framework/base/memory.h"
 #include "framework/base/rng.h"
@@ -68,16 +68,16 @@ static void fill(const twin *t, int64_t n, uint64_t seed, int kind)
 
 /* ---- signs */
 
-static ct_device_coder *coder_of(int64_t n)
+static ct_codec_coder *coder_of(int64_t n)
 {
     ct_coder_setup setup = { .kind = CT_SELECT_EXACT, .n = n, .k = 1, .form = CT_PAYLOAD_PAIRS };
-    ct_device_coder *c = NULL;
+    ct_codec_coder *c = NULL;
 
     assert_int_equal(on.codec->create(&setup, &c), CT_OK);
     return c;
 }
 
-static void check_note(ct_device_coder *c, uint32_t bad, uint32_t wrong)
+static void check_note(ct_codec_coder *c, uint32_t bad, uint32_t wrong)
 {
     ct_coder_note note;
 
@@ -114,7 +114,7 @@ static void encode(int64_t n, int parts, int skip, int how)
     size_t bytes = sizeof(float) * (size_t)n, all = ct_sign_at(&cut, parts);
     twin grad = twin_of(bytes), weight = twin_of(bytes), u = twin_of(bytes), v = twin_of(bytes);
     twin payload = twin_of(all), one = { .host = NULL };
-    ct_device_coder *c = coder_of(n);
+    ct_codec_coder *c = coder_of(n);
     int64_t first = 0, count = 0;
     ct_momentum_correction a;
 
@@ -176,7 +176,7 @@ static void signs_are_added(void **unused)
         int64_t n = sizes[i];
         size_t bytes = sizeof(float) * (size_t)n, stride = ct_align_up(ct_sign_bytes(n));
         twin v = twin_of(bytes), from = twin_of(bytes), payload = twin_of(P * stride);
-        ct_device_coder *c = coder_of(n);
+        ct_codec_coder *c = coder_of(n);
         ct_sign_cut cut = { .n = n, .parts = P };
         const void *at[P];
         size_t each[P];
@@ -228,7 +228,7 @@ static void not_finite(void **unused)
     TEST_CODEC_NEEDS(on);
     for (int i = 0; i < 4; i++) {
         twin v = twin_of(sizeof(float) * N), payload = twin_of(ct_sign_bytes(N));
-        ct_device_coder *c = coder_of(N);
+        ct_codec_coder *c = coder_of(N);
         float *means = (void *)((char *)payload.host + CT_SIGN_HEAD);
 
         fill(&v, N, 3, 0);
@@ -262,13 +262,20 @@ static void factors(int64_t rows, int64_t cols, int r)
     ct_momentum_correction a = {
         .grad = grad.host, .v = v.host, .n = n, .scale = 1, .n_thread = 1
     };
+    ct_momentum_correction there = a;
+    ct_coder_setup setup = { .n = n, .k = 1 };
+    ct_codec_coder *c = NULL;
 
+    there.grad = grad.there;
+    there.v = v.there;
     fill(&grad, n, 1, 0);
     fill(&v, n, 2, 2);
     fill(&q, r * cols, 3, 0);
+    assert_int_equal(on.codec->create(&setup, &c), CT_OK);
+    assert_int_equal(on.codec->left(c, on.stream, &s, &there, q.there, p.there), CT_OK);
     assert_int_equal(ct_low_rank_left(&s, &a, q.host, p.host), CT_OK);
-    put(&v);
-    assert_int_equal(on.codec->left(on.stream, &s, v.there, q.there, p.there), CT_OK);
+    same(&v);
+    on.codec->destroy(c);
     same(&p);
     ct_low_rank_right(&s, v.host, p.host, 1, room.host, q.host);
     assert_int_equal(on.codec->right(on.stream, &s, v.there, p.there, room.there, q.there), CT_OK);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/sparse/residual_return.h"
+#include "comm/sparse/sparse.h"
 #include "comm/sparse/sparse_allreduce_impl.h"
 #include "framework/base/rng.h"
 
