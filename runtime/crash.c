@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "framework/base/ending.h"
+#include "framework/base/log.h"
 
 enum { STACK_BYTES = 64 * 1024 };
 

@@ -5,7 +5,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "framework/base/ending.h"
 #include "framework/base/log.h"
 
 #define MAX_HELD 16384

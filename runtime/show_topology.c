@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "topology/discover.h"
-#include "topology/draw.h"
+#include "topology/topo.h"
 
 bool ct_show_topology_in_job(int argc, char *const *argv)
 {

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "framework/base/ending.h"
+#include "framework/base/log.h"
 
 static const int handled[] = { SIGTERM, SIGUSR1, SIGINT, SIGHUP, SIGUSR2 };
 enum { N_HANDLED = sizeof(handled) / sizeof(handled[0]) };

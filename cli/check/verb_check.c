@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "cli/verb.h"
 #include "framework/solver/solver.h"
 #include "framework/solver/update_rule.h"
 #include "cli/check/check.h"

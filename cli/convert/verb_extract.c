@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/verb.h"
 #include "framework/base/text.h"
 #include "framework/snapshot/array_file.h"
 #include "framework/snapshot/snapshot.h"

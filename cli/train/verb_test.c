@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/verb.h"
 #include "comm/collective/blocking.h"
 #include "framework/report/report.h"
 #include "runtime/net_open.h"

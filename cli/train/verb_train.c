@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/verb.h"
 #include "framework/base/clock.h"
 #include "framework/report/report.h"
 #include "framework/solver/solver.h"
@@ -265,7 +266,6 @@ static ct_status create_solver(training *t)
 static ct_status get_ready(training *t)
 {
     const char *snapshot = ct_options_text(t->o, "snapshot");
-    double start = ct_clock_s();
     ct_status status = CT_OK;
 
     CT_TRY(settle_weights(t->o, t->config.solver));

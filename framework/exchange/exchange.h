@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "framework/base/status.h"
-#include "framework/net/replay.h"
+#include "framework/net/step.h"
 #include "framework/tensor/device.h"
 
 /** Parameters [first, first + n), in arena order, hold the sum over ranks. It may call the

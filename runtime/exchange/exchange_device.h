@@ -1,5 +1,5 @@
 /** @file exchange_device.h  An exchange whose gradients are summed where they are, on the device,
- * by the device's own library (framework/tensor/device_sum.h).
+ * by the device's own library (framework/tensor/device.h).
  *
  * Parameters that are neighbours in the arena travel together, a few megabytes at a time. With NCCL
  * nobody waits on the host: an update follows its sum in the order of the device. All else (numbers
@@ -8,9 +8,9 @@
 #ifndef CT_EXCHANGE_DEVICE_H
 #define CT_EXCHANGE_DEVICE_H
 
-#include "framework/net/net.h"
 #include "framework/exchange/exchange.h"
-#include "framework/tensor/device_sum.h"
+#include "framework/net/net.h"
+#include "framework/tensor/device.h"
 
 typedef struct ct_exchange_device ct_exchange_device;
 

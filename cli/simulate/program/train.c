@@ -4,7 +4,7 @@
 
 #include "comm/collective/blocking.h"
 #include "framework/base/rng.h"
-#include "framework/net/step_run.h"
+#include "framework/net/step.h"
 #include "runtime/config/exchange_config.h"
 #include "cli/simulate/program/sim.h"
 

@@ -5,7 +5,7 @@
 #include "tests/cuda_case.h"
 
 #include "framework/base/clock.h"
-#include "framework/tensor/device_sum.h"
+#include "framework/tensor/device.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "framework/net/step_run.h"
+#include "framework/net/step.h"
 
 #include <stdbool.h>
 #include <stddef.h>

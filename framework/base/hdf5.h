@@ -1,15 +1,26 @@
-/** @file hdf5_array.h  What an HDF5 file says of an array, checked before memory is taken for it.
+/** @file hdf5.h  One thread at a time in the HDF5 library, and arrays checked before they are read.
  *
- * A file may be broken or forged, so nothing that it says of itself is believed: an array has at
- * most CT_HDF5_MAX_DIM axes, its elements can be counted, and the file is long enough to hold them.
- * The caller holds the lock of hdf5_lock.h.
+ * Distributions build HDF5 without thread safety, and its state belongs to the process: readers'
+ * prefetch threads and a snapshot in the main thread would meet in it. Whoever calls H5… holds this
+ * lock. It may be taken again by the thread that holds it.
  */
-#ifndef CT_HDF5_ARRAY_H
-#define CT_HDF5_ARRAY_H
+#ifndef CT_HDF5_H
+#define CT_HDF5_H
 
 #include <hdf5.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+/** Takes the lock, and keeps HDF5 from printing its own error stack: callers report failures. */
+void ct_hdf5_lock(void);
+void ct_hdf5_unlock(void);
+
+/* ---- What an HDF5 file says of an array, checked before memory is taken for it.
+ *
+ * A file may be broken or forged, so nothing that it says of itself is believed: an array has at
+ * most CT_HDF5_MAX_DIM axes, its elements can be counted, and the file is long enough to hold them.
+ * The caller holds the lock.
+ */
 
 enum { CT_HDF5_MAX_DIM = 8, CT_HDF5_WHY = 128 };
 
