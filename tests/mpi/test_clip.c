@@ -26,7 +26,7 @@ enum { N_WAY = (int)(sizeof(way) / sizeof(way[0])) };
 
 static ct_grad_pipe_config config_of(int at)
 {
-    bool sparse = way[at].codec->sparse;
+    bool sparse = ct_codec_is_sparse(way[at].codec);
 
     return (ct_grad_pipe_config){ .bucket_bytes = 65536,
                                   .allreduce = "ring",
@@ -130,7 +130,7 @@ static int not_written(ct_comm *c)
         const char *exchange = way[at].exchange;
 
         /* hier adds gradients up where they lie; what merges begins with the sum there */
-        if (!way[at].codec->keeps || (strcmp(exchange, "hier") == 0) ||
+        if (!ct_codec_keeps(way[at].codec) || (strcmp(exchange, "hier") == 0) ||
             (strcmp(exchange, "gtopk") == 0) || (strcmp(exchange, "oktopk") == 0))
             continue;
         fault += left_alone(c, at);

@@ -212,7 +212,7 @@ static int flow(ct_comm *c, const ct_grad_pipe_config *config, int64_t steps)
     ct_grad_pipe_counters before, after;
     int fault = 0;
 
-    if (config->codec->keeps) r.arrived = calloc(N, sizeof(*r.arrived));
+    if (ct_codec_keeps(config->codec)) r.arrived = calloc(N, sizeof(*r.arrived));
     fault +=
         MPI_FAULT_UNLESS(ct_grad_pipe_create(c, config, r.arena, range, N_RANGE, &gp) == CT_OK);
     fault = mpi_verdict(fault);
