@@ -1,4 +1,4 @@
-#include "runtime/show_topology.h"
+#include "runtime/call.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,7 +8,7 @@
 #include "framework/base/text.h"
 #include "framework/snapshot/array_file.h"
 #include "framework/snapshot/snapshot.h"
-#include "runtime/net_open.h"
+#include "runtime/call.h"
 
 enum { MOST_BLOBS = 64 };
 

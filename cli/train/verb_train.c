@@ -13,8 +13,7 @@
 #include "framework/snapshot/owner.h"
 #include "framework/snapshot/set_files.h"
 #include "framework/snapshot/snapshot.h"
-#include "runtime/net_open.h"
-#include "runtime/plan_open.h"
+#include "runtime/call.h"
 #include "runtime/signals.h"
 #include "runtime/trace_file.h"
 

@@ -20,7 +20,6 @@
 #include "framework/base/clock.h"
 #include "framework/base/log.h"
 #include "framework/base/thread.h"
-#include "runtime/crash.h"
 #include "runtime/signals.h"
 #include "runtime/watchdog.h"
 
